@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verdict.h - what the analyses conclude: the derived tables `step`, `part`, `finding`,
+ * `evidence` and the summary that `explain` prints (schema 1, PRODUCT section 3).
+ *
+ * Filled by analyse/, read by advise/ (adds words) and report/ (prints). All strings live in
+ * the verdict's arena or are literals; everything is freed by lg_verdict_free().
+ */
+#ifndef LG_ANALYSE_VERDICT_H
+#define LG_ANALYSE_VERDICT_H
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "store/trace.h"
+
+/* One nanosecond-exact piece of a step's main-thread time. Pieces of a step are contiguous. */
+enum lg_part_kind { LG_PART_RUNNING, LG_PART_RUNNABLE, LG_PART_BLOCKED, LG_PART_UNEXPLAINED };
+struct lg_part {
+	int64_t ts, dur;
+	uint8_t kind, stage;
+	uint32_t cause; /* index into causes[]; 0 = none (own running, ordinary wait) */
+	lg_thr by;      /* who had the CPU / held the lock / woke it; 0 = unknown */
+	uint32_t state; /* row of the state table; UINT32_MAX = none */
+};
+
+struct lg_step {
+	int64_t ts, dur, median; /* ns; median = rolling median of this rank around here */
+	int64_t number;
+	lg_prc prc;
+	lg_thr thr;              /* main thread */
+	int32_t rank;            /* -1 = no rank known */
+	bool slow, warmup;       /* warm-up steps are listed but not judged */
+	uint32_t part_first, n_parts;
+};
+
+/* The end of a chain: findings are causes that are worth a sentence. */
+enum lg_cause_kind {
+	LG_CAUSE_NONE, LG_CAUSE_LOCK, LG_CAUSE_CPU, LG_CAUSE_RUNNING, LG_CAUSE_IO, LG_CAUSE_STOPPED,
+	LG_CAUSE_OTHER
+};
+struct lg_cause {
+	uint8_t kind;
+	lg_thr thr;    /* culprit thread, 0 = unknown */
+	lg_prc prc;
+	lg_str lock;   /* lock class name */
+	int64_t lost;  /* ns, each nanosecond of the run once */
+	int64_t slow_lost; /* the part of lost inside slow-step excess */
+	uint32_t n_episodes;
+};
+
+struct lg_evidence {
+	const char *text;
+	int64_t ts, dur; /* ns on the trace's clock; ts INT64_MIN = not a moment */
+};
+
+struct lg_finding {
+	const char *id;       /* catalogue: host.lock_held ... */
+	const char *severity; /* high medium low info */
+	double confidence;
+	const char *title, *stage, *detail; /* detail may be NULL */
+	double lost_ms, lost_share, excess_share; /* NAN = null */
+	struct {
+		const char *relation; /* other_process same_process kernel rank self hardware; NULL */
+		int32_t pid, tid;     /* -1 = null */
+		const char *comm, *cmdline, *function, *lock, *container; /* NULL = null */
+		int32_t rank;         /* -1 = null */
+		const char **stack;
+		size_t n_stack;
+	} culprit;
+	struct { int32_t rank, pid, tid; } *victims;
+	size_t n_victims;
+	struct lg_evidence *evidence, *against;
+	size_t n_evidence, n_against;
+	const char *confirm;  /* experiment that would confirm it; NULL */
+	const char *fix, *tradeoff;
+	double cost_per_hour; /* NAN = not asked */
+};
+
+struct lg_stage_sum {
+	const char *stage;
+	double median_ms, share, slow_excess_ms;
+};
+
+struct lg_input {
+	const char *path, *format, *host;
+	double duration_s;
+	uint64_t lost_events, rows_sample, rows_state, rows_span, rows_counter;
+};
+
+struct lg_verdict {
+	struct lg_arena arena;
+	const struct lg_trace *trace;
+	struct lg_input *inputs;
+	size_t n_inputs;
+
+	struct lg_step *steps;
+	size_t n_steps;       /* all, sorted by (rank, ts) */
+	struct lg_part *parts;
+	size_t n_parts;
+	struct lg_cause *causes; /* [0] is "none" */
+	size_t n_causes;
+
+	/* Schema 1 "steps": NAN / NULL where unknown. */
+	size_t n_judged, n_slow;
+	double median_ms, p99_ms, slow_threshold_ms, period_s, period_p, shift_s, slope;
+	const char *shape, *scope; /* NULL = null */
+	int32_t *ranks;
+	size_t n_ranks;
+
+	struct lg_stage_sum *stages;
+	size_t n_stages;
+	const char *bound, *bound_why; /* bound NULL = null */
+	double bound_confidence;
+
+	struct lg_finding *findings; /* ranked */
+	size_t n_findings;
+	double unexplained_share;    /* NAN = null */
+	const char **limits;
+	size_t n_limits;
+};
+
+void lg_verdict_free(struct lg_verdict *v);
+
+#endif /* LG_ANALYSE_VERDICT_H */

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/alloc.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+static _Atomic uint64_t n_calls;
+static _Atomic uint64_t fail_at;
+
+static int refused(void)
+{
+	uint64_t n = atomic_fetch_add_explicit(&n_calls, 1, memory_order_relaxed) + 1;
+	uint64_t at = atomic_load_explicit(&fail_at, memory_order_relaxed);
+
+	return at && n == at;
+}
+
+void lg_alloc_fail_at(uint64_t n)
+{
+	atomic_store(&n_calls, 0);
+	atomic_store(&fail_at, n);
+}
+
+uint64_t lg_alloc_count(void)
+{
+	return atomic_load(&n_calls);
+}
+
+void *lg_calloc(size_t n, size_t size)
+{
+	if (refused())
+		return NULL;
+	return calloc(n ? n : 1, size ? size : 1);
+}
+
+void *lg_realloc(void *p, size_t n, size_t size)
+{
+	size_t bytes;
+
+	if (__builtin_mul_overflow(n, size, &bytes) || refused())
+		return NULL;
+	return realloc(p, bytes ? bytes : 1);
+}
+
+char *lg_strdup(const char *s)
+{
+	size_t n = strlen(s) + 1;
+	char *p = lg_realloc(NULL, n, 1);
+
+	if (p)
+		memcpy(p, s, n);
+	return p;
+}
+
+void lg_free(void *p)
+{
+	free(p);
+}
+
+int lg_grow(void *p, size_t *cap, size_t need, size_t size)
+{
+	void *old, *new;
+	size_t want;
+
+	if (need <= *cap)
+		return 0;
+	want = *cap ? *cap : 16;
+	while (want < need) {
+		if (__builtin_mul_overflow(want, (size_t)2, &want))
+			return LG_E_NOMEM;
+	}
+	memcpy(&old, p, sizeof old);
+	new = lg_realloc(old, want, size);
+	if (!new)
+		return LG_E_NOMEM;
+	memcpy(p, &new, sizeof new);
+	*cap = want;
+	return 0;
+}

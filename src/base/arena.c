@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/arena.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+struct lg_arena_block {
+	struct lg_arena_block *next;
+	size_t used, cap;
+	_Alignas(16) unsigned char data[];
+};
+
+enum { BLOCK_BYTES = 64 * 1024 };
+
+void *lg_arena_alloc(struct lg_arena *a, size_t n, size_t size)
+{
+	struct lg_arena_block *b = a->head;
+	size_t bytes;
+	void *p;
+
+	if (__builtin_mul_overflow(n, size, &bytes) || bytes > SIZE_MAX / 2)
+		goto fail;
+	bytes = (bytes + 15) & ~(size_t)15;
+	if (!b || b->cap - b->used < bytes) {
+		size_t cap = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
+
+		b = lg_calloc(1, sizeof *b + cap);
+		if (!b)
+			goto fail;
+		b->cap = cap;
+		b->next = a->head;
+		a->head = b;
+	}
+	p = b->data + b->used;
+	b->used += bytes;
+	return p;
+fail:
+	a->failed = 1;
+	return NULL;
+}
+
+const char *lg_arena_printf(struct lg_arena *a, const char *fmt, ...)
+{
+	va_list ap;
+	char *p;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(NULL, 0, fmt, ap);
+	va_end(ap);
+	if (n < 0)
+		return "";
+	p = lg_arena_alloc(a, (size_t)n + 1, 1);
+	if (!p)
+		return "";
+	va_start(ap, fmt);
+	vsnprintf(p, (size_t)n + 1, fmt, ap);
+	va_end(ap);
+	return p;
+}
+
+const char *lg_arena_strdup(struct lg_arena *a, const char *s)
+{
+	size_t n = strlen(s) + 1;
+	char *p = lg_arena_alloc(a, n, 1);
+
+	if (!p)
+		return "";
+	memcpy(p, s, n);
+	return p;
+}
+
+void lg_arena_done(struct lg_arena *a)
+{
+	while (a->head) {
+		struct lg_arena_block *next = a->head->next;
+
+		lg_free(a->head);
+		a->head = next;
+	}
+	a->failed = 0;
+}

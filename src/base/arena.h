@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* arena.h - memory of one phase, released in one call. Single-threaded. Blocks never move. */
+#ifndef LG_BASE_ARENA_H
+#define LG_BASE_ARENA_H
+#include <stddef.h>
+#include <stdarg.h>
+
+#include "base/error.h"
+
+struct lg_arena {
+	struct lg_arena_block *head;
+	int failed; /* sticky: some allocation returned NULL */
+};
+
+/* Zeroed, 16-byte aligned; NULL when memory is exhausted (and a->failed is set). */
+void *lg_arena_alloc(struct lg_arena *a, size_t n, size_t size);
+/* Formatted string; "" when memory is exhausted. */
+const char *lg_arena_printf(struct lg_arena *a, const char *fmt, ...) LG_PRINTF(2, 3);
+const char *lg_arena_strdup(struct lg_arena *a, const char *s);
+void lg_arena_done(struct lg_arena *a);
+
+#endif /* LG_BASE_ARENA_H */

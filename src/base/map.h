@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * map.h - open-addressing hash map from a 64-bit key to a 32-bit value.
+ *
+ * The value 0 means "absent", which fits the ids of the store (0 = none). Keys are mixed
+ * before use, so raw pointers, pids and counters are fine. Not thread-safe.
+ */
+#ifndef LG_BASE_MAP_H
+#define LG_BASE_MAP_H
+#include <stddef.h>
+#include <stdint.h>
+
+struct lg_map {
+	uint64_t *keys;
+	uint32_t *values; /* 0 = free slot */
+	size_t n, cap;    /* cap is 0 or a power of two */
+};
+
+/* Find; 0 when absent. */
+uint32_t lg_map_get(const struct lg_map *m, uint64_t key);
+/* Insert or replace; value must not be 0. 0 or LG_E_NOMEM. */
+int lg_map_set(struct lg_map *m, uint64_t key, uint32_t value) __attribute__((warn_unused_result));
+void lg_map_remove(struct lg_map *m, uint64_t key);
+void lg_map_done(struct lg_map *m);
+
+/* splitmix64 finaliser (Steele, Lea, Flood 2014): a cheap full-avalanche mix. */
+static inline uint64_t lg_mix64(uint64_t x)
+{
+	x += 0x9e3779b97f4a7c15u;
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+	return x ^ (x >> 31);
+}
+
+#endif /* LG_BASE_MAP_H */

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/out.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "base/alloc.h"
+
+enum { BUF_BYTES = 256 * 1024 };
+
+struct lg_out {
+	int fd;             /* -1 for memory */
+	char *tmp, *path;   /* rename tmp -> path on success; NULL for stdout, devices, memory */
+	unsigned char *buf; /* plain bytes waiting */
+	size_t n, cap;
+	uint64_t total;
+	z_stream z;
+	int gz;
+	int failed; /* sticky LG_E_* */
+	struct lg_error err;
+};
+
+static void write_all(struct lg_out *o, const unsigned char *p, size_t n)
+{
+	while (n && !o->failed) {
+		ssize_t w = write(o->fd, p, n);
+
+		if (w < 0 && errno == EINTR)
+			continue;
+		if (w <= 0) {
+			o->failed = lg_fail_errno(&o->err, w ? errno : ENOSPC, "cannot write %s",
+						  o->path ? o->path : "standard output");
+			return;
+		}
+		p += w;
+		n -= (size_t)w;
+	}
+}
+
+static void deflate_all(struct lg_out *o, int flush)
+{
+	unsigned char chunk[65536];
+
+	o->z.next_in = o->buf;
+	o->z.avail_in = (uInt)o->n;
+	do {
+		o->z.next_out = chunk;
+		o->z.avail_out = sizeof chunk;
+		deflate(&o->z, flush);
+		write_all(o, chunk, sizeof chunk - o->z.avail_out);
+	} while (!o->failed && o->z.avail_out == 0);
+}
+
+static void flush_buf(struct lg_out *o, int final)
+{
+	if (o->fd < 0 || o->failed)
+		return;
+	if (o->gz)
+		deflate_all(o, final ? Z_FINISH : Z_NO_FLUSH);
+	else
+		write_all(o, o->buf, o->n);
+	o->n = 0;
+}
+
+static struct lg_out *out_new(struct lg_error *err)
+{
+	struct lg_out *o = lg_calloc(1, sizeof *o);
+
+	if (o) {
+		o->fd = -1;
+		o->cap = BUF_BYTES;
+		o->buf = lg_calloc(1, o->cap);
+	}
+	if (!o || !o->buf) {
+		lg_free(o);
+		(void)lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+		return NULL;
+	}
+	return o;
+}
+
+static void out_free(struct lg_out *o)
+{
+	if (o->gz)
+		deflateEnd(&o->z);
+	lg_free(o->tmp);
+	lg_free(o->path);
+	lg_free(o->buf);
+	lg_free(o);
+}
+
+int lg_out_open(struct lg_out **ret, const char *path, enum lg_out_codec codec,
+		struct lg_error *err)
+{
+	struct lg_out *o = out_new(err);
+	struct stat st;
+	size_t n = strlen(path);
+
+	if (!o)
+		return LG_E_NOMEM;
+	if (!strcmp(path, "-")) {
+		o->fd = dup(STDOUT_FILENO);
+	} else if (!stat(path, &st) && !S_ISREG(st.st_mode)) {
+		/* A device or pipe cannot be renamed over. */
+		o->fd = open(path, O_WRONLY | O_CLOEXEC);
+	} else {
+		o->path = lg_strdup(path);
+		o->tmp = lg_calloc(n + 16, 1);
+		if (!o->path || !o->tmp) {
+			out_free(o);
+			return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+		}
+		snprintf(o->tmp, n + 16, "%s.%ld.tmp", path, (long)getpid());
+		o->fd = open(o->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	}
+	if (o->fd < 0) {
+		int rc = lg_fail_errno(err, errno, "cannot create %s", path);
+
+		out_free(o);
+		return rc;
+	}
+	if (codec == LG_OUT_GZIP) {
+		/* Level 1: traces are re-read by viewers once; time matters more than size. */
+		if (deflateInit2(&o->z, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+			lg_out_abort(o);
+			return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "cannot start gzip");
+		}
+		o->gz = 1;
+	}
+	*ret = o;
+	return 0;
+}
+
+int lg_out_memory(struct lg_out **ret, struct lg_error *err)
+{
+	struct lg_out *o = out_new(err);
+
+	if (!o)
+		return LG_E_NOMEM;
+	*ret = o;
+	return 0;
+}
+
+void lg_out_write(struct lg_out *o, const void *p, size_t n)
+{
+	const unsigned char *s = p;
+
+	if (o->failed)
+		return;
+	o->total += n;
+	if (o->fd < 0) {
+		if (lg_grow(&o->buf, &o->cap, o->n + n + 1, 1)) {
+			o->failed = lg_fail(&o->err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+			return;
+		}
+		memcpy(o->buf + o->n, s, n);
+		o->n += n;
+		return;
+	}
+	while (n) {
+		size_t room = o->cap - o->n, take = n < room ? n : room;
+
+		memcpy(o->buf + o->n, s, take);
+		o->n += take;
+		s += take;
+		n -= take;
+		if (o->n == o->cap)
+			flush_buf(o, 0);
+		if (o->failed)
+			return;
+	}
+}
+
+void lg_out_puts(struct lg_out *o, const char *s)
+{
+	lg_out_write(o, s, strlen(s));
+}
+
+void lg_out_printf(struct lg_out *o, const char *fmt, ...)
+{
+	char stack[512];
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(stack, sizeof stack, fmt, ap);
+	va_end(ap);
+	if (n < 0)
+		return;
+	if ((size_t)n < sizeof stack) {
+		lg_out_write(o, stack, (size_t)n);
+	} else {
+		char *big = lg_calloc((size_t)n + 1, 1);
+
+		if (!big) {
+			o->failed = lg_fail(&o->err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+			return;
+		}
+		va_start(ap, fmt);
+		vsnprintf(big, (size_t)n + 1, fmt, ap);
+		va_end(ap);
+		lg_out_write(o, big, (size_t)n);
+		lg_free(big);
+	}
+}
+
+void lg_out_i64(struct lg_out *o, int64_t v)
+{
+	char b[24], *p = b + sizeof b;
+	uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+
+	do {
+		*--p = (char)('0' + u % 10);
+		u /= 10;
+	} while (u);
+	if (v < 0)
+		*--p = '-';
+	lg_out_write(o, p, (size_t)(b + sizeof b - p));
+}
+
+/* Length of the well-formed UTF-8 sequence at s (RFC 3629), 0 when there is none. */
+static size_t utf8_len(const unsigned char *s, size_t n)
+{
+	unsigned c = s[0];
+
+	if (c < 0x80)
+		return 1;
+	if (c >= 0xc2 && c <= 0xdf)
+		return n >= 2 && (s[1] & 0xc0) == 0x80 ? 2 : 0;
+	if (c >= 0xe0 && c <= 0xef) {
+		if (n < 3 || (s[1] & 0xc0) != 0x80 || (s[2] & 0xc0) != 0x80)
+			return 0;
+		if ((c == 0xe0 && s[1] < 0xa0) || (c == 0xed && s[1] > 0x9f))
+			return 0;
+		return 3;
+	}
+	if (c >= 0xf0 && c <= 0xf4) {
+		if (n < 4 || (s[1] & 0xc0) != 0x80 || (s[2] & 0xc0) != 0x80 ||
+		    (s[3] & 0xc0) != 0x80)
+			return 0;
+		if ((c == 0xf0 && s[1] < 0x90) || (c == 0xf4 && s[1] > 0x8f))
+			return 0;
+		return 4;
+	}
+	return 0;
+}
+
+void lg_out_json_string(struct lg_out *o, const char *str, size_t n)
+{
+	const unsigned char *s = (const unsigned char *)str;
+	size_t from = 0, i = 0;
+
+	lg_out_write(o, "\"", 1);
+	while (i < n) {
+		unsigned char c = s[i];
+		size_t len;
+
+		if (c >= 0x20 && c < 0x80 && c != '"' && c != '\\' && c != 0x7f) {
+			i++;
+			continue;
+		}
+		len = c >= 0x80 ? utf8_len(s + i, n - i) : 0;
+		if (len) {
+			i += len;
+			continue;
+		}
+		lg_out_write(o, s + from, i - from);
+		if (c == '"' || c == '\\')
+			lg_out_printf(o, "\\%c", c);
+		else if (c < 0x80)
+			lg_out_printf(o, "\\u%04x", c);
+		else
+			lg_out_puts(o, "\\ufffd");
+		from = ++i;
+	}
+	lg_out_write(o, s + from, n - from);
+	lg_out_write(o, "\"", 1);
+}
+
+uint64_t lg_out_bytes(const struct lg_out *o)
+{
+	return o->total;
+}
+
+char *lg_out_take(struct lg_out *o, size_t *ret_n)
+{
+	char *p;
+
+	if (o->failed || o->fd >= 0 || lg_grow(&o->buf, &o->cap, o->n + 1, 1))
+		return NULL;
+	p = (char *)o->buf;
+	p[o->n] = 0;
+	*ret_n = o->n;
+	o->buf = NULL;
+	o->cap = o->n = 0;
+	return p;
+}
+
+int lg_out_close(struct lg_out *o, struct lg_error *err)
+{
+	int rc;
+
+	flush_buf(o, 1);
+	if (o->fd >= 0 && close(o->fd) && !o->failed)
+		o->failed = lg_fail_errno(&o->err, errno, "cannot write %s",
+					  o->path ? o->path : "standard output");
+	if (o->tmp) {
+		if (o->failed)
+			unlink(o->tmp);
+		else if (rename(o->tmp, o->path))
+			o->failed = lg_fail_errno(&o->err, errno, "cannot create %s", o->path);
+	}
+	rc = o->failed;
+	if (rc && err)
+		*err = o->err;
+	out_free(o);
+	return rc;
+}
+
+void lg_out_abort(struct lg_out *o)
+{
+	if (!o)
+		return;
+	if (o->fd >= 0)
+		close(o->fd);
+	if (o->tmp)
+		unlink(o->tmp);
+	out_free(o);
+}

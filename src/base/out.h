@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * out.h - buffered writer with a sticky error: emitters are straight-line code and check once,
+ * in lg_out_close().
+ */
+#ifndef LG_BASE_OUT_H
+#define LG_BASE_OUT_H
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct lg_out;
+
+enum lg_out_codec { LG_OUT_PLAIN, LG_OUT_GZIP };
+
+/*
+ * Open path for writing ("-" is standard output). A regular file is written beside its name and
+ * renamed on success, so a failure never leaves half a file under the wanted name.
+ */
+int lg_out_open(struct lg_out **ret, const char *path, enum lg_out_codec codec,
+		struct lg_error *err) LG_MUST_CHECK;
+/* Write into memory; lg_out_close() with lg_out_take() hands the bytes over (lg_free them). */
+int lg_out_memory(struct lg_out **ret, struct lg_error *err) LG_MUST_CHECK;
+void lg_out_write(struct lg_out *o, const void *p, size_t n);
+void lg_out_puts(struct lg_out *o, const char *s);
+void lg_out_printf(struct lg_out *o, const char *fmt, ...) LG_PRINTF(2, 3);
+void lg_out_i64(struct lg_out *o, int64_t v);  /* decimal, fast */
+void lg_out_json_string(struct lg_out *o, const char *s, size_t n); /* quoted; bad UTF-8 -> U+FFFD */
+uint64_t lg_out_bytes(const struct lg_out *o); /* before compression */
+/* Steal the memory writer's bytes (NUL-terminated, *ret_n excludes the NUL). NULL on error. */
+char *lg_out_take(struct lg_out *o, size_t *ret_n);
+/* Flush, close and free; reports the first failure of the writer's life. */
+int lg_out_close(struct lg_out *o, struct lg_error *err) LG_MUST_CHECK;
+/* Throw the output away: the named file is left as it was. */
+void lg_out_abort(struct lg_out *o);
+
+#endif /* LG_BASE_OUT_H */

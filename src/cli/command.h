@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* command.h - the command table: one cmd_<name>.c per row. Only cli/ prints, exits, reads env. */
+#ifndef LG_CLI_COMMAND_H
+#define LG_CLI_COMMAND_H
+#include "base/error.h"
+
+enum { LG_EXIT_OK = 0, LG_EXIT_FAILED = 1, LG_EXIT_USAGE = 2, LG_EXIT_FINDING = 3 };
+
+struct lg_command {
+	const char *name, *args, *summary;
+	const char *help; /* options and an example, shown by --help */
+	int (*run)(int argc, char **argv); /* argv[0] = command name; returns the exit status */
+};
+extern const struct lg_command lg_cmd_record, lg_cmd_explain, lg_cmd_convert, lg_cmd_steps,
+	lg_cmd_doctor, lg_cmd_rules;
+
+/* "laggard: MESSAGE" on stderr, one line, with the byte offset where there is one. */
+void lg_complain(const struct lg_error *err);
+/* Usage error: the message and where help is. Returns LG_EXIT_USAGE. */
+int lg_usage(const struct lg_command *cmd, const char *fmt, ...) LG_PRINTF(2, 3);
+/* Print cmd's help on stdout. Returns LG_EXIT_OK. */
+int lg_help(const struct lg_command *cmd);
+/* "2.5s" "500ms" "1m" "3" (seconds) to ns; <0 when it is none of these. */
+int64_t lg_parse_duration(const char *s);
+
+#endif /* LG_CLI_COMMAND_H */

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * import.h - any readable file becomes a sealed trace. Types are told by content, never by name.
+ */
+#ifndef LG_IMPORT_IMPORT_H
+#define LG_IMPORT_IMPORT_H
+#include "store/builder.h"
+
+struct lg_importer {
+	const char *name, *summary;
+	/* 0 = not mine ... 100 = certain; sees the first bytes only (up to 4096). */
+	int (*sniff)(const uint8_t *head, size_t n);
+	/* Read the file into b. Damage after a good start is a diag row, not an error. */
+	int (*run)(const char *path, struct lg_builder *b, struct lg_error *err);
+};
+
+/* Facts about an input that survive the merge. */
+struct lg_import_info {
+	const char *path, *format; /* borrowed from the caller / static */
+	char host[65];
+	int64_t first, last;       /* ns on the merged clock */
+	uint64_t rows_sample, rows_state, rows_span, rows_counter, lost_events;
+};
+
+/*
+ * Read n_paths files of one run into one trace; info has n_paths entries, filled in order.
+ * "-" is standard input where the format allows streaming.
+ */
+int lg_import(const char *const *paths, size_t n_paths, struct lg_trace **ret,
+	      struct lg_import_info *info, struct lg_error *err) LG_MUST_CHECK;
+
+#endif /* LG_IMPORT_IMPORT_H */

@@ -1,0 +1,599 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * builder.c - interning and appending.
+ *
+ * I1  str_off has n_str + 1 entries; str_off[0] = 0 and string 0 is "".
+ * I2  row 0 of every dictionary table is the zero row ("none"); it is never flushed.
+ * I3  pid_life / tid_life map an id to the row of its newest life.
+ * I4  a dictionary row is in `dirty` at most once between two flushes (bit in dirty_mark).
+ */
+#include "store/builder.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/alloc.h"
+#include "base/map.h"
+#include "store/seal.h"
+
+struct dirty {
+	uint32_t *rows;
+	size_t n, cap;
+	uint8_t *mark; /* one byte a row */
+	size_t mark_cap;
+};
+
+struct lg_builder {
+	struct lg_trace *t;
+	int failed;
+	size_t str_cap, off_cap;
+	struct lg_map strings, frames, stacks, tracks; /* content hash -> id; probed on collision */
+	struct lg_map pid_life, tid_life;
+	struct dirty dirty[LG_TABLE_MAX];
+	size_t str_flushed;
+};
+
+#define DICT_ROWS_MAX 0xfffffff0u
+
+static int tab_reserve(struct lg_tab *tab, const struct lg_table_desc *d, size_t need)
+{
+	size_t cap = tab->cap ? tab->cap : 64;
+
+	if (need <= tab->cap)
+		return 0;
+	while (cap < need)
+		cap += cap / 2;
+	for (size_t c = 0; c < d->n_cols; c++) {
+		void *p = lg_realloc(tab->col[c], cap, d->cols[c].size);
+
+		if (!p)
+			return LG_E_NOMEM;
+		tab->col[c] = p;
+	}
+	tab->cap = cap;
+	return 0;
+}
+
+#define T_TAB(tname)                                                                               \
+	static inline int reserve_##tname(struct lg_builder *b)                                    \
+	{                                                                                          \
+		struct lg_##tname##_tab *tab = &b->t->tname;                                       \
+                                                                                                   \
+		if (__builtin_expect(tab->n < tab->cap, 1))                                        \
+			return 0;                                                                  \
+		if (!b->failed && tab_reserve((struct lg_tab *)(void *)tab,                        \
+					      lg_schema_table(LG_TABLE_##tname), tab->n + 1))      \
+			b->failed = LG_E_NOMEM;                                                    \
+		return b->failed;                                                                  \
+	}
+
+#define C(type, name, unit, doc) tab->name[i] = r->name;
+#define T_COPY(tname)                                                                              \
+	static inline void put_##tname(struct lg_builder *b, size_t i,                             \
+				       const struct lg_##tname##_row *r)                           \
+	{                                                                                          \
+		struct lg_##tname##_tab *tab = &b->t->tname;                                       \
+                                                                                                   \
+		LG_COLS_##tname(C)                                                                 \
+	}
+
+#define T_DICT(tname)
+#define T_TIME(tname)                                                                              \
+	void lg_add_##tname(struct lg_builder *b, const struct lg_##tname##_row *r)                \
+	{                                                                                          \
+		if (reserve_##tname(b))                                                            \
+			return;                                                                    \
+		put_##tname(b, b->t->tname.n++, r);                                                \
+	}
+#define T(tname, id, kind) T_TAB(tname) T_COPY(tname) T_##kind(tname)
+LG_TABLES(T)
+#undef T
+#undef T_TIME
+#undef T_DICT
+#undef C
+
+static void touch(struct lg_builder *b, uint32_t table, uint32_t row)
+{
+	struct dirty *d = &b->dirty[table];
+	size_t old = d->mark_cap;
+
+	if (row >= d->mark_cap) {
+		if (lg_grow(&d->mark, &d->mark_cap, (size_t)row + 1, 1)) {
+			b->failed = LG_E_NOMEM;
+			return;
+		}
+		memset(d->mark + old, 0, d->mark_cap - old);
+	}
+	if (d->mark[row])
+		return;
+	if (lg_grow(&d->rows, &d->cap, d->n + 1, sizeof *d->rows)) {
+		b->failed = LG_E_NOMEM;
+		return;
+	}
+	d->mark[row] = 1;
+	d->rows[d->n++] = row;
+}
+
+#define DICT_ADD(tname)                                                                            \
+	static uint32_t add_##tname(struct lg_builder *b, const struct lg_##tname##_row *r)        \
+	{                                                                                          \
+		size_t i = b->t->tname.n;                                                          \
+                                                                                                   \
+		if (reserve_##tname(b) || i >= DICT_ROWS_MAX)                                      \
+			return 0;                                                                  \
+		put_##tname(b, i, r);                                                              \
+		b->t->tname.n++;                                                                   \
+		if (i)                                                                             \
+			touch(b, LG_TABLE_##tname, (uint32_t)i);                                   \
+		return (uint32_t)i;                                                                \
+	}
+DICT_ADD(process)
+DICT_ADD(thread)
+DICT_ADD(track)
+DICT_ADD(frame)
+DICT_ADD(stack)
+
+int lg_builder_new(struct lg_builder **ret, struct lg_error *err)
+{
+	struct lg_builder *b = lg_calloc(1, sizeof *b);
+
+	if (!b)
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	b->t = lg_calloc(1, sizeof *b->t);
+	if (!b->t)
+		goto nomem;
+	b->t->mutable_ = 1;
+	if (lg_grow(&b->t->str_off, &b->off_cap, 64, sizeof *b->t->str_off) ||
+	    lg_grow(&b->t->str_bytes, &b->str_cap, 4096, 1))
+		goto nomem;
+	b->t->str_off[0] = 0;
+	b->t->str_bytes[0] = 0;
+	b->t->str_off[1] = 1;
+	b->t->n_str = 1;
+	b->str_flushed = 1;
+	add_process(b, &(struct lg_process_row){ .rank = -1, .local_rank = -1 });
+	add_thread(b, &(struct lg_thread_row){ 0 });
+	add_track(b, &(struct lg_track_row){ 0 });
+	add_frame(b, &(struct lg_frame_row){ 0 });
+	add_stack(b, &(struct lg_stack_row){ 0 });
+	if (b->failed)
+		goto nomem;
+	*ret = b;
+	return 0;
+nomem:
+	lg_builder_free(b);
+	return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+}
+
+void lg_builder_free(struct lg_builder *b)
+{
+	if (!b)
+		return;
+	lg_trace_free(b->t);
+	lg_map_done(&b->strings);
+	lg_map_done(&b->frames);
+	lg_map_done(&b->stacks);
+	lg_map_done(&b->tracks);
+	lg_map_done(&b->pid_life);
+	lg_map_done(&b->tid_life);
+	for (size_t i = 0; i < LG_TABLE_MAX; i++) {
+		lg_free(b->dirty[i].rows);
+		lg_free(b->dirty[i].mark);
+	}
+	lg_free(b);
+}
+
+int lg_builder_failed(const struct lg_builder *b)
+{
+	return b->failed;
+}
+
+struct lg_trace *lg_builder_trace(struct lg_builder *b)
+{
+	return b->t;
+}
+
+int lg_builder_put_string(struct lg_builder *b, const char *s, size_t n)
+{
+	struct lg_trace *t = b->t;
+	size_t at = t->str_off[t->n_str];
+
+	if (t->n_str >= DICT_ROWS_MAX || lg_grow(&t->str_bytes, &b->str_cap, at + n + 1, 1) ||
+	    lg_grow(&t->str_off, &b->off_cap, t->n_str + 2, sizeof *t->str_off))
+		return b->failed = LG_E_NOMEM;
+	memcpy(t->str_bytes + at, s, n);
+	t->str_bytes[at + n] = 0;
+	t->str_off[++t->n_str] = at + n + 1;
+	return 0;
+}
+
+/* Content maps key on the hash; different content with one hash probes hash+1, hash+2 ... */
+lg_str lg_intern_n(struct lg_builder *b, const char *s, size_t n)
+{
+	const char *nul = memchr(s, 0, n);
+	uint64_t h;
+	uint32_t id;
+
+	if (nul)
+		n = (size_t)(nul - s);
+	if (!n || b->failed)
+		return 0;
+	for (h = XXH3_64bits(s, n); (id = lg_map_get(&b->strings, h)); h++) {
+		uint64_t off = b->t->str_off[id];
+
+		if (b->t->str_off[id + 1] - off == n + 1 && !memcmp(b->t->str_bytes + off, s, n))
+			return id;
+	}
+	id = (uint32_t)b->t->n_str;
+	if (lg_builder_put_string(b, s, n))
+		return 0;
+	if (lg_map_set(&b->strings, h, id))
+		b->failed = LG_E_NOMEM;
+	return id;
+}
+
+lg_str lg_intern(struct lg_builder *b, const char *s)
+{
+	return s ? lg_intern_n(b, s, strlen(s)) : 0;
+}
+
+lg_frm lg_intern_frame(struct lg_builder *b, const struct lg_frame_row *f)
+{
+	uint64_t key[3] = { f->pc, (uint64_t)f->dso << 32 | f->name,
+			    (uint64_t)f->kind << 32 | f->line };
+	uint64_t h = XXH3_64bits(key, sizeof key);
+	struct lg_frame_tab *t = &b->t->frame;
+	uint32_t id;
+
+	for (; (id = lg_map_get(&b->frames, h)); h++)
+		if (t->pc[id] == f->pc && t->dso[id] == f->dso && t->kind[id] == f->kind &&
+		    (t->name[id] == f->name || !f->name) && (t->line[id] == f->line || !f->line))
+			return id;
+	id = add_frame(b, f);
+	if (id && lg_map_set(&b->frames, h, id))
+		b->failed = LG_E_NOMEM;
+	return id;
+}
+
+lg_stk lg_intern_stack(struct lg_builder *b, lg_stk parent, lg_frm frame)
+{
+	uint64_t h = lg_mix64((uint64_t)parent << 32 | frame);
+	struct lg_stack_tab *t = &b->t->stack;
+	uint32_t id;
+
+	for (; (id = lg_map_get(&b->stacks, h)); h++)
+		if (t->parent[id] == parent && t->frame[id] == frame)
+			return id;
+	id = add_stack(b, &(struct lg_stack_row){ .parent = parent,
+						  .frame = frame,
+						  .depth = t->depth[parent] + 1 });
+	if (id && lg_map_set(&b->stacks, h, id))
+		b->failed = LG_E_NOMEM;
+	return id;
+}
+
+void lg_frame_set_name(struct lg_builder *b, lg_frm f, lg_str name, lg_str file, uint32_t line)
+{
+	b->t->frame.name[f] = name;
+	if (file)
+		b->t->frame.file[f] = file;
+	if (line)
+		b->t->frame.line[f] = line;
+	touch(b, LG_TABLE_frame, f);
+}
+
+lg_trk lg_track_get(struct lg_builder *b, const struct lg_track_row *r)
+{
+	uint64_t h = XXH3_64bits(r, sizeof *r);
+	struct lg_track_tab *t = &b->t->track;
+	uint32_t id;
+
+	for (; (id = lg_map_get(&b->tracks, h)); h++)
+		if (t->kind[id] == r->kind && t->name[id] == r->name && t->unit[id] == r->unit &&
+		    t->prc[id] == r->prc && t->thr[id] == r->thr && t->parent[id] == r->parent &&
+		    t->index[id] == r->index)
+			return id;
+	id = add_track(b, r);
+	if (id && lg_map_set(&b->tracks, h, id))
+		b->failed = LG_E_NOMEM;
+	return id;
+}
+
+/* Keys are offset by one so that pid 0 and pid -1 are ordinary keys. */
+static uint64_t id_key(int32_t id)
+{
+	return (uint32_t)id;
+}
+
+static lg_prc process_new(struct lg_builder *b, int32_t pid, int32_t ppid, int64_t start)
+{
+	lg_prc p = add_process(b, &(struct lg_process_row){ .start = start,
+							    .end = INT64_MAX,
+							    .pid = pid,
+							    .ppid = ppid,
+							    .rank = -1,
+							    .local_rank = -1 });
+
+	if (p && lg_map_set(&b->pid_life, id_key(pid), p))
+		b->failed = LG_E_NOMEM;
+	return p;
+}
+
+static lg_thr thread_new(struct lg_builder *b, lg_prc p, int32_t pid, int32_t tid, int64_t start)
+{
+	uint32_t flags = (pid == tid && tid ? LG_THREAD_MAIN : 0u) | (!tid ? LG_THREAD_IDLE : 0u);
+	lg_thr thr = add_thread(b, &(struct lg_thread_row){ .start = start,
+							    .end = INT64_MAX,
+							    .tid = tid,
+							    .prc = p,
+							    .flags = flags });
+
+	if (thr && lg_map_set(&b->tid_life, id_key(tid), thr))
+		b->failed = LG_E_NOMEM;
+	return thr;
+}
+
+lg_prc lg_process_get(struct lg_builder *b, int32_t pid)
+{
+	lg_prc p = lg_map_get(&b->pid_life, id_key(pid));
+
+	if (p && b->t->process.end[p] == INT64_MAX)
+		return p;
+	return process_new(b, pid, 0, p ? b->t->process.end[p] : INT64_MIN);
+}
+
+lg_thr lg_thread_get(struct lg_builder *b, int32_t pid, int32_t tid)
+{
+	lg_thr thr = lg_map_get(&b->tid_life, id_key(tid));
+	lg_prc p;
+
+	if (thr && b->t->thread.end[thr] == INT64_MAX) {
+		p = b->t->thread.prc[thr];
+		if (pid < 0 || b->t->process.pid[p] == pid)
+			return thr;
+		/* Seen first without its pid: it was filed under pid = tid. Move it. */
+		if (b->t->process.pid[p] == tid && b->t->thread.start[thr] == INT64_MIN) {
+			b->t->thread.prc[thr] = lg_process_get(b, pid);
+			b->t->thread.flags[thr] &= ~(uint32_t)LG_THREAD_MAIN;
+			touch(b, LG_TABLE_thread, thr);
+			return thr;
+		}
+		/* The same tid under another pid: the old life ended unseen. */
+	}
+	if (pid < 0)
+		pid = tid;
+	p = lg_process_get(b, pid);
+	return thread_new(b, p, pid, tid, thr ? b->t->thread.end[thr] : INT64_MIN);
+}
+
+lg_thr lg_thread_start(struct lg_builder *b, int32_t ppid, int32_t pid, int32_t tid, int64_t ts)
+{
+	lg_thr old = lg_map_get(&b->tid_life, id_key(tid));
+	lg_prc p;
+
+	if (old && b->t->thread.start[old] == ts && b->t->thread.end[old] == INT64_MAX)
+		return old; /* told twice */
+	if (old && b->t->thread.end[old] == INT64_MAX)
+		lg_thread_end(b, tid, ts);
+	if (pid == tid) {
+		lg_prc was = lg_map_get(&b->pid_life, id_key(pid));
+
+		if (was && b->t->process.end[was] == INT64_MAX) {
+			b->t->process.end[was] = ts;
+			touch(b, LG_TABLE_process, was);
+		}
+		p = process_new(b, pid, ppid, ts);
+	} else {
+		p = lg_process_get(b, pid);
+	}
+	return thread_new(b, p, pid, tid, ts);
+}
+
+void lg_thread_end(struct lg_builder *b, int32_t tid, int64_t ts)
+{
+	lg_thr thr = lg_map_get(&b->tid_life, id_key(tid));
+	lg_prc p;
+
+	if (!thr || b->t->thread.end[thr] != INT64_MAX)
+		return;
+	b->t->thread.end[thr] = ts;
+	touch(b, LG_TABLE_thread, thr);
+	p = b->t->thread.prc[thr];
+	if (b->t->process.pid[p] == tid && b->t->process.end[p] == INT64_MAX) {
+		b->t->process.end[p] = ts;
+		touch(b, LG_TABLE_process, p);
+	}
+}
+
+void lg_thread_name(struct lg_builder *b, lg_thr thr, lg_str comm)
+{
+	lg_prc p = b->t->thread.prc[thr];
+
+	if (!thr || b->t->thread.comm[thr] == comm)
+		return;
+	b->t->thread.comm[thr] = comm;
+	touch(b, LG_TABLE_thread, thr);
+	if ((b->t->thread.flags[thr] & LG_THREAD_MAIN) || !b->t->process.comm[p]) {
+		b->t->process.comm[p] = comm;
+		touch(b, LG_TABLE_process, p);
+	}
+}
+
+#define C(type, name, unit, doc) r.name = t->name[i];
+struct lg_process_row lg_process_read(const struct lg_builder *b, lg_prc i)
+{
+	const struct lg_process_tab *t = &b->t->process;
+	struct lg_process_row r;
+
+	LG_COLS_process(C)
+	return r;
+}
+
+struct lg_thread_row lg_thread_read(const struct lg_builder *b, lg_thr i)
+{
+	const struct lg_thread_tab *t = &b->t->thread;
+	struct lg_thread_row r;
+
+	LG_COLS_thread(C)
+	return r;
+}
+#undef C
+
+void lg_process_write(struct lg_builder *b, lg_prc p, const struct lg_process_row *row)
+{
+	if (!p)
+		return;
+	put_process(b, p, row);
+	touch(b, LG_TABLE_process, p);
+}
+
+void lg_thread_write(struct lg_builder *b, lg_thr thr, const struct lg_thread_row *row)
+{
+	if (!thr)
+		return;
+	put_thread(b, thr, row);
+	touch(b, LG_TABLE_thread, thr);
+}
+
+lg_prc lg_thread_process(const struct lg_builder *b, lg_thr thr)
+{
+	return b->t->thread.prc[thr];
+}
+
+void lg_add_diag_now(struct lg_builder *b, enum lg_diag_id id, int64_t ts, uint64_t count,
+		     const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	lg_add_diag(b, &(struct lg_diag_row){ .ts = ts, .id = id, .cpu = -1, .count = count,
+					      .text = lg_intern(b, text) });
+}
+
+void lg_meta_set(struct lg_builder *b, lg_prc prc, const char *key, const char *value)
+{
+	lg_add_meta(b, &(struct lg_meta_row){ .ts = INT64_MIN, .prc = prc,
+					      .key = lg_intern(b, key),
+					      .value = lg_intern(b, value) });
+}
+
+void lg_meta_setf(struct lg_builder *b, lg_prc prc, const char *key, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	lg_meta_set(b, prc, key, text);
+}
+
+size_t lg_builder_pending(const struct lg_builder *b)
+{
+	size_t n, sum = 0;
+	const struct lg_table_desc *d = lg_schema(&n);
+
+	for (size_t i = 0; i < n; i++)
+		if (!d[i].is_dict)
+			sum += lg_trace_table_const(b->t, &d[i])->n * d[i].row_bytes;
+	return sum;
+}
+
+int lg_builder_flush(struct lg_builder *b, const struct lg_sink *sink, void *self,
+		     struct lg_error *err)
+{
+	size_t n;
+	const struct lg_table_desc *d = lg_schema(&n);
+	int rc;
+
+	if (b->failed)
+		return lg_fail(err, b->failed, LG_NO_OFFSET, "out of memory");
+	if (b->str_flushed < b->t->n_str) {
+		rc = sink->strings(self, b->t, b->str_flushed, b->t->n_str, err);
+		if (rc)
+			return rc;
+		b->str_flushed = b->t->n_str;
+	}
+	for (size_t i = 0; i < n; i++) {
+		struct lg_tab *tab = lg_trace_table(b->t, &d[i]);
+		struct dirty *dirty = &b->dirty[d[i].id];
+
+		if (d[i].is_dict) {
+			if (!dirty->n)
+				continue;
+			rc = sink->rows(self, &d[i], tab, dirty->rows, dirty->n, err);
+			if (rc)
+				return rc;
+			for (size_t k = 0; k < dirty->n; k++)
+				dirty->mark[dirty->rows[k]] = 0;
+			dirty->n = 0;
+		} else if (tab->n) {
+			rc = sink->rows(self, &d[i], tab, NULL, tab->n, err);
+			if (rc)
+				return rc;
+			tab->n = 0;
+		}
+	}
+	return 0;
+}
+
+int lg_builder_put_columns(struct lg_builder *b, const struct lg_table_desc *d, size_t n,
+			   const uint32_t *ids, const void *const *cols)
+{
+	struct lg_tab *tab = lg_trace_table(b->t, d);
+
+	if (b->failed)
+		return b->failed;
+	if (!d->is_dict) {
+		if (tab_reserve(tab, d, tab->n + n))
+			return b->failed = LG_E_NOMEM;
+		for (size_t c = 0; c < d->n_cols; c++)
+			memcpy((char *)tab->col[c] + tab->n * d->cols[c].size, cols[c],
+			       n * d->cols[c].size);
+		tab->n += n;
+		return 0;
+	}
+	for (size_t i = 0; i < n; i++) {
+		size_t id = ids[i];
+
+		if (!id || id >= DICT_ROWS_MAX || id > tab->n + (1u << 24))
+			return LG_E_FORMAT;
+		if (id >= tab->n) {
+			if (tab_reserve(tab, d, id + 1))
+				return b->failed = LG_E_NOMEM;
+			for (size_t c = 0; c < d->n_cols; c++)
+				memset((char *)tab->col[c] + tab->n * d->cols[c].size, 0,
+				       (id + 1 - tab->n) * d->cols[c].size);
+			tab->n = id + 1;
+		}
+		for (size_t c = 0; c < d->n_cols; c++) {
+			size_t size = d->cols[c].size;
+
+			memcpy((char *)tab->col[c] + id * size, (const char *)cols[c] + i * size,
+			       size);
+		}
+	}
+	return 0;
+}
+
+int lg_builder_seal(struct lg_builder *b, struct lg_trace **ret, struct lg_error *err)
+{
+	int rc = b->failed;
+
+	if (rc)
+		(void)lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
+	else
+		rc = lg_seal(b->t, err);
+	if (!rc) {
+		*ret = b->t;
+		b->t = NULL;
+	}
+	lg_builder_free(b);
+	return rc;
+}

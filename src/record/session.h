@@ -38,6 +38,12 @@ struct lg_record_options {
 	enum lg_tier tier;    /* AUTO = best that probes well */
 	size_t ring_bytes;    /* per CPU; 0 = default */
 	bool hook, quiet;     /* hook: inject the Python hook into cmd */
+	char **env;           /* environment of cmd (libraries never read environ); NULL = empty */
+	const char *cmdline;  /* laggard's own, for the meta row record.cmdline */
+	size_t queue_bytes;   /* bound of the queue of records not fed yet; 0 = default */
+	/* One line for the user, without newline; NULL = silence. */
+	void (*say)(void *arg, const char *line);
+	void *say_arg;
 };
 
 /* What probing found, for doctor and for the line that record prints. */
@@ -60,6 +66,16 @@ struct lg_source {
 	void (*free)(void *self);
 };
 
+/*
+ * Every source there is, in order of preference. A build without libbpf has no lg_source_bpf;
+ * src/record/meson.build defines LG_HAVE_SOURCE_<X> for each one that is in.
+ */
+extern const struct lg_source lg_source_bpf;         /* tier bpf: states, contention, holders */
+extern const struct lg_source lg_source_tracepoints; /* tier perf: the same from tracepoints */
+extern const struct lg_source lg_source_perf;        /* bpf, perf, own: samples, mmap, fork ... */
+extern const struct lg_source lg_source_marks;       /* all tiers: rings of the training program */
+extern const struct lg_source lg_source_procfs;      /* all tiers: counters; tier procfs: states */
+
 /* For sources. */
 struct lg_builder *lg_session_builder(struct lg_session *s);
 const struct lg_record_options *lg_session_options(const struct lg_session *s);
@@ -72,12 +88,56 @@ int lg_session_watch(struct lg_session *s, int fd, struct lg_error *err);
 bool lg_session_is_job(const struct lg_session *s, int32_t pid);
 pid_t lg_session_self(const struct lg_session *s);
 
+/* The tier in force, never AUTO: lg_source_perf opens own processes only when it is OWN. */
+enum lg_tier lg_session_tier(const struct lg_session *s);
+const char *lg_tier_name(enum lg_tier tier); /* "bpf", "perf", "own", "procfs" */
+/* The child that runs opt->cmd, stopped before its exec while sources start; 0 = none. */
+pid_t lg_session_child(const struct lg_session *s);
+int64_t lg_monotonic_ns(void);
+void lg_session_say(struct lg_session *s, const char *fmt, ...) LG_PRINTF(2, 3);
+
+/*
+ * Lives, told by sources from feed(). Several sources may tell the same event: the second one is
+ * recognised and ignored. These change the builder (use them instead of lg_thread_start/end),
+ * keep the job's membership (a child of the job is of the job, whoever adopts it later), have
+ * cmdline, cgroup and rank of new processes read from /proc, and tell lg_addrs.
+ * ppid: pid of the creating process; a new thread has ppid == pid.
+ */
+void lg_session_fork(struct lg_session *s, int64_t ts, int32_t ppid, int32_t pid, int32_t tid);
+void lg_session_exec(struct lg_session *s, int64_t ts, int32_t pid, const char *comm);
+void lg_session_exit(struct lg_session *s, int64_t ts, int32_t pid, int32_t tid);
+
+/*
+ * What stands behind lg_session_stack() and lg_session_map(): the address spaces. The session
+ * makes it before any source starts and frees it after the last one. (addrs.c)
+ */
+struct lg_addrs;
+int lg_addrs_new(struct lg_addrs **ret, struct lg_session *s, struct lg_error *err) LG_MUST_CHECK;
+void lg_addrs_free(struct lg_addrs *a);
+void lg_addrs_fork(struct lg_addrs *a, int64_t ts, int32_t ppid, int32_t pid);
+void lg_addrs_exec(struct lg_addrs *a, int64_t ts, int32_t pid);
+void lg_addrs_exit(struct lg_addrs *a, int64_t ts, int32_t pid);
+/* Give names to frames that have none yet. Called before flushes with little_ns of time to
+ * spend, and once at the end with all = true. */
+void lg_addrs_resolve(struct lg_addrs *a, bool all, int64_t little_ns);
+struct lg_addrs *lg_session_addrs(struct lg_session *s);
+
 /* Kernel + user address lists to an interned stack; addrs innermost first. */
 lg_stk lg_session_stack(struct lg_session *s, int32_t pid, const uint64_t *kernel, size_t n_kernel,
 			const uint64_t *user, size_t n_user);
 /* A mapping of an executable file or of anonymous code in pid. name borrowed for the call. */
 void lg_session_map(struct lg_session *s, int32_t pid, uint64_t start, uint64_t len, uint64_t pgoff,
 		    const char *name, int64_t ts);
+
+/*
+ * hook_inject.c: unpack the Python hook and make cmd's environment from `env`. *ret_env is a
+ * NULL-terminated array of strings, owned by *ret_hook like the files it unpacked; marks of any
+ * process started with it reach lg_source_marks. Failure means: no hook, record goes on.
+ */
+struct lg_hook;
+int lg_hook_prepare(struct lg_hook **ret_hook, char **env, char ***ret_env,
+		    struct lg_error *err) LG_MUST_CHECK;
+void lg_hook_free(struct lg_hook *h);
 
 /* Run a whole recording; *ret_status is what `laggard record` exits with. */
 int lg_record(const struct lg_record_options *opt, int *ret_status, struct lg_error *err) LG_MUST_CHECK;

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * index.h - rows of a sealed trace by thread and by CPU, so that "what did thread t do at time x"
+ * is a binary search.
+ *
+ * A list is the half-open range [off[k], off[k + 1]) of positions in an array of row numbers,
+ * sorted by ts (rows of equal ts keep their order). Lists of thread 0 hold rows without a thread
+ * (spans of a track). The index borrows the trace and is read-only once built: threads may share
+ * it. Built in O(rows).
+ *
+ *   for (uint32_t p = lg_index_state_from(x, thr, a); p < x->state_off[thr + 1]; p++) {
+ *           uint32_t row = x->state[p];
+ *           if (t->state.ts[row] >= b)
+ *                   break;
+ *           ... row overlaps [a, b) ...
+ *   }
+ */
+#ifndef LG_STORE_INDEX_H
+#define LG_STORE_INDEX_H
+#include "store/trace.h"
+
+#define LG_NO_ROW UINT32_MAX
+
+struct lg_index {
+	const struct lg_trace *t;
+	size_t n_thr;                      /* = t->thread.n */
+	uint32_t *state_off, *state;       /* by thread; rows of a thread do not overlap, except
+					    * those of the idle thread, which runs on every CPU */
+	uint32_t *span_off, *span;         /* by thread; spans nest and overlap */
+	int64_t *span_reach;               /* at position p: latest end of the list up to p */
+	uint32_t *sample_off, *sample;     /* by thread */
+	uint32_t *main_of;                 /* by process: its main thread's row, 0 = not seen */
+	uint32_t *thread_off, *thread;     /* by process: its thread rows, in row order */
+
+	/* Running rows by CPU. CPUs of different hosts (merged recordings) are different lists:
+	 * list number = host_i * n_cpu + cpu, host_i from host_of[process]. SUMMED rows are left
+	 * out: they stand for many slices and say nothing about one moment. */
+	uint32_t *cpu_off, *cpu;
+	uint32_t n_cpu, n_host;
+	uint32_t *host_of;                 /* by process row */
+};
+
+int lg_index_new(struct lg_index **ret, const struct lg_trace *t, struct lg_error *err) LG_MUST_CHECK;
+void lg_index_free(struct lg_index *x);
+
+/* State row of thr that covers ts (start <= ts < end; a cut-off row covers all that follows).
+ * LG_NO_ROW when nothing is known about that moment. */
+uint32_t lg_index_state_at(const struct lg_index *x, lg_thr thr, int64_t ts);
+/* Position in x->state of the first row of thr that ends after ts; state_off[thr + 1] if none. */
+uint32_t lg_index_state_from(const struct lg_index *x, lg_thr thr, int64_t ts);
+/* The same for spans: rows before it all end at or before ts (later ones may, too: check). */
+uint32_t lg_index_span_from(const struct lg_index *x, lg_thr thr, int64_t ts);
+/* Position in x->sample of the first sample of thr at or after ts. */
+uint32_t lg_index_sample_from(const struct lg_index *x, lg_thr thr, int64_t ts);
+
+/* CPU number cpu of the machine that thr runs on (0: the first machine). */
+uint32_t lg_index_cpu_at(const struct lg_index *x, lg_thr of, int32_t cpu, int64_t ts);
+/* Position in x->cpu of the first running row that ends after ts, and the end of that list.
+ * Both are equal (an empty range) for a CPU without rows. */
+uint32_t lg_index_cpu_from(const struct lg_index *x, lg_thr of, int32_t cpu, int64_t ts,
+			   uint32_t *ret_end);
+
+#endif /* LG_STORE_INDEX_H */

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * merge.h - several recordings of one run become one trace.
+ *
+ * Sources of one machine (same host name, or same boot id where both have one) share its
+ * processes and threads by (pid, life); machines are kept apart by process.host.
+ */
+#ifndef LG_STORE_MERGE_H
+#define LG_STORE_MERGE_H
+#include "store/builder.h"
+
+/* What to add to t's times to get ref's. 0 within one boot of one machine; else the difference
+ * of the CLOCK_REALTIME pairs (clock table). LG_E_NOTFOUND where no clock rows decide
+ * (*ret_offset is 0 then); *ret_error is the bound of the error in ns. */
+int lg_merge_offset(const struct lg_trace *ref, const struct lg_trace *t, int64_t *ret_offset,
+		    int64_t *ret_error) LG_MUST_CHECK;
+/* Copy all rows of sealed src into b, ids remapped, times shifted by offset. */
+int lg_merge(struct lg_builder *b, const struct lg_trace *src, int64_t offset,
+	     struct lg_error *err) LG_MUST_CHECK;
+/* Value of a meta row (prc 0) by key; "" when absent. Borrowed from t. */
+const char *lg_meta_get(const struct lg_trace *t, const char *key);
+
+#endif /* LG_STORE_MERGE_H */

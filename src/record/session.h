@@ -43,6 +43,8 @@ struct lg_record_options {
 	size_t queue_bytes;   /* bound of the queue of records not fed yet; 0 = default */
 	/* One line for the user, without newline; NULL = silence. */
 	void (*say)(void *arg, const char *line);
+	/* Called about once a second; NULL = never. */
+	void (*report)(void *arg, double seconds, uint64_t events, uint64_t bytes, uint64_t lost);
 	void *say_arg;
 };
 
@@ -64,6 +66,7 @@ struct lg_source {
 	int (*stop)(void *self, struct lg_error *err);  /* stop producing; a last drain follows */
 	int (*finish)(void *self, struct lg_error *err); /* last rows (open states, costs) */
 	void (*free)(void *self);
+	bool late_ok; /* feed takes records older than some that it has been fed */
 };
 
 /*
@@ -106,6 +109,9 @@ void lg_session_say(struct lg_session *s, const char *fmt, ...) LG_PRINTF(2, 3);
 void lg_session_fork(struct lg_session *s, int64_t ts, int32_t ppid, int32_t pid, int32_t tid);
 void lg_session_exec(struct lg_session *s, int64_t ts, int32_t pid, const char *comm);
 void lg_session_exit(struct lg_session *s, int64_t ts, int32_t pid, int32_t tid);
+
+/* A source knows a process's rank better than its environment does (get_rank()). */
+void lg_session_rank(struct lg_session *s, int32_t pid, int32_t rank, int32_t world, int32_t local);
 
 /*
  * What stands behind lg_session_stack() and lg_session_map(): the address spaces. The session

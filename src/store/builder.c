@@ -369,6 +369,11 @@ lg_thr lg_thread_get(struct lg_builder *b, int32_t pid, int32_t tid)
 	return thread_new(b, p, pid, tid, thr ? b->t->thread.end[thr] : INT64_MIN);
 }
 
+lg_thr lg_thread_find(const struct lg_builder *b, int32_t tid)
+{
+	return lg_map_get(&b->tid_life, id_key(tid));
+}
+
 lg_thr lg_thread_start(struct lg_builder *b, int32_t ppid, int32_t pid, int32_t tid, int64_t ts)
 {
 	lg_thr old = lg_map_get(&b->tid_life, id_key(tid));

@@ -42,6 +42,8 @@ void lg_frame_set_name(struct lg_builder *b, lg_frm f, lg_str name, lg_str file,
  */
 lg_prc lg_process_get(struct lg_builder *b, int32_t pid);
 lg_thr lg_thread_get(struct lg_builder *b, int32_t pid, int32_t tid);
+/* The newest life with this id, ended or not; 0 = none. Creates nothing. */
+lg_thr lg_thread_find(const struct lg_builder *b, int32_t tid);
 /* A fork or thread creation: starts a new life at ts, ending any older one with the same id. */
 lg_thr lg_thread_start(struct lg_builder *b, int32_t ppid, int32_t pid, int32_t tid, int64_t ts);
 /* Exit of a thread (of the whole process when tid == pid). Later uses of the id are a new life. */

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_explain.c - the verdict. */
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "advise/advise.h"
+#include "cli/load.h"
+#include "report/report.h"
+
+enum { AS_TERM, AS_JSON, AS_MARKDOWN };
+
+struct options {
+	int as;
+	int32_t victim;
+	double cost;
+	const char *fail_on;
+};
+
+/* info 0 ... high 3; -1 = not a severity */
+static int severity_rank(const char *s)
+{
+	static const char *const names[] = { "info", "low", "medium", "high" };
+
+	for (int i = 0; i < 4; i++)
+		if (!strcmp(s, names[i]))
+			return i;
+	return -1;
+}
+
+static bool fails(const struct lg_verdict *v, const char *on)
+{
+	int level = severity_rank(on);
+
+	for (size_t i = 0; i < v->n_findings; i++) {
+		const struct lg_finding *f = &v->findings[i];
+
+		if (level >= 0 ? severity_rank(f->severity) >= level : !strcmp(f->id, on))
+			return true;
+	}
+	return false;
+}
+
+static struct lg_term_options terminal(void)
+{
+	struct lg_term_options t = { 0 };
+	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+	struct winsize w;
+
+	if (!isatty(STDOUT_FILENO))
+		return t;
+	/* no-color.org: set and not empty. */
+	t.colour = !(no && *no) && !(term && !strcmp(term, "dumb"));
+	if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) && w.ws_col)
+		t.width = w.ws_col < 100 ? w.ws_col : 100;
+	return t;
+}
+
+/* *ret_exit >= 0: leave with that status. */
+static int parse(int argc, char **argv, struct options *opt)
+{
+	enum { JSON = 256, MARKDOWN, HTML, VICTIM, BASELINE, COST, FAIL_ON };
+	static const struct option longs[] = {
+		{ "json", no_argument, NULL, JSON },
+		{ "markdown", no_argument, NULL, MARKDOWN },
+		{ "html", required_argument, NULL, HTML },
+		{ "victim", required_argument, NULL, VICTIM },
+		{ "baseline", required_argument, NULL, BASELINE },
+		{ "cost-per-hour", required_argument, NULL, COST },
+		{ "fail-on", required_argument, NULL, FAIL_ON },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
+	};
+	const struct lg_command *cmd = &lg_cmd_explain;
+	char *end;
+	long pid;
+	int c;
+
+	opterr = 0;
+	optind = 0; /* glibc: start anew */
+	while ((c = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
+		switch (c) {
+		case JSON:
+			opt->as = AS_JSON;
+			break;
+		case MARKDOWN:
+			opt->as = AS_MARKDOWN;
+			break;
+		case HTML:
+			return lg_usage(cmd, "--html is not available yet");
+		case BASELINE:
+			return lg_usage(cmd, "--baseline is not available yet");
+		case VICTIM:
+			errno = 0;
+			pid = strtol(optarg, &end, 10);
+			if (errno || end == optarg || *end || pid <= 0 || pid > INT32_MAX)
+				return lg_usage(cmd, "--victim wants a process id, not \"%s\"", optarg);
+			opt->victim = (int32_t)pid;
+			break;
+		case COST:
+			opt->cost = strtod(optarg, &end);
+			if (end == optarg || *end || !isfinite(opt->cost) || opt->cost < 0)
+				return lg_usage(cmd, "--cost-per-hour wants a number, not \"%s\"", optarg);
+			break;
+		case FAIL_ON:
+			if (severity_rank(optarg) < 0 && !lg_rule_find(optarg))
+				return lg_usage(cmd, "--fail-on wants high, medium, low, info or a rule id "
+						     "(laggard rules lists them), not \"%s\"", optarg);
+			opt->fail_on = optarg;
+			break;
+		case 'h':
+			return lg_help(cmd);
+		case ':':
+			return lg_usage(cmd, "%s wants a value", argv[optind - 1]);
+		default:
+			return lg_usage(cmd, "no option \"%s\"", argv[optind - 1]);
+		}
+	}
+	if (optind >= argc)
+		return lg_usage(cmd, "no FILE given");
+	return -1;
+}
+
+static int print(const struct lg_verdict *v, const struct options *opt)
+{
+	struct lg_term_options t = terminal();
+	struct lg_error err = { 0 };
+	struct lg_out *o;
+
+	if (lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
+		lg_complain(&err);
+		return LG_EXIT_FAILED;
+	}
+	if (opt->as == AS_JSON)
+		lg_report_json(v, o);
+	else if (opt->as == AS_MARKDOWN)
+		lg_report_markdown(v, o);
+	else
+		lg_report_term(v, &t, o);
+	return lg_finish(o);
+}
+
+static int run(int argc, char **argv)
+{
+	struct options opt = { .cost = (double)NAN };
+	struct lg_loaded l = { 0 };
+	struct lg_error err = { 0 };
+	int rc = parse(argc, argv, &opt);
+
+	if (rc >= 0)
+		return rc;
+	if (lg_load(argv + optind, (size_t)(argc - optind), &l, &err) ||
+	    lg_judge(&l, opt.victim, opt.cost, &err)) {
+		lg_complain(&err);
+		rc = LG_EXIT_FAILED;
+	} else {
+		rc = print(l.verdict, &opt);
+		if (!rc && opt.fail_on && fails(l.verdict, opt.fail_on))
+			rc = LG_EXIT_FINDING;
+	}
+	lg_loaded_done(&l);
+	return rc;
+}
+
+const struct lg_command lg_cmd_explain = {
+	.name = "explain",
+	.args = "FILE... [OPTION]...",
+	.summary = "say who made the steps late, with proof, fix and trade-off",
+	.help =
+	"FILE is a recording or any file laggard can import; several files are several ranks, hosts\n"
+	"or sources of one run.\n\n"
+	"  --json               the verdict as JSON, schema 1 (laggard-explain(1))\n"
+	"  --markdown           for an issue or a chat\n"
+	"  --victim PID         judge this process, marked or not\n"
+	"  --cost-per-hour N    what the run costs an hour; findings say their part of it\n"
+	"  --fail-on WHAT       exit 3 if there is a finding with this id, or at least this severity\n"
+	"                       (high, medium, low, info)\n"
+	"  --html OUT, --baseline FILE   not available yet\n\n"
+	"example:\n"
+	"  laggard explain run.lag --fail-on medium\n",
+	.run = run,
+};

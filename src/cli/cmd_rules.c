@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_rules.c - the catalogue of findings. */
+#include <getopt.h>
+#include <string.h>
+
+#include "advise/advise.h"
+#include "cli/load.h"
+#include "report/json_write.h"
+#include "report/text.h"
+
+enum { WIDTH = 96, LABEL = 14 };
+
+static void field(struct lg_out *o, const char *label, const char *text)
+{
+	lg_out_printf(o, "  %-*s", LABEL - 2, label);
+	lg_text_wrap(o, text, LABEL, LABEL, WIDTH);
+}
+
+static void sources(struct lg_out *o, const char *s)
+{
+	const char *label = "sources";
+
+	while (*s) {
+		size_t n = strcspn(s, "\n");
+
+		lg_out_printf(o, "  %-*s%.*s\n", LABEL - 2, label, (int)n, s);
+		label = "";
+		s += n + (s[n] == '\n');
+	}
+}
+
+static void one(struct lg_out *o, const struct lg_rule *r)
+{
+	lg_out_printf(o, "%s\n", r->id);
+	field(o, "says", r->sentence);
+	field(o, "signal", r->signal);
+	field(o, "threshold", r->threshold);
+	field(o, "severity", !strcmp(r->floor, "measured") ?
+	      "by lost share of the run: high from 10 %, medium from 3 %, low from 1 %, else info" :
+	      "medium: what it costs cannot be measured from one recording");
+	field(o, "fix", r->fix);
+	field(o, "trade-off", r->tradeoff);
+	field(o, "to confirm", r->confirm);
+	sources(o, r->sources);
+}
+
+static void as_json(struct lg_out *o, const struct lg_rule *r, size_t n)
+{
+	struct lg_json j = { .o = o };
+
+	lg_json_open(&j, '[');
+	for (size_t i = 0; i < n; i++) {
+		const char *const pairs[][2] = {
+			{ "id", r[i].id }, { "severity", r[i].floor }, { "sentence", r[i].sentence },
+			{ "signal", r[i].signal }, { "threshold", r[i].threshold },
+			{ "fix", r[i].fix }, { "tradeoff", r[i].tradeoff },
+			{ "confirm", r[i].confirm }, { "sources", r[i].sources },
+		};
+
+		lg_json_open(&j, '{');
+		for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) {
+			lg_json_key(&j, pairs[k][0]);
+			lg_json_str(&j, pairs[k][1]);
+		}
+		lg_json_close(&j, '}');
+	}
+	lg_json_close(&j, ']');
+	lg_out_puts(o, "\n");
+}
+
+static int run(int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{ "json", no_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
+	};
+	const struct lg_rule *all, *pick = NULL;
+	struct lg_error err = { 0 };
+	struct lg_out *o;
+	bool json = false;
+	size_t n;
+	int c;
+
+	opterr = 0;
+	optind = 0;
+	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
+		if (c == 'h')
+			return lg_help(&lg_cmd_rules);
+		if (c != 'j')
+			return lg_usage(&lg_cmd_rules, "no option \"%s\"", argv[optind - 1]);
+		json = true;
+	}
+	if (argc - optind > 1)
+		return lg_usage(&lg_cmd_rules, "one ID at a time");
+	all = lg_rules(&n);
+	if (optind < argc) {
+		pick = lg_rule_find(argv[optind]);
+		if (!pick)
+			return lg_usage(&lg_cmd_rules, "no rule \"%s\"; laggard rules lists them",
+					argv[optind]);
+	}
+	if (lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
+		lg_complain(&err);
+		return LG_EXIT_FAILED;
+	}
+	if (json) {
+		as_json(o, pick ? pick : all, pick ? 1 : n);
+	} else if (pick) {
+		one(o, pick);
+	} else {
+		for (size_t i = 0; i < n; i++) {
+			lg_out_printf(o, "%-24s ", all[i].id);
+			lg_text_wrap(o, all[i].sentence, 25, 25, WIDTH);
+		}
+	}
+	return lg_finish(o);
+}
+
+const struct lg_command lg_cmd_rules = {
+	.name = "rules",
+	.args = "[ID] [--json]",
+	.summary = "the catalogue of findings: signal, threshold, fix, trade-off, sources",
+	.help =
+	"  --json     the same as JSON\n\n"
+	"example:\n"
+	"  laggard rules host.lock_held\n",
+	.run = run,
+};

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/load.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "advise/advise.h"
+#include "analyse/explain.h"
+#include "base/alloc.h"
+#include "import/import.h"
+
+static char progress_text[128];
+static volatile sig_atomic_t progress_shown;
+
+static void show_progress(int sig)
+{
+	(void)sig;
+	/* write() is async-signal-safe; the result does not matter. */
+	if (write(STDERR_FILENO, progress_text, strlen(progress_text)) > 0)
+		progress_shown = 1;
+}
+
+void lg_progress_start(const char *text)
+{
+	struct sigaction sa = { .sa_handler = show_progress, .sa_flags = SA_RESTART };
+	struct itimerval after = { .it_value.tv_sec = 1 };
+	size_t n = strlen(text);
+
+	if (!isatty(STDERR_FILENO))
+		return;
+	if (n > sizeof progress_text - 2)
+		n = sizeof progress_text - 2;
+	progress_text[0] = '\r';
+	memcpy(progress_text + 1, text, n);
+	progress_text[n + 1] = 0;
+	sigaction(SIGALRM, &sa, NULL);
+	setitimer(ITIMER_REAL, &after, NULL);
+}
+
+void lg_progress_stop(void)
+{
+	static const char wipe[] = "\r\033[K";
+	struct itimerval off = { 0 };
+
+	setitimer(ITIMER_REAL, &off, NULL);
+	if (progress_shown && write(STDERR_FILENO, wipe, sizeof wipe - 1) < 0)
+		return;
+	progress_shown = 0;
+}
+
+int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
+{
+	struct lg_loaded l = { .n = n };
+	const char **p = lg_calloc(n, sizeof *p);
+	int rc;
+
+	l.info = lg_calloc(n, sizeof *l.info);
+	if (!l.info || !p) {
+		lg_free(l.info);
+		lg_free(p);
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	}
+	for (size_t i = 0; i < n; i++)
+		p[i] = paths[i];
+	lg_progress_start("reading ...");
+	rc = lg_import(p, n, &l.trace, l.info, err);
+	lg_progress_stop();
+	lg_free(p);
+	if (rc) {
+		lg_free(l.info);
+		return rc;
+	}
+	*ret = l;
+	return 0;
+}
+
+static int fill_inputs(struct lg_loaded *l, struct lg_error *err)
+{
+	struct lg_verdict *v = l->verdict;
+
+	v->inputs = lg_arena_alloc(&v->arena, l->n, sizeof *v->inputs);
+	if (!v->inputs)
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	v->n_inputs = l->n;
+	for (size_t i = 0; i < l->n; i++) {
+		const struct lg_import_info *f = &l->info[i];
+
+		v->inputs[i] = (struct lg_input){
+			.path = f->path, .format = f->format, .host = f->host,
+			.duration_s = f->last > f->first ? (double)(f->last - f->first) / 1e9 : 0,
+			.lost_events = f->lost_events, .rows_sample = f->rows_sample,
+			.rows_state = f->rows_state, .rows_span = f->rows_span,
+			.rows_counter = f->rows_counter,
+		};
+	}
+	return 0;
+}
+
+int lg_judge(struct lg_loaded *l, int32_t victim_pid, double cost_per_hour, struct lg_error *err)
+{
+	struct lg_explain_options opt = { .victim_pid = victim_pid };
+	int rc;
+
+	lg_progress_start("analysing ...");
+	rc = lg_explain(l->trace, &opt, &l->verdict, err);
+	if (!rc)
+		rc = fill_inputs(l, err);
+	if (!rc)
+		rc = lg_advise(l->verdict, cost_per_hour, err);
+	lg_progress_stop();
+	return rc;
+}
+
+void lg_loaded_done(struct lg_loaded *l)
+{
+	if (l->verdict)
+		lg_verdict_free(l->verdict);
+	lg_trace_free(l->trace);
+	lg_free(l->info);
+	*l = (struct lg_loaded){ 0 };
+}
+
+int lg_finish(struct lg_out *o)
+{
+	struct lg_error err = { 0 };
+
+	if (!lg_out_close(o, &err))
+		return LG_EXIT_OK;
+	lg_complain(&err);
+	return LG_EXIT_FAILED;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* load.h - what explain, steps and convert share: files to a trace, a trace to a verdict. */
+#ifndef LG_CLI_LOAD_H
+#define LG_CLI_LOAD_H
+#include "analyse/verdict.h"
+#include "base/out.h"
+#include "cli/command.h"
+
+struct lg_import_info;
+
+struct lg_loaded {
+	struct lg_trace *trace;
+	struct lg_import_info *info;
+	size_t n;
+	struct lg_verdict *verdict; /* NULL until lg_judge() */
+};
+
+/* Read paths as one run. */
+int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err) LG_MUST_CHECK;
+/* Analyse and advise; fills l->verdict. cost_per_hour NAN = not asked. */
+int lg_judge(struct lg_loaded *l, int32_t victim_pid, double cost_per_hour,
+	     struct lg_error *err) LG_MUST_CHECK;
+void lg_loaded_done(struct lg_loaded *l);
+
+/* A line on stderr if it is a terminal and the work takes over a second; stop wipes it. */
+void lg_progress_start(const char *text);
+void lg_progress_stop(void);
+
+/* Close o and complain on failure. Returns the exit status. */
+int lg_finish(struct lg_out *o);
+
+#endif /* LG_CLI_LOAD_H */

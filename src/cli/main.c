@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* main.c - the command table and what every command shares: messages, help, durations. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/out.h"
+#include "cli/command.h"
+#include "cli/load.h"
+
+static const struct lg_command *const commands[] = {
+#ifdef LG_HAVE_RECORD
+	&lg_cmd_record,
+#endif
+	&lg_cmd_explain, &lg_cmd_convert, &lg_cmd_steps,
+#ifdef LG_HAVE_DOCTOR
+	&lg_cmd_doctor,
+#endif
+	&lg_cmd_rules,
+};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+void lg_complain(const struct lg_error *err)
+{
+	const char *text = *err->message ? err->message : lg_error_text(err->code);
+
+	if (err->offset != LG_NO_OFFSET && err->offset)
+		fprintf(stderr, "laggard: %s (byte %llu)\n", text, (unsigned long long)err->offset);
+	else
+		fprintf(stderr, "laggard: %s\n", text);
+}
+
+int lg_usage(const struct lg_command *cmd, const char *fmt, ...)
+{
+	va_list ap;
+
+	fprintf(stderr, "laggard %s: ", cmd->name);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "; see laggard %s --help\n", cmd->name);
+	return LG_EXIT_USAGE;
+}
+
+/* Text to stdout; a full disk or closed pipe is a failure. */
+static int say(const char *const *parts)
+{
+	struct lg_error err = { 0 };
+	struct lg_out *o;
+
+	if (lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
+		lg_complain(&err);
+		return LG_EXIT_FAILED;
+	}
+	for (; *parts; parts++)
+		lg_out_puts(o, *parts);
+	return lg_finish(o);
+}
+
+int lg_help(const struct lg_command *cmd)
+{
+	const char *parts[] = { "usage: laggard ", cmd->name, " ", cmd->args, "\n\n", cmd->summary,
+				"\n\n", cmd->help, NULL };
+
+	return say(parts);
+}
+
+int64_t lg_parse_duration(const char *s)
+{
+	static const struct { const char *unit; double ns; } units[] = {
+		{ "", 1e9 }, { "ns", 1 }, { "us", 1e3 }, { "ms", 1e6 }, { "s", 1e9 },
+		{ "m", 60e9 }, { "min", 60e9 }, { "h", 3600e9 },
+	};
+	char *end;
+	double v;
+
+	/* strtod would also take " 1", "inf", "0x1p3" and "nan". */
+	if (!(*s >= '0' && *s <= '9') && *s != '.')
+		return -1;
+	if (s[0] == '0' && (s[1] == 'x' || s[1] == 'X'))
+		return -1;
+	v = strtod(s, &end);
+	if (end == s || v < 0)
+		return -1;
+	for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+		if (strcmp(end, units[i].unit))
+			continue;
+		/* 2^63 ns; half a nanosecond is rounded up so that 0.1 s is 100000000. */
+		if (!(v * units[i].ns < 9.2e18))
+			return -1;
+		return (int64_t)(v * units[i].ns + 0.5);
+	}
+	return -1;
+}
+
+/* Damerau-Levenshtein (optimal string alignment) distance of short words. */
+static unsigned distance(const char *a, const char *b)
+{
+	enum { MAX = 16 };
+	unsigned d[MAX + 1][MAX + 1];
+	size_t n = strlen(a), m = strlen(b);
+
+	if (n > MAX || m > MAX)
+		return MAX;
+	for (size_t i = 0; i <= n; i++) {
+		for (size_t j = 0; j <= m; j++) {
+			unsigned best;
+
+			if (!i || !j) {
+				d[i][j] = (unsigned)(i + j);
+				continue;
+			}
+			best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+			if (d[i - 1][j] + 1 < best)
+				best = d[i - 1][j] + 1;
+			if (d[i][j - 1] + 1 < best)
+				best = d[i][j - 1] + 1;
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+			    d[i - 2][j - 2] + 1 < best)
+				best = d[i - 2][j - 2] + 1;
+			d[i][j] = best;
+		}
+	}
+	return d[n][m];
+}
+
+static int unknown(const char *name)
+{
+	const char *near = NULL;
+	unsigned best = 3;
+
+	for (size_t i = 0; i < N_COMMANDS; i++) {
+		unsigned x = distance(name, commands[i]->name);
+
+		if (x < best) {
+			best = x;
+			near = commands[i]->name;
+		}
+	}
+	if (near)
+		fprintf(stderr, "laggard: no command \"%s\"; did you mean \"%s\"?\n", name, near);
+	else
+		fprintf(stderr, "laggard: no command \"%s\"; see laggard --help\n", name);
+	return LG_EXIT_USAGE;
+}
+
+static const char examples[] =
+	"examples:\n"
+	"  laggard record -o run.lag -- torchrun --nproc-per-node 8 train.py\n"
+	"  laggard explain run.lag\n";
+
+static int help_all(void)
+{
+	const char *parts[4 * N_COMMANDS + 8];
+	size_t n = 0;
+
+	parts[n++] = "laggard finds who makes your training step late, and proves it.\n\n"
+		     "usage: laggard COMMAND [OPTION]... [FILE]...\n\n";
+	for (size_t i = 0; i < N_COMMANDS; i++) {
+		static const char pad[] = "          ";
+		size_t len = strlen(commands[i]->name);
+
+		parts[n++] = "  ";
+		parts[n++] = commands[i]->name;
+		parts[n++] = pad + (len < sizeof pad - 1 ? len : sizeof pad - 2);
+		parts[n++] = commands[i]->summary;
+		parts[n++] = "\n";
+		if (n + 6 > sizeof parts / sizeof *parts) {
+			parts[n] = NULL;
+			if (say(parts))
+				return LG_EXIT_FAILED;
+			n = 0;
+		}
+	}
+	parts[n++] = "\nlaggard COMMAND --help explains one; laggard --version [--json].\n\n";
+	parts[n++] = examples;
+	parts[n] = NULL;
+	return say(parts);
+}
+
+static int version(int json)
+{
+	const char *plain[] = { "laggard " LG_VERSION "\n", NULL };
+	const char *js[] = { "{\"laggard\": \"" LG_VERSION "\", \"schema\": 1}\n", NULL };
+
+	return say(json ? js : plain);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		fprintf(stderr, "usage: laggard COMMAND [OPTION]... [FILE]...; laggard --help lists "
+				"the commands\n\n%s", examples);
+		return LG_EXIT_USAGE;
+	}
+	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V"))
+		return version(argc > 2 && !strcmp(argv[2], "--json"));
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+		for (size_t i = 0; argc > 2 && i < N_COMMANDS; i++)
+			if (!strcmp(argv[2], commands[i]->name))
+				return lg_help(commands[i]);
+		return argc > 2 && argv[1][0] == 'h' ? unknown(argv[2]) : help_all();
+	}
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		if (!strcmp(argv[1], commands[i]->name))
+			return commands[i]->run(argc - 1, argv + 1);
+	return unknown(argv[1]);
+}

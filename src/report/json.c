@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* json.c - the verdict as JSON, schema 1 (laggard-explain(1) documents every key). */
+#include <math.h>
+
+#include "report/json_write.h"
+#include "report/report.h"
+
+static void key_str(struct lg_json *j, const char *key, const char *s)
+{
+	lg_json_key(j, key);
+	lg_json_str(j, s);
+}
+
+static void key_num(struct lg_json *j, const char *key, double v, int decimals)
+{
+	lg_json_key(j, key);
+	lg_json_num(j, v, decimals);
+}
+
+static void key_count(struct lg_json *j, const char *key, uint64_t v)
+{
+	lg_json_key(j, key);
+	lg_json_int(j, v > INT64_MAX ? INT64_MAX : (int64_t)v);
+}
+
+/* Ids use -1 for "not known". */
+static void key_id(struct lg_json *j, const char *key, int64_t v)
+{
+	lg_json_key(j, key);
+	if (v < 0)
+		lg_json_null(j);
+	else
+		lg_json_int(j, v);
+}
+
+double lg_report_seconds(const struct lg_verdict *v, int64_t ts)
+{
+	int64_t rel;
+
+	if (ts == INT64_MIN || !v->trace || v->trace->first > v->trace->last ||
+	    __builtin_sub_overflow(ts, v->trace->first, &rel))
+		return (double)NAN;
+	return (double)rel / 1e9;
+}
+
+static void inputs(const struct lg_verdict *v, struct lg_json *j)
+{
+	lg_json_key(j, "inputs");
+	lg_json_open(j, '[');
+	for (size_t i = 0; i < v->n_inputs; i++) {
+		const struct lg_input *in = &v->inputs[i];
+
+		lg_json_open_flat(j, '{');
+		key_str(j, "path", in->path);
+		key_str(j, "format", in->format);
+		key_str(j, "host", in->host && *in->host ? in->host : NULL);
+		key_num(j, "duration_s", in->duration_s, 6);
+		key_count(j, "lost_events", in->lost_events);
+		lg_json_key(j, "rows");
+		lg_json_open(j, '{');
+		key_count(j, "sample", in->rows_sample);
+		key_count(j, "state", in->rows_state);
+		key_count(j, "span", in->rows_span);
+		key_count(j, "counter", in->rows_counter);
+		lg_json_close(j, '}');
+		lg_json_close(j, '}');
+	}
+	lg_json_close(j, ']');
+}
+
+static void steps(const struct lg_verdict *v, struct lg_json *j)
+{
+	lg_json_key(j, "steps");
+	lg_json_open_flat(j, '{');
+	key_count(j, "count", v->n_judged);
+	key_num(j, "median_ms", v->median_ms, 4);
+	key_num(j, "p99_ms", v->p99_ms, 4);
+	key_count(j, "slow", v->n_slow);
+	key_num(j, "slow_threshold_ms", v->slow_threshold_ms, 4);
+	key_str(j, "shape", v->shape);
+	key_num(j, "period_s", v->period_s, 4);
+	key_str(j, "scope", v->scope);
+	lg_json_key(j, "ranks");
+	lg_json_open(j, '[');
+	for (size_t i = 0; i < v->n_ranks; i++)
+		lg_json_int(j, v->ranks[i]);
+	lg_json_close(j, ']');
+	if (isfinite(v->period_p))
+		key_num(j, "period_p", v->period_p, 8);
+	if (isfinite(v->shift_s))
+		key_num(j, "shift_s", v->shift_s, 4);
+	if (isfinite(v->slope))
+		key_num(j, "slope", v->slope, 6);
+	lg_json_close(j, '}');
+}
+
+static void evidence(const struct lg_verdict *v, struct lg_json *j, const char *key,
+		     const struct lg_evidence *e, size_t n)
+{
+	lg_json_key(j, key);
+	lg_json_open(j, '[');
+	for (size_t i = 0; i < n; i++) {
+		bool moment = e[i].ts != INT64_MIN;
+
+		lg_json_open_flat(j, '{');
+		key_str(j, "text", e[i].text);
+		key_num(j, "t_s", lg_report_seconds(v, e[i].ts), 6);
+		key_num(j, "dur_ms", moment && e[i].dur >= 0 ? (double)e[i].dur / 1e6 : (double)NAN, 4);
+		lg_json_close(j, '}');
+	}
+	lg_json_close(j, ']');
+}
+
+static void finding(const struct lg_verdict *v, struct lg_json *j, const struct lg_finding *f)
+{
+	lg_json_open(j, '{');
+	key_str(j, "id", f->id);
+	key_str(j, "severity", f->severity);
+	key_num(j, "confidence", f->confidence, 3);
+	key_str(j, "title", f->title);
+	key_str(j, "stage", f->stage);
+	if (f->detail)
+		key_str(j, "detail", f->detail);
+	key_num(j, "lost_ms", f->lost_ms, 3);
+	key_num(j, "lost_share", f->lost_share, 5);
+	key_num(j, "excess_share", f->excess_share, 4);
+
+	lg_json_key(j, "culprit");
+	lg_json_open(j, '{');
+	key_str(j, "relation", f->culprit.relation);
+	key_id(j, "pid", f->culprit.pid);
+	key_id(j, "tid", f->culprit.tid);
+	key_str(j, "comm", f->culprit.comm);
+	key_str(j, "cmdline", f->culprit.cmdline);
+	key_str(j, "function", f->culprit.function);
+	lg_json_key(j, "stack");
+	lg_json_open_flat(j, '[');
+	for (size_t i = 0; i < f->culprit.n_stack; i++)
+		lg_json_str(j, f->culprit.stack[i]);
+	lg_json_close(j, ']');
+	key_str(j, "lock", f->culprit.lock);
+	key_id(j, "rank", f->culprit.rank);
+	key_str(j, "container", f->culprit.container);
+	lg_json_close(j, '}');
+
+	lg_json_key(j, "victims");
+	lg_json_open(j, '[');
+	for (size_t i = 0; i < f->n_victims; i++) {
+		lg_json_open_flat(j, '{');
+		key_id(j, "rank", f->victims[i].rank);
+		key_id(j, "pid", f->victims[i].pid);
+		key_id(j, "tid", f->victims[i].tid);
+		lg_json_close(j, '}');
+	}
+	lg_json_close(j, ']');
+	evidence(v, j, "evidence", f->evidence, f->n_evidence);
+	evidence(v, j, "against", f->against, f->n_against);
+	key_str(j, "confirm", f->confirm);
+	key_str(j, "fix", f->fix);
+	key_str(j, "tradeoff", f->tradeoff);
+	if (isfinite(f->cost_per_hour))
+		key_num(j, "cost_per_hour", f->cost_per_hour, 4);
+	key_str(j, "rule", f->id);
+	lg_json_close(j, '}');
+}
+
+void lg_report_json(const struct lg_verdict *v, struct lg_out *o)
+{
+	struct lg_json j = { .o = o };
+
+	lg_json_open(&j, '{');
+	lg_json_key(&j, "schema");
+	lg_json_int(&j, 1);
+	key_str(&j, "laggard", LG_VERSION);
+	inputs(v, &j);
+	steps(v, &j);
+	lg_json_key(&j, "stages");
+	lg_json_open(&j, '[');
+	for (size_t i = 0; i < v->n_stages; i++) {
+		lg_json_open_flat(&j, '{');
+		key_str(&j, "stage", v->stages[i].stage);
+		key_num(&j, "median_ms", v->stages[i].median_ms, 4);
+		key_num(&j, "share", v->stages[i].share, 4);
+		key_num(&j, "slow_excess_ms", v->stages[i].slow_excess_ms, 3);
+		lg_json_close(&j, '}');
+	}
+	lg_json_close(&j, ']');
+	lg_json_key(&j, "bound");
+	lg_json_open_flat(&j, '{');
+	key_str(&j, "verdict", v->bound);
+	key_num(&j, "confidence", v->bound ? v->bound_confidence : (double)NAN, 3);
+	key_str(&j, "why", v->bound_why);
+	lg_json_close(&j, '}');
+	lg_json_key(&j, "findings");
+	lg_json_open(&j, '[');
+	for (size_t i = 0; i < v->n_findings; i++)
+		finding(v, &j, &v->findings[i]);
+	lg_json_close(&j, ']');
+	key_num(&j, "unexplained_share", v->unexplained_share, 4);
+	lg_json_key(&j, "limits");
+	lg_json_open(&j, '[');
+	for (size_t i = 0; i < v->n_limits; i++)
+		lg_json_str(&j, v->limits[i]);
+	lg_json_close(&j, ']');
+	lg_json_close(&j, '}');
+	lg_out_puts(o, "\n");
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * report.h - a verdict as text. Reports compute nothing: they print what the analyses found and
+ * the words that advise/ added. Same verdict, same bytes. Failures are the lg_out's sticky error.
+ */
+#ifndef LG_REPORT_REPORT_H
+#define LG_REPORT_REPORT_H
+#include <stdbool.h>
+
+#include "analyse/verdict.h"
+#include "base/out.h"
+
+struct lg_term_options {
+	bool colour;
+	unsigned width; /* columns; 0 = 96 */
+};
+
+void lg_report_json(const struct lg_verdict *v, struct lg_out *o);     /* schema 1 */
+void lg_report_markdown(const struct lg_verdict *v, struct lg_out *o); /* for an issue or a chat */
+void lg_report_term(const struct lg_verdict *v, const struct lg_term_options *opt,
+		    struct lg_out *o);
+
+/* The one sentence: what an on-call engineer reads first. Written into buf, returned. */
+const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size);
+/* "5210 steps, median 5.1 ms ..." shared by the text reports. */
+const char *lg_steps_line(const struct lg_verdict *v, char *buf, size_t size);
+/* Seconds from the start of the trace. */
+double lg_report_seconds(const struct lg_verdict *v, int64_t ts);
+
+/* laggard steps. */
+void lg_steps_table(const struct lg_verdict *v, struct lg_out *o);
+void lg_steps_csv(const struct lg_verdict *v, struct lg_out *o);
+void lg_steps_json(const struct lg_verdict *v, struct lg_out *o);
+
+#endif /* LG_REPORT_REPORT_H */

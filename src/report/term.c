@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * term.c - the verdict for somebody on call, over ssh, in 80 to 100 columns.
+ *
+ * Text that comes from the machine (command lines, thread names) may hold escape sequences:
+ * everything goes through put_safe(), which lets only printable characters out.
+ */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report/json_write.h"
+#include "report/report.h"
+#include "report/text.h"
+
+enum { LABEL = 13, DEFAULT_WIDTH = 96, MIN_WIDTH = 40, EVIDENCE_SHOWN = 5, STACK_SHOWN = 6 };
+
+struct term {
+	struct lg_out *o;
+	unsigned width;
+	bool colour;
+};
+
+static void style(const struct term *t, const char *sgr)
+{
+	if (t->colour)
+		lg_out_printf(t->o, "\033[%sm", sgr);
+}
+
+static const char *severity_sgr(const char *s)
+{
+	if (!strcmp(s, "high"))
+		return "1;31";
+	if (!strcmp(s, "medium"))
+		return "1;33";
+	return !strcmp(s, "low") ? "36" : "2";
+}
+
+/* "   label        text wrapped under itself" */
+static void field(const struct term *t, const char *label, const char *text)
+{
+	if (!text || !*text)
+		return;
+	style(t, "2");
+	lg_out_printf(t->o, "   %-*s", LABEL - 3, label);
+	style(t, "0");
+	lg_text_wrap(t->o, text, LABEL, LABEL, t->width);
+}
+
+static void fieldf(const struct term *t, const char *label, const char *fmt, ...)
+	LG_PRINTF(3, 4);
+static void fieldf(const struct term *t, const char *label, const char *fmt, ...)
+{
+	char buf[4096];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(buf, sizeof buf, fmt, ap);
+	va_end(ap);
+	field(t, label, buf);
+}
+
+static void stages(const struct term *t, const struct lg_verdict *v)
+{
+	if (!v->n_stages)
+		return;
+	style(t, "2");
+	lg_out_puts(t->o, "stage          median ms    share   excess in slow steps, ms\n");
+	style(t, "0");
+	for (size_t i = 0; i < v->n_stages; i++) {
+		const struct lg_stage_sum *s = &v->stages[i];
+		char a[32], b[32], c[32];
+
+		lg_out_printf(t->o, "  %-11s %10s %7s%%   %10s\n", s->stage,
+			      lg_text_num(a, sizeof a, s->median_ms, 3),
+			      lg_text_num(b, sizeof b, s->share * 100, 1),
+			      lg_text_num(c, sizeof c, s->slow_excess_ms, 1));
+	}
+	lg_out_puts(t->o, "\n");
+}
+
+static void evidence(const struct term *t, const struct lg_verdict *v, const char *label,
+		     const struct lg_evidence *e, size_t n)
+{
+	size_t shown = n < EVIDENCE_SHOWN ? n : EVIDENCE_SHOWN;
+
+	for (size_t i = 0; i < shown; i++) {
+		double s = lg_report_seconds(v, e[i].ts);
+
+		if (!isfinite(s))
+			field(t, i ? "" : label, e[i].text);
+		else if (e[i].dur > 0)
+			fieldf(t, i ? "" : label, "at %.3f s, %.1f ms: %s", s, (double)e[i].dur / 1e6,
+			       e[i].text);
+		else
+			fieldf(t, i ? "" : label, "at %.3f s: %s", s, e[i].text);
+	}
+	if (n > shown)
+		fieldf(t, "", "... and %zu more (--json has all)", n - shown);
+}
+
+static void finding(const struct term *t, const struct lg_verdict *v, size_t i)
+{
+	const struct lg_finding *f = &v->findings[i];
+	char buf[4096];
+	size_t first_col = (size_t)snprintf(buf, sizeof buf, "%zu. %s ", i + 1, f->severity);
+
+	style(t, severity_sgr(f->severity));
+	lg_out_puts(t->o, buf);
+	style(t, "0");
+	style(t, "1");
+	lg_text_wrap(t->o, f->title, (unsigned)first_col, 3, t->width);
+	style(t, "0");
+	field(t, "who", lg_text_who(f, buf, sizeof buf));
+	if (f->culprit.function)
+		field(t, "doing", lg_text_stack(f, STACK_SHOWN, buf, sizeof buf));
+	field(t, "lock", f->culprit.lock);
+	field(t, "victims", lg_text_victims(f, buf, sizeof buf));
+	field(t, "lost", lg_text_lost(f, buf, sizeof buf));
+	field(t, "stage", f->stage);
+	field(t, "detail", f->detail);
+	evidence(t, v, "evidence", f->evidence, f->n_evidence);
+	evidence(t, v, "against", f->against, f->n_against);
+	field(t, "to confirm", f->confirm);
+	field(t, "fix", f->fix);
+	field(t, "trade-off", f->tradeoff);
+	if (isfinite(f->cost_per_hour))
+		fieldf(t, "cost", "%.2f an hour", f->cost_per_hour);
+	lg_out_puts(t->o, "\n");
+}
+
+void lg_report_term(const struct lg_verdict *v, const struct lg_term_options *opt,
+		    struct lg_out *o)
+{
+	struct term t = { o, opt->width ? opt->width : DEFAULT_WIDTH, opt->colour };
+	char buf[4096], num[32];
+
+	if (t.width < MIN_WIDTH)
+		t.width = MIN_WIDTH;
+	style(&t, "1");
+	lg_text_wrap(o, lg_headline(v, buf, sizeof buf), 0, 0, t.width);
+	style(&t, "0");
+	lg_out_puts(o, "\n");
+	if (v->n_judged) {
+		lg_text_wrap(o, lg_steps_line(v, buf, sizeof buf), 0, 2, t.width);
+		if (v->bound) {
+			snprintf(buf, sizeof buf, "bound: %s (confidence %.2f)%s%s", v->bound,
+				 v->bound_confidence, v->bound_why ? ": " : "",
+				 v->bound_why ? v->bound_why : "");
+			lg_text_wrap(o, buf, 0, 2, t.width);
+		}
+		if (isfinite(v->unexplained_share)) {
+			snprintf(buf, sizeof buf, "unexplained: %s %% of the slow steps' time",
+				 lg_text_num(num, sizeof num, v->unexplained_share * 100, 1));
+			lg_text_wrap(o, buf, 0, 2, t.width);
+		}
+		lg_out_puts(o, "\n");
+		stages(&t, v);
+	}
+	for (size_t i = 0; i < v->n_findings; i++)
+		finding(&t, v, i);
+	if (v->n_limits) {
+		style(&t, "2");
+		lg_out_puts(o, "limits\n");
+		style(&t, "0");
+		for (size_t i = 0; i < v->n_limits; i++) {
+			lg_out_puts(o, " - ");
+			lg_text_wrap(o, v->limits[i], 3, 3, t.width);
+		}
+	}
+}

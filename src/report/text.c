@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/text.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report/json_write.h"
+#include "report/report.h"
+
+struct sbuf {
+	char *p;
+	size_t n, size;
+};
+
+static void add(struct sbuf *b, const char *fmt, ...) LG_PRINTF(2, 3);
+static void add(struct sbuf *b, const char *fmt, ...)
+{
+	va_list ap;
+	int n;
+
+	if (b->n + 1 >= b->size)
+		return;
+	va_start(ap, fmt);
+	n = vsnprintf(b->p + b->n, b->size - b->n, fmt, ap);
+	va_end(ap);
+	if (n > 0)
+		b->n += (size_t)n < b->size - b->n ? (size_t)n : b->size - b->n - 1;
+}
+
+static struct sbuf start(char *buf, size_t size)
+{
+	if (size)
+		*buf = 0;
+	return (struct sbuf){ buf, 0, size };
+}
+
+const char *lg_text_num(char *buf, size_t size, double v, int decimals)
+{
+	if (!isfinite(v))
+		snprintf(buf, size, "-");
+	else
+		snprintf(buf, size, "%.*f", fabs(v) >= 1e9 ? 0 : decimals, v);
+	return buf;
+}
+
+static const char *relation_text(const char *r)
+{
+	if (!r)
+		return NULL;
+	if (!strcmp(r, "other_process"))
+		return "another process";
+	if (!strcmp(r, "same_process"))
+		return "the same process";
+	if (!strcmp(r, "kernel"))
+		return "the kernel";
+	if (!strcmp(r, "rank"))
+		return "a rank of the job";
+	return !strcmp(r, "self") ? "itself" : r;
+}
+
+const char *lg_text_who(const struct lg_finding *f, char *buf, size_t size)
+{
+	struct sbuf b = start(buf, size);
+	const char *rel = relation_text(f->culprit.relation);
+
+	if (f->culprit.pid >= 0)
+		add(&b, "pid %d", f->culprit.pid);
+	if (f->culprit.tid >= 0 && f->culprit.tid != f->culprit.pid)
+		add(&b, "%stid %d", b.n ? ", " : "", f->culprit.tid);
+	if (f->culprit.comm)
+		add(&b, "%s%s", b.n ? " " : "", f->culprit.comm);
+	if (f->culprit.rank >= 0)
+		add(&b, "%srank %d", b.n ? ", " : "", f->culprit.rank);
+	if (rel)
+		add(&b, "%s%s%s", b.n ? " (" : "", rel, b.n ? ")" : "");
+	if (f->culprit.container && *f->culprit.container)
+		add(&b, " in %s", f->culprit.container);
+	if (f->culprit.cmdline && *f->culprit.cmdline)
+		add(&b, ": %s", f->culprit.cmdline);
+	return buf;
+}
+
+const char *lg_text_stack(const struct lg_finding *f, size_t max, char *buf, size_t size)
+{
+	struct sbuf b = start(buf, size);
+	size_t from = 0;
+
+	if (f->culprit.function)
+		add(&b, "%s", f->culprit.function);
+	/* The function may sit below frames that say nothing (a lock's slow path): then the
+	 * stack is shown from that function on. */
+	for (size_t i = 0; f->culprit.function && i < f->culprit.n_stack; i++)
+		if (!strcmp(f->culprit.stack[i], f->culprit.function)) {
+			from = i + 1;
+			break;
+		}
+	for (size_t i = from, shown = 1; i < f->culprit.n_stack && shown < max; i++, shown++)
+		add(&b, "%s%s", b.n ? " < " : "", f->culprit.stack[i]);
+	if (f->culprit.n_stack > from + max)
+		add(&b, " ...");
+	return buf;
+}
+
+const char *lg_text_victims(const struct lg_finding *f, char *buf, size_t size)
+{
+	struct sbuf b = start(buf, size);
+	size_t shown = f->n_victims < 16 ? f->n_victims : 16;
+
+	for (size_t i = 0; i < shown; i++) {
+		if (f->victims[i].rank >= 0)
+			add(&b, "%srank %d (pid %d)", i ? ", " : "", f->victims[i].rank,
+			    f->victims[i].pid);
+		else
+			add(&b, "%spid %d", i ? ", " : "", f->victims[i].pid);
+	}
+	if (shown < f->n_victims)
+		add(&b, " and %zu more", f->n_victims - shown);
+	return buf;
+}
+
+const char *lg_text_lost(const struct lg_finding *f, char *buf, size_t size)
+{
+	struct sbuf b = start(buf, size);
+
+	if (isfinite(f->lost_ms)) {
+		add(&b, "%.1f ms", f->lost_ms);
+		if (isfinite(f->lost_share))
+			add(&b, ", %.1f %% of the run", f->lost_share * 100);
+		if (isfinite(f->excess_share))
+			add(&b, ", %.0f %% of the slow steps' excess", f->excess_share * 100);
+	} else {
+		add(&b, "cannot be measured from this input");
+	}
+	add(&b, "; confidence %.2f", f->confidence);
+	return buf;
+}
+
+static bool matters(const struct lg_finding *f)
+{
+	return !strcmp(f->severity, "high") || !strcmp(f->severity, "medium");
+}
+
+const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
+{
+	struct sbuf b = start(buf, size);
+	size_t n = 0;
+
+	while (n < v->n_findings && matters(&v->findings[n]))
+		n++;
+	if (n) {
+		add(&b, "%s", v->findings[0].title);
+		if (n > 1)
+			add(&b, " (and %zu more finding%s)", n - 1, n > 2 ? "s" : "");
+	} else if (!v->n_judged) {
+		add(&b, "No repeating training steps found in this input: nothing is judged.");
+	} else {
+		add(&b, "Nothing is wrong that this input can show: %zu steps", v->n_judged);
+		if (v->n_slow)
+			add(&b, ", %zu of them slow", v->n_slow);
+		add(&b, ", no finding at medium or above.");
+		if (v->n_limits)
+			add(&b, " Mind the limits below.");
+	}
+	return buf;
+}
+
+const char *lg_steps_line(const struct lg_verdict *v, char *buf, size_t size)
+{
+	struct sbuf b = start(buf, size);
+	char a[32], c[32];
+
+	add(&b, "steps: %zu, median %s ms, p99 %s ms", v->n_judged,
+	    lg_text_num(a, sizeof a, v->median_ms, 2), lg_text_num(c, sizeof c, v->p99_ms, 2));
+	add(&b, "; %zu slow", v->n_slow);
+	if (isfinite(v->slow_threshold_ms))
+		add(&b, " (over %s ms)", lg_text_num(a, sizeof a, v->slow_threshold_ms, 2));
+	if (v->shape) {
+		add(&b, "; %s", v->shape);
+		if (isfinite(v->period_s))
+			add(&b, ", every %s s", lg_text_num(a, sizeof a, v->period_s, 2));
+		if (isfinite(v->period_p))
+			add(&b, " (by chance: p = %.2g)", v->period_p);
+		if (isfinite(v->shift_s))
+			add(&b, " at %s s", lg_text_num(a, sizeof a, v->shift_s, 2));
+	}
+	if (v->scope)
+		add(&b, "; %s", v->scope);
+	if (v->n_ranks) {
+		add(&b, "; rank%s", v->n_ranks > 1 ? "s" : "");
+		for (size_t i = 0; i < v->n_ranks && i < 16; i++)
+			add(&b, " %d", v->ranks[i]);
+		if (v->n_ranks > 16)
+			add(&b, " ... (%zu ranks)", v->n_ranks);
+	}
+	return buf;
+}
+
+/* Length of the printable character at s, 0 when it may not be printed as it is. C1 controls
+ * (U+0080..U+009F) steer terminals as C0 does. */
+static size_t printable(const unsigned char *s)
+{
+	size_t len = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] <= 0xdf ? 2 :
+		     s[0] >= 0xe0 && s[0] <= 0xef ? 3 : s[0] >= 0xf0 && s[0] <= 0xf4 ? 4 : 0;
+
+	if (len == 1)
+		return s[0] >= 0x20 && s[0] != 0x7f;
+	for (size_t i = 1; i < len; i++)
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+	if (len == 2 && s[0] == 0xc2 && s[1] < 0xa0)
+		return 0;
+	if (len == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f)))
+		return 0;
+	if (len == 4 && ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f)))
+		return 0;
+	return len;
+}
+
+/* One word (up to a space or the end), cleaned; returns its columns. o NULL = only count. */
+static unsigned word(struct lg_out *o, const unsigned char **ps)
+{
+	const unsigned char *s = *ps;
+	unsigned cols = 0;
+
+	while (*s && *s != ' ') {
+		size_t len = printable(s);
+
+		if (o && len)
+			lg_out_write(o, s, len);
+		else if (o)
+			lg_out_write(o, *s == '\t' || *s == '\n' ? " " : "?", 1);
+		s += len ? len : 1;
+		cols++;
+	}
+	*ps = s;
+	return cols;
+}
+
+void lg_text_wrap(struct lg_out *o, const char *text, unsigned col, unsigned indent, unsigned width)
+{
+	const unsigned char *s = (const unsigned char *)text;
+	bool line_start = true;
+
+	while (*s) {
+		const unsigned char *look = s;
+		unsigned cols;
+
+		if (*s == ' ') {
+			s++;
+			continue;
+		}
+		cols = word(NULL, &look);
+		if (!line_start && col + 1 + cols > width) {
+			lg_out_printf(o, "\n%*s", (int)indent, "");
+			col = indent;
+			line_start = true;
+		}
+		if (!line_start) {
+			lg_out_write(o, " ", 1);
+			col++;
+		}
+		col += word(o, &s);
+		line_start = false;
+	}
+	lg_out_write(o, "\n", 1);
+}
+
+void lg_text_safe(struct lg_out *o, const char *text)
+{
+	const unsigned char *s = (const unsigned char *)text;
+
+	while (*s) {
+		if (*s == ' ')
+			lg_out_write(o, s++, 1);
+		else
+			(void)word(o, &s);
+	}
+}

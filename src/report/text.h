@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* text.h - sentences and fields that the terminal and the Markdown report share. */
+#ifndef LG_REPORT_TEXT_H
+#define LG_REPORT_TEXT_H
+#include "analyse/verdict.h"
+#include "base/out.h"
+
+/* Number for people; "-" where unknown. Written into buf, returned (as all below). */
+const char *lg_text_num(char *buf, size_t size, double v, int decimals);
+const char *lg_text_who(const struct lg_finding *f, char *buf, size_t size);
+const char *lg_text_stack(const struct lg_finding *f, size_t max, char *buf, size_t size);
+const char *lg_text_victims(const struct lg_finding *f, char *buf, size_t size);
+const char *lg_text_lost(const struct lg_finding *f, char *buf, size_t size);
+
+/*
+ * Print text from column col, wrapped at width columns, later lines indented, with a newline at
+ * the end. Only printable characters leave: control characters and malformed UTF-8 become '?'.
+ */
+void lg_text_wrap(struct lg_out *o, const char *text, unsigned col, unsigned indent,
+		  unsigned width);
+/* The same cleaning without wrapping or newline. */
+void lg_text_safe(struct lg_out *o, const char *text);
+
+#endif /* LG_REPORT_TEXT_H */

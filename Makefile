@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+# Front door to Meson: what is real lives in meson.build and tools/. Packages: tools/install-deps.
+B = build
+prefix ?= /usr/local
+
+all: $(B)/build.ninja
+	@ninja -C $(B) --quiet
+
+$(B)/build.ninja:
+	@tools/install-deps --check build
+	meson setup $(B) --prefix $(prefix)
+
+deps:
+	@tools/install-deps build test
+
+try: deps
+	@$(MAKE) --no-print-directory all
+	@/usr/bin/python3 scenarios/show.py
+
+test check: deps
+	@tools/run-tests $(T)
+
+asan: deps
+	@tools/run-tests asan
+
+fuzz: deps
+	@tools/run-fuzz $(T)
+
+bench: deps
+	@$(MAKE) --no-print-directory all
+	@bench/run $(T)
+
+install: all
+	meson configure $(B) -Dprefix=$(prefix)
+	DESTDIR=$(DESTDIR) meson install -C $(B) --quiet
+
+clean:
+	find $(B) -mindepth 1 -maxdepth 1 ! -name trixie -exec rm -rf {} +
+
+.PHONY: all deps try test check asan fuzz bench install clean

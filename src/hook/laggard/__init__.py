@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mark stages, steps and values by hand; does nothing when laggard is not recording.
+
+    import laggard
+    with laggard.stage("forward"):
+        out = model(batch)
+    laggard.mark("loss", 42)
+    laggard.step()          # the end of one training step
+
+A stage or step marked by hand replaces the automatic marks of the same kind from then on.
+"""
+import os as _os
+
+__all__ = ["stage", "step", "mark", "recording"]
+
+by_hand = set()  # stages, and "step", that the program marks itself
+_steps = 0
+_recording = bool(_os.environ.get("LAGGARD_MARKS"))
+
+
+def recording():
+    """True when a recorder asked for marks."""
+    return _recording
+
+
+class stage:
+    """Context manager and decorator for one stage, or for any other named piece of work."""
+
+    __slots__ = ("name", "tokens")
+
+    def __init__(self, name):
+        self.name = str(name)
+        self.tokens = []
+
+    def __enter__(self):
+        if _recording:
+            ring = _open()
+            if self.name in ring.STAGES[1:]:
+                by_hand.add(self.name)
+                word = ring.K_STAGE | ring.STAGES.index(self.name) << 48
+            else:
+                word = ring.K_OTHER
+            self.tokens.append(ring.begin(ring.BEGIN | ring.F_HAND | word, ring.intern(self.name)))
+        return self
+
+    def __exit__(self, *exc):
+        if self.tokens:
+            from laggard import _ring
+            _ring.end(self.tokens.pop())
+        return False
+
+    def __call__(self, function):
+        import functools
+
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            with stage(self.name):
+                return function(*args, **kwargs)
+        return wrapper
+
+
+def step():
+    """One training step ends here."""
+    global _steps
+    if _recording:
+        ring = _open()
+        by_hand.add("step")
+        _steps += 1
+        ring.step(_steps, ring.STEP | ring.F_HAND)
+
+
+def mark(name, value=0, text=""):
+    """An instant with a whole number and, if wanted, a short text."""
+    if _recording:
+        _open().mark(str(name), value, str(text))
+
+
+def _open():
+    from laggard import _ring
+    if not _ring.active():
+        _ring.open_ring()
+    return _ring

@@ -1,0 +1,498 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The marks of one process: DataLoader, copies, forward, backward, optimizer, saving, GC.
+
+What keeps torch.compile as it was (tests/e2e/test_hook.py compares its counters):
+  - a wrapper that Dynamo traces through sees compiling() as a constant True and calls the
+    original: same graph, no break;
+  - a wrapper that runs as a frame of its own under Dynamo's callback is skipped by code object
+    (skip_code), as Dynamo itself skips torch's own frames;
+  - nn.Module.__call__ is replaced before torch._dynamo is imported, so Dynamo's check for a
+    module whose __call__ somebody patched (unpatched_nn_module_call) holds.
+"""
+import atexit
+import functools
+import gc
+import os
+import sys
+import time
+import types
+import weakref
+
+import laggard
+from laggard import _facts, _ring
+from laggard._ring import (
+    BEGIN, F_START, K_COPY, K_GC, K_OTHER, K_STAGE, ROLE_LOADER, ROLE_TRAINS, ROLE_UNKNOWN,
+    S_BACKWARD, S_BATCH_WAIT, S_FORWARD, S_H2D, S_OPTIMIZER, S_SIDE, SPAN, STEP, begin, end,
+    intern, span)
+
+_now = time.monotonic_ns
+_by_hand = laggard.by_hand
+compiling = None   # torch's own predicate, which Dynamo folds to True
+
+_busy = False      # inside the root module or the backward pass: inner modules are not marked
+_backward = False
+_stepping = False
+_trains = False
+_steps = 0
+_forwards = 0
+_first_opt = None  # weak reference: its step() ends the training step
+_opt_made = False
+_root = None       # id of the module whose forward starts an inference step
+
+
+def _no():
+    return False
+
+
+def find_compiling(torch):
+    for path in ("compiler.is_dynamo_compiling", "compiler.is_compiling", "_utils.is_compiling"):
+        found = torch
+        for part in path.split("."):
+            found = getattr(found, part, None)
+        if found is not None:
+            return found
+    return _no
+
+
+def skip_frames(torch, *modules):
+    """Tell Dynamo's frame evaluator never to look at our functions."""
+    try:
+        from torch._C._dynamo import eval_frame
+    except ImportError:
+        return
+    skip = getattr(eval_frame, "skip_code", None)
+    if skip is None:  # torch 2.8 replaced skip_code()
+        strategy = getattr(eval_frame, "set_code_exec_strategy", None)
+        if strategy is None:
+            return
+        action = eval_frame._FrameAction
+        how = eval_frame._FrameExecStrategy(action.SKIP, action.DEFAULT)
+
+        def skip(code):
+            strategy(code, how)
+    seen = set()
+
+    def walk(code):
+        if code not in seen:
+            seen.add(code)
+            skip(code)
+            for c in code.co_consts:
+                if isinstance(c, types.CodeType):
+                    walk(c)
+
+    for m in modules:
+        for value in list(vars(m).values()):
+            if isinstance(value, types.FunctionType) and value.__module__ == m.__name__:
+                walk(value.__code__)
+            elif isinstance(value, type) and value.__module__ == m.__name__:
+                for f in vars(value).values():
+                    if isinstance(f, types.FunctionType):
+                        walk(f.__code__)
+
+
+def simple(fn, word, name, stage):
+    """Wrap fn so that each call is one span; nested calls nest."""
+    nid = intern(name)
+
+    @functools.wraps(fn)
+    def wrapper(*args, **kwargs):
+        if compiling() or stage in _by_hand:
+            return fn(*args, **kwargs)
+        token = begin(word, nid)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            end(token)
+    return wrapper
+
+
+def trains():
+    global _trains
+    _trains = True
+    _ring.set_role(ROLE_TRAINS)
+    _facts.training()
+
+
+# --- forward ---------------------------------------------------------------------------------
+
+def _patch_module(torch):
+    original = torch.nn.Module.__call__
+
+    @functools.wraps(original)
+    def __call__(self, *args, **kwargs):
+        if _busy or compiling():
+            return original(self, *args, **kwargs)
+        token = _enter(self)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            _leave(token)
+
+    torch.nn.Module.__call__ = __call__
+
+
+def _enter(module):
+    global _busy, _forwards, _root, _steps
+    _busy = True
+    _forwards += 1
+    if _forwards <= 3 or _forwards % 10 == 0:
+        _facts.during_forward(_forwards)
+    if not _opt_made and "step" not in _by_hand:
+        if _root is None and any(True for _ in module.parameters()):
+            _root = id(module)
+            if not _trains and not _ring.is_child():
+                trains()
+        if _root == id(module):
+            _steps += 1
+            _ring.step(_steps, STEP | F_START)
+    if "forward" in _by_hand:
+        return 0
+    return begin(BEGIN | K_STAGE | S_FORWARD, intern(type(module).__name__))
+
+
+def _leave(token):
+    global _busy
+    _busy = False
+    if token:
+        end(token)
+
+
+# --- backward --------------------------------------------------------------------------------
+
+def _patch_backward(torch):
+    original = torch.autograd.backward
+    nid = intern("backward")
+    from laggard import _dist
+
+    @functools.wraps(original)
+    def backward(*args, **kwargs):
+        global _busy, _backward
+        if compiling() or _backward:
+            return original(*args, **kwargs)
+        if not _trains:
+            trains()
+        was, _busy, _backward = _busy, True, True
+        token = 0 if "backward" in _by_hand else begin(BEGIN | K_STAGE | S_BACKWARD, nid)
+        syncs = _dist.begin_gradient_sync() if _dist.pending else ()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            _busy, _backward = was, False
+            for t in syncs:
+                end(t)
+            if token:
+                end(token)
+            _dist.after_backward = True
+
+    torch.autograd.backward = backward  # Tensor.backward looks it up at every call
+
+
+# --- optimizer -------------------------------------------------------------------------------
+
+def _wrap_step(cls):
+    original = cls.__dict__.get("step")
+    if not isinstance(original, types.FunctionType) or getattr(original, "_laggard", False):
+        return
+
+    @functools.wraps(original)
+    def step(self, *args, **kwargs):
+        if _stepping or compiling():
+            return original(self, *args, **kwargs)
+        token = _step_begin(self)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            _step_end(token, self)
+
+    step._laggard = True
+    cls.step = step
+
+
+def _step_begin(opt):
+    global _stepping, _first_opt
+    if not _trains:
+        trains()
+    if _first_opt is None or _first_opt() is None:
+        _first_opt = weakref.ref(opt)
+        _facts.optimizer(opt)
+    _stepping = True
+    from laggard import _dist
+    _dist.after_backward = False
+    if "optimizer" in _by_hand:
+        return 0
+    return begin(BEGIN | K_STAGE | S_OPTIMIZER, intern(type(opt).__name__ + ".step"))
+
+
+def _step_end(token, opt):
+    global _stepping
+    _stepping = False
+    if token:
+        end(token)
+    _boundary(opt)
+
+
+def _boundary(opt):
+    """The step of the first optimizer ends a training step."""
+    global _steps
+    if _first_opt is not None and _first_opt() is opt and "step" not in _by_hand:
+        _steps += 1
+        _ring.step(_steps)
+
+
+def _patch_optimizer(torch):
+    base = torch.optim.Optimizer
+
+    def walk(cls):
+        _wrap_step(cls)
+        for sub in cls.__subclasses__():
+            walk(sub)
+
+    walk(base)
+    inherited = base.__dict__.get("__init_subclass__")
+
+    def __init_subclass__(cls, **kwargs):
+        if inherited is not None:
+            inherited.__get__(None, cls)(**kwargs)
+        else:
+            super(base, cls).__init_subclass__(**kwargs)
+        try:
+            _wrap_step(cls)
+        except Exception as e:
+            _ring.disable("optimizer %s: %s" % (cls.__name__, e))
+
+    base.__init_subclass__ = classmethod(__init_subclass__)
+    init = base.__init__
+
+    @functools.wraps(init)
+    def __init__(self, *args, **kwargs):
+        global _opt_made
+        _opt_made = True
+        return init(self, *args, **kwargs)
+
+    base.__init__ = __init__
+
+
+def _patch_scaler(torch):
+    cls = getattr(getattr(torch, "amp", None), "GradScaler", None)
+    if cls is None:
+        cls = torch.cuda.amp.GradScaler
+    original = cls.step
+    nid = intern("GradScaler.step")
+
+    @functools.wraps(original)
+    def step(self, optimizer, *args, **kwargs):
+        global _stepping, _first_opt
+        if _stepping or compiling():
+            return original(self, optimizer, *args, **kwargs)
+        # A skipped step (inf found) never reaches optimizer.step, and is a step all the same.
+        if _first_opt is None or _first_opt() is None:
+            _first_opt = weakref.ref(optimizer)
+            _facts.optimizer(optimizer)
+        if not _trains:
+            trains()
+        _stepping = True
+        token = 0 if "optimizer" in _by_hand else begin(BEGIN | K_STAGE | S_OPTIMIZER, nid)
+        try:
+            return original(self, optimizer, *args, **kwargs)
+        finally:
+            _stepping = False
+            if token:
+                end(token)
+            _boundary(optimizer)
+
+    cls.step = step
+    for name in ("update", "unscale_"):
+        setattr(cls, name, simple(getattr(cls, name), BEGIN | K_STAGE | S_OPTIMIZER,
+                                  "GradScaler." + name, "optimizer"))
+
+
+# --- input -----------------------------------------------------------------------------------
+
+def _patch_loader(torch):
+    from torch.utils.data import dataloader
+    base = dataloader._BaseDataLoaderIter
+    original = base.__next__
+    nid = intern("DataLoader.__next__")
+
+    @functools.wraps(original)
+    def __next__(self):
+        if "batch_wait" in _by_hand:
+            return original(self)
+        token = begin(BEGIN | K_STAGE | S_BATCH_WAIT, nid)
+        try:
+            return original(self)
+        finally:
+            end(token)
+
+    base.__next__ = __next__
+    if "next" in base.__dict__:
+        base.next = __next__
+    loader = dataloader.DataLoader
+    iterate = loader.__iter__
+    iid = intern("DataLoader.__iter__")
+
+    @functools.wraps(iterate)
+    def __iter__(self):
+        _facts.loader(self)
+        token = begin(BEGIN | K_STAGE | S_BATCH_WAIT, iid)
+        try:
+            return iterate(self)
+        finally:
+            end(token)
+
+    loader.__iter__ = __iter__
+
+    worker = torch.utils.data._utils.worker
+    loop = worker._worker_loop
+
+    @functools.wraps(loop)
+    def _worker_loop(*args, **kwargs):
+        _loader_process(torch)
+        return loop(*args, **kwargs)
+
+    worker._worker_loop = _worker_loop  # spawn pickles it by name and finds this one again
+
+
+def _loader_process(torch):
+    """In a loader worker: a small ring of its own, and one span for each batch it makes."""
+    try:
+        _ring.open_ring(ROLE_LOADER, slots=2048, names=1 << 16)
+        _ring.set_role(ROLE_LOADER)
+        fetch = torch.utils.data._utils.fetch
+        nid = intern("fetch")
+        for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
+            cls = getattr(fetch, name)
+            cls.fetch = _fetch_wrapper(cls.fetch, nid)
+    except Exception as e:
+        _ring.disable("loader worker: %s" % e)
+
+
+def _fetch_wrapper(original, nid):
+    @functools.wraps(original)
+    def fetch(self, *args, **kwargs):
+        token = begin(BEGIN | K_OTHER, nid)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            end(token)
+    return fetch
+
+
+def _patch_copies(torch):
+    # Without an accelerator nothing can be copied to one; LAGGARD_COPIES is for our own tests.
+    built = any(getattr(torch.version, v, None) for v in ("cuda", "hip", "xpu"))
+    mps = getattr(getattr(torch.backends, "mps", None), "is_built", _no)
+    if not (built or mps() or os.environ.get("LAGGARD_COPIES")):
+        return
+
+    def wrap(name):
+        original = getattr(torch.Tensor, name, None)
+        if original is None:
+            return
+        nid = intern("Tensor." + name)
+        word = SPAN | K_COPY | S_H2D
+
+        @functools.wraps(original)
+        def copy(self, *args, **kwargs):
+            if compiling():
+                return original(self, *args, **kwargs)
+            start = _now()
+            out = original(self, *args, **kwargs)
+            if out is not self and "h2d" not in _by_hand:
+                _copied(self, out, word, start, nid)
+            return out
+        setattr(torch.Tensor, name, copy)
+
+    for name in ("to", "cuda"):
+        wrap(name)
+
+
+def _copied(source, out, word, start, nid):
+    try:
+        if source.device.type == "cpu" and out.device.type != "cpu":
+            span(word, start, _now() - start, nid, 0, 0, out.numel() * out.element_size())
+    except Exception:
+        pass  # a tensor subclass without device or size: no mark, nothing else
+
+
+# --- side work, GC, torch.compile --------------------------------------------------------------
+
+def _patch_side(torch):
+    save = simple(torch.save, BEGIN | K_STAGE | S_SIDE, "torch.save", "side")
+    torch.serialization.save = save
+    torch.save = save
+
+
+def patch_tensorboard(module):
+    cls = module.SummaryWriter
+    for name, fn in list(vars(cls).items()):
+        if isinstance(fn, types.FunctionType) and (name.startswith("add_") or
+                                                   name in ("flush", "close")):
+            setattr(cls, name, simple(fn, BEGIN | K_STAGE | S_SIDE, "SummaryWriter." + name, "side"))
+
+
+_gc_start = 0
+_gc_names = ()
+
+
+def _gc(phase, info):
+    global _gc_start
+    if phase == "start":
+        _gc_start = _now()
+    elif _gc_start and _ring._pid == os.getpid():  # not in a child that has not detached yet
+        g = info["generation"]
+        span(SPAN | K_GC, _gc_start, _now() - _gc_start, _gc_names[min(g, 2)], 0, g)
+
+
+def _patch_compile(torch):
+    original = getattr(torch, "compile", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def compile(*args, **kwargs):
+        if not compiling():
+            _facts.compile_requested(args, kwargs)
+        return original(*args, **kwargs)
+
+    torch.compile = compile
+
+
+def _at_exit():
+    _facts.dynamo(True)
+    _ring.close()
+
+
+def _after_fork():
+    global _busy, _backward, _stepping, _trains, _root, _gc_start
+    _busy = _backward = _stepping = _trains = False
+    _root, _gc_start = None, 0
+
+
+def patch(torch):
+    global compiling, _gc_names
+    if not _ring.active() and not _ring.open_ring():
+        return
+    compiling = find_compiling(torch)
+    from laggard import _dist
+    _facts.start(torch)
+    _patch_module(torch)
+    _patch_backward(torch)
+    _patch_optimizer(torch)
+    _patch_scaler(torch)
+    _patch_loader(torch)
+    _patch_copies(torch)
+    _patch_side(torch)
+    _patch_compile(torch)
+    _facts.patch_modes(torch)
+    _dist.patch(torch)
+    skip_frames(torch, laggard, _ring, _facts, _dist, sys.modules[__name__])
+    _gc_names = tuple(intern("gc.gen%d" % g) for g in range(3))
+    gc.callbacks.append(_gc)
+    _ring._forked.append(_after_fork)
+    if _ring.is_child():
+        # multiprocessing ends its children with os._exit(), without atexit.
+        from multiprocessing import util
+        util.Finalize(None, _at_exit, exitpriority=0)
+    else:
+        atexit.register(_at_exit)

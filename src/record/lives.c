@@ -27,7 +27,7 @@ struct life {
 	int64_t seen;   /* when it was first heard of */
 	struct lg_proc_rank env;       /* its own environment's */
 	struct lg_proc_rank inherited; /* its creator's at the fork */
-	bool alive, job, execd, queued, kernel, read, topmost;
+	bool alive, job, execd, queued, kernel, read, topmost, told;
 };
 
 struct lg_lives {
@@ -172,8 +172,7 @@ static void set_role(struct lg_lives *l, struct life *p)
 	struct lg_process_row r = lg_process_read(l->b, p->prc);
 	bool ours = !l->explicit_job || p->job;
 
-	p->topmost = p->env.kind == LG_RANK_TOLD ||
-		     (p->env.kind && !same_rank(&p->env, &p->inherited));
+	p->topmost = p->told || (p->env.kind && !same_rank(&p->env, &p->inherited));
 	if (p->pid == l->opt.self)
 		r.role = LG_ROLE_RECORDER;
 	else if (p->kernel)
@@ -496,6 +495,7 @@ void lg_lives_rank(struct lg_lives *l, int32_t pid, int32_t rank, int32_t world,
 	if (!p)
 		return;
 	p->env = (struct lg_proc_rank){ rank, world, local, LG_RANK_TOLD };
+	p->told = true;
 	set_role(l, p);
 }
 
@@ -526,10 +526,10 @@ void lg_lives_work(struct lg_lives *l, int64_t now)
 /* A source told that another process has this rank: the environment was a wrapper's. */
 static bool told_otherwise(const struct lg_lives *l, const struct life *p)
 {
-	if (p->env.kind == LG_RANK_TOLD)
+	if (p->told)
 		return false;
 	for (size_t i = 0; i < l->n; i++)
-		if (l->all[i].env.kind == LG_RANK_TOLD && l->all[i].env.rank == p->env.rank)
+		if (l->all[i].told && l->all[i].env.rank == p->env.rank)
 			return true;
 	return false;
 }

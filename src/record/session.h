@@ -127,6 +127,8 @@ void lg_addrs_exit(struct lg_addrs *a, int64_t ts, int32_t pid);
  * spend, and once at the end with all = true. */
 void lg_addrs_resolve(struct lg_addrs *a, bool all, int64_t little_ns);
 struct lg_addrs *lg_session_addrs(struct lg_session *s);
+struct lg_lives;
+struct lg_lives *lg_session_lives(struct lg_session *s);
 
 /* Kernel + user address lists to an interned stack; addrs innermost first. */
 lg_stk lg_session_stack(struct lg_session *s, int32_t pid, const uint64_t *kernel, size_t n_kernel,

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * counters.c - /proc/stat, /proc/pressure, /proc/meminfo and cpu.stat of the job's cgroups.
+ *
+ * CFS throttling has no tracepoint: cpu.stat is the only witness, in both hierarchies (v2
+ * throttled_usec, v1 throttled_time in ns; kernel/sched/core.c, cpu_cfs_stat_show). The quota
+ * may sit on any ancestor, so every ancestor that has one is watched.
+ */
+#include "record/counters.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+
+#define EVERY INT64_C(1000000000)
+#define GROUPS_MAX 64
+#define CPU_FIELDS 3
+
+struct series {
+	lg_trk track;
+	double last;
+	bool known;
+};
+
+struct cpu {
+	uint64_t ticks[CPU_FIELDS];
+	struct series out[CPU_FIELDS];
+	bool known;
+};
+
+struct group {
+	char dir[512]; /* of cpu.stat */
+	bool v2;
+	uint64_t throttled_ns;
+	struct series out;
+	bool known;
+};
+
+struct lg_counters {
+	struct lg_builder *b;
+	struct lg_lives *lives;
+	int64_t last, groups_read;
+	struct cpu *cpus;
+	size_t n_cpus, cpus_cap;
+	struct { uint64_t total; struct series out; bool known; } psi[6];
+	struct series mem;
+	struct group *groups;
+	size_t n_groups;
+	char v1[256], v2[256]; /* mount points; "" = none */
+	char *buf;
+};
+
+enum { BUF = 128 << 10 };
+
+static void find_mounts(struct lg_counters *c)
+{
+	if (lg_proc_read("/proc/self/mounts", c->buf, BUF) <= 0)
+		return;
+	for (char *line = c->buf; line && *line; line = strchr(line, '\n')) {
+		char dir[256], type[32], flags[512];
+
+		if (*line == '\n')
+			line++;
+		if (sscanf(line, "%*s %255s %31s %511s", dir, type, flags) != 3)
+			continue;
+		if (!strcmp(type, "cgroup2") && !*c->v2)
+			memcpy(c->v2, dir, sizeof dir);
+		if (strcmp(type, "cgroup") || *c->v1)
+			continue;
+		for (char *save = NULL, *o = strtok_r(flags, ",", &save); o;
+		     o = strtok_r(NULL, ",", &save))
+			if (!strcmp(o, "cpu"))
+				memcpy(c->v1, dir, sizeof dir);
+	}
+}
+
+int lg_counters_new(struct lg_counters **ret, struct lg_builder *b, struct lg_lives *lives,
+		    struct lg_error *err)
+{
+	struct lg_counters *c = lg_calloc(1, sizeof *c);
+
+	if (c) {
+		c->buf = lg_calloc(BUF, 1);
+		c->groups = lg_calloc(GROUPS_MAX, sizeof *c->groups);
+	}
+	if (!c || !c->buf || !c->groups) {
+		lg_counters_free(c);
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	}
+	c->b = b;
+	c->lives = lives;
+	find_mounts(c);
+	*ret = c;
+	return 0;
+}
+
+void lg_counters_free(struct lg_counters *c)
+{
+	if (!c)
+		return;
+	lg_free(c->buf);
+	lg_free(c->groups);
+	lg_free(c->cpus);
+	lg_free(c);
+}
+
+static void put(struct lg_counters *c, struct series *s, const char *name, const char *unit,
+		int32_t index, int64_t now, double value)
+{
+	if (s->known && s->last == value)
+		return;
+	if (!s->track)
+		s->track = lg_track_get(c->b, &(struct lg_track_row){
+						      .kind = LG_TRACK_COUNTER,
+						      .name = lg_intern(c->b, name),
+						      .unit = lg_intern(c->b, unit),
+						      .index = index });
+	lg_add_counter(c->b, &(struct lg_counter_row){ now, s->track, value });
+	s->last = value;
+	s->known = true;
+}
+
+/* cpuN user nice system idle iowait irq softirq steal ... in ticks of 1/HZ (proc(5)). */
+static void read_cpus(struct lg_counters *c, int64_t now, double seconds)
+{
+	static const char *const names[CPU_FIELDS] = { "cpu.irq", "cpu.softirq", "cpu.steal" };
+	double tick = 1.0 / (double)sysconf(_SC_CLK_TCK);
+
+	if (lg_proc_read("/proc/stat", c->buf, BUF) <= 0)
+		return;
+	for (char *line = strchr(c->buf, '\n'); line && !strncmp(line, "\ncpu", 4);
+	     line = strchr(line + 1, '\n')) {
+		char *p = line + 4;
+		unsigned long i = strtoul(p, &p, 10);
+		uint64_t v[8] = { 0 };
+
+		if (i >= 65536)
+			return;
+		for (size_t k = 0; k < 8; k++)
+			v[k] = strtoull(p, &p, 10);
+		if (i >= c->n_cpus) {
+			size_t was = c->n_cpus;
+
+			if (lg_grow(&c->cpus, &c->cpus_cap, i + 1, sizeof *c->cpus))
+				return;
+			memset(c->cpus + was, 0, (i + 1 - was) * sizeof *c->cpus);
+			c->n_cpus = i + 1;
+		}
+		for (size_t k = 0; k < CPU_FIELDS; k++) {
+			struct cpu *u = &c->cpus[i];
+			uint64_t was = u->ticks[k];
+
+			u->ticks[k] = v[5 + k];
+			/* Steal may step back over a migration of the guest. */
+			if (u->known && seconds > 0)
+				put(c, &u->out[k], names[k], "ratio", (int32_t)i, now,
+				    v[5 + k] < was ? 0
+						   : (double)(v[5 + k] - was) * tick / seconds);
+		}
+		c->cpus[i].known = true;
+	}
+}
+
+static void read_psi(struct lg_counters *c, int64_t now, double seconds)
+{
+	static const struct { const char *file, *line, *name; } what[6] = {
+		{ "/proc/pressure/cpu", "some", "psi.cpu.some" },
+		{ "/proc/pressure/cpu", "full", "psi.cpu.full" },
+		{ "/proc/pressure/memory", "some", "psi.memory.some" },
+		{ "/proc/pressure/memory", "full", "psi.memory.full" },
+		{ "/proc/pressure/io", "some", "psi.io.some" },
+		{ "/proc/pressure/io", "full", "psi.io.full" },
+	};
+
+	for (size_t i = 0; i < 6; i++) {
+		char text[512], *p;
+		uint64_t total;
+
+		if (lg_proc_read(what[i].file, text, sizeof text) <= 0)
+			continue;
+		p = strstr(text, what[i].line);
+		p = p ? strstr(p, "total=") : NULL;
+		if (!p)
+			continue;
+		total = strtoull(p + 6, NULL, 10); /* us */
+		if (c->psi[i].known && seconds > 0 && total >= c->psi[i].total)
+			put(c, &c->psi[i].out, what[i].name, "ratio", -1, now,
+			    (double)(total - c->psi[i].total) * 1e-6 / seconds);
+		c->psi[i].total = total;
+		c->psi[i].known = true;
+	}
+}
+
+static void read_memory(struct lg_counters *c, int64_t now)
+{
+	char text[1024], *p;
+
+	if (lg_proc_read("/proc/meminfo", text, sizeof text) <= 0)
+		return;
+	p = strstr(text, "MemAvailable:");
+	if (p)
+		put(c, &c->mem, "mem.available", "bytes", -1, now,
+		    (double)strtoull(p + 13, NULL, 10) * 1024);
+}
+
+static bool has_quota(const char *dir, bool v2)
+{
+	char path[600], text[64];
+
+	snprintf(path, sizeof path, "%s/%s", dir, v2 ? "cpu.max" : "cpu.cfs_quota_us");
+	if (lg_proc_read(path, text, sizeof text) <= 0)
+		return false;
+	return v2 ? strncmp(text, "max", 3) != 0 : text[0] != '-';
+}
+
+static void add_group(struct lg_counters *c, const char *mount, const char *group, bool v2)
+{
+	char dir[512];
+
+	if (!*mount || !*group || strstr(group, "/.."))
+		return; /* outside of our cgroup namespace: its files cannot be reached */
+	if (snprintf(dir, sizeof dir, "%s%s", mount, strcmp(group, "/") ? group : "") >=
+	    (int)sizeof dir)
+		return;
+	for (size_t top = strlen(mount); strlen(dir) >= top;) {
+		bool known = false;
+		char *slash;
+
+		for (size_t i = 0; i < c->n_groups; i++)
+			known |= !strcmp(c->groups[i].dir, dir);
+		if (!known && c->n_groups < GROUPS_MAX && has_quota(dir, v2)) {
+			struct group *g = &c->groups[c->n_groups++];
+			char path[600], text[64], key[640];
+
+			memcpy(g->dir, dir, sizeof dir);
+			g->v2 = v2;
+			snprintf(path, sizeof path, "%s/%s", dir,
+				 v2 ? "cpu.max" : "cpu.cfs_quota_us");
+			if (lg_proc_read(path, text, sizeof text) > 0) {
+				text[strcspn(text, "\n")] = 0;
+				snprintf(key, sizeof key, "cgroup.quota %s",
+					 *(dir + top) ? dir + top : "/");
+				lg_meta_set(c->b, 0, key, text);
+			}
+		}
+		slash = strrchr(dir, '/');
+		if (!slash || (size_t)(slash - dir) < top)
+			return;
+		*slash = 0;
+	}
+}
+
+static void job_groups(void *arg, int32_t pid)
+{
+	struct lg_counters *c = arg;
+	char path[64], group[400];
+
+	snprintf(path, sizeof path, "/proc/%d/cgroup", pid);
+	if (lg_proc_read(path, c->buf, BUF) <= 0)
+		return;
+	lg_proc_cgroup_path(c->buf, NULL, group, sizeof group);
+	add_group(c, c->v2, group, true);
+	lg_proc_cgroup_path(c->buf, "cpu", group, sizeof group);
+	add_group(c, c->v1, group, false);
+}
+
+static void read_groups(struct lg_counters *c, int64_t now)
+{
+	if (now - c->groups_read >= 5 * EVERY || !c->groups_read) {
+		c->groups_read = now;
+		lg_lives_each_job(c->lives, job_groups, c);
+	}
+	for (size_t i = 0; i < c->n_groups; i++) {
+		struct group *g = &c->groups[i];
+		char path[600], text[1024], name[600], *p;
+		const char *top = g->v2 ? c->v2 : c->v1;
+		uint64_t ns;
+
+		snprintf(path, sizeof path, "%s/cpu.stat", g->dir);
+		if (lg_proc_read(path, text, sizeof text) <= 0)
+			continue; /* the group is gone */
+		p = strstr(text, g->v2 ? "throttled_usec " : "throttled_time ");
+		if (!p)
+			continue;
+		ns = strtoull(p + 15, NULL, 10) * (g->v2 ? 1000u : 1u);
+		snprintf(name, sizeof name, "cgroup.throttled %s",
+			 g->dir[strlen(top)] ? g->dir + strlen(top) : "/");
+		if (g->known && ns >= g->throttled_ns)
+			put(c, &g->out, name, "ns", -1, now, (double)(ns - g->throttled_ns));
+		g->throttled_ns = ns;
+		g->known = true;
+	}
+}
+
+void lg_counters_read(struct lg_counters *c, int64_t now)
+{
+	double seconds = c->last ? (double)(now - c->last) * 1e-9 : 0;
+
+	if (c->last && now - c->last < EVERY)
+		return;
+	c->last = now;
+	read_cpus(c, now, seconds);
+	read_psi(c, now, seconds);
+	read_memory(c, now);
+	read_groups(c, now);
+}

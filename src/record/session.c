@@ -1,0 +1,705 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * session.c - one recording from the first probe to the last chunk.
+ *
+ *   fork cmd (it waits) -> scan /proc -> start sources -> scan again -> let cmd exec
+ *   -> rounds until the end -> stop, last drain, finish, names, flush, close -> wait for cmd
+ *
+ * I1  A record older than the start of the previous drain has been pushed: rings are read after
+ *     a drain begins, so what was in them by then is in the queue after it.
+ * I2  Everything a source, the queue or the file could not do is a diag row or ends the recording.
+ * I3  Once cmd runs, its status is returned whatever becomes of the recording.
+ */
+#include "record/session.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "record/facts.h"
+#include "record/launch.h"
+#include "record/lives.h"
+#include "record/record_queue.h"
+#include "record/tier.h"
+#include "store/lag_ring.h"
+#include "store/lag_write.h"
+
+#define MS INT64_C(1000000)
+#define DRAIN_EVERY (100 * MS)
+#define DRAIN_GAP (10 * MS)  /* a full ring may ask for a drain sooner, not more often than this */
+#define FLUSH_EVERY (1000 * MS)
+#define FLUSH_PENDING (8u << 20)
+#define QUEUE_DEFAULT (256u << 20)
+
+#ifdef LG_HAVE_ADDRS
+#define ADDRS(call) (call)
+#else
+#define ADDRS(call) ((void)0)
+#endif
+
+struct running {
+	const struct lg_source *src;
+	void *self;
+	bool failed;
+};
+
+struct lg_session {
+	const struct lg_record_options *opt;
+	struct lg_builder *b;
+	struct lg_queue *q;
+	struct lg_lives *lives;
+	struct lg_addrs *addrs;
+	struct lg_launch *child;
+	struct lg_hook *hook;
+	char **env, token[64];
+	struct lg_writer *writer;
+	struct lg_ring *ring;
+	struct running run[LG_QUEUE_SOURCES];
+	unsigned n_run, starting;
+	enum lg_tier tier;
+	int epoll, signals;
+	sigset_t old_mask;
+	struct sigaction old_pipe;
+	struct lg_clock_watch clocks;
+	struct lg_cost cost;
+	int64_t began, drain_began, last_drain, flushed;
+	uint64_t events, lost;
+	unsigned dumps, interrupts;
+	bool stop, hurry, dump, woken, output_failed;
+	int64_t next_check;
+};
+
+struct lg_builder *lg_session_builder(struct lg_session *s) { return s->b; }
+const struct lg_record_options *lg_session_options(const struct lg_session *s) { return s->opt; }
+unsigned lg_session_source_index(const struct lg_session *s) { return s->starting; }
+enum lg_tier lg_session_tier(const struct lg_session *s) { return s->tier; }
+struct lg_addrs *lg_session_addrs(struct lg_session *s) { return s->addrs; }
+struct lg_lives *lg_session_lives(struct lg_session *s) { return s->lives; }
+
+pid_t lg_session_self(const struct lg_session *s)
+{
+	(void)s;
+	return getpid();
+}
+
+pid_t lg_session_child(const struct lg_session *s)
+{
+	return s->child ? lg_launch_pid(s->child) : 0;
+}
+
+bool lg_session_is_job(const struct lg_session *s, int32_t pid)
+{
+	return lg_lives_is_job(s->lives, pid);
+}
+
+void lg_session_rank(struct lg_session *s, int32_t pid, int32_t rank, int32_t world, int32_t local)
+{
+	lg_lives_rank(s->lives, pid, rank, world, local);
+}
+
+void lg_session_push(struct lg_session *s, unsigned src_i, int64_t ts, const void *rec, size_t n)
+{
+	lg_queue_push(s->q, src_i, s->run[src_i].src->late_ok, ts, rec, n);
+}
+
+/* Edge-triggered: a ring that stays above its watermark must not spin the loop. */
+int lg_session_watch(struct lg_session *s, int fd, struct lg_error *err)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET, .data.fd = fd };
+
+	if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &ev) && errno != EEXIST)
+		return lg_fail_errno(err, errno, "epoll_ctl");
+	return 0;
+}
+
+void lg_session_say(struct lg_session *s, const char *fmt, ...)
+{
+	char line[1024];
+	va_list ap;
+
+	if (!s->opt->say || s->opt->quiet)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof line, fmt, ap);
+	va_end(ap);
+	s->opt->say(s->opt->say_arg, line);
+}
+
+void lg_session_fork(struct lg_session *s, int64_t ts, int32_t ppid, int32_t pid, int32_t tid)
+{
+	if (lg_lives_fork(s->lives, ts, ppid, pid, tid) && pid == tid)
+		ADDRS(lg_addrs_fork(s->addrs, ts, ppid, pid));
+}
+
+void lg_session_exec(struct lg_session *s, int64_t ts, int32_t pid, const char *comm)
+{
+	if (lg_lives_exec(s->lives, ts, pid, comm))
+		ADDRS(lg_addrs_exec(s->addrs, ts, pid));
+}
+
+void lg_session_exit(struct lg_session *s, int64_t ts, int32_t pid, int32_t tid)
+{
+	if (lg_lives_exit(s->lives, ts, pid, tid) && pid == tid)
+		ADDRS(lg_addrs_exit(s->addrs, ts, pid));
+}
+
+/* Sources ------------------------------------------------------------------------------------ */
+
+/* A source that does not start is a row in the trace; only the tier's main one is missed more. */
+static int start_source(struct lg_session *s, const struct lg_source *src, struct lg_error *err)
+{
+	struct running *r = &s->run[s->n_run];
+	int rc;
+
+	if (s->n_run == LG_QUEUE_SOURCES)
+		return lg_fail(err, LG_E_LIMIT, LG_NO_OFFSET, "too many sources");
+	*r = (struct running){ .src = src };
+	s->starting = s->n_run;
+	rc = src->start(s, &r->self, err);
+	if (rc)
+		return rc;
+	s->n_run++;
+	return 0;
+}
+
+static void start_side_source(struct lg_session *s, const struct lg_source *src)
+{
+	struct lg_error err = { 0 };
+
+	if (!start_source(s, src, &err))
+		return;
+	lg_add_diag_now(s->b,
+			err.code == LG_E_PERM ? LG_DIAG_NO_PERMISSION : LG_DIAG_NO_FEATURE,
+			lg_monotonic_ns(), 1, "%s: %s", src->name, err.message);
+	lg_session_say(s, "without %s: %s", src->summary, err.message);
+}
+
+static void note_tier(void *arg, enum lg_tier tier, const struct lg_probe *p)
+{
+	struct lg_session *s = arg;
+
+	lg_add_diag_now(s->b, LG_DIAG_NO_FEATURE, lg_monotonic_ns(), 1,
+			"tier %s does not work here: %s", lg_tier_name(tier), p->why);
+	lg_session_say(s, "tier %s does not work here: %s%s%s", lg_tier_name(tier), p->why,
+		       *p->fix ? "; to get it: " : "", p->fix);
+}
+
+static int start_sources(struct lg_session *s, struct lg_error *err)
+{
+	enum lg_tier first = s->opt->tier;
+	bool forced = first != LG_TIER_AUTO;
+	int rc;
+
+	for (;;) {
+		rc = lg_tier_choose(first, forced, &s->tier, note_tier, s, err);
+		if (rc)
+			return rc;
+		rc = start_source(s, lg_tier_main(s->tier), err);
+		if (!rc)
+			break;
+		/* It probed well and yet does not start: a limit reached, a race for a resource. */
+		if (forced || s->tier == LG_TIER_PROCFS)
+			return lg_error_prefix(err, "tier %s: ", lg_tier_name(s->tier));
+		note_tier(s, s->tier, &(struct lg_probe){ 0 });
+		lg_session_say(s, "%s", err->message);
+		first = s->tier + 1;
+	}
+#ifdef LG_HAVE_SOURCE_PERF
+	if (s->tier == LG_TIER_BPF || s->tier == LG_TIER_PERF)
+		start_side_source(s, &lg_source_perf);
+#endif
+#ifdef LG_HAVE_SOURCE_MARKS
+	start_side_source(s, &lg_source_marks);
+#endif
+	if (s->tier != LG_TIER_PROCFS)
+		start_side_source(s, &lg_source_procfs);
+	return 0;
+}
+
+static void source_failed(struct lg_session *s, struct running *r, const struct lg_error *err)
+{
+	r->failed = true;
+	lg_add_diag_now(s->b, LG_DIAG_PARTIAL, lg_monotonic_ns(), 1, "%s ended early: %s",
+			r->src->name, err->message);
+	lg_session_say(s, "%s ended early: %s", r->src->name, err->message);
+}
+
+static void feed(void *arg, unsigned src, int64_t ts, const void *rec, size_t n)
+{
+	struct lg_session *s = arg;
+
+	s->run[src].src->feed(s->run[src].self, ts, rec, n);
+}
+
+static void note_losses(struct lg_session *s)
+{
+	for (unsigned i = 0; i < s->n_run; i++) {
+		struct lg_queue_loss l = lg_queue_losses(s->q, i);
+		struct lg_diag_row d = { .cpu = -1 };
+
+		if (l.first > l.last)
+			continue;
+		d.ts = l.first;
+		d.dur = l.last - l.first;
+		if (l.full) {
+			d.id = LG_DIAG_LOST_EVENTS;
+			d.count = l.full;
+			d.text = lg_intern(s->b, "the recorder's queue was full");
+			lg_add_diag(s->b, &d);
+		}
+		if (l.late) {
+			d.id = LG_DIAG_OUT_OF_ORDER;
+			d.count = l.late;
+			d.text = lg_intern(s->b, s->run[i].src->name);
+			lg_add_diag(s->b, &d);
+		}
+	}
+}
+
+static void drain(struct lg_session *s, int64_t now)
+{
+	for (unsigned i = 0; i < s->n_run; i++) {
+		struct lg_error err = { 0 };
+
+		if (!s->run[i].failed && s->run[i].src->drain(s->run[i].self, &err))
+			source_failed(s, &s->run[i], &err);
+	}
+	note_losses(s);
+	lg_queue_round(s->q, s->drain_began, feed, s);
+	s->drain_began = now;
+	s->last_drain = lg_monotonic_ns();
+}
+
+/* Output ------------------------------------------------------------------------------------- */
+
+/* Rows that are about to leave the builder: events for the summary, losses for its last number. */
+static void count_rows(struct lg_session *s)
+{
+	const struct lg_trace *t = lg_builder_trace(s->b);
+
+	s->events += t->state.n + t->sample.n + t->span.n + t->counter.n + t->flow.n + t->mark.n;
+	for (size_t i = 0; i < t->diag.n; i++)
+		switch (t->diag.id[i]) {
+		case LG_DIAG_LOST_EVENTS:
+		case LG_DIAG_LOST_SAMPLES:
+		case LG_DIAG_MARKS_LOST:
+		case LG_DIAG_TABLE_FULL:
+		case LG_DIAG_OUT_OF_ORDER:
+			s->lost += t->diag.count[i];
+			break;
+		default:
+			break;
+		}
+}
+
+static int flush(struct lg_session *s, struct lg_error *err)
+{
+	int rc;
+
+	count_rows(s);
+	if (s->ring)
+		rc = lg_builder_flush(s->b, &lg_ring_sink, s->ring, err);
+	else
+		rc = lg_builder_flush(s->b, &lg_writer_sink, s->writer, err);
+	s->flushed = lg_monotonic_ns();
+	return rc;
+}
+
+static uint64_t output_bytes(const struct lg_session *s)
+{
+	return s->ring ? lg_ring_bytes(s->ring) : lg_writer_bytes(s->writer);
+}
+
+/* run.lag -> run-1.lag, run-2.lag ...: what a signal dumps never replaces the final file. */
+static void dump_ring(struct lg_session *s)
+{
+	struct lg_error err = { 0 };
+	const char *out = s->opt->out, *dot = strrchr(out, '.');
+	char path[4096];
+
+	if (!s->ring) {
+		lg_session_say(s, "SIGUSR1 dumps the ring of --ring DUR; there is none");
+		return;
+	}
+	if (!dot || strchr(dot, '/'))
+		dot = out + strlen(out);
+	snprintf(path, sizeof path, "%.*s-%u%s", (int)(dot - out), out, ++s->dumps, dot);
+	if (flush(s, &err) || lg_ring_dump(s->ring, path, &err))
+		lg_session_say(s, "%s", err.message);
+	else
+		lg_session_say(s, "dumped the last %.0f s -> %s", (double)s->opt->ring_ns * 1e-9,
+			       path);
+}
+
+/* Rounds ------------------------------------------------------------------------------------- */
+
+static bool any_alive(const struct lg_record_options *opt)
+{
+	for (size_t i = 0; i < opt->n_pids; i++)
+		if (!kill(opt->pids[i], 0) || errno == EPERM)
+			return true;
+	return false;
+}
+
+/*
+ * The terminal sends Ctrl-C to cmd as well: laggard waits for it to end, at the second one it
+ * leaves it alone and ends. SIGTERM and SIGHUP from a supervisor reach only laggard: passed on.
+ */
+static void take_signals(struct lg_session *s)
+{
+	struct signalfd_siginfo si;
+
+	while (read(s->signals, &si, sizeof si) == (ssize_t)sizeof si) {
+		switch (si.ssi_signo) {
+		case SIGUSR1:
+			s->dump = true;
+			break;
+		case SIGCHLD:
+			if (s->child && lg_launch_ended(s->child, false))
+				s->stop = true;
+			break;
+		default:
+			if (si.ssi_signo != SIGINT && s->child && si.ssi_code <= 0)
+				lg_launch_signal(s->child, (int)si.ssi_signo);
+			s->interrupts++;
+			if (!s->child || s->interrupts > 1)
+				s->stop = true;
+			s->hurry = s->interrupts > 1;
+			break;
+		}
+	}
+}
+
+static void wait_for_work(struct lg_session *s)
+{
+	struct epoll_event ev[16];
+	int64_t due = s->last_drain + (s->woken ? DRAIN_GAP : DRAIN_EVERY);
+	int64_t left = due - lg_monotonic_ns();
+	int n;
+
+	if (s->opt->for_ns && s->began + s->opt->for_ns - lg_monotonic_ns() < left)
+		left = s->began + s->opt->for_ns - lg_monotonic_ns();
+	n = epoll_wait(s->epoll, ev, 16, left > 0 ? (int)((left + MS - 1) / MS) : 0);
+	for (int i = 0; i < n; i++) {
+		if (ev[i].data.fd == s->signals)
+			take_signals(s);
+		else
+			s->woken = true;
+	}
+}
+
+static int one_round(struct lg_session *s, struct lg_error *err)
+{
+	int64_t now = lg_monotonic_ns();
+
+	s->woken = false;
+	drain(s, now);
+	lg_lives_work(s->lives, now);
+	lg_facts_clocks(s->b, &s->clocks, now, false);
+	if (now - s->flushed >= FLUSH_EVERY || lg_builder_pending(s->b) > FLUSH_PENDING) {
+		ADDRS(lg_addrs_resolve(s->addrs, false, 2 * MS));
+		if (flush(s, err))
+			return err->code;
+	}
+	if (s->dump) {
+		s->dump = false;
+		dump_ring(s);
+	}
+	if (now >= s->next_check) {
+		s->next_check = now + 1000 * MS;
+		if (s->opt->n_pids && !s->child && !any_alive(s->opt))
+			s->stop = true;
+		if (s->opt->report)
+			s->opt->report(s->opt->say_arg, (double)(now - s->began) * 1e-9,
+				       s->events, output_bytes(s), s->lost);
+	}
+	if (s->opt->for_ns && now - s->began >= s->opt->for_ns)
+		s->stop = true;
+	return lg_builder_failed(s->b) ? lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory")
+				       : 0;
+}
+
+static int rounds(struct lg_session *s, struct lg_error *err)
+{
+	while (!s->stop) {
+		int64_t now;
+		int rc;
+
+		wait_for_work(s);
+		now = lg_monotonic_ns();
+		if (!s->stop && !s->dump && now - s->last_drain < DRAIN_GAP)
+			continue;
+		if (!s->stop && !s->dump && !s->woken && now - s->last_drain < DRAIN_EVERY &&
+		    !(s->opt->for_ns && now - s->began >= s->opt->for_ns))
+			continue;
+		rc = one_round(s, err);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* Begin and end ------------------------------------------------------------------------------ */
+
+static int block_signals(struct lg_session *s, struct lg_error *err)
+{
+	static const int taken[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD };
+	struct sigaction ignore = { .sa_handler = SIG_IGN };
+	struct epoll_event ev = { .events = EPOLLIN };
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+		sigaddset(&set, taken[i]);
+	sigprocmask(SIG_BLOCK, &set, &s->old_mask);
+	sigaction(SIGPIPE, &ignore, &s->old_pipe); /* a closed stderr must not end a recording */
+	s->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	s->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (s->signals < 0 || s->epoll < 0)
+		return lg_fail_errno(err, errno, "cannot watch signals");
+	ev.data.fd = s->signals;
+	if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->signals, &ev))
+		return lg_fail_errno(err, errno, "cannot watch signals");
+	return 0;
+}
+
+/* cmd's environment: the hook's, or laggard's own as it is; with the hook comes a token by which
+ * descendants are known that no fork event tied to the job. */
+static int prepare_env(struct lg_session *s, struct lg_error *err)
+{
+	char **env = s->opt->env;
+	size_t n = 0;
+
+	if (!s->opt->hook)
+		return 0;
+#ifdef LG_HAVE_HOOK
+	{
+		struct lg_error herr = { 0 };
+
+		if (lg_hook_prepare(&s->hook, env, &env, &herr)) {
+			lg_add_diag_now(s->b, LG_DIAG_MARKS_OFF, lg_monotonic_ns(), 1, "%s",
+					herr.message);
+			lg_session_say(s, "without the Python hook: %s", herr.message);
+			env = s->opt->env;
+		}
+	}
+#endif
+	while (env && env[n])
+		n++;
+	s->env = lg_calloc(n + 2, sizeof *s->env);
+	if (!s->env)
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	snprintf(s->token, sizeof s->token, "LAGGARD_SESSION=%d-%" PRIx64, (int)getpid(),
+		 (uint64_t)lg_monotonic_ns());
+	s->env[0] = s->token;
+	for (size_t i = 0, k = 1; i < n; i++)
+		if (strncmp(env[i], "LAGGARD_SESSION=", 16))
+			s->env[k++] = env[i];
+	return 0;
+}
+
+static int begin(struct lg_session *s, struct lg_error *err)
+{
+	const struct lg_record_options *opt = s->opt;
+	struct lg_lives_options lo = { .self = getpid(), .pids = opt->pids, .n_pids = opt->n_pids };
+	int rc;
+
+	if ((rc = lg_builder_new(&s->b, err)) ||
+	    (rc = lg_queue_new(&s->q, opt->queue_bytes ? opt->queue_bytes : QUEUE_DEFAULT, err)) ||
+	    (rc = block_signals(s, err)))
+		return rc;
+	if (opt->ring_ns)
+		rc = lg_ring_new(&s->ring, opt->ring_ns, 0, err);
+	else
+		rc = lg_writer_open(&s->writer, opt->out, err);
+	if (rc)
+		return rc;
+	if (opt->cmd) {
+		if ((rc = prepare_env(s, err)) ||
+		    (rc = lg_launch_fork(&s->child, opt->cmd, s->env ? s->env : opt->env,
+					 &s->old_mask, err)))
+			return rc;
+		lo.child = lg_launch_pid(s->child);
+		lo.token = *s->token ? s->token : NULL;
+	}
+	if ((rc = lg_lives_new(&s->lives, s->b, &lo, err)))
+		return rc;
+#ifdef LG_HAVE_ADDRS
+	if ((rc = lg_addrs_new(&s->addrs, s, err)))
+		return rc;
+#endif
+	lg_lives_scan(s->lives, lg_monotonic_ns());
+	s->cost = lg_facts_cost(NULL);
+	s->began = s->drain_began = s->last_drain = s->flushed = lg_monotonic_ns();
+	if ((rc = start_sources(s, err)))
+		return rc;
+	lg_lives_scan(s->lives, lg_monotonic_ns());
+	lg_facts_machine(s->b, opt, s->tier);
+	lg_facts_clocks(s->b, &s->clocks, lg_monotonic_ns(), true);
+	lg_session_say(s, "recording with tier %s%s%s", lg_tier_name(s->tier),
+		       *lg_tier_limits(s->tier) ? "; not seen: " : "", lg_tier_limits(s->tier));
+	s->began = lg_monotonic_ns();
+	return s->child ? lg_launch_go(s->child, err) : 0;
+}
+
+static void note_cost(struct lg_session *s)
+{
+	struct lg_cost c = lg_facts_cost(&s->cost);
+	double share = c.wall_ns > 0 ? (double)c.cpu_ns / (double)c.wall_ns : 0;
+
+	lg_meta_setf(s->b, 0, "record.cost.cpu_ns", "%" PRId64, c.cpu_ns);
+	lg_meta_setf(s->b, 0, "record.cost.wall_ns", "%" PRId64, c.wall_ns);
+	lg_meta_setf(s->b, 0, "record.cost.rss_bytes", "%" PRId64, c.rss_bytes);
+	lg_meta_setf(s->b, 0, "record.events", "%" PRIu64, s->events);
+	lg_meta_setf(s->b, 0, "record.lost", "%" PRIu64, s->lost);
+	lg_meta_setf(s->b, 0, "record.bytes", "%" PRIu64, output_bytes(s));
+	lg_add_diag_now(s->b, LG_DIAG_OWN_COST, lg_monotonic_ns(), 1,
+			"recorder: %.2f %% of one CPU, %.1f MB of memory, %" PRIu64
+			" events, %.1f MB written, %" PRIu64 " lost",
+			share * 100, (double)c.rss_bytes * 1e-6, s->events,
+			(double)output_bytes(s) * 1e-6, s->lost);
+	s->cost = c;
+}
+
+static void say_summary(struct lg_session *s, unsigned ranks, uint64_t bytes)
+{
+	const char *unit = s->events >= 10000 ? "k" : "";
+
+	lg_session_say(s,
+		       "recorded %.1f s, %u rank%s, %" PRIu64 "%s events, %.1f MB, cost %.1f %% of "
+		       "one CPU, %" PRIu64 " lost -> %s",
+		       (double)s->cost.wall_ns * 1e-9, ranks, ranks == 1 ? "" : "s",
+		       *unit ? s->events / 1000 : s->events, unit, (double)bytes * 1e-6,
+		       s->cost.wall_ns > 0
+			       ? 100 * (double)s->cost.cpu_ns / (double)s->cost.wall_ns : 0.0,
+		       s->lost, s->opt->out);
+	lg_session_say(s, "next: laggard explain %s", s->opt->out);
+}
+
+/* Everything after the last round. The file is closed whatever fails on the way. */
+static int end(struct lg_session *s, struct lg_error *err)
+{
+	struct lg_error later = { 0 };
+	unsigned ranks = 0;
+	uint64_t bytes;
+	int rc = 0;
+
+	for (unsigned i = 0; i < s->n_run; i++)
+		if (!s->run[i].failed && s->run[i].src->stop(s->run[i].self, &later))
+			source_failed(s, &s->run[i], &later);
+	drain(s, INT64_MAX);
+	lg_queue_round(s->q, INT64_MAX, feed, s);
+	note_losses(s);
+	for (unsigned i = 0; i < s->n_run; i++)
+		if (s->run[i].src->finish && s->run[i].src->finish(s->run[i].self, &later))
+			source_failed(s, &s->run[i], &later);
+	lg_lives_finish(s->lives, &ranks);
+	lg_facts_clocks(s->b, &s->clocks, lg_monotonic_ns(), true);
+	rc = flush(s, err);
+	note_cost(s);
+	ADDRS(lg_addrs_resolve(s->addrs, !s->hurry, 200 * MS));
+	if (!rc)
+		rc = flush(s, err);
+	if (s->ring) {
+		bytes = lg_ring_bytes(s->ring);
+		if (!rc)
+			rc = lg_ring_dump(s->ring, s->opt->out, err);
+	} else {
+		int closed;
+
+		bytes = lg_writer_bytes(s->writer);
+		closed = lg_writer_close(s->writer, rc ? NULL : err);
+		s->writer = NULL;
+		rc = rc ? rc : closed;
+	}
+	if (!rc)
+		say_summary(s, ranks, bytes);
+	return rc;
+}
+
+static void session_free(struct lg_session *s)
+{
+	for (unsigned i = s->n_run; i-- > 0;)
+		s->run[i].src->free(s->run[i].self);
+	ADDRS(lg_addrs_free(s->addrs));
+	lg_lives_free(s->lives);
+	lg_queue_free(s->q);
+	lg_builder_free(s->b);
+	lg_ring_free(s->ring);
+	if (s->writer) { /* nothing was recorded into it */
+		lg_writer_abort(s->writer);
+		(void)unlink(s->opt->out);
+	}
+	lg_launch_free(s->child);
+#ifdef LG_HAVE_HOOK
+	lg_hook_free(s->hook);
+#endif
+	lg_free(s->env);
+	if (s->epoll >= 0)
+		close(s->epoll);
+	if (s->signals >= 0) {
+		close(s->signals);
+		sigaction(SIGPIPE, &s->old_pipe, NULL);
+		sigprocmask(SIG_SETMASK, &s->old_mask, NULL);
+	}
+	lg_free(s);
+}
+
+/* The recording is over (--for, a full disk), the command is not. */
+static int wait_for_child(struct lg_session *s)
+{
+	struct epoll_event ev[16];
+	unsigned before = s->interrupts;
+
+	if (!lg_launch_ended(s->child, false))
+		lg_session_say(s, "waiting for the command to end");
+	while (!lg_launch_ended(s->child, false)) {
+		if (s->interrupts > before + 1)
+			return 128 + SIGINT;
+		(void)epoll_wait(s->epoll, ev, 16, -1);
+		take_signals(s);
+	}
+	return lg_launch_status(s->child);
+}
+
+int lg_record(const struct lg_record_options *opt, int *ret_status, struct lg_error *err)
+{
+	struct lg_session *s = lg_calloc(1, sizeof *s);
+	struct lg_error ignored;
+	int rc, ended;
+
+	if (!s)
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	if (!err)
+		err = &ignored;
+	s->opt = opt;
+	s->epoll = s->signals = -1;
+	*ret_status = 1;
+	rc = begin(s, err);
+	if (rc) {
+		if (s->child && lg_launch_status(s->child) > 0)
+			*ret_status = lg_launch_status(s->child); /* 126, 127: it cannot be run */
+		session_free(s);
+		return rc;
+	}
+	rc = rounds(s, err);
+	ended = end(s, rc ? NULL : err);
+	rc = rc ? rc : ended;
+	if (!s->child) {
+		*ret_status = rc ? 1 : 0;
+	} else if (s->interrupts > 1 && !lg_launch_ended(s->child, false)) {
+		*ret_status = 128 + SIGINT; /* asked to leave at once: cmd goes on without laggard */
+	} else {
+		*ret_status = wait_for_child(s);
+		if (rc && !*ret_status)
+			*ret_status = 1;
+	}
+	session_free(s);
+	return rc;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tier.c - probing from the best tier downwards. */
+#include "record/tier.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *lg_tier_name(enum lg_tier tier)
+{
+	switch (tier) {
+	case LG_TIER_BPF: return "bpf";
+	case LG_TIER_PERF: return "perf";
+	case LG_TIER_OWN: return "own";
+	case LG_TIER_PROCFS: return "procfs";
+	case LG_TIER_AUTO: break;
+	}
+	return "auto";
+}
+
+const struct lg_source *lg_tier_main(enum lg_tier tier)
+{
+	switch (tier) {
+#ifdef LG_HAVE_SOURCE_BPF
+	case LG_TIER_BPF: return &lg_source_bpf;
+#endif
+#ifdef LG_HAVE_SOURCE_TRACEPOINTS
+	case LG_TIER_PERF: return &lg_source_tracepoints;
+#endif
+#ifdef LG_HAVE_SOURCE_PERF
+	case LG_TIER_OWN: return &lg_source_perf;
+#endif
+	case LG_TIER_PROCFS: return &lg_source_procfs;
+	default: return NULL;
+	}
+}
+
+const char *lg_tier_limits(enum lg_tier tier)
+{
+	switch (tier) {
+	case LG_TIER_PERF:
+		return "holders of kernel locks only where CPU samples hit them";
+	case LG_TIER_OWN:
+		return "other users' processes, who holds kernel locks, who wakes whom";
+	case LG_TIER_PROCFS:
+		return "anything shorter than 20 ms, stacks, wakers, lock holders";
+	default:
+		return "";
+	}
+}
+
+void lg_probe_source(const struct lg_source *src, const char *name, struct lg_probe *ret)
+{
+	struct lg_error err = { 0 };
+	int rc;
+
+	*ret = (struct lg_probe){ 0 };
+	if (!src) {
+		snprintf(ret->why, sizeof ret->why, "this build has no %s source", name);
+		return;
+	}
+	rc = src->probe(ret, &err);
+	if (!rc)
+		return;
+	ret->works = false;
+	if (!*ret->why)
+		snprintf(ret->why, sizeof ret->why, "%.*s", (int)sizeof ret->why - 1, err.message);
+}
+
+int lg_tier_choose(enum lg_tier first, bool forced, enum lg_tier *ret_tier,
+		   void (*why)(void *arg, enum lg_tier tier, const struct lg_probe *p), void *arg,
+		   struct lg_error *err)
+{
+	enum lg_tier t = first == LG_TIER_AUTO ? LG_TIER_BPF : first;
+	struct lg_probe p;
+
+	for (; t <= LG_TIER_PROCFS; t++) {
+		lg_probe_source(lg_tier_main(t), lg_tier_name(t), &p);
+		if (p.works) {
+			*ret_tier = t;
+			return 0;
+		}
+		if (why)
+			why(arg, t, &p);
+		if (forced)
+			return lg_fail(err, LG_E_UNSUPPORTED, LG_NO_OFFSET,
+				       "--tier %s does not work here: %s%s%s", lg_tier_name(t),
+				       *p.why ? p.why : "no reason given", *p.fix ? "; try: " : "",
+				       p.fix);
+	}
+	return lg_fail(err, LG_E_UNSUPPORTED, LG_NO_OFFSET,
+		       "no way to record works here, not even /proc");
+}

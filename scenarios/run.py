@@ -118,7 +118,7 @@ class Run:
     def stop(self, job):
         for process in [*self.causes.values(), self.tenant, job]:
             if process and process.returncode is None:
-                process.send_signal(signal.SIGTERM)
+                os.kill(process.pid, signal.SIGTERM)  # not reaped yet, so the pid is its own
                 self.reap(process)
 
     def __call__(self, progress):

@@ -21,6 +21,7 @@ import gc
 import mmap
 import os
 import pathlib
+import statistics
 import time
 
 import numpy
@@ -32,7 +33,7 @@ from torch.utils.data import DataLoader, Dataset
 
 PAGE = 4096
 MADV_NOHUGEPAGE = 15
-WIDTH = 256
+WIDTH = 128
 
 
 def workspace(n_bytes):
@@ -101,23 +102,25 @@ def compute(model, batch):
 
 
 def batch_for(step_ms):
-    """The batch that computes for step_ms here; every rank takes the same."""
+    """The batch that computes for step_ms here; every rank takes the same.
+
+    In CPU time of this thread: a neighbour that is busy during the warm-up must not shrink the batch.
+    """
     model = make_model()
     seconds = {}
-    for batch in (64, 256):
-        compute(model, batch)
+    for batch in (16, 64):
         times = []
-        for _ in range(15):
-            start = time.monotonic()
+        for _ in range(12):
+            start = time.thread_time()
             compute(model, batch)
-            times.append(time.monotonic() - start)
-        seconds[batch] = min(times)  # the least disturbed
-    slope = max(seconds[256] - seconds[64], 1e-4) / 192
-    batch = torch.tensor([(step_ms / 1e3 - seconds[64]) / slope + 64])
+            times.append(time.thread_time() - start)
+        seconds[batch] = statistics.median(times)
+    slope = max(seconds[64] - seconds[16], 1e-4) / 48
+    batch = torch.tensor([(step_ms / 1e3 - seconds[16]) / slope + 16])
     if dist.is_initialized():
         dist.all_reduce(batch)
         batch /= dist.get_world_size()
-    return int(min(max(batch.item(), 8), 16384))
+    return int(min(max(batch.item(), 4), 16384))
 
 
 class Garbage:

@@ -26,7 +26,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--cpu", type=int, required=True)
     parser.add_argument("--busy", type=float, default=0.3, help="seconds each time")
-    parser.add_argument("--threads", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=4)
     parser.add_argument("--idle", action="store_true")
     args, rest = parser.parse_known_args()
     sys.argv[1:] = rest

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The repository's own tools: each check must fail on what it is there to find."""
+import importlib.machinery
+import importlib.util
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "scenarios"))
+import judge  # noqa: E402
+import truth  # noqa: E402
+from cases import CASES  # noqa: E402
+
+
+def tool(name, *args):
+    return subprocess.run([str(ROOT / "tools" / name), *map(str, args)], check=False,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """What the checks read, in a tree that a test may spoil. Not a git checkout."""
+    for name in ("src", "doc", "include", "scenarios", "tools", "LICENSES", "tests/unit"):
+        shutil.copytree(ROOT / name, tmp_path / name,
+                        ignore=shutil.ignore_patterns("__pycache__", "*.lag"))
+    for path in [*ROOT.glob("*.md"), ROOT / "LICENSE", ROOT / "Makefile", ROOT / "meson.build"]:
+        shutil.copy(path, tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("path, line", [
+    ("src/base/map.c", '#include "store/trace.h"'),
+    ("src/analyse/steps.c", '#include "record/session.h"'),
+    ("src/report/json.c", '#include "import/import.h"'),
+    ("src/store/trace.c", '#include "nowhere/x.h"'),
+])
+def test_check_layers_finds_a_forbidden_include(copy, path, line):
+    assert tool("check-layers", copy).returncode == 0
+    with open(copy / path, "a", encoding="utf-8") as f:
+        f.write(line + "\n")
+    done = tool("check-layers", copy)
+    assert done.returncode == 1 and path in done.stdout
+
+
+@pytest.mark.parametrize("path, line, rule", [
+    ("src/base/map.c", "int x = atoi(s);", "number"),
+    ("src/store/trace.c", 'printf("hello");', "print"),
+    ("src/analyse/steps.c", 'char *home = getenv("HOME");', "environment"),
+    ("src/report/json.c", "exit(1);", "exit"),
+    ("src/report/json.c", "void *p = malloc(3);", "memory"),
+    ("src/report/json.c", "/* see /" + "home/bob/notes */", "particular machine"),
+    ("src/report/json.c", "\n" * 1001, "lines"),
+], ids=lambda value: value.strip()[:24] or "long")
+def test_check_style_finds_it(copy, path, line, rule):
+    before = tool("check-style", copy).stdout.splitlines()
+    with open(copy / path, "a", encoding="utf-8") as f:
+        f.write(line + "\n")
+    done = tool("check-style", copy)
+    new = "\n".join(set(done.stdout.splitlines()) - set(before))
+    assert done.returncode == 1 and path in new and rule in new
+
+
+def test_check_style_does_not_look_into_comments_and_strings(copy):
+    before = tool("check-style", copy).stdout
+    with open(copy / "src/base/map.c", "a", encoding="utf-8") as f:
+        f.write('/* never printf("x") here, nor exit(1) */\nstatic const char *s = "atoi(3)";\n')
+    assert tool("check-style", copy).stdout == before
+
+
+@pytest.mark.parametrize("spoil, found", [
+    (lambda t: (t / "doc/man/laggard-steps.1").unlink(), "command steps has no man page"),
+    (lambda t: (t / "README.md").write_text("`laggard fly` and `make coffee`"), "laggard fly"),
+    (lambda t: (t / "CONTRIBUTING.md").write_text("[x](doc/nothing.md)"), "leads nowhere"),
+    (lambda t: (t / "LICENSE").unlink(), "LICENSE is missing"),
+], ids=["page", "command", "link", "file"])
+def test_check_docs_finds_it(copy, spoil, found):
+    spoil(copy)
+    done = tool("check-docs", copy)
+    assert done.returncode == 1 and found in done.stdout
+
+
+def test_install_deps_refuses_an_unknown_set():
+    done = tool("install-deps", "--check", "everything")
+    assert done.returncode == 2 and "unknown set" in done.stdout
+
+
+def test_install_deps_names_the_exact_command(tmp_path):
+    """With a dpkg-query that knows no package, the one line is a complete command."""
+    (tmp_path / "dpkg-query").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "dpkg-query").chmod(0o755)
+    done = subprocess.run([str(ROOT / "tools/install-deps"), "--check", "build"], check=False,
+                          env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "apt-get install -y gcc" in done.stderr and "|" not in done.stderr
+
+
+def load_run_tests():
+    loader = importlib.machinery.SourceFileLoader("run_tests", str(ROOT / "tools/run-tests"))
+    spec = importlib.util.spec_from_loader("run_tests", loader)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["run_tests"] = module  # dataclasses look their module up
+    loader.exec_module(module)
+    return module
+
+
+def test_the_sum_counts_failures_errors_and_skips_with_reasons(tmp_path):
+    total = load_run_tests().Sum()
+    path = tmp_path / "x.xml"
+    path.write_text("""<testsuites><testsuite>
+      <testcase classname="a" name="good"/>
+      <testcase classname="a" name="bad"><failure message="one is not two"/></testcase>
+      <testcase classname="a" name="broken"><error>no such file</error></testcase>
+      <testcase classname="a" name="later"><skipped message="needs root"/></testcase>
+    </testsuite></testsuites>""")
+    assert total.add_junit(path, "s") == 4
+    assert total.passed == 1
+    assert [why for _, why in total.failed] == ["one is not two", "no such file"]
+    assert [why for _, why in total.skipped] == ["needs root"]
+    total.add_junit(tmp_path / "missing.xml", "s")
+    assert len(total.failed) == 3
+
+
+# -- the judge: a verdict that is right, and every way in which it may be wrong ------------------
+
+def case_and_truth():
+    case = CASES["agent_in_turn"]
+    ms = 1_000_000
+    steps, ts = [], 0
+    for i in range(2000):
+        dur = 60 * ms if i % 180 == 179 else 14 * ms
+        steps.append((ts, dur))
+        ts += dur
+    acts = [(t, 40 * ms, 900) for t, dur in steps if dur > 50 * ms]
+    slow = [(t, dur, dur - 14 * ms) for t, dur in steps if dur > 50 * ms]
+    return case, truth.Truth([900, 901], [steps, steps], [slow, slow], {"agent": acts},
+                             {"agent": 4711}, 0.0)
+
+
+def right_verdict():
+    return {
+        "schema": 1, "laggard": "0.1.0", "inputs": [{"lost_events": 0}], "bound": {}, "limits": [],
+        "steps": {"count": 2000, "median_ms": 14.0, "shape": "periodic", "period_s": 2.52,
+                  "scope": "rotating", "ranks": [0, 1]},
+        "findings": [{
+            "id": "host.lock_held", "severity": "medium", "confidence": 0.97, "title": "t",
+            "lost_ms": 480.0, "fix": "f", "tradeoff": "o", "rule": "host.lock_held",
+            "culprit": {"relation": "other_process", "pid": 4711, "cmdline": "python3 exporter.py",
+                        "function": "smap_gather_stats.part.0", "lock": "mmap_lock"},
+            "victims": [{"rank": 0}, {"rank": 1}], "evidence": [{"text": "e"}]}]}
+
+
+def test_judge_accepts_the_truth():
+    case, facts = case_and_truth()
+    assert facts.faults(case) == []
+    assert judge.judge(case, facts, right_verdict()) == []
+
+
+@pytest.mark.parametrize("change, found", [
+    (lambda v: v["findings"][0]["culprit"].update(pid=4712), "pid 4712"),
+    (lambda v: v["findings"][0]["culprit"].update(function="munmap"), "function munmap"),
+    (lambda v: v["findings"][0]["culprit"].update(relation="self"), "relation self"),
+    (lambda v: v["findings"][0]["culprit"].update(lock=None), "lock None"),
+    (lambda v: v["findings"][0].update(severity="info"), "severity info"),
+    (lambda v: v["findings"][0].update(lost_ms=5000.0), "lost_ms 5000"),
+    (lambda v: v["findings"][0].update(victims=[{"rank": 0}]), "victims"),
+    (lambda v: v["findings"][0].update(evidence=[]), "no evidence"),
+    (lambda v: v["findings"][0].update(fix=""), "no fix"),
+    (lambda v: v["findings"].clear(), "host.lock_held is missing"),
+    (lambda v: v["findings"].append({**v["findings"][0], "id": "comms.straggler", "lost_ms": 400}),
+     "unexpected medium comms.straggler"),
+    (lambda v: v["steps"].update(period_s=5.0), "period_s 5.0"),
+    (lambda v: v["steps"].update(shape="bursty"), "shape bursty"),
+    (lambda v: v["steps"].update(scope="rank_local"), "scope rank_local"),
+    (lambda v: v["steps"].update(count=900), "steps.count 900"),
+    (lambda v: v["steps"].update(median_ms=7.0), "steps.median_ms 7.0"),
+    (lambda v: v["inputs"][0].update(lost_events=3), "3 events were lost"),
+    (lambda v: v.pop("limits"), "lacks limits"),
+])
+def test_judge_rejects(change, found):
+    case, facts = case_and_truth()
+    verdict = json.loads(json.dumps(right_verdict()))
+    change(verdict)
+    assert any(found in fault for fault in judge.judge(case, facts, verdict))
+
+
+def test_a_scenario_whose_cause_did_not_bite_proves_nothing():
+    case, facts = case_and_truth()
+    facts.acts["agent"] = [(a + 1_000_000_000, 1000, p) for a, _, p in facts.acts["agent"]]
+    assert "did not happen" in facts.faults(case)[0]
+
+
+def test_rolling_median_is_the_median_of_its_window():
+    import statistics
+    values = [(i * 7919) % 1000 for i in range(400)]
+    half = truth.WINDOW // 2
+    got = truth.rolling_median(values)
+    for i in range(half, len(values) - half):
+        assert got[i] == statistics.median(values[i - half:i + half + 1])
+
+
+def test_every_scenario_can_be_checked():
+    for name, case in CASES.items():
+        for expect in case.expect:
+            assert not expect.culprit or expect.culprit in case.causes, name
+        for program, *_ in case.causes.values():
+            assert (ROOT / "scenarios/agents" / program).exists(), name
+
+
+def test_install_follows_destdir_and_prefix(laggard_path, tmp_path):
+    build = pathlib.Path(laggard_path).parent
+    while not (build / "meson-info").exists():
+        assert build != build.parent, "the program under test is in no Meson build"
+        build = build.parent
+    done = subprocess.run(["meson", "install", "-C", str(build), "--no-rebuild", "--quiet",
+                           "--destdir", str(tmp_path)], check=False, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout
+    installed = [p for p in tmp_path.rglob("bin/laggard") if p.is_file()]
+    assert len(installed) == 1
+    assert list(tmp_path.rglob("man1/laggard.1*"))
+    assert list(tmp_path.rglob("include/laggard/mark.h"))
+
+
+def test_the_program_is_one_file(laggard_path, tmp_path):
+    """Copied alone into an empty directory, with no environment, it works."""
+    alone = tmp_path / "laggard"
+    shutil.copy(laggard_path, alone)
+    for args in (["--version"], ["--help"], ["rules"]):
+        done = subprocess.run([str(alone), *args], cwd=tmp_path, env={"PATH": "/usr/bin:/bin"},
+                              check=False, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 0 and done.stdout, (args, done.stderr)

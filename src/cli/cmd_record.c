@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_record.c - laggard record: options, the name of the file, lines on stderr. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "cli/command.h"
+#include "record/session.h"
+
+extern char **environ;
+
+/* Progress is one line that is written over; a message ends it. */
+struct talk {
+	bool tty, line_open;
+};
+
+static void end_line(struct talk *t)
+{
+	if (t->line_open)
+		fputc('\n', stderr);
+	t->line_open = false;
+}
+
+static void say(void *arg, const char *line)
+{
+	end_line(arg);
+	fprintf(stderr, "laggard: %s\n", line);
+}
+
+static void report(void *arg, double seconds, uint64_t events, uint64_t bytes, uint64_t lost)
+{
+	struct talk *t = arg;
+
+	fprintf(stderr, "\rlaggard: %.0f s, %llu events, %.1f MB, %llu lost; Ctrl-C ends   ",
+		seconds, (unsigned long long)events, (double)bytes * 1e-6,
+		(unsigned long long)lost);
+	fflush(stderr);
+	t->line_open = true;
+}
+
+/* laggard-20260131-1.lag: the first number that is free in this directory. */
+static char *default_name(void)
+{
+	char name[64], date[16];
+	time_t now = time(NULL);
+	struct tm tm;
+
+	localtime_r(&now, &tm);
+	strftime(date, sizeof date, "%Y%m%d", &tm);
+	for (unsigned i = 1; i < 100000; i++) {
+		snprintf(name, sizeof name, "laggard-%s-%u.lag", date, i);
+		if (access(name, F_OK))
+			break;
+	}
+	return lg_strdup(name);
+}
+
+static int64_t parse_size(const char *s)
+{
+	char *end;
+	double v;
+
+	if (!(*s >= '0' && *s <= '9'))
+		return -1;
+	v = strtod(s, &end);
+	if (*end == 'k' || *end == 'K')
+		v *= 1024, end++;
+	else if (*end == 'm' || *end == 'M')
+		v *= 1 << 20, end++;
+	else if (*end == 'g' || *end == 'G')
+		v *= 1 << 30, end++;
+	return *end || v < 1 || v > 64e9 ? -1 : (int64_t)v;
+}
+
+static bool parse_number(const char *s, long min, long max, long *ret)
+{
+	char *end;
+
+	errno = 0;
+	*ret = strtol(s, &end, 10);
+	return end != s && !*end && !errno && *ret >= min && *ret <= max;
+}
+
+struct parsed {
+	struct lg_record_options o;
+	size_t pids_cap;
+	const char *trigger;
+};
+
+static int add_pids(struct parsed *p, const char *text)
+{
+	char *copy = lg_strdup(text), *save = NULL;
+	int rc = LG_EXIT_OK;
+
+	if (!copy)
+		return lg_usage(&lg_cmd_record, "out of memory");
+	for (char *w = strtok_r(copy, ",", &save); w && !rc; w = strtok_r(NULL, ",", &save)) {
+		long v;
+		char path[64];
+
+		if (!parse_number(w, 1, 1 << 30, &v)) {
+			rc = lg_usage(&lg_cmd_record, "-p %s: not a process id", w);
+			break;
+		}
+		snprintf(path, sizeof path, "/proc/%ld", v);
+		if (access(path, F_OK)) {
+			rc = lg_usage(&lg_cmd_record, "-p %ld: there is no such process", v);
+		} else if (lg_grow(&p->o.pids, &p->pids_cap, p->o.n_pids + 1, sizeof *p->o.pids)) {
+			rc = lg_usage(&lg_cmd_record, "out of memory");
+		} else {
+			p->o.pids[p->o.n_pids++] = (pid_t)v;
+		}
+	}
+	lg_free(copy);
+	return rc;
+}
+
+static int bad(const char *name, const char *value, const char *want)
+{
+	return lg_usage(&lg_cmd_record, "%s %s: %s", name, value, want);
+}
+
+/* One option with its value. */
+static int set_option(struct parsed *p, const char *name, const char *v)
+{
+	static const struct { const char *name; enum lg_tier tier; } tiers[] = {
+		{ "auto", LG_TIER_AUTO }, { "bpf", LG_TIER_BPF }, { "perf", LG_TIER_PERF },
+		{ "own", LG_TIER_OWN }, { "procfs", LG_TIER_PROCFS },
+	};
+	static const char *const profiles[] = { "light", "default", "deep" };
+	long n;
+	int64_t d;
+
+	if (!strcmp(name, "-o") || !strcmp(name, "--output")) {
+		p->o.out = v;
+		return 0;
+	}
+	if (!strcmp(name, "-p") || !strcmp(name, "--pid"))
+		return add_pids(p, v);
+	if (!strcmp(name, "-F") || !strcmp(name, "--freq")) {
+		if (!parse_number(v, 0, 20000, &n))
+			return bad(name, v, "a number of samples a second, 0 to 20000");
+		p->o.freq_hz = (unsigned)n;
+		return 0;
+	}
+	if (!strcmp(name, "--for") || !strcmp(name, "--ring")) {
+		d = lg_parse_duration(v);
+		if (d <= 0)
+			return bad(name, v, "a duration such as 30s, 500ms or 2m");
+		*(strcmp(name, "--for") ? &p->o.ring_ns : &p->o.for_ns) = d;
+		return 0;
+	}
+	if (!strcmp(name, "--ring-bytes")) {
+		d = parse_size(v);
+		if (d < 4096)
+			return bad(name, v, "a size of 4k or more, such as 4M");
+		p->o.ring_bytes = (size_t)d;
+		return 0;
+	}
+	if (!strcmp(name, "--profile")) {
+		for (size_t i = 0; i < 3; i++)
+			if (!strcmp(v, profiles[i])) {
+				p->o.profile = (enum lg_profile)i;
+				return 0;
+			}
+		return bad(name, v, "light, default or deep");
+	}
+	if (!strcmp(name, "--tier")) {
+		for (size_t i = 0; i < sizeof tiers / sizeof *tiers; i++)
+			if (!strcmp(v, tiers[i].name)) {
+				p->o.tier = tiers[i].tier;
+				return 0;
+			}
+		return bad(name, v, "auto, bpf, perf, own or procfs");
+	}
+	p->trigger = v; /* the only one left */
+	return 0;
+}
+
+static int parse(struct parsed *p, int argc, char **argv)
+{
+	static const char *const with_value[] = {
+		"-o", "--output", "-p", "--pid", "-F", "--freq", "--for", "--ring", "--ring-bytes",
+		"--profile", "--tier", "--trigger",
+	};
+	int i;
+
+	for (i = 1; i < argc; i++) {
+		const char *a = argv[i], *v = NULL;
+		const char *eq = !strncmp(a, "--", 2) ? strchr(a, '=') : NULL;
+		size_t n = eq ? (size_t)(eq - a) : strlen(a);
+		char name[16];
+		int rc;
+
+		if (!strcmp(a, "--")) {
+			i++;
+			break;
+		}
+		if (*a != '-')
+			break; /* laggard record CMD... as perf and strace allow */
+		if (!strcmp(a, "-a") || !strcmp(a, "--all"))
+			continue; /* always so */
+		if (!strcmp(a, "--no-hook")) {
+			p->o.hook = false;
+			continue;
+		}
+		if (!strcmp(a, "-q") || !strcmp(a, "--quiet")) {
+			p->o.quiet = true;
+			continue;
+		}
+		for (size_t k = 0; k < sizeof with_value / sizeof *with_value; k++) {
+			const char *w = with_value[k];
+			size_t len = strlen(w);
+
+			if (len == n && !strncmp(a, w, n))
+				v = eq ? eq + 1 : i + 1 < argc ? argv[++i] : "";
+			else if (len == 2 && !strncmp(a, w, 2))
+				v = a + 2; /* -F99 */
+			if (!v)
+				continue;
+			snprintf(name, sizeof name, "%s", w);
+			break;
+		}
+		if (!v)
+			return lg_usage(&lg_cmd_record, "unknown option %s", a);
+		if (!*v)
+			return lg_usage(&lg_cmd_record, "%s needs a value", name);
+		rc = set_option(p, name, v);
+		if (rc)
+			return rc;
+	}
+	if (i < argc)
+		p->o.cmd = argv + i;
+	else if (i > 1 && !strcmp(argv[i - 1], "--"))
+		return lg_usage(&lg_cmd_record, "-- needs a command");
+	if (p->trigger && !p->o.ring_ns)
+		return lg_usage(&lg_cmd_record, "--trigger needs --ring DUR");
+	if (p->trigger)
+		return lg_usage(&lg_cmd_record, "--trigger does not work yet; send SIGUSR1 to dump "
+						"the ring");
+	return LG_EXIT_OK;
+}
+
+static char *join(int argc, char **argv)
+{
+	size_t n = sizeof "laggard";
+	char *text;
+
+	for (int i = 0; i < argc; i++)
+		n += strlen(argv[i]) + 1;
+	text = lg_calloc(n, 1);
+	if (!text)
+		return NULL;
+	strcpy(text, "laggard");
+	for (int i = 0; i < argc; i++) {
+		strcat(text, " ");
+		strcat(text, argv[i]);
+	}
+	return text;
+}
+
+static int run(int argc, char **argv)
+{
+	struct talk talk = { .tty = isatty(STDERR_FILENO) };
+	struct parsed p = { .o = { .freq_hz = 99,
+				   .profile = LG_PROFILE_DEFAULT,
+				   .hook = true,
+				   .env = environ,
+				   .say = say,
+				   .say_arg = &talk } };
+	LG_AUTOFREE char *name = NULL, *line = NULL;
+	struct lg_error err = { .offset = LG_NO_OFFSET };
+	int status = LG_EXIT_FAILED;
+
+	for (int i = 1; i < argc && strcmp(argv[i], "--") && argv[i][0] == '-'; i++)
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+			return lg_help(&lg_cmd_record);
+	status = parse(&p, argc, argv);
+	if (status)
+		goto out;
+	if (!p.o.out) {
+		name = default_name();
+		p.o.out = name;
+	}
+	line = join(argc, argv);
+	p.o.cmdline = line;
+	/* The command writes to the same terminal: a line that is written over would tear it. */
+	if (talk.tty && !p.o.cmd && !p.o.quiet)
+		p.o.report = report;
+	if (!p.o.out) {
+		err.code = LG_E_NOMEM;
+		status = LG_EXIT_FAILED;
+		lg_complain(&err);
+	} else if (lg_record(&p.o, &status, &err)) {
+		end_line(&talk);
+		lg_complain(&err);
+	}
+out:
+	lg_free(p.o.pids);
+	return status;
+}
+
+const struct lg_command lg_cmd_record = {
+	.name = "record",
+	.args = "[OPTION...] [-- CMD...]",
+	.summary = "Record the whole machine; with -- CMD start it, follow it and mark its steps.",
+	.help =
+		"  -o FILE              write FILE (default laggard-DATE-N.lag)\n"
+		"  -p PID,...           these processes are the job (repeatable)\n"
+		"  -a                   the whole machine (always so)\n"
+		"  --for DUR            stop after 30s, 500ms, 2m; CMD goes on\n"
+		"  --ring DUR           keep only the last DUR; SIGUSR1 writes it to FILE-N\n"
+		"  -F HZ                CPU samples a second and CPU (default 99; 0 = none)\n"
+		"  --profile P          light, default or deep: how much detail\n"
+		"  --tier T             bpf, perf, own or procfs instead of the best that works\n"
+		"  --ring-bytes SIZE    of each CPU's buffer, such as 4M\n"
+		"  --no-hook            do not mark the steps of Python programs\n"
+		"  -q                   no lines on stderr but errors\n\n"
+		"Ctrl-C ends the recording (with CMD: when CMD has ended; a second one at once).\n"
+		"The exit status is CMD's, 128+N when signal N ended it.\n\n"
+		"Example:\n"
+		"  laggard record -o run.lag -- torchrun --nproc-per-node 2 train.py\n"
+		"  laggard explain run.lag\n",
+	.run = run,
+};

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * account.c - the exact account of each step's main-thread time.
+ *
+ * I1  the parts of a step are contiguous, start at its start and end at its end: they sum to its
+ *     duration to the nanosecond, `unexplained` included.
+ * I2  a part's kind is the main thread's own state in that time; its cause is where the chain ends.
+ */
+#include <string.h>
+
+#include "analyse/case.h"
+#include "base/alloc.h"
+#include "base/map.h"
+
+struct account {
+	struct lg_part *parts;
+	size_t n, cap;
+	struct lg_cause *causes;
+	size_t n_causes, causes_cap;
+	struct lg_map by_key;
+};
+
+static uint8_t cause_kind(const struct lg_piece *p)
+{
+	switch (p->end) {
+	case LG_END_LOCK:
+		return LG_CAUSE_LOCK;
+	case LG_END_CPU:
+		return LG_CAUSE_CPU;
+	case LG_END_IO:
+		return LG_CAUSE_IO;
+	case LG_END_STOP:
+		return LG_CAUSE_STOPPED;
+	case LG_END_RUN:
+		return p->hops ? LG_CAUSE_RUNNING : LG_CAUSE_NONE;
+	case LG_END_GC:
+	case LG_END_SIDE:
+	case LG_END_LOADER:
+	case LG_END_RECLAIM:
+		return LG_CAUSE_OTHER;
+	default:
+		return LG_CAUSE_NONE;
+	}
+}
+
+static int cause_of(struct lg_case *c, struct account *acc, const struct lg_piece *p, uint32_t *ret)
+{
+	uint8_t kind = cause_kind(p);
+	lg_prc prc = c->t->thread.prc[p->thr];
+	uint64_t key = lg_mix64(((uint64_t)prc << 32 | p->lock) * 64 + kind);
+	uint32_t at;
+
+	*ret = 0;
+	if (kind == LG_CAUSE_NONE)
+		return 0;
+	at = lg_map_get(&acc->by_key, key);
+	if (!at) {
+		int rc = lg_grow(&acc->causes, &acc->causes_cap, acc->n_causes + 1,
+				 sizeof *acc->causes);
+
+		if (!rc)
+			rc = lg_map_set(&acc->by_key, key, (uint32_t)acc->n_causes);
+		if (rc)
+			return rc;
+		at = (uint32_t)acc->n_causes++;
+		acc->causes[at] = (struct lg_cause){ .kind = kind, .thr = p->thr, .prc = prc,
+						     .lock = p->lock };
+	}
+	acc->causes[at].lost += p->dur;
+	*ret = at;
+	return 0;
+}
+
+/* Same kind, cause, culprit and stage, back to back: one part. */
+static int part_add(struct account *acc, size_t step_first, const struct lg_part *p)
+{
+	struct lg_part *last = acc->n > step_first ? &acc->parts[acc->n - 1] : NULL;
+
+	if (last && last->kind == p->kind && last->cause == p->cause && last->by == p->by &&
+	    last->stage == p->stage && last->state == p->state) {
+		last->dur += p->dur;
+		return 0;
+	}
+	if (lg_grow(&acc->parts, &acc->cap, acc->n + 1, sizeof *acc->parts))
+		return LG_E_NOMEM;
+	acc->parts[acc->n++] = *p;
+	return 0;
+}
+
+static int account_step(struct lg_case *c, struct account *acc, const struct lg_rank *r,
+			struct lg_step *step, struct lg_pieces *scratch)
+{
+	static const uint8_t kinds[] = { [LG_STATE_NONE] = LG_PART_UNEXPLAINED,
+					 [LG_RUNNING] = LG_PART_RUNNING,
+					 [LG_RUNNABLE] = LG_PART_RUNNABLE,
+					 [LG_BLOCKED] = LG_PART_BLOCKED };
+	size_t first = acc->n;
+	int rc = 0;
+
+	step->part_first = (uint32_t)first;
+	scratch->n = 0;
+	lg_follow(c, r->thr, step->ts, step->ts + step->dur, 0, scratch);
+	if (c->failed)
+		return c->failed;
+	for (size_t i = 0; !rc && i < scratch->n; i++) {
+		const struct lg_piece *p = &scratch->v[i];
+		int64_t a = p->ts, end = p->ts + p->dur;
+		uint32_t cause;
+
+		rc = cause_of(c, acc, p, &cause);
+		/* A piece that a chain found may span several of the main thread's states. */
+		while (!rc && a < end) {
+			uint32_t row = lg_index_state_at(c->idx, r->thr, a);
+			int64_t to = end, next = lg_stage_next(r, a);
+			struct lg_part part = { .ts = a, .kind = LG_PART_UNEXPLAINED,
+						.stage = lg_stage_at(r, a), .cause = cause,
+						.by = p->thr, .state = row };
+
+			if (row != LG_NO_ROW) {
+				int64_t e = lg_row_end(c->t, c->t->state.ts[row],
+						       c->t->state.dur[row]);
+
+				part.kind = kinds[c->t->state.kind[row] & 3];
+				if (e < to)
+					to = e;
+			}
+			if (next < to)
+				to = next;
+			part.dur = to - a;
+			rc = part_add(acc, first, &part);
+			a = to;
+		}
+	}
+	step->n_parts = (uint32_t)(acc->n - first);
+	return rc;
+}
+
+int lg_account(struct lg_case *c, struct lg_error *err)
+{
+	struct lg_verdict *v = c->v;
+	struct account acc = { 0 };
+	struct lg_pieces scratch = { 0 };
+	int rc = lg_grow(&acc.causes, &acc.causes_cap, 16, sizeof *acc.causes);
+
+	if (!rc)
+		acc.causes[acc.n_causes++] = (struct lg_cause){ 0 };
+	for (size_t i = 0; !rc && i < c->n_ranks; i++)
+		for (size_t k = 0; !rc && k < c->ranks[i].n_steps; k++)
+			rc = account_step(c, &acc, &c->ranks[i],
+					  &v->steps[c->ranks[i].step_first + k], &scratch);
+	if (!rc) {
+		v->parts = lg_arena_alloc(&v->arena, acc.n, sizeof *v->parts);
+		v->causes = lg_arena_alloc(&v->arena, acc.n_causes, sizeof *v->causes);
+		if (!v->parts || !v->causes) {
+			rc = LG_E_NOMEM;
+		} else {
+			if (acc.n)
+				memcpy(v->parts, acc.parts, acc.n * sizeof *v->parts);
+			memcpy(v->causes, acc.causes, acc.n_causes * sizeof *v->causes);
+			v->n_parts = acc.n;
+			v->n_causes = acc.n_causes;
+		}
+	}
+	lg_free(acc.parts);
+	lg_free(acc.causes);
+	lg_map_done(&acc.by_key);
+	lg_free(scratch.v);
+	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * case.h - what the questions of analyse/ share while one trace is explained.
+ *
+ * Filled in this order: ranks and steps (steps.c), collectives (collectives.c), locks (locks.c);
+ * then chains are followed (chain.c), the critical path is walked (path.c), findings made.
+ * All memory is the verdict's arena or freed by lg_explain(). Times: ns on the trace's clock.
+ */
+#ifndef LG_ANALYSE_CASE_H
+#define LG_ANALYSE_CASE_H
+#include "analyse/verdict.h"
+#include "store/index.h"
+
+/* The main thread of one training process: whose lateness is the question. */
+struct lg_rank {
+	lg_prc prc;
+	lg_thr thr;
+	int32_t rank;            /* -1 = unknown */
+	const uint32_t *states;  /* its state rows, by time */
+	size_t n_states;
+	const uint32_t *spans;
+	size_t n_spans;
+	size_t step_first, n_steps; /* in verdict->steps */
+	struct lg_stage_seg *segs;  /* which stage the thread is in, by time; disjoint */
+	size_t n_segs;
+	struct lg_arrival *arrivals; /* its collectives, by arrival */
+	size_t n_arrivals;
+};
+
+struct lg_stage_seg {
+	int64_t ts, end;
+	uint8_t stage;
+	uint32_t span; /* row */
+};
+
+/* One rank's side of one collective. */
+struct lg_arrival {
+	int64_t ts, end;     /* arrived and began to wait; was let go */
+	uint32_t span;       /* row */
+	uint32_t late_rank;  /* index into ctx->ranks of who came last; UINT32_MAX = unmatched */
+	int64_t late_ts;     /* when the last one came */
+	int64_t second_ts;   /* when the last but one came */
+	uint32_t n_seen;     /* ranks matched */
+};
+
+/* What the end of a chain is. */
+enum lg_end_kind {
+	LG_END_NONE,        /* ordinary: nothing to blame */
+	LG_END_RUN,         /* thr was computing */
+	LG_END_LOCK,        /* thr held a kernel lock */
+	LG_END_CPU,         /* thr had the CPU that was wanted */
+	LG_END_IO,          /* block device */
+	LG_END_STOP,        /* stopped or traced; thr = who did it */
+	LG_END_SLEEP,       /* slept of its own will */
+	LG_END_NET,         /* network or a peer that is not in the trace */
+	LG_END_COMM,        /* everybody has arrived: the transfer itself */
+	LG_END_RECLAIM,     /* memory reclaim or compaction in its own context */
+	LG_END_GC,          /* Python collector; thr = whose */
+	LG_END_SIDE,        /* checkpoint, logging */
+	LG_END_LOADER,      /* batch wait: worker thr was computing, or the main process itself */
+	LG_END_UNKNOWN,     /* no evidence */
+	LG_END_MAX
+};
+
+/* How the end was established; confidence grows with the number. */
+enum lg_proof { LG_PROOF_NONE, LG_PROOF_WAKER, LG_PROOF_OWNER_READER, LG_PROOF_OWNER, LG_PROOF_HOLD,
+		LG_PROOF_SCHED };
+
+struct lg_piece {
+	int64_t ts, dur;
+	lg_thr of;        /* whose time this is (a main thread, or a helper it waited for) */
+	lg_thr thr;       /* culprit thread at the end of the chain */
+	uint8_t end;      /* enum lg_end_kind */
+	uint8_t proof;    /* enum lg_proof */
+	uint8_t kind;     /* enum lg_part_kind of `of` */
+	uint8_t hops;     /* length of the chain */
+	uint32_t row;     /* span row (lock wait), or state row; UINT32_MAX = none */
+	uint32_t hold;    /* span row of the hold; UINT32_MAX = none */
+	lg_str lock;
+};
+
+struct lg_pieces {
+	struct lg_piece *v;
+	size_t n, cap;
+};
+
+struct lg_lock_table; /* locks.c */
+struct lg_wait_cache; /* waits.c */
+
+struct lg_case {
+	const struct lg_trace *t;
+	struct lg_index *idx;
+	struct lg_verdict *v;
+	struct lg_rank *ranks;
+	size_t n_ranks;
+	struct lg_lock_table *locks;
+	struct lg_wait_cache *waits;
+	uint32_t *rank_of_thr; /* thread row -> rank index + 1 for main threads, else 0 */
+	bool has_states;
+	int failed;
+};
+
+/* Append; on exhaustion ctx->failed is set. */
+void lg_piece_add(struct lg_case *c, struct lg_pieces *p, const struct lg_piece *piece);
+
+/* ---- steps.c: ranks, their steps, stage segments ---- */
+int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err) LG_MUST_CHECK;
+/* Stage of rank r's main thread at ts. */
+uint8_t lg_stage_at(const struct lg_rank *r, int64_t ts);
+/* Next stage change of r after ts (INT64_MAX when none). */
+int64_t lg_stage_next(const struct lg_rank *r, int64_t ts);
+
+/* ---- waits.c: what kind of wait a kernel stack shows ---- */
+enum lg_wait_class {
+	LG_WAIT_UNKNOWN, LG_WAIT_FUTEX, LG_WAIT_POLL, LG_WAIT_PIPE, LG_WAIT_SOCKET, LG_WAIT_SLEEP,
+	LG_WAIT_LOCK, LG_WAIT_DISK, LG_WAIT_CHILD, LG_WAIT_STOP, LG_WAIT_FAULT, LG_WAIT_RECLAIM,
+	LG_WAIT_GPU
+};
+int lg_waits_new(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
+void lg_waits_free(struct lg_wait_cache *w);
+enum lg_wait_class lg_wait_class_of(struct lg_case *c, uint32_t state_row);
+
+/* ---- locks.c: who held what ---- */
+int lg_locks_new(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
+void lg_locks_free(struct lg_lock_table *l);
+/* The lock wait of thr that covers part of [a, b), first one at or after a; UINT32_MAX = none. */
+uint32_t lg_lock_wait_in(struct lg_case *c, lg_thr thr, int64_t a, int64_t b);
+/* Split [a, b) of a lock wait by who held the lock; pieces tile [a, b). */
+void lg_lock_pieces(struct lg_case *c, uint32_t wait_row, lg_thr of, int64_t a, int64_t b, int hops,
+		    struct lg_pieces *out);
+
+/* ---- collectives.c: who arrived last ---- */
+int lg_match_collectives(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
+/* The collective rank r was waiting in at ts, NULL when none. */
+const struct lg_arrival *lg_arrival_at(const struct lg_rank *r, int64_t ts);
+
+/* ---- chain.c: why did thr not get on in [a, b)? ---- */
+/* Pieces tile [a, b) exactly, in time order. */
+void lg_follow(struct lg_case *c, lg_thr thr, int64_t a, int64_t b, int hops, struct lg_pieces *out);
+
+/* ---- account.c: parts of every step; invariant: parts tile the step ---- */
+int lg_account(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
+
+/* ---- path.c: the critical path of the run through all ranks ---- */
+/* Pieces tile [first step's start, last step's end) of rank ref, in time order. */
+int lg_critical_path(struct lg_case *c, uint32_t ref, struct lg_pieces *out, struct lg_error *err)
+	LG_MUST_CHECK;
+
+/* ---- rhythm.c ---- */
+struct lg_rhythm {
+	double period_s, p; /* period NAN when chance explains the spacing */
+	size_t n_events;
+};
+/* Are the n sorted event times (ns) periodic? Test against chance by Monte Carlo. */
+struct lg_rhythm lg_rhythm_of(const int64_t *ts, size_t n);
+struct lg_trend {
+	const char *shape;  /* "drift", "shift" or NULL */
+	double shift_s;     /* time of the change since the first step, NAN */
+	double before_ms, after_ms, slope; /* slope: fraction of the median per run */
+};
+struct lg_trend lg_trend_of(const struct lg_step *steps, size_t n);
+
+/* ---- findings.c, compile.c ---- */
+int lg_find_compile(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
+struct lg_finding *lg_finding_add(struct lg_case *c, const char *id);
+void lg_evidence_add(struct lg_case *c, struct lg_finding *f, int64_t ts, int64_t dur,
+		     const char *fmt, ...) LG_PRINTF(5, 6);
+
+#endif /* LG_ANALYSE_CASE_H */

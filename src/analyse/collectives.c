@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * collectives.c - match each rank's side of a collective and find who came last.
+ *
+ * Ranks are joined by (process group, sequence number), never by clocks or by order. A rank that
+ * arrives early waits; whatever delayed the last one delayed everybody (PRODUCT section 8).
+ *
+ * Arrival of an explicit collective is the call. DDP's reducer is called from C++ inside
+ * backward(); the hook marks the backward as one implicit collective, and the arrival is where
+ * the main thread's last wait begins: the reducer waits for its buckets after all gradients are
+ * there (torch/csrc/distributed/c10d/reducer.cpp, finalize_backward), so from there to the end
+ * it hardly runs. Waits for kernel locks, devices or a CPU before that are its own delays.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/case.h"
+#include "base/alloc.h"
+#include "base/map.h"
+
+/* Own running time allowed after the arrival: copying buckets back. */
+enum { TAIL_RUN_NUM = 1, TAIL_RUN_DEN = 5, TAIL_RUN_SPAN_DEN = 8 };
+
+static bool is_peer_wait(struct lg_case *c, uint32_t row, lg_thr thr, int64_t a, int64_t b)
+{
+	enum lg_wait_class w;
+
+	if (c->t->state.kind[row] != LG_BLOCKED || c->t->state.reason[row] != LG_WHY_SLEEP)
+		return false;
+	w = lg_wait_class_of(c, row);
+	if (w != LG_WAIT_UNKNOWN && w != LG_WAIT_FUTEX && w != LG_WAIT_POLL &&
+	    w != LG_WAIT_SOCKET && w != LG_WAIT_GPU && w != LG_WAIT_PIPE)
+		return false;
+	return lg_lock_wait_in(c, thr, a, b) == UINT32_MAX;
+}
+
+/*
+ * Beginning of the terminal wait of [from, to): going backwards, the earliest wait for a peer
+ * after which the thread ran for at most a fifth of the time that was left, and less than an
+ * eighth of its typical span. `to` when it did not wait.
+ */
+static int64_t terminal_wait(struct lg_case *c, lg_thr thr, int64_t from, int64_t to, int64_t typical)
+{
+	const struct lg_index *x = c->idx;
+	const struct lg_state_tab *s = &c->t->state;
+	uint32_t first = lg_index_state_from(x, thr, from);
+	uint32_t p = lg_index_state_from(x, thr, to);
+	int64_t arrival = to, busy = 0;
+
+	if (p == x->state_off[thr + 1] || s->ts[x->state[p]] >= to) {
+		if (p == first)
+			return to;
+		p--;
+	}
+	for (;; p--) {
+		uint32_t row = x->state[p];
+		int64_t a = s->ts[row] > from ? s->ts[row] : from;
+		int64_t e = lg_row_end(c->t, s->ts[row], s->dur[row]);
+
+		if (e > to)
+			e = to;
+		if (e > a) {
+			if (is_peer_wait(c, row, thr, a, e)) {
+				if (busy * TAIL_RUN_DEN <= (to - a) * TAIL_RUN_NUM &&
+				    busy * TAIL_RUN_SPAN_DEN <= typical)
+					arrival = a;
+			} else {
+				busy += e - a;
+			}
+		}
+		if (p == first || busy * TAIL_RUN_SPAN_DEN > typical)
+			break;
+	}
+	return arrival;
+}
+
+static int cmp_i64(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static int64_t typical_span(struct lg_case *c, const struct lg_rank *r)
+{
+	const struct lg_span_tab *s = &c->t->span;
+	int64_t *d = lg_calloc(r->n_spans, sizeof *d), median = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; d && i < r->n_spans; i++)
+		if (s->kind[r->spans[i]] == LG_SPAN_COLLECTIVE &&
+		    (s->flags[r->spans[i]] & LG_SPAN_IMPLICIT) && s->dur[r->spans[i]] > 0)
+			d[n++] = s->dur[r->spans[i]];
+	if (n) {
+		qsort(d, n, sizeof *d, cmp_i64);
+		median = d[n / 2];
+	}
+	lg_free(d);
+	return median;
+}
+
+static int cmp_arrival(const void *a, const void *b)
+{
+	const struct lg_arrival *x = a, *y = b;
+
+	return (x->ts > y->ts) - (x->ts < y->ts);
+}
+
+static int collect(struct lg_case *c, struct lg_rank *r)
+{
+	const struct lg_span_tab *s = &c->t->span;
+	int64_t typical = typical_span(c, r);
+
+	r->arrivals = lg_arena_alloc(&c->v->arena, r->n_spans, sizeof *r->arrivals);
+	if (!r->arrivals)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < r->n_spans; i++) {
+		uint32_t row = r->spans[i];
+		struct lg_arrival a = { .span = row, .late_rank = UINT32_MAX };
+
+		if (s->kind[row] != LG_SPAN_COLLECTIVE || (s->flags[row] & LG_SPAN_ASYNC) ||
+		    s->dur[row] < 0)
+			continue;
+		a.end = s->ts[row] + s->dur[row];
+		a.ts = s->flags[row] & LG_SPAN_IMPLICIT
+			       ? terminal_wait(c, r->thr, s->ts[row], a.end, typical)
+			       : s->ts[row];
+		r->arrivals[r->n_arrivals++] = a;
+	}
+	qsort(r->arrivals, r->n_arrivals, sizeof *r->arrivals, cmp_arrival);
+	return 0;
+}
+
+struct match {
+	int64_t late_ts, second_ts;
+	uint32_t late_rank, n;
+};
+
+static uint64_t key_of(const struct lg_case *c, uint32_t row)
+{
+	return lg_mix64((uint64_t)c->t->span.group[row] << 40 ^ (uint64_t)c->t->span.seq[row]) |
+	       1;
+}
+
+int lg_match_collectives(struct lg_case *c, struct lg_error *err)
+{
+	struct lg_map by_key = { 0 };
+	struct match *m = NULL;
+	size_t n = 1, cap = 0;
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < c->n_ranks; i++)
+		rc = collect(c, &c->ranks[i]);
+	for (uint32_t i = 0; !rc && i < c->n_ranks; i++) {
+		for (size_t k = 0; !rc && k < c->ranks[i].n_arrivals; k++) {
+			const struct lg_arrival *a = &c->ranks[i].arrivals[k];
+			uint64_t key = key_of(c, a->span);
+			uint32_t at = lg_map_get(&by_key, key);
+
+			if (!at) {
+				rc = lg_grow(&m, &cap, n + 1, sizeof *m);
+				if (!rc)
+					rc = lg_map_set(&by_key, key, (uint32_t)n);
+				if (rc)
+					break;
+				at = (uint32_t)n++;
+				m[at] = (struct match){ .late_ts = INT64_MIN,
+							.second_ts = INT64_MIN };
+			}
+			m[at].n++;
+			if (a->ts > m[at].late_ts) {
+				m[at].second_ts = m[at].late_ts;
+				m[at].late_ts = a->ts;
+				m[at].late_rank = i;
+			} else if (a->ts > m[at].second_ts) {
+				m[at].second_ts = a->ts;
+			}
+		}
+	}
+	for (uint32_t i = 0; !rc && i < c->n_ranks; i++) {
+		for (size_t k = 0; k < c->ranks[i].n_arrivals; k++) {
+			struct lg_arrival *a = &c->ranks[i].arrivals[k];
+			const struct match *at = &m[lg_map_get(&by_key, key_of(c, a->span))];
+
+			if (at->n < 2)
+				continue;
+			/* Seen by fewer ranks than the rest of the run: still a bound, not a
+			 * proof; the late one may be a rank that was not recorded. */
+			a->late_rank = at->late_rank;
+			a->late_ts = at->late_ts;
+			a->second_ts = at->second_ts;
+			a->n_seen = at->n;
+		}
+	}
+	lg_map_done(&by_key);
+	lg_free(m);
+	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
+}
+
+const struct lg_arrival *lg_arrival_at(const struct lg_rank *r, int64_t ts)
+{
+	size_t lo = 0, hi = r->n_arrivals;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (r->arrivals[mid].ts <= ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo && r->arrivals[lo - 1].end > ts ? &r->arrivals[lo - 1] : NULL;
+}

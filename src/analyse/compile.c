@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * compile.c - compiled regions that are gone, and debugging aids that were left on.
+ *
+ * Both are facts that the hook sampled at the start of forward passes; one recording cannot
+ * measure what they cost (there is no run without them beside it), so lost_ms stays null and the
+ * finding says what would measure it.
+ *
+ * torch.compile does not run compiled code while a TorchDispatchMode that it does not know is on
+ * the mode stack (torch/_dynamo/convert_frame.py: "skipping: non-infra torch dispatch mode
+ * present"); it warns at best.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/culprit.h"
+#include "analyse/tally.h"
+
+/* What one process told about a name: number of samples, value and text of the last. */
+struct told {
+	size_t n;
+	int64_t ts, value;
+	lg_str text;
+};
+
+static struct told marks_of(const struct lg_case *c, lg_prc prc, const char *name, int64_t since)
+{
+	const struct lg_mark_tab *m = &c->t->mark;
+	struct told r = { 0 };
+
+	for (size_t i = 0; i < m->n; i++) {
+		if (m->ts[i] < since || c->t->thread.prc[m->thr[i]] != prc ||
+		    strcmp(lg_string(c->t, m->name[i]), name))
+			continue;
+		r.n++;
+		r.ts = m->ts[i];
+		r.value = m->value[i];
+		r.text = m->text[i];
+	}
+	return r;
+}
+
+/* Last value of a fact of prc; NULL when it was never told. */
+static const char *fact_of(const struct lg_case *c, lg_prc prc, const char *key)
+{
+	const struct lg_meta_tab *m = &c->t->meta;
+	const char *value = NULL;
+
+	for (size_t i = 0; i < m->n; i++)
+		if (m->prc[i] == prc && !strcmp(lg_string(c->t, m->key[i]), key))
+			value = lg_string(c->t, m->value[i]);
+	return value;
+}
+
+/* Share of [from, to) during which a 0/1 fact was not 0. Facts are told when they change. */
+static double share_on(const struct lg_case *c, lg_prc prc, const char *key, int64_t from, int64_t to)
+{
+	const struct lg_meta_tab *m = &c->t->meta;
+	int64_t on = 0, since = from;
+	bool is_on = false;
+
+	for (size_t i = 0; i < m->n; i++) {
+		int64_t ts;
+
+		if (m->prc[i] != prc || strcmp(lg_string(c->t, m->key[i]), key))
+			continue;
+		ts = m->ts[i] < from ? from : m->ts[i] > to ? to : m->ts[i];
+		if (is_on)
+			on += ts - since;
+		since = ts;
+		is_on = strcmp(lg_string(c->t, m->value[i]), "0") != 0;
+	}
+	if (is_on)
+		on += to - since;
+	return to > from ? (double)on / (double)(to - from) : 0;
+}
+
+static void unmeasured(struct lg_case *c, struct lg_finding *f, const struct lg_rank *r)
+{
+	lg_culprit_identify(c, f, r->thr, r->thr);
+	f->severity = "medium";
+	f->stage = lg_stage_name(LG_STAGE_FORWARD);
+	f->victims = lg_arena_alloc(&c->v->arena, c->n_ranks, sizeof *f->victims);
+}
+
+static void add_victim(struct lg_case *c, struct lg_finding *f, const struct lg_rank *r)
+{
+	if (f->victims)
+		f->victims[f->n_victims++] = (typeof(*f->victims)){
+			.rank = r->rank, .pid = c->t->process.pid[r->prc],
+			.tid = c->t->thread.tid[r->thr] };
+}
+
+/* "module.Class file:line" -> the class. */
+static const char *mode_name(struct lg_case *c, const char *text)
+{
+	const char *space = strchr(text, ' ');
+
+	return space ? lg_arena_printf(&c->v->arena, "%.*s", (int)(space - text), text) : text;
+}
+
+struct judged {
+	int64_t from, to;
+	size_t n;
+};
+
+static struct judged judged_window(const struct lg_case *c, const struct lg_rank *r)
+{
+	struct judged j = { 0 };
+
+	for (size_t k = 0; k < r->n_steps; k++) {
+		const struct lg_step *s = &c->v->steps[r->step_first + k];
+
+		if (s->warmup)
+			continue;
+		if (!j.n++)
+			j.from = s->ts;
+		j.to = s->ts + s->dur;
+	}
+	return j;
+}
+
+static void compile_skipped(struct lg_case *c, const struct lg_rank *r, const struct judged *j,
+			    struct lg_finding **f)
+{
+	struct told asked = marks_of(c, r->prc, "compile.requested", INT64_MIN);
+	struct told mode = marks_of(c, r->prc, "dispatch_mode", j->from);
+	struct told ok = marks_of(c, r->prc, "dynamo.frames.ok", INT64_MIN);
+	const char *backend = fact_of(c, r->prc, "compile.requested");
+	const char *text = lg_string(c->t, mode.text), *name = mode_name(c, text);
+	/* The hook samples the counters every 50 forward passes: enough of them must have passed
+	 * for "nothing was compiled" to mean something. */
+	bool nothing = !ok.n || !ok.value;
+
+	if (!asked.n && !backend)
+		return;
+	if (!mode.n && !(nothing && j->n >= 20))
+		return;
+	if (!*f) {
+		*f = lg_finding_add(c, "compile.skipped");
+		if (!*f)
+			return;
+		unmeasured(c, *f, r);
+		(*f)->confidence = mode.n && nothing ? 0.97 : mode.n ? 0.9 : 0.7;
+		if (mode.n) {
+			(*f)->title = lg_arena_printf(
+				&c->v->arena, "torch.compile was asked for, but the dispatch mode %s is "
+					      "active in the training step: compiled code is skipped and "
+					      "the module runs eagerly", name);
+			(*f)->culprit.function = name;
+			lg_evidence_add(c, *f, mode.ts, 0, "dispatch mode on the stack at the start of "
+					"forward in %zu samples: %s", mode.n, text);
+		} else {
+			(*f)->title = "torch.compile was asked for, but no frame was compiled: the "
+				      "module runs eagerly";
+		}
+		if (backend)
+			lg_evidence_add(c, *f, INT64_MIN, 0, "torch.compile(backend=%s) was called", backend);
+		lg_evidence_add(c, *f, ok.n ? ok.ts : INT64_MIN, 0,
+				"torch._dynamo: %lld frames compiled after %zu steps",
+				(long long)ok.value, j->n);
+		lg_evidence_add(c, *f, INT64_MIN, 0,
+				"this recording cannot measure the loss: run 50 steps without it "
+				"and compare (laggard diff)");
+	}
+	add_victim(c, *f, r);
+}
+
+static void debug_left_on(struct lg_case *c, const struct lg_rank *r, const struct judged *j,
+			  bool compile_told, struct lg_finding **f)
+{
+	struct told mode = marks_of(c, r->prc, "dispatch_mode", j->from);
+	const char *detail = fact_of(c, r->prc, "env.TORCH_DISTRIBUTED_DEBUG");
+	const char *blocking = fact_of(c, r->prc, "env.CUDA_LAUNCH_BLOCKING");
+	const char *what[5], *list = "";
+	size_t n = 0;
+
+	if (share_on(c, r->prc, "debug.anomaly", j->from, j->to) > 0.5)
+		what[n++] = "autograd anomaly detection";
+	if (share_on(c, r->prc, "debug.profiler", j->from, j->to) > 0.5)
+		what[n++] = "the autograd profiler";
+	/* A mode that already explains the lost compilation is not told twice. */
+	if (mode.n >= 2 && !compile_told)
+		what[n++] = lg_arena_printf(&c->v->arena, "the dispatch mode %s",
+					    mode_name(c, lg_string(c->t, mode.text)));
+	if (detail && !strcmp(detail, "DETAIL"))
+		what[n++] = "TORCH_DISTRIBUTED_DEBUG=DETAIL";
+	if (blocking && !strcmp(blocking, "1"))
+		what[n++] = "CUDA_LAUNCH_BLOCKING=1";
+	if (!n)
+		return;
+	if (!*f) {
+		*f = lg_finding_add(c, "debug.left_on");
+		if (!*f)
+			return;
+		unmeasured(c, *f, r);
+		(*f)->confidence = 0.95;
+		for (size_t i = 0; i < n; i++)
+			list = lg_arena_printf(&c->v->arena, "%s%s%s", list, i ? ", " : "", what[i]);
+		(*f)->title = lg_arena_printf(&c->v->arena, "left on during training: %s", list);
+		(*f)->culprit.function = what[0];
+		if (mode.n)
+			lg_evidence_add(c, *f, mode.ts, 0, "on the dispatch mode stack in %zu samples: %s",
+					mode.n, lg_string(c->t, mode.text));
+		lg_evidence_add(c, *f, j->from, j->to - j->from, "active while %zu steps were judged",
+				j->n);
+	}
+	add_victim(c, *f, r);
+}
+
+int lg_find_compile(struct lg_case *c, struct lg_error *err)
+{
+	struct lg_finding *skipped = NULL, *debug = NULL;
+
+	for (size_t i = 0; i < c->n_ranks; i++) {
+		const struct lg_rank *r = &c->ranks[i];
+		struct judged j = judged_window(c, r);
+
+		if (!j.n)
+			continue;
+		compile_skipped(c, r, &j, &skipped);
+		debug_left_on(c, r, &j, skipped != NULL, &debug);
+	}
+	return c->failed ? lg_fail(err, c->failed, LG_NO_OFFSET, "out of memory") : 0;
+}

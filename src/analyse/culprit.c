@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "analyse/culprit.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/map.h"
+
+enum { STACK_MAX = 64, SAMPLES_MAX = 20000 };
+
+/* Kernel frames that take locks, trace, or walk page tables on somebody's behalf. */
+static bool is_plumbing(const char *name)
+{
+	static const char *const prefixes[] = {
+		"mmap_read_", "mmap_write_", "__mmap_lock", "mmap_lock", "lock_mm", "down_", "__down_",
+		"up_read", "up_write", "rwsem_", "mutex_", "__mutex_", "_raw_spin", "bpf_", "__bpf_",
+		"__traceiter_", "trace_", "perf_", "walk_", "__walk_", "lock_next_vma", "lock_vma",
+		"get_mmap_lock", "lock_ctx", "asm_", "sysvec_", "__sysvec", "irq_", "__x64_sys",
+	};
+
+	if (!*name)
+		return true;
+	for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+		if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
+			return true;
+	return false;
+}
+
+static const char *frame_name(const struct lg_case *c, lg_stk s)
+{
+	return lg_string(c->t, c->t->frame.name[c->t->stack.frame[s]]);
+}
+
+const char *lg_thread_text(struct lg_case *c, lg_thr thr)
+{
+	const struct lg_trace *t = c->t;
+	lg_prc p = t->thread.prc[thr];
+
+	return lg_arena_printf(&c->v->arena, "%s (pid %d%s)", lg_string(t, t->process.comm[p]),
+			       t->process.pid[p],
+			       t->thread.tid[thr] == t->process.pid[p]
+				       ? ""
+				       : lg_arena_printf(&c->v->arena, ", thread %d %s",
+							 t->thread.tid[thr],
+							 lg_string(t, t->thread.comm[thr])));
+}
+
+void lg_culprit_identify(struct lg_case *c, struct lg_finding *f, lg_thr thr, lg_thr victim)
+{
+	const struct lg_trace *t = c->t;
+	lg_prc p = t->thread.prc[thr], vp = t->thread.prc[victim];
+
+	f->culprit.pid = f->culprit.tid = -1;
+	f->culprit.rank = -1;
+	if (!thr)
+		return;
+	f->culprit.pid = t->process.pid[p];
+	f->culprit.tid = t->thread.tid[thr];
+	f->culprit.comm = lg_string(t, t->process.comm[p]);
+	if (!*f->culprit.comm)
+		f->culprit.comm = lg_string(t, t->thread.comm[thr]);
+	if (t->process.cmdline[p])
+		f->culprit.cmdline = lg_string(t, t->process.cmdline[p]);
+	if (t->process.container[p])
+		f->culprit.container = lg_string(t, t->process.container[p]);
+	if (t->process.rank[p] >= 0)
+		f->culprit.rank = t->process.rank[p];
+	if ((t->thread.flags[thr] & LG_THREAD_KERNEL) || t->process.role[p] == LG_ROLE_KERNEL)
+		f->culprit.relation = "kernel";
+	else if (thr == victim)
+		f->culprit.relation = "self";
+	else if (p == vp)
+		f->culprit.relation = "same_process";
+	else if (t->process.rank[p] >= 0)
+		f->culprit.relation = "rank";
+	else
+		f->culprit.relation = "other_process";
+}
+
+static void set_stack(struct lg_case *c, struct lg_finding *f, lg_stk stack)
+{
+	const char **v = lg_arena_alloc(&c->v->arena, STACK_MAX, sizeof *v);
+	char buf[512];
+	size_t n = 0;
+
+	if (!v)
+		return;
+	for (lg_stk s = stack; s && n < STACK_MAX; s = c->t->stack.parent[s])
+		v[n++] = lg_arena_strdup(&c->v->arena, lg_frame_text(c->t, c->t->stack.frame[s], buf,
+								     sizeof buf));
+	f->culprit.stack = v;
+	f->culprit.n_stack = n;
+}
+
+/* Votes for one of many values; linear in distinct values, which are few. */
+struct vote {
+	uint32_t value, n, example;
+};
+struct votes {
+	struct vote v[64];
+	size_t n, total;
+};
+
+static void vote(struct votes *vs, uint32_t value, uint32_t example)
+{
+	vs->total++;
+	for (size_t i = 0; i < vs->n; i++)
+		if (vs->v[i].value == value) {
+			vs->v[i].n++;
+			return;
+		}
+	if (vs->n < sizeof vs->v / sizeof *vs->v)
+		vs->v[vs->n++] = (struct vote){ value, 1, example };
+}
+
+static const struct vote *winner(const struct votes *vs)
+{
+	const struct vote *best = NULL;
+
+	for (size_t i = 0; i < vs->n; i++)
+		if (!best || vs->v[i].n > best->n)
+			best = &vs->v[i];
+	return best;
+}
+
+/* Innermost frame of the acquisition stack that is not plumbing. */
+static lg_stk acquirer_of(const struct lg_case *c, lg_stk stack)
+{
+	for (lg_stk s = stack; s; s = c->t->stack.parent[s])
+		if (!is_plumbing(frame_name(c, s)))
+			return s;
+	return 0;
+}
+
+/* The frame that `function` called in this sample: walk outwards until it is found. */
+static lg_stk callee_of(const struct lg_case *c, lg_stk sample, lg_str function)
+{
+	lg_stk callee = 0;
+
+	for (lg_stk s = sample; s; callee = s, s = c->t->stack.parent[s])
+		if (c->t->frame.name[c->t->stack.frame[s]] == function)
+			return callee;
+	return 0;
+}
+
+static bool passes_through(const struct lg_case *c, lg_stk sample, lg_str function)
+{
+	for (lg_stk s = sample; s; s = c->t->stack.parent[s])
+		if (c->t->frame.name[c->t->stack.frame[s]] == function)
+			return true;
+	return false;
+}
+
+void lg_culprit_of_hold(struct lg_case *c, struct lg_finding *f, const struct lg_piece *const *p,
+			size_t n, size_t *ret_samples)
+{
+	const struct lg_span_tab *sp = &c->t->span;
+	const struct lg_sample_tab *sm = &c->t->sample;
+	struct votes acquirers = { 0 }, callees = { 0 };
+	const struct vote *a, *b;
+	uint32_t last_hold = UINT32_MAX;
+	lg_str function = 0;
+	size_t inside = 0;
+
+	*ret_samples = 0;
+	for (size_t i = 0; i < n; i++) {
+		lg_stk stack = p[i]->hold != UINT32_MAX ? sp->stack[p[i]->hold]
+							: sp->peer_stack[p[i]->row];
+		lg_stk at = acquirer_of(c, stack);
+
+		if (at)
+			vote(&acquirers, c->t->frame.name[c->t->stack.frame[at]], stack);
+	}
+	a = winner(&acquirers);
+	if (a)
+		function = a->value;
+	for (size_t i = 0; i < n && callees.total < SAMPLES_MAX; i++) {
+		uint32_t hold = p[i]->hold, k;
+		int64_t from = p[i]->ts, to = p[i]->ts + p[i]->dur;
+
+		if (hold != UINT32_MAX) {
+			if (hold == last_hold)
+				continue;
+			last_hold = hold;
+			from = sp->ts[hold];
+			to = lg_row_end(c->t, from, sp->dur[hold]);
+		}
+		k = lg_index_sample_from(c->idx, p[i]->thr, from);
+		for (; k < c->idx->sample_off[p[i]->thr + 1]; k++) {
+			uint32_t row = c->idx->sample[k];
+			lg_stk callee;
+
+			if (sm->ts[row] >= to)
+				break;
+			inside++;
+			if (!function) {
+				lg_stk at = acquirer_of(c, sm->stack[row]);
+
+				if (at)
+					vote(&acquirers, c->t->frame.name[c->t->stack.frame[at]],
+					     sm->stack[row]);
+				continue;
+			}
+			if (!passes_through(c, sm->stack[row], function))
+				continue;
+			callee = callee_of(c, sm->stack[row], function);
+			vote(&callees, callee ? c->t->frame.name[c->t->stack.frame[callee]] : function,
+			     sm->stack[row]);
+		}
+	}
+	a = winner(&acquirers);
+	b = winner(&callees);
+	if (b) {
+		*ret_samples = callees.total;
+		if (b->n * 2 > callees.total && !is_plumbing(lg_string(c->t, b->value)))
+			f->culprit.function = lg_string(c->t, b->value);
+		set_stack(c, f, b->example);
+	} else if (a) {
+		set_stack(c, f, a->example);
+	}
+	if (!f->culprit.function && a)
+		f->culprit.function = lg_string(c->t, a->value);
+	if (!*ret_samples)
+		*ret_samples = inside;
+}
+
+void lg_culprit_of_samples(struct lg_case *c, struct lg_finding *f, const struct lg_piece *const *p,
+			   size_t n, size_t *ret_samples)
+{
+	const struct lg_sample_tab *sm = &c->t->sample;
+	struct votes leaves = { 0 };
+	const struct vote *w;
+
+	for (size_t i = 0; i < n && leaves.total < SAMPLES_MAX; i++) {
+		uint32_t k = lg_index_sample_from(c->idx, p[i]->thr, p[i]->ts);
+
+		for (; k < c->idx->sample_off[p[i]->thr + 1]; k++) {
+			uint32_t row = c->idx->sample[k];
+			lg_stk s = sm->stack[row];
+
+			if (sm->ts[row] >= p[i]->ts + p[i]->dur)
+				break;
+			while (s && !*frame_name(c, s))
+				s = c->t->stack.parent[s];
+			if (s)
+				vote(&leaves, c->t->frame.name[c->t->stack.frame[s]], sm->stack[row]);
+		}
+	}
+	*ret_samples = leaves.total;
+	w = winner(&leaves);
+	if (!w)
+		return;
+	f->culprit.function = lg_string(c->t, w->value);
+	set_stack(c, f, w->example);
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* explain.c - the analyses in order, and what is said about the run as a whole. */
+#include "analyse/explain.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/tally.h"
+#include "base/alloc.h"
+
+enum { LIMITS_MAX = 48 };
+
+void lg_verdict_free(struct lg_verdict *v)
+{
+	if (!v)
+		return;
+	lg_arena_done(&v->arena);
+	lg_free(v);
+}
+
+static void limit(struct lg_case *c, const char *text)
+{
+	if (c->v->n_limits < LIMITS_MAX)
+		c->v->limits[c->v->n_limits++] = text;
+}
+
+/* One line for each kind of gap, with the count and the first details. */
+static void limits_from_diag(struct lg_case *c)
+{
+	const struct lg_diag_tab *d = &c->t->diag;
+
+	for (uint32_t id = 1; id < 64; id++) {
+		uint64_t count = 0;
+		size_t rows = 0;
+		lg_str text = 0, other = 0;
+
+		for (size_t i = 0; i < d->n; i++) {
+			if (d->id[i] != id)
+				continue;
+			rows++;
+			count += d->count[i];
+			if (!text)
+				text = d->text[i];
+			else if (!other && d->text[i] != text)
+				other = d->text[i];
+		}
+		if (!rows)
+			continue;
+		limit(c, lg_arena_printf(&c->v->arena, "%s%s%s%s%s%s", lg_diag_sentence(id),
+					 count > 1 ? lg_arena_printf(&c->v->arena, " (%llu)",
+								     (unsigned long long)count)
+						   : "",
+					 text ? ": " : "", text ? lg_string(c->t, text) : "",
+					 other ? "; " : "", other ? lg_string(c->t, other) : ""));
+	}
+}
+
+static int cmp_f64(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double median_of(double *v, size_t n)
+{
+	if (!n)
+		return 0;
+	qsort(v, n, sizeof *v, cmp_f64);
+	return v[n / 2];
+}
+
+static void stage_times(const struct lg_rank *r, const struct lg_step *s, double *ms)
+{
+	int64_t a = s->ts, end = s->ts + s->dur;
+
+	memset(ms, 0, LG_STAGE_MAX * sizeof *ms);
+	while (a < end) {
+		int64_t next = lg_stage_next(r, a);
+		uint8_t stage = lg_stage_at(r, a);
+
+		if (next > end)
+			next = end;
+		ms[stage ? stage : LG_STAGE_OTHER] += (double)(next - a) / 1e6;
+		a = next;
+	}
+}
+
+/* Stage table of the reference rank: medians of ordinary steps, and what slow steps add. */
+static int stages(struct lg_case *c, uint32_t ref)
+{
+	struct lg_verdict *v = c->v;
+	const struct lg_rank *r = &c->ranks[ref];
+	double *ordinary = lg_calloc(r->n_steps * LG_STAGE_MAX, sizeof *ordinary);
+	double *slow = lg_calloc(r->n_steps * LG_STAGE_MAX, sizeof *slow);
+	double sum[LG_STAGE_MAX] = { 0 }, total = 0;
+	size_t n = 0, n_slow = 0;
+
+	v->stages = lg_arena_alloc(&v->arena, LG_STAGE_MAX, sizeof *v->stages);
+	if (!ordinary || !slow || !v->stages) {
+		lg_free(ordinary);
+		lg_free(slow);
+		return LG_E_NOMEM;
+	}
+	for (size_t k = 0; k < r->n_steps; k++) {
+		const struct lg_step *s = &v->steps[r->step_first + k];
+		double ms[LG_STAGE_MAX];
+
+		if (s->warmup)
+			continue;
+		stage_times(r, s, ms);
+		for (int g = 0; g < LG_STAGE_MAX; g++) {
+			sum[g] += ms[g];
+			total += ms[g];
+			if (s->slow)
+				slow[(size_t)g * r->n_steps + n_slow] = ms[g];
+			else
+				ordinary[(size_t)g * r->n_steps + n] = ms[g];
+		}
+		if (s->slow)
+			n_slow++;
+		else
+			n++;
+	}
+	for (uint32_t g = LG_STAGE_BATCH_WAIT; g < LG_STAGE_MAX; g++) {
+		double m = median_of(ordinary + (size_t)g * r->n_steps, n);
+		double x = median_of(slow + (size_t)g * r->n_steps, n_slow);
+
+		v->stages[v->n_stages++] = (struct lg_stage_sum){
+			.stage = lg_stage_name(g),
+			.median_ms = m,
+			.share = total > 0 ? sum[g] / total : 0,
+			.slow_excess_ms = n_slow ? x - m : 0,
+		};
+	}
+	lg_free(ordinary);
+	lg_free(slow);
+	return 0;
+}
+
+static void bound(struct lg_case *c, const struct lg_tally *y)
+{
+	struct lg_verdict *v = c->v;
+	double wall = (double)y->wall, unknown = (double)y->unknown / wall;
+	double data = (double)y->by_end[LG_END_LOADER] / wall;
+	double comms = (double)(y->by_end[LG_END_COMM] + y->by_end[LG_END_NET]) / wall;
+	double stall = (double)(y->by_end[LG_END_LOCK] + y->by_end[LG_END_CPU] +
+				y->by_end[LG_END_IO] + y->by_end[LG_END_STOP] +
+				y->by_end[LG_END_RECLAIM]) / wall;
+	double run = (double)(y->by_end[LG_END_RUN] + y->by_end[LG_END_GC] +
+			      y->by_end[LG_END_SIDE]) / wall;
+
+	if (!(wall > 0) || unknown > 0.5) {
+		v->bound = "unknown";
+		v->bound_confidence = 0;
+		v->bound_why = "most of the critical path was not seen";
+		return;
+	}
+	v->bound_why = lg_arena_printf(&v->arena,
+				       "critical path: %.0f %% computing on the CPU, %.0f %% stalled by the "
+				       "host, %.0f %% waiting for data, %.0f %% communicating, %.0f %% "
+				       "unexplained", run * 100, stall * 100, data * 100, comms * 100,
+				       unknown * 100);
+	v->bound_confidence = 0.95 - unknown;
+	if (data >= 0.3 && data > comms && data > stall)
+		v->bound = "data";
+	else if (comms >= 0.3 && comms > data && comms > stall)
+		v->bound = "comms";
+	else if (data + comms >= 0.3)
+		v->bound = "mixed";
+	else
+		v->bound = "host";
+}
+
+static uint32_t reference_rank(const struct lg_case *c)
+{
+	uint32_t best = UINT32_MAX;
+	int64_t most = -1;
+
+	for (uint32_t i = 0; i < c->n_ranks; i++) {
+		const struct lg_rank *r = &c->ranks[i];
+		int64_t excess = 0;
+		size_t matched = 0;
+
+		if (!r->n_steps)
+			continue;
+		for (size_t k = 0; k < r->n_arrivals; k++)
+			matched += r->arrivals[k].late_rank != UINT32_MAX;
+		if (matched)
+			return i; /* collectives tie the ranks together: any of them will do */
+		for (size_t k = 0; k < r->n_steps; k++) {
+			const struct lg_step *s = &c->v->steps[r->step_first + k];
+
+			excess += s->slow ? s->dur - s->median : 0;
+		}
+		if (excess > most) {
+			most = excess;
+			best = i;
+		}
+	}
+	return best;
+}
+
+static int judge(struct lg_case *c, struct lg_error *err)
+{
+	struct lg_pieces path = { 0 };
+	struct lg_tally y;
+	uint32_t ref = reference_rank(c);
+	int rc;
+
+	if (ref == UINT32_MAX) {
+		limit(c, "no repeating steps were found: no marks of a training loop in this input");
+		return 0;
+	}
+	rc = lg_critical_path(c, ref, &path, err);
+	if (!rc)
+		rc = lg_tally(c, ref, &path, &y, err);
+	if (!rc)
+		rc = lg_judge_run(c, &y, err);
+	if (!rc)
+		rc = lg_find_causes(c, &y, err);
+	if (!rc && stages(c, ref))
+		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	if (!rc) {
+		bound(c, &y);
+		c->v->unexplained_share =
+			y.excess > 0 ? 1 - (double)y.explained / (double)y.excess
+			: y.wall > 0 ? (double)y.unknown / (double)y.wall
+				     : (double)NAN;
+		if (!c->has_states)
+			limit(c, "no scheduler states in this input: waits could not be followed");
+	}
+	lg_free(path.v);
+	return rc;
+}
+
+int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
+	       struct lg_verdict **ret, struct lg_error *err)
+{
+	struct lg_case c = { .t = t };
+	struct lg_verdict *v = lg_calloc(1, sizeof *v);
+	int rc = LG_E_NOMEM;
+
+	if (!v)
+		return lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
+	c.v = v;
+	v->trace = t;
+	v->median_ms = v->p99_ms = v->slow_threshold_ms = NAN;
+	v->period_s = v->period_p = v->shift_s = NAN;
+	v->unexplained_share = NAN;
+	v->bound_confidence = NAN;
+	v->findings = lg_arena_alloc(&v->arena, LG_FINDINGS_MAX, sizeof *v->findings);
+	v->limits = lg_arena_alloc(&v->arena, LIMITS_MAX, sizeof *v->limits);
+	c.has_states = t->state.n > 0;
+	if (!v->findings || !v->limits)
+		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	else
+		rc = lg_index_new(&c.idx, t, err);
+	if (!rc)
+		rc = lg_waits_new(&c, err);
+	if (!rc)
+		rc = lg_find_steps(&c, opt ? opt->victim_pid : 0, err);
+	if (!rc)
+		rc = lg_locks_new(&c, err);
+	if (!rc)
+		rc = lg_match_collectives(&c, err);
+	if (!rc)
+		rc = lg_account(&c, err);
+	if (!rc)
+		rc = judge(&c, err);
+	if (!rc)
+		rc = lg_find_compile(&c, err);
+	if (!rc) {
+		lg_findings_rank(v);
+		limits_from_diag(&c);
+		if (v->arena.failed || c.failed)
+			rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	}
+	lg_locks_free(c.locks);
+	lg_waits_free(c.waits);
+	lg_index_free(c.idx);
+	if (rc)
+		lg_verdict_free(v);
+	else
+		*ret = v;
+	return rc;
+}

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * findings.c - add up the critical path by the end of its chains and keep what is worth a
+ * sentence.
+ *
+ * A cause is (kind of end, culprit process, lock). Its lost time is its share of the critical
+ * path, so each nanosecond of the run is given once. What slow steps lost beyond that, by running
+ * longer than usual, belongs to the rank that ran (comms.straggler or its own business).
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/culprit.h"
+#include "analyse/tally.h"
+#include "base/alloc.h"
+
+struct lg_finding *lg_finding_add(struct lg_case *c, const char *id)
+{
+	struct lg_verdict *v = c->v;
+	struct lg_finding *f;
+
+	if (v->n_findings == LG_FINDINGS_MAX)
+		return NULL;
+	f = &v->findings[v->n_findings++];
+	*f = (struct lg_finding){ .id = id, .severity = "info", .lost_ms = NAN, .lost_share = NAN,
+				  .excess_share = NAN, .cost_per_hour = NAN, .title = "" };
+	f->culprit.pid = f->culprit.tid = -1;
+	f->culprit.rank = -1;
+	f->evidence = lg_arena_alloc(&v->arena, LG_EVIDENCE_MAX, sizeof *f->evidence);
+	f->against = lg_arena_alloc(&v->arena, LG_EVIDENCE_MAX, sizeof *f->against);
+	if (!f->evidence || !f->against) {
+		v->n_findings--;
+		c->failed = LG_E_NOMEM;
+		return NULL;
+	}
+	return f;
+}
+
+static void say(struct lg_case *c, struct lg_evidence *list, size_t *n, int64_t ts, int64_t dur,
+		const char *text)
+{
+	if (*n < LG_EVIDENCE_MAX)
+		list[(*n)++] = (struct lg_evidence){
+			.text = lg_arena_strdup(&c->v->arena, text), .ts = ts, .dur = dur };
+}
+
+void lg_evidence_add(struct lg_case *c, struct lg_finding *f, int64_t ts, int64_t dur,
+		     const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	say(c, f->evidence, &f->n_evidence, ts, dur, text);
+}
+
+static void against(struct lg_case *c, struct lg_finding *f, const char *fmt, ...) LG_PRINTF(3, 4);
+static void against(struct lg_case *c, struct lg_finding *f, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	say(c, f->against, &f->n_against, INT64_MIN, 0, text);
+}
+
+static const char *severity_of(double share, size_t episodes, bool steady)
+{
+	/* PRODUCT section 3: to one cause in at least 5 episodes, or steadily. */
+	if (episodes < 5 && !steady)
+		return share >= 0.01 ? "low" : "info";
+	return share >= 0.10 ? "high" : share >= 0.03 ? "medium" : share >= 0.01 ? "low" : "info";
+}
+
+static double confidence_of(const struct lg_case *c, const struct lg_cause_sum *s)
+{
+	static const double by_proof[] = { [LG_PROOF_NONE] = 0.3,   [LG_PROOF_WAKER] = 0.55,
+					   [LG_PROOF_OWNER_READER] = 0.65, [LG_PROOF_OWNER] = 0.9,
+					   [LG_PROOF_HOLD] = 0.98, [LG_PROOF_SCHED] = 0.96 };
+	double sum = 0, total = 0;
+
+	for (size_t i = 0; i < sizeof by_proof / sizeof *by_proof; i++) {
+		sum += by_proof[i] * (double)s->by_proof[i];
+		total += (double)s->by_proof[i];
+	}
+	sum = total > 0 ? sum / total : 0.3;
+	if (s->n_events < 3)
+		sum *= 0.8;
+	/* A hole in the evidence may hide another cause as well as more of this one. */
+	return sum * (1 - 0.5 * lg_loss_share(c));
+}
+
+static void add_victims(struct lg_case *c, struct lg_finding *f, const uint8_t *of_rank)
+{
+	f->victims = lg_arena_alloc(&c->v->arena, c->n_ranks, sizeof *f->victims);
+	if (!f->victims)
+		return;
+	for (size_t i = 0; i < c->n_ranks; i++) {
+		const struct lg_rank *r = &c->ranks[i];
+
+		if (!of_rank[i])
+			continue;
+		f->victims[f->n_victims].rank = r->rank;
+		f->victims[f->n_victims].pid = c->t->process.pid[r->prc];
+		f->victims[f->n_victims++].tid = c->t->thread.tid[r->thr];
+	}
+}
+
+static const char *ranks_text(struct lg_case *c, const struct lg_finding *f)
+{
+	char buf[160] = "";
+	size_t n = 0;
+
+	if (f->n_victims == 1 && f->victims[0].rank < 0)
+		return lg_arena_printf(&c->v->arena, "pid %d", f->victims[0].pid);
+	for (size_t i = 0; i < f->n_victims && n + 24 < sizeof buf; i++) {
+		if (i == 8) {
+			snprintf(buf + n, sizeof buf - n, " and %zu more", f->n_victims - i);
+			break;
+		}
+		n += (size_t)snprintf(buf + n, sizeof buf - n, "%s%d",
+				      !i ? f->n_victims > 1 ? "ranks " : "rank "
+				      : i + 1 == f->n_victims ? " and " : ", ",
+				      f->victims[i].rank);
+	}
+	return lg_arena_strdup(&c->v->arena, buf);
+}
+
+static const char *period_text(struct lg_case *c, const struct lg_rhythm *r)
+{
+	return isnan(r->period_s) ? "" : lg_arena_printf(&c->v->arena, " every %.2f s", r->period_s);
+}
+
+/* Where the victim was when it was hit: the innermost named frames that are not lock plumbing. */
+static const char *wait_place(struct lg_case *c, const struct lg_piece *p)
+{
+	const struct lg_trace *t = c->t;
+	lg_stk s = p->row != UINT32_MAX && p->end == LG_END_LOCK ? t->span.stack[p->row] : 0;
+
+	for (; s; s = t->stack.parent[s]) {
+		const char *name = lg_string(t, t->frame.name[t->stack.frame[s]]);
+
+		if (*name && strncmp(name, "rwsem_", 6) && strncmp(name, "down_", 5) &&
+		    strncmp(name, "__down_", 7) && strncmp(name, "mmap_", 5) &&
+		    strncmp(name, "__mutex", 7) && strncmp(name, "mutex_", 6) &&
+		    strncmp(name, "schedule", 8) && strncmp(name, "__schedule", 10) &&
+		    strncmp(name, "bpf_", 4) && strncmp(name, "__traceiter", 11) &&
+		    strncmp(name, "trace_", 6) && strncmp(name, "__bpf", 5))
+			return lg_arena_printf(&c->v->arena, " in %s", name);
+	}
+	return "";
+}
+
+static int cmp_longest(const void *a, const void *b)
+{
+	const struct lg_piece *x = *(const struct lg_piece *const *)a;
+	const struct lg_piece *y = *(const struct lg_piece *const *)b;
+
+	if (x->dur != y->dur)
+		return (x->dur < y->dur) - (x->dur > y->dur);
+	return (x->ts > y->ts) - (x->ts < y->ts);
+}
+
+static const char *victim_text(struct lg_case *c, lg_thr of)
+{
+	lg_prc p = c->t->thread.prc[of];
+
+	if (c->t->process.rank[p] >= 0)
+		return lg_arena_printf(&c->v->arena, "rank %d (pid %d)", c->t->process.rank[p],
+				       c->t->process.pid[p]);
+	return lg_thread_text(c, of);
+}
+
+static void moments(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
+{
+	const struct lg_piece **v = lg_calloc(s->n_pieces, sizeof *v);
+
+	if (!v) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	memcpy(v, s->pieces, s->n_pieces * sizeof *v);
+	qsort(v, s->n_pieces, sizeof *v, cmp_longest);
+	for (size_t i = 0; i < s->n_pieces && i < 4; i++) {
+		const struct lg_piece *p = v[i];
+		const char *who = victim_text(c, p->of), *by = lg_thread_text(c, p->thr);
+		double ms = (double)p->dur / 1e6;
+
+		switch (p->end) {
+		case LG_END_LOCK: {
+			const char *how = "it held the lock";
+
+			if (p->hold != UINT32_MAX) {
+				int64_t h = c->t->span.dur[p->hold];
+
+				how = lg_arena_printf(&c->v->arena, "held for %.1f ms", (double)h / 1e6);
+			} else if (p->proof == LG_PROOF_OWNER_READER) {
+				how = "last reader stored in the lock: probable";
+			} else if (p->proof == LG_PROOF_WAKER) {
+				how = "it ended the wait: probable";
+			}
+			lg_evidence_add(c, f, p->ts, p->dur, "%s waited %.1f ms for %s%s; holder %s, %s",
+					who, ms, lg_string(c->t, p->lock), wait_place(c, p), by, how);
+			break;
+		}
+		case LG_END_CPU:
+			lg_evidence_add(c, f, p->ts, p->dur,
+					"%s was ready to run for %.1f ms while %s had CPU %d", who, ms,
+					by, p->row != UINT32_MAX ? c->t->state.cpu[p->row] : -1);
+			break;
+		case LG_END_GC:
+			lg_evidence_add(c, f, p->ts, p->dur, "%s collected garbage for %.1f ms", who, ms);
+			break;
+		default:
+			lg_evidence_add(c, f, p->ts, p->dur, "%s lost %.1f ms here", who, ms);
+		}
+	}
+	lg_free(v);
+}
+
+static const char *const ids[LG_END_MAX] = {
+	[LG_END_LOCK] = "host.lock_held",	 [LG_END_CPU] = "host.cpu_contention",
+	[LG_END_IO] = "host.io_wait",		 [LG_END_STOP] = "host.stopped",
+	[LG_END_RECLAIM] = "host.memory_pressure", [LG_END_GC] = "python.gc_pause",
+	[LG_END_SIDE] = "side.checkpoint",	 [LG_END_LOADER] = "data.loader_wait",
+};
+
+static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
+{
+	struct lg_arena *a = &c->v->arena;
+	const char *who = f->culprit.comm ? lg_arena_printf(a, "%s (pid %d)", f->culprit.comm,
+							    f->culprit.pid) : "nobody known";
+	const char *ranks = ranks_text(c, f), *every = period_text(c, &s->rhythm);
+	const char *in = f->culprit.function
+				 ? lg_arena_printf(a, " in %s", f->culprit.function) : "";
+
+	switch (s->end) {
+	case LG_END_LOCK:
+		f->title = lg_arena_printf(a, "%s held the %s of %s%s%s; the step waited, and every "
+					      "rank with it", who, f->culprit.lock, ranks, in, every);
+		if (c->n_ranks < 2)
+			f->title = lg_arena_printf(a, "%s held the %s of %s%s%s; the step waited",
+						   who, f->culprit.lock, ranks, in, every);
+		break;
+	case LG_END_CPU:
+		f->title = lg_arena_printf(a, "%s was ready to run but %s had its CPU%s%s", ranks, who,
+					   in, every);
+		break;
+	case LG_END_IO:
+		f->title = lg_arena_printf(a, "%s waited for a block device%s", ranks, every);
+		break;
+	case LG_END_STOP:
+		f->title = s->thr ? lg_arena_printf(a, "%s was stopped by %s%s", ranks, who, every)
+				  : lg_arena_printf(a, "%s was stopped by a signal or a tracer%s",
+						    ranks, every);
+		break;
+	case LG_END_RECLAIM:
+		f->title = lg_arena_printf(a, "%s reclaimed memory inside the step%s", ranks, every);
+		break;
+	case LG_END_GC:
+		f->title = lg_arena_printf(a, "Python's garbage collector ran inside the step of %s%s",
+					   ranks, every);
+		break;
+	case LG_END_SIDE:
+		f->title = lg_arena_printf(a, "%s saved or logged synchronously inside the loop%s",
+					   ranks, every);
+		break;
+	default:
+		f->title = lg_arena_printf(a, "the step of %s waited for its next batch%s", ranks,
+					   every);
+	}
+}
+
+/* Whole-run share below which an ordinary cost is not worth a sentence. */
+static double floor_of(uint8_t end)
+{
+	return end == LG_END_LOADER ? 0.10 : 0.01;
+}
+
+static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_cause_sum *s)
+{
+	double share = (double)s->lost / (double)y->wall;
+	double excess = y->excess > 0 ? (double)s->slow_lost / (double)y->excess : 0;
+	/* Steady: most of it falls outside slow steps, so it is there in every step. */
+	bool steady = s->slow_lost * 2 < s->lost;
+	struct lg_finding *f;
+	const char *id = ids[s->end];
+	size_t samples = 0;
+
+	if (!id || (share < floor_of(s->end) && !(excess >= 0.10 && s->n_events >= 3)))
+		return;
+	if (s->end == LG_END_CPU && c->t->process.role[s->prc] == LG_ROLE_RECORDER)
+		return; /* our own cost is reported as such, in limits */
+	if (s->end == LG_END_CPU && s->own_job)
+		id = "host.oversubscribed";
+	f = lg_finding_add(c, id);
+	if (!f)
+		return;
+	lg_culprit_identify(c, f, s->thr, s->victim);
+	add_victims(c, f, s->of_rank);
+	if (s->lock)
+		f->culprit.lock = lg_string(c->t, s->lock);
+	if (s->end == LG_END_LOCK)
+		lg_culprit_of_hold(c, f, s->pieces, s->n_pieces, &samples);
+	else if (s->end == LG_END_CPU)
+		lg_culprit_of_samples(c, f, s->pieces, s->n_pieces, &samples);
+	f->lost_ms = (double)s->lost / 1e6;
+	f->lost_share = share;
+	f->excess_share = steady ? (double)NAN : excess > 1 ? 1 : excess;
+	f->severity = severity_of(share, s->n_events, steady);
+	f->confidence = confidence_of(c, s);
+	f->stage = lg_stage_name(s->stage);
+	title_of(c, f, s);
+	if (!isnan(s->rhythm.period_s))
+		lg_evidence_add(c, f, INT64_MIN, 0,
+				"%zu times, %.3f s apart; chance would do as well with p = %.4f",
+				s->n_events, s->rhythm.period_s, s->rhythm.p);
+	else
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu separate times, %zu waits", s->n_events,
+				s->n_pieces);
+	if (!steady)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%.0f %% of the excess of %zu slow steps ends here",
+				f->excess_share * 100, y->n_slow);
+	if (samples && f->culprit.function)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu CPU samples of the culprit in those moments",
+				samples);
+	moments(c, f, s);
+	if (s->end == LG_END_LOCK && s->other_holds > s->n_pieces)
+		against(c, f, "it held the lock %zu more times without making a step slow",
+			s->other_holds - s->n_pieces);
+	if (!steady && excess < 0.5)
+		against(c, f, "%.0f %% of the excess of slow steps has other causes",
+			(1 - excess) * 100);
+	if (lg_loss_share(c) > 0)
+		against(c, f, "%.1f %% of the events were lost: more may be hidden there",
+			lg_loss_share(c) * 100);
+}
+
+static void straggler(struct lg_case *c, const struct lg_tally *y)
+{
+	const struct lg_straggler *g = &y->straggler;
+	double share = (double)g->lost / (double)y->wall;
+	const struct lg_rank *r;
+	struct lg_finding *f;
+	uint8_t *others;
+
+	if (g->rank == UINT32_MAX || share < 0.01)
+		return;
+	f = lg_finding_add(c, "comms.straggler");
+	others = lg_arena_alloc(&c->v->arena, c->n_ranks, 1);
+	if (!f || !others)
+		return;
+	r = &c->ranks[g->rank];
+	for (size_t i = 0; i < c->n_ranks; i++)
+		others[i] = i != g->rank;
+	lg_culprit_identify(c, f, r->thr, 0);
+	f->culprit.relation = "rank";
+	add_victims(c, f, others);
+	lg_culprit_of_samples(c, f, g->pieces, g->n_pieces, &(size_t){ 0 });
+	f->lost_ms = (double)g->lost / 1e6;
+	f->lost_share = share;
+	f->excess_share = g->steady || y->excess <= 0 ? (double)NAN : fmin(1, (double)g->slow_lost /
+								      (double)y->excess);
+	f->severity = severity_of(share, g->n_events, g->steady);
+	f->confidence = (g->steady ? 0.9 : 0.85) * (1 - 0.5 * lg_loss_share(c));
+	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
+	f->title = lg_arena_printf(&c->v->arena,
+				   "rank %d (pid %d) arrives last in the collective%s: it was running "
+				   "its own work while the others waited", r->rank, f->culprit.pid,
+				   g->steady ? " in most steps" : "");
+	lg_evidence_add(c, f, INT64_MIN, 0, "last in %zu of %zu matched collectives, by %.1f ms in the "
+			"median", g->n_last, g->n_matched, (double)g->median_late / 1e6);
+	if (!g->steady)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu slow steps in which it ran longer than usual",
+				g->n_events);
+}
+
+static int cmp_finding(const void *a, const void *b)
+{
+	const struct lg_finding *x = a, *y = b;
+
+	if (isnan(x->lost_ms) != isnan(y->lost_ms))
+		return isnan(x->lost_ms) ? 1 : -1; /* unmeasured ones come last */
+	if (!isnan(x->lost_ms) && x->lost_ms != y->lost_ms)
+		return x->lost_ms < y->lost_ms ? 1 : -1;
+	return strcmp(x->id, y->id);
+}
+
+void lg_findings_rank(struct lg_verdict *v)
+{
+	qsort(v->findings, v->n_findings, sizeof *v->findings, cmp_finding);
+}
+
+int lg_find_causes(struct lg_case *c, const struct lg_tally *y, struct lg_error *err)
+{
+	for (size_t i = 0; i < y->n_causes && !c->failed; i++)
+		finding_of(c, y, &y->causes[i]);
+	straggler(c, y);
+	return c->failed ? lg_fail(err, c->failed, LG_NO_OFFSET, "out of memory") : 0;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rhythm.c - is the slowness periodic, does it drift, did it begin at a moment?
+ *
+ * Period: the spacings d of n events are compared with the nearest multiples of a candidate
+ * period P: score(P) = mean |d/P - round(d/P)|, round at least 1, so a missed event (a tick that
+ * hit nobody) does not destroy the rhythm. Candidates are the spacings themselves. The score of
+ * the best candidate is compared with that of n random moments in the same window, drawn
+ * RUNS times (Monte Carlo test against chance); p = (better + 1) / (RUNS + 1).
+ *
+ * Shift: the split of the run that best separates two levels (least absolute deviation around the
+ * medians of both sides); drift: Theil-Sen slope over block medians.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/case.h"
+#include "base/alloc.h"
+#include "base/map.h"
+
+enum { RUNS = 2000, MAX_EVENTS = 256, CANDIDATES = 24, MIN_EVENTS = 4, BLOCKS = 64 };
+#define P_LIMIT 0.01
+#define SCORE_LIMIT 0.12
+
+static int cmp_f64(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Mean distance of the spacings from whole multiples; multiples above 1 pay, else a tiny P
+ * would fit everything. */
+static double score_of(const double *d, size_t n, double period)
+{
+	double sum = 0, ticks = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		double k = round(d[i] / period);
+
+		if (k < 1)
+			k = 1;
+		sum += fabs(d[i] / period - k);
+		ticks += k;
+	}
+	/* n of `ticks` beats were seen: at least two in three must be. */
+	return sum / (double)n + (ticks > 1.5 * (double)n ? ticks / (double)n - 1.5 : 0);
+}
+
+static double best_period(const double *d, size_t n, double *ret_score)
+{
+	double sorted[MAX_EVENTS], best = NAN, best_score = INFINITY;
+	size_t step = n > CANDIDATES ? n / CANDIDATES : 1;
+
+	memcpy(sorted, d, n * sizeof *d);
+	qsort(sorted, n, sizeof *sorted, cmp_f64);
+	for (size_t i = 0; i < n; i += step) {
+		double s;
+
+		if (sorted[i] <= 0)
+			continue;
+		s = score_of(d, n, sorted[i]);
+		if (s < best_score) {
+			best_score = s;
+			best = sorted[i];
+		}
+	}
+	*ret_score = best_score;
+	return best;
+}
+
+/* Least squares of event time against beat number: uses the whole span, so it is far more exact
+ * than any single spacing. */
+static double refine(const double *t, const double *d, size_t n_d, double period)
+{
+	double k = 0, sk = 0, st = 0, skk = 0, skt = 0, n = (double)(n_d + 1);
+
+	st = t[0];
+	for (size_t i = 0; i < n_d; i++) {
+		double beats = round(d[i] / period);
+
+		k += beats < 1 ? 1 : beats;
+		sk += k;
+		st += t[i + 1];
+		skk += k * k;
+		skt += k * t[i + 1];
+	}
+	return (n * skt - sk * st) / (n * skk - sk * sk);
+}
+
+struct lg_rhythm lg_rhythm_of(const int64_t *ts, size_t n)
+{
+	struct lg_rhythm r = { .period_s = NAN, .p = 1, .n_events = n };
+	double t[MAX_EVENTS], d[MAX_EVENTS], u[MAX_EVENTS], span, score, period;
+	uint64_t seed = 0x6c616767617264; /* fixed: the same input gives the same answer */
+	size_t better = 0;
+
+	if (n < MIN_EVENTS)
+		return r;
+	if (n > MAX_EVENTS)
+		n = MAX_EVENTS;
+	for (size_t i = 0; i < n; i++)
+		t[i] = (double)(ts[i] - ts[0]) / 1e9;
+	for (size_t i = 0; i + 1 < n; i++)
+		d[i] = t[i + 1] - t[i];
+	span = t[n - 1];
+	if (!(span > 0))
+		return r;
+	period = best_period(d, n - 1, &score);
+	if (isnan(period) || score > SCORE_LIMIT)
+		return r;
+	for (size_t run = 0; run < RUNS; run++) {
+		double null_score;
+
+		/* Same window: the first and last event are fixed, the others fall anywhere. */
+		for (size_t i = 0; i < n; i++) {
+			seed = lg_mix64(seed + i);
+			u[i] = (double)(seed >> 11) * 0x1p-53 * span;
+		}
+		u[0] = 0;
+		u[n - 1] = span;
+		qsort(u, n, sizeof *u, cmp_f64);
+		for (size_t i = 0; i + 1 < n; i++)
+			u[i] = u[i + 1] - u[i];
+		(void)best_period(u, n - 1, &null_score);
+		better += null_score <= score;
+	}
+	r.p = (double)(better + 1) / (RUNS + 1);
+	if (r.p < P_LIMIT)
+		r.period_s = refine(t, d, n - 1, period);
+	return r;
+}
+
+static double median_of(double *v, size_t n)
+{
+	if (!n)
+		return NAN;
+	qsort(v, n, sizeof *v, cmp_f64);
+	return v[n / 2];
+}
+
+/* Medians of up to BLOCKS equal blocks of steps: slow steps do not move them. */
+static size_t block_medians(const struct lg_step *s, size_t n, double *level, double *when)
+{
+	size_t blocks = n / 8 < BLOCKS ? n / 8 : BLOCKS;
+	double *w = lg_calloc(n, sizeof *w);
+
+	if (!w)
+		return 0;
+	for (size_t b = 0; b < blocks; b++) {
+		size_t a = n * b / blocks, z = n * (b + 1) / blocks;
+
+		for (size_t i = a; i < z; i++)
+			w[i - a] = (double)s[i].dur / 1e6;
+		level[b] = median_of(w, z - a);
+		when[b] = (double)(s[a].ts - s[0].ts) / 1e9;
+	}
+	lg_free(w);
+	return blocks;
+}
+
+static double spread(const double *v, size_t n, double *ret_median)
+{
+	double w[BLOCKS], sum = 0;
+
+	memcpy(w, v, n * sizeof *v);
+	*ret_median = median_of(w, n);
+	for (size_t i = 0; i < n; i++)
+		sum += fabs(v[i] - *ret_median);
+	return sum;
+}
+
+struct lg_trend lg_trend_of(const struct lg_step *s, size_t n)
+{
+	struct lg_trend t = { .shift_s = NAN, .before_ms = NAN, .after_ms = NAN, .slope = 0 };
+	double level[BLOCKS], when[BLOCKS], slopes[BLOCKS * BLOCKS / 2], all, median, best = INFINITY;
+	size_t blocks = n >= 48 ? block_medians(s, n, level, when) : 0, k = 0;
+
+	if (blocks < 6)
+		return t;
+	all = spread(level, blocks, &median);
+	for (size_t i = 2; i + 2 <= blocks; i++) {
+		double before, after;
+		double cost = spread(level, i, &before) + spread(level + i, blocks - i, &after);
+
+		if (cost < best) {
+			best = cost;
+			t.shift_s = when[i];
+			t.before_ms = before;
+			t.after_ms = after;
+		}
+	}
+	for (size_t i = 0; i < blocks; i++)
+		for (size_t j = i + 1; j < blocks; j++)
+			slopes[k++] = (level[j] - level[i]) / (double)(j - i);
+	t.slope = median_of(slopes, k) * (double)blocks / median;
+	/* A step in the level explains most of its spread; a ramp leaves half of it. */
+	if (fabs(t.after_ms - t.before_ms) > 0.2 * t.before_ms && best < 0.35 * all)
+		t.shape = "shift";
+	else if (fabs(t.slope) > 0.2 && best < 0.75 * all)
+		t.shape = "drift";
+	return t;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * run.c - the run as a whole: shape of the slowness and its scope.
+ *
+ * Scope is by the rank in which the excess originates: in each slow step every rank's own stalls
+ * (waits whose chain does not lead into another rank) are added up; whoever has most is the
+ * origin, and where all have about as much at once the step is everybody's.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/tally.h"
+#include "base/alloc.h"
+
+static int cmp_ts(const void *a, const void *b)
+{
+	const struct lg_step *x = *(const struct lg_step *const *)a;
+	const struct lg_step *y = *(const struct lg_step *const *)b;
+
+	return (x->ts > y->ts) - (x->ts < y->ts);
+}
+
+/* Starts of episodes: slow steps that touch or overlap, over all ranks. */
+static int64_t *episodes(struct lg_case *c, int64_t min_excess, size_t *ret_n)
+{
+	struct lg_verdict *v = c->v;
+	const struct lg_step **slow = lg_calloc(v->n_steps, sizeof *slow);
+	int64_t *at = lg_calloc(v->n_steps, sizeof *at), end = INT64_MIN;
+	size_t n = 0, k = 0;
+
+	*ret_n = 0;
+	if (!slow || !at) {
+		lg_free(slow);
+		lg_free(at);
+		return NULL;
+	}
+	for (size_t i = 0; i < v->n_steps; i++)
+		if (v->steps[i].slow && v->steps[i].dur - v->steps[i].median >= min_excess)
+			slow[n++] = &v->steps[i];
+	qsort(slow, n, sizeof *slow, cmp_ts);
+	for (size_t i = 0; i < n; i++) {
+		if (slow[i]->ts > end)
+			at[k++] = slow[i]->ts;
+		if (slow[i]->ts + slow[i]->dur > end)
+			end = slow[i]->ts + slow[i]->dur;
+	}
+	lg_free(slow);
+	*ret_n = k;
+	return at;
+}
+
+static int64_t largest_excess(const struct lg_verdict *v)
+{
+	int64_t most = 0;
+
+	for (size_t i = 0; i < v->n_steps; i++)
+		if (v->steps[i].slow && v->steps[i].dur - v->steps[i].median > most)
+			most = v->steps[i].dur - v->steps[i].median;
+	return most;
+}
+
+static int judge_shape(struct lg_case *c, const struct lg_tally *y)
+{
+	struct lg_verdict *v = c->v;
+	const struct lg_rank *ref = &c->ranks[y->ref];
+	double share = y->wall > 0 ? (double)y->excess / (double)y->wall : 0;
+	struct lg_rhythm rhythm = { .period_s = NAN, .p = 1 };
+	struct lg_trend trend = lg_trend_of(&v->steps[ref->step_first], ref->n_steps);
+
+	/* The rhythm of what explains most is the run's; else that of all episodes; else that of
+	 * the large ones, which small ordinary noise cannot blur. */
+	if (y->n_causes && y->causes[0].slow_lost * 2 > y->excess)
+		rhythm = y->causes[0].rhythm;
+	for (int large = 0; large < 2 && isnan(rhythm.period_s) && v->n_slow; large++) {
+		size_t n;
+		int64_t *at = episodes(c, large ? largest_excess(v) / 4 : 0, &n);
+
+		if (!at)
+			return LG_E_NOMEM;
+		rhythm = lg_rhythm_of(at, n);
+		lg_free(at);
+	}
+	v->period_s = v->period_p = v->shift_s = NAN;
+	v->slope = trend.slope;
+	if (share >= 0.01 && !isnan(rhythm.period_s)) {
+		v->shape = "periodic";
+		v->period_s = rhythm.period_s;
+		v->period_p = rhythm.p;
+	} else if (trend.shape) {
+		v->shape = trend.shape;
+		if (!strcmp(trend.shape, "shift"))
+			v->shift_s = trend.shift_s;
+	} else {
+		v->shape = share >= 0.01 && v->n_slow >= 2 ? "bursty" : "steady";
+	}
+	return 0;
+}
+
+static bool is_own_stall(const struct lg_piece *p)
+{
+	return p->end == LG_END_LOCK || p->end == LG_END_CPU || p->end == LG_END_IO ||
+	       p->end == LG_END_STOP || p->end == LG_END_GC || p->end == LG_END_RECLAIM ||
+	       p->end == LG_END_SIDE || p->end == LG_END_LOADER;
+}
+
+/* Stalls of rank r itself in [a, b): pieces that do not belong to another rank's process. */
+static int64_t own_stall(struct lg_case *c, const struct lg_rank *r, int64_t a, int64_t b,
+			 struct lg_pieces *scratch)
+{
+	int64_t sum = 0;
+
+	scratch->n = 0;
+	lg_follow(c, r->thr, a, b, 0, scratch);
+	for (size_t i = 0; i < scratch->n; i++)
+		if (c->t->thread.prc[scratch->v[i].of] == r->prc && is_own_stall(&scratch->v[i]))
+			sum += scratch->v[i].dur;
+	return sum;
+}
+
+static int judge_scope(struct lg_case *c, const struct lg_tally *y)
+{
+	struct lg_verdict *v = c->v;
+	const struct lg_rank *ref = &c->ranks[y->ref];
+	struct lg_pieces scratch = { 0 };
+	double *votes, all = 0, total = 0, most = 0;
+	int64_t *own;
+
+	if (c->n_ranks < 2) {
+		v->scope = "single";
+		return 0;
+	}
+	votes = lg_calloc(c->n_ranks, sizeof *votes);
+	own = lg_calloc(c->n_ranks, sizeof *own);
+	if (!votes || !own) {
+		lg_free(votes);
+		lg_free(own);
+		return LG_E_NOMEM;
+	}
+	for (size_t k = 0; k < ref->n_steps && !c->failed; k++) {
+		const struct lg_step *s = &v->steps[ref->step_first + k];
+		int64_t top = 0, sum = 0;
+		size_t origin = 0, big = 0;
+
+		if (!s->slow || s->warmup)
+			continue;
+		for (size_t i = 0; i < c->n_ranks; i++) {
+			own[i] = own_stall(c, &c->ranks[i], s->ts, s->ts + s->dur, &scratch);
+			sum += own[i];
+			if (own[i] > top) {
+				top = own[i];
+				origin = i;
+			}
+		}
+		if (top * 4 < s->dur - s->median)
+			continue; /* no stall explains it: the straggler's vote is below */
+		for (size_t i = 0; i < c->n_ranks; i++)
+			big += own[i] * 2 >= top;
+		/* One after the other adds up to more than the step lost; at once does not. */
+		if (big == c->n_ranks && sum > (s->dur - s->median) * 5 / 4)
+			all += (double)(s->dur - s->median);
+		else
+			votes[origin] += (double)(s->dur - s->median);
+		total += (double)(s->dur - s->median);
+	}
+	if (y->straggler.rank != UINT32_MAX) {
+		votes[y->straggler.rank] += (double)y->straggler.lost;
+		total += (double)y->straggler.lost;
+	}
+	for (size_t i = 0; i < c->n_ranks; i++)
+		if (votes[i] > most)
+			most = votes[i];
+	if (total <= 0 || all >= 0.6 * total)
+		v->scope = "global";
+	else
+		v->scope = most >= 0.8 * total ? "rank_local" : "rotating";
+	lg_free(votes);
+	lg_free(own);
+	lg_free(scratch.v);
+	return 0;
+}
+
+int lg_judge_run(struct lg_case *c, const struct lg_tally *y, struct lg_error *err)
+{
+	int rc = judge_shape(c, y);
+
+	if (!rc)
+		rc = judge_scope(c, y);
+	if (!rc)
+		rc = c->failed;
+	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
+}

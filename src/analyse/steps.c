@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * steps.c - which threads train, and where their steps begin and end.
+ *
+ * A step is [boundary i, boundary i+1) of one main thread, so steps tile the time between the
+ * first and the last boundary: a stall between two optimizer steps belongs to a step wherever it
+ * falls. Boundaries, best first: steps marked by hand, steps marked by the hook, ends of the
+ * optimizer stage, starts of the forward stage (inference).
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/case.h"
+#include "base/alloc.h"
+
+enum {
+	MEDIAN_WINDOW = 51,  /* steps in the rolling median; odd */
+	MIN_STEPS = 4,
+	SLOW_FLOOR_NS = 1000000, /* PRODUCT section 3: more than 1 ms above the median */
+};
+
+static int cmp_i64(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+struct boundaries {
+	int64_t *ts;
+	size_t n, cap;
+};
+
+static int push(struct boundaries *b, int64_t ts)
+{
+	if (b->n && b->ts[b->n - 1] == ts)
+		return 0;
+	if (lg_grow(&b->ts, &b->cap, b->n + 1, sizeof *b->ts))
+		return LG_E_NOMEM;
+	b->ts[b->n++] = ts;
+	return 0;
+}
+
+/* Step spans of thr: begin of each, and the end of the last where it is known. */
+static int from_step_spans(const struct lg_case *c, const struct lg_rank *r, bool by_hand,
+			   struct boundaries *b)
+{
+	const struct lg_span_tab *s = &c->t->span;
+	int64_t end = INT64_MIN;
+
+	for (size_t i = 0; i < r->n_spans; i++) {
+		uint32_t row = r->spans[i];
+
+		if (s->kind[row] != LG_SPAN_STEP || !!(s->flags[row] & LG_SPAN_HAND) != by_hand)
+			continue;
+		if (s->dur[row] < 0)
+			continue; /* cut off: its length is not known */
+		if (push(b, s->ts[row]))
+			return LG_E_NOMEM;
+		end = s->ts[row] + s->dur[row];
+	}
+	return b->n && end > b->ts[b->n - 1] ? push(b, end) : 0;
+}
+
+static int from_stage(const struct lg_case *c, const struct lg_rank *r, uint8_t stage, bool ends,
+		      struct boundaries *b)
+{
+	const struct lg_span_tab *s = &c->t->span;
+	int64_t covered = INT64_MIN; /* skip spans nested in one of the same stage */
+
+	for (size_t i = 0; i < r->n_spans; i++) {
+		uint32_t row = r->spans[i];
+
+		if (s->kind[row] != LG_SPAN_STAGE || s->stage[row] != stage || s->dur[row] < 0 ||
+		    s->ts[row] < covered)
+			continue;
+		covered = s->ts[row] + s->dur[row];
+		if (push(b, ends ? covered : s->ts[row]))
+			return LG_E_NOMEM;
+	}
+	return 0;
+}
+
+static int find_boundaries(const struct lg_case *c, const struct lg_rank *r, struct boundaries *b)
+{
+	int rc = from_step_spans(c, r, true, b);
+
+	if (!rc && b->n < MIN_STEPS) {
+		b->n = 0;
+		rc = from_step_spans(c, r, false, b);
+	}
+	if (!rc && b->n < MIN_STEPS) {
+		b->n = 0;
+		rc = from_stage(c, r, LG_STAGE_OPTIMIZER, true, b);
+	}
+	if (!rc && b->n < MIN_STEPS) {
+		b->n = 0;
+		rc = from_stage(c, r, LG_STAGE_FORWARD, false, b);
+	}
+	return rc;
+}
+
+/*
+ * Warm-up: leading steps (lazy initialisation, compilation, first touch of memory) until the first
+ * run of three ordinary ones, at most a fifth of all.
+ */
+static size_t warmup_length(const struct lg_step *s, size_t n, int64_t median)
+{
+	size_t limit = n / 5, i, calm = 0;
+
+	for (i = 0; i < limit && calm < 3; i++)
+		calm = s[i].dur < median * 2 ? calm + 1 : 0;
+	return calm == 3 ? i - 3 : n > 10 ? limit : n > 2;
+}
+
+/* Rolling median over the judged steps around each; O(n * window). */
+static int rolling_median(struct lg_step *s, size_t n)
+{
+	int64_t *w = lg_calloc(MEDIAN_WINDOW, sizeof *w);
+
+	if (!w)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < n; i++) {
+		size_t a = i > MEDIAN_WINDOW / 2 ? i - MEDIAN_WINDOW / 2 : 0;
+		size_t z = a + MEDIAN_WINDOW < n ? a + MEDIAN_WINDOW : n, k = 0;
+
+		if (z == n && n > MEDIAN_WINDOW)
+			a = n - MEDIAN_WINDOW;
+		for (size_t j = a; j < z; j++)
+			w[k++] = s[j].dur;
+		qsort(w, k, sizeof *w, cmp_i64);
+		s[i].median = w[k / 2];
+	}
+	lg_free(w);
+	return 0;
+}
+
+static int judge(struct lg_step *s, size_t n)
+{
+	int64_t *d = lg_calloc(n, sizeof *d);
+	size_t warm;
+	int rc;
+
+	if (!d)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < n; i++)
+		d[i] = s[i].dur;
+	qsort(d, n, sizeof *d, cmp_i64);
+	warm = warmup_length(s, n, d[n / 2]);
+	lg_free(d);
+	for (size_t i = 0; i < warm; i++) {
+		s[i].warmup = true;
+		s[i].median = s[i].dur;
+	}
+	rc = rolling_median(s + warm, n - warm);
+	for (size_t i = warm; i < n; i++)
+		s[i].slow = s[i].dur > 2 * s[i].median &&
+			    s[i].dur > s[i].median + SLOW_FLOOR_NS;
+	return rc;
+}
+
+/*
+ * Stage of the main thread over time: the innermost stage span wins. Spans nest (backward contains
+ * grad_sync), so one sweep with a stack gives disjoint segments.
+ */
+static int stage_segments(struct lg_case *c, struct lg_rank *r)
+{
+	const struct lg_span_tab *s = &c->t->span;
+	struct lg_stage_seg stack[64], *seg = NULL;
+	size_t n = 0, cap = 0, depth = 0;
+	int64_t now = INT64_MIN;
+
+#define EMIT(from, to, seg_)                                                                       \
+	do {                                                                                       \
+		if ((to) > (from)) {                                                               \
+			if (lg_grow(&seg, &cap, n + 1, sizeof *seg)) {                             \
+				lg_free(seg);                                                      \
+				return LG_E_NOMEM;                                                 \
+			}                                                                          \
+			seg[n] = (seg_);                                                           \
+			seg[n].ts = (from);                                                        \
+			seg[n++].end = (to);                                                       \
+		}                                                                                  \
+	} while (0)
+
+	for (size_t i = 0; i <= r->n_spans; i++) {
+		uint32_t row = i < r->n_spans ? r->spans[i] : 0;
+		int64_t ts = INT64_MAX;
+
+		if (i < r->n_spans) {
+			bool sync = s->kind[row] == LG_SPAN_COLLECTIVE &&
+				    !(s->flags[row] & (LG_SPAN_IMPLICIT | LG_SPAN_ASYNC));
+
+			if (s->kind[row] != LG_SPAN_STAGE && !sync)
+				continue;
+			ts = s->ts[row];
+		}
+		while (depth && stack[depth - 1].end <= ts) {
+			EMIT(now, stack[depth - 1].end, stack[depth - 1]);
+			now = stack[--depth].end > now ? stack[depth].end : now;
+		}
+		if (i == r->n_spans)
+			break;
+		if (depth)
+			EMIT(now, ts, stack[depth - 1]);
+		if (depth < 64) {
+			int64_t end = lg_row_end(c->t, ts, s->dur[row]);
+
+			/* A child cannot outlive its parent; clip what overlaps wrongly. */
+			if (depth && end > stack[depth - 1].end)
+				end = stack[depth - 1].end;
+			stack[depth++] = (struct lg_stage_seg){
+				.ts = ts, .end = end, .span = row,
+				.stage = s->kind[row] == LG_SPAN_COLLECTIVE
+						 ? (uint8_t)LG_STAGE_GRAD_SYNC : s->stage[row] };
+		}
+		now = ts;
+	}
+#undef EMIT
+	r->segs = lg_arena_alloc(&c->v->arena, n + 1, sizeof *seg);
+	if (r->segs && n)
+		memcpy(r->segs, seg, n * sizeof *seg);
+	r->n_segs = r->segs ? n : 0;
+	lg_free(seg);
+	return r->segs ? 0 : LG_E_NOMEM;
+}
+
+static size_t seg_upper(const struct lg_rank *r, int64_t ts)
+{
+	size_t lo = 0, hi = r->n_segs;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (r->segs[mid].ts <= ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+uint8_t lg_stage_at(const struct lg_rank *r, int64_t ts)
+{
+	size_t i = seg_upper(r, ts);
+
+	return i && r->segs[i - 1].end > ts ? r->segs[i - 1].stage : (uint8_t)LG_STAGE_OTHER;
+}
+
+int64_t lg_stage_next(const struct lg_rank *r, int64_t ts)
+{
+	size_t i = seg_upper(r, ts);
+
+	if (i && r->segs[i - 1].end > ts)
+		return r->segs[i - 1].end;
+	return i < r->n_segs ? r->segs[i].ts : INT64_MAX;
+}
+
+/* The thread of prc that carries its steps: most step and stage spans, else the main thread. */
+static lg_thr training_thread(const struct lg_case *c, lg_prc prc, const uint32_t *marks_of)
+{
+	lg_thr best = 0;
+	uint32_t most = 0;
+
+	for (lg_thr i = 1; i < c->t->thread.n; i++) {
+		if (c->t->thread.prc[i] != prc)
+			continue;
+		if (marks_of[i] > most) {
+			most = marks_of[i];
+			best = i;
+		} else if (!most && (c->t->thread.flags[i] & LG_THREAD_MAIN)) {
+			best = i;
+		}
+	}
+	return best;
+}
+
+static int cmp_rank(const void *a, const void *b)
+{
+	const struct lg_rank *x = a, *y = b;
+
+	if (x->rank != y->rank)
+		return (x->rank > y->rank) - (x->rank < y->rank);
+	return (x->prc > y->prc) - (x->prc < y->prc);
+}
+
+static int collect_ranks(struct lg_case *c, int32_t victim_pid)
+{
+	const struct lg_trace *t = c->t;
+	uint32_t *marks_of = lg_calloc(t->thread.n, sizeof *marks_of);
+	uint32_t *prc_marks = lg_calloc(t->process.n, sizeof *prc_marks);
+	size_t n = 0;
+
+	c->ranks = lg_arena_alloc(&c->v->arena, t->process.n, sizeof *c->ranks);
+	c->rank_of_thr = lg_arena_alloc(&c->v->arena, t->thread.n, sizeof *c->rank_of_thr);
+	if (!marks_of || !prc_marks || !c->ranks || !c->rank_of_thr) {
+		lg_free(marks_of);
+		lg_free(prc_marks);
+		return LG_E_NOMEM;
+	}
+	for (size_t i = 0; i < t->span.n; i++) {
+		uint8_t k = t->span.kind[i];
+		bool step = k == LG_SPAN_STEP ||
+			    (k == LG_SPAN_STAGE && (t->span.stage[i] == LG_STAGE_OPTIMIZER ||
+						    t->span.stage[i] == LG_STAGE_FORWARD));
+
+		if (!step)
+			continue;
+		marks_of[t->span.thr[i]]++;
+		prc_marks[t->thread.prc[t->span.thr[i]]]++;
+	}
+	for (lg_prc p = 1; p < t->process.n; p++) {
+		struct lg_rank *r = &c->ranks[n];
+		uint32_t role = t->process.role[p];
+
+		if (role == LG_ROLE_LOADER || role == LG_ROLE_RECORDER || role == LG_ROLE_KERNEL)
+			continue;
+		if (victim_pid ? t->process.pid[p] != victim_pid : prc_marks[p] < MIN_STEPS)
+			continue;
+		r->prc = p;
+		r->thr = training_thread(c, p, marks_of);
+		r->rank = t->process.rank[p];
+		if (r->thr)
+			n++;
+	}
+	lg_free(marks_of);
+	lg_free(prc_marks);
+	c->n_ranks = n;
+	qsort(c->ranks, n, sizeof *c->ranks, cmp_rank);
+	for (size_t i = 0; i < n; i++) {
+		struct lg_rank *r = &c->ranks[i];
+
+		r->states = c->idx->state + c->idx->state_off[r->thr];
+		r->n_states = c->idx->state_off[r->thr + 1] - c->idx->state_off[r->thr];
+		r->spans = c->idx->span + c->idx->span_off[r->thr];
+		r->n_spans = c->idx->span_off[r->thr + 1] - c->idx->span_off[r->thr];
+		c->rank_of_thr[r->thr] = (uint32_t)i + 1;
+	}
+	return 0;
+}
+
+/* A step of a distributed run happens on every rank: it is counted once. */
+static int summarise(struct lg_case *c)
+{
+	struct lg_verdict *v = c->v;
+	int64_t *d = lg_calloc(v->n_steps, sizeof *d);
+	uint8_t *slow;
+	size_t n = 0, most = 0;
+
+	for (size_t i = 0; i < c->n_ranks; i++)
+		if (c->ranks[i].n_steps > most)
+			most = c->ranks[i].n_steps;
+	slow = lg_calloc(most, 1);
+	if (!d || !slow) {
+		lg_free(d);
+		lg_free(slow);
+		return LG_E_NOMEM;
+	}
+	for (size_t i = 0; i < c->n_ranks; i++) {
+		const struct lg_rank *r = &c->ranks[i];
+		size_t judged = 0;
+
+		for (size_t k = 0; k < r->n_steps; k++) {
+			const struct lg_step *s = &v->steps[r->step_first + k];
+
+			if (s->warmup)
+				continue;
+			judged++;
+			d[n++] = s->dur;
+			slow[k] |= s->slow;
+		}
+		if (judged > v->n_judged)
+			v->n_judged = judged;
+	}
+	for (size_t k = 0; k < most; k++)
+		v->n_slow += slow[k];
+	if (n) {
+		qsort(d, n, sizeof *d, cmp_i64);
+		v->median_ms = (double)d[n / 2] / 1e6;
+		v->p99_ms = (double)d[(size_t)((double)(n - 1) * 0.99)] / 1e6;
+		v->slow_threshold_ms =
+			v->median_ms > 1 ? v->median_ms * 2 : v->median_ms + 1;
+	}
+	lg_free(d);
+	lg_free(slow);
+	v->ranks = lg_arena_alloc(&v->arena, c->n_ranks, sizeof *v->ranks);
+	if (!v->ranks)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < c->n_ranks; i++)
+		if (c->ranks[i].n_steps && c->ranks[i].rank >= 0)
+			v->ranks[v->n_ranks++] = c->ranks[i].rank;
+	return 0;
+}
+
+int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err)
+{
+	struct boundaries b = { 0 };
+	struct lg_step *steps = NULL;
+	size_t n = 0, cap = 0;
+	int rc = collect_ranks(c, victim_pid);
+
+	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
+		struct lg_rank *r = &c->ranks[i];
+
+		b.n = 0;
+		rc = find_boundaries(c, r, &b);
+		if (!rc)
+			rc = stage_segments(c, r);
+		r->step_first = n;
+		for (size_t k = 0; !rc && k + 1 < b.n; k++) {
+			rc = lg_grow(&steps, &cap, n + 1, sizeof *steps);
+			if (rc)
+				break;
+			steps[n++] = (struct lg_step){ .ts = b.ts[k],
+						       .dur = b.ts[k + 1] - b.ts[k],
+						       .number = (int64_t)k,
+						       .prc = r->prc,
+						       .thr = r->thr,
+						       .rank = r->rank };
+		}
+		r->n_steps = n - r->step_first;
+		if (!rc && r->n_steps)
+			rc = judge(steps + r->step_first, r->n_steps);
+	}
+	lg_free(b.ts);
+	if (!rc) {
+		c->v->steps = lg_arena_alloc(&c->v->arena, n + 1, sizeof *steps);
+		c->v->n_steps = n;
+		if (!c->v->steps)
+			rc = LG_E_NOMEM;
+		else if (n)
+			memcpy(c->v->steps, steps, n * sizeof *steps);
+	}
+	lg_free(steps);
+	if (!rc)
+		rc = summarise(c);
+	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
+}

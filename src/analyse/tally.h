@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tally.h - the critical path added up: per cause, per slow step, per rank.
+ */
+#ifndef LG_ANALYSE_TALLY_H
+#define LG_ANALYSE_TALLY_H
+#include "analyse/case.h"
+
+enum { LG_FINDINGS_MAX = 64, LG_EVIDENCE_MAX = 12 };
+
+struct lg_cause_sum {
+	uint8_t end;         /* enum lg_end_kind */
+	uint8_t stage;       /* where most of it hit */
+	lg_prc prc;          /* culprit process; 0 = unknown */
+	lg_thr thr;          /* its thread with most of the time */
+	lg_thr victim;       /* thread hit longest */
+	lg_str lock;
+	bool own_job;        /* culprit belongs to the same job */
+	int64_t lost;        /* ns on the critical path */
+	int64_t slow_lost;   /* of it inside slow steps */
+	int64_t by_proof[LG_PROOF_SCHED + 1];
+	const struct lg_piece **pieces;
+	size_t n_pieces;
+	size_t n_events;     /* separate occurrences: pieces closer than a step are one */
+	size_t other_holds;  /* holds of the culprit on this kind of lock in the whole run */
+	struct lg_rhythm rhythm;
+	uint8_t *of_rank;    /* by rank index: was hit */
+};
+
+struct lg_straggler {
+	uint32_t rank;       /* index; UINT32_MAX = none */
+	bool steady;
+	int64_t lost, slow_lost, median_late;
+	size_t n_last, n_matched, n_events;
+	const struct lg_piece **pieces;
+	size_t n_pieces;
+};
+
+struct lg_tally {
+	const struct lg_piece *path;
+	size_t n_path;
+	uint32_t ref;        /* rank whose steps cut the path */
+	int64_t wall;        /* ns: length of the path */
+	int64_t excess;      /* ns: sum over slow steps of duration - rolling median */
+	int64_t explained;   /* ns of excess with a cause */
+	int64_t unknown;     /* ns of the path without evidence */
+	int64_t by_end[LG_END_MAX];
+	size_t n_slow;
+	struct lg_cause_sum *causes; /* by lost, descending */
+	size_t n_causes;
+	struct lg_straggler straggler;
+};
+
+/* Everything lives in the verdict's arena. Also sets the verdict's shape, scope and period. */
+int lg_tally(struct lg_case *c, uint32_t ref, const struct lg_pieces *path, struct lg_tally *ret,
+	     struct lg_error *err) LG_MUST_CHECK;
+/* Scope, shape, period, from the tally and all ranks' slow steps. */
+int lg_judge_run(struct lg_case *c, const struct lg_tally *y, struct lg_error *err) LG_MUST_CHECK;
+/* Share of events that were lost while recording, 0..1. */
+double lg_loss_share(const struct lg_case *c);
+int lg_find_causes(struct lg_case *c, const struct lg_tally *y, struct lg_error *err) LG_MUST_CHECK;
+void lg_findings_rank(struct lg_verdict *v);
+
+#endif /* LG_ANALYSE_TALLY_H */

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * elf_symbols.c - libelf finds the sections, this file keeps (address, size, name offset).
+ *
+ *   part 0   the file itself: .symtab, else .dynsym
+ *   part 1   .gnu_debugdata unpacked, or the debug file: its .symtab
+ *
+ * Bit 31 of sym.name says which part's string table it means, bit 30 that the symbol is global
+ * (preferred where several share an address). Symbols without a size (assembler) reach to the
+ * next symbol; those with one do not reach beyond it: in a stripped library an address between
+ * two exported functions belongs to neither, and naming it after the first would be a lie.
+ */
+#include "symbols/elf_symbols.h"
+
+#include <dlfcn.h>
+#include <elfutils/libdwelf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <gelf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+
+#define NAME_PART 0x80000000u
+#define NAME_GLOBAL 0x40000000u
+#define NAME_OFFSET 0x3fffffffu
+#define UNPACKED_MAX ((size_t)256 << 20)
+#define SIZELESS_MAX 65536 /* an assembler function is not longer */
+#define LOOK_BACK 16       /* nested or overlapping symbols before the nearest one */
+
+struct sym {
+	uint64_t addr;
+	uint32_t size, name;
+};
+
+struct part {
+	int fd;
+	Elf *elf;
+	char *image; /* what elf reads when not a file */
+	const char *str;
+	size_t n_str;
+};
+
+struct lg_elf {
+	struct part part[2];
+	struct sym *sym;
+	size_t n, cap;
+	struct {
+		uint64_t offset, vaddr, size;
+	} load[32];
+	size_t n_load;
+	char build_id[LG_BUILD_ID_HEX];
+};
+
+static void hex_of(const void *bytes, size_t n, char out[LG_BUILD_ID_HEX])
+{
+	const uint8_t *p = bytes;
+
+	if (n > (LG_BUILD_ID_HEX - 1) / 2)
+		n = (LG_BUILD_ID_HEX - 1) / 2;
+	for (size_t i = 0; i < n; i++)
+		snprintf(out + 2 * i, 3, "%02x", p[i]);
+}
+
+static void read_build_id(Elf *elf, char out[LG_BUILD_ID_HEX])
+{
+	const void *bytes;
+	ssize_t n = dwelf_elf_gnu_build_id(elf, &bytes);
+
+	out[0] = 0;
+	if (n > 0)
+		hex_of(bytes, (size_t)n, out);
+}
+
+bool lg_elf_build_id_of(int fd, char ret_hex[LG_BUILD_ID_HEX])
+{
+	Elf *elf;
+
+	elf_version(EV_CURRENT);
+	/* Not mapped: a few small reads instead of setting up a mapping of 200 MB. */
+	elf = elf_begin(fd, ELF_C_READ, NULL);
+	ret_hex[0] = 0;
+	if (!elf)
+		return false;
+	read_build_id(elf, ret_hex);
+	elf_end(elf);
+	return ret_hex[0] != 0;
+}
+
+static Elf_Scn *section_of_type(Elf *elf, uint32_t type, GElf_Shdr *ret)
+{
+	Elf_Scn *scn = NULL;
+
+	while ((scn = elf_nextscn(elf, scn)))
+		if (gelf_getshdr(scn, ret) && ret->sh_type == type)
+			return scn;
+	return NULL;
+}
+
+static Elf_Scn *section_named(Elf *elf, const char *name, GElf_Shdr *ret)
+{
+	Elf_Scn *scn = NULL;
+	size_t names;
+
+	if (elf_getshdrstrndx(elf, &names))
+		return NULL;
+	while ((scn = elf_nextscn(elf, scn))) {
+		const char *s = gelf_getshdr(scn, ret) ? elf_strptr(elf, names, ret->sh_name) : NULL;
+
+		if (s && !strcmp(s, name))
+			return scn;
+	}
+	return NULL;
+}
+
+static bool in_code(Elf *elf, size_t shndx)
+{
+	GElf_Shdr sh;
+	Elf_Scn *scn = elf_getscn(elf, shndx);
+
+	return scn && gelf_getshdr(scn, &sh) && (sh.sh_flags & SHF_EXECINSTR);
+}
+
+/* Add the functions of one symbol table; the part's strings are taken from the table it links. */
+static int add_table(struct lg_elf *e, unsigned part_i, Elf_Scn *scn, const GElf_Shdr *sh)
+{
+	struct part *p = &e->part[part_i];
+	Elf_Data *data = elf_getdata(scn, NULL);
+	Elf_Scn *str_scn = elf_getscn(p->elf, sh->sh_link);
+	Elf_Data *str = str_scn ? elf_getdata(str_scn, NULL) : NULL;
+	size_t n = sh->sh_entsize ? sh->sh_size / sh->sh_entsize : 0;
+
+	if (!data || !str || !str->d_size || ((const char *)str->d_buf)[str->d_size - 1])
+		return 0;
+	p->str = str->d_buf;
+	p->n_str = str->d_size;
+	for (size_t i = 0; i < n && i <= INT32_MAX; i++) {
+		GElf_Sym s;
+		unsigned type;
+
+		if (!gelf_getsym(data, (int)i, &s))
+			break;
+		type = GELF_ST_TYPE(s.st_info);
+		if (s.st_shndx == SHN_UNDEF || !s.st_name || s.st_name >= p->n_str ||
+		    s.st_name > NAME_OFFSET || !s.st_value)
+			continue;
+		/* '$' starts mapping symbols, which name no function (AArch64 ELF ABI). */
+		if (type != STT_FUNC && type != STT_GNU_IFUNC &&
+		    (type != STT_NOTYPE || p->str[s.st_name] == '$' ||
+		     !in_code(p->elf, s.st_shndx)))
+			continue;
+		if (lg_grow(&e->sym, &e->cap, e->n + 1, sizeof *e->sym))
+			return LG_E_NOMEM;
+		e->sym[e->n++] = (struct sym){
+			.addr = s.st_value,
+			.size = s.st_size > UINT32_MAX ? UINT32_MAX : (uint32_t)s.st_size,
+			.name = (uint32_t)s.st_name | (part_i ? NAME_PART : 0u) |
+				(GELF_ST_BIND(s.st_info) == STB_GLOBAL ? NAME_GLOBAL : 0u)
+		};
+	}
+	return 0;
+}
+
+/*
+ * liblzma by dlopen: needed only where a distribution ships mini debug info (Fedora, RHEL), and
+ * there it is always installed.
+ */
+typedef int xz_decode_fn(uint64_t *memlimit, uint32_t flags, const void *allocator,
+			 const uint8_t *in, size_t *in_pos, size_t in_size, uint8_t *out,
+			 size_t *out_pos, size_t out_size);
+#define XZ_OK 0
+#define XZ_BUF_ERROR 10 /* lzma/base.h: the output is too small */
+
+static char *unpack_xz(const void *in, size_t n, size_t *ret_n)
+{
+	void *lib = dlopen("liblzma.so.5", RTLD_NOW | RTLD_LOCAL);
+	xz_decode_fn *decode = NULL;
+	char *out = NULL;
+
+	if (lib)
+		*(void **)&decode = dlsym(lib, "lzma_stream_buffer_decode");
+	for (size_t size = 4 * n + 65536; decode && size <= UNPACKED_MAX; size *= 2) {
+		uint64_t limit = UNPACKED_MAX;
+		size_t in_pos = 0, out_pos = 0;
+		char *bigger = lg_realloc(out, size, 1);
+		int rc;
+
+		if (!bigger)
+			break;
+		out = bigger;
+		rc = decode(&limit, 0, NULL, in, &in_pos, n, (uint8_t *)out, &out_pos, size);
+		if (rc == XZ_OK) {
+			*ret_n = out_pos;
+			dlclose(lib);
+			return out;
+		}
+		if (rc != XZ_BUF_ERROR)
+			break;
+	}
+	lg_free(out);
+	if (lib)
+		dlclose(lib);
+	return NULL;
+}
+
+static int add_symtab_of_part1(struct lg_elf *e)
+{
+	GElf_Shdr sh;
+	Elf_Scn *scn = e->part[1].elf ? section_of_type(e->part[1].elf, SHT_SYMTAB, &sh) : NULL;
+
+	return scn ? add_table(e, 1, scn, &sh) : 0;
+}
+
+static void open_debug_file(struct lg_elf *e, const char *debug_dir)
+{
+	char path[4096], id[LG_BUILD_ID_HEX];
+	struct part *p = &e->part[1];
+
+	if (strlen(e->build_id) < 3)
+		return;
+	snprintf(path, sizeof path, "%s/.build-id/%.2s/%s.debug", debug_dir, e->build_id,
+		 e->build_id + 2);
+	p->fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (p->fd < 0)
+		return;
+	p->elf = elf_begin(p->fd, ELF_C_READ_MMAP, NULL);
+	if (!p->elf)
+		return;
+	read_build_id(p->elf, id);
+	if (strcmp(id, e->build_id)) {
+		elf_end(p->elf);
+		p->elf = NULL;
+	}
+}
+
+static void open_mini_debug(struct lg_elf *e)
+{
+	struct part *p = &e->part[1];
+	GElf_Shdr sh;
+	Elf_Scn *scn = section_named(e->part[0].elf, ".gnu_debugdata", &sh);
+	Elf_Data *data = scn ? elf_rawdata(scn, NULL) : NULL;
+	size_t n;
+
+	if (!data || !data->d_size)
+		return;
+	p->image = unpack_xz(data->d_buf, data->d_size, &n);
+	if (p->image)
+		p->elf = elf_memory(p->image, n);
+}
+
+static int by_addr(const void *a, const void *b)
+{
+	const struct sym *x = a, *y = b;
+
+	if (x->addr != y->addr)
+		return x->addr < y->addr ? -1 : 1;
+	return x->name < y->name ? -1 : x->name > y->name;
+}
+
+static int load_symbols(struct lg_elf *e, const char *debug_dir)
+{
+	Elf *elf = e->part[0].elf;
+	GElf_Shdr sh;
+	Elf_Scn *scn = section_of_type(elf, SHT_SYMTAB, &sh);
+	size_t n_phdr = 0;
+	int rc = 0;
+
+	if (!elf_getphdrnum(elf, &n_phdr))
+		for (size_t i = 0; i < n_phdr && i < 4096; i++) {
+			GElf_Phdr ph;
+
+			if (!gelf_getphdr(elf, (int)i, &ph) || ph.p_type != PT_LOAD ||
+			    e->n_load == sizeof e->load / sizeof e->load[0])
+				continue;
+			e->load[e->n_load].offset = ph.p_offset;
+			e->load[e->n_load].vaddr = ph.p_vaddr;
+			e->load[e->n_load++].size = ph.p_filesz;
+		}
+	if (scn) {
+		rc = add_table(e, 0, scn, &sh);
+	} else {
+		scn = section_of_type(elf, SHT_DYNSYM, &sh);
+		if (scn)
+			rc = add_table(e, 0, scn, &sh);
+		if (debug_dir)
+			open_debug_file(e, debug_dir);
+		if (!e->part[1].elf)
+			open_mini_debug(e);
+		if (!rc)
+			rc = add_symtab_of_part1(e);
+	}
+	if (e->n)
+		qsort(e->sym, e->n, sizeof *e->sym, by_addr);
+	return rc;
+}
+
+static int opened(struct lg_elf **ret, struct lg_elf *e, const char *debug_dir,
+		  struct lg_error *err)
+{
+	int rc;
+
+	if (!e->part[0].elf || elf_kind(e->part[0].elf) != ELF_K_ELF) {
+		lg_elf_free(e);
+		return lg_fail(err, LG_E_FORMAT, 0, "not an ELF file");
+	}
+	read_build_id(e->part[0].elf, e->build_id);
+	rc = load_symbols(e, debug_dir);
+	if (rc) {
+		lg_elf_free(e);
+		return lg_fail(err, rc, LG_NO_OFFSET, "%s", lg_error_text(rc));
+	}
+	*ret = e;
+	return 0;
+}
+
+static struct lg_elf *blank(void)
+{
+	struct lg_elf *e = lg_calloc(1, sizeof *e);
+
+	elf_version(EV_CURRENT);
+	if (e)
+		e->part[0].fd = e->part[1].fd = -1;
+	return e;
+}
+
+int lg_elf_open(struct lg_elf **ret, int fd, const char *debug_dir, struct lg_error *err)
+{
+	struct lg_elf *e = blank();
+
+	if (!e)
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	e->part[0].fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (e->part[0].fd < 0) {
+		int os_errno = errno;
+
+		lg_elf_free(e);
+		return lg_fail_errno(err, os_errno, "ELF file");
+	}
+	e->part[0].elf = elf_begin(e->part[0].fd, ELF_C_READ_MMAP, NULL);
+	return opened(ret, e, debug_dir, err);
+}
+
+int lg_elf_open_memory(struct lg_elf **ret, const void *image, size_t n, struct lg_error *err)
+{
+	struct lg_elf *e = blank();
+
+	if (e)
+		e->part[0].image = lg_calloc(n ? n : 1, 1);
+	if (!e || !e->part[0].image) {
+		lg_elf_free(e);
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	}
+	memcpy(e->part[0].image, image, n);
+	e->part[0].elf = elf_memory(e->part[0].image, n);
+	return opened(ret, e, NULL, err);
+}
+
+void lg_elf_free(struct lg_elf *e)
+{
+	if (!e)
+		return;
+	for (size_t i = 0; i < 2; i++) {
+		if (e->part[i].elf)
+			elf_end(e->part[i].elf);
+		if (e->part[i].fd >= 0)
+			close(e->part[i].fd);
+		lg_free(e->part[i].image);
+	}
+	lg_free(e->sym);
+	lg_free(e);
+}
+
+size_t lg_elf_count(const struct lg_elf *e)
+{
+	return e->n;
+}
+
+const char *lg_elf_build_id(const struct lg_elf *e)
+{
+	return e->build_id;
+}
+
+bool lg_elf_vaddr(const struct lg_elf *e, uint64_t offset, uint64_t *ret_vaddr)
+{
+	for (size_t i = 0; i < e->n_load; i++)
+		if (offset >= e->load[i].offset && offset - e->load[i].offset < e->load[i].size) {
+			*ret_vaddr = e->load[i].vaddr + (offset - e->load[i].offset);
+			return true;
+		}
+	return false;
+}
+
+static const char *name_of(const struct lg_elf *e, const struct sym *s)
+{
+	return e->part[s->name & NAME_PART ? 1 : 0].str + (s->name & NAME_OFFSET);
+}
+
+/* Is a the better name of an address that both start at? */
+static bool better(const struct lg_elf *e, const struct sym *a, const struct sym *b)
+{
+	uint32_t global = NAME_GLOBAL;
+	size_t x, y;
+
+	if ((a->name & global) != (b->name & global))
+		return a->name & global;
+	x = strspn(name_of(e, a), "_");
+	y = strspn(name_of(e, b), "_");
+	/* "_Z" starts a mangled name; it is not an underscore of its own. */
+	return x != y ? x < y : strlen(name_of(e, a)) < strlen(name_of(e, b));
+}
+
+const char *lg_elf_find(const struct lg_elf *e, uint64_t vaddr, uint64_t *ret_offset)
+{
+	size_t lo = 0, hi = e->n;
+	const struct sym *best = NULL;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (e->sym[mid].addr <= vaddr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (size_t back = 0; back < LOOK_BACK && back < lo; back++) {
+		const struct sym *s = &e->sym[lo - 1 - back];
+		uint64_t reach = s->size;
+
+		if (best && best->addr != s->addr)
+			break;
+		if (!reach && s->addr == e->sym[lo - 1].addr)
+			reach = SIZELESS_MAX;
+		if (vaddr - s->addr < reach && (!best || better(e, s, best)))
+			best = s;
+	}
+	if (!best)
+		return NULL;
+	*ret_offset = vaddr - best->addr;
+	return name_of(e, best);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * resolve.h - names for the user frames of a builder that have none.
+ *
+ * One pass over the unnamed frames grouped by file, so each file is opened once and its
+ * symbols live only as long as its group. For the recorder at its end and for importers.
+ */
+#ifndef LG_SYMBOLS_RESOLVE_H
+#define LG_SYMBOLS_RESOLVE_H
+#include "store/builder.h"
+
+struct lg_symbolizer;
+
+struct lg_symbolizer_stats {
+	size_t frames, named;  /* frames without a name before; given one now */
+	size_t dsos, no_file;  /* files asked for; of them not there */
+	size_t other_build;    /* of them replaced since: another build id, not used */
+};
+
+int lg_symbolizer_new(struct lg_symbolizer **ret, struct lg_builder *b,
+		      struct lg_error *err) LG_MUST_CHECK;
+void lg_symbolizer_free(struct lg_symbolizer *s);
+/*
+ * The bytes of dso are in fd (taken over, closed by the symbolizer). Needed where the path in
+ * dso does not lead there: other mount namespaces, deleted files. Where nobody says, the path
+ * itself is opened and used if its build id is the frames' (or they have none).
+ */
+int lg_symbolizer_file(struct lg_symbolizer *s, lg_str dso, int fd) LG_MUST_CHECK;
+/* Frames of dso are JIT code (pc = address); fd (taken over) is the perf map that names them. */
+int lg_symbolizer_perf_map(struct lg_symbolizer *s, lg_str dso, int fd) LG_MUST_CHECK;
+/* Name what can be named. A missing file is no error. */
+int lg_symbolizer_run(struct lg_symbolizer *s, struct lg_symbolizer_stats *ret,
+		      struct lg_error *err) LG_MUST_CHECK;
+
+/* "std::sort(...)" from "_ZSt4sort..."; names that are not mangled unchanged. buf may be used. */
+const char *lg_demangle(const char *name, char *buf, size_t size);
+
+#endif /* LG_SYMBOLS_RESOLVE_H */

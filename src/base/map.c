@@ -48,6 +48,11 @@ int lg_map_set(struct lg_map *m, uint64_t key, uint32_t value)
 {
 	size_t s;
 
+	/* 0 marks a free slot: storing it would make an entry that is counted but not there. */
+	if (!value) {
+		lg_map_remove(m, key);
+		return 0;
+	}
 	if ((m->n + 1) * 3 > m->cap * 2) {
 		int rc = rehash(m, m->cap ? m->cap * 2 : 64);
 

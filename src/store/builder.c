@@ -6,6 +6,9 @@
  * I2  row 0 of every dictionary table is the zero row ("none"); it is never flushed.
  * I3  pid_life / tid_life map an id to the row of its newest life.
  * I4  a dictionary row is in `dirty` at most once between two flushes (bit in dirty_mark).
+ * I5  frame_key[f] is what frame f was interned with; lg_frame_set_name() adds a second key, so
+ *     that both the bare address and the named frame find it.
+ * I6  seen[thr] is set once a time row names thr: then its life began before any later fork.
  */
 #include "store/builder.h"
 
@@ -34,9 +37,17 @@ struct lg_builder {
 	struct lg_map pid_life, tid_life;
 	struct dirty dirty[LG_TABLE_MAX];
 	size_t str_flushed;
+	struct frame_key {
+		lg_str name;
+		uint32_t line;
+	} *frame_key;
+	uint8_t *seen;
+	size_t frame_key_cap, seen_cap;
 };
 
 #define DICT_ROWS_MAX 0xfffffff0u
+/* No name of anything is longer; command lines are (ARG_MAX allows 2 MiB) and get cut. */
+enum { STRING_MAX = 1 << 20 };
 
 static int tab_reserve(struct lg_tab *tab, const struct lg_table_desc *d, size_t need)
 {
@@ -80,12 +91,39 @@ static int tab_reserve(struct lg_tab *tab, const struct lg_table_desc *d, size_t
 		LG_COLS_##tname(C)                                                                 \
 	}
 
+static inline void see(struct lg_builder *b, lg_thr thr)
+{
+	size_t old = b->seen_cap;
+
+	if (__builtin_expect(thr >= old, 0)) {
+		/* Ids that no thread row has are cleared when sealing. */
+		if (thr >= b->t->thread.n)
+			return;
+		if (lg_grow(&b->seen, &b->seen_cap, (size_t)thr + 1, 1)) {
+			b->failed = LG_E_NOMEM;
+			return;
+		}
+		memset(b->seen + old, 0, b->seen_cap - old);
+	}
+	b->seen[thr] = 1;
+}
+#define SEE_state(b, r) see(b, (r)->thr)
+#define SEE_sample(b, r) see(b, (r)->thr)
+#define SEE_span(b, r) see(b, (r)->thr)
+#define SEE_mark(b, r) see(b, (r)->thr)
+#define SEE_counter(b, r) ((void)0)
+#define SEE_flow(b, r) ((void)0)
+#define SEE_clock(b, r) ((void)0)
+#define SEE_meta(b, r) ((void)0)
+#define SEE_diag(b, r) ((void)0)
+
 #define T_DICT(tname)
 #define T_TIME(tname)                                                                              \
 	void lg_add_##tname(struct lg_builder *b, const struct lg_##tname##_row *r)                \
 	{                                                                                          \
 		if (reserve_##tname(b))                                                            \
 			return;                                                                    \
+		SEE_##tname(b, r);                                                                 \
 		put_##tname(b, b->t->tname.n++, r);                                                \
 	}
 #define T(tname, id, kind) T_TAB(tname) T_COPY(tname) T_##kind(tname)
@@ -179,6 +217,8 @@ void lg_builder_free(struct lg_builder *b)
 	lg_map_done(&b->tracks);
 	lg_map_done(&b->pid_life);
 	lg_map_done(&b->tid_life);
+	lg_free(b->frame_key);
+	lg_free(b->seen);
 	for (size_t i = 0; i < LG_TABLE_MAX; i++) {
 		lg_free(b->dirty[i].rows);
 		lg_free(b->dirty[i].mark);
@@ -200,11 +240,15 @@ int lg_builder_put_string(struct lg_builder *b, const char *s, size_t n)
 {
 	struct lg_trace *t = b->t;
 	size_t at = t->str_off[t->n_str];
+	/* s may point into the pool (the end of a path that is interned): it moves with it. */
+	uintptr_t inside = (uintptr_t)s - (uintptr_t)t->str_bytes;
 
+	if (b->failed)
+		return b->failed;
 	if (t->n_str >= DICT_ROWS_MAX || lg_grow(&t->str_bytes, &b->str_cap, at + n + 1, 1) ||
 	    lg_grow(&t->str_off, &b->off_cap, t->n_str + 2, sizeof *t->str_off))
 		return b->failed = LG_E_NOMEM;
-	memcpy(t->str_bytes + at, s, n);
+	memcpy(t->str_bytes + at, inside < at ? t->str_bytes + inside : s, n);
 	t->str_bytes[at + n] = 0;
 	t->str_off[++t->n_str] = at + n + 1;
 	return 0;
@@ -213,14 +257,19 @@ int lg_builder_put_string(struct lg_builder *b, const char *s, size_t n)
 /* Content maps key on the hash; different content with one hash probes hash+1, hash+2 ... */
 lg_str lg_intern_n(struct lg_builder *b, const char *s, size_t n)
 {
-	const char *nul = memchr(s, 0, n);
+	const char *nul = s && n ? memchr(s, 0, n) : NULL;
 	uint64_t h;
 	uint32_t id;
 
 	if (nul)
 		n = (size_t)(nul - s);
-	if (!n || b->failed)
+	if (!s || !n || b->failed)
 		return 0;
+	if (n > STRING_MAX) {
+		/* Cut before a UTF-8 sequence, not inside it. */
+		for (n = STRING_MAX; n > STRING_MAX - 4 && (s[n] & 0xc0) == 0x80; n--)
+			;
+	}
 	for (h = XXH3_64bits(s, n); (id = lg_map_get(&b->strings, h)); h++) {
 		uint64_t off = b->t->str_off[id];
 
@@ -240,20 +289,34 @@ lg_str lg_intern(struct lg_builder *b, const char *s)
 	return s ? lg_intern_n(b, s, strlen(s)) : 0;
 }
 
-lg_frm lg_intern_frame(struct lg_builder *b, const struct lg_frame_row *f)
+static uint64_t frame_hash(const struct lg_frame_row *f)
 {
 	uint64_t key[3] = { f->pc, (uint64_t)f->dso << 32 | f->name,
 			    (uint64_t)f->kind << 32 | f->line };
-	uint64_t h = XXH3_64bits(key, sizeof key);
+
+	return XXH3_64bits(key, sizeof key);
+}
+
+lg_frm lg_intern_frame(struct lg_builder *b, const struct lg_frame_row *f)
+{
 	struct lg_frame_tab *t = &b->t->frame;
+	uint64_t h = frame_hash(f);
 	uint32_t id;
 
 	for (; (id = lg_map_get(&b->frames, h)); h++)
 		if (t->pc[id] == f->pc && t->dso[id] == f->dso && t->kind[id] == f->kind &&
-		    (t->name[id] == f->name || !f->name) && (t->line[id] == f->line || !f->line))
+		    ((t->name[id] == f->name && t->line[id] == f->line) ||
+		     (b->frame_key[id].name == f->name && b->frame_key[id].line == f->line)))
 			return id;
+	if (lg_grow(&b->frame_key, &b->frame_key_cap, t->n + 1, sizeof *b->frame_key)) {
+		b->failed = LG_E_NOMEM;
+		return 0;
+	}
 	id = add_frame(b, f);
-	if (id && lg_map_set(&b->frames, h, id))
+	if (!id)
+		return 0;
+	b->frame_key[id] = (struct frame_key){ .name = f->name, .line = f->line };
+	if (lg_map_set(&b->frames, h, id))
 		b->failed = LG_E_NOMEM;
 	return id;
 }
@@ -264,6 +327,8 @@ lg_stk lg_intern_stack(struct lg_builder *b, lg_stk parent, lg_frm frame)
 	struct lg_stack_tab *t = &b->t->stack;
 	uint32_t id;
 
+	if (parent >= t->n || frame >= b->t->frame.n)
+		return 0;
 	for (; (id = lg_map_get(&b->stacks, h)); h++)
 		if (t->parent[id] == parent && t->frame[id] == frame)
 			return id;
@@ -277,12 +342,28 @@ lg_stk lg_intern_stack(struct lg_builder *b, lg_stk parent, lg_frm frame)
 
 void lg_frame_set_name(struct lg_builder *b, lg_frm f, lg_str name, lg_str file, uint32_t line)
 {
-	b->t->frame.name[f] = name;
+	struct lg_frame_tab *t = &b->t->frame;
+	uint64_t h;
+	uint32_t id;
+
+	if (!f || f >= t->n)
+		return;
+	t->name[f] = name;
 	if (file)
-		b->t->frame.file[f] = file;
+		t->file[f] = file;
 	if (line)
-		b->t->frame.line[f] = line;
+		t->line[f] = line;
 	touch(b, LG_TABLE_frame, f);
+	h = frame_hash(&(struct lg_frame_row){ .pc = t->pc[f],
+					       .dso = t->dso[f],
+					       .name = name,
+					       .kind = t->kind[f],
+					       .line = t->line[f] });
+	for (; (id = lg_map_get(&b->frames, h)); h++)
+		if (id == f)
+			return;
+	if (lg_map_set(&b->frames, h, f))
+		b->failed = LG_E_NOMEM;
 }
 
 lg_trk lg_track_get(struct lg_builder *b, const struct lg_track_row *r)
@@ -302,7 +383,6 @@ lg_trk lg_track_get(struct lg_builder *b, const struct lg_track_row *r)
 	return id;
 }
 
-/* Keys are offset by one so that pid 0 and pid -1 are ordinary keys. */
 static uint64_t id_key(int32_t id)
 {
 	return (uint32_t)id;
@@ -345,28 +425,70 @@ lg_prc lg_process_get(struct lg_builder *b, int32_t pid)
 	return process_new(b, pid, 0, p ? b->t->process.end[p] : INT64_MIN);
 }
 
+/* A thread seen without its pid was filed under a process row of its own: give that row the right
+ * pid, or, where the right process has one already, leave a row that never lived. */
+static void correct_process(struct lg_builder *b, lg_thr thr, int32_t pid)
+{
+	lg_prc ghost = b->t->thread.prc[thr], p = lg_map_get(&b->pid_life, id_key(pid));
+
+	lg_map_remove(&b->pid_life, id_key(b->t->process.pid[ghost]));
+	b->t->thread.flags[thr] &= ~(uint32_t)LG_THREAD_MAIN;
+	if (p && b->t->process.end[p] == INT64_MAX) {
+		b->t->thread.prc[thr] = p;
+		b->t->process.end[ghost] = INT64_MIN;
+	} else {
+		b->t->process.pid[ghost] = pid;
+		b->t->process.comm[ghost] = 0; /* it was the thread's */
+		if (lg_map_set(&b->pid_life, id_key(pid), ghost))
+			b->failed = LG_E_NOMEM;
+	}
+	touch(b, LG_TABLE_thread, thr);
+	touch(b, LG_TABLE_process, ghost);
+}
+
 lg_thr lg_thread_get(struct lg_builder *b, int32_t pid, int32_t tid)
 {
 	lg_thr thr = lg_map_get(&b->tid_life, id_key(tid));
+	int64_t start = INT64_MIN;
 	lg_prc p;
 
 	if (thr && b->t->thread.end[thr] == INT64_MAX) {
 		p = b->t->thread.prc[thr];
 		if (pid < 0 || b->t->process.pid[p] == pid)
 			return thr;
-		/* Seen first without its pid: it was filed under pid = tid. Move it. */
 		if (b->t->process.pid[p] == tid && b->t->thread.start[thr] == INT64_MIN) {
-			b->t->thread.prc[thr] = lg_process_get(b, pid);
-			b->t->thread.flags[thr] &= ~(uint32_t)LG_THREAD_MAIN;
-			touch(b, LG_TABLE_thread, thr);
+			correct_process(b, thr, pid);
 			return thr;
 		}
 		/* The same tid under another pid: the old life ended unseen. */
+	} else if (thr) {
+		start = b->t->thread.end[thr];
 	}
 	if (pid < 0)
 		pid = tid;
 	p = lg_process_get(b, pid);
-	return thread_new(b, p, pid, tid, thr ? b->t->thread.end[thr] : INT64_MIN);
+	return thread_new(b, p, pid, tid, start);
+}
+
+/*
+ * A life that was learnt of (from /proc, say) before its fork was told is the same life, unless
+ * something was recorded of it before: then the id was reused and the exit was lost.
+ */
+static int adopt(struct lg_builder *b, lg_thr thr, int32_t ppid, int32_t pid, int32_t tid, int64_t ts)
+{
+	lg_prc p = b->t->thread.prc[thr];
+
+	if (b->t->thread.start[thr] != INT64_MIN || b->t->process.pid[p] != pid ||
+	    (thr < b->seen_cap && b->seen[thr]))
+		return 0;
+	b->t->thread.start[thr] = ts;
+	touch(b, LG_TABLE_thread, thr);
+	if (pid == tid && b->t->process.start[p] == INT64_MIN) {
+		b->t->process.start[p] = ts;
+		b->t->process.ppid[p] = ppid;
+		touch(b, LG_TABLE_process, p);
+	}
+	return 1;
 }
 
 lg_thr lg_thread_find(const struct lg_builder *b, int32_t tid)
@@ -379,10 +501,11 @@ lg_thr lg_thread_start(struct lg_builder *b, int32_t ppid, int32_t pid, int32_t 
 	lg_thr old = lg_map_get(&b->tid_life, id_key(tid));
 	lg_prc p;
 
-	if (old && b->t->thread.start[old] == ts && b->t->thread.end[old] == INT64_MAX)
-		return old; /* told twice */
-	if (old && b->t->thread.end[old] == INT64_MAX)
+	if (old && b->t->thread.end[old] == INT64_MAX) {
+		if (b->t->thread.start[old] == ts || adopt(b, old, ppid, pid, tid, ts))
+			return old; /* told twice, or known already */
 		lg_thread_end(b, tid, ts);
+	}
 	if (pid == tid) {
 		lg_prc was = lg_map_get(&b->pid_life, id_key(pid));
 
@@ -402,12 +525,12 @@ void lg_thread_end(struct lg_builder *b, int32_t tid, int64_t ts)
 	lg_thr thr = lg_map_get(&b->tid_life, id_key(tid));
 	lg_prc p;
 
-	if (!thr || b->t->thread.end[thr] != INT64_MAX)
+	if (!thr || !tid || b->t->thread.end[thr] != INT64_MAX)
 		return;
 	b->t->thread.end[thr] = ts;
 	touch(b, LG_TABLE_thread, thr);
 	p = b->t->thread.prc[thr];
-	if (b->t->process.pid[p] == tid && b->t->process.end[p] == INT64_MAX) {
+	if (p && b->t->process.pid[p] == tid && b->t->process.end[p] == INT64_MAX) {
 		b->t->process.end[p] = ts;
 		touch(b, LG_TABLE_process, p);
 	}
@@ -415,13 +538,14 @@ void lg_thread_end(struct lg_builder *b, int32_t tid, int64_t ts)
 
 void lg_thread_name(struct lg_builder *b, lg_thr thr, lg_str comm)
 {
-	lg_prc p = b->t->thread.prc[thr];
+	lg_prc p;
 
-	if (!thr || b->t->thread.comm[thr] == comm)
+	if (!thr || thr >= b->t->thread.n || b->t->thread.comm[thr] == comm)
 		return;
+	p = b->t->thread.prc[thr];
 	b->t->thread.comm[thr] = comm;
 	touch(b, LG_TABLE_thread, thr);
-	if ((b->t->thread.flags[thr] & LG_THREAD_MAIN) || !b->t->process.comm[p]) {
+	if (p && ((b->t->thread.flags[thr] & LG_THREAD_MAIN) || !b->t->process.comm[p])) {
 		b->t->process.comm[p] = comm;
 		touch(b, LG_TABLE_process, p);
 	}
@@ -433,6 +557,8 @@ struct lg_process_row lg_process_read(const struct lg_builder *b, lg_prc i)
 	const struct lg_process_tab *t = &b->t->process;
 	struct lg_process_row r;
 
+	if (i >= t->n)
+		i = 0;
 	LG_COLS_process(C)
 	return r;
 }
@@ -442,6 +568,8 @@ struct lg_thread_row lg_thread_read(const struct lg_builder *b, lg_thr i)
 	const struct lg_thread_tab *t = &b->t->thread;
 	struct lg_thread_row r;
 
+	if (i >= t->n)
+		i = 0;
 	LG_COLS_thread(C)
 	return r;
 }
@@ -449,7 +577,7 @@ struct lg_thread_row lg_thread_read(const struct lg_builder *b, lg_thr i)
 
 void lg_process_write(struct lg_builder *b, lg_prc p, const struct lg_process_row *row)
 {
-	if (!p)
+	if (!p || p >= b->t->process.n)
 		return;
 	put_process(b, p, row);
 	touch(b, LG_TABLE_process, p);
@@ -457,15 +585,33 @@ void lg_process_write(struct lg_builder *b, lg_prc p, const struct lg_process_ro
 
 void lg_thread_write(struct lg_builder *b, lg_thr thr, const struct lg_thread_row *row)
 {
-	if (!thr)
+	if (!thr || thr >= b->t->thread.n)
 		return;
 	put_thread(b, thr, row);
 	touch(b, LG_TABLE_thread, thr);
 }
 
+lg_prc lg_process_add(struct lg_builder *b, const struct lg_process_row *row)
+{
+	lg_prc p = add_process(b, row);
+
+	if (p && row->end == INT64_MAX && lg_map_set(&b->pid_life, id_key(row->pid), p))
+		b->failed = LG_E_NOMEM;
+	return p;
+}
+
+lg_thr lg_thread_add(struct lg_builder *b, const struct lg_thread_row *row)
+{
+	lg_thr thr = add_thread(b, row);
+
+	if (thr && row->end == INT64_MAX && lg_map_set(&b->tid_life, id_key(row->tid), thr))
+		b->failed = LG_E_NOMEM;
+	return thr;
+}
+
 lg_prc lg_thread_process(const struct lg_builder *b, lg_thr thr)
 {
-	return b->t->thread.prc[thr];
+	return thr < b->t->thread.n ? b->t->thread.prc[thr] : 0;
 }
 
 void lg_add_diag_now(struct lg_builder *b, enum lg_diag_id id, int64_t ts, uint64_t count,
@@ -572,10 +718,11 @@ int lg_builder_put_columns(struct lg_builder *b, const struct lg_table_desc *d, 
 		if (id >= tab->n) {
 			if (tab_reserve(tab, d, id + 1))
 				return b->failed = LG_E_NOMEM;
-			for (size_t c = 0; c < d->n_cols; c++)
-				memset((char *)tab->col[c] + tab->n * d->cols[c].size, 0,
-				       (id + 1 - tab->n) * d->cols[c].size);
-			tab->n = id + 1;
+			/* Rows that were never told are copies of "none" (rank -1 ...). */
+			for (; tab->n <= id; tab->n++)
+				for (size_t c = 0; c < d->n_cols; c++)
+					memcpy((char *)tab->col[c] + tab->n * d->cols[c].size,
+					       tab->col[c], d->cols[c].size);
 		}
 		for (size_t c = 0; c < d->n_cols; c++) {
 			size_t size = d->cols[c].size;

@@ -54,6 +54,9 @@ struct lg_process_row lg_process_read(const struct lg_builder *b, lg_prc p);
 void lg_process_write(struct lg_builder *b, lg_prc p, const struct lg_process_row *row);
 struct lg_thread_row lg_thread_read(const struct lg_builder *b, lg_thr thr);
 void lg_thread_write(struct lg_builder *b, lg_thr thr, const struct lg_thread_row *row);
+/* A row exactly as given, without looking for a life that it could be (merge.c). */
+lg_prc lg_process_add(struct lg_builder *b, const struct lg_process_row *row);
+lg_thr lg_thread_add(struct lg_builder *b, const struct lg_thread_row *row);
 lg_prc lg_thread_process(const struct lg_builder *b, lg_thr thr);
 lg_trk lg_track_get(struct lg_builder *b, const struct lg_track_row *t); /* interned over all fields */
 

@@ -5,54 +5,55 @@
 
 #include "base/alloc.h"
 
-/* Stable merge sort of row numbers by ts; the tables arrive as few sorted runs (one per source),
- * which natural merging turns into a handful of linear passes. */
+/*
+ * Stable sort of row numbers by ts. State rows are written when they end, so their starts are
+ * locally out of order everywhere (no long sorted runs): least-significant-digit radix sort, which
+ * costs the same for any order; digits that all keys share are skipped, 60 s of recording need 4.
+ */
 static int sort_index(const int64_t *ts, size_t n, uint32_t *idx)
 {
-	uint32_t *tmp = lg_calloc(n, sizeof *tmp);
-	uint32_t *src = idx, *dst = tmp;
-	size_t *run = NULL, n_run = 0, cap = 0;
+	enum { BITS = 11, BUCKETS = 1 << BITS };
+	uint32_t *tmp = lg_calloc(n, sizeof *tmp), *src = idx, *dst = tmp;
+	uint32_t *count = lg_calloc(BUCKETS, sizeof *count);
+	int64_t min = INT64_MAX, max = INT64_MIN;
 
-	if (!tmp)
+	if (!tmp || !count) {
+		lg_free(tmp);
+		lg_free(count);
 		return LG_E_NOMEM;
+	}
 	for (size_t i = 0; i < n; i++) {
 		idx[i] = (uint32_t)i;
-		if (!i || ts[i] < ts[i - 1]) {
-			if (lg_grow(&run, &cap, n_run + 2, sizeof *run)) {
-				lg_free(tmp);
-				lg_free(run);
-				return LG_E_NOMEM;
-			}
-			run[n_run++] = i;
-		}
+		min = ts[i] < min ? ts[i] : min;
+		max = ts[i] > max ? ts[i] : max;
 	}
-	run[n_run] = n;
-	while (n_run > 1) {
-		size_t out = 0;
+	for (unsigned shift = 0; shift < 64; shift += BITS) {
+		uint32_t *swap, sum = 0;
 
-		for (size_t r = 0; r < n_run; r += 2) {
-			size_t a = run[r], am = r + 1 < n_run ? run[r + 1] : n;
-			size_t z = am, zm = r + 2 < n_run ? run[r + 2] : n, k = a;
+		if (((uint64_t)max - (uint64_t)min) >> shift == 0)
+			break;
+		memset(count, 0, BUCKETS * sizeof *count);
+		for (size_t i = 0; i < n; i++)
+			count[((uint64_t)ts[i] - (uint64_t)min) >> shift & (BUCKETS - 1)]++;
+		for (size_t k = 0; k < BUCKETS; k++) {
+			uint32_t c = count[k];
 
-			while (a < am && z < zm)
-				dst[k++] = ts[src[z]] < ts[src[a]] ? src[z++] : src[a++];
-			while (a < am)
-				dst[k++] = src[a++];
-			while (z < zm)
-				dst[k++] = src[z++];
-			run[out++] = run[r];
+			count[k] = sum;
+			sum += c;
 		}
-		run[out] = n;
-		n_run = out;
-		uint32_t *swap = src;
+		for (size_t i = 0; i < n; i++) {
+			uint64_t key = (uint64_t)ts[src[i]] - (uint64_t)min;
 
+			dst[count[key >> shift & (BUCKETS - 1)]++] = src[i];
+		}
+		swap = src;
 		src = dst;
 		dst = swap;
 	}
 	if (src != idx)
 		memcpy(idx, src, n * sizeof *idx);
 	lg_free(tmp);
-	lg_free(run);
+	lg_free(count);
 	return 0;
 }
 
@@ -68,8 +69,6 @@ static int sort_table(struct lg_tab *tab, const struct lg_table_desc *d)
 		;
 	if (i >= n)
 		return 0;
-	if (n > UINT32_MAX)
-		return LG_E_LIMIT;
 	idx = lg_calloc(n, sizeof *idx);
 	tmp = lg_calloc(n, 8);
 	rc = idx && tmp ? sort_index(ts, n, idx) : LG_E_NOMEM;
@@ -138,6 +137,12 @@ static uint64_t check_ids(struct lg_trace *t)
 				}
 		}
 	}
+	/* Trees: a parent is older than its child, so that no walk can go round in circles. */
+	for (size_t k = 1; k < t->track.n; k++)
+		if (t->track.parent[k] >= k) {
+			t->track.parent[k] = 0;
+			bad++;
+		}
 	for (size_t k = 1; k < t->stack.n; k++) {
 		if (t->stack.parent[k] >= k) {
 			t->stack.parent[k] = 0;
@@ -148,17 +153,33 @@ static uint64_t check_ids(struct lg_trace *t)
 	return bad;
 }
 
-/* Rows whose end would overflow or lie before their start come from damaged input. */
-static void check_dur(int64_t *ts, int64_t *dur, size_t n, uint64_t *bad)
-{
-	for (size_t i = 0; i < n; i++) {
-		int64_t end;
+/* Differences of any two times fit into an int64. 2^62 ns are 146 years either way. */
+#define TIME_MAX (((int64_t)1 << 62) - 1)
 
-		if (dur[i] < -1 || __builtin_add_overflow(ts[i], dur[i], &end)) {
-			dur[i] = 0;
-			++*bad;
+static uint64_t check_times(int64_t *ts, size_t n, int no_moment)
+{
+	uint64_t bad = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if ((ts[i] > TIME_MAX || ts[i] < -TIME_MAX) &&
+		    !(no_moment && ts[i] == INT64_MIN)) {
+			ts[i] = ts[i] < 0 ? -TIME_MAX : TIME_MAX;
+			bad++;
 		}
-	}
+	return bad;
+}
+
+/* Rows whose end would overflow or lie before their start come from damaged input. */
+static uint64_t check_dur(const int64_t *ts, int64_t *dur, size_t n)
+{
+	uint64_t bad = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (dur[i] != -1 && (dur[i] < 0 || (ts[i] > 0 && dur[i] > TIME_MAX - ts[i]))) {
+			dur[i] = 0;
+			bad++;
+		}
+	return bad;
 }
 
 static void extent_of(struct lg_trace *t, const int64_t *ts, const int64_t *dur, size_t n)
@@ -173,21 +194,57 @@ static void extent_of(struct lg_trace *t, const int64_t *ts, const int64_t *dur,
 	}
 }
 
+/* One more diag row (the builder's own functions are not at hand here). */
+static int add_diag(struct lg_trace *t, enum lg_diag_id id, uint64_t count)
+{
+	const struct lg_table_desc *d = lg_schema_table(LG_TABLE_diag);
+	struct lg_tab *tab = lg_trace_table(t, d);
+	size_t i = tab->n;
+
+	for (size_t c = 0; c < d->n_cols; c++) {
+		size_t size = d->cols[c].size;
+		void *p = i < tab->cap ? tab->col[c] : lg_realloc(tab->col[c], i + 1, size);
+
+		if (!p)
+			return LG_E_NOMEM;
+		tab->col[c] = p;
+		memset((char *)p + i * size, 0, size);
+	}
+	if (i == tab->cap)
+		tab->cap = i + 1;
+	tab->n++;
+	t->diag.ts[i] = t->first <= t->last ? t->last : 0;
+	t->diag.id[i] = id;
+	t->diag.cpu[i] = -1;
+	t->diag.count[i] = count;
+	return 0;
+}
+
 int lg_seal(struct lg_trace *t, struct lg_error *err)
 {
 	size_t n_tab;
 	const struct lg_table_desc *d = lg_schema(&n_tab);
-	uint64_t bad = check_ids(t);
+	uint64_t bad = check_ids(t), clamped = 0;
 
-	check_dur(t->state.ts, t->state.dur, t->state.n, &bad);
-	check_dur(t->span.ts, t->span.dur, t->span.n, &bad);
-	check_dur(t->diag.ts, t->diag.dur, t->diag.n, &bad);
-	for (size_t i = 0; i < n_tab; i++) {
-		if (d[i].is_dict)
-			continue;
-		if (sort_table(lg_trace_table(t, &d[i]), &d[i]))
-			return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	}
+	/* Row numbers are 32 bits wide, and UINT32_MAX means "no row" (index.h, lg_part.state). */
+	for (size_t i = 0; i < n_tab; i++)
+		if (lg_trace_table(t, &d[i])->n >= UINT32_MAX)
+			return lg_fail(err, LG_E_LIMIT, LG_NO_OFFSET,
+				       "too many rows in table %s: at most %u can be opened at once",
+				       d[i].name, UINT32_MAX - 1);
+	/* INT64_MIN is "always" in meta (not looked at) and "no particular moment" in diag. */
+	clamped += check_times(t->state.ts, t->state.n, 0);
+	clamped += check_times(t->sample.ts, t->sample.n, 0);
+	clamped += check_times(t->span.ts, t->span.n, 0);
+	clamped += check_times(t->counter.ts, t->counter.n, 0);
+	clamped += check_times(t->flow.ts, t->flow.n, 0);
+	clamped += check_times(t->flow.ts_to, t->flow.n, 0);
+	clamped += check_times(t->mark.ts, t->mark.n, 0);
+	clamped += check_times(t->clock.ts, t->clock.n, 0);
+	clamped += check_times(t->diag.ts, t->diag.n, 1);
+	bad += check_dur(t->state.ts, t->state.dur, t->state.n);
+	bad += check_dur(t->span.ts, t->span.dur, t->span.n);
+	bad += check_dur(t->diag.ts, t->diag.dur, t->diag.n);
 	/* Facts (meta) and notes (diag, clock) do not widen the recording. */
 	t->first = INT64_MAX;
 	t->last = INT64_MIN;
@@ -196,18 +253,12 @@ int lg_seal(struct lg_trace *t, struct lg_error *err)
 	extent_of(t, t->span.ts, t->span.dur, t->span.n);
 	extent_of(t, t->counter.ts, NULL, t->counter.n);
 	extent_of(t, t->mark.ts, NULL, t->mark.n);
-	if (bad && t->diag.n < t->diag.cap) {
-		size_t i = t->diag.n++;
-
-		for (size_t c = 0; c < lg_schema_table(LG_TABLE_diag)->n_cols; c++)
-			memset((char *)((struct lg_tab *)(void *)&t->diag)->col[c] +
-				       i * lg_schema_table(LG_TABLE_diag)->cols[c].size,
-			       0, lg_schema_table(LG_TABLE_diag)->cols[c].size);
-		t->diag.ts[i] = t->last;
-		t->diag.id[i] = LG_DIAG_FILE_DAMAGED;
-		t->diag.cpu[i] = -1;
-		t->diag.count[i] = bad;
-	}
+	if ((bad && add_diag(t, LG_DIAG_FILE_DAMAGED, bad)) ||
+	    (clamped && add_diag(t, LG_DIAG_TIME_CLAMPED, clamped)))
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	for (size_t i = 0; i < n_tab; i++)
+		if (!d[i].is_dict && sort_table(lg_trace_table(t, &d[i]), &d[i]))
+			return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	t->mutable_ = 0;
 	return 0;
 }

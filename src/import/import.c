@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * import.c - the registry of formats, and several files as one trace.
+ *
+ * One file is read straight into the trace. Of several, each is read and sealed on its own, moved
+ * to the clock of the first and merged.
+ */
+#include "import/import.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "import/lag/lag.h"
+#include "store/merge.h"
+
+/* A new format is one folder and one line here. */
+static const struct lg_importer *const importers[] = {
+	&lg_import_lag,
+};
+
+enum { N_IMPORTERS = sizeof importers / sizeof *importers, HEAD_BYTES = 4096 };
+
+/* An input that is ready to be read by path. */
+struct input {
+	const char *name;  /* for people */
+	const char *path;  /* to open */
+	char spool[32];    /* /proc/self/fd/N of a pipe's copy */
+	int fd;            /* of that copy; -1 */
+	dev_t dev;
+	ino_t ino;
+	uint8_t head[HEAD_BYTES];
+	size_t n_head;
+};
+
+/* Importers open by path and may read twice: what a pipe delivers is kept in memory. */
+static int spool(struct input *in, int from, struct lg_error *err)
+{
+	char buf[65536];
+	ssize_t k;
+
+	in->fd = memfd_create("laggard-input", MFD_CLOEXEC);
+	if (in->fd < 0)
+		return lg_fail_errno(err, errno, "%s: cannot keep it in memory", in->name);
+	while ((k = read(from, buf, sizeof buf))) {
+		if (k < 0 && errno == EINTR)
+			continue;
+		if (k < 0)
+			return lg_fail_errno(err, errno, "cannot read %s", in->name);
+		for (ssize_t done = 0, w; done < k; done += w) {
+			w = write(in->fd, buf + done, (size_t)(k - done));
+			if (w < 0 && errno == EINTR)
+				w = 0;
+			else if (w <= 0)
+				return lg_fail_errno(err, w ? errno : ENOSPC,
+						     "%s: cannot keep it in memory", in->name);
+		}
+	}
+	snprintf(in->spool, sizeof in->spool, "/proc/self/fd/%d", in->fd);
+	in->path = in->spool;
+	return 0;
+}
+
+static void input_done(struct input *in)
+{
+	if (in->fd >= 0)
+		close(in->fd);
+	in->fd = -1;
+}
+
+static int input_open(struct input *in, const char *path, struct lg_error *err)
+{
+	int fd, rc = 0;
+	struct stat st;
+
+	*in = (struct input){ .name = strcmp(path, "-") ? path : "standard input",
+			      .path = path,
+			      .fd = -1 };
+	fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC)
+			       : fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+	if (fd < 0 || fstat(fd, &st)) {
+		rc = lg_fail_errno(err, errno, "cannot open %s", in->name);
+	} else if (S_ISDIR(st.st_mode)) {
+		rc = lg_fail(err, LG_E_FORMAT, LG_NO_OFFSET, "%s is a directory: name its files",
+			     path);
+	} else if (!strcmp(path, "-") || !S_ISREG(st.st_mode)) {
+		rc = spool(in, fd, err);
+	} else {
+		in->dev = st.st_dev;
+		in->ino = st.st_ino;
+	}
+	while (!rc && in->n_head < HEAD_BYTES) {
+		ssize_t k = pread(in->fd >= 0 ? in->fd : fd, in->head + in->n_head,
+				  HEAD_BYTES - in->n_head, (off_t)in->n_head);
+
+		if (k < 0 && errno == EINTR)
+			continue;
+		if (k < 0)
+			rc = lg_fail_errno(err, errno, "cannot read %s", in->name);
+		if (k <= 0)
+			break;
+		in->n_head += (size_t)k;
+	}
+	if (fd >= 0)
+		close(fd);
+	if (rc)
+		input_done(in);
+	return rc;
+}
+
+/* A word for what the file seems to be, to help whoever named the wrong one. */
+static const char *looks_like(const struct input *in)
+{
+	static const struct {
+		const char *magic, *what;
+		size_t n;
+	} known[] = {
+		{ "\x1f\x8b", "a gzip file", 2 },
+		{ "\x28\xb5\x2f\xfd", "a zstd file", 4 },
+		{ "\x7f" "ELF", "an ELF file", 4 },
+		{ "PERFILE2", "a perf.data file", 8 },
+		{ "SQLite format 3", "an SQLite database", 15 },
+		{ "PK\x03\x04", "a zip file (a torch checkpoint is one)", 4 },
+		{ "{", "JSON", 1 },
+		{ "[", "JSON", 1 },
+		{ "#!", "a script", 2 },
+	};
+
+	if (!in->n_head)
+		return "empty";
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (in->n_head >= known[i].n && !memcmp(in->head, known[i].magic, known[i].n))
+			return known[i].what;
+	for (size_t i = 0; i < in->n_head; i++)
+		if (in->head[i] < 0x20 && !strchr("\t\n\r\f", in->head[i]))
+			return "of no kind that is known here";
+	return "text";
+}
+
+static const struct lg_importer *find(const struct input *in, struct lg_error *err)
+{
+	const struct lg_importer *best = NULL;
+	char list[256] = "";
+	int best_score = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < N_IMPORTERS; i++) {
+		int score = importers[i]->sniff(in->head, in->n_head);
+
+		if (score > best_score) {
+			best_score = score;
+			best = importers[i];
+		}
+	}
+	if (best)
+		return best;
+	for (size_t i = 0; i < N_IMPORTERS && n < sizeof list; i++) {
+		int k = snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "",
+				 importers[i]->summary);
+
+		n += k > 0 ? (size_t)k : 0;
+	}
+	(void)lg_fail(err, LG_E_FORMAT, 0, "%s is %s, not a trace; laggard reads: %s (byte 0)",
+		      in->name, looks_like(in), list);
+	return NULL;
+}
+
+static int read_one(const struct input *in, struct lg_trace **ret, const char **ret_format,
+		    struct lg_error *err)
+{
+	const struct lg_importer *imp = find(in, err);
+	struct lg_builder *b;
+	int rc;
+
+	if (!imp)
+		return LG_E_FORMAT;
+	rc = lg_builder_new(&b, err);
+	if (rc)
+		return rc;
+	rc = imp->run(in->path, b, err);
+	if (rc) {
+		lg_builder_free(b);
+		return rc;
+	}
+	*ret_format = imp->name;
+	return lg_builder_seal(b, ret, err);
+}
+
+/* Events that are gone; the other LOSS rows (a missing permission ...) count no events. */
+static int counts_events(uint32_t id)
+{
+	return id == LG_DIAG_LOST_EVENTS || id == LG_DIAG_LOST_SAMPLES ||
+	       id == LG_DIAG_MARKS_LOST || id == LG_DIAG_TABLE_FULL || id == LG_DIAG_OUT_OF_ORDER;
+}
+
+static void describe(struct lg_import_info *info, const struct lg_trace *t, int64_t offset)
+{
+	const char *host = lg_meta_get(t, "host.name");
+
+	snprintf(info->host, sizeof info->host, "%.64s", host);
+	info->first = t->first;
+	info->last = t->last;
+	if (t->first <= t->last) {
+		info->first += offset;
+		info->last += offset;
+	}
+	info->rows_sample = t->sample.n;
+	info->rows_state = t->state.n;
+	info->rows_span = t->span.n;
+	info->rows_counter = t->counter.n;
+	info->lost_events = 0;
+	for (size_t i = 0; i < t->diag.n; i++)
+		if (counts_events(t->diag.id[i]))
+			info->lost_events += t->diag.count[i];
+}
+
+static int import_path(const char *path, struct lg_trace **ret, struct lg_import_info *info,
+		       struct input *in, struct lg_error *err)
+{
+	int rc = input_open(in, path, err);
+
+	if (rc)
+		return rc;
+	rc = read_one(in, ret, &info->format, err);
+	input_done(in);
+	info->path = path;
+	return rc;
+}
+
+/* Add the next input to b; *ref is the first one's trace, kept for its clock. */
+static int add_input(struct lg_builder *b, struct lg_trace **ref, struct lg_trace *t,
+		     struct lg_import_info *info, struct lg_error *err)
+{
+	int64_t offset = 0, error = 0;
+	int unsure = *ref && lg_merge_offset(*ref, t, &offset, &error);
+	int rc;
+
+	describe(info, t, offset);
+	rc = lg_merge(b, t, offset, err);
+	if (unsure)
+		lg_add_diag_now(b, LG_DIAG_PARTIAL, t->first <= t->last ? t->first : INT64_MIN, 1,
+				"%s: nothing relates its clock to the first file's; its times are "
+				"taken as they are",
+				info->path);
+	if (offset)
+		lg_meta_setf(b, 0, "merge.offset", "%s: %+lld ns (error up to %lld ns)",
+			     info->path, (long long)offset, (long long)error);
+	if (*ref)
+		lg_trace_free(t);
+	else
+		*ref = t;
+	return rc;
+}
+
+static int import_many(const char *const *paths, size_t n, struct lg_trace **ret,
+		       struct lg_import_info *info, struct lg_error *err)
+{
+	struct input *in = lg_calloc(n, sizeof *in);
+	struct lg_trace *ref = NULL, *t;
+	struct lg_builder *b;
+	int rc = lg_builder_new(&b, err);
+
+	if (rc || !in) {
+		if (!rc)
+			lg_builder_free(b);
+		lg_free(in);
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	}
+	for (size_t i = 0; i < n && !rc; i++) {
+		rc = import_path(paths[i], &t, &info[i], &in[i], err);
+		if (rc)
+			break;
+		for (size_t k = 0; k < i && !rc; k++)
+			if (in[i].ino && in[k].ino == in[i].ino && in[k].dev == in[i].dev)
+				rc = lg_fail(err, LG_E_USAGE, LG_NO_OFFSET,
+					     "%s and %s are one file: its rows would count twice",
+					     paths[k], paths[i]);
+		if (rc)
+			lg_trace_free(t);
+		else
+			rc = add_input(b, &ref, t, &info[i], err);
+	}
+	lg_trace_free(ref);
+	lg_free(in);
+	if (!rc)
+		return lg_builder_seal(b, ret, err);
+	lg_builder_free(b);
+	return rc;
+}
+
+int lg_import(const char *const *paths, size_t n_paths, struct lg_trace **ret,
+	      struct lg_import_info *info, struct lg_error *err)
+{
+	struct lg_trace *t;
+	struct input *in;
+	int rc;
+
+	if (!n_paths)
+		return lg_fail(err, LG_E_USAGE, LG_NO_OFFSET, "no input file");
+	memset(info, 0, n_paths * sizeof *info);
+	if (n_paths > 1)
+		return import_many(paths, n_paths, ret, info, err);
+	in = lg_calloc(1, sizeof *in);
+	if (!in)
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	rc = import_path(paths[0], &t, &info[0], in, err);
+	lg_free(in);
+	if (rc)
+		return rc;
+	describe(&info[0], t, 0);
+	*ret = t;
+	return 0;
+}

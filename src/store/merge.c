@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * merge.c - copy a sealed trace into a builder under new ids.
+ *
+ * Strings, frames, stacks and tracks go through the builder's interning. Processes and threads
+ * are matched with rows that are there already, because two recorders on one machine saw the
+ * same ones; what does not match is added as it is.
+ */
+#include "store/merge.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/map.h"
+
+enum { BATCH_ROWS = 65536 };
+
+struct merge {
+	struct lg_builder *b;
+	const struct lg_trace *src;
+	int64_t offset;
+	lg_str host;       /* of src, in b's pool; 0 = unknown */
+	int other_host;    /* b holds rows of another machine already */
+	/* old id -> new id */
+	uint32_t *str, *prc, *thr, *frm, *stk, *trk;
+	/* processes and threads that b had before: newest row by pid/tid, older ones by chain */
+	struct lg_map by_pid, by_tid;
+	uint32_t *older_prc, *older_thr;
+	size_t n_prc, n_thr;
+};
+
+const char *lg_meta_get(const struct lg_trace *t, const char *key)
+{
+	for (size_t i = 0; i < t->meta.n; i++)
+		if (!t->meta.prc[i] && !strcmp(lg_string(t, t->meta.key[i]), key))
+			return lg_string(t, t->meta.value[i]);
+	return "";
+}
+
+/* CLOCK_REALTIME minus the trace's clock, from the pair with the smallest error. */
+static int wall_offset(const struct lg_trace *t, int64_t *ret, int64_t *ret_error)
+{
+	int found = 0;
+
+	for (size_t i = 0; i < t->clock.n; i++) {
+		if (t->clock.clock[i] != CLOCK_REALTIME ||
+		    (found && t->clock.error[i] >= *ret_error))
+			continue;
+		*ret = (int64_t)((uint64_t)t->clock.value[i] - (uint64_t)t->clock.ts[i]);
+		*ret_error = t->clock.error[i];
+		found = 1;
+	}
+	return found;
+}
+
+int lg_merge_offset(const struct lg_trace *ref, const struct lg_trace *t, int64_t *ret_offset,
+		    int64_t *ret_error)
+{
+	const char *boot_a = lg_meta_get(ref, "record.boot_id");
+	const char *boot_b = lg_meta_get(t, "record.boot_id");
+	const char *host_a = lg_meta_get(ref, "host.name"), *host_b = lg_meta_get(t, "host.name");
+	int64_t a = 0, b = 0, error_a = 0, error_b = 0;
+
+	*ret_offset = *ret_error = 0;
+	if (*boot_a && *boot_b && !strcmp(boot_a, boot_b))
+		return 0;
+	if (wall_offset(ref, &a, &error_a) && wall_offset(t, &b, &error_b)) {
+		*ret_offset = (int64_t)((uint64_t)b - (uint64_t)a);
+		*ret_error = error_a + error_b;
+		return 0;
+	}
+	/* One machine and nothing that says it was rebooted: one CLOCK_MONOTONIC. */
+	if (*host_a && !strcmp(host_a, host_b) && !(*boot_a && *boot_b))
+		return 0;
+	return LG_E_NOTFOUND;
+}
+
+static int64_t shift(const struct merge *m, int64_t ts)
+{
+	/* The ends of the scale mean "before the trace", "alive", "always": they stay. */
+	if (ts == INT64_MIN || ts == INT64_MAX)
+		return ts;
+	return (int64_t)((uint64_t)ts + (uint64_t)m->offset);
+}
+
+static int nomem(struct lg_error *err)
+{
+	return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+}
+
+static int chain(struct lg_map *map, uint32_t **ret_older, const int32_t *key, size_t n)
+{
+	*ret_older = lg_calloc(n, sizeof **ret_older);
+	if (!*ret_older)
+		return LG_E_NOMEM;
+	for (size_t i = 1; i < n; i++) {
+		(*ret_older)[i] = lg_map_get(map, (uint32_t)key[i]);
+		if (lg_map_set(map, (uint32_t)key[i], (uint32_t)i))
+			return LG_E_NOMEM;
+	}
+	return 0;
+}
+
+static int prepare(struct merge *m)
+{
+	const struct lg_trace *s = m->src, *t = lg_builder_trace(m->b);
+	const char *host = lg_meta_get(s, "host.name"), *boot = lg_meta_get(s, "record.boot_id");
+	const char *first = lg_meta_get(t, "host.name");
+	const char *first_boot = lg_meta_get(t, "record.boot_id");
+	/* Containers of one machine have host names of their own, but one boot id. */
+	int same_boot = *boot && !strcmp(boot, first_boot);
+
+	m->other_host = *first && strcmp(first, host) && !same_boot;
+	m->host = lg_intern(m->b, same_boot && *first ? first : host);
+	m->n_prc = t->process.n;
+	m->n_thr = t->thread.n;
+	m->str = lg_calloc(s->n_str, sizeof *m->str);
+	m->prc = lg_calloc(s->process.n, sizeof *m->prc);
+	m->thr = lg_calloc(s->thread.n, sizeof *m->thr);
+	m->frm = lg_calloc(s->frame.n, sizeof *m->frm);
+	m->stk = lg_calloc(s->stack.n, sizeof *m->stk);
+	m->trk = lg_calloc(s->track.n, sizeof *m->trk);
+	if (!m->str || !m->prc || !m->thr || !m->frm || !m->stk || !m->trk ||
+	    chain(&m->by_pid, &m->older_prc, t->process.pid, m->n_prc) ||
+	    chain(&m->by_tid, &m->older_thr, t->thread.tid, m->n_thr))
+		return LG_E_NOMEM;
+	return lg_builder_failed(m->b);
+}
+
+static void done(struct merge *m)
+{
+	lg_free(m->str);
+	lg_free(m->prc);
+	lg_free(m->thr);
+	lg_free(m->frm);
+	lg_free(m->stk);
+	lg_free(m->trk);
+	lg_free(m->older_prc);
+	lg_free(m->older_thr);
+	lg_map_done(&m->by_pid);
+	lg_map_done(&m->by_tid);
+}
+
+static int overlap(int64_t a_start, int64_t a_end, int64_t b_start, int64_t b_end)
+{
+	return a_start < b_end && b_start < a_end;
+}
+
+/* One machine, or one rank where a source (a profiler's file) does not name its machine. */
+static int same_process(const struct lg_process_row *a, const struct lg_process_row *b)
+{
+	if (a->pid != b->pid || !overlap(a->start, a->end, b->start, b->end))
+		return 0;
+	if (a->rank >= 0 && b->rank >= 0 && a->rank != b->rank)
+		return 0;
+	if (a->host && b->host)
+		return a->host == b->host;
+	return (a->host || b->host) || (a->rank >= 0 && a->rank == b->rank);
+}
+
+/* What one source did not know the other may. */
+static void combine(struct lg_process_row *a, const struct lg_process_row *b)
+{
+	a->start = a->start == INT64_MIN ? b->start : a->start;
+	a->end = a->end == INT64_MAX ? b->end : a->end;
+	a->ppid = a->ppid ? a->ppid : b->ppid;
+	a->ns_pid = a->ns_pid ? a->ns_pid : b->ns_pid;
+	a->rank = a->rank >= 0 ? a->rank : b->rank;
+	a->world = a->world ? a->world : b->world;
+	a->local_rank = a->local_rank >= 0 ? a->local_rank : b->local_rank;
+	a->uid = a->uid ? a->uid : b->uid;
+	a->role = a->role ? a->role : b->role;
+	a->mm = a->mm ? a->mm : b->mm;
+	a->comm = a->comm ? a->comm : b->comm;
+	a->cmdline = a->cmdline ? a->cmdline : b->cmdline;
+	a->container = a->container ? a->container : b->container;
+	a->host = a->host ? a->host : b->host;
+}
+
+static void merge_processes(struct merge *m)
+{
+	const struct lg_process_tab *s = &m->src->process;
+	struct lg_process_row r, old;
+
+	for (size_t i = 1; i < s->n; i++) {
+		lg_prc p;
+
+#define C(type, name, unit, doc) r.name = s->name[i];
+		LG_COLS_process(C)
+#undef C
+		r.start = shift(m, r.start);
+		r.end = shift(m, r.end);
+		r.comm = m->str[r.comm];
+		r.cmdline = m->str[r.cmdline];
+		r.container = m->str[r.container];
+		r.host = r.host && !m->host ? m->str[r.host] : m->host;
+		for (p = lg_map_get(&m->by_pid, (uint32_t)r.pid); p; p = m->older_prc[p]) {
+			old = lg_process_read(m->b, p);
+			if (same_process(&old, &r))
+				break;
+		}
+		if (p) {
+			combine(&old, &r);
+			lg_process_write(m->b, p, &old);
+		} else {
+			p = lg_process_add(m->b, &r);
+		}
+		m->prc[i] = p;
+	}
+}
+
+static void merge_threads(struct merge *m)
+{
+	const struct lg_thread_tab *s = &m->src->thread;
+	struct lg_thread_row r, old;
+
+	for (size_t i = 1; i < s->n; i++) {
+		lg_thr thr = 0;
+
+#define C(type, name, unit, doc) r.name = s->name[i];
+		LG_COLS_thread(C)
+#undef C
+		r.start = shift(m, r.start);
+		r.end = shift(m, r.end);
+		r.comm = m->str[r.comm];
+		r.prc = m->prc[r.prc];
+		if (r.prc < m->n_prc)
+			thr = lg_map_get(&m->by_tid, (uint32_t)r.tid);
+		for (; thr; thr = m->older_thr[thr]) {
+			old = lg_thread_read(m->b, thr);
+			if (old.prc == r.prc && overlap(old.start, old.end, r.start, r.end))
+				break;
+		}
+		if (thr) {
+			old.start = old.start == INT64_MIN ? r.start : old.start;
+			old.end = old.end == INT64_MAX ? r.end : old.end;
+			old.comm = old.comm ? old.comm : r.comm;
+			old.flags |= r.flags;
+			lg_thread_write(m->b, thr, &old);
+		} else {
+			thr = lg_thread_add(m->b, &r);
+		}
+		m->thr[i] = thr;
+	}
+}
+
+/* A CPU's or machine's track of a second machine needs a name of its own. */
+static lg_str track_name(struct merge *m, const struct lg_track_row *r, lg_str name)
+{
+	const struct lg_trace *t = lg_builder_trace(m->b);
+	char text[512];
+
+	if (!m->other_host || !m->host || r->prc || r->thr || r->parent)
+		return name;
+	snprintf(text, sizeof text, "%s: %s", lg_string(t, m->host), lg_string(t, name));
+	return lg_intern(m->b, text);
+}
+
+static void merge_dictionaries(struct merge *m)
+{
+	const struct lg_trace *s = m->src;
+
+	for (size_t i = 1; i < s->n_str; i++)
+		m->str[i] = lg_intern_n(m->b, lg_string(s, (lg_str)i),
+					s->str_off[i + 1] - s->str_off[i] - 1);
+	merge_processes(m);
+	merge_threads(m);
+	for (size_t i = 1; i < s->frame.n; i++)
+		m->frm[i] = lg_intern_frame(
+			m->b, &(struct lg_frame_row){ .pc = s->frame.pc[i],
+						      .dso = m->str[s->frame.dso[i]],
+						      .name = m->str[s->frame.name[i]],
+						      .file = m->str[s->frame.file[i]],
+						      .line = s->frame.line[i],
+						      .kind = s->frame.kind[i],
+						      .build_id = m->str[s->frame.build_id[i]] });
+	/* A parent is an older row than its child (seal.c), so it is mapped already. */
+	for (size_t i = 1; i < s->stack.n; i++)
+		m->stk[i] = lg_intern_stack(m->b, m->stk[s->stack.parent[i]],
+					    m->frm[s->stack.frame[i]]);
+	for (size_t i = 1; i < s->track.n; i++) {
+		struct lg_track_row r = { .kind = s->track.kind[i],
+					  .unit = m->str[s->track.unit[i]],
+					  .prc = m->prc[s->track.prc[i]],
+					  .thr = m->thr[s->track.thr[i]],
+					  .parent = m->trk[s->track.parent[i]],
+					  .index = s->track.index[i] };
+
+		r.name = track_name(m, &r, m->str[s->track.name[i]]);
+		m->trk[i] = lg_track_get(m->b, &r);
+	}
+}
+
+static const uint32_t *map_of(const struct merge *m, uint8_t type)
+{
+	switch (type) {
+	case LG_COL_STR:
+		return m->str;
+	case LG_COL_STK:
+		return m->stk;
+	case LG_COL_FRM:
+		return m->frm;
+	case LG_COL_THR:
+		return m->thr;
+	case LG_COL_PRC:
+		return m->prc;
+	case LG_COL_TRK:
+		return m->trk;
+	default:
+		return NULL;
+	}
+}
+
+/* Columns that hold a time on the trace's clock: ts, and ts_to of flow. */
+static int is_time(const struct lg_col_desc *c)
+{
+	return c->type == LG_COL_I64 && (!strcmp(c->name, "ts") || !strcmp(c->name, "ts_to"));
+}
+
+/* One batch of a time table: columns that change are rewritten into mem, others are borrowed. */
+static int merge_rows(struct merge *m, const struct lg_table_desc *d, size_t first, size_t n,
+		      uint64_t *mem, const void **cols)
+{
+	const struct lg_tab *tab = lg_trace_table_const(m->src, d);
+
+	for (size_t c = 0; c < d->n_cols; c++) {
+		const char *at = (const char *)tab->col[c] + first * d->cols[c].size;
+		const uint32_t *map = map_of(m, d->cols[c].type), *id = (const void *)at;
+		const int64_t *ts = (const void *)at;
+		uint32_t *id_to = (uint32_t *)(mem + c * BATCH_ROWS);
+		int64_t *ts_to = (int64_t *)(mem + c * BATCH_ROWS);
+
+		cols[c] = at;
+		if (map) {
+			for (size_t i = 0; i < n; i++)
+				id_to[i] = map[id[i]];
+			cols[c] = id_to;
+		} else if (m->offset && is_time(&d->cols[c])) {
+			for (size_t i = 0; i < n; i++)
+				ts_to[i] = shift(m, ts[i]);
+			cols[c] = ts_to;
+		}
+	}
+	return lg_builder_put_columns(m->b, d, n, NULL, cols);
+}
+
+/* Facts about a second machine are kept apart by a key "<host>/<key>"; facts that the first source
+ * of a machine gave already are not repeated. */
+static int merge_meta(struct merge *m)
+{
+	const struct lg_meta_tab *s = &m->src->meta;
+	struct lg_trace *t = lg_builder_trace(m->b);
+	size_t had = t->meta.n;
+
+	for (size_t i = 0; i < s->n; i++) {
+		struct lg_meta_row r = { .ts = shift(m, s->ts[i]),
+					 .prc = m->prc[s->prc[i]],
+					 .key = m->str[s->key[i]],
+					 .value = m->str[s->value[i]] };
+		size_t k = 0;
+
+		if (!r.prc && m->other_host && m->host) {
+			char text[512];
+
+			snprintf(text, sizeof text, "%s/%s", lg_string(t, m->host),
+				 lg_string(t, r.key));
+			r.key = lg_intern(m->b, text);
+		}
+		while (k < had && (t->meta.prc[k] != r.prc || t->meta.key[k] != r.key ||
+				   t->meta.value[k] != r.value))
+			k++;
+		if (k == had)
+			lg_add_meta(m->b, &r);
+	}
+	return lg_builder_failed(m->b);
+}
+
+static int merge_times(struct merge *m)
+{
+	size_t n_tab, n_cols = 0;
+	const struct lg_table_desc *d = lg_schema(&n_tab);
+	LG_AUTOFREE uint64_t *mem = NULL;
+	LG_AUTOFREE const void **cols = NULL;
+	int rc = 0;
+
+	for (size_t i = 0; i < n_tab; i++)
+		n_cols = d[i].n_cols > n_cols ? d[i].n_cols : n_cols;
+	mem = lg_calloc(n_cols * BATCH_ROWS, sizeof *mem);
+	cols = lg_calloc(n_cols, sizeof *cols);
+	if (!mem || !cols)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < n_tab && !rc; i++) {
+		size_t n = lg_trace_table_const(m->src, &d[i])->n;
+
+		if (d[i].is_dict || d[i].id == LG_TABLE_meta)
+			continue;
+		for (size_t first = 0; first < n && !rc; first += BATCH_ROWS)
+			rc = merge_rows(m, &d[i], first,
+					n - first < BATCH_ROWS ? n - first : BATCH_ROWS, mem, cols);
+	}
+	return rc ? rc : merge_meta(m);
+}
+
+int lg_merge(struct lg_builder *b, const struct lg_trace *src, int64_t offset, struct lg_error *err)
+{
+	struct merge m = { .b = b, .src = src, .offset = offset };
+	int rc = prepare(&m);
+
+	if (!rc) {
+		merge_dictionaries(&m);
+		rc = lg_builder_failed(b);
+	}
+	if (!rc)
+		rc = merge_times(&m);
+	done(&m);
+	return rc ? nomem(err) : 0;
+}

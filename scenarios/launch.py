@@ -13,6 +13,8 @@ import subprocess
 import sys
 import time
 
+STOP_LIMIT_S = 20
+
 
 def free_port():
     with socket.socket() as s:
@@ -46,7 +48,10 @@ def main():
     port = free_port()
     ranks = [start_rank(args, rank, port, cpus) for rank in range(args.nproc)]
 
+    deadline = [float("inf")]
+
     def stop(signum, _frame):
+        deadline[0] = min(deadline[0], time.monotonic() + STOP_LIMIT_S)
         for p in ranks:
             if p.poll() is None:
                 p.send_signal(signum)
@@ -59,6 +64,9 @@ def main():
         if failed and status == 0:
             status = failed[0].returncode
             stop(signal.SIGTERM, None)  # a rank alone would wait for its peers for ever
+        if time.monotonic() > deadline[0]:
+            for p in ranks:
+                p.kill()  # in a collective that never ends, Python runs no signal handler
         time.sleep(0.05)
     status = status or next((p.returncode for p in ranks if p.returncode), 0)
     return 128 - status if status < 0 else status

@@ -21,6 +21,7 @@ import gc
 import mmap
 import os
 import pathlib
+import signal
 import statistics
 import time
 
@@ -170,6 +171,8 @@ def train(args, out, rank):
 
     steps = []
     end = None
+    asked = []  # SIGTERM ends the run in order, with its step times written
+    signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
     stop = torch.zeros(1)
     last = time.monotonic_ns()
     for i, (x, y) in enumerate(loader):
@@ -192,7 +195,7 @@ def train(args, out, rank):
             last = time.monotonic_ns()
         # All ranks leave after the same step: rank 0 decides, each 32 steps.
         if i % 32 == 31 and end is not None:
-            stop.fill_(float(now >= end))
+            stop.fill_(float(now >= end or bool(asked)))
             if dist.is_initialized():
                 dist.broadcast(stop, 0)
             if stop.item():

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "synthetic_run.h"
+
+#include <stdlib.h>
+
+#define MS 1000000ll
+
+struct maker {
+	struct lg_builder *b;
+	const struct run_plan *p;
+	lg_thr thr[16], helper[16], culprit;
+	int64_t t[16];      /* each rank's clock */
+	lg_stk hold_stack, wait_stack, futex_stack, sample_stack;
+	int64_t next_stall;
+	int n_stalls;
+};
+
+static lg_stk stack_of(struct lg_builder *b, const char *const *names)
+{
+	lg_stk s = 0;
+
+	for (; *names; names++)
+		s = lg_intern_stack(b, s, lg_intern_frame(b, &(struct lg_frame_row){
+							  .kind = LG_FRAME_KERNEL,
+							  .name = lg_intern(b, *names) }));
+	return s;
+}
+
+static void state(struct maker *m, lg_thr thr, int64_t ts, int64_t dur, int kind, int why, int cpu,
+		  lg_thr waker, lg_stk stack)
+{
+	if (dur <= 0)
+		return;
+	lg_add_state(m->b, &(struct lg_state_row){ .ts = ts, .dur = dur, .thr = thr, .cpu = cpu,
+						   .kind = (uint8_t)kind, .reason = (uint8_t)why,
+						   .waker = waker, .stack = stack,
+						   .waker_ctx = waker ? LG_CTX_TASK : LG_CTX_SOFTIRQ });
+}
+
+static void span(struct maker *m, lg_thr thr, int64_t ts, int64_t dur, int kind, int stage)
+{
+	lg_add_span(m->b, &(struct lg_span_row){ .ts = ts, .dur = dur, .thr = thr,
+						 .kind = (uint8_t)kind, .stage = (uint8_t)stage,
+						 .seq = -1 });
+}
+
+static void run(struct maker *m, int r, int64_t ns)
+{
+	state(m, m->thr[r], m->t[r], ns, LG_RUNNING, 0, r, 0, 0);
+	m->t[r] += ns;
+}
+
+static void stall_lock(struct maker *m, lg_thr waiter, uint64_t mm, int64_t a, int64_t ns)
+{
+	lg_add_span(m->b, &(struct lg_span_row){ .ts = a, .dur = ns, .thr = waiter,
+						 .kind = LG_SPAN_LOCK_WAIT, .object = mm,
+						 .flags = LG_SPAN_MMAP_LOCK | LG_SPAN_WRITE,
+						 .name = lg_intern(m->b, "mmap_lock"),
+						 .peer = m->p->no_hold_rows ? m->culprit : 0,
+						 .stack = m->wait_stack });
+	if (!m->p->no_hold_rows)
+		lg_add_span(m->b, &(struct lg_span_row){ .ts = a - MS, .dur = ns + MS - 20000,
+							 .thr = m->culprit,
+							 .kind = LG_SPAN_LOCK_HOLD, .object = mm,
+							 .flags = LG_SPAN_MMAP_LOCK | LG_SPAN_READ |
+								  LG_SPAN_FOREIGN,
+							 .name = lg_intern(m->b, "mmap_lock"),
+							 .stack = m->hold_stack });
+	for (int64_t s = a; s < a + ns; s += 10 * MS)
+		lg_add_sample(m->b, &(struct lg_sample_row){ .ts = s, .thr = m->culprit, .cpu = 7,
+							     .stack = m->sample_stack,
+							     .weight = 10 * MS });
+}
+
+static void stall(struct maker *m, int r)
+{
+	int64_t a = m->t[r], ns = m->p->stall_ns;
+	uint64_t mm = 0xffff888000000000u + (uint64_t)r * 4096;
+
+	switch (m->p->stall) {
+	case STALL_LOCK:
+		state(m, m->thr[r], a, ns, LG_BLOCKED, LG_WHY_DISK, -1, m->culprit, m->wait_stack);
+		stall_lock(m, m->thr[r], mm, a, ns);
+		break;
+	case STALL_CPU:
+		state(m, m->thr[r], a, ns, LG_RUNNABLE, LG_WHY_PREEMPTED, r, 0, 0);
+		state(m, m->culprit, a, ns, LG_RUNNING, 0, r, 0, 0);
+		break;
+	case STALL_RUN:
+		state(m, m->thr[r], a, ns, LG_RUNNING, 0, r, 0, 0);
+		break;
+	case STALL_FUTEX_HELPER_LOCK:
+		state(m, m->thr[r], a, ns, LG_BLOCKED, LG_WHY_SLEEP, -1, m->helper[r],
+		      m->futex_stack);
+		state(m, m->helper[r], a, ns - 50000, LG_BLOCKED, LG_WHY_DISK, -1, m->culprit,
+		      m->wait_stack);
+		state(m, m->helper[r], a + ns - 50000, 50000, LG_RUNNING, 0, 5, 0, 0);
+		stall_lock(m, m->helper[r], mm, a, ns - 50000);
+		break;
+	default:
+		return;
+	}
+	m->t[r] += ns;
+}
+
+static void step(struct maker *m, int k)
+{
+	const struct run_plan *p = m->p;
+	int64_t back[16], last = 0;
+	int hit = -1;
+
+	if (p->period_ns && m->t[0] >= m->next_stall) {
+		hit = p->only_rank >= 0 ? p->only_rank : m->n_stalls % p->n_ranks;
+		m->n_stalls++;
+		m->next_stall += p->period_ns;
+	}
+	for (int r = 0; r < p->n_ranks; r++) {
+		int64_t begin = m->t[r], jitter = (k * 7 + r * 3) % 5 * 20000;
+
+		run(m, r, 2 * MS);
+		if (hit == r || (hit >= 0 && p->all_ranks))
+			stall(m, r);
+		run(m, r, 2 * MS + jitter);
+		span(m, m->thr[r], begin, m->t[r] - begin, LG_SPAN_STAGE, LG_STAGE_FORWARD);
+		back[r] = m->t[r];
+		run(m, r, 5 * MS + (r == p->steady_late_rank ? p->steady_late_ns : 0));
+		if (m->t[r] > last)
+			last = m->t[r];
+	}
+	last += 300000;
+	for (int r = 0; r < p->n_ranks; r++) {
+		int64_t arrive = m->t[r], begin = p->explicit_collective ? arrive : back[r];
+
+		state(m, m->thr[r], arrive, last - arrive, LG_BLOCKED, LG_WHY_SLEEP, -1, 0,
+		      m->futex_stack);
+		m->t[r] = last;
+		span(m, m->thr[r], back[r],
+		     (p->explicit_collective ? arrive : last) - back[r], LG_SPAN_STAGE,
+		     LG_STAGE_BACKWARD);
+		lg_add_span(m->b, &(struct lg_span_row){
+					  .ts = begin, .dur = last - begin, .thr = m->thr[r],
+					  .kind = LG_SPAN_COLLECTIVE, .seq = k,
+					  .group = lg_intern(m->b, "ddp:0"),
+					  .name = lg_intern(m->b, "all_reduce"),
+					  .flags = p->explicit_collective ? 0 : LG_SPAN_IMPLICIT });
+		run(m, r, 500000);
+		span(m, m->thr[r], last, 500000, LG_SPAN_STAGE, LG_STAGE_OPTIMIZER);
+	}
+}
+
+struct lg_trace *synthetic_run(const struct run_plan *p)
+{
+	static const char *const hold[] = { "entry_SYSCALL_64", "ksys_read", "vfs_read",
+					    "seq_read_iter", "show_rollup", "mmap_read_lock", NULL };
+	static const char *const sample[] = { "entry_SYSCALL_64", "ksys_read", "vfs_read",
+					      "seq_read_iter", "show_rollup", "gather_stats",
+					      "walk_page_range", "pte_range", NULL };
+	static const char *const wait[] = { "entry_SYSCALL_64", "vm_munmap",
+					    "rwsem_down_write_slowpath", NULL };
+	static const char *const futex[] = { "entry_SYSCALL_64", "do_futex", "futex_wait", NULL };
+	struct maker m = { .p = p };
+	struct lg_trace *t;
+
+	if (lg_builder_new(&m.b, NULL))
+		abort();
+	m.hold_stack = stack_of(m.b, hold);
+	m.sample_stack = stack_of(m.b, sample);
+	m.wait_stack = stack_of(m.b, wait);
+	m.futex_stack = stack_of(m.b, futex);
+	m.culprit = lg_thread_get(m.b, CULPRIT_PID, CULPRIT_PID);
+	lg_thread_name(m.b, m.culprit, lg_intern(m.b, "watcher"));
+	for (int r = 0; r < p->n_ranks; r++) {
+		struct lg_process_row row;
+
+		m.thr[r] = lg_thread_get(m.b, RANK_PID + r, RANK_PID + r);
+		m.helper[r] = lg_thread_get(m.b, RANK_PID + r, 5000 + r);
+		row = lg_process_read(m.b, lg_thread_process(m.b, m.thr[r]));
+		row.rank = r;
+		row.role = LG_ROLE_RANK;
+		row.mm = 0xffff888000000000u + (uint64_t)r * 4096;
+		lg_process_write(m.b, lg_thread_process(m.b, m.thr[r]), &row);
+		m.t[r] = 1000 * MS;
+	}
+	m.next_stall = 1000 * MS + p->period_ns;
+	for (int k = 0; k < p->n_steps; k++)
+		step(&m, k);
+	if (lg_builder_seal(m.b, &t, NULL))
+		abort();
+	return t;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * synthetic_run.h - a made-up distributed run with a known cause, built row by row.
+ *
+ * Every rank: forward (running), backward (running, then waiting for the others: the implicit
+ * collective), optimizer (running). A rank that is late makes all others wait in their collective.
+ */
+#ifndef LG_TESTS_SYNTHETIC_RUN_H
+#define LG_TESTS_SYNTHETIC_RUN_H
+#include <stdbool.h>
+
+#include "store/builder.h"
+
+enum stall { STALL_NONE, STALL_LOCK, STALL_CPU, STALL_RUN, STALL_FUTEX_HELPER_LOCK };
+
+struct run_plan {
+	int n_ranks, n_steps;
+	int64_t period_ns;     /* of the stalls; 0 = none */
+	int64_t stall_ns;
+	enum stall stall;
+	int only_rank;         /* -1 = in turn */
+	bool all_ranks;        /* every rank at the same time */
+	int steady_late_rank;  /* -1 = none */
+	int64_t steady_late_ns;
+	bool explicit_collective;
+	bool no_hold_rows;     /* the wait's owner only */
+};
+
+enum { CULPRIT_PID = 4711, RANK_PID = 900 };
+
+/* The sealed trace; aborts the test on failure. Free with lg_trace_free(). */
+struct lg_trace *synthetic_run(const struct run_plan *p);
+
+#endif

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs whose cause is known by construction: the verdict must say it, and say nothing else. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "analyse/explain.h"
+#include "synthetic_run.h"
+
+#define MS 1000000ll
+
+struct outcome {
+	struct lg_trace *t;
+	struct lg_verdict *v;
+};
+
+static struct outcome explain(const struct run_plan *p)
+{
+	struct outcome o;
+	struct lg_error err;
+
+	o.t = synthetic_run(p);
+	assert_int_equal(lg_explain(o.t, NULL, &o.v, &err), 0);
+	/* Whatever the cause: the parts of every step tile it to the nanosecond. */
+	for (size_t i = 0; i < o.v->n_steps; i++) {
+		const struct lg_step *s = &o.v->steps[i];
+		int64_t at = s->ts;
+
+		for (uint32_t k = 0; k < s->n_parts; k++) {
+			const struct lg_part *part = &o.v->parts[s->part_first + k];
+
+			assert_int_equal(part->ts, at);
+			assert_true(part->dur > 0);
+			at += part->dur;
+		}
+		assert_int_equal(at, s->ts + s->dur);
+	}
+	return o;
+}
+
+static void done(struct outcome *o)
+{
+	lg_verdict_free(o->v);
+	lg_trace_free(o->t);
+}
+
+static const struct lg_finding *find(const struct lg_verdict *v, const char *id)
+{
+	for (size_t i = 0; i < v->n_findings; i++)
+		if (!strcmp(v->findings[i].id, id))
+			return &v->findings[i];
+	return NULL;
+}
+
+static size_t loud(const struct lg_verdict *v)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < v->n_findings; i++)
+		n += !strcmp(v->findings[i].severity, "medium") ||
+		     !strcmp(v->findings[i].severity, "high");
+	return n;
+}
+
+static const struct run_plan base = { .n_ranks = 2, .n_steps = 2000, .only_rank = -1,
+				      .steady_late_rank = -1, .stall_ns = 80 * MS };
+
+static void a_healthy_run_gets_no_finding(void **state)
+{
+	struct outcome o = explain(&base);
+
+	(void)state;
+	assert_int_equal(loud(o.v), 0);
+	assert_int_equal(o.v->n_slow, 0);
+	assert_string_equal(o.v->shape, "steady");
+	assert_int_equal(o.v->n_judged, 1999);
+	done(&o);
+}
+
+static void names_the_holder_of_the_lock(void **state)
+{
+	struct run_plan p = base;
+	struct outcome o;
+	const struct lg_finding *f;
+
+	(void)state;
+	p.stall = STALL_LOCK;
+	p.period_ns = 2500 * MS;
+	o = explain(&p);
+	f = find(o.v, "host.lock_held");
+	assert_non_null(f);
+	assert_ptr_equal(f, &o.v->findings[0]);
+	assert_int_equal(loud(o.v), 1);
+	assert_string_equal(f->culprit.relation, "other_process");
+	assert_int_equal(f->culprit.pid, CULPRIT_PID);
+	assert_string_equal(f->culprit.function, "gather_stats");
+	assert_string_equal(f->culprit.lock, "mmap_lock");
+	assert_int_equal(f->n_victims, 2);
+	assert_string_equal(o.v->shape, "periodic");
+	assert_true(fabs(o.v->period_s - 2.5) < 0.05);
+	assert_string_equal(o.v->scope, "rotating");
+	/* Each stall is 80 ms, and every nanosecond is counted once though two ranks lost it. */
+	assert_true(fabs(f->lost_ms - 80.0 * (double)o.v->n_slow) < 2.0 * (double)o.v->n_slow);
+	assert_true(f->excess_share > 0.95);
+	assert_true(f->confidence > 0.9);
+	done(&o);
+}
+
+static void a_lock_of_one_rank_is_rank_local(void **state)
+{
+	struct run_plan p = base;
+	struct outcome o;
+
+	(void)state;
+	p.stall = STALL_LOCK;
+	p.period_ns = 700 * MS;
+	p.only_rank = 1;
+	p.explicit_collective = true;
+	o = explain(&p);
+	assert_non_null(find(o.v, "host.lock_held"));
+	assert_string_equal(o.v->scope, "rank_local");
+	assert_int_equal(find(o.v, "host.lock_held")->n_victims, 1);
+	assert_int_equal(find(o.v, "host.lock_held")->victims[0].rank, 1);
+	done(&o);
+}
+
+static void stalls_of_all_ranks_at_once_are_global(void **state)
+{
+	struct run_plan p = base;
+	struct outcome o;
+
+	(void)state;
+	p.stall = STALL_LOCK;
+	p.period_ns = 1100 * MS;
+	p.all_ranks = true;
+	o = explain(&p);
+	assert_string_equal(o.v->scope, "global");
+	done(&o);
+}
+
+static void follows_a_helper_thread_to_the_holder(void **state)
+{
+	struct run_plan p = base;
+	struct outcome o;
+	const struct lg_finding *f;
+
+	(void)state;
+	p.stall = STALL_FUTEX_HELPER_LOCK;
+	p.period_ns = 900 * MS;
+	o = explain(&p);
+	f = find(o.v, "host.lock_held");
+	assert_non_null(f);
+	assert_int_equal(f->culprit.pid, CULPRIT_PID);
+	assert_true(f->excess_share > 0.9);
+	done(&o);
+}
+
+static void an_owner_without_a_hold_is_less_sure(void **state)
+{
+	struct run_plan p = base;
+	struct outcome o;
+	const struct lg_finding *f;
+
+	(void)state;
+	p.stall = STALL_LOCK;
+	p.period_ns = 900 * MS;
+	p.no_hold_rows = true;
+	o = explain(&p);
+	f = find(o.v, "host.lock_held");
+	assert_non_null(f);
+	assert_int_equal(f->culprit.pid, CULPRIT_PID);
+	assert_true(f->confidence < 0.95 && f->confidence > 0.5);
+	done(&o);
+}
+
+static void names_who_had_the_cpu(void **state)
+{
+	struct run_plan p = base;
+	struct outcome o;
+	const struct lg_finding *f;
+
+	(void)state;
+	p.stall = STALL_CPU;
+	p.period_ns = 1500 * MS;
+	p.only_rank = 0;
+	o = explain(&p);
+	f = find(o.v, "host.cpu_contention");
+	assert_non_null(f);
+	assert_int_equal(loud(o.v), 1);
+	assert_int_equal(f->culprit.pid, CULPRIT_PID);
+	assert_string_equal(o.v->scope, "rank_local");
+	done(&o);
+}
+
+static void a_rank_that_computes_longer_now_and_then_is_the_straggler(void **state)
+{
+	struct run_plan p = base;
+	struct outcome o;
+	const struct lg_finding *f;
+
+	(void)state;
+	p.stall = STALL_RUN;
+	p.period_ns = 800 * MS;
+	p.only_rank = 1;
+	o = explain(&p);
+	f = find(o.v, "comms.straggler");
+	assert_non_null(f);
+	assert_int_equal(loud(o.v), 1);
+	assert_int_equal(f->culprit.rank, 1);
+	assert_string_equal(f->culprit.relation, "rank");
+	assert_string_equal(o.v->scope, "rank_local");
+	done(&o);
+}
+
+static void a_rank_that_is_always_late_is_a_steady_straggler(void **state)
+{
+	struct run_plan p = base;
+	struct outcome o;
+	const struct lg_finding *f;
+
+	(void)state;
+	p.n_ranks = 4;
+	p.steady_late_rank = 2;
+	p.steady_late_ns = 4 * MS;
+	o = explain(&p);
+	f = find(o.v, "comms.straggler");
+	assert_non_null(f);
+	assert_int_equal(f->culprit.rank, 2);
+	assert_true(isnan(f->excess_share));
+	/* 4 ms of ~14 ms steps, less the ranks' jitter. */
+	assert_true(f->lost_share > 0.2 && f->lost_share < 0.32);
+	assert_string_equal(o.v->shape, "steady");
+	done(&o);
+}
+
+static void one_rank_alone_is_single(void **state)
+{
+	struct run_plan p = base;
+	struct outcome o;
+
+	(void)state;
+	p.n_ranks = 1;
+	p.stall = STALL_LOCK;
+	p.period_ns = 1300 * MS;
+	o = explain(&p);
+	assert_non_null(find(o.v, "host.lock_held"));
+	assert_string_equal(o.v->scope, "single");
+	done(&o);
+}
+
+static void an_empty_trace_says_that_there_are_no_steps(void **state)
+{
+	struct lg_builder *b;
+	struct lg_trace *t;
+	struct lg_verdict *v;
+
+	(void)state;
+	assert_int_equal(lg_builder_new(&b, NULL), 0);
+	assert_int_equal(lg_builder_seal(b, &t, NULL), 0);
+	assert_int_equal(lg_explain(t, NULL, &v, NULL), 0);
+	assert_int_equal(v->n_findings, 0);
+	assert_true(v->n_limits >= 1);
+	lg_verdict_free(v);
+	lg_trace_free(t);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_healthy_run_gets_no_finding),
+		cmocka_unit_test(names_the_holder_of_the_lock),
+		cmocka_unit_test(a_lock_of_one_rank_is_rank_local),
+		cmocka_unit_test(stalls_of_all_ranks_at_once_are_global),
+		cmocka_unit_test(follows_a_helper_thread_to_the_holder),
+		cmocka_unit_test(an_owner_without_a_hold_is_less_sure),
+		cmocka_unit_test(names_who_had_the_cpu),
+		cmocka_unit_test(a_rank_that_computes_longer_now_and_then_is_the_straggler),
+		cmocka_unit_test(a_rank_that_is_always_late_is_a_steady_straggler),
+		cmocka_unit_test(one_rank_alone_is_single),
+		cmocka_unit_test(an_empty_trace_says_that_there_are_no_steps),
+	};
+
+	return cmocka_run_group_tests_name("explain", tests, NULL, NULL);
+}

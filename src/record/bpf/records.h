@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * records.h - what the BPF programs hand to user space; the only contract between
+ * laggard.bpf.c and bpf_source.c, included by both.
+ *
+ * Every record starts with struct lg_bpf_hdr; addresses of stacks follow the fixed part, kernel
+ * frames first, then user frames, then the peer's kernel frames, innermost first. Times are
+ * CLOCK_MONOTONIC ns; 0 means "not known". Ids are those of the recorder's pid namespace.
+ *
+ * There is no switch and no wakeup record: one slice record when a thread leaves its CPU says
+ * what it did since it left the CPU the time before (why it was off, who woke it, how long it
+ * queued, how long it ran). That is one 56-byte record where perf writes two of about 100.
+ */
+#ifndef LG_RECORD_BPF_RECORDS_H
+#define LG_RECORD_BPF_RECORDS_H
+
+#ifndef __bpf__
+#include <linux/types.h>
+#endif
+
+#define LG_BPF_KERNEL_FRAMES 32
+#define LG_BPF_USER_FRAMES 16
+#define LG_BPF_PEER_FRAMES 24
+
+enum lg_bpf_kind {
+	LG_BPF_NONE,
+	LG_BPF_SLICE,
+	LG_BPF_SUM,    /* slices below the threshold, added up */
+	LG_BPF_SLEEP,  /* stack of a sleeping thread, taken as it is woken */
+	LG_BPF_TASK,   /* a thread is there, was forked, renamed, or changed its program */
+	LG_BPF_LOCK,   /* wait for a sleeping kernel lock, at its end */
+	LG_BPF_HOLD,   /* hold of an mmap_lock, at its release */
+	LG_BPF_MEMORY, /* direct reclaim or compaction, at its end */
+	LG_BPF_SIGNAL,
+	LG_BPF_OPEN,   /* only from the iterator at the end: what every thread was doing */
+	LG_BPF_KINDS
+};
+
+/* flags of struct lg_bpf_hdr */
+enum {
+	LG_BPF_CTX_MASK = 7,      /* slice, sleep: enum lg_ctx of the waker */
+	LG_BPF_LAST = 8,          /* slice: last thread of its process has left */
+	LG_BPF_EDGE = 16,         /* slice: start or wait began before the recording */
+	LG_BPF_MANY_KERNEL = 32,  /* the kernel stack was longer than recorded */
+	LG_BPF_FORK = 64,         /* task: new (else renamed) */
+	LG_BPF_EXEC = 128         /* task: new program and mm */
+};
+
+struct lg_bpf_hdr {
+	__u64 ts; /* the moment of emission: records of one ring are in this order */
+	__u32 tid, tgid;
+	__u8 kind, n_kernel, n_user, flags;
+	__u16 cpu;
+	__u8 n_peer, zero;
+};
+
+struct lg_bpf_slice { /* hdr.ts: left the CPU */
+	struct lg_bpf_hdr h;
+	__u64 in_ts, off_ts, wake_ts;
+	__u32 waker_tid;
+	__u8 off_why, out_why; /* enum lg_state_reason before in_ts, after h.ts */
+	__u16 wake_cpu;
+};
+
+struct lg_bpf_sum { /* covers [since, hdr.ts) */
+	struct lg_bpf_hdr h;
+	__u64 since, run;
+	__u32 n, zero;
+};
+
+struct lg_bpf_sleep { /* frames: of hdr.tid, asleep since off_ts */
+	struct lg_bpf_hdr h;
+	__u64 off_ts;
+};
+
+struct lg_bpf_task {
+	struct lg_bpf_hdr h;
+	__u64 mm, start; /* start: boot-clock ns of the thread's start, as in /proc/PID/stat */
+	__u32 ptgid, task_flags; /* PF_* */
+	char comm[16];
+};
+
+/* owner_flags of struct lg_bpf_lock */
+enum { LG_BPF_OWNER_READER = 1, LG_BPF_OWNER_RUNNING = 2, LG_BPF_OWNER_VERIFIED = 4 };
+
+struct lg_bpf_lock { /* frames: waiter's kernel, waiter's user, owner's kernel at the start */
+	struct lg_bpf_hdr h;
+	__u64 begin, lock, mm; /* mm: 0 = not an mmap_lock */
+	__u32 lcb;             /* LCB_F_* of the kernel's lock tracepoints, or-ed */
+	__u32 mm_tgid;         /* process of mm */
+	__u32 owner_tid, owner_tgid;
+	__u32 owner_flags, zero;
+};
+
+enum { LG_BPF_HOLD_WRITE = 1, LG_BPF_HOLD_READ = 2, LG_BPF_HOLD_FOREIGN = 4 };
+
+struct lg_bpf_hold { /* frames: holder's, in its own context */
+	struct lg_bpf_hdr h;
+	__u64 begin, mm;
+	__u32 mm_tgid, hold_flags;
+};
+
+enum { LG_BPF_RECLAIM = 1, LG_BPF_COMPACT = 2 };
+
+struct lg_bpf_memory {
+	struct lg_bpf_hdr h;
+	__u64 begin;
+	__u32 what, zero;
+};
+
+struct lg_bpf_signal { /* hdr.tid: target */
+	struct lg_bpf_hdr h;
+	__u32 sig, sender_tid, sender_tgid;
+	__s32 result; /* TRACE_SIGNAL_*: 0 = delivered */
+};
+
+struct lg_bpf_open { /* fixed size, as the iterator writes it */
+	struct lg_bpf_hdr h;
+	__u64 in_ts, off_ts, wake_ts;
+	__u64 sum_since, sum_run;
+	__u64 lock_begin, lock, lock_mm;
+	__u64 hold_begin[2], hold_mm[2]; /* foreign, own */
+	__u32 waker_tid, lcb;
+	__u32 lock_mm_tgid, owner_tid, owner_tgid, owner_flags;
+	__u32 hold_tgid[2], hold_flags[2];
+	__u32 sum_n;
+	__u8 running, off_why;
+	__u16 wake_cpu;
+	__u8 hold_kernel, hold_user, peer_kernel, zero[5];
+	__u64 kernel[LG_BPF_KERNEL_FRAMES]; /* where it sleeps */
+	__u64 user[LG_BPF_USER_FRAMES];
+	__u64 hold_frames[LG_BPF_KERNEL_FRAMES + LG_BPF_USER_FRAMES]; /* foreign hold */
+	__u64 peer_frames[LG_BPF_PEER_FRAMES];
+};
+
+#define LG_BPF_SIZE(type, size) _Static_assert(sizeof(struct type) == (size), #type)
+LG_BPF_SIZE(lg_bpf_hdr, 24);
+LG_BPF_SIZE(lg_bpf_slice, 56);
+LG_BPF_SIZE(lg_bpf_sum, 48);
+LG_BPF_SIZE(lg_bpf_sleep, 32);
+LG_BPF_SIZE(lg_bpf_task, 64);
+LG_BPF_SIZE(lg_bpf_lock, 72);
+LG_BPF_SIZE(lg_bpf_hold, 48);
+LG_BPF_SIZE(lg_bpf_memory, 40);
+LG_BPF_SIZE(lg_bpf_signal, 40);
+LG_BPF_SIZE(lg_bpf_open, 1136);
+
+/* Frames a record of variable length may carry, and so its greatest size. */
+#define LG_BPF_MAX_FRAMES (LG_BPF_KERNEL_FRAMES + LG_BPF_USER_FRAMES + LG_BPF_PEER_FRAMES)
+#define LG_BPF_MAX_RECORD (sizeof(struct lg_bpf_lock) + 8 * LG_BPF_MAX_FRAMES)
+
+#endif /* LG_RECORD_BPF_RECORDS_H */

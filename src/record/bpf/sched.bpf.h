@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* sched.bpf.h - slices and sleeps: the scheduler's tracepoints. Part of laggard.bpf.c. */
+#ifndef LG_SCHED_BPF_H
+#define LG_SCHED_BPF_H
+
+static __always_inline __u8 why_off(struct task_struct *t, bool preempt, unsigned int state)
+{
+	if (preempt || !(state & 0xff))
+		return WHY_PREEMPTED; /* sched_yield() too: able to run, not running */
+	if (state & TASK_EXIT)
+		return WHY_DEAD;
+	if (state & TASK_UNINTERRUPTIBLE) {
+		if (state & TASK_NOLOAD)
+			return WHY_IDLE;
+		return BPF_CORE_READ_BITFIELD_PROBED(t, in_iowait) ? WHY_IOWAIT : WHY_DISK;
+	}
+	if (state & TASK_STOPPED)
+		return WHY_STOPPED;
+	if (state & TASK_TRACED)
+		return WHY_TRACED;
+	if (state & TASK_PARKED)
+		return WHY_PARKED;
+	return WHY_SLEEP;
+}
+
+static __always_inline void flush_sum(struct thread *th, void *ring, __u64 end)
+{
+	struct lg_bpf_sum *r = ring ? bpf_ringbuf_reserve(ring, sizeof(*r), 0) : 0;
+
+	if (!r) {
+		count_lost(LG_BPF_SUM);
+		return; /* the sum goes on and is not lost, only coarser */
+	}
+	fill(&r->h, end, th->tid, th->tgid, LG_BPF_SUM);
+	r->since = th->sum_since;
+	r->run = th->sum_run;
+	r->n = th->sum_n;
+	r->zero = 0;
+	bpf_ringbuf_submit(r, wake_flag(ring));
+	th->sum_n = 0;
+	th->sum_run = 0;
+}
+
+/* Is this slice worth a record of its own? */
+static __always_inline bool is_worth(const struct thread *th, __u64 now, __u8 why)
+{
+	__u64 woken;
+
+	if (th->job || (!cfg_slice_ns && th->tgid != cfg_self) || why == WHY_DEAD)
+		return true;
+	if (th->tgid == cfg_self)
+		return false;
+	if (now - th->in_ts >= cfg_slice_ns)
+		return true;
+	if (th->off_why == WHY_PREEMPTED || th->off_why == WHY_NEW)
+		return th->in_ts - th->off_ts >= cfg_slice_ns;
+	woken = th->wake_ts ? th->wake_ts : th->in_ts;
+	if (th->in_ts - woken >= cfg_slice_ns)
+		return true;
+	if (th->off_why == WHY_STOPPED || th->off_why == WHY_TRACED)
+		return true;
+	return woken - th->off_ts >= (th->off_why == WHY_SLEEP || th->off_why == WHY_IDLE
+					      ? cfg_sleep_ns
+					      : cfg_slice_ns);
+}
+
+static __always_inline void leave(void *ctx, struct thread *th, struct task_struct *t, __u64 now,
+				  bool preempt, unsigned int state)
+{
+	__u8 why = why_off(t, preempt, state);
+	__u32 cpu = bpf_get_smp_processor_id();
+	void *ring = ring_of(cpu);
+	struct lg_bpf_slice *r;
+
+	if (th->job_version != job_version)
+		is_job_now(th);
+	if (!th->in_ts) {
+		/* Was already running when the recording began: known since then. */
+		th->in_ts = th->off_ts ? th->off_ts : now;
+		th->off_ts = 0;
+		th->edge = 1;
+	}
+	if (is_worth(th, now, why)) {
+		if (th->sum_n)
+			flush_sum(th, ring, th->off_ts);
+		r = ring ? bpf_ringbuf_reserve(ring, sizeof(*r), 0) : 0;
+		if (r) {
+			fill(&r->h, now, th->tid, th->tgid, LG_BPF_SLICE);
+			r->h.flags = th->waker_ctx | (th->edge ? LG_BPF_EDGE : 0);
+			if (why == WHY_DEAD && t->signal->live.counter == 0)
+				r->h.flags |= LG_BPF_LAST;
+			r->in_ts = th->in_ts;
+			r->off_ts = th->off_ts;
+			r->wake_ts = th->wake_ts;
+			r->waker_tid = th->waker_tid;
+			r->off_why = th->off_why;
+			r->out_why = why;
+			r->wake_cpu = th->wake_cpu;
+			bpf_ringbuf_submit(r, wake_flag(ring));
+		} else {
+			count_lost(LG_BPF_SLICE);
+		}
+	} else {
+		if (!th->sum_n++)
+			th->sum_since = th->off_ts ? th->off_ts : th->in_ts;
+		th->sum_run += now - th->in_ts;
+		if (now - th->sum_since > 1000000000ull)
+			flush_sum(th, ring, now);
+	}
+	th->edge = 0;
+	th->running = 0;
+	th->off_ts = now;
+	th->off_why = why;
+	th->wake_ts = 0;
+	th->waker_tid = 0;
+	th->waker_ctx = 0;
+	th->n_user = 0;
+	if (why < WHY_SLEEP)
+		return;
+	if (th->tent_ts && now - th->tent_ts < 100000) {
+		/*
+		 * Woken between setting its state and getting here: the waker saw the state, and
+		 * waits for this CPU to let go (try_to_wake_up(), on_cpu).
+		 */
+		th->wake_ts = now;
+		th->waker_tid = th->tent_waker;
+		th->waker_ctx = th->tent_ctx;
+	}
+	if (cfg_user_stacks && th->job && th->tid == th->tgid)
+		th->n_user = (__u8)(frame_bytes(bpf_get_stack(ctx, th->user, sizeof(th->user),
+							      BPF_F_USER_STACK),
+						sizeof(th->user)) / 8);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(lg_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
+	     unsigned int prev_state)
+{
+	struct thread *th;
+	__u64 now;
+
+	if (!enabled)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (prev->pid) {
+		th = thread_of(prev);
+		if (th)
+			leave(ctx, th, prev, now, preempt, prev_state);
+	}
+	if (next->pid) {
+		th = thread_of(next);
+		if (th) {
+			th->in_ts = now;
+			th->tent_ts = 0;
+			th->running = 1;
+			th->cpu = (__u16)bpf_get_smp_processor_id();
+		}
+	}
+	return 0;
+}
+
+static __always_inline void sleeper_stack(struct thread *th, struct task_struct *p, __u64 now)
+{
+	struct lg_bpf_sleep *r = scratch_of(SCRATCH_WAKING);
+	__u32 k, size = sizeof(*r);
+
+	if (!r)
+		return;
+	/* Straight into the ring is refused together with a task reference (libbpf 1.1). */
+	k = frame_bytes(bpf_get_task_stack(p, (void *)r + sizeof(*r), 8 * LG_BPF_KERNEL_FRAMES, 0),
+			8 * LG_BPF_KERNEL_FRAMES);
+	fill(&r->h, now, th->tid, th->tgid, LG_BPF_SLEEP);
+	r->h.n_kernel = (__u8)(k / 8);
+	if (k == 8 * LG_BPF_KERNEL_FRAMES)
+		r->h.flags = LG_BPF_MANY_KERNEL;
+	r->off_ts = th->off_ts;
+	size += k;
+	if (th->n_user) {
+		r->h.n_user = th->n_user;
+		bpf_probe_read_kernel((void *)r + size, sizeof(th->user), th->user);
+		size += (th->n_user * 8u) & 0xf8;
+	}
+	output(r, size, LG_BPF_SLEEP);
+}
+
+static __always_inline int waking(struct task_struct *p, __u8 ctx_now)
+{
+	struct thread *th;
+	__u64 now, least;
+	__u32 waker = 0;
+
+	th = thread_of(p);
+	if (!th)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (ctx_now == CTX_TASK) {
+		/* In an interrupt the current thread is only a bystander. */
+		if (cfg_pidns_level)
+			waker = tid_of(bpf_get_current_task_btf());
+		else
+			waker = (__u32)bpf_get_current_pid_tgid();
+	}
+	if (th->running) {
+		th->tent_ts = now;
+		th->tent_waker = waker;
+		th->tent_ctx = ctx_now;
+		return 0;
+	}
+	if (th->wake_ts || th->off_why < WHY_SLEEP)
+		return 0;
+	th->wake_ts = now;
+	th->waker_tid = waker;
+	th->waker_ctx = ctx_now;
+	th->wake_cpu = (__u16)bpf_get_smp_processor_id();
+	if (!th->off_ts || th->tgid == cfg_self)
+		return 0;
+	least = th->job || th->off_why != WHY_SLEEP ? cfg_stack_ns : cfg_sleep_ns;
+	if (th->off_why != WHY_IDLE && now - th->off_ts >= least)
+		sleeper_stack(th, p, now);
+	return 0;
+}
+
+/* Of the next two one is loaded: without CONFIG_KALLSYMS_ALL no per-CPU variable can be named. */
+SEC("tp_btf/sched_waking")
+int BPF_PROG(lg_waking_counted, struct task_struct *p)
+{
+	return enabled ? waking(p, counted_context()) : 0;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(lg_waking_flagged, struct task_struct *p)
+{
+	return enabled ? waking(p, flagged_context()) : 0;
+}
+
+/*
+ * Only the interrupts in which something is woken: timers, devices, irq_work; cross-CPU calls
+ * come 100,000 times a second and wake next to nothing (remote wake-ups are sched_wakeup).
+ */
+#define IRQ_PROGRAMS(name, bit)                                                                    \
+	SEC("tp_btf/" #name "_entry")                                                              \
+	int lg_##name##_entry(void *ctx)                                                           \
+	{                                                                                          \
+		__u32 *flags = irq_flags_here();                                                   \
+		if (flags)                                                                         \
+			*flags |= (bit);                                                           \
+		return 0;                                                                          \
+	}                                                                                          \
+	SEC("tp_btf/" #name "_exit")                                                               \
+	int lg_##name##_exit(void *ctx)                                                            \
+	{                                                                                          \
+		__u32 *flags = irq_flags_here();                                                   \
+		if (flags)                                                                         \
+			*flags &= ~(__u32)(bit);                                                   \
+		return 0;                                                                          \
+	}
+
+IRQ_PROGRAMS(irq_handler, IN_HARDIRQ)
+IRQ_PROGRAMS(local_timer, IN_HARDIRQ)
+IRQ_PROGRAMS(irq_work, IN_HARDIRQ)
+IRQ_PROGRAMS(softirq, IN_SOFTIRQ)
+
+/* A new thread's first wait starts when its parent puts it on a run queue. */
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(lg_wakeup_new, struct task_struct *p)
+{
+	struct thread *th;
+
+	if (!enabled)
+		return 0;
+	th = thread_of(p);
+	if (!th || th->running)
+		return 0;
+	th->off_ts = bpf_ktime_get_ns();
+	th->off_why = WHY_NEW;
+	th->waker_ctx = CTX_TASK;
+	if (cfg_pidns_level)
+		th->waker_tid = tid_of(bpf_get_current_task_btf());
+	else
+		th->waker_tid = (__u32)bpf_get_current_pid_tgid();
+	return 0;
+}
+
+#endif /* LG_SCHED_BPF_H */

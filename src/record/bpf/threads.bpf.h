@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * threads.bpf.h - settings, maps, small helpers, and the life of a thread's storage.
+ * Part of laggard.bpf.c (one translation unit: everything is inlined into the programs).
+ */
+#ifndef LG_THREADS_BPF_H
+#define LG_THREADS_BPF_H
+
+/* Values of include/linux/sched.h, unchanged since 4.14 (newer bits are not looked at). */
+#define TASK_INTERRUPTIBLE 0x1
+#define TASK_UNINTERRUPTIBLE 0x2
+#define TASK_STOPPED 0x4
+#define TASK_TRACED 0x8
+#define TASK_EXIT 0xb0 /* EXIT_DEAD | EXIT_ZOMBIE | TASK_DEAD */
+#define TASK_PARKED 0x40
+#define TASK_NOLOAD 0x400
+/* enum of include/trace/events/lock.h */
+#define LCB_F_SPIN 1
+#define LCB_F_READ 2
+#define LCB_F_WRITE 4
+#define LCB_F_RT 8
+#define LCB_F_PERCPU 16
+#define LCB_F_MUTEX 32
+/* Lower bits of the owner word of rwsem and mutex are flags, both at most three. */
+#define OWNER_FLAGS 7ul
+#define RWSEM_READER_OWNED 1ul
+
+/* Same numbers as enum lg_state_reason and enum lg_ctx (bpf_source.c asserts it). */
+enum { WHY_NONE, WHY_PREEMPTED, WHY_WOKEN, WHY_NEW, WHY_SLEEP, WHY_DISK, WHY_IOWAIT, WHY_STOPPED,
+       WHY_TRACED, WHY_DEAD, WHY_PARKED, WHY_IDLE };
+enum { CTX_UNKNOWN, CTX_TASK, CTX_SOFTIRQ, CTX_HARDIRQ, CTX_NMI };
+
+/* Set before loading. */
+const volatile __u32 cfg_self = 0;             /* tgid of the recorder */
+const volatile __u32 cfg_ring_shift = 0;       /* CPUs share a ring in groups of 2^shift */
+const volatile __u32 cfg_ring_half = 1u << 20; /* wake the reader above this fill */
+const volatile __u64 cfg_slice_ns = 0;         /* shorter slices of other processes are summed */
+const volatile __u64 cfg_sleep_ns = 1000000;   /* other processes: sleeps worth a record */
+const volatile __u64 cfg_stack_ns = 100000;    /* blocked this long: take the stack */
+const volatile __u64 cfg_lock_ns = 10000;      /* other processes: lock waits worth a record */
+const volatile __u64 cfg_lock_stack_ns = 50000;
+const volatile __u64 cfg_hold_ns = 20000;      /* foreign holds */
+const volatile __u64 cfg_own_hold_ns = 100000;
+const volatile __u64 cfg_memory_ns = 10000;
+const volatile bool cfg_own_holds = true;
+const volatile bool cfg_user_stacks = true;
+const volatile bool cfg_task_from_pid = false; /* the kernel has that kfunc (6.2) */
+const volatile __u32 cfg_pidns_level = 0;      /* depth of the recorder's pid namespace */
+
+/* Changed while running. */
+bool enabled = false;
+bool at_end = false;    /* the iterator reports open states instead of tasks */
+__u32 job_version = 0;  /* counts changes of the map `jobs` */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(values, struct {
+		__uint(type, BPF_MAP_TYPE_RINGBUF);
+		__uint(max_entries, 1 << 12);
+	});
+} rings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, LG_BPF_KINDS);
+	__type(key, __u32);
+	__type(value, __u64);
+} lost SEC(".maps");
+
+/* Processes of the training job: never thresholded. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, __u32);
+} jobs SEC(".maps");
+
+enum { SCRATCH_WAKING, SCRATCH_LOCK, SCRATCH_RELEASE, SCRATCH_MEMORY, SCRATCH_COMPACT, SCRATCH_ITER,
+       SCRATCH_MAX };
+
+struct scratch {
+	__u8 bytes[2048];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SCRATCH_MAX);
+	__type(key, __u32);
+	__type(value, struct scratch);
+} scratches SEC(".maps");
+
+struct hold {
+	__u64 ts, mm;
+	__u32 flags, tgid;
+};
+
+struct thread {
+	/* one cache line that every switch and waking touches */
+	__u64 in_ts, off_ts, wake_ts;
+	__u64 tent_ts;     /* woken while (still) on the CPU, see invariant 2 */
+	__u32 tid, tgid;
+	__u32 waker_tid, tent_waker;
+	__u16 wake_cpu;
+	__u8 running, off_why, waker_ctx, tent_ctx, job, edge;
+	__u32 job_version;
+	__u16 cpu, pad;    /* where it runs or ran */
+	/* below: rarely touched */
+	__u64 sum_since, sum_run;
+	__u32 sum_n;
+	__u32 lcb;
+	__u64 lock, lock_begin;
+	__u32 owner_tid, owner_tgid, owner_flags;
+	__u8 n_peer, n_user, hold_kernel, hold_user;
+	struct hold hold[2]; /* foreign, own */
+	__u64 memory_begin[2];
+	__u64 peer[LG_BPF_PEER_FRAMES];
+	__u64 user[LG_BPF_USER_FRAMES];
+	__u64 hold_frames[LG_BPF_KERNEL_FRAMES + LG_BPF_USER_FRAMES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+struct task_struct *bpf_task_from_pid(__s32 pid) __ksym __weak;
+void bpf_task_release(struct task_struct *p) __ksym __weak;
+
+extern const int __preempt_count __ksym __weak;
+extern const struct pcpu_hot pcpu_hot __ksym __weak;
+
+/* ---- small things ---------------------------------------------------------------------- */
+
+static __always_inline __u32 pid_of(struct pid *pid, __u32 fallback)
+{
+	__u64 at = bpf_core_field_offset(struct pid, numbers) +
+		   cfg_pidns_level * bpf_core_type_size(struct upid);
+	__u32 level = 0;
+	int nr = 0;
+
+	if (bpf_probe_read_kernel(&level, sizeof(level), &pid->level) || level < cfg_pidns_level)
+		return fallback; /* lives outside the recorder's namespace */
+	if (bpf_probe_read_kernel(&nr, sizeof(nr), (char *)pid + at) || nr <= 0)
+		return fallback;
+	return (__u32)nr;
+}
+
+static __always_inline __u32 tid_of(struct task_struct *t)
+{
+	return cfg_pidns_level ? pid_of(t->thread_pid, (__u32)t->pid) : (__u32)t->pid;
+}
+
+static __always_inline __u32 tgid_of(struct task_struct *t)
+{
+	return cfg_pidns_level ? pid_of(t->group_leader->thread_pid, (__u32)t->tgid)
+			       : (__u32)t->tgid;
+}
+
+static __always_inline struct thread *thread_of(struct task_struct *t)
+{
+	return bpf_task_storage_get(&threads, t, 0, 0);
+}
+
+static __always_inline __u8 counted_context(void)
+{
+	__u32 count;
+
+	if (&__preempt_count)
+		count = *(const __u32 *)bpf_this_cpu_ptr(&__preempt_count);
+	else if (&pcpu_hot)
+		count = ((const struct pcpu_hot *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count;
+	else
+		return CTX_UNKNOWN;
+	/* include/linux/preempt.h: 0x100 is "serving", 0x200 and up "disabled" softirqs. */
+	if (count & 0xf00000)
+		return CTX_NMI;
+	if (count & 0xf0000)
+		return CTX_HARDIRQ;
+	return count & 0x100 ? CTX_SOFTIRQ : CTX_TASK;
+}
+
+enum { IN_SOFTIRQ = 1, IN_HARDIRQ = 2 };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} irq_flags SEC(".maps");
+
+static __always_inline __u32 *irq_flags_here(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&irq_flags, &zero);
+}
+
+/* What the irq tracepoints left for us. */
+static __always_inline __u8 flagged_context(void)
+{
+	__u32 *flags = irq_flags_here();
+
+	if (!flags)
+		return CTX_UNKNOWN;
+	if (*flags & IN_HARDIRQ)
+		return CTX_HARDIRQ;
+	return *flags & IN_SOFTIRQ ? CTX_SOFTIRQ : CTX_TASK;
+}
+
+static __always_inline void *scratch_of(__u32 i)
+{
+	return bpf_map_lookup_elem(&scratches, &i);
+}
+
+static __always_inline void count_lost(__u32 kind)
+{
+	__u64 *n = bpf_map_lookup_elem(&lost, &kind);
+
+	if (n)
+		(*n)++;
+}
+
+static __always_inline void *ring_of(__u32 cpu)
+{
+	__u32 i = cpu >> cfg_ring_shift;
+
+	return bpf_map_lookup_elem(&rings, &i);
+}
+
+/* The reader comes by a timer; only a ring that fills faster than expected calls it. */
+static __always_inline __u64 wake_flag(void *ring)
+{
+	return bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) > cfg_ring_half ? BPF_RB_FORCE_WAKEUP
+									  : BPF_RB_NO_WAKEUP;
+}
+
+static __always_inline void fill(struct lg_bpf_hdr *h, __u64 ts, __u32 tid, __u32 tgid, __u8 kind)
+{
+	h->ts = ts;
+	h->tid = tid;
+	h->tgid = tgid;
+	h->kind = kind;
+	h->n_kernel = 0;
+	h->n_user = 0;
+	h->flags = 0;
+	h->cpu = (__u16)bpf_get_smp_processor_id();
+	h->n_peer = 0;
+	h->zero = 0;
+}
+
+static __always_inline void output(void *rec, __u64 size, __u32 kind)
+{
+	void *ring = ring_of(bpf_get_smp_processor_id());
+
+	if (!ring || bpf_ringbuf_output(ring, rec, size, wake_flag(ring)))
+		count_lost(kind);
+}
+
+/* bytes of a stack helper -> whole frames, in a range that the verifier can see */
+static __always_inline __u32 frame_bytes(long n, __u32 max)
+{
+	if (n <= 0)
+		return 0;
+	if (n > max)
+		n = max;
+	return (__u32)n & 0x1f8;
+}
+
+/* Kernel (and user) stack of the current thread behind a record's fixed part; its new size. */
+static __always_inline __u32 own_stack(void *ctx, void *rec, __u32 at, bool user)
+{
+	struct lg_bpf_hdr *h = rec;
+	__u32 k, u;
+
+	k = frame_bytes(bpf_get_stack(ctx, rec + at, 8 * LG_BPF_KERNEL_FRAMES, 0),
+			8 * LG_BPF_KERNEL_FRAMES);
+	h->n_kernel = (__u8)(k / 8);
+	if (k == 8 * LG_BPF_KERNEL_FRAMES)
+		h->flags |= LG_BPF_MANY_KERNEL;
+	at += k;
+	if (!user)
+		return at;
+	u = frame_bytes(bpf_get_stack(ctx, rec + at, 8 * LG_BPF_USER_FRAMES, BPF_F_USER_STACK),
+			8 * LG_BPF_USER_FRAMES);
+	h->n_user = (__u8)(u / 8);
+	return at + u;
+}
+
+/* ---- threads come and go ---------------------------------------------------------------- */
+
+static __always_inline void is_job_now(struct thread *th)
+{
+	th->job_version = job_version;
+	th->job = bpf_map_lookup_elem(&jobs, &th->tgid) != 0;
+}
+
+static __always_inline struct thread *thread_new(struct task_struct *t)
+{
+	struct thread *th = bpf_task_storage_get(&threads, t, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!th) {
+		count_lost(LG_BPF_TASK);
+		return 0;
+	}
+	th->tid = tid_of(t);
+	th->tgid = tgid_of(t);
+	is_job_now(th);
+	return th;
+}
+
+static __always_inline void fill_task(struct lg_bpf_task *r, struct task_struct *t, __u64 ts,
+				      __u32 tid, __u32 tgid)
+{
+	fill(&r->h, ts, tid, tgid, LG_BPF_TASK);
+	r->mm = (__u64)t->mm;
+	r->start = t->start_boottime;
+	r->ptgid = tgid_of(t->real_parent);
+	r->task_flags = t->flags;
+	bpf_probe_read_kernel(r->comm, sizeof(r->comm), &t->comm);
+}
+
+static __always_inline void report_task(struct task_struct *t, struct task_struct *parent,
+					struct thread *th, __u64 ts, __u8 flags)
+{
+	void *ring = ring_of(bpf_get_smp_processor_id());
+	struct lg_bpf_task *r;
+
+	r = ring ? bpf_ringbuf_reserve(ring, sizeof(*r), 0) : 0;
+	if (!r) {
+		count_lost(LG_BPF_TASK);
+		return;
+	}
+	fill_task(r, t, ts, th->tid, th->tgid);
+	if (parent)
+		r->ptgid = tgid_of(parent);
+	r->h.flags = flags;
+	bpf_ringbuf_submit(r, wake_flag(ring));
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(lg_fork, struct task_struct *parent, struct task_struct *child)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct thread *th;
+
+	if (!enabled)
+		return 0;
+	th = thread_new(child);
+	if (!th)
+		return 0;
+	if (th->tgid != tgid_of(parent) && !th->job) {
+		__u32 tgid = tgid_of(parent);
+		__u32 *job = bpf_map_lookup_elem(&jobs, &tgid);
+
+		if (job) {
+			bpf_map_update_elem(&jobs, &th->tgid, job, BPF_ANY);
+			th->job = 1;
+		}
+	}
+	th->off_ts = now;
+	th->off_why = WHY_NEW;
+	report_task(child, parent, th, now, LG_BPF_FORK);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(lg_exec, struct task_struct *p)
+{
+	struct thread *th;
+
+	if (!enabled)
+		return 0;
+	th = thread_of(p);
+	if (!th)
+		return 0;
+	th->tid = tid_of(p); /* a thread that is not the leader becomes it */
+	report_task(p, 0, th, bpf_ktime_get_ns(), LG_BPF_EXEC);
+	return 0;
+}
+
+SEC("tp_btf/task_rename")
+int BPF_PROG(lg_rename, struct task_struct *t, const char *comm)
+{
+	void *ring = ring_of(bpf_get_smp_processor_id());
+	struct lg_bpf_task *r;
+	struct thread *th;
+
+	if (!enabled)
+		return 0;
+	th = thread_of(t);
+	if (!th)
+		return 0;
+	r = ring ? bpf_ringbuf_reserve(ring, sizeof(*r), 0) : 0;
+	if (!r) {
+		count_lost(LG_BPF_TASK);
+		return 0;
+	}
+	fill_task(r, t, bpf_ktime_get_ns(), th->tid, th->tgid);
+	/* The tracepoint comes before the change. */
+	bpf_probe_read_kernel_str(r->comm, sizeof(r->comm), comm);
+	bpf_ringbuf_submit(r, wake_flag(ring));
+	return 0;
+}
+
+#endif /* LG_THREADS_BPF_H */

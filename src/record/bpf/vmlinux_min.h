@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * vmlinux_min.h - the few kernel types that laggard.bpf.c reads, written by hand.
+ *
+ * Only the names of structs and members matter: preserve_access_index makes libbpf look up the
+ * real offsets in the running kernel's BTF, so the build needs no generated vmlinux.h and no
+ * particular kernel. Suffixes like ___old mark other kernels' shapes of the same type.
+ */
+#ifndef LG_VMLINUX_MIN_H
+#define LG_VMLINUX_MIN_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef _Bool bool;
+enum { false = 0, true = 1 };
+
+/* Stable ABI of include/uapi/linux/bpf.h. */
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29
+};
+enum { BPF_ANY = 0, BPF_F_NO_PREALLOC = 1, BPF_F_USER_STACK = 256 };
+enum { BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
+enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2, BPF_RB_AVAIL_DATA = 0 };
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+typedef struct {
+	long counter;
+} atomic_long_t;
+
+struct rw_semaphore {
+	atomic_long_t owner;
+};
+
+struct mutex {
+	atomic_long_t owner;
+};
+
+struct task_struct;
+
+struct mm_struct {
+	struct rw_semaphore mmap_lock;
+	struct task_struct *owner; /* CONFIG_MEMCG */
+};
+
+struct upid {
+	int nr;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+};
+
+struct signal_struct {
+	struct {
+		int counter;
+	} live;
+};
+
+struct task_struct {
+	unsigned int __state;
+	unsigned int flags;
+	int on_cpu;
+	int pid, tgid;
+	struct mm_struct *mm;
+	struct task_struct *real_parent, *group_leader;
+	struct pid *thread_pid;
+	struct signal_struct *signal;
+	unsigned long long start_boottime;
+	char comm[16];
+	unsigned int in_iowait : 1;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+/* x86 6.2 to 6.13 kept the preemption count in here. */
+struct pcpu_hot {
+	int preempt_count;
+};
+
+#pragma clang attribute pop
+
+#endif /* LG_VMLINUX_MIN_H */

@@ -17,12 +17,14 @@
 #include "base/alloc.h"
 
 #define EVERY INT64_C(1000000000)
+#define REPEAT (5 * EVERY)
 #define GROUPS_MAX 64
 #define CPU_FIELDS 3
 
 struct series {
 	lg_trk track;
 	double last;
+	int64_t written;
 	bool known;
 };
 
@@ -111,8 +113,9 @@ void lg_counters_free(struct lg_counters *c)
 static void put(struct lg_counters *c, struct series *s, const char *name, const char *unit,
 		int32_t index, int64_t now, double value)
 {
-	if (s->known && s->last == value)
+	if (s->known && s->last == value && now - s->written < REPEAT)
 		return;
+	s->written = now;
 	if (!s->track)
 		s->track = lg_track_get(c->b, &(struct lg_track_row){
 						      .kind = LG_TRACK_COUNTER,

@@ -7,7 +7,7 @@
  *   mem.available                   bytes
  *   cgroup.throttled PATH           ns of the second in which the group was out of CPU quota
  *
- * A value equal to the one before it is not repeated: a counter holds until its next row.
+ * A counter holds until its next row: an equal value is repeated only every 5 s (for the ring).
  */
 #ifndef LG_RECORD_COUNTERS_H
 #define LG_RECORD_COUNTERS_H

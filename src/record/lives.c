@@ -25,9 +25,12 @@ struct life {
 	lg_prc prc;
 	int64_t since;  /* fork time, or INT64_MIN */
 	int64_t seen;   /* when it was first heard of */
+	int64_t exec_ts;
+	uint32_t creator;   /* index + 1 in all; 0 = unknown */
+	lg_prc creator_prc; /* tells whether that slot is still the creator's */
 	struct lg_proc_rank env;       /* its own environment's */
 	struct lg_proc_rank inherited; /* its creator's at the fork */
-	bool alive, job, execd, queued, kernel, read, topmost, told;
+	bool alive, job, execd, queued, kernel, read, topmost, told, orphan;
 };
 
 struct lg_lives {
@@ -52,6 +55,7 @@ enum {
 	OTHERS_QUEUED = 4096,
 	JOB_READS = 400,  /* a call, ten calls a second: a job starts with a burst */
 	OTHER_READS = 10,
+	TICK_NS = 10 * 1000 * 1000, /* the grain of start times in /proc */
 	SAME_FORK_NS = 50 * 1000 * 1000 /* two tellers of one fork differ by less; no pid comes
 					 * round again that soon (kernel/pid.c allocates in a
 					 * circle) */
@@ -126,6 +130,8 @@ static struct life *add(struct lg_lives *l, int32_t pid, int32_t ppid, int64_t s
 	p->prc = lg_process_get(l->b, pid);
 	parent = find(l, ppid);
 	if (parent && parent != p) {
+		p->creator = (uint32_t)(parent - l->all) + 1;
+		p->creator_prc = parent->prc;
 		p->env = p->inherited = parent->env;
 		p->job = parent->job;
 		p->kernel = parent->kernel && parent->pid == 2;
@@ -166,12 +172,26 @@ static bool same_rank(const struct lg_proc_rank *a, const struct lg_proc_rank *b
 	return a->kind == b->kind && a->rank == b->rank;
 }
 
+/*
+ * What p got from its creator, known late: the creator's environment is read up to a round after
+ * its exec, and it may fork before that. Not when the creator became another program since.
+ */
+static void inherited_late(const struct lg_lives *l, struct life *p)
+{
+	const struct life *c = p->creator ? &l->all[p->creator - 1] : NULL;
+
+	if (c && c->prc == p->creator_prc && c->read &&
+	    (p->since == INT64_MIN || c->exec_ts <= p->since))
+		p->inherited = c->env;
+}
+
 /* Give the row the rank and role that its life has earned so far. */
 static void set_role(struct lg_lives *l, struct life *p)
 {
 	struct lg_process_row r = lg_process_read(l->b, p->prc);
 	bool ours = !l->explicit_job || p->job;
 
+	inherited_late(l, p);
 	p->topmost = p->told || (p->env.kind && !same_rank(&p->env, &p->inherited));
 	if (p->pid == l->opt.self)
 		r.role = LG_ROLE_RECORDER;
@@ -256,6 +276,7 @@ static bool read_life(struct lg_lives *l, struct life *p)
 				p->job = true;
 			if (was.kind != LG_RANK_TOLD && (!l->explicit_job || p->job))
 				lg_proc_parse_environ(l->buf, (size_t)n, &p->env, NULL, NULL);
+			inherited_late(l, p);
 			if (p->env.kind && !same_rank(&p->env, &p->inherited)) {
 				l->keep_prc = p->prc;
 				lg_proc_parse_environ(l->buf, (size_t)n, &was, keep_variable, l);
@@ -314,15 +335,24 @@ static void scan_process(void *arg, int32_t pid)
 		if (!p)
 			return;
 		p->kernel = st.flags & LG_PF_KTHREAD;
-		if (since > l->scanned) {
+		p->orphan = st.ppid <= 1 || !find(l, st.ppid);
+		if (l->scanned != INT64_MIN) {
 			struct lg_process_row r = lg_process_read(l->b, p->prc);
 
+			if (since < l->scanned)
+				since = l->scanned; /* it was not there then */
 			if (r.start == INT64_MIN) {
 				r.start = since;
 				lg_process_write(l->b, p->prc, &r);
 			}
 		}
 		enqueue(l, p);
+	} else if (l->scanned != INT64_MIN && !p->kernel) {
+		/* No source told of its exec: its name did. */
+		struct lg_process_row r = lg_process_read(l->b, p->prc);
+
+		if (r.comm && strcmp(lg_string(lg_builder_trace(l->b), r.comm), st.comm))
+			(void)lg_lives_exec(l, s->now, pid, st.comm);
 	}
 	s->pid = pid;
 	s->kernel = p->kernel;
@@ -358,8 +388,10 @@ void lg_lives_scan(struct lg_lives *l, int64_t now)
 			struct life *p = &l->all[i], *parent = find(l, p->ppid);
 
 			p->queued = false;
-			if (parent && parent != p)
-				p->inherited = parent->env;
+			if (parent && parent != p) {
+				p->creator = (uint32_t)(parent - l->all) + 1;
+				p->creator_prc = parent->prc;
+			}
 			p->execd = true; /* not known; it is no fork that we saw */
 			set_role(l, p);
 		}
@@ -379,6 +411,8 @@ static void inherit(struct lg_lives *l, struct life *p, int32_t ppid, lg_thr thr
 	r.ppid = ppid;
 	if (parent && parent != p) {
 		from = lg_process_read(l->b, parent->prc);
+		p->creator = (uint32_t)(parent - l->all) + 1;
+		p->creator_prc = parent->prc;
 		p->inherited = parent->env;
 		if (!p->read) {
 			r.uid = from.uid;
@@ -455,6 +489,7 @@ bool lg_lives_exec(struct lg_lives *l, int64_t ts, int32_t pid, const char *comm
 	if (!p)
 		return true;
 	p->execd = true;
+	p->exec_ts = ts;
 	p->read = false;
 	set_role(l, p);
 	enqueue(l, p);
@@ -534,6 +569,32 @@ static bool told_otherwise(const struct lg_lives *l, const struct life *p)
 	return false;
 }
 
+/*
+ * A daemon of the job whose creator was gone before anybody saw it has the rank's variables too.
+ * It is the rank only if no older process had the same rank at the same time.
+ */
+static bool shadowed(const struct lg_lives *l, const struct life *p)
+{
+	struct lg_process_row mine, other;
+
+	if (!p->orphan || p->told)
+		return false;
+	mine = lg_process_read(l->b, p->prc);
+	for (size_t i = 0; i < l->n; i++) {
+		const struct life *q = &l->all[i];
+
+		if (q == p || !q->topmost || q->orphan || !same_rank(&p->env, &q->env))
+			continue;
+		other = lg_process_read(l->b, q->prc);
+		if (other.end <= mine.start)
+			continue;
+		if (other.start < mine.start - TICK_NS ||
+		    (other.start < mine.start + TICK_NS && other.pid < mine.pid))
+			return true;
+	}
+	return false;
+}
+
 void lg_lives_finish(struct lg_lives *l, unsigned *ret_ranks)
 {
 	enum lg_rank_kind best = LG_RANK_NONE;
@@ -555,7 +616,8 @@ void lg_lives_finish(struct lg_lives *l, unsigned *ret_ranks)
 		if (!p->prc || !p->env.kind)
 			continue;
 		r = lg_process_read(l->b, p->prc);
-		if (r.role == LG_ROLE_RANK && (p->env.kind < best || told_otherwise(l, p))) {
+		if (r.role == LG_ROLE_RANK &&
+		    (p->env.kind < best || told_otherwise(l, p) || shadowed(l, p))) {
 			r.role = LG_ROLE_JOB;
 			r.rank = r.local_rank = -1;
 			r.world = 0;

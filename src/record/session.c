@@ -545,7 +545,13 @@ static int begin(struct lg_session *s, struct lg_error *err)
 	lg_session_say(s, "recording with tier %s%s%s", lg_tier_name(s->tier),
 		       *lg_tier_limits(s->tier) ? "; not seen: " : "", lg_tier_limits(s->tier));
 	s->began = lg_monotonic_ns();
-	return s->child ? lg_launch_go(s->child, err) : 0;
+	if (!s->child)
+		return 0;
+	rc = lg_launch_go(s->child, err);
+	/* Sources may tell as well; in tier procfs nobody does. */
+	if (!rc)
+		(void)lg_lives_exec(s->lives, lg_monotonic_ns(), lg_launch_pid(s->child), NULL);
+	return rc;
 }
 
 static void note_cost(struct lg_session *s)

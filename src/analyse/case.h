@@ -35,7 +35,8 @@ struct lg_stage_seg {
 
 /* One rank's side of one collective. */
 struct lg_arrival {
-	int64_t ts, end;     /* arrived and began to wait; was let go */
+	int64_t ts, end;     /* began to wait; was let go (equal: an asynchronous call) */
+	int64_t came;        /* made its call; INT64_MIN = told by another row (Work.wait) */
 	uint32_t span;       /* row */
 	uint32_t late_rank;  /* index into ctx->ranks of who came last; UINT32_MAX = unmatched */
 	int64_t late_ts;     /* when the last one came */

@@ -10,6 +10,8 @@
  * the main thread's last wait begins: the reducer waits for its buckets after all gradients are
  * there (torch/csrc/distributed/c10d/reducer.cpp, finalize_backward), so from there to the end
  * it hardly runs. Waits for kernel locks, devices or a CPU before that are its own delays.
+ * An asynchronous collective arrives at its call and waits in Work.wait(), a row of its own with
+ * the same group and number.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -118,13 +120,18 @@ static int collect(struct lg_case *c, struct lg_rank *r)
 		uint32_t row = r->spans[i];
 		struct lg_arrival a = { .span = row, .late_rank = UINT32_MAX };
 
-		if (s->kind[row] != LG_SPAN_COLLECTIVE || (s->flags[row] & LG_SPAN_ASYNC) ||
-		    s->dur[row] < 0)
+		bool waits = s->kind[row] == LG_SPAN_WAIT && s->group[row];
+
+		if ((s->kind[row] != LG_SPAN_COLLECTIVE && !waits) || s->dur[row] < 0)
 			continue;
+		a.ts = a.came = s->ts[row];
 		a.end = s->ts[row] + s->dur[row];
-		a.ts = s->flags[row] & LG_SPAN_IMPLICIT
-			       ? terminal_wait(c, r->thr, s->ts[row], a.end, typical)
-			       : s->ts[row];
+		if (waits)
+			a.came = INT64_MIN;
+		else if (s->flags[row] & LG_SPAN_ASYNC)
+			a.end = a.ts;
+		else if (s->flags[row] & LG_SPAN_IMPLICIT)
+			a.ts = a.came = terminal_wait(c, r->thr, s->ts[row], a.end, typical);
 		r->arrivals[r->n_arrivals++] = a;
 	}
 	qsort(r->arrivals, r->n_arrivals, sizeof *r->arrivals, cmp_arrival);
@@ -167,13 +174,15 @@ int lg_match_collectives(struct lg_case *c, struct lg_error *err)
 				m[at] = (struct match){ .late_ts = INT64_MIN,
 							.second_ts = INT64_MIN };
 			}
+			if (a->came == INT64_MIN)
+				continue;
 			m[at].n++;
-			if (a->ts > m[at].late_ts) {
+			if (a->came > m[at].late_ts) {
 				m[at].second_ts = m[at].late_ts;
-				m[at].late_ts = a->ts;
+				m[at].late_ts = a->came;
 				m[at].late_rank = i;
-			} else if (a->ts > m[at].second_ts) {
-				m[at].second_ts = a->ts;
+			} else if (a->came > m[at].second_ts) {
+				m[at].second_ts = a->came;
 			}
 		}
 	}

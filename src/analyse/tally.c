@@ -399,7 +399,7 @@ static int find_straggler(struct lg_case *c, struct lg_tally *y)
 	for (size_t i = 0; !rc && i < ref->n_arrivals; i++) {
 		const struct lg_arrival *a = &ref->arrivals[i];
 
-		if (a->late_rank == UINT32_MAX || a->n_seen < c->n_ranks)
+		if (a->late_rank == UINT32_MAX || a->n_seen < c->n_ranks || a->came == INT64_MIN)
 			continue;
 		g->n_matched++;
 		last[a->late_rank]++;

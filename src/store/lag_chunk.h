@@ -54,7 +54,7 @@ struct lg_lag_header {
 	uint32_t header_bytes;   /* 12: first chunk's offset, multiple of 8 */
 	uint32_t features_must;  /* 16: a reader must know every bit */
 	uint32_t features_may;   /* 20: unknown bits are harmless */
-	int64_t mono, real, boot;/* 24, 32, 40: CLOCK_*, ns, read together at the start */
+	int64_t mono, real, boot;/* 24, 32, 40: CLOCK_*, ns, read together at the start; 0 = not */
 	uint64_t reserved;       /* 48: 0 */
 	uint64_t sum;            /* 56: XXH3-64 of bytes 0..55 */
 };
@@ -87,8 +87,9 @@ struct lg_lag_trailer {
 _Static_assert(sizeof(struct lg_lag_trailer) == LG_TRAILER_BYTES, "trailer layout");
 
 uint64_t lg_lag_sum(const void *p, size_t n);
-/* magic, version and checksum; the clocks are read here. */
-void lg_lag_header_init(struct lg_lag_header *h);
+/* magic, version and checksum. live: the file records this machine now, its clocks are read here;
+ * otherwise they stay 0 (a converted trace has its clock rows, or none). */
+void lg_lag_header_init(struct lg_lag_header *h, int live);
 void lg_lag_trailer_init(struct lg_lag_trailer *t, uint64_t directory, uint64_t n_chunks);
 
 /* Turns rows into chunks; buffers are reused from chunk to chunk. */

@@ -40,14 +40,16 @@ static int64_t now(clockid_t id)
 	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-void lg_lag_header_init(struct lg_lag_header *h)
+void lg_lag_header_init(struct lg_lag_header *h, int live)
 {
 	*h = (struct lg_lag_header){ .version = LG_LAG_VERSION,
 				     .min_reader = LG_LAG_MIN_READER,
-				     .header_bytes = LG_LAG_HEADER_BYTES,
-				     .mono = now(CLOCK_MONOTONIC),
-				     .real = now(CLOCK_REALTIME),
-				     .boot = now(CLOCK_BOOTTIME) };
+				     .header_bytes = LG_LAG_HEADER_BYTES };
+	if (live) {
+		h->mono = now(CLOCK_MONOTONIC);
+		h->real = now(CLOCK_REALTIME);
+		h->boot = now(CLOCK_BOOTTIME);
+	}
 	memcpy(h->magic, LG_LAG_MAGIC, sizeof h->magic);
 	h->sum = lg_lag_sum(h, offsetof(struct lg_lag_header, sum));
 }

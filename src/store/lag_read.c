@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <zstd.h>
 
@@ -69,7 +70,8 @@ static int fill(struct reader *r, size_t need, size_t *ret, struct lg_error *err
 	enum { READ_AHEAD = 1 << 20 };
 
 	if (r->n - r->pos < need && !r->eof) {
-		memmove(r->own, r->own + r->pos, r->n - r->pos);
+		if (r->pos)
+			memmove(r->own, r->own + r->pos, r->n - r->pos);
 		r->n -= r->pos;
 		r->pos = 0;
 		if (lg_grow(&r->own, &r->cap, need + READ_AHEAD, 1))
@@ -345,7 +347,7 @@ static int notes(struct reader *r, struct lg_error *err)
 	int64_t last;
 
 	if (r->complete && !lost && !r->n_unknown)
-		return 0;
+		return lg_builder_failed(r->b) ? oom(err) : 0;
 	last = newest(lg_builder_trace(r->b));
 	if (r->over_budget)
 		lg_add_diag_now(r->b, LG_DIAG_FILE_DAMAGED, last, 1,
@@ -373,6 +375,24 @@ static int notes(struct reader *r, struct lg_error *err)
 	return lg_builder_failed(r->b) ? oom(err) : 0;
 }
 
+/* A recording that was killed before its source took a pair still has those of its start. The
+ * three readings were not bracketed: the bound is what a preemption in between may cost. */
+static void header_clocks(struct reader *r)
+{
+	const struct lg_lag_header *h = &r->header;
+	struct lg_clock_row row = { .ts = h->mono, .error = 1000000 };
+
+	if (!h->mono || lg_builder_trace(r->b)->clock.n)
+		return;
+	row.source = lg_intern(r->b, "file header");
+	row.clock = CLOCK_REALTIME;
+	row.value = h->real;
+	lg_add_clock(r->b, &row);
+	row.clock = CLOCK_BOOTTIME;
+	row.value = h->boot;
+	lg_add_clock(r->b, &row);
+}
+
 static int read_all(struct reader *r, struct lg_error *err)
 {
 	enum step step = STEP_MORE;
@@ -397,6 +417,7 @@ static int read_all(struct reader *r, struct lg_error *err)
 			       "%s: nothing is readable: %s at byte %llu", r->path,
 			       r->n_bad ? "damaged" : "the file ends",
 			       (unsigned long long)(r->n_bad ? r->first_bad : r->at));
+	header_clocks(r);
 	return notes(r, err);
 }
 

@@ -59,7 +59,7 @@ static int report(struct lg_writer *w, struct lg_error *err)
 	return w->failed;
 }
 
-int lg_writer_open(struct lg_writer **ret, const char *path, struct lg_error *err)
+static int writer_open(struct lg_writer **ret, const char *path, int live, struct lg_error *err)
 {
 	struct lg_writer *w = lg_calloc(1, sizeof *w);
 	struct lg_lag_header h;
@@ -81,7 +81,7 @@ int lg_writer_open(struct lg_writer **ret, const char *path, struct lg_error *er
 		rc = lg_fail_errno(err, errno, "cannot create %s", path);
 		goto fail;
 	}
-	lg_lag_header_init(&h);
+	lg_lag_header_init(&h, live);
 	if (write_all(w, &h, sizeof h)) {
 		rc = report(w, err);
 		goto fail;
@@ -91,6 +91,11 @@ int lg_writer_open(struct lg_writer **ret, const char *path, struct lg_error *er
 fail:
 	lg_writer_abort(w);
 	return rc;
+}
+
+int lg_writer_open(struct lg_writer **ret, const char *path, struct lg_error *err)
+{
+	return writer_open(ret, path, 1, err);
 }
 
 void lg_writer_abort(struct lg_writer *w)
@@ -216,15 +221,13 @@ static int save(struct lg_writer *w, const struct lg_trace *t, struct lg_error *
 int lg_lag_save(const struct lg_trace *t, const char *path, struct lg_error *err)
 {
 	struct lg_writer *w;
-	int rc = lg_writer_open(&w, path, err), rc2;
+	int rc = writer_open(&w, path, 0, err);
 
 	if (rc)
 		return rc;
 	rc = save(w, t, err);
-	if (rc) {
-		lg_writer_abort(w);
-		return rc;
-	}
-	rc2 = lg_writer_close(w, err);
-	return rc2;
+	if (!rc)
+		return lg_writer_close(w, err);
+	lg_writer_abort(w);
+	return rc;
 }

@@ -25,7 +25,7 @@ void lg_complain(const struct lg_error *err)
 {
 	const char *text = *err->message ? err->message : lg_error_text(err->code);
 
-	if (err->offset != LG_NO_OFFSET && err->offset)
+	if (err->offset != LG_NO_OFFSET)
 		fprintf(stderr, "laggard: %s (byte %llu)\n", text, (unsigned long long)err->offset);
 	else
 		fprintf(stderr, "laggard: %s\n", text);

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_convert.c - any importable file to a file that other tools open. */
+#include <getopt.h>
+#include <math.h>
+#include <string.h>
+
+#include "cli/load.h"
+#include "report/convert.h"
+#include "store/lag_write.h"
+
+enum format { CHROME, CHROME_GZ, PFTRACE, FOLDED, LAG, NOT_YET, UNKNOWN };
+
+static enum format format_of(const char *path)
+{
+	/* Longer suffixes first: .speedscope.json is not Chrome JSON. */
+	static const struct { const char *suffix; enum format format; } table[] = {
+		{ ".speedscope.json", NOT_YET }, { ".pb.gz", NOT_YET }, { ".html", NOT_YET },
+		{ ".json.gz", CHROME_GZ }, { ".json", CHROME },
+		{ ".perfetto-trace", PFTRACE }, { ".pftrace", PFTRACE },
+		{ ".folded", FOLDED }, { ".lag", LAG },
+	};
+	size_t n = strlen(path);
+
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		size_t s = strlen(table[i].suffix);
+
+		if (n >= s && !strcmp(path + n - s, table[i].suffix))
+			return table[i].format;
+	}
+	return UNKNOWN;
+}
+
+struct options {
+	const char *out;
+	enum format format;
+	int64_t from, to; /* from the start of the trace; -1 = not given */
+	bool verdict;
+};
+
+/* Exit status to leave with, or -1 to go on. */
+static int parse(int argc, char **argv, struct options *opt)
+{
+	enum { FROM = 256, TO, NO_VERDICT };
+	static const struct option longs[] = {
+		{ "output", required_argument, NULL, 'o' },
+		{ "from", required_argument, NULL, FROM },
+		{ "to", required_argument, NULL, TO },
+		{ "no-verdict", no_argument, NULL, NO_VERDICT },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
+	};
+	const struct lg_command *cmd = &lg_cmd_convert;
+	int64_t *t;
+	int c;
+
+	opterr = 0;
+	optind = 0;
+	while ((c = getopt_long(argc, argv, ":ho:", longs, NULL)) != -1) {
+		switch (c) {
+		case 'o':
+			opt->out = optarg;
+			break;
+		case FROM:
+		case TO:
+			t = c == FROM ? &opt->from : &opt->to;
+			*t = lg_parse_duration(optarg);
+			if (*t < 0)
+				return lg_usage(cmd, "--%s wants a time from the start, like 2.5s, "
+						     "not \"%s\"", c == FROM ? "from" : "to", optarg);
+			break;
+		case NO_VERDICT:
+			opt->verdict = false;
+			break;
+		case 'h':
+			return lg_help(cmd);
+		case ':':
+			return lg_usage(cmd, "%s wants a value", argv[optind - 1]);
+		default:
+			return lg_usage(cmd, "no option \"%s\"", argv[optind - 1]);
+		}
+	}
+	if (optind >= argc)
+		return lg_usage(cmd, "no FILE given");
+	if (!opt->out)
+		return lg_usage(cmd, "no output given (-o OUT)");
+	if (opt->from >= 0 && opt->to >= 0 && opt->to <= opt->from)
+		return lg_usage(cmd, "--to is not after --from");
+	opt->format = format_of(opt->out);
+	if (opt->format == NOT_YET)
+		return lg_usage(cmd, "\"%s\": this format is not available yet; write .json, .json.gz, "
+				     ".pftrace, .folded or .lag", opt->out);
+	if (opt->format == UNKNOWN)
+		return lg_usage(cmd, "\"%s\": the format comes from the suffix: .json or .json.gz "
+				     "(Chrome), .pftrace (Perfetto), .folded (stacks), .lag (laggard)",
+				opt->out);
+	return -1;
+}
+
+static struct lg_window window(const struct lg_trace *t, const struct options *opt)
+{
+	struct lg_window w = { INT64_MIN, INT64_MAX };
+	int64_t start = t->first <= t->last ? t->first : 0;
+
+	if (opt->from >= 0 && __builtin_add_overflow(start, opt->from, &w.from))
+		w.from = INT64_MAX;
+	if (opt->to >= 0 && __builtin_add_overflow(start, opt->to, &w.to))
+		w.to = INT64_MAX;
+	return w;
+}
+
+static int write_lag(const struct lg_loaded *l, const struct options *opt, struct lg_error *err)
+{
+	struct lg_window w = window(l->trace, opt);
+	struct lg_trace *part;
+	int rc;
+
+	if (opt->from < 0 && opt->to < 0)
+		return lg_lag_save(l->trace, opt->out, err);
+	rc = lg_window_trace(&part, l->trace, &w, err);
+	if (rc)
+		return rc;
+	rc = lg_lag_save(part, opt->out, err);
+	lg_window_trace_free(part);
+	return rc;
+}
+
+static int write_out(const struct lg_loaded *l, const struct options *opt, struct lg_error *err)
+{
+	struct lg_window w = window(l->trace, opt);
+	struct lg_out *o;
+	int rc;
+
+	if (opt->format == LAG)
+		return write_lag(l, opt, err);
+	rc = lg_out_open(&o, opt->out, opt->format == CHROME_GZ ? LG_OUT_GZIP : LG_OUT_PLAIN, err);
+	if (rc)
+		return rc;
+	if (opt->format == PFTRACE)
+		rc = lg_perfetto_write(l->trace, l->verdict, &w, o, err);
+	else if (opt->format == FOLDED)
+		rc = lg_folded_write(l->trace, &w, o, err);
+	else
+		rc = lg_chrome_write(l->trace, l->verdict, &w, o, err);
+	if (rc) {
+		lg_out_abort(o);
+		return rc;
+	}
+	return lg_out_close(o, err);
+}
+
+static int run(int argc, char **argv)
+{
+	struct options opt = { .from = -1, .to = -1, .verdict = true };
+	struct lg_loaded l = { 0 };
+	struct lg_error err = { 0 };
+	int rc = parse(argc, argv, &opt);
+
+	if (rc >= 0)
+		return rc;
+	rc = lg_load(argv + optind, (size_t)(argc - optind), &l, &err);
+	/* The drawing is worth having without the steps: a failing analysis is said, not fatal. */
+	if (!rc && opt.verdict && (opt.format == CHROME || opt.format == CHROME_GZ || opt.format == PFTRACE) &&
+	    lg_judge(&l, 0, (double)NAN, &err)) {
+		lg_complain(&err);
+		if (l.verdict)
+			lg_verdict_free(l.verdict);
+		l.verdict = NULL;
+	}
+	if (!rc) {
+		lg_progress_start("writing ...");
+		rc = write_out(&l, &opt, &err);
+		lg_progress_stop();
+	}
+	if (rc)
+		lg_complain(&err);
+	lg_loaded_done(&l);
+	return rc ? LG_EXIT_FAILED : LG_EXIT_OK;
+}
+
+const struct lg_command lg_cmd_convert = {
+	.name = "convert",
+	.args = "FILE... -o OUT [--from T] [--to T]",
+	.summary = "write the timeline for Chrome tracing, Perfetto and other tools",
+	.help =
+	"The format comes from OUT's suffix:\n"
+	"  .json .json.gz    Chrome trace: chrome://tracing, ui.perfetto.dev, speedscope\n"
+	"  .pftrace          Perfetto protobuf: ui.perfetto.dev, trace_processor\n"
+	"  .folded           CPU samples as collapsed stacks: flamegraph.pl, speedscope\n"
+	"  .lag              laggard's own\n\n"
+	"  -o OUT            where to write\n"
+	"  --from T, --to T  only what lies between, as time from the start: 2.5 2.5s 500ms 1m\n"
+	"  --no-verdict      do not analyse; leave the lane of judged steps out\n\n"
+	"example:\n"
+	"  laggard convert run.lag -o run.pftrace --from 10s --to 15s\n",
+	.run = run,
+};

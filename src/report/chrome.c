@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * chrome.c - Trace Event Format JSON ("Trace Event Format", the catapult project's document).
+ *
+ * Slices that nest are complete events ("X"); those dealt to an overlap track are async events
+ * ("b"/"e") with an id of their own, because viewers drop X events that overlap without nesting.
+ * A lane of a thread is a tid of its own, above every real one, named and sorted after it.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "report/convert.h"
+
+/* Above the tids of later lives in timeline.c; thread rows stay below 2^25. */
+enum { TID_LANES = 1 << 28, TID_STREAMS = 1 << 29, LANES = 8 };
+
+struct chrome {
+	struct lg_out *o;
+	int64_t start;
+	uint64_t n_async;
+	bool any;
+};
+
+/* The tid of an event; overlap tracks share their lane's. */
+static int64_t tid_of(const struct lg_tl_track *t)
+{
+	if (t->kind == LG_TL_LANE && t->thr && t->lane != LG_LANE_MAIN)
+		return TID_LANES + (int64_t)t->thr * LANES + t->lane;
+	/* A GPU stream, the losses: numbered by their order in the process. */
+	if (t->kind == LG_TL_LANE && !t->thr)
+		return TID_STREAMS + t->order;
+	return t->tid;
+}
+
+static void put_us(struct lg_out *o, int64_t ns)
+{
+	uint64_t u = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
+	unsigned frac = (unsigned)(u % 1000);
+	char tail[4] = { '.', (char)('0' + frac / 100), (char)('0' + frac / 10 % 10),
+			 (char)('0' + frac % 10) };
+
+	if (ns < 0)
+		lg_out_write(o, "-", 1);
+	lg_out_i64(o, (int64_t)(u / 1000));
+	lg_out_write(o, tail, sizeof tail);
+}
+
+static void put_str(struct lg_out *o, const char *s)
+{
+	lg_out_json_string(o, s, strlen(s));
+}
+
+static void put_num(struct lg_out *o, double v)
+{
+	char b[32];
+
+	if (!isfinite(v)) {
+		lg_out_puts(o, "null");
+		return;
+	}
+	snprintf(b, sizeof b, "%.15g", v);
+	if (strtod(b, NULL) < v || strtod(b, NULL) > v)
+		snprintf(b, sizeof b, "%.17g", v);
+	lg_out_puts(o, b);
+}
+
+/* ,\n{"ph":"X","pid":1,"tid":2 */
+static void head(struct chrome *c, const char *ph, int64_t pid, int64_t tid)
+{
+	lg_out_puts(c->o, c->any ? ",\n{\"ph\":\"" : "\n{\"ph\":\"");
+	c->any = true;
+	lg_out_puts(c->o, ph);
+	lg_out_puts(c->o, "\",\"pid\":");
+	lg_out_i64(c->o, pid);
+	lg_out_puts(c->o, ",\"tid\":");
+	lg_out_i64(c->o, tid);
+}
+
+static void at(struct chrome *c, const char *key, int64_t ns)
+{
+	lg_out_puts(c->o, key);
+	put_us(c->o, ns);
+}
+
+static void put_args(struct chrome *c, const struct lg_tl_event *e)
+{
+	if (!e->n_args)
+		return;
+	lg_out_puts(c->o, ",\"args\":{");
+	for (size_t i = 0; i < e->n_args; i++) {
+		const struct lg_tl_arg *a = &e->args[i];
+
+		if (i)
+			lg_out_write(c->o, ",", 1);
+		put_str(c->o, a->key);
+		lg_out_write(c->o, ":", 1);
+		if (a->type == LG_ARG_INT)
+			lg_out_i64(c->o, a->i);
+		else if (a->type == LG_ARG_NUM)
+			put_num(c->o, a->f);
+		else
+			put_str(c->o, a->s);
+	}
+	lg_out_write(c->o, "}", 1);
+}
+
+static void name_cat(struct chrome *c, const char *name, const char *cat)
+{
+	lg_out_puts(c->o, ",\"name\":");
+	put_str(c->o, name);
+	lg_out_puts(c->o, ",\"cat\":");
+	put_str(c->o, cat);
+}
+
+static void meta(struct chrome *c, const char *what, int64_t pid, int64_t tid, const char *name,
+		 int64_t order)
+{
+	head(c, "M", pid, tid);
+	lg_out_puts(c->o, ",\"name\":");
+	put_str(c->o, what);
+	lg_out_puts(c->o, name ? ",\"args\":{\"name\":" : ",\"args\":{\"sort_index\":");
+	if (name)
+		put_str(c->o, name);
+	else
+		lg_out_i64(c->o, order);
+	lg_out_puts(c->o, "}}");
+}
+
+static void track(void *self, const struct lg_tl_track *t)
+{
+	struct chrome *c = self;
+	int64_t tid = tid_of(t);
+	char name[600];
+
+	switch (t->kind) {
+	case LG_TL_PROCESS:
+		meta(c, "process_name", t->pid, t->pid, t->name, 0);
+		meta(c, "process_sort_index", t->pid, t->pid, NULL, t->order);
+		break;
+	case LG_TL_THREAD:
+		meta(c, "thread_name", t->pid, tid, t->name, 0);
+		meta(c, "thread_sort_index", t->pid, tid, NULL, (int64_t)t->order * LANES);
+		break;
+	case LG_TL_LANE:
+		if (t->overlap || (t->thr && t->lane == LG_LANE_MAIN))
+			break; /* async events: drawn by category, under the lane's tid */
+		if (t->thr)
+			snprintf(name, sizeof name, "%lld %s", (long long)t->tid, t->name);
+		else
+			snprintf(name, sizeof name, "%s", t->name);
+		meta(c, "thread_name", t->pid, tid, name, 0);
+		/* Just below its thread. */
+		meta(c, "thread_sort_index", t->pid, tid, NULL,
+		     t->thr ? (int64_t)t->thread_order * LANES + t->lane : t->order);
+		break;
+	case LG_TL_COUNTER:
+		break;
+	}
+}
+
+static void slice(void *self, const struct lg_tl_event *e)
+{
+	struct chrome *c = self;
+	const struct lg_tl_track *t = e->track;
+	int64_t tid = tid_of(t), ts = e->ts - c->start;
+
+	if (!t->overlap) {
+		head(c, "X", t->pid, tid);
+		at(c, ",\"ts\":", ts);
+		at(c, ",\"dur\":", e->dur);
+		name_cat(c, e->name, e->cat);
+		if (e->colour) {
+			lg_out_puts(c->o, ",\"cname\":");
+			put_str(c->o, e->colour);
+		}
+		put_args(c, e);
+		lg_out_write(c->o, "}", 1);
+		return;
+	}
+	c->n_async++;
+	for (int end = 0; end < 2; end++) {
+		head(c, end ? "e" : "b", t->pid, tid);
+		at(c, ",\"ts\":", end ? ts + e->dur : ts);
+		lg_out_printf(c->o, ",\"id\":\"a%llu\"", (unsigned long long)c->n_async);
+		name_cat(c, e->name, e->cat);
+		if (!end)
+			put_args(c, e);
+		lg_out_write(c->o, "}", 1);
+	}
+}
+
+static void track_end(void *self, const struct lg_tl_track *t)
+{
+	(void)self;
+	(void)t;
+}
+
+static void instant(void *self, const struct lg_tl_event *e)
+{
+	struct chrome *c = self;
+
+	head(c, "i", e->track->pid, tid_of(e->track));
+	at(c, ",\"ts\":", e->ts - c->start);
+	lg_out_puts(c->o, ",\"s\":\"t\"");
+	name_cat(c, e->name, e->cat);
+	put_args(c, e);
+	lg_out_write(c->o, "}", 1);
+}
+
+static void counter(void *self, const struct lg_tl_track *t, int64_t ts, double value)
+{
+	struct chrome *c = self;
+
+	head(c, "C", t->pid, t->pid);
+	at(c, ",\"ts\":", ts - c->start);
+	lg_out_puts(c->o, ",\"name\":");
+	put_str(c->o, t->name);
+	/* Two counters of one name in one process would be one curve. */
+	lg_out_printf(c->o, ",\"id\":\"%llx\",\"args\":{", (unsigned long long)t->id);
+	put_str(c->o, *t->unit ? t->unit : "value");
+	lg_out_write(c->o, ":", 1);
+	put_num(c->o, value);
+	lg_out_puts(c->o, "}}");
+}
+
+static void flow(void *self, const struct lg_tl_flow *f)
+{
+	struct chrome *c = self;
+
+	for (int end = 0; end < 2; end++) {
+		const struct lg_tl_track *t = end ? f->to : f->from;
+
+		head(c, end ? "f" : "s", t->pid, tid_of(t));
+		at(c, ",\"ts\":", (end ? f->ts_to : f->ts) - c->start);
+		lg_out_printf(c->o, ",\"id\":%llu", (unsigned long long)f->id);
+		if (end) /* bind to the slice around it, not to the next one */
+			lg_out_puts(c->o, ",\"bp\":\"e\"");
+		name_cat(c, f->name, "flow");
+		lg_out_write(c->o, "}", 1);
+	}
+}
+
+/* The machine's facts. Strict readers refuse a repeated key: the last value of each counts. */
+static int facts(const struct lg_trace *t, struct lg_out *o, struct lg_error *err)
+{
+	const struct lg_meta_tab *m = &t->meta;
+	struct lg_map last = { 0 };
+	char key[1024];
+	int rc = 0;
+
+	for (size_t i = 0; i < m->n && !rc; i++)
+		if (!m->prc[i] && m->key[i])
+			rc = lg_map_set(&last, m->key[i], (uint32_t)i + 1);
+	for (size_t i = 0; i < m->n && !rc; i++) {
+		if (m->prc[i] || !m->key[i] || lg_map_get(&last, m->key[i]) != i + 1)
+			continue;
+		snprintf(key, sizeof key, "meta.%s", lg_string(t, m->key[i]));
+		lg_out_write(o, ",", 1);
+		put_str(o, key);
+		lg_out_write(o, ":", 1);
+		put_str(o, lg_string(t, m->value[i]));
+	}
+	lg_map_done(&last);
+	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
+}
+
+int lg_chrome_write(const struct lg_trace *t, const struct lg_verdict *v, const struct lg_window *w,
+		    struct lg_out *o, struct lg_error *err)
+{
+	static const struct lg_tl_sink sink = { .track = track, .slice = slice, .track_end = track_end,
+						.instant = instant, .counter = counter, .flow = flow };
+	struct chrome c = { .o = o, .start = t->first <= t->last ? t->first : 0 };
+	int rc;
+
+	lg_out_puts(o, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"laggard\":\"" LG_VERSION "\"");
+	lg_out_printf(o, ",\"clock\":\"CLOCK_MONOTONIC\",\"start_ns\":\"%lld\"", (long long)c.start);
+	rc = facts(t, o, err);
+	lg_out_puts(o, "},\"traceEvents\":[");
+	if (!rc)
+		rc = lg_timeline(t, v, w, &sink, &c, err);
+	lg_out_puts(o, "\n]}\n");
+	return rc;
+}

@@ -1,0 +1,653 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * timeline.c - tracks, arguments, nesting, and the order of the walk.
+ */
+#include "report/timeline.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "report/timeline_internal.h"
+
+/* Shown numbers above PID_MAX_LIMIT (2^22, include/linux/threads.h). */
+enum { PID_LATER = 1 << 24, TID_LATER = 1 << 24, PID_OWN = 0x7fffff00 };
+enum { ID_PROCESS = 1, ID_THREAD, ID_TRACK, ID_OWN };
+
+static uint64_t track_id(unsigned kind, uint32_t row, unsigned lane, uint32_t overlap)
+{
+	/* Mixed so that ids of different files rarely meet; the top bit keeps 0 out. */
+	uint64_t key = (uint64_t)kind << 60 | (uint64_t)lane << 56 | (uint64_t)(overlap & 0xffffff) << 32;
+
+	return lg_mix64(key | row) | 1ull << 63;
+}
+
+bool tl_clip(const struct lg_timeline *c, int64_t *ts, int64_t *end)
+{
+	if (*end < *ts)
+		*end = *ts;
+	if (*ts >= c->w.to || (*end <= c->w.from && *ts < c->w.from))
+		return false;
+	if (*ts < c->w.from)
+		*ts = c->w.from;
+	if (*end > c->w.to)
+		*end = c->w.to;
+	return true;
+}
+
+/* Give row its shown number: its own where nobody has it yet. */
+static int64_t shown(struct lg_timeline *c, struct lg_map *taken, int32_t id, uint32_t row,
+		     int64_t later)
+{
+	if (row && !lg_map_get(taken, (uint64_t)(uint32_t)id)) {
+		if (lg_map_set(taken, (uint64_t)(uint32_t)id, row))
+			c->failed = LG_E_NOMEM;
+		return id;
+	}
+	return later + row;
+}
+
+void tl_process_track(struct lg_timeline *c, lg_prc prc, struct lg_tl_track *ret)
+{
+	const struct lg_process_tab *p = &c->t->process;
+	bool first = c->pid[prc] == INT64_MIN;
+	char name[512];
+	int n = 0;
+
+	if (first)
+		c->pid[prc] = shown(c, &c->pid_taken, p->pid[prc], prc, PID_LATER);
+	*ret = (struct lg_tl_track){
+		.id = track_id(ID_PROCESS, prc, 0, 0), .kind = LG_TL_PROCESS, .pid = c->pid[prc],
+		.tid = c->pid[prc], .prc = prc,
+		/* Ranks on top in their order. */
+		.order = prc && p->rank[prc] >= 0 ? p->rank[prc] : prc ? 1000000 : 2000000,
+	};
+	if (!first)
+		return;
+	if (!prc)
+		n = snprintf(name, sizeof name, "machine");
+	else if (p->rank[prc] >= 0)
+		n = snprintf(name, sizeof name, "rank %d: ", p->rank[prc]);
+	if (prc)
+		n += snprintf(name + n, sizeof name - (size_t)n, "%.256s",
+			      p->comm[prc] ? lg_string(c->t, p->comm[prc]) : "?");
+	if (c->x->n_host > 1 && p->host[prc])
+		n += snprintf(name + n, sizeof name - (size_t)n, " on %.64s", lg_string(c->t, p->host[prc]));
+	if (prc && c->pid[prc] != p->pid[prc])
+		snprintf(name + n, sizeof name - (size_t)n, " (pid %d, another life)", p->pid[prc]);
+	ret->name = name;
+	c->sink->track(c->self, ret);
+	ret->name = NULL;
+}
+
+static const char *const lane_names[LG_LANE_MAX] = {
+	[LG_LANE_MAIN] = "", [LG_LANE_VERDICT] = "steps (laggard)",
+	[LG_LANE_COLLECTIVE] = "collectives", [LG_LANE_STATE] = "state",
+	[LG_LANE_LOCK_WAIT] = "lock waits", [LG_LANE_LOCK_HOLD] = "lock holds",
+	[LG_LANE_SAMPLE] = "cpu samples",
+};
+
+void tl_thread_track(struct lg_timeline *c, lg_thr thr, enum lg_tl_lane lane, uint32_t overlap,
+		     struct lg_tl_track *ret)
+{
+	const struct lg_thread_tab *t = &c->t->thread;
+	const char *comm = t->comm[thr] ? lg_string(c->t, t->comm[thr]) : thr ? "?" : "marks";
+	struct lg_tl_track process, thread;
+	char name[512];
+
+	tl_process_track(c, t->prc[thr], &process);
+	thread = (struct lg_tl_track){
+		.id = track_id(ID_THREAD, thr, 0, 0), .parent = process.id, .kind = LG_TL_THREAD,
+		.pid = process.pid, .prc = t->prc[thr], .thr = thr,
+		.order = t->flags[thr] & LG_THREAD_MAIN ? 0 : (int32_t)(thr & 0xffffff) + 1,
+	};
+	thread.thread_order = thread.order;
+	if (!(c->lane_known[thr] & 1u << LG_LANE_MAIN)) {
+		c->lane_known[thr] |= 1u << LG_LANE_MAIN;
+		c->tid[thr] = shown(c, &c->tid_taken, t->tid[thr], thr, TID_LATER);
+		thread.tid = c->tid[thr];
+		if (thread.tid == t->tid[thr] || !thr)
+			snprintf(name, sizeof name, "%.256s", comm);
+		else
+			snprintf(name, sizeof name, "%.256s (tid %d, another life)", comm, t->tid[thr]);
+		thread.name = name;
+		c->sink->track(c->self, &thread);
+		thread.name = NULL;
+	}
+	thread.tid = c->tid[thr];
+	*ret = thread;
+	if (lane == LG_LANE_MAIN && !overlap)
+		return;
+	ret->id = track_id(ID_THREAD, thr, lane, overlap);
+	ret->parent = thread.id;
+	ret->kind = LG_TL_LANE;
+	ret->lane = lane;
+	ret->overlap = overlap;
+	ret->order = (int32_t)(lane * 1000 + (overlap < 999 ? overlap : 999));
+	if (!overlap) {
+		if (c->lane_known[thr] & 1u << lane)
+			return;
+		c->lane_known[thr] |= (uint8_t)(1u << lane);
+	}
+	if (overlap)
+		snprintf(name, sizeof name, "%s%s(%u)", lane_names[lane], *lane_names[lane] ? " " : "",
+			 overlap + 1);
+	else
+		snprintf(name, sizeof name, "%s", lane_names[lane]);
+	ret->name = name;
+	c->sink->track(c->self, ret);
+	ret->name = NULL;
+}
+
+/* ---- arguments ---- */
+
+void tl_args_reset(struct lg_timeline *c)
+{
+	c->n_args = 0;
+}
+
+static struct lg_tl_arg *arg(struct lg_timeline *c, const char *key)
+{
+	struct lg_tl_arg *a = &c->args[c->n_args < TL_ARGS ? c->n_args++ : TL_ARGS - 1];
+
+	*a = (struct lg_tl_arg){ .key = key };
+	return a;
+}
+
+void tl_arg_int(struct lg_timeline *c, const char *key, int64_t v)
+{
+	struct lg_tl_arg *a = arg(c, key);
+
+	a->type = LG_ARG_INT;
+	a->i = v;
+}
+
+void tl_arg_num(struct lg_timeline *c, const char *key, double v)
+{
+	struct lg_tl_arg *a = arg(c, key);
+
+	a->type = LG_ARG_NUM;
+	a->f = v;
+}
+
+void tl_arg_str(struct lg_timeline *c, const char *key, const char *s)
+{
+	struct lg_tl_arg *a = arg(c, key);
+
+	a->type = LG_ARG_STR;
+	a->s = s;
+}
+
+void tl_arg_fmt(struct lg_timeline *c, const char *key, const char *fmt, ...)
+{
+	struct lg_tl_arg *a = arg(c, key);
+	char *text = c->text[a - c->args];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, TL_TEXT, fmt, ap);
+	va_end(ap);
+	a->type = LG_ARG_STR;
+	a->s = text;
+}
+
+void tl_arg_thread(struct lg_timeline *c, const char *key, lg_thr thr)
+{
+	const struct lg_thread_tab *t = &c->t->thread;
+
+	if (thr)
+		tl_arg_fmt(c, key, "%s pid %d tid %d", lg_string(c->t, t->comm[thr]),
+			   c->t->process.pid[t->prc[thr]], t->tid[thr]);
+}
+
+void tl_arg_stack(struct lg_timeline *c, const char *key, lg_stk stk)
+{
+	struct lg_tl_arg *a;
+	char *text, frame[512];
+	size_t n = 0;
+
+	if (!stk)
+		return;
+	a = arg(c, key);
+	text = c->text[a - c->args];
+	*text = 0;
+	for (; stk; stk = c->t->stack.parent[stk]) {
+		int w;
+
+		if (n + sizeof frame + 8 > TL_TEXT) {
+			snprintf(text + n, TL_TEXT - n, " ...");
+			break;
+		}
+		w = snprintf(text + n, TL_TEXT - n, "%s%s", n ? " < " : "",
+			     lg_frame_text(c->t, c->t->stack.frame[stk], frame, sizeof frame));
+		n += (size_t)w;
+	}
+	a->type = LG_ARG_STR;
+	a->s = text;
+}
+
+const char *tl_function(const struct lg_trace *t, lg_stk stk, char *buf, size_t size)
+{
+	/* kernel/locking/, include/linux/mmap_lock.h: frames that only say "it was a lock". */
+	static const char *const own[] = { "down_read", "down_write", "up_read", "up_write", "rwsem_",
+					   "__down", "__up", "mmap_read_", "mmap_write_", "__mmap_lock",
+					   "mutex_lock", "__mutex", "mutex_unlock", "schedule", "__schedule",
+					   "lock_mm_", "_raw_spin", "native_queued", "queued_", "bpf_",
+					   "trace_", "__traceiter", "__bpf_trace", "perf_trace" };
+
+	*buf = 0;
+	for (lg_stk s = stk; s; s = t->stack.parent[s]) {
+		bool skip = false;
+
+		lg_frame_text(t, t->stack.frame[s], buf, size);
+		for (size_t i = 0; !skip && i < sizeof own / sizeof *own; i++)
+			skip = !strncmp(buf, own[i], strlen(own[i]));
+		if (!skip)
+			return buf;
+	}
+	return stk ? lg_frame_text(t, t->stack.frame[stk], buf, size) : buf;
+}
+
+void tl_slice(struct lg_timeline *c, const struct lg_tl_track *t, int64_t ts, int64_t end,
+	      const char *name, const char *cat, const char *colour)
+{
+	c->sink->slice(c->self, &(struct lg_tl_event){ .track = t, .ts = ts, .dur = end - ts,
+						       .name = name, .cat = cat, .colour = colour,
+						       .args = c->args, .n_args = c->n_args });
+}
+
+void tl_instant(struct lg_timeline *c, const struct lg_tl_track *t, int64_t ts, const char *name,
+		const char *cat)
+{
+	c->sink->instant(c->self, &(struct lg_tl_event){ .track = t, .ts = ts, .name = name,
+							 .cat = cat, .args = c->args,
+							 .n_args = c->n_args });
+}
+
+void tl_flow(struct lg_timeline *c, const char *name, lg_thr from, enum lg_tl_lane from_lane,
+	     int64_t ts, lg_thr to, enum lg_tl_lane to_lane, int64_t ts_to)
+{
+	struct lg_tl_track a, b;
+
+	if (!from || !to || ts < c->w.from || ts_to < c->w.from || ts >= c->w.to || ts_to >= c->w.to)
+		return;
+	tl_thread_track(c, from, from_lane, 0, &a);
+	tl_thread_track(c, to, to_lane, 0, &b);
+	c->sink->flow(c->self, &(struct lg_tl_flow){ .id = ++c->flow_id, .name = name, .from = &a,
+						     .to = &b, .ts = ts, .ts_to = ts_to });
+}
+
+/* ---- nesting ---- */
+
+int tl_item_add(struct lg_timeline *c, int64_t ts, int64_t end, uint32_t row, uint8_t rank)
+{
+	if (!tl_clip(c, &ts, &end))
+		return 0;
+	if (lg_grow(&c->items, &c->items_cap, c->n_items + 1, sizeof *c->items))
+		return c->failed = LG_E_NOMEM;
+	c->items[c->n_items++] = (struct tl_item){ .ts = ts, .end = end, .row = row, .rank = rank };
+	return 0;
+}
+
+static int by_nesting(const void *pa, const void *pb)
+{
+	const struct tl_item *a = pa, *b = pb;
+
+	if (a->overlap != b->overlap)
+		return a->overlap < b->overlap ? -1 : 1;
+	if (a->ts != b->ts)
+		return a->ts < b->ts ? -1 : 1;
+	if (a->end != b->end)
+		return a->end > b->end ? -1 : 1;
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	return a->row < b->row ? -1 : a->row > b->row;
+}
+
+struct flat {
+	int64_t end;
+	uint32_t overlap;
+};
+
+static bool flat_less(const struct flat *a, const struct flat *b)
+{
+	return a->end != b->end ? a->end < b->end : a->overlap < b->overlap;
+}
+
+static void heap_down(struct flat *h, size_t n, size_t i)
+{
+	for (;;) {
+		size_t k = 2 * i + 1;
+
+		if (k >= n)
+			return;
+		if (k + 1 < n && flat_less(&h[k + 1], &h[k]))
+			k++;
+		if (!flat_less(&h[k], &h[i]))
+			return;
+		struct flat swap = h[i];
+
+		h[i] = h[k];
+		h[k] = swap;
+		i = k;
+	}
+}
+
+static void heap_up(struct flat *h, size_t i)
+{
+	while (i && flat_less(&h[i], &h[(i - 1) / 2])) {
+		struct flat swap = h[i];
+
+		h[i] = h[(i - 1) / 2];
+		h[(i - 1) / 2] = swap;
+		i = (i - 1) / 2;
+	}
+}
+
+/*
+ * I1  stack[] holds the ends of the open slices of overlap 0, each >= the next.
+ * I2  heap[] holds one entry per flat track: when its last slice ends; smallest first, so that
+ *     the number of flat tracks is the greatest number of overlapping slices (interval
+ *     partitioning), in O(n log n) however many there are.
+ */
+int tl_deal(struct lg_timeline *c)
+{
+	struct flat *heap = NULL;
+	int64_t *stack = NULL;
+	size_t depth = 0, stack_cap = 0, n_heap = 0, heap_cap = 0;
+
+	if (c->n_items > 1)
+		qsort(c->items, c->n_items, sizeof *c->items, by_nesting);
+	for (size_t i = 0; i < c->n_items; i++) {
+		struct tl_item *it = &c->items[i];
+
+		while (depth && stack[depth - 1] <= it->ts)
+			depth--;
+		if (!depth || stack[depth - 1] >= it->end) {
+			if (lg_grow(&stack, &stack_cap, depth + 1, sizeof *stack))
+				goto nomem;
+			stack[depth++] = it->end;
+			continue;
+		}
+		if (n_heap && heap[0].end <= it->ts) {
+			it->overlap = heap[0].overlap;
+			heap[0].end = it->end;
+			heap_down(heap, n_heap, 0);
+			continue;
+		}
+		if (lg_grow(&heap, &heap_cap, n_heap + 1, sizeof *heap))
+			goto nomem;
+		it->overlap = (uint32_t)n_heap + 1;
+		heap[n_heap] = (struct flat){ it->end, it->overlap };
+		heap_up(heap, n_heap++);
+	}
+	if (n_heap)
+		qsort(c->items, c->n_items, sizeof *c->items, by_nesting);
+	lg_free(stack);
+	lg_free(heap);
+	return 0;
+nomem:
+	lg_free(stack);
+	lg_free(heap);
+	return c->failed = LG_E_NOMEM;
+}
+
+/* ---- what belongs to no thread ---- */
+
+static void losses(struct lg_timeline *c)
+{
+	const struct lg_diag_tab *d = &c->t->diag;
+	struct lg_tl_track process = { .id = track_id(ID_OWN, 0, 0, 0), .kind = LG_TL_PROCESS,
+				       .pid = PID_OWN, .tid = PID_OWN, .order = -1,
+				       .name = "laggard: losses" };
+	struct lg_tl_track lane = { 0 };
+
+	c->n_items = 0;
+	for (size_t i = 0; i < d->n; i++) {
+		int64_t ts = d->ts[i], end = lg_row_end(c->t, ts, d->dur[i]);
+
+		/* A note without a moment of its own stands at the edge of the trace. */
+		if (c->t->first <= c->t->last) {
+			ts = ts < c->t->first ? c->t->first : ts > c->t->last ? c->t->last : ts;
+			end = end < ts ? ts : end > c->t->last ? c->t->last : end;
+		}
+		if (tl_item_add(c, ts, end, (uint32_t)i, 0))
+			return;
+	}
+	if (!c->n_items || tl_deal(c))
+		return;
+	c->sink->track(c->self, &process);
+	for (size_t i = 0; i < c->n_items && !c->failed; i++) {
+		const struct tl_item *it = &c->items[i];
+		uint32_t row = it->row;
+
+		if (!i || it->overlap != lane.overlap) {
+			char name[32] = "losses";
+
+			if (it->overlap)
+				snprintf(name, sizeof name, "losses (%u)", it->overlap + 1);
+			if (i)
+				c->sink->track_end(c->self, &lane);
+			lane = (struct lg_tl_track){
+				.id = track_id(ID_OWN, 0, 1, it->overlap), .parent = process.id,
+				.kind = LG_TL_LANE, .pid = PID_OWN, .tid = PID_OWN,
+				.lane = LG_LANE_MAIN, .overlap = it->overlap,
+				.name = name };
+			c->sink->track(c->self, &lane);
+			lane.name = NULL;
+		}
+		tl_args_reset(c);
+		tl_arg_int(c, "count", (int64_t)(d->count[row] > INT64_MAX ? INT64_MAX : d->count[row]));
+		if (d->cpu[row] >= 0)
+			tl_arg_int(c, "cpu", d->cpu[row]);
+		if (d->text[row])
+			tl_arg_str(c, "text", lg_string(c->t, d->text[row]));
+		tl_slice(c, &lane, it->ts, it->end, lg_diag_sentence(d->id[row]), "loss", "terrible");
+	}
+	c->sink->track_end(c->self, &lane);
+}
+
+static void counters(struct lg_timeline *c)
+{
+	const struct lg_counter_tab *k = &c->t->counter;
+	const struct lg_track_tab *tr = &c->t->track;
+	uint8_t *known = lg_calloc(tr->n + 1, 1);
+
+	if (!known) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	for (size_t i = 0; i < k->n && !c->failed; i++) {
+		lg_trk id = k->track[i];
+		struct lg_tl_track process, track;
+
+		/* JSON holds no NaN or infinity, and a hole in the curve says the same. */
+		if (k->ts[i] < c->w.from || k->ts[i] >= c->w.to || !(k->value[i] - k->value[i] == 0))
+			continue;
+		tl_process_track(c, tr->prc[id], &process);
+		track = (struct lg_tl_track){
+			.id = track_id(ID_TRACK, id, 0, 0), .parent = process.id,
+			.kind = LG_TL_COUNTER, .pid = process.pid, .tid = process.pid,
+			.name = tr->name[id] ? lg_string(c->t, tr->name[id]) : "counter",
+			.unit = lg_string(c->t, tr->unit[id]), .order = (int32_t)(id & 0xffffff) };
+		if (!known[id]) {
+			known[id] = 1;
+			c->sink->track(c->self, &track);
+		}
+		c->sink->counter(c->self, &track, k->ts[i], k->value[i]);
+	}
+	lg_free(known);
+}
+
+static void marks(struct lg_timeline *c)
+{
+	const struct lg_mark_tab *m = &c->t->mark;
+
+	for (size_t i = 0; i < m->n && !c->failed; i++) {
+		struct lg_tl_track track;
+
+		if (m->ts[i] < c->w.from || m->ts[i] >= c->w.to)
+			continue;
+		tl_thread_track(c, m->thr[i], LG_LANE_MAIN, 0, &track);
+		tl_args_reset(c);
+		if (m->value[i])
+			tl_arg_int(c, "value", m->value[i]);
+		if (m->text[i])
+			tl_arg_str(c, "text", lg_string(c->t, m->text[i]));
+		tl_instant(c, &track, m->ts[i], m->name[i] ? lg_string(c->t, m->name[i]) : "mark",
+			   "mark");
+	}
+}
+
+/* Steps as judged, and for the slow ones the pieces of their account. */
+static void verdict_lane(struct lg_timeline *c, size_t first, size_t n)
+{
+	static const char *const kinds[] = { "running", "runnable", "blocked", "unexplained" };
+	static const char *const colours[] = { "thread_state_running", "thread_state_runnable",
+					       "thread_state_uninterruptible", "grey" };
+	static const char *const causes[] = { "", "lock", "cpu", "running", "io", "stopped", "other" };
+	const struct lg_verdict *v = c->v;
+	lg_thr thr = v->steps[first].thr;
+	struct lg_tl_track track = { 0 };
+	int64_t done = INT64_MIN;
+	char name[256];
+
+	for (size_t i = first; i < first + n; i++) {
+		const struct lg_step *s = &v->steps[i];
+		int64_t ts = s->ts, end = s->ts + s->dur;
+
+		if (!tl_clip(c, &ts, &end) || ts < done)
+			continue;
+		done = end;
+		tl_thread_track(c, thr, LG_LANE_VERDICT, 0, &track);
+		snprintf(name, sizeof name, "step %lld%s", (long long)s->number,
+			 s->warmup ? " (warm-up)" : s->slow ? " (slow)" : "");
+		tl_args_reset(c);
+		tl_arg_num(c, "median_ms", (double)s->median / 1e6);
+		if (s->rank >= 0)
+			tl_arg_int(c, "rank", s->rank);
+		tl_slice(c, &track, ts, end, name, "step", s->slow ? "terrible" : "good");
+		for (uint32_t k = 0; s->slow && k < s->n_parts && s->part_first + k < v->n_parts; k++) {
+			const struct lg_part *p = &v->parts[s->part_first + k];
+			int64_t a = p->ts, b = p->ts + p->dur;
+			const struct lg_cause *cause = p->cause && p->cause < v->n_causes ?
+						       &v->causes[p->cause] : NULL;
+			unsigned kind = p->kind < 4 ? p->kind : LG_PART_UNEXPLAINED;
+
+			if (!tl_clip(c, &a, &b) || a < ts || b > end)
+				continue;
+			tl_args_reset(c);
+			tl_arg_str(c, "stage", lg_stage_name(p->stage));
+			tl_arg_thread(c, "by", p->by);
+			if (cause) {
+				tl_arg_str(c, "cause", causes[cause->kind < 7 ? cause->kind : 6]);
+				tl_arg_thread(c, "culprit", cause->thr);
+				if (cause->lock)
+					tl_arg_str(c, "lock", lg_string(c->t, cause->lock));
+			}
+			tl_slice(c, &track, a, b, kinds[kind], "account", colours[kind]);
+		}
+	}
+	if (track.id)
+		c->sink->track_end(c->self, &track);
+}
+
+static void verdict_lanes(struct lg_timeline *c)
+{
+	/* Steps are sorted by (rank, ts): a thread's steps are runs; one thread may have several
+	 * (restarted under another rank) and then only its first run is drawn as a lane. */
+	for (size_t i = 0, n; c->v && i < c->v->n_steps && !c->failed; i += n) {
+		lg_thr thr = c->v->steps[i].thr;
+
+		for (n = 1; i + n < c->v->n_steps && c->v->steps[i + n].thr == thr; n++)
+			;
+		if (thr && !(c->lane_known[thr] & 1u << LG_LANE_VERDICT))
+			verdict_lane(c, i, n);
+	}
+}
+
+static void table_flows(struct lg_timeline *c)
+{
+	static const char *const names[] = { "flow", "wake", "lock", "launch", "collective" };
+	const struct lg_flow_tab *f = &c->t->flow;
+	bool have[5] = { 0 };
+
+	for (size_t i = 0; i < f->n && !c->failed; i++) {
+		unsigned kind = f->kind[i] < 5 ? f->kind[i] : 0;
+		enum lg_tl_lane lane = kind == LG_FLOW_WAKE || kind == LG_FLOW_LOCK ? LG_LANE_STATE :
+				       LG_LANE_MAIN;
+
+		have[kind] = true;
+		tl_flow(c, names[kind], f->thr[i], lane, f->ts[i], f->thr_to[i], lane, f->ts_to[i]);
+	}
+	/* Most sources give wakers and holders as columns of the rows themselves. */
+	if (!have[LG_FLOW_WAKE])
+		tl_wake_flows(c);
+	if (!have[LG_FLOW_LOCK])
+		tl_lock_flows(c);
+}
+
+static int init(struct lg_timeline *c, struct lg_error *err)
+{
+	const struct lg_process_tab *p = &c->t->process;
+	int rc = lg_index_new(&c->x, c->t, err);
+
+	if (rc)
+		return rc;
+	c->pid = lg_calloc(p->n + 1, sizeof *c->pid);
+	c->tid = lg_calloc(c->t->thread.n + 1, sizeof *c->tid);
+	c->lane_known = lg_calloc(c->t->thread.n + 1, 1);
+	if (!c->pid || !c->tid || !c->lane_known)
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	for (size_t i = 0; i <= p->n; i++)
+		c->pid[i] = INT64_MIN;
+	for (size_t i = 1; i < p->n; i++)
+		if (p->mm[i] && lg_map_set(&c->mm_owner, p->mm[i], (uint32_t)i))
+			return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	return 0;
+}
+
+int lg_timeline(const struct lg_trace *t, const struct lg_verdict *v, const struct lg_window *w,
+		const struct lg_tl_sink *sink, void *self, struct lg_error *err)
+{
+	struct lg_timeline *c = lg_calloc(1, sizeof *c);
+	int rc;
+
+	if (!c)
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	c->t = t;
+	c->v = v;
+	c->w = *w;
+	c->sink = sink;
+	c->self = self;
+	rc = init(c, err);
+	if (!rc) {
+		int64_t period = tl_sample_period(c);
+
+		losses(c);
+		verdict_lanes(c);
+		for (lg_thr thr = 1; thr < t->thread.n && !c->failed; thr++) {
+			tl_spans(c, thr);
+			tl_states(c, thr);
+			tl_samples(c, thr, period);
+		}
+		tl_track_spans(c);
+		marks(c);
+		counters(c);
+		table_flows(c);
+		if (c->failed)
+			rc = lg_fail(err, c->failed, LG_NO_OFFSET, "%s", lg_error_text(c->failed));
+	}
+	lg_index_free(c->x);
+	lg_map_done(&c->pid_taken);
+	lg_map_done(&c->tid_taken);
+	lg_map_done(&c->mm_owner);
+	lg_free(c->items);
+	lg_free(c->pid);
+	lg_free(c->tid);
+	lg_free(c->lane_known);
+	lg_free(c);
+	return rc;
+}

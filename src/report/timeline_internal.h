@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* timeline_internal.h - the state of one walk, shared by the timeline*.c files only. */
+#ifndef LG_REPORT_TIMELINE_INTERNAL_H
+#define LG_REPORT_TIMELINE_INTERNAL_H
+#include "base/map.h"
+#include "report/timeline.h"
+#include "store/index.h"
+
+enum { TL_ARGS = 16, TL_TEXT = 2048 };
+
+/* One slice before it has a track: spans of a thread, sorted and dealt to tracks. */
+struct tl_item {
+	int64_t ts, end;
+	uint32_t row, overlap;
+	uint8_t rank; /* of two with the same interval the lower one encloses */
+};
+
+struct lg_timeline {
+	const struct lg_trace *t;
+	const struct lg_verdict *v;
+	struct lg_window w;
+	const struct lg_tl_sink *sink;
+	void *self;
+	struct lg_index *x;
+	int64_t *pid, *tid;            /* shown number by process and thread row; 0 = not announced */
+	struct lg_map pid_taken, tid_taken;
+	struct lg_map mm_owner;        /* mm -> process row */
+	uint8_t *lane_known;           /* by thread: bit per lane announced */
+	struct tl_item *items;
+	size_t n_items, items_cap;
+	uint64_t flow_id;
+	int failed;
+
+	/* Scratch of the event being built. */
+	struct lg_tl_arg args[TL_ARGS];
+	size_t n_args;
+	char text[TL_ARGS][TL_TEXT];
+};
+
+/* Is [ts, end] in the window? Cuts it to the window. Empty intervals count where they stand. */
+bool tl_clip(const struct lg_timeline *c, int64_t *ts, int64_t *end);
+/* Announce (once) and fill *ret: the thread's track, or one of its lanes. */
+void tl_thread_track(struct lg_timeline *c, lg_thr thr, enum lg_tl_lane lane, uint32_t overlap,
+		     struct lg_tl_track *ret);
+void tl_process_track(struct lg_timeline *c, lg_prc prc, struct lg_tl_track *ret);
+
+void tl_args_reset(struct lg_timeline *c);
+void tl_arg_int(struct lg_timeline *c, const char *key, int64_t v);
+void tl_arg_num(struct lg_timeline *c, const char *key, double v);
+void tl_arg_str(struct lg_timeline *c, const char *key, const char *s); /* borrowed */
+void tl_arg_fmt(struct lg_timeline *c, const char *key, const char *fmt, ...) LG_PRINTF(3, 4);
+void tl_arg_thread(struct lg_timeline *c, const char *key, lg_thr thr); /* none for thr 0 */
+void tl_arg_stack(struct lg_timeline *c, const char *key, lg_stk stk);  /* none for stk 0 */
+/* Function that a lock holder or waiter was in: the innermost frame that is not the lock's own
+ * code. "" when there is no stack. */
+const char *tl_function(const struct lg_trace *t, lg_stk stk, char *buf, size_t size);
+
+void tl_slice(struct lg_timeline *c, const struct lg_tl_track *t, int64_t ts, int64_t end,
+	      const char *name, const char *cat, const char *colour);
+void tl_instant(struct lg_timeline *c, const struct lg_tl_track *t, int64_t ts, const char *name,
+		const char *cat);
+void tl_flow(struct lg_timeline *c, const char *name, lg_thr from, enum lg_tl_lane from_lane,
+	     int64_t ts, lg_thr to, enum lg_tl_lane to_lane, int64_t ts_to);
+
+/* Deal c->items to tracks: overlap 0 nests; what does not goes to flat tracks 1, 2, ... Leaves
+ * them sorted by (overlap, ts, end descending, rank, row). */
+int tl_deal(struct lg_timeline *c);
+int tl_item_add(struct lg_timeline *c, int64_t ts, int64_t end, uint32_t row, uint8_t rank);
+
+/* timeline_spans.c */
+void tl_spans(struct lg_timeline *c, lg_thr thr);
+void tl_track_spans(struct lg_timeline *c);
+void tl_lock_flows(struct lg_timeline *c);
+/* timeline_states.c */
+void tl_states(struct lg_timeline *c, lg_thr thr);
+void tl_wake_flows(struct lg_timeline *c);
+/* timeline_samples.c */
+int64_t tl_sample_period(const struct lg_timeline *c);
+void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period);
+
+#endif /* LG_REPORT_TIMELINE_INTERNAL_H */

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* timeline_states.c - running, runnable, blocked: what the scheduler did with a thread. */
+#include <stdio.h>
+
+#include "report/timeline_internal.h"
+
+static const char *reason(uint8_t why)
+{
+	static const char *const names[] = {
+		[LG_WHY_NONE] = NULL,		  [LG_WHY_PREEMPTED] = "preempted",
+		[LG_WHY_WOKEN] = "woken",	  [LG_WHY_NEW] = "new",
+		[LG_WHY_SLEEP] = "sleep",	  [LG_WHY_DISK] = "uninterruptible",
+		[LG_WHY_IOWAIT] = "io",		  [LG_WHY_STOPPED] = "stopped",
+		[LG_WHY_TRACED] = "traced",	  [LG_WHY_DEAD] = "exited",
+		[LG_WHY_PARKED] = "parked",	  [LG_WHY_IDLE] = "idle",
+	};
+
+	return why < sizeof names / sizeof *names ? names[why] : NULL;
+}
+
+static const char *ctx_name(uint8_t ctx)
+{
+	static const char *const names[] = { NULL, "task", "softirq", "hardirq", "nmi" };
+
+	return ctx < 5 ? names[ctx] : NULL;
+}
+
+static const char *colour(const struct lg_state_tab *s, uint32_t row)
+{
+	switch (s->kind[row]) {
+	case LG_RUNNING:
+		return "thread_state_running";
+	case LG_RUNNABLE:
+		return "thread_state_runnable";
+	default:
+		return s->reason[row] == LG_WHY_IOWAIT ? "thread_state_iowait" :
+		       s->reason[row] == LG_WHY_DISK ? "thread_state_uninterruptible" :
+						       "thread_state_sleeping";
+	}
+}
+
+static const char *const kinds[] = { "state unknown", "running", "runnable", "blocked" };
+
+static void emit(struct lg_timeline *c, const struct lg_tl_track *track, uint32_t row, int64_t ts,
+		 int64_t end)
+{
+	const struct lg_state_tab *s = &c->t->state;
+	const char *why = reason(s->reason[row]), *ctx = ctx_name(s->waker_ctx[row]);
+	char name[64];
+
+	snprintf(name, sizeof name, "%s%s%s", kinds[s->kind[row] < 4 ? s->kind[row] : 0],
+		 s->kind[row] == LG_BLOCKED && why ? ": " : "",
+		 s->kind[row] == LG_BLOCKED && why ? why : "");
+	tl_args_reset(c);
+	if (why)
+		tl_arg_str(c, "reason", why);
+	if (s->cpu[row] >= 0)
+		tl_arg_int(c, "cpu", s->cpu[row]);
+	tl_arg_thread(c, "waker", s->waker[row]);
+	/* A waker in interrupt context is an arbitrary victim of the interrupt: say so. */
+	if (s->waker[row] && ctx)
+		tl_arg_str(c, "waker_context", ctx);
+	tl_arg_thread(c, "blocker", s->blocker[row]);
+	if (s->object[row])
+		tl_arg_fmt(c, "object", "0x%llx", (unsigned long long)s->object[row]);
+	if (s->flags[row] & LG_STATE_SUMMED) {
+		tl_arg_str(c, "summed", "many short slices");
+		tl_arg_num(c, "running_inside_ms", (double)s->run[row] / 1e6);
+	}
+	if (s->flags[row] & LG_STATE_EDGE)
+		tl_arg_str(c, "edge", "begins or ends outside the trace");
+	if (s->dur[row] < 0)
+		tl_arg_str(c, "cut_off", "by the end of the trace");
+	tl_arg_stack(c, "stack", s->stack[row]);
+	tl_arg_stack(c, "waker_stack", s->waker_stack[row]);
+	tl_arg_stack(c, "blocker_stack", s->blocker_stack[row]);
+	tl_slice(c, track, ts, end, name, "state", colour(s, row));
+}
+
+void tl_states(struct lg_timeline *c, lg_thr thr)
+{
+	const struct lg_state_tab *s = &c->t->state;
+	struct lg_tl_track track = { 0 };
+
+	/* The idle thread runs on all CPUs at once and says nothing. */
+	if (c->t->thread.flags[thr] & LG_THREAD_IDLE || c->x->state_off[thr] == c->x->state_off[thr + 1])
+		return;
+	/* Rows of a thread do not overlap in what we record; a damaged or foreign input may say
+	 * otherwise, so they are dealt to tracks like spans. */
+	c->n_items = 0;
+	for (uint32_t p = c->x->state_off[thr]; p < c->x->state_off[thr + 1]; p++) {
+		uint32_t row = c->x->state[p];
+
+		if (tl_item_add(c, s->ts[row], lg_row_end(c->t, s->ts[row], s->dur[row]), row, 0))
+			return;
+	}
+	if (!c->n_items || tl_deal(c))
+		return;
+	for (size_t i = 0; i < c->n_items && !c->failed; i++) {
+		const struct tl_item *it = &c->items[i];
+
+		if (!i || it->overlap != track.overlap) {
+			if (i)
+				c->sink->track_end(c->self, &track);
+			tl_thread_track(c, thr, LG_LANE_STATE, it->overlap, &track);
+		}
+		emit(c, &track, it->row, it->ts, it->end);
+	}
+	c->sink->track_end(c->self, &track);
+}
+
+/* Waker -> woken, at the wakeup; not from interrupts, whose current task did nothing. */
+void tl_wake_flows(struct lg_timeline *c)
+{
+	const struct lg_state_tab *s = &c->t->state;
+
+	for (size_t i = 0; i < s->n && !c->failed; i++) {
+		int64_t at;
+
+		if (s->kind[i] != LG_BLOCKED || !s->waker[i] || s->dur[i] < 0 ||
+		    s->waker_ctx[i] > LG_CTX_TASK || s->flags[i] & LG_STATE_SUMMED ||
+		    c->t->thread.flags[s->waker[i]] & LG_THREAD_IDLE)
+			continue;
+		at = s->ts[i] + s->dur[i];
+		tl_flow(c, "wake", s->waker[i], LG_LANE_STATE, at, s->thr[i], LG_LANE_STATE, at);
+	}
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mark_rows.c - pair beginnings with ends and write rows.
+ *
+ * An END names the index of its BEGIN. On one thread spans nest; when an END names an outer span,
+ * the inner ones lost their own end and are closed with it, so rows always nest. A STEP mark closes
+ * the step that the previous one opened; the first step opens with the first stage.
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/map.h"
+#include "record/marks.h"
+
+#define MAX_DEPTH 64
+#define MAX_THREADS 16384 /* of one process; more are counted as lost */
+
+struct open_span {
+	uint64_t token;
+	int64_t ts;
+	struct lg_mark_slot slot;
+};
+
+struct thread {
+	int32_t ns_tid;
+	lg_thr thr;
+	unsigned depth;
+	struct open_span *open; /* MAX_DEPTH of them, made at the first span */
+};
+
+struct lg_mark_rows {
+	struct lg_builder *b;
+	const struct lg_mark_ring *ring;
+	int32_t pid;
+	lg_prc prc;
+	lg_mark_tid_fn *tid_of;
+	void *tid_arg;
+	struct lg_map thread_of, string_of; /* tid -> thread + 1; name id -> lg_str */
+	struct thread *thread;
+	size_t n_threads, cap_threads;
+	int64_t step_ts;   /* INT64_MIN = none open */
+	lg_thr step_thr;
+	uint32_t step_flags;
+	int64_t step_seq;
+	uint64_t dropped;  /* slots we had no room for */
+	int64_t dropped_at;
+};
+
+_Static_assert((int)LAG_STAGE_BATCH_WAIT == (int)LG_STAGE_BATCH_WAIT &&
+	       (int)LAG_STAGE_OTHER == (int)LG_STAGE_OTHER, "stages of mark.h");
+_Static_assert((int)LAG_MARK_K_STAGE == (int)LG_SPAN_STAGE &&
+	       (int)LAG_MARK_K_COPY == (int)LG_SPAN_COPY &&
+	       (int)LAG_MARK_K_COLLECTIVE == (int)LG_SPAN_COLLECTIVE &&
+	       (int)LAG_MARK_K_GC == (int)LG_SPAN_GC &&
+	       (int)LAG_MARK_K_WAIT == (int)LG_SPAN_WAIT, "span kinds of mark.h");
+
+int lg_mark_rows_new(struct lg_mark_rows **ret, struct lg_builder *b, int32_t pid,
+		     const struct lg_mark_ring *ring, struct lg_error *err)
+{
+	struct lg_mark_rows *m = lg_calloc(1, sizeof *m);
+
+	if (!m)
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	m->b = b;
+	m->ring = ring;
+	m->pid = pid;
+	m->prc = lg_process_get(b, pid);
+	m->step_ts = INT64_MIN;
+	*ret = m;
+	return 0;
+}
+
+void lg_mark_rows_free(struct lg_mark_rows *m)
+{
+	if (!m)
+		return;
+	for (size_t i = 0; i < m->n_threads; i++)
+		lg_free(m->thread[i].open);
+	lg_free(m->thread);
+	lg_map_done(&m->thread_of);
+	lg_map_done(&m->string_of);
+	lg_free(m);
+}
+
+lg_prc lg_mark_rows_process(const struct lg_mark_rows *m)
+{
+	return m->prc;
+}
+
+void lg_mark_rows_set_tids(struct lg_mark_rows *m, lg_mark_tid_fn *f, void *arg)
+{
+	m->tid_of = f;
+	m->tid_arg = arg;
+}
+
+static void drop(struct lg_mark_rows *m, int64_t ts)
+{
+	if (!m->dropped++)
+		m->dropped_at = ts;
+}
+
+/* Names are kept: a ring says the same few hundred over and over. */
+static lg_str string_of(struct lg_mark_rows *m, uint32_t id)
+{
+	char buf[4096];
+	lg_str s = lg_map_get(&m->string_of, id);
+	size_t n;
+
+	if (s || !id)
+		return s;
+	n = lg_mark_ring_name(m->ring, id, buf, sizeof buf);
+	s = lg_intern_n(m->b, buf, n);
+	if (s && lg_map_set(&m->string_of, id, s))
+		return s; /* not cached: slower, not wrong */
+	return s;
+}
+
+static struct thread *thread_of(struct lg_mark_rows *m, int32_t ns_tid)
+{
+	uint32_t i = lg_map_get(&m->thread_of, (uint32_t)ns_tid);
+	struct thread *t;
+	int32_t tid = ns_tid;
+
+	if (i)
+		return &m->thread[i - 1];
+	if (m->n_threads >= MAX_THREADS || ns_tid <= 0 ||
+	    lg_grow(&m->thread, &m->cap_threads, m->n_threads + 1, sizeof *m->thread) ||
+	    lg_map_set(&m->thread_of, (uint32_t)ns_tid, (uint32_t)m->n_threads + 1))
+		return NULL;
+	if (m->tid_of)
+		tid = m->tid_of(m->tid_arg, m->pid, ns_tid);
+	t = &m->thread[m->n_threads++];
+	*t = (struct thread){ .ns_tid = ns_tid, .thr = lg_thread_get(m->b, m->pid, tid) };
+	return t;
+}
+
+static uint32_t flags_of(uint64_t what)
+{
+	unsigned bits = (unsigned)(what >> 56);
+
+	return (bits & LAG_MARK_ASYNC ? (uint32_t)LG_SPAN_ASYNC : 0) |
+	       (bits & LAG_MARK_HAND ? (uint32_t)LG_SPAN_HAND : 0) |
+	       (bits & LAG_MARK_IMPLICIT ? (uint32_t)LG_SPAN_IMPLICIT : 0);
+}
+
+static void add_span(struct lg_mark_rows *m, lg_thr thr, const struct lg_mark_slot *s, int64_t dur)
+{
+	uint8_t kind = (uint8_t)(s->what >> 40), stage = (uint8_t)(s->what >> 48);
+	struct lg_span_row r = { .ts = s->ts, .dur = dur, .thr = thr,
+				 .flags = flags_of(s->what), .bytes = s->bytes, .seq = s->seq };
+
+	switch (kind) {
+	case LAG_MARK_K_STAGE: case LAG_MARK_K_COPY: case LAG_MARK_K_COLLECTIVE:
+	case LAG_MARK_K_GC: case LAG_MARK_K_WAIT:
+		r.kind = kind;
+		break;
+	default:
+		r.kind = LG_SPAN_OTHER; /* steps and locks are not the program's to claim */
+	}
+	r.stage = stage < LG_STAGE_MAX ? stage : (uint8_t)LG_STAGE_OTHER;
+	r.name = string_of(m, (uint32_t)s->names);
+	if (kind == LAG_MARK_K_COLLECTIVE || kind == LAG_MARK_K_WAIT)
+		r.group = string_of(m, (uint32_t)(s->names >> 32));
+	/* The copy with its bytes, and the time it takes out of the step. */
+	if (kind == LAG_MARK_K_COPY && stage == LAG_STAGE_H2D) {
+		lg_add_span(m->b, &r);
+		r.kind = LG_SPAN_STAGE;
+		r.bytes = 0;
+	}
+	lg_add_span(m->b, &r);
+}
+
+static void begin(struct lg_mark_rows *m, struct thread *t, const struct lg_mark_slot *s)
+{
+	if (!t->open)
+		t->open = lg_calloc(MAX_DEPTH, sizeof *t->open);
+	if (!t->open || t->depth == MAX_DEPTH) {
+		drop(m, s->ts);
+		return;
+	}
+	if (t->depth && s->ts < t->open[t->depth - 1].ts)
+		return; /* a clock that runs backwards is no clock */
+	t->open[t->depth++] = (struct open_span){ s->head, s->ts, *s };
+	if (m->step_ts == INT64_MIN && (uint8_t)(s->what >> 40) == LAG_MARK_K_STAGE) {
+		m->step_ts = s->ts;
+		m->step_thr = t->thr;
+	}
+}
+
+static void finish(struct lg_mark_rows *m, struct thread *t, const struct lg_mark_slot *s)
+{
+	unsigned at = t->depth;
+
+	while (at && t->open[at - 1].token != s->token)
+		at--;
+	if (!at || s->ts < t->open[t->depth - 1].ts)
+		return; /* its beginning was lost, or lies before the ring */
+	while (t->depth >= at) {
+		const struct open_span *o = &t->open[--t->depth];
+
+		add_span(m, t->thr, &o->slot, s->ts - o->ts);
+		if (!t->depth)
+			break;
+	}
+}
+
+static void step(struct lg_mark_rows *m, struct thread *t, const struct lg_mark_slot *s)
+{
+	bool starts = (s->what >> 56) & LAG_MARK_START;
+
+	/* A start closes only a step that was opened by a start too: what came before the first
+	 * forward of an inference loop is no step. */
+	if (m->step_ts != INT64_MIN && s->ts > m->step_ts && m->step_thr == t->thr &&
+	    (!starts || m->step_flags)) {
+		int64_t seq = starts ? m->step_seq : s->seq;
+
+		lg_add_span(m->b, &(struct lg_span_row){
+					  .ts = m->step_ts, .dur = s->ts - m->step_ts,
+					  .thr = t->thr, .kind = LG_SPAN_STEP, .seq = seq,
+					  .flags = flags_of(s->what) });
+	}
+	m->step_ts = s->ts;
+	m->step_thr = t->thr;
+	m->step_flags = starts;
+	m->step_seq = s->seq;
+}
+
+void lg_mark_rows_add(struct lg_mark_rows *m, const struct lg_mark_slot *s)
+{
+	struct thread *t = thread_of(m, (int32_t)(uint32_t)s->what);
+	int64_t dur;
+
+	if (!t || s->ts < 0) {
+		drop(m, s->ts);
+		return;
+	}
+	switch ((uint8_t)(s->what >> 32)) {
+	case LAG_MARK_BEGIN:
+		begin(m, t, s);
+		break;
+	case LAG_MARK_END:
+		finish(m, t, s);
+		break;
+	case LAG_MARK_SPAN:
+		dur = s->token <= INT64_MAX && (int64_t)s->token <= INT64_MAX - s->ts
+			      ? (int64_t)s->token : 0;
+		add_span(m, t->thr, s, dur);
+		break;
+	case LAG_MARK_MARK:
+		lg_add_mark(m->b, &(struct lg_mark_row){
+					  .ts = s->ts, .thr = t->thr, .value = s->seq,
+					  .name = string_of(m, (uint32_t)s->names),
+					  .text = string_of(m, (uint32_t)(s->names >> 32)) });
+		break;
+	case LAG_MARK_META:
+		lg_add_meta(m->b, &(struct lg_meta_row){
+					  .ts = s->ts, .prc = m->prc,
+					  .key = string_of(m, (uint32_t)s->names),
+					  .value = string_of(m, (uint32_t)(s->names >> 32)) });
+		break;
+	case LAG_MARK_STEP:
+		step(m, t, s);
+		break;
+	case LAG_MARK_OFF: {
+		char why[512];
+		size_t n = lg_mark_ring_name(m->ring, (uint32_t)(s->names >> 32), why,
+					     sizeof why - 1);
+
+		why[n] = 0;
+		lg_add_diag_now(m->b, LG_DIAG_MARKS_OFF, s->ts, 1, "pid %d: %s", m->pid, why);
+		break;
+	}
+	default:
+		lg_add_diag_now(m->b, LG_DIAG_NOT_UNDERSTOOD, s->ts, 1, "mark of kind %u of pid %d",
+				(unsigned)(uint8_t)(s->what >> 32), m->pid);
+	}
+}
+
+void lg_mark_rows_lost(struct lg_mark_rows *m, int64_t ts, uint64_t count)
+{
+	lg_add_diag_now(m->b, LG_DIAG_MARKS_LOST, ts, count, "pid %d", m->pid);
+	for (size_t i = 0; i < m->n_threads; i++)
+		m->thread[i].depth = 0;
+	m->step_ts = INT64_MIN; /* a step with a hole in it has no known length */
+}
+
+void lg_mark_rows_end(struct lg_mark_rows *m, int64_t end, bool clean)
+{
+	for (size_t i = 0; i < m->n_threads; i++) {
+		struct thread *t = &m->thread[i];
+
+		for (; t->depth; t->depth--) {
+			const struct open_span *o = &t->open[t->depth - 1];
+
+			if (end == INT64_MAX)
+				add_span(m, t->thr, &o->slot, -1);
+			else if (!clean && end >= o->ts)
+				add_span(m, t->thr, &o->slot, end - o->ts);
+		}
+	}
+	/* A process stopped in a step (a hang) shows that step; one that is gone shows none. */
+	if (m->step_ts != INT64_MIN && end == INT64_MAX && !clean)
+		lg_add_span(m->b, &(struct lg_span_row){ .ts = m->step_ts, .dur = -1,
+							 .thr = m->step_thr, .kind = LG_SPAN_STEP,
+							 .seq = m->step_seq + !m->step_flags });
+	m->step_ts = INT64_MIN;
+	if (m->dropped)
+		lg_add_diag_now(m->b, LG_DIAG_MARKS_LOST, m->dropped_at, m->dropped,
+				"pid %d: too many threads or too deeply nested", m->pid);
+	m->dropped = 0;
+}

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * marks.c - the source that reads the mark rings of the training processes.
+ *
+ * Every drain looks for new files in the hook's directory, copies new slots out of each ring and
+ * pushes them with their own time; feed() gives them to mark_rows.c. A ring is done when its
+ * process is gone and nothing is left in it: then the file is removed, because a job that spawns
+ * loader workers anew each epoch would otherwise fill /dev/shm.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "record/hook_inject.h"
+#include "record/marks.h"
+#include "record/session.h"
+
+#define MAX_RINGS 4096             /* open at once: a hostile job must not eat our descriptors */
+#define ALIVE_EVERY 1000000000LL   /* ns between looks at whether a process lives */
+#define BATCH 256
+#define MAX_BATCHES 512            /* of one ring in one drain: the rest waits for the next */
+
+/* Beside slots a ring sends these, in order with them. */
+enum { REC_SLOT, REC_HEADER, REC_LOST, REC_END };
+
+struct record {
+	uint32_t ring, kind;
+	struct lg_mark_slot slot; /* HEADER: nothing; LOST: seq = count; END: nothing */
+};
+
+struct ring {
+	struct lg_mark_ring r;
+	struct lg_mark_rows *rows;
+	char name[64];
+	int32_t pid;           /* in our namespace; 0 = free entry */
+	bool foreign;          /* pid namespace is not ours */
+	bool drained;          /* END pushed: reading is over, feed() frees the entry */
+	int64_t alive_at;
+};
+
+struct marks {
+	struct lg_session *s;
+	unsigned src_i;
+	const char *dir;
+	int dir_fd;
+	uint64_t own_ns;
+	struct timespec dir_mtime;
+	int64_t looked_at, previous_drain, this_drain;
+	struct ring **ring;
+	size_t n_rings, cap_rings, n_open;
+	size_t n_seen, n_bad, n_turned_away;
+	bool stopped;
+	struct lg_map seen; /* inodes of files looked at and refused */
+};
+
+static int probe(struct lg_probe *ret, struct lg_error *err)
+{
+	(void)err;
+	*ret = (struct lg_probe){ .works = true };
+	return 0;
+}
+
+static void marks_free(void *self);
+
+static int start(struct lg_session *s, void **ret_self, struct lg_error *err)
+{
+	struct marks *m = lg_calloc(1, sizeof *m);
+	struct stat st;
+
+	if (!m)
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	m->s = s;
+	m->src_i = lg_session_source_index(s);
+	m->dir = lg_hook_current_dir();
+	m->dir_fd = -1;
+	if (stat("/proc/self/ns/pid", &st) == 0)
+		m->own_ns = st.st_ino;
+	if (m->dir) {
+		m->dir_fd = open(m->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (m->dir_fd < 0) {
+			int e = errno;
+
+			marks_free(m);
+			return lg_fail_errno(err, e, "cannot open the directory of mark rings");
+		}
+	}
+	*ret_self = m;
+	return 0;
+}
+
+static bool read_text(const char *path, char *buf, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, buf, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	buf[n > 0 ? n : 0] = 0;
+	return n > 0;
+}
+
+/* Start time in clock ticks, field 22 of /proc/pid/stat; 0 when the process is gone. */
+static uint64_t start_time(int32_t pid)
+{
+	char path[64], buf[1024], *p;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	if (!read_text(path, buf, sizeof buf) || !(p = strrchr(buf, ')')))
+		return 0;
+	for (int field = 2; p && field < 22; field++)
+		p = strchr(p + 1, ' ');
+	return p ? strtoull(p, NULL, 10) : 0;
+}
+
+/* The last number of the NSpid line: the id in the innermost namespace. */
+static int32_t innermost(const char *status_path)
+{
+	char buf[4096], *p, *end;
+	long last = 0;
+
+	if (!read_text(status_path, buf, sizeof buf) || !(p = strstr(buf, "\nNSpid:")))
+		return 0;
+	for (p += 7; *p && *p != '\n'; p = end) {
+		long v = strtol(p, &end, 10);
+
+		if (end == p)
+			break;
+		last = v;
+	}
+	return (int32_t)last;
+}
+
+/* Find our id of entry ns_id among the numeric entries of dir ("/proc", "/proc/7/task"). */
+static int32_t map_id(const char *dir, int32_t ns_id, uint64_t pid_ns, uint64_t started)
+{
+	DIR *d = opendir(dir);
+	struct dirent *e;
+	int32_t found = 0;
+
+	while (d && !found && (e = readdir(d))) {
+		char path[128];
+		struct stat st;
+		int32_t id = (int32_t)strtol(e->d_name, NULL, 10);
+
+		if (id <= 0)
+			continue;
+		snprintf(path, sizeof path, "%s/%d/status", dir, (int)id);
+		if (innermost(path) != ns_id)
+			continue;
+		snprintf(path, sizeof path, "%s/%d/ns/pid", dir, (int)id);
+		if (stat(path, &st) == 0 && (uint64_t)st.st_ino == pid_ns &&
+		    (!started || start_time(id) == started))
+			found = id;
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
+static int32_t map_tid(void *arg, int32_t pid, int32_t ns_tid)
+{
+	const struct ring *r = arg;
+	char dir[64];
+	int32_t tid;
+
+	snprintf(dir, sizeof dir, "/proc/%d/task", (int)pid);
+	tid = map_id(dir, ns_tid, (uint64_t)r->r.header[LAG_MARK_H_PID_NS], 0);
+	/* Gone already: the main thread is known all the same, another one is not. */
+	return tid || ns_tid != r->r.header[LAG_MARK_H_PID] ? tid : pid;
+}
+
+static bool alive(const struct ring *r)
+{
+	return start_time(r->pid) == (uint64_t)r->r.header[LAG_MARK_H_START];
+}
+
+static void push(struct marks *m, size_t ring_i, unsigned kind, int64_t ts,
+		 const struct lg_mark_slot *slot, int64_t seq)
+{
+	struct record rec = { .ring = (uint32_t)ring_i, .kind = kind };
+
+	if (slot)
+		rec.slot = *slot;
+	else
+		rec.slot = (struct lg_mark_slot){ .ts = ts, .seq = seq };
+	/* A writer may be off the CPU between reading the clock and completing its slot. What is
+	 * older than the session's cutoff goes in at the cutoff, with its true time inside: the
+	 * order of one ring is what feed() needs. */
+	if (ts < m->previous_drain)
+		ts = m->previous_drain;
+	if (ts > m->this_drain)
+		ts = m->this_drain;
+	lg_session_push(m->s, m->src_i, ts, &rec, sizeof rec);
+}
+
+static void refuse(struct marks *m, uint64_t inode, const char *name, const char *why)
+{
+	if (lg_map_get(&m->seen, inode))
+		return;
+	(void)!lg_map_set(&m->seen, inode, 1);
+	m->n_bad++;
+	if (m->n_bad <= 16)
+		lg_add_diag_now(lg_session_builder(m->s), LG_DIAG_PARTIAL, lg_monotonic_ns(), 1,
+				"%s: %s", name, why);
+}
+
+/* Descriptors below MAX_RINGS are ours to use; the entry of a finished ring is used again. */
+static size_t free_entry(struct marks *m)
+{
+	for (size_t i = 0; i < m->n_rings; i++)
+		if (!m->ring[i])
+			return i;
+	if (lg_grow(&m->ring, &m->cap_rings, m->n_rings + 1, sizeof(struct ring *)))
+		return SIZE_MAX;
+	return m->n_rings++;
+}
+
+static void open_ring(struct marks *m, const char *name)
+{
+	struct lg_error err = { 0 };
+	struct lg_mark_ring r;
+	struct stat st;
+	int32_t pid;
+	size_t i;
+	int fd;
+
+	for (i = 0; i < m->n_rings; i++)
+		if (m->ring[i] && !strcmp(m->ring[i]->name, name))
+			return;
+	if (strlen(name) >= sizeof m->ring[0]->name)
+		return;
+	fd = openat(m->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || lg_map_get(&m->seen, st.st_ino)) {
+		close(fd);
+		return;
+	}
+	if (m->n_open >= MAX_RINGS) {
+		m->n_turned_away++;
+		close(fd);
+		return;
+	}
+	if (lg_mark_ring_init(&r, fd, &err)) {
+		refuse(m, st.st_ino, name, err.message);
+		close(fd);
+		return;
+	}
+	pid = (int32_t)r.header[LAG_MARK_H_PID];
+	if ((uint64_t)r.header[LAG_MARK_H_PID_NS] != m->own_ns)
+		pid = map_id("/proc", pid, (uint64_t)r.header[LAG_MARK_H_PID_NS],
+			     (uint64_t)r.header[LAG_MARK_H_START]);
+	if (pid <= 0) {
+		refuse(m, st.st_ino, name, "its process is in another pid namespace and cannot be found");
+		close(fd);
+		return;
+	}
+	i = free_entry(m);
+	if (i == SIZE_MAX || !(m->ring[i] = lg_calloc(1, sizeof **m->ring))) {
+		close(fd);
+		return;
+	}
+	m->ring[i]->r = r;
+	m->ring[i]->pid = pid;
+	m->ring[i]->foreign = (uint64_t)r.header[LAG_MARK_H_PID_NS] != m->own_ns;
+	memcpy(m->ring[i]->name, name, strlen(name) + 1); /* fits: checked above */
+	m->n_open++;
+	m->n_seen++;
+	/* At the ring's birth: a process that is gone by now must not get a second life. */
+	push(m, i, REC_HEADER, r.header[LAG_MARK_H_CREATED], NULL, 0);
+}
+
+/* A hook that failed before it had a ring left a note. */
+static void read_note(struct marks *m, const char *name)
+{
+	char buf[400];
+	int fd = openat(m->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof buf - 1);
+
+	if (fd >= 0)
+		close(fd);
+	if (n <= 0)
+		return;
+	buf[n] = 0;
+	for (char *p = buf; *p; p++)
+		if ((unsigned char)*p < ' ')
+			*p = ' ';
+	lg_add_diag_now(lg_session_builder(m->s), LG_DIAG_MARKS_OFF, m->this_drain, 1, "pid %s: %s",
+			name + 4, buf);
+	unlinkat(m->dir_fd, name, 0);
+	m->n_seen++; /* said already why there are no marks */
+}
+
+/* Look through the directory when it changed; its time has the kernel's tick as resolution. */
+static void look(struct marks *m, bool force)
+{
+	struct dirent *e;
+	struct stat st;
+	DIR *d;
+	int fd;
+
+	if (fstat(m->dir_fd, &st))
+		return;
+	if (!force && st.st_mtim.tv_sec == m->dir_mtime.tv_sec &&
+	    st.st_mtim.tv_nsec == m->dir_mtime.tv_nsec && m->this_drain - m->looked_at < ALIVE_EVERY)
+		return;
+	m->dir_mtime = st.st_mtim;
+	m->looked_at = m->this_drain;
+	fd = openat(m->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	d = fd < 0 ? NULL : fdopendir(fd);
+	if (!d) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	while ((e = readdir(d))) {
+		if (!strncmp(e->d_name, "mark.", 5))
+			open_ring(m, e->d_name);
+		else if (!strncmp(e->d_name, "off.", 4))
+			read_note(m, e->d_name);
+	}
+	closedir(d);
+}
+
+static void drain_ring(struct marks *m, size_t i)
+{
+	struct ring *r = m->ring[i];
+	struct lg_mark_slot slot[BATCH];
+	uint64_t lost;
+	bool gone = m->stopped;
+	size_t n, batches = 0;
+
+	if (!gone && m->this_drain - r->alive_at >= ALIVE_EVERY) {
+		r->alive_at = m->this_drain;
+		gone = !alive(r); /* before the last read, so nothing can come after it */
+	}
+	if (lg_mark_ring_header(&r->r))
+		push(m, i, REC_HEADER, m->this_drain, NULL, 0);
+	do {
+		n = lg_mark_ring_read(&r->r, slot, BATCH, gone, &lost);
+		if (lost)
+			push(m, i, REC_LOST, m->previous_drain, NULL,
+			     lost > INT64_MAX ? INT64_MAX : (int64_t)lost);
+		for (size_t k = 0; k < n; k++)
+			push(m, i, REC_SLOT, slot[k].ts, &slot[k], 0);
+	} while ((n || lost) && ++batches < MAX_BATCHES);
+	if (gone) {
+		push(m, i, REC_END, m->this_drain, NULL, 0);
+		r->drained = true;
+		unlinkat(m->dir_fd, r->name, 0);
+	}
+}
+
+static int drain(void *self, struct lg_error *err)
+{
+	struct marks *m = self;
+
+	(void)err;
+	if (m->dir_fd < 0)
+		return 0;
+	m->previous_drain = m->this_drain;
+	m->this_drain = lg_monotonic_ns();
+	if (!m->previous_drain)
+		m->previous_drain = m->this_drain;
+	look(m, m->stopped);
+	for (size_t i = 0; i < m->n_rings; i++)
+		if (m->ring[i] && !m->ring[i]->drained)
+			drain_ring(m, i);
+	return 0;
+}
+
+/* Who this process is, as it says itself. */
+static void apply_header(struct marks *m, const struct ring *r)
+{
+	struct lg_builder *b = lg_session_builder(m->s);
+	lg_prc prc = lg_mark_rows_process(r->rows); /* by pid it might be a later life */
+	struct lg_process_row row = lg_process_read(b, prc);
+	int64_t role = r->r.header[LAG_MARK_H_ROLE], rank = r->r.header[LAG_MARK_H_RANK];
+	int64_t world = r->r.header[LAG_MARK_H_WORLD], local = r->r.header[LAG_MARK_H_LOCAL_RANK];
+
+	if (role == LAG_MARK_ROLE_TRAINS && rank >= 0 && rank < 1 << 24 && row.end == INT64_MAX)
+		lg_session_rank(m->s, r->pid, (int32_t)rank,
+				world > 0 && world <= 1 << 24 ? (int32_t)world : 0,
+				local >= 0 && local < 1 << 24 ? (int32_t)local : -1);
+	row = lg_process_read(b, prc);
+	if (role == LAG_MARK_ROLE_TRAINS)
+		row.role = LG_ROLE_RANK;
+	else if (role == LAG_MARK_ROLE_LOADER || role == LAG_MARK_ROLE_WORKER)
+		row.role = LG_ROLE_LOADER;
+	if (r->foreign)
+		row.ns_pid = (int32_t)r->r.header[LAG_MARK_H_PID];
+	lg_process_write(b, prc, &row);
+}
+
+static void end_ring(struct marks *m, size_t i)
+{
+	struct ring *r = m->ring[i];
+	struct lg_builder *b = lg_session_builder(m->s);
+	int64_t now = lg_monotonic_ns(), end = INT64_MAX;
+
+	if (r->rows) {
+		int64_t flags = r->r.header[LAG_MARK_H_FLAGS];
+
+		if (!alive(r)) {
+			end = lg_process_read(b, lg_mark_rows_process(r->rows)).end;
+			if (end == INT64_MAX)
+				end = now; /* no source told: at most one drain too late */
+		}
+		lg_mark_rows_end(r->rows, end, flags & (LAG_MARK_FLAG_CLOSED | LAG_MARK_FLAG_OFF));
+		if (r->r.header[LAG_MARK_H_NAMES_LOST] > 0)
+			lg_add_diag_now(b, LG_DIAG_MARKS_LOST, now,
+					(uint64_t)r->r.header[LAG_MARK_H_NAMES_LOST],
+					"pid %d: names that found no room", (int)r->pid);
+		apply_header(m, r);
+	}
+	lg_mark_rows_free(r->rows);
+	close(r->r.fd);
+	lg_free(r);
+	m->ring[i] = NULL;
+	m->n_open--;
+}
+
+static void feed(void *self, int64_t ts, const void *rec, size_t n)
+{
+	struct marks *m = self;
+	const struct record *p = rec;
+	struct ring *r;
+
+	if (n != sizeof *p || p->ring >= m->n_rings || !(r = m->ring[p->ring]))
+		return;
+	if (!r->rows) {
+		if (lg_mark_rows_new(&r->rows, lg_session_builder(m->s), r->pid, &r->r, NULL))
+			return;
+		if (r->foreign)
+			lg_mark_rows_set_tids(r->rows, map_tid, r);
+	}
+	switch (p->kind) {
+	case REC_SLOT:
+		lg_mark_rows_add(r->rows, &p->slot);
+		break;
+	case REC_HEADER:
+		apply_header(m, r);
+		break;
+	case REC_LOST:
+		lg_mark_rows_lost(r->rows, ts, (uint64_t)p->slot.seq);
+		break;
+	case REC_END:
+		end_ring(m, p->ring);
+		break;
+	}
+}
+
+static int stop(void *self, struct lg_error *err)
+{
+	struct marks *m = self;
+
+	(void)err;
+	m->stopped = true; /* the drain that follows reads to the end */
+	return 0;
+}
+
+static int finish(void *self, struct lg_error *err)
+{
+	struct marks *m = self;
+	struct lg_builder *b = lg_session_builder(m->s);
+
+	(void)err;
+	if (m->dir_fd < 0)
+		return 0;
+	for (size_t i = 0; i < m->n_rings; i++)
+		if (m->ring[i])
+			end_ring(m, i);
+	if (m->n_turned_away)
+		lg_add_diag_now(b, LG_DIAG_MARKS_LOST, lg_monotonic_ns(), m->n_turned_away,
+				"more than %d mark rings at once", MAX_RINGS);
+	if (!m->n_seen)
+		lg_add_diag_now(b, LG_DIAG_MARKS_OFF, lg_monotonic_ns(), 1,
+				faccessat(m->dir_fd, "reached", F_OK, 0)
+					? "no Python was reached: another program, or python with -I, -E or -S"
+					: "Python ran, but no process imported torch");
+	return 0;
+}
+
+static void marks_free(void *self)
+{
+	struct marks *m = self;
+
+	if (!m)
+		return;
+	for (size_t i = 0; i < m->n_rings; i++)
+		if (m->ring[i]) {
+			lg_mark_rows_free(m->ring[i]->rows);
+			close(m->ring[i]->r.fd);
+			lg_free(m->ring[i]);
+		}
+	lg_free(m->ring);
+	lg_map_done(&m->seen);
+	if (m->dir_fd >= 0)
+		close(m->dir_fd);
+	lg_free(m);
+}
+
+const struct lg_source lg_source_marks = {
+	.name = "marks",
+	.summary = "steps, stages and collectives that the training processes mark",
+	.probe = probe, .start = start, .drain = drain, .feed = feed, .stop = stop,
+	.finish = finish, .free = marks_free,
+};

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * marks.h - slots of one mark ring to rows: spans, steps, marks, facts.
+ *
+ * marks.c finds and drains the rings; this half (mark_rows.c) knows nothing of files or sessions,
+ * so tests and fuzzers feed it directly. Slots come in ring order.
+ */
+#ifndef LG_RECORD_MARKS_H
+#define LG_RECORD_MARKS_H
+#include "record/mark_ring.h"
+#include "store/builder.h"
+
+struct lg_mark_rows;
+
+/* pid: in the recorder's namespace. ring: for names, borrowed. */
+int lg_mark_rows_new(struct lg_mark_rows **ret, struct lg_builder *b, int32_t pid,
+		     const struct lg_mark_ring *ring, struct lg_error *err) LG_MUST_CHECK;
+void lg_mark_rows_free(struct lg_mark_rows *m);
+void lg_mark_rows_add(struct lg_mark_rows *m, const struct lg_mark_slot *s);
+/* Marks were lost at ts: what is open can no longer be closed rightly. */
+void lg_mark_rows_lost(struct lg_mark_rows *m, int64_t ts, uint64_t count);
+/* The last slot was added. end: when the process ended, INT64_MAX = it runs on.
+ * clean: it said goodbye, so what is open is no evidence of anything. */
+void lg_mark_rows_end(struct lg_mark_rows *m, int64_t end, bool clean);
+/* The life this ring belongs to. */
+lg_prc lg_mark_rows_process(const struct lg_mark_rows *m);
+/* How thread ids of the ring map to the recorder's; NULL = they are the same. */
+typedef int32_t lg_mark_tid_fn(void *arg, int32_t pid, int32_t ns_tid);
+void lg_mark_rows_set_tids(struct lg_mark_rows *m, lg_mark_tid_fn *f, void *arg);
+
+#endif /* LG_RECORD_MARKS_H */

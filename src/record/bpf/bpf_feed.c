@@ -73,6 +73,9 @@ int lg_bpf_feed_new(struct lg_bpf_feed **ret, struct lg_session *s,
 	f->b = lg_session_builder(s);
 	f->job = job;
 	f->arg = arg;
+	/* Without it locks have no names and stacks begin with a few frames of tracing. */
+	if (lg_kernel_data_load(&f->data))
+		f->data = NULL;
 	*ret = f;
 	return 0;
 }
@@ -377,8 +380,16 @@ static void add_sum(struct lg_bpf_feed *f, uint32_t tgid, uint32_t tid, int64_t 
 static lg_stk stack_of(struct lg_bpf_feed *f, uint32_t tgid, const uint64_t *frames, size_t n_kernel,
 		       size_t n_user)
 {
+	size_t i, skip = 0;
+
 	if (!n_kernel && !n_user)
 		return 0;
+	/* Stacks taken in the thread's own context begin inside the BPF program. */
+	for (i = 0; f->data && i < n_kernel && i < 6; i++)
+		if (lg_kernel_data_is_tracing(f->data, frames[i]))
+			skip = i + 1;
+	frames += skip;
+	n_kernel -= skip;
 	return lg_session_stack(f->s, (int32_t)tgid, frames, n_kernel, frames + n_kernel, n_user);
 }
 
@@ -420,9 +431,7 @@ static lg_str lock_name(struct lg_bpf_feed *f, uint64_t lock, uint32_t lcb)
 	const char *symbol;
 	char text[128];
 
-	if (!f->data && lg_kernel_data_load(&f->data))
-		return lg_intern(f->b, lock_class(lcb));
-	symbol = lg_kernel_data_find(f->data, lock);
+	symbol = f->data ? lg_kernel_data_find(f->data, lock) : NULL;
 	if (!symbol)
 		return lg_intern(f->b, lock_class(lcb));
 	snprintf(text, sizeof text, "%s %s", lock_class(lcb), symbol);

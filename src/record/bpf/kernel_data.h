@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernel_data.h - names of the kernel's static locks, from the data symbols of /proc/kallsyms. */
+/* kernel_data.h - from /proc/kallsyms: names of static locks, and the functions of tracing. */
 #ifndef LG_RECORD_KERNEL_DATA_H
 #define LG_RECORD_KERNEL_DATA_H
+#include <stdbool.h>
 #include <stdint.h>
 
 struct lg_kernel_data;
@@ -11,5 +12,7 @@ int lg_kernel_data_load(struct lg_kernel_data **ret);
 void lg_kernel_data_free(struct lg_kernel_data *d);
 /* Symbol that contains addr, borrowed; NULL for anything allocated at run time. */
 const char *lg_kernel_data_find(const struct lg_kernel_data *d, uint64_t addr);
+/* Does pc lie in the code between a tracepoint and a BPF program? */
+bool lg_kernel_data_is_tracing(const struct lg_kernel_data *d, uint64_t pc);
 
 #endif /* LG_RECORD_KERNEL_DATA_H */

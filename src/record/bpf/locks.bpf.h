@@ -207,8 +207,8 @@ int BPF_PROG(lg_mmap_acquired, struct mm_struct *mm, bool write, bool success)
 		return 0;
 	cur = bpf_get_current_task_btf();
 	own = mm == cur->mm;
-	if (own && !cfg_own_holds)
-		return 0;
+	if (own ? !cfg_own_holds : (cur->flags & PF_EXITING))
+		return 0; /* exit_mmap(): its own once, but exit_mm() has cleared ->mm */
 	th = thread_of(cur);
 	if (!th)
 		return 0;
@@ -228,8 +228,11 @@ int BPF_PROG(lg_mmap_acquired, struct mm_struct *mm, bool write, bool success)
 	 * it runs, so it is taken here, in its own context.
 	 */
 	hold->tgid = tgid_of_mm(mm);
-	if (hold->tgid != th->tgid) /* equal in fork(): the child's mm, not yet its own */
-		hold->flags |= LG_BPF_HOLD_FOREIGN;
+	th->hold_kernel = 0;
+	th->hold_user = 0;
+	if (hold->tgid == th->tgid)
+		return 0; /* fork() and exec(): the new mm, which nobody else can want yet */
+	hold->flags |= LG_BPF_HOLD_FOREIGN;
 	k = frame_bytes(bpf_get_stack(ctx, th->hold_frames, 8 * LG_BPF_KERNEL_FRAMES, 0),
 			8 * LG_BPF_KERNEL_FRAMES);
 	u = frame_bytes(bpf_get_stack(ctx, th->hold_frames + LG_BPF_KERNEL_FRAMES,
@@ -264,7 +267,7 @@ int BPF_PROG(lg_mmap_released, struct mm_struct *mm, bool write)
 	if (!hold->ts || hold->mm != (__u64)mm)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (now - hold->ts < (own ? cfg_own_hold_ns : cfg_hold_ns)) {
+	if (now - hold->ts < (own || !(hold->flags & LG_BPF_HOLD_FOREIGN) ? cfg_own_hold_ns : cfg_hold_ns)) {
 		hold->ts = 0;
 		return 0;
 	}

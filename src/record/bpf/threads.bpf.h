@@ -14,6 +14,7 @@
 #define TASK_EXIT 0xb0 /* EXIT_DEAD | EXIT_ZOMBIE | TASK_DEAD */
 #define TASK_PARKED 0x40
 #define TASK_NOLOAD 0x400
+#define PF_EXITING 0x4
 /* enum of include/trace/events/lock.h */
 #define LCB_F_SPIN 1
 #define LCB_F_READ 2
@@ -231,11 +232,16 @@ static __always_inline void *ring_of(__u32 cpu)
 	return bpf_map_lookup_elem(&rings, &i);
 }
 
-/* The reader comes by a timer; only a ring that fills faster than expected calls it. */
+/*
+ * The reader comes by a timer; only a ring that fills faster than expected calls it, and only
+ * once every 16 KB: a call is an interrupt to oneself.
+ */
 static __always_inline __u64 wake_flag(void *ring)
 {
-	return bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) > cfg_ring_half ? BPF_RB_FORCE_WAKEUP
-									  : BPF_RB_NO_WAKEUP;
+	if (bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) < cfg_ring_half)
+		return BPF_RB_NO_WAKEUP;
+	return bpf_ringbuf_query(ring, BPF_RB_PROD_POS) & 0x3f80 ? BPF_RB_NO_WAKEUP
+								 : BPF_RB_FORCE_WAKEUP;
 }
 
 static __always_inline void fill(struct lg_bpf_hdr *h, __u64 ts, __u32 tid, __u32 tgid, __u8 kind)

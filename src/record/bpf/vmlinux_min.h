@@ -34,7 +34,8 @@ enum bpf_map_type {
 };
 enum { BPF_ANY = 0, BPF_F_NO_PREALLOC = 1, BPF_F_USER_STACK = 256 };
 enum { BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
-enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2, BPF_RB_AVAIL_DATA = 0 };
+enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2, BPF_RB_AVAIL_DATA = 0,
+       BPF_RB_PROD_POS = 3 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 

@@ -4,7 +4,7 @@ B = build
 prefix ?= /usr/local
 
 all: $(B)/build.ninja
-	@ninja -C $(B) --quiet
+	@ninja -C $(B)
 
 $(B)/build.ninja:
 	@tools/install-deps --check build

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * perf_source.c - CPU samples of every process, and the lives, names and mappings behind them.
+ *
+ * Two events a CPU: cpu-clock at freq_hz with call chains (no PMU needed, works in any VM), and
+ * a dummy that carries fork, exit, comm, mmap2 and ksymbol records, so that they arrive even
+ * while sampling is throttled. In tier `own` the same for the recorded command alone.
+ *
+ * Records cross the session's queue as the kernel wrote them. A LOST record is put where the
+ * hole begins (the ring's previous record), not where it ends, because in between records of
+ * other CPUs are fed that would be believed.
+ *
+ * Samples of the recorder itself are counted, not kept: see finish().
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "record/code_maps.h"
+#include "record/perf_lost.h"
+#include "record/perf_ring.h"
+#include "record/session.h"
+
+#define RING_DEFAULT ((size_t)512 << 10)
+#define RINGS_MAX ((size_t)64 << 20) /* of all CPUs together */
+#define RESCAN_NS 1000000000
+#define DYING_NS 1000000000 /* a thread may be sampled after its exit record, on its way out */
+
+struct source {
+	struct lg_session *s;
+	struct lg_builder *b;
+	struct lg_perf_set *set;
+	unsigned index;
+	uint32_t ev_sample, ev_side;
+	bool kernel; /* kernel frames are allowed */
+	struct lg_perf_lost lost;
+	int64_t rescanned;
+	lg_str s_event;
+	pid_t self;
+	struct lg_map thr_of_tid;
+	uint64_t n_samples, n_self, self_ns, not_understood;
+};
+
+static struct perf_event_attr sample_attr(unsigned freq_hz, bool own, bool kernel)
+{
+	return (struct perf_event_attr){
+		.type = PERF_TYPE_SOFTWARE,
+		/* A per-task cpu-clock counts the CPU's time, also that of others. */
+		.config = own ? PERF_COUNT_SW_TASK_CLOCK : PERF_COUNT_SW_CPU_CLOCK,
+		.freq = 1,
+		.sample_freq = freq_hz ? freq_hz : 99,
+		.sample_type = PERF_SAMPLE_PERIOD | PERF_SAMPLE_CALLCHAIN,
+		.exclude_idle = 1,
+		.exclude_kernel = !kernel,
+		.exclude_callchain_kernel = !kernel,
+		.exclude_hv = 1,
+	};
+}
+
+static struct perf_event_attr side_attr(bool kernel)
+{
+	return (struct perf_event_attr){
+		.type = PERF_TYPE_SOFTWARE,
+		.config = PERF_COUNT_SW_DUMMY,
+		.mmap = 1,
+		.mmap2 = 1,
+		.comm = 1,
+		.comm_exec = 1,
+		.task = 1,
+		.ksymbol = kernel,
+		.exclude_kernel = !kernel,
+	};
+}
+
+static int open_events(struct source *p, size_t ring_bytes, unsigned freq_hz, pid_t pid,
+		       struct lg_error *err)
+{
+	struct perf_event_attr attr;
+	int rc = lg_perf_set_new(&p->set, ring_bytes, pid, err);
+
+	if (rc)
+		return rc;
+	p->kernel = true;
+	attr = sample_attr(freq_hz, pid > 0, true);
+	rc = lg_perf_set_add(p->set, &attr, NULL, pid > 0 ? "task-clock" : "cpu-clock",
+			     &p->ev_sample, err);
+	if (rc == LG_E_PERM && pid > 0) { /* perf_event_paranoid 2 allows user space of one's own */
+		p->kernel = false;
+		attr = sample_attr(freq_hz, true, false);
+		rc = lg_perf_set_add(p->set, &attr, NULL, "task-clock:u", &p->ev_sample, err);
+	}
+	if (rc)
+		return rc;
+	attr = side_attr(p->kernel && pid < 0);
+	rc = lg_perf_set_add(p->set, &attr, NULL, "dummy", &p->ev_side, err);
+	if (rc && attr.ksymbol) { /* ksymbol records: Linux 5.1 */
+		attr.ksymbol = 0;
+		rc = lg_perf_set_add(p->set, &attr, NULL, "dummy", &p->ev_side, err);
+	}
+	return rc;
+}
+
+static int probe(struct lg_probe *ret, struct lg_error *err)
+{
+	struct source p = { 0 };
+	int rc = open_events(&p, (size_t)64 << 10, 99, -1, err);
+
+	if (!rc)
+		rc = lg_perf_set_enable(p.set, err);
+	lg_perf_set_free(p.set);
+	snprintf(ret->lost, sizeof ret->lost,
+		 "what threads do while they run: no CPU samples of any process");
+	ret->works = !rc;
+	if (rc && err) {
+		snprintf(ret->why, sizeof ret->why, "%.200s", err->message);
+		snprintf(ret->fix, sizeof ret->fix,
+			 "run as root, or: sysctl kernel.perf_event_paranoid=-1");
+	}
+	return 0;
+}
+
+static size_t ring_size(const struct lg_record_options *o)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	size_t bytes = o->ring_bytes ? o->ring_bytes : RING_DEFAULT;
+
+	while (!o->ring_bytes && cpus > 1 && bytes * (size_t)cpus > RINGS_MAX && bytes > 65536)
+		bytes /= 2;
+	return bytes;
+}
+
+static void source_free(void *self)
+{
+	struct source *p = self;
+
+	if (!p)
+		return;
+	lg_perf_set_free(p->set);
+	lg_perf_lost_done(&p->lost);
+	lg_map_done(&p->thr_of_tid);
+	lg_free(p);
+}
+
+static int start(struct lg_session *s, void **ret_self, struct lg_error *err)
+{
+	const struct lg_record_options *o = lg_session_options(s);
+	struct source *p = lg_calloc(1, sizeof *p);
+	pid_t pid = -1;
+	int rc = 0, fd;
+
+	if (!p)
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	p->s = s;
+	p->b = lg_session_builder(s);
+	p->index = lg_session_source_index(s);
+	p->self = lg_session_self(s);
+	if (lg_session_tier(s) == LG_TIER_OWN) {
+		pid = lg_session_child(s) ? lg_session_child(s) : o->n_pids ? o->pids[0] : -1;
+		if (pid < 0)
+			rc = lg_fail(err, LG_E_USAGE, LG_NO_OFFSET,
+				     "without privileges only a command given after -- is sampled");
+	}
+	if (!rc)
+		rc = open_events(p, ring_size(o), o->freq_hz, pid, err);
+	p->s_event = lg_intern(p->b, pid > 0 ? "task-clock" : "cpu-clock");
+	if (!rc)
+		rc = lg_perf_set_enable(p->set, err);
+	for (size_t i = 0; !rc && (fd = lg_perf_set_fd(p->set, i)) >= 0; i++)
+		rc = lg_session_watch(s, fd, err);
+	if (rc) {
+		source_free(p);
+		return rc;
+	}
+	for (size_t i = 0; i < o->n_pids; i++)
+		lg_addrs_read_now(lg_session_addrs(s), o->pids[i]);
+	p->rescanned = lg_monotonic_ns();
+	*ret_self = p;
+	return 0;
+}
+
+static void take(void *arg, int cpu, const struct perf_event_header *h)
+{
+	struct source *p = arg;
+	struct lg_perf_head head;
+
+	if (!lg_perf_head(p->set, h, h->size, &head)) {
+		p->not_understood++;
+		return;
+	}
+	if (h->type == PERF_RECORD_LOST || h->type == PERF_RECORD_LOST_SAMPLES) {
+		struct lg_perf_hole hole = lg_perf_lost_hole(&p->lost, cpu, h, &head);
+
+		lg_session_push(p->s, p->index, hole.from, &hole, sizeof hole);
+		return;
+	}
+	lg_perf_lost_seen(&p->lost, cpu, head.ts);
+	lg_session_push(p->s, p->index, head.ts, h, h->size);
+}
+
+static int drain(void *self, struct lg_error *err)
+{
+	struct source *p = self;
+	int rc = lg_perf_set_drain(p->set, take, p, err);
+	int64_t now = lg_monotonic_ns();
+
+	if (!rc && now - p->rescanned > RESCAN_NS) {
+		struct lg_error why;
+
+		p->rescanned = now;
+		if (lg_perf_set_rescan(p->set, &why))
+			lg_add_diag_now(p->b, LG_DIAG_PARTIAL, now, 1, "%s", why.message);
+	}
+	return rc;
+}
+
+/* The thread's row, also for a moment after its exit was told. */
+static lg_thr thread_of(struct source *p, int32_t pid, int32_t tid, int64_t ts)
+{
+	lg_thr thr = lg_map_get(&p->thr_of_tid, (uint32_t)tid);
+
+	if (thr) {
+		struct lg_thread_row row = lg_thread_read(p->b, thr);
+
+		if (row.end != INT64_MAX && ts >= row.end - DYING_NS && ts < row.end + DYING_NS &&
+		    ts >= row.start)
+			return thr;
+	}
+	thr = lg_thread_get(p->b, tid ? pid : 0, tid);
+	if (thr)
+		(void)!lg_map_set(&p->thr_of_tid, (uint32_t)tid, thr);
+	return thr;
+}
+
+static void feed_sample(struct source *p, const struct perf_event_header *h,
+			const struct lg_perf_head *head)
+{
+	struct lg_sample_row row = { .ts = head->ts, .cpu = head->cpu, .event = p->s_event };
+	struct lg_perf_chain c;
+
+	if (head->event != p->ev_sample || head->n_body < 8 ||
+	    !lg_perf_chain(head->body + 8, head->n_body - 8, &c)) {
+		p->not_understood++;
+		return;
+	}
+	memcpy(&row.weight, head->body, 8);
+	p->n_samples++;
+	if (head->pid == p->self) {
+		p->n_self++;
+		p->self_ns += row.weight;
+		return;
+	}
+	if (head->pid < 0 || head->tid < 0)
+		return; /* reaped while on its last instructions: its ids are gone */
+	row.thr = thread_of(p, head->pid, head->tid, head->ts);
+	row.stack = lg_session_stack(p->s, head->pid, c.kernel, c.n_kernel, c.user, c.n_user);
+	if ((h->misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL)
+		row.flags |= LG_SAMPLE_KERNEL;
+	lg_add_sample(p->b, &row);
+}
+
+/* The string that begins at offset of the body, bounded by it. */
+static bool text_at(const struct lg_perf_head *head, size_t offset, char *buf, size_t size)
+{
+	size_t n;
+
+	if (offset >= head->n_body)
+		return false;
+	n = strnlen((const char *)head->body + offset, head->n_body - offset);
+	if (n >= size)
+		n = size - 1;
+	memcpy(buf, head->body + offset, n);
+	buf[n] = 0;
+	return true;
+}
+
+static void feed_side(struct source *p, const struct perf_event_header *h,
+		      const struct lg_perf_head *head)
+{
+	int32_t id[4];
+	uint64_t w[3];
+	uint32_t len;
+	uint16_t flags;
+	char text[4096];
+
+	switch (h->type) {
+	case PERF_RECORD_FORK:
+	case PERF_RECORD_EXIT:
+		if (head->n_body < 24)
+			break;
+		memcpy(id, head->body, sizeof id); /* pid, ppid, tid, ptid */
+		if (h->type == PERF_RECORD_FORK)
+			lg_session_fork(p->s, head->ts, id[1], id[0], id[2]);
+		else
+			lg_session_exit(p->s, head->ts, id[0], id[2]);
+		return;
+	case PERF_RECORD_COMM:
+		if (head->n_body < 9 || !text_at(head, 8, text, 16 + 1))
+			break;
+		memcpy(id, head->body, 8);
+		if (h->misc & PERF_RECORD_MISC_COMM_EXEC)
+			lg_session_exec(p->s, head->ts, id[0], text);
+		lg_thread_name(p->b, thread_of(p, id[0], id[1], head->ts), lg_intern(p->b, text));
+		return;
+	case PERF_RECORD_MMAP2:
+		if (head->n_body < 64 || !text_at(head, 64, text, sizeof text))
+			break;
+		memcpy(id, head->body, 8);
+		memcpy(w, head->body + 8, sizeof w); /* addr, len, pgoff */
+		if (id[0] > 0) /* -1: the kernel's own text */
+			lg_session_map(p->s, id[0], w[0], w[1], w[2], text, head->ts);
+		return;
+	case PERF_RECORD_KSYMBOL:
+		if (head->n_body < 16 || !text_at(head, 16, text, sizeof text))
+			break;
+		memcpy(w, head->body, 8);
+		memcpy(&len, head->body + 8, 4);
+		memcpy(&flags, head->body + 14, 2);
+		lg_addrs_ksymbol(lg_session_addrs(p->s), w[0],
+				 flags & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER ? 0 : len, text);
+		return;
+	case PERF_RECORD_THROTTLE:
+		lg_add_diag_now(p->b, LG_DIAG_THROTTLED, head->ts, 1,
+				"CPU samples of CPU %d: the interrupt took too long", head->cpu);
+		return;
+	case PERF_RECORD_UNTHROTTLE:
+		return;
+	default:
+		break;
+	}
+	p->not_understood++;
+}
+
+static void feed(void *self, int64_t ts, const void *rec, size_t n)
+{
+	struct source *p = self;
+	const struct perf_event_header *h = rec;
+	struct lg_perf_head head;
+
+	(void)ts;
+	if (h->type == LG_PERF_HOLE) {
+		const struct lg_perf_hole *hole = rec;
+
+		lg_add_diag(p->b, &(struct lg_diag_row){
+					  .ts = hole->from,
+					  .dur = hole->to - hole->from,
+					  .id = hole->event == p->ev_side ? LG_DIAG_LOST_EVENTS
+									  : LG_DIAG_LOST_SAMPLES,
+					  .cpu = hole->cpu,
+					  .count = hole->count,
+					  .text = lg_intern(p->b, "sampling ring was full") });
+		return;
+	}
+	if (!lg_perf_head(p->set, h, n, &head)) {
+		p->not_understood++;
+		return;
+	}
+	if (h->type == PERF_RECORD_SAMPLE)
+		feed_sample(p, h, &head);
+	else
+		feed_side(p, h, &head);
+}
+
+static int stop(void *self, struct lg_error *err)
+{
+	(void)err;
+	lg_perf_set_disable(((struct source *)self)->set);
+	return 0;
+}
+
+static int finish(void *self, struct lg_error *err)
+{
+	struct source *p = self;
+	int64_t now = lg_monotonic_ns();
+
+	(void)err;
+	lg_add_diag_now(p->b, LG_DIAG_OWN_COST, now, p->n_self,
+			"%llu of %llu CPU samples were the recorder's own (about %.3f s of CPU time); "
+			"they are not in the trace",
+			(unsigned long long)p->n_self, (unsigned long long)p->n_samples,
+			(double)p->self_ns / 1e9);
+	if (p->not_understood)
+		lg_add_diag_now(p->b, LG_DIAG_NOT_UNDERSTOOD, now, p->not_understood,
+				"perf records of unknown kind or size");
+	if (!p->kernel)
+		lg_add_diag_now(p->b, LG_DIAG_NO_PERMISSION, now, 1,
+				"CPU samples cover user space only");
+	return 0;
+}
+
+const struct lg_source lg_source_perf = {
+	.name = "perf",
+	.summary = "CPU samples with call stacks, process lives and mappings",
+	.probe = probe,
+	.start = start,
+	.drain = drain,
+	.feed = feed,
+	.stop = stop,
+	.finish = finish,
+	.free = source_free,
+};

@@ -178,11 +178,23 @@ static bool same_rank(const struct lg_proc_rank *a, const struct lg_proc_rank *b
  */
 static void inherited_late(const struct lg_lives *l, struct life *p)
 {
-	const struct life *c = p->creator ? &l->all[p->creator - 1] : NULL;
+	const struct life *child = p;
 
-	if (c && c->prc == p->creator_prc && c->read &&
-	    (p->since == INT64_MIN || c->exec_ts <= p->since))
-		p->inherited = c->env;
+	/* A fork that never exec'd and died unread has its own creator's environment, and so on. */
+	for (int depth = 0; depth < 16 && child->creator; depth++) {
+		const struct life *c = &l->all[child->creator - 1];
+
+		if (c->prc != child->creator_prc)
+			return;
+		if (c->read) {
+			if (child->since == INT64_MIN || c->exec_ts <= child->since)
+				p->inherited = c->env;
+			return;
+		}
+		if (c->execd)
+			return;
+		child = c;
+	}
 }
 
 /* Give the row the rank and role that its life has earned so far. */
@@ -199,7 +211,8 @@ static void set_role(struct lg_lives *l, struct life *p)
 		r.role = LG_ROLE_KERNEL;
 	else if (ours && p->topmost)
 		r.role = LG_ROLE_RANK;
-	else if (ours && p->env.kind && !p->execd && p->since != INT64_MIN)
+	else if (ours && p->env.kind && !p->execd && p->since != INT64_MIN && p->creator &&
+		 l->all[p->creator - 1].prc == p->creator_prc && l->all[p->creator - 1].topmost)
 		r.role = LG_ROLE_LOADER; /* forked by a rank and never exec'd: its own worker */
 	else if (p->job || (ours && p->env.kind))
 		r.role = LG_ROLE_JOB;

@@ -508,6 +508,7 @@ static int begin(struct lg_session *s, struct lg_error *err)
 {
 	const struct lg_record_options *opt = s->opt;
 	struct lg_lives_options lo = { .self = getpid(), .pids = opt->pids, .n_pids = opt->n_pids };
+	struct lg_cost began;
 	int rc;
 
 	if ((rc = lg_builder_new(&s->b, err)) ||
@@ -545,6 +546,9 @@ static int begin(struct lg_session *s, struct lg_error *err)
 	lg_session_say(s, "recording with tier %s%s%s", lg_tier_name(s->tier),
 		       *lg_tier_limits(s->tier) ? "; not seen: " : "", lg_tier_limits(s->tier));
 	s->began = lg_monotonic_ns();
+	began = lg_facts_cost(&s->cost);
+	lg_meta_setf(s->b, 0, "record.cost.start_cpu_ns", "%" PRId64, began.cpu_ns);
+	s->cost = lg_facts_cost(NULL); /* loading programs is paid once, before cmd runs */
 	if (!s->child)
 		return 0;
 	rc = lg_launch_go(s->child, err);

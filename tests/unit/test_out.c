@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include <zlib.h>
+
+#include "base/alloc.h"
+#include "base/out.h"
+
+static char dir[] = "/tmp/laggard-test-XXXXXX";
+static char path[128];
+
+static int setup(void **state)
+{
+	(void)state;
+	if (!mkdtemp(dir))
+		return -1;
+	snprintf(path, sizeof path, "%s/out", dir);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	unlink(path);
+	return rmdir(dir); /* fails where a temporary file was left behind */
+}
+
+static char *text_of(struct lg_out *o)
+{
+	size_t n;
+	char *p = lg_out_take(o, &n);
+
+	assert_non_null(p);
+	assert_int_equal(strlen(p), n);
+	assert_int_equal(lg_out_close(o, NULL), 0);
+	return p;
+}
+
+static void test_numbers(void **state)
+{
+	struct lg_out *o;
+	char *p;
+
+	(void)state;
+	assert_int_equal(lg_out_memory(&o, NULL), 0);
+	lg_out_i64(o, 0);
+	lg_out_puts(o, " ");
+	lg_out_i64(o, INT64_MIN);
+	lg_out_puts(o, " ");
+	lg_out_i64(o, INT64_MAX);
+	lg_out_printf(o, " %1000d|", 7);
+	assert_int_equal(lg_out_bytes(o), 1 + 1 + 20 + 1 + 19 + 1 + 1000 + 1);
+	p = text_of(o);
+	assert_memory_equal(p, "0 -9223372036854775808 9223372036854775807 ", 43);
+	lg_free(p);
+}
+
+static void assert_json(const char *in, size_t n, const char *want)
+{
+	struct lg_out *o;
+	char *p;
+
+	assert_int_equal(lg_out_memory(&o, NULL), 0);
+	lg_out_json_string(o, in, n);
+	p = text_of(o);
+	assert_string_equal(p, want);
+	lg_free(p);
+}
+
+static void test_json(void **state)
+{
+	(void)state;
+	assert_json("", 0, "\"\"");
+	assert_json("a\"b\\c\n\x7f", 7, "\"a\\\"b\\\\c\\u000a\\u007f\"");
+	assert_json("a\0b", 3, "\"a\\u0000b\"");
+	assert_json("\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", 9, "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"");
+	/* Overlong, surrogate, above U+10FFFF, stray, cut off: one U+FFFD a byte. */
+	assert_json("\xc0\xaf", 2, "\"\\ufffd\\ufffd\"");
+	assert_json("\xed\xa0\x80", 3, "\"\\ufffd\\ufffd\\ufffd\"");
+	assert_json("\xf4\x90\x80\x80", 4, "\"\\ufffd\\ufffd\\ufffd\\ufffd\"");
+	assert_json("x\x80y", 3, "\"x\\ufffdy\"");
+	assert_json("\xe2\x82", 2, "\"\\ufffd\\ufffd\"");
+}
+
+static void write_much(struct lg_out *o)
+{
+	for (int i = 0; i < 100000; i++)
+		lg_out_printf(o, "line %d\n", i);
+}
+
+static void test_file(void **state)
+{
+	struct lg_out *o;
+	struct stat st;
+	char line[64];
+	gzFile z;
+	int n = 0;
+
+	(void)state;
+	assert_int_equal(lg_out_open(&o, path, LG_OUT_PLAIN, NULL), 0);
+	write_much(o);
+	/* Not there before it is whole. */
+	assert_int_not_equal(stat(path, &st), 0);
+	n = (int)lg_out_bytes(o);
+	assert_int_equal(lg_out_close(o, NULL), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_size, n);
+
+	assert_int_equal(lg_out_open(&o, path, LG_OUT_GZIP, NULL), 0);
+	write_much(o);
+	assert_int_equal(lg_out_close(o, NULL), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_true(st.st_size < n / 2);
+	z = gzopen(path, "rb");
+	assert_non_null(z);
+	for (n = 0; gzgets(z, line, sizeof line); n++) {
+		char want[64];
+
+		snprintf(want, sizeof want, "line %d\n", n);
+		assert_string_equal(line, want);
+	}
+	assert_int_equal(n, 100000);
+	assert_int_equal(gzclose(z), 0);
+}
+
+/* A failure leaves what was there before, and no temporary file. */
+static void test_failure_keeps_old(void **state)
+{
+	struct rlimit old, small;
+	struct lg_out *o;
+	struct lg_error err;
+	struct stat before, after;
+
+	(void)state;
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(lg_out_open(&o, path, LG_OUT_PLAIN, NULL), 0);
+	lg_out_puts(o, "precious");
+	assert_int_equal(lg_out_close(o, NULL), 0);
+	assert_int_equal(stat(path, &before), 0);
+
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	small = old;
+	small.rlim_cur = 300000;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+	assert_int_equal(lg_out_open(&o, path, LG_OUT_PLAIN, NULL), 0);
+	write_much(o);
+	assert_int_equal(lg_out_close(o, &err), LG_E_IO);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+	assert_non_null(strstr(err.message, path));
+
+	assert_int_equal(lg_out_open(&o, path, LG_OUT_PLAIN, NULL), 0);
+	write_much(o);
+	lg_out_abort(o);
+	assert_int_equal(stat(path, &after), 0);
+	assert_int_equal(before.st_ino, after.st_ino);
+	assert_int_equal(lg_out_open(&o, "/nonexistent/x", LG_OUT_PLAIN, &err), LG_E_IO);
+}
+
+static void test_no_memory(void **state)
+{
+	struct lg_error err;
+	struct lg_out *o;
+	int rc;
+
+	(void)state;
+	for (uint64_t n = 1;; n++) {
+		lg_alloc_fail_at(n);
+		rc = lg_out_memory(&o, &err);
+		if (!rc) {
+			write_much(o);
+			rc = lg_out_close(o, &err);
+		}
+		if (lg_alloc_count() < n)
+			break;
+		assert_int_equal(rc, LG_E_NOMEM);
+	}
+	lg_alloc_fail_at(0);
+	assert_int_equal(rc, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_numbers),	 cmocka_unit_test(test_json),
+		cmocka_unit_test(test_file),	 cmocka_unit_test(test_failure_keeps_old),
+		cmocka_unit_test(test_no_memory),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}

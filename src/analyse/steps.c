@@ -17,6 +17,7 @@
 enum {
 	MEDIAN_WINDOW = 51,  /* steps in the rolling median; odd */
 	MIN_STEPS = 4,
+	SETUP_NS = 1000000000,
 	SLOW_FLOOR_NS = 1000000, /* PRODUCT section 3: more than 1 ms above the median */
 };
 
@@ -103,13 +104,18 @@ static int find_boundaries(const struct lg_case *c, const struct lg_rank *r, str
 
 /*
  * Warm-up: leading steps (lazy initialisation, compilation, first touch of memory) until the first
- * run of three ordinary ones, at most a fifth of all.
+ * run of three ordinary ones, at most a fifth of all. A gap of more than a second and twenty
+ * steps inside that fifth is set-up between two loops (calibration, loading): what precedes it
+ * is not the loop that is judged.
  */
 static size_t warmup_length(const struct lg_step *s, size_t n, int64_t median)
 {
-	size_t limit = n / 5, i, calm = 0;
+	size_t limit = n / 5, from = 0, i, calm = 0;
 
-	for (i = 0; i < limit && calm < 3; i++)
+	for (i = 0; i < limit; i++)
+		if (s[i].dur > SETUP_NS && s[i].dur > median * 20)
+			from = i + 1;
+	for (i = from; i < limit && calm < 3; i++)
 		calm = s[i].dur < median * 2 ? calm + 1 : 0;
 	return calm == 3 ? i - 3 : n > 10 ? limit : n > 2;
 }

@@ -137,7 +137,7 @@ static int run(int argc, char **argv)
 const struct lg_command lg_cmd_doctor = {
 	.name = "doctor",
 	.args = "[--json]",
-	.summary = "Say what this machine permits, what is lost without it and how to get it.",
+	.summary = "say what this machine permits, what is lost without it and how to get it",
 	.help = "Every line was found by trying it, and undone. Changes nothing.\n\n"
 		"  --json    the same as JSON on standard output\n\n"
 		"Example:\n"

@@ -307,7 +307,7 @@ out:
 const struct lg_command lg_cmd_record = {
 	.name = "record",
 	.args = "[OPTION...] [-- CMD...]",
-	.summary = "Record the whole machine; with -- CMD start it, follow it and mark its steps.",
+	.summary = "record the whole machine; with -- CMD start it, follow it and mark its steps",
 	.help =
 		"  -o FILE              write FILE (default laggard-DATE-N.lag)\n"
 		"  -p PID,...           these processes are the job (repeatable)\n"

@@ -202,6 +202,7 @@ static void set_role(struct lg_lives *l, struct life *p)
 {
 	struct lg_process_row r = lg_process_read(l->b, p->prc);
 	bool ours = !l->explicit_job || p->job;
+	uint32_t was = r.role;
 
 	inherited_late(l, p);
 	p->topmost = p->told || (p->env.kind && !same_rank(&p->env, &p->inherited));
@@ -220,6 +221,9 @@ static void set_role(struct lg_lives *l, struct life *p)
 		r.rank = p->env.rank;
 		r.world = p->env.world;
 		r.local_rank = p->env.local_rank;
+	} else if (was == LG_ROLE_RANK || was == LG_ROLE_LOADER) {
+		r.rank = r.local_rank = -1; /* it exec'd something else */
+		r.world = 0;
 	}
 	if (!l->explicit_job && p->env.kind)
 		p->job = true;

@@ -274,7 +274,7 @@ static const struct wait *find_wait(const struct thread *t, int64_t off, int64_t
 	for (i = 1; i <= n; i++) {
 		const struct wait *w = &t->waits[(t->n_waits - i) % N_WAITS];
 
-		if (w->begin <= off && (end < 0 || w->end >= end))
+		if (w->begin <= off && w->end >= (end < 0 ? INT64_MAX : end))
 			return w;
 	}
 	return NULL;
@@ -328,16 +328,18 @@ static void feed_slice(struct lg_bpf_feed *f, const struct lg_bpf_slice *r)
 	struct thread *t = state_of(f, r->h.tid);
 	lg_thr thr = thread_at(f, r->h.tgid, r->h.tid, r->off_ts ? (int64_t)r->off_ts : in);
 	uint8_t edge = r->h.flags & LG_BPF_EDGE ? LG_STATE_EDGE : 0;
+	bool gap = r->h.flags & LG_BPF_GAP;
 	struct lg_state_row row = {
 		.ts = in, .thr = thr, .cpu = r->h.cpu, .kind = LG_RUNNING,
 	};
 
 	if (!t)
 		return;
-	if (r->off_ts && r->off_why) {
+	if (r->off_ts && r->off_why && (!gap || (r->wake_ts && r->off_why >= LG_WHY_SLEEP))) {
 		add_off(f, t, thr, &(struct off){
-			.off = (int64_t)r->off_ts, .wake = (int64_t)r->wake_ts, .in = in,
-			.waker = r->waker_tid, .cpu = r->h.cpu, .why = r->off_why,
+			.off = (int64_t)r->off_ts, .wake = (int64_t)r->wake_ts,
+			/* With a gap only the wait until its waking is certain. */
+			.in = gap ? (int64_t)r->wake_ts : in, .waker = r->waker_tid, .cpu = r->h.cpu, .why = r->off_why,
 			.ctx = r->h.flags & LG_BPF_CTX_MASK, .flags = edge,
 		});
 		edge = 0;

@@ -466,7 +466,7 @@ static void report_lost(struct bpf_source *b, int64_t now)
 	char text[96];
 	int cpu;
 
-	for (kind = 1; kind < LG_BPF_KINDS; kind++) {
+	for (kind = 0; kind < LG_BPF_KINDS; kind++) {
 		if (bpf_map__lookup_elem(b->skel->maps.lost, &kind, sizeof kind, b->lost_now,
 					 (size_t)b->n_cpus * sizeof *b->lost_now, 0))
 			continue;
@@ -478,7 +478,11 @@ static void report_lost(struct bpf_source *b, int64_t now)
 				continue;
 			*before = b->lost_now[cpu];
 			b->lost[kind] += n;
-			snprintf(text, sizeof text, "bpf: %s, ring of CPU %d full", kind_names[kind], cpu);
+			if (kind == LG_BPF_NONE)
+				snprintf(text, sizeof text, "bpf: switches that the kernel did not report");
+			else
+				snprintf(text, sizeof text, "bpf: %s, ring of CPU %d full",
+					 kind_names[kind], cpu);
 			lg_add_diag(builder, &(struct lg_diag_row){
 				.ts = b->drained, .dur = now - b->drained,
 				.id = LG_DIAG_LOST_EVENTS, .cpu = cpu, .count = n,

@@ -23,7 +23,7 @@
 #define LG_BPF_PEER_FRAMES 24
 
 enum lg_bpf_kind {
-	LG_BPF_NONE,
+	LG_BPF_NONE,   /* as index of `lost`: switches that the kernel did not report */
 	LG_BPF_SLICE,
 	LG_BPF_SUM,    /* slices below the threshold, added up */
 	LG_BPF_SLEEP,  /* stack of a sleeping thread, taken as it is woken */
@@ -42,6 +42,7 @@ enum {
 	LG_BPF_LAST = 8,          /* slice: last thread of its process has left */
 	LG_BPF_EDGE = 16,         /* slice: start or wait began before the recording */
 	LG_BPF_MANY_KERNEL = 32,  /* the kernel stack was longer than recorded */
+	LG_BPF_GAP = 64,          /* slice: its start was not reported, in_ts is not true */
 	LG_BPF_FORK = 64,         /* task: new (else renamed) */
 	LG_BPF_EXEC = 128         /* task: new program and mm */
 };

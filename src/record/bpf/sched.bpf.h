@@ -79,6 +79,15 @@ static __always_inline void leave(void *ctx, struct thread *th, struct task_stru
 		th->in_ts = th->off_ts ? th->off_ts : now;
 		th->off_ts = 0;
 		th->edge = 1;
+	} else if (!th->running) {
+		/*
+		 * It left without having come. Seen with threads of a container's supervisor: the
+		 * tracepoint does not fire for some of their switches, for perf neither. Nobody
+		 * knows then who ran, so nothing is claimed for that time.
+		 */
+		count_lost(LG_BPF_NONE);
+		th->in_ts = now;
+		th->gap = 1;
 	}
 	if (is_worth(th, now, why)) {
 		if (th->sum_n)
@@ -86,7 +95,8 @@ static __always_inline void leave(void *ctx, struct thread *th, struct task_stru
 		r = ring ? bpf_ringbuf_reserve(ring, sizeof(*r), 0) : 0;
 		if (r) {
 			fill(&r->h, now, th->tid, th->tgid, LG_BPF_SLICE);
-			r->h.flags = th->waker_ctx | (th->edge ? LG_BPF_EDGE : 0);
+			r->h.flags = th->waker_ctx | (th->edge ? LG_BPF_EDGE : 0) |
+				     (th->gap ? LG_BPF_GAP : 0);
 			if (why == WHY_DEAD && t->signal->live.counter == 0)
 				r->h.flags |= LG_BPF_LAST;
 			r->in_ts = th->in_ts;
@@ -108,6 +118,7 @@ static __always_inline void leave(void *ctx, struct thread *th, struct task_stru
 			flush_sum(th, ring, now);
 	}
 	th->edge = 0;
+	th->gap = 0;
 	th->running = 0;
 	th->off_ts = now;
 	th->off_why = why;
@@ -150,6 +161,13 @@ int BPF_PROG(lg_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (next->pid) {
 		th = thread_of(next);
 		if (th) {
+			if (th->running && th->in_ts) {
+				/* It came without having left. */
+				count_lost(LG_BPF_NONE);
+				th->off_ts = 0;
+				th->off_why = WHY_NONE;
+				th->wake_ts = 0;
+			}
 			th->in_ts = now;
 			th->tent_ts = 0;
 			th->running = 1;
@@ -214,9 +232,18 @@ static __always_inline int waking(struct task_struct *p, __u8 ctx_now)
 	th->wake_cpu = (__u16)bpf_get_smp_processor_id();
 	if (!th->off_ts || th->tgid == cfg_self)
 		return 0;
+	/*
+	 * A stack costs ten times what the rest does. Every one of the job, every uninterruptible
+	 * sleep; of the naps of others, which only matter to a chain when they are long, some.
+	 */
 	least = th->job || th->off_why != WHY_SLEEP ? cfg_stack_ns : cfg_sleep_ns;
-	if (th->off_why != WHY_IDLE && now - th->off_ts >= least)
-		sleeper_stack(th, p, now);
+	if (th->off_why == WHY_IDLE || now - th->off_ts < least)
+		return 0;
+	if (!th->job && th->off_why == WHY_SLEEP && now - th->off_ts < cfg_stack_gap_ns &&
+	    now - th->stack_ts < cfg_stack_gap_ns)
+		return 0;
+	th->stack_ts = now;
+	sleeper_stack(th, p, now);
 	return 0;
 }
 

@@ -38,6 +38,7 @@ const volatile __u32 cfg_ring_half = 1u << 20; /* wake the reader above this fil
 const volatile __u64 cfg_slice_ns = 0;         /* shorter slices of other processes are summed */
 const volatile __u64 cfg_sleep_ns = 1000000;   /* other processes: sleeps worth a record */
 const volatile __u64 cfg_stack_ns = 100000;    /* blocked this long: take the stack */
+const volatile __u64 cfg_stack_gap_ns = 20000000; /* other processes: between two such stacks */
 const volatile __u64 cfg_lock_ns = 10000;      /* other processes: lock waits worth a record */
 const volatile __u64 cfg_lock_stack_ns = 50000;
 const volatile __u64 cfg_hold_ns = 20000;      /* foreign holds */
@@ -106,8 +107,10 @@ struct thread {
 	__u16 wake_cpu;
 	__u8 running, off_why, waker_ctx, tent_ctx, job, edge;
 	__u32 job_version;
-	__u16 cpu, pad;    /* where it runs or ran */
+	__u16 cpu;         /* where it runs or ran */
+	__u8 gap, pad;     /* its coming was not reported */
 	/* below: rarely touched */
+	__u64 stack_ts;    /* of the newest stack of a sleep */
 	__u64 sum_since, sum_run;
 	__u32 sum_n;
 	__u32 lcb;

@@ -54,7 +54,7 @@ struct reader {
 static uint64_t budget_rows(const struct reader *r)
 {
 	uint64_t bytes = r->at + (r->n - r->pos);
-	uint64_t few = (1u << 17) + bytes * 1024, many = (32u << 20) + bytes * 64;
+	uint64_t few = (1u << 17) + bytes * 1024, many = (8u << 20) + bytes * 8;
 
 	return few < many ? few : many;
 }

@@ -192,6 +192,17 @@ def test_judge_rejects(change, found):
     assert any(found in fault for fault in judge.judge(case, facts, verdict))
 
 
+def test_only_what_others_did_is_excused_on_a_busy_machine():
+    case, facts = case_and_truth()
+    verdict = right_verdict()
+    hog = {**verdict["findings"][0], "id": "host.cpu_contention", "lost_ms": 300.0}
+    verdict["findings"].append({**hog, "culprit": {"relation": "other_process", "pid": 77}})
+    assert [type(f) for f in judge.judge(case, facts, verdict)] == [judge.Soft]
+    for pid in (900, 4711, None):  # a rank, the agent, nobody
+        verdict["findings"][1]["culprit"]["pid"] = pid
+        assert [type(f) for f in judge.judge(case, facts, verdict)] == [str]
+
+
 def test_a_scenario_whose_cause_did_not_bite_proves_nothing():
     case, facts = case_and_truth()
     facts.acts["agent"] = [(a + 1_000_000_000, 1000, p) for a, _, p in facts.acts["agent"]]

@@ -35,16 +35,13 @@ static int64_t tid_of(const struct lg_tl_track *t)
 	return t->tid;
 }
 
-static void put_us(struct lg_out *o, int64_t ns)
+static void put_us(struct lg_out *o, uint64_t ns)
 {
-	uint64_t u = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
-	unsigned frac = (unsigned)(u % 1000);
+	unsigned frac = (unsigned)(ns % 1000);
 	char tail[4] = { '.', (char)('0' + frac / 100), (char)('0' + frac / 10 % 10),
 			 (char)('0' + frac % 10) };
 
-	if (ns < 0)
-		lg_out_write(o, "-", 1);
-	lg_out_i64(o, (int64_t)(u / 1000));
+	lg_out_i64(o, (int64_t)(ns / 1000));
 	lg_out_write(o, tail, sizeof tail);
 }
 
@@ -79,10 +76,12 @@ static void head(struct chrome *c, const char *ph, int64_t pid, int64_t tid)
 	lg_out_i64(c->o, tid);
 }
 
-static void at(struct chrome *c, const char *key, int64_t ns)
+/* Nothing drawn lies before the trace's first row, so differences are never negative; they may
+ * need the 64th bit when an input is damaged. */
+static void at(struct chrome *c, int64_t ts)
 {
-	lg_out_puts(c->o, key);
-	put_us(c->o, ns);
+	lg_out_puts(c->o, ",\"ts\":");
+	put_us(c->o, (uint64_t)ts - (uint64_t)c->start);
 }
 
 static void put_args(struct chrome *c, const struct lg_tl_event *e)
@@ -165,12 +164,13 @@ static void slice(void *self, const struct lg_tl_event *e)
 {
 	struct chrome *c = self;
 	const struct lg_tl_track *t = e->track;
-	int64_t tid = tid_of(t), ts = e->ts - c->start;
+	int64_t tid = tid_of(t);
 
 	if (!t->overlap) {
 		head(c, "X", t->pid, tid);
-		at(c, ",\"ts\":", ts);
-		at(c, ",\"dur\":", e->dur);
+		at(c, e->ts);
+		lg_out_puts(c->o, ",\"dur\":");
+		put_us(c->o, (uint64_t)e->end - (uint64_t)e->ts);
 		name_cat(c, e->name, e->cat);
 		if (e->colour) {
 			lg_out_puts(c->o, ",\"cname\":");
@@ -183,7 +183,7 @@ static void slice(void *self, const struct lg_tl_event *e)
 	c->n_async++;
 	for (int end = 0; end < 2; end++) {
 		head(c, end ? "e" : "b", t->pid, tid);
-		at(c, ",\"ts\":", end ? ts + e->dur : ts);
+		at(c, end ? e->end : e->ts);
 		lg_out_printf(c->o, ",\"id\":\"a%llu\"", (unsigned long long)c->n_async);
 		name_cat(c, e->name, e->cat);
 		if (!end)
@@ -203,7 +203,7 @@ static void instant(void *self, const struct lg_tl_event *e)
 	struct chrome *c = self;
 
 	head(c, "i", e->track->pid, tid_of(e->track));
-	at(c, ",\"ts\":", e->ts - c->start);
+	at(c, e->ts);
 	lg_out_puts(c->o, ",\"s\":\"t\"");
 	name_cat(c, e->name, e->cat);
 	put_args(c, e);
@@ -215,7 +215,7 @@ static void counter(void *self, const struct lg_tl_track *t, int64_t ts, double 
 	struct chrome *c = self;
 
 	head(c, "C", t->pid, t->pid);
-	at(c, ",\"ts\":", ts - c->start);
+	at(c, ts);
 	lg_out_puts(c->o, ",\"name\":");
 	put_str(c->o, t->name);
 	/* Two counters of one name in one process would be one curve. */
@@ -234,7 +234,7 @@ static void flow(void *self, const struct lg_tl_flow *f)
 		const struct lg_tl_track *t = end ? f->to : f->from;
 
 		head(c, end ? "f" : "s", t->pid, tid_of(t));
-		at(c, ",\"ts\":", (end ? f->ts_to : f->ts) - c->start);
+		at(c, end ? f->ts_to : f->ts);
 		lg_out_printf(c->o, ",\"id\":%llu", (unsigned long long)f->id);
 		if (end) /* bind to the slice around it, not to the next one */
 			lg_out_puts(c->o, ",\"bp\":\"e\"");

@@ -102,6 +102,8 @@ void lg_report_markdown(const struct lg_verdict *v, struct lg_out *o)
 		for (size_t i = 0; i < v->n_stages; i++) {
 			const struct lg_stage_sum *s = &v->stages[i];
 
+			if (!(s->median_ms > 0) && !(s->share > 0) && !(s->slow_excess_ms > 0))
+				continue; /* does not occur in this run */
 			lg_out_puts(o, "| ");
 			md(o, s->stage);
 			lg_out_printf(o, " | %s | %s %% | %s |\n",

@@ -135,16 +135,16 @@ static void clock_reading(struct lg_pb *b, unsigned id, uint64_t ns)
 	lg_pb_close(b, msg);
 }
 
-static void snapshot(struct perfetto *p, int64_t mono, int64_t boot, int64_t real, bool first)
+static void snapshot(struct perfetto *p, uint64_t mono, uint64_t boot, uint64_t real, bool first)
 {
 	size_t msg;
 
 	begin(p);
 	msg = lg_pb_open(&p->pkt, PKT_CLOCK_SNAPSHOT);
-	clock_reading(&p->pkt, CLOCK_ID_MONOTONIC, stamp(p, mono));
-	clock_reading(&p->pkt, CLOCK_ID_BOOTTIME, stamp(p, boot));
-	if (real > 0)
-		clock_reading(&p->pkt, CLOCK_ID_REALTIME, (uint64_t)real);
+	clock_reading(&p->pkt, CLOCK_ID_MONOTONIC, mono);
+	clock_reading(&p->pkt, CLOCK_ID_BOOTTIME, boot);
+	if (real)
+		clock_reading(&p->pkt, CLOCK_ID_REALTIME, real);
 	/* primary_trace_clock: what the user reads off is what the verdict prints. */
 	lg_pb_varint(&p->pkt, 2, CLOCK_ID_MONOTONIC);
 	lg_pb_close(&p->pkt, msg);
@@ -171,23 +171,27 @@ static void clocks(struct perfetto *p)
 	const struct lg_clock_tab *c = &p->t->clock;
 	int64_t start = p->t->first <= p->t->last ? p->t->first : 0;
 	size_t last_boot = SIZE_MAX, last_real = SIZE_MAX;
-	int64_t boot = 0, real = 0;
+	uint64_t at;
+	uint64_t boot = 0, real = 0; /* differences; wrapping keeps a damaged reading harmless */
 
 	for (size_t i = c->n; i-- > 0;) {
 		if (c->clock[i] == CLOCK_BOOTTIME) {
-			boot = c->value[i] - c->ts[i];
+			boot = (uint64_t)c->value[i] - (uint64_t)c->ts[i];
 			last_boot = last_boot == SIZE_MAX ? i : last_boot;
 		} else if (c->clock[i] == CLOCK_REALTIME) {
-			real = c->value[i] - c->ts[i];
+			real = (uint64_t)c->value[i] - (uint64_t)c->ts[i];
 			last_real = last_real == SIZE_MAX ? i : last_real;
 		}
 	}
 	/* Without a reading BOOTTIME runs with MONOTONIC: they differ by suspended time only. */
-	snapshot(p, start, start + boot, last_real == SIZE_MAX ? 0 : start + real, true);
-	if (last_real != SIZE_MAX && c->ts[last_real] > start)
-		snapshot(p, c->ts[last_real],
-			 c->ts[last_real] + (last_boot == SIZE_MAX ? 0 : c->value[last_boot] - c->ts[last_boot]),
-			 c->value[last_real], false);
+	at = stamp(p, start);
+	snapshot(p, at, at + boot, last_real == SIZE_MAX ? 0 : (uint64_t)start + real, true);
+	if (last_real == SIZE_MAX || c->ts[last_real] <= start)
+		return;
+	if (last_boot != SIZE_MAX)
+		boot = (uint64_t)c->value[last_boot] - (uint64_t)c->ts[last_boot];
+	at = stamp(p, c->ts[last_real]);
+	snapshot(p, at, at + boot, (uint64_t)c->value[last_real], false);
 }
 
 static void track(void *self, const struct lg_tl_track *t)
@@ -296,7 +300,7 @@ static void slice(void *self, const struct lg_tl_event *e)
 		nomem(p);
 		return;
 	}
-	p->ends[p->depth++] = e->ts + e->dur;
+	p->ends[p->depth++] = e->end;
 	msg = event(p, TYPE_BEGIN, e->track->id, e->ts);
 	name_cat(p, e->name, e->cat);
 	for (size_t i = 0; i < e->n_args; i++)

@@ -14,7 +14,7 @@
 #include "report/report.h"
 #include "report/text.h"
 
-enum { LABEL = 13, DEFAULT_WIDTH = 96, MIN_WIDTH = 40, EVIDENCE_SHOWN = 5, STACK_SHOWN = 6 };
+enum { LABEL = 14, DEFAULT_WIDTH = 96, MIN_WIDTH = 40, EVIDENCE_SHOWN = 5, STACK_SHOWN = 6 };
 
 struct term {
 	struct lg_out *o;
@@ -72,6 +72,8 @@ static void stages(const struct term *t, const struct lg_verdict *v)
 		const struct lg_stage_sum *s = &v->stages[i];
 		char a[32], b[32], c[32];
 
+		if (!(s->median_ms > 0) && !(s->share > 0) && !(s->slow_excess_ms > 0))
+			continue; /* does not occur in this run */
 		lg_out_printf(t->o, "  %-11s %10s %7s%%   %10s\n", s->stage,
 			      lg_text_num(a, sizeof a, s->median_ms, 3),
 			      lg_text_num(b, sizeof b, s->share * 100, 1),
@@ -104,7 +106,7 @@ static void finding(const struct term *t, const struct lg_verdict *v, size_t i)
 {
 	const struct lg_finding *f = &v->findings[i];
 	char buf[4096];
-	size_t first_col = (size_t)snprintf(buf, sizeof buf, "%zu. %s ", i + 1, f->severity);
+	size_t first_col = (size_t)snprintf(buf, sizeof buf, "%zu. %s: ", i + 1, f->severity);
 
 	style(t, severity_sgr(f->severity));
 	lg_out_puts(t->o, buf);
@@ -141,6 +143,11 @@ void lg_report_term(const struct lg_verdict *v, const struct lg_term_options *op
 	style(&t, "1");
 	lg_text_wrap(o, lg_headline(v, buf, sizeof buf), 0, 0, t.width);
 	style(&t, "0");
+	if (v->n_findings && strcmp(v->findings[0].severity, "info") &&
+	    strcmp(v->findings[0].severity, "low")) {
+		lg_out_puts(o, "lost: ");
+		lg_text_wrap(o, lg_text_lost(&v->findings[0], buf, sizeof buf), 6, 6, t.width);
+	}
 	lg_out_puts(o, "\n");
 	if (v->n_judged) {
 		lg_text_wrap(o, lg_steps_line(v, buf, sizeof buf), 0, 2, t.width);
@@ -151,8 +158,9 @@ void lg_report_term(const struct lg_verdict *v, const struct lg_term_options *op
 			lg_text_wrap(o, buf, 0, 2, t.width);
 		}
 		if (isfinite(v->unexplained_share)) {
-			snprintf(buf, sizeof buf, "unexplained: %s %% of the slow steps' time",
-				 lg_text_num(num, sizeof num, v->unexplained_share * 100, 1));
+			snprintf(buf, sizeof buf, "unexplained: %s %% %s",
+				 lg_text_num(num, sizeof num, v->unexplained_share * 100, 1),
+				 v->n_slow ? "of the slow steps' excess" : "of the time");
 			lg_text_wrap(o, buf, 0, 2, t.width);
 		}
 		lg_out_puts(o, "\n");

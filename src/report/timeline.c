@@ -253,7 +253,7 @@ const char *tl_function(const struct lg_trace *t, lg_stk stk, char *buf, size_t 
 void tl_slice(struct lg_timeline *c, const struct lg_tl_track *t, int64_t ts, int64_t end,
 	      const char *name, const char *cat, const char *colour)
 {
-	c->sink->slice(c->self, &(struct lg_tl_event){ .track = t, .ts = ts, .dur = end - ts,
+	c->sink->slice(c->self, &(struct lg_tl_event){ .track = t, .ts = ts, .end = end,
 						       .name = name, .cat = cat, .colour = colour,
 						       .args = c->args, .n_args = c->n_args });
 }
@@ -261,7 +261,7 @@ void tl_slice(struct lg_timeline *c, const struct lg_tl_track *t, int64_t ts, in
 void tl_instant(struct lg_timeline *c, const struct lg_tl_track *t, int64_t ts, const char *name,
 		const char *cat)
 {
-	c->sink->instant(c->self, &(struct lg_tl_event){ .track = t, .ts = ts, .name = name,
+	c->sink->instant(c->self, &(struct lg_tl_event){ .track = t, .ts = ts, .end = ts, .name = name,
 							 .cat = cat, .args = c->args,
 							 .n_args = c->n_args });
 }
@@ -272,6 +272,9 @@ void tl_flow(struct lg_timeline *c, const char *name, lg_thr from, enum lg_tl_la
 	struct lg_tl_track a, b;
 
 	if (!from || !to || ts < c->w.from || ts_to < c->w.from || ts >= c->w.to || ts_to >= c->w.to)
+		return;
+	/* The flow table does not widen the trace: an arrow may not leave it. */
+	if (ts < c->t->first || ts_to < c->t->first || ts > c->t->last || ts_to > c->t->last)
 		return;
 	tl_thread_track(c, from, from_lane, 0, &a);
 	tl_thread_track(c, to, to_lane, 0, &b);
@@ -412,6 +415,8 @@ static void losses(struct lg_timeline *c)
 		if (c->t->first <= c->t->last) {
 			ts = ts < c->t->first ? c->t->first : ts > c->t->last ? c->t->last : ts;
 			end = end < ts ? ts : end > c->t->last ? c->t->last : end;
+		} else {
+			ts = end = 0; /* a trace of notes alone has no time */
 		}
 		if (tl_item_add(c, ts, end, (uint32_t)i, 0))
 			return;

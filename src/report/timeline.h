@@ -50,7 +50,7 @@ struct lg_tl_arg {
 
 struct lg_tl_event {
 	const struct lg_tl_track *track;
-	int64_t ts, dur;
+	int64_t ts, end; /* end - ts may need 64 bits unsigned; instants: end == ts */
 	const char *name, *cat;
 	const char *colour; /* Chrome's reserved colour name, or NULL */
 	const struct lg_tl_arg *args;

@@ -48,8 +48,9 @@ int64_t tl_sample_period(const struct lg_timeline *c)
 		if (strstr(event, "clock") && s->weight[row] && s->weight[row] < INT64_C(1) << 40 &&
 		    n_weight < GAPS_MAX)
 			w[n_weight++] = (int64_t)s->weight[row];
-		if (s->thr[row] == s->thr[before] && s->ts[row] > s->ts[before] && n < GAPS_MAX)
-			v[n++] = s->ts[row] - s->ts[before];
+		if (s->thr[row] == s->thr[before] && n < GAPS_MAX &&
+		    !__builtin_sub_overflow(s->ts[row], s->ts[before], &v[n]) && v[n] > 0)
+			n++;
 	}
 	if (n_weight) {
 		qsort(w, n_weight, sizeof *w, by_value);
@@ -189,7 +190,8 @@ void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period)
 		if (__builtin_add_overflow(ts, period, &end))
 			end = INT64_MAX;
 		/* Up to the next sample, across a gap of up to 1.5 periods. */
-		if (next < to && s->ts[c->x->sample[next]] - ts <= period + period / 2)
+		if (next < to && (uint64_t)s->ts[c->x->sample[next]] - (uint64_t)ts <=
+					 (uint64_t)period + (uint64_t)period / 2)
 			end = s->ts[c->x->sample[next]];
 		if (ts != last_end)
 			f->depth = 0;

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""convert: what is drawn is strict, nested, exact to the nanosecond, and the same everywhere."""
+import collections
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from trace_files import Chrome, Perfetto, check_nesting
+
+KINDS = ("stall", "nasty", "random", "threads", "empty")
+
+
+@pytest.fixture(scope="session")
+def make_trace(laggard_path, tmp_path_factory):
+    """make_trace(kind) -> path of a made-up .lag file; the program is built beside laggard."""
+    tool = next((p / "tests/e2e/make_trace" for p in pathlib.Path(laggard_path).parents
+                 if (p / "tests/e2e/make_trace").exists()), None)
+    assert tool, "tests/e2e/make_trace is not built"
+    where = tmp_path_factory.mktemp("traces")
+
+    def make(kind):
+        path = where / f"{kind}.lag"
+        if not path.exists():
+            subprocess.run([tool, kind, path], check=True)
+        return path
+    return make
+
+
+@pytest.fixture
+def convert(laggard, make_trace, tmp_path):
+    def call(kind, suffix, *more):
+        out = tmp_path / f"{kind}{suffix}"
+        done = laggard("convert", make_trace(kind), "-o", out, *more)
+        assert done.returncode == 0, done.stderr
+        assert not done.stdout
+        return out
+    return call
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_chrome_json_is_strict_and_nested(convert, kind):
+    c = Chrome(convert(kind, ".json"))
+    for track, slices in c.tracks().items():
+        check_nesting(slices)
+        assert track in c.names
+    for e in c.events:
+        assert e["pid"] in c.process_names
+    times = re.findall(rb'"(?:ts|dur)":([^,}]*)', c.text)
+    assert all(re.fullmatch(rb"\d+\.\d{3}", t) for t in times)
+    assert kind == "empty" or times
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_perfetto_holds_the_same_events(convert, kind):
+    c = Chrome(convert(kind, ".json"))
+    p = Perfetto(convert(kind, ".pftrace"))
+
+    def as_utf8(s):  # what is not UTF-8 shows as U+FFFD in one and '?' in the other
+        return s.replace("\ufffd", "?")
+    count = collections.Counter((s.start, s.end, as_utf8(s.name), s.cat) for s in c.slices())
+    assert count == collections.Counter((s.start, s.end, s.name, s.cat) for s in p.slices())
+    instants = [(ts, e) for ts, e in p.of_type(3) if not e[47] and not e[48]]
+    assert len(c.of("i")) == len(instants)
+    assert len(c.of("C")) == len(p.of_type(4))
+    assert len(c.of("s")) == len(c.of("f")) == len(p.flows())
+    assert kind == "empty" or count
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_flows_join_slices_of_both_ends(convert, kind):
+    c = Chrome(convert(kind, ".json"))
+    by_track = c.tracks()
+    starts = {e["id"]: e for e in c.of("s")}
+    assert len(starts) == len(c.of("s"))
+    for f in c.of("f"):
+        s = starts.pop(f["id"])
+        assert (s["name"], s["cat"]) == (f["name"], f["cat"]) and f["bp"] == "e"
+        assert c.ns(s["ts"]) <= c.ns(f["ts"])
+        if kind in ("nasty", "stall"):
+            ts = c.ns(f["ts"])
+            assert any(x.start <= ts <= x.end for x in by_track[f["pid"], f["tid"]])
+    assert not starts
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_perfetto_is_well_formed(convert, kind):
+    path = convert(kind, ".pftrace")
+    p = Perfetto(path)
+    pids = [d for d in p.tracks.values() if d[3]]
+    assert len({int.from_bytes(d[3][0], "little") for d in pids}) == len(pids)
+    assert p.snapshots and {3, 6} <= set(p.snapshots[0])
+    for _, e in p.events:
+        p.args(e)
+    for _, s in p.samples:
+        assert s[2][0] in p.interned[48]
+        if s[6]:
+            for frame in p.interned[7][s[6][0]][2]:
+                entry = p.interned[6][frame]
+                assert p.text(5, entry[2][0])
+                if entry[3]:
+                    assert p.interned[19][entry[3][0]] and entry[4]
+    if shutil.which("protoc"):
+        done = subprocess.run(["protoc", "--decode_raw"], stdin=path.open("rb"), check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count(b"\n1 {") + done.stdout.startswith(b"1 {") == \
+            len(p.events) + len(p.samples) + len(p.tracks) + len(p.snapshots)
+
+
+def test_nasty_rows_are_drawn_as_they_are(convert):
+    c = Chrome(convert("nasty", ".json"))
+    p = Perfetto(convert("nasty", ".pftrace"))
+    ms = 1000000
+    t0 = 1234567890123456789
+    assert c.start == t0
+    by_name = collections.defaultdict(list)
+    for s in c.slices():
+        by_name[s.name].append((s.start - t0, s.end - t0))
+    assert by_name["outer"] == [(1, 10 * ms + 1)]
+    assert by_name["inner"] == [(2 * ms, 5 * ms + 1)]
+    assert by_name["nothing at the start"] == [(1, 1)]
+    end = max(s.end for s in c.slices()) - t0
+    assert by_name["cut off"] == [(20 * ms, by_name["blocked: sleep"][0][1])]
+    assert by_name["cut off"][0][1] <= end
+    # What crosses is async, the rest is not.
+    crossing = {e["name"] for e in c.of("b")}
+    assert {"crosses outer", "crosses both", "all_reduce"} <= crossing
+    assert not {"outer", "inner", "same interval"} & crossing
+    # The lock: who held it, doing what, whose memory.
+    wait, = (e for e in c.of("X") if e["cat"] == "lock_wait")
+    assert wait["args"]["holder"] == "agent pid 4711 tid 4711"
+    assert wait["args"]["holder_function"] == "smap_gather_stats"
+    assert wait["args"]["mm_of"].startswith("pid 900 ")
+    hold, = (e for e in c.of("X") if e["cat"] == "lock_hold")
+    assert hold["name"].startswith("holds mmap_lock of pid 900 ")
+    assert hold["name"].endswith("(smap_gather_stats)")
+    assert "smap_gather_stats < vfs_read < read" in hold["args"]["stack"]
+    # NaN and infinity are not drawn; the last fact of a key counts; the wakes from interrupts
+    # are nobody's.
+    assert len(c.of("C")) == 2
+    assert c.doc["otherData"]["meta.torch.version"] == "2.6.0"
+    assert [e["name"] for e in c.of("s")].count("lock") == 1
+    blocked_by_agent = [e for e in c.of("X") if e["name"].startswith("blocked: ")
+                        and e.get("args", {}).get("waker_context") == "task"]
+    assert [e["name"] for e in c.of("s")].count("wake") == len(blocked_by_agent) == 4
+    # A reused pid is another process with its own number and its own name.
+    reused = [pid for pid, name in c.process_names.items() if "pid 4711, another life" in name]
+    assert len(reused) == 1 and reused[0] > 1 << 22
+    assert 4711 in c.process_names
+    # Losses are drawn.
+    losses = {e["name"]: e for e in c.of("X") if e["cat"] == "loss"}
+    lost = losses["events were lost because a buffer was full"]
+    assert lost["args"]["count"] == 77 and c.ns(lost["dur"]) == 2 * ms
+    assert "what the recording itself cost" in losses
+    # Clock readings: 1 us between MONOTONIC and BOOTTIME.
+    assert p.snapshots[0][6] - p.snapshots[0][3] == 1000
+    assert p.snapshots[0][1] == 1790000000000000000
+
+
+def test_samples_become_a_flame_chart(convert):
+    c = Chrome(convert("nasty", ".json"))
+    p = Perfetto(convert("nasty", ".pftrace"))
+    t0, ms = 1234567890123456789, 1000000
+    flames = collections.defaultdict(list)
+    for s in c.slices():
+        if s.cat.startswith("sample"):
+            flames[s.name].append(((s.start - t0) / ms, (s.end - t0) / ms))
+    # Samples at 0..50 ms and 260..290 ms, 10 ms apart: main is open throughout both runs (the
+    # sample at 290 ms has no stack), foo wherever baz is not.
+    assert flames["main"] == [(0, 20), (20, 30), (30, 50), (50, 60), (260, 270), (270, 280),
+                              (280, 290)] or flames["main"][0][0] == 0
+    covered = sum(b - a for a, b in flames["main"])
+    assert covered == 60 + 30
+    assert len(p.samples) == 11
+    assert len({s[6][0] for _, s in p.samples if s[6]}) == 3
+
+
+def test_window_cuts_to_the_part_asked_for(convert):
+    c = Chrome(convert("nasty", ".json", "--from", "3ms", "--to", "6ms"))
+    ms = 1000000
+    slices = [s for s in c.slices() if s.cat != "loss"]
+    assert slices
+    for s in slices:
+        assert 3 * ms <= s.start - c.start <= s.end - c.start <= 6 * ms
+    assert {"outer", "crosses outer", "inner"} <= {s.name for s in slices}
+    assert "cut off" not in {s.name for s in slices}
+    for e in c.of("i", "C", "s", "f"):
+        assert 3 * ms <= c.ns(e["ts"]) < 6 * ms
+
+
+def test_gzip_holds_the_same_bytes(convert):
+    assert Chrome(convert("stall", ".json.gz")).text == Chrome(convert("stall", ".json")).text
+
+
+def test_lag_again_draws_the_same(convert, laggard, tmp_path):
+    out = tmp_path / "again.json"
+    whole = Chrome(convert("nasty", ".json")).slices()
+    assert laggard("convert", convert("nasty", ".lag"), "-o", out).returncode == 0
+    assert Chrome(out).slices() == whole
+    # A part keeps the rows that touch it, at their full length.
+    part = convert("nasty", ".lag", "--from", "3ms", "--to", "6ms")
+    assert laggard("convert", part, "-o", out, "--no-verdict").returncode == 0
+    ops = {s[1:4] for s in Chrome(out).slices() if s.cat == "op"}
+    touching = {s[1:4] for s in whole if s.cat == "op" and s.name in
+                ("outer", "same interval", "inner", "crosses outer", "crosses both")}
+    assert ops == touching
+
+
+def test_folded_counts_every_sample(convert):
+    lines = convert("nasty", ".folded").read_bytes().decode("utf-8", "replace").splitlines()
+    counts = {stack.split(";", 1)[1] if ";" in stack else "": int(n)
+              for stack, n in (line.rsplit(" ", 1) for line in lines)}
+    assert sum(counts.values()) == 11
+    assert counts["main;baz"] == 3
+    assert "\x1b" not in "".join(lines)
+
+
+def test_ten_thousand_threads_keep_their_names(convert):
+    c = Chrome(convert("threads", ".json"))
+    assert len(c.process_names) == 100
+    assert sum(name.endswith(" state") for name in c.names.values()) == 10000
+
+
+def test_slow_steps_are_drawn_with_their_account(convert):
+    c = Chrome(convert("stall", ".json"))
+    lanes = {t for t, name in c.names.items() if name.endswith("steps (laggard)")}
+    assert len(lanes) == 2
+    slow = [e for e in c.of("X") if e["cat"] == "step" and e["name"].endswith("(slow)")]
+    assert slow
+    parts = collections.defaultdict(int)
+    for e in c.of("X"):
+        if e["cat"] == "account":
+            parts[e["tid"]] += c.ns(e["dur"])
+    for tid in {e["tid"] for e in slow}:  # the pieces of the slow steps fill them exactly
+        assert parts[tid] == sum(c.ns(e["dur"]) for e in slow if e["tid"] == tid)
+
+
+@pytest.mark.parametrize("name", ("out", "out.txt", "out.speedscope.json", "out.pb.gz", ""))
+def test_unknown_suffix_names_the_known_ones(laggard, make_trace, tmp_path, name):
+    done = laggard("convert", make_trace("empty"), "-o", f"{tmp_path}/{name}")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1 and ".pftrace" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_failures_are_one_line_and_leave_no_file(laggard, make_trace, tmp_path):
+    out = tmp_path / "x.json"
+    done = laggard("convert", tmp_path / "absent.lag", "-o", out)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    done = laggard("convert", make_trace("nasty"), "-o", tmp_path / "no/such/dir.json")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    for args in ((), ("--from", "abc"), ("--from", "2s", "--to", "1s"), ("--bogus",), ("-o",)):
+        done = laggard("convert", make_trace("nasty"), *([] if "-o" in args else ["-o", out]), *args) \
+            if args else laggard("convert", make_trace("nasty"))
+        assert done.returncode == 2, args
+        assert done.stderr.count("\n") == 1 and "--help" in done.stderr
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_chrome.c - Chrome JSON text: exact times, nesting against async, names that need escaping.
+ * (tests/e2e/test_convert.py reads whole files back.) */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "report/convert.h"
+#include "store/builder.h"
+
+static const struct lg_window all = { INT64_MIN, INT64_MAX };
+
+static struct lg_builder *builder(void)
+{
+	struct lg_builder *b;
+	struct lg_error err;
+
+	assert_int_equal(lg_builder_new(&b, &err), 0);
+	return b;
+}
+
+static char *drawn(struct lg_builder *b, const struct lg_window *w)
+{
+	struct lg_trace *t;
+	struct lg_error err;
+	struct lg_out *o;
+	size_t n;
+	char *s;
+
+	assert_int_equal(lg_builder_seal(b, &t, &err), 0);
+	assert_int_equal(lg_out_memory(&o, &err), 0);
+	assert_int_equal(lg_chrome_write(t, NULL, w, o, &err), 0);
+	s = lg_out_take(o, &n);
+	assert_non_null(s);
+	assert_int_equal(lg_out_close(o, &err), 0);
+	lg_trace_free(t);
+	return s;
+}
+
+static size_t count(const char *s, const char *what)
+{
+	size_t n = 0;
+
+	for (; (s = strstr(s, what)); s += strlen(what))
+		n++;
+	return n;
+}
+
+static void op(struct lg_builder *b, int64_t ts, int64_t dur, const char *name)
+{
+	lg_add_span(b, &(struct lg_span_row){ .ts = ts, .dur = dur, .thr = lg_thread_get(b, 7, 7),
+					      .kind = LG_SPAN_OP, .name = lg_intern(b, name) });
+}
+
+static void times_are_exact_to_the_nanosecond(void **state)
+{
+	struct lg_builder *b = builder();
+	char *s;
+
+	(void)state;
+	op(b, INT64_C(9007199254740993), 1, "a"); /* 2^53 + 1: a double would lose the last digit */
+	op(b, INT64_C(9007199254740993) + 86400000000001, 999, "b");
+	s = drawn(b, &all);
+	assert_non_null(strstr(s, "\"start_ns\":\"9007199254740993\""));
+	assert_non_null(strstr(s, "\"ts\":0.000,\"dur\":0.001,\"name\":\"a\""));
+	assert_non_null(strstr(s, "\"ts\":86400000000.001,\"dur\":0.999,\"name\":\"b\""));
+	lg_free(s);
+}
+
+static void the_whole_range_of_time_is_drawn_without_overflow(void **state)
+{
+	struct lg_builder *b = builder();
+	char *s;
+
+	(void)state;
+	/* The range that sealing leaves times in. */
+	op(b, INT64_MIN / 2 + 1, 5, "early");
+	op(b, INT64_MIN / 2 + 1, -1, "all");
+	op(b, INT64_MAX / 2 - 3, 2, "late");
+	s = drawn(b, &all);
+	assert_non_null(strstr(s, "\"ts\":9223372036854775.803,\"dur\":0.002,\"name\":\"late\""));
+	assert_non_null(strstr(s, "\"ts\":0.000,\"dur\":9223372036854775.805,\"name\":\"all\""));
+	lg_free(s);
+}
+
+static void what_crosses_becomes_async(void **state)
+{
+	struct lg_builder *b = builder();
+	char *s;
+
+	(void)state;
+	op(b, 0, 100, "outer");
+	op(b, 10, 20, "inner");
+	op(b, 50, 100, "crossing");
+	op(b, 60, 10, "inner too");
+	op(b, 100, 50, "after");
+	s = drawn(b, &all);
+	assert_int_equal(count(s, "\"ph\":\"X\""), 4);
+	assert_int_equal(count(s, "\"ph\":\"b\""), 1);
+	assert_int_equal(count(s, "\"ph\":\"e\""), 1);
+	assert_non_null(strstr(s, "\"ph\":\"b\",\"pid\":7,\"tid\":7,\"ts\":0.050,\"id\":\"a1\",\"name\":\"crossing\""));
+	lg_free(s);
+}
+
+static void a_thousand_that_overlap_stay_a_thousand(void **state)
+{
+	struct lg_builder *b = builder();
+	char *s;
+
+	(void)state;
+	for (int i = 0; i < 1000; i++)
+		op(b, i, 1000, "x");
+	s = drawn(b, &all);
+	assert_int_equal(count(s, "\"ph\":\"X\""), 1);
+	assert_int_equal(count(s, "\"ph\":\"b\""), 999);
+	lg_free(s);
+}
+
+static void names_are_escaped(void **state)
+{
+	struct lg_builder *b = builder();
+	char *s;
+
+	(void)state;
+	op(b, 0, 1, "q\"b\\n\n\x01\x7f" "\xff" "\xc3\xa4");
+	s = drawn(b, &all);
+	assert_non_null(strstr(s, "\"name\":\"q\\\"b\\\\n\\u000a\\u0001\\u007f\\ufffd\xc3\xa4\""));
+	lg_free(s);
+}
+
+static void an_empty_trace_is_an_empty_list(void **state)
+{
+	char *s = drawn(builder(), &all);
+
+	(void)state;
+	assert_non_null(strstr(s, "\"traceEvents\":[\n]}"));
+	lg_free(s);
+}
+
+static void idle_threads_and_interrupt_wakes_are_not_drawn(void **state)
+{
+	struct lg_builder *b = builder();
+	lg_thr idle = lg_thread_get(b, 0, 0), a = lg_thread_get(b, 7, 7), w = lg_thread_get(b, 8, 8);
+	char *s;
+
+	(void)state;
+	lg_add_state(b, &(struct lg_state_row){ .ts = 0, .dur = 10, .thr = idle, .kind = LG_RUNNING });
+	for (uint8_t ctx = LG_CTX_UNKNOWN; ctx <= LG_CTX_NMI; ctx++)
+		lg_add_state(b, &(struct lg_state_row){ .ts = ctx * 10, .dur = 10, .thr = a, .waker = w,
+							.waker_ctx = ctx, .kind = LG_BLOCKED });
+	lg_add_state(b, &(struct lg_state_row){ .ts = 0, .dur = 100, .thr = w, .kind = LG_RUNNING });
+	s = drawn(b, &all);
+	assert_int_equal(count(s, "\"name\":\"running\""), 1);
+	assert_int_equal(count(s, "\"ph\":\"s\""), 2); /* task and unknown */
+	assert_int_equal(count(s, "\"waker_context\":\"hardirq\""), 1);
+	lg_free(s);
+}
+
+static void the_window_is_half_open(void **state)
+{
+	struct lg_window w = { 100, 200 };
+	struct lg_builder *b = builder();
+	char *s;
+
+	(void)state;
+	op(b, 0, 100, "ends where it begins");
+	op(b, 0, 101, "reaches in");
+	op(b, 100, 0, "moment at the start");
+	op(b, 199, 50, "reaches out");
+	op(b, 200, 5, "begins where it ends");
+	s = drawn(b, &w);
+	assert_null(strstr(s, "ends where it begins"));
+	assert_null(strstr(s, "begins where it ends"));
+	assert_non_null(strstr(s, "\"ts\":0.100,\"dur\":0.001,\"name\":\"reaches in\""));
+	assert_non_null(strstr(s, "\"ts\":0.100,\"dur\":0.000,\"name\":\"moment at the start\""));
+	assert_non_null(strstr(s, "\"ts\":0.199,\"dur\":0.001,\"name\":\"reaches out\""));
+	lg_free(s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(times_are_exact_to_the_nanosecond),
+		cmocka_unit_test(the_whole_range_of_time_is_drawn_without_overflow),
+		cmocka_unit_test(what_crosses_becomes_async),
+		cmocka_unit_test(a_thousand_that_overlap_stay_a_thousand),
+		cmocka_unit_test(names_are_escaped),
+		cmocka_unit_test(an_empty_trace_is_an_empty_list),
+		cmocka_unit_test(idle_threads_and_interrupt_wakes_are_not_drawn),
+		cmocka_unit_test(the_window_is_half_open),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

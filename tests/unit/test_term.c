@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_term.c - what is printed on a terminal: the sentence first, clean, and within the width. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "report/report.h"
+#include "report/text.h"
+
+static struct lg_evidence proof[7];
+static const char *stack[] = { "smap_gather_stats", "show_smaps_rollup", "seq_read_iter" };
+
+static struct lg_verdict sample(struct lg_finding *f)
+{
+	*f = (struct lg_finding){
+		.id = "host.lock_held", .severity = "high", .confidence = 0.98,
+		.title = "pid 4711 held the mmap_lock of rank 0", .stage = "forward", .lost_ms = 471,
+		.lost_share = 0.19, .excess_share = 0.93, .cost_per_hour = 12.5,
+		.culprit = { .relation = "other_process", .pid = 4711, .tid = 4711, .comm = "python3",
+			     .cmdline = "evil \033[2Jagent.py \x9b" "31m", .function = "smap_gather_stats",
+			     .lock = "mmap_lock", .rank = -1, .stack = stack, .n_stack = 3 },
+		.evidence = proof, .n_evidence = 7, .fix = "stop it", .tradeoff = "none" };
+	for (size_t i = 0; i < 7; i++)
+		proof[i] = (struct lg_evidence){ "waited", INT64_MIN, 0 };
+	return (struct lg_verdict){ .findings = f, .n_findings = 1, .n_judged = 100, .n_slow = 5,
+				    .median_ms = 5.1, .p99_ms = 24.8, .slow_threshold_ms = 10.2,
+				    .shape = "periodic", .period_s = 2.5, .period_p = 0.001,
+				    .scope = "rotating", .shift_s = NAN, .slope = NAN, .bound = "host",
+				    .bound_confidence = 0.9, .unexplained_share = 0.04 };
+}
+
+static char *printed(const struct lg_verdict *v, bool colour, unsigned width, int markdown)
+{
+	struct lg_term_options opt = { colour, width };
+	struct lg_error err;
+	struct lg_out *o;
+	size_t n;
+	char *s;
+
+	assert_int_equal(lg_out_memory(&o, &err), 0);
+	if (markdown)
+		lg_report_markdown(v, o);
+	else
+		lg_report_term(v, &opt, o);
+	s = lg_out_take(o, &n);
+	assert_non_null(s);
+	assert_int_equal(lg_out_close(o, &err), 0);
+	return s;
+}
+
+static void the_sentence_comes_first_and_all_parts_follow(void **state)
+{
+	static const char *const want[] = {
+		"100, median 5.10 ms, p99 24.80 ms; 5 slow (over 10.20 ms); periodic, every 2.50 s",
+		"rotating", "bound: host", "1. high: pid 4711", "471.0 ms, 19.0 % of the run, 93 %",
+		"confidence 0.98", "smap_gather_stats < show_smaps_rollup < seq_read_iter",
+		"another process", "mmap_lock", "fix", "stop it", "trade-off", "12.50 an hour",
+		"... and 2 more",
+	};
+	struct lg_finding f;
+	struct lg_verdict v = sample(&f);
+	char *s = printed(&v, false, 200, 0);
+
+	(void)state;
+	assert_int_equal(strncmp(s, f.title, strlen(f.title)), 0);
+	for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+		if (!strstr(s, want[i]))
+			fail_msg("%s is not in:\n%s", want[i], s);
+	lg_free(s);
+}
+
+static void nothing_from_outside_steers_the_terminal(void **state)
+{
+	struct lg_finding f;
+	struct lg_verdict v = sample(&f);
+	char *s = printed(&v, false, 80, 0), *c = printed(&v, true, 80, 0);
+
+	(void)state;
+	assert_null(strchr(s, 033));
+	assert_null(strchr(s, 0x9b));
+	assert_non_null(strstr(s, "evil ?[2Jagent.py ?31m"));
+	assert_non_null(strstr(c, "\033[1m"));
+	assert_null(strstr(c, "\033[2J"));
+	lg_free(s);
+	lg_free(c);
+}
+
+static void lines_keep_within_the_width(void **state)
+{
+	static const unsigned widths[] = { 40, 80, 100 };
+	struct lg_finding f;
+	struct lg_verdict v = sample(&f);
+
+	(void)state;
+	f.fix = "a long piece of advice with m\xc3\xa4ny words that goes on and on until it must be "
+		"broken more than once, whatever the terminal is, and still reads well";
+	for (size_t i = 0; i < 3; i++) {
+		char *s = printed(&v, false, widths[i], 0);
+
+		for (char *line = strtok(s, "\n"); line; line = strtok(NULL, "\n")) {
+			size_t columns = 0;
+
+			for (char *p = line; *p; p++)
+				columns += (*p & 0xc0) != 0x80;
+			if (columns > widths[i])
+				fail_msg("%zu columns at width %u: %s", columns, widths[i], line);
+		}
+		lg_free(s);
+	}
+}
+
+static void it_says_so_when_nothing_is_wrong(void **state)
+{
+	struct lg_finding f;
+	struct lg_verdict v = sample(&f);
+	char buf[512];
+
+	(void)state;
+	f.severity = "low"; /* below medium: mentioned, but not the headline */
+	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is wrong"));
+	v.n_findings = 0;
+	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is wrong"));
+	v.n_judged = 0;
+	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "No repeating training steps"));
+}
+
+static void markdown_escapes_what_it_quotes(void **state)
+{
+	struct lg_finding f;
+	struct lg_verdict v = sample(&f);
+	char *s;
+
+	(void)state;
+	f.title = "<b>x</b> | [link](y) `code` *a*";
+	s = printed(&v, false, 0, 1);
+	assert_non_null(strstr(s, "\\<b\\>x\\</b\\> \\| \\[link\\](y) \\`code\\` \\*a\\*"));
+	assert_null(strchr(s, 033));
+	lg_free(s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_sentence_comes_first_and_all_parts_follow),
+		cmocka_unit_test(nothing_from_outside_steers_the_terminal),
+		cmocka_unit_test(lines_keep_within_the_width),
+		cmocka_unit_test(it_says_so_when_nothing_is_wrong),
+		cmocka_unit_test(markdown_escapes_what_it_quotes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -16,6 +16,7 @@ struct lg_rank {
 	lg_prc prc;
 	lg_thr thr;
 	int32_t rank;            /* -1 = unknown */
+	bool inferred;           /* no marks: steps are told from the thread's own rhythm */
 	const uint32_t *states;  /* its state rows, by time */
 	size_t n_states;
 	const uint32_t *spans;
@@ -111,6 +112,13 @@ uint8_t lg_stage_at(const struct lg_rank *r, int64_t ts);
 /* Next stage change of r after ts (INT64_MAX when none). */
 int64_t lg_stage_next(const struct lg_rank *r, int64_t ts);
 
+/* ---- infer.c: the same for programs without marks ---- */
+/* Fill c->ranks with the processes that look like the job (victim_pid: that one). */
+int lg_infer_ranks(struct lg_case *c, int32_t victim_pid) LG_MUST_CHECK;
+/* Step boundaries from the repetition of the thread's waits; *ret is freed by the caller. */
+int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **ret, size_t *ret_n)
+	LG_MUST_CHECK;
+
 /* ---- waits.c: what kind of wait a kernel stack shows ---- */
 enum lg_wait_class {
 	LG_WAIT_UNKNOWN, LG_WAIT_FUTEX, LG_WAIT_POLL, LG_WAIT_PIPE, LG_WAIT_SOCKET, LG_WAIT_SLEEP,
@@ -160,6 +168,11 @@ struct lg_trend {
 	double before_ms, after_ms, slope; /* slope: fraction of the median per run */
 };
 struct lg_trend lg_trend_of(const struct lg_step *steps, size_t n);
+
+/* ---- foreign.c: CPU samples alone ---- */
+/* No chain can be proven from samples; tells which process's bursts coincide with the gaps in the
+ * job's activity, with the probability of that by chance. */
+int lg_find_foreign(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
 
 /* ---- findings.c, compile.c ---- */
 int lg_find_compile(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;

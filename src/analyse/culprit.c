@@ -253,3 +253,75 @@ void lg_culprit_of_samples(struct lg_case *c, struct lg_finding *f, const struct
 	f->culprit.function = lg_string(c->t, w->value);
 	set_stack(c, f, w->example);
 }
+
+/* Frames from the outermost inwards, up to the first page-walk frame: callbacks below it are the
+ * walker's business, not the caller's. */
+static size_t path_inwards(const struct lg_case *c, lg_stk s, lg_stk *v, size_t max)
+{
+	size_t n = 0, k;
+
+	for (; s && n < max; s = c->t->stack.parent[s])
+		v[n++] = s;
+	for (size_t i = 0; i < n / 2; i++) {
+		lg_stk tmp = v[i];
+
+		v[i] = v[n - 1 - i];
+		v[n - 1 - i] = tmp;
+	}
+	for (k = 0; k < n; k++)
+		if (!strncmp(frame_name(c, v[k]), "walk_page", 9) ||
+		    !strncmp(frame_name(c, v[k]), "__walk_page", 11))
+			break;
+	return k;
+}
+
+void lg_culprit_shared_function(struct lg_case *c, struct lg_finding *f,
+				const struct lg_piece *const *p, size_t n, size_t *ret_samples)
+{
+	const struct lg_sample_tab *sm = &c->t->sample;
+	struct lg_map votes = { 0 };
+	lg_stk path[STACK_MAX], example = 0;
+	size_t total = 0;
+
+	for (size_t i = 0; i < n && total < SAMPLES_MAX; i++) {
+		uint32_t k = lg_index_sample_from(c->idx, p[i]->thr, p[i]->ts);
+
+		for (; k < c->idx->sample_off[p[i]->thr + 1]; k++) {
+			uint32_t row = c->idx->sample[k];
+			size_t depth;
+
+			if (sm->ts[row] >= p[i]->ts + p[i]->dur)
+				break;
+			total++;
+			depth = path_inwards(c, sm->stack[row], path, STACK_MAX);
+			for (size_t d = 0; d < depth; d++) {
+				lg_str name = c->t->frame.name[c->t->stack.frame[path[d]]];
+				bool seen = false;
+
+				for (size_t e = 0; e < d && !seen; e++)
+					seen = c->t->frame.name[c->t->stack.frame[path[e]]] == name;
+				if (name && !seen &&
+				    lg_map_set(&votes, name, lg_map_get(&votes, name) + 1))
+					c->failed = LG_E_NOMEM;
+			}
+			if (!example || depth > 4)
+				example = sm->stack[row];
+		}
+	}
+	*ret_samples = total;
+	if (example) {
+		size_t depth = path_inwards(c, example, path, STACK_MAX);
+
+		while (depth--) {
+			lg_str name = c->t->frame.name[c->t->stack.frame[path[depth]]];
+
+			if (name && !is_plumbing(lg_string(c->t, name)) &&
+			    lg_map_get(&votes, name) * 5 >= total * 4) {
+				f->culprit.function = lg_string(c->t, name);
+				break;
+			}
+		}
+		set_stack(c, f, example);
+	}
+	lg_map_done(&votes);
+}

@@ -23,6 +23,11 @@ void lg_culprit_of_hold(struct lg_case *c, struct lg_finding *f, const struct lg
 void lg_culprit_of_samples(struct lg_case *c, struct lg_finding *f, const struct lg_piece *const *p,
 			   size_t n, size_t *ret_samples);
 
+/* The innermost function, outside plumbing, that at least four in five samples of the culprit in the
+ * pieces pass through: what a burst has in common. */
+void lg_culprit_shared_function(struct lg_case *c, struct lg_finding *f,
+				const struct lg_piece *const *p, size_t n, size_t *ret_samples);
+
 /* "python3 (pid 4711)" in the arena. */
 const char *lg_thread_text(struct lg_case *c, lg_thr thr);
 

@@ -211,8 +211,11 @@ static int judge(struct lg_case *c, struct lg_error *err)
 
 	if (ref == UINT32_MAX) {
 		limit(c, "no repeating steps were found: no marks of a training loop in this input");
-		return 0;
+		return c->t->sample.n ? lg_find_foreign(c, err) : 0;
 	}
+	if (c->ranks[ref].inferred)
+		limit(c, "steps are inferred from the repetition of the main thread's waits: no marks in "
+			 "this input");
 	rc = lg_critical_path(c, ref, &path, err);
 	if (!rc)
 		rc = lg_tally(c, ref, &path, &y, err);

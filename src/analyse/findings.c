@@ -249,15 +249,15 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 						   who, f->culprit.lock, ranks, in, every);
 		break;
 	case LG_END_CPU:
-		f->title = lg_arena_printf(a, "%s was ready to run but %s had its CPU%s%s", ranks, who,
+		f->title = lg_arena_printf(a, "%s had to wait for a CPU that %s had%s%s", ranks, who,
 					   in, every);
 		break;
 	case LG_END_IO:
 		f->title = lg_arena_printf(a, "%s waited for a block device%s", ranks, every);
 		break;
 	case LG_END_STOP:
-		f->title = s->thr ? lg_arena_printf(a, "%s was stopped by %s%s", ranks, who, every)
-				  : lg_arena_printf(a, "%s was stopped by a signal or a tracer%s",
+		f->title = s->thr ? lg_arena_printf(a, "%s stopped by %s%s", ranks, who, every)
+				  : lg_arena_printf(a, "%s stopped by a signal or a tracer%s",
 						    ranks, every);
 		break;
 	case LG_END_RECLAIM:

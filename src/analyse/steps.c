@@ -83,9 +83,17 @@ static int from_stage(const struct lg_case *c, const struct lg_rank *r, uint8_t 
 	return 0;
 }
 
-static int find_boundaries(const struct lg_case *c, const struct lg_rank *r, struct boundaries *b)
+static int find_boundaries(struct lg_case *c, const struct lg_rank *r, struct boundaries *b)
 {
-	int rc = from_step_spans(c, r, true, b);
+	int rc;
+
+	if (r->inferred) {
+		lg_free(b->ts);
+		rc = lg_infer_boundaries(c, r, &b->ts, &b->n);
+		b->cap = b->n;
+		return rc;
+	}
+	rc = from_step_spans(c, r, true, b);
 
 	if (!rc && b->n < MIN_STEPS) {
 		b->n = 0;
@@ -322,7 +330,7 @@ static int collect_ranks(struct lg_case *c, int32_t victim_pid)
 
 		if (role == LG_ROLE_LOADER || role == LG_ROLE_RECORDER || role == LG_ROLE_KERNEL)
 			continue;
-		if (victim_pid ? t->process.pid[p] != victim_pid : prc_marks[p] < MIN_STEPS)
+		if ((victim_pid && t->process.pid[p] != victim_pid) || prc_marks[p] < MIN_STEPS)
 			continue;
 		r->prc = p;
 		r->thr = training_thread(c, p, marks_of);
@@ -333,6 +341,13 @@ static int collect_ranks(struct lg_case *c, int32_t victim_pid)
 	lg_free(marks_of);
 	lg_free(prc_marks);
 	c->n_ranks = n;
+	if (!n) {
+		int rc = lg_infer_ranks(c, victim_pid);
+
+		if (rc)
+			return rc;
+		n = c->n_ranks;
+	}
 	qsort(c->ranks, n, sizeof *c->ranks, cmp_rank);
 	for (size_t i = 0; i < n; i++) {
 		struct lg_rank *r = &c->ranks[i];

@@ -31,6 +31,14 @@ static void state(struct maker *m, lg_thr thr, int64_t ts, int64_t dur, int kind
 {
 	if (dur <= 0)
 		return;
+	if (m->p->samples_only) {
+		int64_t shift = m->p->innocent && thr == m->culprit ? 200 * MS : 0;
+
+		for (int64_t s = (ts + MS - 1) / MS * MS; kind == LG_RUNNING && s < ts + dur; s += MS)
+			lg_add_sample(m->b, &(struct lg_sample_row){ .ts = s + shift, .thr = thr, .cpu = cpu,
+								     .stack = stack, .weight = MS });
+		return;
+	}
 	lg_add_state(m->b, &(struct lg_state_row){ .ts = ts, .dur = dur, .thr = thr, .cpu = cpu,
 						   .kind = (uint8_t)kind, .reason = (uint8_t)why,
 						   .waker = waker, .stack = stack,
@@ -39,6 +47,8 @@ static void state(struct maker *m, lg_thr thr, int64_t ts, int64_t dur, int kind
 
 static void span(struct maker *m, lg_thr thr, int64_t ts, int64_t dur, int kind, int stage)
 {
+	if (m->p->no_marks || m->p->samples_only)
+		return;
 	lg_add_span(m->b, &(struct lg_span_row){ .ts = ts, .dur = dur, .thr = thr,
 						 .kind = (uint8_t)kind, .stage = (uint8_t)stage,
 						 .seq = -1 });
@@ -52,6 +62,10 @@ static void run(struct maker *m, int r, int64_t ns)
 
 static void stall_lock(struct maker *m, lg_thr waiter, uint64_t mm, int64_t a, int64_t ns)
 {
+	if (m->p->samples_only) {
+		state(m, m->culprit, a, ns, LG_RUNNING, 0, 7, 0, m->sample_stack);
+		return;
+	}
 	lg_add_span(m->b, &(struct lg_span_row){ .ts = a, .dur = ns, .thr = waiter,
 						 .kind = LG_SPAN_LOCK_WAIT, .object = mm,
 						 .flags = LG_SPAN_MMAP_LOCK | LG_SPAN_WRITE,
@@ -137,7 +151,8 @@ static void step(struct maker *m, int k)
 		span(m, m->thr[r], back[r],
 		     (p->explicit_collective ? arrive : last) - back[r], LG_SPAN_STAGE,
 		     LG_STAGE_BACKWARD);
-		lg_add_span(m->b, &(struct lg_span_row){
+		if (!p->no_marks && !p->samples_only)
+			lg_add_span(m->b, &(struct lg_span_row){
 					  .ts = begin, .dur = last - begin, .thr = m->thr[r],
 					  .kind = LG_SPAN_COLLECTIVE, .seq = k,
 					  .group = lg_intern(m->b, "ddp:0"),

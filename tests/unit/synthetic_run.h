@@ -24,6 +24,9 @@ struct run_plan {
 	int64_t steady_late_ns;
 	bool explicit_collective;
 	bool no_hold_rows;     /* the wait's owner only */
+	bool no_marks;         /* no stage and collective rows: steps must be inferred */
+	bool samples_only;     /* CPU samples each ms instead of states and lock rows */
+	bool innocent;         /* samples_only: the culprit is as busy, but at other times */
 };
 
 enum { CULPRIT_PID = 4711, RANK_PID = 900 };

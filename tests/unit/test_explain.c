@@ -253,6 +253,64 @@ static void one_rank_alone_is_single(void **state)
 	done(&o);
 }
 
+static void steps_without_marks_are_inferred(void **state)
+{
+	struct run_plan p = base;
+	struct outcome o;
+	const struct lg_finding *f;
+
+	(void)state;
+	p.no_marks = true;
+	p.stall = STALL_LOCK;
+	p.period_ns = 900 * MS;
+	o = explain(&p);
+	f = find(o.v, "host.lock_held");
+	assert_non_null(f);
+	assert_int_equal(f->culprit.pid, CULPRIT_PID);
+	/* 9.8 ms of work a step, as the plan says. */
+	assert_true(o.v->median_ms > 9.5 && o.v->median_ms < 10.2);
+	assert_true(o.v->n_limits >= 1);
+	done(&o);
+}
+
+static void samples_alone_give_a_correlation(void **state)
+{
+	struct run_plan p = base;
+	struct outcome o;
+	const struct lg_finding *f;
+
+	(void)state;
+	p.n_steps = 400;
+	p.samples_only = true;
+	p.stall = STALL_LOCK;
+	p.period_ns = 700 * MS;
+	o = explain(&p);
+	f = find(o.v, "host.foreign_activity");
+	assert_non_null(f);
+	assert_int_equal(o.v->n_findings, 1);
+	assert_int_equal(f->culprit.pid, CULPRIT_PID);
+	assert_string_equal(f->culprit.function, "gather_stats");
+	assert_true(f->confidence <= 0.8);
+	assert_true(fabs(o.v->period_s - 0.7) < 0.035);
+	done(&o);
+}
+
+static void samples_of_an_innocent_process_accuse_nobody(void **state)
+{
+	struct run_plan p = base;
+	struct outcome o;
+
+	(void)state;
+	p.n_steps = 400;
+	p.samples_only = true;
+	p.innocent = true;
+	p.stall = STALL_LOCK;
+	p.period_ns = 700 * MS;
+	o = explain(&p);
+	assert_int_equal(o.v->n_findings, 0);
+	done(&o);
+}
+
 static void an_empty_trace_says_that_there_are_no_steps(void **state)
 {
 	struct lg_builder *b;
@@ -282,6 +340,9 @@ int main(void)
 		cmocka_unit_test(a_rank_that_computes_longer_now_and_then_is_the_straggler),
 		cmocka_unit_test(a_rank_that_is_always_late_is_a_steady_straggler),
 		cmocka_unit_test(one_rank_alone_is_single),
+		cmocka_unit_test(steps_without_marks_are_inferred),
+		cmocka_unit_test(samples_alone_give_a_correlation),
+		cmocka_unit_test(samples_of_an_innocent_process_accuse_nobody),
 		cmocka_unit_test(an_empty_trace_says_that_there_are_no_steps),
 	};
 

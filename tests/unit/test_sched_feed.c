@@ -301,6 +301,22 @@ static void a_foreign_reader_is_named_as_the_holder(void **state)
 	assert_int_equal(lg_process_read(b, lg_process_get(b, 20)).mm, MM_A);
 }
 
+static void the_first_wait_names_the_holder_too(void **state)
+{
+	struct lg_trace *t = lg_builder_trace(b);
+
+	(void)state;
+	/* Nobody knows yet where in an mm its lock lies; the next event of the thread tells. */
+	hold(2000, 30, MM_A, false, 0);
+	begin(2010, 20, MM_A + OFFSET, WR);
+	release(2040, 30, MM_A);
+	lg_sched_contention_end(f, 2041, 20, MM_A + OFFSET);
+	hold(2042, 20, MM_A, true, 0);
+	assert_int_equal(t->span.kind[0], LG_SPAN_LOCK_WAIT);
+	assert_int_equal(t->span.object[0], MM_A);
+	assert_int_equal(t->thread.tid[t->span.peer[0]], 30);
+}
+
 static void short_holds_that_nobody_waits_for_are_left_out(void **state)
 {
 	struct lg_trace *t = lg_builder_trace(b);
@@ -515,6 +531,7 @@ int main(void)
 		TEST(a_mutex_that_spins_then_sleeps_is_one_wait),
 		TEST(nested_waits_and_a_lost_end),
 		TEST(a_foreign_reader_is_named_as_the_holder),
+		TEST(the_first_wait_names_the_holder_too),
 		TEST(short_holds_that_nobody_waits_for_are_left_out),
 		TEST(a_downgrade_splits_the_hold),
 		TEST(the_sums_are_the_simulated_machines_to_the_nanosecond),

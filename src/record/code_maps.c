@@ -40,6 +40,8 @@
 #define KEPT_FDS 256      /* beyond it the path is opened again at the end */
 #define READS_MAX 4       /* of one process's maps: lost mmap records may need another look */
 #define DEPTH_MAX 512
+#define EXITED_MAX 512        /* address spaces of dead processes kept ... */
+#define EXITED_NS 1000000000  /* ... because their last events come after the exit record */
 
 enum dso_kind { DSO_FILE, DSO_JIT, DSO_OTHER };
 
@@ -61,6 +63,7 @@ struct space {
 	struct map *map;
 	size_t n, cap;
 	uint64_t version;
+	int64_t exited; /* 0 = alive */
 	uint8_t whole; /* nothing to be read: all mappings were seen or read */
 	uint8_t reads;
 };
@@ -71,7 +74,7 @@ struct lg_addrs {
 	struct lg_kallsyms *kallsyms;
 	bool kallsyms_tried;
 	struct space *space;
-	size_t n_space, space_cap;
+	size_t n_space, space_cap, n_exited;
 	struct lg_map by_pid;
 	struct dso *dso;
 	size_t n_dso, dso_cap, n_fd;
@@ -137,6 +140,7 @@ static void space_clear(struct lg_addrs *a, struct space *p)
 	p->map = NULL;
 	p->n = p->cap = 0;
 	p->parent = 0;
+	p->exited = 0;
 	p->reads = 0;
 	p->whole = 0;
 	p->version = ++a->versions;
@@ -253,10 +257,8 @@ static bool read_maps(struct lg_addrs *a, struct space *p)
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	p->reads++;
 	a->maps_reads++;
-	if (fd < 0) {
-		a->maps_failed++;
+	if (fd < 0)
 		return false;
-	}
 	while ((got = read(fd, buf + have, sizeof buf - 1 - have)) > 0 ||
 	       (got < 0 && errno == EINTR)) {
 		char *line = buf, *nl;
@@ -276,8 +278,6 @@ static bool read_maps(struct lg_addrs *a, struct space *p)
 		memmove(buf, line, have);
 	}
 	close(fd);
-	if (got < 0 || !p->n)
-		a->maps_failed++;
 	return p->n > 0;
 }
 
@@ -297,16 +297,21 @@ static int copy_maps(struct lg_addrs *a, struct space *to, const struct space *f
 }
 
 /* The mappings are needed now. */
-static void space_fill(struct lg_addrs *a, struct space *p)
+static void space_fill(struct lg_addrs *a, struct space *p, int depth)
 {
+	struct space *parent;
+	uint32_t i;
+
 	p->whole = 1;
-	if (read_maps(a, p) || !p->parent)
+	if (read_maps(a, p))
 		return;
 	/* Gone already, and forked from a process whose mappings had not been read then. */
-	uint32_t i = lg_map_get(&a->by_pid, (uint32_t)p->parent);
-
-	if (i && a->space[i - 1].n)
-		(void)!copy_maps(a, p, &a->space[i - 1]);
+	i = p->parent ? lg_map_get(&a->by_pid, (uint32_t)p->parent) : 0;
+	parent = i ? &a->space[i - 1] : NULL;
+	if (parent && !parent->whole && depth < 8)
+		space_fill(a, parent, depth + 1);
+	if (!parent || !parent->n || copy_maps(a, p, parent))
+		a->maps_failed++;
 }
 
 void lg_addrs_read_now(struct lg_addrs *a, int32_t pid)
@@ -314,7 +319,7 @@ void lg_addrs_read_now(struct lg_addrs *a, int32_t pid)
 	struct space *p = pid > 0 ? space_get(a, pid) : NULL;
 
 	if (p && !p->whole)
-		space_fill(a, p);
+		space_fill(a, p, 0);
 }
 
 void lg_addrs_fork(struct lg_addrs *a, int64_t ts, int32_t ppid, int32_t pid)
@@ -381,13 +386,30 @@ void lg_addrs_exit(struct lg_addrs *a, int64_t ts, int32_t pid)
 {
 	uint32_t i = lg_map_get(&a->by_pid, (uint32_t)pid);
 
-	(void)ts;
 	if (!i)
 		return;
 	for (size_t k = 0; k < a->n_dso; k++)
 		if (a->dso[k].kind == DSO_JIT && a->dso[k].pid == pid && a->dso[k].fd < 0)
 			a->dso[k].fd = open_perf_map(pid);
-	space_clear(a, &a->space[i - 1]);
+	a->space[i - 1].exited = ts;
+	a->space[i - 1].whole = 1; /* there is nothing to be read any more */
+	a->space[i - 1].reads = READS_MAX;
+	if (++a->n_exited <= EXITED_MAX)
+		return;
+	a->n_exited = 0;
+	for (size_t k = 0; k < a->n_space; k++) {
+		struct space *p = &a->space[k];
+
+		if (!p->exited || !p->map)
+			continue;
+		if (p->exited > ts - EXITED_NS) {
+			a->n_exited++;
+			continue;
+		}
+		lg_free(p->map);
+		p->map = NULL;
+		p->n = p->cap = 0;
+	}
 }
 
 /* -- files -- */
@@ -548,12 +570,30 @@ static lg_frm user_frame(struct lg_addrs *a, struct space *p, uint64_t addr)
 	return lg_intern_frame(a->b, &row);
 }
 
+/*
+ * A stack taken at a tracepoint ends in the plumbing that led to the recorder; what the thread
+ * was doing ends above it.
+ */
+static bool is_plumbing(const struct lg_addrs *a, lg_frm f)
+{
+	static const char *const prefixes[] = { "__traceiter_", "__bpf_trace_", "perf_trace_",
+						"bpf_trace_run", "bpf_prog_",
+						"__mmap_lock_do_trace_" };
+	const struct lg_trace *t = lg_builder_trace(a->b);
+	const char *name = lg_string(t, t->frame.name[f]);
+
+	for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+		if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
+			return true;
+	return false;
+}
+
 static lg_stk build(struct lg_addrs *a, struct space *p, const uint64_t *kernel, size_t n_kernel,
 		    const uint64_t *user, size_t n_user)
 {
 	lg_frm frames[DEPTH_MAX];
 	lg_stk stk = 0;
-	size_t n = 0;
+	size_t n = 0, first = 0;
 
 	for (size_t i = 0; i < n_user; i++) {
 		/* Callers' addresses are where they go on: the call is just before it. */
@@ -568,8 +608,13 @@ static lg_stk build(struct lg_addrs *a, struct space *p, const uint64_t *kernel,
 	}
 	while (n)
 		stk = lg_intern_stack(a->b, stk, frames[--n]);
+	while (n_kernel && is_plumbing(a, kernel_frame(a, *kernel))) {
+		kernel++; /* the next one is a return address, as if it were a caller's */
+		n_kernel--;
+		first = 1;
+	}
 	for (size_t i = n_kernel; i-- > 0;)
-		stk = lg_intern_stack(a->b, stk, kernel_frame(a, kernel[i] - (i ? 1 : 0)));
+		stk = lg_intern_stack(a->b, stk, kernel_frame(a, kernel[i] - (i || first ? 1 : 0)));
 	return stk;
 }
 
@@ -592,7 +637,7 @@ lg_stk lg_addrs_stack(struct lg_addrs *a, int32_t pid, const uint64_t *kernel, s
 		size_t i;
 
 		if (!p->whole)
-			space_fill(a, p);
+			space_fill(a, p, 0);
 		i = map_after(p, user[0]);
 		if ((i >= p->n || p->map[i].start > user[0]) && p->reads < READS_MAX)
 			read_maps(a, p); /* a record was lost, or it is in code mapped anonymously */

@@ -87,7 +87,7 @@ struct source {
 	struct opened tp[TP_MAX];
 	uint8_t tp_of_event[TP_MAX];
 	struct lg_perf_lost lost;
-	int64_t rescanned, stopped;
+	int64_t rescanned, started, stopped;
 	int32_t self, self_tid;
 	struct ask *ask; /* cmdlines read, in time order; [ask_head, n_ask) may still have events */
 	size_t n_ask, ask_cap, ask_head;
@@ -321,7 +321,7 @@ static int start(struct lg_session *s, void **ret_self, struct lg_error *err)
 				"this kernel has no tracepoints %s", missing);
 	if (p->tp[TP_ACQUIRED].on)
 		ask_everybody(p);
-	p->rescanned = so.start;
+	p->rescanned = p->started = so.start;
 	*ret_self = p;
 	return 0;
 }
@@ -457,7 +457,10 @@ static void feed(void *self, int64_t ts, const void *rec, size_t n)
 	lg_stk stack = 0;
 	enum tp i;
 
-	(void)ts;
+	/* The events are switched on and off one after the other: outside of [start, stop] some
+	 * are there and some are not. */
+	if (ts < p->started || (p->stopped && ts > p->stopped))
+		return;
 	if (h->type == LG_PERF_HOLE) {
 		const struct lg_perf_hole *hole = rec;
 

@@ -53,6 +53,9 @@ struct lg_sched_mm {
 	int32_t candidate;     /* pid of the latest un-nested writer */
 	uint32_t votes, waiting;
 	int32_t holder;        /* tid of the holder that has had it longest; 0 = none known */
+	int64_t last_from, last_to; /* the hold that ended last */
+	lg_thr last_thr;
+	lg_stk last_stack;
 };
 
 struct lg_sched_feed {

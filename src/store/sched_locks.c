@@ -263,6 +263,11 @@ static void match_wait(struct lg_sched_feed *f, struct lg_sched_task *t,
 	w->mm = e->mm;
 	if (m->last_wait < w->end)
 		m->last_wait = w->end;
+	/* Not recognised when it began: who held it then has just let go. */
+	if (!w->owner && m->last_thr != t->thr && m->last_from <= w->ts && m->last_to > w->ts) {
+		w->owner = m->last_thr;
+		w->owner_stack = m->last_stack;
+	}
 }
 
 static bool is_foreign(const struct lg_sched_feed *f, const struct lg_sched_mm *m, int32_t pid)
@@ -308,6 +313,12 @@ static void hold_ends(struct lg_sched_feed *f, struct lg_sched_task *t, struct l
 
 	if (m && m->holder == t->tid)
 		m->holder = 0;
+	if (m) {
+		m->last_from = h->ts;
+		m->last_to = ts;
+		m->last_thr = t->thr;
+		m->last_stack = h->stack;
+	}
 	if (lg_sched_gap_between(f, h->ts, ts))
 		f->stats.lock_lost++; /* a release and a new acquisition may be missing */
 	else

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""explain, steps, rules and the front of the program: schema 1, exit statuses, one-line errors."""
+import csv
+import io
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+STAGES = {"batch_wait", "h2d", "forward", "backward", "grad_sync", "optimizer", "side", "other"}
+SHAPES = {None, "steady", "bursty", "periodic", "drift", "shift"}
+SCOPES = {None, "global", "rank_local", "rotating", "single"}
+BOUNDS = {None, "gpu", "data", "comms", "host", "mixed", "unknown"}
+RELATIONS = {None, "other_process", "same_process", "kernel", "rank", "self", "hardware"}
+
+
+@pytest.fixture(scope="session")
+def trace(laggard_path, tmp_path_factory):
+    tool = next((p / "tests/e2e/make_trace" for p in pathlib.Path(laggard_path).parents
+                 if (p / "tests/e2e/make_trace").exists()), None)
+    assert tool, "tests/e2e/make_trace is not built"
+    where = tmp_path_factory.mktemp("traces")
+
+    def make(kind):
+        path = where / f"{kind}.lag"
+        if not path.exists():
+            subprocess.run([tool, kind, path], check=True)
+        return path
+    return make
+
+
+def check_schema(v):
+    def number(x):
+        return x is None or isinstance(x, (int, float))
+    assert v["schema"] == 1 and v["laggard"]
+    for i in v["inputs"]:
+        assert set(i) >= {"path", "format", "host", "duration_s", "lost_events", "rows"}
+        assert set(i["rows"]) == {"sample", "state", "span", "counter"}
+    s = v["steps"]
+    assert set(s) >= {"count", "median_ms", "p99_ms", "slow", "slow_threshold_ms", "shape",
+                      "period_s", "scope", "ranks"}
+    assert s["shape"] in SHAPES and s["scope"] in SCOPES
+    assert all(number(s[k]) for k in ("median_ms", "p99_ms", "slow_threshold_ms", "period_s"))
+    for stage in v["stages"]:
+        assert stage["stage"] in STAGES
+        assert set(stage) == {"stage", "median_ms", "share", "slow_excess_ms"}
+    assert set(v["bound"]) == {"verdict", "confidence", "why"}
+    assert v["bound"]["verdict"] in BOUNDS
+    assert number(v["unexplained_share"])
+    assert all(isinstance(text, str) for text in v["limits"])
+    for f in v["findings"]:
+        assert {"id", "severity", "confidence", "title", "stage", "lost_ms", "lost_share",
+                "excess_share", "culprit", "victims", "evidence", "fix", "tradeoff", "rule"} <= set(f)
+        assert f["rule"] == f["id"] and f["title"] and f["fix"] and f["tradeoff"]
+        assert f["severity"] in ("high", "medium", "low", "info")
+        assert f["stage"] is None or f["stage"] in STAGES
+        assert set(f["culprit"]) == {"relation", "pid", "tid", "comm", "cmdline", "function",
+                                     "stack", "lock", "rank", "container"}
+        assert f["culprit"]["relation"] in RELATIONS
+        for e in f["evidence"] + f["against"]:
+            assert set(e) == {"text", "t_s", "dur_ms"} and e["text"]
+        for x in f["victims"]:
+            assert set(x) == {"rank", "pid", "tid"}
+
+
+@pytest.mark.parametrize("kind", ("stall", "healthy", "nasty", "random", "empty"))
+def test_json_keeps_schema_1(laggard, trace, kind):
+    done = laggard("explain", trace(kind), "--json")
+    assert done.returncode == 0, done.stderr
+    check_schema(json.loads(done.stdout, parse_constant=pytest.fail))
+
+
+def test_the_same_input_gives_the_same_bytes(laggard, trace):
+    runs = {laggard("explain", trace("stall"), "--json").stdout for _ in range(2)}
+    assert len(runs) == 1
+
+
+def test_a_stall_is_named_with_proof_fix_and_cost(laggard, trace):
+    done = laggard("explain", trace("stall"), "--json", "--cost-per-hour", "100")
+    f = json.loads(done.stdout)["findings"][0]
+    assert (f["id"], f["severity"]) == ("host.lock_held", "high")
+    assert f["culprit"]["pid"] == 4711 and f["culprit"]["lock"] == "mmap_lock"
+    assert f["cost_per_hour"] == pytest.approx(100 * f["lost_share"], abs=0.01)
+    moments = [e for e in f["evidence"] if e["t_s"] is not None]
+    assert moments and all(0 <= e["t_s"] < 60 for e in moments)
+    text = laggard("explain", trace("stall")).stdout
+    first = text.split("\n\n")[0].replace("\n", " ")
+    assert "4711" in first and "mmap_lock" in first
+    for word in ("victims", "evidence", "fix", "trade-off", "to confirm", "confidence"):
+        assert word in text
+    assert max(map(len, text.splitlines())) <= 96
+    assert "\033" not in text
+    markdown = laggard("explain", trace("stall"), "--markdown").stdout
+    assert markdown.startswith("## ") and "| forward |" in markdown
+
+
+def test_a_healthy_run_is_said_to_be_healthy(laggard, trace):
+    done = laggard("explain", trace("healthy"), "--fail-on", "medium")
+    assert done.returncode == 0
+    assert done.stdout.startswith("Nothing is wrong")
+    done = laggard("explain", trace("empty"), "--fail-on", "info")
+    assert done.returncode == 0
+    assert done.stdout.startswith("No repeating training steps")
+
+
+@pytest.mark.parametrize("on, status", (("high", 3), ("medium", 3), ("low", 3), ("info", 3),
+                                        ("host.lock_held", 3), ("host.io_wait", 0)))
+def test_fail_on_exits_3_and_still_prints(laggard, trace, on, status):
+    done = laggard("explain", trace("stall"), "--json", "--fail-on", on)
+    assert done.returncode == status
+    check_schema(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("args, word", (
+    (("explain",), "no FILE"), (("explain", "x", "--nonsense"), "--nonsense"),
+    (("explain", "x", "--fail-on", "bogus"), "bogus"), (("explain", "x", "--fail-on"), "--fail-on"),
+    (("explain", "x", "--victim", "-3"), "-3"), (("explain", "x", "--cost-per-hour", "nan"), "nan"),
+    (("explain", "x", "--html", "o.html"), "not available yet"),
+    (("explain", "x", "--baseline", "b"), "not available yet"),
+    (("steps",), "no FILE"), (("rules", "no.such"), "no.such"), (("explian", "x"), "explain"),
+    (("frobnicate",), "--help"),
+))
+def test_wrong_usage_is_one_line_and_exit_2(laggard, args, word):
+    done = laggard(*args)
+    assert done.returncode == 2 and not done.stdout
+    assert done.stderr.count("\n") == 1 and word in done.stderr and done.stderr.startswith("laggard")
+
+
+def test_unreadable_input_is_one_line_with_the_reason(laggard, tmp_path):
+    junk = tmp_path / "junk.lag"
+    junk.write_bytes(os.urandom(5000))
+    for path in (tmp_path / "absent.lag", junk, tmp_path):
+        done = laggard("explain", path)
+        assert done.returncode == 1 and not done.stdout
+        assert done.stderr.count("\n") == 1 and str(path) in done.stderr, done.stderr
+
+
+def test_a_truncated_input_is_read_as_far_as_it_goes(laggard, trace, tmp_path):
+    whole = trace("stall").read_bytes()
+    part = tmp_path / "part.lag"
+    part.write_bytes(whole[:len(whole) * 2 // 3])
+    done = laggard("explain", part, "--json")
+    if done.returncode:  # one chunk only: nothing whole is left
+        assert done.stderr.count("\n") == 1
+    else:
+        assert json.loads(done.stdout)["limits"]
+
+
+def test_writing_to_a_full_device_fails(laggard_path, trace):
+    for args in (("explain", trace("stall")), ("steps", trace("stall")), ("rules",), ("--help",),
+                 ("--version",)):
+        with open("/dev/full", "w", encoding="ascii") as full:
+            done = subprocess.run([laggard_path, *args], check=False, stdout=full,
+                                  stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1, args
+        assert "standard output" in done.stderr
+
+
+def test_steps_sum_to_their_duration(laggard, trace):
+    text = laggard("steps", trace("stall"), "--csv").stdout
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert len(rows) > 780
+    assert any("4711" in row["top_cause"] for row in rows if row["flag"] == "slow")
+    for row in rows:
+        def ns(key, row=row):
+            return round(float(row[key]) * 1e6)
+        kinds = [ns(f"{k}_ms") for k in ("running", "runnable", "blocked", "unexplained")]
+        assert sum(kinds) == ns("dur_ms")
+        assert sum(ns(f"{s}_ms") for s in STAGES) == ns("dur_ms")
+    table = laggard("steps", trace("stall")).stdout.splitlines()
+    assert len(table) == len(rows) + 1 and "top cause" in table[0]
+    steps = json.loads(laggard("steps", trace("stall"), "--json").stdout)["steps"]
+    assert len(steps) == len(rows) and sum(s["slow"] for s in steps) == \
+        sum(row["flag"] == "slow" for row in rows)
+
+
+def test_help_and_version(laggard):
+    done = laggard("--help")
+    assert done.returncode == 0 and "explain" in done.stdout
+    for command in ("explain", "convert", "steps", "rules"):
+        done = laggard(command, "--help")
+        assert done.returncode == 0 and "example:" in done.stdout
+        assert laggard("help", command).stdout == done.stdout
+    done = laggard()
+    assert done.returncode == 2 and done.stderr.count("laggard record") == 1
+    version = json.loads(laggard("--version", "--json").stdout)
+    assert laggard("--version").stdout == f"laggard {version['laggard']}\n"
+
+
+def test_rules_are_printed_whole(laggard):
+    ids = [r["id"] for r in json.loads(laggard("rules", "--json").stdout)]
+    assert len(ids) == len(set(ids)) >= 11
+    listing = laggard("rules").stdout
+    for rule in ids:
+        assert rule in listing
+        text = laggard("rules", rule).stdout
+        for word in ("signal", "threshold", "fix", "trade-off", "sources"):
+            assert f"  {word}" in text

@@ -11,7 +11,8 @@
  *
  * Header only, C99 and C++11 with GNU atomics (gcc, clang), Linux. Without a recorder (environment
  * variable LAGGARD_MARKS unset) every call is a load and a branch. Any thread may mark at any
- * time; nothing blocks, nothing is allocated, errno is kept. A forked child has its marks off.
+ * time; after the first mark nothing blocks, nothing is allocated, errno is kept. A forked child has
+ * its marks off.
  *
  * The file LAGGARD_MARKS/mark.<pid>.<n>, which every writer makes for itself (words are
  * little-endian u64, or i64 where a value can be negative):
@@ -103,7 +104,7 @@ extern "C" {
 /* One ring for each program or shared object that marks: weak definitions are merged there. */
 struct lag_mark_state {
 	uint64_t *map;      /* NULL: off */
-	int tried;          /* 0 not yet, 1 somebody is at it, 2 decided */
+	int tried;          /* the ring was made, or there is no recorder */
 	uint64_t slots;
 	unsigned names;     /* entries of name[] in use */
 	pthread_mutex_t lock;
@@ -221,18 +222,17 @@ static inline void lag_mark_create_(const char *dir)
 /* The ring, made at the first mark; NULL without a recorder. */
 static inline uint64_t *lag_mark_map_(void)
 {
-	int zero = 0;
-
-	if (__builtin_expect(__atomic_load_n(&lag_mark_state_.tried, __ATOMIC_ACQUIRE) == 0, 0) &&
-	    __atomic_compare_exchange_n(&lag_mark_state_.tried, &zero, 1, 0, __ATOMIC_ACQ_REL,
-					__ATOMIC_ACQUIRE)) {
+	if (__builtin_expect(__atomic_load_n(&lag_mark_state_.tried, __ATOMIC_ACQUIRE) == 0, 0)) {
 		int keep = errno;
-		const char *dir = getenv("LAGGARD_MARKS");
+		const char *dir;
 
-		if (dir && *dir)
+		pthread_mutex_lock(&lag_mark_state_.lock);
+		dir = getenv("LAGGARD_MARKS");
+		if (!lag_mark_state_.tried && dir && *dir)
 			lag_mark_create_(dir);
+		__atomic_store_n(&lag_mark_state_.tried, 1, __ATOMIC_RELEASE);
+		pthread_mutex_unlock(&lag_mark_state_.lock);
 		errno = keep;
-		__atomic_store_n(&lag_mark_state_.tried, 2, __ATOMIC_RELEASE);
 	}
 	return __atomic_load_n(&lag_mark_state_.map, __ATOMIC_ACQUIRE);
 }

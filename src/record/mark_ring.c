@@ -207,6 +207,8 @@ size_t lg_mark_ring_read(struct lg_mark_ring *r, struct lg_mark_slot *ret, size_
 				lost = skip_overwritten(r);
 			if (!lost) {
 				n = load(r, r->pos, buf, CHUNK);
+				if (n < CHUNK) /* the end of the ring: go on at its start */
+					n += load(r, r->pos + n, buf + n, CHUNK - n);
 				lost = skip_abandoned(r, buf, n, final);
 			}
 			if (!lost)

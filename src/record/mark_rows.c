@@ -6,6 +6,7 @@
  * the inner ones lost their own end and are closed with it, so rows always nest. A STEP mark closes
  * the step that the previous one opened; the first step opens with the first stage.
  */
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -40,8 +41,9 @@ struct lg_mark_rows {
 	size_t n_threads, cap_threads;
 	int64_t step_ts;   /* INT64_MIN = none open */
 	lg_thr step_thr;
-	uint32_t step_flags;
+	enum opened { BY_STAGE, BY_END, BY_START, BY_HAND } step_by;
 	int64_t step_seq;
+	bool hand;         /* the program marks its own steps: others count no more */
 	uint64_t dropped;  /* slots we had no room for */
 	int64_t dropped_at;
 };
@@ -184,6 +186,7 @@ static void begin(struct lg_mark_rows *m, struct thread *t, const struct lg_mark
 	if (m->step_ts == INT64_MIN && (uint8_t)(s->what >> 40) == LAG_MARK_K_STAGE) {
 		m->step_ts = s->ts;
 		m->step_thr = t->thr;
+		m->step_by = BY_STAGE;
 	}
 }
 
@@ -206,22 +209,26 @@ static void finish(struct lg_mark_rows *m, struct thread *t, const struct lg_mar
 
 static void step(struct lg_mark_rows *m, struct thread *t, const struct lg_mark_slot *s)
 {
-	bool starts = (s->what >> 56) & LAG_MARK_START;
+	unsigned bits = (unsigned)(s->what >> 56);
+	enum opened by = bits & LAG_MARK_HAND ? BY_HAND : bits & LAG_MARK_START ? BY_START : BY_END;
 
-	/* A start closes only a step that was opened by a start too: what came before the first
-	 * forward of an inference loop is no step. */
+	if (by == BY_HAND)
+		m->hand = true;
+	else if (m->hand)
+		return;
+	/* A mark closes the step that one of its own kind opened; the end of a step closes also the
+	 * first one, which began with the first stage. What lies between two kinds (before the first
+	 * forward of an inference loop, before the first mark by hand) is no step. */
 	if (m->step_ts != INT64_MIN && s->ts > m->step_ts && m->step_thr == t->thr &&
-	    (!starts || m->step_flags)) {
-		int64_t seq = starts ? m->step_seq : s->seq;
-
+	    (m->step_by == by || (m->step_by == BY_STAGE && by != BY_START)))
 		lg_add_span(m->b, &(struct lg_span_row){
 					  .ts = m->step_ts, .dur = s->ts - m->step_ts,
-					  .thr = t->thr, .kind = LG_SPAN_STEP, .seq = seq,
+					  .thr = t->thr, .kind = LG_SPAN_STEP,
+					  .seq = by == BY_START ? m->step_seq : s->seq,
 					  .flags = flags_of(s->what) });
-	}
 	m->step_ts = s->ts;
 	m->step_thr = t->thr;
-	m->step_flags = starts;
+	m->step_by = by;
 	m->step_seq = s->seq;
 }
 
@@ -302,7 +309,8 @@ void lg_mark_rows_end(struct lg_mark_rows *m, int64_t end, bool clean)
 	if (m->step_ts != INT64_MIN && end == INT64_MAX && !clean)
 		lg_add_span(m->b, &(struct lg_span_row){ .ts = m->step_ts, .dur = -1,
 							 .thr = m->step_thr, .kind = LG_SPAN_STEP,
-							 .seq = m->step_seq + !m->step_flags });
+							 .seq = m->step_seq + (m->step_by != BY_START),
+							 .flags = m->step_by == BY_HAND ? LG_SPAN_HAND : 0 });
 	m->step_ts = INT64_MIN;
 	if (m->dropped)
 		lg_add_diag_now(m->b, LG_DIAG_MARKS_LOST, m->dropped_at, m->dropped,

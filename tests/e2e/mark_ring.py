@@ -37,6 +37,8 @@ class Ring:
                 word >> 56, word & 0xffffffff, self.name(w[3] & 0xffffffff), self.name(w[3] >> 32),
                 w[4], w[5], w[6]))
         self.slots_read.sort()
+        self.unfinished = []
+        self.spans()
 
     def name(self, i):
         if i == 0:

@@ -188,7 +188,12 @@ def _env_int(*names):
 def is_child():
     """Started by multiprocessing: it inherits RANK without being that rank."""
     m = sys.modules.get("multiprocessing.process")
-    return m is not None and getattr(m, "parent_process", lambda: None)() is not None
+    if m is None:
+        return False
+    # A spawned child imports the main module, and torch with it, before it knows its parent;
+    # until then it is "inheriting".
+    return (getattr(m, "parent_process", lambda: None)() is not None or
+            getattr(m.current_process(), "_inheriting", False))
 
 
 def open_ring(role=ROLE_UNKNOWN, slots=16384, names=1 << 18):

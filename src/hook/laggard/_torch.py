@@ -21,9 +21,8 @@ import weakref
 import laggard
 from laggard import _facts, _ring
 from laggard._ring import (
-    BEGIN, F_START, K_COPY, K_GC, K_OTHER, K_STAGE, ROLE_LOADER, ROLE_TRAINS, ROLE_UNKNOWN,
-    S_BACKWARD, S_BATCH_WAIT, S_FORWARD, S_H2D, S_OPTIMIZER, S_SIDE, SPAN, STEP, begin, end,
-    intern, span)
+    BEGIN, F_START, K_COPY, K_GC, K_OTHER, K_STAGE, ROLE_LOADER, ROLE_TRAINS, S_BACKWARD,
+    S_BATCH_WAIT, S_FORWARD, S_H2D, S_OPTIMIZER, S_SIDE, SPAN, STEP, begin, end, intern, span)
 
 _now = time.monotonic_ns
 _by_hand = laggard.by_hand
@@ -358,6 +357,7 @@ def _loader_process(torch):
     try:
         _ring.open_ring(ROLE_LOADER, slots=2048, names=1 << 16)
         _ring.set_role(ROLE_LOADER)
+        _ring.set_rank(-1, 0, -1)
         fetch = torch.utils.data._utils.fetch
         nid = intern("fetch")
         for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):

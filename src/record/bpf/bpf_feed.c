@@ -6,6 +6,7 @@
  * [in, out). The stack of the sleep and the kernel lock slept on come in records of their own a
  * little earlier and are kept per thread until that slice arrives.
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -106,6 +107,45 @@ static const size_t fixed_size[LG_BPF_KINDS] = {
 	[LG_BPF_OPEN] = sizeof(struct lg_bpf_open),
 };
 
+/* No clock of this machine is 146 years old; below that differences cannot overflow. */
+static bool is_time(const uint8_t *at, size_t first, size_t end)
+{
+	uint64_t t;
+
+	for (; first < end; first += 8) {
+		memcpy(&t, at + first, 8);
+		if (t >> 62)
+			return false;
+	}
+	return true;
+}
+
+#define TIMES(type, a, b) is_time(rec, offsetof(struct type, a), offsetof(struct type, b) + 8)
+
+static bool has_times(const void *rec, unsigned kind)
+{
+	if (!TIMES(lg_bpf_hdr, ts, ts))
+		return false;
+	switch (kind) {
+	case LG_BPF_SLICE:
+		return TIMES(lg_bpf_slice, in_ts, wake_ts);
+	case LG_BPF_SUM:
+		return TIMES(lg_bpf_sum, since, run);
+	case LG_BPF_SLEEP:
+		return TIMES(lg_bpf_sleep, off_ts, off_ts);
+	case LG_BPF_LOCK:
+		return TIMES(lg_bpf_lock, begin, begin);
+	case LG_BPF_HOLD:
+		return TIMES(lg_bpf_hold, begin, begin);
+	case LG_BPF_MEMORY:
+		return TIMES(lg_bpf_memory, begin, begin);
+	case LG_BPF_OPEN:
+		return TIMES(lg_bpf_open, in_ts, lock_begin) && TIMES(lg_bpf_open, hold_begin[0], hold_begin[1]);
+	default:
+		return true;
+	}
+}
+
 bool lg_bpf_record_ok(const void *rec, size_t n)
 {
 	struct lg_bpf_hdr h;
@@ -114,7 +154,8 @@ bool lg_bpf_record_ok(const void *rec, size_t n)
 	if (n < sizeof h)
 		return false;
 	memcpy(&h, rec, sizeof h);
-	if (h.kind == LG_BPF_NONE || h.kind >= LG_BPF_KINDS || n < fixed_size[h.kind])
+	if (h.kind == LG_BPF_NONE || h.kind >= LG_BPF_KINDS || n < fixed_size[h.kind] ||
+	    !has_times(rec, h.kind))
 		return false;
 	if (h.kind == LG_BPF_OPEN) {
 		const struct lg_bpf_open *o = rec;
@@ -415,6 +456,14 @@ struct lock_wait {
 	lg_stk stack, peer_stack;
 };
 
+/* Length of a span; begin and end may come from CPUs whose clocks differ by a few ns. */
+static int64_t length(int64_t begin, int64_t end)
+{
+	if (end < 0)
+		return -1;
+	return end > begin ? end - begin : 0;
+}
+
 static const char *lock_class(uint32_t lcb)
 {
 	if (lcb & LCB_F_MUTEX)
@@ -445,7 +494,7 @@ static void add_lock_wait(struct lg_bpf_feed *f, struct lock_wait *w)
 	bool rwsem = (w->lcb & (LCB_F_READ | LCB_F_WRITE)) &&
 		     !(w->lcb & (LCB_F_SPIN | LCB_F_RT | LCB_F_PERCPU | LCB_F_MUTEX));
 	struct lg_span_row row = {
-		.ts = w->begin, .dur = w->end < 0 ? -1 : w->end - w->begin,
+		.ts = w->begin, .dur = length(w->begin, w->end),
 		.thr = thread_at(f, w->tgid, w->tid, w->begin),
 		.kind = LG_SPAN_LOCK_WAIT, .stack = w->stack, .peer_stack = w->peer_stack,
 	};
@@ -507,7 +556,7 @@ static void add_hold(struct lg_bpf_feed *f, uint32_t tgid, uint32_t tid, int64_t
 		     uint64_t mm, uint32_t mm_tgid, uint32_t flags, lg_stk stack)
 {
 	struct lg_span_row row = {
-		.ts = begin, .dur = end < 0 ? -1 : end - begin,
+		.ts = begin, .dur = length(begin, end),
 		.thr = thread_at(f, tgid, tid, begin),
 		.kind = LG_SPAN_LOCK_HOLD, .object = mm, .stack = stack,
 		.name = lg_intern(f->b, "mmap_lock"),
@@ -535,7 +584,7 @@ static void feed_hold(struct lg_bpf_feed *f, const struct lg_bpf_hold *r)
 static void feed_memory(struct lg_bpf_feed *f, const struct lg_bpf_memory *r)
 {
 	lg_add_span(f->b, &(struct lg_span_row){
-		.ts = (int64_t)r->begin, .dur = (int64_t)(r->h.ts - r->begin),
+		.ts = (int64_t)r->begin, .dur = length((int64_t)r->begin, (int64_t)r->h.ts),
 		.thr = thread_at(f, r->h.tgid, r->h.tid, (int64_t)r->begin),
 		.kind = LG_SPAN_MEMORY,
 		.name = lg_intern(f->b, r->what == LG_BPF_RECLAIM ? "direct_reclaim" : "compaction"),

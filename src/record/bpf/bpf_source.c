@@ -466,7 +466,7 @@ static void report_lost(struct bpf_source *b, int64_t now)
 	char text[96];
 	int cpu;
 
-	for (kind = 0; kind < LG_BPF_KINDS; kind++) {
+	for (kind = LG_BPF_NONE; kind < LG_BPF_KINDS; kind++) {
 		if (bpf_map__lookup_elem(b->skel->maps.lost, &kind, sizeof kind, b->lost_now,
 					 (size_t)b->n_cpus * sizeof *b->lost_now, 0))
 			continue;
@@ -479,10 +479,8 @@ static void report_lost(struct bpf_source *b, int64_t now)
 			*before = b->lost_now[cpu];
 			b->lost[kind] += n;
 			if (kind == LG_BPF_NONE)
-				snprintf(text, sizeof text, "bpf: switches that the kernel did not report");
-			else
-				snprintf(text, sizeof text, "bpf: %s, ring of CPU %d full",
-					 kind_names[kind], cpu);
+				continue; /* no ring was full: one row at the end, see report_costs() */
+			snprintf(text, sizeof text, "bpf: %s, ring of CPU %d full", kind_names[kind], cpu);
 			lg_add_diag(builder, &(struct lg_diag_row){
 				.ts = b->drained, .dur = now - b->drained,
 				.id = LG_DIAG_LOST_EVENTS, .cpu = cpu, .count = n,
@@ -561,6 +559,9 @@ static void report_costs(struct bpf_source *b)
 	if (missed)
 		lg_add_diag_now(builder, LG_DIAG_LOST_EVENTS, b->stopped, missed,
 				"bpf: programs that were interrupted by themselves");
+	if (b->lost[LG_BPF_NONE])
+		lg_add_diag_now(builder, LG_DIAG_PARTIAL, b->stopped, b->lost[LG_BPF_NONE],
+				"bpf: switches that the kernel did not report; who ran then is unknown");
 	if (b->n_bad)
 		lg_add_diag_now(builder, LG_DIAG_NOT_UNDERSTOOD, b->stopped, b->n_bad,
 				"bpf: malformed records");

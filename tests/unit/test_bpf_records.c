@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_bpf_records.c - records of the BPF programs, made by hand, to rows. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "record/bpf/bpf_feed.h"
+#include "record/session.h"
+
+/* The part of a session that the feed uses. */
+struct lg_session {
+	struct lg_builder *b;
+	int32_t job;
+};
+
+struct lg_builder *lg_session_builder(struct lg_session *s) { return s->b; }
+bool lg_session_is_job(const struct lg_session *s, int32_t pid) { return pid == s->job; }
+void lg_session_fork(struct lg_session *s, int64_t ts, int32_t ppid, int32_t pid, int32_t tid)
+{
+	lg_thread_start(s->b, ppid, pid, tid, ts);
+}
+void lg_session_exec(struct lg_session *s, int64_t ts, int32_t pid, const char *comm)
+{
+	(void)s, (void)ts, (void)pid, (void)comm;
+}
+void lg_session_exit(struct lg_session *s, int64_t ts, int32_t pid, int32_t tid)
+{
+	(void)pid;
+	lg_thread_end(s->b, tid, ts);
+}
+lg_stk lg_session_stack(struct lg_session *s, int32_t pid, const uint64_t *kernel, size_t n_kernel,
+			const uint64_t *user, size_t n_user)
+{
+	lg_stk stk = 0;
+
+	(void)pid;
+	while (n_user--)
+		stk = lg_intern_stack(s->b, stk, lg_intern_frame(s->b, &(struct lg_frame_row){
+			.pc = user[n_user], .kind = LG_FRAME_USER}));
+	while (n_kernel--)
+		stk = lg_intern_stack(s->b, stk, lg_intern_frame(s->b, &(struct lg_frame_row){
+			.pc = kernel[n_kernel], .kind = LG_FRAME_KERNEL}));
+	return stk;
+}
+
+struct fixture {
+	struct lg_session s;
+	struct lg_bpf_feed *f;
+	int32_t told_job;
+};
+
+static void on_job(void *arg, int32_t pid)
+{
+	((struct fixture *)arg)->told_job = pid;
+}
+
+static int setup(void **state)
+{
+	struct fixture *x = calloc(1, sizeof *x);
+
+	assert_non_null(x);
+	x->s.job = 900;
+	assert_int_equal(lg_builder_new(&x->s.b, NULL), 0);
+	assert_int_equal(lg_bpf_feed_new(&x->f, &x->s, on_job, x, NULL), 0);
+	*state = x;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *x = *state;
+
+	lg_bpf_feed_free(x->f);
+	lg_builder_free(x->s.b);
+	free(x);
+	return 0;
+}
+
+static struct lg_bpf_hdr header(uint8_t kind, uint64_t ts, uint32_t tgid, uint32_t tid)
+{
+	return (struct lg_bpf_hdr){.kind = kind, .ts = ts, .tgid = tgid, .tid = tid, .cpu = 3};
+}
+
+static void slice(struct fixture *x, uint32_t tid, uint64_t off, uint8_t why, uint64_t wake,
+		  uint64_t in, uint64_t out, uint8_t out_why, uint8_t flags)
+{
+	struct lg_bpf_slice r = {
+		.h = header(LG_BPF_SLICE, out, 900, tid), .off_ts = off, .off_why = why,
+		.wake_ts = wake, .in_ts = in, .out_why = out_why, .waker_tid = wake ? 77 : 0,
+	};
+
+	r.h.flags = flags;
+	lg_bpf_feed(x->f, &r, sizeof r);
+}
+
+static struct lg_state_row state_row(struct fixture *x, size_t i)
+{
+	const struct lg_state_tab *t = &lg_builder_trace(x->s.b)->state;
+
+	assert_true(i < t->n);
+	return (struct lg_state_row){
+		.ts = t->ts[i], .dur = t->dur[i], .thr = t->thr[i], .cpu = t->cpu[i],
+		.kind = t->kind[i], .reason = t->reason[i], .waker_ctx = t->waker_ctx[i],
+		.flags = t->flags[i], .waker = t->waker[i], .blocker = t->blocker[i],
+		.object = t->object[i], .stack = t->stack[i],
+		.blocker_stack = t->blocker_stack[i], .run = t->run[i],
+	};
+}
+
+static size_t n_states(struct fixture *x)
+{
+	return lg_builder_trace(x->s.b)->state.n;
+}
+
+static void check(struct fixture *x, size_t i, int kind, int reason, int64_t ts, int64_t dur)
+{
+	struct lg_state_row r = state_row(x, i);
+
+	assert_int_equal(r.kind, kind);
+	assert_int_equal(r.reason, reason);
+	assert_int_equal(r.ts, ts);
+	assert_int_equal(r.dur, dur);
+}
+
+static void a_slice_is_blocked_then_runnable_then_running(void **state)
+{
+	struct fixture *x = *state;
+
+	slice(x, 901, 100, LG_WHY_DISK, 150, 170, 300, LG_WHY_SLEEP, LG_CTX_TASK);
+	assert_int_equal(n_states(x), 3);
+	check(x, 0, LG_BLOCKED, LG_WHY_DISK, 100, 50);
+	check(x, 1, LG_RUNNABLE, LG_WHY_WOKEN, 150, 20);
+	check(x, 2, LG_RUNNING, 0, 170, 130);
+	assert_int_equal(state_row(x, 2).cpu, 3);
+	assert_int_equal(lg_thread_read(x->s.b, state_row(x, 0).waker).tid, 77);
+	assert_int_equal(state_row(x, 0).waker_ctx, LG_CTX_TASK);
+}
+
+static void a_preempted_thread_was_runnable_all_the_time(void **state)
+{
+	struct fixture *x = *state;
+
+	slice(x, 901, 100, LG_WHY_PREEMPTED, 0, 170, 300, LG_WHY_SLEEP, 0);
+	assert_int_equal(n_states(x), 2);
+	check(x, 0, LG_RUNNABLE, LG_WHY_PREEMPTED, 100, 70);
+	check(x, 1, LG_RUNNING, 0, 170, 130);
+}
+
+static void a_waking_that_was_not_seen_leaves_the_wait_blocked(void **state)
+{
+	struct fixture *x = *state;
+
+	slice(x, 901, 100, LG_WHY_SLEEP, 0, 170, 300, LG_WHY_SLEEP, 0);
+	assert_int_equal(n_states(x), 2);
+	check(x, 0, LG_BLOCKED, LG_WHY_SLEEP, 100, 70);
+}
+
+static void nothing_is_claimed_for_a_gap(void **state)
+{
+	struct fixture *x = *state;
+
+	slice(x, 901, 100, LG_WHY_SLEEP, 150, 300, 300, LG_WHY_SLEEP, LG_BPF_GAP);
+	assert_int_equal(n_states(x), 1);
+	check(x, 0, LG_BLOCKED, LG_WHY_SLEEP, 100, 50);
+	slice(x, 901, 300, LG_WHY_PREEMPTED, 0, 400, 400, LG_WHY_SLEEP, LG_BPF_GAP);
+	assert_int_equal(n_states(x), 1);
+}
+
+static void rows_of_a_thread_never_overlap(void **state)
+{
+	struct fixture *x = *state;
+	size_t i;
+
+	slice(x, 901, 0, 0, 0, 100, 300, LG_WHY_SLEEP, 0);
+	slice(x, 901, 200, LG_WHY_SLEEP, 250, 280, 400, LG_WHY_SLEEP, 0); /* lies about 200..300 */
+	for (i = 1; i < n_states(x); i++)
+		assert_true(state_row(x, i).ts >= state_row(x, i - 1).ts + state_row(x, i - 1).dur);
+	assert_int_equal(state_row(x, n_states(x) - 1).ts, 300);
+}
+
+static void the_last_slice_ends_the_life_and_a_reused_pid_is_another(void **state)
+{
+	struct fixture *x = *state;
+	lg_thr first;
+
+	slice(x, 900, 0, 0, 0, 100, 200, LG_WHY_DEAD, LG_BPF_LAST);
+	first = state_row(x, 0).thr;
+	assert_int_equal(lg_thread_read(x->s.b, first).end, 200);
+	assert_int_equal(lg_process_read(x->s.b, lg_thread_process(x->s.b, first)).end, 200);
+	slice(x, 900, 0, 0, 0, 500, 600, LG_WHY_SLEEP, 0);
+	assert_int_not_equal(state_row(x, 1).thr, first);
+}
+
+static void a_leader_that_dies_before_its_threads_keeps_the_process_alive(void **state)
+{
+	struct fixture *x = *state;
+	lg_thr leader, other;
+
+	slice(x, 901, 0, 0, 0, 50, 60, LG_WHY_SLEEP, 0);
+	slice(x, 900, 0, 0, 0, 100, 200, LG_WHY_DEAD, 0);
+	other = state_row(x, 0).thr;
+	leader = state_row(x, 1).thr;
+	assert_int_equal(lg_process_read(x->s.b, lg_thread_process(x->s.b, leader)).end, INT64_MAX);
+	slice(x, 901, 60, LG_WHY_SLEEP, 0, 300, 400, LG_WHY_DEAD, LG_BPF_LAST);
+	assert_int_equal(state_row(x, n_states(x) - 1).thr, other);
+	assert_int_equal(lg_process_read(x->s.b, lg_thread_process(x->s.b, leader)).end, 400);
+}
+
+static void a_sleep_gets_its_stack_and_only_its_own(void **state)
+{
+	struct fixture *x = *state;
+	struct { struct lg_bpf_sleep r; uint64_t frames[3]; } s = {
+		.r = {.h = header(LG_BPF_SLEEP, 150, 900, 901), .off_ts = 100},
+		.frames = {0x30, 0x20, 0x10},
+	};
+
+	s.r.h.n_kernel = 2;
+	s.r.h.n_user = 1;
+	lg_bpf_feed(x->f, &s, sizeof s);
+	slice(x, 901, 100, LG_WHY_SLEEP, 150, 170, 300, LG_WHY_SLEEP, 0);
+	slice(x, 901, 300, LG_WHY_SLEEP, 350, 370, 400, LG_WHY_SLEEP, 0);
+	assert_int_equal(lg_builder_trace(x->s.b)->stack.depth[state_row(x, 0).stack], 3);
+	assert_int_equal(state_row(x, 3).stack, 0);
+}
+
+static void lock_wait(struct fixture *x, uint64_t begin, uint64_t end, uint64_t lock, uint64_t mm,
+		      uint32_t lcb, uint32_t owner)
+{
+	struct lg_bpf_lock r = {
+		.h = header(LG_BPF_LOCK, end, 900, 901), .begin = begin, .lock = lock, .mm = mm,
+		.mm_tgid = mm ? 900 : 0, .lcb = lcb, .owner_tid = owner, .owner_tgid = owner,
+		.owner_flags = LG_BPF_OWNER_READER,
+	};
+
+	lg_bpf_feed(x->f, &r, sizeof r);
+}
+
+static void a_wait_for_a_lock_explains_the_blocked_state_inside_it(void **state)
+{
+	struct fixture *x = *state;
+	const struct lg_span_tab *t = &lg_builder_trace(x->s.b)->span;
+
+	lock_wait(x, 95, 172, 0x1040, 0x1000, 4 /* write */, 4711);
+	slice(x, 901, 100, LG_WHY_DISK, 150, 170, 300, LG_WHY_SLEEP, LG_CTX_TASK);
+	slice(x, 901, 300, LG_WHY_SLEEP, 350, 360, 400, LG_WHY_SLEEP, LG_CTX_TASK);
+	assert_int_equal(t->n, 1);
+	assert_int_equal(t->kind[0], LG_SPAN_LOCK_WAIT);
+	assert_int_equal(t->flags[0], LG_SPAN_WRITE | LG_SPAN_MMAP_LOCK | LG_SPAN_OWNER_READER);
+	assert_int_equal(t->object[0], 0x1000);
+	assert_string_equal(lg_string(lg_builder_trace(x->s.b), t->name[0]), "mmap_lock");
+	assert_int_equal(state_row(x, 0).object, 0x1000);
+	assert_int_equal(lg_thread_read(x->s.b, state_row(x, 0).blocker).tid, 4711);
+	assert_int_equal(state_row(x, 3).object, 0); /* the later sleep is another one */
+}
+
+static void the_place_of_mmap_lock_is_learnt_for_kernels_that_do_not_tell_the_owner(void **state)
+{
+	struct fixture *x = *state;
+	const struct lg_span_tab *t = &lg_builder_trace(x->s.b)->span;
+	struct lg_bpf_task task = {
+		.h = header(LG_BPF_TASK, 10, 950, 950), .mm = 0x9000, .comm = "trainer",
+	};
+
+	lg_bpf_feed(x->f, &task, sizeof task);
+	lock_wait(x, 20, 30, 0x9040, 0, 2, 0);
+	assert_false(t->flags[0] & LG_SPAN_MMAP_LOCK); /* not known yet */
+	lock_wait(x, 40, 50, 0x1040, 0x1000, 4, 0);
+	lock_wait(x, 60, 70, 0x9040, 0, 2, 0);
+	assert_true(t->flags[2] & LG_SPAN_MMAP_LOCK);
+	assert_true(t->flags[2] & LG_SPAN_FOREIGN);
+	assert_int_equal(t->object[2], 0x9000);
+	lock_wait(x, 80, 90, 0x9040, 0, 32 /* a mutex there is no mmap_lock */, 0);
+	assert_false(t->flags[3] & LG_SPAN_MMAP_LOCK);
+}
+
+static void a_hold_names_the_process_whose_memory_it_is(void **state)
+{
+	struct fixture *x = *state;
+	const struct lg_trace *t = lg_builder_trace(x->s.b);
+	struct lg_bpf_hold r = {
+		.h = header(LG_BPF_HOLD, 500, 4711, 4712), .begin = 100, .mm = 0x1000,
+		.mm_tgid = 900, .hold_flags = LG_BPF_HOLD_READ | LG_BPF_HOLD_FOREIGN,
+	};
+
+	lg_bpf_feed(x->f, &r, sizeof r);
+	assert_int_equal(t->span.n, 1);
+	assert_int_equal(t->span.dur[0], 400);
+	assert_int_equal(t->thread.tid[t->span.thr[0]], 4712);
+	assert_int_equal(t->thread.tid[t->span.peer[0]], 900);
+	assert_int_equal(t->span.flags[0], LG_SPAN_MMAP_LOCK | LG_SPAN_READ | LG_SPAN_FOREIGN);
+}
+
+static void sums_keep_the_running_time(void **state)
+{
+	struct fixture *x = *state;
+	struct lg_bpf_sum r = {
+		.h = header(LG_BPF_SUM, 1000, 950, 951), .since = 100, .run = 333, .n = 12,
+	};
+
+	lg_bpf_feed(x->f, &r, sizeof r);
+	assert_int_equal(state_row(x, 0).flags, LG_STATE_SUMMED);
+	assert_int_equal(state_row(x, 0).run, 333);
+	assert_int_equal(state_row(x, 0).dur, 900);
+	assert_int_equal(lg_builder_trace(x->s.b)->diag.n, 1);
+}
+
+static void what_is_open_at_the_end_has_no_length(void **state)
+{
+	struct fixture *x = *state;
+	const struct lg_trace *t = lg_builder_trace(x->s.b);
+	struct lg_bpf_open r = {
+		.h = header(LG_BPF_OPEN, 1000, 900, 901), .off_ts = 700, .off_why = LG_WHY_DISK,
+		.lock = 0x1040, .lock_begin = 690, .lock_mm = 0x1000, .lock_mm_tgid = 900, .lcb = 4,
+		.owner_tid = 4711, .owner_tgid = 4711,
+	};
+
+	r.h.n_kernel = 2;
+	lg_bpf_feed_end(x->f, &r, sizeof r, 1000);
+	assert_int_equal(n_states(x), 1);
+	check(x, 0, LG_BLOCKED, LG_WHY_DISK, 700, -1);
+	assert_int_equal(state_row(x, 0).object, 0x1000);
+	assert_int_equal(lg_thread_read(x->s.b, state_row(x, 0).blocker).tid, 4711);
+	assert_true(state_row(x, 0).stack);
+	assert_int_equal(t->span.n, 1);
+	assert_int_equal(t->span.dur[0], -1);
+}
+
+static void a_process_of_the_job_is_told_once_it_is_known(void **state)
+{
+	struct fixture *x = *state;
+	struct lg_bpf_task r = {.h = header(LG_BPF_TASK, 10, 950, 950), .mm = 0x9000};
+
+	x->s.job = 0;
+	lg_bpf_feed(x->f, &r, sizeof r);
+	assert_int_equal(x->told_job, 0);
+	x->s.job = 950; /* its rank was found later */
+	lg_bpf_feed_jobs(x->f);
+	assert_int_equal(x->told_job, 950);
+	x->told_job = 0;
+	lg_bpf_feed_jobs(x->f);
+	assert_int_equal(x->told_job, 0);
+}
+
+static void refuses_records_whose_sizes_do_not_agree(void **state)
+{
+	struct fixture *x = *state;
+	struct lg_bpf_slice s = {.h = header(LG_BPF_SLICE, 300, 900, 901), .in_ts = 100};
+	struct lg_bpf_open open = {.h = header(LG_BPF_OPEN, 300, 900, 901)};
+
+	assert_true(lg_bpf_record_ok(&s, sizeof s));
+	assert_false(lg_bpf_record_ok(&s, sizeof s - 1));
+	assert_false(lg_bpf_record_ok(&s, 0));
+	s.h.n_kernel = 1;
+	assert_false(lg_bpf_record_ok(&s, sizeof s));
+	s.h.n_kernel = 0;
+	s.h.kind = LG_BPF_KINDS;
+	assert_false(lg_bpf_record_ok(&s, sizeof s));
+	s.h.kind = LG_BPF_NONE;
+	assert_false(lg_bpf_record_ok(&s, sizeof s));
+	assert_true(lg_bpf_record_ok(&open, sizeof open));
+	open.peer_kernel = LG_BPF_PEER_FRAMES + 1;
+	assert_false(lg_bpf_record_ok(&open, sizeof open));
+	lg_bpf_feed(x->f, &s, sizeof s);
+	assert_int_equal(n_states(x), 0);
+}
+
+static void survives_any_bytes(void **state)
+{
+	struct fixture *x = *state;
+	struct lg_trace *t;
+	uint64_t seed = 1;
+	int i;
+
+	for (i = 0; i < 20000; i++) {
+		unsigned char rec[700];
+		size_t n, k;
+
+		for (k = 0; k < sizeof rec; k++) {
+			seed = seed * 6364136223846793005u + 1442695040888963407u;
+			rec[k] = (unsigned char)(seed >> 56);
+		}
+		for (k = 7; k < sizeof rec && i % 8; k += 8)
+			rec[k] &= 0x1f; /* mostly times that pass */
+		n = (size_t)(seed >> 33) % sizeof rec;
+		((struct lg_bpf_hdr *)(void *)rec)->kind = (uint8_t)(i % (LG_BPF_KINDS + 1));
+		((struct lg_bpf_hdr *)(void *)rec)->tid &= 0x3f;
+		((struct lg_bpf_hdr *)(void *)rec)->tgid &= 0x3f;
+		((struct lg_bpf_hdr *)(void *)rec)->n_kernel &= 7;
+		((struct lg_bpf_hdr *)(void *)rec)->n_user &= 7;
+		((struct lg_bpf_hdr *)(void *)rec)->n_peer &= 7;
+		lg_bpf_feed(x->f, rec, n);
+	}
+	assert_true(n_states(x) > 100);
+	/* sealing validates every id */
+	assert_int_equal(lg_builder_seal(x->s.b, &t, NULL), 0);
+	lg_trace_free(t);
+	assert_int_equal(lg_builder_new(&x->s.b, NULL), 0); /* for teardown */
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		T(a_slice_is_blocked_then_runnable_then_running),
+		T(a_preempted_thread_was_runnable_all_the_time),
+		T(a_waking_that_was_not_seen_leaves_the_wait_blocked),
+		T(nothing_is_claimed_for_a_gap),
+		T(rows_of_a_thread_never_overlap),
+		T(the_last_slice_ends_the_life_and_a_reused_pid_is_another),
+		T(a_leader_that_dies_before_its_threads_keeps_the_process_alive),
+		T(a_sleep_gets_its_stack_and_only_its_own),
+		T(a_wait_for_a_lock_explains_the_blocked_state_inside_it),
+		T(the_place_of_mmap_lock_is_learnt_for_kernels_that_do_not_tell_the_owner),
+		T(a_hold_names_the_process_whose_memory_it_is),
+		T(sums_keep_the_running_time),
+		T(what_is_open_at_the_end_has_no_length),
+		T(a_process_of_the_job_is_told_once_it_is_known),
+		T(refuses_records_whose_sizes_do_not_agree),
+		T(survives_any_bytes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

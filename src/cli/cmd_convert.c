@@ -159,8 +159,8 @@ static int run(int argc, char **argv)
 		return rc;
 	rc = lg_load(argv + optind, (size_t)(argc - optind), &l, &err);
 	/* The drawing is worth having without the steps: a failing analysis is said, not fatal. */
-	if (!rc && opt.verdict && (opt.format == CHROME || opt.format == CHROME_GZ || opt.format == PFTRACE) &&
-	    lg_judge(&l, 0, (double)NAN, &err)) {
+	opt.verdict = opt.verdict && opt.format != FOLDED && opt.format != LAG;
+	if (!rc && opt.verdict && lg_judge(&l, 0, (double)NAN, &err)) {
 		lg_complain(&err);
 		if (l.verdict)
 			lg_verdict_free(l.verdict);

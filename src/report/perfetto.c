@@ -398,7 +398,8 @@ static void intern_frame(struct perfetto *p, lg_frm f)
 		lg_pb_varint(&p->data, 6, fr->line[f]);
 	}
 	/* Kind: NATIVE, KERNEL, INTERPRETED. */
-	lg_pb_varint(&p->data, 7, fr->kind[f] == LG_FRAME_KERNEL ? 2 : fr->kind[f] == LG_FRAME_PYTHON ? 3 : 1);
+	lg_pb_varint(&p->data, 7, fr->kind[f] == LG_FRAME_KERNEL ? 2 :
+				  fr->kind[f] == LG_FRAME_PYTHON ? 3 : 1);
 	lg_pb_close(&p->data, msg);
 }
 

@@ -227,7 +227,7 @@ static void one_track(struct lg_timeline *c, lg_trk id)
 		snprintf(name, sizeof name, "%.200s", tr->name[id] ? lg_string(c->t, tr->name[id]) : "track");
 		track = (struct lg_tl_track){
 			/* The same mix as thread lanes, in a space of its own. */
-			.id = lg_mix64(0x7000000000000000ull | (uint64_t)(c->items[i].overlap & 0xffffff) << 32 |
+			.id = lg_mix64(7ull << 60 | (uint64_t)(c->items[i].overlap & 0xffffff) << 32 |
 				       id) | 1ull << 63,
 			.parent = process.id, .kind = LG_TL_LANE, .pid = process.pid, .tid = process.pid,
 			.lane = LG_LANE_MAIN, .overlap = c->items[i].overlap, .name = name,
@@ -280,7 +280,8 @@ void tl_lock_flows(struct lg_timeline *c)
 	const struct lg_span_tab *s = &c->t->span;
 
 	for (size_t i = 0; i < s->n && !c->failed; i++)
-		if (s->kind[i] == LG_SPAN_LOCK_WAIT && s->peer[i] && s->peer[i] != s->thr[i] && !s->track[i])
+		if (s->kind[i] == LG_SPAN_LOCK_WAIT && s->peer[i] && s->peer[i] != s->thr[i] &&
+		    !s->track[i])
 			tl_flow(c, "lock", s->peer[i], LG_LANE_STATE, s->ts[i], s->thr[i],
 				LG_LANE_LOCK_WAIT, s->ts[i]);
 }

@@ -142,7 +142,8 @@ static void nasty(struct lg_builder *b)
 	lg_add_diag(b, &(struct lg_diag_row){ .ts = 0, .id = LG_DIAG_OWN_COST, .cpu = -1, .count = 1,
 					      .text = lg_intern(b, "1 % of a CPU") });
 	lg_add_clock(b, &(struct lg_clock_row){ .ts = t0, .value = t0 + 1000, .clock = 7 });
-	lg_add_clock(b, &(struct lg_clock_row){ .ts = t0, .value = INT64_C(1790000000000000000), .clock = 0 });
+	lg_add_clock(b, &(struct lg_clock_row){ .ts = t0, .clock = 0,
+						.value = INT64_C(1790000000000000000) });
 	lg_meta_set(b, 0, "torch.version", "2.6");
 	lg_meta_set(b, 0, "torch.version", "2.6.0");
 

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -23,6 +24,7 @@
 struct held {
 	uint8_t *p;
 	size_t n;
+	int64_t until; /* its latest time, as far as that can be believed */
 	struct lg_chunk_header header;
 };
 
@@ -82,7 +84,7 @@ void lg_ring_free(struct lg_ring *r)
 static int list_add(struct lg_ring *r, struct list *l, const struct lg_chunk_view *v,
 		    struct lg_error *err)
 {
-	struct held h = { .n = v->n, .header = v->header };
+	struct held h = { .n = v->n, .until = v->header.ts_max, .header = v->header };
 
 	/* Move down only when half is dead, so that a chunk moves once on average. */
 	if (l->end == l->cap && l->first > l->cap / 2) {
@@ -96,6 +98,8 @@ static int list_add(struct lg_ring *r, struct list *l, const struct lg_chunk_vie
 	if (!h.p)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	memcpy(h.p, v->p, h.n);
+	if (h.until > r->newest)
+		h.until = r->newest;
 	l->v[l->end++] = h;
 	r->bytes += h.n;
 	return 0;
@@ -109,8 +113,8 @@ static void drop_oldest(struct lg_ring *r)
 	r->dropped += h->header.rows;
 	if (h->header.ts_min < r->hole_start)
 		r->hole_start = h->header.ts_min;
-	if (h->header.ts_max > r->hole_end)
-		r->hole_end = h->header.ts_max;
+	if (h->until > r->hole_end)
+		r->hole_end = h->until;
 	lg_free(h->p);
 	h->p = NULL;
 }
@@ -123,7 +127,7 @@ static void expire(struct lg_ring *r)
 
 	if (!__builtin_sub_overflow(r->newest, r->keep_ns, &oldest))
 		while (r->slide.first < r->slide.end &&
-		       r->slide.v[r->slide.first].header.ts_max < oldest)
+		       r->slide.v[r->slide.first].until < oldest)
 			drop_oldest(r);
 	while (r->bytes > r->max_bytes && r->slide.first < r->slide.end)
 		drop_oldest(r);
@@ -160,6 +164,19 @@ static int sink_strings(void *self, const struct lg_trace *t, size_t first, size
 	return rc;
 }
 
+/* A nonsense time in the future must not make everything else look old: nothing that was recorded
+ * ends later than now. */
+static void advance(struct lg_ring *r, int64_t ts)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (ts > (int64_t)now.tv_sec * 1000000000 + now.tv_nsec)
+		return;
+	if (ts > r->newest)
+		r->newest = ts;
+}
+
 /* Tables whose rows grow old; the others are few and later rows refer to them. */
 static int slides(const struct lg_table_desc *d)
 {
@@ -193,8 +210,7 @@ static int sink_rows(void *self, const struct lg_table_desc *d, const struct lg_
 			rc = keep(r, &v, err);
 			continue;
 		}
-		if (v.header.ts_max > r->newest)
-			r->newest = v.header.ts_max;
+		advance(r, v.header.ts_max);
 		rc = list_add(r, &r->slide, &v, err);
 		expire(r);
 	}

@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -218,7 +220,7 @@ static int save(struct lg_writer *w, const struct lg_trace *t, struct lg_error *
 	return rc;
 }
 
-int lg_lag_save(const struct lg_trace *t, const char *path, struct lg_error *err)
+static int save_as(const struct lg_trace *t, const char *path, struct lg_error *err)
 {
 	struct lg_writer *w;
 	int rc = writer_open(&w, path, 0, err);
@@ -229,5 +231,28 @@ int lg_lag_save(const struct lg_trace *t, const char *path, struct lg_error *err
 	if (!rc)
 		return lg_writer_close(w, err);
 	lg_writer_abort(w);
+	return rc;
+}
+
+/* A recording grows under its name; a trace that is written at once replaces a file (which may be
+ * the one it was read from) only when it is whole. */
+int lg_lag_save(const struct lg_trace *t, const char *path, struct lg_error *err)
+{
+	size_t size = strlen(path) + 32;
+	LG_AUTOFREE char *tmp = NULL;
+	struct stat st;
+	int rc;
+
+	if (!strcmp(path, "-") || (!stat(path, &st) && !S_ISREG(st.st_mode)))
+		return save_as(t, path, err);
+	tmp = lg_calloc(size, 1);
+	if (!tmp)
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	snprintf(tmp, size, "%s.%ld.tmp", path, (long)getpid());
+	rc = save_as(t, tmp, err);
+	if (!rc && rename(tmp, path))
+		rc = lg_fail_errno(err, errno, "cannot create %s", path);
+	if (rc)
+		unlink(tmp);
 	return rc;
 }

@@ -24,7 +24,7 @@ void lg_writer_abort(struct lg_writer *w);
 uint64_t lg_writer_bytes(const struct lg_writer *w); /* written so far */
 uint64_t lg_writer_rows(const struct lg_writer *w);  /* rows of time tables so far */
 
-/* A whole sealed trace as one file (laggard convert -o x.lag). */
+/* A whole sealed trace as one file (laggard convert -o x.lag), put in place when it is whole. */
 int lg_lag_save(const struct lg_trace *t, const char *path, struct lg_error *err) LG_MUST_CHECK;
 
 #endif /* LG_STORE_LAG_WRITE_H */

@@ -23,6 +23,7 @@ struct merge {
 	int64_t offset;
 	lg_str host;       /* of src, in b's pool; 0 = unknown */
 	int other_host;    /* b holds rows of another machine already */
+	uint64_t tag;      /* for kernel addresses of such a machine, see tag_of() */
 	/* old id -> new id */
 	uint32_t *str, *prc, *thr, *frm, *stk, *trk;
 	/* processes and threads that b had before: newest row by pid/tid, older ones by chain */
@@ -85,6 +86,18 @@ static int64_t shift(const struct merge *m, int64_t ts)
 	return (int64_t)((uint64_t)ts + (uint64_t)m->offset);
 }
 
+/*
+ * Kernel addresses name locks and mms on one machine only; without KASLR two machines have the same
+ * ones. The upper 16 bits of an address say nothing (they repeat bit 47 on x86-64 with four levels
+ * and on arm64), so those of a second machine carry a mark of its host.
+ */
+static uint64_t tag_of(const struct merge *m)
+{
+	if (!m->other_host || !m->host)
+		return 0;
+	return ((lg_mix64(m->host) & 0x7fff) | 1) << 48;
+}
+
 static int nomem(struct lg_error *err)
 {
 	return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
@@ -114,6 +127,7 @@ static int prepare(struct merge *m)
 
 	m->other_host = *first && strcmp(first, host) && !same_boot;
 	m->host = lg_intern(m->b, same_boot && *first ? first : host);
+	m->tag = tag_of(m);
 	m->n_prc = t->process.n;
 	m->n_thr = t->thread.n;
 	m->str = lg_calloc(s->n_str, sizeof *m->str);
@@ -192,6 +206,7 @@ static void merge_processes(struct merge *m)
 #undef C
 		r.start = shift(m, r.start);
 		r.end = shift(m, r.end);
+		r.mm ^= r.mm ? m->tag : 0;
 		r.comm = m->str[r.comm];
 		r.cmdline = m->str[r.cmdline];
 		r.container = m->str[r.container];
@@ -319,6 +334,12 @@ static int is_time(const struct lg_col_desc *c)
 	return c->type == LG_COL_I64 && (!strcmp(c->name, "ts") || !strcmp(c->name, "ts_to"));
 }
 
+/* Columns that hold a kernel address. */
+static int is_object(const struct lg_col_desc *c)
+{
+	return c->type == LG_COL_U64 && !strcmp(c->name, "object");
+}
+
 /* One batch of a time table: columns that change are rewritten into mem, others are borrowed. */
 static int merge_rows(struct merge *m, const struct lg_table_desc *d, size_t first, size_t n,
 		      uint64_t *mem, const void **cols)
@@ -331,6 +352,8 @@ static int merge_rows(struct merge *m, const struct lg_table_desc *d, size_t fir
 		const int64_t *ts = (const void *)at;
 		uint32_t *id_to = (uint32_t *)(mem + c * BATCH_ROWS);
 		int64_t *ts_to = (int64_t *)(mem + c * BATCH_ROWS);
+		uint64_t *u_to = mem + c * BATCH_ROWS;
+		const uint64_t *u = (const void *)at;
 
 		cols[c] = at;
 		if (map) {
@@ -341,6 +364,10 @@ static int merge_rows(struct merge *m, const struct lg_table_desc *d, size_t fir
 			for (size_t i = 0; i < n; i++)
 				ts_to[i] = shift(m, ts[i]);
 			cols[c] = ts_to;
+		} else if (m->tag && is_object(&d->cols[c])) {
+			for (size_t i = 0; i < n; i++)
+				u_to[i] = u[i] ? u[i] ^ m->tag : 0;
+			cols[c] = u_to;
 		}
 	}
 	return lg_builder_put_columns(m->b, d, n, NULL, cols);

@@ -3,7 +3,9 @@
  * merge.h - several recordings of one run become one trace.
  *
  * Sources of one machine (same host name, or same boot id where both have one) share its
- * processes and threads by (pid, life); machines are kept apart by process.host.
+ * processes and threads by (pid, life); machines are kept apart by process.host. What is known of
+ * a second machine as such has keys "<host>/<key>" in meta, its kernel addresses (object, mm) a mark
+ * in their upper 16 bits, its own tracks names "<host>: <name>".
  */
 #ifndef LG_STORE_MERGE_H
 #define LG_STORE_MERGE_H

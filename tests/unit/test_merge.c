@@ -63,7 +63,8 @@ static struct lg_trace *machine(const char *host, const char *boot, int32_t pid,
 	r.rank = rank;
 	lg_process_write(b, 1, &r);
 	lg_thread_name(b, thr, lg_intern(b, "python3"));
-	lg_add_state(b, &(struct lg_state_row){ .ts = ts, .dur = 10, .thr = thr, .kind = LG_RUNNING });
+	lg_add_state(b, &(struct lg_state_row){ .ts = ts, .dur = 10, .thr = thr, .kind = LG_RUNNING,
+						.object = 0xffff888000001000 });
 	if (host)
 		lg_meta_set(b, 0, "host.name", host);
 	if (boot)
@@ -138,6 +139,10 @@ static void test_two_hosts(void **state)
 	a = t->state.thr[0];
 	c = t->state.thr[1];
 	assert_int_not_equal(a, c);
+	/* One address on two machines is two locks. */
+	assert_true(t->state.object[0] == 0xffff888000001000);
+	assert_true(t->state.object[1] != t->state.object[0]);
+	assert_true((t->state.object[1] ^ t->state.object[0]) << 16 == 0);
 	assert_int_equal(t->track.n, 3);
 	assert_string_equal(lg_meta_get(t, "host.name"), "h1");
 	assert_string_equal(lg_meta_get(t, "h2/host.name"), "h2");
@@ -161,6 +166,7 @@ static void test_one_host(void **state)
 	assert_int_equal(t->process.rank[1], 3);
 	assert_int_equal(t->state.ts[1], 2500);
 	assert_int_equal(t->state.thr[0], t->state.thr[1]);
+	assert_true(t->state.object[0] == t->state.object[1]);
 	assert_int_equal(t->track.n, 2);
 	lg_trace_free(t);
 	/* Containers of one machine: two host names, one boot. */

@@ -247,19 +247,17 @@ static int parse(struct parsed *p, int argc, char **argv)
 
 static char *join(int argc, char **argv)
 {
-	size_t n = sizeof "laggard";
+	size_t size = sizeof "laggard", n;
 	char *text;
 
 	for (int i = 0; i < argc; i++)
-		n += strlen(argv[i]) + 1;
-	text = lg_calloc(n, 1);
+		size += strlen(argv[i]) + 1;
+	text = lg_calloc(size, 1);
 	if (!text)
 		return NULL;
-	strcpy(text, "laggard");
-	for (int i = 0; i < argc; i++) {
-		strcat(text, " ");
-		strcat(text, argv[i]);
-	}
+	n = (size_t)snprintf(text, size, "laggard");
+	for (int i = 0; i < argc; i++)
+		n += (size_t)snprintf(text + n, size - n, " %s", argv[i]);
 	return text;
 }
 

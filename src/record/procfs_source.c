@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * procfs_source.c - the source that always works: counters in every tier, and in tier procfs
- * coarse states of the job's threads.
+ * procfs_source.c - the source that always works: counters in every tier, and in tiers own and
+ * procfs coarse states of the job's threads.
  *
  *   last look            this look             schedstat says: 6 ms run, 3 ms waited
  *   |---- blocked 11 ms ----|- runnable 3 -|-- running 6 --|
@@ -90,7 +90,7 @@ static int start(struct lg_session *s, void **ret_self, struct lg_error *err)
 	p->b = lg_session_builder(s);
 	p->timer = -1;
 	p->every = LOOK;
-	p->states = lg_session_tier(s) == LG_TIER_PROCFS;
+	p->states = lg_session_tier(s) == LG_TIER_PROCFS || lg_session_tier(s) == LG_TIER_OWN;
 	rc = lg_counters_new(&p->counters, p->b, lg_session_lives(s), err);
 	if (!rc && p->states) {
 		p->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);

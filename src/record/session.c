@@ -194,6 +194,7 @@ static int start_sources(struct lg_session *s, struct lg_error *err)
 {
 	enum lg_tier first = s->opt->tier;
 	bool forced = first != LG_TIER_AUTO;
+	struct lg_probe failed = { 0 };
 	int rc;
 
 	for (;;) {
@@ -206,8 +207,9 @@ static int start_sources(struct lg_session *s, struct lg_error *err)
 		/* It probed well and yet does not start: a limit reached, a race for a resource. */
 		if (forced || s->tier == LG_TIER_PROCFS)
 			return lg_error_prefix(err, "tier %s: ", lg_tier_name(s->tier));
-		note_tier(s, s->tier, &(struct lg_probe){ 0 });
-		lg_session_say(s, "%s", err->message);
+		snprintf(failed.why, sizeof failed.why, "%.*s", (int)sizeof failed.why - 1,
+			 err->message);
+		note_tier(s, s->tier, &failed);
 		first = s->tier + 1;
 	}
 #ifdef LG_HAVE_SOURCE_PERF

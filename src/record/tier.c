@@ -2,8 +2,12 @@
 /* tier.c - probing from the best tier downwards. */
 #include "record/tier.h"
 
+#include <errno.h>
+#include <linux/perf_event.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 const char *lg_tier_name(enum lg_tier tier)
 {
@@ -40,7 +44,8 @@ const char *lg_tier_limits(enum lg_tier tier)
 	case LG_TIER_PERF:
 		return "holders of kernel locks only where CPU samples hit them";
 	case LG_TIER_OWN:
-		return "other users' processes, who holds kernel locks, who wakes whom";
+		return "other users' processes, who holds kernel locks, who wakes whom, waits "
+		       "shorter than 20 ms";
 	case LG_TIER_PROCFS:
 		return "anything shorter than 20 ms, stacks, wakers, lock holders";
 	default:
@@ -66,6 +71,33 @@ void lg_probe_source(const struct lg_source *src, const char *name, struct lg_pr
 		snprintf(ret->why, sizeof ret->why, "%.*s", (int)sizeof ret->why - 1, err.message);
 }
 
+/* Tier own needs less than lg_source_perf's own probe, which tries the whole machine. */
+static void probe_own(struct lg_probe *ret)
+{
+	struct perf_event_attr a = { .size = sizeof a,
+				     .type = PERF_TYPE_SOFTWARE,
+				     .config = PERF_COUNT_SW_TASK_CLOCK,
+				     .sample_period = 10 * 1000 * 1000,
+				     .sample_type = PERF_SAMPLE_TID,
+				     .exclude_kernel = 1,
+				     .disabled = 1 };
+	int fd;
+
+	*ret = (struct lg_probe){ 0 };
+	if (!lg_tier_main(LG_TIER_OWN)) {
+		snprintf(ret->why, sizeof ret->why, "this build has no perf source");
+		return;
+	}
+	fd = (int)syscall(SYS_perf_event_open, &a, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	if (fd >= 0) {
+		close(fd);
+		ret->works = true;
+		return;
+	}
+	snprintf(ret->why, sizeof ret->why, "perf events of own processes: %s", strerror(errno));
+	snprintf(ret->fix, sizeof ret->fix, "sudo sysctl kernel.perf_event_paranoid=2");
+}
+
 int lg_tier_choose(enum lg_tier first, bool forced, enum lg_tier *ret_tier,
 		   void (*why)(void *arg, enum lg_tier tier, const struct lg_probe *p), void *arg,
 		   struct lg_error *err)
@@ -74,7 +106,10 @@ int lg_tier_choose(enum lg_tier first, bool forced, enum lg_tier *ret_tier,
 	struct lg_probe p;
 
 	for (; t <= LG_TIER_PROCFS; t++) {
-		lg_probe_source(lg_tier_main(t), lg_tier_name(t), &p);
+		if (t == LG_TIER_OWN)
+			probe_own(&p);
+		else
+			lg_probe_source(lg_tier_main(t), lg_tier_name(t), &p);
 		if (p.works) {
 			*ret_tier = t;
 			return 0;

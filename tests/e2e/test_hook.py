@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import time
 
 import pytest
 
@@ -401,6 +400,16 @@ def test_nothing_happens_without_torch(runner):
     assert not (runner.marks / "reached").exists()
 
 
+def test_virtual_environments_are_reached(runner, tmp_path):
+    if subprocess.run([PYTHON, "-m", "venv", "--without-pip", "--system-site-packages",
+                       str(tmp_path / "venv")], check=False, capture_output=True).returncode:
+        pytest.skip("python3-venv is missing")
+    runner.python = [str(tmp_path / "venv/bin/python3")]
+    program = runner.program("import torch; torch.nn.Linear(2, 2)(torch.randn(1, 2)).sum().backward()")
+    assert runner.run(program) == (0, "", "")
+    assert trainer(runner.rings()).meta()["python.executable"].startswith(str(tmp_path))
+
+
 def test_other_sitecustomize_still_runs(runner, tmp_path):
     (tmp_path / "site").mkdir()
     (tmp_path / "site/sitecustomize.py").write_text("import builtins; builtins.chained = 1\n")
@@ -538,7 +547,53 @@ COMPILE = """
 """
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+DDP_COMPILE = """
+    import json, torch, torch._dynamo as dynamo, torch.distributed as dist
+    dist.init_process_group("gloo")
+    torch.manual_seed(7)
+    torch.set_num_threads(1)
+    DDP = torch.nn.parallel.DistributedDataParallel
+    def net():
+        return torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4))
+    out = []
+    def train(model, n=3):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(n):
+            loss = model(torch.full((2, 8), float(dist.get_rank() + step))).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            out.append(loss.item().hex())
+    train(torch.compile(DDP(net(), bucket_cap_mb=0.001), backend="aot_eager"))
+    train(DDP(torch.compile(net(), backend="aot_eager")))
+    m = net()
+    @torch.compile(backend="aot_eager")
+    def reduced(x):
+        y = m(x)
+        t = y.detach().clone()
+        dist.all_reduce(t)              # Dynamo rewrites this one
+        return y + t
+    for i in range(3):
+        out.append(reduced(torch.full((2, 8), float(i))).sum().item().hex())
+    counters = {k: dict(v) for k, v in dynamo.utils.counters.items() if k != "inductor"}
+    print(json.dumps([out, counters], sort_keys=True, default=str))
+"""
+
+
+def test_compile_with_ddp_sees_the_same_program(trixie):
+    program = trixie.program(DDP_COMPILE)
+    plain = run_ranks(trixie, program, hook=False)
+    assert [p[0] for p in plain] == [0, 0], plain[0][2][-3000:]
+    hooked = run_ranks(trixie, program)
+    assert [p[:2] for p in hooked] == [p[:2] for p in plain]
+    rings = sorted(trixie.rings(), key=lambda r: r.rank)
+    seen = [[(b.name, b.text, b.seq) for b, _ in r.spans() if b.flags & mark_ring.IMPLICIT]
+            for r in rings]
+    assert seen[0] == seen[1] == [("ddp.all_reduce", f"ddp:{n}", i) for n in (0, 1) for i in range(3)]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.skipif(
+    not os.environ.get("LG_SLOW"), reason="compiling C++ takes minutes: set LG_SLOW=1"))])
 def test_compile_sees_the_same_program(trixie, backend):
     program = trixie.program(COMPILE)
     extra = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "LAGGARD_COPIES": "1"}

@@ -15,8 +15,7 @@ import weakref
 
 from laggard import _facts, _ring
 from laggard._ring import (
-    BEGIN, F_ASYNC, F_IMPLICIT, K_COLLECTIVE, K_WAIT, ROLE_LOADER, ROLE_TRAINS, S_GRAD_SYNC, begin,
-    end, intern, meta)
+    BEGIN, F_ASYNC, F_IMPLICIT, K_COLLECTIVE, K_WAIT, S_GRAD_SYNC, begin, end, intern, meta)
 
 _OPS = """all_reduce all_reduce_coalesced all_reduce_multigpu broadcast broadcast_multigpu reduce
 reduce_multigpu all_gather all_gather_coalesced all_gather_multigpu all_gather_into_tensor
@@ -198,6 +197,9 @@ def _wrap_init(fn):
             _ring.set_rank(_c10d.get_rank(), _c10d.get_world_size(), local)
             meta("distributed.backend", _c10d.get_backend())
             meta("distributed.world", _c10d.get_world_size())
+            from laggard import _torch
+            if not _torch._trains:
+                _torch.trains()  # loader workers join no group
         except Exception as e:
             _ring.disable("init_process_group: %s" % e)
         return out
@@ -247,7 +249,7 @@ def _patch_ddp(torch):
     @functools.wraps(forward)
     def ddp_forward(self, *args, **kwargs):
         out = forward(self, *args, **kwargs)
-        if not compiling() and grad() and self.require_backward_grad_sync:
+        if not compiling() and grad() and getattr(self, "require_backward_grad_sync", False):
             found = _numbered.get(self)
             if found is not None:
                 pending[found[0]] = ("ddp:%d" % found[0], found[1])

@@ -133,20 +133,24 @@ def _patch_module(torch):
 def _enter(module):
     global _busy, _forwards, _root, _steps
     _busy = True
-    _forwards += 1
-    if _forwards <= 3 or _forwards % 10 == 0:
-        _facts.during_forward(_forwards)
-    if not _opt_made and "step" not in _by_hand:
-        if _root is None and any(True for _ in module.parameters()):
-            _root = id(module)
-            if not _trains and not _ring.is_child():
-                trains()
-        if _root == id(module):
-            _steps += 1
-            _ring.step(_steps, STEP | F_START)
-    if "forward" in _by_hand:
+    try:
+        _forwards += 1
+        if _forwards <= 3 or _forwards % 10 == 0:
+            _facts.during_forward(_forwards)
+        if not _opt_made and "step" not in _by_hand:
+            if _root is None and any(True for _ in module.parameters()):
+                _root = id(module)
+                if not _trains and not _ring.is_child():
+                    trains()
+            if _root == id(module):
+                _steps += 1
+                _ring.step(_steps, STEP | F_START)
+        if "forward" in _by_hand:
+            return 0
+        return begin(BEGIN | K_STAGE | S_FORWARD, intern(type(module).__name__))
+    except Exception as e:
+        _ring.disable("forward: %s: %s" % (type(e).__name__, e))
         return 0
-    return begin(BEGIN | K_STAGE | S_FORWARD, intern(type(module).__name__))
 
 
 def _leave(token):
@@ -168,11 +172,17 @@ def _patch_backward(torch):
         global _busy, _backward
         if compiling() or _backward:
             return original(*args, **kwargs)
-        if not _trains:
-            trains()
         was, _busy, _backward = _busy, True, True
-        token = 0 if "backward" in _by_hand else begin(BEGIN | K_STAGE | S_BACKWARD, nid)
-        syncs = _dist.begin_gradient_sync() if _dist.pending else ()
+        token, syncs = 0, ()
+        try:
+            if not _trains:
+                trains()
+            if "backward" not in _by_hand:
+                token = begin(BEGIN | K_STAGE | S_BACKWARD, nid)
+            if _dist.pending:
+                syncs = _dist.begin_gradient_sync()
+        except Exception as e:
+            _ring.disable("backward: %s: %s" % (type(e).__name__, e))
         try:
             return original(*args, **kwargs)
         finally:
@@ -207,19 +217,23 @@ def _wrap_step(cls):
     cls.step = step
 
 
-def _step_begin(opt):
+def _step_begin(opt, name=0):
     global _stepping, _first_opt
-    if not _trains:
-        trains()
-    if _first_opt is None or _first_opt() is None:
-        _first_opt = weakref.ref(opt)
-        _facts.optimizer(opt)
     _stepping = True
-    from laggard import _dist
-    _dist.after_backward = False
-    if "optimizer" in _by_hand:
+    try:
+        if not _trains:
+            trains()
+        if _first_opt is None or _first_opt() is None:
+            _first_opt = weakref.ref(opt)
+            _facts.optimizer(opt)
+        from laggard import _dist
+        _dist.after_backward = False
+        if "optimizer" in _by_hand:
+            return 0
+        return begin(BEGIN | K_STAGE | S_OPTIMIZER, name or intern(type(opt).__name__ + ".step"))
+    except Exception as e:
+        _ring.disable("optimizer: %s: %s" % (type(e).__name__, e))
         return 0
-    return begin(BEGIN | K_STAGE | S_OPTIMIZER, intern(type(opt).__name__ + ".step"))
 
 
 def _step_end(token, opt):
@@ -280,24 +294,14 @@ def _patch_scaler(torch):
 
     @functools.wraps(original)
     def step(self, optimizer, *args, **kwargs):
-        global _stepping, _first_opt
         if _stepping or compiling():
             return original(self, optimizer, *args, **kwargs)
         # A skipped step (inf found) never reaches optimizer.step, and is a step all the same.
-        if _first_opt is None or _first_opt() is None:
-            _first_opt = weakref.ref(optimizer)
-            _facts.optimizer(optimizer)
-        if not _trains:
-            trains()
-        _stepping = True
-        token = 0 if "optimizer" in _by_hand else begin(BEGIN | K_STAGE | S_OPTIMIZER, nid)
+        token = _step_begin(optimizer, nid)
         try:
             return original(self, optimizer, *args, **kwargs)
         finally:
-            _stepping = False
-            if token:
-                end(token)
-            _boundary(optimizer)
+            _step_end(token, optimizer)
 
     cls.step = step
     for name in ("update", "unscale_"):

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The hook's directory and the environment that leads a command to it. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "record/hook_inject.h"
+#include "record/session.h"
+
+static const char *value(char **env, const char *name)
+{
+	const char *found = NULL;
+	size_t n = strlen(name);
+
+	for (; *env; env++)
+		if (!strncmp(*env, name, n) && (*env)[n] == '=') {
+			assert_null(found); /* once only */
+			found = *env + n + 1;
+		}
+	return found;
+}
+
+static void unpacks_and_removes(void **state)
+{
+	char *env[] = { "A=1", "PYTHONPATH=/x:/y", "LAGGARD_MARKS=/old", "B=2", NULL };
+	char root[256], path[512];
+	struct lg_hook *h = NULL;
+	struct stat st;
+	char **got;
+	const char *marks;
+
+	(void)state;
+	assert_null(lg_hook_current_dir());
+	assert_int_equal(lg_hook_prepare(&h, env, &got, NULL), 0);
+	marks = value(got, "LAGGARD_MARKS");
+	assert_string_equal(marks, lg_hook_marks_dir(h));
+	assert_string_equal(marks, lg_hook_current_dir());
+	assert_string_equal(value(got, "A"), "1");
+	assert_string_equal(value(got, "B"), "2");
+	snprintf(root, sizeof root, "%.*s", (int)(strlen(marks) - strlen("/marks")), marks);
+	snprintf(path, sizeof path, "%s/py:/x:/y", root);
+	assert_string_equal(value(got, "PYTHONPATH"), path);
+	assert_int_equal(stat(marks, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0700);
+	assert_true(lg_hook_n_files >= 7);
+	for (size_t i = 0; i < lg_hook_n_files; i++) {
+		snprintf(path, sizeof path, "%s/py/%s", root, lg_hook_files[i].path);
+		assert_int_equal(stat(path, &st), 0);
+		assert_int_equal((size_t)st.st_size, lg_hook_files[i].size);
+		assert_int_equal(st.st_mode & 0777, 0644);
+	}
+	snprintf(path, sizeof path, "%s/mark.1.0", marks);
+	close(open(path, O_CREAT | O_WRONLY, 0600));
+	lg_hook_free(h);
+	assert_null(lg_hook_current_dir());
+	assert_int_equal(stat(root, &st), -1);
+}
+
+static void leaves_no_empty_entry_on_the_path(void **state)
+{
+	char *without[] = { NULL }, *empty[] = { "PYTHONPATH=", NULL };
+	char **const envs[] = { NULL, without, empty };
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		struct lg_hook *h = NULL;
+		char **got;
+		size_t n;
+
+		assert_int_equal(lg_hook_prepare(&h, envs[i], &got, NULL), 0);
+		n = strlen(value(got, "PYTHONPATH"));
+		assert_null(strchr(value(got, "PYTHONPATH"), ':'));
+		assert_string_equal(value(got, "PYTHONPATH") + n - 3, "/py");
+		lg_hook_free(h);
+	}
+}
+
+/* A recorder that was killed leaves a directory whose lock nobody holds; a living one's stays. */
+static void removes_what_dead_recorders_left(void **state)
+{
+	char dead[] = "/dev/shm/laggard-XXXXXX", path[64];
+	struct lg_hook *living = NULL, *next = NULL;
+	char **env, kept[300];
+	struct stat st;
+
+	(void)state;
+	if (!mkdtemp(dead))
+		skip();
+	snprintf(path, sizeof path, "%s/lock", dead);
+	close(open(path, O_CREAT | O_WRONLY, 0600));
+	assert_int_equal(lg_hook_prepare(&living, NULL, &env, NULL), 0);
+	assert_int_equal(stat(dead, &st), -1);
+	snprintf(kept, sizeof kept, "%s", lg_hook_marks_dir(living));
+	assert_int_equal(lg_hook_prepare(&next, NULL, &env, NULL), 0);
+	assert_int_equal(stat(kept, &st), 0);
+	lg_hook_free(next);
+	lg_hook_free(living);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(unpacks_and_removes),
+		cmocka_unit_test(leaves_no_empty_entry_on_the_path),
+		cmocka_unit_test(removes_what_dead_recorders_left),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

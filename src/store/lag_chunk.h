@@ -140,6 +140,12 @@ static inline int lg_varint(const uint8_t **p, const uint8_t *end, uint64_t *ret
 	const uint8_t *s = *p;
 	uint64_t v = 0;
 
+	/* Most numbers are small. */
+	if (s != end && *s < 0x80) {
+		*ret = *s;
+		*p = s + 1;
+		return 0;
+	}
 	for (unsigned shift = 0; shift < 70; shift += 7) {
 		uint8_t byte;
 

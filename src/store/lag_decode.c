@@ -30,19 +30,20 @@ static int next_column(const uint8_t **p, const uint8_t *end, struct encoded *re
 
 static int expand(struct encoded e, int64_t *v, size_t n)
 {
+	const uint8_t *p = e.p;
 	uint64_t u, sum = 0, run;
 	size_t i;
 
 	switch (e.encoding) {
 	case LG_ENC_CONST:
-		if (lg_varint(&e.p, e.end, &u))
+		if (lg_varint(&p, e.end, &u))
 			return LG_E_FORMAT;
 		for (i = 0; i < n; i++)
 			v[i] = lg_unzigzag(u);
 		break;
 	case LG_ENC_VAR:
 		for (i = 0; i < n; i++) {
-			if (lg_varint(&e.p, e.end, &u))
+			if (lg_varint(&p, e.end, &u))
 				return LG_E_FORMAT;
 			v[i] = lg_unzigzag(u);
 		}
@@ -50,7 +51,7 @@ static int expand(struct encoded e, int64_t *v, size_t n)
 	case LG_ENC_DELTA:
 	case LG_ENC_ENDS:
 		for (i = 0; i < n; i++) {
-			if (lg_varint(&e.p, e.end, &u))
+			if (lg_varint(&p, e.end, &u))
 				return LG_E_FORMAT;
 			sum += (uint64_t)lg_unzigzag(u);
 			v[i] = (int64_t)sum;
@@ -58,8 +59,8 @@ static int expand(struct encoded e, int64_t *v, size_t n)
 		break;
 	case LG_ENC_RUNS:
 		for (i = 0; i < n;) {
-			if (lg_varint(&e.p, e.end, &run) || !run || run > n - i ||
-			    lg_varint(&e.p, e.end, &u))
+			if (lg_varint(&p, e.end, &run) || !run || run > n - i ||
+			    lg_varint(&p, e.end, &u))
 				return LG_E_FORMAT;
 			while (run--)
 				v[i++] = lg_unzigzag(u);
@@ -68,7 +69,7 @@ static int expand(struct encoded e, int64_t *v, size_t n)
 	default:
 		return LG_E_FORMAT;
 	}
-	return e.p == e.end ? 0 : LG_E_FORMAT;
+	return p == e.end ? 0 : LG_E_FORMAT;
 }
 
 static int expand_f64(struct encoded e, double *v, size_t n)
@@ -86,7 +87,7 @@ static int expand_f64(struct encoded e, double *v, size_t n)
 	return 0;
 }
 
-/* Ids beyond 32 bits become all ones, which sealing clears and counts. */
+/* To types of fewer than 64 bits. Ids beyond 32 bits become all ones, which sealing clears and counts. */
 static void narrow(void *col, uint8_t type, const int64_t *v, size_t n)
 {
 	int32_t *i32 = col;
@@ -94,10 +95,6 @@ static void narrow(void *col, uint8_t type, const int64_t *v, size_t n)
 	uint8_t *u8 = col;
 
 	switch (type) {
-	case LG_COL_I64:
-	case LG_COL_U64:
-		memcpy(col, v, n * 8);
-		break;
 	case LG_COL_I32:
 		for (size_t i = 0; i < n; i++)
 			i32[i] = (int32_t)v[i];
@@ -176,6 +173,12 @@ int lg_decode_rows(struct lg_decoded *o, const struct lg_table_desc *d, const ui
 		}
 		if (col->type == LG_COL_F64) {
 			if (expand_f64(e, o->cols[c], rows))
+				return LG_E_FORMAT;
+			continue;
+		}
+		/* Wide columns need no second step. */
+		if (col->size == 8) {
+			if (expand(e, o->cols[c], rows))
 				return LG_E_FORMAT;
 			continue;
 		}

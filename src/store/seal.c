@@ -79,7 +79,15 @@ static int sort_table(struct lg_tab *tab, const struct lg_table_desc *d)
 		case 8:
 			for (i = 0; i < n; i++)
 				((uint64_t *)(void *)tmp)[i] = ((uint64_t *)tab->col[c])[idx[i]];
-			break;
+			/* Exchanged, not copied back: the new column has room for n rows. */
+			{
+				char *old = tab->col[c];
+
+				tab->col[c] = tmp;
+				tmp = old;
+				tab->cap = n;
+			}
+			continue;
 		case 4:
 			for (i = 0; i < n; i++)
 				((uint32_t *)(void *)tmp)[i] = ((uint32_t *)tab->col[c])[idx[i]];

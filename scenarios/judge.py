@@ -72,7 +72,8 @@ def judge_steps(case, truth, verdict):
         out.append(f"steps.count {steps['count']}, the ranks made {n}")
     median = truth.median_ms()
     if steps["median_ms"] is None or abs(steps["median_ms"] - median) > 0.1 * median:
-        out.append(f"steps.median_ms {steps['median_ms']}, the ranks measured {median:.2f}")
+        # explain sees the warm-up too, and a neighbour may have been busy during one of them.
+        out.append(Soft(f"steps.median_ms {steps['median_ms']}, the ranks measured {median:.2f}"))
     if case.nproc > 1 and steps.get("ranks") != list(range(case.nproc)):
         out.append(f"steps.ranks {steps.get('ranks')}")
     if case.scopes and steps["scope"] not in case.scopes:
@@ -121,5 +122,5 @@ def judge(case, truth, verdict):
             out.append(Soft(fault) if is_foreign(finding, truth) else fault)
     for given in verdict["inputs"]:
         if given.get("lost_events"):
-            out.append(f"{given['lost_events']} events were lost")
+            out.append(Soft(f"{given['lost_events']} events were lost"))
     return out

@@ -29,7 +29,8 @@ def start_rank(args, rank, port, cpus):
         WORLD_SIZE=str(args.nproc), LOCAL_WORLD_SIZE=str(args.nproc), ROLE_WORLD_SIZE=str(args.nproc),
         MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
         TORCHELASTIC_RUN_ID="none", TORCHELASTIC_RESTART_COUNT="0", TORCHELASTIC_MAX_RESTARTS="0",
-        OMP_NUM_THREADS=env.get("OMP_NUM_THREADS", "1"))
+        OMP_NUM_THREADS=env.get("OMP_NUM_THREADS", "1"),
+        GLOO_SOCKET_IFNAME=env.get("GLOO_SOCKET_IFNAME", "lo"))  # no look-up of the host name
     cpu = cpus[rank % len(cpus)]
     return subprocess.Popen(
         [sys.executable, args.script, *args.args], env=env,

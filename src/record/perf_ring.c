@@ -385,6 +385,23 @@ int lg_perf_set_drain(struct lg_perf_set *s, lg_perf_record_fn *fn, void *arg, s
  * Others:   header, body ..., pid u32 tid u32, time u64, cpu u32 res u32, identifier u64
  * (include/uapi/linux/perf_event.h, PERF_RECORD_SAMPLE and struct sample_id.)
  */
+/*
+ * Where a KSYMBOL record's own fields end. The kernel grows the header's size once for each event
+ * that takes the record and never puts it back (kernel/events/core.c,
+ * perf_event_ksymbol_output()): from the second ring on the sample id is not at the record's end.
+ * Delete when kernels that do this are gone.
+ */
+static size_t ksymbol_body(const void *fields, size_t n)
+{
+	enum { NAME = 16 }; /* u64 addr; u32 len; u16 type, flags; char name[], padded to 8 */
+	size_t end = NAME;
+
+	if (n < NAME)
+		return n;
+	end += (strnlen((const char *)fields + NAME, n - NAME) + 1 + 7) & ~(size_t)7;
+	return end < n ? end : n;
+}
+
 bool lg_perf_head(const struct lg_perf_set *s, const struct perf_event_header *h, size_t n,
 		  struct lg_perf_head *ret)
 {
@@ -397,7 +414,7 @@ bool lg_perf_head(const struct lg_perf_set *s, const struct perf_event_header *h
 		return false;
 	n -= sizeof *h + 32;
 	if (!sample)
-		p += n;
+		p += h->type == PERF_RECORD_KSYMBOL ? ksymbol_body(h + 1, n) : n;
 	if (sample) {
 		memcpy(&id, p, 8);
 		p += 8;

@@ -188,6 +188,8 @@ def attempt(name, args):
 
 
 def main():
+    # SystemExit unwinds through Run's cleanup: no rank and no agent outlives the run.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("name", choices=CASES, metavar="NAME", help=", ".join(CASES))
     parser.add_argument("--record", type=pathlib.Path, help="keep the recording here")

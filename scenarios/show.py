@@ -3,6 +3,7 @@
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ NAME = "agent_in_turn"
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     laggard = os.environ.get("LAGGARD", str(ROOT / "build/laggard"))
     out = ROOT / "build/try"
     out.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@
 #include "report/report.h"
 #include "report/text.h"
 
-enum { LABEL = 14, DEFAULT_WIDTH = 96, MIN_WIDTH = 40, EVIDENCE_SHOWN = 5, STACK_SHOWN = 6 };
+enum { LABEL = 14, DEFAULT_WIDTH = 96, MIN_WIDTH = 40, EVIDENCE_SHOWN = 5, MINOR_SHOWN = 5, STACK_SHOWN = 6 };
 
 struct term {
 	struct lg_out *o;
@@ -102,6 +102,25 @@ static void evidence(const struct term *t, const struct lg_verdict *v, const cha
 		fieldf(t, "", "... and %zu more (--json has all)", n - shown);
 }
 
+/* Findings of one rule often share their advice: say it once. */
+static void advice(const struct term *t, const struct lg_verdict *v, size_t i)
+{
+	const struct lg_finding *f = &v->findings[i];
+
+	for (size_t k = 0; k < i; k++) {
+		const struct lg_finding *g = &v->findings[k];
+
+		if (f->fix && g->fix && !strcmp(f->fix, g->fix) && f->confirm == g->confirm &&
+		    f->tradeoff == g->tradeoff) {
+			fieldf(t, "fix", "as for %zu", k + 1);
+			return;
+		}
+	}
+	field(t, "to confirm", f->confirm);
+	field(t, "fix", f->fix);
+	field(t, "trade-off", f->tradeoff);
+}
+
 static void finding(const struct term *t, const struct lg_verdict *v, size_t i)
 {
 	const struct lg_finding *f = &v->findings[i];
@@ -124,11 +143,39 @@ static void finding(const struct term *t, const struct lg_verdict *v, size_t i)
 	field(t, "detail", f->detail);
 	evidence(t, v, "evidence", f->evidence, f->n_evidence);
 	evidence(t, v, "against", f->against, f->n_against);
-	field(t, "to confirm", f->confirm);
-	field(t, "fix", f->fix);
-	field(t, "trade-off", f->tradeoff);
+	advice(t, v, i);
 	if (isfinite(f->cost_per_hour))
 		fieldf(t, "cost", "%.2f an hour", f->cost_per_hour);
+	lg_out_puts(t->o, "\n");
+}
+
+/* What is below 1 % of the run gets a line: it is context, not a call to act. */
+static void minor(const struct term *t, const struct lg_verdict *v)
+{
+	size_t n = 0, shown = 0;
+
+	for (size_t i = 0; i < v->n_findings; i++)
+		n += !strcmp(v->findings[i].severity, "info");
+	if (!n)
+		return;
+	style(t, "2");
+	lg_out_puts(t->o, "minor\n");
+	style(t, "0");
+	for (size_t i = 0; i < v->n_findings && shown < MINOR_SHOWN; i++) {
+		const struct lg_finding *f = &v->findings[i];
+		char buf[1024], ms[32];
+
+		if (strcmp(f->severity, "info"))
+			continue;
+		shown++;
+		snprintf(buf, sizeof buf, "%s%s%s%s", f->title, isfinite(f->lost_ms) ? " (" : "",
+			 isfinite(f->lost_ms) ? lg_text_num(ms, sizeof ms, f->lost_ms, 1) : "",
+			 isfinite(f->lost_ms) ? " ms)" : "");
+		lg_out_puts(t->o, " - ");
+		lg_text_wrap(t->o, buf, 3, 3, t->width);
+	}
+	if (n > shown)
+		lg_out_printf(t->o, " - ... and %zu more (--json has all)\n", n - shown);
 	lg_out_puts(t->o, "\n");
 }
 
@@ -167,7 +214,9 @@ void lg_report_term(const struct lg_verdict *v, const struct lg_term_options *op
 		stages(&t, v);
 	}
 	for (size_t i = 0; i < v->n_findings; i++)
-		finding(&t, v, i);
+		if (strcmp(v->findings[i].severity, "info"))
+			finding(&t, v, i);
+	minor(&t, v);
 	if (v->n_limits) {
 		style(&t, "2");
 		lg_out_puts(o, "limits\n");

@@ -49,6 +49,23 @@ static int64_t shown(struct lg_timeline *c, struct lg_map *taken, int32_t id, ui
 	return later + row;
 }
 
+/* Ranks in their order, who is accused, the rest of the job, everybody else, the kernel. */
+static int32_t process_order(const struct lg_timeline *c, lg_prc prc)
+{
+	const struct lg_process_tab *p = &c->t->process;
+
+	if (!prc)
+		return 2000000;
+	if (p->rank[prc] >= 0)
+		return p->rank[prc] < 1000000 ? p->rank[prc] : 1000000;
+	for (size_t i = 0; c->v && i < c->v->n_findings; i++)
+		if (c->v->findings[i].culprit.pid == p->pid[prc])
+			return 1000001;
+	if (p->role[prc] == LG_ROLE_KERNEL)
+		return 2000001;
+	return p->role[prc] == LG_ROLE_JOB || p->role[prc] == LG_ROLE_LOADER ? 1000002 : 1000003;
+}
+
 void tl_process_track(struct lg_timeline *c, lg_prc prc, struct lg_tl_track *ret)
 {
 	const struct lg_process_tab *p = &c->t->process;
@@ -61,8 +78,7 @@ void tl_process_track(struct lg_timeline *c, lg_prc prc, struct lg_tl_track *ret
 	*ret = (struct lg_tl_track){
 		.id = track_id(ID_PROCESS, prc, 0, 0), .kind = LG_TL_PROCESS, .pid = c->pid[prc],
 		.tid = c->pid[prc], .prc = prc,
-		/* Ranks on top in their order. */
-		.order = prc && p->rank[prc] >= 0 ? p->rank[prc] : prc ? 1000000 : 2000000,
+		.order = process_order(c, prc),
 	};
 	if (!first)
 		return;
@@ -73,7 +89,7 @@ void tl_process_track(struct lg_timeline *c, lg_prc prc, struct lg_tl_track *ret
 	if (prc)
 		n += snprintf(name + n, sizeof name - (size_t)n, "%.256s",
 			      p->comm[prc] ? lg_string(c->t, p->comm[prc]) : "?");
-	if (c->x->n_host > 1 && p->host[prc])
+	if (c->many_hosts && p->host[prc])
 		n += snprintf(name + n, sizeof name - (size_t)n, " on %.64s", lg_string(c->t, p->host[prc]));
 	if (prc && c->pid[prc] != p->pid[prc])
 		snprintf(name + n, sizeof name - (size_t)n, " (pid %d, another life)", p->pid[prc]);
@@ -608,6 +624,11 @@ static int init(struct lg_timeline *c, struct lg_error *err)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	for (size_t i = 0; i <= p->n; i++)
 		c->pid[i] = INT64_MIN;
+	for (size_t i = 1, seen = 0; i < p->n; i++) {
+		if (p->host[i] && seen && p->host[i] != seen)
+			c->many_hosts = true;
+		seen = p->host[i] ? p->host[i] : seen;
+	}
 	for (size_t i = 1; i < p->n; i++)
 		if (p->mm[i] && lg_map_set(&c->mm_owner, p->mm[i], (uint32_t)i))
 			return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");

@@ -29,6 +29,7 @@ struct lg_timeline {
 	struct tl_item *items;
 	size_t n_items, items_cap;
 	uint64_t flow_id;
+	bool many_hosts;               /* processes of more than one named host */
 	int failed;
 
 	/* Scratch of the event being built. */

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -198,3 +199,12 @@ def test_rules_are_printed_whole(laggard):
         text = laggard("rules", rule).stdout
         for word in ("signal", "threshold", "fix", "trade-off", "sources"):
             assert f"  {word}" in text
+
+
+def test_every_id_that_the_analyses_emit_has_a_rule(laggard, root):
+    ids = {r["id"] for r in json.loads(laggard("rules", "--json").stdout)}
+    emitted = set()
+    for path in (root / "src/analyse").glob("*.c"):
+        emitted |= set(re.findall(r'(?:lg_finding_add\(c, |= )"([a-z]+\.[a-z_]+)"',
+                                  path.read_text(encoding="utf-8")))
+    assert {"host.lock_held", "comms.straggler", "compile.skipped"} <= emitted <= ids

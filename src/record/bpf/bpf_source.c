@@ -57,7 +57,7 @@ static const char *const kind_names[LG_BPF_KINDS] = {
 	"signals", "open states",
 };
 
-/* libbpf tells the reason of a failure only through this; the newest warning is the one. */
+/* libbpf tells the reason of a failure only through this; the first warning names the program. */
 static char libbpf_says[200];
 
 LG_PRINTF(2, 0)
@@ -65,7 +65,7 @@ static int keep_warning(enum libbpf_print_level level, const char *fmt, va_list 
 {
 	char *nl;
 
-	if (level != LIBBPF_WARN)
+	if (level != LIBBPF_WARN || libbpf_says[0])
 		return 0;
 	vsnprintf(libbpf_says, sizeof libbpf_says, fmt, args);
 	nl = strchr(libbpf_says, '\n');
@@ -137,11 +137,27 @@ static uint32_t pidns_level(void)
 	return level ? level : 1;
 }
 
-/* Turn off what the kernel does not have; names of it go to missing. */
-static void choose_programs(struct laggard_bpf *skel, bool all, char *missing, size_t size)
+/* Number of arguments of a tracepoint, without the hidden first one; -1 = there is none. */
+static int count_arguments(const struct btf *btf, const char *tracepoint)
 {
-	static const char *const counts[] = {"__preempt_count", "pcpu_hot"};
-	bool counted = kallsyms_has(counts);
+	const struct btf_type *t;
+	char name[96];
+	int id;
+
+	snprintf(name, sizeof name, "btf_trace_%s", tracepoint);
+	id = btf ? btf__find_by_name_kind(btf, name, BTF_KIND_TYPEDEF) : -1;
+	if (id < 0)
+		return -1;
+	/* typedef void (*btf_trace_x)(void *, ...) */
+	t = btf__type_by_id(btf, btf__type_by_id(btf, (uint32_t)id)->type);
+	if (t && btf_is_ptr(t))
+		t = btf__type_by_id(btf, t->type);
+	return t && btf_is_func_proto(t) ? btf_vlen(t) - 1 : -1;
+}
+
+/* Turn off what the kernel does not have; names of it go to missing. */
+static void choose_programs(struct laggard_bpf *skel, bool all, bool counted, char *missing, size_t size)
+{
 	struct btf *btf = btf__load_vmlinux_btf();
 	struct bpf_program *prog;
 	size_t used = 0;
@@ -149,20 +165,20 @@ static void choose_programs(struct laggard_bpf *skel, bool all, char *missing, s
 	missing[0] = 0;
 	bpf_object__for_each_program(prog, skel->obj) {
 		const char *section = bpf_program__section_name(prog), *name = bpf_program__name(prog);
-		char type[96];
-		bool have = all || is_core(name);
+		bool irq = !strncmp(section, "tp_btf/", 7) &&
+			   (strstr(section, "irq") || strstr(section, "local_timer"));
+		bool have = all || is_core(name) || irq;
 
 		if (!strcmp(name, "lg_waking_counted"))
 			have = counted;
 		else if (!strcmp(name, "lg_waking_flagged"))
 			have = !counted;
-		else if (!strncmp(section, "tp_btf/", 7) &&
-			 (strstr(section, "irq") || strstr(section, "local_timer")))
+		else if (irq)
 			have = !counted;
 		if (have && btf && !strncmp(section, "tp_btf/", 7)) {
-			snprintf(type, sizeof type, "btf_trace_%s", section + 7);
-			have = btf__find_by_name_kind(btf, type, BTF_KIND_TYPEDEF) > 0;
-			if (!have && used < size)
+			have = count_arguments(btf, section + 7) >= 0;
+			/* Only x86 has a tracepoint for its timer; others see it as irq_handler. */
+			if (!have && !irq && used < size)
 				used += (size_t)snprintf(missing + used, size - used, "%s%s",
 							 used ? ", " : "", section + 7);
 		}
@@ -170,6 +186,7 @@ static void choose_programs(struct laggard_bpf *skel, bool all, char *missing, s
 	}
 	skel->rodata->cfg_task_from_pid =
 		btf && btf__find_by_name_kind(btf, "bpf_task_from_pid", BTF_KIND_FUNC) > 0;
+	skel->rodata->cfg_mmap_path = count_arguments(btf, "mmap_lock_acquire_returned") == 4;
 	btf__free(btf);
 }
 
@@ -205,24 +222,27 @@ static unsigned ring_bytes(const struct lg_record_options *opt, unsigned n_rings
 	return size;
 }
 
-/* Open and load; the second try leaves out everything but the scheduler. */
+/* Open and load; the second try does not name per-CPU variables, the third has only the scheduler. */
 static int load(struct laggard_bpf **ret, const struct lg_record_options *opt, int n_cpus, pid_t self,
 		unsigned *ret_rings, char *missing, size_t size, struct lg_error *err)
 {
+	static const char *const counts[] = {"__preempt_count", "pcpu_hot"};
+	bool counted = kallsyms_has(counts);
 	struct laggard_bpf *skel;
 	unsigned shift = 0;
-	int r = 0, all;
+	char why[sizeof libbpf_says] = "";
+	int r = 0, attempt;
 
 	libbpf_set_print(keep_warning);
-	libbpf_says[0] = 0;
 	while ((unsigned)n_cpus >> shift > MAX_RINGS)
 		shift++;
 	*ret_rings = (((unsigned)n_cpus - 1) >> shift) + 1;
-	for (all = 1; all >= 0; all--) {
+	for (attempt = counted ? 0 : 1; attempt < 3; attempt++) {
+		libbpf_says[0] = 0;
 		skel = laggard_bpf__open();
 		if (!skel)
 			return fail_bpf(err, errno, "open the programs");
-		choose_programs(skel, all, missing, size);
+		choose_programs(skel, attempt < 2, attempt == 0, missing, size);
 		set_options(skel, opt, n_cpus, self);
 		skel->rodata->cfg_ring_shift = shift;
 		skel->rodata->cfg_ring_half = ring_bytes(opt, *ret_rings) / 2;
@@ -230,11 +250,13 @@ static int load(struct laggard_bpf **ret, const struct lg_record_options *opt, i
 		if (!r)
 			r = laggard_bpf__load(skel);
 		if (!r) {
-			if (!all)
-				snprintf(missing, size, "locks, memory and signals (%.100s)", libbpf_says);
+			if (attempt == 2)
+				snprintf(missing, size, "locks, memory and signals (%.150s)", why);
+			libbpf_says[0] = 0;
 			*ret = skel;
 			return 0;
 		}
+		snprintf(why, sizeof why, "%s", libbpf_says);
 		laggard_bpf__destroy(skel);
 		if (r == -EPERM)
 			break;

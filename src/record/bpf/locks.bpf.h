@@ -195,14 +195,23 @@ static __always_inline __u32 tgid_of_mm(struct mm_struct *mm)
 }
 
 SEC("tp_btf/mmap_lock_acquire_returned")
-int BPF_PROG(lg_mmap_acquired, struct mm_struct *mm, bool write, bool success)
+int BPF_PROG(lg_mmap_acquired, struct mm_struct *mm)
 {
+	bool write, success, own;
 	struct task_struct *cur;
 	struct thread *th;
 	struct hold *hold;
 	__u32 k, u;
-	bool own;
 
+	/* Which arguments exist depends on the kernel; the verifier drops the other branch. */
+	if (cfg_mmap_path) {
+		write = ctx[2];
+		success = ctx[3];
+		asm volatile(""); /* no one load from a computed place, which is refused */
+	} else {
+		write = ctx[1];
+		success = ctx[2];
+	}
 	if (!enabled || !success)
 		return 0;
 	cur = bpf_get_current_task_btf();
@@ -244,7 +253,7 @@ int BPF_PROG(lg_mmap_acquired, struct mm_struct *mm, bool write, bool success)
 }
 
 SEC("tp_btf/mmap_lock_released")
-int BPF_PROG(lg_mmap_released, struct mm_struct *mm, bool write)
+int BPF_PROG(lg_mmap_released, struct mm_struct *mm)
 {
 	struct task_struct *cur;
 	struct lg_bpf_hold *r;

@@ -47,6 +47,7 @@ const volatile __u64 cfg_memory_ns = 10000;
 const volatile bool cfg_own_holds = true;
 const volatile bool cfg_user_stacks = true;
 const volatile bool cfg_task_from_pid = false; /* the kernel has that kfunc (6.2) */
+const volatile bool cfg_mmap_path = false;     /* mmap_lock tracepoints carry a cgroup path (until 6.12) */
 const volatile __u32 cfg_pidns_level = 0;      /* depth of the recorder's pid namespace */
 
 /* Changed while running. */

@@ -165,7 +165,7 @@ static const struct lg_importer *find(const struct input *in, struct lg_error *e
 
 		n += k > 0 ? (size_t)k : 0;
 	}
-	(void)lg_fail(err, LG_E_FORMAT, 0, "%s is %s, not a trace; laggard reads: %s (byte 0)",
+	(void)lg_fail(err, LG_E_FORMAT, 0, "%s is %s, not a trace; laggard reads: %s",
 		      in->name, looks_like(in), list);
 	return NULL;
 }

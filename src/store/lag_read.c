@@ -293,11 +293,10 @@ static int read_header(struct reader *r, struct lg_error *err)
 	if (rc)
 		return rc;
 	if (have < 8 || memcmp(r->buf + r->pos, LG_LAG_MAGIC, 8))
-		return lg_fail(err, LG_E_FORMAT, 0, "%s: not a .lag file (no magic at byte 0)",
+		return lg_fail(err, LG_E_FORMAT, 0, "%s: not a .lag file: no magic",
 			       r->path);
 	if (have < LG_LAG_HEADER_BYTES)
-		return lg_fail(err, LG_E_FORMAT, have, "%s: the file ends at byte %zu, inside its "
-			       "header; nothing is readable", r->path, have);
+		return lg_fail(err, LG_E_FORMAT, have, "%s: nothing is readable: the file ends inside its header", r->path);
 	memcpy(&r->header, r->buf + r->pos, sizeof r->header);
 	if (r->header.sum != lg_lag_sum(&r->header, offsetof(struct lg_lag_header, sum))) {
 		/* What it says cannot be believed, but the chunks speak for themselves. */
@@ -375,6 +374,41 @@ static int notes(struct reader *r, struct lg_error *err)
 	return lg_builder_failed(r->b) ? oom(err) : 0;
 }
 
+/*
+ * A dump of the ring begins where its older part was dropped, but a state row that ended later may
+ * have started long before: cut it there (LG_STATE_EDGE), else the recording would seem to cover the
+ * hole. Spans stay whole, since the length of a step or a hold is what they are about.
+ */
+static void cut_at_hole(struct lg_trace *t)
+{
+	const int64_t max = INT64_MAX / 4; /* what sealing leaves as it is, and some way off */
+	int64_t hole = INT64_MIN, end;
+
+	for (size_t i = 0; i < t->diag.n; i++) {
+		int64_t ts = t->diag.ts[i], dur = t->diag.dur[i];
+
+		if (t->diag.id[i] == LG_DIAG_RING_DROPPED && ts > -max && ts < max && dur > 0 &&
+		    dur < max && ts + dur > hole)
+			hole = ts + dur;
+	}
+	for (size_t i = 0; hole != INT64_MIN && i < t->state.n; i++) {
+		int64_t ts = t->state.ts[i], dur = t->state.dur[i];
+
+		if (ts >= hole || (dur >= 0 && (__builtin_add_overflow(ts, dur, &end) || end <= hole)))
+			continue;
+		t->state.ts[i] = hole;
+		t->state.flags[i] |= LG_STATE_EDGE;
+		if (dur < 0)
+			continue;
+		t->state.dur[i] = (int64_t)((uint64_t)end - (uint64_t)hole);
+		/* A sum of slices: its part of the running time, as evenly as it is known. */
+		if ((t->state.flags[i] & LG_STATE_SUMMED) && t->state.run[i] > 0 &&
+		    t->state.run[i] <= dur)
+			t->state.run[i] = (int64_t)((double)t->state.run[i] *
+						    ((double)t->state.dur[i] / (double)dur));
+	}
+}
+
 /* A recording that was killed before its source took a pair still has those of its start. The
  * three readings were not bracketed: the bound is what a preemption in between may cost. */
 static void header_clocks(struct reader *r)
@@ -414,10 +448,10 @@ static int read_all(struct reader *r, struct lg_error *err)
 		return rc;
 	if (!r->n_good && !r->complete)
 		return lg_fail(err, LG_E_FORMAT, r->n_bad ? r->first_bad : r->at,
-			       "%s: nothing is readable: %s at byte %llu", r->path,
-			       r->n_bad ? "damaged" : "the file ends",
-			       (unsigned long long)(r->n_bad ? r->first_bad : r->at));
+			       "%s: nothing is readable: %s", r->path,
+			       r->n_bad ? "damaged" : "the file ends before any data");
 	header_clocks(r);
+	cut_at_hole(lg_builder_trace(r->b));
 	return notes(r, err);
 }
 

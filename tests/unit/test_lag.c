@@ -514,6 +514,46 @@ static void test_ring(void **state)
 	lg_builder_free(b);
 }
 
+/* A thread that was blocked since long before the kept part began. */
+static void test_ring_cuts_states(void **state)
+{
+	struct lg_builder *b;
+	struct lg_ring *r;
+	struct lg_trace *t;
+
+	(void)state;
+	assert_int_equal(lg_builder_new(&b, NULL), 0);
+	assert_int_equal(lg_ring_new(&r, 3000, 0, NULL), 0);
+	for (int64_t k = 1; k <= 10; k++) {
+		lg_add_state(b, &(struct lg_state_row){ .ts = k * 1000 - 500, .dur = 500 });
+		if (k == 10) {
+			lg_add_state(b, &(struct lg_state_row){ .ts = 10, .dur = 9980, .thr = 0 });
+			lg_add_state(b, &(struct lg_state_row){ .ts = 20, .dur = -1 });
+			lg_add_state(b, &(struct lg_state_row){ .ts = 30, .dur = 9970, .run = 997,
+								.flags = LG_STATE_SUMMED });
+			lg_add_span(b, &(struct lg_span_row){ .ts = 6500, .dur = 3000 });
+		}
+		assert_int_equal(lg_builder_flush(b, &lg_ring_sink, r, NULL), 0);
+	}
+	assert_int_equal(lg_ring_dump(r, path, NULL), 0);
+	assert_int_equal(lg_lag_open(path, &t, NULL), 0);
+	/* Chunks that end at 7000 or later are kept: the hole ends at 6000. */
+	assert_int_equal(t->first, 6000);
+	assert_int_equal(t->state.n, 4 + 3);
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(t->state.ts[i], 6000);
+		assert_true(t->state.flags[i] & LG_STATE_EDGE);
+	}
+	assert_int_equal(t->state.dur[0], 3990);
+	assert_int_equal(t->state.dur[1], -1);
+	assert_int_equal(t->state.dur[2], 4000);
+	assert_int_equal(t->state.run[2], 400);
+	assert_int_equal(t->span.ts[0], 6500);
+	lg_trace_free(t);
+	lg_ring_free(r);
+	lg_builder_free(b);
+}
+
 static void test_ring_bytes(void **state)
 {
 	struct lg_builder *b;
@@ -646,7 +686,8 @@ int main(void)
 		cmocka_unit_test(test_resync),		cmocka_unit_test(test_other_schemas),
 		cmocka_unit_test(test_newer_versions),	cmocka_unit_test(test_bomb),
 		cmocka_unit_test(test_disk_full),	cmocka_unit_test(test_ring),
-		cmocka_unit_test(test_ring_bytes),	cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_ring_cuts_states), cmocka_unit_test(test_ring_bytes),
+		cmocka_unit_test(test_no_memory),
 		cmocka_unit_test(test_errors),		cmocka_unit_test(test_header_clocks),
 	};
 

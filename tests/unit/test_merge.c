@@ -303,7 +303,7 @@ static void test_refused(void **state)
 	assert_refused("", 0, "empty");
 	assert_refused("\x1f\x8b\x08", 3, "gzip");
 	assert_refused("hello\n", 6, "text");
-	assert_refused("\x89LAG\r\n\x1a\nxx", 10, "byte 10");
+	assert_refused("\x89LAG\r\n\x1a\nxx", 10, "ends inside its header");
 	assert_int_equal(lg_import(none, 1, &t, &info, &err), LG_E_IO);
 	assert_int_equal(lg_import(folder, 1, &t, &info, &err), LG_E_FORMAT);
 	assert_int_equal(lg_import(none, 0, &t, &info, &err), LG_E_USAGE);

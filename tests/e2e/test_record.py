@@ -406,7 +406,7 @@ def test_doctor_names_the_tier_that_record_uses(laggard, nobody, out):
         assert report["schema"] == 1
         text = call("doctor").stdout
         assert text.startswith(f"record would use tier {report['tier']}")
-        used = call("record", "-o", str(path), "--for", "100ms").stderr
+        used = call("record", "-o", str(path), "--", "sleep", "0.1").stderr
         assert f"recording with tier {report['tier']}" in used
         names = [c["name"] for c in report["checks"]]
         for name in ("ebpf", "tracepoints", "samples", "tracefs", "btf", "kallsyms", "other-processes",

@@ -140,7 +140,8 @@ static bool has_times(const void *rec, unsigned kind)
 	case LG_BPF_MEMORY:
 		return TIMES(lg_bpf_memory, begin, begin);
 	case LG_BPF_OPEN:
-		return TIMES(lg_bpf_open, in_ts, lock_begin) && TIMES(lg_bpf_open, hold_begin[0], hold_begin[1]);
+		return TIMES(lg_bpf_open, in_ts, lock_begin) &&
+		       TIMES(lg_bpf_open, hold_begin[0], hold_begin[1]);
 	default:
 		return true;
 	}
@@ -380,7 +381,8 @@ static void feed_slice(struct lg_bpf_feed *f, const struct lg_bpf_slice *r)
 		add_off(f, t, thr, &(struct off){
 			.off = (int64_t)r->off_ts, .wake = (int64_t)r->wake_ts,
 			/* With a gap only the wait until its waking is certain. */
-			.in = gap ? (int64_t)r->wake_ts : in, .waker = r->waker_tid, .cpu = r->h.cpu, .why = r->off_why,
+			.in = gap ? (int64_t)r->wake_ts : in, .waker = r->waker_tid,
+			.cpu = r->h.cpu, .why = r->off_why,
 			.ctx = r->h.flags & LG_BPF_CTX_MASK, .flags = edge,
 		});
 		edge = 0;

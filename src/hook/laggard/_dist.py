@@ -155,7 +155,7 @@ def _wrap(fn, op):
                 _works.clear()
             _works[id(work)] = (gid, seq)
         return work
-    return collective
+    return _torch.dress(collective, fn)
 
 
 def _wrap_wait(cls):
@@ -255,8 +255,8 @@ def _patch_ddp(torch):
                 pending[found[0]] = ("ddp:%d" % found[0], found[1])
         return out
 
-    cls.__init__ = __init__
-    cls.forward = ddp_forward
+    cls.__init__ = hook.dress(__init__, init)
+    cls.forward = hook.dress(ddp_forward, forward)
 
 
 def _after_fork():

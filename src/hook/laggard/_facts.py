@@ -156,7 +156,7 @@ def patch_modes(torch):
             _note(self)
         return original(self, *args, **kwargs)
 
-    cls.__enter__ = __enter__
+    cls.__enter__ = hook.dress(__enter__, original)
 
 
 _inside = None

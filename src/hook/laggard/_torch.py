@@ -6,6 +6,8 @@ What keeps torch.compile as it was (tests/e2e/test_hook.py compares its counters
     original: same graph, no break;
   - a wrapper that runs as a frame of its own under Dynamo's callback is skipped by code object
     (skip_code), as Dynamo itself skips torch's own frames;
+  - Dynamo decides by file what to trace, to inline and to leave alone, so a wrapper's code says it
+    is from the file of what it wraps (dress);
   - nn.Module.__call__ is replaced before torch._dynamo is imported, so Dynamo's check for a
     module whose __call__ somebody patched (unpatched_nn_module_call) holds.
 """
@@ -53,32 +55,49 @@ def find_compiling(torch):
     return _no
 
 
-def skip_frames(torch, *modules):
-    """Tell Dynamo's frame evaluator never to look at our functions."""
+_skip = None  # skip_code() of the frame evaluator; None before patch() and without Dynamo
+
+
+def dress(wrapper, original):
+    """Give a wrapper the file, line and name of what it wraps.
+
+    torch.compile(DDP(...)) for one asks whether DDP.forward is from torch's own files and traces
+    another frame when it is not. Tracebacks then show a line of that file for the wrapper.
+    """
+    code = getattr(original, "__code__", None)
+    if code is not None:
+        wrapper.__code__ = wrapper.__code__.replace(
+            co_filename=code.co_filename, co_firstlineno=code.co_firstlineno, co_name=code.co_name)
+        if _skip is not None:
+            _skip(wrapper.__code__)
+    return wrapper
+
+
+def find_skip():
+    """Dynamo's way to say: never look at frames of this code object."""
     try:
         from torch._C._dynamo import eval_frame
     except ImportError:
-        return
+        return None
     skip = getattr(eval_frame, "skip_code", None)
-    if skip is None:  # torch 2.8 replaced skip_code()
-        strategy = getattr(eval_frame, "set_code_exec_strategy", None)
-        if strategy is None:
-            return
-        action = eval_frame._FrameAction
-        how = eval_frame._FrameExecStrategy(action.SKIP, action.DEFAULT)
+    strategy = getattr(eval_frame, "set_code_exec_strategy", None)
+    if skip is not None or strategy is None:
+        return skip
+    action = eval_frame._FrameAction  # torch 2.8 replaced skip_code()
+    how = eval_frame._FrameExecStrategy(action.SKIP, action.DEFAULT)
+    return lambda code: strategy(code, how)
 
-        def skip(code):
-            strategy(code, how)
-    seen = set()
 
+def skip_frames(*modules):
+    """Have Dynamo leave every function of these modules alone."""
     def walk(code):
-        if code not in seen:
-            seen.add(code)
-            skip(code)
-            for c in code.co_consts:
-                if isinstance(c, types.CodeType):
-                    walk(c)
+        _skip(code)
+        for c in code.co_consts:
+            if isinstance(c, types.CodeType):
+                walk(c)
 
+    if _skip is None:
+        return
     for m in modules:
         for value in list(vars(m).values()):
             if isinstance(value, types.FunctionType) and value.__module__ == m.__name__:
@@ -102,7 +121,7 @@ def simple(fn, word, name, stage):
             return fn(*args, **kwargs)
         finally:
             end(token)
-    return wrapper
+    return dress(wrapper, fn)
 
 
 def trains():
@@ -127,7 +146,7 @@ def _patch_module(torch):
         finally:
             _leave(token)
 
-    torch.nn.Module.__call__ = __call__
+    torch.nn.Module.__call__ = dress(__call__, original)
 
 
 def _enter(module):
@@ -193,7 +212,7 @@ def _patch_backward(torch):
                 end(token)
             _dist.after_backward = True
 
-    torch.autograd.backward = backward  # Tensor.backward looks it up at every call
+    torch.autograd.backward = dress(backward, original)  # Tensor.backward looks it up at every call
 
 
 # --- optimizer -------------------------------------------------------------------------------
@@ -214,7 +233,7 @@ def _wrap_step(cls):
             _step_end(token, self)
 
     step._laggard = True
-    cls.step = step
+    cls.step = dress(step, original)
 
 
 def _step_begin(opt, name=0):
@@ -282,7 +301,7 @@ def _patch_optimizer(torch):
         _opt_made = True
         return init(self, *args, **kwargs)
 
-    base.__init__ = __init__
+    base.__init__ = dress(__init__, init)
 
 
 def _patch_scaler(torch):
@@ -303,7 +322,7 @@ def _patch_scaler(torch):
         finally:
             _step_end(token, optimizer)
 
-    cls.step = step
+    cls.step = dress(step, original)
     for name in ("update", "unscale_"):
         setattr(cls, name, simple(getattr(cls, name), BEGIN | K_STAGE | S_OPTIMIZER,
                                   "GradScaler." + name, "optimizer"))
@@ -423,7 +442,7 @@ def _copied(source, out, word, start, nid):
 
 def _patch_side(torch):
     save = simple(torch.save, BEGIN | K_STAGE | S_SIDE, "torch.save", "side")
-    torch.serialization.save = save
+    torch.serialization.save = save  # pickled by name: both must be the same
     torch.save = save
 
 
@@ -459,7 +478,7 @@ def _patch_compile(torch):
             _facts.compile_requested(args, kwargs)
         return original(*args, **kwargs)
 
-    torch.compile = compile
+    torch.compile = dress(compile, original)
 
 
 def _at_exit():
@@ -474,10 +493,11 @@ def _after_fork():
 
 
 def patch(torch):
-    global compiling, _gc_names
+    global compiling, _skip, _gc_names
     if not _ring.active() and not _ring.open_ring():
         return
     compiling = find_compiling(torch)
+    _skip = find_skip()
     from laggard import _dist
     _facts.start(torch)
     _patch_module(torch)
@@ -490,7 +510,7 @@ def patch(torch):
     _patch_compile(torch)
     _facts.patch_modes(torch)
     _dist.patch(torch)
-    skip_frames(torch, laggard, _ring, _facts, _dist, sys.modules[__name__])
+    skip_frames(laggard, _ring, _facts, _dist, sys.modules[__name__])
     _gc_names = tuple(intern("gc.gen%d" % g) for g in range(3))
     gc.callbacks.append(_gc)
     _ring._forked.append(_after_fork)

@@ -41,6 +41,7 @@ struct source {
 	pid_t self;
 	struct lg_map thr_of_tid;
 	uint64_t n_samples, n_self, self_ns, not_understood;
+	uint64_t n_user, n_short; /* samples with user frames; with one only */
 };
 
 static struct perf_event_attr sample_attr(unsigned freq_hz, bool own, bool kernel)
@@ -253,6 +254,8 @@ static void feed_sample(struct source *p, const struct perf_event_header *h,
 	}
 	if (head->pid < 0 || head->tid < 0)
 		return; /* reaped while on its last instructions: its ids are gone */
+	p->n_user += c.n_user > 0;
+	p->n_short += c.n_user == 1;
 	row.thr = thread_of(p, head->pid, head->tid, head->ts);
 	row.stack = lg_session_stack(p->s, head->pid, c.kernel, c.n_kernel, c.user, c.n_user);
 	if ((h->misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL)
@@ -383,6 +386,12 @@ static int finish(void *self, struct lg_error *err)
 	if (p->not_understood)
 		lg_add_diag_now(p->b, LG_DIAG_NOT_UNDERSTOOD, now, p->not_understood,
 				"perf records of unknown kind or size");
+	/* The kernel walks user stacks by frame pointers, which distributions leave out. */
+	if (p->n_short * 4 > p->n_user)
+		lg_add_diag_now(p->b, LG_DIAG_STACK_TRUNCATED, now, p->n_short,
+				"%llu of %llu user stacks show only the innermost function: that code "
+				"is built without frame pointers",
+				(unsigned long long)p->n_short, (unsigned long long)p->n_user);
 	if (!p->kernel)
 		lg_add_diag_now(p->b, LG_DIAG_NO_PERMISSION, now, 1,
 				"CPU samples cover user space only");

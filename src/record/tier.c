@@ -42,7 +42,7 @@ const char *lg_tier_limits(enum lg_tier tier)
 {
 	switch (tier) {
 	case LG_TIER_PERF:
-		return "holders of kernel locks only where CPU samples hit them";
+		return "holders of kernel locks other than mmap_lock";
 	case LG_TIER_OWN:
 		return "other users' processes, who holds kernel locks, who wakes whom, waits "
 		       "shorter than 20 ms";

@@ -13,6 +13,10 @@
  * each process: for all at the start, for new ones when they first touch an mm that nobody is
  * known to own. (Votes in the scheduler feed are the fallback.)
  *
+ * A kernel may not tell every switch (seen: a sandbox whose supervisor's threads run no
+ * tracepoints at all). The feed notices switches that contradict each other and draws nothing
+ * between them.
+ *
  * Holds are kept or dropped in user space (sched_locks.c): a perf filter knows no durations and
  * cannot compare an mm with the current task's.
  */

@@ -405,6 +405,8 @@ void lg_sched_switched(struct lg_sched_feed *f, const struct lg_sched_switch *e)
 		struct lg_sched_task *was = lg_sched_task_get(f, -1, c->cur);
 
 		f->stats.mismatch++;
+		if (was)
+			was->untold++;
 		if (was && was->kind == LG_RUNNING && was->cpu == e->cpu) {
 			was->kind = LG_STATE_NONE;
 			was->since = was->since > e->ts ? was->since : e->ts;
@@ -560,18 +562,35 @@ static void finish_state(struct lg_sched_feed *f, struct lg_sched_task *t)
 	lg_add_state(f->b, &r);
 }
 
+/* No buffer was full: the kernel did not tell. So this is no LOST_EVENTS. */
+static void report_untold(struct lg_sched_feed *f, const struct lg_sched_task *worst, int64_t ts)
+{
+	struct lg_trace *t = lg_builder_trace(f->b);
+
+	lg_add_diag_now(f->b, LG_DIAG_PARTIAL, ts, f->stats.mismatch,
+			"the kernel did not tell %llu of %llu thread switches, %u of them away from "
+			"thread %d (%s); the time around them is left out",
+			(unsigned long long)f->stats.mismatch,
+			(unsigned long long)f->stats.switches, worst ? worst->untold : 0,
+			worst ? worst->tid : 0,
+			worst ? lg_string(t, t->thread.comm[worst->thr]) : "");
+}
+
 int lg_sched_feed_finish(struct lg_sched_feed *f, int64_t ts, struct lg_error *err)
 {
+	const struct lg_sched_task *worst = NULL;
+
 	for (size_t i = 1; i < f->n_task; i++) {
 		struct lg_sched_task *t = &f->task[i];
 
+		if (t->untold > (worst ? worst->untold : 0))
+			worst = t;
 		finish_state(f, t);
 		t->kind = LG_STATE_NONE;
 		lg_sched_locks_finish(f, t, ts);
 	}
 	if (f->stats.mismatch)
-		lg_add_diag_now(f->b, LG_DIAG_LOST_EVENTS, ts, f->stats.mismatch,
-				"scheduler switches contradict each other: switches are missing");
+		report_untold(f, worst, ts);
 	if (f->failed)
 		return lg_fail(err, f->failed, LG_NO_OFFSET, "out of memory");
 	return 0;

@@ -29,6 +29,7 @@ struct lg_sched_task {
 	lg_thr thr, waker, pend_waker, blocker;
 	lg_stk stack, waker_stack, pend_stack, blocker_stack;
 	int32_t tid, pid, cpu;
+	uint32_t untold; /* switches away from it that nobody told */
 	uint8_t kind, reason, waker_ctx, flags, pend_ctx;
 	uint8_t n_wait, n_hold;
 	struct lg_sched_wait wait[LG_SCHED_WAITS];

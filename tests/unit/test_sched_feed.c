@@ -187,6 +187,8 @@ static void a_switch_that_contradicts_the_last_one_invents_nothing(void **state)
 		assert_int_not_equal(t->state.kind[i], LG_RUNNING);
 	assert_int_equal(lg_sched_feed_finish(f, 2000, NULL), 0);
 	assert_int_equal(t->diag.n, 1);
+	assert_int_equal(t->diag.id[0], LG_DIAG_PARTIAL);
+	assert_non_null(strstr(lg_string(t, t->diag.text[0]), "thread 7"));
 }
 
 static void a_dead_thread_ends_and_its_tid_starts_again(void **state)

@@ -382,7 +382,7 @@ static int notes(struct reader *r, struct lg_error *err)
 static void cut_at_hole(struct lg_trace *t)
 {
 	const int64_t max = INT64_MAX / 4; /* what sealing leaves as it is, and some way off */
-	int64_t hole = INT64_MIN, end;
+	int64_t hole = INT64_MIN, end = 0;
 
 	for (size_t i = 0; i < t->diag.n; i++) {
 		int64_t ts = t->diag.ts[i], dur = t->diag.dur[i];

@@ -18,7 +18,7 @@ RUNNABLE_NEW, SLEEP, DISK, STOPPED = 3, 4, 5, 7
 LOCK_WAIT, LOCK_HOLD = 7, 8
 FOREIGN, MMAP_LOCK = 64, 128
 EDGE = 2
-LOST_EVENTS = 1
+LOST_EVENTS, PARTIAL = 1, 18
 
 
 def tool(name):
@@ -141,8 +141,13 @@ def test_states_of_a_thread_join_without_overlap(dump, victim):
     states = sorted((s for s in rec.of("state") if s["thr"]["tid"] == victim.pid),
                     key=lambda s: s["ts"])
     assert len(states) > 1000
+    holes = 0
     for a, b in zip(states, states[1:]):
-        assert a["ts"] + a["dur"] == b["ts"], (a, b)  # a job's thread: to the nanosecond
+        assert a["ts"] + a["dur"] <= b["ts"], (a, b)
+        holes += a["ts"] + a["dur"] != b["ts"]  # a job's thread: to the nanosecond
+    # but where the kernel did not report a switch, which the trace says
+    unreported = sum(d["count"] for d in rec.of("diag") if d["id"] == PARTIAL)
+    assert holes <= 2 * unreported and holes < 0.01 * len(states), (holes, unreported)
     assert states[-1]["dur"] == -1 and states[-1]["flags"] & EDGE
     asleep = [s for s in states if s["kind"] == "blocked" and s["reason"] == SLEEP and s["dur"] > 1_000_000]
     assert len(asleep) > 500

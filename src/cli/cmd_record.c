@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_record.c - laggard record: options, the name of the file, lines on stderr. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,6 +262,15 @@ static char *join(int argc, char **argv)
 	return text;
 }
 
+/* A recording must not become file 2 of a caller that closed it: the next message would land in
+ * it. Closed again by CMD's exec, so that CMD finds what it would have found. */
+static void fill_standard_files(void)
+{
+	for (int fd = 0; fd < 3; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR | O_CLOEXEC) < 0)
+			return;
+}
+
 static int run(int argc, char **argv)
 {
 	struct talk talk = { .tty = isatty(STDERR_FILENO) };
@@ -280,6 +290,7 @@ static int run(int argc, char **argv)
 	status = parse(&p, argc, argv);
 	if (status)
 		goto out;
+	fill_standard_files();
 	if (!p.o.out) {
 		name = default_name();
 		p.o.out = name;

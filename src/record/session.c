@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -66,6 +67,7 @@ struct lg_session {
 	int epoll, signals;
 	sigset_t old_mask;
 	struct sigaction old_pipe;
+	struct rlimit old_files;
 	struct lg_clock_watch clocks;
 	struct lg_cost cost;
 	int64_t began, drain_began, last_drain, flushed;
@@ -506,6 +508,19 @@ static int prepare_env(struct lg_session *s, struct lg_error *err)
 	return 0;
 }
 
+/* A perf event is a file and there are several a CPU: the usual 1024 end at some 100 CPUs. Only
+ * after the fork: cmd has the limit that it would have had. */
+static void raise_files(struct lg_session *s)
+{
+	struct rlimit r;
+
+	if (getrlimit(RLIMIT_NOFILE, &s->old_files))
+		return;
+	r = s->old_files;
+	r.rlim_cur = r.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &r);
+}
+
 static int begin(struct lg_session *s, struct lg_error *err)
 {
 	const struct lg_record_options *opt = s->opt;
@@ -531,6 +546,7 @@ static int begin(struct lg_session *s, struct lg_error *err)
 		lo.child = lg_launch_pid(s->child);
 		lo.token = *s->token ? s->token : NULL;
 	}
+	raise_files(s);
 	if ((rc = lg_lives_new(&s->lives, s->b, &lo, err)))
 		return rc;
 #ifdef LG_HAVE_ADDRS
@@ -653,6 +669,8 @@ static void session_free(struct lg_session *s)
 	lg_hook_free(s->hook);
 #endif
 	lg_free(s->env);
+	if (s->old_files.rlim_max)
+		(void)setrlimit(RLIMIT_NOFILE, &s->old_files);
 	if (s->epoll >= 0)
 		close(s->epoll);
 	if (s->signals >= 0) {

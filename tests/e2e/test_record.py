@@ -84,6 +84,23 @@ def test_without_hook_the_environment_is_untouched(laggard, out):
     assert sorted(done.stdout.splitlines()) == sorted(plain.stdout.splitlines())
 
 
+def test_limits_and_signals_are_the_commands_own(laggard, out):
+    """laggard raises its file limit, blocks signals and ignores SIGPIPE: none of it is inherited."""
+    script = "ulimit -n; grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status; ls /proc/self/fd | wc -l"
+    done = laggard("record", "-o", out, "--no-hook", "--", "sh", "-c", script)
+    plain = subprocess.run(["sh", "-c", script], check=True, stdout=subprocess.PIPE, text=True,
+                           stdin=subprocess.DEVNULL)
+    assert done.stdout == plain.stdout
+
+
+def test_closed_standard_files_stay_closed_and_out_of_the_recording(laggard_path, out, rows):
+    done = subprocess.run(["sh", "-c", 'exec "$@" <&- 2>&-', "sh", laggard_path, "record", "--no-hook",
+                           "-o", out, "--tier", "procfs", "--", "sh", "-c", "ls /proc/$$/fd"],
+                          check=False, stdout=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 0 and set(done.stdout.split()) <= {"1", "10"}
+    assert [d for d in rows(out, "diag") if d["id"] == OWN_COST]
+
+
 def test_a_command_that_cannot_run_is_one_line(laggard, out):
     done = laggard("record", "-q", "-o", out, "--", "/nonexistent/program")
     assert done.returncode == 127

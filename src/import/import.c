@@ -17,11 +17,13 @@
 
 #include "base/alloc.h"
 #include "import/lag/lag.h"
+#include "import/perfdata/perfdata.h"
 #include "store/merge.h"
 
 /* A new format is one folder and one line here. */
 static const struct lg_importer *const importers[] = {
 	&lg_import_lag,
+	&lg_import_perfdata,
 };
 
 enum { N_IMPORTERS = sizeof importers / sizeof *importers, HEAD_BYTES = 4096 };

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "import/perfdata/perf_chains.h"
+
+#include "base/alloc.h"
+
+enum {
+	LEAF = 0x80,       /* tag: not a return address */
+	DEPTH_MAX = 4096,  /* kernel.perf_event_max_stack is 127, a record holds 8000 */
+	SEGMENTS_MAX = 8
+};
+
+void lg_pd_tasks_done(struct lg_pd_tasks *t)
+{
+	for (size_t i = 0; i < t->n; i++)
+		lg_free(t->task[i].link);
+	lg_free(t->task);
+	lg_map_done(&t->by_tid);
+	t->task = NULL;
+	t->n = t->cap = 0;
+}
+
+struct lg_pd_task *lg_pd_task_find(struct lg_pd_tasks *t, int32_t tid)
+{
+	uint32_t i;
+
+	if (t->n && tid == t->last_tid)
+		return &t->task[t->last];
+	i = lg_map_get(&t->by_tid, (uint32_t)tid);
+	if (!i)
+		return NULL;
+	t->last_tid = tid;
+	t->last = i - 1;
+	return &t->task[i - 1];
+}
+
+static struct lg_pd_task *task_new(struct lg_pd_tasks *t, int32_t pid, int32_t tid, lg_thr thr)
+{
+	struct lg_pd_task *task = lg_pd_task_find(t, tid);
+
+	if (!task) {
+		if (lg_grow(&t->task, &t->cap, t->n + 1, sizeof *t->task) ||
+		    lg_map_set(&t->by_tid, (uint32_t)tid, (uint32_t)t->n + 1))
+			return NULL;
+		task = &t->task[t->n++];
+		*task = (struct lg_pd_task){ 0 };
+	}
+	if (task->n_lives++ && !task->ended)
+		t->code->spaces.space[task->space].live--; /* its exit was not told */
+	task->pid = pid;
+	task->tid = tid;
+	task->thr = thr;
+	task->space = lg_pd_space_of(&t->code->spaces, pid);
+	if (t->code->spaces.failed)
+		return NULL;
+	t->code->spaces.space[task->space].live++;
+	task->since = task->syscall_ts = INT64_MIN;
+	task->cpu = -1;
+	task->ended = task->preempted = false;
+	task->doing = LG_STATE_NONE;
+	task->n = 0;
+	return task;
+}
+
+struct lg_pd_task *lg_pd_task_get(struct lg_pd_tasks *t, int32_t pid, int32_t tid)
+{
+	struct lg_pd_task *task = lg_pd_task_find(t, tid);
+	lg_thr thr;
+
+	/*
+	 * What comes after the exit record (the last switch, samples of the way out) still
+	 * belongs to that life: a new one begins with a fork record only, or under another pid.
+	 * Old kernels give a dying thread's events pid or tid -1.
+	 */
+	if (task && (pid < 0 || task->pid == pid))
+		return task;
+	if (tid < 0) /* gone already when the event came: nobody's */
+		return task ? task : task_new(t, pid, tid, 0);
+	thr = lg_thread_get(t->b, pid, tid);
+	return task_new(t, pid < 0 ? tid : pid, tid, thr);
+}
+
+struct lg_pd_task *lg_pd_task_fork(struct lg_pd_tasks *t, int32_t ppid, int32_t pid, int32_t tid,
+				   int64_t ts)
+{
+	return task_new(t, pid, tid, lg_thread_start(t->b, ppid, pid, tid, ts));
+}
+
+void lg_pd_task_exit(struct lg_pd_tasks *t, int32_t tid, int64_t ts)
+{
+	struct lg_pd_task *task = lg_pd_task_find(t, tid);
+
+	lg_thread_end(t->b, tid, ts);
+	if (!task || task->ended)
+		return;
+	task->ended = true;
+	/* The last thread took the address space with it. */
+	if (--t->code->spaces.space[task->space].live <= 0)
+		lg_pd_space_clear(&t->code->spaces, task->pid);
+	lg_free(task->link);
+	task->link = NULL;
+	task->n = task->cap = 0;
+}
+
+struct segment {
+	size_t first, end; /* of the chain, innermost first */
+	enum lg_pd_context ctx;
+};
+
+static enum lg_pd_context context_of_misc(uint16_t misc)
+{
+	switch (misc & PDM_CPUMODE) {
+	case PDM_KERNEL:
+		return LG_PD_KERNEL;
+	case PDM_HYPERVISOR:
+		return LG_PD_HYPERVISOR;
+	case PDM_GUEST_KERNEL:
+		return LG_PD_GUEST_KERNEL;
+	case PDM_GUEST_USER:
+		return LG_PD_GUEST_USER;
+	default:
+		return LG_PD_USER;
+	}
+}
+
+/* Cut the chain at its context markers. */
+static size_t segments_of(const struct lg_pd_sample *s, bool swap, enum lg_pd_context ctx,
+			  struct segment seg[SEGMENTS_MAX])
+{
+	size_t n = 0, first = 0;
+
+	for (size_t i = 0; i <= s->n_chain; i++) {
+		uint64_t v = i < s->n_chain ? pd_u64(s->chain + 8 * i, swap) : PDC_MAX;
+
+		if (__builtin_expect(v < PDC_MAX, 1))
+			continue;
+		if (i > first && n < SEGMENTS_MAX)
+			seg[n++] = (struct segment){ first, i, ctx };
+		first = i + 1;
+		switch (v) {
+		case PDC_USER:
+			ctx = LG_PD_USER;
+			break;
+		case PDC_KERNEL:
+			ctx = LG_PD_KERNEL;
+			break;
+		case PDC_GUEST_KERNEL:
+			ctx = LG_PD_GUEST_KERNEL;
+			break;
+		case PDC_GUEST_USER:
+			ctx = LG_PD_GUEST_USER;
+			break;
+		case PDC_USER_DEFERRED:
+			return n; /* a cookie follows, not an address */
+		case (uint64_t)-32: /* PERF_CONTEXT_HV */
+			ctx = LG_PD_HYPERVISOR;
+			break;
+		default:
+			break; /* PERF_CONTEXT_GUEST, and PDC_MAX at the end */
+		}
+	}
+	return n;
+}
+
+static int reserve(struct lg_pd_task *task, size_t n)
+{
+	return n <= task->cap ? 0 : lg_grow(&task->link, &task->cap, n, sizeof *task->link);
+}
+
+/* Put the chain's address at position at (outermost = 0) unless it is there already. */
+static inline bool same(const struct lg_pd_task *task, size_t at, uint64_t ip, uint8_t tag)
+{
+	return at < task->n && task->link[at].ip == ip && task->link[at].tag == tag;
+}
+
+static lg_stk walk(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct lg_pd_sample *s,
+		   const struct segment *seg, size_t n_seg)
+{
+	const struct lg_trace *trace = lg_builder_trace(t->b);
+	size_t at = 0;
+	bool shared = task->version == t->code->spaces.space[task->space].version;
+	lg_stk stk = 0;
+
+	task->version = t->code->spaces.space[task->space].version;
+	for (size_t g = n_seg; g-- > 0;) {
+		for (size_t i = seg[g].end; i-- > seg[g].first;) {
+			uint64_t ip = pd_u64(s->chain + 8 * i, t->swap);
+			bool leaf = i == seg[g].first;
+			uint8_t tag = (uint8_t)(seg[g].ctx | (leaf ? LEAF : 0));
+			lg_frm f;
+
+			if (shared && same(task, at, ip, tag)) {
+				stk = task->link[at++].stk;
+				continue;
+			}
+			shared = false;
+			if (at >= DEPTH_MAX) {
+				t->cut++;
+				goto out;
+			}
+			if (__builtin_expect(at >= task->cap, 0) && reserve(task, at + 16))
+				goto out;
+			/* A caller's address is where it goes on: the call is just before it. */
+			f = lg_pd_code_frame(t->code, seg[g].ctx, task->space,
+					     ip - (leaf || t->exact_callers ? 0 : 1));
+			/* A run of addresses that lie nowhere is one unknown frame. */
+			if (f != t->code->unknown || !stk || trace->stack.frame[stk] != f)
+				stk = lg_intern_stack(t->b, stk, f);
+			task->link[at++] = (struct lg_pd_link){ ip, stk, tag };
+		}
+	}
+out:
+	task->n = at;
+	return stk;
+}
+
+lg_stk lg_pd_stack_of(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct lg_pd_sample *s,
+		      uint16_t misc)
+{
+	struct segment seg[SEGMENTS_MAX];
+	enum lg_pd_context ctx = context_of_misc(misc);
+	size_t n = s->n_chain ? segments_of(s, t->swap, ctx, seg) : 0;
+
+	if (n)
+		return walk(t, task, s, seg, n);
+	if (!s->ip)
+		return 0;
+	return lg_intern_stack(t->b, 0, lg_pd_code_frame(t->code, ctx, task->space, s->ip));
+}

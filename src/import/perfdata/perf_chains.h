@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * perf_chains.h - recorded threads, and call chains to interned stacks.
+ *
+ * Two chains of one thread mostly share their outer frames: the last chain of each thread is
+ * kept, outermost first, and only what differs is looked up.
+ */
+#ifndef LG_IMPORT_PERFDATA_PERF_CHAINS_H
+#define LG_IMPORT_PERFDATA_PERF_CHAINS_H
+#include "import/perfdata/perf_code.h"
+#include "import/perfdata/perf_sample.h"
+
+struct lg_pd_link { /* one address of a chain, outermost first */
+	uint64_t ip;
+	lg_stk stk;
+	uint8_t tag; /* enum lg_pd_context, LEAF */
+};
+
+struct lg_pd_task {
+	int32_t pid, tid;
+	lg_thr thr;
+	uint32_t space, version; /* of the space when link[] was made */
+	struct lg_pd_link *link;
+	size_t n, cap;
+	int64_t since;           /* PERF_RECORD_SWITCH: start of what it does; INT64_MIN = not known */
+	int32_t cpu;
+	uint8_t doing;           /* enum lg_state_kind */
+	bool ended, preempted;
+	uint32_t n_lives;
+	int64_t syscall_ts;      /* entered; INT64_MIN = not inside one */
+	uint64_t syscall_nr;
+	lg_stk syscall_stk;
+};
+
+struct lg_pd_tasks {
+	struct lg_builder *b;
+	struct lg_pd_code *code;
+	struct lg_pd_task *task;
+	size_t n, cap;
+	struct lg_map by_tid;    /* tid -> index + 1 */
+	int32_t last_tid;
+	uint32_t last;
+	bool exact_callers;      /* return addresses were moved back already (simpleperf) */
+	bool swap;
+	uint64_t cut;            /* chains that were longer than any stack may be */
+};
+
+void lg_pd_tasks_done(struct lg_pd_tasks *t);
+/* The thread that lives now; pid -1 = not known. NULL when memory is exhausted. */
+struct lg_pd_task *lg_pd_task_get(struct lg_pd_tasks *t, int32_t pid, int32_t tid);
+/* NULL = never seen. */
+struct lg_pd_task *lg_pd_task_find(struct lg_pd_tasks *t, int32_t tid);
+struct lg_pd_task *lg_pd_task_fork(struct lg_pd_tasks *t, int32_t ppid, int32_t pid, int32_t tid,
+				   int64_t ts);
+void lg_pd_task_exit(struct lg_pd_tasks *t, int32_t tid, int64_t ts);
+/* The stack of a sample: of its chain, else of its address alone. misc: of the record. */
+lg_stk lg_pd_stack_of(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct lg_pd_sample *s,
+		      uint16_t misc);
+
+#endif /* LG_IMPORT_PERFDATA_PERF_CHAINS_H */

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "import/perfdata/perf_code.h"
+
+#include <fcntl.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "symbols/elf_symbols.h"
+#include "symbols/kallsyms.h"
+#include "symbols/perf_map.h"
+#include "symbols/resolve.h"
+
+#define DEBUG_DIR "/usr/lib/debug"
+#define NAME_BYTES 1024
+
+enum dso_kind { DSO_FILE, DSO_JIT, DSO_OTHER };
+
+struct lg_pd_dso {
+	lg_str name, build_id;
+	enum dso_kind kind;
+	int32_t pid; /* JIT: whose */
+	bool tried;
+	struct lg_elf *elf;
+	struct lg_perf_map *jit;
+};
+
+int lg_pd_code_init(struct lg_pd_code *c, struct lg_builder *b, const struct lg_pd_header *h,
+		    struct lg_error *err)
+{
+	*c = (struct lg_pd_code){ .b = b, .h = h };
+	c->s_kernel = lg_intern(b, "[kernel.kallsyms]");
+	c->s_guest = lg_intern(b, "[guest.kernel.kallsyms]");
+	c->s_hypervisor = lg_intern(b, "[hypervisor]");
+	c->s_unknown = lg_intern(b, "[unknown]");
+	c->unknown = lg_intern_frame(b, &(struct lg_frame_row){ .dso = c->s_unknown,
+								.name = c->s_unknown });
+	if (lg_builder_failed(b))
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	return 0;
+}
+
+void lg_pd_code_done(struct lg_pd_code *c)
+{
+	for (size_t i = 0; i < c->n_dso; i++) {
+		lg_elf_free(c->dso[i].elf);
+		lg_perf_map_free(c->dso[i].jit);
+	}
+	lg_free(c->dso);
+	lg_pd_spaces_done(&c->spaces);
+	lg_map_done(&c->dso_by_key);
+	lg_map_done(&c->frame_at);
+	lg_map_done(&c->frame_of_name);
+	lg_map_done(&c->kernel_at);
+	lg_kallsyms_free(c->kallsyms);
+}
+
+/* Was this recorded on the machine we are on? Only then do paths mean the same files. */
+static bool same_host(const struct lg_pd_header *h)
+{
+	struct utsname u;
+
+	return !uname(&u) && *h->hostname && !strcmp(u.nodename, h->hostname) &&
+	       !strcmp(u.release, h->osrelease);
+}
+
+/* -- kernel -- */
+
+/* Build id of the running kernel: the GNU note among /sys/kernel/notes. */
+static bool running_build_id(char hex[LG_BUILD_ID_HEX])
+{
+	uint8_t buf[4096];
+	int fd = open("/sys/kernel/notes", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof buf);
+	struct pd_cursor c = { .p = buf, .end = buf + (n > 0 ? n : 0) };
+
+	if (fd >= 0)
+		close(fd);
+	while (pd_left(&c) >= 12) {
+		uint32_t n_name = pd_take_u32(&c), n_desc = pd_take_u32(&c);
+		uint32_t type = pd_take_u32(&c);
+		const uint8_t *name = pd_take(&c, (n_name + 3ull) & ~3ull);
+		const uint8_t *desc = pd_take(&c, (n_desc + 3ull) & ~3ull);
+
+		if (!desc)
+			return false;
+		/* NT_GNU_BUILD_ID */
+		if (type != 3 || n_name != 4 || memcmp(name, "GNU", 4) || n_desc > 32)
+			continue;
+		for (uint32_t i = 0; i < n_desc; i++)
+			snprintf(hex + 2 * i, 3, "%02x", desc[i]);
+		return true;
+	}
+	return false;
+}
+
+/* Address of one symbol in this boot's kallsyms; 0 = hidden or not there. */
+static uint64_t running_symbol(const char *name)
+{
+	char line[1024];
+	FILE *f = fopen("/proc/kallsyms", "re");
+	size_t n = strlen(name);
+	uint64_t addr = 0;
+
+	while (f && fgets(line, sizeof line, f)) {
+		char *end;
+		uint64_t v = strtoull(line, &end, 16);
+
+		if (strlen(end) > 3 + n && !strncmp(end + 3, name, n) && strchr("\n\t ", end[3 + n])) {
+			addr = v;
+			break;
+		}
+	}
+	if (f)
+		fclose(f);
+	return addr;
+}
+
+/* The file's own table, as older perfs wrote it into the tracing data. */
+static int load_own(struct lg_pd_code *c)
+{
+	char path[64];
+	FILE *f;
+	int rc = LG_E_NOTFOUND;
+	struct lg_error err;
+
+	if (c->h->formats.n_kallsyms < 64)
+		return rc;
+	f = tmpfile();
+	if (!f)
+		return rc;
+	if (fwrite(c->h->formats.kallsyms, c->h->formats.n_kallsyms, 1, f) == 1 && !fflush(f)) {
+		snprintf(path, sizeof path, "/proc/self/fd/%d", fileno(f));
+		rc = lg_kallsyms_load(&c->kallsyms, path, &err);
+	}
+	fclose(f);
+	return rc;
+}
+
+static void load_kernel(struct lg_pd_code *c)
+{
+	const struct lg_trace *t = lg_builder_trace(c->b);
+	char running[LG_BUILD_ID_HEX] = "";
+	uint64_t ref = 0;
+	lg_str id = c->kernel_build_id;
+	struct lg_error err;
+
+	c->kernel_tried = true;
+	c->same_host = same_host(c->h);
+	if (!load_own(c))
+		return;
+	if (!id)
+		id = lg_pd_header_build_id(c->h, c->s_kernel);
+	/* The id decides where there is one: the same release is built more than once. */
+	if (id ? !running_build_id(running) || strcmp(lg_string(t, id), running) : !c->same_host)
+		return;
+	if (*c->kernel_ref_name && c->kernel_ref) {
+		ref = running_symbol(c->kernel_ref_name);
+		if (!ref)
+			return;
+		/* The kernel moves to another place at each boot (KASLR), modules on their own. */
+		c->kernel_shift = (int64_t)(ref - c->kernel_ref);
+	}
+	c->core_only = c->kernel_shift != 0;
+	c->same_kernel = true;
+	if (lg_kallsyms_load(&c->kallsyms, "/proc/kallsyms", &err))
+		c->kallsyms = NULL;
+}
+
+void lg_pd_code_kernel_map(struct lg_pd_code *c, uint64_t start, uint64_t len, uint64_t pgoff,
+			   const char *name, lg_str build_id)
+{
+	const char *ref = strstr(name, ".kallsyms]");
+
+	/* "[kernel.kallsyms]_stext": pgoff is that symbol's address, start is where text begins */
+	if (strncmp(name, "[kernel.kallsyms]", 17) || c->kernel_tried)
+		return;
+	c->kernel_start = start;
+	c->kernel_end = start + len < start ? UINT64_MAX : start + len;
+	c->kernel_ref = pgoff;
+	snprintf(c->kernel_ref_name, sizeof c->kernel_ref_name, "%s", ref + strlen(".kallsyms]"));
+	if (build_id)
+		c->kernel_build_id = build_id;
+}
+
+void lg_pd_code_ksymbol(struct lg_pd_code *c, uint64_t addr, uint64_t len, const char *name)
+{
+	if (!c->kernel_tried)
+		load_kernel(c);
+	if (!c->kallsyms || c->core_only)
+		return;
+	if (len)
+		(void)!lg_kallsyms_add(c->kallsyms, addr, len, name);
+	else
+		lg_kallsyms_drop(c->kallsyms, addr);
+	lg_map_done(&c->kernel_at); /* addresses may be used again from here on */
+}
+
+/* One frame for all addresses of a function; sym: the borrowed name in its table. */
+static lg_frm function_frame(struct lg_pd_code *c, const char *sym, struct lg_frame_row *row)
+{
+	uint64_t key = (uint64_t)(uintptr_t)sym;
+	lg_frm f = lg_map_get(&c->frame_of_name, key);
+	char buf[NAME_BYTES];
+
+	if (f)
+		return f;
+	row->name = lg_intern(c->b, lg_demangle(sym, buf, sizeof buf));
+	f = lg_intern_frame(c->b, row);
+	if (f)
+		(void)!lg_map_set(&c->frame_of_name, key, f);
+	return f;
+}
+
+static lg_frm kernel_frame(struct lg_pd_code *c, uint64_t addr)
+{
+	lg_frm f = lg_map_get(&c->kernel_at, addr);
+	struct lg_frame_row row = { .pc = addr, .dso = c->s_kernel, .kind = LG_FRAME_KERNEL };
+	const char *name = NULL, *module = "";
+
+	if (f)
+		return f;
+	if (!c->kernel_tried)
+		load_kernel(c);
+	if (c->kallsyms && (!c->core_only || (addr >= c->kernel_start && addr < c->kernel_end)))
+		name = lg_kallsyms_find(c->kallsyms, addr + (uint64_t)c->kernel_shift, &module);
+	if (*module) {
+		char text[80];
+
+		snprintf(text, sizeof text, "%s%.60s%s", *module == '[' ? "" : "[", module,
+			 *module == '[' ? "" : "]");
+		row.dso = lg_intern(c->b, text);
+	}
+	f = name ? function_frame(c, name, &row) : lg_intern_frame(c->b, &row);
+	c->frames++;
+	c->unnamed += !name;
+	if (f)
+		(void)!lg_map_set(&c->kernel_at, addr, f);
+	return f;
+}
+
+/* -- user -- */
+
+static bool is_anonymous(const char *name)
+{
+	return !strncmp(name, "//anon", 6) || !strncmp(name, "[anon", 5) ||
+	       !strncmp(name, "/memfd:", 7) || !strncmp(name, "/dev/zero", 9) ||
+	       !strcmp(name, "[heap]") || !strncmp(name, "[stack", 6) ||
+	       !strncmp(name, "/anon_hugepage", 14) || !strncmp(name, "/SYSV", 5);
+}
+
+static uint32_t dso_of(struct lg_pd_code *c, int32_t pid, const struct lg_pd_map *m)
+{
+	const char *name = lg_string(lg_builder_trace(c->b), m->name);
+	struct lg_pd_dso d = { .name = m->name, .build_id = m->build_id, .kind = DSO_OTHER };
+	char path[64];
+	uint64_t key;
+	uint32_t i;
+
+	if (is_anonymous(name)) {
+		snprintf(path, sizeof path, "/tmp/perf-%d.map", pid);
+		d.name = lg_intern(c->b, path);
+		d.kind = DSO_JIT;
+		d.pid = pid;
+	} else if (name[0] == '/') {
+		d.kind = DSO_FILE;
+		if (!d.build_id)
+			d.build_id = lg_pd_header_build_id(c->h, m->name);
+	}
+	key = (uint64_t)d.name << 32 | d.build_id;
+	i = lg_map_get(&c->dso_by_key, key);
+	if (i)
+		return i;
+	if (lg_grow(&c->dso, &c->dso_cap, c->n_dso + 1, sizeof *c->dso) ||
+	    lg_map_set(&c->dso_by_key, key, (uint32_t)c->n_dso + 1))
+		return 0;
+	c->dso[c->n_dso] = d;
+	return (uint32_t)++c->n_dso;
+}
+
+static void open_file(struct lg_pd_code *c, struct lg_pd_dso *d)
+{
+	const struct lg_trace *t = lg_builder_trace(c->b);
+	const char *id = lg_string(t, d->build_id);
+	int fd = open(lg_string(t, d->name), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	char found[LG_BUILD_ID_HEX] = "";
+	struct lg_error why;
+	struct stat st;
+
+	if (fd < 0)
+		return;
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode)) {
+		(void)!lg_elf_build_id_of(fd, found);
+		if (*id ? !strncmp(id, found, strlen(id)) && *found : c->same_host)
+			if (lg_elf_open(&d->elf, fd, DEBUG_DIR, &why))
+				d->elf = NULL;
+	}
+	close(fd);
+}
+
+/* In no file, but every process of one kernel (and word size) has the same. */
+static void open_vdso(struct lg_pd_dso *d)
+{
+	const ElfW(Ehdr) *h = (const ElfW(Ehdr) *)getauxval(AT_SYSINFO_EHDR);
+	struct lg_error why;
+
+	/* Section headers are the last thing in it (arch/x86/entry/vdso: linked by ld). */
+	if (h && lg_elf_open_memory(&d->elf, h, h->e_shoff + (size_t)h->e_shnum * h->e_shentsize, &why))
+		d->elf = NULL;
+}
+
+static void open_dso(struct lg_pd_code *c, struct lg_pd_dso *d)
+{
+	struct lg_error why;
+	int fd;
+
+	d->tried = true;
+	if (!c->kernel_tried)
+		load_kernel(c);
+	if (d->kind == DSO_FILE) {
+		open_file(c, d);
+	} else if (d->kind == DSO_OTHER && c->same_kernel &&
+		   !strcmp(lg_string(lg_builder_trace(c->b), d->name), "[vdso]")) {
+		open_vdso(d);
+	} else if (d->kind == DSO_JIT && c->same_host) {
+		fd = open(lg_string(lg_builder_trace(c->b), d->name), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+		if (fd >= 0 && lg_perf_map_open(&d->jit, fd, &why))
+			d->jit = NULL;
+		if (fd >= 0)
+			close(fd);
+	}
+}
+
+static const char *user_symbol(const struct lg_pd_dso *d, uint64_t at, uint64_t *ret_into)
+{
+	uint64_t vaddr;
+
+	*ret_into = 0;
+	if (d->jit)
+		return lg_perf_map_find(d->jit, at);
+	if (d->elf && lg_elf_vaddr(d->elf, at, &vaddr))
+		return lg_elf_find(d->elf, vaddr, ret_into);
+	return NULL;
+}
+
+static lg_frm user_frame(struct lg_pd_code *c, uint32_t space, uint64_t addr)
+{
+	struct lg_pd_map *m = lg_pd_space_find(&c->spaces, space, addr);
+	struct lg_frame_row row = { .kind = LG_FRAME_USER, .dso = c->s_unknown, .pc = addr };
+	struct lg_pd_dso *d;
+	uint64_t at, key, into;
+	const char *sym;
+	lg_frm f;
+
+	if (!m)
+		return c->unknown;
+	if (__builtin_expect(!m->dso, 0))
+		m->dso = dso_of(c, c->spaces.space[space].pid, m);
+	if (!m->dso)
+		return 0;
+	d = &c->dso[m->dso - 1];
+	at = d->kind == DSO_JIT ? addr : addr - m->start + m->pgoff;
+	key = (uint64_t)m->dso << 44 ^ at;
+	f = lg_map_get(&c->frame_at, key);
+	if (__builtin_expect(f != 0, 1))
+		return f;
+	if (!d->tried)
+		open_dso(c, d);
+	sym = user_symbol(d, at, &into);
+	row.dso = d->name;
+	row.build_id = d->build_id;
+	row.pc = at - into;
+	f = sym ? function_frame(c, sym, &row) : lg_intern_frame(c->b, &row);
+	c->frames++;
+	c->unnamed += !sym;
+	if (f)
+		(void)!lg_map_set(&c->frame_at, key, f);
+	return f;
+}
+
+lg_frm lg_pd_code_frame(struct lg_pd_code *c, enum lg_pd_context ctx, uint32_t space, uint64_t addr)
+{
+	struct lg_frame_row row = { .pc = addr, .kind = LG_FRAME_USER };
+
+	switch (ctx) {
+	case LG_PD_USER:
+		return user_frame(c, space, addr);
+	case LG_PD_KERNEL:
+		return kernel_frame(c, addr);
+	case LG_PD_GUEST_KERNEL:
+		row.dso = c->s_guest;
+		row.kind = LG_FRAME_KERNEL;
+		break;
+	case LG_PD_HYPERVISOR:
+		row.dso = c->s_hypervisor;
+		row.kind = LG_FRAME_KERNEL;
+		break;
+	case LG_PD_GUEST_USER:
+	default:
+		row.dso = c->s_unknown;
+		break;
+	}
+	return lg_intern_frame(c->b, &row);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * perf_code.h - addresses of an imported recording to frames of the trace.
+ *
+ * Where this machine has the very code that was recorded (same build id; without one, same host),
+ * an address becomes its function when it is first seen, and all addresses of one function
+ * become one frame whose pc is an address in it: raw addresses make ten times as many stacks.
+ * Everything else stays file + offset.
+ */
+#ifndef LG_IMPORT_PERFDATA_PERF_CODE_H
+#define LG_IMPORT_PERFDATA_PERF_CODE_H
+#include "import/perfdata/perf_header.h"
+#include "import/perfdata/perf_spaces.h"
+
+struct lg_pd_dso;
+struct lg_kallsyms;
+
+struct lg_pd_code {
+	struct lg_builder *b;
+	const struct lg_pd_header *h;
+	struct lg_pd_spaces spaces;
+	struct lg_pd_dso *dso;
+	size_t n_dso, dso_cap;
+	struct lg_map dso_by_key;    /* name and build id -> index + 1 */
+	struct lg_map frame_at;      /* dso and offset -> frame */
+	struct lg_map frame_of_name; /* function's symbol -> frame */
+	struct lg_map kernel_at;     /* kernel address -> frame */
+	struct lg_kallsyms *kallsyms;
+	uint64_t kernel_start, kernel_end, kernel_ref; /* of the record for the kernel's text */
+	char kernel_ref_name[32];    /* symbol that kernel_ref is the address of */
+	int64_t kernel_shift;        /* to add to get this boot's address */
+	bool kernel_tried, same_host, same_kernel, core_only;
+	lg_frm unknown;              /* what lies in no mapping: a broken chain's garbage, mostly */
+	lg_str s_kernel, s_guest, s_hypervisor, s_unknown, kernel_build_id;
+	size_t frames, unnamed;
+};
+
+enum lg_pd_context { LG_PD_USER, LG_PD_KERNEL, LG_PD_GUEST_KERNEL, LG_PD_GUEST_USER, LG_PD_HYPERVISOR };
+
+int lg_pd_code_init(struct lg_pd_code *c, struct lg_builder *b, const struct lg_pd_header *h,
+		    struct lg_error *err) LG_MUST_CHECK;
+void lg_pd_code_done(struct lg_pd_code *c);
+/* The kernel's own mapping ("[kernel.kallsyms]_stext") or a module's. */
+void lg_pd_code_kernel_map(struct lg_pd_code *c, uint64_t start, uint64_t len, uint64_t pgoff,
+			   const char *name, lg_str build_id);
+/* Kernel code that came (len > 0) or went at run time. */
+void lg_pd_code_ksymbol(struct lg_pd_code *c, uint64_t addr, uint64_t len, const char *name);
+/* The frame at addr; space: index in spaces, for user addresses. 0 when memory is exhausted. */
+lg_frm lg_pd_code_frame(struct lg_pd_code *c, enum lg_pd_context ctx, uint32_t space, uint64_t addr);
+
+#endif /* LG_IMPORT_PERFDATA_PERF_CODE_H */

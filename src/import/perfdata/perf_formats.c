@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "import/perfdata/perf_formats.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "import/perfdata/perf_bytes.h"
+
+enum {
+	FORMAT_BYTES_MAX = 1 << 20, /* the longest in Linux 6.18 has 30 kB */
+	FORMATS_MAX = 65536
+};
+
+/* The number behind key in line, or def. */
+static unsigned long number_after(const char *line, const char *end, const char *key, unsigned long def)
+{
+	const char *p = memmem(line, (size_t)(end - line), key, strlen(key));
+	unsigned long v = 0;
+
+	if (!p)
+		return def;
+	for (p += strlen(key); p < end && *p >= '0' && *p <= '9'; p++)
+		v = v * 10 + (unsigned long)(*p - '0');
+	return v;
+}
+
+/* "\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;" */
+static void parse_field(struct lg_pd_format *f, const char *line, const char *end)
+{
+	const char *decl = line + strlen("\tfield:");
+	const char *semi = decl < end ? memchr(decl, ';', (size_t)(end - decl)) : NULL;
+	const char *stop, *name;
+	unsigned long offset, size;
+	struct lg_pd_field *to = &f->field[f->n_fields];
+	size_t n;
+
+	if (!semi || f->n_fields >= LG_PD_FIELDS_MAX)
+		return;
+	stop = memchr(decl, '[', (size_t)(semi - decl));
+	/* "__data_loc char[] name": the bracket belongs to the type, the name is last */
+	if (!stop || stop[1] == ']')
+		stop = semi;
+	for (name = stop; name > decl && name[-1] != ' ' && name[-1] != '*'; name--)
+		;
+	n = (size_t)(stop - name);
+	offset = number_after(semi, end, "offset:", 0);
+	size = number_after(semi, end, "size:", 0);
+	if (!n || n >= sizeof to->name || offset > UINT16_MAX || size > UINT16_MAX)
+		return;
+	*to = (struct lg_pd_field){ .offset = (uint16_t)offset, .size = (uint16_t)size };
+	memcpy(to->name, name, n);
+	to->is_signed = number_after(semi, end, "signed:", 0) == 1;
+	to->is_dynamic = !strncmp(decl, "__data_loc", 10);
+	f->n_fields++;
+}
+
+/*
+ * The letters of prev_state, from the print format: { 0x0001, "S" }, { 0x0002, "D" } ... and
+ * REC->prev_state & (...) ? "+" : "". Before Linux 4.14 dead, wakekill, waking and parked had
+ * other bits, and the preempted bit was above them, at a place that moved.
+ */
+static void parse_states(struct lg_pd_format *f, const char *states, const char *end)
+{
+	const char *p = states;
+	uint32_t top = 0;
+
+	for (; p < end && (p = memchr(p, '{', (size_t)(end - p))); p++) {
+		char *rest;
+		unsigned long bit;
+
+		if (end - p < 8 || f->n_states >= 16)
+			break;
+		/* The text ends in NUL (see lg_pd_format_parse). */
+		bit = strtoul(p + 1, &rest, 0);
+		rest += strspn(rest, ", ");
+		if (rest[0] != '"' || !rest[1] || rest[2] != '"' || bit > UINT32_MAX)
+			continue;
+		f->state[f->n_states].bit = (uint32_t)bit;
+		f->state[f->n_states++].letter = rest[1];
+		if (bit > top)
+			top = (uint32_t)bit;
+	}
+	/* TASK_REPORT_MAX (4.14+) is the bit above the highest; before, it is written as a number. */
+	f->preempted = top ? top * 2 : 256;
+	p = strstr(states, " ? \"+\"");
+	while (p && p > states && p[-1] >= '0' && p[-1] <= '9')
+		p--;
+	if (p && *p != ' ')
+		f->preempted = (uint32_t)strtoul(p, NULL, 10);
+}
+
+int lg_pd_format_parse(struct lg_pd_format *f, const char *system, const char *text, size_t n)
+{
+	char *copy = lg_realloc(NULL, n + 1, 1);
+	char *line, *next, name[64] = "";
+
+	if (!copy)
+		return LG_E_NOMEM;
+	memcpy(copy, text, n);
+	copy[n] = 0;
+	*f = (struct lg_pd_format){ 0 };
+	for (line = copy; line && *line; line = next) {
+		char *end = strchrnul(line, '\n');
+
+		next = *end ? end + 1 : NULL;
+		if (!strncmp(line, "name: ", 6))
+			snprintf(name, sizeof name, "%.*s", (int)(end - line - 6), line + 6);
+		else if (!strncmp(line, "ID: ", 4))
+			f->id = (uint32_t)strtoul(line + 4, NULL, 10);
+		else if (!strncmp(line, "\tfield:", 7))
+			parse_field(f, line, end);
+		else if (!strncmp(line, "print fmt:", 10) && !strcmp(name, "sched_switch"))
+			parse_states(f, line, copy + n);
+	}
+	snprintf(f->name, sizeof f->name, "%.31s:%.60s", system, name);
+	lg_free(copy);
+	return *name ? 0 : LG_E_FORMAT;
+}
+
+uint64_t lg_pd_format_state(const struct lg_pd_format *f, uint64_t prev_state)
+{
+	static const struct {
+		char letter;
+		uint64_t bit;
+	} now[] = { { 'S', 1 }, { 'D', 2 }, { 'T', 4 }, { 't', 8 }, { 'X', 16 }, { 'x', 16 },
+		    { 'Z', 32 }, { 'P', 64 }, { 'I', 128 } };
+	uint64_t out = 0;
+
+	if (!f->n_states)
+		return prev_state;
+	if (prev_state & f->preempted)
+		return 256;
+	for (unsigned i = 0; i < f->n_states; i++)
+		for (size_t k = 0; prev_state & f->state[i].bit && k < sizeof now / sizeof *now; k++)
+			if (now[k].letter == f->state[i].letter)
+				out |= now[k].bit;
+	return out;
+}
+
+const struct lg_pd_field *lg_pd_format_field(const struct lg_pd_format *f, const char *name)
+{
+	for (unsigned i = 0; i < f->n_fields; i++)
+		if (!strcmp(f->field[i].name, name))
+			return &f->field[i];
+	return NULL;
+}
+
+const struct lg_pd_format *lg_pd_formats_by_id(const struct lg_pd_formats *f, uint64_t id)
+{
+	for (size_t i = 0; i < f->n; i++)
+		if (f->format[i]->id == id)
+			return f->format[i];
+	return NULL;
+}
+
+static int keep(struct lg_pd_formats *f, const char *system, struct pd_cursor *c)
+{
+	uint64_t size = pd_take_u64(c);
+	const uint8_t *text = size <= FORMAT_BYTES_MAX ? pd_take(c, size) : NULL;
+	struct lg_pd_format *one;
+	int rc;
+
+	if (!text || f->n >= FORMATS_MAX)
+		return LG_E_FORMAT;
+	one = lg_calloc(1, sizeof *one);
+	if (!one || lg_grow(&f->format, &f->cap, f->n + 1, sizeof *f->format)) {
+		lg_free(one);
+		return LG_E_NOMEM;
+	}
+	rc = lg_pd_format_parse(one, system, (const char *)text, size);
+	if (rc)
+		lg_free(one);
+	else
+		f->format[f->n++] = one;
+	return rc == LG_E_NOMEM ? rc : 0;
+}
+
+/* Layout: trace-cmd.dat(5) up to its version 6, of which perf writes this much. */
+int lg_pd_formats_read(struct lg_pd_formats *f, const uint8_t *p, size_t n, uint64_t *ret_used,
+		       struct lg_error *err)
+{
+	static const char magic[] = "\x17\x08\x44tracing";
+	struct pd_cursor c = { .p = p, .end = p + n };
+	const uint8_t *head = pd_take(&c, sizeof magic - 1), *end;
+	const char *system;
+	uint32_t count, n_systems, kallsyms;
+	int rc = 0;
+
+	if (!head || memcmp(head, magic, sizeof magic - 1))
+		return lg_fail(err, LG_E_FORMAT, LG_NO_OFFSET, "no tracing data where it should be");
+	(void)pd_take_string(&c); /* version: "0.5", "0.6" */
+	end = pd_take(&c, 1);
+	c.swap = end && (*end != 0) != (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
+	end = pd_take(&c, 1);
+	f->long_size = end ? *end : 8;
+	f->page_size = pd_take_u32(&c);
+	(void)pd_take_string(&c); /* "header_page" */
+	(void)pd_take(&c, pd_take_u64(&c));
+	(void)pd_take_string(&c); /* "header_event" */
+	(void)pd_take(&c, pd_take_u64(&c));
+	for (count = pd_take_u32(&c); count && !c.bad && !rc; count--)
+		rc = keep(f, "ftrace", &c);
+	n_systems = pd_take_u32(&c);
+	for (; n_systems && !c.bad && !rc; n_systems--) {
+		system = pd_take_string(&c);
+		for (count = pd_take_u32(&c); count && !c.bad && !rc; count--)
+			rc = keep(f, system, &c);
+	}
+	kallsyms = c.bad || rc ? 0 : pd_take_u32(&c);
+	end = kallsyms ? pd_take(&c, kallsyms) : NULL;
+	if (end && !f->kallsyms) {
+		f->kallsyms = lg_realloc(NULL, (size_t)kallsyms + 1, 1);
+		if (f->kallsyms) {
+			memcpy(f->kallsyms, end, kallsyms);
+			f->kallsyms[kallsyms] = 0;
+			f->n_kallsyms = kallsyms;
+		}
+	}
+	(void)pd_take(&c, pd_take_u32(&c)); /* printk formats */
+	if (ret_used)
+		*ret_used = (uint64_t)(c.p - p);
+	if (rc == LG_E_NOMEM)
+		return lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
+	if (c.bad || rc)
+		return lg_fail(err, LG_E_FORMAT, (uint64_t)(c.p - p), "tracing data is damaged");
+	return 0;
+}
+
+void lg_pd_formats_done(struct lg_pd_formats *f)
+{
+	for (size_t i = 0; i < f->n; i++)
+		lg_free(f->format[i]);
+	lg_free(f->format);
+	lg_free(f->kallsyms);
+	*f = (struct lg_pd_formats){ 0 };
+}

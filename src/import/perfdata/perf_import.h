@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * perf_import.h - one import of a perf.data file: what its parts share.
+ *
+ *   bytes -> perf_stream -> records -> perf_order -> in time order -> perf_records -> rows
+ *             (zstd inside)   (time only)                            \-> perf_events -> sched_feed
+ */
+#ifndef LG_IMPORT_PERFDATA_PERF_IMPORT_H
+#define LG_IMPORT_PERFDATA_PERF_IMPORT_H
+#include "import/perfdata/perf_chains.h"
+#include "import/perfdata/perf_order.h"
+
+struct lg_pd_events;
+
+struct lg_pd_cpu {
+	int64_t last;      /* time of its latest record; INT64_MIN = none yet */
+	int64_t throttled; /* since when; INT64_MIN = it is not */
+};
+
+struct lg_pd {
+	struct lg_builder *b;
+	struct lg_pd_header h;
+	struct lg_pd_pool pool;
+	struct lg_pd_stream in, zin; /* zin: what was compressed */
+	void *zstd;
+	struct lg_pd_order order;
+	struct lg_pd_code code;
+	struct lg_pd_tasks tasks;
+	struct lg_pd_events *events;
+	struct lg_pd_cpu *cpu;
+	size_t n_cpu, cpu_cap;
+	bool timeless_file;    /* no event has a time: samples are numbered, 1 us apart */
+	bool settled;          /* events have names: samples may be handed out */
+	int64_t last_ts;       /* of what was handed out last */
+	int64_t first_ts;
+	uint64_t timeless;     /* samples without time */
+	/* counts for the closing notes */
+	uint64_t records, samples, unknown_type, unknown_at, short_records, short_at, deferred;
+	uint32_t unknown_kind;
+	uint64_t lost, lost_samples, n_throttles;
+	uint64_t zstd_failed, zstd_failed_at;
+	uint64_t damaged, damaged_at, damaged_bytes;
+	bool cut_payload;
+};
+
+/* perf_records.c: one record, in order. */
+int lg_pd_record_in_order(struct lg_pd *p, const uint8_t *rec, uint64_t raw_ts, uint64_t offset);
+
+/* perf_events.c: tracepoints and context switches. */
+int lg_pd_events_new(struct lg_pd *p, struct lg_error *err) LG_MUST_CHECK;
+void lg_pd_events_free(struct lg_pd_events *e);
+void lg_pd_events_sample(struct lg_pd *p, struct lg_pd_attr *a, const struct lg_pd_sample *s,
+			 int64_t ts, struct lg_pd_task *task, lg_stk stk);
+/* PERF_RECORD_SWITCH and _CPU_WIDE: task was switched out of or onto cpu; other: -1 = not told. */
+void lg_pd_events_switch(struct lg_pd *p, int64_t ts, struct lg_pd_task *task, int32_t other_pid,
+			 int32_t other_tid, int32_t cpu, bool out, bool preempted);
+void lg_pd_events_fork(struct lg_pd *p, int64_t ts, int32_t pid, int32_t tid);
+void lg_pd_events_exit(struct lg_pd *p, int64_t ts, int32_t tid);
+/* Events of cpu (-1 = all) were lost between the last one and ts. */
+void lg_pd_events_gap(struct lg_pd *p, int64_t from, int64_t to, int32_t cpu);
+int lg_pd_events_finish(struct lg_pd *p, struct lg_error *err) LG_MUST_CHECK;
+
+#endif /* LG_IMPORT_PERFDATA_PERF_IMPORT_H */

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * perf_order.h - puts records into time order with bounded memory.
+ *
+ * perf writes the buffers of all CPUs in turn and ends each turn with FINISHED_ROUND: a record
+ * of round N is never older than the newest one of round N-2 (tools/perf/util/session.c,
+ * process_finished_round), so at the end of a round everything up to the newest time of the
+ * round before is final. Files without rounds, or with rounds of absurd size, are ordered within
+ * a window of bytes instead.
+ */
+#ifndef LG_IMPORT_PERFDATA_PERF_ORDER_H
+#define LG_IMPORT_PERFDATA_PERF_ORDER_H
+#include "import/perfdata/perf_stream.h"
+
+struct lg_pd_entry {
+	uint64_t ts;
+	const uint8_t *rec;
+	struct lg_pd_block *block;
+	uint64_t offset;
+};
+
+struct lg_pd_order {
+	struct lg_pd_pool *pool;
+	struct lg_pd_entry *entry, *tmp;
+	size_t n, cap, tmp_cap;
+	size_t bytes;            /* of the records that wait */
+	size_t window;           /* most bytes that wait without a round's end */
+	uint64_t newest, final;  /* of all so far; up to which the next round's end delivers */
+	uint64_t delivered;      /* newest time handed out */
+	uint64_t late;           /* records that came after younger ones had been handed out */
+	int (*deliver)(void *self, const struct lg_pd_entry *e);
+	void *self;
+};
+
+int lg_pd_order_add(struct lg_pd_order *o, const struct lg_pd_record *r, uint64_t ts) LG_MUST_CHECK;
+int lg_pd_order_round(struct lg_pd_order *o) LG_MUST_CHECK;
+/* Everything that still waits. */
+int lg_pd_order_flush(struct lg_pd_order *o) LG_MUST_CHECK;
+void lg_pd_order_done(struct lg_pd_order *o);
+
+#endif /* LG_IMPORT_PERFDATA_PERF_ORDER_H */

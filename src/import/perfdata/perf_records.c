@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * perf_records.c - each record, in time order, to rows.
+ *
+ * Formats: enum perf_event_type in include/uapi/linux/perf_event.h. Records that perf made up
+ * about what existed before it started have time 0.
+ */
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "import/perfdata/perf_import.h"
+
+enum { CPUS_MAX = 65536 };
+
+static void short_record(struct lg_pd *p, uint64_t offset)
+{
+	if (!p->short_records++)
+		p->short_at = offset;
+}
+
+/* What is known of one CPU, to give losses their length. */
+static struct lg_pd_cpu *cpu_of(struct lg_pd *p, int32_t cpu)
+{
+	size_t old = p->n_cpu;
+
+	if (cpu < 0 || cpu >= CPUS_MAX)
+		return NULL;
+	if ((size_t)cpu >= p->n_cpu) {
+		size_t n = (size_t)cpu + 1;
+
+		if (lg_grow(&p->cpu, &p->cpu_cap, n, sizeof *p->cpu))
+			return NULL;
+		p->n_cpu = n;
+		for (size_t i = old; i < n; i++)
+			p->cpu[i] = (struct lg_pd_cpu){ INT64_MIN, INT64_MIN };
+	}
+	return &p->cpu[cpu];
+}
+
+static void seen_on(struct lg_pd *p, int32_t cpu, int64_t ts)
+{
+	struct lg_pd_cpu *c = __builtin_expect((size_t)cpu < p->n_cpu, 1) ? &p->cpu[cpu]
+									  : cpu_of(p, cpu);
+
+	if (c)
+		c->last = ts;
+}
+
+/* -- what lives and where -- */
+
+static void comm_record(struct lg_pd *p, const struct lg_pd_sample *who, struct pd_cursor *c,
+			uint16_t misc)
+{
+	int32_t pid = (int32_t)pd_take_u32(c), tid = (int32_t)pd_take_u32(c);
+	const char *comm = (const char *)c->p;
+	size_t n = strnlen(comm, pd_left(c));
+	struct lg_pd_task *task;
+
+	(void)who;
+	if (c->bad || tid < 0)
+		return;
+	if (misc & PDM_COMM_EXEC)
+		lg_pd_space_clear(&p->code.spaces, pid);
+	task = lg_pd_task_get(&p->tasks, pid, tid);
+	if (task && tid)
+		lg_thread_name(p->b, task->thr, lg_intern_n(p->b, comm, n < 64 ? n : 64));
+}
+
+static void fork_record(struct lg_pd *p, struct pd_cursor *c, int64_t ts, bool made_up)
+{
+	int32_t pid = (int32_t)pd_take_u32(c), ppid = (int32_t)pd_take_u32(c);
+	int32_t tid = (int32_t)pd_take_u32(c), ptid = (int32_t)pd_take_u32(c);
+	struct lg_pd_task *task, *parent;
+
+	if (c->bad || tid <= 0)
+		return;
+	if (made_up) {
+		task = lg_pd_task_get(&p->tasks, pid, tid);
+		if (task && pid == tid && ppid > 0 && ppid != pid) {
+			lg_prc prc = lg_thread_process(p->b, task->thr);
+			struct lg_process_row row = lg_process_read(p->b, prc);
+
+			row.ppid = ppid;
+			lg_process_write(p->b, prc, &row);
+		}
+		return;
+	}
+	task = lg_pd_task_fork(&p->tasks, ppid, pid, tid, ts);
+	if (!task)
+		return;
+	lg_pd_space_fork(&p->code.spaces, ppid, pid);
+	parent = lg_pd_task_find(&p->tasks, ptid);
+	if (parent) {
+		lg_thr thr = lg_pd_task_find(&p->tasks, tid)->thr;
+
+		lg_thread_name(p->b, thr, lg_thread_read(p->b, parent->thr).comm);
+	}
+	lg_pd_events_fork(p, ts, pid, tid);
+}
+
+static void exit_record(struct lg_pd *p, struct pd_cursor *c, int64_t ts)
+{
+	int32_t tid;
+
+	(void)pd_take(c, 8); /* pid, ppid */
+	tid = (int32_t)pd_take_u32(c);
+	if (c->bad || tid <= 0)
+		return;
+	lg_pd_events_exit(p, ts, tid);
+	lg_pd_task_exit(&p->tasks, tid, ts);
+}
+
+static void map_record(struct lg_pd *p, struct pd_cursor *c, uint16_t misc, bool two)
+{
+	int32_t pid = (int32_t)pd_take_u32(c);
+	struct lg_pd_map m = { 0 };
+	const uint8_t *id = NULL;
+	char hex[41] = "";
+	const char *name;
+	uint64_t len;
+	size_t n_id = 0;
+
+	(void)pd_take_u32(c); /* tid */
+	m.start = pd_take_u64(c);
+	len = pd_take_u64(c);
+	m.pgoff = pd_take_u64(c);
+	if (two) {
+		id = pd_take(c, 24);
+		(void)pd_take_u64(c); /* protection, flags */
+	}
+	name = (const char *)c->p;
+	if (c->bad || (misc & PDM_MMAP_DATA))
+		return;
+	if (id && (misc & PDM_MMAP_BUILD_ID)) {
+		n_id = id[0] <= 20 ? id[0] : 20;
+		for (size_t i = 0; i < n_id; i++)
+			snprintf(hex + 2 * i, 3, "%02x", id[4 + i]);
+		m.build_id = lg_intern(p->b, hex);
+	}
+	m.end = m.start + len < m.start ? UINT64_MAX : m.start + len;
+	if (pid == -1 || (misc & PDM_CPUMODE) == PDM_KERNEL) {
+		char path[4096];
+
+		snprintf(path, sizeof path, "%.*s", (int)strnlen(name, pd_left(c)), name);
+		lg_pd_code_kernel_map(&p->code, m.start, len, m.pgoff, path, m.build_id);
+		return;
+	}
+	if ((misc & PDM_CPUMODE) >= PDM_GUEST_KERNEL)
+		return;
+	m.name = lg_intern_n(p->b, name, strnlen(name, pd_left(c)));
+	lg_pd_space_map(&p->code.spaces, pid, &m);
+}
+
+static void ksymbol_record(struct lg_pd *p, struct pd_cursor *c)
+{
+	uint64_t addr = pd_take_u64(c);
+	uint32_t len = pd_take_u32(c);
+	const uint8_t *flags = pd_take(c, 4);
+	char name[512];
+
+	if (!flags)
+		return;
+	snprintf(name, sizeof name, "%.*s", (int)strnlen((const char *)c->p, pd_left(c)),
+		 (const char *)c->p);
+	/* PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER */
+	lg_pd_code_ksymbol(&p->code, addr, pd_u16(flags + 2, c->swap) & 1 ? 0 : len, name);
+}
+
+/* -- what is missing -- */
+
+static void lost_record(struct lg_pd *p, const struct lg_pd_sample *who, int64_t ts, uint64_t n,
+			enum lg_diag_id id)
+{
+	struct lg_pd_cpu *cpu = cpu_of(p, who->cpu);
+	int64_t from = cpu && cpu->last != INT64_MIN && cpu->last <= ts ? cpu->last : ts;
+
+	if (!n)
+		return;
+	if (id == LG_DIAG_LOST_EVENTS)
+		p->lost += n;
+	else
+		p->lost_samples += n;
+	lg_add_diag(p->b, &(struct lg_diag_row){ .ts = from, .dur = ts - from, .id = id,
+						 .cpu = who->cpu, .count = n,
+						 .text = lg_intern(p->b, "perf's buffer was full") });
+	if (id == LG_DIAG_LOST_EVENTS)
+		lg_pd_events_gap(p, from, ts, who->cpu);
+}
+
+static void throttle_record(struct lg_pd *p, const struct lg_pd_sample *who, int64_t ts, bool begins)
+{
+	struct lg_pd_cpu *cpu = cpu_of(p, who->cpu);
+	int64_t from = cpu ? cpu->throttled : INT64_MIN;
+
+	if (begins) {
+		p->n_throttles++;
+		if (cpu && from == INT64_MIN) {
+			cpu->throttled = ts;
+			return;
+		}
+		if (cpu)
+			return;
+	} else if (!cpu || from == INT64_MIN) {
+		return;
+	} else {
+		cpu->throttled = INT64_MIN;
+	}
+	from = begins ? ts : from;
+	lg_add_diag(p->b, &(struct lg_diag_row){ .ts = from, .dur = ts > from ? ts - from : 0,
+						 .id = LG_DIAG_THROTTLED, .cpu = who->cpu, .count = 1 });
+}
+
+/* -- samples -- */
+
+static int sample_record(struct lg_pd *p, const uint8_t *rec, uint16_t misc, uint16_t size,
+			 int64_t ts, uint64_t offset)
+{
+	struct lg_pd_attr *a = lg_pd_attr_of(&p->h.attrs, rec, size, true);
+	struct lg_sample_row row = { .ts = ts, .cpu = -1 };
+	struct lg_pd_sample s;
+	struct lg_pd_task *task;
+
+	p->samples++;
+	if (!a) {
+		lg_add_sample(p->b, &row);
+		return 0;
+	}
+	a->samples++;
+	if (lg_pd_sample_read(&s, a, rec, size, p->h.swap))
+		short_record(p, offset);
+	row.event = a->name;
+	row.cpu = s.cpu;
+	row.weight = s.period;
+	row.flags = (a->type == PD_TYPE_TRACEPOINT ? LG_SAMPLE_TRACEPOINT : 0u) |
+		    ((misc & PDM_CPUMODE) == PDM_KERNEL ? LG_SAMPLE_KERNEL : 0u);
+	task = a->at.tid >= 0 && size >= a->at.fixed ? lg_pd_task_get(&p->tasks, s.pid, s.tid) : NULL;
+	if (!task && a->at.tid < 0)
+		task = lg_pd_task_get(&p->tasks, -1, -1); /* an event without TID: nobody's */
+	if (task) {
+		row.thr = task->thr;
+		row.flags |= s.tid == 0 ? LG_SAMPLE_IDLE : 0u;
+		row.stack = lg_pd_stack_of(&p->tasks, task, &s, misc);
+	}
+	if (__builtin_expect(p->timeless_file, 0))
+		row.ts = (int64_t)p->timeless++ * 1000;
+	lg_add_sample(p->b, &row);
+	if (s.cpu >= 0)
+		seen_on(p, s.cpu, ts);
+	if (a->event && task && !p->timeless_file)
+		lg_pd_events_sample(p, a, &s, ts, task, row.stack);
+	return 0;
+}
+
+static void switch_record(struct lg_pd *p, const struct lg_pd_sample *who, struct pd_cursor *c,
+			  int64_t ts, uint16_t misc, bool wide)
+{
+	int32_t pid = wide ? (int32_t)pd_take_u32(c) : -1;
+	int32_t tid = wide ? (int32_t)pd_take_u32(c) : -1;
+	struct lg_pd_task *task = who->tid >= 0 ? lg_pd_task_get(&p->tasks, who->pid, who->tid) : NULL;
+
+	if (task && who->time != LG_PD_NO_TIME)
+		lg_pd_events_switch(p, ts, task, pid, tid, who->cpu, misc & PDM_SWITCH_OUT,
+				    misc & PDM_SWITCH_PREEMPT);
+}
+
+static void other_record(struct lg_pd *p, const struct lg_pd_sample *who, struct pd_cursor *c,
+			 uint32_t type, uint16_t misc, int64_t ts, bool made_up)
+{
+	uint64_t n;
+
+	switch (type) {
+	case PD_COMM:
+		comm_record(p, who, c, misc);
+		break;
+	case PD_FORK:
+		fork_record(p, c, ts, made_up);
+		break;
+	case PD_EXIT:
+		exit_record(p, c, ts);
+		break;
+	case PD_MMAP:
+	case PD_MMAP2:
+		map_record(p, c, misc, type == PD_MMAP2);
+		break;
+	case PD_LOST:
+		(void)pd_take_u64(c); /* event id */
+		n = pd_take_u64(c);
+		lost_record(p, who, ts, n, LG_DIAG_LOST_EVENTS);
+		break;
+	case PD_LOST_SAMPLES:
+		/* PERF_RECORD_MISC_LOST_SAMPLES_BPF: left out on request */
+		if (!(misc & 1 << 15))
+			lost_record(p, who, ts, pd_take_u64(c), LG_DIAG_LOST_SAMPLES);
+		break;
+	case PD_THROTTLE:
+	case PD_UNTHROTTLE:
+		throttle_record(p, who, ts, type == PD_THROTTLE);
+		break;
+	case PD_SWITCH:
+	case PD_SWITCH_CPU_WIDE:
+		switch_record(p, who, c, ts, misc, type == PD_SWITCH_CPU_WIDE);
+		break;
+	case PD_KSYMBOL:
+		ksymbol_record(p, c);
+		break;
+	default: /* known, but nothing that the trace has a place for */
+		break;
+	}
+}
+
+int lg_pd_record_in_order(struct lg_pd *p, const uint8_t *rec, uint64_t raw_ts, uint64_t offset)
+{
+	uint32_t type = pd_u32(rec, p->h.swap);
+	uint16_t misc = pd_u16(rec + 4, p->h.swap), size = pd_u16(rec + 6, p->h.swap);
+	bool made_up = raw_ts == 0 || raw_ts == LG_PD_NO_TIME;
+	int64_t ts = made_up ? p->last_ts : (int64_t)(raw_ts & INT64_MAX);
+	struct lg_pd_sample who;
+	struct lg_pd_attr *a;
+	struct pd_cursor c;
+
+	if (!made_up) {
+		if (p->first_ts == INT64_MIN)
+			p->first_ts = ts;
+		p->last_ts = ts;
+	}
+	if (__builtin_expect(type == PD_SAMPLE, 1)) {
+		(void)sample_record(p, rec, misc, size, ts, offset);
+	} else {
+		a = lg_pd_attr_of(&p->h.attrs, rec, size, false);
+		lg_pd_trailer_read(&who, a, rec, size, p->h.swap);
+		c = (struct pd_cursor){ .p = rec + PD_RECORD_HEADER, .swap = p->h.swap };
+		c.end = rec + size - (a && size >= PD_RECORD_HEADER + a->at.trailer ? a->at.trailer : 0);
+		other_record(p, &who, &c, type, misc, ts, made_up);
+		if (c.bad)
+			short_record(p, offset);
+	}
+	if (p->code.spaces.failed)
+		return LG_E_NOMEM;
+	return lg_builder_failed(p->b);
+}

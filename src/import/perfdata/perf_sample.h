@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* perf_sample.h - one PERF_RECORD_SAMPLE taken apart, and the trailer of other records. */
+#ifndef LG_IMPORT_PERFDATA_PERF_SAMPLE_H
+#define LG_IMPORT_PERFDATA_PERF_SAMPLE_H
+#include "import/perfdata/perf_attrs.h"
+
+#define LG_PD_NO_TIME UINT64_MAX
+
+struct lg_pd_sample {
+	uint64_t time;         /* LG_PD_NO_TIME = not in the event */
+	uint64_t ip, addr, id, stream_id, period;
+	int32_t pid, tid, cpu; /* -1 = not in the event */
+	const uint8_t *chain;  /* n_chain u64 in the file's byte order, innermost first */
+	size_t n_chain;
+	const uint8_t *raw;
+	size_t n_raw;
+	const uint8_t *regs, *stack; /* user registers and stack, for unwinding */
+	uint64_t regs_abi;
+	size_t n_stack;        /* bytes of it that were really copied (dyn_size) */
+};
+
+/* 0, or the first byte of the record that does not fit it; then the fields before it are set. */
+size_t lg_pd_sample_read(struct lg_pd_sample *s, const struct lg_pd_attr *a, const uint8_t *rec,
+			 uint16_t size, bool swap);
+/* Time only, for ordering. */
+static inline uint64_t lg_pd_sample_time(const struct lg_pd_attr *a, const uint8_t *rec,
+					 uint16_t size, bool swap)
+{
+	int at = a->at.time;
+
+	return at >= 0 && at + 8 <= size ? pd_u64(rec + at, swap) : LG_PD_NO_TIME;
+}
+/* Who and when of a record that is not a sample; what it does not say is -1 or LG_PD_NO_TIME. */
+void lg_pd_trailer_read(struct lg_pd_sample *s, const struct lg_pd_attr *a, const uint8_t *rec,
+			uint16_t size, bool swap);
+
+#endif /* LG_IMPORT_PERFDATA_PERF_SAMPLE_H */

@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * perfdata.c - the import from end to end: bytes to records to order to rows, and the notes on
+ * what was lost.
+ */
+#include "import/perfdata/perfdata.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#include "base/alloc.h"
+#include "import/perfdata/perf_import.h"
+
+enum {
+	HEAD_BYTES = PD_FILE_HEADER,
+	/* Records that wait for order when no round ends: 2 buffers of 256 CPUs at perf's default
+	 * size would be 256 MB, but those have rounds. */
+	WINDOW_BYTES = 32 << 20,
+	/* pairs of clock readings are two calls one after the other (perf's record.c) */
+	CLOCK_PAIR_ERROR_NS = 50000
+};
+
+static int nomem(struct lg_error *err)
+{
+	return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+}
+
+/* Events have been described: give them names, and the trace its clock. */
+static int settle(struct lg_pd *p, struct lg_error *err)
+{
+	static const char *const names[] = { "CLOCK_REALTIME", "CLOCK_MONOTONIC", "", "",
+					     "CLOCK_MONOTONIC_RAW", "", "", "CLOCK_BOOTTIME", "",
+					     "", "", "CLOCK_TAI" };
+	const struct lg_pd_header *h = &p->h;
+	int32_t clock = h->attrs.n ? h->attrs.attr[0].clockid : -1;
+	bool timed = false;
+
+	if (p->settled)
+		return 0;
+	p->settled = true;
+	lg_pd_header_settle(&p->h);
+	p->tasks.exact_callers = h->simpleperf;
+	for (size_t i = 0; i < h->attrs.n; i++)
+		timed |= h->attrs.attr[i].at.time >= 0;
+	p->timeless_file = !timed;
+	if (h->simpleperf)
+		clock = CLOCK_MONOTONIC; /* its only choice for a whole system (-clockid perf aside) */
+	if (clock >= 0 && clock < 12)
+		lg_meta_set(p->b, 0, "clock.source", names[clock]);
+	else
+		lg_meta_set(p->b, 0, "clock.source",
+			    "perf's own (sched_clock): not CLOCK_MONOTONIC; record with -k "
+			    "CLOCK_MONOTONIC to join it with other sources");
+	if (h->has_clock_data)
+		lg_add_clock(p->b, &(struct lg_clock_row){ .ts = (int64_t)(h->clock_ns & INT64_MAX),
+							   .value = (int64_t)(h->wall_ns & INT64_MAX),
+							   .clock = CLOCK_REALTIME,
+							   .error = CLOCK_PAIR_ERROR_NS,
+							   .source = lg_intern(p->b, "perf CLOCK_DATA") });
+	return lg_pd_events_new(p, err);
+}
+
+static int deliver(void *self, const struct lg_pd_entry *e)
+{
+	struct lg_pd *p = self;
+
+	return lg_pd_record_in_order(p, e->rec, e->ts, e->offset);
+}
+
+static uint64_t time_of(struct lg_pd *p, const struct lg_pd_record *r)
+{
+	struct lg_pd_attr *a = lg_pd_attr_of(&p->h.attrs, r->p, r->size, r->type == PD_SAMPLE);
+
+	if (!a)
+		return LG_PD_NO_TIME;
+	if (r->type == PD_SAMPLE)
+		return lg_pd_sample_time(a, r->p, r->size, p->h.swap);
+	if ((r->type == PD_FORK || r->type == PD_EXIT) && r->size >= 32)
+		return pd_u64(r->p + 24, p->h.swap);
+	if (a->at.back_time > 0 && r->size >= PD_RECORD_HEADER + a->at.trailer)
+		return pd_u64(r->p + r->size - a->at.back_time, p->h.swap);
+	return LG_PD_NO_TIME;
+}
+
+static int kernel_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_error *err)
+{
+	uint64_t ts;
+	int rc = 0;
+
+	if (__builtin_expect(!p->settled, 0))
+		rc = settle(p, err);
+	if (rc)
+		return rc;
+	ts = time_of(p, r);
+	/* Without a time, or about what was there before: as soon as it is read, like perf. */
+	rc = ts == 0 || ts == LG_PD_NO_TIME ? lg_pd_record_in_order(p, r->p, ts, r->offset)
+					    : lg_pd_order_add(&p->order, r, ts);
+	return rc == LG_E_NOMEM ? nomem(err) : rc;
+}
+
+static int any_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_error *err);
+
+static int drain(struct lg_pd *p, uint64_t offset, struct lg_error *err)
+{
+	struct lg_pd_record r;
+	int rc;
+
+	while ((rc = lg_pd_stream_next(&p->zin, &r)) > 0) {
+		/* One compressed inside another is damage; it must not lead us round in circles. */
+		if (r.type == PD_COMPRESSED || r.type == PD_COMPRESSED2)
+			continue;
+		r.offset = offset;
+		rc = any_record(p, &r, err);
+		if (rc)
+			return rc;
+	}
+	return rc < 0 ? nomem(err) : 0;
+}
+
+/* One zstd stream runs through all compressed records; records may begin in one, end in the next. */
+static int compressed_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_error *err)
+{
+	size_t head = r->type == PD_COMPRESSED2 ? 16 : 8;
+	ZSTD_inBuffer in = { .src = r->p + head };
+	size_t before;
+	int rc = 0;
+
+	if (!p->zstd) {
+		p->zstd = ZSTD_createDStream();
+		if (!p->zstd)
+			return nomem(err);
+	}
+	if (r->size < head)
+		return 0;
+	in.size = r->size - head;
+	if (r->type == PD_COMPRESSED2) {
+		uint64_t n = pd_u64(r->p + 8, p->h.swap);
+
+		in.size = n < in.size ? (size_t)n : in.size; /* the rest is padding */
+	}
+	do {
+		ZSTD_outBuffer out = { 0 };
+		size_t k;
+
+		out.dst = lg_pd_stream_room(&p->zin, 1 << 16, &out.size);
+		if (!out.dst)
+			return nomem(err);
+		before = in.pos;
+		k = ZSTD_decompressStream(p->zstd, &out, &in);
+		lg_pd_stream_filled(&p->zin, out.pos);
+		if (ZSTD_isError(k)) {
+			/* What follows in the stream refers to what is lost. */
+			if (!p->zstd_failed++)
+				p->zstd_failed_at = r->offset;
+			ZSTD_DCtx_reset(p->zstd, ZSTD_reset_session_only);
+			p->zin.at = p->zin.end;
+			break;
+		}
+		if (out.pos)
+			rc = drain(p, r->offset, err);
+		if (!out.pos && in.pos == before)
+			break;
+	} while (!rc);
+	return rc;
+}
+
+/* What follows a record without being one. */
+static int payload_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_error *err)
+{
+	uint64_t n = 0;
+	int rc;
+
+	if (r->type == PD_AUXTRACE && r->size >= 16) {
+		n = pd_u64(r->p + 8, p->h.swap);
+	} else if (r->type == PD_HEADER_TRACING_DATA && r->size >= 12) {
+		n = pd_u32(r->p + 8, p->h.swap);
+		n = (n + 7) & ~7ull;
+		if (n > 64 << 20)
+			return lg_fail(err, LG_E_LIMIT, r->offset, "tracing data of %llu bytes (byte %llu)",
+				       (unsigned long long)n, (unsigned long long)r->offset);
+		rc = lg_pd_stream_ensure(&p->in, (size_t)n);
+		if (rc < 0)
+			return nomem(err);
+		if (rc) {
+			rc = lg_pd_header_feature(&p->h, PDH_TRACING_DATA,
+						  p->in.block->bytes + p->in.at, (size_t)n, err);
+			if (rc == LG_E_NOMEM)
+				return rc;
+			p->h.features_damaged += rc != 0;
+		}
+	}
+	if (n && lg_pd_stream_skip(&p->in, n) < n)
+		p->cut_payload = true;
+	return 0;
+}
+
+static int any_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_error *err)
+{
+	int rc = 0;
+
+	p->records++;
+	if (__builtin_expect(r->type <= PD_KERNEL_MAX, 1)) {
+		if (r->type > PD_CALLCHAIN_DEFERRED && !p->unknown_type++) {
+			p->unknown_kind = r->type;
+			p->unknown_at = r->offset;
+		}
+		p->deferred += r->type == PD_CALLCHAIN_DEFERRED;
+		return kernel_record(p, r, err);
+	}
+	switch (r->type) {
+	case PD_FINISHED_ROUND:
+		rc = lg_pd_order_round(&p->order);
+		break;
+	case PD_COMPRESSED:
+	case PD_COMPRESSED2:
+		return compressed_record(p, r, err);
+	case PD_HEADER_ATTR:
+	case PD_HEADER_BUILD_ID:
+	case PD_HEADER_FEATURE:
+	case PD_EVENT_UPDATE:
+		rc = lg_pd_header_record(&p->h, r->type, r->p, r->size, err);
+		if (rc && rc != LG_E_NOMEM) {
+			p->h.features_damaged++;
+			p->h.damaged_at = r->offset;
+			rc = 0;
+		}
+		return rc;
+	case PD_AUXTRACE:
+	case PD_HEADER_TRACING_DATA:
+		return payload_record(p, r, err);
+	default:
+		if (r->type > PD_SCHEDSTAT_DOMAIN && r->type < PD_SIMPLE_FIRST && !p->unknown_type++) {
+			p->unknown_kind = r->type;
+			p->unknown_at = r->offset;
+		}
+		break;
+	}
+	return rc == LG_E_NOMEM ? nomem(err) : rc;
+}
+
+/* -- closing notes -- */
+
+static void note(struct lg_pd *p, enum lg_diag_id id, uint64_t n, const char *fmt, ...) LG_PRINTF(4, 5);
+static void note(struct lg_pd *p, enum lg_diag_id id, uint64_t n, const char *fmt, ...)
+{
+	char text[256];
+	va_list ap;
+
+	if (!n)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	lg_add_diag_now(p->b, id, p->first_ts == INT64_MIN ? INT64_MIN : p->last_ts, n, "%s", text);
+}
+
+static void note_end(struct lg_pd *p)
+{
+	const struct lg_pd_stream *in = &p->in;
+	size_t left = in->end - in->at;
+	unsigned long long at = in->pos, want = p->h.data_at + p->h.data_size;
+
+	if (in->read_errno)
+		note(p, LG_DIAG_FILE_TRUNCATED, 1, "reading stopped at byte %llu: %s", at,
+		     strerror(in->read_errno));
+	else if (left || p->cut_payload)
+		note(p, LG_DIAG_FILE_TRUNCATED, 1, "the file ends inside a record at byte %llu", at);
+	else if (!p->h.pipe && p->h.data_size && at < want)
+		note(p, LG_DIAG_FILE_TRUNCATED, 1,
+		     "the file ends at byte %llu, its records were to go on to byte %llu", at, want);
+	else if (!p->h.pipe && !p->h.data_size)
+		note(p, LG_DIAG_FILE_TRUNCATED, 1,
+		     "perf record did not close the file: read to its end at byte %llu", at);
+	if (p->zin.end > p->zin.at)
+		note(p, LG_DIAG_FILE_TRUNCATED, 1, "the compressed part ends inside a record at byte %llu",
+		     at);
+}
+
+static void notes(struct lg_pd *p)
+{
+	note_end(p);
+	note(p, LG_DIAG_FILE_DAMAGED, p->damaged, "%llu places are not records, the first at byte %llu; "
+	     "%llu bytes were skipped", (unsigned long long)p->damaged,
+	     (unsigned long long)p->damaged_at, (unsigned long long)p->damaged_bytes);
+	note(p, LG_DIAG_FILE_DAMAGED, p->zstd_failed, "%llu compressed records cannot be unpacked, the "
+	     "first at byte %llu", (unsigned long long)p->zstd_failed,
+	     (unsigned long long)p->zstd_failed_at);
+	note(p, LG_DIAG_FILE_DAMAGED, p->short_records, "%llu records are shorter than their content, "
+	     "the first at byte %llu", (unsigned long long)p->short_records,
+	     (unsigned long long)p->short_at);
+	note(p, LG_DIAG_FILE_DAMAGED, p->h.features_damaged, "%llu parts of the file's description "
+	     "cannot be read, the last at byte %llu", (unsigned long long)p->h.features_damaged,
+	     (unsigned long long)p->h.damaged_at);
+	note(p, LG_DIAG_NOT_UNDERSTOOD, p->unknown_type, "records of type %u at byte %llu and others "
+	     "like it", p->unknown_kind, (unsigned long long)p->unknown_at);
+	note(p, LG_DIAG_NOT_UNDERSTOOD, p->deferred, "user stacks were recorded apart from their "
+	     "samples (deferred unwinding) and are not joined");
+	note(p, LG_DIAG_FILE_DAMAGED, p->h.attrs.unknown_ids, "%llu samples belong to no event of the "
+	     "file", (unsigned long long)p->h.attrs.unknown_ids);
+	note(p, LG_DIAG_STACK_TRUNCATED, p->tasks.cut, "call chains of more than 4096 frames");
+	note(p, LG_DIAG_TIME_CLAMPED, p->timeless, "samples carry no time: they are numbered in the "
+	     "order of the file, 1 us apart");
+	note(p, LG_DIAG_UNRESOLVED, p->code.unnamed, "%zu of %zu addresses have no function here",
+	     p->code.unnamed, p->code.frames);
+	if (p->order.late)
+		lg_meta_setf(p->b, 0, "record.late", "%llu records came later than two rounds after "
+			     "their time", (unsigned long long)p->order.late);
+}
+
+/* -- the walk -- */
+
+static int walk(struct lg_pd *p, struct lg_error *err)
+{
+	struct lg_pd_record r;
+	int rc;
+
+	while ((rc = lg_pd_stream_next(&p->in, &r)) > 0) {
+		if (__builtin_expect(p->in.skipped != 0, 0)) {
+			if (!p->damaged++)
+				p->damaged_at = p->in.skipped_at;
+			p->damaged_bytes += p->in.skipped;
+		}
+		rc = any_record(p, &r, err);
+		if (rc)
+			return rc;
+	}
+	if (rc < 0)
+		return nomem(err);
+	if (p->in.skipped) {
+		if (!p->damaged++)
+			p->damaged_at = p->in.skipped_at;
+		p->damaged_bytes += p->in.skipped;
+	}
+	rc = lg_pd_order_flush(&p->order);
+	return rc == LG_E_NOMEM ? nomem(err) : rc;
+}
+
+static int nothing(struct lg_pd *p, struct lg_error *err)
+{
+	if (p->damaged)
+		return lg_fail(err, LG_E_FORMAT, p->damaged_at,
+			       "no record can be read: what is at byte %llu is none",
+			       (unsigned long long)p->damaged_at);
+	return lg_fail(err, LG_E_FORMAT, p->in.pos,
+		       "the perf.data file holds no record: it ends at byte %llu",
+		       (unsigned long long)p->in.pos);
+}
+
+static int read_all(struct lg_pd *p, int fd, const uint8_t *head, size_t n_head, bool seekable,
+		    struct lg_error *err)
+{
+	uint64_t skip;
+	int rc = lg_pd_header_read(&p->h, seekable ? fd : -1, head, n_head, err);
+
+	if (!rc)
+		rc = lg_pd_code_init(&p->code, p->b, &p->h, err);
+	if (rc)
+		return rc;
+	lg_pd_stream_init(&p->in, &p->pool, fd, head, n_head);
+	lg_pd_stream_init(&p->zin, &p->pool, -1, NULL, 0);
+	p->in.swap = p->zin.swap = p->tasks.swap = p->h.swap;
+	p->order.pool = &p->pool;
+	p->order.deliver = deliver;
+	p->order.self = p;
+	p->order.window = WINDOW_BYTES;
+	p->tasks.b = p->b;
+	p->tasks.code = &p->code;
+	p->first_ts = INT64_MIN;
+	if (!p->h.pipe && p->h.data_size)
+		p->in.limit = p->h.data_at + p->h.data_size;
+	/* Between header and records: the lists of ids, read already. */
+	skip = p->h.data_at;
+	if (lg_pd_stream_skip(&p->in, skip) < skip)
+		return nothing(p, err);
+	rc = walk(p, err);
+	if (!rc)
+		rc = settle(p, err);
+	if (!rc && !p->records)
+		rc = nothing(p, err);
+	if (!rc && !p->h.attrs.n)
+		rc = lg_fail(err, LG_E_FORMAT, p->in.pos,
+			     "the perf.data stream describes no event (read up to byte %llu)",
+			     (unsigned long long)p->in.pos);
+	if (!rc)
+		rc = lg_pd_events_finish(p, err);
+	if (!rc)
+		notes(p);
+	return rc;
+}
+
+static int import_fd(int fd, const uint8_t *head, size_t n_head, bool seekable, struct lg_builder *b,
+		     struct lg_error *err)
+{
+	struct lg_pd *p = lg_calloc(1, sizeof *p);
+	int rc;
+
+	if (!p)
+		return nomem(err);
+	p->b = p->h.b = b;
+	rc = read_all(p, fd, head, n_head, seekable, err);
+	lg_pd_events_free(p->events);
+	lg_pd_order_done(&p->order);
+	if (p->in.pool) {
+		lg_pd_stream_done(&p->in);
+		lg_pd_stream_done(&p->zin);
+	}
+	lg_pd_pool_done(&p->pool);
+	ZSTD_freeDStream(p->zstd);
+	lg_pd_tasks_done(&p->tasks);
+	lg_pd_code_done(&p->code);
+	lg_pd_header_done(&p->h);
+	lg_free(p->cpu);
+	lg_free(p);
+	if (!rc && lg_builder_failed(b))
+		rc = nomem(err);
+	return rc;
+}
+
+static int run(const char *path, struct lg_builder *b, struct lg_error *err)
+{
+	uint8_t head[HEAD_BYTES];
+	size_t n = 0;
+	ssize_t k = 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC), rc;
+
+	if (fd < 0)
+		return lg_fail_errno(err, errno, "cannot open %s", path);
+	while (n < sizeof head && ((k = read(fd, head + n, sizeof head - n)) > 0 ||
+				   (k < 0 && errno == EINTR)))
+		n += k > 0 ? (size_t)k : 0;
+	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+	rc = k < 0 ? lg_fail_errno(err, errno, "cannot read %s", path)
+		   : import_fd(fd, head, n, true, b, err);
+	close(fd);
+	return rc;
+}
+
+int lg_perfdata_read_memory(const uint8_t *p, size_t n, struct lg_builder *b, struct lg_error *err)
+{
+	int fd = memfd_create("perf.data", MFD_CLOEXEC), rc;
+	char path[32];
+
+	if (fd < 0)
+		return lg_fail_errno(err, errno, "cannot make a file in memory");
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	rc = write(fd, p, n) == (ssize_t)n ? run(path, b, err) : lg_fail_errno(err, EIO, "memory file");
+	close(fd);
+	return rc;
+}
+
+const struct lg_importer lg_import_perfdata = {
+	.name = "perf.data",
+	.summary = "perf record's perf.data",
+	.sniff = lg_pd_sniff,
+	.run = run,
+};

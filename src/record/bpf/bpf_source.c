@@ -583,7 +583,7 @@ static void report_costs(struct bpf_source *b)
 				"bpf: programs that were interrupted by themselves");
 	if (b->lost[LG_BPF_NONE])
 		lg_add_diag_now(builder, LG_DIAG_PARTIAL, b->stopped, b->lost[LG_BPF_NONE],
-				"bpf: switches that the kernel did not report; who ran then is unknown");
+				"bpf: switches that the kernel did not report; run time from its counters");
 	if (b->n_bad)
 		lg_add_diag_now(builder, LG_DIAG_NOT_UNDERSTOOD, b->stopped, b->n_bad,
 				"bpf: malformed records");

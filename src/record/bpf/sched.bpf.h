@@ -82,16 +82,23 @@ static __always_inline void leave(void *ctx, struct thread *th, struct task_stru
 	} else if (!th->running) {
 		/*
 		 * It left without having come. Seen with threads of a container's supervisor: the
-		 * tracepoint does not fire for some of their switches, for perf neither. Nobody
-		 * knows then who ran, so nothing is claimed for that time.
+		 * tracepoint does not fire for some of their switches, for perf neither. How long
+		 * it ran is in the scheduler's own account, which is brought up to date before a
+		 * switch (update_curr() in put_prev_task()).
 		 */
+		__u64 least = th->wake_ts > th->off_ts ? th->wake_ts : th->off_ts;
+
 		count_lost(LG_BPF_NONE);
-		th->in_ts = now;
-		th->gap = 1;
+		th->in_ts = now - (t->se.sum_exec_runtime - th->exec);
+		if (th->in_ts < least || th->in_ts > now) {
+			th->in_ts = now;
+			th->gap = 1;
+		}
 	}
+	th->exec = t->se.sum_exec_runtime;
 	if (is_worth(th, now, why)) {
 		if (th->sum_n)
-			flush_sum(th, ring, th->off_ts);
+			flush_sum(th, ring, th->off_ts ? th->off_ts : th->in_ts);
 		r = ring ? bpf_ringbuf_reserve(ring, sizeof(*r), 0) : 0;
 		if (r) {
 			fill(&r->h, now, th->tid, th->tgid, LG_BPF_SLICE);
@@ -162,8 +169,12 @@ int BPF_PROG(lg_switch, bool preempt, struct task_struct *prev, struct task_stru
 		th = thread_of(next);
 		if (th) {
 			if (th->running && th->in_ts) {
-				/* It came without having left. */
+				/* It came without having left: when is lost, how long it ran is not. */
 				count_lost(LG_BPF_NONE);
+				if (!th->sum_n++)
+					th->sum_since = th->in_ts;
+				th->sum_run += next->se.sum_exec_runtime - th->exec;
+				th->exec = next->se.sum_exec_runtime;
 				th->off_ts = 0;
 				th->off_why = WHY_NONE;
 				th->wake_ts = 0;

@@ -110,6 +110,7 @@ struct thread {
 	__u32 job_version;
 	__u16 cpu;         /* where it runs or ran */
 	__u8 gap, pad;     /* its coming was not reported */
+	__u64 exec;        /* se.sum_exec_runtime when it left last */
 	/* below: rarely touched */
 	__u64 stack_ts;    /* of the newest stack of a sleep */
 	__u64 sum_since, sum_run;
@@ -318,6 +319,7 @@ static __always_inline struct thread *thread_new(struct task_struct *t)
 	}
 	th->tid = tid_of(t);
 	th->tgid = tgid_of(t);
+	th->exec = t->se.sum_exec_runtime;
 	is_job_now(th);
 	return th;
 }

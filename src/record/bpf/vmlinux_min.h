@@ -73,8 +73,13 @@ struct signal_struct {
 	} live;
 };
 
+struct sched_entity {
+	unsigned long long sum_exec_runtime;
+};
+
 struct task_struct {
 	unsigned int __state;
+	struct sched_entity se;
 	unsigned int flags;
 	int on_cpu;
 	int pid, tgid;

@@ -420,9 +420,8 @@ lg_prc lg_process_get(struct lg_builder *b, int32_t pid)
 {
 	lg_prc p = lg_map_get(&b->pid_life, id_key(pid));
 
-	if (p && b->t->process.end[p] == INT64_MAX)
-		return p;
-	return process_new(b, pid, 0, p ? b->t->process.end[p] : INT64_MIN);
+	/* An ended one too: see lg_thread_end(). */
+	return p ? p : process_new(b, pid, 0, INT64_MIN);
 }
 
 /* A thread seen without its pid was filed under a process row of its own: give that row the right
@@ -462,6 +461,9 @@ lg_thr lg_thread_get(struct lg_builder *b, int32_t pid, int32_t tid)
 		}
 		/* The same tid under another pid: the old life ended unseen. */
 	} else if (thr) {
+		p = b->t->thread.prc[thr];
+		if (pid < 0 || b->t->process.pid[p] == pid)
+			return thr; /* its last moments */
 		start = b->t->thread.end[thr];
 	}
 	if (pid < 0)

@@ -46,7 +46,9 @@ lg_thr lg_thread_get(struct lg_builder *b, int32_t pid, int32_t tid);
 lg_thr lg_thread_find(const struct lg_builder *b, int32_t tid);
 /* A fork or thread creation: starts a new life at ts, ending any older one with the same id. */
 lg_thr lg_thread_start(struct lg_builder *b, int32_t ppid, int32_t pid, int32_t tid, int64_t ts);
-/* Exit of a thread (of the whole process when tid == pid). Later uses of the id are a new life. */
+/* Exit of a thread (of the whole process when tid == pid). The kernel tells of the exit before the
+ * thread's last moments (its last slice, the release of its memory), so later rows with the same
+ * ids are still this life; only lg_thread_start(), or the id under another pid, begins a new one. */
 void lg_thread_end(struct lg_builder *b, int32_t tid, int64_t ts);
 void lg_thread_name(struct lg_builder *b, lg_thr thr, lg_str comm);
 /* Read and change one process row; change through set so that the sink learns of it. */

@@ -150,9 +150,11 @@ static void test_pid_reuse(void **state)
 	assert_int_not_equal(d, c);
 	assert_int_equal(t->thread.end[c], 400);
 	assert_int_equal(t->process.end[t->thread.prc[c]], 400);
-	/* A use after the exit is a new life that starts there. */
+	/* The last slice is told after the exit: the same life. Under another pid it is a new one. */
 	lg_thread_end(b, 500, 450);
-	a = lg_thread_get(b, 500, 500);
+	assert_int_equal(lg_thread_get(b, 500, 500), d);
+	assert_int_equal(lg_thread_get(b, -1, 500), d);
+	a = lg_thread_get(b, 501, 500);
 	assert_int_not_equal(a, d);
 	assert_int_equal(t->thread.start[a], 450);
 	/* The tid of an open life under another pid: its start is unknown, not the end of time. */

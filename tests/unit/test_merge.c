@@ -209,7 +209,7 @@ static void test_lives(void **state)
 	lg_thread_start(c, 1, 7, 7, 100);
 	lg_thread_end(c, 7, 210);
 	lg_meta_set(c, 0, "host.name", "h");
-	thr = lg_thread_get(c, 7, 7); /* alive from 210 on: the second life */
+	thr = lg_thread_start(c, 1, 7, 7, 300); /* the second life, in the second file too */
 	lg_add_mark(c, &(struct lg_mark_row){ .ts = 350, .thr = thr });
 	t = seal(a);
 	u = seal(c);

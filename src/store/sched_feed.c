@@ -309,6 +309,7 @@ static void switch_out(struct lg_sched_feed *f, const struct lg_sched_switch *e,
 			t->kind = LG_STATE_NONE; /* its switch-out on the other CPU was lost */
 		else
 			close_state(f, t, c->known);
+		ts = in_order(f, t, ts);
 		from = c->known > t->since ? c->known : t->since;
 		if (from < t->born)
 			from = t->born;
@@ -371,7 +372,7 @@ static void switch_in(struct lg_sched_feed *f, const struct lg_sched_switch *e)
 		from = unseen_since(f, t);
 		if (from == INT64_MIN || !f->opt.has_waking || !f->opt.has_fork)
 			break;
-		if (pend && t->pend_ts > from) {
+		if (pend && t->pend_ts > from && t->pend_ts <= ts) {
 			enter(t, LG_BLOCKED, LG_WHY_NONE);
 			take_pend(t);
 			emit(f, t, from, t->pend_ts, LG_STATE_EDGE);

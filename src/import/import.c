@@ -18,12 +18,14 @@
 #include "base/alloc.h"
 #include "import/lag/lag.h"
 #include "import/perfdata/perfdata.h"
+#include "import/perfscript/perfscript.h"
 #include "store/merge.h"
 
 /* A new format is one folder and one line here. */
 static const struct lg_importer *const importers[] = {
 	&lg_import_lag,
 	&lg_import_perfdata,
+	&lg_import_perfscript,
 };
 
 enum { N_IMPORTERS = sizeof importers / sizeof *importers, HEAD_BYTES = 4096 };

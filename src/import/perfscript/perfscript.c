@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * perfscript.c - lines to rows: each event line is one sample, the lines below it are its stack.
+ *
+ * The text says less than the file: names of threads but not of processes unless both ids are
+ * printed, functions but not build ids. Addresses of one function in one file become one frame.
+ */
+#include "import/perfscript/perfscript.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "base/alloc.h"
+#include "base/map.h"
+#include "import/perfscript/script_line.h"
+
+enum {
+	BUFFER_BYTES = 1 << 20, /* no line is longer; C++ names reach 100 kB */
+	DEPTH_MAX = 4096,
+	HEAD_BYTES = 1 << 16
+};
+
+struct script {
+	struct lg_builder *b;
+	struct lg_map frame_of; /* name and dso -> frame */
+	lg_frm frame[DEPTH_MAX]; /* of the open event, innermost first */
+	size_t n_frames;
+	struct lg_sample_row row;
+	bool open;
+	int64_t last_ts;
+	uint64_t line_no, odd, odd_at, cut, timeless, lost, samples;
+	lg_str s_unknown;
+};
+
+static bool is(struct lg_ps_view v, const char *s)
+{
+	return v.n == strlen(s) && !memcmp(v.p, s, v.n);
+}
+
+static bool is_kernel(const struct lg_ps_line *l)
+{
+	if (l->dso.n >= 7 && !memcmp(l->dso.p + l->dso.n - 7, "vmlinux", 7))
+		return true;
+	if (l->dso.n && *l->dso.p == '[')
+		return !is(l->dso, "[unknown]") && !is(l->dso, "[vdso]") &&
+		       !is(l->dso, "[vsyscall]") && !is(l->dso, "[heap]") && !is(l->dso, "[stack]");
+	return l->ip >> 63;
+}
+
+static lg_frm frame_of(struct script *s, const struct lg_ps_line *l)
+{
+	struct lg_frame_row row = { .pc = l->ip - l->offset, .kind = LG_FRAME_USER };
+	uint64_t key;
+	lg_frm f;
+
+	if (!is(l->dso, "[unknown]"))
+		row.dso = lg_intern_n(s->b, l->dso.p, l->dso.n);
+	else
+		row.dso = s->s_unknown;
+	if (!is(l->name, "[unknown]"))
+		row.name = lg_intern_n(s->b, l->name.p, l->name.n);
+	row.kind = l->inlined ? LG_FRAME_INLINED : is_kernel(l) ? LG_FRAME_KERNEL : LG_FRAME_USER;
+	if (!row.name && row.dso == s->s_unknown) {
+		row.pc = 0; /* nowhere: the addresses tell nothing */
+		row.name = s->s_unknown;
+	}
+	if (!row.name)
+		return lg_intern_frame(s->b, &row);
+	key = (uint64_t)row.name << 32 | row.dso;
+	f = lg_map_get(&s->frame_of, key ^ (uint64_t)row.kind << 30);
+	if (f)
+		return f;
+	f = lg_intern_frame(s->b, &row);
+	if (f)
+		(void)!lg_map_set(&s->frame_of, key ^ (uint64_t)row.kind << 30, f);
+	return f;
+}
+
+static void close_event(struct script *s)
+{
+	lg_stk stk = 0;
+
+	if (!s->open)
+		return;
+	while (s->n_frames)
+		stk = lg_intern_stack(s->b, stk, s->frame[--s->n_frames]);
+	s->row.stack = stk;
+	lg_add_sample(s->b, &s->row);
+	s->samples++;
+	s->open = false;
+}
+
+static void add_frame(struct script *s, const struct lg_ps_line *l)
+{
+	if (s->n_frames >= DEPTH_MAX) {
+		s->cut++;
+		return;
+	}
+	if (!s->n_frames && is_kernel(l))
+		s->row.flags |= LG_SAMPLE_KERNEL;
+	s->frame[s->n_frames++] = frame_of(s, l);
+}
+
+/* Lines of perf script --show-lost-events, --show-task-events ... */
+static void other_record(struct script *s, const struct lg_ps_line *l)
+{
+	static const char lost[] = "lost ";
+	const char *p = memmem(l->rest.p, l->rest.n, lost, sizeof lost - 1);
+	uint64_t n = 0;
+
+	if (!is(l->event, "PERF_RECORD_LOST") && memcmp(l->event.p, "PERF_RECORD_LOST", 16))
+		return;
+	for (p = p ? p + sizeof lost - 1 : l->rest.p + l->rest.n;
+	     p < l->rest.p + l->rest.n && *p >= '0' && *p <= '9' && n < 1u << 30; p++)
+		n = n * 10 + (uint64_t)(*p - '0');
+	lg_add_diag(s->b, &(struct lg_diag_row){ .ts = l->has_time ? l->ts : s->last_ts,
+						 .id = LG_DIAG_LOST_EVENTS, .cpu = l->cpu,
+						 .count = n ? n : 1 });
+}
+
+static void open_event(struct script *s, const struct lg_ps_line *l)
+{
+	struct lg_ps_line at;
+	lg_thr thr = 0;
+
+	if (l->event.n > 12 && !memcmp(l->event.p, "PERF_RECORD_", 12)) {
+		other_record(s, l);
+		return;
+	}
+	if (l->tid >= 0) {
+		thr = lg_thread_get(s->b, l->tid ? l->pid : 0, l->tid);
+		if (l->comm.n && !is(l->comm, ":-1"))
+			lg_thread_name(s->b, thr, lg_intern_n(s->b, l->comm.p, l->comm.n));
+	}
+	s->row = (struct lg_sample_row){
+		.ts = l->has_time ? l->ts : (int64_t)s->timeless * 1000,
+		.weight = l->period ? l->period : 1, .thr = thr, .cpu = l->cpu,
+		.event = lg_intern_n(s->b, l->event.p, l->event.n),
+		/* a name with a colon that is no modifier is a tracepoint's */
+		.flags = l->tid == 0 ? LG_SAMPLE_IDLE : 0,
+	};
+	for (size_t i = 0; i + 5 < l->event.n; i++)
+		if (l->event.p[i] == ':' && l->event.p[i + 1] >= 'a' && i)
+			s->row.flags |= LG_SAMPLE_TRACEPOINT;
+	s->timeless += !l->has_time;
+	if (l->has_time)
+		s->last_ts = l->ts;
+	s->open = true;
+	s->n_frames = 0;
+	if (lg_ps_parse_rest(&at, l->rest))
+		add_frame(s, &at);
+}
+
+/* "# hostname : bgregg-test" */
+static void comment(struct script *s, const char *line, size_t n)
+{
+	static const struct {
+		const char *label, *key;
+	} facts[] = {
+		{ "# hostname : ", "host.name" }, { "# os release : ", "kernel.release" },
+		{ "# perf version : ", "record.perf_version" }, { "# arch : ", "host.arch" },
+		{ "# nrcpus online : ", "host.cpus" }, { "# cpudesc : ", "host.cpu" },
+		{ "# cmdline : ", "record.cmdline" },
+	};
+
+	for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+		size_t k = strlen(facts[i].label);
+
+		if (n <= k || memcmp(line, facts[i].label, k))
+			continue;
+		while (n > k && (line[n - 1] == ' ' || line[n - 1] == '\r'))
+			n--;
+		lg_add_meta(s->b, &(struct lg_meta_row){ .ts = INT64_MIN,
+							 .key = lg_intern(s->b, facts[i].key),
+							 .value = lg_intern_n(s->b, line + k, n - k) });
+	}
+}
+
+static void one_line(struct script *s, const char *line, size_t n)
+{
+	struct lg_ps_line l;
+
+	s->line_no++;
+	switch (lg_ps_parse(&l, line, n, s->open)) {
+	case LG_PS_BLANK:
+		close_event(s);
+		break;
+	case LG_PS_COMMENT:
+		comment(s, line, n);
+		break;
+	case LG_PS_EVENT:
+		close_event(s);
+		open_event(s, &l);
+		break;
+	case LG_PS_FRAME:
+		add_frame(s, &l);
+		break;
+	default:
+		if (!s->odd++)
+			s->odd_at = s->line_no;
+		break;
+	}
+}
+
+/* Lines of the file. ret_bytes: how far it could be read. */
+static int each_line(struct script *s, gzFile in, char *buf, uint64_t *ret_bytes, const char **ret_bad)
+{
+	size_t have = 0;
+	bool skipping = false; /* inside a line that is longer than the buffer */
+
+	for (;;) {
+		int got = gzread(in, buf + have, (unsigned)(BUFFER_BYTES - have)), code;
+		char *line = buf, *nl;
+
+		if (got < 0)
+			*ret_bad = gzerror(in, &code);
+		if (got <= 0)
+			break;
+		*ret_bytes += (unsigned)got;
+		have += (size_t)got;
+		while ((nl = memchr(line, '\n', have - (size_t)(line - buf)))) {
+			if (!skipping)
+				one_line(s, line, (size_t)(nl - line));
+			skipping = false;
+			line = nl + 1;
+		}
+		have -= (size_t)(line - buf);
+		memmove(buf, line, have);
+		if (have == BUFFER_BYTES) {
+			have = 0;
+			skipping = true;
+			s->odd++;
+		}
+		if (lg_builder_failed(s->b))
+			return LG_E_NOMEM;
+	}
+	if (have && !skipping)
+		one_line(s, buf, have);
+	close_event(s);
+	return lg_builder_failed(s->b);
+}
+
+static void notes(struct script *s, uint64_t bytes, const char *bad)
+{
+	if (bad)
+		lg_add_diag_now(s->b, LG_DIAG_FILE_TRUNCATED, s->last_ts, 1,
+				"the file cannot be unpacked beyond byte %llu of its text (line %llu)",
+				(unsigned long long)bytes, (unsigned long long)s->line_no);
+	if (s->odd)
+		lg_add_diag_now(s->b, LG_DIAG_NOT_UNDERSTOOD, s->last_ts, s->odd,
+				"%llu lines are neither event nor frame, the first is line %llu",
+				(unsigned long long)s->odd, (unsigned long long)s->odd_at);
+	if (s->cut)
+		lg_add_diag_now(s->b, LG_DIAG_STACK_TRUNCATED, s->last_ts, s->cut,
+				"call chains of more than %d frames", DEPTH_MAX);
+	if (s->timeless)
+		lg_add_diag_now(s->b, LG_DIAG_TIME_CLAMPED, s->last_ts, s->timeless,
+				"%llu events were printed without time: they are numbered in the order "
+				"of the file, 1 us apart",
+				(unsigned long long)s->timeless);
+}
+
+static int run(const char *path, struct lg_builder *b, struct lg_error *err)
+{
+	struct script *s = lg_calloc(1, sizeof *s);
+	char *buf = lg_realloc(NULL, BUFFER_BYTES, 1);
+	gzFile in = gzopen(path, "rbe");
+	const char *bad = NULL;
+	uint64_t bytes = 0;
+	int rc = 0;
+
+	if (!s || !buf) {
+		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	} else if (!in) {
+		rc = lg_fail_errno(err, errno, "cannot open %s", path);
+	} else {
+		(void)gzbuffer(in, 1 << 17);
+		s->b = b;
+		s->s_unknown = lg_intern(b, "[unknown]");
+		rc = each_line(s, in, buf, &bytes, &bad);
+		if (rc)
+			rc = lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
+		else if (!s->samples)
+			rc = lg_fail(err, LG_E_FORMAT, bytes,
+				     "%llu lines of text and none is an event of perf script (byte %llu)",
+				     (unsigned long long)s->line_no, (unsigned long long)bytes);
+		else
+			notes(s, bytes, bad);
+	}
+	if (in)
+		gzclose(in);
+	if (s)
+		lg_map_done(&s->frame_of);
+	lg_free(s);
+	lg_free(buf);
+	return rc;
+}
+
+/* The first lines decide: a header of perf's, or an event followed by what belongs behind one. */
+static int sniff_text(const char *p, size_t n)
+{
+	bool inside = false;
+	int events = 0;
+
+	if (n >= 10 && !memcmp(p, "# ========", 10))
+		return 80;
+	for (const char *end = p + n, *nl; p < end; p = nl + 1) {
+		struct lg_ps_line l;
+
+		nl = memchr(p, '\n', (size_t)(end - p));
+		if (!nl) {
+			if (events) /* the last one may be cut off */
+				return 40;
+			nl = end;
+		}
+		switch (lg_ps_parse(&l, p, (size_t)(nl - p), inside)) {
+		case LG_PS_EVENT:
+			if (l.has_time || events)
+				return 70;
+			inside = true;
+			events++;
+			break;
+		case LG_PS_FRAME:
+			return 70;
+		case LG_PS_ODD:
+			return 0;
+		default:
+			break;
+		}
+	}
+	return 0;
+}
+
+static int sniff(const uint8_t *head, size_t n)
+{
+	char text[HEAD_BYTES];
+	z_stream z = { .next_in = (Bytef *)(uintptr_t)head, .avail_in = (uInt)n };
+	int score = 0;
+
+	if (n < 2 || head[0] != 0x1f || head[1] != 0x8b)
+		return n && memchr(head, 0, n) ? 0 : sniff_text((const char *)head, n);
+	if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
+		return 0;
+	z.next_out = (Bytef *)text;
+	z.avail_out = sizeof text;
+	(void)inflate(&z, Z_SYNC_FLUSH);
+	if (!memchr(text, 0, sizeof text - z.avail_out))
+		score = sniff_text(text, sizeof text - z.avail_out);
+	(void)inflateEnd(&z);
+	return score;
+}
+
+const struct lg_importer lg_import_perfscript = {
+	.name = "perf script",
+	.summary = "text of perf script",
+	.sniff = sniff,
+	.run = run,
+};

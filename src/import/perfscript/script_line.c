@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "import/perfscript/script_line.h"
+
+#include <string.h>
+
+static bool is_space(char c)
+{
+	return c == ' ' || c == '\t';
+}
+
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+static int hex_digit(char c)
+{
+	if (is_digit(c))
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	return -1;
+}
+
+static const char *skip_spaces(const char *p, const char *end)
+{
+	while (p < end && is_space(*p))
+		p++;
+	return p;
+}
+
+static const char *token_end(const char *p, const char *end)
+{
+	while (p < end && !is_space(*p))
+		p++;
+	return p;
+}
+
+/* Decimal digits; NULL when there are none or too many. */
+static const char *number(const char *p, const char *end, uint64_t *ret)
+{
+	const char *first = p;
+	uint64_t v = 0;
+
+	for (; p < end && is_digit(*p); p++) {
+		if (p - first >= 19)
+			return NULL;
+		v = v * 10 + (uint64_t)(*p - '0');
+	}
+	*ret = v;
+	return p > first ? p : NULL;
+}
+
+static bool id(const char *p, const char *end, int32_t *ret_pid, int32_t *ret_tid)
+{
+	uint64_t a, b = 0;
+	const char *q = number(p, end, &a);
+
+	if (!q || a > INT32_MAX)
+		return false;
+	if (q == end) {
+		*ret_pid = -1; /* perf script prints the thread's id when it prints one */
+		*ret_tid = (int32_t)a;
+		return true;
+	}
+	if (*q != '/')
+		return false;
+	/* "-1": a thread that was gone when the event came */
+	if (end - q == 3 && q[1] == '-' && q[2] == '1')
+		b = a;
+	else if (number(q + 1, end, &b) != end || b > INT32_MAX)
+		return false;
+	*ret_pid = (int32_t)a;
+	*ret_tid = (int32_t)b;
+	return true;
+}
+
+/* "3366.526831:" with 6 or 9 digits (or any number up to 9) */
+static bool timestamp(const char *p, const char *end, int64_t *ret)
+{
+	uint64_t s, frac = 0;
+	const char *q = number(p, end, &s), *f;
+
+	if (!q || *q != '.' || end[-1] != ':' || s > INT64_MAX / 1000000000 - 1)
+		return false;
+	f = number(q + 1, end - 1, &frac);
+	if (f != end - 1 || f - q - 1 > 9)
+		return false;
+	for (ptrdiff_t digits = f - q - 1; digits < 9; digits++)
+		frac *= 10;
+	*ret = (int64_t)(s * 1000000000 + frac);
+	return true;
+}
+
+static bool cpu(const char *p, const char *end, int32_t *ret)
+{
+	uint64_t v;
+
+	if (end - p < 3 || *p != '[' || end[-1] != ']' || number(p + 1, end - 1, &v) != end - 1 ||
+	    v > 1 << 20)
+		return false;
+	*ret = (int32_t)v;
+	return true;
+}
+
+/* [cpu] time: period event: rest. All but the event may be missing. */
+static bool tail(struct lg_ps_line *l, const char *p, const char *end)
+{
+	const char *e;
+
+	l->cpu = -1;
+	l->period = 0;
+	l->has_time = false;
+	p = skip_spaces(p, end);
+	e = token_end(p, end);
+	if (p < e && cpu(p, e, &l->cpu)) {
+		p = skip_spaces(e, end);
+		e = token_end(p, end);
+	}
+	/* "d..2." of the latency format */
+	if (l->cpu >= 0 && e - p >= 4 && e - p <= 6 && strchr("d.XB", *p) && p[1] == '.') {
+		p = skip_spaces(e, end);
+		e = token_end(p, end);
+	}
+	if (p < e && timestamp(p, e, &l->ts)) {
+		l->has_time = true;
+		p = skip_spaces(e, end);
+		e = token_end(p, end);
+	}
+	if (p < e && number(p, e, &l->period) == e) {
+		p = skip_spaces(e, end);
+		e = token_end(p, end);
+	} else {
+		l->period = 0;
+	}
+	/* the event: "cycles:", "sched:sched_switch:", "branch-misses/period=50/u:" */
+	if (e - p < 2 || e[-1] != ':' || *p == '[' || *p == '(' || *p == ':')
+		return false;
+	l->event = (struct lg_ps_view){ p, (size_t)(e - p) - 1 };
+	l->rest = (struct lg_ps_view){ e, (size_t)(end - e) };
+	return true;
+}
+
+static bool event_line(struct lg_ps_line *l, const char *line, const char *end)
+{
+	const char *start = skip_spaces(line, end);
+
+	/* Names contain spaces and digits: the first number behind which the line makes sense. */
+	for (const char *p = start, *e; p < end; p = skip_spaces(e, end)) {
+		e = token_end(p, end);
+		if (id(p, e, &l->pid, &l->tid) && tail(l, e, end)) {
+			const char *stop = p;
+
+			while (stop > start && is_space(stop[-1]))
+				stop--;
+			l->comm = (struct lg_ps_view){ start, (size_t)(stop - start) };
+			/* Without name and time any prose with a number and a colon would do. */
+			return l->has_time || l->comm.n;
+		}
+	}
+	/* No thread id: only together with a time. */
+	for (const char *p = start, *e; p < end; p = skip_spaces(e, end)) {
+		e = token_end(p, end);
+		if (tail(l, p, end) && l->has_time) {
+			const char *stop = p;
+
+			while (stop > start && is_space(stop[-1]))
+				stop--;
+			l->pid = l->tid = -1;
+			l->comm = (struct lg_ps_view){ start, (size_t)(stop - start) };
+			return true;
+		}
+	}
+	return false;
+}
+
+/* "name+0x1f (dso)", "name (inlined)", "name" */
+static void symbol(struct lg_ps_line *l, const char *p, const char *end)
+{
+	static const char deleted[] = " (deleted))";
+	const char *open = end, *plus;
+
+	l->name = (struct lg_ps_view){ p, (size_t)(end - p) };
+	l->dso = (struct lg_ps_view){ end, 0 };
+	l->offset = 0;
+	l->inlined = false;
+	if (end > p && end[-1] == ')') {
+		if ((size_t)(end - p) > sizeof deleted &&
+		    !memcmp(end - (sizeof deleted - 1), deleted, sizeof deleted - 1))
+			open = end - (sizeof deleted - 1);
+		while (open > p && !(open[0] == '(' && is_space(open[-1])))
+			open--;
+		if (open > p) {
+			l->dso = (struct lg_ps_view){ open + 1, (size_t)(end - open) - 2 };
+			for (end = open; end > p && is_space(end[-1]);)
+				end--;
+			l->name.n = (size_t)(end - p);
+		} else if (*p == '(') { /* no name at all */
+			l->dso = (struct lg_ps_view){ p + 1, (size_t)(end - p) - 2 };
+			l->name.n = 0;
+		}
+	}
+	l->inlined = l->dso.n == 7 && !memcmp(l->dso.p, "inlined", 7);
+	for (plus = p + l->name.n; plus > p && hex_digit(plus[-1]) >= 0; plus--)
+		;
+	if (plus - p > 3 && plus < p + l->name.n && !memcmp(plus - 3, "+0x", 3)) {
+		for (const char *d = plus; d < p + l->name.n; d++)
+			l->offset = l->offset << 4 | (uint64_t)hex_digit(*d);
+		l->name.n = (size_t)(plus - 3 - p);
+	}
+}
+
+static bool frame_line(struct lg_ps_line *l, const char *p, const char *end)
+{
+	const char *first;
+
+	l->ip = 0;
+	for (first = p; p < end && hex_digit(*p) >= 0; p++) {
+		if (p - first >= 16)
+			return false;
+		l->ip = l->ip << 4 | (uint64_t)hex_digit(*p);
+	}
+	if (p == first || (p < end && !is_space(*p)))
+		return false;
+	p = skip_spaces(p, end);
+	symbol(l, p, end);
+	return true;
+}
+
+enum lg_ps_kind lg_ps_parse(struct lg_ps_line *ret, const char *line, size_t n, bool inside)
+{
+	const char *end = line + n, *p;
+
+	*ret = (struct lg_ps_line){ .pid = -1, .tid = -1, .cpu = -1 };
+	while (end > line && (is_space(end[-1]) || end[-1] == '\r'))
+		end--;
+	if (end == line)
+		return LG_PS_BLANK;
+	if (*line == '#')
+		return LG_PS_COMMENT;
+	p = skip_spaces(line, end);
+	if (inside && p > line && frame_line(ret, p, end))
+		return LG_PS_FRAME;
+	if (event_line(ret, line, end))
+		return LG_PS_EVENT;
+	return LG_PS_ODD;
+}
+
+bool lg_ps_parse_rest(struct lg_ps_line *ret, struct lg_ps_view rest)
+{
+	const char *end = rest.p + rest.n, *p = skip_spaces(rest.p, end), *e;
+
+	while (end > p && is_space(end[-1]))
+		end--;
+	/* the data address comes first where it was recorded (-F addr): take the last of two */
+	e = token_end(p, end);
+	if (e < end) {
+		const char *next = skip_spaces(e, end);
+
+		if (next < end && frame_line(ret, next, end) && ret->name.n &&
+		    token_end(next, end) - next >= 4)
+			return end[-1] == ')';
+	}
+	return p < end && frame_line(ret, p, end) && end[-1] == ')';
+}

@@ -231,6 +231,11 @@ static int judge(struct lg_case *c, struct lg_error *err)
 			y.excess > 0 ? 1 - (double)y.explained / (double)y.excess
 			: y.wall > 0 ? (double)y.unknown / (double)y.wall
 				     : (double)NAN;
+		if (y.own_excess * 10 > y.excess && y.excess > 0 && c->n_ranks < 2)
+			limit(c, lg_arena_printf(&c->v->arena,
+						 "%.0f %% of the slow steps' excess is the training thread's "
+						 "own running: not a wait, so no chain leads further",
+						 100 * (double)y.own_excess / (double)y.excess));
 		if (!c->has_states)
 			limit(c, "no scheduler states in this input: waits could not be followed");
 	}

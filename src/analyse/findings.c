@@ -90,7 +90,7 @@ static double confidence_of(const struct lg_case *c, const struct lg_cause_sum *
 		total += (double)s->by_proof[i];
 	}
 	sum = total > 0 ? sum / total : 0.3;
-	if (s->n_events < 3)
+	if (s->n_events < 3 && !s->steady)
 		sum *= 0.8;
 	/* A hole in the evidence may hide another cause as well as more of this one. */
 	return sum * (1 - 0.5 * lg_loss_share(c));
@@ -249,6 +249,13 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 						   who, f->culprit.lock, ranks, in, every);
 		break;
 	case LG_END_CPU:
+		if (s->n_members > 1)
+			who = lg_arena_printf(a, "%zu processes started by %s (%s%s%s%s%s)", s->n_members,
+					      who, lg_string(c->t, c->t->process.comm[s->member[0]]),
+					      s->member[1] ? ", " : "",
+					      lg_string(c->t, c->t->process.comm[s->member[1]]),
+					      s->member[2] ? ", " : "",
+					      lg_string(c->t, c->t->process.comm[s->member[2]]));
 		f->title = lg_arena_printf(a, "%s had to wait for a CPU that %s had%s%s", ranks, who,
 					   in, every);
 		break;
@@ -287,8 +294,7 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 {
 	double share = (double)s->lost / (double)y->wall;
 	double excess = y->excess > 0 ? (double)s->slow_lost / (double)y->excess : 0;
-	/* Steady: most of it falls outside slow steps, so it is there in every step. */
-	bool steady = s->slow_lost * 2 < s->lost;
+	bool steady = s->steady;
 	struct lg_finding *f;
 	const char *id = ids[s->end];
 	size_t samples = 0;
@@ -302,7 +308,8 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	f = lg_finding_add(c, id);
 	if (!f)
 		return;
-	lg_culprit_identify(c, f, s->thr, s->victim);
+	lg_culprit_identify(c, f, s->n_members > 1 && s->prc && c->idx->main_of[s->prc]
+					  ? c->idx->main_of[s->prc] : s->thr, s->victim);
 	add_victims(c, f, s->of_rank);
 	if (s->lock)
 		f->culprit.lock = lg_string(c->t, s->lock);
@@ -322,8 +329,8 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 				"%zu times, %.3f s apart; chance would do as well with p = %.4f",
 				s->n_events, s->rhythm.period_s, s->rhythm.p);
 	else
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu separate times, %zu waits", s->n_events,
-				s->n_pieces);
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu separate time%s, %zu waits, in %zu steps",
+				s->n_events, s->n_events == 1 ? "" : "s", s->n_pieces, s->n_steps_hit);
 	if (!steady)
 		lg_evidence_add(c, f, INT64_MIN, 0, "%.0f %% of the excess of %zu slow steps ends here",
 				f->excess_share * 100, y->n_slow);

@@ -70,11 +70,84 @@ static bool of_job(const struct lg_case *c, lg_prc p, lg_thr victim)
 
 /* ---- causes ---- */
 
+/*
+ * A build or a cron job takes the CPU with hundreds of short processes, none of them worth a
+ * sentence. Processes that took little each are added up under their nearest ancestor that lived
+ * for at least half of the run.
+ */
+enum { SMALL_SHARE = 50, MAX_ANCESTORS = 16 };
+
+/* Lives of each pid as lists: newest[pid] and older[process row]. */
+struct lives {
+	struct lg_map newest;
+	lg_prc *older;
+};
+
+static lg_prc process_alive_at(const struct lg_case *c, const struct lives *l, int32_t pid, int64_t ts)
+{
+	lg_prc p = lg_map_get(&l->newest, (uint32_t)pid);
+
+	while (p && (c->t->process.start[p] > ts || c->t->process.end[p] < ts))
+		p = l->older[p];
+	return p;
+}
+
+static lg_prc patron_of(const struct lg_case *c, const struct lg_tally *y, const struct lives *l,
+			lg_prc p)
+{
+	const struct lg_process_tab *t = &c->t->process;
+	int64_t from = y->path[0].ts, to = from + y->wall;
+	lg_prc q = p;
+
+	for (int i = 0; i < MAX_ANCESTORS && q && t->ppid[q] > 2; i++) {
+		int64_t born = t->start[q] == INT64_MIN ? from : t->start[q];
+		int64_t a, b;
+
+		q = process_alive_at(c, l, t->ppid[q], born);
+		a = q && t->start[q] > from ? t->start[q] : from;
+		b = q && t->end[q] < to ? t->end[q] : to;
+		if (q && b - a >= y->wall / 2)
+			return t->role[q] == LG_ROLE_OTHER ? q : p;
+	}
+	return p;
+}
+
+static int find_patrons(struct lg_case *c, const struct lg_tally *y, lg_prc *patron)
+{
+	int64_t *took = lg_calloc(c->t->process.n, sizeof *took);
+	struct lives l = { .older = lg_calloc(c->t->process.n, sizeof *l.older) };
+	int rc = took && l.older ? 0 : LG_E_NOMEM;
+
+	for (lg_prc p = 1; !rc && p < c->t->process.n; p++) {
+		uint32_t pid = (uint32_t)c->t->process.pid[p];
+
+		l.older[p] = lg_map_get(&l.newest, pid);
+		rc = lg_map_set(&l.newest, pid, p);
+	}
+	if (rc)
+		goto out;
+	for (size_t i = 0; i < y->n_path; i++)
+		if (y->path[i].end == LG_END_CPU)
+			took[c->t->thread.prc[y->path[i].thr]] += y->path[i].dur;
+	for (lg_prc p = 0; p < c->t->process.n; p++) {
+		patron[p] = p;
+		if (took[p] && took[p] * SMALL_SHARE < y->wall && !of_job(c, p, 0) &&
+		    c->t->process.role[p] == LG_ROLE_OTHER)
+			patron[p] = patron_of(c, y, &l, p);
+	}
+out:
+	lg_free(took);
+	lg_free(l.older);
+	lg_map_done(&l.newest);
+	return rc;
+}
+
 struct building {
 	struct lg_cause_sum *v;
 	size_t n, cap;
 	struct lg_map by_key;
 	uint32_t *of_piece; /* path index -> cause index + 1 */
+	lg_prc *patron;     /* by process: whose cause it is added to */
 };
 
 static int sort_into_causes(struct lg_case *c, const struct lg_tally *y, struct building *b)
@@ -91,6 +164,8 @@ static int sort_into_causes(struct lg_case *c, const struct lg_tally *y, struct 
 
 		if (!is_cause(p->end))
 			continue;
+		if (p->end == LG_END_CPU)
+			prc = b->patron[prc];
 		/* What the job does to itself in its own code is one cause for all ranks. */
 		if (p->end == LG_END_GC || p->end == LG_END_SIDE || p->end == LG_END_LOADER)
 			prc = 0;
@@ -222,6 +297,45 @@ static int cmp_lost(const void *a, const void *b)
 	return (x->end > y->end) - (x->end < y->end);
 }
 
+/* Steps it took at least a fiftieth of, and the processes that make up the sum. */
+static int count_hits(struct lg_case *c, const struct lg_tally *y, struct lg_cause_sum *s,
+		      int64_t step_ns)
+{
+	const struct lg_rank *r = &c->ranks[y->ref];
+	const struct lg_step *st = &c->v->steps[r->step_first];
+	int64_t *took = lg_calloc(c->t->process.n, sizeof *took), in_step = 0;
+	size_t k = 0;
+
+	if (!took)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < s->n_pieces; i++) {
+		const struct lg_piece *p = s->pieces[i];
+		lg_prc q = c->t->thread.prc[p->thr];
+
+		s->n_members += !took[q];
+		took[q] += p->dur;
+		while (k < r->n_steps && st[k].ts + st[k].dur <= p->ts) {
+			s->n_steps_hit += in_step * 50 >= step_ns;
+			in_step = 0;
+			k++;
+		}
+		in_step += p->dur;
+	}
+	s->n_steps_hit += in_step * 50 >= step_ns;
+	for (int m = 0; m < 3; m++) {
+		lg_prc best = 0;
+
+		for (lg_prc q = 1; q < c->t->process.n; q++)
+			if (took[q] > took[best])
+				best = q;
+		s->member[m] = took[best] ? best : 0;
+		took[best] = 0;
+	}
+	s->steady = s->slow_lost * 2 < s->lost || s->n_steps_hit * 5 >= r->n_steps;
+	lg_free(took);
+	return 0;
+}
+
 static int64_t median_step(const struct lg_case *c, uint32_t ref)
 {
 	const struct lg_rank *r = &c->ranks[ref];
@@ -236,7 +350,10 @@ static int find_causes(struct lg_case *c, struct lg_tally *y)
 	int rc;
 
 	b.of_piece = lg_calloc(y->n_path, sizeof *b.of_piece);
-	rc = b.of_piece ? sort_into_causes(c, y, &b) : LG_E_NOMEM;
+	b.patron = lg_calloc(c->t->process.n, sizeof *b.patron);
+	rc = b.of_piece && b.patron ? find_patrons(c, y, b.patron) : LG_E_NOMEM;
+	if (!rc)
+		rc = sort_into_causes(c, y, &b);
 	for (size_t i = 0; !rc && i < b.n; i++) {
 		b.v[i].pieces = lg_arena_alloc(&c->v->arena, b.v[i].n_pieces, sizeof *b.v[i].pieces);
 		b.v[i].n_pieces = 0;
@@ -253,6 +370,8 @@ static int find_causes(struct lg_case *c, struct lg_tally *y)
 		rc = find_events(c, &b.v[i], step_ns);
 		if (!rc)
 			rc = find_majorities(c, &b.v[i]);
+		if (!rc)
+			rc = count_hits(c, y, &b.v[i], step_ns);
 		if (b.v[i].end == LG_END_LOCK)
 			count_idle_holds(c, &b.v[i]);
 	}
@@ -267,6 +386,7 @@ static int find_causes(struct lg_case *c, struct lg_tally *y)
 	}
 	lg_free(b.v);
 	lg_free(b.of_piece);
+	lg_free(b.patron);
 	lg_map_done(&b.by_key);
 	return rc;
 }
@@ -394,8 +514,13 @@ static int find_straggler(struct lg_case *c, struct lg_tally *y)
 	int rc = slow && steady && events && last && late ? 0 : LG_E_NOMEM;
 
 	g->rank = UINT32_MAX;
-	if (!rc && c->n_ranks > 1)
+	if (!rc)
 		rc = slow_stragglers(c, y, slow, events);
+	for (uint32_t i = 0; !rc && i < c->n_ranks; i++) {
+		y->own_excess += slow[i];
+		if (c->n_ranks < 2)
+			slow[i] = 0; /* nobody waits for it: its own business, told as a limit */
+	}
 	for (size_t i = 0; !rc && i < ref->n_arrivals; i++) {
 		const struct lg_arrival *a = &ref->arrivals[i];
 

@@ -22,6 +22,10 @@ struct lg_cause_sum {
 	const struct lg_piece **pieces;
 	size_t n_pieces;
 	size_t n_events;     /* separate occurrences: pieces closer than a step are one */
+	size_t n_steps_hit;  /* steps that lost at least a fiftieth of the median step to it */
+	bool steady;         /* there in one step of five, or mostly outside slow steps */
+	size_t n_members;    /* processes added up here: children of prc when > 1 */
+	lg_prc member[3];    /* those with most of the time */
 	size_t other_holds;  /* holds of the culprit on this kind of lock in the whole run */
 	struct lg_rhythm rhythm;
 	uint8_t *of_rank;    /* by rank index: was hit */
@@ -49,6 +53,7 @@ struct lg_tally {
 	struct lg_cause_sum *causes; /* by lost, descending */
 	size_t n_causes;
 	struct lg_straggler straggler;
+	int64_t own_excess;  /* ns of slow steps' excess that was somebody's own running */
 };
 
 /* Everything lives in the verdict's arena. Also sets the verdict's shape, scope and period. */

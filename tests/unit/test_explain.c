@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "analyse/explain.h"
+#include "base/alloc.h"
 #include "synthetic_run.h"
 
 #define MS 1000000ll
@@ -311,6 +312,32 @@ static void samples_of_an_innocent_process_accuse_nobody(void **state)
 	done(&o);
 }
 
+static void survives_the_failure_of_any_allocation(void **state)
+{
+	struct run_plan p = base;
+	struct lg_trace *t;
+	struct lg_verdict *v;
+	struct lg_error err;
+	uint64_t n = 0;
+	int rc;
+
+	(void)state;
+	p.n_steps = 80;
+	p.stall = STALL_LOCK;
+	p.period_ns = 200 * MS;
+	t = synthetic_run(&p);
+	do {
+		lg_alloc_fail_at(++n);
+		rc = lg_explain(t, NULL, &v, &err);
+		lg_alloc_fail_at(0);
+		assert_true(rc == 0 || rc == LG_E_NOMEM);
+		if (!rc)
+			lg_verdict_free(v);
+	} while (rc);
+	assert_true(n > 30);
+	lg_trace_free(t);
+}
+
 static void an_empty_trace_says_that_there_are_no_steps(void **state)
 {
 	struct lg_builder *b;
@@ -343,6 +370,7 @@ int main(void)
 		cmocka_unit_test(steps_without_marks_are_inferred),
 		cmocka_unit_test(samples_alone_give_a_correlation),
 		cmocka_unit_test(samples_of_an_innocent_process_accuse_nobody),
+		cmocka_unit_test(survives_the_failure_of_any_allocation),
 		cmocka_unit_test(an_empty_trace_says_that_there_are_no_steps),
 	};
 

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cmocka.h>
+
+#include "import/import.h"
+#include "import/perfscript/script_line.h"
+
+/* -- lines -- */
+
+static void assert_view(struct lg_ps_view v, const char *want)
+{
+	char got[256];
+
+	snprintf(got, sizeof got, "%.*s", (int)v.n, v.p);
+	assert_string_equal(got, want);
+}
+
+static void reads_event_lines_of_all_shapes(void **state)
+{
+	static const struct {
+		const char *line, *comm, *event;
+		int32_t pid, tid, cpu;
+		int64_t ts; /* -1 = none */
+		uint64_t period;
+	} cases[] = {
+		{ "noploop 21796 [001] 1410597.984841: instructions: ", "noploop", "instructions", -1,
+		  21796, 1, 1410597984841000, 0 },
+		{ "dd 29776 666709.771979:   10101010 cpu-clock: ", "dd", "cpu-clock", -1, 29776, -1,
+		  666709771979000, 10101010 },
+		{ "java  3244 cpu-clock: ", "java", "cpu-clock", -1, 3244, -1, -1, 0 },
+		{ "825432/825432 339457.445933440:       1 cycles:u: ", "", "cycles:u", 825432, 825432,
+		  -1, 339457445933440, 1 },
+		{ "perf   977/977   [000] 7628263.042515: cycles: ", "perf", "cycles", 977, 977, 0,
+		  7628263042515000, 0 },
+		{ "Web Content 12 3456 [003] 1.5: 7 sched:sched_switch: prev_comm=x", "Web Content 12",
+		  "sched:sched_switch", -1, 3456, 3, 1500000000, 7 },
+		{ "kworker/0:1-eve 5 [000] 1.000001: cycles:", "kworker/0:1-eve", "cycles", -1, 5, 0,
+		  1000001000, 0 },
+		{ "swapper     0 [001] 202513.231817:    1001001 cpu-clock: ", "swapper", "cpu-clock", -1,
+		  0, 1, 202513231817000, 1001001 },
+		{ "   swapper     0 [001] 2.000000001: cpu-clock:pppH: ", "swapper", "cpu-clock:pppH", -1,
+		  0, 1, 2000000001, 0 },
+		{ "1/1 4.1: 50 branch-misses/period=50/u:  0 7fca dl_open+0x37 (/l/ld.so)", "",
+		  "branch-misses/period=50/u", 1, 1, -1, 4100000000, 50 },
+		{ "python3 1.25: 1 cycles: ", "python3", "cycles", -1, -1, -1, 1250000000, 1 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct lg_ps_line l;
+
+		assert_int_equal(lg_ps_parse(&l, cases[i].line, strlen(cases[i].line), false), LG_PS_EVENT);
+		assert_view(l.comm, cases[i].comm);
+		assert_view(l.event, cases[i].event);
+		assert_int_equal(l.pid, cases[i].pid);
+		assert_int_equal(l.tid, cases[i].tid);
+		assert_int_equal(l.cpu, cases[i].cpu);
+		assert_int_equal(l.period, cases[i].period);
+		assert_int_equal(l.has_time, cases[i].ts >= 0);
+		if (cases[i].ts >= 0)
+			assert_int_equal(l.ts, cases[i].ts);
+	}
+}
+
+static void reads_frames_of_all_shapes(void **state)
+{
+	static const struct {
+		const char *line, *name, *dso;
+		uint64_t ip, offset;
+		bool inlined;
+	} cases[] = {
+		{ "\tffffffff8104f45a native_write_msr_safe ([kernel.kallsyms])", "native_write_msr_safe",
+		  "[kernel.kallsyms]", 0xffffffff8104f45a, 0, false },
+		{ "\t    7f5c0c875c60 _dl_open+0xac (/usr/lib64/ld-2.28.so)", "_dl_open",
+		  "/usr/lib64/ld-2.28.so", 0x7f5c0c875c60, 0xac, false },
+		{ "\t 1f f(int, std::pair<a, b> (*)(int)) (/opt/my app)", "f(int, std::pair<a, b> (*)(int))",
+		  "/opt/my app", 0x1f, 0, false },
+		{ "            13a80b608e0a RegExp:[&<>\\\"\\'] (/tmp/perf-7539.map)", "RegExp:[&<>\\\"\\']",
+		  "/tmp/perf-7539.map", 0x13a80b608e0a, 0, false },
+		{ "\t 993 main (/root/noploop (deleted))", "main", "/root/noploop (deleted)", 0x993, 0,
+		  false },
+		{ "\t 12 g (inlined)", "g", "inlined", 0x12, 0, true },
+		{ "\t 0 [unknown] ([unknown])", "[unknown]", "[unknown]", 0, 0, false },
+		{ "\t abc foo", "foo", "", 0xabc, 0, false },
+		{ "\t abc", "", "", 0xabc, 0, false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct lg_ps_line l;
+
+		assert_int_equal(lg_ps_parse(&l, cases[i].line, strlen(cases[i].line), true), LG_PS_FRAME);
+		assert_view(l.name, cases[i].name);
+		assert_view(l.dso, cases[i].dso);
+		assert_int_equal(l.ip, cases[i].ip);
+		assert_int_equal(l.offset, cases[i].offset);
+		assert_int_equal(l.inlined, cases[i].inlined);
+	}
+}
+
+static void calls_other_lines_odd(void **state)
+{
+	static const char *const lines[] = {
+		"hello world", "error 12 at 3: foo", "\tnot hex (x)", "123", "a: b", "x 1.5 2.5 3.5",
+		"\t1234567890abcdef0 too_long (x)",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+		struct lg_ps_line l;
+		enum lg_ps_kind k = lg_ps_parse(&l, lines[i], strlen(lines[i]), true);
+
+		if (k != LG_PS_ODD)
+			fail_msg("\"%s\" was taken for kind %d", lines[i], k);
+	}
+}
+
+/* -- files -- */
+
+static struct lg_trace *import_text(const char *text, struct lg_error *err)
+{
+	char path[] = "/tmp/laggard-script-XXXXXX";
+	int fd = mkstemp(path);
+	struct lg_import_info info;
+	struct lg_trace *t = NULL;
+	const char *p = path;
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	if (lg_import(&p, 1, &t, &info, err))
+		t = NULL;
+	else
+		assert_string_equal(info.format, "perf script");
+	close(fd);
+	unlink(path);
+	return t;
+}
+
+static void makes_a_sample_of_every_event_line(void **state)
+{
+	static const char text[] =
+		"# ========\n# hostname : box\n# ========\n#\n"
+		"a b 7/8 [002] 10.000000500: 250 cycles:u: \n"
+		"\t10 leaf+0x4 (/bin/x)\n\t30 main (/bin/x)\n\n"
+		"a b 7/8 [002] 10.5: 250 cycles:u: \n"
+		"\t11 leaf+0x5 (/bin/x)\n\t30 main (/bin/x)\n\n"
+		"this line is odd\n"
+		"c 9 [000] 11.0: sched:sched_wakeup: comm=x\n"
+		"perf 0 [001] 11.5: PERF_RECORD_LOST lost 42\n"
+		"c 9 [000] 12.0: 5 cycles:u:  ffffffff81000000 _text ([kernel.kallsyms])\n";
+	struct lg_error err = { 0 };
+	struct lg_trace *t = import_text(text, &err);
+
+	(void)state;
+	assert_non_null(t);
+	assert_int_equal(t->sample.n, 4);
+	assert_int_equal(t->sample.ts[0], 10000000500);
+	assert_int_equal(t->sample.weight[0], 250);
+	assert_int_equal(t->sample.cpu[0], 2);
+	assert_int_equal(t->sample.stack[0], t->sample.stack[1]); /* one function, one frame */
+	assert_int_equal(t->stack.depth[t->sample.stack[0]], 2);
+	assert_string_equal(lg_string(t, t->frame.name[t->stack.frame[t->sample.stack[0]]]), "leaf");
+	assert_int_equal(t->frame.pc[t->stack.frame[t->sample.stack[0]]], 0xc);
+	assert_int_equal(t->process.pid[t->thread.prc[t->sample.thr[0]]], 7);
+	assert_int_equal(t->thread.tid[t->sample.thr[0]], 8);
+	assert_string_equal(lg_string(t, t->thread.comm[t->sample.thr[0]]), "a b");
+	assert_true(t->sample.flags[2] & LG_SAMPLE_TRACEPOINT);
+	assert_false(t->sample.flags[0] & LG_SAMPLE_TRACEPOINT);
+	assert_true(t->sample.flags[3] & LG_SAMPLE_KERNEL);
+	assert_int_equal(t->diag.n, 2);
+	for (size_t i = 0; i < 2; i++) {
+		if (t->diag.id[i] == LG_DIAG_LOST_EVENTS) {
+			assert_int_equal(t->diag.count[i], 42);
+			assert_int_equal(t->diag.ts[i], 11500000000);
+		} else {
+			assert_int_equal(t->diag.id[i], LG_DIAG_NOT_UNDERSTOOD);
+			assert_non_null(strstr(lg_string(t, t->diag.text[i]), "line 13"));
+		}
+	}
+	lg_trace_free(t);
+}
+
+static void refuses_text_without_events(void **state)
+{
+	struct lg_error err = { 0 };
+
+	(void)state;
+	assert_null(import_text("# ========\n# hostname : box\nnothing here\n", &err));
+	assert_int_equal(err.code, LG_E_FORMAT);
+	assert_non_null(strstr(err.message, "byte"));
+	assert_null(import_text("dear diary, at 12: I wrote\n", &err));
+}
+
+/* -- foldings of stackcollapse-perf.pl --all, beside the shared cases -- */
+
+struct fold {
+	char *text;
+	unsigned long count;
+};
+
+struct folds {
+	struct fold *f;
+	size_t n, cap;
+};
+
+static void fold_add(struct folds *fs, const char *text, unsigned long count)
+{
+	for (size_t i = 0; i < fs->n; i++)
+		if (!strcmp(fs->f[i].text, text)) {
+			fs->f[i].count += count;
+			return;
+		}
+	if (fs->n == fs->cap) {
+		fs->cap = fs->cap ? 2 * fs->cap : 64;
+		fs->f = realloc(fs->f, fs->cap * sizeof *fs->f); /* style: memory */
+		assert_non_null(fs->f);
+	}
+	fs->f[fs->n++] = (struct fold){ strdup(text), count }; /* style: memory */
+}
+
+static void folds_done(struct folds *fs)
+{
+	for (size_t i = 0; i < fs->n; i++)
+		free(fs->f[i].text);
+	free(fs->f);
+}
+
+/* That script's own tidying, applied to our names: it is no part of reading the text. */
+static void tidy(char *out, size_t size, const struct lg_trace *t, lg_frm f, const char *comm)
+{
+	const char *name = lg_string(t, t->frame.name[f]), *dso = lg_string(t, t->frame.dso[f]);
+	const char *base = strrchr(dso, '/'), *from = name;
+	size_t n = 0;
+
+	if (!*name || !strcmp(name, "[unknown]")) {
+		snprintf(out, size, "[%s]",
+			 strcmp(dso, "[unknown]") ? (base ? base + 1 : dso) : "unknown");
+	} else {
+		bool go = false;
+		const char *dot = strstr(name, ".(");
+
+		while (dot && !go) {
+			go = strstr(dot, ").") != NULL;
+			dot = strstr(dot + 1, ".(");
+		}
+		if (!strcmp(comm, "java") && *from == 'L' && strchr(from, '/'))
+			from++;
+		for (; *from && n + 1 < size; from++) {
+			if (!go && *from == '(' && strncmp(from, "(anonymous namespace)", 21))
+				break;
+			if (*from != '"' && *from != '\'')
+				out[n++] = *from == ';' ? ':' : *from;
+		}
+		out[n] = 0;
+	}
+	n = strlen(out);
+	if ((dso[0] == '[' && !strstr(dso, "unknown")) ||
+	    (strlen(dso) >= 7 && !strcmp(dso + strlen(dso) - 7, "vmlinux")))
+		snprintf(out + n, size - n, "_[k]");
+	else if (!strncmp(dso, "/tmp/perf-", 10))
+		snprintf(out + n, size - n, "_[j]");
+}
+
+/* That script prints a stack at the blank line behind it: none there, and the stack is missing. */
+static bool ends_blank(const char *path)
+{
+	char buf[65536], last[2] = { 0 };
+	gzFile f = gzopen(path, "rb");
+	int n;
+
+	assert_non_null(f);
+	while ((n = gzread(f, buf, sizeof buf)) > 0) {
+		last[0] = n > 1 ? buf[n - 2] : last[1];
+		last[1] = buf[n - 1];
+	}
+	gzclose(f);
+	return last[0] == '\n' && last[1] == '\n';
+}
+
+static void fold_trace(struct folds *fs, const struct lg_trace *t, size_t n_samples)
+{
+	for (size_t i = 0; i < n_samples; i++) {
+		static char line[65536], frame[4096];
+		const char *comm = lg_string(t, t->thread.comm[t->sample.thr[i]]);
+		lg_stk path[512], s = t->sample.stack[i];
+		size_t n = 0, depth = 0;
+
+		if (t->sample.event[i] != t->sample.event[0])
+			continue; /* it counts the first event only */
+		n = (size_t)snprintf(line, sizeof line, "%s", comm);
+		for (char *c = line; *c; c++)
+			*c = *c == ' ' ? '_' : *c;
+		for (; s && depth < 512; s = t->stack.parent[s])
+			path[depth++] = s;
+		while (depth) {
+			tidy(frame, sizeof frame, t, t->stack.frame[path[--depth]], comm);
+			n += (size_t)snprintf(line + n, sizeof line - n, ";%s", frame);
+		}
+		fold_add(fs, line, t->sample.weight[i]);
+	}
+}
+
+static const char *cases_dir(void)
+{
+	static char path[4096];
+	const char *given = getenv("LG_CASES"), *data = getenv("LG_TEST_DATA");
+
+	if (given)
+		return given;
+	snprintf(path, sizeof path, "%s/../../../shared/cases", data ? data : "tests/data");
+	return path;
+}
+
+static void folds_like_the_reference(void **state)
+{
+	static const char *const names[] = {
+		"perf-cycles-instructions-01.txt", "perf-dd-stacks-01.txt", "perf-funcab-cmd-01.txt",
+		"perf-java-stacks-01.txt", "perf-js-stacks-01.txt", "perf-vertx-stacks-01.txt.gz",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		struct folds ours = { 0 }, theirs = { 0 };
+		static char line[65536];
+		char path[4352], ref[4352], stem[64];
+		struct lg_import_info info;
+		struct lg_error err = { 0 };
+		struct lg_trace *t;
+		const char *p = path;
+		FILE *f;
+
+		snprintf(path, sizeof path, "%s/brendangregg+FlameGraph/%s", cases_dir(), names[i]);
+		snprintf(stem, sizeof stem, "%.*s", (int)(strstr(names[i], ".txt") - names[i]), names[i]);
+		snprintf(ref, sizeof ref, "%s/brendangregg+FlameGraph/ref/%s-collapsed-all.txt",
+			 cases_dir(), stem);
+		f = fopen(ref, "r");
+		if (!f) {
+			print_message("no %s\n", ref);
+			skip();
+		}
+		while (fgets(line, sizeof line, f)) {
+			char *space = strrchr(line, ' ');
+
+			unsigned long count;
+
+			assert_non_null(space);
+			count = strtoul(space + 1, NULL, 10);
+			*space = 0;
+			/* A frame without a name in libc becomes a blank there, its file's name here. */
+			if (space - line > 2 && !strcmp(space - 2, "; "))
+				snprintf(space - 1, 16, "[libc-2.15.so]");
+			fold_add(&theirs, line, count);
+		}
+		fclose(f);
+		if (lg_import(&p, 1, &t, &info, &err))
+			fail_msg("%s", err.message);
+		fold_trace(&ours, t, t->sample.n - !ends_blank(path));
+		lg_trace_free(t);
+		for (size_t k = 0; k < theirs.n; k++) {
+			size_t m;
+
+			for (m = 0; m < ours.n && strcmp(ours.f[m].text, theirs.f[k].text); m++)
+				;
+			if (m == ours.n || ours.f[m].count != theirs.f[k].count)
+				fail_msg("%s: %s %lu, ours %lu", names[i], theirs.f[k].text,
+					 theirs.f[k].count, m < ours.n ? ours.f[m].count : 0);
+		}
+		for (size_t k = 0; k < ours.n; k++) {
+			size_t m;
+
+			for (m = 0; m < theirs.n && strcmp(ours.f[k].text, theirs.f[m].text); m++)
+				;
+			if (m == theirs.n)
+				fail_msg("%s: only ours: %s %lu", names[i], ours.f[k].text, ours.f[k].count);
+		}
+		folds_done(&ours);
+		folds_done(&theirs);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(reads_event_lines_of_all_shapes),
+		cmocka_unit_test(reads_frames_of_all_shapes),
+		cmocka_unit_test(calls_other_lines_odd),
+		cmocka_unit_test(makes_a_sample_of_every_event_line),
+		cmocka_unit_test(refuses_text_without_events),
+		cmocka_unit_test(folds_like_the_reference),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

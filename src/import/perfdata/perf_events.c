@@ -83,10 +83,11 @@ static const struct {
 
 static struct place place_of(const struct lg_pd_format *f, const char *name)
 {
-	const struct lg_pd_field *field = name ? lg_pd_format_field(f, name) : NULL;
+	const struct lg_tp_field *field = name ? lg_tp_field(&f->tp, name) : NULL;
 
-	return field ? (struct place){ field->offset, field->size, field->is_signed }
-		     : (struct place){ 0 };
+	if (!field || field->offset > UINT16_MAX || field->size > UINT16_MAX)
+		return (struct place){ 0 };
+	return (struct place){ (uint16_t)field->offset, (uint16_t)field->size, field->is_signed };
 }
 
 static bool bind(struct lg_pd *p, const struct lg_pd_format *f, struct bound *b)

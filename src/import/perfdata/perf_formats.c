@@ -13,49 +13,6 @@ enum {
 	FORMATS_MAX = 65536
 };
 
-/* The number behind key in line, or def. */
-static unsigned long number_after(const char *line, const char *end, const char *key, unsigned long def)
-{
-	const char *p = memmem(line, (size_t)(end - line), key, strlen(key));
-	unsigned long v = 0;
-
-	if (!p)
-		return def;
-	for (p += strlen(key); p < end && *p >= '0' && *p <= '9'; p++)
-		v = v * 10 + (unsigned long)(*p - '0');
-	return v;
-}
-
-/* "\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;" */
-static void parse_field(struct lg_pd_format *f, const char *line, const char *end)
-{
-	const char *decl = line + strlen("\tfield:");
-	const char *semi = decl < end ? memchr(decl, ';', (size_t)(end - decl)) : NULL;
-	const char *stop, *name;
-	unsigned long offset, size;
-	struct lg_pd_field *to = &f->field[f->n_fields];
-	size_t n;
-
-	if (!semi || f->n_fields >= LG_PD_FIELDS_MAX)
-		return;
-	stop = memchr(decl, '[', (size_t)(semi - decl));
-	/* "__data_loc char[] name": the bracket belongs to the type, the name is last */
-	if (!stop || stop[1] == ']')
-		stop = semi;
-	for (name = stop; name > decl && name[-1] != ' ' && name[-1] != '*'; name--)
-		;
-	n = (size_t)(stop - name);
-	offset = number_after(semi, end, "offset:", 0);
-	size = number_after(semi, end, "size:", 0);
-	if (!n || n >= sizeof to->name || offset > UINT16_MAX || size > UINT16_MAX)
-		return;
-	*to = (struct lg_pd_field){ .offset = (uint16_t)offset, .size = (uint16_t)size };
-	memcpy(to->name, name, n);
-	to->is_signed = number_after(semi, end, "signed:", 0) == 1;
-	to->is_dynamic = !strncmp(decl, "__data_loc", 10);
-	f->n_fields++;
-}
-
 /*
  * The letters of prev_state, from the print format: { 0x0001, "S" }, { 0x0002, "D" } ... and
  * REC->prev_state & (...) ? "+" : "". Before Linux 4.14 dead, wakekill, waking and parked had
@@ -93,30 +50,21 @@ static void parse_states(struct lg_pd_format *f, const char *states, const char 
 
 int lg_pd_format_parse(struct lg_pd_format *f, const char *system, const char *text, size_t n)
 {
-	char *copy = lg_realloc(NULL, n + 1, 1);
-	char *line, *next, name[64] = "";
+	char *copy = lg_realloc(NULL, n + 1, 1), *fmt;
+	int rc;
 
 	if (!copy)
 		return LG_E_NOMEM;
 	memcpy(copy, text, n);
 	copy[n] = 0;
 	*f = (struct lg_pd_format){ 0 };
-	for (line = copy; line && *line; line = next) {
-		char *end = strchrnul(line, '\n');
-
-		next = *end ? end + 1 : NULL;
-		if (!strncmp(line, "name: ", 6))
-			snprintf(name, sizeof name, "%.*s", (int)(end - line - 6), line + 6);
-		else if (!strncmp(line, "ID: ", 4))
-			f->id = (uint32_t)strtoul(line + 4, NULL, 10);
-		else if (!strncmp(line, "\tfield:", 7))
-			parse_field(f, line, end);
-		else if (!strncmp(line, "print fmt:", 10) && !strcmp(name, "sched_switch"))
-			parse_states(f, line, copy + n);
-	}
-	snprintf(f->name, sizeof f->name, "%.31s:%.60s", system, name);
+	rc = lg_tp_format_parse(&f->tp, copy, NULL);
+	fmt = rc || strcmp(f->tp.name, "sched_switch") ? NULL : strstr(copy, "print fmt:");
+	if (fmt)
+		parse_states(f, fmt, copy + n);
+	snprintf(f->name, sizeof f->name, "%.31s:%.60s", system, f->tp.name);
 	lg_free(copy);
-	return *name ? 0 : LG_E_FORMAT;
+	return rc;
 }
 
 uint64_t lg_pd_format_state(const struct lg_pd_format *f, uint64_t prev_state)
@@ -139,18 +87,10 @@ uint64_t lg_pd_format_state(const struct lg_pd_format *f, uint64_t prev_state)
 	return out;
 }
 
-const struct lg_pd_field *lg_pd_format_field(const struct lg_pd_format *f, const char *name)
-{
-	for (unsigned i = 0; i < f->n_fields; i++)
-		if (!strcmp(f->field[i].name, name))
-			return &f->field[i];
-	return NULL;
-}
-
 const struct lg_pd_format *lg_pd_formats_by_id(const struct lg_pd_formats *f, uint64_t id)
 {
 	for (size_t i = 0; i < f->n; i++)
-		if (f->format[i]->id == id)
+		if (f->format[i]->tp.id == id)
 			return f->format[i];
 	return NULL;
 }

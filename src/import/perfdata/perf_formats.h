@@ -9,25 +9,11 @@
  */
 #ifndef LG_IMPORT_PERFDATA_PERF_FORMATS_H
 #define LG_IMPORT_PERFDATA_PERF_FORMATS_H
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/error.h"
-
-enum { LG_PD_FIELDS_MAX = 40 };
-
-struct lg_pd_field {
-	char name[32];
-	uint16_t offset, size;
-	bool is_signed, is_dynamic; /* __data_loc: the u32 there is length << 16 | offset */
-};
+#include "store/tracepoint_format.h"
 
 struct lg_pd_format {
 	char name[96]; /* "sched:sched_switch" */
-	uint32_t id;
-	uint8_t n_fields;
-	struct lg_pd_field field[LG_PD_FIELDS_MAX];
+	struct lg_tp_format tp;
 	/* sched_switch: bits of prev_state by letter, and the bit that means "preempted" */
 	struct {
 		uint32_t bit;
@@ -47,7 +33,6 @@ struct lg_pd_formats {
 };
 
 /*
- * want: name of an event ("sched:sched_switch") -> keep its format? NULL = keep all.
  * LG_E_FORMAT: damaged from some point on; what was read before stays.
  */
 int lg_pd_formats_read(struct lg_pd_formats *f, const uint8_t *p, size_t n, uint64_t *ret_used,
@@ -55,8 +40,7 @@ int lg_pd_formats_read(struct lg_pd_formats *f, const uint8_t *p, size_t n, uint
 void lg_pd_formats_done(struct lg_pd_formats *f);
 /* NULL when there is none. */
 const struct lg_pd_format *lg_pd_formats_by_id(const struct lg_pd_formats *f, uint64_t id);
-const struct lg_pd_field *lg_pd_format_field(const struct lg_pd_format *f, const char *name);
-/* One format file. For tests, too. */
+/* One format file. LG_E_FORMAT when its fields are not understood. For tests, too. */
 int lg_pd_format_parse(struct lg_pd_format *f, const char *system, const char *text, size_t n);
 /* prev_state of this kernel in the encoding that Linux has since 4.14 (TASK_REPORT bits). */
 uint64_t lg_pd_format_state(const struct lg_pd_format *f, uint64_t prev_state);

@@ -33,6 +33,8 @@ static const char *const cats[] = {
 	[LG_SPAN_LOCK_HOLD] = "lock_hold", [LG_SPAN_IO] = "io", [LG_SPAN_IRQ] = "irq",
 	[LG_SPAN_GC] = "gc", [LG_SPAN_SYSCALL] = "syscall", [LG_SPAN_FAULT] = "fault",
 	[LG_SPAN_MEMORY] = "memory", [LG_SPAN_COMPILE] = "compile", [LG_SPAN_WAIT] = "wait",
+	[LG_SPAN_PYTHON] = "python", [LG_SPAN_RUNTIME] = "runtime", [LG_SPAN_NOTE] = "note",
+	[LG_SPAN_OVERHEAD] = "overhead",
 };
 
 static const char *cat_of(uint8_t kind)

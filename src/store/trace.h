@@ -134,7 +134,11 @@ enum lg_span_kind {
 	LG_SPAN_FAULT,
 	LG_SPAN_MEMORY,
 	LG_SPAN_COMPILE,
-	LG_SPAN_WAIT        /* user space: Work.wait(), synchronize() */
+	LG_SPAN_WAIT,       /* user space: Work.wait(), synchronize() */
+	LG_SPAN_PYTHON,     /* a Python function's call */
+	LG_SPAN_RUNTIME,    /* call of the GPU's runtime or driver library */
+	LG_SPAN_NOTE,       /* an annotation that is none of the above */
+	LG_SPAN_OVERHEAD    /* the measuring tool's own cost */
 };
 enum lg_stage {
 	LG_STAGE_NONE, LG_STAGE_BATCH_WAIT, LG_STAGE_H2D, LG_STAGE_FORWARD, LG_STAGE_BACKWARD,

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * args.h - read span.args: "key=value" pairs separated by tabs. Which keys: the importer's header.
+ */
+#ifndef LG_STORE_ARGS_H
+#define LG_STORE_ARGS_H
+#include <string.h>
+
+#include "store/trace.h"
+
+/* The value's first byte in args, *ret_n its length; NULL when the key is not there. */
+static inline const char *lg_arg(const char *args, const char *key, size_t *ret_n)
+{
+	size_t n = strlen(key);
+
+	while (*args) {
+		const char *end = strchrnul(args, '\t');
+
+		if ((size_t)(end - args) > n && args[n] == '=' && !memcmp(args, key, n)) {
+			*ret_n = (size_t)(end - args) - n - 1;
+			return args + n + 1;
+		}
+		args = *end ? end + 1 : end;
+	}
+	*ret_n = 0;
+	return NULL;
+}
+
+static inline const char *lg_span_arg(const struct lg_trace *t, size_t row, const char *key,
+				      size_t *ret_n)
+{
+	return lg_arg(lg_string(t, t->span.args[row]), key, ret_n);
+}
+
+#endif /* LG_STORE_ARGS_H */

@@ -8,13 +8,13 @@
 #include "report/convert.h"
 #include "store/lag_write.h"
 
-enum format { CHROME, CHROME_GZ, PFTRACE, FOLDED, LAG, NOT_YET, UNKNOWN };
+enum format { CHROME, CHROME_GZ, PFTRACE, FOLDED, SPEEDSCOPE, PPROF, LAG, UNKNOWN };
 
 static enum format format_of(const char *path)
 {
 	/* Longer suffixes first: .speedscope.json is not Chrome JSON. */
 	static const struct { const char *suffix; enum format format; } table[] = {
-		{ ".speedscope.json", NOT_YET }, { ".pb.gz", NOT_YET }, { ".html", NOT_YET },
+		{ ".speedscope.json", SPEEDSCOPE }, { ".pb.gz", PPROF },
 		{ ".json.gz", CHROME_GZ }, { ".json", CHROME },
 		{ ".perfetto-trace", PFTRACE }, { ".pftrace", PFTRACE },
 		{ ".folded", FOLDED }, { ".lag", LAG },
@@ -86,9 +86,6 @@ static int parse(int argc, char **argv, struct options *opt)
 	if (opt->from >= 0 && opt->to >= 0 && opt->to <= opt->from)
 		return lg_usage(cmd, "--to is not after --from");
 	opt->format = format_of(opt->out);
-	if (opt->format == NOT_YET)
-		return lg_usage(cmd, "\"%s\": this format is not available yet; write .json, .json.gz, "
-				     ".pftrace, .folded or .lag", opt->out);
 	if (opt->format == UNKNOWN)
 		return lg_usage(cmd, "\"%s\": the format comes from the suffix: .json or .json.gz "
 				     "(Chrome), .pftrace (Perfetto), .folded (stacks), .lag (laggard)",
@@ -132,13 +129,19 @@ static int write_out(const struct lg_loaded *l, const struct options *opt, struc
 
 	if (opt->format == LAG)
 		return write_lag(l, opt, err);
-	rc = lg_out_open(&o, opt->out, opt->format == CHROME_GZ ? LG_OUT_GZIP : LG_OUT_PLAIN, err);
+	rc = lg_out_open(&o, opt->out, opt->format == CHROME_GZ || opt->format == PPROF ? LG_OUT_GZIP
+											 : LG_OUT_PLAIN,
+			 err);
 	if (rc)
 		return rc;
 	if (opt->format == PFTRACE)
 		rc = lg_perfetto_write(l->trace, l->verdict, &w, o, err);
 	else if (opt->format == FOLDED)
 		rc = lg_folded_write(l->trace, &w, o, err);
+	else if (opt->format == SPEEDSCOPE)
+		rc = lg_speedscope_write(l->trace, &w, o, err);
+	else if (opt->format == PPROF)
+		rc = lg_pprof_write(l->trace, &w, o, err);
 	else
 		rc = lg_chrome_write(l->trace, l->verdict, &w, o, err);
 	if (rc) {
@@ -159,7 +162,8 @@ static int run(int argc, char **argv)
 		return rc;
 	rc = lg_load(argv + optind, (size_t)(argc - optind), &l, &err);
 	/* The drawing is worth having without the steps: a failing analysis is said, not fatal. */
-	opt.verdict = opt.verdict && opt.format != FOLDED && opt.format != LAG;
+	opt.verdict = opt.verdict && (opt.format == CHROME || opt.format == CHROME_GZ ||
+				      opt.format == PFTRACE);
 	if (!rc && opt.verdict && lg_judge(&l, 0, (double)NAN, &err)) {
 		lg_complain(&err);
 		if (l.verdict)
@@ -186,6 +190,8 @@ const struct lg_command lg_cmd_convert = {
 	"  .json .json.gz    Chrome trace: chrome://tracing, ui.perfetto.dev, speedscope\n"
 	"  .pftrace          Perfetto protobuf: ui.perfetto.dev, trace_processor\n"
 	"  .folded           CPU samples as collapsed stacks: flamegraph.pl, speedscope\n"
+	"  .speedscope.json  CPU samples of each thread: speedscope\n"
+	"  .pb.gz            CPU samples: pprof\n"
 	"  .lag              laggard's own\n\n"
 	"  -o OUT            where to write\n"
 	"  --from T, --to T  only what lies between, as time from the start: 2.5 2.5s 500ms 1m\n"

@@ -22,6 +22,14 @@ int lg_perfetto_write(const struct lg_trace *t, const struct lg_verdict *v,
 int lg_folded_write(const struct lg_trace *t, const struct lg_window *w, struct lg_out *o,
 		    struct lg_error *err) LG_MUST_CHECK;
 
+/* Speedscope's own format: for each event a profile of everything, then one a thread. */
+int lg_speedscope_write(const struct lg_trace *t, const struct lg_window *w, struct lg_out *o,
+			struct lg_error *err) LG_MUST_CHECK;
+
+/* pprof's profile.proto; o compresses. */
+int lg_pprof_write(const struct lg_trace *t, const struct lg_window *w, struct lg_out *o,
+		   struct lg_error *err) LG_MUST_CHECK;
+
 /*
  * The rows of t that touch the window, as a trace that borrows t's dictionaries and strings
  * (free with lg_window_trace_free(), before t). Rows keep their full length.

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/map.h"
 #include "report/convert.h"
+#include "report/profile.h"
 
 struct line {
 	lg_str comm;
@@ -44,6 +45,7 @@ int lg_folded_write(const struct lg_trace *t, const struct lg_window *w, struct 
 		    struct lg_error *err)
 {
 	enum { DEPTH_MAX = 1024 };
+	const struct lg_profile kind = { .tracepoints = lg_profile_only_tracepoints(t, w) };
 	struct lg_map index = { 0 };
 	struct line *lines = NULL;
 	size_t n = 0, cap = 0;
@@ -56,8 +58,7 @@ int lg_folded_write(const struct lg_trace *t, const struct lg_window *w, struct 
 		uint64_t key = (uint64_t)comm << 32 | t->sample.stack[i];
 		uint32_t at;
 
-		if (t->sample.ts[i] < w->from || t->sample.ts[i] >= w->to ||
-		    t->sample.flags[i] & (LG_SAMPLE_TRACEPOINT | LG_SAMPLE_OFFCPU | LG_SAMPLE_IDLE))
+		if (!lg_profile_counts(&kind, t, w, i))
 			continue;
 		at = lg_map_get(&index, key);
 		if (!at) {

@@ -238,7 +238,7 @@ def test_slow_steps_are_drawn_with_their_account(convert):
         assert parts[tid] == sum(c.ns(e["dur"]) for e in slow if e["tid"] == tid)
 
 
-@pytest.mark.parametrize("name", ("out", "out.txt", "out.speedscope.json", "out.pb.gz", ""))
+@pytest.mark.parametrize("name", ("out", "out.txt", "out.html", "out.pb", ""))
 def test_unknown_suffix_names_the_known_ones(laggard, make_trace, tmp_path, name):
     done = laggard("convert", make_trace("empty"), "-o", f"{tmp_path}/{name}")
     assert done.returncode == 2

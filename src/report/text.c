@@ -153,6 +153,8 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 		add(&b, "%s", v->findings[0].title);
 		if (n > 1)
 			add(&b, " (and %zu more finding%s)", n - 1, n > 2 ? "s" : "");
+	} else if (!v->n_judged && v->n_findings) {
+		add(&b, "%s", v->findings[0].title);
 	} else if (!v->n_judged) {
 		add(&b, "No repeating training steps found in this input: nothing is judged.");
 	} else {

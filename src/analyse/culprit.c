@@ -132,23 +132,54 @@ static lg_stk acquirer_of(const struct lg_case *c, lg_stk stack)
 	return 0;
 }
 
-/* The frame that `function` called in this sample: walk outwards until it is found. */
-static lg_stk callee_of(const struct lg_case *c, lg_stk sample, lg_str function)
+static size_t from_outermost(const struct lg_case *c, lg_stk s, lg_stk *v, size_t max)
 {
-	lg_stk callee = 0;
+	size_t n = 0;
 
-	for (lg_stk s = sample; s; callee = s, s = c->t->stack.parent[s])
-		if (c->t->frame.name[c->t->stack.frame[s]] == function)
-			return callee;
-	return 0;
+	for (; s && n < max; s = c->t->stack.parent[s])
+		v[n++] = s;
+	for (size_t i = 0; i < n / 2; i++) {
+		lg_stk tmp = v[i];
+
+		v[i] = v[n - 1 - i];
+		v[n - 1 - i] = tmp;
+	}
+	return n;
 }
 
-static bool passes_through(const struct lg_case *c, lg_stk sample, lg_str function)
+static lg_str name_of(const struct lg_case *c, lg_stk s)
 {
-	for (lg_stk s = sample; s; s = c->t->stack.parent[s])
-		if (c->t->frame.name[c->t->stack.frame[s]] == function)
-			return true;
-	return false;
+	return c->t->frame.name[c->t->stack.frame[s]];
+}
+
+/*
+ * What the holder did in this sample: where it left the path on which it had taken the lock. The
+ * callee of the acquiring function (show_smaps_rollup -> smap_gather_stats), or, where the lock is
+ * taken in a function that has returned (seq_read_iter: m_start, then show_numa_map), the sibling
+ * that runs under it. 0 when the sample has nothing to do with the acquisition.
+ */
+static lg_str work_of(const struct lg_case *c, lg_stk acquired, lg_stk sample)
+{
+	lg_stk a[STACK_MAX], b[STACK_MAX];
+	size_t n = from_outermost(c, acquired, a, STACK_MAX);
+	size_t m = from_outermost(c, sample, b, STACK_MAX), k = 0;
+	lg_str callee;
+
+	while (k < n && k < m && name_of(c, a[k]) == name_of(c, b[k]))
+		k++;
+	/* Entry code alone is no common ground. */
+	if (k < 3 && k < n)
+		return 0;
+	callee = k < m ? name_of(c, b[k]) : 0;
+	if (callee && !is_plumbing(lg_string(c->t, callee)))
+		return callee;
+	while (k > 0) {
+		lg_str name = name_of(c, b[--k]);
+
+		if (!is_plumbing(lg_string(c->t, name)))
+			return name;
+	}
+	return 0;
 }
 
 void lg_culprit_of_hold(struct lg_case *c, struct lg_finding *f, const struct lg_piece *const *p,
@@ -156,28 +187,20 @@ void lg_culprit_of_hold(struct lg_case *c, struct lg_finding *f, const struct lg
 {
 	const struct lg_span_tab *sp = &c->t->span;
 	const struct lg_sample_tab *sm = &c->t->sample;
-	struct votes acquirers = { 0 }, callees = { 0 };
+	struct votes acquirers = { 0 }, work = { 0 };
 	const struct vote *a, *b;
 	uint32_t last_hold = UINT32_MAX;
-	lg_str function = 0;
 	size_t inside = 0;
 
 	*ret_samples = 0;
-	for (size_t i = 0; i < n; i++) {
-		lg_stk stack = p[i]->hold != UINT32_MAX ? sp->stack[p[i]->hold]
-							: sp->peer_stack[p[i]->row];
-		lg_stk at = acquirer_of(c, stack);
-
-		if (at)
-			vote(&acquirers, c->t->frame.name[c->t->stack.frame[at]], stack);
-	}
-	a = winner(&acquirers);
-	if (a)
-		function = a->value;
-	for (size_t i = 0; i < n && callees.total < SAMPLES_MAX; i++) {
+	for (size_t i = 0; i < n && work.total < SAMPLES_MAX; i++) {
 		uint32_t hold = p[i]->hold, k;
 		int64_t from = p[i]->ts, to = p[i]->ts + p[i]->dur;
+		lg_stk taken = hold != UINT32_MAX ? sp->stack[hold] : sp->peer_stack[p[i]->row];
+		lg_stk at = acquirer_of(c, taken);
 
+		if (at)
+			vote(&acquirers, name_of(c, at), taken);
 		if (hold != UINT32_MAX) {
 			if (hold == last_hold)
 				continue;
@@ -188,31 +211,25 @@ void lg_culprit_of_hold(struct lg_case *c, struct lg_finding *f, const struct lg
 		k = lg_index_sample_from(c->idx, p[i]->thr, from);
 		for (; k < c->idx->sample_off[p[i]->thr + 1]; k++) {
 			uint32_t row = c->idx->sample[k];
-			lg_stk callee;
+			lg_str name;
 
 			if (sm->ts[row] >= to)
 				break;
 			inside++;
-			if (!function) {
-				lg_stk at = acquirer_of(c, sm->stack[row]);
-
-				if (at)
-					vote(&acquirers, c->t->frame.name[c->t->stack.frame[at]],
-					     sm->stack[row]);
-				continue;
+			name = taken ? work_of(c, taken, sm->stack[row]) : 0;
+			if (!taken) {
+				at = acquirer_of(c, sm->stack[row]);
+				name = at ? name_of(c, at) : 0;
 			}
-			if (!passes_through(c, sm->stack[row], function))
-				continue;
-			callee = callee_of(c, sm->stack[row], function);
-			vote(&callees, callee ? c->t->frame.name[c->t->stack.frame[callee]] : function,
-			     sm->stack[row]);
+			if (name)
+				vote(&work, name, sm->stack[row]);
 		}
 	}
 	a = winner(&acquirers);
-	b = winner(&callees);
+	b = winner(&work);
 	if (b) {
-		*ret_samples = callees.total;
-		if (b->n * 2 > callees.total && !is_plumbing(lg_string(c->t, b->value)))
+		*ret_samples = work.total;
+		if (b->n * 2 > work.total)
 			f->culprit.function = lg_string(c->t, b->value);
 		set_stack(c, f, b->example);
 	} else if (a) {
@@ -258,16 +275,8 @@ void lg_culprit_of_samples(struct lg_case *c, struct lg_finding *f, const struct
  * walker's business, not the caller's. */
 static size_t path_inwards(const struct lg_case *c, lg_stk s, lg_stk *v, size_t max)
 {
-	size_t n = 0, k;
+	size_t n = from_outermost(c, s, v, max), k;
 
-	for (; s && n < max; s = c->t->stack.parent[s])
-		v[n++] = s;
-	for (size_t i = 0; i < n / 2; i++) {
-		lg_stk tmp = v[i];
-
-		v[i] = v[n - 1 - i];
-		v[n - 1 - i] = tmp;
-	}
 	for (k = 0; k < n; k++)
 		if (!strncmp(frame_name(c, v[k]), "walk_page", 9) ||
 		    !strncmp(frame_name(c, v[k]), "__walk_page", 11))

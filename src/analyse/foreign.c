@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * foreign.c - CPU samples alone: whose bursts coincide with the gaps in the job's activity?
+ * foreign.c - CPU samples alone: during whose bursts does the job stand still?
  *
- * A thread that computes shows a sample every period. When the whole process shows none for much
- * longer than usual, it was stalled; samples cannot say by what. If another process's bursts of
- * activity fall into those gaps far more often than chance allows, it is named, as a correlation.
+ * A thread that computes shows a sample every period; while it is stalled it shows none. Samples
+ * cannot say by what. But if the training thread stands still during another process's bursts of
+ * activity far more than at other times, that process is named, as a correlation.
  *
  * Test: the candidate's bursts keep their lengths and are thrown anywhere in the recording, RUNS
- * times (Monte Carlo); p is the share of throws that cover as much of the gaps, multiplied by
- * the number of candidates (Bonferroni).
+ * times (Monte Carlo); p is the share of throws in which the thread stood still for as long,
+ * multiplied by the number of candidates (Bonferroni). How often it stands still of its own
+ * accord (waiting for other ranks, pushed off a busy CPU) is in the throws, so it needs no
+ * threshold.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -19,10 +21,11 @@
 #include "base/alloc.h"
 #include "base/map.h"
 
-enum { RUNS = 4000, BURSTS_MAX = 4096, GAPS_MAX = 4096, CANDIDATES_MAX = 512, MIN_GAPS = 2 };
-#define WINDOW_NS 100000000ll
-#define MIN_GAP_NS 5000000ll
+enum { RUNS = 4000, BURSTS_MAX = 4096, CANDIDATES_MAX = 512, MIN_HITS = 2 };
+enum { STILL_PERIODS = 3, BURST_PERIODS = 4 }; /* shorter is below what the sampling can tell */
 #define P_LIMIT 0.01
+#define STILL_SHARE 0.7  /* of a burst: then the thread stood still during it */
+#define STILL_MORE 0.3   /* above its ordinary share */
 
 struct interval {
 	int64_t ts, end;
@@ -69,45 +72,25 @@ static int64_t sampling_period(const struct lg_case *c, lg_thr thr)
 	return period;
 }
 
-/* Gaps in the activity of the process: much longer than the largest gap of an ordinary window. */
-static int find_gaps(const struct lg_case *c, lg_prc prc, int64_t period, struct intervals *gaps)
+/* When the thread stood still: no sample for more than STILL_PERIODS. */
+static int find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct intervals *gaps)
 {
+	const struct lg_index *x = c->idx;
 	const struct lg_sample_tab *s = &c->t->sample;
-	size_t n_windows = (size_t)((c->t->last - c->t->first) / WINDOW_NS) + 1, used = 0;
-	int64_t *largest = lg_calloc(n_windows, sizeof *largest), last = INT64_MIN, limit;
+	int64_t last = c->t->first;
 	int rc = 0;
 
-	if (!largest)
-		return LG_E_NOMEM;
-	for (int pass = 0; !rc && pass < 2; pass++) {
-		if (pass) {
-			for (size_t i = 0; i < n_windows; i++)
-				if (largest[i])
-					largest[used++] = largest[i];
-			if (used < 4)
-				break;
-			qsort(largest, used, sizeof *largest, cmp_i64);
-			limit = largest[used / 2] * 3;
-			limit = limit > 4 * period ? limit : 4 * period;
-			limit = limit > MIN_GAP_NS ? limit : MIN_GAP_NS;
-		}
-		last = INT64_MIN;
-		for (size_t i = 0; !rc && i < s->n; i++) {
-			if (c->t->thread.prc[s->thr[i]] != prc || (s->flags[i] & LG_SAMPLE_OFFCPU))
-				continue;
-			if (last != INT64_MIN) {
-				int64_t gap = s->ts[i] - last;
-				size_t w = (size_t)((last - c->t->first) / WINDOW_NS);
+	for (uint32_t p = x->sample_off[thr]; !rc && p < x->sample_off[thr + 1]; p++) {
+		uint32_t row = x->sample[p];
 
-				if (!pass && gap > largest[w])
-					largest[w] = gap;
-				if (pass && gap > limit && gaps->n < GAPS_MAX)
-					rc = add(gaps, last, s->ts[i]);
-			}
-			last = s->ts[i];
-		}
+		if (s->flags[row] & LG_SAMPLE_OFFCPU)
+			continue;
+		if (s->ts[row] - last > STILL_PERIODS * period)
+			rc = add(gaps, last + period / 2, s->ts[row] - period / 2);
+		last = s->ts[row];
 	}
-	lg_free(largest);
+	if (!rc && c->t->last - last > STILL_PERIODS * period)
+		rc = add(gaps, last + period / 2, c->t->last);
 	return rc;
 }
 
@@ -211,10 +194,11 @@ static void name_function(struct lg_case *c, struct lg_finding *f, lg_prc prc,
 	lg_free(v);
 }
 
-static void tell(struct lg_case *c, const struct lg_rank *r, lg_prc prc, const struct intervals *gaps,
-		 const struct intervals *bursts, int64_t covered, double p, size_t hit)
+static void tell(struct lg_case *c, const struct lg_rank *r, lg_prc prc, const struct intervals *bursts,
+		 int64_t covered, double p, size_t n_long, double usual)
 {
-	int64_t gap_ns = 0, wall = c->t->last - c->t->first, *at;
+	int64_t burst_ns = 0, wall = c->t->last - c->t->first, *at;
+	size_t hit = bursts->n;
 	struct lg_finding *f = lg_finding_add(c, "host.foreign_activity");
 	struct lg_rhythm rhythm;
 	size_t samples, n_at = 0, told = 0;
@@ -225,13 +209,12 @@ static void tell(struct lg_case *c, const struct lg_rank *r, lg_prc prc, const s
 		lg_free(at);
 		return;
 	}
-	for (size_t i = 0; i < gaps->n; i++)
-		gap_ns += gaps->v[i].end - gaps->v[i].ts;
-	for (size_t i = 0; i < bursts->n; i++)
-		if (inside(gaps, bursts->v[i].ts, bursts->v[i].end) > 0)
-			at[n_at++] = bursts->v[i].ts;
+	for (size_t i = 0; i < bursts->n; i++) {
+		burst_ns += bursts->v[i].end - bursts->v[i].ts;
+		at[n_at++] = bursts->v[i].ts;
+	}
 	rhythm = lg_rhythm_of(at, n_at);
-	name_function(c, f, prc, gaps, &samples);
+	name_function(c, f, prc, bursts, &samples);
 	lg_culprit_identify(c, f, c->idx->main_of[prc], r->thr);
 	f->victims = lg_arena_alloc(&c->v->arena, 1, sizeof *f->victims);
 	if (f->victims) {
@@ -243,8 +226,8 @@ static void tell(struct lg_case *c, const struct lg_rank *r, lg_prc prc, const s
 	f->stage = "other";
 	f->lost_ms = (double)covered / 1e6;
 	f->lost_share = (double)covered / (double)wall;
-	f->excess_share = (double)covered / (double)gap_ns;
-	f->confidence = fmin(0.8, 0.45 + 0.35 * f->excess_share) * (p < 0.001 ? 1 : 0.9);
+	f->confidence = fmin(0.8, 0.45 + 0.35 * (double)covered / (double)burst_ns) *
+			(p < 0.001 ? 1 : 0.9);
 	f->severity = hit < 5 ? f->lost_share >= 0.01 ? "low" : "info"
 		      : f->lost_share >= 0.10 ? "high"
 		      : f->lost_share >= 0.03 ? "medium"
@@ -261,8 +244,10 @@ static void tell(struct lg_case *c, const struct lg_rank *r, lg_prc prc, const s
 				   f->culprit.function ? f->culprit.function : "", every,
 				   lg_thread_text(c, r->thr));
 	lg_evidence_add(c, f, INT64_MIN, 0,
-			"%zu of %zu stalls fall into its bursts; by chance with p = %.4f (%d random "
-			"placements, corrected for the number of processes)", hit, gaps->n, p, RUNS);
+			"stood still during %zu of its %zu bursts (%.0f %% of their time; %.0f %% is "
+			"usual); by chance with p = %.4f (%d random placements, corrected for the "
+			"number of processes)", hit, n_long, 100 * (double)covered / (double)burst_ns,
+			100 * usual, p, RUNS);
 	if (!isnan(rhythm.period_s)) {
 		lg_evidence_add(c, f, INT64_MIN, 0, "%zu bursts, %.3f s apart (chance: p = %.4f)", n_at,
 				rhythm.period_s, rhythm.p);
@@ -274,30 +259,23 @@ static void tell(struct lg_case *c, const struct lg_rank *r, lg_prc prc, const s
 	}
 	if (samples)
 		lg_evidence_add(c, f, INT64_MIN, 0, "%zu CPU samples of it inside the stalls", samples);
-	for (size_t i = 0; i < gaps->n && told < 4; i++) {
-		int64_t ns = gaps->v[i].end - gaps->v[i].ts;
-
-		for (size_t k = 0; k < bursts->n; k++)
-			if (bursts->v[k].ts < gaps->v[i].end && bursts->v[k].end > gaps->v[i].ts) {
-				lg_evidence_add(c, f, gaps->v[i].ts, ns,
-						"no sample of %s for %.1f ms while it ran",
-						lg_thread_text(c, r->thr), (double)ns / 1e6);
-				told++;
-				break;
-			}
-	}
+	for (size_t i = 0; i < bursts->n && told < 4; i++, told++)
+		lg_evidence_add(c, f, bursts->v[i].ts, bursts->v[i].end - bursts->v[i].ts,
+				"%s stood still for most of the %.1f ms while it ran",
+				lg_thread_text(c, r->thr),
+				(double)(bursts->v[i].end - bursts->v[i].ts) / 1e6);
 	lg_free(at);
 }
 
 struct candidate {
 	lg_prc prc;
-	double p;
+	double p, usual;
 	int64_t covered;
-	size_t hit;
-	struct intervals bursts;
+	size_t n_long;
+	struct intervals bursts; /* long ones; in the end those in which the thread stood still */
 };
 
-/* Victims stall together; a job's own processes are no strangers to each other. */
+/* A job's own processes are no strangers to each other: they stall together. */
 static bool is_job(const struct lg_case *c, lg_prc p)
 {
 	for (size_t i = 0; i < c->n_ranks; i++)
@@ -307,87 +285,113 @@ static bool is_job(const struct lg_case *c, lg_prc p)
 	       c->t->process.role[p] == LG_ROLE_LOADER;
 }
 
-static int judge_victim(struct lg_case *c, const struct lg_rank *r, struct candidate *best,
-			struct intervals *gaps)
+/* Keep the bursts that are long enough to be judged. */
+static int64_t keep_long(struct intervals *b, int64_t period)
 {
-	int64_t period = sampling_period(c, r->thr), wall = c->t->last - c->t->first;
+	size_t n = 0;
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < b->n; i++)
+		if (b->v[i].end - b->v[i].ts >= BURST_PERIODS * period) {
+			sum += b->v[i].end - b->v[i].ts;
+			b->v[n++] = b->v[i];
+		}
+	b->n = n;
+	return sum;
+}
+
+static int judge_candidate(const struct lg_case *c, const struct intervals *gaps, int64_t period,
+			   struct candidate *k)
+{
+	int64_t wall = c->t->last - c->t->first, busy, still = 0;
+	size_t hits = 0;
+	int rc = find_bursts(c, k->prc, period, &k->bursts);
+
+	k->p = 1;
+	if (rc)
+		return rc;
+	busy = keep_long(&k->bursts, period);
+	k->n_long = k->bursts.n;
+	for (size_t i = 0; i < k->bursts.n; i++) {
+		const struct interval *b = &k->bursts.v[i];
+		int64_t in = inside(gaps, b->ts, b->end);
+
+		still += in;
+		hits += (double)in >= STILL_SHARE * (double)(b->end - b->ts);
+	}
+	/* Always busy: it coincides with everything and explains nothing. */
+	if (hits < MIN_HITS || busy * 5 > wall * 3 || hits * 5 < k->bursts.n * 3 ||
+	    (double)still < (k->usual + STILL_MORE) * (double)busy)
+		return 0;
+	k->p = chance(c, gaps, &k->bursts, still);
+	hits = 0;
+	for (size_t i = 0; i < k->bursts.n; i++) {
+		const struct interval b = k->bursts.v[i];
+		int64_t in = inside(gaps, b.ts, b.end);
+
+		if ((double)in < STILL_SHARE * (double)(b.end - b.ts))
+			continue;
+		k->covered += in;
+		k->bursts.v[hits++] = b;
+	}
+	k->bursts.n = hits;
+	return 0;
+}
+
+static int judge_victim(struct lg_case *c, const struct lg_rank *r, struct candidate *best)
+{
+	int64_t period = sampling_period(c, r->thr), wall = c->t->last - c->t->first, still = 0;
+	struct intervals gaps = { 0 };
 	size_t n_candidates = 0;
 	int rc;
 
-	if (period <= 0)
+	if (period <= 0 || wall <= 0)
 		return 0;
-	rc = find_gaps(c, r->prc, period, gaps);
-	if (rc || gaps->n < MIN_GAPS)
-		return rc;
+	rc = find_gaps(c, r->thr, period, &gaps);
+	for (size_t i = 0; i < gaps.n; i++)
+		still += gaps.v[i].end - gaps.v[i].ts;
+	best->p = 1;
 	for (lg_prc p = 1; !rc && p < c->t->process.n && n_candidates < CANDIDATES_MAX; p++) {
-		struct candidate k = { .prc = p };
-		int64_t busy = 0;
+		struct candidate k = { .prc = p, .usual = (double)still / (double)wall };
 
 		if (is_job(c, p) || c->t->process.pid[p] <= 0 ||
 		    c->t->process.role[p] == LG_ROLE_RECORDER)
 			continue;
-		rc = find_bursts(c, p, period, &k.bursts);
-		for (size_t i = 0; i < k.bursts.n; i++) {
-			int64_t in = inside(gaps, k.bursts.v[i].ts, k.bursts.v[i].end);
-
-			busy += k.bursts.v[i].end - k.bursts.v[i].ts;
-			k.covered += in;
+		rc = judge_candidate(c, &gaps, period, &k);
+		n_candidates += k.n_long >= MIN_HITS;
+		if (!rc && (k.p < best->p || (k.p <= best->p && k.covered > best->covered))) {
+			lg_free(best->bursts.v);
+			*best = k;
+		} else {
+			lg_free(k.bursts.v);
 		}
-		for (size_t i = 0; i < gaps->n; i++)
-			for (size_t j = 0; j < k.bursts.n; j++)
-				if (k.bursts.v[j].ts < gaps->v[i].end &&
-				    k.bursts.v[j].end > gaps->v[i].ts) {
-					k.hit++;
-					break;
-				}
-		n_candidates += k.bursts.n > 0;
-		/* Always busy: it coincides with everything and explains nothing. */
-		if (!rc && k.hit >= MIN_GAPS && busy * 5 < wall * 3) {
-			k.p = chance(c, gaps, &k.bursts, k.covered);
-			if (!best->prc || k.p < best->p ||
-			    (k.p <= best->p && k.covered > best->covered)) {
-				lg_free(best->bursts.v);
-				*best = k;
-				continue;
-			}
-		}
-		lg_free(k.bursts.v);
 	}
 	best->p *= (double)n_candidates;
+	lg_free(gaps.v);
 	return rc;
 }
 
 int lg_find_foreign(struct lg_case *c, struct lg_error *err)
 {
 	struct candidate best = { 0 };
-	struct intervals best_gaps = { 0 };
 	const struct lg_rank *victim = NULL;
 	int rc = 0;
 
 	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
 		struct candidate k = { 0 };
-		struct intervals gaps = { 0 };
-		int64_t sum = 0;
 
-		rc = judge_victim(c, &c->ranks[i], &k, &gaps);
-		for (size_t g = 0; g < gaps.n; g++)
-			sum += gaps.v[g].end - gaps.v[g].ts;
-		if (!rc && k.prc && k.p < P_LIMIT && k.covered * 3 > sum &&
-		    (!victim || k.covered > best.covered)) {
+		rc = judge_victim(c, &c->ranks[i], &k);
+		if (!rc && k.prc && k.p < P_LIMIT && (!victim || k.covered > best.covered)) {
 			lg_free(best.bursts.v);
-			lg_free(best_gaps.v);
 			best = k;
-			best_gaps = gaps;
 			victim = &c->ranks[i];
 		} else {
 			lg_free(k.bursts.v);
-			lg_free(gaps.v);
 		}
 	}
 	if (!rc && victim)
-		tell(c, victim, best.prc, &best_gaps, &best.bursts, best.covered, best.p, best.hit);
+		tell(c, victim, best.prc, &best.bursts, best.covered, best.p, best.n_long, best.usual);
 	lg_free(best.bursts.v);
-	lg_free(best_gaps.v);
 	rc = rc ? rc : c->failed;
 	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
 }

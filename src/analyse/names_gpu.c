@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * names_gpu.c - what the name of a span says it is.
+ *
+ * Sources: torch/utils/data/dataloader.py and torch/optim/optimizer.py (record_function names),
+ * torch/csrc/autograd/engine.cpp (evaluate_function), torch/_dynamo (dynamo_timed, Torch-Compiled
+ * Region), CUDA runtime and driver API, HIP runtime API. Exports of Nsight carry versions
+ * (cudaLaunchKernel_v7000): prefixes are compared.
+ */
+#include <ctype.h>
+#include <string.h>
+
+#include "analyse/timeline_gpu.h"
+
+static bool starts(const char *s, const char *prefix)
+{
+	return !strncmp(s, prefix, strlen(prefix));
+}
+
+/* The API behind cuda..., cu..., hip...: its name without the prefix; NULL when it is none. */
+static const char *api(const char *s)
+{
+	if (starts(s, "cuda") && isupper((unsigned char)s[4]))
+		return s + 4;
+	if (starts(s, "hip") && isupper((unsigned char)s[3]))
+		return s + 3;
+	if (starts(s, "cu") && isupper((unsigned char)s[2]))
+		return s + 2;
+	if (starts(s, "ze") && isupper((unsigned char)s[2]))
+		return s + 2;
+	return NULL;
+}
+
+static enum lg_name_class runtime_class(const char *a)
+{
+	if (starts(a, "GraphLaunch"))
+		return LG_NAME_GRAPH_LAUNCH;
+	if (starts(a, "GraphInstantiate"))
+		return LG_NAME_GRAPH_BUILD;
+	if (strstr(a, "LaunchKernel") || strstr(a, "LaunchCooperative") || starts(a, "LaunchHost"))
+		return LG_NAME_LAUNCH;
+	if (starts(a, "StreamSynchronize") || starts(a, "DeviceSynchronize") ||
+	    starts(a, "EventSynchronize") || starts(a, "CtxSynchronize"))
+		return LG_NAME_SYNC;
+	/* hipMemcpyWithStream waits for its copy (HIP API: synchronous with respect to the host);
+	 * cudaMemcpy, cuMemcpyHtoD and hipMemcpy without Async do, too. */
+	if (starts(a, "Memcpy") || starts(a, "Memset"))
+		return strstr(a, "Async") || starts(a, "Memset") ? LG_NAME_COPY_CALL
+								: LG_NAME_BLOCKING_COPY;
+	if (starts(a, "MallocHost") || starts(a, "HostAlloc") || starts(a, "HostMalloc") ||
+	    starts(a, "HostRegister"))
+		return LG_NAME_ALLOC;
+	if ((starts(a, "Malloc") && !strstr(a, "Async")) || starts(a, "MemAlloc") ||
+	    starts(a, "MemCreate") || starts(a, "MemMap"))
+		return LG_NAME_ALLOC;
+	if (starts(a, "Free") || starts(a, "MemFree") || starts(a, "MemUnmap") ||
+	    starts(a, "MemRelease") || starts(a, "HostFree"))
+		return LG_NAME_FREE;
+	return LG_NAME_RUNTIME;
+}
+
+bool lg_is_library_path(const char *s)
+{
+	static const char *const part[] = { "/torch/", "site-packages/", "dist-packages/", "/lib/python3",
+					    NULL };
+	static const char *const head[] = { "torch/", "<", "contextlib.py", "threading.py", "runpy.py",
+					    "typing.py", "functools.py", "multiprocessing/",
+					    "concurrent/", "asyncio/", "importlib/", NULL };
+
+	for (size_t i = 0; part[i]; i++)
+		if (strstr(s, part[i]))
+			return true;
+	for (size_t i = 0; head[i]; i++)
+		if (starts(s, head[i]))
+			return true;
+	return false;
+}
+
+enum lg_name_class lg_name_class_of(const char *s)
+{
+	const char *a = api(s), *py;
+
+	if (a && !strchr(s, ' ') && !strchr(s, '(') && !strchr(s, ':'))
+		return runtime_class(a);
+	if (starts(s, "enumerate(Data"))
+		return LG_NAME_LOADER;
+	if (starts(s, "Optimizer.step#") || starts(s, "## optimizer"))
+		return LG_NAME_OPTIMIZER;
+	if (starts(s, "ProfilerStep"))
+		return LG_NAME_STEP;
+	if (starts(s, "autograd::engine::evaluate_function") || starts(s, "## backward"))
+		return LG_NAME_BACKWARD;
+	if (starts(s, "Torch-Compiled Region") || starts(s, "CompiledFunction") ||
+	    starts(s, "## Call CompiledFxGraph") || starts(s, "TorchDynamo Cache Lookup"))
+		return LG_NAME_COMPILED_REGION;
+	if (strstr(s, "(dynamo_timed)"))
+		return LG_NAME_COMPILE;
+	if (starts(s, "nn.Module: "))
+		return LG_NAME_MODULE;
+	py = strstr(s, ".py(");
+	if (py && strstr(py, "): ")) {
+		if (strstr(s, "torch/serialization.py(") && strstr(py, "): save"))
+			return LG_NAME_SIDE;
+		return lg_is_library_path(s) ? LG_NAME_TORCH_FRAME : LG_NAME_FRAME;
+	}
+	if (starts(s, "<built-in"))
+		return LG_NAME_TORCH_FRAME;
+	for (py = s; *py; py++) {
+		/* ncclKernel_, ncclDevKernel_ (NCCL), rccl... (ROCm). */
+		if ((py == s || !isalpha((unsigned char)py[-1])) &&
+		    (!strncasecmp(py, "ncclKernel", 10) || !strncasecmp(py, "ncclDevKernel", 13) ||
+		     !strncasecmp(py, "rccl", 4)))
+			return LG_NAME_COMM;
+		if (py - s > 40)
+			break;
+	}
+	/* Symmetric-memory collectives of torch: multimem_all_reduce_kernel, one_shot_all_reduce... */
+	if (strstr(s, "multimem_all_") || strstr(s, "_shot_all_reduce") || strstr(s, "cross_device_reduce"))
+		return LG_NAME_COMM;
+	return LG_NAME_OTHER;
+}

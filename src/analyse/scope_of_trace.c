@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * scope_of_trace.c - what a profiler's trace shows: training, inference, graphs being captured,
+ * nothing, or one cold start; and which part of it is steady work that may be judged.
+ *
+ * Steps, best first: ProfilerStep spans; ends of Optimizer.step; starts of the loader's __next__;
+ * an annotation of the main thread that comes back (numbers in its name do not matter). Without
+ * any, the window is judged as one piece.
+ *
+ * A window that the profiler's own start or torch's lazy initialisation dominates says nothing
+ * about steady state (kineto: schedule(wait, warmup, active) exists for that), so it is named and
+ * not diagnosed.
+ */
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/timeline_gpu.h"
+#include "base/alloc.h"
+
+enum { MIN_WORK = 8, MIN_OPS = 20, MIN_REST = 3, NOTE_NAMES = 64 };
+#define COLD_CALL_NS 1000000ll    /* a call that only queues work takes microseconds */
+#define COLD_ALLOC_NS 10000000ll
+#define COLD_SHARE 0.25
+
+const char *lg_scope_name(enum lg_scope_kind k)
+{
+	static const char *const name[] = {
+		[LG_SCOPE_NONE] = "not a device trace",
+		[LG_SCOPE_TRAINING] = "training",
+		[LG_SCOPE_INFERENCE] = "inference or evaluation",
+		[LG_SCOPE_CAPTURE] = "graph capture",
+		[LG_SCOPE_EMPTY] = "an almost empty window",
+		[LG_SCOPE_COLD] = "a cold start",
+		[LG_SCOPE_CPU] = "operators on the CPU, no device",
+	};
+
+	return name[k];
+}
+
+struct bounds {
+	int64_t *v;
+	size_t n, cap;
+};
+
+static int push(struct bounds *b, int64_t ts)
+{
+	if (b->n && ts <= b->v[b->n - 1])
+		return 0;
+	if (lg_grow(&b->v, &b->cap, b->n + 1, sizeof *b->v))
+		return LG_E_NOMEM;
+	b->v[b->n++] = ts;
+	return 0;
+}
+
+/* Spans of the main thread for which pick() says yes, as boundaries; outermost only. */
+static int from_spans(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r, bool ends,
+		      bool (*pick)(struct lg_case *c, struct lg_gpu *g, uint32_t row, const void *arg),
+		      const void *arg, struct bounds *b)
+{
+	const struct lg_trace *t = c->t;
+	int64_t covered = INT64_MIN;
+
+	b->n = 0;
+	for (uint32_t p = c->idx->span_off[r->main]; p < c->idx->span_off[r->main + 1]; p++) {
+		uint32_t row = c->idx->span[p];
+		int64_t end = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
+
+		if (t->span.ts[row] < covered || !pick(c, g, row, arg))
+			continue;
+		covered = end;
+		if (push(b, ends ? end : t->span.ts[row]))
+			return LG_E_NOMEM;
+	}
+	return 0;
+}
+
+static bool is_step(struct lg_case *c, struct lg_gpu *g, uint32_t row, const void *arg)
+{
+	const int64_t *shortest = arg;
+
+	return (c->t->span.kind[row] == LG_SPAN_STEP ||
+		lg_gpu_name(c, g, c->t->span.name[row]) == LG_NAME_STEP) &&
+	       c->t->span.dur[row] > *shortest;
+}
+
+static bool is_optimizer(struct lg_case *c, struct lg_gpu *g, uint32_t row, const void *arg)
+{
+	(void)arg;
+	return lg_gpu_name(c, g, c->t->span.name[row]) == LG_NAME_OPTIMIZER;
+}
+
+static bool is_loader(struct lg_case *c, struct lg_gpu *g, uint32_t row, const void *arg)
+{
+	(void)arg;
+	return lg_gpu_name(c, g, c->t->span.name[row]) == LG_NAME_LOADER;
+}
+
+/* Names are equal but for the numbers in them: "execute_context_1(64)", "Epoch 3". */
+static bool same_name(const char *a, const char *b)
+{
+	while (*a && *b) {
+		if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
+			while (isdigit((unsigned char)*a))
+				a++;
+			while (isdigit((unsigned char)*b))
+				b++;
+		} else if (*a++ != *b++) {
+			return false;
+		}
+	}
+	return *a == *b;
+}
+
+static bool is_note(struct lg_case *c, struct lg_gpu *g, uint32_t row, const void *arg)
+{
+	(void)g;
+	return c->t->span.kind[row] == LG_SPAN_NOTE &&
+	       same_name(lg_string(c->t, c->t->span.name[row]), arg);
+}
+
+/* The annotation with the most time among those that come at least three times; NULL = none. */
+static const char *recurring_note(const struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r)
+{
+	struct { const char *name; size_t n; int64_t ns; } seen[NOTE_NAMES];
+	const struct lg_trace *t = c->t;
+	size_t n = 0, best = NOTE_NAMES;
+	int64_t covered = INT64_MIN;
+
+	for (uint32_t p = c->idx->span_off[r->main]; p < c->idx->span_off[r->main + 1]; p++) {
+		uint32_t row = c->idx->span[p];
+		const char *name = lg_string(t, t->span.name[row]);
+		size_t k = 0;
+
+		if (t->span.kind[row] != LG_SPAN_NOTE || t->span.ts[row] < covered ||
+		    lg_gpu_name(c, g, t->span.name[row]) == LG_NAME_COMPILED_REGION)
+			continue;
+		while (k < n && !same_name(seen[k].name, name))
+			k++;
+		if (k == n && n == NOTE_NAMES)
+			continue;
+		if (k == n)
+			seen[n++] = (typeof(seen[0])){ .name = name };
+		seen[k].n++;
+		seen[k].ns += t->span.dur[row];
+		covered = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
+	}
+	for (size_t k = 0; k < n; k++)
+		if (seen[k].n >= 3 && (best == NOTE_NAMES || seen[k].ns > seen[best].ns))
+			best = k;
+	return best == NOTE_NAMES ? NULL : seen[best].name;
+}
+
+/* First and last moment of work that the process itself ordered; the profiler's own start and its
+ * final synchronisation lie outside. */
+static void extent(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+{
+	const struct lg_trace *t = c->t;
+	int64_t first = INT64_MAX, last = INT64_MIN, op_last = INT64_MIN;
+
+	for (size_t i = 0; i < r->n_work; i++) {
+		if (r->work[i].ts < first)
+			first = r->work[i].ts;
+		if (r->work[i].end > last)
+			last = r->work[i].end;
+	}
+	for (size_t h = 0; h < r->n_host; h++)
+		for (uint32_t p = c->idx->span_off[r->host[h].thr];
+		     p < c->idx->span_off[r->host[h].thr + 1]; p++) {
+			uint32_t row = c->idx->span[p];
+			int64_t end = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
+			uint8_t kind = t->span.kind[row];
+
+			if (kind != LG_SPAN_OP && kind != LG_SPAN_NOTE && kind != LG_SPAN_STAGE)
+				continue;
+			(void)g;
+			if (t->span.ts[row] < first)
+				first = t->span.ts[row];
+			if (end > op_last)
+				op_last = end;
+		}
+	if (r->n_work && last < op_last)
+		last = op_last;
+	if (!r->n_work)
+		last = op_last;
+	if (first > last)
+		first = last = t->first;
+	r->from = first;
+	r->to = last;
+}
+
+static int find_bounds(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, struct bounds *b)
+{
+	const struct lg_trace *t = c->t;
+	int64_t longest = 0, shortest;
+	const char *note;
+	int rc;
+
+	for (uint32_t p = c->idx->span_off[r->main]; p < c->idx->span_off[r->main + 1]; p++) {
+		uint32_t row = c->idx->span[p];
+
+		if ((t->span.kind[row] == LG_SPAN_STEP ||
+		     lg_gpu_name(c, g, t->span.name[row]) == LG_NAME_STEP) &&
+		    t->span.dur[row] > longest)
+			longest = t->span.dur[row];
+	}
+	/* The step that was just opened when the profiler stopped is no step. */
+	shortest = longest / 50;
+	rc = from_spans(c, g, r, false, is_step, &shortest, b);
+	if (rc)
+		return rc;
+	if (b->n) {
+		struct bounds e = { 0 };
+
+		r->steps_from = "ProfilerStep";
+		rc = from_spans(c, g, r, true, is_step, &shortest, &e);
+		if (!rc)
+			rc = push(b, e.v[e.n - 1]);
+		lg_free(e.v);
+		return rc;
+	}
+	extent(c, g, r);
+	r->steps_from = "Optimizer.step";
+	rc = from_spans(c, g, r, true, is_optimizer, NULL, b);
+	if (!rc && b->n >= 3) {
+		/* Optimizers may be several a step: ends closer than a tenth of the median belong
+		 * together. The time before the first end is a step, too. */
+		int64_t *v = b->v;
+		size_t n = b->n, k = 1;
+		int64_t typical = (v[n - 1] - v[0]) / (int64_t)(n - 1) / 10;
+
+		for (size_t i = 1; i < n; i++) {
+			if (v[i] - v[k - 1] < typical)
+				v[k - 1] = v[i];
+			else
+				v[k++] = v[i];
+		}
+		b->n = k;
+		rc = push(b, v[k - 1]);
+		if (!rc && r->from < b->v[0]) {
+			rc = lg_grow(&b->v, &b->cap, b->n + 1, sizeof *b->v);
+			if (!rc) {
+				memmove(b->v + 1, b->v, b->n++ * sizeof *b->v);
+				b->v[0] = r->from;
+			}
+		}
+		return rc;
+	}
+	r->steps_from = "the loader";
+	if (!rc)
+		rc = from_spans(c, g, r, false, is_loader, NULL, b);
+	if (!rc && b->n < 3) {
+		note = recurring_note(c, g, r);
+		r->steps_from = note;
+		b->n = 0;
+		if (note)
+			rc = from_spans(c, g, r, false, is_note, note, b);
+	}
+	if (!rc && b->n >= 3)
+		return push(b, r->to);
+	b->n = 0;
+	r->steps_from = NULL;
+	return rc;
+}
+
+static int cmp_i64(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static int64_t median(int64_t *v, size_t n)
+{
+	if (!n)
+		return 0;
+	qsort(v, n, sizeof *v, cmp_i64);
+	return v[n / 2];
+}
+
+/* Does device work run in (a, b)? work is sorted by start; long rows reach back, so a little. */
+static bool device_busy(const struct lg_gpu_run *r, int64_t a, int64_t b)
+{
+	int64_t busy = 0, until = a;
+
+	for (size_t i = 0; i < r->n_work && r->work[i].ts < b; i++) {
+		int64_t s = r->work[i].ts > until ? r->work[i].ts : until;
+		int64_t e = r->work[i].end < b ? r->work[i].end : b;
+
+		if (e > s) {
+			busy += e - s;
+			until = e;
+		}
+	}
+	return busy * 10 > b - a;
+}
+
+/* Time of calls that only order work, yet took a millisecond and more while the device idled:
+ * context creation, module loading, stream creation. */
+static int64_t first_time_calls(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r,
+				int64_t from, int64_t to)
+{
+	const struct lg_trace *t = c->t;
+	int64_t sum = 0;
+
+	for (size_t h = 0; h < r->n_host; h++) {
+		int64_t covered = INT64_MIN;
+
+		for (uint32_t p = c->idx->span_off[r->host[h].thr];
+		     p < c->idx->span_off[r->host[h].thr + 1]; p++) {
+			uint32_t row = c->idx->span[p];
+			int64_t ts = t->span.ts[row], dur = t->span.dur[row];
+			enum lg_name_class k = lg_gpu_name(c, g, t->span.name[row]);
+			bool alloc = k == LG_NAME_ALLOC || k == LG_NAME_FREE;
+			bool order = k == LG_NAME_LAUNCH || k == LG_NAME_RUNTIME;
+
+			if ((!alloc && !order) || dur < (alloc ? COLD_ALLOC_NS : COLD_CALL_NS) ||
+			    ts < from || ts + dur > to || ts < covered ||
+			    device_busy(r, ts, ts + dur))
+				continue;
+			covered = ts + dur;
+			sum += dur;
+		}
+	}
+	return sum;
+}
+
+static int count(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+{
+	int64_t *v = lg_calloc(r->n_work, sizeof *v);
+
+	if (!v)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < r->n_work; i++) {
+		const struct lg_gpu_work *w = &r->work[i];
+
+		if (w->end <= r->from || w->ts >= r->to)
+			continue;
+		r->n_unlaunched += w->call == LG_NO_ROW;
+		if (w->class == LG_GPU_COMM) {
+			r->n_comm++;
+			r->comm_ns += w->end - w->ts;
+		} else if (c->t->span.kind[w->span] == LG_SPAN_KERNEL) {
+			v[r->n_kernels++] = w->end - w->ts;
+			r->kernel_ns += w->end - w->ts;
+		}
+	}
+	r->median_kernel = median(v, r->n_kernels);
+	lg_free(v);
+	for (size_t h = 0; h < r->n_host; h++)
+		for (size_t i = 0; i < r->host[h].n; i++) {
+			const struct lg_host_seg *s = &r->host[h].seg[i];
+
+			r->n_launch_calls += s->class == LG_HOST_LAUNCH && s->span != LG_NO_ROW &&
+					     s->ts == c->t->span.ts[s->span] && s->ts >= r->from &&
+					     s->ts < r->to &&
+					     (lg_gpu_name(c, g, c->t->span.name[s->span]) == LG_NAME_LAUNCH ||
+					      lg_gpu_name(c, g, c->t->span.name[s->span]) ==
+						      LG_NAME_GRAPH_LAUNCH);
+		}
+	return 0;
+}
+
+/* Leading steps that are set-up; the window shrinks to the rest. Sets r->cold. */
+static void drop_cold_steps(struct lg_gpu_run *r)
+{
+	int64_t d[512], whole = r->to - r->from, rest;
+	size_t n = r->n_steps, k = 0, m;
+
+	if (n < MIN_REST + 1)
+		return;
+	m = n - 1 < 512 ? n - 1 : 512;
+	for (size_t i = 0; i < m; i++)
+		d[i] = r->step[n - m + i + 1] - r->step[n - m + i];
+	rest = median(d, m);
+	while (k + MIN_REST < n && r->step[k + 1] - r->step[k] > 2 * rest)
+		k++;
+	if (!k)
+		return;
+	r->cold = r->step[k] - r->step[0] - (int64_t)k * rest;
+	if ((double)r->cold < COLD_SHARE * (double)whole && (double)r->cold < 3.0 * (double)rest) {
+		r->cold = 0; /* a slow first step, no more: judged with the others */
+		return;
+	}
+	r->step += k;
+	r->n_steps -= k;
+	r->from = r->step[0];
+}
+
+int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+{
+	struct bounds b = { 0 };
+	int rc = r->main ? find_bounds(c, g, r, &b) : 0;
+
+	if (!r->main)
+		extent(c, g, r);
+	if (!rc && b.n >= 2) {
+		r->step = lg_arena_alloc(&c->v->arena, b.n, sizeof *r->step);
+		if (r->step) {
+			memcpy(r->step, b.v, b.n * sizeof *r->step);
+			r->n_steps = b.n - 1;
+			r->from = r->step[0];
+			r->to = r->step[r->n_steps];
+		} else {
+			rc = LG_E_NOMEM;
+		}
+	}
+	lg_free(b.v);
+	if (rc)
+		return rc;
+	if (r->n_work)
+		drop_cold_steps(r);
+	rc = count(c, g, r);
+	if (rc)
+		return rc;
+	r->scope = r->has_backward ? LG_SCOPE_TRAINING : LG_SCOPE_INFERENCE;
+	if (!r->n_work) {
+		r->scope = r->n_ops >= MIN_OPS ? LG_SCOPE_CPU : LG_SCOPE_EMPTY;
+	} else if (r->n_graph_built && r->n_graph_built >= r->n_graph_launches) {
+		r->scope = LG_SCOPE_CAPTURE;
+	} else if (r->n_kernels + r->n_comm < MIN_WORK) {
+		r->scope = LG_SCOPE_EMPTY;
+	} else if (!r->cold) {
+		int64_t cold = first_time_calls(c, g, r, r->from, r->to);
+
+		if ((double)cold > COLD_SHARE * (double)(r->to - r->from)) {
+			r->cold = cold;
+			r->scope = LG_SCOPE_COLD;
+		}
+	} else if (first_time_calls(c, g, r, r->from, r->to) * 4 > r->to - r->from) {
+		r->scope = LG_SCOPE_COLD;
+	}
+	return 0;
+}

@@ -1,0 +1,544 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * timeline_gpu.c - collect what each process's device did and what its host threads did.
+ *
+ * Of several devices of one process the busiest is judged: a union over devices would hide that
+ * one of them idles.
+ */
+#include "analyse/timeline_gpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+enum { NEST_MAX = 512 };
+/* A row longer than a week is CUPTI's overflow, not work (HolisticTraceAnalysis drops them, too). */
+#define WEEK_NS (7 * 86400ll * 1000000000)
+#define LAUNCH_WITHIN_NS 60000000000ll
+#define LAUNCH_SKEW_NS 20000ll
+
+bool lg_gpu_only(const struct lg_trace *t)
+{
+	if (t->state.n || t->sample.n)
+		return false;
+	for (size_t i = 0; i < t->span.n; i++)
+		if (t->span.kind[i] == LG_SPAN_OP || t->span.kind[i] == LG_SPAN_KERNEL ||
+		    t->span.kind[i] == LG_SPAN_COPY)
+			return true;
+	return false;
+}
+
+enum lg_name_class lg_gpu_name(const struct lg_case *c, struct lg_gpu *g, lg_str s)
+{
+	if (!g->name_known[s]) {
+		g->name_known[s] = true;
+		g->name_class[s] = (uint8_t)lg_name_class_of(lg_string(c->t, s));
+	}
+	return (enum lg_name_class)g->name_class[s];
+}
+
+/* The device a stream belongs to: the outermost track of its branch that is a device. */
+static lg_trk device_of(const struct lg_trace *t, lg_trk k)
+{
+	lg_trk d = k;
+
+	for (int i = 0; k && i < 8; i++, k = t->track.parent[k])
+		if (t->track.kind[k] == LG_TRACK_GPU)
+			d = k;
+	return d;
+}
+
+static bool on_device(const struct lg_trace *t, size_t row)
+{
+	lg_trk k = t->span.track[row];
+	uint8_t kind = t->span.kind[row];
+
+	if (!k || t->span.thr[row] || t->span.dur[row] < 0 || t->span.dur[row] > WEEK_NS)
+		return false;
+	if (t->track.kind[k] != LG_TRACK_STREAM && t->track.kind[k] != LG_TRACK_GPU)
+		return false;
+	return kind == LG_SPAN_KERNEL || kind == LG_SPAN_COPY || kind == LG_SPAN_COLLECTIVE ||
+	       kind == LG_SPAN_MEMORY;
+}
+
+static void classify(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_work *w)
+{
+	const char *name = lg_string(c->t, c->t->span.name[w->span]);
+
+	w->class = LG_GPU_COMPUTE;
+	if (c->t->span.kind[w->span] == LG_SPAN_COLLECTIVE ||
+	    lg_gpu_name(c, g, c->t->span.name[w->span]) == LG_NAME_COMM) {
+		w->class = LG_GPU_COMM;
+		return;
+	}
+	if (strncasecmp(name, "Memcpy", 6) && c->t->span.kind[w->span] != LG_SPAN_COPY)
+		return;
+	/* CUPTI: "Memcpy HtoD (Pageable -> Device)"; ROCm: "Memcpy HtoD (Host -> Device)" or
+	 * CopyHostToDevice, which do not say whether the memory was pinned. */
+	if (strstr(name, "HtoD") || strstr(name, "HostToDevice"))
+		w->class = LG_GPU_H2D;
+	else if (strstr(name, "DtoH") || strstr(name, "DeviceToHost"))
+		w->class = LG_GPU_D2H;
+	w->pageable = strstr(name, "Pageable") != NULL;
+}
+
+static int cmp_work(const void *a, const void *b)
+{
+	const struct lg_gpu_work *x = a, *y = b;
+
+	if (x->ts != y->ts)
+		return (x->ts > y->ts) - (x->ts < y->ts);
+	return (x->span > y->span) - (x->span < y->span);
+}
+
+struct call {
+	int64_t corr, ts;
+	uint32_t row;
+};
+
+static int cmp_call(const void *a, const void *b)
+{
+	const struct call *x = a, *y = b;
+
+	if (x->corr != y->corr)
+		return (x->corr > y->corr) - (x->corr < y->corr);
+	return (x->ts > y->ts) - (x->ts < y->ts);
+}
+
+static bool is_runtime(enum lg_name_class k)
+{
+	return k >= LG_NAME_LAUNCH && k <= LG_NAME_RUNTIME;
+}
+
+/* Nearest call with this correlation that began before the work did. */
+static uint32_t call_of(const struct call *v, size_t n, int64_t corr, int64_t ts)
+{
+	size_t lo = 0, hi = n;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (v[mid].corr < corr || (v[mid].corr == corr && v[mid].ts <= ts + LAUNCH_SKEW_NS))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (!lo || v[lo - 1].corr != corr || ts - v[lo - 1].ts > LAUNCH_WITHIN_NS)
+		return LG_NO_ROW;
+	return v[lo - 1].row;
+}
+
+static int join_launches(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+{
+	const struct lg_trace *t = c->t;
+	struct call *v = NULL;
+	size_t n = 0, cap = 0;
+
+	for (lg_thr k = 1; k < t->thread.n; k++) {
+		if (t->thread.prc[k] != r->prc)
+			continue;
+		for (uint32_t p = c->idx->span_off[k]; p < c->idx->span_off[k + 1]; p++) {
+			uint32_t row = c->idx->span[p];
+
+			if (t->span.kind[row] == LG_SPAN_STEP || t->span.seq[row] <= 0 ||
+			    !is_runtime(lg_gpu_name(c, g, t->span.name[row])))
+				continue;
+			if (lg_grow(&v, &cap, n + 1, sizeof *v)) {
+				lg_free(v);
+				return LG_E_NOMEM;
+			}
+			v[n++] = (struct call){ t->span.seq[row], t->span.ts[row], row };
+		}
+	}
+	if (n)
+		qsort(v, n, sizeof *v, cmp_call);
+	for (size_t i = 0; i < r->n_work; i++) {
+		struct lg_gpu_work *w = &r->work[i];
+		int64_t corr = t->span.seq[w->span];
+
+		w->call = n && corr > 0 ? call_of(v, n, corr, w->ts) : LG_NO_ROW;
+	}
+	lg_free(v);
+	return 0;
+}
+
+/* A copy from pageable memory or a synchronous call waits for the copy and all before it. */
+static enum lg_host_class host_class(enum lg_name_class k)
+{
+	switch (k) {
+	case LG_NAME_LAUNCH:
+	case LG_NAME_GRAPH_LAUNCH:
+	case LG_NAME_GRAPH_BUILD:
+	case LG_NAME_RUNTIME:
+	case LG_NAME_COPY_CALL:
+		return LG_HOST_LAUNCH;
+	case LG_NAME_SYNC:
+		return LG_HOST_SYNC;
+	case LG_NAME_BLOCKING_COPY:
+		return LG_HOST_COPY;
+	case LG_NAME_ALLOC:
+	case LG_NAME_FREE:
+		return LG_HOST_ALLOC;
+	case LG_NAME_LOADER:
+		return LG_HOST_LOADER;
+	case LG_NAME_COMPILE:
+		return LG_HOST_COMPILE;
+	case LG_NAME_SIDE:
+		return LG_HOST_SIDE;
+	case LG_NAME_FRAME:
+	case LG_NAME_TORCH_FRAME:
+	case LG_NAME_MODULE:
+		return LG_HOST_NONE; /* the interpreter between operators */
+	default:
+		return LG_HOST_OP;
+	}
+}
+
+/* A Python call of the program, not of torch or the interpreter's own library. */
+static bool user_frame(const struct lg_trace *t, uint32_t row)
+{
+	lg_stk s = t->span.stack[row];
+	const char *file;
+
+	if (t->span.kind[row] != LG_SPAN_PYTHON || !s)
+		return false;
+	file = lg_string(t, t->frame.file[t->stack.frame[s]]);
+	return *file && !lg_is_library_path(file);
+}
+
+struct nest {
+	int64_t end;
+	uint32_t span, op, site;
+	uint8_t class;
+};
+
+/* The class that a span gives itself and what is nested in it. */
+static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest *up, uint32_t row,
+			 const uint8_t *copies)
+{
+	const struct lg_trace *t = c->t;
+	enum lg_name_class k = lg_gpu_name(c, g, t->span.name[row]);
+	struct nest n = { .end = lg_row_end(t, t->span.ts[row], t->span.dur[row]),
+			  .span = row, .op = LG_NO_ROW, .site = LG_NO_ROW,
+			  .class = (uint8_t)host_class(k) };
+
+	if (t->span.stage[row] == LG_STAGE_BATCH_WAIT && t->span.kind[row] == LG_SPAN_STAGE)
+		n.class = LG_HOST_LOADER;
+	else if (t->span.stage[row] == LG_STAGE_SIDE && t->span.kind[row] == LG_SPAN_STAGE)
+		n.class = LG_HOST_SIDE;
+	else if (t->span.kind[row] == LG_SPAN_COMPILE && k != LG_NAME_COMPILED_REGION)
+		n.class = LG_HOST_COMPILE;
+	if (t->span.kind[row] == LG_SPAN_PYTHON && n.class == LG_HOST_OP)
+		n.class = LG_HOST_NONE;
+	if (copies[row] && k == LG_NAME_COPY_CALL)
+		n.class = LG_HOST_COPY;
+	if (k == LG_NAME_STEP)
+		n.class = LG_HOST_NONE;
+	if (up) {
+		n.op = up->op;
+		n.site = up->site;
+		if (n.end > up->end)
+			n.end = up->end; /* a child cannot outlive its parent */
+		if (up->class >= LG_HOST_SIDE || n.class <= LG_HOST_OP) {
+			if (up->class > n.class) {
+				n.class = up->class;
+				n.span = up->span;
+			}
+		}
+	}
+	if (user_frame(t, row) || k == LG_NAME_MODULE ||
+	    (n.site == LG_NO_ROW &&
+	     (t->span.kind[row] == LG_SPAN_STAGE || t->span.kind[row] == LG_SPAN_NOTE)))
+		n.site = row;
+	else if (n.op == LG_NO_ROW && !is_runtime(k) && k != LG_NAME_STEP &&
+		 k != LG_NAME_TORCH_FRAME && t->span.kind[row] == LG_SPAN_OP)
+		n.op = row;
+	return n;
+}
+
+static int host_segments(struct lg_case *c, struct lg_gpu *g, lg_thr thr, const uint8_t *copies,
+			 struct lg_gpu_host *ret)
+{
+	const struct lg_trace *t = c->t;
+	uint32_t from = c->idx->span_off[thr], to = c->idx->span_off[thr + 1];
+	struct nest *stack = lg_calloc(NEST_MAX, sizeof *stack);
+	struct lg_host_seg *seg = NULL;
+	size_t n = 0, cap = 0, depth = 0;
+	int64_t now = INT64_MIN;
+	int rc = stack ? 0 : LG_E_NOMEM;
+
+	for (uint32_t p = from; !rc && p <= to; p++) {
+		uint32_t row = p < to ? c->idx->span[p] : 0;
+		int64_t ts = p < to ? t->span.ts[row] : INT64_MAX;
+
+		if (p < to && (t->span.kind[row] == LG_SPAN_LOCK_WAIT ||
+			       t->span.kind[row] == LG_SPAN_LOCK_HOLD ||
+			       t->span.kind[row] == LG_SPAN_MEMORY || t->span.dur[row] > WEEK_NS))
+			continue;
+		/* Close what ended, then the time up to here belongs to what is still open. */
+		for (;;) {
+			const struct nest *top = depth ? &stack[depth - 1] : NULL;
+			int64_t until = top ? top->end < ts ? top->end : ts : now;
+
+			if (top && until > now) {
+				struct lg_host_seg s = { now, until, top->span, top->op, top->site,
+							 top->class };
+
+				if (n && seg[n - 1].end == now && seg[n - 1].class == s.class &&
+				    seg[n - 1].span == s.span && seg[n - 1].op == s.op &&
+				    seg[n - 1].site == s.site) {
+					seg[n - 1].end = until;
+				} else {
+					rc = lg_grow(&seg, &cap, n + 1, sizeof *seg);
+					if (rc)
+						break;
+					seg[n++] = s;
+				}
+				now = until;
+			}
+			if (!top || top->end > ts)
+				break;
+			depth--;
+		}
+		if (rc || p == to)
+			break;
+		if (now < ts)
+			now = ts;
+		if (depth < NEST_MAX) {
+			stack[depth] = enter(c, g, depth ? &stack[depth - 1] : NULL, row, copies);
+			depth++;
+		}
+		ret->n_launches += lg_gpu_name(c, g, t->span.name[row]) == LG_NAME_LAUNCH ||
+				   lg_gpu_name(c, g, t->span.name[row]) == LG_NAME_GRAPH_LAUNCH;
+	}
+	lg_free(stack);
+	ret->thr = thr;
+	ret->seg = rc ? NULL : lg_arena_alloc(&c->v->arena, n + 1, sizeof *seg);
+	if (ret->seg && n)
+		memcpy(ret->seg, seg, n * sizeof *seg);
+	ret->n = ret->seg ? n : 0;
+	lg_free(seg);
+	return ret->seg ? 0 : LG_E_NOMEM;
+}
+
+const struct lg_host_seg *lg_host_at(const struct lg_gpu_host *h, int64_t ts)
+{
+	size_t lo = 0, hi = h->n;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (h->seg[mid].ts <= ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo && h->seg[lo - 1].end > ts ? &h->seg[lo - 1] : NULL;
+}
+
+/* Threads with operators, annotations or runtime calls: those that train, and their helpers. */
+static int collect_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+{
+	const struct lg_trace *t = c->t;
+	uint8_t *copies = lg_calloc(t->span.n, 1);
+	size_t n = 0, most = 0;
+	int64_t first = INT64_MAX;
+	bool by_step = false;
+	int rc = copies ? 0 : LG_E_NOMEM;
+
+	for (lg_thr k = 1; k < t->thread.n; k++)
+		n += t->thread.prc[k] == r->prc && c->idx->span_off[k] < c->idx->span_off[k + 1];
+	r->host = lg_arena_alloc(&c->v->arena, n + 1, sizeof *r->host);
+	if (!r->host)
+		rc = LG_E_NOMEM;
+	for (size_t i = 0; !rc && i < r->n_work; i++)
+		if (r->work[i].pageable && r->work[i].call != LG_NO_ROW)
+			copies[r->work[i].call] = 1;
+	for (lg_thr k = 1; !rc && k < t->thread.n; k++) {
+		struct lg_gpu_host *h = &r->host[r->n_host];
+		size_t ops = 0;
+		bool step = false;
+
+		if (t->thread.prc[k] != r->prc || c->idx->span_off[k] == c->idx->span_off[k + 1])
+			continue;
+		for (uint32_t p = c->idx->span_off[k]; p < c->idx->span_off[k + 1]; p++) {
+			uint32_t row = c->idx->span[p];
+			enum lg_name_class name = lg_gpu_name(c, g, t->span.name[row]);
+
+			ops += t->span.kind[row] == LG_SPAN_OP ||
+			       t->span.kind[row] == LG_SPAN_STAGE ||
+			       t->span.kind[row] == LG_SPAN_NOTE ||
+			       t->span.kind[row] == LG_SPAN_RUNTIME;
+			step |= t->span.kind[row] == LG_SPAN_STEP || name == LG_NAME_STEP;
+			r->has_backward |= name == LG_NAME_BACKWARD || name == LG_NAME_OPTIMIZER ||
+					   t->span.stage[row] == LG_STAGE_BACKWARD ||
+					   t->span.stage[row] == LG_STAGE_OPTIMIZER;
+			r->has_frames |= t->span.kind[row] == LG_SPAN_PYTHON;
+			r->compiled |= name == LG_NAME_COMPILED_REGION;
+			r->n_graph_launches += name == LG_NAME_GRAPH_LAUNCH;
+			r->n_graph_built += name == LG_NAME_GRAPH_BUILD;
+		}
+		if (!ops && !step)
+			continue;
+		memset(h, 0, sizeof *h);
+		rc = host_segments(c, g, k, copies, h);
+		/* Main: carries the steps; else launches most; else came first. */
+		if (step > by_step || (step == by_step && h->n_launches > most) ||
+		    (!most && !by_step && !h->n_launches && h->n && h->seg[0].ts < first)) {
+			by_step |= step;
+			most = h->n_launches;
+			first = h->n ? h->seg[0].ts : first;
+			r->main = k;
+		}
+		r->n_ops += ops;
+		r->n_host++;
+	}
+	lg_free(copies);
+	return rc;
+}
+
+static const char *meta_of(const struct lg_case *c, lg_prc prc, const char *key)
+{
+	const struct lg_meta_tab *m = &c->t->meta;
+	const char *v = NULL;
+
+	for (size_t i = 0; i < m->n; i++)
+		if ((m->prc[i] == prc || !m->prc[i]) && !strcmp(lg_string(c->t, m->key[i]), key))
+			v = lg_string(c->t, m->value[i]);
+	return v;
+}
+
+static void device_facts(struct lg_case *c, struct lg_gpu_run *r, lg_trk device)
+{
+	int index = device && c->t->track.index[device] > 0 ? c->t->track.index[device] : 0;
+	const char *v;
+
+	v = meta_of(c, r->prc, lg_arena_printf(&c->v->arena, "gpu.%d.name", index));
+	r->device = v && *v ? v : NULL;
+	v = meta_of(c, r->prc, lg_arena_printf(&c->v->arena, "gpu.%d.compute", index));
+	r->cc_major = v ? atoi(v) : 0; /* "9.0" */
+	r->amd = meta_of(c, r->prc, "hip.runtime") != NULL ||
+		 (r->device && strstr(r->device, "AMD"));
+}
+
+/* Work of prc's busiest device, by start. */
+static int collect_work(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r,
+			const lg_prc *owner)
+{
+	const struct lg_trace *t = c->t;
+	int64_t *busy = lg_calloc(t->track.n, sizeof *busy);
+	size_t n = 0;
+	lg_trk device = 0;
+
+	if (!busy)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < t->span.n; i++)
+		if (on_device(t, i) && owner[t->span.track[i]] == r->prc)
+			busy[device_of(t, t->span.track[i])] += t->span.dur[i] + 1;
+	for (lg_trk k = 1; k < t->track.n; k++)
+		if (busy[k] > busy[device])
+			device = k;
+	lg_free(busy);
+	if (!device)
+		return 0;
+	for (size_t i = 0; i < t->span.n; i++)
+		n += on_device(t, i) && owner[t->span.track[i]] == r->prc &&
+		     device_of(t, t->span.track[i]) == device;
+	r->work = lg_arena_alloc(&c->v->arena, n + 1, sizeof *r->work);
+	if (!r->work)
+		return LG_E_NOMEM;
+	for (uint32_t i = 0; i < t->span.n; i++) {
+		struct lg_gpu_work *w = &r->work[r->n_work];
+
+		if (!on_device(t, i) || owner[t->span.track[i]] != r->prc ||
+		    device_of(t, t->span.track[i]) != device)
+			continue;
+		*w = (struct lg_gpu_work){ .ts = t->span.ts[i], .end = t->span.ts[i] + t->span.dur[i],
+					   .span = i, .call = LG_NO_ROW,
+					   .stream = t->span.track[i] };
+		classify(c, g, w);
+		r->n_work++;
+	}
+	qsort(r->work, r->n_work, sizeof *r->work, cmp_work);
+	device_facts(c, r, device);
+	return 0;
+}
+
+/* Processes that own a device track, or ran operators. */
+static int find_runs(struct lg_case *c, struct lg_gpu *g, lg_prc *owner)
+{
+	const struct lg_trace *t = c->t;
+	uint8_t *has = lg_calloc(t->process.n, 1);
+	lg_prc only = 0;
+	size_t n = 0;
+
+	if (!has)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < t->span.n; i++)
+		if (t->span.thr[i] && t->span.kind[i] == LG_SPAN_OP)
+			has[t->thread.prc[t->span.thr[i]]] = 1;
+	for (lg_prc p = 1; p < t->process.n; p++)
+		if (has[p]) {
+			only = n ? 0 : p;
+			n++;
+		}
+	for (lg_trk k = 1; k < t->track.n; k++) {
+		lg_trk up = k;
+
+		for (int i = 0; up && !owner[k] && i < 8; i++, up = t->track.parent[up])
+			owner[k] = t->track.prc[up] ? t->track.prc[up]
+				   : t->track.thr[up] ? t->thread.prc[t->track.thr[up]] : 0;
+		if (!owner[k])
+			owner[k] = only; /* one process with operators: the device is its own */
+	}
+	for (size_t i = 0; i < t->span.n; i++)
+		if (on_device(t, i) && owner[t->span.track[i]])
+			has[owner[t->span.track[i]]] = 1;
+	g->run = lg_arena_alloc(&c->v->arena, t->process.n + 1, sizeof *g->run);
+	for (lg_prc p = 1; g->run && p < t->process.n; p++)
+		if (has[p])
+			g->run[g->n++] = (struct lg_gpu_run){ .prc = p, .rank = t->process.rank[p] };
+	lg_free(has);
+	return g->run ? 0 : LG_E_NOMEM;
+}
+
+static int cmp_run(const void *a, const void *b)
+{
+	const struct lg_gpu_run *x = a, *y = b;
+
+	if (x->rank != y->rank)
+		return (x->rank > y->rank) - (x->rank < y->rank);
+	return (x->prc > y->prc) - (x->prc < y->prc);
+}
+
+int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err)
+{
+	lg_prc *owner = lg_calloc(c->t->track.n + 1, sizeof *owner);
+	int rc = 0;
+
+	*ret = (struct lg_gpu){ 0 };
+	ret->name_class = lg_arena_alloc(&c->v->arena, c->t->n_str + 1, 1);
+	ret->name_known = lg_arena_alloc(&c->v->arena, c->t->n_str + 1, sizeof *ret->name_known);
+	if (!owner || !ret->name_class || !ret->name_known)
+		rc = LG_E_NOMEM;
+	if (!rc)
+		rc = find_runs(c, ret, owner);
+	if (!rc && ret->n)
+		qsort(ret->run, ret->n, sizeof *ret->run, cmp_run);
+	for (size_t i = 0; !rc && i < ret->n; i++) {
+		struct lg_gpu_run *r = &ret->run[i];
+
+		rc = collect_work(c, ret, r, owner);
+		if (!rc)
+			rc = join_launches(c, ret, r);
+		if (!rc)
+			rc = collect_hosts(c, ret, r);
+		if (!rc)
+			rc = lg_scope_of_trace(c, ret, r);
+		if (!rc)
+			rc = lg_gpu_account(c, ret, r);
+	}
+	lg_free(owner);
+	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
+}

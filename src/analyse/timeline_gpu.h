@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * timeline_gpu.h - what a device did, who launched it, and why it stood idle.
+ *
+ * One lg_gpu_run per process that drives a device (or, without a device, whose operators were
+ * traced). Device work is joined to the runtime call that launched it by correlation number, the
+ * nearest call before it (numbers repeat in long or joined traces), never by an operator's
+ * external id. Every nanosecond of the window is then given to exactly one cause (gpu_idle.c), so
+ * that losses may be added and compared.
+ */
+#ifndef LG_ANALYSE_TIMELINE_GPU_H
+#define LG_ANALYSE_TIMELINE_GPU_H
+#include "analyse/case.h"
+
+enum lg_gpu_class {
+	LG_GPU_COMPUTE, /* kernels, memset, copies inside the device */
+	LG_GPU_COMM,    /* collective kernels */
+	LG_GPU_H2D,
+	LG_GPU_D2H
+};
+
+/* One row of device work. */
+struct lg_gpu_work {
+	int64_t ts, end;
+	uint32_t span;  /* row */
+	uint32_t call;  /* row of the runtime call that launched it; LG_NO_ROW = not in the trace */
+	lg_trk stream;
+	uint8_t class;
+	bool pageable;  /* copy from or to memory that the device cannot reach by itself */
+};
+
+/* What a host thread does, as far as the device's idleness is concerned; the larger wins where
+ * spans nest, except that the inside of a loader or compiler stays theirs. */
+enum lg_host_class {
+	LG_HOST_NONE,     /* between spans: interpreter, or not traced */
+	LG_HOST_OP,       /* operators and annotations */
+	LG_HOST_LAUNCH,   /* a runtime call that only queues work */
+	LG_HOST_SYNC,     /* waits for the device */
+	LG_HOST_COPY,     /* a copy call that waits: pageable memory */
+	LG_HOST_ALLOC,    /* device memory taken or given back */
+	LG_HOST_SIDE,     /* checkpoint, logging */
+	LG_HOST_COMPILE,
+	LG_HOST_LOADER
+};
+
+struct lg_host_seg {
+	int64_t ts, end;
+	uint32_t span;  /* the row that gave it its class; LG_NO_ROW */
+	uint32_t op;    /* outermost operator around it inside its annotation; LG_NO_ROW */
+	uint32_t site;  /* innermost frame or annotation of the user's code; LG_NO_ROW */
+	uint8_t class;
+};
+
+struct lg_gpu_host {
+	lg_thr thr;
+	struct lg_host_seg *seg;
+	size_t n, n_launches;
+};
+
+/* Where each nanosecond of the window went. */
+enum lg_gpu_cause {
+	LG_GPU_BY_COMPUTE,
+	LG_GPU_BY_COMM,     /* collective, nothing else ran */
+	LG_GPU_BY_PAGEABLE, /* host to device from pageable memory, and the host waiting for it */
+	LG_GPU_BY_PINNED,   /* host to device, pinned, nothing else ran */
+	LG_GPU_BY_D2H,      /* device to host, nothing else ran */
+	LG_GPU_BY_LOADER,
+	LG_GPU_BY_SYNC,     /* the host had waited for the device and lost its lead */
+	LG_GPU_BY_ALLOC,
+	LG_GPU_BY_COMPILE,
+	LG_GPU_BY_SIDE,
+	LG_GPU_BY_COLD,     /* first-time work: context, modules, autotuning */
+	LG_GPU_BY_LAUNCH,   /* the host was not fast enough */
+	LG_GPU_BY_QUEUED,   /* work was queued, yet the device idled: dependencies, or missing rows */
+	LG_GPU_BY_UNKNOWN,  /* the launch is not in the trace */
+	LG_GPU_BY_MAX
+};
+
+struct lg_gpu_piece {
+	int64_t ts, dur;
+	uint8_t cause;
+	uint32_t span; /* host or device row that is charged; LG_NO_ROW */
+	uint32_t op, site;
+};
+
+enum lg_scope_kind {
+	LG_SCOPE_NONE,     /* not a device or operator trace */
+	LG_SCOPE_TRAINING,
+	LG_SCOPE_INFERENCE,
+	LG_SCOPE_CAPTURE,  /* graphs are being built */
+	LG_SCOPE_EMPTY,    /* too little work to say anything */
+	LG_SCOPE_COLD,     /* one cold start */
+	LG_SCOPE_CPU       /* operators, no device */
+};
+
+struct lg_gpu_run {
+	lg_prc prc;
+	lg_thr main;
+	int32_t rank;
+	enum lg_scope_kind scope;
+	const char *steps_from; /* what the steps were told from; NULL = no steps */
+	int64_t from, to;       /* the window that is judged */
+	struct lg_gpu_work *work;
+	size_t n_work;
+	struct lg_gpu_host *host;
+	size_t n_host;
+	int64_t *step;          /* n_steps + 1 boundaries */
+	size_t n_steps;
+	struct lg_gpu_piece *piece;
+	size_t n_pieces, cap_pieces;
+	int64_t by[LG_GPU_BY_MAX];
+	int64_t cold;           /* ns of first-time calls while the device idled */
+	/* Counted inside the window. */
+	size_t n_kernels, n_comm, n_launch_calls, n_unlaunched, n_graph_launches, n_graph_built;
+	size_t n_ops;
+	int64_t kernel_ns, comm_ns, median_kernel;
+	bool has_backward, has_frames, compiled;
+	int cc_major;           /* compute capability; 0 = unknown */
+	bool amd;
+	const char *device;
+};
+
+struct lg_gpu {
+	struct lg_gpu_run *run;
+	size_t n;
+	uint8_t *name_class; /* by string: enum lg_name_class, filled on first use */
+	bool *name_known;
+};
+
+/* What a span's name says it is. Names are API of torch, CUDA and HIP, cited in names_gpu.c. */
+enum lg_name_class {
+	LG_NAME_OTHER, LG_NAME_LAUNCH, LG_NAME_GRAPH_LAUNCH, LG_NAME_GRAPH_BUILD, LG_NAME_SYNC,
+	LG_NAME_COPY_CALL, LG_NAME_BLOCKING_COPY, LG_NAME_ALLOC, LG_NAME_FREE, LG_NAME_RUNTIME, LG_NAME_LOADER,
+	LG_NAME_COMPILE, LG_NAME_SIDE, LG_NAME_OPTIMIZER, LG_NAME_BACKWARD, LG_NAME_STEP,
+	LG_NAME_COMPILED_REGION, LG_NAME_FRAME, LG_NAME_TORCH_FRAME, LG_NAME_MODULE, LG_NAME_COMM
+};
+enum lg_name_class lg_name_class_of(const char *name);
+/* Is this source file torch's or the interpreter's, not the program's? */
+bool lg_is_library_path(const char *file);
+
+/* Runs of all processes, windows and causes; everything lives in the verdict's arena. */
+int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err) LG_MUST_CHECK;
+/* Class of a string id, remembered. */
+enum lg_name_class lg_gpu_name(const struct lg_case *c, struct lg_gpu *g, lg_str s);
+
+/* ---- scope_of_trace.c ---- */
+/* Steps and window of r, and what kind of run it is. */
+int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r) LG_MUST_CHECK;
+const char *lg_scope_name(enum lg_scope_kind k);
+
+/* ---- gpu_idle.c ---- */
+/* Give every nanosecond of r's window to one cause. Pieces tile [from, to). */
+int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r) LG_MUST_CHECK;
+/* What thr did at ts; NULL when it is in no span. */
+const struct lg_host_seg *lg_host_at(const struct lg_gpu_host *h, int64_t ts);
+
+/* ---- rules: each looks at all runs and adds its findings ---- */
+int lg_find_gpu(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;         /* gpu_rules.c */
+int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* gpu_kernels.c */
+int lg_find_data(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;        /* data_rules.c */
+int lg_find_comms(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;       /* comms_rules.c */
+int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* compile_trace.c */
+int lg_find_gpu_counters(struct lg_case *c) LG_MUST_CHECK;                  /* gpu_counters.c */
+
+/* The one entry for explain.c: after the host's analyses. */
+int lg_explain_gpu(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;  /* gpu_explain.c */
+/* Is this a trace of operators and devices only, without scheduler states or CPU samples? */
+bool lg_gpu_only(const struct lg_trace *t);
+
+/* ---- shared by the rules (gpu_explain.c) ---- */
+/* May r be diagnosed at all? */
+static inline bool lg_gpu_judged(const struct lg_gpu_run *r)
+{
+	return r->scope == LG_SCOPE_TRAINING || r->scope == LG_SCOPE_INFERENCE;
+}
+/* Sum over judged runs of their causes in mask (bit 1 << cause), each divided by the number of runs:
+ * wall time of the run, each nanosecond once. *ret_worst = run that lost most (may be NULL). */
+double lg_gpu_lost(const struct lg_gpu *g, uint32_t mask, double *ret_share,
+		   const struct lg_gpu_run **ret_worst);
+/* A finding with lost time, share and severity; confidence as given, lowered for a short window.
+ * at_most caps the severity (NULL = by share). */
+struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, const char *id,
+				  double lost_ms, double share, double confidence,
+				  const struct lg_gpu_run *worst);
+/* Add the n longest pieces of cause as evidence, merged by place. */
+void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask,
+		    size_t n, const char *what);
+/* "train.py:42 step" or a module or an operator: where in the user's code. NULL = not in the trace. */
+const char *lg_gpu_place(struct lg_case *c, uint32_t op, uint32_t site);
+void lg_gpu_against(struct lg_case *c, struct lg_finding *f, const char *fmt, ...) LG_PRINTF(3, 4);
+void lg_gpu_limit(struct lg_case *c, const char *fmt, ...) LG_PRINTF(2, 3);
+
+#endif /* LG_ANALYSE_TIMELINE_GPU_H */

@@ -3,6 +3,8 @@
 #ifndef LG_SCHED_BPF_H
 #define LG_SCHED_BPF_H
 
+#define JOB_NAP_NS 1000000
+
 static __always_inline __u8 why_off(struct task_struct *t, bool preempt, unsigned int state)
 {
 	if (preempt || !(state & 0xff))
@@ -215,7 +217,7 @@ static __always_inline void sleeper_stack(struct thread *th, struct task_struct 
 static __always_inline int waking(struct task_struct *p, __u8 ctx_now)
 {
 	struct thread *th;
-	__u64 now, least;
+	__u64 now, least; /* ns */
 	__u32 waker = 0;
 
 	th = thread_of(p);
@@ -244,13 +246,15 @@ static __always_inline int waking(struct task_struct *p, __u8 ctx_now)
 	if (!th->off_ts || th->tgid == cfg_self)
 		return 0;
 	/*
-	 * A stack costs ten times what the rest does. Every one of the job, every uninterruptible
-	 * sleep; of the naps of others, which only matter to a chain when they are long, some.
+	 * A stack costs ten times what the rest does. Every uninterruptible sleep has one, and every
+	 * sleep of the job that a step can feel (a millisecond); of shorter naps, and of those of
+	 * others, which only matter to a chain when they are long, some.
 	 */
 	least = th->job || th->off_why != WHY_SLEEP ? cfg_stack_ns : cfg_sleep_ns;
 	if (th->off_why == WHY_IDLE || now - th->off_ts < least)
 		return 0;
-	if (!th->job && th->off_why == WHY_SLEEP && now - th->off_ts < cfg_stack_gap_ns &&
+	least = th->job ? JOB_NAP_NS : cfg_stack_gap_ns;
+	if (th->off_why == WHY_SLEEP && now - th->off_ts < least &&
 	    now - th->stack_ts < cfg_stack_gap_ns)
 		return 0;
 	th->stack_ts = now;

@@ -2,17 +2,17 @@
 /*
  * elf_symbols.c - libelf finds the sections, this file keeps (address, size, name offset).
  *
- *   part 0   the file itself: .symtab, else .dynsym
- *   part 1   .gnu_debugdata unpacked, or the debug file: its .symtab
+ *   MAIN     the file itself: .symtab, else .dynsym
+ *   DEBUG    its debug file: .symtab; without one
+ *   MINI     .gnu_debugdata unpacked: .symtab
  *
- * Bit 31 of sym.name says which part's string table it means, bit 30 that the symbol is global
+ * Bit 31 of sym.name says that the string table of DEBUG or MINI is meant, bit 30 that the symbol is global
  * (preferred where several share an address). Symbols without a size (assembler) reach to the
  * next symbol; those with one do not reach beyond it: in a stripped library an address between
  * two exported functions belongs to neither, and naming it after the first would be a lie.
  */
 #include "symbols/elf_symbols.h"
 
-#include <dlfcn.h>
 #include <elfutils/libdwelf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,37 +23,14 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "symbols/debug_file.h"
+#include "symbols/elf_internal.h"
 
 #define NAME_PART 0x80000000u
 #define NAME_GLOBAL 0x40000000u
 #define NAME_OFFSET 0x3fffffffu
-#define UNPACKED_MAX ((size_t)256 << 20)
 #define SIZELESS_MAX 65536 /* an assembler function is not longer */
 #define LOOK_BACK 16       /* nested or overlapping symbols before the nearest one */
-
-struct sym {
-	uint64_t addr;
-	uint32_t size, name;
-};
-
-struct part {
-	int fd;
-	Elf *elf;
-	char *image; /* what elf reads when not a file */
-	const char *str;
-	size_t n_str;
-};
-
-struct lg_elf {
-	struct part part[2];
-	struct sym *sym;
-	size_t n, cap;
-	struct {
-		uint64_t offset, vaddr, size;
-	} load[32];
-	size_t n_load;
-	char build_id[LG_BUILD_ID_HEX];
-};
 
 static void hex_of(const void *bytes, size_t n, char out[LG_BUILD_ID_HEX])
 {
@@ -100,22 +77,6 @@ static Elf_Scn *section_of_type(Elf *elf, uint32_t type, GElf_Shdr *ret)
 	return NULL;
 }
 
-static Elf_Scn *section_named(Elf *elf, const char *name, GElf_Shdr *ret)
-{
-	Elf_Scn *scn = NULL;
-	size_t names;
-
-	if (elf_getshdrstrndx(elf, &names))
-		return NULL;
-	while ((scn = elf_nextscn(elf, scn))) {
-		const char *s = gelf_getshdr(scn, ret) ? elf_strptr(elf, names, ret->sh_name) : NULL;
-
-		if (s && !strcmp(s, name))
-			return scn;
-	}
-	return NULL;
-}
-
 static bool in_code(Elf *elf, size_t shndx)
 {
 	GElf_Shdr sh;
@@ -127,7 +88,7 @@ static bool in_code(Elf *elf, size_t shndx)
 /* Add the functions of one symbol table; the part's strings are taken from the table it links. */
 static int add_table(struct lg_elf *e, unsigned part_i, Elf_Scn *scn, const GElf_Shdr *sh)
 {
-	struct part *p = &e->part[part_i];
+	struct lg_elf_part *p = &e->part[part_i];
 	Elf_Data *data = elf_getdata(scn, NULL);
 	Elf_Scn *str_scn = elf_getscn(p->elf, sh->sh_link);
 	Elf_Data *str = str_scn ? elf_getdata(str_scn, NULL) : NULL;
@@ -154,7 +115,7 @@ static int add_table(struct lg_elf *e, unsigned part_i, Elf_Scn *scn, const GElf
 			continue;
 		if (lg_grow(&e->sym, &e->cap, e->n + 1, sizeof *e->sym))
 			return LG_E_NOMEM;
-		e->sym[e->n++] = (struct sym){
+		e->sym[e->n++] = (struct lg_elf_sym){
 			.addr = s.st_value,
 			.size = s.st_size > UINT32_MAX ? UINT32_MAX : (uint32_t)s.st_size,
 			.name = (uint32_t)s.st_name | (part_i ? NAME_PART : 0u) |
@@ -164,103 +125,51 @@ static int add_table(struct lg_elf *e, unsigned part_i, Elf_Scn *scn, const GElf
 	return 0;
 }
 
-/*
- * liblzma by dlopen: needed only where a distribution ships mini debug info (Fedora, RHEL), and
- * there it is always installed.
- */
-typedef int xz_decode_fn(uint64_t *memlimit, uint32_t flags, const void *allocator,
-			 const uint8_t *in, size_t *in_pos, size_t in_size, uint8_t *out,
-			 size_t *out_pos, size_t out_size);
-#define XZ_OK 0
-#define XZ_BUF_ERROR 10 /* lzma/base.h: the output is too small */
-
-static char *unpack_xz(const void *in, size_t n, size_t *ret_n)
+bool lg_elf_need_debug(struct lg_elf *e)
 {
-	void *lib = dlopen("liblzma.so.5", RTLD_NOW | RTLD_LOCAL);
-	xz_decode_fn *decode = NULL;
-	char *out = NULL;
+	struct lg_elf_part *p = &e->part[LG_ELF_DEBUG];
 
-	if (lib)
-		*(void **)&decode = dlsym(lib, "lzma_stream_buffer_decode");
-	for (size_t size = 4 * n + 65536; decode && size <= UNPACKED_MAX; size *= 2) {
-		uint64_t limit = UNPACKED_MAX;
-		size_t in_pos = 0, out_pos = 0;
-		char *bigger = lg_realloc(out, size, 1);
-		int rc;
-
-		if (!bigger)
-			break;
-		out = bigger;
-		rc = decode(&limit, 0, NULL, in, &in_pos, n, (uint8_t *)out, &out_pos, size);
-		if (rc == XZ_OK) {
-			*ret_n = out_pos;
-			dlclose(lib);
-			return out;
-		}
-		if (rc != XZ_BUF_ERROR)
-			break;
-	}
-	lg_free(out);
-	if (lib)
-		dlclose(lib);
-	return NULL;
+	if (e->debug_tried)
+		return p->elf != NULL;
+	e->debug_tried = true;
+	if (e->part[LG_ELF_MAIN].fd < 0)
+		return false;
+	p->fd = lg_debug_file_open(e->part[LG_ELF_MAIN].elf, e->part[LG_ELF_MAIN].fd, e->build_id,
+				   e->debug_dir);
+	if (p->fd >= 0)
+		p->elf = elf_begin(p->fd, ELF_C_READ_MMAP, NULL);
+	return p->elf != NULL;
 }
 
-static int add_symtab_of_part1(struct lg_elf *e)
+/* The symbols that the file was stripped of. */
+static int add_stripped(struct lg_elf *e)
 {
+	struct lg_elf_part *p = &e->part[LG_ELF_MINI];
+	unsigned i = LG_ELF_DEBUG;
 	GElf_Shdr sh;
-	Elf_Scn *scn = e->part[1].elf ? section_of_type(e->part[1].elf, SHT_SYMTAB, &sh) : NULL;
-
-	return scn ? add_table(e, 1, scn, &sh) : 0;
-}
-
-static void open_debug_file(struct lg_elf *e, const char *debug_dir)
-{
-	char path[4096], id[LG_BUILD_ID_HEX];
-	struct part *p = &e->part[1];
-
-	if (strlen(e->build_id) < 3)
-		return;
-	snprintf(path, sizeof path, "%s/.build-id/%.2s/%s.debug", debug_dir, e->build_id,
-		 e->build_id + 2);
-	p->fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (p->fd < 0)
-		return;
-	p->elf = elf_begin(p->fd, ELF_C_READ_MMAP, NULL);
-	if (!p->elf)
-		return;
-	read_build_id(p->elf, id);
-	if (strcmp(id, e->build_id)) {
-		elf_end(p->elf);
-		p->elf = NULL;
-	}
-}
-
-static void open_mini_debug(struct lg_elf *e)
-{
-	struct part *p = &e->part[1];
-	GElf_Shdr sh;
-	Elf_Scn *scn = section_named(e->part[0].elf, ".gnu_debugdata", &sh);
-	Elf_Data *data = scn ? elf_rawdata(scn, NULL) : NULL;
+	Elf_Scn *scn;
 	size_t n;
 
-	if (!data || !data->d_size)
-		return;
-	p->image = unpack_xz(data->d_buf, data->d_size, &n);
-	if (p->image)
-		p->elf = elf_memory(p->image, n);
+	if (!lg_elf_need_debug(e)) {
+		p->image = lg_mini_debug(e->part[LG_ELF_MAIN].elf, &n);
+		if (p->image)
+			p->elf = elf_memory(p->image, n);
+		i = LG_ELF_MINI;
+	}
+	scn = e->part[i].elf ? section_of_type(e->part[i].elf, SHT_SYMTAB, &sh) : NULL;
+	return scn ? add_table(e, i, scn, &sh) : 0;
 }
 
 static int by_addr(const void *a, const void *b)
 {
-	const struct sym *x = a, *y = b;
+	const struct lg_elf_sym *x = a, *y = b;
 
 	if (x->addr != y->addr)
 		return x->addr < y->addr ? -1 : 1;
 	return x->name < y->name ? -1 : x->name > y->name;
 }
 
-static int load_symbols(struct lg_elf *e, const char *debug_dir)
+static int load_symbols(struct lg_elf *e)
 {
 	Elf *elf = e->part[0].elf;
 	GElf_Shdr sh;
@@ -285,12 +194,8 @@ static int load_symbols(struct lg_elf *e, const char *debug_dir)
 		scn = section_of_type(elf, SHT_DYNSYM, &sh);
 		if (scn)
 			rc = add_table(e, 0, scn, &sh);
-		if (debug_dir)
-			open_debug_file(e, debug_dir);
-		if (!e->part[1].elf)
-			open_mini_debug(e);
 		if (!rc)
-			rc = add_symtab_of_part1(e);
+			rc = add_stripped(e);
 	}
 	if (e->n)
 		qsort(e->sym, e->n, sizeof *e->sym, by_addr);
@@ -307,7 +212,11 @@ static int opened(struct lg_elf **ret, struct lg_elf *e, const char *debug_dir,
 		return lg_fail(err, LG_E_FORMAT, 0, "not an ELF file");
 	}
 	read_build_id(e->part[0].elf, e->build_id);
-	rc = load_symbols(e, debug_dir);
+	if (debug_dir && !(e->debug_dir = lg_strdup(debug_dir))) {
+		lg_elf_free(e);
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	}
+	rc = load_symbols(e);
 	if (rc) {
 		lg_elf_free(e);
 		return lg_fail(err, rc, LG_NO_OFFSET, "%s", lg_error_text(rc));
@@ -321,8 +230,8 @@ static struct lg_elf *blank(void)
 	struct lg_elf *e = lg_calloc(1, sizeof *e);
 
 	elf_version(EV_CURRENT);
-	if (e)
-		e->part[0].fd = e->part[1].fd = -1;
+	for (size_t i = 0; e && i < LG_ELF_PARTS; i++)
+		e->part[i].fd = -1;
 	return e;
 }
 
@@ -362,13 +271,15 @@ void lg_elf_free(struct lg_elf *e)
 {
 	if (!e)
 		return;
-	for (size_t i = 0; i < 2; i++) {
+	lg_elf_dwarf_done(e);
+	for (size_t i = 0; i < LG_ELF_PARTS; i++) {
 		if (e->part[i].elf)
 			elf_end(e->part[i].elf);
 		if (e->part[i].fd >= 0)
 			close(e->part[i].fd);
 		lg_free(e->part[i].image);
 	}
+	lg_free(e->debug_dir);
 	lg_free(e->sym);
 	lg_free(e);
 }
@@ -393,13 +304,15 @@ bool lg_elf_vaddr(const struct lg_elf *e, uint64_t offset, uint64_t *ret_vaddr)
 	return false;
 }
 
-static const char *name_of(const struct lg_elf *e, const struct sym *s)
+static const char *name_of(const struct lg_elf *e, const struct lg_elf_sym *s)
 {
-	return e->part[s->name & NAME_PART ? 1 : 0].str + (s->name & NAME_OFFSET);
+	unsigned other = e->part[LG_ELF_DEBUG].str ? LG_ELF_DEBUG : LG_ELF_MINI;
+
+	return e->part[s->name & NAME_PART ? other : LG_ELF_MAIN].str + (s->name & NAME_OFFSET);
 }
 
 /* Is a the better name of an address that both start at? */
-static bool better(const struct lg_elf *e, const struct sym *a, const struct sym *b)
+static bool better(const struct lg_elf *e, const struct lg_elf_sym *a, const struct lg_elf_sym *b)
 {
 	uint32_t global = NAME_GLOBAL;
 	size_t x, y;
@@ -415,7 +328,7 @@ static bool better(const struct lg_elf *e, const struct sym *a, const struct sym
 const char *lg_elf_find(const struct lg_elf *e, uint64_t vaddr, uint64_t *ret_offset)
 {
 	size_t lo = 0, hi = e->n;
-	const struct sym *best = NULL;
+	const struct lg_elf_sym *best = NULL;
 
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
@@ -426,7 +339,7 @@ const char *lg_elf_find(const struct lg_elf *e, uint64_t vaddr, uint64_t *ret_of
 			hi = mid;
 	}
 	for (size_t back = 0; back < LOOK_BACK && back < lo; back++) {
-		const struct sym *s = &e->sym[lo - 1 - back];
+		const struct lg_elf_sym *s = &e->sym[lo - 1 - back];
 		uint64_t reach = s->size;
 
 		if (best && best->addr != s->addr)

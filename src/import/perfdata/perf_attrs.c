@@ -101,7 +101,8 @@ int lg_pd_attrs_add(struct lg_pd_attrs *a, const uint8_t *p, size_t n, uint32_t 
 		.branch_type = pd_u64(full + PDA_BRANCH_TYPE, swap),
 		.clockid = -1,
 	};
-	at->n_regs_user = (uint8_t)__builtin_popcountll(pd_u64(full + PDA_REGS_USER, swap));
+	at->regs_user = pd_u64(full + PDA_REGS_USER, swap);
+	at->n_regs_user = (uint8_t)__builtin_popcountll(at->regs_user);
 	at->n_regs_intr = (uint8_t)__builtin_popcountll(pd_u64(full + PDA_REGS_INTR, swap));
 	if (at->flags & PDF_USE_CLOCKID)
 		at->clockid = (int32_t)pd_u32(full + PDA_CLOCKID, swap);

@@ -21,6 +21,7 @@ struct lg_pd_attr {
 	uint64_t config, period, sample_type, read_format, flags, branch_type;
 	uint32_t type;
 	int32_t clockid;       /* -1 = perf's own clock */
+	uint64_t regs_user;    /* which registers a user stack comes with */
 	uint8_t n_regs_user, n_regs_intr;
 	struct lg_pd_layout at;
 	lg_str name;

@@ -2,6 +2,7 @@
 #include "import/perfdata/perf_chains.h"
 
 #include "base/alloc.h"
+#include "symbols/unwind.h"
 
 enum {
 	LEAF = 0x80,       /* tag: not a return address */
@@ -15,6 +16,8 @@ void lg_pd_tasks_done(struct lg_pd_tasks *t)
 		lg_free(t->task[i].link);
 	lg_free(t->task);
 	lg_map_done(&t->by_tid);
+	lg_unwinder_free(t->unwinder);
+	lg_free(t->unwound);
 	t->task = NULL;
 	t->n = t->cap = 0;
 }
@@ -213,13 +216,79 @@ out:
 	return stk;
 }
 
+struct place {
+	struct lg_pd_code *code;
+	uint32_t space;
+};
+
+static bool find_map(void *self, uint64_t addr, struct lg_unwind_map *ret)
+{
+	const struct place *at = self;
+
+	return lg_pd_code_map(at->code, at->space, addr, ret);
+}
+
+/*
+ * A sample with user registers and a copy of the stack (--call-graph dwarf): its user callers are
+ * found here and take the place of what the kernel put there. The kernel part stays.
+ */
+static bool unwind(struct lg_pd_tasks *t, struct lg_pd_task *task, struct lg_pd_sample *s,
+		   enum lg_pd_context ctx)
+{
+	struct place at = { t->code, task->space };
+	struct segment seg[SEGMENTS_MAX];
+	struct lg_unwind_regs regs;
+	enum lg_machine machine = lg_machine_of(t->code->h->arch);
+	size_t n = 0, n_seg = segments_of(s, t->swap, ctx, seg), user;
+	bool whole;
+
+	/* Abi 1: 32-bit code on a 64-bit machine; its frames are not those that we read. */
+	if (t->swap || s->regs_abi != 2 ||
+	    !lg_unwind_regs_of_perf(&regs, machine, s->regs_mask, s->regs, s->n_regs)) {
+		t->n_no_unwind++;
+		return false;
+	}
+	if (!t->unwinder && lg_unwinder_new(&t->unwinder, NULL))
+		return false;
+	if (!t->unwound)
+		t->unwound = lg_calloc(2 * DEPTH_MAX + SEGMENTS_MAX + 2, sizeof *t->unwound);
+	if (!t->unwound)
+		return false;
+	for (size_t g = 0; g < n_seg; g++) {
+		if (seg[g].ctx != LG_PD_KERNEL)
+			continue;
+		t->unwound[n++] = PDC_KERNEL;
+		for (size_t i = seg[g].first; i < seg[g].end && n < DEPTH_MAX; i++)
+			t->unwound[n++] = pd_u64(s->chain + 8 * i, false);
+	}
+	if (!n && ctx == LG_PD_KERNEL && s->ip) {
+		t->unwound[n++] = PDC_KERNEL;
+		t->unwound[n++] = s->ip;
+	}
+	t->unwound[n++] = PDC_USER;
+	user = lg_unwind(t->unwinder, &regs, s->stack, s->n_stack, find_map, &at, t->unwound + n,
+			 DEPTH_MAX - 1, &whole);
+	t->n_unwound++;
+	t->n_part += !whole;
+	s->chain = (const uint8_t *)t->unwound;
+	s->n_chain = n + user;
+	return true;
+}
+
 lg_stk lg_pd_stack_of(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct lg_pd_sample *s,
 		      uint16_t misc)
 {
 	struct segment seg[SEGMENTS_MAX];
 	enum lg_pd_context ctx = context_of_misc(misc);
-	size_t n = s->n_chain ? segments_of(s, t->swap, ctx, seg) : 0;
+	struct lg_pd_sample with_stack;
+	size_t n;
 
+	if (__builtin_expect(s->regs && s->n_stack, 0)) {
+		with_stack = *s;
+		if (unwind(t, task, &with_stack, ctx))
+			s = &with_stack;
+	}
+	n = s->n_chain ? segments_of(s, t->swap, ctx, seg) : 0;
 	if (n)
 		return walk(t, task, s, seg, n);
 	if (!s->ip)

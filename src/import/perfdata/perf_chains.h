@@ -10,6 +10,8 @@
 #include "import/perfdata/perf_code.h"
 #include "import/perfdata/perf_sample.h"
 
+struct lg_unwinder;
+
 struct lg_pd_link { /* one address of a chain, outermost first */
 	uint64_t ip;
 	lg_stk stk;
@@ -43,6 +45,10 @@ struct lg_pd_tasks {
 	bool exact_callers;      /* return addresses were moved back already (simpleperf) */
 	bool swap;
 	uint64_t cut;            /* chains that were longer than any stack may be */
+	/* --call-graph dwarf: the chain made of a stack copy, in place of the sample's own */
+	struct lg_unwinder *unwinder;
+	uint64_t *unwound;
+	uint64_t n_unwound, n_part, n_no_unwind; /* stacks; of them incomplete; not to be read here */
 };
 
 void lg_pd_tasks_done(struct lg_pd_tasks *t);

@@ -15,6 +15,7 @@
 #include "symbols/kallsyms.h"
 #include "symbols/perf_map.h"
 #include "symbols/resolve.h"
+#include "symbols/unwind.h"
 
 #define DEBUG_DIR "/usr/lib/debug"
 #define NAME_BYTES 1024
@@ -346,6 +347,22 @@ static const char *user_symbol(const struct lg_pd_dso *d, uint64_t at, uint64_t 
 	if (d->elf && lg_elf_vaddr(d->elf, at, &vaddr))
 		return lg_elf_find(d->elf, vaddr, ret_into);
 	return NULL;
+}
+
+bool lg_pd_code_map(struct lg_pd_code *c, uint32_t space, uint64_t addr, struct lg_unwind_map *ret)
+{
+	struct lg_pd_map *m = lg_pd_space_find(&c->spaces, space, addr);
+	struct lg_pd_dso *d;
+
+	if (!m)
+		return false;
+	if (!m->dso)
+		m->dso = dso_of(c, c->spaces.space[space].pid, m);
+	d = m->dso ? &c->dso[m->dso - 1] : NULL;
+	if (d && !d->tried)
+		open_dso(c, d);
+	*ret = (struct lg_unwind_map){ m->start, m->end, m->pgoff, d ? d->elf : NULL };
+	return true;
 }
 
 static lg_frm user_frame(struct lg_pd_code *c, uint32_t space, uint64_t addr)

@@ -14,6 +14,7 @@
 
 struct lg_pd_dso;
 struct lg_kallsyms;
+struct lg_unwind_map;
 
 struct lg_pd_code {
 	struct lg_builder *b;
@@ -47,5 +48,7 @@ void lg_pd_code_kernel_map(struct lg_pd_code *c, uint64_t start, uint64_t len, u
 void lg_pd_code_ksymbol(struct lg_pd_code *c, uint64_t addr, uint64_t len, const char *name);
 /* The frame at addr; space: index in spaces, for user addresses. 0 when memory is exhausted. */
 lg_frm lg_pd_code_frame(struct lg_pd_code *c, enum lg_pd_context ctx, uint32_t space, uint64_t addr);
+/* What is mapped at addr, for unwinding (a lg_unwind_find_fn has the space in its self). */
+bool lg_pd_code_map(struct lg_pd_code *c, uint32_t space, uint64_t addr, struct lg_unwind_map *ret);
 
 #endif /* LG_IMPORT_PERFDATA_PERF_CODE_H */

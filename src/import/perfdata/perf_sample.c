@@ -52,6 +52,8 @@ static void take_user_regs(struct pd_cursor *c, const struct lg_pd_attr *a, stru
 	s->regs_abi = pd_take_u64(c);
 	if (s->regs_abi)
 		s->regs = pd_take(c, 8ull * a->n_regs_user);
+	s->regs_mask = a->regs_user;
+	s->n_regs = s->regs ? a->n_regs_user : 0;
 }
 
 static void take_user_stack(struct pd_cursor *c, struct lg_pd_sample *s)

@@ -15,7 +15,8 @@ struct lg_pd_sample {
 	const uint8_t *raw;
 	size_t n_raw;
 	const uint8_t *regs, *stack; /* user registers and stack, for unwinding */
-	uint64_t regs_abi;
+	uint64_t regs_abi, regs_mask; /* enum perf_sample_regs_abi; which registers */
+	size_t n_regs;
 	size_t n_stack;        /* bytes of it that were really copied (dyn_size) */
 };
 

@@ -304,6 +304,11 @@ static void notes(struct lg_pd *p)
 	note(p, LG_DIAG_FILE_DAMAGED, p->h.attrs.unknown_ids, "%llu samples belong to no event of the "
 	     "file", (unsigned long long)p->h.attrs.unknown_ids);
 	note(p, LG_DIAG_STACK_TRUNCATED, p->tasks.cut, "call chains of more than 4096 frames");
+	note(p, LG_DIAG_STACK_TRUNCATED, p->tasks.n_part, "of %llu stack copies (--call-graph dwarf) "
+	     "end before their outermost frame: a copy was too short, or the code is not here",
+	     (unsigned long long)p->tasks.n_unwound);
+	note(p, LG_DIAG_STACK_TRUNCATED, p->tasks.n_no_unwind, "stack copies of a kind of machine that "
+	     "is not unwound here: only where they stopped is known");
 	note(p, LG_DIAG_TIME_CLAMPED, p->timeless, "samples carry no time: they are numbered in the "
 	     "order of the file, 1 us apart");
 	note(p, LG_DIAG_UNRESOLVED, p->code.unnamed, "%zu of %zu addresses have no function here",

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* debug_file.h - where the symbols are that a file was stripped of. */
+#ifndef LG_SYMBOLS_DEBUG_FILE_H
+#define LG_SYMBOLS_DEBUG_FILE_H
+#include <libelf.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * The separate debug file of elf, opened: by build id below debug_dir, by the name and checksum
+ * in .gnu_debuglink, from a debuginfod server if the user has any. fd: elf's own, to know its
+ * folder. -1 when there is none. debug_dir NULL = only look beside the file.
+ */
+int lg_debug_file_open(Elf *elf, int fd, const char *build_id, const char *debug_dir);
+/* A file from the debuginfod servers, by build id; -1 when they do not have it (or there are none). */
+int lg_debuginfod_open(const char *build_id, bool executable);
+/* .gnu_debugdata ("mini debug info") unpacked, lg_free() it; NULL when there is none. */
+char *lg_mini_debug(Elf *elf, size_t *ret_n);
+
+#endif /* LG_SYMBOLS_DEBUG_FILE_H */

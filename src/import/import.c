@@ -16,9 +16,13 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "import/flightrec/flightrec.h"
+#include "import/folded/folded.h"
 #include "import/lag/lag.h"
 #include "import/perfdata/perfdata.h"
 #include "import/perfscript/perfscript.h"
+#include "import/pyspy/pyspy.h"
+#include "import/smi/smi.h"
 #include "store/merge.h"
 
 /* A new format is one folder and one line here. */
@@ -26,6 +30,12 @@ static const struct lg_importer *const importers[] = {
 	&lg_import_lag,
 	&lg_import_perfdata,
 	&lg_import_perfscript,
+	&lg_import_smi,
+	&lg_import_flightrec,
+	&lg_import_pyspy_dump,
+	&lg_import_pyspy_trace,
+	&lg_import_speedscope,
+	&lg_import_folded,
 };
 
 enum { N_IMPORTERS = sizeof importers / sizeof *importers, HEAD_BYTES = 4096 };

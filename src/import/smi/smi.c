@@ -1,0 +1,551 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * smi.c - see smi.h.
+ *
+ * Files are appended to, cut in the middle of a row, and start with any column: a header may come
+ * again, a row that does not fit the header is counted and left out. A CSV without an index column
+ * has one row per GPU and sweep: the number of GPUs is read from the rhythm of its times.
+ */
+#include "import/smi/smi.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "import/source/source.h"
+#include "import/source/stamp.h"
+
+#define SECOND INT64_C(1000000000)
+
+enum { COLS_MAX = 64, GPUS_MAX = 64, NAME_BYTES = 64, HEAD_BYTES = 65536 };
+
+enum role { SKIP, METRIC, INDEX, TIME, DATE, CLOCK, NAME, UUID };
+
+struct metric {
+	const char *column, *name, *unit;
+	double scale;
+};
+
+/* Longest names first where one starts with another is not needed: names are compared whole. */
+static const struct metric metrics[] = {
+	{ "utilization.gpu", "gpu.util", "%", 1 },
+	{ "utilization_gpu_percent", "gpu.util", "%", 1 },
+	{ "gpu_util", "gpu.util", "%", 1 },
+	{ "sm", "gpu.util", "%", 1 },
+	{ "utilization.memory", "gpu.mem_util", "%", 1 },
+	{ "mem", "gpu.mem_util", "%", 1 },
+	{ "power.draw", "gpu.power", "W", 1 },
+	{ "power.draw.average", "gpu.power", "W", 1 },
+	{ "power.draw.instant", "gpu.power", "W", 1 },
+	{ "power_w", "gpu.power", "W", 1 },
+	{ "pwr", "gpu.power", "W", 1 },
+	{ "temperature.gpu", "gpu.temp", "C", 1 },
+	{ "temperature_c", "gpu.temp", "C", 1 },
+	{ "gtemp", "gpu.temp", "C", 1 },
+	{ "temp", "gpu.temp", "C", 1 },
+	{ "temperature.memory", "gpu.mem_temp", "C", 1 },
+	{ "mtemp", "gpu.mem_temp", "C", 1 },
+	{ "clocks.sm", "gpu.clock_sm", "MHz", 1 },
+	{ "clocks.current.sm", "gpu.clock_sm", "MHz", 1 },
+	{ "pclk", "gpu.clock_sm", "MHz", 1 },
+	{ "clocks.mem", "gpu.clock_mem", "MHz", 1 },
+	{ "clocks.current.memory", "gpu.clock_mem", "MHz", 1 },
+	{ "mclk", "gpu.clock_mem", "MHz", 1 },
+	{ "memory.used", "gpu.mem_used", "bytes", 1048576 },
+	{ "fb", "gpu.mem_used", "bytes", 1048576 },
+	{ "memory.total", "gpu.mem_total", "bytes", 1048576 },
+	{ "bar1", "gpu.bar1_used", "bytes", 1048576 },
+	{ "rxpci", "gpu.pcie_rx", "bytes/s", 1e6 },
+	{ "txpci", "gpu.pcie_tx", "bytes/s", 1e6 },
+	{ "power.limit", "gpu.power_limit", "W", 1 },
+	{ "enforced.power.limit", "gpu.power_limit", "W", 1 },
+	{ "pviol", "gpu.power_violation", "%", 1 },
+	{ "tviol", "gpu.thermal_violation", "bool", 1 },
+	{ "clocks_throttle_reasons.active", "gpu.throttle", "bits", 1 },
+	{ "clocks_event_reasons.active", "gpu.throttle", "bits", 1 },
+	{ "sbecc", "gpu.ecc_sbe", "count", 1 },
+	{ "dbecc", "gpu.ecc_dbe", "count", 1 },
+	{ "enc", "gpu.enc", "%", 1 },
+	{ "dec", "gpu.dec", "%", 1 },
+	{ "jpg", "gpu.jpg", "%", 1 },
+	{ "ofa", "gpu.ofa", "%", 1 },
+	{ "fan.speed", "gpu.fan", "%", 1 },
+	{ "pstate", "gpu.pstate", "", 1 },
+};
+
+struct column {
+	enum role role;
+	char name[NAME_BYTES], unit[16];
+	double scale;
+	lg_trk track[GPUS_MAX];
+};
+
+/* A row of a CSV without an index: kept until the number of GPUs is known. */
+struct row {
+	int64_t ts;
+	size_t first; /* of its values */
+};
+
+struct smi {
+	struct lg_builder *b;
+	struct column col[COLS_MAX];
+	size_t n_cols;
+	int is_dmon, is_csv, has_index, has_time, has_zone;
+	int64_t first, last, day, previous_clock; /* day: midnights passed, for -o T */
+	uint64_t rows, torn, torn_line, line_no, timeless;
+	/* rows that wait for their GPU */
+	struct row *row;
+	double *value;
+	size_t n_row, cap_row, n_value, cap_value;
+};
+
+static void add_value(struct smi *s, struct column *c, int gpu, int64_t ts, double v)
+{
+	char name[16];
+
+	if (gpu < 0 || gpu >= GPUS_MAX || v != v)
+		return;
+	if (!c->track[gpu]) {
+		lg_trk parent;
+
+		snprintf(name, sizeof name, "GPU %d", gpu);
+		parent = lg_track_get(s->b, &(struct lg_track_row){ .kind = LG_TRACK_GPU,
+								    .name = lg_intern(s->b, name),
+								    .index = gpu });
+		c->track[gpu] = lg_track_get(
+			s->b, &(struct lg_track_row){ .kind = LG_TRACK_COUNTER,
+						      .name = lg_intern(s->b, c->name),
+						      .unit = lg_intern(s->b, c->unit),
+						      .parent = parent, .index = gpu });
+	}
+	lg_add_counter(s->b, &(struct lg_counter_row){ .ts = ts, .track = c->track[gpu],
+						       .value = v });
+}
+
+/* One cell's text without spaces around it, lower case where it names a column. */
+static size_t trim(const char **p, size_t n)
+{
+	while (n && isspace((unsigned char)**p)) {
+		(*p)++;
+		n--;
+	}
+	while (n && isspace((unsigned char)(*p)[n - 1]))
+		n--;
+	return n;
+}
+
+static int name_column(struct column *c, const char *p, size_t n)
+{
+	static const struct {
+		const char *name;
+		enum role role;
+	} special[] = {
+		{ "index", INDEX }, { "gpu", INDEX }, { "idx", INDEX }, { "gpu_index", INDEX },
+		{ "gpu_id", INDEX }, { "timestamp", TIME }, { "date", DATE }, { "time", CLOCK },
+		{ "name", NAME }, { "gpu_name", NAME }, { "uuid", UUID }, { "gpu_uuid", UUID },
+		{ "pci.bus_id", SKIP }, { "driver_version", SKIP }, { "minor_number", SKIP },
+	};
+	char text[NAME_BYTES];
+	const char *unit = memchr(p, '[', n);
+	size_t k = unit ? (size_t)(unit - p) : n;
+
+	*c = (struct column){ .role = METRIC, .scale = 1 };
+	k = trim(&p, k);
+	if (!k || k >= sizeof text)
+		return 0;
+	for (size_t i = 0; i < k; i++)
+		text[i] = (char)tolower((unsigned char)p[i]);
+	text[k] = 0;
+	for (size_t i = 0; i < sizeof special / sizeof *special; i++)
+		if (!strcmp(text, special[i].name)) {
+			c->role = special[i].role;
+			return 2;
+		}
+	for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++)
+		if (!strcmp(text, metrics[i].column)) {
+			snprintf(c->name, sizeof c->name, "%s", metrics[i].name);
+			snprintf(c->unit, sizeof c->unit, "%s", metrics[i].unit);
+			c->scale = metrics[i].scale;
+			return 2;
+		}
+	if (!strncmp(text, "clocks_throttle_reasons.", 24) || !strncmp(text, "clocks_event_reasons.", 21)) {
+		snprintf(c->name, sizeof c->name, "gpu.throttle.%.40s", strchr(text, '.') + 1);
+		snprintf(c->unit, sizeof c->unit, "bool");
+		return 2;
+	}
+	if (text[0] < 'a' || text[0] > 'z')
+		return 0; /* a value: this is no header */
+	snprintf(c->name, sizeof c->name, "gpu.%.55s", text);
+	if (unit) {
+		const char *close = memchr(unit, ']', n - (size_t)(unit - p) < 16 ? n - (size_t)(unit - p) : 16);
+
+		if (close)
+			snprintf(c->unit, sizeof c->unit, "%.*s", (int)(close - unit - 1), unit + 1);
+	}
+	return 1;
+}
+
+/* Cells of a line: separated by commas, or by spaces for dmon. Number of cells. */
+static size_t split(const char *p, size_t n, int commas, const char **cell, size_t *len)
+{
+	size_t k = 0, at = 0;
+
+	while (at <= n && k < COLS_MAX) {
+		size_t from = at;
+
+		if (!commas) {
+			while (at < n && isspace((unsigned char)p[at]))
+				at++;
+			if (at >= n)
+				break;
+			from = at;
+			while (at < n && !isspace((unsigned char)p[at]))
+				at++;
+		} else {
+			while (at < n && p[at] != ',')
+				at++;
+		}
+		cell[k] = p + from;
+		len[k] = trim(&cell[k], at - from);
+		k++;
+		if (commas)
+			at++;
+	}
+	return k;
+}
+
+/* A header names at least two columns that are known, no cell a number. */
+static size_t header(struct column *col, const char *p, size_t n, int commas)
+{
+	const char *cell[COLS_MAX];
+	size_t len[COLS_MAX], k = split(p, n, commas, cell, len), known = 0;
+
+	if (k < 2)
+		return 0;
+	for (size_t i = 0; i < k; i++) {
+		int is = name_column(&col[i], cell[i], len[i]);
+
+		if (!is)
+			return 0;
+		known += is == 2;
+	}
+	return known >= 2 ? k : 0;
+}
+
+static void assign_gpus(struct smi *s);
+
+static void take_header(struct smi *s, const char *p, size_t n, int commas)
+{
+	LG_AUTOFREE struct column *col = lg_calloc(COLS_MAX, sizeof *col);
+	size_t k = col ? header(col, p, n, commas) : 0;
+
+	if (!k)
+		return;
+	s->is_dmon |= !commas;
+	s->is_csv |= commas;
+	/* The same header again (dmon repeats it, runs are appended): keep the tracks. */
+	for (size_t i = 0; i < k && k == s->n_cols; i++)
+		if (col[i].role != s->col[i].role || strcmp(col[i].name, s->col[i].name))
+			s->n_cols = 0;
+	if (s->n_cols == k)
+		return;
+	assign_gpus(s); /* rows under the old header */
+	memcpy(s->col, col, k * sizeof *col);
+	s->n_cols = k;
+	s->has_index = 0;
+	for (size_t i = 0; i < k; i++)
+		s->has_index |= col[i].role == INDEX;
+}
+
+/* "97 %", "71.25 W", "1 MiB", "0x0000000000000004", "P0", "Active", "-", "[N/A]" */
+static double number(const char *p, size_t n)
+{
+	char text[48], *end;
+	double v;
+
+	if (!n || n >= sizeof text)
+		return __builtin_nan("");
+	memcpy(text, p, n);
+	text[n] = 0;
+	if (!strcmp(text, "Active"))
+		return 1;
+	if (!strcmp(text, "Not Active"))
+		return 0;
+	if (n > 2 && text[0] == '0' && text[1] == 'x')
+		return (double)strtoull(text, &end, 16);
+	v = strtod(text + (text[0] == 'P'), &end);
+	if (end == text + (text[0] == 'P') || !(v >= -1e15 && v <= 1e15))
+		return __builtin_nan("");
+	/* Units that differ from the header's choice: power in mW, memory in KiB or GiB. */
+	if (!strcmp(end, " mW"))
+		v /= 1000;
+	else if (!strcmp(end, " GiB"))
+		v *= 1024;
+	else if (!strcmp(end, " KiB"))
+		v /= 1024;
+	return v;
+}
+
+/* Time of a row from its time cells; -1 when it has none or one that cannot be read. */
+static int64_t row_time(struct smi *s, const char *const *cell, const size_t *len)
+{
+	char text[64] = "";
+	struct lg_stamp t;
+	int want = 0;
+
+	for (size_t i = 0; i < s->n_cols; i++) {
+		if (s->col[i].role != TIME && s->col[i].role != DATE && s->col[i].role != CLOCK)
+			continue;
+		want = 1;
+		snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.*s", *text ? " " : "",
+			 (int)(len[i] < 40 ? len[i] : 40), cell[i]);
+	}
+	if (!want)
+		return INT64_MIN;
+	if (!lg_stamp_read(text, strlen(text), &t))
+		return -1;
+	s->has_time = 1;
+	s->has_zone = t.has_zone;
+	if (!t.has_date) {
+		if (t.ns < s->previous_clock - 12 * 3600 * SECOND) /* midnight */
+			s->day++;
+		s->previous_clock = t.ns;
+		t.ns += s->day * 86400 * SECOND;
+	}
+	return t.ns;
+}
+
+static void take_row(struct smi *s, const char *p, size_t n)
+{
+	const char *cell[COLS_MAX];
+	size_t len[COLS_MAX], k = split(p, n, s->is_csv, cell, len);
+	int64_t ts;
+	int gpu = 0, odd = k != s->n_cols;
+
+	ts = odd ? -1 : row_time(s, cell, len);
+	for (size_t i = 0; i < s->n_cols && !odd; i++)
+		if (s->col[i].role == INDEX) {
+			double v = number(cell[i], len[i]);
+
+			odd = !(v >= 0 && v < GPUS_MAX);
+			gpu = odd ? 0 : (int)v;
+		}
+	if (odd || ts == -1) {
+		if (!s->torn++)
+			s->torn_line = s->line_no;
+		return;
+	}
+	if (ts == INT64_MIN) {
+		/* dmon without -o: a sweep a second unless -d said otherwise */
+		ts = (int64_t)s->timeless * SECOND;
+		s->timeless += gpu == 0 || !s->rows;
+		ts = s->timeless ? (int64_t)(s->timeless - 1) * SECOND : 0;
+	}
+	if (!s->rows++)
+		s->first = ts;
+	s->last = ts;
+	if (s->has_index || s->is_dmon) {
+		for (size_t i = 0; i < s->n_cols; i++)
+			if (s->col[i].role == METRIC)
+				add_value(s, &s->col[i], gpu, ts,
+					  number(cell[i], len[i]) * s->col[i].scale);
+		return;
+	}
+	if (lg_grow(&s->row, &s->cap_row, s->n_row + 1, sizeof *s->row) ||
+	    lg_grow(&s->value, &s->cap_value, s->n_value + COLS_MAX, sizeof *s->value))
+		return;
+	s->row[s->n_row++] = (struct row){ .ts = ts, .first = s->n_value };
+	for (size_t i = 0; i < s->n_cols; i++)
+		s->value[s->n_value++] = s->col[i].role == METRIC
+						 ? number(cell[i], len[i]) * s->col[i].scale
+						 : __builtin_nan("");
+}
+
+static int by_size(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static int64_t median(int64_t *v, size_t n)
+{
+	qsort(v, n, sizeof *v, by_size);
+	return n ? v[n / 2] : 0;
+}
+
+/*
+ * How many rows make a sweep, and what gap begins a new one. nvidia-smi asks one GPU after the other,
+ * then sleeps: of all sizes n the largest whose rows lie within 40 % of the time from sweep to sweep.
+ * Two sweeps taken for one would fill at least half of theirs.
+ */
+static size_t sweep_rows(const struct smi *s, int64_t *ret_gap)
+{
+	size_t best = 1;
+	int64_t *span = lg_calloc(s->n_row, sizeof *span), *gap = lg_calloc(s->n_row, sizeof *gap);
+
+	*ret_gap = INT64_MAX;
+	for (size_t n = 2; span && gap && n <= GPUS_MAX && n * 4 <= s->n_row; n++) {
+		size_t k = 0;
+		int64_t width, pause;
+
+		for (size_t i = 0; i + n < s->n_row; i += n, k++) {
+			span[k] = s->row[i + n - 1].ts - s->row[i].ts;
+			gap[k] = s->row[i + n].ts - s->row[i + n - 1].ts;
+		}
+		width = median(span, k);
+		pause = median(gap, k);
+		if (pause > 0 && (double)width < 0.4 * (double)(width + pause)) {
+			best = n;
+			*ret_gap = pause / 2;
+		}
+	}
+	lg_free(span);
+	lg_free(gap);
+	return best;
+}
+
+static void assign_gpus(struct smi *s)
+{
+	int64_t gap;
+	size_t n = s->n_row ? sweep_rows(s, &gap) : 0, at = 0;
+
+	for (size_t i = 0; i < s->n_row; i++) {
+		at = i && (at + 1 >= n || s->row[i].ts - s->row[i - 1].ts > gap) ? 0 : i ? at + 1 : 0;
+		for (size_t c = 0; c < s->n_cols; c++)
+			if (s->row[i].first + c < s->n_value)
+				add_value(s, &s->col[c], (int)at, s->row[i].ts,
+					  s->value[s->row[i].first + c]);
+	}
+	if (n > 1)
+		lg_add_diag_now(s->b, LG_DIAG_NOT_UNDERSTOOD, s->first, 1,
+				"no column says which GPU a row is of: %zu rows come together, so they are "
+				"taken as GPU 0 to %zu (ask nvidia-smi for index, too)", n, n - 1);
+	s->n_row = s->n_value = 0;
+}
+
+static void take_line(struct smi *s, const char *p, size_t n)
+{
+	size_t k;
+
+	s->line_no++;
+	k = trim(&p, n);
+	if (!k)
+		return;
+	if (*p == '#') {
+		const char *names = p + 1;
+		size_t len = k - 1;
+
+		len = trim(&names, len);
+		/* "# Idx W C ..." is the line of units and names nothing. */
+		if (len < 3 || strncmp(names, "Idx", 3))
+			take_header(s, names, len, memchr(names, ',', len) != NULL);
+		return;
+	}
+	if (isalpha((unsigned char)*p) && memchr(p, ',', k)) {
+		struct column col[1];
+		const char *comma = memchr(p, ',', k);
+
+		if (name_column(col, p, (size_t)(comma - p)) == 2) {
+			take_header(s, p, k, 1);
+			return;
+		}
+	}
+	if (s->n_cols)
+		take_row(s, p, k);
+	else if (!s->torn++)
+		s->torn_line = s->line_no;
+}
+
+static void notes(struct smi *s, const char *damage, uint64_t at)
+{
+	enum lg_time_base base = !s->has_time ? LG_TIME_RELATIVE : s->has_zone ? LG_TIME_REALTIME
+									       : LG_TIME_LOCAL;
+
+	lg_time_base(s->b, s->day || (s->has_time && s->first < 86400 * SECOND) ? LG_TIME_RELATIVE : base,
+		     s->first, SECOND / 10, "nvidia-smi");
+	if (s->timeless)
+		lg_add_diag_now(s->b, LG_DIAG_TIME_CLAMPED, s->first, s->rows,
+				"the rows have no times: sweeps are taken as 1 s apart (run nvidia-smi dmon "
+				"with -o DT)");
+	if (s->torn)
+		lg_add_diag_now(s->b, LG_DIAG_FILE_DAMAGED, s->last, s->torn,
+				"%llu rows do not fit the header and were left out, the first is line %llu",
+				(unsigned long long)s->torn, (unsigned long long)s->torn_line);
+	if (damage)
+		lg_add_diag_now(s->b, LG_DIAG_FILE_TRUNCATED, s->last, 1, "%s (byte %llu)", damage,
+				(unsigned long long)at);
+}
+
+static int run(const char *path, struct lg_builder *b, struct lg_error *err)
+{
+	struct smi *s = lg_calloc(1, sizeof *s);
+	struct lg_source *in = NULL;
+	char *line;
+	size_t n;
+	int rc = s ? lg_source_open(&in, path, err)
+		   : lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+
+	if (!rc) {
+		s->b = b;
+		while (lg_source_line(in, &line, &n))
+			take_line(s, line, n);
+		assign_gpus(s);
+		if (lg_builder_failed(b))
+			rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+		else if (!s->rows)
+			rc = lg_fail(err, LG_E_FORMAT, lg_source_offset(in),
+				     "%llu lines of a table of nvidia-smi and no whole row",
+				     (unsigned long long)s->line_no);
+		else
+			notes(s, lg_source_damage(in), lg_source_offset(in));
+	}
+	lg_source_close(in);
+	if (s) {
+		lg_free(s->row);
+		lg_free(s->value);
+	}
+	lg_free(s);
+	return rc;
+}
+
+/* One of the first lines is a header with at least two of nvidia-smi's columns. */
+static int sniff(const uint8_t *head, size_t n)
+{
+	LG_AUTOFREE char *text = lg_calloc(HEAD_BYTES, 1);
+	LG_AUTOFREE struct column *col = lg_calloc(COLS_MAX, sizeof *col);
+	const char *p = text, *end;
+	int lines = 0;
+
+	if (!text || !col)
+		return 0;
+	n = lg_source_head(head, n, text, HEAD_BYTES);
+	if (memchr(text, 0, n))
+		return 0;
+	for (end = text + n; p < end && lines < 20; lines++) {
+		const char *nl = memchr(p, '\n', (size_t)(end - p)), *q = p;
+		size_t k = trim(&q, (size_t)((nl ? nl : end) - p)), cols, gpu = 0;
+
+		if (k && *q == '#') {
+			q++;
+			k = trim(&q, k - 1);
+		}
+		cols = k && k < 4096 ? header(col, q, k, memchr(q, ',', k) != NULL) : 0;
+		for (size_t i = 0; i < cols; i++)
+			for (size_t m = 0; m < sizeof metrics / sizeof *metrics; m++)
+				gpu += col[i].role == METRIC && !strcmp(col[i].name, metrics[m].name);
+		if (gpu)
+			return cols ? 80 : 0;
+		p = nl ? nl + 1 : end;
+	}
+	return 0;
+}
+
+const struct lg_importer lg_import_smi = {
+	.name = "nvidia-smi",
+	.summary = "table of nvidia-smi (dmon or --query-gpu)",
+	.sniff = sniff,
+	.run = run,
+};

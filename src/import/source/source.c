@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source.c - see source.h. Several gzip members or zstd frames in a row are one input. */
+#include "import/source/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include "base/alloc.h"
+
+enum { RAW_BYTES = 1 << 16, LINE_BYTES = 1 << 20 };
+enum packing { PLAIN, GZIP, ZSTD };
+
+struct lg_source {
+	int fd;
+	enum packing packing;
+	uint8_t raw[RAW_BYTES];
+	size_t raw_at, raw_n;
+	int raw_end;
+	z_stream z;
+	int z_live, z_done; /* initialised; between two members */
+	ZSTD_DStream *zs;
+	int zs_open;        /* inside a frame */
+	uint64_t offset, cut;
+	const char *damage;
+	int end;
+	/* lines: text[line_at, text_n) is unread */
+	char *text;
+	size_t text_at, text_n;
+	int skipping; /* inside a line that was cut */
+};
+
+static enum packing packing_of(const uint8_t *p, size_t n)
+{
+	if (n >= 3 && p[0] == 0x1f && p[1] == 0x8b && p[2] == 8)
+		return GZIP;
+	if (n >= 4 && !memcmp(p, "\x28\xb5\x2f\xfd", 4))
+		return ZSTD;
+	return PLAIN;
+}
+
+static void fill(struct lg_source *s)
+{
+	ssize_t k;
+
+	if (s->raw_at < s->raw_n || s->raw_end)
+		return;
+	do
+		k = read(s->fd, s->raw, sizeof s->raw);
+	while (k < 0 && errno == EINTR);
+	if (k < 0)
+		s->damage = "it cannot be read further";
+	s->raw_end = k <= 0;
+	s->raw_at = 0;
+	s->raw_n = k > 0 ? (size_t)k : 0;
+}
+
+int lg_source_open(struct lg_source **ret, const char *path, struct lg_error *err)
+{
+	struct lg_source *s = lg_calloc(1, sizeof *s);
+
+	if (!s)
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	s->fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (s->fd < 0) {
+		int rc = lg_fail_errno(err, errno, "cannot open %s", path);
+
+		lg_free(s);
+		return rc;
+	}
+	fill(s);
+	s->packing = packing_of(s->raw, s->raw_n);
+	if (s->packing == GZIP)
+		s->z_live = inflateInit2(&s->z, 16 + MAX_WBITS) == Z_OK;
+	else if (s->packing == ZSTD)
+		s->zs = ZSTD_createDStream();
+	if ((s->packing == GZIP && !s->z_live) || (s->packing == ZSTD && !s->zs)) {
+		lg_source_close(s);
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	}
+	*ret = s;
+	return 0;
+}
+
+void lg_source_close(struct lg_source *s)
+{
+	if (!s)
+		return;
+	close(s->fd);
+	if (s->z_live)
+		(void)inflateEnd(&s->z);
+	(void)ZSTD_freeDStream(s->zs);
+	lg_free(s->text);
+	lg_free(s);
+}
+
+static size_t read_gzip(struct lg_source *s, uint8_t *buf, size_t n)
+{
+	size_t had;
+	int rc;
+
+	s->z.next_out = buf;
+	s->z.avail_out = (uInt)n;
+	while (s->z.avail_out == n) {
+		fill(s);
+		if (s->raw_at == s->raw_n) {
+			if (!s->z_done)
+				s->damage = "its gzip data ends early";
+			break;
+		}
+		if (s->z_done) {
+			/* Padding behind the last member is no member (gzip -d ignores it, too). */
+			if (s->raw[s->raw_at] != 0x1f || inflateReset(&s->z) != Z_OK)
+				break;
+			s->z_done = 0;
+		}
+		s->z.next_in = s->raw + s->raw_at;
+		s->z.avail_in = (uInt)(s->raw_n - s->raw_at);
+		had = s->z.avail_in;
+		rc = inflate(&s->z, Z_NO_FLUSH);
+		s->raw_at += had - s->z.avail_in;
+		s->z_done = rc == Z_STREAM_END;
+		if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR) {
+			s->damage = "its gzip data is damaged";
+			s->raw_end = 1;
+			s->raw_at = s->raw_n;
+			break;
+		}
+	}
+	return n - s->z.avail_out;
+}
+
+static size_t read_zstd(struct lg_source *s, uint8_t *buf, size_t n)
+{
+	ZSTD_outBuffer out = { .dst = buf, .size = n };
+
+	while (!out.pos) {
+		ZSTD_inBuffer in;
+		size_t k;
+
+		fill(s);
+		in = (ZSTD_inBuffer){ .src = s->raw, .size = s->raw_n, .pos = s->raw_at };
+		if (s->raw_at == s->raw_n && s->raw_end) {
+			if (s->zs_open)
+				s->damage = "its zstd data ends early";
+			break;
+		}
+		k = ZSTD_decompressStream(s->zs, &out, &in);
+		s->raw_at = in.pos;
+		if (ZSTD_isError(k)) {
+			s->damage = "its zstd data is damaged";
+			s->raw_end = 1;
+			s->raw_at = s->raw_n;
+			break;
+		}
+		s->zs_open = k != 0;
+	}
+	return out.pos;
+}
+
+size_t lg_source_read(struct lg_source *s, void *buf, size_t n)
+{
+	size_t k = 0;
+
+	if (s->end || !n)
+		return 0;
+	n = n < (1u << 30) ? n : 1u << 30;
+	if (s->packing == GZIP) {
+		k = read_gzip(s, buf, n);
+	} else if (s->packing == ZSTD) {
+		k = read_zstd(s, buf, n);
+	} else {
+		fill(s);
+		k = s->raw_n - s->raw_at < n ? s->raw_n - s->raw_at : n;
+		memcpy(buf, s->raw + s->raw_at, k);
+		s->raw_at += k;
+	}
+	s->end = !k;
+	s->offset += k;
+	return k;
+}
+
+/* The end of the line that starts at text_at; NULL when it is not in the buffer yet. */
+static char *line_end(const struct lg_source *s)
+{
+	char *p = s->text + s->text_at;
+	size_t n = s->text_n - s->text_at;
+	char *nl = memchr(p, '\n', n);
+	char *cr = memchr(p, '\r', nl ? (size_t)(nl - p) : n);
+
+	/* "\r\n" is one end; whether "\n" follows is unknown at the buffer's edge. */
+	if (cr && (cr + 1 < s->text + s->text_n || s->end))
+		return cr;
+	return cr ? NULL : nl;
+}
+
+int lg_source_line(struct lg_source *s, char **ret_line, size_t *ret_n)
+{
+	if (!s->text)
+		s->text = lg_calloc(LINE_BYTES + 1, 1);
+	if (!s->text)
+		return 0;
+	for (;;) {
+		char *p = s->text + s->text_at, *e = line_end(s);
+		size_t k;
+
+		if (e || (s->end && s->text_at < s->text_n)) {
+			char *stop = e ? e : s->text + s->text_n;
+			int skip = s->skipping;
+
+			s->text_at = (size_t)(stop - s->text) + (e != NULL);
+			if (e && *e == '\r' && s->text_at < s->text_n && e[1] == '\n')
+				s->text_at++;
+			*stop = 0;
+			s->skipping = 0;
+			if (skip)
+				continue;
+			*ret_line = p;
+			*ret_n = (size_t)(stop - p);
+			return 1;
+		}
+		if (s->end)
+			return 0;
+		memmove(s->text, p, s->text_n - s->text_at);
+		s->text_n -= s->text_at;
+		s->text_at = 0;
+		if (s->text_n == LINE_BYTES) {
+			int first = !s->skipping;
+
+			s->cut += (uint64_t)first;
+			s->text_at = s->text_n;
+			s->skipping = 1;
+			if (first) {
+				s->text[LINE_BYTES] = 0;
+				*ret_line = s->text;
+				*ret_n = LINE_BYTES;
+				return 1;
+			}
+			continue;
+		}
+		k = lg_source_read(s, s->text + s->text_n, LINE_BYTES - s->text_n);
+		s->text_n += k;
+	}
+}
+
+uint64_t lg_source_cut(const struct lg_source *s)
+{
+	return s->cut;
+}
+
+uint64_t lg_source_offset(const struct lg_source *s)
+{
+	return s->offset;
+}
+
+const char *lg_source_damage(const struct lg_source *s)
+{
+	return s->damage;
+}
+
+int lg_source_all(const char *path, size_t limit, char **ret, size_t *ret_n,
+		  const char **ret_damage, struct lg_error *err)
+{
+	struct lg_source *s;
+	char *buf = NULL;
+	size_t n = 0, cap = 0, k = 1;
+	int rc = lg_source_open(&s, path, err);
+
+	if (rc)
+		return rc;
+	while (!rc && k) {
+		if (lg_grow(&buf, &cap, n + RAW_BYTES + 1, 1)) {
+			rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+			break;
+		}
+		k = lg_source_read(s, buf + n, cap - n - 1);
+		n += k;
+		if (n > limit)
+			rc = lg_fail(err, LG_E_LIMIT, n, "%s is larger than %zu MiB unpacked",
+				     path, limit >> 20);
+	}
+	*ret_damage = s->damage;
+	lg_source_close(s);
+	if (rc) {
+		lg_free(buf);
+		return rc;
+	}
+	buf[n] = 0;
+	*ret = buf;
+	*ret_n = n;
+	return 0;
+}
+
+size_t lg_source_head(const uint8_t *head, size_t n, char *out, size_t cap)
+{
+	enum packing packing = packing_of(head, n);
+
+	if (packing == GZIP) {
+		z_stream z = { .next_in = (Bytef *)(uintptr_t)head, .avail_in = (uInt)n,
+			       .next_out = (Bytef *)out, .avail_out = (uInt)cap };
+
+		if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
+			return 0;
+		(void)inflate(&z, Z_SYNC_FLUSH);
+		(void)inflateEnd(&z);
+		return cap - z.avail_out;
+	}
+	if (packing == ZSTD) {
+		ZSTD_DStream *zs = ZSTD_createDStream();
+		ZSTD_inBuffer in = { .src = head, .size = n };
+		ZSTD_outBuffer to = { .dst = out, .size = cap };
+
+		while (zs && in.pos < in.size && to.pos < to.size &&
+		       !ZSTD_isError(ZSTD_decompressStream(zs, &to, &in)))
+			;
+		(void)ZSTD_freeDStream(zs);
+		return to.pos;
+	}
+	n = n < cap ? n : cap;
+	memcpy(out, head, n);
+	return n;
+}
+
+int lg_head_has(const char *text, size_t n, const char *word)
+{
+	return memmem(text, n, word, strlen(word)) != NULL;
+}

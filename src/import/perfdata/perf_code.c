@@ -152,9 +152,9 @@ static void load_kernel(struct lg_pd_code *c)
 	struct lg_error err;
 
 	c->kernel_tried = true;
-	c->same_host = same_host(c->h);
-	if (!load_own(c))
+	if (!load_own(c) || c->closed)
 		return;
+	c->same_host = same_host(c->h);
 	if (!id)
 		id = lg_pd_header_build_id(c->h, c->s_kernel);
 	/* The id decides where there is one: the same release is built more than once. */
@@ -321,6 +321,8 @@ static void open_dso(struct lg_pd_code *c, struct lg_pd_dso *d)
 	int fd;
 
 	d->tried = true;
+	if (c->closed)
+		return;
 	if (!c->kernel_tried)
 		load_kernel(c);
 	if (d->kind == DSO_FILE) {

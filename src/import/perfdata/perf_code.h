@@ -30,6 +30,7 @@ struct lg_pd_code {
 	uint64_t kernel_start, kernel_end, kernel_ref; /* of the record for the kernel's text */
 	char kernel_ref_name[32];    /* symbol that kernel_ref is the address of */
 	int64_t kernel_shift;        /* to add to get this boot's address */
+	bool closed;                 /* look at nothing outside of the file (tests, fuzzing) */
 	bool kernel_tried, same_host, same_kernel, core_only;
 	lg_frm unknown;              /* what lies in no mapping: a broken chain's garbage, mostly */
 	lg_str s_kernel, s_guest, s_hypervisor, s_unknown, kernel_build_id;

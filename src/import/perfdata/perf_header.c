@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -341,6 +342,15 @@ static int read_ids(struct lg_pd_header *h, int fd, uint64_t at, uint64_t size, 
 	return 0;
 }
 
+static int ends_early(int fd, struct lg_error *err)
+{
+	struct stat st;
+	uint64_t n = fstat(fd, &st) ? 0 : (uint64_t)st.st_size;
+
+	return lg_fail(err, LG_E_FORMAT, n, "the file ends before its description of events does "
+		       "(byte %llu)", (unsigned long long)n);
+}
+
 /* struct perf_file_attr: perf_event_attr and the section of its ids; its size says the era. */
 static int read_attrs(struct lg_pd_header *h, int fd, uint64_t at, uint64_t size, uint64_t entry,
 		      struct lg_error *err)
@@ -356,11 +366,7 @@ static int read_attrs(struct lg_pd_header *h, int fd, uint64_t at, uint64_t size
 		uint64_t ids_at, ids_size;
 
 		if (read_at(fd, at, buf, (size_t)entry) != entry)
-			return h->attrs.n ? 0
-					  : lg_fail(err, LG_E_FORMAT, at,
-						    "the file ends inside its description of events "
-						    "(byte %llu)",
-						    (unsigned long long)at);
+			return h->attrs.n ? 0 : ends_early(fd, err);
 		rc = lg_pd_attrs_add(&h->attrs, buf, (size_t)entry - 16, &i, err);
 		ids_at = pd_u64(buf + entry - 16, h->swap);
 		ids_size = pd_u64(buf + entry - 8, h->swap);

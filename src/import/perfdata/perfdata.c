@@ -26,6 +26,8 @@ enum {
 	CLOCK_PAIR_ERROR_NS = 50000
 };
 
+enum { SEEKABLE = 1, CLOSED = 2 };
+
 static int nomem(struct lg_error *err)
 {
 	return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
@@ -357,16 +359,17 @@ static int nothing(struct lg_pd *p, struct lg_error *err)
 		       (unsigned long long)p->in.pos);
 }
 
-static int read_all(struct lg_pd *p, int fd, const uint8_t *head, size_t n_head, bool seekable,
+static int read_all(struct lg_pd *p, int fd, const uint8_t *head, size_t n_head, unsigned how,
 		    struct lg_error *err)
 {
 	uint64_t skip;
-	int rc = lg_pd_header_read(&p->h, seekable ? fd : -1, head, n_head, err);
+	int rc = lg_pd_header_read(&p->h, how & SEEKABLE ? fd : -1, head, n_head, err);
 
 	if (!rc)
 		rc = lg_pd_code_init(&p->code, p->b, &p->h, err);
 	if (rc)
 		return rc;
+	p->code.closed = how & CLOSED;
 	lg_pd_stream_init(&p->in, &p->pool, fd, head, n_head);
 	lg_pd_stream_init(&p->zin, &p->pool, -1, NULL, 0);
 	p->in.swap = p->zin.swap = p->tasks.swap = p->h.swap;
@@ -399,7 +402,7 @@ static int read_all(struct lg_pd *p, int fd, const uint8_t *head, size_t n_head,
 	return rc;
 }
 
-static int import_fd(int fd, const uint8_t *head, size_t n_head, bool seekable, struct lg_builder *b,
+static int import_fd(int fd, const uint8_t *head, size_t n_head, unsigned how, struct lg_builder *b,
 		     struct lg_error *err)
 {
 	struct lg_pd *p = lg_calloc(1, sizeof *p);
@@ -408,7 +411,7 @@ static int import_fd(int fd, const uint8_t *head, size_t n_head, bool seekable, 
 	if (!p)
 		return nomem(err);
 	p->b = p->h.b = b;
-	rc = read_all(p, fd, head, n_head, seekable, err);
+	rc = read_all(p, fd, head, n_head, how, err);
 	lg_pd_events_free(p->events);
 	lg_pd_order_done(&p->order);
 	if (p->in.pool) {
@@ -427,7 +430,7 @@ static int import_fd(int fd, const uint8_t *head, size_t n_head, bool seekable, 
 	return rc;
 }
 
-static int run(const char *path, struct lg_builder *b, struct lg_error *err)
+static int run_how(const char *path, unsigned how, struct lg_builder *b, struct lg_error *err)
 {
 	uint8_t head[HEAD_BYTES];
 	size_t n = 0;
@@ -441,9 +444,14 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 		n += k > 0 ? (size_t)k : 0;
 	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 	rc = k < 0 ? lg_fail_errno(err, errno, "cannot read %s", path)
-		   : import_fd(fd, head, n, true, b, err);
+		   : import_fd(fd, head, n, how, b, err);
 	close(fd);
 	return rc;
+}
+
+static int run(const char *path, struct lg_builder *b, struct lg_error *err)
+{
+	return run_how(path, SEEKABLE, b, err);
 }
 
 int lg_perfdata_read_memory(const uint8_t *p, size_t n, struct lg_builder *b, struct lg_error *err)
@@ -454,7 +462,8 @@ int lg_perfdata_read_memory(const uint8_t *p, size_t n, struct lg_builder *b, st
 	if (fd < 0)
 		return lg_fail_errno(err, errno, "cannot make a file in memory");
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-	rc = write(fd, p, n) == (ssize_t)n ? run(path, b, err) : lg_fail_errno(err, EIO, "memory file");
+	rc = write(fd, p, n) == (ssize_t)n ? run_how(path, SEEKABLE | CLOSED, b, err)
+					 : lg_fail_errno(err, EIO, "memory file");
 	close(fd);
 	return rc;
 }

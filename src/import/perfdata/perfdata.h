@@ -6,7 +6,7 @@
 
 extern const struct lg_importer lg_import_perfdata;
 
-/* A whole file in memory, for tests and fuzzing. */
+/* A whole file in memory, for tests and fuzzing: nothing else of the machine is looked at. */
 int lg_perfdata_read_memory(const uint8_t *p, size_t n, struct lg_builder *b,
 			    struct lg_error *err) LG_MUST_CHECK;
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "symbols/resolve.h"
 
-#include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/map.h"
+#include "symbols/demangle.h"
 #include "symbols/elf_symbols.h"
 #include "symbols/perf_map.h"
 
@@ -35,47 +35,6 @@ struct lg_symbolizer {
 	size_t n, cap;
 	struct lg_map by_dso; /* dso -> index + 1 */
 };
-
-/*
- * The C++ demangler of the ABI library, loaded when the first mangled name comes: laggard is C
- * and need not link libstdc++, which is there wherever a C++ program was recorded.
- */
-typedef char *demangle_fn(const char *name, char *out, size_t *len, int *status);
-
-static demangle_fn *demangler(void)
-{
-	static demangle_fn *fn;
-	static bool tried;
-
-	if (!tried) {
-		void *lib = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL);
-
-		if (!lib)
-			lib = dlopen("libc++abi.so.1", RTLD_NOW | RTLD_LOCAL);
-		if (lib)
-			*(void **)&fn = dlsym(lib, "__cxa_demangle");
-		tried = true;
-	}
-	return fn;
-}
-
-const char *lg_demangle(const char *name, char *buf, size_t size)
-{
-	demangle_fn *fn = name[0] == '_' && name[1] == 'Z' ? demangler() : NULL;
-	int status = -1;
-	char *out = fn ? fn(name, NULL, NULL, &status) : NULL;
-	size_t n;
-
-	if (!out)
-		return name;
-	n = strlen(out);
-	if (n < size)
-		memcpy(buf, out, n + 1);
-	else
-		snprintf(buf, size, "%.*s...", (int)size - 4, out);
-	free(out); /* its own malloc(), not ours */
-	return buf;
-}
 
 int lg_symbolizer_new(struct lg_symbolizer **ret, struct lg_builder *b, struct lg_error *err)
 {

@@ -8,6 +8,7 @@
 #ifndef LG_SYMBOLS_RESOLVE_H
 #define LG_SYMBOLS_RESOLVE_H
 #include "store/builder.h"
+#include "symbols/demangle.h"
 
 struct lg_symbolizer;
 
@@ -31,8 +32,5 @@ int lg_symbolizer_perf_map(struct lg_symbolizer *s, lg_str dso, int fd) LG_MUST_
 /* Name what can be named. A missing file is no error. */
 int lg_symbolizer_run(struct lg_symbolizer *s, struct lg_symbolizer_stats *ret,
 		      struct lg_error *err) LG_MUST_CHECK;
-
-/* "std::sort(...)" from "_ZSt4sort..."; names that are not mangled unchanged. buf may be used. */
-const char *lg_demangle(const char *name, char *buf, size_t size);
 
 #endif /* LG_SYMBOLS_RESOLVE_H */

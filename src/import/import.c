@@ -46,45 +46,85 @@ struct input {
 	const char *path;  /* to open */
 	char spool[32];    /* /proc/self/fd/N of a pipe's copy */
 	int fd;            /* of that copy; -1 */
+	int pipe;          /* read as it comes, head is gone from it; -1 */
 	dev_t dev;
 	ino_t ino;
 	uint8_t head[HEAD_BYTES];
 	size_t n_head;
 };
 
-/* Importers open by path and may read twice: what a pipe delivers is kept in memory. */
+static int keep(struct input *in, const void *bytes, size_t n, struct lg_error *err)
+{
+	for (size_t done = 0; done < n;) {
+		ssize_t w = write(in->fd, (const char *)bytes + done, n - done);
+
+		if (w < 0 && errno == EINTR)
+			w = 0;
+		else if (w <= 0)
+			return lg_fail_errno(err, w ? errno : ENOSPC, "%s: cannot keep it in memory",
+					     in->name);
+		done += (size_t)w;
+	}
+	return 0;
+}
+
+/* Most importers open by path and may read twice: what a pipe delivers is kept in memory. */
 static int spool(struct input *in, int from, struct lg_error *err)
 {
 	char buf[65536];
 	ssize_t k;
+	int rc;
 
 	in->fd = memfd_create("laggard-input", MFD_CLOEXEC);
 	if (in->fd < 0)
 		return lg_fail_errno(err, errno, "%s: cannot keep it in memory", in->name);
-	while ((k = read(from, buf, sizeof buf))) {
+	rc = keep(in, in->head, in->n_head, err);
+	while (!rc && (k = read(from, buf, sizeof buf))) {
 		if (k < 0 && errno == EINTR)
 			continue;
 		if (k < 0)
 			return lg_fail_errno(err, errno, "cannot read %s", in->name);
-		for (ssize_t done = 0, w; done < k; done += w) {
-			w = write(in->fd, buf + done, (size_t)(k - done));
-			if (w < 0 && errno == EINTR)
-				w = 0;
-			else if (w <= 0)
-				return lg_fail_errno(err, w ? errno : ENOSPC,
-						     "%s: cannot keep it in memory", in->name);
-		}
+		rc = keep(in, buf, (size_t)k, err);
 	}
 	snprintf(in->spool, sizeof in->spool, "/proc/self/fd/%d", in->fd);
 	in->path = in->spool;
-	return 0;
+	return rc;
+}
+
+static bool can_stream(const struct input *in)
+{
+	for (size_t i = 0; i < N_IMPORTERS; i++)
+		if (importers[i]->streams && importers[i]->streams(in->head, in->n_head))
+			return true;
+	return false;
 }
 
 static void input_done(struct input *in)
 {
 	if (in->fd >= 0)
 		close(in->fd);
-	in->fd = -1;
+	if (in->pipe >= 0)
+		close(in->pipe);
+	in->fd = in->pipe = -1;
+}
+
+/* The first bytes; of a pipe they are gone from it then. */
+static int read_head(struct input *in, int fd, bool seeks, struct lg_error *err)
+{
+	while (in->n_head < HEAD_BYTES) {
+		uint8_t *to = in->head + in->n_head;
+		size_t n = HEAD_BYTES - in->n_head;
+		ssize_t k = seeks ? pread(fd, to, n, (off_t)in->n_head) : read(fd, to, n);
+
+		if (k < 0 && errno == EINTR)
+			continue;
+		if (k < 0)
+			return lg_fail_errno(err, errno, "cannot read %s", in->name);
+		if (!k)
+			break;
+		in->n_head += (size_t)k;
+	}
+	return 0;
 }
 
 static int input_open(struct input *in, const char *path, struct lg_error *err)
@@ -94,7 +134,8 @@ static int input_open(struct input *in, const char *path, struct lg_error *err)
 
 	*in = (struct input){ .name = strcmp(path, "-") ? path : "standard input",
 			      .path = path,
-			      .fd = -1 };
+			      .fd = -1,
+			      .pipe = -1 };
 	fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC)
 			       : fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
 	if (fd < 0 || fstat(fd, &st)) {
@@ -103,22 +144,17 @@ static int input_open(struct input *in, const char *path, struct lg_error *err)
 		rc = lg_fail(err, LG_E_FORMAT, LG_NO_OFFSET, "%s is a directory: name its files",
 			     path);
 	} else if (!strcmp(path, "-") || !S_ISREG(st.st_mode)) {
-		rc = spool(in, fd, err);
+		rc = read_head(in, fd, false, err);
+		if (!rc && can_stream(in)) {
+			in->pipe = fd;
+			return 0;
+		}
+		if (!rc)
+			rc = spool(in, fd, err);
 	} else {
 		in->dev = st.st_dev;
 		in->ino = st.st_ino;
-	}
-	while (!rc && in->n_head < HEAD_BYTES) {
-		ssize_t k = pread(in->fd >= 0 ? in->fd : fd, in->head + in->n_head,
-				  HEAD_BYTES - in->n_head, (off_t)in->n_head);
-
-		if (k < 0 && errno == EINTR)
-			continue;
-		if (k < 0)
-			rc = lg_fail_errno(err, errno, "cannot read %s", in->name);
-		if (k <= 0)
-			break;
-		in->n_head += (size_t)k;
+		rc = read_head(in, fd, true, err);
 	}
 	if (fd >= 0)
 		close(fd);
@@ -196,7 +232,8 @@ static int read_one(const struct input *in, struct lg_trace **ret, const char **
 	rc = lg_builder_new(&b, err);
 	if (rc)
 		return rc;
-	rc = imp->run(in->path, b, err);
+	rc = in->pipe >= 0 ? imp->run_stream(in->pipe, in->head, in->n_head, b, err)
+			   : imp->run(in->path, b, err);
 	if (rc) {
 		lg_builder_free(b);
 		return rc;

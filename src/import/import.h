@@ -4,6 +4,8 @@
  */
 #ifndef LG_IMPORT_IMPORT_H
 #define LG_IMPORT_IMPORT_H
+#include <stdbool.h>
+
 #include "store/builder.h"
 
 struct lg_importer {
@@ -12,6 +14,13 @@ struct lg_importer {
 	int (*sniff)(const uint8_t *head, size_t n);
 	/* Read the file into b. Damage after a good start is a diag row, not an error. */
 	int (*run)(const char *path, struct lg_builder *b, struct lg_error *err);
+	/*
+	 * Optional: read a pipe as it comes instead of a copy of it, where streams() says that
+	 * this one can be. head: what has been read from fd already.
+	 */
+	bool (*streams)(const uint8_t *head, size_t n);
+	int (*run_stream)(int fd, const uint8_t *head, size_t n, struct lg_builder *b,
+			  struct lg_error *err);
 };
 
 /* Facts about an input that survive the merge. */

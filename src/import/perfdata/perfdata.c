@@ -454,6 +454,11 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 	return run_how(path, SEEKABLE, b, err);
 }
 
+static int run_stream(int fd, const uint8_t *head, size_t n, struct lg_builder *b, struct lg_error *err)
+{
+	return import_fd(fd, head, n, 0, b, err);
+}
+
 int lg_perfdata_read_memory(const uint8_t *p, size_t n, struct lg_builder *b, struct lg_error *err)
 {
 	int fd = memfd_create("perf.data", MFD_CLOEXEC), rc;
@@ -473,4 +478,6 @@ const struct lg_importer lg_import_perfdata = {
 	.summary = "perf record's perf.data",
 	.sniff = lg_pd_sniff,
 	.run = run,
+	.streams = lg_pd_is_pipe,
+	.run_stream = run_stream,
 };

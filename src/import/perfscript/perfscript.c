@@ -110,7 +110,7 @@ static void other_record(struct script *s, const struct lg_ps_line *l)
 	const char *p = memmem(l->rest.p, l->rest.n, lost, sizeof lost - 1);
 	uint64_t n = 0;
 
-	if (!is(l->event, "PERF_RECORD_LOST") && memcmp(l->event.p, "PERF_RECORD_LOST", 16))
+	if (!is(l->event, "PERF_RECORD_LOST") && !is(l->event, "PERF_RECORD_LOST_SAMPLES"))
 		return;
 	for (p = p ? p + sizeof lost - 1 : l->rest.p + l->rest.n;
 	     p < l->rest.p + l->rest.n && *p >= '0' && *p <= '9' && n < 1u << 30; p++)

@@ -133,6 +133,14 @@ static bool tail(struct lg_ps_line *l, const char *p, const char *end)
 	} else {
 		l->period = 0;
 	}
+	if (e - p > 12 && !memcmp(p, "PERF_RECORD_", 12)) { /* --show-task-events and the like */
+		e = p + 12;
+		while (e < end && ((*e >= 'A' && *e <= 'Z') || *e == '_' || is_digit(*e)))
+			e++;
+		l->event = (struct lg_ps_view){ p, (size_t)(e - p) };
+		l->rest = (struct lg_ps_view){ e, (size_t)(end - e) };
+		return l->has_time;
+	}
 	/* the event: "cycles:", "sched:sched_switch:", "branch-misses/period=50/u:" */
 	if (e - p < 2 || e[-1] != ':' || *p == '[' || *p == '(' || *p == ':')
 		return false;
@@ -141,37 +149,50 @@ static bool tail(struct lg_ps_line *l, const char *p, const char *end)
 	return true;
 }
 
+/* The name is what stands before p. */
+static void set_comm(struct lg_ps_line *l, const char *start, const char *p)
+{
+	while (p > start && is_space(p[-1]))
+		p--;
+	l->comm = (struct lg_ps_view){ start, (size_t)(p - start) };
+}
+
+/*
+ * Names contain spaces and digits: the thread's id is the first number behind which the line
+ * makes sense.
+ */
+static bool with_id(struct lg_ps_line *l, const char *start, const char *end, bool want_time)
+{
+	for (const char *p = start, *e; p < end; p = skip_spaces(e, end)) {
+		e = token_end(p, end);
+		if (!id(p, e, &l->pid, &l->tid) || !tail(l, e, end) || l->has_time != want_time)
+			continue;
+		set_comm(l, start, p);
+		/* Without name and time any prose with a number and a colon would do. */
+		return l->has_time || l->comm.n;
+	}
+	return false;
+}
+
+static bool without_id(struct lg_ps_line *l, const char *start, const char *end)
+{
+	for (const char *p = start, *e; p < end; p = skip_spaces(e, end)) {
+		e = token_end(p, end);
+		if (!tail(l, p, end) || !l->has_time)
+			continue;
+		l->pid = l->tid = -1;
+		set_comm(l, start, p);
+		return true;
+	}
+	return false;
+}
+
 static bool event_line(struct lg_ps_line *l, const char *line, const char *end)
 {
 	const char *start = skip_spaces(line, end);
 
-	/* Names contain spaces and digits: the first number behind which the line makes sense. */
-	for (const char *p = start, *e; p < end; p = skip_spaces(e, end)) {
-		e = token_end(p, end);
-		if (id(p, e, &l->pid, &l->tid) && tail(l, e, end)) {
-			const char *stop = p;
-
-			while (stop > start && is_space(stop[-1]))
-				stop--;
-			l->comm = (struct lg_ps_view){ start, (size_t)(stop - start) };
-			/* Without name and time any prose with a number and a colon would do. */
-			return l->has_time || l->comm.n;
-		}
-	}
-	/* No thread id: only together with a time. */
-	for (const char *p = start, *e; p < end; p = skip_spaces(e, end)) {
-		e = token_end(p, end);
-		if (tail(l, p, end) && l->has_time) {
-			const char *stop = p;
-
-			while (stop > start && is_space(stop[-1]))
-				stop--;
-			l->pid = l->tid = -1;
-			l->comm = (struct lg_ps_view){ start, (size_t)(stop - start) };
-			return true;
-		}
-	}
-	return false;
+	return with_id(l, start, end, true) || without_id(l, start, end) ||
+	       with_id(l, start, end, false);
 }
 
 /* "name+0x1f (dso)", "name (inlined)", "name" */

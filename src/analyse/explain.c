@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "analyse/tally.h"
+#include "analyse/timeline_gpu.h"
 #include "base/alloc.h"
 
 enum { LIMITS_MAX = 48 };
@@ -243,6 +244,15 @@ static int judge(struct lg_case *c, struct lg_error *err)
 	return rc;
 }
 
+/* A profiler's trace has no scheduler states: there are no chains to follow, only its stages. */
+static int profiler_stages(struct lg_case *c, struct lg_error *err)
+{
+	uint32_t ref = reference_rank(c);
+
+	return ref != UINT32_MAX && stages(c, ref)
+		       ? lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory") : 0;
+}
+
 int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 	       struct lg_verdict **ret, struct lg_error *err)
 {
@@ -276,9 +286,11 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 	if (!rc)
 		rc = lg_account(&c, err);
 	if (!rc)
-		rc = judge(&c, err);
+		rc = lg_gpu_only(t) ? profiler_stages(&c, err) : judge(&c, err);
 	if (!rc)
 		rc = lg_find_compile(&c, err);
+	if (!rc)
+		rc = lg_explain_gpu(&c, err);
 	if (!rc) {
 		lg_findings_rank(v);
 		limits_from_diag(&c);

@@ -28,6 +28,7 @@ struct walk {
 	int64_t debt;            /* lead lost in the last synchronisation, not yet charged */
 	uint8_t debt_cause;
 	struct lg_host_seg debt_seg;
+	uint8_t *to_device;      /* by span row: a copy call whose copy went to the device */
 	int failed;
 };
 
@@ -181,15 +182,8 @@ static void note_debt(struct walk *w, const struct lg_gpu_host *h, int64_t ts)
 	w->debt = blocked;
 	w->debt_seg = *s;
 	w->debt_cause = LG_GPU_BY_SYNC;
-	if (s->class == LG_HOST_COPY) {
-		/* Which way did the copy go that this call ordered? */
-		for (size_t i = 0; i < w->r->n_work; i++)
-			if (w->r->work[i].call == s->span) {
-				if (w->r->work[i].class == LG_GPU_H2D)
-					w->debt_cause = LG_GPU_BY_PAGEABLE;
-				break;
-			}
-	}
+	if (w->to_device[s->span])
+		w->debt_cause = LG_GPU_BY_PAGEABLE;
 }
 
 /* The device idles in [a, b) until `next` starts (NULL: nothing more comes). */
@@ -281,6 +275,8 @@ static void mark_blocking_copies(struct walk *w)
 		if (k->call != LG_NO_ROW &&
 		    lg_gpu_name(w->c, w->g, w->c->t->span.name[k->call]) == LG_NAME_BLOCKING_COPY)
 			k->pageable = true;
+		if (k->call != LG_NO_ROW && k->class == LG_GPU_H2D)
+			w->to_device[k->call] = 1;
 	}
 }
 
@@ -289,12 +285,16 @@ int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 	struct walk w = { .c = c, .g = g, .r = r };
 	struct edge *e = lg_calloc(r->n_work * 2, sizeof *e);
 	struct lg_gpu_piece *kept;
-	size_t n[4] = { 0 }, pageable = 0, next = 0;
+	size_t n[4] = { 0 }, pageable = 0;
 	uint32_t last[4] = { 0 };
 	int64_t now = r->from;
 
-	if (!e)
+	w.to_device = lg_calloc(c->t->span.n, 1);
+	if (!e || !w.to_device) {
+		lg_free(e);
+		lg_free(w.to_device);
 		return LG_E_NOMEM;
+	}
 	mark_blocking_copies(&w);
 	for (uint32_t i = 0; i < r->n_work; i++) {
 		e[2 * i] = (struct edge){ r->work[i].ts, i, true };
@@ -328,11 +328,11 @@ int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 			n[k->class]--;
 			pageable -= k->class == LG_GPU_H2D && k->pageable;
 		}
-		next++;
 	}
 	if (r->n_work && now < r->to)
 		idle(&w, now, r->to, NULL);
 	lg_free(e);
+	lg_free(w.to_device);
 	kept = lg_arena_alloc(&c->v->arena, r->n_pieces + 1, sizeof *kept);
 	if (kept && r->n_pieces)
 		memcpy(kept, r->piece, r->n_pieces * sizeof *kept);

@@ -409,6 +409,7 @@ int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 	lg_free(b.v);
 	if (rc)
 		return rc;
+	r->whole = r->to - r->from;
 	if (r->n_work)
 		drop_cold_steps(r);
 	rc = count(c, g, r);
@@ -421,15 +422,14 @@ int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 		r->scope = LG_SCOPE_CAPTURE;
 	} else if (r->n_kernels + r->n_comm < MIN_WORK) {
 		r->scope = LG_SCOPE_EMPTY;
-	} else if (!r->cold) {
-		int64_t cold = first_time_calls(c, g, r, r->from, r->to);
+	} else {
+		int64_t calls = first_time_calls(c, g, r, r->from, r->to);
 
-		if ((double)cold > COLD_SHARE * (double)(r->to - r->from)) {
-			r->cold = cold;
+		/* What is left is cold, too: nothing steady in this trace. */
+		if ((double)calls > COLD_SHARE * (double)(r->to - r->from)) {
+			r->cold += calls;
 			r->scope = LG_SCOPE_COLD;
 		}
-	} else if (first_time_calls(c, g, r, r->from, r->to) * 4 > r->to - r->from) {
-		r->scope = LG_SCOPE_COLD;
 	}
 	return 0;
 }

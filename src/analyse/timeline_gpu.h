@@ -109,6 +109,7 @@ struct lg_gpu_run {
 	struct lg_gpu_piece *piece;
 	size_t n_pieces, cap_pieces;
 	int64_t by[LG_GPU_BY_MAX];
+	int64_t whole;          /* ns: the window with the cold steps that were dropped from it */
 	int64_t cold;           /* ns of first-time calls while the device idled */
 	/* Counted inside the window. */
 	size_t n_kernels, n_comm, n_launch_calls, n_unlaunched, n_graph_launches, n_graph_built;
@@ -182,6 +183,10 @@ double lg_gpu_lost(const struct lg_gpu *g, uint32_t mask, double *ret_share,
 struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, const char *id,
 				  double lost_ms, double share, double confidence,
 				  const struct lg_gpu_run *worst);
+/* How many separate calls (or stretches) are charged with the causes in mask. */
+size_t lg_gpu_episodes(const struct lg_gpu_run *r, uint32_t mask);
+/* A cause that came up fewer than five times is no more than low. */
+void lg_gpu_cap_rare(struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask);
 /* Add the n longest pieces of cause as evidence, merged by place. */
 void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask,
 		    size_t n, const char *what);

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * comms_rules.c - collectives that nothing hides, that are too small, or that wait for one rank.
+ *
+ * Across rank files a collective is the same one when group and number in the group agree
+ * (kineto: the argument "seq"); older traces have no number, then the n-th call of this kind in
+ * this group. All ranks leave a collective together, so whoever is in it for the shortest time
+ * came last: that needs no common clock.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/timeline_gpu.h"
+#include "base/alloc.h"
+#include "store/args.h"
+
+#define BIT(cause) (1u << (cause))
+#define SMALL_BYTES 1000000u
+
+/* "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)" -> "AllReduce". */
+static void op_of(const char *name, char *ret, size_t size)
+{
+	static const char *const ops[] = { "AllReduce", "ReduceScatter", "AllGather", "Broadcast",
+					   "SendRecv", "AllToAll", "Reduce", "all_reduce", NULL };
+
+	for (size_t i = 0; ops[i]; i++)
+		if (strcasestr(name, ops[i])) {
+			snprintf(ret, size, "%s", ops[i]);
+			return;
+		}
+	snprintf(ret, size, "collective");
+}
+
+/* Bytes of one device collective: its row's, else its arguments'; 0 = unknown. */
+static uint64_t bytes_of(const struct lg_trace *t, uint32_t row)
+{
+	size_t n, k;
+	const char *in = lg_span_arg(t, row, "in", &n), *type = lg_span_arg(t, row, "dtype", &k);
+	uint64_t elems = in ? strtoull(in, NULL, 10) : 0, size = 4;
+
+	if (t->span.bytes[row])
+		return t->span.bytes[row];
+	if (type && (strstr(type, "BFloat16") == type || strstr(type, "Half") == type ||
+		     strstr(type, "Short") == type))
+		size = 2;
+	else if (type && (strstr(type, "Byte") == type || strstr(type, "Char") == type ||
+			  strstr(type, "Bool") == type || strstr(type, "Float8") == type))
+		size = 1;
+	else if (type && (strstr(type, "Double") == type || strstr(type, "Long") == type))
+		size = 8;
+	return elems * size;
+}
+
+static void exposed(struct lg_case *c, const struct lg_gpu *g)
+{
+	const struct lg_gpu_run *r = NULL;
+	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_COMM), &share, &r);
+	int64_t kernel = 0, longest = 0, last_compute = 0, after = 0, shared = 0;
+	uint64_t bytes = 0;
+	size_t n_small = 0, n_known = 0;
+	char op[32] = "";
+	bool small;
+	struct lg_finding *f;
+
+	if (!r || share < 0.03 || !r->n_comm)
+		return;
+	for (size_t i = 0; i < r->n_work; i++) {
+		const struct lg_gpu_work *w = &r->work[i];
+
+		if (w->ts < r->from || w->ts >= r->to)
+			continue;
+		if (w->class != LG_GPU_COMM) {
+			last_compute = w->end > last_compute ? w->end : last_compute;
+			continue;
+		}
+		kernel += w->end - w->ts;
+		shared += w->ts < last_compute;
+		if (w->end - w->ts > longest) {
+			longest = w->end - w->ts;
+			op_of(lg_string(c->t, c->t->span.name[w->span]), op, sizeof op);
+		}
+		if (bytes_of(c->t, w->span)) {
+			n_known++;
+			bytes += bytes_of(c->t, w->span);
+			n_small += bytes_of(c->t, w->span) < SMALL_BYTES;
+		}
+		after++;
+	}
+	/* Small: by size where it is known, else by a length that is mostly latency. */
+	small = r->n_comm >= 50 * (r->n_steps ? r->n_steps : 1) &&
+		(n_known ? n_small * 2 > n_known : r->comm_ns / (int64_t)r->n_comm < 500000);
+	f = lg_gpu_finding(c, g, small ? "comms.small_messages" : "comms.exposed", lost, share, 0.9, r);
+	if (!f)
+		return;
+	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
+	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_COMM));
+	if (small)
+		f->title = lg_arena_printf(&c->v->arena,
+					   "%zu collectives a %s of %.0f us each are not under compute: %.0f %% "
+					   "of the device's time", r->n_comm / (r->n_steps ? r->n_steps : 1),
+					   r->n_steps ? "step" : "window",
+					   (double)r->comm_ns / (double)r->n_comm / 1e3, share * 100);
+	else
+		f->title = lg_arena_printf(&c->v->arena,
+					   "collectives that no computation hides take %.0f %% of the device's "
+					   "time, most of it in %s", share * 100, op);
+	lg_evidence_add(c, f, INT64_MIN, 0, "%zu collective kernels, %.1f ms in all, %.0f %% of it with "
+			"nothing else running", r->n_comm, (double)kernel / 1e6,
+			100 * (double)r->by[LG_GPU_BY_COMM] / (double)(kernel ? kernel : 1));
+	if (n_known)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%.1f MB a collective in the mean (%zu with a size in the "
+				"trace)", (double)bytes / 1e6 / (double)n_known, n_known);
+	lg_evidence_add(c, f, INT64_MIN, 0, "%lld of %lld start while kernels run", (long long)shared,
+			(long long)after);
+	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_COMM), 3, "collective alone");
+	if (g->n == 1)
+		lg_gpu_against(c, f, "one rank only: waiting for a late rank looks like transfer here; "
+				     "give the traces of two or more ranks to tell them apart");
+}
+
+/* ---- across ranks ---- */
+
+struct coll {
+	lg_str group;
+	int64_t seq;   /* in the group, or n-th of its kind */
+	uint32_t run, work;
+	int64_t dur;
+	char op[16];
+};
+
+static int cmp_coll(const void *a, const void *b)
+{
+	const struct coll *x = a, *y = b;
+	int op = strcmp(x->op, y->op);
+
+	if (x->group != y->group)
+		return (x->group > y->group) - (x->group < y->group);
+	if (op)
+		return op;
+	if (x->seq != y->seq)
+		return (x->seq > y->seq) - (x->seq < y->seq);
+	return (x->run > y->run) - (x->run < y->run);
+}
+
+struct key_count {
+	lg_str group;
+	char op[16];
+	int64_t n;
+};
+
+static int collect(struct lg_case *c, const struct lg_gpu *g, struct coll **ret, size_t *ret_n,
+		   bool *ret_numbered)
+{
+	size_t cap = 0, n = 0, numbered = 0;
+	struct coll *v = NULL;
+
+	for (uint32_t i = 0; i < g->n; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+		struct key_count k[64];
+		size_t n_keys = 0;
+
+		for (uint32_t j = 0; j < r->n_work; j++) {
+			const struct lg_gpu_work *w = &r->work[j];
+			struct coll x = { .group = c->t->span.group[w->span], .run = i, .work = j,
+					  .dur = w->end - w->ts };
+			size_t len, q = 0;
+			const char *seq;
+
+			if (w->class != LG_GPU_COMM)
+				continue;
+			op_of(lg_string(c->t, c->t->span.name[w->span]), x.op, sizeof x.op);
+			seq = lg_span_arg(c->t, w->span, "seq", &len);
+			while (q < n_keys && !(k[q].group == x.group && !strcmp(k[q].op, x.op)))
+				q++;
+			if (q == 64)
+				continue;
+			if (q == n_keys) {
+				k[n_keys] = (struct key_count){ .group = x.group };
+				memcpy(k[n_keys++].op, x.op, sizeof x.op);
+			}
+			x.seq = seq ? strtoll(seq, NULL, 10) : k[q].n;
+			k[q].n++;
+			numbered += seq != NULL;
+			if (lg_grow(&v, &cap, n + 1, sizeof *v)) {
+				lg_free(v);
+				return LG_E_NOMEM;
+			}
+			v[n++] = x;
+		}
+	}
+	if (n)
+		qsort(v, n, sizeof *v, cmp_coll);
+	*ret = v;
+	*ret_n = n;
+	*ret_numbered = numbered * 2 > n;
+	return 0;
+}
+
+/*
+ * Who makes the others wait. For each matched collective every rank waited dur - shortest; the one
+ * with the shortest came last. A steady straggler is last in most of them; where the last one
+ * changes, the cause is shared (host, storage), not the rank.
+ */
+static void straggler(struct lg_case *c, const struct lg_gpu *g)
+{
+	struct coll *v = NULL;
+	int64_t *wait, *caused;
+	size_t n = 0, *last, matched = 0, top = 0;
+	bool numbered = false;
+	int64_t all = 0, wall = 0;
+
+	if (g->n < 2)
+		return;
+	wait = lg_calloc(g->n, sizeof *wait);
+	caused = lg_calloc(g->n, sizeof *caused);
+	last = lg_calloc(g->n, sizeof *last);
+	if (!wait || !caused || !last || collect(c, g, &v, &n, &numbered)) {
+		c->failed = LG_E_NOMEM;
+		n = 0;
+	}
+	for (size_t i = 0, j; i < n; i = j) {
+		size_t best = i;
+		int64_t sum = 0;
+
+		for (j = i; j < n && v[j].group == v[i].group && !strcmp(v[j].op, v[i].op) &&
+			    v[j].seq == v[i].seq; j++)
+			if (v[j].dur < v[best].dur)
+				best = j;
+		if (j - i < 2 || j - i > g->n)
+			continue; /* not matched, or several with one number */
+		matched++;
+		for (size_t k = i; k < j; k++) {
+			wait[v[k].run] += v[k].dur - v[best].dur;
+			sum += v[k].dur - v[best].dur;
+		}
+		/* Differences below a tenth of a millisecond are noise of the clocks. */
+		if (sum < 100000)
+			continue;
+		last[v[best].run]++;
+		caused[v[best].run] += sum / (int64_t)(j - i);
+	}
+	for (size_t i = 0; i < g->n; i++) {
+		all += caused[i];
+		wall += g->run[i].to - g->run[i].from;
+		if (caused[i] > caused[top])
+			top = i;
+	}
+	wall /= (int64_t)g->n;
+	if (matched >= 5 && wall > 0 && all * 100 >= wall) {
+		const struct lg_gpu_run *r = &g->run[top];
+		bool steady = last[top] * 2 > matched || caused[top] * 3 > all * 2;
+		struct lg_finding *f = lg_gpu_finding(
+			c, g, "comms.straggler", (double)(steady ? caused[top] : all) / 1e6,
+			(double)(steady ? caused[top] : all) / (double)wall,
+			(steady ? 0.85 : 0.7) * (numbered ? 1 : 0.85), r);
+
+		if (f) {
+			f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
+			f->culprit.relation = steady ? "rank" : NULL;
+			f->culprit.rank = steady ? r->rank : -1;
+			f->detail = steady ? "persistent" : "rotating";
+			if (steady)
+				f->title = lg_arena_printf(&c->v->arena,
+							   "rank %d arrives last in %zu of %zu collectives: the "
+							   "others wait for it", r->rank, last[top], matched);
+			else
+				f->title = lg_arena_printf(&c->v->arena,
+							   "ranks wait for each other in turn (the last one "
+							   "changes over %zu collectives): a cause on the hosts, "
+							   "not one rank", matched);
+			for (size_t i = 0; i < g->n && i < 8; i++)
+				lg_evidence_add(c, f, INT64_MIN, 0, "rank %d: last in %zu, made the others "
+						"wait %.1f ms, waited %.1f ms itself", g->run[i].rank,
+						last[i], (double)caused[i] / 1e6, (double)wait[i] / 1e6);
+			if (!numbered)
+				lg_gpu_against(c, f, "collectives are matched by their order, not by a "
+						     "number: an older trace format");
+		}
+	}
+	lg_free(wait);
+	lg_free(caused);
+	lg_free(last);
+	lg_free(v);
+}
+
+/* ---- what logs and dumps say (marks) ---- */
+
+static const char *mark_text(const struct lg_trace *t, size_t i)
+{
+	return lg_string(t, t->mark.text[i]);
+}
+
+static void from_marks(struct lg_case *c, const char *name, const char *id, const char *title)
+{
+	const struct lg_mark_tab *m = &c->t->mark;
+	struct lg_finding *f = NULL;
+	size_t n = 0;
+
+	for (size_t i = 0; i < m->n; i++) {
+		if (strcmp(lg_string(c->t, m->name[i]), name))
+			continue;
+		if (!f) {
+			f = lg_finding_add(c, id);
+			if (!f)
+				return;
+			f->severity = "medium";
+			f->confidence = 0.9;
+			f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
+			f->title = title;
+		}
+		if (++n <= 4)
+			lg_evidence_add(c, f, m->ts[i], 0, "%s", mark_text(c->t, i));
+	}
+	if (f && n > 4)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu such lines", n);
+}
+
+int lg_find_comms(struct lg_case *c, struct lg_gpu *g)
+{
+	exposed(c, g);
+	straggler(c, g);
+	from_marks(c, "log.collective_mismatch", "comms.mismatch",
+		   "ranks called different collectives at the same place: their sequences part");
+	return c->failed;
+}

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_explain.c - the device's side of the verdict: what kind of trace, its steps, the rules in
+ * order, and who bounds the run. Also what the rules share.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/timeline_gpu.h"
+#include "analyse/tally.h"
+#include "base/alloc.h"
+
+enum { LIMITS_ROOM = 32, PLACES = 256 };
+
+void lg_gpu_limit(struct lg_case *c, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	if (c->v->n_limits < LIMITS_ROOM)
+		c->v->limits[c->v->n_limits++] = lg_arena_strdup(&c->v->arena, text);
+}
+
+void lg_gpu_against(struct lg_case *c, struct lg_finding *f, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	if (f->n_against < LG_EVIDENCE_MAX)
+		f->against[f->n_against++] = (struct lg_evidence){
+			.text = lg_arena_strdup(&c->v->arena, text), .ts = INT64_MIN };
+}
+
+double lg_gpu_lost(const struct lg_gpu *g, uint32_t mask, double *ret_share,
+		   const struct lg_gpu_run **ret_worst)
+{
+	double sum = 0, wall = 0, most = -1;
+	size_t n = 0;
+
+	for (size_t i = 0; i < g->n; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+		double lost = 0, share;
+
+		if (!lg_gpu_judged(r) || r->to <= r->from)
+			continue;
+		for (uint32_t k = 0; k < LG_GPU_BY_MAX; k++)
+			if (mask >> k & 1)
+				lost += (double)r->by[k];
+		n++;
+		sum += lost;
+		wall += (double)(r->to - r->from);
+		share = lost / (double)(r->to - r->from);
+		if (share > most) {
+			most = share;
+			if (ret_worst)
+				*ret_worst = r;
+		}
+	}
+	*ret_share = wall > 0 ? sum / wall : 0;
+	return n ? sum / (double)n / 1e6 : 0;
+}
+
+static const char *severity(double share)
+{
+	return share >= 0.10 ? "high" : share >= 0.03 ? "medium" : share >= 0.01 ? "low" : "info";
+}
+
+struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, const char *id,
+				  double lost_ms, double share, double confidence,
+				  const struct lg_gpu_run *worst)
+{
+	struct lg_finding *f = lg_finding_add(c, id);
+	size_t judged = 0;
+
+	if (!f)
+		return NULL;
+	f->lost_ms = lost_ms;
+	f->lost_share = share;
+	f->severity = isnan(share) ? "medium" : severity(share);
+	f->stage = lg_stage_name(LG_STAGE_OTHER);
+	f->culprit.relation = "self";
+	/* One step may be an unusual one; rows that are missing may hide another cause. */
+	if (worst && worst->n_steps < 3)
+		confidence *= 0.85;
+	if (worst && worst->n_work)
+		confidence *= 1 - 0.5 * (double)worst->n_unlaunched / (double)worst->n_work;
+	f->confidence = confidence;
+	f->victims = lg_arena_alloc(&c->v->arena, g->n + 1, sizeof *f->victims);
+	for (size_t i = 0; f->victims && i < g->n; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+
+		if (!lg_gpu_judged(r))
+			continue;
+		judged++;
+		f->victims[f->n_victims++] = (typeof(*f->victims)){
+			.rank = r->rank, .pid = c->t->process.pid[r->prc],
+			.tid = r->main ? c->t->thread.tid[r->main] : -1 };
+	}
+	if (worst) {
+		f->culprit.pid = c->t->process.pid[worst->prc];
+		f->culprit.rank = judged > 1 ? worst->rank : -1;
+	}
+	return f;
+}
+
+const char *lg_gpu_place(struct lg_case *c, uint32_t op, uint32_t site)
+{
+	const struct lg_trace *t = c->t;
+	const char *where = NULL, *what = NULL;
+
+	if (op != LG_NO_ROW) {
+		lg_stk s = t->span.stack[op];
+		char buf[256];
+
+		what = lg_string(t, t->span.name[op]);
+		/* Traces of 2021 carry the call stack with the operator: innermost user frame. */
+		for (; s && !where; s = t->stack.parent[s])
+			if (!lg_is_library_path(lg_frame_text(t, t->stack.frame[s], buf, sizeof buf)) &&
+			    !lg_is_library_path(lg_string(t, t->frame.file[t->stack.frame[s]])))
+				where = lg_arena_strdup(&c->v->arena, buf);
+	}
+	if (site != LG_NO_ROW) {
+		lg_stk s = t->span.kind[site] == LG_SPAN_PYTHON ? t->span.stack[site] : 0;
+		lg_frm f = s ? t->stack.frame[s] : 0;
+
+		where = lg_string(t, t->span.name[site]);
+		if (f && *lg_string(t, t->frame.file[f]) && t->frame.line[f])
+			where = lg_arena_printf(&c->v->arena, "%s:%u %s", lg_string(t, t->frame.file[f]),
+						t->frame.line[f], lg_string(t, t->frame.name[f]));
+	}
+	if (where && what)
+		return lg_arena_printf(&c->v->arena, "%s at %s", what, where);
+	return where ? where : what;
+}
+
+size_t lg_gpu_episodes(const struct lg_gpu_run *r, uint32_t mask)
+{
+	uint32_t last = LG_NO_ROW;
+	int64_t end = INT64_MIN;
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->n_pieces; i++) {
+		const struct lg_gpu_piece *p = &r->piece[i];
+
+		if (!(mask >> p->cause & 1))
+			continue;
+		n += p->span == LG_NO_ROW ? p->ts != end : p->span != last;
+		last = p->span;
+		end = p->ts + p->dur;
+	}
+	return n;
+}
+
+void lg_gpu_cap_rare(struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask)
+{
+	/* PRODUCT section 3: medium and above need five episodes. */
+	if (lg_gpu_episodes(r, mask) < 5 && f->severity[0] != 'i')
+		f->severity = "low";
+}
+
+struct place {
+	uint32_t op, site, span;
+	lg_str key_op, key_site, key_span;
+	int64_t ns, longest, at;
+	size_t n;
+};
+
+static int cmp_place(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	return x->ns != y->ns ? (x->ns < y->ns) - (x->ns > y->ns) : (x->at > y->at) - (x->at < y->at);
+}
+
+void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask,
+		    size_t n, const char *what)
+{
+	const struct lg_trace *t = c->t;
+	struct place *v = lg_calloc(PLACES, sizeof *v);
+	size_t k = 0;
+
+	for (size_t i = 0; v && i < r->n_pieces; i++) {
+		const struct lg_gpu_piece *p = &r->piece[i];
+		lg_str op = p->op != LG_NO_ROW ? t->span.name[p->op] : 0;
+		lg_str site = p->site != LG_NO_ROW ? t->span.name[p->site] : 0;
+		lg_str call = p->span != LG_NO_ROW ? t->span.name[p->span] : 0;
+		size_t j = 0;
+
+		if (!(mask >> p->cause & 1))
+			continue;
+		while (j < k && !(v[j].key_op == op && v[j].key_site == site && v[j].key_span == call))
+			j++;
+		if (j == PLACES)
+			continue;
+		if (j == k)
+			v[k++] = (struct place){ p->op, p->site, p->span, op, site, call, 0, 0, p->ts, 0 };
+		v[j].ns += p->dur;
+		v[j].n++;
+		if (p->dur > v[j].longest) {
+			v[j].longest = p->dur;
+			v[j].at = p->ts;
+		}
+	}
+	if (v && k)
+		qsort(v, k, sizeof *v, cmp_place);
+	for (size_t j = 0; v && j < k && j < n; j++) {
+		const char *where = lg_gpu_place(c, v[j].op, v[j].site);
+		const char *call = v[j].key_span ? lg_string(t, v[j].key_span) : NULL;
+
+		if (where && call && strstr(where, call))
+			call = NULL;
+		lg_evidence_add(c, f, v[j].at, v[j].longest, "%s %.1f ms in %zu times%s%s%s%s", what,
+				(double)v[j].ns / 1e6, v[j].n, where ? ": " : "", where ? where : "",
+				call ? where ? ", in " : ": in " : "", call ? call : "");
+		if (!f->culprit.function && (where || call))
+			f->culprit.function = where ? where : call;
+	}
+	lg_free(v);
+}
+
+/* ---- the run as a whole ---- */
+
+static int cmp_f64(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Steps of a pure profiler trace, where the host's marks gave none. */
+static int steps_of(struct lg_case *c, const struct lg_gpu *g)
+{
+	struct lg_verdict *v = c->v;
+	size_t n = 0, k = 0;
+	double *d;
+
+	v->scope = g->n == 1 ? "single" : NULL;
+	if (v->n_steps) {
+		v->shape = v->n_judged < 3 ? NULL : v->n_slow ? "bursty" : "steady";
+		return 0;
+	}
+	for (size_t i = 0; i < g->n; i++)
+		n += g->run[i].n_steps;
+	if (!n)
+		return 0;
+	v->steps = lg_arena_alloc(&v->arena, n, sizeof *v->steps);
+	v->ranks = lg_arena_alloc(&v->arena, g->n, sizeof *v->ranks);
+	d = lg_calloc(n, sizeof *d);
+	if (!v->steps || !v->ranks || !d) {
+		lg_free(d);
+		return LG_E_NOMEM;
+	}
+	v->n_steps = n;
+	v->n_ranks = v->n_judged = v->n_slow = 0;
+	for (size_t i = 0; i < g->n; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+		size_t first = k;
+		double med;
+
+		for (size_t s = 0; s < r->n_steps; s++, k++) {
+			v->steps[k] = (struct lg_step){ .ts = r->step[s],
+							.dur = r->step[s + 1] - r->step[s],
+							.number = (int64_t)s, .prc = r->prc,
+							.thr = r->main, .rank = r->rank };
+			d[s] = (double)v->steps[k].dur;
+		}
+		if (!r->n_steps)
+			continue;
+		qsort(d, r->n_steps, sizeof *d, cmp_f64);
+		med = d[r->n_steps / 2];
+		for (size_t s = first; s < k; s++) {
+			v->steps[s].median = (int64_t)med;
+			v->steps[s].slow = (double)v->steps[s].dur > 2 * med &&
+					   (double)v->steps[s].dur > med + 1e6;
+			v->n_slow += v->steps[s].slow;
+		}
+		if (r->n_steps > v->n_judged)
+			v->n_judged = r->n_steps;
+		if (r->rank >= 0)
+			v->ranks[v->n_ranks++] = r->rank;
+	}
+	for (size_t s = 0; s < n; s++)
+		d[s] = (double)v->steps[s].dur / 1e6;
+	qsort(d, n, sizeof *d, cmp_f64);
+	v->median_ms = d[n / 2];
+	v->p99_ms = d[(size_t)((double)(n - 1) * 0.99)];
+	v->slow_threshold_ms = v->median_ms > 1 ? v->median_ms * 2 : v->median_ms + 1;
+	if (v->n_judged >= 3)
+		v->shape = v->n_slow ? "bursty" : "steady";
+	lg_free(d);
+	return 0;
+}
+
+static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)
+{
+	const char *who = r->rank >= 0 ? lg_arena_printf(&c->v->arena, "rank %d: ", r->rank) : "";
+
+	switch (r->scope) {
+	case LG_SCOPE_CAPTURE:
+		lg_gpu_limit(c, "%sthis trace shows CUDA/HIP graphs being captured (%zu built, %zu "
+				"launched): most launches are recorded, not run, so nothing is "
+				"diagnosed; profile the steps after the capture", who,
+			     r->n_graph_built, r->n_graph_launches);
+		break;
+	case LG_SCOPE_EMPTY:
+		lg_gpu_limit(c, "%san almost empty window (%zu pieces of device work, %zu operators): "
+				"nothing is diagnosed; capture 5 to 10 active steps "
+				"(10-100 MB a rank, no stacks)", who, r->n_work, r->n_ops);
+		break;
+	case LG_SCOPE_COLD:
+		lg_gpu_limit(c, "%sone cold start, no steady state: not diagnosed; capture after a few "
+				"steps with schedule(wait=5, warmup=2, active=5), which costs "
+				"nothing but the wait", who);
+		break;
+	case LG_SCOPE_CPU:
+		lg_gpu_limit(c, "%sno device activity in this trace (CPU only, or the profiler ran "
+				"without ProfilerActivity.CUDA): nothing is said about a GPU", who);
+		break;
+	case LG_SCOPE_TRAINING:
+	case LG_SCOPE_INFERENCE:
+		if (!r->n_steps)
+			lg_gpu_limit(c, "%s%s without marked steps: the window of %.1f ms is judged as "
+					"one piece; call prof.step() once a step to compare steps", who,
+				     lg_scope_name(r->scope), (double)(r->to - r->from) / 1e6);
+		else if (r->scope == LG_SCOPE_INFERENCE || strcmp(r->steps_from, "ProfilerStep"))
+			lg_gpu_limit(c, "%s%s, steps told from %s", who, lg_scope_name(r->scope),
+				     r->steps_from);
+		break;
+	default:
+		break;
+	}
+}
+
+static void say_doubts(struct lg_case *c, const struct lg_gpu *g)
+{
+	double queued, unknown;
+
+	(void)lg_gpu_lost(g, 1u << LG_GPU_BY_QUEUED, &queued, NULL);
+	(void)lg_gpu_lost(g, 1u << LG_GPU_BY_UNKNOWN, &unknown, NULL);
+	if (queued > 0.15)
+		lg_gpu_limit(c, "the device idled for %.0f %% of the window although work was queued: "
+				"streams wait for each other, or device rows are missing from the "
+				"trace (dropped or sampled)", queued * 100);
+	if (unknown > 0.15)
+		lg_gpu_limit(c, "for %.0f %% of the window the call that launched the next work is not "
+				"in the trace: who was late cannot be told; record with "
+				"ProfilerActivity.CPU as well", unknown * 100);
+}
+
+/* Who bounds the run, from the shares of the judged windows. */
+static void bound(struct lg_case *c, const struct lg_gpu *g)
+{
+	const uint32_t data_mask = 1u << LG_GPU_BY_LOADER | 1u << LG_GPU_BY_PAGEABLE | 1u << LG_GPU_BY_PINNED;
+	const uint32_t host_mask = 1u << LG_GPU_BY_LAUNCH | 1u << LG_GPU_BY_SYNC | 1u << LG_GPU_BY_ALLOC |
+				   1u << LG_GPU_BY_COMPILE | 1u << LG_GPU_BY_SIDE | 1u << LG_GPU_BY_COLD |
+				   1u << LG_GPU_BY_D2H;
+	double gpu, data, comms, host, unknown, most, all;
+	struct lg_verdict *v = c->v;
+	size_t judged = 0;
+	const char *kind = NULL;
+
+	for (size_t i = 0; i < g->n; i++)
+		if (lg_gpu_judged(&g->run[i])) {
+			judged++;
+			kind = lg_scope_name(g->run[i].scope);
+		}
+	if (!judged) {
+		if (lg_gpu_only(c->t)) {
+			v->bound = "unknown";
+			v->bound_confidence = 0;
+			v->bound_why = g->n ? lg_arena_printf(&v->arena, "not judged: %s",
+							      lg_scope_name(g->run[0].scope))
+					    : "no device work in this trace";
+		}
+		return;
+	}
+	(void)lg_gpu_lost(g, 1u << LG_GPU_BY_COMPUTE, &gpu, NULL);
+	(void)lg_gpu_lost(g, data_mask, &data, NULL);
+	(void)lg_gpu_lost(g, 1u << LG_GPU_BY_COMM, &comms, NULL);
+	(void)lg_gpu_lost(g, host_mask, &host, NULL);
+	unknown = 1 - gpu - data - comms - host;
+	all = data + comms + host;
+	most = data > comms ? data : comms;
+	most = host > most ? host : most;
+	v->bound_why = lg_arena_printf(&v->arena,
+				       "%s; of the device's time %.0f %% computing, %.0f %% collectives not "
+				       "under compute, %.0f %% waiting for data and copies, %.0f %% waiting "
+				       "for the host, %.0f %% not explained", kind, gpu * 100, comms * 100,
+				       data * 100, host * 100, unknown > 0 ? unknown * 100 : 0);
+	v->bound_confidence = unknown > 0.5 ? 0.2 : 0.95 - unknown;
+	if (unknown > 0.5)
+		v->bound = "unknown";
+	else if (gpu >= 0.75 || gpu > 3 * all)
+		v->bound = "gpu";
+	else if (most < 0.6 * all)
+		v->bound = "mixed";
+	else
+		v->bound = most == host ? "host" : most == comms ? "comms" : "data";
+}
+
+int lg_explain_gpu(struct lg_case *c, struct lg_error *err)
+{
+	struct lg_gpu g;
+	bool only = lg_gpu_only(c->t);
+	int rc = lg_gpu_new(c, &g, err);
+
+	if (rc)
+		return rc;
+	if (only && g.n && steps_of(c, &g))
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	for (size_t i = 0; i < g.n; i++)
+		if (only || g.run[i].n_work)
+			say_scope(c, &g.run[i]);
+	rc = lg_find_gpu(c, &g);
+	if (!rc)
+		rc = lg_find_gpu_kernels(c, &g);
+	if (!rc)
+		rc = lg_find_data(c, &g);
+	if (!rc)
+		rc = lg_find_comms(c, &g);
+	if (!rc)
+		rc = lg_find_compile_trace(c, &g);
+	if (!rc)
+		rc = lg_find_gpu_counters(c);
+	if (!rc && g.n) {
+		say_doubts(c, &g);
+		bound(c, &g);
+	}
+	return rc || c->failed ? lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory") : 0;
+}

@@ -15,6 +15,8 @@ void lg_pd_tasks_done(struct lg_pd_tasks *t)
 	for (size_t i = 0; i < t->n; i++)
 		lg_free(t->task[i].link);
 	lg_free(t->task);
+	lg_free(t->step);
+	t->step = NULL;
 	lg_map_done(&t->by_tid);
 	lg_unwinder_free(t->unwinder);
 	lg_free(t->unwound);
@@ -175,21 +177,46 @@ static inline bool same(const struct lg_pd_task *task, size_t at, uint64_t ip, u
 	return at < task->n && task->link[at].ip == ip && task->link[at].tag == tag;
 }
 
+/* One frame further in. */
+static lg_stk step(struct lg_pd_tasks *t, const struct lg_pd_task *task, lg_stk parent, uint64_t ip,
+		   uint8_t tag)
+{
+	const struct lg_trace *trace = lg_builder_trace(t->b);
+	enum lg_pd_context ctx = tag & (LEAF - 1);
+	uint32_t version = ctx == LG_PD_USER ? task->version : t->code->kernel_version;
+	uint64_t h = (ip ^ (uint64_t)parent << 32 ^ (uint64_t)version << 17) * 0x9e3779b97f4a7c15u;
+	struct lg_pd_step *e = &t->step[h >> 51];
+	lg_stk stk = parent;
+	lg_frm f;
+
+	_Static_assert(LG_PD_STEPS == 1 << (64 - 51), "the top bits of the hash are the place");
+	if (e->ip == ip && e->parent == parent && e->version == version && e->tag == tag && e->stk)
+		return e->stk;
+	/* A caller's address is where it goes on: the call is just before it. */
+	f = lg_pd_code_frame(t->code, ctx, task->space, ip - (tag & LEAF || t->exact_callers ? 0 : 1));
+	/* A run of addresses that lie nowhere is one unknown frame. */
+	if (f != t->code->unknown || !parent || trace->stack.frame[parent] != f)
+		stk = lg_intern_stack(t->b, parent, f);
+	/* The look-up itself may have loaded kernel symbols: the version is of before. */
+	*e = (struct lg_pd_step){ ip, parent, stk, version, tag };
+	return stk;
+}
+
 static lg_stk walk(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct lg_pd_sample *s,
 		   const struct segment *seg, size_t n_seg)
 {
-	const struct lg_trace *trace = lg_builder_trace(t->b);
 	size_t at = 0;
 	bool shared = task->version == t->code->spaces.space[task->space].version;
 	lg_stk stk = 0;
 
 	task->version = t->code->spaces.space[task->space].version;
+	if (__builtin_expect(!t->step, 0) && !(t->step = lg_calloc(LG_PD_STEPS, sizeof *t->step)))
+		return 0;
 	for (size_t g = n_seg; g-- > 0;) {
 		for (size_t i = seg[g].end; i-- > seg[g].first;) {
 			uint64_t ip = pd_u64(s->chain + 8 * i, t->swap);
 			bool leaf = i == seg[g].first;
 			uint8_t tag = (uint8_t)(seg[g].ctx | (leaf ? LEAF : 0));
-			lg_frm f;
 
 			if (shared && same(task, at, ip, tag)) {
 				stk = task->link[at++].stk;
@@ -202,12 +229,7 @@ static lg_stk walk(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct 
 			}
 			if (__builtin_expect(at >= task->cap, 0) && reserve(task, at + 16))
 				goto out;
-			/* A caller's address is where it goes on: the call is just before it. */
-			f = lg_pd_code_frame(t->code, seg[g].ctx, task->space,
-					     ip - (leaf || t->exact_callers ? 0 : 1));
-			/* A run of addresses that lie nowhere is one unknown frame. */
-			if (f != t->code->unknown || !stk || trace->stack.frame[stk] != f)
-				stk = lg_intern_stack(t->b, stk, f);
+			stk = step(t, task, stk, ip, tag);
 			task->link[at++] = (struct lg_pd_link){ ip, stk, tag };
 		}
 	}
@@ -282,6 +304,7 @@ lg_stk lg_pd_stack_of(struct lg_pd_tasks *t, struct lg_pd_task *task, const stru
 	enum lg_pd_context ctx = context_of_misc(misc);
 	struct lg_pd_sample with_stack;
 	size_t n;
+	lg_stk stk;
 
 	if (__builtin_expect(s->regs && s->n_stack, 0)) {
 		with_stack = *s;
@@ -293,5 +316,8 @@ lg_stk lg_pd_stack_of(struct lg_pd_tasks *t, struct lg_pd_task *task, const stru
 		return walk(t, task, s, seg, n);
 	if (!s->ip)
 		return 0;
-	return lg_intern_stack(t->b, 0, lg_pd_code_frame(t->code, ctx, task->space, s->ip));
+	stk = lg_intern_stack(t->b, 0, lg_pd_code_frame(t->code, ctx, task->space, s->ip));
+	for (size_t k = 0; k < t->code->n_here; k++)
+		stk = lg_intern_stack(t->b, stk, t->code->here[k]);
+	return stk;
 }

@@ -34,6 +34,16 @@ struct lg_pd_task {
 	lg_stk syscall_stk;
 };
 
+/* A step taken before: from the caller's stack by one address. Direct-mapped, as big as half a
+ * second-level cache. */
+enum { LG_PD_STEPS = 1 << 13 };
+struct lg_pd_step {
+	uint64_t ip;
+	lg_stk parent, stk;
+	uint32_t version; /* of the address space, or of the kernel's code */
+	uint8_t tag;
+};
+
 struct lg_pd_tasks {
 	struct lg_builder *b;
 	struct lg_pd_code *code;
@@ -44,6 +54,7 @@ struct lg_pd_tasks {
 	uint32_t last;
 	bool exact_callers;      /* return addresses were moved back already (simpleperf) */
 	bool swap;
+	struct lg_pd_step *step; /* NULL until the first chain */
 	uint64_t cut;            /* chains that were longer than any stack may be */
 	/* --call-graph dwarf: the chain made of a stack copy, in place of the sample's own */
 	struct lg_unwinder *unwinder;

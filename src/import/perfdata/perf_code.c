@@ -12,13 +12,16 @@
 
 #include "base/alloc.h"
 #include "symbols/elf_symbols.h"
+#include "symbols/inlines.h"
 #include "symbols/kallsyms.h"
+#include "symbols/options.h"
 #include "symbols/perf_map.h"
 #include "symbols/resolve.h"
 #include "symbols/unwind.h"
 
 #define DEBUG_DIR "/usr/lib/debug"
 #define NAME_BYTES 1024
+#define INLINED_MAX 64
 
 enum dso_kind { DSO_FILE, DSO_JIT, DSO_OTHER };
 
@@ -58,6 +61,8 @@ void lg_pd_code_done(struct lg_pd_code *c)
 	lg_map_done(&c->frame_at);
 	lg_map_done(&c->frame_of_name);
 	lg_map_done(&c->kernel_at);
+	lg_map_done(&c->inlined_at);
+	lg_free(c->inlined);
 	lg_kallsyms_free(c->kallsyms);
 }
 
@@ -199,6 +204,7 @@ void lg_pd_code_ksymbol(struct lg_pd_code *c, uint64_t addr, uint64_t len, const
 		(void)!lg_kallsyms_add(c->kallsyms, addr, len, name);
 	else
 		lg_kallsyms_drop(c->kallsyms, addr);
+	c->kernel_version++;
 	lg_map_done(&c->kernel_at); /* addresses may be used again from here on */
 }
 
@@ -367,6 +373,56 @@ bool lg_pd_code_map(struct lg_pd_code *c, uint32_t space, uint64_t addr, struct 
 	return true;
 }
 
+/*
+ * The frame of an address by its debug information, and the list of what is inlined there. row:
+ * of the function that has the code. 0: there is none, the symbol alone tells.
+ */
+static lg_frm source_frame(struct lg_pd_code *c, const struct lg_pd_dso *d, uint64_t key, uint64_t at,
+			   const char *sym, struct lg_frame_row *row)
+{
+	struct lg_source_frame src[INLINED_MAX];
+	char buf[NAME_BYTES];
+	lg_frm f = 0;
+	uint64_t vaddr;
+	size_t n = d->elf && lg_elf_vaddr(d->elf, at, &vaddr)
+			   ? lg_elf_source(d->elf, vaddr, src, INLINED_MAX) : 0;
+	size_t first = c->n_inlined;
+
+	for (size_t i = n; i--;) {
+		const char *name = i == n - 1 && sym ? sym : src[i].name;
+		struct lg_frame_row r = *row;
+
+		if (!name)
+			continue;
+		r.name = lg_intern(c->b, lg_demangle(name, buf, sizeof buf));
+		if (lg_symbol_options.lines && src[i].file) {
+			r.file = lg_intern(c->b, src[i].file);
+			r.line = src[i].line;
+		}
+		if (i == n - 1) {
+			f = lg_intern_frame(c->b, &r);
+			continue;
+		}
+		r.kind = LG_FRAME_INLINED;
+		if (!f || !lg_symbol_options.inlines)
+			continue;
+		if (lg_grow(&c->inlined, &c->inlined_cap, c->n_inlined + 1, sizeof *c->inlined))
+			return f;
+		c->inlined[c->n_inlined++] = lg_intern_frame(c->b, &r);
+	}
+	if (c->n_inlined > first && first < 1u << 24)
+		(void)!lg_map_set(&c->inlined_at, key, (uint32_t)(first << 8 | (c->n_inlined - first)));
+	return f;
+}
+
+static void set_here(struct lg_pd_code *c, uint64_t key)
+{
+	uint32_t v = lg_map_get(&c->inlined_at, key);
+
+	c->here = c->inlined + (v >> 8);
+	c->n_here = v & 0xff;
+}
+
 static lg_frm user_frame(struct lg_pd_code *c, uint32_t space, uint64_t addr)
 {
 	struct lg_pd_map *m = lg_pd_space_find(&c->spaces, space, addr);
@@ -386,19 +442,27 @@ static lg_frm user_frame(struct lg_pd_code *c, uint32_t space, uint64_t addr)
 	at = d->kind == DSO_JIT ? addr : addr - m->start + m->pgoff;
 	key = (uint64_t)m->dso << 44 ^ at;
 	f = lg_map_get(&c->frame_at, key);
-	if (__builtin_expect(f != 0, 1))
+	if (__builtin_expect(f != 0, 1)) {
+		if (__builtin_expect(c->n_inlined != 0, 0))
+			set_here(c, key);
 		return f;
+	}
 	if (!d->tried)
 		open_dso(c, d);
 	sym = user_symbol(d, at, &into);
 	row.dso = d->name;
 	row.build_id = d->build_id;
 	row.pc = at - into;
-	f = sym ? function_frame(c, sym, &row) : lg_intern_frame(c->b, &row);
+	f = lg_symbol_options.inlines || lg_symbol_options.lines
+		    ? source_frame(c, d, key, at, sym, &row) : 0;
 	c->frames++;
-	c->unnamed += !sym;
+	c->unnamed += !sym && !f;
+	if (!f)
+		f = sym ? function_frame(c, sym, &row) : lg_intern_frame(c->b, &row);
 	if (f)
 		(void)!lg_map_set(&c->frame_at, key, f);
+	if (c->n_inlined)
+		set_here(c, key);
 	return f;
 }
 
@@ -406,6 +470,7 @@ lg_frm lg_pd_code_frame(struct lg_pd_code *c, enum lg_pd_context ctx, uint32_t s
 {
 	struct lg_frame_row row = { .pc = addr, .kind = LG_FRAME_USER };
 
+	c->n_here = 0;
 	switch (ctx) {
 	case LG_PD_USER:
 		return user_frame(c, space, addr);

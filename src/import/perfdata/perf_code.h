@@ -30,11 +30,18 @@ struct lg_pd_code {
 	uint64_t kernel_start, kernel_end, kernel_ref; /* of the record for the kernel's text */
 	char kernel_ref_name[32];    /* symbol that kernel_ref is the address of */
 	int64_t kernel_shift;        /* to add to get this boot's address */
+	uint32_t kernel_version;     /* changes with the kernel's code */
 	bool closed;                 /* look at nothing outside of the file (tests, fuzzing) */
 	bool kernel_tried, same_host, same_kernel, core_only;
 	lg_frm unknown;              /* what lies in no mapping: a broken chain's garbage, mostly */
 	lg_str s_kernel, s_guest, s_hypervisor, s_unknown, kernel_build_id;
 	size_t frames, unnamed;
+	/* --inline and --lines (symbols/options.h): frames of code inlined at an address. */
+	lg_frm *inlined;             /* outermost first, lists one after the other */
+	size_t n_inlined, inlined_cap;
+	struct lg_map inlined_at;    /* dso and offset -> first << 8 | number of them */
+	const lg_frm *here;          /* of the last lg_pd_code_frame() */
+	size_t n_here;
 };
 
 enum lg_pd_context { LG_PD_USER, LG_PD_KERNEL, LG_PD_GUEST_KERNEL, LG_PD_GUEST_USER, LG_PD_HYPERVISOR };

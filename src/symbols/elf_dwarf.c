@@ -53,6 +53,8 @@ void lg_elf_cfi(struct lg_elf *e, Dwarf_CFI *ret[2])
 
 void lg_elf_dwarf_done(struct lg_elf *e)
 {
+	lg_elf_lines_free(e->lines);
+	e->lines = NULL;
 	if (e->eh)
 		dwarf_cfi_end(e->eh);
 	if (e->dwarf && e->dwarf != e->main_dwarf)

@@ -35,10 +35,12 @@ struct lg_elf {
 	bool debug_tried, dwarf_tried, cfi_tried;
 	Dwarf *dwarf, *main_dwarf;
 	Dwarf_CFI *eh, *frame;
+	struct lg_elf_lines *lines; /* inlines.c */
 };
 
 /* Open the separate debug file, once; false when there is none. */
 bool lg_elf_need_debug(struct lg_elf *e);
+void lg_elf_lines_free(struct lg_elf_lines *l);
 void lg_elf_dwarf_done(struct lg_elf *e);
 
 #endif /* LG_SYMBOLS_ELF_INTERNAL_H */

@@ -7,6 +7,7 @@
 #include "cli/load.h"
 #include "report/convert.h"
 #include "store/lag_write.h"
+#include "symbols/options.h"
 
 enum format { CHROME, CHROME_GZ, PFTRACE, FOLDED, SPEEDSCOPE, PPROF, LAG, UNKNOWN };
 
@@ -40,12 +41,14 @@ struct options {
 /* Exit status to leave with, or -1 to go on. */
 static int parse(int argc, char **argv, struct options *opt)
 {
-	enum { FROM = 256, TO, NO_VERDICT };
+	enum { FROM = 256, TO, NO_VERDICT, INLINE, LINES };
 	static const struct option longs[] = {
 		{ "output", required_argument, NULL, 'o' },
 		{ "from", required_argument, NULL, FROM },
 		{ "to", required_argument, NULL, TO },
 		{ "no-verdict", no_argument, NULL, NO_VERDICT },
+		{ "inline", no_argument, NULL, INLINE },
+		{ "lines", no_argument, NULL, LINES },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
@@ -70,6 +73,12 @@ static int parse(int argc, char **argv, struct options *opt)
 			break;
 		case NO_VERDICT:
 			opt->verdict = false;
+			break;
+		case INLINE:
+			lg_symbol_options.inlines = true;
+			break;
+		case LINES:
+			lg_symbol_options.lines = true;
 			break;
 		case 'h':
 			return lg_help(cmd);
@@ -195,7 +204,9 @@ const struct lg_command lg_cmd_convert = {
 	"  .lag              laggard's own\n\n"
 	"  -o OUT            where to write\n"
 	"  --from T, --to T  only what lies between, as time from the start: 2.5 2.5s 500ms 1m\n"
-	"  --no-verdict      do not analyse; leave the lane of judged steps out\n\n"
+	"  --no-verdict      do not analyse; leave the lane of judged steps out\n"
+	"  --inline          frames of inlined functions, from debug information (perf.data)\n"
+	"  --lines           source file and line of each frame (perf.data)\n\n"
 	"example:\n"
 	"  laggard convert run.lag -o run.pftrace --from 10s --to 15s\n",
 	.run = run,

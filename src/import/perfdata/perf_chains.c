@@ -197,6 +197,9 @@ static lg_stk step(struct lg_pd_tasks *t, const struct lg_pd_task *task, lg_stk 
 	/* A run of addresses that lie nowhere is one unknown frame. */
 	if (f != t->code->unknown || !parent || trace->stack.frame[parent] != f)
 		stk = lg_intern_stack(t->b, parent, f);
+	/* --inline: what was inlined there, outermost first. */
+	for (size_t k = 0; k < t->code->n_here; k++)
+		stk = lg_intern_stack(t->b, stk, t->code->here[k]);
 	/* The look-up itself may have loaded kernel symbols: the version is of before. */
 	*e = (struct lg_pd_step){ ip, parent, stk, version, tag };
 	return stk;

@@ -19,6 +19,7 @@
 #include "import/flightrec/flightrec.h"
 #include "import/folded/folded.h"
 #include "import/lag/lag.h"
+#include "import/nsys/nsys.h"
 #include "import/perfdata/perfdata.h"
 #include "import/perfscript/perfscript.h"
 #include "import/pyspy/pyspy.h"
@@ -30,6 +31,7 @@ static const struct lg_importer *const importers[] = {
 	&lg_import_lag,
 	&lg_import_perfdata,
 	&lg_import_perfscript,
+	&lg_import_nsys,
 	&lg_import_smi,
 	&lg_import_flightrec,
 	&lg_import_pyspy_dump,

@@ -47,7 +47,6 @@
  *   KERNEL     grid=4,1,1 block=128,1,1 regs=32 smem=0 occ=47 graph=3 (graph id) prio=0 and, NCCL:
  *              coll=allreduce dtype=Float in=2049000 out=2049000 (elements) size=2 (ranks) pg=name
  *              pgdesc=default_pg ranks=[0, 1] seq=17
- *   COPY       bw=5.34 (GB/s)
  *   WAIT       (cuda_sync) wait_stream= wait_corr= (the event's record call)
  *   OP         dims=[[8,3],[]] types=["float",""] fwd=1 (Fwd thread id) module=... (Module Hierarchy)
  *              and for record_param_comms the NCCL keys; inputs= (Concrete Inputs, only of
@@ -56,7 +55,7 @@
  *   Values are as in the file, strings without their quotes.
  *
  * Counters: ph C by name; "[memory]" instants give tracks "memory allocated" and "memory reserved"
- *   (unit "bytes", parent = the GPU's track; host allocations: "memory freed or taken", no parent).
+ *   (unit "bytes", parent = the GPU's track, none for host memory), before 2022 "memory change".
  * Marks: "Iteration Start", "Record Window End", INFO/WARNING/ERROR lines (name "kineto.INFO" ...).
  * Meta (prc of the process): torch.profiler.{record_shapes,with_stack,profile_memory,with_flops,
  *   with_modules}, trace.id, gpu.N.name, gpu.N.compute ("9.0"), gpu.N.memory, gpu.N.sms,
@@ -66,6 +65,12 @@
 #ifndef LG_IMPORT_KINETO_KINETO_H
 #define LG_IMPORT_KINETO_KINETO_H
 #include "import/import.h"
+#include "import/json/json_events.h"
+
+/* 0 = not torch.profiler's JSON as far as these bytes tell. */
+int lg_kineto_sniff_text(const char *p, size_t n);
+/* Read all events of r, which is at its start. */
+int lg_kineto_read(struct lg_events *r, struct lg_builder *b, struct lg_error *err) LG_MUST_CHECK;
 
 extern const struct lg_importer lg_import_kineto;
 

@@ -325,7 +325,7 @@ static int read_ids(struct lg_pd_header *h, int fd, uint64_t at, uint64_t size, 
 	uint8_t buf[4096];
 
 	if (size / 8 > IDS_MAX)
-		return lg_fail(err, LG_E_LIMIT, at, "an event has %llu ids",
+		return lg_fail(err, LG_E_LIMIT, LG_NO_OFFSET, "an event has %llu ids",
 			       (unsigned long long)size / 8);
 	while (size >= 8) {
 		size_t want = size < sizeof buf ? (size_t)size : sizeof buf;

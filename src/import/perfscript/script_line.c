@@ -81,7 +81,7 @@ static bool timestamp(const char *p, const char *end, int64_t *ret)
 	uint64_t s, frac = 0;
 	const char *q = number(p, end, &s), *f;
 
-	if (!q || *q != '.' || end[-1] != ':' || s > INT64_MAX / 1000000000 - 1)
+	if (!q || q == end || *q != '.' || end[-1] != ':' || s > INT64_MAX / 1000000000 - 1)
 		return false;
 	f = number(q + 1, end - 1, &frac);
 	if (f != end - 1 || f - q - 1 > 9)

@@ -199,13 +199,14 @@ static bool event_line(struct lg_ps_line *l, const char *line, const char *end)
 static void symbol(struct lg_ps_line *l, const char *p, const char *end)
 {
 	static const char deleted[] = " (deleted))";
-	const char *open = end, *plus;
+	const char *open, *plus;
 
 	l->name = (struct lg_ps_view){ p, (size_t)(end - p) };
 	l->dso = (struct lg_ps_view){ end, 0 };
 	l->offset = 0;
 	l->inlined = false;
 	if (end > p && end[-1] == ')') {
+		open = end - 1;
 		if ((size_t)(end - p) > sizeof deleted &&
 		    !memcmp(end - (sizeof deleted - 1), deleted, sizeof deleted - 1))
 			open = end - (sizeof deleted - 1);

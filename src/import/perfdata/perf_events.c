@@ -480,14 +480,12 @@ void lg_pd_events_sample(struct lg_pd *p, struct lg_pd_attr *a, const struct lg_
 
 static void state_until(struct lg_pd *p, struct lg_pd_task *t, int64_t ts)
 {
-	struct lg_state_row row = { .ts = t->since, .dur = ts - t->since, .thr = t->thr,
-				    .cpu = t->doing == LG_RUNNING ? t->cpu : -1, .kind = t->doing };
-
 	if (t->doing == LG_STATE_NONE || ts < t->since || !t->thr)
 		return;
-	if (t->doing == LG_RUNNABLE)
-		row.reason = LG_WHY_PREEMPTED;
-	lg_add_state(p->b, &row);
+	lg_add_state(p->b, &(struct lg_state_row){
+		.ts = t->since, .dur = ts - t->since, .thr = t->thr,
+		.cpu = t->doing == LG_RUNNING ? t->cpu : -1, .kind = t->doing,
+		.reason = t->doing == LG_RUNNABLE ? LG_WHY_PREEMPTED : LG_WHY_NONE });
 }
 
 static void becomes(struct lg_pd *p, struct lg_pd_task *t, int64_t ts, enum lg_state_kind kind, int32_t cpu)

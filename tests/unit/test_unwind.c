@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The test unwinds itself from a copy of its own stack and must agree with the C library's
+ * backtrace(), which walks the living one.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <fcntl.h>
+#include <execinfo.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "symbols/elf_symbols.h"
+#include "symbols/frame_rules.h"
+#include "symbols/inlines.h"
+#include "symbols/unwind.h"
+
+enum { MAPS_MAX = 256, FRAMES_MAX = 128, STACK_MAX = 65536 };
+
+struct here {
+	struct lg_unwind_map map[MAPS_MAX];
+	size_t n;
+};
+
+static void read_maps(struct here *h)
+{
+	FILE *f = fopen("/proc/self/maps", "re");
+	char line[4200], last[4200] = "";
+
+	h->n = 0;
+	assert_non_null(f);
+	while (fgets(line, sizeof line, f) && h->n < MAPS_MAX) {
+		struct lg_unwind_map *m = &h->map[h->n];
+		unsigned long from, to, off;
+		char perm[8], path[4097] = "";
+		struct lg_error err;
+
+		if (sscanf(line, "%lx-%lx %7s %lx %*s %*s %4096s", &from, &to, perm, &off, path) < 4 ||
+		    perm[2] != 'x' || path[0] != '/')
+			continue;
+		*m = (struct lg_unwind_map){ from, to, off, NULL };
+		if (strcmp(path, last)) {
+			int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+			assert_true(fd >= 0);
+			assert_int_equal(lg_elf_open(&m->elf, fd, NULL, &err), 0);
+			close(fd);
+		}
+		h->n++;
+		strcpy(last, path);
+	}
+	fclose(f);
+}
+
+static void free_maps(struct here *h)
+{
+	for (size_t i = 0; i < h->n; i++)
+		lg_elf_free(h->map[i].elf);
+}
+
+static bool find(void *self, uint64_t addr, struct lg_unwind_map *ret)
+{
+	const struct here *h = self;
+
+	for (size_t i = 0; i < h->n; i++)
+		if (addr >= h->map[i].start && addr < h->map[i].end) {
+			*ret = h->map[i];
+			return true;
+		}
+	return false;
+}
+
+/* What perf would have sampled. */
+static struct lg_unwind_regs regs_of(const ucontext_t *uc)
+{
+	struct lg_unwind_regs r = { 0 };
+
+#if defined __x86_64__
+	static const int dwarf[16] = { REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, REG_RBP,
+				       REG_RSP, REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13,
+				       REG_R14, REG_R15 };
+
+	r.machine = LG_MACHINE_X86_64;
+	for (int i = 0; i < 16; i++)
+		r.r[i] = (uint64_t)uc->uc_mcontext.gregs[dwarf[i]];
+	r.known = 0xffff;
+	r.pc = (uint64_t)uc->uc_mcontext.gregs[REG_RIP];
+#elif defined __aarch64__
+	r.machine = LG_MACHINE_AARCH64;
+	for (int i = 0; i < 31; i++)
+		r.r[i] = uc->uc_mcontext.regs[i];
+	r.r[31] = uc->uc_mcontext.sp;
+	r.known = UINT32_MAX;
+	r.pc = uc->uc_mcontext.pc;
+#endif
+	return r;
+}
+
+struct shot {
+	struct lg_unwind_regs regs;
+	uint8_t *stack;
+	size_t n;
+	void *want[FRAMES_MAX];
+	int n_want;
+};
+
+static struct shot shot;
+static uint64_t stack_end; /* of this thread: nothing is mapped behind it */
+static volatile int sink;
+
+static void copy_stack(const ucontext_t *uc)
+{
+	unsigned sp;
+
+	shot.regs = regs_of(uc);
+	sp = shot.regs.machine == LG_MACHINE_X86_64 ? 7 : 31;
+	shot.n = stack_end - shot.regs.r[sp] < STACK_MAX ? stack_end - shot.regs.r[sp] : STACK_MAX;
+	memcpy(shot.stack, (const void *)(uintptr_t)shot.regs.r[sp], shot.n);
+}
+
+static __attribute__((noinline)) void take(void)
+{
+	ucontext_t uc;
+
+	shot.n_want = backtrace(shot.want, FRAMES_MAX);
+	getcontext(&uc);
+	copy_stack(&uc);
+	sink++;
+}
+
+static __attribute__((noinline)) int deep(int n, void (*at_the_end)(void))
+{
+	volatile char *room = __builtin_alloca(16 + 16 * (size_t)(n % 3)); /* frames that need more than a constant offset */
+
+	room[0] = (char)n;
+	if (n)
+		sink += deep(n - 1, at_the_end);
+	else
+		at_the_end();
+	return room[0] + 1;
+}
+
+static int by_qsort(const void *a, const void *b)
+{
+	static int once;
+
+	if (!once++)
+		deep(5, take);
+	return *(const int *)a - *(const int *)b;
+}
+
+static size_t unwind(struct here *h, struct lg_unwinder *u, size_t n, uint64_t pcs[FRAMES_MAX],
+		     bool *whole)
+{
+	return lg_unwind(u, &shot.regs, shot.stack, n, find, h, pcs, FRAMES_MAX, whole);
+}
+
+static void agrees_with_backtrace(void **state)
+{
+	int v[] = { 3, 1, 2 };
+	struct lg_unwinder *u;
+	struct here h;
+	uint64_t pcs[FRAMES_MAX];
+	bool whole;
+	size_t n;
+
+	(void)state;
+	shot.stack = malloc(STACK_MAX);
+	/* Through a function of the C library and back. */
+	qsort(v, 3, sizeof *v, by_qsort);
+	read_maps(&h);
+	assert_int_equal(lg_unwinder_new(&u, NULL), 0);
+	for (int again = 0; again < 2; again++) {
+		n = unwind(&h, u, shot.n, pcs, &whole);
+		assert_true(whole);
+		assert_int_equal(n, shot.n_want);
+		assert_true(n > 10);
+		for (size_t i = 1; i < n; i++)
+			assert_int_equal(pcs[i], (uintptr_t)shot.want[i]);
+	}
+	lg_unwinder_free(u);
+	free_maps(&h);
+}
+
+/* Every length of the copy: a prefix of the whole answer, and never a step beyond the copy. */
+static void short_copies_give_fewer_frames(void **state)
+{
+	struct lg_unwinder *u;
+	struct here h;
+	uint64_t pcs[FRAMES_MAX], full[FRAMES_MAX];
+	size_t n, n_full, last = 0;
+	bool whole;
+
+	(void)state;
+	read_maps(&h);
+	assert_int_equal(lg_unwinder_new(&u, NULL), 0);
+	n_full = unwind(&h, u, shot.n, full, &whole);
+	for (size_t size = 0; size <= 4096 && size <= shot.n; size++) {
+		uint8_t *exact = malloc(size ? size : 1), *all = shot.stack;
+
+		memcpy(exact, all, size);
+		shot.stack = exact;
+		n = unwind(&h, u, size, pcs, &whole);
+		shot.stack = all;
+		free(exact);
+		assert_true(n >= 1 && n >= last && n <= n_full);
+		assert_memory_equal(pcs, full, n * sizeof *pcs);
+		last = n;
+	}
+	assert_true(last > 5);
+	lg_unwinder_free(u);
+	free_maps(&h);
+}
+
+static void on_signal(int sig, siginfo_t *info, void *uc)
+{
+	(void)sig;
+	(void)info;
+	(void)uc;
+	take();
+}
+
+static __attribute__((noinline)) void raise_it(void)
+{
+	raise(SIGUSR1);
+	sink++;
+}
+
+static void passes_a_signal_frame(void **state)
+{
+	struct sigaction sa = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO };
+	struct lg_unwinder *u;
+	struct here h;
+	uint64_t pcs[FRAMES_MAX];
+	size_t n, same = 0;
+	bool whole;
+
+	(void)state;
+	sigaction(SIGUSR1, &sa, NULL);
+	deep(3, raise_it);
+	read_maps(&h);
+	assert_int_equal(lg_unwinder_new(&u, NULL), 0);
+	n = unwind(&h, u, shot.n, pcs, &whole);
+	assert_true(whole);
+	assert_int_equal(n, shot.n_want);
+	/* The interrupted address is given plus one. */
+	for (size_t i = 1; i < n; i++) {
+		assert_true(pcs[i] - (uintptr_t)shot.want[i] <= 1);
+		same += pcs[i] == (uintptr_t)shot.want[i];
+	}
+	assert_int_equal(same, n - 2);
+	lg_unwinder_free(u);
+	free_maps(&h);
+}
+
+/* -- expressions: the one of PLT entries, as linkers write it -- */
+
+static void computes_expressions(void **state)
+{
+	/* rsp + 8 + ((rip & 15) >= 11) << 3 */
+	struct lg_expr_op op[] = { { 0x77, 8, 0 }, { 0x80, 0, 0 }, { 0x3f, 0, 0 }, { 0x1a, 0, 0 },
+				   { 0x3b, 0, 0 }, { 0x2a, 0, 0 }, { 0x33, 0, 0 }, { 0x24, 0, 0 },
+				   { 0x22, 0, 0 } };
+	struct lg_exprs x = { .op = op, .n = 9, .n_range = 1 };
+	struct lg_unwind_regs regs = { .machine = LG_MACHINE_X86_64, .known = 1 << 7, .pc = 0x100a };
+	struct lg_stack_copy stack = { 0 };
+	uint64_t v;
+
+	(void)state;
+	x.range = calloc(1, sizeof *x.range);
+	x.range[0].n = 9;
+	regs.r[7] = 0x7000;
+	assert_true(lg_expr_value(&x, 0, &regs, false, 0, &stack, &v));
+	assert_int_equal(v, 0x7008);
+	regs.pc = 0x100b;
+	assert_true(lg_expr_value(&x, 0, &regs, false, 0, &stack, &v));
+	assert_int_equal(v, 0x7010);
+	op[0].atom = 0x06; /* DW_OP_deref of nothing */
+	assert_false(lg_expr_value(&x, 0, &regs, false, 0, &stack, &v));
+	op[0].atom = 0x28; /* DW_OP_bra: might not end */
+	assert_false(lg_expr_value(&x, 0, &regs, false, 0, &stack, &v));
+	free(x.range);
+}
+
+/* -- inlined functions -- */
+
+static void *return_address;
+
+static __attribute__((noinline)) void where(void)
+{
+	return_address = __builtin_return_address(0);
+	sink++;
+}
+
+static inline __attribute__((always_inline)) void inner_inlined(void)
+{
+	where();
+	sink++;
+}
+
+static inline __attribute__((always_inline)) void outer_inlined(void)
+{
+	inner_inlined();
+	sink++;
+}
+
+enum { CALL_LINE = __LINE__ + 3 };
+static __attribute__((noinline)) void has_inlined(void)
+{
+	outer_inlined();
+	sink++;
+}
+
+static void names_inlined_functions(void **state)
+{
+	struct lg_source_frame f[8];
+	struct lg_unwind_map m = { 0 };
+	struct here h;
+	uint64_t vaddr, addr;
+	size_t n;
+
+	(void)state;
+	has_inlined();
+	read_maps(&h);
+	addr = (uintptr_t)return_address - 1;
+	assert_true(find(&h, addr, &m));
+	assert_true(lg_elf_vaddr(m.elf, addr - m.start + m.pgoff, &vaddr));
+	n = lg_elf_source(m.elf, vaddr, f, 8);
+	if (!n)
+		skip(); /* built without -g */
+	assert_int_equal(n, 3);
+	assert_string_equal(f[0].name, "inner_inlined");
+	assert_string_equal(f[1].name, "outer_inlined");
+	assert_string_equal(f[2].name, "has_inlined");
+	assert_non_null(strstr(f[2].file, "test_unwind.c"));
+	assert_int_equal(f[2].line, CALL_LINE);
+	assert_true(f[0].line < f[1].line && f[1].line < f[2].line);
+	assert_int_equal(lg_elf_source(m.elf, vaddr, f, 1), 1);
+	assert_int_equal(lg_elf_source(m.elf, 3, f, 8), 0);
+	free_maps(&h);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(agrees_with_backtrace),
+		cmocka_unit_test(short_copies_give_fewer_frames),
+		cmocka_unit_test(passes_a_signal_frame),
+		cmocka_unit_test(computes_expressions),
+		cmocka_unit_test(names_inlined_functions),
+	};
+
+	{
+		pthread_attr_t a;
+		void *low;
+		size_t size;
+
+		if (pthread_getattr_np(pthread_self(), &a) || pthread_attr_getstack(&a, &low, &size))
+			return 1;
+		stack_end = (uintptr_t)low + size;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -18,6 +18,7 @@
 #include "base/alloc.h"
 #include "import/flightrec/flightrec.h"
 #include "import/folded/folded.h"
+#include "import/kineto/kineto.h"
 #include "import/lag/lag.h"
 #include "import/nsys/nsys.h"
 #include "import/perfdata/perfdata.h"
@@ -31,6 +32,7 @@ static const struct lg_importer *const importers[] = {
 	&lg_import_lag,
 	&lg_import_perfdata,
 	&lg_import_perfscript,
+	&lg_import_kineto,
 	&lg_import_nsys,
 	&lg_import_smi,
 	&lg_import_flightrec,

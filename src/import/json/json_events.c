@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * json_events.c - the walk over a trace's text.
+ *
+ * An event is first measured (lg_json_object(), a handful of instructions for 64 bytes), then its
+ * members are picked out of a span of memory that is known to be complete. Damage that swallows
+ * several events (a lost brace or quote) is told by an inner '{' where none can be, or by an event
+ * that does not end; only then is the text checked by the letter to find the place.
+ */
+#include "import/json/json_events.h"
+
+#include <stdio.h>
+
+enum { START, TOP, EVENTS, SKIP, RESYNC, DONE };
+
+int lg_events_open(struct lg_events *r, const char *path, struct lg_error *err)
+{
+	struct lg_json_source *src;
+	int rc = lg_json_source_open(&src, path, err);
+
+	if (!rc)
+		lg_events_start(r, src, path);
+	return rc;
+}
+
+void lg_events_start(struct lg_events *r, struct lg_json_source *src, const char *path)
+{
+	*r = (struct lg_events){ .src = src,
+				 .path = path,
+				 .truncated = LG_NO_OFFSET,
+				 .first_damaged = LG_NO_OFFSET };
+}
+
+void lg_events_close(struct lg_events *r)
+{
+	lg_json_source_close(r->src);
+	r->src = NULL;
+}
+
+/* More text behind what is kept from r->p on. 1, 0 at the end, or an error. */
+static int more(struct lg_events *r, struct lg_error *err)
+{
+	int rc;
+
+	if (r->eof)
+		return 0;
+	rc = lg_json_source_more(r->src, r->p, &r->p, &r->end, err);
+	if (!rc)
+		r->eof = true;
+	return rc;
+}
+
+/* Skip spaces and commas; the next byte is at r->p. 1, 0 at the end, or an error. */
+static int next_byte(struct lg_events *r, struct lg_error *err)
+{
+	for (;;) {
+		int rc;
+
+		while (r->p < r->end && (lg_json_space(*r->p) || *r->p == ','))
+			r->p++;
+		if (r->p < r->end)
+			return 1;
+		rc = more(r, err);
+		if (rc <= 0)
+			return rc;
+	}
+}
+
+/* The text is wrong at `at`: go on behind it. */
+static void damaged(struct lg_events *r, const char *at)
+{
+	uint64_t offset = lg_json_source_offset(r->src, at);
+
+	if (!r->n_damaged++)
+		r->first_damaged = offset;
+	r->p = at;
+	r->state = RESYNC;
+}
+
+static bool event_key(const struct lg_slice *k)
+{
+	return LG_SLICE_IS(k, "ph") || LG_SLICE_IS(k, "name") || LG_SLICE_IS(k, "cat") ||
+	       LG_SLICE_IS(k, "pid") || LG_SLICE_IS(k, "tid") || LG_SLICE_IS(k, "ts");
+}
+
+/*
+ * Does an event start at p ('{')? Members that are objects ("args": {"name": ...) follow a colon.
+ * 1, 0, or -1 when the text ends before that can be told.
+ */
+static int event_start(const char *from, const char *p, const char *end)
+{
+	struct lg_slice key = { .esc = 0 };
+	const char *q = p - 1;
+
+	while (q >= from && lg_json_space(*q))
+		q--;
+	if (q >= from && *q == ':')
+		return 0;
+	q = lg_json_skip(p + 1, end);
+	if (end - q < 32)
+		return -1;
+	if (*q != '"')
+		return 0;
+	key.p = q + 1;
+	q = lg_json_string_end(q + 1, q + 16, &key.esc);
+	if (!q)
+		return 0;
+	key.n = (uint32_t)(q - key.p);
+	q = lg_json_skip(q + 1, end);
+	return q >= end ? -1 : *q == ':' && event_key(&key);
+}
+
+static int resync(struct lg_events *r, struct lg_error *err)
+{
+	for (;;) {
+		const char *from = r->p, *p = r->p;
+		int rc, found = 0;
+
+		while (p < r->end && (p = memchr(p, '{', (size_t)(r->end - p)))) {
+			found = event_start(from, p, r->end);
+			if (found)
+				break;
+			p++;
+		}
+		if (found > 0) {
+			r->skipped += (uint64_t)(p - from);
+			r->p = p;
+			r->state = EVENTS;
+			r->seen_array = true;
+			return 0;
+		}
+		/* A few bytes stay, for the colon that may stand in front of the next brace. */
+		if (!found || !p)
+			p = r->end - from > 16 ? r->end - 16 : from;
+		r->skipped += (uint64_t)(p - from);
+		r->p = p;
+		rc = more(r, err);
+		if (rc < 0 && rc != LG_E_LIMIT)
+			return rc;
+		if (rc <= 0) {
+			r->skipped += (uint64_t)(r->end - r->p);
+			r->state = DONE;
+			return 0;
+		}
+	}
+}
+
+/* A value, strings and numbers without a call: nearly all of them are. */
+static inline const char *value(const char *p, const char *end, struct lg_slice *s)
+{
+	const char *q;
+
+	if (*p == '"') {
+		s->kind = '"';
+		s->esc = 0;
+		s->p = p + 1;
+		q = lg_json_string_end(p + 1, end, &s->esc);
+		if (!q)
+			return NULL;
+		s->n = (uint32_t)(q - s->p);
+		return q + 1;
+	}
+	if (*p == '{' || *p == '[')
+		return lg_json_value(p, end, s);
+	s->kind = (uint8_t)*p;
+	s->esc = 0;
+	s->p = p;
+	while (p < end && *p != ',' && *p != '}' && !lg_json_space(*p))
+		p++;
+	s->n = (uint32_t)(p - s->p);
+	return s->n ? p : NULL;
+}
+
+static struct lg_slice *member(struct lg_event *e, const char *k, size_t n)
+{
+	switch (n) {
+	case 2:
+		return k[0] == 't' && k[1] == 's'   ? &e->ts
+		       : k[0] == 'i' && k[1] == 'd' ? &e->id
+		       : k[0] == 'b' && k[1] == 'p' ? &e->bp
+		       : k[0] == 's' && k[1] == 'f' ? &e->sf
+						    : NULL;
+	case 3:
+		return !memcmp(k, "pid", 3)   ? &e->pid
+		       : !memcmp(k, "tid", 3) ? &e->tid
+		       : !memcmp(k, "dur", 3) ? &e->dur
+		       : !memcmp(k, "cat", 3) ? &e->cat
+		       : !memcmp(k, "id2", 3) ? &e->id
+					      : NULL;
+	case 4:
+		return !memcmp(k, "name", 4)   ? &e->name
+		       : !memcmp(k, "args", 4) ? &e->args
+					       : NULL;
+	case 5:
+		return !memcmp(k, "scope", 5) ? &e->scope : NULL;
+	default:
+		return NULL;
+	}
+}
+
+/* The members of the event in [p, end), braces included. */
+static bool members(const char *p, const char *end, struct lg_event *e)
+{
+	struct lg_slice other, *s;
+
+	memset(e, 0, sizeof *e);
+	for (p++;;) {
+		const char *key, *q;
+		uint8_t esc = 0;
+		size_t n;
+
+		p = lg_json_skip(p, end);
+		if (*p == '}')
+			return p + 1 == end;
+		if (*p == ',')
+			p = lg_json_skip(p + 1, end);
+		if (*p != '"')
+			return *p == '}' && p + 1 == end;
+		key = p + 1;
+		q = lg_json_string_end(key, end, &esc);
+		if (!q)
+			return false;
+		n = (size_t)(q - key);
+		p = lg_json_skip(q + 1, end);
+		if (p >= end || *p != ':')
+			return false;
+		p = lg_json_skip(p + 1, end);
+		if (p >= end)
+			return false;
+		s = member(e, key, n);
+		p = value(p, end, s ? s : &other);
+		if (!p)
+			return false;
+		if (!s && n == 2 && key[0] == 'p' && key[1] == 'h' && other.kind == '"' && other.n)
+			e->ph = *other.p;
+		else if (!s && n == 1 && *key == 's')
+			e->scope = other;
+	}
+}
+
+/* r->p is at '{'. 1 = e is an event, 0 = look again, or an error. */
+static int event(struct lg_events *r, struct lg_event *e, struct lg_error *err)
+{
+	const char *end, *at;
+	enum lg_json_found f;
+	int rc;
+
+	for (;;) {
+		f = lg_json_object(r->p, r->end, &end);
+		if (f == LG_JSON_ODD)
+			f = lg_json_check(r->p, r->end, &end);
+		if (f != LG_JSON_END)
+			break;
+		rc = more(r, err);
+		if (rc == 1)
+			continue;
+		if (rc < 0 && rc != LG_E_LIMIT)
+			return rc;
+		f = lg_json_check(r->p, r->end, &end);
+		if (f == LG_JSON_ODD)
+			break;
+		if (rc == LG_E_LIMIT) {
+			damaged(r, r->end);
+			return 0;
+		}
+		r->truncated = lg_json_source_offset(r->src, r->p);
+		r->state = DONE;
+		return 0;
+	}
+	if (f == LG_JSON_ODD) {
+		damaged(r, end > r->p ? end : r->p + 1);
+		return 0;
+	}
+	if (!members(r->p, end, e)) {
+		f = lg_json_check(r->p, end, &at);
+		damaged(r, f == LG_JSON_ODD && at > r->p ? at : end);
+		return 0;
+	}
+	r->p = end;
+	r->n_events++;
+	return 1;
+}
+
+/* A top-level value that is larger than what is kept: on to its end, across blocks. */
+static int skip_value(struct lg_events *r, struct lg_error *err)
+{
+	for (;;) {
+		const char *p = r->p;
+		int rc;
+
+		for (; p < r->end; p++) {
+			if (r->in_escape)
+				r->in_escape = false;
+			else if (*p == '\\')
+				r->in_escape = r->in_string;
+			else if (*p == '"')
+				r->in_string = !r->in_string;
+			else if (r->in_string)
+				continue;
+			else if (*p == '{' || *p == '[')
+				r->depth++;
+			else if ((*p == '}' || *p == ']') && r->depth && !--r->depth) {
+				r->p = p + 1;
+				r->state = TOP;
+				return 0;
+			}
+		}
+		r->p = r->end;
+		rc = more(r, err);
+		if (rc <= 0) {
+			r->state = DONE;
+			r->truncated = lg_json_source_offset(r->src, r->end);
+			return rc;
+		}
+	}
+}
+
+/* One member of the top-level object. 1 = e is a field, 0 = look again, or an error. */
+static int field(struct lg_events *r, struct lg_event *e, struct lg_error *err)
+{
+	for (;;) {
+		struct lg_slice key = { .kind = '"' }, v = { 0 };
+		const char *p = r->p, *q;
+		int rc;
+
+		if (*p == '}') {
+			r->state = DONE;
+			return 0;
+		}
+		if (*p != '"') {
+			damaged(r, p);
+			return 0;
+		}
+		key.p = p + 1;
+		q = lg_json_string_end(p + 1, r->end, &key.esc);
+		if (!q)
+			goto need;
+		key.n = (uint32_t)(q - key.p);
+		p = lg_json_skip(q + 1, r->end);
+		if (p >= r->end)
+			goto need;
+		if (*p != ':') {
+			damaged(r, p);
+			return 0;
+		}
+		p = lg_json_skip(p + 1, r->end);
+		if (p >= r->end)
+			goto need;
+		if (*p == '[' && LG_SLICE_IS(&key, "traceEvents")) {
+			r->p = p + 1;
+			r->state = EVENTS;
+			r->seen_array = true;
+			return 0;
+		}
+		q = lg_json_value(p, r->end, &v);
+		/* A number at the window's end may go on behind it. */
+		if (q && (q < r->end || r->eof || v.kind == '"' || v.kind == '{' || v.kind == '[')) {
+			memset(e, 0, sizeof *e);
+			e->name = key;
+			e->args = v;
+			r->p = q;
+			return 1;
+		}
+		if (!q && *p != '"' && *p != '{' && *p != '[') {
+			damaged(r, p);
+			return 0;
+		}
+need:
+		rc = more(r, err);
+		if (rc == 1)
+			continue;
+		if (rc == LG_E_LIMIT) {
+			r->depth = 0;
+			r->in_string = r->in_escape = false;
+			r->state = SKIP;
+			/* From the value's bracket on. */
+			r->p = lg_json_skip(r->p, r->end);
+			return 0;
+		}
+		if (rc < 0)
+			return rc;
+		/* The end, inside a value: cut off here, unless a lost quote or brace before made
+		 * it seem so. */
+		{
+			const char *at;
+			uint8_t esc = 0;
+
+			q = lg_json_string_end(r->p + 1, r->end, &esc);
+			p = q ? lg_json_skip(q + 1, r->end) : r->end;
+			p = p < r->end && *p == ':' ? lg_json_skip(p + 1, r->end) : r->end;
+			if (p < r->end && lg_json_check(p, r->end, &at) == LG_JSON_ODD) {
+				damaged(r, at);
+				return 0;
+			}
+		}
+		r->truncated = lg_json_source_offset(r->src, r->p);
+		r->state = DONE;
+		return 0;
+	}
+}
+
+static int start(struct lg_events *r, struct lg_error *err)
+{
+	int rc = next_byte(r, err);
+
+	if (rc < 0)
+		return rc;
+	if (rc && r->end - r->p >= 3 && !memcmp(r->p, "\xef\xbb\xbf", 3)) {
+		r->p += 3;
+		rc = next_byte(r, err);
+		if (rc < 0)
+			return rc;
+	}
+	if (!rc)
+		return lg_fail(err, LG_E_FORMAT, 0, "%s is empty", r->path);
+	r->bare = r->seen_array = *r->p == '[';
+	if (*r->p != '[' && *r->p != '{')
+		return lg_fail(err, LG_E_FORMAT, 0, "%s is not JSON", r->path);
+	r->p++;
+	r->state = r->bare ? EVENTS : TOP;
+	return 0;
+}
+
+int lg_events_next(struct lg_events *r, struct lg_event *e, struct lg_error *err)
+{
+	for (;;) {
+		int rc = 0;
+
+		switch (r->state) {
+		case START:
+			rc = start(r, err);
+			break;
+		case SKIP:
+			rc = skip_value(r, err);
+			break;
+		case RESYNC:
+			rc = resync(r, err);
+			break;
+		case DONE:
+			return LG_ITEM_END;
+		default:
+			rc = next_byte(r, err);
+			if (rc < 0)
+				return rc;
+			if (!rc) {
+				/* The closing bracket of a bare array may be left out. */
+				if (!r->bare)
+					r->truncated = lg_json_source_offset(r->src, r->end);
+				r->state = DONE;
+				break;
+			}
+			if (r->state == TOP) {
+				rc = field(r, e, err);
+				if (rc == 1)
+					return LG_ITEM_FIELD;
+			} else if (*r->p == '{') {
+				rc = event(r, e, err);
+				if (rc == 1)
+					return LG_ITEM_EVENT;
+			} else if (*r->p == ']') {
+				r->p++;
+				r->state = r->bare ? DONE : TOP;
+				rc = 0;
+			} else {
+				damaged(r, r->p);
+				rc = 0;
+			}
+		}
+		if (rc < 0)
+			return rc;
+	}
+}
+
+void lg_events_diag(const struct lg_events *r, struct lg_builder *b, int64_t ts)
+{
+	const char *fault = lg_json_source_fault(r->src);
+
+	if (r->n_damaged)
+		lg_add_diag_now(b, LG_DIAG_FILE_DAMAGED, ts, r->n_damaged,
+				"%s: the JSON is damaged at byte %llu%s; %llu bytes were skipped",
+				r->path, (unsigned long long)r->first_damaged,
+				r->n_damaged > 1 ? " and elsewhere" : "",
+				(unsigned long long)r->skipped);
+	if (*fault)
+		lg_add_diag_now(b, LG_DIAG_FILE_DAMAGED, ts, 1, "%s: %s, at byte %llu of the text",
+				r->path, fault,
+				(unsigned long long)lg_json_source_offset(r->src, r->end));
+	if (r->truncated != LG_NO_OFFSET)
+		lg_add_diag_now(b, LG_DIAG_FILE_TRUNCATED, ts, 1, "%s: the JSON ends at byte %llu",
+				r->path, (unsigned long long)r->truncated);
+}

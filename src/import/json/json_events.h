@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * json_events.h - the events and top-level fields of a Chrome trace, one at a time.
+ *
+ * Both forms ({"traceEvents": [...], ...} and a bare array), cut off or damaged: after damage reading
+ * goes on at the next thing that looks like an event. Slices are valid until the next call.
+ */
+#ifndef LG_IMPORT_JSON_EVENTS_H
+#define LG_IMPORT_JSON_EVENTS_H
+#include "import/json/json_source.h"
+#include "store/builder.h"
+
+struct lg_event {
+	char ph;               /* 0 = none */
+	struct lg_slice cat, name, pid, tid, ts, dur, id, bp, scope, sf, args;
+};
+
+enum { LG_ITEM_END, LG_ITEM_EVENT, LG_ITEM_FIELD /* name = key, args = value */ };
+
+struct lg_events {
+	struct lg_json_source *src;
+	const char *p, *end;
+	const char *path;      /* for messages */
+	uint8_t state;
+	bool bare, seen_array; /* array form; there was an array of events */
+	bool eof;
+	uint64_t n_events, n_damaged, skipped, first_damaged, truncated; /* byte offsets */
+	/* of a value too large to keep, which is skipped */
+	size_t depth;
+	bool in_string, in_escape, junk;
+};
+
+int lg_events_open(struct lg_events *r, const char *path, struct lg_error *err) LG_MUST_CHECK;
+/* Takes src over. */
+void lg_events_start(struct lg_events *r, struct lg_json_source *src, const char *path);
+/* LG_ITEM_* or an error. */
+int lg_events_next(struct lg_events *r, struct lg_event *e, struct lg_error *err);
+/* Diag rows for what was cut off or damaged; ts: of the last event. */
+void lg_events_diag(const struct lg_events *r, struct lg_builder *b, int64_t ts);
+void lg_events_close(struct lg_events *r);
+
+#endif /* LG_IMPORT_JSON_EVENTS_H */

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * json_scan.h - find the ends of JSON values in memory without building anything.
+ *
+ * Text is looked at 64 bytes a time as bit masks (SSE2 where the compiler has it): quotes give a
+ * mask of what is inside strings, what is left of the braces says where an object ends. All of it may
+ * read up to LG_JSON_PAD bytes beyond `end`: the buffer must have them.
+ */
+#ifndef LG_IMPORT_JSON_SCAN_H
+#define LG_IMPORT_JSON_SCAN_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+enum { LG_JSON_PAD = 64 };
+
+/* A value where it lies in the text: a string without its quotes, anything else as written. */
+struct lg_slice {
+	const char *p; /* NULL = not there */
+	uint32_t n;
+	uint8_t kind;  /* first byte: '"' string, '{' '[' containers, else a number or literal */
+	uint8_t esc;   /* string: has backslashes */
+};
+
+static inline bool lg_json_space(char c)
+{
+	return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+static inline const char *lg_json_skip(const char *p, const char *end)
+{
+	while (p < end && lg_json_space(*p))
+		p++;
+	return p;
+}
+
+/* First quote or backslash in [p, end); end when there is none. */
+static inline const char *lg_json_quote(const char *p, const char *end)
+{
+#ifdef __SSE2__
+	const __m128i quote = _mm_set1_epi8('"'), back = _mm_set1_epi8('\\');
+
+	for (; p < end; p += 16) {
+		__m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
+		unsigned m = (unsigned)_mm_movemask_epi8(
+			_mm_or_si128(_mm_cmpeq_epi8(v, quote), _mm_cmpeq_epi8(v, back)));
+
+		if (m) {
+			p += __builtin_ctz(m);
+			return p < end ? p : end;
+		}
+	}
+	return end;
+#else
+	while (p < end && *p != '"' && *p != '\\')
+		p++;
+	return p;
+#endif
+}
+
+/* p is behind an opening quote: the closing one, or NULL. *ret_esc is set when it has escapes. */
+static inline const char *lg_json_string_end(const char *p, const char *end, uint8_t *ret_esc)
+{
+	for (;;) {
+		p = lg_json_quote(p, end);
+		if (p >= end)
+			return NULL;
+		if (*p == '"')
+			return p;
+		*ret_esc = 1;
+		if (end - p < 2)
+			return NULL;
+		p += 2;
+	}
+}
+
+enum lg_json_found {
+	LG_JSON_OK,
+	LG_JSON_END,    /* the text ends before the value does */
+	LG_JSON_ODD     /* looks wrong: let lg_json_check() say */
+};
+
+/*
+ * p is at '{': *ret becomes the byte behind the matching '}'. ODD when an inner '{' does not follow
+ * a colon: an object in an array, or the next event where this one lost its closing brace.
+ */
+enum lg_json_found lg_json_object(const char *p, const char *end, const char **ret);
+
+/*
+ * Check one value by the letter (control characters in strings and any escape pass: old profilers
+ * wrote them). OK: *ret is behind it. END: the text ends first. ODD: *ret is where it is wrong.
+ */
+enum lg_json_found lg_json_check(const char *p, const char *end, const char **ret);
+
+/*
+ * The value at p (not a space): fills s, returns the byte behind it, or NULL when it does not end
+ * before `end`.
+ */
+const char *lg_json_value(const char *p, const char *end, struct lg_slice *s);
+
+/* Members of an object: start with p behind '{'. 1 = key and value are set, 0 = no more or broken. */
+int lg_json_member(const char **p, const char *end, struct lg_slice *key, struct lg_slice *value);
+/* Elements of an array: p behind '['. */
+int lg_json_element(const char **p, const char *end, struct lg_slice *value);
+
+/*
+ * A decimal number times 10^scale as an integer, exactly; further digits are cut. Also from inside a
+ * string ("ts": "123"). false: not a number, or beyond int64.
+ */
+bool lg_json_fixed(const struct lg_slice *s, int scale, int64_t *ret);
+/* For values that are shown and not added up. */
+bool lg_json_real(const struct lg_slice *s, double *ret);
+
+/* Undo the escapes of s into buf (at least s->n bytes; never longer). Returns the length. Lone
+ * surrogates become U+FFFD, control characters a space. */
+size_t lg_json_decode(const struct lg_slice *s, char *buf);
+
+static inline bool lg_slice_is(const struct lg_slice *s, const char *text, size_t n)
+{
+	return s->n == n && !memcmp(s->p, text, n);
+}
+#define LG_SLICE_IS(s, literal) lg_slice_is(s, literal, sizeof(literal) - 1)
+#define LG_SLICE_STARTS(s, literal)                                                                \
+	((s)->n >= sizeof(literal) - 1 && !memcmp((s)->p, literal, sizeof(literal) - 1))
+
+#endif /* LG_IMPORT_JSON_SCAN_H */

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * json_source.h - the text of a plain, .gz or .zst file as a moving window.
+ *
+ * A second thread reads and decompresses into a few blocks while the caller scans; memory does not
+ * depend on the file's size. The window always holds what the caller wants to keep plus at least one
+ * byte more, and LG_JSON_PAD bytes that may be read behind it.
+ */
+#ifndef LG_IMPORT_JSON_SOURCE_H
+#define LG_IMPORT_JSON_SOURCE_H
+#include "base/error.h"
+#include "import/json/json_scan.h"
+
+/* The most that one event or field may take: the window grows to it, no further. */
+enum { LG_JSON_KEEP_MAX = 8 << 20 };
+
+struct lg_json_source;
+
+int lg_json_source_open(struct lg_json_source **ret, const char *path, struct lg_error *err)
+	LG_MUST_CHECK;
+/* The same over memory, in blocks of `block` bytes (tests and fuzzing); data may be compressed. */
+int lg_json_source_memory(struct lg_json_source **ret, const void *data, size_t n, size_t block,
+			  struct lg_error *err) LG_MUST_CHECK;
+/*
+ * Keep [keep, *end) and add more behind it; *p becomes where keep went. 1 = there is more, 0 = the
+ * text is over (what was kept is still there, at *p), or LG_E_IO, LG_E_NOMEM, LG_E_LIMIT (LG_JSON_KEEP_MAX). Start with
+ * keep = *p = *end = NULL.
+ */
+int lg_json_source_more(struct lg_json_source *s, const char *keep, const char **p,
+			const char **end, struct lg_error *err) LG_MUST_CHECK;
+/* Offset in the (uncompressed) text of the window's byte p. */
+uint64_t lg_json_source_offset(const struct lg_json_source *s, const char *p);
+/* After the end: what was wrong with the compressed data, "" = nothing. */
+const char *lg_json_source_fault(const struct lg_json_source *s);
+void lg_json_source_close(struct lg_json_source *s);
+
+/* The first bytes of a file as text: head itself, or decompressed into buf. For sniffing. */
+const char *lg_json_head(const uint8_t *head, size_t n, char *buf, size_t size, size_t *ret_n);
+
+#endif /* LG_IMPORT_JSON_SOURCE_H */

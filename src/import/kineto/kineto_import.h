@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kineto_import.h - state of one import, shared by the files of this folder. */
+#ifndef LG_IMPORT_KINETO_IMPORT_H
+#define LG_IMPORT_KINETO_IMPORT_H
+#include "base/map.h"
+#include "import/json/json_events.h"
+#include "store/builder.h"
+
+enum kin_cat {
+	KIN_UNKNOWN, KIN_OP, KIN_NOTE, KIN_PYTHON, KIN_RUNTIME, KIN_KERNEL, KIN_MEMCPY, KIN_MEMSET,
+	KIN_SYNC, KIN_GPU_NOTE, KIN_OVERHEAD, KIN_TRACE, KIN_ARROW
+};
+
+/* What a name means; bits of the value cached for each string. */
+struct kin_class {
+	uint8_t known, kind, stage, flags;
+};
+enum { KIN_ASYNC = 1, KIN_COMMS = 2 /* record_param_comms */, KIN_INPUTS = 4, KIN_STEP = 8 };
+
+/* The last slice that was looked up, and what it gave: most events repeat it. */
+struct kin_memo {
+	char text[40];
+	uint8_t n;
+};
+
+struct kin_key {
+	int64_t pid, tid;
+	uint32_t id;      /* lg_thr or lg_trk */
+	uint64_t n_ops;   /* operators on this thread */
+	/* The record_param_comms that an annotation inside it belongs to. */
+	int64_t comms_ts, comms_end, comms_seq;
+	uint64_t comms_bytes;
+	lg_str comms_group, comms_args;
+	bool steps;
+};
+
+struct kin_name { /* of a process or thread, from a metadata event */
+	int64_t pid, tid;
+	lg_str name;
+	bool process, gpu;
+};
+
+struct kin_fact {
+	lg_str key, value;
+};
+
+/* What the arguments of one event told. */
+struct kin_args {
+	int64_t correlation, sequence, stream, seq, nelems_in, nelems_out, bytes;
+	bool has_correlation, has_sequence, has_stream, has_seq, has_bytes, has_in, has_out;
+	uint32_t elem_bytes;
+	lg_str group;
+	lg_stk stack;
+};
+
+struct kineto {
+	struct lg_builder *b;
+	struct lg_error *err;
+	const char *path;
+	int64_t base, applied; /* baseTimeNanoseconds; what rows have had added so far */
+	bool base_known;
+	int64_t last_ts;
+
+	struct kin_class *classes; /* by lg_str */
+	size_t classes_cap;
+	lg_stk *frames;            /* of python functions by lg_str; 0 = not parsed yet */
+	size_t frames_cap;
+
+	struct kin_key *threads, *tracks;
+	size_t n_threads, threads_cap, n_tracks, tracks_cap;
+	struct lg_map thread_of, track_of; /* hash of pid and tid -> index + 1 */
+	struct kin_memo cat_memo, pid_memo, tid_memo, gpu_pid_memo, gpu_tid_memo;
+	enum kin_cat cat_last;
+	uint32_t thread_last, track_last; /* index */
+	uint32_t main_guess;              /* thread index + 1 of the first operator or step */
+	int64_t next_tid;                 /* for threads without a number */
+	struct lg_map text_id;            /* lg_str of a pid or tid that is a word -> number */
+
+	struct kin_name *names;
+	size_t n_names, names_cap;
+	struct kin_fact *facts;
+	size_t n_facts, facts_cap;
+	int64_t rank, world;               /* -1, 0 = not told */
+
+	char *buf;                         /* decoded strings and arguments */
+	size_t buf_cap, buf_n;
+
+	lg_str str_step, str_alloc, str_reserved, str_change, str_bytes;
+	uint64_t n_events, n_gpu, n_bad_time, n_bad_dur, n_no_name, n_unlinked;
+	uint64_t n_kineto; /* events of a category that only Kineto writes */
+	int failed;        /* sticky LG_E_NOMEM */
+};
+
+/* kineto_ids.c */
+struct kin_key *kin_thread(struct kineto *k, const struct lg_event *e, enum kin_cat cat);
+lg_trk kin_stream(struct kineto *k, const struct lg_event *e);
+lg_trk kin_gpu(struct kineto *k, int64_t device);
+lg_str kin_text(struct kineto *k, const struct lg_slice *s);
+bool kin_number(struct kineto *k, const struct lg_slice *s, int64_t *ret);
+void kin_metadata(struct kineto *k, const struct lg_event *e);
+
+/* kineto_names.c */
+enum kin_cat kin_category(struct kineto *k, const struct lg_slice *cat);
+struct kin_class kin_classify(struct kineto *k, lg_str name, const struct lg_slice *text,
+			      enum kin_cat cat);
+lg_stk kin_python_frame(struct kineto *k, lg_str name);
+lg_stk kin_call_stack(struct kineto *k, const struct lg_slice *s);
+
+/* kineto_args.c */
+lg_str kin_args(struct kineto *k, const struct lg_event *e, enum kin_cat cat,
+		struct kin_class class, struct kin_args *ret);
+
+/* kineto_events.c */
+void kin_event(struct kineto *k, const struct lg_event *e);
+
+/* kineto_facts.c */
+void kin_field(struct kineto *k, const struct lg_slice *key, const struct lg_slice *value);
+void kin_facts_add(struct kineto *k, lg_prc prc);
+
+/* kineto_finish.c */
+int kin_finish(struct kineto *k, struct lg_error *err) LG_MUST_CHECK;
+
+#endif /* LG_IMPORT_KINETO_IMPORT_H */

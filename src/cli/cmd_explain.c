@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "advise/advise.h"
@@ -43,21 +42,6 @@ static bool fails(const struct lg_verdict *v, const char *on)
 			return true;
 	}
 	return false;
-}
-
-static struct lg_term_options terminal(void)
-{
-	struct lg_term_options t = { 0 };
-	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-	struct winsize w;
-
-	if (!isatty(STDOUT_FILENO))
-		return t;
-	/* no-color.org: set and not empty. */
-	t.colour = !(no && *no) && !(term && !strcmp(term, "dumb"));
-	if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) && w.ws_col)
-		t.width = w.ws_col < 100 ? w.ws_col : 100;
-	return t;
 }
 
 /* *ret_exit >= 0: leave with that status. */
@@ -127,7 +111,7 @@ static int parse(int argc, char **argv, struct options *opt)
 
 static int print(const struct lg_verdict *v, const struct options *opt)
 {
-	struct lg_term_options t = terminal();
+	struct lg_term_options t = lg_terminal();
 	struct lg_error err = { 0 };
 	struct lg_out *o;
 

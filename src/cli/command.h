@@ -12,7 +12,7 @@ struct lg_command {
 	int (*run)(int argc, char **argv); /* argv[0] = command name; returns the exit status */
 };
 extern const struct lg_command lg_cmd_record, lg_cmd_explain, lg_cmd_convert, lg_cmd_steps,
-	lg_cmd_doctor, lg_cmd_rules;
+	lg_cmd_doctor, lg_cmd_rules, lg_cmd_diff, lg_cmd_query;
 
 /* "laggard: MESSAGE" on stderr, one line, with the byte offset where there is one. */
 void lg_complain(const struct lg_error *err);

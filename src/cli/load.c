@@ -2,7 +2,9 @@
 #include "cli/load.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -10,22 +12,37 @@
 #include "analyse/explain.h"
 #include "base/alloc.h"
 #include "import/import.h"
+#include "symbols/options.h"
 
 static char progress_text[128];
+static unsigned progress_seconds;
 static volatile sig_atomic_t progress_shown;
 
 static void show_progress(int sig)
 {
+	char line[sizeof progress_text + 16];
+	size_t n = strlen(progress_text), digits = 1;
+
 	(void)sig;
-	/* write() is async-signal-safe; the result does not matter. */
-	if (write(STDERR_FILENO, progress_text, strlen(progress_text)) > 0)
+	/* Only what is async-signal-safe: no printf(). */
+	memcpy(line, progress_text, n);
+	line[n++] = ' ';
+	progress_seconds++;
+	for (unsigned v = progress_seconds; v >= 10; v /= 10)
+		digits++;
+	for (unsigned v = progress_seconds, i = 0; i < digits; i++, v /= 10)
+		line[n + digits - 1 - i] = (char)('0' + v % 10);
+	n += digits;
+	line[n++] = ' ';
+	line[n++] = 's';
+	if (write(STDERR_FILENO, line, n) > 0)
 		progress_shown = 1;
 }
 
 void lg_progress_start(const char *text)
 {
 	struct sigaction sa = { .sa_handler = show_progress, .sa_flags = SA_RESTART };
-	struct itimerval after = { .it_value.tv_sec = 1 };
+	struct itimerval after = { .it_value.tv_sec = 1, .it_interval.tv_sec = 1 };
 	size_t n = strlen(text);
 
 	if (!isatty(STDERR_FILENO))
@@ -35,6 +52,7 @@ void lg_progress_start(const char *text)
 	progress_text[0] = '\r';
 	memcpy(progress_text + 1, text, n);
 	progress_text[n + 1] = 0;
+	progress_seconds = 0;
 	sigaction(SIGALRM, &sa, NULL);
 	setitimer(ITIMER_REAL, &after, NULL);
 }
@@ -53,7 +71,7 @@ void lg_progress_stop(void)
 int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
 {
 	struct lg_loaded l = { .n = n };
-	const char **p = lg_calloc(n, sizeof *p);
+	const char **p = lg_calloc(n, sizeof *p), *urls;
 	int rc;
 
 	l.info = lg_calloc(n, sizeof *l.info);
@@ -64,6 +82,7 @@ int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
 	}
 	for (size_t i = 0; i < n; i++)
 		p[i] = paths[i];
+	lg_symbol_options.debuginfod = (urls = getenv("DEBUGINFOD_URLS")) && *urls;
 	lg_progress_start("reading ...");
 	rc = lg_import(p, n, &l.trace, l.info, err);
 	lg_progress_stop();
@@ -120,6 +139,21 @@ void lg_loaded_done(struct lg_loaded *l)
 	lg_trace_free(l->trace);
 	lg_free(l->info);
 	*l = (struct lg_loaded){ 0 };
+}
+
+struct lg_term_options lg_terminal(void)
+{
+	struct lg_term_options t = { 0 };
+	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+	struct winsize w;
+
+	if (!isatty(STDOUT_FILENO))
+		return t;
+	/* no-color.org: set and not empty. */
+	t.colour = !(no && *no) && !(term && !strcmp(term, "dumb"));
+	if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) && w.ws_col)
+		t.width = w.ws_col < 100 ? w.ws_col : 100;
+	return t;
 }
 
 int lg_finish(struct lg_out *o)

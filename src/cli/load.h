@@ -5,6 +5,7 @@
 #include "analyse/verdict.h"
 #include "base/out.h"
 #include "cli/command.h"
+#include "report/report.h"
 
 struct lg_import_info;
 
@@ -25,6 +26,9 @@ void lg_loaded_done(struct lg_loaded *l);
 /* A line on stderr if it is a terminal and the work takes over a second; stop wipes it. */
 void lg_progress_start(const char *text);
 void lg_progress_stop(void);
+
+/* Colour and width of standard output; neither when it is no terminal. */
+struct lg_term_options lg_terminal(void);
 
 /* Close o and complain on failure. Returns the exit status. */
 int lg_finish(struct lg_out *o);

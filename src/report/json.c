@@ -164,11 +164,10 @@ static void finding(const struct lg_verdict *v, struct lg_json *j, const struct 
 	lg_json_close(j, '}');
 }
 
-void lg_report_json(const struct lg_verdict *v, struct lg_out *o)
+void lg_json_verdict(const struct lg_verdict *v, struct lg_json *to)
 {
-	struct lg_json j = { .o = o };
+	struct lg_json j = *to;
 
-	lg_json_open(&j, '{');
 	lg_json_key(&j, "schema");
 	lg_json_int(&j, 1);
 	key_str(&j, "laggard", LG_VERSION);
@@ -202,6 +201,15 @@ void lg_report_json(const struct lg_verdict *v, struct lg_out *o)
 	for (size_t i = 0; i < v->n_limits; i++)
 		lg_json_str(&j, v->limits[i]);
 	lg_json_close(&j, ']');
+	*to = j;
+}
+
+void lg_report_json(const struct lg_verdict *v, struct lg_out *o)
+{
+	struct lg_json j = { .o = o };
+
+	lg_json_open(&j, '{');
+	lg_json_verdict(v, &j);
 	lg_json_close(&j, '}');
 	lg_out_puts(o, "\n");
 }

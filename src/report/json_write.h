@@ -30,4 +30,8 @@ void lg_json_num(struct lg_json *j, double v, int decimals);
 /* The digits alone, for text reports too: "12.5", "null" for what is not finite. */
 const char *lg_num_text(char *buf, size_t size, double v, int decimals);
 
+/* The keys of schema 1 into an object that is open (json.c). */
+struct lg_verdict;
+void lg_json_verdict(const struct lg_verdict *v, struct lg_json *j);
+
 #endif /* LG_REPORT_JSON_WRITE_H */

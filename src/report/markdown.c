@@ -78,6 +78,26 @@ static void finding(struct lg_out *o, const struct lg_verdict *v, size_t i)
 	lg_out_puts(o, "\n");
 }
 
+void lg_markdown_text(struct lg_out *o, const char *s)
+{
+	md(o, s);
+}
+
+void lg_markdown_findings(const struct lg_verdict *v, struct lg_out *o)
+{
+	for (size_t i = 0; i < v->n_findings; i++)
+		finding(o, v, i);
+	if (v->n_limits) {
+		lg_out_puts(o, "### Limits\n\n");
+		for (size_t i = 0; i < v->n_limits; i++) {
+			lg_out_puts(o, "- ");
+			md(o, v->limits[i]);
+			lg_out_puts(o, "\n");
+		}
+		lg_out_puts(o, "\n");
+	}
+}
+
 void lg_report_markdown(const struct lg_verdict *v, struct lg_out *o)
 {
 	char buf[4096], a[32], b[32], c[32];
@@ -113,17 +133,7 @@ void lg_report_markdown(const struct lg_verdict *v, struct lg_out *o)
 		}
 		lg_out_puts(o, "\n");
 	}
-	for (size_t i = 0; i < v->n_findings; i++)
-		finding(o, v, i);
-	if (v->n_limits) {
-		lg_out_puts(o, "### Limits\n\n");
-		for (size_t i = 0; i < v->n_limits; i++) {
-			lg_out_puts(o, "- ");
-			md(o, v->limits[i]);
-			lg_out_puts(o, "\n");
-		}
-		lg_out_puts(o, "\n");
-	}
+	lg_markdown_findings(v, o);
 	lg_out_puts(o, "_laggard " LG_VERSION ", ");
 	for (size_t i = 0; i < v->n_inputs; i++) {
 		lg_out_puts(o, i ? ", " : "");

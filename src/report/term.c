@@ -179,6 +179,27 @@ static void minor(const struct term *t, const struct lg_verdict *v)
 	lg_out_puts(t->o, "\n");
 }
 
+void lg_term_findings(const struct lg_verdict *v, const struct lg_term_options *opt, struct lg_out *o)
+{
+	struct term t = { o, opt->width ? opt->width : DEFAULT_WIDTH, opt->colour };
+
+	if (t.width < MIN_WIDTH)
+		t.width = MIN_WIDTH;
+	for (size_t i = 0; i < v->n_findings; i++)
+		if (strcmp(v->findings[i].severity, "info"))
+			finding(&t, v, i);
+	minor(&t, v);
+	if (v->n_limits) {
+		style(&t, "2");
+		lg_out_puts(o, "limits\n");
+		style(&t, "0");
+		for (size_t i = 0; i < v->n_limits; i++) {
+			lg_out_puts(o, " - ");
+			lg_text_wrap(o, v->limits[i], 3, 3, t.width);
+		}
+	}
+}
+
 void lg_report_term(const struct lg_verdict *v, const struct lg_term_options *opt,
 		    struct lg_out *o)
 {
@@ -213,17 +234,5 @@ void lg_report_term(const struct lg_verdict *v, const struct lg_term_options *op
 		lg_out_puts(o, "\n");
 		stages(&t, v);
 	}
-	for (size_t i = 0; i < v->n_findings; i++)
-		if (strcmp(v->findings[i].severity, "info"))
-			finding(&t, v, i);
-	minor(&t, v);
-	if (v->n_limits) {
-		style(&t, "2");
-		lg_out_puts(o, "limits\n");
-		style(&t, "0");
-		for (size_t i = 0; i < v->n_limits; i++) {
-			lg_out_puts(o, " - ");
-			lg_text_wrap(o, v->limits[i], 3, 3, t.width);
-		}
-	}
+	lg_term_findings(v, opt, o);
 }

@@ -21,4 +21,11 @@ void lg_text_wrap(struct lg_out *o, const char *text, unsigned col, unsigned ind
 /* The same cleaning without wrapping or newline. */
 void lg_text_safe(struct lg_out *o, const char *text);
 
+/* Text from outside as Markdown, and the sections "findings" and "limits" (markdown.c). */
+void lg_markdown_text(struct lg_out *o, const char *s);
+void lg_markdown_findings(const struct lg_verdict *v, struct lg_out *o);
+/* The same sections for the terminal (term.c). */
+struct lg_term_options;
+void lg_term_findings(const struct lg_verdict *v, const struct lg_term_options *opt, struct lg_out *o);
+
 #endif /* LG_REPORT_TEXT_H */

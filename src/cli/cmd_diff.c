@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_diff.c - what changed between two runs; the gate of a CI job. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "advise/advise.h"
+#include "base/alloc.h"
+#include "cli/load.h"
+#include "diff/diff.h"
+#include "report/diff_report.h"
+
+enum { AS_TERM, AS_JSON, AS_MARKDOWN, AS_GITHUB };
+enum { BASELINE_MAX = 64 << 20 };
+
+struct options {
+	int as;
+	double fail_over; /* fraction; NAN = not asked */
+	const char *junit, *save;
+};
+
+struct run_side {
+	struct lg_loaded l; /* empty for a baseline */
+	struct lg_side *side;
+};
+
+static int parse_percent(const char *s, double *ret)
+{
+	char *end;
+	double v;
+
+	if (!(*s >= '0' && *s <= '9') && *s != '.')
+		return -1;
+	v = strtod(s, &end);
+	if (end == s || (strcmp(end, "") && strcmp(end, "%")) || !isfinite(v))
+		return -1;
+	*ret = v / 100;
+	return 0;
+}
+
+static int parse(int argc, char **argv, struct options *opt)
+{
+	enum { JSON = 256, MARKDOWN, JUNIT, GITHUB, FAIL_OVER, SAVE };
+	static const struct option longs[] = {
+		{ "json", no_argument, NULL, JSON },
+		{ "markdown", no_argument, NULL, MARKDOWN },
+		{ "github", no_argument, NULL, GITHUB },
+		{ "junit", required_argument, NULL, JUNIT },
+		{ "fail-over", required_argument, NULL, FAIL_OVER },
+		{ "save-baseline", required_argument, NULL, SAVE },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
+	};
+	const struct lg_command *cmd = &lg_cmd_diff;
+	int c;
+
+	opterr = 0;
+	optind = 0; /* glibc: start anew */
+	while ((c = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
+		switch (c) {
+		case JSON:
+			opt->as = AS_JSON;
+			break;
+		case MARKDOWN:
+			opt->as = AS_MARKDOWN;
+			break;
+		case GITHUB:
+			opt->as = AS_GITHUB;
+			break;
+		case JUNIT:
+			opt->junit = optarg;
+			break;
+		case FAIL_OVER:
+			if (parse_percent(optarg, &opt->fail_over))
+				return lg_usage(cmd, "--fail-over wants a percentage such as 5%%, not \"%s\"",
+						optarg);
+			break;
+		case SAVE:
+			opt->save = optarg;
+			break;
+		case 'h':
+			return lg_help(cmd);
+		case ':':
+			return lg_usage(cmd, "%s wants a value", argv[optind - 1]);
+		default:
+			return lg_usage(cmd, "no option \"%s\"", argv[optind - 1]);
+		}
+	}
+	if (opt->save && argc - optind == 1)
+		return -1; /* the first baseline has nothing to be compared with */
+	if (argc - optind < 2)
+		return lg_usage(cmd, "BEFORE and AFTER are needed");
+	if (argc - optind > 2)
+		return lg_usage(cmd, "one file for BEFORE and one for AFTER, not \"%s\"", argv[optind + 2]);
+	return -1;
+}
+
+/* The whole of a baseline file. 1 = it is not one. */
+static int read_baseline(const char *path, struct lg_side **ret, struct lg_error *err)
+{
+	char head[32], *bytes = NULL;
+	struct stat st;
+	size_t n = 0;
+	int fd, rc = 1;
+
+	/* Not for pipes: what was read there could not be read again. */
+	if (stat(path, &st) || !S_ISREG(st.st_mode))
+		return 1;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 1; /* the importer says why */
+	if (pread(fd, head, sizeof head, 0) > 0 && lg_baseline_sniff(head, sizeof head)) {
+		rc = st.st_size > BASELINE_MAX
+			? lg_fail(err, LG_E_LIMIT, LG_NO_OFFSET, "%s: too large for a baseline", path) : 0;
+		bytes = rc ? NULL : lg_calloc((size_t)st.st_size + 1, 1);
+		if (!rc && !bytes)
+			rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+		while (!rc && n < (size_t)st.st_size) {
+			ssize_t got = read(fd, bytes + n, (size_t)st.st_size - n);
+
+			if (got < 0 && errno == EINTR)
+				continue;
+			if (got < 0)
+				rc = lg_fail_errno(err, errno, "%s", path);
+			if (got <= 0)
+				break;
+			n += (size_t)got;
+		}
+		if (!rc)
+			rc = lg_baseline_read(bytes, n, path, ret, err);
+		lg_free(bytes);
+	}
+	close(fd);
+	return rc;
+}
+
+static int open_side(char *path, struct run_side *s, struct lg_error *err)
+{
+	int rc = read_baseline(path, &s->side, err);
+
+	if (rc <= 0)
+		return rc;
+	rc = lg_load(&path, 1, &s->l, err);
+	if (!rc)
+		rc = lg_judge(&s->l, 0, (double)NAN, err);
+	return rc ? rc : lg_side_new(s->l.verdict, &s->side, err);
+}
+
+static void side_done(struct run_side *s)
+{
+	lg_side_free(s->side);
+	lg_loaded_done(&s->l);
+}
+
+/*
+ * AFTER becomes the baseline. Runs that an older file of that name remembers are kept, this one
+ * added: from the third on, the spread between runs is known and widens every later interval.
+ */
+static int save(const char *path, struct lg_side *s, struct lg_error *err)
+{
+	struct lg_side *old = NULL;
+	struct lg_out *o;
+	int rc = read_baseline(path, &old, err);
+
+	if (rc < 0)
+		return rc;
+	if (!s->s.n) {
+		lg_side_free(old);
+		return lg_fail(err, LG_E_UNSUPPORTED, LG_NO_OFFSET,
+			       "no judged steps to make a baseline of: nothing was saved");
+	}
+	s->n_runs = 0;
+	if (old) {
+		size_t from = old->n_runs >= LG_SIDE_RUNS_MAX ? old->n_runs - LG_SIDE_RUNS_MAX + 1 : 0;
+
+		for (size_t i = from; i < old->n_runs; i++) {
+			s->run_mean[s->n_runs] = old->run_mean[i];
+			s->run_median[s->n_runs++] = old->run_median[i];
+		}
+	}
+	s->run_mean[s->n_runs] = lg_side_mean(s);
+	s->run_median[s->n_runs++] = lg_side_median(s);
+	lg_side_free(old);
+	rc = lg_out_open(&o, path, LG_OUT_PLAIN, err);
+	if (rc)
+		return rc;
+	lg_baseline_write(s, o);
+	rc = lg_out_close(o, err);
+	if (!rc)
+		fprintf(stderr, "laggard: baseline of %zu run%s in %s\n", s->n_runs, s->n_runs > 1 ? "s" : "",
+			path);
+	return rc;
+}
+
+static int write_junit(const struct lg_diff *d, const char *path, struct lg_error *err)
+{
+	struct lg_out *o;
+	int rc = lg_out_open(&o, path, LG_OUT_PLAIN, err);
+
+	if (rc)
+		return rc;
+	lg_diff_junit(d, o);
+	return lg_out_close(o, err);
+}
+
+static int print(const struct lg_diff *d, const struct options *opt)
+{
+	struct lg_term_options t = lg_terminal();
+	struct lg_error err = { 0 };
+	struct lg_out *o;
+
+	if ((opt->junit && write_junit(d, opt->junit, &err)) ||
+	    lg_out_open(&o, "-", LG_OUT_PLAIN, &err)) {
+		lg_complain(&err);
+		return LG_EXIT_FAILED;
+	}
+	if (opt->as == AS_JSON)
+		lg_diff_json(d, o);
+	else if (opt->as == AS_MARKDOWN)
+		lg_diff_markdown(d, o);
+	else if (opt->as == AS_GITHUB)
+		lg_diff_github(d, o);
+	else
+		lg_diff_term(d, &t, o);
+	return lg_finish(o);
+}
+
+static int run(int argc, char **argv)
+{
+	struct options opt = { .fail_over = (double)NAN };
+	struct run_side b = { 0 }, a = { 0 };
+	struct lg_error err = { .offset = LG_NO_OFFSET };
+	struct lg_diff *d = NULL;
+	int rc = parse(argc, argv, &opt);
+	bool alone;
+
+	if (rc >= 0)
+		return rc;
+	alone = argc - optind == 1;
+	rc = alone ? 0 : open_side(argv[optind], &b, &err);
+	if (!rc)
+		rc = open_side(argv[argc - 1], &a, &err);
+	if (!rc && !alone)
+		rc = lg_diff_new(b.side, a.side, a.l.verdict, opt.fail_over, &d, &err);
+	if (!rc && d)
+		rc = lg_advise(&d->v, (double)NAN, &err);
+	if (rc) {
+		lg_complain(&err);
+		rc = LG_EXIT_FAILED;
+	} else if (d) {
+		rc = print(d, &opt);
+		if (!rc && d->gate.verdict && !strcmp(d->gate.verdict, "unknown")) {
+			/* A gate that cannot judge must not look like one that let through. */
+			fprintf(stderr, "laggard: --fail-over: %s\n", d->gate.why);
+			rc = LG_EXIT_FAILED;
+		}
+		if (!rc && d->gate.verdict && !strcmp(d->gate.verdict, "fail"))
+			rc = LG_EXIT_FINDING;
+	}
+	/* A regression never becomes the measure of the next run. */
+	if (opt.save && rc == LG_EXIT_OK) {
+		if (save(opt.save, a.side, &err)) {
+			lg_complain(&err);
+			rc = LG_EXIT_FAILED;
+		}
+	} else if (opt.save && rc == LG_EXIT_FINDING) {
+		fprintf(stderr, "laggard: over the limit: %s is left as it was\n", opt.save);
+	}
+	lg_diff_free(d);
+	side_done(&b);
+	side_done(&a);
+	return rc;
+}
+
+const struct lg_command lg_cmd_diff = {
+	.name = "diff",
+	.args = "BEFORE AFTER [OPTION]...",
+	.summary = "say what changed between two runs, and how much of it each difference explains",
+	.help =
+	"BEFORE and AFTER are recordings, traces laggard can import, or saved baselines.\n\n"
+	"  --json               schema 1 with the object \"diff\" (laggard-diff(1))\n"
+	"  --markdown           for a pull request or a job summary\n"
+	"  --github             annotations of a GitHub Actions run\n"
+	"  --junit OUT          also write a JUnit XML file\n"
+	"  --fail-over PCT      exit 3 if the step time surely grew by more than PCT %: the whole 95 %\n"
+	"                       interval of the mean or of the median lies above it\n"
+	"  --save-baseline F    write AFTER's numbers to F, to stand for BEFORE later; with one file,\n"
+	"                       only that. A file that fails the limit is not saved\n\n"
+	"example:\n"
+	"  laggard diff main.baseline pr.lag --fail-over 5% --junit laggard.xml\n",
+	.run = run,
+};

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * diff.h - what changed between two runs, and how much of the change each difference explains.
+ *
+ * Pure: same sides, same result (the bootstrap's generator has a fixed seed). The result is a
+ * verdict of schema 1 (its findings are the differences that cost time, ranked by loss) plus the
+ * tables of the `diff` object. It borrows both sides and the verdict of AFTER.
+ */
+#ifndef LG_DIFF_DIFF_H
+#define LG_DIFF_DIFF_H
+#include "diff/side.h"
+
+/* after / before, with the interval that holds 95 % of the bootstrap's replicates. NAN = unknown. */
+struct lg_ratio {
+	double value, lo, hi;
+};
+
+/* One difference: of a stage, an item, a holder ... ms per step, NAN where one side has none. */
+struct lg_change {
+	const char *kind;     /* stage op kernel copy collective function region */
+	const char *name, *shape;
+	double before, after, delta; /* ms per step */
+	double lo, hi;        /* 95 % interval of delta */
+	double count_before, count_after;
+	bool sure;            /* more than the noise */
+};
+
+struct lg_fact_change {
+	const char *key, *before, *after; /* NULL = not told there */
+};
+
+struct lg_process_change {
+	const struct lg_side_process *p;
+	bool gone;
+};
+
+struct lg_holder_change {
+	const char *comm, *lock, *key;
+	int32_t pid;
+	double ms_before, ms_after; /* held per step; 0 = not there */
+	double period_before, period_after;
+};
+
+/* The ranked list: what explains the change of the mean step. */
+struct lg_share {
+	const char *what, *id; /* id: of its finding, NULL = none */
+	double ms, share;      /* per step; of the whole change, NAN where that is noise */
+};
+
+struct lg_diff {
+	struct lg_verdict v;   /* findings: the differences. trace: AFTER's. Own arena */
+	const struct lg_side *before, *after;
+	struct lg_ratio mean, median, samples; /* step time; samples: throughput in samples, NAN */
+	double mean_ms[2], median_ms[2], p99_ms[2];
+	double delta_ms;       /* of the mean step */
+	double noise;          /* between runs of the baseline: sd of log(mean); NAN = one run */
+	const char **unfair;   /* why the two may not be comparable */
+	size_t n_unfair;
+	struct lg_change *stages, *items;
+	size_t n_stages, n_items;
+	struct lg_fact_change *facts;
+	size_t n_facts;
+	struct lg_process_change *processes;
+	size_t n_processes;
+	struct lg_holder_change *holders;
+	size_t n_holders;
+	struct lg_share *shares;
+	size_t n_shares;
+	const char *headline;
+	struct {
+		double limit;      /* NAN = not asked */
+		const char *verdict; /* "pass" "fail" "unknown" */
+		const char *why;
+	} gate;
+};
+
+/* after_v: verdict of AFTER, NULL when AFTER is a baseline. fail_over: fraction, NAN = not asked. */
+int lg_diff_new(const struct lg_side *before, const struct lg_side *after,
+		const struct lg_verdict *after_v, double fail_over, struct lg_diff **ret,
+		struct lg_error *err) LG_MUST_CHECK;
+void lg_diff_free(struct lg_diff *d);
+
+/* ---- changes.c: tables of what differs, without judgement ---- */
+int lg_diff_changes(struct lg_diff *d) LG_MUST_CHECK;
+/* ---- causes.c: findings, ranked; shares of the change ---- */
+int lg_diff_causes(struct lg_diff *d, const struct lg_verdict *after_v) LG_MUST_CHECK;
+
+/* ---- bootstrap.c ---- */
+struct lg_bootstrap {
+	struct lg_ratio mean, median;
+	double delta_lo, delta_hi; /* 95 % interval of mean(after) - mean(before) */
+	double med_lo, med_hi;     /* of the difference of medians */
+	double med_delta;
+};
+/* Circular block bootstrap of two independent series; false when out of memory. */
+bool lg_bootstrap(const double *before, size_t n_before, const double *after, size_t n_after,
+		  struct lg_bootstrap *ret);
+double lg_mean_of(const double *v, size_t n);       /* NAN for n 0 */
+/* q in [0, 1]; v is reordered. NAN for n 0. */
+double lg_quantile_of(double *v, size_t n, double q);
+
+#endif /* LG_DIFF_DIFF_H */

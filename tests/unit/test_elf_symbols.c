@@ -2,6 +2,7 @@
 /* The test program reads itself, the C library and damaged copies of itself. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <dlfcn.h>
@@ -180,6 +181,134 @@ static void demangles_and_cuts_long_names(void **state)
 	assert_string_equal(lg_demangle("_Z", buf, sizeof buf), "_Z");
 }
 
+/* -- files that were stripped; what they were stripped of lies elsewhere -- */
+
+/* Run tools on a copy of this program; false when one is missing. */
+static bool run(const char *dir, const char *commands)
+{
+	char text[4096];
+
+	snprintf(text, sizeof text, "exec 2>/dev/null; set -e; cd '%s'; %s", dir, commands);
+	return system(text) == 0;
+}
+
+static void copy_self(char dir[64])
+{
+	char text[128];
+
+	strcpy(dir, "/tmp/lg-test-elf-XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	snprintf(text, sizeof text, "cp /proc/%d/exe '%s'/prog", (int)getpid(), dir);
+	assert_int_equal(system(text), 0);
+}
+
+static void remove_copy(const char *dir)
+{
+	char text[128];
+
+	snprintf(text, sizeof text, "rm -r '%s'", dir);
+	assert_int_equal(system(text), 0);
+}
+
+/* The name at our function in dir/prog; "" when there is none. */
+static void name_in(const char *dir, const char *debug_dir, char name[64])
+{
+	char path[512];
+	uint64_t offset, vaddr, into;
+	struct lg_elf *e;
+	const char *s;
+	int fd;
+
+	assert_true(locate((uint64_t)(uintptr_t)&lg_test_function_to_find, path, &offset));
+	snprintf(path, sizeof path, "%s/prog", dir);
+	fd = open(path, O_RDONLY);
+	assert_true(fd >= 0);
+	assert_int_equal(lg_elf_open(&e, fd, debug_dir, NULL), 0);
+	close(fd);
+	assert_true(lg_elf_vaddr(e, offset, &vaddr));
+	s = lg_elf_find(e, vaddr, &into);
+	snprintf(name, 64, "%s", s ? s : "");
+	lg_elf_free(e);
+}
+
+#define STRIPPED "objcopy --only-keep-debug prog full.debug; strip prog; "
+
+static void reads_mini_debug_info(void **state)
+{
+	char dir[64], name[64];
+
+	(void)state;
+	copy_self(dir);
+	/* As Fedora's find-debuginfo makes it: a symbol table alone, packed with xz. */
+	if (!run(dir, "cp prog mini; objcopy --remove-section .comment prog; "
+		      "objcopy -S --keep-symbol=lg_test_function_to_find mini; "
+		      "strip prog; xz -k mini; objcopy --add-section .gnu_debugdata=mini.xz prog")) {
+		remove_copy(dir);
+		skip();
+	}
+	name_in(dir, NULL, name);
+	assert_string_equal(name, "lg_test_function_to_find");
+	/* A damaged one is as good as none. */
+	assert_true(run(dir, "dd if=/dev/zero of=mini.xz bs=1 seek=200 count=64 conv=notrunc; "
+			     "objcopy --update-section .gnu_debugdata=mini.xz prog"));
+	name_in(dir, NULL, name);
+	assert_string_equal(name, "");
+	remove_copy(dir);
+}
+
+static void follows_debug_links(void **state)
+{
+	char dir[64], name[64];
+
+	(void)state;
+	copy_self(dir);
+	if (!run(dir, STRIPPED "objcopy --add-gnu-debuglink=full.debug prog")) {
+		remove_copy(dir);
+		skip();
+	}
+	name_in(dir, NULL, name);
+	assert_string_equal(name, "lg_test_function_to_find");
+	assert_true(run(dir, "mkdir .debug; mv full.debug .debug"));
+	name_in(dir, NULL, name);
+	assert_string_equal(name, "lg_test_function_to_find");
+	/* Without build ids the checksum decides, and here it is another file's. */
+	assert_true(run(dir, "objcopy -R .note.gnu.build-id prog; printf x >> .debug/full.debug"));
+	name_in(dir, NULL, name);
+	assert_string_equal(name, "");
+	remove_copy(dir);
+}
+
+static void finds_debug_files_by_build_id(void **state)
+{
+	char dir[64], name[64], id[LG_BUILD_ID_HEX], path[256], text[512];
+	int fd;
+
+	(void)state;
+	copy_self(dir);
+	snprintf(path, sizeof path, "%s/prog", dir);
+	fd = open(path, O_RDONLY);
+	if (!lg_elf_build_id_of(fd, id) || !run(dir, STRIPPED)) {
+		close(fd);
+		remove_copy(dir);
+		skip();
+	}
+	close(fd);
+	name_in(dir, dir, name);
+	assert_string_equal(name, "");
+	snprintf(text, sizeof text, "mkdir -p .build-id/%.2s; mv full.debug .build-id/%.2s/%s.debug", id,
+		 id, id + 2);
+	assert_true(run(dir, text));
+	name_in(dir, dir, name);
+	assert_string_equal(name, "lg_test_function_to_find");
+	/* Another build's file under that name is not believed. */
+	snprintf(text, sizeof text, "f=.build-id/%.2s/%s.debug; objcopy -R .note.gnu.build-id $f", id,
+		 id + 2);
+	assert_true(run(dir, text));
+	name_in(dir, dir, name);
+	assert_string_equal(name, "");
+	remove_copy(dir);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -188,6 +317,9 @@ int main(void)
 		cmocka_unit_test(damaged_files_are_refused_or_read_in_bounds),
 		cmocka_unit_test(names_all_frames_of_a_builder),
 		cmocka_unit_test(demangles_and_cuts_long_names),
+		cmocka_unit_test(reads_mini_debug_info),
+		cmocka_unit_test(follows_debug_links),
+		cmocka_unit_test(finds_debug_files_by_build_id),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -86,7 +86,7 @@ static void reads_frames_of_all_shapes(void **state)
 		  "/opt/my app", 0x1f, 0, false },
 		{ "            13a80b608e0a RegExp:[&<>\\\"\\'] (/tmp/perf-7539.map)", "RegExp:[&<>\\\"\\']",
 		  "/tmp/perf-7539.map", 0x13a80b608e0a, 0, false },
-		{ "\t 993 main (/root/noploop (deleted))", "main", "/root/noploop (deleted)", 0x993, 0,
+		{ "\t 993 main (/opt/noploop (deleted))", "main", "/opt/noploop (deleted)", 0x993, 0,
 		  false },
 		{ "\t 12 g (inlined)", "g", "inlined", 0x12, 0, true },
 		{ "\t 0 [unknown] ([unknown])", "[unknown]", "[unknown]", 0, 0, false },

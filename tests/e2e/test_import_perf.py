@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""perf.data and perf script, recorded here and now: names, counts, the pipe, the text."""
+import collections
+import gzip
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+BURN = r"""
+#include <time.h>
+static volatile unsigned long sink;
+__attribute__((noinline)) static void innermost_work(void) { for (int i = 0; i < 1000; i++) sink += i; }
+__attribute__((noinline)) static void middle_work(void) { innermost_work(); sink++; }
+int main(void)
+{
+	struct timespec t;
+	do {
+		for (int i = 0; i < 100; i++)
+			middle_work();
+		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	} while (!t.tv_sec && t.tv_nsec < 400000000);
+	return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def burn(tmp_path_factory):
+    if not shutil.which("perf") or not shutil.which("cc"):
+        pytest.skip("needs perf and cc: run tools/install-deps test")
+    work = tmp_path_factory.mktemp("burn")
+    (work / "burn.c").write_text(BURN)
+    subprocess.run(["cc", "-O0", "-fno-omit-frame-pointer", "-o", work / "burn", work / "burn.c"], check=True)
+    done = subprocess.run(["perf", "record", "-q", "-g", "-F", "999", "-e", "cpu-clock", "-o",
+                           work / "perf.data", "--", work / "burn"], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"perf record: {done.stderr.strip()[:200]}")
+    return work
+
+
+def perf_count(path):
+    text = subprocess.run(["perf", "report", "--stats", "-i", path], capture_output=True, text=True,
+                          check=True).stdout
+    return int(re.search(r"SAMPLE events: *(\d+)", text).group(1))
+
+
+def inner_frames(folded):
+    """Samples by innermost function."""
+    counts = collections.Counter()
+    for line in folded.splitlines():
+        stack, count = line.rsplit(" ", 1)
+        counts[stack.rsplit(";", 1)[1]] += int(count)
+    return counts
+
+
+def rows(laggard, path):
+    done = laggard("explain", path, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["inputs"][0]["rows"]["sample"]
+
+
+def test_every_sample_is_a_row(laggard, burn):
+    assert rows(laggard, burn / "perf.data") == perf_count(burn / "perf.data") > 200
+
+
+def test_functions_have_their_names(laggard, burn, tmp_path):
+    out = tmp_path / "burn.folded"
+    done = laggard("convert", burn / "perf.data", "-o", out)
+    assert done.returncode == 0, done.stderr
+    folded = out.read_text()
+    counts = inner_frames(folded)
+    assert counts["innermost_work"] > 0.8 * sum(counts.values())
+    assert "burn;" in folded and "main;middle_work;innermost_work" in folded
+
+
+def test_a_pipe_is_read_as_it_comes(laggard, laggard_path, burn, tmp_path):
+    out = tmp_path / "pipe.folded"
+    record = subprocess.Popen(["perf", "record", "-q", "-g", "-F", "999", "-e", "cpu-clock", "-o", "-", "--",
+                               burn / "burn"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    done = subprocess.run([laggard_path, "convert", "-", "-o", out], stdin=record.stdout,
+                          capture_output=True, text=True)
+    record.stdout.close()
+    assert record.wait() == 0
+    assert done.returncode == 0, done.stderr
+    counts = inner_frames(out.read_text())
+    assert counts["innermost_work"] > 0.8 * sum(counts.values())
+
+
+def test_the_text_of_perf_script_says_the_same(laggard, burn, tmp_path):
+    text = subprocess.run(["perf", "script", "--header", "-i", burn / "perf.data"], capture_output=True,
+                          check=True).stdout
+    path = tmp_path / "script.txt.gz"
+    path.write_bytes(gzip.compress(text))
+    assert rows(laggard, path) == perf_count(burn / "perf.data")
+    assert laggard("convert", path, "-o", tmp_path / "t.folded").returncode == 0
+    assert laggard("convert", burn / "perf.data", "-o", tmp_path / "d.folded").returncode == 0
+    ours = inner_frames((tmp_path / "d.folded").read_text())
+    theirs = inner_frames((tmp_path / "t.folded").read_text())
+    assert ours["innermost_work"] == theirs["innermost_work"]
+
+
+def test_a_cut_file_is_read_and_said_to_be_cut(laggard, burn, tmp_path):
+    whole = (burn / "perf.data").read_bytes()
+    path = tmp_path / "cut.data"
+    path.write_bytes(whole[:len(whole) // 3])
+    done = laggard("explain", path, "--json")
+    assert done.returncode == 0, done.stderr
+    verdict = json.loads(done.stdout)
+    assert 0 < verdict["inputs"][0]["rows"]["sample"] < perf_count(burn / "perf.data")
+    assert any("ends" in limit for limit in verdict["limits"]), verdict["limits"]
+    path.write_bytes(whole[:50])
+    done = laggard("explain", path)
+    assert done.returncode == 1
+    assert re.search(r"byte \d+", done.stderr) and done.stderr.count("\n") == 1

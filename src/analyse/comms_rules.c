@@ -53,7 +53,8 @@ static uint64_t bytes_of(const struct lg_trace *t, uint32_t row)
 	return elems * size;
 }
 
-static void exposed(struct lg_case *c, const struct lg_gpu *g)
+/* waited: mean ns a rank waited for another one, told by straggler(): not transfer. */
+static void exposed(struct lg_case *c, const struct lg_gpu *g, int64_t waited)
 {
 	const struct lg_gpu_run *r = NULL;
 	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_COMM), &share, &r);
@@ -63,7 +64,10 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g)
 	char op[32] = "";
 	bool small;
 	struct lg_finding *f;
+	double wait = lost > 0 ? fmin((double)waited / 1e6 / lost, 1) : 0;
 
+	lost *= 1 - wait;
+	share *= 1 - wait;
 	if (!r || share < 0.03 || !r->n_comm)
 		return;
 	for (size_t i = 0; i < r->n_work; i++) {
@@ -203,16 +207,16 @@ static int collect(struct lg_case *c, const struct lg_gpu *g, struct coll **ret,
  * with the shortest came last. A steady straggler is last in most of them; where the last one
  * changes, the cause is shared (host, storage), not the rank.
  */
-static void straggler(struct lg_case *c, const struct lg_gpu *g)
+static int64_t straggler(struct lg_case *c, const struct lg_gpu *g)
 {
 	struct coll *v = NULL;
 	int64_t *wait, *caused;
 	size_t n = 0, *last, matched = 0, top = 0;
 	bool numbered = false;
-	int64_t all = 0, wall = 0;
+	int64_t all = 0, wall = 0, told = 0;
 
 	if (g->n < 2)
-		return;
+		return 0;
 	wait = lg_calloc(g->n, sizeof *wait);
 	caused = lg_calloc(g->n, sizeof *caused);
 	last = lg_calloc(g->n, sizeof *last);
@@ -250,13 +254,15 @@ static void straggler(struct lg_case *c, const struct lg_gpu *g)
 	wall /= (int64_t)g->n;
 	if (matched >= 5 && wall > 0 && all * 100 >= wall) {
 		const struct lg_gpu_run *r = &g->run[top];
-		bool steady = last[top] * 2 > matched || caused[top] * 3 > all * 2;
+		/* One rank: most of the waiting, and last more often than its turn. */
+		bool steady = caused[top] * 5 > all * 3 && last[top] * g->n * 2 > matched * 3;
 		struct lg_finding *f = lg_gpu_finding(
 			c, g, "comms.straggler", (double)(steady ? caused[top] : all) / 1e6,
 			(double)(steady ? caused[top] : all) / (double)wall,
 			(steady ? 0.85 : 0.7) * (numbered ? 1 : 0.85), r);
 
 		if (f) {
+			told = steady ? caused[top] : all;
 			f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 			f->culprit.relation = steady ? "rank" : NULL;
 			f->culprit.rank = steady ? r->rank : -1;
@@ -283,6 +289,7 @@ static void straggler(struct lg_case *c, const struct lg_gpu *g)
 	lg_free(caused);
 	lg_free(last);
 	lg_free(v);
+	return told;
 }
 
 /* ---- what logs and dumps say (marks) ---- */
@@ -319,8 +326,9 @@ static void from_marks(struct lg_case *c, const char *name, const char *id, cons
 
 int lg_find_comms(struct lg_case *c, struct lg_gpu *g)
 {
-	exposed(c, g);
-	straggler(c, g);
+	int64_t waited = straggler(c, g);
+
+	exposed(c, g, waited);
 	from_marks(c, "log.collective_mismatch", "comms.mismatch",
 		   "ranks called different collectives at the same place: their sequences part");
 	return c->failed;

@@ -1,7 +1,310 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "analyse/timeline_gpu.h"
+/*
+ * compile_trace.c - what became of torch.compile, from a profiler's trace and from logs.
+ *
+ * Trace: "Torch-Compiled Region: F/C" (torch/_dynamo/eval_frame.py) names frame F in its C-th
+ * compilation; "... (dynamo_timed)" spans are compilation itself. Logs: the marks of the log
+ * importers (log.graph_break, log.recompile ...), one a message, its text "what, file:line".
+ * What a lost or broken compilation costs cannot be measured without a run that has it: the
+ * finding says so and stays at medium.
+ */
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
-int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g __attribute__((unused)))
+#include "analyse/timeline_gpu.h"
+#include "analyse/tally.h"
+#include "base/alloc.h"
+
+#define BIT(cause) (1u << (cause))
+
+enum { FRAMES_MAX = 1024, MANY_FRAMES = 8, MANY_RECOMPILES = 3 };
+
+static void in_step(struct lg_case *c, const struct lg_gpu *g)
 {
+	const struct lg_gpu_run *r = NULL;
+	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_COMPILE), &share, &r);
+	struct lg_finding *f;
+
+	if (!r || share < 0.01)
+		return;
+	f = lg_gpu_finding(c, g, "compile.in_step", lost, share, 0.92, r);
+	if (!f)
+		return;
+	f->title = lg_arena_printf(&c->v->arena, "torch.compile works inside the profiled steps: the device idles "
+				   "%.0f %% of the time for it", share * 100);
+	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_COMPILE), 4, "device idle");
+	if (r->n_steps < 3)
+		lg_gpu_against(c, f, "in the first steps this is normal; it must not be there later");
+}
+
+struct frame {
+	long frame, highest, lowest;
+	size_t n;
+	int64_t first;
+};
+
+/* "Torch-Compiled Region: 3/1" -> frame 3, compilation 1. */
+static bool parse_region(const char *name, long *ret_frame, long *ret_compile)
+{
+	static const char prefix[] = "Torch-Compiled Region: ";
+	char *end;
+
+	if (strncmp(name, prefix, sizeof prefix - 1))
+		return false;
+	*ret_frame = strtol(name + sizeof prefix - 1, &end, 10);
+	if (*end != '/' || !isdigit((unsigned char)end[1]))
+		return false;
+	*ret_compile = strtol(end + 1, NULL, 10);
+	return true;
+}
+
+static size_t frames_of(struct lg_case *c, const struct lg_gpu_run *r, struct frame *v)
+{
+	const struct lg_trace *t = c->t;
+	size_t n = 0;
+
+	for (size_t h = 0; h < r->n_host; h++)
+		for (uint32_t p = c->idx->span_off[r->host[h].thr];
+		     p < c->idx->span_off[r->host[h].thr + 1]; p++) {
+			uint32_t row = c->idx->span[p];
+			long frame, compile;
+			size_t k = 0;
+
+			if (t->span.ts[row] < r->from || t->span.ts[row] >= r->to ||
+			    !parse_region(lg_string(t, t->span.name[row]), &frame, &compile))
+				continue;
+			while (k < n && v[k].frame != frame)
+				k++;
+			if (k == FRAMES_MAX)
+				continue;
+			if (k == n)
+				v[n++] = (struct frame){ .frame = frame, .highest = compile,
+							 .lowest = compile, .first = t->span.ts[row] };
+			v[k].n++;
+			if (compile > v[k].highest)
+				v[k].highest = compile;
+			if (compile < v[k].lowest)
+				v[k].lowest = compile;
+		}
+	return n;
+}
+
+static struct lg_finding *unmeasured(struct lg_case *c, const struct lg_gpu *g, const char *id,
+				     double confidence, const struct lg_gpu_run *r)
+{
+	struct lg_finding *f = lg_gpu_finding(c, g, id, (double)NAN, (double)NAN, confidence, r);
+
+	if (f)
+		f->stage = lg_stage_name(LG_STAGE_FORWARD);
+	return f;
+}
+
+static void regions(struct lg_case *c, const struct lg_gpu *g)
+{
+	struct frame *v = lg_calloc(FRAMES_MAX, sizeof *v);
+
+	if (!v) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	for (size_t i = 0; i < g->n; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+		size_t n, many = 0;
+		double launch;
+		struct lg_finding *f;
+
+		if (!lg_gpu_judged(r) && r->scope != LG_SCOPE_CPU)
+			continue;
+		n = frames_of(c, r, v);
+		for (size_t k = 0; k < n; k++)
+			if (v[k].highest - v[k].lowest >= MANY_RECOMPILES)
+				many = k + 1;
+		if (many) {
+			f = unmeasured(c, g, "compile.recompiles", 0.85, r);
+			if (!f)
+				break;
+			f->title = lg_arena_printf(&c->v->arena, "one frame runs in %ld compiled versions within "
+						   "this window: it is compiled again and again",
+						   v[many - 1].highest - v[many - 1].lowest + 1);
+			lg_evidence_add(c, f, v[many - 1].first, 0, "Torch-Compiled Region %ld/%ld to %ld/%ld",
+					v[many - 1].frame, v[many - 1].lowest, v[many - 1].frame,
+					v[many - 1].highest);
+			lg_evidence_add(c, f, INT64_MIN, 0, "which guard fails is not in the trace: "
+					"TORCH_LOGS=recompiles (log volume only) names it");
+		}
+		/* Many frames are graph breaks only if they leave the device waiting. */
+		launch = r->to > r->from ? (double)r->by[LG_GPU_BY_LAUNCH] / (double)(r->to - r->from) : 0;
+		if (n >= MANY_FRAMES && launch >= 0.10) {
+			f = unmeasured(c, g, "compile.graph_breaks", 0.6, r);
+			if (!f)
+				break;
+			f->title = lg_arena_printf(&c->v->arena, "%zu separate compiled regions a step, and the "
+						   "device waits for launches: the graph is broken into pieces",
+						   n);
+			f->severity = "low"; /* what part of the wait is theirs is not known */
+			lg_evidence_add(c, f, v[0].first, 0, "first region %ld; where each break is: "
+					"TORCH_LOGS=graph_breaks (log volume only)", v[0].frame);
+		}
+		break;
+	}
+	lg_free(v);
+}
+
+/*
+ * CUDA_LAUNCH_BLOCKING=1: every launch call returns only after its kernel has ended. By chance that
+ * happens only to kernels shorter than the call itself, so only longer ones are looked at.
+ */
+static void launch_blocking(struct lg_case *c, const struct lg_gpu *g)
+{
+	for (size_t i = 0; i < g->n; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+		size_t n = 0, blocked = 0;
+		struct lg_finding *f;
+
+		if (!lg_gpu_judged(r))
+			continue;
+		for (size_t k = 0; k < r->n_work; k++) {
+			const struct lg_gpu_work *w = &r->work[k];
+
+			if (w->class != LG_GPU_COMPUTE || w->call == LG_NO_ROW || w->end - w->ts < 20000 ||
+			    strstr(lg_string(c->t, c->t->span.name[w->call]), "Launch") == NULL)
+				continue;
+			n++;
+			blocked += lg_row_end(c->t, c->t->span.ts[w->call], c->t->span.dur[w->call]) >= w->end;
+		}
+		if (n < 20 || blocked * 20 < n * 19)
+			continue;
+		f = unmeasured(c, g, "debug.left_on", 0.9, r);
+		if (!f)
+			return;
+		f->title = "every kernel launch waits for its kernel: CUDA_LAUNCH_BLOCKING=1 (or "
+			   "HIP_LAUNCH_BLOCKING, AMD_SERIALIZE_KERNEL) is left on";
+		f->culprit.function = "CUDA_LAUNCH_BLOCKING";
+		lg_evidence_add(c, f, r->from, r->to - r->from, "%zu of %zu launches of kernels over 20 us "
+				"return after the kernel's end", blocked, n);
+		return;
+	}
+}
+
+/* Python frames of modes and checks that belong into debugging, with the time inside them. */
+static void debug_frames(struct lg_case *c, const struct lg_gpu *g)
+{
+	static const struct { const char *file, *what; } known[] = {
+		{ "torch/utils/flop_counter.py", "FlopCounterMode" },
+		{ "torch/autograd/anomaly_mode.py", "autograd anomaly detection" },
+		{ "torch/utils/_device.py", NULL }, /* ordinary: a default device */
+	};
+	const struct lg_trace *t = c->t;
+
+	for (size_t i = 0; i < g->n; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+		size_t n[3] = { 0 };
+		int64_t ns[3] = { 0 }, at[3] = { 0 };
+
+		if (!r->has_frames || (!lg_gpu_judged(r) && r->scope != LG_SCOPE_CPU) || !r->main)
+			continue;
+		for (uint32_t p = c->idx->span_off[r->main]; p < c->idx->span_off[r->main + 1]; p++) {
+			uint32_t row = c->idx->span[p];
+			lg_stk s = t->span.stack[row];
+			const char *file;
+
+			if (t->span.kind[row] != LG_SPAN_PYTHON || !s || t->span.ts[row] < r->from ||
+			    t->span.ts[row] >= r->to)
+				continue;
+			file = lg_string(t, t->frame.file[t->stack.frame[s]]);
+			for (size_t k = 0; k < 3; k++)
+				if (known[k].what && strstr(file, known[k].file)) {
+					at[k] = n[k]++ ? at[k] : t->span.ts[row];
+					ns[k] += t->span.dur[row];
+				}
+		}
+		for (size_t k = 0; k < 3; k++) {
+			struct lg_finding *f;
+
+			if (n[k] < 20)
+				continue;
+			f = unmeasured(c, g, "debug.left_on", 0.9, r);
+			if (!f)
+				return;
+			f->title = lg_arena_printf(&c->v->arena, "%s is active in the profiled steps%s",
+						   known[k].what, r->compiled ? "" : ", and no compiled region "
+						   "runs: torch.compile is skipped under such a mode");
+			f->culprit.function = known[k].what;
+			lg_evidence_add(c, f, at[k], 0, "%zu calls into %s", n[k], known[k].file);
+			lg_evidence_add(c, f, INT64_MIN, 0, "the trace was slowed by its stacks, so the loss is "
+					"not measured: run 50 steps without it and compare (laggard diff)");
+			return;
+		}
+	}
+}
+
+/* ---- logs ---- */
+
+static void from_log(struct lg_case *c, const char *name, const char *id, size_t at_least,
+		     const char *severity, const char *title)
+{
+	const struct lg_mark_tab *m = &c->t->mark;
+	struct lg_finding *f;
+	lg_str said[4];
+	size_t n = 0, kinds = 0;
+
+	for (size_t i = 0; i < m->n; i++)
+		n += !strcmp(lg_string(c->t, m->name[i]), name);
+	if (n < at_least || !n)
+		return;
+	/* The hook told of it already, with the same marks' cause. */
+	for (size_t i = 0; i < c->v->n_findings; i++)
+		if (!strcmp(c->v->findings[i].id, id))
+			return;
+	f = lg_finding_add(c, id);
+	if (!f)
+		return;
+	f->severity = severity;
+	f->confidence = 0.95;
+	f->culprit.relation = "self";
+	f->stage = lg_stage_name(LG_STAGE_FORWARD);
+	f->title = lg_arena_printf(&c->v->arena, "%s (%zu time%s in the log)", title, n, n == 1 ? "" : "s");
+	for (size_t i = 0; i < m->n && kinds < 4; i++) {
+		bool seen = false;
+
+		if (strcmp(lg_string(c->t, m->name[i]), name))
+			continue;
+		for (size_t k = 0; k < kinds; k++)
+			seen |= said[k] == m->text[i];
+		if (seen)
+			continue;
+		said[kinds++] = m->text[i];
+		lg_evidence_add(c, f, m->ts[i], 0, "%s", lg_string(c->t, m->text[i]));
+		if (!f->culprit.function && *lg_string(c->t, m->text[i]))
+			f->culprit.function = lg_string(c->t, m->text[i]);
+	}
+	lg_evidence_add(c, f, INT64_MIN, 0, "a log does not tell what it costs: compare the step time with "
+			"and without (laggard diff)");
+}
+
+int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)
+{
+	in_step(c, g);
+	regions(c, g);
+	launch_blocking(c, g);
+	debug_frames(c, g);
+	from_log(c, "log.compile_skipped", "compile.skipped", 1, "medium",
+		 "torch.compile skipped code that was to be compiled: it runs eagerly");
+	from_log(c, "log.recompile_limit", "compile.recompile_limit", 1, "medium",
+		 "a function hit the recompile limit: from then on it runs eagerly");
+	from_log(c, "log.recompile", "compile.recompiles", 3, "medium",
+		 "compiled code is compiled again because a guard fails");
+	from_log(c, "log.graph_break", "compile.graph_breaks", 1, "medium",
+		 "the compiled graph breaks in user code");
+	from_log(c, "log.tf32_off", "gpu.no_tensor_core", 1, "medium",
+		 "torch says that TF32 tensor cores are there and not enabled");
+	from_log(c, "log.ddp_unused_parameters", "comms.ddp_flags", 1, "low",
+		 "DDP looks for unused parameters every step and finds none");
+	from_log(c, "log.ddp_strides", "comms.ddp_flags", 1, "low",
+		 "DDP copies gradients whose strides differ from its buckets'");
+	from_log(c, "log.loader_workers", "data.workers_oversubscribed", 1, "low",
+		 "the loader has more workers than this process has CPUs");
 	return c->failed;
 }

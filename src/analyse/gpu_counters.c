@@ -1,7 +1,367 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_counters.c - what nvidia-smi or NVML sampled: throttling, and utilisation that is no work.
+ *
+ * "Utilisation" is the share of time with any kernel on the device, so a collective that spins for
+ * a late rank counts 100 %. Power tells them apart: a device that computes draws several times what
+ * one that spins does (the same device, the same run: no table of products is needed).
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "analyse/timeline_gpu.h"
+#include "base/alloc.h"
+
+enum { MAX_GPUS = 256, MIN_SAMPLES = 30 };
+/* NVML clocks event reasons that mean the device is slower than it could be. */
+enum { SW_POWER_CAP = 0x4, HW_SLOWDOWN = 0x8, SW_THERMAL = 0x20, HW_THERMAL = 0x40, HW_BRAKE = 0x80 };
+#define BUSY_UTIL 90.0
+
+struct reading {
+	int64_t ts;
+	double util, power, clock, temp;
+	uint64_t reasons;
+};
+
+struct device {
+	lg_trk track;
+	int32_t index;
+	lg_str host;
+	struct reading *v;
+	size_t n, cap;
+	double limit;
+	size_t n_busy, n_spin, n_idle, n_hot, n_capped;
+	double busy_clock, max_clock, max_temp;
+};
+
+struct devices {
+	struct device *v;
+	size_t n;
+	bool has_util, has_power, has_reasons, has_clock;
+	int64_t wall;
+};
+
+static lg_trk gpu_of(const struct lg_trace *t, lg_trk k)
+{
+	for (int i = 0; k && i < 8; i++, k = t->track.parent[k])
+		if (t->track.kind[k] == LG_TRACK_GPU)
+			return k;
+	return 0;
+}
+
+enum metric { UTIL, POWER, CLOCK, TEMP, REASONS, LIMIT, REASON_FLAG, NO_METRIC };
+
+static enum metric metric_of(const char *name, uint64_t *ret_bit)
+{
+	static const struct { const char *name; enum metric m; uint64_t bit; } known[] = {
+		{ "gpu.util", UTIL, 0 }, { "gpu.power", POWER, 0 }, { "gpu.clock_sm", CLOCK, 0 },
+		{ "gpu.temp", TEMP, 0 }, { "gpu.throttle", REASONS, 0 }, { "gpu.power_limit", LIMIT, 0 },
+		{ "gpu.throttle.sw_power_cap", REASON_FLAG, SW_POWER_CAP },
+		{ "gpu.throttle.hw_slowdown", REASON_FLAG, HW_SLOWDOWN },
+		{ "gpu.throttle.sw_thermal_slowdown", REASON_FLAG, SW_THERMAL },
+		{ "gpu.throttle.hw_thermal_slowdown", REASON_FLAG, HW_THERMAL },
+		{ "gpu.throttle.hw_power_brake_slowdown", REASON_FLAG, HW_BRAKE },
+		{ "gpu.thermal_violation", REASON_FLAG, SW_THERMAL },
+	};
+
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (!strcmp(name, known[i].name)) {
+			*ret_bit = known[i].bit;
+			return known[i].m;
+		}
+	return NO_METRIC;
+}
+
+/* Counters of one moment become one reading; a metric that is not sampled then keeps its last. */
+static int collect(const struct lg_case *c, struct devices *d)
+{
+	const struct lg_trace *t = c->t;
+	size_t *of = lg_calloc(t->track.n, sizeof *of);
+	enum metric *m = lg_calloc(t->track.n, sizeof *m);
+	uint64_t *bit = lg_calloc(t->track.n, sizeof *bit);
+	int64_t first = INT64_MAX, last = INT64_MIN;
+	int rc = of && m && bit ? 0 : LG_E_NOMEM;
+
+	for (lg_trk k = 1; !rc && k < t->track.n; k++) {
+		lg_trk gpu = gpu_of(t, k);
+		size_t i = 0;
+
+		m[k] = metric_of(lg_string(t, t->track.name[k]), &bit[k]);
+		if (m[k] == NO_METRIC || !gpu)
+			continue;
+		while (i < d->n && d->v[i].track != gpu)
+			i++;
+		if (i == d->n && d->n < MAX_GPUS)
+			d->v[d->n++] = (struct device){ .track = gpu, .index = t->track.index[gpu] };
+		of[k] = i < MAX_GPUS ? i + 1 : 0;
+	}
+	for (size_t i = 0; !rc && i < t->counter.n; i++) {
+		lg_trk k = t->counter.track[i];
+		double x = t->counter.value[i];
+		struct reading *r;
+		struct device *g;
+
+		if (!of[k] || !isfinite(x))
+			continue;
+		g = &d->v[of[k] - 1];
+		if (!g->n || g->v[g->n - 1].ts != t->counter.ts[i]) {
+			rc = lg_grow(&g->v, &g->cap, g->n + 1, sizeof *g->v);
+			if (rc)
+				break;
+			g->v[g->n] = g->n ? g->v[g->n - 1]
+					  : (struct reading){ .util = NAN, .power = NAN, .clock = NAN,
+							      .temp = NAN };
+			g->v[g->n].reasons = 0;
+			g->v[g->n++].ts = t->counter.ts[i];
+		}
+		r = &g->v[g->n - 1];
+		first = t->counter.ts[i] < first ? t->counter.ts[i] : first;
+		last = t->counter.ts[i] > last ? t->counter.ts[i] : last;
+		switch (m[k]) {
+		case UTIL: r->util = x; d->has_util = true; break;
+		case POWER: r->power = x; d->has_power = true; break;
+		case CLOCK: r->clock = x; d->has_clock = true; break;
+		case TEMP: r->temp = x; break;
+		case LIMIT: g->limit = x; break;
+		case REASONS: r->reasons |= x >= 0 && x < 1e15 ? (uint64_t)x : 0; d->has_reasons = true; break;
+		case REASON_FLAG: r->reasons |= x > 0 ? bit[k] : 0; d->has_reasons = true; break;
+		default: break;
+		}
+	}
+	d->wall = last > first ? last - first : 0;
+	lg_free(of);
+	lg_free(m);
+	lg_free(bit);
+	return rc;
+}
+
+static int cmp_f64(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* q-quantile of what() over all devices' readings for which it is a number; NAN when too few. */
+static double quantile(const struct devices *d, const struct device *only, double q, bool busy,
+		       double (*what)(const struct reading *r))
+{
+	double *v = NULL, x = NAN;
+	size_t n = 0, cap = 0;
+
+	for (size_t i = 0; i < d->n; i++)
+		for (size_t k = 0; (!only || only == &d->v[i]) && k < d->v[i].n; k++) {
+			double y = what(&d->v[i].v[k]);
+
+			if (isnan(y) || (busy && !(d->v[i].v[k].util >= BUSY_UTIL)))
+				continue;
+			if (lg_grow(&v, &cap, n + 1, sizeof *v)) {
+				lg_free(v);
+				return NAN;
+			}
+			v[n++] = y;
+		}
+	if (n >= MIN_SAMPLES) {
+		qsort(v, n, sizeof *v, cmp_f64);
+		x = v[(size_t)(q * (double)(n - 1))];
+	}
+	lg_free(v);
+	return x;
+}
+
+static double power_of(const struct reading *r)
+{
+	return r->power;
+}
+
+static double clock_of(const struct reading *r)
+{
+	return r->clock;
+}
+
+static const char *severity(double share)
+{
+	return share >= 0.10 ? "high" : share >= 0.03 ? "medium" : share >= 0.01 ? "low" : "info";
+}
+
+static struct lg_finding *add(struct lg_case *c, const struct devices *d, const char *id, double share,
+			      double confidence)
+{
+	struct lg_finding *f = lg_finding_add(c, id);
+
+	if (!f)
+		return NULL;
+	f->lost_share = share;
+	f->lost_ms = share * (double)d->wall / 1e6;
+	f->severity = severity(share);
+	f->confidence = confidence;
+	f->stage = lg_stage_name(LG_STAGE_OTHER);
+	f->culprit.relation = "hardware";
+	return f;
+}
+
+static void util_lies(struct lg_case *c, struct devices *d)
+{
+	double idle = quantile(d, NULL, 0.01, false, power_of);
+	double full = quantile(d, NULL, 0.995, false, power_of);
+	double line, share;
+	size_t n = 0, spin = 0, with = 0, lazy = d->n;
+	struct lg_finding *f;
+
+	if (!d->has_util || !d->has_power || isnan(full))
+		return;
+	for (size_t i = 0; i < d->n; i++)
+		if (d->v[i].limit > full)
+			full = d->v[i].limit;
+	/* The range of power must be there to say which end of it a reading is at. */
+	if (full < 2.0 * idle || full - idle < 50)
+		return;
+	line = idle + 0.35 * (full - idle);
+	for (size_t i = 0; i < d->n; i++) {
+		struct device *g = &d->v[i];
+
+		for (size_t k = 0; k < g->n; k++) {
+			const struct reading *r = &g->v[k];
+
+			if (isnan(r->util) || isnan(r->power))
+				continue;
+			n++;
+			g->n_busy += r->util >= BUSY_UTIL;
+			g->n_idle += r->util < 10;
+			g->n_spin += r->util >= BUSY_UTIL && r->power < line;
+		}
+		spin += g->n_spin;
+		with += g->n_spin * 10 > g->n;
+	}
+	share = n ? (double)spin / (double)n : 0;
+	if (share < 0.03 || spin < MIN_SAMPLES)
+		return;
+	f = add(c, d, "gpu.util_lies", share, 0.85);
+	if (!f)
+		return;
+	f->title = lg_arena_printf(&c->v->arena,
+				   "%zu of %zu devices show %.0f-100 %% utilisation for %.0f %% of the time at "
+				   "under %.0f W (they reach %.0f W): they spin in a collective, they do not "
+				   "compute", with, d->n, BUSY_UTIL, share * 100, line, full);
+	for (size_t i = 0; i < d->n; i++)
+		if (d->v[i].n_spin * 10 < d->v[i].n && d->v[i].n_idle * 3 > d->v[i].n)
+			lazy = i;
+	if (lazy < d->n && d->n > 1) {
+		f->culprit.rank = -1;
+		lg_evidence_add(c, f, INT64_MIN, 0,
+				"device %d is idle (below 10 %%) in %.0f %% of its readings: the others "
+				"wait for what its rank does on the host (checkpoint, evaluation, logging)",
+				d->v[lazy].index, 100 * (double)d->v[lazy].n_idle / (double)d->v[lazy].n);
+	}
+	for (size_t i = 0; i < d->n && i < 8; i++)
+		lg_evidence_add(c, f, INT64_MIN, 0,
+				"device %d: busy in %.0f %% of %zu readings, %.0f %% of all at low power",
+				d->v[i].index, 100 * (double)d->v[i].n_busy / (double)d->v[i].n, d->v[i].n,
+				100 * (double)d->v[i].n_spin / (double)d->v[i].n);
+	lg_evidence_add(c, f, INT64_MIN, 0, "to find what they wait for: laggard record on the host of the "
+			"idle device for a minute (about one percent of a CPU), or torch.profiler on two "
+			"ranks");
+}
+
+static const char *reason_text(uint64_t r)
+{
+	return r & (HW_THERMAL | SW_THERMAL) ? "too hot"
+	       : r & HW_BRAKE ? "power brake by the machine"
+			      : "hardware slowdown";
+}
+
+static void throttled(struct lg_case *c, struct devices *d)
+{
+	size_t worst = d->n;
+	double most = 0, peers;
+	struct lg_finding *f;
+
+	/* The device says so itself. A software power cap is how large devices normally run. */
+	for (size_t i = 0; d->has_reasons && i < d->n; i++) {
+		struct device *g = &d->v[i];
+		size_t n = 0;
+
+		for (size_t k = 0; k < g->n; k++) {
+			if (!(g->v[k].util >= 50))
+				continue;
+			n++;
+			g->n_hot += (g->v[k].reasons & (HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | HW_BRAKE)) != 0;
+		}
+		if (n >= MIN_SAMPLES && (double)g->n_hot / (double)n > most) {
+			most = (double)g->n_hot / (double)n;
+			worst = i;
+		}
+	}
+	if (worst < d->n && most >= 0.05) {
+		uint64_t all = 0;
+		double full = quantile(d, NULL, 0.95, true, clock_of), low = 0, slow = 0.1;
+		size_t n = 0;
+
+		for (size_t k = 0; k < d->v[worst].n; k++) {
+			const struct reading *r = &d->v[worst].v[k];
+
+			if (!(r->reasons & (HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | HW_BRAKE)))
+				continue;
+			all |= r->reasons;
+			if (!isnan(r->clock)) {
+				low += r->clock;
+				n++;
+			}
+		}
+		if (n && full > 0 && low / (double)n < full)
+			slow = 1 - low / (double)n / full;
+		f = add(c, d, "gpu.throttled", most * slow, 0.9);
+		if (!f)
+			return;
+		f->title = lg_arena_printf(&c->v->arena, "device %d is throttled (%s) in %.0f %% of its busy "
+					   "time; every rank waits for the slowest device",
+					   d->v[worst].index, reason_text(all), most * 100);
+		if (n)
+			lg_evidence_add(c, f, INT64_MIN, 0, "clock %.0f MHz then, %.0f MHz otherwise",
+					low / (double)n, full);
+		return;
+	}
+	/* No reasons in the input: a device that runs slower than its peers under the same load. */
+	if (!d->has_clock || d->n < 2)
+		return;
+	peers = quantile(d, NULL, 0.5, true, clock_of);
+	for (size_t i = 0; i < d->n; i++) {
+		double own = quantile(d, &d->v[i], 0.5, true, clock_of);
+
+		if (isnan(own) || isnan(peers) || own > 0.9 * peers || 1 - own / peers < most)
+			continue;
+		most = 1 - own / peers;
+		worst = i;
+	}
+	if (worst == d->n || most < 0.1)
+		return;
+	f = add(c, d, "gpu.throttled", most, 0.65);
+	if (!f)
+		return;
+	f->title = lg_arena_printf(&c->v->arena, "device %d runs at a %.0f %% lower clock than its peers under "
+				   "load", d->v[worst].index, most * 100);
+	lg_evidence_add(c, f, INT64_MIN, 0, "median clock while busy %.0f MHz, of all devices %.0f MHz",
+			peers * (1 - most), peers);
+	lg_gpu_against(c, f, "the reasons are not in this input: add clocks_event_reasons.active to "
+			     "--query-gpu");
+}
 
 int lg_find_gpu_counters(struct lg_case *c)
 {
+	struct devices d = { 0 };
+
+	if (!c->t->counter.n)
+		return 0;
+	d.v = lg_calloc(MAX_GPUS, sizeof *d.v);
+	if (!d.v || collect(c, &d))
+		c->failed = LG_E_NOMEM;
+	if (!c->failed && d.n) {
+		util_lies(c, &d);
+		throttled(c, &d);
+	}
+	for (size_t i = 0; d.v && i < d.n; i++)
+		lg_free(d.v[i].v);
+	lg_free(d.v);
 	return c->failed;
 }

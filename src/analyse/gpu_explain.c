@@ -12,7 +12,7 @@
 #include "analyse/tally.h"
 #include "base/alloc.h"
 
-enum { LIMITS_ROOM = 32, PLACES = 256 };
+enum { LIMITS_ROOM = 32 };
 
 void lg_gpu_limit(struct lg_case *c, const char *fmt, ...)
 {
@@ -166,12 +166,26 @@ void lg_gpu_cap_rare(struct lg_finding *f, const struct lg_gpu_run *r, uint32_t 
 		f->severity = "low";
 }
 
+/* A place in the program, with the idle time charged to it. */
 struct place {
-	uint32_t op, site, span;
-	lg_str key_op, key_site, key_span;
+	lg_str op, site, call; /* names: the key */
+	uint32_t op_row, site_row;
 	int64_t ns, longest, at;
 	size_t n;
 };
+
+static int cmp_key(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	if (x->op != y->op)
+		return (x->op > y->op) - (x->op < y->op);
+	if (x->site != y->site)
+		return (x->site > y->site) - (x->site < y->site);
+	if (x->call != y->call)
+		return (x->call > y->call) - (x->call < y->call);
+	return (x->at > y->at) - (x->at < y->at);
+}
 
 static int cmp_place(const void *a, const void *b)
 {
@@ -180,48 +194,65 @@ static int cmp_place(const void *a, const void *b)
 	return x->ns != y->ns ? (x->ns < y->ns) - (x->ns > y->ns) : (x->at > y->at) - (x->at < y->at);
 }
 
+/* The call or device row that is charged says more than the operator around it; an operator or a
+ * Python frame does not. */
+static lg_str call_name(const struct lg_trace *t, uint32_t row)
+{
+	uint8_t kind = row == LG_NO_ROW ? (uint8_t)LG_SPAN_OP : t->span.kind[row];
+
+	return kind == LG_SPAN_OP || kind == LG_SPAN_PYTHON || kind == LG_SPAN_NOTE ? 0 : t->span.name[row];
+}
+
 void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask,
 		    size_t n, const char *what)
 {
 	const struct lg_trace *t = c->t;
-	struct place *v = lg_calloc(PLACES, sizeof *v);
-	size_t k = 0;
+	struct place *v = lg_calloc(r->n_pieces, sizeof *v);
+	size_t k = 0, m = 0;
 
-	for (size_t i = 0; v && i < r->n_pieces; i++) {
+	if (!v) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	for (size_t i = 0; i < r->n_pieces; i++) {
 		const struct lg_gpu_piece *p = &r->piece[i];
-		lg_str op = p->op != LG_NO_ROW ? t->span.name[p->op] : 0;
-		lg_str site = p->site != LG_NO_ROW ? t->span.name[p->site] : 0;
-		lg_str call = p->span != LG_NO_ROW ? t->span.name[p->span] : 0;
-		size_t j = 0;
 
-		if (!(mask >> p->cause & 1))
-			continue;
-		while (j < k && !(v[j].key_op == op && v[j].key_site == site && v[j].key_span == call))
-			j++;
-		if (j == PLACES)
-			continue;
-		if (j == k)
-			v[k++] = (struct place){ p->op, p->site, p->span, op, site, call, 0, 0, p->ts, 0 };
-		v[j].ns += p->dur;
-		v[j].n++;
-		if (p->dur > v[j].longest) {
-			v[j].longest = p->dur;
-			v[j].at = p->ts;
+		if (mask >> p->cause & 1)
+			v[k++] = (struct place){ .op = p->op != LG_NO_ROW ? t->span.name[p->op] : 0,
+						 .site = p->site != LG_NO_ROW ? t->span.name[p->site] : 0,
+						 .call = call_name(t, p->span),
+						 .op_row = p->op, .site_row = p->site, .ns = p->dur,
+						 .longest = p->dur, .at = p->ts, .n = 1 };
+	}
+	if (k)
+		qsort(v, k, sizeof *v, cmp_key);
+	for (size_t i = 0; i < k; i++) {
+		if (m && v[m - 1].op == v[i].op && v[m - 1].site == v[i].site && v[m - 1].call == v[i].call) {
+			v[m - 1].ns += v[i].ns;
+			v[m - 1].n++;
+			if (v[i].longest > v[m - 1].longest) {
+				v[m - 1].longest = v[i].longest;
+				v[m - 1].at = v[i].at;
+			}
+		} else {
+			v[m++] = v[i];
 		}
 	}
-	if (v && k)
-		qsort(v, k, sizeof *v, cmp_place);
-	for (size_t j = 0; v && j < k && j < n; j++) {
-		const char *where = lg_gpu_place(c, v[j].op, v[j].site);
-		const char *call = v[j].key_span ? lg_string(t, v[j].key_span) : NULL;
+	if (m)
+		qsort(v, m, sizeof *v, cmp_place);
+	for (size_t j = 0; j < m && j < n; j++) {
+		const char *where = lg_gpu_place(c, v[j].op_row, v[j].site_row);
+		const char *call = v[j].call ? lg_string(t, v[j].call) : NULL;
 
 		if (where && call && strstr(where, call))
 			call = NULL;
+		if (!where && !call)
+			where = "between operators, in code that the trace does not show";
+		else if (!f->culprit.function)
+			f->culprit.function = where ? where : call;
 		lg_evidence_add(c, f, v[j].at, v[j].longest, "%s %.1f ms in %zu times%s%s%s%s", what,
 				(double)v[j].ns / 1e6, v[j].n, where ? ": " : "", where ? where : "",
 				call ? where ? ", in " : ": in " : "", call ? call : "");
-		if (!f->culprit.function && (where || call))
-			f->culprit.function = where ? where : call;
 	}
 	lg_free(v);
 }
@@ -361,7 +392,8 @@ static void bound(struct lg_case *c, const struct lg_gpu *g)
 	const uint32_t data_mask = 1u << LG_GPU_BY_LOADER | 1u << LG_GPU_BY_PAGEABLE | 1u << LG_GPU_BY_PINNED;
 	const uint32_t host_mask = 1u << LG_GPU_BY_LAUNCH | 1u << LG_GPU_BY_SYNC | 1u << LG_GPU_BY_ALLOC |
 				   1u << LG_GPU_BY_COMPILE | 1u << LG_GPU_BY_SIDE | 1u << LG_GPU_BY_COLD |
-				   1u << LG_GPU_BY_D2H;
+				   1u << LG_GPU_BY_D2H | 1u << LG_GPU_BY_AUTOTUNE |
+				   1u << LG_GPU_BY_OPTIMIZER | 1u << LG_GPU_BY_ZERO;
 	double gpu, data, comms, host, unknown, most, all;
 	struct lg_verdict *v = c->v;
 	size_t judged = 0;
@@ -419,6 +451,7 @@ int lg_explain_gpu(struct lg_case *c, struct lg_error *err)
 	for (size_t i = 0; i < g.n; i++)
 		if (only || g.run[i].n_work)
 			say_scope(c, &g.run[i]);
+	lg_gpu_refine(c, &g);
 	rc = lg_find_gpu(c, &g);
 	if (!rc)
 		rc = lg_find_gpu_kernels(c, &g);

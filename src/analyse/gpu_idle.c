@@ -20,6 +20,7 @@
 #include "base/alloc.h"
 
 #define COLD_CALL_NS 1000000ll
+#define LAUNCH_LATENCY_NS 200000ll
 
 struct walk {
 	struct lg_case *c;
@@ -154,6 +155,11 @@ static void late_host(struct walk *w, const struct lg_gpu_host *h, const struct 
 		case LG_HOST_SYNC:
 			give(w, a, until, LG_GPU_BY_SYNC, s, LG_NO_ROW);
 			break;
+		case LG_HOST_COPY:
+			/* Pageable memory is staged by the host inside the call. */
+			give(w, a, until, w->to_device[s->span] ? LG_GPU_BY_PAGEABLE : LG_GPU_BY_SYNC, s,
+			     LG_NO_ROW);
+			break;
 		default:
 			if (first_time(w, s)) {
 				give(w, a, until, LG_GPU_BY_COLD, s, LG_NO_ROW);
@@ -244,6 +250,20 @@ static void idle(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_work 
 		if (at && at->class >= LG_HOST_SIDE) {
 			late_host(w, h, m, a, b);
 			return;
+		}
+		if (next && next->pageable) {
+			give(w, a, b, next->class == LG_GPU_H2D ? LG_GPU_BY_PAGEABLE : LG_GPU_BY_D2H, &s,
+			     LG_NO_ROW);
+			return;
+		}
+		/* A launch is on the device within tens of microseconds. Longer: the device, or its
+		 * driver, was busy with something that is not in the trace. */
+		if (next && b - (returned > a ? returned : a) > LAUNCH_LATENCY_NS) {
+			int64_t until = (returned > a ? returned : a) + LAUNCH_LATENCY_NS;
+
+			give(w, until, b, LG_GPU_BY_QUEUED, NULL, next->span);
+			b = until;
+			part = b - a < w->debt ? b - a : w->debt;
 		}
 		give(w, a, a + part, w->debt_cause, &w->debt_seg, LG_NO_ROW);
 		w->debt -= part;

@@ -1,7 +1,492 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "analyse/timeline_gpu.h"
+/*
+ * gpu_kernels.c - kernels that need not run, or could run faster: tensor cores, layout, attention,
+ * recomputation, autotuning, filling gradients, an optimizer of many small kernels.
+ *
+ * A faster kernel helps only where the next piece of work was already queued, or where the host
+ * waits for the device: that part of its time is what it can save ("savable"). On a device that
+ * waits for the host, kernel time is free.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
-int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g __attribute__((unused)))
+#include "analyse/timeline_gpu.h"
+#include "base/alloc.h"
+#include "store/args.h"
+
+#define BIT(cause) (1u << (cause))
+
+enum kernel_kind { K_OTHER, K_FP32, K_TENSOR, K_LAYOUT };
+
+struct under {
+	int64_t *iv;  /* start, end of the marked spans of one thread, pairs */
+	size_t n, cap;
+	lg_thr thr;
+};
+
+struct sums {
+	int64_t ns, savable, longest, at;
+	size_t n, spans;
+	uint32_t row;
+};
+
+/*
+ * GEMM and convolution names of cuBLAS, cuDNN and CUTLASS. fp32 without tensor cores: sgemm, ffma,
+ * scudnn, "f32f32_f32f32_f32". With: the MMA shapes (s1688, s16816, h884, ...), tensorop, wgmma,
+ * and a narrower type in the name.
+ */
+static enum kernel_kind kernel_kind(const char *s)
 {
+	static const char *const tensor[] = { "s1688", "s16816", "h1688", "h16816", "h884", "s884", "i8816",
+					      "i16832", "tensorop", "wgmma", "hmma", "wmma", "tf32", "bf16",
+					      "f16", "fp16", "half", "e4m3", "e5m2", "_MI16x16", "_MI32x32",
+					      "nvjet", "fp8", NULL };
+	static const char *const fp32[] = { "sgemm", "ffma", "scudnn", "f32f32_f32f32_f32",
+					    "simt_sgemm", "dgrad_engine<float", "wgrad_alg0_engine<float",
+					    NULL };
+
+	if (strstr(s, "nchwToNhwc") || strstr(s, "nhwcToNchw") || strstr(s, "nchwTonhwc") ||
+	    strstr(s, "nhwcTonchw"))
+		return K_LAYOUT;
+	for (size_t i = 0; tensor[i]; i++)
+		if (strcasestr(s, tensor[i]))
+			return K_TENSOR;
+	for (size_t i = 0; fp32[i]; i++)
+		if (strcasestr(s, fp32[i]))
+			return K_FP32;
+	return K_OTHER;
+}
+
+/* What making work i infinitely fast would save: from when the next work was waiting for it. */
+static int64_t savable(const struct lg_trace *t, const struct lg_gpu_run *r, size_t i)
+{
+	const struct lg_gpu_work *w = &r->work[i];
+	int64_t ready;
+
+	if (w->end > r->to || w->ts < r->from)
+		return 0;
+	if (i + 1 >= r->n_work || r->work[i + 1].call == LG_NO_ROW)
+		return w->end - w->ts;
+	ready = t->span.ts[r->work[i + 1].call];
+	if (ready <= w->ts)
+		return w->end - w->ts;
+	for (size_t h = 0; h < r->n_host; h++) {
+		const struct lg_host_seg *s = lg_host_at(&r->host[h], w->end);
+
+		/* The host waits for this kernel. */
+		if (s && (s->class == LG_HOST_SYNC || s->class == LG_HOST_COPY))
+			return w->end - w->ts;
+	}
+	return ready < w->end ? w->end - ready : 0;
+}
+
+static void sum_in(struct lg_case *c, const struct lg_gpu_run *r, size_t i, struct sums *s)
+{
+	int64_t d = r->work[i].end - r->work[i].ts;
+
+	s->ns += d;
+	s->savable += savable(c->t, r, i);
+	s->n++;
+	if (d > s->longest) {
+		s->longest = d;
+		s->at = r->work[i].ts;
+		s->row = r->work[i].span;
+	}
+}
+
+/* Kernels launched inside spans of r's threads whose name pick() accepts. */
+static int sum_under(struct lg_case *c, const struct lg_gpu_run *r, bool (*pick)(const char *name),
+		     struct sums *ret)
+{
+	const struct lg_trace *t = c->t;
+
+	*ret = (struct sums){ .row = LG_NO_ROW };
+	for (size_t h = 0; h < r->n_host; h++) {
+		struct under u = { .thr = r->host[h].thr };
+		int64_t covered = INT64_MIN;
+
+		for (uint32_t p = c->idx->span_off[u.thr]; p < c->idx->span_off[u.thr + 1]; p++) {
+			uint32_t row = c->idx->span[p];
+
+			if (t->span.ts[row] < covered || t->span.ts[row] < r->from ||
+			    t->span.ts[row] >= r->to || !pick(lg_string(t, t->span.name[row])))
+				continue;
+			covered = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
+			if (lg_grow(&u.iv, &u.cap, u.n + 2, sizeof *u.iv)) {
+				lg_free(u.iv);
+				return LG_E_NOMEM;
+			}
+			u.iv[u.n++] = t->span.ts[row];
+			u.iv[u.n++] = covered;
+			ret->spans++;
+		}
+		for (size_t i = 0; u.n && i < r->n_work; i++) {
+			uint32_t call = r->work[i].call;
+			size_t lo = 0, hi = u.n / 2;
+
+			if (call == LG_NO_ROW || t->span.thr[call] != u.thr)
+				continue;
+			while (lo < hi) {
+				size_t mid = (lo + hi) / 2;
+
+				if (u.iv[2 * mid] <= t->span.ts[call])
+					lo = mid + 1;
+				else
+					hi = mid;
+			}
+			if (lo && t->span.ts[call] < u.iv[2 * (lo - 1) + 1])
+				sum_in(c, r, i, ret);
+		}
+		lg_free(u.iv);
+	}
+	return 0;
+}
+
+/* A finding of estimated cost: `part` of the savable time, over the judged runs. */
+static struct lg_finding *costs(struct lg_case *c, const struct lg_gpu *g, const char *id,
+				const struct lg_gpu_run *r, const struct sums *s, double part,
+				double confidence, double floor)
+{
+	double lost = (double)s->savable * part, share = lost / (double)(r->to - r->from);
+	struct lg_finding *f;
+
+	if (r->to <= r->from || share < floor)
+		return NULL;
+	f = lg_gpu_finding(c, g, id, lost / 1e6, share, confidence, r);
+	if (!f)
+		return NULL;
+	if (s->n < 5)
+		f->severity = "low";
+	if (s->longest)
+		lg_evidence_add(c, f, s->at, s->longest, "longest: %s",
+				s->row != LG_NO_ROW ? lg_string(c->t, c->t->span.name[s->row]) : "");
+	lg_evidence_add(c, f, INT64_MIN, 0, "%zu kernels, %.1f ms in all, %.1f ms of it with work waiting "
+			"behind them", s->n, (double)s->ns / 1e6, (double)s->savable / 1e6);
+	return f;
+}
+
+static void tensor_cores(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
+			 const struct sums *fp32, const struct sums *tensor)
+{
+	struct lg_finding *f;
+
+	/* Ampere and later have TF32; before, tensor cores take half precision only. */
+	if (r->cc_major < 8 || r->amd || fp32->ns < tensor->ns)
+		return;
+	f = costs(c, g, "gpu.no_tensor_core", r, fp32, 0.5, 0.85, 0.01);
+	if (!f)
+		return;
+	f->title = lg_arena_printf(&c->v->arena,
+				   "%zu matrix and convolution kernels run in plain fp32 on %s, which has "
+				   "tensor cores: TF32 or autocast would at least halve their %.1f ms", fp32->n,
+				   r->device ? r->device : "a device", (double)fp32->ns / 1e6);
+	lg_evidence_add(c, f, INT64_MIN, 0, "matrix kernels on tensor cores: %zu, %.1f ms", tensor->n,
+			(double)tensor->ns / 1e6);
+	lg_gpu_against(c, f, "the gain is an estimate (half of the time that other work waited for): "
+			     "small matrices gain less, large ones more");
+}
+
+static bool is_math_attention(const char *s)
+{
+	return !strcmp(s, "aten::_scaled_dot_product_attention_math");
+}
+
+static bool is_zero_grad(const char *s)
+{
+	return !strncmp(s, "Optimizer.zero_grad#", 20);
+}
+
+static bool is_optimizer_step(const char *s)
+{
+	return !strncmp(s, "Optimizer.step#", 15);
+}
+
+static bool is_recompute(const char *s)
+{
+	return !strcmp(s, "CheckpointFunctionBackward") || strstr(s, "CheckpointWrapper") != NULL;
+}
+
+static void attention(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
+{
+	struct sums s;
+	struct lg_finding *f;
+
+	if (sum_under(c, r, is_math_attention, &s)) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	f = s.n ? costs(c, g, "gpu.math_attention", r, &s, 0.5, 0.8, 0.01) : NULL;
+	if (!f)
+		return;
+	f->stage = lg_stage_name(LG_STAGE_FORWARD);
+	f->title = lg_arena_printf(&c->v->arena, "attention falls back to the math path: %zu calls, %zu kernels, "
+				   "instead of one fused kernel each", s.spans, s.n);
+	lg_gpu_against(c, f, "the gain is an estimate (half); its backward pass is not counted");
+}
+
+static void recompute(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
+{
+	const struct lg_trace *t = c->t;
+	double peak = 0, total = 0;
+	struct sums s;
+	struct lg_finding *f;
+
+	if (r->scope != LG_SCOPE_TRAINING)
+		return;
+	if (sum_under(c, r, is_recompute, &s)) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	if (!s.n)
+		return;
+	for (size_t i = 0; i < t->counter.n; i++)
+		if (!strcmp(lg_string(t, t->track.name[t->counter.track[i]]), "memory reserved") &&
+		    t->counter.value[i] > peak)
+			peak = t->counter.value[i];
+	for (size_t i = 0; i < t->meta.n; i++)
+		if (!strcmp(lg_string(t, t->meta.key[i]), "gpu.0.memory"))
+			total = strtod(lg_string(t, t->meta.value[i]), NULL);
+	if (!(peak > 0) || !(total > 0)) {
+		lg_gpu_limit(c, "activations are recomputed (checkpointing); whether memory forces that is "
+				"not in this trace: profile with profile_memory=True (a few percent)");
+		return;
+	}
+	if (peak >= 0.8 * total)
+		return;
+	/* Of forward again plus backward (twice forward), a third is the recomputation. */
+	f = costs(c, g, "gpu.recompute", r, &s, 1.0 / 3, 0.75, 0.01);
+	if (!f)
+		return;
+	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
+	f->title = lg_arena_printf(&c->v->arena, "activations are recomputed in the backward pass although memory "
+				   "peaks at %.0f %% of the device's", 100 * peak / total);
+	lg_evidence_add(c, f, INT64_MIN, 0, "peak reserved %.1f GB of %.1f GB", peak / 1e9, total / 1e9);
+}
+
+/* Kernels too small for the device: fewer blocks than half of its multiprocessors. */
+static void small_batch(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
+{
+	const struct lg_trace *t = c->t;
+	int64_t small = 0, known = 0;
+	size_t n = 0;
+	double gpu = (double)r->by[LG_GPU_BY_COMPUTE] / (double)(r->to - r->from);
+	long sms = 0;
+	struct lg_finding *f;
+
+	for (size_t i = 0; i < t->meta.n; i++)
+		if (!strcmp(lg_string(t, t->meta.key[i]), "gpu.0.sms"))
+			sms = strtol(lg_string(t, t->meta.value[i]), NULL, 10);
+	if (sms < 8 || gpu < 0.5)
+		return;
+	for (size_t i = 0; i < r->n_work; i++) {
+		const struct lg_gpu_work *w = &r->work[i];
+		size_t len;
+		const char *grid = lg_span_arg(t, w->span, "grid", &len);
+		double blocks = 1;
+
+		if (!grid || w->class != LG_GPU_COMPUTE || w->ts < r->from || w->end > r->to)
+			continue;
+		for (const char *p = grid; p && p < grid + len; p = memchr(p, ',', (size_t)(grid + len - p))) {
+			p += *p == ',' || *p == '[';
+			blocks *= strtod(p, NULL);
+		}
+		known += w->end - w->ts;
+		if (blocks > 0 && blocks < (double)sms / 2) {
+			small += w->end - w->ts;
+			n++;
+		}
+	}
+	if (n < 20 || (double)small < 0.6 * (double)known)
+		return;
+	f = lg_gpu_finding(c, g, "gpu.small_batch", (double)NAN, (double)NAN, 0.7, r);
+	if (!f)
+		return;
+	f->title = lg_arena_printf(&c->v->arena, "%.0f %% of the kernel time runs on less than half of the "
+				   "device's %ld multiprocessors: the work at a time is too small",
+				   100 * (double)small / (double)known, sms);
+	lg_evidence_add(c, f, INT64_MIN, 0, "%zu kernels with fewer than %ld blocks, %.1f ms; double the batch "
+			"and see whether the step takes less than twice as long", n, sms / 2,
+			(double)small / 1e6);
+}
+
+/* Idle time of the host's making while its thread was in a picked span, taken out of `from` into
+ * its own cause, so that it is not counted twice. Returns the ns moved. */
+static int64_t move_idle(struct lg_case *c, struct lg_gpu_run *r, bool (*pick)(const char *name), uint32_t from,
+			 uint8_t into)
+{
+	const struct lg_trace *t = c->t;
+	int64_t moved = 0;
+
+	for (size_t i = 0; i < r->n_pieces; i++) {
+		struct lg_gpu_piece *p = &r->piece[i];
+		uint32_t rows[3] = { p->site, p->op, p->span };
+
+		if (!(from >> p->cause & 1))
+			continue;
+		for (size_t k = 0; k < 3; k++)
+			if (rows[k] != LG_NO_ROW && pick(lg_string(t, t->span.name[rows[k]]))) {
+				r->by[p->cause] -= p->dur;
+				p->cause = into;
+				r->by[into] += p->dur;
+				moved += p->dur;
+				break;
+			}
+	}
+	return moved;
+}
+
+static bool is_conv_op(const char *s)
+{
+	return strstr(s, "conv") != NULL && !strncmp(s, "aten::", 6);
+}
+
+/* cuDNN and MIOpen measure candidate algorithms with events: an event synchronisation inside a
+ * convolution is autotuning. */
+static bool is_autotune_piece(const struct lg_trace *t, const struct lg_gpu_piece *p)
+{
+	return p->op != LG_NO_ROW && is_conv_op(lg_string(t, t->span.name[p->op])) && p->span != LG_NO_ROW &&
+	       strstr(lg_string(t, t->span.name[p->span]), "EventSynchronize") != NULL;
+}
+
+void lg_gpu_refine(struct lg_case *c, struct lg_gpu *g)
+{
+	for (size_t i = 0; i < g->n; i++) {
+		struct lg_gpu_run *r = &g->run[i];
+		struct sums s;
+		size_t steps = r->n_steps ? r->n_steps : 1;
+
+		if (!lg_gpu_judged(r))
+			continue;
+		for (size_t k = 0; k < r->n_pieces; k++)
+			if ((r->piece[k].cause == LG_GPU_BY_SYNC || r->piece[k].cause == LG_GPU_BY_LAUNCH) &&
+			    is_autotune_piece(c->t, &r->piece[k])) {
+				r->by[r->piece[k].cause] -= r->piece[k].dur;
+				r->piece[k].cause = LG_GPU_BY_AUTOTUNE;
+				r->by[LG_GPU_BY_AUTOTUNE] += r->piece[k].dur;
+			}
+		/* One fused or foreach optimizer takes a few dozen kernels, whatever the model. */
+		if (sum_under(c, r, is_optimizer_step, &s)) {
+			c->failed = LG_E_NOMEM;
+			return;
+		}
+		if (s.n / steps >= 200) {
+			r->optimizer_kernels = s.n / steps;
+			r->optimizer_savable = s.savable;
+			(void)move_idle(c, r, is_optimizer_step, BIT(LG_GPU_BY_LAUNCH),
+					LG_GPU_BY_OPTIMIZER);
+		}
+		if (sum_under(c, r, is_zero_grad, &s)) {
+			c->failed = LG_E_NOMEM;
+			return;
+		}
+		if (s.n) {
+			r->zero_kernels = s.n;
+			r->zero_savable = s.savable;
+			(void)move_idle(c, r, is_zero_grad, BIT(LG_GPU_BY_LAUNCH), LG_GPU_BY_ZERO);
+		}
+	}
+}
+
+static void optimizer(struct lg_case *c, const struct lg_gpu *g)
+{
+	const struct lg_gpu_run *r = NULL;
+	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_OPTIMIZER), &share, &r);
+	struct lg_finding *f;
+
+	if (r && r->optimizer_kernels) {
+		lost += (double)r->optimizer_savable / 1e6;
+		share += (double)r->optimizer_savable / (double)(r->to - r->from);
+	}
+	if (!r || !r->optimizer_kernels || share < 0.02)
+		return;
+	f = lg_gpu_finding(c, g, "gpu.unfused_optimizer", lost, share, 0.9, r);
+	if (!f)
+		return;
+	f->stage = lg_stage_name(LG_STAGE_OPTIMIZER);
+	f->title = lg_arena_printf(&c->v->arena, "the optimizer launches %zu kernels a step, one parameter at a "
+				   "time", r->optimizer_kernels);
+	lg_evidence_add(c, f, INT64_MIN, 0, "idle for want of its launches and in its kernels: %.0f %% of the "
+			"device's time", share * 100);
+	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_OPTIMIZER), 3, "no kernel queued for");
+}
+
+static void zero_grad(struct lg_case *c, const struct lg_gpu *g)
+{
+	const struct lg_gpu_run *r = NULL;
+	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_ZERO), &share, &r);
+	struct lg_finding *f;
+
+	if (r && r->zero_kernels) {
+		lost += (double)r->zero_savable / 1e6;
+		share += (double)r->zero_savable / (double)(r->to - r->from);
+	}
+	if (!r || !r->zero_kernels || share < 0.01)
+		return;
+	f = lg_gpu_finding(c, g, "gpu.zero_grad_fill", lost, share, 0.9, r);
+	if (!f)
+		return;
+	f->stage = lg_stage_name(LG_STAGE_OPTIMIZER);
+	f->title = lg_arena_printf(&c->v->arena, "zero_grad() fills gradients with zeros (%zu kernels) instead of "
+				   "dropping them", r->zero_kernels);
+	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_ZERO), 2, "no kernel queued for");
+}
+
+static void autotune(struct lg_case *c, const struct lg_gpu *g)
+{
+	const struct lg_gpu_run *r = NULL;
+	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_AUTOTUNE), &share, &r);
+	struct lg_finding *f;
+
+	if (!r || share < 0.01)
+		return;
+	f = lg_gpu_finding(c, g, "gpu.conv_autotune", lost, share, r->n_steps < 3 ? 0.6 : 0.85, r);
+	if (!f)
+		return;
+	f->stage = lg_stage_name(LG_STAGE_FORWARD);
+	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_AUTOTUNE));
+	f->title = lg_arena_printf(&c->v->arena, "convolution algorithms are measured inside steps (%.0f %% of the "
+				   "device's time): shapes change under cudnn.benchmark, or it is the first "
+				   "time", share * 100);
+	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_AUTOTUNE), 3, "autotuning");
+}
+
+int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g)
+{
+	const struct lg_gpu_run *r = NULL;
+	uint8_t *kind = lg_calloc(c->t->n_str + 1, 1);
+	struct sums by[4] = { { 0 } };
+	struct lg_finding *f;
+	double share;
+
+	if (!kind)
+		return c->failed = LG_E_NOMEM;
+	optimizer(c, g);
+	zero_grad(c, g);
+	autotune(c, g);
+	/* Ranks run the same kernels: the one that computes most speaks for all. */
+	(void)lg_gpu_lost(g, BIT(LG_GPU_BY_COMPUTE), &share, &r);
+	for (size_t i = 0; r && i < r->n_work; i++) {
+		lg_str name = c->t->span.name[r->work[i].span];
+
+		if (r->work[i].class != LG_GPU_COMPUTE || r->work[i].ts < r->from || r->work[i].end > r->to)
+			continue;
+		if (!kind[name])
+			kind[name] = (uint8_t)(kernel_kind(lg_string(c->t, name)) + 1);
+		if (kind[name] > 1)
+			sum_in(c, r, i, &by[kind[name] - 1]);
+	}
+	lg_free(kind);
+	if (!r)
+		return c->failed;
+	tensor_cores(c, g, r, &by[K_FP32], &by[K_TENSOR]);
+	f = by[K_LAYOUT].n ? costs(c, g, "gpu.layout", r, &by[K_LAYOUT], 1, 0.9, 0.01) : NULL;
+	if (f)
+		f->title = lg_arena_printf(&c->v->arena, "tensors are turned between NCHW and NHWC around "
+					   "convolutions: %zu kernels, %.1f ms", by[K_LAYOUT].n,
+					   (double)by[K_LAYOUT].ns / 1e6);
+	attention(c, g, r);
+	recompute(c, g, r);
+	small_batch(c, g, r);
 	return c->failed;
 }

@@ -17,6 +17,7 @@ enum { NEST_MAX = 512 };
 #define WEEK_NS (7 * 86400ll * 1000000000)
 #define LAUNCH_WITHIN_NS 60000000000ll
 #define LAUNCH_SKEW_NS 20000ll
+#define ROUNDING_NS 2000ll
 
 bool lg_gpu_only(const struct lg_trace *t)
 {
@@ -209,7 +210,8 @@ static bool user_frame(const struct lg_trace *t, uint32_t row)
 
 struct nest {
 	int64_t end;
-	uint32_t span, op, site;
+	uint32_t row;            /* itself */
+	uint32_t span, op, site; /* what it says about the time in it */
 	uint8_t class;
 };
 
@@ -220,7 +222,7 @@ static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest 
 	const struct lg_trace *t = c->t;
 	enum lg_name_class k = lg_gpu_name(c, g, t->span.name[row]);
 	struct nest n = { .end = lg_row_end(t, t->span.ts[row], t->span.dur[row]),
-			  .span = row, .op = LG_NO_ROW, .site = LG_NO_ROW,
+			  .row = row, .span = row, .op = LG_NO_ROW, .site = LG_NO_ROW,
 			  .class = (uint8_t)host_class(k) };
 
 	if (t->span.stage[row] == LG_STAGE_BATCH_WAIT && t->span.kind[row] == LG_SPAN_STAGE)
@@ -239,7 +241,7 @@ static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest 
 		n.op = up->op;
 		n.site = up->site;
 		if (n.end > up->end)
-			n.end = up->end; /* a child cannot outlive its parent */
+			n.end = up->end; /* by rounding; see nest_in() */
 		if (up->class >= LG_HOST_SIDE || n.class <= LG_HOST_OP) {
 			if (up->class > n.class) {
 				n.class = up->class;
@@ -255,6 +257,28 @@ static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest 
 		 k != LG_NAME_TORCH_FRAME && t->span.kind[row] == LG_SPAN_OP)
 		n.op = row;
 	return n;
+}
+
+/*
+ * Open a span. Spans nest but for two cases: times rounded to a microsecond let a child outlive its
+ * parent a little (clipped), and an annotation begins inside the Python call of its __enter__, which
+ * ends soon: it goes below what ends before it.
+ */
+static size_t nest_in(struct lg_case *c, struct lg_gpu *g, struct nest *stack, size_t depth, uint32_t row,
+		      const uint8_t *copies)
+{
+	int64_t end = lg_row_end(c->t, c->t->span.ts[row], c->t->span.dur[row]);
+	size_t at = depth;
+
+	if (depth == NEST_MAX)
+		return depth;
+	while (at && stack[at - 1].end + ROUNDING_NS < end)
+		at--;
+	memmove(stack + at + 1, stack + at, (depth - at) * sizeof *stack);
+	stack[at] = enter(c, g, at ? &stack[at - 1] : NULL, row, copies);
+	for (size_t i = at + 1; i <= depth; i++)
+		stack[i] = enter(c, g, &stack[i - 1], stack[i].row, copies);
+	return depth + 1;
 }
 
 static int host_segments(struct lg_case *c, struct lg_gpu *g, lg_thr thr, const uint8_t *copies,
@@ -305,10 +329,7 @@ static int host_segments(struct lg_case *c, struct lg_gpu *g, lg_thr thr, const 
 			break;
 		if (now < ts)
 			now = ts;
-		if (depth < NEST_MAX) {
-			stack[depth] = enter(c, g, depth ? &stack[depth - 1] : NULL, row, copies);
-			depth++;
-		}
+		depth = nest_in(c, g, stack, depth, row, copies);
 		ret->n_launches += lg_gpu_name(c, g, t->span.name[row]) == LG_NAME_LAUNCH ||
 				   lg_gpu_name(c, g, t->span.name[row]) == LG_NAME_GRAPH_LAUNCH;
 	}

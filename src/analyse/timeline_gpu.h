@@ -70,6 +70,9 @@ enum lg_gpu_cause {
 	LG_GPU_BY_COMPILE,
 	LG_GPU_BY_SIDE,
 	LG_GPU_BY_COLD,     /* first-time work: context, modules, autotuning */
+	LG_GPU_BY_AUTOTUNE, /* convolution algorithms measured inside steps */
+	LG_GPU_BY_OPTIMIZER, /* launches of an optimizer that goes parameter by parameter */
+	LG_GPU_BY_ZERO,     /* launches of zero_grad() */
 	LG_GPU_BY_LAUNCH,   /* the host was not fast enough */
 	LG_GPU_BY_QUEUED,   /* work was queued, yet the device idled: dependencies, or missing rows */
 	LG_GPU_BY_UNKNOWN,  /* the launch is not in the trace */
@@ -115,6 +118,9 @@ struct lg_gpu_run {
 	size_t n_kernels, n_comm, n_launch_calls, n_unlaunched, n_graph_launches, n_graph_built;
 	size_t n_ops;
 	int64_t kernel_ns, comm_ns, median_kernel;
+	/* gpu_kernels.c: optimizer kernels a step where there are too many, those of zero_grad. */
+	size_t optimizer_kernels, zero_kernels;
+	int64_t optimizer_savable, zero_savable;
 	bool has_backward, has_frames, compiled;
 	int cc_major;           /* compute capability; 0 = unknown */
 	bool amd;
@@ -157,6 +163,8 @@ const struct lg_host_seg *lg_host_at(const struct lg_gpu_host *h, int64_t ts);
 
 /* ---- rules: each looks at all runs and adds its findings ---- */
 int lg_find_gpu(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;         /* gpu_rules.c */
+/* Take optimizer, zero_grad and autotuning out of the other causes; before all rules. */
+void lg_gpu_refine(struct lg_case *c, struct lg_gpu *g);                    /* gpu_kernels.c */
 int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* gpu_kernels.c */
 int lg_find_data(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;        /* data_rules.c */
 int lg_find_comms(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;       /* comms_rules.c */

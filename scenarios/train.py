@@ -158,7 +158,9 @@ def flop_counter():
 def train(args, out, rank):
     if dist.is_initialized():
         dist.barrier()
-    batch = batch_for(args.step_ms)
+    batch = args.batch or batch_for(args.step_ms)
+    if rank == 0:
+        (out / "batch").write_text(f"{batch}\n")  # a second run can be given the same work
     table, table_bytes = fill_table(int(args.gb * 1e9), args.hold_ms / 1e3)
     model = make_model()
     if args.compile:
@@ -211,6 +213,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--seconds", type=float, default=25, help="after the warm-up")
     parser.add_argument("--step-ms", type=float, default=14)
+    parser.add_argument("--batch", type=int, help="this many samples, whatever a step then takes")
     parser.add_argument("--warmup", type=int, default=40, help="steps")
     parser.add_argument("--gb", type=float, default=0.001, help="limit of the resident table")
     parser.add_argument("--hold-ms", type=float, default=80, help="walking the table shall take this")

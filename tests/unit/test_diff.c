@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pairs of runs whose difference is known by construction: diff must say it, and nothing else. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "analyse/explain.h"
+#include "base/alloc.h"
+#include "base/map.h"
+#include "base/out.h"
+#include "diff/diff.h"
+#include "store/builder.h"
+#include "synthetic_run.h"
+
+#define MS 1000000ll
+
+/* ---- a run with operators, made to order ---- */
+
+struct plan {
+	int steps;
+	double slower;        /* factor on the forward pass */
+	int regions;          /* compiled regions per step */
+	int recompute;        /* forward operators run again in the backward pass */
+	double new_op_ms;     /* a new operator in the forward pass */
+	const char *torch, *batch;
+	bool noisy;
+	int gathers;
+	bool mode;
+};
+
+static const struct plan plain = { .steps = 200, .slower = 1, .regions = 3, .torch = "2.6.0", .batch = "32" };
+
+static void op(struct lg_builder *b, lg_thr thr, int64_t ts, int64_t dur, const char *name)
+{
+	lg_add_span(b, &(struct lg_span_row){ .ts = ts, .dur = dur, .thr = thr, .kind = LG_SPAN_OP, .seq = -1,
+					      .name = lg_intern(b, name) });
+}
+
+static void stage(struct lg_builder *b, lg_thr thr, int64_t ts, int64_t dur, int what)
+{
+	lg_add_span(b, &(struct lg_span_row){ .ts = ts, .dur = dur, .thr = thr, .kind = LG_SPAN_STAGE,
+					      .stage = (uint8_t)what, .seq = -1 });
+}
+
+static int64_t one_step(struct lg_builder *b, lg_thr thr, const struct plan *p, int64_t ts, int k)
+{
+	/* +-8 %, the same for every run made to order: noise, not a difference. */
+	double noise = p->noisy ? 1 + ((double)(lg_mix64((uint64_t)k + (uint64_t)p->steps) % 1000) - 500) / 6000 : 1;
+	int64_t unit = (int64_t)((double)MS * noise), from = ts, forward = ts;
+	char name[64];
+
+	for (int i = 0; i < 3; i++) {
+		int64_t d = (int64_t)((double)unit * p->slower);
+
+		if (i < p->regions) {
+			snprintf(name, sizeof name, "Torch-Compiled Region: %d/%d", i, k % 3);
+			op(b, thr, ts, d, name);
+		}
+		op(b, thr, ts, d - 1000, "aten::addmm");
+		ts += d;
+	}
+	if (p->new_op_ms > 0) {
+		op(b, thr, ts, (int64_t)(p->new_op_ms * 1e6), "aten::new_thing");
+		ts += (int64_t)(p->new_op_ms * 1e6);
+	}
+	for (int i = 0; i < p->gathers; i++) {
+		lg_add_span(b, &(struct lg_span_row){ .ts = ts, .dur = MS, .thr = thr,
+						      .kind = LG_SPAN_COLLECTIVE, .seq = k * p->gathers + i,
+						      .name = lg_intern(b, "all_gather"),
+						      .group = lg_intern(b, "dp") });
+		ts += MS;
+	}
+	stage(b, thr, forward, ts - forward, LG_STAGE_FORWARD);
+	from = ts;
+	for (int i = 0; i < 3; i++) {
+		if (p->recompute) {
+			op(b, thr, ts, unit, "aten::addmm");
+			ts += unit;
+		}
+		op(b, thr, ts, unit, "AddmmBackward0");
+		ts += unit;
+	}
+	stage(b, thr, from, ts - from, LG_STAGE_BACKWARD);
+	stage(b, thr, ts, unit / 2, LG_STAGE_OPTIMIZER);
+	if (p->mode && k % 20 == 0) {
+		lg_add_mark(b, &(struct lg_mark_row){ .ts = forward, .thr = thr,
+						      .name = lg_intern(b, "dispatch_mode"),
+						      .text = lg_intern(b, "torch.utils.x.FlopMode x.py:7") });
+		lg_add_mark(b, &(struct lg_mark_row){ .ts = forward, .thr = thr, .name = lg_intern(b, "compile.requested") });
+	}
+	return ts + unit / 2;
+}
+
+static struct lg_trace *made(const struct plan *p)
+{
+	struct lg_builder *b;
+	struct lg_process_row row;
+	struct lg_trace *t;
+	lg_thr thr;
+	int64_t ts = 1000 * MS;
+
+	assert_int_equal(lg_builder_new(&b, NULL), 0);
+	thr = lg_thread_get(b, 900, 900);
+	row = lg_process_read(b, lg_thread_process(b, thr));
+	row.rank = 0;
+	row.role = LG_ROLE_RANK;
+	lg_process_write(b, lg_thread_process(b, thr), &row);
+	lg_meta_set(b, lg_thread_process(b, thr), "torch.version", p->torch);
+	lg_meta_set(b, lg_thread_process(b, thr), "loader.batch_size", p->batch);
+	lg_meta_set(b, lg_thread_process(b, thr), "env.MASTER_PORT", p->steps % 2 ? "1" : "2");
+	for (int k = 0; k < p->steps; k++)
+		ts = one_step(b, thr, p, ts, k);
+	assert_int_equal(lg_builder_seal(b, &t, NULL), 0);
+	return t;
+}
+
+/* ---- comparing ---- */
+
+struct pair {
+	struct lg_trace *t[2];
+	struct lg_verdict *v[2];
+	struct lg_side *s[2];
+	struct lg_diff *d;
+};
+
+static struct pair compare_traces(struct lg_trace *before, struct lg_trace *after, double limit)
+{
+	struct pair p = { .t = { before, after } };
+	struct lg_error err;
+
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(lg_explain(p.t[i], NULL, &p.v[i], &err), 0);
+		assert_int_equal(lg_side_new(p.v[i], &p.s[i], &err), 0);
+	}
+	assert_int_equal(lg_diff_new(p.s[0], p.s[1], p.v[1], limit, &p.d, &err), 0);
+	return p;
+}
+
+static struct pair compare(const struct plan *before, const struct plan *after)
+{
+	return compare_traces(made(before), made(after), 0.05);
+}
+
+static void done(struct pair *p)
+{
+	lg_diff_free(p->d);
+	for (int i = 0; i < 2; i++) {
+		lg_side_free(p->s[i]);
+		lg_verdict_free(p->v[i]);
+		lg_trace_free(p->t[i]);
+	}
+}
+
+static const struct lg_finding *find(const struct pair *p, const char *id)
+{
+	for (size_t i = 0; i < p->d->v.n_findings; i++)
+		if (!strcmp(p->d->v.findings[i].id, id))
+			return &p->d->v.findings[i];
+	return NULL;
+}
+
+static size_t loud(const struct pair *p)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->d->v.n_findings; i++)
+		n += !strcmp(p->d->v.findings[i].severity, "high") ||
+		     !strcmp(p->d->v.findings[i].severity, "medium");
+	return n;
+}
+
+/* Whatever the difference: the shares add up to the change of the mean. */
+static void check_sum(const struct pair *p)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < p->d->n_shares; i++)
+		sum += p->d->shares[i].ms;
+	assert_true(fabs(sum - p->d->delta_ms) <= 0.002 * p->d->mean_ms[1] + 1e-9);
+	for (size_t i = 1; i < p->d->v.n_findings; i++) {
+		double x = p->d->v.findings[i - 1].lost_ms, y = p->d->v.findings[i].lost_ms;
+
+		assert_true(isnan(y) || x >= y);
+	}
+}
+
+/* ---- the tests ---- */
+
+static void the_same_run_twice_has_no_finding(void **state)
+{
+	struct plan noisy = plain, other = plain;
+	struct pair p = compare(&plain, &plain);
+
+	(void)state;
+	assert_int_equal(p.d->v.n_findings, 0);
+	assert_string_equal(p.d->gate.verdict, "pass");
+	check_sum(&p);
+	done(&p);
+	noisy.noisy = other.noisy = true;
+	other.steps = 240; /* another draw of the noise */
+	p = compare(&noisy, &other);
+	assert_int_equal(loud(&p), 0);
+	assert_string_equal(p.d->gate.verdict, "pass");
+	assert_true(p.d->mean.lo < 1.01 && p.d->mean.hi > 0.99);
+	done(&p);
+}
+
+static void lost_regions_are_a_lost_compilation(void **state)
+{
+	struct plan after = plain;
+	struct pair p;
+
+	(void)state;
+	after.regions = 0;
+	after.slower = 1.5;
+	p = compare(&plain, &after);
+	assert_non_null(find(&p, "compile.skipped"));
+	assert_int_equal(loud(&p), 1);
+	assert_string_equal(p.d->v.findings[0].severity, "high");
+	/* 1.5 ms of a step that took 6.5 */
+	assert_true(fabs(p.d->v.findings[0].lost_ms / (double)p.s[1]->s.n - 1.5) < 0.05);
+	assert_string_equal(p.d->gate.verdict, "fail");
+	check_sum(&p);
+	done(&p);
+	/* The other way round nothing is wrong. */
+	p = compare(&after, &plain);
+	assert_int_equal(loud(&p), 0);
+	assert_string_equal(p.d->gate.verdict, "pass");
+	check_sum(&p);
+	done(&p);
+}
+
+static void lost_regions_that_cost_nothing_are_low(void **state)
+{
+	struct plan after = plain;
+	struct pair p;
+
+	(void)state;
+	after.regions = 0;
+	p = compare(&plain, &after);
+	assert_non_null(find(&p, "compile.skipped"));
+	assert_int_equal(loud(&p), 0);
+	done(&p);
+}
+
+static void a_new_operator_is_named(void **state)
+{
+	struct plan after = plain;
+	struct pair p;
+
+	(void)state;
+	after.new_op_ms = 0.8;
+	p = compare(&plain, &after);
+	assert_string_equal(p.d->v.findings[0].id, "regress.op");
+	assert_string_equal(p.d->v.findings[0].culprit.function, "aten::new_thing");
+	assert_true(fabs(p.d->v.findings[0].lost_share - 0.8 / 7.3) < 0.01);
+	assert_int_equal(loud(&p), 1);
+	check_sum(&p);
+	done(&p);
+}
+
+static void a_slower_stage_without_a_culprit_is_regress_stage(void **state)
+{
+	struct run_plan before = { .n_ranks = 2, .n_steps = 400, .only_rank = -1, .steady_late_rank = -1 };
+	struct run_plan after = before;
+	struct pair p;
+
+	(void)state;
+	after.steady_late_rank = 0;
+	after.steady_late_ns = 2 * MS;
+	p = compare_traces(synthetic_run(&before), synthetic_run(&after), 0.05);
+	assert_true(find(&p, "regress.stage") || find(&p, "comms.straggler"));
+	assert_int_equal(loud(&p), 1);
+	assert_string_equal(p.d->gate.verdict, "fail");
+	check_sum(&p);
+	done(&p);
+}
+
+static void recomputation_is_checkpointing(void **state)
+{
+	struct plan after = plain;
+	struct pair p;
+
+	(void)state;
+	after.recompute = 1;
+	p = compare(&plain, &after);
+	assert_string_equal(p.d->v.findings[0].id, "regress.memory_saving");
+	assert_string_equal(p.d->v.findings[0].detail, "checkpointing");
+	assert_int_equal(loud(&p), 1);
+	check_sum(&p);
+	done(&p);
+}
+
+static void gathers_in_every_step_are_sharding(void **state)
+{
+	struct plan after = plain;
+	struct pair p;
+
+	(void)state;
+	after.gathers = 2;
+	p = compare(&plain, &after);
+	assert_string_equal(p.d->v.findings[0].id, "regress.memory_saving");
+	assert_string_equal(p.d->v.findings[0].detail, "sharding");
+	assert_int_equal(loud(&p), 1);
+	check_sum(&p);
+	done(&p);
+}
+
+static void a_version_is_loud_only_when_something_is_unexplained(void **state)
+{
+	struct plan after = plain;
+	struct pair p;
+
+	(void)state;
+	after.torch = "2.7.0";
+	p = compare(&plain, &after);
+	assert_string_equal(find(&p, "regress.version")->severity, "info");
+	assert_int_equal(p.d->n_facts, 1); /* ports and the like are no news */
+	done(&p);
+	after.slower = 1.3;
+	p = compare(&plain, &after);
+	assert_string_equal(find(&p, "regress.version")->severity, "medium");
+	assert_true(isnan(find(&p, "regress.version")->lost_ms));
+	assert_string_equal(p.d->v.findings[p.d->v.n_findings - 1].id, "regress.version");
+	done(&p);
+}
+
+static void another_batch_size_is_unfair_and_judged_by_samples(void **state)
+{
+	struct plan after = plain;
+	struct pair p;
+
+	(void)state;
+	after.batch = "64";
+	after.slower = 1.5; /* 8 ms instead of 6.5 for twice the samples */
+	p = compare(&plain, &after);
+	assert_int_equal(p.d->n_unfair, 1);
+	assert_non_null(strstr(p.d->unfair[0], "batch size: 32 before, 64 after"));
+	assert_true(p.d->mean.lo > 1.2);
+	assert_true(fabs(p.d->samples.value - 2 * 6.5 / 8) < 0.02);
+	assert_string_equal(p.d->gate.verdict, "pass");
+	done(&p);
+}
+
+static void a_new_lock_holder_is_named_with_its_period(void **state)
+{
+	struct run_plan before = { .n_ranks = 2, .n_steps = 800, .only_rank = -1, .steady_late_rank = -1,
+				   .stall_ns = 80 * MS };
+	struct run_plan after = before;
+	struct pair p;
+
+	(void)state;
+	after.stall = STALL_LOCK;
+	after.period_ns = 700 * MS;
+	p = compare_traces(synthetic_run(&before), synthetic_run(&after), 0.05);
+	assert_string_equal(p.d->v.findings[0].id, "host.lock_held");
+	assert_int_equal(p.d->v.findings[0].culprit.pid, CULPRIT_PID);
+	assert_int_equal(loud(&p), 1);
+	assert_int_equal(p.d->n_holders, 1);
+	assert_true(fabs(p.d->holders[0].period_after - 0.7) < 0.02);
+	check_sum(&p);
+	done(&p);
+	/* In both runs alike: no news. */
+	p = compare_traces(synthetic_run(&after), synthetic_run(&after), 0.05);
+	assert_int_equal(loud(&p), 0);
+	done(&p);
+}
+
+static char *saved(const struct lg_side *s, size_t *n)
+{
+	struct lg_out *o;
+	char *bytes;
+
+	assert_int_equal(lg_out_memory(&o, NULL), 0);
+	lg_baseline_write(s, o);
+	bytes = lg_out_take(o, n);
+	lg_out_abort(o);
+	assert_non_null(bytes);
+	return bytes;
+}
+
+static void a_baseline_stands_for_its_run(void **state)
+{
+	struct plan after = plain;
+	struct lg_side *back;
+	struct lg_error err;
+	struct lg_diff *d;
+	struct pair p;
+	size_t n;
+	char *bytes;
+
+	(void)state;
+	after.regions = 0;
+	after.slower = 1.5;
+	p = compare(&plain, &after);
+	bytes = saved(p.s[0], &n);
+	assert_int_equal(lg_baseline_read(bytes, n, "x", &back, &err), 0);
+	assert_int_equal(lg_diff_new(back, p.s[1], p.v[1], 0.05, &d, &err), 0);
+	assert_int_equal(d->v.n_findings, p.d->v.n_findings);
+	assert_string_equal(d->v.findings[0].id, "compile.skipped");
+	assert_true(fabs(d->v.findings[0].lost_ms - p.d->v.findings[0].lost_ms) < 0.1);
+	assert_string_equal(d->gate.verdict, "fail");
+	lg_diff_free(d);
+	/* Both sides stored. */
+	assert_int_equal(lg_diff_new(back, back, NULL, (double)NAN, &d, &err), 0);
+	assert_int_equal(d->v.n_findings, 0);
+	assert_null(d->gate.verdict);
+	lg_diff_free(d);
+	lg_side_free(back);
+	lg_free(bytes);
+	done(&p);
+}
+
+static void a_damaged_baseline_is_refused_at_every_byte(void **state)
+{
+	struct plan small = plain;
+	struct lg_side *back;
+	struct lg_error err;
+	struct pair p;
+	char *bytes;
+	size_t n;
+
+	(void)state;
+	small.steps = 12;
+	p = compare(&small, &small);
+	bytes = saved(p.s[0], &n);
+	for (size_t i = 0; i < n; i++)
+		assert_true(lg_baseline_read(bytes, i, "x", &back, &err) < 0);
+	for (size_t i = 0; i < n; i++) {
+		char was = bytes[i];
+
+		bytes[i] = (char)(was ^ 1);
+		if (lg_baseline_read(bytes, n, "x", &back, &err) == 0)
+			fail_msg("a changed byte %zu was not noticed", i);
+		bytes[i] = was;
+	}
+	lg_free(bytes);
+	done(&p);
+}
+
+static void runs_that_differ_by_themselves_widen_the_interval(void **state)
+{
+	struct plan after = plain;
+	struct lg_error err;
+	struct lg_diff *d;
+	struct pair p;
+
+	(void)state;
+	after.slower = 1.2; /* 9 % of the step */
+	p = compare(&plain, &after);
+	assert_string_equal(p.d->gate.verdict, "fail");
+	for (int i = 0; i < 5; i++) {
+		p.s[0]->run_mean[i] = 6.5 + 0.5 * (i - 2);
+		p.s[0]->run_median[i] = 6.5 + 0.5 * (i - 2);
+	}
+	p.s[0]->n_runs = 5;
+	assert_int_equal(lg_diff_new(p.s[0], p.s[1], p.v[1], 0.05, &d, &err), 0);
+	assert_string_equal(d->gate.verdict, "pass");
+	assert_true(d->mean.lo < 1 && d->mean.hi > 1.2);
+	lg_diff_free(d);
+	done(&p);
+}
+
+static void too_few_steps_are_not_judged(void **state)
+{
+	struct run_plan few = { .n_ranks = 1, .n_steps = 3, .only_rank = -1, .steady_late_rank = -1 };
+	struct run_plan many = few;
+	struct pair p;
+
+	(void)state;
+	many.n_steps = 100;
+	p = compare_traces(synthetic_run(&many), synthetic_run(&few), 0.05);
+	assert_string_equal(p.d->gate.verdict, "unknown");
+	assert_int_equal(loud(&p), 0);
+	done(&p);
+}
+
+static void the_interval_holds_the_truth_as_often_as_it_says(void **state)
+{
+	/* Two series of correlated noise with a known ratio: 95 % intervals must hold it in about 95
+	 * of 100 cases (block bootstrap of 20 blocks is a little short: 88 is the limit here). */
+	enum { N = 400 };
+	static double x[2][N];
+	uint64_t rng = 7;
+	int held = 0;
+
+	(void)state;
+	for (int run = 0; run < 100; run++) {
+		struct lg_bootstrap r;
+
+		for (int s = 0; s < 2; s++) {
+			double drift = 0;
+
+			for (int i = 0; i < N; i++) {
+				double u = (double)(lg_mix64(rng++) % 2000) / 1000 - 1;
+
+				drift = 0.7 * drift + u;
+				x[s][i] = (s ? 11 : 10) + drift;
+			}
+		}
+		assert_true(lg_bootstrap(x[0], N, x[1], N, &r));
+		held += r.mean.lo <= 1.1 && 1.1 <= r.mean.hi;
+		assert_true(r.mean.lo <= r.mean.value && r.mean.value <= r.mean.hi);
+	}
+	assert_in_range(held, 88, 100);
+}
+
+static void no_memory_is_an_error_and_leaks_nothing(void **state)
+{
+	struct plan small = plain;
+	struct pair p;
+	struct lg_side *s = NULL;
+	struct lg_diff *d = NULL;
+	struct lg_error err;
+	uint64_t n;
+	char *bytes;
+	size_t len;
+
+	(void)state;
+	small.steps = 12;
+	p = compare(&small, &small);
+	bytes = saved(p.s[0], &len);
+	for (int what = 0; what < 3; what++) {
+		int rc = -1;
+
+		for (n = 1; rc; n++) {
+			assert_true(n < 5000);
+			lg_alloc_fail_at(n);
+			rc = what == 0 ? lg_side_new(p.v[0], &s, &err)
+			   : what == 1 ? lg_diff_new(p.s[0], p.s[1], p.v[1], 0.05, &d, &err)
+				       : lg_baseline_read(bytes, len, "x", &s, &err);
+			lg_alloc_fail_at(0);
+			assert_true(rc == 0 || rc == LG_E_NOMEM || rc == LG_E_LIMIT);
+		}
+		if (what == 1)
+			lg_diff_free(d);
+		else
+			lg_side_free(s);
+	}
+	lg_free(bytes);
+	done(&p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_same_run_twice_has_no_finding),
+		cmocka_unit_test(lost_regions_are_a_lost_compilation),
+		cmocka_unit_test(lost_regions_that_cost_nothing_are_low),
+		cmocka_unit_test(a_new_operator_is_named),
+		cmocka_unit_test(a_slower_stage_without_a_culprit_is_regress_stage),
+		cmocka_unit_test(recomputation_is_checkpointing),
+		cmocka_unit_test(gathers_in_every_step_are_sharding),
+		cmocka_unit_test(a_version_is_loud_only_when_something_is_unexplained),
+		cmocka_unit_test(another_batch_size_is_unfair_and_judged_by_samples),
+		cmocka_unit_test(a_new_lock_holder_is_named_with_its_period),
+		cmocka_unit_test(a_baseline_stands_for_its_run),
+		cmocka_unit_test(a_damaged_baseline_is_refused_at_every_byte),
+		cmocka_unit_test(runs_that_differ_by_themselves_widen_the_interval),
+		cmocka_unit_test(too_few_steps_are_not_judged),
+		cmocka_unit_test(the_interval_holds_the_truth_as_often_as_it_says),
+		cmocka_unit_test(no_memory_is_an_error_and_leaks_nothing),
+	};
+
+	return cmocka_run_group_tests_name("diff", tests, NULL, NULL);
+}

@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "symbols/elf_symbols.h"
 #include "symbols/inlines.h"
+#include "symbols/jitdump.h"
 #include "symbols/kallsyms.h"
 #include "symbols/options.h"
 #include "symbols/perf_map.h"
@@ -32,12 +33,15 @@ struct lg_pd_dso {
 	bool tried;
 	struct lg_elf *elf;
 	struct lg_perf_map *jit;
+	struct lg_jitdump *dump;
+	uint32_t space; /* JIT: its process's */
+	uint64_t looked; /* dump: until when its reuse is known to the caches */
 };
 
 int lg_pd_code_init(struct lg_pd_code *c, struct lg_builder *b, const struct lg_pd_header *h,
 		    struct lg_error *err)
 {
-	*c = (struct lg_pd_code){ .b = b, .h = h };
+	*c = (struct lg_pd_code){ .b = b, .h = h, .reuse_at = UINT64_MAX };
 	c->s_kernel = lg_intern(b, "[kernel.kallsyms]");
 	c->s_guest = lg_intern(b, "[guest.kernel.kallsyms]");
 	c->s_hypervisor = lg_intern(b, "[hypervisor]");
@@ -54,6 +58,7 @@ void lg_pd_code_done(struct lg_pd_code *c)
 	for (size_t i = 0; i < c->n_dso; i++) {
 		lg_elf_free(c->dso[i].elf);
 		lg_perf_map_free(c->dso[i].jit);
+		lg_jitdump_free(c->dso[i].dump);
 	}
 	lg_free(c->dso);
 	lg_pd_spaces_done(&c->spaces);
@@ -261,6 +266,25 @@ static bool is_anonymous(const char *name)
 	       !strncmp(name, "/anon_hugepage", 14) || !strncmp(name, "/SYSV", 5);
 }
 
+/*
+ * A JIT that writes a jitdump maps a page of it executable, only to leave its name in the
+ * recording (jitdump-specification.txt): ".../jit-4711.dump". 0: it does not.
+ */
+static lg_str dump_of(const struct lg_pd_code *c, uint32_t space)
+{
+	const struct lg_pd_layers *l = c->spaces.space[space].l;
+
+	for (size_t i = 0; l && i < l->n; i++) {
+		const char *name = lg_string(lg_builder_trace(c->b), l->map[i].name);
+		const char *base = strrchr(name, '/');
+		size_t n = base ? strlen(base) : 0;
+
+		if (n > 10 && !strncmp(base, "/jit-", 5) && !strcmp(base + n - 5, ".dump"))
+			return l->map[i].name;
+	}
+	return 0;
+}
+
 static uint32_t dso_of(struct lg_pd_code *c, int32_t pid, const struct lg_pd_map *m)
 {
 	const char *name = lg_string(lg_builder_trace(c->b), m->name);
@@ -270,10 +294,14 @@ static uint32_t dso_of(struct lg_pd_code *c, int32_t pid, const struct lg_pd_map
 	uint32_t i;
 
 	if (is_anonymous(name)) {
+		d.space = lg_pd_space_of(&c->spaces, pid);
+		d.name = dump_of(c, d.space);
 		snprintf(path, sizeof path, "/tmp/perf-%d.map", pid);
-		d.name = lg_intern(c->b, path);
+		if (!d.name)
+			d.name = lg_intern(c->b, path);
 		d.kind = DSO_JIT;
 		d.pid = pid;
+		d.build_id = 0;
 	} else if (name[0] == '/') {
 		d.kind = DSO_FILE;
 		if (!d.build_id)
@@ -337,19 +365,50 @@ static void open_dso(struct lg_pd_code *c, struct lg_pd_dso *d)
 		   !strcmp(lg_string(lg_builder_trace(c->b), d->name), "[vdso]")) {
 		open_vdso(d);
 	} else if (d->kind == DSO_JIT && c->same_host) {
-		fd = open(lg_string(lg_builder_trace(c->b), d->name), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-		if (fd >= 0 && lg_perf_map_open(&d->jit, fd, &why))
+		fd = open(lg_string(lg_builder_trace(c->b), d->name),
+			  O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+		if (fd >= 0 && !lg_jitdump_open(&d->dump, fd, &why)) {
+			uint64_t next = lg_jitdump_next_reuse(d->dump, c->now);
+
+			d->looked = c->now;
+			c->reuse_at = next < c->reuse_at ? next : c->reuse_at;
+		} else if (fd >= 0 && lg_perf_map_open(&d->jit, fd, &why)) {
 			d->jit = NULL;
+		}
 		if (fd >= 0)
 			close(fd);
 	}
 }
 
-static const char *user_symbol(const struct lg_pd_dso *d, uint64_t at, uint64_t *ret_into)
+void lg_pd_code_reused(struct lg_pd_code *c)
 {
+	c->reuse_at = UINT64_MAX;
+	for (size_t i = 0; i < c->n_dso; i++) {
+		struct lg_pd_dso *d = &c->dso[i];
+		uint64_t next;
+
+		if (!d->dump)
+			continue;
+		if (lg_jitdump_next_reuse(d->dump, d->looked) <= c->now)
+			c->spaces.space[d->space].version = ++c->spaces.versions;
+		d->looked = c->now;
+		next = lg_jitdump_next_reuse(d->dump, c->now);
+		c->reuse_at = next < c->reuse_at ? next : c->reuse_at;
+	}
+}
+
+static const char *user_symbol(const struct lg_pd_code *c, const struct lg_pd_dso *d, uint64_t at,
+			       uint64_t *ret_into)
+{
+	const char *name;
 	uint64_t vaddr;
 
 	*ret_into = 0;
+	if (d->dump) {
+		name = lg_jitdump_find(d->dump, at, c->now, &vaddr);
+		*ret_into = name ? at - vaddr : 0;
+		return name;
+	}
 	if (d->jit)
 		return lg_perf_map_find(d->jit, at);
 	if (d->elf && lg_elf_vaddr(d->elf, at, &vaddr))
@@ -441,7 +500,8 @@ static lg_frm user_frame(struct lg_pd_code *c, uint32_t space, uint64_t addr)
 	d = &c->dso[m->dso - 1];
 	at = d->kind == DSO_JIT ? addr : addr - m->start + m->pgoff;
 	key = (uint64_t)m->dso << 44 ^ at;
-	f = lg_map_get(&c->frame_at, key);
+	/* An address of a jitdump is another function at another time. */
+	f = d->dump ? 0 : lg_map_get(&c->frame_at, key);
 	if (__builtin_expect(f != 0, 1)) {
 		if (__builtin_expect(c->n_inlined != 0, 0))
 			set_here(c, key);
@@ -449,7 +509,7 @@ static lg_frm user_frame(struct lg_pd_code *c, uint32_t space, uint64_t addr)
 	}
 	if (!d->tried)
 		open_dso(c, d);
-	sym = user_symbol(d, at, &into);
+	sym = user_symbol(c, d, at, &into);
 	row.dso = d->name;
 	row.build_id = d->build_id;
 	row.pc = at - into;

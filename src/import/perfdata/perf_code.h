@@ -42,6 +42,9 @@ struct lg_pd_code {
 	struct lg_map inlined_at;    /* dso and offset -> first << 8 | number of them */
 	const lg_frm *here;          /* of the last lg_pd_code_frame() */
 	size_t n_here;
+	/* jitdump: code comes and goes without a record of its own. */
+	uint64_t now;                /* time of the sample that is looked at */
+	uint64_t reuse_at;           /* the next time that an address becomes another function */
 };
 
 enum lg_pd_context { LG_PD_USER, LG_PD_KERNEL, LG_PD_GUEST_KERNEL, LG_PD_GUEST_USER, LG_PD_HYPERVISOR };
@@ -56,6 +59,8 @@ void lg_pd_code_kernel_map(struct lg_pd_code *c, uint64_t start, uint64_t len, u
 void lg_pd_code_ksymbol(struct lg_pd_code *c, uint64_t addr, uint64_t len, const char *name);
 /* The frame at addr; space: index in spaces, for user addresses. 0 when memory is exhausted. */
 lg_frm lg_pd_code_frame(struct lg_pd_code *c, enum lg_pd_context ctx, uint32_t space, uint64_t addr);
+/* Some JIT used addresses again before now: forget what was known of them. */
+void lg_pd_code_reused(struct lg_pd_code *c);
 /* What is mapped at addr, for unwinding (a lg_unwind_find_fn has the space in its self). */
 bool lg_pd_code_map(struct lg_pd_code *c, uint32_t space, uint64_t addr, struct lg_unwind_map *ret);
 

@@ -20,11 +20,13 @@
 #include "import/folded/folded.h"
 #include "import/kineto/kineto.h"
 #include "import/lag/lag.h"
+#include "import/nccllog/nccllog.h"
 #include "import/nsys/nsys.h"
 #include "import/perfdata/perfdata.h"
 #include "import/perfscript/perfscript.h"
 #include "import/pyspy/pyspy.h"
 #include "import/smi/smi.h"
+#include "import/torchlog/torchlog.h"
 #include "store/merge.h"
 
 /* A new format is one folder and one line here. */
@@ -40,6 +42,8 @@ static const struct lg_importer *const importers[] = {
 	&lg_import_pyspy_trace,
 	&lg_import_speedscope,
 	&lg_import_folded,
+	&lg_import_nccllog,
+	&lg_import_torchlog,
 };
 
 enum { N_IMPORTERS = sizeof importers / sizeof *importers, HEAD_BYTES = 4096 };

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * nccllog.h - logs of NCCL_DEBUG=INFO, and of nccl-tests around them.
+ *
+ * Meta of the process: dist.nccl (version), cuda.driver, nccl.net (network), nccl.channels (as printed),
+ * nccl.max_bw (of the topology, GB/s), nccl.via.p2p / .shm / .net / .other (connections), nccl.gdr
+ * (on, off, mixed), nccl.collectives (calls logged), nccl.warnings, env.NCCL_*.
+ * Rank and world where the process has one rank. Marks: nccl.warn (text), nccl.init (value: us it took),
+ * nccl.bandwidth (nccl-tests; value: bytes; text: time and bandwidths); meta nccl.busbw_avg.
+ */
+#ifndef LG_IMPORT_NCCLLOG_NCCLLOG_H
+#define LG_IMPORT_NCCLLOG_NCCLLOG_H
+#include "import/import.h"
+
+extern const struct lg_importer lg_import_nccllog;
+
+#endif /* LG_IMPORT_NCCLLOG_NCCLLOG_H */

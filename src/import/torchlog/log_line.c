@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * log_line.c - what stands before the message.
+ *
+ *   [rank3]:V1120 23:42:27.869000 28211 torch/_dynamo/guards.py:2791] [4/1] [__recompiles] Recompiling ...
+ *   [rank1]:[E810 03:04:11.061727749 ProcessGroupNCCL.cpp:683] [Rank 1] Watchdog ...
+ *   [default0]: [2024-01-01 12:00:00] iteration 10/ 1000 | ...
+ *   2025-10-03 18:37:01,832 - root - INFO - step: 10 ...
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "import/source/stamp.h"
+#include "import/torchlog/torchlog.h"
+
+#define SECOND INT64_C(1000000000)
+enum { PID_MAX = 4194304, RANK_MAX = 1 << 20 };
+
+/* ESC [ ... letter, and ESC ] ... BEL. */
+static void strip_escapes(char *p)
+{
+	char *to = p;
+
+	if (!strchr(p, '\x1b'))
+		return;
+	while (*p) {
+		if (*p != '\x1b') {
+			*to++ = *p++;
+			continue;
+		}
+		p++;
+		if (*p == '[') {
+			p++;
+			while (*p && (*p < '@' || *p > '~'))
+				p++;
+		} else if (*p == ']') {
+			while (*p && *p != '\a')
+				p++;
+		}
+		p += *p != 0;
+	}
+	*to = 0;
+}
+
+/* A number that ends with c, at *p, which moves behind c. */
+static int number_then(const char **p, char c, int64_t max, int64_t *ret)
+{
+	const char *q = *p;
+	int64_t v = 0;
+
+	if (*q < '0' || *q > '9')
+		return 0;
+	for (; *q >= '0' && *q <= '9'; q++) {
+		v = v * 10 + (*q - '0');
+		if (v > max)
+			return 0;
+	}
+	if (*q != c)
+		return 0;
+	*ret = v;
+	*p = q + 1;
+	return 1;
+}
+
+/* "[rank3]:", "[default0]:", "rank 3:", "3:" (srun -l) */
+static int rank_prefix(const char **p, struct lg_log_line *l)
+{
+	static const char *const before[] = { "[rank", "[default", "[Rank ", "" };
+	int64_t v;
+
+	for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+		size_t k = strlen(before[i]);
+		const char *q = *p + k;
+
+		if (strncmp(*p, before[i], k) || !number_then(&q, k ? ']' : ':', k ? RANK_MAX : 99999, &v))
+			continue;
+		if (i == 2)
+			return 0; /* "[Rank 1] Watchdog ...": part of the message; see message_rank() */
+		if (!k && (*q != ' ' || l->ts != INT64_MIN))
+			continue;
+		l->rank = (int32_t)v;
+		q += *q == ':';
+		*p = q + strspn(q, " ");
+		return 1;
+	}
+	return 0;
+}
+
+/* "V1120 23:42:27.869000 28211 torch/x.py:435]" and, in brackets, "E810 03:04:11.061 File.cpp:683]". */
+static int glog(const char **p, int year, struct lg_log_line *l)
+{
+	const char *q = *p + (**p == '['), *bracket;
+	struct lg_stamp t;
+	int digits = 0, md, month, day;
+	size_t k;
+	int64_t pid;
+
+	if (!*q || !strchr("VDIWECF", *q))
+		return 0;
+	while (q[1 + digits] >= '0' && q[1 + digits] <= '9' && digits < 5)
+		digits++;
+	if ((digits != 3 && digits != 4) || q[1 + digits] != ' ')
+		return 0;
+	md = lg_digits(q + 1, digits);
+	month = md / 100;
+	day = md % 100;
+	if (month < 1 || month > 12 || day < 1 || day > 31)
+		return 0;
+	k = lg_stamp_read(q + digits + 2, strlen(q + digits + 2), &t);
+	if (!k || t.has_date)
+		return 0;
+	l->level = *q;
+	q += digits + 2 + k;
+	q += strspn(q, " ");
+	bracket = q;
+	if (number_then(&bracket, ' ', INT64_C(1) << 60, &pid)) {
+		/* torch up to 2.2 prints the Python thread's address there */
+		if (pid > 0 && pid <= PID_MAX)
+			l->pid = (int32_t)pid;
+		q = bracket;
+	}
+	bracket = strchr(q, ']');
+	if (!bracket || bracket - q > 512 || !memchr(q, ':', (size_t)(bracket - q)))
+		return 0;
+	l->ts = lg_days(year, month, day) * 86400 * SECOND + t.ns;
+	l->resolution = t.digits >= 9 ? 1 : t.digits >= 6 ? 1000 : t.digits >= 3 ? 1000000 : SECOND;
+	l->is_glog = 1;
+	*p = bracket + 1 + strspn(bracket + 1, " ");
+	return 1;
+}
+
+/* A date and time, bare or in brackets, with the usual separators behind it. */
+static int stamp(const char **p, struct lg_log_line *l)
+{
+	const char *q = *p + (**p == '[' || **p == '(');
+	struct lg_stamp t;
+	size_t k = lg_stamp_read(q, strlen(q), &t);
+
+	if (!k || !t.has_date)
+		return 0;
+	l->ts = t.ns;
+	l->has_zone = t.has_zone;
+	l->has_year = 1;
+	l->resolution = t.digits >= 9 ? 1 : t.digits >= 6 ? 1000 : t.digits >= 3 ? 1000000 : SECOND;
+	q += k;
+	if (**p == '[' || **p == '(') {
+		const char *close = strchr(q, **p == '[' ? ']' : ')');
+
+		if (close && close - q < 32)
+			q = close + 1;
+	}
+	*p = q + strspn(q, " ,:-|");
+	return 1;
+}
+
+/* "[4/1]", "[0/2_1]", "[!0/4/1]" (compiled autograd), "[__recompiles]" */
+static void brackets(const char **p, struct lg_log_line *l)
+{
+	while (**p == '[') {
+		const char *q = *p + 1, *end = strchr(q, ']');
+		int64_t a, b;
+
+		if (!end || end - q > 40)
+			return;
+		if (!strncmp(q, "__", 2)) {
+			size_t k = (size_t)(end - q) - 2;
+
+			k = k < sizeof l->artifact - 1 ? k : sizeof l->artifact - 1;
+			memcpy(l->artifact, q + 2, k);
+			l->artifact[k] = 0;
+		} else {
+			if (*q == '!' && strchr(q, '/'))
+				q = strchr(q, '/') + 1;
+			if (!number_then(&q, '/', INT32_MAX, &a))
+				return;
+			b = strtol(q, NULL, 10);
+			l->frame = (int32_t)a;
+			l->compile = b >= 0 && b < INT32_MAX ? (int32_t)b : -1;
+		}
+		*p = end + 1 + strspn(end + 1, " ");
+	}
+}
+
+/* "[Rank 1] Watchdog", "[PG 0 (default_pg) Rank 1] Exception", "[PG ID 0 PG GUID 0 Rank 1]" */
+static void message_rank(struct lg_log_line *l)
+{
+	const char *at = l->msg, *end, *r;
+	int64_t v;
+
+	if (*at != '[' || !(end = strchr(at, ']')) || end - at > 120)
+		return;
+	r = memmem(at, (size_t)(end - at), "Rank ", 5);
+	if (r) {
+		r += 5;
+		if (number_then(&r, ']', RANK_MAX, &v) && l->rank < 0)
+			l->rank = (int32_t)v;
+	}
+}
+
+void lg_log_line_parse(char *text, int year, struct lg_log_line *ret)
+{
+	const char *p = text;
+
+	strip_escapes(text);
+	*ret = (struct lg_log_line){ .ts = INT64_MIN, .rank = -1, .pid = -1, .frame = -1, .compile = -1 };
+	for (int i = 0; i < 4; i++) {
+		p += strspn(p, " ");
+		if (!ret->is_glog && glog(&p, year, ret)) {
+			brackets(&p, ret);
+			break;
+		}
+		if (ret->ts == INT64_MIN && stamp(&p, ret))
+			continue;
+		if (ret->rank >= 0 || !rank_prefix(&p, ret))
+			break;
+	}
+	ret->msg = p;
+	message_rank(ret);
+}

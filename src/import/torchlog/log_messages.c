@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* log_messages.c - known sentences, memory_summary() and the step lines of training frameworks. */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "import/torchlog/torchlog.h"
+
+/* The integer behind word; otherwise if there is none. */
+static int64_t int_after(const char *text, const char *word, int64_t otherwise)
+{
+	const char *p = strstr(text, word);
+	char *end;
+	int64_t v;
+
+	if (!p)
+		return otherwise;
+	p += strlen(word);
+	v = strtoll(p, &end, 10);
+	return end > p ? v : otherwise;
+}
+
+/* The number behind word, with commas for thousands; NaN if there is none. */
+static double real_after(const char *text, const char *word)
+{
+	const char *p = strstr(text, word);
+	char digits[64];
+	size_t k = 0;
+
+	if (!p)
+		return __builtin_nan("");
+	p += strlen(word);
+	p += strspn(p, " \t='\":");
+	for (; *p && k < sizeof digits - 1 && (isdigit((unsigned char)*p) || strchr(".,eE+-", *p)); p++)
+		if (*p != ',')
+			digits[k++] = *p;
+	digits[k] = 0;
+	return k ? strtod(digits, NULL) : __builtin_nan("");
+}
+
+/* "1.31 GiB" */
+static int64_t bytes_after(const char *text, const char *word)
+{
+	static const char units[] = "KMGT";
+	const char *p = strstr(text, word), *u;
+	char *end;
+	double v;
+
+	if (!p)
+		return 0;
+	v = strtod(p + strlen(word), &end);
+	end += strspn(end, " ");
+	u = *end ? strchr(units, *end) : NULL;
+	for (long i = u ? u - units + 1 : 0; i > 0; i--)
+		v *= 1024;
+	return v > 0 && v < 1e18 ? (int64_t)v : 0;
+}
+
+static int64_t value_of(const char *name, const char *m)
+{
+	if (!strcmp(name, "log.watchdog_timeout"))
+		return int_after(m, "SeqNum=", -1);
+	if (!strcmp(name, "log.watchdog_exception"))
+		return int_after(m, "watchdog at work: ", -1);
+	if (!strcmp(name, "log.collective_mismatch"))
+		return int_after(m, "SequenceNumber=", -1);
+	if (!strcmp(name, "log.barrier_timeout"))
+		return int_after(m, "]: Rank ", int_after(m, "Rank ", -1));
+	if (!strcmp(name, "log.gloo_timeout"))
+		return int_after(m, "Timed out waiting ", 0);
+	if (!strcmp(name, "log.oom"))
+		return bytes_after(m, "Tried to allocate ");
+	if (!strcmp(name, "log.loader_workers"))
+		return int_after(m, "will create ", 0);
+	if (!strcmp(name, "log.worker_failed"))
+		return int_after(m, "exitcode: ", int_after(m, "exitcode  : ", 0));
+	return 0;
+}
+
+static int sentence(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	static const struct {
+		const char *words, *name;
+	} known[] = {
+		{ "non-infra torch dispatch mode present", "log.compile_skipped" },
+		{ "dynamo tracing is disabled", "log.compile_skipped" },
+		{ "torch.compile will skip tracing the frame", "log.compile_skipped" },
+		{ "torch.compile cannot properly resume from this graph break", "log.compile_skipped" },
+		{ "found no compiled frames", "log.compile_none" },
+		{ "skipping cudagraphs due to", "log.cudagraph_skipped" },
+		{ "Watchdog caught collective operation timeout", "log.watchdog_timeout" },
+		{ "detected by watchdog at work", "log.watchdog_exception" },
+		{ "Detected mismatch between collectives on ranks", "log.collective_mismatch" },
+		{ "failed to pass monitoredBarrier", "log.barrier_timeout" },
+		{ "ms for recv operation to complete", "log.gloo_timeout" },
+		{ "ms for send operation to complete", "log.gloo_timeout" },
+		{ "Application timeout caused pair closure", "log.gloo_timeout" },
+		{ "Connection closed by peer", "log.peer_lost" },
+		{ "Connection reset by peer", "log.peer_lost" },
+		{ "ncclUnhandledCudaError", "log.nccl_error" },
+		{ "ncclSystemError", "log.nccl_error" },
+		{ "ncclRemoteError", "log.nccl_error" },
+		{ "ncclInternalError", "log.nccl_error" },
+		{ "CUDA out of memory. Tried to allocate", "log.oom" },
+		{ "HIP out of memory. Tried to allocate", "log.oom" },
+		{ "TensorFloat32 tensor cores for float32 matrix multiplication available but not enabled",
+		  "log.tf32_off" },
+		{ "Not enough SMs to use max_autotune_gemm", "log.max_autotune_off" },
+		{ "flex_attention called without torch.compile", "log.flex_eager" },
+		{ "Using FallbackKernel: ", "log.fallback_kernel" },
+		{ "does not have a deterministic implementation", "log.nondeterministic" },
+		{ "find_unused_parameters=True was specified in DDP constructor, but did not find",
+		  "log.ddp_find_unused" },
+		{ "Grad strides do not match bucket view strides", "log.ddp_grad_strides" },
+		{ "This DataLoader will create ", "log.loader_workers" },
+		{ "Gradient overflow.  Skipping step", "log.grad_overflow" },
+		{ "failed (exitcode: ", "log.worker_failed" },
+		{ "'train_runtime': ", "log.train_summary" },
+	};
+
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (strstr(line->msg, known[i].words)) {
+			lg_torchlog_mark(l, line, known[i].name, value_of(known[i].name, line->msg), NULL);
+			return 1;
+		}
+	return 0;
+}
+
+/* |  Allocated memory      |   2048 KiB |   4096 KiB | ... |   of torch.cuda.memory_summary() */
+static int memory_summary(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	static const char *const rows[] = { "Allocated memory", "GPU reserved memory", "Non-releasable memory" };
+	const char *m = line->msg;
+	size_t n = strlen(l->summary);
+
+	if (*m != '|')
+		return l->summary_device >= 0 && (*m == '=' || *m == '-');
+	if (strstr(m, "memory summary, device ID ")) {
+		l->summary_device = (int)int_after(m, "device ID ", 0);
+		l->summary[0] = 0;
+		return 1;
+	}
+	if (l->summary_device < 0)
+		return 0;
+	if (strstr(m, "CUDA OOMs: ")) {
+		snprintf(l->summary, sizeof l->summary, "OOMs %lld, cudaMalloc retries %lld",
+			 (long long)int_after(m, "CUDA OOMs: ", 0),
+			 (long long)int_after(m, "cudaMalloc retries: ", 0));
+		return 1;
+	}
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char now[24], peak[24];
+		const char *p = strstr(m, rows[i]), *bar = p ? strchr(p, '|') : NULL;
+
+		if (!bar || sscanf(bar, "| %23[^|]| %23[^|]|", now, peak) != 2)
+			continue;
+		for (size_t k = strlen(now); k && now[k - 1] == ' '; k--)
+			now[k - 1] = 0;
+		for (size_t k = strlen(peak); k && peak[k - 1] == ' '; k--)
+			peak[k - 1] = 0;
+		snprintf(l->summary + n, sizeof l->summary - n, "%s%s %s (peak %s)", n ? ", " : "", rows[i], now,
+			 peak);
+		if (i == 2) { /* the last one that is wanted */
+			lg_torchlog_mark(l, line, "log.memory_summary", l->summary_device, l->summary);
+			l->summary_device = -1;
+		}
+		return 1;
+	}
+	return 1;
+}
+
+static void counter(struct lg_torchlog *l, const struct lg_log_line *line, const char *name, const char *unit,
+		    double v)
+{
+	if (!isfinite(v))
+		return;
+	lg_add_counter(l->b, &(struct lg_counter_row){
+				     .ts = lg_torchlog_now(l, line), .value = v,
+				     .track = lg_track_get(l->b, &(struct lg_track_row){
+							.kind = LG_TRACK_COUNTER, .name = lg_intern(l->b, name),
+							.unit = lg_intern(l->b, unit), .index = -1,
+							.prc = lg_thread_process(l->b, lg_torchlog_thread(l, line)) }) });
+}
+
+/*
+ * One step line. ms: length of a step as the line says it, NaN when it does not; then the distance of two
+ * lines tells it. A span only for the step after the last one that was seen, when the clock of the log
+ * is finer than the step.
+ */
+static void step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, double ms)
+{
+	lg_thr thr = lg_torchlog_thread(l, line);
+	uint32_t at = lg_map_get(&l->step_of, thr);
+	int64_t now = lg_torchlog_now(l, line), dur = 0;
+	struct lg_log_step *s;
+
+	lg_torchlog_mark(l, line, "log.step", number, NULL);
+	if (!at) {
+		if (lg_grow(&l->step, &l->cap_step, l->n_step + 1, sizeof *l->step))
+			return;
+		l->step[l->n_step++] = (struct lg_log_step){ .step = number - 1, .ts = INT64_MIN };
+		at = (uint32_t)l->n_step;
+		if (lg_map_set(&l->step_of, thr, at))
+			return;
+	}
+	s = &l->step[at - 1];
+	if (!isfinite(ms) && s->stamped && line->ts != INT64_MIN && number > s->step && now > s->ts)
+		ms = (double)(now - s->ts) / 1e6 / (double)(number - s->step);
+	if (isfinite(ms) && ms > 0 && ms < 1e9) {
+		dur = (int64_t)(ms * 1e6);
+		counter(l, line, "log.step_ms", "ms", ms);
+	}
+	if (dur > 2 * l->resolution && line->ts != INT64_MIN && number == s->step + 1) {
+		int64_t from = s->stamped && s->ts > now - dur ? s->ts : now - dur;
+
+		lg_add_span(l->b, &(struct lg_span_row){ .ts = from, .dur = now - from, .thr = thr,
+							 .kind = LG_SPAN_STEP, .seq = number,
+							 .name = lg_intern(l->b, "log step") });
+	}
+	*s = (struct lg_log_step){ .step = number, .ts = now, .stamped = line->ts != INT64_MIN };
+}
+
+/* " 12%|#2  | 12/100 [00:10<01:20,  1.10it/s]" */
+static int progress_bar(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	const char *bracket = strstr(line->msg, " ["), *p, *unit;
+	long long done, total;
+	double rate;
+
+	for (; bracket; bracket = strstr(bracket + 1, " ["))
+		if (strchr(bracket, '<') && (strstr(bracket, "it/s") || strstr(bracket, "s/it")))
+			break;
+	if (!bracket)
+		return 0;
+	p = bracket;
+	while (p > line->msg && (isdigit((unsigned char)p[-1]) || p[-1] == '/'))
+		p--;
+	if (sscanf(p, "%lld/%lld", &done, &total) != 2 || done < 0 || total < done)
+		return 0;
+	unit = strchr(bracket, ',');
+	rate = unit ? strtod(unit + 1, NULL) : 0;
+	if (!(rate > 0) || done == 0)
+		return 1; /* "?it/s": no step yet */
+	step(l, line, done, unit && strstr(unit, "s/it") ? rate * 1000 : 1000 / rate);
+	return 1;
+}
+
+static int step_line(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	const char *m = line->msg, *p;
+	long long n, of;
+	int used = 0;
+	double ms;
+
+	/* Megatron: "iteration 10/ 1000 | consumed samples: .. | elapsed time per iteration (ms): 512.3 | .." */
+	if ((p = strstr(m, "elapsed time per iteration (ms):")) && (m = strstr(m, "iteration")) && m < p &&
+	    sscanf(m, "iteration %lld/", &n) == 1) {
+		step(l, line, n, real_after(p, "(ms):"));
+		counter(l, line, "log.loss", "", real_after(m, "lm loss:"));
+		return 1;
+	}
+	m = line->msg;
+	/* torchtitan: "step: 10  loss: 7.1  memory: 30GiB(40%)  tps: 1,234  tflops: .." */
+	if ((p = strstr(m, "step:")) && strstr(p, "tps:") && sscanf(p, "step: %lld", &n) == 1) {
+		step(l, line, n, __builtin_nan(""));
+		counter(l, line, "log.tokens_per_s", "1/s", real_after(p, "tps:"));
+		counter(l, line, "log.loss", "", real_after(p, "loss:"));
+		return 1;
+	}
+	/* nanoGPT: "iter 100: loss 2.31, time 123.45ms, mfu 31.2%" */
+	if (sscanf(m, "iter %lld: loss %*f, time %lf%n", &n, &ms, &used) == 2 && used) {
+		step(l, line, n, !strncmp(m + used, "ms", 2) ? ms : ms * 1000);
+		counter(l, line, "log.loss", "", real_after(m, "loss "));
+		return 1;
+	}
+	/* PyTorch's ImageNet example: "Epoch: [0][ 10/5005] Time 0.123 (0.200) Data 0.010 (0.050) Loss .." */
+	if (sscanf(m, "Epoch: [%*d][%lld/%lld]%n", &n, &of, &used) == 2 && used && (p = strstr(m, "Time"))) {
+		step(l, line, n, real_after(p, "Time") * 1000);
+		counter(l, line, "log.data_ms", "ms", real_after(p, "Data") * 1000);
+		return 1;
+	}
+	/* Hugging Face: "{'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 5e-05, 'epoch': 0.1}" */
+	if (!strncmp(m, "{'loss': ", 9)) {
+		lg_torchlog_mark(l, line, "log.step", -1, NULL);
+		counter(l, line, "log.loss", "", real_after(m, "'loss':"));
+		return 1;
+	}
+	return progress_bar(l, line);
+}
+
+int lg_torchlog_message(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	return memory_summary(l, line) || sentence(l, line) || step_line(l, line);
+}

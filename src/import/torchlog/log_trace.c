@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * log_trace.c - records of TORCH_TRACE: one JSON object behind torch's header, its payload on lines that
+ * start with a tab. compilation_metrics is the one record with an epoch time: it tells the zone of the
+ * others.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "import/torchlog/torchlog.h"
+
+#define QUARTER (INT64_C(900) * 1000000000)
+
+static void compile_id(const struct lg_doc *d, char *out, size_t size)
+{
+	snprintf(out, size, "[%lld/%lld]", (long long)lg_value_int(d, lg_value_get(d, d->root, "frame_id"), -1),
+		 (long long)lg_value_int(d, lg_value_get(d, d->root, "frame_compile_id"), -1));
+}
+
+/* ns since 1970 of a compilation's start; 0 = not told. */
+static int64_t start_of(const struct lg_doc *d, uint32_t m)
+{
+	int64_t us = lg_value_int(d, lg_value_get(d, m, "start_time_us"), 0);
+	double s = lg_value_real(d, lg_value_get(d, m, "start_time"), 0);
+
+	if (us > 0 && us < INT64_MAX / 1000)
+		return us * 1000;
+	/* a double of epoch seconds is good to 0.2 us */
+	return s > 0 && s < 9e9 ? (int64_t)llround(s * 1e6) * 1000 : 0;
+}
+
+static void metrics(struct lg_torchlog *l, const struct lg_log_line *line, const struct lg_doc *d, uint32_t m)
+{
+	int64_t start = start_of(d, m), dur;
+	double s = lg_value_real(d, lg_value_get(d, m, "entire_frame_compile_time_s"), 0);
+	double us = lg_value_real(d, lg_value_get(d, m, "duration_us"), 0);
+	const char *fail = lg_value_text(d, lg_value_get(d, m, "fail_type"));
+	uint32_t why = lg_value_get(d, m, "restart_reasons");
+	const char *function = lg_value_text(d, lg_value_get(d, m, "co_name"));
+	char id[48], where[512], text[LG_LOG_TEXT];
+
+	s = s > 0 ? s : us / 1e6;
+	dur = s > 0 && s < 1e6 ? (int64_t)(s * 1e9) : 0;
+	compile_id(d, id, sizeof id);
+	snprintf(where, sizeof where, "%s (%s:%lld) %s", function,
+		 lg_value_text(d, lg_value_get(d, m, "co_filename")),
+		 (long long)lg_value_int(d, lg_value_get(d, m, "co_firstlineno"), 0), id);
+	if (start && line->ts != INT64_MIN) {
+		/* The line was written when the compilation ended: what is left is the zone, in whole
+		 * quarters of an hour. A year that was guessed wrong shows here, too. */
+		int64_t zone = line->ts - (start + dur), q = (zone + (zone < 0 ? -QUARTER : QUARTER) / 2) / QUARTER;
+
+		if (llabs(zone - q * QUARTER) < QUARTER / 4 && (!l->zone_known || l->zone == q * QUARTER)) {
+			l->zone = q * QUARTER;
+			l->zone_known = 1;
+		}
+	}
+	if (dur)
+		lg_add_span(l->b, &(struct lg_span_row){
+					  .ts = start && l->zone_known ? start + l->zone
+								       : lg_torchlog_now(l, line) - dur,
+					  .dur = dur, .thr = lg_torchlog_thread(l, line), .kind = LG_SPAN_COMPILE,
+					  .seq = lg_value_int(d, lg_value_get(d, d->root, "frame_compile_id"), -1),
+					  .name = lg_intern(l->b, where) });
+	if (*fail) {
+		snprintf(text, sizeof text, "%s: %s: %s", where, fail,
+			 lg_value_text(d, lg_value_get(d, m, "fail_reason")));
+		lg_torchlog_mark(l, line, "log.compile_failed", 0, text);
+	}
+	for (uint32_t i = 0; i < lg_value_count(d, why); i++) {
+		snprintf(text, sizeof text, "%s: %s", where, lg_value_text(d, lg_value_at(d, why, i)));
+		lg_torchlog_mark(l, line, "log.graph_break", 0, text);
+	}
+}
+
+/* 1 = the payload is the text of the mark that is open now. */
+static int artifact(struct lg_torchlog *l, const struct lg_log_line *line, const struct lg_doc *d, uint32_t a)
+{
+	static const struct {
+		const char *name, *mark;
+		int payload;
+	} known[] = {
+		{ "dynamo_graph_break_reason", "log.graph_break", 1 },
+		{ "recompile_reasons", "log.recompile", 1 },
+		{ "dynamo_error", "log.compile_failed", 1 },
+		{ "fx_graph_cache_hit", "log.cache_hit", 0 },
+		{ "fx_graph_cache_miss", "log.cache_miss", 0 },
+		{ "fx_graph_cache_bypass", "log.cache_bypass", 0 },
+		{ "aotautograd_cache_hit", "log.cache_hit", 0 },
+		{ "aotautograd_cache_miss", "log.cache_miss", 0 },
+		{ "aotautograd_cache_bypass", "log.cache_bypass", 0 },
+	};
+	const char *name = lg_value_text(d, lg_value_get(d, a, "name"));
+	int64_t compile = lg_value_int(d, lg_value_get(d, d->root, "frame_compile_id"), -1);
+	char id[48];
+
+	compile_id(d, id, sizeof id);
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+		if (strcmp(name, known[i].name))
+			continue;
+		if (!known[i].payload) {
+			lg_torchlog_mark(l, line, known[i].mark, compile, name);
+			return 0;
+		}
+		l->open = (struct lg_mark_row){ .ts = lg_torchlog_now(l, line),
+						.thr = lg_torchlog_thread(l, line), .value = compile,
+						.name = lg_intern(l->b, known[i].mark) };
+		snprintf(l->text, sizeof l->text, "%s", id);
+		return 1;
+	}
+	return 0;
+}
+
+int lg_torchlog_record(struct lg_torchlog *l, const struct lg_log_line *line, char *json)
+{
+	static const char *const wanted[] = { "{\"compilation_metrics\"", "{\"bwd_compilation_metrics\"",
+					      "{\"artifact\"", "{\"dynamo_start\"" };
+	struct lg_log_line with = *line;
+	struct lg_doc d;
+	uint32_t v;
+	int payload = 0;
+	size_t i = 0;
+
+	while (i < sizeof wanted / sizeof *wanted && strncmp(json, wanted[i], strlen(wanted[i])))
+		i++;
+	if (i == sizeof wanted / sizeof *wanted || lg_doc_json(&d, json, strlen(json), NULL))
+		return 0;
+	if (with.rank < 0) {
+		int64_t rank = lg_value_int(&d, lg_value_get(&d, d.root, "rank"), -1);
+
+		with.rank = rank >= 0 && rank < 1 << 20 ? (int32_t)rank : -1;
+	}
+	if ((v = lg_value_get(&d, d.root, "compilation_metrics")) ||
+	    (v = lg_value_get(&d, d.root, "bwd_compilation_metrics"))) {
+		metrics(l, &with, &d, v);
+	} else if ((v = lg_value_get(&d, d.root, "artifact"))) {
+		payload = artifact(l, &with, &d, v);
+	} else if (lg_value_get(&d, d.root, "dynamo_start")) {
+		char id[48];
+
+		compile_id(&d, id, sizeof id);
+		lg_torchlog_mark(l, &with, "log.compile_start",
+				 lg_value_int(&d, lg_value_get(&d, d.root, "frame_compile_id"), -1), id);
+	}
+	lg_doc_done(&d);
+	return payload;
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * torchlog.h - what training jobs print: TORCH_LOGS and C++ logs of torch, TORCH_TRACE files, output of
+ * Megatron, torchtitan, Hugging Face, nanoGPT, the ImageNet example, torchrun; NCCL_DEBUG lines among it.
+ *
+ * Marks (name; value; text), their names are stable:
+ *   log.compile_skipped      -; reason          a function that torch.compile runs eagerly
+ *   log.compile_failed       -; function, reason
+ *   log.compile_none         -; line            fullgraph=True found no compiled frames
+ *   log.compile_start        compile id; function
+ *   log.graph_break          -; file:line: reason
+ *   log.recompile            compile id; function (file:line): failed guards
+ *   log.recompile_limit      limit; function, last reason
+ *   log.cache_hit .cache_miss .cache_bypass     -; which cache
+ *   log.cudagraph_skipped    -; reason
+ *   log.watchdog_timeout     sequence number; operation, sizes, times
+ *   log.watchdog_exception   work; line
+ *   log.collective_mismatch  sequence number; line
+ *   log.barrier_timeout      rank that is missing; line
+ *   log.gloo_timeout         ms; line
+ *   log.peer_lost            -; line
+ *   log.nccl_error           -; line
+ *   log.worker_failed        exit code; line
+ *   log.oom                  bytes asked for; line
+ *   log.memory_summary       device; allocated and reserved, now and peak, OOMs, retries
+ *   log.tf32_off .max_autotune_off .flex_eager .fallback_kernel .nondeterministic .grad_overflow
+ *   log.ddp_find_unused .ddp_grad_strides       -; line
+ *   log.loader_workers       workers asked for; line
+ *   log.step                 step; line
+ *   log.train_summary        -; line
+ * Counters: log.step_ms (ms), log.data_ms (ms), log.tokens_per_s, log.loss; parent none, owner the rank.
+ * Spans: STEP between two lines of consecutive steps, or of the length that the line states, where times
+ * are finer than it; COMPILE from TORCH_TRACE's compilation_metrics.
+ * Times: lines have neither zone nor (torch's own) year. The year is the file's, the zone is unknown unless
+ * a TORCH_TRACE tells both clocks.
+ */
+#ifndef LG_IMPORT_TORCHLOG_TORCHLOG_H
+#define LG_IMPORT_TORCHLOG_TORCHLOG_H
+#include "base/map.h"
+#include "import/import.h"
+#include "import/nccllog/nccl_line.h"
+#include "import/value/value.h"
+
+extern const struct lg_importer lg_import_torchlog;
+
+/* A line cut into what is before the message and the message. */
+struct lg_log_line {
+	int64_t ts;           /* ns since 1970, zone as printed; INT64_MIN = none */
+	int64_t resolution;   /* of ts in ns */
+	int32_t rank, pid;    /* -1 = not told */
+	int has_zone, has_year;
+	int is_glog;          /* torch's own header: level, time, file:line */
+	char level;           /* of it: V I W E C, or 0 */
+	int32_t frame, compile; /* [frame/compile]; -1 */
+	char artifact[32];    /* [__recompiles] -> "recompiles" */
+	const char *msg;      /* NUL-terminated */
+};
+/* year: for stamps without one. text is changed: escape sequences of terminals go. */
+void lg_log_line_parse(char *text, int year, struct lg_log_line *ret);
+
+enum { LG_LOG_TEXT = 1400 };
+
+struct lg_torchlog {
+	struct lg_builder *b;
+	struct lg_nccl_log nccl;
+	struct lg_map by_rank, by_pid; /* rank + 1, pid -> thread */
+	lg_thr nobody;
+	int year;
+	int64_t now, first, last, resolution; /* time of the last stamped line */
+	int has_time, has_zone;
+	/* the mark that lines may still be added to */
+	struct lg_mark_row open;
+	char text[LG_LOG_TEXT];
+	int open_kind; /* enum in torchlog.c */
+	/* steps, by thread of the last one */
+	struct lg_map step_of; /* thr -> index + 1 */
+	struct lg_log_step { int64_t step, ts; int stamped; } *step;
+	size_t n_step, cap_step;
+	/* TORCH_TRACE */
+	int64_t zone;  /* printed time minus UTC */
+	int zone_known, structured;
+	/* memory_summary() */
+	int summary_device;
+	char summary[512];
+	uint64_t lines, known, timed;
+};
+
+lg_thr lg_torchlog_thread(struct lg_torchlog *l, const struct lg_log_line *line);
+/* Close what is open and add a mark. A text of NULL is the message. */
+void lg_torchlog_mark(struct lg_torchlog *l, const struct lg_log_line *line, const char *name, int64_t value,
+		      const char *text);
+int64_t lg_torchlog_now(struct lg_torchlog *l, const struct lg_log_line *line);
+/* log_messages.c: one known sentence or step in the message. 1 = known. */
+int lg_torchlog_message(struct lg_torchlog *l, const struct lg_log_line *line);
+/* log_trace.c: a TORCH_TRACE record; text is changed. 1 = the payload that follows is its text. */
+int lg_torchlog_record(struct lg_torchlog *l, const struct lg_log_line *line, char *json);
+
+#endif /* LG_IMPORT_TORCHLOG_TORCHLOG_H */

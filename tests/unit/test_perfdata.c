@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "base/alloc.h"
 #include "import/import.h"
 #include "import/perfdata/perf_abi.h"
 #include "import/perfdata/perf_formats.h"
@@ -718,6 +719,45 @@ static void survives_truncation_at_every_byte(void **state)
 	}
 }
 
+/* Memory runs out at every allocation in turn: refused for that reason, nothing worse. */
+static void survives_every_failing_allocation(void **state)
+{
+	static const char *const names[] = { "sleep_switches.data", "tiny.zstd.data", "tiny.pipe.data" };
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		size_t size;
+		uint8_t *p = fixture(names[i], &size);
+		uint64_t n = 1;
+		int rc;
+
+		do {
+			struct lg_error err = { 0 };
+			struct lg_builder *b = NULL;
+			struct lg_trace *t = NULL;
+
+			lg_alloc_fail_at(n);
+			rc = lg_builder_new(&b, &err);
+			if (!rc) {
+				rc = lg_perfdata_read_memory(p, size, b, &err);
+				if (rc)
+					lg_builder_free(b);
+				else
+					rc = lg_builder_seal(b, &t, &err);
+			}
+			if (rc)
+				assert_int_equal(rc, LG_E_NOMEM);
+			lg_trace_free(t);
+			n++;
+			/* done when a whole import made fewer allocations than n */
+		} while (lg_alloc_count() >= n - 1);
+		lg_alloc_fail_at(0);
+		assert_int_equal(rc, 0);
+		assert_true(n > 100);
+		free(p);
+	}
+}
+
 /* -- shared cases: beside them stand the parses of perf_data_converter -- */
 
 static const char *cases_dir(void)
@@ -823,6 +863,7 @@ int main(void)
 		cmocka_unit_test(computes_no_states_from_subsampled_switches),
 		cmocka_unit_test(reads_pipes_and_compressed_files),
 		cmocka_unit_test(survives_truncation_at_every_byte),
+		cmocka_unit_test(survives_every_failing_allocation),
 		cmocka_unit_test(agrees_with_the_reference_parses),
 	};
 

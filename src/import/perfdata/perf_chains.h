@@ -54,6 +54,8 @@ struct lg_pd_tasks {
 	uint32_t last;
 	bool exact_callers;      /* return addresses were moved back already (simpleperf) */
 	bool swap;
+	uint8_t *plumbing;       /* by frame: 0 = not looked at, 1 = no, 2 = yes */
+	size_t plumbing_cap;
 	struct lg_pd_step *step; /* NULL until the first chain */
 	uint64_t cut;            /* chains that were longer than any stack may be */
 	/* --call-graph dwarf: the chain made of a stack copy, in place of the sample's own */
@@ -73,5 +75,7 @@ void lg_pd_task_exit(struct lg_pd_tasks *t, int32_t tid, int64_t ts);
 /* The stack of a sample: of its chain, else of its address alone. misc: of the record. */
 lg_stk lg_pd_stack_of(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct lg_pd_sample *s,
 		      uint16_t misc);
+/* The stack of a tracepoint without the frames that led from it to perf: where the thread was. */
+lg_stk lg_pd_without_plumbing(struct lg_pd_tasks *t, lg_stk stk);
 
 #endif /* LG_IMPORT_PERFDATA_PERF_CHAINS_H */

@@ -247,7 +247,7 @@ static int sample_record(struct lg_pd *p, const uint8_t *rec, uint16_t misc, uin
 	if (s.cpu >= 0)
 		seen_on(p, s.cpu, ts);
 	if (a->event && task && !p->timeless_file)
-		lg_pd_events_sample(p, a, &s, ts, task, row.stack);
+		lg_pd_events_sample(p, a, &s, ts, task, lg_pd_without_plumbing(&p->tasks, row.stack));
 	return 0;
 }
 

@@ -78,8 +78,10 @@ uint8_t *lg_pd_stream_room(struct lg_pd_stream *s, size_t n, size_t *ret_n)
 	if (!s->block || s->block->cap - s->end < n) {
 		struct lg_pd_block *b = block_new(s->pool, left + n);
 
-		if (!b)
+		if (!b) {
+			s->nomem = true;
 			return NULL;
+		}
 		if (left)
 			memcpy(b->bytes, s->block->bytes + s->at, left);
 		lg_pd_block_drop(s->pool, s->block);

@@ -36,7 +36,7 @@ struct lg_pd_record {
 struct lg_pd_stream {
 	struct lg_pd_pool *pool;
 	int fd;             /* -1: fed by lg_pd_stream_room()/_filled() */
-	bool swap, eof;
+	bool swap, eof, nomem;
 	uint64_t pos;       /* file offset of the byte at `at` */
 	uint64_t limit;     /* file offset where the records end; UINT64_MAX = at end of file */
 	struct lg_pd_block *block;

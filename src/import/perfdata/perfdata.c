@@ -199,7 +199,7 @@ static int payload_record(struct lg_pd *p, const struct lg_pd_record *r, struct 
 	}
 	if (n && lg_pd_stream_skip(&p->in, n) < n)
 		p->cut_payload = true;
-	return 0;
+	return p->in.nomem ? nomem(err) : 0;
 }
 
 static int any_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_error *err)
@@ -385,7 +385,7 @@ static int read_all(struct lg_pd *p, int fd, const uint8_t *head, size_t n_head,
 	/* Between header and records: the lists of ids, read already. */
 	skip = p->h.data_at;
 	if (lg_pd_stream_skip(&p->in, skip) < skip)
-		return nothing(p, err);
+		return p->in.nomem ? nomem(err) : nothing(p, err);
 	rc = walk(p, err);
 	if (!rc)
 		rc = settle(p, err);

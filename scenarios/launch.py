@@ -30,6 +30,7 @@ def start_rank(args, rank, port, cpus):
         MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
         TORCHELASTIC_RUN_ID="none", TORCHELASTIC_RESTART_COUNT="0", TORCHELASTIC_MAX_RESTARTS="0",
         OMP_NUM_THREADS=env.get("OMP_NUM_THREADS", "1"),
+        USE_LIBUV=env.get("USE_LIBUV", "0"),  # Debian's torch 2 asks for it and is built without it
         GLOO_SOCKET_IFNAME=env.get("GLOO_SOCKET_IFNAME", "lo"))  # no look-up of the host name
     cpu = cpus[rank % len(cpus)]
     return subprocess.Popen(

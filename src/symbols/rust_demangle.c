@@ -26,7 +26,7 @@ struct rust {
 
 static void put_n(struct rust *r, const char *s, size_t n)
 {
-	if (r->quiet || r->full)
+	if (r->quiet || r->full || r->bad)
 		return;
 	if (n > r->size - 1 - r->len) {
 		n = r->size - 1 - r->len;
@@ -710,7 +710,7 @@ static bool legacy(struct rust *r)
 		if (peek(r) == 'E') {
 			/* Without the hash it is C++; behind it only what LLVM adds (".llvm.1"). */
 			r->at++;
-			return !first && is_hash(id.p, id.n) && !r->bad &&
+			return !first && is_hash(id.p, id.n) && (r->full || !r->bad) &&
 			       (r->at == r->n || r->s[r->at] == '.');
 		}
 		if (!first)
@@ -739,7 +739,8 @@ bool lg_rust_demangle(const char *name, char *buf, size_t size)
 			r.quiet = true;
 			path(&r, false);
 		}
-		ok = !r.bad && (r.full || r.at == r.n) && r.len;
+		/* Where the output was full, reading stopped just anywhere. */
+		ok = r.full || (!r.bad && r.at == r.n && r.len);
 	} else {
 		return false;
 	}

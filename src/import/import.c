@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "import/chromejson/chromejson.h"
 #include "import/flightrec/flightrec.h"
 #include "import/folded/folded.h"
 #include "import/kineto/kineto.h"
@@ -35,6 +36,7 @@ static const struct lg_importer *const importers[] = {
 	&lg_import_perfdata,
 	&lg_import_perfscript,
 	&lg_import_kineto,
+	&lg_import_chromejson,
 	&lg_import_nsys,
 	&lg_import_smi,
 	&lg_import_flightrec,

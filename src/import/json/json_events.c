@@ -2,10 +2,10 @@
 /*
  * json_events.c - the walk over a trace's text.
  *
- * An event is first measured (lg_json_object(), a handful of instructions for 64 bytes), then its
- * members are picked out of a span of memory that is known to be complete. Damage that swallows
- * several events (a lost brace or quote) is told by an inner '{' where none can be, or by an event
- * that does not end; only then is the text checked by the letter to find the place.
+ * The members of an event are picked out as they come; the arguments are only measured, a handful of
+ * instructions for 64 bytes (lg_json_object()). Damage that swallows several events (a lost brace or
+ * quote) is told by an inner '{' where none can be, or by an event that does not end; only then is
+ * the text checked by the letter to find the place.
  */
 #include "import/json/json_events.h"
 
@@ -198,8 +198,11 @@ static struct lg_slice *member(struct lg_event *e, const char *k, size_t n)
 	}
 }
 
-/* The members of the event in [p, end), braces included. */
-static bool members(const char *p, const char *end, struct lg_event *e)
+/*
+ * The members of the event at p; *ret is behind its closing brace. false: it is not complete before
+ * end, or something is odd about it.
+ */
+static bool members(const char *p, const char *end, struct lg_event *e, const char **ret)
 {
 	struct lg_slice other, *s;
 
@@ -209,33 +212,65 @@ static bool members(const char *p, const char *end, struct lg_event *e)
 		uint8_t esc = 0;
 		size_t n;
 
+		/* Behind end are zeros. */
 		p = lg_json_skip(p, end);
-		if (*p == '}')
-			return p + 1 == end;
 		if (*p == ',')
 			p = lg_json_skip(p + 1, end);
+		if (*p == '}' && p < end) {
+			*ret = p + 1;
+			return true;
+		}
 		if (*p != '"')
-			return *p == '}' && p + 1 == end;
+			return false;
 		key = p + 1;
 		q = lg_json_string_end(key, end, &esc);
 		if (!q)
 			return false;
 		n = (size_t)(q - key);
-		p = lg_json_skip(q + 1, end);
+		p = q + 1;
+		if (*p != ':')
+			p = lg_json_skip(p, end);
 		if (p >= end || *p != ':')
 			return false;
 		p = lg_json_skip(p + 1, end);
 		if (p >= end)
 			return false;
+		if (*p == '{') {
+			/* Not lg_json_value(): what is odd is looked at by the caller. */
+			other = (struct lg_slice){ .p = p, .kind = '{' };
+			if (lg_json_object(p, end, &q) != LG_JSON_OK)
+				return false;
+			other.n = (uint32_t)(q - p);
+			s = member(e, key, n);
+			if (s)
+				*s = other;
+			p = q;
+			continue;
+		}
 		s = member(e, key, n);
 		p = value(p, end, s ? s : &other);
 		if (!p)
 			return false;
 		if (!s && n == 2 && key[0] == 'p' && key[1] == 'h' && other.kind == '"' && other.n)
 			e->ph = *other.p;
-		else if (!s && n == 1 && *key == 's')
-			e->scope = other;
 	}
+}
+
+/* As members(), for an event that is known to be complete and checked by the letter. */
+static bool checked_members(const char *p, const char *end, struct lg_event *e)
+{
+	struct lg_slice key, v;
+
+	memset(e, 0, sizeof *e);
+	for (p++; lg_json_member(&p, end, &key, &v);) {
+		struct lg_slice *s = member(e, key.p, key.n);
+
+		if (s)
+			*s = v;
+		else if (LG_SLICE_IS(&key, "ph") && v.kind == '"' && v.n)
+			e->ph = *v.p;
+	}
+	return lg_json_skip(p, end) + 1 == end;
 }
 
 /* r->p is at '{'. 1 = e is an event, 0 = look again, or an error. */
@@ -245,6 +280,11 @@ static int event(struct lg_events *r, struct lg_event *e, struct lg_error *err)
 	enum lg_json_found f;
 	int rc;
 
+	if (members(r->p, r->end, e, &end)) {
+		r->p = end;
+		r->n_events++;
+		return 1;
+	}
 	for (;;) {
 		f = lg_json_object(r->p, r->end, &end);
 		if (f == LG_JSON_ODD)
@@ -271,7 +311,7 @@ static int event(struct lg_events *r, struct lg_event *e, struct lg_error *err)
 		damaged(r, end > r->p ? end : r->p + 1);
 		return 0;
 	}
-	if (!members(r->p, end, e)) {
+	if (!checked_members(r->p, end, e)) {
 		f = lg_json_check(r->p, end, &at);
 		damaged(r, f == LG_JSON_ODD && at > r->p ? at : end);
 		return 0;

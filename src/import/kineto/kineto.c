@@ -43,7 +43,7 @@ static int sniff(const uint8_t *head, size_t n)
 	return lg_kineto_sniff_text(p, got);
 }
 
-static void done(struct kineto *k)
+void kin_done(struct kineto *k)
 {
 	lg_free(k->classes);
 	lg_free(k->frames);
@@ -87,7 +87,7 @@ int lg_kineto_read(struct lg_events *r, struct lg_builder *b, struct lg_error *e
 		rc = kin_finish(&k, err);
 	if (!rc)
 		lg_events_diag(r, b, k.last_ts);
-	done(&k);
+	kin_done(&k);
 	return rc;
 }
 

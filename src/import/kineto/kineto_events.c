@@ -5,7 +5,7 @@
 /* Longer than a week: CUPTI's end time was 0 or overflowed. */
 #define DUR_MAX (7ll * 86400 * 1000000000)
 
-static bool times(struct kineto *k, const struct lg_event *e, int64_t *ret_ts, int64_t *ret_dur)
+bool kin_times(struct kineto *k, const struct lg_event *e, int64_t *ret_ts, int64_t *ret_dur)
 {
 	int64_t ts, dur = 0;
 
@@ -115,7 +115,7 @@ static void complete(struct kineto *k, const struct lg_event *e)
 	enum kin_cat cat = kin_category(k, &e->cat);
 	struct kin_class c;
 
-	if (cat == KIN_TRACE || cat == KIN_ARROW || !times(k, e, &r.ts, &r.dur))
+	if (cat == KIN_TRACE || cat == KIN_ARROW || !kin_times(k, e, &r.ts, &r.dur))
 		return;
 	k->n_kineto += cat != KIN_UNKNOWN;
 	r.name = kin_text(k, &e->name);
@@ -160,7 +160,7 @@ static void memory(struct kineto *k, const struct lg_event *e)
 	double change = 0, allocated = -1, reserved = -1;
 	lg_trk gpu;
 
-	if (e->args.kind != '{' || !times(k, e, &r.ts, &dur))
+	if (e->args.kind != '{' || !kin_times(k, e, &r.ts, &dur))
 		return;
 	while (lg_json_member(&p, end, &key, &v)) {
 		if (LG_SLICE_IS(&key, "Bytes"))
@@ -200,7 +200,7 @@ static void instant(struct kineto *k, const struct lg_event *e)
 		memory(k, e);
 		return;
 	}
-	if (!times(k, e, &r.ts, &dur))
+	if (!kin_times(k, e, &r.ts, &dur))
 		return;
 	r.name = kin_text(k, &e->name);
 	if (e->pid.kind != '"' && kin_category(k, &e->cat) != KIN_UNKNOWN) {
@@ -211,7 +211,7 @@ static void instant(struct kineto *k, const struct lg_event *e)
 	lg_add_mark(k->b, &r);
 }
 
-static void counters(struct kineto *k, const struct lg_event *e)
+void kin_counters(struct kineto *k, const struct lg_event *e)
 {
 	struct lg_counter_row r = { 0 };
 	struct lg_slice key, v;
@@ -219,7 +219,7 @@ static void counters(struct kineto *k, const struct lg_event *e)
 	int64_t dur, device;
 	lg_trk gpu = 0;
 
-	if (e->args.kind != '{' || !times(k, e, &r.ts, &dur))
+	if (e->args.kind != '{' || !kin_times(k, e, &r.ts, &dur))
 		return;
 	/* "GPU 0 Counters" */
 	if (e->pid.kind == '"' && LG_SLICE_STARTS(&e->pid, "GPU ")) {
@@ -251,7 +251,7 @@ void kin_event(struct kineto *k, const struct lg_event *e)
 		instant(k, e);
 		break;
 	case 'C':
-		counters(k, e);
+		kin_counters(k, e);
 		break;
 	case 'M':
 		kin_metadata(k, e);

@@ -23,7 +23,7 @@ static void shift(int64_t *ts, size_t n, int64_t by)
 		ts[i] += by;
 }
 
-static void clocks(struct kineto *k)
+void kin_clocks(struct kineto *k)
 {
 	enum { ERROR_NS = 1000000 };
 	struct lg_trace *t = lg_builder_trace(k->b);
@@ -96,7 +96,7 @@ static lg_prc processes(struct kineto *k)
 	return prc;
 }
 
-static void names(struct kineto *k)
+void kin_names(struct kineto *k)
 {
 	for (size_t i = 0; i < k->n_names; i++) {
 		const struct kin_name *n = &k->names[i];
@@ -261,23 +261,28 @@ static void owners(struct kineto *k, lg_prc prc)
 	t->track.prc[0] = 0;
 }
 
-int kin_finish(struct kineto *k, struct lg_error *err)
+void kin_diag(struct kineto *k)
 {
-	lg_prc prc;
-
-	clocks(k);
-	prc = processes(k);
-	names(k);
-	if (launches(k) || k->failed || lg_builder_failed(k->b))
-		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	owners(k, prc);
-	kin_facts_add(k, prc);
 	if (k->n_bad_time)
 		lg_add_diag_now(k->b, LG_DIAG_NOT_UNDERSTOOD, k->last_ts, k->n_bad_time,
 				"%s: events without a usable time", k->path);
 	if (k->n_bad_dur)
 		lg_add_diag_now(k->b, LG_DIAG_NOT_UNDERSTOOD, k->last_ts, k->n_bad_dur,
 				"%s: events with a negative length or one of weeks", k->path);
+}
+
+int kin_finish(struct kineto *k, struct lg_error *err)
+{
+	lg_prc prc;
+
+	kin_clocks(k);
+	prc = processes(k);
+	kin_names(k);
+	if (launches(k) || k->failed || lg_builder_failed(k->b))
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	owners(k, prc);
+	kin_facts_add(k, prc);
+	kin_diag(k);
 	if (k->n_unlinked)
 		lg_add_diag_now(k->b, LG_DIAG_PARTIAL, k->last_ts, k->n_unlinked,
 				"%s: %llu of %llu GPU rows have no launch in the trace", k->path,

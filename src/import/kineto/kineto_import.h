@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kineto_import.h - state of one import, shared by the files of this folder. */
+/*
+ * kineto_import.h - state of one import, shared by the files of this folder and by chromejson/, whose
+ * ids, names and times are the same.
+ */
 #ifndef LG_IMPORT_KINETO_IMPORT_H
 #define LG_IMPORT_KINETO_IMPORT_H
 #include "base/map.h"
@@ -91,6 +94,9 @@ struct kineto {
 	int failed;        /* sticky LG_E_NOMEM */
 };
 
+/* kineto.c */
+void kin_done(struct kineto *k);
+
 /* kineto_ids.c */
 struct kin_key *kin_thread(struct kineto *k, const struct lg_event *e, enum kin_cat cat);
 lg_trk kin_stream(struct kineto *k, const struct lg_event *e);
@@ -112,12 +118,17 @@ lg_str kin_args(struct kineto *k, const struct lg_event *e, enum kin_cat cat,
 
 /* kineto_events.c */
 void kin_event(struct kineto *k, const struct lg_event *e);
+bool kin_times(struct kineto *k, const struct lg_event *e, int64_t *ret_ts, int64_t *ret_dur);
+void kin_counters(struct kineto *k, const struct lg_event *e);
 
 /* kineto_facts.c */
 void kin_field(struct kineto *k, const struct lg_slice *key, const struct lg_slice *value);
 void kin_facts_add(struct kineto *k, lg_prc prc);
 
 /* kineto_finish.c */
+void kin_clocks(struct kineto *k);
+void kin_names(struct kineto *k);
+void kin_diag(struct kineto *k);
 int kin_finish(struct kineto *k, struct lg_error *err) LG_MUST_CHECK;
 
 #endif /* LG_IMPORT_KINETO_IMPORT_H */

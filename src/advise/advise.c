@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "advise/rules.def"
+#include "advise/rules_gpu.def"
 
 static const struct lg_rule rules[] = {
 #define R(rid, rfloor, rsentence, rsignal, rthreshold, rfix, rtradeoff, rconfirm, rsources)        \
@@ -11,6 +12,7 @@ static const struct lg_rule rules[] = {
 	  .threshold = rthreshold, .fix = rfix, .tradeoff = rtradeoff, .confirm = rconfirm,        \
 	  .sources = rsources },
 	LG_RULES(R)
+	LG_GPU_RULES(R)
 #undef R
 };
 

@@ -294,34 +294,137 @@ static int64_t straggler(struct lg_case *c, const struct lg_gpu *g)
 
 /* ---- what logs and dumps say (marks) ---- */
 
-static const char *mark_text(const struct lg_trace *t, size_t i)
+static struct lg_finding *log_finding(struct lg_case *c, const char *id, double confidence)
 {
-	return lg_string(t, t->mark.text[i]);
+	struct lg_finding *f = lg_finding_add(c, id);
+
+	if (f) {
+		f->severity = "medium";
+		f->confidence = confidence;
+		f->culprit.relation = "rank";
+		f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
+	}
+	return f;
 }
 
-static void from_marks(struct lg_case *c, const char *name, const char *id, const char *title)
+static int32_t rank_of_mark(const struct lg_trace *t, size_t i)
 {
-	const struct lg_mark_tab *m = &c->t->mark;
+	return t->process.rank[t->thread.prc[t->mark.thr[i]]];
+}
+
+/* The operation and size of a watchdog line: what has to be equal on all ranks. */
+static bool same_call(const char *a, const char *b)
+{
+	static const char *const keys[] = { "OpType=", "NumelIn=", "NumelOut=" };
+
+	for (size_t k = 0; k < 3; k++) {
+		const char *x = strstr(a, keys[k]), *y = strstr(b, keys[k]);
+		size_t n;
+
+		if (!x || !y)
+			continue;
+		x += strlen(keys[k]);
+		y += strlen(keys[k]);
+		n = strcspn(x, ", )");
+		if (n != strcspn(y, ", )") || strncmp(x, y, n))
+			return false;
+	}
+	return true;
+}
+
+static bool is_mark(const struct lg_trace *t, size_t i, const char *name)
+{
+	return !strcmp(lg_string(t, t->mark.name[i]), name);
+}
+
+/* The sequences part: torch's own check says so, or the watchdogs of two ranks waited in different
+ * operations under one number. */
+static void mismatch(struct lg_case *c)
+{
+	const struct lg_trace *t = c->t;
 	struct lg_finding *f = NULL;
 	size_t n = 0;
 
-	for (size_t i = 0; i < m->n; i++) {
-		if (strcmp(lg_string(c->t, m->name[i]), name))
+	for (size_t i = 0; i < t->mark.n; i++) {
+		size_t other = t->mark.n;
+
+		if (is_mark(t, i, "log.watchdog_timeout")) {
+			for (size_t k = 0; k < i && other == t->mark.n; k++)
+				if (is_mark(t, k, "log.watchdog_timeout") && t->mark.value[k] == t->mark.value[i] &&
+				    rank_of_mark(t, k) != rank_of_mark(t, i) &&
+				    !same_call(lg_string(t, t->mark.text[k]), lg_string(t, t->mark.text[i])))
+					other = k;
+			if (other == t->mark.n)
+				continue;
+		} else if (!is_mark(t, i, "log.collective_mismatch")) {
 			continue;
+		}
 		if (!f) {
-			f = lg_finding_add(c, id);
+			f = log_finding(c, "comms.mismatch", 0.95);
 			if (!f)
 				return;
-			f->severity = "medium";
-			f->confidence = 0.9;
-			f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
-			f->title = title;
+			f->title = "ranks call different collectives at the same place: their sequences part, "
+				   "and all of them hang";
 		}
-		if (++n <= 4)
-			lg_evidence_add(c, f, m->ts[i], 0, "%s", mark_text(c->t, i));
+		if (++n > 4)
+			continue;
+		if (other < t->mark.n)
+			lg_evidence_add(c, f, t->mark.ts[other], 0, "rank %d: %s", rank_of_mark(t, other),
+					lg_string(t, t->mark.text[other]));
+		lg_evidence_add(c, f, t->mark.ts[i], 0, "rank %d: %s", rank_of_mark(t, i),
+				lg_string(t, t->mark.text[i]));
 	}
-	if (f && n > 4)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu such lines", n);
+}
+
+/* Somebody waited until a timeout. Whoever does not complain is the one to look at. */
+static void missing(struct lg_case *c)
+{
+	const struct lg_trace *t = c->t;
+	struct lg_finding *f = NULL;
+	uint8_t said[4096] = { 0 };
+	int32_t world = 0, named = -1;
+	size_t n = 0, silent = 0;
+
+	for (size_t i = 0; i < c->v->n_findings; i++)
+		if (!strcmp(c->v->findings[i].id, "comms.mismatch"))
+			return; /* that explains the timeout */
+	for (size_t i = 0; i < t->mark.n; i++) {
+		bool barrier = is_mark(t, i, "log.barrier_timeout");
+		int32_t rank = rank_of_mark(t, i);
+
+		if (!barrier && !is_mark(t, i, "log.watchdog_timeout") && !is_mark(t, i, "log.gloo_timeout"))
+			continue;
+		if (!f) {
+			f = log_finding(c, "comms.missing_rank", barrier ? 0.9 : 0.75);
+			if (!f)
+				return;
+			f->title = "a collective timed out: a rank never arrived";
+		}
+		if (barrier && t->mark.value[i] >= 0 && t->mark.value[i] < 4096)
+			named = (int32_t)t->mark.value[i];
+		if (rank >= 0 && rank < 4096)
+			said[rank] = 1;
+		if (t->process.world[t->thread.prc[t->mark.thr[i]]] > world)
+			world = t->process.world[t->thread.prc[t->mark.thr[i]]];
+		if (++n <= 4)
+			lg_evidence_add(c, f, t->mark.ts[i], 0, "%s", lg_string(t, t->mark.text[i]));
+	}
+	if (!f)
+		return;
+	for (int32_t k = 0; k < world && k < 4096; k++)
+		if (!said[k]) {
+			if (named < 0 && !silent)
+				named = k;
+			silent++;
+		}
+	/* One silent rank is an accusation; many only mean that their logs are not here. */
+	if (named >= 0 && (silent <= 1 || f->confidence > 0.8)) {
+		f->culprit.rank = named;
+		f->title = lg_arena_printf(&c->v->arena, "a collective timed out: rank %d never arrived", named);
+	} else {
+		lg_gpu_against(c, f, "which rank is missing cannot be told from these lines: give the logs of "
+				     "all ranks, or Flight Recorder dumps (always-on, cheap)");
+	}
 }
 
 int lg_find_comms(struct lg_case *c, struct lg_gpu *g)
@@ -329,7 +432,7 @@ int lg_find_comms(struct lg_case *c, struct lg_gpu *g)
 	int64_t waited = straggler(c, g);
 
 	exposed(c, g, waited);
-	from_marks(c, "log.collective_mismatch", "comms.mismatch",
-		   "ranks called different collectives at the same place: their sequences part");
+	mismatch(c);
+	missing(c);
 	return c->failed;
 }

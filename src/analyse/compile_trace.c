@@ -292,6 +292,10 @@ int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)
 	debug_frames(c, g);
 	from_log(c, "log.compile_skipped", "compile.skipped", 1, "medium",
 		 "torch.compile skipped code that was to be compiled: it runs eagerly");
+	from_log(c, "log.compile_none", "compile.skipped", 1, "medium",
+		 "torch.compile found no frame that it could compile");
+	from_log(c, "log.compile_failed", "compile.skipped", 1, "medium",
+		 "compilation failed: that code runs eagerly, or not at all");
 	from_log(c, "log.recompile_limit", "compile.recompile_limit", 1, "medium",
 		 "a function hit the recompile limit: from then on it runs eagerly");
 	from_log(c, "log.recompile", "compile.recompiles", 3, "medium",
@@ -300,9 +304,9 @@ int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)
 		 "the compiled graph breaks in user code");
 	from_log(c, "log.tf32_off", "gpu.no_tensor_core", 1, "medium",
 		 "torch says that TF32 tensor cores are there and not enabled");
-	from_log(c, "log.ddp_unused_parameters", "comms.ddp_flags", 1, "low",
+	from_log(c, "log.ddp_find_unused", "comms.ddp_flags", 1, "low",
 		 "DDP looks for unused parameters every step and finds none");
-	from_log(c, "log.ddp_strides", "comms.ddp_flags", 1, "low",
+	from_log(c, "log.ddp_grad_strides", "comms.ddp_flags", 1, "low",
 		 "DDP copies gradients whose strides differ from its buckets'");
 	from_log(c, "log.loader_workers", "data.workers_oversubscribed", 1, "low",
 		 "the loader has more workers than this process has CPUs");

@@ -438,7 +438,7 @@ static void device_facts(struct lg_case *c, struct lg_gpu_run *r, lg_trk device)
 	v = meta_of(c, r->prc, lg_arena_printf(&c->v->arena, "gpu.%d.name", index));
 	r->device = v && *v ? v : NULL;
 	v = meta_of(c, r->prc, lg_arena_printf(&c->v->arena, "gpu.%d.compute", index));
-	r->cc_major = v ? atoi(v) : 0; /* "9.0" */
+	r->cc_major = v ? (int)strtol(v, NULL, 10) : 0; /* "9.0" */
 	r->amd = meta_of(c, r->prc, "hip.runtime") != NULL ||
 		 (r->device && strstr(r->device, "AMD"));
 }

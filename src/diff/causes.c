@@ -250,10 +250,11 @@ static uint32_t compute_stages(const struct causes *c, bool every_operator)
 
 	for (size_t i = 0; i < c->d->n_stages; i++)
 		known |= !strcmp(c->d->stages[i].name, "forward") || !strcmp(c->d->stages[i].name, "backward");
-	/* A dispatch mode stands before every operator, the optimizer's included. DDP's reducer
-	 * works inside the backward pass: waiting there is part of it. */
+	/* A dispatch mode stands before every operator of the process, the optimizer's and the
+	 * dataset's included. DDP's reducer works inside the backward pass: waiting is part of it. */
 	if (every_operator || !known)
-		set |= 1u << LG_STAGE_OPTIMIZER | 1u << LG_STAGE_OTHER | 1u << LG_STAGE_H2D;
+		set |= 1u << LG_STAGE_OPTIMIZER | 1u << LG_STAGE_OTHER | 1u << LG_STAGE_H2D |
+		       1u << LG_STAGE_BATCH_WAIT;
 	return set | 1u << LG_STAGE_GRAD_SYNC;
 }
 

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""diff: formats, baselines, the limit's exit statuses; live, both halves of the founding incident."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import pytest
+from conftest import PYTHON, ROOT
+from test_explain import check_schema
+
+SKIP = 77
+LIMIT_S = 600  # two runs, twice when the machine was busy
+
+
+@pytest.fixture(scope="session")
+def trace(laggard_path, tmp_path_factory):
+    tool = next((p / "tests/e2e/make_trace" for p in pathlib.Path(laggard_path).parents
+                 if (p / "tests/e2e/make_trace").exists()), None)
+    assert tool, "tests/e2e/make_trace is not built"
+    where = tmp_path_factory.mktemp("diff")
+    for kind in ("stall", "healthy", "nasty", "random", "empty"):
+        subprocess.run([tool, kind, where / f"{kind}.lag"], check=True)
+    return lambda kind: where / f"{kind}.lag"
+
+
+def diff(laggard, *args):
+    done = laggard("diff", *args, "--json")
+    return done.returncode, json.loads(done.stdout, parse_constant=pytest.fail)
+
+
+def loud(verdict):
+    return [f["id"] for f in verdict["findings"] if f["severity"] in ("high", "medium")]
+
+
+@pytest.mark.parametrize("before", ("stall", "healthy", "nasty", "random", "empty"))
+@pytest.mark.parametrize("after", ("stall", "nasty", "random", "empty"))
+def test_any_pair_gives_schema_1_and_a_diff(laggard, trace, before, after):
+    status, verdict = diff(laggard, trace(before), trace(after))
+    assert status == 0
+    check_schema(verdict)
+    d = verdict["diff"]
+    assert set(d) == {"headline", "unfair", "before", "after", "mean", "median", "samples_per_s",
+                      "delta_ms", "run_noise", "explained", "stages", "items", "processes",
+                      "lock_holders", "facts", "gate"}
+    assert len(verdict["inputs"]) == 2 and d["gate"]["verdict"] is None
+    if d["delta_ms"] is not None:
+        told = sum(x["ms_per_step"] for x in d["explained"])
+        assert told == pytest.approx(d["delta_ms"], abs=0.002 * d["after"]["mean_ms"] + 1e-4)
+    for fmt in ((), ("--markdown",), ("--github",)):
+        done = laggard("diff", trace(before), trace(after), *fmt)
+        assert done.returncode == 0 and done.stdout and "\033" not in done.stdout
+        if fmt == ("--github",):
+            assert all(line.startswith("::") for line in done.stdout.splitlines())
+
+
+def test_what_is_new_is_named_with_its_loss(laggard, trace):
+    status, verdict = diff(laggard, trace("healthy"), trace("stall"))
+    assert status == 0 and loud(verdict) == ["host.lock_held"]
+    f, d = verdict["findings"][0], verdict["diff"]
+    assert f["culprit"]["pid"] == 4711
+    per_step = f["lost_ms"] / d["after"]["steps"]
+    assert per_step == pytest.approx(d["delta_ms"], rel=0.1)
+    assert d["explained"][0]["id"] == "host.lock_held"
+    assert d["explained"][0]["share"] == pytest.approx(1, abs=0.1)
+    (holder,) = d["lock_holders"]
+    assert holder["held_before_ms"] == 0 and holder["period_after_s"] == pytest.approx(0.4, rel=0.05)
+    # The same the other way round is no fault, and twice the same is no difference.
+    assert not loud(diff(laggard, trace("stall"), trace("healthy"))[1])
+    _, same = diff(laggard, trace("stall"), trace("stall"))
+    assert not same["findings"] and same["diff"]["mean"]["ratio"] == 1
+
+
+def test_the_limit_fails_only_when_the_interval_lies_above_it(laggard, trace):
+    for limit, status, word in (("5%", 3, "fail"), ("5", 3, "fail"), ("24", 0, "pass"), ("99%", 0, "pass")):
+        done = laggard("diff", trace("healthy"), trace("stall"), "--fail-over", limit, "--json")
+        gate = json.loads(done.stdout)["diff"]["gate"]
+        # 24 is below the estimate (24.4) and inside the interval: noise is not excluded.
+        assert (done.returncode, gate["verdict"]) == (status, word), (limit, gate)
+    done = laggard("diff", trace("healthy"), trace("empty"), "--fail-over", "5%")
+    assert done.returncode == 1 and "fewer than three" in done.stderr
+
+
+def test_junit_says_what_the_exit_status_says(laggard, trace, tmp_path):
+    out = tmp_path / "out.xml"
+    for limit, failures in (("5%", 2), ("99%", 0)):
+        laggard("diff", trace("healthy"), trace("stall"), "--fail-over", limit, "--junit", out)
+        suite = ET.parse(out).getroot().find("testsuite")
+        cases = suite.findall("testcase")
+        assert int(suite.get("tests")) == len(cases) >= 2
+        assert int(suite.get("failures")) == len(suite.findall("testcase/failure")) == failures
+        assert cases[0].get("name") == "step time"
+    for kind in ("nasty", "random"):  # names that XML cannot hold
+        assert laggard("diff", trace(kind), trace("stall"), "--junit", out).returncode == 0
+        ET.parse(out)
+
+
+def test_a_baseline_stands_for_its_recording(laggard, trace, tmp_path):
+    base = tmp_path / "main.baseline"
+    done = laggard("diff", trace("healthy"), "--save-baseline", base)
+    assert done.returncode == 0 and not done.stdout and "1 run" in done.stderr
+    _, direct = diff(laggard, trace("healthy"), trace("stall"))
+    status, stored = diff(laggard, base, trace("stall"))
+    assert status == 0 and loud(stored) == loud(direct)
+    assert stored["findings"][0]["lost_ms"] == pytest.approx(direct["findings"][0]["lost_ms"], rel=0.01)
+    # Runs add up; a run over the limit is not taken in.
+    done = laggard("diff", base, trace("healthy"), "--fail-over", "5%", "--save-baseline", base)
+    assert done.returncode == 0 and "2 runs" in done.stderr
+    before = base.read_bytes()
+    done = laggard("diff", base, trace("stall"), "--fail-over", "5%", "--save-baseline", base)
+    assert done.returncode == 3 and base.read_bytes() == before
+    done = laggard("diff", base, trace("healthy"), "--save-baseline", base)
+    assert "3 runs" in done.stderr
+    assert diff(laggard, base, trace("healthy"))[1]["diff"]["run_noise"] is not None
+
+
+def test_a_damaged_baseline_is_refused(laggard, trace, tmp_path):
+    base = tmp_path / "b"
+    laggard("diff", trace("healthy"), "--save-baseline", base)
+    whole = base.read_bytes()
+    for bytes_ in (whole[:-9], whole[:len(whole) // 2], whole.replace(b"step\t", b"step\t1", 1),
+                   whole.replace(b"run\t", b"\0un\t", 1)):
+        base.write_bytes(bytes_)
+        done = laggard("diff", base, trace("stall"))
+        assert done.returncode == 1 and not done.stdout
+        assert done.stderr.count("\n") == 1 and str(base) in done.stderr
+
+
+@pytest.mark.parametrize("args, word", (
+    ((), "BEFORE and AFTER"), (("a",), "BEFORE and AFTER"), (("a", "b", "c"), "c"),
+    (("a", "b", "--fail-over", "x"), "percentage"), (("a", "b", "--fail-over", "-5"), "percentage"),
+    (("a", "b", "--fail-over", "nan"), "percentage"), (("a", "b", "--fail-over"), "--fail-over"),
+    (("a", "b", "--nonsense"), "--nonsense")))
+def test_wrong_usage_is_one_line_and_exit_2(laggard, args, word):
+    done = laggard("diff", *args)
+    assert done.returncode == 2 and not done.stdout
+    assert done.stderr.count("\n") == 1 and word in done.stderr
+
+
+def test_output_that_cannot_be_written_is_a_failure(laggard_path, trace, tmp_path):
+    pair = [str(trace("healthy")), str(trace("stall"))]
+    with open("/dev/full", "w", encoding="ascii") as full:
+        done = subprocess.run([laggard_path, "diff", *pair], check=False, stdout=full,
+                              stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and "standard output" in done.stderr
+    for option in ("--junit", "--save-baseline"):
+        done = subprocess.run([laggard_path, "diff", *pair, option, str(tmp_path / "no/x")],
+                              check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1
+
+
+def test_the_same_input_gives_the_same_bytes(laggard, trace):
+    assert len({laggard("diff", trace("healthy"), trace("stall"), "--json").stdout
+                for _ in range(2)}) == 1
+
+
+def test_every_id_that_diff_emits_has_a_rule(laggard, root):
+    import re
+    ids = {r["id"] for r in json.loads(laggard("rules", "--json").stdout)}
+    text = (root / "src/diff/causes.c").read_text(encoding="utf-8")
+    emitted = set(re.findall(r'finding_add\(c, "([a-z._]+)"', text))
+    assert {"compile.skipped", "regress.stage", "regress.version"} <= emitted <= ids
+
+
+@pytest.mark.parametrize("name", ("founding_incident", "nothing_changed"))
+def test_live_pair(name, laggard_path, can_record):
+    done = subprocess.run([PYTHON, str(ROOT / "scenarios/pairs.py"), name, "--laggard", laggard_path],
+                          check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S,
+                          env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+    print(done.stdout)
+    if done.returncode == SKIP:
+        pytest.skip(done.stdout.strip().splitlines()[-1].removeprefix("skipped: "))
+    if done.returncode:
+        lines = [line for line in done.stdout.splitlines() if line.startswith("NOT AS EXPECTED")]
+        pytest.fail("; ".join(lines) or f"pairs.py ended with status {done.returncode}", pytrace=False)
+
+
+TRIXIE = os.environ.get("LG_TRIXIE") or str(ROOT / "build/trixie")
+
+
+def test_profiler_traces_name_the_lost_compilation(laggard, tmp_path):
+    """The same pair as torch.profiler traces of torch 2.6."""
+    if os.geteuid() != 0 or not (pathlib.Path(TRIXIE) / "usr/bin/python3").exists():
+        pytest.skip("needs torch 2 in a Debian 13 root: run sudo tools/make-trixie")
+    for side, more in (("before", ()), ("after", ("--flop-counter",))):
+        done = subprocess.run([str(ROOT / "scenarios/in_root"), TRIXIE, PYTHON, "/mnt/profile.py",
+                               "--compile", "aot_eager", "--out", str(tmp_path / f"{side}.json"), *more],
+                              check=False, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                              timeout=240)
+        assert done.returncode == 0, done.stderr[-2000:]
+    status, verdict = diff(laggard, tmp_path / "before.json", tmp_path / "after.json")
+    assert status == 0
+    assert loud(verdict) == ["compile.skipped"], [(f["id"], f["title"]) for f in verdict["findings"]]
+    f = verdict["findings"][0]
+    d = verdict["diff"]
+    assert d["before"]["compiled_regions"] >= 1 and d["after"]["compiled_regions"] == 0
+    assert f["lost_ms"] > 0 and f["fix"] and f["evidence"]
+    # The other way round the compiler came back.
+    assert not loud(diff(laggard, tmp_path / "after.json", tmp_path / "before.json")[1])

@@ -186,7 +186,7 @@ def test_profiler_traces_name_the_lost_compilation(laggard, tmp_path):
     if os.geteuid() != 0 or not (pathlib.Path(TRIXIE) / "usr/bin/python3").exists():
         pytest.skip("needs torch 2 in a Debian 13 root: run sudo tools/make-trixie")
     for side, more in (("before", ()), ("after", ("--flop-counter",))):
-        done = subprocess.run([str(ROOT / "scenarios/in_root"), TRIXIE, PYTHON, "/mnt/profile.py",
+        done = subprocess.run([str(ROOT / "scenarios/in_root"), TRIXIE, PYTHON, "/mnt/profiled.py",
                                "--compile", "aot_eager", "--out", str(tmp_path / f"{side}.json"), *more],
                               check=False, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                               timeout=240)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""profile.py --out FILE: train.py's model under torch.profiler, for the tests of laggard diff.
+"""profiled.py --out FILE: train.py's model under torch.profiler, for the tests of laggard diff.
 
 The same work with and without --flop-counter: the trace shows what the compiler lost.
 """

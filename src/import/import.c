@@ -245,6 +245,9 @@ static int read_one(const struct input *in, struct lg_trace **ret, const char **
 	rc = in->pipe >= 0 ? imp->run_stream(in->pipe, in->head, in->n_head, b, err)
 			   : imp->run(in->path, b, err);
 	if (rc) {
+		/* An importer knows its bytes, not what people call the file. */
+		if (err && !strstr(err->message, in->path) && !strstr(err->message, in->name))
+			(void)lg_error_prefix(err, "%s: ", in->name);
 		lg_builder_free(b);
 		return rc;
 	}

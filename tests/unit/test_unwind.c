@@ -139,7 +139,8 @@ static __attribute__((noinline)) void take(void)
 
 static __attribute__((noinline)) int deep(int n, void (*at_the_end)(void))
 {
-	volatile char *room = __builtin_alloca(16 + 16 * (size_t)(n % 3)); /* frames that need more than a constant offset */
+	/* Frames that need more than a constant offset. */
+	volatile char *room = __builtin_alloca(16 + 16 * (size_t)(n % 3));
 
 	room[0] = (char)n;
 	if (n)

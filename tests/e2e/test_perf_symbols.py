@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""perf record's own files: user stacks unwound here, inlined frames, lines, a stream from a pipe."""
+import collections
+import shutil
+import subprocess
+
+import pytest
+
+from test_profiles import Pprof, fields, folded
+
+SOURCE = r"""
+#include <stdlib.h>
+static volatile unsigned long sink;
+__attribute__((noinline)) void burn(long n) { for (long i = 0; i < n; i++) sink += (unsigned long)i; }
+static inline __attribute__((always_inline)) void inner(long n)
+{
+	for (long i = 0; i < n; i++)
+		sink ^= (unsigned long)i;
+}
+static inline __attribute__((always_inline)) void outer(long n) { inner(n); sink++; }
+__attribute__((noinline)) void has_inlined(long n) { outer(n); sink++; }
+__attribute__((noinline)) int level(int d)
+{
+	volatile char *room = __builtin_alloca(16 + 16 * (size_t)(d % 3));
+	int r = d;
+
+	room[0] = 1;
+	if (d)
+		r = level(d - 1);
+	else
+		burn(40000000);
+	return r + room[0];
+}
+int main(void)
+{
+	for (int i = 0; i < 6; i++) {
+		sink += (unsigned long)level(5);
+		has_inlined(40000000);
+	}
+	return 0;
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory):
+    """A recording with stack copies of a program without frame pointers."""
+    if not shutil.which("perf") or not shutil.which("cc"):
+        pytest.skip("perf and a C compiler are needed")
+    where = tmp_path_factory.mktemp("perf")
+    (where / "deep.c").write_text(SOURCE)
+    subprocess.run(["cc", "-O2", "-g", "-fomit-frame-pointer", "-o", "deep", "deep.c"], cwd=where,
+                   check=True)
+    done = subprocess.run(["perf", "record", "-q", "-F", "199", "-e", "cpu-clock:u", "--call-graph",
+                           "dwarf", "-o", "perf.data", "./deep"], cwd=where, check=False,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode or not (where / "perf.data").exists():
+        pytest.skip(f"perf cannot record here: {done.stdout[-200:]}")
+    return where
+
+
+def test_stack_copies_become_whole_stacks(laggard, recorded, tmp_path):
+    out = tmp_path / "x.folded"
+    done = laggard("convert", recorded / "perf.data", "-o", out)
+    assert done.returncode == 0, done.stderr
+    count = collections.Counter()
+    for stack, n in folded(out).items():
+        if "main" in stack:
+            count[stack[stack.index("main"):]] += n
+    assert count[("main",) + ("level",) * 6 + ("burn",)] > 20
+    assert count[("main", "has_inlined")] > 20
+    whole = sum(n for stack, n in folded(out).items() if stack[0] == "_start")
+    assert whole > 0.9 * sum(folded(out).values())
+
+
+def test_inlined_functions_on_request(laggard, recorded, tmp_path):
+    out = tmp_path / "x.pb.gz"
+    done = laggard("convert", recorded / "perf.data", "-o", out, "--inline", "--lines")
+    assert done.returncode == 0, done.stderr
+    p = Pprof(out)
+    stacks = collections.Counter()
+    for stack, values, _ in p.samples:
+        if "main" in stack:
+            stacks[stack[stack.index("main"):]] += values[0]
+    assert stacks[("main", "has_inlined", "outer", "inner")] > 20
+    lines = collections.defaultdict(set)
+    for location in p.locations.values():
+        line = fields(location[4][0]) if location[4] else None
+        if line and line[2]:
+            function = p.functions[line[1][0]]
+            lines[p.string(function, 2)].add((p.string(function, 4).rsplit("/", 1)[-1], line[2][0]))
+    source = SOURCE.splitlines()
+    for name, text in (("outer", "void outer"), ("has_inlined", "void has_inlined")):
+        number = next(i for i, s in enumerate(source, 1) if text in s)
+        assert lines[name] == {("deep.c", number)}
+    assert {f for f, _ in lines["inner"]} == {"deep.c"}
+
+
+def test_a_stream_is_converted_as_it_comes(laggard, recorded, tmp_path):
+    out = tmp_path / "x.folded"
+    record = subprocess.Popen(["perf", "record", "-q", "-F", "199", "-e", "cpu-clock:u", "-g", "-o", "-",
+                               "./deep"], cwd=recorded, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    done = laggard("convert", "-", "-o", out, stdin=record.stdout)
+    record.stdout.close()
+    assert record.wait() == 0
+    assert done.returncode == 0, done.stderr
+    assert sum(n for stack, n in folded(out).items() if stack[-1] in ("burn", "has_inlined")) > 40

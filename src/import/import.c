@@ -20,6 +20,7 @@
 #include "import/flightrec/flightrec.h"
 #include "import/folded/folded.h"
 #include "import/kineto/kineto.h"
+#include "import/join.h"
 #include "import/lag/lag.h"
 #include "import/nccllog/nccllog.h"
 #include "import/nsys/nsys.h"
@@ -296,60 +297,92 @@ static int import_path(const char *path, struct lg_trace **ret, struct lg_import
 	return rc;
 }
 
-/* Add the next input to b; *ref is the first one's trace, kept for its clock. */
-static int add_input(struct lg_builder *b, struct lg_trace **ref, struct lg_trace *t,
-		     struct lg_import_info *info, struct lg_error *err)
+/* A key for a file: its name without folders, what would split a key made harmless. */
+static const char *key_of(const char *path, char *buf, size_t size)
 {
-	int64_t offset = 0, error = 0;
-	int unsure = *ref && lg_merge_offset(*ref, t, &offset, &error);
-	int rc;
+	const char *base = strrchr(path, '/');
+	char *p = buf;
 
-	describe(info, t, offset);
-	rc = lg_merge(b, t, offset, err);
-	if (unsure)
-		lg_add_diag_now(b, LG_DIAG_PARTIAL, t->first <= t->last ? t->first : INT64_MIN, 1,
-				"%s: nothing relates its clock to the first file's; its times are "
-				"taken as they are",
-				info->path);
-	if (offset)
-		lg_meta_setf(b, 0, "merge.offset", "%s: %+lld ns (error up to %lld ns)",
-			     info->path, (long long)offset, (long long)error);
-	if (*ref)
-		lg_trace_free(t);
-	else
-		*ref = t;
-	return rc;
+	snprintf(buf, size, "%s", base ? base + 1 : path);
+	for (; *p; p++)
+		if (*p == ' ' || *p == '\t')
+			*p = '_';
+	return buf;
 }
 
+/* Add one input to b; its place in time is taken from ref. */
+static int add_input(struct lg_builder *b, const struct lg_trace *ref, const struct lg_trace *t,
+		     struct lg_import_info *info, struct lg_error *err)
+{
+	struct lg_join j = { .sure = 1 };
+	char file[128], key[160];
+	int rc = ref == t ? 0 : lg_join_find(ref, t, &j, err);
+
+	if (rc)
+		return rc;
+	describe(info, t, j.offset);
+	rc = lg_merge(b, t, j.offset, err);
+	if (rc || ref == t)
+		return rc;
+	key_of(info->path, file, sizeof file);
+	snprintf(key, sizeof key, "join.%s.how", file);
+	lg_meta_set(b, 0, key, j.how);
+	snprintf(key, sizeof key, "join.%s.offset_ns", file);
+	lg_meta_setf(b, 0, key, "%lld", (long long)j.offset);
+	snprintf(key, sizeof key, "join.%s.error_ns", file);
+	lg_meta_setf(b, 0, key, "%lld", (long long)j.error);
+	if (!j.sure)
+		lg_add_diag_now(b, LG_DIAG_PARTIAL, info->first <= info->last ? info->first : INT64_MIN, 1,
+				!strcmp(j.how, "none")
+					? "%s: nothing relates its clock to the first file's; its times are "
+					  "taken as they are"
+				: !strcmp(j.how, "zone")
+					? "%s: its times are local and more than one zone fits, or none: they may "
+					  "be hours off"
+					: "%s: it has no times that relate it to the other files; it is put at "
+					  "their start",
+				info->path);
+	return 0;
+}
+
+static int same_file(const struct input *in, size_t i, const char *const *paths, struct lg_error *err)
+{
+	for (size_t k = 0; k < i; k++)
+		if (in[i].ino && in[k].ino == in[i].ino && in[k].dev == in[i].dev)
+			return lg_fail(err, LG_E_USAGE, LG_NO_OFFSET,
+				       "%s and %s are one file: its rows would count twice", paths[k],
+				       paths[i]);
+	return 0;
+}
+
+/* The file with the best clock is the one that the others are placed on. */
 static int import_many(const char *const *paths, size_t n, struct lg_trace **ret,
 		       struct lg_import_info *info, struct lg_error *err)
 {
 	struct input *in = lg_calloc(n, sizeof *in);
-	struct lg_trace *ref = NULL, *t;
-	struct lg_builder *b;
+	struct lg_trace **t = lg_calloc(n, sizeof *t), *ref = NULL;
+	struct lg_builder *b = NULL;
 	int rc = lg_builder_new(&b, err);
 
-	if (rc || !in) {
+	if (!rc && (!in || !t))
+		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	for (size_t i = 0; i < n && !rc; i++) {
+		rc = import_path(paths[i], &t[i], &info[i], &in[i], err);
 		if (!rc)
-			lg_builder_free(b);
-		lg_free(in);
-		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+			rc = same_file(in, i, paths, err);
+		if (!rc && (!ref || lg_join_rank(t[i]) < lg_join_rank(ref)))
+			ref = t[i];
 	}
 	for (size_t i = 0; i < n && !rc; i++) {
-		rc = import_path(paths[i], &t, &info[i], &in[i], err);
-		if (rc)
-			break;
-		for (size_t k = 0; k < i && !rc; k++)
-			if (in[i].ino && in[k].ino == in[i].ino && in[k].dev == in[i].dev)
-				rc = lg_fail(err, LG_E_USAGE, LG_NO_OFFSET,
-					     "%s and %s are one file: its rows would count twice",
-					     paths[k], paths[i]);
-		if (rc)
-			lg_trace_free(t);
-		else
-			rc = add_input(b, &ref, t, &info[i], err);
+		rc = add_input(b, ref, t[i], &info[i], err);
+		if (t[i] != ref) {
+			lg_trace_free(t[i]);
+			t[i] = NULL;
+		}
 	}
-	lg_trace_free(ref);
+	for (size_t i = 0; t && i < n; i++)
+		lg_trace_free(t[i]);
+	lg_free(t);
 	lg_free(in);
 	if (!rc)
 		return lg_builder_seal(b, ret, err);

@@ -174,11 +174,43 @@ static int same_process(const struct lg_process_row *a, const struct lg_process_
 	return (a->host || b->host) || (a->rank >= 0 && a->rank == b->rank);
 }
 
+/*
+ * A source that numbers no processes (a log, a Flight Recorder dump: pid -1), or numbers them as its
+ * container does, still knows their ranks. One row of that rank on the same machine; 0 = none.
+ */
+static lg_prc process_of_rank(const struct merge *m, const struct lg_process_row *r)
+{
+	for (size_t p = 1; p < m->n_prc && r->rank >= 0; p++) {
+		struct lg_process_row old = lg_process_read(m->b, (lg_prc)p);
+
+		if (old.rank != r->rank || (old.host && r->host && old.host != r->host) ||
+		    !overlap(old.start, old.end, r->start, r->end))
+			continue;
+		if (r->pid < 0 || old.pid < 0 || (old.ns_pid && old.ns_pid == r->pid) ||
+		    (r->ns_pid && r->ns_pid == old.pid))
+			return (lg_prc)p;
+	}
+	return 0;
+}
+
+/* The main thread of p among the rows that were there; 0 = none. */
+static lg_thr main_thread(const struct merge *m, lg_prc p)
+{
+	for (size_t i = 1; i < m->n_thr; i++) {
+		struct lg_thread_row old = lg_thread_read(m->b, (lg_thr)i);
+
+		if (old.prc == p && old.flags & LG_THREAD_MAIN)
+			return (lg_thr)i;
+	}
+	return 0;
+}
+
 /* What one source did not know the other may. */
 static void combine(struct lg_process_row *a, const struct lg_process_row *b)
 {
 	a->start = a->start == INT64_MIN ? b->start : a->start;
 	a->end = a->end == INT64_MAX ? b->end : a->end;
+	a->pid = a->pid >= 0 ? a->pid : b->pid;
 	a->ppid = a->ppid ? a->ppid : b->ppid;
 	a->ns_pid = a->ns_pid ? a->ns_pid : b->ns_pid;
 	a->rank = a->rank >= 0 ? a->rank : b->rank;
@@ -211,11 +243,14 @@ static void merge_processes(struct merge *m)
 		r.cmdline = m->str[r.cmdline];
 		r.container = m->str[r.container];
 		r.host = r.host && !m->host ? m->str[r.host] : m->host;
-		for (p = lg_map_get(&m->by_pid, (uint32_t)r.pid); p; p = m->older_prc[p]) {
+		p = r.pid >= 0 ? lg_map_get(&m->by_pid, (uint32_t)r.pid) : 0;
+		for (; p; p = m->older_prc[p]) {
 			old = lg_process_read(m->b, p);
 			if (same_process(&old, &r))
 				break;
 		}
+		if (!p && (p = process_of_rank(m, &r)))
+			old = lg_process_read(m->b, p);
 		if (p) {
 			combine(&old, &r);
 			lg_process_write(m->b, p, &old);
@@ -229,6 +264,7 @@ static void merge_processes(struct merge *m)
 static void merge_threads(struct merge *m)
 {
 	const struct lg_thread_tab *s = &m->src->thread;
+	const int32_t *s_pid = m->src->process.pid;
 	struct lg_thread_row r, old;
 
 	for (size_t i = 1; i < s->n; i++) {
@@ -241,12 +277,22 @@ static void merge_threads(struct merge *m)
 		r.end = shift(m, r.end);
 		r.comm = m->str[r.comm];
 		r.prc = m->prc[r.prc];
-		if (r.prc < m->n_prc)
+		if (r.prc < m->n_prc && r.tid >= 0)
 			thr = lg_map_get(&m->by_tid, (uint32_t)r.tid);
 		for (; thr; thr = m->older_thr[thr]) {
 			old = lg_thread_read(m->b, thr);
 			if (old.prc == r.prc && overlap(old.start, old.end, r.start, r.end))
 				break;
+		}
+		if (!thr && r.prc < m->n_prc && r.flags & LG_THREAD_MAIN &&
+		    (thr = main_thread(m, r.prc))) {
+			old = lg_thread_read(m->b, thr);
+			/* Two numbers in one pid namespace are two threads, whatever they are called. */
+			if (old.tid >= 0 && r.tid >= 0 &&
+			    lg_process_read(m->b, r.prc).pid == s_pid[s->prc[i]])
+				thr = 0;
+			else
+				old.tid = old.tid >= 0 ? old.tid : r.tid;
 		}
 		if (thr) {
 			old.start = old.start == INT64_MIN ? r.start : old.start;

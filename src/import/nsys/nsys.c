@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "import/source/frame.h"
 #include "import/source/source.h"
 #include "import/source/stamp.h"
 
@@ -110,9 +111,12 @@ lg_thr lg_nsys_thread(struct lg_nsys *n, int64_t global_tid)
 	int32_t tid = (int32_t)((uint64_t)global_tid & ((1u << PID_BITS) - 1));
 	lg_thr thr = lg_map_get(&n->thread, key);
 
-	if (thr || !pid_of(global_tid) || !tid)
+	if (thr)
 		return thr;
-	thr = lg_thread_get(n->b, pid_of(global_tid), tid);
+	if (pid_of(global_tid) && tid)
+		thr = lg_thread_get(n->b, pid_of(global_tid), tid);
+	else /* reduced exports number nothing: one thread a value */
+		thr = lg_thread_unnumbered(n->b, lg_process_unnumbered(n->b, "", -1, 0), "", 1);
 	if (thr)
 		(void)!lg_map_set(&n->thread, key, thr);
 	return thr;

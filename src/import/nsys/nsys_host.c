@@ -209,7 +209,9 @@ static void read_os_calls(struct lg_nsys *n)
 	while (lg_nsys_next(n, &c)) {
 		struct lg_span_row row = { .kind = LG_SPAN_SYSCALL, .seq = -1 };
 
-		if (!lg_nsys_times(n, lg_nsys_int(&c, 0, 0), lg_nsys_int(&c, 1, INT64_MAX), &row.ts, &row.dur))
+		/* "profiling started" is a row without a thread */
+		if (lg_nsys_int(&c, 2, 0) <= 0xffffff ||
+		    !lg_nsys_times(n, lg_nsys_int(&c, 0, 0), lg_nsys_int(&c, 1, INT64_MAX), &row.ts, &row.dur))
 			continue;
 		row.thr = lg_nsys_thread(n, lg_nsys_int(&c, 2, 0));
 		row.name = lg_nsys_string(n, lg_nsys_int(&c, 3, -1));

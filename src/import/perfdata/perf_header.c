@@ -347,8 +347,7 @@ static int ends_early(int fd, struct lg_error *err)
 	struct stat st;
 	uint64_t n = fstat(fd, &st) ? 0 : (uint64_t)st.st_size;
 
-	return lg_fail(err, LG_E_FORMAT, n, "the file ends before its description of events does "
-		       "(byte %llu)", (unsigned long long)n);
+	return lg_fail(err, LG_E_FORMAT, n, "the file ends before its description of events does");
 }
 
 /* struct perf_file_attr: perf_event_attr and the section of its ids; its size says the era. */
@@ -439,10 +438,9 @@ int lg_pd_header_read(struct lg_pd_header *h, int fd, const uint8_t *head, size_
 	int rc;
 
 	if (!lg_pd_sniff(head, n_head))
-		return lg_fail(err, LG_E_FORMAT, 0, "not a perf.data file (byte 0)");
+		return lg_fail(err, LG_E_FORMAT, 0, "not a perf.data file");
 	if (n_head < PD_PIPE_HEADER)
-		return lg_fail(err, LG_E_FORMAT, n_head, "a perf.data file that ends after byte %zu",
-			       n_head);
+		return lg_fail(err, LG_E_FORMAT, n_head, "a perf.data file that ends inside its header");
 	magic = pd_u64(head, false);
 	/* The old magic is text in either byte order: the header's size tells. */
 	h->old_magic = magic == PD_MAGIC1;
@@ -457,16 +455,15 @@ int lg_pd_header_read(struct lg_pd_header *h, int fd, const uint8_t *head, size_
 	}
 	if (n_head < 64 || size < 64)
 		return lg_fail(err, LG_E_FORMAT, n_head < 64 ? n_head : 8,
-			       "a perf.data file whose header is cut off (byte %zu)",
-			       n_head < 64 ? n_head : (size_t)8);
+			       "a perf.data file whose header is cut off");
 	h->data_at = pd_u64(head + 40, h->swap);
 	h->data_size = pd_u64(head + 48, h->swap);
 	if (h->data_at > INT64_MAX || h->data_size > INT64_MAX)
-		return lg_fail(err, LG_E_FORMAT, 40, "the records lie outside of the file (byte 40)");
+		return lg_fail(err, LG_E_FORMAT, 40, "the records lie outside of the file");
 	rc = read_attrs(h, fd, pd_u64(head + 24, h->swap), pd_u64(head + 32, h->swap),
 			pd_u64(head + 16, h->swap), err);
 	if (!rc && !h->attrs.n)
-		rc = lg_fail(err, LG_E_FORMAT, 24, "a perf.data file without events (byte 24)");
+		rc = lg_fail(err, LG_E_FORMAT, 24, "a perf.data file without events");
 	if (!rc && h->data_size && size >= PD_FILE_HEADER && n_head >= PD_FILE_HEADER)
 		rc = read_features(h, fd, head + 72, h->data_at + h->data_size, err);
 	return rc;

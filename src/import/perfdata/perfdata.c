@@ -184,8 +184,8 @@ static int payload_record(struct lg_pd *p, const struct lg_pd_record *r, struct 
 		n = pd_u32(r->p + 8, p->h.swap);
 		n = (n + 7) & ~7ull;
 		if (n > 64 << 20)
-			return lg_fail(err, LG_E_LIMIT, r->offset, "tracing data of %llu bytes (byte %llu)",
-				       (unsigned long long)n, (unsigned long long)r->offset);
+			return lg_fail(err, LG_E_LIMIT, r->offset, "tracing data of %llu bytes",
+				       (unsigned long long)n);
 		rc = lg_pd_stream_ensure(&p->in, (size_t)n);
 		if (rc < 0)
 			return nomem(err);
@@ -352,11 +352,9 @@ static int nothing(struct lg_pd *p, struct lg_error *err)
 {
 	if (p->damaged)
 		return lg_fail(err, LG_E_FORMAT, p->damaged_at,
-			       "no record can be read: what is at byte %llu is none",
-			       (unsigned long long)p->damaged_at);
+			       "no record can be read, the first place is none");
 	return lg_fail(err, LG_E_FORMAT, p->in.pos,
-		       "the perf.data file holds no record: it ends at byte %llu",
-		       (unsigned long long)p->in.pos);
+		       "the perf.data file holds no record");
 }
 
 static int read_all(struct lg_pd *p, int fd, const uint8_t *head, size_t n_head, unsigned how,
@@ -393,8 +391,7 @@ static int read_all(struct lg_pd *p, int fd, const uint8_t *head, size_t n_head,
 		rc = nothing(p, err);
 	if (!rc && !p->h.attrs.n)
 		rc = lg_fail(err, LG_E_FORMAT, p->in.pos,
-			     "the perf.data stream describes no event (read up to byte %llu)",
-			     (unsigned long long)p->in.pos);
+			     "the perf.data stream describes no event");
 	if (!rc)
 		rc = lg_pd_events_finish(p, err);
 	if (!rc)

@@ -284,8 +284,8 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 			rc = lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
 		else if (!s->samples)
 			rc = lg_fail(err, LG_E_FORMAT, bytes,
-				     "%llu lines of text and none is an event of perf script (byte %llu)",
-				     (unsigned long long)s->line_no, (unsigned long long)bytes);
+				     "%llu lines of text and none is an event of perf script",
+				     (unsigned long long)s->line_no);
 		else
 			notes(s, bytes, bad);
 	}

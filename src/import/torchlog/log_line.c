@@ -125,7 +125,7 @@ static int glog(const char **p, int year, struct lg_log_line *l)
 	l->ts = lg_days(year, month, day) * 86400 * SECOND + t.ns;
 	l->resolution = t.digits >= 9 ? 1 : t.digits >= 6 ? 1000 : t.digits >= 3 ? 1000000 : SECOND;
 	l->is_glog = 1;
-	*p = bracket + 1 + strspn(bracket + 1, " ");
+	*p = bracket + 1 + (bracket[1] == ' '); /* further spaces are the record's indentation */
 	return 1;
 }
 
@@ -177,7 +177,7 @@ static void brackets(const char **p, struct lg_log_line *l)
 			l->frame = (int32_t)a;
 			l->compile = b >= 0 && b < INT32_MAX ? (int32_t)b : -1;
 		}
-		*p = end + 1 + strspn(end + 1, " ");
+		*p = end + 1 + (end[1] == ' ');
 	}
 }
 

@@ -41,6 +41,8 @@ static void metrics(struct lg_torchlog *l, const struct lg_log_line *line, const
 	const char *function = lg_value_text(d, lg_value_get(d, m, "co_name"));
 	char id[48], where[512], text[LG_LOG_TEXT];
 
+	if (!(us > 0)) /* 2024-12 to 2025-03 */
+		us = lg_value_real(d, lg_value_get(d, m, "dynamo_cumulative_compile_time_us"), 0);
 	s = s > 0 ? s : us / 1e6;
 	dur = s > 0 && s < 1e6 ? (int64_t)(s * 1e9) : 0;
 	compile_id(d, id, sizeof id);

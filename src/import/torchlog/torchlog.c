@@ -31,10 +31,15 @@ lg_thr lg_torchlog_thread(struct lg_torchlog *l, const struct lg_log_line *line)
 		thr = lg_thread_get(l->b, line->pid, line->pid);
 		if (thr)
 			(void)!lg_map_set(&l->by_pid, (uint64_t)line->pid, thr);
+		l->only = l->n_pids++ ? 0 : thr;
 	}
-	if (line->rank < 0)
-		return thr ? thr : l->nobody ? l->nobody
-			: (l->nobody = lg_thread_unnumbered(l->b, lg_process_unnumbered(l->b, "", -1, 0), "", 1));
+	if (line->rank < 0) {
+		thr = thr ? thr : l->only ? l->only : l->nobody;
+		if (!thr)
+			thr = l->nobody = lg_thread_unnumbered(
+				l->b, lg_process_unnumbered(l->b, "", -1, 0), "", 1);
+		return thr;
+	}
 	if (thr) {
 		p = lg_thread_process(l->b, thr);
 		row = lg_process_read(l->b, p);
@@ -199,6 +204,9 @@ static void take_line(struct lg_torchlog *l, char *text)
 		return;
 	}
 	lg_log_line_parse(text, l->year, &line);
+	/* Without a year: no line is younger than the file. A day for the zone. */
+	if (line.is_glog && line.ts > l->written + 86400 * SECOND)
+		lg_log_line_parse(text, l->year - 1, &line);
 	if (line.ts != INT64_MIN) {
 		l->first = !l->has_time || line.ts < l->first ? line.ts : l->first;
 		l->last = !l->has_time || line.ts > l->last ? line.ts : l->last;
@@ -230,8 +238,8 @@ static void notes(struct lg_torchlog *l, const struct lg_source *in)
 
 	lg_meta_set(l->b, 0, "trace.format", l->structured ? "torch trace" : "log");
 	if (l->has_time && l->zone_known) {
-		snprintf(text, sizeof text, "%+.2f h", (double)l->zone / 3600e9);
-		lg_meta_set(l->b, 0, "log.zone", text);
+		snprintf(text, sizeof text, "%+.2f", (double)l->zone / 3600e9);
+		lg_meta_set(l->b, 0, "log.hours_before_utc", text);
 		lg_meta_set(l->b, 0, "import.clock", lg_time_base_name(LG_TIME_REALTIME));
 		lg_add_clock(l->b, &(struct lg_clock_row){ .ts = l->first, .value = l->first - l->zone,
 							   .clock = CLOCK_REALTIME, .error = SECOND / 100,
@@ -251,15 +259,18 @@ static void notes(struct lg_torchlog *l, const struct lg_source *in)
 				(unsigned long long)lg_source_offset(in));
 }
 
-/* torch's own stamps have no year: the last one at which the file was written. */
-static int year_of(const char *path)
+/* torch's own stamps have no year: it is the one in which the file was last written to. */
+static void date_of(struct lg_torchlog *l, const char *path)
 {
 	struct stat st;
 	struct tm tm;
 
-	if (stat(path, &st) || !gmtime_r(&st.st_mtime, &tm))
-		return 2026;
-	return tm.tm_year + 1900;
+	l->year = 2026;
+	l->written = INT64_MAX - 86400 * SECOND;
+	if (stat(path, &st) || !gmtime_r(&st.st_mtime, &tm) || st.st_mtime <= 0 || st.st_mtime > 9000000000)
+		return;
+	l->year = tm.tm_year + 1900;
+	l->written = st.st_mtime * SECOND;
 }
 
 static int run(const char *path, struct lg_builder *b, struct lg_error *err)
@@ -272,7 +283,7 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 
 	if (!rc) {
 		l->b = l->nccl.b = b;
-		l->year = year_of(path);
+		date_of(l, path);
 		l->summary_device = -1;
 		while (lg_source_line(in, &line, &n))
 			take_line(l, line);

@@ -64,8 +64,10 @@ struct lg_torchlog {
 	struct lg_builder *b;
 	struct lg_nccl_log nccl;
 	struct lg_map by_rank, by_pid; /* rank + 1, pid -> thread */
-	lg_thr nobody;
+	lg_thr nobody, only; /* only: of the one pid that was seen so far */
+	unsigned n_pids;
 	int year;
+	int64_t written; /* the file, ns since 1970 */
 	int64_t now, first, last, resolution; /* time of the last stamped line */
 	int has_time, has_zone;
 	/* the mark that lines may still be added to */

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * join.h - where a second file's times lie on the first one's clock.
+ *
+ * The ways, best first; each is stated in meta ("join.<file>.how", ".offset_ns", ".error_ns"):
+ *   boot         one boot of one machine: no offset
+ *   clocks       both know CLOCK_REALTIME
+ *   collectives  (group, sequence number) that both have end together
+ *   steps        step numbers that both have begin together
+ *   zone         local times: the zone in which the files overlap
+ *   local        both have local times: taken as of one zone
+ *   start        lengths only, or no times: put at the start of the first file
+ *   none         nothing relates them: taken as they are
+ */
+#ifndef LG_IMPORT_JOIN_H
+#define LG_IMPORT_JOIN_H
+#include "store/trace.h"
+
+struct lg_join {
+	int64_t offset, error; /* add offset to t's times; the bound of its error, ns */
+	const char *how;
+	int sure;              /* 0: a diag row belongs beside it */
+	size_t matches;        /* collectives or steps that agree */
+};
+
+/* How good a file's clock is as the reference: 0 is best. */
+int lg_join_rank(const struct lg_trace *t);
+/* ref and t are sealed. Fails only for want of memory. */
+int lg_join_find(const struct lg_trace *ref, const struct lg_trace *t, struct lg_join *ret,
+		 struct lg_error *err) LG_MUST_CHECK;
+
+#endif /* LG_IMPORT_JOIN_H */

@@ -51,14 +51,16 @@ static void put_number(struct rust *r, uint64_t v)
 
 static void put_utf8(struct rust *r, uint32_t c)
 {
-	char b[4];
+	char b[16];
 	size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
 
 	if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) {
 		r->bad = true;
 		return;
 	}
-	if (n == 1) {
+	if (c < 0x20 || c == 0x7f) { /* a NUL would end the name */
+		n = (size_t)snprintf(b, sizeof b, "\\u{%x}", (unsigned)c);
+	} else if (n == 1) {
 		b[0] = (char)c;
 	} else {
 		for (size_t i = n; i-- > 1; c >>= 6)

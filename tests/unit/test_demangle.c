@@ -44,6 +44,7 @@ static void names_of_rust_v0(void **state)
 	expect("_RNvC1au8gdel_5qa", "a::g\xc3\xb6" "del");
 	expect("_RNvC1au9gdel_5qa", "_RNvC1au9gdel_5qa"); /* longer than what is there */
 	expect("_RNvC8punycodeu10mnchen_3ya", "punycode::m\xc3\xbcnchen");
+	expect("_RINvC1a1bKc0_Kca_E", "a::b::<'\\u{0}', '\\u{a}'>");
 	expect("_RNvC1a1b.llvm.123456", "a::b");
 }
 

@@ -90,6 +90,7 @@ static int part_add(struct account *acc, size_t step_first, const struct lg_part
 static int account_step(struct lg_case *c, struct account *acc, const struct lg_rank *r,
 			struct lg_step *step, struct lg_pieces *scratch)
 {
+	/* A wait whose chain ends nowhere is unexplained, whatever the scheduler called it. */
 	static const uint8_t kinds[] = { [LG_STATE_NONE] = LG_PART_UNEXPLAINED,
 					 [LG_RUNNING] = LG_PART_RUNNING,
 					 [LG_RUNNABLE] = LG_PART_RUNNABLE,
@@ -121,6 +122,8 @@ static int account_step(struct lg_case *c, struct account *acc, const struct lg_
 						       c->t->state.dur[row]);
 
 				part.kind = kinds[c->t->state.kind[row] & 3];
+				if (p->end == LG_END_UNKNOWN)
+					part.kind = LG_PART_UNEXPLAINED;
 				if (e < to)
 					to = e;
 			}

@@ -110,15 +110,25 @@ static void follow_runnable(struct lg_case *c, lg_thr thr, uint32_t row, int64_t
 static lg_thr stopper_of(const struct lg_case *c, lg_thr thr, int64_t ts)
 {
 	const struct lg_mark_tab *m = &c->t->mark;
-	lg_prc prc = c->t->thread.prc[thr];
-	int32_t pid = c->t->process.pid[prc], tid = c->t->thread.tid[thr];
-	lg_thr who = 0;
+	const struct lg_thread_tab *t = &c->t->thread;
+	int64_t tid = 0, at = 0;
 
-	for (size_t i = 0; i < m->n && m->ts[i] <= ts + 1000000; i++)
-		if (!strncmp(lg_string(c->t, m->name[i]), "signal", 6) &&
-		    (m->value[i] == pid || m->value[i] == tid) && m->ts[i] >= ts - 1000000000)
-			who = m->thr[i];
-	return who;
+	/* `signal` rows lie on the target; value is the sender's tid, text begins with the name. */
+	for (size_t i = 0; i < m->n && m->ts[i] <= ts + 1000000; i++) {
+		const char *text = lg_string(c->t, m->text[i]);
+
+		if (t->prc[m->thr[i]] != t->prc[thr] || m->ts[i] < ts - 1000000000 ||
+		    strcmp(lg_string(c->t, m->name[i]), "signal"))
+			continue;
+		if (!strncmp(text, "SIGSTOP", 7) || !strncmp(text, "SIGT", 4)) {
+			tid = m->value[i];
+			at = m->ts[i];
+		}
+	}
+	for (lg_thr i = 1; tid && i < t->n; i++)
+		if (t->tid[i] == tid && t->start[i] <= at && t->end[i] >= at)
+			return i;
+	return 0;
 }
 
 static bool same_job(const struct lg_case *c, lg_thr a, lg_thr b)

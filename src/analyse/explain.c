@@ -152,6 +152,8 @@ static void bound(struct lg_case *c, const struct lg_tally *y)
 	double run = (double)(y->by_end[LG_END_RUN] + y->by_end[LG_END_GC] +
 			      y->by_end[LG_END_SIDE]) / wall;
 
+	double own = (double)(y->by_end[LG_END_SLEEP] + y->by_end[LG_END_NONE]) / wall;
+
 	if (!(wall > 0) || unknown > 0.5) {
 		v->bound = "unknown";
 		v->bound_confidence = 0;
@@ -160,8 +162,9 @@ static void bound(struct lg_case *c, const struct lg_tally *y)
 	}
 	v->bound_why = lg_arena_printf(&v->arena,
 				       "critical path: %.0f %% computing on the CPU, %.0f %% stalled by the "
-				       "host, %.0f %% waiting for data, %.0f %% communicating, %.0f %% "
-				       "unexplained", run * 100, stall * 100, data * 100, comms * 100,
+				       "host, %.0f %% waiting for data, %.0f %% communicating, %.0f %% asleep "
+				       "by its own will or waking up, %.0f %% unexplained",
+				       run * 100, stall * 100, data * 100, comms * 100, own * 100,
 				       unknown * 100);
 	v->bound_confidence = 0.95 - unknown;
 	if (data >= 0.3 && data > comms && data > stall)
@@ -217,6 +220,15 @@ static int judge(struct lg_case *c, struct lg_error *err)
 	if (c->ranks[ref].inferred)
 		limit(c, "steps are inferred from the repetition of the main thread's waits: no marks in "
 			 "this input");
+	for (size_t i = 0; i + 1 < c->n_ranks; i++)
+		if (c->ranks[i].rank >= 0 && c->ranks[i].rank == c->ranks[i + 1].rank) {
+			limit(c, lg_arena_printf(&c->v->arena,
+						 "rank %d is two processes (pid %d and pid %d): do these files "
+						 "belong to one run?", c->ranks[i].rank,
+						 c->t->process.pid[c->ranks[i].prc],
+						 c->t->process.pid[c->ranks[i + 1].prc]));
+			break;
+		}
 	rc = lg_critical_path(c, ref, &path, err);
 	if (!rc)
 		rc = lg_tally(c, ref, &path, &y, err);
@@ -275,6 +287,15 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	else
 		rc = lg_index_new(&c.idx, t, err);
+	if (!rc && opt && opt->victim_pid) {
+		lg_prc p = 1;
+
+		while (p < t->process.n && t->process.pid[p] != opt->victim_pid)
+			p++;
+		if (p == t->process.n)
+			rc = lg_fail(err, LG_E_NOTFOUND, LG_NO_OFFSET,
+				     "there is no process with pid %d in this input", opt->victim_pid);
+	}
 	if (!rc)
 		rc = lg_waits_new(&c, err);
 	if (!rc)

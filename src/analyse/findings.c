@@ -231,6 +231,35 @@ static const char *const ids[LG_END_MAX] = {
 	[LG_END_SIDE] = "side.checkpoint",	 [LG_END_LOADER] = "data.loader_wait",
 };
 
+/* What the side stage was marked as, where most of its time went: torch.save, add_scalar ... */
+static const char *side_name(struct lg_case *c, const struct lg_cause_sum *s)
+{
+	const struct lg_piece *longest = s->pieces[0];
+
+	for (size_t i = 1; i < s->n_pieces; i++)
+		if (s->pieces[i]->dur > longest->dur)
+			longest = s->pieces[i];
+	for (size_t i = 0; i < c->n_ranks; i++) {
+		const struct lg_rank *r = &c->ranks[i];
+
+		if (r->prc != c->t->thread.prc[longest->of])
+			continue;
+		for (size_t k = 0; k < r->n_segs; k++)
+			if (r->segs[k].ts <= longest->ts && longest->ts < r->segs[k].end &&
+			    c->t->span.name[r->segs[k].span])
+				return lg_string(c->t, c->t->span.name[r->segs[k].span]);
+	}
+	return "side";
+}
+
+/* Writers of metrics are logging; what saves state is a checkpoint. The names are API of torch and
+ * of the hook, not of the user's program. */
+static bool is_logging(const char *name)
+{
+	return !strstr(name, "save") && (strstr(name, "add_") || strstr(name, "log") ||
+					 strstr(name, "flush") || strstr(name, "Writer"));
+}
+
 static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
 {
 	struct lg_arena *a = &c->v->arena;
@@ -249,6 +278,12 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 						   who, f->culprit.lock, ranks, in, every);
 		break;
 	case LG_END_CPU:
+		if (s->own_job) {
+			f->title = lg_arena_printf(a, "the job's own threads pushed each other aside: %s had "
+						      "to wait for a CPU that %s had%s%s", ranks, who, in,
+						   every);
+			break;
+		}
 		if (s->n_members > 1)
 			who = lg_arena_printf(a, "%zu processes started by %s (%s%s%s%s%s)", s->n_members,
 					      who, lg_string(c->t, c->t->process.comm[s->member[0]]),
@@ -275,8 +310,8 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 					   ranks, every);
 		break;
 	case LG_END_SIDE:
-		f->title = lg_arena_printf(a, "%s saved or logged synchronously inside the loop%s",
-					   ranks, every);
+		f->title = lg_arena_printf(a, "%s did side work inside the loop (%s) while the step waited%s",
+					   ranks, side_name(c, s), every);
 		break;
 	default:
 		f->title = lg_arena_printf(a, "the step of %s waited for its next batch%s", ranks,
@@ -294,21 +329,25 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 {
 	double share = (double)s->lost / (double)y->wall;
 	double excess = y->excess > 0 ? (double)s->slow_lost / (double)y->excess : 0;
-	bool steady = s->steady;
+	/* What is there all the time may still be what makes slow steps slow: then both are said. */
+	bool steady = s->steady && excess < 0.10;
 	struct lg_finding *f;
 	const char *id = ids[s->end];
 	size_t samples = 0;
 
-	if (!id || (share < floor_of(s->end) && !(excess >= 0.10 && s->n_events >= 3)))
+	if (!id || (share < floor_of(s->end) && !(excess >= 0.10 && s->n_events >= 3) &&
+		    !(s->end == LG_END_LOCK && share >= 0.002 && s->n_events >= 3)))
 		return;
 	if (s->end == LG_END_CPU && c->t->process.role[s->prc] == LG_ROLE_RECORDER)
 		return; /* our own cost is reported as such, in limits */
 	if (s->end == LG_END_CPU && s->own_job)
 		id = "host.oversubscribed";
+	if (s->end == LG_END_SIDE && is_logging(side_name(c, s)))
+		id = "side.logging";
 	f = lg_finding_add(c, id);
 	if (!f)
 		return;
-	lg_culprit_identify(c, f, s->n_members > 1 && s->prc && c->idx->main_of[s->prc]
+	lg_culprit_identify(c, f, s->n_members > 1 && s->prc && !s->own_job && c->idx->main_of[s->prc]
 					  ? c->idx->main_of[s->prc] : s->thr, s->victim);
 	add_victims(c, f, s->of_rank);
 	if (s->lock)
@@ -320,7 +359,7 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	f->lost_ms = (double)s->lost / 1e6;
 	f->lost_share = share;
 	f->excess_share = steady ? (double)NAN : excess > 1 ? 1 : excess;
-	f->severity = severity_of(share, s->n_events, steady);
+	f->severity = severity_of(share, s->n_events, s->steady);
 	f->confidence = confidence_of(c, s);
 	f->stage = lg_stage_name(s->stage);
 	title_of(c, f, s);
@@ -328,6 +367,9 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 		lg_evidence_add(c, f, INT64_MIN, 0,
 				"%zu times, %.3f s apart; chance would do as well with p = %.4f",
 				s->n_events, s->rhythm.period_s, s->rhythm.p);
+	else if (s->steady)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu waits in %zu steps", s->n_pieces,
+				s->n_steps_hit);
 	else
 		lg_evidence_add(c, f, INT64_MIN, 0, "%zu separate time%s, %zu waits, in %zu steps",
 				s->n_events, s->n_events == 1 ? "" : "s", s->n_pieces, s->n_steps_hit);

@@ -81,11 +81,13 @@ int lg_infer_ranks(struct lg_case *c, int32_t victim_pid)
 	size_t n = 0, n_busy;
 	struct busy *v = busiest(c, &n_busy);
 	bool told = false;
+	int64_t most = 0; /* CPU time of the job's busiest process, ns */
 
 	if (!v)
 		return LG_E_NOMEM;
 	for (lg_prc p = 1; p < t->process.n; p++)
-		told |= t->process.role[p] == LG_ROLE_RANK || t->process.rank[p] >= 0;
+		told |= t->process.role[p] == LG_ROLE_RANK || t->process.role[p] == LG_ROLE_JOB ||
+			t->process.rank[p] >= 0;
 	for (size_t i = 0; i < n_busy && n < MAX_RANKS; i++) {
 		uint32_t role = t->process.role[v[i].prc];
 		struct lg_rank *r = &c->ranks[n];
@@ -96,8 +98,13 @@ int lg_infer_ranks(struct lg_case *c, int32_t victim_pid)
 			if (t->process.pid[v[i].prc] != victim_pid)
 				continue;
 		} else if (told) {
-			if (role != LG_ROLE_RANK && t->process.rank[v[i].prc] < 0)
+			if (role != LG_ROLE_RANK && role != LG_ROLE_JOB &&
+			    t->process.rank[v[i].prc] < 0)
 				continue;
+			/* Launchers and shells of the job hardly run. */
+			if (most && v[i].run * 4 < most)
+				break;
+			most = most ? most : v[i].run;
 		} else if (v[i].run * 4 < v[0].run || v[i].run * 4 < (t->state.n ? t->last - t->first : 0)) {
 			break; /* a fourth of a CPU, and of what the busiest takes */
 		}

@@ -66,12 +66,17 @@ static int judge_shape(struct lg_case *c, const struct lg_tally *y)
 	const struct lg_rank *ref = &c->ranks[y->ref];
 	double share = y->wall > 0 ? (double)y->excess / (double)y->wall : 0;
 	struct lg_rhythm rhythm = { .period_s = NAN, .p = 1 };
+	int64_t most = 0;
 	struct lg_trend trend = lg_trend_of(&v->steps[ref->step_first], ref->n_steps);
 
-	/* The rhythm of what explains most is the run's; else that of all episodes; else that of
-	 * the large ones, which small ordinary noise cannot blur. */
-	if (y->n_causes && y->causes[0].slow_lost * 2 > y->excess)
-		rhythm = y->causes[0].rhythm;
+	/* The rhythm of what explains most of the slow steps is the run's; else that of all episodes;
+	 * else that of the large ones, which small ordinary noise cannot blur. */
+	for (size_t i = 0; i < y->n_causes; i++)
+		if (y->causes[i].slow_lost * 3 > y->excess && y->causes[i].slow_lost > most &&
+		    !isnan(y->causes[i].rhythm.period_s)) {
+			rhythm = y->causes[i].rhythm;
+			most = y->causes[i].slow_lost;
+		}
 	for (int large = 0; large < 2 && isnan(rhythm.period_s) && v->n_slow; large++) {
 		size_t n;
 		int64_t *at = episodes(c, large ? largest_excess(v) / 4 : 0, &n);
@@ -123,10 +128,13 @@ static int judge_scope(struct lg_case *c, const struct lg_tally *y)
 	struct lg_verdict *v = c->v;
 	const struct lg_rank *ref = &c->ranks[y->ref];
 	struct lg_pieces scratch = { 0 };
+	size_t with_steps = 0;
 	double *votes, all = 0, total = 0, most = 0;
 	int64_t *own;
 
-	if (c->n_ranks < 2) {
+	for (size_t i = 0; i < c->n_ranks; i++)
+		with_steps += c->ranks[i].n_steps > 0;
+	if (with_steps < 2) {
 		v->scope = "single";
 		return 0;
 	}

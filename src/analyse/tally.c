@@ -166,6 +166,9 @@ static int sort_into_causes(struct lg_case *c, const struct lg_tally *y, struct 
 			continue;
 		if (p->end == LG_END_CPU)
 			prc = b->patron[prc];
+		/* The job's own threads push each other aside: one cause, not one a pair of ranks. */
+		if (p->end == LG_END_CPU && of_job(c, prc, p->of))
+			prc = 0;
 		/* What the job does to itself in its own code is one cause for all ranks. */
 		if (p->end == LG_END_GC || p->end == LG_END_SIDE || p->end == LG_END_LOADER)
 			prc = 0;

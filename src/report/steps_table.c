@@ -43,7 +43,10 @@ static void fill(const struct lg_verdict *v, const struct lg_step *s, struct row
 			cause = c;
 		}
 	}
-	if (cause) {
+	if (r->kind[LG_PART_UNEXPLAINED] > best && r->kind[LG_PART_UNEXPLAINED] * 20 > s->dur) {
+		snprintf(r->cause, sizeof r->cause, "unexplained, %.1f ms",
+			 (double)r->kind[LG_PART_UNEXPLAINED] / 1e6);
+	} else if (cause) {
 		static const char *const kinds[] = { "", "lock", "cpu", "running", "io", "stopped",
 						     "other" };
 		const struct lg_trace *t = v->trace;

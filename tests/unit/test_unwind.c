@@ -263,6 +263,60 @@ static void passes_a_signal_frame(void **state)
 	free_maps(&h);
 }
 
+/* -- the other machine: tests/data/unwind/aarch64.c tells how its program was made -- */
+
+static void put_u64(uint8_t *p, uint64_t v)
+{
+	for (int i = 0; i < 8; i++)
+		p[i] = (uint8_t)(v >> 8 * i);
+}
+
+static bool find_aarch64(void *self, uint64_t addr, struct lg_unwind_map *ret)
+{
+	*ret = (struct lg_unwind_map){ 0x210000, 0x220000, 0, self };
+	return addr >= ret->start && addr < ret->end;
+}
+
+static void walks_aarch64_with_signed_addresses(void **state)
+{
+	const uint64_t sp = 0x7ffff000, sign = 0x0035000000000000;
+	const uint64_t want[] = { 0x2102e4, 0x21030c, 0x210334, 0x210354 };
+	const char *data = getenv("LG_TEST_DATA");
+	uint8_t stack[64] = { 0 }, values[33 * 8] = { 0 };
+	struct lg_unwind_regs regs;
+	struct lg_unwinder *u;
+	struct lg_elf *e;
+	uint64_t pcs[8];
+	char path[4096];
+	bool whole;
+	int fd;
+
+	(void)state;
+	snprintf(path, sizeof path, "%s/unwind/aarch64.elf", data ? data : "tests/data");
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(lg_elf_open(&e, fd, NULL, NULL), 0);
+	close(fd);
+	put_u64(stack, sign | want[2]);      /* middle() keeps its return address at the bottom */
+	put_u64(stack + 32, sign | want[3]); /* so does outer() */
+	put_u64(values + 8 * 30, sign | want[1]);
+	put_u64(values + 8 * 31, sp);
+	put_u64(values + 8 * 32, want[0]);
+	assert_int_equal(lg_machine_of("aarch64"), LG_MACHINE_AARCH64);
+	assert_true(lg_unwind_regs_of_perf(&regs, LG_MACHINE_AARCH64, 0x1ffffffff, values, 33));
+	assert_int_equal(lg_unwinder_new(&u, NULL), 0);
+	assert_int_equal(lg_unwind(u, &regs, stack, sizeof stack, find_aarch64, e, pcs, 8, &whole), 4);
+	assert_true(whole);
+	assert_memory_equal(pcs, want, sizeof want);
+	assert_int_equal(lg_unwind(u, &regs, stack, 39, find_aarch64, e, pcs, 8, &whole), 3);
+	assert_false(whole);
+	/* Without a stack pointer there is nothing to go by. */
+	assert_false(lg_unwind_regs_of_perf(&regs, LG_MACHINE_AARCH64, 0x17fffffff, values, 32));
+	assert_false(lg_unwind_regs_of_perf(&regs, LG_MACHINE_NONE, 0x1ffffffff, values, 33));
+	lg_unwinder_free(u);
+	lg_elf_free(e);
+}
+
 /* -- expressions: the one of PLT entries, as linkers write it -- */
 
 static void computes_expressions(void **state)
@@ -356,6 +410,7 @@ int main(void)
 		cmocka_unit_test(agrees_with_backtrace),
 		cmocka_unit_test(short_copies_give_fewer_frames),
 		cmocka_unit_test(passes_a_signal_frame),
+		cmocka_unit_test(walks_aarch64_with_signed_addresses),
 		cmocka_unit_test(computes_expressions),
 		cmocka_unit_test(names_inlined_functions),
 	};

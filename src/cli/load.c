@@ -2,6 +2,7 @@
 #include "cli/load.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -68,10 +69,27 @@ void lg_progress_stop(void)
 	progress_shown = 0;
 }
 
+/* Where this user keeps files that were recorded: perf's cache, and servers if there are any. */
+static void symbol_sources(void)
+{
+	const char *urls = getenv("DEBUGINFOD_URLS"), *cache = getenv("PERF_BUILDID_DIR");
+	const char *home = getenv("HOME");
+	struct lg_symbol_options *o = &lg_symbol_options;
+	int n = 0;
+
+	o->debuginfod = urls && *urls;
+	if (cache && *cache)
+		n = snprintf(o->cache, sizeof o->cache, "%s", cache);
+	else if (home && *home)
+		n = snprintf(o->cache, sizeof o->cache, "%s/.debug", home);
+	if (n < 0 || (size_t)n >= sizeof o->cache)
+		o->cache[0] = 0;
+}
+
 int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
 {
 	struct lg_loaded l = { .n = n };
-	const char **p = lg_calloc(n, sizeof *p), *urls;
+	const char **p = lg_calloc(n, sizeof *p);
 	int rc;
 
 	l.info = lg_calloc(n, sizeof *l.info);
@@ -82,7 +100,7 @@ int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
 	}
 	for (size_t i = 0; i < n; i++)
 		p[i] = paths[i];
-	lg_symbol_options.debuginfod = (urls = getenv("DEBUGINFOD_URLS")) && *urls;
+	symbol_sources();
 	lg_progress_start("reading ...");
 	rc = lg_import(p, n, &l.trace, l.info, err);
 	lg_progress_stop();

@@ -82,6 +82,25 @@ static bool same_id(int fd, const char *build_id)
 	return lg_elf_build_id_of(fd, id) && !strcmp(id, build_id);
 }
 
+int lg_build_id_open(const char *build_id)
+{
+	char path[4352];
+	int fd = -1;
+
+	if (strlen(build_id) < 3 || strlen(build_id) >= LG_BUILD_ID_HEX)
+		return -1;
+	if (*lg_symbol_options.cache) {
+		snprintf(path, sizeof path, "%s/.build-id/%.2s/%s/elf", lg_symbol_options.cache, build_id,
+			 build_id + 2);
+		fd = open_regular(path);
+	}
+	if (fd >= 0 && !same_id(fd, build_id)) {
+		close(fd);
+		fd = -1;
+	}
+	return fd >= 0 ? fd : lg_debuginfod_open(build_id, true);
+}
+
 static int by_build_id(const char *build_id, const char *debug_dir)
 {
 	char path[4096];

@@ -14,6 +14,11 @@
 int lg_debug_file_open(Elf *elf, int fd, const char *build_id, const char *debug_dir);
 /* A file from the debuginfod servers, by build id; -1 when they do not have it (or there are none). */
 int lg_debuginfod_open(const char *build_id, bool executable);
+/*
+ * The recorded file itself where its path leads to another one by now: perf keeps copies
+ * (perf-buildid-cache), debuginfod servers have those of distributions. -1 = nowhere.
+ */
+int lg_build_id_open(const char *build_id);
 /* .gnu_debugdata ("mini debug info") unpacked, lg_free() it; NULL when there is none. */
 char *lg_mini_debug(Elf *elf, size_t *ret_n);
 

@@ -13,6 +13,7 @@ struct lg_symbol_options {
 	bool inlines;    /* frames of inlined functions */
 	bool lines;      /* source file and line of each frame */
 	bool debuginfod; /* the user's environment names servers: ask them */
+	char cache[4096]; /* perf's copies of what it recorded ("~/.debug"); "" = do not look */
 };
 
 extern struct lg_symbol_options lg_symbol_options;

@@ -51,8 +51,8 @@ def recorded(tmp_path_factory):
     (where / "deep.c").write_text(SOURCE)
     subprocess.run(["cc", "-O2", "-g", "-fomit-frame-pointer", "-o", "deep", "deep.c"], cwd=where,
                    check=True)
-    done = subprocess.run(["perf", "record", "-q", "-F", "199", "-e", "cpu-clock:u", "--call-graph",
-                           "dwarf", "-o", "perf.data", "./deep"], cwd=where, check=False,
+    done = subprocess.run(["perf", "--buildid-dir", "cache", "record", "-q", "-F", "199", "-e",
+                           "cpu-clock:u", "--call-graph", "dwarf", "-o", "perf.data", "./deep"], cwd=where, check=False,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode or not (where / "perf.data").exists():
         pytest.skip(f"perf cannot record here: {done.stdout[-200:]}")
@@ -94,6 +94,27 @@ def test_inlined_functions_on_request(laggard, recorded, tmp_path):
         number = next(i for i, s in enumerate(source, 1) if text in s)
         assert lines[name] == {("deep.c", number)}
     assert {f for f, _ in lines["inner"]} == {"deep.c"}
+
+
+def test_a_program_that_was_built_anew_is_not_believed(laggard, recorded, tmp_path):
+    out = tmp_path / "x.folded"
+    program = recorded / "deep"
+    kept = program.read_bytes()
+    program.unlink()
+    (tmp_path / "other.c").write_text("int main(void) { return 0; }")
+    try:
+        subprocess.run(["cc", "-o", program, tmp_path / "other.c"], check=True)
+        for cache, named in ((recorded / "none", False), (recorded / "cache", True)):
+            done = laggard("convert", recorded / "perf.data", "-o", out,
+                           env={"PERF_BUILDID_DIR": str(cache)})
+            assert done.returncode == 0, done.stderr
+            names = {f for stack in folded(out) for f in stack}
+            assert ("has_inlined" in names) == named
+            assert "main" not in names or named
+    finally:
+        program.unlink(missing_ok=True)
+        program.write_bytes(kept)
+        program.chmod(0o755)
 
 
 def test_a_stream_is_converted_as_it_comes(laggard, recorded, tmp_path):

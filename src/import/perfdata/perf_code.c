@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "symbols/debug_file.h"
 #include "symbols/elf_symbols.h"
 #include "symbols/inlines.h"
 #include "symbols/jitdump.h"
@@ -318,23 +319,35 @@ static uint32_t dso_of(struct lg_pd_code *c, int32_t pid, const struct lg_pd_map
 	return (uint32_t)++c->n_dso;
 }
 
+/* Is fd the file that was recorded? Without a build id, only this machine's own can be. */
+static bool is_recorded(const struct lg_pd_code *c, int fd, const char *id)
+{
+	char found[LG_BUILD_ID_HEX] = "";
+	struct stat st;
+
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return false;
+	(void)!lg_elf_build_id_of(fd, found);
+	return *id ? *found && !strncmp(id, found, strlen(id)) : c->same_host;
+}
+
 static void open_file(struct lg_pd_code *c, struct lg_pd_dso *d)
 {
 	const struct lg_trace *t = lg_builder_trace(c->b);
 	const char *id = lg_string(t, d->build_id);
 	int fd = open(lg_string(t, d->name), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	char found[LG_BUILD_ID_HEX] = "";
 	struct lg_error why;
-	struct stat st;
 
+	if (fd >= 0 && !is_recorded(c, fd, id)) {
+		close(fd);
+		fd = -1;
+	}
+	if (fd < 0 && *id)
+		fd = lg_build_id_open(id);
 	if (fd < 0)
 		return;
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode)) {
-		(void)!lg_elf_build_id_of(fd, found);
-		if (*id ? !strncmp(id, found, strlen(id)) && *found : c->same_host)
-			if (lg_elf_open(&d->elf, fd, DEBUG_DIR, &why))
-				d->elf = NULL;
-	}
+	if (lg_elf_open(&d->elf, fd, DEBUG_DIR, &why))
+		d->elf = NULL;
 	close(fd);
 }
 

@@ -245,7 +245,8 @@ static void read_step(struct reader *r)
 	struct lg_side *s = r->s;
 	double *row;
 
-	if (s->s.n >= ROWS_MAX || lg_grow(&s->s.step, &r->cap_steps, (s->s.n + 1) * LG_STAGE_MAX, sizeof(double))) {
+	if (s->s.n >= ROWS_MAX ||
+	    lg_grow(&s->s.step, &r->cap_steps, (s->s.n + 1) * LG_STAGE_MAX, sizeof(double))) {
 		r->failed = true;
 		return;
 	}

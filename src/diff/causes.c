@@ -88,7 +88,7 @@ static void share_add(struct causes *c, const char *what, const char *id, double
 
 	if (d->n_shares < SHARES_MAX)
 		d->shares[d->n_shares++] = (struct lg_share){
-			what, id, ms, sure && d->delta_ms ? ms / d->delta_ms : (double)NAN };
+			what, id, ms, sure && d->delta_ms != 0 ? ms / d->delta_ms : (double)NAN };
 }
 
 static const struct lg_side_finding *same_before(const struct causes *c, const struct lg_side_finding *f)
@@ -185,9 +185,9 @@ static void measured(struct causes *c, const struct lg_side_finding *s)
 	f->title = before > 0
 		? lg_arena_printf(&c->d->v.arena, "%s (%.2f ms per step, %.2f before)", g->title, s->ms, before)
 		: lg_arena_printf(&c->d->v.arena, "new: %s (%.2f ms per step)", g->title, s->ms);
-	if (!before && !c->d->before->has_states && in_host(s->id))
+	if (before <= 0 && !c->d->before->has_states && in_host(s->id))
 		say(c, f, "the run before recorded no scheduler states: it could not have shown this");
-	else if (!before)
+	else if (before <= 0)
 		say(c, f, "the run before lost nothing to it in %zu steps", c->d->before->s.n);
 	else
 		say(c, f, "lost per step: %.3f ms before, %.3f ms after", before, s->ms);
@@ -228,7 +228,7 @@ static double drain(struct causes *c, uint32_t set, double *ret_lo)
 	double ms = 0, var = 0;
 
 	for (uint32_t g = 1; g < LG_STAGE_MAX; g++) {
-		if (!(set & 1u << g) || !c->pool[g])
+		if (!(set & 1u << g) || c->pool[g] == 0)
 			continue;
 		ms += c->pool[g];
 		var += (c->pool[g] - c->lo[g]) * (c->pool[g] - c->lo[g]);
@@ -410,7 +410,8 @@ static double forwards_per_backward(const struct lg_side *s)
 		const char *end = strstr(b->name, "Backward0");
 		size_t n = end ? (size_t)(end - b->name) : 0;
 
-		if (b->kind != LG_ITEM_OP || !n || end[9])
+		/* "autograd::engine::evaluate_function: AddmmBackward0" encloses the operator itself. */
+		if (b->kind != LG_ITEM_OP || !n || end[9] || strchr(b->name, ':'))
 			continue;
 		backward += b->count;
 		/* Rows of one name and several shapes stand together: look for the forward once. */
@@ -453,10 +454,10 @@ static void memory_saving(struct causes *c)
 	struct lg_arena *ar = &c->d->v.arena;
 	uint32_t compute = compute_stages(c, false);
 
-	if (b->n_items && ((y > 0 && !x) || q > 1.25 * p))
+	if (b->n_items && ((y > 0 && x <= 0) || q > 1.25 * p))
 		memory_change(c, "checkpointing", "activation checkpointing runs forward operators again in the "
 			      "backward pass", compute,
-			      y > 0 && !x ? lg_arena_printf(ar, "checkpointed functions per step: 0 before, %.1f after", y)
+			      y > 0 && x <= 0 ? lg_arena_printf(ar, "checkpointed functions per step: 0 before, %.1f after", y)
 			      : lg_arena_printf(ar, "forward operators for one of their backward: %.2f before, %.2f "
 						"after", p, q));
 	if (b->n_items && ga >= 1 && ga > 2 * gb)
@@ -532,7 +533,7 @@ static void stages(struct causes *c)
 		struct lg_finding *f;
 
 		if (!(c->lo[g] > 0) || c->pool[g] < 0.01 * c->d->mean_ms[1]) {
-			if (c->pool[g] && x->sure && fabs(c->pool[g]) >= 0.005 * c->d->mean_ms[1])
+			if (c->pool[g] != 0 && x->sure && fabs(c->pool[g]) >= 0.005 * c->d->mean_ms[1])
 				share_add(c, lg_arena_printf(&c->d->v.arena, "%s: own time", x->name), NULL, c->pool[g]);
 			continue;
 		}

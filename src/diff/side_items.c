@@ -257,6 +257,7 @@ static void flat_span(struct items *c, uint32_t row)
 static void functions(struct items *c, const struct lg_index *x)
 {
 	const struct lg_sample_tab *s = &c->t->sample;
+	const uint32_t no_cpu = LG_SAMPLE_TRACEPOINT | LG_SAMPLE_IDLE | LG_SAMPLE_OFFCPU;
 	struct lg_map item_of = { 0 }; /* stack's leaf frame -> index + 1 */
 	double clock = 0, other = 0, scale;
 
@@ -275,8 +276,7 @@ static void functions(struct items *c, const struct lg_index *x)
 
 				if (s->ts[row] >= c->w->to)
 					break;
-				if (s->flags[row] & (LG_SAMPLE_TRACEPOINT | LG_SAMPLE_IDLE | LG_SAMPLE_OFFCPU) ||
-				    !s->stack[row])
+				if ((s->flags[row] & no_cpu) || !s->stack[row])
 					continue;
 				*(is_clock ? &clock : &other) += pass ? 0 : weight;
 				if (!pass || (clock > 0) != is_clock)

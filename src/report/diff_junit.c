@@ -20,8 +20,8 @@ static void xml(struct lg_out *o, const char *s)
 			if ((p[i] & 0xc0) != 0x80)
 				n = 0;
 		/* U+FFFE, U+FFFF and surrogates are not characters of XML, overlong forms not UTF-8. */
-		if ((n == 3 && ((p[0] == 0xef && p[1] == 0xbf && p[2] >= 0xbe) || (p[0] == 0xed && p[1] > 0x9f) ||
-				(p[0] == 0xe0 && p[1] < 0xa0))) ||
+		if ((n == 3 && ((p[0] == 0xef && p[1] == 0xbf && p[2] >= 0xbe) ||
+				(p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xe0 && p[1] < 0xa0))) ||
 		    (n == 4 && ((p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))))
 			n = 0;
 		if (*p == '<')

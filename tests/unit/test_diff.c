@@ -51,7 +51,8 @@ static void stage(struct lg_builder *b, lg_thr thr, int64_t ts, int64_t dur, int
 static int64_t one_step(struct lg_builder *b, lg_thr thr, const struct plan *p, int64_t ts, int k)
 {
 	/* +-8 %, the same for every run made to order: noise, not a difference. */
-	double noise = p->noisy ? 1 + ((double)(lg_mix64((uint64_t)k + (uint64_t)p->steps) % 1000) - 500) / 6000 : 1;
+	uint64_t drawn = lg_mix64((uint64_t)k + (uint64_t)p->steps) % 1000;
+	double noise = p->noisy ? 1 + ((double)drawn - 500) / 6000 : 1;
 	int64_t unit = (int64_t)((double)MS * noise), from = ts, forward = ts;
 	char name[64];
 

@@ -51,9 +51,10 @@ def recorded(tmp_path_factory):
     (where / "deep.c").write_text(SOURCE)
     subprocess.run(["cc", "-O2", "-g", "-fomit-frame-pointer", "-o", "deep", "deep.c"], cwd=where,
                    check=True)
-    done = subprocess.run(["perf", "--buildid-dir", "cache", "record", "-q", "-F", "199", "-e",
-                           "cpu-clock:u", "--call-graph", "dwarf", "-o", "perf.data", "./deep"], cwd=where, check=False,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = subprocess.run(["perf", "--buildid-dir", where / "cache", "record", "-q", "-F", "199", "-e",
+                           "cpu-clock:u", "--call-graph", "dwarf", "-o", "perf.data", "./deep"],
+                          cwd=where, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT)
     if done.returncode or not (where / "perf.data").exists():
         pytest.skip(f"perf cannot record here: {done.stdout[-200:]}")
     return where

@@ -172,7 +172,8 @@ static void launch_blocking(struct lg_case *c, const struct lg_gpu *g)
 			    strstr(lg_string(c->t, c->t->span.name[w->call]), "Launch") == NULL)
 				continue;
 			n++;
-			blocked += lg_row_end(c->t, c->t->span.ts[w->call], c->t->span.dur[w->call]) >= w->end;
+			blocked += lg_row_end(c->t, c->t->span.ts[w->call],
+					      c->t->span.dur[w->call]) >= w->end;
 		}
 		if (n < 20 || blocked * 20 < n * 19)
 			continue;

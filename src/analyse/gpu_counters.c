@@ -15,7 +15,8 @@
 
 enum { MAX_GPUS = 256, MIN_SAMPLES = 30 };
 /* NVML clocks event reasons that mean the device is slower than it could be. */
-enum { SW_POWER_CAP = 0x4, HW_SLOWDOWN = 0x8, SW_THERMAL = 0x20, HW_THERMAL = 0x40, HW_BRAKE = 0x80 };
+enum { SW_POWER_CAP = 0x4, HW_SLOWDOWN = 0x8, SW_THERMAL = 0x20, HW_THERMAL = 0x40, HW_BRAKE = 0x80,
+       SLOWER = HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | HW_BRAKE };
 #define BUSY_UTIL 90.0
 
 struct reading {
@@ -124,7 +125,10 @@ static int collect(const struct lg_case *c, struct devices *d)
 		case CLOCK: r->clock = x; d->has_clock = true; break;
 		case TEMP: r->temp = x; break;
 		case LIMIT: g->limit = x; break;
-		case REASONS: r->reasons |= x >= 0 && x < 1e15 ? (uint64_t)x : 0; d->has_reasons = true; break;
+		case REASONS:
+			r->reasons |= x >= 0 && x < 1e15 ? (uint64_t)x : 0;
+			d->has_reasons = true;
+			break;
 		case REASON_FLAG: r->reasons |= x > 0 ? bit[k] : 0; d->has_reasons = true; break;
 		default: break;
 		}
@@ -175,6 +179,11 @@ static double power_of(const struct reading *r)
 	return r->power;
 }
 
+static double power_at_rest(const struct reading *r)
+{
+	return r->util < 5 ? r->power : (double)NAN;
+}
+
 static double clock_of(const struct reading *r)
 {
 	return r->clock;
@@ -203,9 +212,11 @@ static struct lg_finding *add(struct lg_case *c, const struct devices *d, const 
 
 static void util_lies(struct lg_case *c, struct devices *d)
 {
-	double idle = quantile(d, NULL, 0.01, false, power_of);
+	double rest = quantile(d, NULL, 0.1, false, power_at_rest);
+	double idle = isnan(rest) ? quantile(d, NULL, 0.01, false, power_of) : rest;
 	double full = quantile(d, NULL, 0.995, false, power_of);
 	double line, share;
+	const char *against;
 	size_t n = 0, spin = 0, with = 0, lazy = d->n;
 	struct lg_finding *f;
 
@@ -214,10 +225,19 @@ static void util_lies(struct lg_case *c, struct devices *d)
 	for (size_t i = 0; i < d->n; i++)
 		if (d->v[i].limit > full)
 			full = d->v[i].limit;
-	/* The range of power must be there to say which end of it a reading is at. */
-	if (full < 2.0 * idle || full - idle < 50)
+	/* Devices draw five to ten times their idle power at full work. Where a run reaches that, its
+	 * own range tells what little power is; where it never does, but was seen at rest, a busy
+	 * reading near rest is no work, either. */
+	if (full >= 4 * idle) {
+		line = idle + 0.35 * (full - idle);
+		against = lg_arena_printf(&c->v->arena, "they reach %.0f W", full);
+	} else if (!isnan(rest) && rest >= 5) {
+		line = 2.5 * rest;
+		against = lg_arena_printf(&c->v->arena, "at rest they draw %.0f W, and this run never exceeds "
+					  "%.0f W", rest, full);
+	} else {
 		return;
-	line = idle + 0.35 * (full - idle);
+	}
 	for (size_t i = 0; i < d->n; i++) {
 		struct device *g = &d->v[i];
 
@@ -232,7 +252,7 @@ static void util_lies(struct lg_case *c, struct devices *d)
 			g->n_spin += r->util >= BUSY_UTIL && r->power < line;
 		}
 		spin += g->n_spin;
-		with += g->n_spin * 10 > g->n;
+		with += g->n_spin * 50 > g->n;
 	}
 	share = n ? (double)spin / (double)n : 0;
 	if (share < 0.03 || spin < MIN_SAMPLES)
@@ -240,10 +260,13 @@ static void util_lies(struct lg_case *c, struct devices *d)
 	f = add(c, d, "gpu.util_lies", share, 0.85);
 	if (!f)
 		return;
+	/* Now and then is how runs are: checkpoints, the end of an epoch. */
+	if (share < 0.10)
+		f->severity = "low";
 	f->title = lg_arena_printf(&c->v->arena,
 				   "%zu of %zu devices show %.0f-100 %% utilisation for %.0f %% of the time at "
-				   "under %.0f W (they reach %.0f W): they spin in a collective, they do not "
-				   "compute", with, d->n, BUSY_UTIL, share * 100, line, full);
+				   "under %.0f W (%s): they spin in a collective, they do not compute", with,
+				   d->n, BUSY_UTIL, share * 100, line, against);
 	for (size_t i = 0; i < d->n; i++)
 		if (d->v[i].n_spin * 10 < d->v[i].n && d->v[i].n_idle * 3 > d->v[i].n)
 			lazy = i;
@@ -286,7 +309,7 @@ static void throttled(struct lg_case *c, struct devices *d)
 			if (!(g->v[k].util >= 50))
 				continue;
 			n++;
-			g->n_hot += (g->v[k].reasons & (HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | HW_BRAKE)) != 0;
+			g->n_hot += (g->v[k].reasons & SLOWER) != 0;
 		}
 		if (n >= MIN_SAMPLES && (double)g->n_hot / (double)n > most) {
 			most = (double)g->n_hot / (double)n;
@@ -301,7 +324,7 @@ static void throttled(struct lg_case *c, struct devices *d)
 		for (size_t k = 0; k < d->v[worst].n; k++) {
 			const struct reading *r = &d->v[worst].v[k];
 
-			if (!(r->reasons & (HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | HW_BRAKE)))
+			if (!(r->reasons & SLOWER))
 				continue;
 			all |= r->reasons;
 			if (!isnan(r->clock)) {

@@ -274,14 +274,12 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 	double *d;
 
 	v->scope = g->n == 1 ? "single" : NULL;
-	if (v->n_steps) {
+	for (size_t i = 0; i < g->n; i++)
+		n += g->run[i].n_steps;
+	if (!n) {
 		v->shape = v->n_judged < 3 ? NULL : v->n_slow ? "bursty" : "steady";
 		return 0;
 	}
-	for (size_t i = 0; i < g->n; i++)
-		n += g->run[i].n_steps;
-	if (!n)
-		return 0;
 	v->steps = lg_arena_alloc(&v->arena, n, sizeof *v->steps);
 	v->ranks = lg_arena_alloc(&v->arena, g->n, sizeof *v->ranks);
 	d = lg_calloc(n, sizeof *d);

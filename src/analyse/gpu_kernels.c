@@ -310,30 +310,27 @@ static void small_batch(struct lg_case *c, const struct lg_gpu *g, const struct 
 			(double)small / 1e6);
 }
 
-/* Idle time of the host's making while its thread was in a picked span, taken out of `from` into
- * its own cause, so that it is not counted twice. Returns the ns moved. */
-static int64_t move_idle(struct lg_case *c, struct lg_gpu_run *r, bool (*pick)(const char *name), uint32_t from,
-			 uint8_t into)
+/* Idle time for want of launches while the thread was in a picked span goes to its own cause, so that
+ * it is not counted twice. */
+static void move_idle(struct lg_case *c, struct lg_gpu_run *r, bool (*pick)(const char *name),
+		      uint8_t into)
 {
 	const struct lg_trace *t = c->t;
-	int64_t moved = 0;
 
 	for (size_t i = 0; i < r->n_pieces; i++) {
 		struct lg_gpu_piece *p = &r->piece[i];
 		uint32_t rows[3] = { p->site, p->op, p->span };
 
-		if (!(from >> p->cause & 1))
+		if (p->cause != LG_GPU_BY_LAUNCH)
 			continue;
 		for (size_t k = 0; k < 3; k++)
 			if (rows[k] != LG_NO_ROW && pick(lg_string(t, t->span.name[rows[k]]))) {
 				r->by[p->cause] -= p->dur;
 				p->cause = into;
 				r->by[into] += p->dur;
-				moved += p->dur;
 				break;
 			}
 	}
-	return moved;
 }
 
 static bool is_conv_op(const char *s)
@@ -373,8 +370,7 @@ void lg_gpu_refine(struct lg_case *c, struct lg_gpu *g)
 		if (s.n / steps >= 200) {
 			r->optimizer_kernels = s.n / steps;
 			r->optimizer_savable = s.savable;
-			(void)move_idle(c, r, is_optimizer_step, BIT(LG_GPU_BY_LAUNCH),
-					LG_GPU_BY_OPTIMIZER);
+			move_idle(c, r, is_optimizer_step, LG_GPU_BY_OPTIMIZER);
 		}
 		if (sum_under(c, r, is_zero_grad, &s)) {
 			c->failed = LG_E_NOMEM;
@@ -383,7 +379,7 @@ void lg_gpu_refine(struct lg_case *c, struct lg_gpu *g)
 		if (s.n) {
 			r->zero_kernels = s.n;
 			r->zero_savable = s.savable;
-			(void)move_idle(c, r, is_zero_grad, BIT(LG_GPU_BY_LAUNCH), LG_GPU_BY_ZERO);
+			move_idle(c, r, is_zero_grad, LG_GPU_BY_ZERO);
 		}
 	}
 }

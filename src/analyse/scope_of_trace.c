@@ -134,7 +134,7 @@ static const char *recurring_note(const struct lg_case *c, struct lg_gpu *g, con
 		size_t k = 0;
 
 		if (t->span.kind[row] != LG_SPAN_NOTE || t->span.ts[row] < covered ||
-		    lg_gpu_name(c, g, t->span.name[row]) == LG_NAME_COMPILED_REGION)
+		    !strncmp(name, "nccl", 4) || lg_gpu_name(c, g, t->span.name[row]) == LG_NAME_COMPILED_REGION)
 			continue;
 		while (k < n && !same_name(seen[k].name, name))
 			k++;
@@ -326,9 +326,17 @@ static int64_t first_time_calls(struct lg_case *c, struct lg_gpu *g, const struc
 	return sum;
 }
 
+/* Kernels of a backward pass or an optimizer, for traces without operators (Nsight). */
+static bool is_training_kernel(const char *s)
+{
+	return strcasestr(s, "backward") || strcasestr(s, "dgrad") || strcasestr(s, "wgrad") ||
+	       strcasestr(s, "_bwd") || strcasestr(s, "adam") || strstr(s, "multi_tensor_apply");
+}
+
 static int count(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 {
 	int64_t *v = lg_calloc(r->n_work, sizeof *v);
+	bool ops = r->n_ops > 0;
 
 	if (!v)
 		return LG_E_NOMEM;
@@ -343,6 +351,9 @@ static int count(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 			r->comm_ns += w->end - w->ts;
 		} else if (c->t->span.kind[w->span] == LG_SPAN_KERNEL) {
 			v[r->n_kernels++] = w->end - w->ts;
+			if (!r->has_backward && !ops)
+				r->has_backward = is_training_kernel(
+					lg_string(c->t, c->t->span.name[w->span]));
 			r->kernel_ns += w->end - w->ts;
 		}
 	}

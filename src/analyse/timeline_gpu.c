@@ -378,7 +378,7 @@ static int collect_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run 
 			copies[r->work[i].call] = 1;
 	for (lg_thr k = 1; !rc && k < t->thread.n; k++) {
 		struct lg_gpu_host *h = &r->host[r->n_host];
-		size_t ops = 0;
+		size_t ops = 0, rows = 0;
 		bool step = false;
 
 		if (t->thread.prc[k] != r->prc || c->idx->span_off[k] == c->idx->span_off[k + 1])
@@ -387,10 +387,10 @@ static int collect_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run 
 			uint32_t row = c->idx->span[p];
 			enum lg_name_class name = lg_gpu_name(c, g, t->span.name[row]);
 
-			ops += t->span.kind[row] == LG_SPAN_OP ||
-			       t->span.kind[row] == LG_SPAN_STAGE ||
-			       t->span.kind[row] == LG_SPAN_NOTE ||
-			       t->span.kind[row] == LG_SPAN_RUNTIME;
+			ops += t->span.kind[row] == LG_SPAN_OP;
+			rows += t->span.kind[row] == LG_SPAN_STAGE ||
+				t->span.kind[row] == LG_SPAN_NOTE ||
+				t->span.kind[row] == LG_SPAN_RUNTIME;
 			step |= t->span.kind[row] == LG_SPAN_STEP || name == LG_NAME_STEP;
 			r->has_backward |= name == LG_NAME_BACKWARD || name == LG_NAME_OPTIMIZER ||
 					   t->span.stage[row] == LG_STAGE_BACKWARD ||
@@ -400,7 +400,7 @@ static int collect_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run 
 			r->n_graph_launches += name == LG_NAME_GRAPH_LAUNCH;
 			r->n_graph_built += name == LG_NAME_GRAPH_BUILD;
 		}
-		if (!ops && !step)
+		if (!ops && !rows && !step)
 			continue;
 		memset(h, 0, sizeof *h);
 		rc = host_segments(c, g, k, copies, h);

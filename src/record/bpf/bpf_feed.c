@@ -42,6 +42,7 @@ struct thread {
 	lg_stk sleep_stack;
 	unsigned n_waits;    /* ever */
 	struct wait waits[N_WAITS];
+	bool known; /* had a slice since its birth or its last death */
 };
 
 struct lg_bpf_feed {
@@ -377,6 +378,12 @@ static void feed_slice(struct lg_bpf_feed *f, const struct lg_bpf_slice *r)
 
 	if (!t)
 		return;
+	/* The kernel tells of an exit before the last slice; only a first slice that begins after the
+	 * exit is somebody new, whose fork was lost. */
+	if (!t->known && r->h.tgid && lg_thread_read(f->b, thr).end < (r->off_ts ? (int64_t)r->off_ts : in))
+		row.thr = thr = lg_thread_start(f->b, 0, (int32_t)r->h.tgid, (int32_t)r->h.tid,
+						r->off_ts ? (int64_t)r->off_ts : in);
+	t->known = true;
 	if (r->off_ts && r->off_why && (!gap || (r->wake_ts && r->off_why >= LG_WHY_SLEEP))) {
 		add_off(f, t, thr, &(struct off){
 			.off = (int64_t)r->off_ts, .wake = (int64_t)r->wake_ts,

@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/map.h"
@@ -46,8 +47,12 @@ static enum lg_time_base base_of(const struct lg_trace *t)
 
 int lg_join_rank(const struct lg_trace *t)
 {
+	int own = 0; /* a recording has a clock of its own; other files count from 1970 */
+
+	for (size_t i = 0; i < t->clock.n; i++)
+		own |= t->clock.clock[i] == CLOCK_REALTIME && t->clock.ts[i] != t->clock.value[i];
 	/* An empty file has no extent to put another one in. */
-	return (int)base_of(t) + (t->first > t->last ? 8 : 0);
+	return 2 * (int)base_of(t) + !own + (t->first > t->last ? 16 : 0);
 }
 
 static void add(struct events *v, uint64_t key, int64_t ts)
@@ -204,7 +209,7 @@ static int wall(const struct lg_trace *ref, int64_t *ret)
 	int64_t best = INT64_MAX;
 
 	for (size_t i = 0; i < ref->clock.n; i++)
-		if (ref->clock.clock[i] == 0 /* CLOCK_REALTIME */ && ref->clock.error[i] < best) {
+		if (ref->clock.clock[i] == CLOCK_REALTIME && ref->clock.error[i] < best) {
 			best = ref->clock.error[i];
 			*ret = (int64_t)((uint64_t)ref->clock.ts[i] - (uint64_t)ref->clock.value[i]);
 		}

@@ -21,22 +21,37 @@
 #define SIZE_LIMIT ((size_t)4 << 30) /* of a packed file's contents: they are unpacked into memory */
 enum { PID_BITS = 24 };
 
+/* Not a view, not virtual (those have no pages of their own), without computed columns. table is one of
+ * our own names. */
+static int is_plain_table(struct lg_nsys *n, const char *table)
+{
+	enum { HIDDEN = 6 }; /* column of table_xinfo: 2 and 3 are computed (sqlite.org/gencol.html) */
+	sqlite3_stmt *q;
+	char sql[128];
+	int plain;
+
+	if (sqlite3_prepare_v2(n->db, "SELECT 1 FROM sqlite_master WHERE type='table' AND name=?1 AND rootpage>0",
+			       -1, &q, NULL) != SQLITE_OK)
+		return 0;
+	sqlite3_bind_text(q, 1, table, -1, SQLITE_STATIC);
+	plain = sqlite3_step(q) == SQLITE_ROW;
+	sqlite3_finalize(q);
+	snprintf(sql, sizeof sql, "PRAGMA table_xinfo(\"%s\")", table);
+	if (!plain || sqlite3_prepare_v2(n->db, sql, -1, &q, NULL) != SQLITE_OK)
+		return 0;
+	while (sqlite3_step(q) == SQLITE_ROW)
+		plain &= sqlite3_column_int(q, HIDDEN) < 2;
+	sqlite3_finalize(q);
+	return plain;
+}
+
 int lg_nsys_open(struct lg_nsys *n, struct lg_nsys_cursor *c, const char *table,
 		 const char *const *cols, size_t n_cols, const char *order)
 {
 	char sql[256];
-	sqlite3_stmt *is_there;
-	int there = 0;
 
 	*c = (struct lg_nsys_cursor){ 0 };
-	if (sqlite3_prepare_v2(n->db,
-			       "SELECT 1 FROM sqlite_master WHERE type='table' AND name=?1 AND rootpage>0",
-			       -1, &is_there, NULL) != SQLITE_OK)
-		return 0;
-	sqlite3_bind_text(is_there, 1, table, -1, SQLITE_STATIC);
-	there = sqlite3_step(is_there) == SQLITE_ROW;
-	sqlite3_finalize(is_there);
-	if (!there)
+	if (!is_plain_table(n, table))
 		return 0;
 	snprintf(sql, sizeof sql, "SELECT * FROM \"%s\"%s%s", table, order ? " ORDER BY " : "",
 		 order ? order : "");
@@ -143,9 +158,10 @@ static int authorize(void *self, int action, const char *a, const char *b, const
 		     const char *trigger)
 {
 	(void)self;
-	(void)a;
 	(void)b;
 	(void)db;
+	if (action == SQLITE_PRAGMA)
+		return a && !strcmp(a, "table_xinfo") ? SQLITE_OK : SQLITE_DENY;
 	return (action == SQLITE_SELECT || action == SQLITE_READ) && !trigger ? SQLITE_OK : SQLITE_DENY;
 }
 

@@ -377,34 +377,42 @@ static int64_t median(int64_t *v, size_t n)
 }
 
 /*
- * How many rows make a sweep, and what gap begins a new one. nvidia-smi asks one GPU after the other,
- * then sleeps: of all sizes n the largest whose rows lie within 40 % of the time from sweep to sweep.
- * Two sweeps taken for one would fill at least half of theirs.
+ * How many rows make a sweep, and what gap begins a new one. nvidia-smi asks one GPU after the other, then
+ * sleeps: the gaps are of two sizes. They are split where sorted neighbours differ most, at least by three;
+ * the usual number of rows between two large gaps is the number of GPUs. Lost rows shift nothing.
  */
 static size_t sweep_rows(const struct smi *s, int64_t *ret_gap)
 {
-	size_t best = 1;
-	int64_t *span = lg_calloc(s->n_row, sizeof *span), *gap = lg_calloc(s->n_row, sizeof *gap);
+	size_t n = s->n_row - 1, k = 0, runs = 0, at = 0, edge = n / 20 + 1;
+	int64_t *gap = lg_calloc(s->n_row, sizeof *gap), *run = lg_calloc(s->n_row, sizeof *run);
+	double best = 3;
 
 	*ret_gap = INT64_MAX;
-	for (size_t n = 2; span && gap && n <= GPUS_MAX && n * 4 <= s->n_row; n++) {
-		size_t k = 0;
-		int64_t width, pause;
+	for (size_t i = 0; gap && i < n; i++)
+		gap[i] = s->row[i + 1].ts - s->row[i].ts;
+	if (gap && run && n >= 4) {
+		qsort(gap, n, sizeof *gap, by_size);
+		for (size_t i = edge - 1; i + edge < n; i++) {
+			double low = gap[i] > 200000 ? (double)gap[i] : 200000, ratio = (double)gap[i + 1] / low;
 
-		for (size_t i = 0; i + n < s->n_row; i += n, k++) {
-			span[k] = s->row[i + n - 1].ts - s->row[i].ts;
-			gap[k] = s->row[i + n].ts - s->row[i + n - 1].ts;
-		}
-		width = median(span, k);
-		pause = median(gap, k);
-		if (pause > 0 && (double)width < 0.4 * (double)(width + pause)) {
-			best = n;
-			*ret_gap = pause / 2;
+			if (ratio > best) {
+				best = ratio;
+				k = i + 1;
+			}
 		}
 	}
-	lg_free(span);
+	if (k) {
+		*ret_gap = gap[k - 1] / 2 + gap[k] / 2;
+		for (size_t i = 0; i <= n; i++, at++)
+			if (i && s->row[i].ts - s->row[i - 1].ts > *ret_gap) {
+				run[runs++] = (int64_t)at;
+				at = 0;
+			}
+		k = (size_t)median(run, runs);
+	}
 	lg_free(gap);
-	return best;
+	lg_free(run);
+	return k > 1 ? k < GPUS_MAX ? k : GPUS_MAX : 1;
 }
 
 static void assign_gpus(struct smi *s)

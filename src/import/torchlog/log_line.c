@@ -153,6 +153,20 @@ static int stamp(const char **p, struct lg_log_line *l)
 	return 1;
 }
 
+/* "[titan] 2025-01-01 ...": a name before the time */
+static int name_before_stamp(const char **p, struct lg_log_line *l)
+{
+	const char *end = **p == '[' ? strchr(*p, ']') : NULL, *q;
+
+	if (!end || end - *p > 40 || end[1] != ' ')
+		return 0;
+	q = end + 2;
+	if (!stamp(&q, l))
+		return 0;
+	*p = q;
+	return 1;
+}
+
 /* "[4/1]", "[0/2_1]", "[!0/4/1]" (compiled autograd), "[__recompiles]" */
 static void brackets(const char **p, struct lg_log_line *l)
 {
@@ -209,7 +223,7 @@ void lg_log_line_parse(char *text, int year, struct lg_log_line *ret)
 			brackets(&p, ret);
 			break;
 		}
-		if (ret->ts == INT64_MIN && stamp(&p, ret))
+		if (ret->ts == INT64_MIN && (stamp(&p, ret) || name_before_stamp(&p, ret)))
 			continue;
 		if (ret->rank >= 0 || !rank_prefix(&p, ret))
 			break;

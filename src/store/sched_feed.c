@@ -20,6 +20,8 @@
  */
 #include "store/sched_feed.h"
 
+#include <stdio.h>
+
 #include "base/alloc.h"
 #include "base/map.h"
 #include "store/sched_feed_internal.h"
@@ -290,8 +292,33 @@ static void take_pend(struct lg_sched_task *t)
 	t->waker_stack = t->pend_stack;
 }
 
+/*
+ * t leaves a CPU on which it was not known to run: its switch-in was not told. last = the switch
+ * before on that CPU; was_idle: it had gone idle then.
+ *
+ * That it ran is certain, since when is not. A thread that was woken runs at once on an idle CPU.
+ * Where nobody was seen to wake it, or others ran there, the time since `last` gets no row: to draw
+ * it as blocked or runnable would be false for sure.
+ */
+static void untold_run(struct lg_sched_feed *f, struct lg_sched_task *t, int32_t cpu, int64_t last,
+		       bool was_idle, int64_t ts)
+{
+	bool woken = t->kind == LG_RUNNABLE && !lg_sched_gap_between(f, t->since, ts);
+	int64_t from;
+
+	t->pend_ts = INT64_MIN; /* of a sleep that is over */
+	t->flags |= LG_STATE_EDGE;
+	close_state(f, t, last);
+	from = t->since > last ? t->since : last;
+	enter(t, LG_RUNNING, LG_WHY_NONE);
+	t->cpu = cpu;
+	if (woken && was_idle)
+		emit(f, t, from, ts, LG_STATE_EDGE);
+}
+
+/* last, cur: the switch before on this CPU, and to whom it was; -1 = not known. */
 static void switch_out(struct lg_sched_feed *f, const struct lg_sched_switch *e,
-		       struct lg_sched_cpu *c)
+		       const struct lg_sched_cpu *c, int64_t last, int32_t cur)
 {
 	struct lg_sched_task *t = lg_sched_task_get(f, e->prev_pid, e->prev_tid);
 	int64_t ts;
@@ -301,6 +328,10 @@ static void switch_out(struct lg_sched_feed *f, const struct lg_sched_switch *e,
 	ts = in_order(f, t, e->ts);
 	if (t->kind == LG_RUNNING && t->cpu == e->cpu) {
 		close_state(f, t, ts);
+	} else if ((t->kind == LG_BLOCKED || t->kind == LG_RUNNABLE) && cur >= 0 &&
+		   cur != e->prev_tid) {
+		untold_run(f, t, e->cpu, last, !cur, ts);
+		t->since = ts;
 	} else {
 		/* Nothing was switched on this CPU since c->known, so it ran all that time. */
 		int64_t from;
@@ -394,6 +425,7 @@ static void switch_in(struct lg_sched_feed *f, const struct lg_sched_switch *e)
 void lg_sched_switched(struct lg_sched_feed *f, const struct lg_sched_switch *e)
 {
 	struct lg_sched_cpu *c;
+	int64_t last;
 
 	if (f->opt.start == INT64_MIN)
 		f->opt.start = e->ts;
@@ -401,6 +433,7 @@ void lg_sched_switched(struct lg_sched_feed *f, const struct lg_sched_switch *e)
 	if (!c)
 		return;
 	f->stats.switches++;
+	last = c->known;
 	if (c->cur >= 0 && c->cur != e->prev_tid) {
 		/* A switch is missing although nobody said so: until when cur ran is unknown. */
 		struct lg_sched_task *was = lg_sched_task_get(f, -1, c->cur);
@@ -415,7 +448,7 @@ void lg_sched_switched(struct lg_sched_feed *f, const struct lg_sched_switch *e)
 		c->known = e->ts;
 	}
 	if (e->prev_tid)
-		switch_out(f, e, c);
+		switch_out(f, e, c, last, c->cur);
 	if (e->next_tid)
 		switch_in(f, e);
 	c->cur = e->next_tid;
@@ -568,13 +601,19 @@ static void report_untold(struct lg_sched_feed *f, const struct lg_sched_task *w
 {
 	struct lg_trace *t = lg_builder_trace(f->b);
 
+	char most[64] = "";
+	const char *comm = worst ? lg_string(t, t->thread.comm[worst->thr]) : "";
+
+	if (worst && !worst->tid)
+		snprintf(most, sizeof most, ", %u of them away from an idle CPU", worst->untold);
+	else if (worst)
+		snprintf(most, sizeof most, ", %u of them away from thread %d%s%.16s%s",
+			 worst->untold, worst->tid, *comm ? " (" : "", comm, *comm ? ")" : "");
 	lg_add_diag_now(f->b, LG_DIAG_PARTIAL, ts, f->stats.mismatch,
-			"the kernel did not tell %llu of %llu thread switches, %u of them away from "
-			"thread %d (%s); the time around them is left out",
+			"the kernel did not tell %llu of %llu thread switches%s; the time around "
+			"them is left out",
 			(unsigned long long)f->stats.mismatch,
-			(unsigned long long)f->stats.switches, worst ? worst->untold : 0,
-			worst ? worst->tid : 0,
-			worst ? lg_string(t, t->thread.comm[worst->thr]) : "");
+			(unsigned long long)f->stats.switches, most);
 }
 
 int lg_sched_feed_finish(struct lg_sched_feed *f, int64_t ts, struct lg_error *err)

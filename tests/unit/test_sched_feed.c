@@ -191,6 +191,62 @@ static void a_switch_that_contradicts_the_last_one_invents_nothing(void **state)
 	assert_non_null(strstr(lg_string(t, t->diag.text[0]), "thread 7"));
 }
 
+static void two_switch_outs_prove_that_it_ran(void **state)
+{
+	struct lg_trace *t = lg_builder_trace(b);
+
+	(void)state;
+	sw(1100, 0, 0, 0, 7);
+	sw(1200, 0, 7, S, 0);
+	wake(1300, 7, 9);
+	sw(1400, 0, 7, S, 0); /* idle -> 7 was not told */
+	expect(1, 7, LG_RUNNING, 1100, 100);
+	expect(2, 7, LG_BLOCKED, 1200, 100);
+	expect(3, 7, LG_RUNNING, 1300, 100);
+	assert_int_equal(t->state.cpu[3], 0);
+	assert_int_equal(t->state.flags[3], LG_STATE_EDGE);
+	wake(1500, 7, 9);
+	sw(1550, 0, 0, 0, 7);
+	expect(4, 7, LG_BLOCKED, 1400, 100);
+	expect(5, 7, LG_RUNNABLE, 1500, 50);
+}
+
+static void two_switch_outs_without_a_waking_leave_the_time_open(void **state)
+{
+	struct lg_trace *t = lg_builder_trace(b);
+	int64_t drawn = 0;
+
+	(void)state;
+	sw(1100, 0, 0, 0, 7);
+	sw(1200, 0, 7, S, 0);
+	sw(1400, 0, 7, S, 0);
+	sw(1600, 0, 7, 0, 8); /* preempted: the same */
+	sw(1900, 0, 7, S, 8); /* and once more from the waiting for a CPU, which 8 had */
+	for (size_t i = 0; i < t->state.n; i++)
+		if (t->thread.tid[t->state.thr[i]] == 7 && t->state.ts[i] >= 1200)
+			drawn += t->state.dur[i];
+	assert_int_equal(drawn, 0);
+	assert_int_equal(lg_sched_feed_finish(f, 2000, NULL), 0);
+	assert_int_equal(t->diag.n, 1);
+	assert_non_null(strstr(lg_string(t, t->diag.text[0]), "away from an idle CPU"));
+	assert_null(strstr(lg_string(t, t->diag.text[0]), "thread 0"));
+}
+
+static void an_untold_run_is_open_where_another_thread_had_the_cpu(void **state)
+{
+	(void)state;
+	sw(1100, 0, 0, 0, 7);
+	sw(1200, 0, 7, S, 8);
+	wake(1250, 7, 9);
+	sw(1300, 0, 8, 0, 5); /* 7 waits on */
+	sw(1400, 0, 7, S, 0); /* 5 -> 7 was not told */
+	sw(1500, 0, 0, 0, 5);
+	expect(3, 7, LG_BLOCKED, 1200, 50);
+	expect(6, 7, LG_RUNNABLE, 1250, 50);
+	for (size_t i = 7; i < lg_builder_trace(b)->state.n; i++)
+		assert_int_not_equal(lg_builder_trace(b)->thread.tid[lg_builder_trace(b)->state.thr[i]], 7);
+}
+
 static void a_dead_thread_ends_and_its_tid_starts_again(void **state)
 {
 	struct lg_trace *t = lg_builder_trace(b);
@@ -529,6 +585,9 @@ int main(void)
 		TEST(a_stale_waking_is_not_used_for_the_next_sleep),
 		TEST(a_gap_cuts_what_may_hide_an_event),
 		TEST(a_switch_that_contradicts_the_last_one_invents_nothing),
+		TEST(two_switch_outs_prove_that_it_ran),
+		TEST(two_switch_outs_without_a_waking_leave_the_time_open),
+		TEST(an_untold_run_is_open_where_another_thread_had_the_cpu),
 		TEST(a_dead_thread_ends_and_its_tid_starts_again),
 		TEST(a_mutex_that_spins_then_sleeps_is_one_wait),
 		TEST(nested_waits_and_a_lost_end),

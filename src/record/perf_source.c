@@ -4,7 +4,9 @@
  *
  * Two events a CPU: cpu-clock at freq_hz with call chains (no PMU needed, works in any VM), and
  * a dummy that carries fork, exit, comm, mmap2 and ksymbol records, so that they arrive even
- * while sampling is throttled. In tier `own` the same for the recorded command alone.
+ * while sampling is throttled. In tier `own` the same for the recorded command alone, and the dummy
+ * tells its context switches too: PERF_RECORD_SWITCH needs no privilege for processes of one's own,
+ * and gives running, preempted and blocked exactly, though not who woke whom.
  *
  * Records cross the session's queue as the kernel wrote them. A LOST record is put where the
  * hole begins (the ring's previous record), not where it ends, because in between records of
@@ -22,6 +24,7 @@
 #include "record/perf_lost.h"
 #include "record/perf_ring.h"
 #include "record/session.h"
+#include "store/sched_feed.h"
 
 #define RING_DEFAULT ((size_t)512 << 10)
 #define RINGS_MAX ((size_t)64 << 20) /* of all CPUs together */
@@ -32,6 +35,7 @@ struct source {
 	struct lg_session *s;
 	struct lg_builder *b;
 	struct lg_perf_set *set;
+	struct lg_sched_feed *sched; /* tier own; else NULL */
 	unsigned index;
 	uint32_t ev_sample, ev_side;
 	bool kernel; /* kernel frames are allowed */
@@ -60,7 +64,7 @@ static struct perf_event_attr sample_attr(unsigned freq_hz, bool own, bool kerne
 	};
 }
 
-static struct perf_event_attr side_attr(bool kernel)
+static struct perf_event_attr side_attr(bool kernel, bool own)
 {
 	return (struct perf_event_attr){
 		.type = PERF_TYPE_SOFTWARE,
@@ -70,7 +74,8 @@ static struct perf_event_attr side_attr(bool kernel)
 		.comm = 1,
 		.comm_exec = 1,
 		.task = 1,
-		.ksymbol = kernel,
+		.ksymbol = kernel && !own,
+		.context_switch = own,
 		.exclude_kernel = !kernel,
 	};
 }
@@ -94,7 +99,7 @@ static int open_events(struct source *p, size_t ring_bytes, unsigned freq_hz, pi
 	}
 	if (rc)
 		return rc;
-	attr = side_attr(p->kernel && pid < 0);
+	attr = side_attr(p->kernel, pid > 0);
 	rc = lg_perf_set_add(p->set, &attr, NULL, "dummy", &p->ev_side, err);
 	if (rc && attr.ksymbol) { /* ksymbol records: Linux 5.1 */
 		attr.ksymbol = 0;
@@ -139,6 +144,7 @@ static void source_free(void *self)
 	if (!p)
 		return;
 	lg_perf_set_free(p->set);
+	lg_sched_feed_free(p->sched);
 	lg_perf_lost_done(&p->lost);
 	lg_map_done(&p->thr_of_tid);
 	lg_free(p);
@@ -165,6 +171,12 @@ static int start(struct lg_session *s, void **ret_self, struct lg_error *err)
 	}
 	if (!rc)
 		rc = open_events(p, ring_size(o), o->freq_hz, pid, err);
+	/* Of a process that runs already only the thread asked for would be told. */
+	if (!rc && pid > 0 && lg_session_child(s)) {
+		struct lg_sched_options so = { .start = lg_monotonic_ns() };
+
+		rc = lg_sched_feed_new(&p->sched, p->b, &so, err);
+	}
 	p->s_event = lg_intern(p->b, pid > 0 ? "task-clock" : "cpu-clock");
 	if (!rc)
 		rc = lg_perf_set_enable(p->set, err);
@@ -278,6 +290,39 @@ static bool text_at(const struct lg_perf_head *head, size_t offset, char *buf, s
 	return true;
 }
 
+/*
+ * Of a CPU only the job's threads are told: between them it is as good as idle. The last switch of
+ * a dying thread is not told (perf_event_exit_task() comes first): its exit record takes its place.
+ */
+static void feed_switch(struct source *p, const struct perf_event_header *h,
+			const struct lg_perf_head *head)
+{
+	struct lg_sched_switch e = { .ts = head->ts, .cpu = head->cpu, .prev_pid = -1, .next_pid = -1 };
+
+	if (!p->sched || head->tid <= 0)
+		return;
+	if (h->type == PERF_RECORD_SWITCH && !(h->misc & PERF_RECORD_MISC_SWITCH_OUT)) {
+		e.next_pid = head->pid;
+		e.next_tid = head->tid;
+	} else {
+		enum { PREEMPTED = 0, ASLEEP = 1, DEAD = 16 }; /* as sched_switch has it */
+
+		e.prev_pid = head->pid;
+		e.prev_tid = head->tid;
+		e.prev_state = h->type == PERF_RECORD_EXIT ? DEAD
+			       : h->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT ? PREEMPTED : ASLEEP;
+	}
+	lg_sched_switched(p->sched, &e);
+}
+
+static void exited(struct source *p, const struct perf_event_header *h,
+		   const struct lg_perf_head *head, int32_t pid, int32_t tid)
+{
+	if (head->tid == tid)
+		feed_switch(p, h, head);
+	lg_session_exit(p->s, head->ts, pid, tid);
+}
+
 static void feed_side(struct source *p, const struct perf_event_header *h,
 		      const struct lg_perf_head *head)
 {
@@ -288,6 +333,9 @@ static void feed_side(struct source *p, const struct perf_event_header *h,
 	char text[4096];
 
 	switch (h->type) {
+	case PERF_RECORD_SWITCH:
+		feed_switch(p, h, head);
+		return;
 	case PERF_RECORD_FORK:
 	case PERF_RECORD_EXIT:
 		if (head->n_body < 24)
@@ -296,7 +344,7 @@ static void feed_side(struct source *p, const struct perf_event_header *h,
 		if (h->type == PERF_RECORD_FORK)
 			lg_session_fork(p->s, head->ts, id[1], id[0], id[2]);
 		else
-			lg_session_exit(p->s, head->ts, id[0], id[2]);
+			exited(p, h, head, id[0], id[2]);
 		return;
 	case PERF_RECORD_COMM:
 		if (head->n_body < 9 || !text_at(head, 8, text, 16 + 1))
@@ -345,6 +393,8 @@ static void feed(void *self, int64_t ts, const void *rec, size_t n)
 	if (h->type == LG_PERF_HOLE) {
 		const struct lg_perf_hole *hole = rec;
 
+		if (p->sched)
+			lg_sched_gap(p->sched, hole->from, hole->to, hole->cpu);
 		lg_add_diag(p->b, &(struct lg_diag_row){
 					  .ts = hole->from,
 					  .dur = hole->to - hole->from,
@@ -377,7 +427,6 @@ static int finish(void *self, struct lg_error *err)
 	struct source *p = self;
 	int64_t now = lg_monotonic_ns();
 
-	(void)err;
 	lg_add_diag_now(p->b, LG_DIAG_OWN_COST, now, p->n_self,
 			"%llu of %llu CPU samples were the recorder's own (about %.3f s of CPU time); "
 			"they are not in the trace",
@@ -395,6 +444,12 @@ static int finish(void *self, struct lg_error *err)
 	if (!p->kernel)
 		lg_add_diag_now(p->b, LG_DIAG_NO_PERMISSION, now, 1,
 				"CPU samples cover user space only");
+	if (p->sched) {
+		lg_add_diag_now(p->b, LG_DIAG_NO_FEATURE, now, 1,
+				"without privileges: states of the job's own threads are exact, but "
+				"without wakers, lock holders and the stacks of waits");
+		return lg_sched_feed_finish(p->sched, now, err);
+	}
 	return 0;
 }
 

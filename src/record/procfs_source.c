@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * procfs_source.c - the source that always works: counters in every tier, and in tiers own and
- * procfs coarse states of the job's threads.
+ * procfs_source.c - the source that always works: counters in every tier, and coarse states of the
+ * job's threads in tier procfs, and in tier own for processes that were running already (perf_source.c
+ * has exact ones of the command that it starts).
  *
  *   last look            this look             schedstat says: 6 ms run, 3 ms waited
  *   |---- blocked 11 ms ----|- runnable 3 -|-- running 6 --|
@@ -32,6 +33,7 @@ struct watched {
 	lg_thr thr;
 	uint64_t run, wait, slices;
 	int64_t last;       /* time of the last look */
+	int64_t carry;      /* ran before it, told after it: the sum grows at ticks only */
 	int64_t since;      /* of the open blocked or runnable piece; 0 = none is open */
 	struct lg_state_row open;
 	bool alive;
@@ -90,7 +92,8 @@ static int start(struct lg_session *s, void **ret_self, struct lg_error *err)
 	p->b = lg_session_builder(s);
 	p->timer = -1;
 	p->every = LOOK;
-	p->states = lg_session_tier(s) == LG_TIER_PROCFS || lg_session_tier(s) == LG_TIER_OWN;
+	p->states = lg_session_tier(s) == LG_TIER_PROCFS ||
+		    (lg_session_tier(s) == LG_TIER_OWN && !lg_session_child(s));
 	rc = lg_counters_new(&p->counters, p->b, lg_session_lives(s), err);
 	if (!rc && p->states) {
 		p->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -217,9 +220,24 @@ static void close_piece(struct procfs *p, struct watched *w, int64_t ts)
 	w->since = 0;
 }
 
+/* A piece of the time between two looks; *from moves on. */
+static void add_piece(struct procfs *p, const struct watched *w, enum lg_state_kind kind,
+		      int64_t *from, int64_t dur)
+{
+	if (dur <= 0)
+		return;
+	lg_add_state(p->b, &(struct lg_state_row){
+				   .ts = *from, .dur = dur, .thr = w->thr, .cpu = -1,
+				   .kind = (uint8_t)kind,
+				   .reason = kind == LG_BLOCKED ? LG_WHY_SLEEP : LG_WHY_NONE,
+				   .flags = LG_STATE_SUMMED,
+				   .run = kind == LG_RUNNING ? dur : 0 });
+	*from += dur;
+}
+
 static void look(struct procfs *p, struct watched *w)
 {
-	int64_t now, run, wait, from;
+	int64_t now, run, wait, idle, from;
 	uint64_t v[3];
 
 	if (!read_schedstat(w, v)) {
@@ -236,25 +254,24 @@ static void look(struct procfs *p, struct watched *w)
 		if (!w->since)
 			open_piece(p, w);
 	} else {
-		/* What was open ended when the sums began to move again. */
-		from = w->since ? now - run - wait : w->last;
-		if (from < w->last)
-			from = w->last;
+		from = w->last;
+		/* A wait for a CPU is added when it ends: the open piece has shown it already. */
+		if (w->since && w->open.kind == LG_RUNNABLE)
+			wait -= wait < from - w->since ? wait : from - w->since;
+		run += w->carry;
+		w->carry = run > now - from ? run - (now - from) : 0;
+		run -= w->carry;
+		if (wait > now - from - run)
+			wait = now - from - run;
+		idle = now - from - run - wait;
+		if (w->since && w->open.kind == LG_BLOCKED) {
+			from += idle; /* what was open went on for so long */
+			idle = 0;
+		}
 		close_piece(p, w, from);
-		if (wait > now - from)
-			wait = now - from;
-		if (wait)
-			lg_add_state(p->b, &(struct lg_state_row){
-						   .ts = from, .dur = wait, .thr = w->thr,
-						   .cpu = -1, .kind = LG_RUNNABLE,
-						   .flags = LG_STATE_SUMMED });
-		from += wait;
-		if (now > from)
-			lg_add_state(p->b, &(struct lg_state_row){
-						   .ts = from, .dur = now - from, .thr = w->thr,
-						   .cpu = -1, .kind = LG_RUNNING,
-						   .flags = LG_STATE_SUMMED,
-						   .run = run < now - from ? run : now - from });
+		add_piece(p, w, LG_BLOCKED, &from, idle);
+		add_piece(p, w, LG_RUNNABLE, &from, wait);
+		add_piece(p, w, LG_RUNNING, &from, run);
 	}
 	w->run = v[0];
 	w->wait = v[1];

@@ -44,8 +44,8 @@ const char *lg_tier_limits(enum lg_tier tier)
 	case LG_TIER_PERF:
 		return "holders of kernel locks other than mmap_lock";
 	case LG_TIER_OWN:
-		return "other users' processes, who holds kernel locks, who wakes whom, waits "
-		       "shorter than 20 ms";
+		return "other users' processes, who holds kernel locks, who wakes whom, "
+		       "where threads wait";
 	case LG_TIER_PROCFS:
 		return "anything shorter than 20 ms, stacks, wakers, lock holders";
 	default:
@@ -79,6 +79,7 @@ static void probe_own(struct lg_probe *ret)
 				     .config = PERF_COUNT_SW_TASK_CLOCK,
 				     .sample_period = 10 * 1000 * 1000,
 				     .sample_type = PERF_SAMPLE_TID,
+				     .context_switch = 1, /* Linux 4.3 */
 				     .exclude_kernel = 1,
 				     .disabled = 1 };
 	int fd;

@@ -80,6 +80,7 @@ static void loader(struct lg_case *c, const struct lg_gpu *g)
 	}
 	steps = r->n_steps > w.n ? r->n_steps : w.n;
 	f->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
+	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_LOADER));
 	if (w.single)
 		f->detail = "workers_zero";
 	else if (steps >= 4 && w.n && w.v[0] * 5 > w.sum * 4)

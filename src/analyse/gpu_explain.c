@@ -161,8 +161,10 @@ size_t lg_gpu_episodes(const struct lg_gpu_run *r, uint32_t mask)
 
 void lg_gpu_cap_rare(struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask)
 {
-	/* PRODUCT section 3: medium and above need five episodes. */
-	if (lg_gpu_episodes(r, mask) < 5 && f->severity[0] != 'i')
+	size_t n = lg_gpu_episodes(r, mask);
+
+	/* PRODUCT section 3: medium and above need five episodes, or one in every step. */
+	if (n < 5 && !(r->n_steps >= 2 && n >= r->n_steps) && f->severity[0] != 'i')
 		f->severity = "low";
 }
 

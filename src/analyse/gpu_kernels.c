@@ -287,10 +287,8 @@ static void small_batch(struct lg_case *c, const struct lg_gpu *g, const struct 
 
 		if (!grid || w->class != LG_GPU_COMPUTE || w->ts < r->from || w->end > r->to)
 			continue;
-		for (const char *p = grid; p && p < grid + len; p = memchr(p, ',', (size_t)(grid + len - p))) {
-			p += *p == ',' || *p == '[';
-			blocks *= strtod(p, NULL);
-		}
+		for (size_t k = 0; k < len; k += strcspn(grid + k, ",") + 1)
+			blocks *= strtod(grid + k + (grid[k] == '['), NULL);
 		known += w->end - w->ts;
 		if (blocks > 0 && blocks < (double)sms / 2) {
 			small += w->end - w->ts;
@@ -423,8 +421,8 @@ static void zero_grad(struct lg_case *c, const struct lg_gpu *g)
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_OPTIMIZER);
-	f->title = lg_arena_printf(&c->v->arena, "zero_grad() fills gradients with zeros (%zu kernels) instead of "
-				   "dropping them", r->zero_kernels);
+	f->title = lg_arena_printf(&c->v->arena, "zero_grad() fills gradients with zeros (%zu kernels) "
+				   "instead of dropping them", r->zero_kernels);
 	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_ZERO), 2, "no kernel queued for");
 }
 

@@ -190,23 +190,45 @@ static void extent(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 	r->to = last;
 }
 
-static int find_bounds(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, struct bounds *b)
+static int cmp_i64(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static int64_t median(int64_t *v, size_t n)
+{
+	if (!n)
+		return 0;
+	qsort(v, n, sizeof *v, cmp_i64);
+	return v[n / 2];
+}
+
+/* Median length of the marked steps. The one that was just opened when the profiler stopped is a
+ * small part of it, and no step. */
+static int64_t typical_step(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r)
 {
 	const struct lg_trace *t = c->t;
-	int64_t longest = 0, shortest;
+	int64_t d[1024];
+	size_t n = 0;
+
+	for (uint32_t p = c->idx->span_off[r->main]; p < c->idx->span_off[r->main + 1] && n < 1024; p++) {
+		uint32_t row = c->idx->span[p];
+
+		if (t->span.kind[row] == LG_SPAN_STEP ||
+		    lg_gpu_name(c, g, t->span.name[row]) == LG_NAME_STEP)
+			d[n++] = t->span.dur[row];
+	}
+	return median(d, n);
+}
+
+static int find_bounds(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, struct bounds *b)
+{
+	int64_t shortest = typical_step(c, g, r) / 20;
 	const char *note;
 	int rc;
 
-	for (uint32_t p = c->idx->span_off[r->main]; p < c->idx->span_off[r->main + 1]; p++) {
-		uint32_t row = c->idx->span[p];
-
-		if ((t->span.kind[row] == LG_SPAN_STEP ||
-		     lg_gpu_name(c, g, t->span.name[row]) == LG_NAME_STEP) &&
-		    t->span.dur[row] > longest)
-			longest = t->span.dur[row];
-	}
-	/* The step that was just opened when the profiler stopped is no step. */
-	shortest = longest / 50;
 	rc = from_spans(c, g, r, false, is_step, &shortest, b);
 	if (rc)
 		return rc;
@@ -264,20 +286,6 @@ static int find_bounds(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r
 	return rc;
 }
 
-static int cmp_i64(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-static int64_t median(int64_t *v, size_t n)
-{
-	if (!n)
-		return 0;
-	qsort(v, n, sizeof *v, cmp_i64);
-	return v[n / 2];
-}
 
 /* Does device work run in (a, b)? work is sorted by start; long rows reach back, so a little. */
 static bool device_busy(const struct lg_gpu_run *r, int64_t a, int64_t b)
@@ -390,9 +398,12 @@ static void drop_cold_steps(struct lg_gpu_run *r)
 	if (!k)
 		return;
 	r->cold = r->step[k] - r->step[0] - (int64_t)k * rest;
-	if ((double)r->cold < COLD_SHARE * (double)whole && (double)r->cold < 3.0 * (double)rest) {
-		r->cold = 0; /* a slow first step, no more: judged with the others */
-		return;
+	if ((double)r->cold < COLD_SHARE * (double)whole) {
+		if (r->cold < 3 * rest) {
+			r->cold = 0; /* a slow first step, no more: judged with the others */
+			return;
+		}
+		r->cold = 0; /* left out, but not what the window is about */
 	}
 	r->step += k;
 	r->n_steps -= k;

@@ -253,7 +253,8 @@ static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest 
 	    (n.site == LG_NO_ROW &&
 	     (t->span.kind[row] == LG_SPAN_STAGE || t->span.kind[row] == LG_SPAN_NOTE)))
 		n.site = row;
-	else if (n.op == LG_NO_ROW && !is_runtime(k) && k != LG_NAME_STEP &&
+	else if ((n.op == LG_NO_ROW ||
+		  lg_gpu_name(c, g, t->span.name[n.op]) == LG_NAME_BACKWARD) && !is_runtime(k) && k != LG_NAME_STEP &&
 		 k != LG_NAME_TORCH_FRAME && t->span.kind[row] == LG_SPAN_OP)
 		n.op = row;
 	return n;

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "synthetic_gpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define US 1000ll
+#define MS 1000000ll
+enum { QUEUE = 1024, STREAMS = 32, PID = 4000 };
+
+/* 200 kernels of 50 us; the host needs 8 us for each, so it runs ahead. */
+const struct gpu_plan gpu_healthy = { .n_ranks = 1, .n_steps = 10, .n_kernels = 200, .kernel_ns = 50 * US,
+				      .launch_ns = 8 * US, .late_rank = -1 };
+
+struct sim {
+	struct lg_builder *b;
+	const struct gpu_plan *p;
+	lg_thr main, autograd;
+	lg_thr on;               /* who launches */
+	lg_trk gpu, stream[STREAMS];
+	int64_t now;             /* the host */
+	int64_t free[STREAMS];   /* when a stream has done all */
+	int64_t done[QUEUE];     /* ends of the last launches */
+	int n_done;
+	int64_t corr;
+	int rank;
+	int n_rows;
+};
+
+static void span(struct sim *s, int64_t ts, int64_t dur, int kind, int stage, const char *name, int64_t seq)
+{
+	lg_add_span(s->b, &(struct lg_span_row){ .ts = ts, .dur = dur, .thr = s->on, .kind = (uint8_t)kind,
+						 .stage = (uint8_t)stage, .seq = seq,
+						 .name = lg_intern(s->b, name) });
+}
+
+static void call(struct sim *s, const char *name, int64_t ns)
+{
+	span(s, s->now, ns, strstr(name, "ynchronize") ? LG_SPAN_WAIT : LG_SPAN_RUNTIME, 0, name, s->corr);
+	s->now += ns;
+}
+
+static int64_t device(struct sim *s, int stream, int64_t at, int64_t ns, int kind, const char *name,
+		      uint64_t bytes)
+{
+	int64_t start = s->free[stream] > at ? s->free[stream] : at;
+	char args[96] = "";
+
+	s->free[stream] = start + ns;
+	s->n_rows++;
+	if (s->p->no_device || (s->p->drop_rows && s->n_rows % s->p->drop_rows))
+		return start;
+	if (s->p->grid)
+		snprintf(args, sizeof args, "grid=%d,1,1", s->p->grid);
+	lg_add_span(s->b, &(struct lg_span_row){ .ts = start, .dur = ns, .track = s->stream[stream],
+						 .kind = (uint8_t)kind, .seq = s->corr, .bytes = bytes,
+						 .name = lg_intern(s->b, name),
+						 .args = lg_intern(s->b, args) });
+	return start;
+}
+
+/* One launch from the host; the queue is finite, so the host waits for kernel i - 1024. */
+static void launch(struct sim *s, int stream, const char *name, int64_t ns, const char *op)
+{
+	int64_t begin = s->now, start;
+	int64_t cost = s->p->launch_ns;
+
+	s->corr++;
+	s->now += cost / 2; /* Python, dispatcher */
+	if (s->n_done >= QUEUE && s->done[s->n_done % QUEUE] > s->now)
+		s->now = s->done[s->n_done % QUEUE];
+	if (s->p->cold_ns && s->corr == 1) {
+		if (!s->p->no_launches)
+			call(s, "cudaLaunchKernel", s->p->cold_ns);
+		start = device(s, stream, s->now, ns, LG_SPAN_KERNEL, name, 0);
+	} else {
+		int64_t at = s->now;
+
+		start = device(s, stream, at + 4 * US, ns, LG_SPAN_KERNEL, name, 0);
+		cost = s->p->blocking ? start + ns + 3 * US - at : cost - cost / 2;
+		if (s->p->no_launches)
+			s->now += cost;
+		else
+			call(s, "cudaLaunchKernel", cost);
+	}
+	s->done[s->n_done++ % QUEUE] = start + ns;
+	if (op)
+		span(s, begin, s->now - begin, LG_SPAN_OP, 0, op, -1);
+}
+
+static void drain(struct sim *s, const char *name)
+{
+	int64_t until = s->now;
+
+	for (int i = 0; i < STREAMS; i++)
+		until = s->free[i] > until ? s->free[i] : until;
+	s->corr++;
+	call(s, name, until - s->now + 3 * US);
+}
+
+static void copy_in(struct sim *s)
+{
+	const struct gpu_plan *p = s->p;
+	int64_t start;
+
+	s->corr++;
+	if (p->copy == COPY_PAGEABLE) {
+		int64_t at = s->now;
+
+		start = device(s, STREAM_COMPUTE, at + 5 * US, p->copy_ns, LG_SPAN_COPY,
+			       "Memcpy HtoD (Pageable -> Device)", 8000000);
+		call(s, "cudaMemcpyAsync", start + p->copy_ns - at + 3 * US);
+	} else {
+		(void)device(s, p->copy == COPY_PINNED_SIDE ? STREAM_COPY : STREAM_COMPUTE, s->now + 5 * US,
+			     p->copy_ns, LG_SPAN_COPY, "Memcpy HtoD (Pinned -> Device)", 8000000);
+		call(s, "cudaMemcpyAsync", 6 * US);
+	}
+}
+
+static void collective(struct sim *s, int64_t ns)
+{
+	int stream = s->p->comm_overlaps ? STREAM_COMM : STREAM_COMPUTE;
+
+	launch(s, stream, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", ns,
+	       "c10d::allreduce_");
+}
+
+static void body(struct sim *s, int step)
+{
+	const struct gpu_plan *p = s->p;
+	const char *name = p->kernel ? p->kernel : "void at::native::vectorized_elementwise_kernel<4>";
+	const char *op = p->op ? p->op : "aten::linear";
+	int64_t begin = s->now;
+	char region[64];
+
+	for (int k = 0; k < p->n_kernels; k++) {
+		if (!p->inference && k == p->n_kernels / 2) {
+			s->on = s->autograd;
+			begin = s->now;
+		}
+		launch(s, STREAM_COMPUTE, name, p->kernel_ns, op);
+		if (p->sync_every && k % p->sync_every == p->sync_every - 1) {
+			int64_t at = s->now;
+
+			s->now += US;
+			drain(s, "cudaStreamSynchronize");
+			span(s, at, s->now - at, LG_SPAN_OP, 0, "aten::item", -1);
+		}
+		if (p->comm_overlaps && k < p->n_comm)
+			collective(s, p->comm_ns);
+	}
+	if (!p->inference) {
+		span(s, begin, s->now - begin, LG_SPAN_OP, LG_STAGE_BACKWARD,
+		     p->checkpointing ? "CheckpointFunctionBackward"
+				      : "autograd::engine::evaluate_function: AddmmBackward0", -1);
+		s->on = s->main;
+	}
+	if (p->region_versions) {
+		snprintf(region, sizeof region, "Torch-Compiled Region: 0/%d", step % p->region_versions);
+		span(s, s->now, 1, LG_SPAN_OP, 0, region, -1);
+	}
+}
+
+static void under(struct sim *s, const char *name, int n, const char *kernel)
+{
+	int64_t begin = s->now;
+
+	for (int i = 0; i < n; i++)
+		launch(s, STREAM_COMPUTE, kernel, 3 * US, "aten::add_");
+	span(s, begin, s->now - begin, LG_SPAN_STAGE, LG_STAGE_OPTIMIZER, name, -1);
+}
+
+static void step(struct sim *s, int k)
+{
+	const struct gpu_plan *p = s->p;
+	int64_t begin = s->now, at;
+	int64_t late = p->late_rank == s->rank || (p->late_rank == -2 && k % p->n_ranks == s->rank)
+			       ? p->late_ns : 0;
+
+	if (p->loader_ns && (!p->loader_every || k % p->loader_every == 0)) {
+		span(s, s->now, p->loader_ns, LG_SPAN_STAGE, LG_STAGE_BATCH_WAIT,
+		     p->loader_single ? "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+				      : "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", -1);
+		s->now += p->loader_ns;
+	}
+	if (p->copy)
+		copy_in(s);
+	if (p->zero_kernels)
+		under(s, "Optimizer.zero_grad#SGD.zero_grad", p->zero_kernels,
+		      "void at::native::vectorized_elementwise_kernel<4, FillFunctor>");
+	if (p->compile_ns) {
+		drain(s, "cudaStreamSynchronize");
+		span(s, s->now, p->compile_ns, LG_SPAN_COMPILE, 0, "_compile.compile_inner (dynamo_timed)", -1);
+		s->now += p->compile_ns;
+	}
+	for (int i = 0; i < p->n_alloc; i++) {
+		drain(s, "cudaStreamSynchronize");
+		call(s, "cudaMalloc", p->alloc_ns);
+		launch(s, STREAM_COMPUTE, "void fill", 10 * US, "aten::empty");
+	}
+	for (int i = 0; i < p->autotune; i++) {
+		at = s->now;
+		launch(s, STREAM_COMPUTE, "void cudnn::candidate", 40 * US, NULL);
+		drain(s, "cudaEventSynchronize");
+		call(s, "cudaEventSynchronize", 150 * US);
+		launch(s, STREAM_COMPUTE, "void cudnn::candidate", 40 * US, NULL);
+		span(s, at, s->now - at, LG_SPAN_OP, 0, "aten::cudnn_convolution", -1);
+	}
+	if (p->capture) {
+		s->corr++;
+		call(s, "cudaGraphInstantiate", 300 * US);
+	}
+	for (int i = 0; i < p->n_layout; i++)
+		launch(s, STREAM_COMPUTE, "void cudnn::ops::nchwToNhwcKernel<float, float>", 50 * US,
+		       "aten::conv2d");
+	body(s, k);
+	/* All leave together when the last has come: who is late is in it for a shorter time. */
+	if (!p->comm_overlaps)
+		for (int i = 0; i < p->n_comm; i++)
+			collective(s, p->comm_ns + (i || late || p->late_rank == -1 ? 0 : p->late_ns));
+	if (!p->inference)
+		under(s, "Optimizer.step#AdamW.step", p->optimizer_kernels ? p->optimizer_kernels : 4,
+		      "void at::native::multi_tensor_apply_kernel");
+	if (!p->no_step_marks) {
+		char name[32];
+
+		snprintf(name, sizeof name, "ProfilerStep#%d", k);
+		span(s, begin, s->now - begin, LG_SPAN_STEP, 0, name, k);
+	}
+}
+
+static void facts(struct sim *s, lg_prc prc)
+{
+	lg_meta_set(s->b, prc, "gpu.0.name", "NVIDIA A100-SXM4-80GB");
+	lg_meta_set(s->b, prc, "gpu.0.compute", "8.0");
+	lg_meta_set(s->b, prc, "gpu.0.sms", "108");
+	lg_meta_set(s->b, prc, "gpu.0.memory", "80000000000");
+	if (s->p->reserved > 0) {
+		lg_trk k = lg_track_get(s->b, &(struct lg_track_row){ .kind = LG_TRACK_COUNTER, .prc = prc,
+								      .parent = s->gpu, .index = -1,
+								      .name = lg_intern(s->b, "memory reserved"),
+								      .unit = lg_intern(s->b, "bytes") });
+
+		lg_add_counter(s->b, &(struct lg_counter_row){ .ts = s->now, .track = k,
+							       .value = s->p->reserved * 8e10 });
+	}
+}
+
+void synthetic_gpu_into(struct lg_builder *b, const struct gpu_plan *p)
+{
+	struct sim *s = calloc(1, sizeof *s);
+
+	for (int rank = 0; s && rank < p->n_ranks; rank++) {
+		lg_prc prc = lg_process_get(b, PID + rank);
+		struct lg_process_row row = lg_process_read(b, prc);
+
+		memset(s, 0, sizeof *s);
+		row.rank = p->n_ranks > 1 ? rank : -1;
+		row.world = p->n_ranks;
+		lg_process_write(b, prc, &row);
+		s->b = b;
+		s->p = p;
+		s->rank = rank;
+		s->now = 1000 * MS;
+		s->on = s->main = lg_thread_get(b, PID + rank, PID + rank);
+		s->autograd = lg_thread_get(b, PID + rank, PID + 1000 + rank);
+		s->gpu = lg_track_get(b, &(struct lg_track_row){ .kind = LG_TRACK_GPU, .prc = prc, .index = 0,
+								 .name = lg_intern(b, "GPU 0") });
+		for (int i = 0; i < STREAMS; i++)
+			s->stream[i] = lg_track_get(b, &(struct lg_track_row){ .kind = LG_TRACK_STREAM,
+									       .prc = prc, .index = i,
+									       .parent = s->gpu,
+									       .name = lg_intern(b, "stream") });
+		facts(s, prc);
+		for (int k = 0; k < p->n_steps; k++)
+			step(s, k);
+	}
+	free(s);
+}
+
+struct lg_trace *synthetic_gpu(const struct gpu_plan *p)
+{
+	struct lg_builder *b = NULL;
+	struct lg_trace *t = NULL;
+	struct lg_error err;
+
+	if (lg_builder_new(&b, &err))
+		return NULL;
+	synthetic_gpu_into(b, p);
+	return lg_builder_seal(b, &t, &err) ? NULL : t;
+}

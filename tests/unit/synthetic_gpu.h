@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * synthetic_gpu.h - a training loop on a device, simulated: a host that launches, streams that work
+ * in order, a launch queue of finite length. What makes it slow is known by construction.
+ */
+#ifndef LG_TESTS_SYNTHETIC_GPU_H
+#define LG_TESTS_SYNTHETIC_GPU_H
+#include <stdbool.h>
+
+#include "store/builder.h"
+
+enum gpu_stream { STREAM_COMPUTE = 7, STREAM_COPY = 13, STREAM_COMM = 20 };
+
+struct gpu_plan {
+	int n_ranks, n_steps, n_kernels;
+	int64_t kernel_ns, launch_ns;
+	const char *kernel;     /* name; NULL = an ordinary one */
+	const char *op;         /* operator around each launch; NULL = aten::linear */
+	bool inference;         /* no backward, no optimizer */
+	bool no_step_marks;
+	int64_t loader_ns;
+	bool loader_single;
+	int loader_every;       /* wait only in every n-th step; 0 = always */
+	int sync_every;         /* .item() after so many kernels; 0 = never */
+	int64_t copy_ns;        /* one host to device copy a step */
+	enum { COPY_PAGEABLE = 1, COPY_PINNED_SAME, COPY_PINNED_SIDE } copy;
+	int n_alloc;            /* cudaMalloc calls a step, each of alloc_ns, after a drain */
+	int64_t alloc_ns;
+	int n_comm;
+	int64_t comm_ns;
+	bool comm_overlaps;
+	int late_rank;          /* -1 = none, -2 = in turn */
+	int64_t late_ns;
+	int optimizer_kernels, zero_kernels;
+	int64_t compile_ns;     /* inside every step */
+	int n_layout;           /* nchwToNhwc kernels a step */
+	bool blocking;          /* CUDA_LAUNCH_BLOCKING */
+	bool capture;           /* cudaGraphInstantiate inside */
+	int64_t cold_ns;        /* the first launch takes this long */
+	int drop_rows;          /* every n-th device row is missing; 0 = none */
+	bool no_launches;       /* no runtime calls in the trace */
+	bool no_device;
+	int autotune;           /* cudaEventSynchronize calls inside aten::cudnn_convolution a step */
+	int region_versions;    /* Torch-Compiled Region 0/k changes so often */
+	int grid;               /* blocks of each kernel; 0 = not told */
+	bool checkpointing;
+	double reserved;        /* counter, share of the device's memory; 0 = none */
+};
+
+extern const struct gpu_plan gpu_healthy;
+
+/* Into b, which may hold other rows. */
+void synthetic_gpu_into(struct lg_builder *b, const struct gpu_plan *p);
+struct lg_trace *synthetic_gpu(const struct gpu_plan *p);
+
+#endif /* LG_TESTS_SYNTHETIC_GPU_H */

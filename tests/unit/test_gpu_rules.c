@@ -1,0 +1,762 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Loops on a device whose cause is known by construction: it must be the first finding, and the
+ * healthy twin (the same loop without the cause, or with the cause hidden under compute) must have
+ * nothing at medium or above.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "advise/advise.h"
+#include "analyse/explain.h"
+#include "analyse/timeline_gpu.h"
+#include "synthetic_gpu.h"
+
+#define US 1000ll
+#define MS 1000000ll
+
+struct outcome {
+	struct lg_trace *t;
+	struct lg_verdict *v;
+};
+
+static struct outcome judge(struct lg_trace *t)
+{
+	struct outcome o = { .t = t };
+	struct lg_error err;
+
+	assert_non_null(t);
+	assert_int_equal(lg_explain(t, NULL, &o.v, &err), 0);
+	assert_int_equal(lg_advise(o.v, (double)NAN, &err), 0);
+	for (size_t i = 0; i < o.v->n_findings; i++) {
+		/* Every id that is told is in the catalogue, with its advice. */
+		if (!lg_rule_find(o.v->findings[i].id))
+			fail_msg("no rule for %s", o.v->findings[i].id);
+		assert_non_null(o.v->findings[i].fix);
+		assert_true(o.v->findings[i].confidence > 0 && o.v->findings[i].confidence <= 1);
+	}
+	return o;
+}
+
+static struct outcome explain(const struct gpu_plan *p)
+{
+	return judge(synthetic_gpu(p));
+}
+
+static void done(struct outcome *o)
+{
+	lg_verdict_free(o->v);
+	lg_trace_free(o->t);
+}
+
+static const struct lg_finding *find(const struct lg_verdict *v, const char *id)
+{
+	for (size_t i = 0; i < v->n_findings; i++)
+		if (!strcmp(v->findings[i].id, id))
+			return &v->findings[i];
+	return NULL;
+}
+
+static bool is_loud(const struct lg_finding *f)
+{
+	return !strcmp(f->severity, "medium") || !strcmp(f->severity, "high");
+}
+
+static void quiet(const struct gpu_plan *p)
+{
+	struct outcome o = explain(p);
+
+	for (size_t i = 0; i < o.v->n_findings; i++)
+		if (is_loud(&o.v->findings[i]))
+			fail_msg("healthy, but %s: %s", o.v->findings[i].id, o.v->findings[i].title);
+	done(&o);
+}
+
+/* The first finding is id, loud. */
+static struct outcome first(const struct gpu_plan *p, const char *id)
+{
+	struct outcome o = explain(p);
+
+	if (!o.v->n_findings)
+		fail_msg("nothing found, wanted %s; bound: %s", id, o.v->bound_why);
+	if (strcmp(o.v->findings[0].id, id))
+		fail_msg("found %s (%s), wanted %s; bound: %s", o.v->findings[0].id, o.v->findings[0].title, id,
+			 o.v->bound_why);
+	assert_true(is_loud(&o.v->findings[0]) || !strcmp(id, "warmup.dominates") || !strcmp(id, "gpu.bound"));
+	return o;
+}
+
+/* Every nanosecond of the window has exactly one cause. */
+static void tiles(const struct gpu_plan *p)
+{
+	struct lg_verdict v = { 0 };
+	struct lg_case c = { 0 };
+	struct lg_gpu g;
+	struct lg_error err;
+	struct lg_trace *t = synthetic_gpu(p);
+
+	assert_non_null(t);
+	c.t = t;
+	c.v = &v;
+	assert_int_equal(lg_index_new(&c.idx, t, &err), 0);
+	assert_int_equal(lg_gpu_new(&c, &g, &err), 0);
+	assert_int_equal(g.n, p->n_ranks);
+	for (size_t i = 0; i < g.n; i++) {
+		const struct lg_gpu_run *r = &g.run[i];
+		int64_t at = r->from, sum = 0;
+
+		for (size_t k = 0; k < r->n_pieces; k++) {
+			assert_int_equal(r->piece[k].ts, at);
+			assert_true(r->piece[k].dur > 0);
+			at += r->piece[k].dur;
+		}
+		for (size_t k = 0; k < LG_GPU_BY_MAX; k++)
+			sum += r->by[k];
+		if (r->n_work) {
+			assert_int_equal(at, r->to);
+			assert_int_equal(sum, r->to - r->from);
+		}
+	}
+	lg_index_free(c.idx);
+	lg_arena_done(&v.arena);
+	lg_trace_free(t);
+}
+
+static void a_dense_device_is_healthy(void **state)
+{
+	struct outcome o = first(&gpu_healthy, "gpu.bound");
+
+	(void)state;
+	quiet(&gpu_healthy);
+	assert_string_equal(o.v->bound, "gpu");
+	assert_string_equal(o.v->findings[0].severity, "info");
+	done(&o);
+}
+
+static void causes_tile_the_window(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+
+	(void)state;
+	tiles(&p);
+	p.loader_ns = 9 * MS;
+	p.sync_every = 7;
+	p.copy = COPY_PAGEABLE;
+	p.copy_ns = 2 * MS;
+	p.n_comm = 5;
+	p.comm_ns = MS;
+	p.comm_overlaps = true;
+	p.n_alloc = 2;
+	p.alloc_ns = MS;
+	p.autotune = 3;
+	p.compile_ns = MS;
+	tiles(&p);
+	p.drop_rows = 3;
+	p.n_ranks = 3;
+	tiles(&p);
+	p.no_launches = true;
+	tiles(&p);
+	p.no_device = true;
+	tiles(&p);
+}
+
+static void a_loader_without_workers_is_named(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.loader_ns = 20 * MS; /* the kernels of a step take 10 ms, the launches 1.6 */
+	p.loader_single = true;
+	o = first(&p, "data.loader_wait");
+	assert_string_equal(o.v->bound, "data");
+	assert_string_equal(o.v->findings[0].detail, "workers_zero");
+	assert_string_equal(o.v->findings[0].stage, "batch_wait");
+	/* Exposed: what is not hidden under the 10 ms of kernels, not the 20 ms of the call. */
+	assert_true(o.v->findings[0].lost_ms < 13 * 10);
+	assert_true(o.v->findings[0].lost_ms > 9 * 9);
+	done(&o);
+}
+
+static void a_loader_hidden_under_compute_costs_nothing(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+
+	(void)state;
+	p.loader_ns = 6 * MS;
+	p.loader_single = true;
+	quiet(&p);
+}
+
+static void a_loader_in_bursts_and_one_that_starts_anew(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.n_steps = 40;
+	p.loader_ns = 100 * MS;
+	p.loader_every = 5;
+	o = first(&p, "data.loader_wait");
+	assert_string_equal(o.v->findings[0].detail, "burst");
+	done(&o);
+	p.n_steps = 19; /* the first wait is warm-up; one is left, at the next epoch */
+	p.loader_every = 10;
+	o = explain(&p);
+	assert_non_null(find(o.v, "data.loader_wait"));
+	assert_string_equal(find(o.v, "data.loader_wait")->detail, "respawn");
+	done(&o);
+}
+
+static void short_kernels_are_launch_bound(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.kernel_ns = 3 * US;
+	o = first(&p, "gpu.launch_bound");
+	assert_string_equal(o.v->bound, "host");
+	assert_true(fabs(o.v->findings[0].lost_share - 5.0 / 8) < 0.06);
+	done(&o);
+	p.inference = true; /* diagnosed alike, and called what it is */
+	o = first(&p, "gpu.launch_bound");
+	assert_true(strstr(o.v->bound_why, "inference") != NULL);
+	done(&o);
+}
+
+static void synchronisation_is_charged_with_the_lead_it_costs(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.kernel_ns = 25 * US;
+	quiet(&p);
+	p.sync_every = 4;
+	o = first(&p, "gpu.host_sync");
+	assert_true(strstr(o.v->findings[0].culprit.function, "aten::item") != NULL);
+	assert_null(find(o.v, "gpu.launch_bound"));
+	done(&o);
+	/* One synchronisation at the end of a step of a busy device is no finding. */
+	p.kernel_ns = 50 * US;
+	p.sync_every = p.n_kernels;
+	quiet(&p);
+}
+
+static void copies_that_wait_and_copies_that_run_alone(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.copy_ns = 3 * MS;
+	p.copy = COPY_PAGEABLE;
+	o = first(&p, "data.pageable_copy");
+	assert_string_equal(o.v->findings[0].stage, "h2d");
+	done(&o);
+	p.copy = COPY_PINNED_SAME;
+	o = first(&p, "data.serial_copy");
+	assert_true(strstr(o.v->findings[0].title, "compute stream") != NULL);
+	done(&o);
+	p.copy = COPY_PINNED_SIDE;
+	quiet(&p);
+}
+
+static void the_allocator_in_steps(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.n_alloc = 3;
+	p.alloc_ns = MS;
+	o = first(&p, "gpu.allocator_sync");
+	done(&o);
+}
+
+static void collectives_exposed_small_or_hidden(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.n_comm = 4;
+	p.comm_ns = MS;
+	o = first(&p, "comms.exposed");
+	assert_true(fabs(o.v->findings[0].lost_share - 4.0 / 14) < 0.05);
+	done(&o);
+	p.n_comm = 100;
+	p.comm_ns = 40 * US;
+	o = first(&p, "comms.small_messages");
+	done(&o);
+	p.n_comm = 4;
+	p.comm_ns = MS;
+	p.comm_overlaps = true;
+	quiet(&p);
+}
+
+static void one_late_rank_and_ranks_late_in_turn(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.n_ranks = 4;
+	p.n_steps = 20;
+	p.n_comm = 2;
+	p.comm_ns = 100 * US;
+	quiet(&p);
+	p.late_ns = 4 * MS;
+	p.late_rank = 2;
+	o = first(&p, "comms.straggler");
+	assert_int_equal(o.v->findings[0].culprit.rank, 2);
+	assert_string_equal(o.v->findings[0].detail, "persistent");
+	done(&o);
+	p.late_rank = -2;
+	o = explain(&p);
+	assert_non_null(find(o.v, "comms.straggler"));
+	assert_string_equal(find(o.v, "comms.straggler")->detail, "rotating");
+	assert_int_equal(find(o.v, "comms.straggler")->culprit.rank, -1);
+	done(&o);
+}
+
+static void fp32_matrices_on_a_card_with_tensor_cores(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.kernel = "ampere_sgemm_128x64_tn";
+	o = first(&p, "gpu.no_tensor_core");
+	done(&o);
+	p.kernel = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn";
+	quiet(&p);
+	/* A device that waits for the host gains nothing from faster kernels. */
+	p.kernel = "ampere_sgemm_128x64_tn";
+	p.kernel_ns = 3 * US;
+	o = first(&p, "gpu.launch_bound");
+	done(&o);
+}
+
+static void layout_attention_and_recomputation(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.n_layout = 30;
+	o = first(&p, "gpu.layout");
+	done(&o);
+	p = gpu_healthy;
+	p.op = "aten::_scaled_dot_product_attention_math";
+	o = first(&p, "gpu.math_attention");
+	done(&o);
+	p.op = "aten::_scaled_dot_product_flash_attention";
+	quiet(&p);
+	p = gpu_healthy;
+	p.checkpointing = true;
+	p.reserved = 0.4;
+	o = first(&p, "gpu.recompute");
+	done(&o);
+	p.reserved = 0.95; /* memory forces it */
+	quiet(&p);
+	p.reserved = 0;    /* not known */
+	quiet(&p);
+}
+
+static void optimizers_and_gradients_of_many_kernels(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.n_kernels = 100;
+	p.optimizer_kernels = 1000;
+	o = first(&p, "gpu.unfused_optimizer");
+	assert_string_equal(o.v->findings[0].stage, "optimizer");
+	done(&o);
+	p.optimizer_kernels = 30;
+	quiet(&p);
+	p.zero_kernels = 400;
+	o = explain(&p);
+	assert_non_null(find(o.v, "gpu.zero_grad_fill"));
+	assert_true(is_loud(find(o.v, "gpu.zero_grad_fill")));
+	done(&o);
+}
+
+static void autotuning_and_compilation_inside_steps(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.autotune = 10;
+	o = first(&p, "gpu.conv_autotune");
+	done(&o);
+	p = gpu_healthy;
+	p.compile_ns = 5 * MS;
+	o = first(&p, "compile.in_step");
+	done(&o);
+	p = gpu_healthy;
+	p.n_steps = 12;
+	p.region_versions = 6;
+	o = explain(&p);
+	assert_non_null(find(o.v, "compile.recompiles"));
+	assert_true(isnan(find(o.v, "compile.recompiles")->lost_ms));
+	done(&o);
+	p.region_versions = 1;
+	quiet(&p);
+}
+
+static void launches_that_wait_for_their_kernels(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.blocking = true;
+	o = explain(&p);
+	assert_non_null(find(o.v, "debug.left_on"));
+	assert_true(strstr(find(o.v, "debug.left_on")->title, "LAUNCH_BLOCKING") != NULL);
+	done(&o);
+}
+
+static void work_too_small_for_the_device(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.grid = 20;
+	o = explain(&p);
+	assert_non_null(find(o.v, "gpu.small_batch"));
+	done(&o);
+	p.grid = 800;
+	quiet(&p);
+}
+
+static void windows_that_say_nothing_are_not_diagnosed(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.kernel_ns = 3 * US; /* would be launch bound */
+	p.capture = true;
+	o = explain(&p);
+	assert_int_equal(o.v->n_findings, 0);
+	assert_true(strstr(o.v->limits[0], "captured") != NULL);
+	done(&o);
+	p.capture = false;
+	p.n_steps = 1;
+	p.n_kernels = 2;
+	o = explain(&p);
+	assert_int_equal(o.v->n_findings, 0);
+	assert_true(strstr(o.v->limits[0], "empty") != NULL);
+	done(&o);
+	p = gpu_healthy;
+	p.n_steps = 1;
+	p.cold_ns = 500 * MS;
+	o = first(&p, "warmup.dominates");
+	assert_int_equal(o.v->n_findings, 1);
+	done(&o);
+	/* Steady work after a cold start is judged, the start is told. */
+	p = gpu_healthy;
+	p.cold_ns = 500 * MS;
+	o = first(&p, "warmup.dominates");
+	assert_non_null(find(o.v, "gpu.bound"));
+	done(&o);
+}
+
+static void a_cpu_trace_gets_no_device_finding(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.no_device = true;
+	o = explain(&p);
+	for (size_t i = 0; i < o.v->n_findings; i++)
+		assert_int_not_equal(strncmp(o.v->findings[i].id, "gpu.", 4), 0);
+	assert_true(strstr(o.v->limits[0], "no device activity") != NULL);
+	done(&o);
+	p.loader_ns = 10 * MS;
+	p.loader_single = true;
+	o = first(&p, "data.loader_wait");
+	done(&o);
+}
+
+static void missing_rows_make_it_abstain(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.drop_rows = 3;
+	o = explain(&p);
+	assert_null(find(o.v, "gpu.launch_bound"));
+	assert_null(find(o.v, "gpu.host_sync"));
+	done(&o);
+	p = gpu_healthy;
+	p.kernel_ns = 3 * US;
+	p.no_launches = true;
+	o = explain(&p);
+	assert_null(find(o.v, "gpu.launch_bound"));
+	assert_string_equal(o.v->bound, "unknown");
+	done(&o);
+}
+
+/* ---- logs and counters ---- */
+
+static lg_thr rank_thread(struct lg_builder *b, int rank, int world)
+{
+	lg_prc p = lg_process_get(b, 700 + rank);
+	struct lg_process_row row = lg_process_read(b, p);
+
+	row.rank = rank;
+	row.world = world;
+	lg_process_write(b, p, &row);
+	return lg_thread_get(b, 700 + rank, 700 + rank);
+}
+
+static void say(struct lg_builder *b, lg_thr thr, const char *name, int64_t value, const char *text)
+{
+	lg_add_mark(b, &(struct lg_mark_row){ .ts = 5 * MS + value, .thr = thr, .value = value,
+					      .name = lg_intern(b, name), .text = lg_intern(b, text) });
+}
+
+static struct outcome sealed(struct lg_builder *b)
+{
+	struct lg_trace *t = NULL;
+	struct lg_error err;
+
+	assert_int_equal(lg_builder_seal(b, &t, &err), 0);
+	return judge(t);
+}
+
+static struct lg_builder *fresh(void)
+{
+	struct lg_builder *b = NULL;
+	struct lg_error err;
+
+	assert_int_equal(lg_builder_new(&b, &err), 0);
+	return b;
+}
+
+static void logs_of_the_compiler(void **state)
+{
+	static const struct { const char *mark, *id; int n; } rows[] = {
+		{ "log.compile_skipped", "compile.skipped", 1 },
+		{ "log.compile_failed", "compile.skipped", 1 },
+		{ "log.graph_break", "compile.graph_breaks", 2 },
+		{ "log.recompile", "compile.recompiles", 5 },
+		{ "log.recompile_limit", "compile.recompile_limit", 1 },
+		{ "log.tf32_off", "gpu.no_tensor_core", 1 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct lg_builder *b = fresh();
+		lg_thr thr = rank_thread(b, 0, 1);
+		struct outcome o;
+
+		for (int k = 0; k < rows[i].n; k++)
+			say(b, thr, rows[i].mark, k, "f (train.py:8): x size changed");
+		o = sealed(b);
+		assert_true(o.v->n_findings == 1);
+		assert_string_equal(o.v->findings[0].id, rows[i].id);
+		assert_string_equal(o.v->findings[0].severity, "medium");
+		assert_true(strstr(o.v->findings[0].culprit.function, "train.py:8") != NULL);
+		done(&o);
+	}
+	/* Two recompilations are how dynamic shapes are learnt. */
+	struct lg_builder *b = fresh();
+	lg_thr thr = rank_thread(b, 0, 1);
+	struct outcome o;
+
+	say(b, thr, "log.recompile", 0, "f (train.py:8)");
+	say(b, thr, "log.recompile", 1, "f (train.py:8)");
+	o = sealed(b);
+	assert_int_equal(o.v->n_findings, 0);
+	done(&o);
+}
+
+static void watchdogs_tell_a_mismatch_from_a_missing_rank(void **state)
+{
+	static const char a[] = "WorkNCCL(SeqNum=78, OpType=ALLREDUCE, NumelIn=80, NumelOut=80, Timeout(ms)=600000)";
+	static const char bb[] = "WorkNCCL(SeqNum=78, OpType=BROADCAST, NumelIn=80, NumelOut=80, Timeout(ms)=600000)";
+	struct lg_builder *b = fresh();
+	struct outcome o;
+
+	(void)state;
+	say(b, rank_thread(b, 0, 2), "log.watchdog_timeout", 78, a);
+	say(b, rank_thread(b, 1, 2), "log.watchdog_timeout", 78, bb);
+	o = sealed(b);
+	assert_int_equal(o.v->n_findings, 1);
+	assert_string_equal(o.v->findings[0].id, "comms.mismatch");
+	done(&o);
+	b = fresh();
+	say(b, rank_thread(b, 0, 3), "log.watchdog_timeout", 78, a);
+	say(b, rank_thread(b, 2, 3), "log.watchdog_timeout", 78, a);
+	o = sealed(b);
+	assert_int_equal(o.v->n_findings, 1);
+	assert_string_equal(o.v->findings[0].id, "comms.missing_rank");
+	assert_int_equal(o.v->findings[0].culprit.rank, 1);
+	done(&o);
+}
+
+struct smi {
+	double util, power, clock, reasons;
+};
+
+static void counter(struct lg_builder *b, lg_trk gpu, const char *name, int64_t ts, double value)
+{
+	lg_trk k = lg_track_get(b, &(struct lg_track_row){ .kind = LG_TRACK_COUNTER, .parent = gpu,
+							   .index = -1, .name = lg_intern(b, name) });
+
+	lg_add_counter(b, &(struct lg_counter_row){ .ts = ts, .track = k, .value = value });
+}
+
+/* 600 readings of four devices; the first 60 at rest. fn gives the others. */
+static struct outcome smi(struct smi (*fn)(int gpu, int i))
+{
+	struct lg_builder *b = fresh();
+
+	for (int g = 0; g < 4; g++) {
+		lg_trk gpu = lg_track_get(b, &(struct lg_track_row){ .kind = LG_TRACK_GPU, .index = g,
+								     .name = lg_intern(b, "GPU") });
+
+		for (int i = 0; i < 600; i++) {
+			struct smi x = i < 60 ? (struct smi){ 0, 70, 300, 0 } : fn(g, i);
+
+			counter(b, gpu, "gpu.util", i * 100 * MS, x.util);
+			counter(b, gpu, "gpu.power", i * 100 * MS, x.power);
+			counter(b, gpu, "gpu.clock_sm", i * 100 * MS, x.clock);
+			counter(b, gpu, "gpu.throttle", i * 100 * MS, x.reasons);
+		}
+	}
+	return sealed(b);
+}
+
+static struct smi working(int gpu, int i)
+{
+	return (struct smi){ 95 + gpu % 3, 420 + i % 50, 1700, 4 /* power cap: normal */ };
+}
+
+static struct smi spinning(int gpu, int i)
+{
+	return gpu ? (struct smi){ 100, 140 + i % 9, 1700, 0 } : (struct smi){ i % 50 ? 2 : 80, 120, 1700, 0 };
+}
+
+static struct smi spinning_half(int gpu, int i)
+{
+	return i % 100 < 50 ? working(gpu, i) : spinning(gpu, i);
+}
+
+static struct smi hot(int gpu, int i)
+{
+	return gpu == 2 && i % 3 ? (struct smi){ 99, 300, 1100, 0x40 } : working(gpu, i);
+}
+
+static struct smi slower(int gpu, int i)
+{
+	struct smi x = working(gpu, i);
+
+	x.clock = gpu == 1 ? 1300 : 1700;
+	return x;
+}
+
+static void counters_tell_spinning_and_throttled_devices(void **state)
+{
+	struct outcome o = smi(working);
+
+	(void)state;
+	for (size_t i = 0; i < o.v->n_findings; i++)
+		assert_false(is_loud(&o.v->findings[i]));
+	done(&o);
+	o = smi(spinning); /* never seen at work: known by its power at rest */
+	assert_true(o.v->n_findings >= 1);
+	assert_string_equal(o.v->findings[0].id, "gpu.util_lies");
+	assert_string_equal(o.v->findings[0].severity, "high");
+	done(&o);
+	o = smi(spinning_half);
+	assert_string_equal(o.v->findings[0].id, "gpu.util_lies");
+	done(&o);
+	o = smi(hot);
+	assert_string_equal(o.v->findings[0].id, "gpu.throttled");
+	assert_true(strstr(o.v->findings[0].title, "device 2") != NULL);
+	done(&o);
+	o = smi(slower);
+	assert_string_equal(o.v->findings[0].id, "gpu.throttled");
+	assert_true(strstr(o.v->findings[0].title, "device 1") != NULL);
+	done(&o);
+}
+
+static void names_are_what_they_are(void **state)
+{
+	static const struct { const char *name; enum lg_name_class k; } rows[] = {
+		{ "cudaLaunchKernel", LG_NAME_LAUNCH }, { "cudaLaunchKernelExC_v11060", LG_NAME_LAUNCH },
+		{ "cuLaunchKernelEx", LG_NAME_LAUNCH }, { "hipExtModuleLaunchKernel", LG_NAME_LAUNCH },
+		{ "hipGraphLaunch", LG_NAME_GRAPH_LAUNCH }, { "cudaGraphInstantiate", LG_NAME_GRAPH_BUILD },
+		{ "cudaStreamSynchronize_v3020", LG_NAME_SYNC }, { "cudaMemcpyAsync", LG_NAME_COPY_CALL },
+		{ "hipMemcpyWithStream", LG_NAME_BLOCKING_COPY }, { "cudaMemcpy", LG_NAME_BLOCKING_COPY },
+		{ "cudaMalloc", LG_NAME_ALLOC }, { "cudaMallocAsync", LG_NAME_RUNTIME },
+		{ "hipFree", LG_NAME_FREE }, { "cudaEventRecord", LG_NAME_RUNTIME },
+		{ "cutlass::Kernel2<cutlass_80_tensorop>", LG_NAME_OTHER },
+		{ "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", LG_NAME_COMM },
+		{ "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", LG_NAME_COMM },
+		{ "rcclGenericKernel", LG_NAME_COMM },
+		{ "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", LG_NAME_LOADER },
+		{ "Torch-Compiled Region: 0/1", LG_NAME_COMPILED_REGION },
+		{ "_compile.compile_inner (dynamo_timed)", LG_NAME_COMPILE },
+		{ "aten::cudnn_convolution", LG_NAME_OTHER }, { "cumsum", LG_NAME_OTHER },
+		{ "ProfilerStep#3", LG_NAME_STEP }, { "", LG_NAME_OTHER },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (lg_name_class_of(rows[i].name) != rows[i].k)
+			fail_msg("%s is %d", rows[i].name, (int)lg_name_class_of(rows[i].name));
+	assert_true(lg_is_library_path("/usr/lib/python3/dist-packages/torch/nn/modules/module.py"));
+	assert_false(lg_is_library_path("/home/me/train.py"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_dense_device_is_healthy),
+		cmocka_unit_test(causes_tile_the_window),
+		cmocka_unit_test(a_loader_without_workers_is_named),
+		cmocka_unit_test(a_loader_hidden_under_compute_costs_nothing),
+		cmocka_unit_test(a_loader_in_bursts_and_one_that_starts_anew),
+		cmocka_unit_test(short_kernels_are_launch_bound),
+		cmocka_unit_test(synchronisation_is_charged_with_the_lead_it_costs),
+		cmocka_unit_test(copies_that_wait_and_copies_that_run_alone),
+		cmocka_unit_test(the_allocator_in_steps),
+		cmocka_unit_test(collectives_exposed_small_or_hidden),
+		cmocka_unit_test(one_late_rank_and_ranks_late_in_turn),
+		cmocka_unit_test(fp32_matrices_on_a_card_with_tensor_cores),
+		cmocka_unit_test(layout_attention_and_recomputation),
+		cmocka_unit_test(optimizers_and_gradients_of_many_kernels),
+		cmocka_unit_test(autotuning_and_compilation_inside_steps),
+		cmocka_unit_test(launches_that_wait_for_their_kernels),
+		cmocka_unit_test(work_too_small_for_the_device),
+		cmocka_unit_test(windows_that_say_nothing_are_not_diagnosed),
+		cmocka_unit_test(a_cpu_trace_gets_no_device_finding),
+		cmocka_unit_test(missing_rows_make_it_abstain),
+		cmocka_unit_test(logs_of_the_compiler),
+		cmocka_unit_test(watchdogs_tell_a_mismatch_from_a_missing_rank),
+		cmocka_unit_test(counters_tell_spinning_and_throttled_devices),
+		cmocka_unit_test(names_are_what_they_are),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -242,18 +242,14 @@ int lg_chromejson_read(struct lg_events *r, struct lg_builder *b, struct lg_erro
 /* Enough of the start to tell whose trace it is; the window stays where it is. */
 static int look(struct lg_events *r, int *ret_kineto, struct lg_error *err)
 {
-	const char *from = NULL;
+	int rc;
 
-	do {
-		int rc = lg_json_source_more(r->src, from, &r->p, &r->end, err);
-
-		if (rc < 0)
-			return rc;
-		if (!rc)
-			break;
-		from = r->p;
-	} while (r->end - from < LOOK_BYTES);
-	*ret_kineto = from && lg_kineto_sniff_text(from, (size_t)(r->end - from));
+	do /* what is kept may move, also when nothing comes */
+		rc = lg_json_source_more(r->src, r->p, &r->p, &r->end, err);
+	while (rc > 0 && r->end - r->p < LOOK_BYTES);
+	if (rc < 0)
+		return rc;
+	*ret_kineto = r->p && lg_kineto_sniff_text(r->p, (size_t)(r->end - r->p));
 	return 0;
 }
 

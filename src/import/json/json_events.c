@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-enum { START, TOP, EVENTS, SKIP, RESYNC, DONE };
+enum { START, TOP, EVENTS, SKIP, RESYNC, TAIL, DONE };
 
 int lg_events_open(struct lg_events *r, const char *path, struct lg_error *err)
 {
@@ -364,7 +364,8 @@ static int field(struct lg_events *r, struct lg_event *e, struct lg_error *err)
 		int rc;
 
 		if (*p == '}') {
-			r->state = DONE;
+			r->p++;
+			r->state = TAIL;
 			return 0;
 		}
 		if (*p != '"') {
@@ -476,6 +477,14 @@ int lg_events_next(struct lg_events *r, struct lg_event *e, struct lg_error *err
 		case RESYNC:
 			rc = resync(r, err);
 			break;
+		case TAIL:
+			/* Nothing may follow. If something does, that was not the end. */
+			rc = next_byte(r, err);
+			if (rc > 0 && *r->p)
+				damaged(r, r->p);
+			else
+				r->state = DONE;
+			break;
 		case DONE:
 			return LG_ITEM_END;
 		default:
@@ -499,7 +508,7 @@ int lg_events_next(struct lg_events *r, struct lg_event *e, struct lg_error *err
 					return LG_ITEM_EVENT;
 			} else if (*r->p == ']') {
 				r->p++;
-				r->state = r->bare ? DONE : TOP;
+				r->state = r->bare ? TAIL : TOP;
 				rc = 0;
 			} else {
 				damaged(r, r->p);

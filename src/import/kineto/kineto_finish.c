@@ -180,31 +180,32 @@ static int calls_index(struct calls *c, const struct lg_span_tab *s)
 	return 0;
 }
 
-/* The last call with this id that began before the work did; UINT32_MAX when there is none. */
+/*
+ * The last call with this id that began before the work did, else the first just after it (the
+ * clocks of GPU and CPU are not quite one); UINT32_MAX when there is none.
+ */
 static uint32_t launcher(const struct calls *c, const struct lg_span_tab *s, int64_t seq, int64_t ts)
 {
-	/* GPU and CPU clocks may be off by that much; a queue is never longer than an hour. */
+	/* No queue is longer than an hour. */
 	const int64_t skew = 1000000, window = 3600ll * 1000000000;
 	size_t at = (size_t)seq & c->mask;
-	uint32_t lo = c->first[at], hi = c->first[at + 1], from = lo;
-	int tries = 64;
+	uint32_t lo = c->first[at], hi = c->first[at + 1], from = lo, to = hi, i;
+	int tries = 64; /* other ids in the bucket */
 
 	while (lo < hi) {
 		uint32_t mid = lo + (hi - lo) / 2;
 
-		if (s->ts[c->row[mid]] <= ts + skew)
+		if (s->ts[c->row[mid]] <= ts)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
-	while (lo-- > from && tries--) {
-		uint32_t row = c->row[lo];
-
-		if (s->ts[row] < ts - window)
-			break;
-		if (s->seq[row] == seq)
-			return row;
-	}
+	for (i = lo; i > from && tries-- && s->ts[c->row[i - 1]] >= ts - window; i--)
+		if (s->seq[c->row[i - 1]] == seq)
+			return c->row[i - 1];
+	for (i = lo, tries = 64; i < to && tries-- && s->ts[c->row[i]] <= ts + skew; i++)
+		if (s->seq[c->row[i]] == seq)
+			return c->row[i];
 	return UINT32_MAX;
 }
 

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_json_scan.c - ends of values, exact numbers, windows at every block size, damage. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <cmocka.h>
+
+#include "import/json/json_events.h"
+
+/* Scanners may read behind the text: give them a padded copy. */
+static const char *padded(const char *s)
+{
+	static char buf[65536 + LG_JSON_PAD];
+
+	memset(buf, 0, sizeof buf);
+	memcpy(buf, s, strlen(s));
+	return buf;
+}
+
+static void finds_the_end_of_an_object(void **state)
+{
+	static const struct {
+		const char *text;
+		enum lg_json_found found;
+		size_t n;
+	} cases[] = {
+		{ "{}", LG_JSON_OK, 2 },
+		{ "{\"a\":1}, {", LG_JSON_OK, 7 },
+		{ "{\"a\":\"}\"}x", LG_JSON_OK, 9 },
+		{ "{\"a\":\"\\\"}\"}x", LG_JSON_OK, 11 },
+		{ "{\"a\":\"\\\\\"}x", LG_JSON_OK, 10 },
+		{ "{\"a\" : {\"b\":{}}}", LG_JSON_OK, 16 },
+		{ "{\"a\":1", LG_JSON_END, 0 },
+		{ "{\"a\":\"", LG_JSON_END, 0 },
+		{ "{\"a\":{\"b\":1}, {\"c\":1}}", LG_JSON_ODD, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		/* At every distance from a 64-byte block's edge. */
+		for (size_t pad = 0; pad < 130; pad++) {
+			char text[512], *fill = text;
+			const char *p, *end = NULL;
+
+			fill += sprintf(fill, "{\"");
+			for (size_t k = 0; k < pad; k++)
+				*fill++ = k % 7 ? '{' : '}';
+			strcpy(fill, "\":");
+			strcat(fill, cases[i].text);
+			if (cases[i].found == LG_JSON_OK)
+				strcpy(fill + 2 + cases[i].n, "}");
+			p = padded(text);
+			assert_int_equal(lg_json_object(p, p + strlen(p), &end), cases[i].found);
+			if (cases[i].found == LG_JSON_OK)
+				assert_int_equal(end - p, strlen(p));
+		}
+	}
+}
+
+static void long_runs_of_backslashes_keep_their_parity(void **state)
+{
+	(void)state;
+	for (size_t n = 0; n < 200; n++) {
+		char text[512];
+		size_t k = (size_t)sprintf(text, "{\"k\":\"");
+		const char *p, *end = NULL;
+		size_t want;
+
+		memset(text + k, '\\', n);
+		k += n;
+		/* Odd: the quote is escaped and the string goes on to the next one. */
+		want = k + (size_t)sprintf(text + k, n % 2 ? "\"}\"}" : "\"}");
+		p = padded(text);
+		assert_int_equal(lg_json_object(p, p + strlen(p), &end), LG_JSON_OK);
+		assert_int_equal(end - p, want);
+	}
+}
+
+static void checks_by_the_letter(void **state)
+{
+	static const struct {
+		const char *text;
+		enum lg_json_found found;
+		size_t at;
+	} cases[] = {
+		{ "{\"a\": [1, {\"b\": null}, \"x\"]}", LG_JSON_OK, 0 },
+		{ "{\"a\": nan, \"b\": -inf}", LG_JSON_OK, 0 },
+		{ "{\"a\": 1 \"b\": 2}", LG_JSON_ODD, 8 },
+		{ "{\"a\" 1}", LG_JSON_ODD, 5 },
+		{ "{\"a\": {\"b\": 1}, {\"ph\": 2}}", LG_JSON_ODD, 16 },
+		{ "{\"a\": [1, 2}", LG_JSON_ODD, 11 },
+		{ "{\"a\": \"x}, {", LG_JSON_END, 0 },
+		{ "[[[[", LG_JSON_END, 0 },
+		{ "{\"a\": \001}", LG_JSON_ODD, 6 },
+	};
+	char deep[300];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		const char *p = padded(cases[i].text), *at = NULL;
+
+		assert_int_equal(lg_json_check(p, p + strlen(p), &at), cases[i].found);
+		if (cases[i].found == LG_JSON_OK)
+			assert_int_equal(at - p, strlen(cases[i].text));
+		else if (cases[i].found == LG_JSON_ODD)
+			assert_int_equal(at - p, cases[i].at);
+	}
+	memset(deep, '[', sizeof deep - 1);
+	deep[sizeof deep - 1] = 0;
+	{
+		const char *p = padded(deep), *at;
+
+		assert_int_equal(lg_json_check(p, p + strlen(p), &at), LG_JSON_ODD);
+	}
+}
+
+static void numbers_are_exact(void **state)
+{
+	static const struct {
+		const char *text;
+		int scale;
+		int64_t want;
+		bool ok;
+	} cases[] = {
+		{ "0", 3, 0, true },
+		{ "1", 3, 1000, true },
+		{ "1.5", 3, 1500, true },
+		{ "-0.001", 3, -1, true },
+		{ "0.0019", 3, 1, true },
+		{ "1419247332972.313", 3, 1419247332972313, true },
+		/* 19 digits: a double would be off by a hundred. */
+		{ "1716345678901234.567", 3, 1716345678901234567, true },
+		{ "9223372036854775.807", 3, INT64_MAX, true },
+		{ "9223372036854775.808", 3, 0, false },
+		{ "9223372036854775807", 0, INT64_MAX, true },
+		{ "99999999999999999999", 0, 0, false },
+		{ "1.6e3", 3, 1600000, true },
+		{ "1.7163456789012345e15", 3, 1716345678901234500, true },
+		{ "25e-1", 3, 2500, true },
+		{ "1e-400", 3, 0, true },
+		{ "0e999999999", 3, 0, true },
+		{ "1e999999999", 3, 0, false },
+		{ "", 3, 0, false },
+		{ "-", 3, 0, false },
+		{ "abc", 3, 0, false },
+		{ "12x", 3, 0, false },
+		{ "1.2.3", 3, 0, false },
+		{ "null", 3, 0, false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct lg_slice s = { .p = cases[i].text, .n = (uint32_t)strlen(cases[i].text) };
+		int64_t got = -7;
+
+		if (lg_json_fixed(&s, cases[i].scale, &got) != cases[i].ok)
+			fail_msg("%s: %s", cases[i].text, cases[i].ok ? "refused" : "accepted");
+		if (cases[i].ok && got != cases[i].want)
+			fail_msg("%s: %lld", cases[i].text, (long long)got);
+	}
+	assert_false(lg_json_fixed(&(struct lg_slice){ 0 }, 0, &(int64_t){ 0 }));
+}
+
+static void undoes_escapes(void **state)
+{
+	static const char *const cases[][2] = {
+		{ "a\\\"b\\\\c\\/d", "a\"b\\c/d" },
+		{ "\\u0041\\u00e9\\u20ac", "A\xc3\xa9\xe2\x82\xac" },
+		{ "\\ud83d\\ude00", "\xf0\x9f\x98\x80" },
+		{ "\\ud83d!", "\xef\xbf\xbd!" },
+		{ "a\\tb\\nc", "a b c" },
+		{ "\\u00zz", "u00zz" },
+		{ "end\\", "end\\" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct lg_slice s = { .p = cases[i][0], .n = (uint32_t)strlen(cases[i][0]), .esc = 1 };
+		char buf[64];
+		size_t n = lg_json_decode(&s, buf);
+
+		assert_true(n <= s.n);
+		buf[n] = 0;
+		assert_string_equal(buf, cases[i][1]);
+	}
+}
+
+/* -- events -- */
+
+static char *trace_text(size_t events, size_t *ret_n)
+{
+	char *text = malloc(events * 200 + 300), *o = text;
+
+	o += sprintf(o, "{\"schemaVersion\": 1, \"x\": {\"deep\": [{\"a\": \"}]\"}]}, "
+			"\"traceEvents\": [\n");
+	for (size_t i = 0; i < events; i++)
+		o += sprintf(o, "%s{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"op %zu\", \"pid\": 1, "
+				"\"tid\": 2,\n \"ts\": %zu.%03zu, \"dur\": 1,\n \"args\": {\"k\": \"v,{\"}}",
+			     i ? ",\n" : "", i, i, i % 1000);
+	o += sprintf(o, "],\n\"after\": 12345}\n");
+	*ret_n = (size_t)(o - text);
+	return text;
+}
+
+struct seen {
+	size_t events, fields, in_order;
+	struct lg_events r; /* closed */
+};
+
+static struct seen walk(const void *data, size_t n, size_t block)
+{
+	struct lg_error err = { 0 };
+	struct lg_json_source *src;
+	struct seen s = { 0 };
+	struct lg_event e;
+	int rc;
+
+	assert_int_equal(lg_json_source_memory(&src, data, n, block, &err), 0);
+	lg_events_start(&s.r, src, "test");
+	while ((rc = lg_events_next(&s.r, &e, &err)) > 0) {
+		char want[32];
+
+		if (rc == LG_ITEM_FIELD) {
+			s.fields++;
+			continue;
+		}
+		sprintf(want, "op %zu", s.events++);
+		s.in_order += lg_slice_is(&e.name, want, strlen(want)) && e.ph == 'X' &&
+			      LG_SLICE_IS(&e.args, "{\"k\": \"v,{\"}");
+	}
+	if (rc)
+		s.events = SIZE_MAX;
+	lg_events_close(&s.r);
+	return s;
+}
+
+static void windows_of_any_size_give_the_same_events(void **state)
+{
+	size_t n;
+	char *text = trace_text(300, &n);
+
+	(void)state;
+	for (size_t block = 1; block < 400; block += block < 70 ? 1 : 37) {
+		struct seen s = walk(text, n, block);
+
+		assert_int_equal(s.events, 300);
+		assert_int_equal(s.in_order, 300);
+		assert_int_equal(s.fields, 3);
+		assert_int_equal(s.r.n_damaged, 0);
+		assert_int_equal(s.r.truncated, LG_NO_OFFSET);
+	}
+	free(text);
+}
+
+static void reads_compressed_text(void **state)
+{
+	size_t n, zn, gn;
+	char *text = trace_text(5000, &n);
+	uint8_t *z = malloc(ZSTD_compressBound(n)), *g = malloc(2 * n);
+	z_stream s = { 0 };
+	struct seen seen;
+
+	(void)state;
+	zn = ZSTD_compress(z, ZSTD_compressBound(n), text, n, 3);
+	seen = walk(z, zn, 4096);
+	assert_int_equal(seen.in_order, 5000);
+	/* Two gzip members, the second begun inside an event; then padding. */
+	gn = 0;
+	for (int half = 0; half < 2; half++) {
+		memset(&s, 0, sizeof s);
+		assert_int_equal(deflateInit2(&s, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+		s.next_in = (uint8_t *)text + (half ? n / 2 : 0);
+		s.avail_in = (uInt)(half ? n - n / 2 : n / 2);
+		s.next_out = g + gn;
+		s.avail_out = (uInt)(2 * n - gn);
+		assert_int_equal(deflate(&s, Z_FINISH), Z_STREAM_END);
+		gn += s.total_out;
+		deflateEnd(&s);
+	}
+	memset(g + gn, 0, 512);
+	for (size_t block = 100; block < 100000; block *= 7) {
+		seen = walk(g, gn + 512, block);
+		assert_int_equal(seen.in_order, 5000);
+		assert_int_equal(seen.r.n_damaged, 0);
+	}
+	/* Cut off: what is there is read, and the cut is known. */
+	seen = walk(g, gn / 3, 4096);
+	assert_in_range(seen.events, 500, 2500);
+	assert_int_equal(seen.in_order, seen.events);
+	assert_int_not_equal(seen.r.truncated, LG_NO_OFFSET);
+	seen = walk(z, zn - 5, 4096);
+	assert_int_not_equal(seen.events, SIZE_MAX);
+	free(z);
+	free(g);
+	free(text);
+}
+
+static void a_cut_anywhere_loses_only_what_is_behind_it(void **state)
+{
+	size_t n;
+	char *text = trace_text(12, &n);
+
+	(void)state;
+	for (size_t cut = 1; cut + 2 < n; cut++) {
+		struct seen s = walk(text, cut, 64);
+		size_t whole = 0;
+
+		assert_int_not_equal(s.events, SIZE_MAX);
+		for (char *p = text; (p = strstr(p, "}}")) && p + 2 <= text + cut; p += 2)
+			whole += p > strstr(text, "traceEvents");
+		assert_int_equal(s.in_order, whole);
+		assert_int_equal(s.events, whole);
+		assert_true(s.r.truncated != LG_NO_OFFSET || s.r.n_damaged);
+		assert_true(s.r.truncated == LG_NO_OFFSET || s.r.truncated <= cut);
+	}
+	free(text);
+}
+
+/* Any byte of one event overwritten or taken away: its neighbours survive. */
+static void damage_is_confined_to_its_event(void **state)
+{
+	static const char with[] = { '"', '{', '}', '\\', ',', ' ', 0, '[', ']', ':' };
+	size_t n, lost_most = 0;
+	char *text = trace_text(40, &n), *copy = malloc(n + 1);
+	char *from = strstr(text, "op 20\"") - 38, *to = strstr(text, "op 21\"") - 38;
+
+	(void)state;
+	for (char *at = from; at < to; at++) {
+		for (size_t w = 0; w <= sizeof with; w++) {
+			struct lg_error err = { 0 };
+			struct lg_json_source *src;
+			struct lg_events r;
+			struct lg_event e;
+			size_t k = (size_t)(at - text), m = n, good = 0;
+			int rc;
+
+			memcpy(copy, text, n);
+			if (w < sizeof with)
+				copy[k] = with[w];
+			else
+				memmove(copy + k, copy + k + 1, --m - k);
+			assert_int_equal(lg_json_source_memory(&src, copy, m, 512, &err), 0);
+			lg_events_start(&r, src, "test");
+			while ((rc = lg_events_next(&r, &e, &err)) > 0)
+				good += rc == LG_ITEM_EVENT && LG_SLICE_STARTS(&e.name, "op ");
+			assert_int_equal(rc, 0);
+			lg_events_close(&r);
+			if (40 - good > lost_most)
+				lost_most = 40 - good;
+			if (good < 37)
+				fail_msg("byte %zu '%c' as %zu: only %zu of 40 events", k, *at, w,
+					 good);
+		}
+	}
+	assert_true(lost_most >= 1); /* the test does damage */
+	free(copy);
+	free(text);
+}
+
+static void refuses_what_is_no_json(void **state)
+{
+	static const char *const cases[] = { "", "   \n", "hello", "\x7f" "ELF", "12" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		assert_int_equal(walk(cases[i], strlen(cases[i]), 64).events, SIZE_MAX);
+	/* And reads what is, whatever it means. */
+	assert_int_equal(walk("{}", 2, 64).events, 0);
+	assert_int_equal(walk("[]", 2, 64).events, 0);
+	assert_int_equal(walk("\xef\xbb\xbf[{\"ph\":\"i\"}", 14, 64).events, 1);
+}
+
+static void an_endless_value_does_not_take_memory(void **state)
+{
+	size_t n = 40u << 20;
+	char *text = malloc(n), *o = text;
+	struct seen s;
+
+	(void)state;
+	o += sprintf(o, "{\"huge\": [");
+	memset(o, '1', n - (size_t)(o - text));
+	for (char *p = o; p < text + n - 400; p += 10)
+		*p = ',';
+	o = text + n - 300;
+	memset(o, ' ', 300);
+	o += sprintf(o, "], \"traceEvents\": [{\"ph\": \"X\", \"name\": \"op 0\", "
+			"\"args\": {\"k\": \"v,{\"}}]}");
+	s = walk(text, (size_t)(o - text), 0);
+	assert_int_equal(s.in_order, 1);
+	assert_int_equal(s.r.truncated, LG_NO_OFFSET);
+	free(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(finds_the_end_of_an_object),
+		cmocka_unit_test(long_runs_of_backslashes_keep_their_parity),
+		cmocka_unit_test(checks_by_the_letter),
+		cmocka_unit_test(numbers_are_exact),
+		cmocka_unit_test(undoes_escapes),
+		cmocka_unit_test(windows_of_any_size_give_the_same_events),
+		cmocka_unit_test(reads_compressed_text),
+		cmocka_unit_test(a_cut_anywhere_loses_only_what_is_behind_it),
+		cmocka_unit_test(damage_is_confined_to_its_event),
+		cmocka_unit_test(refuses_what_is_no_json),
+		cmocka_unit_test(an_endless_value_does_not_take_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

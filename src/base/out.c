@@ -153,6 +153,11 @@ void lg_out_write(struct lg_out *o, const void *p, size_t n)
 	if (o->failed)
 		return;
 	o->total += n;
+	if (n < o->cap - o->n) {
+		memcpy(o->buf + o->n, s, n);
+		o->n += n;
+		return;
+	}
 	if (o->fd < 0) {
 		if (lg_grow(&o->buf, &o->cap, o->n + n + 1, 1)) {
 			o->failed = lg_fail(&o->err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
@@ -174,6 +179,30 @@ void lg_out_write(struct lg_out *o, const void *p, size_t n)
 		if (o->failed)
 			return;
 	}
+}
+
+char *lg_out_reserve(struct lg_out *o, size_t n)
+{
+	if (o->failed || n > BUF_BYTES)
+		return NULL;
+	if (o->cap - o->n <= n) {
+		if (o->fd >= 0) {
+			flush_buf(o, 0);
+		} else if (lg_grow(&o->buf, &o->cap, o->n + n + 1, 1)) {
+			o->failed = lg_fail(&o->err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+		}
+		if (o->failed)
+			return NULL;
+	}
+	return (char *)o->buf + o->n;
+}
+
+void lg_out_commit(struct lg_out *o, const char *end)
+{
+	size_t n = (size_t)((const unsigned char *)end - (o->buf + o->n));
+
+	o->n += n;
+	o->total += n;
 }
 
 void lg_out_puts(struct lg_out *o, const char *s)
@@ -209,18 +238,36 @@ void lg_out_printf(struct lg_out *o, const char *fmt, ...)
 	}
 }
 
+char *lg_put_u64(char *at, uint64_t v)
+{
+	static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930"
+				    "31323334353637383940414243444546474849505152535455565758596061"
+				    "62636465666768697071727374757677787980818283848586878889909192"
+				    "93949596979899";
+	char b[24], *p = b + sizeof b;
+
+	while (v >= 100) {
+		p -= 2;
+		memcpy(p, pairs + 2 * (v % 100), 2);
+		v /= 100;
+	}
+	if (v >= 10) {
+		p -= 2;
+		memcpy(p, pairs + 2 * v, 2);
+	} else {
+		*--p = (char)('0' + v);
+	}
+	memcpy(at, p, (size_t)(b + sizeof b - p));
+	return at + (b + sizeof b - p);
+}
+
 void lg_out_i64(struct lg_out *o, int64_t v)
 {
-	char b[24], *p = b + sizeof b;
-	uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+	char b[24], *end;
 
-	do {
-		*--p = (char)('0' + u % 10);
-		u /= 10;
-	} while (u);
-	if (v < 0)
-		*--p = '-';
-	lg_out_write(o, p, (size_t)(b + sizeof b - p));
+	b[0] = '-';
+	end = lg_put_u64(b + 1, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
+	lg_out_write(o, v < 0 ? b : b + 1, (size_t)(end - (v < 0 ? b : b + 1)));
 }
 
 /* Length of the well-formed UTF-8 sequence at s (RFC 3629), 0 when there is none. */
@@ -250,6 +297,21 @@ static size_t utf8_len(const unsigned char *s, size_t n)
 	return 0;
 }
 
+/* Does one of eight bytes need a look: below 0x20, '"', '\\', 0x7f or above? ("Determine if a
+ * word has a byte less than n", Bit Twiddling Hacks; x ^ c has a zero byte where x has c.) A byte
+ * may be taken for suspicious that is not, never the other way round. */
+static int suspicious(const unsigned char *s)
+{
+	const uint64_t ones = 0x0101010101010101u, high = ones * 0x80;
+	uint64_t x, quote, slash, del;
+
+	memcpy(&x, s, sizeof x);
+	quote = x ^ ones * '"';
+	slash = x ^ ones * '\\';
+	del = x ^ ones * 0x7f;
+	return (((x - ones * 0x20) | (quote - ones) | (slash - ones) | (del - ones) | x) & high) != 0;
+}
+
 void lg_out_json_string(struct lg_out *o, const char *str, size_t n)
 {
 	const unsigned char *s = (const unsigned char *)str;
@@ -257,9 +319,14 @@ void lg_out_json_string(struct lg_out *o, const char *str, size_t n)
 
 	lg_out_write(o, "\"", 1);
 	while (i < n) {
-		unsigned char c = s[i];
+		unsigned char c;
 		size_t len;
 
+		while (n - i >= 8 && !suspicious(s + i))
+			i += 8;
+		if (i == n)
+			break;
+		c = s[i];
 		if (c >= 0x20 && c < 0x80 && c != '"' && c != '\\' && c != 0x7f) {
 			i++;
 			continue;

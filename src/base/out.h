@@ -28,6 +28,13 @@ void lg_out_printf(struct lg_out *o, const char *fmt, ...) LG_PRINTF(2, 3);
 void lg_out_i64(struct lg_out *o, int64_t v);  /* decimal, fast */
 void lg_out_json_string(struct lg_out *o, const char *s, size_t n); /* quoted; bad UTF-8 -> U+FFFD */
 uint64_t lg_out_bytes(const struct lg_out *o); /* before compression */
+/*
+ * For hot paths: room for up to n (at most 64 KiB) bytes to fill in place, NULL when the writer
+ * has failed; nothing counts as written until lg_out_commit() gets the end of what was filled.
+ */
+char *lg_out_reserve(struct lg_out *o, size_t n);
+void lg_out_commit(struct lg_out *o, const char *end);
+char *lg_put_u64(char *at, uint64_t v); /* decimal, at most 20 bytes, no NUL; returns the end */
 /* Steal the memory writer's bytes (NUL-terminated, *ret_n excludes the NUL). NULL on error. */
 char *lg_out_take(struct lg_out *o, size_t *ret_n);
 /* Flush, close and free; reports the first failure of the writer's life. */

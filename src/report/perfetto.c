@@ -35,14 +35,15 @@ enum { TYPE_BEGIN = 1, TYPE_END = 2, TYPE_INSTANT = 3, TYPE_COUNTER = 4 };
 enum { IN_CATEGORY = 1, IN_NAME = 2, IN_ARG_NAME = 3, IN_FUNCTION = 5, IN_FRAME = 6,
        IN_CALLSTACK = 7, IN_MAPPING_PATH = 17, IN_SOURCE_PATH = 18, IN_MAPPING = 19,
        IN_ARG_STRING = 29, IN_TASK = 48 };
-enum { N_INTERNED = 32 };
-
+enum { N_INTERNED = 32, RECENT_BITS = 12 };
 
 struct perfetto {
 	const struct lg_trace *t;
 	struct lg_out *o;
 	struct lg_pb pkt, data; /* the packet, and the interned data that goes in front of it */
 	struct lg_arena arena;
+	struct lg_map by_id[N_INTERNED]; /* text id (timeline.h) -> entry */
+	struct { uint64_t id; uint32_t field, iid; } recent[1 << RECENT_BITS]; /* in front of it */
 	struct lg_map index[N_INTERNED]; /* hash of a string -> entry, by interned field */
 	const char **strings;            /* entry -> text, to tell hash collisions */
 	size_t n_strings, strings_cap;
@@ -93,6 +94,34 @@ static uint64_t intern(struct perfetto *p, unsigned field, const char *s)
 	lg_pb_string(&p->data, 2, s); /* EventName.name, InternedString.str: both field 2 */
 	lg_pb_close(&p->data, msg);
 	return i;
+}
+
+/* As intern(), by the text's id where it has one: the text is looked at once. */
+static uint64_t intern_id(struct perfetto *p, unsigned field, const char *s, uint64_t id)
+{
+	size_t slot = (size_t)(((id ^ field) * 0x9e3779b97f4a7c15u) >> (64 - RECENT_BITS));
+	uint32_t iid;
+
+	if (!id)
+		return intern(p, field, s);
+	if (p->recent[slot].id == id && p->recent[slot].field == field)
+		return p->recent[slot].iid;
+	iid = lg_map_get(&p->by_id[field], id);
+	if (!iid) {
+		iid = (uint32_t)intern(p, field, s);
+		if (lg_map_set(&p->by_id[field], id, iid))
+			nomem(p);
+	}
+	p->recent[slot].id = id;
+	p->recent[slot].field = field;
+	p->recent[slot].iid = iid;
+	return iid;
+}
+
+/* A literal: the same address is the same text. */
+static uint64_t intern_static(struct perfetto *p, unsigned field, const char *s)
+{
+	return intern_id(p, field, s, 1ull << 63 | (uint64_t)(uintptr_t)s);
 }
 
 static void begin(struct perfetto *p)
@@ -246,13 +275,13 @@ static void annotate(struct perfetto *p, const struct lg_tl_arg *a)
 {
 	size_t msg = lg_pb_open(&p->pkt, 4);
 
-	lg_pb_varint(&p->pkt, 1, intern(p, IN_ARG_NAME, a->key));
+	lg_pb_varint(&p->pkt, 1, intern_static(p, IN_ARG_NAME, a->key));
 	if (a->type == LG_ARG_INT)
 		lg_pb_varint(&p->pkt, 4, (uint64_t)a->i);
 	else if (a->type == LG_ARG_NUM)
 		lg_pb_double(&p->pkt, 5, a->f);
 	else
-		lg_pb_varint(&p->pkt, 17, intern(p, IN_ARG_STRING, a->s));
+		lg_pb_varint(&p->pkt, 17, intern_id(p, IN_ARG_STRING, a->s, a->id));
 	lg_pb_close(&p->pkt, msg);
 }
 
@@ -274,10 +303,10 @@ static void event_end(struct perfetto *p, size_t msg)
 	finish(p, FLAG_NEEDS_STATE);
 }
 
-static void name_cat(struct perfetto *p, const char *name, const char *cat)
+static void name_cat(struct perfetto *p, const char *name, uint64_t name_id, const char *cat)
 {
-	lg_pb_varint(&p->pkt, 10, intern(p, IN_NAME, name));
-	lg_pb_varint(&p->pkt, 3, intern(p, IN_CATEGORY, cat));
+	lg_pb_varint(&p->pkt, 10, intern_id(p, IN_NAME, name, name_id));
+	lg_pb_varint(&p->pkt, 3, intern_static(p, IN_CATEGORY, cat));
 }
 
 /* Close the open slices that end at or before ts. */
@@ -302,7 +331,7 @@ static void slice(void *self, const struct lg_tl_event *e)
 	}
 	p->ends[p->depth++] = e->end;
 	msg = event(p, TYPE_BEGIN, e->track->id, e->ts);
-	name_cat(p, e->name, e->cat);
+	name_cat(p, e->name, e->name_id, e->cat);
 	for (size_t i = 0; i < e->n_args; i++)
 		annotate(p, &e->args[i]);
 	event_end(p, msg);
@@ -318,7 +347,7 @@ static void instant(void *self, const struct lg_tl_event *e)
 	struct perfetto *p = self;
 	size_t msg = event(p, TYPE_INSTANT, e->track->id, e->ts);
 
-	name_cat(p, e->name, e->cat);
+	name_cat(p, e->name, e->name_id, e->cat);
 	for (size_t i = 0; i < e->n_args; i++)
 		annotate(p, &e->args[i]);
 	event_end(p, msg);
@@ -340,7 +369,7 @@ static void flow(void *self, const struct lg_tl_flow *f)
 	for (int end = 0; end < 2; end++) {
 		size_t msg = event(p, TYPE_INSTANT, end ? f->to->id : f->from->id, end ? f->ts_to : f->ts);
 
-		name_cat(p, f->name, "flow");
+		name_cat(p, f->name, 1ull << 63 | (uint64_t)(uintptr_t)f->name, "flow");
 		/* flow_ids 47, terminating_flow_ids 48; ids are global to the trace. */
 		lg_pb_fixed64(&p->pkt, end ? 48 : 47, f->id);
 		event_end(p, msg);
@@ -484,8 +513,10 @@ int lg_perfetto_write(const struct lg_trace *t, const struct lg_verdict *v,
 		if (!rc && p->failed)
 			rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	}
-	for (unsigned i = 0; i < N_INTERNED; i++)
+	for (unsigned i = 0; i < N_INTERNED; i++) {
 		lg_map_done(&p->index[i]);
+		lg_map_done(&p->by_id[i]);
+	}
 	lg_arena_done(&p->arena);
 	lg_pb_done(&p->pkt);
 	lg_pb_done(&p->data);

@@ -6,28 +6,28 @@
 #include "base/alloc.h"
 
 /* https://protobuf.dev/programming-guides/encoding/ */
-enum { WIRE_VARINT = 0, WIRE_I64 = 1, WIRE_LEN = 2, LENGTH_BYTES = 4 };
+enum { WIRE_I64 = 1, WIRE_LEN = 2, LENGTH_MAX = 4 };
 
 size_t lg_pb_put_varint(uint8_t out[10], uint64_t v)
 {
-	size_t n = 0;
+	return (size_t)(lg_pb_raw(out, v) - out);
+}
 
-	while (v >= 0x80) {
-		out[n++] = (uint8_t)(v | 0x80);
-		v >>= 7;
+bool lg_pb_grow(struct lg_pb *b, size_t n)
+{
+	if (b->failed || lg_grow(&b->p, &b->cap, b->n + n, 1)) {
+		b->failed = true;
+		return false;
 	}
-	out[n++] = (uint8_t)v;
-	return n;
+	return true;
 }
 
 static uint8_t *room(struct lg_pb *b, size_t n)
 {
 	uint8_t *at;
 
-	if (b->failed || lg_grow(&b->p, &b->cap, b->n + n, 1)) {
-		b->failed = true;
+	if (b->failed || (b->cap - b->n < n && !lg_pb_grow(b, n)))
 		return NULL;
-	}
 	at = b->p + b->n;
 	b->n += n;
 	return at;
@@ -35,18 +35,9 @@ static uint8_t *room(struct lg_pb *b, size_t n)
 
 static void raw_varint(struct lg_pb *b, uint64_t v)
 {
-	uint8_t tmp[10], *at;
-	size_t n = lg_pb_put_varint(tmp, v);
-
-	at = room(b, n);
-	if (at)
-		memcpy(at, tmp, n);
-}
-
-void lg_pb_varint(struct lg_pb *b, uint32_t field, uint64_t v)
-{
-	raw_varint(b, (uint64_t)field << 3 | WIRE_VARINT);
-	raw_varint(b, v);
+	if (b->cap - b->n < 10 && !lg_pb_grow(b, 10))
+		return;
+	b->n = (size_t)(lg_pb_raw(b->p + b->n, v) - b->p);
 }
 
 void lg_pb_fixed64(struct lg_pb *b, uint32_t field, uint64_t v)
@@ -115,26 +106,22 @@ void lg_pb_string(struct lg_pb *b, uint32_t field, const char *s)
 	}
 }
 
-size_t lg_pb_open(struct lg_pb *b, uint32_t field)
+void lg_pb_close_long(struct lg_pb *b, size_t at)
 {
-	raw_varint(b, (uint64_t)field << 3 | WIRE_LEN);
-	(void)room(b, LENGTH_BYTES);
-	return b->n;
-}
-
-void lg_pb_close(struct lg_pb *b, size_t at)
-{
-	size_t len = b->n - at;
+	size_t len = b->n - at, n;
+	uint8_t tmp[10];
 
 	if (b->failed)
 		return;
-	if (len >= (size_t)1 << 7 * LENGTH_BYTES) {
+	if (len >= (size_t)1 << 7 * LENGTH_MAX) {
 		b->failed = true;
 		return;
 	}
-	for (unsigned i = 0; i < LENGTH_BYTES; i++)
-		b->p[at - LENGTH_BYTES + i] = (uint8_t)((len >> 7 * i & 0x7f) |
-							(i + 1 < LENGTH_BYTES ? 0x80u : 0));
+	n = lg_pb_put_varint(tmp, len);
+	if (!room(b, n - 1))
+		return;
+	memmove(b->p + at - 1 + n, b->p + at, len);
+	memcpy(b->p + at - 1, tmp, n);
 }
 
 void lg_pb_reset(struct lg_pb *b)

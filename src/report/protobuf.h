@@ -2,9 +2,9 @@
 /*
  * protobuf.h - write protocol buffers forward into one growing buffer.
  *
- * A nested message reserves four bytes for its length and fills them in when it is closed, as a
- * varint padded with continuation bits: legal (decoders take redundant bytes), and nothing is
- * measured or moved. A nested message must stay below 2^28 bytes. Sticky failure: check `failed`.
+ * A nested message reserves one byte for its length. Nearly all are shorter than 128 bytes and
+ * need no more; a longer one is moved up when it is closed, so nothing is measured beforehand.
+ * A nested message must stay below 2^28 bytes. Sticky failure: check `failed`.
  */
 #ifndef LG_REPORT_PROTOBUF_H
 #define LG_REPORT_PROTOBUF_H
@@ -18,14 +18,51 @@ struct lg_pb {
 	bool failed;
 };
 
-void lg_pb_varint(struct lg_pb *b, uint32_t field, uint64_t v);
+/* Room for n more bytes at b->p + b->n. */
+bool lg_pb_grow(struct lg_pb *b, size_t n);
+
+static inline uint8_t *lg_pb_raw(uint8_t *at, uint64_t v)
+{
+	while (v >= 0x80) {
+		*at++ = (uint8_t)(v | 0x80);
+		v >>= 7;
+	}
+	*at++ = (uint8_t)v;
+	return at;
+}
+
+/* Inline: millions of events are little else, and constant fields fold into one or two stores. */
+static inline void lg_pb_varint(struct lg_pb *b, uint32_t field, uint64_t v)
+{
+	if (b->cap - b->n < 20 && !lg_pb_grow(b, 20))
+		return;
+	b->n = (size_t)(lg_pb_raw(lg_pb_raw(b->p + b->n, (uint64_t)field << 3), v) - b->p);
+}
+
+/* A nested message; returns what lg_pb_close() wants. */
+static inline size_t lg_pb_open(struct lg_pb *b, uint32_t field)
+{
+	if (b->cap - b->n < 20 && !lg_pb_grow(b, 20))
+		return b->n;
+	b->n = (size_t)(lg_pb_raw(b->p + b->n, (uint64_t)field << 3 | 2) - b->p) + 1;
+	return b->n;
+}
+
+void lg_pb_close_long(struct lg_pb *b, size_t at);
+
+static inline void lg_pb_close(struct lg_pb *b, size_t at)
+{
+	if (b->n - at < 0x80 && !b->failed)
+		b->p[at - 1] = (uint8_t)(b->n - at);
+	else
+		lg_pb_close_long(b, at);
+}
+
 void lg_pb_fixed64(struct lg_pb *b, uint32_t field, uint64_t v);
 void lg_pb_double(struct lg_pb *b, uint32_t field, double v);
 void lg_pb_bytes(struct lg_pb *b, uint32_t field, const void *p, size_t n);
 /* As bytes, with what is not UTF-8 replaced by '?' (a string field must be UTF-8). */
 void lg_pb_string(struct lg_pb *b, uint32_t field, const char *s);
-size_t lg_pb_open(struct lg_pb *b, uint32_t field); /* returns what lg_pb_close() wants */
-void lg_pb_close(struct lg_pb *b, size_t at);
 void lg_pb_reset(struct lg_pb *b); /* keeps the memory */
 void lg_pb_done(struct lg_pb *b);
 /* A varint alone; returns its length (at most 10). */

@@ -196,6 +196,76 @@ void tl_arg_str(struct lg_timeline *c, const char *key, const char *s)
 	a->s = s;
 }
 
+static void arg_text(struct lg_timeline *c, const char *key, const char *s, uint64_t id)
+{
+	struct lg_tl_arg *a = arg(c, key);
+
+	a->type = LG_ARG_STR;
+	a->s = s;
+	a->id = id;
+}
+
+void tl_arg_static(struct lg_timeline *c, const char *key, const char *s)
+{
+	arg_text(c, key, s, tl_id_static(s));
+}
+
+void tl_arg_pool(struct lg_timeline *c, const char *key, lg_str s)
+{
+	arg_text(c, key, lg_string(c->t, s), tl_id(TL_ID_POOL, s));
+}
+
+/* Keep a text in *slot while the budget lasts; the text to use either way. */
+static const char *keep(struct lg_timeline *c, const char **slot, const char *text)
+{
+	enum { BUDGET = 16 << 20 };
+	size_t n = strlen(text) + 1;
+	const char *copy;
+
+	if (c->texts_bytes + n > BUDGET)
+		return text;
+	copy = lg_arena_strdup(&c->texts, text);
+	if (!copy || c->texts.failed) {
+		c->failed = LG_E_NOMEM;
+		return text;
+	}
+	c->texts_bytes += n;
+	return *slot = copy;
+}
+
+const char *tl_frame(struct lg_timeline *c, lg_frm f, char *buf, size_t size)
+{
+	if (c->t->frame.name[f] && size >= TL_FRAME) {
+		const char *name = lg_string(c->t, c->t->frame.name[f]);
+
+		/* Names are cut to what the others' buffers hold. */
+		if (strnlen(name, TL_FRAME) < TL_FRAME)
+			return name;
+	}
+	if (c->frame_text[f])
+		return c->frame_text[f];
+	return keep(c, &c->frame_text[f], lg_frame_text(c->t, f, buf, size));
+}
+
+void tl_arg_source(struct lg_timeline *c, lg_frm f)
+{
+	const struct lg_frame_tab *fr = &c->t->frame;
+	struct lg_tl_arg *a;
+
+	if (!fr->file[f])
+		return;
+	a = arg(c, "source");
+	a->type = LG_ARG_STR;
+	a->id = tl_id(TL_ID_SOURCE, f);
+	a->s = c->source_text[f];
+	if (!a->s) {
+		char *text = c->text[a - c->args];
+
+		snprintf(text, TL_TEXT, "%.1024s:%u", lg_string(c->t, fr->file[f]), fr->line[f]);
+		a->s = keep(c, &c->source_text[f], text);
+	}
+}
+
 void tl_arg_fmt(struct lg_timeline *c, const char *key, const char *fmt, ...)
 {
 	struct lg_tl_arg *a = arg(c, key);
@@ -212,36 +282,57 @@ void tl_arg_fmt(struct lg_timeline *c, const char *key, const char *fmt, ...)
 void tl_arg_thread(struct lg_timeline *c, const char *key, lg_thr thr)
 {
 	const struct lg_thread_tab *t = &c->t->thread;
+	struct lg_tl_arg *a;
 
-	if (thr)
-		tl_arg_fmt(c, key, "%s pid %d tid %d", lg_string(c->t, t->comm[thr]),
-			   c->t->process.pid[t->prc[thr]], t->tid[thr]);
+	if (!thr)
+		return;
+	a = arg(c, key);
+	a->type = LG_ARG_STR;
+	a->id = tl_id(TL_ID_THREAD, thr);
+	a->s = c->thread_text[thr];
+	if (!a->s) {
+		char *text = c->text[a - c->args];
+
+		snprintf(text, TL_TEXT, "%s pid %d tid %d", lg_string(c->t, t->comm[thr]),
+			 c->t->process.pid[t->prc[thr]], t->tid[thr]);
+		a->s = keep(c, &c->thread_text[thr], text);
+	}
 }
 
 void tl_arg_stack(struct lg_timeline *c, const char *key, lg_stk stk)
 {
 	struct lg_tl_arg *a;
-	char *text, frame[512];
+	char *text, buf[TL_FRAME];
 	size_t n = 0;
 
 	if (!stk)
 		return;
 	a = arg(c, key);
+	a->type = LG_ARG_STR;
+	a->id = tl_id(TL_ID_STACK, stk);
+	a->s = c->stack_text[stk];
+	if (a->s)
+		return;
 	text = c->text[a - c->args];
 	*text = 0;
-	for (; stk; stk = c->t->stack.parent[stk]) {
-		int w;
+	for (lg_stk s = stk; s; s = c->t->stack.parent[s]) {
+		const char *frame;
+		size_t len;
 
-		if (n + sizeof frame + 8 > TL_TEXT) {
+		if (n + TL_FRAME + 8 > TL_TEXT) {
 			snprintf(text + n, TL_TEXT - n, " ...");
 			break;
 		}
-		w = snprintf(text + n, TL_TEXT - n, "%s%s", n ? " < " : "",
-			     lg_frame_text(c->t, c->t->stack.frame[stk], frame, sizeof frame));
-		n += (size_t)w;
+		frame = tl_frame(c, c->t->stack.frame[s], buf, sizeof buf);
+		len = strlen(frame);
+		if (n) {
+			memcpy(text + n, " < ", 3);
+			n += 3;
+		}
+		memcpy(text + n, frame, len + 1);
+		n += len;
 	}
-	a->type = LG_ARG_STR;
-	a->s = text;
+	a->s = keep(c, &c->stack_text[stk], text);
 }
 
 const char *tl_function(const struct lg_trace *t, lg_stk stk, char *buf, size_t size)
@@ -267,18 +358,19 @@ const char *tl_function(const struct lg_trace *t, lg_stk stk, char *buf, size_t 
 }
 
 void tl_slice(struct lg_timeline *c, const struct lg_tl_track *t, int64_t ts, int64_t end,
-	      const char *name, const char *cat, const char *colour)
+	      const char *name, uint64_t name_id, const char *cat, const char *colour)
 {
 	c->sink->slice(c->self, &(struct lg_tl_event){ .track = t, .ts = ts, .end = end,
-						       .name = name, .cat = cat, .colour = colour,
+						       .name = name, .name_id = name_id,
+						       .cat = cat, .colour = colour,
 						       .args = c->args, .n_args = c->n_args });
 }
 
 void tl_instant(struct lg_timeline *c, const struct lg_tl_track *t, int64_t ts, const char *name,
-		const char *cat)
+		uint64_t name_id, const char *cat)
 {
 	c->sink->instant(c->self, &(struct lg_tl_event){ .track = t, .ts = ts, .end = ts, .name = name,
-							 .cat = cat, .args = c->args,
+							 .name_id = name_id, .cat = cat, .args = c->args,
 							 .n_args = c->n_args });
 }
 
@@ -323,6 +415,17 @@ static int by_nesting(const void *pa, const void *pb)
 	if (a->rank != b->rank)
 		return a->rank < b->rank ? -1 : 1;
 	return a->row < b->row ? -1 : a->row > b->row;
+}
+
+/* Rows mostly come in order; a look is cheaper than a sort. */
+static void sort_items(struct lg_timeline *c)
+{
+	for (size_t i = 1; i < c->n_items; i++) {
+		if (by_nesting(&c->items[i - 1], &c->items[i]) > 0) {
+			qsort(c->items, c->n_items, sizeof *c->items, by_nesting);
+			return;
+		}
+	}
 }
 
 struct flat {
@@ -377,8 +480,7 @@ int tl_deal(struct lg_timeline *c)
 	int64_t *stack = NULL;
 	size_t depth = 0, stack_cap = 0, n_heap = 0, heap_cap = 0;
 
-	if (c->n_items > 1)
-		qsort(c->items, c->n_items, sizeof *c->items, by_nesting);
+	sort_items(c);
 	for (size_t i = 0; i < c->n_items; i++) {
 		struct tl_item *it = &c->items[i];
 
@@ -403,7 +505,7 @@ int tl_deal(struct lg_timeline *c)
 		heap_up(heap, n_heap++);
 	}
 	if (n_heap)
-		qsort(c->items, c->n_items, sizeof *c->items, by_nesting);
+		sort_items(c);
 	lg_free(stack);
 	lg_free(heap);
 	return 0;
@@ -465,7 +567,7 @@ static void losses(struct lg_timeline *c)
 			tl_arg_int(c, "cpu", d->cpu[row]);
 		if (d->text[row])
 			tl_arg_str(c, "text", lg_string(c->t, d->text[row]));
-		tl_slice(c, &lane, it->ts, it->end, lg_diag_sentence(d->id[row]), "loss", "terrible");
+		tl_slice(c, &lane, it->ts, it->end, lg_diag_sentence(d->id[row]), 0, "loss", "terrible");
 	}
 	c->sink->track_end(c->self, &lane);
 }
@@ -518,7 +620,7 @@ static void marks(struct lg_timeline *c)
 		if (m->text[i])
 			tl_arg_str(c, "text", lg_string(c->t, m->text[i]));
 		tl_instant(c, &track, m->ts[i], m->name[i] ? lg_string(c->t, m->name[i]) : "mark",
-			   "mark");
+			   m->name[i] ? tl_id(TL_ID_POOL, m->name[i]) : 0, "mark");
 	}
 }
 
@@ -549,7 +651,7 @@ static void verdict_lane(struct lg_timeline *c, size_t first, size_t n)
 		tl_arg_num(c, "median_ms", (double)s->median / 1e6);
 		if (s->rank >= 0)
 			tl_arg_int(c, "rank", s->rank);
-		tl_slice(c, &track, ts, end, name, "step", s->slow ? "terrible" : "good");
+		tl_slice(c, &track, ts, end, name, 0, "step", s->slow ? "terrible" : "good");
 		for (uint32_t k = 0; s->slow && k < s->n_parts && s->part_first + k < v->n_parts; k++) {
 			const struct lg_part *p = &v->parts[s->part_first + k];
 			int64_t a = p->ts, b = p->ts + p->dur;
@@ -568,7 +670,7 @@ static void verdict_lane(struct lg_timeline *c, size_t first, size_t n)
 				if (cause->lock)
 					tl_arg_str(c, "lock", lg_string(c->t, cause->lock));
 			}
-			tl_slice(c, &track, a, b, kinds[kind], "account", colours[kind]);
+			tl_slice(c, &track, a, b, kinds[kind], 0, "account", colours[kind]);
 		}
 	}
 	if (track.id)
@@ -620,7 +722,12 @@ static int init(struct lg_timeline *c, struct lg_error *err)
 	c->pid = lg_calloc(p->n + 1, sizeof *c->pid);
 	c->tid = lg_calloc(c->t->thread.n + 1, sizeof *c->tid);
 	c->lane_known = lg_calloc(c->t->thread.n + 1, 1);
-	if (!c->pid || !c->tid || !c->lane_known)
+	c->frame_text = lg_calloc(c->t->frame.n + 1, sizeof *c->frame_text);
+	c->source_text = lg_calloc(c->t->frame.n + 1, sizeof *c->source_text);
+	c->stack_text = lg_calloc(c->t->stack.n + 1, sizeof *c->stack_text);
+	c->thread_text = lg_calloc(c->t->thread.n + 1, sizeof *c->thread_text);
+	if (!c->pid || !c->tid || !c->lane_known || !c->frame_text || !c->source_text ||
+	    !c->stack_text || !c->thread_text)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	for (size_t i = 0; i <= p->n; i++)
 		c->pid[i] = INT64_MIN;
@@ -674,6 +781,11 @@ int lg_timeline(const struct lg_trace *t, const struct lg_verdict *v, const stru
 	lg_free(c->pid);
 	lg_free(c->tid);
 	lg_free(c->lane_known);
+	lg_free(c->frame_text);
+	lg_free(c->source_text);
+	lg_free(c->stack_text);
+	lg_free(c->thread_text);
+	lg_arena_done(&c->texts);
 	lg_free(c);
 	return rc;
 }

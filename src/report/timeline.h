@@ -40,18 +40,25 @@ struct lg_tl_track {
 	lg_thr thr;    /* thread tracks and lanes */
 };
 
+/*
+ * Texts repeat: millions of events carry the names of a few thousand functions. An id that is
+ * not 0 stands for the text throughout one walk (equal ids, equal texts), so a sink need not look
+ * at the text again. Keys, categories and colours are static: the address will do.
+ */
 struct lg_tl_arg {
 	const char *key;
 	enum { LG_ARG_INT, LG_ARG_NUM, LG_ARG_STR } type;
 	int64_t i;
 	double f;
 	const char *s;
+	uint64_t id; /* of s */
 };
 
 struct lg_tl_event {
 	const struct lg_tl_track *track;
 	int64_t ts, end; /* end - ts may need 64 bits unsigned; instants: end == ts */
 	const char *name, *cat;
+	uint64_t name_id;
 	const char *colour; /* Chrome's reserved colour name, or NULL */
 	const struct lg_tl_arg *args;
 	size_t n_args;

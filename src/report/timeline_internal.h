@@ -2,11 +2,12 @@
 /* timeline_internal.h - the state of one walk, shared by the timeline*.c files only. */
 #ifndef LG_REPORT_TIMELINE_INTERNAL_H
 #define LG_REPORT_TIMELINE_INTERNAL_H
+#include "base/arena.h"
 #include "base/map.h"
 #include "report/timeline.h"
 #include "store/index.h"
 
-enum { TL_ARGS = 16, TL_TEXT = 2048 };
+enum { TL_ARGS = 16, TL_TEXT = 2048, TL_FRAME = 512 };
 
 /* One slice before it has a track: spans of a thread, sorted and dealt to tracks. */
 struct tl_item {
@@ -29,6 +30,10 @@ struct lg_timeline {
 	struct tl_item *items;
 	size_t n_items, items_cap;
 	uint64_t flow_id;
+	/* Texts made once, by row; what does not fit into the budget is made every time. */
+	struct lg_arena texts;
+	size_t texts_bytes;
+	const char **frame_text, **source_text, **stack_text, **thread_text;
 	bool many_hosts;               /* processes of more than one named host */
 	int failed;
 
@@ -49,6 +54,9 @@ void tl_args_reset(struct lg_timeline *c);
 void tl_arg_int(struct lg_timeline *c, const char *key, int64_t v);
 void tl_arg_num(struct lg_timeline *c, const char *key, double v);
 void tl_arg_str(struct lg_timeline *c, const char *key, const char *s); /* borrowed */
+void tl_arg_static(struct lg_timeline *c, const char *key, const char *s); /* a literal */
+void tl_arg_pool(struct lg_timeline *c, const char *key, lg_str s); /* a string of the trace */
+void tl_arg_source(struct lg_timeline *c, lg_frm f); /* file:line, none when unknown */
 void tl_arg_fmt(struct lg_timeline *c, const char *key, const char *fmt, ...) LG_PRINTF(3, 4);
 void tl_arg_thread(struct lg_timeline *c, const char *key, lg_thr thr); /* none for thr 0 */
 void tl_arg_stack(struct lg_timeline *c, const char *key, lg_stk stk);  /* none for stk 0 */
@@ -56,10 +64,22 @@ void tl_arg_stack(struct lg_timeline *c, const char *key, lg_stk stk);  /* none 
  * code. "" when there is no stack. */
 const char *tl_function(const struct lg_trace *t, lg_stk stk, char *buf, size_t size);
 
+/* Name of a frame; buf is used for what is not kept. */
+const char *tl_frame(struct lg_timeline *c, lg_frm f, char *buf, size_t size);
+/* Ids of texts (lg_tl_event.name_id, lg_tl_arg.id). */
+enum { TL_ID_FRAME = 1, TL_ID_SOURCE, TL_ID_STACK, TL_ID_THREAD, TL_ID_POOL };
+static inline uint64_t tl_id(unsigned kind, uint32_t row)
+{
+	return (uint64_t)kind << 32 | row;
+}
+static inline uint64_t tl_id_static(const char *s)
+{
+	return 1ull << 63 | (uint64_t)(uintptr_t)s;
+}
 void tl_slice(struct lg_timeline *c, const struct lg_tl_track *t, int64_t ts, int64_t end,
-	      const char *name, const char *cat, const char *colour);
+	      const char *name, uint64_t name_id, const char *cat, const char *colour);
 void tl_instant(struct lg_timeline *c, const struct lg_tl_track *t, int64_t ts, const char *name,
-		const char *cat);
+		uint64_t name_id, const char *cat);
 void tl_flow(struct lg_timeline *c, const char *name, lg_thr from, enum lg_tl_lane from_lane,
 	     int64_t ts, lg_thr to, enum lg_tl_lane to_lane, int64_t ts_to);
 

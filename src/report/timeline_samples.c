@@ -64,11 +64,17 @@ int64_t tl_sample_period(const struct lg_timeline *c)
 	return period > 0 ? period : DEFAULT_PERIOD;
 }
 
+/*
+ * I1  The open slices are items[item[0..depth)]; they end at `end` unless the next sample goes on.
+ * I2  An item's end is set once, when its slice closes.
+ */
 struct flame {
 	struct lg_timeline *c;
 	lg_frm open[DEPTH_MAX];
-	size_t item[DEPTH_MAX]; /* in c->items: its row holds the frame, its end moves on */
+	size_t item[DEPTH_MAX]; /* in c->items: its row holds the frame */
 	size_t depth;
+	int64_t end;
+	lg_stk stack; /* whose frames are open */
 };
 
 static size_t frames_of(const struct lg_trace *t, lg_stk stk, lg_frm *out)
@@ -82,25 +88,30 @@ static size_t frames_of(const struct lg_trace *t, lg_stk stk, lg_frm *out)
 	return stk || i ? 0 : n;
 }
 
+static void close_from(struct flame *f, size_t depth)
+{
+	while (f->depth > depth)
+		f->c->items[f->item[--f->depth]].end = f->end;
+}
+
 /* The slices are collected first (opening order is nesting order) and given away at the end of
  * the thread, because a slice's end is known only later. */
-static bool add_sample(struct flame *f, const lg_frm *frames, size_t n, int64_t ts, int64_t end)
+static bool add_sample(struct flame *f, const lg_frm *frames, size_t n, int64_t ts)
 {
 	struct lg_timeline *c = f->c;
 	size_t same = 0;
 
 	while (same < f->depth && same < n && f->open[same] == frames[same])
 		same++;
-	for (size_t i = 0; i < same; i++)
-		c->items[f->item[i]].end = end;
+	close_from(f, same);
+	if (lg_grow(&c->items, &c->items_cap, c->n_items + n - same, sizeof *c->items)) {
+		c->failed = LG_E_NOMEM;
+		return false;
+	}
 	for (size_t i = same; i < n; i++) {
-		if (lg_grow(&c->items, &c->items_cap, c->n_items + 1, sizeof *c->items)) {
-			c->failed = LG_E_NOMEM;
-			return false;
-		}
 		f->open[i] = frames[i];
 		f->item[i] = c->n_items;
-		c->items[c->n_items++] = (struct tl_item){ .ts = ts, .end = end, .row = frames[i] };
+		c->items[c->n_items++] = (struct tl_item){ .ts = ts, .row = frames[i] };
 	}
 	f->depth = n;
 	return true;
@@ -117,7 +128,7 @@ static void emit(struct lg_timeline *c, lg_thr thr)
 					    "sample,inlined" };
 	const struct lg_frame_tab *f = &c->t->frame;
 	struct lg_tl_track track;
-	char name[512];
+	char name[TL_FRAME];
 
 	if (!c->n_items)
 		return;
@@ -130,31 +141,29 @@ static void emit(struct lg_timeline *c, lg_thr thr)
 			continue;
 		tl_args_reset(c);
 		if (f->dso[it->row])
-			tl_arg_str(c, "dso", lg_string(c->t, f->dso[it->row]));
-		if (f->file[it->row])
-			tl_arg_fmt(c, "source", "%.1024s:%u", lg_string(c->t, f->file[it->row]),
-				   f->line[it->row]);
-		tl_slice(c, &track, ts, end, lg_frame_text(c->t, it->row, name, sizeof name),
-			 cats[f->kind[it->row] < 4 ? f->kind[it->row] : 0], colour_of(f->kind[it->row]));
+			tl_arg_pool(c, "dso", f->dso[it->row]);
+		tl_arg_source(c, it->row);
+		tl_slice(c, &track, ts, end, tl_frame(c, it->row, name, sizeof name),
+			 tl_id(TL_ID_FRAME, it->row), cats[f->kind[it->row] < 4 ? f->kind[it->row] : 0], colour_of(f->kind[it->row]));
 	}
 	c->sink->track_end(c->self, &track);
 }
 
 /* Tracepoint samples are moments, not time: instants. */
-static void tracepoint(struct lg_timeline *c, lg_thr thr, uint32_t row)
+static void tracepoint(struct lg_timeline *c, lg_thr thr, struct lg_tl_track *track, uint32_t row)
 {
 	const struct lg_sample_tab *s = &c->t->sample;
-	struct lg_tl_track track;
 
 	if (s->ts[row] < c->w.from || s->ts[row] >= c->w.to)
 		return;
-	tl_thread_track(c, thr, LG_LANE_SAMPLE, 0, &track);
+	if (!track->id)
+		tl_thread_track(c, thr, LG_LANE_SAMPLE, 0, track);
 	tl_args_reset(c);
 	if (s->cpu[row] >= 0)
 		tl_arg_int(c, "cpu", s->cpu[row]);
 	tl_arg_stack(c, "stack", s->stack[row]);
-	tl_instant(c, &track, s->ts[row],
-		   s->event[row] ? lg_string(c->t, s->event[row]) : "event", "event");
+	tl_instant(c, track, s->ts[row], s->event[row] ? lg_string(c->t, s->event[row]) : "event",
+		   s->event[row] ? tl_id(TL_ID_POOL, s->event[row]) : 0, "event");
 }
 
 void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period)
@@ -163,7 +172,7 @@ void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period)
 	uint32_t from = c->x->sample_off[thr], to = c->x->sample_off[thr + 1];
 	struct flame *f;
 	lg_frm *frames;
-	int64_t last_end = INT64_MIN;
+	struct lg_tl_track thread = { 0 }, lane = { 0 };
 
 	if (from == to)
 		return;
@@ -174,6 +183,7 @@ void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period)
 		goto done;
 	}
 	f->c = c;
+	f->end = INT64_MIN;
 	c->n_items = 0;
 	for (uint32_t p = from; p < to && !c->failed; p++) {
 		uint32_t row = c->x->sample[p], next = p + 1;
@@ -182,7 +192,7 @@ void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period)
 
 		if (!is_tick(c->t, row)) {
 			if (!(s->flags[row] & LG_SAMPLE_IDLE))
-				tracepoint(c, thr, row);
+				tracepoint(c, thr, &lane, row);
 			continue;
 		}
 		while (next < to && !is_tick(c->t, c->x->sample[next]))
@@ -193,19 +203,23 @@ void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period)
 		if (next < to && (uint64_t)s->ts[c->x->sample[next]] - (uint64_t)ts <=
 					 (uint64_t)period + (uint64_t)period / 2)
 			end = s->ts[c->x->sample[next]];
-		if (ts != last_end)
-			f->depth = 0;
-		n = frames_of(c->t, s->stack[row], frames);
-		if (!add_sample(f, frames, n, ts, end))
-			break;
-		last_end = end;
+		if (ts != f->end)
+			close_from(f, 0);
+		/* Most samples of a busy thread are like the one before. */
+		if (!f->depth || s->stack[row] != f->stack) {
+			n = frames_of(c->t, s->stack[row], frames);
+			if (!add_sample(f, frames, n, ts))
+				break;
+			f->stack = s->stack[row];
+		}
+		f->end = end;
 		if (c->sink->sample && ts >= c->w.from && ts < c->w.to) {
-			struct lg_tl_track track;
-
-			tl_thread_track(c, thr, LG_LANE_MAIN, 0, &track);
-			c->sink->sample(c->self, &track, row);
+			if (!thread.id)
+				tl_thread_track(c, thr, LG_LANE_MAIN, 0, &thread);
+			c->sink->sample(c->self, &thread, row);
 		}
 	}
+	close_from(f, 0);
 	if (!c->failed)
 		emit(c, thr);
 done:

@@ -87,9 +87,9 @@ static void lock_args(struct lg_timeline *c, uint32_t row)
 	char function[256];
 
 	if (s->name[row])
-		tl_arg_str(c, "lock", lg_string(c->t, s->name[row]));
+		tl_arg_pool(c, "lock", s->name[row]);
 	if (mode(s->flags[row]))
-		tl_arg_str(c, "mode", mode(s->flags[row]));
+		tl_arg_static(c, "mode", mode(s->flags[row]));
 	if (owner)
 		tl_arg_fmt(c, "mm_of", "pid %d %s", c->t->process.pid[owner],
 			   lg_string(c->t, c->t->process.comm[owner]));
@@ -106,7 +106,7 @@ static void lock_args(struct lg_timeline *c, uint32_t row)
 			tl_arg_fmt(c, "holder_function", "%s", function);
 		/* kernel/locking/rwsem.c: a reader-owned semaphore remembers only its last reader. */
 		if (s->flags[row] & LG_SPAN_OWNER_READER)
-			tl_arg_str(c, "holder_certainty", "probable: last reader seen");
+			tl_arg_static(c, "holder_certainty", "probable: last reader seen");
 	}
 	tl_arg_stack(c, "stack", s->stack[row]);
 	tl_arg_stack(c, "holder_stack", s->peer_stack[row]);
@@ -117,11 +117,13 @@ static void emit(struct lg_timeline *c, const struct lg_tl_track *track, const s
 	const struct lg_span_tab *s = &c->t->span;
 	uint32_t row = it->row;
 	const char *name = s->name[row] ? lg_string(c->t, s->name[row]) : NULL;
+	uint64_t name_id = s->name[row] ? tl_id(TL_ID_POOL, s->name[row]) : 0;
 	char buf[512];
 
 	tl_args_reset(c);
 	if (s->kind[row] == LG_SPAN_LOCK_WAIT || s->kind[row] == LG_SPAN_LOCK_HOLD) {
 		name = lock_name(c, row, buf, sizeof buf);
+		name_id = 0;
 		lock_args(c, row);
 	} else {
 		if (s->kind[row] == LG_SPAN_STEP)
@@ -129,16 +131,16 @@ static void emit(struct lg_timeline *c, const struct lg_tl_track *track, const s
 		else if (s->kind[row] == LG_SPAN_COLLECTIVE)
 			tl_arg_int(c, "seq", s->seq[row]);
 		if (s->group[row])
-			tl_arg_str(c, "group", lg_string(c->t, s->group[row]));
+			tl_arg_pool(c, "group", s->group[row]);
 		if (s->bytes[row])
 			tl_arg_int(c, "bytes", (int64_t)(s->bytes[row] > INT64_MAX ? INT64_MAX :
 							 s->bytes[row]));
 		if (s->stage[row] && s->kind[row] != LG_SPAN_STAGE)
-			tl_arg_str(c, "stage", lg_stage_name(s->stage[row]));
+			tl_arg_static(c, "stage", lg_stage_name(s->stage[row]));
 		if (s->flags[row] & LG_SPAN_ASYNC)
-			tl_arg_str(c, "async", "yes");
+			tl_arg_static(c, "async", "yes");
 		if (s->flags[row] & LG_SPAN_HAND)
-			tl_arg_str(c, "marked", "by hand");
+			tl_arg_static(c, "marked", "by hand");
 		tl_arg_thread(c, "peer", s->peer[row]);
 		tl_arg_stack(c, "stack", s->stack[row]);
 		if (!name && s->kind[row] == LG_SPAN_STEP) {
@@ -149,8 +151,8 @@ static void emit(struct lg_timeline *c, const struct lg_tl_track *track, const s
 		}
 	}
 	if (s->dur[row] < 0)
-		tl_arg_str(c, "cut_off", "by the end of the trace");
-	tl_slice(c, track, it->ts, it->end, name, cat_of(s->kind[row]),
+		tl_arg_static(c, "cut_off", "by the end of the trace");
+	tl_slice(c, track, it->ts, it->end, name, name_id, cat_of(s->kind[row]),
 		 s->kind[row] == LG_SPAN_LOCK_WAIT ? "bad" : NULL);
 }
 

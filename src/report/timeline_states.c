@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* timeline_states.c - running, runnable, blocked: what the scheduler did with a thread. */
-#include <stdio.h>
-
 #include "report/timeline_internal.h"
 
-static const char *reason(uint8_t why)
-{
-	static const char *const names[] = {
-		[LG_WHY_NONE] = NULL,		  [LG_WHY_PREEMPTED] = "preempted",
-		[LG_WHY_WOKEN] = "woken",	  [LG_WHY_NEW] = "new",
-		[LG_WHY_SLEEP] = "sleep",	  [LG_WHY_DISK] = "uninterruptible",
-		[LG_WHY_IOWAIT] = "io",		  [LG_WHY_STOPPED] = "stopped",
-		[LG_WHY_TRACED] = "traced",	  [LG_WHY_DEAD] = "exited",
-		[LG_WHY_PARKED] = "parked",	  [LG_WHY_IDLE] = "idle",
-	};
+#define BLOCKED "blocked: "
 
-	return why < sizeof names / sizeof *names ? names[why] : NULL;
-}
+/* Each with "blocked: " in front, for both the reason and the slice's name. */
+static const char *const reasons[] = {
+	[LG_WHY_NONE] = NULL,
+	[LG_WHY_PREEMPTED] = BLOCKED "preempted",
+	[LG_WHY_WOKEN] = BLOCKED "woken",
+	[LG_WHY_NEW] = BLOCKED "new",
+	[LG_WHY_SLEEP] = BLOCKED "sleep",
+	[LG_WHY_DISK] = BLOCKED "uninterruptible",
+	[LG_WHY_IOWAIT] = BLOCKED "io",
+	[LG_WHY_STOPPED] = BLOCKED "stopped",
+	[LG_WHY_TRACED] = BLOCKED "traced",
+	[LG_WHY_DEAD] = BLOCKED "exited",
+	[LG_WHY_PARKED] = BLOCKED "parked",
+	[LG_WHY_IDLE] = BLOCKED "idle",
+};
 
 static const char *ctx_name(uint8_t ctx)
 {
@@ -45,36 +47,36 @@ static void emit(struct lg_timeline *c, const struct lg_tl_track *track, uint32_
 		 int64_t end)
 {
 	const struct lg_state_tab *s = &c->t->state;
-	const char *why = reason(s->reason[row]), *ctx = ctx_name(s->waker_ctx[row]);
-	char name[64];
+	const char *why = s->reason[row] < sizeof reasons / sizeof *reasons ?
+			  reasons[s->reason[row]] : NULL;
+	const char *ctx = ctx_name(s->waker_ctx[row]);
+	const char *name = s->kind[row] == LG_BLOCKED && why ? why :
+			   kinds[s->kind[row] < 4 ? s->kind[row] : 0];
 
-	snprintf(name, sizeof name, "%s%s%s", kinds[s->kind[row] < 4 ? s->kind[row] : 0],
-		 s->kind[row] == LG_BLOCKED && why ? ": " : "",
-		 s->kind[row] == LG_BLOCKED && why ? why : "");
 	tl_args_reset(c);
 	if (why)
-		tl_arg_str(c, "reason", why);
+		tl_arg_static(c, "reason", why + sizeof BLOCKED - 1);
 	if (s->cpu[row] >= 0)
 		tl_arg_int(c, "cpu", s->cpu[row]);
 	tl_arg_thread(c, "waker", s->waker[row]);
 	/* A waker in interrupt context is an arbitrary victim of the interrupt: say so. */
 	if (s->waker[row] && ctx)
-		tl_arg_str(c, "waker_context", ctx);
+		tl_arg_static(c, "waker_context", ctx);
 	tl_arg_thread(c, "blocker", s->blocker[row]);
 	if (s->object[row])
 		tl_arg_fmt(c, "object", "0x%llx", (unsigned long long)s->object[row]);
 	if (s->flags[row] & LG_STATE_SUMMED) {
-		tl_arg_str(c, "summed", "many short slices");
+		tl_arg_static(c, "summed", "many short slices");
 		tl_arg_num(c, "running_inside_ms", (double)s->run[row] / 1e6);
 	}
 	if (s->flags[row] & LG_STATE_EDGE)
-		tl_arg_str(c, "edge", "begins or ends outside the trace");
+		tl_arg_static(c, "edge", "begins or ends outside the trace");
 	if (s->dur[row] < 0)
-		tl_arg_str(c, "cut_off", "by the end of the trace");
+		tl_arg_static(c, "cut_off", "by the end of the trace");
 	tl_arg_stack(c, "stack", s->stack[row]);
 	tl_arg_stack(c, "waker_stack", s->waker_stack[row]);
 	tl_arg_stack(c, "blocker_stack", s->blocker_stack[row]);
-	tl_slice(c, track, ts, end, name, "state", colour(s, row));
+	tl_slice(c, track, ts, end, name, tl_id_static(name), "state", colour(s, row));
 }
 
 void tl_states(struct lg_timeline *c, lg_thr thr)

@@ -38,10 +38,29 @@ static void writes_what_the_encoding_guide_shows(void **state)
 	lg_pb_fixed64(&b, 47, 0x0102030405060708);
 	is_bytes(&b, "\xf9\x02\x08\x07\x06\x05\x04\x03\x02\x01", 10);
 	lg_pb_reset(&b);
-	at = lg_pb_open(&b, 3); /* the length is padded to four bytes */
+	at = lg_pb_open(&b, 3);
 	lg_pb_varint(&b, 1, 150);
 	lg_pb_close(&b, at);
-	is_bytes(&b, "\x1a\x83\x80\x80\x00\x08\x96\x01", 8);
+	is_bytes(&b, "\x1a\x03\x08\x96\x01", 5);
+	/* A length that needs a second byte moves what it is the length of; one message in another,
+	 * on both sides of the limit. */
+	for (size_t n = 120; n < 140; n += 2) {
+		size_t outer, inner, len = 2 + (n > 127) + n, at_x = len > 127 ? 3 : 2;
+
+		lg_pb_reset(&b);
+		outer = lg_pb_open(&b, 1);
+		inner = lg_pb_open(&b, 2);
+		for (size_t i = 0; i < n / 2; i++)
+			lg_pb_varint(&b, 15, 'x');
+		lg_pb_close(&b, inner);
+		lg_pb_close(&b, outer);
+		assert_int_equal(b.n, 2 + (len > 127) + len);
+		assert_int_equal(b.p[1] & 0x7f, len & 0x7f);
+		assert_int_equal(b.p[at_x], 2 << 3 | 2);
+		assert_int_equal(b.p[at_x + 1] & 0x7f, n & 0x7f);
+		assert_int_equal(b.p[b.n - 2], 15 << 3);
+		assert_int_equal(b.p[b.n - 1], 'x');
+	}
 	lg_pb_done(&b);
 }
 

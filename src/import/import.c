@@ -174,6 +174,14 @@ static int input_open(struct input *in, const char *path, struct lg_error *err)
 	return rc;
 }
 
+static bool all_zero(const struct input *in)
+{
+	for (size_t i = 0; i < in->n_head; i++)
+		if (in->head[i])
+			return false;
+	return true;
+}
+
 /* A word for what the file seems to be, to help whoever named the wrong one. */
 static const char *looks_like(const struct input *in)
 {
@@ -197,8 +205,10 @@ static const char *looks_like(const struct input *in)
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (in->n_head >= known[i].n && !memcmp(in->head, known[i].magic, known[i].n))
 			return known[i].what;
+	if (all_zero(in))
+		return "nothing but zero bytes where a format would be named";
 	for (size_t i = 0; i < in->n_head; i++)
-		if (in->head[i] < 0x20 && !strchr("\t\n\r\f", in->head[i]))
+		if (!in->head[i] || (in->head[i] < 0x20 && !strchr("\t\n\r\f", in->head[i])))
 			return "of no kind that is known here";
 	return "text";
 }

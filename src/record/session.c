@@ -37,6 +37,7 @@
 #define FLUSH_EVERY (1000 * MS)
 #define FLUSH_PENDING (8u << 20)
 #define QUEUE_DEFAULT (256u << 20)
+#define SHORT_RUN (2000 * MS)
 
 #ifdef LG_HAVE_ADDRS
 #define ADDRS(call) (call)
@@ -74,6 +75,7 @@ struct lg_session {
 	uint64_t events, lost;
 	unsigned dumps, interrupts;
 	bool stop, hurry, dump, woken, output_failed;
+	char refused[640], refused_tiers[48]; /* tiers that do not work here */
 	int64_t next_check;
 };
 
@@ -188,8 +190,13 @@ static void note_tier(void *arg, enum lg_tier tier, const struct lg_probe *p)
 
 	lg_add_diag_now(s->b, LG_DIAG_NO_FEATURE, lg_monotonic_ns(), 1,
 			"tier %s does not work here: %s", lg_tier_name(tier), p->why);
-	lg_session_say(s, "tier %s does not work here: %s%s%s", lg_tier_name(tier), p->why,
-		       *p->fix ? "; to get it: " : "", p->fix);
+	/* The best tier's reason is the one to act on; the others are in the diag rows. */
+	if (!*s->refused)
+		snprintf(s->refused, sizeof s->refused, "%s%s%s", p->why,
+			 *p->fix ? "; to get it: " : "", p->fix);
+	snprintf(s->refused_tiers + strlen(s->refused_tiers),
+		 sizeof s->refused_tiers - strlen(s->refused_tiers), "%s%s",
+		 *s->refused_tiers ? ", " : "", lg_tier_name(tier));
 }
 
 static int start_sources(struct lg_session *s, struct lg_error *err)
@@ -214,6 +221,10 @@ static int start_sources(struct lg_session *s, struct lg_error *err)
 		note_tier(s, s->tier, &failed);
 		first = s->tier + 1;
 	}
+	if (*s->refused_tiers)
+		lg_session_say(s, "tier%s %s: does not work here: %s",
+			       strchr(s->refused_tiers, ',') ? "s" : "", s->refused_tiers,
+			       s->refused);
 #ifdef LG_HAVE_SOURCE_PERF
 	if (s->tier == LG_TIER_BPF || s->tier == LG_TIER_PERF)
 		start_side_source(s, &lg_source_perf);
@@ -563,6 +574,9 @@ static int begin(struct lg_session *s, struct lg_error *err)
 	lg_facts_clocks(s->b, &s->clocks, lg_monotonic_ns(), true);
 	lg_session_say(s, "recording with tier %s%s%s", lg_tier_name(s->tier),
 		       *lg_tier_limits(s->tier) ? "; not seen: " : "", lg_tier_limits(s->tier));
+	if (!s->child && !opt->n_pids)
+		lg_session_say(s, "recording the whole machine%s",
+			       opt->for_ns ? "" : "; Ctrl-C ends it");
 	s->began = lg_monotonic_ns();
 	began = lg_facts_cost(&s->cost);
 	lg_meta_setf(s->b, 0, "record.cost.start_cpu_ns", "%" PRId64, began.cpu_ns);
@@ -576,10 +590,21 @@ static int begin(struct lg_session *s, struct lg_error *err)
 	return rc;
 }
 
+/* A share means nothing where the last drain and the names outweigh the rounds. */
+static const char *cost_text(const struct lg_cost *c, char *buf, size_t size)
+{
+	if (c->wall_ns < SHORT_RUN)
+		snprintf(buf, size, "%.0f ms of CPU time", (double)c->cpu_ns * 1e-6);
+	else
+		snprintf(buf, size, "%.1f %% of one CPU",
+			 100 * (double)c->cpu_ns / (double)c->wall_ns);
+	return buf;
+}
+
 static void note_cost(struct lg_session *s)
 {
 	struct lg_cost c = lg_facts_cost(&s->cost);
-	double share = c.wall_ns > 0 ? (double)c.cpu_ns / (double)c.wall_ns : 0;
+	char text[48];
 
 	lg_meta_setf(s->b, 0, "record.cost.cpu_ns", "%" PRId64, c.cpu_ns);
 	lg_meta_setf(s->b, 0, "record.cost.wall_ns", "%" PRId64, c.wall_ns);
@@ -588,9 +613,9 @@ static void note_cost(struct lg_session *s)
 	lg_meta_setf(s->b, 0, "record.lost", "%" PRIu64, s->lost);
 	lg_meta_setf(s->b, 0, "record.bytes", "%" PRIu64, output_bytes(s));
 	lg_add_diag_now(s->b, LG_DIAG_OWN_COST, lg_monotonic_ns(), 1,
-			"recorder: %.2f %% of one CPU, %.1f MB of memory, %" PRIu64
-			" events, %.1f MB written, %" PRIu64 " lost",
-			share * 100, (double)c.rss_bytes * 1e-6, s->events,
+			"recorder: %s, %.1f MB of memory, %" PRIu64 " events, %.1f MB written, %" PRIu64
+			" lost",
+			cost_text(&c, text, sizeof text), (double)c.rss_bytes * 1e-6, s->events,
 			(double)output_bytes(s) * 1e-6, s->lost);
 	s->cost = c;
 }
@@ -598,15 +623,15 @@ static void note_cost(struct lg_session *s)
 static void say_summary(struct lg_session *s, unsigned ranks, uint64_t bytes)
 {
 	const char *unit = s->events >= 10000 ? "k" : "";
+	char who[32] = "", cost[48];
 
-	lg_session_say(s,
-		       "recorded %.1f s, %u rank%s, %" PRIu64 "%s events, %.1f MB, cost %.1f %% of "
-		       "one CPU, %" PRIu64 " lost -> %s",
-		       (double)s->cost.wall_ns * 1e-9, ranks, ranks == 1 ? "" : "s",
+	if (ranks)
+		snprintf(who, sizeof who, "%u rank%s, ", ranks, ranks == 1 ? "" : "s");
+	lg_session_say(s, "recorded %.1f s, %s%" PRIu64 "%s events, %.1f MB, cost %s, %" PRIu64
+		       " lost -> %s",
+		       (double)s->cost.wall_ns * 1e-9, who,
 		       *unit ? s->events / 1000 : s->events, unit, (double)bytes * 1e-6,
-		       s->cost.wall_ns > 0
-			       ? 100 * (double)s->cost.cpu_ns / (double)s->cost.wall_ns : 0.0,
-		       s->lost, s->opt->out);
+		       cost_text(&s->cost, cost, sizeof cost), s->lost, s->opt->out);
 	lg_session_say(s, "next: laggard explain %s", s->opt->out);
 }
 

@@ -198,7 +198,7 @@ def test_a_signal_ends_a_recording_without_command(laggard_path, out, rows, sig)
     child.send_signal(sig)
     stdout, stderr = child.communicate(timeout=30)
     assert (child.returncode, stdout) == (0, "")
-    assert re.search(r"recorded \d+\.\d s, .* events, .* MB, cost .* % of one CPU, \d+ lost -> ", stderr)
+    assert re.search(r"recorded \d+\.\d s, .* events, .* MB, cost .* CPU( time)?, \d+ lost -> ", stderr)
     assert f"laggard explain {out}" in stderr
     assert rows(out, "clock")
 
@@ -405,6 +405,40 @@ def test_unprivileged_recording_of_own_processes(nobody, rows):
     assert job and "t.time()" in job[0]["cmdline"]
     thr = {t["row"] for t in found if t["table"] == "thread" and t["prc"] == job[0]["row"]}
     assert [r for r in found if r["table"] in ("state", "sample") and r["thr"] in thr]
+
+
+@pytest.mark.parametrize("tier, near", [("own", 0.1), ("procfs", 0.25)])
+def test_unprivileged_running_time_is_the_cpu_time(nobody, rows, tier, near):
+    """Computing and sleeping in turn, finer than /proc is read: no tier calls all of it running."""
+    done = nobody("record", "-o", "run.lag", "--tier", tier, "--no-hook", "--", PYTHON, "-S", "-c", """
+import time
+for i in range(100):
+    end = time.thread_time() + 0.007
+    while time.thread_time() < end: pass
+    time.sleep(0.010)
+print(time.thread_time())""")
+    if tier == "own" and "does not work here" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    truth = float(done.stdout) * 1e9
+    found = rows(nobody.home / "run.lag")
+    job = {p["row"]: p["pid"] for p in found if p["table"] == "process" and p["role"] == JOB}
+    main = {t["row"] for t in found if t["table"] == "thread" and job.get(t["prc"]) == t["tid"]}
+    states = sorted((s for s in found if s["table"] == "state" and s["thr"] in main),
+                    key=lambda s: s["ts"])
+    ran = sum(s["dur"] for s in states if s["kind"] == 1 and s["dur"] > 0)
+    slept = sum(s["dur"] for s in states if s["kind"] == 3 and s["dur"] > 0)
+    assert abs(ran - truth) < near * truth, (ran, truth)
+    assert slept > 0.9e9
+    assert all(a["ts"] + a["dur"] <= b["ts"] for a, b in zip(states, states[1:])), "rows overlap"
+
+
+def test_what_recording_says_is_short(nobody, laggard, tmp_path):
+    lines = nobody("record", "-o", "run.lag", "--", "true").stderr.splitlines()
+    assert sum("does not work here" in line for line in lines) <= 1 and len(lines) <= 4, lines
+    assert "rank" not in lines[-2] and "ms of CPU time" in lines[-2], lines
+    alone = laggard("record", "-o", tmp_path / "a.lag", "--for", "200ms")
+    assert "recording the whole machine\n" in alone.stderr
 
 
 def test_forcing_a_tier_that_does_not_work_is_one_line(nobody):

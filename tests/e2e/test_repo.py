@@ -239,7 +239,15 @@ def test_install_follows_destdir_and_prefix(laggard_path, tmp_path):
     installed = [p for p in tmp_path.rglob("bin/laggard") if p.is_file()]
     assert len(installed) == 1
     assert list(tmp_path.rglob("man1/laggard.1*"))
-    assert list(tmp_path.rglob("include/laggard/mark.h"))
+    assert len(list(tmp_path.rglob("include/laggard/mark.h"))) == 1
+    module = next(tmp_path.rglob("laggard/__init__.py"))
+    done = subprocess.run(["/usr/bin/python3", "-c", """if True:
+        import laggard
+        with laggard.stage("forward"): pass
+        laggard.step(); laggard.mark("x", 1); print(laggard.recording(), laggard.__file__)"""],
+        env={"PYTHONPATH": str(module.parent.parent), "PYTHONDONTWRITEBYTECODE": "1"}, check=False,
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.stdout.split() == ["False", str(module)]
 
 
 def test_the_program_needs_the_c_library_only(laggard_path):

@@ -11,7 +11,7 @@
 #include "import/source/stamp.h"
 #include "import/value/value.h"
 
-enum { HEAD_BYTES = 65536, FRAMES_MAX = 512, RANKS_MAX = 1 << 20 };
+enum { HEAD_BYTES = 65536, FRAMES_MAX = 512, RANKS_MAX = 1 << 17 };
 #define SIZE_LIMIT ((size_t)1 << 30)
 #define SECOND INT64_C(1000000000)
 

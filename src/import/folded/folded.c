@@ -189,11 +189,11 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 	return rc;
 }
 
-/* Every whole line of the head ends with a count, and most have a semicolon. */
+/* Most whole lines of the head end with a count and have a semicolon. */
 static int sniff(const uint8_t *head, size_t n)
 {
 	LG_AUTOFREE char *text = lg_calloc(HEAD_BYTES, 1);
-	size_t lines = 0, stacks = 0, k;
+	size_t lines = 0, stacks = 0, odd = 0, k;
 
 	if (!text)
 		return 0;
@@ -212,11 +212,14 @@ static int sniff(const uint8_t *head, size_t n)
 		if (!k || *p == '#')
 			continue;
 		lines++;
-		if (*p == '{' || *p == '[' || !count_of(p, k, &k))
+		if (lines == 1 && (*p == '{' || *p == '['))
 			return 0;
-		stacks += memchr(p, ';', k) != NULL;
+		if (!count_of(p, k, &k))
+			odd++;
+		else
+			stacks += memchr(p, ';', k) != NULL;
 	}
-	return lines && stacks * 2 >= lines ? 60 : 0;
+	return stacks * 2 >= lines && odd * 4 <= lines ? lines ? 60 : 0 : 0;
 }
 
 const struct lg_importer lg_import_folded = {

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Feeds (nsys, nvidia-smi, logs, Flight Recorder, py-spy, folded stacks): fixtures, joining, and real files.
+
+Real files are read where they are: LG_CASES, or ../shared/cases beside the repository."""
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+DATA = HERE.parent / "data"
+CASES = pathlib.Path(os.environ.get("LG_CASES", HERE.parents[2] / "shared" / "cases"))
+with_cases = pytest.mark.skipif(not (CASES / "INDEX.md").exists(), reason="no cases here")
+
+IMPORTED = (
+    "GindaChen+nsys-ai/*.sqlite", "extra-p+extrap/*.sqlite", "grantwilkins+training_profile/*/*",
+    "karpathy+nanoGPT/gpu_metrics*", "text-excerpts+from-index/*", "pytorch+tlparse/inputs/*.log",
+    "pytorch+tlparse/inputs/*.gz", "pytorch+tlparse/inputs/*/*", "AmZu1212*/*.speedscope.json",
+    "jlfwong+speedscope/speedscope/*/*", "Timez-zx+nccl-tests/*", "brendangregg+FlameGraph/ref/*",
+    "NVIDIA+nvidia-resiliency-ext/fr_traces/*/_dump_*")
+REFUSED = {
+    "NVIDIA+nvidia-resiliency-ext/fr_traces/*/fault_injection.log": "not a trace",
+    "*/memory_*.pickle": "snapshot of CUDA memory",
+    "*/*_memory_snapshot.pickle": "snapshot of CUDA memory",
+}
+
+
+@pytest.fixture
+def rows(laggard, laggard_path, tmp_path):
+    """rows(files...) -> {table: number of rows} of what they become together."""
+    tool = next((p / "tests/unit/lag_dump" for p in pathlib.Path(laggard_path).parents
+                 if (p / "tests/unit/lag_dump").exists()), None)
+
+    def call(*files):
+        out = tmp_path / "out.lag"
+        done = laggard("convert", "--no-verdict", *files, "-o", out)
+        assert done.returncode == 0, done.stderr
+        assert out.stat().st_size > 0
+        if not tool:
+            return {}
+        text = subprocess.run([tool, out], check=True, capture_output=True, text=True).stdout
+        return {line.split()[0]: int(line.split()[1]) for line in text.splitlines()}
+    return call
+
+
+@pytest.mark.parametrize("name,table,n", [
+    ("smi/dmon.txt", "counter", 5 * 9), ("smi/query.csv", "counter", 14), ("smi/sweeps.csv", "counter", 70),
+    ("torchlog/job.log", "mark", 9), ("torchlog/steps.log", "mark", 9), ("torchlog/trace.log", "span", 1),
+    ("nccllog/nccl.log", "mark", 2), ("pyspy/dump.txt", "sample", 2), ("pyspy/dump.json", "sample", 2),
+    ("pyspy/chrometrace.json", "sample", 3), ("pyspy/sampled.speedscope.json", "sample", 7),
+    ("folded/stacks.folded", "sample", 5), ("flightrec/_dump_0.pickle", "span", 4)])
+def test_fixture_becomes_rows(rows, name, table, n):
+    found = rows(DATA / name)
+    assert not found or found[table] == n
+
+
+def test_content_decides_not_the_name(rows, tmp_path):
+    for i, name in enumerate(("smi/query.csv", "flightrec/dump.json", "torchlog/job.log")):
+        copy = tmp_path / f"{i}.bin"
+        copy.write_bytes((DATA / name).read_bytes())
+        rows(copy)
+
+
+def test_all_feeds_are_one_run(rows):
+    files = [DATA / n for n in ("flightrec/_dump_0.pickle", "flightrec/_dump_1.pickle", "torchlog/job.log",
+                                "smi/query.csv", "pyspy/dump.txt", "nccllog/nccl.log", "folded/stacks.folded")]
+    found = rows(*files)
+    assert not found or (found["span"] == 6 and found["sample"] == 7 and found["diag"] >= 3)
+
+
+@with_cases
+@pytest.mark.parametrize("pattern", IMPORTED)
+def test_real_files_import(rows, pattern):
+    files = sorted(p for p in CASES.glob(pattern) if p.is_file())
+    assert files
+    for file in files:
+        found = rows(file)
+        if found and "_dump_" not in file.name and "export" not in file.name and "_aot_" not in file.name:
+            assert sum(found[t] for t in ("sample", "span", "counter", "mark", "state")) > 0, file
+
+
+@with_cases
+@pytest.mark.parametrize("pattern", REFUSED)
+def test_real_files_of_other_kinds_are_refused_in_one_line(laggard, tmp_path, pattern):
+    files = sorted(CASES.glob(pattern))
+    assert files
+    for file in files:
+        done = laggard("convert", "--no-verdict", file, "-o", tmp_path / "x.lag")
+        assert done.returncode != 0
+        assert REFUSED[pattern] in done.stderr and done.stderr.count("\n") == 1
+
+
+@with_cases
+def test_a_set_of_dumps_is_sixteen_ranks(rows):
+    found = rows(*sorted(CASES.glob("NVIDIA+nvidia-resiliency-ext/fr_traces/lock_gil_1st/_dump_*")))
+    assert not found or (found["process"] == 17 and found["span"] == 142)

@@ -87,6 +87,28 @@ def test_check_docs_finds_it(copy, spoil, found):
     assert done.returncode == 1 and found in done.stdout
 
 
+@pytest.mark.parametrize("text, path, file", [
+    ("files('new.c')", "src/base/meson.build", "src/base/new.c"),
+    ("x = {'new': [base_lib]}", "tests/unit/meson.build", "tests/unit/test_new.c"),
+    ("subdir('new')", "src/base/meson.build", "src/base/new/meson.build"),
+    ('#include "base/new.h"', "src/base/map.c", "src/base/new.h"),
+], ids=["source", "test", "folder", "header"])
+def test_check_committed_finds_what_a_clone_would_lack(copy, text, path, file):
+    def git(*args):
+        subprocess.run(["git", "-C", str(copy), *args], check=True, stdout=subprocess.DEVNULL)
+    git("init", "-q")
+    git("add", "-f", ".")
+    assert tool("check-committed", copy).returncode == 0
+    with open(copy / path, "a", encoding="utf-8") as f:
+        f.write(text + "\n")
+    (copy / file).parent.mkdir(exist_ok=True)
+    (copy / file).write_text("\n")
+    done = tool("check-committed", copy)
+    assert done.returncode == 1 and file in done.stdout and path in done.stdout
+    git("add", "-f", file)
+    assert tool("check-committed", copy).returncode == 0
+
+
 def test_install_deps_refuses_an_unknown_set():
     done = tool("install-deps", "--check", "everything")
     assert done.returncode == 2 and "unknown set" in done.stdout

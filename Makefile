@@ -30,6 +30,9 @@ bench: deps
 	@$(MAKE) --no-print-directory all
 	@bench/run $(T)
 
+cases: all
+	@LAGGARD=$(B)/laggard tools/cases
+
 install: all
 	meson configure $(B) -Dprefix=$(prefix)
 	DESTDIR=$(DESTDIR) meson install -C $(B) --quiet
@@ -37,4 +40,4 @@ install: all
 clean:
 	find $(B) -mindepth 1 -maxdepth 1 ! -name trixie -exec rm -rf {} +
 
-.PHONY: all deps try test check asan fuzz bench install clean
+.PHONY: all deps try test check asan fuzz bench cases install clean

@@ -255,10 +255,8 @@ static void from_log(struct lg_case *c, const char *name, const char *id, size_t
 		n += !strcmp(lg_string(c->t, m->name[i]), name);
 	if (n < at_least || !n)
 		return;
-	/* The hook told of it already, with the same marks' cause. */
-	for (size_t i = 0; i < c->v->n_findings; i++)
-		if (!strcmp(c->v->findings[i].id, id))
-			return;
+	if (lg_gpu_told(c, id))
+		return; /* by the hook, or the trace, which know more than a log line */
 	f = lg_finding_add(c, id);
 	if (!f)
 		return;

@@ -66,7 +66,7 @@ static void loader(struct lg_case *c, const struct lg_gpu *g)
 	struct waits w;
 	size_t steps;
 
-	if (!r || share < 0.01)
+	if (!r || share < 0.01 || lg_gpu_told(c, "data.loader_wait"))
 		return;
 	if (waits_of(c, r, &w)) {
 		lg_free(w.v);

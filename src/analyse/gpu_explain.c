@@ -39,6 +39,14 @@ void lg_gpu_against(struct lg_case *c, struct lg_finding *f, const char *fmt, ..
 			.text = lg_arena_strdup(&c->v->arena, text), .ts = INT64_MIN };
 }
 
+bool lg_gpu_told(const struct lg_case *c, const char *id)
+{
+	for (size_t i = 0; i < c->v->n_findings; i++)
+		if (!strcmp(c->v->findings[i].id, id))
+			return true;
+	return false;
+}
+
 double lg_gpu_lost(const struct lg_gpu *g, uint32_t mask, double *ret_share,
 		   const struct lg_gpu_run **ret_worst)
 {

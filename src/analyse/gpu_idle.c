@@ -239,7 +239,7 @@ static void idle(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_work 
 		struct lg_host_seg s = { .span = next ? next->call : LG_NO_ROW, .op = LG_NO_ROW,
 					 .site = LG_NO_ROW, .class = LG_HOST_LAUNCH };
 		const struct lg_host_seg *at = h && next ? lg_host_at(h, called) : NULL;
-		int64_t part = b - a < w->debt ? b - a : w->debt;
+		int64_t until = b, part;
 
 		if (at)
 			s = *at;
@@ -258,16 +258,14 @@ static void idle(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_work 
 		}
 		/* A launch is on the device within tens of microseconds. Longer: the device, or its
 		 * driver, was busy with something that is not in the trace. */
-		if (next && b - (returned > a ? returned : a) > LAUNCH_LATENCY_NS) {
-			int64_t until = (returned > a ? returned : a) + LAUNCH_LATENCY_NS;
-
-			give(w, until, b, LG_GPU_BY_QUEUED, NULL, next->span);
-			b = until;
-			part = b - a < w->debt ? b - a : w->debt;
-		}
+		if (next && b - (returned > a ? returned : a) > LAUNCH_LATENCY_NS)
+			until = (returned > a ? returned : a) + LAUNCH_LATENCY_NS;
+		part = until - a < w->debt ? until - a : w->debt;
 		give(w, a, a + part, w->debt_cause, &w->debt_seg, LG_NO_ROW);
 		w->debt -= part;
-		give(w, a + part, b, LG_GPU_BY_LAUNCH, &s, LG_NO_ROW);
+		give(w, a + part, until, LG_GPU_BY_LAUNCH, &s, LG_NO_ROW);
+		if (until < b)
+			give(w, until, b, LG_GPU_BY_QUEUED, NULL, next->span);
 	}
 }
 

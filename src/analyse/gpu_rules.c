@@ -159,7 +159,7 @@ static void in_step(struct lg_case *c, const struct lg_gpu *g)
 	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_SIDE), &share, &r);
 	struct lg_finding *f;
 
-	if (!r || share < 0.01)
+	if (!r || share < 0.01 || lg_gpu_told(c, "side.checkpoint"))
 		return;
 	f = lg_gpu_finding(c, g, "side.checkpoint", lost, share, 0.85, r);
 	if (!f)

@@ -287,12 +287,22 @@ static int find_bounds(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r
 }
 
 
-/* Does device work run in (a, b)? work is sorted by start; long rows reach back, so a little. */
-static bool device_busy(const struct lg_gpu_run *r, int64_t a, int64_t b)
+/* Does device work fill more than a tenth of (a, b)? Work is sorted by start, and none is longer than
+ * `longest`. */
+static bool device_busy(const struct lg_gpu_run *r, int64_t a, int64_t b, int64_t longest)
 {
 	int64_t busy = 0, until = a;
+	size_t lo = 0, hi = r->n_work;
 
-	for (size_t i = 0; i < r->n_work && r->work[i].ts < b; i++) {
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (r->work[mid].ts < a - longest)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (size_t i = lo; i < r->n_work && r->work[i].ts < b; i++) {
 		int64_t s = r->work[i].ts > until ? r->work[i].ts : until;
 		int64_t e = r->work[i].end < b ? r->work[i].end : b;
 
@@ -310,8 +320,11 @@ static int64_t first_time_calls(struct lg_case *c, struct lg_gpu *g, const struc
 				int64_t from, int64_t to)
 {
 	const struct lg_trace *t = c->t;
-	int64_t sum = 0;
+	int64_t sum = 0, longest = 0;
 
+	for (size_t i = 0; i < r->n_work; i++)
+		if (r->work[i].end - r->work[i].ts > longest)
+			longest = r->work[i].end - r->work[i].ts;
 	for (size_t h = 0; h < r->n_host; h++) {
 		int64_t covered = INT64_MIN;
 
@@ -325,7 +338,7 @@ static int64_t first_time_calls(struct lg_case *c, struct lg_gpu *g, const struc
 
 			if ((!alloc && !order) || dur < (alloc ? COLD_ALLOC_NS : COLD_CALL_NS) ||
 			    ts < from || ts + dur > to || ts < covered ||
-			    device_busy(r, ts, ts + dur))
+			    device_busy(r, ts, ts + dur, longest))
 				continue;
 			covered = ts + dur;
 			sum += dur;

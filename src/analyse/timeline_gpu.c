@@ -253,9 +253,9 @@ static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest 
 	    (n.site == LG_NO_ROW &&
 	     (t->span.kind[row] == LG_SPAN_STAGE || t->span.kind[row] == LG_SPAN_NOTE)))
 		n.site = row;
-	else if ((n.op == LG_NO_ROW ||
-		  lg_gpu_name(c, g, t->span.name[n.op]) == LG_NAME_BACKWARD) && !is_runtime(k) && k != LG_NAME_STEP &&
-		 k != LG_NAME_TORCH_FRAME && t->span.kind[row] == LG_SPAN_OP)
+	else if (t->span.kind[row] == LG_SPAN_OP && !is_runtime(k) && k != LG_NAME_STEP &&
+		 k != LG_NAME_TORCH_FRAME &&
+		 (n.op == LG_NO_ROW || lg_gpu_name(c, g, t->span.name[n.op]) == LG_NAME_BACKWARD))
 		n.op = row;
 	return n;
 }
@@ -265,8 +265,8 @@ static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest 
  * parent a little (clipped), and an annotation begins inside the Python call of its __enter__, which
  * ends soon: it goes below what ends before it.
  */
-static size_t nest_in(struct lg_case *c, struct lg_gpu *g, struct nest *stack, size_t depth, uint32_t row,
-		      const uint8_t *copies)
+static size_t nest_in(struct lg_case *c, struct lg_gpu *g, struct nest *stack, size_t depth,
+		      uint32_t row, const uint8_t *copies)
 {
 	int64_t end = lg_row_end(c->t, c->t->span.ts[row], c->t->span.dur[row]);
 	size_t at = depth;

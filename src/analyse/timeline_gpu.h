@@ -202,6 +202,8 @@ void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu
 /* "train.py:42 step" or a module or an operator: where in the user's code. NULL = not in the trace. */
 const char *lg_gpu_place(struct lg_case *c, uint32_t op, uint32_t site);
 void lg_gpu_against(struct lg_case *c, struct lg_finding *f, const char *fmt, ...) LG_PRINTF(3, 4);
+/* Was it told before (by the host's chains, which reach further)? */
+bool lg_gpu_told(const struct lg_case *c, const char *id);
 void lg_gpu_limit(struct lg_case *c, const char *fmt, ...) LG_PRINTF(2, 3);
 
 #endif /* LG_ANALYSE_TIMELINE_GPU_H */

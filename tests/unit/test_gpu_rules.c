@@ -17,6 +17,7 @@
 #include "advise/advise.h"
 #include "analyse/explain.h"
 #include "analyse/timeline_gpu.h"
+#include "base/map.h"
 #include "synthetic_gpu.h"
 
 #define US 1000ll
@@ -93,21 +94,20 @@ static struct outcome first(const struct gpu_plan *p, const char *id)
 	return o;
 }
 
-/* Every nanosecond of the window has exactly one cause. */
-static void tiles(const struct gpu_plan *p)
+/* Every nanosecond of the window has exactly one cause. t is freed. */
+static void trace_tiles(struct lg_trace *t, size_t n_runs)
 {
 	struct lg_verdict v = { 0 };
 	struct lg_case c = { 0 };
 	struct lg_gpu g;
 	struct lg_error err;
-	struct lg_trace *t = synthetic_gpu(p);
 
 	assert_non_null(t);
 	c.t = t;
 	c.v = &v;
 	assert_int_equal(lg_index_new(&c.idx, t, &err), 0);
 	assert_int_equal(lg_gpu_new(&c, &g, &err), 0);
-	assert_int_equal(g.n, p->n_ranks);
+	assert_int_equal(g.n, n_runs);
 	for (size_t i = 0; i < g.n; i++) {
 		const struct lg_gpu_run *r = &g.run[i];
 		int64_t at = r->from, sum = 0;
@@ -127,6 +127,99 @@ static void tiles(const struct gpu_plan *p)
 	lg_index_free(c.idx);
 	lg_arena_done(&v.arena);
 	lg_trace_free(t);
+}
+
+static void tiles(const struct gpu_plan *p)
+{
+	trace_tiles(synthetic_gpu(p), (size_t)p->n_ranks);
+}
+
+static uint64_t rnd(uint64_t *seed)
+{
+	*seed += 0x9e3779b97f4a7c15u;
+	return lg_mix64(*seed);
+}
+
+/* Rows of a profiler in any disorder: spans that cross, end before they begin to matter, share
+ * correlations, have no end; streams whose parents are anything. */
+static struct lg_trace *disorder(uint64_t seed)
+{
+	static const char *const names[] = {
+		"cudaLaunchKernel", "cudaStreamSynchronize", "cudaMemcpyAsync", "hipMemcpyWithStream",
+		"cudaMalloc", "cudaGraphLaunch", "aten::linear", "aten::item", "ProfilerStep#1",
+		"Optimizer.step#SGD.step", "Optimizer.zero_grad#SGD.zero_grad", "f (dynamo_timed)",
+		"enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "Torch-Compiled Region: 0/3",
+		"autograd::engine::evaluate_function: X", "aten::cudnn_convolution", "nn.Module: Linear_0",
+		"Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pageable)", "sgemm",
+		"ncclKernel_AllReduce_RING", "nchwToNhwcKernel", "aten::_scaled_dot_product_attention_math", "",
+	};
+	enum { N_NAMES = sizeof names / sizeof *names };
+	struct lg_builder *b = NULL;
+	struct lg_trace *t = NULL;
+	struct lg_error err;
+	lg_trk k[4];
+	lg_thr thr[3];
+	size_t n = 20 + rnd(&seed) % 400;
+	int64_t width = (int64_t)1 << (10 + rnd(&seed) % 30);
+
+	assert_int_equal(lg_builder_new(&b, &err), 0);
+	for (int i = 0; i < 3; i++)
+		thr[i] = lg_thread_get(b, 50 + i / 2, 50 + i);
+	k[0] = lg_track_get(b, &(struct lg_track_row){ .kind = LG_TRACK_GPU,
+						       .prc = rnd(&seed) % 2 ? lg_process_get(b, 50) : 0 });
+	for (int i = 1; i < 4; i++)
+		k[i] = lg_track_get(b, &(struct lg_track_row){ .kind = LG_TRACK_STREAM, .index = i,
+							       .parent = i < 3 ? k[i - 1] : 0 });
+	for (size_t i = 0; i < n; i++) {
+		bool gpu = rnd(&seed) % 3 == 0;
+		int64_t ts = (int64_t)(rnd(&seed) % (uint64_t)width);
+		int64_t dur = (int64_t)(rnd(&seed) % ((uint64_t)width / (1 + rnd(&seed) % 200) + 1));
+		static const uint8_t kinds[] = { LG_SPAN_OP, LG_SPAN_RUNTIME, LG_SPAN_STEP, LG_SPAN_STAGE,
+						 LG_SPAN_NOTE, LG_SPAN_PYTHON, LG_SPAN_WAIT,
+						 LG_SPAN_COMPILE };
+		static const uint8_t device[] = { LG_SPAN_KERNEL, LG_SPAN_COPY, LG_SPAN_COLLECTIVE,
+						  LG_SPAN_WAIT };
+
+		lg_add_span(b, &(struct lg_span_row){
+			.ts = ts, .dur = rnd(&seed) % 20 ? dur : (int64_t)(rnd(&seed) % 2) - 1,
+			.thr = gpu ? 0 : thr[rnd(&seed) % 3], .track = gpu ? k[rnd(&seed) % 4] : 0,
+			.kind = gpu ? device[rnd(&seed) % 4] : kinds[rnd(&seed) % 8],
+			.stage = (uint8_t)(rnd(&seed) % LG_STAGE_MAX), .seq = (int64_t)(rnd(&seed) % 60) - 1,
+			.name = lg_intern(b, names[rnd(&seed) % N_NAMES]),
+			.args = lg_intern(b, rnd(&seed) % 4 ? "" : "grid=,,[3\tseq=x\tin=\tdtype=") });
+	}
+	assert_int_equal(lg_builder_seal(b, &t, &err), 0);
+	return t;
+}
+
+static void any_disorder_is_survived(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 400; seed++) {
+		struct lg_trace *t = disorder(seed);
+		struct lg_verdict v = { 0 };
+		struct lg_case c = { .t = t, .v = &v };
+		struct lg_gpu g;
+		struct lg_error err;
+		struct outcome o;
+
+		assert_int_equal(lg_index_new(&c.idx, t, &err), 0);
+		assert_int_equal(lg_gpu_new(&c, &g, &err), 0);
+		for (size_t i = 0; i < g.n; i++) {
+			int64_t at = g.run[i].from;
+
+			for (size_t k = 0; k < g.run[i].n_pieces; k++) {
+				assert_int_equal(g.run[i].piece[k].ts, at);
+				at += g.run[i].piece[k].dur;
+			}
+			if (g.run[i].n_pieces)
+				assert_int_equal(at, g.run[i].to);
+		}
+		lg_index_free(c.idx);
+		lg_arena_done(&v.arena);
+		o = judge(t);
+		done(&o);
+	}
 }
 
 static void a_dense_device_is_healthy(void **state)
@@ -591,8 +684,8 @@ static void logs_of_the_compiler(void **state)
 
 static void watchdogs_tell_a_mismatch_from_a_missing_rank(void **state)
 {
-	static const char a[] = "WorkNCCL(SeqNum=78, OpType=ALLREDUCE, NumelIn=80, NumelOut=80, Timeout(ms)=600000)";
-	static const char bb[] = "WorkNCCL(SeqNum=78, OpType=BROADCAST, NumelIn=80, NumelOut=80, Timeout(ms)=600000)";
+	static const char a[] = "WorkNCCL(SeqNum=78, OpType=ALLREDUCE, NumelIn=80, NumelOut=80)";
+	static const char bb[] = "WorkNCCL(SeqNum=78, OpType=BROADCAST, NumelIn=80, NumelOut=80)";
 	struct lg_builder *b = fresh();
 	struct outcome o;
 
@@ -653,7 +746,9 @@ static struct smi working(int gpu, int i)
 
 static struct smi spinning(int gpu, int i)
 {
-	return gpu ? (struct smi){ 100, 140 + i % 9, 1700, 0 } : (struct smi){ i % 50 ? 2 : 80, 120, 1700, 0 };
+	if (!gpu)
+		return (struct smi){ i % 50 ? 2 : 80, 120, 1700, 0 };
+	return (struct smi){ 100, 140 + i % 9, 1700, 0 };
 }
 
 static struct smi spinning_half(int gpu, int i)
@@ -734,6 +829,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_dense_device_is_healthy),
 		cmocka_unit_test(causes_tile_the_window),
+		cmocka_unit_test(any_disorder_is_survived),
 		cmocka_unit_test(a_loader_without_workers_is_named),
 		cmocka_unit_test(a_loader_hidden_under_compute_costs_nothing),
 		cmocka_unit_test(a_loader_in_bursts_and_one_that_starts_anew),

@@ -312,12 +312,28 @@ static int suspicious(const unsigned char *s)
 	return (((x - ones * 0x20) | (quote - ones) | (slash - ones) | (del - ones) | x) & high) != 0;
 }
 
+/* What needs no look, eight bytes at a time, straight into the buffer: nearly every string. */
+static size_t plain_prefix(struct lg_out *o, const unsigned char *s, size_t n)
+{
+	unsigned char *to = o->buf + o->n;
+	size_t i = 0;
+
+	if (o->failed || o->cap - o->n <= n)
+		return 0;
+	for (; n - i >= 8 && !suspicious(s + i); i += 8)
+		memcpy(to + i, s + i, 8);
+	o->n += i;
+	o->total += i;
+	return i;
+}
+
 void lg_out_json_string(struct lg_out *o, const char *str, size_t n)
 {
 	const unsigned char *s = (const unsigned char *)str;
-	size_t from = 0, i = 0;
+	size_t from, i;
 
 	lg_out_write(o, "\"", 1);
+	from = i = plain_prefix(o, s, n);
 	while (i < n) {
 		unsigned char c;
 		size_t len;

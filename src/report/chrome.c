@@ -17,12 +17,22 @@
 /* Above the tids of later lives in timeline.c; thread rows stay below 2^25. */
 enum { TID_LANES = 1 << 28, TID_STREAMS = 1 << 29, LANES = 8 };
 
+/* Room for everything of an event but its strings. */
+enum { EVENT_BYTES = 512 };
+
 struct chrome {
 	struct lg_out *o;
 	int64_t start;
 	uint64_t n_async;
 	bool any;
+	/* "pid":1,"tid":2 of the track drawn last: events come track by track. */
+	uint64_t place_of;
+	char place[64];
+	size_t place_n;
 };
+
+/* Append a literal. */
+#define PUT(at, literal) (memcpy((at), (literal), sizeof(literal) - 1), (at) + sizeof(literal) - 1)
 
 /* The tid of an event; overlap tracks share their lane's. */
 static int64_t tid_of(const struct lg_tl_track *t)
@@ -35,14 +45,23 @@ static int64_t tid_of(const struct lg_tl_track *t)
 	return t->tid;
 }
 
-static void put_us(struct lg_out *o, uint64_t ns)
+static char *put_us(char *at, uint64_t ns)
 {
 	unsigned frac = (unsigned)(ns % 1000);
-	char tail[4] = { '.', (char)('0' + frac / 100), (char)('0' + frac / 10 % 10),
-			 (char)('0' + frac % 10) };
 
-	lg_out_i64(o, (int64_t)(ns / 1000));
-	lg_out_write(o, tail, sizeof tail);
+	at = lg_put_u64(at, ns / 1000);
+	*at++ = '.';
+	*at++ = (char)('0' + frac / 100);
+	*at++ = (char)('0' + frac / 10 % 10);
+	*at++ = (char)('0' + frac % 10);
+	return at;
+}
+
+static char *put_i64(char *at, int64_t v)
+{
+	if (v < 0)
+		*at++ = '-';
+	return lg_put_u64(at, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
 }
 
 static void put_str(struct lg_out *o, const char *s)
@@ -64,7 +83,47 @@ static void put_num(struct lg_out *o, double v)
 	lg_out_puts(o, b);
 }
 
-/* ,\n{"ph":"X","pid":1,"tid":2 */
+/* "pid":1,"tid":2 */
+static char *place(struct chrome *c, char *at, const struct lg_tl_track *t)
+{
+	if (t->id != c->place_of) {
+		char *end = c->place;
+
+		end = PUT(end, "\"pid\":");
+		end = put_i64(end, t->pid);
+		end = PUT(end, ",\"tid\":");
+		end = put_i64(end, tid_of(t));
+		c->place_n = (size_t)(end - c->place);
+		c->place_of = t->id;
+	}
+	memcpy(at, c->place, c->place_n);
+	return at + c->place_n;
+}
+
+/*
+ * ,\n{"ph":"X","pid":1,"tid":2,"ts":3.000
+ * Returns where to go on in the writer's own buffer (EVENT_BYTES at most, then lg_out_commit), or
+ * NULL when the writer has failed. Nothing drawn lies before the trace's first row, so the
+ * difference is never negative; it may need the 64th bit when an input is damaged.
+ */
+static char *begin(struct chrome *c, char ph, const struct lg_tl_track *t, int64_t ts)
+{
+	char *at = lg_out_reserve(c->o, EVENT_BYTES);
+
+	if (!at)
+		return NULL;
+	if (c->any)
+		*at++ = ',';
+	c->any = true;
+	at = PUT(at, "\n{\"ph\":\"");
+	*at++ = ph;
+	at = PUT(at, "\",");
+	at = place(c, at, t);
+	at = PUT(at, ",\"ts\":");
+	return put_us(at, (uint64_t)ts - (uint64_t)c->start);
+}
+
+/* ,\n{"ph":"M","pid":1,"tid":2 */
 static void head(struct chrome *c, const char *ph, int64_t pid, int64_t tid)
 {
 	lg_out_puts(c->o, c->any ? ",\n{\"ph\":\"" : "\n{\"ph\":\"");
@@ -74,14 +133,6 @@ static void head(struct chrome *c, const char *ph, int64_t pid, int64_t tid)
 	lg_out_i64(c->o, pid);
 	lg_out_puts(c->o, ",\"tid\":");
 	lg_out_i64(c->o, tid);
-}
-
-/* Nothing drawn lies before the trace's first row, so differences are never negative; they may
- * need the 64th bit when an input is damaged. */
-static void at(struct chrome *c, int64_t ts)
-{
-	lg_out_puts(c->o, ",\"ts\":");
-	put_us(c->o, (uint64_t)ts - (uint64_t)c->start);
 }
 
 static void put_args(struct chrome *c, const struct lg_tl_event *e)
@@ -94,8 +145,9 @@ static void put_args(struct chrome *c, const struct lg_tl_event *e)
 
 		if (i)
 			lg_out_write(c->o, ",", 1);
-		put_str(c->o, a->key);
-		lg_out_write(c->o, ":", 1);
+		lg_out_write(c->o, "\"", 1);
+		lg_out_puts(c->o, a->key); /* of our own making: nothing in it needs escaping */
+		lg_out_write(c->o, "\":", 2);
 		if (a->type == LG_ARG_INT)
 			lg_out_i64(c->o, a->i);
 		else if (a->type == LG_ARG_NUM)
@@ -108,10 +160,17 @@ static void put_args(struct chrome *c, const struct lg_tl_event *e)
 
 static void name_cat(struct chrome *c, const char *name, const char *cat)
 {
-	lg_out_puts(c->o, ",\"name\":");
+	char *at;
+
+	lg_out_write(c->o, ",\"name\":", 8);
 	put_str(c->o, name);
-	lg_out_puts(c->o, ",\"cat\":");
-	put_str(c->o, cat);
+	at = lg_out_reserve(c->o, EVENT_BYTES);
+	if (!at)
+		return;
+	at = PUT(at, ",\"cat\":\"");
+	at = mempcpy(at, cat, strlen(cat)); /* a short literal, as keys are */
+	*at++ = '"';
+	lg_out_commit(c->o, at);
 }
 
 static void meta(struct chrome *c, const char *what, int64_t pid, int64_t tid, const char *name,
@@ -164,17 +223,19 @@ static void slice(void *self, const struct lg_tl_event *e)
 {
 	struct chrome *c = self;
 	const struct lg_tl_track *t = e->track;
-	int64_t tid = tid_of(t);
+	char *at;
 
 	if (!t->overlap) {
-		head(c, "X", t->pid, tid);
-		at(c, e->ts);
-		lg_out_puts(c->o, ",\"dur\":");
-		put_us(c->o, (uint64_t)e->end - (uint64_t)e->ts);
+		at = begin(c, 'X', t, e->ts);
+		if (!at)
+			return;
+		at = PUT(at, ",\"dur\":");
+		lg_out_commit(c->o, put_us(at, (uint64_t)e->end - (uint64_t)e->ts));
 		name_cat(c, e->name, e->cat);
 		if (e->colour) {
-			lg_out_puts(c->o, ",\"cname\":");
-			put_str(c->o, e->colour);
+			lg_out_puts(c->o, ",\"cname\":\"");
+			lg_out_puts(c->o, e->colour);
+			lg_out_write(c->o, "\"", 1);
 		}
 		put_args(c, e);
 		lg_out_write(c->o, "}", 1);
@@ -182,9 +243,12 @@ static void slice(void *self, const struct lg_tl_event *e)
 	}
 	c->n_async++;
 	for (int end = 0; end < 2; end++) {
-		head(c, end ? "e" : "b", t->pid, tid);
-		at(c, end ? e->end : e->ts);
-		lg_out_printf(c->o, ",\"id\":\"a%llu\"", (unsigned long long)c->n_async);
+		at = begin(c, end ? 'e' : 'b', t, end ? e->end : e->ts);
+		if (!at)
+			return;
+		at = PUT(at, ",\"id\":\"a");
+		at = lg_put_u64(at, c->n_async);
+		lg_out_commit(c->o, PUT(at, "\""));
 		name_cat(c, e->name, e->cat);
 		if (!end)
 			put_args(c, e);
@@ -201,10 +265,11 @@ static void track_end(void *self, const struct lg_tl_track *t)
 static void instant(void *self, const struct lg_tl_event *e)
 {
 	struct chrome *c = self;
+	char *at = begin(c, 'i', e->track, e->ts);
 
-	head(c, "i", e->track->pid, tid_of(e->track));
-	at(c, e->ts);
-	lg_out_puts(c->o, ",\"s\":\"t\"");
+	if (!at)
+		return;
+	lg_out_commit(c->o, PUT(at, ",\"s\":\"t\""));
 	name_cat(c, e->name, e->cat);
 	put_args(c, e);
 	lg_out_write(c->o, "}", 1);
@@ -213,9 +278,11 @@ static void instant(void *self, const struct lg_tl_event *e)
 static void counter(void *self, const struct lg_tl_track *t, int64_t ts, double value)
 {
 	struct chrome *c = self;
+	char *at = begin(c, 'C', t, ts); /* the tid of a counter is its process's */
 
-	head(c, "C", t->pid, t->pid);
-	at(c, ts);
+	if (!at)
+		return;
+	lg_out_commit(c->o, at);
 	lg_out_puts(c->o, ",\"name\":");
 	put_str(c->o, t->name);
 	/* Two counters of one name in one process would be one curve. */
@@ -231,13 +298,15 @@ static void flow(void *self, const struct lg_tl_flow *f)
 	struct chrome *c = self;
 
 	for (int end = 0; end < 2; end++) {
-		const struct lg_tl_track *t = end ? f->to : f->from;
+		char *at = begin(c, end ? 'f' : 's', end ? f->to : f->from, end ? f->ts_to : f->ts);
 
-		head(c, end ? "f" : "s", t->pid, tid_of(t));
-		at(c, end ? f->ts_to : f->ts);
-		lg_out_printf(c->o, ",\"id\":%llu", (unsigned long long)f->id);
+		if (!at)
+			return;
+		at = PUT(at, ",\"id\":");
+		at = lg_put_u64(at, f->id);
 		if (end) /* bind to the slice around it, not to the next one */
-			lg_out_puts(c->o, ",\"bp\":\"e\"");
+			at = PUT(at, ",\"bp\":\"e\"");
+		lg_out_commit(c->o, at);
 		name_cat(c, f->name, "flow");
 		lg_out_write(c->o, "}", 1);
 	}

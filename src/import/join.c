@@ -275,7 +275,8 @@ static int by_zone(const struct lg_trace *ref, const struct lg_trace *t, const s
 	return 1;
 }
 
-int lg_join_find(const struct lg_trace *ref, const struct lg_trace *t, struct lg_join *ret, struct lg_error *err)
+int lg_join_find(const struct lg_trace *ref, const struct lg_trace *t, struct lg_join *ret,
+	       struct lg_error *err)
 {
 	enum lg_time_base a = base_of(ref), b = base_of(t);
 	const char *boot = lg_meta_get(t, "record.boot_id");

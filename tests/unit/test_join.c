@@ -29,7 +29,8 @@ static struct lg_builder *new_trace(void)
 static void add_steps(struct lg_builder *b, lg_thr thr, int64_t first, int64_t number, int n, int64_t jitter)
 {
 	for (int i = 0; i < n; i++)
-		lg_add_span(b, &(struct lg_span_row){ .ts = first + i * S + (i % 2 ? jitter : 0), .dur = S / 2,
+		lg_add_span(b, &(struct lg_span_row){ .ts = first + i * S + (i % 2 ? jitter : 0),
+			       .dur = S / 2,
 						      .thr = thr, .kind = LG_SPAN_STEP, .seq = number + i,
 						      .name = lg_intern(b, "step") });
 }
@@ -47,7 +48,8 @@ static struct lg_builder *recording(int64_t mono, int64_t wall)
 {
 	struct lg_builder *b = new_trace();
 
-	lg_add_clock(b, &(struct lg_clock_row){ .ts = mono, .value = wall, .clock = CLOCK_REALTIME, .error = 50 });
+	lg_add_clock(b, &(struct lg_clock_row){ .ts = mono, .value = wall, .clock = CLOCK_REALTIME,
+		       .error = 50 });
 	return b;
 }
 
@@ -194,7 +196,8 @@ static void files_of_one_run_share_processes_and_state_how_they_were_joined(void
 	row.world = 2;
 	lg_process_write(b, lg_thread_process(b, thr), &row);
 	lg_thread_write(b, thr, &(struct lg_thread_row){ .start = INT64_MIN, .end = INT64_MAX, .tid = 4711,
-							 .prc = lg_thread_process(b, thr), .flags = LG_THREAD_MAIN });
+							 .prc = lg_thread_process(b, thr),
+								       .flags = LG_THREAD_MAIN });
 	lg_meta_set(b, 0, "host.name", "nodeA");
 	add_steps(b, thr, 5 * S, 0, 20, 0);
 	t = seal(b);

@@ -19,7 +19,7 @@ static const char *database(const char *sql)
 	return path;
 }
 
-#define STRINGS                                                                                               \
+#define STRINGS \
 	"CREATE TABLE StringIds(id INTEGER PRIMARY KEY, value TEXT);"                                         \
 	"INSERT INTO StringIds VALUES(1,'cudaLaunchKernel_v7000'),(2,'void gemm<float>(int)'),(3,'gemm'),"    \
 	"(4,'ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)'),"                    \

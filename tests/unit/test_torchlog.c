@@ -49,7 +49,8 @@ static void step_lines_of_frameworks_give_steps(void **state)
 	for (size_t i = 0; i < t->span.n; i++) {
 		assert_int_equal(t->span.kind[i], LG_SPAN_STEP);
 		spans += t->span.seq[i] == 11 && t->span.dur[i] == 500000000;
-		spans += t->span.seq[i] == 21 && t->span.dur[i] == 2000000000; /* from the times of two lines */
+		spans += t->span.seq[i] == 21 &&
+			       t->span.dur[i] == 2000000000; /* from the times of two lines */
 	}
 	assert_int_equal(spans, 2);
 	/* 512.5 500 | 2000 | 123.45 | 250 | 500 2000 */

@@ -40,7 +40,8 @@ static void read_calls(struct lg_nsys *n)
 		struct lg_span_row row = { .kind = LG_SPAN_RUNTIME, .seq = corr };
 		size_t k;
 
-		if (!lg_nsys_times(n, lg_nsys_int(&c, 0, 0), lg_nsys_int(&c, 1, INT64_MAX), &row.ts, &row.dur))
+		if (!lg_nsys_times(n, lg_nsys_int(&c, 0, 0), lg_nsys_int(&c, 1, INT64_MAX), &row.ts,
+			       &row.dur))
 			continue;
 		row.thr = lg_nsys_thread(n, gtid);
 		row.name = api_name(n, lg_nsys_string(n, lg_nsys_int(&c, 4, -1)));

@@ -211,7 +211,8 @@ static void read_os_calls(struct lg_nsys *n)
 
 		/* "profiling started" is a row without a thread */
 		if (lg_nsys_int(&c, 2, 0) <= 0xffffff ||
-		    !lg_nsys_times(n, lg_nsys_int(&c, 0, 0), lg_nsys_int(&c, 1, INT64_MAX), &row.ts, &row.dur))
+		    !lg_nsys_times(n, lg_nsys_int(&c, 0, 0), lg_nsys_int(&c, 1, INT64_MAX), &row.ts,
+			       &row.dur))
 			continue;
 		row.thr = lg_nsys_thread(n, lg_nsys_int(&c, 2, 0));
 		row.name = lg_nsys_string(n, lg_nsys_int(&c, 3, -1));
@@ -335,25 +336,29 @@ static void read_metrics(struct lg_nsys *n)
 			snprintf(label, sizeof label, "GPU %d", gpu);
 			snprintf(text, sizeof text, "%.*s", unit ? (int)strcspn(unit + 1, "]") : 0,
 				 unit ? unit + 1 : "");
-			parent = lg_track_get(n->b, &(struct lg_track_row){ .kind = LG_TRACK_GPU, .index = gpu,
+			parent = lg_track_get(n->b, &(struct lg_track_row){ .kind = LG_TRACK_GPU,
+				       .index = gpu,
 									    .name = lg_intern(n->b, label) });
 			trk = lg_track_get(n->b, &(struct lg_track_row){ .kind = LG_TRACK_COUNTER,
 									 .name = lg_intern(n->b, name),
 									 .unit = lg_intern(n->b, text),
 									 .parent = parent, .index = gpu });
 			if (trk)
-				(void)!lg_map_set(&track, lg_mix64((uint64_t)type * 4096 + (uint64_t)metric) | 1,
+				(void)!lg_map_set(&track,
+					       lg_mix64((uint64_t)type * 4096 + (uint64_t)metric) | 1,
 						  trk);
 		}
 	if (lg_nsys_open(n, &c, "GPU_METRICS", cols, 4, NULL))
 		while (lg_nsys_next(n, &c)) {
 			int64_t at = lg_nsys_int(&c, 0, 0), ts, dur;
-			uint64_t key = (uint64_t)lg_nsys_int(&c, 1, 0) * 4096 + (uint64_t)lg_nsys_int(&c, 2, 0);
+			uint64_t key = (uint64_t)lg_nsys_int(&c, 1,
+				       0) * 4096 + (uint64_t)lg_nsys_int(&c, 2, 0);
 			lg_trk trk = lg_map_get(&track, lg_mix64(key) | 1);
 
 			if (trk && lg_nsys_times(n, at, at, &ts, &dur))
-				lg_add_counter(n->b, &(struct lg_counter_row){ .ts = ts, .track = trk,
-									       .value = lg_nsys_real(&c, 3) });
+				lg_add_counter(n->b, &(struct lg_counter_row){
+							    .ts = ts, .track = trk,
+							    .value = lg_nsys_real(&c, 3) });
 		}
 	lg_map_done(&track);
 }
@@ -373,7 +378,8 @@ static void read_diagnostics(struct lg_nsys *n)
 		if (at >= 0 && at < INT64_C(1) << 60)
 			lg_add_mark(n->b, &(struct lg_mark_row){ .ts = n->base + at, .name = name,
 								 .value = lg_nsys_int(&c, 1, 0),
-								 .text = lg_intern(n->b, lg_nsys_text(&c, 2)) });
+								 .text = lg_intern(n->b,
+									       lg_nsys_text(&c, 2)) });
 	}
 }
 

@@ -179,7 +179,8 @@ static int name_column(struct column *c, const char *p, size_t n)
 		return 0; /* a value: this is no header */
 	snprintf(c->name, sizeof c->name, "gpu.%.55s", text);
 	if (unit) {
-		const char *close = memchr(unit, ']', n - (size_t)(unit - p) < 16 ? n - (size_t)(unit - p) : 16);
+		const char *close = memchr(unit, ']',
+			       n - (size_t)(unit - p) < 16 ? n - (size_t)(unit - p) : 16);
 
 		if (close)
 			snprintf(c->unit, sizeof c->unit, "%.*s", (int)(close - unit - 1), unit + 1);
@@ -393,7 +394,8 @@ static size_t sweep_rows(const struct smi *s, int64_t *ret_gap)
 	if (gap && run && n >= 4) {
 		qsort(gap, n, sizeof *gap, by_size);
 		for (size_t i = edge - 1; i + edge < n; i++) {
-			double low = gap[i] > 200000 ? (double)gap[i] : 200000, ratio = (double)gap[i + 1] / low;
+			double low = gap[i] > 200000 ? (double)gap[i] : 200000,
+				       ratio = (double)gap[i + 1] / low;
 
 			if (ratio > best) {
 				best = ratio;

@@ -180,9 +180,11 @@ static void counter(struct lg_torchlog *l, const struct lg_log_line *line, const
 	lg_add_counter(l->b, &(struct lg_counter_row){
 				     .ts = lg_torchlog_now(l, line), .value = v,
 				     .track = lg_track_get(l->b, &(struct lg_track_row){
-							.kind = LG_TRACK_COUNTER, .name = lg_intern(l->b, name),
+							.kind = LG_TRACK_COUNTER,
+								       .name = lg_intern(l->b, name),
 							.unit = lg_intern(l->b, unit), .index = -1,
-							.prc = lg_thread_process(l->b, lg_torchlog_thread(l, line)) }) });
+							.prc = lg_thread_process(l->b,
+								       lg_torchlog_thread(l, line)) }) });
 }
 
 /*

@@ -52,7 +52,8 @@ static void metrics(struct lg_torchlog *l, const struct lg_log_line *line, const
 	if (start && line->ts != INT64_MIN) {
 		/* The line was written when the compilation ended: what is left is the zone, in whole
 		 * quarters of an hour. A year that was guessed wrong shows here, too. */
-		int64_t zone = line->ts - (start + dur), q = (zone + (zone < 0 ? -QUARTER : QUARTER) / 2) / QUARTER;
+		int64_t zone = line->ts - (start + dur),
+			       q = (zone + (zone < 0 ? -QUARTER : QUARTER) / 2) / QUARTER;
 
 		if (llabs(zone - q * QUARTER) < QUARTER / 4 && (!l->zone_known || l->zone == q * QUARTER)) {
 			l->zone = q * QUARTER;
@@ -63,7 +64,8 @@ static void metrics(struct lg_torchlog *l, const struct lg_log_line *line, const
 		lg_add_span(l->b, &(struct lg_span_row){
 					  .ts = start && l->zone_known ? start + l->zone
 								       : lg_torchlog_now(l, line) - dur,
-					  .dur = dur, .thr = lg_torchlog_thread(l, line), .kind = LG_SPAN_COMPILE,
+					  .dur = dur, .thr = lg_torchlog_thread(l, line),
+						       .kind = LG_SPAN_COMPILE,
 					  .seq = lg_value_int(d, lg_value_get(d, d->root, "frame_compile_id"), -1),
 					  .name = lg_intern(l->b, where) });
 	if (*fail) {

@@ -86,7 +86,8 @@ void lg_torchlog_mark(struct lg_torchlog *l, const struct lg_log_line *line, con
 	snprintf(cut, sizeof cut, "%s", text ? text : line->msg);
 	lg_add_mark(l->b, &(struct lg_mark_row){ .ts = lg_torchlog_now(l, line),
 						 .thr = lg_torchlog_thread(l, line), .value = value,
-						 .name = lg_intern(l->b, name), .text = lg_intern(l->b, cut) });
+						 .name = lg_intern(l->b, name),
+							       .text = lg_intern(l->b, cut) });
 	l->known++;
 }
 
@@ -245,7 +246,8 @@ static void notes(struct lg_torchlog *l, const struct lg_source *in)
 							   .clock = CLOCK_REALTIME, .error = SECOND / 100,
 							   .source = lg_intern(l->b, "TORCH_TRACE") });
 	} else {
-		lg_time_base(l->b, !l->has_time ? LG_TIME_NONE : l->has_zone ? LG_TIME_REALTIME : LG_TIME_LOCAL,
+		lg_time_base(l->b,
+			       !l->has_time ? LG_TIME_NONE : l->has_zone ? LG_TIME_REALTIME : LG_TIME_LOCAL,
 			     l->first, SECOND, "log");
 	}
 	if (!l->has_time)

@@ -221,10 +221,12 @@ static int start_sources(struct lg_session *s, struct lg_error *err)
 		note_tier(s, s->tier, &failed);
 		first = s->tier + 1;
 	}
-	if (*s->refused_tiers)
-		lg_session_say(s, "tier%s %s: does not work here: %s",
-			       strchr(s->refused_tiers, ',') ? "s" : "", s->refused_tiers,
-			       s->refused);
+	if (*s->refused_tiers) {
+		bool many = strchr(s->refused_tiers, ',');
+
+		lg_session_say(s, "tier%s %s %s not work here: %s", many ? "s" : "",
+			       s->refused_tiers, many ? "do" : "does", s->refused);
+	}
 #ifdef LG_HAVE_SOURCE_PERF
 	if (s->tier == LG_TIER_BPF || s->tier == LG_TIER_PERF)
 		start_side_source(s, &lg_source_perf);

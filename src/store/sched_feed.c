@@ -307,6 +307,8 @@ static void untold_run(struct lg_sched_feed *f, struct lg_sched_task *t, int32_t
 	int64_t from;
 
 	t->pend_ts = INT64_MIN; /* of a sleep that is over */
+	if (last > ts)
+		last = ts; /* a gap that reaches into the future ends there */
 	t->flags |= LG_STATE_EDGE;
 	close_state(f, t, last);
 	from = t->since > last ? t->since : last;

@@ -435,7 +435,7 @@ print(time.thread_time())""")
 
 def test_what_recording_says_is_short(nobody, laggard, tmp_path):
     lines = nobody("record", "-o", "run.lag", "--", "true").stderr.splitlines()
-    assert sum("does not work here" in line for line in lines) <= 1 and len(lines) <= 4, lines
+    assert sum("not work here" in line for line in lines) <= 1 and len(lines) <= 4, lines
     assert "rank" not in lines[-2] and "ms of CPU time" in lines[-2], lines
     alone = laggard("record", "-o", tmp_path / "a.lag", "--for", "200ms")
     assert "recording the whole machine\n" in alone.stderr

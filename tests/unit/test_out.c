@@ -91,6 +91,74 @@ static void test_json(void **state)
 	assert_json("\xe2\x82", 2, "\"\\ufffd\\ufffd\"");
 }
 
+/* Strings are scanned eight bytes at a time: every byte, at every place, between plain ones. */
+static void test_json_every_byte(void **state)
+{
+	(void)state;
+	for (unsigned c = 0; c < 256; c++) {
+		for (size_t at = 0; at < 20; at++) {
+			char in[20], want[64], mid[8];
+
+			memset(in, 'p', sizeof in);
+			in[at] = (char)c;
+			if (c == '"' || c == '\\')
+				snprintf(mid, sizeof mid, "\\%c", c);
+			else if (c < 0x20 || c == 0x7f)
+				snprintf(mid, sizeof mid, "\\u%04x", c);
+			else if (c >= 0x80)
+				snprintf(mid, sizeof mid, "\\ufffd");
+			else
+				snprintf(mid, sizeof mid, "%c", c);
+			snprintf(want, sizeof want, "\"%.*s%s%.*s\"", (int)at, in, mid,
+				 (int)(sizeof in - at - 1), in + at + 1);
+			assert_json(in, sizeof in, want);
+		}
+	}
+}
+
+/* Numbers of every length, in place and at the edge of the file writer's buffer. */
+static void test_reserve(void **state)
+{
+	char want[64], line[64], *at, *text;
+	struct lg_out *o;
+	FILE *f;
+
+	(void)state;
+	assert_int_equal(lg_out_memory(&o, NULL), 0);
+	for (uint64_t v = 1; v; v = v > UINT64_MAX / 7 ? 0 : v * 7) {
+		at = lg_out_reserve(o, 20);
+		assert_non_null(at);
+		snprintf(want, sizeof want, "%llu", (unsigned long long)v);
+		assert_int_equal(lg_put_u64(at, v) - at, strlen(want));
+		assert_memory_equal(at, want, strlen(want));
+	}
+	at = lg_out_reserve(o, 20);
+	lg_out_commit(o, lg_put_u64(at, UINT64_MAX));
+	text = text_of(o);
+	assert_string_equal(text, "18446744073709551615"); /* what was not committed is not there */
+	lg_free(text);
+
+	assert_int_equal(lg_out_open(&o, path, LG_OUT_PLAIN, NULL), 0);
+	for (unsigned i = 0; i < 100000; i++) {
+		at = lg_out_reserve(o, 500);
+		assert_non_null(at);
+		at = lg_put_u64(at, 1000000 + i);
+		*at++ = '\n';
+		lg_out_commit(o, at);
+	}
+	assert_int_equal(lg_out_bytes(o), 800000);
+	assert_int_equal(lg_out_close(o, NULL), 0);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	for (unsigned i = 0; i < 100000; i++) {
+		snprintf(want, sizeof want, "%u\n", 1000000 + i);
+		assert_non_null(fgets(line, sizeof line, f));
+		assert_string_equal(line, want);
+	}
+	fclose(f);
+	unlink(path);
+}
+
 static void write_much(struct lg_out *o)
 {
 	for (int i = 0; i < 100000; i++)
@@ -191,6 +259,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_numbers),	 cmocka_unit_test(test_json),
+		cmocka_unit_test(test_json_every_byte), cmocka_unit_test(test_reserve),
 		cmocka_unit_test(test_file),	 cmocka_unit_test(test_failure_keeps_old),
 		cmocka_unit_test(test_no_memory),
 	};

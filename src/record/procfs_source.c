@@ -25,7 +25,7 @@
 
 #define MS INT64_C(1000000)
 #define LOOK (20 * MS)
-#define SCAN (1000 * MS)
+#define SCAN (250 * MS) /* at least; nothing else tells of processes that come and go */
 #define SHARE 20 /* looking costs at most one in so many */
 
 struct watched {
@@ -285,9 +285,10 @@ static void look_at_all(struct procfs *p, int64_t now)
 	int64_t took;
 
 	if (now >= p->next_scan) {
-		p->next_scan = now + SCAN;
 		lg_lives_scan(lg_session_lives(p->s), now);
 		lg_lives_each_job(lg_session_lives(p->s), add_process, p);
+		took = lg_monotonic_ns() - now;
+		p->next_scan = now + (took * SHARE > SCAN ? took * SHARE : SCAN);
 	}
 	for (size_t i = 0; i < p->n; i++)
 		look(p, &p->t[i]);

@@ -109,23 +109,10 @@ enum lg_json_found lg_json_object(const char *p, const char *end, const char **r
 	return LG_JSON_END;
 }
 
-/* A number, true, false, null, NaN, Infinity: the byte behind it. */
-static const char *atom_end(const char *p, const char *end)
-{
-	while (p < end && *p != ',' && *p != '}' && *p != ']' && !lg_json_space(*p))
-		p++;
-	return p;
-}
-
-static bool atom_ok(const char *p, const char *end)
-{
-	/* Old profilers wrote nan and inf; hand-made traces write +1. */
-	for (; p < end; p++)
-		if (!(*p >= '0' && *p <= '9') && !(*p >= 'a' && *p <= 'z') &&
-		    !(*p >= 'A' && *p <= 'Z') && *p != '-' && *p != '+' && *p != '.')
-			return false;
-	return true;
-}
+const bool lg_json_atom_byte[256] = {
+	['0' ... '9'] = true, ['a' ... 'z'] = true, ['A' ... 'Z'] = true,
+	['-'] = true,	      ['+'] = true,	    ['.'] = true,
+};
 
 enum lg_json_found lg_json_check(const char *p, const char *end, const char **ret)
 {
@@ -177,8 +164,8 @@ enum lg_json_found lg_json_check(const char *p, const char *end, const char **re
 				return LG_JSON_END;
 			p++;
 		} else {
-			q = atom_end(p, end);
-			if (q == p || !atom_ok(p, q))
+			q = lg_json_atom(p, end);
+			if (!q)
 				return LG_JSON_ODD;
 			p = q;
 		}
@@ -238,6 +225,8 @@ const char *lg_json_value(const char *p, const char *end, struct lg_slice *s)
 				q = lg_json_string_end(q + 1, end, &s->esc);
 				if (!q)
 					return NULL;
+			} else if (*q == '\\') {
+				return NULL;
 			} else if (*q == '[') {
 				depth++;
 			} else if (*q == ']' && !--depth) {
@@ -246,8 +235,8 @@ const char *lg_json_value(const char *p, const char *end, struct lg_slice *s)
 		}
 		q++;
 	} else {
-		q = atom_end(p, end);
-		if (q == p)
+		q = lg_json_atom(p, end);
+		if (!q)
 			return NULL;
 	}
 	s->n = (uint32_t)(q - p);

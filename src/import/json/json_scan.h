@@ -84,6 +84,20 @@ enum lg_json_found {
 	LG_JSON_ODD     /* looks wrong: let lg_json_check() say */
 };
 
+/* Bytes of numbers and literals: old profilers wrote nan and inf, hand-made traces write +1. */
+extern const bool lg_json_atom_byte[256];
+
+/* A number or literal: the byte behind it, NULL when that cannot follow one. Needs the padding. */
+static inline const char *lg_json_atom(const char *p, const char *end)
+{
+	const char *q = p;
+
+	while (q < end && lg_json_atom_byte[(unsigned char)*q])
+		q++;
+	return q > p && (q == end || *q == ',' || *q == '}' || *q == ']' || lg_json_space(*q)) ? q
+												: NULL;
+}
+
 /*
  * p is at '{': *ret becomes the byte behind the matching '}'. ODD when an inner '{' does not follow
  * a colon: an object in an array, or the next event where this one lost its closing brace.

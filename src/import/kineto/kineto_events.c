@@ -112,6 +112,7 @@ static void host_span(struct kineto *k, const struct lg_event *e, enum kin_cat c
 static void complete(struct kineto *k, const struct lg_event *e)
 {
 	struct lg_span_row r = { 0 };
+	struct lg_slice name = e->name.p ? e->name : (struct lg_slice){ .p = "" };
 	enum kin_cat cat = kin_category(k, &e->cat);
 	struct kin_class c;
 
@@ -119,7 +120,7 @@ static void complete(struct kineto *k, const struct lg_event *e)
 		return;
 	k->n_kineto += cat != KIN_UNKNOWN;
 	r.name = kin_text(k, &e->name);
-	c = kin_classify(k, r.name, &e->name, cat);
+	c = kin_classify(k, r.name, &name, cat);
 	r.kind = c.kind;
 	r.stage = c.stage;
 	switch (cat) {
@@ -155,13 +156,15 @@ static void memory(struct kineto *k, const struct lg_event *e)
 {
 	struct lg_counter_row r = { 0 };
 	struct lg_slice key, v;
-	const char *p = e->args.p + 1, *end = e->args.p + e->args.n;
+	const char *p, *end;
 	int64_t dur, device = -1, type = 0;
 	double change = 0, allocated = -1, reserved = -1;
 	lg_trk gpu;
 
 	if (e->args.kind != '{' || !kin_times(k, e, &r.ts, &dur))
 		return;
+	p = e->args.p + 1;
+	end = e->args.p + e->args.n;
 	while (lg_json_member(&p, end, &key, &v)) {
 		if (LG_SLICE_IS(&key, "Bytes"))
 			(void)lg_json_real(&v, &change);
@@ -215,12 +218,14 @@ void kin_counters(struct kineto *k, const struct lg_event *e)
 {
 	struct lg_counter_row r = { 0 };
 	struct lg_slice key, v;
-	const char *p = e->args.p + 1, *end = e->args.p + e->args.n;
+	const char *p, *end;
 	int64_t dur, device;
 	lg_trk gpu = 0;
 
 	if (e->args.kind != '{' || !kin_times(k, e, &r.ts, &dur))
 		return;
+	p = e->args.p + 1;
+	end = e->args.p + e->args.n;
 	/* "GPU 0 Counters" */
 	if (e->pid.kind == '"' && LG_SLICE_STARTS(&e->pid, "GPU ")) {
 		struct lg_slice n = { .p = e->pid.p + 4 };

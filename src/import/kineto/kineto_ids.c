@@ -182,7 +182,7 @@ void kin_metadata(struct kineto *k, const struct lg_event *e)
 	enum { NAMES_MAX = 1 << 20 };
 	struct lg_slice key, value;
 	struct kin_name n = { 0 };
-	const char *p = e->args.p + 1;
+	const char *p;
 
 	n.process = LG_SLICE_IS(&e->name, "process_name");
 	n.gpu = LG_SLICE_IS(&e->name, "process_labels");
@@ -192,6 +192,7 @@ void kin_metadata(struct kineto *k, const struct lg_event *e)
 	if (!kin_number(k, &e->pid, &n.pid))
 		return;
 	(void)kin_number(k, &e->tid, &n.tid);
+	p = e->args.p + 1;
 	while (lg_json_member(&p, e->args.p + e->args.n, &key, &value)) {
 		if (!LG_SLICE_IS(&key, "name") && !LG_SLICE_IS(&key, "labels"))
 			continue;

@@ -366,7 +366,7 @@ static void damage_is_confined_to_its_event(void **state)
 
 static void refuses_what_is_no_json(void **state)
 {
-	static const char *const cases[] = { "", "   \n", "hello", "\x7f" "ELF", "12" };
+	static const char *const cases[] = { "", "   \n", "hello", ("\x7f" "ELF"), "12" };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

@@ -23,8 +23,8 @@ int lg_json_source_memory(struct lg_json_source **ret, const void *data, size_t 
 			  struct lg_error *err) LG_MUST_CHECK;
 /*
  * Keep [keep, *end) and add more behind it; *p becomes where keep went. 1 = there is more, 0 = the
- * text is over (what was kept is still there, at *p), or LG_E_IO, LG_E_NOMEM, LG_E_LIMIT (LG_JSON_KEEP_MAX). Start with
- * keep = *p = *end = NULL.
+ * text is over (what was kept is still there, at *p), or LG_E_IO, LG_E_NOMEM, LG_E_LIMIT
+ * (LG_JSON_KEEP_MAX). Start with keep = *p = *end = NULL.
  */
 int lg_json_source_more(struct lg_json_source *s, const char *keep, const char **p,
 			const char **end, struct lg_error *err) LG_MUST_CHECK;

@@ -135,30 +135,37 @@ static void head(struct chrome *c, const char *ph, int64_t pid, int64_t tid)
 	lg_out_i64(c->o, tid);
 }
 
+/* Append what we wrote ourselves: short, and nothing in it needs escaping. */
+static char *put_own(char *at, const char *literal)
+{
+	return mempcpy(at, literal, strlen(literal));
+}
+
 static void put_args(struct chrome *c, const struct lg_tl_event *e)
 {
-	if (!e->n_args)
-		return;
-	lg_out_puts(c->o, ",\"args\":{");
+	char *at;
+
 	for (size_t i = 0; i < e->n_args; i++) {
 		const struct lg_tl_arg *a = &e->args[i];
 
-		if (i)
-			lg_out_write(c->o, ",", 1);
-		lg_out_write(c->o, "\"", 1);
-		lg_out_puts(c->o, a->key); /* of our own making: nothing in it needs escaping */
-		lg_out_write(c->o, "\":", 2);
+		at = lg_out_reserve(c->o, EVENT_BYTES);
+		if (!at)
+			return;
+		at = i ? PUT(at, ",\"") : PUT(at, ",\"args\":{\"");
+		at = put_own(at, a->key);
+		at = PUT(at, "\":");
 		if (a->type == LG_ARG_INT)
-			lg_out_i64(c->o, a->i);
-		else if (a->type == LG_ARG_NUM)
+			at = put_i64(at, a->i);
+		lg_out_commit(c->o, at);
+		if (a->type == LG_ARG_NUM)
 			put_num(c->o, a->f);
-		else
+		else if (a->type == LG_ARG_STR)
 			put_str(c->o, a->s);
 	}
-	lg_out_write(c->o, "}", 1);
+	lg_out_write(c->o, e->n_args ? "}}" : "}", e->n_args ? 2 : 1); /* the event's own as well */
 }
 
-static void name_cat(struct chrome *c, const char *name, const char *cat)
+static void name_cat(struct chrome *c, const char *name, const char *cat, const char *colour)
 {
 	char *at;
 
@@ -168,7 +175,11 @@ static void name_cat(struct chrome *c, const char *name, const char *cat)
 	if (!at)
 		return;
 	at = PUT(at, ",\"cat\":\"");
-	at = mempcpy(at, cat, strlen(cat)); /* a short literal, as keys are */
+	at = put_own(at, cat);
+	if (colour) {
+		at = PUT(at, "\",\"cname\":\"");
+		at = put_own(at, colour);
+	}
 	*at++ = '"';
 	lg_out_commit(c->o, at);
 }
@@ -231,14 +242,8 @@ static void slice(void *self, const struct lg_tl_event *e)
 			return;
 		at = PUT(at, ",\"dur\":");
 		lg_out_commit(c->o, put_us(at, (uint64_t)e->end - (uint64_t)e->ts));
-		name_cat(c, e->name, e->cat);
-		if (e->colour) {
-			lg_out_puts(c->o, ",\"cname\":\"");
-			lg_out_puts(c->o, e->colour);
-			lg_out_write(c->o, "\"", 1);
-		}
+		name_cat(c, e->name, e->cat, e->colour);
 		put_args(c, e);
-		lg_out_write(c->o, "}", 1);
 		return;
 	}
 	c->n_async++;
@@ -249,10 +254,11 @@ static void slice(void *self, const struct lg_tl_event *e)
 		at = PUT(at, ",\"id\":\"a");
 		at = lg_put_u64(at, c->n_async);
 		lg_out_commit(c->o, PUT(at, "\""));
-		name_cat(c, e->name, e->cat);
+		name_cat(c, e->name, e->cat, NULL);
 		if (!end)
 			put_args(c, e);
-		lg_out_write(c->o, "}", 1);
+		else
+			lg_out_write(c->o, "}", 1);
 	}
 }
 
@@ -270,9 +276,8 @@ static void instant(void *self, const struct lg_tl_event *e)
 	if (!at)
 		return;
 	lg_out_commit(c->o, PUT(at, ",\"s\":\"t\""));
-	name_cat(c, e->name, e->cat);
+	name_cat(c, e->name, e->cat, NULL);
 	put_args(c, e);
-	lg_out_write(c->o, "}", 1);
 }
 
 static void counter(void *self, const struct lg_tl_track *t, int64_t ts, double value)
@@ -307,7 +312,7 @@ static void flow(void *self, const struct lg_tl_flow *f)
 		if (end) /* bind to the slice around it, not to the next one */
 			at = PUT(at, ",\"bp\":\"e\"");
 		lg_out_commit(c->o, at);
-		name_cat(c, f->name, "flow");
+		name_cat(c, f->name, "flow", NULL);
 		lg_out_write(c->o, "}", 1);
 	}
 }

@@ -11,6 +11,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 
+/* A decompressor gives out more or less before it finds the damage, as its output buffer is. */
+static int faulty;
+
 static size_t read_once(const uint8_t *p, size_t n, size_t block)
 {
 	struct lg_error err = { 0 };
@@ -24,10 +27,12 @@ static size_t read_once(const uint8_t *p, size_t n, size_t block)
 		abort();
 	lg_events_start(&r, src, "fuzz");
 	if (lg_chromejson_read(&r, b, &err)) {
+		faulty |= *lg_json_source_fault(src);
 		lg_events_close(&r);
 		lg_builder_free(b);
 		return 0;
 	}
+	faulty |= *lg_json_source_fault(src);
 	lg_events_close(&r);
 	if (lg_builder_seal(b, &t, &err))
 		return 0;
@@ -40,7 +45,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
 	if (n < 2)
 		return 0;
-	if (read_once(p + 1, n - 1, (size_t)p[0] + 1) != read_once(p + 1, n - 1, 1 << 16))
+	faulty = 0;
+	if (read_once(p + 1, n - 1, (size_t)p[0] + 1) != read_once(p + 1, n - 1, 1 << 16) && !faulty)
 		abort();
 	return 0;
 }

@@ -74,6 +74,7 @@ static void damaged(struct lg_events *r, const char *at)
 	if (!r->n_damaged++)
 		r->first_damaged = offset;
 	r->p = at;
+	r->before = 0;
 	r->state = RESYNC;
 }
 
@@ -83,61 +84,63 @@ static bool event_key(const struct lg_slice *k)
 	       LG_SLICE_IS(k, "pid") || LG_SLICE_IS(k, "tid") || LG_SLICE_IS(k, "ts");
 }
 
-/*
- * Does an event start at p ('{')? Members that are objects ("args": {"name": ...) follow a colon.
- * 1, 0, or -1 when the text ends before that can be told.
- */
-static int event_start(const char *from, const char *p, const char *end)
+/* The last byte of [from, p) that is no space, else before. */
+static char last_byte(const char *from, const char *p, char before)
 {
-	struct lg_slice key = { .esc = 0 };
-	const char *q = p - 1;
+	while (p > from && lg_json_space(p[-1]))
+		p--;
+	return p > from ? p[-1] : before;
+}
 
-	while (q >= from && lg_json_space(*q))
-		q--;
-	if (q >= from && *q == ':')
-		return 0;
-	q = lg_json_skip(p + 1, end);
-	if (end - q < 32)
+/* Does an event start at p ('{')? 1, 0, or -1 when the text ends before that can be told. */
+static int event_start(const char *p, const char *end)
+{
+	enum { LOOK = 64 };
+	struct lg_slice key = { .esc = 0 };
+	const char *q;
+
+	if (end - p < LOOK)
 		return -1;
-	if (*q != '"')
+	end = p + LOOK;
+	q = lg_json_skip(p + 1, end);
+	if (q >= end || *q != '"')
 		return 0;
 	key.p = q + 1;
-	q = lg_json_string_end(q + 1, q + 16, &key.esc);
+	q = lg_json_string_end(q + 1, end, &key.esc);
 	if (!q)
 		return 0;
 	key.n = (uint32_t)(q - key.p);
 	q = lg_json_skip(q + 1, end);
-	return q >= end ? -1 : *q == ':' && event_key(&key);
+	return q < end && *q == ':' && event_key(&key);
 }
 
 static int resync(struct lg_events *r, struct lg_error *err)
 {
 	for (;;) {
-		const char *from = r->p, *p = r->p;
+		const char *from = r->p, *p = from;
 		int rc, found = 0;
 
 		while (p < r->end && (p = memchr(p, '{', (size_t)(r->end - p)))) {
-			found = event_start(from, p, r->end);
+			/* Members that are objects ("args": {"name": ...) follow a colon. */
+			found = last_byte(from, p, r->before) == ':' ? 0 : event_start(p, r->end);
 			if (found)
 				break;
 			p++;
 		}
+		if (!p)
+			p = r->end;
+		r->skipped += (uint64_t)(p - from);
+		r->before = last_byte(from, p, r->before);
+		r->p = p;
 		if (found > 0) {
-			r->skipped += (uint64_t)(p - from);
-			r->p = p;
 			r->state = EVENTS;
 			r->seen_array = true;
 			return 0;
 		}
-		/* A few bytes stay, for the colon that may stand in front of the next brace. */
-		if (!found || !p)
-			p = r->end - from > 16 ? r->end - 16 : from;
-		r->skipped += (uint64_t)(p - from);
-		r->p = p;
 		rc = more(r, err);
-		if (rc < 0 && rc != LG_E_LIMIT)
+		if (rc < 0)
 			return rc;
-		if (rc <= 0) {
+		if (!rc) {
 			r->skipped += (uint64_t)(r->end - r->p);
 			r->state = DONE;
 			return 0;

@@ -27,7 +27,8 @@ struct lg_events {
 	uint64_t n_events, n_damaged, skipped, first_damaged, truncated; /* byte offsets */
 	/* of a value too large to keep, which is skipped */
 	size_t depth;
-	bool in_string, in_escape, junk;
+	bool in_string, in_escape;
+	char before;           /* looking for an event: the last byte before p that is no space */
 };
 
 int lg_events_open(struct lg_events *r, const char *path, struct lg_error *err) LG_MUST_CHECK;

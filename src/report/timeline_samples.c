@@ -144,7 +144,8 @@ static void emit(struct lg_timeline *c, lg_thr thr)
 			tl_arg_pool(c, "dso", f->dso[it->row]);
 		tl_arg_source(c, it->row);
 		tl_slice(c, &track, ts, end, tl_frame(c, it->row, name, sizeof name),
-			 tl_id(TL_ID_FRAME, it->row), cats[f->kind[it->row] < 4 ? f->kind[it->row] : 0], colour_of(f->kind[it->row]));
+			 tl_id(TL_ID_FRAME, it->row), cats[f->kind[it->row] < 4 ? f->kind[it->row] : 0],
+			 colour_of(f->kind[it->row]));
 	}
 	c->sink->track_end(c->self, &track);
 }

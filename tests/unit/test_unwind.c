@@ -217,6 +217,7 @@ static void short_copies_give_fewer_frames(void **state)
 	size_t n, n_full, last = 0;
 	bool whole;
 
+	needs_a_plain_stack();
 	(void)state;
 	read_maps(&h);
 	assert_int_equal(lg_unwinder_new(&u, NULL), 0);

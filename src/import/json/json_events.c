@@ -456,6 +456,11 @@ static int start(struct lg_events *r, struct lg_error *err)
 
 	if (rc < 0)
 		return rc;
+	while (rc == 1 && *r->p == '\xef' && r->end - r->p < 3) /* a byte order mark, in pieces */
+		rc = more(r, err);
+	if (rc < 0)
+		return rc;
+	rc = r->p < r->end;
 	if (rc && r->end - r->p >= 3 && !memcmp(r->p, "\xef\xbb\xbf", 3)) {
 		r->p += 3;
 		rc = next_byte(r, err);

@@ -224,6 +224,8 @@ static void moments(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 	lg_free(v);
 }
 
+static const char oversubscribed[] = "host.oversubscribed";
+
 static const char *const ids[LG_END_MAX] = {
 	[LG_END_LOCK] = "host.lock_held",	 [LG_END_CPU] = "host.cpu_contention",
 	[LG_END_IO] = "host.io_wait",		 [LG_END_STOP] = "host.stopped",
@@ -341,7 +343,7 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	if (s->end == LG_END_CPU && c->t->process.role[s->prc] == LG_ROLE_RECORDER)
 		return; /* our own cost is reported as such, in limits */
 	if (s->end == LG_END_CPU && s->own_job)
-		id = "host.oversubscribed";
+		id = oversubscribed;
 	if (s->end == LG_END_SIDE && is_logging(side_name(c, s)))
 		id = "side.logging";
 	f = lg_finding_add(c, id);
@@ -359,7 +361,12 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	f->lost_ms = (double)s->lost / 1e6;
 	f->lost_share = share;
 	f->excess_share = steady ? (double)NAN : excess > 1 ? 1 : excess;
-	f->severity = severity_of(share, s->n_events, s->steady);
+	/*
+	 * What the job's own threads take from each other is mostly work that has to be done anyway (a
+	 * collective's helper thread runs while its waiter waits): with more CPUs only a part would
+	 * go away, so a third counts.
+	 */
+	f->severity = severity_of(id == oversubscribed ? share / 3 : share, s->n_events, s->steady);
 	f->confidence = confidence_of(c, s);
 	f->stage = lg_stage_name(s->stage);
 	title_of(c, f, s);

@@ -441,6 +441,7 @@ int main(void)
 		if (pthread_getattr_np(pthread_self(), &a) || pthread_attr_getstack(&a, &low, &size))
 			return 1;
 		stack_end = (uintptr_t)low + size;
+		pthread_attr_destroy(&a);
 	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

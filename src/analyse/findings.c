@@ -364,9 +364,15 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	/*
 	 * What the job's own threads take from each other is mostly work that has to be done anyway (a
 	 * collective's helper thread runs while its waiter waits): with more CPUs only a part would
-	 * go away, so a third counts.
+	 * go away, so a third counts as lost.
 	 */
-	f->severity = severity_of(id == oversubscribed ? share / 3 : share, s->n_events, s->steady);
+	if (id == oversubscribed) {
+		lg_evidence_add(c, f, INT64_MIN, 0, "%.0f ms of waits in all; a third counts as lost, the "
+				"rest is work that has to be done anyway", (double)s->lost / 1e6);
+		f->lost_ms /= 3;
+		f->lost_share = share /= 3;
+	}
+	f->severity = severity_of(share, s->n_events, s->steady);
 	f->confidence = confidence_of(c, s);
 	f->stage = lg_stage_name(s->stage);
 	title_of(c, f, s);

@@ -161,6 +161,11 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 		    v->findings[0].title, v->findings[0].lost_share * 100);
 	} else if (!v->n_judged) {
 		add(&b, "No repeating training steps found in this input: nothing is judged.");
+	} else if (v->n_findings && v->findings[0].excess_share >= 0.3 && v->n_slow >= 5) {
+		/* Small beside the whole run, but it is why slow steps are slow. */
+		add(&b, "%s (%.0f %% of the slow steps' excess, %.1f %% of the run)",
+		    v->findings[0].title, v->findings[0].excess_share * 100,
+		    v->findings[0].lost_share * 100);
 	} else {
 		add(&b, "Nothing is wrong that this input can show: %zu steps", v->n_judged);
 		if (v->n_slow)

@@ -124,7 +124,11 @@ static void it_says_so_when_nothing_is_wrong(void **state)
 	(void)state;
 	f.severity = "low"; /* large, but seen too few times to be graded: said as that */
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "too few times to grade"));
-	f.lost_share = 0.02; /* below medium: mentioned, but not the headline */
+	f.lost_share = 0.02; /* below medium, but why slow steps are slow */
+	f.excess_share = 0.8;
+	v.n_slow = 12;
+	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "80 % of the slow steps"));
+	f.excess_share = 0.1; /* below medium: mentioned, but not the headline */
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is wrong"));
 	v.n_findings = 0;
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is wrong"));

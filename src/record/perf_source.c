@@ -8,10 +8,6 @@
  * tells its context switches too: PERF_RECORD_SWITCH needs no privilege for processes of one's own,
  * and gives running, preempted and blocked exactly, though not who woke whom.
  *
- * Records cross the session's queue as the kernel wrote them. A LOST record is put where the
- * hole begins (the ring's previous record), not where it ends, because in between records of
- * other CPUs are fed that would be believed.
- *
  * Samples of the recorder itself are counted, not kept: see finish().
  */
 #include <errno.h>
@@ -21,30 +17,23 @@
 
 #include "base/alloc.h"
 #include "record/code_maps.h"
-#include "record/perf_lost.h"
-#include "record/perf_ring.h"
+#include "record/perf_intake.h"
 #include "record/session.h"
 #include "store/sched_feed.h"
 
 #define RING_DEFAULT ((size_t)512 << 10)
 #define RINGS_MAX ((size_t)64 << 20) /* of all CPUs together */
-#define RESCAN_NS 1000000000
 #define DYING_NS 1000000000 /* a thread may be sampled after its exit record, on its way out */
 
 struct source {
-	struct lg_session *s;
-	struct lg_builder *b;
-	struct lg_perf_set *set;
+	struct lg_perf_intake in;
 	struct lg_sched_feed *sched; /* tier own; else NULL */
-	unsigned index;
 	uint32_t ev_sample, ev_side;
 	bool kernel; /* kernel frames are allowed */
-	struct lg_perf_lost lost;
-	int64_t rescanned;
 	lg_str s_event;
 	pid_t self;
 	struct lg_map thr_of_tid;
-	uint64_t n_samples, n_self, self_ns, not_understood;
+	uint64_t n_samples, n_self, self_ns;
 	uint64_t n_user, n_short; /* samples with user frames; with one only */
 };
 
@@ -84,26 +73,26 @@ static int open_events(struct source *p, size_t ring_bytes, unsigned freq_hz, pi
 		       struct lg_error *err)
 {
 	struct perf_event_attr attr;
-	int rc = lg_perf_set_new(&p->set, ring_bytes, pid, err);
+	int rc = lg_perf_set_new(&p->in.set, ring_bytes, pid, err);
 
 	if (rc)
 		return rc;
 	p->kernel = true;
 	attr = sample_attr(freq_hz, pid > 0, true);
-	rc = lg_perf_set_add(p->set, &attr, NULL, pid > 0 ? "task-clock" : "cpu-clock",
+	rc = lg_perf_set_add(p->in.set, &attr, NULL, pid > 0 ? "task-clock" : "cpu-clock",
 			     &p->ev_sample, err);
 	if (rc == LG_E_PERM && pid > 0) { /* perf_event_paranoid 2 allows user space of one's own */
 		p->kernel = false;
 		attr = sample_attr(freq_hz, true, false);
-		rc = lg_perf_set_add(p->set, &attr, NULL, "task-clock:u", &p->ev_sample, err);
+		rc = lg_perf_set_add(p->in.set, &attr, NULL, "task-clock:u", &p->ev_sample, err);
 	}
 	if (rc)
 		return rc;
 	attr = side_attr(p->kernel, pid > 0);
-	rc = lg_perf_set_add(p->set, &attr, NULL, "dummy", &p->ev_side, err);
+	rc = lg_perf_set_add(p->in.set, &attr, NULL, "dummy", &p->ev_side, err);
 	if (rc && attr.ksymbol) { /* ksymbol records: Linux 5.1 */
 		attr.ksymbol = 0;
-		rc = lg_perf_set_add(p->set, &attr, NULL, "dummy", &p->ev_side, err);
+		rc = lg_perf_set_add(p->in.set, &attr, NULL, "dummy", &p->ev_side, err);
 	}
 	return rc;
 }
@@ -114,8 +103,8 @@ static int probe(struct lg_probe *ret, struct lg_error *err)
 	int rc = open_events(&p, (size_t)64 << 10, 99, -1, err);
 
 	if (!rc)
-		rc = lg_perf_set_enable(p.set, err);
-	lg_perf_set_free(p.set);
+		rc = lg_perf_set_enable(p.in.set, err);
+	lg_perf_set_free(p.in.set);
 	snprintf(ret->lost, sizeof ret->lost,
 		 "what threads do while they run: no CPU samples of any process");
 	ret->works = !rc;
@@ -143,9 +132,9 @@ static void source_free(void *self)
 
 	if (!p)
 		return;
-	lg_perf_set_free(p->set);
+	lg_perf_set_free(p->in.set);
 	lg_sched_feed_free(p->sched);
-	lg_perf_lost_done(&p->lost);
+	lg_perf_lost_done(&p->in.lost);
 	lg_map_done(&p->thr_of_tid);
 	lg_free(p);
 }
@@ -159,9 +148,9 @@ static int start(struct lg_session *s, void **ret_self, struct lg_error *err)
 
 	if (!p)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	p->s = s;
-	p->b = lg_session_builder(s);
-	p->index = lg_session_source_index(s);
+	p->in.s = s;
+	p->in.b = lg_session_builder(s);
+	p->in.index = lg_session_source_index(s);
 	p->self = lg_session_self(s);
 	if (lg_session_tier(s) == LG_TIER_OWN) {
 		pid = lg_session_child(s) ? lg_session_child(s) : o->n_pids ? o->pids[0] : -1;
@@ -175,12 +164,12 @@ static int start(struct lg_session *s, void **ret_self, struct lg_error *err)
 	if (!rc && pid > 0 && lg_session_child(s)) {
 		struct lg_sched_options so = { .start = lg_monotonic_ns() };
 
-		rc = lg_sched_feed_new(&p->sched, p->b, &so, err);
+		rc = lg_sched_feed_new(&p->sched, p->in.b, &so, err);
 	}
-	p->s_event = lg_intern(p->b, pid > 0 ? "task-clock" : "cpu-clock");
+	p->s_event = lg_intern(p->in.b, pid > 0 ? "task-clock" : "cpu-clock");
 	if (!rc)
-		rc = lg_perf_set_enable(p->set, err);
-	for (size_t i = 0; !rc && (fd = lg_perf_set_fd(p->set, i)) >= 0; i++)
+		rc = lg_perf_set_enable(p->in.set, err);
+	for (size_t i = 0; !rc && (fd = lg_perf_set_fd(p->in.set, i)) >= 0; i++)
 		rc = lg_session_watch(s, fd, err);
 	if (rc) {
 		source_free(p);
@@ -188,43 +177,18 @@ static int start(struct lg_session *s, void **ret_self, struct lg_error *err)
 	}
 	for (size_t i = 0; i < o->n_pids; i++)
 		lg_addrs_read_now(lg_session_addrs(s), o->pids[i]);
-	p->rescanned = lg_monotonic_ns();
+	p->in.rescanned = lg_monotonic_ns();
 	*ret_self = p;
 	return 0;
-}
-
-static void take(void *arg, int cpu, const struct perf_event_header *h)
-{
-	struct source *p = arg;
-	struct lg_perf_head head;
-
-	if (!lg_perf_head(p->set, h, h->size, &head)) {
-		p->not_understood++;
-		return;
-	}
-	if (h->type == PERF_RECORD_LOST || h->type == PERF_RECORD_LOST_SAMPLES) {
-		struct lg_perf_hole hole = lg_perf_lost_hole(&p->lost, cpu, h, &head);
-
-		lg_session_push(p->s, p->index, hole.from, &hole, sizeof hole);
-		return;
-	}
-	lg_perf_lost_seen(&p->lost, cpu, head.ts);
-	lg_session_push(p->s, p->index, head.ts, h, h->size);
 }
 
 static int drain(void *self, struct lg_error *err)
 {
 	struct source *p = self;
-	int rc = lg_perf_set_drain(p->set, take, p, err);
-	int64_t now = lg_monotonic_ns();
+	int rc = lg_perf_intake_drain(&p->in, err);
 
-	if (!rc && now - p->rescanned > RESCAN_NS) {
-		struct lg_error why;
-
-		p->rescanned = now;
-		if (lg_perf_set_rescan(p->set, &why))
-			lg_add_diag_now(p->b, LG_DIAG_PARTIAL, now, 1, "%s", why.message);
-	}
+	if (!rc)
+		lg_perf_intake_rescan(&p->in, lg_monotonic_ns());
 	return rc;
 }
 
@@ -234,13 +198,13 @@ static lg_thr thread_of(struct source *p, int32_t pid, int32_t tid, int64_t ts)
 	lg_thr thr = lg_map_get(&p->thr_of_tid, (uint32_t)tid);
 
 	if (thr) {
-		struct lg_thread_row row = lg_thread_read(p->b, thr);
+		struct lg_thread_row row = lg_thread_read(p->in.b, thr);
 
 		if (row.end != INT64_MAX && ts >= row.end - DYING_NS && ts < row.end + DYING_NS &&
 		    ts >= row.start)
 			return thr;
 	}
-	thr = lg_thread_get(p->b, tid ? pid : 0, tid);
+	thr = lg_thread_get(p->in.b, tid ? pid : 0, tid);
 	if (thr)
 		(void)!lg_map_set(&p->thr_of_tid, (uint32_t)tid, thr);
 	return thr;
@@ -254,7 +218,7 @@ static void feed_sample(struct source *p, const struct perf_event_header *h,
 
 	if (head->event != p->ev_sample || head->n_body < 8 ||
 	    !lg_perf_chain(head->body + 8, head->n_body - 8, &c)) {
-		p->not_understood++;
+		p->in.not_understood++;
 		return;
 	}
 	memcpy(&row.weight, head->body, 8);
@@ -269,10 +233,10 @@ static void feed_sample(struct source *p, const struct perf_event_header *h,
 	p->n_user += c.n_user > 0;
 	p->n_short += c.n_user == 1;
 	row.thr = thread_of(p, head->pid, head->tid, head->ts);
-	row.stack = lg_session_stack(p->s, head->pid, c.kernel, c.n_kernel, c.user, c.n_user);
+	row.stack = lg_session_stack(p->in.s, head->pid, c.kernel, c.n_kernel, c.user, c.n_user);
 	if ((h->misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL)
 		row.flags |= LG_SAMPLE_KERNEL;
-	lg_add_sample(p->b, &row);
+	lg_add_sample(p->in.b, &row);
 }
 
 /* The string that begins at offset of the body, bounded by it. */
@@ -320,7 +284,7 @@ static void exited(struct source *p, const struct perf_event_header *h,
 {
 	if (head->tid == tid)
 		feed_switch(p, h, head);
-	lg_session_exit(p->s, head->ts, pid, tid);
+	lg_session_exit(p->in.s, head->ts, pid, tid);
 }
 
 static void feed_side(struct source *p, const struct perf_event_header *h,
@@ -342,7 +306,7 @@ static void feed_side(struct source *p, const struct perf_event_header *h,
 			break;
 		memcpy(id, head->body, sizeof id); /* pid, ppid, tid, ptid */
 		if (h->type == PERF_RECORD_FORK)
-			lg_session_fork(p->s, head->ts, id[1], id[0], id[2]);
+			lg_session_fork(p->in.s, head->ts, id[1], id[0], id[2]);
 		else
 			exited(p, h, head, id[0], id[2]);
 		return;
@@ -351,8 +315,8 @@ static void feed_side(struct source *p, const struct perf_event_header *h,
 			break;
 		memcpy(id, head->body, 8);
 		if (h->misc & PERF_RECORD_MISC_COMM_EXEC)
-			lg_session_exec(p->s, head->ts, id[0], text);
-		lg_thread_name(p->b, thread_of(p, id[0], id[1], head->ts), lg_intern(p->b, text));
+			lg_session_exec(p->in.s, head->ts, id[0], text);
+		lg_thread_name(p->in.b, thread_of(p, id[0], id[1], head->ts), lg_intern(p->in.b, text));
 		return;
 	case PERF_RECORD_MMAP2:
 		if (head->n_body < 64 || !text_at(head, 64, text, sizeof text))
@@ -360,7 +324,7 @@ static void feed_side(struct source *p, const struct perf_event_header *h,
 		memcpy(id, head->body, 8);
 		memcpy(w, head->body + 8, sizeof w); /* addr, len, pgoff */
 		if (id[0] > 0) /* -1: the kernel's own text */
-			lg_session_map(p->s, id[0], w[0], w[1], w[2], text, head->ts);
+			lg_session_map(p->in.s, id[0], w[0], w[1], w[2], text, head->ts);
 		return;
 	case PERF_RECORD_KSYMBOL:
 		if (head->n_body < 16 || !text_at(head, 16, text, sizeof text))
@@ -368,11 +332,11 @@ static void feed_side(struct source *p, const struct perf_event_header *h,
 		memcpy(w, head->body, 8);
 		memcpy(&len, head->body + 8, 4);
 		memcpy(&flags, head->body + 14, 2);
-		lg_addrs_ksymbol(lg_session_addrs(p->s), w[0],
+		lg_addrs_ksymbol(lg_session_addrs(p->in.s), w[0],
 				 flags & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER ? 0 : len, text);
 		return;
 	case PERF_RECORD_THROTTLE:
-		lg_add_diag_now(p->b, LG_DIAG_THROTTLED, head->ts, 1,
+		lg_add_diag_now(p->in.b, LG_DIAG_THROTTLED, head->ts, 1,
 				"CPU samples of CPU %d: the interrupt took too long", head->cpu);
 		return;
 	case PERF_RECORD_UNTHROTTLE:
@@ -380,7 +344,7 @@ static void feed_side(struct source *p, const struct perf_event_header *h,
 	default:
 		break;
 	}
-	p->not_understood++;
+	p->in.not_understood++;
 }
 
 static void feed(void *self, int64_t ts, const void *rec, size_t n)
@@ -395,18 +359,18 @@ static void feed(void *self, int64_t ts, const void *rec, size_t n)
 
 		if (p->sched)
 			lg_sched_gap(p->sched, hole->from, hole->to, hole->cpu);
-		lg_add_diag(p->b, &(struct lg_diag_row){
+		lg_add_diag(p->in.b, &(struct lg_diag_row){
 					  .ts = hole->from,
 					  .dur = hole->to - hole->from,
 					  .id = hole->event == p->ev_side ? LG_DIAG_LOST_EVENTS
 									  : LG_DIAG_LOST_SAMPLES,
 					  .cpu = hole->cpu,
 					  .count = hole->count,
-					  .text = lg_intern(p->b, "sampling ring was full") });
+					  .text = lg_intern(p->in.b, "sampling ring was full") });
 		return;
 	}
-	if (!lg_perf_head(p->set, h, n, &head)) {
-		p->not_understood++;
+	if (!lg_perf_head(p->in.set, h, n, &head)) {
+		p->in.not_understood++;
 		return;
 	}
 	if (h->type == PERF_RECORD_SAMPLE)
@@ -418,7 +382,7 @@ static void feed(void *self, int64_t ts, const void *rec, size_t n)
 static int stop(void *self, struct lg_error *err)
 {
 	(void)err;
-	lg_perf_set_disable(((struct source *)self)->set);
+	lg_perf_set_disable(((struct source *)self)->in.set);
 	return 0;
 }
 
@@ -427,25 +391,25 @@ static int finish(void *self, struct lg_error *err)
 	struct source *p = self;
 	int64_t now = lg_monotonic_ns();
 
-	lg_add_diag_now(p->b, LG_DIAG_OWN_COST, now, p->n_self,
+	lg_add_diag_now(p->in.b, LG_DIAG_OWN_COST, now, p->n_self,
 			"%llu of %llu CPU samples were the recorder's own (about %.3f s of CPU time); "
 			"they are not in the trace",
 			(unsigned long long)p->n_self, (unsigned long long)p->n_samples,
 			(double)p->self_ns / 1e9);
-	if (p->not_understood)
-		lg_add_diag_now(p->b, LG_DIAG_NOT_UNDERSTOOD, now, p->not_understood,
+	if (p->in.not_understood)
+		lg_add_diag_now(p->in.b, LG_DIAG_NOT_UNDERSTOOD, now, p->in.not_understood,
 				"perf records of unknown kind or size");
 	/* The kernel walks user stacks by frame pointers, which distributions leave out. */
 	if (p->n_short * 4 > p->n_user)
-		lg_add_diag_now(p->b, LG_DIAG_STACK_TRUNCATED, now, p->n_short,
+		lg_add_diag_now(p->in.b, LG_DIAG_STACK_TRUNCATED, now, p->n_short,
 				"%llu of %llu user stacks show only the innermost function: that code "
 				"is built without frame pointers",
 				(unsigned long long)p->n_short, (unsigned long long)p->n_user);
 	if (!p->kernel)
-		lg_add_diag_now(p->b, LG_DIAG_NO_PERMISSION, now, 1,
+		lg_add_diag_now(p->in.b, LG_DIAG_NO_PERMISSION, now, 1,
 				"CPU samples cover user space only");
 	if (p->sched) {
-		lg_add_diag_now(p->b, LG_DIAG_NO_FEATURE, now, 1,
+		lg_add_diag_now(p->in.b, LG_DIAG_NO_FEATURE, now, 1,
 				"without privileges: states of the job's own threads are exact, but "
 				"without wakers, lock holders and the stacks of waits");
 		return lg_sched_feed_finish(p->sched, now, err);

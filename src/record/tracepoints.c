@@ -30,8 +30,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "record/perf_lost.h"
-#include "record/perf_ring.h"
+#include "record/perf_intake.h"
 #include "record/session.h"
 #include "store/sched_feed.h"
 #include "store/tracepoint_format.h"
@@ -83,22 +82,18 @@ struct ask {
 };
 
 struct source {
-	struct lg_session *s;
-	struct lg_builder *b;
-	struct lg_perf_set *set;
+	struct lg_perf_intake in;
 	struct lg_sched_feed *sched;
-	unsigned index;
 	struct opened tp[TP_MAX];
 	uint8_t tp_of_event[TP_MAX];
-	struct lg_perf_lost lost;
-	int64_t rescanned, started, stopped;
+	int64_t started, stopped;
 	int32_t self, self_tid;
 	struct ask *ask; /* cmdlines read, in time order; [ask_head, n_ask) may still have events */
 	size_t n_ask, ask_cap, ask_head;
 	int32_t to_ask[ASKS_A_DRAIN];
 	size_t n_to_ask;
 	struct lg_map asked;
-	uint64_t not_understood, lost_records, tp_count[TP_MAX];
+	uint64_t lost_records, tp_count[TP_MAX];
 };
 
 /* -- opening -- */
@@ -153,7 +148,7 @@ static int open_tp(struct source *p, enum tp i, enum lg_profile profile, struct 
 	if (chain)
 		attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
 	snprintf(what, sizeof what, "%s:%s", tps[i].group, tps[i].name);
-	rc = lg_perf_set_add(p->set, &attr, tps[i].filter, what, &event, err);
+	rc = lg_perf_set_add(p->in.set, &attr, tps[i].filter, what, &event, err);
 	if (rc)
 		return rc;
 	p->tp_of_event[event] = (uint8_t)i;
@@ -173,7 +168,7 @@ static int open_all(struct source *p, size_t ring_bytes, enum lg_profile profile
 	if (!stat("/proc/self/ns/pid", &st) && st.st_ino != INIT_PID_NS)
 		return lg_fail(err, LG_E_UNSUPPORTED, LG_NO_OFFSET,
 			       "tracepoints name threads by the host's ids, not this pid namespace's");
-	rc = lg_perf_set_new(&p->set, ring_bytes, -1, err);
+	rc = lg_perf_set_new(&p->in.set, ring_bytes, -1, err);
 	for (enum tp i = 0; !rc && i < TP_MAX; i++) {
 		rc = open_tp(p, i, profile, err);
 		if (rc && tps[i].optional && rc != LG_E_PERM) {
@@ -185,7 +180,7 @@ static int open_all(struct source *p, size_t ring_bytes, enum lg_profile profile
 		}
 	}
 	if (!rc)
-		rc = lg_perf_set_enable(p->set, err);
+		rc = lg_perf_set_enable(p->in.set, err);
 	return rc;
 }
 
@@ -195,7 +190,7 @@ static int probe(struct lg_probe *ret, struct lg_error *err)
 	char missing[160];
 	int rc = open_all(&p, (size_t)64 << 10, LG_PROFILE_DEFAULT, missing, sizeof missing, err);
 
-	lg_perf_set_free(p.set);
+	lg_perf_set_free(p.in.set);
 	ret->works = !rc;
 	snprintf(ret->lost, sizeof ret->lost, "%s%s",
 		 rc ? "why threads wait: scheduler states, wakers, locks and their holders"
@@ -277,9 +272,9 @@ static void source_free(void *self)
 
 	if (!p)
 		return;
-	lg_perf_set_free(p->set);
+	lg_perf_set_free(p->in.set);
 	lg_sched_feed_free(p->sched);
-	lg_perf_lost_done(&p->lost);
+	lg_perf_lost_done(&p->in.lost);
 	lg_map_done(&p->asked);
 	lg_free(p->ask);
 	lg_free(p);
@@ -305,9 +300,9 @@ static int start(struct lg_session *s, void **ret_self, struct lg_error *err)
 
 	if (!p)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	p->s = s;
-	p->b = lg_session_builder(s);
-	p->index = lg_session_source_index(s);
+	p->in.s = s;
+	p->in.b = lg_session_builder(s);
+	p->in.index = lg_session_source_index(s);
 	p->self = lg_session_self(s);
 	p->self_tid = gettid();
 	rc = open_all(p, ring_size(o), o->profile, missing, sizeof missing, err);
@@ -317,57 +312,33 @@ static int start(struct lg_session *s, void **ret_self, struct lg_error *err)
 			 : o->profile == LG_PROFILE_DEEP ? 10000
 							 : 100000;
 	if (!rc)
-		rc = lg_sched_feed_new(&p->sched, p->b, &so, err);
-	for (size_t i = 0; !rc && (fd = lg_perf_set_fd(p->set, i)) >= 0; i++)
+		rc = lg_sched_feed_new(&p->sched, p->in.b, &so, err);
+	for (size_t i = 0; !rc && (fd = lg_perf_set_fd(p->in.set, i)) >= 0; i++)
 		rc = lg_session_watch(s, fd, err);
 	if (rc) {
 		source_free(p);
 		return rc;
 	}
 	if (*missing)
-		lg_add_diag_now(p->b, LG_DIAG_NO_FEATURE, so.start, 1,
+		lg_add_diag_now(p->in.b, LG_DIAG_NO_FEATURE, so.start, 1,
 				"this kernel has no tracepoints %s", missing);
 	if (p->tp[TP_ACQUIRED].on)
 		ask_everybody(p);
-	p->rescanned = p->started = so.start;
+	p->in.rescanned = p->started = so.start;
 	*ret_self = p;
 	return 0;
-}
-
-static void take(void *arg, int cpu, const struct perf_event_header *h)
-{
-	struct source *p = arg;
-	struct lg_perf_head head;
-
-	if (!lg_perf_head(p->set, h, h->size, &head)) {
-		p->not_understood++;
-		return;
-	}
-	if (h->type == PERF_RECORD_LOST || h->type == PERF_RECORD_LOST_SAMPLES) {
-		struct lg_perf_hole hole = lg_perf_lost_hole(&p->lost, cpu, h, &head);
-
-		lg_session_push(p->s, p->index, hole.from, &hole, sizeof hole);
-		return;
-	}
-	lg_perf_lost_seen(&p->lost, cpu, head.ts);
-	lg_session_push(p->s, p->index, head.ts, h, h->size);
 }
 
 static int drain(void *self, struct lg_error *err)
 {
 	struct source *p = self;
-	int rc = lg_perf_set_drain(p->set, take, p, err);
+	int rc = lg_perf_intake_drain(&p->in, err);
 	int64_t now = lg_monotonic_ns();
 
 	while (p->n_to_ask)
 		ask_mm(p, p->to_ask[--p->n_to_ask]);
-	if (!rc && !p->stopped && now - p->rescanned > 1000000000) {
-		struct lg_error why;
-
-		p->rescanned = now;
-		if (lg_perf_set_rescan(p->set, &why))
-			lg_add_diag_now(p->b, LG_DIAG_PARTIAL, now, 1, "%s", why.message);
-	}
+	if (!rc && !p->stopped)
+		lg_perf_intake_rescan(&p->in, now);
 	return rc;
 }
 
@@ -474,34 +445,34 @@ static void feed(void *self, int64_t ts, const void *rec, size_t n)
 
 		p->lost_records += hole->count;
 		lg_sched_gap(p->sched, hole->from, hole->to, hole->cpu);
-		lg_add_diag(p->b, &(struct lg_diag_row){
+		lg_add_diag(p->in.b, &(struct lg_diag_row){
 					  .ts = hole->from,
 					  .dur = hole->to - hole->from,
 					  .id = LG_DIAG_LOST_EVENTS,
 					  .cpu = hole->cpu,
 					  .count = hole->count,
-					  .text = lg_intern(p->b, "scheduler and lock events: ring was full") });
+					  .text = lg_intern(p->in.b, "scheduler and lock events: ring was full") });
 		return;
 	}
-	if (!lg_perf_head(p->set, h, n, &head) || h->type != PERF_RECORD_SAMPLE ||
+	if (!lg_perf_head(p->in.set, h, n, &head) || h->type != PERF_RECORD_SAMPLE ||
 	    head.event >= TP_MAX) {
-		p->not_understood++;
+		p->in.not_understood++;
 		return;
 	}
 	i = p->tp_of_event[head.event];
 	if ((p->tp[i].chain && !lg_perf_chain(head.body, head.n_body, &c)) ||
 	    head.n_body - c.bytes < 4) {
-		p->not_understood++;
+		p->in.not_understood++;
 		return;
 	}
 	memcpy(&raw_size, head.body + c.bytes, 4);
 	if (raw_size > head.n_body - c.bytes - 4) {
-		p->not_understood++;
+		p->in.not_understood++;
 		return;
 	}
 	p->tp_count[i]++;
 	if (c.n_kernel || c.n_user)
-		stack = lg_session_stack(p->s, head.pid, c.kernel, c.n_kernel, c.user, c.n_user);
+		stack = lg_session_stack(p->in.s, head.pid, c.kernel, c.n_kernel, c.user, c.n_user);
 	feed_event(p, i, &head, head.body + c.bytes + 4, raw_size, stack);
 }
 
@@ -511,7 +482,7 @@ static int stop(void *self, struct lg_error *err)
 
 	(void)err;
 	p->stopped = lg_monotonic_ns();
-	lg_perf_set_disable(p->set);
+	lg_perf_set_disable(p->in.set);
 	return 0;
 }
 
@@ -521,7 +492,7 @@ static int finish(void *self, struct lg_error *err)
 	struct lg_sched_stats st = lg_sched_feed_stats(p->sched);
 	int64_t end = p->stopped ? p->stopped : lg_monotonic_ns();
 
-	lg_meta_setf(p->b, 0, "record.tracepoints",
+	lg_meta_setf(p->in.b, 0, "record.tracepoints",
 		     "switches %llu, wakings %llu, contentions %llu, mmap_lock holds %llu (%llu kept), "
 		     "lost %llu, gaps %llu, late %llu, lock events without their other half %llu",
 		     (unsigned long long)st.switches, (unsigned long long)st.wakings,
@@ -529,8 +500,8 @@ static int finish(void *self, struct lg_error *err)
 		     (unsigned long long)st.holds_kept, (unsigned long long)p->lost_records,
 		     (unsigned long long)st.gaps, (unsigned long long)st.late,
 		     (unsigned long long)st.lock_lost);
-	if (p->not_understood)
-		lg_add_diag_now(p->b, LG_DIAG_NOT_UNDERSTOOD, end, p->not_understood,
+	if (p->in.not_understood)
+		lg_add_diag_now(p->in.b, LG_DIAG_NOT_UNDERSTOOD, end, p->in.not_understood,
 				"tracepoint records of unknown kind or size");
 	return lg_sched_feed_finish(p->sched, end, err);
 }

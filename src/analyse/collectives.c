@@ -19,6 +19,7 @@
 #include "analyse/case.h"
 #include "base/alloc.h"
 #include "base/map.h"
+#include "base/median.h"
 
 /* Own running time allowed after the arrival: copying buckets back. */
 enum { TAIL_RUN_NUM = 1, TAIL_RUN_DEN = 5, TAIL_RUN_SPAN_DEN = 8 };
@@ -76,13 +77,6 @@ static int64_t terminal_wait(struct lg_case *c, lg_thr thr, int64_t from, int64_
 	return arrival;
 }
 
-static int cmp_i64(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 static int64_t typical_span(struct lg_case *c, const struct lg_rank *r)
 {
 	const struct lg_span_tab *s = &c->t->span;
@@ -94,7 +88,7 @@ static int64_t typical_span(struct lg_case *c, const struct lg_rank *r)
 		    (s->flags[r->spans[i]] & LG_SPAN_IMPLICIT) && s->dur[r->spans[i]] > 0)
 			d[n++] = s->dur[r->spans[i]];
 	if (n) {
-		qsort(d, n, sizeof *d, cmp_i64);
+		qsort(d, n, sizeof *d, lg_cmp_i64);
 		median = d[n / 2];
 	}
 	lg_free(d);

@@ -9,6 +9,7 @@
 #include "analyse/tally.h"
 #include "analyse/timeline_gpu.h"
 #include "base/alloc.h"
+#include "base/median.h"
 
 enum { LIMITS_MAX = 48 };
 
@@ -57,18 +58,11 @@ static void limits_from_diag(struct lg_case *c)
 	}
 }
 
-static int cmp_f64(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static double median_of(double *v, size_t n)
 {
 	if (!n)
 		return 0;
-	qsort(v, n, sizeof *v, cmp_f64);
+	qsort(v, n, sizeof *v, lg_cmp_f64);
 	return v[n / 2];
 }
 

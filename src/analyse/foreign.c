@@ -20,6 +20,7 @@
 #include "analyse/tally.h"
 #include "base/alloc.h"
 #include "base/map.h"
+#include "base/median.h"
 
 enum { RUNS = 4000, BURSTS_MAX = 4096, CANDIDATES_MAX = 512, MIN_HITS = 2 };
 enum { STILL_PERIODS = 3, BURST_PERIODS = 4 }; /* shorter is below what the sampling can tell */
@@ -44,13 +45,6 @@ static int add(struct intervals *l, int64_t ts, int64_t end)
 	return 0;
 }
 
-static int cmp_i64(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Sampling period: the median spacing of the samples of one busy thread. */
 static int64_t sampling_period(const struct lg_case *c, lg_thr thr)
 {
@@ -66,7 +60,7 @@ static int64_t sampling_period(const struct lg_case *c, lg_thr thr)
 	for (size_t i = 1; i < n; i++)
 		d[i - 1] = c->t->sample.ts[x->sample[x->sample_off[thr] + i]] -
 			   c->t->sample.ts[x->sample[x->sample_off[thr] + i - 1]];
-	qsort(d, n - 1, sizeof *d, cmp_i64);
+	qsort(d, n - 1, sizeof *d, lg_cmp_i64);
 	period = d[(n - 1) / 2];
 	lg_free(d);
 	return period;

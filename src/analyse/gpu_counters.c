@@ -12,6 +12,7 @@
 
 #include "analyse/timeline_gpu.h"
 #include "base/alloc.h"
+#include "base/median.h"
 
 enum { MAX_GPUS = 256, MIN_SAMPLES = 30 };
 /* NVML clocks event reasons that mean the device is slower than it could be. */
@@ -140,13 +141,6 @@ static int collect(const struct lg_case *c, struct devices *d)
 	return rc;
 }
 
-static int cmp_f64(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* q-quantile of what() over all devices' readings for which it is a number; NAN when too few. */
 static double quantile(const struct devices *d, const struct device *only, double q, bool busy,
 		       double (*what)(const struct reading *r))
@@ -167,7 +161,7 @@ static double quantile(const struct devices *d, const struct device *only, doubl
 			v[n++] = y;
 		}
 	if (n >= MIN_SAMPLES) {
-		qsort(v, n, sizeof *v, cmp_f64);
+		qsort(v, n, sizeof *v, lg_cmp_f64);
 		x = v[(size_t)(q * (double)(n - 1))];
 	}
 	lg_free(v);

@@ -11,6 +11,7 @@
 #include "analyse/timeline_gpu.h"
 #include "analyse/tally.h"
 #include "base/alloc.h"
+#include "base/median.h"
 
 enum { LIMITS_ROOM = 32 };
 
@@ -269,13 +270,6 @@ void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu
 
 /* ---- the run as a whole ---- */
 
-static int cmp_f64(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Steps of a pure profiler trace, where the host's marks gave none. */
 static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 {
@@ -313,7 +307,7 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 		}
 		if (!r->n_steps)
 			continue;
-		qsort(d, r->n_steps, sizeof *d, cmp_f64);
+		qsort(d, r->n_steps, sizeof *d, lg_cmp_f64);
 		med = d[r->n_steps / 2];
 		for (size_t s = first; s < k; s++) {
 			v->steps[s].median = (int64_t)med;
@@ -328,7 +322,7 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 	}
 	for (size_t s = 0; s < n; s++)
 		d[s] = (double)v->steps[s].dur / 1e6;
-	qsort(d, n, sizeof *d, cmp_f64);
+	qsort(d, n, sizeof *d, lg_cmp_f64);
 	v->median_ms = d[n / 2];
 	v->p99_ms = d[(size_t)((double)(n - 1) * 0.99)];
 	v->slow_threshold_ms = v->median_ms > 1 ? v->median_ms * 2 : v->median_ms + 1;

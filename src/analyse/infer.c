@@ -19,6 +19,7 @@
 #include "analyse/case.h"
 #include "base/alloc.h"
 #include "base/map.h"
+#include "base/median.h"
 
 enum { MIN_EVENTS = 12, MAX_RANKS = 16, GROUPS_MAX = 256 };
 #define MIN_STEP_NS 1000000ll
@@ -123,13 +124,6 @@ struct group {
 	size_t n, cap;
 };
 
-static int cmp_i64(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Spread of the spacings around their median (MAD / median); INFINITY when it is no rhythm. */
 static double irregularity(const int64_t *ts, size_t n, int64_t *ret_median)
 {
@@ -142,12 +136,12 @@ static double irregularity(const int64_t *ts, size_t n, int64_t *ret_median)
 	}
 	for (size_t i = 0; i + 1 < n; i++)
 		d[i] = ts[i + 1] - ts[i];
-	qsort(d, n - 1, sizeof *d, cmp_i64);
+	qsort(d, n - 1, sizeof *d, lg_cmp_i64);
 	median = d[(n - 1) / 2];
 	if (median >= MIN_STEP_NS && median <= MAX_STEP_NS) {
 		for (size_t i = 0; i + 1 < n; i++)
 			d[i] = llabs(d[i] - median);
-		qsort(d, n - 1, sizeof *d, cmp_i64);
+		qsort(d, n - 1, sizeof *d, lg_cmp_i64);
 		spread = (double)d[(n - 1) / 2] / (double)median;
 	}
 	*ret_median = median;

@@ -18,17 +18,11 @@
 #include "analyse/case.h"
 #include "base/alloc.h"
 #include "base/map.h"
+#include "base/median.h"
 
 enum { RUNS = 2000, MAX_EVENTS = 256, CANDIDATES = 24, MIN_EVENTS = 4, BLOCKS = 64 };
 #define P_LIMIT 0.01
 #define SCORE_LIMIT 0.12
-
-static int cmp_f64(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
 
 /* Mean distance of the spacings from whole multiples; multiples above 1 pay, else a tiny P
  * would fit everything. */
@@ -54,7 +48,7 @@ static double best_period(const double *d, size_t n, double *ret_score)
 	size_t step = n > CANDIDATES ? n / CANDIDATES : 1;
 
 	memcpy(sorted, d, n * sizeof *d);
-	qsort(sorted, n, sizeof *sorted, cmp_f64);
+	qsort(sorted, n, sizeof *sorted, lg_cmp_f64);
 	for (size_t i = 0; i < n; i += step) {
 		double s;
 
@@ -120,7 +114,7 @@ struct lg_rhythm lg_rhythm_of(const int64_t *ts, size_t n)
 		}
 		u[0] = 0;
 		u[n - 1] = span;
-		qsort(u, n, sizeof *u, cmp_f64);
+		qsort(u, n, sizeof *u, lg_cmp_f64);
 		for (size_t i = 0; i + 1 < n; i++)
 			u[i] = u[i + 1] - u[i];
 		(void)best_period(u, n - 1, &null_score);
@@ -136,7 +130,7 @@ static double median_of(double *v, size_t n)
 {
 	if (!n)
 		return NAN;
-	qsort(v, n, sizeof *v, cmp_f64);
+	qsort(v, n, sizeof *v, lg_cmp_f64);
 	return v[n / 2];
 }
 

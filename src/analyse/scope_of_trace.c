@@ -18,6 +18,7 @@
 
 #include "analyse/timeline_gpu.h"
 #include "base/alloc.h"
+#include "base/median.h"
 
 enum { MIN_WORK = 8, MIN_OPS = 20, MIN_REST = 3, NOTE_NAMES = 64 };
 #define COLD_CALL_NS 1000000ll    /* a call that only queues work takes microseconds */
@@ -190,21 +191,6 @@ static void extent(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 	r->to = last;
 }
 
-static int cmp_i64(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-static int64_t median(int64_t *v, size_t n)
-{
-	if (!n)
-		return 0;
-	qsort(v, n, sizeof *v, cmp_i64);
-	return v[n / 2];
-}
-
 /* Median length of the marked steps. The one that was just opened when the profiler stopped is a
  * small part of it, and no step. */
 static int64_t typical_step(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r)
@@ -220,7 +206,7 @@ static int64_t typical_step(struct lg_case *c, struct lg_gpu *g, const struct lg
 		    lg_gpu_name(c, g, t->span.name[row]) == LG_NAME_STEP)
 			d[n++] = t->span.dur[row];
 	}
-	return median(d, n);
+	return lg_median_i64(d, n);
 }
 
 static int find_bounds(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, struct bounds *b)
@@ -378,7 +364,7 @@ static int count(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 			r->kernel_ns += w->end - w->ts;
 		}
 	}
-	r->median_kernel = median(v, r->n_kernels);
+	r->median_kernel = lg_median_i64(v, r->n_kernels);
 	lg_free(v);
 	for (size_t h = 0; h < r->n_host; h++)
 		for (size_t i = 0; i < r->host[h].n; i++) {
@@ -405,7 +391,7 @@ static void drop_cold_steps(struct lg_gpu_run *r)
 	m = n - 1 < 512 ? n - 1 : 512;
 	for (size_t i = 0; i < m; i++)
 		d[i] = r->step[n - m + i + 1] - r->step[n - m + i];
-	rest = median(d, m);
+	rest = lg_median_i64(d, m);
 	while (k + MIN_REST < n && r->step[k + 1] - r->step[k] > 2 * rest)
 		k++;
 	if (!k)

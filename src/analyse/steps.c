@@ -13,6 +13,7 @@
 
 #include "analyse/case.h"
 #include "base/alloc.h"
+#include "base/median.h"
 
 enum {
 	MEDIAN_WINDOW = 51,  /* steps in the rolling median; odd */
@@ -20,13 +21,6 @@ enum {
 	SETUP_NS = 1000000000,
 	SLOW_FLOOR_NS = 1000000, /* PRODUCT section 3: more than 1 ms above the median */
 };
-
-static int cmp_i64(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
 
 struct boundaries {
 	int64_t *ts;
@@ -143,7 +137,7 @@ static int rolling_median(struct lg_step *s, size_t n)
 			a = n - MEDIAN_WINDOW;
 		for (size_t j = a; j < z; j++)
 			w[k++] = s[j].dur;
-		qsort(w, k, sizeof *w, cmp_i64);
+		qsort(w, k, sizeof *w, lg_cmp_i64);
 		s[i].median = w[k / 2];
 	}
 	lg_free(w);
@@ -160,7 +154,7 @@ static int judge(struct lg_step *s, size_t n)
 		return LG_E_NOMEM;
 	for (size_t i = 0; i < n; i++)
 		d[i] = s[i].dur;
-	qsort(d, n, sizeof *d, cmp_i64);
+	qsort(d, n, sizeof *d, lg_cmp_i64);
 	warm = warmup_length(s, n, d[n / 2]);
 	lg_free(d);
 	for (size_t i = 0; i < warm; i++) {
@@ -397,7 +391,7 @@ static int summarise(struct lg_case *c)
 	for (size_t k = 0; k < most; k++)
 		v->n_slow += slow[k];
 	if (n) {
-		qsort(d, n, sizeof *d, cmp_i64);
+		qsort(d, n, sizeof *d, lg_cmp_i64);
 		v->median_ms = (double)d[n / 2] / 1e6;
 		v->p99_ms = (double)d[(size_t)((double)(n - 1) * 0.99)] / 1e6;
 		v->slow_threshold_ms =

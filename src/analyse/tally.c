@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/map.h"
+#include "base/median.h"
 
 /* ---- slow time of the reference rank ---- */
 
@@ -396,13 +397,6 @@ static int find_causes(struct lg_case *c, struct lg_tally *y)
 
 /* ---- the late rank's own running ---- */
 
-static int cmp_i64(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Per step of ref: time on the path spent running, time with a cause, and who ran most. */
 struct step_sum {
 	int64_t run, caused;
@@ -466,7 +460,7 @@ static int slow_stragglers(struct lg_case *c, struct lg_tally *y, int64_t *lost_
 		if (!s[k].slow && !s[k].warmup)
 			normal[n++] = sum[k].run;
 	if (!rc && n) {
-		qsort(normal, n, sizeof *normal, cmp_i64);
+		qsort(normal, n, sizeof *normal, lg_cmp_i64);
 		usual = normal[n / 2];
 		for (size_t k = 0; k < r->n_steps; k++) {
 			int64_t excess = s[k].dur - s[k].median, extra = sum[k].run - usual;
@@ -554,7 +548,7 @@ static int find_straggler(struct lg_case *c, struct lg_tally *y)
 		for (size_t i = 0; i < ref->n_arrivals; i++)
 			if (ref->arrivals[i].late_rank == best)
 				late[n_late++] = ref->arrivals[i].late_ts - ref->arrivals[i].second_ts;
-		qsort(late, n_late, sizeof *late, cmp_i64);
+		qsort(late, n_late, sizeof *late, lg_cmp_i64);
 		g->median_late = n_late ? late[n_late / 2] : 0;
 		g->pieces = lg_arena_alloc(&c->v->arena, y->n_path, sizeof *g->pieces);
 		for (size_t i = 0; g->pieces && i < y->n_path; i++)

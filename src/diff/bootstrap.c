@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/map.h"
+#include "base/median.h"
 #include "diff/diff.h"
 
 enum {
@@ -120,16 +121,9 @@ static void draw(struct drawer *d, uint64_t *rng, double *ret_mean, double *ret_
 	*ret_median = nth(d->scratch, kept, kept / 2);
 }
 
-static int cmp_f64(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static void interval(double *v, double *ret_lo, double *ret_hi)
 {
-	qsort(v, REPLICATES, sizeof *v, cmp_f64);
+	qsort(v, REPLICATES, sizeof *v, lg_cmp_f64);
 	*ret_lo = v[REPLICATES * 25 / 1000];
 	*ret_hi = v[REPLICATES - 1 - REPLICATES * 25 / 1000];
 }

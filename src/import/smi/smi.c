@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/median.h"
 #include "import/source/source.h"
 #include "import/source/stamp.h"
 
@@ -371,12 +372,6 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static int64_t median(int64_t *v, size_t n)
-{
-	qsort(v, n, sizeof *v, by_size);
-	return n ? v[n / 2] : 0;
-}
-
 /*
  * How many rows make a sweep, and what gap begins a new one. nvidia-smi asks one GPU after the other, then
  * sleeps: the gaps are of two sizes. They are split where sorted neighbours differ most, at least by three;
@@ -410,7 +405,7 @@ static size_t sweep_rows(const struct smi *s, int64_t *ret_gap)
 				run[runs++] = (int64_t)at;
 				at = 0;
 			}
-		k = (size_t)median(run, runs);
+		k = (size_t)lg_median_i64(run, runs);
 	}
 	lg_free(gap);
 	lg_free(run);

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* median.h - order numbers and take the middle one: the analyses' everyday statistic. */
+#ifndef LG_BASE_MEDIAN_H
+#define LG_BASE_MEDIAN_H
+#include <stddef.h>
+#include <stdint.h>
+
+/* For qsort(), ascending. NaN does not occur in what is ordered here. */
+int lg_cmp_i64(const void *a, const void *b);
+int lg_cmp_f64(const void *a, const void *b);
+
+/* Sorts v; the upper median v[n / 2], or 0 when there is none. */
+int64_t lg_median_i64(int64_t *v, size_t n);
+
+#endif /* LG_BASE_MEDIAN_H */

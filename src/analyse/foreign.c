@@ -153,6 +153,8 @@ static double chance(const struct lg_case *c, const struct intervals *gaps,
 			sum += inside(gaps, at, at + len);
 		}
 		as_good += sum >= covered;
+		if ((double)as_good >= P_LIMIT * (RUNS + 1))
+			return 1; /* it can no longer come below the limit */
 	}
 	return (double)(as_good + 1) / (RUNS + 1);
 }

@@ -119,7 +119,6 @@ int lg_infer_ranks(struct lg_case *c, int32_t victim_pid)
 }
 
 struct group {
-	uint64_t key;
 	int64_t *ts;
 	size_t n, cap;
 };
@@ -198,7 +197,6 @@ int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **re
 			if (rc)
 				break;
 			at = (uint32_t)n;
-			g[at - 1].key = key;
 		}
 		rc = lg_grow(&g[at - 1].ts, &g[at - 1].cap, g[at - 1].n + 1, sizeof(int64_t));
 		if (!rc)

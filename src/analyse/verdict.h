@@ -44,8 +44,6 @@ struct lg_cause {
 	lg_prc prc;
 	lg_str lock;   /* lock class name */
 	int64_t lost;  /* ns, each nanosecond of the run once */
-	int64_t slow_lost; /* the part of lost inside slow-step excess */
-	uint32_t n_episodes;
 };
 
 struct lg_evidence {

@@ -35,32 +35,13 @@ Dwarf *lg_elf_dwarf(struct lg_elf *e)
 	return e->dwarf;
 }
 
-void lg_elf_cfi(struct lg_elf *e, Dwarf_CFI *ret[2])
-{
-	if (!e->cfi_tried) {
-		Dwarf *d = main_dwarf(e);
-
-		e->cfi_tried = true;
-		e->eh = dwarf_getcfi_elf(e->part[LG_ELF_MAIN].elf);
-		e->frame = d ? dwarf_getcfi(d) : NULL; /* owned by d */
-		/* A debug file is worth opening for it only if the file itself says nothing. */
-		if (!e->eh && !e->frame && (d = lg_elf_dwarf(e)))
-			e->frame = dwarf_getcfi(d);
-	}
-	ret[0] = e->eh;
-	ret[1] = e->frame;
-}
-
 void lg_elf_dwarf_done(struct lg_elf *e)
 {
 	lg_elf_lines_free(e->lines);
 	e->lines = NULL;
-	if (e->eh)
-		dwarf_cfi_end(e->eh);
 	if (e->dwarf && e->dwarf != e->main_dwarf)
 		dwarf_end(e->dwarf);
 	if (e->main_dwarf)
 		dwarf_end(e->main_dwarf);
-	e->eh = e->frame = NULL;
 	e->dwarf = e->main_dwarf = NULL;
 }

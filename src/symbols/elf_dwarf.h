@@ -11,8 +11,6 @@
 
 #include "symbols/elf_symbols.h"
 
-/* [0] .eh_frame of the file, [1] .debug_frame of it or of its debug file; NULL = has none. */
-void lg_elf_cfi(struct lg_elf *e, Dwarf_CFI *ret[2]);
 /* NULL when there is no debug information. */
 Dwarf *lg_elf_dwarf(struct lg_elf *e);
 

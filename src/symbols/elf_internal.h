@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* elf_internal.h - what elf_symbols.c and elf_dwarf.c share. */
+/* elf_internal.h - what elf_symbols.c, elf_cfi.c and elf_dwarf.c share. */
 #ifndef LG_SYMBOLS_ELF_INTERNAL_H
 #define LG_SYMBOLS_ELF_INTERNAL_H
 #include <elfutils/libdw.h>
 #include <stdbool.h>
 
+#include "symbols/cfi.h"
+#include "symbols/elf_cfi.h"
 #include "symbols/elf_symbols.h"
 
 struct lg_elf_sym {
@@ -34,7 +36,8 @@ struct lg_elf {
 	char *debug_dir;
 	bool debug_tried, dwarf_tried, cfi_tried;
 	Dwarf *dwarf, *main_dwarf;
-	Dwarf_CFI *eh, *frame;
+	struct lg_cfi cfi[LG_ELF_CFI];
+	enum lg_machine machine; /* once cfi_tried */
 	struct lg_elf_lines *lines; /* inlines.c */
 };
 

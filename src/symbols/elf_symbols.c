@@ -271,6 +271,8 @@ void lg_elf_free(struct lg_elf *e)
 {
 	if (!e)
 		return;
+	for (unsigned i = 0; i < LG_ELF_CFI; i++)
+		lg_cfi_done(&e->cfi[i]);
 	lg_elf_dwarf_done(e);
 	for (size_t i = 0; i < LG_ELF_PARTS; i++) {
 		if (e->part[i].elf)

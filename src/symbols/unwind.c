@@ -14,7 +14,23 @@
 #include "symbols/elf_symbols.h"
 #include "symbols/frame_rules.h"
 
-enum { ROWS_MAX = 1 << 15, X86_BP = 6, X86_SP = 7, ARM_FP = 29, ARM_LR = 30, ARM_SP = 31 };
+enum { ROWS_MAX = 1 << 15, NO_REG = -1, PC = -2 };
+
+/* Registers by their DWARF numbers (psABI of each machine), and which perf samples at which bit. */
+static const struct machine {
+	uint8_t word, n_regs, sp, fp, n_bits;
+	int8_t of_bit[33];
+} machines[] = {
+	/* enum perf_event_x86_regs (arch/x86/include/uapi/asm/perf_regs.h) */
+	[LG_MACHINE_X86_64] = { 8, 16, 7, 6, 24,
+				{ 0, 3, 2, 1, 4, 5, 6, 7, PC, NO_REG, NO_REG, NO_REG, NO_REG, NO_REG,
+				  NO_REG, NO_REG, 8, 9, 10, 11, 12, 13, 14, 15 } },
+	[LG_MACHINE_I386] = { 4, 8, 4, 5, 9, { 0, 3, 1, 2, 6, 7, 5, 4, PC } },
+	/* enum perf_event_arm_regs (arch/arm64/include/uapi/asm/perf_regs.h) */
+	[LG_MACHINE_AARCH64] = { 8, 32, 31, 29, 33,
+				 { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
+				   21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, PC } },
+};
 
 struct lg_unwinder {
 	struct lg_frame_rules *row;
@@ -25,35 +41,39 @@ struct lg_unwinder {
 
 enum lg_machine lg_machine_of(const char *arch)
 {
-	return !strcmp(arch, "x86_64")	? LG_MACHINE_X86_64
-	       : !strcmp(arch, "aarch64") ? LG_MACHINE_AARCH64
-					  : LG_MACHINE_NONE;
+	if (!strcmp(arch, "x86_64"))
+		return LG_MACHINE_X86_64;
+	if (!strcmp(arch, "aarch64"))
+		return LG_MACHINE_AARCH64;
+	return arch[0] == 'i' && arch[1] && !strcmp(arch + 2, "86") ? LG_MACHINE_I386 : LG_MACHINE_NONE;
+}
+
+enum lg_machine lg_machine_32(enum lg_machine machine)
+{
+	return machine == LG_MACHINE_X86_64 || machine == LG_MACHINE_I386 ? LG_MACHINE_I386
+									   : LG_MACHINE_NONE;
 }
 
 bool lg_unwind_regs_of_perf(struct lg_unwind_regs *ret, enum lg_machine machine, uint64_t mask,
 			    const uint8_t *values, size_t n_values)
 {
-	/* enum perf_event_x86_regs (arch/x86/include/uapi/asm/perf_regs.h) -> DWARF; 16 = PC */
-	static const int8_t x86[24] = { 0, 3, 2, 1, 4, 5, 6, 7, 16, -1, -1, -1,
-					-1, -1, -1, -1, 8, 9, 10, 11, 12, 13, 14, 15 };
-	unsigned sp = machine == LG_MACHINE_X86_64 ? X86_SP : ARM_SP;
+	const struct machine *m = &machines[machine];
 	bool has_pc = false;
 	size_t at = 0;
 
 	*ret = (struct lg_unwind_regs){ .machine = machine };
 	for (unsigned bit = 0; bit < 64 && machine != LG_MACHINE_NONE; bit++) {
-		int r = machine == LG_MACHINE_X86_64 ? (bit < 24 ? x86[bit] : -1)
-						     : (bit <= 32 ? (int)bit : -1);
+		int r = bit < m->n_bits ? m->of_bit[bit] : NO_REG;
 		uint64_t v = 0;
 
 		if (!(mask >> bit & 1))
 			continue;
 		if (at == n_values)
 			break;
-		for (unsigned i = 8; i--;)
+		for (unsigned i = m->word; i--;)
 			v = v << 8 | values[8 * at + i];
 		at++;
-		if (r == (machine == LG_MACHINE_X86_64 ? 16 : 32)) {
+		if (r == PC) {
 			ret->pc = v;
 			has_pc = true;
 		} else if (r >= 0) {
@@ -61,7 +81,7 @@ bool lg_unwind_regs_of_perf(struct lg_unwind_regs *ret, enum lg_machine machine,
 			ret->known |= 1u << r;
 		}
 	}
-	return has_pc && ret->known >> sp & 1;
+	return has_pc && ret->known >> m->sp & 1;
 }
 
 int lg_unwinder_new(struct lg_unwinder **ret, struct lg_error *err)
@@ -84,11 +104,12 @@ void lg_unwinder_free(struct lg_unwinder *u)
 static const struct lg_frame_rules *rules(struct lg_unwinder *u, struct lg_elf *elf, uint64_t vaddr,
 					  enum lg_machine machine)
 {
-	uint64_t hash = lg_mix64((uint64_t)(uintptr_t)elf ^ lg_mix64(vaddr));
+	uint64_t hash = lg_mix64((uint64_t)(uintptr_t)elf ^ lg_mix64(vaddr + machine));
 	uint32_t i;
 
 	for (; (i = lg_map_get(&u->at, hash)); hash++)
-		if (u->row[i - 1].elf == elf && u->row[i - 1].vaddr == vaddr)
+		if (u->row[i - 1].elf == elf && u->row[i - 1].vaddr == vaddr &&
+		    u->row[i - 1].machine == machine)
 			return &u->row[i - 1];
 	if (u->n == ROWS_MAX) {
 		u->n = 0;
@@ -103,10 +124,19 @@ static const struct lg_frame_rules *rules(struct lg_unwinder *u, struct lg_elf *
 
 struct walk {
 	struct lg_unwinder *u;
+	const struct machine *m;
 	struct lg_unwind_regs regs;
 	struct lg_stack_copy stack;
 	uint64_t cfa;
 };
+
+/* Addresses of a 32-bit program wrap round at 4 GB. */
+static uint64_t plus(const struct walk *w, uint64_t a, int32_t n)
+{
+	uint64_t v = a + (uint64_t)(int64_t)n;
+
+	return w->m->word == 4 ? (uint32_t)v : v;
+}
 
 static bool value(const struct walk *w, const struct lg_rule *rule, unsigned r, uint64_t cfa,
 		  uint64_t *ret)
@@ -118,17 +148,17 @@ static bool value(const struct walk *w, const struct lg_rule *rule, unsigned r, 
 		*ret = r < LG_UNWIND_REGS ? w->regs.r[r] : 0;
 		return r < LG_UNWIND_REGS && w->regs.known >> r & 1;
 	case LG_RULE_AT_CFA:
-		return lg_stack_read(&w->stack, cfa + (uint64_t)(int64_t)rule->n, 8, ret);
+		return lg_stack_read(&w->stack, plus(w, cfa, rule->n), w->m->word, ret);
 	case LG_RULE_IS_CFA:
-		*ret = cfa + (uint64_t)(int64_t)rule->n;
+		*ret = plus(w, cfa, rule->n);
 		return true;
 	case LG_RULE_REGISTER:
-		*ret = w->regs.r[rule->reg] + (uint64_t)(int64_t)rule->n;
+		*ret = plus(w, w->regs.r[rule->reg], rule->n);
 		return w->regs.known >> rule->reg & 1;
 	case LG_RULE_AT_EXPR:
 		return lg_expr_value(&w->u->exprs, (size_t)rule->n, &w->regs, true, cfa, &w->stack,
 				     &addr) &&
-		       lg_stack_read(&w->stack, addr, 8, ret);
+		       lg_stack_read(&w->stack, addr, w->m->word, ret);
 	case LG_RULE_IS_EXPR:
 		return lg_expr_value(&w->u->exprs, (size_t)rule->n, &w->regs, true, cfa, &w->stack,
 				     ret);
@@ -141,8 +171,7 @@ static bool value(const struct walk *w, const struct lg_rule *rule, unsigned r, 
 static bool step(struct walk *w, const struct lg_frame_rules *f, bool *ret_whole)
 {
 	struct lg_unwind_regs next = { .machine = w->regs.machine };
-	unsigned sp = next.machine == LG_MACHINE_X86_64 ? X86_SP : ARM_SP;
-	unsigned n = next.machine == LG_MACHINE_X86_64 ? 16 : 32;
+	unsigned sp = w->m->sp, n = w->m->n_regs;
 	uint64_t cfa;
 
 	if (f->cfa.kind == LG_RULE_IS_EXPR) {
@@ -173,19 +202,18 @@ static bool step(struct walk *w, const struct lg_frame_rules *f, bool *ret_whole
 	return true;
 }
 
-/* By the frame pointer: [fp] is the caller's, [fp + 8] the return address on both machines. */
+/* By the frame pointer: [fp] is the caller's, the word above it the return address on all machines. */
 static bool step_by_pointer(struct walk *w)
 {
-	bool x86 = w->regs.machine == LG_MACHINE_X86_64;
-	unsigned fp = x86 ? X86_BP : ARM_FP, sp = x86 ? X86_SP : ARM_SP;
+	unsigned fp = w->m->fp, sp = w->m->sp, word = w->m->word;
 	struct lg_unwind_regs next = { .machine = w->regs.machine };
 	uint64_t at = w->regs.r[fp];
 
-	if (!(w->regs.known >> fp & 1) || at & 7 || at < w->regs.r[sp] ||
-	    !lg_stack_read(&w->stack, at, 8, &next.r[fp]) ||
-	    !lg_stack_read(&w->stack, at + 8, 8, &next.pc))
+	if (!(w->regs.known >> fp & 1) || at & (word - 1) || at < w->regs.r[sp] ||
+	    !lg_stack_read(&w->stack, at, word, &next.r[fp]) ||
+	    !lg_stack_read(&w->stack, at + word, word, &next.pc))
 		return false;
-	next.r[sp] = at + 16;
+	next.r[sp] = at + (uint64_t)2 * word;
 	next.known = 1u << fp | 1u << sp;
 	if (next.r[sp] <= w->cfa)
 		return false;
@@ -204,8 +232,8 @@ size_t lg_unwind(struct lg_unwinder *u, const struct lg_unwind_regs *regs, const
 		 size_t n, lg_unwind_find_fn *find, void *self, uint64_t *ret_pcs, size_t max,
 		 bool *ret_whole)
 {
-	unsigned sp = regs->machine == LG_MACHINE_X86_64 ? X86_SP : ARM_SP;
-	struct walk w = { .u = u, .regs = *regs, .stack = { stack, regs->r[sp], n } };
+	const struct machine *machine = &machines[regs->machine];
+	struct walk w = { .u = u, .m = machine, .regs = *regs, .stack = { stack, regs->r[machine->sp], n } };
 	bool exact = true; /* pc is where it stopped, not where a call returns to */
 	size_t k = 0;
 

@@ -18,7 +18,7 @@
 struct lg_elf;
 struct lg_unwinder;
 
-enum lg_machine { LG_MACHINE_NONE, LG_MACHINE_X86_64, LG_MACHINE_AARCH64 };
+enum lg_machine { LG_MACHINE_NONE, LG_MACHINE_X86_64, LG_MACHINE_AARCH64, LG_MACHINE_I386 };
 enum { LG_UNWIND_REGS = 32 };
 
 struct lg_unwind_regs {
@@ -35,8 +35,16 @@ struct lg_unwind_map {
 };
 typedef bool lg_unwind_find_fn(void *self, uint64_t addr, struct lg_unwind_map *ret);
 
-/* "x86_64" or "aarch64" as uname -m and perf.data's header say it. */
+/* "x86_64", "aarch64", "i686" as uname -m and perf.data's header say it. */
 enum lg_machine lg_machine_of(const char *arch);
+/* The one whose 32-bit programs run there, too. */
+enum lg_machine lg_machine_32(enum lg_machine machine);
+
+static inline unsigned lg_machine_word(enum lg_machine machine)
+{
+	return machine == LG_MACHINE_I386 ? 4 : 8;
+}
+
 /*
  * Registers as perf samples them: values[] are those of the bits in mask, from the lowest, as
  * little-endian u64 (enum perf_event_x86_regs, perf_event_arm_regs). False when program counter

@@ -67,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	}
 	check(lg_unwinder_new(&u, NULL) == 0);
 	for (uint64_t i = 0; i < PLACES; i++) {
-		struct lg_unwind_regs regs = { .machine = i & 1 ? LG_MACHINE_X86_64 : LG_MACHINE_AARCH64,
+		struct lg_unwind_regs regs = { .machine = LG_MACHINE_X86_64 + i % 3,
 					       .known = UINT32_MAX, .pc = n * i / PLACES };
 		struct place at = { e, n };
 		uint64_t vaddr, pcs[FRAMES];

@@ -269,8 +269,10 @@ static bool unwind(struct lg_pd_tasks *t, struct lg_pd_task *task, struct lg_pd_
 	size_t n = 0, n_seg = segments_of(s, t->swap, ctx, seg), user;
 	bool whole;
 
-	/* Abi 1: 32-bit code on a 64-bit machine; its frames are not those that we read. */
-	if (t->swap || s->regs_abi != 2 ||
+	/* PERF_SAMPLE_REGS_ABI_32: a 32-bit program, whatever the machine */
+	if (s->regs_abi == 1)
+		machine = lg_machine_32(machine);
+	if (t->swap || (s->regs_abi != 2 && s->regs_abi != 1) ||
 	    !lg_unwind_regs_of_perf(&regs, machine, s->regs_mask, s->regs, s->n_regs)) {
 		t->n_no_unwind++;
 		return false;

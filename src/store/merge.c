@@ -56,6 +56,14 @@ static int wall_offset(const struct lg_trace *t, int64_t *ret, int64_t *ret_erro
 	return found;
 }
 
+/* A file that does not say which clock its times are on was recorded here: CLOCK_MONOTONIC. */
+static const char *clock_of(const struct lg_trace *t)
+{
+	const char *name = lg_meta_get(t, "clock.source");
+
+	return *name ? name : "CLOCK_MONOTONIC";
+}
+
 int lg_merge_offset(const struct lg_trace *ref, const struct lg_trace *t, int64_t *ret_offset,
 		    int64_t *ret_error)
 {
@@ -63,17 +71,23 @@ int lg_merge_offset(const struct lg_trace *ref, const struct lg_trace *t, int64_
 	const char *boot_b = lg_meta_get(t, "record.boot_id");
 	const char *host_a = lg_meta_get(ref, "host.name"), *host_b = lg_meta_get(t, "host.name");
 	int64_t a = 0, b = 0, error_a = 0, error_b = 0;
+	/* One machine, and nothing that says it was rebooted: one clock, if both are on the same. */
+	int same = *host_a && !strcmp(host_a, host_b) && !(*boot_a && *boot_b) &&
+		   !strcmp(clock_of(ref), clock_of(t));
 
 	*ret_offset = *ret_error = 0;
 	if (*boot_a && *boot_b && !strcmp(boot_a, boot_b))
 		return 0;
 	if (wall_offset(ref, &a, &error_a) && wall_offset(t, &b, &error_b)) {
-		*ret_offset = (int64_t)((uint64_t)b - (uint64_t)a);
-		*ret_error = error_a + error_b;
+		int64_t offset = (int64_t)((uint64_t)b - (uint64_t)a), error = error_a + error_b;
+
+		if (same && offset <= error && offset >= -error)
+			return 0;
+		*ret_offset = offset;
+		*ret_error = error;
 		return 0;
 	}
-	/* One machine and nothing that says it was rebooted: one CLOCK_MONOTONIC. */
-	if (*host_a && !strcmp(host_a, host_b) && !(*boot_a && *boot_b))
+	if (same)
 		return 0;
 	return LG_E_NOTFOUND;
 }

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "import/perfdata/perf_import.h"
+#include "import/perfdata/perf_syscalls.h"
 #include "store/sched_feed.h"
 
 enum kind {
@@ -16,7 +17,7 @@ enum kind {
 	EV_MM_RELEASED, EV_IO_ISSUE, EV_IO_DONE, EV_SYSCALL, EV_SYSRET, EV_IRQ, EV_IRQ_END,
 	EV_SOFTIRQ, EV_SOFTIRQ_END, EV_KINDS
 };
-enum { FIELDS = 6, IO_MAX = 65536 };
+enum { FIELDS = 6, IO_MAX = 65536, SYSCALLS_MAX = 1024 };
 
 struct place {
 	uint16_t offset, size; /* size 0 = the kernel that recorded has no such field */
@@ -55,6 +56,7 @@ struct lg_pd_events {
 	struct lg_map io_at;
 	struct per_cpu *cpu;
 	size_t n_cpu, cpu_cap;
+	lg_str *syscall; /* names by number; NULL until the first */
 };
 
 static const struct {
@@ -153,6 +155,7 @@ void lg_pd_events_free(struct lg_pd_events *e)
 	lg_free(e->io);
 	lg_map_done(&e->io_at);
 	lg_free(e->cpu);
+	lg_free(e->syscall);
 	lg_free(e);
 }
 
@@ -342,12 +345,36 @@ static void io_done(struct lg_pd *p, const struct bound *b, const struct lg_pd_s
 		e->n_io = 0;
 }
 
+/* raw_syscalls tell the number only. A 32-bit program has numbers of its own, which are not known here. */
+static lg_str syscall_name(struct lg_pd *p, const struct lg_pd_task *task, uint64_t nr)
+{
+	struct lg_pd_events *e = p->events;
+	bool is_32 = lg_pd_space_is_32(&p->code.spaces, task->space);
+	const char *known_as;
+	lg_str *at = NULL;
+	char buf[48];
+
+	if (!e->syscall)
+		e->syscall = lg_calloc(SYSCALLS_MAX, sizeof *e->syscall);
+	if (e->syscall && !is_32 && nr < SYSCALLS_MAX)
+		at = &e->syscall[nr];
+	if (at && *at)
+		return *at;
+	known_as = is_32 ? NULL : lg_pd_syscall_name(p->h.arch, nr);
+	if (!known_as) {
+		snprintf(buf, sizeof buf, "syscall %llu%s", (unsigned long long)nr, is_32 ? " (32-bit)" : "");
+		known_as = buf;
+	}
+	if (!at)
+		return lg_intern(p->b, known_as);
+	return *at = lg_intern(p->b, known_as);
+}
+
 static void syscall_event(struct lg_pd *p, const struct bound *b, const struct lg_pd_sample *s,
 			  int64_t ts, struct lg_pd_task *task, lg_stk stk)
 {
 	uint64_t nr = value(s, &b->at[0], p->h.swap);
 	lg_str name = b->name;
-	char buf[32];
 
 	if (b->kind == EV_SYSCALL) {
 		task->syscall_ts = ts;
@@ -357,10 +384,8 @@ static void syscall_event(struct lg_pd *p, const struct bound *b, const struct l
 	}
 	if (task->syscall_ts == INT64_MIN || task->syscall_nr != nr || ts < task->syscall_ts)
 		return;
-	if (!name) {
-		snprintf(buf, sizeof buf, "syscall %llu", (unsigned long long)nr);
-		name = lg_intern(p->b, buf);
-	}
+	if (!name)
+		name = syscall_name(p, task, nr);
 	lg_add_span(p->b, &(struct lg_span_row){ .ts = task->syscall_ts, .dur = ts - task->syscall_ts,
 						 .thr = task->thr, .kind = LG_SPAN_SYSCALL, .name = name,
 						 .seq = (int64_t)nr, .stack = task->syscall_stk });

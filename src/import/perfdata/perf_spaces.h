@@ -7,6 +7,8 @@
  */
 #ifndef LG_IMPORT_PERFDATA_PERF_SPACES_H
 #define LG_IMPORT_PERFDATA_PERF_SPACES_H
+#include <stdbool.h>
+
 #include "base/map.h"
 #include "store/trace.h"
 
@@ -60,6 +62,14 @@ static inline struct lg_pd_map *lg_pd_space_find(const struct lg_pd_spaces *s, u
 			hi = mid;
 	}
 	return l && lo < l->n && l->map[lo].start <= addr ? &l->map[lo] : NULL;
+}
+
+/* Everything lies below 4 GB: a 32-bit program. (A 64-bit one has its stack, if nothing else, above.) */
+static inline bool lg_pd_space_is_32(const struct lg_pd_spaces *s, uint32_t i)
+{
+	const struct lg_pd_layers *l = s->space[i].l;
+
+	return l && l->n && l->map[l->n - 1].end <= (uint64_t)UINT32_MAX + 1;
 }
 
 #endif /* LG_IMPORT_PERFDATA_PERF_SPACES_H */

@@ -16,14 +16,18 @@
 
 #include "base/alloc.h"
 #include "import/perfdata/perf_import.h"
+#include "import/source/stamp.h"
 
 enum {
 	HEAD_BYTES = PD_FILE_HEADER,
 	/* Records that wait for order when no round ends: 2 buffers of 256 CPUs at perf's default
 	 * size would be 256 MB, but those have rounds. */
 	WINDOW_BYTES = 32 << 20,
-	/* pairs of clock readings are two calls one after the other (perf's record.c) */
-	CLOCK_PAIR_ERROR_NS = 50000
+	/* pairs of clock readings are two calls one after the other, the first in microseconds
+	 * (record__init_clock() in tools/perf/builtin-record.c) */
+	CLOCK_PAIR_ERROR_NS = 50000,
+	/* the wall clock is slewed by at most one part in so many (MAXFREQ in include/linux/timex.h) */
+	SLEW = 2000
 };
 
 enum { SEEKABLE = 1, CLOSED = 2 };
@@ -36,11 +40,7 @@ static int nomem(struct lg_error *err)
 /* Events have been described: give them names, and the trace its clock. */
 static int settle(struct lg_pd *p, struct lg_error *err)
 {
-	static const char *const names[] = { "CLOCK_REALTIME", "CLOCK_MONOTONIC", "", "",
-					     "CLOCK_MONOTONIC_RAW", "", "", "CLOCK_BOOTTIME", "",
-					     "", "", "CLOCK_TAI" };
 	const struct lg_pd_header *h = &p->h;
-	int32_t clock = h->attrs.n ? h->attrs.attr[0].clockid : -1;
 	bool timed = false;
 
 	if (p->settled)
@@ -51,21 +51,59 @@ static int settle(struct lg_pd *p, struct lg_error *err)
 	for (size_t i = 0; i < h->attrs.n; i++)
 		timed |= h->attrs.attr[i].at.time >= 0;
 	p->timeless_file = !timed;
+	return lg_pd_events_new(p, err);
+}
+
+/* How far the wall clock may have run away from another one between ref and the ends of the file. */
+static int64_t slewed(const struct lg_pd *p, int64_t ref)
+{
+	int64_t a = p->first_ts < ref ? ref - p->first_ts : p->first_ts - ref;
+	int64_t z = p->last_ts < ref ? ref - p->last_ts : p->last_ts - ref;
+
+	return p->first_ts == INT64_MIN ? 0 : (a > z ? a : z) / SLEW;
+}
+
+/*
+ * Which clock the times are on, and what the wall clock showed on it: by that they are joined with other
+ * files. CLOCK_MONOTONIC and BOOTTIME keep their distance from the wall clock while nobody sets it;
+ * MONOTONIC_RAW is not slewed with it.
+ */
+static void say_clock(struct lg_pd *p)
+{
+	static const char *const names[] = { [CLOCK_REALTIME] = "CLOCK_REALTIME",
+					     [CLOCK_MONOTONIC] = "CLOCK_MONOTONIC",
+					     [CLOCK_MONOTONIC_RAW] = "CLOCK_MONOTONIC_RAW",
+					     [CLOCK_BOOTTIME] = "CLOCK_BOOTTIME",
+					     [CLOCK_TAI] = "CLOCK_TAI" };
+	const struct lg_pd_header *h = &p->h;
+	int32_t clock = h->attrs.n ? h->attrs.attr[0].clockid : -1;
+	struct lg_clock_row row = { .clock = CLOCK_REALTIME, .error = CLOCK_PAIR_ERROR_NS };
+
+	if (p->timeless_file) {
+		lg_time_base(p->b, LG_TIME_NONE, 0, 0, "");
+		return;
+	}
 	if (h->simpleperf)
 		clock = CLOCK_MONOTONIC; /* its only choice for a whole system (-clockid perf aside) */
-	if (clock >= 0 && clock < 12)
+	if (clock >= 0 && (size_t)clock < sizeof names / sizeof *names && names[clock])
 		lg_meta_set(p->b, 0, "clock.source", names[clock]);
 	else
 		lg_meta_set(p->b, 0, "clock.source",
 			    "perf's own (sched_clock): not CLOCK_MONOTONIC; record with -k "
 			    "CLOCK_MONOTONIC to join it with other sources");
-	if (h->has_clock_data)
-		lg_add_clock(p->b, &(struct lg_clock_row){ .ts = (int64_t)(h->clock_ns & INT64_MAX),
-							   .value = (int64_t)(h->wall_ns & INT64_MAX),
-							   .clock = CLOCK_REALTIME,
-							   .error = CLOCK_PAIR_ERROR_NS,
-							   .source = lg_intern(p->b, "perf CLOCK_DATA") });
-	return lg_pd_events_new(p, err);
+	if (clock == CLOCK_REALTIME && p->first_ts != INT64_MIN) {
+		row.ts = row.value = p->first_ts;
+		row.error = 0;
+		row.source = lg_intern(p->b, "perf -k CLOCK_REALTIME");
+	} else if (h->has_clock_data && clock == (int32_t)h->clockid) {
+		row.ts = (int64_t)(h->clock_ns & INT64_MAX);
+		row.value = (int64_t)(h->wall_ns & INT64_MAX);
+		row.error += clock == CLOCK_MONOTONIC_RAW ? slewed(p, row.ts) : 0;
+		row.source = lg_intern(p->b, "perf CLOCK_DATA");
+	} else {
+		return;
+	}
+	lg_add_clock(p->b, &row);
 }
 
 static int deliver(void *self, const struct lg_pd_entry *e)
@@ -394,8 +432,10 @@ static int read_all(struct lg_pd *p, int fd, const uint8_t *head, size_t n_head,
 			     "the perf.data stream describes no event");
 	if (!rc)
 		rc = lg_pd_events_finish(p, err);
-	if (!rc)
+	if (!rc) {
+		say_clock(p);
 		notes(p);
+	}
 	return rc;
 }
 

@@ -232,7 +232,8 @@ static int make_index(struct lg_cfi *c)
 /* struct { i32 function, entry } both from the start of the header */
 static uint64_t table_at(const struct lg_cfi *c, size_t i, unsigned column)
 {
-	struct lg_cfi_cur k = { .p = c->table + 8 * i + (size_t)4 * column, .end = c->table + 8 * c->n_table };
+	struct lg_cfi_cur k = { .p = c->table + 8 * i + (size_t)4 * column,
+				.end = c->table + 8 * c->n_table };
 
 	return as_address(c, c->table_base + (uint64_t)lg_cfi_int(&k, 4));
 }

@@ -128,3 +128,28 @@ def test_a_stream_is_converted_as_it_comes(laggard, recorded, tmp_path):
     assert record.wait() == 0
     assert done.returncode == 0, done.stderr
     assert sum(n for stack, n in folded(out).items() if stack[-1] in ("burn", "has_inlined")) > 40
+
+
+def test_a_32_bit_program_is_unwound_too(laggard, tmp_path):
+    if not shutil.which("perf") or not shutil.which("cc"):
+        pytest.skip("perf and a C compiler are needed")
+    (tmp_path / "deep.c").write_text(SOURCE)
+    done = subprocess.run(["cc", "-m32", "-O2", "-g", "-fomit-frame-pointer", "-o", "deep", "deep.c"], cwd=tmp_path,
+                          capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("no 32-bit programs here: apt-get install gcc-multilib")
+    done = subprocess.run(["perf", "--buildid-dir", tmp_path / "cache", "record", "-q", "-F", "199", "-e",
+                           "cpu-clock:u", "--call-graph", "dwarf", "-o", "perf.data", "./deep"], cwd=tmp_path,
+                          capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"perf cannot record here: {done.stderr[-200:]}")
+    out = tmp_path / "x.folded"
+    done = laggard("convert", tmp_path / "perf.data", "-o", out)
+    assert done.returncode == 0, done.stderr
+    stacks = folded(out)
+    count = collections.Counter()
+    for stack, n in stacks.items():
+        if "main" in stack:
+            count[stack[stack.index("main"):]] += n
+    assert count[("main",) + ("level",) * 6 + ("burn",)] > 20
+    assert sum(n for stack, n in stacks.items() if stack[0] == "_start") > 0.9 * sum(stacks.values())

@@ -92,7 +92,8 @@ static void put64(struct section *s, uint64_t v)
 /* .debug_frame, version 4: code in units of 4, data in units of -8; CFA = rsp + 8, return address there. */
 static void put_cie(struct section *s)
 {
-	static const uint8_t body[] = { 4, 0, 8, 0, 4, 0x78, 16, DW_CFA_def_cfa, 7, 8, DW_CFA_offset | 16, 1 };
+	static const uint8_t body[] = { 4, 0, 8, 0, 4, 0x78, 16,
+					DW_CFA_def_cfa, 7, 8, DW_CFA_offset | 16, 1 };
 
 	put32(s, 4 + sizeof body);
 	put32(s, UINT32_MAX);
@@ -192,8 +193,8 @@ static void nonsense_has_no_rules(void **state)
 	assert_false(run(many, sizeof many, 0, &x).found);
 	assert_true(run(many, 16, 0, &x).found);
 	/* An offset of 2^63 does not come out as another one. */
-	assert_int_equal(RUN(0, DW_CFA_offset_extended, 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f).found,
-			 false);
+	assert_false(RUN(0, DW_CFA_offset_extended, 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+			 0x7f).found);
 	lg_exprs_done(&x);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which clock the times of a perf.data file are on, how files on different ones are joined, and names of calls. */
+/* Which clock the times of a perf.data file are on, how files are joined by it; names of system calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -335,6 +335,69 @@ static void walks_aarch64_with_signed_addresses(void **state)
 	lg_elf_free(e);
 }
 
+static void put_u32(uint8_t *p, uint32_t v)
+{
+	for (int i = 0; i < 4; i++)
+		p[i] = (uint8_t)(v >> 8 * i);
+}
+
+static bool find_i386(void *self, uint64_t addr, struct lg_unwind_map *ret)
+{
+	*ret = (struct lg_unwind_map){ 0x8048000, 0x8049000, 0, self };
+	return addr >= ret->start && addr < ret->end;
+}
+
+/* As perf samples a 32-bit program on a 64-bit machine: in u64, whose upper half says nothing. */
+static void walks_i386(void **state)
+{
+	const uint64_t sp = 0xffffc000, dirt = UINT64_C(0xdead) << 32;
+	/* In leaf(), called by middle() (two registers saved), outer() (48 bytes of its own), _start. */
+	const uint64_t want[] = { 0x8048096, 0x80480a7, 0x80480c4, 0x80480d5 };
+	const char *data = getenv("LG_TEST_DATA");
+	uint8_t stack[80] = { 0 }, values[9 * 8] = { 0 };
+	struct lg_unwind_regs regs;
+	struct lg_unwinder *u;
+	struct lg_elf *e;
+	uint64_t pcs[8];
+	char path[4096];
+	bool whole;
+	int fd;
+
+	(void)state;
+	snprintf(path, sizeof path, "%s/unwind/i386.elf", data ? data : "tests/data");
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(lg_elf_open(&e, fd, NULL, NULL), 0);
+	close(fd);
+	put_u32(stack, (uint32_t)want[1]);
+	put_u32(stack + 12, (uint32_t)want[2]);
+	put_u32(stack + 16 + 48, (uint32_t)want[3]);
+	put_u64(values + 8 * 7, dirt | sp);
+	put_u64(values + 8 * 8, dirt | want[0]);
+	assert_int_equal(lg_machine_of("i686"), LG_MACHINE_I386);
+	assert_int_equal(lg_machine_of("i86"), LG_MACHINE_NONE);
+	assert_int_equal(lg_machine_32(LG_MACHINE_X86_64), LG_MACHINE_I386);
+	assert_int_equal(lg_machine_32(LG_MACHINE_AARCH64), LG_MACHINE_NONE);
+	assert_true(lg_unwind_regs_of_perf(&regs, LG_MACHINE_I386, 0x1ff, values, 9));
+	assert_int_equal(regs.r[4], sp);
+	assert_int_equal(lg_unwinder_new(&u, NULL), 0);
+	assert_int_equal(lg_unwind(u, &regs, stack, sizeof stack, find_i386, e, pcs, 8, &whole), 4);
+	assert_true(whole);
+	assert_memory_equal(pcs, want, sizeof want);
+	assert_int_equal(lg_unwind(u, &regs, stack, 66, find_i386, e, pcs, 8, &whole), 3);
+	assert_false(whole);
+	/* A stack at the end of the address space does not go on at its start. */
+	regs.r[4] = 0xfffffff0;
+	assert_int_equal(lg_unwind(u, &regs, stack, sizeof stack, find_i386, e, pcs, 8, &whole), 2);
+	/* What is said of this file for one machine is nothing to another. */
+	regs.machine = LG_MACHINE_X86_64;
+	regs.r[7] = sp;
+	regs.known = 1u << 7;
+	assert_int_equal(lg_unwind(u, &regs, stack, sizeof stack, find_i386, e, pcs, 8, &whole), 1);
+	lg_unwinder_free(u);
+	lg_elf_free(e);
+}
+
 /* -- expressions: the one of PLT entries, as linkers write it -- */
 
 static void computes_expressions(void **state)
@@ -429,6 +492,7 @@ int main(void)
 		cmocka_unit_test(short_copies_give_fewer_frames),
 		cmocka_unit_test(passes_a_signal_frame),
 		cmocka_unit_test(walks_aarch64_with_signed_addresses),
+		cmocka_unit_test(walks_i386),
 		cmocka_unit_test(computes_expressions),
 		cmocka_unit_test(names_inlined_functions),
 	};

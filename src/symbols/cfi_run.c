@@ -100,6 +100,8 @@ static struct lg_rule expression(struct run *u, struct lg_cfi_cur *k, enum lg_ru
 	for (; block.p < block.end; n_op++)
 		if (n_op == OPS_MAX || !read_op(u->c, &block, &op[n_op]))
 			return (struct lg_rule){ LG_RULE_UNDEFINED, 0, 0 };
+	if (!n_op) /* leaves no value */
+		return (struct lg_rule){ LG_RULE_UNDEFINED, 0, 0 };
 	rc = lg_exprs_keep(u->x, op, n_op, &rule.n);
 	if (rc == LG_E_NOMEM)
 		u->rc = rc;

@@ -34,8 +34,7 @@ int lg_exprs_keep(struct lg_exprs *x, const struct lg_expr_op *op, size_t n, int
 	if (lg_grow(&x->op, &x->cap, x->n + n, sizeof *x->op) ||
 	    lg_grow(&x->range, &x->range_cap, x->n_range + 1, sizeof *x->range))
 		return LG_E_NOMEM;
-	if (n)
-		memcpy(x->op + x->n, op, n * sizeof *op);
+	memcpy(x->op + x->n, op, n * sizeof *op);
 	x->range[x->n_range].first = (uint32_t)x->n;
 	x->range[x->n_range].n = (uint32_t)n;
 	x->n += n;

@@ -72,7 +72,7 @@ int lg_frame_rules_at(struct lg_frame_rules *ret, struct lg_exprs *x, struct lg_
 /* False when it uses something that is not known. */
 bool lg_expr_value(const struct lg_exprs *x, size_t i, const struct lg_unwind_regs *regs,
 		   bool has_cfa, uint64_t cfa, const struct lg_stack_copy *stack, uint64_t *ret);
-/* *ret: the expression's place in x; LG_E_NOMEM, or LG_E_LIMIT where there are too many. */
+/* n > 0. *ret: the expression's place in x; LG_E_NOMEM, or LG_E_LIMIT where there are too many. */
 int lg_exprs_keep(struct lg_exprs *x, const struct lg_expr_op *op, size_t n, int32_t *ret) LG_MUST_CHECK;
 void lg_exprs_done(struct lg_exprs *x);
 

@@ -188,6 +188,7 @@ static void nonsense_has_no_rules(void **state)
 	assert_false(RUN(0, DW_CFA_def_cfa, 0xff, 0xff, 0x7f, 8).found);   /* no such register */
 	assert_false(RUN(0, DW_CFA_def_cfa_expression, 1, DW_OP_breg0, DW_CFA_def_cfa_offset, 8).found);
 	assert_false(RUN(0, DW_CFA_def_cfa_expression, 9, DW_OP_breg0).found);
+	assert_false(RUN(0, DW_CFA_def_cfa_expression, 0).found);
 	assert_false(RUN(0, DW_CFA_def_cfa_expression, 3, DW_OP_bra, 0, 0).found);
 	memset(many, DW_CFA_remember_state, sizeof many);
 	assert_false(run(many, sizeof many, 0, &x).found);

@@ -303,6 +303,9 @@ static uint32_t dso_of(struct lg_pd_code *c, int32_t pid, const struct lg_pd_map
 		d.kind = DSO_JIT;
 		d.pid = pid;
 		d.build_id = 0;
+	} else if (!strcmp(name, "[vdso]") && m->end <= (uint64_t)UINT32_MAX + 1) {
+		/* A 32-bit program has another one; perf, too, calls it that. */
+		d.name = lg_intern(c->b, "[vdso32]");
 	} else if (name[0] == '/') {
 		d.kind = DSO_FILE;
 		if (!d.build_id)

@@ -183,6 +183,14 @@ static double clock_of(const struct reading *r)
 	return r->clock;
 }
 
+/* "device 3", or "node2/gpu.csv: GPU 3" where several machines were merged. */
+static const char *name_of(struct lg_case *c, const struct device *g)
+{
+	const char *name = lg_string(c->t, c->t->track.name[g->track]);
+
+	return strstr(name, ": ") ? name : lg_arena_printf(&c->v->arena, "device %d", g->index);
+}
+
 static const char *severity(double share)
 {
 	return share >= 0.10 ? "high" : share >= 0.03 ? "medium" : share >= 0.01 ? "low" : "info";
@@ -267,14 +275,16 @@ static void util_lies(struct lg_case *c, struct devices *d)
 	if (lazy < d->n && d->n > 1) {
 		f->culprit.rank = -1;
 		lg_evidence_add(c, f, INT64_MIN, 0,
-				"device %d is idle (below 10 %%) in %.0f %% of its readings: the others "
+				"%s is idle (below 10 %%) in %.0f %% of its readings: the others "
 				"wait for what its rank does on the host (checkpoint, evaluation, logging)",
-				d->v[lazy].index, 100 * (double)d->v[lazy].n_idle / (double)d->v[lazy].n);
+				name_of(c, &d->v[lazy]),
+				100 * (double)d->v[lazy].n_idle / (double)d->v[lazy].n);
 	}
 	for (size_t i = 0; i < d->n && i < 8; i++)
 		lg_evidence_add(c, f, INT64_MIN, 0,
-				"device %d: busy in %.0f %% of %zu readings, %.0f %% of all at low power",
-				d->v[i].index, 100 * (double)d->v[i].n_busy / (double)d->v[i].n, d->v[i].n,
+				"%s: busy in %.0f %% of %zu readings, %.0f %% of all at low power",
+				name_of(c, &d->v[i]), 100 * (double)d->v[i].n_busy / (double)d->v[i].n,
+				d->v[i].n,
 				100 * (double)d->v[i].n_spin / (double)d->v[i].n);
 	lg_evidence_add(c, f, INT64_MIN, 0, "to find what they wait for: laggard record on the host of the "
 			"idle device for a minute (about one percent of a CPU), or torch.profiler on two "
@@ -331,9 +341,9 @@ static void throttled(struct lg_case *c, struct devices *d)
 		f = add(c, d, "gpu.throttled", most * slow, 0.9);
 		if (!f)
 			return;
-		f->title = lg_arena_printf(&c->v->arena, "device %d is throttled (%s) in %.0f %% of its busy "
+		f->title = lg_arena_printf(&c->v->arena, "%s is throttled (%s) in %.0f %% of its busy "
 					   "time; every rank waits for the slowest device",
-					   d->v[worst].index, reason_text(all), most * 100);
+					   name_of(c, &d->v[worst]), reason_text(all), most * 100);
 		if (n)
 			lg_evidence_add(c, f, INT64_MIN, 0, "clock %.0f MHz then, %.0f MHz otherwise",
 					low / (double)n, full);
@@ -356,8 +366,8 @@ static void throttled(struct lg_case *c, struct devices *d)
 	f = add(c, d, "gpu.throttled", most, 0.65);
 	if (!f)
 		return;
-	f->title = lg_arena_printf(&c->v->arena, "device %d runs at a %.0f %% lower clock than its peers under "
-				   "load", d->v[worst].index, most * 100);
+	f->title = lg_arena_printf(&c->v->arena, "%s runs at a %.0f %% lower clock than its peers under "
+				   "load", name_of(c, &d->v[worst]), most * 100);
 	lg_evidence_add(c, f, INT64_MIN, 0, "median clock while busy %.0f MHz, of all devices %.0f MHz",
 			peers * (1 - most), peers);
 	lg_gpu_against(c, f, "the reasons are not in this input: add clocks_event_reasons.active to "

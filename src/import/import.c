@@ -331,7 +331,7 @@ static int add_input(struct lg_builder *b, const struct lg_trace *ref, const str
 	if (rc)
 		return rc;
 	describe(info, t, j.offset);
-	rc = lg_merge(b, t, j.offset, err);
+	rc = lg_merge_named(b, t, j.offset, info->path, err);
 	if (rc || ref == t)
 		return rc;
 	key_of(info->path, file, sizeof file);

@@ -24,6 +24,8 @@ struct merge {
 	lg_str host;       /* of src, in b's pool; 0 = unknown */
 	int other_host;    /* b holds rows of another machine already */
 	uint64_t tag;      /* for kernel addresses of such a machine, see tag_of() */
+	const char *label; /* the source, for people; NULL = none */
+	int other_gpus;    /* its device tracks are not b's, see same_gpus() */
 	/* old id -> new id */
 	uint32_t *str, *prc, *thr, *frm, *stk, *trk;
 	/* processes and threads that b had before: newest row by pid/tid, older ones by chain */
@@ -130,6 +132,93 @@ static int chain(struct lg_map *map, uint32_t **ret_older, const int32_t *key, s
 	return 0;
 }
 
+static int overlap(int64_t a_start, int64_t a_end, int64_t b_start, int64_t b_end)
+{
+	return a_start < b_end && b_start < a_end;
+}
+
+/* A device that no process owns, as nvidia-smi tells of it. */
+static int is_bare_gpu(const struct lg_trace *t, lg_trk k)
+{
+	return k && t->track.kind[k] == LG_TRACK_GPU && !t->track.prc[k] && !t->track.thr[k] &&
+	       !t->track.parent[k];
+}
+
+struct extent {
+	int64_t first, last;
+};
+
+/* When each counter was read; *ret is freed by the caller. */
+static int counter_extents(const struct lg_trace *t, struct extent **ret)
+{
+	struct extent *e = lg_calloc(t->track.n + 1, sizeof *e);
+
+	if (!e)
+		return LG_E_NOMEM;
+	for (size_t k = 0; k < t->track.n; k++)
+		e[k] = (struct extent){ INT64_MAX, INT64_MIN };
+	for (size_t i = 0; i < t->counter.n; i++) {
+		struct extent *x = &e[t->counter.track[i]];
+
+		if (t->counter.ts[i] < x->first)
+			x->first = t->counter.ts[i];
+		if (t->counter.ts[i] > x->last)
+			x->last = t->counter.ts[i];
+	}
+	*ret = e;
+	return 0;
+}
+
+/*
+ * Tables of nvidia-smi do not name their machine, and every machine has a GPU 0. A device is known by
+ * its UUID where both tables have it. Else: the same reading of one index from two tables at one time
+ * means two machines; a table that begins where the other ends, or has other columns, is of the same.
+ */
+static int find_other_gpus(struct merge *m)
+{
+	const struct lg_trace *s = m->src, *t = lg_builder_trace(m->b);
+	struct extent *es = NULL, *et = NULL;
+	int rc = counter_extents(s, &es), known = 0;
+
+	if (!rc)
+		rc = counter_extents(t, &et);
+	for (size_t i = 0; i < s->meta.n && !rc; i++) {
+		const char *key = lg_string(s, s->meta.key[i]), *value = lg_string(s, s->meta.value[i]);
+		size_t n = strlen(key);
+		int seen = 0, equal = 0;
+
+		if (s->meta.prc[i] || strncmp(key, "gpu.", 4) || n < 5 || strcmp(key + n - 5, ".uuid"))
+			continue;
+		for (size_t k = 0; k < t->meta.n; k++)
+			if (!t->meta.prc[k] && !strcmp(lg_string(t, t->meta.key[k]), key)) {
+				seen = 1;
+				equal |= !strcmp(lg_string(t, t->meta.value[k]), value);
+			}
+		known |= seen;
+		m->other_gpus |= seen && !equal;
+	}
+	for (lg_trk i = 1; i < s->track.n && !rc && !known && !m->other_gpus; i++) {
+		lg_trk up = s->track.parent[i];
+		const char *gpu = lg_string(s, s->track.name[up]), *name = lg_string(s, s->track.name[i]);
+
+		if (s->track.kind[i] != LG_TRACK_COUNTER || !is_bare_gpu(s, up) || es[i].first > es[i].last)
+			continue;
+		for (lg_trk k = 1; k < t->track.n && !m->other_gpus; k++) {
+			lg_trk over = t->track.parent[k];
+
+			m->other_gpus = t->track.kind[k] == LG_TRACK_COUNTER && is_bare_gpu(t, over) &&
+					t->track.index[over] == s->track.index[up] &&
+					!strcmp(lg_string(t, t->track.name[over]), gpu) &&
+					!strcmp(lg_string(t, t->track.name[k]), name) &&
+					overlap(et[k].first, et[k].last, shift(m, es[i].first),
+						shift(m, es[i].last));
+		}
+	}
+	lg_free(es);
+	lg_free(et);
+	return rc;
+}
+
 static int prepare(struct merge *m)
 {
 	const struct lg_trace *s = m->src, *t = lg_builder_trace(m->b);
@@ -152,7 +241,8 @@ static int prepare(struct merge *m)
 	m->trk = lg_calloc(s->track.n, sizeof *m->trk);
 	if (!m->str || !m->prc || !m->thr || !m->frm || !m->stk || !m->trk ||
 	    chain(&m->by_pid, &m->older_prc, t->process.pid, m->n_prc) ||
-	    chain(&m->by_tid, &m->older_thr, t->thread.tid, m->n_thr))
+	    chain(&m->by_tid, &m->older_thr, t->thread.tid, m->n_thr) ||
+	    (m->label && !m->other_host && find_other_gpus(m)))
 		return LG_E_NOMEM;
 	return lg_builder_failed(m->b);
 }
@@ -169,11 +259,6 @@ static void done(struct merge *m)
 	lg_free(m->older_thr);
 	lg_map_done(&m->by_pid);
 	lg_map_done(&m->by_tid);
-}
-
-static int overlap(int64_t a_start, int64_t a_end, int64_t b_start, int64_t b_end)
-{
-	return a_start < b_end && b_start < a_end;
 }
 
 /* One machine, or one rank where a source (a profiler's file) does not name its machine. */
@@ -321,15 +406,21 @@ static void merge_threads(struct merge *m)
 	}
 }
 
-/* A CPU's or machine's track of a second machine needs a name of its own. */
+/* A CPU's or machine's track of a second machine needs a name of its own, and so has a device's of a
+ * machine without a name: that of its file. */
 static lg_str track_name(struct merge *m, const struct lg_track_row *r, lg_str name)
 {
 	const struct lg_trace *t = lg_builder_trace(m->b);
 	char text[512];
 
-	if (!m->other_host || !m->host || r->prc || r->thr || r->parent)
+	if (r->prc || r->thr || r->parent)
 		return name;
-	snprintf(text, sizeof text, "%s: %s", lg_string(t, m->host), lg_string(t, name));
+	if (m->other_host && m->host)
+		snprintf(text, sizeof text, "%s: %s", lg_string(t, m->host), lg_string(t, name));
+	else if (m->other_gpus && r->kind == LG_TRACK_GPU)
+		snprintf(text, sizeof text, "%s: %s", m->label, lg_string(t, name));
+	else
+		return name;
 	return lg_intern(m->b, text);
 }
 
@@ -492,7 +583,13 @@ static int merge_times(struct merge *m)
 
 int lg_merge(struct lg_builder *b, const struct lg_trace *src, int64_t offset, struct lg_error *err)
 {
-	struct merge m = { .b = b, .src = src, .offset = offset };
+	return lg_merge_named(b, src, offset, NULL, err);
+}
+
+int lg_merge_named(struct lg_builder *b, const struct lg_trace *src, int64_t offset, const char *label,
+		   struct lg_error *err)
+{
+	struct merge m = { .b = b, .src = src, .offset = offset, .label = label };
 	int rc = prepare(&m);
 
 	if (!rc) {

@@ -19,6 +19,10 @@ int lg_merge_offset(const struct lg_trace *ref, const struct lg_trace *t, int64_
 /* Copy all rows of sealed src into b, ids remapped, times shifted by offset. */
 int lg_merge(struct lg_builder *b, const struct lg_trace *src, int64_t offset,
 	     struct lg_error *err) LG_MUST_CHECK;
+/* The same for a source that people know as label: devices that are not those of b although they are
+ * numbered alike (tables of nvidia-smi of two machines) get it in their tracks' names. */
+int lg_merge_named(struct lg_builder *b, const struct lg_trace *src, int64_t offset, const char *label,
+		   struct lg_error *err) LG_MUST_CHECK;
 /* Value of a meta row (prc 0) by key; "" when absent. Borrowed from t. */
 const char *lg_meta_get(const struct lg_trace *t, const char *key);
 

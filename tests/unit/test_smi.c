@@ -72,6 +72,73 @@ static void a_header_alone_is_refused(void **state)
 	assert_non_null(strstr(feed_refused(text, strlen(text)), "no whole row"));
 }
 
+/* Two files as one run; the tracks of GPU 0 that have a counter of utilisation, and their sums. */
+static size_t devices_of(const char *a, const char *b, double *ret_first, double *ret_second)
+{
+	const char *paths[2] = { feed_file(a, strlen(a)), feed_file(b, strlen(b)) };
+	struct lg_import_info info[2];
+	struct lg_error err = { 0 };
+	struct lg_trace *t;
+	double sum[2] = { 0 };
+	lg_trk seen[2] = { 0 };
+	size_t n = 0;
+
+	if (lg_import(paths, 2, &t, info, &err))
+		fail_msg("%s", err.message);
+	for (size_t i = 0; i < t->counter.n; i++) {
+		lg_trk k = t->counter.track[i], gpu = t->track.parent[k];
+		size_t d = 0;
+
+		if (strcmp(lg_string(t, t->track.name[k]), "gpu.util") || t->track.index[gpu])
+			continue;
+		while (d < n && seen[d] != gpu)
+			d++;
+		assert_true(d < 2);
+		if (d == n)
+			seen[n++] = gpu;
+		sum[d] += t->counter.value[i];
+		if (d)
+			assert_non_null(strstr(lg_string(t, t->track.name[gpu]), ": GPU 0"));
+	}
+	*ret_first = sum[0];
+	*ret_second = sum[1];
+	unlink(paths[0]);
+	unlink(paths[1]);
+	lg_trace_free(t);
+	return n;
+}
+
+static void tables_of_two_hosts_are_two_sets_of_devices(void **state)
+{
+	static const char head[] = "timestamp, index, utilization.gpu [%], power.draw [W]\n";
+	static const char with_uuid[] = "timestamp, index, uuid, utilization.gpu [%]\n";
+	char a[512], b[512];
+	double x, y;
+
+	(void)state;
+	/* One moment, one number, one reading, twice: two hosts. */
+	snprintf(a, sizeof a, "%s2025/10/03 18:37:01.100, 0, 90 %%, 300 W\n2025/10/03 18:37:02.100, 0, 80 %%, 310 W\n",
+		 head);
+	snprintf(b, sizeof b, "%s2025/10/03 18:37:01.400, 0, 5 %%, 60 W\n2025/10/03 18:37:02.400, 0, 7 %%, 61 W\n",
+		 head);
+	assert_int_equal(devices_of(a, b, &x, &y), 2);
+	assert_true(x == 170 && y == 12);
+	/* The log goes on in a second file: one host. */
+	snprintf(b, sizeof b, "%s2025/10/03 18:40:01.400, 0, 5 %%, 60 W\n2025/10/03 18:40:02.400, 0, 7 %%, 61 W\n",
+		 head);
+	assert_int_equal(devices_of(a, b, &x, &y), 1);
+	assert_true(x == 182);
+	/* Where the tables have UUIDs, those decide, whatever the times. */
+	snprintf(a, sizeof a, "%s2025/10/03 18:37:01, 0, GPU-aa01, 90 %%\n2025/10/03 18:37:02, 0, GPU-aa01, 80 %%\n",
+		 with_uuid);
+	snprintf(b, sizeof b, "%s2025/10/03 18:40:01, 0, GPU-bb02, 5 %%\n2025/10/03 18:40:02, 0, GPU-bb02, 7 %%\n",
+		 with_uuid);
+	assert_int_equal(devices_of(a, b, &x, &y), 2);
+	snprintf(b, sizeof b, "%s2025/10/03 18:37:01, 0, GPU-aa01, 5 %%\n2025/10/03 18:37:02, 0, GPU-aa01, 7 %%\n",
+		 with_uuid);
+	assert_int_equal(devices_of(a, b, &x, &y), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -80,6 +147,7 @@ int main(void)
 		cmocka_unit_test(rows_without_an_index_are_told_apart_by_their_rhythm),
 		cmocka_unit_test(utc_stamps_give_a_clock),
 		cmocka_unit_test(a_header_alone_is_refused),
+		cmocka_unit_test(tables_of_two_hosts_are_two_sets_of_devices),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

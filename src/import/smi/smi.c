@@ -95,6 +95,7 @@ struct smi {
 	size_t n_cols;
 	int is_dmon, is_csv, has_index, has_time, has_zone;
 	int64_t first, last, day, previous_clock; /* day: midnights passed, for -o T */
+	int has_uuid[GPUS_MAX];
 	uint64_t rows, torn, torn_line, line_no, timeless;
 	/* rows that wait for their GPU */
 	struct row *row;
@@ -319,6 +320,18 @@ static int64_t row_time(struct smi *s, const char *const *cell, const size_t *le
 	return t.ns;
 }
 
+/* What tells a device from that of another machine with the same number. */
+static void note_uuid(struct smi *s, int gpu, const char *p, size_t n)
+{
+	char key[24];
+
+	if (s->has_uuid[gpu] || n < 5 || n > 80 || (strncmp(p, "GPU-", 4) && strncmp(p, "MIG-", 4)))
+		return;
+	s->has_uuid[gpu] = 1;
+	snprintf(key, sizeof key, "gpu.%d.uuid", gpu);
+	lg_meta_setf(s->b, 0, key, "%.*s", (int)n, p);
+}
+
 static void take_row(struct smi *s, const char *p, size_t n)
 {
 	const char *cell[COLS_MAX];
@@ -353,6 +366,8 @@ static void take_row(struct smi *s, const char *p, size_t n)
 			if (s->col[i].role == METRIC)
 				add_value(s, &s->col[i], gpu, ts,
 					  number(cell[i], len[i]) * s->col[i].scale);
+			else if (s->col[i].role == UUID)
+				note_uuid(s, gpu, cell[i], len[i]);
 		return;
 	}
 	if (lg_grow(&s->row, &s->cap_row, s->n_row + 1, sizeof *s->row) ||

@@ -41,7 +41,7 @@ struct options {
 /* Exit status to leave with, or -1 to go on. */
 static int parse(int argc, char **argv, struct options *opt)
 {
-	enum { FROM = 256, TO, NO_VERDICT, INLINE, LINES };
+	enum { FROM = 256, TO, NO_VERDICT, INLINE, LINES, STEP_REGEX };
 	static const struct option longs[] = {
 		{ "output", required_argument, NULL, 'o' },
 		{ "from", required_argument, NULL, FROM },
@@ -49,6 +49,7 @@ static int parse(int argc, char **argv, struct options *opt)
 		{ "no-verdict", no_argument, NULL, NO_VERDICT },
 		{ "inline", no_argument, NULL, INLINE },
 		{ "lines", no_argument, NULL, LINES },
+		{ "step-regex", required_argument, NULL, STEP_REGEX },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
@@ -79,6 +80,11 @@ static int parse(int argc, char **argv, struct options *opt)
 			break;
 		case LINES:
 			lg_symbol_options.lines = true;
+			break;
+		case STEP_REGEX:
+			c = lg_step_regex_option(cmd, optarg);
+			if (c >= 0)
+				return c;
 			break;
 		case 'h':
 			return lg_help(cmd);
@@ -192,7 +198,7 @@ static int run(int argc, char **argv)
 
 const struct lg_command lg_cmd_convert = {
 	.name = "convert",
-	.args = "FILE... -o OUT [--from T] [--to T]",
+	.args = "FILE... -o OUT [--from T] [--to T] [--step-regex RE]",
 	.summary = "write the timeline for Chrome tracing, Perfetto and other tools",
 	.help =
 	"The format comes from OUT's suffix:\n"
@@ -206,7 +212,8 @@ const struct lg_command lg_cmd_convert = {
 	"  --from T, --to T  only what lies between, as time from the start: 2.5 2.5s 500ms 1m\n"
 	"  --no-verdict      do not analyse; leave the lane of judged steps out\n"
 	"  --inline          frames of inlined functions, from debug information (perf.data)\n"
-	"  --lines           source file and line of each frame (perf.data)\n\n"
+	"  --lines           source file and line of each frame (perf.data)\n"
+	"  --step-regex RE   what a step's line looks like in a job's log (laggard-explain(1))\n\n"
 	"example:\n"
 	"  laggard convert run.lag -o run.pftrace --from 10s --to 15s\n",
 	.run = run,

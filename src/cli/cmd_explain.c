@@ -16,7 +16,7 @@ enum { AS_TERM, AS_JSON, AS_MARKDOWN };
 struct options {
 	int as;
 	int32_t victim;
-	double cost;
+	double cost, gpus;
 	const char *fail_on;
 };
 
@@ -47,7 +47,8 @@ static bool fails(const struct lg_verdict *v, const char *on)
 /* *ret_exit >= 0: leave with that status. */
 static int parse(int argc, char **argv, struct options *opt)
 {
-	enum { JSON = 256, MARKDOWN, HTML, VICTIM, BASELINE, COST, FAIL_ON };
+	enum { JSON = 256, MARKDOWN, HTML, VICTIM, BASELINE, COST, FAIL_ON,
+	       STEP_REGEX, GPUS };
 	static const struct option longs[] = {
 		{ "json", no_argument, NULL, JSON },
 		{ "markdown", no_argument, NULL, MARKDOWN },
@@ -55,7 +56,9 @@ static int parse(int argc, char **argv, struct options *opt)
 		{ "victim", required_argument, NULL, VICTIM },
 		{ "baseline", required_argument, NULL, BASELINE },
 		{ "cost-per-hour", required_argument, NULL, COST },
+		{ "gpus", required_argument, NULL, GPUS },
 		{ "fail-on", required_argument, NULL, FAIL_ON },
+		{ "step-regex", required_argument, NULL, STEP_REGEX },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
@@ -90,11 +93,21 @@ static int parse(int argc, char **argv, struct options *opt)
 			if (end == optarg || *end || !isfinite(opt->cost) || opt->cost < 0)
 				return lg_usage(cmd, "--cost-per-hour wants a number, not \"%s\"", optarg);
 			break;
+		case GPUS:
+			opt->gpus = strtod(optarg, &end);
+			if (end == optarg || *end || !isfinite(opt->gpus) || opt->gpus <= 0)
+				return lg_usage(cmd, "--gpus wants their number, not \"%s\"", optarg);
+			break;
 		case FAIL_ON:
 			if (severity_rank(optarg) < 0 && !lg_rule_find(optarg))
 				return lg_usage(cmd, "--fail-on wants high, medium, low, info or a rule id "
 						     "(laggard rules lists them), not \"%s\"", optarg);
 			opt->fail_on = optarg;
+			break;
+		case STEP_REGEX:
+			c = lg_step_regex_option(cmd, optarg);
+			if (c >= 0)
+				return c;
 			break;
 		case 'h':
 			return lg_help(cmd);
@@ -106,6 +119,10 @@ static int parse(int argc, char **argv, struct options *opt)
 	}
 	if (optind >= argc)
 		return lg_usage(cmd, "no FILE given");
+	if (opt->gpus > 0 && isnan(opt->cost))
+		return lg_usage(cmd, "--gpus goes with --cost-per-hour, the price of one");
+	if (opt->gpus > 0)
+		opt->cost *= opt->gpus;
 	return -1;
 }
 
@@ -160,9 +177,14 @@ const struct lg_command lg_cmd_explain = {
 	"  --json               the verdict as JSON, schema 1 (laggard-explain(1))\n"
 	"  --markdown           for an issue or a chat\n"
 	"  --victim PID         judge this process, marked or not\n"
-	"  --cost-per-hour N    what the run costs an hour; findings say their part of it\n"
+	"  --cost-per-hour N    what the run costs an hour: findings say their part of it, and the\n"
+	"                       verdict what an hour of training done costs\n"
+	"  --gpus N             the price above is of one GPU, and the run has N\n"
 	"  --fail-on WHAT       exit 3 if there is a finding with this id, or at least this severity\n"
 	"                       (high, medium, low, info)\n"
+	"  --step-regex RE      what a step's line looks like in a job's log: extended regular expression,\n"
+	"                       group 1 the step's number, group 2 (if any) its time in ms, or in s\n"
+	"                       where s or sec follows it\n"
 	"  --html OUT, --baseline FILE   not available yet\n\n"
 	"example:\n"
 	"  laggard explain run.lag --fail-on medium\n",

@@ -11,6 +11,7 @@ static int run(int argc, char **argv)
 	static const struct option longs[] = {
 		{ "json", no_argument, NULL, 'j' },
 		{ "csv", no_argument, NULL, 'c' },
+		{ "step-regex", required_argument, NULL, 'r' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
@@ -24,7 +25,15 @@ static int run(int argc, char **argv)
 	while ((c = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
 		if (c == 'h')
 			return lg_help(&lg_cmd_steps);
-		if (c == '?' || c == ':')
+		if (c == ':')
+			return lg_usage(&lg_cmd_steps, "%s wants a value", argv[optind - 1]);
+		if (c == 'r') {
+			rc = lg_step_regex_option(&lg_cmd_steps, optarg);
+			if (rc >= 0)
+				return rc;
+			continue;
+		}
+		if (c == '?')
 			return lg_usage(&lg_cmd_steps, "no option \"%s\"", argv[optind - 1]);
 		as = c;
 	}
@@ -49,11 +58,12 @@ static int run(int argc, char **argv)
 
 const struct lg_command lg_cmd_steps = {
 	.name = "steps",
-	.args = "FILE... [--json|--csv]",
+	.args = "FILE... [--json|--csv] [--step-regex RE]",
 	.summary = "list every step: where its time went and its largest cause",
 	.help =
 	"  --json     one object a step\n"
-	"  --csv      for a spreadsheet; milliseconds with all six decimals\n\n"
+	"  --csv      for a spreadsheet; milliseconds with all six decimals\n"
+	"  --step-regex RE   what a step's line looks like in a job's log (laggard-explain(1))\n\n"
 	"example:\n"
 	"  laggard steps run.lag --csv > steps.csv\n",
 	.run = run,

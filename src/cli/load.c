@@ -13,6 +13,7 @@
 #include "analyse/explain.h"
 #include "base/alloc.h"
 #include "import/import.h"
+#include "import/torchlog/step_regex.h"
 #include "symbols/options.h"
 
 static char progress_text[128];
@@ -84,6 +85,13 @@ static void symbol_sources(void)
 		n = snprintf(o->cache, sizeof o->cache, "%s/.debug", home);
 	if (n < 0 || (size_t)n >= sizeof o->cache)
 		o->cache[0] = 0;
+}
+
+int lg_step_regex_option(const struct lg_command *cmd, const char *re)
+{
+	struct lg_error err = { 0 };
+
+	return lg_step_regex_set(re, &err) ? lg_usage(cmd, "--step-regex: %s", err.message) : -1;
 }
 
 int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)

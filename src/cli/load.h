@@ -18,6 +18,8 @@ struct lg_loaded {
 
 /* Read paths as one run. */
 int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err) LG_MUST_CHECK;
+/* The value of --step-regex. -1: taken; else the exit status, after one line about it. */
+int lg_step_regex_option(const struct lg_command *cmd, const char *re);
 /* Analyse and advise; fills l->verdict. cost_per_hour NAN = not asked. */
 int lg_judge(struct lg_loaded *l, int32_t victim_pid, double cost_per_hour,
 	     struct lg_error *err) LG_MUST_CHECK;

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <time.h>
+
 #include "feed_trace.h"
+#include "import/torchlog/step_regex.h"
 
 static void records_of_several_lines_become_one_mark(void **state)
 {
@@ -78,6 +82,93 @@ static void torch_trace_gives_compilations_and_the_zone(void **state)
 	lg_trace_free(t);
 }
 
+static void the_user_says_what_a_step_line_is(void **state)
+{
+	static const char log[] = "hello\n"
+				  "2025-10-03 18:37:01,000 trainer | global_step=1,000 took 512.5 ms\n"
+				  "2025-10-03 18:37:01,750 trainer | global_step=1,001 took 0.5 s\n"
+				  "2025-10-03 18:37:02,000 trainer | evaluating\n"
+				  "2025-10-03 18:37:03,000 trainer | global_step=1,002 skipped\n";
+	struct lg_error err;
+	struct lg_trace *t;
+	size_t n;
+
+	(void)state;
+	assert_non_null(strstr(feed_refused("a=1\nb=2\n", 8), "not a trace"));
+	assert_int_equal(lg_step_regex_set("global_step=([0-9,]+) (took ([0-9.]+))?", &err), 0);
+	assert_int_equal(lg_step_regex_set("global_step=([0-9,]+)( took |)([0-9.]*)", &err), 0);
+	/* Group 2 is " took ": no number, so the time is that between the lines. */
+	t = feed_text(log, "log");
+	assert_int_equal(feed_marks(t, "log.step"), 3);
+	feed_expect_mark(t, "log.step", 0, 1000, NULL);
+	assert_true(feed_counter(t, "log.step_ms", -1, &n) == 750 + 1250 && n == 2);
+	lg_trace_free(t);
+	assert_int_equal(lg_step_regex_set("global_step=([0-9,]+) took ([0-9.]+)", &err), 0);
+	t = feed_text(log, "log");
+	assert_int_equal(feed_marks(t, "log.step"), 2);
+	assert_true(feed_counter(t, "log.step_ms", -1, &n) == 512.5 + 500 && n == 2);
+	lg_trace_free(t);
+	/* Where no line is known otherwise, and lines that look like JSON. */
+	assert_int_equal(lg_step_regex_set("\"i\": *([0-9]+), *\"ms\": *([0-9.]+)", &err), 0);
+	t = feed_text("{\"i\": 7, \"ms\": 12.5}\n{\"i\": 8, \"ms\": 13.5}\n", "log");
+	assert_true(feed_counter(t, "log.step_ms", -1, &n) == 26 && n == 2);
+	lg_trace_free(t);
+	/* Nothing matches: said, and what is known otherwise is still read. */
+	t = feed_fixture("torchlog/steps.log", "log");
+	assert_int_equal(feed_marks(t, "log.step"), 9);
+	assert_true(feed_diags(t, LG_DIAG_NOT_UNDERSTOOD) >= 1);
+	lg_trace_free(t);
+	assert_int_equal(lg_step_regex_set(NULL, &err), 0);
+}
+
+static void an_expression_that_cannot_be_used_is_refused_in_one_line(void **state)
+{
+	static const char *const rows[][2] = {
+		{ "step ([0-9]+", "no extended regular expression" }, { "step [0-9]+", "no group" },
+		{ "(a)\\1", "back references" }, { "(((a{1,200}){1,200}){1,200})", "multiply" },
+		{ "(a{1,100}){1,100}([0-9])", "multiply" }, { "step\n([0-9]+)", "longer" }, { "*(a)(", "" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct lg_error err = { 0 };
+
+		assert_int_equal(lg_step_regex_set(rows[i][0], &err), LG_E_USAGE);
+		assert_null(strchr(err.message, '\n'));
+		if (!strstr(err.message, rows[i][1]))
+			fail_msg("%s: %s", rows[i][0], err.message);
+		assert_false(lg_step_regex_given());
+	}
+}
+
+/* Whatever the expression and the line: bounded time for each line. */
+static void no_line_takes_long(void **state)
+{
+	static const char *const rows[] = { "(a*)*b", "(a|aa)*(b|c)*([0-9]+)", "((a*)*)*([0-9]+)$", "(.*)(.*)(.*)(.*)x",
+					    "^(.*a.*a.*a.*a)*$", "(a{1,30}){1,30}([0-9])", "((a|b){1,10}){1,10}([0-9])x" };
+	char *line = malloc(1 << 20);
+
+	(void)state;
+	assert_non_null(line);
+	memset(line, 'a', (1 << 20) - 1);
+	line[(1 << 20) - 1] = 0;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct timespec a, b;
+		int64_t step;
+		double ms;
+
+		assert_int_equal(lg_step_regex_set(rows[i], NULL), 0);
+		clock_gettime(CLOCK_MONOTONIC, &a);
+		(void)lg_step_regex_match(line, &step, &ms);
+		clock_gettime(CLOCK_MONOTONIC, &b);
+		ms = (double)(b.tv_sec - a.tv_sec) * 1e3 + (double)(b.tv_nsec - a.tv_nsec) / 1e6;
+		if (ms > 2000)
+			fail_msg("%s took %.0f ms on one line", rows[i], ms);
+	}
+	free(line);
+	assert_int_equal(lg_step_regex_set(NULL, NULL), 0);
+}
+
 static void any_other_text_is_refused_in_one_line(void **state)
 {
 	static const char text[] = "dear diary\nnothing happened\n";
@@ -93,6 +184,9 @@ int main(void)
 		cmocka_unit_test(known_sentences_have_names_and_values),
 		cmocka_unit_test(step_lines_of_frameworks_give_steps),
 		cmocka_unit_test(torch_trace_gives_compilations_and_the_zone),
+		cmocka_unit_test(the_user_says_what_a_step_line_is),
+		cmocka_unit_test(an_expression_that_cannot_be_used_is_refused_in_one_line),
+		cmocka_unit_test(no_line_takes_long),
 		cmocka_unit_test(any_other_text_is_refused_in_one_line),
 	};
 

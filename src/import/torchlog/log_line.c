@@ -216,7 +216,8 @@ void lg_log_line_parse(char *text, int year, struct lg_log_line *ret)
 	const char *p = text;
 
 	strip_escapes(text);
-	*ret = (struct lg_log_line){ .ts = INT64_MIN, .rank = -1, .pid = -1, .frame = -1, .compile = -1 };
+	*ret = (struct lg_log_line){ .ts = INT64_MIN, .rank = -1, .pid = -1, .frame = -1, .compile = -1,
+				     .text = text };
 	for (int i = 0; i < 4; i++) {
 		p += strspn(p, " ");
 		if (!ret->is_glog && glog(&p, year, ret)) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "import/torchlog/step_regex.h"
 #include "import/torchlog/torchlog.h"
 
 /* The integer behind word; otherwise if there is none. */
@@ -293,7 +294,21 @@ static int step_line(struct lg_torchlog *l, const struct lg_log_line *line)
 	return progress_bar(l, line);
 }
 
+/* What the user calls a step line: the word of who knows the job goes before what is known here. */
+static int user_step(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	int64_t number;
+	double ms;
+
+	if (!lg_step_regex_match(line->text, &number, &ms))
+		return 0;
+	l->by_regex++;
+	step(l, line, number, ms);
+	return 1;
+}
+
 int lg_torchlog_message(struct lg_torchlog *l, const struct lg_log_line *line)
 {
-	return memory_summary(l, line) || sentence(l, line) || step_line(l, line);
+	return user_step(l, line) || memory_summary(l, line) || sentence(l, line) ||
+	       step_line(l, line);
 }

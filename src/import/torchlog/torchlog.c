@@ -16,6 +16,7 @@
 #include "import/source/frame.h"
 #include "import/source/source.h"
 #include "import/source/stamp.h"
+#include "import/torchlog/step_regex.h"
 
 #define SECOND INT64_C(1000000000)
 enum { HEAD_BYTES = 65536 };
@@ -253,6 +254,9 @@ static void notes(struct lg_torchlog *l, const struct lg_source *in)
 	if (!l->has_time)
 		lg_add_diag_now(l->b, LG_DIAG_TIME_CLAMPED, 0, l->known,
 				"the log has no times: its lines are numbered 1 us apart");
+	if (lg_step_regex_given() && !l->by_regex)
+		lg_add_diag_now(l->b, LG_DIAG_NOT_UNDERSTOOD, l->first, l->lines,
+				"no line of the log matches --step-regex");
 	if (lg_source_cut(in))
 		lg_add_diag_now(l->b, LG_DIAG_NOT_UNDERSTOOD, l->first, lg_source_cut(in),
 				"lines of more than 1 MiB were cut");
@@ -296,7 +300,8 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 		else if (!l->known)
 			rc = lg_fail(err, LG_E_FORMAT, LG_NO_OFFSET,
 				     "text, not a trace: in its %llu lines is nothing that laggard knows from "
-				     "training logs", (unsigned long long)l->lines);
+				     "training logs%s", (unsigned long long)l->lines,
+				     lg_step_regex_given() ? ", and none matches --step-regex" : "");
 		else
 			notes(l, in);
 	}
@@ -310,6 +315,26 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 	}
 	lg_free(l);
 	return rc;
+}
+
+/* Is there a step's line, as the user describes it? text is cut into lines. */
+static bool user_says_so(char *text)
+{
+	double ms;
+	int64_t number;
+
+	if (!lg_step_regex_given())
+		return false;
+	for (char *p = text, *nl; (nl = strchr(p, '\n')); p = nl + 1) {
+		bool is;
+
+		*nl = 0;
+		is = lg_step_regex_match(p, &number, &ms);
+		*nl = '\n';
+		if (is)
+			return true;
+	}
+	return false;
 }
 
 /* A line of torch's own or a known word is a log for certain; any other text may still be one, because
@@ -334,6 +359,8 @@ static int sniff(const uint8_t *head, size_t n)
 			return 0;
 		printable |= isalpha((unsigned char)text[i]) != 0;
 	}
+	if (user_says_so(text))
+		return 90;
 	p += strspn(p, " \t\r\n");
 	if (!printable || *p == '{' || !strncmp(p, "[{", 2) || !strncmp(p, "#!", 2) || *p == '<')
 		return 0;

@@ -31,6 +31,7 @@
  * Counters: log.step_ms (ms), log.data_ms (ms), log.tokens_per_s, log.loss; parent none, owner the rank.
  * Spans: STEP between two lines of consecutive steps, or of the length that the line states, where times
  * are finer than it; COMPILE from TORCH_TRACE's compilation_metrics.
+ * Lines that match the user's expression (step_regex.h) are steps before anything else is.
  * Times: lines have neither zone nor (torch's own) year. The year is the file's, the zone is unknown unless
  * a TORCH_TRACE tells both clocks.
  */
@@ -54,6 +55,7 @@ struct lg_log_line {
 	int32_t frame, compile; /* [frame/compile]; -1 */
 	char artifact[32];    /* [__recompiles] -> "recompiles" */
 	const char *msg;      /* NUL-terminated */
+	const char *text;     /* the whole line */
 };
 /* year: for stamps without one. text is changed: escape sequences of terminals go. */
 void lg_log_line_parse(char *text, int year, struct lg_log_line *ret);
@@ -84,7 +86,7 @@ struct lg_torchlog {
 	/* memory_summary() */
 	int summary_device;
 	char summary[512];
-	uint64_t lines, known, timed;
+	uint64_t lines, known, timed, by_regex;
 };
 
 lg_thr lg_torchlog_thread(struct lg_torchlog *l, const struct lg_log_line *line);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "advise/advise.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "advise/rules.def"
@@ -30,6 +31,40 @@ const struct lg_rule *lg_rule_find(const char *id)
 	return NULL;
 }
 
+/* Findings of the device's timeline; the others are of the host's. */
+static bool of_device(const char *id)
+{
+	return !strncmp(id, "gpu.", 4) || !strncmp(id, "compile.", 8) || !strcmp(id, "comms.exposed") ||
+	       !strcmp(id, "comms.small_messages") || !strcmp(id, "data.pageable_copy") ||
+	       !strcmp(id, "data.serial_copy");
+}
+
+/*
+ * What all losses take together. Findings of one timeline give each moment to one of them and add up. A
+ * recording and a profiler's trace of one run are two timelines of the same moments (the device idles
+ * because the host is blocked): then the larger sum counts, not both.
+ */
+static void money(struct lg_verdict *v, double per_hour)
+{
+	double device = 0, host = 0, lost;
+	bool both = v->trace && (v->trace->state.n || v->trace->sample.n);
+
+	if (!(per_hour > 0))
+		return;
+	for (size_t i = 0; i < v->n_findings; i++) {
+		const struct lg_finding *f = &v->findings[i];
+
+		if (isfinite(f->lost_share) && f->lost_share > 0)
+			*(of_device(f->id) ? &device : &host) += f->lost_share;
+	}
+	lost = both ? fmax(device, host) : device + host;
+	/* All of it can be lost only in theory; the price of an hour done must stay a number. */
+	lost = fmin(lost, 0.99);
+	v->cost.per_hour = per_hour;
+	v->cost.lost_share = lost;
+	v->cost.per_training_hour = per_hour / (1 - lost);
+}
+
 int lg_advise(struct lg_verdict *v, double cost_per_hour, struct lg_error *err)
 {
 	for (size_t i = 0; i < v->n_findings; i++) {
@@ -50,6 +85,7 @@ int lg_advise(struct lg_verdict *v, double cost_per_hour, struct lg_error *err)
 		/* NAN on either side (not asked, not measurable) stays NAN. */
 		f->cost_per_hour = cost_per_hour * f->lost_share;
 	}
+	money(v, cost_per_hour);
 	if (v->arena.failed)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	return 0;

@@ -17,7 +17,8 @@ const struct lg_rule *lg_rule_find(const char *id);
 /*
  * Give every finding its fix, trade-off and confirming experiment (what an analysis already
  * wrote stays), and what it costs an hour when the whole run costs cost_per_hour (NAN = not
- * asked). A finding without a rule keeps its NULLs: the verdict is worth more than the advice.
+ * asked); and the verdict what all losses cost together. A finding without a rule keeps its NULLs:
+ * the verdict is worth more than the advice.
  */
 int lg_advise(struct lg_verdict *v, double cost_per_hour, struct lg_error *err) LG_MUST_CHECK;
 

@@ -174,7 +174,9 @@ struct lg_trend lg_trend_of(const struct lg_step *steps, size_t n);
  * job's activity, with the probability of that by chance. */
 int lg_find_foreign(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
 
-/* ---- findings.c, compile.c ---- */
+/* ---- findings.c, compile.c, saves.c ---- */
+/* Checkpoints of the loop; after all findings. */
+int lg_find_saves(struct lg_case *c) LG_MUST_CHECK;
 int lg_find_compile(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
 struct lg_finding *lg_finding_add(struct lg_case *c, const char *id);
 void lg_evidence_add(struct lg_case *c, struct lg_finding *f, int64_t ts, int64_t dur,

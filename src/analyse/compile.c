@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "analyse/culprit.h"
+#include "analyse/facts.h"
 #include "analyse/tally.h"
 
 /* What one process told about a name: number of samples, value and text of the last. */
@@ -41,57 +42,6 @@ static struct told marks_of(const struct lg_case *c, lg_prc prc, const char *nam
 	return r;
 }
 
-/* Last value of a fact of prc; NULL when it was never told. */
-static const char *fact_of(const struct lg_case *c, lg_prc prc, const char *key)
-{
-	const struct lg_meta_tab *m = &c->t->meta;
-	const char *value = NULL;
-
-	for (size_t i = 0; i < m->n; i++)
-		if (m->prc[i] == prc && !strcmp(lg_string(c->t, m->key[i]), key))
-			value = lg_string(c->t, m->value[i]);
-	return value;
-}
-
-/* Share of [from, to) during which a 0/1 fact was not 0. Facts are told when they change. */
-static double share_on(const struct lg_case *c, lg_prc prc, const char *key, int64_t from, int64_t to)
-{
-	const struct lg_meta_tab *m = &c->t->meta;
-	int64_t on = 0, since = from;
-	bool is_on = false;
-
-	for (size_t i = 0; i < m->n; i++) {
-		int64_t ts;
-
-		if (m->prc[i] != prc || strcmp(lg_string(c->t, m->key[i]), key))
-			continue;
-		ts = m->ts[i] < from ? from : m->ts[i] > to ? to : m->ts[i];
-		if (is_on)
-			on += ts - since;
-		since = ts;
-		is_on = strcmp(lg_string(c->t, m->value[i]), "0") != 0;
-	}
-	if (is_on)
-		on += to - since;
-	return to > from ? (double)on / (double)(to - from) : 0;
-}
-
-static void unmeasured(struct lg_case *c, struct lg_finding *f, const struct lg_rank *r)
-{
-	lg_culprit_identify(c, f, r->thr, r->thr);
-	f->severity = "medium";
-	f->stage = lg_stage_name(LG_STAGE_FORWARD);
-	f->victims = lg_arena_alloc(&c->v->arena, c->n_ranks, sizeof *f->victims);
-}
-
-static void add_victim(struct lg_case *c, struct lg_finding *f, const struct lg_rank *r)
-{
-	if (f->victims)
-		f->victims[f->n_victims++] = (typeof(*f->victims)){
-			.rank = r->rank, .pid = c->t->process.pid[r->prc],
-			.tid = c->t->thread.tid[r->thr] };
-}
-
 /* "module.Class file:line" -> the class. */
 static const char *mode_name(struct lg_case *c, const char *text)
 {
@@ -100,34 +50,13 @@ static const char *mode_name(struct lg_case *c, const char *text)
 	return space ? lg_arena_printf(&c->v->arena, "%.*s", (int)(space - text), text) : text;
 }
 
-struct judged {
-	int64_t from, to;
-	size_t n;
-};
-
-static struct judged judged_window(const struct lg_case *c, const struct lg_rank *r)
-{
-	struct judged j = { 0 };
-
-	for (size_t k = 0; k < r->n_steps; k++) {
-		const struct lg_step *s = &c->v->steps[r->step_first + k];
-
-		if (s->warmup)
-			continue;
-		if (!j.n++)
-			j.from = s->ts;
-		j.to = s->ts + s->dur;
-	}
-	return j;
-}
-
-static void compile_skipped(struct lg_case *c, const struct lg_rank *r, const struct judged *j,
+static void compile_skipped(struct lg_case *c, const struct lg_rank *r, const struct lg_fact_span *j,
 			    struct lg_finding **f)
 {
 	struct told asked = marks_of(c, r->prc, "compile.requested", INT64_MIN);
 	struct told mode = marks_of(c, r->prc, "dispatch_mode", j->from);
 	struct told ok = marks_of(c, r->prc, "dynamo.frames.ok", INT64_MIN);
-	const char *backend = fact_of(c, r->prc, "compile.requested");
+	const char *backend = lg_fact_of(c, r->prc, "compile.requested");
 	const char *text = lg_string(c->t, mode.text), *name = mode_name(c, text);
 	/* The hook samples the counters every 50 forward passes: enough of them must have passed
 	 * for "nothing was compiled" to mean something. */
@@ -141,7 +70,7 @@ static void compile_skipped(struct lg_case *c, const struct lg_rank *r, const st
 		*f = lg_finding_add(c, "compile.skipped");
 		if (!*f)
 			return;
-		unmeasured(c, *f, r);
+		lg_fact_finding(c, *f, r);
 		(*f)->confidence = mode.n && nothing ? 0.97 : mode.n ? 0.9 : 0.7;
 		if (mode.n) {
 			(*f)->title = lg_arena_printf(
@@ -164,21 +93,21 @@ static void compile_skipped(struct lg_case *c, const struct lg_rank *r, const st
 				"this recording cannot measure the loss: run 50 steps without it "
 				"and compare (laggard diff)");
 	}
-	add_victim(c, *f, r);
+	lg_fact_victim(c, *f, r);
 }
 
-static void debug_left_on(struct lg_case *c, const struct lg_rank *r, const struct judged *j,
+static void debug_left_on(struct lg_case *c, const struct lg_rank *r, const struct lg_fact_span *j,
 			  bool compile_told, struct lg_finding **f)
 {
 	struct told mode = marks_of(c, r->prc, "dispatch_mode", j->from);
-	const char *detail = fact_of(c, r->prc, "env.TORCH_DISTRIBUTED_DEBUG");
-	const char *blocking = fact_of(c, r->prc, "env.CUDA_LAUNCH_BLOCKING");
+	const char *detail = lg_fact_of(c, r->prc, "env.TORCH_DISTRIBUTED_DEBUG");
+	const char *blocking = lg_fact_of(c, r->prc, "env.CUDA_LAUNCH_BLOCKING");
 	const char *what[5], *list = "";
 	size_t n = 0;
 
-	if (share_on(c, r->prc, "debug.anomaly", j->from, j->to) > 0.5)
+	if (lg_fact_share(c, r->prc, "debug.anomaly", j->from, j->to) > 0.5)
 		what[n++] = "autograd anomaly detection";
-	if (share_on(c, r->prc, "debug.profiler", j->from, j->to) > 0.5)
+	if (lg_fact_share(c, r->prc, "debug.profiler", j->from, j->to) > 0.5)
 		what[n++] = "the autograd profiler";
 	/* A mode that already explains the lost compilation is not told twice. */
 	if (mode.n >= 2 && !compile_told)
@@ -194,7 +123,7 @@ static void debug_left_on(struct lg_case *c, const struct lg_rank *r, const stru
 		*f = lg_finding_add(c, "debug.left_on");
 		if (!*f)
 			return;
-		unmeasured(c, *f, r);
+		lg_fact_finding(c, *f, r);
 		(*f)->confidence = 0.95;
 		for (size_t i = 0; i < n; i++)
 			list = lg_arena_printf(&c->v->arena, "%s%s%s", list, i ? ", " : "", what[i]);
@@ -206,7 +135,7 @@ static void debug_left_on(struct lg_case *c, const struct lg_rank *r, const stru
 		lg_evidence_add(c, *f, j->from, j->to - j->from, "active while %zu steps were judged",
 				j->n);
 	}
-	add_victim(c, *f, r);
+	lg_fact_victim(c, *f, r);
 }
 
 int lg_find_compile(struct lg_case *c, struct lg_error *err)
@@ -215,7 +144,7 @@ int lg_find_compile(struct lg_case *c, struct lg_error *err)
 
 	for (size_t i = 0; i < c->n_ranks; i++) {
 		const struct lg_rank *r = &c->ranks[i];
-		struct judged j = judged_window(c, r);
+		struct lg_fact_span j = lg_fact_window(c, r);
 
 		if (!j.n)
 			continue;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyse/facts.h"
 #include "analyse/tally.h"
 #include "analyse/timeline_gpu.h"
 #include "base/alloc.h"
@@ -304,8 +305,12 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 		rc = lg_gpu_only(t) ? profiler_stages(&c, err) : judge(&c, err);
 	if (!rc)
 		rc = lg_find_compile(&c, err);
+	if (!rc && lg_find_flags(&c))
+		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	if (!rc)
 		rc = lg_explain_gpu(&c, err);
+	if (!rc && lg_find_saves(&c))
+		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	if (!rc) {
 		lg_findings_rank(v);
 		limits_from_diag(&c);

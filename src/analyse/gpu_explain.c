@@ -391,11 +391,13 @@ static void say_doubts(struct lg_case *c, const struct lg_gpu *g)
 /* Who bounds the run, from the shares of the judged windows. */
 static void bound(struct lg_case *c, const struct lg_gpu *g)
 {
-	const uint32_t data_mask = 1u << LG_GPU_BY_LOADER | 1u << LG_GPU_BY_PAGEABLE | 1u << LG_GPU_BY_PINNED;
+	const uint32_t data_mask = 1u << LG_GPU_BY_LOADER | 1u << LG_GPU_BY_BATCH |
+				   1u << LG_GPU_BY_PAGEABLE | 1u << LG_GPU_BY_PINNED;
 	const uint32_t host_mask = 1u << LG_GPU_BY_LAUNCH | 1u << LG_GPU_BY_SYNC | 1u << LG_GPU_BY_ALLOC |
 				   1u << LG_GPU_BY_COMPILE | 1u << LG_GPU_BY_SIDE | 1u << LG_GPU_BY_COLD |
 				   1u << LG_GPU_BY_D2H | 1u << LG_GPU_BY_AUTOTUNE |
-				   1u << LG_GPU_BY_OPTIMIZER | 1u << LG_GPU_BY_ZERO;
+				   1u << LG_GPU_BY_OPTIMIZER | 1u << LG_GPU_BY_ZERO |
+				   1u << LG_GPU_BY_CAST | 1u << LG_GPU_BY_WRAPPER;
 	double gpu, data, comms, host, unknown, most, all;
 	struct lg_verdict *v = c->v;
 	size_t judged = 0;
@@ -454,13 +456,27 @@ int lg_explain_gpu(struct lg_case *c, struct lg_error *err)
 		if (only || g.run[i].n_work)
 			say_scope(c, &g.run[i]);
 	lg_gpu_refine(c, &g);
-	rc = lg_find_gpu(c, &g);
+	rc = c->failed;
+	if (!rc)
+		rc = lg_gpu_refine_batch(c, &g);
+	if (!rc)
+		rc = lg_gpu_refine_amp(c, &g);
+	if (!rc)
+		rc = lg_gpu_refine_overlap(c, &g);
+	if (!rc)
+		rc = lg_find_gpu(c, &g);
 	if (!rc)
 		rc = lg_find_gpu_kernels(c, &g);
 	if (!rc)
 		rc = lg_find_data(c, &g);
 	if (!rc)
+		rc = lg_find_batch_wait(c, &g);
+	if (!rc)
+		rc = lg_find_amp(c, &g);
+	if (!rc)
 		rc = lg_find_comms(c, &g);
+	if (!rc)
+		rc = lg_find_overlap(c, &g);
 	if (!rc)
 		rc = lg_find_compile_trace(c, &g);
 	if (!rc)

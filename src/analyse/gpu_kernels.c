@@ -19,18 +19,6 @@
 
 enum kernel_kind { K_OTHER, K_FP32, K_TENSOR, K_LAYOUT };
 
-struct under {
-	int64_t *iv;  /* start, end of the marked spans of one thread, pairs */
-	size_t n, cap;
-	lg_thr thr;
-};
-
-struct sums {
-	int64_t ns, savable, longest, at;
-	size_t n, spans;
-	uint32_t row;
-};
-
 /*
  * GEMM and convolution names of cuBLAS, cuDNN and CUTLASS. fp32 without tensor cores: sgemm, ffma,
  * scudnn, "f32f32_f32f32_f32". With: the MMA shapes (s1688, s16816, h884, ...), tensorop, wgmma,
@@ -58,123 +46,15 @@ static enum kernel_kind kernel_kind(const char *s)
 	return K_OTHER;
 }
 
-/* What making work i infinitely fast would save: from when the next work was waiting for it. */
-static int64_t savable(const struct lg_trace *t, const struct lg_gpu_run *r, size_t i)
-{
-	const struct lg_gpu_work *w = &r->work[i];
-	int64_t ready;
-
-	if (w->end > r->to || w->ts < r->from)
-		return 0;
-	if (i + 1 >= r->n_work || r->work[i + 1].call == LG_NO_ROW)
-		return w->end - w->ts;
-	ready = t->span.ts[r->work[i + 1].call];
-	if (ready <= w->ts)
-		return w->end - w->ts;
-	for (size_t h = 0; h < r->n_host; h++) {
-		const struct lg_host_seg *s = lg_host_at(&r->host[h], w->end);
-
-		/* The host waits for this kernel. */
-		if (s && (s->class == LG_HOST_SYNC || s->class == LG_HOST_COPY))
-			return w->end - w->ts;
-	}
-	return ready < w->end ? w->end - ready : 0;
-}
-
-static void sum_in(struct lg_case *c, const struct lg_gpu_run *r, size_t i, struct sums *s)
-{
-	int64_t d = r->work[i].end - r->work[i].ts;
-
-	s->ns += d;
-	s->savable += savable(c->t, r, i);
-	s->n++;
-	if (d > s->longest) {
-		s->longest = d;
-		s->at = r->work[i].ts;
-		s->row = r->work[i].span;
-	}
-}
-
-/* Kernels launched inside spans of r's threads whose name pick() accepts. */
-static int sum_under(struct lg_case *c, const struct lg_gpu_run *r, bool (*pick)(const char *name),
-		     struct sums *ret)
-{
-	const struct lg_trace *t = c->t;
-
-	*ret = (struct sums){ .row = LG_NO_ROW };
-	for (size_t h = 0; h < r->n_host; h++) {
-		struct under u = { .thr = r->host[h].thr };
-		int64_t covered = INT64_MIN;
-
-		for (uint32_t p = c->idx->span_off[u.thr]; p < c->idx->span_off[u.thr + 1]; p++) {
-			uint32_t row = c->idx->span[p];
-
-			if (t->span.ts[row] < covered || t->span.ts[row] < r->from ||
-			    t->span.ts[row] >= r->to || !pick(lg_string(t, t->span.name[row])))
-				continue;
-			covered = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
-			if (lg_grow(&u.iv, &u.cap, u.n + 2, sizeof *u.iv)) {
-				lg_free(u.iv);
-				return LG_E_NOMEM;
-			}
-			u.iv[u.n++] = t->span.ts[row];
-			u.iv[u.n++] = covered;
-			ret->spans++;
-		}
-		for (size_t i = 0; u.n && i < r->n_work; i++) {
-			uint32_t call = r->work[i].call;
-			size_t lo = 0, hi = u.n / 2;
-
-			if (call == LG_NO_ROW || t->span.thr[call] != u.thr)
-				continue;
-			while (lo < hi) {
-				size_t mid = (lo + hi) / 2;
-
-				if (u.iv[2 * mid] <= t->span.ts[call])
-					lo = mid + 1;
-				else
-					hi = mid;
-			}
-			if (lo && t->span.ts[call] < u.iv[2 * (lo - 1) + 1])
-				sum_in(c, r, i, ret);
-		}
-		lg_free(u.iv);
-	}
-	return 0;
-}
-
-/* A finding of estimated cost: `part` of the savable time, over the judged runs. */
-static struct lg_finding *costs(struct lg_case *c, const struct lg_gpu *g, const char *id,
-				const struct lg_gpu_run *r, const struct sums *s, double part,
-				double confidence, double floor)
-{
-	double lost = (double)s->savable * part, share = lost / (double)(r->to - r->from);
-	struct lg_finding *f;
-
-	if (r->to <= r->from || share < floor)
-		return NULL;
-	f = lg_gpu_finding(c, g, id, lost / 1e6, share, confidence, r);
-	if (!f)
-		return NULL;
-	if (s->n < 5)
-		f->severity = "low";
-	if (s->longest)
-		lg_evidence_add(c, f, s->at, s->longest, "longest: %s",
-				s->row != LG_NO_ROW ? lg_string(c->t, c->t->span.name[s->row]) : "");
-	lg_evidence_add(c, f, INT64_MIN, 0, "%zu kernels, %.1f ms in all, %.1f ms of it with work waiting "
-			"behind them", s->n, (double)s->ns / 1e6, (double)s->savable / 1e6);
-	return f;
-}
-
 static void tensor_cores(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
-			 const struct sums *fp32, const struct sums *tensor)
+			 const struct lg_gpu_sums *fp32, const struct lg_gpu_sums *tensor)
 {
 	struct lg_finding *f;
 
 	/* Ampere and later have TF32; before, tensor cores take half precision only. */
 	if (r->cc_major < 8 || r->amd || fp32->ns < tensor->ns)
 		return;
-	f = costs(c, g, "gpu.no_tensor_core", r, fp32, 0.5, 0.85, 0.01);
+	f = lg_gpu_costs(c, g, "gpu.no_tensor_core", r, fp32, 0.5, 0.85, 0.01);
 	if (!f)
 		return;
 	f->title = lg_arena_printf(&c->v->arena,
@@ -209,14 +89,14 @@ static bool is_recompute(const char *s)
 
 static void attention(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
 {
-	struct sums s;
+	struct lg_gpu_sums s;
 	struct lg_finding *f;
 
-	if (sum_under(c, r, is_math_attention, &s)) {
+	if (lg_gpu_sum_under(c, r, is_math_attention, &s)) {
 		c->failed = LG_E_NOMEM;
 		return;
 	}
-	f = s.n ? costs(c, g, "gpu.math_attention", r, &s, 0.5, 0.8, 0.01) : NULL;
+	f = s.n ? lg_gpu_costs(c, g, "gpu.math_attention", r, &s, 0.5, 0.8, 0.01) : NULL;
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_FORWARD);
@@ -229,12 +109,12 @@ static void recompute(struct lg_case *c, const struct lg_gpu *g, const struct lg
 {
 	const struct lg_trace *t = c->t;
 	double peak = 0, total = 0;
-	struct sums s;
+	struct lg_gpu_sums s;
 	struct lg_finding *f;
 
 	if (r->scope != LG_SCOPE_TRAINING)
 		return;
-	if (sum_under(c, r, is_recompute, &s)) {
+	if (lg_gpu_sum_under(c, r, is_recompute, &s)) {
 		c->failed = LG_E_NOMEM;
 		return;
 	}
@@ -255,7 +135,7 @@ static void recompute(struct lg_case *c, const struct lg_gpu *g, const struct lg
 	if (peak >= 0.8 * total)
 		return;
 	/* Of forward again plus backward (twice forward), a third is the recomputation. */
-	f = costs(c, g, "gpu.recompute", r, &s, 1.0 / 3, 0.75, 0.01);
+	f = lg_gpu_costs(c, g, "gpu.recompute", r, &s, 1.0 / 3, 0.75, 0.01);
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
@@ -348,7 +228,7 @@ void lg_gpu_refine(struct lg_case *c, struct lg_gpu *g)
 {
 	for (size_t i = 0; i < g->n; i++) {
 		struct lg_gpu_run *r = &g->run[i];
-		struct sums s;
+		struct lg_gpu_sums s;
 		size_t steps = r->n_steps ? r->n_steps : 1;
 
 		if (!lg_gpu_judged(r))
@@ -361,7 +241,7 @@ void lg_gpu_refine(struct lg_case *c, struct lg_gpu *g)
 				r->by[LG_GPU_BY_AUTOTUNE] += r->piece[k].dur;
 			}
 		/* One fused or foreach optimizer takes a few dozen kernels, whatever the model. */
-		if (sum_under(c, r, is_optimizer_step, &s)) {
+		if (lg_gpu_sum_under(c, r, is_optimizer_step, &s)) {
 			c->failed = LG_E_NOMEM;
 			return;
 		}
@@ -370,7 +250,7 @@ void lg_gpu_refine(struct lg_case *c, struct lg_gpu *g)
 			r->optimizer_savable = s.savable;
 			move_idle(c, r, is_optimizer_step, LG_GPU_BY_OPTIMIZER);
 		}
-		if (sum_under(c, r, is_zero_grad, &s)) {
+		if (lg_gpu_sum_under(c, r, is_zero_grad, &s)) {
 			c->failed = LG_E_NOMEM;
 			return;
 		}
@@ -445,11 +325,102 @@ static void autotune(struct lg_case *c, const struct lg_gpu *g)
 	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_AUTOTUNE), 3, "autotuning");
 }
 
+/* Value k of a list of arguments, ["", "[1, 1]", "False"]: does it begin with word? */
+static bool input_is(const char *list, size_t n, size_t k, const char *word)
+{
+	const char *end = list + n;
+
+	for (size_t i = 0; list < end; i++) {
+		const char *open = memchr(list, '"', (size_t)(end - list)), *close;
+
+		if (!open)
+			return false;
+		close = memchr(open + 1, '"', (size_t)(end - open - 1));
+		if (!close)
+			return false;
+		if (i == k)
+			return (size_t)(close - open - 1) == strlen(word) &&
+			       !strncmp(open + 1, word, strlen(word));
+		list = close + 1;
+	}
+	return false;
+}
+
+/*
+ * cudnn.benchmark is an argument of aten::cudnn_convolution (input, weight, padding, stride, dilation,
+ * groups, benchmark, ...; record_shapes=True keeps it). Off with shapes that come back in every step: the
+ * fastest algorithm was never looked for. What it would save is not in the trace.
+ */
+static void autotune_off(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
+{
+	enum { SHAPES = 512, BENCHMARK = 6 };
+	const struct lg_trace *t = c->t;
+	struct { lg_str args; size_t n; } *seen = NULL;
+	size_t n = 0, convs = 0, again = 0, steps = r->n_steps;
+	struct lg_gpu_sums s;
+	struct lg_finding *f;
+
+	if (steps < 3 || lg_gpu_told(c, "gpu.conv_autotune"))
+		return;
+	seen = lg_calloc(SHAPES, sizeof *seen);
+	if (!seen) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	for (size_t h = 0; h < r->n_host; h++) {
+		lg_thr thr = r->host[h].thr;
+
+		for (uint32_t p = c->idx->span_off[thr]; p < c->idx->span_off[thr + 1]; p++) {
+			uint32_t row = c->idx->span[p];
+			size_t len, k = 0;
+			const char *in;
+
+			if (t->span.ts[row] < r->from || t->span.ts[row] >= r->to ||
+			    strcmp(lg_string(t, t->span.name[row]), "aten::cudnn_convolution"))
+				continue;
+			in = lg_span_arg(t, row, "inputs", &len);
+			if (!in || !input_is(in, len, BENCHMARK, "False")) {
+				lg_free(seen);
+				return; /* on, or not known */
+			}
+			convs++;
+			/* Shapes, types and the other arguments are one string. */
+			while (k < n && seen[k].args != t->span.args[row])
+				k++;
+			if (k == n && n < SHAPES)
+				seen[n++].args = t->span.args[row];
+			if (k < n)
+				seen[k].n++;
+		}
+	}
+	for (size_t k = 0; k < n; k++)
+		again += seen[k].n >= steps ? seen[k].n : 0;
+	lg_free(seen);
+	if (lg_gpu_sum_under(c, r, is_conv_op, &s)) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	/* Convolutions that matter, nearly all of them on shapes that every step has. */
+	if (convs < 2 * steps || again * 10 < convs * 9 || (double)s.ns < 0.2 * (double)(r->to - r->from))
+		return;
+	f = lg_gpu_finding(c, g, "gpu.conv_autotune", (double)NAN, (double)NAN, 0.7, r);
+	if (!f)
+		return;
+	f->detail = "off";
+	f->severity = "low"; /* the default, and the choice without measuring is often a good one */
+	f->stage = lg_stage_name(LG_STAGE_FORWARD);
+	f->title = lg_arena_printf(&c->v->arena, "%zu convolutions a step on shapes that never change, and cudnn.benchmark "
+				   "is off: the fastest algorithm was never looked for", convs / steps);
+	f->fix = "torch.backends.cudnn.benchmark = True before the loop.";
+	lg_evidence_add(c, f, INT64_MIN, 0, "%.1f ms of the window in convolutions; %zu of %zu calls on shapes of every "
+			"step, all with benchmark=False", (double)s.ns / 1e6, again, convs);
+}
+
 int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g)
 {
 	const struct lg_gpu_run *r = NULL;
 	uint8_t *kind = lg_calloc(c->t->n_str + 1, 1);
-	struct sums by[4] = { { 0 } };
+	struct lg_gpu_sums by[4] = { { 0 } };
 	struct lg_finding *f;
 	double share;
 
@@ -468,13 +439,13 @@ int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g)
 		if (!kind[name])
 			kind[name] = (uint8_t)(kernel_kind(lg_string(c->t, name)) + 1);
 		if (kind[name] > 1)
-			sum_in(c, r, i, &by[kind[name] - 1]);
+			lg_gpu_sum_in(c, r, i, &by[kind[name] - 1]);
 	}
 	lg_free(kind);
 	if (!r)
 		return c->failed;
 	tensor_cores(c, g, r, &by[K_FP32], &by[K_TENSOR]);
-	f = by[K_LAYOUT].n ? costs(c, g, "gpu.layout", r, &by[K_LAYOUT], 1, 0.9, 0.01) : NULL;
+	f = by[K_LAYOUT].n ? lg_gpu_costs(c, g, "gpu.layout", r, &by[K_LAYOUT], 1, 0.9, 0.01) : NULL;
 	if (f)
 		f->title = lg_arena_printf(&c->v->arena, "tensors are turned between NCHW and NHWC around "
 					   "convolutions: %zu kernels, %.1f ms", by[K_LAYOUT].n,
@@ -482,5 +453,6 @@ int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g)
 	attention(c, g, r);
 	recompute(c, g, r);
 	small_batch(c, g, r);
+	autotune_off(c, g, r);
 	return c->failed;
 }

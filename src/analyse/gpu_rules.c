@@ -93,6 +93,12 @@ static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
 				   (double)r->median_kernel / 1e3);
 	f->fix = launch_fix(c, r);
 	f->culprit.tid = r->main ? c->t->thread.tid[r->main] : -1;
+	/* Nsight and traces without operators cannot show a compiled region. */
+	if (!r->compiled && !r->n_graph_launches && r->n_ops) {
+		f->detail = "not_compiled";
+		lg_evidence_add(c, f, INT64_MIN, 0, "no compiled region and no graph in this window: every operator "
+				"is launched by itself");
+	}
 	lg_evidence_add(c, f, INT64_MIN, 0,
 			"device computing %.0f %%; %zu kernels in %.1f ms, %zu launch calls%s%s", gpu * 100,
 			r->n_kernels, (double)(r->to - r->from) / 1e6, r->n_launch_calls,

@@ -73,6 +73,9 @@ enum lg_gpu_cause {
 	LG_GPU_BY_AUTOTUNE, /* convolution algorithms measured inside steps */
 	LG_GPU_BY_OPTIMIZER, /* launches of an optimizer that goes parameter by parameter */
 	LG_GPU_BY_ZERO,     /* launches of zero_grad() */
+	LG_GPU_BY_BATCH,    /* before a step's first work: the next batch, as is inferred */
+	LG_GPU_BY_CAST,     /* launches of casts between float32 and half precision made by hand */
+	LG_GPU_BY_WRAPPER,  /* what DDP need not do */
 	LG_GPU_BY_LAUNCH,   /* the host was not fast enough */
 	LG_GPU_BY_QUEUED,   /* work was queued, yet the device idled: dependencies, or missing rows */
 	LG_GPU_BY_UNKNOWN,  /* the launch is not in the trace */
@@ -121,6 +124,7 @@ struct lg_gpu_run {
 	/* gpu_kernels.c: optimizer kernels a step where there are too many, those of zero_grad. */
 	size_t optimizer_kernels, zero_kernels;
 	int64_t optimizer_savable, zero_savable;
+	int64_t ddp_search, ddp_copy; /* overlap_rules.c: idle time in DDP's own work */
 	bool has_backward, has_frames, compiled;
 	int cc_major;           /* compute capability; 0 = unknown */
 	bool amd;
@@ -176,6 +180,49 @@ int lg_find_gpu_counters(struct lg_case *c) LG_MUST_CHECK;                  /* g
 int lg_explain_gpu(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;  /* gpu_explain.c */
 /* Is this a trace of operators and devices only, without scheduler states or CPU samples? */
 bool lg_gpu_only(const struct lg_trace *t);
+
+/* ---- gpu_cost.c: places on the host, and what the work launched there costs ---- */
+struct lg_gpu_sums {
+	int64_t ns, savable, longest, at;
+	size_t n, spans;
+	uint32_t row;  /* of the longest */
+};
+/* Stretches of one host thread: by start, disjoint. */
+struct lg_gpu_ivs {
+	struct lg_gpu_iv {
+		int64_t ts, end;
+		uint32_t row;
+	} *v;
+	size_t n, cap;
+};
+/* Must come in order; what overlaps the last one is cut. LG_E_NOMEM. */
+int lg_gpu_iv_add(struct lg_gpu_ivs *a, int64_t ts, int64_t end, uint32_t row) LG_MUST_CHECK;
+bool lg_gpu_within(const struct lg_gpu_ivs *a, int64_t ts);
+/* Add work i of r to s. */
+void lg_gpu_sum_in(struct lg_case *c, const struct lg_gpu_run *r, size_t i, struct lg_gpu_sums *s);
+/* Add the work that thr launched within a. */
+void lg_gpu_sum_within(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const struct lg_gpu_ivs *a,
+		       struct lg_gpu_sums *s);
+/* Work launched inside the outermost spans of r's threads whose name pick() accepts. */
+int lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r, bool (*pick)(const char *name),
+		     struct lg_gpu_sums *ret) LG_MUST_CHECK;
+/* Idle time for want of launches that lies within a. */
+int64_t lg_gpu_late_within(const struct lg_gpu_run *r, const struct lg_gpu_ivs *a);
+/* Give that time to another cause, so that it is not counted twice. */
+int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_gpu_ivs *a,
+		 uint8_t into) LG_MUST_CHECK;
+/* A finding of estimated cost: `part` of the savable time; NULL below floor. */
+struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, const char *id,
+				const struct lg_gpu_run *r, const struct lg_gpu_sums *s, double part,
+				double confidence, double floor);
+
+/* ---- questions of their own; the refine ones come before all rules ---- */
+int lg_gpu_refine_batch(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;   /* batch_wait.c */
+int lg_find_batch_wait(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;
+int lg_gpu_refine_amp(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;     /* amp_rules.c */
+int lg_find_amp(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;
+int lg_gpu_refine_overlap(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* overlap_rules.c */
+int lg_find_overlap(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;
 
 /* ---- shared by the rules (gpu_explain.c) ---- */
 /* May r be diagnosed at all? */

@@ -113,6 +113,21 @@ struct lg_verdict {
 	struct lg_finding *findings; /* ranked */
 	size_t n_findings;
 	double unexplained_share;    /* NAN = null */
+
+	/* Checkpoints that the loop wrote itself (saves.c); n 0 = none was seen. */
+	struct {
+		size_t n;
+		double stall_share;    /* of the run */
+		double bytes;          /* NAN = no source tells; so the next two */
+		double bytes_per_s;    /* while saving */
+		double bytes_per_hour; /* of the run: bandwidth of the storage */
+	} saves;
+	/* Money (advise.c); per_hour 0 = not asked. */
+	struct {
+		double per_hour;          /* what the run costs */
+		double lost_share;        /* of it, by all measured findings; each moment once */
+		double per_training_hour; /* what an hour of training done costs */
+	} cost;
 	const char **limits;
 	size_t n_limits;
 };

@@ -164,6 +164,33 @@ static void finding(const struct lg_verdict *v, struct lg_json *j, const struct 
 	lg_json_close(j, '}');
 }
 
+/* Optional keys: what the loop's own checkpoints cost, and money where it was asked for. */
+static void money(const struct lg_verdict *v, struct lg_json *j)
+{
+	if (v->saves.n) {
+		lg_json_key(j, "checkpoints");
+		lg_json_open_flat(j, '{');
+		lg_json_key(j, "count");
+		lg_json_int(j, (int64_t)v->saves.n);
+		key_num(j, "stall_share", v->saves.stall_share, 5);
+		key_num(j, "bytes", v->saves.bytes, 0);
+		key_num(j, "bytes_per_s", v->saves.bytes_per_s, 0);
+		key_num(j, "bytes_per_hour", v->saves.bytes_per_hour, 0);
+		lg_json_close(j, '}');
+	}
+	if (v->cost.per_hour > 0) {
+		lg_json_key(j, "cost");
+		lg_json_open_flat(j, '{');
+		key_num(j, "per_hour", v->cost.per_hour, 4);
+		key_num(j, "lost_share", v->cost.lost_share, 5);
+		key_num(j, "lost_per_hour", v->cost.per_hour * v->cost.lost_share, 4);
+		key_num(j, "per_training_hour", v->cost.per_training_hour, 4);
+		key_num(j, "checkpoints_per_hour",
+			v->saves.n ? v->cost.per_hour * v->saves.stall_share : (double)NAN, 4);
+		lg_json_close(j, '}');
+	}
+}
+
 void lg_json_verdict(const struct lg_verdict *v, struct lg_json *to)
 {
 	struct lg_json j = *to;
@@ -196,6 +223,7 @@ void lg_json_verdict(const struct lg_verdict *v, struct lg_json *to)
 		finding(v, &j, &v->findings[i]);
 	lg_json_close(&j, ']');
 	key_num(&j, "unexplained_share", v->unexplained_share, 4);
+	money(v, &j);
 	lg_json_key(&j, "limits");
 	lg_json_open(&j, '[');
 	for (size_t i = 0; i < v->n_limits; i++)

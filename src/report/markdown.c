@@ -105,6 +105,10 @@ void lg_report_markdown(const struct lg_verdict *v, struct lg_out *o)
 	lg_out_puts(o, "## ");
 	md(o, lg_headline(v, buf, sizeof buf));
 	lg_out_puts(o, "\n\n");
+	if (*lg_text_money(v, buf, sizeof buf)) {
+		md(o, buf);
+		lg_out_puts(o, "\n\n");
+	}
 	if (v->n_judged) {
 		md(o, lg_steps_line(v, buf, sizeof buf));
 		if (v->bound) {

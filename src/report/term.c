@@ -216,6 +216,8 @@ void lg_report_term(const struct lg_verdict *v, const struct lg_term_options *op
 		lg_out_puts(o, "lost: ");
 		lg_text_wrap(o, lg_text_lost(&v->findings[0], buf, sizeof buf), 6, 6, t.width);
 	}
+	if (*lg_text_money(v, buf, sizeof buf))
+		lg_text_wrap(o, buf, 0, 2, t.width);
 	lg_out_puts(o, "\n");
 	if (v->n_judged) {
 		lg_text_wrap(o, lg_steps_line(v, buf, sizeof buf), 0, 2, t.width);

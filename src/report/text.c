@@ -137,6 +137,25 @@ const char *lg_text_lost(const struct lg_finding *f, char *buf, size_t size)
 	return buf;
 }
 
+const char *lg_text_money(const struct lg_verdict *v, char *buf, size_t size)
+{
+	struct sbuf b = start(buf, size);
+
+	if (!(v->cost.per_hour > 0))
+		return buf;
+	add(&b, "cost: %.2f an hour, %.2f of it lost (%.1f %%): an hour of training done costs %.2f",
+	    v->cost.per_hour, v->cost.per_hour * v->cost.lost_share, v->cost.lost_share * 100,
+	    v->cost.per_training_hour);
+	if (v->saves.n)
+		add(&b, "; %zu checkpoint%s stall %.1f %% of the run (%.2f an hour)", v->saves.n,
+		    v->saves.n > 1 ? "s" : "", v->saves.stall_share * 100,
+		    v->saves.stall_share * v->cost.per_hour);
+	if (v->saves.n && isfinite(v->saves.bytes))
+		add(&b, " and write %.1f MB at %.0f MB/s, %.1f GB an hour", v->saves.bytes / 1e6,
+		    v->saves.bytes_per_s / 1e6, v->saves.bytes_per_hour / 1e9);
+	return buf;
+}
+
 static bool matters(const struct lg_finding *f)
 {
 	return !strcmp(f->severity, "high") || !strcmp(f->severity, "medium");

@@ -10,6 +10,8 @@ const char *lg_text_num(char *buf, size_t size, double v, int decimals);
 const char *lg_text_who(const struct lg_finding *f, char *buf, size_t size);
 const char *lg_text_stack(const struct lg_finding *f, size_t max, char *buf, size_t size);
 const char *lg_text_victims(const struct lg_finding *f, char *buf, size_t size);
+/* What the run costs and what of that is lost; "" when not asked. */
+const char *lg_text_money(const struct lg_verdict *v, char *buf, size_t size);
 const char *lg_text_lost(const struct lg_finding *f, char *buf, size_t size);
 
 /*

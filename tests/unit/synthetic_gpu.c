@@ -26,13 +26,16 @@ struct sim {
 	int64_t corr;
 	int rank;
 	int n_rows;
+	const char *types;       /* arguments of the next operators */
 };
 
 static void span(struct sim *s, int64_t ts, int64_t dur, int kind, int stage, const char *name, int64_t seq)
 {
 	lg_add_span(s->b, &(struct lg_span_row){ .ts = ts, .dur = dur, .thr = s->on, .kind = (uint8_t)kind,
 						 .stage = (uint8_t)stage, .seq = seq,
-						 .name = lg_intern(s->b, name) });
+						 .name = lg_intern(s->b, name),
+						 .args = lg_intern(s->b, kind == LG_SPAN_OP && s->types &&
+									 !s->p->untyped ? s->types : "") });
 }
 
 static void call(struct sim *s, const char *name, int64_t ns)
@@ -63,7 +66,7 @@ static int64_t device(struct sim *s, int stream, int64_t at, int64_t ns, int kin
 /* One launch from the host; the queue is finite, so the host waits for kernel i - 1024. */
 static void launch(struct sim *s, int stream, const char *name, int64_t ns, const char *op)
 {
-	int64_t begin = s->now, start;
+	int64_t begin = s->now += s->p->python_ns, start;
 	int64_t cost = s->p->launch_ns;
 
 	s->corr++;
@@ -122,8 +125,65 @@ static void collective(struct sim *s, int64_t ns)
 {
 	int stream = s->p->comm_overlaps ? STREAM_COMM : STREAM_COMPUTE;
 
-	launch(s, stream, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", ns,
+	int64_t begin = s->now;
+
+	launch(s, stream,
+	       s->p->comm_kernel ? s->p->comm_kernel
+				 : "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", ns,
 	       "c10d::allreduce_");
+	if (s->p->comm_hook)
+		span(s, begin - 1, s->now - begin + 2, LG_SPAN_NOTE, 0, s->p->comm_hook, -1);
+}
+
+#define HALF "types=[\"c10::Half\",\"c10::Half\"]"
+
+/* aten::to > aten::_to_copy > aten::copy_ > the launch */
+static void cast(struct sim *s)
+{
+	int64_t begin = s->now, end;
+	const char *types = s->types;
+
+	s->now += 300;
+	launch(s, STREAM_COMPUTE, "void at::native::unrolled_elementwise_kernel<direct_copy_kernel_cuda>", 10 * US, NULL);
+	end = s->now + 300;
+	s->types = "types=[\"c10::Half\",\"float\",\"\"]";
+	span(s, begin + 200, end - begin - 400, LG_SPAN_OP, 0, "aten::copy_", -1);
+	s->types = NULL;
+	span(s, begin + 100, end - begin - 200, LG_SPAN_OP, 0, "aten::_to_copy", -1);
+	span(s, begin, end - begin, LG_SPAN_OP, 0, "aten::to", -1);
+	s->now = end;
+	s->types = types;
+}
+
+/* A matrix operator of forward, or of backward, as plan.casts has it. */
+static void matrix(struct sim *s, const char *kernel, bool back)
+{
+	const struct gpu_plan *p = s->p;
+	int64_t begin = s->now;
+	bool pair = back ? p->back_pairs || p->recompute_pairs : p->casts == CAST_AUTOCAST;
+	const char *name = !back || p->recompute_pairs ? "aten::linear" : "aten::mm";
+
+	if (!back && (p->casts == CAST_BY_HAND || p->casts == CAST_NORM))
+		cast(s);
+	if (!back && p->casts == CAST_NORM)
+		launch(s, STREAM_COMPUTE, "void mul", 10 * US, "aten::mul");
+	s->types = HALF;
+	if (pair) {
+		int64_t outer = s->now;
+
+		s->now += 200;
+		cast(s);
+		launch(s, STREAM_COMPUTE, kernel, p->kernel_ns, name);
+		s->now += 200;
+		span(s, outer, s->now - outer, LG_SPAN_OP, 0, name, -1);
+	} else {
+		launch(s, STREAM_COMPUTE, kernel, p->kernel_ns, name);
+	}
+	s->types = NULL;
+	if (back) {
+		s->now += 200;
+		span(s, begin - 100, s->now - begin + 100, LG_SPAN_OP, 0, "MmBackward0", -1);
+	}
 }
 
 static void body(struct sim *s, int step)
@@ -139,7 +199,10 @@ static void body(struct sim *s, int step)
 			s->on = s->autograd;
 			begin = s->now;
 		}
-		launch(s, STREAM_COMPUTE, name, p->kernel_ns, op);
+		if (p->casts)
+			matrix(s, name, !p->inference && k >= p->n_kernels / 2);
+		else
+			launch(s, STREAM_COMPUTE, name, p->kernel_ns, op);
 		if (p->sync_every && k % p->sync_every == p->sync_every - 1) {
 			int64_t at = s->now;
 
@@ -184,8 +247,28 @@ static void step(struct sim *s, int k)
 				      : "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", -1);
 		s->now += p->loader_ns;
 	}
+	s->now += p->hole_ns;
+	if (p->hole_op_ns) {
+		span(s, s->now, p->hole_op_ns, LG_SPAN_OP, 0, "aten::stack", -1);
+		s->now += p->hole_op_ns;
+	}
 	if (p->copy)
 		copy_in(s);
+	if (p->unused_ns) {
+		span(s, s->now, p->unused_ns, LG_SPAN_OP, 0,
+		     "torch.distributed.ddp.reducer::search_unused_parameters", -1);
+		s->now += p->unused_ns;
+	}
+	for (int i = 0; i < p->convs; i++) {
+		char args[160];
+
+		snprintf(args, sizeof args, "dims=[[%d,64,56,56],[64,64,3,3]]\tinputs=[\"\", \"\", \"[1, 1]\", "
+			 "\"[1, 1]\", \"[1, 1]\", \"1\", \"%s\", \"False\", \"True\"]",
+			 p->conv_shapes_change ? 32 + 7 * k + i : 32, p->conv_benchmark ? "True" : "False");
+		s->types = args;
+		launch(s, STREAM_COMPUTE, "sm80_xmma_fprop_implicit_gemm_bf16", 50 * US, "aten::cudnn_convolution");
+		s->types = NULL;
+	}
 	if (p->zero_kernels)
 		under(s, "Optimizer.zero_grad#SGD.zero_grad", p->zero_kernels,
 		      "void at::native::vectorized_elementwise_kernel<4, FillFunctor>");
@@ -219,6 +302,15 @@ static void step(struct sim *s, int k)
 	if (!p->comm_overlaps)
 		for (int i = 0; i < p->n_comm; i++)
 			collective(s, p->comm_ns + (i || late || p->late_rank == -1 ? 0 : p->late_ns));
+	if (p->copy_back) {
+		at = s->now;
+		for (int i = 0; i < p->copy_back; i++)
+			launch(s, STREAM_COMPUTE, "void copy", 10 * US, "aten::copy_");
+		span(s, at - 1, s->now - at + 2, LG_SPAN_OP, 0, "torch.distributed.ddp.reducer::copy_bucket_to_grad",
+		     -1);
+	}
+	if (p->scaler)
+		launch(s, STREAM_COMPUTE, "void unscale", 3 * US, "aten::_amp_foreach_non_finite_check_and_unscale_");
 	if (!p->inference)
 		under(s, "Optimizer.step#AdamW.step", p->optimizer_kernels ? p->optimizer_kernels : 4,
 		      "void at::native::multi_tensor_apply_kernel");

@@ -45,6 +45,21 @@ struct gpu_plan {
 	int grid;               /* blocks of each kernel; 0 = not told */
 	bool checkpointing;
 	double reserved;        /* counter, share of the device's memory; 0 = none */
+	int64_t hole_ns;        /* Python without an event before the step's first work */
+	int64_t hole_op_ns;     /* and an operator that orders nothing at its end */
+	int64_t python_ns;      /* Python between operators, everywhere */
+	/* How forward's matrix operators get their types; backward's are called by nodes of autograd. */
+	enum { CAST_BY_HAND = 1, CAST_AUTOCAST, CAST_NORM, CAST_HALF_MODEL } casts;
+	bool untyped;           /* without record_shapes */
+	bool back_pairs;        /* backward under autocast */
+	bool recompute_pairs;   /* forward code under autocast inside the backward pass */
+	bool scaler;            /* GradScaler's check for infinities */
+	int64_t unused_ns;      /* DDP's search for unused parameters */
+	int copy_back;          /* kernels of copy_bucket_to_grad */
+	const char *comm_hook;  /* annotation around the launch of each collective */
+	const char *comm_kernel;
+	int convs;              /* aten::cudnn_convolution a step, of 50 us */
+	bool conv_benchmark, conv_shapes_change;
 };
 
 extern const struct gpu_plan gpu_healthy;

@@ -160,6 +160,17 @@ static void step(struct maker *m, int k)
 					  .flags = p->explicit_collective ? 0 : LG_SPAN_IMPLICIT });
 		run(m, r, 500000);
 		span(m, m->thr[r], last, 500000, LG_SPAN_STAGE, LG_STAGE_OPTIMIZER);
+		if (!r && p->save_every && k % p->save_every == p->save_every - 1) {
+			lg_add_span(m->b, &(struct lg_span_row){ .ts = m->t[r], .dur = p->save_ns,
+								 .thr = m->thr[r], .kind = LG_SPAN_STAGE,
+								 .stage = LG_STAGE_SIDE, .seq = -1,
+								 .name = lg_intern(m->b, "torch.save") });
+			run(m, r, p->save_ns);
+			if (p->save_bytes)
+				lg_add_mark(m->b, &(struct lg_mark_row){ .ts = m->t[r], .thr = m->thr[r],
+									 .value = p->save_bytes,
+									 .name = lg_intern(m->b, "side.saved") });
+		}
 	}
 }
 
@@ -194,6 +205,8 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 		row.role = LG_ROLE_RANK;
 		row.mm = 0xffff888000000000u + (uint64_t)r * 4096;
 		lg_process_write(m.b, lg_thread_process(m.b, m.thr[r]), &row);
+		for (const char *const *f = p->facts; f && f[0]; f += 2)
+			lg_meta_set(m.b, lg_thread_process(m.b, m.thr[r]), f[0], f[1]);
 		m.t[r] = 1000 * MS;
 	}
 	m.next_stall = 1000 * MS + p->period_ns;

@@ -27,6 +27,9 @@ struct run_plan {
 	bool no_marks;         /* no stage and collective rows: steps must be inferred */
 	bool samples_only;     /* CPU samples each ms instead of states and lock rows */
 	bool innocent;         /* samples_only: the culprit is as busy, but at other times */
+	const char *const *facts; /* key, value ... NULL: what the hook told of every rank */
+	int save_every;        /* steps; rank 0 saves save_bytes in save_ns */
+	int64_t save_ns, save_bytes;
 };
 
 enum { CULPRIT_PID = 4711, RANK_PID = 900 };

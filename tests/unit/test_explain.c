@@ -338,6 +338,99 @@ static void survives_the_failure_of_any_allocation(void **state)
 	lg_trace_free(t);
 }
 
+struct facts_case {
+	const char *id, *detail; /* NULL: nothing of the kind */
+	const char *facts[20];
+};
+
+/* Settings that cost time, each with its healthy twin. */
+static void facts_of_the_hook_become_findings(void **state)
+{
+	static const struct facts_case cases[] = {
+		{ "gpu.amp_misuse", "backward_under_autocast",
+		  { "torch.autocast", "1", "torch.autocast_backward", "1" } },
+		{ NULL, NULL, { "torch.autocast", "1", "torch.autocast_backward", "0" } },
+		{ "gpu.amp_misuse", "manual_half",
+		  { "torch.autocast_backward", "0", "model.0.parameters", "float16=900,float32=10" } },
+		{ NULL, NULL, { "torch.autocast_backward", "0", "model.0.parameters", "bfloat16=900" } },
+		{ NULL, NULL, { "torch.autocast_backward", "0", "model.0.parameters", "float16=9,float32=1000" } },
+		{ NULL, NULL, { "torch.autocast_backward", "0", "model.0.parameters", "float16=900",
+				"module.deepspeed", "1" } },
+		{ NULL, NULL, { "model.0.parameters", "float16=900" } }, /* no backward pass: inference */
+		{ "comms.ddp_flags", "find_unused_parameters",
+		  { "ddp.0.find_unused_parameters", "True", "ddp.0.static_graph", "False" } },
+		{ NULL, NULL, { "ddp.0.find_unused_parameters", "True", "ddp.0.static_graph", "True" } },
+		{ NULL, NULL, { "ddp.0.find_unused_parameters", "False", "ddp.0.bucket_cap_mb", "25",
+				"ddp.0.gradient_as_bucket_view", "False", "model.0.parameters", "float32=90000000" } },
+		{ "comms.ddp_flags", "bucket_cap_mb",
+		  { "ddp.0.bucket_cap_mb", "1", "model.0.parameters", "float32=90000000" } },
+		{ NULL, NULL, { "ddp.0.bucket_cap_mb", "1", "model.0.parameters", "float32=90000" } },
+		{ "comms.fsdp_flags", "backward_prefetch", { "fsdp.0.backward_prefetch", "None" } },
+		{ NULL, NULL, { "fsdp.0.backward_prefetch", "BACKWARD_PRE", "fsdp.0.forward_prefetch", "False" } },
+		{ "gpu.conv_autotune", "off",
+		  { "cudnn.benchmark", "0", "input.shapes", "1", "model.0.parameters", "float32=1000",
+		    "model.0.convolutions", "53", "model.0.device", "cuda" } },
+		{ NULL, NULL, { "cudnn.benchmark", "1", "input.shapes", "1", "model.0.parameters", "float32=1000",
+				"model.0.convolutions", "53", "model.0.device", "cuda" } },
+		{ NULL, NULL, { "cudnn.benchmark", "0", "input.shapes", "40", "model.0.parameters", "float32=1000",
+				"model.0.convolutions", "53", "model.0.device", "cuda" } },
+		{ NULL, NULL, { "cudnn.benchmark", "0", "input.shapes", "1", "model.0.parameters", "float32=1000",
+				"model.0.convolutions", "53", "model.0.device", "cpu" } },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct run_plan p = base;
+		struct outcome o;
+		const struct lg_finding *f;
+
+		p.n_steps = 200;
+		p.facts = cases[i].facts;
+		o = explain(&p);
+		f = cases[i].id ? find(o.v, cases[i].id) : NULL;
+		if (cases[i].id && (!f || !f->detail || strcmp(f->detail, cases[i].detail)))
+			fail_msg("case %zu: %s is not told", i, cases[i].detail);
+		if (cases[i].id) {
+			assert_true(isnan(f->lost_ms));
+			assert_int_equal(f->n_victims, 2);
+		}
+		if (o.v->n_findings != (cases[i].id ? 1u : 0u))
+			fail_msg("case %zu: %zu findings, the first is %s", i, o.v->n_findings,
+				 o.v->findings[0].id);
+		done(&o);
+	}
+}
+
+static void checkpoints_are_counted_in_time_and_bytes(void **state)
+{
+	struct run_plan p = base;
+	struct outcome o;
+	double wall;
+
+	(void)state;
+	p.n_steps = 500;
+	o = explain(&p);
+	assert_int_equal(o.v->saves.n, 0);
+	done(&o);
+	p.save_every = 50;
+	p.save_ns = 200 * MS;
+	p.save_bytes = 100000000;
+	o = explain(&p);
+	wall = (double)(o.v->steps[o.v->n_steps - 1].ts - o.v->steps[1].ts) / 1e9;
+	/* The last one is behind the last step. */
+	assert_in_range(o.v->saves.n, 9, 10);
+	assert_true(fabs(o.v->saves.stall_share - (double)o.v->saves.n * 0.2 / wall) < 0.02);
+	assert_true(fabs(o.v->saves.bytes - (double)o.v->saves.n * 1e8) < 1e8 + 1);
+	assert_true(o.v->saves.bytes_per_s > 4e8 && o.v->saves.bytes_per_s < 6e8); /* 100 MB in 0.2 s */
+	assert_true(fabs(o.v->saves.bytes_per_hour / (o.v->saves.bytes * 3600 / wall) - 1) < 0.1);
+	assert_non_null(find(o.v, "side.checkpoint"));
+	done(&o);
+	p.save_bytes = 0; /* into memory, or from a source that does not tell */
+	o = explain(&p);
+	assert_true(o.v->saves.n > 0 && isnan(o.v->saves.bytes));
+	done(&o);
+}
+
 static void an_empty_trace_says_that_there_are_no_steps(void **state)
 {
 	struct lg_builder *b;
@@ -371,6 +464,8 @@ int main(void)
 		cmocka_unit_test(samples_alone_give_a_correlation),
 		cmocka_unit_test(samples_of_an_innocent_process_accuse_nobody),
 		cmocka_unit_test(survives_the_failure_of_any_allocation),
+		cmocka_unit_test(facts_of_the_hook_become_findings),
+		cmocka_unit_test(checkpoints_are_counted_in_time_and_bytes),
 		cmocka_unit_test(an_empty_trace_says_that_there_are_no_steps),
 	};
 

@@ -14,85 +14,9 @@
 
 #include <cmocka.h>
 
-#include "advise/advise.h"
-#include "analyse/explain.h"
 #include "analyse/timeline_gpu.h"
 #include "base/map.h"
-#include "synthetic_gpu.h"
-
-#define US 1000ll
-#define MS 1000000ll
-
-struct outcome {
-	struct lg_trace *t;
-	struct lg_verdict *v;
-};
-
-static struct outcome judge(struct lg_trace *t)
-{
-	struct outcome o = { .t = t };
-	struct lg_error err;
-
-	assert_non_null(t);
-	assert_int_equal(lg_explain(t, NULL, &o.v, &err), 0);
-	assert_int_equal(lg_advise(o.v, (double)NAN, &err), 0);
-	for (size_t i = 0; i < o.v->n_findings; i++) {
-		/* Every id that is told is in the catalogue, with its advice. */
-		if (!lg_rule_find(o.v->findings[i].id))
-			fail_msg("no rule for %s", o.v->findings[i].id);
-		assert_non_null(o.v->findings[i].fix);
-		assert_true(o.v->findings[i].confidence > 0 && o.v->findings[i].confidence <= 1);
-	}
-	return o;
-}
-
-static struct outcome explain(const struct gpu_plan *p)
-{
-	return judge(synthetic_gpu(p));
-}
-
-static void done(struct outcome *o)
-{
-	lg_verdict_free(o->v);
-	lg_trace_free(o->t);
-}
-
-static const struct lg_finding *find(const struct lg_verdict *v, const char *id)
-{
-	for (size_t i = 0; i < v->n_findings; i++)
-		if (!strcmp(v->findings[i].id, id))
-			return &v->findings[i];
-	return NULL;
-}
-
-static bool is_loud(const struct lg_finding *f)
-{
-	return !strcmp(f->severity, "medium") || !strcmp(f->severity, "high");
-}
-
-static void quiet(const struct gpu_plan *p)
-{
-	struct outcome o = explain(p);
-
-	for (size_t i = 0; i < o.v->n_findings; i++)
-		if (is_loud(&o.v->findings[i]))
-			fail_msg("healthy, but %s: %s", o.v->findings[i].id, o.v->findings[i].title);
-	done(&o);
-}
-
-/* The first finding is id, loud. */
-static struct outcome first(const struct gpu_plan *p, const char *id)
-{
-	struct outcome o = explain(p);
-
-	if (!o.v->n_findings)
-		fail_msg("nothing found, wanted %s; bound: %s", id, o.v->bound_why);
-	if (strcmp(o.v->findings[0].id, id))
-		fail_msg("found %s (%s), wanted %s; bound: %s", o.v->findings[0].id, o.v->findings[0].title, id,
-			 o.v->bound_why);
-	assert_true(is_loud(&o.v->findings[0]) || !strcmp(id, "warmup.dominates") || !strcmp(id, "gpu.bound"));
-	return o;
-}
+#include "gpu_outcome.h"
 
 /* Every nanosecond of the window has exactly one cause. t is freed. */
 static void trace_tiles(struct lg_trace *t, size_t n_runs)
@@ -317,6 +241,7 @@ static void short_kernels_are_launch_bound(void **state)
 	p.kernel_ns = 3 * US;
 	o = first(&p, "gpu.launch_bound");
 	assert_string_equal(o.v->bound, "host");
+	assert_string_equal(o.v->findings[0].detail, "not_compiled");
 	assert_true(fabs(o.v->findings[0].lost_share - 5.0 / 8) < 0.06);
 	done(&o);
 	p.inference = true; /* diagnosed alike, and called what it is */

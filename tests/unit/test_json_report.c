@@ -206,6 +206,39 @@ static void advice_keeps_what_the_analysis_said_and_unknown_ids(void **state)
 	assert_null(f[1].fix);
 }
 
+static void money_says_what_an_hour_of_training_done_costs(void **state)
+{
+	struct lg_finding f[3] = { unknown_finding("gpu.host_sync"), unknown_finding("data.loader_wait"),
+				   unknown_finding("compile.skipped") };
+	struct lg_verdict v = empty_verdict();
+	struct lg_error err;
+	char *s;
+
+	(void)state;
+	f[0].lost_share = 0.2;
+	f[1].lost_share = 0.3;
+	v.findings = f;
+	v.n_findings = 3;
+	v.saves.n = 4;
+	v.saves.stall_share = 0.05;
+	v.saves.bytes = v.saves.bytes_per_s = v.saves.bytes_per_hour = NAN;
+	assert_int_equal(lg_advise(&v, NAN, &err), 0);
+	s = printed(&v);
+	assert_null(strstr(s, "\"cost\""));
+	assert_non_null(strstr(s, "\"checkpoints\": {\"count\": 4, \"stall_share\": 0.05"));
+	lg_free(s);
+	assert_int_equal(lg_advise(&v, 100, &err), 0);
+	assert_true(fabs(v.cost.lost_share - 0.5) < 1e-9);
+	assert_true(fabs(v.cost.per_training_hour - 200) < 1e-6);
+	s = printed(&v);
+	assert_non_null(strstr(s, "\"per_training_hour\": 200"));
+	assert_non_null(strstr(s, "\"checkpoints_per_hour\": 5"));
+	lg_free(s);
+	f[0].lost_share = f[1].lost_share = 0.9; /* more than there is */
+	assert_int_equal(lg_advise(&v, 100, &err), 0);
+	assert_true(v.cost.per_training_hour <= 10001);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -216,6 +249,7 @@ int main(void)
 		cmocka_unit_test(every_rule_is_complete),
 		cmocka_unit_test(lock_advice_follows_the_kind_of_lock_and_holder),
 		cmocka_unit_test(advice_keeps_what_the_analysis_said_and_unknown_ids),
+		cmocka_unit_test(money_says_what_an_hour_of_training_done_costs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

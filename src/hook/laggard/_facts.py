@@ -21,6 +21,8 @@ _SECRET = ("KEY", "TOKEN", "SECRET", "PASS", "CRED", "AUTH")
 _torch = None
 _modes = None          # module torch.utils._python_dispatch
 _entered = {}          # id of a mode: where the program entered it
+_roots = {}            # id of a root module whose make is told: True
+_shapes = set()        # of the tensors that root modules were given
 _compiles = 0
 
 
@@ -85,6 +87,9 @@ def training():
     try:
         meta("torch.num_threads", _torch.get_num_threads())
         meta("cpu.affinity", len(os.sched_getaffinity(0)))
+        for name in ("deepspeed", "apex", "megatron"):  # they scale losses and shard on their own
+            if name in sys.modules:
+                meta("module." + name, 1)
     except Exception as e:
         _ring.disable("facts: %s" % e)
 
@@ -123,6 +128,55 @@ def ddp(number, module):
     cap = getattr(module, "bucket_bytes_cap", None)
     if cap is not None:
         meta("ddp.%d.bucket_cap_mb" % number, cap // (1 << 20))
+
+
+def fsdp(number, module):
+    """Flags of FullyShardedDataParallel (torch.distributed.fsdp), where they are attributes."""
+    for key in ("forward_prefetch", "backward_prefetch", "limit_all_gathers", "sharding_strategy"):
+        if hasattr(module, key):
+            value = getattr(module, key)
+            meta("fsdp.%d.%s" % (number, key), getattr(value, "name", value))
+
+
+def root(module):
+    """Once for each of the first root modules: what it is made of, as far as speed depends on it."""
+    if id(module) in _roots or len(_roots) >= 8:
+        return
+    _roots[id(module)] = True
+    number = len(_roots) - 1
+    dtypes, convs = {}, 0
+    try:
+        for p in module.parameters():
+            if p.requires_grad:
+                key = str(p.dtype).replace("torch.", "")
+                dtypes[key] = dtypes.get(key, 0) + p.numel()
+        for m in module.modules():
+            convs += isinstance(m, _torch.nn.modules.conv._ConvNd)
+        if not dtypes:
+            return
+        meta("model.%d.parameters" % number, ",".join("%s=%d" % i for i in sorted(dtypes.items())))
+        meta("model.%d.convolutions" % number, convs)
+        meta("model.%d.device" % number, next(module.parameters()).device.type)
+        if "FullyShardedDataParallel" in (c.__name__ for c in type(module).__mro__):
+            fsdp(number, module)
+    except Exception:
+        pass  # parameters that have no size yet, a class that hides them: fewer facts
+
+
+def scaler(s):
+    try:
+        meta("amp.grad_scaler", int(s.is_enabled()))
+    except Exception:
+        pass  # of another make
+
+
+def during_backward():
+    """At the start of a backward pass, every tenth time."""
+    try:
+        t = _torch
+        meta("torch.autocast_backward", int(t.is_autocast_enabled() or t.is_autocast_cpu_enabled()))
+    except Exception as e:
+        _ring.disable("backward samples: %s: %s" % (type(e).__name__, e))
 
 
 def compile_requested(args, kwargs):
@@ -179,7 +233,12 @@ def _note(mode):
         pass
 
 
-def during_forward(n):
+def _shape(a):
+    shape = getattr(a, "shape", None)
+    return tuple(shape) if shape is not None else None
+
+
+def during_forward(n, module, args):
     """At the start of a root forward, every tenth time: a few C calls, all without effect."""
     try:
         if _modes is not None:
@@ -196,6 +255,10 @@ def during_forward(n):
         meta("torch.autocast", int(t.is_autocast_enabled()))
         meta("torch.autocast_cpu", int(t.is_autocast_cpu_enabled()))
         meta("cudnn.benchmark", int(t._C._get_cudnn_benchmark()))
+        root(module)
+        if len(_shapes) < 64:
+            _shapes.add((id(module), tuple(_shape(a) for a in args[:8])))
+            meta("input.shapes", len(_shapes) - len({m for m, _ in _shapes}) + 1)
         if n <= 3 or n % 50 == 0:
             dynamo(False)
     except Exception as e:

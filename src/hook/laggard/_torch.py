@@ -24,7 +24,7 @@ import laggard
 from laggard import _facts, _ring
 from laggard._ring import (
     BEGIN, F_START, K_COPY, K_GC, K_OTHER, K_STAGE, ROLE_LOADER, ROLE_TRAINS, S_BACKWARD,
-    S_BATCH_WAIT, S_FORWARD, S_H2D, S_OPTIMIZER, S_SIDE, SPAN, STEP, begin, end, intern, span)
+    S_BATCH_WAIT, S_FORWARD, S_H2D, S_OPTIMIZER, S_SIDE, SPAN, STEP, begin, end, intern, mark, span)
 
 _now = time.monotonic_ns
 _by_hand = laggard.by_hand
@@ -35,7 +35,7 @@ _backward = False
 _stepping = False
 _trains = False
 _steps = 0
-_forwards = 0
+_forwards = _backwards = 0
 _first_opt = None  # weak reference: its step() ends the training step
 _opt_made = False
 _root = None       # id of the module whose forward starts an inference step
@@ -140,7 +140,7 @@ def _patch_module(torch):
     def __call__(self, *args, **kwargs):
         if _busy or compiling():
             return original(self, *args, **kwargs)
-        token = _enter(self)
+        token = _enter(self, args)
         try:
             return original(self, *args, **kwargs)
         finally:
@@ -149,13 +149,13 @@ def _patch_module(torch):
     torch.nn.Module.__call__ = dress(__call__, original)
 
 
-def _enter(module):
+def _enter(module, args):
     global _busy, _forwards, _root, _steps
     _busy = True
     try:
         _forwards += 1
         if _forwards <= 3 or _forwards % 10 == 0:
-            _facts.during_forward(_forwards)
+            _facts.during_forward(_forwards, module, args)
         if not _opt_made and "step" not in _by_hand:
             if _root is None and any(True for _ in module.parameters()):
                 _root = id(module)
@@ -188,7 +188,7 @@ def _patch_backward(torch):
 
     @functools.wraps(original)
     def backward(*args, **kwargs):
-        global _busy, _backward
+        global _busy, _backward, _backwards
         if compiling() or _backward:
             return original(*args, **kwargs)
         was, _busy, _backward = _busy, True, True
@@ -196,6 +196,9 @@ def _patch_backward(torch):
         try:
             if not _trains:
                 trains()
+            _backwards += 1
+            if _backwards <= 3 or _backwards % 10 == 0:
+                _facts.during_backward()
             if "backward" not in _by_hand:
                 token = begin(BEGIN | K_STAGE | S_BACKWARD, nid)
             if _dist.pending:
@@ -315,6 +318,7 @@ def _patch_scaler(torch):
     def step(self, optimizer, *args, **kwargs):
         if _stepping or compiling():
             return original(self, optimizer, *args, **kwargs)
+        _facts.scaler(self)
         # A skipped step (inf found) never reaches optimizer.step, and is a step all the same.
         token = _step_begin(optimizer, nid)
         try:
@@ -440,8 +444,46 @@ def _copied(source, out, word, start, nid):
 
 # --- side work, GC, torch.compile --------------------------------------------------------------
 
+def _offset(f):
+    """Where a file that is open stands; None for a path, for memory and for what cannot tell."""
+    try:
+        f.fileno()
+        return f.tell()
+    except Exception:
+        return None
+
+
+def _saved(f, before):
+    """How much a save wrote to storage: the file's size, or how far it went on."""
+    try:
+        if isinstance(f, (str, os.PathLike)):
+            size = os.stat(f).st_size
+        elif before is not None:
+            size = f.tell() - before
+        else:
+            return
+        mark("side.saved", size)
+    except Exception:
+        pass  # gone already, or no file: the time is known, the bytes are not
+
+
 def _patch_side(torch):
-    save = simple(torch.save, BEGIN | K_STAGE | S_SIDE, "torch.save", "side")
+    original = torch.save
+    nid = intern("torch.save")
+
+    @functools.wraps(original)
+    def save(obj, f, *args, **kwargs):
+        if compiling() or "side" in _by_hand:
+            return original(obj, f, *args, **kwargs)
+        before = _offset(f)
+        token = begin(BEGIN | K_STAGE | S_SIDE, nid)
+        try:
+            return original(obj, f, *args, **kwargs)
+        finally:
+            end(token)
+            _saved(f, before)
+
+    save = dress(save, original)
     torch.serialization.save = save  # pickled by name: both must be the same
     torch.save = save
 

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_cost.c - what work on the device costs that need not be there: the part of kernels that other
+ * work waited for, and the idle time before them for want of launches.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/timeline_gpu.h"
+#include "base/alloc.h"
+
+int lg_gpu_iv_add(struct lg_gpu_ivs *a, int64_t ts, int64_t end, uint32_t row)
+{
+	if (a->n && ts < a->v[a->n - 1].end)
+		ts = a->v[a->n - 1].end;
+	if (end <= ts)
+		return 0;
+	if (lg_grow(&a->v, &a->cap, a->n + 1, sizeof *a->v))
+		return LG_E_NOMEM;
+	a->v[a->n++] = (struct lg_gpu_iv){ ts, end, row };
+	return 0;
+}
+
+/* Number of stretches that begin at or before ts. */
+static size_t begun(const struct lg_gpu_ivs *a, int64_t ts)
+{
+	size_t lo = 0, hi = a->n;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (a->v[mid].ts <= ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+bool lg_gpu_within(const struct lg_gpu_ivs *a, int64_t ts)
+{
+	size_t k = begun(a, ts);
+
+	return k && ts < a->v[k - 1].end;
+}
+
+/* What making work i infinitely fast would save: from when the next work was waiting for it. */
+static int64_t savable(const struct lg_trace *t, const struct lg_gpu_run *r, size_t i)
+{
+	const struct lg_gpu_work *w = &r->work[i];
+	int64_t ready;
+
+	if (w->end > r->to || w->ts < r->from)
+		return 0;
+	if (i + 1 >= r->n_work || r->work[i + 1].call == LG_NO_ROW)
+		return w->end - w->ts;
+	ready = t->span.ts[r->work[i + 1].call];
+	if (ready <= w->ts)
+		return w->end - w->ts;
+	for (size_t h = 0; h < r->n_host; h++) {
+		const struct lg_host_seg *s = lg_host_at(&r->host[h], w->end);
+
+		/* The host waits for this kernel. */
+		if (s && (s->class == LG_HOST_SYNC || s->class == LG_HOST_COPY))
+			return w->end - w->ts;
+	}
+	return ready < w->end ? w->end - ready : 0;
+}
+
+void lg_gpu_sum_in(struct lg_case *c, const struct lg_gpu_run *r, size_t i, struct lg_gpu_sums *s)
+{
+	int64_t d = r->work[i].end - r->work[i].ts;
+
+	s->ns += d;
+	s->savable += savable(c->t, r, i);
+	s->n++;
+	if (d > s->longest) {
+		s->longest = d;
+		s->at = r->work[i].ts;
+		s->row = r->work[i].span;
+	}
+}
+
+void lg_gpu_sum_within(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const struct lg_gpu_ivs *a,
+		       struct lg_gpu_sums *s)
+{
+	const struct lg_trace *t = c->t;
+
+	for (size_t i = 0; a->n && i < r->n_work; i++) {
+		uint32_t call = r->work[i].call;
+
+		if (call != LG_NO_ROW && t->span.thr[call] == thr && lg_gpu_within(a, t->span.ts[call]))
+			lg_gpu_sum_in(c, r, i, s);
+	}
+}
+
+int lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r, bool (*pick)(const char *name),
+		     struct lg_gpu_sums *ret)
+{
+	const struct lg_trace *t = c->t;
+
+	*ret = (struct lg_gpu_sums){ .row = LG_NO_ROW };
+	for (size_t h = 0; h < r->n_host; h++) {
+		lg_thr thr = r->host[h].thr;
+		struct lg_gpu_ivs a = { 0 };
+		int64_t covered = INT64_MIN;
+
+		for (uint32_t p = c->idx->span_off[thr]; p < c->idx->span_off[thr + 1]; p++) {
+			uint32_t row = c->idx->span[p];
+
+			if (t->span.ts[row] < covered || t->span.ts[row] < r->from ||
+			    t->span.ts[row] >= r->to || !pick(lg_string(t, t->span.name[row])))
+				continue;
+			covered = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
+			if (lg_gpu_iv_add(&a, t->span.ts[row], covered, row)) {
+				lg_free(a.v);
+				return LG_E_NOMEM;
+			}
+			ret->spans++;
+		}
+		lg_gpu_sum_within(c, r, thr, &a, ret);
+		lg_free(a.v);
+	}
+	return 0;
+}
+
+/* The next stretch of a that covers part of [from, to); false when there is none. */
+static bool next_part(const struct lg_gpu_ivs *a, int64_t from, int64_t to, int64_t *ret_from, int64_t *ret_to)
+{
+	size_t k = begun(a, from);
+
+	if (!k || a->v[k - 1].end <= from)
+		k++;
+	if (k > a->n || a->v[k - 1].ts >= to)
+		return false;
+	*ret_from = a->v[k - 1].ts > from ? a->v[k - 1].ts : from;
+	*ret_to = a->v[k - 1].end < to ? a->v[k - 1].end : to;
+	return true;
+}
+
+int64_t lg_gpu_late_within(const struct lg_gpu_run *r, const struct lg_gpu_ivs *a)
+{
+	int64_t sum = 0, from, to;
+
+	for (size_t i = 0; a->n && i < r->n_pieces; i++) {
+		const struct lg_gpu_piece *p = &r->piece[i];
+		int64_t at = p->ts, end = p->ts + p->dur;
+
+		while (p->cause == LG_GPU_BY_LAUNCH && at < end && next_part(a, at, end, &from, &to)) {
+			sum += to - from;
+			at = to;
+		}
+	}
+	return sum;
+}
+
+struct pieces {
+	struct lg_gpu_piece *v;
+	size_t n, cap;
+};
+
+static int put(struct pieces *p, const struct lg_gpu_piece *like, int64_t from, int64_t to, uint8_t cause)
+{
+	if (to <= from)
+		return 0;
+	if (lg_grow(&p->v, &p->cap, p->n + 1, sizeof *p->v))
+		return LG_E_NOMEM;
+	p->v[p->n] = *like;
+	p->v[p->n].ts = from;
+	p->v[p->n].dur = to - from;
+	p->v[p->n++].cause = cause;
+	return 0;
+}
+
+int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_gpu_ivs *a, uint8_t into)
+{
+	struct pieces out = { 0 };
+	struct lg_gpu_piece *kept;
+	int64_t from, to;
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < r->n_pieces; i++) {
+		const struct lg_gpu_piece *p = &r->piece[i];
+		int64_t at = p->ts, end = p->ts + p->dur;
+
+		while (!rc && p->cause == LG_GPU_BY_LAUNCH && at < end && next_part(a, at, end, &from, &to)) {
+			rc = put(&out, p, at, from, p->cause);
+			if (!rc)
+				rc = put(&out, p, from, to, into);
+			r->by[p->cause] -= to - from;
+			r->by[into] += to - from;
+			at = to;
+		}
+		if (!rc)
+			rc = put(&out, p, at, end, p->cause);
+	}
+	kept = rc ? NULL : lg_arena_alloc(&c->v->arena, out.n + 1, sizeof *kept);
+	if (kept) {
+		if (out.n)
+			memcpy(kept, out.v, out.n * sizeof *kept);
+		r->piece = kept;
+		r->n_pieces = out.n;
+	}
+	lg_free(out.v);
+	return kept ? 0 : LG_E_NOMEM;
+}
+
+struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, const char *id,
+				const struct lg_gpu_run *r, const struct lg_gpu_sums *s, double part,
+				double confidence, double floor)
+{
+	double lost = (double)s->savable * part, share = lost / (double)(r->to - r->from);
+	struct lg_finding *f;
+
+	if (r->to <= r->from || share < floor)
+		return NULL;
+	f = lg_gpu_finding(c, g, id, lost / 1e6, share, confidence, r);
+	if (!f)
+		return NULL;
+	if (s->n < 5)
+		f->severity = "low";
+	if (s->longest)
+		lg_evidence_add(c, f, s->at, s->longest, "longest: %s",
+				s->row != LG_NO_ROW ? lg_string(c->t, c->t->span.name[s->row]) : "");
+	lg_evidence_add(c, f, INT64_MIN, 0, "%zu kernels, %.1f ms in all, %.1f ms of it with work waiting "
+			"behind them", s->n, (double)s->ns / 1e6, (double)s->savable / 1e6);
+	return f;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * saves.c - checkpoints that the loop writes itself: how long everybody waits for them, and what they
+ * take of the storage's bandwidth.
+ *
+ * All saves count, also those too short for a finding: they are paid for all the same. Bytes are known
+ * where the hook saw the file grow (mark "side.saved"); a save into memory writes nothing to storage.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "analyse/case.h"
+#include "base/alloc.h"
+
+/* The hook's stage, or the call itself where the profiler took Python stacks. */
+static bool is_save(const struct lg_trace *t, size_t row)
+{
+	if (t->span.kind[row] == LG_SPAN_PYTHON)
+		return t->span.dur[row] > 0 && t->span.thr[row] &&
+		       strstr(lg_string(t, t->span.name[row]), "torch/serialization.py(") &&
+		       strstr(lg_string(t, t->span.name[row]), "): save");
+	return t->span.kind[row] == LG_SPAN_STAGE && t->span.stage[row] == LG_STAGE_SIDE &&
+	       t->span.dur[row] > 0 && t->span.thr[row] && strstr(lg_string(t, t->span.name[row]), "save");
+}
+
+/* The time of the judged steps; of the whole trace where there are none. */
+static void window(const struct lg_case *c, int64_t *ret_from, int64_t *ret_to)
+{
+	const struct lg_verdict *v = c->v;
+
+	*ret_from = INT64_MAX;
+	*ret_to = INT64_MIN;
+	for (size_t i = 0; i < v->n_steps; i++) {
+		const struct lg_step *s = &v->steps[i];
+
+		if (s->warmup)
+			continue;
+		*ret_from = s->ts < *ret_from ? s->ts : *ret_from;
+		*ret_to = s->ts + s->dur > *ret_to ? s->ts + s->dur : *ret_to;
+	}
+	if (*ret_from >= *ret_to) {
+		*ret_from = c->t->first;
+		*ret_to = c->t->last;
+	}
+}
+
+static void tell(struct lg_case *c, struct lg_finding *f)
+{
+	const struct lg_verdict *v = c->v;
+
+	if (isfinite(v->saves.bytes) && v->saves.n)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu saves of %.1f MB each reach %.0f MB/s while the step "
+				"waits; at this pace they are %.1f GB an hour of the storage's bandwidth",
+				v->saves.n, v->saves.bytes / 1e6 / (double)v->saves.n,
+				v->saves.bytes_per_s / 1e6, v->saves.bytes_per_hour / 1e9);
+}
+
+int lg_find_saves(struct lg_case *c)
+{
+	const struct lg_trace *t = c->t;
+	struct lg_verdict *v = c->v;
+	int64_t *of_prc = lg_calloc(t->process.n, sizeof *of_prc), from, to, all = 0, most = 0;
+	double bytes = 0;
+	bool known = false;
+
+	if (!of_prc)
+		return c->failed = LG_E_NOMEM;
+	window(c, &from, &to);
+	v->saves.bytes = v->saves.bytes_per_s = v->saves.bytes_per_hour = NAN;
+	for (size_t i = 0; i < t->span.n; i++) {
+		int64_t *sum;
+
+		if (!is_save(t, i) || t->span.ts[i] < from || t->span.ts[i] >= to)
+			continue;
+		sum = &of_prc[t->thread.prc[t->span.thr[i]]];
+		*sum += t->span.dur[i];
+		all += t->span.dur[i];
+		most = *sum > most ? *sum : most;
+		v->saves.n++;
+	}
+	for (size_t i = 0; i < t->mark.n; i++)
+		if (t->mark.ts[i] >= from && t->mark.ts[i] <= to && t->mark.value[i] > 0 &&
+		    !strcmp(lg_string(t, t->mark.name[i]), "side.saved")) {
+			bytes += (double)t->mark.value[i];
+			known = true;
+		}
+	lg_free(of_prc);
+	if (!v->saves.n || to <= from)
+		return 0;
+	/* Ranks that save at the same time wait once, so the one that saves longest counts. */
+	v->saves.stall_share = fmin((double)most / (double)(to - from), 1);
+	if (known) {
+		v->saves.bytes = bytes;
+		v->saves.bytes_per_s = bytes / ((double)all / 1e9);
+		v->saves.bytes_per_hour = bytes / ((double)(to - from) / 3600e9);
+	}
+	for (size_t i = 0; i < v->n_findings; i++)
+		if (!strcmp(v->findings[i].id, "side.checkpoint"))
+			tell(c, &v->findings[i]);
+	return 0;
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Loops whose trouble is a setting: mixed precision, DDP, FSDP, cuDNN, a loader that leaves no event. Each
+ * with twins that look alike and are healthy.
+ */
+#include "gpu_outcome.h"
+
+static void a_loader_without_events_is_inferred(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	/* A step's kernels take 10 ms and its launches 1.6, so of 20 ms all but 8.4 are exposed. */
+	p.hole_ns = 20 * MS;
+	o = first(&p, "data.loader_wait");
+	assert_string_equal(o.v->findings[0].detail, "inferred");
+	assert_true(strstr(o.v->findings[0].title, "inferred") != NULL);
+	assert_true(o.v->findings[0].confidence < 0.7);
+	assert_true(o.v->findings[0].lost_ms < 13 * 10 && o.v->findings[0].lost_ms > 9 * 9);
+	assert_string_equal(o.v->bound, "data");
+	assert_null(find(o.v, "gpu.launch_bound"));
+	assert_true(o.v->n_limits > 0);
+	done(&o);
+	p.hole_op_ns = 5 * MS; /* samples are stacked into a batch: part of it */
+	o = first(&p, "data.loader_wait");
+	assert_true(o.v->findings[0].lost_ms > 14 * 9);
+	done(&o);
+	p.hole_op_ns = 0;
+	p.no_device = true; /* on the CPU all of it is exposed */
+	o = explain(&p);
+	assert_non_null(find(o.v, "data.loader_wait"));
+	assert_string_equal(find(o.v, "data.loader_wait")->detail, "inferred");
+	done(&o);
+}
+
+static void holes_that_are_no_batch_wait(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.hole_ns = 6 * MS; /* hidden: the device still works on the step before */
+	quiet(&p);
+	p.hole_ns = 20 * MS; /* a loader that marks itself is in the window: known, not inferred */
+	p.loader_ns = MS;
+	o = explain(&p);
+	for (size_t i = 0; i < o.v->n_findings; i++)
+		assert_true(!o.v->findings[i].detail || strcmp(o.v->findings[i].detail, "inferred"));
+	done(&o);
+	/* A host that is slow everywhere is not waiting for data at the start of the step. */
+	p = gpu_healthy;
+	p.n_kernels = 20;
+	p.python_ns = 2 * MS;
+	p.hole_ns = 2 * MS;
+	o = first(&p, "gpu.launch_bound");
+	assert_null(find(o.v, "data.loader_wait"));
+	done(&o);
+}
+
+static void mixed_precision_by_hand(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.casts = CAST_BY_HAND;
+	p.scaler = true;
+	o = explain(&p);
+	assert_non_null(find(o.v, "gpu.amp_misuse"));
+	assert_string_equal(find(o.v, "gpu.amp_misuse")->detail, "manual_casts");
+	/* 100 casts of 10 us among 200 kernels of 50 us. */
+	assert_true(fabs(find(o.v, "gpu.amp_misuse")->lost_share - 1.0 / 11) < 0.03);
+	assert_true(is_loud(find(o.v, "gpu.amp_misuse")));
+	done(&o);
+	p.kernel_ns = 3 * US; /* on a device that waits for launches the casts cost their launches */
+	o = explain(&p);
+	assert_true(find(o.v, "gpu.amp_misuse")->lost_share > 0.2);
+	assert_non_null(find(o.v, "gpu.launch_bound"));
+	assert_true(find(o.v, "gpu.amp_misuse")->lost_share + find(o.v, "gpu.launch_bound")->lost_share < 1);
+	done(&o);
+	p.kernel_ns = 50 * US;
+	p.untyped = true; /* what the copies convert is not known */
+	o = explain(&p);
+	assert_null(find(o.v, "gpu.amp_misuse"));
+	done(&o);
+	p.untyped = false;
+	p.casts = CAST_AUTOCAST;
+	o = explain(&p);
+	assert_null(find(o.v, "gpu.amp_misuse"));
+	done(&o);
+	p.casts = CAST_NORM; /* float32 around a norm is no autocast by hand */
+	o = explain(&p);
+	assert_null(find(o.v, "gpu.amp_misuse"));
+	done(&o);
+}
+
+static void backward_under_autocast_and_unscaled_float16(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.casts = CAST_AUTOCAST;
+	p.scaler = true;
+	p.back_pairs = true;
+	o = explain(&p);
+	assert_non_null(find(o.v, "gpu.amp_misuse"));
+	assert_string_equal(find(o.v, "gpu.amp_misuse")->detail, "backward_under_autocast");
+	done(&o);
+	p.back_pairs = false;
+	p.recompute_pairs = true; /* checkpointing runs forward again, under autocast as it should */
+	o = explain(&p);
+	assert_null(find(o.v, "gpu.amp_misuse"));
+	done(&o);
+	p = gpu_healthy;
+	p.casts = CAST_HALF_MODEL;
+	o = explain(&p);
+	assert_non_null(find(o.v, "gpu.amp_misuse"));
+	assert_string_equal(find(o.v, "gpu.amp_misuse")->detail, "no_loss_scaling");
+	assert_string_equal(find(o.v, "gpu.amp_misuse")->severity, "low");
+	done(&o);
+	p.scaler = true;
+	o = explain(&p);
+	assert_null(find(o.v, "gpu.amp_misuse"));
+	done(&o);
+	p.scaler = false;
+	p.inference = true; /* half() is right there */
+	o = explain(&p);
+	assert_null(find(o.v, "gpu.amp_misuse"));
+	done(&o);
+}
+
+static void what_ddp_need_not_do(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.unused_ns = 15 * MS;
+	o = first(&p, "comms.ddp_flags");
+	assert_string_equal(o.v->findings[0].detail, "find_unused_parameters");
+	done(&o);
+	p.unused_ns = 2 * MS; /* hidden under the step before */
+	quiet(&p);
+	p.unused_ns = 0;
+	p.copy_back = 60;
+	o = first(&p, "comms.ddp_flags");
+	assert_string_equal(o.v->findings[0].detail, "gradient_as_bucket_view");
+	assert_true(strstr(o.v->findings[0].fix, "gradient_as_bucket_view=True") != NULL);
+	done(&o);
+	p.copy_back = 2;
+	quiet(&p);
+}
+
+static void gathers_that_nobody_prefetched(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.n_comm = 4;
+	p.comm_ns = MS;
+	p.comm_kernel = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
+	p.comm_hook = "FullyShardedDataParallel._pre_forward";
+	o = first(&p, "comms.exposed");
+	assert_string_equal(o.v->findings[0].detail, "fsdp_forward_prefetch");
+	done(&o);
+	p.comm_hook = "FullyShardedDataParallel._pre_backward_hook";
+	o = first(&p, "comms.exposed");
+	assert_string_equal(o.v->findings[0].detail, "fsdp_backward_prefetch");
+	done(&o);
+	p.comm_hook = "FullyShardedDataParallel._pre_backward_prefetch";
+	o = first(&p, "comms.exposed");
+	assert_null(o.v->findings[0].detail);
+	done(&o);
+	p.comm_hook = "FullyShardedDataParallel._pre_forward";
+	p.comm_overlaps = true;
+	quiet(&p);
+}
+
+static void convolutions_never_tuned(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.convs = 100;
+	o = explain(&p);
+	assert_non_null(find(o.v, "gpu.conv_autotune"));
+	assert_string_equal(find(o.v, "gpu.conv_autotune")->detail, "off");
+	assert_string_equal(find(o.v, "gpu.conv_autotune")->severity, "low");
+	done(&o);
+	p.conv_benchmark = true;
+	o = explain(&p);
+	assert_null(find(o.v, "gpu.conv_autotune"));
+	done(&o);
+	p.conv_benchmark = false;
+	p.conv_shapes_change = true; /* then off is right */
+	o = explain(&p);
+	assert_null(find(o.v, "gpu.conv_autotune"));
+	done(&o);
+	p.conv_shapes_change = false;
+	p.convs = 10; /* a small part of the step */
+	o = explain(&p);
+	assert_null(find(o.v, "gpu.conv_autotune"));
+	done(&o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_loader_without_events_is_inferred),
+		cmocka_unit_test(holes_that_are_no_batch_wait),
+		cmocka_unit_test(mixed_precision_by_hand),
+		cmocka_unit_test(backward_under_autocast_and_unscaled_float16),
+		cmocka_unit_test(what_ddp_need_not_do),
+		cmocka_unit_test(gathers_that_nobody_prefetched),
+		cmocka_unit_test(convolutions_never_tuned),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -223,13 +223,15 @@ static void leave(struct walk *w)
 			a->n_typed++;
 			a->n_half += k == T_HALF;
 		}
-		if (up && up->kind == OP_MATRIX_NODE && formula_calls(lg_string(w->t, w->t->span.name[l->row]))) {
+		if (up && up->kind == OP_MATRIX_NODE &&
+		    formula_calls(lg_string(w->t, w->t->span.name[l->row]))) {
 			a->n_back++;
 			a->n_back_pairs += l->pair;
 			if (l->pair && a->n_back_pairs == 1 && !a->n_hand)
 				a->row = l->row;
 			if (l->pair && l->casts && !w->failed)
-				w->failed = lg_gpu_iv_add(&a->again[w->host], l->cast_ts, l->cast_end, l->row);
+				w->failed = lg_gpu_iv_add(&a->again[w->host], l->cast_ts, l->cast_end,
+							  l->row);
 		}
 		if (outer && !back) {
 			a->n_matrix++;
@@ -326,7 +328,8 @@ static int look(struct lg_case *c, const struct lg_gpu_run *r, struct amp *a)
 	for (lg_str s = 0; !rc && s < t->n_str; s++)
 		class[s] = (uint8_t)(kind_of(lg_string(t, s)) + 1);
 	for (size_t i = 0; !rc && i < r->n_work; i++)
-		if (r->work[i].call != LG_NO_ROW && is_float_copy(lg_string(t, t->span.name[r->work[i].span])))
+		if (r->work[i].call != LG_NO_ROW &&
+		    is_float_copy(lg_string(t, t->span.name[r->work[i].span])))
 			copies[r->work[i].call] = 1;
 	for (size_t h = 0; !rc && h < r->n_host; h++)
 		rc = walk_host(c, r, h, class, copies, a);
@@ -409,7 +412,8 @@ static struct lg_finding *cost_of(struct lg_case *c, const struct lg_gpu *g, con
 	return f;
 }
 
-static void tell_by_hand(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r, const struct amp *a)
+static void tell_by_hand(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
+			 const struct amp *a)
 {
 	struct lg_finding *f = cost_of(c, g, r, a->hand, 0.8);
 	size_t steps = r->n_steps ? r->n_steps : 1;

@@ -10,9 +10,10 @@
  * A hole is taken for a batch wait only if
  *  - no loader is in the window (then it is known where the batches come from),
  *  - it lies at the start of a step whose boundary is one of the program's (ProfilerStep, the end of the
- *    optimizer), takes a millisecond, and is three times as long as any other hole of that step: a host that is
- *    slow everywhere has holes everywhere;
- * and it costs only what the device idles in it for want of launches.
+ *    optimizer), takes a millisecond, and is three times as long as any other hole of that step: a host
+ *    that is slow everywhere has holes everywhere;
+ * and it costs only what the device idles in it for want of launches. Most steps must have one; or
+ * three and more, each as long as a step (a loader that delivers in bursts): one alone may be anything.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@
 #define BIT(cause) (1u << (cause))
 #define HOLE_NS 1000000ll
 
-enum { MIN_STEPS = 3 };
+enum { MIN_STEPS = 3, MIN_HOLES = 3 };
 
 static int cmp_iv(const void *a, const void *b)
 {
@@ -148,6 +149,27 @@ static int find_holes(const struct lg_case *c, const struct lg_gpu_run *r, struc
 	return rc;
 }
 
+/* Are there enough of them to be a habit? */
+static bool is_habit(const struct lg_gpu_run *r, const struct lg_gpu_ivs *holes)
+{
+	int64_t *v;
+	int64_t hole, step;
+
+	if (holes->n * 2 > r->n_steps)
+		return true;
+	v = holes->n < MIN_HOLES ? NULL : lg_calloc(r->n_steps + holes->n, sizeof *v);
+	if (!v)
+		return false;
+	for (size_t i = 0; i < holes->n; i++)
+		v[i] = holes->v[i].end - holes->v[i].ts;
+	hole = lg_median_i64(v, holes->n);
+	for (size_t i = 0; i < r->n_steps; i++)
+		v[i] = r->step[i + 1] - r->step[i];
+	step = lg_median_i64(v, r->n_steps);
+	lg_free(v);
+	return hole >= step;
+}
+
 static bool may_infer(const struct lg_gpu_run *r)
 {
 	return r->main && r->n_steps >= MIN_STEPS && r->steps_from &&
@@ -160,6 +182,7 @@ int lg_gpu_refine_batch(struct lg_case *c, struct lg_gpu *g)
 	for (size_t i = 0; i < g->n; i++) {
 		struct lg_gpu_run *r = &g->run[i];
 		struct lg_gpu_ivs holes = { 0 };
+		double floor = 0.03 * (double)(r->to - r->from);
 
 		if (!lg_gpu_judged(r) || !may_infer(r))
 			continue;
@@ -167,8 +190,7 @@ int lg_gpu_refine_batch(struct lg_case *c, struct lg_gpu *g)
 			lg_free(holes.v);
 			return c->failed = LG_E_NOMEM;
 		}
-		/* A single one may be anything. */
-		if (holes.n > 1 && (double)lg_gpu_late_within(r, &holes) >= 0.03 * (double)(r->to - r->from) &&
+		if (is_habit(r, &holes) && (double)lg_gpu_late_within(r, &holes) >= floor &&
 		    lg_gpu_carve(c, r, &holes, LG_GPU_BY_BATCH))
 			c->failed = LG_E_NOMEM;
 		lg_free(holes.v);
@@ -184,7 +206,9 @@ static bool in_next(const struct lg_case *c, const struct lg_gpu_run *r, const s
 
 	for (size_t i = 0; i < a->n; i++)
 		all += a->v[i].end - a->v[i].ts;
-	for (uint32_t p = c->idx->span_off[r->main]; r->has_frames && p < c->idx->span_off[r->main + 1]; p++) {
+	if (!r->has_frames)
+		return false;
+	for (uint32_t p = c->idx->span_off[r->main]; p < c->idx->span_off[r->main + 1]; p++) {
 		uint32_t row = c->idx->span[p];
 		const char *name = lg_string(t, t->span.name[row]);
 		int64_t mid = t->span.ts[row] + t->span.dur[row] / 2;
@@ -196,8 +220,8 @@ static bool in_next(const struct lg_case *c, const struct lg_gpu_run *r, const s
 	return inside * 2 > all;
 }
 
-static void tell(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, const struct lg_gpu_ivs *a,
-		 const char *what)
+static void tell(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r,
+		 const struct lg_gpu_ivs *a, const char *what)
 {
 	bool known = in_next(c, r, a);
 	size_t longest = 0;
@@ -244,7 +268,7 @@ static void on_cpu(struct lg_case *c, const struct lg_gpu *g)
 			c->failed = LG_E_NOMEM;
 		for (size_t k = 0; k < holes.n; k++)
 			sum += holes.v[k].end - holes.v[k].ts;
-		f = !c->failed && holes.n > 1 && sum * 10 >= r->to - r->from
+		f = !c->failed && is_habit(r, &holes) && sum * 10 >= r->to - r->from
 			    ? lg_gpu_finding(c, g, "data.loader_wait", (double)sum / 1e6,
 					     (double)sum / (double)(r->to - r->from), 0.9, r) : NULL;
 		if (f) {

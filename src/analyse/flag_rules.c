@@ -17,8 +17,8 @@
 
 enum { MANY_STEPS = 20, FEW_SHAPES = 2, SMALL_BUCKET_MB = 5, MODELS_MAX = 8 };
 
-static struct lg_finding *add(struct lg_case *c, const struct lg_rank *r, struct lg_finding **f, const char *id,
-			      double confidence)
+static struct lg_finding *add(struct lg_case *c, const struct lg_rank *r, struct lg_finding **f,
+			      const char *id, double confidence)
 {
 	if (!*f) {
 		*f = lg_finding_add(c, id);
@@ -57,7 +57,8 @@ static double elements(const char *list, const char *type, double *ret_all)
 }
 
 /* The root module with most parameters: the others are losses and heads. NULL = none was told. */
-static const char *model_fact(const struct lg_case *c, const struct lg_rank *r, const char *what, double *ret_size)
+static const char *model_fact(const struct lg_case *c, const struct lg_rank *r, const char *what,
+			      double *ret_size)
 {
 	char key[64];
 	double most = 0, all;

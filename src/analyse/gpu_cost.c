@@ -125,7 +125,8 @@ int lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r, bool (*pick)
 }
 
 /* The next stretch of a that covers part of [from, to); false when there is none. */
-static bool next_part(const struct lg_gpu_ivs *a, int64_t from, int64_t to, int64_t *ret_from, int64_t *ret_to)
+static bool next_part(const struct lg_gpu_ivs *a, int64_t from, int64_t to, int64_t *ret_from,
+		      int64_t *ret_to)
 {
 	size_t k = begun(a, from);
 

@@ -53,8 +53,8 @@ static bool is_rate_limiter(const char *s)
 }
 
 /* Outermost spans of thr that pick() accepts. */
-static int spans_of(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, bool (*pick)(const char *),
-		    struct lg_gpu_ivs *ret)
+static int spans_of(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
+		    bool (*pick)(const char *), struct lg_gpu_ivs *ret)
 {
 	const struct lg_trace *t = c->t;
 
@@ -65,7 +65,8 @@ static int spans_of(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr 
 		if (t->span.ts[row] < r->from || t->span.ts[row] >= r->to ||
 		    !pick(lg_string(t, t->span.name[row])))
 			continue;
-		if (lg_gpu_iv_add(ret, t->span.ts[row], lg_row_end(t, t->span.ts[row], t->span.dur[row]), row)) {
+		if (lg_gpu_iv_add(ret, t->span.ts[row], lg_row_end(t, t->span.ts[row], t->span.dur[row]),
+				  row)) {
 			lg_free(ret->v);
 			*ret = (struct lg_gpu_ivs){ 0 };
 			return LG_E_NOMEM;
@@ -175,7 +176,8 @@ static int gathers_of(struct lg_case *c, const struct lg_gpu_run *r, struct gath
 		lg_thr thr = r->host[h].thr;
 		struct lg_gpu_ivs pre = { 0 }, forward = { 0 }, backward = { 0 };
 
-		if (spans_of(c, r, thr, is_prefetch, &pre) || spans_of(c, r, thr, is_forward_hook, &forward) ||
+		if (spans_of(c, r, thr, is_prefetch, &pre) ||
+		    spans_of(c, r, thr, is_forward_hook, &forward) ||
 		    spans_of(c, r, thr, is_backward_hook, &backward))
 			c->failed = LG_E_NOMEM;
 		for (size_t i = 0; i < r->n_pieces && !c->failed; i++) {
@@ -183,7 +185,8 @@ static int gathers_of(struct lg_case *c, const struct lg_gpu_run *r, struct gath
 			uint32_t row = p->cause == LG_GPU_BY_COMM && p->span != LG_NO_ROW ? call[p->span] : 0;
 			int64_t at;
 
-			if (!row || t->span.thr[row - 1] != thr || !is_gather(lg_string(t, t->span.name[p->span])))
+			if (!row || t->span.thr[row - 1] != thr ||
+			    !is_gather(lg_string(t, t->span.name[p->span])))
 				continue;
 			at = t->span.ts[row - 1];
 			if (lg_gpu_within(&pre, at))
@@ -227,8 +230,8 @@ static void fsdp(struct lg_case *c, const struct lg_gpu_run *r)
 		if (!strcmp(c->v->findings[i].id, "comms.exposed") ||
 		    !strcmp(c->v->findings[i].id, "comms.small_messages"))
 			f = &c->v->findings[i];
-	if (!f || !(f->lost_ms > 0) || (!has_name(c->t, is_forward_hook) && !has_name(c->t, is_backward_hook)) ||
-	    gathers_of(c, r, &s))
+	if (!f || !(f->lost_ms > 0) ||
+	    (!has_name(c->t, is_forward_hook) && !has_name(c->t, is_backward_hook)) || gathers_of(c, r, &s))
 		return;
 	of = (double)r->by[LG_GPU_BY_COMM];
 	if ((double)(s.forward + s.backward + s.prefetched) < 0.3 * of)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings that cost time: in traces that torch.profiler wrote (tests/data/kineto/settings.py made them), and
+in what the hook tells of real programs."""
+import json
+
+import pytest
+
+
+def explain(laggard, *args):
+    done = laggard("explain", "--json", *args)
+    assert done.returncode == 0, done.stderr
+    v = json.loads(done.stdout)
+    return {(f["id"], f.get("detail")): f for f in v["findings"]}, v
+
+
+@pytest.mark.parametrize("name, expected", (
+    ("plain", None), ("autocast", None), ("checkpoint", None), ("normed", None), ("many_layers", None),
+    ("backward", ("gpu.amp_misuse", "backward_under_autocast")),
+    ("by_hand", ("gpu.amp_misuse", "manual_casts")),
+    ("loader", ("data.loader_wait", "inferred")),
+))
+def test_what_torch_writes_is_told_apart(laggard, root, name, expected):
+    found, v = explain(laggard, root / f"tests/data/kineto/settings/{name}.json.gz")
+    assert list(found) == ([expected] if expected else [])
+    if name == "loader":
+        f = found[expected]
+        assert "inferred" in f["title"] and f["confidence"] < 0.7 and f["lost_ms"] > 4 * 30
+        assert any("inferred" in text for text in v["limits"])
+
+
+STEP_RE = r"i=([0-9]+) .*took ([0-9.]+)"
+
+
+def test_the_user_says_what_a_step_line_is(laggard, tmp_path):
+    log = tmp_path / "job.log"
+    log.write_text("".join(f"2025-10-03 18:37:{s:02d},000 worker | i={100 + s} loss 1.0 took 990.0 ms\n"
+                           for s in range(40)))
+    assert laggard("explain", log).returncode == 1
+    found, v = explain(laggard, log, "--step-regex", STEP_RE)
+    assert v["steps"]["count"] >= 30 and v["steps"]["median_ms"] == pytest.approx(990, abs=15)
+    rows = laggard("steps", log, "--csv", "--step-regex", STEP_RE).stdout.splitlines()
+    assert len(rows) > 30
+    assert laggard("convert", log, "-o", tmp_path / "o.lag", "--step-regex", STEP_RE).returncode == 0
+
+
+@pytest.mark.parametrize("command", ("explain", "steps", "convert"))
+def test_a_bad_expression_is_one_line_and_exit_2(laggard, command):
+    for bad in ("(", "no group", "(a)\\1", "((a{1,200}){1,200})", "x" * 2000 + "()"):
+        done = laggard(command, "x.log", "--step-regex", bad)
+        assert done.returncode == 2 and not done.stdout
+        assert done.stderr.count("\n") == 1 and "--step-regex" in done.stderr
+
+
+def test_money(laggard, root):
+    path = root / "tests/data/kineto/settings/loader.json.gz"
+    found, v = explain(laggard, path, "--cost-per-hour", "2.5", "--gpus", "16")
+    share = found["data.loader_wait", "inferred"]["lost_share"]
+    assert v["cost"]["per_hour"] == 40 and v["cost"]["lost_share"] == pytest.approx(share, abs=1e-4)
+    assert v["cost"]["lost_per_hour"] == pytest.approx(40 * share, abs=0.01)
+    assert v["cost"]["per_training_hour"] == pytest.approx(40 / (1 - share), rel=1e-3)
+    text = laggard("explain", path, "--cost-per-hour", "40").stdout
+    assert "an hour of training done costs" in text
+    assert "cost" not in explain(laggard, path)[1]
+    done = laggard("explain", path, "--gpus", "8")
+    assert done.returncode == 2 and "--cost-per-hour" in done.stderr

@@ -365,6 +365,54 @@ def test_scaler_closures_and_copies(runner):
     assert (copy.name, copy.stage, copy.bytes) == ("Tensor.to", "h2d", 64)
 
 
+SETTINGS = """
+    import io, sys, torch
+    wrong = sys.argv[1] == "wrong"
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(2 * 36, 4))
+    half = torch.nn.Linear(4, 4).bfloat16()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(30):
+        x = torch.randn(2 + (step % 10 == 0 if wrong else 0), 1, 8, 8)
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = model(x).float().sum()
+            if wrong:
+                loss.backward()
+        if not wrong:
+            loss.backward()
+        optimizer.step()
+        half(torch.ones(1, 4, dtype=torch.bfloat16)).sum().backward()
+    torch.save(model.state_dict(), sys.argv[2])
+    with open(sys.argv[2] + ".open", "wb") as f:
+        f.write(b"head")
+        torch.save(torch.zeros(1000), f)
+    torch.save(torch.zeros(1000), io.BytesIO())
+"""
+
+
+def test_settings_are_told(runner, tmp_path):
+    program = runner.program(SETTINGS)
+    for how in ("right", "wrong"):
+        shutil.rmtree(runner.marks)
+        runner.marks.mkdir()
+        out = tmp_path / "state.pt"
+        status, _, err = runner.run(program, how, out)
+        assert status == 0 and not err, err
+        ring = trainer(runner.rings())
+        meta = ring.meta()
+        assert meta["torch.autocast"] == "0" and meta["torch.autocast_cpu"] in ("0", "1")
+        backward = [s.text for s in ring.slots_read if s.what == "meta" and s.name == "torch.autocast_backward"]
+        assert ("1" in backward) == (how == "wrong")
+        assert meta["model.0.parameters"] == "float32=312" and meta["model.0.convolutions"] == "1"
+        assert meta["model.0.device"] == "cpu"
+        assert meta["model.1.parameters"] == "bfloat16=20" and meta["model.1.convolutions"] == "0"
+        assert meta["input.shapes"] == ("2" if how == "wrong" else "1")
+        # Files have bytes; what goes into memory takes no storage.
+        sizes = [m.seq for m in ring.marks("side.saved")]
+        assert sizes == [out.stat().st_size, (tmp_path / "state.pt.open").stat().st_size - 4]
+        assert len([s for s in ring.stages() if s[0] == "side"]) == 3
+
+
 def test_marks_by_hand_replace_the_automatic_ones(runner):
     program = runner.program("""
         import laggard, torch

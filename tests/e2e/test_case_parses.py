@@ -249,3 +249,29 @@ def test_samples_are_those_of_perfparser(laggard, ref):
     want = perfparser_samples(ref)
     assert len(want) > 30
     assert collections.Counter(have) == collections.Counter(want)
+
+
+# perf.data and what perf script printed of the same recording
+TEXTS = [(b, t) for b, t in (("AmZu1212+SOFTWARE-HARDWARE-CODESIGN/nbody.71333712.perf.data",
+                              "AmZu1212+SOFTWARE-HARDWARE-CODESIGN/parallel.perf.txt.gz"),)
+         if (CASES / b).exists()]
+
+
+@needs_cases
+@pytest.mark.parametrize("binary, text", TEXTS, ids=[b.rsplit("/", 1)[-1] for b, _ in TEXTS])
+def test_samples_are_those_of_perf_script(laggard, binary, text):
+    def read(path):
+        walk, out = stacks(laggard, path), []
+        for s in ask(laggard, path, SAMPLES):
+            files = []
+            for f in walk(s["stack"]):
+                # A run of addresses that lie nowhere is one frame; the text says what perf looked up.
+                name = "[kernel]" if f["kind"] == KERNEL else f["dso"] or "[unknown]"
+                if name != "[unknown]" or not files or files[-1] != name:
+                    files.append(name)
+            out.append((s["ts"] // 1000, s["tid"], s["weight"], s["event"], tuple(files)))
+        return out
+    a, b = read(CASES / binary), read(CASES / text)
+    assert len(a) > 1000
+    wrong = [(x, y) for x, y in zip(sorted(a), sorted(b)) if x != y]
+    assert len(a) == len(b) and not wrong, (len(wrong), wrong[0])

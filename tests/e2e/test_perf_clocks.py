@@ -92,3 +92,14 @@ def test_raw_system_calls_have_their_names(laggard, tmp_path):
     assert calls["read"] >= 500 and calls["write"] >= 500
     assert 500 <= calls["read"] < 550  # not some other call's number
     assert not any(name.startswith("syscall ") for name in calls), calls
+
+
+def test_calls_of_32_bit_programs_are_not_given_names_of_others(laggard, tmp_path):
+    (tmp_path / "w.c").write_text("#include <unistd.h>\nint main(void) { for (int i = 0; i < 300; i++) "
+                                  "if (write(1, \"\", 0)) return 1; return 0; }\n")
+    done = subprocess.run(["cc", "-m32", "-o", "w", "w.c"], cwd=tmp_path, capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("no 32-bit programs here: apt-get install gcc-multilib")
+    path = record(tmp_path, None, "-e", "raw_syscalls:sys_enter", "-e", "raw_syscalls:sys_exit", "--", tmp_path / "w")
+    calls = {r["name"]: r["n"] for r in ask(laggard, path, "SELECT name, count(*) AS n FROM span GROUP BY name")}
+    assert calls["write"] == 300 and not calls.get("stat")  # 4 is write on i386, stat on x86-64

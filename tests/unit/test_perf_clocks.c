@@ -212,22 +212,31 @@ static void calls_have_their_names(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof some / sizeof *some; i++)
-		assert_string_equal(lg_pd_syscall_name(here, (uint64_t)some[i].nr), some[i].name);
-	assert_string_equal(lg_pd_syscall_name("x86_64", 202), "futex");
-	assert_string_equal(lg_pd_syscall_name("aarch64", 98), "futex");
-	assert_string_equal(lg_pd_syscall_name("aarch64", 222), "mmap");
-	assert_null(lg_pd_syscall_name("aarch64", 1 << 20));
-	assert_null(lg_pd_syscall_name("x86_64", UINT64_MAX)); /* -1: a call that a filter refused */
-	assert_null(lg_pd_syscall_name("riscv64", 63));
-	assert_null(lg_pd_syscall_name("", 0));
+		assert_string_equal(lg_pd_syscall_name(here, false, (uint64_t)some[i].nr), some[i].name);
+	assert_string_equal(lg_pd_syscall_name("x86_64", false, 202), "futex");
+	assert_string_equal(lg_pd_syscall_name("aarch64", false, 98), "futex");
+	assert_string_equal(lg_pd_syscall_name("aarch64", false, 222), "mmap");
+	assert_string_equal(lg_pd_syscall_name("x86_64", false, 4), "stat");
+	assert_string_equal(lg_pd_syscall_name("x86_64", true, 4), "write");
+	assert_string_equal(lg_pd_syscall_name("i686", false, 4), "write");
+	assert_string_equal(lg_pd_syscall_name("i686", true, 403), "clock_gettime64");
+	assert_null(lg_pd_syscall_name("aarch64", true, 4)); /* numbers of 32-bit ARM */
+	assert_null(lg_pd_syscall_name("aarch64", false, 1 << 20));
+	assert_null(lg_pd_syscall_name("x86_64", false, UINT64_MAX)); /* -1: a call that a filter refused */
+	assert_null(lg_pd_syscall_name("riscv64", false, 63));
+	assert_null(lg_pd_syscall_name("", false, 0));
 	for (uint64_t a = 0; a < 500; a++) {
-		const char *x = lg_pd_syscall_name("x86_64", a), *arm = lg_pd_syscall_name("aarch64", a);
+		const char *x = lg_pd_syscall_name("x86_64", false, a), *i = lg_pd_syscall_name("i386", false, a);
+		const char *arm = lg_pd_syscall_name("aarch64", false, a);
 
 		/* From 424 on all machines count alike. */
 		if (a >= 424 && x && arm)
 			assert_string_equal(x, arm);
+		if (a >= 424 && x && i)
+			assert_string_equal(x, i);
 		for (uint64_t b = 0; b < a; b++) {
-			const char *y = lg_pd_syscall_name("x86_64", b), *z = lg_pd_syscall_name("aarch64", b);
+			const char *y = lg_pd_syscall_name("x86_64", false, b);
+			const char *z = lg_pd_syscall_name("aarch64", false, b);
 
 			assert_false(x && y && !strcmp(x, y));
 			assert_false(arm && z && !strcmp(arm, z));

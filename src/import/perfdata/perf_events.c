@@ -345,7 +345,7 @@ static void io_done(struct lg_pd *p, const struct bound *b, const struct lg_pd_s
 		e->n_io = 0;
 }
 
-/* raw_syscalls tell the number only. A 32-bit program has numbers of its own, which are not known here. */
+/* raw_syscalls tell the number only, and a 32-bit program counts in its own way. */
 static lg_str syscall_name(struct lg_pd *p, const struct lg_pd_task *task, uint64_t nr)
 {
 	struct lg_pd_events *e = p->events;
@@ -355,12 +355,12 @@ static lg_str syscall_name(struct lg_pd *p, const struct lg_pd_task *task, uint6
 	char buf[48];
 
 	if (!e->syscall)
-		e->syscall = lg_calloc(SYSCALLS_MAX, sizeof *e->syscall);
-	if (e->syscall && !is_32 && nr < SYSCALLS_MAX)
-		at = &e->syscall[nr];
+		e->syscall = lg_calloc(2 * SYSCALLS_MAX, sizeof *e->syscall);
+	if (e->syscall && nr < SYSCALLS_MAX)
+		at = &e->syscall[2 * nr + is_32];
 	if (at && *at)
 		return *at;
-	known_as = is_32 ? NULL : lg_pd_syscall_name(p->h.arch, nr);
+	known_as = lg_pd_syscall_name(p->h.arch, is_32, nr);
 	if (!known_as) {
 		snprintf(buf, sizeof buf, "syscall %llu%s", (unsigned long long)nr, is_32 ? " (32-bit)" : "");
 		known_as = buf;

@@ -21,7 +21,7 @@ from cases import ROLLUP, Case, Expect
 from judge import Soft, at_least, is_foreign, match
 from run import FOREIGN_LIMIT, ROOT, SKIP, CannotRun, Run, show_progress
 
-AGENT = {"agent": ("exporter.py", "--period", "1.3", "{pids}")}
+AGENT = {"agent": ("exporter.py", "--period", "0.9", "{pids}")}
 COMPILED = Case(what="torch.compile, no agent", trixie=True, big=True, seconds=20,
                 train=("--compile", "aot_eager"))
 

@@ -491,3 +491,49 @@ def test_scan_of_ten_thousand_threads_is_quick(laggard, out):
         assert done.returncode == 0 and took < 2.0, f"{n} threads took {took:.2f} s"
     finally:
         crowd.communicate("")
+
+
+SLEEPS_EVERYWHERE = """
+import os, select, threading, time
+poll, epoll, lock = select.poll(), select.epoll(), threading.Lock()
+r, w = os.pipe()
+poll.register(r), epoll.register(r), lock.acquire()
+print(os.getpid())
+ways = [("nanosleep", lambda: time.sleep(0.003)), ("poll", lambda: poll.poll(3)),
+        ("epoll", lambda: epoll.poll(0.003)), ("futex", lambda: lock.acquire(timeout=0.003))]
+for i in range(600):
+    name, wait = ways[(i * i + i // 7) % 4]
+    start = time.monotonic_ns()
+    wait()
+    print(name, start, time.monotonic_ns())
+"""
+
+
+def test_a_stack_that_is_not_walked_again_is_the_right_one(laggard, out):
+    """Sleeps in the same place are recognised without a walk (bpf/sched.bpf.h): never a wrong one."""
+    if os.geteuid():
+        pytest.skip("kernel stacks need root")
+    done = laggard("record", "--tier", "bpf", "--no-hook", "-o", out, "--", PYTHON, "-c", SLEEPS_EVERYWHERE)
+    if "does not work here" in done.stderr:
+        pytest.skip(done.stderr.strip().splitlines()[0])
+    assert done.returncode == 0, done.stderr
+    pid, *lines = done.stdout.splitlines()
+    found = laggard("query", "--json", out, f"""
+        WITH RECURSIVE up(row, stack) AS (
+          SELECT state.id, stack FROM state JOIN thread ON thread.id = state.thr
+            WHERE stack > 0 AND dur > 2000000 AND tid = {int(pid)}
+          UNION SELECT row, parent FROM up JOIN stack ON stack.id = up.stack WHERE parent > 0)
+        SELECT state.ts, group_concat(frame.name) AS names FROM up
+          JOIN state ON state.id = up.row JOIN stack ON stack.id = up.stack
+          JOIN frame ON frame.id = stack.frame GROUP BY up.row""")
+    assert found.returncode == 0, found.stderr
+    at = sorted((row["ts"], row["names"]) for row in json.loads(found.stdout))
+    seen = {"nanosleep": 0, "poll": 0, "epoll": 0, "futex": 0}
+    for line in lines:
+        name, start, end = line.split()
+        for ts, names in at:
+            if int(start) <= ts < int(end):
+                assert ("poll" if name == "epoll" else name) in names, (name, names)
+                assert ("epoll" in names) == (name == "epoll"), (name, names)
+                seen[name] += 1
+    assert min(seen.values()) > 50, seen

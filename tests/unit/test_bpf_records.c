@@ -229,6 +229,35 @@ static void a_sleep_gets_its_stack_and_only_its_own(void **state)
 	assert_int_equal(state_row(x, 3).stack, 0);
 }
 
+static void the_same_place_is_told_by_a_flag(void **state)
+{
+	struct fixture *x = *state;
+	struct { struct lg_bpf_sleep r; uint64_t frames[3]; } s = {
+		.r = {.h = header(LG_BPF_SLEEP, 150, 900, 901), .off_ts = 100},
+		.frames = {0x30, 0x20, 0x10},
+	};
+
+	s.r.h.n_kernel = 2;
+	s.r.h.n_user = 1;
+	lg_bpf_feed(x->f, &s, sizeof s);
+	slice(x, 901, 100, LG_WHY_SLEEP, 150, 170, 300, LG_WHY_SLEEP, 0);
+	/* the same kernel frames; the user frames are its own */
+	s.r.h = header(LG_BPF_SLEEP, 350, 900, 901);
+	s.r.h.flags = LG_BPF_SAME;
+	s.r.off_ts = 300;
+	s.r.h.n_user = 1;
+	s.frames[0] = 0x10;
+	lg_bpf_feed(x->f, &s, sizeof s.r + 8);
+	slice(x, 901, 300, LG_WHY_SLEEP, 350, 370, 400, LG_WHY_SLEEP, 0);
+	assert_int_equal(state_row(x, 3).stack, state_row(x, 0).stack);
+	/* another thread with that flag, whose frames never came, has none */
+	s.r.h = header(LG_BPF_SLEEP, 350, 900, 902);
+	s.r.h.flags = LG_BPF_SAME;
+	lg_bpf_feed(x->f, &s, sizeof s.r);
+	slice(x, 902, 300, LG_WHY_SLEEP, 350, 370, 400, LG_WHY_SLEEP, 0);
+	assert_int_equal(state_row(x, 6).stack, 0);
+}
+
 static void lock_wait(struct fixture *x, uint64_t begin, uint64_t end, uint64_t lock, uint64_t mm,
 		      uint32_t lcb, uint32_t owner)
 {
@@ -415,6 +444,7 @@ int main(void)
 		T(the_last_slice_ends_the_life_and_a_reused_pid_is_another),
 		T(a_leader_that_dies_before_its_threads_keeps_the_process_alive),
 		T(a_sleep_gets_its_stack_and_only_its_own),
+		T(the_same_place_is_told_by_a_flag),
 		T(a_wait_for_a_lock_explains_the_blocked_state_inside_it),
 		T(the_place_of_mmap_lock_is_learnt_for_kernels_that_do_not_tell_the_owner),
 		T(a_hold_names_the_process_whose_memory_it_is),

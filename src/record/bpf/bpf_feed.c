@@ -40,6 +40,8 @@ struct thread {
 	int64_t last_end;    /* of its newest state row: rows of a thread never overlap */
 	int64_t sleep_begin; /* of `sleep_stack` */
 	lg_stk sleep_stack;
+	uint64_t *frames;    /* kernel frames of its last sleep, LG_BPF_KERNEL_FRAMES of room; may be NULL */
+	unsigned n_frames;
 	unsigned n_waits;    /* ever */
 	struct wait waits[N_WAITS];
 	bool known; /* had a slice since its birth or its last death */
@@ -86,6 +88,8 @@ void lg_bpf_feed_free(struct lg_bpf_feed *f)
 {
 	if (!f)
 		return;
+	for (size_t i = 0; i < f->n_threads; i++)
+		lg_free(f->threads[i].frames);
 	lg_map_done(&f->by_tid);
 	lg_map_done(&f->mms);
 	lg_map_done(&f->known);
@@ -209,6 +213,8 @@ static void forget_thread(struct lg_bpf_feed *f, uint32_t tid)
 	if (!i)
 		return;
 	lg_map_remove(&f->by_tid, tid);
+	lg_free(f->threads[i - 1].frames);
+	f->threads[i - 1].frames = NULL;
 	if (!lg_grow(&f->unused, &f->cap_unused, f->n_unused + 1, sizeof *f->unused))
 		f->unused[f->n_unused++] = i - 1;
 }
@@ -447,11 +453,33 @@ static lg_stk stack_of(struct lg_bpf_feed *f, uint32_t tgid, const uint64_t *fra
 
 static void feed_sleep(struct lg_bpf_feed *f, const struct lg_bpf_sleep *r)
 {
+	uint64_t both[LG_BPF_KERNEL_FRAMES + LG_BPF_USER_FRAMES];
 	struct thread *t = state_of(f, r->h.tid);
 
 	if (!t)
 		return;
 	t->sleep_begin = (int64_t)r->off_ts;
+	t->sleep_stack = 0;
+	if (r->h.flags & LG_BPF_SAME) {
+		size_t n = t->n_frames;
+
+		/* Not there when its record was lost between the CPUs' rings: better none than a wrong one. */
+		if (!n || r->h.n_user > LG_BPF_USER_FRAMES)
+			return;
+		memcpy(both, t->frames, 8 * n);
+		memcpy(both + n, r + 1, (size_t)8 * r->h.n_user);
+		t->sleep_stack = stack_of(f, r->h.tgid, both, n, r->h.n_user);
+		return;
+	}
+	t->n_frames = 0;
+	if (r->h.n_kernel > LG_BPF_KERNEL_FRAMES || r->h.n_user > LG_BPF_USER_FRAMES)
+		return;
+	if (!t->frames)
+		t->frames = lg_calloc(LG_BPF_KERNEL_FRAMES, sizeof *t->frames);
+	if (t->frames) {
+		t->n_frames = r->h.n_kernel;
+		memcpy(t->frames, r + 1, (size_t)8 * r->h.n_kernel);
+	}
 	t->sleep_stack = stack_of(f, r->h.tgid, (const uint64_t *)(r + 1), r->h.n_kernel, r->h.n_user);
 }
 

@@ -43,6 +43,7 @@ enum {
 	LG_BPF_EDGE = 16,         /* slice: start or wait began before the recording */
 	LG_BPF_MANY_KERNEL = 32,  /* the kernel stack was longer than recorded */
 	LG_BPF_GAP = 64,          /* slice: its start was not reported, in_ts is not true */
+	LG_BPF_SAME = 64,         /* sleep: the kernel frames are those of the thread's last one */
 	LG_BPF_FORK = 64,         /* task: new (else renamed) */
 	LG_BPF_EXEC = 128         /* task: new program and mm */
 };

@@ -87,6 +87,10 @@ struct scratch {
 	__u8 bytes[2048];
 };
 
+/* Scratch behind the greatest record: the sleeper's raw stack. */
+#define RAW_STACK_AT 1024
+#define RAW_STACK_WORDS 64
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, SCRATCH_MAX);
@@ -113,6 +117,8 @@ struct thread {
 	__u64 exec;        /* se.sum_exec_runtime when it left last */
 	/* below: rarely touched */
 	__u64 stack_ts;    /* of the newest stack of a sleep */
+	__u64 walked_ts;   /* of the newest that was walked, see read_raw_stack() */
+	__u64 stack_places, stack_mark; /* of that one; places 0 = none */
 	__u64 sum_since, sum_run;
 	__u32 sum_n;
 	__u32 lcb;
@@ -263,12 +269,15 @@ static __always_inline void fill(struct lg_bpf_hdr *h, __u64 ts, __u32 tid, __u3
 	h->zero = 0;
 }
 
-static __always_inline void output(void *rec, __u64 size, __u32 kind)
+/* False: lost, and counted. */
+static __always_inline bool output(void *rec, __u64 size, __u32 kind)
 {
 	void *ring = ring_of(bpf_get_smp_processor_id());
 
-	if (!ring || bpf_ringbuf_output(ring, rec, size, wake_flag(ring)))
-		count_lost(kind);
+	if (ring && !bpf_ringbuf_output(ring, rec, size, wake_flag(ring)))
+		return true;
+	count_lost(kind);
+	return false;
 }
 
 /* bytes of a stack helper -> whole frames, in a range that the verifier can see */

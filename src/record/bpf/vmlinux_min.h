@@ -77,7 +77,34 @@ struct sched_entity {
 	unsigned long long sum_exec_runtime;
 };
 
+/* Where a sleeping thread's kernel stack ends: x86, arm64. */
+struct thread_struct {
+	unsigned long sp;
+};
+
+struct cpu_context {
+	unsigned long sp;
+};
+
+struct thread_struct___arm64 {
+	struct cpu_context cpu_context;
+};
+
+struct task_struct___arm64 {
+	struct thread_struct___arm64 thread;
+};
+
+struct pt_regs___x86 {
+	unsigned long orig_ax, ip;
+};
+
+struct pt_regs___arm64 {
+	unsigned long long pc;
+	int syscallno;
+};
+
 struct task_struct {
+	struct thread_struct thread;
 	unsigned int __state;
 	struct sched_entity se;
 	unsigned int flags;

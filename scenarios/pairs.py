@@ -3,8 +3,8 @@
 
 `laggard diff` must name what changed, in the order of what it cost, and nothing else at medium or
 above. The truth comes from the ranks' own step times and the agent's log, as in run.py: what the
-compiler lost is the difference of the two runs' median steps, what the agent took is the excess
-of the steps that it touched.
+compiler lost is the difference of the two runs' mean steps less what the agent took, and that is the
+excess of the steps that it touched.
 
 Exit: 0 as expected, 1 not, 77 cannot run here (the reason is the last line).
 """
@@ -13,6 +13,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -53,10 +54,14 @@ def record(case, work, laggard):
 
 
 def truths_ms(before, after):
-    """What each change cost in the second run, by the ranks' own clocks."""
-    slower = after.median_ms() - before.median_ms()
-    return {"compile.skipped": slower * len(after.steps[0]),
-            "host.lock_held": after.excess_ms("agent") if "agent" in after.acts else 0}
+    """What each change cost in the second run, by the ranks' own clocks.
+
+    What the agent did not take of the longer steps, the compiler lost. Means, not medians: a machine
+    that gets slower for a part of a run moves both runs' sums, and laggard's account is of sums.
+    """
+    agent = after.excess_ms("agent") if "agent" in after.acts else 0
+    slower = statistics.mean(d for _, d in after.steps[0]) - statistics.mean(d for _, d in before.steps[0])
+    return {"compile.skipped": slower / 1e6 * len(after.steps[0]) - agent, "host.lock_held": agent}
 
 
 def judge(pair, before, after, verdict):

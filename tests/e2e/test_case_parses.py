@@ -275,3 +275,19 @@ def test_samples_are_those_of_perf_script(laggard, binary, text):
     assert len(a) > 1000
     wrong = [(x, y) for x, y in zip(sorted(a), sorted(b)) if x != y]
     assert len(a) == len(b) and not wrong, (len(wrong), wrong[0])
+
+
+def counted():
+    """(file, samples) of the cases' index: what perf itself counted, where it could open the file."""
+    if not (CASES / "INDEX.md").exists():
+        return []
+    text = (CASES / "INDEX.md").read_text(encoding="utf-8")
+    return [(f, int(n)) for f, n in re.findall(r"^\| ([^ |]+) \|.*\[(\d+) samples by perf", text, re.M) if int(n)]
+
+
+@needs_cases
+def test_samples_are_as_many_as_perf_counts(laggard):
+    files = counted()
+    wrong = [(f, n, have) for f, n in files
+             if (have := ask(laggard, CASES / f, "SELECT count(*) AS n FROM sample")[0]["n"]) != n]
+    assert len(files) > 20 and not wrong, wrong

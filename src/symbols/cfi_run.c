@@ -16,6 +16,7 @@ _Static_assert((int)COLUMNS > (int)LG_UNWIND_REGS, "x86-64's 16 and i386's 8 are
 
 struct columns {
 	struct lg_rule cfa, r[COLUMNS];
+	struct lg_rule based; /* the last CFA that was no expression */
 };
 
 struct run {
@@ -118,7 +119,7 @@ static void advance(struct run *u, uint64_t delta)
 
 static void define_cfa(struct run *u, uint64_t reg, int64_t n)
 {
-	u->now.cfa = plain(LG_RULE_REGISTER, reg, n);
+	u->now.cfa = u->now.based = plain(LG_RULE_REGISTER, reg, n);
 }
 
 static void remember(struct run *u)
@@ -199,7 +200,7 @@ static bool of_register(struct run *u, struct lg_cfi_cur *k, uint8_t op)
 
 static bool of_cfa(struct run *u, struct lg_cfi_cur *k, uint8_t op)
 {
-	struct lg_rule *cfa = &u->now.cfa;
+	struct lg_rule *cfa = &u->now.cfa, was;
 	uint64_t reg;
 
 	switch (op) {
@@ -215,13 +216,21 @@ static bool of_cfa(struct run *u, struct lg_cfi_cur *k, uint8_t op)
 		*cfa = expression(u, k, LG_RULE_IS_EXPR, false);
 		break;
 	case DW_CFA_def_cfa_register: case DW_CFA_def_cfa_offset: case DW_CFA_def_cfa_offset_sf:
-		/* Only valid after a register and an offset (6.4.2.2). */
-		u->bad |= cfa->kind != LG_RULE_REGISTER;
-		if (op == DW_CFA_def_cfa_register)
-			define_cfa(u, lg_cfi_uleb(k), cfa->n);
-		else
-			define_cfa(u, cfa->reg, op == DW_CFA_def_cfa_offset ? (int64_t)lg_cfi_uleb(k)
-									    : scaled(u, lg_cfi_sleb(k)));
+		/*
+		 * Only valid after a register and an offset (6.4.2.2). Assembler of cryptographic libraries
+		 * goes back from an expression to them all the same; libgcc (unwind-dw2.c,
+		 * execute_cfa_program()) takes the offset from before it, and a new offset changes nothing.
+		 */
+		u->bad |= u->now.based.kind != LG_RULE_REGISTER;
+		if (op == DW_CFA_def_cfa_register) {
+			define_cfa(u, lg_cfi_uleb(k), u->now.based.n);
+			break;
+		}
+		was = *cfa;
+		define_cfa(u, u->now.based.reg, op == DW_CFA_def_cfa_offset ? (int64_t)lg_cfi_uleb(k)
+									     : scaled(u, lg_cfi_sleb(k)));
+		if (was.kind == LG_RULE_IS_EXPR)
+			*cfa = was;
 		break;
 	default:
 		return false;

@@ -186,7 +186,6 @@ static void nonsense_has_no_rules(void **state)
 	assert_false(RUN(0, DW_CFA_restore_state).found);                  /* nothing was remembered */
 	assert_false(RUN(0, DW_CFA_offset | 3).found);                     /* ends inside */
 	assert_false(RUN(0, DW_CFA_def_cfa, 0xff, 0xff, 0x7f, 8).found);   /* no such register */
-	assert_false(RUN(0, DW_CFA_def_cfa_expression, 1, DW_OP_breg0, DW_CFA_def_cfa_offset, 8).found);
 	assert_false(RUN(0, DW_CFA_def_cfa_expression, 9, DW_OP_breg0).found);
 	assert_false(RUN(0, DW_CFA_def_cfa_expression, 0).found);
 	assert_false(RUN(0, DW_CFA_def_cfa_expression, 3, DW_OP_bra, 0, 0).found);
@@ -221,6 +220,27 @@ static void expressions_start_with_the_cfa(void **state)
 	assert_int_equal(f.r[12].kind, LG_RULE_IS_EXPR);
 	assert_true(lg_expr_value(&x, (size_t)f.r[12].n, &regs, true, 0x8000, &stack, &v));
 	assert_int_equal(v, 5);
+	lg_exprs_done(&x);
+}
+
+/* Not what the standard permits, but what libgcrypt's assembler writes and libgcc understands. */
+static void goes_back_from_an_expression_to_a_register(void **state)
+{
+	struct lg_exprs x = { 0 };
+	struct lg_frame_rules f;
+
+	(void)state;
+	f = RUN(0, DW_CFA_def_cfa_offset, 56, DW_CFA_def_cfa_expression, 2, DW_OP_breg7, 8,
+		DW_CFA_def_cfa_register, 7);
+	assert_true(f.found);
+	assert_int_equal(f.cfa.kind, LG_RULE_REGISTER);
+	assert_int_equal(f.cfa.n, 56);
+	f = RUN(0, DW_CFA_def_cfa_expression, 2, DW_OP_breg7, 8, DW_CFA_def_cfa_offset, 48);
+	assert_int_equal(f.cfa.kind, LG_RULE_IS_EXPR);
+	f = RUN(0, DW_CFA_def_cfa_expression, 2, DW_OP_breg7, 8, DW_CFA_def_cfa_offset, 48,
+		DW_CFA_def_cfa_register, 6);
+	assert_int_equal(f.cfa.reg, 6);
+	assert_int_equal(f.cfa.n, 48);
 	lg_exprs_done(&x);
 }
 
@@ -320,6 +340,7 @@ static void same_register(const struct lg_rule *have, Dwarf_Frame *frame, int r,
 }
 
 struct seen {
+	const char *path;
 	size_t rows, none, files;
 };
 
@@ -342,12 +363,15 @@ static void same_rules(struct seen *seen, struct lg_elf *e, Dwarf_CFI *cfi, uint
 		seen->none++;
 		return;
 	}
+	if (dwarf_frame_cfa(frame, &ops, &n)) {
+		free(frame); /* goes_back_from_an_expression_to_a_register(): too strict for libgcrypt */
+		return;
+	}
 	if (!f.found)
-		fail_msg("%#llx has rules", (unsigned long long)vaddr);
+		fail_msg("%s: %#llx has rules", seen->path, (unsigned long long)vaddr);
 	ra = dwarf_frame_info(frame, &from, &to, &signal);
 	assert_int_equal(f.ra_reg, ra);
 	assert_int_equal(f.signal, signal);
-	assert_int_equal(dwarf_frame_cfa(frame, &ops, &n), 0);
 	if (n == 1 && is_breg(ops, &reg, &off)) {
 		if (f.cfa.kind == LG_RULE_REGISTER) {
 			assert_int_equal(f.cfa.reg, reg);
@@ -384,6 +408,7 @@ static int one_library(struct dl_phdr_info *info, size_t size, void *self)
 	(void)size;
 	if (fd < 0)
 		return 0; /* the vdso */
+	seen->path = path;
 #if defined __x86_64__
 	machine = LG_MACHINE_X86_64;
 #elif defined __aarch64__
@@ -431,6 +456,7 @@ int main(void)
 		cmocka_unit_test(rows_begin_where_they_say),
 		cmocka_unit_test(nonsense_has_no_rules),
 		cmocka_unit_test(expressions_start_with_the_cfa),
+		cmocka_unit_test(goes_back_from_an_expression_to_a_register),
 		cmocka_unit_test(finds_entries_that_nobody_sorted),
 		cmocka_unit_test(says_what_libdw_says),
 	};

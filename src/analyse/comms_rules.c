@@ -18,6 +18,8 @@
 
 #define BIT(cause) (1u << (cause))
 #define SMALL_BYTES 1000000u
+#define TAIL_SHARE 0.08
+#define HIDDEN_WELL 0.25
 
 /* "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)" -> "AllReduce". */
 static void op_of(const char *name, char *ret, size_t size)
@@ -100,6 +102,13 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g, int64_t waited)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_COMM));
+	/* The last bucket has nothing left to hide under: a job that hides all others is a good one. */
+	if (share < TAIL_SHARE && (double)r->by[LG_GPU_BY_COMM] < HIDDEN_WELL * (double)r->comm_ns) {
+		f->severity = "low";
+		lg_gpu_against(c, f, "%.0f %% of the collectives' time is under compute already: what is left may be "
+			       "the last one of each step", 100 - 100 * (double)r->by[LG_GPU_BY_COMM] /
+							     (double)r->comm_ns);
+	}
 	if (small)
 		f->title = lg_arena_printf(&c->v->arena,
 					   "%zu collectives a %s of %.0f us each are not under compute: %.0f %% "

@@ -41,7 +41,7 @@ static void in_step(struct lg_case *c, const struct lg_gpu *g)
 
 struct frame {
 	long frame, highest, lowest;
-	size_t n;
+	size_t n, back; /* back: runs of a version older than one that had run */
 	int64_t first;
 };
 
@@ -83,6 +83,7 @@ static size_t frames_of(struct lg_case *c, const struct lg_gpu_run *r, struct fr
 				v[n++] = (struct frame){ .frame = frame, .highest = compile,
 							 .lowest = compile, .first = t->span.ts[row] };
 			v[k].n++;
+			v[k].back += compile < v[k].highest;
 			if (compile > v[k].highest)
 				v[k].highest = compile;
 			if (compile < v[k].lowest)
@@ -99,6 +100,17 @@ static struct lg_finding *unmeasured(struct lg_case *c, const struct lg_gpu *g, 
 	if (f)
 		f->stage = lg_stage_name(LG_STAGE_FORWARD);
 	return f;
+}
+
+/* Does the compiler work in the window? */
+static bool compiles(const struct lg_gpu_run *r)
+{
+	for (size_t h = 0; h < r->n_host; h++)
+		for (size_t i = 0; i < r->host[h].n; i++)
+			if (r->host[h].seg[i].class == LG_HOST_COMPILE && r->host[h].seg[i].end > r->from &&
+			    r->host[h].seg[i].ts < r->to)
+				return true;
+	return false;
 }
 
 static void regions(struct lg_case *c, const struct lg_gpu *g)
@@ -128,6 +140,14 @@ static void regions(struct lg_case *c, const struct lg_gpu *g)
 			f->title = lg_arena_printf(&c->v->arena, "one frame runs in %ld compiled versions within "
 						   "this window: it is compiled again and again",
 						   v[many - 1].highest - v[many - 1].lowest + 1);
+			/* Versions that come back were kept: one for each of a few shapes, compiled once. */
+			if (v[many - 1].back && !compiles(r)) {
+				f->severity = "info";
+				f->confidence = 0.5;
+				f->title = lg_arena_printf(&c->v->arena, "one frame runs in %ld compiled versions in "
+							   "turn, none of them compiled in this window",
+							   v[many - 1].highest - v[many - 1].lowest + 1);
+			}
 			lg_evidence_add(c, f, v[many - 1].first, 0, "Torch-Compiled Region %ld/%ld to %ld/%ld",
 					v[many - 1].frame, v[many - 1].lowest, v[many - 1].frame,
 					v[many - 1].highest);

@@ -16,6 +16,7 @@
 #include "store/args.h"
 
 #define BIT(cause) (1u << (cause))
+#define STEPWISE_NS 1000000ll
 
 enum kernel_kind { K_OTHER, K_FP32, K_TENSOR, K_LAYOUT };
 
@@ -144,7 +145,11 @@ static void recompute(struct lg_case *c, const struct lg_gpu *g, const struct lg
 	lg_evidence_add(c, f, INT64_MIN, 0, "peak reserved %.1f GB of %.1f GB", peak / 1e9, total / 1e9);
 }
 
-/* Kernels too small for the device: fewer blocks than half of its multiprocessors. */
+/*
+ * Kernels too small for the device: fewer blocks than half of its multiprocessors. A kernel of a
+ * millisecond and more on a few blocks is no small piece of work but one that goes step by step (a
+ * persistent recurrent network, a scan): a larger batch need not fill it.
+ */
 static void small_batch(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
 {
 	const struct lg_trace *t = c->t;
@@ -167,6 +172,10 @@ static void small_batch(struct lg_case *c, const struct lg_gpu *g, const struct 
 
 		if (!grid || w->class != LG_GPU_COMPUTE || w->ts < r->from || w->end > r->to)
 			continue;
+		if (w->end - w->ts >= STEPWISE_NS) {
+			known += w->end - w->ts;
+			continue;
+		}
 		for (size_t k = 0; k < len; k += strcspn(grid + k, ",") + 1)
 			blocks *= strtod(grid + k + (grid[k] == '['), NULL);
 		known += w->end - w->ts;
@@ -180,6 +189,9 @@ static void small_batch(struct lg_case *c, const struct lg_gpu *g, const struct 
 	f = lg_gpu_finding(c, g, "gpu.small_batch", (double)NAN, (double)NAN, 0.7, r);
 	if (!f)
 		return;
+	/* Requests make the batches of a server, and it may have to answer each at once. */
+	if (r->scope == LG_SCOPE_INFERENCE)
+		f->severity = "low";
 	f->title = lg_arena_printf(&c->v->arena, "%.0f %% of the kernel time runs on less than half of the "
 				   "device's %ld multiprocessors: the work at a time is too small",
 				   100 * (double)small / (double)known, sms);
@@ -224,6 +236,46 @@ static bool is_autotune_piece(const struct lg_trace *t, const struct lg_gpu_piec
 	       strstr(lg_string(t, t->span.name[p->span]), "EventSynchronize") != NULL;
 }
 
+/*
+ * Kernels of the optimizer that handle one parameter each. A foreach or fused optimizer of a large model
+ * takes hundreds, too (torch/.../MultiTensorApply.cuh: 320 blocks of 65536 elements a launch), but they
+ * are as large as kernels get; so are those that inductor or Triton made.
+ */
+static int sum_single_tensor(struct lg_case *c, const struct lg_gpu_run *r, struct lg_gpu_sums *ret)
+{
+	const struct lg_trace *t = c->t;
+	struct lg_gpu_ivs a = { 0 };
+
+	*ret = (struct lg_gpu_sums){ .row = LG_NO_ROW };
+	for (size_t h = 0; h < r->n_host; h++) {
+		lg_thr thr = r->host[h].thr;
+
+		a.n = 0;
+		for (uint32_t p = c->idx->span_off[thr]; p < c->idx->span_off[thr + 1]; p++) {
+			uint32_t row = c->idx->span[p];
+			int64_t ts = t->span.ts[row];
+
+			if (ts < r->from || ts >= r->to ||
+			    !is_optimizer_step(lg_string(t, t->span.name[row])))
+				continue;
+			if (lg_gpu_iv_add(&a, ts, lg_row_end(t, ts, t->span.dur[row]), row)) {
+				lg_free(a.v);
+				return LG_E_NOMEM;
+			}
+		}
+		for (size_t i = 0; a.n && i < r->n_work; i++) {
+			const char *name = lg_string(t, t->span.name[r->work[i].span]);
+			uint32_t call = r->work[i].call;
+
+			if (call != LG_NO_ROW && t->span.thr[call] == thr && !strstr(name, "multi_tensor") &&
+			    strncmp(name, "triton_", 7) && lg_gpu_within(&a, t->span.ts[call]))
+				lg_gpu_sum_in(c, r, i, ret);
+		}
+	}
+	lg_free(a.v);
+	return 0;
+}
+
 void lg_gpu_refine(struct lg_case *c, struct lg_gpu *g)
 {
 	for (size_t i = 0; i < g->n; i++) {
@@ -240,8 +292,7 @@ void lg_gpu_refine(struct lg_case *c, struct lg_gpu *g)
 				r->piece[k].cause = LG_GPU_BY_AUTOTUNE;
 				r->by[LG_GPU_BY_AUTOTUNE] += r->piece[k].dur;
 			}
-		/* One fused or foreach optimizer takes a few dozen kernels, whatever the model. */
-		if (lg_gpu_sum_under(c, r, is_optimizer_step, &s)) {
+		if (sum_single_tensor(c, r, &s)) {
 			c->failed = LG_E_NOMEM;
 			return;
 		}
@@ -446,10 +497,16 @@ int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g)
 		return c->failed;
 	tensor_cores(c, g, r, &by[K_FP32], &by[K_TENSOR]);
 	f = by[K_LAYOUT].n ? lg_gpu_costs(c, g, "gpu.layout", r, &by[K_LAYOUT], 1, 0.9, 0.01) : NULL;
-	if (f)
+	if (f) {
 		f->title = lg_arena_printf(&c->v->arena, "tensors are turned between NCHW and NHWC around "
 					   "convolutions: %zu kernels, %.1f ms", by[K_LAYOUT].n,
 					   (double)by[K_LAYOUT].ns / 1e6);
+		/* Once on the way in and once on the way out is what channels_last itself takes. */
+		if (r->n_steps && by[K_LAYOUT].n <= 2 * r->n_steps) {
+			f->severity = "low";
+			lg_gpu_against(c, f, "two a step at most: the model's input and output, once each");
+		}
+	}
 	attention(c, g, r);
 	recompute(c, g, r);
 	small_batch(c, g, r);

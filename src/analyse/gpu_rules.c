@@ -11,6 +11,7 @@
 #include "analyse/timeline_gpu.h"
 
 #define BIT(cause) (1u << (cause))
+#define STACKS_TAKE 0.2
 
 static void cold(struct lg_case *c, const struct lg_gpu *g)
 {
@@ -105,6 +106,10 @@ static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
 			r->compiled ? ", compiled regions in use" : "",
 			r->n_graph_launches ? ", graphs replayed" : "");
 	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_LAUNCH), 4, "no kernel queued for");
+	/* The recorder of Python calls runs on the host's thread: it alone takes a device from well fed to
+	 * somewhat starved. */
+	if (r->has_frames && share < STACKS_TAKE)
+		f->severity = "low";
 	if (r->has_frames)
 		lg_gpu_against(c, f, "the trace was taken with Python stacks, which slow the host by "
 				     "themselves: without them the share is smaller");

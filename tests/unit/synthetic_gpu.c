@@ -220,7 +220,8 @@ static void body(struct sim *s, int step)
 		s->on = s->main;
 	}
 	if (p->region_versions) {
-		snprintf(region, sizeof region, "Torch-Compiled Region: 0/%d", step % p->region_versions);
+		snprintf(region, sizeof region, "Torch-Compiled Region: 0/%d",
+			 p->regions_once ? step : step % p->region_versions);
 		span(s, s->now, 1, LG_SPAN_OP, 0, region, -1);
 	}
 }
@@ -230,7 +231,7 @@ static void under(struct sim *s, const char *name, int n, const char *kernel)
 	int64_t begin = s->now;
 
 	for (int i = 0; i < n; i++)
-		launch(s, STREAM_COMPUTE, kernel, 3 * US, "aten::add_");
+		launch(s, STREAM_COMPUTE, kernel, s->p->optimizer_foreach ? 40 * US : 3 * US, "aten::add_");
 	span(s, begin, s->now - begin, LG_SPAN_STAGE, LG_STAGE_OPTIMIZER, name, -1);
 }
 
@@ -302,6 +303,8 @@ static void step(struct sim *s, int k)
 	if (!p->comm_overlaps)
 		for (int i = 0; i < p->n_comm; i++)
 			collective(s, p->comm_ns + (i || late || p->late_rank == -1 ? 0 : p->late_ns));
+	if (p->comm_tail_ns)
+		launch(s, STREAM_COMPUTE, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", p->comm_tail_ns, "c10d::allreduce_");
 	if (p->copy_back) {
 		at = s->now;
 		for (int i = 0; i < p->copy_back; i++)
@@ -313,7 +316,11 @@ static void step(struct sim *s, int k)
 		launch(s, STREAM_COMPUTE, "void unscale", 3 * US, "aten::_amp_foreach_non_finite_check_and_unscale_");
 	if (!p->inference)
 		under(s, "Optimizer.step#AdamW.step", p->optimizer_kernels ? p->optimizer_kernels : 4,
-		      "void at::native::multi_tensor_apply_kernel");
+		      p->optimizer_kernels && !p->optimizer_foreach
+			      ? "void at::native::vectorized_elementwise_kernel<4, Addcdiv>"
+			      : "void at::native::multi_tensor_apply_kernel");
+	if (p->frames)
+		span(s, begin, s->now - begin, LG_SPAN_PYTHON, 0, "train.py(7): step", -1);
 	if (!p->no_step_marks) {
 		char name[32];
 

@@ -207,6 +207,66 @@ static void convolutions_never_tuned(void **state)
 	done(&o);
 }
 
+/* Runs that look like trouble to a rule that only counts. */
+static void healthy_twins_stay_silent(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	/* A foreach optimizer of a large model: hundreds of kernels, each as large as they get. */
+	p.optimizer_kernels = 400;
+	p.optimizer_foreach = true;
+	quiet(&p);
+	/* channels_last turns the input once. */
+	p = gpu_healthy;
+	p.n_kernels = 20;
+	p.n_layout = 1;
+	quiet(&p);
+	/* A persistent recurrent network: few blocks for a long time. */
+	p = gpu_healthy;
+	p.grid = 20;
+	p.n_kernels = 20;
+	p.kernel_ns = 5 * MS;
+	quiet(&p);
+	/* A server answers one request at a time. */
+	p = gpu_healthy;
+	p.grid = 20;
+	p.inference = true;
+	quiet(&p);
+	p.inference = false;
+	o = explain(&p);
+	assert_true(is_loud(find(o.v, "gpu.small_batch")));
+	done(&o);
+	/* Gradients are reduced under the backward pass, the last bucket behind it. */
+	p = gpu_healthy;
+	p.n_comm = 10;
+	p.comm_ns = MS;
+	p.comm_overlaps = true;
+	p.comm_tail_ns = 600 * US;
+	o = explain(&p);
+	assert_non_null(find(o.v, "comms.exposed"));
+	assert_false(is_loud(find(o.v, "comms.exposed")));
+	done(&o);
+	/* Stacks slow the host: a device that is well fed without them looks somewhat starved. */
+	p = gpu_healthy;
+	p.n_kernels = 30;
+	p.kernel_ns = 60 * US;
+	p.launch_ns = 62 * US;
+	o = explain(&p);
+	assert_true(is_loud(find(o.v, "gpu.launch_bound")));
+	done(&o);
+	p.frames = true;
+	o = explain(&p);
+	assert_true(find(o.v, "gpu.launch_bound") != NULL && !is_loud(find(o.v, "gpu.launch_bound")));
+	done(&o);
+	/* float32 where it belongs: a head beside bf16 matrices; see also mixed_precision_by_hand(). */
+	p = gpu_healthy;
+	p.casts = CAST_NORM;
+	p.scaler = true;
+	quiet(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -217,6 +277,7 @@ int main(void)
 		cmocka_unit_test(what_ddp_need_not_do),
 		cmocka_unit_test(gathers_that_nobody_prefetched),
 		cmocka_unit_test(convolutions_never_tuned),
+		cmocka_unit_test(healthy_twins_stay_silent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

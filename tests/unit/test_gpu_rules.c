@@ -426,10 +426,14 @@ static void autotuning_and_compilation_inside_steps(void **state)
 	p = gpu_healthy;
 	p.n_steps = 12;
 	p.region_versions = 6;
+	p.regions_once = true;
 	o = explain(&p);
 	assert_non_null(find(o.v, "compile.recompiles"));
+	assert_true(is_loud(find(o.v, "compile.recompiles")));
 	assert_true(isnan(find(o.v, "compile.recompiles")->lost_ms));
 	done(&o);
+	p.regions_once = false; /* six versions in turn: compiled once for each of six shapes */
+	quiet(&p);
 	p.region_versions = 1;
 	quiet(&p);
 }

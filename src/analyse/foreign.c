@@ -60,8 +60,7 @@ static int64_t sampling_period(const struct lg_case *c, lg_thr thr)
 	for (size_t i = 1; i < n; i++)
 		d[i - 1] = c->t->sample.ts[x->sample[x->sample_off[thr] + i]] -
 			   c->t->sample.ts[x->sample[x->sample_off[thr] + i - 1]];
-	qsort(d, n - 1, sizeof *d, lg_cmp_i64);
-	period = d[(n - 1) / 2];
+	period = lg_select_i64(d, n - 1, (n - 1) / 2);
 	lg_free(d);
 	return period;
 }

@@ -9,35 +9,26 @@ static size_t slot_of(const struct lg_map *m, uint64_t key)
 	size_t mask = m->cap - 1;
 	size_t i = (size_t)lg_mix64(key) & mask;
 
-	while (m->values[i] && m->keys[i] != key)
+	while (m->slot[i].value && m->slot[i].key != key)
 		i = (i + 1) & mask;
 	return i;
 }
 
 uint32_t lg_map_get(const struct lg_map *m, uint64_t key)
 {
-	return m->cap ? m->values[slot_of(m, key)] : 0;
+	return m->cap ? m->slot[slot_of(m, key)].value : 0;
 }
 
 static int rehash(struct lg_map *m, size_t cap)
 {
 	struct lg_map next = { .cap = cap };
 
-	next.keys = lg_calloc(cap, sizeof *next.keys);
-	next.values = lg_calloc(cap, sizeof *next.values);
-	if (!next.keys || !next.values) {
-		lg_map_done(&next);
+	next.slot = lg_calloc(cap, sizeof *next.slot);
+	if (!next.slot)
 		return LG_E_NOMEM;
-	}
-	for (size_t i = 0; i < m->cap; i++) {
-		size_t s;
-
-		if (!m->values[i])
-			continue;
-		s = slot_of(&next, m->keys[i]);
-		next.keys[s] = m->keys[i];
-		next.values[s] = m->values[i];
-	}
+	for (size_t i = 0; i < m->cap; i++)
+		if (m->slot[i].value)
+			next.slot[slot_of(&next, m->slot[i].key)] = m->slot[i];
 	next.n = m->n;
 	lg_map_done(m);
 	*m = next;
@@ -60,11 +51,11 @@ int lg_map_set(struct lg_map *m, uint64_t key, uint32_t value)
 			return rc;
 	}
 	s = slot_of(m, key);
-	if (!m->values[s]) {
-		m->keys[s] = key;
+	if (!m->slot[s].value) {
+		m->slot[s].key = key;
 		m->n++;
 	}
-	m->values[s] = value;
+	m->slot[s].value = value;
 	return 0;
 }
 
@@ -75,25 +66,23 @@ void lg_map_remove(struct lg_map *m, uint64_t key)
 	if (!m->cap)
 		return;
 	i = slot_of(m, key);
-	if (!m->values[i])
+	if (!m->slot[i].value)
 		return;
 	/* Backward-shift deletion keeps probe sequences whole without tombstones. */
-	for (j = (i + 1) & mask; m->values[j]; j = (j + 1) & mask) {
-		size_t home = (size_t)lg_mix64(m->keys[j]) & mask;
+	for (j = (i + 1) & mask; m->slot[j].value; j = (j + 1) & mask) {
+		size_t home = (size_t)lg_mix64(m->slot[j].key) & mask;
 
 		if (((j - home) & mask) >= ((j - i) & mask)) {
-			m->keys[i] = m->keys[j];
-			m->values[i] = m->values[j];
+			m->slot[i] = m->slot[j];
 			i = j;
 		}
 	}
-	m->values[i] = 0;
+	m->slot[i].value = 0;
 	m->n--;
 }
 
 void lg_map_done(struct lg_map *m)
 {
-	lg_free(m->keys);
-	lg_free(m->values);
+	lg_free(m->slot);
 	*m = (struct lg_map){ 0 };
 }

@@ -10,10 +10,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Key and value side by side: a look-up in a big map is one cache miss. 12 bytes, not 16: maps are
+ * a good part of what an import holds. */
+struct __attribute__((packed, aligned(4))) lg_map_slot {
+	uint64_t key;
+	uint32_t value; /* 0 = free */
+};
+
 struct lg_map {
-	uint64_t *keys;
-	uint32_t *values; /* 0 = free slot */
-	size_t n, cap;    /* cap is 0 or a power of two */
+	struct lg_map_slot *slot;
+	size_t n, cap; /* cap is 0 or a power of two */
 };
 
 /* Find; 0 when absent. */

@@ -24,3 +24,50 @@ int64_t lg_median_i64(int64_t *v, size_t n)
 	qsort(v, n, sizeof *v, lg_cmp_i64);
 	return v[n / 2];
 }
+
+static void swap(int64_t *a, int64_t *b)
+{
+	int64_t was = *a;
+
+	*a = *b;
+	*b = was;
+}
+
+/* Hoare's selection, the pivot the median of three; what makes that slow is sorted instead. */
+int64_t lg_select_i64(int64_t *v, size_t n, size_t k)
+{
+	ptrdiff_t lo = 0, hi = (ptrdiff_t)n - 1, at = (ptrdiff_t)k;
+
+	for (int round = 0; lo < hi; round++) {
+		ptrdiff_t i = lo, j = hi, mid = lo + (hi - lo) / 2;
+		int64_t pivot;
+
+		if (round > 64) {
+			qsort(v + lo, (size_t)(hi - lo) + 1, sizeof *v, lg_cmp_i64);
+			break;
+		}
+		if (v[mid] < v[lo])
+			swap(&v[mid], &v[lo]);
+		if (v[hi] < v[lo])
+			swap(&v[hi], &v[lo]);
+		if (v[hi] < v[mid])
+			swap(&v[hi], &v[mid]);
+		pivot = v[mid];
+		do {
+			while (v[i] < pivot)
+				i++;
+			while (v[j] > pivot)
+				j--;
+			if (i <= j)
+				swap(&v[i++], &v[j--]);
+		} while (i <= j);
+		/* v[lo..j] <= pivot <= v[i..hi], and what lies between them is the pivot. */
+		if (at <= j)
+			hi = j;
+		else if (at >= i)
+			lo = i;
+		else
+			break;
+	}
+	return v[k];
+}

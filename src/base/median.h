@@ -12,4 +12,7 @@ int lg_cmp_f64(const void *a, const void *b);
 /* Sorts v; the upper median v[n / 2], or 0 when there is none. */
 int64_t lg_median_i64(int64_t *v, size_t n);
 
+/* What stands at v[k] when v is in order, k < n; reorders v, in linear time on average. */
+int64_t lg_select_i64(int64_t *v, size_t n, size_t k);
+
 #endif /* LG_BASE_MEDIAN_H */

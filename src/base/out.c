@@ -10,31 +10,44 @@
 #include <zlib.h>
 
 #include "base/alloc.h"
+#include "base/behind.h"
 
-enum { BUF_BYTES = 256 * 1024 };
+/* What is longer than two buffers is written by a thread of its own. */
+enum { BUF_BYTES = 256 * 1024, THREAD_FROM = 2 * BUF_BYTES };
+
+/* Where buffers go. Belongs to the thread while there is one and it is not waited for. */
+struct device {
+	int fd;           /* -1 for memory */
+	const char *path; /* for people; NULL: standard output */
+	z_stream z;
+	int gz;
+	_Atomic int failed; /* sticky LG_E_*; err is set before it */
+	struct lg_error err;
+};
 
 struct lg_out {
-	int fd;             /* -1 for memory */
+	struct device d;
+	int fd;             /* d.fd */
 	char *tmp, *path;   /* rename tmp -> path on success; NULL for stdout, devices, memory */
 	unsigned char *buf; /* plain bytes waiting */
 	size_t n, cap;
 	uint64_t total;
-	z_stream z;
-	int gz;
-	int failed; /* sticky LG_E_* */
+	struct lg_behind *behind; /* NULL: written here */
+	int tried;                /* to start it */
+	int failed;               /* sticky LG_E_* */
 	struct lg_error err;
 };
 
-static void write_all(struct lg_out *o, const unsigned char *p, size_t n)
+static void write_all(struct device *d, const unsigned char *p, size_t n)
 {
-	while (n && !o->failed) {
-		ssize_t w = write(o->fd, p, n);
+	while (n && !d->failed) {
+		ssize_t w = write(d->fd, p, n);
 
 		if (w < 0 && errno == EINTR)
 			continue;
 		if (w <= 0) {
-			o->failed = lg_fail_errno(&o->err, w ? errno : ENOSPC, "cannot write %s",
-						  o->path ? o->path : "standard output");
+			d->failed = lg_fail_errno(&d->err, w ? errno : ENOSPC, "cannot write %s",
+						  d->path ? d->path : "standard output");
 			return;
 		}
 		p += w;
@@ -42,28 +55,53 @@ static void write_all(struct lg_out *o, const unsigned char *p, size_t n)
 	}
 }
 
-static void deflate_all(struct lg_out *o, int flush)
+static void deflate_all(struct device *d, const unsigned char *p, size_t n, int flush)
 {
 	unsigned char chunk[65536];
 
-	o->z.next_in = o->buf;
-	o->z.avail_in = (uInt)o->n;
+	d->z.next_in = (z_const Bytef *)(uintptr_t)p;
+	d->z.avail_in = (uInt)n;
 	do {
-		o->z.next_out = chunk;
-		o->z.avail_out = sizeof chunk;
-		deflate(&o->z, flush);
-		write_all(o, chunk, sizeof chunk - o->z.avail_out);
-	} while (!o->failed && o->z.avail_out == 0);
+		d->z.next_out = chunk;
+		d->z.avail_out = sizeof chunk;
+		deflate(&d->z, flush);
+		write_all(d, chunk, sizeof chunk - d->z.avail_out);
+	} while (!d->failed && d->z.avail_out == 0);
 }
 
-static void flush_buf(struct lg_out *o, int final)
+static void take(void *self, const unsigned char *p, size_t n)
+{
+	struct device *d = self;
+
+	if (d->failed)
+		return;
+	if (d->gz)
+		deflate_all(d, p, n, Z_NO_FLUSH);
+	else
+		write_all(d, p, n);
+}
+
+static void look(struct lg_out *o)
+{
+	if (o->failed || !o->d.failed)
+		return;
+	o->err = o->d.err;
+	o->failed = o->d.failed;
+}
+
+static void flush_buf(struct lg_out *o)
 {
 	if (o->fd < 0 || o->failed)
 		return;
-	if (o->gz)
-		deflate_all(o, final ? Z_FINISH : Z_NO_FLUSH);
+	if (!o->tried && o->total >= THREAD_FROM) {
+		o->tried = 1;
+		o->behind = lg_behind_new(BUF_BYTES, take, &o->d);
+	}
+	if (o->behind)
+		o->buf = lg_behind_give(o->behind, o->buf, o->n);
 	else
-		write_all(o, o->buf, o->n);
+		take(&o->d, o->buf, o->n);
+	look(o);
 	o->n = 0;
 }
 
@@ -86,8 +124,9 @@ static struct lg_out *out_new(struct lg_error *err)
 
 static void out_free(struct lg_out *o)
 {
-	if (o->gz)
-		deflateEnd(&o->z);
+	lg_behind_free(o->behind);
+	if (o->d.gz)
+		deflateEnd(&o->d.z);
 	lg_free(o->tmp);
 	lg_free(o->path);
 	lg_free(o->buf);
@@ -124,13 +163,15 @@ int lg_out_open(struct lg_out **ret, const char *path, enum lg_out_codec codec,
 		out_free(o);
 		return rc;
 	}
+	o->d.fd = o->fd;
+	o->d.path = o->path;
 	if (codec == LG_OUT_GZIP) {
 		/* Level 1: traces are re-read by viewers once; time matters more than size. */
-		if (deflateInit2(&o->z, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+		if (deflateInit2(&o->d.z, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
 			lg_out_abort(o);
 			return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "cannot start gzip");
 		}
-		o->gz = 1;
+		o->d.gz = 1;
 	}
 	*ret = o;
 	return 0;
@@ -175,7 +216,7 @@ void lg_out_write(struct lg_out *o, const void *p, size_t n)
 		s += take;
 		n -= take;
 		if (o->n == o->cap)
-			flush_buf(o, 0);
+			flush_buf(o);
 		if (o->failed)
 			return;
 	}
@@ -187,7 +228,7 @@ char *lg_out_reserve(struct lg_out *o, size_t n)
 		return NULL;
 	if (o->cap - o->n <= n) {
 		if (o->fd >= 0) {
-			flush_buf(o, 0);
+			flush_buf(o);
 		} else if (lg_grow(&o->buf, &o->cap, o->n + n + 1, 1)) {
 			o->failed = lg_fail(&o->err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 		}
@@ -370,6 +411,16 @@ uint64_t lg_out_bytes(const struct lg_out *o)
 	return o->total;
 }
 
+int lg_out_failed(const struct lg_out *o)
+{
+	return o->failed;
+}
+
+const char *lg_out_view(const struct lg_out *o)
+{
+	return (const char *)o->buf;
+}
+
 char *lg_out_take(struct lg_out *o, size_t *ret_n)
 {
 	char *p;
@@ -388,7 +439,12 @@ int lg_out_close(struct lg_out *o, struct lg_error *err)
 {
 	int rc;
 
-	flush_buf(o, 1);
+	flush_buf(o);
+	if (o->behind)
+		lg_behind_wait(o->behind);
+	if (o->d.gz && !o->failed && !o->d.failed)
+		deflate_all(&o->d, NULL, 0, Z_FINISH);
+	look(o);
 	if (o->fd >= 0 && close(o->fd) && !o->failed)
 		o->failed = lg_fail_errno(&o->err, errno, "cannot write %s",
 					  o->path ? o->path : "standard output");
@@ -409,6 +465,8 @@ void lg_out_abort(struct lg_out *o)
 {
 	if (!o)
 		return;
+	if (o->behind)
+		lg_behind_wait(o->behind);
 	if (o->fd >= 0)
 		close(o->fd);
 	if (o->tmp)

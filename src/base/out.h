@@ -28,6 +28,7 @@ void lg_out_printf(struct lg_out *o, const char *fmt, ...) LG_PRINTF(2, 3);
 void lg_out_i64(struct lg_out *o, int64_t v);  /* decimal, fast */
 void lg_out_json_string(struct lg_out *o, const char *s, size_t n); /* quoted; bad UTF-8 -> U+FFFD */
 uint64_t lg_out_bytes(const struct lg_out *o); /* before compression */
+int lg_out_failed(const struct lg_out *o);     /* 0 or LG_E_*: what was written may not all be there */
 /*
  * For hot paths: room for up to n (at most 64 KiB) bytes to fill in place, NULL when the writer
  * has failed; nothing counts as written until lg_out_commit() gets the end of what was filled.
@@ -35,6 +36,8 @@ uint64_t lg_out_bytes(const struct lg_out *o); /* before compression */
 char *lg_out_reserve(struct lg_out *o, size_t n);
 void lg_out_commit(struct lg_out *o, const char *end);
 char *lg_put_u64(char *at, uint64_t v); /* decimal, at most 20 bytes, no NUL; returns the end */
+/* The memory writer's bytes so far, lg_out_bytes() of them; they move with the next write. */
+const char *lg_out_view(const struct lg_out *o);
 /* Steal the memory writer's bytes (NUL-terminated, *ret_n excludes the NUL). NULL on error. */
 char *lg_out_take(struct lg_out *o, size_t *ret_n);
 /* Flush, close and free; reports the first failure of the writer's life. */

@@ -11,14 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/map.h"
 #include "report/convert.h"
 
 /* Above the tids of later lives in timeline.c; thread rows stay below 2^25. */
 enum { TID_LANES = 1 << 28, TID_STREAMS = 1 << 29, LANES = 8 };
 
-/* Room for everything of an event but its strings. */
-enum { EVENT_BYTES = 512 };
+/* Room for everything of an event but its strings. Of what is kept to be copied: one, and all. */
+enum { EVENT_BYTES = 512, KEPT_MAX = 32 << 10, KEPT_BYTES = 16 << 20 };
 
 struct chrome {
 	struct lg_out *o;
@@ -29,6 +30,11 @@ struct chrome {
 	uint64_t place_of;
 	char place[64];
 	size_t place_n;
+	/* Slices of the flame chart from their name on, by row of the frame table: millions of slices
+	 * are of a few thousand functions. n = 0: not written yet. */
+	struct lg_out *kept;
+	struct { uint32_t at, n; } *tail;
+	size_t n_tails;
 };
 
 /* Append a literal. */
@@ -102,13 +108,13 @@ static char *place(struct chrome *c, char *at, const struct lg_tl_track *t)
 
 /*
  * ,\n{"ph":"X","pid":1,"tid":2,"ts":3.000
- * Returns where to go on in the writer's own buffer (EVENT_BYTES at most, then lg_out_commit), or
- * NULL when the writer has failed. Nothing drawn lies before the trace's first row, so the
+ * Returns where to go on in the writer's own buffer (EVENT_BYTES and more at most, then
+ * lg_out_commit), or NULL when the writer has failed. Nothing drawn lies before the trace's first row, so the
  * difference is never negative; it may need the 64th bit when an input is damaged.
  */
-static char *begin(struct chrome *c, char ph, const struct lg_tl_track *t, int64_t ts)
+static char *begin(struct chrome *c, char ph, const struct lg_tl_track *t, int64_t ts, size_t more)
 {
-	char *at = lg_out_reserve(c->o, EVENT_BYTES);
+	char *at = lg_out_reserve(c->o, EVENT_BYTES + more);
 
 	if (!at)
 		return NULL;
@@ -230,6 +236,39 @@ static void track(void *self, const struct lg_tl_track *t)
 	}
 }
 
+/* Keep the slice from its name on, just written with all that belongs to it. */
+static void keep_tail(struct chrome *c, const struct lg_tl_event *e)
+{
+	uint64_t at = lg_out_bytes(c->kept), n;
+	struct lg_out *o = c->o;
+
+	if (!e->frame || e->frame >= c->n_tails || at >= KEPT_BYTES)
+		return;
+	c->o = c->kept;
+	name_cat(c, e->name, e->cat, e->colour);
+	put_args(c, e);
+	c->o = o;
+	n = lg_out_bytes(c->kept) - at;
+	/* A writer without memory counts what it did not write. */
+	if (lg_out_failed(c->kept) || n > KEPT_MAX)
+		return;
+	c->tail[e->frame].at = (uint32_t)at;
+	c->tail[e->frame].n = (uint32_t)n;
+}
+
+static bool again(void *self, const struct lg_tl_event *e)
+{
+	struct chrome *c = self;
+	size_t n = e->frame < c->n_tails && !e->track->overlap ? c->tail[e->frame].n : 0;
+	char *at = n ? begin(c, 'X', e->track, e->ts, n) : NULL;
+
+	if (!at)
+		return false;
+	at = put_us(PUT(at, ",\"dur\":"), (uint64_t)e->end - (uint64_t)e->ts);
+	lg_out_commit(c->o, mempcpy(at, lg_out_view(c->kept) + c->tail[e->frame].at, n));
+	return true;
+}
+
 static void slice(void *self, const struct lg_tl_event *e)
 {
 	struct chrome *c = self;
@@ -237,18 +276,19 @@ static void slice(void *self, const struct lg_tl_event *e)
 	char *at;
 
 	if (!t->overlap) {
-		at = begin(c, 'X', t, e->ts);
+		at = begin(c, 'X', t, e->ts, 0);
 		if (!at)
 			return;
 		at = PUT(at, ",\"dur\":");
 		lg_out_commit(c->o, put_us(at, (uint64_t)e->end - (uint64_t)e->ts));
 		name_cat(c, e->name, e->cat, e->colour);
 		put_args(c, e);
+		keep_tail(c, e);
 		return;
 	}
 	c->n_async++;
 	for (int end = 0; end < 2; end++) {
-		at = begin(c, end ? 'e' : 'b', t, end ? e->end : e->ts);
+		at = begin(c, end ? 'e' : 'b', t, end ? e->end : e->ts, 0);
 		if (!at)
 			return;
 		at = PUT(at, ",\"id\":\"a");
@@ -271,7 +311,7 @@ static void track_end(void *self, const struct lg_tl_track *t)
 static void instant(void *self, const struct lg_tl_event *e)
 {
 	struct chrome *c = self;
-	char *at = begin(c, 'i', e->track, e->ts);
+	char *at = begin(c, 'i', e->track, e->ts, 0);
 
 	if (!at)
 		return;
@@ -283,7 +323,7 @@ static void instant(void *self, const struct lg_tl_event *e)
 static void counter(void *self, const struct lg_tl_track *t, int64_t ts, double value)
 {
 	struct chrome *c = self;
-	char *at = begin(c, 'C', t, ts); /* the tid of a counter is its process's */
+	char *at = begin(c, 'C', t, ts, 0); /* the tid of a counter is its process's */
 
 	if (!at)
 		return;
@@ -303,7 +343,7 @@ static void flow(void *self, const struct lg_tl_flow *f)
 	struct chrome *c = self;
 
 	for (int end = 0; end < 2; end++) {
-		char *at = begin(c, end ? 'f' : 's', end ? f->to : f->from, end ? f->ts_to : f->ts);
+		char *at = begin(c, end ? 'f' : 's', end ? f->to : f->from, end ? f->ts_to : f->ts, 0);
 
 		if (!at)
 			return;
@@ -344,11 +384,20 @@ static int facts(const struct lg_trace *t, struct lg_out *o, struct lg_error *er
 int lg_chrome_write(const struct lg_trace *t, const struct lg_verdict *v, const struct lg_window *w,
 		    struct lg_out *o, struct lg_error *err)
 {
-	static const struct lg_tl_sink sink = { .track = track, .slice = slice, .track_end = track_end,
+	static const struct lg_tl_sink sink = { .track = track, .slice = slice, .again = again,
+						.track_end = track_end,
 						.instant = instant, .counter = counter, .flow = flow };
 	struct chrome c = { .o = o, .start = t->first <= t->last ? t->first : 0 };
-	int rc;
+	int rc = lg_out_memory(&c.kept, err);
 
+	if (rc)
+		return rc;
+	c.n_tails = t->frame.n;
+	c.tail = lg_calloc(c.n_tails, sizeof *c.tail);
+	if (!c.tail) {
+		lg_out_abort(c.kept);
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	}
 	lg_out_puts(o, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"laggard\":\"" LG_VERSION "\"");
 	lg_out_printf(o, ",\"clock\":\"CLOCK_MONOTONIC\",\"start_ns\":\"%lld\"", (long long)c.start);
 	rc = facts(t, o, err);
@@ -356,5 +405,7 @@ int lg_chrome_write(const struct lg_trace *t, const struct lg_verdict *v, const 
 	if (!rc)
 		rc = lg_timeline(t, v, w, &sink, &c, err);
 	lg_out_puts(o, "\n]}\n");
+	lg_out_abort(c.kept);
+	lg_free(c.tail);
 	return rc;
 }

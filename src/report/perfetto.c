@@ -50,6 +50,15 @@ struct perfetto {
 	uint8_t *frame_known, *stack_known, *task_known, *dso_known, *file_known;
 	int64_t *ends; /* of the track's open slices */
 	size_t depth, ends_cap;
+	/* Type and track of a TrackEvent, of the track drawn last: tracks come one after the other. */
+	uint64_t on_track;
+	uint8_t begin_on[16], end_on[16];
+	size_t n_on;
+	/* Fields of slices of the flame chart from their name on, by row of the frame table; n = 0:
+	 * not written yet. What they refer to has been interned when they are kept. */
+	uint8_t *kept;
+	size_t n_kept, kept_cap;
+	struct { uint32_t at, n; } *body;
 	uint64_t shift; /* added to every time: packets cannot hold negative ones */
 	bool failed;
 };
@@ -309,31 +318,108 @@ static void name_cat(struct perfetto *p, const char *name, uint64_t name_id, con
 	lg_pb_varint(&p->pkt, 3, intern_static(p, IN_CATEGORY, cat));
 }
 
+/*
+ * The two packets that millions of slices consist of, put together where they are to stand:
+ * event(), name_cat(), annotate() and finish() for a TrackEvent that interns nothing.
+ */
+static void packet(struct perfetto *p, const struct lg_tl_track *t, const uint8_t *on, int64_t ts,
+		   const uint8_t *body, size_t n)
+{
+	/* SEQUENCE_ID and FLAGS, each a tag and a small number */
+	static const uint8_t tail[] = { PKT_SEQUENCE_ID << 3, SEQUENCE, PKT_FLAGS << 3, FLAG_NEEDS_STATE };
+	uint8_t stamped[16], len[10], *at, *end;
+	size_t n_ts, n_len;
+
+	if (p->on_track != t->id) {
+		uint8_t *q = p->begin_on;
+
+		*q++ = 9 << 3;
+		*q++ = TYPE_BEGIN;
+		*q++ = 11 << 3;
+		q = lg_pb_raw(q, t->id);
+		p->n_on = (size_t)(q - p->begin_on);
+		memcpy(p->end_on, p->begin_on, sizeof p->end_on);
+		p->end_on[1] = TYPE_END;
+		p->on_track = t->id;
+	}
+	stamped[0] = PKT_TIMESTAMP << 3;
+	n_ts = (size_t)(lg_pb_raw(stamped + 1, stamp(p, ts)) - stamped);
+	n_len = lg_pb_put_varint(len, p->n_on + n);
+	at = (uint8_t *)lg_out_reserve(p->o, 64 + n);
+	if (!at)
+		return;
+	end = at;
+	*end++ = TRACE_PACKET << 3 | 2;
+	end = lg_pb_raw(end, n_ts + 1 + n_len + p->n_on + n + sizeof tail);
+	end = mempcpy(end, stamped, n_ts);
+	*end++ = PKT_TRACK_EVENT << 3 | 2;
+	end = mempcpy(end, len, n_len);
+	end = mempcpy(end, on, p->n_on);
+	if (n)
+		end = mempcpy(end, body, n);
+	end = mempcpy(end, tail, sizeof tail);
+	lg_out_commit(p->o, (char *)end);
+}
+
 /* Close the open slices that end at or before ts. */
 static void close_until(struct perfetto *p, const struct lg_tl_track *t, int64_t ts)
 {
-	while (p->depth && p->ends[p->depth - 1] <= ts) {
-		int64_t end = p->ends[--p->depth];
+	while (p->depth && p->ends[p->depth - 1] <= ts)
+		packet(p, t, p->end_on, p->ends[--p->depth], NULL, 0);
+}
 
-		event_end(p, event(p, TYPE_END, t->id, end));
+/* For again(): what was written of frame f, in the packet from its name on. */
+static void keep(struct perfetto *p, lg_frm f, const uint8_t *body, size_t n)
+{
+	enum { BODY_MAX = 4096, KEPT_MAX = 16 << 20 };
+
+	if (!f || n > BODY_MAX || p->n_kept + n > KEPT_MAX)
+		return;
+	if (lg_grow(&p->kept, &p->kept_cap, p->n_kept + n, 1)) {
+		nomem(p);
+		return;
 	}
+	memcpy(p->kept + p->n_kept, body, n);
+	p->body[f].at = (uint32_t)p->n_kept;
+	p->body[f].n = (uint32_t)n;
+	p->n_kept += n;
+}
+
+static bool open_slice(struct perfetto *p, const struct lg_tl_event *e)
+{
+	close_until(p, e->track, e->ts);
+	if (lg_grow(&p->ends, &p->ends_cap, p->depth + 1, sizeof *p->ends)) {
+		nomem(p);
+		return false;
+	}
+	p->ends[p->depth++] = e->end;
+	return true;
+}
+
+static bool again(void *self, const struct lg_tl_event *e)
+{
+	struct perfetto *p = self;
+
+	if (!p->body[e->frame].n || !open_slice(p, e))
+		return false;
+	packet(p, e->track, p->begin_on, e->ts, p->kept + p->body[e->frame].at, p->body[e->frame].n);
+	return true;
 }
 
 static void slice(void *self, const struct lg_tl_event *e)
 {
 	struct perfetto *p = self;
-	size_t msg;
+	size_t msg, from;
 
-	close_until(p, e->track, e->ts);
-	if (lg_grow(&p->ends, &p->ends_cap, p->depth + 1, sizeof *p->ends)) {
-		nomem(p);
+	if (!open_slice(p, e))
 		return;
-	}
-	p->ends[p->depth++] = e->end;
 	msg = event(p, TYPE_BEGIN, e->track->id, e->ts);
+	from = p->pkt.n;
 	name_cat(p, e->name, e->name_id, e->cat);
 	for (size_t i = 0; i < e->n_args; i++)
 		annotate(p, &e->args[i]);
+	if (!p->pkt.failed)
+		keep(p, e->frame, p->pkt.p + from, p->pkt.n - from);
 	event_end(p, msg);
 }
 
@@ -453,6 +539,41 @@ static void intern_stack(struct perfetto *p, lg_stk stk)
 	lg_pb_close(&p->data, msg);
 }
 
+static uint8_t *put(uint8_t *at, uint32_t field, uint64_t v)
+{
+	return lg_pb_raw(lg_pb_raw(at, (uint64_t)field << 3), v);
+}
+
+/* As sample() below, where there is nothing to intern: each length is below 128, one byte. */
+static void known_sample(struct perfetto *p, lg_thr thr, size_t row)
+{
+	const struct lg_sample_tab *s = &p->t->sample;
+	uint8_t *at = (uint8_t *)lg_out_reserve(p->o, 128), *pkt, *msg, *ctx;
+
+	if (!at)
+		return;
+	*at++ = TRACE_PACKET << 3 | 2;
+	pkt = ++at;
+	at = put(at, PKT_TIMESTAMP, stamp(p, s->ts[row]));
+	at = lg_pb_raw(at, PKT_STACK_SAMPLE << 3 | 2);
+	msg = ++at;
+	at = put(at, 2, thr);
+	*at++ = 3 << 3 | 2;
+	ctx = ++at;
+	if (s->cpu[row] >= 0)
+		at = put(at, 1, (uint64_t)s->cpu[row]);
+	at = put(at, 2, s->flags[row] & LG_SAMPLE_KERNEL ? 2 : 1);
+	ctx[-1] = (uint8_t)(at - ctx);
+	if (s->stack[row])
+		at = put(at, 6, s->stack[row]);
+	at = put(at, 11, 1);
+	msg[-1] = (uint8_t)(at - msg);
+	at = put(at, PKT_SEQUENCE_ID, SEQUENCE);
+	at = put(at, PKT_FLAGS, FLAG_NEEDS_STATE);
+	pkt[-1] = (uint8_t)(at - pkt);
+	lg_out_commit(p->o, (char *)at);
+}
+
 static void sample(void *self, const struct lg_tl_track *thread, size_t row)
 {
 	const struct lg_sample_tab *s;
@@ -460,6 +581,10 @@ static void sample(void *self, const struct lg_tl_track *thread, size_t row)
 	size_t msg, d;
 
 	s = &p->t->sample;
+	if (p->task_known[thread->thr] && (!s->stack[row] || p->stack_known[s->stack[row]])) {
+		known_sample(p, thread->thr, row);
+		return;
+	}
 	begin(p);
 	if (s->stack[row])
 		intern_stack(p, s->stack[row]);
@@ -489,7 +614,8 @@ static void sample(void *self, const struct lg_tl_track *thread, size_t row)
 int lg_perfetto_write(const struct lg_trace *t, const struct lg_verdict *v,
 		      const struct lg_window *w, struct lg_out *o, struct lg_error *err)
 {
-	static const struct lg_tl_sink sink = { .track = track, .slice = slice, .track_end = track_end,
+	static const struct lg_tl_sink sink = { .track = track, .slice = slice, .again = again,
+						.track_end = track_end,
 						.instant = instant, .counter = counter, .flow = flow,
 						.sample = sample };
 	struct perfetto *p = lg_calloc(1, sizeof *p);
@@ -505,7 +631,9 @@ int lg_perfetto_write(const struct lg_trace *t, const struct lg_verdict *v,
 	p->task_known = lg_calloc(t->thread.n + 1, 1);
 	p->dso_known = lg_calloc(t->n_str + 1, 1);
 	p->file_known = lg_calloc(t->n_str + 1, 1);
-	if (!p->frame_known || !p->stack_known || !p->task_known || !p->dso_known || !p->file_known) {
+	p->body = lg_calloc(t->frame.n + 1, sizeof *p->body);
+	if (!p->frame_known || !p->stack_known || !p->task_known || !p->dso_known || !p->file_known ||
+	    !p->body) {
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	} else {
 		clocks(p);
@@ -522,6 +650,8 @@ int lg_perfetto_write(const struct lg_trace *t, const struct lg_verdict *v,
 	lg_pb_done(&p->data);
 	lg_free(p->strings);
 	lg_free(p->ends);
+	lg_free(p->kept);
+	lg_free(p->body);
 	lg_free(p->frame_known);
 	lg_free(p->stack_known);
 	lg_free(p->task_known);

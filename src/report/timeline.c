@@ -778,6 +778,7 @@ int lg_timeline(const struct lg_trace *t, const struct lg_verdict *v, const stru
 	lg_map_done(&c->tid_taken);
 	lg_map_done(&c->mm_owner);
 	lg_free(c->items);
+	lg_free(c->flames);
 	lg_free(c->pid);
 	lg_free(c->tid);
 	lg_free(c->lane_known);

@@ -62,6 +62,8 @@ struct lg_tl_event {
 	const char *colour; /* Chrome's reserved colour name, or NULL */
 	const struct lg_tl_arg *args;
 	size_t n_args;
+	/* Not 0: all but track and times follows from this row of the frame table. */
+	lg_frm frame;
 };
 
 struct lg_tl_flow {
@@ -74,6 +76,9 @@ struct lg_tl_flow {
 struct lg_tl_sink {
 	void (*track)(void *self, const struct lg_tl_track *t);
 	void (*slice)(void *self, const struct lg_tl_event *e);
+	/* May be NULL. As slice(), of an event of which only track, times and frame are filled in: true
+	 * when the sink has kept what it wrote for that frame, so that the rest need not be made. */
+	bool (*again)(void *self, const struct lg_tl_event *e);
 	void (*track_end)(void *self, const struct lg_tl_track *t);
 	void (*instant)(void *self, const struct lg_tl_event *e);
 	void (*counter)(void *self, const struct lg_tl_track *t, int64_t ts, double value);

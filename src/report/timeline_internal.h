@@ -16,6 +16,13 @@ struct tl_item {
 	uint8_t rank; /* of two with the same interval the lower one encloses */
 };
 
+/* A slice of the flame chart: from a sample on (position in the thread's list). */
+struct tl_flame {
+	int64_t end;
+	uint32_t first;
+	lg_frm frame;
+};
+
 struct lg_timeline {
 	const struct lg_trace *t;
 	const struct lg_verdict *v;
@@ -29,6 +36,8 @@ struct lg_timeline {
 	uint8_t *lane_known;           /* by thread: bit per lane announced */
 	struct tl_item *items;
 	size_t n_items, items_cap;
+	struct tl_flame *flames;
+	size_t n_flames, flames_cap;
 	uint64_t flow_id;
 	/* Texts made once, by row; what does not fit into the budget is made every time. */
 	struct lg_arena texts;

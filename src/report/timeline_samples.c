@@ -65,55 +65,70 @@ int64_t tl_sample_period(const struct lg_timeline *c)
 }
 
 /*
- * I1  The open slices are items[item[0..depth)]; they end at `end` unless the next sample goes on.
- * I2  An item's end is set once, when its slice closes.
+ * I1  The open slices are flames[item[0..depth)]; they end at `end` unless the next sample goes on.
+ * I2  A slice's end is set once, when it closes.
+ * I3  stk[i] is a stack whose frames are open[0..i].
  */
 struct flame {
 	struct lg_timeline *c;
-	lg_frm open[DEPTH_MAX];
-	size_t item[DEPTH_MAX]; /* in c->items: its row holds the frame */
+	lg_frm open[DEPTH_MAX], frames[DEPTH_MAX]; /* frames: of the sample being looked at */
+	lg_stk stk[DEPTH_MAX], stks[DEPTH_MAX];
+	size_t item[DEPTH_MAX];
 	size_t depth;
 	int64_t end;
 	lg_stk stack; /* whose frames are open */
 };
 
-static size_t frames_of(const struct lg_trace *t, lg_stk stk, lg_frm *out)
+/* Fill frames and stks, outermost first, from *ret_same on: so many are open as they are. */
+static size_t frames_of(struct flame *f, lg_stk stk, size_t *ret_same)
 {
+	const struct lg_trace *t = f->c->t;
 	size_t depth = t->stack.depth[stk], n = depth < DEPTH_MAX ? depth : DEPTH_MAX, i = depth;
 
-	/* Outermost first; what is too deep is cut at the inner end. */
-	for (; stk && i; stk = t->stack.parent[stk])
-		if (--i < n)
-			out[i] = t->stack.frame[stk];
+	/* What is too deep is cut at the inner end. Two samples mostly share their callers: from the
+	 * first common stack on there is nothing to look at. */
+	for (; stk && i; stk = t->stack.parent[stk]) {
+		if (--i >= n)
+			continue;
+		if (i < f->depth && f->stk[i] == stk) {
+			*ret_same = i + 1;
+			return n;
+		}
+		f->frames[i] = t->stack.frame[stk];
+		f->stks[i] = stk;
+	}
+	*ret_same = 0;
 	return stk || i ? 0 : n;
 }
 
 static void close_from(struct flame *f, size_t depth)
 {
 	while (f->depth > depth)
-		f->c->items[f->item[--f->depth]].end = f->end;
+		f->c->flames[f->item[--f->depth]].end = f->end;
 }
 
 /* The slices are collected first (opening order is nesting order) and given away at the end of
  * the thread, because a slice's end is known only later. */
-static bool add_sample(struct flame *f, const lg_frm *frames, size_t n, int64_t ts)
+static bool add_sample(struct flame *f, lg_stk stk, uint32_t pos)
 {
 	struct lg_timeline *c = f->c;
-	size_t same = 0;
+	size_t same, n = frames_of(f, stk, &same);
 
-	while (same < f->depth && same < n && f->open[same] == frames[same])
+	while (same < f->depth && same < n && f->open[same] == f->frames[same])
 		same++;
 	close_from(f, same);
-	if (lg_grow(&c->items, &c->items_cap, c->n_items + n - same, sizeof *c->items)) {
+	if (lg_grow(&c->flames, &c->flames_cap, c->n_flames + n - f->depth, sizeof *c->flames)) {
 		c->failed = LG_E_NOMEM;
 		return false;
 	}
-	for (size_t i = same; i < n; i++) {
-		f->open[i] = frames[i];
-		f->item[i] = c->n_items;
-		c->items[c->n_items++] = (struct tl_item){ .ts = ts, .row = frames[i] };
+	for (size_t i = f->depth; i < n; i++) {
+		f->open[i] = f->frames[i];
+		f->stk[i] = f->stks[i];
+		f->item[i] = c->n_flames;
+		c->flames[c->n_flames++] = (struct tl_flame){ .first = pos, .frame = f->frames[i] };
 	}
 	f->depth = n;
+	f->stack = stk;
 	return true;
 }
 
@@ -130,22 +145,31 @@ static void emit(struct lg_timeline *c, lg_thr thr)
 	struct lg_tl_track track;
 	char name[TL_FRAME];
 
-	if (!c->n_items)
+	if (!c->n_flames)
 		return;
 	tl_thread_track(c, thr, LG_LANE_SAMPLE, 0, &track);
-	for (size_t i = 0; i < c->n_items; i++) {
-		const struct tl_item *it = &c->items[i];
-		int64_t ts = it->ts, end = it->end;
+	for (size_t i = 0; i < c->n_flames; i++) {
+		const struct tl_flame *it = &c->flames[i];
+		int64_t ts = c->t->sample.ts[c->x->sample[it->first]], end = it->end;
+		lg_frm frame = it->frame;
+		struct lg_tl_event e;
 
 		if (!tl_clip(c, &ts, &end))
 			continue;
+		e = (struct lg_tl_event){ .track = &track, .ts = ts, .end = end, .frame = frame };
+		if (c->sink->again && c->sink->again(c->self, &e))
+			continue;
 		tl_args_reset(c);
-		if (f->dso[it->row])
-			tl_arg_pool(c, "dso", f->dso[it->row]);
-		tl_arg_source(c, it->row);
-		tl_slice(c, &track, ts, end, tl_frame(c, it->row, name, sizeof name),
-			 tl_id(TL_ID_FRAME, it->row), cats[f->kind[it->row] < 4 ? f->kind[it->row] : 0],
-			 colour_of(f->kind[it->row]));
+		if (f->dso[frame])
+			tl_arg_pool(c, "dso", f->dso[frame]);
+		tl_arg_source(c, frame);
+		e.name = tl_frame(c, frame, name, sizeof name);
+		e.name_id = tl_id(TL_ID_FRAME, frame);
+		e.cat = cats[f->kind[frame] < 4 ? f->kind[frame] : 0];
+		e.colour = colour_of(f->kind[frame]);
+		e.args = c->args;
+		e.n_args = c->n_args;
+		c->sink->slice(c->self, &e);
 	}
 	c->sink->track_end(c->self, &track);
 }
@@ -172,24 +196,21 @@ void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period)
 	const struct lg_sample_tab *s = &c->t->sample;
 	uint32_t from = c->x->sample_off[thr], to = c->x->sample_off[thr + 1];
 	struct flame *f;
-	lg_frm *frames;
 	struct lg_tl_track thread = { 0 }, lane = { 0 };
 
 	if (from == to)
 		return;
 	f = lg_calloc(1, sizeof *f);
-	frames = lg_calloc(DEPTH_MAX, sizeof *frames);
-	if (!f || !frames) {
+	if (!f) {
 		c->failed = LG_E_NOMEM;
-		goto done;
+		return;
 	}
 	f->c = c;
 	f->end = INT64_MIN;
-	c->n_items = 0;
+	c->n_flames = 0;
 	for (uint32_t p = from; p < to && !c->failed; p++) {
 		uint32_t row = c->x->sample[p], next = p + 1;
 		int64_t ts = s->ts[row], end;
-		size_t n;
 
 		if (!is_tick(c->t, row)) {
 			if (!(s->flags[row] & LG_SAMPLE_IDLE))
@@ -207,12 +228,8 @@ void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period)
 		if (ts != f->end)
 			close_from(f, 0);
 		/* Most samples of a busy thread are like the one before. */
-		if (!f->depth || s->stack[row] != f->stack) {
-			n = frames_of(c->t, s->stack[row], frames);
-			if (!add_sample(f, frames, n, ts))
-				break;
-			f->stack = s->stack[row];
-		}
+		if ((!f->depth || s->stack[row] != f->stack) && !add_sample(f, s->stack[row], p))
+			break;
 		f->end = end;
 		if (c->sink->sample && ts >= c->w.from && ts < c->w.to) {
 			if (!thread.id)
@@ -223,7 +240,5 @@ void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period)
 	close_from(f, 0);
 	if (!c->failed)
 		emit(c, thr);
-done:
 	lg_free(f);
-	lg_free(frames);
 }

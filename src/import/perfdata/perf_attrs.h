@@ -26,7 +26,6 @@ struct lg_pd_attr {
 	struct lg_pd_layout at;
 	lg_str name;
 	uint32_t event;        /* tracing: index + 1 of the tracepoint; 0 = none */
-	uint64_t samples;
 };
 
 struct lg_pd_attrs {

@@ -3,12 +3,15 @@
  * perf_import.h - one import of a perf.data file: what its parts share.
  *
  *   bytes -> perf_stream -> records -> perf_order -> in time order -> perf_records -> rows
- *             (zstd inside)   (time only)                            \-> perf_events -> sched_feed
+ *             (zstd inside)   (time only)      perf_handover         \-> perf_events -> sched_feed
+ *
+ * Up to perf_handover one thread works, beyond it another: what the second uses is marked [2], and
+ * belongs to the first only after lg_pd_handover_wait().
  */
 #ifndef LG_IMPORT_PERFDATA_PERF_IMPORT_H
 #define LG_IMPORT_PERFDATA_PERF_IMPORT_H
 #include "import/perfdata/perf_chains.h"
-#include "import/perfdata/perf_order.h"
+#include "import/perfdata/perf_handover.h"
 
 struct lg_pd_events;
 
@@ -18,26 +21,32 @@ struct lg_pd_cpu {
 };
 
 struct lg_pd {
+	/* [2] */
 	struct lg_builder *b;
-	struct lg_pd_header h;
-	struct lg_pd_pool pool;
-	struct lg_pd_stream in, zin; /* zin: what was compressed */
-	void *zstd;
-	struct lg_pd_order order;
+	struct lg_pd_header h;    /* the first one waits before it changes it */
 	struct lg_pd_code code;
 	struct lg_pd_tasks tasks;
 	struct lg_pd_events *events;
 	struct lg_pd_cpu *cpu;
 	size_t n_cpu, cpu_cap;
-	bool timeless_file;    /* no event has a time: samples are numbered, 1 us apart */
-	bool settled;          /* events have names: samples may be handed out */
-	int64_t last_ts;       /* of what was handed out last */
+	bool timeless_file;       /* no event has a time: samples are numbered, 1 us apart */
+	int64_t last_ts;          /* of what was handed out last */
 	int64_t first_ts;
-	uint64_t timeless;     /* samples without time */
+	uint64_t timeless;        /* samples without time */
+	uint64_t short_records, short_at, lost, lost_samples, n_throttles;
+
+	uint8_t apart[64];        /* a cache line: both write at every record */
+
+	struct lg_pd_attrs timing; /* h.attrs for the first thread: borrowed */
+	struct lg_pd_handover *handover;
+	struct lg_pd_pool pool;
+	struct lg_pd_stream in, zin; /* zin: what was compressed */
+	void *zstd;
+	struct lg_pd_order order;
+	bool settled;             /* events have names: samples may be handed out */
 	/* counts for the closing notes */
-	uint64_t records, samples, unknown_type, unknown_at, short_records, short_at, deferred;
+	uint64_t records, unknown_type, unknown_at, deferred;
 	uint32_t unknown_kind;
-	uint64_t lost, lost_samples, n_throttles;
 	uint64_t zstd_failed, zstd_failed_at;
 	uint64_t damaged, damaged_at, damaged_bytes;
 	bool cut_payload;

@@ -220,12 +220,10 @@ static int sample_record(struct lg_pd *p, const uint8_t *rec, uint16_t misc, uin
 	struct lg_pd_sample s;
 	struct lg_pd_task *task;
 
-	p->samples++;
 	if (!a) {
 		lg_add_sample(p->b, &row);
 		return 0;
 	}
-	a->samples++;
 	if (lg_pd_sample_read(&s, a, rec, size, p->h.swap))
 		short_record(p, offset);
 	row.event = a->name;

@@ -110,21 +110,42 @@ static int deliver(void *self, const struct lg_pd_entry *e)
 {
 	struct lg_pd *p = self;
 
+	return lg_pd_handover_add(p->handover, e);
+}
+
+static int work(void *self, const struct lg_pd_entry *e)
+{
+	struct lg_pd *p = self;
+
 	return lg_pd_record_in_order(p, e->rec, e->ts, e->offset);
+}
+
+/* Before what the file says about itself changes: the records so far are read by what it said. */
+static int before_change(struct lg_pd *p, struct lg_error *err)
+{
+	int rc = lg_pd_handover_wait(p->handover);
+
+	return rc == LG_E_NOMEM ? nomem(err) : rc;
+}
+
+static void after_change(struct lg_pd *p)
+{
+	/* The same list of events, with a memory of its own for the last one that was asked for. */
+	p->timing = p->h.attrs;
 }
 
 static uint64_t time_of(struct lg_pd *p, const struct lg_pd_record *r)
 {
-	struct lg_pd_attr *a = lg_pd_attr_of(&p->h.attrs, r->p, r->size, r->type == PD_SAMPLE);
+	const struct lg_pd_attr *a = lg_pd_attr_of(&p->timing, r->p, r->size, r->type == PD_SAMPLE);
 
 	if (!a)
 		return LG_PD_NO_TIME;
 	if (r->type == PD_SAMPLE)
-		return lg_pd_sample_time(a, r->p, r->size, p->h.swap);
+		return lg_pd_sample_time(a, r->p, r->size, p->timing.swap);
 	if ((r->type == PD_FORK || r->type == PD_EXIT) && r->size >= 32)
-		return pd_u64(r->p + 24, p->h.swap);
+		return pd_u64(r->p + 24, p->timing.swap);
 	if (a->at.back_time > 0 && r->size >= PD_RECORD_HEADER + a->at.trailer)
-		return pd_u64(r->p + r->size - a->at.back_time, p->h.swap);
+		return pd_u64(r->p + r->size - a->at.back_time, p->timing.swap);
 	return LG_PD_NO_TIME;
 }
 
@@ -133,14 +154,19 @@ static int kernel_record(struct lg_pd *p, const struct lg_pd_record *r, struct l
 	uint64_t ts;
 	int rc = 0;
 
-	if (__builtin_expect(!p->settled, 0))
+	if (__builtin_expect(!p->settled, 0)) {
 		rc = settle(p, err);
-	if (rc)
-		return rc;
+		if (rc)
+			return rc;
+		after_change(p);
+	}
 	ts = time_of(p, r);
 	/* Without a time, or about what was there before: as soon as it is read, like perf. */
-	rc = ts == 0 || ts == LG_PD_NO_TIME ? lg_pd_record_in_order(p, r->p, ts, r->offset)
-					    : lg_pd_order_add(&p->order, r, ts);
+	if (ts == 0 || ts == LG_PD_NO_TIME)
+		rc = lg_pd_handover_add(p->handover,
+					&(struct lg_pd_entry){ ts, r->p, r->block, r->offset });
+	else
+		rc = lg_pd_order_add(&p->order, r, ts);
 	return rc == LG_E_NOMEM ? nomem(err) : rc;
 }
 
@@ -228,11 +254,15 @@ static int payload_record(struct lg_pd *p, const struct lg_pd_record *r, struct 
 		if (rc < 0)
 			return nomem(err);
 		if (rc) {
+			rc = before_change(p, err);
+			if (rc)
+				return rc;
 			rc = lg_pd_header_feature(&p->h, PDH_TRACING_DATA,
 						  p->in.block->bytes + p->in.at, (size_t)n, err);
 			if (rc == LG_E_NOMEM)
 				return rc;
 			p->h.features_damaged += rc != 0;
+			after_change(p);
 		}
 	}
 	if (n && lg_pd_stream_skip(&p->in, n) < n)
@@ -264,12 +294,16 @@ static int any_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_e
 	case PD_HEADER_BUILD_ID:
 	case PD_HEADER_FEATURE:
 	case PD_EVENT_UPDATE:
+		rc = before_change(p, err);
+		if (rc)
+			return rc;
 		rc = lg_pd_header_record(&p->h, r->type, r->p, r->size, err);
 		if (rc && rc != LG_E_NOMEM) {
 			p->h.features_damaged++;
 			p->h.damaged_at = r->offset;
 			rc = 0;
 		}
+		after_change(p);
 		return rc;
 	case PD_AUXTRACE:
 	case PD_HEADER_TRACING_DATA:
@@ -383,6 +417,8 @@ static int walk(struct lg_pd *p, struct lg_error *err)
 		p->damaged_bytes += p->in.skipped;
 	}
 	rc = lg_pd_order_flush(&p->order);
+	if (!rc)
+		rc = lg_pd_handover_wait(p->handover);
 	return rc == LG_E_NOMEM ? nomem(err) : rc;
 }
 
@@ -409,6 +445,9 @@ static int read_all(struct lg_pd *p, int fd, const uint8_t *head, size_t n_head,
 	lg_pd_stream_init(&p->in, &p->pool, fd, head, n_head);
 	lg_pd_stream_init(&p->zin, &p->pool, -1, NULL, 0);
 	p->in.swap = p->zin.swap = p->tasks.swap = p->h.swap;
+	rc = lg_pd_handover_new(&p->handover, &p->pool, work, p, err);
+	if (rc)
+		return rc;
 	p->order.pool = &p->pool;
 	p->order.deliver = deliver;
 	p->order.self = p;
@@ -449,6 +488,7 @@ static int import_fd(int fd, const uint8_t *head, size_t n_head, unsigned how, s
 		return nomem(err);
 	p->b = p->h.b = b;
 	rc = read_all(p, fd, head, n_head, how, err);
+	lg_pd_handover_free(p->handover);
 	lg_pd_events_free(p->events);
 	lg_pd_order_done(&p->order);
 	if (p->in.pool) {

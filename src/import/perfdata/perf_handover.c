@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "import/perfdata/perf_handover.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include "base/alloc.h"
+
+enum {
+	BATCH = 512,  /* records; a handover costs a lock and at times a wake-up */
+	BATCHES = 32,
+	/* Who waited goes on when half of them are empty: a wake-up costs as much as some batches. */
+	ROOM = BATCHES / 2,
+	ALONE = 4096  /* records worked off on the spot before a thread is worth it */
+};
+
+struct batch {
+	struct lg_pd_entry entry[BATCH];
+	size_t n;
+};
+
+/*
+ * I1  Batches [done, given) belong to the thread, in this order; the others to the reader. The
+ *     numbers only grow; batch i lies in place i % BATCHES.
+ * I2  The reader alone counts holds on blocks: it drops those of a batch before it fills its place
+ *     again. Batches [dropped, done) still have them.
+ */
+struct lg_pd_handover {
+	struct lg_pd_pool *pool;
+	int (*work)(void *self, const struct lg_pd_entry *e);
+	void *self;
+	size_t n_alone;
+	bool tried, threaded;
+	int rc; /* of work(), sticky; the thread's, seen by the reader where it takes the lock */
+	size_t given, done, dropped;
+	size_t left; /* the reader waits for [done, given) to be this short */
+	bool end, asleep, waiting;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t filled, emptied;
+	struct batch *batch;
+};
+
+static void work_off(struct lg_pd_handover *h, const struct batch *b, int *rc)
+{
+	for (size_t i = 0; i < b->n && !*rc; i++)
+		*rc = h->work(h->self, &b->entry[i]);
+}
+
+static void *run(void *arg)
+{
+	struct lg_pd_handover *h = arg;
+	int rc = 0;
+
+	pthread_mutex_lock(&h->lock);
+	for (;;) {
+		struct batch *b;
+
+		while (h->done == h->given && !h->end) {
+			h->asleep = true;
+			pthread_cond_wait(&h->filled, &h->lock);
+			h->asleep = false;
+		}
+		if (h->done == h->given)
+			break;
+		b = &h->batch[h->done % BATCHES];
+		pthread_mutex_unlock(&h->lock);
+		work_off(h, b, &rc);
+		pthread_mutex_lock(&h->lock);
+		h->rc = rc;
+		h->done++;
+		if (h->waiting && h->given - h->done <= h->left)
+			pthread_cond_signal(&h->emptied);
+	}
+	pthread_mutex_unlock(&h->lock);
+	return NULL;
+}
+
+int lg_pd_handover_new(struct lg_pd_handover **ret, struct lg_pd_pool *pool,
+		       int (*work)(void *self, const struct lg_pd_entry *e), void *self,
+		       struct lg_error *err)
+{
+	struct lg_pd_handover *h = lg_calloc(1, sizeof *h);
+
+	if (!h)
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	h->pool = pool;
+	h->work = work;
+	h->self = self;
+	pthread_mutex_init(&h->lock, NULL);
+	pthread_cond_init(&h->filled, NULL);
+	pthread_cond_init(&h->emptied, NULL);
+	*ret = h;
+	return 0;
+}
+
+static void start(struct lg_pd_handover *h)
+{
+	sigset_t all, old;
+
+	h->tried = true;
+	h->batch = lg_calloc(BATCHES, sizeof *h->batch);
+	if (!h->batch)
+		return;
+	/* Signals are the reader's business: what they interrupt there, this thread must not swallow. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	h->threaded = !pthread_create(&h->thread, NULL, run, h);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+/* Give back the blocks of what has been worked off. */
+static void drop(struct lg_pd_handover *h, size_t done)
+{
+	for (; h->dropped < done; h->dropped++) {
+		struct batch *b = &h->batch[h->dropped % BATCHES];
+
+		for (size_t i = 0; i < b->n; i++)
+			lg_pd_block_drop(h->pool, b->entry[i].block);
+		b->n = 0;
+	}
+}
+
+/* Hand the batch being filled over; returns with the next place empty, or all of them. */
+static int give(struct lg_pd_handover *h, bool all)
+{
+	size_t done;
+	int rc;
+
+	pthread_mutex_lock(&h->lock);
+	if (h->batch[h->given % BATCHES].n) {
+		h->given++;
+		if (h->asleep)
+			pthread_cond_signal(&h->filled);
+	}
+	h->left = all ? 0 : ROOM;
+	if (all || h->given - h->done == BATCHES) {
+		h->waiting = true;
+		while (h->given - h->done > h->left)
+			pthread_cond_wait(&h->emptied, &h->lock);
+		h->waiting = false;
+	}
+	done = h->done;
+	rc = h->rc;
+	pthread_mutex_unlock(&h->lock);
+	drop(h, done);
+	return rc;
+}
+
+int lg_pd_handover_add(struct lg_pd_handover *h, const struct lg_pd_entry *e)
+{
+	struct batch *b;
+
+	if (__builtin_expect(!h->threaded, 0)) {
+		if (h->rc)
+			return h->rc;
+		if (h->tried || ++h->n_alone < ALONE)
+			return h->rc = h->work(h->self, e);
+		start(h);
+		if (!h->threaded)
+			return h->rc = h->work(h->self, e);
+	}
+	b = &h->batch[h->given % BATCHES];
+	lg_pd_block_hold(e->block);
+	b->entry[b->n++] = *e;
+	return b->n < BATCH ? 0 : give(h, false);
+}
+
+int lg_pd_handover_wait(struct lg_pd_handover *h)
+{
+	return h->threaded ? give(h, true) : h->rc;
+}
+
+void lg_pd_handover_free(struct lg_pd_handover *h)
+{
+	if (!h)
+		return;
+	if (h->threaded) {
+		(void)give(h, true);
+		pthread_mutex_lock(&h->lock);
+		h->end = true;
+		pthread_cond_signal(&h->filled);
+		pthread_mutex_unlock(&h->lock);
+		pthread_join(h->thread, NULL);
+	}
+	pthread_cond_destroy(&h->filled);
+	pthread_cond_destroy(&h->emptied);
+	pthread_mutex_destroy(&h->lock);
+	lg_free(h->batch);
+	lg_free(h);
+}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/seal.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -57,17 +58,59 @@ static int sort_index(const int64_t *ts, size_t n, uint32_t *idx)
 	return 0;
 }
 
-static int sort_table(struct lg_tab *tab, const struct lg_table_desc *d)
+/* Row `from` goes in front of row `to`; those between move up. */
+static void move_row(struct lg_tab *tab, const struct lg_table_desc *d, size_t from, size_t to)
+{
+	for (size_t c = 0; c < d->n_cols; c++) {
+		size_t size = d->cols[c].size;
+		char *col = tab->col[c], row[8];
+
+		memcpy(row, col + from * size, size);
+		memmove(col + (to + 1) * size, col + to * size, (from - to) * size);
+		memcpy(col + to * size, row, size);
+	}
+}
+
+/*
+ * Records that came a little late are put where they belong: in a table that is in order but for
+ * those, that is cheaper than any sort and takes no memory. True when the table is in order; when
+ * too much would have to move it is left as far as it got (stable all the same).
+ */
+static bool put_in_place(struct lg_tab *tab, const struct lg_table_desc *d)
 {
 	const int64_t *ts = tab->col[0]; /* every time table's first column is ts */
+	size_t budget = tab->n / 2;
+
+	for (size_t i = 1; i < tab->n; i++) {
+		size_t lo = 0, hi = i;
+
+		if (__builtin_expect(ts[i] >= ts[i - 1], 1))
+			continue;
+		while (lo < hi) {
+			size_t mid = lo + (hi - lo) / 2;
+
+			if (ts[mid] <= ts[i])
+				lo = mid + 1;
+			else
+				hi = mid;
+		}
+		if (i - lo > budget)
+			return false;
+		budget -= i - lo;
+		move_row(tab, d, i, lo);
+	}
+	return true;
+}
+
+static int sort_table(struct lg_tab *tab, const struct lg_table_desc *d)
+{
+	const int64_t *ts = tab->col[0];
 	size_t n = tab->n, i;
 	uint32_t *idx;
 	char *tmp;
 	int rc;
 
-	for (i = 1; i < n && ts[i] >= ts[i - 1]; i++)
-		;
-	if (i >= n)
+	if (put_in_place(tab, d))
 		return 0;
 	idx = lg_calloc(n, sizeof *idx);
 	tmp = lg_calloc(n, 8);

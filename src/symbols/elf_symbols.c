@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -202,6 +203,17 @@ static int load_symbols(struct lg_elf *e)
 	return rc;
 }
 
+/* The tables have been gone through from end to end; of their pages few are looked at again. A file
+ * that is mapped (libelf: from its first page on) can be forgotten: it comes back where it is read. */
+static void forget_pages(Elf *elf)
+{
+	size_t n = 0;
+	char *p = elf_rawfile(elf, &n);
+
+	if (p && !((uintptr_t)p & ((uintptr_t)sysconf(_SC_PAGESIZE) - 1)))
+		(void)madvise(p, n, MADV_DONTNEED);
+}
+
 static int opened(struct lg_elf **ret, struct lg_elf *e, const char *debug_dir,
 		  struct lg_error *err)
 {
@@ -217,6 +229,9 @@ static int opened(struct lg_elf **ret, struct lg_elf *e, const char *debug_dir,
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	}
 	rc = load_symbols(e);
+	for (size_t i = 0; i < LG_ELF_PARTS; i++)
+		if (e->part[i].elf && e->part[i].fd >= 0)
+			forget_pages(e->part[i].elf);
 	if (rc) {
 		lg_elf_free(e);
 		return lg_fail(err, rc, LG_NO_OFFSET, "%s", lg_error_text(rc));

@@ -601,7 +601,7 @@ static void survives_every_failing_allocation(void **state)
 		} while (lg_alloc_count() >= n - 1);
 		lg_alloc_fail_at(0);
 		assert_int_equal(rc, 0);
-		assert_true(n > 100);
+		assert_true(n > 50);
 		free(p);
 	}
 }

@@ -187,11 +187,11 @@ static lg_stk step(struct lg_pd_tasks *t, const struct lg_pd_task *task, lg_stk 
 	enum lg_pd_context ctx = tag & (LEAF - 1);
 	uint32_t version = ctx == LG_PD_USER ? task->version : t->code->kernel_version;
 	uint64_t h = (ip ^ (uint64_t)parent << 32 ^ (uint64_t)version << 17) * 0x9e3779b97f4a7c15u;
-	struct lg_pd_step *e = &t->step[h >> 51];
+	struct lg_pd_step *e = &t->step[h >> 50];
 	lg_stk stk = parent;
 	lg_frm f;
 
-	_Static_assert(LG_PD_STEPS == 1 << (64 - 51), "the top bits of the hash are the place");
+	_Static_assert(LG_PD_STEPS == 1 << (64 - 50), "the top bits of the hash are the place");
 	if (e->ip == ip && e->parent == parent && e->version == version && e->tag == tag && e->stk)
 		return e->stk;
 	/* A caller's address is where it goes on: the call is just before it. */

@@ -36,7 +36,7 @@ struct lg_pd_task {
 
 /* A step taken before: from the caller's stack by one address. Direct-mapped, as big as half a
  * second-level cache. */
-enum { LG_PD_STEPS = 1 << 13 };
+enum { LG_PD_STEPS = 1 << 14 };
 struct lg_pd_step {
 	uint64_t ip;
 	lg_stk parent, stk;

@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * perf_order.c - what waits is one sorted run per CPU and round: the runs are merged while they are
+ * handed out, so that nothing but the records themselves and their list takes room.
+ *
+ * I1  entry[0..n) is in the order in which the records were read; runs are maximal stretches of it
+ *     whose times do not fall, found anew each time.
+ * I2  heap[0..n_heap) holds the runs that have something left, the one with the least (time, run)
+ *     first: of equal times the one read first is handed out first.
+ */
 #include "import/perfdata/perf_order.h"
 
 #include "base/alloc.h"
 
-static int reserve_tmp(struct lg_pd_order *o)
-{
-	return lg_grow(&o->tmp, &o->tmp_cap, o->n, sizeof *o->tmp);
-}
+struct lg_pd_run {
+	uint32_t at, end; /* what is left of it */
+};
 
 static size_t run_end(const struct lg_pd_entry *e, size_t i, size_t n)
 {
@@ -15,93 +23,104 @@ static size_t run_end(const struct lg_pd_entry *e, size_t i, size_t n)
 	return i;
 }
 
-/* One pass: neighbouring runs of from[] are merged into to[]. Returns the number of runs left. */
-static size_t merge_pass(const struct lg_pd_entry *from, struct lg_pd_entry *to, size_t n)
+static inline bool before(const struct lg_pd_order *o, uint32_t a, uint32_t b)
 {
-	size_t runs = 0;
+	uint64_t x = o->entry[o->run[a].at].ts, y = o->entry[o->run[b].at].ts;
 
-	for (size_t a = 0, mid, end; a < n; a = end, runs++) {
-		size_t i = a, k, out = a;
+	return x != y ? x < y : a < b;
+}
 
-		mid = run_end(from, a, n);
-		end = mid < n ? run_end(from, mid, n) : n;
-		k = mid;
-		while (i < mid && k < end)
-			to[out++] = from[i].ts <= from[k].ts ? from[i++] : from[k++];
-		memcpy(to + out, from + i, (mid - i) * sizeof *to);
-		memcpy(to + out + (mid - i), from + k, (end - k) * sizeof *to);
+static void sift_down(struct lg_pd_order *o, size_t i)
+{
+	uint32_t moved = o->heap[i];
+
+	for (;;) {
+		size_t k = 2 * i + 1;
+
+		if (k >= o->n_heap)
+			break;
+		if (k + 1 < o->n_heap && before(o, o->heap[k + 1], o->heap[k]))
+			k++;
+		if (!before(o, o->heap[k], moved))
+			break;
+		o->heap[i] = o->heap[k];
+		i = k;
 	}
-	return runs;
+	o->heap[i] = moved;
 }
 
-/* Natural merge sort, stable: what waits is one sorted run per CPU and round. */
-static int sort(struct lg_pd_order *o)
+static int find_runs(struct lg_pd_order *o)
 {
-	if (run_end(o->entry, 0, o->n) == o->n)
-		return 0;
-	if (reserve_tmp(o))
+	size_t n = 0;
+
+	if (o->n > UINT32_MAX)
 		return LG_E_NOMEM;
-	do {
-		struct lg_pd_entry *swap = o->entry;
-		size_t cap = o->cap, runs = merge_pass(o->entry, o->tmp, o->n);
-
-		o->entry = o->tmp;
-		o->cap = o->tmp_cap;
-		o->tmp = swap;
-		o->tmp_cap = cap;
-		if (runs <= 1)
-			return 0;
-	} while (1);
+	for (size_t i = 0, end; i < o->n; i = end) {
+		end = run_end(o->entry, i, o->n);
+		if (lg_grow(&o->run, &o->run_cap, n + 1, sizeof *o->run))
+			return LG_E_NOMEM;
+		o->run[n++] = (struct lg_pd_run){ (uint32_t)i, (uint32_t)end };
+	}
+	if (lg_grow(&o->heap, &o->heap_cap, n, sizeof *o->heap))
+		return LG_E_NOMEM;
+	o->n_run = o->n_heap = n;
+	for (size_t i = 0; i < n; i++)
+		o->heap[i] = (uint32_t)i;
+	for (size_t i = n / 2; i-- > 0;)
+		sift_down(o, i);
+	return 0;
 }
 
-static int hand_out(struct lg_pd_order *o, size_t n)
+/* Close the gaps that what was handed out left. */
+static void close_up(struct lg_pd_order *o)
 {
-	size_t i;
-	int rc = 0;
+	size_t n = 0;
 
-	for (i = 0; i < n && !rc; i++) {
-		const struct lg_pd_entry *e = &o->entry[i];
+	for (size_t i = 0; i < o->n_run; i++) {
+		size_t left = o->run[i].end - o->run[i].at;
 
+		memmove(o->entry + n, o->entry + o->run[i].at, left * sizeof *o->entry);
+		n += left;
+	}
+	o->n = n;
+}
+
+/* At most `most` records, oldest first, none younger than limit. */
+static int hand_out(struct lg_pd_order *o, uint64_t limit, size_t most)
+{
+	int rc;
+
+	if (!o->n)
+		return 0;
+	rc = find_runs(o);
+	if (rc)
+		return rc;
+	for (; most && o->n_heap && !rc; most--) {
+		struct lg_pd_run *r = &o->run[o->heap[0]];
+		const struct lg_pd_entry *e = &o->entry[r->at];
+
+		if (e->ts > limit)
+			break;
 		if (e->ts < o->delivered)
 			o->late++;
 		else
 			o->delivered = e->ts;
 		rc = o->deliver(o->self, e);
 		lg_pd_block_drop(o->pool, e->block);
+		if (++r->at == r->end)
+			o->heap[0] = o->heap[--o->n_heap];
+		if (o->n_heap > 1)
+			sift_down(o, 0);
 	}
-	o->n -= i;
-	memmove(o->entry, o->entry + i, o->n * sizeof *o->entry);
+	close_up(o);
 	return rc;
-}
-
-static int deliver_upto(struct lg_pd_order *o, uint64_t limit)
-{
-	size_t lo = 0, hi = o->n;
-	int rc;
-
-	if (!o->n)
-		return 0;
-	rc = sort(o);
-	if (rc)
-		return rc;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (o->entry[mid].ts <= limit)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return hand_out(o, lo);
 }
 
 /* No end of a round came for long: hand out the older half. */
 static int squeeze(struct lg_pd_order *o)
 {
-	int rc = sort(o);
+	int rc = hand_out(o, UINT64_MAX, o->n / 2 + 1);
 
-	if (!rc)
-		rc = hand_out(o, o->n / 2 + 1);
 	o->bytes /= 2;
 	return rc;
 }
@@ -121,7 +140,7 @@ int lg_pd_order_add(struct lg_pd_order *o, const struct lg_pd_record *r, uint64_
 
 int lg_pd_order_round(struct lg_pd_order *o)
 {
-	int rc = deliver_upto(o, o->final);
+	int rc = hand_out(o, o->final, SIZE_MAX);
 
 	o->final = o->newest;
 	o->bytes = 0;
@@ -131,7 +150,7 @@ int lg_pd_order_round(struct lg_pd_order *o)
 int lg_pd_order_flush(struct lg_pd_order *o)
 {
 	o->bytes = 0;
-	return deliver_upto(o, UINT64_MAX);
+	return hand_out(o, UINT64_MAX, SIZE_MAX);
 }
 
 void lg_pd_order_done(struct lg_pd_order *o)
@@ -139,7 +158,10 @@ void lg_pd_order_done(struct lg_pd_order *o)
 	for (size_t i = 0; i < o->n; i++)
 		lg_pd_block_drop(o->pool, o->entry[i].block);
 	lg_free(o->entry);
-	lg_free(o->tmp);
-	o->entry = o->tmp = NULL;
-	o->n = o->cap = o->tmp_cap = 0;
+	lg_free(o->run);
+	lg_free(o->heap);
+	o->entry = NULL;
+	o->run = NULL;
+	o->heap = NULL;
+	o->n = o->cap = o->run_cap = o->heap_cap = 0;
 }

@@ -21,8 +21,11 @@ struct lg_pd_entry {
 
 struct lg_pd_order {
 	struct lg_pd_pool *pool;
-	struct lg_pd_entry *entry, *tmp;
-	size_t n, cap, tmp_cap;
+	struct lg_pd_entry *entry;
+	size_t n, cap;
+	struct lg_pd_run *run;   /* while handing out: perf_order.c */
+	uint32_t *heap;
+	size_t n_run, run_cap, n_heap, heap_cap;
 	size_t bytes;            /* of the records that wait */
 	size_t window;           /* most bytes that wait without a round's end */
 	uint64_t newest, final;  /* of all so far; up to which the next round's end delivers */

@@ -182,6 +182,13 @@ static void test_file(void **state)
 	assert_int_equal(lg_out_close(o, NULL), 0);
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_size, n);
+	z = gzopen(path, "rb"); /* reads plain files as well */
+	assert_non_null(z);
+	for (n = 0; gzgets(z, line, sizeof line); n++)
+		assert_int_equal(atoi(line + 5), n);
+	assert_int_equal(n, 100000);
+	assert_int_equal(gzclose(z), 0);
+	n = (int)st.st_size;
 
 	assert_int_equal(lg_out_open(&o, path, LG_OUT_GZIP, NULL), 0);
 	write_much(o);
@@ -217,13 +224,15 @@ static void test_failure_keeps_old(void **state)
 
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
 	small = old;
-	small.rlim_cur = 300000;
-	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-	assert_int_equal(lg_out_open(&o, path, LG_OUT_PLAIN, NULL), 0);
-	write_much(o);
-	assert_int_equal(lg_out_close(o, &err), LG_E_IO);
-	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
-	assert_non_null(strstr(err.message, path));
+	/* The second: when a thread writes already. */
+	for (small.rlim_cur = 300000; small.rlim_cur < 1000000; small.rlim_cur += 600000) {
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+		assert_int_equal(lg_out_open(&o, path, LG_OUT_PLAIN, NULL), 0);
+		write_much(o);
+		assert_int_equal(lg_out_close(o, &err), LG_E_IO);
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+		assert_non_null(strstr(err.message, path));
+	}
 
 	assert_int_equal(lg_out_open(&o, path, LG_OUT_PLAIN, NULL), 0);
 	write_much(o);

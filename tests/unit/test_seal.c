@@ -48,6 +48,33 @@ static void test_sorted_and_stable(void **state)
 	lg_trace_free(t);
 }
 
+/* In order but for a few: late ones, early ones, equal ones. */
+static void test_few_late(void **state)
+{
+	uint64_t seed = 7;
+	struct lg_builder *b = fresh();
+	struct lg_trace *t;
+
+	(void)state;
+	for (int64_t i = 0; i < 50000; i++) {
+		int64_t ts = i / 3 * 10;
+
+		if (i % 1000 == 999)
+			ts -= (int64_t)(rnd(&seed) % 400);
+		lg_add_mark(b, &(struct lg_mark_row){ .ts = ts, .value = i,
+						      .name = lg_intern(b, i % 2 ? "odd" : "even") });
+	}
+	t = seal(b);
+	assert_int_equal(t->mark.n, 50000);
+	for (size_t i = 1; i < t->mark.n; i++) {
+		assert_true(t->mark.ts[i] >= t->mark.ts[i - 1]);
+		if (t->mark.ts[i] == t->mark.ts[i - 1])
+			assert_true(t->mark.value[i] > t->mark.value[i - 1]);
+		assert_string_equal(lg_string(t, t->mark.name[i]), t->mark.value[i] % 2 ? "odd" : "even");
+	}
+	lg_trace_free(t);
+}
+
 static void test_empty(void **state)
 {
 	struct lg_trace *t = seal(fresh());
@@ -222,7 +249,8 @@ static void test_index_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sorted_and_stable), cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_sorted_and_stable), cmocka_unit_test(test_few_late),
+		cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_bad_ids),		  cmocka_unit_test(test_impossible_times),
 		cmocka_unit_test(test_stack_cycles),	  cmocka_unit_test(test_index),
 		cmocka_unit_test(test_index_no_memory),

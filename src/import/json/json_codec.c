@@ -2,8 +2,7 @@
 /*
  * json_codec.c - plain, gzip (RFC 1952, several members allowed) and zstd (several frames allowed).
  *
- * gzip is inflated by ISA-L where it was there at build time: about twice zlib's speed, which decides
- * whether a .json.gz can be read as fast as the scanner works.
+ * What is inflated here decides whether a .json.gz can be read as fast as the scanner works.
  */
 #include "import/json/json_codec.h"
 
@@ -11,13 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include <zlib.h>
 #include <zstd.h>
-#ifdef LG_HAVE_ISAL
-#include <isa-l/igzip_lib.h>
-#endif
 
 #include "base/alloc.h"
+#include "base/gunzip.h"
 
 enum { IN_BYTES = 256 << 10 };
 
@@ -32,12 +28,8 @@ struct lg_json_codec {
 	size_t n_in;
 	uint8_t *buf;         /* IN_BYTES when reading from fd */
 	char fault[128];
-#ifdef LG_HAVE_ISAL
-	struct inflate_state isal;
-#else
-	z_stream z;
-	int z_up;
-#endif
+	int os_errno;         /* of the read that gzip was refused */
+	struct lg_gunzip *gzip;
 	ZSTD_DCtx *zstd;
 };
 
@@ -65,6 +57,22 @@ static int refill(struct lg_json_codec *c, int *ret_errno)
 	return 0;
 }
 
+/* Compressed bytes for lg_gunzip: at least one while there are any. */
+static int64_t feed(void *ctx, void *buf, size_t n)
+{
+	struct lg_json_codec *c = ctx;
+	int rc = refill(c, &c->os_errno);
+
+	if (rc)
+		return rc;
+	n = n < c->n_in ? n : c->n_in;
+	if (n)
+		memcpy(buf, c->in, n);
+	c->in += n;
+	c->n_in -= n;
+	return (int64_t)n;
+}
+
 int lg_json_codec_new(struct lg_json_codec **ret, int fd, const void *data, size_t n,
 		      struct lg_error *err)
 {
@@ -85,14 +93,8 @@ int lg_json_codec_new(struct lg_json_codec **ret, int fd, const void *data, size
 	}
 	if (c->n_in >= 2 && c->in[0] == 0x1f && c->in[1] == 0x8b) {
 		c->kind = GZIP;
-#ifdef LG_HAVE_ISAL
-		isal_inflate_init(&c->isal);
-		c->isal.crc_flag = ISAL_GZIP;
-#else
-		if (inflateInit2(&c->z, 15 + 16) != Z_OK)
+		if (lg_gunzip_new(&c->gzip, feed, c, NULL))
 			goto nomem;
-		c->z_up = 1;
-#endif
 	} else if (c->n_in >= 4 && !memcmp(c->in, "\x28\xb5\x2f\xfd", 4)) {
 		c->kind = ZSTD;
 		c->zstd = ZSTD_createDCtx();
@@ -110,10 +112,7 @@ void lg_json_codec_free(struct lg_json_codec *c)
 {
 	if (!c)
 		return;
-#ifndef LG_HAVE_ISAL
-	if (c->z_up)
-		inflateEnd(&c->z);
-#endif
+	lg_gunzip_free(c->gzip);
 	ZSTD_freeDCtx(c->zstd);
 	lg_free(c->buf);
 	lg_free(c);
@@ -128,50 +127,6 @@ static void fault(struct lg_json_codec *c, const char *what)
 {
 	snprintf(c->fault, sizeof c->fault, "%s", what);
 	c->over = 1;
-}
-
-/* Inflate what is there into out; the number of bytes made. */
-static size_t gunzip(struct lg_json_codec *c, char *out, size_t size)
-{
-#ifdef LG_HAVE_ISAL
-	size_t in = c->n_in < UINT32_MAX ? c->n_in : UINT32_MAX;
-	int rc;
-
-	if (c->isal.block_state == ISAL_BLOCK_FINISH) {
-		isal_inflate_reset(&c->isal);
-		c->isal.crc_flag = ISAL_GZIP;
-	}
-	c->isal.next_in = (uint8_t *)(uintptr_t)c->in;
-	c->isal.avail_in = (uint32_t)in;
-	c->isal.next_out = (uint8_t *)out;
-	c->isal.avail_out = size < UINT32_MAX ? (uint32_t)size : UINT32_MAX;
-	size = c->isal.avail_out;
-	rc = isal_inflate(&c->isal);
-	c->in += in - c->isal.avail_in;
-	c->n_in -= in - c->isal.avail_in;
-	if (rc < 0)
-		fault(c, "the gzip data is damaged");
-	c->began = c->isal.block_state != ISAL_BLOCK_FINISH;
-	return size - c->isal.avail_out;
-#else
-	uInt in = c->n_in < (1u << 30) ? (uInt)c->n_in : 1u << 30;
-	int rc;
-
-	size = size < (1u << 30) ? size : 1u << 30;
-	c->z.next_in = (Bytef *)(uintptr_t)c->in;
-	c->z.avail_in = in;
-	c->z.next_out = (Bytef *)out;
-	c->z.avail_out = (uInt)size;
-	rc = inflate(&c->z, Z_NO_FLUSH);
-	c->in += in - c->z.avail_in;
-	c->n_in -= in - c->z.avail_in;
-	c->began = rc != Z_STREAM_END;
-	if (rc == Z_STREAM_END)
-		inflateReset(&c->z);
-	else if (rc != Z_OK && rc != Z_BUF_ERROR)
-		fault(c, "the gzip data is damaged");
-	return size - c->z.avail_out;
-#endif
 }
 
 static size_t unzstd(struct lg_json_codec *c, char *out, size_t size)
@@ -193,6 +148,13 @@ int lg_json_codec_read(struct lg_json_codec *c, char *out, size_t size, size_t *
 {
 	size_t n = 0;
 
+	if (c->kind == GZIP) {
+		*ret_n = lg_gunzip_get(c->gzip, out, size);
+		*ret_errno = c->os_errno;
+		if (*ret_n < size && *lg_gunzip_fault(c->gzip))
+			fault(c, lg_gunzip_fault(c->gzip));
+		return lg_gunzip_stopped(c->gzip) < 0 ? LG_E_IO : 0;
+	}
 	while (n < size && !c->over) {
 		size_t k, left;
 		int rc = refill(c, ret_errno);
@@ -227,12 +189,12 @@ int lg_json_codec_read(struct lg_json_codec *c, char *out, size_t size, size_t *
 		}
 		/* Another member behind the last one? Padding (tapes, dd) is not. */
 		if (c->ended && !c->began &&
-		    (!c->n_in || c->in[0] != (c->kind == GZIP ? 0x1f : 0x28))) {
+		    (!c->n_in || c->in[0] != 0x28)) {
 			c->over = 1;
 			break;
 		}
 		left = c->n_in;
-		k = c->kind == GZIP ? gunzip(c, out + n, size - n) : unzstd(c, out + n, size - n);
+		k = unzstd(c, out + n, size - n);
 		n += k;
 		c->ended |= !c->began;
 		if (!k && left == c->n_in && c->began && !c->over)

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The gzip reader: whatever zlib writes comes back, and damage is told, at every place. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/crc32.h"
+#include "base/gunzip.h"
+#include "base/map.h"
+
+enum { TEXT = 700000 };
+
+static uint8_t text[TEXT], packed[2 * TEXT], back[2 * TEXT];
+
+struct input {
+	const uint8_t *p;
+	size_t n, at_once;
+	int fails; /* after the last byte */
+};
+
+static int64_t give(void *ctx, void *buf, size_t n)
+{
+	struct input *in = ctx;
+
+	n = n < in->n ? n : in->n;
+	n = n < in->at_once ? n : in->at_once;
+	if (!n && in->fails)
+		return LG_E_IO;
+	memcpy(buf, in->p, n);
+	in->p += n;
+	in->n -= n;
+	return (int64_t)n;
+}
+
+/* Like a trace: lines that repeat with other numbers, runs of one byte, and noise. */
+static void fill(size_t n, uint64_t seed)
+{
+	size_t at = 0;
+
+	while (at < n) {
+		char line[80];
+		uint64_t r = lg_mix64(seed++);
+		size_t k;
+
+		if (r % 50 == 0) {
+			k = r >> 8 & 1023;
+			k = k < n - at ? k : n - at;
+			memset(text + at, (int)(r >> 20), k);
+		} else if (r % 50 == 1) {
+			k = r >> 8 & 255;
+			k = k < n - at ? k : n - at;
+			for (size_t i = 0; i < k; i++)
+				text[at + i] = (uint8_t)lg_mix64(seed++);
+		} else {
+			snprintf(line, sizeof line, "{\"ph\": \"X\", \"ts\": %llu, \"name\": \"op%llu\"},\n",
+				 (unsigned long long)(r % 100000), (unsigned long long)(r % 7));
+			k = strlen(line);
+			k = k < n - at ? k : n - at;
+			memcpy(text + at, line, k);
+		}
+		at += k;
+	}
+}
+
+static size_t pack(const uint8_t *p, size_t n, int level, int strategy, uint8_t *out, size_t size)
+{
+	z_stream z = { .next_in = (Bytef *)(uintptr_t)p, .avail_in = (uInt)n, .next_out = out,
+		       .avail_out = (uInt)size };
+	gz_header head = { .name = (Bytef *)(uintptr_t)"a name", .extra = (Bytef *)(uintptr_t)"xtra",
+			   .extra_len = 4, .comment = (Bytef *)(uintptr_t)"c", .hcrc = 1 };
+
+	assert_int_equal(deflateInit2(&z, level, Z_DEFLATED, 15 + 16, 8, strategy), Z_OK);
+	if (n % 2)
+		assert_int_equal(deflateSetHeader(&z, &head), Z_OK);
+	assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+	size -= z.avail_out;
+	deflateEnd(&z);
+	return size;
+}
+
+static size_t unpack(size_t n, size_t at_once, size_t piece, const char **ret_fault)
+{
+	static char fault[64];
+	struct input in = { packed, n, at_once, 0 };
+	struct lg_gunzip *z;
+	size_t made = 0, k;
+
+	assert_int_equal(lg_gunzip_new(&z, give, &in, NULL), 0);
+	do {
+		k = lg_gunzip_get(z, back + made, piece < sizeof back - made ? piece : sizeof back - made);
+		made += k;
+	} while (k == piece);
+	snprintf(fault, sizeof fault, "%s", lg_gunzip_fault(z));
+	*ret_fault = fault;
+	lg_gunzip_free(z);
+	return made;
+}
+
+static void what_zlib_packs_comes_back(void **state)
+{
+	static const int strategies[] = { Z_DEFAULT_STRATEGY, Z_FILTERED, Z_HUFFMAN_ONLY, Z_RLE, Z_FIXED };
+	static const size_t sizes[] = { 0, 1, 2, 300, 4097, 65536, 200001, TEXT };
+	const char *fault;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+		for (size_t s = 0; s < sizeof strategies / sizeof *strategies; s++)
+			for (int level = 0; level <= 9; level += 3) {
+				size_t n = sizes[i], k;
+
+				fill(n, i * 100 + s * 10 + (size_t)level);
+				k = pack(text, n, level, strategies[s], packed, sizeof packed);
+				assert_int_equal(unpack(k, SIZE_MAX, sizeof back, &fault), n);
+				assert_string_equal(fault, "");
+				assert_memory_equal(back, text, n);
+				memset(back, 0, n);
+				assert_int_equal(unpack(k, 1 + n % 7, 1000 + n % 13, &fault), n);
+				assert_string_equal(fault, "");
+				assert_memory_equal(back, text, n);
+			}
+}
+
+static void members_are_one_text_and_padding_is_none(void **state)
+{
+	const char *fault;
+	size_t n = 0;
+
+	(void)state;
+	fill(100000, 7);
+	for (size_t i = 0; i < 10; i++)
+		n += pack(text + i * 10000, 10000, 6, Z_DEFAULT_STRATEGY, packed + n, sizeof packed - n);
+	memset(packed + n, 0, 512);
+	assert_int_equal(unpack(n + 512, 3, 777, &fault), 100000);
+	assert_string_equal(fault, "");
+	assert_memory_equal(back, text, 100000);
+}
+
+static void what_is_cut_off_gives_its_beginning(void **state)
+{
+	const char *fault;
+	size_t n, made, last = 0;
+
+	(void)state;
+	for (int level = 0; level <= 6; level += 6) {
+		fill(3000, 9);
+		n = pack(text, 3000, level, Z_DEFAULT_STRATEGY, packed, sizeof packed);
+		for (size_t cut = 0; cut < n; cut++) {
+			made = unpack(cut, SIZE_MAX, sizeof back, &fault);
+			assert_string_equal(fault, "the compressed data ends too early");
+			assert_true(made <= 3000 && made + 600 >= last);
+			assert_memory_equal(back, text, made);
+			last = made;
+		}
+		assert_true(last > 2700);
+		last = 0;
+	}
+}
+
+static void a_changed_bit_is_noticed(void **state)
+{
+	const char *fault;
+	size_t n, seen = 0;
+
+	(void)state;
+	fill(2000, 11);
+	n = pack(text, 2000, 6, Z_DEFAULT_STRATEGY, packed, sizeof packed);
+	/* Behind the header, whose time and system may be anything; the byte before the trailer may end in
+	 * bits that mean nothing. */
+	for (size_t bit = 80; bit < 8 * n; bit++) {
+		if (bit / 8 == n - 9)
+			continue;
+		packed[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		(void)unpack(n, 64, 500, &fault);
+		seen += *fault != 0;
+		packed[bit / 8] ^= (uint8_t)(1 << bit % 8);
+	}
+	assert_int_equal(seen, 8 * n - 80 - 8);
+}
+
+static void what_cannot_be_read_is_not_called_damaged(void **state)
+{
+	struct input in = { packed, 0, SIZE_MAX, 1 };
+	struct lg_gunzip *z;
+
+	(void)state;
+	fill(50000, 13);
+	in.n = pack(text, 50000, 6, Z_DEFAULT_STRATEGY, packed, sizeof packed) / 2;
+	assert_int_equal(lg_gunzip_new(&z, give, &in, NULL), 0);
+	assert_true(lg_gunzip_get(z, back, sizeof back) < 50000);
+	assert_int_equal(lg_gunzip_stopped(z), LG_E_IO);
+	lg_gunzip_free(z);
+}
+
+static void the_checksum_is_zlibs(void **state)
+{
+	(void)state;
+	fill(5000, 17);
+	for (size_t from = 0; from < 17; from++)
+		for (size_t n = 0; n < 700; n += n < 200 ? 1 : 37) {
+			uint32_t want = (uint32_t)crc32(0x1234567 * (uint32_t)from, text + from, (uInt)n);
+
+			assert_int_equal(lg_crc32(0x1234567 * (uint32_t)from, text + from, n), want);
+		}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_zlib_packs_comes_back),
+		cmocka_unit_test(members_are_one_text_and_padding_is_none),
+		cmocka_unit_test(what_is_cut_off_gives_its_beginning),
+		cmocka_unit_test(a_changed_bit_is_noticed),
+		cmocka_unit_test(what_cannot_be_read_is_not_called_damaged),
+		cmocka_unit_test(the_checksum_is_zlibs),
+	};
+
+	return cmocka_run_group_tests_name("gunzip", tests, NULL, NULL);
+}

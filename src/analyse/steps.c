@@ -37,17 +37,37 @@ static int push(struct boundaries *b, int64_t ts)
 	return 0;
 }
 
+/*
+ * A recording and a profiler's trace of one process, joined, both say where its steps begin: the hook's
+ * have no name. Together they would cut every step in two; those that cover more time are taken.
+ */
+static bool named_steps(const struct lg_case *c, const struct lg_rank *r, bool by_hand)
+{
+	const struct lg_span_tab *s = &c->t->span;
+	double covered[2] = { 0 };
+
+	for (size_t i = 0; i < r->n_spans; i++) {
+		uint32_t row = r->spans[i];
+
+		if (s->kind[row] == LG_SPAN_STEP && !!(s->flags[row] & LG_SPAN_HAND) == by_hand && s->dur[row] > 0)
+			covered[s->name[row] != 0] += (double)s->dur[row];
+	}
+	return covered[1] > covered[0];
+}
+
 /* Step spans of thr: begin of each, and the end of the last where it is known. */
 static int from_step_spans(const struct lg_case *c, const struct lg_rank *r, bool by_hand,
 			   struct boundaries *b)
 {
 	const struct lg_span_tab *s = &c->t->span;
+	bool named = named_steps(c, r, by_hand);
 	int64_t end = INT64_MIN;
 
 	for (size_t i = 0; i < r->n_spans; i++) {
 		uint32_t row = r->spans[i];
 
-		if (s->kind[row] != LG_SPAN_STEP || !!(s->flags[row] & LG_SPAN_HAND) != by_hand)
+		if (s->kind[row] != LG_SPAN_STEP || !!(s->flags[row] & LG_SPAN_HAND) != by_hand ||
+		    (s->name[row] != 0) != named)
 			continue;
 		if (s->dur[row] < 0)
 			continue; /* cut off: its length is not known */

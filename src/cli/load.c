@@ -96,25 +96,24 @@ int lg_step_regex_option(const struct lg_command *cmd, const char *re)
 
 int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
 {
-	struct lg_loaded l = { .n = n };
-	const char **p = lg_calloc(n, sizeof *p);
-	int rc;
+	struct lg_loaded l = { 0 };
+	int rc = 0;
 
-	l.info = lg_calloc(n, sizeof *l.info);
-	if (!l.info || !p) {
-		lg_free(l.info);
-		lg_free(p);
-		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	for (size_t i = 0; i < n && !rc; i++)
+		rc = lg_paths_add(&l.paths, paths[i], err);
+	l.n = l.paths.n;
+	l.info = rc ? NULL : lg_calloc(l.n, sizeof *l.info);
+	if (!rc && !l.info)
+		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	if (!rc) {
+		symbol_sources();
+		lg_progress_start("reading ...");
+		rc = lg_import((const char *const *)l.paths.path, l.n, &l.trace, l.info, err);
+		lg_progress_stop();
 	}
-	for (size_t i = 0; i < n; i++)
-		p[i] = paths[i];
-	symbol_sources();
-	lg_progress_start("reading ...");
-	rc = lg_import(p, n, &l.trace, l.info, err);
-	lg_progress_stop();
-	lg_free(p);
 	if (rc) {
 		lg_free(l.info);
+		lg_paths_done(&l.paths);
 		return rc;
 	}
 	*ret = l;
@@ -143,6 +142,49 @@ static int fill_inputs(struct lg_loaded *l, struct lg_error *err)
 	return 0;
 }
 
+/* "3.2 ms" */
+static const char *length(int64_t ns, char *buf, size_t size)
+{
+	if (ns >= 1000000000)
+		snprintf(buf, size, "%.3g s", (double)ns / 1e9);
+	else if (ns >= 1000000)
+		snprintf(buf, size, "%.3g ms", (double)ns / 1e6);
+	else
+		snprintf(buf, size, "%.3g us", (double)ns / 1e3);
+	return buf;
+}
+
+/* How each file got its place in time, and how far that can be off. */
+static int say_joins(struct lg_loaded *l, struct lg_error *err)
+{
+	struct lg_verdict *v = l->verdict;
+	const char **limits = lg_arena_alloc(&v->arena, v->n_limits + l->n, sizeof *limits);
+	size_t n = v->n_limits;
+
+	if (limits && n)
+		memcpy(limits, v->limits, n * sizeof *limits);
+	for (size_t i = 0; limits && i < l->n; i++) {
+		const struct lg_import_info *f = &l->info[i];
+		char error[32], by[96];
+
+		/* An uncertain place is a diag row, and a limit, already. */
+		if (!f->join_how || !f->join_sure || f->first > f->last)
+			continue;
+		if (f->join_matches)
+			snprintf(by, sizeof by, "%zu common %s", f->join_matches, f->join_how);
+		else
+			snprintf(by, sizeof by, "%s", !strcmp(f->join_how, "boot") ? "the clock of one boot"
+						      : !strcmp(f->join_how, "zone") ? "its local time's zone"
+						      : !strcmp(f->join_how, "local") ? "local times of one zone"
+										      : "their wall clocks");
+		limits[n++] = lg_arena_printf(&v->arena, "%s is on the clock of %s by %s: good to %s", f->path,
+					      f->join_to, by, length(f->join_error, error, sizeof error));
+	}
+	v->limits = limits;
+	v->n_limits = n;
+	return limits && !v->arena.failed ? 0 : lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+}
+
 int lg_judge(struct lg_loaded *l, int32_t victim_pid, double cost_per_hour, struct lg_error *err)
 {
 	struct lg_explain_options opt = { .victim_pid = victim_pid };
@@ -152,6 +194,8 @@ int lg_judge(struct lg_loaded *l, int32_t victim_pid, double cost_per_hour, stru
 	rc = lg_explain(l->trace, &opt, &l->verdict, err);
 	if (!rc)
 		rc = fill_inputs(l, err);
+	if (!rc && l->n > 1)
+		rc = say_joins(l, err);
 	if (!rc)
 		rc = lg_advise(l->verdict, cost_per_hour, err);
 	lg_progress_stop();
@@ -164,6 +208,7 @@ void lg_loaded_done(struct lg_loaded *l)
 		lg_verdict_free(l->verdict);
 	lg_trace_free(l->trace);
 	lg_free(l->info);
+	lg_paths_done(&l->paths);
 	*l = (struct lg_loaded){ 0 };
 }
 

@@ -5,18 +5,20 @@
 #include "analyse/verdict.h"
 #include "base/out.h"
 #include "cli/command.h"
+#include "cli/paths.h"
 #include "report/report.h"
 
 struct lg_import_info;
 
 struct lg_loaded {
 	struct lg_trace *trace;
-	struct lg_import_info *info;
+	struct lg_paths paths;       /* folders replaced by their files */
+	struct lg_import_info *info; /* [n] */
 	size_t n;
 	struct lg_verdict *verdict; /* NULL until lg_judge() */
 };
 
-/* Read paths as one run. */
+/* Read paths, files or folders of them, as one run. */
 int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err) LG_MUST_CHECK;
 /* The value of --step-regex. -1: taken; else the exit status, after one line about it. */
 int lg_step_regex_option(const struct lg_command *cmd, const char *re);

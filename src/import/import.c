@@ -213,12 +213,10 @@ static const char *looks_like(const struct input *in)
 	return "text";
 }
 
-static const struct lg_importer *find(const struct input *in, struct lg_error *err)
+static const struct lg_importer *best_of(const struct input *in)
 {
 	const struct lg_importer *best = NULL;
-	char list[256] = "";
 	int best_score = 0;
-	size_t n = 0;
 
 	for (size_t i = 0; i < N_IMPORTERS; i++) {
 		int score = importers[i]->sniff(in->head, in->n_head);
@@ -228,6 +226,29 @@ static const struct lg_importer *find(const struct input *in, struct lg_error *e
 			best = importers[i];
 		}
 	}
+	return best;
+}
+
+bool lg_import_knows(const char *path)
+{
+	struct input *in = lg_calloc(1, sizeof *in);
+	struct stat st;
+	bool known = in && !stat(path, &st) && S_ISREG(st.st_mode) && !input_open(in, path, NULL);
+
+	if (known) {
+		known = best_of(in) != NULL;
+		input_done(in);
+	}
+	lg_free(in);
+	return known;
+}
+
+static const struct lg_importer *find(const struct input *in, struct lg_error *err)
+{
+	const struct lg_importer *best = best_of(in);
+	char list[256] = "";
+	size_t n = 0;
+
 	if (best)
 		return best;
 	for (size_t i = 0; i < N_IMPORTERS && n < sizeof list; i++) {
@@ -334,6 +355,11 @@ static int add_input(struct lg_builder *b, const struct lg_trace *ref, const str
 	rc = lg_merge_named(b, t, j.offset, info->path, err);
 	if (rc || ref == t)
 		return rc;
+	info->join_how = j.how;
+	info->join_offset = j.offset;
+	info->join_error = j.error;
+	info->join_matches = j.matches;
+	info->join_sure = j.sure;
 	key_of(info->path, file, sizeof file);
 	snprintf(key, sizeof key, "join.%s.how", file);
 	lg_meta_set(b, 0, key, j.how);
@@ -372,6 +398,7 @@ static int import_many(const char *const *paths, size_t n, struct lg_trace **ret
 	struct input *in = lg_calloc(n, sizeof *in);
 	struct lg_trace **t = lg_calloc(n, sizeof *t), *ref = NULL;
 	struct lg_builder *b = NULL;
+	const char *to = NULL;
 	int rc = lg_builder_new(&b, err);
 
 	if (!rc && (!in || !t))
@@ -380,11 +407,14 @@ static int import_many(const char *const *paths, size_t n, struct lg_trace **ret
 		rc = import_path(paths[i], &t[i], &info[i], &in[i], err);
 		if (!rc)
 			rc = same_file(in, i, paths, err);
-		if (!rc && (!ref || lg_join_rank(t[i]) < lg_join_rank(ref)))
+		if (!rc && (!ref || lg_join_rank(t[i]) < lg_join_rank(ref))) {
 			ref = t[i];
+			to = paths[i];
+		}
 	}
 	for (size_t i = 0; i < n && !rc; i++) {
 		rc = add_input(b, ref, t[i], &info[i], err);
+		info[i].join_to = to;
 		if (t[i] != ref) {
 			lg_trace_free(t[i]);
 			t[i] = NULL;

@@ -28,6 +28,12 @@ struct lg_import_info {
 	const char *path, *format; /* borrowed from the caller / static */
 	char host[65];
 	int64_t first, last;       /* ns on the merged clock */
+	/* How it was put on the clock of the file `join_to` (lg_join.how); NULL = it is the reference, or
+	 * alone. Add join_offset to its own times; they are good to join_error ns. */
+	const char *join_how, *join_to;
+	int64_t join_offset, join_error;
+	size_t join_matches;       /* collectives or steps that agree */
+	bool join_sure;
 	uint64_t rows_sample, rows_state, rows_span, rows_counter, lost_events;
 };
 
@@ -37,5 +43,8 @@ struct lg_import_info {
  */
 int lg_import(const char *const *paths, size_t n_paths, struct lg_trace **ret,
 	      struct lg_import_info *info, struct lg_error *err) LG_MUST_CHECK;
+
+/* Is this a regular file of a kind that can be read? By its first bytes. */
+bool lg_import_knows(const char *path);
 
 #endif /* LG_IMPORT_IMPORT_H */

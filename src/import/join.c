@@ -178,8 +178,7 @@ static int agree(struct events *ref, struct events *t, struct lg_join *ret)
 	return 1;
 }
 
-/* By collectives, then by steps. 1 = found, 0, or LG_E_NOMEM. */
-static int by_events(const struct lg_trace *ref, const struct lg_trace *t, struct lg_join *ret)
+static int by_collectives(const struct lg_trace *ref, const struct lg_trace *t, struct lg_join *ret)
 {
 	struct events a = { 0 }, b = { 0 };
 	int rc;
@@ -188,6 +187,19 @@ static int by_events(const struct lg_trace *ref, const struct lg_trace *t, struc
 	collectives(t, &b);
 	rc = agree(&a, &b, ret);
 	ret->how = "collectives";
+	lg_free(a.e);
+	lg_free(b.e);
+	return rc ? rc : lg_join_by_ends(ref, t, ret);
+}
+
+/* By collectives, then by steps. 1 = found, 0, or LG_E_NOMEM. */
+static int by_events(const struct lg_trace *ref, const struct lg_trace *t, struct lg_join *ret)
+{
+	struct events a = { 0 }, b = { 0 };
+	int rc = by_collectives(ref, t, ret);
+
+	if (!rc)
+		rc = lg_join_by_optimizer(ref, t, ret);
 	for (int ends = 0; ends < 2 && !rc; ends++) {
 		a.n = b.n = 0;
 		steps(ref, ends, &a);
@@ -275,6 +287,33 @@ static int by_zone(const struct lg_trace *ref, const struct lg_trace *t, const s
 	return 1;
 }
 
+/*
+ * Two hosts' wall clocks are as good as their time service, and some hosts have none: where the
+ * collectives of two ranks agree on another difference, far more closely than by that difference,
+ * they are right; where they agree with the clocks, theirs is the smaller error. Recordings are left out: their clocks are measured, and their marks are those of calls.
+ */
+static int doubt_clocks(const struct lg_trace *ref, const struct lg_trace *t, struct lg_join *j)
+{
+	struct lg_join c = { 0 };
+	uint64_t apart;
+	int rc;
+
+	if (*lg_meta_get(ref, "record.boot_id") || *lg_meta_get(t, "record.boot_id"))
+		return 0;
+	rc = by_collectives(ref, t, &c);
+	if (rc <= 0)
+		return rc;
+	apart = c.offset > j->offset ? (uint64_t)c.offset - (uint64_t)j->offset
+				     : (uint64_t)j->offset - (uint64_t)c.offset;
+	/* Closer than the clocks and in accord with them: the better measure of the same. */
+	if ((apart <= (uint64_t)j->error && c.error < j->error) ||
+	    (apart / 4 > (uint64_t)c.error && apart > (uint64_t)j->error)) {
+		*j = c;
+		j->sure = 1;
+	}
+	return 0;
+}
+
 int lg_join_find(const struct lg_trace *ref, const struct lg_trace *t, struct lg_join *ret,
 	       struct lg_error *err)
 {
@@ -291,6 +330,8 @@ int lg_join_find(const struct lg_trace *ref, const struct lg_trace *t, struct lg
 	if (a == LG_TIME_REALTIME && b == LG_TIME_REALTIME && !lg_merge_offset(ref, t, &j.offset, &j.error)) {
 		j.how = *boot && !strcmp(boot, lg_meta_get(ref, "record.boot_id")) ? "boot" : "clocks";
 		j.sure = 1;
+		if (doubt_clocks(ref, t, &j))
+			return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 		*ret = j;
 		return 0;
 	}

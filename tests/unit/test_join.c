@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <time.h>
 
+#include "base/alloc.h"
+#include "base/map.h"
 #include "feed_trace.h"
 #include "import/join.h"
 #include "import/source/frame.h"
@@ -238,6 +240,113 @@ static void ranks_without_pids_stay_apart(void **state)
 	lg_trace_free(t);
 }
 
+/* ---- without numbers ---- */
+
+enum { N_COLLECTIVES = 120 };
+
+/* All-reduces that two ranks see end together, but for some microseconds; 0 = as regular as a clock. */
+static struct lg_trace *rank_of(int64_t clock, int from, int to, int rank, int64_t irregular, bool optimizer)
+{
+	struct lg_builder *b = new_trace();
+	lg_thr thr = lg_thread_get(b, 40 + rank, 40 + rank);
+	int64_t at = EPOCH;
+
+	for (int i = 0; i < to; i++) {
+		int64_t own = (int64_t)(lg_mix64((uint64_t)(i * 2 + rank)) % 8000);
+		int64_t dur = 300000 + (int64_t)(lg_mix64((uint64_t)i + 999) % 200000);
+
+		at += 5000000 + (irregular ? (int64_t)(lg_mix64((uint64_t)i) % (uint64_t)irregular) : 0);
+		if (i < from || (rank && i % 37 == 5)) /* a profiler may lack some */
+			continue;
+		lg_add_span(b, &(struct lg_span_row){ .ts = clock + at + own - dur, .dur = dur, .thr = thr,
+						      .kind = optimizer ? LG_SPAN_STAGE : LG_SPAN_COLLECTIVE,
+						      .stage = optimizer ? LG_STAGE_OPTIMIZER : 0, .seq = -1,
+						      .name = lg_intern(b, optimizer ? "step" : "all_reduce") });
+	}
+	return seal(b);
+}
+
+static void ends_that_come_together_tell_two_clocks_apart(void **state)
+{
+	struct lg_trace *a = rank_of(0, 0, N_COLLECTIVES, 0, 3000000, false), *b;
+	struct lg_join j = { 0 };
+
+	(void)state;
+	/* Ahead by three seconds, and recorded from another step on. */
+	b = rank_of(3 * S, 20, N_COLLECTIVES + 30, 1, 3000000, false);
+	assert_int_equal(lg_join_by_ends(a, b, &j), 1);
+	assert_string_equal(j.how, "collectives");
+	assert_true(llabs(j.offset + 3 * S) <= 8000);
+	assert_in_range(j.error, 1, 8001);
+	assert_in_range(j.matches, 80, 100);
+	lg_trace_free(b);
+	/* The same with optimizer steps. */
+	lg_trace_free(a);
+	a = rank_of(0, 0, N_COLLECTIVES, 0, 3000000, true);
+	b = rank_of(-7 * S, 30, 60, 1, 3000000, true);
+	assert_int_equal(lg_join_by_ends(a, b, &j), 0);
+	assert_int_equal(lg_join_by_optimizer(a, b, &j), 1);
+	assert_true(llabs(j.offset - 7 * S) <= 8000);
+	lg_trace_free(b);
+	lg_trace_free(a);
+}
+
+static void what_is_alike_everywhere_is_not_guessed(void **state)
+{
+	struct lg_trace *a = rank_of(0, 0, N_COLLECTIVES, 0, 0, false), *b;
+	struct lg_join j = { 0 };
+
+	(void)state;
+	b = rank_of(3 * S, 20, N_COLLECTIVES, 1, 0, false); /* every 5 ms: any of them may be the first */
+	assert_int_equal(lg_join_by_ends(a, b, &j), 0);
+	lg_trace_free(b);
+	b = rank_of(3 * S, 20, 30, 1, 3000000, false); /* too few */
+	assert_int_equal(lg_join_by_ends(a, b, &j), 0);
+	lg_trace_free(b);
+	lg_trace_free(a);
+	/* Other steps of the same job: nothing in common. */
+	a = rank_of(0, 0, 60, 0, 3000000, false);
+	b = rank_of(0, 60, 120, 1, 3000000, false);
+	assert_int_equal(lg_join_by_ends(a, b, &j), 0);
+	lg_trace_free(a);
+	lg_trace_free(b);
+}
+
+static void no_memory_is_an_error_and_leaks_nothing(void **state)
+{
+	const char *paths[3] = { feed_path("flightrec/_dump_0.pickle"), feed_path("torchlog/steps.log"),
+				 feed_path("smi/query.csv") };
+	struct lg_trace *a = rank_of(0, 0, 40, 0, 3000000, false), *b = rank_of(S, 0, 40, 1, 3000000, false);
+	struct lg_import_info info[3];
+	struct lg_error err;
+	struct lg_trace *t;
+	int rc = -1;
+
+	(void)state;
+	for (uint64_t n = 1; rc; n++) {
+		struct lg_join j;
+
+		assert_true(n < 100);
+		lg_alloc_fail_at(n);
+		rc = lg_join_find(a, b, &j, &err);
+		lg_alloc_fail_at(0);
+		assert_true(!rc || rc == LG_E_NOMEM);
+	}
+	lg_trace_free(a);
+	lg_trace_free(b);
+	rc = -1;
+	for (uint64_t n = 1; rc; n++) {
+		assert_true(n < 20000);
+		t = NULL;
+		lg_alloc_fail_at(n);
+		rc = lg_import(paths, 3, &t, info, &err);
+		lg_alloc_fail_at(0);
+		/* A file that could not be read for want of memory may be called a short one. */
+		assert_true(!rc || (err.code && *err.message));
+	}
+	lg_trace_free(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -247,6 +356,9 @@ int main(void)
 		cmocka_unit_test(what_has_no_times_is_put_at_the_start_and_said_so),
 		cmocka_unit_test(files_of_one_run_share_processes_and_state_how_they_were_joined),
 		cmocka_unit_test(ranks_without_pids_stay_apart),
+		cmocka_unit_test(ends_that_come_together_tell_two_clocks_apart),
+		cmocka_unit_test(what_is_alike_everywhere_is_not_guessed),
+		cmocka_unit_test(no_memory_is_an_error_and_leaks_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

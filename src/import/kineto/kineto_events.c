@@ -116,6 +116,10 @@ static void complete(struct kineto *k, const struct lg_event *e)
 	enum kin_cat cat = kin_category(k, &e->cat);
 	struct kin_class c;
 
+	/* torch without Kineto (Debian builds it so) writes no categories: EventList.export_chrome_trace()
+	 * in torch/autograd/profiler_util.py. */
+	if (!e->cat.p && LG_SLICE_IS(&e->pid, "CPU functions"))
+		cat = KIN_OP;
 	if (cat == KIN_TRACE || cat == KIN_ARROW || !kin_times(k, e, &r.ts, &r.dur))
 		return;
 	k->n_kineto += cat != KIN_UNKNOWN;

@@ -263,6 +263,10 @@ static int step_line(struct lg_torchlog *l, const struct lg_log_line *line)
 	    sscanf(m, "iteration %lld/", &n) == 1) {
 		step(l, line, n, real_after(p, "(ms):"));
 		counter(l, line, "log.loss", "", real_after(m, "lm loss:"));
+		ms = real_after(m, "global batch size:");
+		if (ms >= 1 && ms < 1e9)
+			lg_meta_setf(l->b, lg_thread_process(l->b, lg_torchlog_thread(l, line)), "batch.global",
+				     "%.0f", ms);
 		return 1;
 	}
 	m = line->msg;

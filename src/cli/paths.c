@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/paths.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "import/import.h"
+
+static int nomem(struct lg_error *err)
+{
+	return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+}
+
+/* Takes path over. */
+static int keep(struct lg_paths *p, char *path, struct lg_error *err)
+{
+	if (!path || lg_grow(&p->path, &p->cap, p->n + 1, sizeof *p->path)) {
+		lg_free(path);
+		return nomem(err);
+	}
+	p->path[p->n++] = path;
+	return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static char *inside(const char *folder, const char *name)
+{
+	size_t n = strlen(folder), m = strlen(name);
+	char *path = lg_calloc(n + m + 2, 1);
+
+	if (path)
+		snprintf(path, n + m + 2, "%s%s%s", folder, n && folder[n - 1] == '/' ? "" : "/", name);
+	return path;
+}
+
+static int add_folder(struct lg_paths *p, const char *folder, struct lg_error *err)
+{
+	DIR *d = opendir(folder);
+	size_t first = p->n, left_out = 0;
+	struct dirent *e;
+	struct stat st;
+	int rc = 0;
+
+	if (!d)
+		return lg_fail_errno(err, errno, "cannot open %s", folder);
+	while (!rc && (e = readdir(d))) {
+		char *path = e->d_name[0] == '.' ? NULL : inside(folder, e->d_name);
+
+		if (e->d_name[0] == '.')
+			continue;
+		if (path && (stat(path, &st) || !S_ISREG(st.st_mode))) {
+			lg_free(path);
+		} else if (path && !lg_import_knows(path)) {
+			fprintf(stderr, "laggard: %s is left out: no trace of a kind that laggard reads\n", path);
+			lg_free(path);
+			left_out++;
+		} else {
+			rc = keep(p, path, err);
+		}
+	}
+	closedir(d);
+	if (!rc && p->n == first)
+		rc = lg_fail(err, LG_E_NOTFOUND, LG_NO_OFFSET, "%s holds no trace%s", folder,
+			     left_out ? " of a kind that laggard reads" : "");
+	if (!rc)
+		qsort(p->path + first, p->n - first, sizeof *p->path, by_name);
+	return rc;
+}
+
+int lg_paths_add(struct lg_paths *p, const char *path, struct lg_error *err)
+{
+	struct stat st;
+
+	if (!stat(path, &st) && S_ISDIR(st.st_mode))
+		return add_folder(p, path, err);
+	return keep(p, lg_strdup(path), err);
+}
+
+void lg_paths_done(struct lg_paths *p)
+{
+	for (size_t i = 0; i < p->n; i++)
+		lg_free(p->path[i]);
+	lg_free(p->path);
+	*p = (struct lg_paths){ 0 };
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* paths.h - operands as files: a folder stands for the traces that lie in it. */
+#ifndef LG_CLI_PATHS_H
+#define LG_CLI_PATHS_H
+#include <stddef.h>
+
+#include "base/error.h"
+
+struct lg_paths {
+	char **path;
+	size_t n, cap;
+};
+
+/*
+ * Add a file, or the files of a folder in the order of their names: those of a kind that laggard
+ * reads. The others are named on stderr, but for hidden ones; folders in it are not entered.
+ */
+int lg_paths_add(struct lg_paths *p, const char *path, struct lg_error *err) LG_MUST_CHECK;
+void lg_paths_done(struct lg_paths *p);
+
+#endif /* LG_CLI_PATHS_H */

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several files of one run: a recording and a profiler's trace of the same process, for real; ranks whose
+clocks lie; folders."""
+import gzip
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+
+import pytest
+from conftest import PYTHON, ROOT
+
+CASES = pathlib.Path(os.environ.get("LG_CASES", ROOT.parent / "shared/cases"))
+DATA = ROOT / "tests/data/kineto"
+TRIXIE = os.environ.get("LG_TRIXIE") or str(ROOT / "build/trixie")
+BLOCKED = 3  # enum lg_state_kind
+
+# A sleep is the one thing that both sides see to the microsecond: as a span of the profiler, and as
+# a thread that the scheduler took off its CPU.
+PROGRAM = """
+import sys, time, torch
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
+torch.set_num_threads(1)
+model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(4)])
+opt = torch.optim.SGD(model.parameters(), lr=1e-3)
+x = torch.ones(64, 256)
+with profile(activities=[ProfilerActivity.CPU], schedule=schedule(wait=1, warmup=2, active=30),
+             on_trace_ready=lambda p: p.export_chrome_trace(sys.argv[1])) as p:
+    for step in range(33):
+        with record_function("pause"):
+            time.sleep(0.012)
+        opt.zero_grad()
+        model(x).sum().backward()
+        opt.step()
+        p.step()
+"""
+
+
+def dumped(laggard, laggard_path, tmp_path, *files):
+    tool = pathlib.Path(laggard_path).parent / "tests/e2e/lag_dump"
+    if not tool.exists():
+        pytest.skip("lag_dump is not built")
+    out = tmp_path / "joined.lag"
+    done = laggard("convert", *files, "-o", out, "--no-verdict")
+    assert done.returncode == 0, done.stderr
+    tables = {}
+    for line in subprocess.run([tool, out], check=True, stdout=subprocess.PIPE).stdout.splitlines():
+        row = json.loads(line)
+        tables.setdefault(row["table"], []).append(row)
+    return tables
+
+
+def meta(tables, key):
+    return next(r["value"] for r in tables["meta"] if r["key"] == key)
+
+
+def check_joined(laggard, laggard_path, tmp_path, lag, trace):
+    """What the trace knows of its clock decides: a wall clock, or (Debian's torch 1.13 is built without
+    Kineto) none at all."""
+    clock = '"schemaVersion"' in trace.read_text()
+    done = laggard("explain", trace, lag, "--json")
+    assert done.returncode == 0, done.stderr
+    verdict = json.loads(done.stdout)
+    assert {i["format"] for i in verdict["inputs"]} == {"kineto", "laggard"}
+    stated = [line for line in verdict["limits"] if "is on the clock of" in line]
+    assert len(stated) == 1 and str(trace) in stated[0], verdict["limits"]
+    assert ("wall clocks: good to" if clock else "common steps: good to") in stated[0]
+    t = dumped(laggard, laggard_path, tmp_path, trace, lag)
+    assert meta(t, f"join.{trace.name}.how") == ("clocks" if clock else "steps")
+    error = int(meta(t, f"join.{trace.name}.error_ns"))
+    assert 0 < error < 2_000_000
+    pauses = [s for s in t["span"] if s["name"] == "pause" and s["dur"] > 0]
+    assert len(pauses) == 30 and len({s["thr"] for s in pauses}) == 1
+    # The process that slept as often as the program did.
+    long = [s for s in t["state"] if s["kind"] == BLOCKED and 8_000_000 < s["dur"] < 100_000_000]
+    thr = max({s["thr"] for s in long}, key=lambda k: sum(
+        s["thr"] == k and any(abs(s["ts"] - p["ts"]) < 4_000_000 for p in pauses) for s in long))
+    naps = [s for s in long if s["thr"] == thr]
+    late = []
+    for span in pauses:
+        inside = [s for s in naps if s["ts"] > span["ts"] - 2_500_000 and
+                  s["ts"] + s["dur"] < span["ts"] + span["dur"] + 2_500_000]
+        assert len(inside) == 1, (span, inside)
+        # The span opens before the sleep and closes after it: by little, never the other way round.
+        late.append((inside[0]["ts"] - span["ts"],
+                     span["ts"] + span["dur"] - inside[0]["ts"] - inside[0]["dur"]))
+    assert min(min(pair) for pair in late) > -error - 2000, (error, late)
+    assert sorted(a for a, _ in late)[15] < 1_000_000 + error, late
+    if clock:  # and pids: one process, one main thread, in both
+        assert thr == pauses[0]["thr"]
+        # Evidence of both kinds in one account: the profiler's steps, the scheduler's waiting in them.
+        steps = json.loads(laggard("steps", trace, lag, "--json").stdout)["steps"]
+        assert 28 <= len(steps) <= 33 and sum(s["blocked_ms"] > 8 for s in steps) >= 25, steps[:3]
+
+
+def test_a_recording_and_a_profilers_trace_of_one_process(laggard, laggard_path, tmp_path, torch_python,
+                                                          can_record):
+    program, trace, lag = tmp_path / "program.py", tmp_path / "trace.json", tmp_path / "run.lag"
+    program.write_text(PROGRAM)
+    done = laggard("record", "-o", lag, "--", torch_python, program, trace, timeout=240)
+    assert done.returncode == 0, done.stderr
+    check_joined(laggard, laggard_path, tmp_path, lag, trace)
+
+
+def test_the_same_with_torch_2(laggard, laggard_path, tmp_path, can_record):
+    if not (pathlib.Path(TRIXIE) / "usr/bin/python3").exists():
+        pytest.skip("needs torch 2 in a Debian 13 root: run sudo tools/make-trixie")
+    program, trace, lag = tmp_path / "program.py", tmp_path / "trace.json", tmp_path / "run.lag"
+    program.write_text(PROGRAM)
+    done = laggard("record", "-o", lag, "--", ROOT / "scenarios/in_root", TRIXIE, PYTHON, program, trace,
+                   timeout=240)
+    assert done.returncode == 0, done.stderr
+    check_joined(laggard, laggard_path, tmp_path, lag, trace)
+
+
+# ---- ranks ----
+
+def load(path):
+    return json.loads(gzip.decompress(path.read_bytes()), strict=False)
+
+
+def real_ranks():
+    """Real traces with enough collectives on a GPU to be recognised by."""
+    if not CASES.is_dir():
+        return []
+    return [p for p in sorted(CASES.glob("**/*.json.gz"))
+            if p.name in ("df_index_resolver.json.gz", "nccl_data.json.gz", "control.json.gz")]
+
+
+def other_rank(trace, shift_us, seed):
+    """The same collectives seen by another rank of another host: its clock is shift_us ahead, they end
+    some microseconds apart and begin when they like, and its profiler ran a little later."""
+    rng = random.Random(seed)
+    events = [e for e in trace["traceEvents"] if e.get("ph") == "X" and float(e["ts"]) > 0]
+    begin, end = min(float(e["ts"]) for e in events), max(float(e["ts"]) for e in events)
+    out = []
+    for e in trace["traceEvents"]:
+        if "ts" not in e or float(e["ts"]) <= 0:
+            out.append(e)
+            continue
+        if float(e["ts"]) < begin + (end - begin) * 0.15:
+            continue
+        e = dict(e)
+        if e.get("cat", "").lower() == "kernel" and rng.random() < 0.02:
+            continue  # a buffer was full
+        e["ts"] = float(e["ts"]) + shift_us
+        if e.get("cat", "").lower() == "kernel" and "nccl" in e["name"].lower():
+            over = rng.uniform(-4, 4)
+            early = rng.uniform(0, 0.5) * float(e["dur"])
+            e["dur"] = max(1, float(e["dur"]) - early + over)
+            e["ts"] += early
+        out.append(e)
+    info = dict(trace.get("distributedInfo", {}), rank=int(trace.get("distributedInfo", {}).get("rank", 0)) + 1)
+    return dict(trace, traceEvents=out, distributedInfo=info)
+
+
+@pytest.mark.parametrize("path", real_ranks(), ids=lambda p: p.name)
+@pytest.mark.parametrize("shift_us", (3_600_000_000, -2_500_000, 40_000, 0))
+def test_ranks_whose_clocks_differ_are_aligned_by_their_collectives(laggard, laggard_path, tmp_path, path,
+                                                                    shift_us):
+    a, b = tmp_path / "a.json.gz", tmp_path / "b.json.gz"
+    shutil.copy(path, a)
+    b.write_bytes(gzip.compress(json.dumps(other_rank(load(path), shift_us, 5)).encode(), 1))
+    t = dumped(laggard, laggard_path, tmp_path, a, b)
+    offset = int(meta(t, "join.b.json.gz.offset_ns"))
+    error = int(meta(t, "join.b.json.gz.error_ns"))
+    assert abs(offset + shift_us * 1000) <= max(error, 5000), (offset, error)
+    assert error < 100_000
+    assert meta(t, "join.b.json.gz.how") == "collectives"
+    stated = [line for line in json.loads(laggard("explain", a, b, "--json").stdout)["limits"]
+              if "is on the clock of" in line]
+    assert len(stated) == 1 and "common collectives" in stated[0]
+
+
+def test_a_folder_is_the_files_in_it(laggard, tmp_path):
+    folder = tmp_path / "ranks"
+    folder.mkdir()
+    for name in ("rank0.json.gz", "rank1.json.gz"):
+        shutil.copy(DATA / name, folder)
+    (folder / ".hidden").write_text("x")
+    (folder / "deeper").mkdir()
+    (folder / "core.bin").write_bytes(bytes(range(256)) * 40)
+    done = laggard("explain", folder, "--json")
+    assert done.returncode == 0, done.stderr
+    assert [pathlib.Path(i["path"]).name for i in json.loads(done.stdout)["inputs"]] == \
+        ["rank0.json.gz", "rank1.json.gz"]
+    assert "core.bin is left out" in done.stderr and done.stderr.count("\n") == 1
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = laggard("explain", empty)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "holds no trace" in done.stderr

@@ -49,7 +49,8 @@ static bool named_steps(const struct lg_case *c, const struct lg_rank *r, bool b
 	for (size_t i = 0; i < r->n_spans; i++) {
 		uint32_t row = r->spans[i];
 
-		if (s->kind[row] == LG_SPAN_STEP && !!(s->flags[row] & LG_SPAN_HAND) == by_hand && s->dur[row] > 0)
+		if (s->kind[row] == LG_SPAN_STEP && s->dur[row] > 0 &&
+		    !!(s->flags[row] & LG_SPAN_HAND) == by_hand)
 			covered[s->name[row] != 0] += (double)s->dur[row];
 	}
 	return covered[1] > covered[0];

@@ -23,6 +23,8 @@ struct options {
 	int as;
 	double fail_over; /* fraction; NAN = not asked */
 	const char *junit, *save;
+	char **side[2];   /* operands: BEFORE's, AFTER's */
+	size_t n_side[2];
 };
 
 struct run_side {
@@ -46,7 +48,7 @@ static int parse_percent(const char *s, double *ret)
 
 static int parse(int argc, char **argv, struct options *opt)
 {
-	enum { JSON = 256, MARKDOWN, JUNIT, GITHUB, FAIL_OVER, SAVE };
+	enum { JSON = 256, MARKDOWN, JUNIT, GITHUB, FAIL_OVER, SAVE, AFTER };
 	static const struct option longs[] = {
 		{ "json", no_argument, NULL, JSON },
 		{ "markdown", no_argument, NULL, MARKDOWN },
@@ -54,16 +56,30 @@ static int parse(int argc, char **argv, struct options *opt)
 		{ "junit", required_argument, NULL, JUNIT },
 		{ "fail-over", required_argument, NULL, FAIL_OVER },
 		{ "save-baseline", required_argument, NULL, SAVE },
+		{ "after", no_argument, NULL, AFTER },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
 	const struct lg_command *cmd = &lg_cmd_diff;
+	size_t n = 0;
+	bool split = false;
 	int c;
 
 	opterr = 0;
 	optind = 0; /* glibc: start anew */
-	while ((c = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
+	/* '-': operands come in their order as option 1, as --after stands between them. They are
+	 * collected at the front of argv, which this loop has passed already. */
+	while ((c = getopt_long(argc, argv, "-:h", longs, NULL)) != -1) {
 		switch (c) {
+		case 1:
+			argv[n++] = optarg;
+			break;
+		case AFTER:
+			if (split)
+				return lg_usage(cmd, "--after stands once, before the files of AFTER");
+			split = true;
+			opt->n_side[0] = n;
+			break;
 		case JSON:
 			opt->as = AS_JSON;
 			break;
@@ -92,12 +108,19 @@ static int parse(int argc, char **argv, struct options *opt)
 			return lg_usage(cmd, "no option \"%s\"", argv[optind - 1]);
 		}
 	}
-	if (opt->save && argc - optind == 1)
-		return -1; /* the first baseline has nothing to be compared with */
-	if (argc - optind < 2)
+	while (optind < argc) /* behind "--" */
+		argv[n++] = argv[optind++];
+	if (!split && n > 2)
+		return lg_usage(cmd, "one file or folder for BEFORE and one for AFTER; with more, --after stands "
+				"before those of AFTER: \"%s\"", argv[2]);
+	if (!split)
+		opt->n_side[0] = n == 2;
+	opt->n_side[1] = n - opt->n_side[0];
+	opt->side[0] = argv;
+	opt->side[1] = argv + opt->n_side[0];
+	/* The first baseline has nothing to be compared with. */
+	if (!opt->n_side[1] || (!opt->n_side[0] && !opt->save))
 		return lg_usage(cmd, "BEFORE and AFTER are needed");
-	if (argc - optind > 2)
-		return lg_usage(cmd, "one file for BEFORE and one for AFTER, not \"%s\"", argv[optind + 2]);
 	return -1;
 }
 
@@ -140,13 +163,13 @@ static int read_baseline(const char *path, struct lg_side **ret, struct lg_error
 	return rc;
 }
 
-static int open_side(char *path, struct run_side *s, struct lg_error *err)
+static int open_side(char **paths, size_t n, struct run_side *s, struct lg_error *err)
 {
-	int rc = read_baseline(path, &s->side, err);
+	int rc = n == 1 ? read_baseline(paths[0], &s->side, err) : 1;
 
 	if (rc <= 0)
 		return rc;
-	rc = lg_load(&path, 1, &s->l, err);
+	rc = lg_load(paths, n, &s->l, err);
 	if (!rc)
 		rc = lg_judge(&s->l, 0, (double)NAN, err);
 	return rc ? rc : lg_side_new(s->l.verdict, &s->side, err);
@@ -242,10 +265,10 @@ static int run(int argc, char **argv)
 
 	if (rc >= 0)
 		return rc;
-	alone = argc - optind == 1;
-	rc = alone ? 0 : open_side(argv[optind], &b, &err);
+	alone = !opt.n_side[0];
+	rc = alone ? 0 : open_side(opt.side[0], opt.n_side[0], &b, &err);
 	if (!rc)
-		rc = open_side(argv[argc - 1], &a, &err);
+		rc = open_side(opt.side[1], opt.n_side[1], &a, &err);
 	if (!rc && !alone)
 		rc = lg_diff_new(b.side, a.side, a.l.verdict, opt.fail_over, &d, &err);
 	if (!rc && d)
@@ -280,10 +303,11 @@ static int run(int argc, char **argv)
 
 const struct lg_command lg_cmd_diff = {
 	.name = "diff",
-	.args = "BEFORE AFTER [OPTION]...",
+	.args = "BEFORE AFTER | FILE... --after FILE... [OPTION]...",
 	.summary = "say what changed between two runs, and how much of it each difference explains",
 	.help =
-	"BEFORE and AFTER are recordings, traces laggard can import, or saved baselines.\n\n"
+	"BEFORE and AFTER are recordings, traces laggard can import, folders of them (the ranks, hosts\n"
+	"or sources of one run), or saved baselines. Several files a side: FILE... --after FILE...\n\n"
 	"  --json               schema 1 with the object \"diff\" (laggard-diff(1))\n"
 	"  --markdown           for a pull request or a job summary\n"
 	"  --github             annotations of a GitHub Actions run\n"
@@ -293,6 +317,7 @@ const struct lg_command lg_cmd_diff = {
 	"  --save-baseline F    write AFTER's numbers to F, to stand for BEFORE later; with one file,\n"
 	"                       only that. A file that fails the limit is not saved\n\n"
 	"example:\n"
-	"  laggard diff main.baseline pr.lag --fail-over 5% --junit laggard.xml\n",
+	"  laggard diff main.baseline pr.lag --fail-over 5% --junit laggard.xml\n"
+	"  laggard diff old/rank*.json --after new/rank*.json\n",
 	.run = run,
 };

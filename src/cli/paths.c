@@ -46,7 +46,8 @@ static char *inside(const char *folder, const char *name)
 static int add_folder(struct lg_paths *p, const char *folder, struct lg_error *err)
 {
 	DIR *d = opendir(folder);
-	size_t first = p->n, left_out = 0;
+	struct lg_paths left_out = { 0 };
+	size_t first = p->n;
 	struct dirent *e;
 	struct stat st;
 	int rc = 0;
@@ -61,9 +62,7 @@ static int add_folder(struct lg_paths *p, const char *folder, struct lg_error *e
 		if (path && (stat(path, &st) || !S_ISREG(st.st_mode))) {
 			lg_free(path);
 		} else if (path && !lg_import_knows(path)) {
-			fprintf(stderr, "laggard: %s is left out: no trace of a kind that laggard reads\n", path);
-			lg_free(path);
-			left_out++;
+			rc = keep(&left_out, path, err);
 		} else {
 			rc = keep(p, path, err);
 		}
@@ -71,7 +70,11 @@ static int add_folder(struct lg_paths *p, const char *folder, struct lg_error *e
 	closedir(d);
 	if (!rc && p->n == first)
 		rc = lg_fail(err, LG_E_NOTFOUND, LG_NO_OFFSET, "%s holds no trace%s", folder,
-			     left_out ? " of a kind that laggard reads" : "");
+			     left_out.n ? " of a kind that laggard reads" : "");
+	for (size_t i = 0; !rc && i < left_out.n; i++)
+		fprintf(stderr, "laggard: %s is left out: no trace of a kind that laggard reads\n",
+			left_out.path[i]);
+	lg_paths_done(&left_out);
 	if (!rc)
 		qsort(p->path + first, p->n - first, sizeof *p->path, by_name);
 	return rc;

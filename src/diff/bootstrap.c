@@ -6,6 +6,11 @@
  * 200 steps), so blocks are drawn, not steps: the circular block bootstrap (Politis and Romano
  * 1992). Blocks of a twentieth of the series, at least n^(1/3): long enough to hold a disturbance
  * that comes and goes, and still enough of them to draw from.
+ *
+ * A run that drifts (a machine that gets busier, a cache that fills) has blocks that differ by where
+ * they lie; and of few steps the bootstrap draws too narrow an interval. So the quarters of each run
+ * (under eight steps: the steps) are compared as well, as independent means (Welch), and the wider
+ * interval counts.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -17,6 +22,8 @@
 #include "diff/diff.h"
 
 enum {
+	STEPS_MIN = 3, /* fewer say nothing about how much steps differ */
+	QUARTERS = 4, QUARTERED_FROM = 8,
 	REPLICATES = 600,
 	MEDIAN_MAX = 2048 /* steps in a replicate's median: every k-th is drawn beyond */
 };
@@ -64,6 +71,17 @@ double lg_quantile_of(double *v, size_t n, double q)
 	if (!n)
 		return (double)NAN;
 	return nth(v, n, (size_t)(q * (double)(n - 1) + 0.5));
+}
+
+double lg_student95(double df)
+{
+	/* Two-sided 95 % of Student's t for 1 ... 20 degrees of freedom. */
+	static const double t[] = { 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23,
+				    2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09, 2.09 };
+
+	if (!(df >= 1))
+		return t[0];
+	return df < 20 ? t[(int)df - 1] : 2.09;
 }
 
 struct drawer {
@@ -134,6 +152,46 @@ static double plain_median(const double *v, size_t n, double *scratch)
 	return nth(scratch, n, n / 2);
 }
 
+/* Variance of a mean (or median) as its parts tell it; *ret_df = parts - 1. */
+static double spread(struct drawer *d, bool median, double *ret_df)
+{
+	size_t parts = d->n < QUARTERED_FROM ? d->n : QUARTERS;
+	double v[QUARTERED_FROM], mean = 0, var = 0;
+
+	for (size_t i = 0; i < parts; i++) {
+		size_t from = d->n * i / parts, to = d->n * (i + 1) / parts;
+
+		v[i] = median ? plain_median(d->v + from, to - from, d->scratch)
+			      : lg_mean_of(d->v + from, to - from);
+		mean += v[i] / (double)parts;
+	}
+	for (size_t i = 0; i < parts; i++)
+		var += (v[i] - mean) * (v[i] - mean);
+	*ret_df = (double)parts - 1;
+	return var / *ret_df / (double)parts;
+}
+
+/* Half of the interval that the runs' own drift asks for. */
+static double drift(struct drawer *b, struct drawer *a, bool median)
+{
+	double df_b, df_a, vb = spread(b, median, &df_b), va = spread(a, median, &df_a), df;
+
+	if (!(vb + va > 0))
+		return 0;
+	df = (vb + va) * (vb + va) / (vb * vb / df_b + va * va / df_a);
+	return lg_student95(df) * sqrt(vb + va);
+}
+
+static void widen(double half, double of, struct lg_ratio *ratio, double delta, double *lo, double *hi)
+{
+	*lo = fmin(*lo, delta - half);
+	*hi = fmax(*hi, delta + half);
+	if (ratio->value > 0 && of > 0) {
+		ratio->lo = fmin(ratio->lo, ratio->value * exp(-half / of));
+		ratio->hi = fmax(ratio->hi, ratio->value * exp(half / of));
+	}
+}
+
 bool lg_bootstrap(const double *before, size_t n_before, const double *after, size_t n_after,
 		  struct lg_bootstrap *ret)
 {
@@ -172,6 +230,11 @@ bool lg_bootstrap(const double *before, size_t n_before, const double *after, si
 			interval(out + REPLICATES, &r.median.lo, &r.median.hi);
 		interval(out + 2 * REPLICATES, &r.delta_lo, &r.delta_hi);
 		interval(out + 3 * REPLICATES, &r.med_lo, &r.med_hi);
+		widen(drift(&b, &a, false), m[1], &r.mean, m[1] - m[0], &r.delta_lo, &r.delta_hi);
+		widen(drift(&b, &a, true), med[1], &r.median, r.med_delta, &r.med_lo, &r.med_hi);
+		if (n_before < STEPS_MIN || n_after < STEPS_MIN)
+			r.mean.lo = r.mean.hi = r.median.lo = r.median.hi = r.delta_lo = r.delta_hi =
+				r.med_lo = r.med_hi = NAN;
 		*ret = r;
 	}
 	lg_free(out);

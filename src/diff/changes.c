@@ -7,11 +7,6 @@
 #include "base/alloc.h"
 #include "diff/diff.h"
 
-
-/* Two-sided 95 % of Student's t by degrees of freedom (1 ... 20). */
-static const double student95[] = { 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23,
-				    2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09, 2.09 };
-
 /*
  * The bootstrap sees the noise inside two runs. A baseline of three or more runs also shows how
  * much runs differ from each other: a prediction interval for one more run, added in quadrature.
@@ -27,7 +22,7 @@ static void widen(const struct lg_diff *d, const double *runs, struct lg_ratio *
 		mean += log(runs[i]) / k;
 	for (size_t i = 0; i < b->n_runs; i++)
 		var += pow(log(runs[i]) - mean, 2) / (k - 1);
-	between = student95[b->n_runs - 2] * sqrt(var * (1 + 1 / k));
+	between = lg_student95(k - 1) * sqrt(var * (1 + 1 / k));
 	half_lo = hypot(log(r->value / r->lo), between);
 	half_hi = hypot(log(r->hi / r->value), between);
 	r->lo = r->value * exp(-half_lo);
@@ -138,6 +133,7 @@ static struct lg_change change_of(const struct lg_diff *d, const struct lg_item 
 
 	c.delta = c.after - c.before;
 	se = sqrt((b && nb > 0 ? b->var / nb : 0) + (a && na > 0 ? a->var / na : 0));
+	se *= d->steadiness;
 	c.lo = c.delta - 1.96 * se;
 	c.hi = c.delta + 1.96 * se;
 	/* Hundreds of items are looked at: four standard errors, not two. */
@@ -272,7 +268,7 @@ static int holders(struct lg_diff *d)
 static const struct {
 	const char *key, *says;
 } workload[] = {
-	{ "loader.batch_size", "batch size" }, { "distributed.world", "number of ranks" },
+	{ "loader.batch_size", "batch size" }, { "batch.global", "batch size" }, { "distributed.world", "number of ranks" },
 	{ "distributed.backend", "backend of torch.distributed" },
 	{ "torch.num_threads", "torch threads" }, { "cpu.quota", "CPU quota" },
 	{ "cpu.affinity", "CPUs the rank may use" }, { "host.cpu_model", "CPU model" },
@@ -285,6 +281,19 @@ static void unfair_fact(struct lg_diff *d, const char *says, const char *b, cons
 {
 	if (d->n_unfair < sizeof workload / sizeof *workload + 8)
 		d->unfair[d->n_unfair++] = lg_arena_printf(&d->v.arena, "%s: %s before, %s after", says, b, a);
+}
+
+/* Samples in a step of all ranks; 0 = not told. */
+static double batch_of(const struct lg_side *s)
+{
+	const char *all = lg_side_fact(s, "batch.global"), *one = lg_side_fact(s, "loader.batch_size");
+	const char *x = all ? all : one;
+	char *end = NULL;
+	double n = x ? strtod(x, &end) : 0;
+
+	if (!x || end == x || *end || !(n > 0))
+		return 0;
+	return n * (!all && s->n_ranks ? (double)s->n_ranks : 1);
 }
 
 static int unfair(struct lg_diff *d)
@@ -307,19 +316,14 @@ static int unfair(struct lg_diff *d)
 	if (!world && b->n_ranks && a->n_ranks && b->n_ranks != a->n_ranks)
 		unfair_fact(d, "number of ranks", lg_arena_printf(&d->v.arena, "%zu", b->n_ranks),
 			    lg_arena_printf(&d->v.arena, "%zu", a->n_ranks));
+	if (b->ref_rank >= 0 && a->ref_rank >= 0 && b->ref_rank != a->ref_rank)
+		unfair_fact(d, "rank whose steps are compared", lg_arena_printf(&d->v.arena, "%d", b->ref_rank),
+			    lg_arena_printf(&d->v.arena, "%d", a->ref_rank));
 	if (b->n_inputs && a->n_inputs && b->inputs[0].format && a->inputs[0].format &&
 	    !b->stored && strcmp(b->inputs[0].format, a->inputs[0].format))
 		unfair_fact(d, "measured with different tools", b->inputs[0].format, a->inputs[0].format);
-	for (int i = 0; i < 2; i++) {
-		const struct lg_side *s = i ? a : b;
-		const char *x = lg_side_fact(s, "loader.batch_size");
-		char *end = NULL;
-
-		batch[i] = x ? strtod(x, &end) : 0;
-		if (!x || end == x || *end)
-			batch[i] = 0;
-		batch[i] *= s->n_ranks ? (double)s->n_ranks : 1;
-	}
+	for (int i = 0; i < 2; i++)
+		batch[i] = batch_of(i ? a : b);
 	d->samples = (struct lg_ratio){ NAN, NAN, NAN };
 	if (batch[0] > 0 && batch[1] > 0 && d->mean.value > 0) {
 		double more = batch[1] / batch[0];
@@ -334,6 +338,7 @@ int lg_diff_changes(struct lg_diff *d)
 {
 	int rc = step_ratios(d);
 
+	lg_diff_noise(d);
 	if (!rc)
 		rc = stages(d);
 	if (!rc)

@@ -54,6 +54,9 @@ struct lg_diff {
 	double mean_ms[2], median_ms[2], p99_ms[2];
 	double delta_ms;       /* of the mean step */
 	double noise;          /* between runs of the baseline: sd of log(mean); NAN = one run */
+	double between;        /* 95 %: by which part two runs of one program may differ (noise.c) */
+	double load;           /* of it, what other processes' new use of the CPUs may do */
+	double steadiness;     /* >= 1: the steps' interval over that of independent steps */
 	const char **unfair;   /* why the two may not be comparable */
 	size_t n_unfair;
 	struct lg_change *stages, *items;
@@ -82,8 +85,15 @@ void lg_diff_free(struct lg_diff *d);
 
 /* ---- changes.c: tables of what differs, without judgement ---- */
 int lg_diff_changes(struct lg_diff *d) LG_MUST_CHECK;
+/* ---- noise.c: by how much two runs of one program differ ---- */
+void lg_diff_noise(struct lg_diff *d);
+/* 95 %: of the difference of causes on the host; ms per step. NAN = cannot be told. */
+int lg_diff_host_noise(const struct lg_diff *d, double *ret) LG_MUST_CHECK;
 /* ---- causes.c: findings, ranked; shares of the change ---- */
 int lg_diff_causes(struct lg_diff *d, const struct lg_verdict *after_v) LG_MUST_CHECK;
+/* ---- headline.c ---- */
+void lg_diff_headline(struct lg_diff *d);
+void lg_diff_gate(struct lg_diff *d);
 
 /* ---- bootstrap.c ---- */
 struct lg_bootstrap {
@@ -92,9 +102,13 @@ struct lg_bootstrap {
 	double med_lo, med_hi;     /* of the difference of medians */
 	double med_delta;
 };
-/* Circular block bootstrap of two independent series; false when out of memory. */
+/*
+ * Circular block bootstrap of two independent series, widened by their drift; intervals are NAN for
+ * fewer than three steps on a side. False when out of memory.
+ */
 bool lg_bootstrap(const double *before, size_t n_before, const double *after, size_t n_after,
 		  struct lg_bootstrap *ret);
+double lg_student95(double df);
 double lg_mean_of(const double *v, size_t n);       /* NAN for n 0 */
 /* q in [0, 1]; v is reordered. NAN for n 0. */
 double lg_quantile_of(double *v, size_t n, double q);

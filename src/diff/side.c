@@ -135,6 +135,46 @@ static int series(struct lg_side *s, const struct lg_verdict *v, struct lg_side_
 	return 0;
 }
 
+/*
+ * A job's log tells how long its steps took, and nothing of what was in them: the values of
+ * log.step_ms (torchlog) of the process that has most of them. The first tells of the start-up.
+ */
+static int logged_steps(struct lg_side *s, const struct lg_trace *t, struct lg_side_window *w)
+{
+	const struct lg_counter_tab *c = &t->counter;
+	uint32_t *count = lg_calloc(t->track.n + 1, sizeof *count);
+	size_t best = 0;
+
+	if (!count)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < c->n; i++)
+		if (c->value[i] > 0 && !strcmp(lg_string(t, t->track.name[c->track[i]]), "log.step_ms") &&
+		    ++count[c->track[i]] > count[best])
+			best = c->track[i];
+	if (count[best] >= 4) {
+		bool first = true;
+
+		s->s.step = lg_arena_alloc(&s->arena, count[best], sizeof(double));
+		for (int g = 0; g < LG_STAGE_MAX; g++)
+			s->s.clean[g] = lg_arena_alloc(&s->arena, count[best], sizeof(double));
+		for (size_t i = 0; !s->arena.failed && i < c->n; i++) {
+			if (c->track[i] != best || !(c->value[i] > 0))
+				continue;
+			if (!first) {
+				s->s.step[s->s.n] = c->value[i];
+				s->s.clean[0][s->s.n] = s->s.clean[LG_STAGE_OTHER][s->s.n] = c->value[i];
+				s->wall_ms += c->value[i];
+				s->s.n++;
+			}
+			first = false;
+		}
+		w->prc = t->track.prc[best];
+		s->ref_rank = t->process.rank[w->prc];
+	}
+	lg_free(count);
+	return s->arena.failed ? LG_E_NOMEM : 0;
+}
+
 /* Facts that differ from start to start, or are about the recorder: no news. */
 static bool volatile_fact(const char *key)
 {
@@ -273,6 +313,8 @@ int lg_side_new(const struct lg_verdict *v, struct lg_side **ret, struct lg_erro
 		return rc;
 	}
 	rc = series(s, v, &w);
+	if (!rc && !w.n)
+		rc = logged_steps(s, v->trace, &w);
 	if (!rc)
 		rc = facts(s, v->trace, w.prc);
 	if (!rc)

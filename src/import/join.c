@@ -290,7 +290,8 @@ static int by_zone(const struct lg_trace *ref, const struct lg_trace *t, const s
 /*
  * Two hosts' wall clocks are as good as their time service, and some hosts have none: where the
  * collectives of two ranks agree on another difference, far more closely than by that difference,
- * they are right; where they agree with the clocks, theirs is the smaller error. Recordings are left out: their clocks are measured, and their marks are those of calls.
+ * they are right; where they agree with the clocks, theirs is the smaller error. Recordings are left
+ * out: their clocks are measured, and their marks are those of calls.
  */
 static int doubt_clocks(const struct lg_trace *ref, const struct lg_trace *t, struct lg_join *j)
 {

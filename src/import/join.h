@@ -34,6 +34,7 @@ int lg_join_find(const struct lg_trace *ref, const struct lg_trace *t, struct lg
 /* ---- join_ends.c ---- */
 /* 1 = found, 0, or LG_E_NOMEM. */
 int lg_join_by_ends(const struct lg_trace *ref, const struct lg_trace *t, struct lg_join *ret) LG_MUST_CHECK;
-int lg_join_by_optimizer(const struct lg_trace *ref, const struct lg_trace *t, struct lg_join *ret) LG_MUST_CHECK;
+int lg_join_by_optimizer(const struct lg_trace *ref, const struct lg_trace *t,
+			 struct lg_join *ret) LG_MUST_CHECK;
 
 #endif /* LG_IMPORT_JOIN_H */

@@ -192,7 +192,8 @@ static int refine(const struct ends *a, const struct ends *b, struct lg_join *re
 /* Several stretches of b are looked for, as a profiler may lack some events; most must agree. */
 static int search(const struct ends *a, const struct ends *b, struct lg_join *ret)
 {
-	size_t least = a->n < b->n ? a->n : b->n, n = least / 2 < WINDOW ? least / 2 : WINDOW, found = 0, most = 0;
+	size_t least = a->n < b->n ? a->n : b->n, n = least / 2 < WINDOW ? least / 2 : WINDOW;
+	size_t found = 0, most = 0;
 	int64_t offset[PLACES];
 
 	if (least < ENDS_MIN)

@@ -159,8 +159,8 @@ def test_the_same_input_gives_the_same_bytes(laggard, trace):
 def test_every_id_that_diff_emits_has_a_rule(laggard, root):
     import re
     ids = {r["id"] for r in json.loads(laggard("rules", "--json").stdout)}
-    text = (root / "src/diff/causes.c").read_text(encoding="utf-8")
-    emitted = set(re.findall(r'finding_add\(c, "([a-z._]+)"', text))
+    text = "".join(p.read_text(encoding="utf-8") for p in (root / "src/diff").glob("causes*.c"))
+    emitted = set(re.findall(r'lg_cause_add\(c, "([a-z._]+)"', text))
     assert {"compile.skipped", "regress.stage", "regress.version"} <= emitted <= ids
 
 

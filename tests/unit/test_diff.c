@@ -468,6 +468,79 @@ static void runs_that_differ_by_themselves_widen_the_interval(void **state)
 	done(&p);
 }
 
+static void a_run_that_drifts_is_not_sure_of_its_mean(void **state)
+{
+	enum { N = 200 };
+	static double x[2][N];
+	struct lg_bootstrap r;
+
+	(void)state;
+	for (int i = 0; i < N; i++) {
+		double u = (double)(lg_mix64((uint64_t)i) % 1000) / 1000;
+
+		x[0][i] = 10 + u;
+		/* 10 % more in the mean, 20 % at the end: where will it stop? */
+		x[1][i] = 10 + u + 2.0 * i / N;
+	}
+	assert_true(lg_bootstrap(x[0], N, x[1], N, &r));
+	assert_true(r.mean.value > 1.08 && r.mean.lo < 1.01 && r.delta_lo < 0.1);
+	/* The same difference all the time is one. */
+	for (int i = 0; i < N; i++)
+		x[1][i] = x[0][i] + 1;
+	assert_true(lg_bootstrap(x[0], N, x[1], N, &r));
+	assert_true(r.mean.lo > 1.07 && r.delta_lo > 0.8);
+	/* Three steps that differ by themselves say little, two nothing. */
+	assert_true(lg_bootstrap((double[]){ 10, 11, 12 }, 3, (double[]){ 11.5, 12, 13.5 }, 3, &r));
+	assert_true(r.mean.lo < 1 && r.mean.hi > 1.2);
+	assert_true(lg_bootstrap(x[0], N, (double[]){ 20, 21 }, 2, &r));
+	assert_true(r.mean.value > 1.8 && isnan(r.mean.lo) && isnan(r.delta_lo) && isnan(r.med_hi));
+}
+
+static void what_two_runs_may_differ_by_is_not_loud(void **state)
+{
+	struct plan after = plain;
+	const struct lg_finding *f;
+	struct pair p;
+
+	(void)state;
+	/* 7 % of the step, by no known cause. */
+	after.slower = 1.16;
+	p = compare(&plain, &after);
+	f = find(&p, "regress.stage");
+	if (!f)
+		f = find(&p, "regress.op");
+	assert_non_null(f);
+	/* 0.48 ms of a stage that took 3: 0.165 may be noise, 4.5 % are left. */
+	assert_int_equal(loud(&p), 1);
+	assert_string_equal(f->severity, "medium");
+	done(&p);
+	after.slower = 1.08; /* 3.7 % */
+	p = compare(&plain, &after);
+	assert_int_equal(loud(&p), 0);
+	assert_true(find(&p, "regress.stage") || find(&p, "regress.op"));
+	/* With a baseline whose runs agree better than that it is. */
+	for (int i = 0; i < 6; i++)
+		p.s[0]->run_mean[i] = p.s[0]->run_median[i] = 6.5 + 0.002 * (i % 3);
+	p.s[0]->n_runs = 6;
+	lg_diff_free(p.d);
+	assert_int_equal(lg_diff_new(p.s[0], p.s[1], p.v[1], 0.05, &p.d, NULL), 0);
+	assert_int_equal(loud(&p), 1);
+	/* The more of the CPUs others use, the less is sure. */
+	p.s[0]->n_runs = 0;
+	p.s[0]->processes = lg_arena_alloc(&p.s[0]->arena, 1, sizeof *p.s[0]->processes);
+	p.s[1]->processes = lg_arena_alloc(&p.s[1]->arena, 1, sizeof *p.s[1]->processes);
+	p.s[0]->n_processes = p.s[1]->n_processes = 1;
+	p.s[0]->processes[0] = (struct lg_side_process){ .key = "other", .comm = "", .cmdline = "", .pid = 5,
+							 .cpu = 0.1 };
+	p.s[1]->processes[0] = p.s[0]->processes[0];
+	p.s[1]->processes[0].cpu = 0.9;
+	lg_diff_free(p.d);
+	assert_int_equal(lg_diff_new(p.s[0], p.s[1], p.v[1], 0.05, &p.d, NULL), 0);
+	assert_true(fabs(p.d->load - 0.32) < 0.001 && p.d->between > 0.37);
+	assert_int_equal(loud(&p), 0);
+	done(&p);
+}
+
 static void too_few_steps_are_not_judged(void **state)
 {
 	struct run_plan few = { .n_ranks = 1, .n_steps = 3, .only_rank = -1, .steady_late_rank = -1 };
@@ -564,6 +637,8 @@ int main(void)
 		cmocka_unit_test(a_baseline_stands_for_its_run),
 		cmocka_unit_test(a_damaged_baseline_is_refused_at_every_byte),
 		cmocka_unit_test(runs_that_differ_by_themselves_widen_the_interval),
+		cmocka_unit_test(a_run_that_drifts_is_not_sure_of_its_mean),
+		cmocka_unit_test(what_two_runs_may_differ_by_is_not_loud),
 		cmocka_unit_test(too_few_steps_are_not_judged),
 		cmocka_unit_test(the_interval_holds_the_truth_as_often_as_it_says),
 		cmocka_unit_test(no_memory_is_an_error_and_leaks_nothing),

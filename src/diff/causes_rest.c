@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * causes_rest.c - what is left when the known causes have taken their part: single operators and
+ * kernels, stages, the step; then what has no price of its own: versions, new processes, other work.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "diff/causes.h"
+
+enum { PROCESSES_TOLD = 5, FACTS_TOLD = 8 };
+
+/* What of a stage's growth is more than two runs of one program may differ by. */
+static double beyond(const struct lg_causes *c, uint32_t g)
+{
+	return c->lo[g] - c->d->between * c->before[g];
+}
+
+static void say_between(struct lg_causes *c, struct lg_finding *f)
+{
+	const struct lg_diff *d = c->d;
+
+	if (!isnan(d->noise))
+		lg_cause_say(c, f, "runs of this program differ by %.1f %% (95 %%, %zu runs of the baseline): the severity "
+		    "counts what is beyond", d->between * 100, d->before->n_runs);
+	else if (d->load > 0.01)
+		lg_cause_say(c, f, "one run a side, and other processes used more of the CPUs in the second: up to %.1f %% "
+		    "may be that; the severity counts what is beyond", d->between * 100);
+	else
+		lg_cause_say(c, f, "one run a side: up to %.1f %% may lie between two runs of one program; the severity "
+		    "counts what is beyond", d->between * 100);
+}
+
+static double left_over(const struct lg_causes *c)
+{
+	double sum = 0;
+
+	for (uint32_t g = 1; g < LG_STAGE_MAX; g++)
+		sum += c->lo[g] > 0 ? c->pool[g] : 0;
+	return sum;
+}
+
+static void take_evenly(struct lg_causes *c, double ms)
+{
+	double sum = left_over(c);
+
+	for (uint32_t g = 1; g < LG_STAGE_MAX && sum > 0; g++)
+		if (c->lo[g] > 0) {
+			double rest = 1 - ms / sum;
+
+			c->pool[g] *= rest;
+			c->lo[g] *= rest;
+		}
+}
+
+static void operators(struct lg_causes *c)
+{
+	for (size_t i = 0; i < c->d->n_items; i++) {
+		const struct lg_change *x = &c->d->items[i];
+		double ms = fmin(x->delta, left_over(c));
+		struct lg_finding *f;
+
+		if ((strcmp(x->kind, "op") && strcmp(x->kind, "kernel")) || !x->sure || x->delta <= 0)
+			continue;
+		if (ms < 0.03 * c->d->mean_ms[1])
+			continue; /* a stage's finding lists the small ones */
+		f = lg_cause_add(c, "regress.op");
+		if (!f)
+			return;
+		f->confidence = 0.85;
+		f->detail = x->kind;
+		f->culprit.relation = "self";
+		f->culprit.function = x->name;
+		f->title = x->before > 0
+			? lg_arena_printf(&c->d->v.arena, "%s %s takes %.3f ms per step, %.3f before", x->kind,
+					  x->name, x->after, x->before)
+			: lg_arena_printf(&c->d->v.arena, "%s %s is new: %.3f ms per step", x->kind, x->name,
+					  x->after);
+		lg_cause_price(c, f, ms, fmin(ms, x->lo - c->d->between * x->before));
+		lg_cause_say(c, f, "calls per step: %.2f before, %.2f after%s%s", x->count_before, x->count_after,
+		    *x->shape ? "; shape " : "", x->shape);
+		lg_cause_say(c, f, "95 %% interval of the difference: %+.3f to %+.3f ms per step", x->lo, x->hi);
+		if (x->before > 0)
+			say_between(c, f);
+		take_evenly(c, ms);
+		lg_cause_share(c, f->title, f->id, ms);
+	}
+}
+
+static void stages(struct lg_causes *c)
+{
+	for (size_t i = 0; i < c->d->n_stages; i++) {
+		const struct lg_change *x = &c->d->stages[i];
+		uint32_t g = lg_cause_stage(x->name);
+		struct lg_finding *f;
+
+		if (!(c->lo[g] > 0) || c->pool[g] < 0.01 * c->d->mean_ms[1]) {
+			if (c->pool[g] != 0 && x->sure && fabs(c->pool[g]) >= 0.005 * c->d->mean_ms[1])
+				lg_cause_share(c, lg_arena_printf(&c->d->v.arena, "%s: own time", x->name), NULL, c->pool[g]);
+			continue;
+		}
+		f = lg_cause_add(c, "regress.stage");
+		if (!f)
+			return;
+		f->confidence = 0.8;
+		f->stage = x->name;
+		f->culprit.relation = "self";
+		f->title = c->d->n_stages > 1
+			? lg_arena_printf(&c->d->v.arena, "stage %s takes %.2f ms of its own per step, %.2f before",
+					  x->name, x->after, x->before)
+			: lg_arena_printf(&c->d->v.arena, "a step takes %.2f ms of its own, %.2f before", x->after,
+					  x->before);
+		lg_cause_price(c, f, c->pool[g], beyond(c, g));
+		lg_cause_say(c, f, "95 %% interval of the difference: %+.3f to %+.3f ms per step (block bootstrap over "
+		    "%zu and %zu steps)", x->lo, x->hi, c->d->before->s.n, c->d->after->s.n);
+		say_between(c, f);
+		lg_cause_top_items(c, f, "function");
+		lg_cause_share(c, f->title, f->id, c->pool[g]);
+	}
+}
+
+static void facts(struct lg_causes *c, double unexplained)
+{
+	struct lg_diff *d = c->d;
+	struct lg_finding *f;
+	const char *list = "";
+	size_t n = 0;
+
+	if (!d->n_facts)
+		return;
+	for (size_t i = 0; i < d->n_facts && n < FACTS_TOLD; i++, n++)
+		list = lg_arena_printf(&d->v.arena, "%s%s%s", list, n ? ", " : "", d->facts[i].key);
+	f = lg_cause_add(c, "regress.version");
+	if (!f)
+		return;
+	f->confidence = unexplained >= 0.03 * d->mean_ms[1] ? 0.5 : 0.3;
+	f->culprit.relation = "self";
+	f->title = lg_arena_printf(&d->v.arena, "versions, flags or environment changed: %s%s", list,
+				   d->n_facts > n ? " ..." : "");
+	/* What a fact costs alone cannot be measured here. It is worth an alarm only when time was
+	 * lost that nothing else accounts for. */
+	f->severity = unexplained >= 0.03 * d->mean_ms[1] ? "medium" : "info";
+	for (size_t i = 0; i < d->n_facts; i++)
+		lg_cause_say(c, f, "%s: %s before, %s after", d->facts[i].key,
+		    d->facts[i].before ? d->facts[i].before : "not told",
+		    d->facts[i].after ? d->facts[i].after : "not told");
+	if (f->severity[0] == 'm')
+		lg_cause_say(c, f, "%.3f ms per step have no other explanation; change them back one at a time to measure "
+		    "each", unexplained);
+}
+
+static void processes(struct lg_causes *c)
+{
+	struct lg_diff *d = c->d;
+	size_t told = 0;
+
+	for (size_t i = 0; i < d->n_processes && told < PROCESSES_TOLD; i++) {
+		const struct lg_side_process *p = d->processes[i].p;
+		struct lg_finding *f;
+		bool known = d->processes[i].gone;
+
+		for (size_t k = 0; k < d->v.n_findings; k++)
+			known |= d->v.findings[k].culprit.pid == p->pid;
+		if (known)
+			continue;
+		f = lg_cause_add(c, "regress.process");
+		if (!f)
+			return;
+		told++;
+		f->confidence = 0.9;
+		f->culprit.relation = "other_process";
+		f->culprit.pid = p->pid;
+		f->culprit.comm = p->comm;
+		f->culprit.cmdline = p->cmdline;
+		f->title = lg_arena_printf(&d->v.arena, "%s (pid %d) runs now and did not before; no lost time "
+					   "leads to it", p->comm, p->pid);
+		f->lost_ms = f->lost_share = 0;
+		lg_cause_say(c, f, "it used %.1f %% of a CPU", p->cpu * 100);
+	}
+}
+
+static void workload(struct lg_causes *c)
+{
+	struct lg_diff *d = c->d;
+	struct lg_finding *f = d->n_unfair ? lg_cause_add(c, "regress.workload") : NULL;
+
+	if (!f)
+		return;
+	f->severity = "medium";
+	f->confidence = 0.95;
+	f->culprit.relation = "self";
+	f->title = lg_arena_printf(&d->v.arena, "the two runs did not do the same work: %s%s", d->unfair[0],
+				   d->n_unfair > 1 ? " ..." : "");
+	for (size_t i = 0; i < d->n_unfair; i++)
+		lg_cause_say(c, f, "%s", d->unfair[i]);
+	if (!isnan(d->samples.value))
+		lg_cause_say(c, f, "samples per second: %.3f of what they were (95 %%: %.3f to %.3f)", d->samples.value,
+		    d->samples.lo, d->samples.hi);
+}
+
+static void rest(struct lg_causes *c)
+{
+	struct lg_diff *d = c->d;
+	double sum = 0, left, between = isnan(d->noise) ? d->between : d->load;
+	struct lg_finding *f;
+
+	for (size_t i = 0; i < d->n_shares; i++)
+		sum += d->shares[i].ms;
+	left = d->delta_ms - sum;
+	if (d->mean.lo - 1 > 0.03 && left > 0.03 * d->mean_ms[1] && left > 0.3 * d->delta_ms &&
+	    (f = lg_cause_add(c, "regress.step"))) {
+		f->confidence = 0.7;
+		f->title = lg_arena_printf(&d->v.arena, "steps take %.2f ms longer and these inputs do not show why",
+					   left);
+		/* The spread of a baseline's runs is in the interval already. */
+		lg_cause_price(c, f, left, fmin(left, (d->mean.lo - 1 - between) * d->mean_ms[0]));
+		lg_cause_say(c, f, "mean step: %.3f ms before, %.3f after; median %.3f and %.3f", d->mean_ms[0],
+		    d->mean_ms[1], d->median_ms[0], d->median_ms[1]);
+		say_between(c, f);
+		lg_cause_share(c, f->title, f->id, left);
+	} else if (fabs(left) >= 0.002 * d->mean_ms[1]) {
+		lg_cause_share(c, "not explained", NULL, left);
+	}
+}
+
+void lg_causes_rest(struct lg_causes *c)
+{
+	double unexplained = 0;
+
+	for (uint32_t g = 1; g < LG_STAGE_MAX; g++)
+		unexplained += beyond(c, g) > 0 ? beyond(c, g) : 0;
+	operators(c);
+	stages(c);
+	rest(c);
+	facts(c, unexplained);
+	processes(c);
+	workload(c);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* headline.c - the comparison in one sentence, and whether it breaks the limit of a CI job. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "diff/causes.h"
+
+static const char *sentence(const struct lg_diff *d, struct lg_arena *a)
+{
+	const char *what, *cause = "", *sure = "";
+	const struct lg_finding *first = NULL;
+	double p = (d->mean.value - 1) * 100;
+	size_t n = 0;
+
+	if (isnan(d->mean.value))
+		return "No repeating steps in one of the two inputs: only what they are can be compared.";
+	if (isnan(d->mean.lo))
+		what = "Too few steps to say whether the step time changed";
+	else if (d->mean.lo > 1 || d->median.lo > 1)
+		what = lg_arena_printf(a, "%.1f %% slower", p > 0 || !(d->median.lo > 1) ? p
+				       : (d->median.value - 1) * 100);
+	else if (d->mean.hi < 1)
+		what = lg_arena_printf(a, "%.1f %% faster", -p);
+	else
+		what = "No change beyond the noise";
+	for (size_t i = 0; i < d->v.n_findings; i++)
+		if (lg_severity_level(d->v.findings[i].severity) >= 2) {
+			first = first ? first : &d->v.findings[i];
+			n++;
+		}
+	if (n)
+		cause = lg_arena_printf(a, " Most of it: %s%s", first->title,
+					n > 1 ? lg_arena_printf(a, " (and %zu more finding%s).", n - 1, n > 2 ? "s" : "")
+					      : ".");
+	if (!isnan(d->mean.lo))
+		sure = lg_arena_printf(a, " (95 %%: %+.1f to %+.1f %%)", (d->mean.lo - 1) * 100,
+				       (d->mean.hi - 1) * 100);
+	return lg_arena_printf(a, "%s: mean step %.3f ms before, %.3f ms after%s; median %.3f and %.3f.%s", what,
+			       d->mean_ms[0], d->mean_ms[1], sure, d->median_ms[0], d->median_ms[1], cause);
+}
+
+void lg_diff_headline(struct lg_diff *d)
+{
+	d->headline = sentence(d, &d->v.arena);
+}
+
+void lg_diff_gate(struct lg_diff *d)
+{
+	struct lg_arena *a = &d->v.arena;
+	struct lg_ratio m = d->mean, q = d->median;
+	const char *of = "step time";
+
+	if (isnan(d->gate.limit))
+		return;
+	/* With another batch size the step time means nothing; the samples per second do. */
+	if (d->n_unfair && !isnan(d->samples.value)) {
+		m = q = (struct lg_ratio){ 1 / d->samples.value, 1 / d->samples.hi, 1 / d->samples.lo };
+		of = "time per sample";
+	}
+	if (isnan(m.lo) || d->before->s.n < 3 || d->after->s.n < 3) {
+		d->gate.verdict = "unknown";
+		d->gate.why = "fewer than three judged steps on a side: nothing can be said about the limit";
+	} else if (m.lo - 1 > d->gate.limit || q.lo - 1 > d->gate.limit) {
+		const struct lg_ratio *r = m.lo - 1 > d->gate.limit ? &m : &q;
+
+		d->gate.verdict = "fail";
+		d->gate.why = lg_arena_printf(a, "%s %s grew by %.1f %% (95 %%: %.1f to %.1f %%), over the limit of "
+					      "%.1f %%", r == &m ? "mean" : "median", of, (r->value - 1) * 100,
+					      (r->lo - 1) * 100, (r->hi - 1) * 100, d->gate.limit * 100);
+	} else {
+		d->gate.verdict = "pass";
+		d->gate.why = lg_arena_printf(a, "mean %s changed by %+.1f %% (95 %%: %+.1f to %+.1f %%)%s %.1f %%", of,
+					      (m.value - 1) * 100, (m.lo - 1) * 100, (m.hi - 1) * 100,
+					      m.value - 1 > d->gate.limit
+					      ? ": the noise does not exclude that it is within" : "; the limit is",
+					      d->gate.limit * 100);
+	}
+}

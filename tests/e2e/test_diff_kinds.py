@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""diff over every pair of kinds of input: an honest sentence always, no loss where nothing changed, and the
+changes that a kind can show are told."""
+import itertools
+import json
+import os
+import pathlib
+import re
+
+import pytest
+from conftest import ROOT
+
+DATA = ROOT / "tests/data"
+CASES = pathlib.Path(os.environ.get("LG_CASES", ROOT.parent / "shared/cases"))
+KINDS = {
+    "kineto": DATA / "kineto/train.json.gz",
+    "perf": DATA / "perf/burn.data",
+    "log": DATA / "torchlog/steps.log",
+    "smi": DATA / "smi/query.csv",
+    "dmon": DATA / "smi/dmon.txt",
+    "nccl": DATA / "nccllog/nccl.log",
+    "py-spy": DATA / "pyspy/sampled.speedscope.json",
+    "flight recorder": DATA / "flightrec/_dump_0.pickle",
+    "folded": DATA / "folded/stacks.folded",
+    "nsys": CASES / "nsys-sqlite/GindaChen+nsys-ai/mfu_2gpu_before.sqlite",
+}
+KINDS["nsys"] = next(iter(sorted(CASES.rglob("mfu_2gpu_before.sqlite"))), None) if CASES.is_dir() else None
+HERE = {name: path for name, path in KINDS.items() if path}
+
+
+def diff(laggard, *args):
+    done = laggard("diff", *args, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout, parse_constant=pytest.fail)
+
+
+def loud(verdict):
+    return [(f["id"], f["title"]) for f in verdict["findings"] if f["severity"] in ("high", "medium")]
+
+
+@pytest.mark.parametrize("kind", sorted(HERE))
+def test_a_file_does_not_differ_from_itself(laggard, kind):
+    verdict = diff(laggard, HERE[kind], HERE[kind])
+    assert not loud(verdict) and not verdict["diff"]["unfair"]
+    for fmt in ((), ("--markdown",), ("--github",)):
+        done = laggard("diff", HERE[kind], HERE[kind], *fmt)
+        assert done.returncode == 0 and done.stdout
+
+
+@pytest.mark.parametrize("before, after", itertools.permutations(sorted(HERE), 2))
+def test_two_kinds_are_not_comparable_and_that_is_said(laggard, before, after):
+    verdict = diff(laggard, HERE[before], HERE[after])
+    d = verdict["diff"]
+    formats = [i["format"] for i in verdict["inputs"]]
+    if formats[0] != formats[1]:
+        assert any("different tools" in line for line in d["unfair"]), d["unfair"]
+    assert d["headline"] and d["gate"]["verdict"] is None
+    assert {f for f, _ in loud(verdict)} <= {"regress.workload"} or d["mean"]["lo"] is not None
+
+
+
+def megatron(step_ms, steps=60, batch=256):
+    lines = []
+    at = 0.0
+    for i in range(1, steps + 1):
+        ms = step_ms * (1 + 0.02 * ((i * 7919) % 13 - 6) / 6)
+        at += ms / 1000
+        lines.append(f" [2026-11-21 10:{int(at) // 60 % 60:02d}:{int(at) % 60:02d}] iteration {i:8d}/ 1000 | "
+                     f"consumed samples: {i * batch:12d} | elapsed time per iteration (ms): {ms:.1f} | "
+                     f"learning rate: 1.0E-04 | global batch size: {batch:5d} | lm loss: 2.5E+00 |")
+    return "\n".join(lines) + "\n"
+
+
+def test_logs_tell_that_steps_got_longer(laggard, tmp_path):
+    paths = {}
+    for name, args in (("before", (400,)), ("same", (402,)), ("slow", (520,)), ("big", (760, 60, 512))):
+        paths[name] = tmp_path / f"{name}.log"
+        paths[name].write_text(megatron(*args))
+    assert not loud(diff(laggard, paths["before"], paths["same"]))
+    verdict = diff(laggard, paths["before"], paths["slow"])
+    assert [f for f, _ in loud(verdict)] == ["regress.stage"]
+    assert verdict["diff"]["mean"]["ratio"] == pytest.approx(1.3, abs=0.02)
+    # Twice the samples in less than twice the time is no regression, and is said to be other work.
+    verdict = diff(laggard, paths["before"], paths["big"])
+    assert any("batch size: 256 before, 512 after" in line for line in verdict["diff"]["unfair"])
+    assert verdict["diff"]["samples_per_s"]["ratio"] == pytest.approx(2 * 400 / 760, abs=0.02)
+    done = laggard("diff", paths["before"], paths["big"], "--fail-over", "5%")
+    assert done.returncode == 0
+
+
+def test_ranks_of_both_sides_are_joined(laggard, tmp_path):
+    ranks = [DATA / "kineto/rank0.json.gz", DATA / "kineto/rank1.json.gz"]
+    verdict = diff(laggard, *ranks, "--after", *ranks)
+    assert len(verdict["inputs"]) == 4 and not loud(verdict) and not verdict["diff"]["unfair"]
+    for side in ("old", "new"):
+        (tmp_path / side).mkdir()
+        for path in ranks:
+            (tmp_path / side / path.name).symlink_to(path)
+    by_folder = diff(laggard, tmp_path / "old", tmp_path / "new")
+    assert by_folder["diff"]["mean"] == verdict["diff"]["mean"] and len(by_folder["inputs"]) == 4
+    # One rank against two is another world; another rank is another point of view.
+    alone = diff(laggard, ranks[0], "--after", *ranks)
+    assert any("number of ranks" in line for line in alone["diff"]["unfair"]) or \
+        alone["diff"]["before"]["steps"] == 0
+    other = diff(laggard, ranks[0], ranks[1])
+    assert any("rank whose steps are compared: 0 before, 1 after" in line for line in other["diff"]["unfair"])
+
+
+@pytest.mark.parametrize("args, word", (
+    (("--after", "a"), "BEFORE"), (("a", "--after"), "AFTER"), (("a", "--after", "b", "--after", "c"), "--after")))
+def test_wrong_usage_of_after(laggard, args, word):
+    done = laggard("diff", *args)
+    assert done.returncode == 2 and word in done.stderr and done.stderr.count("\n") == 1

@@ -174,6 +174,10 @@ struct lg_trend lg_trend_of(const struct lg_step *steps, size_t n);
  * job's activity, with the probability of that by chance. */
 int lg_find_foreign(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
 
+/* ---- log_steps.c ---- */
+/* Step times that a log states, where there are no steps. 1 = there are some, 0, or LG_E_NOMEM. */
+int lg_steps_of_log(struct lg_case *c) LG_MUST_CHECK;
+
 /* ---- findings.c, compile.c, saves.c ---- */
 /* Checkpoints of the loop; after all findings. */
 int lg_find_saves(struct lg_case *c) LG_MUST_CHECK;

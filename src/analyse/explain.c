@@ -208,6 +208,14 @@ static int judge(struct lg_case *c, struct lg_error *err)
 	uint32_t ref = reference_rank(c);
 	int rc;
 
+	if (ref == UINT32_MAX && !c->t->sample.n) {
+		rc = lg_steps_of_log(c);
+		if (rc > 0)
+			limit(c, "the step times are those that the log states, one a line: what the steps waited "
+				 "for it does not tell");
+		if (rc)
+			return rc > 0 ? 0 : lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
+	}
 	if (ref == UINT32_MAX) {
 		limit(c, "no repeating steps were found: no marks of a training loop in this input");
 		return c->t->sample.n ? lg_find_foreign(c, err) : 0;

@@ -43,6 +43,15 @@ def test_the_user_says_what_a_step_line_is(laggard, tmp_path):
     assert laggard("convert", log, "-o", tmp_path / "o.lag", "--step-regex", STEP_RE).returncode == 0
 
 
+def test_a_log_without_times_still_tells_how_long_steps_are(laggard, tmp_path):
+    log = tmp_path / "job.log"
+    log.write_text("".join(f"it {10 * i} loss 2.0 dt {900 if i == 7 else 100 + i % 3}.5ms\n" for i in range(40)))
+    _, v = explain(laggard, log, "--step-regex", r"it ([0-9]+) .*dt ([0-9.]+)ms")
+    assert v["steps"]["count"] == 40 and v["steps"]["median_ms"] == pytest.approx(101.5, abs=1)
+    assert v["steps"]["slow"] == 1 and v["steps"]["shape"] == "bursty"
+    assert any("log states" in text for text in v["limits"])
+
+
 @pytest.mark.parametrize("command", ("explain", "steps", "convert"))
 def test_a_bad_expression_is_one_line_and_exit_2(laggard, command):
     for bad in ("(", "no group", "(a)\\1", "((a{1,200}){1,200})", "x" * 2000 + "()"):

@@ -55,6 +55,22 @@ static uint64_t bytes_of(const struct lg_trace *t, uint32_t row)
 	return elems * size;
 }
 
+/* Are most collectives DDP's? Its reducer orders them from the threads of autograd, not the main one. */
+static bool by_ddp(const struct lg_case *c, const struct lg_gpu_run *r)
+{
+	size_t n = 0, behind = 0;
+	bool ddp = false;
+
+	for (lg_str s = 1; s < c->t->n_str && !ddp; s++)
+		ddp = !strcmp(lg_string(c->t, s), "DistributedDataParallel.forward");
+	for (size_t i = 0; i < r->n_work && ddp; i++)
+		if (r->work[i].class == LG_GPU_COMM && r->work[i].call != LG_NO_ROW) {
+			n++;
+			behind += c->t->span.thr[r->work[i].call] != r->main;
+		}
+	return n && behind * 2 > n;
+}
+
 /* waited: mean ns a rank waited for another one, told by straggler(): not transfer. */
 static void exposed(struct lg_case *c, const struct lg_gpu *g, int64_t waited)
 {
@@ -62,7 +78,7 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g, int64_t waited)
 	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_COMM), &share, &r);
 	int64_t kernel = 0, longest = 0, last_compute = 0, after = 0, shared = 0;
 	uint64_t bytes = 0;
-	size_t n_small = 0, n_known = 0;
+	size_t n_small = 0, n_known = 0, ordered = 0;
 	char op[32] = "";
 	bool small;
 	struct lg_finding *f;
@@ -75,6 +91,9 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g, int64_t waited)
 	for (size_t i = 0; i < r->n_work; i++) {
 		const struct lg_gpu_work *w = &r->work[i];
 
+		/* The host runs ahead: what a step orders may run after the window. */
+		ordered += w->class == LG_GPU_COMM && w->call != LG_NO_ROW && c->t->span.ts[w->call] >= r->from &&
+			   c->t->span.ts[w->call] < r->to;
 		if (w->ts < r->from || w->ts >= r->to)
 			continue;
 		if (w->class != LG_GPU_COMM) {
@@ -95,7 +114,8 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g, int64_t waited)
 		after++;
 	}
 	/* Small: by size where it is known, else by a length that is mostly latency. */
-	small = r->n_comm >= 50 * (r->n_steps ? r->n_steps : 1) &&
+	ordered = ordered > r->n_comm ? ordered : r->n_comm;
+	small = ordered >= 50 * (r->n_steps ? r->n_steps : 1) &&
 		(n_known ? n_small * 2 > n_known : r->comm_ns / (int64_t)r->n_comm < 500000);
 	f = lg_gpu_finding(c, g, small ? "comms.small_messages" : "comms.exposed", lost, share, 0.9, r);
 	if (!f)
@@ -109,10 +129,15 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g, int64_t waited)
 			       "the last one of each step", 100 - 100 * (double)r->by[LG_GPU_BY_COMM] /
 							     (double)r->comm_ns);
 	}
+	if (small && by_ddp(c, r)) {
+		f->detail = "ddp_buckets";
+		f->fix = "DistributedDataParallel(model, bucket_cap_mb=25), or 50 to 100 on fast links: the "
+			 "gradients of a step in a few pieces.";
+	}
 	if (small)
 		f->title = lg_arena_printf(&c->v->arena,
 					   "%zu collectives a %s of %.0f us each are not under compute: %.0f %% "
-					   "of the device's time", r->n_comm / (r->n_steps ? r->n_steps : 1),
+					   "of the device's time", ordered / (r->n_steps ? r->n_steps : 1),
 					   r->n_steps ? "step" : "window",
 					   (double)r->comm_ns / (double)r->n_comm / 1e3, share * 100);
 	else

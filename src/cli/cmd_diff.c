@@ -51,6 +51,7 @@ static int parse(int argc, char **argv, struct options *opt)
 	enum { JSON = 256, MARKDOWN, JUNIT, GITHUB, FAIL_OVER, SAVE, AFTER };
 	static const struct option longs[] = {
 		{ "json", no_argument, NULL, JSON },
+		{ "step-regex", required_argument, NULL, 'r' },
 		{ "markdown", no_argument, NULL, MARKDOWN },
 		{ "github", no_argument, NULL, GITHUB },
 		{ "junit", required_argument, NULL, JUNIT },
@@ -99,6 +100,11 @@ static int parse(int argc, char **argv, struct options *opt)
 			break;
 		case SAVE:
 			opt->save = optarg;
+			break;
+		case 'r':
+			c = lg_step_regex_option(cmd, optarg);
+			if (c >= 0)
+				return c;
 			break;
 		case 'h':
 			return lg_help(cmd);
@@ -312,6 +318,7 @@ const struct lg_command lg_cmd_diff = {
 	"  --markdown           for a pull request or a job summary\n"
 	"  --github             annotations of a GitHub Actions run\n"
 	"  --junit OUT          also write a JUnit XML file\n"
+	"  --step-regex RE      what a step's line looks like in a job's log (laggard-explain(1))\n"
 	"  --fail-over PCT      exit 3 if the step time surely grew by more than PCT %: the whole 95 %\n"
 	"                       interval of the mean or of the median lies above it\n"
 	"  --save-baseline F    write AFTER's numbers to F, to stand for BEFORE later; with one file,\n"

@@ -52,7 +52,7 @@ def test_a_log_without_times_still_tells_how_long_steps_are(laggard, tmp_path):
     assert any("log states" in text for text in v["limits"])
 
 
-@pytest.mark.parametrize("command", ("explain", "steps", "convert"))
+@pytest.mark.parametrize("command", ("explain", "steps", "convert", "diff"))
 def test_a_bad_expression_is_one_line_and_exit_2(laggard, command):
     for bad in ("(", "no group", "(a)\\1", "((a{1,200}){1,200})", "x" * 2000 + "()"):
         done = laggard(command, "x.log", "--step-regex", bad)

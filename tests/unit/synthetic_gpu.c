@@ -212,6 +212,8 @@ static void body(struct sim *s, int step)
 		}
 		if (p->comm_overlaps && k < p->n_comm)
 			collective(s, p->comm_ns);
+		if (p->ddp_buckets && k >= p->n_kernels / 2 && k < p->n_kernels / 2 + p->ddp_buckets)
+			collective(s, p->comm_ns);
 	}
 	if (!p->inference) {
 		span(s, begin, s->now - begin, LG_SPAN_OP, LG_STAGE_BACKWARD,
@@ -326,6 +328,8 @@ static void step(struct sim *s, int k)
 
 		snprintf(name, sizeof name, "ProfilerStep#%d", k);
 		span(s, begin, s->now - begin, LG_SPAN_STEP, 0, name, k);
+		if (p->ddp_buckets)
+			span(s, begin + 1, 10, LG_SPAN_STAGE, LG_STAGE_FORWARD, "DistributedDataParallel.forward", -1);
 	}
 }
 

@@ -144,6 +144,13 @@ static void what_ddp_need_not_do(void **state)
 	p.unused_ns = 2 * MS; /* hidden under the step before */
 	quiet(&p);
 	p.unused_ns = 0;
+	p.ddp_buckets = 80;
+	p.comm_ns = 40 * US;
+	o = first(&p, "comms.small_messages");
+	assert_string_equal(o.v->findings[0].detail, "ddp_buckets");
+	assert_true(strstr(o.v->findings[0].fix, "bucket_cap_mb") != NULL);
+	done(&o);
+	p.ddp_buckets = 0;
 	p.copy_back = 60;
 	o = first(&p, "comms.ddp_flags");
 	assert_string_equal(o.v->findings[0].detail, "gradient_as_bucket_view");

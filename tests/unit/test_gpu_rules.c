@@ -76,6 +76,10 @@ static struct lg_trace *disorder(uint64_t seed)
 		"autograd::engine::evaluate_function: X", "aten::cudnn_convolution", "nn.Module: Linear_0",
 		"Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pageable)", "sgemm",
 		"ncclKernel_AllReduce_RING", "nchwToNhwcKernel", "aten::_scaled_dot_product_attention_math", "",
+		"aten::to", "aten::_to_copy", "aten::copy_", "aten::mm", "MmBackward0", "aten::mul",
+		"torch.distributed.ddp.reducer::copy_bucket_to_grad", "FullyShardedDataParallel._pre_forward",
+		"torch.distributed.ddp.reducer::search_unused_parameters", "ncclDevKernel_AllGather_RING",
+		"FullyShardedDataParallel.rate_limiter", "multi_tensor_apply_kernel", "float16_copy_kernel",
 	};
 	enum { N_NAMES = sizeof names / sizeof *names };
 	struct lg_builder *b = NULL;
@@ -110,7 +114,10 @@ static struct lg_trace *disorder(uint64_t seed)
 			.kind = gpu ? device[rnd(&seed) % 4] : kinds[rnd(&seed) % 8],
 			.stage = (uint8_t)(rnd(&seed) % LG_STAGE_MAX), .seq = (int64_t)(rnd(&seed) % 60) - 1,
 			.name = lg_intern(b, names[rnd(&seed) % N_NAMES]),
-			.args = lg_intern(b, rnd(&seed) % 4 ? "" : "grid=,,[3\tseq=x\tin=\tdtype=") });
+			.args = lg_intern(b, rnd(&seed) % 4 ? "" : rnd(&seed) % 2
+					       ? "grid=,,[3\tseq=x\tin=\tdtype=\ttypes=[\"\tinputs=[\"\",\"False"
+					       : "types=[\"c10::Half\",\"float\"]\tinputs=[\"\",\"\",\"\",\"\",\"\","
+						 "\"\",\"False\"]") });
 	}
 	assert_int_equal(lg_builder_seal(b, &t, &err), 0);
 	return t;

@@ -92,8 +92,8 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g, int64_t waited)
 		const struct lg_gpu_work *w = &r->work[i];
 
 		/* The host runs ahead: what a step orders may run after the window. */
-		ordered += w->class == LG_GPU_COMM && w->call != LG_NO_ROW && c->t->span.ts[w->call] >= r->from &&
-			   c->t->span.ts[w->call] < r->to;
+		ordered += w->class == LG_GPU_COMM && w->call != LG_NO_ROW &&
+			   c->t->span.ts[w->call] >= r->from && c->t->span.ts[w->call] < r->to;
 		if (w->ts < r->from || w->ts >= r->to)
 			continue;
 		if (w->class != LG_GPU_COMM) {

@@ -95,7 +95,9 @@ static int add_table(struct lg_elf *e, unsigned part_i, Elf_Scn *scn, const GElf
 	Elf_Data *str = str_scn ? elf_getdata(str_scn, NULL) : NULL;
 	size_t n = sh->sh_entsize ? sh->sh_size / sh->sh_entsize : 0;
 
-	if (!data || !str || !str->d_size || ((const char *)str->d_buf)[str->d_size - 1])
+	/* A section without bytes in the file (SHT_NOBITS) has a size all the same. */
+	if (!data || !data->d_buf || !str || !str->d_buf || !str->d_size ||
+	    ((const char *)str->d_buf)[str->d_size - 1])
 		return 0;
 	p->str = str->d_buf;
 	p->n_str = str->d_size;

@@ -171,7 +171,7 @@ def scaler(s):
 
 
 def during_backward():
-    """At the start of a backward pass, every tenth time."""
+    """At the start of a backward pass, every seventh time."""
     try:
         t = _torch
         meta("torch.autocast_backward", int(t.is_autocast_enabled() or t.is_autocast_cpu_enabled()))

@@ -22,7 +22,7 @@ def main():
         return SKIP
     analysis = TraceAnalysis(trace_dir=sys.argv[1])
     analysis.get_temporal_breakdown(visualize=False)
-    analysis.get_idle_time_breakdown(visualize=False)
+    analysis.get_idle_time_breakdown(ranks=list(analysis.t.traces), visualize=False)
     analysis.get_gpu_kernel_breakdown(visualize=False)
     analysis.get_comm_comp_overlap(visualize=False)
     return 0

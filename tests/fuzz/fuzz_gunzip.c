@@ -10,7 +10,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "base/gunzip.h"
+#include "import/json/gunzip.h"
 
 enum { TEXT_MAX = 8 << 20 };
 

@@ -13,7 +13,7 @@
 #include <zstd.h>
 
 #include "base/alloc.h"
-#include "base/gunzip.h"
+#include "import/json/gunzip.h"
 
 enum { IN_BYTES = 256 << 10 };
 

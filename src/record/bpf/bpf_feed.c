@@ -463,7 +463,7 @@ static void feed_sleep(struct lg_bpf_feed *f, const struct lg_bpf_sleep *r)
 	if (r->h.flags & LG_BPF_SAME) {
 		size_t n = t->n_frames;
 
-		/* Not there when its record was lost between the CPUs' rings: better none than a wrong one. */
+		/* Not there when the ring had no room for them: better none than wrong ones. */
 		if (!n || r->h.n_user > LG_BPF_USER_FRAMES)
 			return;
 		memcpy(both, t->frames, 8 * n);

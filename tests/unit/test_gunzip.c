@@ -201,19 +201,30 @@ static void what_cannot_be_read_is_not_called_damaged(void **state)
 	lg_gunzip_free(z);
 }
 
+static int by_either(void **state)
+{
+	(void)state;
+	make = lg_gunzip_new;
+	return 0;
+}
+
+static int by_zlib(void **state)
+{
+	(void)state;
+	make = lg_gunzip_new_zlib;
+	return 0;
+}
+
 int main(void)
 {
+#define BOTH(f) cmocka_unit_test_setup(f, by_either), { #f ".zlib", f, by_zlib, NULL, NULL }
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_zlib_packs_comes_back),
-		cmocka_unit_test(members_are_one_text_and_padding_is_none),
-		cmocka_unit_test(what_is_cut_off_gives_its_beginning),
-		cmocka_unit_test(a_changed_bit_is_noticed),
-		cmocka_unit_test(what_cannot_be_read_is_not_called_damaged),
+		BOTH(what_zlib_packs_comes_back),
+		BOTH(members_are_one_text_and_padding_is_none),
+		BOTH(what_is_cut_off_gives_its_beginning),
+		BOTH(a_changed_bit_is_noticed),
+		BOTH(what_cannot_be_read_is_not_called_damaged),
 	};
 
-	make = lg_gunzip_new;
-	if (cmocka_run_group_tests_name("gunzip", tests, NULL, NULL))
-		return 1;
-	make = lg_gunzip_new_zlib;
-	return cmocka_run_group_tests_name("gunzip by zlib", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("gunzip", tests, NULL, NULL);
 }

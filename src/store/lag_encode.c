@@ -153,29 +153,42 @@ struct sizes {
 	int constant;
 };
 
+static void measure_part(struct sizes *s, const int64_t *v, size_t n)
+{
+	size_t run = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		size_t size = varint_size(lg_zigzag(v[i]));
+		int64_t d = minus(v[i], i ? v[i - 1] : 0);
+
+		s->var += size;
+		s->delta += varint_size(lg_zigzag(d));
+		if (i && !d)
+			continue;
+		s->runs += size + (i ? varint_size(i - run) : 0);
+		run = i;
+	}
+	s->runs += varint_size(n - run);
+}
+
+/* Of long columns three parts are as telling as the whole, for a tenth of a recorder's time. */
 static struct sizes measure(const int64_t *v, size_t n)
 {
+	enum { PART = 512 };
 	struct sizes s = { 0 };
-	size_t i, run = 0;
+	size_t i;
 
 	for (i = 1; i < n && v[i] == v[0]; i++)
 		;
 	if (i == n) {
 		s.constant = 1;
-		return s;
+	} else if (n <= 4 * PART) {
+		measure_part(&s, v, n);
+	} else {
+		measure_part(&s, v, PART);
+		measure_part(&s, v + n / 2, PART);
+		measure_part(&s, v + n - PART, PART);
 	}
-	for (i = 0; i < n; i++) {
-		size_t size = varint_size(lg_zigzag(v[i]));
-		int64_t d = minus(v[i], i ? v[i - 1] : 0);
-
-		s.var += size;
-		s.delta += varint_size(lg_zigzag(d));
-		if (i && !d)
-			continue;
-		s.runs += size + (i ? varint_size(i - run) : 0);
-		run = i;
-	}
-	s.runs += varint_size(n - run);
 	return s;
 }
 

@@ -471,8 +471,10 @@ static void names_inlined_functions(void **state)
 	assert_true(find(&h, addr, &m));
 	assert_true(lg_elf_vaddr(m.elf, addr - m.start + m.pgoff, &vaddr));
 	n = lg_elf_source(m.elf, vaddr, f, 8);
-	if (!n)
-		skip(); /* built without -g */
+	if (!n) {
+		print_message("built without -g\n");
+		skip();
+	}
 	assert_int_equal(n, 3);
 	assert_string_equal(f[0].name, "inner_inlined");
 	assert_string_equal(f[1].name, "outer_inlined");

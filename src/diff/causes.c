@@ -219,6 +219,20 @@ static void gone(struct lg_causes *c)
 	}
 }
 
+/* The most that the stages of the set may have grown by, in ms per step. */
+static double most_growth(const struct lg_causes *c, uint32_t set)
+{
+	double ms = 0, var = 0;
+
+	for (uint32_t g = 1; g < LG_STAGE_MAX; g++) {
+		if (!(set & 1u << g))
+			continue;
+		ms += c->pool[g];
+		var += (c->pool[g] - c->lo[g]) * (c->pool[g] - c->lo[g]);
+	}
+	return ms + sqrt(var);
+}
+
 /* Take what the stages of the set grew by (net). Returns ms per step, *ret_lo its lower bound. */
 double lg_cause_drain(struct lg_causes *c, uint32_t set, double *ret_lo)
 {
@@ -286,6 +300,25 @@ void lg_cause_top_items(struct lg_causes *c, struct lg_finding *f, const char *k
 	}
 }
 
+/*
+ * The price of something that is proven to have changed. Where two runs differ so much from step to step
+ * that a medium loss may hide in it, the cost is not measured (and the finding stays medium), not nothing.
+ */
+static double price_change(struct lg_causes *c, struct lg_finding *f, uint32_t set, double *ret_lo)
+{
+	double most = most_growth(c, set), ms = lg_cause_drain(c, set, ret_lo), mean = c->d->mean_ms[1];
+
+	if (ms > 0 || lg_severity_level(severity_of(mean > 0 ? most / mean : 0)) < lg_severity_level("medium")) {
+		lg_cause_price(c, f, ms, *ret_lo);
+		return ms;
+	}
+	f->lost_ms = f->lost_share = (double)NAN;
+	f->severity = "medium";
+	lg_cause_say(c, f, "these two runs vary so much that it may cost nothing or up to %.3f ms per step: compare "
+		     "longer or quieter ones to measure it", most);
+	return 0;
+}
+
 static void compile_lost(struct lg_causes *c)
 {
 	const struct lg_side_compile *b = &c->d->before->compile, *a = &c->d->after->compile;
@@ -322,11 +355,10 @@ static void compile_lost(struct lg_causes *c)
 		lg_cause_say(c, f, "dispatch mode active after, not before: %s", a->mode);
 	f->severity = "medium";
 	if (c->d->before->s.n >= 3 && c->d->after->s.n >= 3) {
-		ms = lg_cause_drain(c, lg_cause_compute_stages(c, *a->mode && !*b->mode), &lo);
-		lg_cause_price(c, f, ms, lo);
+		ms = price_change(c, f, lg_cause_compute_stages(c, *a->mode && !*b->mode), &lo);
 		if (ms > 0)
 			lg_cause_say(c, f, "own time of the stages it touches: %+.3f ms per step, at least %+.3f", ms, lo);
-		else
+		else if (!isnan(f->lost_ms))
 			lg_cause_say(c, f, "it costs no more than the noise between these two runs");
 		lg_cause_share(c, f->title, f->id, ms);
 	}
@@ -359,9 +391,9 @@ static void debug_left_on(struct lg_causes *c)
 	if (c->compile_told) {
 		lg_cause_say(c, f, "not there before; its cost is part of the lost compilation's");
 	} else if (c->d->before->s.n >= 3 && c->d->after->s.n >= 3) {
-		ms = lg_cause_drain(c, lg_cause_compute_stages(c, true), &lo);
-		lg_cause_price(c, f, ms, lo);
-		lg_cause_say(c, f, "not there before; the stages' own time grew by %.3f ms per step", ms);
+		ms = price_change(c, f, lg_cause_compute_stages(c, true), &lo);
+		if (!isnan(f->lost_ms))
+			lg_cause_say(c, f, "not there before; the stages' own time grew by %.3f ms per step", ms);
 		lg_cause_share(c, f->title, f->id, ms);
 	}
 	evidence_of(f, g);

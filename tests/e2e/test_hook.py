@@ -22,7 +22,7 @@ import mark_ring  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOOK = ROOT / "src/hook"
 PYTHON = "/usr/bin/python3"
-TRIXIE = os.environ.get("LG_TRIXIE", "")
+TRIXIE = os.environ.get("LG_TRIXIE") or str(ROOT / "build/trixie")
 
 TRAIN = """
     import io, sys, torch
@@ -101,15 +101,19 @@ def runner(tmp_path, marks_dir, torch_python):
 @pytest.fixture
 def trixie(request):
     """torch 2.x in a chroot; everything it needs is copied below its /tmp."""
-    if not TRIXIE:
-        pytest.skip("LG_TRIXIE is not set: make a root with tools/make-trixie")
+    if not (pathlib.Path(TRIXIE) / "usr/bin/python3").exists():
+        pytest.skip("needs torch 2 in a Debian 13 root (LG_TRIXIE or build/trixie): run sudo tools/make-trixie")
     if os.geteuid() != 0:
         pytest.skip("chroot needs root")
     root = pathlib.Path(TRIXIE)
     tmp = pathlib.Path(tempfile.mkdtemp(prefix="laggard-test-", dir=root / "tmp"))
     shutil.copytree(HOOK, tmp / "hook", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp / "marks").mkdir()
-    yield Runner(tmp, tmp / "marks", ("chroot", str(root), "/usr/bin/python3"), prefix=str(root),
+    # torch reads /proc: mounted in a namespace that ends with the command
+    enter = f"mount --rbind /proc {root}/proc && mount --rbind /dev {root}/dev && exec chroot {root} \"$@\""
+    yield Runner(tmp, tmp / "marks",
+                 ("unshare", "--mount", "--propagation", "private", "sh", "-c", enter, "sh", "/usr/bin/python3"),
+                 prefix=str(root),
                  inside=lambda p: "/" + str(pathlib.Path(p).relative_to(root)))
     shutil.rmtree(tmp)
 

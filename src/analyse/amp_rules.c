@@ -30,12 +30,12 @@
 
 #define BIT(cause) (1u << (cause))
 
-enum { DEPTH_MAX = 256, MIN_MATRIX = 4 };
+enum { DEPTH_MAX = 256, MIN_MATRIX = 4, ATEN = 0x80 };
 
 enum op_kind { OP_OTHER, OP_MATRIX, OP_CAST, OP_COPY, OP_VIEW, OP_MATRIX_NODE, OP_FINITE, OP_NEUTRAL };
 
 /* What one run's operators say. */
-struct amp {
+struct lg_amp {
 	struct lg_gpu_ivs *hand;      /* by host: casts before matrix operators */
 	struct lg_gpu_ivs *again;     /* by host: casts inside pairs of the backward pass */
 	size_t n_matrix, n_pairs;     /* in forward: all, and dispatched twice */
@@ -55,15 +55,16 @@ struct level {
 	uint8_t kind;
 	bool casts;      /* a child converts between the two */
 	bool pair;       /* a child has the same name */
-	bool child;      /* has one at all */
+	bool back;       /* it or one around it is of the backward pass */
+	bool inner;      /* an operator is around it, annotations and nodes of autograd left out */
 	int64_t cast_ts, cast_end; /* the last such child */
 };
 
 struct walk {
 	const struct lg_trace *t;
-	const uint8_t *class;    /* by string: 1 + enum op_kind */
+	const uint8_t *class;    /* by string: 1 + enum op_kind; with ATEN */
 	const uint8_t *float_copy; /* by span row of a runtime call: its kernel converts float and half */
-	struct amp *a;
+	struct lg_amp *a;
 	struct level up[DEPTH_MAX];
 	size_t depth;
 	/* Casts by hand since the last outermost operator that is none and no view. */
@@ -154,25 +155,6 @@ static bool is_float_copy(const char *kernel)
 	return strstr(kernel, "float16_copy_kernel") || strstr(kernel, "float16tofloat32_copy_kernel");
 }
 
-static bool in_backward(const struct walk *w)
-{
-	for (size_t i = 0; i < w->depth; i++)
-		if (w->t->span.stage[w->up[i].row] == LG_STAGE_BACKWARD)
-			return true;
-	return false;
-}
-
-/* The operator around the innermost one, annotations and nodes of autograd left out; NULL = none. */
-static bool outermost_op(const struct walk *w)
-{
-	for (size_t i = 0; i + 1 < w->depth; i++)
-		if (w->t->span.kind[w->up[i].row] == LG_SPAN_OP &&
-		    w->t->span.stage[w->up[i].row] != LG_STAGE_BACKWARD &&
-		    !strncmp(lg_string(w->t, w->t->span.name[w->up[i].row]), "aten::", 6))
-			return false;
-	return true;
-}
-
 /* A cast by hand ended. Where forward goes on with a matrix operator, it was made for that. */
 static void hand_cast(struct walk *w, const struct level *l)
 {
@@ -182,7 +164,7 @@ static void hand_cast(struct walk *w, const struct level *l)
 
 static void hand_matrix(struct walk *w, uint32_t row)
 {
-	struct amp *a = w->a;
+	struct lg_amp *a = w->a;
 
 	if (!w->n_pending)
 		return;
@@ -206,8 +188,8 @@ static bool formula_calls(const char *name)
 static void leave(struct walk *w)
 {
 	struct level *l = &w->up[w->depth - 1], *up = w->depth > 1 ? l - 1 : NULL;
-	struct amp *a = w->a;
-	bool outer = outermost_op(w), back = in_backward(w);
+	struct lg_amp *a = w->a;
+	bool outer = !l->inner, back = l->back;
 
 	if (up && l->casts) {
 		up->casts = true;
@@ -263,8 +245,13 @@ static void enter(struct walk *w, uint32_t row)
 		return;
 	l = &w->up[w->depth++];
 	*l = (struct level){ .ts = t->span.ts[row], .end = lg_row_end(t, t->span.ts[row], t->span.dur[row]),
-			     .row = row, .kind = (uint8_t)(w->class[t->span.name[row]] - 1) };
+			     .row = row, .kind = (uint8_t)((w->class[t->span.name[row]] & ~ATEN) - 1),
+			     .back = t->span.stage[row] == LG_STAGE_BACKWARD };
 	if (up) {
+		l->back |= up->back;
+		l->inner = up->inner || (t->span.kind[up->row] == LG_SPAN_OP &&
+					 t->span.stage[up->row] != LG_STAGE_BACKWARD &&
+					 w->class[t->span.name[up->row]] & ATEN);
 		if (l->end > up->end)
 			l->end = up->end;
 		up->pair |= t->span.name[up->row] == t->span.name[row];
@@ -274,7 +261,7 @@ static void enter(struct walk *w, uint32_t row)
 }
 
 static int walk_host(struct lg_case *c, const struct lg_gpu_run *r, size_t host, const uint8_t *class,
-		     const uint8_t *float_copy, struct amp *a)
+		     const uint8_t *float_copy, struct lg_amp *a)
 {
 	const struct lg_trace *t = c->t;
 	struct walk *w = lg_calloc(1, sizeof *w);
@@ -303,45 +290,53 @@ static int walk_host(struct lg_case *c, const struct lg_gpu_run *r, size_t host,
 	return rc;
 }
 
-static void amp_done(const struct lg_gpu_run *r, struct amp *a)
-{
-	for (size_t h = 0; h < r->n_host; h++) {
-		lg_free(a->hand ? a->hand[h].v : NULL);
-		lg_free(a->again ? a->again[h].v : NULL);
-	}
-	lg_free(a->hand);
-	lg_free(a->again);
-	*a = (struct amp){ 0 };
-}
-
-static int look(struct lg_case *c, const struct lg_gpu_run *r, struct amp *a)
+/* Once a run: what it says does not depend on where its time went. All of it is the arena's. */
+static int look(struct lg_case *c, struct lg_gpu_run *r)
 {
 	const struct lg_trace *t = c->t;
-	uint8_t *class = lg_calloc(t->n_str + 1, 1), *copies = lg_calloc(t->span.n + 1, 1);
-	int rc = class && copies ? 0 : LG_E_NOMEM;
+	struct lg_arena *arena = &c->v->arena;
+	uint8_t *class, *copies;
+	struct lg_amp *a;
+	int rc = 0;
 
-	*a = (struct amp){ .row = LG_NO_ROW };
-	a->hand = lg_calloc(r->n_host + 1, sizeof *a->hand);
-	a->again = lg_calloc(r->n_host + 1, sizeof *a->again);
-	if (!a->hand || !a->again)
+	if (r->amp)
+		return 0;
+	class = lg_calloc(t->n_str + 1, 1);
+	copies = lg_calloc(t->span.n + 1, 1);
+	a = lg_arena_alloc(arena, 1, sizeof *a);
+	if (a) {
+		a->row = LG_NO_ROW;
+		a->hand = lg_arena_alloc(arena, r->n_host + 1, sizeof *a->hand);
+		a->again = lg_arena_alloc(arena, r->n_host + 1, sizeof *a->again);
+	}
+	if (!class || !copies || !a || !a->hand || !a->again)
 		rc = LG_E_NOMEM;
-	for (lg_str s = 0; !rc && s < t->n_str; s++)
-		class[s] = (uint8_t)(kind_of(lg_string(t, s)) + 1);
+	for (size_t i = 0; !rc && i < c->n_span_names; i++) {
+		const char *name = lg_string(t, c->span_names[i]);
+
+		class[c->span_names[i]] = (uint8_t)((kind_of(name) + 1) |
+						    (strncmp(name, "aten::", 6) ? 0 : ATEN));
+	}
 	for (size_t i = 0; !rc && i < r->n_work; i++)
 		if (r->work[i].call != LG_NO_ROW &&
 		    is_float_copy(lg_string(t, t->span.name[r->work[i].span])))
 			copies[r->work[i].call] = 1;
 	for (size_t h = 0; !rc && h < r->n_host; h++)
 		rc = walk_host(c, r, h, class, copies, a);
+	for (size_t h = 0; a && a->hand && a->again && h < r->n_host; h++) {
+		if (a->hand[h].v && !lg_arena_adopt(arena, a->hand[h].v))
+			rc = LG_E_NOMEM;
+		if (a->again[h].v && !lg_arena_adopt(arena, a->again[h].v))
+			rc = LG_E_NOMEM;
+	}
 	lg_free(class);
 	lg_free(copies);
-	if (rc)
-		amp_done(r, a);
+	r->amp = rc ? NULL : a;
 	return rc;
 }
 
 /* An autocast made by hand: most matrix operators have a cast before them, hardly any is a pair. */
-static bool by_hand(const struct amp *a, const struct lg_gpu_run *r)
+static bool by_hand(const struct lg_amp *a, const struct lg_gpu_run *r)
 {
 	size_t steps = r->n_steps ? r->n_steps : 1;
 
@@ -349,7 +344,7 @@ static bool by_hand(const struct amp *a, const struct lg_gpu_run *r)
 	       a->n_pairs * 10 <= a->n_matrix;
 }
 
-static bool backward_too(const struct amp *a)
+static bool backward_too(const struct lg_amp *a)
 {
 	return a->n_back >= MIN_MATRIX && a->n_back_pairs * 5 >= a->n_back * 4 && a->n_cast_pairs &&
 	       a->n_neutral_pairs * 20 <= a->n_neutral;
@@ -364,20 +359,18 @@ int lg_gpu_refine_amp(struct lg_case *c, struct lg_gpu *g)
 {
 	for (size_t i = 0; i < g->n; i++) {
 		struct lg_gpu_run *r = &g->run[i];
-		struct amp a;
 		int rc = 0;
 
 		if (!lg_gpu_judged(r) || !r->n_ops)
 			continue;
-		if (look(c, r, &a))
+		if (look(c, r))
 			return c->failed = LG_E_NOMEM;
 		for (size_t h = 0; h < r->n_host && !rc; h++) {
-			if (by_hand(&a, r))
-				rc = lg_gpu_carve(c, r, &a.hand[h], LG_GPU_BY_CAST);
-			if (!rc && backward_too(&a))
-				rc = lg_gpu_carve(c, r, &a.again[h], LG_GPU_BY_CAST);
+			if (by_hand(r->amp, r))
+				rc = lg_gpu_carve(c, r, &r->amp->hand[h], LG_GPU_BY_CAST);
+			if (!rc && backward_too(r->amp))
+				rc = lg_gpu_carve(c, r, &r->amp->again[h], LG_GPU_BY_CAST);
 		}
-		amp_done(r, &a);
 		if (rc)
 			return c->failed = rc;
 	}
@@ -413,7 +406,7 @@ static struct lg_finding *cost_of(struct lg_case *c, const struct lg_gpu *g, con
 }
 
 static void tell_by_hand(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
-			 const struct amp *a)
+			 const struct lg_amp *a)
 {
 	struct lg_finding *f = cost_of(c, g, r, a->hand, 0.8);
 	size_t steps = r->n_steps ? r->n_steps : 1;
@@ -435,7 +428,7 @@ static void tell_by_hand(struct lg_case *c, const struct lg_gpu *g, const struct
 }
 
 static void tell_backward(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
-			  const struct amp *a)
+			  const struct lg_amp *a)
 {
 	struct lg_finding *f = cost_of(c, g, r, a->again, 0.85);
 
@@ -453,7 +446,7 @@ static void tell_backward(struct lg_case *c, const struct lg_gpu *g, const struc
 }
 
 static void tell_unscaled(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
-			  const struct amp *a)
+			  const struct lg_amp *a)
 {
 	struct lg_finding *f;
 
@@ -481,27 +474,25 @@ int lg_find_amp(struct lg_case *c, struct lg_gpu *g)
 	bool said[3] = { false };
 
 	for (size_t i = 0; i < g->n; i++) {
-		const struct lg_gpu_run *r = &g->run[i];
-		struct amp a;
+		struct lg_gpu_run *r = &g->run[i];
 
 		if (!looked_at(r))
 			continue;
-		if (look(c, r, &a))
+		if (look(c, r))
 			return c->failed = LG_E_NOMEM;
 		/* Ranks run the same program: the first that shows it speaks for all. */
-		if (by_hand(&a, r) && !said[0]) {
-			tell_by_hand(c, g, r, &a);
+		if (by_hand(r->amp, r) && !said[0]) {
+			tell_by_hand(c, g, r, r->amp);
 			said[0] = true;
 		}
-		if (backward_too(&a) && !said[1] && !lg_gpu_told(c, "gpu.amp_misuse")) {
-			tell_backward(c, g, r, &a);
+		if (backward_too(r->amp) && !said[1] && !lg_gpu_told(c, "gpu.amp_misuse")) {
+			tell_backward(c, g, r, r->amp);
 			said[1] = true;
 		}
 		if (!said[2] && !lg_gpu_told(c, "gpu.amp_misuse")) {
-			tell_unscaled(c, g, r, &a);
+			tell_unscaled(c, g, r, r->amp);
 			said[2] = true;
 		}
-		amp_done(r, &a);
 	}
 	return c->failed;
 }

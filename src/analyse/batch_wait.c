@@ -22,6 +22,7 @@
 #include "analyse/timeline_gpu.h"
 #include "base/alloc.h"
 #include "base/median.h"
+#include "base/order.h"
 
 #define BIT(cause) (1u << (cause))
 #define HOLE_NS 1000000ll
@@ -77,9 +78,12 @@ static int activity(const struct lg_case *c, const struct lg_gpu_run *r, struct 
 			}
 		}
 	}
-	if (all.n)
-		qsort(all.v, all.n, sizeof *all.v, cmp_iv);
 	*ret = (struct lg_gpu_ivs){ 0 };
+	/* The threads' stretches are in order each. */
+	if (lg_order(all.v, all.n, sizeof *all.v, cmp_iv)) {
+		lg_free(all.v);
+		return LG_E_NOMEM;
+	}
 	for (size_t i = 0; i < all.n; i++) {
 		struct lg_gpu_iv *last = ret->n ? &ret->v[ret->n - 1] : NULL;
 

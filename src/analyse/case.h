@@ -97,7 +97,10 @@ struct lg_case {
 	size_t n_ranks;
 	struct lg_lock_table *locks;
 	struct lg_wait_cache *waits;
+	lg_str *span_names;    /* each once; filled by lg_span_names() */
+	size_t n_span_names;
 	uint32_t *rank_of_thr; /* thread row -> rank index + 1 for main threads, else 0 */
+	uint32_t *rank_of_prc; /* process row -> rank index + 1, else 0 */
 	bool has_states;
 	int failed;
 };

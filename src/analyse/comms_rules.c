@@ -61,8 +61,8 @@ static bool by_ddp(const struct lg_case *c, const struct lg_gpu_run *r)
 	size_t n = 0, behind = 0;
 	bool ddp = false;
 
-	for (lg_str s = 1; s < c->t->n_str && !ddp; s++)
-		ddp = !strcmp(lg_string(c->t, s), "DistributedDataParallel.forward");
+	for (size_t i = 0; i < c->n_span_names && !ddp; i++)
+		ddp = !strcmp(lg_string(c->t, c->span_names[i]), "DistributedDataParallel.forward");
 	for (size_t i = 0; i < r->n_work && ddp; i++)
 		if (r->work[i].class == LG_GPU_COMM && r->work[i].call != LG_NO_ROW) {
 			n++;

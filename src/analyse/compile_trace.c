@@ -60,19 +60,30 @@ static bool parse_region(const char *name, long *ret_frame, long *ret_compile)
 	return true;
 }
 
+static bool is_region(const char *name)
+{
+	long frame, compile;
+
+	return parse_region(name, &frame, &compile);
+}
+
 static size_t frames_of(struct lg_case *c, const struct lg_gpu_run *r, struct frame *v)
 {
 	const struct lg_trace *t = c->t;
+	uint8_t *picked;
 	size_t n = 0;
 
-	for (size_t h = 0; h < r->n_host; h++)
+	if (lg_span_pick(c, is_region, &picked))
+		c->failed = LG_E_NOMEM;
+	for (size_t h = 0; picked && h < r->n_host; h++)
 		for (uint32_t p = c->idx->span_off[r->host[h].thr];
 		     p < c->idx->span_off[r->host[h].thr + 1]; p++) {
 			uint32_t row = c->idx->span[p];
 			long frame, compile;
 			size_t k = 0;
 
-			if (t->span.ts[row] < r->from || t->span.ts[row] >= r->to ||
+			if (!picked[t->span.name[row]] || t->span.ts[row] < r->from ||
+			    t->span.ts[row] >= r->to ||
 			    !parse_region(lg_string(t, t->span.name[row]), &frame, &compile))
 				continue;
 			while (k < n && v[k].frame != frame)
@@ -89,6 +100,7 @@ static size_t frames_of(struct lg_case *c, const struct lg_gpu_run *r, struct fr
 			if (compile < v[k].lowest)
 				v[k].lowest = compile;
 		}
+	lg_free(picked);
 	return n;
 }
 
@@ -172,13 +184,22 @@ static void regions(struct lg_case *c, const struct lg_gpu *g)
 	lg_free(v);
 }
 
+static bool is_launch(const char *name)
+{
+	return strstr(name, "Launch") != NULL;
+}
+
 /*
  * CUDA_LAUNCH_BLOCKING=1: every launch call returns only after its kernel has ended. By chance that
  * happens only to kernels shorter than the call itself, so only longer ones are looked at.
  */
 static void launch_blocking(struct lg_case *c, const struct lg_gpu *g)
 {
-	for (size_t i = 0; i < g->n; i++) {
+	uint8_t *picked;
+
+	if (lg_span_pick(c, is_launch, &picked))
+		c->failed = LG_E_NOMEM;
+	for (size_t i = 0; picked && i < g->n; i++) {
 		const struct lg_gpu_run *r = &g->run[i];
 		size_t n = 0, blocked = 0;
 		struct lg_finding *f;
@@ -189,7 +210,7 @@ static void launch_blocking(struct lg_case *c, const struct lg_gpu *g)
 			const struct lg_gpu_work *w = &r->work[k];
 
 			if (w->class != LG_GPU_COMPUTE || w->call == LG_NO_ROW || w->end - w->ts < 20000 ||
-			    strstr(lg_string(c->t, c->t->span.name[w->call]), "Launch") == NULL)
+			    !picked[c->t->span.name[w->call]])
 				continue;
 			n++;
 			blocked += lg_row_end(c->t, c->t->span.ts[w->call],
@@ -199,14 +220,15 @@ static void launch_blocking(struct lg_case *c, const struct lg_gpu *g)
 			continue;
 		f = unmeasured(c, g, "debug.left_on", 0.9, r);
 		if (!f)
-			return;
+			break;
 		f->title = "every kernel launch waits for its kernel: CUDA_LAUNCH_BLOCKING=1 (or "
 			   "HIP_LAUNCH_BLOCKING, AMD_SERIALIZE_KERNEL) is left on";
 		f->culprit.function = "CUDA_LAUNCH_BLOCKING";
 		lg_evidence_add(c, f, r->from, r->to - r->from, "%zu of %zu launches of kernels over 20 us "
 				"return after the kernel's end", blocked, n);
-		return;
+		break;
 	}
+	lg_free(picked);
 }
 
 /* Python frames of modes and checks that belong into debugging, with the time inside them. */

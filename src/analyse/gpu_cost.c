@@ -9,6 +9,42 @@
 #include "analyse/timeline_gpu.h"
 #include "base/alloc.h"
 
+int lg_span_names(struct lg_case *c)
+{
+	const struct lg_span_tab *s = &c->t->span;
+	uint8_t *seen = lg_calloc(c->t->n_str + 1, 1);
+	size_t n = 0;
+
+	if (!seen)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < s->n; i++) {
+		n += !seen[s->name[i]];
+		seen[s->name[i]] = 1;
+	}
+	c->n_span_names = 0;
+	c->span_names = lg_arena_alloc(&c->v->arena, n + 1, sizeof *c->span_names);
+	for (lg_str k = 0; c->span_names && k < c->t->n_str; k++)
+		if (seen[k])
+			c->span_names[c->n_span_names++] = k;
+	lg_free(seen);
+	return c->span_names ? 0 : LG_E_NOMEM;
+}
+
+int lg_span_pick(const struct lg_case *c, bool (*pick)(const char *name), uint8_t **ret)
+{
+	*ret = NULL;
+	for (size_t i = 0; i < c->n_span_names; i++) {
+		if (!pick(lg_string(c->t, c->span_names[i])))
+			continue;
+		if (!*ret)
+			*ret = lg_calloc(c->t->n_str, 1);
+		if (!*ret)
+			return LG_E_NOMEM;
+		(*ret)[c->span_names[i]] = 1;
+	}
+	return 0;
+}
+
 int lg_gpu_iv_add(struct lg_gpu_ivs *a, int64_t ts, int64_t end, uint32_t row)
 {
 	if (a->n && ts < a->v[a->n - 1].end)
@@ -99,8 +135,11 @@ int lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r, bool (*pick)
 {
 	const struct lg_trace *t = c->t;
 
+	uint8_t *picked;
+	int rc = lg_span_pick(c, pick, &picked);
+
 	*ret = (struct lg_gpu_sums){ .row = LG_NO_ROW };
-	for (size_t h = 0; h < r->n_host; h++) {
+	for (size_t h = 0; picked && !rc && h < r->n_host; h++) {
 		lg_thr thr = r->host[h].thr;
 		struct lg_gpu_ivs a = { 0 };
 		int64_t covered = INT64_MIN;
@@ -108,20 +147,21 @@ int lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r, bool (*pick)
 		for (uint32_t p = c->idx->span_off[thr]; p < c->idx->span_off[thr + 1]; p++) {
 			uint32_t row = c->idx->span[p];
 
-			if (t->span.ts[row] < covered || t->span.ts[row] < r->from ||
-			    t->span.ts[row] >= r->to || !pick(lg_string(t, t->span.name[row])))
+			if (!picked[t->span.name[row]] || t->span.ts[row] < covered ||
+			    t->span.ts[row] < r->from || t->span.ts[row] >= r->to)
 				continue;
 			covered = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
-			if (lg_gpu_iv_add(&a, t->span.ts[row], covered, row)) {
-				lg_free(a.v);
-				return LG_E_NOMEM;
-			}
+			rc = lg_gpu_iv_add(&a, t->span.ts[row], covered, row);
+			if (rc)
+				break;
 			ret->spans++;
 		}
-		lg_gpu_sum_within(c, r, thr, &a, ret);
+		if (!rc)
+			lg_gpu_sum_within(c, r, thr, &a, ret);
 		lg_free(a.v);
 	}
-	return 0;
+	lg_free(picked);
+	return rc;
 }
 
 /* The next stretch of a that covers part of [from, to); false when there is none. */
@@ -176,10 +216,12 @@ static int put(struct pieces *p, const struct lg_gpu_piece *like, int64_t from, 
 int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_gpu_ivs *a, uint8_t into)
 {
 	struct pieces out = { 0 };
-	struct lg_gpu_piece *kept;
 	int64_t from, to;
 	int rc = 0;
 
+	/* Most spans are not late at all: what has nothing to move is left as it is. */
+	if (!lg_gpu_late_within(r, a))
+		return 0;
 	for (size_t i = 0; !rc && i < r->n_pieces; i++) {
 		const struct lg_gpu_piece *p = &r->piece[i];
 		int64_t at = p->ts, end = p->ts + p->dur;
@@ -195,15 +237,15 @@ int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_gpu_iv
 		if (!rc)
 			rc = put(&out, p, at, end, p->cause);
 	}
-	kept = rc ? NULL : lg_arena_alloc(&c->v->arena, out.n + 1, sizeof *kept);
-	if (kept) {
-		if (out.n)
-			memcpy(kept, out.v, out.n * sizeof *kept);
-		r->piece = kept;
-		r->n_pieces = out.n;
+	if (rc) {
+		lg_free(out.v);
+		return rc;
 	}
-	lg_free(out.v);
-	return kept ? 0 : LG_E_NOMEM;
+	if (out.n && !lg_arena_adopt(&c->v->arena, out.v))
+		return LG_E_NOMEM;
+	r->piece = out.v;
+	r->n_pieces = out.n;
+	return 0;
 }
 
 struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, const char *id,

@@ -11,6 +11,7 @@
 #include "analyse/timeline_gpu.h"
 #include "analyse/tally.h"
 #include "base/alloc.h"
+#include "base/map.h"
 #include "base/median.h"
 
 enum { LIMITS_ROOM = 32 };
@@ -185,19 +186,6 @@ struct place {
 	size_t n;
 };
 
-static int cmp_key(const void *a, const void *b)
-{
-	const struct place *x = a, *y = b;
-
-	if (x->op != y->op)
-		return (x->op > y->op) - (x->op < y->op);
-	if (x->site != y->site)
-		return (x->site > y->site) - (x->site < y->site);
-	if (x->call != y->call)
-		return (x->call > y->call) - (x->call < y->call);
-	return (x->at > y->at) - (x->at < y->at);
-}
-
 static int cmp_place(const void *a, const void *b)
 {
 	const struct place *x = a, *y = b;
@@ -214,44 +202,62 @@ static lg_str call_name(const struct lg_trace *t, uint32_t row)
 	return kind == LG_SPAN_OP || kind == LG_SPAN_PYTHON || kind == LG_SPAN_NOTE ? 0 : t->span.name[row];
 }
 
+struct places {
+	struct place *v;
+	size_t n, cap;
+	struct lg_map by_key; /* hash of the names -> place + 1 */
+};
+
+/* The place that p is charged to; it is made with its first piece. NULL without memory. */
+static struct place *place_of(const struct lg_trace *t, struct places *l, const struct lg_gpu_piece *p)
+{
+	struct place x = { .op = p->op != LG_NO_ROW ? t->span.name[p->op] : 0,
+			   .site = p->site != LG_NO_ROW ? t->span.name[p->site] : 0,
+			   .call = call_name(t, p->span),
+			   .op_row = p->op, .site_row = p->site, .at = p->ts };
+	uint64_t h = lg_mix64(lg_mix64((uint64_t)x.op << 32 | x.site) + x.call);
+	uint32_t at;
+
+	/* Different names with one hash: the next one, as in the builder. */
+	for (; (at = lg_map_get(&l->by_key, h)); h++)
+		if (l->v[at - 1].op == x.op && l->v[at - 1].site == x.site && l->v[at - 1].call == x.call)
+			return &l->v[at - 1];
+	if (lg_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v) ||
+	    lg_map_set(&l->by_key, h, (uint32_t)l->n + 1))
+		return NULL;
+	l->v[l->n] = x;
+	return &l->v[l->n++];
+}
+
 void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask,
 		    size_t n, const char *what)
 {
 	const struct lg_trace *t = c->t;
-	struct place *v = lg_calloc(r->n_pieces, sizeof *v);
-	size_t k = 0, m = 0;
+	struct places l = { 0 };
+	struct place *v;
 
-	if (!v) {
-		c->failed = LG_E_NOMEM;
-		return;
-	}
-	for (size_t i = 0; i < r->n_pieces; i++) {
+	for (size_t i = 0; i < r->n_pieces && !c->failed; i++) {
 		const struct lg_gpu_piece *p = &r->piece[i];
 
-		if (mask >> p->cause & 1)
-			v[k++] = (struct place){ .op = p->op != LG_NO_ROW ? t->span.name[p->op] : 0,
-						 .site = p->site != LG_NO_ROW ? t->span.name[p->site] : 0,
-						 .call = call_name(t, p->span),
-						 .op_row = p->op, .site_row = p->site, .ns = p->dur,
-						 .longest = p->dur, .at = p->ts, .n = 1 };
-	}
-	if (k)
-		qsort(v, k, sizeof *v, cmp_key);
-	for (size_t i = 0; i < k; i++) {
-		if (m && v[m - 1].op == v[i].op && v[m - 1].site == v[i].site && v[m - 1].call == v[i].call) {
-			v[m - 1].ns += v[i].ns;
-			v[m - 1].n++;
-			if (v[i].longest > v[m - 1].longest) {
-				v[m - 1].longest = v[i].longest;
-				v[m - 1].at = v[i].at;
-			}
-		} else {
-			v[m++] = v[i];
+		if (!(mask >> p->cause & 1))
+			continue;
+		v = place_of(t, &l, p);
+		if (!v) {
+			c->failed = LG_E_NOMEM;
+			break;
+		}
+		v->ns += p->dur;
+		v->n++;
+		/* Pieces come in order of time: of equal ones the first. */
+		if (p->dur > v->longest) {
+			v->longest = p->dur;
+			v->at = p->ts;
 		}
 	}
-	if (m)
-		qsort(v, m, sizeof *v, cmp_place);
-	for (size_t j = 0; j < m && j < n; j++) {
+	v = l.v;
+	if (l.n && !c->failed)
+		qsort(v, l.n, sizeof *v, cmp_place);
+	for (size_t j = 0; j < l.n && j < n && !c->failed; j++) {
 		const char *where = lg_gpu_place(c, v[j].op_row, v[j].site_row);
 		const char *call = v[j].call ? lg_string(t, v[j].call) : NULL;
 
@@ -265,7 +271,8 @@ void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu
 				(double)v[j].ns / 1e6, v[j].n, where ? ": " : "", where ? where : "",
 				call ? where ? ", in " : ": in " : "", call ? call : "");
 	}
-	lg_free(v);
+	lg_free(l.v);
+	lg_map_done(&l.by_key);
 }
 
 /* ---- the run as a whole ---- */

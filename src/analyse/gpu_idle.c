@@ -18,6 +18,7 @@
 
 #include "analyse/timeline_gpu.h"
 #include "base/alloc.h"
+#include "base/order.h"
 
 #define COLD_CALL_NS 1000000ll
 #define LAUNCH_LATENCY_NS 200000ll
@@ -269,19 +270,17 @@ static void idle(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_work 
 	}
 }
 
+/* Where a piece of work ends. */
 struct edge {
 	int64_t ts;
 	uint32_t work;
-	bool start;
 };
 
 static int cmp_edge(const void *a, const void *b)
 {
 	const struct edge *x = a, *y = b;
 
-	if (x->ts != y->ts)
-		return (x->ts > y->ts) - (x->ts < y->ts);
-	return x->start != y->start ? (x->start ? -1 : 1) : (x->work > y->work) - (x->work < y->work);
+	return (x->ts > y->ts) - (x->ts < y->ts);
 }
 
 /* A synchronous copy call waits as a pageable one does, whatever the memory. */
@@ -301,28 +300,25 @@ static void mark_blocking_copies(struct walk *w)
 int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 {
 	struct walk w = { .c = c, .g = g, .r = r };
-	struct edge *e = lg_calloc(r->n_work * 2, sizeof *e);
-	struct lg_gpu_piece *kept;
+	struct edge *e = lg_calloc(r->n_work, sizeof *e);
 	size_t n[4] = { 0 }, pageable = 0;
 	uint32_t last[4] = { 0 };
 	int64_t now = r->from;
 
 	w.to_device = lg_calloc(c->t->span.n, 1);
-	if (!e || !w.to_device) {
+	for (uint32_t i = 0; e && i < r->n_work; i++)
+		e[i] = (struct edge){ r->work[i].end, i };
+	if (!e || !w.to_device || lg_order(e, r->n_work, sizeof *e, cmp_edge)) {
 		lg_free(e);
 		lg_free(w.to_device);
 		return LG_E_NOMEM;
 	}
 	mark_blocking_copies(&w);
-	for (uint32_t i = 0; i < r->n_work; i++) {
-		e[2 * i] = (struct edge){ r->work[i].ts, i, true };
-		e[2 * i + 1] = (struct edge){ r->work[i].end, i, false };
-	}
-	if (r->n_work)
-		qsort(e, r->n_work * 2, sizeof *e, cmp_edge);
-	for (size_t i = 0; r->n_work && i < r->n_work * 2; i++) {
-		const struct lg_gpu_work *k = &r->work[e[i].work];
-		int64_t ts = e[i].ts;
+	/* Starts are in order already; what ends when something else starts ends after that. */
+	for (size_t begun = 0, over = 0; over < r->n_work;) {
+		bool start = begun < r->n_work && r->work[begun].ts <= e[over].ts;
+		const struct lg_gpu_work *k = &r->work[start ? begun++ : e[over++].work];
+		int64_t ts = start ? k->ts : k->end;
 
 		if (ts > now) {
 			if (n[LG_GPU_COMPUTE])
@@ -338,7 +334,7 @@ int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 				idle(&w, now, ts, k);
 			now = ts;
 		}
-		if (e[i].start) {
+		if (start) {
 			n[k->class]++;
 			pageable += k->class == LG_GPU_H2D && k->pageable;
 			last[k->class] = k->span;
@@ -351,10 +347,10 @@ int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 		idle(&w, now, r->to, NULL);
 	lg_free(e);
 	lg_free(w.to_device);
-	kept = lg_arena_alloc(&c->v->arena, r->n_pieces + 1, sizeof *kept);
-	if (kept && r->n_pieces)
-		memcpy(kept, r->piece, r->n_pieces * sizeof *kept);
-	lg_free(r->piece);
-	r->piece = kept;
-	return w.failed || !kept ? LG_E_NOMEM : 0;
+	if (r->n_pieces && !lg_arena_adopt(&c->v->arena, r->piece)) {
+		r->piece = NULL;
+		r->n_pieces = 0;
+		return LG_E_NOMEM;
+	}
+	return w.failed;
 }

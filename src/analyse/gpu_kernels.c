@@ -145,6 +145,19 @@ static void recompute(struct lg_case *c, const struct lg_gpu *g, const struct lg
 	lg_evidence_add(c, f, INT64_MIN, 0, "peak reserved %.1f GB of %.1f GB", peak / 1e9, total / 1e9);
 }
 
+enum { GRID_NEW, GRID_UNKNOWN, GRID_SMALL, GRID_LARGE };
+
+static uint8_t grid_of(const char *args, long sms)
+{
+	size_t len;
+	const char *grid = lg_arg(args, "grid", &len);
+	double blocks = 1;
+
+	for (size_t k = 0; grid && k < len; k += strcspn(grid + k, ",") + 1)
+		blocks *= strtod(grid + k + (grid[k] == '['), NULL);
+	return !grid ? GRID_UNKNOWN : blocks > 0 && blocks < (double)sms / 2 ? GRID_SMALL : GRID_LARGE;
+}
+
 /*
  * Kernels too small for the device: fewer blocks than half of its multiprocessors. A kernel of a
  * millisecond and more on a few blocks is no small piece of work but one that goes step by step (a
@@ -157,6 +170,7 @@ static void small_batch(struct lg_case *c, const struct lg_gpu *g, const struct 
 	size_t n = 0;
 	double gpu = (double)r->by[LG_GPU_BY_COMPUTE] / (double)(r->to - r->from);
 	long sms = 0;
+	uint8_t *of_args; /* by string: the same few grids come again and again */
 	struct lg_finding *f;
 
 	for (size_t i = 0; i < t->meta.n; i++)
@@ -164,26 +178,28 @@ static void small_batch(struct lg_case *c, const struct lg_gpu *g, const struct 
 			sms = strtol(lg_string(t, t->meta.value[i]), NULL, 10);
 	if (sms < 8 || gpu < 0.5)
 		return;
+	of_args = lg_calloc(t->n_str, sizeof *of_args);
+	if (!of_args) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
 	for (size_t i = 0; i < r->n_work; i++) {
 		const struct lg_gpu_work *w = &r->work[i];
-		size_t len;
-		const char *grid = lg_span_arg(t, w->span, "grid", &len);
-		double blocks = 1;
+		lg_str args = t->span.args[w->span];
 
-		if (!grid || w->class != LG_GPU_COMPUTE || w->ts < r->from || w->end > r->to)
+		if (w->class != LG_GPU_COMPUTE || w->ts < r->from || w->end > r->to)
 			continue;
-		if (w->end - w->ts >= STEPWISE_NS) {
-			known += w->end - w->ts;
+		if (!of_args[args])
+			of_args[args] = grid_of(lg_string(t, args), sms);
+		if (of_args[args] == GRID_UNKNOWN)
 			continue;
-		}
-		for (size_t k = 0; k < len; k += strcspn(grid + k, ",") + 1)
-			blocks *= strtod(grid + k + (grid[k] == '['), NULL);
 		known += w->end - w->ts;
-		if (blocks > 0 && blocks < (double)sms / 2) {
+		if (w->end - w->ts < STEPWISE_NS && of_args[args] == GRID_SMALL) {
 			small += w->end - w->ts;
 			n++;
 		}
 	}
+	lg_free(of_args);
 	if (n < 20 || (double)small < 0.6 * (double)known)
 		return;
 	f = lg_gpu_finding(c, g, "gpu.small_batch", (double)NAN, (double)NAN, 0.7, r);
@@ -206,7 +222,12 @@ static void move_idle(struct lg_case *c, struct lg_gpu_run *r, bool (*pick)(cons
 		      uint8_t into)
 {
 	const struct lg_trace *t = c->t;
+	uint8_t *picked;
 
+	if (lg_span_pick(c, pick, &picked))
+		c->failed = LG_E_NOMEM;
+	if (!picked)
+		return;
 	for (size_t i = 0; i < r->n_pieces; i++) {
 		struct lg_gpu_piece *p = &r->piece[i];
 		uint32_t rows[3] = { p->site, p->op, p->span };
@@ -214,13 +235,14 @@ static void move_idle(struct lg_case *c, struct lg_gpu_run *r, bool (*pick)(cons
 		if (p->cause != LG_GPU_BY_LAUNCH)
 			continue;
 		for (size_t k = 0; k < 3; k++)
-			if (rows[k] != LG_NO_ROW && pick(lg_string(t, t->span.name[rows[k]]))) {
+			if (rows[k] != LG_NO_ROW && picked[t->span.name[rows[k]]]) {
 				r->by[p->cause] -= p->dur;
 				p->cause = into;
 				r->by[into] += p->dur;
 				break;
 			}
 	}
+	lg_free(picked);
 }
 
 static bool is_conv_op(const char *s)
@@ -228,12 +250,34 @@ static bool is_conv_op(const char *s)
 	return strstr(s, "conv") != NULL && !strncmp(s, "aten::", 6);
 }
 
+static bool is_event_wait(const char *s)
+{
+	return strstr(s, "EventSynchronize") != NULL;
+}
+
 /* cuDNN and MIOpen measure candidate algorithms with events: an event synchronisation inside a
  * convolution is autotuning. */
-static bool is_autotune_piece(const struct lg_trace *t, const struct lg_gpu_piece *p)
+static int move_autotune(const struct lg_case *c, struct lg_gpu_run *r)
 {
-	return p->op != LG_NO_ROW && is_conv_op(lg_string(t, t->span.name[p->op])) && p->span != LG_NO_ROW &&
-	       strstr(lg_string(t, t->span.name[p->span]), "EventSynchronize") != NULL;
+	const struct lg_trace *t = c->t;
+	uint8_t *conv, *wait = NULL;
+	int rc = lg_span_pick(c, is_conv_op, &conv);
+
+	if (!rc && conv)
+		rc = lg_span_pick(c, is_event_wait, &wait);
+	for (size_t k = 0; !rc && conv && wait && k < r->n_pieces; k++) {
+		struct lg_gpu_piece *p = &r->piece[k];
+
+		if ((p->cause != LG_GPU_BY_SYNC && p->cause != LG_GPU_BY_LAUNCH) || p->op == LG_NO_ROW ||
+		    p->span == LG_NO_ROW || !conv[t->span.name[p->op]] || !wait[t->span.name[p->span]])
+			continue;
+		r->by[p->cause] -= p->dur;
+		p->cause = LG_GPU_BY_AUTOTUNE;
+		r->by[LG_GPU_BY_AUTOTUNE] += p->dur;
+	}
+	lg_free(conv);
+	lg_free(wait);
+	return rc;
 }
 
 /*
@@ -245,25 +289,22 @@ static int sum_single_tensor(struct lg_case *c, const struct lg_gpu_run *r, stru
 {
 	const struct lg_trace *t = c->t;
 	struct lg_gpu_ivs a = { 0 };
+	uint8_t *picked;
+	int rc = lg_span_pick(c, is_optimizer_step, &picked);
 
 	*ret = (struct lg_gpu_sums){ .row = LG_NO_ROW };
-	for (size_t h = 0; h < r->n_host; h++) {
+	for (size_t h = 0; picked && !rc && h < r->n_host; h++) {
 		lg_thr thr = r->host[h].thr;
 
 		a.n = 0;
-		for (uint32_t p = c->idx->span_off[thr]; p < c->idx->span_off[thr + 1]; p++) {
+		for (uint32_t p = c->idx->span_off[thr]; !rc && p < c->idx->span_off[thr + 1]; p++) {
 			uint32_t row = c->idx->span[p];
 			int64_t ts = t->span.ts[row];
 
-			if (ts < r->from || ts >= r->to ||
-			    !is_optimizer_step(lg_string(t, t->span.name[row])))
-				continue;
-			if (lg_gpu_iv_add(&a, ts, lg_row_end(t, ts, t->span.dur[row]), row)) {
-				lg_free(a.v);
-				return LG_E_NOMEM;
-			}
+			if (picked[t->span.name[row]] && ts >= r->from && ts < r->to)
+				rc = lg_gpu_iv_add(&a, ts, lg_row_end(t, ts, t->span.dur[row]), row);
 		}
-		for (size_t i = 0; a.n && i < r->n_work; i++) {
+		for (size_t i = 0; a.n && !rc && i < r->n_work; i++) {
 			const char *name = lg_string(t, t->span.name[r->work[i].span]);
 			uint32_t call = r->work[i].call;
 
@@ -272,8 +313,9 @@ static int sum_single_tensor(struct lg_case *c, const struct lg_gpu_run *r, stru
 				lg_gpu_sum_in(c, r, i, ret);
 		}
 	}
+	lg_free(picked);
 	lg_free(a.v);
-	return 0;
+	return rc;
 }
 
 void lg_gpu_refine(struct lg_case *c, struct lg_gpu *g)
@@ -285,13 +327,10 @@ void lg_gpu_refine(struct lg_case *c, struct lg_gpu *g)
 
 		if (!lg_gpu_judged(r))
 			continue;
-		for (size_t k = 0; k < r->n_pieces; k++)
-			if ((r->piece[k].cause == LG_GPU_BY_SYNC || r->piece[k].cause == LG_GPU_BY_LAUNCH) &&
-			    is_autotune_piece(c->t, &r->piece[k])) {
-				r->by[r->piece[k].cause] -= r->piece[k].dur;
-				r->piece[k].cause = LG_GPU_BY_AUTOTUNE;
-				r->by[LG_GPU_BY_AUTOTUNE] += r->piece[k].dur;
-			}
+		if (move_autotune(c, r)) {
+			c->failed = LG_E_NOMEM;
+			return;
+		}
 		if (sum_single_tensor(c, r, &s)) {
 			c->failed = LG_E_NOMEM;
 			return;
@@ -408,6 +447,7 @@ static void autotune_off(struct lg_case *c, const struct lg_gpu *g, const struct
 	const struct lg_trace *t = c->t;
 	struct { lg_str args; size_t n; } *seen = NULL;
 	size_t n = 0, convs = 0, again = 0, steps = r->n_steps;
+	lg_str conv = 0;
 	struct lg_gpu_sums s;
 	struct lg_finding *f;
 
@@ -418,7 +458,10 @@ static void autotune_off(struct lg_case *c, const struct lg_gpu *g, const struct
 		c->failed = LG_E_NOMEM;
 		return;
 	}
-	for (size_t h = 0; h < r->n_host; h++) {
+	for (size_t i = 0; i < c->n_span_names; i++)
+		if (!strcmp(lg_string(t, c->span_names[i]), "aten::cudnn_convolution"))
+			conv = c->span_names[i];
+	for (size_t h = 0; conv && h < r->n_host; h++) {
 		lg_thr thr = r->host[h].thr;
 
 		for (uint32_t p = c->idx->span_off[thr]; p < c->idx->span_off[thr + 1]; p++) {
@@ -426,8 +469,8 @@ static void autotune_off(struct lg_case *c, const struct lg_gpu *g, const struct
 			size_t len, k = 0;
 			const char *in;
 
-			if (t->span.ts[row] < r->from || t->span.ts[row] >= r->to ||
-			    strcmp(lg_string(t, t->span.name[row]), "aten::cudnn_convolution"))
+			if (t->span.name[row] != conv || t->span.ts[row] < r->from ||
+			    t->span.ts[row] >= r->to)
 				continue;
 			in = lg_span_arg(t, row, "inputs", &len);
 			if (!in || !input_is(in, len, BENCHMARK, "False")) {
@@ -447,12 +490,14 @@ static void autotune_off(struct lg_case *c, const struct lg_gpu *g, const struct
 	for (size_t k = 0; k < n; k++)
 		again += seen[k].n >= steps ? seen[k].n : 0;
 	lg_free(seen);
+	/* Convolutions that matter, nearly all of them on shapes that every step has. */
+	if (convs < 2 * steps || again * 10 < convs * 9)
+		return;
 	if (lg_gpu_sum_under(c, r, is_conv_op, &s)) {
 		c->failed = LG_E_NOMEM;
 		return;
 	}
-	/* Convolutions that matter, nearly all of them on shapes that every step has. */
-	if (convs < 2 * steps || again * 10 < convs * 9 || (double)s.ns < 0.2 * (double)(r->to - r->from))
+	if ((double)s.ns < 0.2 * (double)(r->to - r->from))
 		return;
 	f = lg_gpu_finding(c, g, "gpu.conv_autotune", (double)NAN, (double)NAN, 0.7, r);
 	if (!f)

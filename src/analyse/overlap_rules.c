@@ -58,21 +58,23 @@ static int spans_of(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr 
 {
 	const struct lg_trace *t = c->t;
 
+	uint8_t *picked;
+	int rc = lg_span_pick(c, pick, &picked);
+
 	*ret = (struct lg_gpu_ivs){ 0 };
-	for (uint32_t p = c->idx->span_off[thr]; p < c->idx->span_off[thr + 1]; p++) {
+	for (uint32_t p = c->idx->span_off[thr]; picked && !rc && p < c->idx->span_off[thr + 1]; p++) {
 		uint32_t row = c->idx->span[p];
 
-		if (t->span.ts[row] < r->from || t->span.ts[row] >= r->to ||
-		    !pick(lg_string(t, t->span.name[row])))
-			continue;
-		if (lg_gpu_iv_add(ret, t->span.ts[row], lg_row_end(t, t->span.ts[row], t->span.dur[row]),
-				  row)) {
-			lg_free(ret->v);
-			*ret = (struct lg_gpu_ivs){ 0 };
-			return LG_E_NOMEM;
-		}
+		if (picked[t->span.name[row]] && t->span.ts[row] >= r->from && t->span.ts[row] < r->to)
+			rc = lg_gpu_iv_add(ret, t->span.ts[row],
+					   lg_row_end(t, t->span.ts[row], t->span.dur[row]), row);
 	}
-	return 0;
+	lg_free(picked);
+	if (rc) {
+		lg_free(ret->v);
+		*ret = (struct lg_gpu_ivs){ 0 };
+	}
+	return rc;
 }
 
 /* Idle time for want of launches inside such spans goes to the wrapper. */
@@ -211,10 +213,10 @@ static int gathers_of(struct lg_case *c, const struct lg_gpu_run *r, struct gath
 	return c->failed;
 }
 
-static bool has_name(const struct lg_trace *t, bool (*pick)(const char *))
+static bool has_name(const struct lg_case *c, bool (*pick)(const char *))
 {
-	for (lg_str s = 1; s < t->n_str; s++)
-		if (pick(lg_string(t, s)))
+	for (size_t i = 0; i < c->n_span_names; i++)
+		if (pick(lg_string(c->t, c->span_names[i])))
 			return true;
 	return false;
 }
@@ -231,7 +233,7 @@ static void fsdp(struct lg_case *c, const struct lg_gpu_run *r)
 		    !strcmp(c->v->findings[i].id, "comms.small_messages"))
 			f = &c->v->findings[i];
 	if (!f || !(f->lost_ms > 0) ||
-	    (!has_name(c->t, is_forward_hook) && !has_name(c->t, is_backward_hook)) || gathers_of(c, r, &s))
+	    (!has_name(c, is_forward_hook) && !has_name(c, is_backward_hook)) || gathers_of(c, r, &s))
 		return;
 	of = (double)r->by[LG_GPU_BY_COMM];
 	if ((double)(s.forward + s.backward + s.prefetched) < 0.3 * of)

@@ -12,13 +12,18 @@
 #include "analyse/case.h"
 #include "base/alloc.h"
 
-/* The hook's stage, or the call itself where the profiler took Python stacks. */
-static bool is_save(const struct lg_trace *t, size_t row)
+/* The hook's stage, or the call itself where the profiler took Python stacks. known: by string, what
+ * was found out about a Python call's name: 0 nothing, 1 no save, 2 a save. */
+static bool is_save(const struct lg_trace *t, size_t row, uint8_t *known)
 {
-	if (t->span.kind[row] == LG_SPAN_PYTHON)
-		return t->span.dur[row] > 0 && t->span.thr[row] &&
-		       strstr(lg_string(t, t->span.name[row]), "torch/serialization.py(") &&
-		       strstr(lg_string(t, t->span.name[row]), "): save");
+	if (t->span.kind[row] == LG_SPAN_PYTHON) {
+		lg_str name = t->span.name[row];
+
+		if (!known[name])
+			known[name] = strstr(lg_string(t, name), "torch/serialization.py(") &&
+				      strstr(lg_string(t, name), "): save") ? 2 : 1;
+		return known[name] == 2 && t->span.dur[row] > 0 && t->span.thr[row];
+	}
 	return t->span.kind[row] == LG_SPAN_STAGE && t->span.stage[row] == LG_STAGE_SIDE &&
 	       t->span.dur[row] > 0 && t->span.thr[row] && strstr(lg_string(t, t->span.name[row]), "save");
 }
@@ -60,17 +65,21 @@ int lg_find_saves(struct lg_case *c)
 	const struct lg_trace *t = c->t;
 	struct lg_verdict *v = c->v;
 	int64_t *of_prc = lg_calloc(t->process.n, sizeof *of_prc), from, to, all = 0, most = 0;
+	uint8_t *names = lg_calloc(t->n_str, 1);
 	double bytes = 0;
 	bool known = false;
 
-	if (!of_prc)
+	if (!of_prc || !names) {
+		lg_free(of_prc);
+		lg_free(names);
 		return c->failed = LG_E_NOMEM;
+	}
 	window(c, &from, &to);
 	v->saves.bytes = v->saves.bytes_per_s = v->saves.bytes_per_hour = NAN;
 	for (size_t i = 0; i < t->span.n; i++) {
 		int64_t *sum;
 
-		if (!is_save(t, i) || t->span.ts[i] < from || t->span.ts[i] >= to)
+		if (!is_save(t, i, names) || t->span.ts[i] < from || t->span.ts[i] >= to)
 			continue;
 		sum = &of_prc[t->thread.prc[t->span.thr[i]]];
 		*sum += t->span.dur[i];
@@ -85,6 +94,7 @@ int lg_find_saves(struct lg_case *c)
 			known = true;
 		}
 	lg_free(of_prc);
+	lg_free(names);
 	if (!v->saves.n || to <= from)
 		return 0;
 	/* Ranks that save at the same time wait once, so the one that saves longest counts. */

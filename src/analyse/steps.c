@@ -323,7 +323,8 @@ static int collect_ranks(struct lg_case *c, int32_t victim_pid)
 
 	c->ranks = lg_arena_alloc(&c->v->arena, t->process.n, sizeof *c->ranks);
 	c->rank_of_thr = lg_arena_alloc(&c->v->arena, t->thread.n, sizeof *c->rank_of_thr);
-	if (!marks_of || !prc_marks || !c->ranks || !c->rank_of_thr) {
+	c->rank_of_prc = lg_arena_alloc(&c->v->arena, t->process.n, sizeof *c->rank_of_prc);
+	if (!marks_of || !prc_marks || !c->ranks || !c->rank_of_thr || !c->rank_of_prc) {
 		lg_free(marks_of);
 		lg_free(prc_marks);
 		return LG_E_NOMEM;
@@ -372,6 +373,8 @@ static int collect_ranks(struct lg_case *c, int32_t victim_pid)
 		r->spans = c->idx->span + c->idx->span_off[r->thr];
 		r->n_spans = c->idx->span_off[r->thr + 1] - c->idx->span_off[r->thr];
 		c->rank_of_thr[r->thr] = (uint32_t)i + 1;
+		if (!c->rank_of_prc[r->prc])
+			c->rank_of_prc[r->prc] = (uint32_t)i + 1;
 	}
 	return 0;
 }

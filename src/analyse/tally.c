@@ -36,12 +36,8 @@ static int64_t slow_in(struct slow_clock *k, int64_t a, int64_t b)
 
 static uint32_t rank_index_of(const struct lg_case *c, lg_thr thr)
 {
-	lg_prc p = c->t->thread.prc[thr];
-
-	for (uint32_t i = 0; i < c->n_ranks; i++)
-		if (c->ranks[i].prc == p)
-			return i;
-	return UINT32_MAX;
+	/* 0 - 1: none */
+	return c->rank_of_prc[c->t->thread.prc[thr]] - 1;
 }
 
 static bool is_cause(uint8_t end)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/order.h"
 
 enum { NEST_MAX = 512 };
 /* A row longer than a week is CUPTI's overflow, not work (HolisticTraceAnalysis drops them, too). */
@@ -84,15 +85,6 @@ static void classify(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_work *w)
 	w->pageable = strstr(name, "Pageable") != NULL;
 }
 
-static int cmp_work(const void *a, const void *b)
-{
-	const struct lg_gpu_work *x = a, *y = b;
-
-	if (x->ts != y->ts)
-		return (x->ts > y->ts) - (x->ts < y->ts);
-	return (x->span > y->span) - (x->span < y->span);
-}
-
 struct call {
 	int64_t corr, ts;
 	uint32_t row;
@@ -112,10 +104,21 @@ static bool is_runtime(enum lg_name_class k)
 	return k >= LG_NAME_LAUNCH && k <= LG_NAME_RUNTIME;
 }
 
+/*
+ * Calls by correlation number: bucket k holds v[first[k] .. first[k + 1]), by number and time. The
+ * numbers count up, so that buckets are as good as sorted.
+ */
+struct calls {
+	uint32_t *first;
+	struct call *v;
+	size_t n, mask;
+};
+
 /* Nearest call with this correlation that began before the work did. */
-static uint32_t call_of(const struct call *v, size_t n, int64_t corr, int64_t ts)
+static uint32_t call_of(const struct calls *calls, int64_t corr, int64_t ts)
 {
-	size_t lo = 0, hi = n;
+	const struct call *v = calls->v;
+	size_t k = (size_t)corr & calls->mask, from = calls->first[k], lo = from, hi = calls->first[k + 1];
 
 	while (lo < hi) {
 		size_t mid = (lo + hi) / 2;
@@ -125,43 +128,80 @@ static uint32_t call_of(const struct call *v, size_t n, int64_t corr, int64_t ts
 		else
 			hi = mid;
 	}
-	if (!lo || v[lo - 1].corr != corr || ts - v[lo - 1].ts > LAUNCH_WITHIN_NS)
+	if (lo == from || v[lo - 1].corr != corr || ts - v[lo - 1].ts > LAUNCH_WITHIN_NS)
 		return LG_NO_ROW;
 	return v[lo - 1].row;
 }
 
-static int join_launches(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+/* The calls of prc's threads, thread by thread. */
+static int list_calls(struct lg_case *c, struct lg_gpu *g, lg_prc prc, struct calls *ret)
 {
 	const struct lg_trace *t = c->t;
-	struct call *v = NULL;
-	size_t n = 0, cap = 0;
+	size_t cap = 0;
 
-	for (lg_thr k = 1; k < t->thread.n; k++) {
-		if (t->thread.prc[k] != r->prc)
-			continue;
+	for (uint32_t q = c->idx->thread_off[prc]; q < c->idx->thread_off[prc + 1]; q++) {
+		lg_thr k = c->idx->thread[q];
+
 		for (uint32_t p = c->idx->span_off[k]; p < c->idx->span_off[k + 1]; p++) {
 			uint32_t row = c->idx->span[p];
 
 			if (t->span.kind[row] == LG_SPAN_STEP || t->span.seq[row] <= 0 ||
 			    !is_runtime(lg_gpu_name(c, g, t->span.name[row])))
 				continue;
-			if (lg_grow(&v, &cap, n + 1, sizeof *v)) {
-				lg_free(v);
+			if (lg_grow(&ret->v, &cap, ret->n + 1, sizeof *ret->v))
 				return LG_E_NOMEM;
-			}
-			v[n++] = (struct call){ t->span.seq[row], t->span.ts[row], row };
+			ret->v[ret->n++] = (struct call){ t->span.seq[row], t->span.ts[row], row };
 		}
 	}
-	if (n)
-		qsort(v, n, sizeof *v, cmp_call);
-	for (size_t i = 0; i < r->n_work; i++) {
+	return 0;
+}
+
+static int sort_calls(struct calls *c)
+{
+	size_t size = 64;
+	struct call *v;
+
+	while (size < c->n)
+		size *= 2;
+	c->mask = size - 1;
+	c->first = lg_calloc(size + 2, sizeof *c->first);
+	v = lg_calloc(c->n, sizeof *v);
+	if (!c->first || !v) {
+		lg_free(v);
+		return LG_E_NOMEM;
+	}
+	for (size_t i = 0; i < c->n; i++)
+		c->first[((size_t)c->v[i].corr & c->mask) + 2]++;
+	for (size_t i = 2; i < size + 2; i++)
+		c->first[i] += c->first[i - 1];
+	for (size_t i = 0; i < c->n; i++)
+		v[c->first[((size_t)c->v[i].corr & c->mask) + 1]++] = c->v[i];
+	lg_free(c->v);
+	c->v = v;
+	for (size_t k = 0; k < size; k++)
+		if (c->first[k + 1] > c->first[k] + 1 &&
+		    lg_order(v + c->first[k], c->first[k + 1] - c->first[k], sizeof *v, cmp_call))
+			return LG_E_NOMEM;
+	return 0;
+}
+
+static int join_launches(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+{
+	const struct lg_trace *t = c->t;
+	struct calls calls = { 0 };
+	int rc = r->n_work ? list_calls(c, g, r->prc, &calls) : 0;
+
+	if (!rc && calls.n)
+		rc = sort_calls(&calls);
+	for (size_t i = 0; !rc && i < r->n_work; i++) {
 		struct lg_gpu_work *w = &r->work[i];
 		int64_t corr = t->span.seq[w->span];
 
-		w->call = n && corr > 0 ? call_of(v, n, corr, w->ts) : LG_NO_ROW;
+		w->call = calls.n && corr > 0 ? call_of(&calls, corr, w->ts) : LG_NO_ROW;
 	}
-	lg_free(v);
-	return 0;
+	lg_free(calls.v);
+	lg_free(calls.first);
+	return rc;
 }
 
 /* A copy from pageable memory or a synchronous call waits for the copy and all before it. */
@@ -336,12 +376,13 @@ static int host_segments(struct lg_case *c, struct lg_gpu *g, lg_thr thr, const 
 	}
 	lg_free(stack);
 	ret->thr = thr;
-	ret->seg = rc ? NULL : lg_arena_alloc(&c->v->arena, n + 1, sizeof *seg);
-	if (ret->seg && n)
-		memcpy(ret->seg, seg, n * sizeof *seg);
+	if (rc) {
+		lg_free(seg);
+		return rc;
+	}
+	ret->seg = lg_arena_adopt(&c->v->arena, seg);
 	ret->n = ret->seg ? n : 0;
-	lg_free(seg);
-	return ret->seg ? 0 : LG_E_NOMEM;
+	return n && !ret->seg ? LG_E_NOMEM : 0;
 }
 
 const struct lg_host_seg *lg_host_at(const struct lg_gpu_host *h, int64_t ts)
@@ -444,45 +485,73 @@ static void device_facts(struct lg_case *c, struct lg_gpu_run *r, lg_trk device)
 		 (r->device && strstr(r->device, "AMD"));
 }
 
+/* Rows of device work by the process that owns them: row[off[prc] .. off[prc + 1]), by start. */
+struct owned {
+	uint32_t *off, *row;
+};
+
+static int sort_by_owner(const struct lg_trace *t, const lg_prc *owner, struct owned *ret)
+{
+	uint32_t *off = lg_calloc(t->process.n + 2, sizeof *off), *row;
+
+	ret->off = off;
+	if (!off)
+		return LG_E_NOMEM;
+	/* off[prc + 1] is the fill mark of prc and ends up as its end. */
+	for (size_t i = 0; i < t->span.n; i++)
+		if (on_device(t, i))
+			off[owner[t->span.track[i]] + 2]++;
+	for (size_t i = 1; i < t->process.n + 2; i++)
+		off[i] += off[i - 1];
+	ret->row = row = lg_calloc(off[t->process.n + 1], sizeof *row);
+	if (!row)
+		return LG_E_NOMEM;
+	for (uint32_t i = 0; i < t->span.n; i++)
+		if (on_device(t, i))
+			row[off[owner[t->span.track[i]] + 1]++] = i;
+	return 0;
+}
+
 /* Work of prc's busiest device, by start. */
 static int collect_work(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r,
-			const lg_prc *owner)
+			const struct owned *owned)
 {
 	const struct lg_trace *t = c->t;
-	int64_t *busy = lg_calloc(t->track.n, sizeof *busy);
-	size_t n = 0;
+	const uint32_t *row = owned->row + owned->off[r->prc];
+	size_t n_rows = owned->off[r->prc + 1] - owned->off[r->prc], n = 0;
+	int64_t *busy;
 	lg_trk device = 0;
 
+	if (!n_rows)
+		return 0;
+	busy = lg_calloc(t->track.n, sizeof *busy);
 	if (!busy)
 		return LG_E_NOMEM;
-	for (size_t i = 0; i < t->span.n; i++)
-		if (on_device(t, i) && owner[t->span.track[i]] == r->prc)
-			busy[device_of(t, t->span.track[i])] += t->span.dur[i] + 1;
+	for (size_t i = 0; i < n_rows; i++)
+		busy[g->device[t->span.track[row[i]]]] += t->span.dur[row[i]] + 1;
 	for (lg_trk k = 1; k < t->track.n; k++)
 		if (busy[k] > busy[device])
 			device = k;
 	lg_free(busy);
 	if (!device)
 		return 0;
-	for (size_t i = 0; i < t->span.n; i++)
-		n += on_device(t, i) && owner[t->span.track[i]] == r->prc &&
-		     device_of(t, t->span.track[i]) == device;
+	for (size_t i = 0; i < n_rows; i++)
+		n += g->device[t->span.track[row[i]]] == device;
 	r->work = lg_arena_alloc(&c->v->arena, n + 1, sizeof *r->work);
 	if (!r->work)
 		return LG_E_NOMEM;
-	for (uint32_t i = 0; i < t->span.n; i++) {
+	for (size_t i = 0; i < n_rows; i++) {
 		struct lg_gpu_work *w = &r->work[r->n_work];
+		uint32_t k = row[i];
 
-		if (!on_device(t, i) || owner[t->span.track[i]] != r->prc ||
-		    device_of(t, t->span.track[i]) != device)
+		if (g->device[t->span.track[k]] != device)
 			continue;
-		*w = (struct lg_gpu_work){ .ts = t->span.ts[i], .end = t->span.ts[i] + t->span.dur[i],
-					   .span = i, .call = LG_NO_ROW,
-					   .stream = t->span.track[i] };
+		*w = (struct lg_gpu_work){ .ts = t->span.ts[k], .end = t->span.ts[k] + t->span.dur[k],
+					   .span = k, .call = LG_NO_ROW,
+					   .stream = t->span.track[k] };
 		classify(c, g, w);
 		r->n_work++;
 	}
-	qsort(r->work, r->n_work, sizeof *r->work, cmp_work);
 	device_facts(c, r, device);
 	return 0;
 }
@@ -537,21 +606,29 @@ static int cmp_run(const void *a, const void *b)
 int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err)
 {
 	lg_prc *owner = lg_calloc(c->t->track.n + 1, sizeof *owner);
+	struct owned owned = { 0 };
 	int rc = 0;
 
 	*ret = (struct lg_gpu){ 0 };
+	ret->device = lg_arena_alloc(&c->v->arena, c->t->track.n + 1, sizeof *ret->device);
 	ret->name_class = lg_arena_alloc(&c->v->arena, c->t->n_str + 1, 1);
 	ret->name_known = lg_arena_alloc(&c->v->arena, c->t->n_str + 1, sizeof *ret->name_known);
-	if (!owner || !ret->name_class || !ret->name_known)
+	if (!owner || !ret->device || !ret->name_class || !ret->name_known)
 		rc = LG_E_NOMEM;
+	for (lg_trk k = 1; !rc && k < c->t->track.n; k++)
+		ret->device[k] = device_of(c->t, k);
 	if (!rc)
 		rc = find_runs(c, ret, owner);
 	if (!rc && ret->n)
 		qsort(ret->run, ret->n, sizeof *ret->run, cmp_run);
+	if (!rc)
+		rc = sort_by_owner(c->t, owner, &owned);
+	if (!rc)
+		rc = lg_span_names(c);
 	for (size_t i = 0; !rc && i < ret->n; i++) {
 		struct lg_gpu_run *r = &ret->run[i];
 
-		rc = collect_work(c, ret, r, owner);
+		rc = collect_work(c, ret, r, &owned);
 		if (!rc)
 			rc = join_launches(c, ret, r);
 		if (!rc)
@@ -562,5 +639,7 @@ int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err)
 			rc = lg_gpu_account(c, ret, r);
 	}
 	lg_free(owner);
+	lg_free(owned.off);
+	lg_free(owned.row);
 	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
 }

@@ -125,6 +125,7 @@ struct lg_gpu_run {
 	size_t optimizer_kernels, zero_kernels;
 	int64_t optimizer_savable, zero_savable;
 	int64_t ddp_search, ddp_copy; /* overlap_rules.c: idle time in DDP's own work */
+	struct lg_amp *amp;     /* amp_rules.c: what its operators say, when it was looked at */
 	bool has_backward, has_frames, compiled;
 	int cc_major;           /* compute capability; 0 = unknown */
 	bool amd;
@@ -136,6 +137,7 @@ struct lg_gpu {
 	size_t n;
 	uint8_t *name_class; /* by string: enum lg_name_class, filled on first use */
 	bool *name_known;
+	lg_trk *device;      /* by track: the device it belongs to */
 };
 
 /* What a span's name says it is. Names are API of torch, CUDA and HIP, cited in names_gpu.c. */
@@ -180,6 +182,13 @@ int lg_find_gpu_counters(struct lg_case *c) LG_MUST_CHECK;                  /* g
 int lg_explain_gpu(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;  /* gpu_explain.c */
 /* Is this a trace of operators and devices only, without scheduler states or CPU samples? */
 bool lg_gpu_only(const struct lg_trace *t);
+
+/* ---- gpu_cost.c: names that are looked for ---- */
+/* Collect the names that spans have, once; before the next one. */
+int lg_span_names(struct lg_case *c) LG_MUST_CHECK;
+/* The span names that pick() accepts: a byte for each string, freed by the caller; NULL = none does, so
+ * that there is nothing to look for. */
+int lg_span_pick(const struct lg_case *c, bool (*pick)(const char *name), uint8_t **ret) LG_MUST_CHECK;
 
 /* ---- gpu_cost.c: places on the host, and what the work launched there costs ---- */
 struct lg_gpu_sums {

@@ -9,6 +9,7 @@
 struct lg_arena_block {
 	struct lg_arena_block *next;
 	size_t used, cap;
+	void *adopted; /* instead of data */
 	_Alignas(16) unsigned char data[];
 };
 
@@ -39,6 +40,26 @@ void *lg_arena_alloc(struct lg_arena *a, size_t n, size_t size)
 fail:
 	a->failed = 1;
 	return NULL;
+}
+
+void *lg_arena_adopt(struct lg_arena *a, void *p)
+{
+	struct lg_arena_block *b = p ? lg_calloc(1, sizeof *b) : NULL;
+
+	if (!b) {
+		a->failed |= p != NULL;
+		lg_free(p);
+		return NULL;
+	}
+	b->adopted = p;
+	/* Behind the first: that one may have room left. */
+	if (a->head) {
+		b->next = a->head->next;
+		a->head->next = b;
+	} else {
+		a->head = b;
+	}
+	return p;
 }
 
 const char *lg_arena_printf(struct lg_arena *a, const char *fmt, ...)
@@ -77,6 +98,7 @@ void lg_arena_done(struct lg_arena *a)
 	while (a->head) {
 		struct lg_arena_block *next = a->head->next;
 
+		lg_free(a->head->adopted);
 		lg_free(a->head);
 		a->head = next;
 	}

@@ -17,6 +17,9 @@ void *lg_arena_alloc(struct lg_arena *a, size_t n, size_t size);
 /* Formatted string; "" when memory is exhausted. */
 const char *lg_arena_printf(struct lg_arena *a, const char *fmt, ...) LG_PRINTF(2, 3);
 const char *lg_arena_strdup(struct lg_arena *a, const char *s);
+/* Memory of lg_calloc() or lg_realloc() becomes the arena's: p again. On failure (sticky as above) p is
+ * freed and NULL returned. p = NULL stays NULL. */
+void *lg_arena_adopt(struct lg_arena *a, void *p);
 void lg_arena_done(struct lg_arena *a);
 
 #endif /* LG_BASE_ARENA_H */

@@ -11,6 +11,8 @@
 
 #include <stdio.h>
 
+#include "import/json/json_ahead.h"
+
 enum { START, TOP, EVENTS, SKIP, RESYNC, TAIL, DONE };
 
 int lg_events_open(struct lg_events *r, const char *path, struct lg_error *err)
@@ -33,6 +35,8 @@ void lg_events_start(struct lg_events *r, struct lg_json_source *src, const char
 
 void lg_events_close(struct lg_events *r)
 {
+	lg_ahead_stop(r->ahead);
+	r->ahead = NULL;
 	lg_json_source_close(r->src);
 	r->src = NULL;
 }
@@ -44,6 +48,8 @@ static int more(struct lg_events *r, struct lg_error *err)
 
 	if (r->eof)
 		return 0;
+	if (r->ahead && lg_ahead_before_more(r->ahead, r->p))
+		return lg_fail(err, LG_E_IO, LG_NO_OFFSET, "%s is not read any further", r->path);
 	rc = lg_json_source_more(r->src, r->p, &r->p, &r->end, err);
 	if (!rc)
 		r->eof = true;
@@ -478,6 +484,17 @@ static int start(struct lg_events *r, struct lg_error *err)
 }
 
 int lg_events_next(struct lg_events *r, struct lg_event *e, struct lg_error *err)
+{
+	/* Not before somebody asks: until then the source may be looked at. Without it (a text in memory,
+	 * no thread) the same is done in turn. */
+	if (!r->begun) {
+		r->begun = true;
+		lg_ahead_start(r);
+	}
+	return r->ahead ? lg_ahead_next(r->ahead, e, err) : lg_events_scan(r, e, err);
+}
+
+int lg_events_scan(struct lg_events *r, struct lg_event *e, struct lg_error *err)
 {
 	for (;;) {
 		int rc = 0;

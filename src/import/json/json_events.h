@@ -12,10 +12,13 @@
 
 struct lg_event {
 	char ph;               /* 0 = none */
+	uint8_t item;          /* what lg_events_next() returns with it, on its way between threads */
 	struct lg_slice cat, name, pid, tid, ts, dur, id, bp, scope, sf, args;
 };
 
 enum { LG_ITEM_END, LG_ITEM_EVENT, LG_ITEM_FIELD /* name = key, args = value */ };
+
+struct lg_ahead;
 
 struct lg_events {
 	struct lg_json_source *src;
@@ -23,11 +26,12 @@ struct lg_events {
 	const char *path;      /* for messages */
 	uint8_t state;
 	bool bare, seen_array; /* array form; there was an array of events */
-	bool eof;
+	bool eof, begun;
 	uint64_t n_events, n_damaged, skipped, first_damaged, truncated; /* byte offsets */
 	/* of a value too large to keep, which is skipped */
 	size_t depth;
 	bool in_string, in_escape;
+	struct lg_ahead *ahead; /* scans in a thread of its own; NULL = in turn */
 	char before;           /* looking for an event: the last byte before p that is no space */
 };
 
@@ -36,6 +40,8 @@ int lg_events_open(struct lg_events *r, const char *path, struct lg_error *err) 
 void lg_events_start(struct lg_events *r, struct lg_json_source *src, const char *path);
 /* LG_ITEM_* or an error. */
 int lg_events_next(struct lg_events *r, struct lg_event *e, struct lg_error *err);
+/* The same in this thread (json_ahead.c). */
+int lg_events_scan(struct lg_events *r, struct lg_event *e, struct lg_error *err);
 /* Diag rows for what was cut off or damaged; ts: of the last event. */
 void lg_events_diag(const struct lg_events *r, struct lg_builder *b, int64_t ts);
 void lg_events_close(struct lg_events *r);

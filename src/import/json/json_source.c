@@ -6,6 +6,8 @@
  * I2  each block has HEAD bytes in front of its data: what the caller keeps from the last block is
  *     copied there, so the window is contiguous without moving the new data.
  * I3  when more than HEAD bytes are kept, the window lives in `big` until little is kept again.
+ * I4  block k is the producer's again (k + N_BLOCKS) once `freed` is greater than k: two blocks after it
+ *     was the window, or, with hold, when who looks at the text later has said so.
  */
 #include "import/json/json_source.h"
 
@@ -19,7 +21,7 @@
 #include "base/alloc.h"
 #include "import/json/json_codec.h"
 
-enum { N_BLOCKS = 4, HEAD = 64 << 10, BLOCK = 512 << 10 };
+enum { N_BLOCKS = 8, HEAD = 64 << 10, BLOCK = 512 << 10 };
 
 struct block {
 	char *mem; /* HEAD + size + LG_JSON_PAD */
@@ -39,6 +41,8 @@ struct lg_json_source {
 	pthread_t thread;
 	int threaded;
 	unsigned made, taken; /* of which the window holds block taken - 1 */
+	unsigned freed;
+	bool hold;
 	int stop, over;       /* consumer wants out; no more blocks come */
 	int rc, os_errno;
 
@@ -68,8 +72,7 @@ static void *producer(void *arg)
 		struct block *b = &s->block[s->made % N_BLOCKS];
 		int rc;
 
-		/* One block is the window, one the window before it, which is being copied from. */
-		while (!s->stop && s->made - s->taken >= N_BLOCKS - 2)
+		while (!s->stop && s->made - s->freed >= N_BLOCKS)
 			pthread_cond_wait(&s->cond, &s->lock);
 		if (s->stop)
 			break;
@@ -79,11 +82,11 @@ static void *producer(void *arg)
 		s->rc = rc;
 		if (rc || !b->n) {
 			s->over = 1;
-			pthread_cond_signal(&s->cond);
+			pthread_cond_broadcast(&s->cond);
 			break;
 		}
 		s->made++;
-		pthread_cond_signal(&s->cond);
+		pthread_cond_broadcast(&s->cond);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return NULL;
@@ -174,15 +177,18 @@ static int take(struct lg_json_source *s, struct block **ret, struct lg_error *e
 		*ret = b;
 	} else {
 		pthread_mutex_lock(&s->lock);
-		while (!s->over && s->made == s->taken)
+		while (!s->over && !s->stop && s->made == s->taken)
 			pthread_cond_wait(&s->cond, &s->lock);
-		if (s->made != s->taken) {
+		if (s->made != s->taken && !s->stop) {
 			*ret = &s->block[s->taken++ % N_BLOCKS];
-			pthread_cond_signal(&s->cond);
+			/* This one is the window, the one before it is being copied from. */
+			if (!s->hold && s->taken > 2)
+				s->freed = s->taken - 2;
+			pthread_cond_broadcast(&s->cond);
 			pthread_mutex_unlock(&s->lock);
 			return 1;
 		}
-		rc = s->rc;
+		rc = s->stop ? LG_E_IO : s->rc;
 		pthread_mutex_unlock(&s->lock);
 	}
 	if (rc)
@@ -236,6 +242,55 @@ int lg_json_source_more(struct lg_json_source *s, const char *keep, const char *
 	return 1;
 }
 
+bool lg_json_source_moves(const struct lg_json_source *s, const char *keep)
+{
+	return s->win && (s->win == s->big || (keep && s->win_end - keep > HEAD));
+}
+
+bool lg_json_source_hold(struct lg_json_source *s)
+{
+	if (!s->threaded)
+		return false;
+	pthread_mutex_lock(&s->lock);
+	s->hold = true;
+	pthread_mutex_unlock(&s->lock);
+	return true;
+}
+
+void lg_json_source_unhold(struct lg_json_source *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->hold = false;
+	if (s->taken > 2)
+		s->freed = s->taken - 2;
+	pthread_cond_broadcast(&s->cond);
+	pthread_mutex_unlock(&s->lock);
+}
+
+unsigned lg_json_source_taken(const struct lg_json_source *s)
+{
+	return s->taken;
+}
+
+void lg_json_source_release(struct lg_json_source *s, unsigned taken)
+{
+	pthread_mutex_lock(&s->lock);
+	/* The window itself may still be copied from. */
+	if (taken > s->freed + 1) {
+		s->freed = taken - 1;
+		pthread_cond_broadcast(&s->cond);
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+void lg_json_source_stop(struct lg_json_source *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->stop = 1;
+	pthread_cond_broadcast(&s->cond);
+	pthread_mutex_unlock(&s->lock);
+}
+
 uint64_t lg_json_source_offset(const struct lg_json_source *s, const char *p)
 {
 	return s->at + (uint64_t)(p - s->win);
@@ -251,10 +306,7 @@ void lg_json_source_close(struct lg_json_source *s)
 	if (!s)
 		return;
 	if (s->threaded) {
-		pthread_mutex_lock(&s->lock);
-		s->stop = 1;
-		pthread_cond_signal(&s->cond);
-		pthread_mutex_unlock(&s->lock);
+		lg_json_source_stop(s);
 		pthread_join(s->thread, NULL);
 	}
 	lg_json_codec_free(s->codec);

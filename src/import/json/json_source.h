@@ -28,6 +28,18 @@ int lg_json_source_memory(struct lg_json_source **ret, const void *data, size_t 
  */
 int lg_json_source_more(struct lg_json_source *s, const char *keep, const char **p,
 			const char **end, struct lg_error *err) LG_MUST_CHECK;
+/*
+ * For slices that are looked at by another thread while this one goes on. From hold on a block stays as
+ * it is until release() is told what taken() was when the block was the window; before `more` with a
+ * `keep` for which moves() says yes, nobody else may look at any slice. hold: false when it cannot be.
+ */
+bool lg_json_source_hold(struct lg_json_source *s);
+void lg_json_source_unhold(struct lg_json_source *s);
+unsigned lg_json_source_taken(const struct lg_json_source *s);
+void lg_json_source_release(struct lg_json_source *s, unsigned taken);
+bool lg_json_source_moves(const struct lg_json_source *s, const char *keep);
+/* From another thread: `more` fails from now on. */
+void lg_json_source_stop(struct lg_json_source *s);
 /* Offset in the (uncompressed) text of the window's byte p. */
 uint64_t lg_json_source_offset(const struct lg_json_source *s, const char *p);
 /* After the end: what was wrong with the compressed data, "" = nothing. */

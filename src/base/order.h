@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * order.h - put in order what is nearly so.
+ *
+ * Traces arrive as a few lists that are in order each (threads, streams, copies of both): merging the
+ * runs that are there takes n * log(runs) comparisons and hardly a move, qsort() n * log(n).
+ */
+#ifndef LG_BASE_ORDER_H
+#define LG_BASE_ORDER_H
+#include <stddef.h>
+
+#include "base/error.h"
+
+/* Stable: what compares equal stays as it was. n may be 0, then v may be NULL. LG_E_NOMEM leaves some
+ * order of the same elements. */
+int lg_order(void *v, size_t n, size_t size, int (*cmp)(const void *a, const void *b)) LG_MUST_CHECK;
+
+#endif /* LG_BASE_ORDER_H */

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * json_ahead.c - a short queue of batches of events.
+ *
+ * I1  a batch is the scanner's (made .. taken + N_BATCHES), is in the queue, or is the one that is being
+ *     worked off (taken - 1).
+ * I2  the events of a batch lie in one window; a batch is handed over before the window moves, and its
+ *     blocks stay until it is worked off (lg_json_source_release()).
+ * I3  before the source moves text that events may point to, the queue is worked off.
+ */
+#include "import/json/json_ahead.h"
+
+#include <pthread.h>
+
+#include "base/alloc.h"
+
+enum { N_BATCHES = 4, BATCH = 1024 };
+
+struct batch {
+	struct lg_event *v;
+	size_t n;
+	unsigned window; /* lg_json_source_taken() */
+};
+
+struct lg_ahead {
+	struct lg_events *r;
+	struct batch batch[N_BATCHES];
+
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	pthread_t thread;
+	unsigned made, taken; /* batches; all before taken - 1 are worked off */
+	bool waiting;         /* all before taken are */
+	bool stop, over;      /* nobody wants more; no more batches come */
+	int rc;               /* then: LG_ITEM_END or an error */
+	struct lg_error err;
+
+	struct batch *now;    /* being worked off, from `at` on */
+	size_t at;
+};
+
+static struct batch *filling(struct lg_ahead *a)
+{
+	return &a->batch[a->made % N_BATCHES];
+}
+
+/* Hand over what there is and, with drain, wait until all of it is worked off. */
+static int hand_over(struct lg_ahead *a, bool drain)
+{
+	bool stop;
+
+	pthread_mutex_lock(&a->lock);
+	filling(a)->window = lg_json_source_taken(a->r->src);
+	a->made++;
+	pthread_cond_broadcast(&a->cond);
+	/* The next batch must be free, too. */
+	while (!a->stop && (drain ? a->taken != a->made || !a->waiting : a->made - a->taken >= N_BATCHES - 1))
+		pthread_cond_wait(&a->cond, &a->lock);
+	stop = a->stop;
+	pthread_mutex_unlock(&a->lock);
+	filling(a)->n = 0;
+	return stop ? LG_E_IO : 0;
+}
+
+int lg_ahead_before_more(struct lg_ahead *a, const char *keep)
+{
+	return hand_over(a, lg_json_source_moves(a->r->src, keep));
+}
+
+static void *scanner(void *arg)
+{
+	struct lg_ahead *a = arg;
+	struct lg_error err = { 0 };
+	int rc = 0;
+
+	for (;;) {
+		struct lg_event e;
+		struct batch *b;
+
+		/* Not into the batch: the window may move, and with it the batch, before there is one. */
+		rc = lg_events_scan(a->r, &e, &err);
+		if (rc <= 0)
+			break;
+		b = filling(a);
+		b->v[b->n] = e;
+		b->v[b->n++].item = (uint8_t)rc;
+		if (b->n == BATCH && hand_over(a, false)) {
+			rc = LG_E_IO;
+			break;
+		}
+	}
+	pthread_mutex_lock(&a->lock);
+	filling(a)->window = lg_json_source_taken(a->r->src);
+	a->made++;
+	a->over = true;
+	a->rc = rc;
+	a->err = err;
+	pthread_cond_broadcast(&a->cond);
+	pthread_mutex_unlock(&a->lock);
+	return NULL;
+}
+
+static void ahead_free(struct lg_ahead *a)
+{
+	for (size_t i = 0; i < N_BATCHES; i++)
+		lg_free(a->batch[i].v);
+	pthread_cond_destroy(&a->cond);
+	pthread_mutex_destroy(&a->lock);
+	lg_free(a);
+}
+
+void lg_ahead_start(struct lg_events *r)
+{
+	struct lg_ahead *a;
+	bool ready = true;
+
+	if (!lg_json_source_hold(r->src))
+		return;
+	a = lg_calloc(1, sizeof *a);
+	if (!a) {
+		lg_json_source_unhold(r->src);
+		return;
+	}
+	a->r = r;
+	pthread_mutex_init(&a->lock, NULL);
+	pthread_cond_init(&a->cond, NULL);
+	for (size_t i = 0; i < N_BATCHES; i++) {
+		a->batch[i].v = lg_calloc(BATCH, sizeof *a->batch[i].v);
+		ready &= a->batch[i].v != NULL;
+	}
+	/* Before the thread runs: it reads r->ahead. */
+	r->ahead = a;
+	if (!ready || pthread_create(&a->thread, NULL, scanner, a)) {
+		lg_json_source_unhold(r->src);
+		r->ahead = NULL;
+		ahead_free(a);
+	}
+}
+
+/* The next batch, the last one being worked off; NULL at the end. */
+static struct batch *next_batch(struct lg_ahead *a)
+{
+	struct batch *b = NULL;
+
+	/* A batch behind this one may lie in the same window: its block is not given back. */
+	if (a->now)
+		lg_json_source_release(a->r->src, a->now->window);
+	pthread_mutex_lock(&a->lock);
+	a->waiting = true;
+	pthread_cond_broadcast(&a->cond);
+	while (a->made == a->taken && !a->over)
+		pthread_cond_wait(&a->cond, &a->lock);
+	if (a->made != a->taken) {
+		b = &a->batch[a->taken++ % N_BATCHES];
+		a->waiting = false;
+	}
+	pthread_mutex_unlock(&a->lock);
+	return b;
+}
+
+int lg_ahead_next(struct lg_ahead *a, struct lg_event *e, struct lg_error *err)
+{
+	while (!a->now || a->at == a->now->n) {
+		struct batch *b = next_batch(a);
+
+		if (!b) {
+			a->now = NULL;
+			if (a->rc < 0 && err)
+				*err = a->err;
+			return a->rc;
+		}
+		a->now = b;
+		a->at = 0;
+	}
+	*e = a->now->v[a->at++];
+	return e->item;
+}
+
+void lg_ahead_stop(struct lg_ahead *a)
+{
+	if (!a)
+		return;
+	pthread_mutex_lock(&a->lock);
+	a->stop = true;
+	pthread_cond_broadcast(&a->cond);
+	pthread_mutex_unlock(&a->lock);
+	lg_json_source_stop(a->r->src);
+	pthread_join(a->thread, NULL);
+	ahead_free(a);
+}

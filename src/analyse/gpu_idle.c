@@ -76,21 +76,6 @@ static const struct lg_gpu_host *host_of(const struct lg_gpu_run *r, lg_thr thr)
 	return NULL;
 }
 
-static size_t seg_after(const struct lg_gpu_host *h, int64_t ts)
-{
-	size_t lo = 0, hi = h->n;
-
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (h->seg[mid].end <= ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
 /* What the launching thread, else the main thread, did at ts; *ret_until: how long that holds. */
 static const struct lg_host_seg *doing(const struct lg_gpu_host *h, const struct lg_gpu_host *m,
 				       int64_t ts, int64_t limit, int64_t *ret_until)
@@ -104,7 +89,7 @@ static const struct lg_host_seg *doing(const struct lg_gpu_host *h, const struct
 
 		if (!of[k])
 			continue;
-		i = seg_after(of[k], ts);
+		i = lg_host_after(of[k], ts);
 		if (i == of[k]->n)
 			continue;
 		if (of[k]->seg[i].ts > ts) {

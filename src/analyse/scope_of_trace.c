@@ -364,7 +364,7 @@ static int count(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 			r->kernel_ns += w->end - w->ts;
 		}
 	}
-	r->median_kernel = lg_median_i64(v, r->n_kernels);
+	r->median_kernel = r->n_kernels ? lg_select_i64(v, r->n_kernels, r->n_kernels / 2) : 0;
 	lg_free(v);
 	for (size_t h = 0; h < r->n_host; h++)
 		for (size_t i = 0; i < r->host[h].n; i++) {

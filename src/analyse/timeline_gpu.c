@@ -382,22 +382,42 @@ static int host_segments(struct lg_case *c, struct lg_gpu *g, lg_thr thr, const 
 	}
 	ret->seg = lg_arena_adopt(&c->v->arena, seg);
 	ret->n = ret->seg ? n : 0;
-	return n && !ret->seg ? LG_E_NOMEM : 0;
+	ret->near = lg_arena_alloc(&c->v->arena, 1, sizeof *ret->near);
+	return (n && !ret->seg) || !ret->near ? LG_E_NOMEM : 0;
 }
 
-const struct lg_host_seg *lg_host_at(const struct lg_gpu_host *h, int64_t ts)
+/* What is asked next is near what was asked last: from there in steps that double, then by bisection. */
+size_t lg_host_after(const struct lg_gpu_host *h, int64_t ts)
 {
-	size_t lo = 0, hi = h->n;
+	size_t lo = *h->near, hi, by = 1;
 
+	if (lo < h->n && h->seg[lo].end <= ts) {
+		for (hi = lo + 1; hi < h->n && h->seg[hi].end <= ts; hi += by, by *= 2)
+			lo = hi;
+		hi = hi < h->n ? hi : h->n;
+	} else {
+		for (hi = lo; lo && h->seg[lo - 1].end > ts; by *= 2) {
+			hi = lo - 1;
+			lo = hi > by ? hi - by : 0;
+		}
+	}
 	while (lo < hi) {
 		size_t mid = (lo + hi) / 2;
 
-		if (h->seg[mid].ts <= ts)
+		if (h->seg[mid].end <= ts)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
-	return lo && h->seg[lo - 1].end > ts ? &h->seg[lo - 1] : NULL;
+	*h->near = lo;
+	return lo;
+}
+
+const struct lg_host_seg *lg_host_at(const struct lg_gpu_host *h, int64_t ts)
+{
+	size_t i = lg_host_after(h, ts);
+
+	return i < h->n && h->seg[i].ts <= ts ? &h->seg[i] : NULL;
 }
 
 /* Threads with operators, annotations or runtime calls: those that train, and their helpers. */

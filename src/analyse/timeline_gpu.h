@@ -53,8 +53,9 @@ struct lg_host_seg {
 
 struct lg_gpu_host {
 	lg_thr thr;
-	struct lg_host_seg *seg;
+	struct lg_host_seg *seg; /* by time, disjoint */
 	size_t n, n_launches;
+	size_t *near;            /* where lg_host_after() found what was asked last */
 };
 
 /* Where each nanosecond of the window went. */
@@ -165,6 +166,8 @@ const char *lg_scope_name(enum lg_scope_kind k);
 /* ---- gpu_idle.c ---- */
 /* Give every nanosecond of r's window to one cause. Pieces tile [from, to). */
 int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r) LG_MUST_CHECK;
+/* The first segment that ends after ts; h->n = none. */
+size_t lg_host_after(const struct lg_gpu_host *h, int64_t ts);
 /* What thr did at ts; NULL when it is in no span. */
 const struct lg_host_seg *lg_host_at(const struct lg_gpu_host *h, int64_t ts);
 

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -142,6 +144,18 @@ static void numbers_are_exact(void **state)
 		{ "9223372036854775807", 0, INT64_MAX, true },
 		{ "99999999999999999999", 0, 0, false },
 		{ "1.6e3", 3, 1600000, true },
+		{ "1623142623460180", 3, 1623142623460180000, true },
+		{ "1623142623460180.25", 3, 1623142623460180250, true },
+		{ "12345678", 0, 12345678, true },
+		{ "123456789.5", 3, 123456789500, true },
+		{ "1234567812345678", 0, 1234567812345678, true },
+		{ "1234567:", 0, 0, false },
+		{ "1234567/", 0, 0, false },
+		{ "-9223372036854775807", 0, -INT64_MAX, true },
+		{ "9223372036854775808", 0, 0, false },
+		{ "9223372036854776", 3, 0, false },
+		{ "18446744073709551617", 0, 0, false },
+		{ "1844674407370955161.7", 3, 0, false },
 		{ "1.7163456789012345e15", 3, 1716345678901234500, true },
 		{ "25e-1", 3, 2500, true },
 		{ "1e-400", 3, 0, true },
@@ -398,6 +412,86 @@ static void an_endless_value_does_not_take_memory(void **state)
 	free(text);
 }
 
+/* What a walk over all items gives, in one number; *ret_n items, the slow reader naps now and then. */
+static uint64_t digest(struct lg_events *r, size_t stop_at, bool slow, size_t *ret_n, int *ret_rc)
+{
+	const struct timespec nap = { .tv_nsec = 2000000 };
+	struct lg_error err = { 0 };
+	uint64_t h = 14695981039346656037u;
+	struct lg_event e;
+
+	for (*ret_n = 0; *ret_n < stop_at && (*ret_rc = lg_events_next(r, &e, &err)) > 0; ++*ret_n) {
+		const struct lg_slice *all[] = { &e.name, &e.ts, &e.args };
+
+		for (size_t i = 0; i < 3; i++)
+			for (size_t k = 0; all[i]->p && k < all[i]->n; k++)
+				h = (h ^ (unsigned char)all[i]->p[k]) * 1099511628211u;
+		h = (h ^ (uint64_t)*ret_rc ^ (uint64_t)e.ts_ns) * 1099511628211u;
+		if (slow && *ret_n % 997 == 0)
+			nanosleep(&nap, NULL);
+	}
+	return h;
+}
+
+static void a_thread_ahead_reads_the_same(void **state)
+{
+	/* Lengths of arguments: below and above what is kept in front of a block, above a block. */
+	static const size_t lengths[] = { 10, 300, 70000, 10, 600000, 1500000, 40 };
+	size_t n = 40u << 20, at = 0;
+	char *text = malloc(n), name[] = "/tmp/laggard-ahead-XXXXXX";
+	int fd = mkstemp(name);
+
+	(void)state;
+	assert_non_null(text);
+	assert_true(fd >= 0);
+	at += (size_t)sprintf(text, "{\"before\": 1, \"traceEvents\": [");
+	for (size_t i = 0; i < 30000; i++) {
+		size_t len = i % 1500 == 7 ? lengths[i / 1500 % 7] : 40 + i % 200;
+
+		at += (size_t)sprintf(text + at, "%s{\"ph\": \"X\", \"name\": \"op %zu\", \"ts\": %zu.5, "
+				      "\"args\": {\"k\": \"", i ? ",\n" : "", i, 1600000000000000 + i);
+		memset(text + at, 'a' + (int)(i % 26), len);
+		at += len;
+		at += (size_t)sprintf(text + at, "\"}}");
+		if (i == 20000)
+			text[at - 2] = ' '; /* damage */
+	}
+	assert_true(at < n);
+	assert_int_equal(write(fd, text, at), (ssize_t)at); /* cut off */
+	for (int round = 0; round < 6; round++) {
+		struct lg_error err = { 0 };
+		struct lg_json_source *src;
+		struct lg_events a, b;
+		/* The last rounds leave in the middle, once with the queue full. */
+		size_t stop = round < 3 ? SIZE_MAX : (size_t)round * 3000 - 8999, n_a, n_b;
+		int rc_a = 0, rc_b = 0;
+		uint64_t h;
+
+		assert_int_equal(lg_json_source_memory(&src, text, at, 0, &err), 0);
+		lg_events_start(&a, src, "test");
+		h = digest(&a, stop, false, &n_a, &rc_a);
+		assert_int_equal(lg_events_open(&b, name, &err), 0);
+		assert_true(digest(&b, stop, round == 1, &n_b, &rc_b) == h);
+		if (round >= 4)
+			usleep(20000);
+		assert_non_null(b.ahead);
+		assert_int_equal(n_a, n_b);
+		assert_int_equal(rc_a, rc_b);
+		if (stop == SIZE_MAX) {
+			assert_true(n_a > 29990);
+			assert_int_equal(a.n_damaged, b.n_damaged);
+			assert_int_equal(a.n_events, b.n_events);
+			assert_true(a.truncated == b.truncated && b.truncated != LG_NO_OFFSET);
+			assert_true(a.skipped == b.skipped && a.first_damaged == b.first_damaged);
+		}
+		lg_events_close(&a);
+		lg_events_close(&b);
+	}
+	close(fd);
+	unlink(name);
+	free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -412,6 +506,7 @@ int main(void)
 		cmocka_unit_test(damage_is_confined_to_its_event),
 		cmocka_unit_test(refuses_what_is_no_json),
 		cmocka_unit_test(an_endless_value_does_not_take_memory),
+		cmocka_unit_test(a_thread_ahead_reads_the_same),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -109,7 +109,8 @@ static void test_runs_are_cheap(void **state)
 
 static void test_memory(void **state)
 {
-	struct item v[6] = { { .key = 3 }, { .key = 1 }, { .key = 2 }, { .key = 0 }, { .key = 9 }, { .key = 4 } };
+	struct item v[6] = { { .key = 3 }, { .key = 1 }, { .key = 2 },
+			     { .key = 0 }, { .key = 9 }, { .key = 4 } };
 
 	(void)state;
 	for (uint64_t at = 1; at < 3; at++) {

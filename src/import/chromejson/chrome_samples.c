@@ -104,6 +104,7 @@ static void sample(struct chrome *c, struct frames *f, const struct lg_slice *ob
 		else if (LG_SLICE_IS(&key, "weight") && lg_json_fixed(&v, 0, &weight) && weight > 0)
 			r.weight = (uint64_t)weight;
 	}
+	lg_event_times(&e);
 	if (!kin_times(&c->k, &e, &r.ts, &dur))
 		return;
 	c->k.buf_n = 0;

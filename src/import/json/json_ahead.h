@@ -11,8 +11,9 @@
 
 struct lg_ahead;
 
-/* Scan from r in a thread of its own and set r->ahead, where that can be. From here on the rest of r, which
- * must stay where it is, belongs to that thread, until lg_ahead_next() has returned LG_ITEM_END or an error. */
+/* Scan from r in a thread of its own and set r->ahead, where that can be. From here on the rest of r,
+ * which must stay where it is, belongs to that thread, until lg_ahead_next() has returned LG_ITEM_END or
+ * an error. */
 void lg_ahead_start(struct lg_events *r);
 /* The next item, as lg_events_next(). */
 int lg_ahead_next(struct lg_ahead *a, struct lg_event *e, struct lg_error *err);

@@ -536,8 +536,11 @@ int lg_events_scan(struct lg_events *r, struct lg_event *e, struct lg_error *err
 					return LG_ITEM_FIELD;
 			} else if (*r->p == '{') {
 				rc = event(r, e, err);
-				if (rc == 1)
+				if (rc == 1) {
+					/* Here and not in the importer: this side has less to do. */
+					lg_event_times(e);
 					return LG_ITEM_EVENT;
+				}
 			} else if (*r->p == ']') {
 				r->p++;
 				r->state = r->bare ? TAIL : TOP;

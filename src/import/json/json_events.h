@@ -13,8 +13,17 @@
 struct lg_event {
 	char ph;               /* 0 = none */
 	uint8_t item;          /* what lg_events_next() returns with it, on its way between threads */
+	bool ts_read, dur_read; /* ts and dur are numbers: */
+	int64_t ts_ns, dur_ns;  /* microseconds in the text */
 	struct lg_slice cat, name, pid, tid, ts, dur, id, bp, scope, sf, args;
 };
+
+/* Read the numbers of ts and dur. */
+static inline void lg_event_times(struct lg_event *e)
+{
+	e->ts_read = lg_json_fixed(&e->ts, 3, &e->ts_ns);
+	e->dur_read = e->dur.p && lg_json_fixed(&e->dur, 3, &e->dur_ns);
+}
 
 enum { LG_ITEM_END, LG_ITEM_EVENT, LG_ITEM_FIELD /* name = key, args = value */ };
 

@@ -308,9 +308,33 @@ static bool fixed(const char *digits, size_t n, int64_t whole, int64_t scale, ui
 	return true;
 }
 
+/* Eight digits at a time where there are: a number in one word, by halves (Lemire, "Quickly parsing
+ * eight digits", 2018). false: p does not start with eight digits. */
+static inline bool eight_digits(const char *p, uint64_t *ret)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	uint64_t v;
+
+	memcpy(&v, p, sizeof v);
+	if ((((v & 0xf0f0f0f0f0f0f0f0u) ^ 0x3030303030303030u) |
+	     (((v + 0x0606060606060606u) & 0xf0f0f0f0f0f0f0f0u) ^ 0x3030303030303030u)))
+		return false;
+	v = (v & 0x0f0f0f0f0f0f0f0fu) * 2561 >> 8;
+	v = (v & 0x00ff00ff00ff00ffu) * 6553601 >> 16;
+	*ret = (v & 0x0000ffff0000ffffu) * 42949672960001u >> 32;
+	return true;
+#else
+	(void)p;
+	(void)ret;
+	return false;
+#endif
+}
+
 bool lg_json_fixed(const struct lg_slice *s, int scale, int64_t *ret)
 {
-	enum { DIGITS_MAX = 64, EXP_MAX = 400 };
+	enum { DIGITS_MAX = 64, EXP_MAX = 400, SCALE_MAX = 9 };
+	static const uint64_t tens[SCALE_MAX + 1] = { 1, 10, 100, 1000, 10000, 100000, 1000000, 10000000,
+						      100000000, 1000000000 };
 	const char *p = s->p, *end = p ? p + s->n : NULL;
 	char digits[DIGITS_MAX];
 	size_t n = 0, whole = 0;
@@ -322,22 +346,25 @@ bool lg_json_fixed(const struct lg_slice *s, int scale, int64_t *ret)
 		p++;
 	if (p < end && (*p == '-' || *p == '+'))
 		neg = *p++ == '-';
-	/* The usual: up to 18 digits, a point, at most `scale` digits. */
-	if (end - p <= 19) {
+	/* The usual: up to 19 digits (any of them fits), at most `scale` of them behind a point. */
+	if (end - p <= 20 && scale <= SCALE_MAX) {
 		const char *q = p;
-		int left = scale;
+		uint64_t eight;
+		int left = scale, dot = 0;
 
+		for (; end - q >= 8 && eight_digits(q, &eight); q += 8)
+			v = v * 100000000 + eight;
 		for (; q < end && (unsigned char)(*q - '0') <= 9; q++)
 			v = v * 10 + (unsigned)(*q - '0');
 		if (q > p && q < end && *q == '.')
-			for (q++; q < end && left && (unsigned char)(*q - '0') <= 9; q++, left--)
+			for (q++, dot = 1; q < end && left && (unsigned char)(*q - '0') <= 9; q++, left--)
 				v = v * 10 + (unsigned)(*q - '0');
-		if (q == end && q > p && (end - p) + left <= 18) {
-			for (; left; left--)
-				v *= 10;
+		if (q == end && q > p && end - p - dot <= 19 && v <= (uint64_t)INT64_MAX / tens[left]) {
+			v *= tens[left];
 			*ret = neg ? -(int64_t)v : (int64_t)v;
 			return true;
 		}
+		v = 0;
 	}
 	for (; p < end; p++) {
 		if (*p == '.' && !point) {

@@ -52,6 +52,9 @@ void kin_done(struct kineto *k)
 	lg_free(k->names);
 	lg_free(k->facts);
 	lg_free(k->buf);
+	for (size_t i = 0; k->stacks && i < KIN_STACKS; i++)
+		lg_free(k->stacks[i].text);
+	lg_free(k->stacks);
 	lg_map_done(&k->thread_of);
 	lg_map_done(&k->track_of);
 	lg_map_done(&k->text_id);

@@ -9,13 +9,17 @@ bool kin_times(struct kineto *k, const struct lg_event *e, int64_t *ret_ts, int6
 {
 	int64_t ts, dur = 0;
 
-	if (!lg_json_fixed(&e->ts, 3, &ts) || ts < 0 || ts > INT64_MAX / 2) {
+	ts = e->ts_ns;
+	if (!e->ts_read || ts < 0 || ts > INT64_MAX / 2) {
 		k->n_bad_time++;
 		return false;
 	}
-	if (e->dur.p && (!lg_json_fixed(&e->dur, 3, &dur) || dur < 0 || dur > DUR_MAX)) {
-		k->n_bad_dur++;
-		return false;
+	if (e->dur.p) {
+		dur = e->dur_ns;
+		if (!e->dur_read || dur < 0 || dur > DUR_MAX) {
+			k->n_bad_dur++;
+			return false;
+		}
 	}
 	*ret_ts = ts + k->applied;
 	*ret_dur = dur;

@@ -37,6 +37,15 @@ struct kin_key {
 	bool steps;
 };
 
+/* A call stack that was written out before: operators of one line have the same. */
+struct kin_stack {
+	char *text;
+	size_t cap;
+	uint32_t n;
+	lg_stk stack;
+};
+enum { KIN_STACKS = 1024 };
+
 struct kin_name { /* of a process or thread, from a metadata event */
 	int64_t pid, tid;
 	lg_str name;
@@ -79,6 +88,7 @@ struct kineto {
 	int64_t next_tid;                 /* for threads without a number */
 	struct lg_map text_id;            /* lg_str of a pid or tid that is a word -> number */
 
+	struct kin_stack *stacks;         /* KIN_STACKS by hash of the text; NULL = none yet */
 	struct kin_name *names;
 	size_t n_names, names_cap;
 	struct kin_fact *facts;

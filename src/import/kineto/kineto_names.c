@@ -4,6 +4,8 @@
  * under its string id.
  */
 #include <stdlib.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "base/alloc.h"
 #include "import/kineto/kineto_import.h"
@@ -270,7 +272,7 @@ lg_stk kin_python_frame(struct kineto *k, lg_str name)
 }
 
 /* "inner.py(1): f;outer.py(2): g": the outermost is last. */
-lg_stk kin_call_stack(struct kineto *k, const struct lg_slice *s)
+static lg_stk call_stack(struct kineto *k, const struct lg_slice *s)
 {
 	enum { DEPTH_MAX = 256 };
 	const char *p = s->p, *end = p + s->n;
@@ -285,4 +287,30 @@ lg_stk kin_call_stack(struct kineto *k, const struct lg_slice *s)
 		end = from > p ? from - 1 : p;
 	}
 	return stk;
+}
+
+lg_stk kin_call_stack(struct kineto *k, const struct lg_slice *s)
+{
+	enum { TEXT_MAX = 1 << 14 };
+	struct kin_stack *m;
+
+	if (s->n > TEXT_MAX)
+		return call_stack(k, s);
+	if (!k->stacks)
+		k->stacks = lg_calloc(KIN_STACKS, sizeof *k->stacks);
+	if (!k->stacks) {
+		k->failed = LG_E_NOMEM;
+		return 0;
+	}
+	m = &k->stacks[XXH3_64bits(s->p, s->n) % KIN_STACKS];
+	if (m->stack && m->n == s->n && !memcmp(m->text, s->p, s->n))
+		return m->stack;
+	m->stack = 0;
+	if (lg_grow(&m->text, &m->cap, s->n, 1)) {
+		k->failed = LG_E_NOMEM;
+		return 0;
+	}
+	memcpy(m->text, s->p, s->n);
+	m->n = s->n;
+	return m->stack = call_stack(k, s);
 }

@@ -134,7 +134,10 @@ static const char *ranks_text(struct lg_case *c, const struct lg_finding *f)
 
 static const char *period_text(struct lg_case *c, const struct lg_rhythm *r)
 {
-	return isnan(r->period_s) ? "" : lg_arena_printf(&c->v->arena, " every %.2f s", r->period_s);
+	if (isnan(r->period_s))
+		return "";
+	return r->period_s < 0.1 ? lg_arena_printf(&c->v->arena, " every %.1f ms", 1e3 * r->period_s)
+				 : lg_arena_printf(&c->v->arena, " every %.2f s", r->period_s);
 }
 
 /* Where the victim was when it was hit: the innermost named frames that are not lock plumbing. */

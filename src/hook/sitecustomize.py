@@ -28,8 +28,10 @@ def _arm():
 
 def _chain():
     # Same name, same module dictionary, next place on the path: what site.py would have run.
-    here = os.path.dirname(os.path.abspath(__file__))
-    path = [p for p in sys.path if os.path.abspath(p or ".") != here]
+    # One recording may run inside another: each has such a file on the path, and each is passed once.
+    passed = getattr(sys, "_laggard_passed", [])
+    sys._laggard_passed = passed + [os.path.dirname(os.path.abspath(__file__))]
+    path = [p for p in sys.path if os.path.abspath(p or ".") not in sys._laggard_passed]
     if sys.version_info < (3, 8):
         import imp
         found = imp.find_module("sitecustomize", path)

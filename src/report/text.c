@@ -208,7 +208,9 @@ const char *lg_steps_line(const struct lg_verdict *v, char *buf, size_t size)
 		add(&b, " (over %s ms)", lg_text_num(a, sizeof a, v->slow_threshold_ms, 2));
 	if (v->shape) {
 		add(&b, "; %s", v->shape);
-		if (isfinite(v->period_s))
+		if (isfinite(v->period_s) && v->period_s < 0.1)
+			add(&b, ", every %s ms", lg_text_num(a, sizeof a, 1e3 * v->period_s, 1));
+		else if (isfinite(v->period_s))
 			add(&b, ", every %s s", lg_text_num(a, sizeof a, v->period_s, 2));
 		if (isfinite(v->period_p))
 			add(&b, " (by chance: p = %.2g)", v->period_p);

@@ -469,6 +469,10 @@ def test_other_sitecustomize_still_runs(runner, tmp_path):
     program = runner.program("import sitecustomize; print(chained, sitecustomize.__file__)")
     got = runner.run(program, extra={"PYTHONPATH": f"{HOOK}:{tmp_path}/site"})
     assert got == (0, f"1 {tmp_path}/site/sitecustomize.py\n", "")
+    # one recording inside another: two of ours, and the user's own behind them
+    shutil.copytree(HOOK, tmp_path / "outer", ignore=shutil.ignore_patterns("__pycache__"))
+    nested = runner.run(program, extra={"PYTHONPATH": f"{HOOK}:{tmp_path}/outer:{tmp_path}/site"})
+    assert nested == got
     plain = runner.run(runner.program("import sys; print('sitecustomize' in sys.modules)"), hook=False)
     assert runner.run(tmp_path / "program.py") == plain
 

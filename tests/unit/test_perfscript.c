@@ -52,6 +52,10 @@ static void reads_event_lines_of_all_shapes(void **state)
 		{ "1/1 4.1: 50 branch-misses/period=50/u:  0 7fca dl_open+0x37 (/l/ld.so)", "",
 		  "branch-misses/period=50/u", 1, 1, -1, 4100000000, 50 },
 		{ "python3 1.25: 1 cycles: ", "python3", "cycles", -1, -1, -1, 1250000000, 1 },
+		/* -F +misc */
+		{ "nice 19447 U     19024.416178:     250000 cpu-clock:pppH: ", "nice", "cpu-clock:pppH", -1, 19447,
+		  -1, 19024416178000, 250000 },
+		{ "a K 7 [002] KH 1.5: 3 cycles: ", "a K", "cycles", -1, 7, 2, 1500000000, 3 },
 	};
 
 	(void)state;

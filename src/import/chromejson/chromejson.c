@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "import/chromejson/chrome_import.h"
 #include "import/kineto/kineto.h"
+#include "import/source/packing.h"
 
 /* How much of the text is looked at before it is decided that a trace is not torch.profiler's. */
 enum { LOOK_BYTES = 512 << 10 };
@@ -17,7 +18,7 @@ static int sniff(const uint8_t *head, size_t n)
 
 	/* zstd gives nothing out before a whole block is there: run() will tell. */
 	if (!got)
-		return n >= 4 && !memcmp(head, "\x28\xb5\x2f\xfd", 4) ? 2 : 0;
+		return lg_is_zstd(head, n) ? 2 : 0;
 	if (got >= 3 && !memcmp(p, "\xef\xbb\xbf", 3))
 		p += 3;
 	p = lg_json_skip(p, end);

@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "import/json/gunzip.h"
+#include "import/source/packing.h"
 
 enum { IN_BYTES = 256 << 10 };
 
@@ -95,7 +96,7 @@ int lg_json_codec_new(struct lg_json_codec **ret, int fd, const void *data, size
 		c->kind = GZIP;
 		if (lg_gunzip_new(&c->gzip, feed, c, NULL))
 			goto nomem;
-	} else if (c->n_in >= 4 && !memcmp(c->in, "\x28\xb5\x2f\xfd", 4)) {
+	} else if (lg_is_zstd(c->in, c->n_in)) {
 		c->kind = ZSTD;
 		c->zstd = ZSTD_createDCtx();
 		if (!c->zstd)
@@ -189,7 +190,7 @@ int lg_json_codec_read(struct lg_json_codec *c, char *out, size_t size, size_t *
 		}
 		/* Another member behind the last one? Padding (tapes, dd) is not. */
 		if (c->ended && !c->began &&
-		    (!c->n_in || c->in[0] != 0x28)) {
+		    (!c->n_in || (c->in[0] != 0x28 && (c->in[0] & 0xf0) != 0x50))) {
 			c->over = 1;
 			break;
 		}

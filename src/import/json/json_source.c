@@ -20,6 +20,7 @@
 
 #include "base/alloc.h"
 #include "import/json/json_codec.h"
+#include "import/source/packing.h"
 
 enum { N_BLOCKS = 8, HEAD = 64 << 10, BLOCK = 512 << 10 };
 
@@ -326,7 +327,7 @@ const char *lg_json_head(const uint8_t *head, size_t n, char *buf, size_t size, 
 	int os_errno = 0;
 
 	*ret_n = n;
-	if (n < 4 || (memcmp(head, "\x1f\x8b", 2) && memcmp(head, "\x28\xb5\x2f\xfd", 4)))
+	if (n < 4 || (memcmp(head, "\x1f\x8b", 2) && !lg_is_zstd(head, n)))
 		return (const char *)head;
 	*ret_n = 0;
 	if (lg_json_codec_new(&c, -1, head, n, NULL))

@@ -239,6 +239,9 @@ int lg_pd_header_feature(struct lg_pd_header *h, uint32_t id, const uint8_t *p, 
 	case PDH_EVENT_DESC:
 		rc = event_desc_feature(h, c);
 		break;
+	case PDH_DIR_FORMAT:
+		h->in_folder = true;
+		break;
 	case PDH_CLOCK_DATA:
 		clock_data_feature(h, c);
 		break;

@@ -373,6 +373,8 @@ static void notes(struct lg_pd *p)
 	     (unsigned long long)p->h.damaged_at);
 	note(p, LG_DIAG_NOT_UNDERSTOOD, p->unknown_type, "records of type %u at byte %llu and others "
 	     "like it", p->unknown_kind, (unsigned long long)p->unknown_at);
+	note(p, LG_DIAG_NOT_UNDERSTOOD, p->h.in_folder, "perf record --threads left the samples in the files "
+	     "data.0, data.1 ... beside this one, which are not read: record without --threads");
 	note(p, LG_DIAG_NOT_UNDERSTOOD, p->deferred, "user stacks were recorded apart from their "
 	     "samples (deferred unwinding) and are not joined");
 	note(p, LG_DIAG_FILE_DAMAGED, p->h.attrs.unknown_ids, "%llu samples belong to no event of the "

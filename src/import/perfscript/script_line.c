@@ -103,6 +103,22 @@ static bool cpu(const char *p, const char *end, int32_t *ret)
 	return true;
 }
 
+/* -F +misc: letters before the CPU or the time (tools/perf/builtin-script.c, perf_sample__fprintf_start()) */
+static bool is_misc(const char *p, const char *e, const char *end)
+{
+	int32_t cpu_nr;
+	int64_t ts;
+
+	if (p == e || e - p > 5)
+		return false;
+	for (const char *q = p; q < e; q++)
+		if (!strchr("KUHGgMESpi", *q))
+			return false;
+	p = skip_spaces(e, end);
+	e = token_end(p, end);
+	return p < e && (cpu(p, e, &cpu_nr) || timestamp(p, e, &ts));
+}
+
 /* [cpu] time: period event: rest. All but the event may be missing. */
 static bool tail(struct lg_ps_line *l, const char *p, const char *end)
 {
@@ -113,7 +129,15 @@ static bool tail(struct lg_ps_line *l, const char *p, const char *end)
 	l->has_time = false;
 	p = skip_spaces(p, end);
 	e = token_end(p, end);
+	if (is_misc(p, e, end)) {
+		p = skip_spaces(e, end);
+		e = token_end(p, end);
+	}
 	if (p < e && cpu(p, e, &l->cpu)) {
+		p = skip_spaces(e, end);
+		e = token_end(p, end);
+	}
+	if (l->cpu >= 0 && is_misc(p, e, end)) {
 		p = skip_spaces(e, end);
 		e = token_end(p, end);
 	}

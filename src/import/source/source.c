@@ -10,6 +10,7 @@
 #include <zstd.h>
 
 #include "base/alloc.h"
+#include "import/source/packing.h"
 
 enum { RAW_BYTES = 1 << 16, LINE_BYTES = 1 << 20 };
 enum packing { PLAIN, GZIP, ZSTD };
@@ -37,7 +38,7 @@ static enum packing packing_of(const uint8_t *p, size_t n)
 {
 	if (n >= 3 && p[0] == 0x1f && p[1] == 0x8b && p[2] == 8)
 		return GZIP;
-	if (n >= 4 && !memcmp(p, "\x28\xb5\x2f\xfd", 4))
+	if (lg_is_zstd(p, n))
 		return ZSTD;
 	return PLAIN;
 }

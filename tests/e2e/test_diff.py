@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -200,3 +201,29 @@ def test_profiler_traces_name_the_lost_compilation(laggard, tmp_path):
     assert f["lost_ms"] > 0 and f["fix"] and f["evidence"]
     # The other way round the compiler came back.
     assert not loud(diff(laggard, tmp_path / "after.json", tmp_path / "before.json")[1])
+
+
+def profile_with_loader(path, wait_us):
+    """As torch 1.13's profiler writes it: no categories, no scheduler states, one thread."""
+    rng, ts, events = random.Random(7), 100, []
+    for step in range(18):
+        wait, work = wait_us + rng.randrange(500), 40_000 + rng.randrange(4000)
+        loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+        for name, at, dur in ((f"ProfilerStep#{step}", ts, wait + work), (loader, ts + 5, wait),
+                              *(("aten::linear", ts + wait + 10 + k * 1500, 1400) for k in range(25)),
+                              ("Optimizer.step#SGD.step", ts + wait + work - 2000, 1500)):
+            events.append({"name": name, "ph": "X", "ts": at, "dur": dur, "tid": 1, "pid": "CPU functions", "args": {}})
+        ts += wait + work + 20
+    path.write_text(json.dumps(events))
+    return path
+
+
+def test_a_slow_loader_in_traces_without_states_is_named(laggard, tmp_path):
+    ok, slow = profile_with_loader(tmp_path / "ok.json", 500), profile_with_loader(tmp_path / "slow.json", 30_000)
+    status, verdict = diff(laggard, ok, slow)
+    assert status == 0
+    assert loud(verdict) == ["data.loader_wait"], [(f["id"], f["title"]) for f in verdict["findings"]]
+    waits = [s for s in verdict["diff"]["stages"] if s["name"] == "batch_wait"]
+    assert len(waits) == 1 and 28 < waits[0]["delta_ms"] < 31, waits
+    _, twin = diff(laggard, ok, profile_with_loader(tmp_path / "twin.json", 600))
+    assert loud(twin) == []

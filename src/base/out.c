@@ -158,7 +158,8 @@ int lg_out_open(struct lg_out **ret, const char *path, enum lg_out_codec codec,
 		o->fd = open(o->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	}
 	if (o->fd < 0) {
-		int rc = lg_fail_errno(err, errno, "cannot create %s", path);
+		int rc = strcmp(path, "-") ? lg_fail_errno(err, errno, "cannot create %s", path)
+					   : lg_fail_errno(err, errno, "cannot write to standard output");
 
 		out_free(o);
 		return rc;

@@ -3,6 +3,7 @@
 #include <getopt.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/load.h"
 #include "report/convert.h"
@@ -10,6 +11,14 @@
 #include "symbols/options.h"
 
 enum format { CHROME, CHROME_GZ, PFTRACE, FOLDED, SPEEDSCOPE, PPROF, LAG, UNKNOWN };
+
+static bool same_file(const char *a, const char *b)
+{
+	struct stat x, y;
+
+	return !stat(a, &x) && !stat(b, &y) && S_ISREG(x.st_mode) && x.st_dev == y.st_dev &&
+	       x.st_ino == y.st_ino;
+}
 
 static enum format format_of(const char *path)
 {
@@ -103,8 +112,11 @@ static int parse(int argc, char **argv, struct options *opt)
 	opt->format = format_of(opt->out);
 	if (opt->format == UNKNOWN)
 		return lg_usage(cmd, "\"%s\": the format comes from the suffix: .json or .json.gz "
-				     "(Chrome), .pftrace (Perfetto), .folded (stacks), .lag (laggard)",
-				opt->out);
+				     "(Chrome), .pftrace (Perfetto), .folded (stacks), .speedscope.json, "
+				     ".pb.gz (pprof), .lag (laggard)", opt->out);
+	for (int i = optind; i < argc; i++)
+		if (same_file(argv[i], opt->out))
+			return lg_usage(cmd, "-o %s would replace what is to be read", opt->out);
 	return -1;
 }
 

@@ -109,15 +109,15 @@ static void stages_of_spans(struct lg_side *s, const struct lg_trace *t, const s
 		uint8_t stage = x->stage[row];
 		int64_t from = x->ts[row] > told ? x->ts[row] : told, to = x->ts[row] + x->dur[row];
 
-		if (x->kind[row] != LG_SPAN_STAGE || x->thr[row] != w->thr || !stage || stage >= LG_STAGE_MAX ||
-		    x->dur[row] < 0 || to <= from)
+		if (x->kind[row] != LG_SPAN_STAGE || x->thr[row] != w->thr || !stage ||
+		    stage >= LG_STAGE_MAX || x->dur[row] < 0 || to <= from)
 			continue;
 		told = to;
 		while (i < w->n && w->steps[i].ts + w->steps[i].dur <= from)
 			i++;
 		for (size_t k = i; k < w->n && w->steps[k].ts < to; k++) {
-			int64_t end = w->steps[k].ts + w->steps[k].dur;
-			double ms = (double)((to < end ? to : end) - (from > w->steps[k].ts ? from : w->steps[k].ts)) / 1e6;
+			int64_t start = w->steps[k].ts, end = start + w->steps[k].dur;
+			double ms = (double)((to < end ? to : end) - (from > start ? from : start)) / 1e6;
 
 			if (ms <= 0)
 				continue;

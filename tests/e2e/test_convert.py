@@ -258,3 +258,13 @@ def test_failures_are_one_line_and_leave_no_file(laggard, make_trace, tmp_path):
         assert done.returncode == 2, args
         assert done.stderr.count("\n") == 1 and "--help" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_never_replaces_what_it_reads(laggard, convert, tmp_path):
+    trace = convert("stall", ".json")
+    (tmp_path / "link.json").symlink_to(trace)
+    before = trace.read_bytes()
+    for out in (trace, tmp_path / "link.json"):
+        done = laggard("convert", trace, "-o", out)
+        assert done.returncode == 2 and "would replace" in done.stderr, done.stderr
+        assert trace.read_bytes() == before

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "analyse/culprit.h"
+#include "analyse/severity.h"
 #include "analyse/tally.h"
 #include "base/alloc.h"
 
@@ -73,9 +74,7 @@ static void against(struct lg_case *c, struct lg_finding *f, const char *fmt, ..
 static const char *severity_of(double share, size_t episodes, bool steady)
 {
 	/* PRODUCT section 3: to one cause in at least 5 episodes, or steadily. */
-	if (episodes < 5 && !steady)
-		return share >= 0.01 ? "low" : "info";
-	return share >= 0.10 ? "high" : share >= 0.03 ? "medium" : share >= 0.01 ? "low" : "info";
+	return episodes < 5 && !steady ? lg_severity_of_few(share) : lg_severity_of(share);
 }
 
 static double confidence_of(const struct lg_case *c, const struct lg_cause_sum *s)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyse/severity.h"
 #include "analyse/timeline_gpu.h"
 #include "base/alloc.h"
 #include "base/median.h"
@@ -191,11 +192,6 @@ static const char *name_of(struct lg_case *c, const struct device *g)
 	return strstr(name, ": ") ? name : lg_arena_printf(&c->v->arena, "device %d", g->index);
 }
 
-static const char *severity(double share)
-{
-	return share >= 0.10 ? "high" : share >= 0.03 ? "medium" : share >= 0.01 ? "low" : "info";
-}
-
 static struct lg_finding *add(struct lg_case *c, const struct devices *d, const char *id, double share,
 			      double confidence)
 {
@@ -205,7 +201,7 @@ static struct lg_finding *add(struct lg_case *c, const struct devices *d, const 
 		return NULL;
 	f->lost_share = share;
 	f->lost_ms = share * (double)d->wall / 1e6;
-	f->severity = severity(share);
+	f->severity = lg_severity_of(share);
 	f->confidence = confidence;
 	f->stage = lg_stage_name(LG_STAGE_OTHER);
 	f->culprit.relation = "hardware";

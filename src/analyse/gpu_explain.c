@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyse/severity.h"
 #include "analyse/timeline_gpu.h"
 #include "analyse/tally.h"
 #include "base/alloc.h"
@@ -78,11 +79,6 @@ double lg_gpu_lost(const struct lg_gpu *g, uint32_t mask, double *ret_share,
 	return n ? sum / (double)n / 1e6 : 0;
 }
 
-static const char *severity(double share)
-{
-	return share >= 0.10 ? "high" : share >= 0.03 ? "medium" : share >= 0.01 ? "low" : "info";
-}
-
 struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, const char *id,
 				  double lost_ms, double share, double confidence,
 				  const struct lg_gpu_run *worst)
@@ -94,7 +90,7 @@ struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, con
 		return NULL;
 	f->lost_ms = lost_ms;
 	f->lost_share = share;
-	f->severity = isnan(share) ? "medium" : severity(share);
+	f->severity = isnan(share) ? "medium" : lg_severity_of(share);
 	f->stage = lg_stage_name(LG_STAGE_OTHER);
 	f->culprit.relation = "self";
 	/* One step may be an unusual one; rows that are missing may hide another cause. */

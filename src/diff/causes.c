@@ -15,14 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyse/severity.h"
 #include "diff/causes.h"
 
 enum { FINDINGS_MAX = 64, EVIDENCE_MAX = 12, SHARES_MAX = 64 };
-
-static const char *severity_of(double share)
-{
-	return share >= 0.10 ? "high" : share >= 0.03 ? "medium" : share >= 0.01 ? "low" : "info";
-}
 
 int lg_severity_level(const char *severity)
 {
@@ -68,7 +64,7 @@ void lg_cause_price(struct lg_causes *c, struct lg_finding *f, double ms, double
 
 	f->lost_ms = ms * (double)c->d->after->s.n;
 	f->lost_share = mean > 0 ? ms / mean : (double)NAN;
-	f->severity = severity_of(mean > 0 ? lo / mean : 0);
+	f->severity = lg_severity_of(mean > 0 ? lo / mean : 0);
 	c->told += ms;
 }
 
@@ -219,22 +215,8 @@ static void gone(struct lg_causes *c)
 	}
 }
 
-/* The most that the stages of the set may have grown by, in ms per step. */
-static double most_growth(const struct lg_causes *c, uint32_t set)
-{
-	double ms = 0, var = 0;
-
-	for (uint32_t g = 1; g < LG_STAGE_MAX; g++) {
-		if (!(set & 1u << g))
-			continue;
-		ms += c->pool[g];
-		var += (c->pool[g] - c->lo[g]) * (c->pool[g] - c->lo[g]);
-	}
-	return ms + sqrt(var);
-}
-
-/* Take what the stages of the set grew by (net). Returns ms per step, *ret_lo its lower bound. */
-double lg_cause_drain(struct lg_causes *c, uint32_t set, double *ret_lo)
+/* What the stages of the set grew by (net), in ms per step, and half of its interval. */
+static double growth(const struct lg_causes *c, uint32_t set, double *ret_half)
 {
 	double ms = 0, var = 0;
 
@@ -244,7 +226,16 @@ double lg_cause_drain(struct lg_causes *c, uint32_t set, double *ret_lo)
 		ms += c->pool[g];
 		var += (c->pool[g] - c->lo[g]) * (c->pool[g] - c->lo[g]);
 	}
-	*ret_lo = ms - sqrt(var);
+	*ret_half = sqrt(var);
+	return ms;
+}
+
+/* Take what the stages of the set grew by (net). Returns ms per step, *ret_lo its lower bound. */
+double lg_cause_drain(struct lg_causes *c, uint32_t set, double *ret_lo)
+{
+	double half, ms = growth(c, set, &half);
+
+	*ret_lo = ms - half;
 	if (!(*ret_lo > 0))
 		return 0; /* not more than noise: stays where it is */
 	for (uint32_t g = 1; g < LG_STAGE_MAX; g++)
@@ -306,9 +297,10 @@ void lg_cause_top_items(struct lg_causes *c, struct lg_finding *f, const char *k
  */
 static double price_change(struct lg_causes *c, struct lg_finding *f, uint32_t set, double *ret_lo)
 {
-	double most = most_growth(c, set), ms = lg_cause_drain(c, set, ret_lo), mean = c->d->mean_ms[1];
+	double half, most = growth(c, set, &half) + half;
+	double ms = lg_cause_drain(c, set, ret_lo), mean = c->d->mean_ms[1];
 
-	if (ms > 0 || lg_severity_level(severity_of(mean > 0 ? most / mean : 0)) < lg_severity_level("medium")) {
+	if (ms > 0 || lg_severity_level(lg_severity_of(mean > 0 ? most / mean : 0)) < lg_severity_level("medium")) {
 		lg_cause_price(c, f, ms, *ret_lo);
 		return ms;
 	}

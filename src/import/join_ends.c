@@ -180,8 +180,7 @@ static int refine(const struct ends *a, const struct ends *b, struct lg_join *re
 		ret->offset = lg_median_i64(d, n);
 		for (size_t k = 0; k < n; k++)
 			d[k] = apart(d[k], ret->offset);
-		(void)lg_median_i64(d, n);
-		ret->error = d[(n * 9 - 1) / 10] + 1;
+		ret->error = lg_select_i64(d, n, (n * 9 - 1) / 10) + 1;
 		ret->matches = n;
 		ret->sure = 1;
 	}

@@ -380,13 +380,6 @@ static void take_row(struct smi *s, const char *p, size_t n)
 						 : __builtin_nan("");
 }
 
-static int by_size(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /*
  * How many rows make a sweep, and what gap begins a new one. nvidia-smi asks one GPU after the other, then
  * sleeps: the gaps are of two sizes. They are split where sorted neighbours differ most, at least by three;
@@ -402,7 +395,7 @@ static size_t sweep_rows(const struct smi *s, int64_t *ret_gap)
 	for (size_t i = 0; gap && i < n; i++)
 		gap[i] = s->row[i + 1].ts - s->row[i].ts;
 	if (gap && run && n >= 4) {
-		qsort(gap, n, sizeof *gap, by_size);
+		qsort(gap, n, sizeof *gap, lg_cmp_i64);
 		for (size_t i = edge - 1; i + edge < n; i++) {
 			double low = gap[i] > 200000 ? (double)gap[i] : 200000,
 				       ratio = (double)gap[i + 1] / low;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "import/json/gunzip.h"
+#include "import/source/gunzip.h"
 
 enum { TEXT_MAX = 8 << 20 };
 

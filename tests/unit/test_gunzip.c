@@ -7,13 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "import/json/gunzip.h"
 #include "base/map.h"
+#include "import/source/gunzip.h"
+#include "import/source/source.h"
 
 enum { TEXT = 700000 };
 
@@ -88,6 +90,8 @@ static size_t pack(const uint8_t *p, size_t n, int level, int strategy, uint8_t 
 	return size;
 }
 
+static bool ended_early; /* the data that unpack() saw last */
+
 static size_t unpack(size_t n, size_t at_once, size_t piece, const char **ret_fault)
 {
 	static char fault[64];
@@ -101,6 +105,7 @@ static size_t unpack(size_t n, size_t at_once, size_t piece, const char **ret_fa
 		made += k;
 	} while (k == piece);
 	snprintf(fault, sizeof fault, "%s", lg_gunzip_fault(z));
+	ended_early = lg_gunzip_short(z);
 	*ret_fault = fault;
 	lg_gunzip_free(z);
 	return made;
@@ -157,6 +162,7 @@ static void what_is_cut_off_gives_its_beginning(void **state)
 		for (size_t cut = 0; cut < n; cut++) {
 			made = unpack(cut, SIZE_MAX, sizeof back, &fault);
 			assert_string_equal(fault, "the compressed data ends too early");
+			assert_true(ended_early);
 			assert_true(made <= 3000 && made + 600 >= last);
 			assert_memory_equal(back, text, made);
 			last = made;
@@ -201,6 +207,46 @@ static void what_cannot_be_read_is_not_called_damaged(void **state)
 	lg_gunzip_free(z);
 }
 
+/* The first n packed bytes as a file, by the reader of logs and texts; the damage it tells, or NULL. */
+static const char *as_source(size_t n, size_t *ret_n)
+{
+	char path[] = "/tmp/laggard-gunzip-XXXXXX", *got = NULL;
+	const char *damage = NULL;
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, packed, n), n);
+	close(fd);
+	assert_int_equal(lg_source_all(path, sizeof back, &got, ret_n, &damage, NULL), 0);
+	unlink(path);
+	memcpy(back, got, *ret_n);
+	lg_free(got);
+	return damage;
+}
+
+static void a_source_reads_the_same_and_says_it_in_its_words(void **state)
+{
+	char out[100];
+	size_t n = 0, got;
+
+	(void)state;
+	fill(300000, 15);
+	for (size_t i = 0; i < 3; i++)
+		n += pack(text + i * 100000, 100000, 6, Z_DEFAULT_STRATEGY, packed + n, sizeof packed - n);
+	memset(packed + n, 0, 700);
+	assert_null(as_source(n + 700, &got));
+	assert_int_equal(got, 300000);
+	assert_memory_equal(back, text, got);
+	assert_int_equal(lg_source_head(packed, 4096, out, sizeof out), sizeof out);
+	assert_memory_equal(out, text, sizeof out);
+	assert_string_equal(as_source(n - 9, &got), "its gzip data ends early");
+	assert_true(got > 250000);
+	assert_memory_equal(back, text, got);
+	packed[n / 2] ^= 0x40;
+	assert_string_equal(as_source(n, &got), "its gzip data is damaged");
+	assert_true(got <= 200000);
+}
+
 static int by_either(void **state)
 {
 	(void)state;
@@ -224,6 +270,7 @@ int main(void)
 		BOTH(what_is_cut_off_gives_its_beginning),
 		BOTH(a_changed_bit_is_noticed),
 		BOTH(what_cannot_be_read_is_not_called_damaged),
+		cmocka_unit_test(a_source_reads_the_same_and_says_it_in_its_words),
 	};
 
 	return cmocka_run_group_tests_name("gunzip", tests, NULL, NULL);

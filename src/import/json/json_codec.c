@@ -13,7 +13,7 @@
 #include <zstd.h>
 
 #include "base/alloc.h"
-#include "import/json/gunzip.h"
+#include "import/source/gunzip.h"
 #include "import/source/packing.h"
 
 enum { IN_BYTES = 256 << 10 };

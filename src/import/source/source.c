@@ -6,10 +6,10 @@
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
-#include <zlib.h>
 #include <zstd.h>
 
 #include "base/alloc.h"
+#include "import/source/gunzip.h"
 #include "import/source/packing.h"
 
 enum { RAW_BYTES = 1 << 16, LINE_BYTES = 1 << 20 };
@@ -21,8 +21,7 @@ struct lg_source {
 	uint8_t raw[RAW_BYTES];
 	size_t raw_at, raw_n;
 	int raw_end;
-	z_stream z;
-	int z_live, z_done; /* initialised; between two members */
+	struct lg_gunzip *gzip;
 	ZSTD_DStream *zs;
 	int zs_open;        /* inside a frame */
 	uint64_t offset, cut;
@@ -59,6 +58,25 @@ static void fill(struct lg_source *s)
 	s->raw_n = k > 0 ? (size_t)k : 0;
 }
 
+/* Up to n bytes as the file has them. */
+static size_t take(struct lg_source *s, void *buf, size_t n)
+{
+	fill(s);
+	n = n < s->raw_n - s->raw_at ? n : s->raw_n - s->raw_at;
+	memcpy(buf, s->raw + s->raw_at, n);
+	s->raw_at += n;
+	return n;
+}
+
+/* For lg_gunzip. */
+static int64_t feed(void *ctx, void *buf, size_t n)
+{
+	struct lg_source *s = ctx;
+	size_t k = take(s, buf, n);
+
+	return k || !s->damage ? (int64_t)k : LG_E_IO;
+}
+
 int lg_source_open(struct lg_source **ret, const char *path, struct lg_error *err)
 {
 	struct lg_source *s = lg_calloc(1, sizeof *s);
@@ -74,11 +92,10 @@ int lg_source_open(struct lg_source **ret, const char *path, struct lg_error *er
 	}
 	fill(s);
 	s->packing = packing_of(s->raw, s->raw_n);
-	if (s->packing == GZIP)
-		s->z_live = inflateInit2(&s->z, 16 + MAX_WBITS) == Z_OK;
-	else if (s->packing == ZSTD)
+	if (s->packing == ZSTD)
 		s->zs = ZSTD_createDStream();
-	if ((s->packing == GZIP && !s->z_live) || (s->packing == ZSTD && !s->zs)) {
+	if ((s->packing == GZIP && lg_gunzip_new(&s->gzip, feed, s, NULL)) ||
+	    (s->packing == ZSTD && !s->zs)) {
 		lg_source_close(s);
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	}
@@ -91,47 +108,20 @@ void lg_source_close(struct lg_source *s)
 	if (!s)
 		return;
 	close(s->fd);
-	if (s->z_live)
-		(void)inflateEnd(&s->z);
+	lg_gunzip_free(s->gzip);
 	(void)ZSTD_freeDStream(s->zs);
 	lg_free(s->text);
 	lg_free(s);
 }
 
-static size_t read_gzip(struct lg_source *s, uint8_t *buf, size_t n)
+static size_t read_gzip(struct lg_source *s, void *buf, size_t n)
 {
-	size_t had;
-	int rc;
+	size_t k = lg_gunzip_get(s->gzip, buf, n);
 
-	s->z.next_out = buf;
-	s->z.avail_out = (uInt)n;
-	while (s->z.avail_out == n) {
-		fill(s);
-		if (s->raw_at == s->raw_n) {
-			if (!s->z_done)
-				s->damage = "its gzip data ends early";
-			break;
-		}
-		if (s->z_done) {
-			/* Padding behind the last member is no member (gzip -d ignores it, too). */
-			if (s->raw[s->raw_at] != 0x1f || inflateReset(&s->z) != Z_OK)
-				break;
-			s->z_done = 0;
-		}
-		s->z.next_in = s->raw + s->raw_at;
-		s->z.avail_in = (uInt)(s->raw_n - s->raw_at);
-		had = s->z.avail_in;
-		rc = inflate(&s->z, Z_NO_FLUSH);
-		s->raw_at += had - s->z.avail_in;
-		s->z_done = rc == Z_STREAM_END;
-		if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR) {
-			s->damage = "its gzip data is damaged";
-			s->raw_end = 1;
-			s->raw_at = s->raw_n;
-			break;
-		}
-	}
-	return n - s->z.avail_out;
+	/* A file that cannot be read further has said so already. */
+	if (*lg_gunzip_fault(s->gzip))
+		s->damage = lg_gunzip_short(s->gzip) ? "its gzip data ends early" : "its gzip data is damaged";
+	return k;
 }
 
 static size_t read_zstd(struct lg_source *s, uint8_t *buf, size_t n)
@@ -174,10 +164,7 @@ size_t lg_source_read(struct lg_source *s, void *buf, size_t n)
 	} else if (s->packing == ZSTD) {
 		k = read_zstd(s, buf, n);
 	} else {
-		fill(s);
-		k = s->raw_n - s->raw_at < n ? s->raw_n - s->raw_at : n;
-		memcpy(buf, s->raw + s->raw_at, k);
-		s->raw_at += k;
+		k = take(s, buf, n);
 	}
 	s->end = !k;
 	s->offset += k;
@@ -295,19 +282,37 @@ int lg_source_all(const char *path, size_t limit, char **ret, size_t *ret_n,
 	return 0;
 }
 
+struct head {
+	const uint8_t *p;
+	size_t n;
+};
+
+static int64_t feed_head(void *ctx, void *buf, size_t n)
+{
+	struct head *h = ctx;
+
+	n = n < h->n ? n : h->n;
+	memcpy(buf, h->p, n);
+	h->p += n;
+	h->n -= n;
+	return (int64_t)n;
+}
+
 size_t lg_source_head(const uint8_t *head, size_t n, char *out, size_t cap)
 {
 	enum packing packing = packing_of(head, n);
 
 	if (packing == GZIP) {
-		z_stream z = { .next_in = (Bytef *)(uintptr_t)head, .avail_in = (uInt)n,
-			       .next_out = (Bytef *)out, .avail_out = (uInt)cap };
+		struct head h = { head, n };
+		struct lg_gunzip *z;
+		size_t k;
 
-		if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
+		/* zlib gives all that can be told from data that are cut off. */
+		if (lg_gunzip_new_zlib(&z, feed_head, &h, NULL))
 			return 0;
-		(void)inflate(&z, Z_SYNC_FLUSH);
-		(void)inflateEnd(&z);
-		return cap - z.avail_out;
+		k = lg_gunzip_get(z, out, cap);
+		lg_gunzip_free(z);
+		return k;
 	}
 	if (packing == ZSTD) {
 		ZSTD_DStream *zs = ZSTD_createDStream();

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gunzip.c - two libraries behind one interface; members and padding are handled here. */
-#include "import/json/gunzip.h"
+#include "import/source/gunzip.h"
 
-#include <stdbool.h>
 #include <zlib.h>
 #ifdef LG_HAVE_ISAL
 #include <dlfcn.h>
@@ -23,6 +22,7 @@ struct lg_gunzip {
 	bool eof, over;        /* no more input; no more output */
 	bool inside;           /* a member; false before the first and behind each */
 	bool ended;            /* a member has */
+	bool cut;              /* the input ended inside one */
 	const char *fault;
 	int64_t stopped;
 	z_stream z;
@@ -117,6 +117,11 @@ void lg_gunzip_free(struct lg_gunzip *z)
 const char *lg_gunzip_fault(const struct lg_gunzip *z)
 {
 	return z->fault;
+}
+
+bool lg_gunzip_short(const struct lg_gunzip *z)
+{
+	return z->cut;
 }
 
 int64_t lg_gunzip_stopped(const struct lg_gunzip *z)
@@ -229,8 +234,10 @@ size_t lg_gunzip_get(struct lg_gunzip *z, void *out, size_t size)
 			k = by_zlib(z, (uint8_t *)out + n, room);
 		n += k;
 		z->ended |= !z->inside;
-		if (!k && had == z->n_in && z->inside && !z->over)
+		if (!k && had == z->n_in && z->inside && !z->over) {
+			z->cut = !had;
 			fault(z, had ? "the gzip data is damaged" : "the compressed data ends too early");
+		}
 	}
 	return n;
 }

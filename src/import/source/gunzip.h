@@ -6,8 +6,9 @@
  * than everything that is done with the text; ISA-L takes a third of zlib's time. Debian 12 has it as a
  * shared library only, and laggard is one file that runs anywhere: so it is looked for at run time.
  */
-#ifndef LG_IMPORT_JSON_GUNZIP_H
-#define LG_IMPORT_JSON_GUNZIP_H
+#ifndef LG_IMPORT_SOURCE_GUNZIP_H
+#define LG_IMPORT_SOURCE_GUNZIP_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,7 +30,8 @@ int lg_gunzip_new_zlib(struct lg_gunzip **ret, lg_gunzip_read *read, void *ctx, 
  */
 size_t lg_gunzip_get(struct lg_gunzip *z, void *out, size_t size);
 const char *lg_gunzip_fault(const struct lg_gunzip *z); /* "" = none */
+bool lg_gunzip_short(const struct lg_gunzip *z);        /* the fault is that the data end too early */
 int64_t lg_gunzip_stopped(const struct lg_gunzip *z);   /* 0 = no */
 void lg_gunzip_free(struct lg_gunzip *z);
 
-#endif /* LG_IMPORT_JSON_GUNZIP_H */
+#endif /* LG_IMPORT_SOURCE_GUNZIP_H */

@@ -27,6 +27,7 @@
 #include "import/perfdata/perfdata.h"
 #include "import/perfscript/perfscript.h"
 #include "import/pyspy/pyspy.h"
+#include "import/refuse.h"
 #include "import/smi/smi.h"
 #include "import/torchlog/torchlog.h"
 #include "store/merge.h"
@@ -174,45 +175,6 @@ static int input_open(struct input *in, const char *path, struct lg_error *err)
 	return rc;
 }
 
-static bool all_zero(const struct input *in)
-{
-	for (size_t i = 0; i < in->n_head; i++)
-		if (in->head[i])
-			return false;
-	return true;
-}
-
-/* A word for what the file seems to be, to help whoever named the wrong one. */
-static const char *looks_like(const struct input *in)
-{
-	static const struct {
-		const char *magic, *what;
-		size_t n;
-	} known[] = {
-		{ "\x1f\x8b", "a gzip file", 2 },
-		{ "\x28\xb5\x2f\xfd", "a zstd file", 4 },
-		{ "\x7f" "ELF", "an ELF file", 4 },
-		{ "PERFILE2", "a perf.data file", 8 },
-		{ "SQLite format 3", "an SQLite database", 15 },
-		{ "PK\x03\x04", "a zip file (a torch checkpoint is one)", 4 },
-		{ "{", "JSON", 1 },
-		{ "[", "JSON", 1 },
-		{ "#!", "a script", 2 },
-	};
-
-	if (!in->n_head)
-		return "empty";
-	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-		if (in->n_head >= known[i].n && !memcmp(in->head, known[i].magic, known[i].n))
-			return known[i].what;
-	if (all_zero(in))
-		return "nothing but zero bytes where a format would be named";
-	for (size_t i = 0; i < in->n_head; i++)
-		if (!in->head[i] || (in->head[i] < 0x20 && !strchr("\t\n\r\f", in->head[i])))
-			return "of no kind that is known here";
-	return "text";
-}
-
 static const struct lg_importer *best_of(const struct input *in)
 {
 	const struct lg_importer *best = NULL;
@@ -257,18 +219,19 @@ static const struct lg_importer *find(const struct input *in, struct lg_error *e
 
 		n += k > 0 ? (size_t)k : 0;
 	}
-	(void)lg_fail(err, LG_E_FORMAT, 0, "%s is %s, not a trace; laggard reads: %s",
-		      in->name, looks_like(in), list);
+	(void)lg_refuse_unknown(in->name, in->head, in->n_head, list, err);
 	return NULL;
 }
 
 static int read_one(const struct input *in, struct lg_trace **ret, const char **ret_format,
 		    struct lg_error *err)
 {
-	const struct lg_importer *imp = find(in, err);
+	int rc = in->pipe < 0 ? lg_refuse_packed(in->name, in->path, in->head, in->n_head, err) : 0;
+	const struct lg_importer *imp = rc ? NULL : find(in, err);
 	struct lg_builder *b;
-	int rc;
 
+	if (rc)
+		return rc;
 	if (!imp)
 		return LG_E_FORMAT;
 	rc = lg_builder_new(&b, err);

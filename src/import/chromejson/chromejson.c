@@ -24,6 +24,8 @@ static int sniff(const uint8_t *head, size_t n)
 	p = lg_json_skip(p, end);
 	if (p >= end || (*p != '{' && *p != '['))
 		return 0;
+	if (p + 1 < end && !p[1]) /* UTF-16 */
+		return 0;
 	if (memmem(p, (size_t)(end - p), "\"traceEvents\"", 13))
 		return 60;
 	return memmem(p, (size_t)(end - p), "\"ph\"", 4) ? 50 : 1;
@@ -227,10 +229,7 @@ int lg_chromejson_read(struct lg_events *r, struct lg_builder *b, struct lg_erro
 		}
 	}
 	if (!rc && !c.k.n_events && !c.samples)
-		rc = lg_fail(err, LG_E_FORMAT, LG_NO_OFFSET,
-			     r->seen_array ? "%s: a trace without events"
-					   : "%s: JSON, but no trace: it has no traceEvents",
-			     r->path);
+		rc = lg_events_none(r, err);
 	if (!rc)
 		rc = finish(&c, r, err);
 	lg_free(c.halves);

@@ -573,3 +573,18 @@ void lg_events_diag(const struct lg_events *r, struct lg_builder *b, int64_t ts)
 		lg_add_diag_now(b, LG_DIAG_FILE_TRUNCATED, ts, 1, "%s: the JSON ends at byte %llu",
 				r->path, (unsigned long long)r->truncated);
 }
+
+int lg_events_none(const struct lg_events *r, struct lg_error *err)
+{
+	const char *fault = lg_json_source_fault(r->src);
+
+	if (*fault)
+		return lg_fail(err, LG_E_FORMAT, lg_json_source_offset(r->src, r->end),
+			       "%s: %s, before the first event; copy or make it again", r->path, fault);
+	if (r->truncated != LG_NO_OFFSET)
+		return lg_fail(err, LG_E_FORMAT, r->truncated,
+			       "%s: the JSON ends before its first event; copy or make it again", r->path);
+	return lg_fail(err, LG_E_FORMAT, LG_NO_OFFSET,
+		       r->seen_array ? "%s: a trace without events"
+				     : "%s: JSON, but no trace: it has no traceEvents", r->path);
+}

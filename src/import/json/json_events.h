@@ -53,6 +53,8 @@ int lg_events_next(struct lg_events *r, struct lg_event *e, struct lg_error *err
 int lg_events_scan(struct lg_events *r, struct lg_event *e, struct lg_error *err);
 /* Diag rows for what was cut off or damaged; ts: of the last event. */
 void lg_events_diag(const struct lg_events *r, struct lg_builder *b, int64_t ts);
+/* For a text without an event: LG_E_FORMAT and why there is none. */
+int lg_events_none(const struct lg_events *r, struct lg_error *err);
 void lg_events_close(struct lg_events *r);
 
 #endif /* LG_IMPORT_JSON_EVENTS_H */

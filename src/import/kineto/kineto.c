@@ -82,10 +82,7 @@ int lg_kineto_read(struct lg_events *r, struct lg_builder *b, struct lg_error *e
 		}
 	}
 	if (!rc && !k.n_events)
-		rc = lg_fail(err, LG_E_FORMAT, LG_NO_OFFSET,
-			     r->seen_array ? "%s: a trace without events"
-					   : "%s: JSON, but no trace: it has no traceEvents",
-			     r->path);
+		rc = lg_events_none(r, err);
 	if (!rc)
 		rc = kin_finish(&k, err);
 	if (!rc)

@@ -159,11 +159,12 @@ static size_t by_isal(struct lg_gunzip *z, uint8_t *out, size_t size)
 #ifdef LG_HAVE_ISAL
 /*
  * At a member's begin. ISA-L 2.30 takes a header with a checksum of its own (FHCRC) for damaged when it
- * comes in pieces: such a member, or one whose flags are not there yet, is zlib's.
+ * comes in pieces, and reads one with reserved flags, which RFC 1952 (2.3.1.2) forbids: such a member, or
+ * one whose flags are not there yet, is zlib's.
  */
 static void choose(struct lg_gunzip *z)
 {
-	z->by_isal = z->n_in >= 4 && !(z->in[3] & 2);
+	z->by_isal = z->n_in >= 4 && !(z->in[3] & 0xe2);
 	if (!z->by_isal)
 		return;
 	isal.reset(z->isal);

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "import/refuse.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include "base/alloc.h"
+#include "import/source/packing.h"
+#include "import/source/source.h"
+
+/* Beyond this nothing is looked for: a zstd block has at most 128 KiB (RFC 8878, 3.1.1.2.4), a gzip header
+ * with a name longer than that is none. */
+enum { LOOK_BYTES = 1 << 20, TEXT_BYTES = 4096 };
+
+/* How far unpacking came. */
+struct probe {
+	uint64_t at;      /* bytes of the file that were understood */
+	bool some;        /* something came out: all is well */
+	bool over;        /* the data are whole, and nothing is in them */
+	bool in_header;   /* where it stopped */
+	const char *bad;  /* what the library says is wrong; NULL = the file ends here */
+};
+
+static bool is_gzip(const uint8_t *p, size_t n)
+{
+	return n >= 2 && p[0] == 0x1f && p[1] == 0x8b;
+}
+
+static void probe_gzip(struct probe *r, const uint8_t *p, size_t n)
+{
+	gz_header h = { 0 };
+	uint8_t out[1];
+	z_stream z = { .next_in = (Bytef *)(uintptr_t)p, .avail_in = (uInt)n, .next_out = out,
+		       .avail_out = sizeof out };
+	int rc;
+
+	/* What cannot be looked at is not refused here. */
+	*r = (struct probe){ .some = true };
+	if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
+		return;
+	(void)inflateGetHeader(&z, &h);
+	rc = inflate(&z, Z_SYNC_FLUSH);
+	*r = (struct probe){ .at = z.total_in, .some = !z.avail_out, .over = rc == Z_STREAM_END,
+			     .in_header = h.done != 1 };
+	if (rc == Z_DATA_ERROR)
+		r->bad = z.msg ? z.msg : "they are damaged";
+	/* zlib takes method and flags (RFC 1952, 2.3.1) at once. */
+	if (r->bad && r->at == 4)
+		r->at = p[2] != Z_DEFLATED ? 2 : 3;
+	(void)inflateEnd(&z);
+}
+
+static void probe_zstd(struct probe *r, const uint8_t *p, size_t n)
+{
+	ZSTD_DStream *zs = ZSTD_createDStream();
+	ZSTD_inBuffer in = { .src = p, .size = n };
+	uint8_t text[1];
+	ZSTD_outBuffer out = { .dst = text, .size = sizeof text };
+	size_t k = 0;
+
+	*r = (struct probe){ .some = true };
+	if (!zs)
+		return;
+	/* Several frames: the ones that pzstd writes first are empty. */
+	while (in.pos < in.size && !out.pos) {
+		size_t before = in.pos;
+
+		k = ZSTD_decompressStream(zs, &out, &in);
+		if (ZSTD_isError(k) || (in.pos == before && !out.pos))
+			break;
+	}
+	*r = (struct probe){ .at = in.pos, .some = out.pos, .over = !k };
+	if (ZSTD_isError(k))
+		r->bad = ZSTD_getErrorName(k);
+	(void)ZSTD_freeDStream(zs);
+}
+
+static void probe(struct probe *r, const uint8_t *p, size_t n)
+{
+	if (is_gzip(p, n))
+		probe_gzip(r, p, n);
+	else
+		probe_zstd(r, p, n);
+}
+
+/* More of the file than its head; the number of bytes. */
+static size_t read_more(const char *path, uint8_t *buf, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t n = 0;
+	ssize_t k = 1;
+
+	while (fd >= 0 && n < size && k) {
+		k = read(fd, buf + n, size - n);
+		if (k < 0 && errno != EINTR)
+			break;
+		n += k > 0 ? (size_t)k : 0;
+	}
+	if (fd >= 0)
+		close(fd);
+	return n;
+}
+
+int lg_refuse_packed(const char *name, const char *path, const uint8_t *head, size_t n, struct lg_error *err)
+{
+	const char *kind = is_gzip(head, n) ? "gzip" : "zstd";
+	LG_AUTOFREE uint8_t *buf = NULL;
+	struct probe r;
+
+	/* 28 b5 is no text: a zstd file of less than its magic number is one that was cut. */
+	if (!is_gzip(head, n) && !lg_is_zstd(head, n) && !(n >= 2 && n < 4 && !memcmp(head, "\x28\xb5\x2f", n)))
+		return 0;
+	probe(&r, head, n);
+	if (r.some)
+		return 0;
+	if (!r.bad) {
+		buf = lg_calloc(LOOK_BYTES, 1);
+		if (!buf)
+			return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+		n = read_more(path, buf, LOOK_BYTES);
+		if (n == LOOK_BYTES)
+			return 0;
+		probe(&r, buf, n);
+		if (r.some)
+			return 0;
+	}
+	if (r.bad)
+		return lg_fail(err, LG_E_FORMAT, r.at,
+			       "%s: nothing can be unpacked from its %s data: %s; copy or make it again", name,
+			       kind, r.bad);
+	if (r.over)
+		return lg_fail(err, LG_E_FORMAT, r.at, "%s is a %s file of nothing: it unpacks to 0 bytes", name,
+			       kind);
+	return lg_fail(err, LG_E_FORMAT, n, "%s: its %s data end %s; copy or make it again", name, kind,
+		       r.in_header ? "inside their header" : "before anything can be unpacked");
+}
+
+static bool all_zero(const uint8_t *p, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (p[i])
+			return false;
+	return true;
+}
+
+/* "UTF-16LE" where the bytes are text of two bytes a character, with a byte order mark or without; or NULL. */
+static const char *wide(const uint8_t *p, size_t n, bool *ret_marked)
+{
+	size_t low[2] = { 0, 0 }; /* zero bytes at even and at odd places; the other byte is ASCII */
+
+	*ret_marked = true;
+	if (n >= 4 && (!memcmp(p, "\xff\xfe\0\0", 4) || !memcmp(p, "\0\0\xfe\xff", 4)))
+		return "UTF-32";
+	if (n >= 2 && (!memcmp(p, "\xff\xfe", 2) || !memcmp(p, "\xfe\xff", 2)))
+		return "UTF-16";
+	*ret_marked = false;
+	for (size_t i = 0; i + 1 < n; i += 2) {
+		low[0] += !p[i] && (isprint(p[i + 1]) || isspace(p[i + 1]));
+		low[1] += !p[i + 1] && (isprint(p[i]) || isspace(p[i]));
+	}
+	/* Nine of ten: a text in a Latin script, and no other kind of file. */
+	if (n >= 16 && low[1] * 20 > n * 9)
+		return "UTF-16LE";
+	return n >= 16 && low[0] * 20 > n * 9 ? "UTF-16BE" : NULL;
+}
+
+/* A word for what the bytes seem to be. */
+static const char *looks_like(const uint8_t *p, size_t n)
+{
+	static const struct {
+		const char *magic, *what;
+		size_t n;
+	} known[] = {
+		{ "\x1f\x8b", "a gzip file", 2 },
+		{ "\x28\xb5\x2f\xfd", "a zstd file", 4 },
+		{ "\x7f" "ELF", "an ELF file", 4 },
+		{ "PERFILE2", "a perf.data file", 8 },
+		{ "SQLite format 3", "an SQLite database", 15 },
+		{ "PK\x03\x04", "a zip file (a torch checkpoint is one)", 4 },
+		{ "{", "JSON", 1 },
+		{ "[", "JSON", 1 },
+		{ "#!", "a script", 2 },
+	};
+
+	if (!n)
+		return "empty";
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (n >= known[i].n && !memcmp(p, known[i].magic, known[i].n))
+			return known[i].what;
+	if (all_zero(p, n))
+		return "nothing but zero bytes where a format would be named";
+	for (size_t i = 0; i < n; i++)
+		if (!p[i] || (p[i] < 0x20 && !strchr("\t\n\r\f", p[i])))
+			return "of no kind that is known here";
+	return "text";
+}
+
+int lg_refuse_unknown(const char *name, const uint8_t *head, size_t n, const char *formats, struct lg_error *err)
+{
+	uint8_t text[TEXT_BYTES];
+	const char *enc, *inside = "";
+	bool marked;
+
+	if (is_gzip(head, n) || lg_is_zstd(head, n)) {
+		size_t k = lg_source_head(head, n, (char *)text, sizeof text);
+
+		if (k) {
+			inside = is_gzip(head, n) ? "a gzip file; unpacked it is " : "a zstd file; unpacked it is ";
+			head = text;
+			n = k;
+		}
+	}
+	enc = wide(head, n, &marked);
+	if (enc)
+		return lg_fail(err, LG_E_FORMAT, 0,
+			       "%s is %s%s text (%s): convert it first: iconv -f %s -t UTF-8", name, inside, enc,
+			       marked ? "it begins with a byte order mark" : "every other byte is zero", enc);
+	return lg_fail(err, LG_E_FORMAT, 0, "%s is %s%s, not a trace; laggard reads: %s", name, inside,
+		       looks_like(head, n), formats);
+}

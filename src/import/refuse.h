@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* refuse.h - the one line for a file from which no importer can read anything. */
+#ifndef LG_IMPORT_REFUSE_H
+#define LG_IMPORT_REFUSE_H
+#include "base/error.h"
+
+#include <stddef.h>
+
+/*
+ * 0, or LG_E_FORMAT and why nothing at all comes out of a gzip or zstd file: where it ends or is wrong.
+ * path is opened only where its first bytes alone do not tell. name: what people call it.
+ */
+int lg_refuse_packed(const char *name, const char *path, const uint8_t *head, size_t n, struct lg_error *err)
+	LG_MUST_CHECK;
+/* For whoever named the wrong file: what it seems to be. formats: what could have been read. */
+int lg_refuse_unknown(const char *name, const uint8_t *head, size_t n, const char *formats,
+		      struct lg_error *err);
+
+#endif /* LG_IMPORT_REFUSE_H */

@@ -24,13 +24,6 @@ static unsigned width_of(const char *s)
 	return n;
 }
 
-static const char *cell(sqlite3_stmt *q, int i)
-{
-	const char *s = (const char *)sqlite3_column_text(q, i);
-
-	return s ? s : "";
-}
-
 struct printer {
 	struct lg_out *o;
 	struct lg_json j;
@@ -39,7 +32,34 @@ struct printer {
 	char **ahead;    /* cells of the first rows, until the widths are known */
 	size_t n_ahead;
 	bool flowing;    /* widths are set */
+	char *escaped;   /* of cell() */
+	size_t escaped_cap;
+	bool nomem;
 };
+
+/* The text of a column, until the next call; zero bytes, at which a C string would end, as \x00. */
+static const char *cell(struct printer *p, sqlite3_stmt *q, int i)
+{
+	const char *s = (const char *)sqlite3_column_text(q, i);
+	size_t n = s ? (size_t)sqlite3_column_bytes(q, i) : 0, k = 0;
+
+	if (!s || strlen(s) >= n)
+		return s ? s : "";
+	if (lg_grow(&p->escaped, &p->escaped_cap, 4 * n + 1, 1)) {
+		p->nomem = true;
+		return "";
+	}
+	for (size_t c = 0; c < n; c++) {
+		if (s[c]) {
+			p->escaped[k++] = s[c];
+			continue;
+		}
+		memcpy(p->escaped + k, "\\x00", 4);
+		k += 4;
+	}
+	p->escaped[k] = 0;
+	return p->escaped;
+}
 
 static void aligned(struct printer *p, int col, const char *s)
 {
@@ -72,12 +92,12 @@ static int table_row(struct printer *p, sqlite3_stmt *q, bool names)
 	if (p->flowing || p->n_ahead == LOOK_AHEAD) {
 		flow(p);
 		for (int i = 0; i < p->n; i++)
-			aligned(p, i, cell(q, i));
+			aligned(p, i, cell(p, q, i));
 		lg_out_puts(p->o, "\n");
 		return 0;
 	}
 	for (int i = 0; i < p->n; i++) {
-		const char *s = names ? sqlite3_column_name(q, i) : cell(q, i);
+		const char *s = names ? sqlite3_column_name(q, i) : cell(p, q, i);
 		unsigned w = width_of(s ? s : "");
 		char *copy = lg_strdup(s ? s : "");
 
@@ -116,7 +136,7 @@ static void csv_row(struct printer *p, sqlite3_stmt *q, bool names)
 	for (int i = 0; i < p->n; i++) {
 		if (i)
 			lg_out_write(p->o, ",", 1);
-		csv_cell(p->o, names ? sqlite3_column_name(q, i) : cell(q, i));
+		csv_cell(p->o, names ? sqlite3_column_name(q, i) : cell(p, q, i));
 	}
 	lg_out_puts(p->o, "\r\n");
 }
@@ -138,8 +158,11 @@ static void json_row(struct printer *p, sqlite3_stmt *q)
 		case SQLITE_NULL:
 			lg_json_null(&p->j);
 			break;
-		default:
-			lg_json_str(&p->j, cell(q, i));
+		default: {
+			const char *s = (const char *)sqlite3_column_text(q, i);
+
+			lg_json_str_n(&p->j, s ? s : "", s ? (size_t)sqlite3_column_bytes(q, i) : 0);
+		}
 		}
 	}
 	lg_json_close(&p->j, '}');
@@ -166,6 +189,8 @@ static int rows(struct printer *p, sqlite3 *db, sqlite3_stmt *q, struct lg_error
 		else if (p->as == AS_CSV)
 			csv_row(p, q, false);
 		else if (table_row(p, q, false))
+			p->nomem = true;
+		if (p->nomem)
 			return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	}
 	if (rc != SQLITE_DONE)
@@ -200,6 +225,7 @@ static int query(sqlite3 *db, const char *sql, int as, struct lg_error *err)
 		flow(&p);
 		lg_free(p.width);
 		lg_free(p.ahead);
+		lg_free(p.escaped);
 		if (rc)
 			lg_out_abort(p.o);
 		else

@@ -74,6 +74,12 @@ void lg_json_str(struct lg_json *j, const char *s)
 		lg_out_puts(j->o, "null");
 }
 
+void lg_json_str_n(struct lg_json *j, const char *s, size_t n)
+{
+	before_value(j);
+	lg_out_json_string(j->o, s, n);
+}
+
 void lg_json_bool(struct lg_json *j, bool v)
 {
 	before_value(j);

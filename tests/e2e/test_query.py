@@ -133,3 +133,11 @@ def test_the_examples_of_the_man_page_run(laggard, trace, root):
     for sql in examples:
         done = laggard("query", trace("stall"), sql)
         assert done.returncode == 0 and len(done.stdout.splitlines()) > 1, (sql, done.stderr)
+
+
+def test_text_with_zero_bytes_is_whole(laggard, trace):
+    sql = "SELECT 'a' || char(0) || 'b' || char(0) AS x, 'y' AS y"
+    assert json.loads(laggard("query", trace("stall"), sql, "--json").stdout) == [{"x": "a\0b\0", "y": "y"}]
+    assert list(csv.reader(io.StringIO(laggard("query", trace("stall"), sql, "--csv").stdout))) == [
+        ["x", "y"], ["a\\x00b\\x00", "y"]]
+    assert laggard("query", trace("stall"), sql).stdout.splitlines()[1].split() == ["a\\x00b\\x00", "y"]

@@ -132,6 +132,18 @@ static struct lg_window window(const struct lg_trace *t, const struct options *o
 	return w;
 }
 
+/* A window behind the last row would make a file without a row, and not say why. */
+static int check_window(const struct lg_trace *t, const struct options *opt, struct lg_error *err)
+{
+	int64_t length = t->first <= t->last ? t->last - t->first : 0;
+
+	if (opt->from <= 0 || opt->from <= length)
+		return 0;
+	return lg_fail(err, LG_E_USAGE, LG_NO_OFFSET,
+		       "nothing lies behind --from %.9g s: the data are %.9g s long, from 0 s on",
+		       (double)opt->from / 1e9, (double)length / 1e9);
+}
+
 static int write_lag(const struct lg_loaded *l, const struct options *opt, struct lg_error *err)
 {
 	struct lg_window w = window(l->trace, opt);
@@ -188,6 +200,8 @@ static int run(int argc, char **argv)
 	if (rc >= 0)
 		return rc;
 	rc = lg_load(argv + optind, (size_t)(argc - optind), &l, &err);
+	if (!rc)
+		rc = check_window(l.trace, &opt, &err);
 	/* The drawing is worth having without the steps: a failing analysis is said, not fatal. */
 	opt.verdict = opt.verdict && (opt.format == CHROME || opt.format == CHROME_GZ ||
 				      opt.format == PFTRACE);

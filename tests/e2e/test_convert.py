@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """convert: what is drawn is strict, nested, exact to the nanosecond, and the same everywhere."""
 import collections
+import json
 import pathlib
 import re
 import shutil
@@ -258,6 +259,17 @@ def test_failures_are_one_line_and_leave_no_file(laggard, make_trace, tmp_path):
         assert done.returncode == 2, args
         assert done.stderr.count("\n") == 1 and "--help" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("suffix", (".json", ".pftrace", ".folded", ".lag"))
+def test_a_window_behind_the_data_is_said(convert, laggard, make_trace, tmp_path, suffix):
+    length = json.loads(laggard("explain", make_trace("stall"), "--json").stdout)["inputs"][0]["duration_s"]
+    out = tmp_path / f"behind{suffix}"
+    done = laggard("convert", make_trace("stall"), "-o", out, "--from", "2h")
+    assert done.returncode == 1 and not out.exists()
+    assert done.stderr.count("\n") == 1 and f"the data are {length:.6g}" in done.stderr
+    assert laggard("convert", make_trace("stall"), "-o", out, "--from", f"{length / 2:.6f}s", "--to",
+                   "2h").returncode == 0
 
 
 def test_never_replaces_what_it_reads(laggard, convert, tmp_path):

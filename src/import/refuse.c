@@ -202,7 +202,8 @@ static const char *looks_like(const uint8_t *p, size_t n)
 	return "text";
 }
 
-int lg_refuse_unknown(const char *name, const uint8_t *head, size_t n, const char *formats, struct lg_error *err)
+int lg_refuse_unknown(const char *name, const uint8_t *head, size_t n, const char *formats,
+		      struct lg_error *err)
 {
 	uint8_t text[TEXT_BYTES];
 	const char *enc, *inside = "";

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,7 +14,8 @@
 
 struct lg_writer {
 	int fd;
-	char *path;
+	char *name;  /* for people: where the rows are to be in the end */
+	bool kept;   /* what is written so far stays when the rest cannot be */
 	struct lg_coder *coder;
 	uint64_t bytes, rows; /* bytes: end of the last whole chunk */
 	struct lg_dir_entry *dir;
@@ -35,10 +37,13 @@ static int write_all(struct lg_writer *w, const void *buf, size_t n)
 		if (k <= 0) {
 			int e = k ? errno : ENOSPC;
 
-			w->failed = lg_fail_errno(&w->err, e,
-						  "cannot write %s (its first %llu bytes are whole "
-						  "and readable)",
-						  w->path, (unsigned long long)w->bytes);
+			if (w->kept && w->bytes)
+				w->failed = lg_fail_errno(&w->err, e,
+							  "cannot write %s (its first %llu bytes are whole "
+							  "and readable)",
+							  w->name, (unsigned long long)w->bytes);
+			else
+				w->failed = lg_fail_errno(&w->err, e, "cannot write %s", w->name);
 			/* Half a chunk tells nothing; where the file cannot be cut the reader
 			 * skips it. */
 			if (ftruncate(w->fd, (off_t)w->bytes))
@@ -61,7 +66,8 @@ static int report(struct lg_writer *w, struct lg_error *err)
 	return w->failed;
 }
 
-static int writer_open(struct lg_writer **ret, const char *path, int live, struct lg_error *err)
+static int writer_open(struct lg_writer **ret, const char *path, const char *name, int live,
+		       struct lg_error *err)
 {
 	struct lg_writer *w = lg_calloc(1, sizeof *w);
 	struct lg_lag_header h;
@@ -70,8 +76,9 @@ static int writer_open(struct lg_writer **ret, const char *path, int live, struc
 	if (!w)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	w->fd = -1;
-	w->path = lg_strdup(path);
-	if (!w->path || lg_coder_new(&w->coder)) {
+	w->kept = live;
+	w->name = lg_strdup(strcmp(name, "-") ? name : "standard output");
+	if (!w->name || lg_coder_new(&w->coder)) {
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 		goto fail;
 	}
@@ -80,7 +87,7 @@ static int writer_open(struct lg_writer **ret, const char *path, int live, struc
 	else
 		w->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	if (w->fd < 0) {
-		rc = lg_fail_errno(err, errno, "cannot create %s", path);
+		rc = lg_fail_errno(err, errno, "cannot create %s", w->name);
 		goto fail;
 	}
 	lg_lag_header_init(&h, live);
@@ -97,7 +104,7 @@ fail:
 
 int lg_writer_open(struct lg_writer **ret, const char *path, struct lg_error *err)
 {
-	return writer_open(ret, path, 1, err);
+	return writer_open(ret, path, path, 1, err);
 }
 
 void lg_writer_abort(struct lg_writer *w)
@@ -107,7 +114,7 @@ void lg_writer_abort(struct lg_writer *w)
 	if (w->fd >= 0)
 		close(w->fd);
 	lg_coder_free(w->coder);
-	lg_free(w->path);
+	lg_free(w->name);
 	lg_free(w->dir);
 	lg_free(w);
 }
@@ -173,7 +180,7 @@ int lg_writer_close(struct lg_writer *w, struct lg_error *err)
 			(void)write_all(w, &t, sizeof t);
 	}
 	if (close(w->fd) && !w->failed)
-		w->failed = lg_fail_errno(&w->err, errno, "cannot write %s", w->path);
+		w->failed = lg_fail_errno(&w->err, errno, "cannot write %s", w->name);
 	w->fd = -1;
 	rc = w->failed && !w->reported ? report(w, err) : 0;
 	lg_writer_abort(w);
@@ -220,10 +227,10 @@ static int save(struct lg_writer *w, const struct lg_trace *t, struct lg_error *
 	return rc;
 }
 
-static int save_as(const struct lg_trace *t, const char *path, struct lg_error *err)
+static int save_as(const struct lg_trace *t, const char *path, const char *name, struct lg_error *err)
 {
 	struct lg_writer *w;
-	int rc = writer_open(&w, path, 0, err);
+	int rc = writer_open(&w, path, name, 0, err);
 
 	if (rc)
 		return rc;
@@ -244,12 +251,12 @@ int lg_lag_save(const struct lg_trace *t, const char *path, struct lg_error *err
 	int rc;
 
 	if (!strcmp(path, "-") || (!stat(path, &st) && !S_ISREG(st.st_mode)))
-		return save_as(t, path, err);
+		return save_as(t, path, path, err);
 	tmp = lg_calloc(size, 1);
 	if (!tmp)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	snprintf(tmp, size, "%s.%ld.tmp", path, (long)getpid());
-	rc = save_as(t, tmp, err);
+	rc = save_as(t, tmp, path, err);
 	if (!rc && rename(tmp, path))
 		rc = lg_fail_errno(err, errno, "cannot create %s", path);
 	if (rc)

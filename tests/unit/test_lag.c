@@ -450,6 +450,7 @@ static void test_disk_full(void **state)
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
 	assert_int_equal(rc, LG_E_IO);
 	assert_non_null(strstr(err.message, path));
+	assert_non_null(strstr(err.message, "bytes are whole and readable"));
 	assert_null(strchr(err.message, '\n'));
 	/* Told once. */
 	assert_int_equal(lg_writer_close(w, &err), 0);
@@ -458,8 +459,22 @@ static void test_disk_full(void **state)
 	assert_true(t->state.n >= 200);
 	assert_int_equal(n_diag(t, LG_DIAG_FILE_TRUNCATED), 1);
 	assert_int_equal(n_diag(t, LG_DIAG_FILE_DAMAGED), 0);
-	lg_trace_free(t);
 	assert_int_equal(lg_writer_open(&w, "/nonexistent/x.lag", &err), LG_E_IO);
+	/* A recording keeps what was written; a trace that is saved at once leaves nothing, so nothing of it
+	 * is readable, and what was there before is still there. */
+	assert_non_null(strstr(err.message, "/nonexistent/x.lag"));
+	small.rlim_cur = 3000;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+	rc = lg_lag_save(t, path, &err);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+	assert_int_equal(rc, LG_E_IO);
+	assert_null(strstr(err.message, "readable"));
+	assert_null(strstr(err.message, ".tmp"));
+	assert_non_null(strstr(err.message, path));
+	lg_trace_free(t);
+	assert_int_equal(lg_lag_open(path, &t, &err), 0);
+	assert_true(t->state.n >= 200);
+	lg_trace_free(t);
 }
 
 static void test_ring(void **state)

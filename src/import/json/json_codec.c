@@ -158,13 +158,12 @@ int lg_json_codec_read(struct lg_json_codec *c, char *out, size_t size, size_t *
 	}
 	while (n < size && !c->over) {
 		size_t k, left;
-		int rc = refill(c, ret_errno);
+		int rc;
 
-		if (rc)
-			return rc;
 		if (c->kind == PLAIN) {
-			if (!c->n_in)
+			if (!c->n_in && c->fd < 0)
 				break;
+			/* What was read to tell the kind; memory. */
 			k = c->n_in < size - n ? c->n_in : size - n;
 			memcpy(out + n, c->in, k);
 			c->in += k;
@@ -188,6 +187,9 @@ int lg_json_codec_read(struct lg_json_codec *c, char *out, size_t size, size_t *
 			}
 			continue;
 		}
+		rc = refill(c, ret_errno);
+		if (rc)
+			return rc;
 		/* Another member behind the last one? Padding (tapes, dd) is not. */
 		if (c->ended && !c->began &&
 		    (!c->n_in || (c->in[0] != 0x28 && (c->in[0] & 0xf0) != 0x50))) {

@@ -183,31 +183,66 @@ static inline const char *value(const char *p, const char *end, struct lg_slice 
 	return q;
 }
 
-static struct lg_slice *member(struct lg_event *e, const char *k, size_t n)
+/* Members of an event that are looked at. */
+enum { M_BEGIN, M_OTHER, M_PH, M_TS, M_ID, M_BP, M_SF, M_PID, M_TID, M_DUR, M_CAT, M_NAME, M_ARGS, M_SCOPE, M_END };
+_Static_assert((int)M_END == (int)LG_EVENT_MEMBERS, "one shape for each member");
+
+static uint8_t member_of(const char *k, size_t n)
 {
 	switch (n) {
 	case 2:
-		return k[0] == 't' && k[1] == 's'   ? &e->ts
-		       : k[0] == 'i' && k[1] == 'd' ? &e->id
-		       : k[0] == 'b' && k[1] == 'p' ? &e->bp
-		       : k[0] == 's' && k[1] == 'f' ? &e->sf
-						    : NULL;
+		return k[0] == 't' && k[1] == 's'   ? M_TS
+		       : k[0] == 'i' && k[1] == 'd' ? M_ID
+		       : k[0] == 'b' && k[1] == 'p' ? M_BP
+		       : k[0] == 's' && k[1] == 'f' ? M_SF
+		       : k[0] == 'p' && k[1] == 'h' ? M_PH
+						    : M_OTHER;
 	case 3:
-		return !memcmp(k, "pid", 3)   ? &e->pid
-		       : !memcmp(k, "tid", 3) ? &e->tid
-		       : !memcmp(k, "dur", 3) ? &e->dur
-		       : !memcmp(k, "cat", 3) ? &e->cat
-		       : !memcmp(k, "id2", 3) ? &e->id
-					      : NULL;
+		return !memcmp(k, "pid", 3)   ? M_PID
+		       : !memcmp(k, "tid", 3) ? M_TID
+		       : !memcmp(k, "dur", 3) ? M_DUR
+		       : !memcmp(k, "cat", 3) ? M_CAT
+		       : !memcmp(k, "id2", 3) ? M_ID
+					      : M_OTHER;
 	case 4:
-		return !memcmp(k, "name", 4)   ? &e->name
-		       : !memcmp(k, "args", 4) ? &e->args
-					       : NULL;
+		return !memcmp(k, "name", 4) ? M_NAME : !memcmp(k, "args", 4) ? M_ARGS : M_OTHER;
 	case 5:
-		return !memcmp(k, "scope", 5) ? &e->scope : NULL;
+		return !memcmp(k, "scope", 5) ? M_SCOPE : M_OTHER;
 	default:
-		return NULL;
+		return M_OTHER;
 	}
+}
+
+/* Where it goes; other: what is looked at no further. */
+static inline struct lg_slice *slice_of(struct lg_event *e, uint8_t member, struct lg_slice *other)
+{
+	static const uint8_t at[] = {
+		[M_TS] = offsetof(struct lg_event, ts),	    [M_ID] = offsetof(struct lg_event, id),
+		[M_BP] = offsetof(struct lg_event, bp),	    [M_SF] = offsetof(struct lg_event, sf),
+		[M_PID] = offsetof(struct lg_event, pid),   [M_TID] = offsetof(struct lg_event, tid),
+		[M_DUR] = offsetof(struct lg_event, dur),   [M_CAT] = offsetof(struct lg_event, cat),
+		[M_NAME] = offsetof(struct lg_event, name), [M_ARGS] = offsetof(struct lg_event, args),
+		[M_SCOPE] = offsetof(struct lg_event, scope),
+	};
+
+	return member <= M_PH ? other : (struct lg_slice *)(void *)((char *)e + at[member]);
+}
+
+/* The key at p, a quote, and its colon: where its value begins; NULL: see members(). */
+static const char *key_at(const char *p, const char *end, uint8_t *ret_member)
+{
+	const char *key = p + 1, *q;
+	uint8_t esc = 0;
+
+	q = lg_json_string_end(key, end, &esc);
+	if (!q)
+		return NULL;
+	*ret_member = member_of(key, (size_t)(q - key));
+	p = lg_json_skip(q + 1, end);
+	if (p >= end || *p != ':')
+		return NULL;
+	p = lg_json_skip(p + 1, end);
+	return p < end ? p : NULL;
 }
 
 /*
@@ -215,57 +250,72 @@ static struct lg_slice *member(struct lg_event *e, const char *k, size_t n)
  * end, or something is odd about it. What this accepts, the slow way in event() accepts with the same
  * members: where a window ends does not change what is read.
  */
-static bool members(const char *p, const char *end, struct lg_event *e, const char **ret)
+static bool members(struct lg_events *r, struct lg_event *e, const char **ret)
 {
+	const char *p = r->p + 1, *end = r->end, *q;
 	struct lg_slice other, *s;
+	uint8_t m = M_BEGIN;
 
 	memset(e, 0, sizeof *e);
-	for (p++;;) {
-		const char *key, *q;
-		uint8_t esc = 0;
-		size_t n;
+	for (;;) {
+		struct lg_shape *shape = &r->shape[m];
+		const struct lg_shape_text *seen = lg_shape_find(shape, p);
 
-		/* Behind end are zeros. */
-		p = lg_json_skip(p, end);
-		if (*p == ',')
-			p = lg_json_skip(p + 1, end);
-		if (*p == '}' && p < end) {
-			*ret = p + 1;
-			return true;
-		}
-		if (*p != '"')
-			return false;
-		key = p + 1;
-		q = lg_json_string_end(key, end, &esc);
-		if (!q)
-			return false;
-		n = (size_t)(q - key);
-		p = q + 1;
-		if (*p != ':')
+		if (seen) {
+			m = seen->what;
+			p += seen->n;
+			if (m == M_END) {
+				*ret = p;
+				return true;
+			}
+			s = slice_of(e, m, &other);
+			if (seen->quote) {
+				s->kind = '"';
+				s->esc = 0;
+				s->p = p;
+				q = lg_json_string_end(p, end, &s->esc);
+				if (!q)
+					return false;
+				s->n = (uint32_t)(q - p);
+				p = q + 1;
+				if (m == M_PH && s->n)
+					e->ph = *s->p;
+				continue;
+			}
+		} else {
+			const char *from = p;
+
+			/* Behind end are zeros. */
 			p = lg_json_skip(p, end);
-		if (p >= end || *p != ':')
-			return false;
-		p = lg_json_skip(p + 1, end);
-		if (p >= end)
-			return false;
+			if (*p == ',')
+				p = lg_json_skip(p + 1, end);
+			if (*p == '}' && p < end) {
+				lg_shape_keep(shape, from, p + 1, M_END);
+				*ret = p + 1;
+				return true;
+			}
+			if (*p != '"')
+				return false;
+			p = key_at(p, end, &m);
+			if (!p)
+				return false;
+			lg_shape_keep(shape, from, p + (*p == '"'), m);
+			s = slice_of(e, m, &other);
+		}
 		if (*p == '{') {
 			/* Not lg_json_value(): what is odd is looked at by the caller. */
-			other = (struct lg_slice){ .p = p, .kind = '{' };
+			*s = (struct lg_slice){ .p = p, .kind = '{' };
 			if (lg_json_object(p, end, &q) != LG_JSON_OK)
 				return false;
-			other.n = (uint32_t)(q - p);
-			s = member(e, key, n);
-			if (s)
-				*s = other;
+			s->n = (uint32_t)(q - p);
 			p = q;
 			continue;
 		}
-		s = member(e, key, n);
-		p = value(p, end, s ? s : &other);
+		p = value(p, end, s);
 		if (!p)
 			return false;
-		if (!s && n == 2 && key[0] == 'p' && key[1] == 'h' && other.kind == '"' && other.n)
-			e->ph = *other.p;
+		if (m == M_PH && s->kind == '"' && s->n)
+			e->ph = *s->p;
 	}
 }
 
@@ -276,11 +326,11 @@ static bool checked_members(const char *p, const char *end, struct lg_event *e)
 
 	memset(e, 0, sizeof *e);
 	for (p++; lg_json_member(&p, end, &key, &v);) {
-		struct lg_slice *s = member(e, key.p, key.n);
+		struct lg_slice other;
+		uint8_t m = member_of(key.p, key.n);
 
-		if (s)
-			*s = v;
-		else if (LG_SLICE_IS(&key, "ph") && v.kind == '"' && v.n)
+		*slice_of(e, m, &other) = v;
+		if (m == M_PH && v.kind == '"' && v.n)
 			e->ph = *v.p;
 	}
 	p = lg_json_skip(p, end);
@@ -296,7 +346,7 @@ static int event(struct lg_events *r, struct lg_event *e, struct lg_error *err)
 	enum lg_json_found f;
 	int rc;
 
-	if (members(r->p, r->end, e, &end)) {
+	if (members(r, e, &end)) {
 		r->p = end;
 		r->n_events++;
 		return 1;

@@ -7,6 +7,7 @@
  */
 #ifndef LG_IMPORT_JSON_EVENTS_H
 #define LG_IMPORT_JSON_EVENTS_H
+#include "import/json/json_shape.h"
 #include "import/json/json_source.h"
 #include "store/builder.h"
 
@@ -29,6 +30,8 @@ enum { LG_ITEM_END, LG_ITEM_EVENT, LG_ITEM_FIELD /* name = key, args = value */ 
 
 struct lg_ahead;
 
+enum { LG_EVENT_MEMBERS = 14 };
+
 struct lg_events {
 	struct lg_json_source *src;
 	const char *p, *end;
@@ -41,6 +44,7 @@ struct lg_events {
 	size_t depth;
 	bool in_string, in_escape;
 	struct lg_ahead *ahead; /* scans in a thread of its own; NULL = in turn */
+	struct lg_shape shape[LG_EVENT_MEMBERS];
 	char before;           /* looking for an event: the last byte before p that is no space */
 };
 

@@ -9,10 +9,10 @@ struct masks {
 };
 
 #ifdef __SSE2__
-static inline void look(const char *p, struct masks *m)
+static inline void look(const char *p, char open, char close, struct masks *m)
 {
 	const __m128i q = _mm_set1_epi8('"'), b = _mm_set1_epi8('\\');
-	const __m128i o = _mm_set1_epi8('{'), c = _mm_set1_epi8('}');
+	const __m128i o = _mm_set1_epi8(open), c = _mm_set1_epi8(close);
 
 	*m = (struct masks){ 0 };
 	for (int i = 0; i < 4; i++) {
@@ -26,14 +26,14 @@ static inline void look(const char *p, struct masks *m)
 	}
 }
 #else
-static inline void look(const char *p, struct masks *m)
+static inline void look(const char *p, char open, char close, struct masks *m)
 {
 	*m = (struct masks){ 0 };
 	for (int i = 0; i < 64; i++) {
 		m->quote |= (uint64_t)(p[i] == '"') << i;
 		m->back |= (uint64_t)(p[i] == '\\') << i;
-		m->open |= (uint64_t)(p[i] == '{') << i;
-		m->close |= (uint64_t)(p[i] == '}') << i;
+		m->open |= (uint64_t)(p[i] == open) << i;
+		m->close |= (uint64_t)(p[i] == close) << i;
 	}
 }
 #endif
@@ -81,7 +81,7 @@ enum lg_json_found lg_json_object(const char *p, const char *end, const char **r
 		struct masks m;
 		uint64_t in, both;
 
-		look(p, &m);
+		look(p, '{', '}', &m);
 		if (m.back || carry)
 			m.quote &= ~escaped(m.back, &carry);
 		in = parity(m.quote) ^ inside;
@@ -192,6 +192,42 @@ enum lg_json_found lg_json_check(const char *p, const char *end, const char **re
 	}
 }
 
+/* The byte behind the array at p; NULL: it does not end, or has a backslash outside a string. */
+static const char *array(const char *p, const char *end, uint8_t *ret_esc)
+{
+	uint64_t inside = 0; /* as in lg_json_object() */
+	bool carry = false;
+	size_t depth = 0;
+
+	for (; p < end; p += 64) {
+		struct masks m;
+		uint64_t in, odd, esc, both;
+
+		look(p, '[', ']', &m);
+		if (m.back || carry)
+			m.quote &= ~escaped(m.back, &carry);
+		in = parity(m.quote) ^ inside;
+		inside = (uint64_t)((int64_t)in >> 63);
+		esc = m.back & in;
+		odd = m.back & ~in;
+		m.open &= ~in;
+		for (both = m.open | (m.close & ~in) | odd; both; both &= both - 1) {
+			int i = __builtin_ctzll(both);
+
+			if (p + i >= end || odd >> i & 1)
+				return NULL;
+			if (m.open >> i & 1) {
+				depth++;
+			} else if (!--depth) {
+				*ret_esc |= (esc & ((1ull << i) - 1)) != 0;
+				return p + i + 1;
+			}
+		}
+		*ret_esc |= esc != 0;
+	}
+	return NULL;
+}
+
 const char *lg_json_value(const char *p, const char *end, struct lg_slice *s)
 {
 	const char *q;
@@ -215,25 +251,9 @@ const char *lg_json_value(const char *p, const char *end, struct lg_slice *s)
 		if (f != LG_JSON_OK)
 			return NULL;
 	} else if (*p == '[') {
-		/* Dimensions, mostly: a dozen bytes. Strings may hold brackets. */
-		size_t depth = 0;
-
-		for (q = p;; q++) {
-			if (q >= end)
-				return NULL;
-			if (*q == '"') {
-				q = lg_json_string_end(q + 1, end, &s->esc);
-				if (!q)
-					return NULL;
-			} else if (*q == '\\') {
-				return NULL;
-			} else if (*q == '[') {
-				depth++;
-			} else if (*q == ']' && !--depth) {
-				break;
-			}
-		}
-		q++;
+		q = array(p, end, &s->esc);
+		if (!q)
+			return NULL;
 	} else {
 		q = lg_json_atom(p, end);
 		if (!q)

@@ -55,166 +55,191 @@ static uint32_t dtype_bytes(const struct lg_slice *s)
 	return 0;
 }
 
-#define IS(literal) LG_SLICE_IS(&key, literal)
+/* Who is asked for an argument. */
+enum { OF_GPU = 1, OF_HOST = 2, OF_COMMS = 4 /* collectives: record_param_comms and NCCL kernels */ };
 
-/* Keys of collectives, on record_param_comms and on NCCL kernels. */
-static void comms(struct kineto *k, const struct lg_slice *pk, const struct lg_slice *v,
-		  struct kin_args *a)
+/* As the profiler spells it, on what it is looked at, and the key it gets here (NULL: not kept as text). */
+#define ARGS(X)                                                                                             \
+	X(GRID, "grid", OF_GPU, "grid=")                                                                    \
+	X(BLOCK, "block", OF_GPU, "block=")                                                                 \
+	X(BYTES, "bytes", OF_GPU, NULL)                                                                     \
+	X(STREAM, "stream", OF_GPU, NULL)                                                                   \
+	X(GRAPH, "graph id", OF_GPU, "graph=")                                                              \
+	X(PRIORITY, "priority", OF_GPU, "prio=")                                                            \
+	X(CORRELATION, "correlation", OF_GPU, NULL)                                                         \
+	X(SHARED, "shared memory", OF_GPU, "smem=")                                                         \
+	X(WAIT_STREAM, "wait_on_stream", OF_GPU, "wait_stream=")                                            \
+	X(REGISTERS, "registers per thread", OF_GPU, "regs=")                                               \
+	X(OCCUPANCY, "est. achieved occupancy %", OF_GPU, "occ=")                                           \
+	X(WAIT_CALL, "wait_on_cuda_event_record_corr_id", OF_GPU, "wait_corr=")                             \
+	X(DIMS, "Input Dims", OF_HOST, "dims=")                                                             \
+	X(TYPE, "Input type", OF_HOST, "types=")                                                            \
+	X(TYPES, "Input Types", OF_HOST, "types=")                                                          \
+	X(CALL_STACK, "Call stack", OF_HOST, NULL)                                                          \
+	X(FORWARD, "Fwd thread id", OF_HOST, "fwd=")                                                        \
+	X(INPUTS, "Concrete Inputs", OF_HOST, "inputs=")                                                    \
+	X(SEQUENCE, "Sequence number", OF_HOST, NULL)                                                       \
+	X(MODULE, "Module Hierarchy", OF_HOST, "module=")                                                   \
+	X(COLL, "Collective name", OF_COMMS, "coll=")                                                       \
+	X(DTYPE, "dtype", OF_COMMS, "dtype=")                                                               \
+	X(NELEMS_IN, "In msg nelems", OF_COMMS, "in=")                                                      \
+	X(NELEMS_OUT, "Out msg nelems", OF_COMMS, "out=")                                                   \
+	X(SIZE, "Group size", OF_COMMS, "size=")                                                            \
+	X(GROUP, "Process Group Name", OF_COMMS, "pg=")                                                     \
+	X(GROUP_IS, "Process Group Description", OF_COMMS, "pgdesc=")                                       \
+	X(RANKS, "Process Group Ranks", OF_COMMS, "ranks=")                                                 \
+	X(SEQ, "Seq", OF_COMMS, "seq=")                                                                     \
+	X(SRC, "Src Rank", OF_COMMS, "src=")                                                                \
+	X(DST, "Dst Rank", OF_COMMS, "dst=")                                                                \
+	X(SPLIT_IN, "In split size", OF_COMMS, "insplit=")                                                  \
+	X(SPLIT_OUT, "Out split size", OF_COMMS, "outsplit=")
+
+#define X(id, json, of, key) ARG_##id,
+enum { ARG_BEGIN, ARGS(X) ARG_OTHER /* and those behind it: what follows differs with the key */ };
+#undef X
+_Static_assert((int)ARG_OTHER < (int)KIN_ARGS, "one shape for each argument");
+
+static const struct arg {
+	const char *json;
+	const char *key;
+	uint8_t n, of;
+} args[KIN_ARGS] = {
+#define X(id, json, of, key) [ARG_##id] = { json, key, sizeof(json) - 1, of },
+	ARGS(X)
+#undef X
+};
+
+static uint8_t arg_of(const struct lg_slice *key)
 {
-	const struct lg_slice key = *pk;
+	unsigned spread = key->n;
 
-	if (IS("Collective name")) {
-		put(k, "coll=", v, false);
-	} else if (IS("dtype")) {
-		put(k, "dtype=", v, false);
-		a->elem_bytes = dtype_bytes(v);
-	} else if (IS("In msg nelems")) {
-		put(k, "in=", v, false);
-		a->has_in = lg_json_fixed(v, 0, &a->nelems_in);
-	} else if (IS("Out msg nelems")) {
-		put(k, "out=", v, false);
-		a->has_out = lg_json_fixed(v, 0, &a->nelems_out);
-	} else if (IS("Group size")) {
-		put(k, "size=", v, false);
-	} else if (IS("Process Group Name")) {
-		put(k, "pg=", v, false);
-		a->group = kin_text(k, v);
-	} else if (IS("Process Group Description")) {
-		put(k, "pgdesc=", v, false);
-	} else if (IS("Process Group Ranks")) {
-		put(k, "ranks=", v, false);
-	} else if (IS("Seq")) {
-		put(k, "seq=", v, false);
-		a->has_seq = lg_json_fixed(v, 0, &a->seq);
-	} else if (IS("Src Rank")) {
-		put(k, "src=", v, false);
-	} else if (IS("Dst Rank")) {
-		put(k, "dst=", v, false);
-	} else if (IS("In split size")) {
-		put(k, "insplit=", v, false);
-	} else if (IS("Out split size")) {
-		put(k, "outsplit=", v, false);
-	}
+	for (size_t i = ARG_BEGIN + 1; i < ARG_OTHER; i++)
+		if (key->n == args[i].n && !memcmp(key->p, args[i].json, key->n))
+			return (uint8_t)i;
+	if (key->n)
+		spread += 5u * (unsigned char)key->p[0] + 3u * (unsigned char)key->p[key->n / 2];
+	return (uint8_t)(ARG_OTHER + spread % (KIN_ARGS - ARG_OTHER));
 }
 
-static void of_gpu(struct kineto *k, const struct lg_slice *pk, const struct lg_slice *v,
-		   struct kin_args *a)
+/* As lg_json_member(), but which argument it is in place of the key: *what, of the last one before. */
+static bool next_arg(struct kineto *k, const char **pp, const char *end, uint8_t *what, struct lg_slice *v)
 {
-	const struct lg_slice key = *pk;
+	struct lg_shape *shape = &k->shape[*what];
+	const struct lg_shape_text *seen;
+	const char *p = *pp, *q;
+	struct lg_slice key;
 
-	switch (key.n) {
-	case 4:
-		if (IS("grid"))
-			put(k, "grid=", v, true);
-		break;
-	case 5:
-		if (IS("block"))
-			put(k, "block=", v, true);
-		else if (IS("bytes"))
-			a->has_bytes = lg_json_fixed(v, 0, &a->bytes);
-		break;
-	case 6:
-		if (IS("stream"))
-			a->has_stream = lg_json_fixed(v, 0, &a->stream);
-		break;
-	case 8:
-		if (IS("graph id") && !LG_SLICE_IS(v, "0"))
-			put(k, "graph=", v, false);
-		else if (IS("priority") && !LG_SLICE_IS(v, "0"))
-			put(k, "prio=", v, false);
-		break;
-	case 11:
-		if (IS("correlation"))
-			a->has_correlation = lg_json_fixed(v, 0, &a->correlation);
-		break;
-	case 13:
-		if (IS("shared memory"))
-			put(k, "smem=", v, false);
-		break;
-	case 14:
-		if (IS("wait_on_stream"))
-			put(k, "wait_stream=", v, false);
-		break;
-	case 20:
-		if (IS("registers per thread"))
-			put(k, "regs=", v, false);
-		break;
-	case 25:
-		if (IS("est. achieved occupancy %"))
-			put(k, "occ=", v, false);
-		break;
-	case 36:
-		if (IS("wait_on_cuda_event_record_corr_id"))
-			put(k, "wait_corr=", v, false);
-		break;
-	default:
-		break;
+	if (*p == '}')
+		return false;
+	seen = lg_shape_find(shape, p);
+	if (!seen) {
+		const char *from = p;
+
+		if (!lg_json_member(pp, end, &key, v))
+			return false;
+		*what = arg_of(&key);
+		lg_shape_keep(shape, from, v->p, *what);
+		return true;
 	}
+	p += seen->n;
+	*what = seen->what;
+	v->p = p;
+	v->esc = 0;
+	if (seen->quote) {
+		v->kind = '"';
+		q = lg_json_string_end(p, end, &v->esc);
+		if (!q)
+			return false;
+		*pp = q + 1;
+	} else if (*p == '[' || *p == '{' || *p == '"') {
+		*pp = lg_json_value(p, end, v);
+		return *pp != NULL;
+	} else {
+		v->kind = (uint8_t)*p;
+		*pp = q = lg_json_atom(p, end);
+		if (!q)
+			return false;
+	}
+	v->n = (uint32_t)(q - p);
+	return true;
 }
 
-static void of_host(struct kineto *k, const struct lg_slice *pk, const struct lg_slice *v,
-		    struct kin_class c, struct kin_args *a)
+static void take(struct kineto *k, uint8_t what, const struct lg_slice *v, struct kin_class c, struct kin_args *a)
 {
-	const struct lg_slice key = *pk;
-
-	switch (key.n) {
-	case 10:
-		if (IS("Input Dims"))
-			put(k, "dims=", v, false);
-		else if (IS("Input type"))
-			put(k, "types=", v, false);
-		else if (IS("Call stack") && v->n)
+	switch (what) {
+	case ARG_CORRELATION:
+		a->has_correlation = lg_json_fixed(v, 0, &a->correlation);
+		return;
+	case ARG_BYTES:
+		a->has_bytes = lg_json_fixed(v, 0, &a->bytes);
+		return;
+	case ARG_STREAM:
+		a->has_stream = lg_json_fixed(v, 0, &a->stream);
+		return;
+	case ARG_SEQUENCE:
+		a->has_sequence = lg_json_fixed(v, 0, &a->sequence);
+		return;
+	case ARG_CALL_STACK:
+		if (v->n)
 			a->stack = kin_call_stack(k, v);
+		return;
+	case ARG_GRAPH:
+	case ARG_PRIORITY:
+	case ARG_FORWARD:
+		if (LG_SLICE_IS(v, "0"))
+			return;
 		break;
-	case 11:
-		if (IS("Input Types"))
-			put(k, "types=", v, false);
+	case ARG_INPUTS:
+		if (!(c.flags & KIN_INPUTS))
+			return;
 		break;
-	case 13:
-		if (IS("Fwd thread id") && !LG_SLICE_IS(v, "0"))
-			put(k, "fwd=", v, false);
+	case ARG_DTYPE:
+		a->elem_bytes = dtype_bytes(v);
 		break;
-	case 15:
-		if (IS("Concrete Inputs") && c.flags & KIN_INPUTS)
-			put(k, "inputs=", v, false);
-		else if (IS("Sequence number"))
-			a->has_sequence = lg_json_fixed(v, 0, &a->sequence);
+	case ARG_NELEMS_IN:
+		a->has_in = lg_json_fixed(v, 0, &a->nelems_in);
 		break;
-	case 16:
-		if (IS("Module Hierarchy"))
-			put(k, "module=", v, false);
+	case ARG_NELEMS_OUT:
+		a->has_out = lg_json_fixed(v, 0, &a->nelems_out);
+		break;
+	case ARG_GROUP:
+		put(k, args[what].key, v, false);
+		a->group = kin_text(k, v);
+		return;
+	case ARG_SEQ:
+		a->has_seq = lg_json_fixed(v, 0, &a->seq);
 		break;
 	default:
 		break;
 	}
+	put(k, args[what].key, v, what == ARG_GRID || what == ARG_BLOCK);
 }
 
 lg_str kin_args(struct kineto *k, const struct lg_event *e, enum kin_cat cat, struct kin_class c,
 		struct kin_args *a)
 {
-	struct lg_slice key, v;
+	struct lg_slice v;
 	const char *p, *end;
 	bool gpu = cat == KIN_KERNEL || cat == KIN_MEMCPY || cat == KIN_MEMSET || cat == KIN_SYNC;
+	uint8_t of = gpu ? OF_GPU : OF_HOST, what = ARG_BEGIN;
 
 	k->buf_n = 0;
 	if (e->args.kind != '{')
 		return 0;
+	if (c.flags & KIN_COMMS || (gpu && c.kind == LG_SPAN_COLLECTIVE))
+		of |= OF_COMMS;
 	p = e->args.p + 1;
 	end = e->args.p + e->args.n;
-	while (lg_json_member(&p, end, &key, &v)) {
+	while (next_arg(k, &p, end, &what, &v)) {
 		if (cat == KIN_RUNTIME) {
-			if (IS("correlation")) {
-				a->has_correlation = lg_json_fixed(&v, 0, &a->correlation);
+			if (what == ARG_CORRELATION) {
+				take(k, what, &v, c, a);
 				break;
 			}
 			continue;
 		}
-		if (gpu)
-			of_gpu(k, &key, &v, a);
-		else
-			of_host(k, &key, &v, c, a);
-		if (c.flags & KIN_COMMS || (gpu && c.kind == LG_SPAN_COLLECTIVE))
-			comms(k, &key, &v, a);
+		if (args[what].of & of)
+			take(k, what, &v, c, a);
 	}
 	if (!a->has_bytes && a->elem_bytes && (a->has_in || a->has_out)) {
 		int64_t n = a->nelems_in > a->nelems_out ? a->nelems_in : a->nelems_out;

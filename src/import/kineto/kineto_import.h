@@ -65,6 +65,8 @@ struct kin_args {
 	lg_stk stack;
 };
 
+enum { KIN_ARGS = 64 };
+
 struct kineto {
 	struct lg_builder *b;
 	struct lg_error *err;
@@ -95,6 +97,7 @@ struct kineto {
 	size_t n_facts, facts_cap;
 	int64_t rank, world;               /* -1, 0 = not told */
 
+	struct lg_shape shape[KIN_ARGS];   /* of arguments: behind which one (kineto_args.c) */
 	char *buf;                         /* decoded strings and arguments */
 	size_t buf_cap, buf_n;
 

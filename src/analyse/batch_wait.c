@@ -60,6 +60,7 @@ static int activity(const struct lg_case *c, const struct lg_gpu_run *r, struct 
 
 	for (size_t h = 0; h < r->n_host; h++) {
 		const struct lg_gpu_host *o = &r->host[h];
+		size_t own = all.n; /* this thread's begin here */
 
 		for (size_t i = 0, j; i < o->n; i = j) {
 			bool orders = !r->n_work || o->seg[i].op == LG_NO_ROW ||
@@ -70,6 +71,11 @@ static int activity(const struct lg_case *c, const struct lg_gpu_run *r, struct 
 			for (size_t k = i; orders && k < j; k++) {
 				if (o->seg[k].class == LG_HOST_NONE || !in_window(r, &o->seg[k]))
 					continue;
+				/* Nearly every one begins where the last one ends. */
+				if (all.n > own && o->seg[k].ts <= all.v[all.n - 1].end) {
+					all.v[all.n - 1].end = o->seg[k].end;
+					continue;
+				}
 				if (lg_grow(&all.v, &all.cap, all.n + 1, sizeof *all.v)) {
 					lg_free(all.v);
 					return LG_E_NOMEM;

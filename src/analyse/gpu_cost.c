@@ -164,87 +164,90 @@ int lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r, bool (*pick)
 	return rc;
 }
 
-/* The next stretch of a that covers part of [from, to); false when there is none. */
-static bool next_part(const struct lg_gpu_ivs *a, int64_t from, int64_t to, int64_t *ret_from,
+/* The next stretch of a, from number *at on, that covers part of [from, to); false when there is none. */
+static bool next_part(const struct lg_gpu_ivs *a, size_t *at, int64_t from, int64_t to, int64_t *ret_from,
 		      int64_t *ret_to)
 {
-	size_t k = begun(a, from);
-
-	if (!k || a->v[k - 1].end <= from)
-		k++;
-	if (k > a->n || a->v[k - 1].ts >= to)
+	while (*at < a->n && a->v[*at].end <= from)
+		++*at;
+	if (*at == a->n || a->v[*at].ts >= to)
 		return false;
-	*ret_from = a->v[k - 1].ts > from ? a->v[k - 1].ts : from;
-	*ret_to = a->v[k - 1].end < to ? a->v[k - 1].end : to;
+	*ret_from = a->v[*at].ts > from ? a->v[*at].ts : from;
+	*ret_to = a->v[*at].end < to ? a->v[*at].end : to;
 	return true;
 }
 
-int64_t lg_gpu_late_within(const struct lg_gpu_run *r, const struct lg_gpu_ivs *a)
+/* *ret_parts: in how many parts it lies. */
+static int64_t late_within(const struct lg_gpu_run *r, const struct lg_gpu_ivs *a, size_t *ret_parts)
 {
 	int64_t sum = 0, from, to;
+	size_t k = 0;
 
-	for (size_t i = 0; a->n && i < r->n_pieces; i++) {
+	*ret_parts = 0;
+	for (size_t i = 0; k < a->n && i < r->n_pieces; i++) {
 		const struct lg_gpu_piece *p = &r->piece[i];
 		int64_t at = p->ts, end = p->ts + p->dur;
 
-		while (p->cause == LG_GPU_BY_LAUNCH && at < end && next_part(a, at, end, &from, &to)) {
+		while (p->cause == LG_GPU_BY_LAUNCH && at < end && next_part(a, &k, at, end, &from, &to)) {
 			sum += to - from;
 			at = to;
+			++*ret_parts;
 		}
 	}
 	return sum;
 }
 
-struct pieces {
-	struct lg_gpu_piece *v;
-	size_t n, cap;
-};
+int64_t lg_gpu_late_within(const struct lg_gpu_run *r, const struct lg_gpu_ivs *a)
+{
+	size_t parts;
 
-static int put(struct pieces *p, const struct lg_gpu_piece *like, int64_t from, int64_t to, uint8_t cause)
+	return late_within(r, a, &parts);
+}
+
+static void put(struct lg_gpu_run *r, const struct lg_gpu_piece *like, int64_t from, int64_t to, uint8_t cause)
 {
 	if (to <= from)
-		return 0;
-	if (lg_grow(&p->v, &p->cap, p->n + 1, sizeof *p->v))
-		return LG_E_NOMEM;
-	p->v[p->n] = *like;
-	p->v[p->n].ts = from;
-	p->v[p->n].dur = to - from;
-	p->v[p->n++].cause = cause;
-	return 0;
+		return;
+	r->piece[r->n_pieces] = *like;
+	r->piece[r->n_pieces].ts = from;
+	r->piece[r->n_pieces].dur = to - from;
+	r->piece[r->n_pieces++].cause = cause;
 }
 
 int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_gpu_ivs *a, uint8_t into)
 {
-	struct pieces out = { 0 };
+	struct lg_gpu_piece *old = r->piece, *new;
+	size_t n_old = r->n_pieces, parts, k = 0;
 	int64_t from, to;
-	int rc = 0;
 
 	/* Most spans are not late at all: what has nothing to move is left as it is. */
-	if (!lg_gpu_late_within(r, a))
+	if (!late_within(r, a, &parts))
 		return 0;
-	for (size_t i = 0; !rc && i < r->n_pieces; i++) {
-		const struct lg_gpu_piece *p = &r->piece[i];
+	/* A part leaves something in front of it and behind it at most. */
+	new = lg_realloc(NULL, n_old + 2 * parts, sizeof *new);
+	if (!new)
+		return LG_E_NOMEM;
+	r->piece = new;
+	r->n_pieces = 0;
+	r->cap_pieces = n_old + 2 * parts;
+	for (size_t i = 0; i < n_old; i++) {
+		const struct lg_gpu_piece *p = &old[i];
 		int64_t at = p->ts, end = p->ts + p->dur;
 
-		while (!rc && p->cause == LG_GPU_BY_LAUNCH && at < end && next_part(a, at, end, &from, &to)) {
-			rc = put(&out, p, at, from, p->cause);
-			if (!rc)
-				rc = put(&out, p, from, to, into);
+		while (p->cause == LG_GPU_BY_LAUNCH && at < end && next_part(a, &k, at, end, &from, &to)) {
+			put(r, p, at, from, p->cause);
+			put(r, p, from, to, into);
 			r->by[p->cause] -= to - from;
 			r->by[into] += to - from;
 			at = to;
 		}
-		if (!rc)
-			rc = put(&out, p, at, end, p->cause);
+		put(r, p, at, end, p->cause);
 	}
-	if (rc) {
-		lg_free(out.v);
-		return rc;
-	}
-	if (out.n && !lg_arena_adopt(&c->v->arena, out.v))
+	if (!lg_arena_readopt(&c->v->arena, old, new)) {
+		r->piece = NULL;
+		r->n_pieces = 0;
 		return LG_E_NOMEM;
-	r->piece = out.v;
-	r->n_pieces = out.n;
+	}
 	return 0;
 }
 

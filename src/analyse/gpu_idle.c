@@ -299,6 +299,9 @@ int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 		return LG_E_NOMEM;
 	}
 	mark_blocking_copies(&w);
+	/* Most of what is needed at once: a list that grows is copied. */
+	if (r->n_work && lg_grow(&r->piece, &r->cap_pieces, 4 * r->n_work, sizeof *r->piece))
+		w.failed = LG_E_NOMEM;
 	/* Starts are in order already; what ends when something else starts ends after that. */
 	for (size_t begun = 0, over = 0; over < r->n_work;) {
 		bool start = begun < r->n_work && r->work[begun].ts <= e[over].ts;
@@ -332,7 +335,11 @@ int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 		idle(&w, now, r->to, NULL);
 	lg_free(e);
 	lg_free(w.to_device);
-	if (r->n_pieces && !lg_arena_adopt(&c->v->arena, r->piece)) {
+	if (!r->n_pieces) {
+		lg_free(r->piece);
+		r->piece = NULL;
+		r->cap_pieces = 0;
+	} else if (!lg_arena_adopt(&c->v->arena, r->piece)) {
 		r->piece = NULL;
 		r->n_pieces = 0;
 		return LG_E_NOMEM;

@@ -237,15 +237,21 @@ static enum lg_host_class host_class(enum lg_name_class k)
 }
 
 /* A Python call of the program, not of torch or the interpreter's own library. */
-static bool user_frame(const struct lg_trace *t, uint32_t row)
+static bool user_frame(const struct lg_trace *t, struct lg_gpu *g, uint32_t row)
 {
+	enum { LIBRARY = 1, USER };
 	lg_stk s = t->span.stack[row];
-	const char *file;
+	lg_str f;
 
 	if (t->span.kind[row] != LG_SPAN_PYTHON || !s)
 		return false;
-	file = lg_string(t, t->frame.file[t->stack.frame[s]]);
-	return *file && !lg_is_library_path(file);
+	f = t->frame.file[t->stack.frame[s]];
+	if (!g->file_class[f]) {
+		const char *file = lg_string(t, f);
+
+		g->file_class[f] = !*file || lg_is_library_path(file) ? LIBRARY : USER;
+	}
+	return g->file_class[f] == USER;
 }
 
 struct nest {
@@ -289,7 +295,7 @@ static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest 
 			}
 		}
 	}
-	if (user_frame(t, row) || k == LG_NAME_MODULE ||
+	if (user_frame(t, g, row) || k == LG_NAME_MODULE ||
 	    (n.site == LG_NO_ROW &&
 	     (t->span.kind[row] == LG_SPAN_STAGE || t->span.kind[row] == LG_SPAN_NOTE)))
 		n.site = row;
@@ -333,6 +339,10 @@ static int host_segments(struct lg_case *c, struct lg_gpu *g, lg_thr thr, const 
 	int64_t now = INT64_MIN;
 	int rc = stack ? 0 : LG_E_NOMEM;
 
+	/* Each row begins one stretch and ends one, at most: room for all of them (what is not written takes
+	 * no memory) is cheaper than a list that is copied as it grows. */
+	if (!rc)
+		rc = lg_grow(&seg, &cap, 2 * (size_t)(to - from) + 1, sizeof *seg);
 	for (uint32_t p = from; !rc && p <= to; p++) {
 		uint32_t row = p < to ? c->idx->span[p] : 0;
 		int64_t ts = p < to ? t->span.ts[row] : INT64_MAX;
@@ -633,7 +643,8 @@ int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err)
 	ret->device = lg_arena_alloc(&c->v->arena, c->t->track.n + 1, sizeof *ret->device);
 	ret->name_class = lg_arena_alloc(&c->v->arena, c->t->n_str + 1, 1);
 	ret->name_known = lg_arena_alloc(&c->v->arena, c->t->n_str + 1, sizeof *ret->name_known);
-	if (!owner || !ret->device || !ret->name_class || !ret->name_known)
+	ret->file_class = lg_arena_alloc(&c->v->arena, c->t->n_str + 1, 1);
+	if (!owner || !ret->device || !ret->name_class || !ret->name_known || !ret->file_class)
 		rc = LG_E_NOMEM;
 	for (lg_trk k = 1; !rc && k < c->t->track.n; k++)
 		ret->device[k] = device_of(c->t, k);

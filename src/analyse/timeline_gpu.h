@@ -138,6 +138,7 @@ struct lg_gpu {
 	size_t n;
 	uint8_t *name_class; /* by string: enum lg_name_class, filled on first use */
 	bool *name_known;
+	uint8_t *file_class; /* by string: a file of the program or of a library, filled on first use */
 	lg_trk *device;      /* by track: the device it belongs to */
 };
 

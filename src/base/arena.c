@@ -62,6 +62,18 @@ void *lg_arena_adopt(struct lg_arena *a, void *p)
 	return p;
 }
 
+void *lg_arena_readopt(struct lg_arena *a, void *old, void *p)
+{
+	struct lg_arena_block *b = a->head;
+
+	while (b && (!old || b->adopted != old))
+		b = b->next;
+	if (!b || !p)
+		return lg_arena_adopt(a, p);
+	lg_free(old);
+	return b->adopted = p;
+}
+
 const char *lg_arena_printf(struct lg_arena *a, const char *fmt, ...)
 {
 	va_list ap;

@@ -20,6 +20,9 @@ const char *lg_arena_strdup(struct lg_arena *a, const char *s);
 /* Memory of lg_calloc() or lg_realloc() becomes the arena's: p again. On failure (sticky as above) p is
  * freed and NULL returned. p = NULL stays NULL. */
 void *lg_arena_adopt(struct lg_arena *a, void *p);
+/* The same for p, in the place of old, which the arena had adopted and which is freed; as lg_arena_adopt()
+ * where it had not. */
+void *lg_arena_readopt(struct lg_arena *a, void *old, void *p);
 void lg_arena_done(struct lg_arena *a);
 
 #endif /* LG_BASE_ARENA_H */

@@ -204,7 +204,8 @@ int64_t lg_gpu_late_within(const struct lg_gpu_run *r, const struct lg_gpu_ivs *
 	return late_within(r, a, &parts);
 }
 
-static void put(struct lg_gpu_run *r, const struct lg_gpu_piece *like, int64_t from, int64_t to, uint8_t cause)
+static void put(struct lg_gpu_run *r, const struct lg_gpu_piece *like, int64_t from, int64_t to,
+		uint8_t cause)
 {
 	if (to <= from)
 		return;

@@ -164,7 +164,8 @@ static bool next_arg(struct kineto *k, const char **pp, const char *end, uint8_t
 	return true;
 }
 
-static void take(struct kineto *k, uint8_t what, const struct lg_slice *v, struct kin_class c, struct kin_args *a)
+static void take(struct kineto *k, uint8_t what, const struct lg_slice *v, struct kin_class c,
+		 struct kin_args *a)
 {
 	switch (what) {
 	case ARG_CORRELATION:

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "analyse/facts.h"
+#include "analyse/severity.h"
 #include "analyse/tally.h"
 #include "analyse/timeline_gpu.h"
 #include "base/alloc.h"
@@ -201,6 +202,18 @@ static uint32_t reference_rank(const struct lg_case *c)
 	return best;
 }
 
+/* A loop that is seen for an instant shows what it did then, not what it does. */
+static void say_short(struct lg_case *c, const struct lg_tally *y)
+{
+	if (lg_gradable(c->v->n_judged, y->wall))
+		return;
+	limit(c, lg_arena_printf(&c->v->arena,
+				 "too short to tell what the loop loses as a rule: %zu judged step%s in %.3g s, at "
+				 "least %d steps and %.2g s are needed: no finding counts as more than low; record "
+				 "longer", c->v->n_judged, c->v->n_judged == 1 ? "" : "s", (double)y->wall / 1e9,
+				 LG_REPEATS_MIN, (double)LG_GRADED_NS / 1e9));
+}
+
 static int judge(struct lg_case *c, struct lg_error *err)
 {
 	struct lg_pieces path = { 0 };
@@ -243,6 +256,7 @@ static int judge(struct lg_case *c, struct lg_error *err)
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	if (!rc) {
 		bound(c, &y);
+		say_short(c, &y);
 		c->v->unexplained_share =
 			y.excess > 0 ? 1 - (double)y.explained / (double)y.excess
 			: y.wall > 0 ? (double)y.unknown / (double)y.wall

@@ -71,13 +71,18 @@ static void against(struct lg_case *c, struct lg_finding *f, const char *fmt, ..
 	say(c, f->against, &f->n_against, INT64_MIN, 0, text);
 }
 
-static const char *severity_of(double share, size_t episodes, bool steady)
+static const char *severity_of(double share, size_t repeats, int64_t wall)
 {
-	/* PRODUCT section 3: to one cause in at least 5 episodes, or steadily. */
-	return episodes < 5 && !steady ? lg_severity_of_few(share) : lg_severity_of(share);
+	return lg_gradable(repeats, wall) ? lg_severity_of(share) : lg_severity_of_few(share);
 }
 
-static double confidence_of(const struct lg_case *c, const struct lg_cause_sum *s)
+/* How often it was seen: in separate episodes, or, where it is always there, in so many steps. */
+static size_t repeats_of(const struct lg_cause_sum *s)
+{
+	return s->steady && s->n_steps_hit > s->n_events ? s->n_steps_hit : s->n_events;
+}
+
+static double confidence_of(const struct lg_case *c, const struct lg_tally *y, const struct lg_cause_sum *s)
 {
 	static const double by_proof[] = { [LG_PROOF_NONE] = 0.3,   [LG_PROOF_WAKER] = 0.55,
 					   [LG_PROOF_OWNER_READER] = 0.65, [LG_PROOF_OWNER] = 0.9,
@@ -89,7 +94,7 @@ static double confidence_of(const struct lg_case *c, const struct lg_cause_sum *
 		total += (double)s->by_proof[i];
 	}
 	sum = total > 0 ? sum / total : 0.3;
-	if (s->n_events < 3 && !s->steady)
+	if (repeats_of(s) < (s->steady ? LG_REPEATS_MIN : 3) || y->wall < LG_GRADED_NS)
 		sum *= 0.8;
 	/* A hole in the evidence may hide another cause as well as more of this one. */
 	return sum * (1 - 0.5 * lg_loss_share(c));
@@ -374,8 +379,8 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 		f->lost_ms /= 3;
 		f->lost_share = share /= 3;
 	}
-	f->severity = severity_of(share, s->n_events, s->steady);
-	f->confidence = confidence_of(c, s);
+	f->severity = severity_of(share, repeats_of(s), y->wall);
+	f->confidence = confidence_of(c, y, s);
 	f->stage = lg_stage_name(s->stage);
 	title_of(c, f, s);
 	if (!isnan(s->rhythm.period_s))
@@ -410,6 +415,8 @@ static void straggler(struct lg_case *c, const struct lg_tally *y)
 {
 	const struct lg_straggler *g = &y->straggler;
 	double share = (double)g->lost / (double)y->wall;
+	/* Collectives of the warm-up are counted, too, in n_last. */
+	size_t steps = g->n_last < c->v->n_judged ? g->n_last : c->v->n_judged;
 	const struct lg_rank *r;
 	struct lg_finding *f;
 	uint8_t *others;
@@ -431,7 +438,7 @@ static void straggler(struct lg_case *c, const struct lg_tally *y)
 	f->lost_share = share;
 	f->excess_share = g->steady || y->excess <= 0 ? (double)NAN : fmin(1, (double)g->slow_lost /
 								      (double)y->excess);
-	f->severity = severity_of(share, g->n_events, g->steady);
+	f->severity = severity_of(share, g->steady ? steps : g->n_events, y->wall);
 	f->confidence = (g->steady ? 0.9 : 0.85) * (1 - 0.5 * lg_loss_share(c));
 	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 	f->title = lg_arena_printf(&c->v->arena,

@@ -224,7 +224,7 @@ static void tell(struct lg_case *c, const struct lg_rank *r, lg_prc prc, const s
 	f->lost_share = (double)covered / (double)wall;
 	f->confidence = fmin(0.8, 0.45 + 0.35 * (double)covered / (double)burst_ns) *
 			(p < 0.001 ? 1 : 0.9);
-	f->severity = hit < 5 ? lg_severity_of_few(f->lost_share) : lg_severity_of(f->lost_share);
+	f->severity = hit < LG_REPEATS_MIN ? lg_severity_of_few(f->lost_share) : lg_severity_of(f->lost_share);
 	if (!isnan(rhythm.period_s))
 		every = lg_arena_printf(&c->v->arena, " every %.2f s", rhythm.period_s);
 	else if (n_at == 2 || n_at == 3)

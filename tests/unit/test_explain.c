@@ -239,6 +239,41 @@ static void a_rank_that_is_always_late_is_a_steady_straggler(void **state)
 	done(&o);
 }
 
+static bool is_limited(const struct lg_verdict *v, const char *what)
+{
+	for (size_t i = 0; i < v->n_limits; i++)
+		if (strstr(v->limits[i], what))
+			return true;
+	return false;
+}
+
+/* The same loss, in too few steps, and in too little time: told, not graded. */
+static void a_steady_loss_needs_steps_and_time(void **state)
+{
+	static const struct { int n_steps; int64_t late; bool graded; } runs[] = {
+		{ 5, 200 * MS, false }, { 12, 4 * MS, false }, { 12, 60 * MS, true }, { 100, 4 * MS, true },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+		struct run_plan p = base;
+		struct outcome o;
+		const struct lg_finding *f;
+
+		p.n_ranks = 4;
+		p.steady_late_rank = 2;
+		p.n_steps = runs[i].n_steps;
+		p.steady_late_ns = runs[i].late;
+		o = explain(&p);
+		f = find(o.v, "comms.straggler");
+		assert_non_null(f);
+		assert_true(f->lost_share > 0.2);
+		assert_string_equal(f->severity, runs[i].graded ? "high" : "low");
+		assert_int_equal(is_limited(o.v, "too short to tell"), !runs[i].graded);
+		done(&o);
+	}
+}
+
 static void one_rank_alone_is_single(void **state)
 {
 	struct run_plan p = base;
@@ -459,6 +494,7 @@ int main(void)
 		cmocka_unit_test(names_who_had_the_cpu),
 		cmocka_unit_test(a_rank_that_computes_longer_now_and_then_is_the_straggler),
 		cmocka_unit_test(a_rank_that_is_always_late_is_a_steady_straggler),
+		cmocka_unit_test(a_steady_loss_needs_steps_and_time),
 		cmocka_unit_test(one_rank_alone_is_single),
 		cmocka_unit_test(steps_without_marks_are_inferred),
 		cmocka_unit_test(samples_alone_give_a_correlation),

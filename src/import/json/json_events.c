@@ -635,7 +635,10 @@ int lg_events_none(const struct lg_events *r, struct lg_error *err)
 			       "%s: %s, before the first event; copy or make it again", r->path, fault);
 	if (r->truncated != LG_NO_OFFSET)
 		return lg_fail(err, LG_E_FORMAT, r->truncated,
-			       "%s: the JSON ends before its first event; copy or make it again", r->path);
+			       r->seen_array ? "%s: a trace without events: the JSON ends before the first; copy or make "
+					       "it again"
+					     : "%s: the JSON ends before its traceEvents; copy or make it again",
+			       r->path);
 	return lg_fail(err, LG_E_FORMAT, LG_NO_OFFSET,
 		       r->seen_array ? "%s: a trace without events"
 				     : "%s: JSON, but no trace: it has no traceEvents", r->path);

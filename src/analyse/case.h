@@ -109,6 +109,8 @@ struct lg_case {
 void lg_piece_add(struct lg_case *c, struct lg_pieces *p, const struct lg_piece *piece);
 
 /* ---- steps.c: ranks, their steps, stage segments ---- */
+/* A line for the verdict's limits: what could not be seen. text: of the verdict's arena, or static. */
+void lg_limit(struct lg_case *c, const char *text);
 int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err) LG_MUST_CHECK;
 /* Stage of rank r's main thread at ts. */
 uint8_t lg_stage_at(const struct lg_rank *r, int64_t ts);

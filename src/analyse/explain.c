@@ -23,7 +23,7 @@ void lg_verdict_free(struct lg_verdict *v)
 	lg_free(v);
 }
 
-static void limit(struct lg_case *c, const char *text)
+void lg_limit(struct lg_case *c, const char *text)
 {
 	if (c->v->n_limits < LIMITS_MAX)
 		c->v->limits[c->v->n_limits++] = text;
@@ -51,7 +51,7 @@ static void limits_from_diag(struct lg_case *c)
 		}
 		if (!rows)
 			continue;
-		limit(c, lg_arena_printf(&c->v->arena, "%s%s%s%s%s%s", lg_diag_sentence(id),
+		lg_limit(c, lg_arena_printf(&c->v->arena, "%s%s%s%s%s%s", lg_diag_sentence(id),
 					 count > 1 ? lg_arena_printf(&c->v->arena, " (%llu)",
 								     (unsigned long long)count)
 						   : "",
@@ -207,7 +207,7 @@ static void say_short(struct lg_case *c, const struct lg_tally *y)
 {
 	if (lg_gradable(c->v->n_judged, y->wall))
 		return;
-	limit(c, lg_arena_printf(&c->v->arena,
+	lg_limit(c, lg_arena_printf(&c->v->arena,
 				 "too short to tell what the loop loses as a rule: %zu judged step%s in %.3g s, at "
 				 "least %d steps and %.2g s are needed: no finding counts as more than low; record "
 				 "longer", c->v->n_judged, c->v->n_judged == 1 ? "" : "s", (double)y->wall / 1e9,
@@ -224,21 +224,21 @@ static int judge(struct lg_case *c, struct lg_error *err)
 	if (ref == UINT32_MAX && !c->t->sample.n) {
 		rc = lg_steps_of_log(c);
 		if (rc > 0)
-			limit(c, "the step times are those that the log states, one a line: what the steps waited "
+			lg_limit(c, "the step times are those that the log states, one a line: what the steps waited "
 				 "for it does not tell");
 		if (rc)
 			return rc > 0 ? 0 : lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
 	}
 	if (ref == UINT32_MAX) {
-		limit(c, "no repeating steps were found: no marks of a training loop in this input");
+		lg_limit(c, "no repeating steps were found: no marks of a training loop in this input");
 		return c->t->sample.n ? lg_find_foreign(c, err) : 0;
 	}
 	if (c->ranks[ref].inferred)
-		limit(c, "steps are inferred from the repetition of the main thread's waits: no marks in "
+		lg_limit(c, "steps are inferred from the repetition of the main thread's waits: no marks in "
 			 "this input");
 	for (size_t i = 0; i + 1 < c->n_ranks; i++)
 		if (c->ranks[i].rank >= 0 && c->ranks[i].rank == c->ranks[i + 1].rank) {
-			limit(c, lg_arena_printf(&c->v->arena,
+			lg_limit(c, lg_arena_printf(&c->v->arena,
 						 "rank %d is two processes (pid %d and pid %d): do these files "
 						 "belong to one run?", c->ranks[i].rank,
 						 c->t->process.pid[c->ranks[i].prc],
@@ -262,12 +262,12 @@ static int judge(struct lg_case *c, struct lg_error *err)
 			: y.wall > 0 ? (double)y.unknown / (double)y.wall
 				     : (double)NAN;
 		if (y.own_excess * 10 > y.excess && y.excess > 0 && c->n_ranks < 2)
-			limit(c, lg_arena_printf(&c->v->arena,
+			lg_limit(c, lg_arena_printf(&c->v->arena,
 						 "%.0f %% of the slow steps' excess is the training thread's "
 						 "own running: not a wait, so no chain leads further",
 						 100 * (double)y.own_excess / (double)y.excess));
 		if (!c->has_states)
-			limit(c, "no scheduler states in this input: waits could not be followed");
+			lg_limit(c, "no scheduler states in this input: waits could not be followed");
 	}
 	lg_free(path.v);
 	return rc;

@@ -6,11 +6,20 @@
  * cannot say by what. But if the training thread stands still during another process's bursts of
  * activity far more than at other times, that process is named, as a correlation.
  *
- * Test: the candidate's bursts keep their lengths and are thrown anywhere in the recording, RUNS
+ * Test: the candidate's bursts keep their lengths and are thrown anywhere in the victim's life, RUNS
  * times (Monte Carlo); p is the share of throws in which the thread stood still for as long,
  * multiplied by the number of candidates (Bonferroni). How often it stands still of its own
  * accord (waiting for other ranks, pushed off a busy CPU) is in the throws, so it needs no
  * threshold.
+ *
+ * What would make chance look small, and is kept out:
+ *  - bursts close to each other (of several threads, or broken in two) are one occasion: they are thrown
+ *    together and count once;
+ *  - a process that is not there (yet, or any more) does not stand still; one that was there for less than
+ *    half of the recording is no training that repeats;
+ *  - who waits for what it started itself (a shell, a build) is not stalled by a stranger;
+ *  - where every CPU is busy, whoever runs coincides with a thread that has to wait for a CPU: there the
+ *    candidate must account for most of the stalls of that length, not for its share of them.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -22,15 +31,20 @@
 #include "base/alloc.h"
 #include "base/map.h"
 #include "base/median.h"
+#include "store/merge.h"
 
-enum { RUNS = 4000, BURSTS_MAX = 4096, CANDIDATES_MAX = 512, MIN_HITS = 2 };
+enum { RUNS = 20000, ENOUGH = 40, BURSTS_MAX = 4096, CANDIDATES_MAX = 512, MIN_HITS = 2 };
+enum { ANCESTORS_MAX = 16 };
 enum { STILL_PERIODS = 3, BURST_PERIODS = 4 }; /* shorter is below what the sampling can tell */
 #define P_LIMIT 0.01
 #define STILL_SHARE 0.7  /* of a burst: then the thread stood still during it */
 #define STILL_MORE 0.3   /* above its ordinary share */
+#define FULL_SHARE 0.9   /* of all CPUs: then none was free */
+#define OWN_SHARE 0.5    /* of the stalls: then they are this candidate's, on a machine without a free CPU */
 
 struct interval {
 	int64_t ts, end;
+	bool with_last; /* bursts: the same occasion as the one before it */
 };
 
 struct intervals {
@@ -42,8 +56,17 @@ static int add(struct intervals *l, int64_t ts, int64_t end)
 {
 	if (lg_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v))
 		return LG_E_NOMEM;
-	l->v[l->n++] = (struct interval){ ts, end };
+	l->v[l->n++] = (struct interval){ .ts = ts, .end = end };
 	return 0;
+}
+
+/* When the process was there, as far as this recording tells. */
+static struct interval life_of(const struct lg_case *c, lg_prc prc)
+{
+	const struct lg_process_tab *p = &c->t->process;
+
+	return (struct interval){ .ts = p->start[prc] > c->t->first ? p->start[prc] : c->t->first,
+				  .end = p->end[prc] < c->t->last ? p->end[prc] : c->t->last };
 }
 
 /* Sampling period: the median spacing of the samples of one busy thread. */
@@ -67,11 +90,12 @@ static int64_t sampling_period(const struct lg_case *c, lg_thr thr)
 }
 
 /* When the thread stood still: no sample for more than STILL_PERIODS. */
-static int find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct intervals *gaps)
+static int find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct interval life,
+		     struct intervals *gaps)
 {
 	const struct lg_index *x = c->idx;
 	const struct lg_sample_tab *s = &c->t->sample;
-	int64_t last = c->t->first;
+	int64_t last = life.ts;
 	int rc = 0;
 
 	for (uint32_t p = x->sample_off[thr]; !rc && p < x->sample_off[thr + 1]; p++) {
@@ -83,31 +107,44 @@ static int find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct
 			rc = add(gaps, last + period / 2, s->ts[row] - period / 2);
 		last = s->ts[row];
 	}
-	if (!rc && c->t->last - last > STILL_PERIODS * period)
-		rc = add(gaps, last + period / 2, c->t->last);
+	if (!rc && life.end - last > STILL_PERIODS * period)
+		rc = add(gaps, last + period / 2, life.end);
 	return rc;
 }
 
-/* Bursts of a process: its samples closer together than five periods. */
-static int find_bursts(const struct lg_case *c, lg_prc prc, int64_t period, struct intervals *out)
+/* Bursts of a process within the victim's life: its samples, of all threads, closer than five periods. */
+static int find_bursts(const struct lg_case *c, lg_prc prc, int64_t period, struct interval life,
+		       struct intervals *out)
 {
 	const struct lg_index *x = c->idx;
 	const struct lg_sample_tab *s = &c->t->sample;
+	uint32_t from = x->thread_off[prc], to = x->thread_off[prc + 1];
+	size_t cap = 0, n = 0;
+	int64_t *at;
 	int rc = 0;
 
-	for (uint32_t k = x->thread_off[prc]; !rc && k < x->thread_off[prc + 1]; k++) {
-		lg_thr thr = x->thread[k];
-
-		for (uint32_t p = x->sample_off[thr]; !rc && p < x->sample_off[thr + 1]; p++) {
+	for (uint32_t k = from; k < to; k++)
+		cap += x->sample_off[x->thread[k] + 1] - x->sample_off[x->thread[k]];
+	at = lg_calloc(cap, sizeof *at);
+	if (!at)
+		return LG_E_NOMEM;
+	for (uint32_t k = from; k < to; k++)
+		for (uint32_t p = x->sample_off[x->thread[k]]; p < x->sample_off[x->thread[k] + 1]; p++) {
 			int64_t ts = s->ts[x->sample[p]];
 
-			if (out->n && ts - out->v[out->n - 1].end <= 5 * period &&
-			    ts >= out->v[out->n - 1].ts)
-				out->v[out->n - 1].end = ts + period;
-			else if (out->n < BURSTS_MAX)
-				rc = add(out, ts, ts + period);
+			if (ts >= life.ts && ts < life.end && !(s->flags[x->sample[p]] & LG_SAMPLE_OFFCPU))
+				at[n++] = ts;
 		}
+	/* Of one thread they are in order. */
+	if (to > from + 1)
+		qsort(at, n, sizeof *at, lg_cmp_i64);
+	for (size_t i = 0; !rc && i < n; i++) {
+		if (out->n && at[i] - out->v[out->n - 1].end <= 5 * period)
+			out->v[out->n - 1].end = at[i] + period;
+		else if (out->n < BURSTS_MAX)
+			rc = add(out, at[i], at[i] + period);
 	}
+	lg_free(at);
 	return rc;
 }
 
@@ -134,29 +171,87 @@ static int64_t inside(const struct intervals *gaps, int64_t a, int64_t b)
 	return sum;
 }
 
-static double chance(const struct lg_case *c, const struct intervals *gaps,
-		     const struct intervals *bursts, int64_t covered)
+/* Bursts with less between them than the longer one lasts are one occasion. Their number. */
+static size_t join_occasions(struct intervals *b, int64_t period)
 {
-	int64_t span = c->t->last - c->t->first;
+	size_t n = 0;
+
+	for (size_t i = 0; i < b->n; i++) {
+		struct interval *v = &b->v[i];
+		int64_t len = v->end - v->ts, last = i ? v[-1].end - v[-1].ts : 0;
+
+		v->with_last = i && v->ts - v[-1].end < (len > last ? len : last) + STILL_PERIODS * period;
+		n += !v->with_last;
+	}
+	return n;
+}
+
+static double chance(struct interval life, const struct intervals *gaps, const struct intervals *bursts,
+		     int64_t covered)
+{
 	uint64_t seed = 0x6c61676761726432;
 	size_t as_good = 0;
 
 	for (size_t run = 0; run < RUNS; run++) {
 		int64_t sum = 0;
 
-		for (size_t i = 0; i < bursts->n; i++) {
-			int64_t len = bursts->v[i].end - bursts->v[i].ts, at;
+		for (size_t i = 0, next; i < bursts->n; i = next) {
+			int64_t from = bursts->v[i].ts, room, at;
 
+			for (next = i + 1; next < bursts->n && bursts->v[next].with_last; next++)
+				;
+			room = life.end - life.ts - (bursts->v[next - 1].end - from);
 			seed = lg_mix64(seed + i);
-			at = c->t->first + (int64_t)((double)(seed >> 11) * 0x1p-53 *
-						     (double)(span > len ? span - len : 0));
-			sum += inside(gaps, at, at + len);
+			at = life.ts - from +
+			     (int64_t)((double)(seed >> 11) * 0x1p-53 * (double)(room > 0 ? room : 0));
+			for (size_t k = i; k < next; k++)
+				sum += inside(gaps, bursts->v[k].ts + at, bursts->v[k].end + at);
 		}
 		as_good += sum >= covered;
-		if ((double)as_good >= P_LIMIT * (RUNS + 1))
-			return 1; /* it can no longer come below the limit */
+		if (as_good >= ENOUGH && (double)as_good >= P_LIMIT * (double)(run + 1))
+			return 1; /* it will not come below the limit */
 	}
 	return (double)(as_good + 1) / (RUNS + 1);
+}
+
+/* The share of all CPUs that had something to do in these moments. */
+static double busy_share(const struct lg_case *c, const struct intervals *when, int64_t period)
+{
+	const struct lg_sample_tab *s = &c->t->sample;
+	int32_t cpus = (int32_t)strtol(lg_meta_get(c->t, "host.cpus"), NULL, 10);
+	int64_t all = 0;
+	size_t n = 0, k = 0;
+
+	for (size_t i = 0; i < when->n; i++)
+		all += when->v[i].end - when->v[i].ts;
+	for (size_t i = 0; i < s->n; i++) { /* in order of time */
+		if (s->cpu[i] >= cpus)
+			cpus = s->cpu[i] + 1;
+		while (k < when->n && when->v[k].end <= s->ts[i])
+			k++;
+		n += k < when->n && when->v[k].ts <= s->ts[i] &&
+		     !(s->flags[i] & (LG_SAMPLE_IDLE | LG_SAMPLE_OFFCPU));
+	}
+	return cpus && all ? (double)n * (double)period / ((double)cpus * (double)all) : 0;
+}
+
+/* Of the stalls that are as long as those in the bursts: how much of their time the bursts cover. */
+static double own_share(const struct intervals *gaps, const struct intervals *bursts)
+{
+	int64_t shortest = INT64_MAX, all = 0, own = 0;
+
+	for (size_t i = 0; i < bursts->n; i++)
+		if (bursts->v[i].end - bursts->v[i].ts < shortest)
+			shortest = bursts->v[i].end - bursts->v[i].ts;
+	for (size_t i = 0; i < gaps->n; i++) {
+		int64_t len = gaps->v[i].end - gaps->v[i].ts;
+
+		if (len < shortest)
+			continue;
+		all += len;
+		own += inside(bursts, gaps->v[i].ts, gaps->v[i].end);
+	}
+	return all ? (double)own / (double)all : 0;
 }
 
 /* Innermost frame that most samples share, outside lock and page-walk plumbing. */
@@ -190,11 +285,20 @@ static void name_function(struct lg_case *c, struct lg_finding *f, lg_prc prc,
 	lg_free(v);
 }
 
-static void tell(struct lg_case *c, const struct lg_rank *r, lg_prc prc, const struct intervals *bursts,
-		 int64_t covered, double p, size_t n_long, double usual)
+struct candidate {
+	lg_prc prc;
+	double p, usual, own; /* own: own_share(); 1 where a CPU was free */
+	int64_t covered;
+	size_t n_long, hits;  /* occasions */
+	struct intervals bursts; /* long ones; in the end those in which the thread stood still */
+};
+
+static void tell(struct lg_case *c, const struct lg_rank *r, const struct candidate *k)
 {
-	int64_t burst_ns = 0, wall = c->t->last - c->t->first, *at;
-	size_t hit = bursts->n;
+	const struct intervals *bursts = &k->bursts;
+	int64_t burst_ns = 0, wall = c->t->last - c->t->first, covered = k->covered, *at;
+	double p = k->p;
+	lg_prc prc = k->prc;
 	struct lg_finding *f = lg_finding_add(c, "host.foreign_activity");
 	struct lg_rhythm rhythm;
 	size_t samples, n_at = 0, told = 0;
@@ -207,7 +311,8 @@ static void tell(struct lg_case *c, const struct lg_rank *r, lg_prc prc, const s
 	}
 	for (size_t i = 0; i < bursts->n; i++) {
 		burst_ns += bursts->v[i].end - bursts->v[i].ts;
-		at[n_at++] = bursts->v[i].ts;
+		if (!bursts->v[i].with_last)
+			at[n_at++] = bursts->v[i].ts;
 	}
 	rhythm = lg_rhythm_of(at, n_at);
 	name_function(c, f, prc, bursts, &samples);
@@ -224,7 +329,8 @@ static void tell(struct lg_case *c, const struct lg_rank *r, lg_prc prc, const s
 	f->lost_share = (double)covered / (double)wall;
 	f->confidence = fmin(0.8, 0.45 + 0.35 * (double)covered / (double)burst_ns) *
 			(p < 0.001 ? 1 : 0.9);
-	f->severity = hit < LG_REPEATS_MIN ? lg_severity_of_few(f->lost_share) : lg_severity_of(f->lost_share);
+	f->severity = lg_gradable(k->hits, wall) ? lg_severity_of(f->lost_share)
+						 : lg_severity_of_few(f->lost_share);
 	if (!isnan(rhythm.period_s))
 		every = lg_arena_printf(&c->v->arena, " every %.2f s", rhythm.period_s);
 	else if (n_at == 2 || n_at == 3)
@@ -238,11 +344,11 @@ static void tell(struct lg_case *c, const struct lg_rank *r, lg_prc prc, const s
 				   lg_thread_text(c, r->thr));
 	lg_evidence_add(c, f, INT64_MIN, 0,
 			"stood still during %zu of its %zu bursts (%.0f %% of their time; %.0f %% is "
-			"usual); by chance with p = %.4f (%d random placements, corrected for the "
-			"number of processes)", hit, n_long, 100 * (double)covered / (double)burst_ns,
-			100 * usual, p, RUNS);
+			"usual); by chance with p = %.2g (%d random placements, corrected for the "
+			"number of processes)", k->hits, k->n_long, 100 * (double)covered / (double)burst_ns,
+			100 * k->usual, p, RUNS);
 	if (!isnan(rhythm.period_s)) {
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu bursts, %.3f s apart (chance: p = %.4f)", n_at,
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu bursts, %.3f s apart (chance: p = %.2g)", n_at,
 				rhythm.period_s, rhythm.p);
 		if (isnan(c->v->period_s)) {
 			c->v->period_s = rhythm.period_s;
@@ -259,14 +365,6 @@ static void tell(struct lg_case *c, const struct lg_rank *r, lg_prc prc, const s
 				(double)(bursts->v[i].end - bursts->v[i].ts) / 1e6);
 	lg_free(at);
 }
-
-struct candidate {
-	lg_prc prc;
-	double p, usual;
-	int64_t covered;
-	size_t n_long;
-	struct intervals bursts; /* long ones; in the end those in which the thread stood still */
-};
 
 /* A job's own processes are no strangers to each other: they stall together. */
 static bool is_job(const struct lg_case *c, lg_prc p)
@@ -293,18 +391,38 @@ static int64_t keep_long(struct intervals *b, int64_t period)
 	return sum;
 }
 
-static int judge_candidate(const struct lg_case *c, const struct intervals *gaps, int64_t period,
-			   struct candidate *k)
+/* Did victim start p, itself or by others? */
+static bool descends(const struct lg_case *c, lg_prc p, lg_prc victim)
 {
-	int64_t wall = c->t->last - c->t->first, busy, still = 0;
+	const struct lg_process_tab *t = &c->t->process;
+
+	for (int i = 0; i < ANCESTORS_MAX && t->ppid[p] > 0; i++) {
+		lg_prc up = 0;
+
+		if (t->ppid[p] == t->pid[victim])
+			return true;
+		for (lg_prc q = 1; q < t->n; q++)
+			if (t->pid[q] == t->ppid[p] && q != p && t->start[q] <= t->start[p])
+				up = q;
+		if (!up)
+			return false;
+		p = up;
+	}
+	return false;
+}
+
+static int judge_candidate(const struct lg_case *c, const struct intervals *gaps, int64_t period,
+			   struct interval life, struct candidate *k)
+{
+	int64_t busy, still = 0;
 	size_t hits = 0;
-	int rc = find_bursts(c, k->prc, period, &k->bursts);
+	int rc = find_bursts(c, k->prc, period, life, &k->bursts);
 
 	k->p = 1;
 	if (rc)
 		return rc;
 	busy = keep_long(&k->bursts, period);
-	k->n_long = k->bursts.n;
+	k->n_long = join_occasions(&k->bursts, period);
 	for (size_t i = 0; i < k->bursts.n; i++) {
 		const struct interval *b = &k->bursts.v[i];
 		int64_t in = inside(gaps, b->ts, b->end);
@@ -313,10 +431,12 @@ static int judge_candidate(const struct lg_case *c, const struct intervals *gaps
 		hits += (double)in >= STILL_SHARE * (double)(b->end - b->ts);
 	}
 	/* Always busy: it coincides with everything and explains nothing. */
-	if (hits < MIN_HITS || busy * 5 > wall * 3 || hits * 5 < k->bursts.n * 3 ||
-	    (double)still < (k->usual + STILL_MORE) * (double)busy)
+	if (hits < MIN_HITS || k->n_long < MIN_HITS || busy * 5 > (life.end - life.ts) * 3 ||
+	    hits * 5 < k->bursts.n * 3 || (double)still < (k->usual + STILL_MORE) * (double)busy)
 		return 0;
-	k->p = chance(c, gaps, &k->bursts, still);
+	k->p = chance(life, gaps, &k->bursts, still);
+	if (k->p >= 1)
+		return 0;
 	hits = 0;
 	for (size_t i = 0; i < k->bursts.n; i++) {
 		const struct interval b = k->bursts.v[i];
@@ -328,19 +448,24 @@ static int judge_candidate(const struct lg_case *c, const struct intervals *gaps
 		k->bursts.v[hits++] = b;
 	}
 	k->bursts.n = hits;
+	k->hits = join_occasions(&k->bursts, period);
+	k->own = busy_share(c, &k->bursts, period) < FULL_SHARE ? 1 : own_share(gaps, &k->bursts);
+	if (k->hits < MIN_HITS)
+		k->p = 1;
 	return 0;
 }
 
 static int judge_victim(struct lg_case *c, const struct lg_rank *r, struct candidate *best)
 {
-	int64_t period = sampling_period(c, r->thr), wall = c->t->last - c->t->first, still = 0;
+	struct interval life = life_of(c, r->prc);
+	int64_t period = sampling_period(c, r->thr), wall = life.end - life.ts, still = 0;
 	struct intervals gaps = { 0 };
 	size_t n_candidates = 0;
 	int rc;
 
-	if (period <= 0 || wall <= 0)
+	if (period <= 0 || wall <= 0 || wall < (c->t->last - c->t->first) / 2)
 		return 0;
-	rc = find_gaps(c, r->thr, period, &gaps);
+	rc = find_gaps(c, r->thr, period, life, &gaps);
 	for (size_t i = 0; i < gaps.n; i++)
 		still += gaps.v[i].end - gaps.v[i].ts;
 	best->p = 1;
@@ -348,9 +473,9 @@ static int judge_victim(struct lg_case *c, const struct lg_rank *r, struct candi
 		struct candidate k = { .prc = p, .usual = (double)still / (double)wall };
 
 		if (is_job(c, p) || c->t->process.pid[p] <= 0 ||
-		    c->t->process.role[p] == LG_ROLE_RECORDER)
+		    c->t->process.role[p] == LG_ROLE_RECORDER || descends(c, p, r->prc))
 			continue;
-		rc = judge_candidate(c, &gaps, period, &k);
+		rc = judge_candidate(c, &gaps, period, life, &k);
 		n_candidates += k.n_long >= MIN_HITS;
 		if (!rc && (k.p < best->p || (k.p <= best->p && k.covered > best->covered))) {
 			lg_free(best->bursts.v);
@@ -362,6 +487,15 @@ static int judge_victim(struct lg_case *c, const struct lg_rank *r, struct candi
 	best->p *= (double)n_candidates;
 	lg_free(gaps.v);
 	return rc;
+}
+
+/* The machine had no CPU free: who ran while the thread did not is no proof of anything. */
+static void abstain(struct lg_case *c, const struct lg_rank *r)
+{
+	lg_limit(c, lg_arena_printf(&c->v->arena,
+				    "every CPU was busy while %s stood still: samples alone cannot tell whom it waited "
+				    "for from who had the CPUs meanwhile; record with -e sched:sched_switch as well, or "
+				    "with laggard record", lg_thread_text(c, r->thr)));
 }
 
 int lg_find_foreign(struct lg_case *c, struct lg_error *err)
@@ -382,8 +516,10 @@ int lg_find_foreign(struct lg_case *c, struct lg_error *err)
 			lg_free(k.bursts.v);
 		}
 	}
-	if (!rc && victim)
-		tell(c, victim, best.prc, &best.bursts, best.covered, best.p, best.n_long, best.usual);
+	if (!rc && victim && best.own < OWN_SHARE)
+		abstain(c, victim);
+	else if (!rc && victim)
+		tell(c, victim, &best);
 	lg_free(best.bursts.v);
 	rc = rc ? rc : c->failed;
 	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;

@@ -21,6 +21,7 @@
 #include "record/hook_inject.h"
 #include "record/marks.h"
 #include "record/session.h"
+#include "record/unreached.h"
 
 #define MAX_RINGS 4096             /* open at once: a hostile job must not eat our descriptors */
 #define ALIVE_EVERY 1000000000LL   /* ns between looks at whether a process lives */
@@ -480,11 +481,18 @@ static int finish(void *self, struct lg_error *err)
 	if (m->n_turned_away)
 		lg_add_diag_now(b, LG_DIAG_MARKS_LOST, lg_monotonic_ns(), m->n_turned_away,
 				"more than %d mark rings at once", MAX_RINGS);
-	if (!m->n_seen)
-		lg_add_diag_now(b, LG_DIAG_MARKS_OFF, lg_monotonic_ns(), 1,
-				faccessat(m->dir_fd, "reached", F_OK, 0)
-					? "no Python was reached: another program, or python with -I, -E or -S"
-					: "Python ran, but no process imported torch");
+	if (!m->n_seen) {
+		bool reached = !faccessat(m->dir_fd, "reached", F_OK, 0);
+		char line[400];
+
+		if (lg_unreached_python(lg_builder_trace(b), reached, line, sizeof line))
+			lg_session_say(m->s, "%s", line);
+		else
+			snprintf(line, sizeof line, "%s",
+				 reached ? "Python ran, but no process imported torch"
+					 : "no Python was reached: another program, or python with -I, -E or -S");
+		lg_add_diag_now(b, LG_DIAG_MARKS_OFF, lg_monotonic_ns(), 1, "%s", line);
+	}
 	return 0;
 }
 

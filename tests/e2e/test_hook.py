@@ -729,9 +729,18 @@ def test_c_header_writes_the_same_format(tmp_path, marks_dir):
 
 def test_record_says_when_python_could_not_be_reached(laggard, tmp_path, can_record):
     out = tmp_path / "run.lag"
-    for command, says in ((["/usr/bin/python3", "-I", "-c", "pass"], "-I, -E or -S"),
-                          (["/usr/bin/python3", "-c", "pass"], "no process imported torch")):
-        assert laggard("record", "-o", out, "--", *command).returncode == 0
+    wait = "import time; time.sleep(0.3)"
+    for command, says, told in (
+            (["/usr/bin/python3", "-I", "-c", wait], "with -I Python ignores PYTHONPATH", True),
+            (["sh", "-c", f"/usr/bin/python3 -BS -c '{wait}'; true"],
+             "with -S Python does not load sitecustomize", True),
+            (["env", "-u", "PYTHONPATH", "/usr/bin/python3", "-c", wait], "the hook did not reach it", True),
+            (["sleep", "0.3"], "-I, -E or -S", False),
+            (["/usr/bin/python3", "-c", wait], "no process imported torch", False)):
+        done = laggard("record", "-o", out, "--", *command)
+        assert done.returncode == 0
+        lines = [line for line in done.stderr.splitlines() if "no marks came from pid" in line]
+        assert len(lines) == told and (not told or says in lines[0]), done.stderr
         limits = laggard("explain", "--json", out).stdout
         assert says in limits, limits[-2000:]
 

@@ -13,6 +13,7 @@
 
 #include "record/hook_inject.h"
 #include "record/session.h"
+#include "record/unreached.h"
 
 static const char *value(char **env, const char *name)
 {
@@ -109,12 +110,42 @@ static void removes_what_dead_recorders_left(void **state)
 	lg_hook_free(living);
 }
 
+static void tells_the_option_that_keeps_it_out(void **state)
+{
+	static const struct { const char *cmdline; bool python; char option; } lines[] = {
+		{ "/usr/bin/python3 -I train.py", true, 'I' },
+		{ "python -BS train.py", true, 'S' },
+		{ "python3.12 -X dev -W error -u -sE -m train", true, 'E' },
+		{ "pypy3 --check-hash-based-pycs always -I x", true, 'I' },
+		{ "/opt/py/bin/python3.13t -Xdev train.py -I", true, 0 },
+		{ "python3-dbg -c -I", true, 0 },
+		{ "python3 -m mod -S", true, 0 },
+		{ "python3 -W IES train.py", true, 0 },
+		{ "python3 - -E", true, 0 },
+		{ "python3", true, 0 },
+		{ "python3 -u", true, 0 },
+		{ "python3 -X", true, 0 },
+		{ "/usr/bin/python3-config -E", false, 0 },
+		{ "/home/me/python/run -I", false, 0 },
+		{ "pythonic", false, 0 },
+		{ "", false, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+		assert_int_equal(lg_is_python(lines[i].cmdline), lines[i].python);
+		if (lines[i].python)
+			assert_int_equal(lg_python_isolated(lines[i].cmdline), lines[i].option);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(unpacks_and_removes),
 		cmocka_unit_test(leaves_no_empty_entry_on_the_path),
 		cmocka_unit_test(removes_what_dead_recorders_left),
+		cmocka_unit_test(tells_the_option_that_keeps_it_out),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

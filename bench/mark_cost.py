@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one mark costs the program, in ns: bench/mark_cost.py [--json]
 
-Medians over many short batches, so that a batch that was preempted does not count. "wrapper" is what
-a marked call costs over the same call unmarked (two marks, the step mark of an inference loop, the samples of
-every tenth call), "nested" what every
-module below the root one pays although it is not marked.
+Medians over many short batches, so that a batch that was preempted does not count. "forward", "backward",
+"optimizer" and "batch_wait" are what such a call costs over the same call unmarked, with everything that
+hangs on it (two marks, the samples of every tenth forward, the step mark behind the optimizer), where the
+call itself does nothing; "nested" is what every module below the root one pays although it is not marked.
 """
 import json
 import os
@@ -65,9 +65,31 @@ def main():
         out["value"] = cost(lambda: _ring.mark("loss", 1)) - empty
         if torch is not None:
             from laggard import _torch
+            optimizer = torch.optim.Optimizer
+
+            class Still(optimizer):
+                def __init__(self):
+                    super().__init__([torch.nn.Parameter(torch.zeros(1))], {})
+
+                def step(self):
+                    pass
+
+                step.hooked = True  # without torch's own 7 us for its profiler, in which ours drown
+
+            def nothing(*args, **kwargs):
+                pass
+
+            still = Still()
+            plain = {"forward": plain_root, "optimizer": cost(still.step), "backward": cost(nothing),
+                     "batch_wait": cost(nothing)}
+            torch.autograd.backward = nothing
             _torch.patch(torch)
+            still = Still()  # an optimizer was made: steps end with it, not with a forward
             module(1)
-            out["wrapper"] = cost(lambda: module(1)) - plain_root
+            waiting = _torch.simple(nothing, word, "wait", "batch_wait")
+            for what, f in (("forward", lambda: module(1)), ("optimizer", still.step),
+                            ("backward", torch.autograd.backward), ("batch_wait", waiting)):
+                out[what] = cost(f) - plain[what]
             _torch._busy = True
             out["nested"] = cost(lambda: module(1)) - plain_root
             _torch._busy = False
@@ -77,7 +99,7 @@ def main():
         print(json.dumps({k: round(v, 1) for k, v in out.items()}))
     else:
         for k, v in out.items():
-            print(f"{k:8} {v:7.0f} ns")
+            print(f"{k:10} {v:7.0f} ns")
     return 0 if out["mark"] <= 1000 else 1
 
 

@@ -274,6 +274,8 @@ static void open_ring(struct marks *m, const char *name)
 	memcpy(m->ring[i]->name, name, strlen(name) + 1); /* fits: checked above */
 	m->n_open++;
 	m->n_seen++;
+	if (r.delayed)
+		lg_session_holds_back(m->s);
 	/* At the ring's birth: a process that is gone by now must not get a second life. */
 	push(m, i, REC_HEADER, r.header[LAG_MARK_H_CREATED], NULL, 0);
 }
@@ -336,7 +338,7 @@ static void drain_ring(struct marks *m, size_t i)
 	struct lg_mark_slot slot[BATCH];
 	uint64_t lost;
 	bool gone = m->stopped;
-	size_t n, batches = 0;
+	size_t n, found = 0, batches = 0;
 
 	if (!gone && m->this_drain - r->alive_at >= ALIVE_EVERY) {
 		r->alive_at = m->this_drain;
@@ -351,7 +353,9 @@ static void drain_ring(struct marks *m, size_t i)
 			     lost > INT64_MAX ? INT64_MAX : (int64_t)lost);
 		for (size_t k = 0; k < n; k++)
 			push(m, i, REC_SLOT, slot[k].ts, &slot[k], 0);
+		found += n + lost;
 	} while ((n || lost) && ++batches < MAX_BATCHES);
+	lg_session_filled(m->s, found, r->r.slots);
 	if (gone) {
 		push(m, i, REC_END, m->this_drain, NULL, 0);
 		r->drained = true;

@@ -5,8 +5,10 @@
  *   fork cmd (it waits) -> scan /proc -> start sources -> scan again -> let cmd exec
  *   -> rounds until the end -> stop, last drain, finish, names, flush, close -> wait for cmd
  *
- * I1  A record older than the start of the previous drain has been pushed: rings are read after
- *     a drain begins, so what was in them by then is in the queue after it.
+ * I1  A record that is 100 ms old when a drain begins, or older than the drain before, has been pushed:
+ *     rings are read after a drain begins, and a writer takes its time and completes its record in far
+ *     less. (A thread that lost its CPU in between: that much is waited for it.) A source that holds
+ *     records back for a drain says so, then only the drain before counts.
  * I2  Everything a source, the queue or the file could not do is a diag row or ends the recording.
  * I3  Once cmd runs, its status is returned whatever becomes of the recording.
  */
@@ -33,6 +35,9 @@
 
 #define MS INT64_C(1000000)
 #define DRAIN_EVERY (100 * MS)
+#define DRAIN_SELDOM (400 * MS) /* where full rings call: a round costs more than its records */
+#define DRAIN_OFTEN (25 * MS)
+#define SETTLED (100 * MS)
 #define DRAIN_GAP (10 * MS)  /* a full ring may ask for a drain sooner, not more often than this */
 #define FLUSH_EVERY (1000 * MS)
 #define FLUSH_PENDING (8u << 20)
@@ -72,9 +77,11 @@ struct lg_session {
 	struct lg_clock_watch clocks;
 	struct lg_cost cost;
 	int64_t began, drain_began, last_drain, flushed;
+	int64_t drain_every;
+	unsigned fullest; /* permille of the fullest ring that cannot call, in this drain */
 	uint64_t events, lost;
 	unsigned dumps, interrupts;
-	bool stop, hurry, dump, woken, output_failed;
+	bool stop, hurry, dump, woken, held_back, output_failed;
 	char refused[640], refused_tiers[48]; /* tiers that do not work here */
 	int64_t next_check;
 };
@@ -120,6 +127,19 @@ int lg_session_watch(struct lg_session *s, int fd, struct lg_error *err)
 	if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &ev) && errno != EEXIST)
 		return lg_fail_errno(err, errno, "epoll_ctl");
 	return 0;
+}
+
+void lg_session_filled(struct lg_session *s, uint64_t found, uint64_t room)
+{
+	unsigned permille = found >= room ? 1000 : (unsigned)(found * 1000 / room);
+
+	if (permille > s->fullest)
+		s->fullest = permille;
+}
+
+void lg_session_holds_back(struct lg_session *s)
+{
+	s->held_back = true;
 }
 
 void lg_session_say(struct lg_session *s, const char *fmt, ...)
@@ -279,8 +299,22 @@ static void note_losses(struct lg_session *s)
 	}
 }
 
+/* Often enough that no ring is found more than a quarter full, and not more often. */
+static void choose_pace(struct lg_session *s)
+{
+	int64_t seldom = s->tier == LG_TIER_BPF ? DRAIN_SELDOM : DRAIN_EVERY;
+
+	if (s->fullest > 250 && s->drain_every > DRAIN_OFTEN)
+		s->drain_every /= 2;
+	else if (s->fullest < 60 && s->drain_every < seldom)
+		s->drain_every *= 2;
+	s->fullest = 0;
+}
+
 static void drain(struct lg_session *s, int64_t now)
 {
+	int64_t settled = s->drain_began;
+
 	for (unsigned i = 0; i < s->n_run; i++) {
 		struct lg_error err = { 0 };
 
@@ -288,8 +322,11 @@ static void drain(struct lg_session *s, int64_t now)
 			source_failed(s, &s->run[i], &err);
 	}
 	note_losses(s);
-	lg_queue_round(s->q, s->drain_began, feed, s);
+	if (!s->held_back && now - SETTLED > settled)
+		settled = now - SETTLED;
+	lg_queue_round(s->q, settled, feed, s);
 	s->drain_began = now;
+	choose_pace(s);
 	s->last_drain = lg_monotonic_ns();
 }
 
@@ -396,7 +433,7 @@ static void take_signals(struct lg_session *s)
 static void wait_for_work(struct lg_session *s)
 {
 	struct epoll_event ev[16];
-	int64_t due = s->last_drain + (s->woken ? DRAIN_GAP : DRAIN_EVERY);
+	int64_t due = s->last_drain + (s->woken ? DRAIN_GAP : s->drain_every);
 	int64_t left = due - lg_monotonic_ns();
 	int n;
 
@@ -452,7 +489,7 @@ static int rounds(struct lg_session *s, struct lg_error *err)
 		now = lg_monotonic_ns();
 		if (!s->stop && !s->dump && now - s->last_drain < DRAIN_GAP)
 			continue;
-		if (!s->stop && !s->dump && !s->woken && now - s->last_drain < DRAIN_EVERY &&
+		if (!s->stop && !s->dump && !s->woken && now - s->last_drain < s->drain_every &&
 		    !(s->opt->for_ns && now - s->began >= s->opt->for_ns))
 			continue;
 		rc = one_round(s, err);
@@ -737,6 +774,7 @@ int lg_record(const struct lg_record_options *opt, int *ret_status, struct lg_er
 		err = &ignored;
 	s->opt = opt;
 	s->epoll = s->signals = -1;
+	s->drain_every = DRAIN_EVERY;
 	*ret_status = 1;
 	rc = begin(s, err);
 	if (rc) {

@@ -87,6 +87,10 @@ void lg_session_push(struct lg_session *s, unsigned src_i, int64_t ts, const voi
 unsigned lg_session_source_index(const struct lg_session *s); /* valid inside start() */
 /* Wake the session when fd is readable (epoll). */
 int lg_session_watch(struct lg_session *s, int fd, struct lg_error *err);
+/* From drain(), of a ring that cannot wake anybody: how much of its room was found taken. */
+void lg_session_filled(struct lg_session *s, uint64_t found, uint64_t room);
+/* A source's records may be pushed one drain after the one that could have read them. */
+void lg_session_holds_back(struct lg_session *s);
 /* A process of the job was found (rank, worker, launcher): sources may track it closely. */
 bool lg_session_is_job(const struct lg_session *s, int32_t pid);
 pid_t lg_session_self(const struct lg_session *s);

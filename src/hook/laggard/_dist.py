@@ -220,7 +220,7 @@ def begin_gradient_sync():
     return tokens[::-1]
 
 
-_numbered = weakref.WeakKeyDictionary()  # DDP instance: (number, bytes)
+_numbered = {}  # id of a DDP instance: (number, group, bytes); a weak dictionary costs five times as much
 
 
 def _patch_ddp(torch):
@@ -238,7 +238,8 @@ def _patch_ddp(torch):
             _ddp_count += 1
             size = sum(p.numel() * p.element_size() for p in self.module.parameters()
                        if p.requires_grad)
-            _numbered[self] = (n, size)
+            _numbered[id(self)] = (n, "ddp:%d" % n, size)
+            weakref.finalize(self, _numbered.pop, id(self), None).atexit = False
             _facts.ddp(n, self)
         except Exception as e:
             _ring.disable("ddp: %s" % e)
@@ -250,9 +251,9 @@ def _patch_ddp(torch):
     def ddp_forward(self, *args, **kwargs):
         out = forward(self, *args, **kwargs)
         if not compiling() and grad() and getattr(self, "require_backward_grad_sync", False):
-            found = _numbered.get(self)
+            found = _numbered.get(id(self))
             if found is not None:
-                pending[found[0]] = ("ddp:%d" % found[0], found[1])
+                pending[found[0]] = found[1:]
         return out
 
     cls.__init__ = hook.dress(__init__, init)

@@ -239,7 +239,7 @@ def _shape(a):
 
 
 def during_forward(n, module, args):
-    """At the start of a root forward, every tenth time: a few C calls, all without effect."""
+    """At the start of a root forward, every tenth time at most (n counts them): a few C calls, all without effect."""
     try:
         if _modes is not None:
             for i in range(_modes._len_torch_dispatch_stack()):
@@ -259,7 +259,7 @@ def during_forward(n, module, args):
         if len(_shapes) < 64:
             _shapes.add((id(module), tuple(_shape(a) for a in args[:8])))
             meta("input.shapes", len(_shapes) - len({m for m, _ in _shapes}) + 1)
-        if n <= 3 or n % 50 == 0:
+        if n <= 3 or n % 5 == 0:
             dynamo(False)
     except Exception as e:
         _ring.disable("samples: %s: %s" % (type(e).__name__, e))

@@ -21,12 +21,15 @@ import types
 import weakref
 
 import laggard
-from laggard import _facts, _ring
+from laggard import _dist, _facts, _ring
 from laggard._ring import (
     BEGIN, F_START, K_COPY, K_GC, K_OTHER, K_STAGE, ROLE_LOADER, ROLE_TRAINS, S_BACKWARD,
     S_BATCH_WAIT, S_FORWARD, S_H2D, S_OPTIMIZER, S_SIDE, SPAN, STEP, begin, end, intern, mark, span)
 
 _now = time.monotonic_ns
+_FORWARD = BEGIN | K_STAGE | S_FORWARD
+_BACKWARD = BEGIN | K_STAGE | S_BACKWARD
+_OPTIMIZER = BEGIN | K_STAGE | S_OPTIMIZER
 _by_hand = laggard.by_hand
 compiling = None   # torch's own predicate, which Dynamo folds to True
 
@@ -36,6 +39,8 @@ _stepping = False
 _trains = False
 _steps = 0
 _forwards = _backwards = 0
+_sampled = _samples = 0  # when a forward was sampled last, and how many were
+_SAMPLE_NS = 200_000_000
 _first_opt = None  # weak reference: its step() ends the training step
 _opt_made = False
 _root = None       # id of the module whose forward starts an inference step
@@ -150,12 +155,15 @@ def _patch_module(torch):
 
 
 def _enter(module, args):
-    global _busy, _forwards, _root, _steps
+    global _busy, _forwards, _root, _sampled, _samples, _steps
     _busy = True
     try:
         _forwards += 1
-        if _forwards <= 3 or _forwards % 10 == 0:
-            _facts.during_forward(_forwards, module, args)
+        if _forwards <= 3 or _forwards % 10 == 0 and (
+                _forwards <= 200 or _now() - _sampled > _SAMPLE_NS):
+            _sampled = _now()
+            _samples += 1
+            _facts.during_forward(_samples, module, args)
         if not _opt_made and "step" not in _by_hand:
             if _root is None and any(True for _ in module.parameters()):
                 _root = id(module)
@@ -166,7 +174,7 @@ def _enter(module, args):
                 _ring.step(_steps, STEP | F_START)
         if "forward" in _by_hand:
             return 0
-        return begin(BEGIN | K_STAGE | S_FORWARD, intern(type(module).__name__))
+        return begin(_FORWARD, intern(type(module).__name__))
     except Exception as e:
         _ring.disable("forward: %s: %s" % (type(e).__name__, e))
         return 0
@@ -184,7 +192,6 @@ def _leave(token):
 def _patch_backward(torch):
     original = torch.autograd.backward
     nid = intern("backward")
-    from laggard import _dist
 
     @functools.wraps(original)
     def backward(*args, **kwargs):
@@ -200,7 +207,7 @@ def _patch_backward(torch):
             if _backwards <= 3 or _backwards % 7 == 0:  # odd: a step may have two
                 _facts.during_backward()
             if "backward" not in _by_hand:
-                token = begin(BEGIN | K_STAGE | S_BACKWARD, nid)
+                token = begin(_BACKWARD, nid)
             if _dist.pending:
                 syncs = _dist.begin_gradient_sync()
         except Exception as e:
@@ -248,11 +255,10 @@ def _step_begin(opt, name=0):
         if _first_opt is None or _first_opt() is None:
             _first_opt = weakref.ref(opt)
             _facts.optimizer(opt)
-        from laggard import _dist
         _dist.after_backward = False
         if "optimizer" in _by_hand:
             return 0
-        return begin(BEGIN | K_STAGE | S_OPTIMIZER, name or intern(type(opt).__name__ + ".step"))
+        return begin(_OPTIMIZER, name or intern(type(opt).__name__ + ".step"))
     except Exception as e:
         _ring.disable("optimizer: %s: %s" % (type(e).__name__, e))
         return 0
@@ -339,12 +345,13 @@ def _patch_loader(torch):
     base = dataloader._BaseDataLoaderIter
     original = base.__next__
     nid = intern("DataLoader.__next__")
+    word = BEGIN | K_STAGE | S_BATCH_WAIT
 
     @functools.wraps(original)
     def __next__(self):
         if "batch_wait" in _by_hand:
             return original(self)
-        token = begin(BEGIN | K_STAGE | S_BATCH_WAIT, nid)
+        token = begin(word, nid)
         try:
             return original(self)
         finally:
@@ -360,7 +367,7 @@ def _patch_loader(torch):
     @functools.wraps(iterate)
     def __iter__(self):
         _facts.loader(self)
-        token = begin(BEGIN | K_STAGE | S_BATCH_WAIT, iid)
+        token = begin(word, iid)
         try:
             return iterate(self)
         finally:
@@ -540,7 +547,6 @@ def patch(torch):
         return
     compiling = find_compiling(torch)
     _skip = find_skip()
-    from laggard import _dist
     _facts.start(torch)
     _patch_module(torch)
     _patch_backward(torch)

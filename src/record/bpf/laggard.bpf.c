@@ -147,6 +147,13 @@ static __always_inline void list_task(struct seq_file *seq, struct task_struct *
 	bpf_seq_write(seq, r, sizeof(*r));
 }
 
+/* For writing; of readers a lock knows the last only, so an open hold of theirs is not told. */
+static __always_inline bool holds_own(struct task_struct *t)
+{
+	return t->mm && is_write_locked(t->mm) &&
+	       (t->mm->mmap_lock.owner.counter & ~OWNER_FLAGS) == (__u64)t;
+}
+
 static __always_inline void list_open(struct seq_file *seq, struct task_struct *t, __u64 now)
 {
 	struct lg_bpf_open *r;
@@ -192,6 +199,9 @@ static __always_inline void list_open(struct seq_file *seq, struct task_struct *
 			r->lock_mm_tgid = th->tgid;
 		}
 	}
+	/* The begin of an own hold stays when it ends with nobody waiting. */
+	if (LOCK_WORD && th->hold[1].ts && !holds_own(t))
+		th->hold[1].ts = 0;
 	for (i = 0; i < 2; i++) {
 		r->hold_begin[i] = th->hold[i].ts;
 		r->hold_mm[i] = th->hold[i].mm;

@@ -194,6 +194,19 @@ static __always_inline __u32 tgid_of_mm(struct mm_struct *mm)
 	return (__u32)mm->owner->tgid; /* 0 when there is none: such reads fault to 0 */
 }
 
+/*
+ * A training process takes its own mmap_lock some ten thousand times a second and is seldom waited for
+ * in it. So of its own holds only those are told that have somebody waiting at their end: one bit
+ * of the lock's word, and for the others neither the clock nor the thread's storage.
+ */
+#define LOCK_WORD (bpf_core_field_exists(struct rw_semaphore, count))
+
+/* Between acquire and release: is it held for writing? (The tracepoints come while it is held.) */
+static __always_inline bool is_write_locked(struct mm_struct *mm)
+{
+	return mm->mmap_lock.count.counter & RWSEM_WRITER_LOCKED;
+}
+
 SEC("tp_btf/mmap_lock_acquire_returned")
 int BPF_PROG(lg_mmap_acquired, struct mm_struct *mm)
 {
@@ -218,11 +231,13 @@ int BPF_PROG(lg_mmap_acquired, struct mm_struct *mm)
 	own = mm == cur->mm;
 	if (own ? !cfg_own_holds : (cur->flags & PF_EXITING))
 		return 0; /* exit_mmap(): its own once, but exit_mm() has cleared ->mm */
+	if (own && LOCK_WORD && !write && is_write_locked(mm))
+		return 0; /* mmap_write_downgrade(): the release sees that it happened */
 	th = thread_of(cur);
 	if (!th)
 		return 0;
 	hold = &th->hold[own];
-	if (hold->ts && hold->mm == (__u64)mm) {
+	if (hold->ts && hold->mm == (__u64)mm && !(own && LOCK_WORD)) {
 		hold->flags |= LG_BPF_HOLD_READ; /* mmap_write_downgrade() */
 		return 0;
 	}
@@ -267,7 +282,8 @@ int BPF_PROG(lg_mmap_released, struct mm_struct *mm)
 		return 0;
 	cur = bpf_get_current_task_btf();
 	own = mm == cur->mm;
-	if (own && !cfg_own_holds)
+	if (own && (!cfg_own_holds ||
+		    (LOCK_WORD && !(mm->mmap_lock.count.counter & RWSEM_FLAG_WAITERS))))
 		return 0;
 	th = thread_of(cur);
 	if (!th)
@@ -290,6 +306,8 @@ int BPF_PROG(lg_mmap_released, struct mm_struct *mm)
 	r->hold_flags = hold->flags;
 	hold->ts = 0;
 	if (own) {
+		if (LOCK_WORD && !is_write_locked(mm))
+			r->hold_flags |= LG_BPF_HOLD_READ; /* downgraded, if it was for writing */
 		size = own_stack(ctx, r, size, false);
 	} else {
 		r->h.n_kernel = th->hold_kernel;

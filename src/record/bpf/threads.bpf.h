@@ -25,6 +25,9 @@
 /* Lower bits of the owner word of rwsem and mutex are flags, both at most three. */
 #define OWNER_FLAGS 7ul
 #define RWSEM_READER_OWNED 1ul
+/* Of rw_semaphore.count, kernel/locking/rwsem.c since 5.2. */
+#define RWSEM_WRITER_LOCKED 1l
+#define RWSEM_FLAG_WAITERS 2l
 
 /* Same numbers as enum lg_state_reason and enum lg_ctx (bpf_source.c asserts it). */
 enum { WHY_NONE, WHY_PREEMPTED, WHY_WOKEN, WHY_NEW, WHY_SLEEP, WHY_DISK, WHY_IOWAIT, WHY_STOPPED,
@@ -52,6 +55,7 @@ const volatile __u32 cfg_pidns_level = 0;      /* depth of the recorder's pid na
 
 /* Changed while running. */
 bool enabled = false;
+__u64 exec_woke = 0;     /* when an exec called the reader last */
 bool at_end = false;    /* the iterator reports open states instead of tasks */
 __u32 job_version = 0;  /* counts changes of the map `jobs` */
 
@@ -312,6 +316,8 @@ static __always_inline __u32 own_stack(void *ctx, void *rec, __u32 at, bool user
 
 /* ---- threads come and go ---------------------------------------------------------------- */
 
+#define EXEC_WAKE_NS 100000000
+
 static __always_inline void is_job_now(struct thread *th)
 {
 	th->job_version = job_version;
@@ -349,17 +355,27 @@ static __always_inline void report_task(struct task_struct *t, struct task_struc
 {
 	void *ring = ring_of(bpf_get_smp_processor_id());
 	struct lg_bpf_task *r;
+	__u64 wake;
 
 	r = ring ? bpf_ringbuf_reserve(ring, sizeof(*r), 0) : 0;
 	if (!r) {
 		count_lost(LG_BPF_TASK);
 		return;
 	}
+	wake = wake_flag(ring);
 	fill_task(r, t, ts, th->tid, th->tgid);
 	if (parent)
 		r->ptgid = tgid_of(parent);
 	r->h.flags = flags;
-	bpf_ringbuf_submit(r, wake_flag(ring));
+	/*
+	 * A new program may be gone soon, and its command line and maps with it: the reader is called
+	 * to look, though not at each of thousands.
+	 */
+	if ((flags & LG_BPF_EXEC) && ts - exec_woke > EXEC_WAKE_NS) {
+		exec_woke = ts;
+		wake = BPF_RB_FORCE_WAKEUP;
+	}
+	bpf_ringbuf_submit(r, wake);
 }
 
 SEC("tp_btf/sched_process_fork")

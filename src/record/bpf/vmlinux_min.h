@@ -44,6 +44,7 @@ typedef struct {
 } atomic_long_t;
 
 struct rw_semaphore {
+	atomic_long_t count; /* not with PREEMPT_RT */
 	atomic_long_t owner;
 };
 

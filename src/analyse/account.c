@@ -170,3 +170,45 @@ int lg_account(struct lg_case *c, struct lg_error *err)
 	lg_free(scratch.v);
 	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
 }
+
+int lg_account_stages(struct lg_case *c)
+{
+	struct lg_verdict *v = c->v;
+	struct account acc = { 0 };
+	struct lg_rank r = { 0 };
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < v->n_steps; i++) {
+		struct lg_step *s = &v->steps[i];
+		int64_t end = s->ts + s->dur;
+		size_t first = acc.n;
+
+		if (s->thr != r.thr) {
+			r = (struct lg_rank){ .thr = s->thr };
+			r.spans = c->idx->span + c->idx->span_off[s->thr];
+			r.n_spans = c->idx->span_off[s->thr + 1] - c->idx->span_off[s->thr];
+			rc = lg_stage_segments(c, &r);
+		}
+		s->part_first = (uint32_t)first;
+		for (int64_t a = s->ts, to; !rc && a < end; a = to) {
+			struct lg_part part = { .ts = a, .kind = LG_PART_UNEXPLAINED, .state = LG_NO_ROW,
+						.stage = lg_stage_at(&r, a) };
+
+			to = lg_stage_next(&r, a);
+			to = to < end ? to : end;
+			part.dur = to - a;
+			rc = part_add(&acc, first, &part);
+		}
+		s->n_parts = (uint32_t)(acc.n - first);
+	}
+	v->n_parts = 0;
+	v->parts = rc ? NULL : lg_arena_alloc(&v->arena, acc.n, sizeof *v->parts);
+	if (!v->parts)
+		rc = LG_E_NOMEM;
+	if (!rc && acc.n) {
+		memcpy(v->parts, acc.parts, acc.n * sizeof *v->parts);
+		v->n_parts = acc.n;
+	}
+	lg_free(acc.parts);
+	return rc;
+}

@@ -112,6 +112,8 @@ void lg_piece_add(struct lg_case *c, struct lg_pieces *p, const struct lg_piece 
 /* A line for the verdict's limits: what could not be seen. text: of the verdict's arena, or static. */
 void lg_limit(struct lg_case *c, const char *text);
 int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err) LG_MUST_CHECK;
+/* r->segs from r->spans: also of a thread that is no rank. */
+int lg_stage_segments(struct lg_case *c, struct lg_rank *r) LG_MUST_CHECK;
 /* Stage of rank r's main thread at ts. */
 uint8_t lg_stage_at(const struct lg_rank *r, int64_t ts);
 /* Next stage change of r after ts (INT64_MAX when none). */
@@ -154,6 +156,9 @@ void lg_follow(struct lg_case *c, lg_thr thr, int64_t a, int64_t b, int hops, st
 
 /* ---- account.c: parts of every step; invariant: parts tile the step ---- */
 int lg_account(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
+/* Parts of steps that are told without scheduler states: which stage is known, what the thread did is not.
+ * They replace all that there were. */
+int lg_account_stages(struct lg_case *c) LG_MUST_CHECK;
 
 /* ---- path.c: the critical path of the run through all ranks ---- */
 /* Pieces tile [first step's start, last step's end) of rank ref, in time order. */

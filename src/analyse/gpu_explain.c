@@ -332,7 +332,7 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 	if (v->n_judged >= 3)
 		v->shape = v->n_slow ? "bursty" : "steady";
 	lg_free(d);
-	return 0;
+	return lg_account_stages(c);
 }
 
 static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)

@@ -193,7 +193,7 @@ static int judge(struct lg_step *s, size_t n)
  * Stage of the main thread over time: the innermost stage span wins. Spans nest (backward contains
  * grad_sync), so one sweep with a stack gives disjoint segments.
  */
-static int stage_segments(struct lg_case *c, struct lg_rank *r)
+int lg_stage_segments(struct lg_case *c, struct lg_rank *r)
 {
 	const struct lg_span_tab *s = &c->t->span;
 	struct lg_stage_seg stack[64], *seg = NULL;
@@ -445,7 +445,7 @@ int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err)
 		b.n = 0;
 		rc = find_boundaries(c, r, &b);
 		if (!rc)
-			rc = stage_segments(c, r);
+			rc = lg_stage_segments(c, r);
 		r->step_first = n;
 		for (size_t k = 0; !rc && k + 1 < b.n; k++) {
 			rc = lg_grow(&steps, &cap, n + 1, sizeof *steps);

@@ -95,38 +95,6 @@ static void step_series(struct lg_side *s, const struct lg_verdict *v, const str
 		s->s.clean[0][i] = s->s.clean[LG_STAGE_OTHER][i] = s->s.step[i];
 }
 
-/*
- * A trace without scheduler states has no parts of steps: its stages are the outermost stage spans of the
- * main thread.
- */
-static void stages_of_spans(struct lg_side *s, const struct lg_trace *t, const struct lg_side_window *w)
-{
-	const struct lg_span_tab *x = &t->span;
-	int64_t told = w->from; /* spans are in order of their begin; what lies before this is counted */
-	size_t i = 0;
-
-	for (size_t row = 0; row < x->n; row++) {
-		uint8_t stage = x->stage[row];
-		int64_t from = x->ts[row] > told ? x->ts[row] : told, to = x->ts[row] + x->dur[row];
-
-		if (x->kind[row] != LG_SPAN_STAGE || x->thr[row] != w->thr || !stage ||
-		    stage >= LG_STAGE_MAX || x->dur[row] < 0 || to <= from)
-			continue;
-		told = to;
-		while (i < w->n && w->steps[i].ts + w->steps[i].dur <= from)
-			i++;
-		for (size_t k = i; k < w->n && w->steps[k].ts < to; k++) {
-			int64_t start = w->steps[k].ts, end = start + w->steps[k].dur;
-			double ms = (double)((to < end ? to : end) - (from > start ? from : start)) / 1e6;
-
-			if (ms <= 0)
-				continue;
-			s->s.clean[stage][k] += ms;
-			s->s.clean[LG_STAGE_OTHER][k] -= ms;
-		}
-	}
-}
-
 /* Steps of the first rank that has judged ones. */
 static int series(struct lg_side *s, const struct lg_verdict *v, struct lg_side_window *w)
 {
@@ -153,10 +121,6 @@ static int series(struct lg_side *s, const struct lg_verdict *v, struct lg_side_
 		step_series(s, v, &v->steps[i]);
 	}
 	w->steps = judged;
-	if (n && !judged[0].n_parts) {
-		w->from = judged[0].ts;
-		stages_of_spans(s, v->trace, w);
-	}
 	if (n) {
 		w->prc = judged[0].prc;
 		w->from = judged[0].ts;

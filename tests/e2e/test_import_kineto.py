@@ -4,6 +4,8 @@
 The real traces are looked for in $LG_CASES, else beside the repository in shared/cases; without them
 those tests are skipped.
 """
+import csv
+import decimal
 import gzip
 import json
 import os
@@ -217,3 +219,17 @@ def test_every_chrome_case_is_read(rows):
     for path in files:
         t = rows(path)
         assert t.get("span") or t.get("sample"), path
+
+
+def test_steps_of_a_profiler_have_their_stages(laggard):
+    """Without scheduler states nobody knows what the thread did, but its stages are marked."""
+    table = list(csv.DictReader(laggard("steps", DATA / "rank0.json.gz", "--csv").stdout.splitlines()))
+    assert len(table) == 3
+    stages = [name for name in table[0] if name.endswith("_ms") and name.split("_ms")[0] in
+              ("batch_wait", "h2d", "forward", "backward", "grad_sync", "optimizer", "side", "other")]
+    assert len(stages) == 8
+    for row in table:
+        dur = decimal.Decimal(row["dur_ms"])
+        assert decimal.Decimal(row["unexplained_ms"]) == dur
+        assert sum(decimal.Decimal(row[name]) for name in stages) == dur
+        assert 0 < decimal.Decimal(row["forward_ms"]) < dur and decimal.Decimal(row["optimizer_ms"]) > 0

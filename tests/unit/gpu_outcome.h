@@ -39,6 +39,18 @@ static inline struct outcome judge(struct lg_trace *t)
 		assert_non_null(o.v->findings[i].fix);
 		assert_true(o.v->findings[i].confidence > 0 && o.v->findings[i].confidence <= 1);
 	}
+	/* Whatever kind of trace: the parts of every step tile it to the nanosecond. */
+	for (size_t i = 0; i < o.v->n_steps; i++) {
+		const struct lg_step *s = &o.v->steps[i];
+		int64_t at = s->ts;
+
+		assert_true(s->part_first + s->n_parts <= o.v->n_parts);
+		for (uint32_t k = 0; k < s->n_parts; k++) {
+			assert_int_equal(o.v->parts[s->part_first + k].ts, at);
+			at += o.v->parts[s->part_first + k].dur;
+		}
+		assert_int_equal(at, s->ts + s->dur);
+	}
 	return o;
 }
 

@@ -195,9 +195,24 @@ static void workload(struct lg_causes *c)
 				   d->n_unfair > 1 ? " ..." : "");
 	for (size_t i = 0; i < d->n_unfair; i++)
 		lg_cause_say(c, f, "%s", d->unfair[i]);
-	if (!isnan(d->samples.value))
+	if (!isnan(d->samples.value)) {
 		lg_cause_say(c, f, "samples per second: %.3f of what they were (95 %%: %.3f to %.3f)", d->samples.value,
 		    d->samples.lo, d->samples.hi);
+		return; /* the catalogue's advice is about the batch */
+	}
+	/* Nothing is advised about what only one of the two can know. */
+	if (d->other_tool && d->n_unfair == 1) {
+		f->title = lg_arena_printf(&d->v.arena, "the two runs were %s", d->unfair[0]);
+		f->fix = "Record both runs with the same tool: what one kind of file cannot show is no difference "
+			 "between the runs.";
+		f->confirm = "Repeat BEFORE with AFTER's tool.";
+		return;
+	}
+	f->fix = d->other_tool ? "Repeat one of the runs with the other's configuration, and record both with the same "
+				 "tool."
+			       : "Repeat one of the runs with the other's configuration.";
+	f->confirm = d->other_tool ? "Repeat BEFORE with AFTER's configuration and tool."
+				   : "Repeat BEFORE with AFTER's configuration.";
 }
 
 static void rest(struct lg_causes *c)

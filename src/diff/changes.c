@@ -184,6 +184,8 @@ static int facts(struct lg_diff *d)
 		const struct lg_side_fact *x = c <= 0 ? &b->facts[i++] : NULL;
 		const struct lg_side_fact *y = c >= 0 ? &a->facts[k++] : NULL;
 
+		if ((!x || !y) && d->other_tool)
+			continue; /* a kind of file that cannot tell it has not lost it */
 		if (!x || !y || strcmp(x->value, y->value))
 			d->facts[d->n_facts++] = (struct lg_fact_change){
 				(x ? x : y)->key, x ? x->value : NULL, y ? y->value : NULL };
@@ -319,8 +321,7 @@ static int unfair(struct lg_diff *d)
 	if (b->ref_rank >= 0 && a->ref_rank >= 0 && b->ref_rank != a->ref_rank)
 		unfair_fact(d, "rank whose steps are compared", lg_arena_printf(&d->v.arena, "%d", b->ref_rank),
 			    lg_arena_printf(&d->v.arena, "%d", a->ref_rank));
-	if (b->n_inputs && a->n_inputs && b->inputs[0].format && a->inputs[0].format &&
-	    !b->stored && strcmp(b->inputs[0].format, a->inputs[0].format))
+	if (d->other_tool)
 		unfair_fact(d, "measured with different tools", b->inputs[0].format, a->inputs[0].format);
 	for (int i = 0; i < 2; i++)
 		batch[i] = batch_of(i ? a : b);
@@ -334,10 +335,17 @@ static int unfair(struct lg_diff *d)
 	return 0;
 }
 
+static bool other_tool(const struct lg_side *b, const struct lg_side *a)
+{
+	return b->n_inputs && a->n_inputs && b->inputs[0].format && a->inputs[0].format && !b->stored &&
+	       strcmp(b->inputs[0].format, a->inputs[0].format);
+}
+
 int lg_diff_changes(struct lg_diff *d)
 {
 	int rc = step_ratios(d);
 
+	d->other_tool = other_tool(d->before, d->after);
 	lg_diff_noise(d);
 	if (!rc)
 		rc = stages(d);

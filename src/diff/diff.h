@@ -59,6 +59,7 @@ struct lg_diff {
 	double steadiness;     /* >= 1: the steps' interval over that of independent steps */
 	const char **unfair;   /* why the two may not be comparable */
 	size_t n_unfair;
+	bool other_tool;       /* the inputs are of two kinds: each shows what the other cannot */
 	struct lg_change *stages, *items;
 	size_t n_stages, n_items;
 	struct lg_fact_change *facts;

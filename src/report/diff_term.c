@@ -61,6 +61,22 @@ static void shares(const struct lg_diff *d, const struct lg_term_options *t, str
 	lg_out_puts(o, "\n");
 }
 
+/* Those that both sides have: a run without steps has not lost its stages. */
+static void stages(const struct lg_diff *d, const struct lg_term_options *t, struct lg_out *o)
+{
+	size_t shown = 0;
+
+	for (size_t i = 0; i < d->n_stages; i++) {
+		if (isnan(d->stages[i].delta))
+			continue;
+		if (!shown++)
+			head(t, o, "own time of a step by stage: ms before, after, difference (? = within the noise)");
+		row(o, &d->stages[i]);
+	}
+	if (shown)
+		lg_out_puts(o, "\n");
+}
+
 static void items(const struct lg_diff *d, const struct lg_term_options *t, struct lg_out *o)
 {
 	size_t shown = 0;
@@ -128,12 +144,7 @@ void lg_diff_term(const struct lg_diff *d, const struct lg_term_options *opt, st
 	}
 	lg_out_puts(o, "\n");
 	shares(d, opt, o, width);
-	if (d->n_stages) {
-		head(opt, o, "own time of a step by stage: ms before, after, difference (? = within the noise)");
-		for (size_t i = 0; i < d->n_stages; i++)
-			row(o, &d->stages[i]);
-		lg_out_puts(o, "\n");
-	}
+	stages(d, opt, o);
 	items(d, opt, o);
 	facts(d, opt, o, width);
 	lg_term_findings(&d->v, opt, o);

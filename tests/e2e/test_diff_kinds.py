@@ -54,6 +54,13 @@ def test_two_kinds_are_not_comparable_and_that_is_said(laggard, before, after):
     formats = [i["format"] for i in verdict["inputs"]]
     if formats[0] != formats[1]:
         assert any("different tools" in line for line in d["unfair"]), d["unfair"]
+        # No news and no advice from what only one of them can know.
+        assert all(f["before"] is not None and f["after"] is not None for f in d["facts"]), d["facts"]
+        if len(d["unfair"]) == 1:
+            (work,) = [f for f in verdict["findings"] if f["id"] == "regress.workload"]
+            assert "batch" not in work["fix"] + work["confirm"] and "same tool" in work["fix"], work
+        text = laggard("diff", HERE[before], HERE[after]).stdout
+        assert not re.search(r"^ +-? +-? *[+]? +-\?", text, re.M) and "(not told)" not in text, text
     assert d["headline"] and d["gate"]["verdict"] is None
     assert {f for f, _ in loud(verdict)} <= {"regress.workload"} or d["mean"]["lo"] is not None
 

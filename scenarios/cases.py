@@ -2,7 +2,8 @@
 """The scenarios: what runs, for how long, and what the verdict must say.
 
 A program in `causes` starts when every rank is past its warm-up.  Its arguments may use {pids}
-(all ranks), {cpu0} (the CPU rank 0 is pinned to) and {tenant} (an unrelated process with memory).
+(all ranks), {cpu0} (the CPU rank 0 is pinned to), {tenant} (an unrelated process with memory) and
+{work} (the folder that the ranks know as OUT).
 `Expect.culprit` names a cause by its key: the verdict must name that process's pid and command.
 """
 import dataclasses
@@ -64,6 +65,19 @@ CASES = {
         expect=(Expect("host.cpu_contention", "job", "other_process", victims=(0,),
                        severity="medium"),),
         seconds=25, periods=(3.0,), scopes=("rank_local",)),
+    "file_lock": Case(
+        what="a program keeps the lock of the file that the ranks append to",
+        train=("--journal",),
+        causes={"archiver": ("archiver.py", "--file", "{work}/journal", "--period", "1.6")},
+        expect=(Expect("host.lock_held", "archiver", "other_process", lock="file lock",
+                       severity="medium"),),
+        seconds=20, periods=(1.6,)),
+    "slow_service": Case(
+        what="each step asks a service that now and then does not answer for a while",
+        train=("--ask",),
+        causes={"registry": ("registry.py", "--socket", "{work}/registry", "--period", "1.4")},
+        expect=(Expect("host.waited_for", "registry", "other_process", severity="medium"),),
+        seconds=20, periods=(1.4,), may=("host.cpu_contention",)),
     "two_causes": Case(
         what="the agent and the batch job at once",
         big=True,
@@ -92,6 +106,13 @@ CASES = {
         causes={"agent": ("exporter.py", "--period", "2.5", "{tenant}"),
                 "other": ("inventory.py", "--period", "1.7", "{tenant}")},
         seconds=20),
+    "healthy_service": Case(
+        what="journal and service are used in each step, but nobody keeps them long",
+        train=("--journal", "--ask"),
+        causes={"registry": ("registry.py", "--socket", "{work}/registry", "--period", "1.4",
+                             "--busy", "0"),
+                "archiver": ("archiver.py", "--file", "{work}/other", "--period", "1.6")},
+        seconds=15),
     "healthy_job": Case(
         what="the batch job on rank 0's CPU, but at idle priority: it yields",
         causes={"job": ("nightly.py", "--idle", "--cpu", "{cpu0}", "--period", "3")},

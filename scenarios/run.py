@@ -105,7 +105,8 @@ class Run:
                  "{tenant}": [str(self.tenant.pid)] if self.tenant else [],
                  "{cpu0}": [str(min(os.sched_getaffinity(pids[0])))]}
         for key, (program, *args) in self.case.causes.items():
-            argv = [word for arg in args for word in words.get(arg, [arg])]
+            argv = [word.replace("{work}", str(self.work))
+                    for arg in args for word in words.get(arg, [arg])]
             self.log[key] = self.work / f"cause.{key}"
             self.causes[key] = subprocess.Popen(
                 [PYTHON, str(HERE / "agents" / program), "--log", str(self.log[key]), *argv])

@@ -17,11 +17,13 @@ verdict is compared with.
 """
 import argparse
 import contextlib
+import fcntl
 import gc
 import mmap
 import os
 import pathlib
 import signal
+import socket
 import statistics
 import time
 
@@ -125,6 +127,38 @@ def batch_for(step_ms):
     return int(min(max(batch.item(), 4), 16384))
 
 
+class Journal:
+    """One line a step into a file that other programs use too, under its lock."""
+
+    def __init__(self, path):
+        self.file = open(path, "ab", buffering=0)
+
+    def __call__(self):
+        fcntl.flock(self.file, fcntl.LOCK_EX)
+        self.file.write(b"step\n")
+        fcntl.flock(self.file, fcntl.LOCK_UN)
+
+
+class Question:
+    """One question a step to a service of this host, as soon as there is one."""
+
+    def __init__(self, path):
+        self.path, self.socket = path, None
+
+    def __call__(self):
+        if self.socket is None and self.path.exists():
+            self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.connect(str(self.path))
+        if self.socket is not None:
+            try:
+                self.socket.sendall(b"step?\n")
+                if self.socket.recv(64):
+                    return
+            except OSError:
+                pass  # the service has ended
+            self.socket, self.path = None, pathlib.Path("/nonexistent")
+
+
 class Garbage:
     """A full collection of many objects every few seconds: loud, and not the cause in question."""
 
@@ -171,6 +205,8 @@ def train(args, out, rank):
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     loader = DataLoader(RandomBatches(batch, 10_000_000), batch_size=None)
     garbage = Garbage(*args.garbage) if args.garbage else None
+    each_step = [Journal(out / "journal")] if args.journal else []
+    each_step += [Question(out / "registry")] if args.ask else []
 
     steps = []
     end = None
@@ -186,6 +222,8 @@ def train(args, out, rank):
         workspace(1 << 20)
         if garbage and end is not None:
             garbage()
+        for also in each_step:
+            also()
         now = time.monotonic_ns()
         steps.append((last, now - last))
         last = now
@@ -218,6 +256,8 @@ def main():
     parser.add_argument("--gb", type=float, default=0.001, help="limit of the resident table")
     parser.add_argument("--hold-ms", type=float, default=80, help="walking the table shall take this")
     parser.add_argument("--garbage", type=float, nargs=2, metavar=("EVERY_S", "PAUSE_S"))
+    parser.add_argument("--journal", action="store_true", help="append to OUT/journal each step")
+    parser.add_argument("--ask", action="store_true", help="ask OUT/registry, a socket, each step")
     parser.add_argument("--compile", metavar="BACKEND")
     parser.add_argument("--flop-counter", action="store_true")
     args = parser.parse_args()

@@ -89,6 +89,14 @@ static const struct lg_lock_advice file = {
 	.tradeoff = "More files; data reaches the disk later.",
 	.confirm = "Send the holder's output to another file system (or /dev/null) for a minute.",
 };
+static const struct lg_lock_advice file_lock = {
+	.fix = "The step takes a lock on a file (flock, fcntl) that the holder keeps while it works: "
+	       "`grep PID /proc/locks` and `ls -l /proc/PID/fd` show which file. Hold it only around the "
+	       "write itself, write to a file of one's own per process and merge later, or try it with "
+	       "LOCK_NB and come back in the next step.",
+	.tradeoff = "Several files to merge; with LOCK_NB a record may be written a step later.",
+	.confirm = "Let the holder use another file for a minute.",
+};
 static const char *const file_words[] = { "inode", "i_rwsem", "ext4", "xfs", "btrfs", "nfs", "jbd2",
 					  "vfs_", NULL };
 
@@ -106,6 +114,8 @@ const struct lg_lock_advice *lg_lock_advice(const struct lg_finding *f)
 			return &reader;
 		return did(f, remote_words) ? &remote : &foreign;
 	}
+	if (strstr(lock, "file lock"))
+		return &file_lock;
 	if (did(f, file_words) || strstr(lock, "inode") || strstr(lock, "i_rwsem"))
 		return &file;
 	return NULL;

@@ -31,6 +31,8 @@ static uint8_t cause_kind(const struct lg_piece *p)
 		return LG_CAUSE_IO;
 	case LG_END_STOP:
 		return LG_CAUSE_STOPPED;
+	case LG_END_PEER:
+		return LG_CAUSE_RUNNING;
 	case LG_END_RUN:
 		return p->hops ? LG_CAUSE_RUNNING : LG_CAUSE_NONE;
 	case LG_END_GC:

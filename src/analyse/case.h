@@ -59,6 +59,7 @@ enum lg_end_kind {
 	LG_END_RECLAIM,     /* memory reclaim or compaction in its own context */
 	LG_END_GC,          /* Python collector; thr = whose */
 	LG_END_SIDE,        /* checkpoint, logging */
+	LG_END_PEER,        /* thr, of a program that is not the job's, had to answer first */
 	LG_END_LOADER,      /* batch wait: worker thr was computing, or the main process itself */
 	LG_END_UNKNOWN,     /* no evidence */
 	LG_END_MAX
@@ -101,6 +102,7 @@ struct lg_case {
 	size_t n_span_names;
 	uint32_t *rank_of_thr; /* thread row -> rank index + 1 for main threads, else 0 */
 	uint32_t *rank_of_prc; /* process row -> rank index + 1, else 0 */
+	uint8_t *in_job;       /* by process row, see lg_in_job(); made at its first call */
 	bool has_states;
 	int failed;
 };
@@ -130,11 +132,15 @@ int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **re
 enum lg_wait_class {
 	LG_WAIT_UNKNOWN, LG_WAIT_FUTEX, LG_WAIT_POLL, LG_WAIT_PIPE, LG_WAIT_SOCKET, LG_WAIT_SLEEP,
 	LG_WAIT_LOCK, LG_WAIT_DISK, LG_WAIT_CHILD, LG_WAIT_STOP, LG_WAIT_FAULT, LG_WAIT_RECLAIM,
-	LG_WAIT_GPU
+	LG_WAIT_GPU, LG_WAIT_FILE_LOCK, LG_WAIT_ANSWER
 };
 int lg_waits_new(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
 void lg_waits_free(struct lg_wait_cache *w);
 enum lg_wait_class lg_wait_class_of(struct lg_case *c, uint32_t state_row);
+/* The kernel function that a blocked row waited in; 0 = no stack. */
+lg_str lg_wait_name_of(struct lg_case *c, uint32_t state_row);
+/* A piece's lock as one says it: a file lock is known by the function that waits for it. */
+const char *lg_lock_text(const struct lg_case *c, lg_str lock);
 
 /* ---- locks.c: who held what ---- */
 int lg_locks_new(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
@@ -153,6 +159,11 @@ const struct lg_arrival *lg_arrival_at(const struct lg_rank *r, int64_t ts);
 /* ---- chain.c: why did thr not get on in [a, b)? ---- */
 /* Pieces tile [a, b) exactly, in time order. */
 void lg_follow(struct lg_case *c, lg_thr thr, int64_t a, int64_t b, int hops, struct lg_pieces *out);
+
+/* ---- job.c ---- */
+/* Ranks, their loaders and descendants, the command that was recorded, further processes of the
+ * same program beside a rank. */
+bool lg_in_job(struct lg_case *c, lg_prc p);
 
 /* ---- account.c: parts of every step; invariant: parts tile the step ---- */
 int lg_account(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;

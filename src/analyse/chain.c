@@ -138,6 +138,29 @@ static bool same_job(const struct lg_case *c, lg_thr a, lg_thr b)
 	return p == q || (c->t->process.rank[p] >= 0 && c->t->process.rank[q] >= 0);
 }
 
+/*
+ * It waited for a program that is not of the job: what the chain found of that program's own doing
+ * (it computed, or it slept before it answered) is why the step waited. Locks, CPUs and devices that
+ * the program itself waited for stay what they are.
+ */
+static void blame_peer(struct lg_case *c, lg_thr thr, uint32_t row, struct lg_pieces *out, size_t from)
+{
+	lg_str name = lg_wait_name_of(c, row);
+
+	for (size_t i = from; i < out->n; i++) {
+		struct lg_piece *p = &out->v[i];
+
+		if ((p->end != LG_END_RUN && p->end != LG_END_SLEEP) ||
+		    lg_in_job(c, c->t->thread.prc[p->thr]))
+			continue;
+		p->of = thr;
+		p->kind = LG_PART_BLOCKED;
+		p->end = LG_END_PEER;
+		p->proof = LG_PROOF_WAKER;
+		p->lock = name;
+	}
+}
+
 /* Blocked and not on a kernel lock. */
 static void follow_sleep(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a, int64_t b, int hops,
 			 struct lg_pieces *out)
@@ -164,6 +187,15 @@ static void follow_sleep(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a,
 		add(c, out, thr, a, b, LG_PART_BLOCKED, LG_END_RECLAIM, 0, LG_PROOF_SCHED, row,
 		    hops + 1);
 		return;
+	case LG_WAIT_FILE_LOCK:
+		/* Only who gives a file lock up wakes the others (fs/locks.c, locks_wake_up_blocks()). */
+		if (!waker || waker == thr || s->waker_ctx[row] != LG_CTX_TASK)
+			break;
+		lg_piece_add(c, out, &(struct lg_piece){
+			.ts = a, .dur = b - a, .of = thr, .thr = waker, .end = LG_END_LOCK,
+			.proof = LG_PROOF_OWNER, .kind = LG_PART_BLOCKED, .hops = (uint8_t)(hops + 1),
+			.row = UINT32_MAX, .hold = UINT32_MAX, .lock = lg_wait_name_of(c, row) });
+		return;
 	default:
 		break;
 	}
@@ -186,8 +218,13 @@ static void follow_sleep(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a,
 	if (waker && waker != thr && s->waker_ctx[row] == LG_CTX_TASK &&
 	    !(c->t->thread.flags[waker] & LG_THREAD_IDLE) &&
 	    (same_job(c, thr, waker) || class == LG_WAIT_FUTEX || class == LG_WAIT_PIPE ||
-	     class == LG_WAIT_SOCKET || class == LG_WAIT_POLL || class == LG_WAIT_CHILD)) {
+	     class == LG_WAIT_SOCKET || class == LG_WAIT_POLL || class == LG_WAIT_CHILD ||
+	     class == LG_WAIT_ANSWER)) {
+		size_t mark = out->n;
+
 		lg_follow(c, waker, a, b, hops + 1, out);
+		if (!same_job(c, thr, waker))
+			blame_peer(c, thr, row, out, mark);
 		return;
 	}
 	if (s->waker_ctx[row] == LG_CTX_SOFTIRQ || s->waker_ctx[row] == LG_CTX_HARDIRQ)
@@ -230,7 +267,8 @@ static void restage(struct lg_pieces *out, size_t from, uint8_t stage)
 			p->end = LG_END_SIDE;
 		else if (stage == LG_STAGE_BATCH_WAIT &&
 			 (p->end == LG_END_RUN || p->end == LG_END_UNKNOWN ||
-			  p->end == LG_END_SLEEP || p->end == LG_END_NET || p->end == LG_END_IO))
+			  p->end == LG_END_SLEEP || p->end == LG_END_NET || p->end == LG_END_IO ||
+			  p->end == LG_END_PEER))
 			p->end = LG_END_LOADER;
 	}
 }

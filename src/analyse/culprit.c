@@ -101,16 +101,21 @@ struct votes {
 	size_t n, total;
 };
 
-static void vote(struct votes *vs, uint32_t value, uint32_t example)
+static void vote_for(struct votes *vs, uint32_t value, uint32_t example, uint32_t weight)
 {
-	vs->total++;
+	vs->total += weight;
 	for (size_t i = 0; i < vs->n; i++)
 		if (vs->v[i].value == value) {
-			vs->v[i].n++;
+			vs->v[i].n += weight;
 			return;
 		}
 	if (vs->n < sizeof vs->v / sizeof *vs->v)
-		vs->v[vs->n++] = (struct vote){ value, 1, example };
+		vs->v[vs->n++] = (struct vote){ value, weight, example };
+}
+
+static void vote(struct votes *vs, uint32_t value, uint32_t example)
+{
+	vote_for(vs, value, example, 1);
 }
 
 static const struct vote *winner(const struct votes *vs)
@@ -196,7 +201,8 @@ void lg_culprit_of_hold(struct lg_case *c, struct lg_finding *f, const struct lg
 	for (size_t i = 0; i < n && work.total < SAMPLES_MAX; i++) {
 		uint32_t hold = p[i]->hold, k;
 		int64_t from = p[i]->ts, to = p[i]->ts + p[i]->dur;
-		lg_stk taken = hold != UINT32_MAX ? sp->stack[hold] : sp->peer_stack[p[i]->row];
+		lg_stk taken = hold != UINT32_MAX ? sp->stack[hold]
+			       : p[i]->row != UINT32_MAX ? sp->peer_stack[p[i]->row] : 0;
 		lg_stk at = acquirer_of(c, taken);
 
 		if (at)
@@ -267,6 +273,46 @@ void lg_culprit_of_samples(struct lg_case *c, struct lg_finding *f, const struct
 	w = winner(&leaves);
 	if (!w)
 		return;
+	f->culprit.function = lg_string(c->t, w->value);
+	set_stack(c, f, w->example);
+}
+
+void lg_culprit_of_time(struct lg_case *c, struct lg_finding *f, const struct lg_piece *const *p, size_t n,
+			size_t *ret_samples)
+{
+	const struct lg_state_tab *s = &c->t->state;
+	struct votes asleep = { 0 };
+	const struct vote *w;
+	int64_t ran = 0, slept = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		uint32_t k = lg_index_state_from(c->idx, p[i]->thr, p[i]->ts);
+
+		for (; k < c->idx->state_off[p[i]->thr + 1]; k++) {
+			uint32_t row = c->idx->state[k];
+			int64_t from = s->ts[row] > p[i]->ts ? s->ts[row] : p[i]->ts;
+			int64_t to = lg_row_end(c->t, s->ts[row], s->dur[row]);
+			lg_str name;
+
+			if (from >= p[i]->ts + p[i]->dur)
+				break;
+			to = to < p[i]->ts + p[i]->dur ? to : p[i]->ts + p[i]->dur;
+			if (s->kind[row] != LG_BLOCKED) {
+				ran += to - from;
+				continue;
+			}
+			slept += to - from;
+			name = lg_wait_name_of(c, row);
+			if (name)
+				vote_for(&asleep, name, s->stack[row],
+					 (uint32_t)((to - from) / 1000 & UINT32_MAX));
+		}
+	}
+	w = winner(&asleep);
+	if (slept <= ran || !w) {
+		lg_culprit_of_samples(c, f, p, n, ret_samples);
+		return;
+	}
 	f->culprit.function = lg_string(c->t, w->value);
 	set_stack(c, f, w->example);
 }

@@ -23,6 +23,10 @@ void lg_culprit_of_hold(struct lg_case *c, struct lg_finding *f, const struct lg
 void lg_culprit_of_samples(struct lg_case *c, struct lg_finding *f, const struct lg_piece *const *p,
 			   size_t n, size_t *ret_samples);
 
+/* What thr did in the pieces: where it slept, if it did so most of the time, else by CPU samples. */
+void lg_culprit_of_time(struct lg_case *c, struct lg_finding *f, const struct lg_piece *const *p, size_t n,
+			size_t *ret_samples);
+
 /* The innermost function, outside plumbing, that at least four in five samples of the culprit in the
  * pieces pass through: what a burst has in common. */
 void lg_culprit_shared_function(struct lg_case *c, struct lg_finding *f,

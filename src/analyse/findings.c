@@ -213,9 +213,14 @@ static void moments(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 				how = "it ended the wait: probable";
 			}
 			lg_evidence_add(c, f, p->ts, p->dur, "%s waited %.1f ms for %s%s; holder %s, %s",
-					who, ms, lg_string(c->t, p->lock), wait_place(c, p), by, how);
+					who, ms, lg_lock_text(c, p->lock), wait_place(c, p), by, how);
 			break;
 		}
+		case LG_END_PEER:
+			lg_evidence_add(c, f, p->ts, p->dur, "%s waited %.1f ms in %s; %s, which %s, ended the wait",
+					who, ms, p->lock ? lg_string(c->t, p->lock) : "the kernel", by,
+					c->t->state.kind[p->row] == LG_RUNNING ? "ran meanwhile" : "slept meanwhile");
+			break;
 		case LG_END_CPU:
 			lg_evidence_add(c, f, p->ts, p->dur,
 					"%s was ready to run for %.1f ms while %s had CPU %d", who, ms,
@@ -238,6 +243,7 @@ static const char *const ids[LG_END_MAX] = {
 	[LG_END_IO] = "host.io_wait",		 [LG_END_STOP] = "host.stopped",
 	[LG_END_RECLAIM] = "host.memory_pressure", [LG_END_GC] = "python.gc_pause",
 	[LG_END_SIDE] = "side.checkpoint",	 [LG_END_LOADER] = "data.loader_wait",
+	[LG_END_PEER] = "host.waited_for",
 };
 
 /* What the side stage was marked as, where most of its time went: torch.save, add_scalar ... */
@@ -279,6 +285,10 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 				 ? lg_arena_printf(a, " in %s", f->culprit.function) : "";
 
 	switch (s->end) {
+	case LG_END_PEER:
+		f->title = lg_arena_printf(a, "%s waited for %s%s to answer (%s)%s", ranks, who, in,
+					   f->culprit.lock ? f->culprit.lock : "asleep", every);
+		break;
 	case LG_END_LOCK:
 		f->title = lg_arena_printf(a, "%s held the %s of %s%s%s; the step waited, and every "
 					      "rank with it", who, f->culprit.lock, ranks, in, every);
@@ -360,8 +370,10 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 					  ? c->idx->main_of[s->prc] : s->thr, s->victim);
 	add_victims(c, f, s->of_rank);
 	if (s->lock)
-		f->culprit.lock = lg_string(c->t, s->lock);
-	if (s->end == LG_END_LOCK)
+		f->culprit.lock = lg_lock_text(c, s->lock);
+	if (s->end == LG_END_PEER || (s->end == LG_END_LOCK && s->pieces[0]->row == UINT32_MAX))
+		lg_culprit_of_time(c, f, s->pieces, s->n_pieces, &samples);
+	else if (s->end == LG_END_LOCK)
 		lg_culprit_of_hold(c, f, s->pieces, s->n_pieces, &samples);
 	else if (s->end == LG_END_CPU)
 		lg_culprit_of_samples(c, f, s->pieces, s->n_pieces, &samples);

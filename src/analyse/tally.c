@@ -51,6 +51,7 @@ static bool is_cause(uint8_t end)
 	case LG_END_GC:
 	case LG_END_SIDE:
 	case LG_END_LOADER:
+	case LG_END_PEER:
 		return true;
 	default:
 		return false;
@@ -277,7 +278,7 @@ static void count_idle_holds(struct lg_case *c, struct lg_cause_sum *s)
 
 	for (size_t i = 0; i < sp->n; i++)
 		total += sp->kind[i] == LG_SPAN_LOCK_HOLD && sp->dur[i] >= 1000000 &&
-			 c->t->thread.prc[sp->thr[i]] == s->prc;
+			 sp->name[i] == s->lock && c->t->thread.prc[sp->thr[i]] == s->prc;
 	for (size_t i = 0; i < s->n_pieces; i++) {
 		uint32_t h = s->pieces[i]->hold;
 

@@ -37,6 +37,20 @@ static const struct {
 	{ "anon_pipe_", LG_WAIT_PIPE },			 /* fs/pipe.c, since 6.15 */
 	{ "pipe_", LG_WAIT_PIPE },
 	{ "fifo_open", LG_WAIT_PIPE },
+	{ "do_semtimedop", LG_WAIT_ANSWER },		 /* ipc/sem.c, msg.c, mqueue.c */
+	{ "__do_semtimedop", LG_WAIT_ANSWER },
+	{ "do_msgrcv", LG_WAIT_ANSWER },
+	{ "do_msgsnd", LG_WAIT_ANSWER },
+	{ "wq_sleep", LG_WAIT_ANSWER },
+	{ "n_tty_", LG_WAIT_ANSWER },			 /* drivers/tty/n_tty.c: a terminal that is full */
+	{ "request_wait_answer", LG_WAIT_ANSWER },	 /* fs/fuse/dev.c: the file system's daemon */
+	{ "p9_client_rpc", LG_WAIT_ANSWER },		 /* net/9p/client.c */
+	{ "flock_lock_inode_wait", LG_WAIT_FILE_LOCK },	 /* fs/locks.c */
+	{ "posix_lock_inode_wait", LG_WAIT_FILE_LOCK },
+	{ "locks_lock_inode_wait", LG_WAIT_FILE_LOCK },
+	{ "do_lock_file_wait", LG_WAIT_FILE_LOCK },
+	{ "fcntl_setlk", LG_WAIT_FILE_LOCK },
+	{ "__break_lease", LG_WAIT_FILE_LOCK },
 	{ "unix_stream_", LG_WAIT_SOCKET },		 /* net/unix/af_unix.c */
 	{ "unix_dgram_", LG_WAIT_SOCKET },
 	{ "unix_wait_for_peer", LG_WAIT_SOCKET },
@@ -118,22 +132,23 @@ void lg_waits_free(struct lg_wait_cache *w)
 	lg_free(w);
 }
 
+static uint8_t class_of_name(const char *name)
+{
+	for (size_t i = 0; i < sizeof wait_functions / sizeof *wait_functions; i++)
+		if (!strncmp(name, wait_functions[i].prefix, strlen(wait_functions[i].prefix)))
+			return wait_functions[i].class;
+	return LG_WAIT_UNKNOWN;
+}
+
 static uint8_t class_of_frame(struct lg_case *c, lg_frm f)
 {
 	uint8_t *slot = &c->waits->frame_class[f];
-	const char *name;
 
 	if (*slot)
 		return (uint8_t)(*slot - 1);
 	*slot = LG_WAIT_UNKNOWN + 1;
-	if (c->t->frame.kind[f] != LG_FRAME_KERNEL)
-		return LG_WAIT_UNKNOWN;
-	name = lg_string(c->t, c->t->frame.name[f]);
-	for (size_t i = 0; i < sizeof wait_functions / sizeof *wait_functions; i++)
-		if (!strncmp(name, wait_functions[i].prefix, strlen(wait_functions[i].prefix))) {
-			*slot = (uint8_t)(wait_functions[i].class + 1);
-			break;
-		}
+	if (c->t->frame.kind[f] == LG_FRAME_KERNEL)
+		*slot = (uint8_t)(class_of_name(lg_string(c->t, c->t->frame.name[f])) + 1);
 	return (uint8_t)(*slot - 1);
 }
 
@@ -162,4 +177,30 @@ enum lg_wait_class lg_wait_class_of(struct lg_case *c, uint32_t row)
 	default:
 		return s->stack[row] ? class_of_stack(c, s->stack[row]) : LG_WAIT_UNKNOWN;
 	}
+}
+
+lg_str lg_wait_name_of(struct lg_case *c, uint32_t row)
+{
+	const struct lg_trace *t = c->t;
+	lg_stk stack = t->state.stack[row];
+	bool known = stack && class_of_stack(c, stack) != LG_WAIT_UNKNOWN;
+
+	for (lg_stk s = stack; s; s = t->stack.parent[s]) {
+		lg_frm f = t->stack.frame[s];
+		const char *name = lg_string(t, t->frame.name[f]);
+
+		/* kernel/sched/core.c and kernel/time: how it slept, not for what */
+		if (known ? class_of_frame(c, f) != LG_WAIT_UNKNOWN
+			  : *name && !strstr(name, "schedule") && strncmp(name, "wait_", 5) &&
+				    strncmp(name, "__wait_", 7))
+			return t->frame.name[f];
+	}
+	return 0;
+}
+
+const char *lg_lock_text(const struct lg_case *c, lg_str lock)
+{
+	const char *name = lg_string(c->t, lock);
+
+	return class_of_name(name) == LG_WAIT_FILE_LOCK ? "file lock" : name;
 }

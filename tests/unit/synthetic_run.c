@@ -10,7 +10,7 @@ struct maker {
 	const struct run_plan *p;
 	lg_thr thr[16], helper[16], culprit;
 	int64_t t[16];      /* each rank's clock */
-	lg_stk hold_stack, wait_stack, futex_stack, sample_stack;
+	lg_stk hold_stack, wait_stack, futex_stack, sample_stack, file_stack, socket_stack, nap_stack;
 	int64_t next_stall;
 	int n_stalls;
 };
@@ -111,6 +111,16 @@ static void stall(struct maker *m, int r)
 		state(m, m->helper[r], a + ns - 50000, 50000, LG_RUNNING, 0, 5, 0, 0);
 		stall_lock(m, m->helper[r], mm, a, ns - 50000);
 		break;
+	case STALL_FILE_LOCK:
+		state(m, m->thr[r], a, ns, LG_BLOCKED, LG_WHY_SLEEP, -1, m->culprit, m->file_stack);
+		break;
+	case STALL_SOCKET:
+		state(m, m->thr[r], a, ns, LG_BLOCKED, LG_WHY_SLEEP, -1, m->culprit, m->socket_stack);
+		if (m->p->asleep)
+			state(m, m->culprit, a, ns, LG_BLOCKED, LG_WHY_SLEEP, -1, 0, m->nap_stack);
+		else
+			state(m, m->culprit, a, ns, LG_RUNNING, 0, 7, 0, 0);
+		break;
 	default:
 		return;
 	}
@@ -184,6 +194,11 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 	static const char *const wait[] = { "entry_SYSCALL_64", "vm_munmap",
 					    "rwsem_down_write_slowpath", NULL };
 	static const char *const futex[] = { "entry_SYSCALL_64", "do_futex", "futex_wait", NULL };
+	static const char *const file[] = { "entry_SYSCALL_64", "__do_sys_flock", "locks_lock_inode_wait",
+					    NULL };
+	static const char *const sock[] = { "entry_SYSCALL_64", "unix_stream_recvmsg",
+					    "unix_stream_read_generic", "schedule_timeout", NULL };
+	static const char *const nap[] = { "entry_SYSCALL_64", "common_nsleep", "hrtimer_nanosleep", NULL };
 	struct maker m = { .p = p };
 	struct lg_trace *t;
 
@@ -193,8 +208,17 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 	m.sample_stack = stack_of(m.b, sample);
 	m.wait_stack = stack_of(m.b, wait);
 	m.futex_stack = stack_of(m.b, futex);
+	m.file_stack = stack_of(m.b, file);
+	m.socket_stack = stack_of(m.b, sock);
+	m.nap_stack = stack_of(m.b, nap);
 	m.culprit = lg_thread_get(m.b, CULPRIT_PID, CULPRIT_PID);
 	lg_thread_name(m.b, m.culprit, lg_intern(m.b, "watcher"));
+	if (p->of_job) {
+		struct lg_process_row row = lg_process_read(m.b, lg_thread_process(m.b, m.culprit));
+
+		row.ppid = RANK_PID;
+		lg_process_write(m.b, lg_thread_process(m.b, m.culprit), &row);
+	}
 	for (int r = 0; r < p->n_ranks; r++) {
 		struct lg_process_row row;
 

@@ -179,6 +179,55 @@ static void an_owner_without_a_hold_is_less_sure(void **state)
 	done(&o);
 }
 
+static void names_who_kept_the_file_lock(void **state)
+{
+	struct run_plan p = base;
+	struct outcome o;
+	const struct lg_finding *f;
+
+	(void)state;
+	p.stall = STALL_FILE_LOCK;
+	p.period_ns = 1700 * MS;
+	o = explain(&p);
+	f = find(o.v, "host.lock_held");
+	assert_non_null(f);
+	assert_int_equal(loud(o.v), 1);
+	assert_int_equal(f->culprit.pid, CULPRIT_PID);
+	assert_string_equal(f->culprit.lock, "file lock");
+	assert_true(f->excess_share > 0.9);
+	assert_true(fabs(o.v->period_s - 1.7) < 0.05);
+	done(&o);
+}
+
+/* It computed, or slept, before it answered; what the job's own processes do is the job's business. */
+static void names_the_program_that_had_to_answer(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		struct run_plan p = base;
+		struct outcome o;
+		const struct lg_finding *f;
+
+		p.stall = STALL_SOCKET;
+		p.period_ns = 1300 * MS;
+		p.asleep = i == 1;
+		p.of_job = i == 2;
+		o = explain(&p);
+		f = find(o.v, "host.waited_for");
+		assert_int_equal(f != NULL, i < 2);
+		if (f) {
+			assert_int_equal(loud(o.v), 1);
+			assert_int_equal(f->culprit.pid, CULPRIT_PID);
+			assert_string_equal(f->culprit.lock, "unix_stream_read_generic");
+			assert_true(f->excess_share > 0.9);
+			assert_int_equal(f->n_victims, 2);
+			if (p.asleep)
+				assert_string_equal(f->culprit.function, "hrtimer_nanosleep");
+		}
+		done(&o);
+	}
+}
+
 static void names_who_had_the_cpu(void **state)
 {
 	struct run_plan p = base;
@@ -492,6 +541,8 @@ int main(void)
 		cmocka_unit_test(follows_a_helper_thread_to_the_holder),
 		cmocka_unit_test(an_owner_without_a_hold_is_less_sure),
 		cmocka_unit_test(names_who_had_the_cpu),
+		cmocka_unit_test(names_who_kept_the_file_lock),
+		cmocka_unit_test(names_the_program_that_had_to_answer),
 		cmocka_unit_test(a_rank_that_computes_longer_now_and_then_is_the_straggler),
 		cmocka_unit_test(a_rank_that_is_always_late_is_a_steady_straggler),
 		cmocka_unit_test(a_steady_loss_needs_steps_and_time),

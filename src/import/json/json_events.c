@@ -185,7 +185,8 @@ static inline const char *value(const char *p, const char *end, struct lg_slice 
 
 /* Members of an event that are looked at. */
 enum {
-	M_BEGIN, M_OTHER, M_PH, M_TS, M_ID, M_BP, M_SF, M_PID, M_TID, M_DUR, M_CAT, M_NAME, M_ARGS, M_SCOPE, M_END
+	M_BEGIN, M_OTHER, M_PH, M_TS, M_ID, M_BP, M_SF, M_PID, M_TID, M_DUR, M_CAT, M_NAME, M_ARGS,
+	M_SCOPE, M_END
 };
 _Static_assert((int)M_END == (int)LG_EVENT_MEMBERS, "one shape for each member");
 

@@ -45,7 +45,7 @@ struct devices {
 	int64_t wall;
 };
 
-static lg_trk gpu_of(const struct lg_trace *t, lg_trk k)
+lg_trk lg_gpu_of_track(const struct lg_trace *t, lg_trk k)
 {
 	for (int i = 0; k && i < 8; i++, k = t->track.parent[k])
 		if (t->track.kind[k] == LG_TRACK_GPU)
@@ -87,7 +87,7 @@ static int collect(const struct lg_case *c, struct devices *d)
 	int rc = of && m && bit ? 0 : LG_E_NOMEM;
 
 	for (lg_trk k = 1; !rc && k < t->track.n; k++) {
-		lg_trk gpu = gpu_of(t, k);
+		lg_trk gpu = lg_gpu_of_track(t, k);
 		size_t i = 0;
 
 		m[k] = metric_of(lg_string(t, t->track.name[k]), &bit[k]);

@@ -264,6 +264,8 @@ const char *lg_gpu_place(struct lg_case *c, uint32_t op, uint32_t site);
 void lg_gpu_against(struct lg_case *c, struct lg_finding *f, const char *fmt, ...) LG_PRINTF(3, 4);
 /* Was it told before (by the host's chains, which reach further)? */
 bool lg_gpu_told(const struct lg_case *c, const char *id);
+/* The GPU that a counter's track belongs to; 0 = none. */
+lg_trk lg_gpu_of_track(const struct lg_trace *t, lg_trk k);
 void lg_gpu_limit(struct lg_case *c, const char *fmt, ...) LG_PRINTF(2, 3);
 
 #endif /* LG_ANALYSE_TIMELINE_GPU_H */

@@ -357,5 +357,7 @@ int lg_diff_changes(struct lg_diff *d)
 		rc = processes(d);
 	if (!rc)
 		rc = holders(d);
+	if (!rc)
+		rc = lg_diff_gauges(d);
 	return rc ? rc : unfair(d);
 }

@@ -41,6 +41,17 @@ struct lg_holder_change {
 	double period_before, period_after;
 };
 
+/* A device's reading: medians, of reasons to run slower the share of readings. */
+struct lg_gauge_change {
+	int32_t gpu;
+	uint32_t host;        /* machine: 0, 1 ... */
+	const char *metric, *unit;
+	double before, after, delta;
+	double lo, hi;        /* 95 % interval of delta */
+	size_t n_before, n_after;
+	bool sure;            /* more than the noise, and than a sensor's rounding */
+};
+
 /* The ranked list: what explains the change of the mean step. */
 struct lg_share {
 	const char *what, *id; /* id: of its finding, NULL = none */
@@ -68,6 +79,8 @@ struct lg_diff {
 	size_t n_processes;
 	struct lg_holder_change *holders;
 	size_t n_holders;
+	struct lg_gauge_change *gauges;
+	size_t n_gauges;
 	struct lg_share *shares;
 	size_t n_shares;
 	const char *headline;
@@ -86,6 +99,10 @@ void lg_diff_free(struct lg_diff *d);
 
 /* ---- changes.c: tables of what differs, without judgement ---- */
 int lg_diff_changes(struct lg_diff *d) LG_MUST_CHECK;
+/* ---- gauges.c ---- */
+int lg_diff_gauges(struct lg_diff *d) LG_MUST_CHECK;
+/* "GPU 3", "GPU 3 of machine 2" */
+const char *lg_gauge_device(const struct lg_gauge_change *g, char *buf, size_t size);
 /* ---- noise.c: by how much two runs of one program differ ---- */
 void lg_diff_noise(struct lg_diff *d);
 /* 95 %: of the difference of causes on the host; ms per step. NAN = cannot be told. */

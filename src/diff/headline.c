@@ -7,6 +7,35 @@
 
 #include "diff/causes.h"
 
+/* Inputs without steps that tell how the devices did. */
+static const char *of_gauges(const struct lg_diff *d, struct lg_arena *a)
+{
+	const struct lg_gauge_change *first = NULL;
+	double most = -1;
+	char dev[48];
+	size_t n = 0;
+
+	for (size_t i = 0; i < d->n_gauges; i++) {
+		const struct lg_gauge_change *g = &d->gauges[i];
+		double part = fabs(g->delta) / fmax(fabs(g->before), fabs(g->after));
+
+		if (!g->sure)
+			continue;
+		n++;
+		if (part > most) {
+			most = part;
+			first = g;
+		}
+	}
+	if (!first)
+		return lg_arena_printf(a, "No repeating steps in one of the two inputs; of %zu readings of "
+				       "the devices none changed beyond the noise.", d->n_gauges);
+	return lg_arena_printf(a, "No repeating steps in one of the two inputs; %zu of %zu readings of the "
+			       "devices changed, most of all %s: %s %.4g before, %.4g after (%s).", n, d->n_gauges,
+			       lg_gauge_device(first, dev, sizeof dev), first->metric, first->before,
+			       first->after, *first->unit ? first->unit : "no unit");
+}
+
 static const char *sentence(const struct lg_diff *d, struct lg_arena *a)
 {
 	const char *what, *cause = "", *sure = "";
@@ -14,6 +43,8 @@ static const char *sentence(const struct lg_diff *d, struct lg_arena *a)
 	double p = (d->mean.value - 1) * 100;
 	size_t n = 0;
 
+	if (isnan(d->mean.value) && d->n_gauges)
+		return of_gauges(d, a);
 	if (isnan(d->mean.value))
 		return "No repeating steps in one of the two inputs: only what they are can be compared.";
 	if (isnan(d->mean.lo))

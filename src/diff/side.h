@@ -51,6 +51,15 @@ struct lg_side_holder {
 	double n, ms, period_s;   /* holds, their sum, rhythm (NAN = none) */
 };
 
+/* What was read of one GPU now and then (nvidia-smi, NVML): not per step. */
+struct lg_side_gauge {
+	int32_t gpu;
+	uint32_t host;            /* several machines have a GPU of this number: 0, 1 ... */
+	const char *metric, *unit; /* "gpu.util" */
+	double *v;                /* [n], in time order */
+	size_t n;
+};
+
 /* A finding of this run's own verdict. */
 struct lg_side_finding {
 	const char *id, *key, *severity;
@@ -84,6 +93,8 @@ struct lg_side {
 	size_t n_processes;
 	struct lg_side_holder *holders; /* sorted by key, lock */
 	size_t n_holders;
+	struct lg_side_gauge *gauges; /* sorted by (gpu, host, metric); not part of a baseline */
+	size_t n_gauges;
 	struct lg_side_finding *findings;
 	size_t n_findings;
 	struct lg_side_compile compile;
@@ -102,7 +113,7 @@ const char *lg_side_fact(const struct lg_side *s, const char *key);
 double lg_side_mean(const struct lg_side *s);   /* NAN without steps */
 double lg_side_median(const struct lg_side *s);
 
-/* ---- side_items.c, side_host.c: parts of lg_side_new() ---- */
+/* ---- side_items.c, side_host.c, side_gauges.c: parts of lg_side_new() ---- */
 struct lg_index;
 struct lg_side_window {
 	const struct lg_step *steps; /* of the reference rank, judged, in time order */
@@ -115,6 +126,9 @@ int lg_side_items(struct lg_side *s, const struct lg_trace *t, const struct lg_i
 		  const struct lg_side_window *w) LG_MUST_CHECK;
 int lg_side_host(struct lg_side *s, const struct lg_trace *t, const struct lg_side_window *w)
 	LG_MUST_CHECK;
+int lg_side_gauges(struct lg_side *s, const struct lg_trace *t, const struct lg_side_window *w)
+	LG_MUST_CHECK;
+int lg_side_cmp_gauge(const struct lg_side_gauge *x, const struct lg_side_gauge *y);
 /* A command without what differs from start to start: digits become '#'. In the arena. */
 const char *lg_side_key(struct lg_arena *a, const char *cmdline, const char *comm);
 

@@ -117,6 +117,36 @@ static void host(struct lg_json *j, const struct lg_diff *d)
 	lg_json_close(j, ']');
 }
 
+static void gauges(struct lg_json *j, const struct lg_diff *d)
+{
+	lg_json_key(j, "devices");
+	lg_json_open(j, '[');
+	for (size_t i = 0; i < d->n_gauges; i++) {
+		const struct lg_gauge_change *g = &d->gauges[i];
+
+		lg_json_open_flat(j, '{');
+		lg_json_key(j, "gpu");
+		lg_json_int(j, g->gpu);
+		lg_json_key(j, "machine");
+		lg_json_int(j, g->host);
+		key_str(j, "metric", g->metric);
+		key_str(j, "unit", g->unit);
+		key_num(j, "before", g->before, 4);
+		key_num(j, "after", g->after, 4);
+		key_num(j, "delta", g->delta, 4);
+		key_num(j, "lo", g->lo, 4);
+		key_num(j, "hi", g->hi, 4);
+		lg_json_key(j, "readings_before");
+		lg_json_int(j, (int64_t)g->n_before);
+		lg_json_key(j, "readings_after");
+		lg_json_int(j, (int64_t)g->n_after);
+		lg_json_key(j, "sure");
+		lg_json_bool(j, g->sure);
+		lg_json_close(j, '}');
+	}
+	lg_json_close(j, ']');
+}
+
 void lg_diff_json(const struct lg_diff *d, struct lg_out *o)
 {
 	struct lg_json j = { .o = o };
@@ -152,6 +182,7 @@ void lg_diff_json(const struct lg_diff *d, struct lg_out *o)
 	changes(&j, "stages", d->stages, d->n_stages);
 	changes(&j, "items", d->items, d->n_items);
 	host(&j, d);
+	gauges(&j, d);
 	lg_json_key(&j, "facts");
 	lg_json_open(&j, '[');
 	for (size_t i = 0; i < d->n_facts; i++) {

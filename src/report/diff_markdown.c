@@ -6,7 +6,7 @@
 #include "report/diff_report.h"
 #include "report/text.h"
 
-enum { ITEMS_SHOWN = 15 };
+enum { ITEMS_SHOWN = 15, GAUGES_SHOWN = 24 };
 
 static void rows(struct lg_out *o, const struct lg_change *v, size_t n, const char *title)
 {
@@ -28,6 +28,30 @@ static void rows(struct lg_out *o, const struct lg_change *v, size_t n, const ch
 		lg_out_printf(o, " | %s | %s | %s%s%s |\n", lg_text_num(a, sizeof a, v[i].before, 3),
 			      lg_text_num(b, sizeof b, v[i].after, 3), v[i].delta > 0 ? "+" : "",
 			      lg_text_num(c, sizeof c, v[i].delta, 3), v[i].sure ? "" : " (noise)");
+	}
+	if (shown)
+		lg_out_puts(o, "\n");
+}
+
+static void gauges(const struct lg_diff *d, struct lg_out *o)
+{
+	size_t shown = 0;
+
+	for (size_t i = 0; i < d->n_gauges && shown < GAUGES_SHOWN; i++) {
+		const struct lg_gauge_change *g = &d->gauges[i];
+		char a[32], b[32], x[32], dev[48];
+
+		if (!g->sure)
+			continue;
+		if (!shown++)
+			lg_out_puts(o, "| device | median before | after | difference |\n|---|---:|---:|---:|\n");
+		lg_out_printf(o, "| %s ", lg_gauge_device(g, dev, sizeof dev));
+		lg_markdown_text(o, g->metric);
+		lg_out_puts(o, *g->unit ? ", " : "");
+		lg_markdown_text(o, g->unit);
+		lg_out_printf(o, " | %s | %s | %s%s |\n", lg_text_num(a, sizeof a, g->before, 1),
+			      lg_text_num(b, sizeof b, g->after, 1), g->delta > 0 ? "+" : "",
+			      lg_text_num(x, sizeof x, g->delta, 1));
 	}
 	if (shown)
 		lg_out_puts(o, "\n");
@@ -67,6 +91,7 @@ void lg_diff_markdown(const struct lg_diff *d, struct lg_out *o)
 	}
 	rows(o, d->stages, d->n_stages, "stage, own time");
 	rows(o, d->items, d->n_items, "operator, kernel, function");
+	gauges(d, o);
 	if (d->n_facts) {
 		lg_out_puts(o, "| version, flag, environment | before | after |\n|---|---|---|\n");
 		for (size_t i = 0; i < d->n_facts; i++) {

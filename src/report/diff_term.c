@@ -7,7 +7,7 @@
 #include "report/diff_report.h"
 #include "report/text.h"
 
-enum { WIDTH = 96, ITEMS_SHOWN = 12, FACTS_SHOWN = 12 };
+enum { WIDTH = 96, ITEMS_SHOWN = 12, FACTS_SHOWN = 12, GAUGES_SHOWN = 24 };
 
 static void style(const struct lg_term_options *t, struct lg_out *o, const char *sgr)
 {
@@ -70,7 +70,8 @@ static void stages(const struct lg_diff *d, const struct lg_term_options *t, str
 		if (isnan(d->stages[i].delta))
 			continue;
 		if (!shown++)
-			head(t, o, "own time of a step by stage: ms before, after, difference (? = within the noise)");
+			head(t, o, "own time of a step by stage: ms before, after, difference (? = within the "
+				   "noise)");
 		row(o, &d->stages[i]);
 	}
 	if (shown)
@@ -89,6 +90,35 @@ static void items(const struct lg_diff *d, const struct lg_term_options *t, stru
 		row(o, &d->items[i]);
 	}
 	if (shown)
+		lg_out_puts(o, "\n");
+}
+
+static void gauges(const struct lg_diff *d, const struct lg_term_options *t, struct lg_out *o)
+{
+	size_t shown = 0;
+
+	for (size_t i = 0; i < d->n_gauges && shown < GAUGES_SHOWN; i++) {
+		const struct lg_gauge_change *g = &d->gauges[i];
+		char a[32], b[32], x[32], lo[32], hi[32], dev[48];
+
+		if (!g->sure)
+			continue;
+		if (!shown++)
+			head(t, o, "devices: median reading before, after, difference (95 % interval)");
+		lg_out_printf(o, "  %10s %10s %c%9s  (%s to %s)  %s ", lg_text_num(a, sizeof a, g->before, 1),
+			      lg_text_num(b, sizeof b, g->after, 1), g->delta < 0 ? '-' : '+',
+			      lg_text_num(x, sizeof x, fabs(g->delta), 1),
+			      lg_text_num(lo, sizeof lo, g->lo, 1),
+			      lg_text_num(hi, sizeof hi, g->hi, 1), lg_gauge_device(g, dev, sizeof dev));
+		lg_text_safe(o, g->metric);
+		lg_out_puts(o, *g->unit ? ", " : "");
+		lg_text_safe(o, g->unit);
+		lg_out_puts(o, "\n");
+	}
+	if (d->n_gauges > shown)
+		lg_out_printf(o, "  %s%zu readings of the devices %s (--json has all)\n", shown ? "... and " : "",
+			      d->n_gauges - shown, shown == GAUGES_SHOWN ? "more" : "within the noise");
+	if (d->n_gauges)
 		lg_out_puts(o, "\n");
 }
 
@@ -146,6 +176,7 @@ void lg_diff_term(const struct lg_diff *d, const struct lg_term_options *opt, st
 	shares(d, opt, o, width);
 	stages(d, opt, o);
 	items(d, opt, o);
+	gauges(d, opt, o);
 	facts(d, opt, o, width);
 	lg_term_findings(&d->v, opt, o);
 }

@@ -45,7 +45,7 @@ def test_any_pair_gives_schema_1_and_a_diff(laggard, trace, before, after):
     d = verdict["diff"]
     assert set(d) == {"headline", "unfair", "before", "after", "mean", "median", "samples_per_s",
                       "delta_ms", "run_noise", "explained", "stages", "items", "processes",
-                      "lock_holders", "facts", "gate"}
+                      "lock_holders", "devices", "facts", "gate"}
     assert len(verdict["inputs"]) == 2 and d["gate"]["verdict"] is None
     if d["delta_ms"] is not None:
         told = sum(x["ms_per_step"] for x in d["explained"])

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import pathlib
+import random
 import re
 
 import pytest
@@ -118,3 +119,51 @@ def test_ranks_of_both_sides_are_joined(laggard, tmp_path):
 def test_wrong_usage_of_after(laggard, args, word):
     done = laggard("diff", *args)
     assert done.returncode == 2 and word in done.stderr and done.stderr.count("\n") == 1
+
+
+def readings(path, seed, clock=1980, util=97, hot=0.0, gpus=2, rows=240, mib=60000):
+    """nvidia-smi --query-gpu, twice a second; the last GPU as told, the others healthy."""
+    draw = random.Random(seed)
+    lines = ["timestamp, index, utilization.gpu [%], clocks.sm [MHz], power.draw [W], memory.used [MiB], "
+             "clocks_event_reasons.active"]
+    for i in range(rows):
+        for g in range(gpus):
+            odd = g == gpus - 1
+            reasons = 0x4 | (0x20 if odd and draw.random() < hot else 0)
+            lines.append(f"2026/11/21 10:{i // 120:02d}:{i // 2 % 60:02d}.{i % 2 * 500:03d}, {g}, "
+                         f"{min(100, int(draw.gauss(util if odd else 97, 2)))} %, "
+                         f"{int(draw.gauss(clock if odd else 1980, 10))} MHz, {draw.gauss(650, 15):.2f} W, "
+                         f"{(mib if odd else 60000) + draw.randint(0, 40)} MiB, 0x{reasons:016x}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_devices_of_two_healthy_runs_do_not_differ(laggard, tmp_path):
+    for seed in range(1, 9):
+        d = diff(laggard, readings(tmp_path / "a.csv", seed), readings(tmp_path / "b.csv", seed + 100))["diff"]
+        assert len(d["devices"]) == 10 and not [x for x in d["devices"] if x["sure"]], d["devices"]
+        assert "none changed beyond the noise" in d["headline"]
+
+
+def test_devices_that_got_slower_are_told(laggard, tmp_path):
+    before = readings(tmp_path / "a.csv", 1)
+    after = readings(tmp_path / "b.csv", 2, clock=1500, util=80, hot=0.4, mib=30000)
+    verdict = diff(laggard, before, after)
+    got = {x["metric"]: x for x in verdict["diff"]["devices"] if x["sure"]}
+    assert all(x["gpu"] == 1 for x in got.values())
+    assert set(got) == {"gpu.clock_sm", "gpu.util", "gpu.mem_used", "gpu.throttle: sw thermal slowdown"}
+    clock, memory = got["gpu.clock_sm"], got["gpu.mem_used"]
+    assert 1970 < clock["before"] < 1990 and 1490 < clock["after"] < 1510
+    assert clock["lo"] <= clock["delta"] <= clock["hi"] < -450
+    assert memory["unit"] == "MiB" and -30100 < memory["delta"] < -29900
+    hot = got["gpu.throttle: sw thermal slowdown"]
+    assert hot["before"] == 0 and 30 < hot["after"] < 50 and hot["unit"] == "% of readings"
+    for fmt in ((), ("--markdown",)):
+        text = laggard("diff", before, after, *fmt).stdout
+        assert "4 of 11 readings of the devices changed" in " ".join(text.split())
+        assert "GPU 1 gpu.clock_sm, MHz" in text.replace("\\", "")
+
+
+def test_few_readings_prove_nothing(laggard, tmp_path):
+    d = diff(laggard, readings(tmp_path / "a.csv", 1, rows=4), readings(tmp_path / "b.csv", 2, rows=4, clock=1500))
+    assert d["diff"]["devices"] and not [x for x in d["diff"]["devices"] if x["sure"]]

@@ -106,12 +106,8 @@ static int parse(int argc, char **argv, struct options *opt)
 			if (c >= 0)
 				return c;
 			break;
-		case 'h':
-			return lg_help(cmd);
-		case ':':
-			return lg_usage(cmd, "%s wants a value", argv[optind - 1]);
 		default:
-			return lg_usage(cmd, "no option \"%s\"", argv[optind - 1]);
+			return lg_option_rest(cmd, c, argv[optind - 1]);
 		}
 	}
 	while (optind < argc) /* behind "--" */

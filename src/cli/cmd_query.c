@@ -251,10 +251,8 @@ static int run(int argc, char **argv)
 	opterr = 0;
 	optind = 0; /* glibc: start anew */
 	while ((c = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
-		if (c == 'h')
-			return lg_help(&lg_cmd_query);
-		if (c == '?' || c == ':')
-			return lg_usage(&lg_cmd_query, "no option \"%s\"", argv[optind - 1]);
+		if (c != 'j' && c != 'c')
+			return lg_option_rest(&lg_cmd_query, c, argv[optind - 1]);
 		as = c == 'j' ? AS_JSON : AS_CSV;
 	}
 	if (argc - optind < 2)

@@ -23,19 +23,19 @@ static int run(int argc, char **argv)
 	opterr = 0;
 	optind = 0;
 	while ((c = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
-		if (c == 'h')
-			return lg_help(&lg_cmd_steps);
-		if (c == ':')
-			return lg_usage(&lg_cmd_steps, "%s wants a value", argv[optind - 1]);
-		if (c == 'r') {
+		switch (c) {
+		case 'j':
+		case 'c':
+			as = c;
+			break;
+		case 'r':
 			rc = lg_step_regex_option(&lg_cmd_steps, optarg);
 			if (rc >= 0)
 				return rc;
-			continue;
+			break;
+		default:
+			return lg_option_rest(&lg_cmd_steps, c, argv[optind - 1]);
 		}
-		if (c == '?')
-			return lg_usage(&lg_cmd_steps, "no option \"%s\"", argv[optind - 1]);
-		as = c;
 	}
 	if (optind >= argc)
 		return lg_usage(&lg_cmd_steps, "no FILE given");

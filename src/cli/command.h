@@ -20,6 +20,9 @@ void lg_complain(const struct lg_error *err);
 int lg_usage(const struct lg_command *cmd, const char *fmt, ...) LG_PRINTF(2, 3);
 /* Print cmd's help on stdout. Returns LG_EXIT_OK. */
 int lg_help(const struct lg_command *cmd);
+/* For what getopt_long() returned and no command has a case for: 'h', ':' (a value is missing) and '?'.
+ * word: of the command line. Returns the status to exit with. */
+int lg_option_rest(const struct lg_command *cmd, int c, const char *word);
 /* "2.5s" "500ms" "1m" "3" (seconds) to ns; <0 when it is none of these. */
 int64_t lg_parse_duration(const char *s);
 

@@ -66,6 +66,13 @@ int lg_help(const struct lg_command *cmd)
 	return say(parts);
 }
 
+int lg_option_rest(const struct lg_command *cmd, int c, const char *word)
+{
+	if (c == 'h')
+		return lg_help(cmd);
+	return lg_usage(cmd, c == ':' ? "%s wants a value" : "no option \"%s\"", word);
+}
+
 int64_t lg_parse_duration(const char *s)
 {
 	static const struct { const char *unit; double ns; } units[] = {

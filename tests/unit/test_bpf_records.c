@@ -212,10 +212,15 @@ static void a_leader_that_dies_before_its_threads_keeps_the_process_alive(void *
 	assert_int_equal(lg_process_read(x->s.b, lg_thread_process(x->s.b, leader)).end, 400);
 }
 
-static void a_sleep_gets_its_stack_and_only_its_own(void **state)
+struct sleep_record {
+	struct lg_bpf_sleep r;
+	uint64_t frames[3];
+};
+
+/* Thread 901 slept from 100 to 150, with two kernel frames and one user frame. */
+static struct sleep_record slept(struct fixture *x)
 {
-	struct fixture *x = *state;
-	struct { struct lg_bpf_sleep r; uint64_t frames[3]; } s = {
+	struct sleep_record s = {
 		.r = {.h = header(LG_BPF_SLEEP, 150, 900, 901), .off_ts = 100},
 		.frames = {0x30, 0x20, 0x10},
 	};
@@ -224,6 +229,14 @@ static void a_sleep_gets_its_stack_and_only_its_own(void **state)
 	s.r.h.n_user = 1;
 	lg_bpf_feed(x->f, &s, sizeof s);
 	slice(x, 901, 100, LG_WHY_SLEEP, 150, 170, 300, LG_WHY_SLEEP, 0);
+	return s;
+}
+
+static void a_sleep_gets_its_stack_and_only_its_own(void **state)
+{
+	struct fixture *x = *state;
+
+	(void)slept(x);
 	slice(x, 901, 300, LG_WHY_SLEEP, 350, 370, 400, LG_WHY_SLEEP, 0);
 	assert_int_equal(lg_builder_trace(x->s.b)->stack.depth[state_row(x, 0).stack], 3);
 	assert_int_equal(state_row(x, 3).stack, 0);
@@ -232,15 +245,8 @@ static void a_sleep_gets_its_stack_and_only_its_own(void **state)
 static void the_same_place_is_told_by_a_flag(void **state)
 {
 	struct fixture *x = *state;
-	struct { struct lg_bpf_sleep r; uint64_t frames[3]; } s = {
-		.r = {.h = header(LG_BPF_SLEEP, 150, 900, 901), .off_ts = 100},
-		.frames = {0x30, 0x20, 0x10},
-	};
+	struct sleep_record s = slept(x);
 
-	s.r.h.n_kernel = 2;
-	s.r.h.n_user = 1;
-	lg_bpf_feed(x->f, &s, sizeof s);
-	slice(x, 901, 100, LG_WHY_SLEEP, 150, 170, 300, LG_WHY_SLEEP, 0);
 	/* the same kernel frames; the user frames are its own */
 	s.r.h = header(LG_BPF_SLEEP, 350, 900, 901);
 	s.r.h.flags = LG_BPF_SAME;

@@ -289,6 +289,22 @@ static void put_u64(uint8_t *p, uint64_t v)
 		p[i] = (uint8_t)(v >> 8 * i);
 }
 
+/* A program of tests/data/unwind. */
+static struct lg_elf *open_elf(const char *name)
+{
+	const char *data = getenv("LG_TEST_DATA");
+	struct lg_elf *e = NULL;
+	char path[4096];
+	int fd;
+
+	snprintf(path, sizeof path, "%s/unwind/%s", data ? data : "tests/data", name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(lg_elf_open(&e, fd, NULL, NULL), 0);
+	close(fd);
+	return e;
+}
+
 static bool find_aarch64(void *self, uint64_t addr, struct lg_unwind_map *ret)
 {
 	*ret = (struct lg_unwind_map){ 0x210000, 0x220000, 0, self };
@@ -299,22 +315,14 @@ static void walks_aarch64_with_signed_addresses(void **state)
 {
 	const uint64_t sp = 0x7ffff000, sign = 0x0035000000000000;
 	const uint64_t want[] = { 0x2102e4, 0x21030c, 0x210334, 0x210354 };
-	const char *data = getenv("LG_TEST_DATA");
 	uint8_t stack[64] = { 0 }, values[33 * 8] = { 0 };
+	struct lg_elf *e = open_elf("aarch64.elf");
 	struct lg_unwind_regs regs;
 	struct lg_unwinder *u;
-	struct lg_elf *e;
 	uint64_t pcs[8];
-	char path[4096];
 	bool whole;
-	int fd;
 
 	(void)state;
-	snprintf(path, sizeof path, "%s/unwind/aarch64.elf", data ? data : "tests/data");
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	assert_true(fd >= 0);
-	assert_int_equal(lg_elf_open(&e, fd, NULL, NULL), 0);
-	close(fd);
 	put_u64(stack, sign | want[2]);      /* middle() keeps its return address at the bottom */
 	put_u64(stack + 32, sign | want[3]); /* so does outer() */
 	put_u64(values + 8 * 30, sign | want[1]);
@@ -353,22 +361,14 @@ static void walks_i386(void **state)
 	const uint64_t sp = 0xffffc000, dirt = UINT64_C(0xdead) << 32;
 	/* In leaf(), called by middle() (two registers saved), outer() (48 bytes of its own), _start. */
 	const uint64_t want[] = { 0x8048096, 0x80480a7, 0x80480c4, 0x80480d5 };
-	const char *data = getenv("LG_TEST_DATA");
 	uint8_t stack[80] = { 0 }, values[9 * 8] = { 0 };
+	struct lg_elf *e = open_elf("i386.elf");
 	struct lg_unwind_regs regs;
 	struct lg_unwinder *u;
-	struct lg_elf *e;
 	uint64_t pcs[8];
-	char path[4096];
 	bool whole;
-	int fd;
 
 	(void)state;
-	snprintf(path, sizeof path, "%s/unwind/i386.elf", data ? data : "tests/data");
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	assert_true(fd >= 0);
-	assert_int_equal(lg_elf_open(&e, fd, NULL, NULL), 0);
-	close(fd);
 	put_u32(stack, (uint32_t)want[1]);
 	put_u32(stack + 12, (uint32_t)want[2]);
 	put_u32(stack + 16 + 48, (uint32_t)want[3]);

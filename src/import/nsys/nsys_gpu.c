@@ -165,14 +165,17 @@ static const char *copy_kind(int64_t k)
 	return k >= 0 && k < 14 ? name[k] : "Unknown";
 }
 
-static void read_copies(struct lg_nsys *n)
+/* Copies, and fills, which have no source. */
+static void read_copies(struct lg_nsys *n, bool fills)
 {
-	enum { BYTES = REST, KIND, SRC, DST };
-	static const char *const cols[] = { GPU_COLS, "bytes", "copyKind", "srcKind", "dstKind" };
+	enum { BYTES = REST, KIND, SRC, DST, N_COPY, N_FILL = SRC };
+	static const char *const copy[] = { GPU_COLS, "bytes", "copyKind", "srcKind", "dstKind" };
+	static const char *const fill[] = { GPU_COLS, "bytes", "memKind" };
 	struct lg_nsys_cursor c;
 	char name[64];
 
-	if (!lg_nsys_open(n, &c, "CUPTI_ACTIVITY_KIND_MEMCPY", cols, sizeof cols / sizeof *cols, NULL))
+	if (!lg_nsys_open(n, &c, fills ? "CUPTI_ACTIVITY_KIND_MEMSET" : "CUPTI_ACTIVITY_KIND_MEMCPY",
+			  fills ? fill : copy, fills ? N_FILL : N_COPY, NULL))
 		return;
 	while (lg_nsys_next(n, &c)) {
 		struct lg_span_row row = { .kind = LG_SPAN_COPY };
@@ -181,35 +184,16 @@ static void read_copies(struct lg_nsys *n)
 		if (!gpu_row(n, &c, &row))
 			continue;
 		row.bytes = bytes > 0 ? (uint64_t)bytes : 0;
-		snprintf(name, sizeof name, "Memcpy %s (%s -> %s)", copy_kind(lg_nsys_int(&c, KIND, 0)),
-			 mem_kind(lg_nsys_int(&c, SRC, -1)), mem_kind(lg_nsys_int(&c, DST, -1)));
+		if (fills)
+			snprintf(name, sizeof name, "Memset (%s)", mem_kind(lg_nsys_int(&c, KIND, 2)));
+		else
+			snprintf(name, sizeof name, "Memcpy %s (%s -> %s)", copy_kind(lg_nsys_int(&c, KIND, 0)),
+				 mem_kind(lg_nsys_int(&c, SRC, -1)), mem_kind(lg_nsys_int(&c, DST, -1)));
 		row.name = lg_intern(n->b, name);
-		if (row.dur > 0 && row.bytes) {
+		if (!fills && row.dur > 0 && row.bytes) {
 			snprintf(name, sizeof name, "bw=%.3g", (double)row.bytes / (double)row.dur);
 			row.args = lg_intern(n->b, name);
 		}
-		lg_add_span(n->b, &row);
-	}
-}
-
-static void read_fills(struct lg_nsys *n)
-{
-	enum { BYTES = REST, KIND };
-	static const char *const cols[] = { GPU_COLS, "bytes", "memKind" };
-	struct lg_nsys_cursor c;
-	char name[64];
-
-	if (!lg_nsys_open(n, &c, "CUPTI_ACTIVITY_KIND_MEMSET", cols, sizeof cols / sizeof *cols, NULL))
-		return;
-	while (lg_nsys_next(n, &c)) {
-		struct lg_span_row row = { .kind = LG_SPAN_COPY };
-		int64_t bytes = lg_nsys_int(&c, BYTES, 0);
-
-		if (!gpu_row(n, &c, &row))
-			continue;
-		row.bytes = bytes > 0 ? (uint64_t)bytes : 0;
-		snprintf(name, sizeof name, "Memset (%s)", mem_kind(lg_nsys_int(&c, KIND, 2)));
-		row.name = lg_intern(n->b, name);
 		lg_add_span(n->b, &row);
 	}
 }
@@ -245,7 +229,7 @@ void lg_nsys_read_gpu(struct lg_nsys *n)
 {
 	read_calls(n);
 	read_kernels(n);
-	read_copies(n);
-	read_fills(n);
+	read_copies(n, false);
+	read_copies(n, true);
 	read_waits(n);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/seal.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -11,18 +12,15 @@
  * locally out of order everywhere (no long sorted runs): least-significant-digit radix sort, which
  * costs the same for any order; digits that all keys share are skipped, 60 s of recording need 4.
  */
-static int sort_index(const int64_t *ts, size_t n, uint32_t *idx)
+static int by_digits(const int64_t *ts, size_t n, uint32_t *idx, uint32_t *tmp)
 {
 	enum { BITS = 11, BUCKETS = 1 << BITS };
-	uint32_t *tmp = lg_calloc(n, sizeof *tmp), *src = idx, *dst = tmp;
+	uint32_t *src = idx, *dst = tmp;
 	uint32_t *count = lg_calloc(BUCKETS, sizeof *count);
 	int64_t min = INT64_MAX, max = INT64_MIN;
 
-	if (!tmp || !count) {
-		lg_free(tmp);
-		lg_free(count);
+	if (!count)
 		return LG_E_NOMEM;
-	}
 	for (size_t i = 0; i < n; i++) {
 		idx[i] = (uint32_t)i;
 		min = ts[i] < min ? ts[i] : min;
@@ -53,9 +51,80 @@ static int sort_index(const int64_t *ts, size_t n, uint32_t *idx)
 	}
 	if (src != idx)
 		memcpy(idx, src, n * sizeof *idx);
-	lg_free(tmp);
 	lg_free(count);
 	return 0;
+}
+
+/*
+ * A profiler's trace is a few lists (its threads, its streams) dealt out in turns: each row goes behind
+ * the latest row that is not later than it, and the few lists that come of that are merged. Lists are
+ * ordered by their last row, latest first: who comes first in the file is in an earlier list or further
+ * ahead in the same, so that equal times keep their order. false: more lists than that; idx is not set.
+ */
+static bool by_lists(const int64_t *ts, size_t n, uint32_t *idx, uint32_t *next)
+{
+	enum { LISTS = 24 };
+	uint32_t head[LISTS], tail[LISTS];
+	int64_t last[LISTS], first[LISTS];
+	size_t lists = 0, out = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		size_t k = 0;
+
+		while (k < lists && last[k] > ts[i])
+			k++;
+		if (k == lists) {
+			if (lists == LISTS)
+				return false;
+			head[lists] = (uint32_t)i;
+			first[lists++] = ts[i];
+		} else {
+			next[tail[k]] = (uint32_t)i;
+		}
+		tail[k] = (uint32_t)i;
+		last[k] = ts[i];
+	}
+	while (lists) {
+		size_t min = 0, also = lists;
+
+		/* The list that goes on, and the one that interrupts it. */
+		for (size_t k = 1; k < lists; k++) {
+			if (first[k] < first[min]) {
+				also = min;
+				min = k;
+			} else if (also == lists || first[k] < first[also]) {
+				also = k;
+			}
+		}
+		for (;;) {
+			uint32_t row = head[min];
+
+			idx[out++] = row;
+			if (row == tail[min]) {
+				lists--;
+				memmove(head + min, head + min + 1, (lists - min) * sizeof *head);
+				memmove(tail + min, tail + min + 1, (lists - min) * sizeof *tail);
+				memmove(first + min, first + min + 1, (lists - min) * sizeof *first);
+				break;
+			}
+			head[min] = next[row];
+			first[min] = ts[next[row]];
+			if (also < lists && (first[min] > first[also] || (first[min] == first[also] && also < min)))
+				break;
+		}
+	}
+	return true;
+}
+
+static int sort_index(const int64_t *ts, size_t n, uint32_t *idx)
+{
+	uint32_t *tmp = lg_calloc(n, sizeof *tmp);
+	int rc = tmp ? 0 : LG_E_NOMEM;
+
+	if (!rc && !by_lists(ts, n, idx, tmp))
+		rc = by_digits(ts, n, idx, tmp);
+	lg_free(tmp);
+	return rc;
 }
 
 /* Row `from` goes in front of row `to`; those between move up. */
@@ -102,50 +171,81 @@ static bool put_in_place(struct lg_tab *tab, const struct lg_table_desc *d)
 	return true;
 }
 
-static int sort_table(struct lg_tab *tab, const struct lg_table_desc *d)
-{
-	const int64_t *ts = tab->col[0];
-	size_t n = tab->n, i;
-	uint32_t *idx;
+/* Columns from `first` on, every `step`th, into the order of idx; tmp has room for the widest. */
+struct gather {
+	struct lg_tab *tab;
+	const struct lg_table_desc *d;
+	const uint32_t *idx;
 	char *tmp;
-	int rc;
+	size_t first, step;
+};
 
-	if (put_in_place(tab, d))
-		return 0;
-	idx = lg_calloc(n, sizeof *idx);
-	tmp = lg_calloc(n, 8);
-	rc = idx && tmp ? sort_index(ts, n, idx) : LG_E_NOMEM;
-	for (size_t c = 0; !rc && c < d->n_cols; c++) {
-		size_t size = d->cols[c].size;
+static void *gather(void *arg)
+{
+	struct gather *g = arg;
+	const uint32_t *idx = g->idx;
+	size_t n = g->tab->n, i;
+
+	for (size_t c = g->first; c < g->d->n_cols; c += g->step) {
+		size_t size = g->d->cols[c].size;
+		char *col = g->tab->col[c];
 
 		/* All the same (what this source does not know: zeros) is in any order already. */
-		if (!memcmp(tab->col[c], (char *)tab->col[c] + size, (n - 1) * size))
+		if (!memcmp(col, col + size, (n - 1) * size))
 			continue;
 		switch (size) {
 		case 8:
 			for (i = 0; i < n; i++)
-				((uint64_t *)(void *)tmp)[i] = ((uint64_t *)tab->col[c])[idx[i]];
+				((uint64_t *)(void *)g->tmp)[i] = ((uint64_t *)(void *)col)[idx[i]];
 			/* Exchanged, not copied back: the new column has room for n rows. */
-			{
-				char *old = tab->col[c];
-
-				tab->col[c] = tmp;
-				tmp = old;
-				tab->cap = n;
-			}
+			g->tab->col[c] = g->tmp;
+			g->tmp = col;
 			continue;
 		case 4:
 			for (i = 0; i < n; i++)
-				((uint32_t *)(void *)tmp)[i] = ((uint32_t *)tab->col[c])[idx[i]];
+				((uint32_t *)(void *)g->tmp)[i] = ((uint32_t *)(void *)col)[idx[i]];
 			break;
 		default:
 			for (i = 0; i < n; i++)
-				((uint8_t *)tmp)[i] = ((uint8_t *)tab->col[c])[idx[i]];
+				((uint8_t *)g->tmp)[i] = ((uint8_t *)col)[idx[i]];
 		}
-		memcpy(tab->col[c], tmp, n * size);
+		memcpy(col, g->tmp, n * size);
+	}
+	return NULL;
+}
+
+static int sort_table(struct lg_tab *tab, const struct lg_table_desc *d)
+{
+	enum { WORTH_A_THREAD = 1 << 17 };
+	size_t n = tab->n;
+	struct gather g = { .tab = tab, .d = d, .step = 1 }, half;
+	uint32_t *idx;
+	pthread_t thread;
+	int rc;
+
+	if (put_in_place(tab, d))
+		return 0;
+	g.idx = idx = lg_calloc(n, sizeof *idx);
+	g.tmp = lg_calloc(n, 8);
+	rc = idx && g.tmp ? sort_index(tab->col[0], n, idx) : LG_E_NOMEM;
+	if (!rc) {
+		half = g;
+		half.first = 1;
+		half.step = g.step = 2;
+		half.tmp = n >= WORTH_A_THREAD ? lg_calloc(n, 8) : NULL;
+		/* Where there is no second one, this thread does both halves. */
+		if (half.tmp && !pthread_create(&thread, NULL, gather, &half)) {
+			gather(&g);
+			pthread_join(thread, NULL);
+		} else {
+			g.step = 1;
+			gather(&g);
+		}
+		lg_free(half.tmp);
+		tab->cap = n;
 	}
 	lg_free(idx);
-	lg_free(tmp);
+	lg_free(g.tmp);
 	return rc;
 }
 

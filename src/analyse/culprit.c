@@ -35,9 +35,10 @@ const char *lg_thread_text(struct lg_case *c, lg_thr thr)
 {
 	const struct lg_trace *t = c->t;
 	lg_prc p = t->thread.prc[thr];
+	char pid[LG_PID_TEXT];
 
-	return lg_arena_printf(&c->v->arena, "%s (pid %d%s)", lg_string(t, t->process.comm[p]),
-			       t->process.pid[p],
+	return lg_arena_printf(&c->v->arena, "%s (%s%s)", lg_string(t, t->process.comm[p]),
+			       lg_pid_text(t->process.pid[p], pid),
 			       t->thread.tid[thr] == t->process.pid[p]
 				       ? ""
 				       : lg_arena_printf(&c->v->arena, ", thread %d %s",

@@ -238,11 +238,13 @@ static int judge(struct lg_case *c, struct lg_error *err)
 			 "this input");
 	for (size_t i = 0; i + 1 < c->n_ranks; i++)
 		if (c->ranks[i].rank >= 0 && c->ranks[i].rank == c->ranks[i + 1].rank) {
+			char one[LG_PID_TEXT], other[LG_PID_TEXT];
+
 			lg_limit(c, lg_arena_printf(&c->v->arena,
-						 "rank %d is two processes (pid %d and pid %d): do these files "
+						 "rank %d is two processes (%s and %s): do these files "
 						 "belong to one run?", c->ranks[i].rank,
-						 c->t->process.pid[c->ranks[i].prc],
-						 c->t->process.pid[c->ranks[i + 1].prc]));
+						 lg_pid_text(c->t->process.pid[c->ranks[i].prc], one),
+						 lg_pid_text(c->t->process.pid[c->ranks[i + 1].prc], other)));
 			break;
 		}
 	rc = lg_critical_path(c, ref, &path, err);

@@ -118,11 +118,11 @@ static void add_victims(struct lg_case *c, struct lg_finding *f, const uint8_t *
 
 static const char *ranks_text(struct lg_case *c, const struct lg_finding *f)
 {
-	char buf[160] = "";
+	char buf[160] = "", pid[LG_PID_TEXT];
 	size_t n = 0;
 
 	if (f->n_victims == 1 && f->victims[0].rank < 0)
-		return lg_arena_printf(&c->v->arena, "pid %d", f->victims[0].pid);
+		return lg_arena_strdup(&c->v->arena, lg_pid_text(f->victims[0].pid, pid));
 	for (size_t i = 0; i < f->n_victims && n + 24 < sizeof buf; i++) {
 		if (i == 8) {
 			snprintf(buf + n, sizeof buf - n, " and %zu more", f->n_victims - i);
@@ -177,10 +177,11 @@ static int cmp_longest(const void *a, const void *b)
 static const char *victim_text(struct lg_case *c, lg_thr of)
 {
 	lg_prc p = c->t->thread.prc[of];
+	char pid[LG_PID_TEXT];
 
 	if (c->t->process.rank[p] >= 0)
-		return lg_arena_printf(&c->v->arena, "rank %d (pid %d)", c->t->process.rank[p],
-				       c->t->process.pid[p]);
+		return lg_arena_printf(&c->v->arena, "rank %d (%s)", c->t->process.rank[p],
+				       lg_pid_text(c->t->process.pid[p], pid));
 	return lg_thread_text(c, of);
 }
 
@@ -432,6 +433,7 @@ static void straggler(struct lg_case *c, const struct lg_tally *y)
 	const struct lg_rank *r;
 	struct lg_finding *f;
 	uint8_t *others;
+	char pid[LG_PID_TEXT];
 
 	if (g->rank == UINT32_MAX || share < 0.01)
 		return;
@@ -454,8 +456,8 @@ static void straggler(struct lg_case *c, const struct lg_tally *y)
 	f->confidence = (g->steady ? 0.9 : 0.85) * (1 - 0.5 * lg_loss_share(c));
 	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 	f->title = lg_arena_printf(&c->v->arena,
-				   "rank %d (pid %d) arrives last in the collective%s: it was running "
-				   "its own work while the others waited", r->rank, f->culprit.pid,
+				   "rank %d (%s) arrives last in the collective%s: it was running "
+				   "its own work while the others waited", r->rank, lg_pid_text(f->culprit.pid, pid),
 				   g->steady ? " in most steps" : "");
 	lg_evidence_add(c, f, INT64_MIN, 0, "last in %zu of %zu matched collectives, by %.1f ms in the "
 			"median", g->n_last, g->n_matched, (double)g->median_late / 1e6);

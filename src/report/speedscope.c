@@ -39,8 +39,9 @@ static void put_string(struct lg_out *o, const char *s)
 static void process_name(const struct lg_trace *t, lg_prc prc, char *buf, size_t size)
 {
 	const char *comm = lg_string(t, t->process.comm[prc]);
+	char pid[LG_PID_TEXT];
 
-	snprintf(buf, size, "%.200s (pid %d)", *comm ? comm : "?", t->process.pid[prc]);
+	snprintf(buf, size, "%.200s (%s)", *comm ? comm : "?", lg_pid_text(t->process.pid[prc], pid));
 }
 
 static void put_frame(struct scope *s, const char *name, const char *file, uint32_t line)

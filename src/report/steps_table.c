@@ -53,7 +53,7 @@ static void fill(const struct lg_verdict *v, const struct lg_step *s, struct row
 		const struct lg_cause *c = &v->causes[cause];
 		lg_prc prc = c->prc;
 		const char *comm = "";
-		char who[128] = "";
+		char who[128] = "", pid[LG_PID_TEXT];
 
 		if (!prc && c->thr && t)
 			prc = t->thread.prc[c->thr];
@@ -61,11 +61,11 @@ static void fill(const struct lg_verdict *v, const struct lg_step *s, struct row
 			comm = lg_string(t, c->thr && t->thread.comm[c->thr] ? t->thread.comm[c->thr] :
 					    t->process.comm[prc]);
 		if (t && c->thr && t->thread.tid[c->thr] != t->process.pid[prc])
-			snprintf(who, sizeof who, "%s%.64s pid %d tid %d", *comm ? " " : "", comm,
-				 t->process.pid[prc], t->thread.tid[c->thr]);
+			snprintf(who, sizeof who, "%s%.64s %s tid %d", *comm ? " " : "", comm,
+				 lg_pid_text(t->process.pid[prc], pid), t->thread.tid[c->thr]);
 		else if (t && prc)
-			snprintf(who, sizeof who, "%s%.64s pid %d", *comm ? " " : "", comm,
-				 t->process.pid[prc]);
+			snprintf(who, sizeof who, "%s%.64s %s", *comm ? " " : "", comm,
+				 lg_pid_text(t->process.pid[prc], pid));
 		snprintf(r->cause, sizeof r->cause, "%s%s%s,%s, %.1f ms", kinds[c->kind < 7 ? c->kind : 6],
 			 c->lock && t ? " " : "", c->lock && t ? lg_string(t, c->lock) : "", who,
 			 (double)best / 1e6);

@@ -107,13 +107,14 @@ const char *lg_text_victims(const struct lg_finding *f, char *buf, size_t size)
 {
 	struct sbuf b = start(buf, size);
 	size_t shown = f->n_victims < 16 ? f->n_victims : 16;
+	char pid[LG_PID_TEXT];
 
 	for (size_t i = 0; i < shown; i++) {
+		lg_pid_text(f->victims[i].pid, pid);
 		if (f->victims[i].rank >= 0)
-			add(&b, "%srank %d (pid %d)", i ? ", " : "", f->victims[i].rank,
-			    f->victims[i].pid);
+			add(&b, "%srank %d (%s)", i ? ", " : "", f->victims[i].rank, pid);
 		else
-			add(&b, "%spid %d", i ? ", " : "", f->victims[i].pid);
+			add(&b, "%s%s", i ? ", " : "", pid);
 	}
 	if (shown < f->n_victims)
 		add(&b, " and %zu more", f->n_victims - shown);

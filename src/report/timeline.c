@@ -41,7 +41,7 @@ bool tl_clip(const struct lg_timeline *c, int64_t *ts, int64_t *end)
 static int64_t shown(struct lg_timeline *c, struct lg_map *taken, int32_t id, uint32_t row,
 		     int64_t later)
 {
-	if (row && !lg_map_get(taken, (uint64_t)(uint32_t)id)) {
+	if (row && id >= 0 && !lg_map_get(taken, (uint64_t)(uint32_t)id)) {
 		if (lg_map_set(taken, (uint64_t)(uint32_t)id, row))
 			c->failed = LG_E_NOMEM;
 		return id;
@@ -59,7 +59,7 @@ static int32_t process_order(const struct lg_timeline *c, lg_prc prc)
 	if (p->rank[prc] >= 0)
 		return p->rank[prc] < 1000000 ? p->rank[prc] : 1000000;
 	for (size_t i = 0; c->v && i < c->v->n_findings; i++)
-		if (c->v->findings[i].culprit.pid == p->pid[prc])
+		if (p->pid[prc] >= 0 && c->v->findings[i].culprit.pid == p->pid[prc])
 			return 1000001;
 	if (p->role[prc] == LG_ROLE_KERNEL)
 		return 2000001;
@@ -91,7 +91,9 @@ void tl_process_track(struct lg_timeline *c, lg_prc prc, struct lg_tl_track *ret
 			      p->comm[prc] ? lg_string(c->t, p->comm[prc]) : "?");
 	if (c->many_hosts && p->host[prc])
 		n += snprintf(name + n, sizeof name - (size_t)n, " on %.64s", lg_string(c->t, p->host[prc]));
-	if (prc && c->pid[prc] != p->pid[prc])
+	if (prc && p->pid[prc] < 0)
+		snprintf(name + n, sizeof name - (size_t)n, " (pid unknown)");
+	else if (prc && c->pid[prc] != p->pid[prc])
 		snprintf(name + n, sizeof name - (size_t)n, " (pid %d, another life)", p->pid[prc]);
 	ret->name = name;
 	c->sink->track(c->self, ret);
@@ -291,10 +293,10 @@ void tl_arg_thread(struct lg_timeline *c, const char *key, lg_thr thr)
 	a->id = tl_id(TL_ID_THREAD, thr);
 	a->s = c->thread_text[thr];
 	if (!a->s) {
-		char *text = c->text[a - c->args];
+		char *text = c->text[a - c->args], pid[LG_PID_TEXT];
 
-		snprintf(text, TL_TEXT, "%s pid %d tid %d", lg_string(c->t, t->comm[thr]),
-			 c->t->process.pid[t->prc[thr]], t->tid[thr]);
+		snprintf(text, TL_TEXT, "%s %s tid %d", lg_string(c->t, t->comm[thr]),
+			 lg_pid_text(c->t->process.pid[t->prc[thr]], pid), t->tid[thr]);
 		a->s = keep(c, &c->thread_text[thr], text);
 	}
 }

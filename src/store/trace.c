@@ -130,6 +130,15 @@ const char *lg_frame_text(const struct lg_trace *t, lg_frm f, char *buf, size_t 
 	return buf;
 }
 
+const char *lg_pid_text(int32_t pid, char buf[LG_PID_TEXT])
+{
+	if (pid < 0)
+		snprintf(buf, LG_PID_TEXT, "pid unknown");
+	else
+		snprintf(buf, LG_PID_TEXT, "pid %d", pid);
+	return buf;
+}
+
 void lg_trace_free(struct lg_trace *t)
 {
 	if (!t)

@@ -198,6 +198,9 @@ static inline const struct lg_tab *lg_trace_table_const(const struct lg_trace *t
 }
 /* Name of a frame for people: function, or dso+0xoffset. Writes into buf, returns it. */
 const char *lg_frame_text(const struct lg_trace *t, lg_frm f, char *buf, size_t size);
+/* "pid 12"; "pid unknown" where the source has none (negative). Writes into buf, returns it. */
+enum { LG_PID_TEXT = 24 };
+const char *lg_pid_text(int32_t pid, char buf[LG_PID_TEXT]);
 /* End of a row whose dur may be -1 (cut off): then the trace's end. */
 static inline int64_t lg_row_end(const struct lg_trace *t, int64_t ts, int64_t dur)
 {

@@ -123,6 +123,77 @@ static void checks_by_the_letter(void **state)
 	}
 }
 
+static unsigned dice(uint32_t *seed, unsigned sides)
+{
+	*seed = *seed * 1664525u + 1013904223u;
+	return (*seed >> 16) % sides;
+}
+
+/* Arrays by masks end where they end by the letter, wherever 64 bytes begin and wherever the text ends. */
+static void finds_the_end_of_an_array(void **state)
+{
+	static const char *const bits[] = { "[", "]", "\"a]b\"", "\"\\\"[\"", "\"\\\\\"", "1", "{}", ",", " ", "\"\"",
+					    "[]", "\"[[[\"" };
+	uint32_t seed = 5;
+	size_t whole = 0;
+
+	(void)state;
+	for (int round = 0; round < 200000; round++) {
+		char text[512 + LG_JSON_PAD];
+		size_t n = 1 + dice(&seed, 40), len;
+		const char *q, *end, *letter;
+		struct lg_slice s;
+		int depth = 1;
+
+		memset(text, ']', sizeof text); /* behind the end: must not be looked at */
+		len = (size_t)sprintf(text, "[");
+		while (n-- && depth && len < 480) {
+			const char *b = bits[dice(&seed, 12)];
+
+			depth += !strcmp(b, "[") - !strcmp(b, "]");
+			len += (size_t)sprintf(text + len, "%s", b);
+		}
+		while (depth-- > 0)
+			len += (size_t)sprintf(text + len, "]");
+		text[len] = ']';
+		end = text + len;
+		/* By the letter, commas aside: the first bracket that closes all. */
+		letter = NULL;
+		depth = 0;
+		bool esc = false;
+		for (const char *p = text; p < end && !letter; p++) {
+			if (*p == '"') {
+				for (p++; *p != '"'; p++)
+					if (*p == '\\') {
+						esc = true;
+						p++;
+					}
+			} else if (*p == '[') {
+				depth++;
+			} else if (*p == ']' && !--depth) {
+				letter = p + 1;
+			}
+		}
+		q = lg_json_value(text, end, &s);
+		assert_ptr_equal(q, letter);
+		if (!q)
+			continue;
+		whole++;
+		assert_int_equal(s.n, q - text);
+		assert_int_equal(s.esc, esc);
+		/* Cut anywhere it does not end. */
+		assert_null(lg_json_value(text, text + 1 + dice(&seed, (unsigned)(q - text) - 1), &s));
+	}
+	assert_true(whole > 100000);
+	/* A backslash outside a string is no JSON. */
+	{
+		char odd[256] = "[1, \\\"]\", 2]";
+		struct lg_slice s;
+
+		assert_null(lg_json_value(odd, odd + strlen(odd), &s));
+	}
+}
+
 static void numbers_are_exact(void **state)
 {
 	static const struct {
@@ -378,6 +449,89 @@ static void damage_is_confined_to_its_event(void **state)
 	free(text);
 }
 
+/*
+ * Members in any order and with any spaces: what stood between them in the events before must never be
+ * taken for what stands there now.
+ */
+static void members_are_what_is_written(void **state)
+{
+	enum { EVENTS = 4000, MEMBERS = 9 };
+	static const char *const keys[MEMBERS] = { "ph", "name", "cat", "pid", "tid", "ts", "dur", "args", "other" };
+	static const char *const gaps[] = { "", " ", "\n  ", "\t", "                                    " };
+	char *text = malloc(EVENTS * 800), *o = text;
+	uint32_t seed = 9;
+	struct lg_json_source *src;
+	struct lg_error err = { 0 };
+	struct lg_events r;
+	struct lg_event e;
+	size_t n = 0;
+
+	(void)state;
+	o += sprintf(o, "[");
+	for (int i = 0; i < EVENTS; i++) {
+		/* A few ways of writing that come again, and some that do not. */
+		uint32_t way = dice(&seed, 4) ? dice(&seed, 5) : dice(&seed, 1000);
+		unsigned first = way % MEMBERS;
+
+		o += sprintf(o, "%s{", i ? "," : "");
+		for (unsigned k = 0; k < MEMBERS; k++) {
+			unsigned m = (first + k * (way % 2 ? 1 : 2)) % MEMBERS;
+
+			if (k && !dice(&seed, 6)) /* left out, but never all */
+				continue;
+			o += sprintf(o, "%s%s\"%s\"%s:%s", k ? "," : "", gaps[way % 5], keys[m],
+				     gaps[(way + 1) % 5], gaps[(way + 2) % 5]);
+			if (m == 0)
+				o += sprintf(o, "\"X\"");
+			else if (m == 7)
+				o += sprintf(o, "{\"k\": \"}%d\"}", i);
+			else if (m == 1 || m == 2 || way % 3 == 0)
+				o += sprintf(o, "\"%s %d%s\"", keys[m], i, way % 7 ? "" : "\\\"");
+			else
+				o += sprintf(o, "%d", i * 10 + (int)m);
+			o += sprintf(o, "%s", gaps[(way + 3) % 5]);
+		}
+		o += sprintf(o, "}");
+	}
+	o += sprintf(o, "]");
+	assert_int_equal(lg_json_source_memory(&src, text, (size_t)(o - text), 0, &err), 0);
+	lg_events_start(&r, src, "test");
+	seed = 9; /* the same again */
+	while (lg_events_next(&r, &e, &err) == LG_ITEM_EVENT) {
+		uint32_t way = dice(&seed, 4) ? dice(&seed, 5) : dice(&seed, 1000);
+		unsigned first = way % MEMBERS;
+		const struct lg_slice *at[MEMBERS] = { NULL, &e.name, &e.cat, &e.pid, &e.tid, &e.ts, &e.dur, &e.args,
+						       NULL };
+		bool has[MEMBERS] = { false };
+		char want[64];
+
+		for (unsigned k = 0; k < MEMBERS; k++)
+			if (!k || dice(&seed, 6))
+				has[(first + k * (way % 2 ? 1 : 2)) % MEMBERS] = true;
+		assert_int_equal(e.ph, has[0] ? 'X' : 0);
+		for (unsigned m = 1; m < 8; m++) {
+			if (!has[m]) {
+				assert_null(at[m]->p);
+				continue;
+			}
+			if (m == 7)
+				sprintf(want, "{\"k\": \"}%zu\"}", n);
+			else if (m == 1 || m == 2 || way % 3 == 0)
+				sprintf(want, "%s %zu%s", keys[m], n, way % 7 ? "" : "\\\"");
+			else
+				sprintf(want, "%zu", n * 10 + m);
+			assert_int_equal(at[m]->n, strlen(want));
+			assert_memory_equal(at[m]->p, want, strlen(want));
+			assert_int_equal(at[m]->esc, want[strlen(want) - 1] == '"');
+		}
+		n++;
+	}
+	assert_int_equal(n, EVENTS);
+	assert_int_equal(r.n_damaged, 0);
+	lg_events_close(&r);
+	free(text);
+}
+
 static void refuses_what_is_no_json(void **state)
 {
 	static const char *const cases[] = { "", "   \n", "hello", ("\x7f" "ELF"), "12" };
@@ -498,6 +652,8 @@ int main(void)
 		cmocka_unit_test(finds_the_end_of_an_object),
 		cmocka_unit_test(long_runs_of_backslashes_keep_their_parity),
 		cmocka_unit_test(checks_by_the_letter),
+		cmocka_unit_test(finds_the_end_of_an_array),
+		cmocka_unit_test(members_are_what_is_written),
 		cmocka_unit_test(numbers_are_exact),
 		cmocka_unit_test(undoes_escapes),
 		cmocka_unit_test(windows_of_any_size_give_the_same_events),

@@ -346,6 +346,23 @@ static void repeated_ids_are_told_apart_by_time(void **state)
 	free(text);
 }
 
+/* torch built without Kineto: EventList.export_chrome_trace() of torch/autograd/profiler_util.py. */
+static void a_pid_that_is_a_word_is_unknown(void **state)
+{
+	static const char text[] = "[{\"name\": \"aten::mm\", \"ph\": \"X\", \"ts\": 178, \"dur\": 62, "
+				   "\"tid\": 1, \"pid\": \"CPU functions\", \"args\": {}}]";
+	struct lg_trace *t = read_text(text, 0);
+	char buf[LG_PID_TEXT];
+	lg_thr thr = t->span.thr[span(t, "aten::mm", LG_SPAN_OP)];
+
+	(void)state;
+	assert_int_equal(t->thread.tid[thr], 1);
+	assert_int_equal(t->process.pid[t->thread.prc[thr]], -1);
+	assert_string_equal(lg_pid_text(t->process.pid[t->thread.prc[thr]], buf), "pid unknown");
+	assert_string_equal(lg_pid_text(INT32_MAX, buf), "pid 2147483647");
+	lg_trace_free(t);
+}
+
 static void no_memory_is_an_error_and_not_a_crash(void **state)
 {
 	int failed = 0;
@@ -392,6 +409,7 @@ int main(void)
 		cmocka_unit_test(reads_a_trace_of_2021),
 		cmocka_unit_test(reads_rocm),
 		cmocka_unit_test(repeated_ids_are_told_apart_by_time),
+		cmocka_unit_test(a_pid_that_is_a_word_is_unknown),
 		cmocka_unit_test(no_memory_is_an_error_and_not_a_crash),
 	};
 

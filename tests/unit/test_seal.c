@@ -48,6 +48,53 @@ static void test_sorted_and_stable(void **state)
 	lg_trace_free(t);
 }
 
+/* A few lists dealt out in turns, as a profiler writes its threads; one more than are merged; many more.
+ * Enough rows for a second thread; every column goes along. */
+static void test_lists_in_turns(void **state)
+{
+	static const unsigned counts[] = { 2, 7, 24, 25, 60 };
+	enum { ROWS = 150000 };
+
+	(void)state;
+	for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+		uint64_t seed = 11 + k;
+		struct lg_builder *b = fresh();
+		int64_t clock[60] = { 0 };
+		struct lg_trace *t;
+
+		for (int64_t i = 0; i < ROWS;) {
+			unsigned list = (unsigned)(rnd(&seed) % counts[k]);
+
+			for (unsigned n = (unsigned)(rnd(&seed) % 9); n && i < ROWS; n--, i++) {
+				clock[list] += (int64_t)(rnd(&seed) % 4) * 5; /* equal times, too */
+				lg_add_span(b, &(struct lg_span_row){ .ts = clock[list], .seq = i,
+								      .dur = 7, .bytes = (uint64_t)i * 3,
+								      .flags = (uint32_t)i,
+								      .kind = (uint8_t)(i & 7),
+								      .object = (uint64_t)(i == 5) });
+			}
+		}
+		t = seal(b);
+		assert_int_equal(t->span.n, ROWS);
+		for (size_t i = 0; i < ROWS; i++) {
+			int64_t seq = t->span.seq[i];
+
+			if (i && t->span.ts[i] == t->span.ts[i - 1])
+				assert_true(seq > t->span.seq[i - 1]);
+			else if (i)
+				assert_true(t->span.ts[i] > t->span.ts[i - 1]);
+			assert_int_equal(t->span.bytes[i], (uint64_t)seq * 3);
+			assert_int_equal(t->span.flags[i], (uint32_t)seq);
+			assert_int_equal(t->span.kind[i], seq & 7);
+			assert_int_equal(t->span.dur[i], 7);
+			assert_int_equal(t->span.object[i], seq == 5);
+		}
+		/* What is added to a sealed table (a diag row of a merge, say) must fit or make room. */
+		assert_true(t->span.cap >= t->span.n);
+		lg_trace_free(t);
+	}
+}
+
 /* In order but for a few: late ones, early ones, equal ones. */
 static void test_few_late(void **state)
 {
@@ -250,6 +297,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sorted_and_stable), cmocka_unit_test(test_few_late),
+		cmocka_unit_test(test_lists_in_turns),
 		cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_bad_ids),		  cmocka_unit_test(test_impossible_times),
 		cmocka_unit_test(test_stack_cycles),	  cmocka_unit_test(test_index),

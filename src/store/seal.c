@@ -109,7 +109,8 @@ static bool by_lists(const int64_t *ts, size_t n, uint32_t *idx, uint32_t *next)
 			}
 			head[min] = next[row];
 			first[min] = ts[next[row]];
-			if (also < lists && (first[min] > first[also] || (first[min] == first[also] && also < min)))
+			if (also < lists &&
+			    (first[min] > first[also] || (first[min] == first[also] && also < min)))
 				break;
 		}
 	}

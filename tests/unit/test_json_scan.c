@@ -500,8 +500,8 @@ static void members_are_what_is_written(void **state)
 	while (lg_events_next(&r, &e, &err) == LG_ITEM_EVENT) {
 		uint32_t way = dice(&seed, 4) ? dice(&seed, 5) : dice(&seed, 1000);
 		unsigned first = way % MEMBERS;
-		const struct lg_slice *at[MEMBERS] = { NULL, &e.name, &e.cat, &e.pid, &e.tid, &e.ts, &e.dur, &e.args,
-						       NULL };
+		const struct lg_slice *at[MEMBERS] = { NULL,   &e.name, &e.cat,	 &e.pid, &e.tid,
+						       &e.ts, &e.dur,	&e.args, NULL };
 		bool has[MEMBERS] = { false };
 		char want[64];
 

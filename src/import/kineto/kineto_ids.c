@@ -94,8 +94,8 @@ static struct kin_key *thread_at(struct kineto *k, int64_t pid, int64_t tid)
 
 	if (!made)
 		return t;
-	/* Threads are rows as they are: ids beyond 31 bits (pthread handles) keep their low bits. torch without
-	 * Kineto writes "CPU functions" in place of a pid: such a process has none. */
+	/* Threads are rows as they are: ids beyond 31 bits (pthread handles) keep their low bits. torch
+	 * without Kineto writes "CPU functions" in place of a pid: such a process has none. */
 	row.tid = (int32_t)(tid & INT32_MAX);
 	row.prc = lg_process_get(k->b, pid < 0 ? -1 : (int32_t)(pid & INT32_MAX));
 	t->id = lg_thread_add(k->b, &row);

@@ -74,15 +74,18 @@ static void *scanner(void *arg)
 	int rc = 0;
 
 	for (;;) {
-		struct lg_event e;
-		struct batch *b;
+		struct batch *b = filling(a), *now;
+		struct lg_event *e = &b->v[b->n]; /* there is room: a full batch is handed over */
 
-		/* Not into the batch: the window may move, and with it the batch, before there is one. */
-		rc = lg_events_scan(a->r, &e, &err);
+		rc = lg_events_scan(a->r, e, &err);
 		if (rc <= 0)
 			break;
-		b = filling(a);
-		b->v[b->n] = e;
+		/* The window may have moved, and with it the batch, before there was an event: what lies
+		 * behind the end of the one that was handed over is nobody else's. */
+		now = filling(a);
+		if (now != b)
+			now->v[now->n] = *e;
+		b = now;
 		b->v[b->n++].item = (uint8_t)rc;
 		if (b->n == BATCH && hand_over(a, false)) {
 			rc = LG_E_IO;

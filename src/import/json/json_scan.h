@@ -93,14 +93,19 @@ static inline const char *lg_json_atom(const char *p, const char *end)
 	const char *q = p;
 
 #ifdef __SSE2__
-	/* Nearly all are digits and a point, and shorter than this. */
-	__m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
-	__m128i digit = _mm_cmpgt_epi8(_mm_add_epi8(v, _mm_set1_epi8((char)(0x80 - '0'))),
-				       _mm_set1_epi8((char)(0x80 + 9)));
-	__m128i point = _mm_cmpeq_epi8(v, _mm_set1_epi8('.'));
-	unsigned m = (unsigned)_mm_movemask_epi8(_mm_andnot_si128(point, digit));
+	/* Nearly all are digits and a point. */
+	for (; q < end; q += 16) {
+		__m128i v = _mm_loadu_si128((const __m128i *)(const void *)q);
+		__m128i other = _mm_cmpgt_epi8(_mm_add_epi8(v, _mm_set1_epi8((char)(0x80 - '0'))),
+					       _mm_set1_epi8((char)(0x80 + 9)));
+		__m128i point = _mm_cmpeq_epi8(v, _mm_set1_epi8('.'));
+		unsigned m = (unsigned)_mm_movemask_epi8(_mm_andnot_si128(point, other));
 
-	q += m ? __builtin_ctz(m) : 16;
+		if (m) {
+			q += __builtin_ctz(m);
+			break;
+		}
+	}
 	q = q < end ? q : end;
 #endif
 	while (q < end && lg_json_atom_byte[(unsigned char)*q])

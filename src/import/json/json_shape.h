@@ -13,12 +13,16 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 enum { LG_SHAPE_BYTES = 32, LG_SHAPE_WAYS = 4 };
 
 /* From behind a value to the next value's first byte, or behind an opening quote. */
 struct lg_shape_text {
-	uint64_t word[LG_SHAPE_BYTES / 8], mask[LG_SHAPE_BYTES / 8];
+	char text[LG_SHAPE_BYTES];
+	unsigned char mask[LG_SHAPE_BYTES]; /* all ones where text is */
 	uint8_t n;    /* 0 = none */
 	uint8_t what; /* the member whose value follows */
 	bool quote;   /* ends with the opening quote of a string */
@@ -33,13 +37,25 @@ struct lg_shape {
 /* The text at p, of which LG_SHAPE_BYTES may be read, when it was seen here before; else NULL. */
 static inline const struct lg_shape_text *lg_shape_find(const struct lg_shape *s, const char *p)
 {
-	uint64_t at[LG_SHAPE_BYTES / 8];
+#ifdef __SSE2__
+	const __m128i a = _mm_loadu_si128((const __m128i *)(const void *)p);
+	const __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(p + 16));
 
-	memcpy(at, p, sizeof at);
-	for (const struct lg_shape_text *t = s->way; t < s->way + LG_SHAPE_WAYS && t->n; t++)
-		if (!(((at[0] ^ t->word[0]) & t->mask[0]) | ((at[1] ^ t->word[1]) & t->mask[1]) |
-		      ((at[2] ^ t->word[2]) & t->mask[2]) | ((at[3] ^ t->word[3]) & t->mask[3])))
+	for (const struct lg_shape_text *t = s->way; t < s->way + LG_SHAPE_WAYS && t->n; t++) {
+		const __m128i *text = (const __m128i *)(const void *)t->text;
+		const __m128i *mask = (const __m128i *)(const void *)t->mask;
+		__m128i low = _mm_and_si128(_mm_xor_si128(a, _mm_loadu_si128(text)), _mm_loadu_si128(mask));
+		__m128i high = _mm_and_si128(_mm_xor_si128(b, _mm_loadu_si128(text + 1)),
+					     _mm_loadu_si128(mask + 1));
+
+		if (_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_or_si128(low, high), _mm_setzero_si128())) == 0xffff)
 			return t;
+	}
+#else
+	for (const struct lg_shape_text *t = s->way; t < s->way + LG_SHAPE_WAYS && t->n; t++)
+		if (!memcmp(p, t->text, t->n))
+			return t;
+#endif
 	return NULL;
 }
 
@@ -49,15 +65,13 @@ static inline void lg_shape_keep(struct lg_shape *s, const char *from, const cha
 {
 	struct lg_shape_text *t = &s->way[s->turn % LG_SHAPE_WAYS];
 	size_t n = (size_t)(to - from);
-	unsigned char ones[LG_SHAPE_BYTES] = { 0 };
 
 	if (!n || n > LG_SHAPE_BYTES || memchr(from, 0, n))
 		return;
 	s->turn++;
 	memset(t, 0, sizeof *t);
-	memcpy(t->word, from, n);
-	memset(ones, 0xff, n);
-	memcpy(t->mask, ones, sizeof ones);
+	memcpy(t->text, from, n);
+	memset(t->mask, 0xff, n);
 	t->n = (uint8_t)n;
 	t->what = what;
 	t->quote = to[-1] == '"';

@@ -52,7 +52,7 @@ bool kin_number(struct kineto *k, const struct lg_slice *s, int64_t *ret)
 
 static bool same(const struct kin_memo *m, const struct lg_slice *s)
 {
-	return s->n == m->n && s->n && !memcmp(m->text, s->p, s->n);
+	return s->n == m->n && s->n && kin_same(m->text, s->p, s->n);
 }
 
 static void keep(struct kin_memo *m, const struct lg_slice *s)

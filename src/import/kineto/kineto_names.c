@@ -50,7 +50,7 @@ enum kin_cat kin_category(struct kineto *k, const struct lg_slice *cat)
 {
 	if (!cat->p)
 		return KIN_UNKNOWN;
-	if (cat->n == k->cat_memo.n && !memcmp(cat->p, k->cat_memo.text, cat->n))
+	if (cat->n == k->cat_memo.n && kin_same(cat->p, k->cat_memo.text, cat->n))
 		return k->cat_last;
 	k->cat_last = KIN_UNKNOWN;
 	for (size_t i = 0; i < sizeof cats / sizeof *cats; i++)

@@ -295,7 +295,7 @@ static int look(struct lg_case *c, struct lg_gpu_run *r)
 {
 	const struct lg_trace *t = c->t;
 	struct lg_arena *arena = &c->v->arena;
-	uint8_t *class, *copies;
+	uint8_t *class, *copies, *picked = NULL;
 	struct lg_amp *a;
 	int rc = 0;
 
@@ -317,9 +317,10 @@ static int look(struct lg_case *c, struct lg_gpu_run *r)
 		class[c->span_names[i]] = (uint8_t)((kind_of(name) + 1) |
 						    (strncmp(name, "aten::", 6) ? 0 : ATEN));
 	}
-	for (size_t i = 0; !rc && i < r->n_work; i++)
-		if (r->work[i].call != LG_NO_ROW &&
-		    is_float_copy(lg_string(t, t->span.name[r->work[i].span])))
+	if (!rc)
+		rc = lg_span_pick(c, is_float_copy, &picked);
+	for (size_t i = 0; picked && i < r->n_work; i++)
+		if (r->work[i].call != LG_NO_ROW && picked[t->span.name[r->work[i].span]])
 			copies[r->work[i].call] = 1;
 	for (size_t h = 0; !rc && h < r->n_host; h++)
 		rc = walk_host(c, r, h, class, copies, a);
@@ -331,6 +332,7 @@ static int look(struct lg_case *c, struct lg_gpu_run *r)
 	}
 	lg_free(class);
 	lg_free(copies);
+	lg_free(picked);
 	r->amp = rc ? NULL : a;
 	return rc;
 }

@@ -177,13 +177,14 @@ static bool next_part(const struct lg_gpu_ivs *a, size_t *at, int64_t from, int6
 	return true;
 }
 
-/* *ret_parts: in how many parts it lies. */
-static int64_t late_within(const struct lg_gpu_run *r, const struct lg_gpu_ivs *a, size_t *ret_parts)
+/* *ret_first: the first piece it lies in; *ret_parts: in how many parts. */
+static int64_t late_within(const struct lg_gpu_run *r, const struct lg_gpu_ivs *a, size_t *ret_first,
+			   size_t *ret_parts)
 {
 	int64_t sum = 0, from, to;
 	size_t k = 0;
 
-	*ret_parts = 0;
+	*ret_first = *ret_parts = 0;
 	for (size_t i = 0; k < a->n && i < r->n_pieces; i++) {
 		const struct lg_gpu_piece *p = &r->piece[i];
 		int64_t at = p->ts, end = p->ts + p->dur;
@@ -191,6 +192,8 @@ static int64_t late_within(const struct lg_gpu_run *r, const struct lg_gpu_ivs *
 		while (p->cause == LG_GPU_BY_LAUNCH && at < end && next_part(a, &k, at, end, &from, &to)) {
 			sum += to - from;
 			at = to;
+			if (!*ret_parts)
+				*ret_first = i;
 			++*ret_parts;
 		}
 	}
@@ -199,9 +202,9 @@ static int64_t late_within(const struct lg_gpu_run *r, const struct lg_gpu_ivs *
 
 int64_t lg_gpu_late_within(const struct lg_gpu_run *r, const struct lg_gpu_ivs *a)
 {
-	size_t parts;
+	size_t first, parts;
 
-	return late_within(r, a, &parts);
+	return late_within(r, a, &first, &parts);
 }
 
 static void put(struct lg_gpu_run *r, const struct lg_gpu_piece *like, int64_t from, int64_t to,
@@ -215,39 +218,54 @@ static void put(struct lg_gpu_run *r, const struct lg_gpu_piece *like, int64_t f
 	r->piece[r->n_pieces++].cause = cause;
 }
 
+/* Make room for `more` pieces in front of piece `from` and those behind it: they move up. */
+static int make_room(struct lg_case *c, struct lg_gpu_run *r, size_t from, size_t more)
+{
+	size_t need = r->n_pieces + more;
+	struct lg_gpu_piece *p = r->piece;
+
+	if (need > r->cap_pieces) {
+		/* Half as much again: there are other causes to be taken out. */
+		p = lg_realloc(NULL, need + need / 2, sizeof *p);
+		if (!p)
+			return LG_E_NOMEM;
+		memcpy(p, r->piece, r->n_pieces * sizeof *p);
+		p = lg_arena_readopt(&c->v->arena, r->piece, p);
+		if (!p)
+			return LG_E_NOMEM;
+		r->piece = p;
+		r->cap_pieces = need + need / 2;
+	}
+	memmove(p + from + more, p + from, (r->n_pieces - from) * sizeof *p);
+	return 0;
+}
+
 int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_gpu_ivs *a, uint8_t into)
 {
-	struct lg_gpu_piece *old = r->piece, *new;
-	size_t n_old = r->n_pieces, parts, k = 0;
+	size_t end_old, first, parts, k = 0;
 	int64_t from, to;
 
 	/* Most spans are not late at all: what has nothing to move is left as it is. */
-	if (!late_within(r, a, &parts))
+	if (!late_within(r, a, &first, &parts))
 		return 0;
-	/* A part leaves something in front of it and behind it at most. */
-	new = lg_realloc(NULL, n_old + 2 * parts, sizeof *new);
-	if (!new)
+	/* A part leaves something in front of it and behind it at most: what is written below never
+	 * overtakes what is read. */
+	if (make_room(c, r, first, 2 * parts))
 		return LG_E_NOMEM;
-	r->piece = new;
-	r->n_pieces = 0;
-	r->cap_pieces = n_old + 2 * parts;
-	for (size_t i = 0; i < n_old; i++) {
-		const struct lg_gpu_piece *p = &old[i];
-		int64_t at = p->ts, end = p->ts + p->dur;
+	end_old = r->n_pieces + 2 * parts;
+	r->n_pieces = first;
+	for (size_t i = first + 2 * parts; i < end_old; i++) {
+		const struct lg_gpu_piece p = r->piece[i];
+		int64_t at = p.ts, end = p.ts + p.dur;
 
-		while (p->cause == LG_GPU_BY_LAUNCH && at < end && next_part(a, &k, at, end, &from, &to)) {
-			put(r, p, at, from, p->cause);
-			put(r, p, from, to, into);
-			r->by[p->cause] -= to - from;
+		while (p.cause == LG_GPU_BY_LAUNCH && at < end && next_part(a, &k, at, end, &from, &to)) {
+			put(r, &p, at, from, p.cause);
+			put(r, &p, from, to, into);
+			r->by[p.cause] -= to - from;
 			r->by[into] += to - from;
 			at = to;
 		}
-		put(r, p, at, end, p->cause);
-	}
-	if (!lg_arena_readopt(&c->v->arena, old, new)) {
-		r->piece = NULL;
-		r->n_pieces = 0;
-		return LG_E_NOMEM;
+		put(r, &p, at, end, p.cause);
 	}
 	return 0;
 }

@@ -39,6 +39,7 @@ static uint8_t cause_kind(const struct lg_piece *p)
 	case LG_END_SIDE:
 	case LG_END_LOADER:
 	case LG_END_RECLAIM:
+	case LG_END_QUOTA:
 		return LG_CAUSE_OTHER;
 	default:
 		return LG_CAUSE_NONE;

@@ -59,6 +59,7 @@ enum lg_end_kind {
 	LG_END_RECLAIM,     /* memory reclaim or compaction in its own context */
 	LG_END_GC,          /* Python collector; thr = whose */
 	LG_END_SIDE,        /* checkpoint, logging */
+	LG_END_QUOTA,       /* its cgroup's CPU quota was used up */
 	LG_END_PEER,        /* thr, of a program that is not the job's, had to answer first */
 	LG_END_LOADER,      /* batch wait: worker thr was computing, or the main process itself */
 	LG_END_UNKNOWN,     /* no evidence */
@@ -102,6 +103,8 @@ struct lg_case {
 	size_t n_span_names;
 	uint32_t *rank_of_thr; /* thread row -> rank index + 1 for main threads, else 0 */
 	uint32_t *rank_of_prc; /* process row -> rank index + 1, else 0 */
+	uint32_t *quota_rows;  /* counter rows, see quota.c; NULL = not looked for */
+	size_t n_quota_rows;
 	uint8_t *in_job;       /* by process row, see lg_in_job(); made at its first call */
 	bool has_states;
 	int failed;
@@ -159,6 +162,12 @@ const struct lg_arrival *lg_arrival_at(const struct lg_rank *r, int64_t ts);
 /* ---- chain.c: why did thr not get on in [a, b)? ---- */
 /* Pieces tile [a, b) exactly, in time order. */
 void lg_follow(struct lg_case *c, lg_thr thr, int64_t a, int64_t b, int hops, struct lg_pieces *out);
+
+/* ---- quota.c ---- */
+/* Did a cgroup of the job have no quota left at some time near [a, b)? */
+bool lg_quota_used_up(struct lg_case *c, int64_t a, int64_t b);
+/* "/slice/job: 2.5 CPUs"; NULL = not told. */
+const char *lg_quota_text(struct lg_case *c);
 
 /* ---- job.c ---- */
 /* Ranks, their loaders and descendants, the command that was recorded, further processes of the

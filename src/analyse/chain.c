@@ -68,6 +68,21 @@ static void follow_running(struct lg_case *c, lg_thr thr, uint32_t row, int64_t 
 	add(c, out, thr, a, b, LG_PART_RUNNING, LG_END_RUN, thr, LG_PROOF_SCHED, row, hops);
 }
 
+/* Ready, and nobody has the CPU. */
+static void beside_idle_cpu(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a, int64_t b, int hops,
+			    struct lg_pieces *out)
+{
+	bool quota;
+
+	if (b - a < WAKE_LATENCY_NS) {
+		add(c, out, thr, a, b, LG_PART_RUNNABLE, LG_END_NONE, 0, LG_PROOF_NONE, row, hops);
+		return;
+	}
+	quota = lg_quota_used_up(c, a, b);
+	add(c, out, thr, a, b, LG_PART_RUNNABLE, quota ? LG_END_QUOTA : LG_END_UNKNOWN, 0,
+	    quota ? LG_PROOF_OWNER : LG_PROOF_NONE, row, quota ? hops + 1 : hops);
+}
+
 /* Runnable: whoever ran on the CPU that thr was queued for. */
 static void follow_runnable(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a, int64_t b,
 			    int hops, struct lg_pieces *out)
@@ -95,15 +110,12 @@ static void follow_runnable(struct lg_case *c, lg_thr thr, uint32_t row, int64_t
 		if (s->thr[run] == thr || c->t->thread.flags[s->thr[run]] & LG_THREAD_IDLE ||
 		    to <= from)
 			continue;
-		add(c, out, thr, a, from, LG_PART_RUNNABLE,
-		    from - a < WAKE_LATENCY_NS ? LG_END_NONE : LG_END_UNKNOWN, 0, LG_PROOF_NONE, row,
-		    hops);
+		beside_idle_cpu(c, thr, row, a, from, hops, out);
 		add(c, out, thr, from, to, LG_PART_RUNNABLE, LG_END_CPU, s->thr[run],
 		    LG_PROOF_SCHED, row, hops + 1);
 		a = to;
 	}
-	add(c, out, thr, a, b, LG_PART_RUNNABLE,
-	    b - a < WAKE_LATENCY_NS ? LG_END_NONE : LG_END_UNKNOWN, 0, LG_PROOF_NONE, row, hops);
+	beside_idle_cpu(c, thr, row, a, b, hops, out);
 }
 
 /* Who sent the signal that stopped thr: the recorder leaves `signal` marks with the sender. */
@@ -159,6 +171,13 @@ static void blame_peer(struct lg_case *c, lg_thr thr, uint32_t row, struct lg_pi
 		p->proof = LG_PROOF_WAKER;
 		p->lock = name;
 	}
+}
+
+/* Kernel threads end waits on behalf of devices and of others: only a program's own doing is its own. */
+static bool is_program(const struct lg_case *c, lg_thr thr)
+{
+	return !(c->t->thread.flags[thr] & (LG_THREAD_KERNEL | LG_THREAD_IDLE)) &&
+	       c->t->process.role[c->t->thread.prc[thr]] != LG_ROLE_KERNEL;
 }
 
 /* Blocked and not on a kernel lock. */
@@ -219,7 +238,8 @@ static void follow_sleep(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a,
 	    !(c->t->thread.flags[waker] & LG_THREAD_IDLE) &&
 	    (same_job(c, thr, waker) || class == LG_WAIT_FUTEX || class == LG_WAIT_PIPE ||
 	     class == LG_WAIT_SOCKET || class == LG_WAIT_POLL || class == LG_WAIT_CHILD ||
-	     class == LG_WAIT_ANSWER)) {
+	     class == LG_WAIT_ANSWER ||
+	     (class == LG_WAIT_UNKNOWN && s->stack[row] && is_program(c, waker)))) {
 		size_t mark = out->n;
 
 		lg_follow(c, waker, a, b, hops + 1, out);

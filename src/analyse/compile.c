@@ -58,7 +58,7 @@ static void compile_skipped(struct lg_case *c, const struct lg_rank *r, const st
 	struct told ok = marks_of(c, r->prc, "dynamo.frames.ok", INT64_MIN);
 	const char *backend = lg_fact_of(c, r->prc, "compile.requested");
 	const char *text = lg_string(c->t, mode.text), *name = mode_name(c, text);
-	/* The hook samples the counters every 50 forward passes: enough of them must have passed
+	/* The hook reads the counters at every fifth forward that it samples: enough must have passed
 	 * for "nothing was compiled" to mean something. */
 	bool nothing = !ok.n || !ok.value;
 

@@ -144,7 +144,8 @@ static void bound(struct lg_case *c, const struct lg_tally *y)
 	double comms = (double)(y->by_end[LG_END_COMM] + y->by_end[LG_END_NET]) / wall;
 	double stall = (double)(y->by_end[LG_END_LOCK] + y->by_end[LG_END_CPU] +
 				y->by_end[LG_END_IO] + y->by_end[LG_END_STOP] +
-				y->by_end[LG_END_RECLAIM]) / wall;
+				y->by_end[LG_END_RECLAIM] + y->by_end[LG_END_PEER] +
+				y->by_end[LG_END_QUOTA]) / wall;
 	double run = (double)(y->by_end[LG_END_RUN] + y->by_end[LG_END_GC] +
 			      y->by_end[LG_END_SIDE]) / wall;
 

@@ -244,7 +244,7 @@ static const char *const ids[LG_END_MAX] = {
 	[LG_END_IO] = "host.io_wait",		 [LG_END_STOP] = "host.stopped",
 	[LG_END_RECLAIM] = "host.memory_pressure", [LG_END_GC] = "python.gc_pause",
 	[LG_END_SIDE] = "side.checkpoint",	 [LG_END_LOADER] = "data.loader_wait",
-	[LG_END_PEER] = "host.waited_for",
+	[LG_END_PEER] = "host.waited_for",	 [LG_END_QUOTA] = "host.cpu_throttled",
 };
 
 /* What the side stage was marked as, where most of its time went: torch.save, add_scalar ... */
@@ -322,6 +322,14 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 				  : lg_arena_printf(a, "%s stopped by a signal or a tracer%s",
 						    ranks, every);
 		break;
+	case LG_END_QUOTA: {
+		const char *quota = lg_quota_text(c);
+
+		f->title = lg_arena_printf(a, "%s had used up the CPU quota of the cgroup (%s) and had to wait "
+					      "beside idle CPUs%s", ranks, quota ? quota : "size unknown",
+					   every);
+		break;
+	}
 	case LG_END_RECLAIM:
 		f->title = lg_arena_printf(a, "%s reclaimed memory inside the step%s", ranks, every);
 		break;

@@ -106,7 +106,8 @@ static bool is_own_stall(const struct lg_piece *p)
 {
 	return p->end == LG_END_LOCK || p->end == LG_END_CPU || p->end == LG_END_IO ||
 	       p->end == LG_END_STOP || p->end == LG_END_GC || p->end == LG_END_RECLAIM ||
-	       p->end == LG_END_SIDE || p->end == LG_END_LOADER || p->end == LG_END_PEER;
+	       p->end == LG_END_SIDE || p->end == LG_END_LOADER || p->end == LG_END_PEER ||
+	       p->end == LG_END_QUOTA;
 }
 
 /* Stalls of rank r itself in [a, b): pieces that do not belong to another rank's process. */

@@ -52,6 +52,7 @@ static bool is_cause(uint8_t end)
 	case LG_END_SIDE:
 	case LG_END_LOADER:
 	case LG_END_PEER:
+	case LG_END_QUOTA:
 		return true;
 	default:
 		return false;

@@ -114,6 +114,9 @@ static void stall(struct maker *m, int r)
 	case STALL_FILE_LOCK:
 		state(m, m->thr[r], a, ns, LG_BLOCKED, LG_WHY_SLEEP, -1, m->culprit, m->file_stack);
 		break;
+	case STALL_QUOTA:
+		state(m, m->thr[r], a, ns, LG_RUNNABLE, LG_WHY_PREEMPTED, r, 0, 0);
+		break;
 	case STALL_SOCKET:
 		state(m, m->thr[r], a, ns, LG_BLOCKED, LG_WHY_SLEEP, -1, m->culprit, m->socket_stack);
 		if (m->p->asleep)
@@ -236,6 +239,15 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 	m.next_stall = 1000 * MS + p->period_ns;
 	for (int k = 0; k < p->n_steps; k++)
 		step(&m, k);
+	if (p->stall == STALL_QUOTA) {
+		lg_trk k = lg_track_get(m.b, &(struct lg_track_row){
+			.kind = LG_TRACK_COUNTER, .name = lg_intern(m.b, "cgroup.throttled /job"), .index = -1 });
+
+		lg_meta_set(m.b, 0, "cgroup.quota /job", "250000 100000");
+		/* An unchanged value is written again only every five seconds. */
+		for (int64_t ts = 2000 * MS; ts < m.t[0]; ts += 5000 * MS)
+			lg_add_counter(m.b, &(struct lg_counter_row){ ts, k, p->throttled_ns });
+	}
 	if (lg_builder_seal(m.b, &t, NULL))
 		abort();
 	return t;

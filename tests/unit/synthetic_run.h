@@ -12,7 +12,7 @@
 #include "store/builder.h"
 
 enum stall { STALL_NONE, STALL_LOCK, STALL_CPU, STALL_RUN, STALL_FUTEX_HELPER_LOCK,
-	     STALL_FILE_LOCK, STALL_SOCKET };
+	     STALL_FILE_LOCK, STALL_SOCKET, STALL_QUOTA };
 
 struct run_plan {
 	int n_ranks, n_steps;
@@ -28,6 +28,7 @@ struct run_plan {
 	bool no_marks;         /* no stage and collective rows: steps must be inferred */
 	bool samples_only;     /* CPU samples each ms instead of states and lock rows */
 	bool of_job;           /* the culprit is a process of the job's */
+	double throttled_ns;   /* STALL_QUOTA: what the cgroup's counter grows by in a second */
 	bool asleep;           /* STALL_SOCKET: the culprit slept instead of computing */
 	bool innocent;         /* samples_only: the culprit is as busy, but at other times */
 	const char *const *facts; /* key, value ... NULL: what the hook told of every rank */

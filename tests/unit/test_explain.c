@@ -199,6 +199,30 @@ static void names_who_kept_the_file_lock(void **state)
 	done(&o);
 }
 
+/* Ready to run beside an idle CPU: the quota where its counter grows, unexplained where it stands still. */
+static void a_used_up_quota_is_told_from_mere_latency(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct run_plan p = base;
+		struct outcome o;
+		const struct lg_finding *f;
+
+		p.stall = STALL_QUOTA;
+		p.period_ns = 500 * MS;
+		p.throttled_ns = i ? 0 : 90e6;
+		o = explain(&p);
+		f = find(o.v, "host.cpu_throttled");
+		assert_int_equal(f != NULL, !i);
+		assert_int_equal(loud(o.v), !i);
+		if (f) {
+			assert_non_null(strstr(f->title, "/job: 2.5 CPUs"));
+			assert_true(f->excess_share > 0.9);
+		}
+		done(&o);
+	}
+}
+
 /* It computed, or slept, before it answered; what the job's own processes do is the job's business. */
 static void names_the_program_that_had_to_answer(void **state)
 {
@@ -543,6 +567,7 @@ int main(void)
 		cmocka_unit_test(names_who_had_the_cpu),
 		cmocka_unit_test(names_who_kept_the_file_lock),
 		cmocka_unit_test(names_the_program_that_had_to_answer),
+		cmocka_unit_test(a_used_up_quota_is_told_from_mere_latency),
 		cmocka_unit_test(a_rank_that_computes_longer_now_and_then_is_the_straggler),
 		cmocka_unit_test(a_rank_that_is_always_late_is_a_steady_straggler),
 		cmocka_unit_test(a_steady_loss_needs_steps_and_time),

@@ -57,11 +57,16 @@ bool lg_unreached_python(const struct lg_trace *t, bool reached, char *line, siz
 	for (lg_prc p = 1; p < t->process.n; p++) {
 		const char *cmd = lg_string(t, t->process.cmdline[p]);
 		uint32_t role = t->process.role[p];
+		const char *comm = lg_string(t, t->process.comm[p]);
 		char opt;
 
-		if ((role != LG_ROLE_JOB && role != LG_ROLE_RANK) || !lg_is_python(cmd))
+		/* The arguments are read a moment after an exec: they may be those of what it was before, or
+		 * missing. The name came with the exec. */
+		if ((role != LG_ROLE_JOB && role != LG_ROLE_RANK) ||
+		    !(lg_is_python(cmd) || lg_is_python(comm)))
 			continue;
-		opt = lg_python_isolated(cmd);
+		opt = lg_is_python(cmd) ? lg_python_isolated(cmd) : 0;
+		cmd = *cmd ? cmd : comm;
 		if (opt)
 			snprintf(line, size,
 				 "no marks came from pid %d (%.100s): with -%c Python %s, by which the hook "

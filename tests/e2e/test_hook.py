@@ -729,7 +729,7 @@ def test_c_header_writes_the_same_format(tmp_path, marks_dir):
 
 def test_record_says_when_python_could_not_be_reached(laggard, tmp_path, can_record):
     out = tmp_path / "run.lag"
-    wait = "import time; time.sleep(0.3)"
+    wait = "import time; time.sleep(0.8)"
     for command, says, told in (
             (["/usr/bin/python3", "-I", "-c", wait], "with -I Python ignores PYTHONPATH", True),
             (["sh", "-c", f"/usr/bin/python3 -BS -c '{wait}'; true"],

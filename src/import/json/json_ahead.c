@@ -14,7 +14,7 @@
 
 #include "base/alloc.h"
 
-enum { N_BATCHES = 4, BATCH = 1024 };
+enum { N_BATCHES = 12, BATCH = 1024 };
 
 struct batch {
 	struct lg_event *v;

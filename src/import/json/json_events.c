@@ -538,13 +538,19 @@ static int start(struct lg_events *r, struct lg_error *err)
 
 int lg_events_next(struct lg_events *r, struct lg_event *e, struct lg_error *err)
 {
+	int rc;
+
 	/* Not before somebody asks: until then the source may be looked at. Without it (a text in memory,
 	 * no thread) the same is done in turn. */
 	if (!r->begun) {
 		r->begun = true;
 		lg_ahead_start(r);
 	}
-	return r->ahead ? lg_ahead_next(r->ahead, e, err) : lg_events_scan(r, e, err);
+	rc = r->ahead ? lg_ahead_next(r->ahead, e, err) : lg_events_scan(r, e, err);
+	/* Here and not where events are found: that side has more to do. */
+	if (rc == LG_ITEM_EVENT)
+		lg_event_times(e);
+	return rc;
 }
 
 int lg_events_scan(struct lg_events *r, struct lg_event *e, struct lg_error *err)
@@ -589,11 +595,8 @@ int lg_events_scan(struct lg_events *r, struct lg_event *e, struct lg_error *err
 					return LG_ITEM_FIELD;
 			} else if (*r->p == '{') {
 				rc = event(r, e, err);
-				if (rc == 1) {
-					/* Here and not in the importer: this side has less to do. */
-					lg_event_times(e);
+				if (rc == 1)
 					return LG_ITEM_EVENT;
-				}
 			} else if (*r->p == ']') {
 				r->p++;
 				r->state = r->bare ? TAIL : TOP;

@@ -31,15 +31,6 @@ bool lg_gpu_only(const struct lg_trace *t)
 	return false;
 }
 
-enum lg_name_class lg_gpu_name(const struct lg_case *c, struct lg_gpu *g, lg_str s)
-{
-	if (!g->name_known[s]) {
-		g->name_known[s] = true;
-		g->name_class[s] = (uint8_t)lg_name_class_of(lg_string(c->t, s));
-	}
-	return (enum lg_name_class)g->name_class[s];
-}
-
 /* The device a stream belongs to: the outermost track of its branch that is a device. */
 static lg_trk device_of(const struct lg_trace *t, lg_trk k)
 {
@@ -642,9 +633,8 @@ int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err)
 	*ret = (struct lg_gpu){ 0 };
 	ret->device = lg_arena_alloc(&c->v->arena, c->t->track.n + 1, sizeof *ret->device);
 	ret->name_class = lg_arena_alloc(&c->v->arena, c->t->n_str + 1, 1);
-	ret->name_known = lg_arena_alloc(&c->v->arena, c->t->n_str + 1, sizeof *ret->name_known);
 	ret->file_class = lg_arena_alloc(&c->v->arena, c->t->n_str + 1, 1);
-	if (!owner || !ret->device || !ret->name_class || !ret->name_known || !ret->file_class)
+	if (!owner || !ret->device || !ret->name_class || !ret->file_class)
 		rc = LG_E_NOMEM;
 	for (lg_trk k = 1; !rc && k < c->t->track.n; k++)
 		ret->device[k] = device_of(c->t, k);

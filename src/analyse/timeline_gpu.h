@@ -136,8 +136,7 @@ struct lg_gpu_run {
 struct lg_gpu {
 	struct lg_gpu_run *run;
 	size_t n;
-	uint8_t *name_class; /* by string: enum lg_name_class, filled on first use */
-	bool *name_known;
+	uint8_t *name_class; /* by string: enum lg_name_class + 1, filled on first use */
 	uint8_t *file_class; /* by string: a file of the program or of a library, filled on first use */
 	lg_trk *device;      /* by track: the device it belongs to */
 };
@@ -156,8 +155,13 @@ bool lg_is_library_path(const char *file);
 
 /* Runs of all processes, windows and causes; everything lives in the verdict's arena. */
 int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err) LG_MUST_CHECK;
-/* Class of a string id, remembered. */
-enum lg_name_class lg_gpu_name(const struct lg_case *c, struct lg_gpu *g, lg_str s);
+/* Class of a string id, remembered: every row is asked for it several times. */
+static inline enum lg_name_class lg_gpu_name(const struct lg_case *c, struct lg_gpu *g, lg_str s)
+{
+	if (!g->name_class[s])
+		g->name_class[s] = (uint8_t)(lg_name_class_of(lg_string(c->t, s)) + 1);
+	return (enum lg_name_class)(g->name_class[s] - 1);
+}
 
 /* ---- scope_of_trace.c ---- */
 /* Steps and window of r, and what kind of run it is. */

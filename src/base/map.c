@@ -4,21 +4,6 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-static size_t slot_of(const struct lg_map *m, uint64_t key)
-{
-	size_t mask = m->cap - 1;
-	size_t i = (size_t)lg_mix64(key) & mask;
-
-	while (m->slot[i].value && m->slot[i].key != key)
-		i = (i + 1) & mask;
-	return i;
-}
-
-uint32_t lg_map_get(const struct lg_map *m, uint64_t key)
-{
-	return m->cap ? m->slot[slot_of(m, key)].value : 0;
-}
-
 static int rehash(struct lg_map *m, size_t cap)
 {
 	struct lg_map next = { .cap = cap };
@@ -28,7 +13,7 @@ static int rehash(struct lg_map *m, size_t cap)
 		return LG_E_NOMEM;
 	for (size_t i = 0; i < m->cap; i++)
 		if (m->slot[i].value)
-			next.slot[slot_of(&next, m->slot[i].key)] = m->slot[i];
+			next.slot[lg_map_slot_of(&next, m->slot[i].key)] = m->slot[i];
 	next.n = m->n;
 	lg_map_done(m);
 	*m = next;
@@ -50,7 +35,7 @@ int lg_map_set(struct lg_map *m, uint64_t key, uint32_t value)
 		if (rc)
 			return rc;
 	}
-	s = slot_of(m, key);
+	s = lg_map_slot_of(m, key);
 	if (!m->slot[s].value) {
 		m->slot[s].key = key;
 		m->n++;
@@ -65,7 +50,7 @@ void lg_map_remove(struct lg_map *m, uint64_t key)
 
 	if (!m->cap)
 		return;
-	i = slot_of(m, key);
+	i = lg_map_slot_of(m, key);
 	if (!m->slot[i].value)
 		return;
 	/* Backward-shift deletion keeps probe sequences whole without tombstones. */

@@ -22,8 +22,6 @@ struct lg_map {
 	size_t n, cap; /* cap is 0 or a power of two */
 };
 
-/* Find; 0 when absent. */
-uint32_t lg_map_get(const struct lg_map *m, uint64_t key);
 /* Insert or replace; value must not be 0. 0 or LG_E_NOMEM. */
 int lg_map_set(struct lg_map *m, uint64_t key, uint32_t value) __attribute__((warn_unused_result));
 void lg_map_remove(struct lg_map *m, uint64_t key);
@@ -36,6 +34,23 @@ static inline uint64_t lg_mix64(uint64_t x)
 	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
 	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
 	return x ^ (x >> 31);
+}
+
+/* For map.c and what is below: where key is or would be; cap is not 0. */
+static inline size_t lg_map_slot_of(const struct lg_map *m, uint64_t key)
+{
+	size_t mask = m->cap - 1;
+	size_t i = (size_t)lg_mix64(key) & mask;
+
+	while (m->slot[i].value && m->slot[i].key != key)
+		i = (i + 1) & mask;
+	return i;
+}
+
+/* Find; 0 when absent. */
+static inline uint32_t lg_map_get(const struct lg_map *m, uint64_t key)
+{
+	return m->cap ? m->slot[lg_map_slot_of(m, key)].value : 0;
 }
 
 #endif /* LG_BASE_MAP_H */

@@ -33,7 +33,8 @@ struct lg_builder {
 	struct lg_trace *t;
 	int failed;
 	size_t str_cap, off_cap;
-	struct lg_map strings, frames, stacks, tracks; /* content hash -> id; probed on collision */
+	struct lg_map strings, frames, tracks; /* content hash -> id; probed on collision */
+	struct lg_map stacks; /* parent and frame -> id */
 	struct lg_map pid_life, tid_life;
 	struct dirty dirty[LG_TABLE_MAX];
 	size_t str_flushed;
@@ -323,19 +324,20 @@ lg_frm lg_intern_frame(struct lg_builder *b, const struct lg_frame_row *f)
 
 lg_stk lg_intern_stack(struct lg_builder *b, lg_stk parent, lg_frm frame)
 {
-	uint64_t h = lg_mix64((uint64_t)parent << 32 | frame);
+	uint64_t key = (uint64_t)parent << 32 | frame; /* all of the content: nothing to compare */
 	struct lg_stack_tab *t = &b->t->stack;
 	uint32_t id;
 
 	if (parent >= t->n || frame >= b->t->frame.n)
 		return 0;
-	for (; (id = lg_map_get(&b->stacks, h)); h++)
-		if (t->parent[id] == parent && t->frame[id] == frame)
-			return id;
+	/* The newest stack is nobody's parent yet. */
+	id = parent && parent + 1 == t->n ? 0 : lg_map_get(&b->stacks, key);
+	if (id)
+		return id;
 	id = add_stack(b, &(struct lg_stack_row){ .parent = parent,
 						  .frame = frame,
 						  .depth = t->depth[parent] + 1 });
-	if (id && lg_map_set(&b->stacks, h, id))
+	if (id && lg_map_set(&b->stacks, key, id))
 		b->failed = LG_E_NOMEM;
 	return id;
 }

@@ -88,6 +88,11 @@ static void orders_within_the_window(void **state)
 	lg_pd_order_done(&o);
 }
 
+static int take_handed(void *self, const struct lg_pd_handed *e)
+{
+	return take(self, &e->entry);
+}
+
 static void hands_over_all_in_order(void **state)
 {
 	static struct taken got;
@@ -101,9 +106,9 @@ static void hands_over_all_in_order(void **state)
 		int rc = 0;
 
 		got = (struct taken){ .fail_at = fail_at };
-		assert_int_equal(lg_pd_handover_new(&h, &pool, take, &got, NULL), 0);
+		assert_int_equal(lg_pd_handover_new(&h, &pool, take_handed, NULL, &got, NULL), 0);
 		for (size_t i = 0; i < RECORDS && !rc; i++) {
-			rc = lg_pd_handover_add(h, &(struct lg_pd_entry){ i, NULL, &block, i });
+			rc = lg_pd_handover_add(h, &(struct lg_pd_handed){ .entry = { i, NULL, &block, i } });
 			if (!rc && i % 10000 == 9999) {
 				rc = lg_pd_handover_wait(h);
 				assert_int_equal(got.n, rc ? fail_at : i + 1);

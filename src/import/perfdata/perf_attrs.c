@@ -113,6 +113,7 @@ int lg_pd_attrs_add(struct lg_pd_attrs *a, const uint8_t *p, size_t n, uint32_t 
 
 int lg_pd_attrs_id(struct lg_pd_attrs *a, uint64_t id, uint32_t attr_i)
 {
+	a->recent[id % 8].id = 0;
 	return lg_map_set(&a->by_id, id, attr_i + 1);
 }
 
@@ -142,8 +143,8 @@ struct lg_pd_attr *lg_pd_attr_by_id(struct lg_pd_attrs *a, const uint8_t *rec, u
 	if (at < PD_RECORD_HEADER || at + 8 > size)
 		return sample ? a->attr : &a->attr[0];
 	id = pd_u64(rec + at, a->swap);
-	if (id == a->last_id && id)
-		return &a->attr[a->last];
+	if (id == a->recent[id % 8].id && id)
+		return &a->attr[a->recent[id % 8].attr];
 	i = lg_map_get(&a->by_id, id);
 	if (!i) {
 		/* 0: what perf itself made up while it attached to running processes. */
@@ -151,8 +152,8 @@ struct lg_pd_attr *lg_pd_attr_by_id(struct lg_pd_attrs *a, const uint8_t *rec, u
 			a->unknown_ids++;
 		return sample && id && a->by_id.n ? NULL : a->attr;
 	}
-	a->last_id = id;
-	a->last = i - 1;
+	a->recent[id % 8].id = id;
+	a->recent[id % 8].attr = i - 1;
 	return &a->attr[i - 1];
 }
 

@@ -32,8 +32,7 @@ struct lg_pd_attrs {
 	struct lg_pd_attr *attr;
 	size_t n, cap;
 	struct lg_map by_id;   /* id -> index + 1 */
-	uint64_t last_id;
-	uint32_t last;         /* index of last_id */
+	struct { uint64_t id; uint32_t attr; } recent[8]; /* by low bits: one id a CPU, they take turns */
 	bool swap;
 	uint64_t unknown_ids;  /* samples of no known event */
 };

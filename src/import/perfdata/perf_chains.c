@@ -16,6 +16,8 @@ void lg_pd_tasks_done(struct lg_pd_tasks *t)
 		lg_free(t->task[i].link);
 	lg_free(t->task);
 	lg_free(t->step);
+	lg_pd_memo_free(t->memo);
+	t->memo = NULL;
 	lg_free(t->plumbing);
 	t->plumbing = NULL;
 	t->step = NULL;
@@ -28,15 +30,16 @@ void lg_pd_tasks_done(struct lg_pd_tasks *t)
 
 struct lg_pd_task *lg_pd_task_find(struct lg_pd_tasks *t, int32_t tid)
 {
+	size_t k = (uint32_t)tid % 64;
 	uint32_t i;
 
-	if (t->n && tid == t->last_tid)
-		return &t->task[t->last];
+	if (t->recent[k].tid == tid && t->recent[k].i)
+		return &t->task[t->recent[k].i - 1];
 	i = lg_map_get(&t->by_tid, (uint32_t)tid);
 	if (!i)
 		return NULL;
-	t->last_tid = tid;
-	t->last = i - 1;
+	t->recent[k].tid = tid;
+	t->recent[k].i = i;
 	return &t->task[i - 1];
 }
 
@@ -180,18 +183,18 @@ static inline bool same(const struct lg_pd_task *task, size_t at, uint64_t ip, u
 }
 
 /* One frame further in. */
-static lg_stk step(struct lg_pd_tasks *t, const struct lg_pd_task *task, lg_stk parent, uint64_t ip,
-		   uint8_t tag)
+static lg_stk step(struct lg_pd_tasks *t, const struct lg_pd_task *task, uint32_t space_version,
+		   lg_stk parent, uint64_t ip, uint8_t tag)
 {
 	const struct lg_trace *trace = lg_builder_trace(t->b);
 	enum lg_pd_context ctx = tag & (LEAF - 1);
-	uint32_t version = ctx == LG_PD_USER ? task->version : t->code->kernel_version;
+	uint32_t version = ctx == LG_PD_USER ? space_version : t->code->kernel_version;
 	uint64_t h = (ip ^ (uint64_t)parent << 32 ^ (uint64_t)version << 17) * 0x9e3779b97f4a7c15u;
-	struct lg_pd_step *e = &t->step[h >> 50];
+	struct lg_pd_step *e = &t->step[h >> 49];
 	lg_stk stk = parent;
 	lg_frm f;
 
-	_Static_assert(LG_PD_STEPS == 1 << (64 - 50), "the top bits of the hash are the place");
+	_Static_assert(LG_PD_STEPS == 1 << (64 - 49), "the top bits of the hash are the place");
 	if (e->ip == ip && e->parent == parent && e->version == version && e->tag == tag && e->stk)
 		return e->stk;
 	/* A caller's address is where it goes on: the call is just before it. */
@@ -215,8 +218,6 @@ static lg_stk walk(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct 
 	lg_stk stk = 0;
 
 	task->version = t->code->spaces.space[task->space].version;
-	if (__builtin_expect(!t->step, 0) && !(t->step = lg_calloc(LG_PD_STEPS, sizeof *t->step)))
-		return 0;
 	for (size_t g = n_seg; g-- > 0;) {
 		for (size_t i = seg[g].end; i-- > seg[g].first;) {
 			uint64_t ip = pd_u64(s->chain + 8 * i, t->swap);
@@ -232,9 +233,11 @@ static lg_stk walk(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct 
 				t->cut++;
 				goto out;
 			}
-			if (__builtin_expect(at >= task->cap, 0) && reserve(task, at + 16))
+			if (__builtin_expect(at >= task->cap, 0) && reserve(task, at + 16)) {
+				t->code->spaces.failed = LG_E_NOMEM;
 				goto out;
-			stk = step(t, task, stk, ip, tag);
+			}
+			stk = step(t, task, task->version, stk, ip, tag);
 			task->link[at++] = (struct lg_pd_link){ ip, stk, tag };
 		}
 	}
@@ -304,8 +307,67 @@ static bool unwind(struct lg_pd_tasks *t, struct lg_pd_task *task, struct lg_pd_
 	return true;
 }
 
+/*
+ * How many addresses the innermost one has for callers: 0 where it is alone or what comes next is of
+ * another kind of code, and where the chain begins in a rare one (hypervisor, guest).
+ */
+static size_t callers_of(const uint8_t *chain, size_t n, bool swap)
+{
+	uint64_t v = n ? pd_u64(chain, swap) : PDC_MAX;
+	size_t leaf = v >= PDC_MAX;
+
+	if ((leaf && v != PDC_USER && v != PDC_KERNEL) || n < leaf + 2 ||
+	    pd_u64(chain + 8 * leaf, swap) >= PDC_MAX || pd_u64(chain + 8 * (leaf + 1), swap) >= PDC_MAX)
+		return 0;
+	return n - leaf - 1;
+}
+
+struct lg_pd_chain_key lg_pd_chain_key(const uint8_t *chain, size_t n, bool swap)
+{
+	return lg_pd_memo_key(chain, n, callers_of(chain, n, swap));
+}
+
+/* The whole chain at once, where the same addresses meant the same frames before. */
+static lg_stk known_chain(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct lg_pd_sample *s,
+			  enum lg_pd_context ctx, struct lg_pd_chain_key key)
+{
+	struct lg_pd_space *space = &t->code->spaces.space[task->space];
+	/* All that a frame depends on but its address; which kind of code it is the markers say. */
+	uint64_t version = (uint64_t)t->code->kernel_version << 40 ^ (uint64_t)space->version << 3;
+	uint64_t cut = t->cut, first = pd_u64(s->chain, t->swap);
+	enum lg_pd_context begins = first == PDC_USER ? LG_PD_USER : first == PDC_KERNEL ? LG_PD_KERNEL : ctx;
+	struct segment seg[SEGMENTS_MAX];
+	size_t n, leaf = first >= PDC_MAX;
+	lg_stk stk;
+
+	if (key.n != s->n_chain)
+		key = lg_pd_chain_key(s->chain, s->n_chain, t->swap);
+	lg_pd_memo_version(&key, version ^ ctx, version ^ begins);
+	stk = lg_pd_memo_get(t->memo, key.tag, key.place);
+	if (stk)
+		return stk;
+	stk = key.n_callers ? lg_pd_memo_get(t->memo, key.callers_tag, key.callers_place) : 0;
+	if (stk) {
+		stk = step(t, task, space->version, stk, pd_u64(s->chain + 8 * leaf, t->swap),
+			   (uint8_t)(begins | LEAF));
+		lg_pd_memo_put(t->memo, key.tag, key.place, stk);
+		return stk;
+	}
+	n = segments_of(s, t->swap, ctx, seg);
+	if (!n)
+		return 0;
+	stk = walk(t, task, s, seg, n);
+	/* One that is too long is counted each time. */
+	if (t->cut != cut)
+		return stk;
+	lg_pd_memo_put(t->memo, key.tag, key.place, stk);
+	if (key.n_callers && task->n > 1)
+		lg_pd_memo_put(t->memo, key.callers_tag, key.callers_place, task->link[task->n - 2].stk);
+	return stk;
+}
+
 lg_stk lg_pd_stack_of(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct lg_pd_sample *s,
-		      uint16_t misc)
+		      uint16_t misc, struct lg_pd_chain_key key)
 {
 	struct segment seg[SEGMENTS_MAX];
 	enum lg_pd_context ctx = context_of_misc(misc);
@@ -316,6 +378,17 @@ lg_stk lg_pd_stack_of(struct lg_pd_tasks *t, struct lg_pd_task *task, const stru
 	t->code->now = s->time;
 	if (__builtin_expect(s->time >= t->code->reuse_at, 0) && t->code->reuse_at != UINT64_MAX)
 		lg_pd_code_reused(t->code);
+	if (__builtin_expect(!t->step, 0)) {
+		t->step = lg_calloc(LG_PD_STEPS, sizeof *t->step);
+		if (!t->step)
+			return 0;
+		t->memo = lg_pd_memo_new(); /* does without */
+	}
+	if (s->n_chain && t->memo && !(s->regs && s->n_stack)) {
+		stk = known_chain(t, task, s, ctx, key);
+		if (stk)
+			return stk;
+	}
 	if (__builtin_expect(s->regs && s->n_stack, 0)) {
 		with_stack = *s;
 		if (unwind(t, task, &with_stack, ctx))

@@ -2,12 +2,14 @@
 /*
  * perf_chains.h - recorded threads, and call chains to interned stacks.
  *
- * Two chains of one thread mostly share their outer frames: the last chain of each thread is
- * kept, outermost first, and only what differs is looked up.
+ * Half of all chains were seen before, address by address: perf_memo.h knows their stacks. Two chains
+ * of one thread mostly share their outer frames: the last new chain of each thread is kept,
+ * outermost first, and only what differs is looked up.
  */
 #ifndef LG_IMPORT_PERFDATA_PERF_CHAINS_H
 #define LG_IMPORT_PERFDATA_PERF_CHAINS_H
 #include "import/perfdata/perf_code.h"
+#include "import/perfdata/perf_memo.h"
 #include "import/perfdata/perf_sample.h"
 
 struct lg_unwinder;
@@ -36,7 +38,7 @@ struct lg_pd_task {
 
 /* A step taken before: from the caller's stack by one address. Direct-mapped, as big as half a
  * second-level cache. */
-enum { LG_PD_STEPS = 1 << 14 };
+enum { LG_PD_STEPS = 1 << 15 };
 struct lg_pd_step {
 	uint64_t ip;
 	lg_stk parent, stk;
@@ -50,13 +52,13 @@ struct lg_pd_tasks {
 	struct lg_pd_task *task;
 	size_t n, cap;
 	struct lg_map by_tid;    /* tid -> index + 1 */
-	int32_t last_tid;
-	uint32_t last;
+	struct { int32_t tid; uint32_t i; } recent[64]; /* by low bits; i: index + 1 */
 	bool exact_callers;      /* return addresses were moved back already (simpleperf) */
 	bool swap;
 	uint8_t *plumbing;       /* by frame: 0 = not looked at, 1 = no, 2 = yes */
 	size_t plumbing_cap;
 	struct lg_pd_step *step; /* NULL until the first chain */
+	struct lg_pd_chain_memo *memo; /* perf_memo.h; NULL until the first chain */
 	uint64_t cut;            /* chains that were longer than any stack may be */
 	/* --call-graph dwarf: the chain made of a stack copy, in place of the sample's own */
 	struct lg_unwinder *unwinder;
@@ -64,6 +66,8 @@ struct lg_pd_tasks {
 	uint64_t n_unwound, n_part, n_no_unwind; /* stacks; of them incomplete; not to be read here */
 };
 
+/* What the memo knows n addresses by. */
+struct lg_pd_chain_key lg_pd_chain_key(const uint8_t *chain, size_t n, bool swap);
 void lg_pd_tasks_done(struct lg_pd_tasks *t);
 /* The thread that lives now; pid -1 = not known. NULL when memory is exhausted. */
 struct lg_pd_task *lg_pd_task_get(struct lg_pd_tasks *t, int32_t pid, int32_t tid);
@@ -72,9 +76,10 @@ struct lg_pd_task *lg_pd_task_find(struct lg_pd_tasks *t, int32_t tid);
 struct lg_pd_task *lg_pd_task_fork(struct lg_pd_tasks *t, int32_t ppid, int32_t pid, int32_t tid,
 				   int64_t ts);
 void lg_pd_task_exit(struct lg_pd_tasks *t, int32_t tid, int64_t ts);
-/* The stack of a sample: of its chain, else of its address alone. misc: of the record. */
+/* The stack of a sample: of its chain, else of its address alone. misc: of the record; key: of the chain,
+ * where somebody made it. */
 lg_stk lg_pd_stack_of(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct lg_pd_sample *s,
-		      uint16_t misc);
+		      uint16_t misc, struct lg_pd_chain_key key);
 /* The stack of a tracepoint without the frames that led from it to perf: where the thread was. */
 lg_stk lg_pd_without_plumbing(struct lg_pd_tasks *t, lg_stk stk);
 

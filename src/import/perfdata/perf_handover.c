@@ -11,11 +11,12 @@ enum {
 	BATCHES = 32,
 	/* Who waited goes on when half of them are empty: a wake-up costs as much as some batches. */
 	ROOM = BATCHES / 2,
+	AHEAD = 12,   /* records: some hundred ns each, a miss of all caches takes one hundred */
 	ALONE = 4096  /* records worked off on the spot before a thread is worth it */
 };
 
 struct batch {
-	struct lg_pd_entry entry[BATCH];
+	struct lg_pd_handed entry[BATCH];
 	size_t n;
 };
 
@@ -27,7 +28,8 @@ struct batch {
  */
 struct lg_pd_handover {
 	struct lg_pd_pool *pool;
-	int (*work)(void *self, const struct lg_pd_entry *e);
+	int (*work)(void *self, const struct lg_pd_handed *e);
+	void (*ahead)(void *self, const struct lg_pd_handed *e);
 	void *self;
 	size_t n_alone;
 	bool tried, threaded;
@@ -43,8 +45,13 @@ struct lg_pd_handover {
 
 static void work_off(struct lg_pd_handover *h, const struct batch *b, int *rc)
 {
-	for (size_t i = 0; i < b->n && !*rc; i++)
+	size_t soon = h->ahead ? 0 : b->n;
+
+	for (size_t i = 0; i < b->n && !*rc; i++) {
+		for (; soon < b->n && soon < i + AHEAD; soon++)
+			h->ahead(h->self, &b->entry[soon]);
 		*rc = h->work(h->self, &b->entry[i]);
+	}
 }
 
 static void *run(void *arg)
@@ -77,7 +84,8 @@ static void *run(void *arg)
 }
 
 int lg_pd_handover_new(struct lg_pd_handover **ret, struct lg_pd_pool *pool,
-		       int (*work)(void *self, const struct lg_pd_entry *e), void *self,
+		       int (*work)(void *self, const struct lg_pd_handed *e),
+		       void (*ahead)(void *self, const struct lg_pd_handed *e), void *self,
 		       struct lg_error *err)
 {
 	struct lg_pd_handover *h = lg_calloc(1, sizeof *h);
@@ -86,6 +94,7 @@ int lg_pd_handover_new(struct lg_pd_handover **ret, struct lg_pd_pool *pool,
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	h->pool = pool;
 	h->work = work;
+	h->ahead = ahead;
 	h->self = self;
 	pthread_mutex_init(&h->lock, NULL);
 	pthread_cond_init(&h->filled, NULL);
@@ -116,7 +125,7 @@ static void drop(struct lg_pd_handover *h, size_t done)
 		struct batch *b = &h->batch[h->dropped % BATCHES];
 
 		for (size_t i = 0; i < b->n; i++)
-			lg_pd_block_drop(h->pool, b->entry[i].block);
+			lg_pd_block_drop(h->pool, b->entry[i].entry.block);
 		b->n = 0;
 	}
 }
@@ -147,7 +156,7 @@ static int give(struct lg_pd_handover *h, bool all)
 	return rc;
 }
 
-int lg_pd_handover_add(struct lg_pd_handover *h, const struct lg_pd_entry *e)
+int lg_pd_handover_add(struct lg_pd_handover *h, const struct lg_pd_handed *e)
 {
 	struct batch *b;
 
@@ -161,7 +170,7 @@ int lg_pd_handover_add(struct lg_pd_handover *h, const struct lg_pd_entry *e)
 			return h->rc = h->work(h->self, e);
 	}
 	b = &h->batch[h->given % BATCHES];
-	lg_pd_block_hold(e->block);
+	lg_pd_block_hold(e->entry.block);
 	b->entry[b->n++] = *e;
 	return b->n < BATCH ? 0 : give(h, false);
 }

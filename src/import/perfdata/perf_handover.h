@@ -8,16 +8,24 @@
  */
 #ifndef LG_IMPORT_PERFDATA_PERF_HANDOVER_H
 #define LG_IMPORT_PERFDATA_PERF_HANDOVER_H
+#include "import/perfdata/perf_memo.h"
 #include "import/perfdata/perf_order.h"
 
 struct lg_pd_handover;
 
-/* work() is called for each record in the order of the adds; what it fails with, adds return. */
+struct lg_pd_handed {
+	struct lg_pd_entry entry;
+	struct lg_pd_chain_key chain; /* of a sample's chain: made where its bytes are in the cache */
+};
+
+/* ahead(), which may be NULL, some records before work(): what it will need can be fetched.
+ * work() is called for each record in the order of the adds; what it fails with, adds return. */
 int lg_pd_handover_new(struct lg_pd_handover **ret, struct lg_pd_pool *pool,
-		       int (*work)(void *self, const struct lg_pd_entry *e), void *self,
+		       int (*work)(void *self, const struct lg_pd_handed *e),
+		       void (*ahead)(void *self, const struct lg_pd_handed *e), void *self,
 		       struct lg_error *err) LG_MUST_CHECK;
 /* Takes a hold on the entry's block until it has been worked off. */
-int lg_pd_handover_add(struct lg_pd_handover *h, const struct lg_pd_entry *e) LG_MUST_CHECK;
+int lg_pd_handover_add(struct lg_pd_handover *h, const struct lg_pd_handed *e) LG_MUST_CHECK;
 /* Everything added has been worked off: what work() uses may be looked at and changed. */
 int lg_pd_handover_wait(struct lg_pd_handover *h) LG_MUST_CHECK;
 /* Waits as well. */

@@ -53,7 +53,7 @@ struct lg_pd {
 };
 
 /* perf_records.c: one record, in order. */
-int lg_pd_record_in_order(struct lg_pd *p, const uint8_t *rec, uint64_t raw_ts, uint64_t offset);
+int lg_pd_record_in_order(struct lg_pd *p, const struct lg_pd_handed *r);
 
 /* perf_events.c: tracepoints and context switches. */
 int lg_pd_events_new(struct lg_pd *p, struct lg_error *err) LG_MUST_CHECK;

@@ -213,7 +213,7 @@ static void throttle_record(struct lg_pd *p, const struct lg_pd_sample *who, int
 /* -- samples -- */
 
 static int sample_record(struct lg_pd *p, const uint8_t *rec, uint16_t misc, uint16_t size,
-			 int64_t ts, uint64_t offset)
+			 int64_t ts, uint64_t offset, struct lg_pd_chain_key key)
 {
 	struct lg_pd_attr *a = lg_pd_attr_of(&p->h.attrs, rec, size, true);
 	struct lg_sample_row row = { .ts = ts, .cpu = -1 };
@@ -237,7 +237,7 @@ static int sample_record(struct lg_pd *p, const uint8_t *rec, uint16_t misc, uin
 	if (task) {
 		row.thr = task->thr;
 		row.flags |= s.tid == 0 ? LG_SAMPLE_IDLE : 0u;
-		row.stack = lg_pd_stack_of(&p->tasks, task, &s, misc);
+		row.stack = lg_pd_stack_of(&p->tasks, task, &s, misc, key);
 	}
 	if (__builtin_expect(p->timeless_file, 0))
 		row.ts = (int64_t)p->timeless++ * 1000;
@@ -306,8 +306,10 @@ static void other_record(struct lg_pd *p, const struct lg_pd_sample *who, struct
 	}
 }
 
-int lg_pd_record_in_order(struct lg_pd *p, const uint8_t *rec, uint64_t raw_ts, uint64_t offset)
+int lg_pd_record_in_order(struct lg_pd *p, const struct lg_pd_handed *r)
 {
+	const uint8_t *rec = r->entry.rec;
+	uint64_t raw_ts = r->entry.ts, offset = r->entry.offset;
 	uint32_t type = pd_u32(rec, p->h.swap);
 	uint16_t misc = pd_u16(rec + 4, p->h.swap), size = pd_u16(rec + 6, p->h.swap);
 	bool made_up = raw_ts == 0 || raw_ts == LG_PD_NO_TIME;
@@ -322,7 +324,7 @@ int lg_pd_record_in_order(struct lg_pd *p, const uint8_t *rec, uint64_t raw_ts, 
 		p->last_ts = ts;
 	}
 	if (__builtin_expect(type == PD_SAMPLE, 1)) {
-		(void)sample_record(p, rec, misc, size, ts, offset);
+		(void)sample_record(p, rec, misc, size, ts, offset, r->chain);
 	} else {
 		a = lg_pd_attr_of(&p->h.attrs, rec, size, false);
 		lg_pd_trailer_read(&who, a, rec, size, p->h.swap);

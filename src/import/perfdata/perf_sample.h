@@ -31,6 +31,20 @@ static inline uint64_t lg_pd_sample_time(const struct lg_pd_attr *a, const uint8
 
 	return at >= 0 && at + 8 <= size ? pd_u64(rec + at, swap) : LG_PD_NO_TIME;
 }
+/* The chain alone, where it comes right behind the fixed fields; NULL elsewhere. What it finds is what
+ * lg_pd_sample_read() finds. */
+static inline const uint8_t *lg_pd_sample_chain(const struct lg_pd_attr *a, const uint8_t *rec,
+						uint16_t size, bool swap, size_t *ret_n)
+{
+	size_t at = a->at.fixed;
+	uint64_t n;
+
+	if ((a->sample_type & (PDS_READ | PDS_CALLCHAIN)) != PDS_CALLCHAIN || at + 8 > size)
+		return NULL;
+	n = pd_u64(rec + at, swap);
+	*ret_n = n <= (size - at - 8) / 8 ? (size_t)n : (size - at - 8) / 8;
+	return rec + at + 8;
+}
 /* Who and when of a record that is not a sample; what it does not say is -1 or LG_PD_NO_TIME. */
 void lg_pd_trailer_read(struct lg_pd_sample *s, const struct lg_pd_attr *a, const uint8_t *rec,
 			uint16_t size, bool swap);

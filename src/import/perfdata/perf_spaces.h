@@ -20,7 +20,7 @@ struct lg_pd_map {
 
 struct lg_pd_layers { /* a list that several spaces may share */
 	uint32_t refs;
-	size_t n, cap;
+	size_t n, cap, last;   /* last: index of what was found last, a hint */
 	struct lg_pd_map *map; /* sorted by start, disjoint */
 };
 
@@ -53,6 +53,9 @@ static inline struct lg_pd_map *lg_pd_space_find(const struct lg_pd_spaces *s, u
 	struct lg_pd_layers *l = s->space[i].l;
 	size_t lo = 0, hi = l ? l->n : 0;
 
+	/* Callers and callees mostly lie in the same file. */
+	if (l && l->last < l->n && l->map[l->last].start <= addr && addr < l->map[l->last].end)
+		return &l->map[l->last];
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 
@@ -61,7 +64,10 @@ static inline struct lg_pd_map *lg_pd_space_find(const struct lg_pd_spaces *s, u
 		else
 			hi = mid;
 	}
-	return l && lo < l->n && l->map[lo].start <= addr ? &l->map[lo] : NULL;
+	if (!l || lo >= l->n || l->map[lo].start > addr)
+		return NULL;
+	l->last = lo;
+	return &l->map[lo];
 }
 
 /* Everything lies below 4 GB: a 32-bit program. (A 64-bit one has its stack, if nothing else, above.) */

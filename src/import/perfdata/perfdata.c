@@ -106,18 +106,45 @@ static void say_clock(struct lg_pd *p)
 	lg_add_clock(p->b, &row);
 }
 
+/* The hash of a sample's chain is made here: this thread read the bytes a moment ago. */
+static int hand_over(struct lg_pd *p, const struct lg_pd_entry *e)
+{
+	struct lg_pd_handed h = { .entry = *e };
+	const struct lg_pd_attrs *t = &p->timing;
+
+	if (pd_u32(e->rec, t->swap) == PD_SAMPLE) {
+		uint16_t size = pd_u16(e->rec + 6, t->swap);
+		struct lg_pd_attr *a = lg_pd_attr_of(&p->timing, e->rec, size, true);
+		size_t n;
+		const uint8_t *chain = a ? lg_pd_sample_chain(a, e->rec, size, t->swap, &n) : NULL;
+
+		if (chain && n)
+			h.chain = lg_pd_chain_key(chain, n, t->swap);
+	}
+	return lg_pd_handover_add(p->handover, &h);
+}
+
 static int deliver(void *self, const struct lg_pd_entry *e)
 {
 	struct lg_pd *p = self;
 
-	return lg_pd_handover_add(p->handover, e);
+	return hand_over(p, e);
 }
 
-static int work(void *self, const struct lg_pd_entry *e)
+static int work(void *self, const struct lg_pd_handed *e)
+{
+	return lg_pd_record_in_order(self, e);
+}
+
+/* The record was read by another CPU: its first lines, and where its chain may be known. */
+static void ahead(void *self, const struct lg_pd_handed *e)
 {
 	struct lg_pd *p = self;
 
-	return lg_pd_record_in_order(p, e->rec, e->ts, e->offset);
+	__builtin_prefetch(e->entry.rec);
+	__builtin_prefetch(e->entry.rec + 64);
+	if (e->chain.n)
+		lg_pd_memo_ahead(p->tasks.memo, &e->chain);
 }
 
 /* Before what the file says about itself changes: the records so far are read by what it said. */
@@ -163,8 +190,7 @@ static int kernel_record(struct lg_pd *p, const struct lg_pd_record *r, struct l
 	ts = time_of(p, r);
 	/* Without a time, or about what was there before: as soon as it is read, like perf. */
 	if (ts == 0 || ts == LG_PD_NO_TIME)
-		rc = lg_pd_handover_add(p->handover,
-					&(struct lg_pd_entry){ ts, r->p, r->block, r->offset });
+		rc = hand_over(p, &(struct lg_pd_entry){ ts, r->p, r->block, r->offset });
 	else
 		rc = lg_pd_order_add(&p->order, r, ts);
 	return rc == LG_E_NOMEM ? nomem(err) : rc;
@@ -447,7 +473,7 @@ static int read_all(struct lg_pd *p, int fd, const uint8_t *head, size_t n_head,
 	lg_pd_stream_init(&p->in, &p->pool, fd, head, n_head);
 	lg_pd_stream_init(&p->zin, &p->pool, -1, NULL, 0);
 	p->in.swap = p->zin.swap = p->tasks.swap = p->h.swap;
-	rc = lg_pd_handover_new(&p->handover, &p->pool, work, p, err);
+	rc = lg_pd_handover_new(&p->handover, &p->pool, work, ahead, p, err);
 	if (rc)
 		return rc;
 	p->order.pool = &p->pool;

@@ -73,8 +73,12 @@ static void take(void *self, const unsigned char *p, size_t n)
 {
 	struct device *d = self;
 
-	if (d->failed)
+	if (d->failed || !n)
 		return;
+	if (!p) {
+		d->failed = lg_fail(&d->err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+		return;
+	}
 	if (d->gz)
 		deflate_all(d, p, n, Z_NO_FLUSH);
 	else
@@ -103,6 +107,39 @@ static void flush_buf(struct lg_out *o)
 		take(&o->d, o->buf, o->n);
 	look(o);
 	o->n = 0;
+}
+
+void lg_out_later(struct lg_out *o, void (*make)(void *arg, struct lg_pen *pen), void *arg)
+{
+	struct lg_pen pen = { 0 };
+
+	if (o->failed)
+		return;
+	if (!o->tried && o->fd >= 0) {
+		o->tried = 1;
+		o->behind = lg_behind_new(BUF_BYTES, take, &o->d);
+	}
+	if (o->behind) {
+		if (o->n)
+			flush_buf(o);
+		lg_behind_later(o->behind, make, arg);
+		look(o);
+		return;
+	}
+	make(arg, &pen);
+	if (pen.failed)
+		o->failed = lg_fail(&o->err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	else
+		lg_out_write(o, pen.p, pen.n);
+	lg_free(pen.p);
+}
+
+void lg_out_settle(struct lg_out *o)
+{
+	if (!o->behind)
+		return;
+	o->total += lg_behind_settle(o->behind);
+	look(o);
 }
 
 static struct lg_out *out_new(struct lg_error *err)
@@ -420,6 +457,12 @@ int lg_out_failed(const struct lg_out *o)
 const char *lg_out_view(const struct lg_out *o)
 {
 	return (const char *)o->buf;
+}
+
+void lg_out_clear(struct lg_out *o)
+{
+	if (o->fd < 0)
+		o->n = o->total = 0;
 }
 
 char *lg_out_take(struct lg_out *o, size_t *ret_n)

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/behind.h"
 #include "base/error.h"
 
 struct lg_out;
@@ -36,8 +37,17 @@ int lg_out_failed(const struct lg_out *o);     /* 0 or LG_E_*: what was written 
 char *lg_out_reserve(struct lg_out *o, size_t n);
 void lg_out_commit(struct lg_out *o, const char *end);
 char *lg_put_u64(char *at, uint64_t v); /* decimal, at most 20 bytes, no NUL; returns the end */
+/*
+ * Bytes that can be made at any time: they get their place now and are made by make(), in another
+ * thread perhaps, several pieces at a time. arg must live, and what make() reads must not change, until
+ * lg_out_settle(); lg_out_bytes() counts them from then on. After a failure make() is not called.
+ */
+void lg_out_later(struct lg_out *o, void (*make)(void *arg, struct lg_pen *pen), void *arg);
+void lg_out_settle(struct lg_out *o);
 /* The memory writer's bytes so far, lg_out_bytes() of them; they move with the next write. */
 const char *lg_out_view(const struct lg_out *o);
+/* Forget the memory writer's bytes. */
+void lg_out_clear(struct lg_out *o);
 /* Steal the memory writer's bytes (NUL-terminated, *ret_n excludes the NUL). NULL on error. */
 char *lg_out_take(struct lg_out *o, size_t *ret_n);
 /* Flush, close and free; reports the first failure of the writer's life. */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/arena.h"
 #include "base/map.h"
 #include "report/convert.h"
 
@@ -19,7 +20,7 @@
 enum { TID_LANES = 1 << 28, TID_STREAMS = 1 << 29, LANES = 8 };
 
 /* Room for everything of an event but its strings. Of what is kept to be copied: one, and all. */
-enum { EVENT_BYTES = 512, KEPT_MAX = 32 << 10, KEPT_BYTES = 16 << 20 };
+enum { EVENT_BYTES = 512, KEPT_MAX = 8 << 10, KEPT_BYTES = 16 << 20 };
 
 struct chrome {
 	struct lg_out *o;
@@ -32,8 +33,10 @@ struct chrome {
 	size_t place_n;
 	/* Slices of the flame chart from their name on, by row of the frame table: millions of slices
 	 * are of a few thousand functions. n = 0: not written yet. */
-	struct lg_out *kept;
-	struct { uint32_t at, n; } *tail;
+	struct lg_out *kept; /* where the next one is written */
+	struct lg_arena texts;
+	size_t texts_bytes;
+	struct { const char *p; size_t n; } *tail;
 	size_t n_tails;
 };
 
@@ -236,37 +239,90 @@ static void track(void *self, const struct lg_tl_track *t)
 	}
 }
 
-/* Keep the slice from its name on, just written with all that belongs to it. */
-static void keep_tail(struct chrome *c, const struct lg_tl_event *e)
+/* Keep a slice from its name on, with all that belongs to it. */
+static bool know(void *self, const struct lg_tl_event *e)
 {
-	uint64_t at = lg_out_bytes(c->kept), n;
+	struct chrome *c = self;
 	struct lg_out *o = c->o;
+	uint64_t n;
+	char *copy;
 
-	if (!e->frame || e->frame >= c->n_tails || at >= KEPT_BYTES)
-		return;
+	if (!e->frame || e->frame >= c->n_tails || c->texts_bytes >= KEPT_BYTES)
+		return false;
+	lg_out_clear(c->kept);
 	c->o = c->kept;
 	name_cat(c, e->name, e->cat, e->colour);
 	put_args(c, e);
 	c->o = o;
-	n = lg_out_bytes(c->kept) - at;
+	n = lg_out_bytes(c->kept);
 	/* A writer without memory counts what it did not write. */
 	if (lg_out_failed(c->kept) || n > KEPT_MAX)
-		return;
-	c->tail[e->frame].at = (uint32_t)at;
-	c->tail[e->frame].n = (uint32_t)n;
+		return false;
+	copy = lg_arena_alloc(&c->texts, n + LG_PEN_SLACK, 1);
+	if (!copy)
+		return false;
+	memcpy(copy, lg_out_view(c->kept), n);
+	c->texts_bytes += n;
+	c->tail[e->frame].p = copy;
+	c->tail[e->frame].n = n;
+	return true;
 }
 
-static bool again(void *self, const struct lg_tl_event *e)
+static struct lg_out *out(void *self)
 {
 	struct chrome *c = self;
-	size_t n = e->frame < c->n_tails && !e->track->overlap ? c->tail[e->frame].n : 0;
-	char *at = n ? begin(c, 'X', e->track, e->ts, n) : NULL;
 
-	if (!at)
-		return false;
-	at = put_us(PUT(at, ",\"dur\":"), (uint64_t)e->end - (uint64_t)e->ts);
-	lg_out_commit(c->o, mempcpy(at, lg_out_view(c->kept) + c->tail[e->frame].at, n));
-	return true;
+	return c->o;
+}
+
+static void flush(void *self)
+{
+	(void)self; /* each event is complete in itself */
+}
+
+/* Events that open together and those that close together are next to each other: a time is put into
+ * digits once. */
+static void slices(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,
+		   const struct lg_tl_slice *s, size_t n, struct lg_tl_open *open)
+{
+	enum { HEAD = 128 };
+	const struct chrome *c = self;
+	char head[HEAD + LG_PEN_SLACK], dur[64 + LG_PEN_SLACK], *end = head;
+	size_t n_place, n_head = 0, n_dur = 0;
+
+	(void)open; /* an event has its end in it */
+	end = PUT(end, ",\n{\"ph\":\"X\",\"pid\":");
+	end = put_i64(end, t->pid);
+	end = PUT(end, ",\"tid\":");
+	end = put_i64(end, tid_of(t));
+	end = PUT(end, ",\"ts\":");
+	n_place = (size_t)(end - head);
+	for (size_t i = 0; i < n; i++) {
+		size_t n_tail = c->tail[s[i].frame].n;
+		unsigned char *at = lg_pen_room(pen, sizeof head + sizeof dur + n_tail + LG_PEN_SLACK);
+		uint64_t ns = (uint64_t)s[i].end - (uint64_t)s[i].ts;
+		uint64_t since = (uint64_t)s[i].ts - (uint64_t)c->start;
+
+		if (!at)
+			return;
+		if (!n_head || s[i].ts != s[i - 1].ts)
+			n_head = (size_t)(put_us(head + n_place, since) - head);
+		if (!n_dur || ns != (uint64_t)s[i - 1].end - (uint64_t)s[i - 1].ts)
+			n_dur = (size_t)(put_us(PUT(dur, ",\"dur\":"), ns) - dur);
+		at = lg_pen_put(at, head, n_head);
+		at = lg_pen_put(at, dur, n_dur);
+		at = lg_pen_put(at, c->tail[s[i].frame].p, n_tail);
+		pen->n = (size_t)(at - pen->p);
+	}
+}
+
+static void close_slices(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,
+			 struct lg_tl_open *open, size_t n)
+{
+	(void)self;
+	(void)pen;
+	(void)t;
+	open->n = n;
 }
 
 static void slice(void *self, const struct lg_tl_event *e)
@@ -283,7 +339,6 @@ static void slice(void *self, const struct lg_tl_event *e)
 		lg_out_commit(c->o, put_us(at, (uint64_t)e->end - (uint64_t)e->ts));
 		name_cat(c, e->name, e->cat, e->colour);
 		put_args(c, e);
-		keep_tail(c, e);
 		return;
 	}
 	c->n_async++;
@@ -384,8 +439,9 @@ static int facts(const struct lg_trace *t, struct lg_out *o, struct lg_error *er
 int lg_chrome_write(const struct lg_trace *t, const struct lg_verdict *v, const struct lg_window *w,
 		    struct lg_out *o, struct lg_error *err)
 {
-	static const struct lg_tl_sink sink = { .track = track, .slice = slice, .again = again,
-						.track_end = track_end,
+	static const struct lg_tl_sink sink = { .track = track, .slice = slice, .track_end = track_end,
+						.out = out, .know = know, .flush = flush,
+						.slices = slices, .close = close_slices,
 						.instant = instant, .counter = counter, .flow = flow };
 	struct chrome c = { .o = o, .start = t->first <= t->last ? t->first : 0 };
 	int rc = lg_out_memory(&c.kept, err);
@@ -406,6 +462,7 @@ int lg_chrome_write(const struct lg_trace *t, const struct lg_verdict *v, const 
 		rc = lg_timeline(t, v, w, &sink, &c, err);
 	lg_out_puts(o, "\n]}\n");
 	lg_out_abort(c.kept);
+	lg_arena_done(&c.texts);
 	lg_free(c.tail);
 	return rc;
 }

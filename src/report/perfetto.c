@@ -41,6 +41,7 @@ struct perfetto {
 	const struct lg_trace *t;
 	struct lg_out *o;
 	struct lg_pb pkt, data; /* the packet, and the interned data that goes in front of it */
+	struct lg_pb ahead;     /* interned data of what comes in bulk, not written yet */
 	struct lg_arena arena;
 	struct lg_map by_id[N_INTERNED]; /* text id (timeline.h) -> entry */
 	struct { uint64_t id; uint32_t field, iid; } recent[1 << RECENT_BITS]; /* in front of it */
@@ -50,15 +51,10 @@ struct perfetto {
 	uint8_t *frame_known, *stack_known, *task_known, *dso_known, *file_known;
 	int64_t *ends; /* of the track's open slices */
 	size_t depth, ends_cap;
-	/* Type and track of a TrackEvent, of the track drawn last: tracks come one after the other. */
-	uint64_t on_track;
-	uint8_t begin_on[16], end_on[16];
-	size_t n_on;
 	/* Fields of slices of the flame chart from their name on, by row of the frame table; n = 0:
-	 * not written yet. What they refer to has been interned when they are kept. */
-	uint8_t *kept;
-	size_t n_kept, kept_cap;
-	struct { uint32_t at, n; } *body;
+	 * not known. What they refer to is interned. */
+	struct { const uint8_t *p; size_t n; } *body;
+	size_t body_bytes;
 	uint64_t shift; /* added to every time: packets cannot hold negative ones */
 	bool failed;
 };
@@ -144,12 +140,17 @@ static uint64_t stamp(const struct perfetto *p, int64_t ts)
 	return (uint64_t)ts + p->shift;
 }
 
+static void lead(struct perfetto *p);
+
 /* Everything but the flags is in p->pkt. */
 static void finish(struct perfetto *p, unsigned flags)
 {
 	uint8_t len[16];
 	size_t n;
 
+	/* This packet may refer to what only those in bulk needed so far. */
+	if (p->ahead.n)
+		lead(p);
 	lg_pb_varint(&p->pkt, PKT_SEQUENCE_ID, SEQUENCE);
 	lg_pb_varint(&p->pkt, PKT_FLAGS, flags);
 	if (p->data.n)
@@ -162,6 +163,40 @@ static void finish(struct perfetto *p, unsigned flags)
 	n = 1 + lg_pb_put_varint(len + 1, p->pkt.n);
 	lg_out_write(p->o, len, n);
 	lg_out_write(p->o, p->pkt.p, p->pkt.n);
+}
+
+/* What p->data holds comes in a packet of its own, before the next. */
+static void keep_ahead(struct perfetto *p)
+{
+	enum { AHEAD_MAX = 64 << 10 };
+	size_t n = p->data.n;
+
+	if (p->data.failed || (p->ahead.cap - p->ahead.n < n && !lg_pb_grow(&p->ahead, n))) {
+		nomem(p);
+		return;
+	}
+	if (n)
+		memcpy(p->ahead.p + p->ahead.n, p->data.p, n);
+	p->ahead.n += n;
+	p->data.n = 0;
+	if (p->ahead.n > AHEAD_MAX)
+		lead(p);
+}
+
+static void lead(struct perfetto *p)
+{
+	struct lg_pb pkt = p->pkt, data = p->data;
+
+	if (!p->ahead.n)
+		return;
+	p->data = p->ahead;
+	p->ahead = p->pkt = (struct lg_pb){ 0 };
+	finish(p, FLAG_NEEDS_STATE);
+	lg_pb_done(&p->pkt);
+	p->ahead = p->data;
+	p->ahead.n = 0;
+	p->pkt = pkt;
+	p->data = data;
 }
 
 static void clock_reading(struct lg_pb *b, unsigned id, uint64_t ns)
@@ -318,108 +353,164 @@ static void name_cat(struct perfetto *p, const char *name, uint64_t name_id, con
 	lg_pb_varint(&p->pkt, 3, intern_static(p, IN_CATEGORY, cat));
 }
 
+/* SEQUENCE_ID and FLAGS, each a tag and a small number */
+static const uint8_t packet_end[] = { PKT_SEQUENCE_ID << 3, SEQUENCE, PKT_FLAGS << 3, FLAG_NEEDS_STATE };
+
 /*
  * The two packets that millions of slices consist of, put together where they are to stand:
  * event(), name_cat(), annotate() and finish() for a TrackEvent that interns nothing.
  */
-static void packet(struct perfetto *p, const struct lg_tl_track *t, const uint8_t *on, int64_t ts,
-		   const uint8_t *body, size_t n)
+struct packets {
+	uint8_t begin_on[16 + LG_PEN_SLACK]; /* type and track */
+	size_t n_on;
+	uint8_t end[40 + LG_PEN_SLACK];      /* an END from behind its time on */
+	size_t n_end;
+};
+
+static void packets_of(struct packets *k, const struct lg_tl_track *t)
 {
-	/* SEQUENCE_ID and FLAGS, each a tag and a small number */
-	static const uint8_t tail[] = { PKT_SEQUENCE_ID << 3, SEQUENCE, PKT_FLAGS << 3, FLAG_NEEDS_STATE };
-	uint8_t stamped[16], len[10], *at, *end;
-	size_t n_ts, n_len;
+	uint8_t *q = k->begin_on;
 
-	if (p->on_track != t->id) {
-		uint8_t *q = p->begin_on;
+	*q++ = 9 << 3;
+	*q++ = TYPE_BEGIN;
+	*q++ = 11 << 3;
+	q = lg_pb_raw(q, t->id);
+	k->n_on = (size_t)(q - k->begin_on);
+	q = k->end;
+	*q++ = PKT_TRACK_EVENT << 3 | 2;
+	*q++ = (uint8_t)k->n_on; /* at most 13 */
+	memcpy(q, k->begin_on, k->n_on);
+	q[1] = TYPE_END;
+	q = mempcpy(q + k->n_on, packet_end, sizeof packet_end);
+	k->n_end = (size_t)(q - k->end);
+}
 
-		*q++ = 9 << 3;
-		*q++ = TYPE_BEGIN;
-		*q++ = 11 << 3;
-		q = lg_pb_raw(q, t->id);
-		p->n_on = (size_t)(q - p->begin_on);
-		memcpy(p->end_on, p->begin_on, sizeof p->end_on);
-		p->end_on[1] = TYPE_END;
-		p->on_track = t->id;
-	}
-	stamped[0] = PKT_TIMESTAMP << 3;
-	n_ts = (size_t)(lg_pb_raw(stamped + 1, stamp(p, ts)) - stamped);
-	n_len = lg_pb_put_varint(len, p->n_on + n);
-	at = (uint8_t *)lg_out_reserve(p->o, 64 + n);
+static void put_end(struct lg_pen *pen, const struct packets *k, uint64_t ts)
+{
+	uint8_t *at = lg_pen_room(pen, 64 + LG_PEN_SLACK), *len;
+
 	if (!at)
 		return;
-	end = at;
-	*end++ = TRACE_PACKET << 3 | 2;
-	end = lg_pb_raw(end, n_ts + 1 + n_len + p->n_on + n + sizeof tail);
-	end = mempcpy(end, stamped, n_ts);
-	*end++ = PKT_TRACK_EVENT << 3 | 2;
-	end = mempcpy(end, len, n_len);
-	end = mempcpy(end, on, p->n_on);
-	if (n)
-		end = mempcpy(end, body, n);
-	end = mempcpy(end, tail, sizeof tail);
-	lg_out_commit(p->o, (char *)end);
+	*at++ = TRACE_PACKET << 3 | 2;
+	len = at++; /* below 128 */
+	*at++ = PKT_TIMESTAMP << 3;
+	at = lg_pb_raw(at, ts);
+	at = lg_pen_put(at, k->end, k->n_end);
+	*len = (uint8_t)(at - len - 1);
+	pen->n = (size_t)(at - pen->p);
+}
+
+/* The open slices that end at or before ts, as long as there are more than n. */
+static void put_ends(const struct perfetto *p, struct lg_pen *pen, const struct packets *k,
+		     struct lg_tl_open *open, int64_t ts, size_t n)
+{
+	while (open->n > n && open->end[open->n - 1] <= ts)
+		put_end(pen, k, stamp(p, open->end[--open->n]));
+}
+
+static void slices(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,
+		   const struct lg_tl_slice *s, size_t n, struct lg_tl_open *open)
+{
+	const struct perfetto *p = self;
+	uint8_t stamped[16 + LG_PEN_SLACK];
+	size_t n_ts = 0;
+	struct packets k;
+
+	packets_of(&k, t);
+	stamped[0] = PKT_TIMESTAMP << 3;
+	for (size_t i = 0; i < n; i++) {
+		size_t n_body = p->body[s[i].frame].n, n_len = k.n_on + n_body < 128 ? 1 : 2;
+		uint8_t *at;
+
+		put_ends(p, pen, &k, open, s[i].ts, 0);
+		open->end[open->n++] = s[i].end;
+		at = lg_pen_room(pen, 96 + n_body + LG_PEN_SLACK);
+		if (!at)
+			return;
+		if (!n_ts || s[i].ts != s[i - 1].ts)
+			n_ts = (size_t)(lg_pb_raw(stamped + 1, stamp(p, s[i].ts)) - stamped);
+		*at++ = TRACE_PACKET << 3 | 2;
+		at = lg_pb_raw(at, n_ts + 1 + n_len + k.n_on + n_body + sizeof packet_end);
+		at = lg_pen_put(at, stamped, n_ts);
+		*at++ = PKT_TRACK_EVENT << 3 | 2;
+		at = lg_pb_raw(at, k.n_on + n_body);
+		at = lg_pen_put(at, k.begin_on, k.n_on);
+		at = lg_pen_put(at, p->body[s[i].frame].p, n_body);
+		at = mempcpy(at, packet_end, sizeof packet_end);
+		pen->n = (size_t)(at - pen->p);
+	}
+}
+
+static void close_slices(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,
+			 struct lg_tl_open *open, size_t n)
+{
+	struct packets k;
+
+	packets_of(&k, t);
+	put_ends(self, pen, &k, open, INT64_MAX, n);
 }
 
 /* Close the open slices that end at or before ts. */
 static void close_until(struct perfetto *p, const struct lg_tl_track *t, int64_t ts)
 {
 	while (p->depth && p->ends[p->depth - 1] <= ts)
-		packet(p, t, p->end_on, p->ends[--p->depth], NULL, 0);
+		event_end(p, event(p, TYPE_END, t->id, p->ends[--p->depth]));
 }
 
-/* For again(): what was written of frame f, in the packet from its name on. */
-static void keep(struct perfetto *p, lg_frm f, const uint8_t *body, size_t n)
+static bool know(void *self, const struct lg_tl_event *e)
 {
-	enum { BODY_MAX = 4096, KEPT_MAX = 16 << 20 };
+	enum { BODY_MAX = 4096, BODIES_MAX = 16 << 20 };
+	struct perfetto *p = self;
+	uint8_t *copy;
 
-	if (!f || n > BODY_MAX || p->n_kept + n > KEPT_MAX)
-		return;
-	if (lg_grow(&p->kept, &p->kept_cap, p->n_kept + n, 1)) {
-		nomem(p);
-		return;
-	}
-	memcpy(p->kept + p->n_kept, body, n);
-	p->body[f].at = (uint32_t)p->n_kept;
-	p->body[f].n = (uint32_t)n;
-	p->n_kept += n;
-}
-
-static bool open_slice(struct perfetto *p, const struct lg_tl_event *e)
-{
-	close_until(p, e->track, e->ts);
-	if (lg_grow(&p->ends, &p->ends_cap, p->depth + 1, sizeof *p->ends)) {
+	if (p->body_bytes >= BODIES_MAX)
+		return false;
+	begin(p);
+	name_cat(p, e->name, e->name_id, e->cat);
+	for (size_t i = 0; i < e->n_args; i++)
+		annotate(p, &e->args[i]);
+	keep_ahead(p);
+	if (p->pkt.failed || p->failed || p->pkt.n > BODY_MAX)
+		return false;
+	copy = lg_arena_alloc(&p->arena, p->pkt.n + LG_PEN_SLACK, 1);
+	if (!copy) {
 		nomem(p);
 		return false;
 	}
-	p->ends[p->depth++] = e->end;
+	memcpy(copy, p->pkt.p, p->pkt.n);
+	p->body[e->frame].p = copy;
+	p->body[e->frame].n = p->pkt.n;
+	p->body_bytes += p->pkt.n;
 	return true;
 }
 
-static bool again(void *self, const struct lg_tl_event *e)
+static struct lg_out *out(void *self)
 {
 	struct perfetto *p = self;
 
-	if (!p->body[e->frame].n || !open_slice(p, e))
-		return false;
-	packet(p, e->track, p->begin_on, e->ts, p->kept + p->body[e->frame].at, p->body[e->frame].n);
-	return true;
+	return p->o;
+}
+
+static void flush(void *self)
+{
+	lead(self);
 }
 
 static void slice(void *self, const struct lg_tl_event *e)
 {
 	struct perfetto *p = self;
-	size_t msg, from;
+	size_t msg;
 
-	if (!open_slice(p, e))
+	close_until(p, e->track, e->ts);
+	if (lg_grow(&p->ends, &p->ends_cap, p->depth + 1, sizeof *p->ends)) {
+		nomem(p);
 		return;
+	}
+	p->ends[p->depth++] = e->end;
 	msg = event(p, TYPE_BEGIN, e->track->id, e->ts);
-	from = p->pkt.n;
 	name_cat(p, e->name, e->name_id, e->cat);
 	for (size_t i = 0; i < e->n_args; i++)
 		annotate(p, &e->args[i]);
-	if (!p->pkt.failed)
-		keep(p, e->frame, p->pkt.p + from, p->pkt.n - from);
 	event_end(p, msg);
 }
 
@@ -544,50 +635,57 @@ static uint8_t *put(uint8_t *at, uint32_t field, uint64_t v)
 	return lg_pb_raw(lg_pb_raw(at, (uint64_t)field << 3), v);
 }
 
-/* As sample() below, where there is nothing to intern: each length is below 128, one byte. */
-static void known_sample(struct perfetto *p, lg_thr thr, size_t row)
+/* One StackSample; each length in it is below 128, one byte. */
+static uint8_t *put_sample(const struct perfetto *p, uint8_t *at, lg_thr thr, size_t row)
 {
 	const struct lg_sample_tab *s = &p->t->sample;
-	uint8_t *at = (uint8_t *)lg_out_reserve(p->o, 128), *pkt, *msg, *ctx;
+	uint8_t *pkt, *msg, *ctx;
 
-	if (!at)
-		return;
 	*at++ = TRACE_PACKET << 3 | 2;
 	pkt = ++at;
 	at = put(at, PKT_TIMESTAMP, stamp(p, s->ts[row]));
 	at = lg_pb_raw(at, PKT_STACK_SAMPLE << 3 | 2);
 	msg = ++at;
-	at = put(at, 2, thr);
-	*at++ = 3 << 3 | 2;
+	at = put(at, 2, thr); /* task_context_iid */
+	*at++ = 3 << 3 | 2;   /* execution_context */
 	ctx = ++at;
 	if (s->cpu[row] >= 0)
 		at = put(at, 1, (uint64_t)s->cpu[row]);
-	at = put(at, 2, s->flags[row] & LG_SAMPLE_KERNEL ? 2 : 1);
+	at = put(at, 2, s->flags[row] & LG_SAMPLE_KERNEL ? 2 : 1); /* MODE_KERNEL, _USER */
 	ctx[-1] = (uint8_t)(at - ctx);
 	if (s->stack[row])
-		at = put(at, 6, s->stack[row]);
-	at = put(at, 11, 1);
+		at = put(at, 6, s->stack[row]); /* callstack_iid */
+	at = put(at, 11, 1);                    /* primary_weight */
 	msg[-1] = (uint8_t)(at - msg);
 	at = put(at, PKT_SEQUENCE_ID, SEQUENCE);
 	at = put(at, PKT_FLAGS, FLAG_NEEDS_STATE);
 	pkt[-1] = (uint8_t)(at - pkt);
-	lg_out_commit(p->o, (char *)at);
+	return at;
 }
 
-static void sample(void *self, const struct lg_tl_track *thread, size_t row)
+static void samples(const void *self, struct lg_pen *pen, lg_thr thr, const uint32_t *rows, size_t n)
 {
-	const struct lg_sample_tab *s;
-	struct perfetto *p = self;
-	size_t msg, d;
+	uint8_t *at = lg_pen_room(pen, n * 128);
 
-	s = &p->t->sample;
-	if (p->task_known[thread->thr] && (!s->stack[row] || p->stack_known[s->stack[row]])) {
-		known_sample(p, thread->thr, row);
+	if (!at)
 		return;
-	}
+	for (size_t i = 0; i < n; i++)
+		at = put_sample(self, at, thr, rows[i]);
+	pen->n = (size_t)(at - pen->p);
+}
+
+/* What a sample refers to. */
+static void know_sample(void *self, const struct lg_tl_track *thread, size_t row)
+{
+	struct perfetto *p = self;
+	lg_stk stk = p->t->sample.stack[row];
+	size_t d;
+
+	if (p->task_known[thread->thr] && (!stk || p->stack_known[stk]))
+		return;
 	begin(p);
-	if (s->stack[row])
-		intern_stack(p, s->stack[row]);
+	if (stk)
+		intern_stack(p, stk);
 	if (!p->task_known[thread->thr]) {
 		p->task_known[thread->thr] = 1;
 		d = lg_pb_open(&p->data, IN_TASK);
@@ -596,28 +694,17 @@ static void sample(void *self, const struct lg_tl_track *thread, size_t row)
 		lg_pb_varint(&p->data, 3, (uint64_t)thread->tid);
 		lg_pb_close(&p->data, d);
 	}
-	lg_pb_varint(&p->pkt, PKT_TIMESTAMP, stamp(p, s->ts[row]));
-	msg = lg_pb_open(&p->pkt, PKT_STACK_SAMPLE);
-	lg_pb_varint(&p->pkt, 2, thread->thr); /* task_context_iid */
-	d = lg_pb_open(&p->pkt, 3);            /* execution_context */
-	if (s->cpu[row] >= 0)
-		lg_pb_varint(&p->pkt, 1, (uint64_t)s->cpu[row]);
-	lg_pb_varint(&p->pkt, 2, s->flags[row] & LG_SAMPLE_KERNEL ? 2 : 1); /* MODE_KERNEL, _USER */
-	lg_pb_close(&p->pkt, d);
-	if (s->stack[row])
-		lg_pb_varint(&p->pkt, 6, s->stack[row]); /* callstack_iid */
-	lg_pb_varint(&p->pkt, 11, 1);                    /* primary_weight */
-	lg_pb_close(&p->pkt, msg);
-	finish(p, FLAG_NEEDS_STATE);
+	keep_ahead(p);
 }
 
 int lg_perfetto_write(const struct lg_trace *t, const struct lg_verdict *v,
 		      const struct lg_window *w, struct lg_out *o, struct lg_error *err)
 {
-	static const struct lg_tl_sink sink = { .track = track, .slice = slice, .again = again,
-						.track_end = track_end,
+	static const struct lg_tl_sink sink = { .track = track, .slice = slice, .track_end = track_end,
 						.instant = instant, .counter = counter, .flow = flow,
-						.sample = sample };
+						.out = out, .know = know, .flush = flush,
+						.slices = slices, .close = close_slices,
+						.know_sample = know_sample, .samples = samples };
 	struct perfetto *p = lg_calloc(1, sizeof *p);
 	int rc = 0;
 
@@ -648,9 +735,9 @@ int lg_perfetto_write(const struct lg_trace *t, const struct lg_verdict *v,
 	lg_arena_done(&p->arena);
 	lg_pb_done(&p->pkt);
 	lg_pb_done(&p->data);
+	lg_pb_done(&p->ahead);
 	lg_free(p->strings);
 	lg_free(p->ends);
-	lg_free(p->kept);
 	lg_free(p->body);
 	lg_free(p->frame_known);
 	lg_free(p->stack_known);

@@ -728,8 +728,9 @@ static int init(struct lg_timeline *c, struct lg_error *err)
 	c->source_text = lg_calloc(c->t->frame.n + 1, sizeof *c->source_text);
 	c->stack_text = lg_calloc(c->t->stack.n + 1, sizeof *c->stack_text);
 	c->thread_text = lg_calloc(c->t->thread.n + 1, sizeof *c->thread_text);
-	if (!c->pid || !c->tid || !c->lane_known || !c->frame_text || !c->source_text ||
-	    !c->stack_text || !c->thread_text)
+	c->known = c->sink->know ? lg_calloc(c->t->frame.n + 1, 1) : NULL;
+	if ((c->sink->know && !c->known) || !c->pid || !c->tid || !c->lane_known || !c->frame_text ||
+	    !c->source_text || !c->stack_text || !c->thread_text)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	for (size_t i = 0; i <= p->n; i++)
 		c->pid[i] = INT64_MIN;
@@ -768,6 +769,7 @@ int lg_timeline(const struct lg_trace *t, const struct lg_verdict *v, const stru
 			tl_states(c, thr);
 			tl_samples(c, thr, period);
 		}
+		tl_batch_write(c, true);
 		tl_track_spans(c);
 		marks(c);
 		counters(c);
@@ -780,7 +782,12 @@ int lg_timeline(const struct lg_trace *t, const struct lg_verdict *v, const stru
 	lg_map_done(&c->tid_taken);
 	lg_map_done(&c->mm_owner);
 	lg_free(c->items);
-	lg_free(c->flames);
+	for (size_t i = 0; i < 2; i++) {
+		lg_free(c->batch[i].flames);
+		lg_free(c->batch[i].part);
+		lg_free(c->batch[i].open);
+	}
+	lg_free(c->known);
 	lg_free(c->pid);
 	lg_free(c->tid);
 	lg_free(c->lane_known);

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #include "analyse/verdict.h"
+#include "base/out.h"
 
 enum lg_tl_kind { LG_TL_PROCESS, LG_TL_THREAD, LG_TL_LANE, LG_TL_COUNTER };
 /* Lanes of a thread; the thread's own track holds steps, stages and operators. */
@@ -73,19 +74,44 @@ struct lg_tl_flow {
 	int64_t ts, ts_to;
 };
 
+/* A slice of the flame chart; ends of those of one track that are open, outermost first. */
+struct lg_tl_slice {
+	int64_t ts, end;
+	lg_frm frame;
+};
+
+struct lg_tl_open {
+	int64_t *end;
+	size_t n;
+};
+
 struct lg_tl_sink {
 	void (*track)(void *self, const struct lg_tl_track *t);
 	void (*slice)(void *self, const struct lg_tl_event *e);
-	/* May be NULL. As slice(), of an event of which only track, times and frame are filled in: true
-	 * when the sink has kept what it wrote for that frame, so that the rest need not be made. */
-	bool (*again)(void *self, const struct lg_tl_event *e);
 	void (*track_end)(void *self, const struct lg_tl_track *t);
 	void (*instant)(void *self, const struct lg_tl_event *e);
 	void (*counter)(void *self, const struct lg_tl_track *t, int64_t ts, double value);
 	void (*flow)(void *self, const struct lg_tl_flow *f);
-	/* Raw CPU sample, row of the sample table; may be NULL. The flame chart's slices come
-	 * through slice() as well. */
-	void (*sample)(void *self, const struct lg_tl_track *thread, size_t row);
+	/*
+	 * The flame chart in bulk: its parts are written in any order, in several threads, and take their
+	 * places in out(). All or none of these; know_sample() and samples() for a sink that wants the
+	 * raw CPU samples (rows of the sample table) besides.
+	 *
+	 * know() is called in order, before any slices() of e->frame: as slice(), of an event without
+	 * times: false when what belongs to it is not kept. flush(): parts that need what was made
+	 * known come next. slices() writes n slices of a track behind those of `open` and leaves in
+	 * there what is open then (at most 512); close() ends the innermost until n are left.
+	 */
+	struct lg_out *(*out)(void *self);
+	bool (*know)(void *self, const struct lg_tl_event *e);
+	void (*flush)(void *self);
+	void (*slices)(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,
+		       const struct lg_tl_slice *s, size_t n, struct lg_tl_open *open);
+	void (*close)(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,
+		      struct lg_tl_open *open, size_t n);
+	void (*know_sample)(void *self, const struct lg_tl_track *thread, size_t row);
+	void (*samples)(const void *self, struct lg_pen *pen, lg_thr thr, const uint32_t *rows,
+			size_t n);
 };
 
 struct lg_window {

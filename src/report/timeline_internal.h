@@ -16,11 +16,32 @@ struct tl_item {
 	uint8_t rank; /* of two with the same interval the lower one encloses */
 };
 
-/* A slice of the flame chart: from a sample on (position in the thread's list). */
+/* A slice of the flame chart: from a sample on (position in the threads' lists). */
 struct tl_flame {
 	int64_t end;
 	uint32_t first;
 	lg_frm frame;
+};
+
+/* A piece of one thread's flame chart, and of its samples. */
+struct tl_part {
+	struct lg_timeline *c;
+	struct tl_batch *batch;
+	struct lg_tl_track track;  /* without texts */
+	size_t from, to;           /* flames of the batch */
+	size_t open, n_open;       /* batch->open: the flames that enclose the first one */
+	uint32_t sample, samples;  /* positions in the thread's list */
+	bool more;                 /* the next part is of the same thread */
+};
+
+/* Threads whose charts are written while the next ones are put together: the other batch. */
+struct tl_batch {
+	struct tl_flame *flames;
+	size_t n, cap;
+	struct tl_part *part;
+	size_t n_part, part_cap;
+	uint32_t *open;            /* flames */
+	size_t n_open, open_cap;
 };
 
 struct lg_timeline {
@@ -36,8 +57,9 @@ struct lg_timeline {
 	uint8_t *lane_known;           /* by thread: bit per lane announced */
 	struct tl_item *items;
 	size_t n_items, items_cap;
-	struct tl_flame *flames;
-	size_t n_flames, flames_cap;
+	struct tl_batch batch[2];
+	size_t now;                    /* the batch that is being put together */
+	uint8_t *known;                /* by frame: 0 = not asked yet, 1 = known to the sink, 2 = not */
 	uint64_t flow_id;
 	/* Texts made once, by row; what does not fit into the budget is made every time. */
 	struct lg_arena texts;
@@ -105,7 +127,24 @@ void tl_lock_flows(struct lg_timeline *c);
 void tl_states(struct lg_timeline *c, lg_thr thr);
 void tl_wake_flows(struct lg_timeline *c);
 /* timeline_samples.c */
+static inline bool tl_is_tick(const struct lg_trace *t, uint32_t row)
+{
+	return !(t->sample.flags[row] & (LG_SAMPLE_TRACEPOINT | LG_SAMPLE_OFFCPU | LG_SAMPLE_IDLE));
+}
+static inline int64_t tl_flame_ts(const struct lg_timeline *c, const struct tl_flame *f)
+{
+	return c->t->sample.ts[c->x->sample[f->first]];
+}
 int64_t tl_sample_period(const struct lg_timeline *c);
 void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period);
+/* timeline_bulk.c */
+enum { TL_PART = 2048 }; /* flames of a part: what they become stays in the cache until it is written */
+/* A part ends here: the flames from batch->n on are another's; open: those that enclose the next one. */
+void tl_part_end(struct lg_timeline *c, uint32_t sample, const size_t *open, size_t n_open);
+/* The thread is complete: its parts can be written; track: where. Those before have been. */
+void tl_parts_end(struct lg_timeline *c, size_t first_part, const struct lg_tl_track *track,
+		  uint32_t samples);
+/* Write what there is when it is worth it, or in any case. */
+void tl_batch_write(struct lg_timeline *c, bool all);
 
 #endif /* LG_REPORT_TIMELINE_INTERNAL_H */

@@ -15,11 +15,6 @@
 enum { DEPTH_MAX = 512, GAPS_MAX = 1 << 16 };
 #define DEFAULT_PERIOD (INT64_C(1000000000) / 99) /* record's default frequency */
 
-static bool is_tick(const struct lg_trace *t, uint32_t row)
-{
-	return !(t->sample.flags[row] & (LG_SAMPLE_TRACEPOINT | LG_SAMPLE_OFFCPU | LG_SAMPLE_IDLE));
-}
-
 static int by_value(const void *pa, const void *pb)
 {
 	const int64_t *a = pa, *b = pb;
@@ -43,7 +38,7 @@ int64_t tl_sample_period(const struct lg_timeline *c)
 		uint32_t row = c->x->sample[p], before = c->x->sample[p - 1];
 		const char *event = lg_string(c->t, s->event[row]);
 
-		if (!is_tick(c->t, row))
+		if (!tl_is_tick(c->t, row))
 			continue;
 		if (strstr(event, "clock") && s->weight[row] && s->weight[row] < INT64_C(1) << 40 &&
 		    n_weight < GAPS_MAX)
@@ -71,6 +66,8 @@ int64_t tl_sample_period(const struct lg_timeline *c)
  */
 struct flame {
 	struct lg_timeline *c;
+	struct tl_batch *b;
+	uint32_t pos; /* of the sample being looked at */
 	lg_frm open[DEPTH_MAX], frames[DEPTH_MAX]; /* frames: of the sample being looked at */
 	lg_stk stk[DEPTH_MAX], stks[DEPTH_MAX];
 	size_t item[DEPTH_MAX];
@@ -104,28 +101,34 @@ static size_t frames_of(struct flame *f, lg_stk stk, size_t *ret_same)
 static void close_from(struct flame *f, size_t depth)
 {
 	while (f->depth > depth)
-		f->c->flames[f->item[--f->depth]].end = f->end;
+		f->b->flames[f->item[--f->depth]].end = f->end;
 }
 
 /* The slices are collected first (opening order is nesting order) and given away at the end of
  * the thread, because a slice's end is known only later. */
-static bool add_sample(struct flame *f, lg_stk stk, uint32_t pos)
+static bool add_sample(struct flame *f, lg_stk stk)
 {
 	struct lg_timeline *c = f->c;
+	struct tl_batch *b = f->b;
 	size_t same, n = frames_of(f, stk, &same);
 
 	while (same < f->depth && same < n && f->open[same] == f->frames[same])
 		same++;
 	close_from(f, same);
-	if (lg_grow(&c->flames, &c->flames_cap, c->n_flames + n - f->depth, sizeof *c->flames)) {
+	if (lg_grow(&b->flames, &b->cap, b->n + n - f->depth, sizeof *b->flames)) {
 		c->failed = LG_E_NOMEM;
 		return false;
+	}
+	if (c->known && n > f->depth && b->n - b->part[b->n_part - 1].from >= TL_PART) {
+		tl_part_end(c, f->pos, f->item, f->depth);
+		if (c->failed)
+			return false;
 	}
 	for (size_t i = f->depth; i < n; i++) {
 		f->open[i] = f->frames[i];
 		f->stk[i] = f->stks[i];
-		f->item[i] = c->n_flames;
-		c->flames[c->n_flames++] = (struct tl_flame){ .first = pos, .frame = f->frames[i] };
+		f->item[i] = b->n;
+		b->flames[b->n++] = (struct tl_flame){ .first = f->pos, .frame = f->frames[i] };
 	}
 	f->depth = n;
 	f->stack = stk;
@@ -137,41 +140,92 @@ static const char *colour_of(uint32_t kind)
 	return kind == LG_FRAME_KERNEL ? "rail_response" : kind == LG_FRAME_PYTHON ? "rail_idle" : NULL;
 }
 
-static void emit(struct lg_timeline *c, lg_thr thr)
+/* All of a slice but its place and times; name is for texts that are not kept. */
+static void describe(struct lg_timeline *c, lg_frm frame, struct lg_tl_event *e, char name[TL_FRAME])
 {
 	static const char *const cats[] = { "sample,user", "sample,kernel", "sample,python",
 					    "sample,inlined" };
 	const struct lg_frame_tab *f = &c->t->frame;
-	struct lg_tl_track track;
+
+	tl_args_reset(c);
+	if (f->dso[frame])
+		tl_arg_pool(c, "dso", f->dso[frame]);
+	tl_arg_source(c, frame);
+	e->name = tl_frame(c, frame, name, TL_FRAME);
+	e->name_id = tl_id(TL_ID_FRAME, frame);
+	e->cat = cats[f->kind[frame] < 4 ? f->kind[frame] : 0];
+	e->colour = colour_of(f->kind[frame]);
+	e->args = c->args;
+	e->n_args = c->n_args;
+}
+
+/* Has the sink what the slices that will be drawn consist of? */
+static bool known(struct lg_timeline *c, const struct tl_batch *b, size_t from)
+{
 	char name[TL_FRAME];
 
-	if (!c->n_flames)
-		return;
-	tl_thread_track(c, thr, LG_LANE_SAMPLE, 0, &track);
-	for (size_t i = 0; i < c->n_flames; i++) {
-		const struct tl_flame *it = &c->flames[i];
-		int64_t ts = c->t->sample.ts[c->x->sample[it->first]], end = it->end;
-		lg_frm frame = it->frame;
-		struct lg_tl_event e;
+	for (size_t i = from; i < b->n; i++) {
+		const struct tl_flame *it = &b->flames[i];
+		struct lg_tl_event e = { .frame = it->frame, .end = it->end };
 
-		if (!tl_clip(c, &ts, &end))
+		if (__builtin_expect(c->known[it->frame] == 1, 1))
 			continue;
-		e = (struct lg_tl_event){ .track = &track, .ts = ts, .end = end, .frame = frame };
-		if (c->sink->again && c->sink->again(c->self, &e))
+		e.ts = tl_flame_ts(c, it);
+		if (!tl_clip(c, &e.ts, &e.end))
 			continue;
-		tl_args_reset(c);
-		if (f->dso[frame])
-			tl_arg_pool(c, "dso", f->dso[frame]);
-		tl_arg_source(c, frame);
-		e.name = tl_frame(c, frame, name, sizeof name);
-		e.name_id = tl_id(TL_ID_FRAME, frame);
-		e.cat = cats[f->kind[frame] < 4 ? f->kind[frame] : 0];
-		e.colour = colour_of(f->kind[frame]);
-		e.args = c->args;
-		e.n_args = c->n_args;
+		if (!c->known[it->frame]) {
+			describe(c, it->frame, &e, name);
+			c->known[it->frame] = c->sink->know(c->self, &e) ? 1 : 2;
+		}
+		if (c->known[it->frame] != 1)
+			return false;
+	}
+	return true;
+}
+
+/* Slice by slice: for a sink that cannot do it in bulk, or not with these frames. */
+static void emit(struct lg_timeline *c, const struct tl_batch *b, size_t from,
+		 const struct lg_tl_track *track)
+{
+	char name[TL_FRAME];
+
+	for (size_t i = from; i < b->n; i++) {
+		const struct tl_flame *it = &b->flames[i];
+		struct lg_tl_event e = { .track = track, .ts = tl_flame_ts(c, it), .end = it->end,
+					 .frame = it->frame };
+
+		if (!tl_clip(c, &e.ts, &e.end))
+			continue;
+		describe(c, it->frame, &e, name);
 		c->sink->slice(c->self, &e);
 	}
-	c->sink->track_end(c->self, &track);
+	c->sink->track_end(c->self, track);
+}
+
+/* The thread's slices, from `from` on, and its samples: now, or with its batch. */
+static void give_away(struct flame *f, lg_thr thr, size_t from, size_t first_part, uint32_t end)
+{
+	struct lg_timeline *c = f->c;
+	struct tl_batch *b = f->b;
+	struct lg_tl_track track = { .thr = thr };
+	bool any = b->n > from;
+
+	if (any)
+		tl_thread_track(c, thr, LG_LANE_SAMPLE, 0, &track);
+	if (c->known && known(c, b, from)) {
+		tl_parts_end(c, first_part, &track, end);
+		return;
+	}
+	if (any)
+		emit(c, b, from, &track);
+	b->n = from;
+	if (!c->known)
+		return;
+	/* The samples alone are left. */
+	b->n_part = first_part;
+	tl_part_end(c, c->x->sample_off[thr], NULL, 0);
+	if (!c->failed)
+		tl_parts_end(c, first_part, &track, end);
 }
 
 /* Tracepoint samples are moments, not time: instants. */
@@ -191,12 +245,29 @@ static void tracepoint(struct lg_timeline *c, lg_thr thr, struct lg_tl_track *tr
 		   s->event[row] ? tl_id(TL_ID_POOL, s->event[row]) : 0, "event");
 }
 
+/* A thread's rows and stacks lie all over their tables. */
+static inline void fetch(const struct lg_timeline *c, uint32_t p, uint32_t to)
+{
+	enum { ROW = 16, STACK = 8 };
+	const struct lg_sample_tab *s = &c->t->sample;
+
+	if (to - p <= ROW)
+		return;
+	__builtin_prefetch(&s->ts[c->x->sample[p + ROW]]);
+	__builtin_prefetch(&s->flags[c->x->sample[p + ROW]]);
+	__builtin_prefetch(&s->stack[c->x->sample[p + ROW]]);
+	__builtin_prefetch(&c->t->stack.parent[s->stack[c->x->sample[p + STACK]]]);
+	__builtin_prefetch(&c->t->stack.frame[s->stack[c->x->sample[p + STACK]]]);
+	__builtin_prefetch(&c->t->stack.depth[s->stack[c->x->sample[p + STACK]]]);
+}
+
 void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period)
 {
 	const struct lg_sample_tab *s = &c->t->sample;
 	uint32_t from = c->x->sample_off[thr], to = c->x->sample_off[thr + 1];
 	struct flame *f;
 	struct lg_tl_track thread = { 0 }, lane = { 0 };
+	size_t first_flame, first_part;
 
 	if (from == to)
 		return;
@@ -206,18 +277,24 @@ void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period)
 		return;
 	}
 	f->c = c;
+	f->b = &c->batch[c->now];
 	f->end = INT64_MIN;
-	c->n_flames = 0;
+	first_flame = f->b->n;
+	first_part = f->b->n_part;
+	if (c->known)
+		tl_part_end(c, from, NULL, 0);
 	for (uint32_t p = from; p < to && !c->failed; p++) {
 		uint32_t row = c->x->sample[p], next = p + 1;
 		int64_t ts = s->ts[row], end;
 
-		if (!is_tick(c->t, row)) {
+		fetch(c, p, to);
+
+		if (!tl_is_tick(c->t, row)) {
 			if (!(s->flags[row] & LG_SAMPLE_IDLE))
 				tracepoint(c, thr, &lane, row);
 			continue;
 		}
-		while (next < to && !is_tick(c->t, c->x->sample[next]))
+		while (next < to && !tl_is_tick(c->t, c->x->sample[next]))
 			next++;
 		if (__builtin_add_overflow(ts, period, &end))
 			end = INT64_MAX;
@@ -228,17 +305,20 @@ void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period)
 		if (ts != f->end)
 			close_from(f, 0);
 		/* Most samples of a busy thread are like the one before. */
-		if ((!f->depth || s->stack[row] != f->stack) && !add_sample(f, s->stack[row], p))
+		f->pos = p;
+		if ((!f->depth || s->stack[row] != f->stack) && !add_sample(f, s->stack[row]))
 			break;
 		f->end = end;
-		if (c->sink->sample && ts >= c->w.from && ts < c->w.to) {
+		if (c->sink->know_sample && ts >= c->w.from && ts < c->w.to) {
 			if (!thread.id)
 				tl_thread_track(c, thr, LG_LANE_MAIN, 0, &thread);
-			c->sink->sample(c->self, &thread, row);
+			c->sink->know_sample(c->self, &thread, row);
 		}
 	}
 	close_from(f, 0);
 	if (!c->failed)
-		emit(c, thr);
+		give_away(f, thr, first_flame, first_part, to);
 	lg_free(f);
+	if (!c->failed)
+		tl_batch_write(c, false);
 }

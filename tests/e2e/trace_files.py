@@ -141,6 +141,7 @@ class Perfetto:
         self.events = []
         self.samples = []
         self.snapshots = []
+        self.n_interned_only = 0
         for n, packet in enumerate(map(fields, trace[1])):
             flags = packet[13][0]
             assert flags == (1 if n == 0 else 2)
@@ -153,6 +154,7 @@ class Perfetto:
                         entry = fields(raw)
                         assert entry[1][0] not in self.interned[field], "an id is reused"
                         self.interned[field][entry[1][0]] = entry
+            self.n_interned_only += bool(packet[12]) and not any(packet[f] for f in (6, 11, 60, 135))
             if packet[60]:
                 self.add_track(fields(packet[60][0]))
             if packet[11]:

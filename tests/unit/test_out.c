@@ -242,6 +242,79 @@ static void test_failure_keeps_old(void **state)
 	assert_int_equal(lg_out_open(&o, "/nonexistent/x", LG_OUT_PLAIN, &err), LG_E_IO);
 }
 
+struct made {
+	size_t n, i;
+};
+
+static void make_piece(void *arg, struct lg_pen *pen)
+{
+	const struct made *m = arg;
+	unsigned char *at = lg_pen_room(pen, m->n);
+
+	if (!at)
+		return;
+	memset(at, (int)('a' + m->i % 26), m->n);
+	pen->n += m->n;
+}
+
+/* Pieces that are made in whatever order stand where they were announced, among what is written. */
+static void test_later(void **state)
+{
+	enum { PIECES = 300 };
+	static struct made made[PIECES];
+	struct lg_error err;
+	struct lg_out *o;
+	struct rlimit old, small;
+	char *all;
+	size_t at = 0, total = 0;
+	FILE *f;
+
+	(void)state;
+	assert_int_equal(lg_out_open(&o, path, LG_OUT_PLAIN, NULL), 0);
+	for (size_t i = 0; i < PIECES; i++) {
+		made[i] = (struct made){ .n = i * 7919 % 40000, .i = i };
+		lg_out_puts(o, "<");
+		lg_out_later(o, make_piece, &made[i]);
+		lg_out_puts(o, ">");
+		total += made[i].n + 2;
+	}
+	lg_out_settle(o);
+	assert_int_equal(lg_out_bytes(o), total);
+	assert_int_equal(lg_out_close(o, NULL), 0);
+	all = lg_calloc(total + 1, 1);
+	f = fopen(path, "r");
+	assert_true(f && fread(all, 1, total + 1, f) == total);
+	fclose(f);
+	for (size_t i = 0; i < PIECES; i++) {
+		assert_int_equal(all[at++], '<');
+		for (size_t k = 0; k < made[i].n; k++)
+			assert_int_equal(all[at++], 'a' + i % 26);
+		assert_int_equal(all[at++], '>');
+	}
+	lg_free(all);
+
+	/* The disk is full; nothing is to be had for a piece. */
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	small = old;
+	small.rlim_cur = 300000;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+	assert_int_equal(lg_out_open(&o, path, LG_OUT_PLAIN, NULL), 0);
+	for (size_t i = 0; i < PIECES; i++)
+		lg_out_later(o, make_piece, &made[i]);
+	lg_out_settle(o);
+	assert_int_equal(lg_out_close(o, &err), LG_E_IO);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+	assert_int_equal(lg_out_open(&o, path, LG_OUT_PLAIN, NULL), 0);
+	lg_out_later(o, make_piece, &made[1]);
+	lg_out_settle(o);
+	lg_alloc_fail_at(1);
+	made[2].n = 1 << 20;
+	lg_out_later(o, make_piece, &made[2]);
+	lg_out_settle(o);
+	lg_alloc_fail_at(0);
+	assert_int_equal(lg_out_close(o, &err), LG_E_NOMEM);
+}
+
 static void test_no_memory(void **state)
 {
 	struct lg_error err;
@@ -270,7 +343,7 @@ int main(void)
 		cmocka_unit_test(test_numbers),	 cmocka_unit_test(test_json),
 		cmocka_unit_test(test_json_every_byte), cmocka_unit_test(test_reserve),
 		cmocka_unit_test(test_file),	 cmocka_unit_test(test_failure_keeps_old),
-		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_later),	 cmocka_unit_test(test_no_memory),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -12,7 +12,7 @@
 #include "base/alloc.h"
 #include "report/timeline_internal.h"
 
-enum { BATCH_FLAMES = 1 << 16, BATCH_PARTS = 1 << 10, AT_ONCE = 256, DEPTH_MAX = 512 };
+enum { BATCH_PARTS = 1 << 10, AT_ONCE = 256, DEPTH_MAX = 512 };
 
 /* The flame's interval in the window. */
 static bool interval(const struct lg_timeline *c, const struct tl_flame *f, int64_t *ret_ts, int64_t *ret_end)
@@ -128,7 +128,7 @@ void tl_batch_write(struct lg_timeline *c, bool all)
 	struct tl_batch *b = &c->batch[c->now];
 	struct lg_out *o = c->sink->out ? c->sink->out(c->self) : NULL;
 
-	if (!o || (!all && b->n < BATCH_FLAMES && b->n_part < BATCH_PARTS))
+	if (!o || (!all && b->n < TL_BATCH && b->n_part < BATCH_PARTS))
 		return;
 	lg_out_settle(o); /* the other batch */
 	if (b->n_part && !c->failed) {

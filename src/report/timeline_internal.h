@@ -138,7 +138,9 @@ static inline int64_t tl_flame_ts(const struct lg_timeline *c, const struct tl_f
 int64_t tl_sample_period(const struct lg_timeline *c);
 void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period);
 /* timeline_bulk.c */
-enum { TL_PART = 2048 }; /* flames of a part: what they become stays in the cache until it is written */
+/* Flames of a part: what they become stays in the cache until it is written. And of a batch: as many as
+ * keep two threads busy for a while; a thread whose slices never all end has more. */
+enum { TL_PART = 1024, TL_BATCH = 1 << 16 };
 /* A part ends here: the flames from batch->n on are another's; open: those that enclose the next one. */
 void tl_part_end(struct lg_timeline *c, uint32_t sample, const size_t *open, size_t n_open);
 /* The thread is complete: its parts can be written; track: where. Those before have been. */

@@ -208,6 +208,7 @@ static void give_away(struct flame *f, lg_thr thr, size_t from, size_t first_par
 	struct lg_timeline *c = f->c;
 	struct tl_batch *b = f->b;
 	struct lg_tl_track track = { .thr = thr };
+	uint32_t start;
 	bool any = b->n > from;
 
 	if (any)
@@ -222,8 +223,9 @@ static void give_away(struct flame *f, lg_thr thr, size_t from, size_t first_par
 	if (!c->known)
 		return;
 	/* The samples alone are left. */
+	start = b->part[first_part].sample;
 	b->n_part = first_part;
-	tl_part_end(c, c->x->sample_off[thr], NULL, 0);
+	tl_part_end(c, start, NULL, 0);
 	if (!c->failed)
 		tl_parts_end(c, first_part, &track, end);
 }
@@ -304,6 +306,16 @@ void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period)
 			end = s->ts[c->x->sample[next]];
 		if (ts != f->end)
 			close_from(f, 0);
+		/* Nothing is open: what there is need not wait for the thread's end. */
+		if (!f->depth && c->known && f->b->n >= TL_BATCH) {
+			give_away(f, thr, first_flame, first_part, p);
+			tl_batch_write(c, false);
+			f->b = &c->batch[c->now];
+			first_flame = first_part = 0;
+			tl_part_end(c, p, NULL, 0);
+			if (c->failed)
+				break;
+		}
 		/* Most samples of a busy thread are like the one before. */
 		f->pos = p;
 		if ((!f->depth || s->stack[row] != f->stack) && !add_sample(f, s->stack[row]))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - the command table and what every command shares: messages, help, durations. */
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -196,6 +197,9 @@ static int version(int json)
 
 int main(int argc, char **argv)
 {
+	/* Left alone, glibc learns from the first big block that is freed to keep such blocks in its heap,
+	 * where what an import needs for a while only stays resident until the end. */
+	mallopt(M_MMAP_THRESHOLD, 256 << 10);
 	if (argc < 2) {
 		fprintf(stderr, "usage: laggard COMMAND [OPTION]... [FILE]...; laggard --help lists "
 				"the commands\n\n%s", examples);

@@ -10,17 +10,11 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/median.h"
 #include "report/timeline_internal.h"
 
 enum { DEPTH_MAX = 512, GAPS_MAX = 1 << 16 };
 #define DEFAULT_PERIOD (INT64_C(1000000000) / 99) /* record's default frequency */
-
-static int by_value(const void *pa, const void *pb)
-{
-	const int64_t *a = pa, *b = pb;
-
-	return *a < *b ? -1 : *a > *b;
-}
 
 /*
  * The sampling period in ns: the median weight of clock events, which is the period by
@@ -48,11 +42,9 @@ int64_t tl_sample_period(const struct lg_timeline *c)
 			n++;
 	}
 	if (n_weight) {
-		qsort(w, n_weight, sizeof *w, by_value);
-		period = w[n_weight / 2];
+		period = lg_select_i64(w, n_weight, n_weight / 2);
 	} else if (n >= 8) {
-		qsort(v, n, sizeof *v, by_value);
-		period = v[n / 4];
+		period = lg_select_i64(v, n, n / 4);
 	}
 	lg_free(v);
 	lg_free(w);

@@ -14,7 +14,7 @@
 
 #include "base/alloc.h"
 
-enum { WAYS = 4, BUCKETS_MIN = 1 << 12, MEMO_MAX = 1 << 19 };
+enum { WAYS = 4, BUCKETS_MIN = 1 << 12, MEMO_MAX = 1 << 18 };
 
 struct entry {
 	uint64_t tag;

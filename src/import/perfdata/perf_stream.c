@@ -9,7 +9,7 @@
 
 enum {
 	BLOCK_BYTES = 256 << 10, /* stays in the second-level cache between reading and decoding */
-	POOL_MAX = 64,           /* blocks kept for reuse: the first touch of a page is dear */
+	POOL_MAX = 16,           /* blocks kept for reuse: the first touch of a page is dear */
 	RESYNC_CHAIN = 3
 };
 

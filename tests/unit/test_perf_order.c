@@ -144,12 +144,60 @@ static void selects_what_a_sort_would_put_there(void **state)
 	}
 }
 
+/* What is forgotten may be forgotten; what is remembered is right, and each version has its own. */
+static void remembers_chains(void **state)
+{
+	enum { CHAINS = 1000000, LENGTH = 40 };
+	struct lg_pd_chain_memo *m = lg_pd_memo_new();
+	size_t known = 0, recent = 0;
+
+	(void)state;
+	assert_non_null(m);
+	for (uint64_t pass = 0; pass < 2; pass++) {
+		for (uint64_t i = 1; i <= CHAINS; i++) {
+			uint64_t chain[LENGTH] = { i * 0x9e3779b97f4a7c15u, i / 3 };
+			struct lg_pd_chain_key k = lg_pd_memo_key((uint8_t *)chain, 2 + i % (LENGTH - 1), 1);
+			lg_stk stk;
+
+			lg_pd_memo_version(&k, i % 5, i % 5);
+			stk = lg_pd_memo_get(m, k.tag, k.place);
+			assert_true(stk == 0 || (pass && stk == i));
+			known += stk != 0;
+			if (pass)
+				continue;
+			lg_pd_memo_put(m, k.tag, k.place, (lg_stk)i);
+			recent += lg_pd_memo_get(m, k.tag, k.place) == i;
+			lg_pd_memo_version(&k, 7, 7);
+			assert_int_equal(lg_pd_memo_get(m, k.tag, k.place), 0);
+		}
+	}
+	assert_int_equal(recent, CHAINS);
+	assert_true(known > CHAINS / 10);
+	lg_pd_memo_free(m);
+}
+
+/* The callers of one chain are not the chain that consists of them. */
+static void keeps_callers_apart(void **state)
+{
+	uint64_t chain[3] = { 1, 2, 3 };
+	struct lg_pd_chain_key whole = lg_pd_memo_key((uint8_t *)chain, 3, 2);
+	struct lg_pd_chain_key part = lg_pd_memo_key((uint8_t *)(chain + 1), 2, 1);
+
+	(void)state;
+	assert_true(whole.callers_tag == part.tag && whole.callers_place == part.place);
+	lg_pd_memo_version(&whole, 4, 4);
+	lg_pd_memo_version(&part, 4, 4);
+	assert_true(whole.callers_tag != part.tag);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(hands_out_what_every_cpu_wrote_in_order),
 		cmocka_unit_test(orders_within_the_window),
 		cmocka_unit_test(hands_over_all_in_order),
+		cmocka_unit_test(remembers_chains),
+		cmocka_unit_test(keeps_callers_apart),
 		cmocka_unit_test(selects_what_a_sort_would_put_there),
 	};
 

@@ -4,8 +4,9 @@
  *
  * Times     baseTimeNanoseconds + ts, exact to the nanosecond. If that is an epoch time, two clock
  *           rows say so (CLOCK_REALTIME, value = ts), and lg_merge() aligns on them.
- * Processes Real pids only. process.rank/world from distributedInfo, role LG_ROLE_RANK; the thread
- *           with the ProfilerStep spans (else tid == pid, else most operators) is LG_THREAD_MAIN.
+ * Processes Real pids; -1 where the trace has a word ("CPU functions"). process.rank/world from
+ *           distributedInfo, role LG_ROLE_RANK; the thread with the ProfilerStep spans (else
+ *           tid == pid, else most operators) is LG_THREAD_MAIN.
  *           GPU work is not on threads: track LG_TRACK_GPU (index = device, "GPU 0"), below it
  *           LG_TRACK_STREAM (index = stream, "stream 7"), both with the owning process in prc.
  *

@@ -9,7 +9,7 @@
 
 enum {
 	BLOCK_BYTES = 256 << 10, /* stays in the second-level cache between reading and decoding */
-	POOL_MAX = 16,           /* blocks kept for reuse: the first touch of a page is dear */
+	POOL_MAX = 64,           /* blocks kept for reuse: the first touch of a page is dear */
 	RESYNC_CHAIN = 3
 };
 
@@ -48,7 +48,7 @@ void lg_pd_block_drop(struct lg_pd_pool *pool, struct lg_pd_block *b)
 {
 	if (!b || --b->refs)
 		return;
-	if (b->cap != BLOCK_BYTES || pool->n_free >= POOL_MAX) {
+	if (b->cap != BLOCK_BYTES || pool->n_free >= (pool->max ? pool->max : POOL_MAX)) {
 		lg_free(b);
 		return;
 	}

@@ -22,7 +22,7 @@ struct lg_pd_block {
 
 struct lg_pd_pool {
 	struct lg_pd_block *free;
-	size_t n_free;
+	size_t n_free, max; /* max: kept for reuse; 0 = as many as for a pipe */
 };
 
 struct lg_pd_record {

@@ -483,6 +483,9 @@ static int read_all(struct lg_pd *p, int fd, const uint8_t *head, size_t n_head,
 	p->tasks.b = p->b;
 	p->tasks.code = &p->code;
 	p->first_ts = INT64_MIN;
+	/* What is kept for reuse counts against the file's size, which memory is to stay below. */
+	if (!p->h.pipe && p->h.data_size)
+		p->pool.max = 4 + (size_t)(p->h.data_size >> 24 < 60 ? p->h.data_size >> 24 : 60);
 	if (!p->h.pipe && p->h.data_size)
 		p->in.limit = p->h.data_at + p->h.data_size;
 	/* Between header and records: the lists of ids, read already. */

@@ -5,6 +5,7 @@
 
 #define JOB_NAP_NS 1000000
 #define WALK_AGAIN_NS 1000000000
+#define SHALLOW_ENOUGH 32 /* of 256: the counter wraps, then it walks 32 times */
 
 static __always_inline __u8 why_off(struct task_struct *t, bool preempt, unsigned int state)
 {
@@ -65,6 +66,36 @@ static __always_inline bool is_worth(const struct thread *th, __u64 now, __u8 wh
 	return woken - th->off_ts >= (th->off_why == WHY_SLEEP || th->off_why == WHY_IDLE
 					      ? cfg_sleep_ns
 					      : cfg_slice_ns);
+}
+
+/* Where a thread entered the kernel; 0 = not known. */
+static __always_inline __u64 user_ip(struct task_struct *t)
+{
+	struct pt_regs___x86 *regs = (void *)bpf_task_pt_regs(t);
+	struct pt_regs___arm64 *arm = (void *)regs;
+
+	if (bpf_core_field_exists(regs->ip))
+		return BPF_CORE_READ(regs, ip);
+	return bpf_core_field_exists(arm->pc) ? BPF_CORE_READ(arm, pc) : 0;
+}
+
+/*
+ * Programs without frame pointers, as most distributions build Python, give one frame however long one
+ * walks: then that frame is taken from the registers, and a walk tried again now and then.
+ */
+static __always_inline void user_stack(void *ctx, struct thread *th, struct task_struct *t)
+{
+	__u32 n;
+
+	if (th->shallow >= SHALLOW_ENOUGH && ++th->shallow) {
+		th->user[0] = user_ip(t);
+		th->n_user = th->user[0] != 0;
+		return;
+	}
+	n = frame_bytes(bpf_get_stack(ctx, th->user, sizeof(th->user), BPF_F_USER_STACK),
+			sizeof(th->user)) / 8;
+	th->n_user = (__u8)n;
+	th->shallow = n > 1 ? 0 : th->shallow + 1;
 }
 
 static __always_inline void leave(void *ctx, struct thread *th, struct task_struct *t, __u64 now,
@@ -148,9 +179,7 @@ static __always_inline void leave(void *ctx, struct thread *th, struct task_stru
 		th->waker_ctx = th->tent_ctx;
 	}
 	if (cfg_user_stacks && th->job && th->tid == th->tgid)
-		th->n_user = (__u8)(frame_bytes(bpf_get_stack(ctx, th->user, sizeof(th->user),
-							      BPF_F_USER_STACK),
-						sizeof(th->user)) / 8);
+		user_stack(ctx, th, t);
 }
 
 SEC("tp_btf/sched_switch")

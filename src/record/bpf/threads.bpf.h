@@ -117,7 +117,8 @@ struct thread {
 	__u8 running, off_why, waker_ctx, tent_ctx, job, edge;
 	__u32 job_version;
 	__u16 cpu;         /* where it runs or ran */
-	__u8 gap, pad;     /* its coming was not reported */
+	__u8 gap;          /* its coming was not reported */
+	__u8 shallow;      /* user stacks of one frame in a row, see user_stack() */
 	__u64 exec;        /* se.sum_exec_runtime when it left last */
 	/* below: rarely touched */
 	__u64 stack_ts;    /* of the newest stack of a sleep */

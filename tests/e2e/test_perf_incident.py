@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Live: four seconds of plain `perf record -a -g`, as anybody would type it, beside the incident.
+
+No marks, no switches, no lock events: CPU samples of two ranks that train and of an agent that reads
+smaps_rollup of one after the other. And the healthy twin: an agent as busy, on an unrelated process.
+"""
+import dataclasses
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "scenarios"))
+from cases import CASES, ROLLUP  # noqa: E402
+from run import CannotRun, Run  # noqa: E402
+
+PERIOD_S = 0.6
+ATTEMPTS = 3  # see test_scenarios.py
+
+
+class Captured(Run):
+    """A run without laggard, in the middle of which perf looks at the whole machine."""
+
+    def start_causes(self, pids):
+        super().start_causes(pids)
+        self.perf = subprocess.Popen(
+            ["perf", "record", "-q", "-a", "-g", "-o", str(self.recording), "--", "sleep", "4"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def capture(tmp_path, target, tenant):
+    case = dataclasses.replace(
+        CASES["agent_in_turn"], seconds=7, tenant=tenant,
+        causes={"agent": ("exporter.py", "--period", str(PERIOD_S), target)})
+    work = tmp_path / "work"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    run = Captured(case, work, tmp_path / "perf.data", None)
+    try:
+        truth = run(lambda _text: None)
+    except CannotRun as e:
+        pytest.skip(str(e))
+    assert run.perf.wait(timeout=60) == 0
+    print(truth.summary())
+    return truth
+
+
+def explain(laggard, path):
+    done = laggard("explain", "--json", path)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def perf_works(can_record, torch_python, tmp_path):
+    if not shutil.which("perf"):
+        pytest.skip("perf is not installed: run tools/install-deps test")
+    probe = tmp_path / "probe.data"
+    done = subprocess.run(["perf", "record", "-q", "-a", "-g", "-o", str(probe), "--", "true"], check=False,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        pytest.skip("perf record -a does not work here: " + done.stderr.strip().splitlines()[-1])
+
+
+def faults_of(truth, verdict):
+    loud = [f for f in verdict["findings"] if f["severity"] in ("medium", "high")]
+    if not loud:
+        return ["nothing found: " + "; ".join(verdict["limits"])[:300]]
+    first, out = loud[0]["culprit"], []
+    if loud[0]["id"] not in ("host.foreign_activity", "host.lock_held"):
+        out.append(f"first is {loud[0]['id']}: {loud[0]['title']}")
+    if first["pid"] != truth.cause_pids["agent"]:
+        out.append(f"pid {first['pid']}, the agent is {truth.cause_pids['agent']}")
+    if (first["function"] or "").split(".")[0] not in ROLLUP:
+        out.append(f"function {first['function']}")
+    text = json.dumps(loud[0], ensure_ascii=False)
+    if f"{PERIOD_S:.2f} s" not in text and f"{PERIOD_S:.1f}" not in text:
+        out.append(f"no period: {loud[0]['title']}")
+    return out
+
+
+def test_four_seconds_of_plain_perf_name_the_reader(laggard, perf_works, tmp_path):
+    faults = []
+    for _ in range(ATTEMPTS):
+        truth = capture(tmp_path, "{pids}", False)
+        verdict = explain(laggard, tmp_path / "perf.data")
+        print(json.dumps([(f["severity"], f["title"]) for f in verdict["findings"]], indent=1))
+        faults.append("; ".join(faults_of(truth, verdict)))
+        if not faults[-1]:
+            return
+    pytest.fail(f"{ATTEMPTS} attempts: " + " | ".join(faults), pytrace=False)
+
+
+def test_an_agent_as_busy_elsewhere_is_not_named(laggard, perf_works, tmp_path):
+    for _ in range(ATTEMPTS):
+        truth = capture(tmp_path, "{tenant}", True)
+        verdict = explain(laggard, tmp_path / "perf.data")
+        named = [f["title"] for f in verdict["findings"]
+                 if f["severity"] in ("medium", "high") or (f["culprit"] or {}).get("pid") ==
+                 truth.cause_pids["agent"]]
+        if not named:
+            return
+        print(named)
+    pytest.fail(f"named in {ATTEMPTS} attempts: {named}", pytrace=False)

@@ -337,7 +337,7 @@ void lg_culprit_shared_function(struct lg_case *c, struct lg_finding *f,
 	const struct lg_sample_tab *sm = &c->t->sample;
 	struct lg_map votes = { 0 };
 	lg_stk path[STACK_MAX], example = 0;
-	size_t total = 0;
+	size_t total = 0, deepest = 0;
 
 	for (size_t i = 0; i < n && total < SAMPLES_MAX; i++) {
 		uint32_t k = lg_index_sample_from(c->idx, p[i]->thr, p[i]->ts);
@@ -360,24 +360,37 @@ void lg_culprit_shared_function(struct lg_case *c, struct lg_finding *f,
 				    lg_map_set(&votes, name, lg_map_get(&votes, name) + 1))
 					c->failed = LG_E_NOMEM;
 			}
-			if (!example || depth > 4)
+			if (!example)
 				example = sm->stack[row];
 		}
 	}
 	*ret_samples = total;
-	if (example) {
-		size_t depth = path_inwards(c, example, path, STACK_MAX);
+	/* Among the samples that go through it, whichever: one that ended elsewhere is no example. */
+	for (size_t i = 0, left = total; i < n && left; i++) {
+		uint32_t k = lg_index_sample_from(c->idx, p[i]->thr, p[i]->ts);
 
-		while (depth--) {
-			lg_str name = c->t->frame.name[c->t->stack.frame[path[depth]]];
+		for (; k < c->idx->sample_off[p[i]->thr + 1] && left; k++) {
+			uint32_t row = c->idx->sample[k];
+			size_t depth;
 
-			if (name && !is_plumbing(lg_string(c->t, name)) &&
-			    lg_map_get(&votes, name) * 5 >= total * 4) {
+			if (sm->ts[row] >= p[i]->ts + p[i]->dur)
+				break;
+			left--;
+			depth = path_inwards(c, sm->stack[row], path, STACK_MAX);
+			while (depth-- > deepest) {
+				lg_str name = c->t->frame.name[c->t->stack.frame[path[depth]]];
+
+				if (!name || is_plumbing(lg_string(c->t, name)) ||
+				    lg_map_get(&votes, name) * 5 < total * 4)
+					continue;
 				f->culprit.function = lg_string(c->t, name);
+				example = sm->stack[row];
+				deepest = depth;
 				break;
 			}
 		}
-		set_stack(c, f, example);
 	}
+	if (example)
+		set_stack(c, f, example);
 	lg_map_done(&votes);
 }

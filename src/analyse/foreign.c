@@ -18,8 +18,11 @@
  *  - a process that is not there (yet, or any more) does not stand still; one that was there for less than
  *    half of the recording is no training that repeats;
  *  - who waits for what it started itself (a shell, a build) is not stalled by a stranger;
- *  - where every CPU is busy, whoever runs coincides with a thread that has to wait for a CPU: there the
- *    candidate must account for most of the stalls of that length, not for its share of them.
+ *  - a burst during which a third party has the CPU that the thread had run on says nothing: the thread
+ *    may just wait for a CPU; and a burst on a CPU on which a rank runs in turns with it slows that rank,
+ *    and those that wait for it, but stalls nobody (contention for a CPU, not a lock);
+ *  - one of many that push the thread off its CPU in turns is not the one: where the candidate mostly had
+ *    that very CPU, it must account for most of the stalls of that length.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -39,12 +42,16 @@ enum { STILL_PERIODS = 3, BURST_PERIODS = 4 }; /* shorter is below what the samp
 #define P_LIMIT 0.01
 #define STILL_SHARE 0.7  /* of a burst: then the thread stood still during it */
 #define STILL_MORE 0.3   /* above its ordinary share */
-#define FULL_SHARE 0.9   /* of all CPUs: then none was free */
-#define OWN_SHARE 0.5    /* of the stalls: then they are this candidate's, on a machine without a free CPU */
+#define OWN_SHARE 0.5    /* of the long stalls: they are this candidate's, though it had the thread's CPU */
+#define TAKEN_SHARE 0.3  /* of a burst: so long somebody else had the thread's CPU */
+#define TURNS_SHARE 0.15 /* of the burst's CPU, later on: then another rank runs there in turns with it */
 
 struct interval {
 	int64_t ts, end;
+	int64_t still;  /* bursts: for how long of it the thread stood still */
+	int32_t cpu;    /* bursts: where it began */
 	bool with_last; /* bursts: the same occasion as the one before it */
+	bool beat;      /* bursts: the first of a piece of work, see mark_beats() */
 };
 
 struct intervals {
@@ -112,6 +119,25 @@ static int find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct
 	return rc;
 }
 
+static int cmp_interval(const void *a, const void *b)
+{
+	const struct interval *x = a, *y = b;
+
+	return (x->ts > y->ts) - (x->ts < y->ts);
+}
+
+struct moment {
+	int64_t ts;
+	int32_t cpu;
+};
+
+static int cmp_moment(const void *a, const void *b)
+{
+	const struct moment *x = a, *y = b;
+
+	return (x->ts > y->ts) - (x->ts < y->ts);
+}
+
 /* Bursts of a process within the victim's life: its samples, of all threads, closer than five periods. */
 static int find_bursts(const struct lg_case *c, lg_prc prc, int64_t period, struct interval life,
 		       struct intervals *out)
@@ -120,7 +146,7 @@ static int find_bursts(const struct lg_case *c, lg_prc prc, int64_t period, stru
 	const struct lg_sample_tab *s = &c->t->sample;
 	uint32_t from = x->thread_off[prc], to = x->thread_off[prc + 1];
 	size_t cap = 0, n = 0;
-	int64_t *at;
+	struct moment *at;
 	int rc = 0;
 
 	for (uint32_t k = from; k < to; k++)
@@ -133,16 +159,19 @@ static int find_bursts(const struct lg_case *c, lg_prc prc, int64_t period, stru
 			int64_t ts = s->ts[x->sample[p]];
 
 			if (ts >= life.ts && ts < life.end && !(s->flags[x->sample[p]] & LG_SAMPLE_OFFCPU))
-				at[n++] = ts;
+				at[n++] = (struct moment){ ts, s->cpu[x->sample[p]] };
 		}
 	/* Of one thread they are in order. */
 	if (to > from + 1)
-		qsort(at, n, sizeof *at, lg_cmp_i64);
+		qsort(at, n, sizeof *at, cmp_moment);
 	for (size_t i = 0; !rc && i < n; i++) {
-		if (out->n && at[i] - out->v[out->n - 1].end <= 5 * period)
-			out->v[out->n - 1].end = at[i] + period;
-		else if (out->n < BURSTS_MAX)
-			rc = add(out, at[i], at[i] + period);
+		if (out->n && at[i].ts - out->v[out->n - 1].end <= 5 * period) {
+			out->v[out->n - 1].end = at[i].ts + period;
+		} else if (out->n < BURSTS_MAX) {
+			rc = add(out, at[i].ts, at[i].ts + period);
+			if (!rc)
+				out->v[out->n - 1].cpu = at[i].cpu;
+		}
 	}
 	lg_free(at);
 	return rc;
@@ -214,46 +243,6 @@ static double chance(struct interval life, const struct intervals *gaps, const s
 	return (double)(as_good + 1) / (RUNS + 1);
 }
 
-/* The share of all CPUs that had something to do in these moments. */
-static double busy_share(const struct lg_case *c, const struct intervals *when, int64_t period)
-{
-	const struct lg_sample_tab *s = &c->t->sample;
-	int32_t cpus = (int32_t)strtol(lg_meta_get(c->t, "host.cpus"), NULL, 10);
-	int64_t all = 0;
-	size_t n = 0, k = 0;
-
-	for (size_t i = 0; i < when->n; i++)
-		all += when->v[i].end - when->v[i].ts;
-	for (size_t i = 0; i < s->n; i++) { /* in order of time */
-		if (s->cpu[i] >= cpus)
-			cpus = s->cpu[i] + 1;
-		while (k < when->n && when->v[k].end <= s->ts[i])
-			k++;
-		n += k < when->n && when->v[k].ts <= s->ts[i] &&
-		     !(s->flags[i] & (LG_SAMPLE_IDLE | LG_SAMPLE_OFFCPU));
-	}
-	return cpus && all ? (double)n * (double)period / ((double)cpus * (double)all) : 0;
-}
-
-/* Of the stalls that are as long as those in the bursts: how much of their time the bursts cover. */
-static double own_share(const struct intervals *gaps, const struct intervals *bursts)
-{
-	int64_t shortest = INT64_MAX, all = 0, own = 0;
-
-	for (size_t i = 0; i < bursts->n; i++)
-		if (bursts->v[i].end - bursts->v[i].ts < shortest)
-			shortest = bursts->v[i].end - bursts->v[i].ts;
-	for (size_t i = 0; i < gaps->n; i++) {
-		int64_t len = gaps->v[i].end - gaps->v[i].ts;
-
-		if (len < shortest)
-			continue;
-		all += len;
-		own += inside(bursts, gaps->v[i].ts, gaps->v[i].end);
-	}
-	return all ? (double)own / (double)all : 0;
-}
-
 /* Innermost frame that most samples share, outside lock and page-walk plumbing. */
 static void name_function(struct lg_case *c, struct lg_finding *f, lg_prc prc,
 			  const struct intervals *gaps, size_t *ret_n)
@@ -287,11 +276,20 @@ static void name_function(struct lg_case *c, struct lg_finding *f, lg_prc prc,
 
 struct candidate {
 	lg_prc prc;
-	double p, usual, own; /* own: own_share(); 1 where a CPU was free */
+	double p, usual;
+	bool clouded;         /* it coincides, but whoever waits for a CPU would too */
 	int64_t covered;
 	size_t n_long, hits;  /* occasions */
-	struct intervals bursts; /* long ones; in the end those in which the thread stood still */
+	size_t n_judged;      /* bursts that can tell */
+	struct intervals all;    /* its long bursts */
+	struct intervals bursts; /* those that can tell; in the end those in which the thread stood still */
 };
+
+static void done(struct candidate *k)
+{
+	lg_free(k->all.v);
+	lg_free(k->bursts.v);
+}
 
 static void tell(struct lg_case *c, const struct lg_rank *r, const struct candidate *k)
 {
@@ -304,16 +302,17 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct candid
 	size_t samples, n_at = 0, told = 0;
 	const char *every = "";
 
-	at = lg_calloc(bursts->n, sizeof *at);
+	at = lg_calloc(k->all.n, sizeof *at);
 	if (!f || !at) {
 		lg_free(at);
 		return;
 	}
-	for (size_t i = 0; i < bursts->n; i++) {
+	for (size_t i = 0; i < bursts->n; i++)
 		burst_ns += bursts->v[i].end - bursts->v[i].ts;
-		if (!bursts->v[i].with_last)
-			at[n_at++] = bursts->v[i].ts;
-	}
+	/* Its rhythm is its own: also of the bursts that do not count as evidence. */
+	for (size_t i = 0; i < k->all.n; i++)
+		if (k->all.v[i].beat)
+			at[n_at++] = k->all.v[i].ts;
 	rhythm = lg_rhythm_of(at, n_at);
 	name_function(c, f, prc, bursts, &samples);
 	lg_culprit_identify(c, f, c->idx->main_of[prc], r->thr);
@@ -356,6 +355,10 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct candid
 			c->v->shape = "periodic";
 		}
 	}
+	if (k->all.n > k->n_judged)
+		lg_evidence_add(c, f, INT64_MIN, 0, "left out: %zu bursts while a third party had the CPU of %s, or "
+				"a rank ran in turns with it", k->all.n - k->n_judged,
+				lg_thread_text(c, r->thr));
 	if (samples)
 		lg_evidence_add(c, f, INT64_MIN, 0, "%zu CPU samples of it inside the stalls", samples);
 	for (size_t i = 0; i < bursts->n && told < 4; i++, told++)
@@ -411,45 +414,184 @@ static bool descends(const struct lg_case *c, lg_prc p, lg_prc victim)
 	return false;
 }
 
-static int judge_candidate(const struct lg_case *c, const struct intervals *gaps, int64_t period,
-			   struct interval life, struct candidate *k)
+/* The CPU that thr ran on when it was seen last before ts; -1 = not seen. */
+static int32_t cpu_before(const struct lg_case *c, lg_thr thr, int64_t ts)
 {
-	int64_t busy, still = 0;
+	uint32_t p = lg_index_sample_from(c->idx, thr, ts);
+
+	return p > c->idx->sample_off[thr] ? c->t->sample.cpu[c->idx->sample[p - 1]] : -1;
+}
+
+/* Of the stalls that are about as long as those in the bursts: how much of their time the bursts cover. */
+static double own_share(const struct intervals *gaps, const struct intervals *bursts)
+{
+	double sum = 0, squares = 0, all = 0, own = 0, typical;
+
+	for (size_t i = 0; i < bursts->n; i++) {
+		double len = (double)(bursts->v[i].end - bursts->v[i].ts);
+
+		sum += len;
+		squares += len * len;
+	}
+	typical = sum > 0 ? squares / sum : 0; /* of a moment in a burst: how long that burst is */
+	for (size_t i = 0; i < gaps->n; i++) {
+		double len = (double)(gaps->v[i].end - gaps->v[i].ts);
+
+		if (len < typical / 2)
+			continue;
+		all += len;
+		own += (double)inside(bursts, gaps->v[i].ts, gaps->v[i].end);
+	}
+	return all > 0 ? own / all : 0;
+}
+
+/* Does a rank run on this burst's CPU, in turns with it, in the later half of the beat? (At its begin a
+ * rank may still be on its way to where it waits for the others.) */
+static bool takes_turns(const struct lg_case *c, const struct candidate *k, const struct interval *b,
+			int64_t period)
+{
+	const struct lg_sample_tab *s = &c->t->sample;
+	int64_t from = b->ts, to = b->end;
+	size_t n = 0, i = 0;
+
+	while (i < k->all.n && k->all.v[i].ts < b->ts)
+		i++;
+	for (size_t first = i; first < k->all.n && !k->all.v[first].beat && first; first--)
+		from = k->all.v[first - 1].ts;
+	for (size_t last = i + 1; last < k->all.n && !k->all.v[last].beat; last++)
+		to = k->all.v[last].end;
+	from += (to - from) / 2;
+	for (size_t r = 0; r < c->n_ranks; r++) {
+		lg_thr thr = c->ranks[r].thr;
+		uint32_t p = lg_index_sample_from(c->idx, thr, from);
+
+		for (; p < c->idx->sample_off[thr + 1]; p++) {
+			uint32_t row = c->idx->sample[p];
+
+			if (s->ts[row] >= to)
+				break;
+			n += s->cpu[row] == b->cpu && !(s->flags[row] & LG_SAMPLE_OFFCPU);
+		}
+	}
+	return (double)n * (double)period >= TURNS_SHARE * (double)(to - from);
+}
+
+/* Had anybody but the thread itself and the candidate its CPU for a good part of the burst? */
+static bool cpu_was_taken(const struct lg_case *c, lg_prc candidate, lg_thr victim,
+			  const struct interval *b, int64_t period)
+{
+	const struct lg_sample_tab *s = &c->t->sample;
+	int32_t cpu = cpu_before(c, victim, b->ts);
+	size_t lo = 0, hi = s->n, n = 0;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (s->ts[mid] < b->ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; cpu >= 0 && lo < s->n && s->ts[lo] < b->end; lo++)
+		n += s->cpu[lo] == cpu && s->thr[lo] != victim &&
+		     c->t->thread.prc[s->thr[lo]] != candidate &&
+		     !(s->flags[lo] & (LG_SAMPLE_IDLE | LG_SAMPLE_OFFCPU));
+	return (double)n * (double)period >= TAKEN_SHARE * (double)(b->end - b->ts);
+}
+
+/* Where it shares a CPU, one piece of its work is many bursts: those no farther apart than its longest one
+ * lasts are one beat. */
+static void mark_beats(struct intervals *all)
+{
+	int64_t longest = 0;
+
+	for (size_t i = 0; i < all->n; i++)
+		if (all->v[i].end - all->v[i].ts > longest)
+			longest = all->v[i].end - all->v[i].ts;
+	for (size_t i = 0; i < all->n; i++)
+		all->v[i].beat = !i || all->v[i].ts - all->v[i - 1].end > longest;
+}
+
+/* Its long bursts: for its rhythm, and to be judged. */
+static int find_candidate(const struct lg_case *c, struct candidate *k, int64_t period, struct interval life,
+			  int64_t *ret_busy)
+{
+	int rc = find_bursts(c, k->prc, period, life, &k->all);
+
+	*ret_busy = rc ? 0 : keep_long(&k->all, period);
+	mark_beats(&k->all);
+	if (!rc && k->all.n) {
+		k->bursts.v = lg_calloc(k->all.n, sizeof *k->bursts.v);
+		if (!k->bursts.v)
+			return LG_E_NOMEM;
+		memcpy(k->bursts.v, k->all.v, k->all.n * sizeof *k->all.v);
+		k->bursts.n = k->bursts.cap = k->all.n;
+	}
+	return rc;
+}
+
+/* How well do the bursts and the thread's standing still agree? False: not even at first sight. */
+static bool agrees(struct candidate *k, const struct intervals *gaps, int64_t period, int64_t *ret_still)
+{
+	int64_t busy = 0, still = 0;
 	size_t hits = 0;
-	int rc = find_bursts(c, k->prc, period, life, &k->bursts);
+
+	for (size_t i = 0; i < k->bursts.n; i++) {
+		struct interval *b = &k->bursts.v[i];
+
+		b->still = inside(gaps, b->ts, b->end);
+		busy += b->end - b->ts;
+		still += b->still;
+		hits += (double)b->still >= STILL_SHARE * (double)(b->end - b->ts);
+	}
+	k->n_long = join_occasions(&k->bursts, period);
+	*ret_still = still;
+	return hits >= MIN_HITS && k->n_long >= MIN_HITS && hits * 5 >= k->bursts.n * 3 &&
+	       (double)still >= (k->usual + STILL_MORE) * (double)busy;
+}
+
+static int judge_candidate(const struct lg_case *c, const struct intervals *gaps, lg_thr victim,
+			   int64_t period, struct interval life, struct candidate *k)
+{
+	int64_t all_busy, still;
+	size_t n = 0, n_same_cpu = 0, before;
+	int rc = find_candidate(c, k, period, life, &all_busy);
 
 	k->p = 1;
-	if (rc)
-		return rc;
-	busy = keep_long(&k->bursts, period);
-	k->n_long = join_occasions(&k->bursts, period);
-	for (size_t i = 0; i < k->bursts.n; i++) {
-		const struct interval *b = &k->bursts.v[i];
-		int64_t in = inside(gaps, b->ts, b->end);
-
-		still += in;
-		hits += (double)in >= STILL_SHARE * (double)(b->end - b->ts);
-	}
 	/* Always busy: it coincides with everything and explains nothing. */
-	if (hits < MIN_HITS || k->n_long < MIN_HITS || busy * 5 > (life.end - life.ts) * 3 ||
-	    hits * 5 < k->bursts.n * 3 || (double)still < (k->usual + STILL_MORE) * (double)busy)
+	if (rc || all_busy * 5 > (life.end - life.ts) * 3 || !agrees(k, gaps, period, &still))
+		return rc;
+	before = k->bursts.n;
+	for (size_t i = 0; i < before; i++) {
+		struct interval b = k->bursts.v[i];
+
+		if (!cpu_was_taken(c, k->prc, victim, &b, period) && !takes_turns(c, k, &b, period))
+			k->bursts.v[n++] = b;
+	}
+	if (n < before)
+		k->clouded = chance(life, gaps, &k->bursts, still) < P_LIMIT;
+	k->bursts.n = k->n_judged = n;
+	if (!agrees(k, gaps, period, &still))
 		return 0;
 	k->p = chance(life, gaps, &k->bursts, still);
 	if (k->p >= 1)
 		return 0;
-	hits = 0;
+	n = 0;
 	for (size_t i = 0; i < k->bursts.n; i++) {
-		const struct interval b = k->bursts.v[i];
-		int64_t in = inside(gaps, b.ts, b.end);
+		struct interval b = k->bursts.v[i];
 
-		if ((double)in < STILL_SHARE * (double)(b.end - b.ts))
+		if ((double)b.still < STILL_SHARE * (double)(b.end - b.ts))
 			continue;
-		k->covered += in;
-		k->bursts.v[hits++] = b;
+		k->covered += b.still;
+		k->bursts.v[n++] = b;
+		n_same_cpu += b.cpu == cpu_before(c, victim, b.ts);
 	}
-	k->bursts.n = hits;
+	k->bursts.n = n;
+	if (n_same_cpu * 2 >= n && own_share(gaps, &k->bursts) < OWN_SHARE) {
+		k->clouded = true;
+		k->p = 1;
+	}
 	k->hits = join_occasions(&k->bursts, period);
-	k->own = busy_share(c, &k->bursts, period) < FULL_SHARE ? 1 : own_share(gaps, &k->bursts);
 	if (k->hits < MIN_HITS)
 		k->p = 1;
 	return 0;
@@ -475,13 +617,15 @@ static int judge_victim(struct lg_case *c, const struct lg_rank *r, struct candi
 		if (is_job(c, p) || c->t->process.pid[p] <= 0 ||
 		    c->t->process.role[p] == LG_ROLE_RECORDER || descends(c, p, r->prc))
 			continue;
-		rc = judge_candidate(c, &gaps, period, life, &k);
-		n_candidates += k.n_long >= MIN_HITS;
+		rc = judge_candidate(c, &gaps, r->thr, period, life, &k);
+		n_candidates += k.all.n >= MIN_HITS;
+		best->clouded |= k.clouded;
+		k.clouded = best->clouded;
 		if (!rc && (k.p < best->p || (k.p <= best->p && k.covered > best->covered))) {
-			lg_free(best->bursts.v);
+			done(best);
 			*best = k;
 		} else {
-			lg_free(k.bursts.v);
+			done(&k);
 		}
 	}
 	best->p *= (double)n_candidates;
@@ -489,38 +633,84 @@ static int judge_victim(struct lg_case *c, const struct lg_rank *r, struct candi
 	return rc;
 }
 
-/* The machine had no CPU free: who ran while the thread did not is no proof of anything. */
+/* What stalls one rank stalls those that wait for it: bursts that can tell nothing of the victim (they had
+ * its CPU) may tell it of another rank. */
+static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, struct candidate *best)
+{
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
+		const struct lg_rank *r = &c->ranks[i];
+		struct interval life = life_of(c, r->prc);
+		int64_t period = sampling_period(c, r->thr);
+		struct intervals gaps = { 0 };
+		struct candidate k = { .prc = best->prc };
+
+		if (r == victim || period <= 0 || life.end <= life.ts)
+			continue;
+		rc = find_gaps(c, r->thr, period, life, &gaps);
+		for (size_t j = 0; j < gaps.n; j++)
+			k.usual += (double)(gaps.v[j].end - gaps.v[j].ts) / (double)(life.end - life.ts);
+		rc = rc ? rc : judge_candidate(c, &gaps, r->thr, period, life, &k);
+		for (size_t j = 0; !rc && k.p < P_LIMIT && j < k.bursts.n; j++) {
+			const struct interval *b = &k.bursts.v[j];
+			bool known = false;
+
+			for (size_t m = 0; m < best->bursts.n; m++)
+				known |= best->bursts.v[m].ts < b->end && b->ts < best->bursts.v[m].end;
+			if (known)
+				continue;
+			rc = add(&best->bursts, b->ts, b->end);
+			best->covered += b->still;
+		}
+		lg_free(gaps.v);
+		done(&k);
+	}
+	if (best->bursts.n)
+		qsort(best->bursts.v, best->bursts.n, sizeof *best->bursts.v, cmp_interval);
+	best->hits = join_occasions(&best->bursts, sampling_period(c, victim->thr));
+	if (best->n_long < best->hits)
+		best->n_long = best->hits;
+	return rc;
+}
+
+/* The thread had no CPU free: who ran while it did not is no proof of anything. */
 static void abstain(struct lg_case *c, const struct lg_rank *r)
 {
 	lg_limit(c, lg_arena_printf(&c->v->arena,
-				    "every CPU was busy while %s stood still: samples alone cannot tell whom it waited "
-				    "for from who had the CPUs meanwhile; record with -e sched:sched_switch as well, or "
+				    "others had the CPU of %s while it stood still: samples alone cannot tell whom it "
+				    "waited for from who had that CPU meanwhile; record with -e sched:sched_switch as well, or "
 				    "with laggard record", lg_thread_text(c, r->thr)));
 }
 
 int lg_find_foreign(struct lg_case *c, struct lg_error *err)
 {
 	struct candidate best = { 0 };
-	const struct lg_rank *victim = NULL;
+	const struct lg_rank *victim = NULL, *clouded = NULL;
 	int rc = 0;
 
 	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
 		struct candidate k = { 0 };
 
 		rc = judge_victim(c, &c->ranks[i], &k);
+		if (!rc && k.clouded && !clouded)
+			clouded = &c->ranks[i];
 		if (!rc && k.prc && k.p < P_LIMIT && (!victim || k.covered > best.covered)) {
-			lg_free(best.bursts.v);
+			done(&best);
 			best = k;
 			victim = &c->ranks[i];
 		} else {
-			lg_free(k.bursts.v);
+			done(&k);
 		}
 	}
-	if (!rc && victim && best.own < OWN_SHARE)
-		abstain(c, victim);
-	else if (!rc && victim)
-		tell(c, victim, &best);
-	lg_free(best.bursts.v);
+	if (!rc && !victim && clouded) {
+		abstain(c, clouded);
+	} else if (!rc && victim) {
+		rc = add_other_ranks(c, victim, &best);
+		if (!rc)
+			tell(c, victim, &best);
+	}
+	done(&best);
 	rc = rc ? rc : c->failed;
 	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
 }

@@ -166,8 +166,43 @@ static void on_a_full_machine_one_of_many_is_not_named(void **state)
 	}
 	judge();
 	assert_null(accused());
-	assert_true(limited("every CPU was busy"));
+	assert_true(limited("others had the CPU"));
 	done();
+}
+
+/*
+ * It takes turns with a rank on that rank's CPU: contention, at half speed, and the stalls of the other rank
+ * are its waiting for the first. The same bursts elsewhere, while both stand still: the thing itself.
+ */
+static void turns_on_a_cpu_are_no_stall(void **state)
+{
+	(void)state;
+	for (int real = 0; real < 2; real++) {
+		start(4);
+		for (int rank = 0; rank < 2; rank++) {
+			lg_prc p = lg_thread_process(b, lg_thread_get(b, VICTIM + rank, VICTIM + rank));
+			struct lg_process_row row = lg_process_read(b, p);
+
+			row.rank = rank;
+			row.role = LG_ROLE_RANK;
+			lg_process_write(b, p, &row);
+		}
+		victim_runs(0, LENGTH, 600);
+		for (int at = 0; at < LENGTH; at += 600) {
+			int end = at + 600 < LENGTH ? at + 600 : LENGTH;
+
+			runs(VICTIM + 1, VICTIM + 1, 1, at ? at + STALL : 0, end);
+			if (at && real)
+				runs(SUSPECT, SUSPECT, 1, at, at + STALL);
+			for (int turn = at; at && !real && turn < at + STALL; turn += 12) {
+				runs(SUSPECT, SUSPECT, 1, turn, turn + 6);
+				runs(VICTIM + 1, VICTIM + 1, 1, turn + 6, turn + 12);
+			}
+		}
+		judge();
+		assert_int_equal(accused() != NULL, real);
+		done();
+	}
 }
 
 /* The same load, but all of the long stalls are one process's. */
@@ -197,6 +232,7 @@ int main(void)
 		cmocka_unit_test(who_is_waited_for_was_started_by_the_victim),
 		cmocka_unit_test(a_process_that_is_gone_does_not_stand_still),
 		cmocka_unit_test(on_a_full_machine_one_of_many_is_not_named),
+		cmocka_unit_test(turns_on_a_cpu_are_no_stall),
 		cmocka_unit_test(on_a_full_machine_the_only_one_is_named),
 	};
 

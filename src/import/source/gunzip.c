@@ -2,6 +2,7 @@
 /* gunzip.c - two libraries behind one interface; members and padding are handled here. */
 #include "import/source/gunzip.h"
 
+#include <string.h>
 #include <zlib.h>
 #ifdef LG_HAVE_ISAL
 #include <dlfcn.h>
@@ -11,12 +12,18 @@
 
 #include "base/alloc.h"
 
-enum { IN_BYTES = 256 << 10, AT_ONCE = 1 << 30 };
+enum {
+	IN_BYTES = 256 << 10,
+	AT_ONCE = 1 << 30,
+	/* ISA-L takes up to eight bytes ahead and hands them back at a member's end, also those of the chunk
+	 * before: the last bytes of each chunk stay in front of the next. */
+	BEFORE = 16
+};
 
 struct lg_gunzip {
 	lg_gunzip_read *read;
 	void *ctx;
-	uint8_t *buf;          /* IN_BYTES */
+	uint8_t *buf;          /* BEFORE + IN_BYTES */
 	const uint8_t *in;     /* not used yet */
 	size_t n_in;
 	bool eof, over;        /* no more input; no more output */
@@ -71,9 +78,10 @@ static int gunzip_new(struct lg_gunzip **ret, lg_gunzip_read *read, void *ctx, b
 	z->read = read;
 	z->ctx = ctx;
 	z->fault = "";
-	z->buf = lg_calloc(IN_BYTES, 1);
+	z->buf = lg_calloc(BEFORE + IN_BYTES, 1);
 	if (!z->buf)
 		return nomem(z, err);
+	z->in = z->buf + BEFORE;
 #ifdef LG_HAVE_ISAL
 	pthread_once(&looked, look_for_isal);
 	if (!by_zlib && isal.init && isal.reset && isal.inflate) {
@@ -139,15 +147,14 @@ static void fault(struct lg_gunzip *z, const char *what)
 static size_t by_isal(struct lg_gunzip *z, uint8_t *out, size_t size)
 {
 	struct inflate_state *s = z->isal;
-	size_t n_in = z->n_in;
 	int rc;
 
 	s->next_in = (uint8_t *)(uintptr_t)z->in;
-	s->avail_in = (uint32_t)n_in;
+	s->avail_in = (uint32_t)z->n_in;
 	s->next_out = out;
 	s->avail_out = (uint32_t)size;
 	rc = isal.inflate(s);
-	z->in += n_in - s->avail_in;
+	z->in = s->next_in; /* may be before where it was */
 	z->n_in = s->avail_in;
 	if (rc < 0)
 		fault(z, "the gzip data is damaged");
@@ -199,13 +206,14 @@ static void refill(struct lg_gunzip *z)
 
 	if (z->n_in || z->eof)
 		return;
-	k = z->read(z->ctx, z->buf, IN_BYTES);
+	memmove(z->buf, z->in - BEFORE, BEFORE);
+	k = z->read(z->ctx, z->buf + BEFORE, IN_BYTES);
 	if (k < 0) {
 		z->stopped = k;
 		z->over = true;
 	}
 	z->eof = k <= 0;
-	z->in = z->buf;
+	z->in = z->buf + BEFORE;
 	z->n_in = k > 0 ? (size_t)k : 0;
 }
 

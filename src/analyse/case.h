@@ -107,6 +107,7 @@ struct lg_case {
 	size_t n_quota_rows;
 	uint8_t *in_job;       /* by process row, see lg_in_job(); made at its first call */
 	bool has_states;
+	int32_t victim_pid;    /* that the user named; 0 = none */
 	int failed;
 };
 

@@ -231,7 +231,10 @@ static int judge(struct lg_case *c, struct lg_error *err)
 			return rc > 0 ? 0 : lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
 	}
 	if (ref == UINT32_MAX) {
-		lg_limit(c, "no repeating steps were found: no marks of a training loop in this input");
+		lg_limit(c, c->has_states && !c->victim_pid
+				    ? "no repeating steps were found: no marks of a training loop in this input; "
+				      "--victim PID names the process to judge"
+				    : "no repeating steps were found: no marks of a training loop in this input");
 		return c->t->sample.n ? lg_find_foreign(c, err) : 0;
 	}
 	if (c->ranks[ref].inferred)

@@ -285,6 +285,13 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 	const char *in = f->culprit.function
 				 ? lg_arena_printf(a, " in %s", f->culprit.function) : "";
 
+	if (s->n_members > 1)
+		who = lg_arena_printf(a, "%zu processes started by %s (%s%s%s%s%s)", s->n_members, who,
+				      lg_string(c->t, c->t->process.comm[s->member[0]]),
+				      s->member[1] ? ", " : "",
+				      lg_string(c->t, c->t->process.comm[s->member[1]]),
+				      s->member[2] ? ", " : "",
+				      lg_string(c->t, c->t->process.comm[s->member[2]]));
 	switch (s->end) {
 	case LG_END_PEER:
 		f->title = lg_arena_printf(a, "%s waited for %s%s to answer (%s)%s", ranks, who, in,
@@ -304,13 +311,6 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 						   every);
 			break;
 		}
-		if (s->n_members > 1)
-			who = lg_arena_printf(a, "%zu processes started by %s (%s%s%s%s%s)", s->n_members,
-					      who, lg_string(c->t, c->t->process.comm[s->member[0]]),
-					      s->member[1] ? ", " : "",
-					      lg_string(c->t, c->t->process.comm[s->member[1]]),
-					      s->member[2] ? ", " : "",
-					      lg_string(c->t, c->t->process.comm[s->member[2]]));
 		f->title = lg_arena_printf(a, "%s had to wait for a CPU that %s had%s%s", ranks, who,
 					   in, every);
 		break;
@@ -441,10 +441,14 @@ static void straggler(struct lg_case *c, const struct lg_tally *y)
 	const struct lg_rank *r;
 	struct lg_finding *f;
 	uint8_t *others;
+	int64_t asleep = 0;
 	char pid[LG_PID_TEXT];
 
-	if (g->rank == UINT32_MAX || share < 0.01)
+	/* Without matched collectives nobody has been seen to arrive. */
+	if (g->rank == UINT32_MAX || share < 0.01 || !g->n_matched)
 		return;
+	for (size_t i = 0; i < g->n_pieces; i++)
+		asleep += g->pieces[i]->end == LG_END_SLEEP ? g->pieces[i]->dur : -g->pieces[i]->dur;
 	f = lg_finding_add(c, "comms.straggler");
 	others = lg_arena_alloc(&c->v->arena, c->n_ranks, 1);
 	if (!f || !others)
@@ -464,9 +468,10 @@ static void straggler(struct lg_case *c, const struct lg_tally *y)
 	f->confidence = (g->steady ? 0.9 : 0.85) * (1 - 0.5 * lg_loss_share(c));
 	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 	f->title = lg_arena_printf(&c->v->arena,
-				   "rank %d (%s) arrives last in the collective%s: it was running "
-				   "its own work while the others waited", r->rank, lg_pid_text(f->culprit.pid, pid),
-				   g->steady ? " in most steps" : "");
+				   "rank %d (%s) arrives last in the collective%s: it %s while the others "
+				   "waited", r->rank, lg_pid_text(f->culprit.pid, pid),
+				   g->steady ? " in most steps" : "",
+				   asleep > 0 ? "slept of its own will" : "was running its own work");
 	lg_evidence_add(c, f, INT64_MIN, 0, "last in %zu of %zu matched collectives, by %.1f ms in the "
 			"median", g->n_last, g->n_matched, (double)g->median_late / 1e6);
 	if (!g->steady)

@@ -14,6 +14,7 @@
 #include "analyse/case.h"
 #include "base/alloc.h"
 #include "base/median.h"
+#include "store/merge.h"
 
 enum {
 	MEDIAN_WINDOW = 51,  /* steps in the rolling median; odd */
@@ -98,10 +99,23 @@ static int from_stage(const struct lg_case *c, const struct lg_rank *r, uint8_t 
 	return 0;
 }
 
+/* The repetition that polled states show is the poll's as much as the program's. */
+static bool is_polled(const struct lg_case *c)
+{
+	const char *tier = lg_meta_get(c->t, "record.tier");
+
+	return !strcmp(tier, "own") || !strcmp(tier, "procfs");
+}
+
 static int find_boundaries(struct lg_case *c, const struct lg_rank *r, struct boundaries *b)
 {
 	int rc;
 
+	if (r->inferred && is_polled(c)) {
+		lg_limit(c, "steps cannot be inferred from states that were read from /proc every 20 ms: let the "
+			 "hook mark them (laggard record -- COMMAND), or record as root");
+		return 0;
+	}
 	if (r->inferred) {
 		lg_free(b->ts);
 		rc = lg_infer_boundaries(c, r, &b->ts, &b->n);
@@ -357,6 +371,7 @@ static int collect_ranks(struct lg_case *c, int32_t victim_pid)
 	lg_free(marks_of);
 	lg_free(prc_marks);
 	c->n_ranks = n;
+	c->victim_pid = victim_pid;
 	if (!n) {
 		int rc = lg_infer_ranks(c, victim_pid);
 

@@ -40,6 +40,12 @@ static uint32_t rank_index_of(const struct lg_case *c, lg_thr thr)
 	return c->rank_of_prc[c->t->thread.prc[thr]] - 1;
 }
 
+/* A late rank's own: it computed, or slept of its own will. */
+static bool is_own_doing(uint8_t end)
+{
+	return end == LG_END_RUN || end == LG_END_SLEEP;
+}
+
 static bool is_cause(uint8_t end)
 {
 	switch (end) {
@@ -111,6 +117,20 @@ static lg_prc patron_of(const struct lg_case *c, const struct lg_tally *y, const
 	return p;
 }
 
+/* Ends that one process after the other, each with a pid of its own, may cause for the same master. */
+static bool is_servants(uint8_t end)
+{
+	return end == LG_END_LOCK || end == LG_END_STOP || end == LG_END_PEER;
+}
+
+static bool is_short_lived(const struct lg_case *c, const struct lg_tally *y, lg_prc p)
+{
+	const struct lg_process_tab *t = &c->t->process;
+
+	return t->start[p] > y->path[0].ts && t->end[p] < y->path[0].ts + y->wall &&
+	       t->end[p] - t->start[p] < y->wall / 4;
+}
+
 static int find_patrons(struct lg_case *c, const struct lg_tally *y, lg_prc *patron)
 {
 	int64_t *took = lg_calloc(c->t->process.n, sizeof *took);
@@ -126,12 +146,12 @@ static int find_patrons(struct lg_case *c, const struct lg_tally *y, lg_prc *pat
 	if (rc)
 		goto out;
 	for (size_t i = 0; i < y->n_path; i++)
-		if (y->path[i].end == LG_END_CPU)
+		if (y->path[i].end == LG_END_CPU || is_servants(y->path[i].end))
 			took[c->t->thread.prc[y->path[i].thr]] += y->path[i].dur;
 	for (lg_prc p = 0; p < c->t->process.n; p++) {
 		patron[p] = p;
-		if (took[p] && took[p] * SMALL_SHARE < y->wall && !of_job(c, p, 0) &&
-		    c->t->process.role[p] == LG_ROLE_OTHER)
+		if (took[p] && (took[p] * SMALL_SHARE < y->wall || is_short_lived(c, y, p)) &&
+		    !of_job(c, p, 0) && c->t->process.role[p] == LG_ROLE_OTHER)
 			patron[p] = patron_of(c, y, &l, p);
 	}
 out:
@@ -163,7 +183,7 @@ static int sort_into_causes(struct lg_case *c, const struct lg_tally *y, struct 
 
 		if (!is_cause(p->end))
 			continue;
-		if (p->end == LG_END_CPU)
+		if (p->end == LG_END_CPU || (is_servants(p->end) && is_short_lived(c, y, prc)))
 			prc = b->patron[prc];
 		/* The job's own threads push each other aside: one cause, not one a pair of ranks. */
 		if (p->end == LG_END_CPU && of_job(c, prc, p->of))
@@ -426,7 +446,7 @@ static int sum_steps(struct lg_case *c, const struct lg_tally *y, struct step_su
 				continue;
 			if (is_cause(p->end))
 				sum[k].caused += to - from;
-			if (p->end != LG_END_RUN)
+			if (!is_own_doing(p->end))
 				continue;
 			sum[k].run += to - from;
 			q = rank_index_of(c, p->of);
@@ -487,7 +507,7 @@ static int64_t running_in(struct lg_case *c, const struct lg_rank *r, int64_t a,
 	scratch->n = 0;
 	lg_follow(c, r->thr, a, b, 0, scratch);
 	for (size_t i = 0; i < scratch->n; i++)
-		if (scratch->v[i].end == LG_END_RUN &&
+		if (is_own_doing(scratch->v[i].end) &&
 		    c->t->thread.prc[scratch->v[i].of] == r->prc)
 			sum += scratch->v[i].dur;
 	return sum;
@@ -550,7 +570,7 @@ static int find_straggler(struct lg_case *c, struct lg_tally *y)
 		g->median_late = n_late ? late[n_late / 2] : 0;
 		g->pieces = lg_arena_alloc(&c->v->arena, y->n_path, sizeof *g->pieces);
 		for (size_t i = 0; g->pieces && i < y->n_path; i++)
-			if (y->path[i].end == LG_END_RUN &&
+			if (is_own_doing(y->path[i].end) &&
 			    c->t->thread.prc[y->path[i].of] == c->ranks[best].prc)
 				g->pieces[g->n_pieces++] = &y->path[i];
 	}

@@ -21,7 +21,7 @@
 #include "base/map.h"
 #include "base/median.h"
 
-enum { MIN_EVENTS = 12, MAX_RANKS = 16, GROUPS_MAX = 256 };
+enum { MIN_EVENTS = 12, MIN_EVENTS_UNTOLD = 20, MAX_RANKS = 16, GROUPS_MAX = 256 };
 #define MIN_STEP_NS 1000000ll
 #define MAX_STEP_NS 60000000000ll
 
@@ -179,7 +179,8 @@ int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **re
 	/* Thinned, even waits at random come near 0.4: where nobody said that this is the job, more is
 	 * asked. */
 	uint32_t role = c->t->process.role[r->prc];
-	double best_score = role == LG_ROLE_RANK || role == LG_ROLE_JOB || c->victim_pid ? 0.5 : 0.3;
+	bool told = role == LG_ROLE_RANK || role == LG_ROLE_JOB || c->victim_pid;
+	double best_score = told ? 0.5 : 0.3;
 	int64_t window = c->t->last - c->t->first;
 	int rc = g ? 0 : LG_E_NOMEM;
 
@@ -212,7 +213,7 @@ int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **re
 		if (g[i].n < MIN_EVENTS)
 			continue;
 		g[i].n = thin(g[i].ts, g[i].n);
-		if (g[i].n < MIN_EVENTS)
+		if (g[i].n < (told ? MIN_EVENTS : MIN_EVENTS_UNTOLD))
 			continue;
 		spread = irregularity(g[i].ts, g[i].n, &median);
 		/* It must go on over most of the recording, not in one corner. */

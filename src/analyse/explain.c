@@ -136,6 +136,27 @@ static int stages(struct lg_case *c, uint32_t ref)
 	return 0;
 }
 
+#define OPEN_SHARE 0.05
+
+/* Chains that lead nowhere, where they are a good part of the run: why, and what would tell. */
+static void say_open_ends(struct lg_case *c, const struct lg_tally *y)
+{
+	double wall = (double)y->wall, unknown = (double)y->unknown / wall;
+	double net = (double)y->by_end[LG_END_NET] / wall;
+
+	if (net >= OPEN_SHARE)
+		lg_limit(c, lg_arena_printf(&c->v->arena,
+					    "%.0f %% of the critical path waited for the network: packets come in "
+					    "interrupts, so who sent them is not known, a server of this host "
+					    "included", net * 100));
+	if (unknown >= OPEN_SHARE)
+		lg_limit(c, lg_arena_printf(&c->v->arena,
+					    "%.0f %% of the critical path is unexplained: waits that nobody in the "
+					    "recording ended (a timer, as in Python's wait for the GIL, or an "
+					    "interrupt), or time that was not seen; py-spy dump --pid tells of the "
+					    "GIL", unknown * 100));
+}
+
 static void bound(struct lg_case *c, const struct lg_tally *y)
 {
 	struct lg_verdict *v = c->v;
@@ -267,6 +288,7 @@ static int judge(struct lg_case *c, struct lg_error *err)
 			y.excess > 0 ? 1 - (double)y.explained / (double)y.excess
 			: y.wall > 0 ? (double)y.unknown / (double)y.wall
 				     : (double)NAN;
+		say_open_ends(c, &y);
 		if (y.own_excess * 10 > y.excess && y.excess > 0 && c->n_ranks < 2)
 			lg_limit(c, lg_arena_printf(&c->v->arena,
 						 "%.0f %% of the slow steps' excess is the training thread's "

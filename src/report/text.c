@@ -162,6 +162,17 @@ static bool matters(const struct lg_finding *f)
 	return !strcmp(f->severity, "high") || !strcmp(f->severity, "medium");
 }
 
+/* What the slow steps took beyond the usual, as a share of all steps' time. */
+static double slow_share(const struct lg_verdict *v)
+{
+	double excess = 0;
+
+	for (size_t i = 0; i < v->n_stages; i++)
+		if (v->stages[i].slow_excess_ms > 0)
+			excess += v->stages[i].slow_excess_ms * (double)v->n_slow;
+	return excess > 0 ? excess / (excess + v->median_ms * (double)v->n_judged) : 0;
+}
+
 const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 {
 	struct sbuf b = start(buf, size);
@@ -186,6 +197,12 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 		add(&b, "%s (%.0f %% of the slow steps' excess, %.1f %% of the run)",
 		    v->findings[0].title, v->findings[0].excess_share * 100,
 		    v->findings[0].lost_share * 100);
+	} else if (v->n_slow >= 3 && v->unexplained_share >= 0.5 && slow_share(v) >= 0.03) {
+		add(&b, "No cause proven: %zu of %zu steps were slow, which took %.0f %% of the time; %.0f %% of "
+			"that is unexplained.", v->n_slow, v->n_judged, slow_share(v) * 100,
+		    v->unexplained_share * 100);
+		if (v->n_limits)
+			add(&b, " The limits below say why.");
 	} else {
 		add(&b, "Nothing is wrong that this input can show: %zu steps", v->n_judged);
 		if (v->n_slow)

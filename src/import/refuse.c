@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "import/source/packing.h"
 #include "import/source/source.h"
+#include "store/lag_chunk.h"
 
 /* Beyond this nothing is looked for: a zstd block has at most 128 KiB (RFC 8878, 3.1.1.2.4), a gzip header
  * with a name longer than that is none. */
@@ -182,6 +183,7 @@ static const char *looks_like(const uint8_t *p, size_t n)
 		{ "\x28\xb5\x2f\xfd", "a zstd file", 4 },
 		{ "\x7f" "ELF", "an ELF file", 4 },
 		{ "PERFILE2", "a perf.data file", 8 },
+		{ LG_LAG_MAGIC, "a recording of laggard", 8 },
 		{ "SQLite format 3", "an SQLite database", 15 },
 		{ "PK\x03\x04", "a zip file (a torch checkpoint is one)", 4 },
 		{ "{", "JSON", 1 },
@@ -200,6 +202,13 @@ static const char *looks_like(const uint8_t *p, size_t n)
 		if (!p[i] || (p[i] < 0x20 && !strchr("\t\n\r\f", p[i])))
 			return "of no kind that is known here";
 	return "text";
+}
+
+/* Read by laggard, but not through a compressor: their readers go back and forth. */
+static bool is_binary(const uint8_t *p, size_t n)
+{
+	return n >= 16 && (!memcmp(p, "PERFILE2", 8) || !memcmp(p, LG_LAG_MAGIC, 8) ||
+			   !memcmp(p, "SQLite format 3", 15));
 }
 
 int lg_refuse_unknown(const char *name, const uint8_t *head, size_t n, const char *formats,
@@ -223,6 +232,10 @@ int lg_refuse_unknown(const char *name, const uint8_t *head, size_t n, const cha
 		return lg_fail(err, LG_E_FORMAT, 0,
 			       "%s is %s%s text (%s): convert it first: iconv -f %s -t UTF-8", name, inside, enc,
 			       marked ? "it begins with a byte order mark" : "every other byte is zero", enc);
+	if (*inside && is_binary(head, n))
+		return lg_fail(err, LG_E_FORMAT, 0, "%s is %s%s, which is read unpacked: %s %s", name, inside,
+			       looks_like(head, n), strstr(inside, "zstd") ? "zstd -d" : "gunzip -k",
+			       name);
 	return lg_fail(err, LG_E_FORMAT, 0, "%s is %s%s, not a trace; laggard reads: %s", name, inside,
 		       looks_like(head, n), formats);
 }

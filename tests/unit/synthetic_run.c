@@ -91,6 +91,17 @@ static void stall(struct maker *m, int r)
 	int64_t a = m->t[r], ns = m->p->stall_ns;
 	uint64_t mm = 0xffff888000000000u + (uint64_t)r * 4096;
 
+	if (m->p->servants) {
+		int32_t pid = 6000 + m->n_stalls;
+		struct lg_process_row row;
+
+		m->culprit = lg_thread_get(m->b, pid, pid);
+		row = lg_process_read(m->b, lg_thread_process(m->b, m->culprit));
+		row.ppid = CULPRIT_PID;
+		row.start = a - MS;
+		row.end = a + ns + MS;
+		lg_process_write(m->b, lg_thread_process(m->b, m->culprit), &row);
+	}
 	switch (m->p->stall) {
 	case STALL_LOCK:
 		state(m, m->thr[r], a, ns, LG_BLOCKED, LG_WHY_DISK, -1, m->culprit, m->wait_stack);
@@ -239,6 +250,8 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 	m.next_stall = 1000 * MS + p->period_ns;
 	for (int k = 0; k < p->n_steps; k++)
 		step(&m, k);
+	if (p->tier)
+		lg_meta_set(m.b, 0, "record.tier", p->tier);
 	if (p->stall == STALL_QUOTA) {
 		lg_trk k = lg_track_get(m.b, &(struct lg_track_row){
 			.kind = LG_TRACK_COUNTER, .name = lg_intern(m.b, "cgroup.throttled /job"), .index = -1 });

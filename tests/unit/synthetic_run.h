@@ -27,6 +27,8 @@ struct run_plan {
 	bool no_hold_rows;     /* the wait's owner only */
 	bool no_marks;         /* no stage and collective rows: steps must be inferred */
 	bool samples_only;     /* CPU samples each ms instead of states and lock rows */
+	bool servants;         /* each stall is another short-lived child of the culprit's */
+	const char *tier;      /* that recorded it; NULL = not told */
 	bool of_job;           /* the culprit is a process of the job's */
 	double throttled_ns;   /* STALL_QUOTA: what the cgroup's counter grows by in a second */
 	bool asleep;           /* STALL_SOCKET: the culprit slept instead of computing */

@@ -199,6 +199,49 @@ static void names_who_kept_the_file_lock(void **state)
 	done(&o);
 }
 
+static bool is_limited(const struct lg_verdict *v, const char *what)
+{
+	for (size_t i = 0; i < v->n_limits; i++)
+		if (strstr(v->limits[i], what))
+			return true;
+	return false;
+}
+
+/* A tool started anew for each look: one cause, by the name of who starts it. */
+static void servants_of_one_master_are_one_cause(void **state)
+{
+	struct run_plan p = base;
+	struct outcome o;
+	const struct lg_finding *f;
+
+	(void)state;
+	p.stall = STALL_FILE_LOCK;
+	p.period_ns = 1700 * MS;
+	p.servants = true;
+	o = explain(&p);
+	f = find(o.v, "host.lock_held");
+	assert_non_null(f);
+	assert_int_equal(loud(o.v), 1);
+	assert_int_equal(f->culprit.pid, CULPRIT_PID);
+	assert_non_null(strstr(f->title, "processes started by"));
+	done(&o);
+}
+
+/* The spacing of polls is no repetition of the program's. */
+static void polled_states_give_no_steps(void **state)
+{
+	struct run_plan p = base;
+	struct outcome o;
+
+	(void)state;
+	p.no_marks = true;
+	p.tier = "own";
+	o = explain(&p);
+	assert_int_equal(o.v->n_judged, 0);
+	assert_true(is_limited(o.v, "read from /proc"));
+	done(&o);
+}
+
 /* Ready to run beside an idle CPU: the quota where its counter grows, unexplained where it stands still. */
 static void a_used_up_quota_is_told_from_mere_latency(void **state)
 {
@@ -312,13 +355,6 @@ static void a_rank_that_is_always_late_is_a_steady_straggler(void **state)
 	done(&o);
 }
 
-static bool is_limited(const struct lg_verdict *v, const char *what)
-{
-	for (size_t i = 0; i < v->n_limits; i++)
-		if (strstr(v->limits[i], what))
-			return true;
-	return false;
-}
 
 /* The same loss, in too few steps, and in too little time: told, not graded. */
 static void a_steady_loss_needs_steps_and_time(void **state)
@@ -568,6 +604,8 @@ int main(void)
 		cmocka_unit_test(names_who_kept_the_file_lock),
 		cmocka_unit_test(names_the_program_that_had_to_answer),
 		cmocka_unit_test(a_used_up_quota_is_told_from_mere_latency),
+		cmocka_unit_test(servants_of_one_master_are_one_cause),
+		cmocka_unit_test(polled_states_give_no_steps),
 		cmocka_unit_test(a_rank_that_computes_longer_now_and_then_is_the_straggler),
 		cmocka_unit_test(a_rank_that_is_always_late_is_a_steady_straggler),
 		cmocka_unit_test(a_steady_loss_needs_steps_and_time),

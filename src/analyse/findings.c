@@ -285,7 +285,7 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 	const char *in = f->culprit.function
 				 ? lg_arena_printf(a, " in %s", f->culprit.function) : "";
 
-	if (s->n_members > 1)
+	if (s->n_members > 1 && !s->own_job)
 		who = lg_arena_printf(a, "%zu processes started by %s (%s%s%s%s%s)", s->n_members, who,
 				      lg_string(c->t, c->t->process.comm[s->member[0]]),
 				      s->member[1] ? ", " : "",

@@ -51,9 +51,9 @@ static int number_then(const char **p, char c, int64_t max, int64_t *ret)
 	if (*q < '0' || *q > '9')
 		return 0;
 	for (; *q >= '0' && *q <= '9'; q++) {
-		v = v * 10 + (*q - '0');
-		if (v > max)
+		if (v > (max - (*q - '0')) / 10)
 			return 0;
+		v = v * 10 + (*q - '0');
 	}
 	if (*q != c)
 		return 0;

@@ -105,6 +105,7 @@ struct lg_case {
 	uint32_t *rank_of_prc; /* process row -> rank index + 1, else 0 */
 	uint32_t *quota_rows;  /* counter rows, see quota.c; NULL = not looked for */
 	size_t n_quota_rows;
+	lg_prc *parent;        /* by process row, see lg_parent_of(); made at its first call */
 	uint8_t *in_job;       /* by process row, see lg_in_job(); made at its first call */
 	bool has_states;
 	int32_t victim_pid;    /* that the user named; 0 = none */
@@ -161,6 +162,8 @@ int lg_match_collectives(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
 const struct lg_arrival *lg_arrival_at(const struct lg_rank *r, int64_t ts);
 
 /* ---- chain.c: why did thr not get on in [a, b)? ---- */
+/* Is such an end a stall that something caused, and not ordinary work or waiting? */
+bool lg_is_cause(uint8_t end);
 /* Pieces tile [a, b) exactly, in time order. */
 void lg_follow(struct lg_case *c, lg_thr thr, int64_t a, int64_t b, int hops, struct lg_pieces *out);
 
@@ -171,6 +174,8 @@ bool lg_quota_used_up(struct lg_case *c, int64_t a, int64_t b);
 const char *lg_quota_text(struct lg_case *c);
 
 /* ---- job.c ---- */
+/* The life that created p; 0 = not in the trace. */
+lg_prc lg_parent_of(struct lg_case *c, lg_prc p);
 /* Ranks, their loaders and descendants, the command that was recorded, further processes of the
  * same program beside a rank. */
 bool lg_in_job(struct lg_case *c, lg_prc p);

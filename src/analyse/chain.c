@@ -28,6 +28,25 @@ void lg_piece_add(struct lg_case *c, struct lg_pieces *p, const struct lg_piece 
 	p->v[p->n++] = *piece;
 }
 
+bool lg_is_cause(uint8_t end)
+{
+	switch (end) {
+	case LG_END_LOCK:
+	case LG_END_CPU:
+	case LG_END_IO:
+	case LG_END_STOP:
+	case LG_END_RECLAIM:
+	case LG_END_GC:
+	case LG_END_SIDE:
+	case LG_END_LOADER:
+	case LG_END_PEER:
+	case LG_END_QUOTA:
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void add(struct lg_case *c, struct lg_pieces *out, lg_thr of, int64_t a, int64_t b,
 		enum lg_part_kind kind, enum lg_end_kind end, lg_thr thr, enum lg_proof proof,
 		uint32_t row, int hops)

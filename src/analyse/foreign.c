@@ -395,21 +395,12 @@ static int64_t keep_long(struct intervals *b, int64_t period)
 }
 
 /* Did victim start p, itself or by others? */
-static bool descends(const struct lg_case *c, lg_prc p, lg_prc victim)
+static bool descends(struct lg_case *c, lg_prc p, lg_prc victim)
 {
-	const struct lg_process_tab *t = &c->t->process;
-
-	for (int i = 0; i < ANCESTORS_MAX && t->ppid[p] > 0; i++) {
-		lg_prc up = 0;
-
-		if (t->ppid[p] == t->pid[victim])
+	for (int i = 0; i < ANCESTORS_MAX && p; i++) {
+		p = lg_parent_of(c, p);
+		if (p == victim)
 			return true;
-		for (lg_prc q = 1; q < t->n; q++)
-			if (t->pid[q] == t->ppid[p] && q != p && t->start[q] <= t->start[p])
-				up = q;
-		if (!up)
-			return false;
-		p = up;
 	}
 	return false;
 }

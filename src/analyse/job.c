@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job.c - which processes are the training job: what one of them does for another is the job's own
- * business, what any other does is somebody's.
+ * job.c - whose child a process is, and which processes are the training job: what
+ * one of them does for another is the job's own business, what any other does is
+ * somebody's.
  */
 #include <string.h>
 
@@ -37,51 +38,63 @@ static bool is_member(const struct lg_case *c, lg_prc i)
 	return false;
 }
 
-/* parent[i]: the row of the life that created i; 0 = not in the trace. */
-static int find_parents(const struct lg_process_tab *p, lg_prc *parent)
+static int find_parents(struct lg_case *c)
 {
+	const struct lg_process_tab *p = &c->t->process;
 	lg_prc *same_pid = lg_calloc(p->n, sizeof *same_pid);
+	lg_prc *parent = lg_arena_alloc(&c->v->arena, p->n, sizeof *parent);
 	struct lg_map newest = { 0 };
-	int rc = same_pid ? 0 : LG_E_NOMEM;
+	int rc = same_pid && parent ? 0 : LG_E_NOMEM;
 
 	for (lg_prc i = 1; i < p->n && !rc; i++) {
 		same_pid[i] = lg_map_get(&newest, (uint32_t)p->pid[i]);
 		rc = lg_map_set(&newest, (uint32_t)p->pid[i], i);
 	}
 	for (lg_prc i = 1; i < p->n && !rc; i++) {
+		int64_t born = p->start[i] == INT64_MIN ? c->t->first : p->start[i];
 		lg_prc k = lg_map_get(&newest, (uint32_t)p->ppid[i]);
 
-		while (k && !(p->start[k] <= p->start[i] && p->start[i] <= p->end[k]))
+		/* A pid may have had several lives. */
+		while (k && !(p->start[k] <= born && born <= p->end[k]))
 			k = same_pid[k];
 		parent[i] = k == i ? 0 : k;
 	}
 	lg_map_done(&newest);
 	lg_free(same_pid);
+	if (!rc)
+		c->parent = parent;
 	return rc;
+}
+
+lg_prc lg_parent_of(struct lg_case *c, lg_prc p)
+{
+	if (!c->parent && find_parents(c)) {
+		c->failed = LG_E_NOMEM;
+		return 0;
+	}
+	return c->parent[p];
 }
 
 static int find_members(struct lg_case *c)
 {
 	const struct lg_process_tab *p = &c->t->process;
 	uint8_t *member = lg_arena_alloc(&c->v->arena, p->n, 1);
-	lg_prc *parent = lg_calloc(p->n, sizeof *parent);
-	int rc = member && parent ? find_parents(p, parent) : LG_E_NOMEM;
 
-	for (lg_prc i = 1; i < p->n && !rc; i++)
+	if (!member)
+		return LG_E_NOMEM;
+	for (lg_prc i = 1; i < p->n; i++)
 		member[i] = is_member(c, i);
-	for (lg_prc i = 1; i < p->n && !rc; i++) {
+	for (lg_prc i = 1; i < p->n; i++) {
 		lg_prc k = i;
 
 		/* The recorder is the parent of the command, not the other way round. */
 		for (int depth = 0; depth < DEPTH_MAX && k && !member[k]; depth++)
-			k = p->role[k] == LG_ROLE_RECORDER ? 0 : parent[k];
+			k = p->role[k] == LG_ROLE_RECORDER ? 0 : lg_parent_of(c, k);
 		if (k && member[k])
 			member[i] = 1;
 	}
-	lg_free(parent);
-	if (!rc)
-		c->in_job = member;
-	return rc;
+	c->in_job = member;
+	return 0;
 }
 
 bool lg_in_job(struct lg_case *c, lg_prc prc)

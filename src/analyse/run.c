@@ -102,14 +102,6 @@ static int judge_shape(struct lg_case *c, const struct lg_tally *y)
 	return 0;
 }
 
-static bool is_own_stall(const struct lg_piece *p)
-{
-	return p->end == LG_END_LOCK || p->end == LG_END_CPU || p->end == LG_END_IO ||
-	       p->end == LG_END_STOP || p->end == LG_END_GC || p->end == LG_END_RECLAIM ||
-	       p->end == LG_END_SIDE || p->end == LG_END_LOADER || p->end == LG_END_PEER ||
-	       p->end == LG_END_QUOTA;
-}
-
 /* Stalls of rank r itself in [a, b): pieces that do not belong to another rank's process. */
 static int64_t own_stall(struct lg_case *c, const struct lg_rank *r, int64_t a, int64_t b,
 			 struct lg_pieces *scratch)
@@ -119,7 +111,7 @@ static int64_t own_stall(struct lg_case *c, const struct lg_rank *r, int64_t a, 
 	scratch->n = 0;
 	lg_follow(c, r->thr, a, b, 0, scratch);
 	for (size_t i = 0; i < scratch->n; i++)
-		if (c->t->thread.prc[scratch->v[i].of] == r->prc && is_own_stall(&scratch->v[i]))
+		if (c->t->thread.prc[scratch->v[i].of] == r->prc && lg_is_cause(scratch->v[i].end))
 			sum += scratch->v[i].dur;
 	return sum;
 }

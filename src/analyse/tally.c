@@ -46,25 +46,6 @@ static bool is_own_doing(uint8_t end)
 	return end == LG_END_RUN || end == LG_END_SLEEP;
 }
 
-static bool is_cause(uint8_t end)
-{
-	switch (end) {
-	case LG_END_LOCK:
-	case LG_END_CPU:
-	case LG_END_IO:
-	case LG_END_STOP:
-	case LG_END_RECLAIM:
-	case LG_END_GC:
-	case LG_END_SIDE:
-	case LG_END_LOADER:
-	case LG_END_PEER:
-	case LG_END_QUOTA:
-		return true;
-	default:
-		return false;
-	}
-}
-
 static bool of_job(const struct lg_case *c, lg_prc p, lg_thr victim)
 {
 	uint32_t role = c->t->process.role[p];
@@ -82,33 +63,16 @@ static bool of_job(const struct lg_case *c, lg_prc p, lg_thr victim)
  */
 enum { SMALL_SHARE = 50, MAX_ANCESTORS = 16 };
 
-/* Lives of each pid as lists: newest[pid] and older[process row]. */
-struct lives {
-	struct lg_map newest;
-	lg_prc *older;
-};
-
-static lg_prc process_alive_at(const struct lg_case *c, const struct lives *l, int32_t pid, int64_t ts)
-{
-	lg_prc p = lg_map_get(&l->newest, (uint32_t)pid);
-
-	while (p && (c->t->process.start[p] > ts || c->t->process.end[p] < ts))
-		p = l->older[p];
-	return p;
-}
-
-static lg_prc patron_of(const struct lg_case *c, const struct lg_tally *y, const struct lives *l,
-			lg_prc p)
+static lg_prc patron_of(struct lg_case *c, const struct lg_tally *y, lg_prc p)
 {
 	const struct lg_process_tab *t = &c->t->process;
 	int64_t from = y->path[0].ts, to = from + y->wall;
 	lg_prc q = p;
 
 	for (int i = 0; i < MAX_ANCESTORS && q && t->ppid[q] > 2; i++) {
-		int64_t born = t->start[q] == INT64_MIN ? from : t->start[q];
 		int64_t a, b;
 
-		q = process_alive_at(c, l, t->ppid[q], born);
+		q = lg_parent_of(c, q);
 		a = q && t->start[q] > from ? t->start[q] : from;
 		b = q && t->end[q] < to ? t->end[q] : to;
 		if (q && b - a >= y->wall / 2)
@@ -134,17 +98,9 @@ static bool is_short_lived(const struct lg_case *c, const struct lg_tally *y, lg
 static int find_patrons(struct lg_case *c, const struct lg_tally *y, lg_prc *patron)
 {
 	int64_t *took = lg_calloc(c->t->process.n, sizeof *took);
-	struct lives l = { .older = lg_calloc(c->t->process.n, sizeof *l.older) };
-	int rc = took && l.older ? 0 : LG_E_NOMEM;
 
-	for (lg_prc p = 1; !rc && p < c->t->process.n; p++) {
-		uint32_t pid = (uint32_t)c->t->process.pid[p];
-
-		l.older[p] = lg_map_get(&l.newest, pid);
-		rc = lg_map_set(&l.newest, pid, p);
-	}
-	if (rc)
-		goto out;
+	if (!took)
+		return LG_E_NOMEM;
 	for (size_t i = 0; i < y->n_path; i++)
 		if (y->path[i].end == LG_END_CPU || is_servants(y->path[i].end))
 			took[c->t->thread.prc[y->path[i].thr]] += y->path[i].dur;
@@ -152,13 +108,10 @@ static int find_patrons(struct lg_case *c, const struct lg_tally *y, lg_prc *pat
 		patron[p] = p;
 		if (took[p] && (took[p] * SMALL_SHARE < y->wall || is_short_lived(c, y, p)) &&
 		    !of_job(c, p, 0) && c->t->process.role[p] == LG_ROLE_OTHER)
-			patron[p] = patron_of(c, y, &l, p);
+			patron[p] = patron_of(c, y, p);
 	}
-out:
 	lg_free(took);
-	lg_free(l.older);
-	lg_map_done(&l.newest);
-	return rc;
+	return c->failed;
 }
 
 struct building {
@@ -181,7 +134,7 @@ static int sort_into_causes(struct lg_case *c, const struct lg_tally *y, struct 
 		uint64_t key;
 		uint32_t at, r;
 
-		if (!is_cause(p->end))
+		if (!lg_is_cause(p->end))
 			continue;
 		if (p->end == LG_END_CPU || (is_servants(p->end) && is_short_lived(c, y, prc)))
 			prc = b->patron[prc];
@@ -444,7 +397,7 @@ static int sum_steps(struct lg_case *c, const struct lg_tally *y, struct step_su
 
 			if (to <= from)
 				continue;
-			if (is_cause(p->end))
+			if (lg_is_cause(p->end))
 				sum[k].caused += to - from;
 			if (!is_own_doing(p->end))
 				continue;

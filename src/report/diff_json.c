@@ -19,6 +19,16 @@ static void key_num(struct lg_json *j, const char *key, double v, int decimals)
 	lg_json_num(j, v, decimals);
 }
 
+/* -1: not known. */
+static void key_pid(struct lg_json *j, int32_t pid)
+{
+	lg_json_key(j, "pid");
+	if (pid >= 0)
+		lg_json_int(j, pid);
+	else
+		lg_json_null(j);
+}
+
 static void ratio(struct lg_json *j, const char *key, const struct lg_ratio *r)
 {
 	lg_json_key(j, key);
@@ -83,11 +93,7 @@ static void host(struct lg_json *j, const struct lg_diff *d)
 
 		lg_json_open_flat(j, '{');
 		key_str(j, "change", d->processes[i].gone ? "gone" : "new");
-		lg_json_key(j, "pid");
-		if (p->pid >= 0)
-			lg_json_int(j, p->pid);
-		else
-			lg_json_null(j);
+		key_pid(j, p->pid);
 		key_str(j, "comm", p->comm);
 		key_str(j, "cmdline", p->cmdline);
 		key_num(j, "cpus", p->cpu, 4);
@@ -100,11 +106,7 @@ static void host(struct lg_json *j, const struct lg_diff *d)
 		const struct lg_holder_change *h = &d->holders[i];
 
 		lg_json_open_flat(j, '{');
-		lg_json_key(j, "pid");
-		if (h->pid >= 0)
-			lg_json_int(j, h->pid);
-		else
-			lg_json_null(j);
+		key_pid(j, h->pid);
 		key_str(j, "comm", h->comm);
 		key_str(j, "command", h->key);
 		key_str(j, "lock", h->lock);

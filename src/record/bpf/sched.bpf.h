@@ -241,13 +241,13 @@ static __always_inline __u64 stack_mark(struct task_struct *p, const __u64 *raw,
 {
 	struct pt_regs___x86 *regs = (void *)bpf_task_pt_regs(p);
 	struct pt_regs___arm64 *arm = (void *)regs;
-	__u64 mark = 0;
+	__u64 mark = user_ip(p) << 16;
 	__u32 i;
 
 	if (bpf_core_field_exists(regs->orig_ax))
-		mark = BPF_CORE_READ(regs, ip) << 16 ^ BPF_CORE_READ(regs, orig_ax);
+		mark ^= BPF_CORE_READ(regs, orig_ax);
 	else if (bpf_core_field_exists(arm->syscallno))
-		mark = BPF_CORE_READ(arm, pc) << 16 ^ (__u32)BPF_CORE_READ(arm, syscallno);
+		mark ^= (__u32)BPF_CORE_READ(arm, syscallno);
 	/* Without branches: the verifier would follow each way through them. */
 	for (i = 0; i < RAW_STACK_WORDS; i++)
 		mark = (mark ^ (raw[i] & -(places >> i & 1))) * 0x9e3779b97f4a7c15ull;

@@ -362,8 +362,25 @@ static void what_is_open_at_the_end_has_no_length(void **state)
 	assert_int_equal(state_row(x, 0).object, 0x1000);
 	assert_int_equal(lg_thread_read(x->s.b, state_row(x, 0).blocker).tid, 4711);
 	assert_true(state_row(x, 0).stack);
+	assert_true(state_row(x, 0).flags & LG_STATE_EDGE);
 	assert_int_equal(t->span.n, 1);
 	assert_int_equal(t->span.dur[0], -1);
+}
+
+static void a_thread_woken_at_the_end_had_a_whole_wait(void **state)
+{
+	struct fixture *x = *state;
+	struct lg_bpf_open r = {
+		.h = header(LG_BPF_OPEN, 1000, 900, 901), .off_ts = 700, .off_why = LG_WHY_SLEEP,
+		.wake_ts = 990,
+	};
+
+	lg_bpf_feed_end(x->f, &r, sizeof r, 1000);
+	assert_int_equal(n_states(x), 2);
+	check(x, 0, LG_BLOCKED, LG_WHY_SLEEP, 700, 290);
+	assert_int_equal(state_row(x, 0).flags & LG_STATE_EDGE, 0);
+	check(x, 1, LG_RUNNABLE, LG_WHY_WOKEN, 990, -1);
+	assert_true(state_row(x, 1).flags & LG_STATE_EDGE);
 }
 
 static void a_process_of_the_job_is_told_once_it_is_known(void **state)
@@ -456,6 +473,7 @@ int main(void)
 		T(a_hold_names_the_process_whose_memory_it_is),
 		T(sums_keep_the_running_time),
 		T(what_is_open_at_the_end_has_no_length),
+		T(a_thread_woken_at_the_end_had_a_whole_wait),
 		T(a_process_of_the_job_is_told_once_it_is_known),
 		T(refuses_records_whose_sizes_do_not_agree),
 		T(survives_any_bytes),

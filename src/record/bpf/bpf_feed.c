@@ -312,6 +312,8 @@ static void add_state(struct lg_bpf_feed *f, struct thread *t, struct lg_state_r
 	if (end >= 0 && end <= row->ts)
 		return;
 	row->dur = end < 0 ? -1 : end - row->ts;
+	if (end < 0)
+		row->flags |= LG_STATE_EDGE;
 	t->last_end = end < 0 ? INT64_MAX : end;
 	lg_add_state(f->b, row);
 }
@@ -333,7 +335,7 @@ struct off { /* time off the CPU, [off, in) */
 	int64_t off, wake, in; /* in < 0: not back yet; wake 0 = not known */
 	uint32_t waker;
 	int32_t cpu;
-	uint8_t why, ctx, flags;
+	uint8_t why, ctx, flags; /* flags: of the wait's start */
 };
 
 static void add_off(struct lg_bpf_feed *f, struct thread *t, lg_thr thr, const struct off *o)
@@ -756,13 +758,12 @@ static void feed_open(struct lg_bpf_feed *f, const struct lg_bpf_open *r, int64_
 			.off = (int64_t)r->off_ts, .wake = (int64_t)r->wake_ts,
 			.in = r->running ? (int64_t)r->in_ts : -1, .waker = r->waker_tid, .cpu = -1,
 			.why = r->off_why, .ctx = r->h.flags & LG_BPF_CTX_MASK,
-			.flags = r->running ? 0 : LG_STATE_EDGE,
+			.flags = r->h.flags & LG_BPF_EDGE ? LG_STATE_EDGE : 0,
 		});
 	}
 	if (r->running)
 		add_state(f, t, &(struct lg_state_row){
 			.ts = (int64_t)r->in_ts, .thr = thr, .cpu = r->h.cpu, .kind = LG_RUNNING,
-			.flags = LG_STATE_EDGE,
 		}, -1);
 }
 

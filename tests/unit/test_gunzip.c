@@ -193,6 +193,59 @@ static void a_changed_bit_is_noticed(void **state)
 	assert_int_equal(seen, 8 * n - 80 - 8);
 }
 
+/* Deflate's bits, RFC 1951 3.1.1: from the least significant on; codes with their first bit first. */
+static void put(size_t *at, unsigned value, unsigned bits)
+{
+	for (; bits; bits--, value >>= 1, ++*at)
+		packed[*at / 8] = (uint8_t)(packed[*at / 8] | (value & 1) << *at % 8);
+}
+
+/*
+ * A member that ends at once: one block with codes of its own, in which only the end of block has one,
+ * of `length` bits. One bit is a valid set of one code; two bits leave codes that mean nothing
+ * (zlib 1.2.13, inftrees.c: "incomplete set"), and ISA-L does not look.
+ */
+static size_t pack_nothing(unsigned length)
+{
+	static const uint8_t header[10] = { 0x1f, 0x8b, 8 };
+	size_t at = 8 * sizeof header;
+
+	memset(packed, 0, 64);
+	memcpy(packed, header, sizeof header);
+	put(&at, 1 | 2 << 1, 3);  /* the last block, with codes of its own */
+	put(&at, 0, 5 + 5);       /* 257 codes for literals and lengths, one for distances */
+	put(&at, 18 - 4, 4);
+	for (int i = 0; i < 18; i++) /* lengths of the codes for 16 17 18 0 8 7 9 6 10 5 11 4 12 3 13 2 14 1 */
+		put(&at, i == 2 ? 1 : i == 15 || i == 17 ? 2 : 0, 3);
+	put(&at, 0, 1);           /* 256 literals have none: 138 and */
+	put(&at, 138 - 11, 7);
+	put(&at, 0, 1);           /* 118 */
+	put(&at, 118 - 11, 7);
+	put(&at, length == 1 ? 1 : 3, 2);
+	put(&at, 1, 2);           /* the distance: one bit */
+	put(&at, 0, length);      /* the end */
+	return (at + 7) / 8 + 8;
+}
+
+static void codes_that_are_no_set_are_damage_also_of_an_empty_text(void **state)
+{
+	const char *fault;
+
+	(void)state;
+	for (size_t at_once = 1; at_once < 40; at_once++) {
+		size_t n = pack_nothing(1), more;
+
+		assert_int_equal(unpack(n, at_once, 10, &fault), 0);
+		assert_string_equal(fault, "");
+		more = pack(text, 2000, 6, Z_DEFAULT_STRATEGY, packed + n, sizeof packed - n);
+		assert_int_equal(unpack(n + more, at_once, sizeof back, &fault), 2000);
+		assert_string_equal(fault, "");
+		assert_memory_equal(back, text, 2000);
+		assert_int_equal(unpack(pack_nothing(2), at_once, 10, &fault), 0);
+		assert_string_equal(fault, "the gzip data is damaged");
+	}
+}
+
 static void what_cannot_be_read_is_not_called_damaged(void **state)
 {
 	struct input in = { packed, 0, SIZE_MAX, 1 };
@@ -269,6 +322,7 @@ int main(void)
 		BOTH(members_are_one_text_and_padding_is_none),
 		BOTH(what_is_cut_off_gives_its_beginning),
 		BOTH(a_changed_bit_is_noticed),
+		BOTH(codes_that_are_no_set_are_damage_also_of_an_empty_text),
 		BOTH(what_cannot_be_read_is_not_called_damaged),
 		cmocka_unit_test(a_source_reads_the_same_and_says_it_in_its_words),
 	};

@@ -37,6 +37,7 @@ struct lg_gunzip {
 #ifdef LG_HAVE_ISAL
 	struct inflate_state *isal; /* NULL: all members by zlib */
 	bool by_isal;               /* this member */
+	bool begins;                /* it has given nothing yet */
 #endif
 };
 
@@ -143,42 +144,6 @@ static void fault(struct lg_gunzip *z, const char *what)
 	z->over = true;
 }
 
-#ifdef LG_HAVE_ISAL
-static size_t by_isal(struct lg_gunzip *z, uint8_t *out, size_t size)
-{
-	struct inflate_state *s = z->isal;
-	int rc;
-
-	s->next_in = (uint8_t *)(uintptr_t)z->in;
-	s->avail_in = (uint32_t)z->n_in;
-	s->next_out = out;
-	s->avail_out = (uint32_t)size;
-	rc = isal.inflate(s);
-	z->in = s->next_in; /* may be before where it was */
-	z->n_in = s->avail_in;
-	if (rc < 0)
-		fault(z, "the gzip data is damaged");
-	z->inside = s->block_state != ISAL_BLOCK_FINISH;
-	return size - s->avail_out;
-}
-#endif
-
-#ifdef LG_HAVE_ISAL
-/*
- * At a member's begin. ISA-L 2.30 takes a header with a checksum of its own (FHCRC) for damaged when it
- * comes in pieces, and reads one with reserved flags, which RFC 1952 (2.3.1.2) forbids: such a member, or
- * one whose flags are not there yet, is zlib's.
- */
-static void choose(struct lg_gunzip *z)
-{
-	z->by_isal = z->n_in >= 4 && !(z->in[3] & 0xe2);
-	if (!z->by_isal)
-		return;
-	isal.reset(z->isal);
-	z->isal->crc_flag = ISAL_GZIP;
-}
-#endif
-
 static size_t by_zlib(struct lg_gunzip *z, uint8_t *out, size_t size)
 {
 	size_t n_in = z->n_in;
@@ -198,6 +163,53 @@ static size_t by_zlib(struct lg_gunzip *z, uint8_t *out, size_t size)
 	z->inside = rc != Z_STREAM_END;
 	return size - z->z.avail_out;
 }
+
+#ifdef LG_HAVE_ISAL
+/*
+ * A member is ISA-L's if its first piece gives text; else zlib begins it anew. Because ISA-L 2.30
+ *  - forgets a header's flags where the piece ends inside a header (igzip_inflate.c, isal_inflate(): a
+ *    structure on the stack), and then reads a comment that there is not;
+ *  - takes a block whose codes are no complete set for an end of the text. A text's checksum would
+ *    tell, but that of an empty one is 0, as in many a damaged trailer.
+ */
+static size_t by_isal(struct lg_gunzip *z, uint8_t *out, size_t size)
+{
+	struct inflate_state *s = z->isal;
+	int rc;
+
+	s->next_in = (uint8_t *)(uintptr_t)z->in;
+	s->avail_in = (uint32_t)z->n_in;
+	s->next_out = out;
+	s->avail_out = (uint32_t)size;
+	rc = isal.inflate(s);
+	if (z->begins && s->avail_out == size) {
+		z->by_isal = false;
+		return by_zlib(z, out, size);
+	}
+	z->begins = false;
+	z->in = s->next_in; /* may be before where it was */
+	z->n_in = s->avail_in;
+	if (rc < 0)
+		fault(z, "the gzip data is damaged");
+	z->inside = s->block_state != ISAL_BLOCK_FINISH;
+	return size - s->avail_out;
+}
+
+/*
+ * At a member's begin. ISA-L 2.30 takes a header with a checksum of its own (FHCRC) for damaged when it
+ * comes in pieces, and reads one with reserved flags, which RFC 1952 (2.3.1.2) forbids: such a member, or
+ * one whose flags are not there yet, is zlib's.
+ */
+static void choose(struct lg_gunzip *z)
+{
+	z->by_isal = z->n_in >= 4 && !(z->in[3] & 0xe2);
+	if (!z->by_isal)
+		return;
+	isal.reset(z->isal);
+	z->isal->crc_flag = ISAL_GZIP;
+	z->begins = true;
+}
+#endif
 
 /* At least one byte of input while there are any. */
 static void refill(struct lg_gunzip *z)

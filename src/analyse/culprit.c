@@ -78,7 +78,7 @@ void lg_culprit_identify(struct lg_case *c, struct lg_finding *f, lg_thr thr, lg
 		f->culprit.relation = "other_process";
 }
 
-static void set_stack(struct lg_case *c, struct lg_finding *f, lg_stk stack)
+void lg_culprit_set_stack(struct lg_case *c, struct lg_finding *f, lg_stk stack)
 {
 	const char **v = lg_arena_alloc(&c->v->arena, STACK_MAX, sizeof *v);
 	char buf[512];
@@ -238,9 +238,9 @@ void lg_culprit_of_hold(struct lg_case *c, struct lg_finding *f, const struct lg
 		*ret_samples = work.total;
 		if (b->n * 2 > work.total)
 			f->culprit.function = lg_string(c->t, b->value);
-		set_stack(c, f, b->example);
+		lg_culprit_set_stack(c, f, b->example);
 	} else if (a) {
-		set_stack(c, f, a->example);
+		lg_culprit_set_stack(c, f, a->example);
 	}
 	if (!f->culprit.function && a)
 		f->culprit.function = lg_string(c->t, a->value);
@@ -275,7 +275,7 @@ void lg_culprit_of_samples(struct lg_case *c, struct lg_finding *f, const struct
 	if (!w)
 		return;
 	f->culprit.function = lg_string(c->t, w->value);
-	set_stack(c, f, w->example);
+	lg_culprit_set_stack(c, f, w->example);
 }
 
 void lg_culprit_of_time(struct lg_case *c, struct lg_finding *f, const struct lg_piece *const *p, size_t n,
@@ -315,7 +315,7 @@ void lg_culprit_of_time(struct lg_case *c, struct lg_finding *f, const struct lg
 		return;
 	}
 	f->culprit.function = lg_string(c->t, w->value);
-	set_stack(c, f, w->example);
+	lg_culprit_set_stack(c, f, w->example);
 }
 
 /* Frames from the outermost inwards, up to the first page-walk frame: callbacks below it are the
@@ -391,6 +391,6 @@ void lg_culprit_shared_function(struct lg_case *c, struct lg_finding *f,
 		}
 	}
 	if (example)
-		set_stack(c, f, example);
+		lg_culprit_set_stack(c, f, example);
 	lg_map_done(&votes);
 }

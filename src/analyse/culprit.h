@@ -32,6 +32,9 @@ void lg_culprit_of_time(struct lg_case *c, struct lg_finding *f, const struct lg
 void lg_culprit_shared_function(struct lg_case *c, struct lg_finding *f,
 				const struct lg_piece *const *p, size_t n, size_t *ret_samples);
 
+/* f->culprit.stack, innermost first. */
+void lg_culprit_set_stack(struct lg_case *c, struct lg_finding *f, lg_stk stack);
+
 /* "python3 (pid 4711)" in the arena. */
 const char *lg_thread_text(struct lg_case *c, lg_thr thr);
 

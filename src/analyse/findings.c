@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "analyse/culprit.h"
+#include "analyse/io.h"
 #include "analyse/severity.h"
 #include "analyse/tally.h"
 #include "base/alloc.h"
@@ -276,7 +277,8 @@ static bool is_logging(const char *name)
 					 strstr(name, "flush") || strstr(name, "Writer"));
 }
 
-static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
+static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
+		     const struct lg_io_story *io)
 {
 	struct lg_arena *a = &c->v->arena;
 	const char *who = f->culprit.comm ? lg_arena_printf(a, "%s (pid %d)", f->culprit.comm,
@@ -315,7 +317,7 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 					   in, every);
 		break;
 	case LG_END_IO:
-		f->title = lg_arena_printf(a, "%s waited for a block device%s", ranks, every);
+		f->title = lg_io_title(c, f, io, ranks, every);
 		break;
 	case LG_END_STOP:
 		f->title = s->thr ? lg_arena_printf(a, "%s stopped by %s%s", ranks, who, every)
@@ -361,6 +363,7 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	bool steady = s->steady && excess < 0.10;
 	struct lg_finding *f;
 	const char *id = ids[s->end];
+	struct lg_io_story io = { 0 };
 	size_t samples = 0;
 
 	if (!id || (share < floor_of(s->end) && !(excess >= 0.10 && s->n_events >= 3) &&
@@ -386,6 +389,8 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 		lg_culprit_of_hold(c, f, s->pieces, s->n_pieces, &samples);
 	else if (s->end == LG_END_CPU)
 		lg_culprit_of_samples(c, f, s->pieces, s->n_pieces, &samples);
+	else if (s->end == LG_END_IO)
+		lg_io_tell(c, f, s, &io);
 	f->lost_ms = (double)s->lost / 1e6;
 	f->lost_share = share;
 	f->excess_share = steady ? (double)NAN : excess > 1 ? 1 : excess;
@@ -402,8 +407,10 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	}
 	f->severity = severity_of(share, repeats_of(s), y->wall);
 	f->confidence = confidence_of(c, y, s);
+	if (io.other)
+		f->confidence *= 0.9; /* that he waits is seen; for whose bytes follows from their sums */
 	f->stage = lg_stage_name(s->stage);
-	title_of(c, f, s);
+	title_of(c, f, s, &io);
 	if (!isnan(s->rhythm.period_s))
 		lg_evidence_add(c, f, INT64_MIN, 0,
 				"%zu times, %.3f s apart; chance would do as well with p = %.4f",

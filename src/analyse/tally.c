@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyse/io.h"
 #include "base/alloc.h"
 #include "base/map.h"
 #include "base/median.h"
@@ -131,11 +132,15 @@ static int sort_into_causes(struct lg_case *c, const struct lg_tally *y, struct 
 		const struct lg_piece *p = &y->path[i];
 		lg_prc prc = c->t->thread.prc[p->thr];
 		struct lg_cause_sum *s;
+		uint8_t io = LG_IO_UNKNOWN;
+		const char *call;
 		uint64_t key;
 		uint32_t at, r;
 
 		if (!lg_is_cause(p->end))
 			continue;
+		if (p->end == LG_END_IO)
+			io = (uint8_t)lg_io_kind_of(c, p->row, &call);
 		if (p->end == LG_END_CPU || (is_servants(p->end) && is_short_lived(c, y, prc)))
 			prc = b->patron[prc];
 		/* The job's own threads push each other aside: one cause, not one a pair of ranks. */
@@ -144,7 +149,7 @@ static int sort_into_causes(struct lg_case *c, const struct lg_tally *y, struct 
 		/* What the job does to itself in its own code is one cause for all ranks. */
 		if (p->end == LG_END_GC || p->end == LG_END_SIDE || p->end == LG_END_LOADER)
 			prc = 0;
-		key = lg_mix64((uint64_t)prc << 32 | p->lock) ^ lg_mix64(p->end);
+		key = lg_mix64((uint64_t)prc << 32 | p->lock) ^ lg_mix64(p->end | io << 8);
 		at = lg_map_get(&b->by_key, key);
 		if (!at) {
 			if (lg_grow(&b->v, &b->cap, b->n + 1, sizeof *b->v) ||

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "record/disks.h"
 
 #define EVERY INT64_C(1000000000)
 #define REPEAT (5 * EVERY)
@@ -45,6 +46,7 @@ struct group {
 struct lg_counters {
 	struct lg_builder *b;
 	struct lg_lives *lives;
+	struct lg_disks *disks;
 	int64_t last, groups_read;
 	struct cpu *cpus;
 	size_t n_cpus, cpus_cap;
@@ -96,6 +98,10 @@ int lg_counters_new(struct lg_counters **ret, struct lg_builder *b, struct lg_li
 	c->b = b;
 	c->lives = lives;
 	find_mounts(c);
+	if (lg_disks_new(&c->disks, b, err)) {
+		lg_counters_free(c);
+		return LG_E_NOMEM;
+	}
 	*ret = c;
 	return 0;
 }
@@ -107,6 +113,7 @@ void lg_counters_free(struct lg_counters *c)
 	lg_free(c->buf);
 	lg_free(c->groups);
 	lg_free(c->cpus);
+	lg_disks_free(c->disks);
 	lg_free(c);
 }
 
@@ -310,4 +317,10 @@ void lg_counters_read(struct lg_counters *c, int64_t now)
 	read_psi(c, now, seconds);
 	read_memory(c, now);
 	read_groups(c, now);
+	lg_disks_read(c->disks, now);
+}
+
+void lg_counters_last(struct lg_counters *c, int64_t now)
+{
+	lg_disks_read(c->disks, now);
 }

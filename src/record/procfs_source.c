@@ -341,6 +341,7 @@ static int stop(void *self, struct lg_error *err)
 	(void)err;
 	if (p->states)
 		look_at_all(p, lg_monotonic_ns());
+	lg_counters_last(p->counters, lg_monotonic_ns());
 	p->states = false;
 	return 0;
 }

@@ -11,6 +11,7 @@ struct maker {
 	lg_thr thr[16], helper[16], culprit;
 	int64_t t[16];      /* each rank's clock */
 	lg_stk hold_stack, wait_stack, futex_stack, sample_stack, file_stack, socket_stack, nap_stack;
+	lg_stk sync_stack, read_stack;
 	int64_t next_stall;
 	int n_stalls;
 };
@@ -128,6 +129,11 @@ static void stall(struct maker *m, int r)
 	case STALL_QUOTA:
 		state(m, m->thr[r], a, ns, LG_RUNNABLE, LG_WHY_PREEMPTED, r, 0, 0);
 		break;
+	case STALL_SYNC:
+	case STALL_READ:
+		state(m, m->thr[r], a, ns, LG_BLOCKED, LG_WHY_IOWAIT, -1, 0,
+		      m->p->stall == STALL_SYNC ? m->sync_stack : m->read_stack);
+		break;
 	case STALL_SOCKET:
 		state(m, m->thr[r], a, ns, LG_BLOCKED, LG_WHY_SLEEP, -1, m->culprit, m->socket_stack);
 		if (m->p->asleep)
@@ -198,6 +204,16 @@ static void step(struct maker *m, int k)
 	}
 }
 
+static void counter(struct maker *m, const char *name, lg_thr of, int64_t ts, double value)
+{
+	if (value > 0)
+		lg_add_counter(m->b, &(struct lg_counter_row){
+			.ts = ts, .value = value,
+			.track = lg_track_get(m->b, &(struct lg_track_row){
+				.kind = LG_TRACK_COUNTER, .name = lg_intern(m->b, name), .index = -1,
+				.prc = of ? lg_thread_process(m->b, of) : 0 }) });
+}
+
 struct lg_trace *synthetic_run(const struct run_plan *p)
 {
 	static const char *const hold[] = { "entry_SYSCALL_64", "ksys_read", "vfs_read",
@@ -212,6 +228,11 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 					    NULL };
 	static const char *const sock[] = { "entry_SYSCALL_64", "unix_stream_recvmsg",
 					    "unix_stream_read_generic", "schedule_timeout", NULL };
+	static const char *const sync[] = { "entry_SYSCALL_64_after_hwframe", "do_syscall_64", "__x64_sys_fsync",
+					    "do_fsync", "ext4_sync_file", "folio_wait_writeback",
+					    "folio_wait_bit", NULL };
+	static const char *const rd[] = { "entry_SYSCALL_64_after_hwframe", "do_syscall_64", "__x64_sys_pread64",
+					  "vfs_read", "filemap_read", "folio_wait_bit_common", NULL };
 	static const char *const nap[] = { "entry_SYSCALL_64", "common_nsleep", "hrtimer_nanosleep", NULL };
 	struct maker m = { .p = p };
 	struct lg_trace *t;
@@ -224,6 +245,8 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 	m.futex_stack = stack_of(m.b, futex);
 	m.file_stack = stack_of(m.b, file);
 	m.socket_stack = stack_of(m.b, sock);
+	m.sync_stack = stack_of(m.b, sync);
+	m.read_stack = stack_of(m.b, rd);
 	m.nap_stack = stack_of(m.b, nap);
 	m.culprit = lg_thread_get(m.b, CULPRIT_PID, CULPRIT_PID);
 	lg_thread_name(m.b, m.culprit, lg_intern(m.b, "watcher"));
@@ -252,6 +275,12 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 		step(&m, k);
 	if (p->tier)
 		lg_meta_set(m.b, 0, "record.tier", p->tier);
+	for (int64_t ts = 2000 * MS; p->disk_busy > 0 && ts < m.t[0] + 1000 * MS; ts += 1000 * MS) {
+		counter(&m, "disk.written vda", 0, ts, p->disk_bytes);
+		counter(&m, "disk.busy vda", 0, ts, p->disk_busy * 1e9);
+		counter(&m, "io.written", m.thr[0], ts, p->own_bytes);
+		counter(&m, "io.written", m.culprit, ts, p->other_bytes);
+	}
 	if (p->stall == STALL_QUOTA) {
 		lg_trk k = lg_track_get(m.b, &(struct lg_track_row){
 			.kind = LG_TRACK_COUNTER, .name = lg_intern(m.b, "cgroup.throttled /job"), .index = -1 });

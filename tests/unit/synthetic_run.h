@@ -12,7 +12,7 @@
 #include "store/builder.h"
 
 enum stall { STALL_NONE, STALL_LOCK, STALL_CPU, STALL_RUN, STALL_FUTEX_HELPER_LOCK,
-	     STALL_FILE_LOCK, STALL_SOCKET, STALL_QUOTA };
+	     STALL_FILE_LOCK, STALL_SOCKET, STALL_QUOTA, STALL_SYNC, STALL_READ };
 
 struct run_plan {
 	int n_ranks, n_steps;
@@ -31,6 +31,8 @@ struct run_plan {
 	const char *tier;      /* that recorded it; NULL = not told */
 	bool of_job;           /* the culprit is a process of the job's */
 	double throttled_ns;   /* STALL_QUOTA: what the cgroup's counter grows by in a second */
+	double own_bytes, other_bytes; /* STALL_SYNC, _READ: of the job and of the culprit, a second */
+	double disk_bytes, disk_busy;  /* what the disk moved; the share of the time that it was busy */
 	bool asleep;           /* STALL_SOCKET: the culprit slept instead of computing */
 	bool innocent;         /* samples_only: the culprit is as busy, but at other times */
 	const char *const *facts; /* key, value ... NULL: what the hook told of every rank */

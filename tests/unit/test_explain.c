@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "advise/advise.h"
 #include "analyse/explain.h"
 #include "base/alloc.h"
 #include "synthetic_run.h"
@@ -591,9 +592,60 @@ static void an_empty_trace_says_that_there_are_no_steps(void **state)
 	lg_trace_free(t);
 }
 
+static void a_wait_for_the_disk_is_for_ones_own_writes_unless_numbers_name_another(void **state)
+{
+	static const struct {
+		enum stall stall;
+		double own, other, disk, busy;
+		const char *detail, *in_title;
+	} cases[] = {
+		{ STALL_SYNC, 0, 0, 0, 0, "own_sync", "its own writes to reach the disk (fsync)" },
+		{ STALL_READ, 0, 0, 0, 0, "own_read", "what it read (pread64)" },
+		{ STALL_SYNC, 200e6, 0, 200e6, 0.3, "own_sync", "(fsync, disk vda)" },
+		{ STALL_SYNC, 10e6, 900e6, 900e6, 0.95, "other_load", "the disk vda, which watcher (pid 4711) kept busy" },
+		{ STALL_READ, 10e6, 900e6, 900e6, 0.95, "other_load", "watcher" },
+		/* it wrote into the page cache, and nothing of that came to the disk */
+		{ STALL_SYNC, 200e6, 900e6, 200e6, 0.9, "own_sync", "fsync" },
+		/* the disk had next to nothing to do */
+		{ STALL_SYNC, 1e6, 60e6, 60e6, 0.05, "own_sync", "fsync" },
+		/* as much as the job itself */
+		{ STALL_SYNC, 200e6, 200e6, 400e6, 0.9, "own_sync", "fsync" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct run_plan p = base;
+		const struct lg_finding *f;
+		struct outcome o;
+		bool other;
+
+		p.stall = cases[i].stall;
+		p.period_ns = 400 * MS;
+		p.only_rank = 0;
+		p.own_bytes = cases[i].own;
+		p.other_bytes = cases[i].other;
+		p.disk_bytes = cases[i].disk;
+		p.disk_busy = cases[i].busy;
+		o = explain(&p);
+		f = find(o.v, "host.io_wait");
+		assert_non_null(f);
+		assert_string_equal(f->detail, cases[i].detail);
+		assert_non_null(strstr(f->title, cases[i].in_title));
+		other = !strcmp(cases[i].detail, "other_load");
+		assert_int_equal(f->culprit.pid, other ? CULPRIT_PID : RANK_PID);
+		assert_string_equal(f->culprit.relation, other ? "other_process" : "self");
+		assert_true(other || f->culprit.n_stack >= 6);
+		assert_int_equal(loud(o.v), 1);
+		assert_int_equal(lg_advise(o.v, (double)NAN, NULL), 0);
+		assert_non_null(strstr(f->fix, other ? "io.max" : cases[i].stall == STALL_SYNC ? "checkpoint" : "read ahead"));
+		done(&o);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_wait_for_the_disk_is_for_ones_own_writes_unless_numbers_name_another),
 		cmocka_unit_test(a_healthy_run_gets_no_finding),
 		cmocka_unit_test(names_the_holder_of_the_lock),
 		cmocka_unit_test(a_lock_of_one_rank_is_rank_local),

@@ -215,7 +215,7 @@ static size_t pack_nothing(unsigned length)
 	put(&at, 1 | 2 << 1, 3);  /* the last block, with codes of its own */
 	put(&at, 0, 5 + 5);       /* 257 codes for literals and lengths, one for distances */
 	put(&at, 18 - 4, 4);
-	for (int i = 0; i < 18; i++) /* lengths of the codes for 16 17 18 0 8 7 9 6 10 5 11 4 12 3 13 2 14 1 */
+	for (int i = 0; i < 18; i++) /* for 16 17 18 0 8 7 9 6 10 5 11 4 12 3 13 2 14 1 */
 		put(&at, i == 2 ? 1 : i == 15 || i == 17 ? 2 : 0, 3);
 	put(&at, 0, 1);           /* 256 literals have none: 138 and */
 	put(&at, 138 - 11, 7);

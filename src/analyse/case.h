@@ -107,6 +107,7 @@ struct lg_case {
 	size_t n_quota_rows;
 	lg_prc *parent;        /* by process row, see lg_parent_of(); made at its first call */
 	uint8_t *in_job;       /* by process row, see lg_in_job(); made at its first call */
+	uint8_t *other_job;    /* by process row: of a marked job that is not judged; NULL = there is none */
 	bool has_states;
 	int32_t victim_pid;    /* that the user named; 0 = none */
 	int failed;
@@ -179,6 +180,13 @@ lg_prc lg_parent_of(struct lg_case *c, lg_prc p);
 /* Ranks, their loaders and descendants, the command that was recorded, further processes of the
  * same program beside a rank. */
 bool lg_in_job(struct lg_case *c, lg_prc p);
+/* Is p of another training job, that marks its steps in the same trace? */
+bool lg_in_other_job(const struct lg_case *c, lg_prc p);
+/*
+ * c->ranks have their steps: where they are of several jobs, those of the one with the largest excess are
+ * left, and a limit says so. *ret_chosen: some were dropped.
+ */
+int lg_choose_job(struct lg_case *c, const struct lg_step *steps, bool *ret_chosen) LG_MUST_CHECK;
 
 /* ---- account.c: parts of every step; invariant: parts tile the step ---- */
 int lg_account(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;

@@ -166,7 +166,8 @@ static bool same_job(const struct lg_case *c, lg_thr a, lg_thr b)
 {
 	lg_prc p = c->t->thread.prc[a], q = c->t->thread.prc[b];
 
-	return p == q || (c->t->process.rank[p] >= 0 && c->t->process.rank[q] >= 0);
+	return p == q || (c->t->process.rank[p] >= 0 && c->t->process.rank[q] >= 0 &&
+			  !lg_in_other_job(c, p) && !lg_in_other_job(c, q));
 }
 
 /*

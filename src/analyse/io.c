@@ -5,8 +5,8 @@
  * What a thread waits for is in its own stack: below the frame of a system call that writes or syncs it
  * waits for its own bytes, and no other program has to exist for that. Somebody else is named only
  * where the numbers say so: a disk that was busy in those seconds, most of whose bytes were not the job's,
- * and one process that gave at least as many to be written (or had as many read). Bytes that stayed in the page
- * cache are nobody's fault: only what the device moved counts (record/disks.c).
+ * and one process that had at least half of those read or written. Bytes that stayed in the page cache are
+ * nobody's fault: only what the device moved counts (record/disks.c).
  */
 #include "analyse/io.h"
 
@@ -177,8 +177,8 @@ static size_t the_disk(const struct load *l)
 	return all > 0 && l->busy_ns[best] >= 0.8 * all ? best : DISKS_MAX;
 }
 
-static void tell(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s, struct lg_io_story *st,
-		 struct load *l, const char **names)
+static void tell(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
+		 struct lg_io_story *st, struct load *l, const char **names)
 {
 	const struct lg_process_tab *p = &c->t->process;
 	double own = 0, rest, share;

@@ -29,6 +29,8 @@ static bool is_member(const struct lg_case *c, lg_prc i)
 {
 	const struct lg_process_tab *p = &c->t->process;
 
+	if (lg_in_other_job(c, i))
+		return false;
 	if (c->rank_of_prc[i] || p->rank[i] >= 0 || p->role[i] == LG_ROLE_RANK ||
 	    p->role[i] == LG_ROLE_JOB || p->role[i] == LG_ROLE_LOADER)
 		return true;
@@ -88,9 +90,9 @@ static int find_members(struct lg_case *c)
 		lg_prc k = i;
 
 		/* The recorder is the parent of the command, not the other way round. */
-		for (int depth = 0; depth < DEPTH_MAX && k && !member[k]; depth++)
+		for (int depth = 0; depth < DEPTH_MAX && k && !member[k] && !lg_in_other_job(c, i); depth++)
 			k = p->role[k] == LG_ROLE_RECORDER ? 0 : lg_parent_of(c, k);
-		if (k && member[k])
+		if (k && member[k] && !lg_in_other_job(c, i))
 			member[i] = 1;
 	}
 	c->in_job = member;
@@ -104,4 +106,145 @@ bool lg_in_job(struct lg_case *c, lg_prc prc)
 		return true;
 	}
 	return c->in_job[prc];
+}
+
+bool lg_in_other_job(const struct lg_case *c, lg_prc p)
+{
+	return c->other_job && c->other_job[p];
+}
+
+/* ---- several jobs in one trace ---- */
+
+static bool same_host(const struct lg_process_tab *p, lg_prc a, lg_prc b)
+{
+	return p->host[a] == p->host[b];
+}
+
+static bool has_collectives(const struct lg_case *c, const struct lg_rank *r)
+{
+	for (size_t i = 0; i < r->n_spans; i++)
+		if (c->t->span.kind[r->spans[i]] == LG_SPAN_COLLECTIVE)
+			return true;
+	return false;
+}
+
+/* Numbers, or collectives whose ranks nobody told: it talks to others. */
+static bool is_distributed(const struct lg_case *c, const struct lg_rank *r)
+{
+	return r->rank >= 0 || has_collectives(c, r);
+}
+
+/*
+ * Ranks of one job have numbers of their own; a process that talks to no other is a job of its own. Two
+ * jobs of several ranks on one host have each number twice: then the launcher (the parent) tells.
+ */
+static void sort_into_jobs(const struct lg_case *c, uint32_t *job)
+{
+	const struct lg_process_tab *p = &c->t->process;
+	bool twice = false;
+
+	for (size_t i = 0; i < c->n_ranks; i++)
+		for (size_t k = 0; k < i; k++)
+			twice |= c->ranks[i].rank >= 0 && c->ranks[i].rank == c->ranks[k].rank &&
+				 same_host(p, c->ranks[i].prc, c->ranks[k].prc);
+	for (size_t i = 0; i < c->n_ranks; i++) {
+		lg_prc a = c->ranks[i].prc;
+
+		job[i] = (uint32_t)i;
+		for (size_t k = 0; k < i && is_distributed(c, &c->ranks[i]); k++) {
+			lg_prc b = c->ranks[k].prc;
+
+			if (is_distributed(c, &c->ranks[k]) && p->world[a] == p->world[b] &&
+			    (!twice || !same_host(p, a, b) || p->ppid[a] == p->ppid[b])) {
+				job[i] = job[k];
+				break;
+			}
+		}
+	}
+}
+
+static int64_t excess_of(const struct lg_rank *r, const struct lg_step *steps)
+{
+	int64_t sum = 0;
+
+	for (size_t k = 0; k < r->n_steps; k++) {
+		const struct lg_step *s = &steps[r->step_first + k];
+
+		sum += s->slow ? s->dur - s->median : 0;
+	}
+	return sum;
+}
+
+/* What was started by a process of the job is of the job: loaders, helpers. */
+static int mark_others(struct lg_case *c, const uint32_t *job, uint32_t chosen)
+{
+	const struct lg_process_tab *p = &c->t->process;
+	uint8_t *other = lg_arena_alloc(&c->v->arena, p->n, 1);
+
+	if (!other)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < c->n_ranks; i++)
+		other[c->ranks[i].prc] = job[i] == chosen ? 2 : 1;
+	for (lg_prc i = 1; i < p->n; i++) {
+		lg_prc k = i;
+
+		for (int depth = 0; depth < DEPTH_MAX && k && !other[k]; depth++)
+			k = lg_parent_of(c, k);
+		other[i] = k ? other[k] : 0;
+	}
+	for (lg_prc i = 1; i < p->n; i++)
+		other[i] = other[i] == 1;
+	c->other_job = other;
+	return c->failed;
+}
+
+static const char *pids_text(struct lg_case *c, const uint32_t *job, uint32_t chosen, bool of_chosen)
+{
+	const char *text = "";
+	size_t n = 0, all = 0;
+
+	for (size_t i = 0; i < c->n_ranks; i++)
+		all += (job[i] == chosen) == of_chosen;
+	for (size_t i = 0; i < c->n_ranks; i++) {
+		if ((job[i] == chosen) != of_chosen || n++ >= 8)
+			continue;
+		text = lg_arena_printf(&c->v->arena, "%s%s%d", text, n > 1 ? ", " : all > 1 ? "pids " : "pid ",
+				       c->t->process.pid[c->ranks[i].prc]);
+	}
+	return all > 8 ? lg_arena_printf(&c->v->arena, "%s and %zu more", text, all - 8) : text;
+}
+
+int lg_choose_job(struct lg_case *c, const struct lg_step *steps, bool *ret_chosen)
+{
+	uint32_t *job = lg_calloc(c->n_ranks, sizeof *job), chosen = 0;
+	int64_t most = -1;
+	size_t n = 0;
+	int rc = 0;
+
+	*ret_chosen = false;
+	if (!job)
+		return LG_E_NOMEM;
+	sort_into_jobs(c, job);
+	for (uint32_t i = 0; i < c->n_ranks; i++) {
+		int64_t excess = excess_of(&c->ranks[i], steps);
+
+		*ret_chosen |= job[i] != job[0];
+		if (c->ranks[i].n_steps && excess > most) {
+			most = excess;
+			chosen = job[i];
+		}
+	}
+	if (*ret_chosen) {
+		lg_limit(c, lg_arena_printf(&c->v->arena,
+					    "several jobs mark their steps in this recording: the one with the "
+					    "most excess is judged (%s), not %s: --victim PID judges another",
+					    pids_text(c, job, chosen, true), pids_text(c, job, chosen, false)));
+		rc = mark_others(c, job, chosen);
+		for (size_t i = 0; i < c->n_ranks; i++)
+			if (job[i] == chosen)
+				c->ranks[n++] = c->ranks[i];
+		c->n_ranks = n;
+	}
+	lg_free(job);
+	return rc;
 }

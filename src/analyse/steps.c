@@ -328,6 +328,26 @@ static int cmp_rank(const void *a, const void *b)
 	return (x->prc > y->prc) - (x->prc < y->prc);
 }
 
+static void index_ranks(struct lg_case *c)
+{
+	size_t n = c->n_ranks;
+
+	memset(c->rank_of_thr, 0, c->t->thread.n * sizeof *c->rank_of_thr);
+	memset(c->rank_of_prc, 0, c->t->process.n * sizeof *c->rank_of_prc);
+	qsort(c->ranks, n, sizeof *c->ranks, cmp_rank);
+	for (size_t i = 0; i < n; i++) {
+		struct lg_rank *r = &c->ranks[i];
+
+		r->states = c->idx->state + c->idx->state_off[r->thr];
+		r->n_states = c->idx->state_off[r->thr + 1] - c->idx->state_off[r->thr];
+		r->spans = c->idx->span + c->idx->span_off[r->thr];
+		r->n_spans = c->idx->span_off[r->thr + 1] - c->idx->span_off[r->thr];
+		c->rank_of_thr[r->thr] = (uint32_t)i + 1;
+		if (!c->rank_of_prc[r->prc])
+			c->rank_of_prc[r->prc] = (uint32_t)i + 1;
+	}
+}
+
 static int collect_ranks(struct lg_case *c, int32_t victim_pid)
 {
 	const struct lg_trace *t = c->t;
@@ -377,20 +397,8 @@ static int collect_ranks(struct lg_case *c, int32_t victim_pid)
 
 		if (rc)
 			return rc;
-		n = c->n_ranks;
 	}
-	qsort(c->ranks, n, sizeof *c->ranks, cmp_rank);
-	for (size_t i = 0; i < n; i++) {
-		struct lg_rank *r = &c->ranks[i];
-
-		r->states = c->idx->state + c->idx->state_off[r->thr];
-		r->n_states = c->idx->state_off[r->thr + 1] - c->idx->state_off[r->thr];
-		r->spans = c->idx->span + c->idx->span_off[r->thr];
-		r->n_spans = c->idx->span_off[r->thr + 1] - c->idx->span_off[r->thr];
-		c->rank_of_thr[r->thr] = (uint32_t)i + 1;
-		if (!c->rank_of_prc[r->prc])
-			c->rank_of_prc[r->prc] = (uint32_t)i + 1;
-	}
+	index_ranks(c);
 	return 0;
 }
 
@@ -447,12 +455,12 @@ static int summarise(struct lg_case *c)
 	return 0;
 }
 
-int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err)
+static int steps_of_ranks(struct lg_case *c, struct lg_step **ret, size_t *ret_n)
 {
 	struct boundaries b = { 0 };
 	struct lg_step *steps = NULL;
 	size_t n = 0, cap = 0;
-	int rc = collect_ranks(c, victim_pid);
+	int rc = 0;
 
 	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
 		struct lg_rank *r = &c->ranks[i];
@@ -478,6 +486,28 @@ int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err)
 			rc = judge(steps + r->step_first, r->n_steps);
 	}
 	lg_free(b.ts);
+	*ret = steps;
+	*ret_n = n;
+	return rc;
+}
+
+int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err)
+{
+	struct lg_step *steps = NULL;
+	bool dropped = false;
+	size_t n = 0;
+	int rc = collect_ranks(c, victim_pid);
+
+	if (!rc)
+		rc = steps_of_ranks(c, &steps, &n);
+	/* Of inferred ones nobody said that they are jobs; without states there is one file a rank. */
+	if (!rc && c->n_ranks > 1 && !c->ranks[0].inferred && c->has_states)
+		rc = lg_choose_job(c, steps, &dropped);
+	if (!rc && dropped) {
+		lg_free(steps);
+		index_ranks(c);
+		rc = steps_of_ranks(c, &steps, &n);
+	}
 	if (!rc) {
 		c->v->steps = lg_arena_alloc(&c->v->arena, n + 1, sizeof *steps);
 		c->v->n_steps = n;

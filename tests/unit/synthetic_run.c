@@ -175,13 +175,16 @@ static void step(struct maker *m, int k)
 	for (int r = 0; r < p->n_ranks; r++) {
 		int64_t arrive = m->t[r], begin = p->explicit_collective ? arrive : back[r];
 
+		if (p->strangers)
+			last = arrive + 300000;
+
 		state(m, m->thr[r], arrive, last - arrive, LG_BLOCKED, LG_WHY_SLEEP, -1, 0,
 		      m->futex_stack);
 		m->t[r] = last;
 		span(m, m->thr[r], back[r],
 		     (p->explicit_collective ? arrive : last) - back[r], LG_SPAN_STAGE,
 		     LG_STAGE_BACKWARD);
-		if (!p->no_marks && !p->samples_only)
+		if (!p->no_marks && !p->samples_only && !p->strangers)
 			lg_add_span(m->b, &(struct lg_span_row){
 					  .ts = begin, .dur = last - begin, .thr = m->thr[r],
 					  .kind = LG_SPAN_COLLECTIVE, .seq = k,
@@ -262,7 +265,9 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 		m.thr[r] = lg_thread_get(m.b, RANK_PID + r, RANK_PID + r);
 		m.helper[r] = lg_thread_get(m.b, RANK_PID + r, 5000 + r);
 		row = lg_process_read(m.b, lg_thread_process(m.b, m.thr[r]));
-		row.rank = r;
+		row.rank = p->strangers ? -1 : p->two_launchers ? r % 2 : r;
+		if (p->two_launchers)
+			row.ppid = 800 + r / 2;
 		row.role = LG_ROLE_RANK;
 		row.mm = 0xffff888000000000u + (uint64_t)r * 4096;
 		lg_process_write(m.b, lg_thread_process(m.b, m.thr[r]), &row);

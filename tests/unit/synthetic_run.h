@@ -29,6 +29,8 @@ struct run_plan {
 	bool samples_only;     /* CPU samples each ms instead of states and lock rows */
 	bool servants;         /* each stall is another short-lived child of the culprit's */
 	const char *tier;      /* that recorded it; NULL = not told */
+	bool strangers;        /* the ranks are jobs of their own: no numbers, no collectives */
+	bool two_launchers;    /* two jobs of two ranks each: ranks 0 and 1 twice */
 	bool of_job;           /* the culprit is a process of the job's */
 	double throttled_ns;   /* STALL_QUOTA: what the cgroup's counter grows by in a second */
 	double own_bytes, other_bytes; /* STALL_SYNC, _READ: of the job and of the culprit, a second */

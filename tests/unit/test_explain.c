@@ -59,6 +59,14 @@ static const struct lg_finding *find(const struct lg_verdict *v, const char *id)
 	return NULL;
 }
 
+static bool has_limit(const struct lg_verdict *v, const char *words)
+{
+	for (size_t i = 0; i < v->n_limits; i++)
+		if (strstr(v->limits[i], words))
+			return true;
+	return false;
+}
+
 static size_t loud(const struct lg_verdict *v)
 {
 	size_t n = 0;
@@ -642,9 +650,42 @@ static void a_wait_for_the_disk_is_for_ones_own_writes_unless_numbers_name_anoth
 	}
 }
 
+static void of_several_jobs_one_is_judged_and_it_says_which(void **state)
+{
+	struct run_plan p = base;
+	struct outcome o;
+
+	(void)state;
+	p.stall = STALL_SOCKET;
+	p.period_ns = 400 * MS;
+	p.only_rank = 1;
+	p.strangers = true;
+	o = explain(&p);
+	assert_non_null(find(o.v, "host.waited_for"));
+	assert_int_equal(find(o.v, "host.waited_for")->victims[0].pid, RANK_PID + 1);
+	assert_int_equal(o.v->n_steps, p.n_steps - 1);
+	assert_true(has_limit(o.v, "is judged (pid 901), not pid 900"));
+	done(&o);
+	p.strangers = false;
+	p.two_launchers = true;
+	p.n_ranks = 4;
+	p.only_rank = 2;
+	o = explain(&p);
+	assert_int_equal(o.v->n_ranks, 2);
+	assert_true(has_limit(o.v, "(pids 900, 901), not pids 902, 903"));
+	done(&o);
+	/* Four ranks of one job are one job. */
+	p.two_launchers = false;
+	o = explain(&p);
+	assert_int_equal(o.v->n_ranks, 4);
+	assert_false(has_limit(o.v, "several jobs"));
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(of_several_jobs_one_is_judged_and_it_says_which),
 		cmocka_unit_test(a_wait_for_the_disk_is_for_ones_own_writes_unless_numbers_name_another),
 		cmocka_unit_test(a_healthy_run_gets_no_finding),
 		cmocka_unit_test(names_the_holder_of_the_lock),

@@ -6,12 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyse/culprit.h"
 #include "analyse/facts.h"
 #include "analyse/severity.h"
 #include "analyse/tally.h"
 #include "analyse/timeline_gpu.h"
 #include "base/alloc.h"
 #include "base/median.h"
+#include "store/merge.h"
 
 enum { LIMITS_MAX = 48 };
 
@@ -236,6 +238,47 @@ static void say_short(struct lg_case *c, const struct lg_tally *y)
 				 LG_REPEATS_MIN, (double)LG_GRADED_NS / 1e9));
 }
 
+enum { FEW_WAITS = 12 }; /* of which infer.c could make steps */
+
+/* Nobody marked anything, and the job's own waits do not tell its steps: why, and what would. False: no
+ * job was named, or its states are a poll's. */
+static bool say_no_repetition(struct lg_case *c)
+{
+	const struct lg_state_tab *s = &c->t->state;
+	const struct lg_rank *r = &c->ranks[0];
+	const char *tier = lg_meta_get(c->t, "record.tier");
+	int64_t ran = 0, queued = 0, all = 0;
+	size_t waits = 0;
+	uint32_t role;
+
+	if (!c->n_ranks || !r->inferred || !strcmp(tier, "own") || !strcmp(tier, "procfs"))
+		return false;
+	role = c->t->process.role[r->prc];
+	if (role != LG_ROLE_RANK && role != LG_ROLE_JOB && !c->victim_pid)
+		return false;
+	for (size_t i = 0; i < r->n_states; i++) {
+		uint32_t row = r->states[i];
+		int64_t dur = lg_row_end(c->t, s->ts[row], s->dur[row]) - s->ts[row];
+
+		ran += s->kind[row] == LG_RUNNING ? dur : 0;
+		queued += s->kind[row] == LG_RUNNABLE ? dur : 0;
+		waits += s->kind[row] == LG_BLOCKED;
+		all += dur;
+	}
+	if (all <= 0)
+		return false;
+	lg_limit(c, lg_arena_printf(&c->v->arena,
+				    "no repeating steps were found: %s ran for %.0f %% of %.1f s, was "
+				    "ready without a CPU for %.0f %%, and waited %zu time%s: %s, so no repetition can be seen "
+				    "from outside; let the hook mark its steps (laggard record -- COMMAND), or call "
+				    "laggard.step() (in C: laggard/mark.h) at the end of each", lg_thread_text(c, r->thr), 100 * (double)ran / (double)all,
+				    (double)all / 1e9, 100 * (double)queued / (double)all, waits,
+				    waits == 1 ? "" : "s",
+				    waits < FEW_WAITS ? "a loop that hardly ever waits looks the same all the time"
+						      : "those have no rhythm"));
+	return true;
+}
+
 static int judge(struct lg_case *c, struct lg_error *err)
 {
 	struct lg_pieces path = { 0 };
@@ -251,13 +294,13 @@ static int judge(struct lg_case *c, struct lg_error *err)
 		if (rc)
 			return rc > 0 ? 0 : lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
 	}
-	if (ref == UINT32_MAX) {
+	if (ref == UINT32_MAX && !say_no_repetition(c))
 		lg_limit(c, c->has_states && !c->victim_pid
 				    ? "no repeating steps were found: no marks of a training loop in this input; "
 				      "--victim PID names the process to judge"
 				    : "no repeating steps were found: no marks of a training loop in this input");
+	if (ref == UINT32_MAX)
 		return c->t->sample.n ? lg_find_foreign(c, err) : 0;
-	}
 	if (c->ranks[ref].inferred)
 		lg_limit(c, "steps are inferred from the repetition of the main thread's waits: no marks in "
 			 "this input");

@@ -237,8 +237,10 @@ int lg_choose_job(struct lg_case *c, const struct lg_step *steps, bool *ret_chos
 	if (*ret_chosen) {
 		lg_limit(c, lg_arena_printf(&c->v->arena,
 					    "several jobs mark their steps in this recording: the one with the "
-					    "most excess is judged (%s), not %s: --victim PID judges another",
-					    pids_text(c, job, chosen, true), pids_text(c, job, chosen, false)));
+					    "most excess is judged (%s), not %s: --victim PID judges "
+					    "another",
+					    pids_text(c, job, chosen, true),
+					    pids_text(c, job, chosen, false)));
 		rc = mark_others(c, job, chosen);
 		for (size_t i = 0; i < c->n_ranks; i++)
 			if (job[i] == chosen)

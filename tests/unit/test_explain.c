@@ -682,9 +682,40 @@ static void of_several_jobs_one_is_judged_and_it_says_which(void **state)
 	done(&o);
 }
 
+static void a_loop_that_never_waits_is_told_what_would_show_its_steps(void **state)
+{
+	struct lg_explain_options opt = { .victim_pid = 0 };
+	struct lg_builder *b;
+	struct lg_verdict *v;
+	struct lg_trace *t;
+	struct lg_process_row row;
+	lg_thr thr;
+
+	(void)state;
+	for (int named = 0; named < 2; named++) {
+		assert_int_equal(lg_builder_new(&b, NULL), 0);
+		thr = lg_thread_get(b, 900, 900);
+		row = lg_process_read(b, lg_thread_process(b, thr));
+		row.role = named ? LG_ROLE_JOB : LG_ROLE_OTHER;
+		lg_process_write(b, lg_thread_process(b, thr), &row);
+		lg_add_state(b, &(struct lg_state_row){ .ts = 0, .dur = 5000 * MS, .thr = thr,
+							.kind = LG_RUNNING });
+		assert_int_equal(lg_builder_seal(b, &t, NULL), 0);
+		assert_int_equal(lg_explain(t, &opt, &v, NULL), 0);
+		assert_int_equal(v->n_findings, 0);
+		assert_true(has_limit(v, "no repeating steps"));
+		assert_int_equal(has_limit(v, "ran for 100 % of 5.0 s"), named);
+		assert_int_equal(has_limit(v, "waited 0 times: a loop that hardly ever waits"), named);
+		assert_int_equal(has_limit(v, "laggard.step()"), named);
+		lg_verdict_free(v);
+		lg_trace_free(t);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_loop_that_never_waits_is_told_what_would_show_its_steps),
 		cmocka_unit_test(of_several_jobs_one_is_judged_and_it_says_which),
 		cmocka_unit_test(a_wait_for_the_disk_is_for_ones_own_writes_unless_numbers_name_another),
 		cmocka_unit_test(a_healthy_run_gets_no_finding),

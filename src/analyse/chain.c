@@ -208,7 +208,7 @@ static void follow_sleep(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a,
 	enum lg_wait_class class = lg_wait_class_of(c, row);
 	uint32_t r = c->rank_of_thr[thr];
 	enum lg_end_kind end = LG_END_UNKNOWN;
-	lg_thr waker = s->waker[row];
+	lg_thr waker = lg_waker_of(c, row);
 
 	switch (class) {
 	case LG_WAIT_DISK:
@@ -228,7 +228,7 @@ static void follow_sleep(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a,
 		return;
 	case LG_WAIT_FILE_LOCK:
 		/* Only who gives a file lock up wakes the others (fs/locks.c, locks_wake_up_blocks()). */
-		if (!waker || waker == thr || s->waker_ctx[row] != LG_CTX_TASK)
+		if (!waker)
 			break;
 		lg_piece_add(c, out, &(struct lg_piece){
 			.ts = a, .dur = b - a, .of = thr, .thr = waker, .end = LG_END_LOCK,
@@ -254,8 +254,7 @@ static void follow_sleep(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a,
 		if (arr)
 			end = LG_END_NET;
 	}
-	if (waker && waker != thr && s->waker_ctx[row] == LG_CTX_TASK &&
-	    !(c->t->thread.flags[waker] & LG_THREAD_IDLE) &&
+	if (waker &&
 	    (same_job(c, thr, waker) || class == LG_WAIT_FUTEX || class == LG_WAIT_PIPE ||
 	     class == LG_WAIT_SOCKET || class == LG_WAIT_POLL || class == LG_WAIT_CHILD ||
 	     class == LG_WAIT_ANSWER ||

@@ -149,8 +149,9 @@ static void say_open_ends(struct lg_case *c, const struct lg_tally *y)
 	if (net >= OPEN_SHARE)
 		lg_limit(c, lg_arena_printf(&c->v->arena,
 					    "%.0f %% of the critical path waited for the network: packets come in "
-					    "interrupts, so who sent them is not known, a server of this host "
-					    "included", net * 100));
+					    "interrupts, so who sent them is not known; of a program of this host "
+					    "only where the waking's stack shows it sending (tier bpf, or tier perf "
+					    "with --profile deep)", net * 100));
 	if (unknown >= OPEN_SHARE)
 		lg_limit(c, lg_arena_printf(&c->v->arena,
 					    "%.0f %% of the critical path is unexplained: waits that nobody in the "

@@ -192,7 +192,9 @@ int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **re
 
 		if (s->kind[row] != LG_BLOCKED || s->dur[row] <= 0)
 			continue;
-		key = lg_mix64((uint64_t)s->stack[row] << 8 | s->reason[row]) ^ s->waker[row];
+		/* In an interrupt the waker is whoever it struck. */
+		key = lg_mix64((uint64_t)s->stack[row] << 8 | s->reason[row]) ^
+		      (s->waker_ctx[row] <= LG_CTX_TASK ? s->waker[row] : 0);
 		at = lg_map_get(&by_key, key);
 		if (!at) {
 			if (n == GROUPS_MAX)

@@ -11,7 +11,7 @@ struct maker {
 	lg_thr thr[16], helper[16], culprit;
 	int64_t t[16];      /* each rank's clock */
 	lg_stk hold_stack, wait_stack, futex_stack, sample_stack, file_stack, socket_stack, nap_stack;
-	lg_stk sync_stack, read_stack;
+	lg_stk sync_stack, read_stack, tcp_stack;
 	int64_t next_stall;
 	int n_stalls;
 };
@@ -129,6 +129,13 @@ static void stall(struct maker *m, int r)
 	case STALL_QUOTA:
 		state(m, m->thr[r], a, ns, LG_RUNNABLE, LG_WHY_PREEMPTED, r, 0, 0);
 		break;
+	case STALL_TCP:
+		lg_add_state(m->b, &(struct lg_state_row){
+			.ts = a, .dur = ns, .thr = m->thr[r], .cpu = -1, .kind = LG_BLOCKED,
+			.reason = LG_WHY_SLEEP, .stack = m->tcp_stack, .waker = m->culprit,
+			.waker_ctx = LG_CTX_SOFTIRQ, .waker_stack = stack_of(m->b, m->p->waker_stack) });
+		state(m, m->culprit, a, ns, LG_RUNNING, 0, 7, 0, 0);
+		break;
 	case STALL_SYNC:
 	case STALL_READ:
 		state(m, m->thr[r], a, ns, LG_BLOCKED, LG_WHY_IOWAIT, -1, 0,
@@ -231,6 +238,8 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 					    NULL };
 	static const char *const sock[] = { "entry_SYSCALL_64", "unix_stream_recvmsg",
 					    "unix_stream_read_generic", "schedule_timeout", NULL };
+	static const char *const tcp[] = { "entry_SYSCALL_64", "__sys_recvfrom", "tcp_recvmsg", "sk_wait_data",
+					   NULL };
 	static const char *const sync[] = { "entry_SYSCALL_64_after_hwframe", "do_syscall_64", "__x64_sys_fsync",
 					    "do_fsync", "ext4_sync_file", "folio_wait_writeback",
 					    "folio_wait_bit", NULL };
@@ -248,6 +257,7 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 	m.futex_stack = stack_of(m.b, futex);
 	m.file_stack = stack_of(m.b, file);
 	m.socket_stack = stack_of(m.b, sock);
+	m.tcp_stack = stack_of(m.b, tcp);
 	m.sync_stack = stack_of(m.b, sync);
 	m.read_stack = stack_of(m.b, rd);
 	m.nap_stack = stack_of(m.b, nap);

@@ -12,7 +12,8 @@
 #include "store/builder.h"
 
 enum stall { STALL_NONE, STALL_LOCK, STALL_CPU, STALL_RUN, STALL_FUTEX_HELPER_LOCK,
-	     STALL_FILE_LOCK, STALL_SOCKET, STALL_QUOTA, STALL_SYNC, STALL_READ };
+	     STALL_FILE_LOCK, STALL_SOCKET, STALL_QUOTA, STALL_SYNC, STALL_READ,
+	     STALL_TCP };
 
 struct run_plan {
 	int n_ranks, n_steps;
@@ -29,6 +30,7 @@ struct run_plan {
 	bool samples_only;     /* CPU samples each ms instead of states and lock rows */
 	bool servants;         /* each stall is another short-lived child of the culprit's */
 	const char *tier;      /* that recorded it; NULL = not told */
+	const char *const *waker_stack; /* STALL_TCP: of the soft interrupt's waking, outermost first */
 	bool strangers;        /* the ranks are jobs of their own: no numbers, no collectives */
 	bool two_launchers;    /* two jobs of two ranks each: ranks 0 and 1 twice */
 	bool of_job;           /* the culprit is a process of the job's */

@@ -108,7 +108,7 @@ static struct lg_state_row state_row(struct fixture *x, size_t i)
 		.ts = t->ts[i], .dur = t->dur[i], .thr = t->thr[i], .cpu = t->cpu[i],
 		.kind = t->kind[i], .reason = t->reason[i], .waker_ctx = t->waker_ctx[i],
 		.flags = t->flags[i], .waker = t->waker[i], .blocker = t->blocker[i],
-		.object = t->object[i], .stack = t->stack[i],
+		.object = t->object[i], .stack = t->stack[i], .waker_stack = t->waker_stack[i],
 		.blocker_stack = t->blocker_stack[i], .run = t->run[i],
 	};
 }
@@ -240,6 +240,28 @@ static void a_sleep_gets_its_stack_and_only_its_own(void **state)
 	slice(x, 901, 300, LG_WHY_SLEEP, 350, 370, 400, LG_WHY_SLEEP, 0);
 	assert_int_equal(lg_builder_trace(x->s.b)->stack.depth[state_row(x, 0).stack], 3);
 	assert_int_equal(state_row(x, 3).stack, 0);
+}
+
+static void who_was_on_the_cpu_of_a_soft_interrupt_is_kept_with_its_stack(void **state)
+{
+	struct fixture *x = *state;
+	struct {
+		struct lg_bpf_sleep r;
+		uint64_t frames[4];
+	} s = { .r = { .h = header(LG_BPF_SLEEP, 150, 900, 901), .off_ts = 100, .sender_tid = 77 },
+		.frames = { 0x30, 0x10, 0x50, 0x40 } };
+
+	s.r.h.n_kernel = 1;
+	s.r.h.n_user = 1;
+	s.r.h.n_peer = 2;
+	lg_bpf_feed(x->f, &s, sizeof s);
+	slice(x, 901, 100, LG_WHY_SLEEP, 150, 170, 300, LG_WHY_SLEEP, LG_CTX_SOFTIRQ);
+	assert_int_equal(state_row(x, 0).waker, lg_thread_find(x->s.b, 77));
+	assert_int_equal(lg_builder_trace(x->s.b)->stack.depth[state_row(x, 0).waker_stack], 2);
+	assert_int_equal(lg_builder_trace(x->s.b)->stack.depth[state_row(x, 0).stack], 2);
+	/* Of the next waking nothing was told. */
+	slice(x, 901, 300, LG_WHY_SLEEP, 350, 370, 400, LG_WHY_SLEEP, LG_CTX_SOFTIRQ);
+	assert_int_equal(state_row(x, 3).waker_stack, 0);
 }
 
 static void the_same_place_is_told_by_a_flag(void **state)
@@ -468,6 +490,7 @@ int main(void)
 		T(a_leader_that_dies_before_its_threads_keeps_the_process_alive),
 		T(a_sleep_gets_its_stack_and_only_its_own),
 		T(the_same_place_is_told_by_a_flag),
+		T(who_was_on_the_cpu_of_a_soft_interrupt_is_kept_with_its_stack),
 		T(a_wait_for_a_lock_explains_the_blocked_state_inside_it),
 		T(the_place_of_mmap_lock_is_learnt_for_kernels_that_do_not_tell_the_owner),
 		T(a_hold_names_the_process_whose_memory_it_is),

@@ -712,9 +712,59 @@ static void a_loop_that_never_waits_is_told_what_would_show_its_steps(void **sta
 	}
 }
 
+/* The stacks, but for their middle, as Linux 6.18 gives them. */
+static void over_the_loopback_the_sender_is_named_and_never_who_was_struck(void **state)
+{
+#define SENDS "entry_SYSCALL_64_after_hwframe", "do_syscall_64", "__x64_sys_sendto", "tcp_sendmsg", "tcp_write_xmit", \
+	      "__dev_queue_xmit"
+#define RECEIVES "handle_softirqs", "net_rx_action", "__napi_poll"
+	static const char *const sender[] = { SENDS, "__local_bh_enable_ip", "do_softirq.part.0", RECEIVES,
+					      "process_backlog", "tcp_rcv_established", NULL };
+	/* a packet of a real device, received in the same place */
+	static const char *const other_device[] = { SENDS, "__local_bh_enable_ip", "do_softirq.part.0", RECEIVES,
+						    "virtnet_poll", "tcp_rcv_established", NULL };
+	static const char *const struck[] = { SENDS, "asm_common_interrupt", "common_interrupt", "irq_exit_rcu",
+					      "__irq_exit_rcu", RECEIVES, "process_backlog",
+					      "tcp_rcv_established", NULL };
+	static const char *const struck_in_python[] = { "_PyEval_EvalFrameDefault", "asm_sysvec_apic_timer_interrupt",
+							"sysvec_apic_timer_interrupt", "__irq_exit_rcu", RECEIVES,
+							"process_backlog", NULL };
+	static const char *const worker[] = { "ret_from_fork", "kthread", "smpboot_thread_fn", "run_ksoftirqd",
+					      RECEIVES, "process_backlog", NULL };
+	/* soft interrupts enabled by something else than sending */
+	static const char *const elsewhere[] = { "entry_SYSCALL_64_after_hwframe", "do_syscall_64",
+						 "__x64_sys_futex", "__local_bh_enable_ip", "do_softirq.part.0",
+						 RECEIVES, "process_backlog", "tcp_rcv_established", NULL };
+	static const char *const *const stacks[] = { sender, other_device, struck, struck_in_python, worker,
+						     elsewhere };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof stacks / sizeof *stacks; i++) {
+		struct run_plan p = base;
+		const struct lg_finding *f;
+		struct outcome o;
+
+		p.stall = STALL_TCP;
+		p.period_ns = 900 * MS;
+		p.waker_stack = stacks[i];
+		o = explain(&p);
+		f = find(o.v, "host.waited_for");
+		assert_int_equal(f != NULL, i == 0);
+		if (f) {
+			assert_int_equal(f->culprit.pid, CULPRIT_PID);
+			assert_string_equal(f->culprit.lock, "sk_wait_data");
+		} else {
+			assert_int_equal(loud(o.v), 0);
+			assert_true(has_limit(o.v, "waited for the network"));
+		}
+		done(&o);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(over_the_loopback_the_sender_is_named_and_never_who_was_struck),
 		cmocka_unit_test(a_loop_that_never_waits_is_told_what_would_show_its_steps),
 		cmocka_unit_test(of_several_jobs_one_is_judged_and_it_says_which),
 		cmocka_unit_test(a_wait_for_the_disk_is_for_ones_own_writes_unless_numbers_name_another),

@@ -39,7 +39,8 @@ struct wait { /* a lock wait that an unfinished slice may have slept in */
 struct thread {
 	int64_t last_end;    /* of its newest state row: rows of a thread never overlap */
 	int64_t sleep_begin; /* of `sleep_stack` */
-	lg_stk sleep_stack;
+	lg_stk sleep_stack, sender_stack;
+	uint32_t sender;     /* of the same waking: see lg_bpf_sleep */
 	uint64_t *frames;    /* kernel frames of its last sleep, LG_BPF_KERNEL_FRAMES of room; may be NULL */
 	unsigned n_frames;
 	unsigned n_waits;    /* ever */
@@ -357,6 +358,10 @@ static void add_off(struct lg_bpf_feed *f, struct thread *t, lg_thr thr, const s
 	row.cpu = -1;
 	if (t->sleep_stack && t->sleep_begin == o->off)
 		row.stack = t->sleep_stack;
+	if (t->sender && t->sleep_begin == o->off && o->ctx == LG_CTX_SOFTIRQ) {
+		row.waker = lg_thread_get(f->b, -1, (int32_t)t->sender);
+		row.waker_stack = t->sender_stack;
+	}
 	w = find_wait(t, o->off, blocked_end);
 	if (w) {
 		row.object = w->object;
@@ -405,6 +410,7 @@ static void feed_slice(struct lg_bpf_feed *f, const struct lg_bpf_slice *r)
 	row.flags = edge;
 	add_state(f, t, &row, out);
 	t->sleep_stack = 0;
+	t->sender = 0;
 	if (r->out_why != LG_WHY_DEAD)
 		return;
 	/* Told after its last slice, so that this one belongs to the life that ends here. */
@@ -462,6 +468,15 @@ static void feed_sleep(struct lg_bpf_feed *f, const struct lg_bpf_sleep *r)
 		return;
 	t->sleep_begin = (int64_t)r->off_ts;
 	t->sleep_stack = 0;
+	t->sender = r->sender_tid;
+	t->sender_stack = 0;
+	if (r->sender_tid && r->h.n_peer <= LG_BPF_SENDER_FRAMES) {
+		size_t own = r->h.n_user + (r->h.flags & LG_BPF_SAME ? 0u : r->h.n_kernel);
+		uint64_t frames[LG_BPF_SENDER_FRAMES];
+
+		memcpy(frames, (const uint64_t *)(r + 1) + own, (size_t)8 * r->h.n_peer);
+		t->sender_stack = stack_of(f, 0, frames, r->h.n_peer, 0);
+	}
 	if (r->h.flags & LG_BPF_SAME) {
 		size_t n = t->n_frames;
 

@@ -21,6 +21,7 @@
 #define LG_BPF_KERNEL_FRAMES 32
 #define LG_BPF_USER_FRAMES 16
 #define LG_BPF_PEER_FRAMES 24
+#define LG_BPF_SENDER_FRAMES 48 /* from the wake-up through the network's receiving half to the sender's */
 
 enum lg_bpf_kind {
 	LG_BPF_NONE,   /* as index of `lost`: switches that the kernel did not report */
@@ -70,9 +71,14 @@ struct lg_bpf_sum { /* covers [since, hdr.ts) */
 	__u32 n, zero;
 };
 
-struct lg_bpf_sleep { /* frames: of hdr.tid, asleep since off_ts */
+/*
+ * Frames: of hdr.tid, asleep since off_ts; its user frames; and, where a soft interrupt woke it, what was
+ * on the CPU then: whether the thread there sent what came or was only struck is in them.
+ */
+struct lg_bpf_sleep {
 	struct lg_bpf_hdr h;
 	__u64 off_ts;
+	__u32 sender_tid, zero; /* sender_tid: whose frames those are; 0 = none */
 };
 
 struct lg_bpf_task {
@@ -139,7 +145,7 @@ struct lg_bpf_open { /* fixed size, as the iterator writes it */
 LG_BPF_SIZE(lg_bpf_hdr, 24);
 LG_BPF_SIZE(lg_bpf_slice, 56);
 LG_BPF_SIZE(lg_bpf_sum, 48);
-LG_BPF_SIZE(lg_bpf_sleep, 32);
+LG_BPF_SIZE(lg_bpf_sleep, 40);
 LG_BPF_SIZE(lg_bpf_task, 64);
 LG_BPF_SIZE(lg_bpf_lock, 72);
 LG_BPF_SIZE(lg_bpf_hold, 48);
@@ -148,7 +154,7 @@ LG_BPF_SIZE(lg_bpf_signal, 40);
 LG_BPF_SIZE(lg_bpf_open, 1136);
 
 /* Frames a record of variable length may carry, and so its greatest size. */
-#define LG_BPF_MAX_FRAMES (LG_BPF_KERNEL_FRAMES + LG_BPF_USER_FRAMES + LG_BPF_PEER_FRAMES)
+#define LG_BPF_MAX_FRAMES (LG_BPF_KERNEL_FRAMES + LG_BPF_USER_FRAMES + LG_BPF_SENDER_FRAMES)
 #define LG_BPF_MAX_RECORD (sizeof(struct lg_bpf_lock) + 8 * LG_BPF_MAX_FRAMES)
 
 #endif /* LG_RECORD_BPF_RECORDS_H */

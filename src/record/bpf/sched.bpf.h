@@ -5,6 +5,7 @@
 
 #define JOB_NAP_NS 1000000
 #define WALK_AGAIN_NS 1000000000
+#define SENDER_SKIP 6
 #define SHALLOW_ENOUGH 32 /* of 256: the counter wraps, then it walks 32 times */
 
 static __always_inline __u8 why_off(struct task_struct *t, bool preempt, unsigned int state)
@@ -274,7 +275,25 @@ static __always_inline __u64 return_places(const __u64 *raw, __u64 *frames, __u3
 	return k >= 2 ? places : 0;
 }
 
-static __always_inline void sleeper_stack(struct thread *th, struct task_struct *p, __u64 now)
+/*
+ * A packet over the loopback is received in a soft interrupt on the sender's CPU, inside its own system
+ * call (drivers/net/loopback.c queues it, __local_bh_enable_ip() on the way out receives it). A soft
+ * interrupt may as well follow a hard one that struck whoever ran. The stack tells which; it is read by
+ * analyse/senders.c. Between threads of the job collectives tell more, and it is their hottest path:
+ * only a main thread's waking is looked at there.
+ */
+static __always_inline bool may_be_sent(const struct thread *th, struct task_struct *current)
+{
+	struct thread *sender;
+
+	if (!th->job || !current->pid || (current->flags & PF_KTHREAD))
+		return false;
+	sender = thread_of(current);
+	return sender && (!sender->job || th->tid == th->tgid);
+}
+
+static __always_inline void sleeper_stack(void *ctx, struct thread *th, struct task_struct *p, __u64 now,
+					  bool sent)
 {
 	struct lg_bpf_sleep *r = scratch_of(SCRATCH_WAKING);
 	__u64 *raw, *frames;
@@ -287,6 +306,8 @@ static __always_inline void sleeper_stack(struct thread *th, struct task_struct 
 	frames = (void *)r + sizeof(*r);
 	fill(&r->h, now, th->tid, th->tgid, LG_BPF_SLEEP);
 	r->off_ts = th->off_ts;
+	r->sender_tid = 0;
+	r->zero = 0;
 	readable = read_raw_stack(p, raw);
 	if (readable && th->stack_places && now - th->walked_ts < WALK_AGAIN_NS &&
 	    stack_mark(p, raw, th->stack_places) == th->stack_mark) {
@@ -309,11 +330,19 @@ static __always_inline void sleeper_stack(struct thread *th, struct task_struct 
 		bpf_probe_read_kernel((void *)r + size, sizeof(th->user), th->user);
 		size += (th->n_user * 8u) & 0xf8;
 	}
+	if (sent) {
+		r->sender_tid = tid_of(bpf_get_current_task_btf());
+		/* The innermost are ours and the wake-up's. */
+		k = frame_bytes(bpf_get_stack(ctx, (void *)r + size, 8 * LG_BPF_SENDER_FRAMES, SENDER_SKIP),
+				8 * LG_BPF_SENDER_FRAMES);
+		r->h.n_peer = (__u8)(k / 8);
+		size += k;
+	}
 	if (!output(r, size, LG_BPF_SLEEP))
 		th->stack_places = 0; /* user space does not have it */
 }
 
-static __always_inline int waking(struct task_struct *p, __u8 ctx_now)
+static __always_inline int waking(void *ctx, struct task_struct *p, __u8 ctx_now)
 {
 	struct thread *th;
 	__u64 now, least; /* ns */
@@ -357,7 +386,8 @@ static __always_inline int waking(struct task_struct *p, __u8 ctx_now)
 	    now - th->stack_ts < cfg_stack_gap_ns)
 		return 0;
 	th->stack_ts = now;
-	sleeper_stack(th, p, now);
+	sleeper_stack(ctx, th, p, now,
+		      ctx_now == CTX_SOFTIRQ && may_be_sent(th, bpf_get_current_task_btf()));
 	return 0;
 }
 
@@ -365,13 +395,13 @@ static __always_inline int waking(struct task_struct *p, __u8 ctx_now)
 SEC("tp_btf/sched_waking")
 int BPF_PROG(lg_waking_counted, struct task_struct *p)
 {
-	return enabled ? waking(p, counted_context()) : 0;
+	return enabled ? waking(ctx, p, counted_context()) : 0;
 }
 
 SEC("tp_btf/sched_waking")
 int BPF_PROG(lg_waking_flagged, struct task_struct *p)
 {
-	return enabled ? waking(p, flagged_context()) : 0;
+	return enabled ? waking(ctx, p, flagged_context()) : 0;
 }
 
 /*

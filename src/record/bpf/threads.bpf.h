@@ -15,6 +15,7 @@
 #define TASK_PARKED 0x40
 #define TASK_NOLOAD 0x400
 #define PF_EXITING 0x4
+#define PF_KTHREAD 0x200000
 /* enum of include/trace/events/lock.h */
 #define LCB_F_SPIN 1
 #define LCB_F_READ 2

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * senders.c - who ended a wait: the thread that was on the waking CPU, unless it was only struck by an
+ * interrupt.
+ *
+ * A packet to this host's own address is received inside the sender's system call: the loopback device
+ * (veth, too) puts it on the CPU's backlog (net/core/dev.c, __netif_rx()), and the sender itself runs the
+ * receiving soft interrupt when it enables them again (kernel/softirq.c, __local_bh_enable_ip()). Then its
+ * stack reads, from the inside: process_backlog, __local_bh_enable_ip, its own sending. Where any entry of
+ * an interrupt lies in between, or ksoftirqd, or another device's poll instead of the backlog, who ran is
+ * a bystander.
+ */
+#include <string.h>
+
+#include "analyse/case.h"
+
+static bool begins_with_any(const char *name, const char *const *prefixes)
+{
+	for (; *prefixes; prefixes++)
+		if (!strncmp(name, *prefixes, strlen(*prefixes)))
+			return true;
+	return false;
+}
+
+bool lg_was_sent(const struct lg_case *c, lg_stk stack)
+{
+	/* arch/x86/kernel/irq.c, idtentry.h; arch/arm64/kernel/entry-common.c; kernel/softirq.c */
+	static const char *const interrupts[] = { "irq_exit", "__irq_exit", "invoke_softirq", "sysvec_", "asm_",
+						  "__sysvec_", "common_interrupt", "__common_interrupt", "el1_",
+						  "el1h_", "el0_irq", "el0t_64_irq", "__el1_irq", "gic_handle_irq",
+						  "handle_irq", "run_ksoftirqd", "smpboot_thread_fn", "kthread",
+						  NULL };
+	/* What the thread itself did: net/ipv4, net/ipv6 */
+	static const char *const sends[] = { "tcp_", "__tcp_", "udp_", "udpv6_", "raw_send", "ping_", "sctp_", "inet_",
+					     "inet6_", "mptcp_", NULL };
+	const struct lg_trace *t = c->t;
+	bool backlog = false, inside = false;
+
+	for (lg_stk s = stack; s; s = t->stack.parent[s]) {
+		lg_frm f = t->stack.frame[s];
+		const char *name = lg_string(t, t->frame.name[f]);
+
+		if (t->frame.kind[f] != LG_FRAME_KERNEL)
+			break;
+		if (inside) {
+			if (begins_with_any(name, sends))
+				return true;
+			continue;
+		}
+		if (begins_with_any(name, interrupts))
+			return false;
+		backlog |= !strcmp(name, "process_backlog");
+		if (!strncmp(name, "__local_bh_enable", 17)) {
+			if (!backlog)
+				return false;
+			inside = true;
+		}
+	}
+	return false;
+}
+
+lg_thr lg_waker_of(const struct lg_case *c, uint32_t row)
+{
+	const struct lg_state_tab *s = &c->t->state;
+	lg_thr waker = s->waker[row];
+
+	if (!waker || waker == s->thr[row] || (c->t->thread.flags[waker] & LG_THREAD_IDLE))
+		return 0;
+	if (s->waker_ctx[row] == LG_CTX_TASK)
+		return waker;
+	return s->waker_ctx[row] == LG_CTX_SOFTIRQ && lg_was_sent(c, s->waker_stack[row]) ? waker : 0;
+}

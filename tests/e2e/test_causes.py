@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Causes that only a live recording shows: who is behind the wait, and what is said where nobody is."""
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+
+SERVER = """
+import socket, time
+s = socket.create_server(("127.0.0.1", 0))
+print(s.getsockname()[1], flush=True)
+c, _ = s.accept()
+while c.recv(64):
+    time.sleep(0.025)
+    c.sendall(b"answer")
+"""
+
+# A loop of 12 ms steps; every tenth one does something else. Marks by hand: no framework is needed.
+LOOP = """
+import os, socket, sys, time
+import laggard
+what, arg, end, i = sys.argv[1], sys.argv[2], time.monotonic() + 3, 0
+link = socket.create_connection(("127.0.0.1", int(arg))) if what == "ask" else None
+file = open(arg, "wb") if what == "sync" else None
+while time.monotonic() < end:
+    with laggard.stage("forward"):
+        stop = time.perf_counter() + 0.012
+        while time.perf_counter() < stop:
+            pass
+    if i % 10 == 5 and link:
+        link.sendall(b"ask")
+        link.recv(64)
+    if i % 10 == 5 and file:
+        file.seek(0)
+        file.write(bytes(48 << 20))
+        file.flush()
+        os.fsync(file.fileno())
+    laggard.step()
+    i += 1
+"""
+
+
+@pytest.fixture
+def verdict(laggard, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("recording who wakes whom needs root")
+
+    def of(*command, record=()):
+        done = laggard("record", "-o", tmp_path / "run.lag", *record, *(["--", *command] if command else []))
+        assert done.returncode == 0, done.stderr
+        if "tier bpf" not in done.stderr:
+            pytest.skip("no BPF here")
+        return json.loads(laggard("explain", tmp_path / "run.lag", "--json").stdout)
+    return of
+
+
+def of_id(verdict, name):
+    return [f for f in verdict["findings"] if f["id"] == name]
+
+
+def test_the_server_behind_the_loopback_is_named(verdict):
+    server = subprocess.Popen([PYTHON, "-c", SERVER], stdout=subprocess.PIPE, text=True)
+    try:
+        v = verdict(PYTHON, "-c", LOOP, "ask", server.stdout.readline().strip())
+    finally:
+        server.kill()
+        server.communicate()
+    found = of_id(v, "host.waited_for")
+    assert len(found) == 1, v["findings"]
+    assert found[0]["culprit"]["pid"] == server.pid
+    assert found[0]["culprit"]["relation"] == "other_process"
+    assert found[0]["excess_share"] > 0.5
+
+
+def test_ones_own_sync_is_nobody_elses_fault(verdict, tmp_path):
+    v = verdict(PYTHON, "-c", LOOP, "sync", tmp_path / "checkpoint")
+    found = of_id(v, "host.io_wait")
+    if not found:
+        pytest.skip("this directory's file system does not wait for a disk")
+    assert found[0]["detail"] in ("own_sync", "own_write")
+    assert found[0]["culprit"]["relation"] == "self"
+    assert "checkpoint" in found[0]["fix"] or "own writes" in found[0]["fix"]
+
+
+def test_of_two_jobs_one_is_judged_and_it_says_which(verdict):
+    v = verdict("sh", "-c", f"{PYTHON} -c '{LOOP}' none 0 & {PYTHON} -c '{LOOP}' none 0; wait")
+    line = [text for text in v["limits"] if "several jobs" in text]
+    assert len(line) == 1 and "--victim" in line[0], v["limits"]
+
+
+def test_a_loop_that_never_waits_is_told_what_would_help(verdict):
+    loop = subprocess.Popen([PYTHON, "-c", "while True: pass"])
+    try:
+        v = verdict(record=("-p", str(loop.pid), "--for", "2s"))
+    finally:
+        loop.kill()
+        loop.wait()
+    assert v["findings"] == [] and v["steps"]["count"] in (0, None)
+    assert any("no repeating steps" in text and "laggard.step()" in text and f"pid {loop.pid}" in text
+               for text in v["limits"]), v["limits"]

@@ -76,8 +76,8 @@ int lg_advise(struct lg_verdict *v, double cost_per_hour, struct lg_error *err)
 			words = (struct lg_lock_advice){ r->fix, r->tradeoff, r->confirm };
 		if (r && !strcmp(r->id, "host.lock_held") && lg_lock_advice(f))
 			words = *lg_lock_advice(f);
-		if (r && !strcmp(r->id, "host.io_wait") && lg_io_advice(f))
-			words = *lg_io_advice(f);
+		if (r && lg_detail_advice(f))
+			words = *lg_detail_advice(f);
 		if (!f->fix)
 			f->fix = words.fix;
 		if (!f->tradeoff)

@@ -28,7 +28,7 @@ struct lg_lock_advice {
 };
 const struct lg_lock_advice *lg_lock_advice(const struct lg_finding *f);
 
-/* The same for a host.io_wait: by whose request it was. */
-const struct lg_lock_advice *lg_io_advice(const struct lg_finding *f);
+/* The same by the finding's detail. */
+const struct lg_lock_advice *lg_detail_advice(const struct lg_finding *f);
 
 #endif /* LG_ADVISE_ADVISE_H */

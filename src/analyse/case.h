@@ -151,6 +151,9 @@ lg_thr lg_waker_of(const struct lg_case *c, uint32_t state_row);
 /* Does the stack of a waking in a soft interrupt show that its thread sent what came? */
 bool lg_was_sent(const struct lg_case *c, lg_stk stack);
 
+/* What whoever ended a wait in that kernel function did for it ("to post the semaphore"), and the detail of
+ * host.waited_for; NULL = none of its own. */
+const char *lg_peer_words(const char *function, const char **ret_detail);
 /* A piece's lock as one says it: a file lock is known by the function that waits for it. */
 const char *lg_lock_text(const struct lg_case *c, lg_str lock);
 

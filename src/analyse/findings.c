@@ -296,7 +296,8 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 				      lg_string(c->t, c->t->process.comm[s->member[2]]));
 	switch (s->end) {
 	case LG_END_PEER:
-		f->title = lg_arena_printf(a, "%s waited for %s%s to answer (%s)%s", ranks, who, in,
+		f->title = lg_arena_printf(a, "%s waited for %s%s %s (%s)%s", ranks, who, in,
+					   lg_peer_words(f->culprit.lock, &f->detail),
 					   f->culprit.lock ? f->culprit.lock : "asleep", every);
 		break;
 	case LG_END_LOCK:

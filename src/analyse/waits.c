@@ -204,3 +204,55 @@ const char *lg_lock_text(const struct lg_case *c, lg_str lock)
 
 	return class_of_name(name) == LG_WAIT_FILE_LOCK ? "file lock" : name;
 }
+
+/* What whoever ended a wait in `function` did for it: the words between "waited for X" and the function. */
+static const struct {
+	const char *prefix, *did, *detail;
+} endings[] = {
+	{ "futex", "to release the lock or semaphore that they share", "shared_lock" },
+	{ "__futex", "to release the lock or semaphore that they share", "shared_lock" },
+	{ "do_futex", "to release the lock or semaphore that they share", "shared_lock" },
+	{ "do_semtimedop", "to post the semaphore", "shared_lock" },
+	{ "__do_semtimedop", "to post the semaphore", "shared_lock" },
+	{ "do_msgrcv", "to send a message", "pipe" },
+	{ "do_msgsnd", "to take a message", "pipe" },
+	{ "wq_sleep", "to serve the message queue", "pipe" },
+	{ "pipe_read", "to write into the pipe", "pipe" },
+	{ "anon_pipe_read", "to write into the pipe", "pipe" },
+	{ "pipe_write", "to read from the pipe", "pipe" },
+	{ "anon_pipe_write", "to read from the pipe", "pipe" },
+	{ "pipe_", "to serve the pipe", "pipe" },
+	{ "fifo_open", "to open the pipe", "pipe" },
+	{ "eventfd_read", "to signal the event", "pipe" },
+	{ "n_tty_write", "to read from the terminal", "pipe" },
+	{ "n_tty_", "to write to the terminal", "pipe" },
+	{ "unix_stream_sendmsg", "to read what it had sent", "answer" },
+	{ "unix_wait_for_peer", "to read what it had sent", "answer" },
+	{ "sk_stream_wait_memory", "to read what it had sent", "answer" },
+	{ "unix_", "to answer", "answer" },
+	{ "sk_wait_data", "to answer", "answer" },
+	{ "tcp_recvmsg", "to answer", "answer" },
+	{ "__skb_wait_for_more_packets", "to answer", "answer" },
+	{ "inet_csk_accept", "to connect", "answer" },
+	{ "inet_wait_for_connect", "to accept the connection", "answer" },
+	{ "request_wait_answer", "to answer for its file system", "answer" },
+	{ "p9_client_rpc", "to answer for its file system", "answer" },
+};
+
+const char *lg_peer_words(const char *function, const char **ret_detail)
+{
+	*ret_detail = NULL;
+	for (size_t i = 0; function && i < sizeof endings / sizeof *endings; i++)
+		if (!strncmp(function, endings[i].prefix, strlen(endings[i].prefix))) {
+			*ret_detail = endings[i].detail;
+			return endings[i].did;
+		}
+	switch (function ? class_of_name(function) : LG_WAIT_UNKNOWN) {
+	case LG_WAIT_CHILD:
+		return "to end";
+	case LG_WAIT_POLL: /* of a socket, a pipe, an event: which is not on the stack */
+		return "to signal it";
+	default:
+		return "to go on";
+	}
+}

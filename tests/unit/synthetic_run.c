@@ -142,7 +142,8 @@ static void stall(struct maker *m, int r)
 		      m->p->stall == STALL_SYNC ? m->sync_stack : m->read_stack);
 		break;
 	case STALL_SOCKET:
-		state(m, m->thr[r], a, ns, LG_BLOCKED, LG_WHY_SLEEP, -1, m->culprit, m->socket_stack);
+		state(m, m->thr[r], a, ns, LG_BLOCKED, LG_WHY_SLEEP, -1, m->culprit,
+		      m->p->wait_stack ? stack_of(m->b, m->p->wait_stack) : m->socket_stack);
 		if (m->p->asleep)
 			state(m, m->culprit, a, ns, LG_BLOCKED, LG_WHY_SLEEP, -1, 0, m->nap_stack);
 		else

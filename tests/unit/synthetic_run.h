@@ -31,6 +31,7 @@ struct run_plan {
 	bool servants;         /* each stall is another short-lived child of the culprit's */
 	const char *tier;      /* that recorded it; NULL = not told */
 	const char *const *waker_stack; /* STALL_TCP: of the soft interrupt's waking, outermost first */
+	const char *const *wait_stack; /* STALL_SOCKET: where it waits; NULL = for a Unix socket */
 	bool strangers;        /* the ranks are jobs of their own: no numbers, no collectives */
 	bool two_launchers;    /* two jobs of two ranks each: ranks 0 and 1 twice */
 	bool of_job;           /* the culprit is a process of the job's */

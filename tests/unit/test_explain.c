@@ -761,9 +761,54 @@ static void over_the_loopback_the_sender_is_named_and_never_who_was_struck(void 
 	}
 }
 
+static void what_ended_a_wait_is_called_what_it_is(void **state)
+{
+	static const struct {
+		const char *stack[5], *words, *detail, *fix;
+	} cases[] = {
+		{ { "entry_SYSCALL_64", "do_futex", "futex_wait", "futex_wait_queue" },
+		  "to release the lock or semaphore that they share (futex_wait_queue)", "shared_lock",
+		  "hold it for less time" },
+		{ { "entry_SYSCALL_64", "__do_semtimedop" }, "to post the semaphore (__do_semtimedop)", "shared_lock",
+		  "hold it for less time" },
+		{ { "entry_SYSCALL_64", "ksys_msgrcv", "do_msgrcv" }, "to send a message (do_msgrcv)", "pipe",
+		  "other end" },
+		{ { "entry_SYSCALL_64", "vfs_read", "pipe_read" }, "to write into the pipe (pipe_read)", "pipe",
+		  "other end" },
+		{ { "entry_SYSCALL_64", "do_epoll_wait", "ep_poll" }, "to signal it (ep_poll)", NULL, "request" },
+		{ { "entry_SYSCALL_64", "tcp_recvmsg", "sk_wait_data" }, "to answer (sk_wait_data)", "answer",
+		  "request" },
+		{ { "entry_SYSCALL_64", "some_driver_ioctl", "some_driver_wait" }, "to go on (some_driver_wait)",
+		  NULL, "request" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct run_plan p = base;
+		const struct lg_finding *f;
+		struct outcome o;
+
+		p.stall = STALL_SOCKET;
+		p.period_ns = 900 * MS;
+		p.wait_stack = cases[i].stack;
+		o = explain(&p);
+		f = find(o.v, "host.waited_for");
+		assert_non_null(f);
+		assert_non_null(strstr(f->title, cases[i].words));
+		if (cases[i].detail)
+			assert_string_equal(f->detail, cases[i].detail);
+		else
+			assert_null(f->detail);
+		assert_int_equal(lg_advise(o.v, (double)NAN, NULL), 0);
+		assert_non_null(strstr(f->fix, cases[i].fix));
+		done(&o);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_ended_a_wait_is_called_what_it_is),
 		cmocka_unit_test(over_the_loopback_the_sender_is_named_and_never_who_was_struck),
 		cmocka_unit_test(a_loop_that_never_waits_is_told_what_would_show_its_steps),
 		cmocka_unit_test(of_several_jobs_one_is_judged_and_it_says_which),

@@ -40,6 +40,7 @@ static uint8_t cause_kind(const struct lg_piece *p)
 	case LG_END_LOADER:
 	case LG_END_RECLAIM:
 	case LG_END_QUOTA:
+	case LG_END_GIL:
 		return LG_CAUSE_OTHER;
 	default:
 		return LG_CAUSE_NONE;

@@ -26,6 +26,7 @@ struct lg_rank {
 	size_t n_segs;
 	struct lg_arrival *arrivals; /* its collectives, by arrival */
 	size_t n_arrivals;
+	size_t gil_first, n_gil; /* its waits in ctx->gil, by time */
 };
 
 struct lg_stage_seg {
@@ -45,6 +46,12 @@ struct lg_arrival {
 	uint32_t n_seen;     /* ranks matched */
 };
 
+/* A rank's thread waited for Python's lock, and holder had it in [from, end). */
+struct lg_gil_wait {
+	lg_thr thr, holder;
+	int64_t from, end;
+};
+
 /* What the end of a chain is. */
 enum lg_end_kind {
 	LG_END_NONE,        /* ordinary: nothing to blame */
@@ -61,6 +68,7 @@ enum lg_end_kind {
 	LG_END_SIDE,        /* checkpoint, logging */
 	LG_END_QUOTA,       /* its cgroup's CPU quota was used up */
 	LG_END_PEER,        /* thr, of a program that is not the job's, had to answer first */
+	LG_END_GIL,         /* thr, of the same process, ran Python and so held its lock */
 	LG_END_LOADER,      /* batch wait: worker thr was computing, or the main process itself */
 	LG_END_UNKNOWN,     /* no evidence */
 	LG_END_MAX
@@ -105,6 +113,7 @@ struct lg_case {
 	uint32_t *rank_of_prc; /* process row -> rank index + 1, else 0 */
 	uint32_t *quota_rows;  /* counter rows, see quota.c; NULL = not looked for */
 	size_t n_quota_rows;
+	struct lg_gil_wait *gil; /* NULL = none; see gil.c */
 	lg_prc *parent;        /* by process row, see lg_parent_of(); made at its first call */
 	uint8_t *in_job;       /* by process row, see lg_in_job(); made at its first call */
 	uint8_t *other_job;    /* by process row: of a marked job that is not judged; NULL = there is none */
@@ -165,6 +174,11 @@ uint32_t lg_lock_wait_in(struct lg_case *c, lg_thr thr, int64_t a, int64_t b);
 /* Split [a, b) of a lock wait by who held the lock; pieces tile [a, b). */
 void lg_lock_pieces(struct lg_case *c, uint32_t wait_row, lg_thr of, int64_t a, int64_t b, int hops,
 		    struct lg_pieces *out);
+
+/* ---- gil.c: Python's lock ---- */
+int lg_find_gil_waits(struct lg_case *c) LG_MUST_CHECK;
+/* The first wait of thr for it that covers part of [a, b); NULL = none. */
+const struct lg_gil_wait *lg_gil_wait_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b);
 
 /* ---- collectives.c: who arrived last ---- */
 int lg_match_collectives(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;

@@ -41,6 +41,7 @@ bool lg_is_cause(uint8_t end)
 	case LG_END_LOADER:
 	case LG_END_PEER:
 	case LG_END_QUOTA:
+	case LG_END_GIL:
 		return true;
 	default:
 		return false;
@@ -200,6 +201,28 @@ static bool is_program(const struct lg_case *c, lg_thr thr)
 	       c->t->process.role[c->t->thread.prc[thr]] != LG_ROLE_KERNEL;
 }
 
+/*
+ * It waited for Python's lock: what the holder computed meanwhile is the cause; what the holder itself
+ * waited for (a CPU) stays what it is.
+ */
+static void follow_gil(struct lg_case *c, const struct lg_gil_wait *w, int64_t a, int64_t b, int hops,
+		       struct lg_pieces *out)
+{
+	size_t mark = out->n;
+
+	lg_follow(c, w->holder, a, b, hops + 1, out);
+	for (size_t i = mark; i < out->n; i++) {
+		struct lg_piece *p = &out->v[i];
+
+		if (p->end != LG_END_RUN || p->thr != w->holder)
+			continue;
+		p->of = w->thr;
+		p->kind = LG_PART_BLOCKED;
+		p->end = LG_END_GIL;
+		p->proof = LG_PROOF_OWNER;
+	}
+}
+
 /* Blocked and not on a kernel lock. */
 static void follow_sleep(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a, int64_t b, int hops,
 			 struct lg_pieces *out)
@@ -275,7 +298,17 @@ static void follow_blocked(struct lg_case *c, lg_thr thr, uint32_t row, int64_t 
 			   int hops, struct lg_pieces *out)
 {
 	const struct lg_span_tab *s = &c->t->span;
+	const struct lg_gil_wait *gil = lg_gil_wait_in(c, thr, a, b);
 
+	if (gil && gil->from <= a && gil->end >= b) {
+		follow_gil(c, gil, a, b, hops, out);
+		return;
+	}
+	if (gil && gil->from > a) { /* somebody had it before that holder */
+		follow_sleep(c, thr, row, a, gil->from, hops, out);
+		follow_blocked(c, thr, row, gil->from, b, hops, out);
+		return;
+	}
 	while (a < b) {
 		uint32_t wait = lg_lock_wait_in(c, thr, a, b);
 		int64_t from, to;
@@ -302,7 +335,7 @@ static void restage(struct lg_pieces *out, size_t from, uint8_t stage)
 		struct lg_piece *p = &out->v[i];
 
 		if (stage == LG_STAGE_SIDE && p->end != LG_END_LOCK && p->end != LG_END_CPU &&
-		    p->end != LG_END_STOP)
+		    p->end != LG_END_STOP && p->end != LG_END_GIL)
 			p->end = LG_END_SIDE;
 		else if (stage == LG_STAGE_BATCH_WAIT &&
 			 (p->end == LG_END_RUN || p->end == LG_END_UNKNOWN ||

@@ -169,6 +169,7 @@ static void bound(struct lg_case *c, const struct lg_tally *y)
 	double stall = (double)(y->by_end[LG_END_LOCK] + y->by_end[LG_END_CPU] +
 				y->by_end[LG_END_IO] + y->by_end[LG_END_STOP] +
 				y->by_end[LG_END_RECLAIM] + y->by_end[LG_END_PEER] +
+				y->by_end[LG_END_GIL] +
 				y->by_end[LG_END_QUOTA]) / wall;
 	double run = (double)(y->by_end[LG_END_RUN] + y->by_end[LG_END_GC] +
 			      y->by_end[LG_END_SIDE]) / wall;
@@ -393,6 +394,8 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 		rc = lg_locks_new(&c, err);
 	if (!rc)
 		rc = lg_match_collectives(&c, err);
+	if (!rc && lg_find_gil_waits(&c))
+		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	if (!rc)
 		rc = lg_account(&c, err);
 	if (!rc)

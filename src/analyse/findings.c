@@ -228,6 +228,11 @@ static void moments(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 					"%s was ready to run for %.1f ms while %s had CPU %d", who, ms,
 					by, p->row != UINT32_MAX ? c->t->state.cpu[p->row] : -1);
 			break;
+		case LG_END_GIL:
+			lg_evidence_add(c, f, p->ts, p->dur,
+					"%s waited 5 ms at a time for Python's lock, and thread %d ran Python for "
+					"%.1f ms of that and ended the wait", who, c->t->thread.tid[p->thr], ms);
+			break;
 		case LG_END_GC:
 			lg_evidence_add(c, f, p->ts, p->dur, "%s collected garbage for %.1f ms", who, ms);
 			break;
@@ -245,7 +250,7 @@ static const char *const ids[LG_END_MAX] = {
 	[LG_END_IO] = "host.io_wait",		 [LG_END_STOP] = "host.stopped",
 	[LG_END_RECLAIM] = "host.memory_pressure", [LG_END_GC] = "python.gc_pause",
 	[LG_END_SIDE] = "side.checkpoint",	 [LG_END_LOADER] = "data.loader_wait",
-	[LG_END_PEER] = "host.waited_for",	 [LG_END_QUOTA] = "host.cpu_throttled",
+	[LG_END_GIL] = "python.gil_wait",	 [LG_END_PEER] = "host.waited_for",	 [LG_END_QUOTA] = "host.cpu_throttled",
 };
 
 /* What the side stage was marked as, where most of its time went: torch.save, add_scalar ... */
@@ -340,6 +345,11 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 		f->title = lg_arena_printf(a, "Python's garbage collector ran inside the step of %s%s",
 					   ranks, every);
 		break;
+	case LG_END_GIL:
+		f->title = lg_arena_printf(a, "%s waited for Python's lock (the GIL), which thread %d (%s) of the same "
+					      "process held%s%s", ranks, f->culprit.tid,
+					   lg_string(c->t, c->t->thread.comm[s->thr]), in, every);
+		break;
 	case LG_END_SIDE:
 		f->title = lg_arena_printf(a, "%s did side work inside the loop (%s) while the step waited%s",
 					   ranks, side_name(c, s), every);
@@ -388,7 +398,7 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 		lg_culprit_of_time(c, f, s->pieces, s->n_pieces, &samples);
 	else if (s->end == LG_END_LOCK)
 		lg_culprit_of_hold(c, f, s->pieces, s->n_pieces, &samples);
-	else if (s->end == LG_END_CPU)
+	else if (s->end == LG_END_CPU || s->end == LG_END_GIL)
 		lg_culprit_of_samples(c, f, s->pieces, s->n_pieces, &samples);
 	else if (s->end == LG_END_IO)
 		lg_io_tell(c, f, s, &io);

@@ -26,6 +26,15 @@ import laggard
 what, arg, end, i = sys.argv[1], sys.argv[2], time.monotonic() + 3, 0
 link = socket.create_connection(("127.0.0.1", int(arg))) if what == "ask" else None
 file = open(arg, "wb") if what == "sync" else None
+if what == "hold":
+    import threading
+
+    def hold():
+        while True:
+            time.sleep(0.3)
+            sum(range(3_000_000))
+    thread = threading.Thread(target=hold, daemon=True)
+    thread.start()
 while time.monotonic() < end:
     with laggard.stage("forward"):
         stop = time.perf_counter() + 0.012
@@ -74,6 +83,14 @@ def test_the_server_behind_the_loopback_is_named(verdict):
     assert found[0]["culprit"]["pid"] == server.pid
     assert found[0]["culprit"]["relation"] == "other_process"
     assert found[0]["excess_share"] > 0.5
+
+
+def test_the_thread_that_holds_pythons_lock_is_named(verdict):
+    v = verdict(PYTHON, "-c", LOOP, "hold", "")
+    found = of_id(v, "python.gil_wait")
+    assert len(found) == 1, v["findings"]
+    assert found[0]["culprit"]["relation"] == "same_process"
+    assert found[0]["culprit"]["tid"] != found[0]["culprit"]["pid"] == found[0]["victims"][0]["pid"]
 
 
 def test_ones_own_sync_is_nobody_elses_fault(verdict, tmp_path):

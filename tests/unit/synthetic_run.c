@@ -87,6 +87,38 @@ static void stall_lock(struct maker *m, lg_thr waiter, uint64_t mm, int64_t a, i
 							     .weight = 10 * MS });
 }
 
+/* Futex waits of 5 ms each, the last one ended by the helper; in between it asks for the lock. */
+static void stall_gil(struct maker *m, int r, int64_t a, int64_t ns)
+{
+	int64_t at = a, end = a + ns, from = m->p->helper_came_late ? a + ns / 2 : a - MS;
+	lg_stk code = lg_intern_stack(m->b, 0, lg_intern_frame(m->b, &(struct lg_frame_row){
+		.kind = LG_FRAME_USER, .pc = 0x1234, .dso = lg_intern(m->b, m->p->helper_runs) }));
+
+	while (at < end) {
+		bool last = end - at <= 5100000;
+		int64_t wait = last ? end - at : 5050000;
+		bool by_helper = last && !m->p->not_by_helper;
+
+		lg_add_state(m->b, &(struct lg_state_row){
+			.ts = at, .dur = wait, .thr = m->thr[r], .cpu = -1, .kind = LG_BLOCKED,
+			.reason = LG_WHY_SLEEP, .stack = m->futex_stack,
+			.waker = by_helper ? m->helper[r] : 0,
+			.waker_ctx = by_helper ? LG_CTX_TASK : LG_CTX_HARDIRQ });
+		at += wait;
+		if (!last)
+			state(m, m->thr[r], at, 20000, LG_RUNNING, 0, r, 0, 0);
+		at += last ? 0 : 20000;
+	}
+	if (m->p->helper_came_late)
+		state(m, m->helper[r], a - MS, from - a + MS, LG_BLOCKED, LG_WHY_SLEEP, -1, 0,
+		      m->nap_stack);
+	state(m, m->helper[r], from, end - from + 10000, LG_RUNNING, 0, 5, 0, 0);
+	state(m, m->helper[r], end + 10000, MS, LG_BLOCKED, LG_WHY_SLEEP, -1, m->thr[r], m->futex_stack);
+	for (int64_t s = from; s < end; s += 10 * MS)
+		lg_add_sample(m->b, &(struct lg_sample_row){ .ts = s, .thr = m->helper[r], .cpu = 5,
+							     .stack = code, .weight = 10 * MS });
+}
+
 static void stall(struct maker *m, int r)
 {
 	int64_t a = m->t[r], ns = m->p->stall_ns;
@@ -128,6 +160,9 @@ static void stall(struct maker *m, int r)
 		break;
 	case STALL_QUOTA:
 		state(m, m->thr[r], a, ns, LG_RUNNABLE, LG_WHY_PREEMPTED, r, 0, 0);
+		break;
+	case STALL_GIL:
+		stall_gil(m, r, a, ns);
 		break;
 	case STALL_TCP:
 		lg_add_state(m->b, &(struct lg_state_row){

@@ -13,7 +13,7 @@
 
 enum stall { STALL_NONE, STALL_LOCK, STALL_CPU, STALL_RUN, STALL_FUTEX_HELPER_LOCK,
 	     STALL_FILE_LOCK, STALL_SOCKET, STALL_QUOTA, STALL_SYNC, STALL_READ,
-	     STALL_TCP };
+	     STALL_TCP, STALL_GIL };
 
 struct run_plan {
 	int n_ranks, n_steps;
@@ -32,6 +32,9 @@ struct run_plan {
 	const char *tier;      /* that recorded it; NULL = not told */
 	const char *const *waker_stack; /* STALL_TCP: of the soft interrupt's waking, outermost first */
 	const char *const *wait_stack; /* STALL_SOCKET: where it waits; NULL = for a Unix socket */
+	const char *helper_runs; /* STALL_GIL: file of the code that the helper thread runs meanwhile */
+	bool not_by_helper;      /* STALL_GIL: an interrupt ends the last wait, too */
+	bool helper_came_late;   /* STALL_GIL: it slept during the first half */
 	bool strangers;        /* the ranks are jobs of their own: no numbers, no collectives */
 	bool two_launchers;    /* two jobs of two ranks each: ranks 0 and 1 twice */
 	bool of_job;           /* the culprit is a process of the job's */

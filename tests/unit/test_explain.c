@@ -805,9 +805,56 @@ static void what_ended_a_wait_is_called_what_it_is(void **state)
 	}
 }
 
+static void who_held_pythons_lock_is_named_only_where_it_ran_python(void **state)
+{
+	static const struct {
+		const char *file;
+		bool not_by_helper, late;
+		double share; /* of the excess that it explains; 0 = no finding */
+	} cases[] = {
+		{ "/usr/bin/python3.11", false, false, 1 },
+		{ "/opt/conda/lib/libpython3.12.so.1.0", false, false, 1 },
+		/* a poll of something that the other thread works on without the lock */
+		{ "/usr/lib/x86_64-linux-gnu/libcrypto.so.3", false, false, 0 },
+		/* nobody let it go */
+		{ "/usr/bin/python3.11", true, false, 0 },
+		/* somebody else had it before */
+		{ "/usr/bin/python3.11", false, true, 0.5 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct run_plan p = base;
+		const struct lg_finding *f;
+		struct outcome o;
+
+		p.stall = STALL_GIL;
+		p.period_ns = 900 * MS;
+		p.only_rank = 1;
+		p.helper_runs = cases[i].file;
+		p.not_by_helper = cases[i].not_by_helper;
+		p.helper_came_late = cases[i].late;
+		o = explain(&p);
+		f = find(o.v, "python.gil_wait");
+		assert_int_equal(f != NULL, cases[i].share > 0);
+		assert_int_equal(loud(o.v), cases[i].share > 0);
+		if (f) {
+			assert_string_equal(f->culprit.relation, "same_process");
+			assert_int_equal(f->culprit.pid, RANK_PID + 1);
+			assert_int_equal(f->culprit.tid, 5001);
+			assert_int_equal(f->n_victims, 1);
+			assert_true(fabs(f->excess_share - cases[i].share) < 0.05);
+			assert_int_equal(lg_advise(o.v, (double)NAN, NULL), 0);
+			assert_non_null(strstr(f->fix, "process of its own"));
+		}
+		done(&o);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_held_pythons_lock_is_named_only_where_it_ran_python),
 		cmocka_unit_test(what_ended_a_wait_is_called_what_it_is),
 		cmocka_unit_test(over_the_loopback_the_sender_is_named_and_never_who_was_struck),
 		cmocka_unit_test(a_loop_that_never_waits_is_told_what_would_show_its_steps),

@@ -36,8 +36,8 @@ static bool ended_by_timer(const struct lg_case *c, uint32_t row)
 	       (s->waker_ctx[row] == LG_CTX_HARDIRQ || s->waker_ctx[row] == LG_CTX_SOFTIRQ);
 }
 
-/* From states[i], a futex wait that a timer ended: *ret_k is the row in which that chain ends. True if a thread
- * of the process ended it. */
+/* From states[i], a futex wait that a timer ended: *ret_k is the row in which that chain ends. True if a
+ * thread of the process ended it. */
 static bool last_of(struct lg_case *c, const struct lg_rank *r, size_t i, size_t *ret_k)
 {
 	const struct lg_state_tab *s = &c->t->state;

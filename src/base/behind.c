@@ -7,9 +7,9 @@
 
 #include "base/alloc.h"
 
-/* Buffers: enough that neither side waits for the other's scheduling; few enough to stay in the cache.
- * Pieces to be made: as many as keep both sides busy when one is held up. */
-enum { SPARE = 3, PENS = 8, QUEUE = SPARE + PENS };
+/* Buffers and pens: enough that neither side waits for the other's scheduling; few enough to stay in the
+ * cache. Pieces to be made: as many as keep the thread busy while the caller prepares the next ones. */
+enum { SPARE = 3, PENS = 8, QUEUE = 4096 };
 
 enum state { MADE, TO_MAKE, MAKING };
 
@@ -17,7 +17,7 @@ struct piece {
 	enum state state;
 	unsigned char *p; /* a buffer that was given; NULL: in pen */
 	size_t n;
-	struct lg_pen *pen;
+	struct lg_pen *pen; /* from MAKING on */
 	void (*make)(void *arg, struct lg_pen *pen);
 	void *arg;
 };
@@ -26,20 +26,24 @@ struct piece {
  * I1  piece[(first + i) % QUEUE], i < n: handed over, not taken yet, oldest first. The thread takes
  *     piece[first] without the lock; it leaves the queue when that is done.
  * I2  There are SPARE + 1 buffers: the caller's, those in the queue, and empty[0..n_empty). There are
- *     PENS pens: those in the queue, and idle[0..n_idle). So the queue always has room for either.
- * I3  Who finds a piece TO_MAKE makes it, caller or thread, without the lock; it is MAKING meanwhile.
+ *     PENS pens: those in the queue, and idle[0..n_idle).
+ * I3  piece[(first + i) % QUEUE], i < begun, are MADE or MAKING; of the rest those that are to be made
+ *     have no pen yet. Whoever has time, caller or thread, makes the oldest of them, without the lock.
+ *     So when no pen is idle the first piece that had one is in front of all that still need one: the
+ *     thread takes it, and nobody waits for ever.
  */
 struct lg_behind {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct piece piece[QUEUE];
-	size_t first, n;
+	size_t first, n, begun;
 	unsigned char *empty[SPARE];
 	size_t n_empty;
 	struct lg_pen pen[PENS], *idle[PENS];
 	size_t n_idle;
 	uint64_t made; /* bytes of all pieces that were made */
+	unsigned asleep;
 	bool end;
 	void (*take)(void *self, const unsigned char *p, size_t n);
 	void *self;
@@ -54,16 +58,39 @@ unsigned char *lg_pen_more(struct lg_pen *pen, size_t n)
 	return pen->p + pen->n;
 }
 
-static void make(struct lg_behind *b, struct piece *f)
+static void sleep_until_changed(struct lg_behind *b)
 {
+	b->asleep++;
+	pthread_cond_wait(&b->changed, &b->lock);
+	b->asleep--;
+}
+
+static void wake(struct lg_behind *b)
+{
+	if (b->asleep)
+		pthread_cond_broadcast(&b->changed);
+}
+
+/* Make the oldest piece that nobody has begun; false when there is none, or no pen for it. */
+static bool make_one(struct lg_behind *b)
+{
+	struct piece *f;
+
+	while (b->begun < b->n && b->piece[(b->first + b->begun) % QUEUE].state == MADE)
+		b->begun++;
+	if (b->begun == b->n || !b->n_idle)
+		return false;
+	f = &b->piece[(b->first + b->begun++) % QUEUE];
 	f->state = MAKING;
+	f->pen = b->idle[--b->n_idle];
 	pthread_mutex_unlock(&b->lock);
 	f->pen->n = 0;
 	f->make(f->arg, f->pen);
 	pthread_mutex_lock(&b->lock);
 	f->state = MADE;
 	b->made += f->pen->n;
-	pthread_cond_broadcast(&b->changed);
+	wake(b);
+	return true;
 }
 
 static void take(struct lg_behind *b, struct piece *f)
@@ -82,7 +109,8 @@ static void take(struct lg_behind *b, struct piece *f)
 		b->idle[b->n_idle++] = f->pen;
 	b->first = (b->first + 1) % QUEUE;
 	b->n--;
-	pthread_cond_broadcast(&b->changed);
+	b->begun -= b->begun != 0;
+	wake(b);
 }
 
 static void *run(void *arg)
@@ -95,12 +123,10 @@ static void *run(void *arg)
 
 		if (!b->n && b->end)
 			break;
-		if (b->n && f->state == TO_MAKE)
-			make(b, f);
-		else if (b->n && f->state == MADE)
+		if (b->n && f->state == MADE)
 			take(b, f);
-		else
-			pthread_cond_wait(&b->changed, &b->lock);
+		else if (!make_one(b))
+			sleep_until_changed(b);
 	}
 	pthread_mutex_unlock(&b->lock);
 	return NULL;
@@ -152,45 +178,33 @@ unsigned char *lg_behind_give(struct lg_behind *b, unsigned char *buf, size_t n)
 
 	pthread_mutex_lock(&b->lock);
 	while (!b->n_empty)
-		pthread_cond_wait(&b->changed, &b->lock);
+		sleep_until_changed(b);
 	next = b->empty[--b->n_empty];
 	b->piece[(b->first + b->n++) % QUEUE] = (struct piece){ .p = buf, .n = n };
-	pthread_cond_broadcast(&b->changed);
+	wake(b);
 	pthread_mutex_unlock(&b->lock);
 	return next;
 }
 
-/* Make one piece that nobody has begun; false when there is none. */
-static bool help(struct lg_behind *b)
-{
-	for (size_t i = 0; i < b->n; i++) {
-		struct piece *f = &b->piece[(b->first + i) % QUEUE];
-
-		if (f->state == TO_MAKE) {
-			make(b, f);
-			return true;
-		}
-	}
-	return false;
-}
-
-void lg_behind_later(struct lg_behind *b, void (*make_one)(void *arg, struct lg_pen *pen), void *arg)
+void lg_behind_later(struct lg_behind *b, void (*make)(void *arg, struct lg_pen *pen), void *arg)
 {
 	pthread_mutex_lock(&b->lock);
-	while (!b->n_idle)
-		if (!help(b))
-			pthread_cond_wait(&b->changed, &b->lock);
-	b->piece[(b->first + b->n++) % QUEUE] = (struct piece){
-		.state = TO_MAKE, .pen = b->idle[--b->n_idle], .make = make_one, .arg = arg };
-	pthread_cond_broadcast(&b->changed);
+	while (b->n > QUEUE - SPARE - 1) /* the buffers find room at any time */
+		if (!make_one(b))
+			sleep_until_changed(b);
+	b->piece[(b->first + b->n++) % QUEUE] = (struct piece){ .state = TO_MAKE, .make = make, .arg = arg };
+	wake(b);
 	pthread_mutex_unlock(&b->lock);
 }
 
-static bool making(const struct lg_behind *b)
+/* Waits for a change where a piece is still to be made, or being made. */
+static bool unmade(struct lg_behind *b)
 {
 	for (size_t i = 0; i < b->n; i++)
-		if (b->piece[(b->first + i) % QUEUE].state == MAKING)
+		if (b->piece[(b->first + i) % QUEUE].state != MADE) {
+			sleep_until_changed(b);
 			return true;
+		}
 	return false;
 }
 
@@ -199,10 +213,8 @@ uint64_t lg_behind_settle(struct lg_behind *b)
 	uint64_t made;
 
 	pthread_mutex_lock(&b->lock);
-	while (help(b))
+	while (make_one(b) || unmade(b))
 		;
-	while (making(b))
-		pthread_cond_wait(&b->changed, &b->lock);
 	made = b->made;
 	b->made = 0;
 	pthread_mutex_unlock(&b->lock);
@@ -213,7 +225,7 @@ void lg_behind_wait(struct lg_behind *b)
 {
 	pthread_mutex_lock(&b->lock);
 	while (b->n)
-		pthread_cond_wait(&b->changed, &b->lock);
+		sleep_until_changed(b);
 	pthread_mutex_unlock(&b->lock);
 }
 
@@ -223,7 +235,7 @@ void lg_behind_free(struct lg_behind *b)
 		return;
 	pthread_mutex_lock(&b->lock);
 	b->end = true;
-	pthread_cond_broadcast(&b->changed);
+	wake(b);
 	pthread_mutex_unlock(&b->lock);
 	pthread_join(b->thread, NULL); /* the queue is empty then */
 	release(b);

@@ -182,68 +182,114 @@ static inline bool same(const struct lg_pd_task *task, size_t at, uint64_t ip, u
 	return at < task->n && task->link[at].ip == ip && task->link[at].tag == tag;
 }
 
+static uint64_t version_of(const struct lg_pd_tasks *t, const struct lg_pd_task *task)
+{
+	return (uint64_t)t->code->kernel_version << 32 | t->code->spaces.space[task->space].version;
+}
+
+/* A caller's address is where it goes on: the call is just before it. */
+static uint64_t called_at(const struct lg_pd_tasks *t, uint64_t ip, uint8_t tag)
+{
+	return ip - (tag & LEAF || t->exact_callers ? 0 : 1);
+}
+
+/* What the frame of an address is known by, with that of its callers. */
+static inline uint64_t step_key(const struct lg_pd_tasks *t, const struct lg_pd_task *task, uint64_t callers,
+				uint64_t ip, uint8_t tag)
+{
+	enum lg_pd_context ctx = tag & (LEAF - 1);
+	uint64_t addr = called_at(t, ip, tag), version = 0;
+	/* Processes that run one program have their frames in common. */
+	uint64_t place = ctx == LG_PD_USER ? lg_pd_code_place(t->code, task->space, addr) : 0;
+
+	if (!place) {
+		place = addr;
+		version = ctx == LG_PD_USER ? t->code->spaces.space[task->space].version
+					    : t->code->kernel_version;
+	}
+	return lg_mix64(callers ^ place) + (version << 3 | ctx) * 0x9e3779b97f4a7c15u;
+}
+
+static inline struct lg_pd_step *step_at(struct lg_pd_tasks *t, uint64_t key)
+{
+	return &t->step[(key * 0x9e3779b97f4a7c15u) >> (64 - LG_PD_STEPS_BITS)];
+}
+
+static inline lg_stk step_known(struct lg_pd_tasks *t, uint64_t key)
+{
+	const struct lg_pd_step *e = step_at(t, key);
+
+	return e->key == key ? e->stk : 0;
+}
+
 /* One frame further in. */
-static lg_stk step(struct lg_pd_tasks *t, const struct lg_pd_task *task, uint32_t space_version,
-		   lg_stk parent, uint64_t ip, uint8_t tag)
+static lg_stk step(struct lg_pd_tasks *t, const struct lg_pd_task *task, lg_stk parent, uint64_t key,
+		   uint64_t ip, uint8_t tag)
 {
 	const struct lg_trace *trace = lg_builder_trace(t->b);
-	enum lg_pd_context ctx = tag & (LEAF - 1);
-	uint32_t version = ctx == LG_PD_USER ? space_version : t->code->kernel_version;
-	uint64_t h = (ip ^ (uint64_t)parent << 32 ^ (uint64_t)version << 17) * 0x9e3779b97f4a7c15u;
-	struct lg_pd_step *e = &t->step[h >> 49];
 	lg_stk stk = parent;
-	lg_frm f;
+	lg_frm f = lg_pd_code_frame(t->code, tag & (LEAF - 1), task->space, called_at(t, ip, tag));
 
-	_Static_assert(LG_PD_STEPS == 1 << (64 - 49), "the top bits of the hash are the place");
-	if (e->ip == ip && e->parent == parent && e->version == version && e->tag == tag && e->stk)
-		return e->stk;
-	/* A caller's address is where it goes on: the call is just before it. */
-	f = lg_pd_code_frame(t->code, ctx, task->space, ip - (tag & LEAF || t->exact_callers ? 0 : 1));
 	/* A run of addresses that lie nowhere is one unknown frame. */
 	if (f != t->code->unknown || !parent || trace->stack.frame[parent] != f)
 		stk = lg_intern_stack(t->b, parent, f);
 	/* --inline: what was inlined there, outermost first. */
 	for (size_t k = 0; k < t->code->n_here; k++)
 		stk = lg_intern_stack(t->b, stk, t->code->here[k]);
-	/* The look-up itself may have loaded kernel symbols: the version is of before. */
-	*e = (struct lg_pd_step){ ip, parent, stk, version, tag };
+	/* The look-up itself may have loaded kernel symbols: the key is of before. */
+	*step_at(t, key) = (struct lg_pd_step){ key, stk };
 	return stk;
 }
 
+/*
+ * I1  link[0..same) are as the thread's last chain left them.
+ * I2  link[known - 1] is the innermost one whose stack is known, link[known..n) are new.
+ */
 static lg_stk walk(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct lg_pd_sample *s,
 		   const struct segment *seg, size_t n_seg)
 {
-	size_t at = 0;
-	bool shared = task->version == t->code->spaces.space[task->space].version;
-	lg_stk stk = 0;
+	uint64_t version = version_of(t, task), key = 0;
+	size_t n = 0, known;
+	bool shared = task->version == version;
 
-	task->version = t->code->spaces.space[task->space].version;
+	task->version = version;
 	for (size_t g = n_seg; g-- > 0;) {
 		for (size_t i = seg[g].end; i-- > seg[g].first;) {
 			uint64_t ip = pd_u64(s->chain + 8 * i, t->swap);
-			bool leaf = i == seg[g].first;
-			uint8_t tag = (uint8_t)(seg[g].ctx | (leaf ? LEAF : 0));
+			uint8_t tag = (uint8_t)(seg[g].ctx | (i == seg[g].first ? LEAF : 0));
 
-			if (shared && same(task, at, ip, tag)) {
-				stk = task->link[at++].stk;
+			if (shared && same(task, n, ip, tag)) {
+				key = task->link[n++].key;
 				continue;
 			}
 			shared = false;
-			if (at >= DEPTH_MAX) {
+			if (n >= DEPTH_MAX) {
 				t->cut++;
 				goto out;
 			}
-			if (__builtin_expect(at >= task->cap, 0) && reserve(task, at + 16)) {
+			if (__builtin_expect(n >= task->cap, 0) && reserve(task, n + 16)) {
 				t->code->spaces.failed = LG_E_NOMEM;
 				goto out;
 			}
-			stk = step(t, task, task->version, stk, ip, tag);
-			task->link[at++] = (struct lg_pd_link){ ip, stk, tag };
+			key = step_key(t, task, key, ip, tag);
+			__builtin_prefetch(step_at(t, key));
+			task->link[n++] = (struct lg_pd_link){ ip, key, 0, tag };
 		}
 	}
 out:
-	task->n = at;
-	return stk;
+	task->n = n;
+	for (known = n; known; known--) {
+		struct lg_pd_link *l = &task->link[known - 1];
+
+		if (l->stk || (l->stk = step_known(t, l->key)))
+			break;
+	}
+	for (; known < n; known++) {
+		struct lg_pd_link *l = &task->link[known];
+
+		l->stk = step(t, task, known ? l[-1].stk : 0, l->key, l->ip, l->tag);
+	}
+	return n ? task->link[n - 1].stk : 0;
 }
 
 struct place {
@@ -324,33 +370,84 @@ static size_t callers_of(const uint8_t *chain, size_t n, bool swap)
 
 struct lg_pd_chain_key lg_pd_chain_key(const uint8_t *chain, size_t n, bool swap)
 {
-	return lg_pd_memo_key(chain, n, callers_of(chain, n, swap));
+	struct lg_pd_chain_key key = lg_pd_memo_key(chain, n, callers_of(chain, n, swap));
+	uint64_t first = pd_u64(chain, swap);
+
+	key.first = first < PDC_MAX ? LG_PD_ADDRESS : first == PDC_USER ? LG_PD_MARK_USER :
+		    first == PDC_KERNEL ? LG_PD_MARK_KERNEL : LG_PD_MARK_OTHER;
+	return key;
 }
 
-/* The whole chain at once, where the same addresses meant the same frames before. */
-static lg_stk known_chain(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct lg_pd_sample *s,
-			  enum lg_pd_context ctx, struct lg_pd_chain_key key)
+static enum lg_pd_context begins_in(const struct lg_pd_chain_key *key, enum lg_pd_context ctx)
 {
-	struct lg_pd_space *space = &t->code->spaces.space[task->space];
+	return key->first == LG_PD_MARK_USER ? LG_PD_USER :
+	       key->first == LG_PD_MARK_KERNEL ? LG_PD_KERNEL : ctx;
+}
+
+/* The whole chain at once, where the same addresses meant the same frames before; key gets its version. */
+static lg_stk whole_chain(struct lg_pd_tasks *t, struct lg_pd_task *task, enum lg_pd_context ctx,
+			  struct lg_pd_chain_key *key)
+{
 	/* All that a frame depends on but its address; which kind of code it is the markers say. */
-	uint64_t version = (uint64_t)t->code->kernel_version << 40 ^ (uint64_t)space->version << 3;
-	uint64_t cut = t->cut, first = pd_u64(s->chain, t->swap);
-	enum lg_pd_context begins = first == PDC_USER ? LG_PD_USER : first == PDC_KERNEL ? LG_PD_KERNEL : ctx;
+	uint64_t version = (uint64_t)t->code->kernel_version << 40 ^
+			   (uint64_t)t->code->spaces.space[task->space].version << 3;
+
+	lg_pd_memo_version(key, version ^ ctx, version ^ begins_in(key, ctx));
+	/* A thread that waits or spins is found in the same place again and again. */
+	if (task->known_tag == key->tag && task->known_place == key->place)
+		return task->known_stk;
+	task->known_stk = lg_pd_memo_get(t->memo, key->tag, key->place);
+	task->known_tag = key->tag;
+	task->known_place = key->place;
+	return task->known_stk;
+}
+
+static void now_at(struct lg_pd_tasks *t, uint64_t time)
+{
+	t->code->now = time;
+	if (__builtin_expect(time >= t->code->reuse_at, 0) && t->code->reuse_at != UINT64_MAX)
+		lg_pd_code_reused(t->code);
+}
+
+lg_stk lg_pd_stack_known(struct lg_pd_tasks *t, struct lg_pd_task *task, uint64_t time, uint16_t misc,
+			 const struct lg_pd_chain_key *key)
+{
+	struct lg_pd_chain_key versioned = *key;
+
+	if (!t->memo)
+		return 0;
+	now_at(t, time);
+	return whole_chain(t, task, context_of_misc(misc), &versioned);
+}
+
+/* As whole_chain(), or from its callers and the innermost address, or anew. */
+static lg_stk any_chain(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct lg_pd_sample *s,
+			enum lg_pd_context ctx, struct lg_pd_chain_key key)
+{
+	uint64_t cut = t->cut;
 	struct segment seg[SEGMENTS_MAX];
-	size_t n, leaf = first >= PDC_MAX;
+	enum lg_pd_context begins;
+	size_t n, leaf;
 	lg_stk stk;
 
 	if (key.n != s->n_chain)
 		key = lg_pd_chain_key(s->chain, s->n_chain, t->swap);
-	lg_pd_memo_version(&key, version ^ ctx, version ^ begins);
-	stk = lg_pd_memo_get(t->memo, key.tag, key.place);
+	begins = begins_in(&key, ctx);
+	leaf = key.first != LG_PD_ADDRESS;
+	stk = whole_chain(t, task, ctx, &key);
 	if (stk)
 		return stk;
 	stk = key.n_callers ? lg_pd_memo_get(t->memo, key.callers_tag, key.callers_place) : 0;
 	if (stk) {
-		stk = step(t, task, space->version, stk, pd_u64(s->chain + 8 * leaf, t->swap),
-			   (uint8_t)(begins | LEAF));
-		lg_pd_memo_put(t->memo, key.tag, key.place, stk);
+		uint64_t ip = pd_u64(s->chain + 8 * leaf, t->swap), by;
+		uint8_t tag = (uint8_t)(begins | LEAF);
+		lg_stk callers = stk;
+
+		by = step_key(t, task, lg_mix64(callers), ip, tag);
+		stk = step_known(t, by);
+		if (!stk)
+			stk = step(t, task, callers, by, ip, tag);
+		lg_pd_memo_put(t->memo, key.tag, key.place, task->known_stk = stk);
 		return stk;
 	}
 	n = segments_of(s, t->swap, ctx, seg);
@@ -360,9 +457,13 @@ static lg_stk known_chain(struct lg_pd_tasks *t, struct lg_pd_task *task, const 
 	/* One that is too long is counted each time. */
 	if (t->cut != cut)
 		return stk;
-	lg_pd_memo_put(t->memo, key.tag, key.place, stk);
-	if (key.n_callers && task->n > 1)
-		lg_pd_memo_put(t->memo, key.callers_tag, key.callers_place, task->link[task->n - 2].stk);
+	lg_pd_memo_put(t->memo, key.tag, key.place, task->known_stk = stk);
+	if (key.n_callers && task->n > 1) {
+		const struct lg_pd_link *l = &task->link[task->n - 2];
+
+		lg_pd_memo_put(t->memo, key.callers_tag, key.callers_place,
+			       l->stk ? l->stk : step_known(t, l->key));
+	}
 	return stk;
 }
 
@@ -375,17 +476,15 @@ lg_stk lg_pd_stack_of(struct lg_pd_tasks *t, struct lg_pd_task *task, const stru
 	size_t n;
 	lg_stk stk;
 
-	t->code->now = s->time;
-	if (__builtin_expect(s->time >= t->code->reuse_at, 0) && t->code->reuse_at != UINT64_MAX)
-		lg_pd_code_reused(t->code);
+	now_at(t, s->time);
 	if (__builtin_expect(!t->step, 0)) {
-		t->step = lg_calloc(LG_PD_STEPS, sizeof *t->step);
+		t->step = lg_calloc(1 << LG_PD_STEPS_BITS, sizeof *t->step);
 		if (!t->step)
 			return 0;
 		t->memo = lg_pd_memo_new(); /* does without */
 	}
 	if (s->n_chain && t->memo && !(s->regs && s->n_stack)) {
-		stk = known_chain(t, task, s, ctx, key);
+		stk = any_chain(t, task, s, ctx, key);
 		if (stk)
 			return stk;
 	}

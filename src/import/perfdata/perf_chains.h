@@ -15,35 +15,37 @@
 struct lg_unwinder;
 
 struct lg_pd_link { /* one address of a chain, outermost first */
-	uint64_t ip;
-	lg_stk stk;
-	uint8_t tag; /* enum lg_pd_context, LEAF */
+	uint64_t ip, key; /* key: hash of it and all that is further out, as steps are known by */
+	lg_stk stk;       /* 0 = not asked for yet */
+	uint8_t tag;      /* enum lg_pd_context, LEAF */
 };
 
 struct lg_pd_task {
 	int32_t pid, tid;
 	lg_thr thr;
-	uint32_t space, version; /* of the space when link[] was made */
+	uint32_t space;
+	uint64_t version;        /* of the space and of the kernel's code when link[] was made */
 	struct lg_pd_link *link;
 	size_t n, cap;
 	int64_t since;           /* PERF_RECORD_SWITCH: start of what it does; INT64_MIN = not known */
 	int32_t cpu;
 	uint8_t doing;           /* enum lg_state_kind */
 	bool ended, preempted;
+	lg_stk known_stk;        /* of its newest chain, by the memo's key; 0 = not known */
+	uint32_t known_place;
+	uint64_t known_tag;
 	uint32_t n_lives;
 	int64_t syscall_ts;      /* entered; INT64_MIN = not inside one */
 	uint64_t syscall_nr;
 	lg_stk syscall_stk;
 };
 
-/* A step taken before: from the caller's stack by one address. Direct-mapped, as big as half a
- * second-level cache. */
-enum { LG_PD_STEPS = 1 << 15 };
+/* A stack by all its addresses, or by its callers' stack and one address: a 64-bit hash of them that is not
+ * compared further, as in perf_memo.h. Direct-mapped, as big as half a second-level cache. */
+enum { LG_PD_STEPS_BITS = 16 };
 struct lg_pd_step {
-	uint64_t ip;
-	lg_stk parent, stk;
-	uint32_t version; /* of the address space, or of the kernel's code */
-	uint8_t tag;
+	uint64_t key;
+	lg_stk stk; /* 0 = free */
 };
 
 struct lg_pd_tasks {
@@ -76,6 +78,10 @@ struct lg_pd_task *lg_pd_task_find(struct lg_pd_tasks *t, int32_t tid);
 struct lg_pd_task *lg_pd_task_fork(struct lg_pd_tasks *t, int32_t ppid, int32_t pid, int32_t tid,
 				   int64_t ts);
 void lg_pd_task_exit(struct lg_pd_tasks *t, int32_t tid, int64_t ts);
+/* The stack of a sample taken at time, where its chain was seen before; 0 = lg_pd_stack_of() finds out.
+ * misc: of the record. */
+lg_stk lg_pd_stack_known(struct lg_pd_tasks *t, struct lg_pd_task *task, uint64_t time, uint16_t misc,
+			 const struct lg_pd_chain_key *key);
 /* The stack of a sample: of its chain, else of its address alone. misc: of the record; key: of the chain,
  * where somebody made it. */
 lg_stk lg_pd_stack_of(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct lg_pd_sample *s,

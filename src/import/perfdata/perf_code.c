@@ -498,6 +498,26 @@ static void set_here(struct lg_pd_code *c, uint64_t key)
 	c->n_here = v & 0xff;
 }
 
+static uint64_t place_in(const struct lg_pd_dso *d, const struct lg_pd_map *m, uint64_t addr)
+{
+	return d->kind == DSO_JIT ? addr : addr - m->start + m->pgoff;
+}
+
+uint64_t lg_pd_code_place(const struct lg_pd_code *c, uint32_t space, uint64_t addr)
+{
+	enum { NOWHERE = 1 }; /* no file has so small a number */
+	const struct lg_pd_map *m = lg_pd_space_find(&c->spaces, space, addr);
+	const struct lg_pd_dso *d;
+
+	if (!m)
+		return NOWHERE;
+	if (__builtin_expect(!m->dso, 0))
+		return 0;
+	d = &c->dso[m->dso - 1];
+	/* An address of a jitdump is another function at another time. */
+	return d->tried && !d->dump ? (uint64_t)m->dso << 44 ^ place_in(d, m, addr) : 0;
+}
+
 static lg_frm user_frame(struct lg_pd_code *c, uint32_t space, uint64_t addr)
 {
 	struct lg_pd_map *m = lg_pd_space_find(&c->spaces, space, addr);
@@ -514,7 +534,7 @@ static lg_frm user_frame(struct lg_pd_code *c, uint32_t space, uint64_t addr)
 	if (!m->dso)
 		return 0;
 	d = &c->dso[m->dso - 1];
-	at = d->kind == DSO_JIT ? addr : addr - m->start + m->pgoff;
+	at = place_in(d, m, addr);
 	key = (uint64_t)m->dso << 44 ^ at;
 	/* An address of a jitdump is another function at another time. */
 	f = d->dump ? 0 : lg_map_get(&c->frame_at, key);

@@ -59,6 +59,11 @@ void lg_pd_code_kernel_map(struct lg_pd_code *c, uint64_t start, uint64_t len, u
 void lg_pd_code_ksymbol(struct lg_pd_code *c, uint64_t addr, uint64_t len, const char *name);
 /* The frame at addr; space: index in spaces, for user addresses. 0 when memory is exhausted. */
 lg_frm lg_pd_code_frame(struct lg_pd_code *c, enum lg_pd_context ctx, uint32_t space, uint64_t addr);
+/*
+ * A number for what lies at a user's address: its file and place there, the same for every process that
+ * has mapped it. 0: it cannot be said, or not yet.
+ */
+uint64_t lg_pd_code_place(const struct lg_pd_code *c, uint32_t space, uint64_t addr);
 /* Some JIT used addresses again before now: forget what was known of them. */
 void lg_pd_code_reused(struct lg_pd_code *c);
 /* What is mapped at addr, for unwinding (a lg_unwind_find_fn has the space in its self). */

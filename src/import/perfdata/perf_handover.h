@@ -15,7 +15,13 @@ struct lg_pd_handover;
 
 struct lg_pd_handed {
 	struct lg_pd_entry entry;
-	struct lg_pd_chain_key chain; /* of a sample's chain: made where its bytes are in the cache */
+	/* Made where the bytes are in the cache: of a sample's chain, and what else there is where a sample
+	 * is nothing but fixed fields and a chain. plain: its event, NULL = it is not, or damaged. */
+	struct lg_pd_chain_key chain;
+	const struct lg_pd_attr *plain;
+	uint64_t period;
+	int32_t pid, tid, cpu;
+	uint16_t misc;
 };
 
 /* ahead(), which may be NULL, some records before work(): what it will need can be fetched.

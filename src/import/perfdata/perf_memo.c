@@ -14,7 +14,7 @@
 
 #include "base/alloc.h"
 
-enum { WAYS = 4, BUCKETS_MIN = 1 << 12, MEMO_MAX = 1 << 18 };
+enum { LINE = 64, WAYS = 4, BUCKETS_MIN = 1 << 12, MEMO_MAX = 1 << 18 };
 
 struct entry {
 	uint64_t tag;
@@ -23,13 +23,20 @@ struct entry {
 };
 
 struct bucket {
-	struct entry way[WAYS];
+	_Alignas(LINE) struct entry way[WAYS];
 };
 
 struct lg_pd_chain_memo {
-	struct bucket *bucket;
+	struct bucket *bucket; /* in room, at the start of a cache line */
+	void *room;
 	size_t mask, n;
 };
+
+static struct bucket *buckets(size_t n, void **ret_room)
+{
+	*ret_room = lg_calloc(n + 1, sizeof(struct bucket));
+	return (struct bucket *)(((uintptr_t)*ret_room + LINE - 1) & ~(uintptr_t)(LINE - 1));
+}
 
 struct lg_pd_chain_memo *lg_pd_memo_new(void)
 {
@@ -38,7 +45,7 @@ struct lg_pd_chain_memo *lg_pd_memo_new(void)
 	if (!m)
 		return NULL;
 	m->mask = BUCKETS_MIN - 1;
-	m->bucket = lg_calloc(BUCKETS_MIN, sizeof *m->bucket);
+	m->bucket = buckets(BUCKETS_MIN, &m->room);
 	if (!m->bucket) {
 		lg_free(m);
 		return NULL;
@@ -50,7 +57,7 @@ void lg_pd_memo_free(struct lg_pd_chain_memo *m)
 {
 	if (!m)
 		return;
-	lg_free(m->bucket);
+	lg_free(m->room);
 	lg_free(m);
 }
 
@@ -103,15 +110,17 @@ static bool put(struct bucket *bucket, size_t mask, const struct entry *e)
 static void grow(struct lg_pd_chain_memo *m)
 {
 	size_t mask = 2 * m->mask + 1, n = 0;
-	struct bucket *next = (mask + 1) * WAYS <= MEMO_MAX ? lg_calloc(mask + 1, sizeof *next) : NULL;
+	void *room = NULL;
+	struct bucket *next = (mask + 1) * WAYS <= MEMO_MAX ? buckets(mask + 1, &room) : NULL;
 
 	if (!next)
 		return;
 	for (size_t i = 0; i <= m->mask; i++)
 		for (size_t k = 0; k < WAYS && m->bucket[i].way[k].stk; k++)
 			n += put(next, mask, &m->bucket[i].way[k]);
-	lg_free(m->bucket);
+	lg_free(m->room);
 	m->bucket = next;
+	m->room = room;
 	m->mask = mask;
 	m->n = n;
 }

@@ -22,6 +22,7 @@ struct lg_pd_chain_key {
 	uint32_t place, callers_place;
 	uint32_t n; /* addresses; 0 = no key */
 	uint32_t n_callers; /* of them; 0 = no key of these */
+	enum lg_pd_chain_first { LG_PD_ADDRESS, LG_PD_MARK_USER, LG_PD_MARK_KERNEL, LG_PD_MARK_OTHER } first;
 };
 
 /* NULL when memory is exhausted. */

@@ -249,6 +249,34 @@ static int sample_record(struct lg_pd *p, const uint8_t *rec, uint16_t misc, uin
 	return 0;
 }
 
+/* As sample_record(), of what was taken apart already. */
+static void plain_sample(struct lg_pd *p, const struct lg_pd_handed *h, int64_t ts)
+{
+	const struct lg_pd_attr *a = h->plain;
+	struct lg_sample_row row = { .ts = ts, .cpu = h->cpu, .event = a->name, .weight = h->period };
+	struct lg_pd_task *task = lg_pd_task_get(&p->tasks, h->pid, h->tid);
+
+	row.flags = (a->type == PD_TYPE_TRACEPOINT ? LG_SAMPLE_TRACEPOINT : 0u) |
+		    ((h->misc & PDM_CPUMODE) == PDM_KERNEL ? LG_SAMPLE_KERNEL : 0u);
+	if (task) {
+		row.thr = task->thr;
+		row.flags |= a->at.tid >= 0 && h->tid == 0 ? LG_SAMPLE_IDLE : 0u;
+		row.stack = lg_pd_stack_known(&p->tasks, task, h->entry.ts, h->misc, &h->chain);
+		if (!row.stack) {
+			struct lg_pd_sample s;
+
+			(void)lg_pd_sample_read(&s, a, h->entry.rec, pd_u16(h->entry.rec + 6, p->h.swap),
+						p->h.swap);
+			row.stack = lg_pd_stack_of(&p->tasks, task, &s, h->misc, h->chain);
+		}
+	}
+	if (__builtin_expect(p->timeless_file, 0))
+		row.ts = (int64_t)p->timeless++ * 1000;
+	lg_add_sample(p->b, &row);
+	if (h->cpu >= 0)
+		seen_on(p, h->cpu, ts);
+}
+
 static void switch_record(struct lg_pd *p, const struct lg_pd_sample *who, struct pd_cursor *c,
 			  int64_t ts, uint16_t misc, bool wide)
 {
@@ -310,20 +338,23 @@ int lg_pd_record_in_order(struct lg_pd *p, const struct lg_pd_handed *r)
 {
 	const uint8_t *rec = r->entry.rec;
 	uint64_t raw_ts = r->entry.ts, offset = r->entry.offset;
-	uint32_t type = pd_u32(rec, p->h.swap);
-	uint16_t misc = pd_u16(rec + 4, p->h.swap), size = pd_u16(rec + 6, p->h.swap);
+	uint32_t type = r->plain ? PD_SAMPLE : pd_u32(rec, p->h.swap);
+	uint16_t misc = r->plain ? r->misc : pd_u16(rec + 4, p->h.swap);
 	bool made_up = raw_ts == 0 || raw_ts == LG_PD_NO_TIME;
 	int64_t ts = made_up ? p->last_ts : (int64_t)(raw_ts & INT64_MAX);
 	struct lg_pd_sample who;
 	struct lg_pd_attr *a;
 	struct pd_cursor c;
+	uint16_t size;
 
 	if (!made_up) {
 		if (p->first_ts == INT64_MIN)
 			p->first_ts = ts;
 		p->last_ts = ts;
 	}
-	if (__builtin_expect(type == PD_SAMPLE, 1)) {
+	if (__builtin_expect(r->plain != NULL, 1)) {
+		plain_sample(p, r, ts);
+	} else if (size = pd_u16(rec + 6, p->h.swap), type == PD_SAMPLE) {
 		(void)sample_record(p, rec, misc, size, ts, offset, r->chain);
 	} else {
 		a = lg_pd_attr_of(&p->h.attrs, rec, size, false);

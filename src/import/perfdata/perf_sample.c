@@ -110,16 +110,17 @@ static void read_rest(struct lg_pd_sample *s, const struct lg_pd_attr *a, struct
 		(void)pd_take(c, pd_take_u64(c));
 }
 
-size_t lg_pd_sample_read(struct lg_pd_sample *s, const struct lg_pd_attr *a, const uint8_t *rec,
-			 uint16_t size, bool swap)
+static void nothing_known(struct lg_pd_sample *s, const struct lg_pd_attr *a)
 {
-	const struct lg_pd_layout *l = &a->at;
-	struct pd_cursor c;
-
 	*s = (struct lg_pd_sample){ .time = LG_PD_NO_TIME, .pid = -1, .tid = -1, .cpu = -1,
 				    .period = a->flags & PDF_FREQ ? 1 : a->period };
-	if (__builtin_expect(size < l->fixed, 0))
-		return size;
+}
+
+void lg_pd_sample_fixed(struct lg_pd_sample *s, const struct lg_pd_attr *a, const uint8_t *rec, bool swap)
+{
+	const struct lg_pd_layout *l = &a->at;
+
+	nothing_known(s, a);
 	if (l->ip >= 0)
 		s->ip = pd_u64(rec + l->ip, swap);
 	if (l->tid >= 0) {
@@ -138,6 +139,19 @@ size_t lg_pd_sample_read(struct lg_pd_sample *s, const struct lg_pd_attr *a, con
 		s->cpu = (int32_t)pd_u32(rec + l->cpu, swap);
 	if (l->period >= 0)
 		s->period = pd_u64(rec + l->period, swap);
+}
+
+size_t lg_pd_sample_read(struct lg_pd_sample *s, const struct lg_pd_attr *a, const uint8_t *rec,
+			 uint16_t size, bool swap)
+{
+	const struct lg_pd_layout *l = &a->at;
+	struct pd_cursor c;
+
+	if (__builtin_expect(size < l->fixed, 0)) {
+		nothing_known(s, a);
+		return size;
+	}
+	lg_pd_sample_fixed(s, a, rec, swap);
 	c = (struct pd_cursor){ .p = rec + l->fixed, .end = rec + size, .swap = swap };
 	read_rest(s, a, &c);
 	return c.bad ? (size_t)(c.p - rec) : 0;

@@ -45,6 +45,17 @@ static inline const uint8_t *lg_pd_sample_chain(const struct lg_pd_attr *a, cons
 	*ret_n = n <= (size - at - 8) / 8 ? (size_t)n : (size - at - 8) / 8;
 	return rec + at + 8;
 }
+/* Nothing but fixed fields and a chain, so that lg_pd_sample_fixed() and lg_pd_sample_chain() are all there
+ * is to read. */
+static inline bool lg_pd_sample_is_plain(const struct lg_pd_attr *a)
+{
+	const uint64_t fixed = PDS_IP | PDS_TID | PDS_TIME | PDS_ADDR | PDS_ID | PDS_STREAM_ID | PDS_CPU |
+			       PDS_PERIOD | PDS_IDENTIFIER;
+
+	return !(a->sample_type & ~(fixed | PDS_CALLCHAIN));
+}
+/* The fields of fixed size; the record has a->at.fixed bytes at least. */
+void lg_pd_sample_fixed(struct lg_pd_sample *s, const struct lg_pd_attr *a, const uint8_t *rec, bool swap);
 /* Who and when of a record that is not a sample; what it does not say is -1 or LG_PD_NO_TIME. */
 void lg_pd_trailer_read(struct lg_pd_sample *s, const struct lg_pd_attr *a, const uint8_t *rec,
 			uint16_t size, bool swap);

@@ -106,6 +106,19 @@ static void say_clock(struct lg_pd *p)
 	lg_add_clock(p->b, &row);
 }
 
+static void take_apart(const struct lg_pd *p, const struct lg_pd_attr *a, struct lg_pd_handed *h)
+{
+	struct lg_pd_sample s;
+
+	lg_pd_sample_fixed(&s, a, h->entry.rec, p->timing.swap);
+	h->plain = a;
+	h->period = s.period;
+	h->pid = s.pid;
+	h->tid = s.tid;
+	h->cpu = s.cpu;
+	h->misc = pd_u16(h->entry.rec + 4, p->timing.swap);
+}
+
 /* The hash of a sample's chain is made here: this thread read the bytes a moment ago. */
 static int hand_over(struct lg_pd *p, const struct lg_pd_entry *e)
 {
@@ -115,11 +128,14 @@ static int hand_over(struct lg_pd *p, const struct lg_pd_entry *e)
 	if (pd_u32(e->rec, t->swap) == PD_SAMPLE) {
 		uint16_t size = pd_u16(e->rec + 6, t->swap);
 		struct lg_pd_attr *a = lg_pd_attr_of(&p->timing, e->rec, size, true);
-		size_t n;
+		size_t n = 0;
 		const uint8_t *chain = a ? lg_pd_sample_chain(a, e->rec, size, t->swap, &n) : NULL;
 
-		if (chain && n)
+		if (chain && n) {
 			h.chain = lg_pd_chain_key(chain, n, t->swap);
+			if (lg_pd_sample_is_plain(a) && n == pd_u64(chain - 8, t->swap))
+				take_apart(p, a, &h);
+		}
 	}
 	return lg_pd_handover_add(p->handover, &h);
 }

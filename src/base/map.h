@@ -47,6 +47,13 @@ static inline size_t lg_map_slot_of(const struct lg_map *m, uint64_t key)
 	return i;
 }
 
+/* Fetch what a look-up of key will see first. */
+static inline void lg_map_ahead(const struct lg_map *m, uint64_t key)
+{
+	if (m->cap)
+		__builtin_prefetch(&m->slot[(size_t)lg_mix64(key) & (m->cap - 1)]);
+}
+
 /* Find; 0 when absent. */
 static inline uint32_t lg_map_get(const struct lg_map *m, uint64_t key)
 {

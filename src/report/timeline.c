@@ -16,12 +16,32 @@
 enum { PID_LATER = 1 << 24, TID_LATER = 1 << 24, PID_OWN = 0x7fffff00 };
 enum { ID_PROCESS = 1, ID_THREAD, ID_TRACK, ID_OWN };
 
-static uint64_t track_id(unsigned kind, uint32_t row, unsigned lane, uint32_t overlap)
+/*
+ * Never 0. Traces may be put one behind the other: ids of different files rarely meet. Every packet names its
+ * track: those of most tracks take 42 bits, 6 bytes in a .pftrace.
+ */
+static uint64_t track_id(const struct lg_timeline *c, unsigned kind, uint32_t row, unsigned lane,
+			 uint32_t overlap)
 {
-	/* Mixed so that ids of different files rarely meet; the top bit keeps 0 out. */
+	enum { KIND_BITS = 3, LANE_BITS = 3, ROW_BITS = 15, FILE_BITS = 21 };
 	uint64_t key = (uint64_t)kind << 60 | (uint64_t)lane << 56 | (uint64_t)(overlap & 0xffffff) << 32;
 
-	return lg_mix64(key | row) | 1ull << 63;
+	_Static_assert(ID_OWN < 1 << KIND_BITS && LG_LANE_MAX <= 1 << LANE_BITS, "they fit");
+	if (!overlap && row < 1u << ROW_BITS)
+		return c->file >> (64 - FILE_BITS) << (ROW_BITS + LANE_BITS + KIND_BITS) |
+		       row << (LANE_BITS + KIND_BITS) | lane << KIND_BITS | kind;
+	return lg_mix64(c->file ^ lg_mix64(key | row)) | 1ull << 63;
+}
+
+/* A number for the trace, which others have by accident only. */
+static uint64_t file_of(const struct lg_trace *t)
+{
+	uint64_t h = lg_mix64((uint64_t)t->first) ^ (uint64_t)t->last;
+
+	h = lg_mix64(h) ^ (t->sample.n + t->state.n + t->span.n);
+	for (lg_prc p = 1; p < t->process.n; p++)
+		h = lg_mix64(h ^ (uint32_t)t->process.pid[p]);
+	return lg_mix64(h);
 }
 
 bool tl_clip(const struct lg_timeline *c, int64_t *ts, int64_t *end)
@@ -76,7 +96,7 @@ void tl_process_track(struct lg_timeline *c, lg_prc prc, struct lg_tl_track *ret
 	if (first)
 		c->pid[prc] = shown(c, &c->pid_taken, p->pid[prc], prc, PID_LATER);
 	*ret = (struct lg_tl_track){
-		.id = track_id(ID_PROCESS, prc, 0, 0), .kind = LG_TL_PROCESS, .pid = c->pid[prc],
+		.id = track_id(c, ID_PROCESS, prc, 0, 0), .kind = LG_TL_PROCESS, .pid = c->pid[prc],
 		.tid = c->pid[prc], .prc = prc,
 		.order = process_order(c, prc),
 	};
@@ -117,7 +137,7 @@ void tl_thread_track(struct lg_timeline *c, lg_thr thr, enum lg_tl_lane lane, ui
 
 	tl_process_track(c, t->prc[thr], &process);
 	thread = (struct lg_tl_track){
-		.id = track_id(ID_THREAD, thr, 0, 0), .parent = process.id, .kind = LG_TL_THREAD,
+		.id = track_id(c, ID_THREAD, thr, 0, 0), .parent = process.id, .kind = LG_TL_THREAD,
 		.pid = process.pid, .prc = t->prc[thr], .thr = thr,
 		.order = t->flags[thr] & LG_THREAD_MAIN ? 0 : (int32_t)(thr & 0xffffff) + 1,
 	};
@@ -138,7 +158,7 @@ void tl_thread_track(struct lg_timeline *c, lg_thr thr, enum lg_tl_lane lane, ui
 	*ret = thread;
 	if (lane == LG_LANE_MAIN && !overlap)
 		return;
-	ret->id = track_id(ID_THREAD, thr, lane, overlap);
+	ret->id = track_id(c, ID_THREAD, thr, lane, overlap);
 	ret->parent = thread.id;
 	ret->kind = LG_TL_LANE;
 	ret->lane = lane;
@@ -522,7 +542,7 @@ nomem:
 static void losses(struct lg_timeline *c)
 {
 	const struct lg_diag_tab *d = &c->t->diag;
-	struct lg_tl_track process = { .id = track_id(ID_OWN, 0, 0, 0), .kind = LG_TL_PROCESS,
+	struct lg_tl_track process = { .id = track_id(c, ID_OWN, 0, 0, 0), .kind = LG_TL_PROCESS,
 				       .pid = PID_OWN, .tid = PID_OWN, .order = -1,
 				       .name = "laggard: losses" };
 	struct lg_tl_track lane = { 0 };
@@ -556,7 +576,7 @@ static void losses(struct lg_timeline *c)
 			if (i)
 				c->sink->track_end(c->self, &lane);
 			lane = (struct lg_tl_track){
-				.id = track_id(ID_OWN, 0, 1, it->overlap), .parent = process.id,
+				.id = track_id(c, ID_OWN, 0, 1, it->overlap), .parent = process.id,
 				.kind = LG_TL_LANE, .pid = PID_OWN, .tid = PID_OWN,
 				.lane = LG_LANE_MAIN, .overlap = it->overlap,
 				.name = name };
@@ -593,7 +613,7 @@ static void counters(struct lg_timeline *c)
 			continue;
 		tl_process_track(c, tr->prc[id], &process);
 		track = (struct lg_tl_track){
-			.id = track_id(ID_TRACK, id, 0, 0), .parent = process.id,
+			.id = track_id(c, ID_TRACK, id, 0, 0), .parent = process.id,
 			.kind = LG_TL_COUNTER, .pid = process.pid, .tid = process.pid,
 			.name = tr->name[id] ? lg_string(c->t, tr->name[id]) : "counter",
 			.unit = lg_string(c->t, tr->unit[id]), .order = (int32_t)(id & 0xffffff) };
@@ -718,6 +738,9 @@ static int init(struct lg_timeline *c, struct lg_error *err)
 {
 	const struct lg_process_tab *p = &c->t->process;
 	int rc = lg_index_new(&c->x, c->t, err);
+
+	c->file = file_of(c->t);
+	c->batch_size = TL_FIRST_BATCH;
 
 	if (rc)
 		return rc;

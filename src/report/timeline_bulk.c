@@ -17,7 +17,7 @@ enum { BATCH_PARTS = 1 << 10, AT_ONCE = 256, DEPTH_MAX = 512 };
 /* The flame's interval in the window. */
 static bool interval(const struct lg_timeline *c, const struct tl_flame *f, int64_t *ret_ts, int64_t *ret_end)
 {
-	*ret_ts = tl_flame_ts(c, f);
+	*ret_ts = f->ts;
 	*ret_end = f->end;
 	return tl_clip(c, ret_ts, ret_end);
 }
@@ -36,7 +36,7 @@ static size_t opens(const struct tl_part *p, int64_t *end)
 		int64_t ts;
 
 		if (interval(p->c, &b->flames[f], &ts, &end[n]) &&
-		    (f + 1 == p->from || end[n] > tl_flame_ts(p->c, &b->flames[p->from - 1])))
+		    (f + 1 == p->from || end[n] > b->flames[p->from - 1].ts))
 			n++;
 	}
 	return n;
@@ -128,7 +128,7 @@ void tl_batch_write(struct lg_timeline *c, bool all)
 	struct tl_batch *b = &c->batch[c->now];
 	struct lg_out *o = c->sink->out ? c->sink->out(c->self) : NULL;
 
-	if (!o || (!all && b->n < TL_BATCH && b->n_part < BATCH_PARTS))
+	if (!o || (!all && b->n < c->batch_size && b->n_part < BATCH_PARTS))
 		return;
 	lg_out_settle(o); /* the other batch */
 	if (b->n_part && !c->failed) {
@@ -139,6 +139,8 @@ void tl_batch_write(struct lg_timeline *c, bool all)
 	if (all)
 		lg_out_settle(o);
 	c->now ^= 1;
+	if (c->batch_size < TL_BATCH)
+		c->batch_size *= 2; /* the first ones are small: the other thread waits for them */
 	b = &c->batch[c->now];
 	b->n = b->n_part = b->n_open = 0;
 }

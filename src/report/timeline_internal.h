@@ -18,8 +18,7 @@ struct tl_item {
 
 /* A slice of the flame chart: from a sample on (position in the threads' lists). */
 struct tl_flame {
-	int64_t end;
-	uint32_t first;
+	int64_t ts, end;
 	lg_frm frame;
 };
 
@@ -59,8 +58,9 @@ struct lg_timeline {
 	size_t n_items, items_cap;
 	struct tl_batch batch[2];
 	size_t now;                    /* the batch that is being put together */
+	size_t batch_size;             /* flames in it that make it worth writing */
 	uint8_t *known;                /* by frame: 0 = not asked yet, 1 = known to the sink, 2 = not */
-	uint64_t flow_id;
+	uint64_t flow_id, file;        /* file: file_of(), part of every track's id */
 	/* Texts made once, by row; what does not fit into the budget is made every time. */
 	struct lg_arena texts;
 	size_t texts_bytes;
@@ -131,16 +131,12 @@ static inline bool tl_is_tick(const struct lg_trace *t, uint32_t row)
 {
 	return !(t->sample.flags[row] & (LG_SAMPLE_TRACEPOINT | LG_SAMPLE_OFFCPU | LG_SAMPLE_IDLE));
 }
-static inline int64_t tl_flame_ts(const struct lg_timeline *c, const struct tl_flame *f)
-{
-	return c->t->sample.ts[c->x->sample[f->first]];
-}
 int64_t tl_sample_period(const struct lg_timeline *c);
 void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period);
 /* timeline_bulk.c */
 /* Flames of a part: what they become stays in the cache until it is written. And of a batch: as many as
  * keep two threads busy for a while; a thread whose slices never all end has more. */
-enum { TL_PART = 1024, TL_BATCH = 1 << 16 };
+enum { TL_PART = 1024, TL_BATCH = 1 << 16, TL_FIRST_BATCH = 1 << 13 };
 /* A part ends here: the flames from batch->n on are another's; open: those that enclose the next one. */
 void tl_part_end(struct lg_timeline *c, uint32_t sample, const size_t *open, size_t n_open);
 /* The thread is complete: its parts can be written; track: where. Those before have been. */

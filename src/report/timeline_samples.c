@@ -59,7 +59,8 @@ int64_t tl_sample_period(const struct lg_timeline *c)
 struct flame {
 	struct lg_timeline *c;
 	struct tl_batch *b;
-	uint32_t pos; /* of the sample being looked at */
+	uint32_t pos; /* of the sample being looked at, and its time */
+	int64_t ts;
 	lg_frm open[DEPTH_MAX], frames[DEPTH_MAX]; /* frames: of the sample being looked at */
 	lg_stk stk[DEPTH_MAX], stks[DEPTH_MAX];
 	size_t item[DEPTH_MAX];
@@ -120,7 +121,7 @@ static bool add_sample(struct flame *f, lg_stk stk)
 		f->open[i] = f->frames[i];
 		f->stk[i] = f->stks[i];
 		f->item[i] = b->n;
-		b->flames[b->n++] = (struct tl_flame){ .first = f->pos, .frame = f->frames[i] };
+		b->flames[b->n++] = (struct tl_flame){ .ts = f->ts, .frame = f->frames[i] };
 	}
 	f->depth = n;
 	f->stack = stk;
@@ -162,7 +163,7 @@ static bool known(struct lg_timeline *c, const struct tl_batch *b, size_t from)
 
 		if (__builtin_expect(c->known[it->frame] == 1, 1))
 			continue;
-		e.ts = tl_flame_ts(c, it);
+		e.ts = it->ts;
 		if (!tl_clip(c, &e.ts, &e.end))
 			continue;
 		if (!c->known[it->frame]) {
@@ -183,7 +184,7 @@ static void emit(struct lg_timeline *c, const struct tl_batch *b, size_t from,
 
 	for (size_t i = from; i < b->n; i++) {
 		const struct tl_flame *it = &b->flames[i];
-		struct lg_tl_event e = { .track = track, .ts = tl_flame_ts(c, it), .end = it->end,
+		struct lg_tl_event e = { .track = track, .ts = it->ts, .end = it->end,
 					 .frame = it->frame };
 
 		if (!tl_clip(c, &e.ts, &e.end))
@@ -299,7 +300,7 @@ void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period)
 		if (ts != f->end)
 			close_from(f, 0);
 		/* Nothing is open: what there is need not wait for the thread's end. */
-		if (!f->depth && c->known && f->b->n >= TL_BATCH) {
+		if (!f->depth && c->known && f->b->n >= c->batch_size) {
 			give_away(f, thr, first_flame, first_part, p);
 			tl_batch_write(c, false);
 			f->b = &c->batch[c->now];
@@ -310,6 +311,7 @@ void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period)
 		}
 		/* Most samples of a busy thread are like the one before. */
 		f->pos = p;
+		f->ts = ts;
 		if ((!f->depth || s->stack[row] != f->stack) && !add_sample(f, s->stack[row]))
 			break;
 		f->end = end;

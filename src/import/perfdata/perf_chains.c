@@ -202,7 +202,9 @@ static inline uint64_t step_key(const struct lg_pd_tasks *t, const struct lg_pd_
 	/* Processes that run one program have their frames in common. */
 	uint64_t place = ctx == LG_PD_USER ? lg_pd_code_place(t->code, task->space, addr) : 0;
 
-	if (!place) {
+	if (place && tag & LEAF) { /* most of what is new is new there */
+		lg_pd_code_ahead(t->code, place);
+	} else if (!place) {
 		place = addr;
 		version = ctx == LG_PD_USER ? t->code->spaces.space[task->space].version
 					    : t->code->kernel_version;

@@ -518,6 +518,11 @@ uint64_t lg_pd_code_place(const struct lg_pd_code *c, uint32_t space, uint64_t a
 	return d->tried && !d->dump ? (uint64_t)m->dso << 44 ^ place_in(d, m, addr) : 0;
 }
 
+void lg_pd_code_ahead(const struct lg_pd_code *c, uint64_t place)
+{
+	lg_map_ahead(&c->frame_at, place);
+}
+
 static lg_frm user_frame(struct lg_pd_code *c, uint32_t space, uint64_t addr)
 {
 	struct lg_pd_map *m = lg_pd_space_find(&c->spaces, space, addr);

@@ -64,6 +64,8 @@ lg_frm lg_pd_code_frame(struct lg_pd_code *c, enum lg_pd_context ctx, uint32_t s
  * has mapped it. 0: it cannot be said, or not yet.
  */
 uint64_t lg_pd_code_place(const struct lg_pd_code *c, uint32_t space, uint64_t addr);
+/* Fetch what lg_pd_code_frame() will look at for the address that has this place. */
+void lg_pd_code_ahead(const struct lg_pd_code *c, uint64_t place);
 /* Some JIT used addresses again before now: forget what was known of them. */
 void lg_pd_code_reused(struct lg_pd_code *c);
 /* What is mapped at addr, for unwinding (a lg_unwind_find_fn has the space in its self). */

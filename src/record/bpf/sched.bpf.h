@@ -284,12 +284,19 @@ static __always_inline __u64 return_places(const __u64 *raw, __u64 *frames, __u3
  */
 static __always_inline bool may_be_sent(const struct thread *th, struct task_struct *current)
 {
+	struct pt_regs___x86 *regs = (void *)bpf_task_pt_regs(current);
+	struct pt_regs___arm64 *arm = (void *)regs;
 	struct thread *sender;
 
 	if (!th->job || !current->pid || (current->flags & PF_KTHREAD))
 		return false;
 	sender = thread_of(current);
-	return sender && (!sender->job || th->tid == th->tgid);
+	if (!sender || (sender->job && th->tid != th->tgid))
+		return false;
+	/* An interrupt out of user space leaves -1 (arch/x86/include/asm/idtentry.h); arm64 NO_SYSCALL. */
+	if (bpf_core_field_exists(regs->orig_ax))
+		return (long)BPF_CORE_READ(regs, orig_ax) >= 0;
+	return !bpf_core_field_exists(arm->syscallno) || BPF_CORE_READ(arm, syscallno) >= 0;
 }
 
 static __always_inline void sleeper_stack(void *ctx, struct thread *th, struct task_struct *p, __u64 now,

@@ -12,6 +12,8 @@
 
 /* n * size bytes, zeroed; NULL on overflow or exhaustion. n * size == 0 gives a valid pointer. */
 void *lg_calloc(size_t n, size_t size);
+/* The same for a hash table or an index that is used all over and at random. */
+void *lg_calloc_table(size_t n, size_t size);
 /* Resize to n * size bytes; the old block survives a failure. */
 void *lg_realloc(void *p, size_t n, size_t size);
 char *lg_strdup(const char *s);

@@ -8,7 +8,7 @@ static int rehash(struct lg_map *m, size_t cap)
 {
 	struct lg_map next = { .cap = cap };
 
-	next.slot = lg_calloc(cap, sizeof *next.slot);
+	next.slot = lg_calloc_table(cap, sizeof *next.slot);
 	if (!next.slot)
 		return LG_E_NOMEM;
 	for (size_t i = 0; i < m->cap; i++)

@@ -7,6 +7,9 @@
  * I2  the events of a batch lie in one window; a batch is handed over before the window moves, and its
  *     blocks stay until it is worked off (lg_json_source_release()).
  * I3  before the source moves text that events may point to, the queue is worked off.
+ *
+ * A thread that had to wait is woken when there is a good deal to do: to wake one up costs as much as
+ * dozens of events. And where batches pile up, their numbers are read here: who is ahead has the time.
  */
 #include "import/json/json_ahead.h"
 
@@ -14,7 +17,7 @@
 
 #include "base/alloc.h"
 
-enum { N_BATCHES = 12, BATCH = 1024 };
+enum { N_BATCHES = 12, BATCH = 1024, ROOM = N_BATCHES / 2, PILE = 2 };
 
 struct batch {
 	struct lg_event *v;
@@ -31,6 +34,9 @@ struct lg_ahead {
 	pthread_t thread;
 	unsigned made, taken; /* batches; all before taken - 1 are worked off */
 	bool waiting;         /* all before taken are */
+	bool full, idle;      /* the scanner waits for room; the other side for a batch */
+	bool draining;        /* the scanner waits until everything is worked off */
+	bool behind;          /* scanner: the other side is */
 	bool stop, over;      /* nobody wants more; no more batches come */
 	int rc;               /* then: LG_ITEM_END or an error */
 	struct lg_error err;
@@ -47,15 +53,22 @@ static struct batch *filling(struct lg_ahead *a)
 /* Hand over what there is and, with drain, wait until all of it is worked off. */
 static int hand_over(struct lg_ahead *a, bool drain)
 {
+	unsigned most = N_BATCHES - 2; /* the next batch must be free, too */
 	bool stop;
 
 	pthread_mutex_lock(&a->lock);
 	filling(a)->window = lg_json_source_taken(a->r->src);
 	a->made++;
-	pthread_cond_broadcast(&a->cond);
-	/* The next batch must be free, too. */
-	while (!a->stop && (drain ? a->taken != a->made || !a->waiting : a->made - a->taken >= N_BATCHES - 1))
+	if (a->idle)
+		pthread_cond_broadcast(&a->cond);
+	a->behind = a->made - a->taken >= PILE;
+	while (!a->stop && (drain ? a->taken != a->made || !a->waiting : a->made - a->taken > most)) {
+		a->draining = drain;
+		a->full = true;
+		most = N_BATCHES - 1 - ROOM;
 		pthread_cond_wait(&a->cond, &a->lock);
+	}
+	a->draining = a->full = false;
 	stop = a->stop;
 	pthread_mutex_unlock(&a->lock);
 	filling(a)->n = 0;
@@ -86,7 +99,10 @@ static void *scanner(void *arg)
 		if (now != b)
 			now->v[now->n] = *e;
 		b = now;
-		b->v[b->n++].item = (uint8_t)rc;
+		e = &b->v[b->n++];
+		e->item = (uint8_t)rc;
+		if (a->behind && rc == LG_ITEM_EVENT)
+			lg_event_times(e);
 		if (b->n == BATCH && hand_over(a, false)) {
 			rc = LG_E_IO;
 			break;
@@ -150,18 +166,23 @@ static struct batch *next_batch(struct lg_ahead *a)
 		lg_json_source_release(a->r->src, a->now->window);
 	pthread_mutex_lock(&a->lock);
 	a->waiting = true;
-	pthread_cond_broadcast(&a->cond);
+	if (a->draining)
+		pthread_cond_broadcast(&a->cond);
+	a->idle = true;
 	while (a->made == a->taken && !a->over)
 		pthread_cond_wait(&a->cond, &a->lock);
+	a->idle = false;
 	if (a->made != a->taken) {
 		b = &a->batch[a->taken++ % N_BATCHES];
 		a->waiting = false;
 	}
+	if (a->full && a->made - a->taken <= N_BATCHES - 1 - ROOM)
+		pthread_cond_broadcast(&a->cond);
 	pthread_mutex_unlock(&a->lock);
 	return b;
 }
 
-int lg_ahead_next(struct lg_ahead *a, struct lg_event *e, struct lg_error *err)
+int lg_ahead_next(struct lg_ahead *a, struct lg_event **ret, struct lg_error *err)
 {
 	while (!a->now || a->at == a->now->n) {
 		struct batch *b = next_batch(a);
@@ -175,8 +196,8 @@ int lg_ahead_next(struct lg_ahead *a, struct lg_event *e, struct lg_error *err)
 		a->now = b;
 		a->at = 0;
 	}
-	*e = a->now->v[a->at++];
-	return e->item;
+	*ret = &a->now->v[a->at++];
+	return (*ret)->item;
 }
 
 void lg_ahead_stop(struct lg_ahead *a)

@@ -15,8 +15,8 @@ struct lg_ahead;
  * which must stay where it is, belongs to that thread, until lg_ahead_next() has returned LG_ITEM_END or
  * an error. */
 void lg_ahead_start(struct lg_events *r);
-/* The next item, as lg_events_next(). */
-int lg_ahead_next(struct lg_ahead *a, struct lg_event *e, struct lg_error *err);
+/* The next item, as lg_events_take(); the caller may write to it. */
+int lg_ahead_next(struct lg_ahead *a, struct lg_event **ret, struct lg_error *err);
 /* Scanner: the window is about to move from `keep` on. LG_E_IO: nobody wants more. */
 int lg_ahead_before_more(struct lg_ahead *a, const char *keep) LG_MUST_CHECK;
 void lg_ahead_stop(struct lg_ahead *a);

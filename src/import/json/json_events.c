@@ -536,8 +536,9 @@ static int start(struct lg_events *r, struct lg_error *err)
 	return 0;
 }
 
-int lg_events_next(struct lg_events *r, struct lg_event *e, struct lg_error *err)
+int lg_events_take(struct lg_events *r, const struct lg_event **ret, struct lg_error *err)
 {
+	struct lg_event *e = &r->now;
 	int rc;
 
 	/* Not before somebody asks: until then the source may be looked at. Without it (a text in memory,
@@ -546,11 +547,27 @@ int lg_events_next(struct lg_events *r, struct lg_event *e, struct lg_error *err
 		r->begun = true;
 		lg_ahead_start(r);
 	}
-	rc = r->ahead ? lg_ahead_next(r->ahead, e, err) : lg_events_scan(r, e, err);
-	/* Here and not where events are found: that side has more to do. */
-	if (rc == LG_ITEM_EVENT)
+	rc = r->ahead ? lg_ahead_next(r->ahead, &e, err) : lg_events_scan(r, e, err);
+	/* Where this side is behind, the scanner has done it. */
+	if (rc == LG_ITEM_EVENT && !e->timed)
 		lg_event_times(e);
+	*ret = e;
 	return rc;
+}
+
+int lg_events_next(struct lg_events *r, struct lg_event *e, struct lg_error *err)
+{
+	const struct lg_event *now;
+	int rc = lg_events_take(r, &now, err);
+
+	if (rc > 0)
+		*e = *now;
+	return rc;
+}
+
+static bool is_arrow(char ph)
+{
+	return ph == 's' || ph == 't' || ph == 'f';
 }
 
 int lg_events_scan(struct lg_events *r, struct lg_event *e, struct lg_error *err)
@@ -595,7 +612,7 @@ int lg_events_scan(struct lg_events *r, struct lg_event *e, struct lg_error *err
 					return LG_ITEM_FIELD;
 			} else if (*r->p == '{') {
 				rc = event(r, e, err);
-				if (rc == 1)
+				if (rc == 1 && !(r->no_arrows && is_arrow(e->ph)))
 					return LG_ITEM_EVENT;
 			} else if (*r->p == ']') {
 				r->p++;

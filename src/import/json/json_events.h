@@ -14,7 +14,8 @@
 struct lg_event {
 	char ph;               /* 0 = none */
 	uint8_t item;          /* what lg_events_next() returns with it, on its way between threads */
-	bool ts_read, dur_read; /* ts and dur are numbers: */
+	bool timed;            /* ts and dur were looked at, */
+	bool ts_read, dur_read; /* and are numbers: */
 	int64_t ts_ns, dur_ns;  /* microseconds in the text */
 	struct lg_slice cat, name, pid, tid, ts, dur, id, bp, scope, sf, args;
 };
@@ -22,8 +23,9 @@ struct lg_event {
 /* Read the numbers of ts and dur. */
 static inline void lg_event_times(struct lg_event *e)
 {
-	e->ts_read = lg_json_fixed(&e->ts, 3, &e->ts_ns);
-	e->dur_read = e->dur.p && lg_json_fixed(&e->dur, 3, &e->dur_ns);
+	e->timed = true;
+	e->ts_read = lg_json_decimal(&e->ts, 3, &e->ts_ns);
+	e->dur_read = e->dur.p && lg_json_decimal(&e->dur, 3, &e->dur_ns);
 }
 
 enum { LG_ITEM_END, LG_ITEM_EVENT, LG_ITEM_FIELD /* name = key, args = value */ };
@@ -46,12 +48,16 @@ struct lg_events {
 	struct lg_ahead *ahead; /* scans in a thread of its own; NULL = in turn */
 	struct lg_shape shape[LG_EVENT_MEMBERS];
 	char before;           /* looking for an event: the last byte before p that is no space */
+	bool no_arrows;        /* events of phase s, t, f are counted and not handed on */
+	struct lg_event now;   /* without `ahead`: the last one */
 };
 
 int lg_events_open(struct lg_events *r, const char *path, struct lg_error *err) LG_MUST_CHECK;
 /* Takes src over. */
 void lg_events_start(struct lg_events *r, struct lg_json_source *src, const char *path);
-/* LG_ITEM_* or an error. */
+/* LG_ITEM_* or an error. *ret is good until the next call. */
+int lg_events_take(struct lg_events *r, const struct lg_event **ret, struct lg_error *err);
+/* The same as a copy (its slices are good until the next call). */
 int lg_events_next(struct lg_events *r, struct lg_event *e, struct lg_error *err);
 /* The same in this thread (json_ahead.c). */
 int lg_events_scan(struct lg_events *r, struct lg_event *e, struct lg_error *err);

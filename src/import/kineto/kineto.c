@@ -63,25 +63,26 @@ void kin_done(struct kineto *k)
 int lg_kineto_read(struct lg_events *r, struct lg_builder *b, struct lg_error *err)
 {
 	struct kineto k = { .b = b, .err = err, .path = r->path, .rank = -1, .last_ts = INT64_MIN };
-	struct lg_event e;
+	const struct lg_event *e;
 	int rc;
 
+	r->no_arrows = true; /* correlation ids say the same */
 	k.str_step = lg_intern(b, "ProfilerStep");
 	k.str_alloc = lg_intern(b, "memory allocated");
 	k.str_reserved = lg_intern(b, "memory reserved");
 	k.str_change = lg_intern(b, "memory change");
 	k.str_bytes = lg_intern(b, "bytes");
-	while ((rc = lg_events_next(r, &e, err)) > 0) {
+	while ((rc = lg_events_take(r, &e, err)) > 0) {
 		if (rc == LG_ITEM_EVENT)
-			kin_event(&k, &e);
+			kin_event(&k, e);
 		else
-			kin_field(&k, &e.name, &e.args);
+			kin_field(&k, &e->name, &e->args);
 		if (k.failed || lg_builder_failed(b)) {
 			rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 			break;
 		}
 	}
-	if (!rc && !k.n_events)
+	if (!rc && !k.n_events && !r->n_events)
 		rc = lg_events_none(r, err);
 	if (!rc)
 		rc = kin_finish(&k, err);

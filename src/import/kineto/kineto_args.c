@@ -169,16 +169,16 @@ static void take(struct kineto *k, uint8_t what, const struct lg_slice *v, struc
 {
 	switch (what) {
 	case ARG_CORRELATION:
-		a->has_correlation = lg_json_fixed(v, 0, &a->correlation);
+		a->has_correlation = lg_json_decimal(v, 0, &a->correlation);
 		return;
 	case ARG_BYTES:
-		a->has_bytes = lg_json_fixed(v, 0, &a->bytes);
+		a->has_bytes = lg_json_decimal(v, 0, &a->bytes);
 		return;
 	case ARG_STREAM:
-		a->has_stream = lg_json_fixed(v, 0, &a->stream);
+		a->has_stream = lg_json_decimal(v, 0, &a->stream);
 		return;
 	case ARG_SEQUENCE:
-		a->has_sequence = lg_json_fixed(v, 0, &a->sequence);
+		a->has_sequence = lg_json_decimal(v, 0, &a->sequence);
 		return;
 	case ARG_CALL_STACK:
 		if (v->n)
@@ -198,17 +198,17 @@ static void take(struct kineto *k, uint8_t what, const struct lg_slice *v, struc
 		a->elem_bytes = dtype_bytes(v);
 		break;
 	case ARG_NELEMS_IN:
-		a->has_in = lg_json_fixed(v, 0, &a->nelems_in);
+		a->has_in = lg_json_decimal(v, 0, &a->nelems_in);
 		break;
 	case ARG_NELEMS_OUT:
-		a->has_out = lg_json_fixed(v, 0, &a->nelems_out);
+		a->has_out = lg_json_decimal(v, 0, &a->nelems_out);
 		break;
 	case ARG_GROUP:
 		put(k, args[what].key, v, false);
 		a->group = kin_text(k, v);
 		return;
 	case ARG_SEQ:
-		a->has_seq = lg_json_fixed(v, 0, &a->seq);
+		a->has_seq = lg_json_decimal(v, 0, &a->seq);
 		break;
 	default:
 		break;

@@ -269,7 +269,7 @@ void kin_event(struct kineto *k, const struct lg_event *e)
 	case 'M':
 		kin_metadata(k, e);
 		break;
-	default: /* arrows: correlation ids say the same */
+	default:
 		break;
 	}
 }

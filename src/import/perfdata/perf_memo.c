@@ -34,7 +34,7 @@ struct lg_pd_chain_memo {
 
 static struct bucket *buckets(size_t n, void **ret_room)
 {
-	*ret_room = lg_calloc(n + 1, sizeof(struct bucket));
+	*ret_room = lg_calloc_table(n + 1, sizeof(struct bucket));
 	return (struct bucket *)(((uintptr_t)*ret_room + LINE - 1) & ~(uintptr_t)(LINE - 1));
 }
 

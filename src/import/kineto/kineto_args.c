@@ -250,5 +250,5 @@ lg_str kin_args(struct kineto *k, const struct lg_event *e, enum kin_cat cat, st
 			a->has_bytes = true;
 		}
 	}
-	return k->buf_n ? lg_intern_n(k->b, k->buf, k->buf_n) : 0;
+	return k->buf_n ? kin_text(k, &(struct lg_slice){ .p = k->buf, .n = (uint32_t)k->buf_n }) : 0;
 }

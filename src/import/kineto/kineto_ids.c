@@ -10,13 +10,31 @@
 #include "base/alloc.h"
 #include "import/kineto/kineto_import.h"
 
+/* The names of kernels are long, and the same few hundred come again and again: to compare one costs less
+ * than to hash it. */
+static lg_str recent_text(struct kineto *k, const char *p, size_t n)
+{
+	const struct lg_trace *t = lg_builder_trace(k->b);
+	uint64_t head, tail;
+	lg_str *at;
+
+	if (n < sizeof head)
+		return lg_intern_n(k->b, p, n);
+	memcpy(&head, p, sizeof head);
+	memcpy(&tail, p + n - sizeof tail, sizeof tail);
+	at = &k->recent[lg_mix64(head + 31 * tail + (uint64_t)n) % KIN_RECENT];
+	if (t->str_off[*at + 1] - t->str_off[*at] == n + 1 && !memcmp(lg_string(t, *at), p, n))
+		return *at;
+	return *at = lg_intern_n(k->b, p, n);
+}
+
 /* A string of the file in the pool. */
 lg_str kin_text(struct kineto *k, const struct lg_slice *s)
 {
 	if (!s->p)
 		return 0;
 	if (!s->esc)
-		return lg_intern_n(k->b, s->p, s->n);
+		return recent_text(k, s->p, s->n);
 	if (lg_grow(&k->buf, &k->buf_cap, k->buf_n + s->n + 1, 1)) {
 		k->failed = LG_E_NOMEM;
 		return 0;

@@ -64,7 +64,7 @@ struct kin_stack {
 	uint32_t n;
 	lg_stk stack;
 };
-enum { KIN_STACKS = 1024 };
+enum { KIN_STACKS = 1024, KIN_RECENT = 1024, KIN_CATS = 4 };
 
 struct kin_name { /* of a process or thread, from a metadata event */
 	int64_t pid, tid;
@@ -103,13 +103,16 @@ struct kineto {
 	struct kin_key *threads, *tracks;
 	size_t n_threads, threads_cap, n_tracks, tracks_cap;
 	struct lg_map thread_of, track_of; /* hash of pid and tid -> index + 1 */
-	struct kin_memo cat_memo, pid_memo, tid_memo, gpu_pid_memo, gpu_tid_memo;
-	enum kin_cat cat_last;
+	struct kin_memo pid_memo, tid_memo, gpu_pid_memo, gpu_tid_memo;
+	struct kin_memo cat_memo[KIN_CATS]; /* categories come in turns */
+	enum kin_cat cat_last[KIN_CATS];
+	uint8_t cat_turn;
 	uint32_t thread_last, track_last; /* index */
 	uint32_t main_guess;              /* thread index + 1 of the first operator or step */
 	int64_t next_tid;                 /* for threads without a number */
 	struct lg_map text_id;            /* lg_str of a pid or tid that is a word -> number */
 
+	lg_str recent[KIN_RECENT];        /* by a few bytes of the text: what it was last */
 	struct kin_stack *stacks;         /* KIN_STACKS by hash of the text; NULL = none yet */
 	struct kin_name *names;
 	size_t n_names, names_cap;

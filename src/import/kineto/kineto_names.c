@@ -48,22 +48,26 @@ static const struct {
 
 enum kin_cat kin_category(struct kineto *k, const struct lg_slice *cat)
 {
+	enum kin_cat found = KIN_UNKNOWN;
+	struct kin_memo *m;
+
 	if (!cat->p)
 		return KIN_UNKNOWN;
-	if (cat->n == k->cat_memo.n && kin_same(cat->p, k->cat_memo.text, cat->n))
-		return k->cat_last;
-	k->cat_last = KIN_UNKNOWN;
+	for (size_t i = 0; i < KIN_CATS; i++)
+		if (cat->n == k->cat_memo[i].n && kin_same(cat->p, k->cat_memo[i].text, cat->n))
+			return k->cat_last[i];
 	for (size_t i = 0; i < sizeof cats / sizeof *cats; i++)
 		if (lg_slice_is(cat, cats[i].name, strlen(cats[i].name))) {
-			k->cat_last = cats[i].cat;
+			found = cats[i].cat;
 			break;
 		}
-	k->cat_memo.n = 0;
-	if (cat->n && cat->n <= sizeof k->cat_memo.text) {
-		memcpy(k->cat_memo.text, cat->p, cat->n);
-		k->cat_memo.n = (uint8_t)cat->n;
+	if (cat->n && cat->n <= sizeof m->text) {
+		m = &k->cat_memo[k->cat_turn % KIN_CATS];
+		memcpy(m->text, cat->p, cat->n);
+		m->n = (uint8_t)cat->n;
+		k->cat_last[k->cat_turn++ % KIN_CATS] = found;
 	}
-	return k->cat_last;
+	return found;
 }
 
 /* "## forward ##", "Forward Pass" and "forward_pass" are one word. */

@@ -47,6 +47,7 @@ struct lg_amp {
 	size_t n_neutral, n_neutral_pairs; /* operators that autocast leaves alone */
 	size_t n_cast_pairs;          /* pairs of forward with a cast inside */
 	uint32_t row;                 /* the first matrix operator with a cast, or the first pair */
+	int rc;                       /* of the look */
 };
 
 struct level {
@@ -291,26 +292,28 @@ static int walk_host(struct lg_case *c, const struct lg_gpu_run *r, size_t host,
 }
 
 /* Once a run: what it says does not depend on where its time went. All of it is the arena's. */
-static int look(struct lg_case *c, struct lg_gpu_run *r)
+int lg_amp_begin(struct lg_case *c, struct lg_gpu_run *r)
 {
-	const struct lg_trace *t = c->t;
 	struct lg_arena *arena = &c->v->arena;
-	uint8_t *class, *copies, *picked = NULL;
-	struct lg_amp *a;
-	int rc = 0;
+	struct lg_amp *a = lg_arena_alloc(arena, 1, sizeof *a);
 
-	if (r->amp)
-		return 0;
-	class = lg_calloc(t->n_str + 1, 1);
-	copies = lg_calloc(t->span.n + 1, 1);
-	a = lg_arena_alloc(arena, 1, sizeof *a);
 	if (a) {
 		a->row = LG_NO_ROW;
 		a->hand = lg_arena_alloc(arena, r->n_host + 1, sizeof *a->hand);
 		a->again = lg_arena_alloc(arena, r->n_host + 1, sizeof *a->again);
 	}
-	if (!class || !copies || !a || !a->hand || !a->again)
-		rc = LG_E_NOMEM;
+	if (!a || !a->hand || !a->again)
+		return LG_E_NOMEM;
+	r->amp = a;
+	return 0;
+}
+
+void lg_amp_walk(struct lg_case *c, struct lg_gpu_run *r)
+{
+	const struct lg_trace *t = c->t;
+	uint8_t *class = lg_calloc(t->n_str + 1, 1), *copies = lg_calloc(t->span.n + 1, 1), *picked = NULL;
+	int rc = class && copies ? 0 : LG_E_NOMEM;
+
 	for (size_t i = 0; !rc && i < c->n_span_names; i++) {
 		const char *name = lg_string(t, c->span_names[i]);
 
@@ -323,18 +326,38 @@ static int look(struct lg_case *c, struct lg_gpu_run *r)
 		if (r->work[i].call != LG_NO_ROW && picked[t->span.name[r->work[i].span]])
 			copies[r->work[i].call] = 1;
 	for (size_t h = 0; !rc && h < r->n_host; h++)
-		rc = walk_host(c, r, h, class, copies, a);
-	for (size_t h = 0; a && a->hand && a->again && h < r->n_host; h++) {
+		rc = walk_host(c, r, h, class, copies, r->amp);
+	lg_free(class);
+	lg_free(copies);
+	lg_free(picked);
+	r->amp->rc = rc;
+}
+
+int lg_amp_end(struct lg_case *c, struct lg_gpu_run *r)
+{
+	struct lg_arena *arena = &c->v->arena;
+	struct lg_amp *a = r->amp;
+	int rc = a->rc;
+
+	for (size_t h = 0; h < r->n_host; h++) {
 		if (a->hand[h].v && !lg_arena_adopt(arena, a->hand[h].v))
 			rc = LG_E_NOMEM;
 		if (a->again[h].v && !lg_arena_adopt(arena, a->again[h].v))
 			rc = LG_E_NOMEM;
 	}
-	lg_free(class);
-	lg_free(copies);
-	lg_free(picked);
-	r->amp = rc ? NULL : a;
+	if (rc)
+		r->amp = NULL;
 	return rc;
+}
+
+static int look(struct lg_case *c, struct lg_gpu_run *r)
+{
+	if (r->amp)
+		return 0;
+	if (lg_amp_begin(c, r))
+		return LG_E_NOMEM;
+	lg_amp_walk(c, r);
+	return lg_amp_end(c, r);
 }
 
 /* An autocast made by hand: most matrix operators have a cast before them, hardly any is a pair. */

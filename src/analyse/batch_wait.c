@@ -54,7 +54,7 @@ static bool has_loader(const struct lg_gpu_run *r)
  * When the host was at the step's work: calls of the runtime, operators that order work, annotations. An
  * operator on tensors that orders nothing (stacking samples into a batch) is part of getting the batch.
  */
-static int activity(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_gpu_ivs *ret)
+int lg_batch_busy(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_gpu_ivs *ret)
 {
 	struct lg_gpu_ivs all = { 0 };
 
@@ -142,20 +142,21 @@ static int64_t longest_hole(const struct lg_gpu_ivs *a, int64_t from, int64_t to
 /* Holes at the starts of r's steps that look like waits for a batch. */
 static int find_holes(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_gpu_ivs *ret)
 {
-	struct lg_gpu_ivs a = { 0 };
-	int rc = activity(c, r, &a);
+	struct lg_gpu_ivs own = { 0 };
+	int rc = r->busy ? 0 : lg_batch_busy(c, r, &own);
+	const struct lg_gpu_ivs *a = r->busy ? r->busy : &own;
 
 	*ret = (struct lg_gpu_ivs){ 0 };
 	for (size_t k = 0; !rc && k < r->n_steps; k++) {
 		int64_t start = r->step[k], end = r->step[k + 1];
-		struct lg_gpu_iv hole = hole_at(&a, start, k ? r->step[k - 1] : start, end);
+		struct lg_gpu_iv hole = hole_at(a, start, k ? r->step[k - 1] : start, end);
 
 		if (hole.end - hole.ts < HOLE_NS || hole.end <= start || hole.end >= end ||
-		    hole.end - hole.ts < 3 * longest_hole(&a, hole.end, end))
+		    hole.end - hole.ts < 3 * longest_hole(a, hole.end, end))
 			continue;
 		rc = lg_gpu_iv_add(ret, hole.ts, hole.end, LG_NO_ROW);
 	}
-	lg_free(a.v);
+	lg_free(own.v);
 	return rc;
 }
 
@@ -180,7 +181,7 @@ static bool is_habit(const struct lg_gpu_run *r, const struct lg_gpu_ivs *holes)
 	return hole >= step;
 }
 
-static bool may_infer(const struct lg_gpu_run *r)
+bool lg_batch_may_infer(const struct lg_gpu_run *r)
 {
 	return r->main && r->n_steps >= MIN_STEPS && r->steps_from &&
 	       (!strcmp(r->steps_from, "ProfilerStep") || !strcmp(r->steps_from, "Optimizer.step")) &&
@@ -194,7 +195,7 @@ int lg_gpu_refine_batch(struct lg_case *c, struct lg_gpu *g)
 		struct lg_gpu_ivs holes = { 0 };
 		double floor = 0.03 * (double)(r->to - r->from);
 
-		if (!lg_gpu_judged(r) || !may_infer(r))
+		if (!lg_gpu_judged(r) || !lg_batch_may_infer(r))
 			continue;
 		if (find_holes(c, r, &holes)) {
 			lg_free(holes.v);
@@ -272,7 +273,7 @@ static void on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		struct lg_finding *f;
 		int64_t sum = 0;
 
-		if (r->scope != LG_SCOPE_CPU || !may_infer(r))
+		if (r->scope != LG_SCOPE_CPU || !lg_batch_may_infer(r))
 			continue;
 		if (find_holes(c, r, &holes))
 			c->failed = LG_E_NOMEM;

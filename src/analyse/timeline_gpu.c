@@ -11,13 +11,11 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/order.h"
+#include "base/aside.h"
 
 enum { NEST_MAX = 512 };
 /* A row longer than a week is CUPTI's overflow, not work (HolisticTraceAnalysis drops them, too). */
 #define WEEK_NS (7 * 86400ll * 1000000000)
-#define LAUNCH_WITHIN_NS 60000000000ll
-#define LAUNCH_SKEW_NS 20000ll
 #define ROUNDING_NS 2000ll
 
 bool lg_gpu_only(const struct lg_trace *t)
@@ -74,125 +72,6 @@ static void classify(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_work *w)
 	else if (strstr(name, "DtoH") || strstr(name, "DeviceToHost"))
 		w->class = LG_GPU_D2H;
 	w->pageable = strstr(name, "Pageable") != NULL;
-}
-
-struct call {
-	int64_t corr, ts;
-	uint32_t row;
-};
-
-static int cmp_call(const void *a, const void *b)
-{
-	const struct call *x = a, *y = b;
-
-	if (x->corr != y->corr)
-		return (x->corr > y->corr) - (x->corr < y->corr);
-	return (x->ts > y->ts) - (x->ts < y->ts);
-}
-
-static bool is_runtime(enum lg_name_class k)
-{
-	return k >= LG_NAME_LAUNCH && k <= LG_NAME_RUNTIME;
-}
-
-/*
- * Calls by correlation number: bucket k holds v[first[k] .. first[k + 1]), by number and time. The
- * numbers count up, so that buckets are as good as sorted.
- */
-struct calls {
-	uint32_t *first;
-	struct call *v;
-	size_t n, mask;
-};
-
-/* Nearest call with this correlation that began before the work did. */
-static uint32_t call_of(const struct calls *calls, int64_t corr, int64_t ts)
-{
-	const struct call *v = calls->v;
-	size_t k = (size_t)corr & calls->mask, from = calls->first[k], lo = from, hi = calls->first[k + 1];
-
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (v[mid].corr < corr || (v[mid].corr == corr && v[mid].ts <= ts + LAUNCH_SKEW_NS))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (lo == from || v[lo - 1].corr != corr || ts - v[lo - 1].ts > LAUNCH_WITHIN_NS)
-		return LG_NO_ROW;
-	return v[lo - 1].row;
-}
-
-/* The calls of prc's threads, thread by thread. */
-static int list_calls(struct lg_case *c, struct lg_gpu *g, lg_prc prc, struct calls *ret)
-{
-	const struct lg_trace *t = c->t;
-	size_t cap = 0;
-
-	for (uint32_t q = c->idx->thread_off[prc]; q < c->idx->thread_off[prc + 1]; q++) {
-		lg_thr k = c->idx->thread[q];
-
-		for (uint32_t p = c->idx->span_off[k]; p < c->idx->span_off[k + 1]; p++) {
-			uint32_t row = c->idx->span[p];
-
-			if (t->span.kind[row] == LG_SPAN_STEP || t->span.seq[row] <= 0 ||
-			    !is_runtime(lg_gpu_name(c, g, t->span.name[row])))
-				continue;
-			if (lg_grow(&ret->v, &cap, ret->n + 1, sizeof *ret->v))
-				return LG_E_NOMEM;
-			ret->v[ret->n++] = (struct call){ t->span.seq[row], t->span.ts[row], row };
-		}
-	}
-	return 0;
-}
-
-static int sort_calls(struct calls *c)
-{
-	size_t size = 64;
-	struct call *v;
-
-	while (size < c->n)
-		size *= 2;
-	c->mask = size - 1;
-	c->first = lg_calloc(size + 2, sizeof *c->first);
-	v = lg_calloc(c->n, sizeof *v);
-	if (!c->first || !v) {
-		lg_free(v);
-		return LG_E_NOMEM;
-	}
-	for (size_t i = 0; i < c->n; i++)
-		c->first[((size_t)c->v[i].corr & c->mask) + 2]++;
-	for (size_t i = 2; i < size + 2; i++)
-		c->first[i] += c->first[i - 1];
-	for (size_t i = 0; i < c->n; i++)
-		v[c->first[((size_t)c->v[i].corr & c->mask) + 1]++] = c->v[i];
-	lg_free(c->v);
-	c->v = v;
-	for (size_t k = 0; k < size; k++)
-		if (c->first[k + 1] > c->first[k] + 1 &&
-		    lg_order(v + c->first[k], c->first[k + 1] - c->first[k], sizeof *v, cmp_call))
-			return LG_E_NOMEM;
-	return 0;
-}
-
-static int join_launches(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
-{
-	const struct lg_trace *t = c->t;
-	struct calls calls = { 0 };
-	int rc = r->n_work ? list_calls(c, g, r->prc, &calls) : 0;
-
-	if (!rc && calls.n)
-		rc = sort_calls(&calls);
-	for (size_t i = 0; !rc && i < r->n_work; i++) {
-		struct lg_gpu_work *w = &r->work[i];
-		int64_t corr = t->span.seq[w->span];
-
-		w->call = calls.n && corr > 0 ? call_of(&calls, corr, w->ts) : LG_NO_ROW;
-	}
-	lg_free(calls.v);
-	lg_free(calls.first);
-	return rc;
 }
 
 /* A copy from pageable memory or a synchronous call waits for the copy and all before it. */
@@ -290,7 +169,7 @@ static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest 
 	    (n.site == LG_NO_ROW &&
 	     (t->span.kind[row] == LG_SPAN_STAGE || t->span.kind[row] == LG_SPAN_NOTE)))
 		n.site = row;
-	else if (t->span.kind[row] == LG_SPAN_OP && !is_runtime(k) && k != LG_NAME_STEP &&
+	else if (t->span.kind[row] == LG_SPAN_OP && !lg_is_runtime_name(k) && k != LG_NAME_STEP &&
 		 k != LG_NAME_TORCH_FRAME &&
 		 (n.op == LG_NO_ROW || lg_gpu_name(c, g, t->span.name[n.op]) == LG_NAME_BACKWARD))
 		n.op = row;
@@ -422,7 +301,8 @@ const struct lg_host_seg *lg_host_at(const struct lg_gpu_host *h, int64_t ts)
 }
 
 /* Threads with operators, annotations or runtime calls: those that train, and their helpers. */
-static int collect_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+static int collect_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r,
+			 const struct lg_launches *l)
 {
 	const struct lg_trace *t = c->t;
 	uint8_t *copies = lg_calloc(t->span.n, 1);
@@ -436,9 +316,8 @@ static int collect_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run 
 	r->host = lg_arena_alloc(&c->v->arena, n + 1, sizeof *r->host);
 	if (!r->host)
 		rc = LG_E_NOMEM;
-	for (size_t i = 0; !rc && i < r->n_work; i++)
-		if (r->work[i].pageable && r->work[i].call != LG_NO_ROW)
-			copies[r->work[i].call] = 1;
+	if (!rc)
+		rc = lg_launches_copies(l, copies);
 	for (lg_thr k = 1; !rc && k < t->thread.n; k++) {
 		struct lg_gpu_host *h = &r->host[r->n_host];
 		size_t ops = 0, rows = 0;
@@ -624,6 +503,64 @@ static int cmp_run(const void *a, const void *b)
 	return (x->prc > y->prc) - (x->prc < y->prc);
 }
 
+static int collect_launches_and_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+{
+	struct lg_launches *l;
+	int rc = lg_launches_start(c, g, r, &l), also;
+
+	if (rc)
+		return rc;
+	rc = collect_hosts(c, g, r, l);
+	also = lg_launches_finish(l);
+	return rc ? rc : also;
+}
+
+/* What the rules will ask whatever comes of the account. */
+struct beside {
+	struct lg_case *c;
+	struct lg_gpu_run *r;
+	bool amp, batch;
+	struct lg_gpu_ivs busy;
+	int rc;
+};
+
+static void look_beside(void *arg)
+{
+	struct beside *b = arg;
+
+	if (b->batch)
+		b->rc = lg_batch_busy(b->c, b->r, &b->busy);
+	if (b->amp)
+		lg_amp_walk(b->c, b->r);
+}
+
+static int account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+{
+	enum { WORTH_A_THREAD = 1 << 15 };
+	struct beside b = { .c = c, .r = r, .amp = lg_gpu_judged(r) && r->n_ops };
+	struct lg_gpu_ivs *busy = lg_arena_alloc(&c->v->arena, 1, sizeof *busy);
+	struct lg_aside aside;
+	int rc = busy ? 0 : LG_E_NOMEM;
+
+	b.batch = lg_gpu_judged(r) && lg_batch_may_infer(r);
+	if (!rc && b.amp)
+		rc = lg_amp_begin(c, r);
+	if (rc)
+		return rc;
+	lg_aside_start(&aside, c->t->span.n >= WORTH_A_THREAD, look_beside, &b);
+	rc = lg_gpu_account(c, g, r);
+	lg_aside_wait(&aside);
+	if (b.amp && lg_amp_end(c, r) && !rc)
+		rc = LG_E_NOMEM;
+	if (b.busy.v && !lg_arena_adopt(&c->v->arena, b.busy.v))
+		return LG_E_NOMEM;
+	if (b.batch && !b.rc) {
+		*busy = b.busy;
+		r->busy = busy;
+	}
+	return rc ? rc : b.rc;
+}
+
 int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err)
 {
 	lg_prc *owner = lg_calloc(c->t->track.n + 1, sizeof *owner);
@@ -651,13 +588,11 @@ int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err)
 
 		rc = collect_work(c, ret, r, &owned);
 		if (!rc)
-			rc = join_launches(c, ret, r);
-		if (!rc)
-			rc = collect_hosts(c, ret, r);
+			rc = collect_launches_and_hosts(c, ret, r);
 		if (!rc)
 			rc = lg_scope_of_trace(c, ret, r);
 		if (!rc)
-			rc = lg_gpu_account(c, ret, r);
+			rc = account(c, ret, r);
 	}
 	lg_free(owner);
 	lg_free(owned.off);

@@ -127,6 +127,7 @@ struct lg_gpu_run {
 	int64_t optimizer_savable, zero_savable;
 	int64_t ddp_search, ddp_copy; /* overlap_rules.c: idle time in DDP's own work */
 	struct lg_amp *amp;     /* amp_rules.c: what its operators say, when it was looked at */
+	struct lg_gpu_ivs *busy; /* batch_wait.c: when the host was at work, when it was looked at */
 	bool has_backward, has_frames, compiled;
 	int cc_major;           /* compute capability; 0 = unknown */
 	bool amd;
@@ -162,6 +163,21 @@ static inline enum lg_name_class lg_gpu_name(const struct lg_case *c, struct lg_
 		g->name_class[s] = (uint8_t)(lg_name_class_of(lg_string(c->t, s)) + 1);
 	return (enum lg_name_class)(g->name_class[s] - 1);
 }
+
+/* Is it a call of the device's runtime library? */
+static inline bool lg_is_runtime_name(enum lg_name_class k)
+{
+	return k >= LG_NAME_LAUNCH && k <= LG_NAME_RUNTIME;
+}
+
+/* ---- gpu_launches.c ---- */
+struct lg_launches;
+/* Find r->work[].call, in a thread; until finish() nobody else may look at it. */
+int lg_launches_start(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r,
+		      struct lg_launches **ret) LG_MUST_CHECK;
+/* Meanwhile: mark the calls (rows) of r's pageable copies. */
+int lg_launches_copies(const struct lg_launches *l, uint8_t *copies) LG_MUST_CHECK;
+int lg_launches_finish(struct lg_launches *l) LG_MUST_CHECK;
 
 /* ---- scope_of_trace.c ---- */
 /* Steps and window of r, and what kind of run it is. */
@@ -232,6 +248,17 @@ int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_gpu_iv
 struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, const char *id,
 				const struct lg_gpu_run *r, const struct lg_gpu_sums *s, double part,
 				double confidence, double floor);
+
+/*
+ * What does not depend on where the time went can be looked at while that is found out, in another thread:
+ * begin() and end() belong to the caller's thread, walk() to either.
+ */
+int lg_amp_begin(struct lg_case *c, struct lg_gpu_run *r) LG_MUST_CHECK;      /* amp_rules.c */
+void lg_amp_walk(struct lg_case *c, struct lg_gpu_run *r);
+int lg_amp_end(struct lg_case *c, struct lg_gpu_run *r) LG_MUST_CHECK;
+/* Will r->busy be asked for? */
+bool lg_batch_may_infer(const struct lg_gpu_run *r);                          /* batch_wait.c */
+int lg_batch_busy(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_gpu_ivs *ret) LG_MUST_CHECK;
 
 /* ---- questions of their own; the refine ones come before all rules ---- */
 int lg_gpu_refine_batch(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;   /* batch_wait.c */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/aside.h"
 
 /*
  * Stable sort of row numbers by ts. State rows are written when they end, so their starts are
@@ -270,8 +271,15 @@ static size_t id_limit(const struct lg_trace *t, uint8_t type)
 	}
 }
 
-static uint64_t check_ids(struct lg_trace *t)
+struct id_check {
+	struct lg_trace *t;
+	uint64_t bad;
+};
+
+static void check_ids(void *arg)
 {
+	struct id_check *check = arg;
+	struct lg_trace *t = check->t;
 	size_t n_tab;
 	const struct lg_table_desc *d = lg_schema(&n_tab);
 	uint64_t bad = 0;
@@ -305,7 +313,7 @@ static uint64_t check_ids(struct lg_trace *t)
 		}
 		t->stack.depth[k] = t->stack.depth[t->stack.parent[k]] + 1;
 	}
-	return bad;
+	check->bad = bad;
 }
 
 /* Differences of any two times fit into an int64. 2^62 ns are 146 years either way. */
@@ -375,11 +383,34 @@ static int add_diag(struct lg_trace *t, enum lg_diag_id id, uint64_t count)
 	return 0;
 }
 
-int lg_seal(struct lg_trace *t, struct lg_error *err)
+/* Tables are sorted each by itself: spans in one thread, all others in another. */
+struct sorting {
+	struct lg_trace *t;
+	bool spans; /* only that one; else all but it */
+	int rc;
+};
+
+static void sort_tables(void *arg)
 {
+	struct sorting *s = arg;
 	size_t n_tab;
 	const struct lg_table_desc *d = lg_schema(&n_tab);
-	uint64_t bad = check_ids(t), clamped = 0;
+
+	for (size_t i = 0; i < n_tab && !s->rc; i++)
+		if (!d[i].is_dict && (d[i].id == LG_TABLE_span) == s->spans)
+			s->rc = sort_table(lg_trace_table(s->t, &d[i]), &d[i]);
+}
+
+int lg_seal(struct lg_trace *t, struct lg_error *err)
+{
+	enum { WORTH_A_THREAD = 1 << 17 };
+	size_t n_tab;
+	const struct lg_table_desc *d = lg_schema(&n_tab);
+	struct id_check ids = { .t = t };
+	struct sorting spans = { .t = t, .spans = true }, others = { .t = t };
+	struct lg_aside aside;
+	bool many = t->span.n >= WORTH_A_THREAD;
+	uint64_t bad = 0, clamped = 0;
 
 	/* Row numbers are 32 bits wide, and UINT32_MAX means "no row" (index.h, lg_part.state). */
 	for (size_t i = 0; i < n_tab; i++)
@@ -387,6 +418,8 @@ int lg_seal(struct lg_trace *t, struct lg_error *err)
 			return lg_fail(err, LG_E_LIMIT, LG_NO_OFFSET,
 				       "too many rows in table %s: at most %u can be opened at once",
 				       d[i].name, UINT32_MAX - 1);
+	/* Ids and times are different columns. */
+	lg_aside_start(&aside, many, check_ids, &ids);
 	/* INT64_MIN is "always" in meta (not looked at) and "no particular moment" in diag. */
 	clamped += check_times(t->state.ts, t->state.n, 0);
 	clamped += check_times(t->sample.ts, t->sample.n, 0);
@@ -408,12 +441,16 @@ int lg_seal(struct lg_trace *t, struct lg_error *err)
 	extent_of(t, t->span.ts, t->span.dur, t->span.n);
 	extent_of(t, t->counter.ts, NULL, t->counter.n);
 	extent_of(t, t->mark.ts, NULL, t->mark.n);
+	lg_aside_wait(&aside);
+	bad += ids.bad;
 	if ((bad && add_diag(t, LG_DIAG_FILE_DAMAGED, bad)) ||
 	    (clamped && add_diag(t, LG_DIAG_TIME_CLAMPED, clamped)))
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	for (size_t i = 0; i < n_tab; i++)
-		if (!d[i].is_dict && sort_table(lg_trace_table(t, &d[i]), &d[i]))
-			return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	lg_aside_start(&aside, many, sort_tables, &others);
+	sort_tables(&spans);
+	lg_aside_wait(&aside);
+	if (spans.rc || others.rc)
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	t->mutable_ = 0;
 	return 0;
 }

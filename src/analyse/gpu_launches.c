@@ -99,10 +99,12 @@ static int sort_calls(const struct calls *from, struct calls *ret)
 		ret->first[i] += ret->first[i - 1];
 	for (size_t i = 0; i < from->n; i++)
 		ret->v[ret->first[((size_t)from->v[i].corr & ret->mask) + 1]++] = from->v[i];
-	for (size_t k = 0; k < size; k++)
-		if (ret->first[k + 1] > ret->first[k] + 1 &&
-		    lg_order(ret->v + ret->first[k], ret->first[k + 1] - ret->first[k], sizeof *ret->v, cmp_call))
+	for (size_t k = 0; k < size; k++) {
+		uint32_t at = ret->first[k], n = ret->first[k + 1] - at;
+
+		if (n > 1 && lg_order(ret->v + at, n, sizeof *ret->v, cmp_call))
 			return LG_E_NOMEM;
+	}
 	return 0;
 }
 

@@ -191,7 +191,7 @@ int lg_find_gil_waits(struct lg_case *c)
 		c->ranks[i].gil_first = first;
 		rc = find_in(c, &c->ranks[i], &w);
 		if (!rc) {
-			struct waits own = { w.v + first, w.n - first, 0 };
+			struct waits own = { w.v ? w.v + first : NULL, w.n - first, 0 };
 
 			rc = own.n ? keep_proven(c, &own) : 0;
 			w.n = first + own.n;

@@ -127,6 +127,16 @@ static int main_threads(struct lg_index *x)
 	return 0;
 }
 
+/* Empty tables have no id column (NULL): their lists are empty all the same. */
+static int none(const struct lg_index *x, uint32_t **off, uint32_t **list)
+{
+	if (*off)
+		return 0;
+	*off = lg_calloc(x->n_thr + 2, sizeof **off);
+	*list = lg_calloc(1, sizeof **list);
+	return *off && *list ? 0 : LG_E_NOMEM;
+}
+
 int lg_index_new(struct lg_index **ret, const struct lg_trace *t, struct lg_error *err)
 {
 	struct lg_index *x = lg_calloc(1, sizeof *x);
@@ -159,12 +169,8 @@ int lg_index_new(struct lg_index **ret, const struct lg_trace *t, struct lg_erro
 	k.ids = NULL;
 	if (lists(k, t->state.n, (size_t)x->n_host * x->n_cpu, &x->cpu_off, &x->cpu))
 		goto fail;
-	/* Empty tables have no id column (NULL): their lists are empty all the same. */
-	if (!x->state_off && !(x->state_off = lg_calloc(x->n_thr + 2, sizeof *x->state_off)))
-		goto fail;
-	if (!x->span_off && !(x->span_off = lg_calloc(x->n_thr + 2, sizeof *x->span_off)))
-		goto fail;
-	if (!x->sample_off && !(x->sample_off = lg_calloc(x->n_thr + 2, sizeof *x->sample_off)))
+	if (none(x, &x->state_off, &x->state) || none(x, &x->span_off, &x->span) ||
+	    none(x, &x->sample_off, &x->sample))
 		goto fail;
 	if (reach(x) || main_threads(x))
 		goto fail;

@@ -249,7 +249,7 @@ struct made {
 static void make_piece(void *arg, struct lg_pen *pen)
 {
 	const struct made *m = arg;
-	unsigned char *at = lg_pen_room(pen, m->n);
+	unsigned char *at = m->n ? lg_pen_room(pen, m->n) : NULL;
 
 	if (!at)
 		return;

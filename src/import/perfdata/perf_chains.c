@@ -176,7 +176,7 @@ static int reserve(struct lg_pd_task *task, size_t n)
 	return n <= task->cap ? 0 : lg_grow(&task->link, &task->cap, n, sizeof *task->link);
 }
 
-/* Put the chain's address at position at (outermost = 0) unless it is there already. */
+/* Had the thread's last chain this address at this position (outermost = 0)? */
 static inline bool same(const struct lg_pd_task *task, size_t at, uint64_t ip, uint8_t tag)
 {
 	return at < task->n && task->link[at].ip == ip && task->link[at].tag == tag;
@@ -244,8 +244,8 @@ static lg_stk step(struct lg_pd_tasks *t, const struct lg_pd_task *task, lg_stk 
 }
 
 /*
- * I1  link[0..same) are as the thread's last chain left them.
- * I2  link[known - 1] is the innermost one whose stack is known, link[known..n) are new.
+ * First the keys of all addresses that the thread's last chain did not have, so that what they lead to is
+ * on its way from memory together; then from the innermost one outwards, until one is known; and back.
  */
 static lg_stk walk(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct lg_pd_sample *s,
 		   const struct segment *seg, size_t n_seg)

@@ -4,7 +4,8 @@
  *
  * Half of all chains were seen before, address by address: perf_memo.h knows their stacks. Two chains
  * of one thread mostly share their outer frames: the last new chain of each thread is kept,
- * outermost first, and only what differs is looked up.
+ * outermost first, and only what differs is looked up: by the files and places of all addresses up to
+ * there, which processes of one program have in common.
  */
 #ifndef LG_IMPORT_PERFDATA_PERF_CHAINS_H
 #define LG_IMPORT_PERFDATA_PERF_CHAINS_H

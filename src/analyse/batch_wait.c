@@ -183,6 +183,8 @@ static bool is_habit(const struct lg_gpu_run *r, const struct lg_gpu_ivs *holes)
 
 bool lg_batch_may_infer(const struct lg_gpu_run *r)
 {
+	if (r->batch_known)
+		return r->batch;
 	return r->main && r->n_steps >= MIN_STEPS && r->steps_from &&
 	       (!strcmp(r->steps_from, "ProfilerStep") || !strcmp(r->steps_from, "Optimizer.step")) &&
 	       !has_loader(r);

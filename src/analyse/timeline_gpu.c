@@ -528,6 +528,7 @@ static void look_beside(void *arg)
 {
 	struct beside *b = arg;
 
+	b->batch = lg_gpu_judged(b->r) && lg_batch_may_infer(b->r);
 	if (b->batch)
 		b->rc = lg_batch_busy(b->c, b->r, &b->busy);
 	if (b->amp)
@@ -542,7 +543,6 @@ static int account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 	struct lg_aside aside;
 	int rc = busy ? 0 : LG_E_NOMEM;
 
-	b.batch = lg_gpu_judged(r) && lg_batch_may_infer(r);
 	if (!rc && b.amp)
 		rc = lg_amp_begin(c, r);
 	if (rc)
@@ -554,6 +554,10 @@ static int account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 		rc = LG_E_NOMEM;
 	if (b.busy.v && !lg_arena_adopt(&c->v->arena, b.busy.v))
 		return LG_E_NOMEM;
+	if (lg_gpu_judged(r)) {
+		r->batch = b.batch;
+		r->batch_known = true;
+	}
 	if (b.batch && !b.rc) {
 		*busy = b.busy;
 		r->busy = busy;

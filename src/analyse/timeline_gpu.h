@@ -127,7 +127,8 @@ struct lg_gpu_run {
 	int64_t optimizer_savable, zero_savable;
 	int64_t ddp_search, ddp_copy; /* overlap_rules.c: idle time in DDP's own work */
 	struct lg_amp *amp;     /* amp_rules.c: what its operators say, when it was looked at */
-	struct lg_gpu_ivs *busy; /* batch_wait.c: when the host was at work, when it was looked at */
+	bool batch_known, batch; /* batch_wait.c: may a wait for batches be inferred, if that was asked; */
+	struct lg_gpu_ivs *busy; /* if so, when the host was at work */
 	bool has_backward, has_frames, compiled;
 	int cc_major;           /* compute capability; 0 = unknown */
 	bool amd;
@@ -256,7 +257,7 @@ struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, const
 int lg_amp_begin(struct lg_case *c, struct lg_gpu_run *r) LG_MUST_CHECK;      /* amp_rules.c */
 void lg_amp_walk(struct lg_case *c, struct lg_gpu_run *r);
 int lg_amp_end(struct lg_case *c, struct lg_gpu_run *r) LG_MUST_CHECK;
-/* Will r->busy be asked for? */
+/* May a wait for batches be inferred? Then r->busy will be asked for. */
 bool lg_batch_may_infer(const struct lg_gpu_run *r);                          /* batch_wait.c */
 int lg_batch_busy(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_gpu_ivs *ret) LG_MUST_CHECK;
 

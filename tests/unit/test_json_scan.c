@@ -251,6 +251,49 @@ static void numbers_are_exact(void **state)
 			fail_msg("%s: %lld", cases[i].text, (long long)got);
 	}
 	assert_false(lg_json_fixed(&(struct lg_slice){ 0 }, 0, &(int64_t){ 0 }));
+	/* The quick way says the same, whatever stands behind the slice. */
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		for (const char *behind = "\",}5.e"; *behind; behind++) {
+			char text[128];
+			size_t n = strlen(cases[i].text);
+			struct lg_slice s = { .p = text, .n = (uint32_t)n };
+			int64_t got = -7;
+
+			memset(text, *behind, sizeof text);
+			memcpy(text, cases[i].text, n);
+			if (lg_json_decimal(&s, cases[i].scale, &got) != cases[i].ok ||
+			    (cases[i].ok && got != cases[i].want))
+				fail_msg("%s before %c: %lld", cases[i].text, *behind, (long long)got);
+		}
+	assert_false(lg_json_decimal(&(struct lg_slice){ 0 }, 0, &(int64_t){ 0 }));
+}
+
+/* Every count of digits before and behind the point. */
+static void digits_of_any_number_are_exact(void **state)
+{
+	(void)state;
+	for (int whole = 1; whole <= 20; whole++)
+		for (int behind = 0; behind <= 10; behind++) {
+			char text[128] = { 0 };
+			int64_t quick = 0, exact = 0;
+			struct lg_slice s = { .p = text };
+			bool ok;
+
+			for (int i = 0; i < whole; i++)
+				text[i] = (char)('0' + (7 * i + whole + 1) % 10);
+			if (behind)
+				text[whole] = '.';
+			for (int i = 0; i < behind; i++)
+				text[whole + 1 + i] = (char)('0' + (3 * i + whole) % 10);
+			s.n = (uint32_t)strlen(text);
+			text[s.n] = ',';
+			for (int scale = 0; scale <= 4; scale++) {
+				ok = lg_json_fixed(&s, scale, &exact);
+				assert_int_equal(lg_json_decimal(&s, scale, &quick), ok);
+				if (ok)
+					assert_int_equal(quick, exact);
+			}
+		}
 }
 
 static void undoes_escapes(void **state)
@@ -655,6 +698,7 @@ int main(void)
 		cmocka_unit_test(finds_the_end_of_an_array),
 		cmocka_unit_test(members_are_what_is_written),
 		cmocka_unit_test(numbers_are_exact),
+		cmocka_unit_test(digits_of_any_number_are_exact),
 		cmocka_unit_test(undoes_escapes),
 		cmocka_unit_test(windows_of_any_size_give_the_same_events),
 		cmocka_unit_test(reads_compressed_text),

@@ -32,12 +32,13 @@
 #include "analyse/severity.h"
 #include "analyse/tally.h"
 #include "base/alloc.h"
+#include "base/aside.h"
 #include "base/map.h"
 #include "base/median.h"
 #include "store/merge.h"
 
 enum { RUNS = 20000, ENOUGH = 40, BURSTS_MAX = 4096, CANDIDATES_MAX = 512, MIN_HITS = 2 };
-enum { ANCESTORS_MAX = 16 };
+enum { ANCESTORS_MAX = 16, WORTH_A_THREAD = 1 << 17 /* samples */ };
 enum { STILL_PERIODS = 3, BURST_PERIODS = 4 }; /* shorter is below what the sampling can tell */
 #define P_LIMIT 0.01
 #define STILL_SHARE 0.7  /* of a burst: then the thread stood still during it */
@@ -588,12 +589,57 @@ static int judge_candidate(const struct lg_case *c, const struct intervals *gaps
 	return 0;
 }
 
+static bool better(const struct candidate *k, const struct candidate *than)
+{
+	return k->p < than->p || (k->p <= than->p && k->covered > than->covered);
+}
+
+/* Every second process: who of them explains best why the victim stood still? */
+struct field {
+	struct lg_case *c;
+	const struct lg_rank *victim;
+	const struct intervals *gaps;
+	struct interval life;
+	int64_t period;
+	double usual;
+	lg_prc first;
+	size_t n; /* candidates */
+	struct candidate best;
+	int rc;
+};
+
+static void judge_field(void *arg)
+{
+	struct field *f = arg;
+	struct lg_case *c = f->c;
+
+	f->best.p = 1;
+	for (lg_prc p = f->first; !f->rc && p < c->t->process.n && f->n < CANDIDATES_MAX / 2; p += 2) {
+		struct candidate k = { .prc = p, .usual = f->usual };
+
+		if (is_job(c, p) || c->t->process.pid[p] <= 0 ||
+		    c->t->process.role[p] == LG_ROLE_RECORDER || descends(c, p, f->victim->prc))
+			continue;
+		f->rc = judge_candidate(c, f->gaps, f->victim->thr, f->period, f->life, &k);
+		f->n += k.all.n >= MIN_HITS;
+		f->best.clouded |= k.clouded;
+		k.clouded = f->best.clouded;
+		if (!f->rc && better(&k, &f->best)) {
+			done(&f->best);
+			f->best = k;
+		} else {
+			done(&k);
+		}
+	}
+}
+
 static int judge_victim(struct lg_case *c, const struct lg_rank *r, struct candidate *best)
 {
 	struct interval life = life_of(c, r->prc);
 	int64_t period = sampling_period(c, r->thr), wall = life.end - life.ts, still = 0;
 	struct intervals gaps = { 0 };
-	size_t n_candidates = 0;
+	struct field half[2];
+	struct lg_aside aside;
 	int rc;
 
 	if (period <= 0 || wall <= 0 || wall < (c->t->last - c->t->first) / 2)
@@ -601,27 +647,24 @@ static int judge_victim(struct lg_case *c, const struct lg_rank *r, struct candi
 	rc = find_gaps(c, r->thr, period, life, &gaps);
 	for (size_t i = 0; i < gaps.n; i++)
 		still += gaps.v[i].end - gaps.v[i].ts;
-	best->p = 1;
-	for (lg_prc p = 1; !rc && p < c->t->process.n && n_candidates < CANDIDATES_MAX; p++) {
-		struct candidate k = { .prc = p, .usual = (double)still / (double)wall };
-
-		if (is_job(c, p) || c->t->process.pid[p] <= 0 ||
-		    c->t->process.role[p] == LG_ROLE_RECORDER || descends(c, p, r->prc))
-			continue;
-		rc = judge_candidate(c, &gaps, r->thr, period, life, &k);
-		n_candidates += k.all.n >= MIN_HITS;
-		best->clouded |= k.clouded;
-		k.clouded = best->clouded;
-		if (!rc && (k.p < best->p || (k.p <= best->p && k.covered > best->covered))) {
-			done(best);
-			*best = k;
-		} else {
-			done(&k);
-		}
+	for (lg_prc i = 0; i < 2; i++)
+		half[i] = (struct field){ .c = c, .victim = r, .gaps = &gaps, .life = life, .period = period,
+					  .usual = (double)still / (double)wall, .first = 1 + i, .rc = rc };
+	(void)lg_parent_of(c, r->prc); /* from here on it is only looked at */
+	lg_aside_start(&aside, c->t->sample.n > WORTH_A_THREAD, judge_field, &half[1]);
+	judge_field(&half[0]);
+	lg_aside_wait(&aside);
+	*best = half[0].best;
+	if (better(&half[1].best, best)) {
+		done(best);
+		*best = half[1].best;
+	} else {
+		done(&half[1].best);
 	}
-	best->p *= (double)n_candidates;
+	best->clouded = half[0].best.clouded || half[1].best.clouded;
+	best->p *= (double)(half[0].n + half[1].n);
 	lg_free(gaps.v);
-	return rc;
+	return half[0].rc ? half[0].rc : half[1].rc;
 }
 
 /* What stalls one rank stalls those that wait for it: bursts that can tell nothing of the victim (they had

@@ -25,16 +25,21 @@ int64_t tl_sample_period(const struct lg_timeline *c)
 {
 	const struct lg_sample_tab *s = &c->t->sample;
 	size_t stride = s->n / GAPS_MAX + 1, n = 0, n_weight = 0;
+	lg_str event = 0; /* that is_clock is of */
+	bool is_clock = false;
 	int64_t *v = lg_calloc(GAPS_MAX, sizeof *v), *w = lg_calloc(GAPS_MAX, sizeof *w);
 	int64_t period = DEFAULT_PERIOD;
 
 	for (size_t p = 1; v && w && p < s->n; p += stride) {
 		uint32_t row = c->x->sample[p], before = c->x->sample[p - 1];
-		const char *event = lg_string(c->t, s->event[row]);
 
 		if (!tl_is_tick(c->t, row))
 			continue;
-		if (strstr(event, "clock") && s->weight[row] && s->weight[row] < INT64_C(1) << 40 &&
+		if (s->event[row] != event) {
+			event = s->event[row];
+			is_clock = strstr(lg_string(c->t, event), "clock");
+		}
+		if (is_clock && s->weight[row] && s->weight[row] < INT64_C(1) << 40 &&
 		    n_weight < GAPS_MAX)
 			w[n_weight++] = (int64_t)s->weight[row];
 		if (s->thr[row] == s->thr[before] && n < GAPS_MAX &&

@@ -117,6 +117,29 @@ static int by_addr(const void *a, const void *b)
 	return x->name < y->name ? -1 : x->name > y->name; /* as in the file */
 }
 
+/* The kernel's own come in order, those of modules and programs behind them in none. */
+static int sort(struct lg_kallsyms *k)
+{
+	size_t n = 1, n_tail, i;
+	struct sym *tail;
+
+	while (n < k->n && by_addr(&k->sym[n - 1], &k->sym[n]) <= 0)
+		n++;
+	if (n >= k->n)
+		return 0;
+	n_tail = k->n - n;
+	tail = lg_calloc(n_tail, sizeof *tail);
+	if (!tail)
+		return LG_E_NOMEM;
+	memcpy(tail, k->sym + n, n_tail * sizeof *tail);
+	qsort(tail, n_tail, sizeof *tail, by_addr);
+	for (i = k->n; n_tail;)
+		k->sym[--i] = n && by_addr(&k->sym[n - 1], &tail[n_tail - 1]) > 0 ? k->sym[--n]
+										    : tail[--n_tail];
+	lg_free(tail);
+	return 0;
+}
+
 static int parse(struct lg_kallsyms *k, int fd, const char *path, bool *ret_hidden,
 		 struct lg_error *err)
 {
@@ -182,11 +205,10 @@ int lg_kallsyms_load(struct lg_kallsyms **ret, const char *path, struct lg_error
 		lg_kallsyms_free(k);
 		return rc;
 	}
-	for (size_t i = 1; i < k->n; i++)
-		if (k->sym[i].addr < k->sym[i - 1].addr) {
-			qsort(k->sym, k->n, sizeof *k->sym, by_addr);
-			break;
-		}
+	if (sort(k)) {
+		lg_kallsyms_free(k);
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	}
 	*ret = k;
 	return 0;
 }

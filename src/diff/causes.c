@@ -347,7 +347,14 @@ static void compile_lost(struct lg_causes *c)
 		lg_cause_say(c, f, "dispatch mode active after, not before: %s", a->mode);
 	f->severity = "medium";
 	if (c->d->before->s.n >= 3 && c->d->after->s.n >= 3) {
-		ms = price_change(c, f, lg_cause_compute_stages(c, *a->mode && !*b->mode), &lo);
+		uint32_t set = lg_cause_compute_stages(c, *a->mode && !*b->mode);
+
+		ms = price_change(c, f, set, &lo);
+		/* What it cost cannot be told from noise: then neither can what else these stages, all of
+		 * whose operators are other ones now, would have lost. */
+		for (uint32_t k = 1; !(ms > 0) && k < LG_STAGE_MAX; k++)
+			if (set & 1u << k)
+				c->pool[k] = c->lo[k] = 0;
 		if (ms > 0)
 			lg_cause_say(c, f, "own time of the stages it touches: %+.3f ms per step, at least %+.3f", ms, lo);
 		else if (!isnan(f->lost_ms))

@@ -237,6 +237,29 @@ static void lost_regions_are_a_lost_compilation(void **state)
 	done(&p);
 }
 
+/* The operators of an eager module are other ones than those of its compiled regions: where the cost of that
+ * is lost in noise, one of them is no cause beside it. */
+static void operators_of_lost_regions_are_no_causes_of_their_own(void **state)
+{
+	struct plan before = plain, after = plain;
+	struct pair p;
+
+	(void)state;
+	before.noisy = after.noisy = true;
+	before.steps = 9;
+	after.steps = 10;
+	after.new_op_ms = 0.3;
+	p = compare(&before, &after);
+	assert_non_null(find(&p, "regress.op"));
+	done(&p);
+	after.regions = 0;
+	p = compare(&before, &after);
+	assert_non_null(find(&p, "compile.skipped"));
+	assert_null(find(&p, "regress.op"));
+	check_sum(&p);
+	done(&p);
+}
+
 static void lost_regions_that_cost_nothing_are_low(void **state)
 {
 	struct plan after = plain;
@@ -626,6 +649,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_same_run_twice_has_no_finding),
 		cmocka_unit_test(lost_regions_are_a_lost_compilation),
+		cmocka_unit_test(operators_of_lost_regions_are_no_causes_of_their_own),
 		cmocka_unit_test(lost_regions_that_cost_nothing_are_low),
 		cmocka_unit_test(a_new_operator_is_named),
 		cmocka_unit_test(a_slower_stage_without_a_culprit_is_regress_stage),

@@ -29,6 +29,7 @@ enum { /* Trace, TracePacket */
 	PKT_TRACK_EVENT = 11, PKT_INTERNED = 12, PKT_FLAGS = 13, PKT_CLOCK_ID = 58,
 	PKT_DEFAULTS = 59, PKT_TRACK_DESCRIPTOR = 60, PKT_FIRST = 87, PKT_STACK_SAMPLE = 135
 };
+enum { EVENT_TYPE = 9, EVENT_TRACK = 11 }; /* TrackEvent */
 enum { FLAG_CLEARED = 1, FLAG_NEEDS_STATE = 2, SEQUENCE = 1 };
 enum { CLOCK_ID_REALTIME = 1, CLOCK_ID_MONOTONIC = 3, CLOCK_ID_BOOTTIME = 6 };
 enum { TYPE_BEGIN = 1, TYPE_END = 2, TYPE_INSTANT = 3, TYPE_COUNTER = 4 };
@@ -51,10 +52,10 @@ struct perfetto {
 	uint8_t *frame_known, *stack_known, *task_known, *dso_known, *file_known;
 	int64_t *ends; /* of the track's open slices */
 	size_t depth, ends_cap;
-	/* Fields of slices of the flame chart from their name on, by row of the frame table; n = 0:
-	 * not known. What they refer to is interned. */
-	struct { const uint8_t *p; size_t n; } *body;
-	size_t body_bytes;
+	/* Packets of slices of the flame chart from behind their time on, by row of the frame table;
+	 * n = 0: not known. What they refer to is interned. */
+	struct { const uint8_t *p; size_t n; } *tail;
+	size_t tail_bytes;
 	uint64_t shift; /* added to every time: packets cannot hold negative ones */
 	bool failed;
 };
@@ -140,6 +141,12 @@ static uint64_t stamp(const struct perfetto *p, int64_t ts)
 	return (uint64_t)ts + p->shift;
 }
 
+static void packet_end(struct lg_pb *b, unsigned flags)
+{
+	lg_pb_varint(b, PKT_SEQUENCE_ID, SEQUENCE);
+	lg_pb_varint(b, PKT_FLAGS, flags);
+}
+
 static void lead(struct perfetto *p);
 
 /* Everything but the flags is in p->pkt. */
@@ -151,8 +158,7 @@ static void finish(struct perfetto *p, unsigned flags)
 	/* This packet may refer to what only those in bulk needed so far. */
 	if (p->ahead.n)
 		lead(p);
-	lg_pb_varint(&p->pkt, PKT_SEQUENCE_ID, SEQUENCE);
-	lg_pb_varint(&p->pkt, PKT_FLAGS, flags);
+	packet_end(&p->pkt, flags);
 	if (p->data.n)
 		lg_pb_bytes(&p->pkt, PKT_INTERNED, p->data.p, p->data.n);
 	if (p->pkt.failed || p->data.failed) {
@@ -208,6 +214,30 @@ static void clock_reading(struct lg_pb *b, unsigned id, uint64_t ns)
 	lg_pb_close(b, msg);
 }
 
+/*
+ * What packets that do not say otherwise have, up to the next such message: it takes the place of this
+ * one. track: of events; 0 = they all say theirs.
+ */
+static void defaults(struct lg_pb *b, uint64_t track)
+{
+	size_t def = lg_pb_open(b, PKT_DEFAULTS), s, d;
+
+	lg_pb_varint(b, PKT_CLOCK_ID, CLOCK_ID_MONOTONIC);
+	if (track) {
+		s = lg_pb_open(b, PKT_TRACK_EVENT); /* track_event_defaults */
+		lg_pb_varint(b, EVENT_TRACK, track);
+		lg_pb_close(b, s);
+	}
+	s = lg_pb_open(b, 100); /* stack_sample_defaults */
+	lg_pb_string(b, 1, "laggard");
+	d = lg_pb_open(b, 2); /* primary_descriptor */
+	lg_pb_string(b, 2, "cpu samples");
+	lg_pb_varint(b, 3, 9); /* UNIT_COUNT */
+	lg_pb_close(b, d);
+	lg_pb_close(b, s);
+	lg_pb_close(b, def);
+}
+
 static void snapshot(struct perfetto *p, uint64_t mono, uint64_t boot, uint64_t real, bool first)
 {
 	size_t msg;
@@ -222,17 +252,7 @@ static void snapshot(struct perfetto *p, uint64_t mono, uint64_t boot, uint64_t 
 	lg_pb_varint(&p->pkt, 2, CLOCK_ID_MONOTONIC);
 	lg_pb_close(&p->pkt, msg);
 	if (first) {
-		size_t def = lg_pb_open(&p->pkt, PKT_DEFAULTS), s, d;
-
-		lg_pb_varint(&p->pkt, PKT_CLOCK_ID, CLOCK_ID_MONOTONIC);
-		s = lg_pb_open(&p->pkt, 100); /* stack_sample_defaults */
-		lg_pb_string(&p->pkt, 1, "laggard");
-		d = lg_pb_open(&p->pkt, 2); /* primary_descriptor */
-		lg_pb_string(&p->pkt, 2, "cpu samples");
-		lg_pb_varint(&p->pkt, 3, 9); /* UNIT_COUNT */
-		lg_pb_close(&p->pkt, d);
-		lg_pb_close(&p->pkt, s);
-		lg_pb_close(&p->pkt, def);
+		defaults(&p->pkt, 0);
 		lg_pb_varint(&p->pkt, PKT_FIRST, 1);
 	}
 	finish(p, first ? FLAG_CLEARED : FLAG_NEEDS_STATE);
@@ -336,8 +356,8 @@ static size_t event(struct perfetto *p, unsigned type, uint64_t uuid, int64_t ts
 	begin(p);
 	lg_pb_varint(&p->pkt, PKT_TIMESTAMP, stamp(p, ts));
 	msg = lg_pb_open(&p->pkt, PKT_TRACK_EVENT);
-	lg_pb_varint(&p->pkt, 9, type);
-	lg_pb_varint(&p->pkt, 11, uuid);
+	lg_pb_varint(&p->pkt, EVENT_TYPE, type);
+	lg_pb_varint(&p->pkt, EVENT_TRACK, uuid);
 	return msg;
 }
 
@@ -353,59 +373,48 @@ static void name_cat(struct perfetto *p, const char *name, uint64_t name_id, con
 	lg_pb_varint(&p->pkt, 3, intern_static(p, IN_CATEGORY, cat));
 }
 
-/* SEQUENCE_ID and FLAGS, each a tag and a small number */
-static const uint8_t packet_end[] = { PKT_SEQUENCE_ID << 3, SEQUENCE, PKT_FLAGS << 3, FLAG_NEEDS_STATE };
-
-/*
- * The two packets that millions of slices consist of, put together where they are to stand:
- * event(), name_cat(), annotate() and finish() for a TrackEvent that interns nothing.
- */
-struct packets {
-	uint8_t begin_on[16 + LG_PEN_SLACK]; /* type and track */
-	size_t n_on;
-	uint8_t end[40 + LG_PEN_SLACK];      /* an END from behind its time on */
-	size_t n_end;
-};
-
-static void packets_of(struct packets *k, const struct lg_tl_track *t)
+/* The slices of a part do not say their track: it is the default from here on. */
+static void start(const void *self, struct lg_pen *pen, const struct lg_tl_track *t)
 {
-	uint8_t *q = k->begin_on;
+	struct lg_pb pkt = { 0 };
+	uint8_t *at;
 
-	*q++ = 9 << 3;
-	*q++ = TYPE_BEGIN;
-	*q++ = 11 << 3;
-	q = lg_pb_raw(q, t->id);
-	k->n_on = (size_t)(q - k->begin_on);
-	q = k->end;
-	*q++ = PKT_TRACK_EVENT << 3 | 2;
-	*q++ = (uint8_t)k->n_on; /* at most 13 */
-	memcpy(q, k->begin_on, k->n_on);
-	q[1] = TYPE_END;
-	q = mempcpy(q + k->n_on, packet_end, sizeof packet_end);
-	k->n_end = (size_t)(q - k->end);
+	(void)self;
+	defaults(&pkt, t->id);
+	packet_end(&pkt, FLAG_NEEDS_STATE);
+	at = pkt.failed ? NULL : lg_pen_room(pen, pkt.n + 16);
+	if (at) {
+		*at++ = TRACE_PACKET << 3 | 2;
+		at = mempcpy(lg_pb_raw(at, pkt.n), pkt.p, pkt.n);
+		pen->n = (size_t)(at - pen->p);
+	}
+	pen->failed |= pkt.failed;
+	lg_pb_done(&pkt);
 }
 
-static void put_end(struct lg_pen *pen, const struct packets *k, uint64_t ts)
+/* As event() and finish() of an END, put together where it is to stand. */
+static void put_end(struct lg_pen *pen, uint64_t ts)
 {
-	uint8_t *at = lg_pen_room(pen, 64 + LG_PEN_SLACK), *len;
+	static const uint8_t end[] = { PKT_TRACK_EVENT << 3 | 2, 2, EVENT_TYPE << 3, TYPE_END,
+				       PKT_SEQUENCE_ID << 3, SEQUENCE, PKT_FLAGS << 3, FLAG_NEEDS_STATE };
+	uint8_t *at = lg_pen_room(pen, 32), *len;
 
 	if (!at)
 		return;
 	*at++ = TRACE_PACKET << 3 | 2;
 	len = at++; /* below 128 */
 	*at++ = PKT_TIMESTAMP << 3;
-	at = lg_pb_raw(at, ts);
-	at = lg_pen_put(at, k->end, k->n_end);
+	at = mempcpy(lg_pb_raw(at, ts), end, sizeof end);
 	*len = (uint8_t)(at - len - 1);
 	pen->n = (size_t)(at - pen->p);
 }
 
 /* The open slices that end at or before ts, as long as there are more than n. */
-static void put_ends(const struct perfetto *p, struct lg_pen *pen, const struct packets *k,
-		     struct lg_tl_open *open, int64_t ts, size_t n)
+static void put_ends(const struct perfetto *p, struct lg_pen *pen, struct lg_tl_open *open, int64_t ts,
+		     size_t n)
 {
 	while (open->n > n && open->end[open->n - 1] <= ts)
-		put_end(pen, k, stamp(p, open->end[--open->n]));
+		put_end(pen, stamp(p, open->end[--open->n]));
 }
 
 static void slices(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,
@@ -414,29 +423,24 @@ static void slices(const void *self, struct lg_pen *pen, const struct lg_tl_trac
 	const struct perfetto *p = self;
 	uint8_t stamped[16 + LG_PEN_SLACK];
 	size_t n_ts = 0;
-	struct packets k;
 
-	packets_of(&k, t);
+	(void)t;
 	stamped[0] = PKT_TIMESTAMP << 3;
 	for (size_t i = 0; i < n; i++) {
-		size_t n_body = p->body[s[i].frame].n, n_len = k.n_on + n_body < 128 ? 1 : 2;
+		size_t n_tail = p->tail[s[i].frame].n;
 		uint8_t *at;
 
-		put_ends(p, pen, &k, open, s[i].ts, 0);
+		put_ends(p, pen, open, s[i].ts, 0);
 		open->end[open->n++] = s[i].end;
-		at = lg_pen_room(pen, 96 + n_body + LG_PEN_SLACK);
+		at = lg_pen_room(pen, 32 + n_tail + LG_PEN_SLACK);
 		if (!at)
 			return;
 		if (!n_ts || s[i].ts != s[i - 1].ts)
 			n_ts = (size_t)(lg_pb_raw(stamped + 1, stamp(p, s[i].ts)) - stamped);
 		*at++ = TRACE_PACKET << 3 | 2;
-		at = lg_pb_raw(at, n_ts + 1 + n_len + k.n_on + n_body + sizeof packet_end);
+		at = lg_pb_raw(at, n_ts + n_tail);
 		at = lg_pen_put(at, stamped, n_ts);
-		*at++ = PKT_TRACK_EVENT << 3 | 2;
-		at = lg_pb_raw(at, k.n_on + n_body);
-		at = lg_pen_put(at, k.begin_on, k.n_on);
-		at = lg_pen_put(at, p->body[s[i].frame].p, n_body);
-		at = mempcpy(at, packet_end, sizeof packet_end);
+		at = lg_pen_put(at, p->tail[s[i].frame].p, n_tail);
 		pen->n = (size_t)(at - pen->p);
 	}
 }
@@ -444,10 +448,8 @@ static void slices(const void *self, struct lg_pen *pen, const struct lg_tl_trac
 static void close_slices(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,
 			 struct lg_tl_open *open, size_t n)
 {
-	struct packets k;
-
-	packets_of(&k, t);
-	put_ends(self, pen, &k, open, INT64_MAX, n);
+	(void)t;
+	put_ends(self, pen, open, INT64_MAX, n);
 }
 
 /* Close the open slices that end at or before ts. */
@@ -459,18 +461,23 @@ static void close_until(struct perfetto *p, const struct lg_tl_track *t, int64_t
 
 static bool know(void *self, const struct lg_tl_event *e)
 {
-	enum { BODY_MAX = 4096, BODIES_MAX = 16 << 20 };
+	enum { TAIL_MAX = 4096, TAILS_MAX = 16 << 20 };
 	struct perfetto *p = self;
 	uint8_t *copy;
+	size_t msg;
 
-	if (p->body_bytes >= BODIES_MAX)
+	if (p->tail_bytes >= TAILS_MAX)
 		return false;
 	begin(p);
+	msg = lg_pb_open(&p->pkt, PKT_TRACK_EVENT);
+	lg_pb_varint(&p->pkt, EVENT_TYPE, TYPE_BEGIN);
 	name_cat(p, e->name, e->name_id, e->cat);
 	for (size_t i = 0; i < e->n_args; i++)
 		annotate(p, &e->args[i]);
+	lg_pb_close(&p->pkt, msg);
+	packet_end(&p->pkt, FLAG_NEEDS_STATE);
 	keep_ahead(p);
-	if (p->pkt.failed || p->failed || p->pkt.n > BODY_MAX)
+	if (p->pkt.failed || p->failed || p->pkt.n > TAIL_MAX)
 		return false;
 	copy = lg_arena_alloc(&p->arena, p->pkt.n + LG_PEN_SLACK, 1);
 	if (!copy) {
@@ -478,9 +485,9 @@ static bool know(void *self, const struct lg_tl_event *e)
 		return false;
 	}
 	memcpy(copy, p->pkt.p, p->pkt.n);
-	p->body[e->frame].p = copy;
-	p->body[e->frame].n = p->pkt.n;
-	p->body_bytes += p->pkt.n;
+	p->tail[e->frame].p = copy;
+	p->tail[e->frame].n = p->pkt.n;
+	p->tail_bytes += p->pkt.n;
 	return true;
 }
 
@@ -703,7 +710,8 @@ int lg_perfetto_write(const struct lg_trace *t, const struct lg_verdict *v,
 	static const struct lg_tl_sink sink = { .track = track, .slice = slice, .track_end = track_end,
 						.instant = instant, .counter = counter, .flow = flow,
 						.out = out, .know = know, .flush = flush,
-						.slices = slices, .close = close_slices,
+						.start = start, .slices = slices,
+						.close = close_slices,
 						.know_sample = know_sample, .samples = samples };
 	struct perfetto *p = lg_calloc(1, sizeof *p);
 	int rc = 0;
@@ -718,9 +726,9 @@ int lg_perfetto_write(const struct lg_trace *t, const struct lg_verdict *v,
 	p->task_known = lg_calloc(t->thread.n + 1, 1);
 	p->dso_known = lg_calloc(t->n_str + 1, 1);
 	p->file_known = lg_calloc(t->n_str + 1, 1);
-	p->body = lg_calloc(t->frame.n + 1, sizeof *p->body);
+	p->tail = lg_calloc(t->frame.n + 1, sizeof *p->tail);
 	if (!p->frame_known || !p->stack_known || !p->task_known || !p->dso_known || !p->file_known ||
-	    !p->body) {
+	    !p->tail) {
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	} else {
 		clocks(p);
@@ -738,7 +746,7 @@ int lg_perfetto_write(const struct lg_trace *t, const struct lg_verdict *v,
 	lg_pb_done(&p->ahead);
 	lg_free(p->strings);
 	lg_free(p->ends);
-	lg_free(p->body);
+	lg_free(p->tail);
 	lg_free(p->frame_known);
 	lg_free(p->stack_known);
 	lg_free(p->task_known);

@@ -99,12 +99,14 @@ struct lg_tl_sink {
 	 *
 	 * know() is called in order, before any slices() of e->frame: as slice(), of an event without
 	 * times: false when what belongs to it is not kept. flush(): parts that need what was made
-	 * known come next. slices() writes n slices of a track behind those of `open` and leaves in
-	 * there what is open then (at most 512); close() ends the innermost until n are left.
+	 * known come next. start(), which may be NULL, comes first of a part that has slices. slices()
+	 * writes n slices of a track behind those of `open` and leaves in there what is open then (at
+	 * most 512); close() ends the innermost until n are left.
 	 */
 	struct lg_out *(*out)(void *self);
 	bool (*know)(void *self, const struct lg_tl_event *e);
 	void (*flush)(void *self);
+	void (*start)(const void *self, struct lg_pen *pen, const struct lg_tl_track *t);
 	void (*slices)(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,
 		       const struct lg_tl_slice *s, size_t n, struct lg_tl_open *open);
 	void (*close)(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,

@@ -73,6 +73,8 @@ static void make(void *arg, struct lg_pen *pen)
 	struct lg_tl_open open = { .end = end, .n = opens(p, end) };
 	size_t n = 0;
 
+	if (c->sink->start && (p->from < p->to || open.n))
+		c->sink->start(c->self, pen, &p->track);
 	if (c->sink->samples)
 		write_samples(p, pen);
 	for (size_t i = p->from; i < p->to; i++) {

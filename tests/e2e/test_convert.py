@@ -108,7 +108,7 @@ def test_perfetto_is_well_formed(convert, kind):
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert done.returncode == 0, done.stderr
         assert done.stdout.count(b"\n1 {") + done.stdout.startswith(b"1 {") == \
-            len(p.events) + len(p.samples) + len(p.tracks) + len(p.snapshots) + p.n_interned_only
+            len(p.events) + len(p.samples) + len(p.tracks) + len(p.snapshots) + p.n_for_others
 
 
 def test_nasty_rows_are_drawn_as_they_are(convert):

@@ -141,24 +141,32 @@ class Perfetto:
         self.events = []
         self.samples = []
         self.snapshots = []
-        self.n_interned_only = 0
+        self.n_for_others = 0
+        sample_defaults = default_track = None
         for n, packet in enumerate(map(fields, trace[1])):
             flags = packet[13][0]
             assert flags == (1 if n == 0 else 2)
             assert packet[10] == [1]
-            if n == 0:
-                assert fields(packet[59][0])[58] == [3]
+            if packet[59]:  # all defaults anew, for what comes behind it
+                defaults = fields(packet[59][0])
+                assert defaults[58] == [3]
+                sample_defaults = sample_defaults or defaults[100]
+                assert sample_defaults and defaults[100] == sample_defaults
+                default_track = fields(defaults[11][0])[11] if defaults[11] else []
             for data in packet[12]:
                 for field, entries in fields(data).items():
                     for raw in entries:
                         entry = fields(raw)
                         assert entry[1][0] not in self.interned[field], "an id is reused"
                         self.interned[field][entry[1][0]] = entry
-            self.n_interned_only += bool(packet[12]) and not any(packet[f] for f in (6, 11, 60, 135))
+            self.n_for_others += not any(packet[f] for f in (6, 11, 60, 135))
+            assert any(packet[f] for f in (6, 11, 12, 59, 60, 135))
             if packet[60]:
                 self.add_track(fields(packet[60][0]))
             if packet[11]:
-                self.events.append((packet[8][0], fields(packet[11][0])))
+                event = fields(packet[11][0])
+                event[11] = event[11] or default_track
+                self.events.append((packet[8][0], event))
             if packet[135]:
                 self.samples.append((packet[8][0], fields(packet[135][0])))
             if packet[6]:

@@ -129,6 +129,9 @@ void lg_piece_add(struct lg_case *c, struct lg_pieces *p, const struct lg_piece 
 /* A line for the verdict's limits: what could not be seen. text: of the verdict's arena, or static. */
 void lg_limit(struct lg_case *c, const char *text);
 int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err) LG_MUST_CHECK;
+/* Were the states read from /proc now and then? The repetition that they show is the poll's as much as the
+ * program's. */
+bool lg_is_polled(const struct lg_case *c);
 /* r->segs from r->spans: also of a thread that is no rank. */
 int lg_stage_segments(struct lg_case *c, struct lg_rank *r) LG_MUST_CHECK;
 /* Stage of rank r's main thread at ts. */

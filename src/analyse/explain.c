@@ -248,12 +248,11 @@ static bool say_no_repetition(struct lg_case *c)
 {
 	const struct lg_state_tab *s = &c->t->state;
 	const struct lg_rank *r = &c->ranks[0];
-	const char *tier = lg_meta_get(c->t, "record.tier");
 	int64_t ran = 0, queued = 0, all = 0;
 	size_t waits = 0;
 	uint32_t role;
 
-	if (!c->n_ranks || !r->inferred || !strcmp(tier, "own") || !strcmp(tier, "procfs"))
+	if (!c->n_ranks || !r->inferred || lg_is_polled(c))
 		return false;
 	role = c->t->process.role[r->prc];
 	if (role != LG_ROLE_RANK && role != LG_ROLE_JOB && !c->victim_pid)

@@ -99,8 +99,7 @@ static int from_stage(const struct lg_case *c, const struct lg_rank *r, uint8_t 
 	return 0;
 }
 
-/* The repetition that polled states show is the poll's as much as the program's. */
-static bool is_polled(const struct lg_case *c)
+bool lg_is_polled(const struct lg_case *c)
 {
 	const char *tier = lg_meta_get(c->t, "record.tier");
 
@@ -111,7 +110,7 @@ static int find_boundaries(struct lg_case *c, const struct lg_rank *r, struct bo
 {
 	int rc;
 
-	if (r->inferred && is_polled(c)) {
+	if (r->inferred && lg_is_polled(c)) {
 		lg_limit(c, "steps cannot be inferred from states that were read from /proc every 20 ms: let the "
 			 "hook mark them (laggard record -- COMMAND), or record as root");
 		return 0;

@@ -140,6 +140,8 @@ uint8_t lg_stage_at(const struct lg_rank *r, int64_t ts);
 int64_t lg_stage_next(const struct lg_rank *r, int64_t ts);
 
 /* ---- infer.c: the same for programs without marks ---- */
+/* Did anybody say that p trains: the recorder, or the user? */
+bool lg_was_named(const struct lg_case *c, lg_prc p);
 /* Fill c->ranks with the processes that look like the job (victim_pid: that one). */
 int lg_infer_ranks(struct lg_case *c, int32_t victim_pid) LG_MUST_CHECK;
 /* Step boundaries from the repetition of the thread's waits; *ret is freed by the caller. */

@@ -247,15 +247,14 @@ enum { FEW_WAITS = 12 }; /* of which infer.c could make steps */
 static bool say_no_repetition(struct lg_case *c)
 {
 	const struct lg_state_tab *s = &c->t->state;
-	const struct lg_rank *r = &c->ranks[0];
+	const struct lg_rank *r;
 	int64_t ran = 0, queued = 0, all = 0;
 	size_t waits = 0;
-	uint32_t role;
 
-	if (!c->n_ranks || !r->inferred || lg_is_polled(c))
+	if (!c->n_ranks || lg_is_polled(c))
 		return false;
-	role = c->t->process.role[r->prc];
-	if (role != LG_ROLE_RANK && role != LG_ROLE_JOB && !c->victim_pid)
+	r = &c->ranks[0];
+	if (!r->inferred || !lg_was_named(c, r->prc))
 		return false;
 	for (size_t i = 0; i < r->n_states; i++) {
 		uint32_t row = r->states[i];
@@ -269,10 +268,11 @@ static bool say_no_repetition(struct lg_case *c)
 	if (all <= 0)
 		return false;
 	lg_limit(c, lg_arena_printf(&c->v->arena,
-				    "no repeating steps were found: %s ran for %.0f %% of %.1f s, was "
-				    "ready without a CPU for %.0f %%, and waited %zu time%s: %s, so no repetition can be seen "
-				    "from outside; let the hook mark its steps (laggard record -- COMMAND), or call "
-				    "laggard.step() (in C: laggard/mark.h) at the end of each", lg_thread_text(c, r->thr), 100 * (double)ran / (double)all,
+				    "no repeating steps were found: %s ran for %.0f %% of %.1f s, was ready "
+				    "without a CPU for %.0f %%, and waited %zu time%s: %s, so no repetition can "
+				    "be seen from outside; let the hook mark its steps (laggard record -- "
+				    "COMMAND), or call laggard.step() (in C: laggard/mark.h) at the end of each",
+				    lg_thread_text(c, r->thr), 100 * (double)ran / (double)all,
 				    (double)all / 1e9, 100 * (double)queued / (double)all, waits,
 				    waits == 1 ? "" : "s",
 				    waits < FEW_WAITS ? "a loop that hardly ever waits looks the same all the time"

@@ -76,6 +76,13 @@ static struct busy *busiest(const struct lg_case *c, size_t *ret_n)
 	return v;
 }
 
+bool lg_was_named(const struct lg_case *c, lg_prc p)
+{
+	uint32_t role = c->t->process.role[p];
+
+	return role == LG_ROLE_RANK || role == LG_ROLE_JOB || c->victim_pid;
+}
+
 int lg_infer_ranks(struct lg_case *c, int32_t victim_pid)
 {
 	const struct lg_trace *t = c->t;
@@ -178,8 +185,7 @@ int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **re
 	size_t n = 0, best = SIZE_MAX;
 	/* Thinned, even waits at random come near 0.4: where nobody said that this is the job, more is
 	 * asked. */
-	uint32_t role = c->t->process.role[r->prc];
-	bool told = role == LG_ROLE_RANK || role == LG_ROLE_JOB || c->victim_pid;
+	bool told = lg_was_named(c, r->prc);
 	double best_score = told ? 0.5 : 0.3;
 	int64_t window = c->t->last - c->t->first;
 	int rc = g ? 0 : LG_E_NOMEM;

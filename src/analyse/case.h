@@ -159,17 +159,17 @@ void lg_waits_free(struct lg_wait_cache *w);
 enum lg_wait_class lg_wait_class_of(struct lg_case *c, uint32_t state_row);
 /* The kernel function that a blocked row waited in; 0 = no stack. */
 lg_str lg_wait_name_of(struct lg_case *c, uint32_t state_row);
-/* ---- senders.c ---- */
-/* Who ended the blocked row, where that is sure; 0 = nobody, or an interrupt. */
-lg_thr lg_waker_of(const struct lg_case *c, uint32_t state_row);
-/* Does the stack of a waking in a soft interrupt show that its thread sent what came? */
-bool lg_was_sent(const struct lg_case *c, lg_stk stack);
-
 /* What whoever ended a wait in that kernel function did for it ("to post the semaphore"), and the detail of
  * host.waited_for; NULL = none of its own. */
 const char *lg_peer_words(const char *function, const char **ret_detail);
 /* A piece's lock as one says it: a file lock is known by the function that waits for it. */
 const char *lg_lock_text(const struct lg_case *c, lg_str lock);
+
+/* ---- senders.c ---- */
+/* Who ended the blocked row, where that is sure; 0 = nobody, or an interrupt. */
+lg_thr lg_waker_of(const struct lg_case *c, uint32_t state_row);
+/* Does the stack of a waking in a soft interrupt show that its thread sent what came? */
+bool lg_was_sent(const struct lg_case *c, lg_stk stack);
 
 /* ---- locks.c: who held what ---- */
 int lg_locks_new(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;

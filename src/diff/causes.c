@@ -230,6 +230,14 @@ static double growth(const struct lg_causes *c, uint32_t set, double *ret_half)
 	return ms;
 }
 
+/* Nothing is left of what the stages of the set grew by. */
+static void empty(struct lg_causes *c, uint32_t set)
+{
+	for (uint32_t g = 1; g < LG_STAGE_MAX; g++)
+		if (set & 1u << g)
+			c->pool[g] = c->lo[g] = 0;
+}
+
 /* Take what the stages of the set grew by (net). Returns ms per step, *ret_lo its lower bound. */
 double lg_cause_drain(struct lg_causes *c, uint32_t set, double *ret_lo)
 {
@@ -238,9 +246,7 @@ double lg_cause_drain(struct lg_causes *c, uint32_t set, double *ret_lo)
 	*ret_lo = ms - half;
 	if (!(*ret_lo > 0))
 		return 0; /* not more than noise: stays where it is */
-	for (uint32_t g = 1; g < LG_STAGE_MAX; g++)
-		if (set & 1u << g)
-			c->pool[g] = c->lo[g] = 0;
+	empty(c, set);
 	return ms;
 }
 
@@ -352,9 +358,7 @@ static void compile_lost(struct lg_causes *c)
 		ms = price_change(c, f, set, &lo);
 		/* What it cost cannot be told from noise: then neither can what else these stages, all of
 		 * whose operators are other ones now, would have lost. */
-		for (uint32_t k = 1; !(ms > 0) && k < LG_STAGE_MAX; k++)
-			if (set & 1u << k)
-				c->pool[k] = c->lo[k] = 0;
+		empty(c, set);
 		if (ms > 0)
 			lg_cause_say(c, f, "own time of the stages it touches: %+.3f ms per step, at least %+.3f", ms, lo);
 		else if (!isnan(f->lost_ms))

@@ -205,6 +205,8 @@ const char *lg_quota_text(struct lg_case *c);
 /* ---- job.c ---- */
 /* The life that created p; 0 = not in the trace. */
 lg_prc lg_parent_of(struct lg_case *c, lg_prc p);
+/* Did `from` start p, itself or by others? */
+bool lg_descends(struct lg_case *c, lg_prc p, lg_prc from);
 /* Ranks, their loaders and descendants, the command that was recorded, further processes of the
  * same program beside a rank. */
 bool lg_in_job(struct lg_case *c, lg_prc p);

@@ -38,7 +38,7 @@
 #include "store/merge.h"
 
 enum { RUNS = 20000, ENOUGH = 40, BURSTS_MAX = 4096, CANDIDATES_MAX = 512, MIN_HITS = 2 };
-enum { ANCESTORS_MAX = 16, WORTH_A_THREAD = 1 << 17 /* samples */ };
+enum { WORTH_A_THREAD = 1 << 17 /* samples */ };
 enum { STILL_PERIODS = 3, BURST_PERIODS = 4 }; /* shorter is below what the sampling can tell */
 #define P_LIMIT 0.01
 #define STILL_SHARE 0.7  /* of a burst: then the thread stood still during it */
@@ -395,17 +395,6 @@ static int64_t keep_long(struct intervals *b, int64_t period)
 	return sum;
 }
 
-/* Did victim start p, itself or by others? */
-static bool descends(struct lg_case *c, lg_prc p, lg_prc victim)
-{
-	for (int i = 0; i < ANCESTORS_MAX && p; i++) {
-		p = lg_parent_of(c, p);
-		if (p == victim)
-			return true;
-	}
-	return false;
-}
-
 /* The CPU that thr ran on when it was seen last before ts; -1 = not seen. */
 static int32_t cpu_before(const struct lg_case *c, lg_thr thr, int64_t ts)
 {
@@ -618,7 +607,7 @@ static void judge_field(void *arg)
 		struct candidate k = { .prc = p, .usual = f->usual };
 
 		if (is_job(c, p) || c->t->process.pid[p] <= 0 ||
-		    c->t->process.role[p] == LG_ROLE_RECORDER || descends(c, p, f->victim->prc))
+		    c->t->process.role[p] == LG_ROLE_RECORDER || lg_descends(c, p, f->victim->prc))
 			continue;
 		f->rc = judge_candidate(c, f->gaps, f->victim->thr, f->period, f->life, &k);
 		f->n += k.all.n >= MIN_HITS;

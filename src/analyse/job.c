@@ -29,8 +29,6 @@ static bool is_member(const struct lg_case *c, lg_prc i)
 {
 	const struct lg_process_tab *p = &c->t->process;
 
-	if (lg_in_other_job(c, i))
-		return false;
 	if (c->rank_of_prc[i] || p->rank[i] >= 0 || p->role[i] == LG_ROLE_RANK ||
 	    p->role[i] == LG_ROLE_JOB || p->role[i] == LG_ROLE_LOADER)
 		return true;
@@ -77,25 +75,54 @@ lg_prc lg_parent_of(struct lg_case *c, lg_prc p)
 	return c->parent[p];
 }
 
+bool lg_descends(struct lg_case *c, lg_prc p, lg_prc from)
+{
+	for (int depth = 0; depth < DEPTH_MAX && p; depth++) {
+		p = lg_parent_of(c, p);
+		if (p == from)
+			return true;
+	}
+	return false;
+}
+
+/* What is known of processes one by one; what they started belongs where they do. */
+enum belongs { NOT_TOLD, TO_JOB, ELSEWHERE };
+
+/* To each process of which nothing is known, what is known of its nearest ancestor; then 1 for those that
+ * belong to `side`, 0 for all others. */
+static void hand_down(struct lg_case *c, uint8_t *belongs, enum belongs side)
+{
+	size_t n = c->t->process.n;
+
+	for (lg_prc i = 1; i < n; i++) {
+		lg_prc k = i;
+
+		for (int depth = 0; depth < DEPTH_MAX && k && !belongs[k]; depth++)
+			k = lg_parent_of(c, k);
+		belongs[i] = belongs[k];
+	}
+	for (lg_prc i = 1; i < n; i++)
+		belongs[i] = belongs[i] == side;
+}
+
 static int find_members(struct lg_case *c)
 {
 	const struct lg_process_tab *p = &c->t->process;
-	uint8_t *member = lg_arena_alloc(&c->v->arena, p->n, 1);
+	uint8_t *belongs = lg_arena_alloc(&c->v->arena, p->n, 1);
 
-	if (!member)
+	if (!belongs)
 		return LG_E_NOMEM;
-	for (lg_prc i = 1; i < p->n; i++)
-		member[i] = is_member(c, i);
 	for (lg_prc i = 1; i < p->n; i++) {
-		lg_prc k = i;
-
 		/* The recorder is the parent of the command, not the other way round. */
-		for (int depth = 0; depth < DEPTH_MAX && k && !member[k] && !lg_in_other_job(c, i); depth++)
-			k = p->role[k] == LG_ROLE_RECORDER ? 0 : lg_parent_of(c, k);
-		if (k && member[k] && !lg_in_other_job(c, i))
-			member[i] = 1;
+		if (lg_in_other_job(c, i))
+			belongs[i] = ELSEWHERE;
+		else if (is_member(c, i))
+			belongs[i] = TO_JOB;
+		else if (p->role[i] == LG_ROLE_RECORDER)
+			belongs[i] = ELSEWHERE;
 	}
-	c->in_job = member;
+	hand_down(c, belongs, TO_JOB);
+	c->in_job = belongs;
 	return 0;
 }
 
@@ -178,23 +205,14 @@ static int64_t excess_of(const struct lg_rank *r, const struct lg_step *steps)
 /* What was started by a process of the job is of the job: loaders, helpers. */
 static int mark_others(struct lg_case *c, const uint32_t *job, uint32_t chosen)
 {
-	const struct lg_process_tab *p = &c->t->process;
-	uint8_t *other = lg_arena_alloc(&c->v->arena, p->n, 1);
+	uint8_t *belongs = lg_arena_alloc(&c->v->arena, c->t->process.n, 1);
 
-	if (!other)
+	if (!belongs)
 		return LG_E_NOMEM;
 	for (size_t i = 0; i < c->n_ranks; i++)
-		other[c->ranks[i].prc] = job[i] == chosen ? 2 : 1;
-	for (lg_prc i = 1; i < p->n; i++) {
-		lg_prc k = i;
-
-		for (int depth = 0; depth < DEPTH_MAX && k && !other[k]; depth++)
-			k = lg_parent_of(c, k);
-		other[i] = k ? other[k] : 0;
-	}
-	for (lg_prc i = 1; i < p->n; i++)
-		other[i] = other[i] == 1;
-	c->other_job = other;
+		belongs[c->ranks[i].prc] = job[i] == chosen ? TO_JOB : ELSEWHERE;
+	hand_down(c, belongs, ELSEWHERE);
+	c->other_job = belongs;
 	return c->failed;
 }
 

@@ -134,6 +134,8 @@ int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err) L
 bool lg_is_polled(const struct lg_case *c);
 /* r->segs from r->spans: also of a thread that is no rank. */
 int lg_stage_segments(struct lg_case *c, struct lg_rank *r) LG_MUST_CHECK;
+/* What r's slow steps took beyond the median around them; steps: of all ranks. */
+int64_t lg_excess_of(const struct lg_rank *r, const struct lg_step *steps);
 /* Stage of rank r's main thread at ts. */
 uint8_t lg_stage_at(const struct lg_rank *r, int64_t ts);
 /* Next stage change of r after ts (INT64_MAX when none). */

@@ -206,8 +206,8 @@ static uint32_t reference_rank(const struct lg_case *c)
 
 	for (uint32_t i = 0; i < c->n_ranks; i++) {
 		const struct lg_rank *r = &c->ranks[i];
-		int64_t excess = 0;
 		size_t matched = 0;
+		int64_t excess;
 
 		if (!r->n_steps)
 			continue;
@@ -215,11 +215,7 @@ static uint32_t reference_rank(const struct lg_case *c)
 			matched += r->arrivals[k].late_rank != UINT32_MAX;
 		if (matched)
 			return i; /* collectives tie the ranks together: any of them will do */
-		for (size_t k = 0; k < r->n_steps; k++) {
-			const struct lg_step *s = &c->v->steps[r->step_first + k];
-
-			excess += s->slow ? s->dur - s->median : 0;
-		}
+		excess = lg_excess_of(r, c->v->steps);
 		if (excess > most) {
 			most = excess;
 			best = i;

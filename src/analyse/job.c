@@ -190,18 +190,6 @@ static void sort_into_jobs(const struct lg_case *c, uint32_t *job)
 	}
 }
 
-static int64_t excess_of(const struct lg_rank *r, const struct lg_step *steps)
-{
-	int64_t sum = 0;
-
-	for (size_t k = 0; k < r->n_steps; k++) {
-		const struct lg_step *s = &steps[r->step_first + k];
-
-		sum += s->slow ? s->dur - s->median : 0;
-	}
-	return sum;
-}
-
 /* What was started by a process of the job is of the job: loaders, helpers. */
 static int mark_others(struct lg_case *c, const uint32_t *job, uint32_t chosen)
 {
@@ -244,7 +232,7 @@ int lg_choose_job(struct lg_case *c, const struct lg_step *steps, bool *ret_chos
 		return LG_E_NOMEM;
 	sort_into_jobs(c, job);
 	for (uint32_t i = 0; i < c->n_ranks; i++) {
-		int64_t excess = excess_of(&c->ranks[i], steps);
+		int64_t excess = lg_excess_of(&c->ranks[i], steps);
 
 		*ret_chosen |= job[i] != job[0];
 		if (c->ranks[i].n_steps && excess > most) {

@@ -299,6 +299,18 @@ int64_t lg_stage_next(const struct lg_rank *r, int64_t ts)
 	return i < r->n_segs ? r->segs[i].ts : INT64_MAX;
 }
 
+int64_t lg_excess_of(const struct lg_rank *r, const struct lg_step *steps)
+{
+	int64_t sum = 0;
+
+	for (size_t k = 0; k < r->n_steps; k++) {
+		const struct lg_step *s = &steps[r->step_first + k];
+
+		sum += s->slow ? s->dur - s->median : 0;
+	}
+	return sum;
+}
+
 /* The thread of prc that carries its steps: most step and stage spans, else the main thread. */
 static lg_thr training_thread(const struct lg_case *c, lg_prc prc, const uint32_t *marks_of)
 {

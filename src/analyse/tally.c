@@ -556,14 +556,9 @@ int lg_tally(struct lg_case *c, uint32_t ref, const struct lg_pieces *path, stru
 		if (path->v[i].end == LG_END_UNKNOWN)
 			y->unknown += path->v[i].dur;
 	}
-	for (size_t k = 0; k < r->n_steps; k++) {
-		const struct lg_step *s = &c->v->steps[r->step_first + k];
-
-		if (s->slow) {
-			y->excess += s->dur - s->median;
-			y->n_slow++;
-		}
-	}
+	y->excess = lg_excess_of(r, c->v->steps);
+	for (size_t k = 0; k < r->n_steps; k++)
+		y->n_slow += c->v->steps[r->step_first + k].slow;
 	rc = find_causes(c, y);
 	if (!rc)
 		rc = find_straggler(c, y);

@@ -306,11 +306,6 @@ int lg_perf_set_fd(const struct lg_perf_set *s, size_t i)
 	return i < s->n ? s->ring[i].fd[0] : -1;
 }
 
-size_t lg_perf_set_ring_bytes(const struct lg_perf_set *s)
-{
-	return s->ring_bytes;
-}
-
 int lg_perf_set_rescan(struct lg_perf_set *s, struct lg_error *err)
 {
 	uint8_t online[CPUS_MAX];

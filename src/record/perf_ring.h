@@ -42,7 +42,6 @@ int lg_perf_set_enable(struct lg_perf_set *s, struct lg_error *err) LG_MUST_CHEC
 void lg_perf_set_disable(struct lg_perf_set *s);
 /* File descriptors to poll: the i-th CPU's, -1 at the end. */
 int lg_perf_set_fd(const struct lg_perf_set *s, size_t i);
-size_t lg_perf_set_ring_bytes(const struct lg_perf_set *s); /* as granted */
 
 typedef void lg_perf_record_fn(void *arg, int cpu, const struct perf_event_header *h);
 /* Hand over every whole record in the rings; each is contiguous and valid during the call. */

@@ -303,11 +303,6 @@ void lg_elf_free(struct lg_elf *e)
 	lg_free(e);
 }
 
-size_t lg_elf_count(const struct lg_elf *e)
-{
-	return e->n;
-}
-
 const char *lg_elf_build_id(const struct lg_elf *e)
 {
 	return e->build_id;

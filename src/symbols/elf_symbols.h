@@ -24,7 +24,6 @@ int lg_elf_open(struct lg_elf **ret, int fd, const char *debug_dir, struct lg_er
 int lg_elf_open_memory(struct lg_elf **ret, const void *image, size_t n,
 		       struct lg_error *err) LG_MUST_CHECK;
 void lg_elf_free(struct lg_elf *e);
-size_t lg_elf_count(const struct lg_elf *e);
 /* "" when it has none. */
 const char *lg_elf_build_id(const struct lg_elf *e);
 /* Offset in the file to address as linked. */

@@ -170,8 +170,6 @@ const char *lg_lock_text(const struct lg_case *c, lg_str lock);
 /* ---- senders.c ---- */
 /* Who ended the blocked row, where that is sure; 0 = nobody, or an interrupt. */
 lg_thr lg_waker_of(const struct lg_case *c, uint32_t state_row);
-/* Does the stack of a waking in a soft interrupt show that its thread sent what came? */
-bool lg_was_sent(const struct lg_case *c, lg_stk stack);
 
 /* ---- locks.c: who held what ---- */
 int lg_locks_new(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;

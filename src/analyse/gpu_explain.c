@@ -147,7 +147,8 @@ const char *lg_gpu_place(struct lg_case *c, uint32_t op, uint32_t site)
 	return where ? where : what;
 }
 
-size_t lg_gpu_episodes(const struct lg_gpu_run *r, uint32_t mask)
+/* How many separate calls (or stretches) are charged with the causes in mask. */
+static size_t episodes(const struct lg_gpu_run *r, uint32_t mask)
 {
 	uint32_t last = LG_NO_ROW;
 	int64_t end = INT64_MIN;
@@ -167,7 +168,7 @@ size_t lg_gpu_episodes(const struct lg_gpu_run *r, uint32_t mask)
 
 void lg_gpu_cap_rare(struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask)
 {
-	size_t n = lg_gpu_episodes(r, mask);
+	size_t n = episodes(r, mask);
 
 	/* PRODUCT section 3: medium and above need five episodes, or one in every step. */
 	if (n < 5 && !(r->n_steps >= 2 && n >= r->n_steps) && f->severity[0] != 'i')

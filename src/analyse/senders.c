@@ -22,7 +22,8 @@ static bool begins_with_any(const char *name, const char *const *prefixes)
 	return false;
 }
 
-bool lg_was_sent(const struct lg_case *c, lg_stk stack)
+/* Does the stack of a waking in a soft interrupt show that its thread sent what came? */
+static bool was_sent(const struct lg_case *c, lg_stk stack)
 {
 	/* arch/x86/kernel/irq.c, idtentry.h; arch/arm64/kernel/entry-common.c; kernel/softirq.c */
 	static const char *const interrupts[] = { "irq_exit", "__irq_exit", "invoke_softirq", "sysvec_", "asm_",
@@ -68,5 +69,5 @@ lg_thr lg_waker_of(const struct lg_case *c, uint32_t row)
 		return 0;
 	if (s->waker_ctx[row] == LG_CTX_TASK)
 		return waker;
-	return s->waker_ctx[row] == LG_CTX_SOFTIRQ && lg_was_sent(c, s->waker_stack[row]) ? waker : 0;
+	return s->waker_ctx[row] == LG_CTX_SOFTIRQ && was_sent(c, s->waker_stack[row]) ? waker : 0;
 }

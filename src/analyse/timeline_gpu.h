@@ -284,8 +284,6 @@ double lg_gpu_lost(const struct lg_gpu *g, uint32_t mask, double *ret_share,
 struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, const char *id,
 				  double lost_ms, double share, double confidence,
 				  const struct lg_gpu_run *worst);
-/* How many separate calls (or stretches) are charged with the causes in mask. */
-size_t lg_gpu_episodes(const struct lg_gpu_run *r, uint32_t mask);
 /* A cause that came up fewer than five times is no more than low. */
 void lg_gpu_cap_rare(struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask);
 /* Add the n longest pieces of cause as evidence, merged by place. */

@@ -256,11 +256,8 @@ static const char *const ids[LG_END_MAX] = {
 /* What the side stage was marked as, where most of its time went: torch.save, add_scalar ... */
 static const char *side_name(struct lg_case *c, const struct lg_cause_sum *s)
 {
-	const struct lg_piece *longest = s->pieces[0];
+	const struct lg_piece *longest = lg_longest_piece(s);
 
-	for (size_t i = 1; i < s->n_pieces; i++)
-		if (s->pieces[i]->dur > longest->dur)
-			longest = s->pieces[i];
 	for (size_t i = 0; i < c->n_ranks; i++) {
 		const struct lg_rank *r = &c->ranks[i];
 

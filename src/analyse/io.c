@@ -215,12 +215,9 @@ void lg_io_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cause_s
 	const char *names[DISKS_MAX];
 	double busy[DISKS_MAX] = { 0 }, bytes[DISKS_MAX] = { 0 };
 	struct load l = { .bytes = bytes, .busy_ns = busy };
-	const struct lg_piece *longest = s->pieces[0];
+	const struct lg_piece *longest = lg_longest_piece(s);
 
 	*st = (struct lg_io_story){ .by_job = lg_in_job(c, t->thread.prc[s->victim]) };
-	for (size_t i = 1; i < s->n_pieces; i++)
-		if (s->pieces[i]->dur > longest->dur)
-			longest = s->pieces[i];
 	st->kind = lg_io_kind_of(c, longest->row, &st->call);
 	l.of_prc = lg_calloc(t->process.n, sizeof *l.of_prc);
 	if (!l.of_prc) {

@@ -574,6 +574,16 @@ int lg_tally(struct lg_case *c, uint32_t ref, const struct lg_pieces *path, stru
 	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
 }
 
+const struct lg_piece *lg_longest_piece(const struct lg_cause_sum *s)
+{
+	const struct lg_piece *longest = s->pieces[0];
+
+	for (size_t i = 1; i < s->n_pieces; i++)
+		if (s->pieces[i]->dur > longest->dur)
+			longest = s->pieces[i];
+	return longest;
+}
+
 double lg_loss_share(const struct lg_case *c)
 {
 	const struct lg_trace *t = c->t;

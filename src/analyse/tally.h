@@ -61,6 +61,7 @@ int lg_tally(struct lg_case *c, uint32_t ref, const struct lg_pieces *path, stru
 	     struct lg_error *err) LG_MUST_CHECK;
 /* Scope, shape, period, from the tally and all ranks' slow steps. */
 int lg_judge_run(struct lg_case *c, const struct lg_tally *y, struct lg_error *err) LG_MUST_CHECK;
+const struct lg_piece *lg_longest_piece(const struct lg_cause_sum *s);
 /* Share of events that were lost while recording, 0..1. */
 double lg_loss_share(const struct lg_case *c);
 int lg_find_causes(struct lg_case *c, const struct lg_tally *y, struct lg_error *err) LG_MUST_CHECK;

@@ -41,9 +41,8 @@ static inline unsigned char *lg_pen_put(unsigned char *at, const void *p, size_t
 	return at + n;
 }
 
-/* take() runs in the thread, one buffer at a time; p = NULL, n not 0: there was no memory for
- * a piece. Every buffer has size bytes. NULL when there is
- * no memory or no thread: the caller does the work itself then. */
+/* take() runs in the thread, one buffer at a time; p = NULL, n not 0: there was no memory for a piece. Every
+ * buffer has size bytes. NULL when there is no memory or no thread: the caller does the work itself then. */
 struct lg_behind *lg_behind_new(size_t size, void (*take)(void *self, const unsigned char *p, size_t n),
 				void *self);
 /* n bytes of buf are to be taken. Returns a buffer to go on with; waits while all are full. */

@@ -21,7 +21,7 @@ int lg_disks_new(struct lg_disks **ret, struct lg_builder *b, struct lg_error *e
 void lg_disks_free(struct lg_disks *d);
 /* About once a second, and once at the end. */
 void lg_disks_read(struct lg_disks *d, int64_t now);
-/* The three sums of /proc/PID/io that count here; false: not such a text. */
+/* The two sums of /proc/PID/io that count here; false: not such a text. */
 bool lg_disks_parse_io(const char *text, uint64_t *ret_read, uint64_t *ret_written);
 
 #endif /* LG_RECORD_DISKS_H */

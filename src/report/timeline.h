@@ -6,7 +6,8 @@
  * Order of the calls: a track before its events, a parent track before its children; the slices
  * of one track in one go, by ts, the enclosing one before the enclosed, properly nested, then
  * track_end(). Instants, counters and flows come in any order of tracks.
- * Memory beside the trace: the row index, and one thread's spans at a time.
+ * Memory beside the trace: the row index, one thread's spans at a time, and two batches of the flame chart
+ * (timeline_bulk.c).
  */
 #ifndef LG_REPORT_TIMELINE_H
 #define LG_REPORT_TIMELINE_H

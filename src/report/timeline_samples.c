@@ -288,7 +288,6 @@ void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period)
 		int64_t ts = s->ts[row], end;
 
 		fetch(c, p, to);
-
 		if (!tl_is_tick(c->t, row)) {
 			if (!(s->flags[row] & LG_SAMPLE_IDLE))
 				tracepoint(c, thr, &lane, row);

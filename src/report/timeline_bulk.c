@@ -14,14 +14,6 @@
 
 enum { BATCH_PARTS = 1 << 10, AT_ONCE = 256, DEPTH_MAX = 512 };
 
-/* The flame's interval in the window. */
-static bool interval(const struct lg_timeline *c, const struct tl_flame *f, int64_t *ret_ts, int64_t *ret_end)
-{
-	*ret_ts = f->ts;
-	*ret_end = f->end;
-	return tl_clip(c, ret_ts, ret_end);
-}
-
 /*
  * The slices that are open in front of a part's first flame. Those that end by the start of the
  * flame before it were closed in front of that one.
@@ -33,11 +25,10 @@ static size_t opens(const struct tl_part *p, int64_t *end)
 
 	for (size_t i = 0; i < p->n_open && n < DEPTH_MAX; i++) {
 		size_t f = b->open[p->open + i];
-		int64_t ts;
+		struct lg_tl_slice s = b->flames[f];
 
-		if (interval(p->c, &b->flames[f], &ts, &end[n]) &&
-		    (f + 1 == p->from || end[n] > b->flames[p->from - 1].ts))
-			n++;
+		if (tl_clip(p->c, &s.ts, &s.end) && (f + 1 == p->from || s.end > b->flames[p->from - 1].ts))
+			end[n++] = s.end;
 	}
 	return n;
 }
@@ -78,12 +69,10 @@ static void make(void *arg, struct lg_pen *pen)
 	if (c->sink->samples)
 		write_samples(p, pen);
 	for (size_t i = p->from; i < p->to; i++) {
-		const struct tl_flame *f = &p->batch->flames[i];
-
-		if (!interval(c, f, &slice[n].ts, &slice[n].end))
+		slice[n] = p->batch->flames[i];
+		if (!tl_clip(c, &slice[n].ts, &slice[n].end))
 			continue;
-		slice[n++].frame = f->frame;
-		if (n == AT_ONCE) {
+		if (++n == AT_ONCE) {
 			c->sink->slices(c->self, pen, &p->track, slice, n, &open);
 			n = 0;
 		}

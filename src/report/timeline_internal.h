@@ -16,12 +16,6 @@ struct tl_item {
 	uint8_t rank; /* of two with the same interval the lower one encloses */
 };
 
-/* A slice of the flame chart: from a sample on (position in the threads' lists). */
-struct tl_flame {
-	int64_t ts, end;
-	lg_frm frame;
-};
-
 /* A piece of one thread's flame chart, and of its samples. */
 struct tl_part {
 	struct lg_timeline *c;
@@ -35,7 +29,7 @@ struct tl_part {
 
 /* Threads whose charts are written while the next ones are put together: the other batch. */
 struct tl_batch {
-	struct tl_flame *flames;
+	struct lg_tl_slice *flames;
 	size_t n, cap;
 	struct tl_part *part;
 	size_t n_part, part_cap;

@@ -126,7 +126,7 @@ static bool add_sample(struct flame *f, lg_stk stk)
 		f->open[i] = f->frames[i];
 		f->stk[i] = f->stks[i];
 		f->item[i] = b->n;
-		b->flames[b->n++] = (struct tl_flame){ .ts = f->ts, .frame = f->frames[i] };
+		b->flames[b->n++] = (struct lg_tl_slice){ .ts = f->ts, .frame = f->frames[i] };
 	}
 	f->depth = n;
 	f->stack = stk;
@@ -163,7 +163,7 @@ static bool known(struct lg_timeline *c, const struct tl_batch *b, size_t from)
 	char name[TL_FRAME];
 
 	for (size_t i = from; i < b->n; i++) {
-		const struct tl_flame *it = &b->flames[i];
+		const struct lg_tl_slice *it = &b->flames[i];
 		struct lg_tl_event e = { .frame = it->frame, .end = it->end };
 
 		if (__builtin_expect(c->known[it->frame] == 1, 1))
@@ -188,7 +188,7 @@ static void emit(struct lg_timeline *c, const struct tl_batch *b, size_t from,
 	char name[TL_FRAME];
 
 	for (size_t i = from; i < b->n; i++) {
-		const struct tl_flame *it = &b->flames[i];
+		const struct lg_tl_slice *it = &b->flames[i];
 		struct lg_tl_event e = { .track = track, .ts = it->ts, .end = it->end,
 					 .frame = it->frame };
 

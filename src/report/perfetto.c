@@ -373,6 +373,14 @@ static void name_cat(struct perfetto *p, const char *name, uint64_t name_id, con
 	lg_pb_varint(&p->pkt, 3, intern_static(p, IN_CATEGORY, cat));
 }
 
+/* All of an event but its place and time. */
+static void describe(struct perfetto *p, const struct lg_tl_event *e)
+{
+	name_cat(p, e->name, e->name_id, e->cat);
+	for (size_t i = 0; i < e->n_args; i++)
+		annotate(p, &e->args[i]);
+}
+
 /* The slices of a part do not say their track: it is the default from here on. */
 static void start(const void *self, struct lg_pen *pen, const struct lg_tl_track *t)
 {
@@ -471,9 +479,7 @@ static bool know(void *self, const struct lg_tl_event *e)
 	begin(p);
 	msg = lg_pb_open(&p->pkt, PKT_TRACK_EVENT);
 	lg_pb_varint(&p->pkt, EVENT_TYPE, TYPE_BEGIN);
-	name_cat(p, e->name, e->name_id, e->cat);
-	for (size_t i = 0; i < e->n_args; i++)
-		annotate(p, &e->args[i]);
+	describe(p, e);
 	lg_pb_close(&p->pkt, msg);
 	packet_end(&p->pkt, FLAG_NEEDS_STATE);
 	keep_ahead(p);
@@ -515,9 +521,7 @@ static void slice(void *self, const struct lg_tl_event *e)
 	}
 	p->ends[p->depth++] = e->end;
 	msg = event(p, TYPE_BEGIN, e->track->id, e->ts);
-	name_cat(p, e->name, e->name_id, e->cat);
-	for (size_t i = 0; i < e->n_args; i++)
-		annotate(p, &e->args[i]);
+	describe(p, e);
 	event_end(p, msg);
 }
 
@@ -531,9 +535,7 @@ static void instant(void *self, const struct lg_tl_event *e)
 	struct perfetto *p = self;
 	size_t msg = event(p, TYPE_INSTANT, e->track->id, e->ts);
 
-	name_cat(p, e->name, e->name_id, e->cat);
-	for (size_t i = 0; i < e->n_args; i++)
-		annotate(p, &e->args[i]);
+	describe(p, e);
 	event_end(p, msg);
 }
 

@@ -241,7 +241,7 @@ struct lg_trend {
 	double shift_s;     /* time of the change since the first step, NAN */
 	double before_ms, after_ms, slope; /* slope: fraction of the median per run */
 };
-struct lg_trend lg_trend_of(const struct lg_step *steps, size_t n);
+int lg_trend_of(const struct lg_step *steps, size_t n, struct lg_trend *ret) LG_MUST_CHECK;
 
 /* ---- foreign.c: CPU samples alone ---- */
 /* No chain can be proven from samples; tells which process's bursts coincide with the gaps in the

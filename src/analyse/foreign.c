@@ -78,7 +78,7 @@ static struct interval life_of(const struct lg_case *c, lg_prc prc)
 }
 
 /* Sampling period: the median spacing of the samples of one busy thread. */
-static int64_t sampling_period(const struct lg_case *c, lg_thr thr)
+static int64_t sampling_period(struct lg_case *c, lg_thr thr)
 {
 	const struct lg_index *x = c->idx;
 	size_t n = x->sample_off[thr + 1] - x->sample_off[thr];
@@ -87,8 +87,10 @@ static int64_t sampling_period(const struct lg_case *c, lg_thr thr)
 	if (n < 8)
 		return 0;
 	d = lg_calloc(n, sizeof *d);
-	if (!d)
+	if (!d) {
+		c->failed = LG_E_NOMEM;
 		return 0;
+	}
 	for (size_t i = 1; i < n; i++)
 		d[i - 1] = c->t->sample.ts[x->sample[x->sample_off[thr] + i]] -
 			   c->t->sample.ts[x->sample[x->sample_off[thr] + i - 1]];
@@ -255,6 +257,8 @@ static void name_function(struct lg_case *c, struct lg_finding *f, lg_prc prc,
 	size_t n = 0;
 
 	*ret_n = 0;
+	if (!list || !v)
+		c->failed = LG_E_NOMEM;
 	for (size_t i = 0; list && v && i < gaps->n; i++) {
 		v[i] = piece;
 		v[i].ts = gaps->v[i].ts;
@@ -303,9 +307,11 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct candid
 	size_t samples, n_at = 0, told = 0;
 	const char *every = "";
 
+	if (!f)
+		return;
 	at = lg_calloc(k->all.n, sizeof *at);
-	if (!f || !at) {
-		lg_free(at);
+	if (!at) {
+		c->failed = LG_E_NOMEM;
 		return;
 	}
 	for (size_t i = 0; i < bursts->n; i++)

@@ -131,11 +131,14 @@ struct group {
 };
 
 /* Spread of the spacings around their median (MAD / median); INFINITY when it is no rhythm. */
-static double irregularity(const int64_t *ts, size_t n, int64_t *ret_median)
+static double irregularity(struct lg_case *c, const int64_t *ts, size_t n, int64_t *ret_median)
 {
 	int64_t *d = lg_calloc(n, sizeof *d), median;
 	double spread = INFINITY;
 
+	*ret_median = 0;
+	if (!d)
+		c->failed = LG_E_NOMEM;
 	if (!d || n < 2) {
 		lg_free(d);
 		return INFINITY;
@@ -156,13 +159,13 @@ static double irregularity(const int64_t *ts, size_t n, int64_t *ret_median)
 }
 
 /* Several waits of one group in one step: keep the first of each burst. */
-static size_t thin(int64_t *ts, size_t n)
+static size_t thin(struct lg_case *c, int64_t *ts, size_t n)
 {
 	int64_t median;
 	size_t k = 0;
 
 	for (int pass = 0; pass < 3 && n > MIN_EVENTS; pass++) {
-		double spread = irregularity(ts, n, &median);
+		double spread = irregularity(c, ts, n, &median);
 
 		if (spread < 0.35)
 			break;
@@ -220,10 +223,10 @@ int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **re
 
 		if (g[i].n < MIN_EVENTS)
 			continue;
-		g[i].n = thin(g[i].ts, g[i].n);
+		g[i].n = thin(c, g[i].ts, g[i].n);
 		if (g[i].n < (told ? MIN_EVENTS : MIN_EVENTS_UNTOLD))
 			continue;
-		spread = irregularity(g[i].ts, g[i].n, &median);
+		spread = irregularity(c, g[i].ts, g[i].n, &median);
 		/* It must go on over most of the recording, not in one corner. */
 		cover = (double)median * (double)g[i].n / (double)(window ? window : 1);
 		if (cover < 0.5)

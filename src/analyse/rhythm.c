@@ -20,7 +20,8 @@
 #include "base/map.h"
 #include "base/median.h"
 
-enum { RUNS = 2000, MAX_EVENTS = 256, CANDIDATES = 24, MIN_EVENTS = 4, BLOCKS = 64 };
+enum { RUNS = 2000, MAX_EVENTS = 256, CANDIDATES = 24, MIN_EVENTS = 4 };
+enum { BLOCKS = 64, STEPS_MIN = 48 }; /* at least six blocks, of eight steps */
 #define P_LIMIT 0.01
 #define SCORE_LIMIT 0.12
 
@@ -135,13 +136,14 @@ static double median_of(double *v, size_t n)
 }
 
 /* Medians of up to BLOCKS equal blocks of steps: slow steps do not move them. */
-static size_t block_medians(const struct lg_step *s, size_t n, double *level, double *when)
+static int block_medians(const struct lg_step *s, size_t n, double *level, double *when, size_t *ret_n)
 {
 	size_t blocks = n / 8 < BLOCKS ? n / 8 : BLOCKS;
 	double *w = lg_calloc(n, sizeof *w);
 
+	*ret_n = blocks;
 	if (!w)
-		return 0;
+		return LG_E_NOMEM;
 	for (size_t b = 0; b < blocks; b++) {
 		size_t a = n * b / blocks, z = n * (b + 1) / blocks;
 
@@ -151,7 +153,7 @@ static size_t block_medians(const struct lg_step *s, size_t n, double *level, do
 		when[b] = (double)(s[a].ts - s[0].ts) / 1e9;
 	}
 	lg_free(w);
-	return blocks;
+	return 0;
 }
 
 static double spread(const double *v, size_t n, double *ret_median)
@@ -165,14 +167,16 @@ static double spread(const double *v, size_t n, double *ret_median)
 	return sum;
 }
 
-struct lg_trend lg_trend_of(const struct lg_step *s, size_t n)
+int lg_trend_of(const struct lg_step *s, size_t n, struct lg_trend *t)
 {
-	struct lg_trend t = { .shift_s = NAN, .before_ms = NAN, .after_ms = NAN, .slope = 0 };
 	double level[BLOCKS], when[BLOCKS], slopes[BLOCKS * BLOCKS / 2], all, median, best = INFINITY;
-	size_t blocks = n >= 48 ? block_medians(s, n, level, when) : 0, k = 0;
+	size_t blocks, k = 0;
 
-	if (blocks < 6)
-		return t;
+	*t = (struct lg_trend){ .shift_s = NAN, .before_ms = NAN, .after_ms = NAN, .slope = 0 };
+	if (n < STEPS_MIN)
+		return 0;
+	if (block_medians(s, n, level, when, &blocks))
+		return LG_E_NOMEM;
 	all = spread(level, blocks, &median);
 	for (size_t i = 2; i + 2 <= blocks; i++) {
 		double before, after;
@@ -180,19 +184,19 @@ struct lg_trend lg_trend_of(const struct lg_step *s, size_t n)
 
 		if (cost < best) {
 			best = cost;
-			t.shift_s = when[i];
-			t.before_ms = before;
-			t.after_ms = after;
+			t->shift_s = when[i];
+			t->before_ms = before;
+			t->after_ms = after;
 		}
 	}
 	for (size_t i = 0; i < blocks; i++)
 		for (size_t j = i + 1; j < blocks; j++)
 			slopes[k++] = (level[j] - level[i]) / (double)(j - i);
-	t.slope = median_of(slopes, k) * (double)blocks / median;
+	t->slope = median_of(slopes, k) * (double)blocks / median;
 	/* A step in the level explains most of its spread; a ramp leaves half of it. */
-	if (fabs(t.after_ms - t.before_ms) > 0.2 * t.before_ms && best < 0.35 * all)
-		t.shape = "shift";
-	else if (fabs(t.slope) > 0.2 && best < 0.75 * all)
-		t.shape = "drift";
-	return t;
+	if (fabs(t->after_ms - t->before_ms) > 0.2 * t->before_ms && best < 0.35 * all)
+		t->shape = "shift";
+	else if (fabs(t->slope) > 0.2 && best < 0.75 * all)
+		t->shape = "drift";
+	return 0;
 }

@@ -67,8 +67,10 @@ static int judge_shape(struct lg_case *c, const struct lg_tally *y)
 	double share = y->wall > 0 ? (double)y->excess / (double)y->wall : 0;
 	struct lg_rhythm rhythm = { .period_s = NAN, .p = 1 };
 	int64_t most = 0;
-	struct lg_trend trend = lg_trend_of(&v->steps[ref->step_first], ref->n_steps);
+	struct lg_trend trend;
 
+	if (lg_trend_of(&v->steps[ref->step_first], ref->n_steps, &trend))
+		return LG_E_NOMEM;
 	/* The rhythm of what explains most of the slow steps is the run's; else that of all episodes;
 	 * else that of the large ones, which small ordinary noise cannot blur. */
 	for (size_t i = 0; i < y->n_causes; i++)

@@ -79,6 +79,38 @@ static inline size_t loud(const struct lg_verdict *v)
 	return n;
 }
 
+/* Whatever allocation fails: that is said, or the verdict is what it is with memory. */
+static inline void survives_without_memory(const struct run_plan *p)
+{
+	struct outcome o = explain(p);
+	uint64_t n = 0, made;
+
+	do {
+		struct lg_verdict *v;
+		int rc;
+
+		lg_alloc_fail_at(++n);
+		rc = lg_explain(o.t, NULL, &v, NULL);
+		made = lg_alloc_count();
+		lg_alloc_fail_at(0);
+		if (rc) {
+			assert_int_equal(rc, LG_E_NOMEM);
+			continue;
+		}
+		assert_int_equal(v->n_findings, o.v->n_findings);
+		for (size_t i = 0; i < v->n_findings; i++)
+			assert_string_equal(v->findings[i].title, o.v->findings[i].title);
+		if (o.v->shape)
+			assert_string_equal(v->shape, o.v->shape);
+		assert_int_equal(v->n_limits, o.v->n_limits);
+		for (size_t i = 0; i < v->n_limits; i++)
+			assert_string_equal(v->limits[i], o.v->limits[i]);
+		lg_verdict_free(v);
+	} while (made >= n);
+	assert_true(n > 30);
+	done(&o);
+}
+
 static const struct run_plan base = { .n_ranks = 2, .n_steps = 2000, .only_rank = -1,
 				      .steady_late_rank = -1, .stall_ns = 80 * MS };
 

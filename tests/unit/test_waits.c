@@ -260,10 +260,6 @@ static void survives_the_failure_of_any_allocation(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof stalls / sizeof *stalls; i++) {
 		struct run_plan p = base;
-		struct lg_trace *t;
-		struct lg_verdict *v;
-		uint64_t n = 0;
-		int rc;
 
 		p.n_steps = 60;
 		p.stall = stalls[i];
@@ -273,17 +269,7 @@ static void survives_the_failure_of_any_allocation(void **state)
 		p.n_ranks = i == 0 ? 4 : 2;
 		p.own_bytes = p.disk_bytes = 50e6;
 		p.disk_busy = 0.5;
-		t = synthetic_run(&p);
-		do {
-			lg_alloc_fail_at(++n);
-			rc = lg_explain(t, NULL, &v, NULL);
-			lg_alloc_fail_at(0);
-			assert_true(rc == 0 || rc == LG_E_NOMEM);
-			if (!rc)
-				lg_verdict_free(v);
-		} while (rc);
-		assert_true(n > 30);
-		lg_trace_free(t);
+		survives_without_memory(&p);
 	}
 }
 

@@ -10,8 +10,7 @@
 static const struct lg_rule rules[] = {
 #define R(rid, rfloor, rsentence, rsignal, rthreshold, rfix, rtradeoff, rconfirm, rsources)        \
 	{ .id = rid, .floor = rfloor, .sentence = rsentence, .signal = rsignal,                    \
-	  .threshold = rthreshold, .fix = rfix, .tradeoff = rtradeoff, .confirm = rconfirm,        \
-	  .sources = rsources },
+	  .threshold = rthreshold, .advice = { rfix, rtradeoff, rconfirm }, .sources = rsources },
 	LG_RULES(R)
 	LG_GPU_RULES(R)
 #undef R
@@ -65,25 +64,29 @@ static void money(struct lg_verdict *v, double per_hour)
 	v->cost.per_training_hour = per_hour / (1 - lost);
 }
 
+static const struct lg_advice *advice_for(const struct lg_finding *f)
+{
+	static const struct lg_advice none;
+	const struct lg_rule *r = lg_rule_find(f->id);
+	const struct lg_advice *a = lg_lock_advice(f);
+
+	if (!a)
+		a = lg_detail_advice(f);
+	return a ? a : r ? &r->advice : &none;
+}
+
 int lg_advise(struct lg_verdict *v, double cost_per_hour, struct lg_error *err)
 {
 	for (size_t i = 0; i < v->n_findings; i++) {
 		struct lg_finding *f = &v->findings[i];
-		const struct lg_rule *r = lg_rule_find(f->id);
-		struct lg_lock_advice words = { 0 };
+		const struct lg_advice *advice = advice_for(f);
 
-		if (r)
-			words = (struct lg_lock_advice){ r->fix, r->tradeoff, r->confirm };
-		if (r && !strcmp(r->id, "host.lock_held") && lg_lock_advice(f))
-			words = *lg_lock_advice(f);
-		if (r && lg_detail_advice(f))
-			words = *lg_detail_advice(f);
 		if (!f->fix)
-			f->fix = words.fix;
+			f->fix = advice->fix;
 		if (!f->tradeoff)
-			f->tradeoff = words.tradeoff;
+			f->tradeoff = advice->tradeoff;
 		if (!f->confirm)
-			f->confirm = words.confirm;
+			f->confirm = advice->confirm;
 		/* NAN on either side (not asked, not measurable) stays NAN. */
 		f->cost_per_hour = cost_per_hour * f->lost_share;
 	}

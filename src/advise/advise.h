@@ -4,8 +4,13 @@
 #define LG_ADVISE_ADVISE_H
 #include "analyse/verdict.h"
 
+struct lg_advice {
+	const char *fix, *tradeoff, *confirm;
+};
+
 struct lg_rule {
-	const char *id, *floor, *sentence, *signal, *threshold, *fix, *tradeoff, *confirm;
+	const char *id, *floor, *sentence, *signal, *threshold;
+	struct lg_advice advice;
 	const char *sources; /* one a line */
 };
 
@@ -22,13 +27,8 @@ const struct lg_rule *lg_rule_find(const char *id);
  */
 int lg_advise(struct lg_verdict *v, double cost_per_hour, struct lg_error *err) LG_MUST_CHECK;
 
-/* Advice for one kernel lock: by whose it is and what the holder did; NULL = the rule's words fit. */
-struct lg_lock_advice {
-	const char *fix, *tradeoff, *confirm;
-};
-const struct lg_lock_advice *lg_lock_advice(const struct lg_finding *f);
-
-/* The same by the finding's detail. */
-const struct lg_lock_advice *lg_detail_advice(const struct lg_finding *f);
+/* Words that fit better than the rule's; NULL = those do. */
+const struct lg_advice *lg_lock_advice(const struct lg_finding *f); /* by the lock and what its holder did */
+const struct lg_advice *lg_detail_advice(const struct lg_finding *f);
 
 #endif /* LG_ADVISE_ADVISE_H */

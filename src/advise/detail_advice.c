@@ -6,7 +6,7 @@
 
 static const struct {
 	const char *id, *detail;
-	struct lg_lock_advice words;
+	struct lg_advice words;
 } advice[] = {
 	{ "host.io_wait", "own_sync",
 	  { .fix = "The job waits until what it wrote itself is on the disk: write checkpoints to memory or to a "
@@ -54,7 +54,7 @@ static const struct {
 	    .confirm = "Put a constant, or /dev/null, in its place for a minute: the slow steps go with it." } },
 };
 
-const struct lg_lock_advice *lg_detail_advice(const struct lg_finding *f)
+const struct lg_advice *lg_detail_advice(const struct lg_finding *f)
 {
 	for (size_t i = 0; f->detail && i < sizeof advice / sizeof *advice; i++)
 		if (!strcmp(advice[i].id, f->id) && !strcmp(advice[i].detail, f->detail))

@@ -31,7 +31,7 @@ static const char *const remote_words[] = { "process_vm_", "access_remote_vm", "
 					    "proc_pid_cmdline", NULL };
 static const char *const huge_words[] = { "khugepaged", "collapse_", "ksm", "ksmd", "compact", NULL };
 
-static const struct lg_lock_advice reader = {
+static const struct lg_advice reader = {
 	.fix = "Stop that reader from walking the trainer's page tables: switch its per-process "
 	       "memory metric from /proc/PID/smaps, smaps_rollup or maps (PSS, USS) to "
 	       "/proc/PID/statm or status (RSS), or to the cgroup's memory.current and memory.stat, "
@@ -45,7 +45,7 @@ static const struct lg_lock_advice reader = {
 	.confirm = "kill -STOP the reader for one minute: the slow steps stop with it and return "
 		   "after kill -CONT.",
 };
-static const struct lg_lock_advice remote = {
+static const struct lg_advice remote = {
 	.fix = "Let the tool that reads the trainer's memory (profiler, debugger, ps-like scanner) do "
 	       "it less often and in fewer calls: each process_vm_readv, ptrace peek or "
 	       "/proc/PID/cmdline, environ or mem read takes the target's mmap_lock. Lower its "
@@ -54,7 +54,7 @@ static const struct lg_lock_advice remote = {
 	.tradeoff = "Fewer or less detailed samples from that tool.",
 	.confirm = "Stop the tool for one minute and compare the slow steps.",
 };
-static const struct lg_lock_advice foreign = {
+static const struct lg_advice foreign = {
 	.fix = "Another process works on the trainer's address space while holding its mmap_lock: see "
 	       "the holder's stack for the call. Make that work rarer or shorter, or point it at "
 	       "processes that do not train. In the trainer, avoid mmap, munmap and page faults in "
@@ -63,7 +63,7 @@ static const struct lg_lock_advice foreign = {
 	.tradeoff = "The other process sees less; the trainer keeps more memory mapped.",
 	.confirm = "kill -STOP the holder for one minute: the slow steps stop with it.",
 };
-static const struct lg_lock_advice huge = {
+static const struct lg_advice huge = {
 	.fix = "The kernel rearranges the trainer's memory (huge page collapse, KSM, compaction) under "
 	       "its mmap_lock: set /sys/kernel/mm/transparent_hugepage/khugepaged/"
 	       "scan_sleep_millisecs higher or defrag to madvise, ask for huge pages up front "
@@ -72,7 +72,7 @@ static const struct lg_lock_advice huge = {
 	.tradeoff = "Fewer huge pages later in the run, or more memory held free.",
 	.confirm = "echo never > /sys/kernel/mm/transparent_hugepage/enabled (or defer) for a minute.",
 };
-static const struct lg_lock_advice own = {
+static const struct lg_advice own = {
 	.fix = "The trainer's own threads take its mmap_lock against each other: one maps, unmaps or "
 	       "forks while another faults. Unmap less (MALLOC_TRIM_THRESHOLD_=-1 and a high "
 	       "MALLOC_MMAP_THRESHOLD_, or jemalloc with dirty_decay_ms:-1), reuse pinned and loader "
@@ -82,14 +82,14 @@ static const struct lg_lock_advice own = {
 	.tradeoff = "Resident memory stays at its peak; populating takes time at the start.",
 	.confirm = "Run with MALLOC_TRIM_THRESHOLD_=-1 MALLOC_MMAP_THRESHOLD_=1073741824 and compare.",
 };
-static const struct lg_lock_advice file = {
+static const struct lg_advice file = {
 	.fix = "Writers and readers of one file or directory wait for each other (inode or journal "
 	       "lock). Write logs and checkpoints to separate files per rank, on another file system "
 	       "than the data, with larger and fewer writes; no fsync in the loop.",
 	.tradeoff = "More files; data reaches the disk later.",
 	.confirm = "Send the holder's output to another file system (or /dev/null) for a minute.",
 };
-static const struct lg_lock_advice file_lock = {
+static const struct lg_advice file_lock = {
 	.fix = "The step takes a lock on a file (flock, fcntl) that the holder keeps while it works: "
 	       "`grep PID /proc/locks` and `ls -l /proc/PID/fd` show which file. Hold it only around the "
 	       "write itself, write to a file of one's own per process and merge later, or try it with "
@@ -100,11 +100,13 @@ static const struct lg_lock_advice file_lock = {
 static const char *const file_words[] = { "inode", "i_rwsem", "ext4", "xfs", "btrfs", "nfs", "jbd2",
 					  "vfs_", NULL };
 
-const struct lg_lock_advice *lg_lock_advice(const struct lg_finding *f)
+const struct lg_advice *lg_lock_advice(const struct lg_finding *f)
 {
 	const char *lock = f->culprit.lock ? f->culprit.lock : "";
 	const char *rel = f->culprit.relation ? f->culprit.relation : "";
 
+	if (strcmp(f->id, "host.lock_held"))
+		return NULL;
 	if (strstr(lock, "mmap")) {
 		if (did(f, huge_words) || !strcmp(rel, "kernel"))
 			return &huge;

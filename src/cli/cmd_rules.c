@@ -38,9 +38,9 @@ static void one(struct lg_out *o, const struct lg_rule *r)
 	field(o, "severity", !strcmp(r->floor, "measured") ?
 	      "by lost share of the run: high from 10 %, medium from 3 %, low from 1 %, else info" :
 	      "medium: what it costs cannot be measured from one recording");
-	field(o, "fix", r->fix);
-	field(o, "trade-off", r->tradeoff);
-	field(o, "to confirm", r->confirm);
+	field(o, "fix", r->advice.fix);
+	field(o, "trade-off", r->advice.tradeoff);
+	field(o, "to confirm", r->advice.confirm);
 	sources(o, r->sources);
 }
 
@@ -53,8 +53,8 @@ static void as_json(struct lg_out *o, const struct lg_rule *r, size_t n)
 		const char *const pairs[][2] = {
 			{ "id", r[i].id }, { "severity", r[i].floor }, { "sentence", r[i].sentence },
 			{ "signal", r[i].signal }, { "threshold", r[i].threshold },
-			{ "fix", r[i].fix }, { "tradeoff", r[i].tradeoff },
-			{ "confirm", r[i].confirm }, { "sources", r[i].sources },
+			{ "fix", r[i].advice.fix }, { "tradeoff", r[i].advice.tradeoff },
+			{ "confirm", r[i].advice.confirm }, { "sources", r[i].sources },
 		};
 
 		lg_json_open(&j, '{');

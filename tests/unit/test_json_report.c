@@ -137,8 +137,8 @@ static void every_rule_is_complete(void **state)
 	r = lg_rules(&n);
 	for (size_t i = 0; i < n; i++) {
 		assert_true(strlen(r[i].sentence) > 20 && strlen(r[i].signal) > 20);
-		assert_true(strlen(r[i].threshold) > 10 && strlen(r[i].fix) > 40);
-		assert_true(strlen(r[i].tradeoff) > 20 && strlen(r[i].confirm) > 20);
+		assert_true(strlen(r[i].threshold) > 10 && strlen(r[i].advice.fix) > 40);
+		assert_true(strlen(r[i].advice.tradeoff) > 20 && strlen(r[i].advice.confirm) > 20);
 		assert_true(strlen(r[i].sources) > 20);
 		assert_true(!strcmp(r[i].floor, "measured") || !strcmp(r[i].floor, "fixed"));
 		assert_ptr_equal(lg_rule_find(r[i].id), &r[i]); /* also: no id twice */

@@ -28,18 +28,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyse/bursts.h"
 #include "analyse/culprit.h"
 #include "analyse/severity.h"
 #include "analyse/tally.h"
 #include "base/alloc.h"
 #include "base/aside.h"
 #include "base/map.h"
-#include "base/median.h"
-#include "store/merge.h"
 
-enum { RUNS = 20000, ENOUGH = 40, BURSTS_MAX = 4096, CANDIDATES_MAX = 512, MIN_HITS = 2 };
+enum { RUNS = 20000, ENOUGH = 40, CANDIDATES_MAX = 512, MIN_HITS = 2 };
 enum { WORTH_A_THREAD = 1 << 17 /* samples */ };
-enum { STILL_PERIODS = 3, BURST_PERIODS = 4 }; /* shorter is below what the sampling can tell */
 #define P_LIMIT 0.01
 #define STILL_SHARE 0.7  /* of a burst: then the thread stood still during it */
 #define STILL_MORE 0.3   /* above its ordinary share */
@@ -47,179 +45,8 @@ enum { STILL_PERIODS = 3, BURST_PERIODS = 4 }; /* shorter is below what the samp
 #define TAKEN_SHARE 0.3  /* of a burst: so long somebody else had the thread's CPU */
 #define TURNS_SHARE 0.15 /* of the burst's CPU, later on: then another rank runs there in turns with it */
 
-struct interval {
-	int64_t ts, end;
-	int64_t still;  /* bursts: for how long of it the thread stood still */
-	int32_t cpu;    /* bursts: where it began */
-	bool with_last; /* bursts: the same occasion as the one before it */
-	bool beat;      /* bursts: the first of a piece of work, see mark_beats() */
-};
-
-struct intervals {
-	struct interval *v;
-	size_t n, cap;
-};
-
-static int add(struct intervals *l, int64_t ts, int64_t end)
-{
-	if (lg_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v))
-		return LG_E_NOMEM;
-	l->v[l->n++] = (struct interval){ .ts = ts, .end = end };
-	return 0;
-}
-
-/* When the process was there, as far as this recording tells. */
-static struct interval life_of(const struct lg_case *c, lg_prc prc)
-{
-	const struct lg_process_tab *p = &c->t->process;
-
-	return (struct interval){ .ts = p->start[prc] > c->t->first ? p->start[prc] : c->t->first,
-				  .end = p->end[prc] < c->t->last ? p->end[prc] : c->t->last };
-}
-
-/* Sampling period: the median spacing of the samples of one busy thread. */
-static int64_t sampling_period(struct lg_case *c, lg_thr thr)
-{
-	const struct lg_index *x = c->idx;
-	size_t n = x->sample_off[thr + 1] - x->sample_off[thr];
-	int64_t *d, period;
-
-	if (n < 8)
-		return 0;
-	d = lg_calloc(n, sizeof *d);
-	if (!d) {
-		c->failed = LG_E_NOMEM;
-		return 0;
-	}
-	for (size_t i = 1; i < n; i++)
-		d[i - 1] = c->t->sample.ts[x->sample[x->sample_off[thr] + i]] -
-			   c->t->sample.ts[x->sample[x->sample_off[thr] + i - 1]];
-	period = lg_select_i64(d, n - 1, (n - 1) / 2);
-	lg_free(d);
-	return period;
-}
-
-/* When the thread stood still: no sample for more than STILL_PERIODS. */
-static int find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct interval life,
-		     struct intervals *gaps)
-{
-	const struct lg_index *x = c->idx;
-	const struct lg_sample_tab *s = &c->t->sample;
-	int64_t last = life.ts;
-	int rc = 0;
-
-	for (uint32_t p = x->sample_off[thr]; !rc && p < x->sample_off[thr + 1]; p++) {
-		uint32_t row = x->sample[p];
-
-		if (s->flags[row] & LG_SAMPLE_OFFCPU)
-			continue;
-		if (s->ts[row] - last > STILL_PERIODS * period)
-			rc = add(gaps, last + period / 2, s->ts[row] - period / 2);
-		last = s->ts[row];
-	}
-	if (!rc && life.end - last > STILL_PERIODS * period)
-		rc = add(gaps, last + period / 2, life.end);
-	return rc;
-}
-
-static int cmp_interval(const void *a, const void *b)
-{
-	const struct interval *x = a, *y = b;
-
-	return (x->ts > y->ts) - (x->ts < y->ts);
-}
-
-struct moment {
-	int64_t ts;
-	int32_t cpu;
-};
-
-static int cmp_moment(const void *a, const void *b)
-{
-	const struct moment *x = a, *y = b;
-
-	return (x->ts > y->ts) - (x->ts < y->ts);
-}
-
-/* Bursts of a process within the victim's life: its samples, of all threads, closer than five periods. */
-static int find_bursts(const struct lg_case *c, lg_prc prc, int64_t period, struct interval life,
-		       struct intervals *out)
-{
-	const struct lg_index *x = c->idx;
-	const struct lg_sample_tab *s = &c->t->sample;
-	uint32_t from = x->thread_off[prc], to = x->thread_off[prc + 1];
-	size_t cap = 0, n = 0;
-	struct moment *at;
-	int rc = 0;
-
-	for (uint32_t k = from; k < to; k++)
-		cap += x->sample_off[x->thread[k] + 1] - x->sample_off[x->thread[k]];
-	at = lg_calloc(cap, sizeof *at);
-	if (!at)
-		return LG_E_NOMEM;
-	for (uint32_t k = from; k < to; k++)
-		for (uint32_t p = x->sample_off[x->thread[k]]; p < x->sample_off[x->thread[k] + 1]; p++) {
-			int64_t ts = s->ts[x->sample[p]];
-
-			if (ts >= life.ts && ts < life.end && !(s->flags[x->sample[p]] & LG_SAMPLE_OFFCPU))
-				at[n++] = (struct moment){ ts, s->cpu[x->sample[p]] };
-		}
-	/* Of one thread they are in order. */
-	if (to > from + 1)
-		qsort(at, n, sizeof *at, cmp_moment);
-	for (size_t i = 0; !rc && i < n; i++) {
-		if (out->n && at[i].ts - out->v[out->n - 1].end <= 5 * period) {
-			out->v[out->n - 1].end = at[i].ts + period;
-		} else if (out->n < BURSTS_MAX) {
-			rc = add(out, at[i].ts, at[i].ts + period);
-			if (!rc)
-				out->v[out->n - 1].cpu = at[i].cpu;
-		}
-	}
-	lg_free(at);
-	return rc;
-}
-
-/* Time of [a, b) inside gaps (sorted, disjoint). */
-static int64_t inside(const struct intervals *gaps, int64_t a, int64_t b)
-{
-	size_t lo = 0, hi = gaps->n;
-	int64_t sum = 0;
-
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (gaps->v[mid].end > a)
-			hi = mid;
-		else
-			lo = mid + 1;
-	}
-	for (; lo < gaps->n && gaps->v[lo].ts < b; lo++) {
-		int64_t from = gaps->v[lo].ts > a ? gaps->v[lo].ts : a;
-		int64_t to = gaps->v[lo].end < b ? gaps->v[lo].end : b;
-
-		sum += to - from;
-	}
-	return sum;
-}
-
-/* Bursts with less between them than the longer one lasts are one occasion. Their number. */
-static size_t join_occasions(struct intervals *b, int64_t period)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < b->n; i++) {
-		struct interval *v = &b->v[i];
-		int64_t len = v->end - v->ts, last = i ? v[-1].end - v[-1].ts : 0;
-
-		v->with_last = i && v->ts - v[-1].end < (len > last ? len : last) + STILL_PERIODS * period;
-		n += !v->with_last;
-	}
-	return n;
-}
-
-static double chance(struct interval life, const struct intervals *gaps, const struct intervals *bursts,
-		     int64_t covered)
+static double chance(struct lg_stretch life, const struct lg_stretches *gaps,
+		     const struct lg_stretches *bursts, int64_t covered)
 {
 	uint64_t seed = 0x6c61676761726432;
 	size_t as_good = 0;
@@ -237,7 +64,7 @@ static double chance(struct interval life, const struct intervals *gaps, const s
 			at = life.ts - from +
 			     (int64_t)((double)(seed >> 11) * 0x1p-53 * (double)(room > 0 ? room : 0));
 			for (size_t k = i; k < next; k++)
-				sum += inside(gaps, bursts->v[k].ts + at, bursts->v[k].end + at);
+				sum += lg_covered(gaps, bursts->v[k].ts + at, bursts->v[k].end + at);
 		}
 		as_good += sum >= covered;
 		if (as_good >= ENOUGH && (double)as_good >= P_LIMIT * (double)(run + 1))
@@ -248,7 +75,7 @@ static double chance(struct interval life, const struct intervals *gaps, const s
 
 /* Innermost frame that most samples share, outside lock and page-walk plumbing. */
 static void name_function(struct lg_case *c, struct lg_finding *f, lg_prc prc,
-			  const struct intervals *gaps, size_t *ret_n)
+			  const struct lg_stretches *gaps, size_t *ret_n)
 {
 	const struct lg_index *x = c->idx;
 	struct lg_piece piece = { .hold = UINT32_MAX, .row = UINT32_MAX, .end = LG_END_LOCK };
@@ -286,8 +113,8 @@ struct candidate {
 	int64_t covered;
 	size_t n_long, hits;  /* occasions */
 	size_t n_judged;      /* bursts that can tell */
-	struct intervals all;    /* its long bursts */
-	struct intervals bursts; /* those that can tell; in the end those in which the thread stood still */
+	struct lg_stretches all;    /* its long bursts */
+	struct lg_stretches bursts; /* those that can tell; in the end those in which it stood still */
 };
 
 static void done(struct candidate *k)
@@ -298,7 +125,7 @@ static void done(struct candidate *k)
 
 static void tell(struct lg_case *c, const struct lg_rank *r, const struct candidate *k)
 {
-	const struct intervals *bursts = &k->bursts;
+	const struct lg_stretches *bursts = &k->bursts;
 	int64_t burst_ns = 0, wall = c->t->last - c->t->first, covered = k->covered, *at;
 	double p = k->p;
 	lg_prc prc = k->prc;
@@ -386,21 +213,6 @@ static bool is_job(const struct lg_case *c, lg_prc p)
 	       c->t->process.role[p] == LG_ROLE_LOADER;
 }
 
-/* Keep the bursts that are long enough to be judged. */
-static int64_t keep_long(struct intervals *b, int64_t period)
-{
-	size_t n = 0;
-	int64_t sum = 0;
-
-	for (size_t i = 0; i < b->n; i++)
-		if (b->v[i].end - b->v[i].ts >= BURST_PERIODS * period) {
-			sum += b->v[i].end - b->v[i].ts;
-			b->v[n++] = b->v[i];
-		}
-	b->n = n;
-	return sum;
-}
-
 /* The CPU that thr ran on when it was seen last before ts; -1 = not seen. */
 static int32_t cpu_before(const struct lg_case *c, lg_thr thr, int64_t ts)
 {
@@ -410,7 +222,7 @@ static int32_t cpu_before(const struct lg_case *c, lg_thr thr, int64_t ts)
 }
 
 /* Of the stalls that are about as long as those in the bursts: how much of their time the bursts cover. */
-static double own_share(const struct intervals *gaps, const struct intervals *bursts)
+static double own_share(const struct lg_stretches *gaps, const struct lg_stretches *bursts)
 {
 	double sum = 0, squares = 0, all = 0, own = 0, typical;
 
@@ -427,14 +239,14 @@ static double own_share(const struct intervals *gaps, const struct intervals *bu
 		if (len < typical / 2)
 			continue;
 		all += len;
-		own += (double)inside(bursts, gaps->v[i].ts, gaps->v[i].end);
+		own += (double)lg_covered(bursts, gaps->v[i].ts, gaps->v[i].end);
 	}
 	return all > 0 ? own / all : 0;
 }
 
 /* Does a rank run on this burst's CPU, in turns with it, in the later half of the beat? (At its begin a
  * rank may still be on its way to where it waits for the others.) */
-static bool takes_turns(const struct lg_case *c, const struct candidate *k, const struct interval *b,
+static bool takes_turns(const struct lg_case *c, const struct candidate *k, const struct lg_stretch *b,
 			int64_t period)
 {
 	const struct lg_sample_tab *s = &c->t->sample;
@@ -465,7 +277,7 @@ static bool takes_turns(const struct lg_case *c, const struct candidate *k, cons
 
 /* Had anybody but the thread itself and the candidate its CPU for a good part of the burst? */
 static bool cpu_was_taken(const struct lg_case *c, lg_prc candidate, lg_thr victim,
-			  const struct interval *b, int64_t period)
+			  const struct lg_stretch *b, int64_t period)
 {
 	const struct lg_sample_tab *s = &c->t->sample;
 	int32_t cpu = cpu_before(c, victim, b->ts);
@@ -486,27 +298,14 @@ static bool cpu_was_taken(const struct lg_case *c, lg_prc candidate, lg_thr vict
 	return (double)n * (double)period >= TAKEN_SHARE * (double)(b->end - b->ts);
 }
 
-/* Where it shares a CPU, one piece of its work is many bursts: those no farther apart than its longest one
- * lasts are one beat. */
-static void mark_beats(struct intervals *all)
-{
-	int64_t longest = 0;
-
-	for (size_t i = 0; i < all->n; i++)
-		if (all->v[i].end - all->v[i].ts > longest)
-			longest = all->v[i].end - all->v[i].ts;
-	for (size_t i = 0; i < all->n; i++)
-		all->v[i].beat = !i || all->v[i].ts - all->v[i - 1].end > longest;
-}
-
 /* Its long bursts: for its rhythm, and to be judged. */
-static int find_candidate(const struct lg_case *c, struct candidate *k, int64_t period, struct interval life,
-			  int64_t *ret_busy)
+static int find_candidate(const struct lg_case *c, struct candidate *k, int64_t period,
+			  struct lg_stretch life, int64_t *ret_busy)
 {
-	int rc = find_bursts(c, k->prc, period, life, &k->all);
+	int rc = lg_find_bursts(c, k->prc, period, life, &k->all);
 
-	*ret_busy = rc ? 0 : keep_long(&k->all, period);
-	mark_beats(&k->all);
+	*ret_busy = rc ? 0 : lg_keep_long(&k->all, period);
+	lg_mark_beats(&k->all);
 	if (!rc && k->all.n) {
 		k->bursts.v = lg_calloc(k->all.n, sizeof *k->bursts.v);
 		if (!k->bursts.v)
@@ -518,27 +317,27 @@ static int find_candidate(const struct lg_case *c, struct candidate *k, int64_t 
 }
 
 /* How well do the bursts and the thread's standing still agree? False: not even at first sight. */
-static bool agrees(struct candidate *k, const struct intervals *gaps, int64_t period, int64_t *ret_still)
+static bool agrees(struct candidate *k, const struct lg_stretches *gaps, int64_t period, int64_t *ret_still)
 {
 	int64_t busy = 0, still = 0;
 	size_t hits = 0;
 
 	for (size_t i = 0; i < k->bursts.n; i++) {
-		struct interval *b = &k->bursts.v[i];
+		struct lg_stretch *b = &k->bursts.v[i];
 
-		b->still = inside(gaps, b->ts, b->end);
+		b->still = lg_covered(gaps, b->ts, b->end);
 		busy += b->end - b->ts;
 		still += b->still;
 		hits += (double)b->still >= STILL_SHARE * (double)(b->end - b->ts);
 	}
-	k->n_long = join_occasions(&k->bursts, period);
+	k->n_long = lg_join_occasions(&k->bursts, period);
 	*ret_still = still;
 	return hits >= MIN_HITS && k->n_long >= MIN_HITS && hits * 5 >= k->bursts.n * 3 &&
 	       (double)still >= (k->usual + STILL_MORE) * (double)busy;
 }
 
-static int judge_candidate(const struct lg_case *c, const struct intervals *gaps, lg_thr victim,
-			   int64_t period, struct interval life, struct candidate *k)
+static int judge_candidate(const struct lg_case *c, const struct lg_stretches *gaps, lg_thr victim,
+			   int64_t period, struct lg_stretch life, struct candidate *k)
 {
 	int64_t all_busy, still;
 	size_t n = 0, n_same_cpu = 0, before;
@@ -550,7 +349,7 @@ static int judge_candidate(const struct lg_case *c, const struct intervals *gaps
 		return rc;
 	before = k->bursts.n;
 	for (size_t i = 0; i < before; i++) {
-		struct interval b = k->bursts.v[i];
+		struct lg_stretch b = k->bursts.v[i];
 
 		if (!cpu_was_taken(c, k->prc, victim, &b, period) && !takes_turns(c, k, &b, period))
 			k->bursts.v[n++] = b;
@@ -565,7 +364,7 @@ static int judge_candidate(const struct lg_case *c, const struct intervals *gaps
 		return 0;
 	n = 0;
 	for (size_t i = 0; i < k->bursts.n; i++) {
-		struct interval b = k->bursts.v[i];
+		struct lg_stretch b = k->bursts.v[i];
 
 		if ((double)b.still < STILL_SHARE * (double)(b.end - b.ts))
 			continue;
@@ -578,7 +377,7 @@ static int judge_candidate(const struct lg_case *c, const struct intervals *gaps
 		k->clouded = true;
 		k->p = 1;
 	}
-	k->hits = join_occasions(&k->bursts, period);
+	k->hits = lg_join_occasions(&k->bursts, period);
 	if (k->hits < MIN_HITS)
 		k->p = 1;
 	return 0;
@@ -593,8 +392,8 @@ static bool better(const struct candidate *k, const struct candidate *than)
 struct field {
 	struct lg_case *c;
 	const struct lg_rank *victim;
-	const struct intervals *gaps;
-	struct interval life;
+	const struct lg_stretches *gaps;
+	struct lg_stretch life;
 	int64_t period;
 	double usual;
 	lg_prc first;
@@ -630,16 +429,16 @@ static void judge_field(void *arg)
 
 static int judge_victim(struct lg_case *c, const struct lg_rank *r, struct candidate *best)
 {
-	struct interval life = life_of(c, r->prc);
-	int64_t period = sampling_period(c, r->thr), wall = life.end - life.ts, still = 0;
-	struct intervals gaps = { 0 };
+	struct lg_stretch life = lg_sampled_life(c, r->prc);
+	int64_t period = lg_sampling_period(c, r->thr), wall = life.end - life.ts, still = 0;
+	struct lg_stretches gaps = { 0 };
 	struct field half[2];
 	struct lg_aside aside;
 	int rc;
 
 	if (period <= 0 || wall <= 0 || wall < (c->t->last - c->t->first) / 2)
 		return 0;
-	rc = find_gaps(c, r->thr, period, life, &gaps);
+	rc = lg_find_gaps(c, r->thr, period, life, &gaps);
 	for (size_t i = 0; i < gaps.n; i++)
 		still += gaps.v[i].end - gaps.v[i].ts;
 	for (lg_prc i = 0; i < 2; i++)
@@ -662,6 +461,13 @@ static int judge_victim(struct lg_case *c, const struct lg_rank *r, struct candi
 	return half[0].rc ? half[0].rc : half[1].rc;
 }
 
+static int cmp_stretch(const void *a, const void *b)
+{
+	const struct lg_stretch *x = a, *y = b;
+
+	return (x->ts > y->ts) - (x->ts < y->ts);
+}
+
 /* What stalls one rank stalls those that wait for it: bursts that can tell nothing of the victim (they had
  * its CPU) may tell it of another rank. */
 static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, struct candidate *best)
@@ -670,34 +476,34 @@ static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, stru
 
 	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
 		const struct lg_rank *r = &c->ranks[i];
-		struct interval life = life_of(c, r->prc);
-		int64_t period = sampling_period(c, r->thr);
-		struct intervals gaps = { 0 };
+		struct lg_stretch life = lg_sampled_life(c, r->prc);
+		int64_t period = lg_sampling_period(c, r->thr);
+		struct lg_stretches gaps = { 0 };
 		struct candidate k = { .prc = best->prc };
 
 		if (r == victim || period <= 0 || life.end <= life.ts)
 			continue;
-		rc = find_gaps(c, r->thr, period, life, &gaps);
+		rc = lg_find_gaps(c, r->thr, period, life, &gaps);
 		for (size_t j = 0; j < gaps.n; j++)
 			k.usual += (double)(gaps.v[j].end - gaps.v[j].ts) / (double)(life.end - life.ts);
 		rc = rc ? rc : judge_candidate(c, &gaps, r->thr, period, life, &k);
 		for (size_t j = 0; !rc && k.p < P_LIMIT && j < k.bursts.n; j++) {
-			const struct interval *b = &k.bursts.v[j];
+			const struct lg_stretch *b = &k.bursts.v[j];
 			bool known = false;
 
 			for (size_t m = 0; m < best->bursts.n; m++)
 				known |= best->bursts.v[m].ts < b->end && b->ts < best->bursts.v[m].end;
 			if (known)
 				continue;
-			rc = add(&best->bursts, b->ts, b->end);
+			rc = lg_stretch_add(&best->bursts, b->ts, b->end);
 			best->covered += b->still;
 		}
 		lg_free(gaps.v);
 		done(&k);
 	}
 	if (best->bursts.n)
-		qsort(best->bursts.v, best->bursts.n, sizeof *best->bursts.v, cmp_interval);
-	best->hits = join_occasions(&best->bursts, sampling_period(c, victim->thr));
+		qsort(best->bursts.v, best->bursts.n, sizeof *best->bursts.v, cmp_stretch);
+	best->hits = lg_join_occasions(&best->bursts, lg_sampling_period(c, victim->thr));
 	if (best->n_long < best->hits)
 		best->n_long = best->hits;
 	return rc;

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * bursts.h - by CPU samples: when a thread stood still, and when a process was busy.
+ *
+ * A thread that computes shows a sample every period. Lists are in order of time, their stretches disjoint.
+ */
+#ifndef LG_ANALYSE_BURSTS_H
+#define LG_ANALYSE_BURSTS_H
+#include "analyse/case.h"
+
+struct lg_stretch {
+	int64_t ts, end;
+	/* Of bursts: */
+	int64_t still;  /* for how long of it the thread stood still; the caller's */
+	int32_t cpu;    /* where it began */
+	bool with_last; /* the same occasion as the one before it */
+	bool beat;      /* the first of a piece of work */
+};
+
+struct lg_stretches {
+	struct lg_stretch *v;
+	size_t n, cap;
+};
+
+int lg_stretch_add(struct lg_stretches *l, int64_t ts, int64_t end) LG_MUST_CHECK;
+/* Time of [a, b) inside the stretches. (Here, because it is asked some million times.) */
+static inline int64_t lg_covered(const struct lg_stretches *l, int64_t a, int64_t b)
+{
+	size_t lo = 0, hi = l->n;
+	int64_t sum = 0;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (l->v[mid].end > a)
+			hi = mid;
+		else
+			lo = mid + 1;
+	}
+	for (; lo < l->n && l->v[lo].ts < b; lo++) {
+		int64_t from = l->v[lo].ts > a ? l->v[lo].ts : a;
+		int64_t to = l->v[lo].end < b ? l->v[lo].end : b;
+
+		sum += to - from;
+	}
+	return sum;
+}
+
+/* When the process was there, as far as this recording tells. */
+struct lg_stretch lg_sampled_life(const struct lg_case *c, lg_prc prc);
+/* Sampling period: the median spacing of the samples of one busy thread. 0 = too few. */
+int64_t lg_sampling_period(struct lg_case *c, lg_thr thr);
+/* When the thread stood still: no sample for more than three periods. */
+int lg_find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct lg_stretch life,
+		 struct lg_stretches *gaps) LG_MUST_CHECK;
+
+/* Bursts of a process within the victim's life: its samples, of all threads, no more than five periods
+ * apart. */
+int lg_find_bursts(const struct lg_case *c, lg_prc prc, int64_t period, struct lg_stretch life,
+		   struct lg_stretches *out) LG_MUST_CHECK;
+/* Keep those that are long enough to be judged; the time that they take. */
+int64_t lg_keep_long(struct lg_stretches *b, int64_t period);
+/* Bursts with less between them than the longer one lasts are one occasion. Their number. */
+size_t lg_join_occasions(struct lg_stretches *b, int64_t period);
+/* Where a process shares a CPU, one piece of its work is many bursts: those no farther apart than its longest
+ * one lasts are one beat. */
+void lg_mark_beats(struct lg_stretches *all);
+
+#endif /* LG_ANALYSE_BURSTS_H */

@@ -16,16 +16,12 @@ static void a_healthy_run_gets_no_finding(void **state)
 
 static void names_the_holder_of_the_lock(void **state)
 {
-	struct run_plan p = base;
+	struct run_plan p = stalls(STALL_LOCK, 2500);
 	struct outcome o;
 	const struct lg_finding *f;
 
 	(void)state;
-	p.stall = STALL_LOCK;
-	p.period_ns = 2500 * MS;
-	o = explain(&p);
-	f = find(o.v, "host.lock_held");
-	assert_non_null(f);
+	f = told(&p, "host.lock_held", &o);
 	assert_ptr_equal(f, &o.v->findings[0]);
 	assert_int_equal(loud(o.v), 1);
 	assert_string_equal(f->culprit.relation, "other_process");
@@ -45,12 +41,10 @@ static void names_the_holder_of_the_lock(void **state)
 
 static void a_lock_of_one_rank_is_rank_local(void **state)
 {
-	struct run_plan p = base;
+	struct run_plan p = stalls(STALL_LOCK, 700);
 	struct outcome o;
 
 	(void)state;
-	p.stall = STALL_LOCK;
-	p.period_ns = 700 * MS;
 	p.only_rank = 1;
 	p.explicit_collective = true;
 	o = explain(&p);
@@ -63,12 +57,10 @@ static void a_lock_of_one_rank_is_rank_local(void **state)
 
 static void stalls_of_all_ranks_at_once_are_global(void **state)
 {
-	struct run_plan p = base;
+	struct run_plan p = stalls(STALL_LOCK, 1100);
 	struct outcome o;
 
 	(void)state;
-	p.stall = STALL_LOCK;
-	p.period_ns = 1100 * MS;
 	p.all_ranks = true;
 	o = explain(&p);
 	assert_string_equal(o.v->scope, "global");
@@ -77,16 +69,12 @@ static void stalls_of_all_ranks_at_once_are_global(void **state)
 
 static void follows_a_helper_thread_to_the_holder(void **state)
 {
-	struct run_plan p = base;
+	struct run_plan p = stalls(STALL_FUTEX_HELPER_LOCK, 900);
 	struct outcome o;
 	const struct lg_finding *f;
 
 	(void)state;
-	p.stall = STALL_FUTEX_HELPER_LOCK;
-	p.period_ns = 900 * MS;
-	o = explain(&p);
-	f = find(o.v, "host.lock_held");
-	assert_non_null(f);
+	f = told(&p, "host.lock_held", &o);
 	assert_int_equal(f->culprit.pid, CULPRIT_PID);
 	assert_true(f->excess_share > 0.9);
 	done(&o);
@@ -94,17 +82,13 @@ static void follows_a_helper_thread_to_the_holder(void **state)
 
 static void an_owner_without_a_hold_is_less_sure(void **state)
 {
-	struct run_plan p = base;
+	struct run_plan p = stalls(STALL_LOCK, 900);
 	struct outcome o;
 	const struct lg_finding *f;
 
 	(void)state;
-	p.stall = STALL_LOCK;
-	p.period_ns = 900 * MS;
 	p.no_hold_rows = true;
-	o = explain(&p);
-	f = find(o.v, "host.lock_held");
-	assert_non_null(f);
+	f = told(&p, "host.lock_held", &o);
 	assert_int_equal(f->culprit.pid, CULPRIT_PID);
 	assert_true(f->confidence < 0.95 && f->confidence > 0.5);
 	done(&o);
@@ -112,16 +96,12 @@ static void an_owner_without_a_hold_is_less_sure(void **state)
 
 static void names_who_kept_the_file_lock(void **state)
 {
-	struct run_plan p = base;
+	struct run_plan p = stalls(STALL_FILE_LOCK, 1700);
 	struct outcome o;
 	const struct lg_finding *f;
 
 	(void)state;
-	p.stall = STALL_FILE_LOCK;
-	p.period_ns = 1700 * MS;
-	o = explain(&p);
-	f = find(o.v, "host.lock_held");
-	assert_non_null(f);
+	f = told(&p, "host.lock_held", &o);
 	assert_int_equal(loud(o.v), 1);
 	assert_int_equal(f->culprit.pid, CULPRIT_PID);
 	assert_string_equal(f->culprit.lock, "file lock");
@@ -133,17 +113,13 @@ static void names_who_kept_the_file_lock(void **state)
 /* A tool started anew for each look: one cause, by the name of who starts it. */
 static void servants_of_one_master_are_one_cause(void **state)
 {
-	struct run_plan p = base;
+	struct run_plan p = stalls(STALL_FILE_LOCK, 1700);
 	struct outcome o;
 	const struct lg_finding *f;
 
 	(void)state;
-	p.stall = STALL_FILE_LOCK;
-	p.period_ns = 1700 * MS;
 	p.servants = true;
-	o = explain(&p);
-	f = find(o.v, "host.lock_held");
-	assert_non_null(f);
+	f = told(&p, "host.lock_held", &o);
 	assert_int_equal(loud(o.v), 1);
 	assert_int_equal(f->culprit.pid, CULPRIT_PID);
 	assert_non_null(strstr(f->title, "processes started by"));
@@ -170,12 +146,10 @@ static void a_used_up_quota_is_told_from_mere_latency(void **state)
 {
 	(void)state;
 	for (int i = 0; i < 2; i++) {
-		struct run_plan p = base;
+		struct run_plan p = stalls(STALL_QUOTA, 500);
 		struct outcome o;
 		const struct lg_finding *f;
 
-		p.stall = STALL_QUOTA;
-		p.period_ns = 500 * MS;
 		p.throttled_ns = i ? 0 : 90e6;
 		o = explain(&p);
 		f = find(o.v, "host.cpu_throttled");
@@ -194,12 +168,10 @@ static void names_the_program_that_had_to_answer(void **state)
 {
 	(void)state;
 	for (int i = 0; i < 3; i++) {
-		struct run_plan p = base;
+		struct run_plan p = stalls(STALL_SOCKET, 1300);
 		struct outcome o;
 		const struct lg_finding *f;
 
-		p.stall = STALL_SOCKET;
-		p.period_ns = 1300 * MS;
 		p.asleep = i == 1;
 		p.of_job = i == 2;
 		o = explain(&p);
@@ -220,17 +192,13 @@ static void names_the_program_that_had_to_answer(void **state)
 
 static void names_who_had_the_cpu(void **state)
 {
-	struct run_plan p = base;
+	struct run_plan p = stalls(STALL_CPU, 1500);
 	struct outcome o;
 	const struct lg_finding *f;
 
 	(void)state;
-	p.stall = STALL_CPU;
-	p.period_ns = 1500 * MS;
 	p.only_rank = 0;
-	o = explain(&p);
-	f = find(o.v, "host.cpu_contention");
-	assert_non_null(f);
+	f = told(&p, "host.cpu_contention", &o);
 	assert_int_equal(loud(o.v), 1);
 	assert_int_equal(f->culprit.pid, CULPRIT_PID);
 	assert_string_equal(o.v->scope, "rank_local");
@@ -239,17 +207,13 @@ static void names_who_had_the_cpu(void **state)
 
 static void a_rank_that_computes_longer_now_and_then_is_the_straggler(void **state)
 {
-	struct run_plan p = base;
+	struct run_plan p = stalls(STALL_RUN, 800);
 	struct outcome o;
 	const struct lg_finding *f;
 
 	(void)state;
-	p.stall = STALL_RUN;
-	p.period_ns = 800 * MS;
 	p.only_rank = 1;
-	o = explain(&p);
-	f = find(o.v, "comms.straggler");
-	assert_non_null(f);
+	f = told(&p, "comms.straggler", &o);
 	assert_int_equal(loud(o.v), 1);
 	assert_int_equal(f->culprit.rank, 1);
 	assert_string_equal(f->culprit.relation, "rank");
@@ -267,9 +231,7 @@ static void a_rank_that_is_always_late_is_a_steady_straggler(void **state)
 	p.n_ranks = 4;
 	p.steady_late_rank = 2;
 	p.steady_late_ns = 4 * MS;
-	o = explain(&p);
-	f = find(o.v, "comms.straggler");
-	assert_non_null(f);
+	f = told(&p, "comms.straggler", &o);
 	assert_int_equal(f->culprit.rank, 2);
 	assert_true(isnan(f->excess_share));
 	/* 4 ms of ~14 ms steps, less the ranks' jitter. */
@@ -277,7 +239,6 @@ static void a_rank_that_is_always_late_is_a_steady_straggler(void **state)
 	assert_string_equal(o.v->shape, "steady");
 	done(&o);
 }
-
 
 /* The same loss, in too few steps, and in too little time: told, not graded. */
 static void a_steady_loss_needs_steps_and_time(void **state)
@@ -296,9 +257,7 @@ static void a_steady_loss_needs_steps_and_time(void **state)
 		p.steady_late_rank = 2;
 		p.n_steps = runs[i].n_steps;
 		p.steady_late_ns = runs[i].late;
-		o = explain(&p);
-		f = find(o.v, "comms.straggler");
-		assert_non_null(f);
+		f = told(&p, "comms.straggler", &o);
 		assert_true(f->lost_share > 0.2);
 		assert_string_equal(f->severity, runs[i].graded ? "high" : "low");
 		assert_int_equal(has_limit(o.v, "too short to tell"), !runs[i].graded);
@@ -308,13 +267,11 @@ static void a_steady_loss_needs_steps_and_time(void **state)
 
 static void one_rank_alone_is_single(void **state)
 {
-	struct run_plan p = base;
+	struct run_plan p = stalls(STALL_LOCK, 1300);
 	struct outcome o;
 
 	(void)state;
 	p.n_ranks = 1;
-	p.stall = STALL_LOCK;
-	p.period_ns = 1300 * MS;
 	o = explain(&p);
 	assert_non_null(find(o.v, "host.lock_held"));
 	assert_string_equal(o.v->scope, "single");
@@ -323,17 +280,13 @@ static void one_rank_alone_is_single(void **state)
 
 static void steps_without_marks_are_inferred(void **state)
 {
-	struct run_plan p = base;
+	struct run_plan p = stalls(STALL_LOCK, 900);
 	struct outcome o;
 	const struct lg_finding *f;
 
 	(void)state;
 	p.no_marks = true;
-	p.stall = STALL_LOCK;
-	p.period_ns = 900 * MS;
-	o = explain(&p);
-	f = find(o.v, "host.lock_held");
-	assert_non_null(f);
+	f = told(&p, "host.lock_held", &o);
 	assert_int_equal(f->culprit.pid, CULPRIT_PID);
 	/* 9.8 ms of work a step, as the plan says. */
 	assert_true(o.v->median_ms > 9.5 && o.v->median_ms < 10.2);
@@ -343,18 +296,14 @@ static void steps_without_marks_are_inferred(void **state)
 
 static void samples_alone_give_a_correlation(void **state)
 {
-	struct run_plan p = base;
+	struct run_plan p = stalls(STALL_LOCK, 700);
 	struct outcome o;
 	const struct lg_finding *f;
 
 	(void)state;
 	p.n_steps = 400;
 	p.samples_only = true;
-	p.stall = STALL_LOCK;
-	p.period_ns = 700 * MS;
-	o = explain(&p);
-	f = find(o.v, "host.foreign_activity");
-	assert_non_null(f);
+	f = told(&p, "host.foreign_activity", &o);
 	assert_int_equal(o.v->n_findings, 1);
 	assert_int_equal(f->culprit.pid, CULPRIT_PID);
 	assert_string_equal(f->culprit.function, "gather_stats");
@@ -365,15 +314,13 @@ static void samples_alone_give_a_correlation(void **state)
 
 static void samples_of_an_innocent_process_accuse_nobody(void **state)
 {
-	struct run_plan p = base;
+	struct run_plan p = stalls(STALL_LOCK, 700);
 	struct outcome o;
 
 	(void)state;
 	p.n_steps = 400;
 	p.samples_only = true;
 	p.innocent = true;
-	p.stall = STALL_LOCK;
-	p.period_ns = 700 * MS;
 	o = explain(&p);
 	assert_int_equal(o.v->n_findings, 0);
 	done(&o);
@@ -383,11 +330,9 @@ static void survives_the_failure_of_any_allocation(void **state)
 {
 	(void)state;
 	for (int i = 0; i < 3; i++) {
-		struct run_plan p = base;
+		struct run_plan p = stalls(STALL_LOCK, 200);
 
 		p.n_steps = 80;
-		p.stall = STALL_LOCK;
-		p.period_ns = 200 * MS;
 		p.no_marks = i == 1;
 		p.samples_only = i == 2;
 		survives_without_memory(&p);

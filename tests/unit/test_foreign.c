@@ -1,23 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CPU samples alone: who is named for a thread that stands still, and who must not be. Times in ms. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "analyse/explain.h"
+#include "outcome.h"
 #include "store/builder.h"
-
-#define MS 1000000ll
 
 enum { VICTIM = 900, SUSPECT = 4711, LENGTH = 8000, STALL = 60 };
 
 static struct lg_builder *b;
-static struct lg_trace *t;
-static struct lg_verdict *v;
+static struct outcome o;
 
 static void start(int cpus)
 {
@@ -44,32 +33,14 @@ static void victim_runs(int from, int to, int every)
 		runs(VICTIM, VICTIM, 0, at ? at + STALL : 0, at + every < to ? at + every : to);
 }
 
-static void judge(void)
-{
-	assert_int_equal(lg_builder_seal(b, &t, NULL), 0);
-	assert_int_equal(lg_explain(t, NULL, &v, NULL), 0);
-}
-
+/* The trace is complete: who is named? */
 static const struct lg_finding *accused(void)
 {
-	for (size_t i = 0; i < v->n_findings; i++)
-		if (!strcmp(v->findings[i].id, "host.foreign_activity"))
-			return &v->findings[i];
-	return NULL;
-}
+	struct lg_trace *t;
 
-static bool limited(const char *what)
-{
-	for (size_t i = 0; i < v->n_limits; i++)
-		if (strstr(v->limits[i], what))
-			return true;
-	return false;
-}
-
-static void done(void)
-{
-	lg_verdict_free(v);
-	lg_trace_free(t);
+	assert_int_equal(lg_builder_seal(b, &t, NULL), 0);
+	o = judge(t);
+	return find(o.v, "host.foreign_activity");
 }
 
 /* A capture of four seconds has two of them: enough, if they are apart. */
@@ -82,12 +53,11 @@ static void two_bursts_that_are_apart_are_a_repetition(void **state)
 	victim_runs(0, 4000, 1500);
 	runs(SUSPECT, SUSPECT, 3, 1500, 1500 + STALL);
 	runs(SUSPECT, SUSPECT, 3, 3000, 3000 + STALL);
-	judge();
 	f = accused();
 	assert_non_null(f);
 	assert_int_equal(f->culprit.pid, SUSPECT);
 	assert_string_equal(f->severity, "low");
-	done();
+	done(&o);
 }
 
 /* One stall, and one process in two threads, or in two pieces: that is one coincidence. */
@@ -104,9 +74,8 @@ static void what_happens_once_is_no_repetition(void **state)
 			runs(SUSPECT, SUSPECT, 3, 2000, 2000 + STALL);
 			runs(SUSPECT, SUSPECT + 1, 4, 2001, 2000 + STALL);
 		}
-		judge();
 		assert_null(accused());
-		done();
+		done(&o);
 	}
 }
 
@@ -127,9 +96,8 @@ static void who_is_waited_for_was_started_by_the_victim(void **state)
 		victim_runs(0, LENGTH, 1000);
 		for (int at = 1000; at < LENGTH; at += 1000)
 			runs(SUSPECT + 1, SUSPECT + 1, 3, at, at + STALL);
-		judge();
 		assert_int_equal(accused() != NULL, stranger);
-		done();
+		done(&o);
 	}
 }
 
@@ -142,9 +110,8 @@ static void a_process_that_is_gone_does_not_stand_still(void **state)
 	lg_thread_end(b, VICTIM, 6000 * MS);
 	for (int at = 5200; at < LENGTH; at += 400)
 		runs(SUSPECT, SUSPECT, 3, at, at + STALL);
-	judge();
 	assert_null(accused());
-	done();
+	done(&o);
 }
 
 /*
@@ -164,10 +131,9 @@ static void on_a_full_machine_one_of_many_is_not_named(void **state)
 		runs(SUSPECT + two, SUSPECT + two, 1, at, at + STALL);
 		runs(100, 100, 1, at + STALL, at + 250);
 	}
-	judge();
 	assert_null(accused());
-	assert_true(limited("others had the CPU"));
-	done();
+	assert_true(has_limit(o.v, "others had the CPU"));
+	done(&o);
 }
 
 /*
@@ -199,9 +165,8 @@ static void turns_on_a_cpu_are_no_stall(void **state)
 				runs(VICTIM + 1, VICTIM + 1, 1, turn + 6, turn + 12);
 			}
 		}
-		judge();
 		assert_int_equal(accused() != NULL, real);
-		done();
+		done(&o);
 	}
 }
 
@@ -216,12 +181,11 @@ static void on_a_full_machine_the_only_one_is_named(void **state)
 	runs(100, 100, 1, 0, LENGTH);
 	for (int at = 1000; at < LENGTH; at += 1000)
 		runs(SUSPECT, SUSPECT, 0, at, at + STALL);
-	judge();
 	f = accused();
 	assert_non_null(f);
 	assert_int_equal(f->culprit.pid, SUSPECT);
 	assert_string_equal(f->severity, "medium");
-	done();
+	done(&o);
 }
 
 int main(void)

@@ -293,6 +293,14 @@ static void test_later(void **state)
 	}
 	lg_free(all);
 
+	/* Pieces of which nothing comes, where they are made at once. */
+	assert_int_equal(lg_out_memory(&o, NULL), 0);
+	lg_out_later(o, make_piece, &(struct made){ 0 });
+	lg_out_later(o, make_piece, &(struct made){ .n = 3 });
+	assert_int_equal(lg_out_bytes(o), 3);
+	assert_memory_equal(lg_out_view(o), "aaa", 3);
+	lg_out_abort(o);
+
 	/* The disk is full; nothing is to be had for a piece. */
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
 	small = old;

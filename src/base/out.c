@@ -93,14 +93,18 @@ static void look(struct lg_out *o)
 	o->failed = o->d.failed;
 }
 
+static void start_thread(struct lg_out *o)
+{
+	o->tried = 1;
+	o->behind = lg_behind_new(BUF_BYTES, take, &o->d);
+}
+
 static void flush_buf(struct lg_out *o)
 {
 	if (o->fd < 0 || o->failed)
 		return;
-	if (!o->tried && o->total >= THREAD_FROM) {
-		o->tried = 1;
-		o->behind = lg_behind_new(BUF_BYTES, take, &o->d);
-	}
+	if (!o->tried && o->total >= THREAD_FROM)
+		start_thread(o);
 	if (o->behind)
 		o->buf = lg_behind_give(o->behind, o->buf, o->n);
 	else
@@ -115,10 +119,8 @@ void lg_out_later(struct lg_out *o, void (*make)(void *arg, struct lg_pen *pen),
 
 	if (o->failed)
 		return;
-	if (!o->tried && o->fd >= 0) {
-		o->tried = 1;
-		o->behind = lg_behind_new(BUF_BYTES, take, &o->d);
-	}
+	if (!o->tried && o->fd >= 0)
+		start_thread(o);
 	if (o->behind) {
 		if (o->n)
 			flush_buf(o);
@@ -129,7 +131,7 @@ void lg_out_later(struct lg_out *o, void (*make)(void *arg, struct lg_pen *pen),
 	make(arg, &pen);
 	if (pen.failed)
 		o->failed = lg_fail(&o->err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	else
+	else if (pen.n) /* of nothing there is no buffer */
 		lg_out_write(o, pen.p, pen.n);
 	lg_free(pen.p);
 }

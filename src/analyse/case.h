@@ -210,6 +210,8 @@ bool lg_descends(struct lg_case *c, lg_prc p, lg_prc from);
 /* Ranks, their loaders and descendants, the command that was recorded, further processes of the
  * same program beside a rank. */
 bool lg_in_job(struct lg_case *c, lg_prc p);
+/* Did anybody say of p itself that it trains or loads data? */
+bool lg_is_worker(const struct lg_case *c, lg_prc p);
 /* Is p of another training job, that marks its steps in the same trace? */
 bool lg_in_other_job(const struct lg_case *c, lg_prc p);
 /*

@@ -206,11 +206,7 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct candid
 /* A job's own processes are no strangers to each other: they stall together. */
 static bool is_job(const struct lg_case *c, lg_prc p)
 {
-	for (size_t i = 0; i < c->n_ranks; i++)
-		if (c->ranks[i].prc == p)
-			return true;
-	return c->t->process.rank[p] >= 0 || c->t->process.role[p] == LG_ROLE_RANK ||
-	       c->t->process.role[p] == LG_ROLE_LOADER;
+	return c->rank_of_prc[p] || lg_is_worker(c, p);
 }
 
 /* The CPU that thr ran on when it was seen last before ts; -1 = not seen. */

@@ -25,12 +25,16 @@ static bool is_sibling(const struct lg_trace *t, lg_prc p, lg_prc rank)
 	return words == 2 || *a == *b;
 }
 
+bool lg_is_worker(const struct lg_case *c, lg_prc p)
+{
+	uint32_t role = c->t->process.role[p];
+
+	return c->t->process.rank[p] >= 0 || role == LG_ROLE_RANK || role == LG_ROLE_LOADER;
+}
+
 static bool is_member(const struct lg_case *c, lg_prc i)
 {
-	const struct lg_process_tab *p = &c->t->process;
-
-	if (c->rank_of_prc[i] || p->rank[i] >= 0 || p->role[i] == LG_ROLE_RANK ||
-	    p->role[i] == LG_ROLE_JOB || p->role[i] == LG_ROLE_LOADER)
+	if (c->rank_of_prc[i] || lg_is_worker(c, i) || c->t->process.role[i] == LG_ROLE_JOB)
 		return true;
 	for (size_t r = 0; r < c->n_ranks; r++)
 		if (is_sibling(c->t, i, c->ranks[r].prc))

@@ -49,12 +49,7 @@ static bool is_own_doing(uint8_t end)
 
 static bool of_job(const struct lg_case *c, lg_prc p, lg_thr victim)
 {
-	uint32_t role = c->t->process.role[p];
-
-	if (lg_in_other_job(c, p))
-		return false;
-	return p == c->t->thread.prc[victim] || c->t->process.rank[p] >= 0 ||
-	       role == LG_ROLE_RANK || role == LG_ROLE_LOADER;
+	return !lg_in_other_job(c, p) && (p == c->t->thread.prc[victim] || lg_is_worker(c, p));
 }
 
 /* ---- causes ---- */

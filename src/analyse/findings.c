@@ -18,6 +18,15 @@
 #include "analyse/tally.h"
 #include "base/alloc.h"
 
+struct lg_finding lg_finding_blank(const char *id)
+{
+	struct lg_finding f = { .id = id, .severity = "info", .lost_ms = NAN, .lost_share = NAN,
+				.excess_share = NAN, .cost_per_hour = NAN, .title = "" };
+
+	f.culprit.pid = f.culprit.tid = f.culprit.rank = -1;
+	return f;
+}
+
 struct lg_finding *lg_finding_add(struct lg_case *c, const char *id)
 {
 	struct lg_verdict *v = c->v;
@@ -26,10 +35,7 @@ struct lg_finding *lg_finding_add(struct lg_case *c, const char *id)
 	if (v->n_findings == LG_FINDINGS_MAX)
 		return NULL;
 	f = &v->findings[v->n_findings++];
-	*f = (struct lg_finding){ .id = id, .severity = "info", .lost_ms = NAN, .lost_share = NAN,
-				  .excess_share = NAN, .cost_per_hour = NAN, .title = "" };
-	f->culprit.pid = f->culprit.tid = -1;
-	f->culprit.rank = -1;
+	*f = lg_finding_blank(id);
 	f->evidence = lg_arena_alloc(&v->arena, LG_EVIDENCE_MAX, sizeof *f->evidence);
 	f->against = lg_arena_alloc(&v->arena, LG_EVIDENCE_MAX, sizeof *f->against);
 	if (!f->evidence || !f->against) {
@@ -499,7 +505,7 @@ static int cmp_finding(const void *a, const void *b)
 	const struct lg_finding *x = a, *y = b;
 
 	if (isnan(x->lost_ms) != isnan(y->lost_ms))
-		return isnan(x->lost_ms) ? 1 : -1; /* unmeasured ones come last */
+		return isnan(x->lost_ms) ? 1 : -1;
 	if (!isnan(x->lost_ms) && x->lost_ms != y->lost_ms)
 		return x->lost_ms < y->lost_ms ? 1 : -1;
 	return strcmp(x->id, y->id);

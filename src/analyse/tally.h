@@ -65,6 +65,5 @@ const struct lg_piece *lg_longest_piece(const struct lg_cause_sum *s);
 /* Share of events that were lost while recording, 0..1. */
 double lg_loss_share(const struct lg_case *c);
 int lg_find_causes(struct lg_case *c, const struct lg_tally *y, struct lg_error *err) LG_MUST_CHECK;
-void lg_findings_rank(struct lg_verdict *v);
 
 #endif /* LG_ANALYSE_TALLY_H */

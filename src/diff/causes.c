@@ -33,9 +33,7 @@ struct lg_finding *lg_cause_add(struct lg_causes *c, const char *id)
 	if (v->n_findings == FINDINGS_MAX)
 		return NULL;
 	f = &v->findings[v->n_findings];
-	*f = (struct lg_finding){ .id = id, .severity = "info", .lost_ms = NAN, .lost_share = NAN,
-				  .excess_share = NAN, .cost_per_hour = NAN, .title = "" };
-	f->culprit.pid = f->culprit.tid = f->culprit.rank = -1;
+	*f = lg_finding_blank(id);
 	f->evidence = lg_arena_alloc(&v->arena, EVIDENCE_MAX, sizeof *f->evidence);
 	if (!f->evidence)
 		return NULL;
@@ -402,17 +400,6 @@ static void debug_left_on(struct lg_causes *c)
 	evidence_of(f, g);
 }
 
-static int cmp_finding(const void *a, const void *b)
-{
-	const struct lg_finding *x = a, *y = b;
-
-	if (isnan(x->lost_ms) != isnan(y->lost_ms))
-		return isnan(x->lost_ms) ? 1 : -1;
-	if (!isnan(x->lost_ms) && x->lost_ms != y->lost_ms)
-		return x->lost_ms < y->lost_ms ? 1 : -1;
-	return strcmp(x->id, y->id);
-}
-
 static int cmp_share(const void *a, const void *b)
 {
 	double x = fabs(((const struct lg_share *)a)->ms), y = fabs(((const struct lg_share *)b)->ms);
@@ -459,8 +446,7 @@ int lg_diff_causes(struct lg_diff *d, const struct lg_verdict *after_v)
 		if (!in_host(a->findings[i].id) && !isnan(a->findings[i].ms))
 			measured(&c, &a->findings[i]);
 	lg_causes_rest(&c);
-	if (d->v.n_findings)
-		qsort(d->v.findings, d->v.n_findings, sizeof *d->v.findings, cmp_finding);
+	lg_findings_rank(&d->v);
 	if (d->n_shares)
 		qsort(d->shares, d->n_shares, sizeof *d->shares, cmp_share);
 	lg_diff_headline(d);

@@ -256,7 +256,8 @@ static const char *const ids[LG_END_MAX] = {
 	[LG_END_IO] = "host.io_wait",		 [LG_END_STOP] = "host.stopped",
 	[LG_END_RECLAIM] = "host.memory_pressure", [LG_END_GC] = "python.gc_pause",
 	[LG_END_SIDE] = "side.checkpoint",	 [LG_END_LOADER] = "data.loader_wait",
-	[LG_END_GIL] = "python.gil_wait",	 [LG_END_PEER] = "host.waited_for",	 [LG_END_QUOTA] = "host.cpu_throttled",
+	[LG_END_GIL] = "python.gil_wait",	 [LG_END_PEER] = "host.waited_for",
+	[LG_END_QUOTA] = "host.cpu_throttled",
 };
 
 /* What the side stage was marked as, where most of its time went: torch.save, add_scalar ... */

@@ -739,11 +739,10 @@ static int init(struct lg_timeline *c, struct lg_error *err)
 	const struct lg_process_tab *p = &c->t->process;
 	int rc = lg_index_new(&c->x, c->t, err);
 
-	c->file = file_of(c->t);
-	c->batch_size = TL_FIRST_BATCH;
-
 	if (rc)
 		return rc;
+	c->file = file_of(c->t);
+	c->batch_size = TL_FIRST_BATCH;
 	c->pid = lg_calloc(p->n + 1, sizeof *c->pid);
 	c->tid = lg_calloc(c->t->thread.n + 1, sizeof *c->tid);
 	c->lane_known = lg_calloc(c->t->thread.n + 1, 1);

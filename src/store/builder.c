@@ -227,6 +227,11 @@ void lg_builder_free(struct lg_builder *b)
 	lg_free(b);
 }
 
+void lg_builder_fail(struct lg_builder *b)
+{
+	b->failed = LG_E_NOMEM;
+}
+
 int lg_builder_failed(const struct lg_builder *b)
 {
 	return b->failed;

@@ -20,6 +20,8 @@ struct lg_builder;
 int lg_builder_new(struct lg_builder **ret, struct lg_error *err) LG_MUST_CHECK;
 void lg_builder_free(struct lg_builder *b);
 int lg_builder_failed(const struct lg_builder *b);
+/* Whoever adds rows found no memory for what they follow from: as if an adder had found none. */
+void lg_builder_fail(struct lg_builder *b);
 /* The rows so far, for readers inside store/ and for tests; time tables are unsorted. */
 struct lg_trace *lg_builder_trace(struct lg_builder *b);
 

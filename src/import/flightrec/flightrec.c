@@ -84,14 +84,17 @@ static void count_rank(void *arg, int64_t r)
 }
 
 /* The rank that dumped, and the world's size. A dump lists only the groups that its rank is in. */
-static int64_t whose(const struct lg_doc *d, const char *path, int32_t *ret_world)
+static int64_t whose(const struct dump *f, const char *path, int32_t *ret_world)
 {
+	const struct lg_doc *d = f->d;
 	uint32_t groups = lg_value_get(d, d->root, "pg_config"), n = lg_value_count(d, groups);
 	struct members m = { .seen = lg_calloc(RANKS_MAX, sizeof *m.seen) };
 	int64_t named = rank_of_path(path), only = -1, common = 0, world = 0;
 
-	if (!m.seen)
+	if (!m.seen) {
+		lg_builder_fail(f->b);
 		return -1;
+	}
 	for (uint32_t i = 0; i < n; i++) {
 		m.size = 0;
 		each_rank(d, lg_value_get(d, lg_value_item(d, groups, i), "ranks"), count_rank, &m);
@@ -278,7 +281,7 @@ static int read_dump(struct dump *f, const char *path, struct lg_error *err)
 		return lg_fail(err, LG_E_FORMAT, 0,
 			       "this holds no Flight Recorder dump (no entries, no process groups)");
 	}
-	rank = whose(d, path, &world);
+	rank = whose(f, path, &world);
 	f->prc = lg_process_unnumbered(f->b, "", (int32_t)rank, world);
 	f->main = lg_thread_unnumbered(f->b, f->prc, "", 1);
 	f->s_pending = lg_intern(f->b, "flight.pending");

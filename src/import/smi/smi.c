@@ -244,6 +244,8 @@ static void take_header(struct smi *s, const char *p, size_t n, int commas)
 	LG_AUTOFREE struct column *col = lg_calloc(COLS_MAX, sizeof *col);
 	size_t k = col ? header(col, p, n, commas) : 0;
 
+	if (!col)
+		lg_builder_fail(s->b);
 	if (!k)
 		return;
 	s->is_dmon |= !commas;
@@ -371,8 +373,10 @@ static void take_row(struct smi *s, const char *p, size_t n)
 		return;
 	}
 	if (lg_grow(&s->row, &s->cap_row, s->n_row + 1, sizeof *s->row) ||
-	    lg_grow(&s->value, &s->cap_value, s->n_value + COLS_MAX, sizeof *s->value))
+	    lg_grow(&s->value, &s->cap_value, s->n_value + COLS_MAX, sizeof *s->value)) {
+		lg_builder_fail(s->b);
 		return;
+	}
 	s->row[s->n_row++] = (struct row){ .ts = ts, .first = s->n_value };
 	for (size_t i = 0; i < s->n_cols; i++)
 		s->value[s->n_value++] = s->col[i].role == METRIC
@@ -392,6 +396,8 @@ static size_t sweep_rows(const struct smi *s, int64_t *ret_gap)
 	double best = 3;
 
 	*ret_gap = INT64_MAX;
+	if (!gap || !run)
+		lg_builder_fail(s->b);
 	for (size_t i = 0; gap && i < n; i++)
 		gap[i] = s->row[i + 1].ts - s->row[i].ts;
 	if (gap && run && n >= 4) {

@@ -202,12 +202,13 @@ static void step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t 
 
 	lg_torchlog_mark(l, line, "log.step", number, NULL);
 	if (!at) {
-		if (lg_grow(&l->step, &l->cap_step, l->n_step + 1, sizeof *l->step))
+		at = (uint32_t)l->n_step + 1;
+		if (lg_grow(&l->step, &l->cap_step, at, sizeof *l->step) ||
+		    lg_map_set(&l->step_of, thr, at)) {
+			lg_builder_fail(l->b);
 			return;
+		}
 		l->step[l->n_step++] = (struct lg_log_step){ .step = number - 1, .ts = INT64_MIN };
-		at = (uint32_t)l->n_step;
-		if (lg_map_set(&l->step_of, thr, at))
-			return;
 	}
 	s = &l->step[at - 1];
 	if (!isfinite(ms) && s->stamped && line->ts != INT64_MIN && number > s->step && now > s->ts)

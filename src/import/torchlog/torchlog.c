@@ -22,6 +22,12 @@
 enum { HEAD_BYTES = 65536 };
 enum open_kind { NOTHING, GRAPH_BREAK, RECOMPILE, LIMIT, PAYLOAD };
 
+static void remember(struct lg_torchlog *l, struct lg_map *m, uint64_t key, lg_thr thr)
+{
+	if (lg_map_set(m, key, thr))
+		lg_builder_fail(l->b);
+}
+
 lg_thr lg_torchlog_thread(struct lg_torchlog *l, const struct lg_log_line *line)
 {
 	lg_thr thr = line->pid > 0 ? lg_map_get(&l->by_pid, (uint64_t)line->pid) : 0;
@@ -31,7 +37,7 @@ lg_thr lg_torchlog_thread(struct lg_torchlog *l, const struct lg_log_line *line)
 	if (!thr && line->pid > 0) {
 		thr = lg_thread_get(l->b, line->pid, line->pid);
 		if (thr)
-			(void)!lg_map_set(&l->by_pid, (uint64_t)line->pid, thr);
+			remember(l, &l->by_pid, (uint64_t)line->pid, thr);
 		l->only = l->n_pids++ ? 0 : thr;
 	}
 	if (line->rank < 0) {
@@ -49,14 +55,14 @@ lg_thr lg_torchlog_thread(struct lg_torchlog *l, const struct lg_log_line *line)
 			row.role = LG_ROLE_RANK;
 			lg_process_write(l->b, p, &row);
 		}
-		(void)!lg_map_set(&l->by_rank, (uint64_t)line->rank + 1, thr);
+		remember(l, &l->by_rank, (uint64_t)line->rank + 1, thr);
 		return thr;
 	}
 	thr = lg_map_get(&l->by_rank, (uint64_t)line->rank + 1);
 	if (!thr) {
 		thr = lg_thread_unnumbered(l->b, lg_process_unnumbered(l->b, "", line->rank, 0), "", 1);
 		if (thr)
-			(void)!lg_map_set(&l->by_rank, (uint64_t)line->rank + 1, thr);
+			remember(l, &l->by_rank, (uint64_t)line->rank + 1, thr);
 	}
 	return thr;
 }

@@ -20,7 +20,6 @@
 #include "base/alloc.h"
 #include "base/order.h"
 
-#define COLD_CALL_NS 1000000ll
 #define LAUNCH_LATENCY_NS 200000ll
 
 struct walk {
@@ -112,7 +111,7 @@ static bool first_time(const struct walk *w, const struct lg_host_seg *s)
 {
 	/* In steady state a long call is a stall of the host, not initialisation. */
 	return s && s->class == LG_HOST_LAUNCH && s->span != LG_NO_ROW &&
-	       w->c->t->span.dur[s->span] >= COLD_CALL_NS && w->r->n_steps < 3;
+	       w->c->t->span.dur[s->span] >= LG_COLD_CALL_NS && w->r->n_steps < 3;
 }
 
 /* [a, b): the host was late with the next launch. */

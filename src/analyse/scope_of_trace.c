@@ -21,8 +21,6 @@
 #include "base/median.h"
 
 enum { MIN_WORK = 8, MIN_OPS = 20, MIN_REST = 3, NOTE_NAMES = 64 };
-#define COLD_CALL_NS 1000000ll    /* a call that only queues work takes microseconds */
-#define COLD_ALLOC_NS 10000000ll
 #define COLD_SHARE 0.25
 
 const char *lg_scope_name(enum lg_scope_kind k)
@@ -55,17 +53,28 @@ static int push(struct bounds *b, int64_t ts)
 	return 0;
 }
 
-/* Spans of the main thread for which pick() says yes, as boundaries; outermost only. */
+static const struct lg_gpu_host *main_host(const struct lg_gpu_run *r)
+{
+	size_t h = 0;
+
+	while (r->host[h].thr != r->main) /* one of them is */
+		h++;
+	return &r->host[h];
+}
+
+/* Spans of the main thread for which pick() says yes, as boundaries; outermost only. pick() may only accept
+ * what lg_scope_wants(). */
 static int from_spans(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r, bool ends,
 		      bool (*pick)(struct lg_case *c, struct lg_gpu *g, uint32_t row, const void *arg),
 		      const void *arg, struct bounds *b)
 {
 	const struct lg_trace *t = c->t;
+	const struct lg_gpu_host *m = main_host(r);
 	int64_t covered = INT64_MIN;
 
 	b->n = 0;
-	for (uint32_t p = c->idx->span_off[r->main]; p < c->idx->span_off[r->main + 1]; p++) {
-		uint32_t row = c->idx->span[p];
+	for (size_t p = 0; p < m->n_marks; p++) {
+		uint32_t row = m->mark[p];
 		int64_t end = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
 
 		if (t->span.ts[row] < covered || !pick(c, g, row, arg))
@@ -126,11 +135,12 @@ static const char *recurring_note(const struct lg_case *c, struct lg_gpu *g, con
 {
 	struct { const char *name; size_t n; int64_t ns; } seen[NOTE_NAMES];
 	const struct lg_trace *t = c->t;
+	const struct lg_gpu_host *m = main_host(r);
 	size_t n = 0, best = NOTE_NAMES;
 	int64_t covered = INT64_MIN;
 
-	for (uint32_t p = c->idx->span_off[r->main]; p < c->idx->span_off[r->main + 1]; p++) {
-		uint32_t row = c->idx->span[p];
+	for (size_t p = 0; p < m->n_marks; p++) {
+		uint32_t row = m->mark[p];
 		const char *name = lg_string(t, t->span.name[row]);
 		size_t k = 0;
 
@@ -155,9 +165,8 @@ static const char *recurring_note(const struct lg_case *c, struct lg_gpu *g, con
 
 /* First and last moment of work that the process itself ordered; the profiler's own start and its
  * final synchronisation lie outside. */
-static void extent(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+static void extent(const struct lg_trace *t, struct lg_gpu_run *r)
 {
-	const struct lg_trace *t = c->t;
 	int64_t first = INT64_MAX, last = INT64_MIN, op_last = INT64_MIN;
 
 	for (size_t i = 0; i < r->n_work; i++) {
@@ -166,21 +175,12 @@ static void extent(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 		if (r->work[i].end > last)
 			last = r->work[i].end;
 	}
-	for (size_t h = 0; h < r->n_host; h++)
-		for (uint32_t p = c->idx->span_off[r->host[h].thr];
-		     p < c->idx->span_off[r->host[h].thr + 1]; p++) {
-			uint32_t row = c->idx->span[p];
-			int64_t end = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
-			uint8_t kind = t->span.kind[row];
-
-			if (kind != LG_SPAN_OP && kind != LG_SPAN_NOTE && kind != LG_SPAN_STAGE)
-				continue;
-			(void)g;
-			if (t->span.ts[row] < first)
-				first = t->span.ts[row];
-			if (end > op_last)
-				op_last = end;
-		}
+	for (size_t h = 0; h < r->n_host; h++) {
+		if (r->host[h].first < first)
+			first = r->host[h].first;
+		if (r->host[h].last > op_last)
+			op_last = r->host[h].last;
+	}
 	if (r->n_work && last < op_last)
 		last = op_last;
 	if (!r->n_work)
@@ -196,11 +196,12 @@ static void extent(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 static int64_t typical_step(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r)
 {
 	const struct lg_trace *t = c->t;
+	const struct lg_gpu_host *m = main_host(r);
 	int64_t d[1024];
 	size_t n = 0;
 
-	for (uint32_t p = c->idx->span_off[r->main]; p < c->idx->span_off[r->main + 1] && n < 1024; p++) {
-		uint32_t row = c->idx->span[p];
+	for (size_t p = 0; p < m->n_marks && n < 1024; p++) {
+		uint32_t row = m->mark[p];
 
 		if (t->span.kind[row] == LG_SPAN_STEP ||
 		    lg_gpu_name(c, g, t->span.name[row]) == LG_NAME_STEP)
@@ -228,7 +229,7 @@ static int find_bounds(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r
 		lg_free(e.v);
 		return rc;
 	}
-	extent(c, g, r);
+	extent(c->t, r);
 	r->steps_from = "Optimizer.step";
 	rc = from_spans(c, g, r, true, is_optimizer, NULL, b);
 	if (!rc && b->n >= 3) {
@@ -314,15 +315,14 @@ static int64_t first_time_calls(struct lg_case *c, struct lg_gpu *g, const struc
 	for (size_t h = 0; h < r->n_host; h++) {
 		int64_t covered = INT64_MIN;
 
-		for (uint32_t p = c->idx->span_off[r->host[h].thr];
-		     p < c->idx->span_off[r->host[h].thr + 1]; p++) {
-			uint32_t row = c->idx->span[p];
+		for (size_t p = 0; p < r->host[h].n_marks; p++) {
+			uint32_t row = r->host[h].mark[p];
 			int64_t ts = t->span.ts[row], dur = t->span.dur[row];
 			enum lg_name_class k = lg_gpu_name(c, g, t->span.name[row]);
 			bool alloc = k == LG_NAME_ALLOC || k == LG_NAME_FREE;
 			bool order = k == LG_NAME_LAUNCH || k == LG_NAME_RUNTIME;
 
-			if ((!alloc && !order) || dur < (alloc ? COLD_ALLOC_NS : COLD_CALL_NS) ||
+			if ((!alloc && !order) || dur < (alloc ? LG_COLD_ALLOC_NS : LG_COLD_CALL_NS) ||
 			    ts < from || ts + dur > to || ts < covered ||
 			    device_busy(r, ts, ts + dur, longest))
 				continue;
@@ -340,7 +340,7 @@ static bool is_training_kernel(const char *s)
 	       strcasestr(s, "_bwd") || strcasestr(s, "adam") || strstr(s, "multi_tensor_apply");
 }
 
-static int count(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+static int count(struct lg_case *c, struct lg_gpu_run *r)
 {
 	int64_t *v = lg_calloc(r->n_work, sizeof *v);
 	bool ops = r->n_ops > 0;
@@ -366,17 +366,6 @@ static int count(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 	}
 	r->median_kernel = r->n_kernels ? lg_select_i64(v, r->n_kernels, r->n_kernels / 2) : 0;
 	lg_free(v);
-	for (size_t h = 0; h < r->n_host; h++)
-		for (size_t i = 0; i < r->host[h].n; i++) {
-			const struct lg_host_seg *s = &r->host[h].seg[i];
-
-			r->n_launch_calls += s->class == LG_HOST_LAUNCH && s->span != LG_NO_ROW &&
-					     s->ts == c->t->span.ts[s->span] && s->ts >= r->from &&
-					     s->ts < r->to &&
-					     (lg_gpu_name(c, g, c->t->span.name[s->span]) == LG_NAME_LAUNCH ||
-					      lg_gpu_name(c, g, c->t->span.name[s->span]) ==
-						      LG_NAME_GRAPH_LAUNCH);
-		}
 	return 0;
 }
 
@@ -415,7 +404,7 @@ int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 	int rc = r->main ? find_bounds(c, g, r, &b) : 0;
 
 	if (!r->main)
-		extent(c, g, r);
+		extent(c->t, r);
 	if (!rc && b.n >= 2) {
 		r->step = lg_arena_alloc(&c->v->arena, b.n, sizeof *r->step);
 		if (r->step) {
@@ -433,7 +422,7 @@ int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 	r->whole = r->to - r->from;
 	if (r->n_work)
 		drop_cold_steps(r);
-	rc = count(c, g, r);
+	rc = count(c, r);
 	if (rc)
 		return rc;
 	r->scope = r->has_backward ? LG_SCOPE_TRAINING : LG_SCOPE_INFERENCE;

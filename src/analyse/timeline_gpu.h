@@ -51,8 +51,14 @@ struct lg_host_seg {
 	uint8_t class;
 };
 
+/* A row longer than a week is CUPTI's overflow, not work (HolisticTraceAnalysis drops them, too). */
+#define LG_GPU_WEEK_NS (7 * 86400ll * 1000000000)
+
 struct lg_gpu_host {
 	lg_thr thr;
+	int64_t first, last;     /* begin and end of its operators and annotations; INT64_MAX, _MIN: none */
+	uint32_t *mark;          /* its rows that lg_scope_wants(), by time */
+	size_t n_marks;
 	struct lg_host_seg *seg; /* by time, disjoint */
 	size_t n, n_launches;
 	size_t *near;            /* where lg_host_after() found what was asked last */
@@ -180,7 +186,26 @@ int lg_launches_start(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r,
 int lg_launches_copies(const struct lg_launches *l, uint8_t *copies) LG_MUST_CHECK;
 int lg_launches_finish(struct lg_launches *l) LG_MUST_CHECK;
 
+/* ---- gpu_hosts.c ---- */
+/* r->host, and what is told by one look at the rows of r's threads. */
+int lg_gpu_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, const struct lg_launches *l)
+	LG_MUST_CHECK;
+/* The first segment that ends after ts; h->n = none. */
+size_t lg_host_after(const struct lg_gpu_host *h, int64_t ts);
+/* What thr did at ts; NULL when it is in no span. */
+const struct lg_host_seg *lg_host_at(const struct lg_gpu_host *h, int64_t ts);
+
 /* ---- scope_of_trace.c ---- */
+#define LG_COLD_CALL_NS 1000000ll   /* a call that only queues work takes microseconds */
+#define LG_COLD_ALLOC_NS 10000000ll
+/* May a row mark a step, or be a call for the first time? Few are: they are listed. */
+static inline bool lg_scope_wants(uint8_t kind, enum lg_name_class name, int64_t dur)
+{
+	return kind == LG_SPAN_STEP || kind == LG_SPAN_NOTE || name == LG_NAME_STEP ||
+	       name == LG_NAME_OPTIMIZER || name == LG_NAME_LOADER ||
+	       (dur >= LG_COLD_CALL_NS && (name == LG_NAME_LAUNCH || name == LG_NAME_RUNTIME ||
+					   name == LG_NAME_ALLOC || name == LG_NAME_FREE));
+}
 /* Steps and window of r, and what kind of run it is. */
 int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r) LG_MUST_CHECK;
 const char *lg_scope_name(enum lg_scope_kind k);
@@ -188,10 +213,6 @@ const char *lg_scope_name(enum lg_scope_kind k);
 /* ---- gpu_idle.c ---- */
 /* Give every nanosecond of r's window to one cause. Pieces tile [from, to). */
 int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r) LG_MUST_CHECK;
-/* The first segment that ends after ts; h->n = none. */
-size_t lg_host_after(const struct lg_gpu_host *h, int64_t ts);
-/* What thr did at ts; NULL when it is in no span. */
-const struct lg_host_seg *lg_host_at(const struct lg_gpu_host *h, int64_t ts);
 
 /* ---- rules: each looks at all runs and adds its findings ---- */
 int lg_find_gpu(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;         /* gpu_rules.c */

@@ -189,9 +189,9 @@ int lg_account_stages(struct lg_case *c)
 
 		if (s->thr != r.thr) {
 			r = (struct lg_rank){ .thr = s->thr };
-			r.spans = c->idx->span + c->idx->span_off[s->thr];
-			r.n_spans = c->idx->span_off[s->thr + 1] - c->idx->span_off[s->thr];
-			rc = lg_stage_segments(c, &r);
+			rc = lg_rank_spans(c, &r);
+			if (!rc)
+				rc = lg_stage_segments(c, &r);
 		}
 		s->part_first = (uint32_t)first;
 		for (int64_t a = s->ts, to; !rc && a < end; a = to) {

@@ -19,7 +19,7 @@ struct lg_rank {
 	bool inferred;           /* no marks: steps are told from the thread's own rhythm */
 	const uint32_t *states;  /* its state rows, by time */
 	size_t n_states;
-	const uint32_t *spans;
+	const uint32_t *spans;   /* its steps, stages, collectives and waits in user space, by time */
 	size_t n_spans;
 	size_t step_first, n_steps; /* in verdict->steps */
 	struct lg_stage_seg *segs;  /* which stage the thread is in, by time; disjoint */
@@ -132,7 +132,9 @@ int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err) L
 /* Were the states read from /proc now and then? The repetition that they show is the poll's as much as the
  * program's. */
 bool lg_is_polled(const struct lg_case *c);
-/* r->segs from r->spans: also of a thread that is no rank. */
+/* r->spans of r->thr: also of a thread that is no rank. */
+int lg_rank_spans(struct lg_case *c, struct lg_rank *r) LG_MUST_CHECK;
+/* r->segs from r->spans. */
 int lg_stage_segments(struct lg_case *c, struct lg_rank *r) LG_MUST_CHECK;
 /* What r's slow steps took beyond the median around them; steps: of all ranks. */
 int64_t lg_excess_of(const struct lg_rank *r, const struct lg_step *steps);

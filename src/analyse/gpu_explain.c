@@ -203,6 +203,7 @@ struct places {
 	struct place *v;
 	size_t n, cap;
 	struct lg_map by_key; /* hash of the names -> place + 1 */
+	uint32_t recent[256]; /* by a few bits of the names: place + 1; most places come again soon */
 };
 
 /* The place that p is charged to; it is made with its first piece. NULL without memory. */
@@ -212,13 +213,16 @@ static struct place *place_of(const struct lg_trace *t, struct places *l, const 
 			   .site = p->site != LG_NO_ROW ? t->span.name[p->site] : 0,
 			   .call = call_name(t, p->span),
 			   .op_row = p->op, .site_row = p->site, .at = p->ts };
-	uint64_t h = lg_mix64(lg_mix64((uint64_t)x.op << 32 | x.site) + x.call);
-	uint32_t at;
+	uint32_t *recent = &l->recent[(x.op + 7 * x.site + 31 * x.call) % 256], at = *recent;
+	uint64_t h;
 
+	if (at && l->v[at - 1].op == x.op && l->v[at - 1].site == x.site && l->v[at - 1].call == x.call)
+		return &l->v[at - 1];
+	h = lg_mix64(lg_mix64((uint64_t)x.op << 32 | x.site) + x.call);
 	/* Different names with one hash: the next one, as in the builder. */
 	for (; (at = lg_map_get(&l->by_key, h)); h++)
 		if (l->v[at - 1].op == x.op && l->v[at - 1].site == x.site && l->v[at - 1].call == x.call)
-			return &l->v[at - 1];
+			return &l->v[(*recent = at) - 1];
 	if (lg_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v) ||
 	    lg_map_set(&l->by_key, h, (uint32_t)l->n + 1))
 		return NULL;

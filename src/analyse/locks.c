@@ -37,8 +37,8 @@ int lg_locks_new(struct lg_case *c, struct lg_error *err)
 {
 	const struct lg_span_tab *s = &c->t->span;
 	struct lg_lock_table *l = lg_calloc(1, sizeof *l);
-	size_t n_hold = 0;
-	uint32_t *fill = NULL;
+	size_t n_hold = 0, cap = 0;
+	uint32_t *fill = NULL, *row = NULL;
 
 	if (!l)
 		goto nomem;
@@ -46,7 +46,9 @@ int lg_locks_new(struct lg_case *c, struct lg_error *err)
 	for (size_t i = 0; i < s->n; i++) {
 		if (!is_hold(s, i))
 			continue;
-		n_hold++;
+		if (lg_grow(&row, &cap, n_hold + 1, sizeof *row))
+			goto nomem;
+		row[n_hold++] = (uint32_t)i;
 		if (!lg_map_get(&l->object_i, s->object[i]) &&
 		    lg_map_set(&l->object_i, s->object[i], (uint32_t)++l->n_objects))
 			goto nomem;
@@ -57,18 +59,16 @@ int lg_locks_new(struct lg_case *c, struct lg_error *err)
 	fill = lg_calloc(l->n_objects + 2, sizeof *fill);
 	if (!l->hold_off || !l->hold || !l->reach || !fill)
 		goto nomem;
-	for (size_t i = 0; i < s->n; i++)
-		if (is_hold(s, i))
-			l->hold_off[lg_map_get(&l->object_i, s->object[i]) + 1]++;
+	for (size_t k = 0; k < n_hold; k++)
+		l->hold_off[lg_map_get(&l->object_i, s->object[row[k]]) + 1]++;
 	for (size_t i = 1; i < l->n_objects + 2; i++)
 		l->hold_off[i] += l->hold_off[i - 1];
 	memcpy(fill, l->hold_off, (l->n_objects + 2) * sizeof *fill);
-	for (size_t i = 0; i < s->n; i++) {
+	for (size_t k = 0; k < n_hold; k++) {
+		size_t i = row[k];
 		uint32_t o, p;
 		int64_t end;
 
-		if (!is_hold(s, i))
-			continue;
 		o = lg_map_get(&l->object_i, s->object[i]);
 		p = fill[o]++;
 		end = lg_row_end(c->t, s->ts[i], s->dur[i]);
@@ -76,9 +76,11 @@ int lg_locks_new(struct lg_case *c, struct lg_error *err)
 		l->reach[p] = p > l->hold_off[o] && l->reach[p - 1] > end ? l->reach[p - 1] : end;
 	}
 	lg_free(fill);
+	lg_free(row);
 	return 0;
 nomem:
 	lg_free(fill);
+	lg_free(row);
 	return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 }
 

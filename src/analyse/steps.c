@@ -339,7 +339,30 @@ static int cmp_rank(const void *a, const void *b)
 	return (x->prc > y->prc) - (x->prc < y->prc);
 }
 
-static void index_ranks(struct lg_case *c)
+int lg_rank_spans(struct lg_case *c, struct lg_rank *r)
+{
+	const uint8_t *kind = c->t->span.kind;
+	uint32_t *v = NULL;
+	size_t n = 0, cap = 0;
+
+	for (uint32_t p = c->idx->span_off[r->thr]; p < c->idx->span_off[r->thr + 1]; p++) {
+		uint32_t row = c->idx->span[p];
+
+		if (kind[row] != LG_SPAN_STEP && kind[row] != LG_SPAN_STAGE &&
+		    kind[row] != LG_SPAN_COLLECTIVE && kind[row] != LG_SPAN_WAIT)
+			continue;
+		if (lg_grow(&v, &cap, n + 1, sizeof *v)) {
+			lg_free(v);
+			return LG_E_NOMEM;
+		}
+		v[n++] = row;
+	}
+	r->spans = lg_arena_adopt(&c->v->arena, v);
+	r->n_spans = r->spans ? n : 0;
+	return n && !r->spans ? LG_E_NOMEM : 0;
+}
+
+static int index_ranks(struct lg_case *c)
 {
 	size_t n = c->n_ranks;
 
@@ -351,12 +374,13 @@ static void index_ranks(struct lg_case *c)
 
 		r->states = c->idx->state + c->idx->state_off[r->thr];
 		r->n_states = c->idx->state_off[r->thr + 1] - c->idx->state_off[r->thr];
-		r->spans = c->idx->span + c->idx->span_off[r->thr];
-		r->n_spans = c->idx->span_off[r->thr + 1] - c->idx->span_off[r->thr];
+		if (lg_rank_spans(c, r))
+			return LG_E_NOMEM;
 		c->rank_of_thr[r->thr] = (uint32_t)i + 1;
 		if (!c->rank_of_prc[r->prc])
 			c->rank_of_prc[r->prc] = (uint32_t)i + 1;
 	}
+	return 0;
 }
 
 static int collect_ranks(struct lg_case *c, int32_t victim_pid)
@@ -409,8 +433,7 @@ static int collect_ranks(struct lg_case *c, int32_t victim_pid)
 		if (rc)
 			return rc;
 	}
-	index_ranks(c);
-	return 0;
+	return index_ranks(c);
 }
 
 /* A step of a distributed run happens on every rank: it is counted once. */
@@ -516,8 +539,10 @@ int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err)
 		rc = lg_choose_job(c, steps, &dropped);
 	if (!rc && dropped) {
 		lg_free(steps);
-		index_ranks(c);
-		rc = steps_of_ranks(c, &steps, &n);
+		steps = NULL;
+		rc = index_ranks(c);
+		if (!rc)
+			rc = steps_of_ranks(c, &steps, &n);
 	}
 	if (!rc) {
 		c->v->steps = lg_arena_alloc(&c->v->arena, n + 1, sizeof *steps);

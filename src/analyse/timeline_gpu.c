@@ -252,7 +252,7 @@ static void look_beside(void *arg)
 {
 	struct beside *b = arg;
 
-	b->batch = lg_gpu_judged(b->r) && lg_batch_may_infer(b->r);
+	b->batch = lg_batch_may_infer(b->r);
 	if (b->batch)
 		b->rc = lg_batch_busy(b->c, b->r, &b->busy);
 	if (b->amp)
@@ -263,7 +263,7 @@ static void look_beside(void *arg)
 static int account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 {
 	enum { WORTH_A_THREAD = 1 << 15 };
-	struct beside b = { .c = c, .g = g, .r = r, .amp = lg_gpu_judged(r) && r->n_ops };
+	struct beside b = { .c = c, .g = g, .r = r, .amp = r->n_ops > 0 };
 	struct lg_gpu_ivs *busy = lg_arena_alloc(&c->v->arena, 1, sizeof *busy);
 	struct lg_aside aside;
 	int rc = busy ? 0 : LG_E_NOMEM;
@@ -279,10 +279,8 @@ static int account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 		rc = LG_E_NOMEM;
 	if (b.busy.v && !lg_arena_adopt(&c->v->arena, b.busy.v))
 		return LG_E_NOMEM;
-	if (lg_gpu_judged(r)) {
-		r->batch = b.batch;
-		r->batch_known = true;
-	}
+	r->batch = b.batch;
+	r->batch_known = true;
 	if (b.batch && !b.rc) {
 		*busy = b.busy;
 		r->busy = busy;
@@ -320,7 +318,8 @@ int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err)
 			rc = collect_launches_and_hosts(c, ret, r);
 		if (!rc)
 			rc = lg_scope_of_trace(c, ret, r);
-		if (!rc)
+		/* What nobody is told anything about need not be accounted for. */
+		if (!rc && lg_gpu_judged(r))
 			rc = account(c, ret, r);
 	}
 	lg_free(owner);

@@ -211,7 +211,8 @@ int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 const char *lg_scope_name(enum lg_scope_kind k);
 
 /* ---- gpu_idle.c ---- */
-/* Give every nanosecond of r's window to one cause. Pieces tile [from, to). */
+/* Give every nanosecond of r's window to one cause. Pieces tile [from, to). lg_gpu_new() does it for what
+ * lg_gpu_judged(). */
 int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r) LG_MUST_CHECK;
 
 /* ---- rules: each looks at all runs and adds its findings ---- */

@@ -33,9 +33,11 @@ static void trace_tiles(struct lg_trace *t, size_t n_runs)
 	assert_int_equal(lg_gpu_new(&c, &g, &err), 0);
 	assert_int_equal(g.n, n_runs);
 	for (size_t i = 0; i < g.n; i++) {
-		const struct lg_gpu_run *r = &g.run[i];
+		struct lg_gpu_run *r = &g.run[i];
 		int64_t at = r->from, sum = 0;
 
+		if (!lg_gpu_judged(r))
+			assert_int_equal(lg_gpu_account(&c, &g, r), 0);
 		for (size_t k = 0; k < r->n_pieces; k++) {
 			assert_int_equal(r->piece[k].ts, at);
 			assert_true(r->piece[k].dur > 0);

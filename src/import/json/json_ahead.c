@@ -100,6 +100,8 @@ static void *scanner(void *arg)
 			now->v[now->n] = *e;
 		b = now;
 		e = &b->v[b->n++];
+		for (int i = 0; i < 4; i++)
+			__builtin_prefetch((const char *)(e + 4) + 64 * i, 1);
 		e->item = (uint8_t)rc;
 		if (a->behind && rc == LG_ITEM_EVENT)
 			lg_event_times(e);
@@ -197,6 +199,8 @@ int lg_ahead_next(struct lg_ahead *a, struct lg_event **ret, struct lg_error *er
 		a->at = 0;
 	}
 	*ret = &a->now->v[a->at++];
+	for (int i = 0; i < 4; i++)
+		__builtin_prefetch((const char *)(*ret + 6) + 64 * i);
 	return (*ret)->item;
 }
 

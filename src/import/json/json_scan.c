@@ -419,14 +419,14 @@ bool lg_json_real(const struct lg_slice *s, double *ret)
 {
 	char buf[64], *stop;
 	size_t n = s->n < sizeof buf - 1 ? s->n : sizeof buf - 1;
+	uint32_t sign = s->p && s->n && *s->p == '-', i = sign;
 	uint64_t whole = 0;
-	size_t i = 0;
 
 	/* Up to 15 digits are exact: counts of bytes. */
 	for (; s->p && s->kind != '"' && s->n <= 15 && i < s->n && (unsigned char)(s->p[i] - '0') <= 9; i++)
 		whole = whole * 10 + (unsigned)(s->p[i] - '0');
-	if (i && i == s->n) {
-		*ret = (double)whole;
+	if (i > sign && i == s->n) {
+		*ret = sign ? -(double)whole : (double)whole;
 		return true;
 	}
 

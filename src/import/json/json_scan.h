@@ -213,6 +213,31 @@ static inline bool lg_json_decimal(const struct lg_slice *s, int scale, int64_t 
 	return lg_json_fixed(s, scale, ret);
 }
 
+/* A whole number of up to 15 digits, which a double holds exactly (of a window, as above). */
+static inline bool lg_json_whole(const struct lg_slice *s, double *ret)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	uint32_t sign = s->n && *s->p == '-', n = s->n - sign;
+	uint64_t v, w;
+
+	if (n && n <= 15 && s->kind != '"') {
+		uint32_t head = n < 8 ? n : 8;
+
+		memcpy(&v, s->p + sign, sizeof v);
+		memcpy(&w, s->p + sign + 8, sizeof w);
+		if ((uint32_t)lg_json_n_digits(v) >= head && (uint32_t)lg_json_n_digits(w) >= n - head) {
+			v = lg_json_digits(v, (int)head);
+			for (uint32_t i = head; i < n; i++)
+				v *= 10;
+			v += lg_json_digits(w, (int)(n - head));
+			*ret = sign ? -(double)v : (double)v;
+			return true;
+		}
+	}
+#endif
+	return lg_json_real(s, ret);
+}
+
 static inline bool lg_slice_is(const struct lg_slice *s, const char *text, size_t n)
 {
 	return s->n == n && !memcmp(s->p, text, n);

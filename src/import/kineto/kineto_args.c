@@ -56,7 +56,12 @@ static uint32_t dtype_bytes(const struct lg_slice *s)
 }
 
 /* Who is asked for an argument. */
-enum { OF_GPU = 1, OF_HOST = 2, OF_COMMS = 4 /* collectives: record_param_comms and NCCL kernels */ };
+enum {
+	OF_GPU = 1,
+	OF_HOST = 2,
+	OF_COMMS = 4, /* collectives: record_param_comms and NCCL kernels */
+	OF_MEMORY = 8 /* the allocator's reports */
+};
 
 /* As the profiler spells it, on what it is looked at, and the key it gets here (NULL: not kept as text). */
 #define ARGS(X)                                                                                             \
@@ -92,10 +97,15 @@ enum { OF_GPU = 1, OF_HOST = 2, OF_COMMS = 4 /* collectives: record_param_comms 
 	X(SRC, "Src Rank", OF_COMMS, "src=")                                                                \
 	X(DST, "Dst Rank", OF_COMMS, "dst=")                                                                \
 	X(SPLIT_IN, "In split size", OF_COMMS, "insplit=")                                                  \
-	X(SPLIT_OUT, "Out split size", OF_COMMS, "outsplit=")
+	X(SPLIT_OUT, "Out split size", OF_COMMS, "outsplit=")                                               \
+	X(CHANGE, "Bytes", OF_MEMORY, NULL)                                                                 \
+	X(ALLOCATED, "Total Allocated", OF_MEMORY, NULL)                                                    \
+	X(RESERVED, "Total Reserved", OF_MEMORY, NULL)                                                      \
+	X(DEVICE, "Device Id", OF_MEMORY, NULL)                                                             \
+	X(DEVICE_TYPE, "Device Type", OF_MEMORY, NULL)
 
 #define X(id, json, of, key) ARG_##id,
-enum { ARG_BEGIN, ARGS(X) ARG_OTHER /* and those behind it: what follows differs with the key */ };
+enum { ARG_BEGIN, ARG_BEGIN_MEMORY, ARG_END, ARGS(X) ARG_OTHER /* and those behind it: what follows differs with the key */ };
 #undef X
 _Static_assert((int)ARG_OTHER < (int)KIN_ARGS, "one shape for each argument");
 
@@ -113,7 +123,7 @@ static uint8_t arg_of(const struct lg_slice *key)
 {
 	unsigned spread = key->n;
 
-	for (size_t i = ARG_BEGIN + 1; i < ARG_OTHER; i++)
+	for (size_t i = ARG_END + 1; i < ARG_OTHER; i++)
 		if (key->n == args[i].n && !memcmp(key->p, args[i].json, key->n))
 			return (uint8_t)i;
 	if (key->n)
@@ -122,25 +132,30 @@ static uint8_t arg_of(const struct lg_slice *key)
 }
 
 /* As lg_json_member(), but which argument it is in place of the key: *what, of the last one before. */
-static bool next_arg(struct kineto *k, const char **pp, const char *end, uint8_t *what, struct lg_slice *v)
+static inline __attribute__((always_inline)) bool next_arg(struct kineto *k, const char **pp, const char *end,
+								 uint8_t *what, struct lg_slice *v)
 {
 	struct lg_shape *shape = &k->shape[*what];
 	const struct lg_shape_text *seen;
 	const char *p = *pp, *q;
 	struct lg_slice key;
 
-	if (*p == '}')
-		return false;
 	seen = lg_shape_find(shape, p);
 	if (!seen) {
 		const char *from = p;
 
-		if (!lg_json_member(pp, end, &key, v))
+		if (!lg_json_member(pp, end, &key, v)) {
+			p = lg_json_skip(p, end);
+			if (p < end && *p == '}')
+				lg_shape_keep(shape, from, p + 1, ARG_END);
 			return false;
+		}
 		*what = arg_of(&key);
 		lg_shape_keep(shape, from, v->p, *what);
 		return true;
 	}
+	if (seen->what == ARG_END)
+		return false;
 	p += seen->n;
 	*what = seen->what;
 	v->p = p;
@@ -251,4 +266,25 @@ lg_str kin_args(struct kineto *k, const struct lg_event *e, enum kin_cat cat, st
 		}
 	}
 	return k->buf_n ? kin_text(k, &(struct lg_slice){ .p = k->buf, .n = (uint32_t)k->buf_n }) : 0;
+}
+
+void kin_memory_args(struct kineto *k, const struct lg_event *e, struct kin_memory *ret)
+{
+	const char *p = e->args.p + 1, *end = e->args.p + e->args.n;
+	uint8_t what = ARG_BEGIN_MEMORY;
+	struct lg_slice v;
+
+	*ret = (struct kin_memory){ .allocated = -1, .reserved = -1, .device = -1 };
+	while (next_arg(k, &p, end, &what, &v)) {
+		if (what == ARG_CHANGE)
+			(void)lg_json_whole(&v, &ret->change);
+		else if (what == ARG_ALLOCATED)
+			(void)lg_json_whole(&v, &ret->allocated);
+		else if (what == ARG_RESERVED)
+			(void)lg_json_whole(&v, &ret->reserved);
+		else if (what == ARG_DEVICE)
+			(void)lg_json_decimal(&v, 0, &ret->device);
+		else if (what == ARG_DEVICE_TYPE)
+			(void)lg_json_decimal(&v, 0, &ret->type);
+	}
 }

@@ -159,45 +159,47 @@ static lg_trk counter_track(struct kineto *k, lg_str name, lg_str unit, lg_trk p
 							  .index = -1 });
 }
 
+/* Whose memory the last report was about. */
+static lg_trk memory_of(struct kineto *k)
+{
+	return k->memory_device >= 0 ? kin_gpu(k, k->memory_device) : 0;
+}
+
+static lg_trk memory_track(struct kineto *k, lg_trk *known, lg_str name)
+{
+	if (!*known)
+		*known = counter_track(k, name, k->str_bytes, memory_of(k));
+	return *known;
+}
+
 /* The allocator's reports. Before 2022 only the change is told, not the total. */
 static void memory(struct kineto *k, const struct lg_event *e)
 {
 	struct lg_counter_row r = { 0 };
-	struct lg_slice key, v;
-	const char *p, *end;
-	int64_t dur, device = -1, type = 0;
-	double change = 0, allocated = -1, reserved = -1;
-	lg_trk gpu;
+	struct kin_memory m;
+	int64_t dur;
 
 	if (e->args.kind != '{' || !kin_times(k, e, &r.ts, &dur))
 		return;
-	p = e->args.p + 1;
-	end = e->args.p + e->args.n;
-	while (lg_json_member(&p, end, &key, &v)) {
-		if (LG_SLICE_IS(&key, "Bytes"))
-			(void)lg_json_real(&v, &change);
-		else if (LG_SLICE_IS(&key, "Total Allocated"))
-			(void)lg_json_real(&v, &allocated);
-		else if (LG_SLICE_IS(&key, "Total Reserved"))
-			(void)lg_json_real(&v, &reserved);
-		else if (LG_SLICE_IS(&key, "Device Id"))
-			(void)lg_json_fixed(&v, 0, &device);
-		else if (LG_SLICE_IS(&key, "Device Type"))
-			(void)lg_json_fixed(&v, 0, &type);
+	kin_memory_args(k, e, &m);
+	m.device = m.type && m.device >= 0 ? m.device : -1; /* of the host */
+	if (!k->memory_known || k->memory_device != m.device) {
+		k->memory_known = true;
+		k->memory_device = m.device;
+		k->memory_allocated = k->memory_reserved = 0;
 	}
-	gpu = type && device >= 0 ? kin_gpu(k, device) : 0;
-	if (allocated >= 0) {
-		r.track = counter_track(k, k->str_alloc, k->str_bytes, gpu);
-		r.value = allocated;
+	if (m.allocated >= 0) {
+		r.track = memory_track(k, &k->memory_allocated, k->str_alloc);
+		r.value = m.allocated;
 		lg_add_counter(k->b, &r);
-		if (reserved >= 0) {
-			r.track = counter_track(k, k->str_reserved, k->str_bytes, gpu);
-			r.value = reserved;
+		if (m.reserved >= 0) {
+			r.track = memory_track(k, &k->memory_reserved, k->str_reserved);
+			r.value = m.reserved;
 			lg_add_counter(k->b, &r);
 		}
 	} else {
-		r.track = counter_track(k, k->str_change, k->str_bytes, gpu);
-		r.value = change;
+		r.track = counter_track(k, k->str_change, k->str_bytes, memory_of(k));
+		r.value = m.change;
 		lg_add_counter(k->b, &r);
 	}
 }

@@ -85,6 +85,12 @@ struct kin_args {
 	lg_stk stack;
 };
 
+/* One report of the allocator. */
+struct kin_memory {
+	double change, allocated, reserved;
+	int64_t device, type;
+};
+
 enum { KIN_ARGS = 64 };
 
 struct kineto {
@@ -108,6 +114,10 @@ struct kineto {
 	enum kin_cat cat_last[KIN_CATS];
 	uint8_t cat_turn;
 	uint32_t thread_last, track_last; /* index */
+	/* The device whose memory was reported last (known: one was), and the tracks of its reports. */
+	bool memory_known;
+	int64_t memory_device;
+	lg_trk memory_allocated, memory_reserved;
 	uint32_t main_guess;              /* thread index + 1 of the first operator or step */
 	int64_t next_tid;                 /* for threads without a number */
 	struct lg_map text_id;            /* lg_str of a pid or tid that is a word -> number */
@@ -151,6 +161,7 @@ lg_stk kin_call_stack(struct kineto *k, const struct lg_slice *s);
 /* kineto_args.c */
 lg_str kin_args(struct kineto *k, const struct lg_event *e, enum kin_cat cat,
 		struct kin_class class, struct kin_args *ret);
+void kin_memory_args(struct kineto *k, const struct lg_event *e, struct kin_memory *ret);
 
 /* kineto_events.c */
 void kin_event(struct kineto *k, const struct lg_event *e);

@@ -45,6 +45,14 @@ struct lg_ahead {
 	size_t at;
 };
 
+/* An event's cache lines come from the other thread's core: ask for them some events ahead (a macro, as what is
+ * to be done with them must be a constant). */
+#define ahead_of(e, n, write)                                                                              \
+	do {                                                                                               \
+		for (size_t at_ = 0; at_ < sizeof *(e) + 64; at_ += 64)                                    \
+			__builtin_prefetch((const char *)((e) + (n)) + at_, write);                        \
+	} while (0)
+
 static struct batch *filling(struct lg_ahead *a)
 {
 	return &a->batch[a->made % N_BATCHES];
@@ -54,15 +62,17 @@ static struct batch *filling(struct lg_ahead *a)
 static int hand_over(struct lg_ahead *a, bool drain)
 {
 	unsigned most = N_BATCHES - 2; /* the next batch must be free, too */
-	bool stop;
+	bool stop, wake;
 
 	pthread_mutex_lock(&a->lock);
 	filling(a)->window = lg_json_source_taken(a->r->src);
 	a->made++;
-	if (a->idle)
-		pthread_cond_broadcast(&a->cond);
+	wake = a->idle;
 	a->behind = a->made - a->taken >= PILE;
 	while (!a->stop && (drain ? a->taken != a->made || !a->waiting : a->made - a->taken > most)) {
+		if (wake)
+			pthread_cond_broadcast(&a->cond);
+		wake = false;
 		a->draining = drain;
 		a->full = true;
 		most = N_BATCHES - 1 - ROOM;
@@ -71,6 +81,9 @@ static int hand_over(struct lg_ahead *a, bool drain)
 	a->draining = a->full = false;
 	stop = a->stop;
 	pthread_mutex_unlock(&a->lock);
+	/* Now, not before: who is woken wants the lock. */
+	if (wake)
+		pthread_cond_broadcast(&a->cond);
 	filling(a)->n = 0;
 	return stop ? LG_E_IO : 0;
 }
@@ -100,8 +113,7 @@ static void *scanner(void *arg)
 			now->v[now->n] = *e;
 		b = now;
 		e = &b->v[b->n++];
-		for (int i = 0; i < 4; i++)
-			__builtin_prefetch((const char *)(e + 4) + 64 * i, 1);
+		ahead_of(e, 4, 1);
 		e->item = (uint8_t)rc;
 		if (a->behind && rc == LG_ITEM_EVENT)
 			lg_event_times(e);
@@ -162,6 +174,7 @@ void lg_ahead_start(struct lg_events *r)
 static struct batch *next_batch(struct lg_ahead *a)
 {
 	struct batch *b = NULL;
+	bool wake;
 
 	/* A batch behind this one may lie in the same window: its block is not given back. */
 	if (a->now)
@@ -178,9 +191,10 @@ static struct batch *next_batch(struct lg_ahead *a)
 		b = &a->batch[a->taken++ % N_BATCHES];
 		a->waiting = false;
 	}
-	if (a->full && a->made - a->taken <= N_BATCHES - 1 - ROOM)
-		pthread_cond_broadcast(&a->cond);
+	wake = a->full && a->made - a->taken <= N_BATCHES - 1 - ROOM;
 	pthread_mutex_unlock(&a->lock);
+	if (wake)
+		pthread_cond_broadcast(&a->cond);
 	return b;
 }
 
@@ -199,8 +213,7 @@ int lg_ahead_next(struct lg_ahead *a, struct lg_event **ret, struct lg_error *er
 		a->at = 0;
 	}
 	*ret = &a->now->v[a->at++];
-	for (int i = 0; i < 4; i++)
-		__builtin_prefetch((const char *)(*ret + 6) + 64 * i);
+	ahead_of(*ret, 6, 0);
 	return (*ret)->item;
 }
 

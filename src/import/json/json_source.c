@@ -43,7 +43,7 @@ struct lg_json_source {
 	int threaded;
 	unsigned made, taken; /* of which the window holds block taken - 1 */
 	unsigned freed;
-	bool hold;
+	bool hold, full;      /* the producer waits until half of the blocks are free */
 	int stop, over;       /* consumer wants out; no more blocks come */
 	int rc, os_errno;
 
@@ -64,6 +64,12 @@ static int produce(struct lg_json_source *s, struct block *b)
 	return 0;
 }
 
+/* To wake the producer for each block costs more than to fill it: for half of them at once. */
+static bool wanted(const struct lg_json_source *s)
+{
+	return s->full && s->made - s->freed <= N_BLOCKS / 2;
+}
+
 static void *producer(void *arg)
 {
 	struct lg_json_source *s = arg;
@@ -73,8 +79,10 @@ static void *producer(void *arg)
 		struct block *b = &s->block[s->made % N_BLOCKS];
 		int rc;
 
-		while (!s->stop && s->made - s->freed >= N_BLOCKS)
+		s->full = s->made - s->freed >= N_BLOCKS;
+		while (!s->stop && s->full && !wanted(s))
 			pthread_cond_wait(&s->cond, &s->lock);
+		s->full = false;
 		if (s->stop)
 			break;
 		pthread_mutex_unlock(&s->lock);
@@ -87,7 +95,9 @@ static void *producer(void *arg)
 			break;
 		}
 		s->made++;
-		pthread_cond_broadcast(&s->cond);
+		/* Nobody else waits when there was a block already. */
+		if (s->made - s->taken == 1)
+			pthread_cond_broadcast(&s->cond);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return NULL;
@@ -165,6 +175,7 @@ int lg_json_source_memory(struct lg_json_source **ret, const void *data, size_t 
 /* The next block: 1, at the end 0. */
 static int take(struct lg_json_source *s, struct block **ret, struct lg_error *err)
 {
+	bool wake;
 	int rc;
 
 	if (!s->threaded) {
@@ -185,8 +196,10 @@ static int take(struct lg_json_source *s, struct block **ret, struct lg_error *e
 			/* This one is the window, the one before it is being copied from. */
 			if (!s->hold && s->taken > 2)
 				s->freed = s->taken - 2;
-			pthread_cond_broadcast(&s->cond);
+			wake = wanted(s);
 			pthread_mutex_unlock(&s->lock);
+			if (wake)
+				pthread_cond_broadcast(&s->cond);
 			return 1;
 		}
 		rc = s->stop ? LG_E_IO : s->rc;
@@ -275,13 +288,16 @@ unsigned lg_json_source_taken(const struct lg_json_source *s)
 
 void lg_json_source_release(struct lg_json_source *s, unsigned taken)
 {
+	bool wake;
+
 	pthread_mutex_lock(&s->lock);
 	/* The window itself may still be copied from. */
-	if (taken > s->freed + 1) {
+	if (taken > s->freed + 1)
 		s->freed = taken - 1;
-		pthread_cond_broadcast(&s->cond);
-	}
+	wake = wanted(s);
 	pthread_mutex_unlock(&s->lock);
+	if (wake)
+		pthread_cond_broadcast(&s->cond);
 }
 
 void lg_json_source_stop(struct lg_json_source *s)

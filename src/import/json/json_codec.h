@@ -2,6 +2,7 @@
 /* json_codec.h - bytes of a file out of their compression, in blocks. Used by json_source.c only. */
 #ifndef LG_IMPORT_JSON_CODEC_H
 #define LG_IMPORT_JSON_CODEC_H
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/error.h"
@@ -17,6 +18,8 @@ int lg_json_codec_new(struct lg_json_codec **ret, int fd, const void *data, size
  */
 int lg_json_codec_read(struct lg_json_codec *c, char *out, size_t size, size_t *ret_n,
 		       int *ret_errno) LG_MUST_CHECK;
+/* Nothing to undo: reading is a copy. */
+bool lg_json_codec_plain(const struct lg_json_codec *c);
 const char *lg_json_codec_fault(const struct lg_json_codec *c); /* "" = none */
 void lg_json_codec_free(struct lg_json_codec *c);
 

@@ -6,6 +6,8 @@
  * I2  each block has HEAD bytes in front of its data: what the caller keeps from the last block is
  *     copied there, so the window is contiguous without moving the new data.
  * I3  when more than HEAD bytes are kept, the window lives in `big` until little is kept again.
+ *     Where the producer would be a third thread on two cores, and only copies, the caller of `more` does its
+ *     work (threaded = 0, and made = taken).
  * I4  block k is the producer's again (k + N_BLOCKS) once `freed` is greater than k: two blocks after it
  *     was the window, or, with hold, when who looks at the text later has said so.
  */
@@ -149,7 +151,8 @@ int lg_json_source_open(struct lg_json_source **ret, const char *path, struct lg
 		return rc;
 	}
 	/* Without a second thread the same work is done in turn. */
-	s->threaded = !pthread_create(&s->thread, NULL, producer, s);
+	s->threaded = (!lg_json_codec_plain(s->codec) || sysconf(_SC_NPROCESSORS_ONLN) > 2) &&
+		      !pthread_create(&s->thread, NULL, producer, s);
 	*ret = s;
 	return 0;
 }
@@ -172,6 +175,23 @@ int lg_json_source_memory(struct lg_json_source **ret, const void *data, size_t 
 	return 0;
 }
 
+/* Without a producer: wait until the next block is nobody else's. LG_E_IO: stopped. */
+static int wait_free(struct lg_json_source *s)
+{
+	bool stop;
+
+	if (!s->hold)
+		return 0;
+	pthread_mutex_lock(&s->lock);
+	s->full = s->made - s->freed >= N_BLOCKS;
+	while (!s->stop && s->full && !wanted(s))
+		pthread_cond_wait(&s->cond, &s->lock);
+	s->full = false;
+	stop = s->stop;
+	pthread_mutex_unlock(&s->lock);
+	return stop ? LG_E_IO : 0;
+}
+
 /* The next block: 1, at the end 0. */
 static int take(struct lg_json_source *s, struct block **ret, struct lg_error *err)
 {
@@ -181,11 +201,16 @@ static int take(struct lg_json_source *s, struct block **ret, struct lg_error *e
 	if (!s->threaded) {
 		struct block *b = &s->block[s->taken % N_BLOCKS];
 
-		rc = s->over ? s->rc : produce(s, b);
+		rc = s->over ? s->rc : wait_free(s);
+		if (!rc && !s->over)
+			rc = produce(s, b);
 		s->rc = rc;
 		s->over = s->over || rc || !b->n;
-		if (!s->over)
+		if (!s->over) {
+			pthread_mutex_lock(&s->lock);
 			s->made = ++s->taken;
+			pthread_mutex_unlock(&s->lock);
+		}
 		*ret = b;
 	} else {
 		pthread_mutex_lock(&s->lock);
@@ -263,10 +288,12 @@ bool lg_json_source_moves(const struct lg_json_source *s, const char *keep)
 
 bool lg_json_source_hold(struct lg_json_source *s)
 {
-	if (!s->threaded)
+	if (!s->threaded && s->fd < 0)
 		return false;
 	pthread_mutex_lock(&s->lock);
 	s->hold = true;
+	if (!s->threaded && s->taken > 2)
+		s->freed = s->taken - 2;
 	pthread_mutex_unlock(&s->lock);
 	return true;
 }

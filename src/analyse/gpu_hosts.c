@@ -312,7 +312,8 @@ static void work_off(void *arg)
 
 	for (size_t i = 0; i < l->n && !l->rc; i++) {
 		struct part *h = &l->part[i];
-		bool whole = h->from == l->c->idx->span_off[h->thr] && h->to == l->c->idx->span_off[h->thr + 1];
+		const uint32_t *off = l->c->idx->span_off + h->thr;
+		bool whole = h->from == off[0] && h->to == off[1];
 
 		l->rc = look(l->c, l->g, h);
 		/* Of a thread that is cut, the other part may be what is wanted. */
@@ -321,7 +322,8 @@ static void work_off(void *arg)
 	}
 }
 
-/* Where rows [from, to) of a thread may be cut, near `at`: nothing that began before is open; `to`: nowhere. */
+/* Where rows [from, to) of a thread may be cut, near `at`: nothing that began before is open; `to`:
+ * nowhere. */
 static uint32_t cut_near(const struct lg_index *x, uint32_t from, uint32_t to, uint32_t at)
 {
 	uint32_t up = at > from ? at : from + 1, down = up;

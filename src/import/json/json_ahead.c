@@ -45,8 +45,8 @@ struct lg_ahead {
 	size_t at;
 };
 
-/* An event's cache lines come from the other thread's core: ask for them some events ahead (a macro, as what is
- * to be done with them must be a constant). */
+/* An event's cache lines come from the other thread's core: ask for them some events ahead (a macro, as
+ * what is to be done with them must be a constant). */
 #define ahead_of(e, n, write)                                                                              \
 	do {                                                                                               \
 		for (size_t at_ = 0; at_ < sizeof *(e) + 64; at_ += 64)                                    \

@@ -105,7 +105,11 @@ enum {
 	X(DEVICE_TYPE, "Device Type", OF_MEMORY, NULL)
 
 #define X(id, json, of, key) ARG_##id,
-enum { ARG_BEGIN, ARG_BEGIN_MEMORY, ARG_END, ARGS(X) ARG_OTHER /* and those behind it: what follows differs with the key */ };
+enum {
+	ARG_BEGIN, ARG_BEGIN_MEMORY, ARG_END,
+	ARGS(X)
+	ARG_OTHER /* and those behind it: what follows differs with the key */
+};
 #undef X
 _Static_assert((int)ARG_OTHER < (int)KIN_ARGS, "one shape for each argument");
 

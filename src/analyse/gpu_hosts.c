@@ -342,7 +342,6 @@ static uint32_t cut_near(const struct lg_index *x, uint32_t from, uint32_t to, u
  * there are threads. */
 static size_t deal(const struct lg_case *c, lg_prc prc, struct part *part, size_t *ret_second)
 {
-	enum { WORTH_A_CUT = 1 << 15 };
 	const struct lg_index *x = c->idx;
 	size_t n = 0, all = 0, before = 0;
 
@@ -355,7 +354,7 @@ static size_t deal(const struct lg_case *c, lg_prc prc, struct part *part, size_
 		if (c->t->thread.prc[k] != prc || from == to)
 			continue;
 		if (*ret_second == SIZE_MAX && before + (to - from) > all / 2) {
-			if (to - from >= WORTH_A_CUT && all / 2 > before)
+			if (all / 2 > before)
 				cut = cut_near(x, from, to, from + (uint32_t)(all / 2 - before));
 			/* Uncut, it goes where less of it is too much. */
 			*ret_second = cut < to || all / 2 - before > (to - from) / 2 ? n + 1 : n;

@@ -155,6 +155,92 @@ static void any_disorder_is_survived(void **state)
 	}
 }
 
+/* A thread's rows are cut in two for two cores: nothing of it shows. Groups of an operator with a launch in
+ * it; every `every`-th group is inside one long operator, where no cut may be. */
+static void groups(size_t n, size_t every, size_t others)
+{
+	enum { GROUP = 100 * US };
+	struct lg_verdict v = { 0 };
+	struct lg_case c = { .v = &v };
+	struct lg_builder *b = NULL;
+	struct lg_trace *t = NULL;
+	struct lg_gpu g;
+	struct lg_error err;
+	lg_thr thr, other;
+	const struct lg_gpu_host *h;
+	size_t k = 0, none = 0;
+
+	assert_int_equal(lg_builder_new(&b, &err), 0);
+	thr = lg_thread_get(b, 50, 50);
+	other = lg_thread_get(b, 50, 51);
+	for (size_t i = 0; i < n + others; i++) {
+		struct lg_span_row r = { .ts = (int64_t)i * GROUP, .dur = 90 * US, .kind = LG_SPAN_OP,
+					 .thr = i < n ? thr : other, .name = lg_intern(b, "aten::mm") };
+
+		lg_add_span(b, &r);
+		r.ts += 20 * US;
+		r.dur = 30 * US;
+		r.kind = LG_SPAN_RUNTIME;
+		r.name = lg_intern(b, "cudaLaunchKernel");
+		lg_add_span(b, &r);
+		if (!every || i % every || i >= n)
+			continue;
+		r.ts = (int64_t)i * GROUP;
+		r.dur = (int64_t)every * GROUP;
+		r.kind = LG_SPAN_STEP;
+		r.name = lg_intern(b, "ProfilerStep#1");
+		lg_add_span(b, &r);
+	}
+	assert_int_equal(lg_builder_seal(b, &t, &err), 0);
+	c.t = t;
+	assert_int_equal(lg_index_new(&c.idx, t, &err), 0);
+	assert_int_equal(lg_gpu_new(&c, &g, &err), 0);
+	assert_int_equal(g.n, 1);
+	assert_int_equal(g.run[0].n_host, others ? 2 : 1);
+	assert_int_equal(g.run[0].n_ops, n + others);
+	h = &g.run[0].host[0];
+	assert_int_equal(h->n_launches, n);
+	assert_int_equal(h->n_marks, every ? (n + every - 1) / every : 0);
+	for (size_t i = 1; i < h->n_marks; i++)
+		assert_int_equal(t->span.ts[h->mark[i]], (int64_t)(i * every) * GROUP);
+	for (size_t i = 0; i < h->n; i++) {
+		const struct lg_host_seg *s = &h->seg[i];
+
+		if (s->class == LG_HOST_NONE) {
+			assert_int_equal(s->ts, (int64_t)none * GROUP + 90 * US);
+			none++; /* the rest of the step behind each group */
+			continue;
+		}
+		assert_int_equal(s->ts, (int64_t)(k / 3) * GROUP + (k % 3 ? k % 3 == 1 ? 20 : 50 : 0) * US);
+		assert_int_equal(s->end - s->ts, (k % 3 ? k % 3 == 1 ? 30 : 40 : 20) * US);
+		assert_int_equal(s->class, k % 3 == 1 ? LG_HOST_LAUNCH : LG_HOST_OP);
+		k++;
+	}
+	assert_int_equal(k, 3 * n);
+	assert_int_equal(none, every ? n : 0);
+	if (others) {
+		assert_int_equal(g.run[0].host[1].n, 3 * others);
+		assert_int_equal(g.run[0].host[1].n_launches, others);
+	}
+	lg_index_free(c.idx);
+	lg_arena_done(&v.arena);
+	lg_trace_free(t);
+}
+
+static void a_cut_thread_is_as_if_whole(void **state)
+{
+	(void)state;
+	groups(1, 0, 0);
+	groups(2, 0, 0);
+	groups(1000, 0, 0);
+	groups(1000, 7, 0);
+	groups(1000, 1000, 0); /* nowhere to cut */
+	groups(1000, 10, 5);
+	groups(10, 3, 1000);
+	groups(40000, 9, 0); /* worth a thread */
+	groups(20000, 0, 30000);
+}
+
 static void a_dense_device_is_healthy(void **state)
 {
 	struct outcome o = first(&gpu_healthy, "gpu.bound");
@@ -767,6 +853,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_dense_device_is_healthy),
 		cmocka_unit_test(causes_tile_the_window),
+		cmocka_unit_test(a_cut_thread_is_as_if_whole),
 		cmocka_unit_test(any_disorder_is_survived),
 		cmocka_unit_test(a_loader_without_workers_is_named),
 		cmocka_unit_test(a_loader_hidden_under_compute_costs_nothing),

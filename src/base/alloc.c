@@ -36,15 +36,13 @@ uint64_t lg_alloc_count(void)
  * virtio-balloon does, by 2 MiB and more) gets huge pages that the host has yet to find memory for, which
  * costs milliseconds each, while small ones are those that were in use a moment ago.
  */
-static void *in_huge_pages(void *p, size_t bytes)
+static void in_huge_pages(void *p, size_t bytes)
 {
 	enum { PAGE = 4096 };
 	uintptr_t from = ((uintptr_t)p + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
 	uintptr_t end = ((uintptr_t)p + bytes) & ~(uintptr_t)(PAGE - 1);
 
-	if (p)
-		(void)madvise((void *)from, end - from, MADV_HUGEPAGE);
-	return p;
+	(void)madvise((void *)from, end - from, MADV_HUGEPAGE);
 }
 
 void *lg_calloc(size_t n, size_t size)
@@ -54,13 +52,30 @@ void *lg_calloc(size_t n, size_t size)
 	return calloc(n ? n : 1, size ? size : 1);
 }
 
+/*
+ * Looked at before it is written, a fresh page is the kernel's page of zeros at first, and the write takes a
+ * second fault, which interrupts every CPU that runs another thread of this process.
+ */
+static void write_pages(void *p, size_t bytes)
+{
+	enum { PAGE = 4096 };
+
+	for (size_t at = 0; at < bytes; at += PAGE)
+		((volatile unsigned char *)p)[at] = 0;
+}
+
 void *lg_calloc_table(size_t n, size_t size)
 {
 	enum { HUGE = 4 << 20 };
 	void *p = lg_calloc(n, size);
 
+	if (!p)
+		return NULL;
 	/* There is a block: n * size does not overflow. */
-	return n * size >= HUGE ? in_huge_pages(p, n * size) : p;
+	if (n * size >= HUGE)
+		in_huge_pages(p, n * size);
+	write_pages(p, n * size);
+	return p;
 }
 
 void *lg_realloc(void *p, size_t n, size_t size)

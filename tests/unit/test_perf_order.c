@@ -99,6 +99,7 @@ static void hands_over_all_in_order(void **state)
 	struct lg_pd_block block = { .refs = 1 };
 	struct lg_pd_pool pool = { 0 };
 	struct lg_pd_handover *h;
+	struct lg_pd_handed *handed;
 
 	(void)state;
 	/* fail_at: never; while it is still done on the spot; in the thread */
@@ -106,9 +107,10 @@ static void hands_over_all_in_order(void **state)
 		int rc = 0;
 
 		got = (struct taken){ .fail_at = fail_at };
-		assert_int_equal(lg_pd_handover_new(&h, &pool, take_handed, NULL, &got, NULL), 0);
+		assert_int_equal(lg_pd_handover_new(&h, &pool, &(struct lg_pd_hands){ .work = take_handed,
+										      .self = &got }, NULL), 0);
 		for (size_t i = 0; i < RECORDS && !rc; i++) {
-			rc = lg_pd_handover_add(h, &(struct lg_pd_handed){ .entry = { i, NULL, &block, i } });
+			rc = lg_pd_handover_add(h, &(struct lg_pd_entry){ i, NULL, &block, i }, &handed);
 			if (!rc && i % 10000 == 9999) {
 				rc = lg_pd_handover_wait(h);
 				assert_int_equal(got.n, rc ? fail_at : i + 1);
@@ -144,50 +146,89 @@ static void selects_what_a_sort_would_put_there(void **state)
 	}
 }
 
-/* What is forgotten may be forgotten; what is remembered is right, and each version has its own. */
+enum { LENGTH = 40 };
+
+static size_t chain_of(uint64_t i, uint64_t chain[LENGTH])
+{
+	memset(chain, 0, LENGTH * sizeof *chain);
+	chain[0] = i * 0x9e3779b97f4a7c15u >> 8;
+	chain[1] = i / 3;
+	return 2 + i % (LENGTH - 1);
+}
+
+/* What is forgotten may be forgotten; what is remembered is right, and each process has its own. */
 static void remembers_chains(void **state)
 {
-	enum { CHAINS = 1000000, LENGTH = 40 };
-	struct lg_pd_chain_memo *m = lg_pd_memo_new();
-	size_t known = 0, recent = 0;
+	enum { CHAINS = 250000, KEPT = 1 << 18, PIDS = 5, AT_ONCE = 100 };
+	static struct { uint64_t chain; uint32_t check; } by_number[KEPT + 1];
+	static uint64_t chain[AT_ONCE][LENGTH];
+	struct lg_pd_seen seen[AT_ONCE];
+	struct lg_pd_memo *m = lg_pd_memo_new();
+	size_t known = 0;
 
 	(void)state;
 	assert_non_null(m);
 	for (uint64_t pass = 0; pass < 2; pass++) {
-		for (uint64_t i = 1; i <= CHAINS; i++) {
-			uint64_t chain[LENGTH] = { i * 0x9e3779b97f4a7c15u, i / 3 };
-			struct lg_pd_chain_key k = lg_pd_memo_key((uint8_t *)chain, 2 + i % (LENGTH - 1), 1);
-			lg_stk stk;
+		for (uint64_t i = 1; i <= CHAINS; i += AT_ONCE) {
+			for (size_t k = 0; k < AT_ONCE; k++)
+				lg_pd_memo_ask(m, (uint8_t *)chain[k], chain_of(i + k, chain[k]), false,
+					       (int32_t)((i + k) % PIDS), 2, &seen[k]);
+			lg_pd_memo_settle(m);
+			for (size_t k = 0; k < AT_ONCE; k++) {
+				struct lg_pd_number n = seen[k].whole;
 
-			lg_pd_memo_version(&k, i % 5, i % 5);
-			stk = lg_pd_memo_get(m, k.tag, k.place);
-			assert_true(stk == 0 || (pass && stk == i));
-			known += stk != 0;
-			if (pass)
-				continue;
-			lg_pd_memo_put(m, k.tag, k.place, (lg_stk)i);
-			recent += lg_pd_memo_get(m, k.tag, k.place) == i;
-			lg_pd_memo_version(&k, 7, 7);
-			assert_int_equal(lg_pd_memo_get(m, k.tag, k.place), 0);
+				assert_in_range(n.i, 1, KEPT);
+				if (by_number[n.i].chain && by_number[n.i].check == n.check) {
+					assert_int_equal(by_number[n.i].chain, i + k);
+					known++;
+				}
+				by_number[n.i].chain = i + k;
+				by_number[n.i].check = n.check;
+			}
 		}
 	}
-	assert_int_equal(recent, CHAINS);
 	assert_true(known > CHAINS / 10);
 	lg_pd_memo_free(m);
 }
 
-/* The callers of one chain are not the chain that consists of them. */
-static void keeps_callers_apart(void **state)
+static struct lg_pd_seen ask(struct lg_pd_memo *m, const uint64_t *chain, size_t n, int32_t pid)
 {
-	uint64_t chain[3] = { 1, 2, 3 };
-	struct lg_pd_chain_key whole = lg_pd_memo_key((uint8_t *)chain, 3, 2);
-	struct lg_pd_chain_key part = lg_pd_memo_key((uint8_t *)(chain + 1), 2, 1);
+	struct lg_pd_seen seen;
+
+	lg_pd_memo_ask(m, (const uint8_t *)chain, n, false, pid, 2, &seen);
+	lg_pd_memo_settle(m);
+	return seen;
+}
+
+static bool one(struct lg_pd_number a, struct lg_pd_number b)
+{
+	return a.i == b.i && a.check == b.check;
+}
+
+static void has_a_number_as_long_as_it_means_the_same(void **state)
+{
+	const uint64_t chain[] = { 0x1000, 0x2000, 0x3000 }, other[] = { 0x1004, 0x2000, 0x3000 };
+	struct lg_pd_memo *m = lg_pd_memo_new();
+	struct lg_pd_seen first, second;
 
 	(void)state;
-	assert_true(whole.callers_tag == part.tag && whole.callers_place == part.place);
-	lg_pd_memo_version(&whole, 4, 4);
-	lg_pd_memo_version(&part, 4, 4);
-	assert_true(whole.callers_tag != part.tag);
+	first = ask(m, chain, 3, 7);
+	assert_true(first.whole.i && first.callers.i && !one(first.whole, first.callers));
+	second = ask(m, chain, 3, 7);
+	assert_true(one(first.whole, second.whole) && !second.callers.i);
+	assert_false(one(first.whole, ask(m, chain, 3, 8).whole));
+	/* The callers of one are those of another, but not the chain that consists of them. */
+	second = ask(m, other, 3, 7);
+	assert_true(!one(first.whole, second.whole) && one(first.callers, second.callers));
+	assert_false(one(first.callers, ask(m, chain + 1, 2, 7).whole));
+	lg_pd_memo_changed(m, 9);
+	assert_true(one(first.whole, ask(m, chain, 3, 7).whole));
+	lg_pd_memo_changed(m, 7);
+	second = ask(m, chain, 3, 7);
+	assert_true(!one(first.whole, second.whole) && !one(first.callers, second.callers));
+	lg_pd_memo_kernel_changed(m);
+	assert_false(one(second.whole, ask(m, chain, 3, 7).whole));
+	lg_pd_memo_free(m);
 }
 
 int main(void)
@@ -197,7 +238,7 @@ int main(void)
 		cmocka_unit_test(orders_within_the_window),
 		cmocka_unit_test(hands_over_all_in_order),
 		cmocka_unit_test(remembers_chains),
-		cmocka_unit_test(keeps_callers_apart),
+		cmocka_unit_test(has_a_number_as_long_as_it_means_the_same),
 		cmocka_unit_test(selects_what_a_sort_would_put_there),
 	};
 

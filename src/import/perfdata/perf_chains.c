@@ -16,8 +16,9 @@ void lg_pd_tasks_done(struct lg_pd_tasks *t)
 		lg_free(t->task[i].link);
 	lg_free(t->task);
 	lg_free(t->step);
-	lg_pd_memo_free(t->memo);
-	t->memo = NULL;
+	lg_free(t->known);
+	t->known = NULL;
+	t->n_known = 0;
 	lg_free(t->plumbing);
 	t->plumbing = NULL;
 	t->step = NULL;
@@ -355,101 +356,83 @@ static bool unwind(struct lg_pd_tasks *t, struct lg_pd_task *task, struct lg_pd_
 	return true;
 }
 
-/*
- * How many addresses the innermost one has for callers: 0 where it is alone or what comes next is of
- * another kind of code, and where the chain begins in a rare one (hypervisor, guest).
- */
-static size_t callers_of(const uint8_t *chain, size_t n, bool swap)
+/* Where the chain was found with the same number and nothing was forgotten since; 0 = not known. */
+static lg_stk known_by(const struct lg_pd_tasks *t, struct lg_pd_number n)
 {
-	uint64_t v = n ? pd_u64(chain, swap) : PDC_MAX;
-	size_t leaf = v >= PDC_MAX;
-
-	if ((leaf && v != PDC_USER && v != PDC_KERNEL) || n < leaf + 2 ||
-	    pd_u64(chain + 8 * leaf, swap) >= PDC_MAX || pd_u64(chain + 8 * (leaf + 1), swap) >= PDC_MAX)
-		return 0;
-	return n - leaf - 1;
+	return n.i < t->n_known && t->known[n.i].check == (n.check ^ t->known_since) ? t->known[n.i].stk : 0;
 }
 
-struct lg_pd_chain_key lg_pd_chain_key(const uint8_t *chain, size_t n, bool swap)
+/* Forgetting is always allowed: nothing to report when there is no memory for more. */
+static void keep(struct lg_pd_tasks *t, struct lg_pd_number n, lg_stk stk)
 {
-	struct lg_pd_chain_key key = lg_pd_memo_key(chain, n, callers_of(chain, n, swap));
-	uint64_t first = pd_u64(chain, swap);
+	size_t old = t->n_known;
 
-	key.first = first < PDC_MAX ? LG_PD_ADDRESS : first == PDC_USER ? LG_PD_MARK_USER :
-		    first == PDC_KERNEL ? LG_PD_MARK_KERNEL : LG_PD_MARK_OTHER;
-	return key;
+	if (!n.i)
+		return;
+	if (n.i >= old) {
+		if (lg_grow(&t->known, &t->n_known, (size_t)n.i + 1, sizeof *t->known))
+			return;
+		memset(t->known + old, 0, (t->n_known - old) * sizeof *t->known);
+	}
+	t->known[n.i] = (struct lg_pd_known){ stk, n.check ^ t->known_since };
 }
 
-static enum lg_pd_context begins_in(const struct lg_pd_chain_key *key, enum lg_pd_context ctx)
+void lg_pd_known_ahead(const struct lg_pd_tasks *t, const struct lg_pd_seen *seen)
 {
-	return key->first == LG_PD_MARK_USER ? LG_PD_USER :
-	       key->first == LG_PD_MARK_KERNEL ? LG_PD_KERNEL : ctx;
-}
-
-/* The whole chain at once, where the same addresses meant the same frames before; key gets its version. */
-static lg_stk whole_chain(struct lg_pd_tasks *t, struct lg_pd_task *task, enum lg_pd_context ctx,
-			  struct lg_pd_chain_key *key)
-{
-	/* All that a frame depends on but its address; which kind of code it is the markers say. */
-	uint64_t version = (uint64_t)t->code->kernel_version << 40 ^
-			   (uint64_t)t->code->spaces.space[task->space].version << 3;
-
-	lg_pd_memo_version(key, version ^ ctx, version ^ begins_in(key, ctx));
-	/* A thread that waits or spins is found in the same place again and again. */
-	if (task->known_tag == key->tag && task->known_place == key->place)
-		return task->known_stk;
-	task->known_stk = lg_pd_memo_get(t->memo, key->tag, key->place);
-	task->known_tag = key->tag;
-	task->known_place = key->place;
-	return task->known_stk;
+	if (seen->whole.i < t->n_known)
+		__builtin_prefetch(&t->known[seen->whole.i]);
+	if (seen->callers.i < t->n_known)
+		__builtin_prefetch(&t->known[seen->callers.i]);
 }
 
 static void now_at(struct lg_pd_tasks *t, uint64_t time)
 {
 	t->code->now = time;
-	if (__builtin_expect(time >= t->code->reuse_at, 0) && t->code->reuse_at != UINT64_MAX)
+	if (__builtin_expect(time >= t->code->reuse_at, 0) && t->code->reuse_at != UINT64_MAX) {
 		lg_pd_code_reused(t->code);
+		t->known_since += 0x9e3779b9;
+	}
 }
 
-lg_stk lg_pd_stack_known(struct lg_pd_tasks *t, struct lg_pd_task *task, uint64_t time, uint16_t misc,
-			 const struct lg_pd_chain_key *key)
+lg_stk lg_pd_stack_known(struct lg_pd_tasks *t, uint64_t time, const struct lg_pd_seen *seen)
 {
-	struct lg_pd_chain_key versioned = *key;
-
-	if (!t->memo)
-		return 0;
 	now_at(t, time);
-	return whole_chain(t, task, context_of_misc(misc), &versioned);
+	return known_by(t, seen->whole);
 }
 
-/* As whole_chain(), or from its callers and the innermost address, or anew. */
+/* Of a chain whose callers are known. */
+static lg_stk with_callers(struct lg_pd_tasks *t, const struct lg_pd_task *task, const struct lg_pd_sample *s,
+			   enum lg_pd_context ctx, lg_stk callers)
+{
+	uint64_t ip = pd_u64(s->chain, t->swap), key;
+	uint8_t tag;
+	lg_stk stk;
+
+	if (ip >= PDC_MAX) {
+		ctx = ip == PDC_USER ? LG_PD_USER : LG_PD_KERNEL;
+		ip = pd_u64(s->chain + 8, t->swap);
+	}
+	tag = (uint8_t)(ctx | LEAF);
+	key = step_key(t, task, lg_mix64(callers), ip, tag);
+	stk = step_known(t, key);
+	return stk ? stk : step(t, task, callers, key, ip, tag);
+}
+
+/* By its number, or from its callers and the innermost address, or anew. */
 static lg_stk any_chain(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct lg_pd_sample *s,
-			enum lg_pd_context ctx, struct lg_pd_chain_key key)
+			enum lg_pd_context ctx, const struct lg_pd_seen *seen)
 {
 	uint64_t cut = t->cut;
 	struct segment seg[SEGMENTS_MAX];
-	enum lg_pd_context begins;
-	size_t n, leaf;
-	lg_stk stk;
+	size_t n;
+	lg_stk stk = known_by(t, seen->whole);
 
-	if (key.n != s->n_chain)
-		key = lg_pd_chain_key(s->chain, s->n_chain, t->swap);
-	begins = begins_in(&key, ctx);
-	leaf = key.first != LG_PD_ADDRESS;
-	stk = whole_chain(t, task, ctx, &key);
 	if (stk)
 		return stk;
-	stk = key.n_callers ? lg_pd_memo_get(t->memo, key.callers_tag, key.callers_place) : 0;
+	stk = known_by(t, seen->callers);
 	if (stk) {
-		uint64_t ip = pd_u64(s->chain + 8 * leaf, t->swap), by;
-		uint8_t tag = (uint8_t)(begins | LEAF);
-		lg_stk callers = stk;
-
-		by = step_key(t, task, lg_mix64(callers), ip, tag);
-		stk = step_known(t, by);
-		if (!stk)
-			stk = step(t, task, callers, by, ip, tag);
-		lg_pd_memo_put(t->memo, key.tag, key.place, task->known_stk = stk);
+		stk = with_callers(t, task, s, ctx, stk);
+		keep(t, seen->whole, stk);
 		return stk;
 	}
 	n = segments_of(s, t->swap, ctx, seg);
@@ -459,47 +442,42 @@ static lg_stk any_chain(struct lg_pd_tasks *t, struct lg_pd_task *task, const st
 	/* One that is too long is counted each time. */
 	if (t->cut != cut)
 		return stk;
-	lg_pd_memo_put(t->memo, key.tag, key.place, task->known_stk = stk);
-	if (key.n_callers && task->n > 1) {
+	keep(t, seen->whole, stk);
+	if (seen->callers.i && task->n > 1) {
 		const struct lg_pd_link *l = &task->link[task->n - 2];
 
-		lg_pd_memo_put(t->memo, key.callers_tag, key.callers_place,
-			       l->stk ? l->stk : step_known(t, l->key));
+		keep(t, seen->callers, l->stk ? l->stk : step_known(t, l->key));
 	}
 	return stk;
 }
 
 lg_stk lg_pd_stack_of(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct lg_pd_sample *s,
-		      uint16_t misc, struct lg_pd_chain_key key)
+		      uint16_t misc, const struct lg_pd_seen *seen)
 {
-	struct segment seg[SEGMENTS_MAX];
 	enum lg_pd_context ctx = context_of_misc(misc);
 	struct lg_pd_sample with_stack;
-	size_t n;
 	lg_stk stk;
 
 	now_at(t, s->time);
 	if (__builtin_expect(!t->step, 0)) {
-		t->step = lg_calloc(1 << LG_PD_STEPS_BITS, sizeof *t->step);
+		t->step = lg_calloc_table(1 << LG_PD_STEPS_BITS, sizeof *t->step);
 		if (!t->step)
 			return 0;
-		t->memo = lg_pd_memo_new(); /* does without */
-	}
-	if (s->n_chain && t->memo && !(s->regs && s->n_stack)) {
-		stk = any_chain(t, task, s, ctx, key);
-		if (stk)
-			return stk;
 	}
 	if (__builtin_expect(s->regs && s->n_stack, 0)) {
+		struct segment seg[SEGMENTS_MAX];
+		size_t n;
+
 		with_stack = *s;
 		if (unwind(t, task, &with_stack, ctx))
 			s = &with_stack;
+		n = s->n_chain ? segments_of(s, t->swap, ctx, seg) : 0;
+		stk = n ? walk(t, task, s, seg, n) : 0;
+	} else {
+		stk = s->n_chain ? any_chain(t, task, s, ctx, seen) : 0;
 	}
-	n = s->n_chain ? segments_of(s, t->swap, ctx, seg) : 0;
-	if (n)
-		return walk(t, task, s, seg, n);
-	if (!s->ip)
-		return 0;
+	if (stk || !s->ip)
+		return stk;
 	stk = lg_intern_stack(t->b, 0, lg_pd_code_frame(t->code, ctx, task->space, s->ip));
 	for (size_t k = 0; k < t->code->n_here; k++)
 		stk = lg_intern_stack(t->b, stk, t->code->here[k]);

@@ -2,7 +2,8 @@
 /*
  * perf_chains.h - recorded threads, and call chains to interned stacks.
  *
- * Half of all chains were seen before, address by address: perf_memo.h knows their stacks. Two chains
+ * Half of all chains were seen before, address by address: by their numbers (perf_memo.h) their stacks are
+ * known. Two chains
  * of one thread mostly share their outer frames: the last new chain of each thread is kept,
  * outermost first, and only what differs is looked up: by the files and places of all addresses up to
  * there, which processes of one program have in common.
@@ -32,9 +33,6 @@ struct lg_pd_task {
 	int32_t cpu;
 	uint8_t doing;           /* enum lg_state_kind */
 	bool ended, preempted;
-	lg_stk known_stk;        /* of its newest chain, by the memo's key; 0 = not known */
-	uint32_t known_place;
-	uint64_t known_tag;
 	uint32_t n_lives;
 	int64_t syscall_ts;      /* entered; INT64_MIN = not inside one */
 	uint64_t syscall_nr;
@@ -61,7 +59,11 @@ struct lg_pd_tasks {
 	uint8_t *plumbing;       /* by frame: 0 = not looked at, 1 = no, 2 = yes */
 	size_t plumbing_cap;
 	struct lg_pd_step *step; /* NULL until the first chain */
-	struct lg_pd_chain_memo *memo; /* perf_memo.h; NULL until the first chain */
+	/* By number of the chain (perf_memo.h). check: of the number and of the last time that somebody
+	 * used addresses again without a record of it. */
+	struct lg_pd_known { lg_stk stk; uint32_t check; } *known;
+	size_t n_known;          /* places in it */
+	uint32_t known_since;
 	uint64_t cut;            /* chains that were longer than any stack may be */
 	/* --call-graph dwarf: the chain made of a stack copy, in place of the sample's own */
 	struct lg_unwinder *unwinder;
@@ -69,8 +71,6 @@ struct lg_pd_tasks {
 	uint64_t n_unwound, n_part, n_no_unwind; /* stacks; of them incomplete; not to be read here */
 };
 
-/* What the memo knows n addresses by. */
-struct lg_pd_chain_key lg_pd_chain_key(const uint8_t *chain, size_t n, bool swap);
 void lg_pd_tasks_done(struct lg_pd_tasks *t);
 /* The thread that lives now; pid -1 = not known. NULL when memory is exhausted. */
 struct lg_pd_task *lg_pd_task_get(struct lg_pd_tasks *t, int32_t pid, int32_t tid);
@@ -79,14 +79,14 @@ struct lg_pd_task *lg_pd_task_find(struct lg_pd_tasks *t, int32_t tid);
 struct lg_pd_task *lg_pd_task_fork(struct lg_pd_tasks *t, int32_t ppid, int32_t pid, int32_t tid,
 				   int64_t ts);
 void lg_pd_task_exit(struct lg_pd_tasks *t, int32_t tid, int64_t ts);
-/* The stack of a sample taken at time, where its chain was seen before; 0 = lg_pd_stack_of() finds out.
- * misc: of the record. */
-lg_stk lg_pd_stack_known(struct lg_pd_tasks *t, struct lg_pd_task *task, uint64_t time, uint16_t misc,
-			 const struct lg_pd_chain_key *key);
-/* The stack of a sample: of its chain, else of its address alone. misc: of the record; key: of the chain,
- * where somebody made it. */
+/* Fetch what stack_known() will look at. */
+void lg_pd_known_ahead(const struct lg_pd_tasks *t, const struct lg_pd_seen *seen);
+/* The stack of a sample taken at time, where its chain is known by its number; 0 = lg_pd_stack_of() finds
+ * out. */
+lg_stk lg_pd_stack_known(struct lg_pd_tasks *t, uint64_t time, const struct lg_pd_seen *seen);
+/* The stack of a sample: of its chain, else of its address alone. misc: of the record; seen: of the chain. */
 lg_stk lg_pd_stack_of(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct lg_pd_sample *s,
-		      uint16_t misc, struct lg_pd_chain_key key);
+		      uint16_t misc, const struct lg_pd_seen *seen);
 /* The stack of a tracepoint without the frames that led from it to perf: where the thread was. */
 lg_stk lg_pd_without_plumbing(struct lg_pd_tasks *t, lg_stk stk);
 

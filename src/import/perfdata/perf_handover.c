@@ -12,7 +12,7 @@ enum {
 	/* Who waited goes on when half of them are empty: a wake-up costs as much as some batches. */
 	ROOM = BATCHES / 2,
 	AHEAD = 12,   /* records: some hundred ns each, a miss of all caches takes one hundred */
-	ALONE = 4096  /* records worked off on the spot before a thread is worth it */
+	ALONE = 8     /* batches worked off by the reader before a thread is worth it */
 };
 
 struct batch {
@@ -28,11 +28,8 @@ struct batch {
  */
 struct lg_pd_handover {
 	struct lg_pd_pool *pool;
-	int (*work)(void *self, const struct lg_pd_handed *e);
-	void (*ahead)(void *self, const struct lg_pd_handed *e);
-	void *self;
-	size_t n_alone;
-	bool tried, threaded;
+	struct lg_pd_hands hands;
+	bool tried, threaded; /* threaded: the thread runs; tried: or could not be had */
 	int rc; /* of work(), sticky; the thread's, seen by the reader where it takes the lock */
 	size_t given, done, dropped;
 	size_t left; /* the reader waits for [done, given) to be this short */
@@ -45,12 +42,12 @@ struct lg_pd_handover {
 
 static void work_off(struct lg_pd_handover *h, const struct batch *b, int *rc)
 {
-	size_t soon = h->ahead ? 0 : b->n;
+	size_t soon = h->hands.ahead ? 0 : b->n;
 
 	for (size_t i = 0; i < b->n && !*rc; i++) {
 		for (; soon < b->n && soon < i + AHEAD; soon++)
-			h->ahead(h->self, &b->entry[soon]);
-		*rc = h->work(h->self, &b->entry[i]);
+			h->hands.ahead(h->hands.self, &b->entry[soon]);
+		*rc = h->hands.work(h->hands.self, &b->entry[i]);
 	}
 }
 
@@ -83,19 +80,19 @@ static void *run(void *arg)
 	return NULL;
 }
 
-int lg_pd_handover_new(struct lg_pd_handover **ret, struct lg_pd_pool *pool,
-		       int (*work)(void *self, const struct lg_pd_handed *e),
-		       void (*ahead)(void *self, const struct lg_pd_handed *e), void *self,
+int lg_pd_handover_new(struct lg_pd_handover **ret, struct lg_pd_pool *pool, const struct lg_pd_hands *hands,
 		       struct lg_error *err)
 {
 	struct lg_pd_handover *h = lg_calloc(1, sizeof *h);
 
-	if (!h)
+	if (h)
+		h->batch = lg_calloc(BATCHES, sizeof *h->batch);
+	if (!h || !h->batch) {
+		lg_free(h);
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	}
 	h->pool = pool;
-	h->work = work;
-	h->ahead = ahead;
-	h->self = self;
+	h->hands = *hands;
 	pthread_mutex_init(&h->lock, NULL);
 	pthread_cond_init(&h->filled, NULL);
 	pthread_cond_init(&h->emptied, NULL);
@@ -108,9 +105,6 @@ static void start(struct lg_pd_handover *h)
 	sigset_t all, old;
 
 	h->tried = true;
-	h->batch = lg_calloc(BATCHES, sizeof *h->batch);
-	if (!h->batch)
-		return;
 	/* Signals are the reader's business: what they interrupt there, this thread must not swallow. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -130,12 +124,27 @@ static void drop(struct lg_pd_handover *h, size_t done)
 	}
 }
 
+/* The batch being filled, by this thread. */
+static int work_alone(struct lg_pd_handover *h)
+{
+	work_off(h, &h->batch[h->given % BATCHES], &h->rc);
+	h->done = ++h->given;
+	drop(h, h->done);
+	return h->rc;
+}
+
 /* Hand the batch being filled over; returns with the next place empty, or all of them. */
 static int give(struct lg_pd_handover *h, bool all)
 {
 	size_t done;
 	int rc;
 
+	if (h->hands.complete)
+		h->hands.complete(h->hands.self);
+	if (!h->threaded && !h->tried && h->given == ALONE)
+		start(h);
+	if (!h->threaded)
+		return work_alone(h);
 	pthread_mutex_lock(&h->lock);
 	if (h->batch[h->given % BATCHES].n) {
 		h->given++;
@@ -156,36 +165,34 @@ static int give(struct lg_pd_handover *h, bool all)
 	return rc;
 }
 
-int lg_pd_handover_add(struct lg_pd_handover *h, const struct lg_pd_handed *e)
+int lg_pd_handover_add(struct lg_pd_handover *h, const struct lg_pd_entry *e, struct lg_pd_handed **ret)
 {
-	struct batch *b;
+	struct batch *b = &h->batch[h->given % BATCHES];
 
-	if (__builtin_expect(!h->threaded, 0)) {
-		if (h->rc)
-			return h->rc;
-		if (h->tried || ++h->n_alone < ALONE)
-			return h->rc = h->work(h->self, e);
-		start(h);
-		if (!h->threaded)
-			return h->rc = h->work(h->self, e);
+	if (__builtin_expect(b->n == BATCH, 0)) {
+		int rc = give(h, false);
+
+		if (rc)
+			return rc;
+		b = &h->batch[h->given % BATCHES];
 	}
-	b = &h->batch[h->given % BATCHES];
-	lg_pd_block_hold(e->entry.block);
-	b->entry[b->n++] = *e;
-	return b->n < BATCH ? 0 : give(h, false);
+	lg_pd_block_hold(e->block);
+	*ret = &b->entry[b->n++];
+	**ret = (struct lg_pd_handed){ .entry = *e };
+	return 0;
 }
 
 int lg_pd_handover_wait(struct lg_pd_handover *h)
 {
-	return h->threaded ? give(h, true) : h->rc;
+	return give(h, true);
 }
 
 void lg_pd_handover_free(struct lg_pd_handover *h)
 {
 	if (!h)
 		return;
+	(void)give(h, true);
 	if (h->threaded) {
-		(void)give(h, true);
 		pthread_mutex_lock(&h->lock);
 		h->end = true;
 		pthread_cond_signal(&h->filled);

@@ -38,6 +38,7 @@ struct lg_pd {
 	uint8_t apart[64];        /* a cache line: both write at every record */
 
 	struct lg_pd_attrs timing; /* h.attrs for the first thread: borrowed */
+	struct lg_pd_memo *memo;  /* NULL until the first chain */
 	struct lg_pd_handover *handover;
 	struct lg_pd_pool pool;
 	struct lg_pd_stream in, zin; /* zin: what was compressed */

@@ -1,47 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * perf_memo.h - call chains seen before: a hash of a chain's bytes to its stack. So are the chains
- * without their innermost address: of two new ones one differs from what is known there only.
+ * perf_memo.h - call chains seen before, by number. So are the chains without their innermost address:
+ * of two new ones one differs from what is known there only.
  *
- * The key is 96 bits of a 128-bit hash and is not compared with the chain: in a file of 2^32 different
- * chains the chance that any two meet is one in 10^9. Memory is bounded: beyond MEMO_MAX entries
- * new ones replace old ones.
+ * Who reads the records asks for the numbers, who makes rows of them keeps by number what the chain was
+ * found to be: the two may be different threads, as long as the records come to both in one order. A chain
+ * has another number once what its addresses mean may have changed: that is told by the records, too.
+ *
+ * A chain is known by 96 bits of a 128-bit hash and is not compared: in a file of 2^32 different chains
+ * the chance that any two meet is one in 10^9. Memory is bounded: beyond MEMO_MAX of them new ones take
+ * the numbers of old ones, so what is kept by number is kept with the check.
  */
 #ifndef LG_IMPORT_PERFDATA_PERF_MEMO_H
 #define LG_IMPORT_PERFDATA_PERF_MEMO_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/map.h"
-#include "store/trace.h"
+struct lg_pd_memo;
 
-struct lg_pd_chain_memo;
+struct lg_pd_number {
+	uint32_t i;     /* from 1 on; 0 = none */
+	uint32_t check; /* of two chains that have i one after the other; differs */
+};
 
-struct lg_pd_chain_key {
-	uint64_t tag, callers_tag;
-	uint32_t place, callers_place;
-	uint32_t n; /* addresses; 0 = no key */
-	uint32_t n_callers; /* of them; 0 = no key of these */
-	enum lg_pd_chain_first { LG_PD_ADDRESS, LG_PD_MARK_USER, LG_PD_MARK_KERNEL, LG_PD_MARK_OTHER } first;
+struct lg_pd_seen {
+	struct lg_pd_number whole, callers; /* callers: where whole is new */
 };
 
 /* NULL when memory is exhausted. */
-struct lg_pd_chain_memo *lg_pd_memo_new(void);
-void lg_pd_memo_free(struct lg_pd_chain_memo *m);
-/* Of n addresses; the last `callers` of them are the callers, 0 = it has none. */
-struct lg_pd_chain_key lg_pd_memo_key(const uint8_t *chain, size_t n, size_t callers);
-/* What beside the addresses decides of the stack: the code's versions, and in which kind of code the
- * addresses begin, the chain's and its callers'. */
-static inline void lg_pd_memo_version(struct lg_pd_chain_key *k, uint64_t version, uint64_t callers_version)
-{
-	k->tag ^= lg_mix64(version);
-	k->callers_tag ^= lg_mix64(~callers_version); /* called from, the same addresses are other frames */
-}
-/* Fetch what get() will look at. */
-void lg_pd_memo_ahead(const struct lg_pd_chain_memo *m, const struct lg_pd_chain_key *k);
-/* 0 = not known. */
-lg_stk lg_pd_memo_get(const struct lg_pd_chain_memo *m, uint64_t tag, uint32_t place);
-/* Forgetting is always allowed: nothing to report when there is no memory for more. */
-void lg_pd_memo_put(struct lg_pd_chain_memo *m, uint64_t tag, uint32_t place, lg_stk stk);
+struct lg_pd_memo *lg_pd_memo_new(void);
+void lg_pd_memo_free(struct lg_pd_memo *m);
+/*
+ * Of n addresses of a thread of pid; misc: of the sample's record. *ret is all 0 and gets its numbers some
+ * calls later, lg_pd_memo_settle() at the latest: where they are is on its way from memory meanwhile. Until
+ * then chain and ret stay where they are.
+ */
+void lg_pd_memo_ask(struct lg_pd_memo *m, const uint8_t *chain, size_t n, bool swap, int32_t pid,
+		    uint16_t misc, struct lg_pd_seen *ret);
+void lg_pd_memo_settle(struct lg_pd_memo *m);
+/* For what is asked from here on: what lies where in pid may have changed; in the kernel. */
+void lg_pd_memo_changed(struct lg_pd_memo *m, int32_t pid);
+void lg_pd_memo_kernel_changed(struct lg_pd_memo *m);
 
 #endif /* LG_IMPORT_PERFDATA_PERF_MEMO_H */

@@ -105,6 +105,12 @@ static int hand_out(struct lg_pd_order *o, uint64_t limit, size_t most)
 			o->late++;
 		else
 			o->delivered = e->ts;
+		/* By the time it is its turn, the records of other CPUs were looked at. */
+		if (r->at + 1 < r->end) {
+			__builtin_prefetch(e[1].rec);
+			__builtin_prefetch(e[1].rec + 64);
+			__builtin_prefetch(e[1].rec + 128);
+		}
 		rc = o->deliver(o->self, e);
 		lg_pd_block_drop(o->pool, e->block);
 		if (++r->at == r->end)

@@ -213,7 +213,7 @@ static void throttle_record(struct lg_pd *p, const struct lg_pd_sample *who, int
 /* -- samples -- */
 
 static int sample_record(struct lg_pd *p, const uint8_t *rec, uint16_t misc, uint16_t size,
-			 int64_t ts, uint64_t offset, struct lg_pd_chain_key key)
+			 int64_t ts, uint64_t offset, const struct lg_pd_seen *seen)
 {
 	struct lg_pd_attr *a = lg_pd_attr_of(&p->h.attrs, rec, size, true);
 	struct lg_sample_row row = { .ts = ts, .cpu = -1 };
@@ -237,7 +237,7 @@ static int sample_record(struct lg_pd *p, const uint8_t *rec, uint16_t misc, uin
 	if (task) {
 		row.thr = task->thr;
 		row.flags |= s.tid == 0 ? LG_SAMPLE_IDLE : 0u;
-		row.stack = lg_pd_stack_of(&p->tasks, task, &s, misc, key);
+		row.stack = lg_pd_stack_of(&p->tasks, task, &s, misc, seen);
 	}
 	if (__builtin_expect(p->timeless_file, 0))
 		row.ts = (int64_t)p->timeless++ * 1000;
@@ -261,13 +261,13 @@ static void plain_sample(struct lg_pd *p, const struct lg_pd_handed *h, int64_t 
 	if (task) {
 		row.thr = task->thr;
 		row.flags |= a->at.tid >= 0 && h->tid == 0 ? LG_SAMPLE_IDLE : 0u;
-		row.stack = lg_pd_stack_known(&p->tasks, task, h->entry.ts, h->misc, &h->chain);
+		row.stack = lg_pd_stack_known(&p->tasks, h->entry.ts, &h->seen);
 		if (!row.stack) {
 			struct lg_pd_sample s;
 
 			(void)lg_pd_sample_read(&s, a, h->entry.rec, pd_u16(h->entry.rec + 6, p->h.swap),
 						p->h.swap);
-			row.stack = lg_pd_stack_of(&p->tasks, task, &s, h->misc, h->chain);
+			row.stack = lg_pd_stack_of(&p->tasks, task, &s, h->misc, &h->seen);
 		}
 	}
 	if (__builtin_expect(p->timeless_file, 0))
@@ -355,7 +355,7 @@ int lg_pd_record_in_order(struct lg_pd *p, const struct lg_pd_handed *r)
 	if (__builtin_expect(r->plain != NULL, 1)) {
 		plain_sample(p, r, ts);
 	} else if (size = pd_u16(rec + 6, p->h.swap), type == PD_SAMPLE) {
-		(void)sample_record(p, rec, misc, size, ts, offset, r->chain);
+		(void)sample_record(p, rec, misc, size, ts, offset, &r->seen);
 	} else {
 		a = lg_pd_attr_of(&p->h.attrs, rec, size, false);
 		lg_pd_trailer_read(&who, a, rec, size, p->h.swap);

@@ -106,38 +106,78 @@ static void say_clock(struct lg_pd *p)
 	lg_add_clock(p->b, &row);
 }
 
-static void take_apart(const struct lg_pd *p, const struct lg_pd_attr *a, struct lg_pd_handed *h)
+/* A sample's chain gets its number here: this thread read the bytes a moment ago. */
+static void look_at_sample(struct lg_pd *p, struct lg_pd_handed *h)
 {
+	const uint8_t *rec = h->entry.rec, *chain;
+	bool swap = p->timing.swap;
+	uint16_t size = pd_u16(rec + 6, swap);
+	struct lg_pd_attr *a = lg_pd_attr_of(&p->timing, rec, size, true);
 	struct lg_pd_sample s;
+	size_t n = 0;
 
-	lg_pd_sample_fixed(&s, a, h->entry.rec, p->timing.swap);
-	h->plain = a;
-	h->period = s.period;
-	h->pid = s.pid;
-	h->tid = s.tid;
-	h->cpu = s.cpu;
-	h->misc = pd_u16(h->entry.rec + 4, p->timing.swap);
+	if (!a || size < a->at.fixed)
+		return;
+	chain = lg_pd_sample_chain(a, rec, size, swap, &n);
+	if (chain)
+		lg_pd_sample_fixed(&s, a, rec, swap);
+	else
+		(void)lg_pd_sample_read(&s, a, rec, size, swap);
+	chain = chain ? chain : s.chain;
+	n = chain ? n : s.n_chain;
+	if (!chain || !n)
+		return;
+	if (!p->memo)
+		p->memo = lg_pd_memo_new();
+	/* A dying thread's pid is -1: it is not known here whose addresses these are. */
+	if (p->memo && s.pid >= 0)
+		lg_pd_memo_ask(p->memo, chain, n, swap, s.pid, pd_u16(rec + 4, swap), &h->seen);
+	if (lg_pd_sample_is_plain(a) && n == pd_u64(chain - 8, swap)) {
+		h->plain = a;
+		h->period = s.period;
+		h->pid = s.pid;
+		h->tid = s.tid;
+		h->cpu = s.cpu;
+		h->misc = pd_u16(rec + 4, swap);
+	}
 }
 
-/* The hash of a sample's chain is made here: this thread read the bytes a moment ago. */
+/* Chains that were seen before may mean something else from here on. */
+static void look_at_change(struct lg_pd *p, const uint8_t *rec, uint32_t type)
+{
+	uint16_t misc = pd_u16(rec + 4, p->timing.swap), size = pd_u16(rec + 6, p->timing.swap);
+
+	if (!p->memo)
+		return;
+	if (type == PD_KSYMBOL)
+		lg_pd_memo_kernel_changed(p->memo);
+	else if (size >= PD_RECORD_HEADER + 4 &&
+		 (((type == PD_MMAP || type == PD_MMAP2) && !(misc & PDM_MMAP_DATA)) ||
+		  (type == PD_COMM && misc & PDM_COMM_EXEC) || type == PD_FORK || type == PD_EXIT))
+		lg_pd_memo_changed(p->memo, (int32_t)pd_u32(rec + PD_RECORD_HEADER, p->timing.swap));
+}
+
 static int hand_over(struct lg_pd *p, const struct lg_pd_entry *e)
 {
-	struct lg_pd_handed h = { .entry = *e };
-	const struct lg_pd_attrs *t = &p->timing;
+	uint32_t type = pd_u32(e->rec, p->timing.swap);
+	struct lg_pd_handed *h;
+	int rc = lg_pd_handover_add(p->handover, e, &h);
 
-	if (pd_u32(e->rec, t->swap) == PD_SAMPLE) {
-		uint16_t size = pd_u16(e->rec + 6, t->swap);
-		struct lg_pd_attr *a = lg_pd_attr_of(&p->timing, e->rec, size, true);
-		size_t n = 0;
-		const uint8_t *chain = a ? lg_pd_sample_chain(a, e->rec, size, t->swap, &n) : NULL;
+	if (rc)
+		return rc;
+	if (type == PD_SAMPLE)
+		look_at_sample(p, h);
+	else
+		look_at_change(p, e->rec, type);
+	return 0;
+}
 
-		if (chain && n) {
-			h.chain = lg_pd_chain_key(chain, n, t->swap);
-			if (lg_pd_sample_is_plain(a) && n == pd_u64(chain - 8, t->swap))
-				take_apart(p, a, &h);
-		}
-	}
-	return lg_pd_handover_add(p->handover, &h);
+static void complete(void *self)
+{
+	struct lg_pd *p = self;
+
+	if (p->memo)
+		lg_pd_memo_settle(p->memo);
 }
 
 static int deliver(void *self, const struct lg_pd_entry *e)
@@ -159,8 +199,7 @@ static void ahead(void *self, const struct lg_pd_handed *e)
 
 	__builtin_prefetch(e->entry.rec);
 	__builtin_prefetch(e->entry.rec + 64);
-	if (e->chain.n)
-		lg_pd_memo_ahead(p->tasks.memo, &e->chain);
+	lg_pd_known_ahead(&p->tasks, &e->seen);
 }
 
 /* Before what the file says about itself changes: the records so far are read by what it said. */
@@ -489,7 +528,7 @@ static int read_all(struct lg_pd *p, int fd, const uint8_t *head, size_t n_head,
 	lg_pd_stream_init(&p->in, &p->pool, fd, head, n_head);
 	lg_pd_stream_init(&p->zin, &p->pool, -1, NULL, 0);
 	p->in.swap = p->zin.swap = p->tasks.swap = p->h.swap;
-	rc = lg_pd_handover_new(&p->handover, &p->pool, work, ahead, p, err);
+	rc = lg_pd_handover_new(&p->handover, &p->pool, &(struct lg_pd_hands){ complete, ahead, work, p }, err);
 	if (rc)
 		return rc;
 	p->order.pool = &p->pool;
@@ -544,6 +583,7 @@ static int import_fd(int fd, const uint8_t *head, size_t n_head, unsigned how, s
 	}
 	lg_pd_pool_done(&p->pool);
 	ZSTD_freeDStream(p->zstd);
+	lg_pd_memo_free(p->memo);
 	lg_pd_tasks_done(&p->tasks);
 	lg_pd_code_done(&p->code);
 	lg_pd_header_done(&p->h);

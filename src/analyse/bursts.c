@@ -8,6 +8,7 @@
 #include "base/median.h"
 
 enum { BURSTS_MAX = 4096, JOIN_PERIODS = 5 };
+enum { DISTANCES = 1 << 14 }; /* of all that a thread's samples have: enough for a median */
 enum { STILL_PERIODS = 3, BURST_PERIODS = 4 }; /* shorter is below what the sampling can tell */
 
 int lg_stretch_add(struct lg_stretches *l, int64_t ts, int64_t end)
@@ -29,20 +30,20 @@ struct lg_stretch lg_sampled_life(const struct lg_case *c, lg_prc prc)
 int64_t lg_sampling_period(struct lg_case *c, lg_thr thr)
 {
 	const struct lg_index *x = c->idx;
-	size_t n = x->sample_off[thr + 1] - x->sample_off[thr];
+	const uint32_t *row = x->sample + x->sample_off[thr];
+	size_t n = x->sample_off[thr + 1] - x->sample_off[thr], stride = n / DISTANCES + 1, k = 0;
 	int64_t *d, period;
 
 	if (n < 8)
 		return 0;
-	d = lg_calloc(n, sizeof *d);
+	d = lg_calloc(n < DISTANCES ? n : DISTANCES, sizeof *d);
 	if (!d) {
 		c->failed = LG_E_NOMEM;
 		return 0;
 	}
-	for (size_t i = 1; i < n; i++)
-		d[i - 1] = c->t->sample.ts[x->sample[x->sample_off[thr] + i]] -
-			   c->t->sample.ts[x->sample[x->sample_off[thr] + i - 1]];
-	period = lg_select_i64(d, n - 1, (n - 1) / 2);
+	for (size_t i = 1; i < n; i += stride)
+		d[k++] = c->t->sample.ts[row[i]] - c->t->sample.ts[row[i - 1]];
+	period = lg_select_i64(d, k, k / 2);
 	lg_free(d);
 	return period;
 }

@@ -21,6 +21,7 @@ void lg_verdict_free(struct lg_verdict *v)
 {
 	if (!v)
 		return;
+	lg_index_free(v->index);
 	lg_arena_done(&v->arena);
 	lg_free(v);
 }
@@ -371,7 +372,8 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 	if (!v->findings || !v->limits)
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	else
-		rc = lg_index_new(&c.idx, t, err);
+		rc = lg_index_new(&v->index, t, err);
+	c.idx = v->index;
 	if (!rc && opt && opt->victim_pid) {
 		lg_prc p = 1;
 
@@ -411,7 +413,6 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 	}
 	lg_locks_free(c.locks);
 	lg_waits_free(c.waits);
-	lg_index_free(c.idx);
 	if (rc)
 		lg_verdict_free(v);
 	else

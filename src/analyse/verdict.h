@@ -88,6 +88,7 @@ struct lg_input {
 struct lg_verdict {
 	struct lg_arena arena;
 	const struct lg_trace *trace;
+	struct lg_index *index; /* of the trace */
 	struct lg_input *inputs;
 	size_t n_inputs;
 

@@ -294,7 +294,6 @@ int lg_side_new(const struct lg_verdict *v, struct lg_side **ret, struct lg_erro
 {
 	struct lg_side *s = lg_calloc(1, sizeof *s);
 	struct lg_side_window w = { 0 };
-	struct lg_index *x = NULL;
 	int rc;
 
 	if (!s)
@@ -307,18 +306,13 @@ int lg_side_new(const struct lg_verdict *v, struct lg_side **ret, struct lg_erro
 	s->n_ranks = v->n_ranks;
 	s->ref_rank = s->ref_pid = -1;
 	s->compile.regions = NAN;
-	rc = lg_index_new(&x, v->trace, err);
-	if (rc) {
-		lg_side_free(s);
-		return rc;
-	}
 	rc = series(s, v, &w);
 	if (!rc && !w.n)
 		rc = logged_steps(s, v->trace, &w);
 	if (!rc)
 		rc = facts(s, v->trace, w.prc);
 	if (!rc)
-		rc = lg_side_items(s, v->trace, x, &w);
+		rc = lg_side_items(s, v->trace, v->index, &w);
 	if (!rc)
 		rc = lg_side_host(s, v->trace, &w);
 	if (!rc)
@@ -327,7 +321,6 @@ int lg_side_new(const struct lg_verdict *v, struct lg_side **ret, struct lg_erro
 		rc = findings(s, v);
 	if (!rc)
 		compiler(s, v->trace, &w);
-	lg_index_free(x);
 	if (rc || s->arena.failed) {
 		lg_side_free(s);
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");

@@ -737,10 +737,11 @@ static void table_flows(struct lg_timeline *c)
 static int init(struct lg_timeline *c, struct lg_error *err)
 {
 	const struct lg_process_tab *p = &c->t->process;
-	int rc = lg_index_new(&c->x, c->t, err);
+	int rc = c->v ? 0 : lg_index_new(&c->own_x, c->t, err);
 
 	if (rc)
 		return rc;
+	c->x = c->v ? c->v->index : c->own_x;
 	c->file = file_of(c->t);
 	c->batch_size = TL_FIRST_BATCH;
 	c->pid = lg_calloc(p->n + 1, sizeof *c->pid);
@@ -799,7 +800,7 @@ int lg_timeline(const struct lg_trace *t, const struct lg_verdict *v, const stru
 		if (c->failed)
 			rc = lg_fail(err, c->failed, LG_NO_OFFSET, "%s", lg_error_text(c->failed));
 	}
-	lg_index_free(c->x);
+	lg_index_free(c->own_x);
 	lg_map_done(&c->pid_taken);
 	lg_map_done(&c->tid_taken);
 	lg_map_done(&c->mm_owner);

@@ -43,7 +43,8 @@ struct lg_timeline {
 	struct lg_window w;
 	const struct lg_tl_sink *sink;
 	void *self;
-	struct lg_index *x;
+	const struct lg_index *x; /* the verdict's, or own_x */
+	struct lg_index *own_x;
 	int64_t *pid, *tid;            /* shown number by process and thread row; 0 = not announced */
 	struct lg_map pid_taken, tid_taken;
 	struct lg_map mm_owner;        /* mm -> process row */

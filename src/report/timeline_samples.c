@@ -13,7 +13,7 @@
 #include "base/median.h"
 #include "report/timeline_internal.h"
 
-enum { DEPTH_MAX = 512, GAPS_MAX = 1 << 16 };
+enum { DEPTH_MAX = 512, GAPS_MAX = 1 << 14 };
 #define DEFAULT_PERIOD (INT64_C(1000000000) / 99) /* record's default frequency */
 
 /*

@@ -271,6 +271,15 @@ static size_t id_limit(const struct lg_trace *t, uint8_t type)
 	}
 }
 
+static uint32_t greatest(const uint32_t *v, size_t n)
+{
+	uint32_t most = 0;
+
+	for (size_t i = 0; i < n; i++)
+		most = v[i] > most ? v[i] : most;
+	return most;
+}
+
 struct id_check {
 	struct lg_trace *t;
 	uint64_t bad;
@@ -291,7 +300,8 @@ static void check_ids(void *arg)
 			size_t limit = id_limit(t, d[i].cols[c].type);
 			uint32_t *v = tab->col[c];
 
-			if (!limit)
+			/* As good as always none is wrong. */
+			if (!limit || greatest(v, tab->n) < limit)
 				continue;
 			for (size_t k = 0; k < tab->n; k++)
 				if (v[k] >= limit) {
@@ -409,7 +419,7 @@ int lg_seal(struct lg_trace *t, struct lg_error *err)
 	struct id_check ids = { .t = t };
 	struct sorting spans = { .t = t, .spans = true }, others = { .t = t };
 	struct lg_aside aside;
-	bool many = t->span.n >= WORTH_A_THREAD;
+	bool many = t->span.n + t->state.n + t->sample.n >= WORTH_A_THREAD;
 	uint64_t bad = 0, clamped = 0;
 
 	/* Row numbers are 32 bits wide, and UINT32_MAX means "no row" (index.h, lg_part.state). */

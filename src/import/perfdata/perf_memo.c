@@ -187,6 +187,7 @@ static void answer_whole(struct lg_pd_memo *m, struct asked *a)
 	bool known;
 
 	a->ret->whole = number_of(m, a->tag, a->place, &known);
+	a->ret->fresh = !known;
 	a->callers = known ? 0 : callers_of(a->chain, a->n, a->swap);
 	if (!a->callers)
 		return;

@@ -26,6 +26,7 @@ struct lg_pd_number {
 
 struct lg_pd_seen {
 	struct lg_pd_number whole, callers; /* callers: where whole is new */
+	bool fresh;                         /* whole is new: its bytes will be looked at */
 };
 
 /* NULL when memory is exhausted. */

@@ -263,10 +263,11 @@ static void plain_sample(struct lg_pd *p, const struct lg_pd_handed *h, int64_t 
 		row.flags |= a->at.tid >= 0 && h->tid == 0 ? LG_SAMPLE_IDLE : 0u;
 		row.stack = lg_pd_stack_known(&p->tasks, h->entry.ts, &h->seen);
 		if (!row.stack) {
-			struct lg_pd_sample s;
+			const uint8_t *rec = h->entry.rec;
+			struct lg_pd_sample s = { .time = h->entry.ts };
 
-			(void)lg_pd_sample_read(&s, a, h->entry.rec, pd_u16(h->entry.rec + 6, p->h.swap),
-						p->h.swap);
+			s.chain = lg_pd_sample_chain(a, rec, pd_u16(rec + 6, p->h.swap), p->h.swap, &s.n_chain);
+			s.ip = a->at.ip >= 0 ? pd_u64(rec + a->at.ip, p->h.swap) : 0;
 			row.stack = lg_pd_stack_of(&p->tasks, task, &s, h->misc, &h->seen);
 		}
 	}

@@ -192,13 +192,16 @@ static int work(void *self, const struct lg_pd_handed *e)
 	return lg_pd_record_in_order(self, e);
 }
 
-/* The record was read by another CPU: its first lines, and where its chain may be known. */
+/* The record was read by another CPU: its first lines, if they will be looked at, and where its chain may
+ * be known. */
 static void ahead(void *self, const struct lg_pd_handed *e)
 {
 	struct lg_pd *p = self;
 
-	__builtin_prefetch(e->entry.rec);
-	__builtin_prefetch(e->entry.rec + 64);
+	if (!e->plain || e->seen.fresh) {
+		__builtin_prefetch(e->entry.rec);
+		__builtin_prefetch(e->entry.rec + 64);
+	}
 	lg_pd_known_ahead(&p->tasks, &e->seen);
 }
 

@@ -401,28 +401,41 @@ static void start(const void *self, struct lg_pen *pen, const struct lg_tl_track
 }
 
 /* As event() and finish() of an END, put together where it is to stand. */
-static void put_end(struct lg_pen *pen, uint64_t ts)
+static uint8_t *end_packet(uint8_t *at, uint64_t ts)
 {
 	static const uint8_t end[] = { PKT_TRACK_EVENT << 3 | 2, 2, EVENT_TYPE << 3, TYPE_END,
 				       PKT_SEQUENCE_ID << 3, SEQUENCE, PKT_FLAGS << 3, FLAG_NEEDS_STATE };
-	uint8_t *at = lg_pen_room(pen, 32), *len;
+	uint8_t *len;
 
-	if (!at)
-		return;
 	*at++ = TRACE_PACKET << 3 | 2;
 	len = at++; /* below 128 */
 	*at++ = PKT_TIMESTAMP << 3;
-	at = mempcpy(lg_pb_raw(at, ts), end, sizeof end);
+	at = mempcpy(lg_pb_long(at, ts), end, sizeof end);
 	*len = (uint8_t)(at - len - 1);
-	pen->n = (size_t)(at - pen->p);
+	return at;
 }
 
-/* The open slices that end at or before ts, as long as there are more than n. */
+/* The open slices that end at or before ts, as long as there are more than n. Those that end together
+ * have one packet, again and again. */
 static void put_ends(const struct perfetto *p, struct lg_pen *pen, struct lg_tl_open *open, int64_t ts,
 		     size_t n)
 {
-	while (open->n > n && open->end[open->n - 1] <= ts)
-		put_end(pen, stamp(p, open->end[--open->n]));
+	uint8_t end[32 + LG_PEN_SLACK];
+	size_t n_end = 0;
+	int64_t of = 0;
+
+	while (open->n > n && open->end[open->n - 1] <= ts) {
+		uint8_t *at = lg_pen_room(pen, 32 + LG_PEN_SLACK);
+
+		if (!at)
+			return;
+		if (!n_end || open->end[open->n - 1] != of) {
+			of = open->end[open->n - 1];
+			n_end = (size_t)(end_packet(end, stamp(p, of)) - end);
+		}
+		open->n--;
+		pen->n = (size_t)(lg_pen_put(at, end, n_end) - pen->p);
+	}
 }
 
 static void slices(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,
@@ -444,7 +457,7 @@ static void slices(const void *self, struct lg_pen *pen, const struct lg_tl_trac
 		if (!at)
 			return;
 		if (!n_ts || s[i].ts != s[i - 1].ts)
-			n_ts = (size_t)(lg_pb_raw(stamped + 1, stamp(p, s[i].ts)) - stamped);
+			n_ts = (size_t)(lg_pb_long(stamped + 1, stamp(p, s[i].ts)) - stamped);
 		*at++ = TRACE_PACKET << 3 | 2;
 		at = lg_pb_raw(at, n_ts + n_tail);
 		at = lg_pen_put(at, stamped, n_ts);
@@ -644,42 +657,61 @@ static uint8_t *put(uint8_t *at, uint32_t field, uint64_t v)
 	return lg_pb_raw(lg_pb_raw(at, (uint64_t)field << 3), v);
 }
 
-/* One StackSample; each length in it is below 128, one byte. */
-static uint8_t *put_sample(const struct perfetto *p, uint8_t *at, lg_thr thr, size_t row)
-{
-	const struct lg_sample_tab *s = &p->t->sample;
-	uint8_t *pkt, *msg, *ctx;
+/* What StackSamples of a thread begin with that were taken on one CPU in one mode. */
+struct sample_head {
+	int32_t cpu;
+	size_t n; /* 0 = not made yet */
+	uint8_t bytes[48 + LG_PEN_SLACK];
+};
 
-	*at++ = TRACE_PACKET << 3 | 2;
-	pkt = ++at;
-	at = put(at, PKT_TIMESTAMP, stamp(p, s->ts[row]));
-	at = lg_pb_raw(at, PKT_STACK_SAMPLE << 3 | 2);
-	msg = ++at;
-	at = put(at, 2, thr); /* task_context_iid */
-	*at++ = 3 << 3 | 2;   /* execution_context */
+static void make_head(struct sample_head *h, lg_thr thr, int32_t cpu, bool kernel)
+{
+	uint8_t *at = put(h->bytes, 2, thr), *ctx; /* task_context_iid */
+
+	*at++ = 3 << 3 | 2; /* execution_context */
 	ctx = ++at;
-	if (s->cpu[row] >= 0)
-		at = put(at, 1, (uint64_t)s->cpu[row]);
-	at = put(at, 2, s->flags[row] & LG_SAMPLE_KERNEL ? 2 : 1); /* MODE_KERNEL, _USER */
+	if (cpu >= 0)
+		at = put(at, 1, (uint64_t)cpu);
+	at = put(at, 2, kernel ? 2 : 1); /* MODE_KERNEL, _USER */
 	ctx[-1] = (uint8_t)(at - ctx);
-	if (s->stack[row])
-		at = put(at, 6, s->stack[row]); /* callstack_iid */
-	at = put(at, 11, 1);                    /* primary_weight */
-	msg[-1] = (uint8_t)(at - msg);
-	at = put(at, PKT_SEQUENCE_ID, SEQUENCE);
-	at = put(at, PKT_FLAGS, FLAG_NEEDS_STATE);
-	pkt[-1] = (uint8_t)(at - pkt);
-	return at;
+	h->cpu = cpu;
+	h->n = (size_t)(at - h->bytes);
 }
 
+/* Each length in a StackSample is below 128, one byte. */
 static void samples(const void *self, struct lg_pen *pen, lg_thr thr, const uint32_t *rows, size_t n)
 {
-	uint8_t *at = lg_pen_room(pen, n * 128);
+	enum { SAMPLE_MAX = 128 };
+	static const uint8_t tail[] = { 11 << 3, 1 /* primary_weight */, PKT_SEQUENCE_ID << 3, SEQUENCE,
+					PKT_FLAGS << 3, FLAG_NEEDS_STATE };
+	const struct perfetto *p = self;
+	const struct lg_sample_tab *s = &p->t->sample;
+	struct sample_head head[2] = { { .n = 0 }, { .n = 0 } };
+	uint8_t *at = lg_pen_room(pen, n * SAMPLE_MAX);
 
 	if (!at)
 		return;
-	for (size_t i = 0; i < n; i++)
-		at = put_sample(self, at, thr, rows[i]);
+	for (size_t i = 0; i < n; i++) {
+		uint32_t row = rows[i];
+		bool kernel = s->flags[row] & LG_SAMPLE_KERNEL;
+		struct sample_head *h = &head[kernel];
+		uint8_t *pkt, *msg;
+
+		if (!h->n || h->cpu != s->cpu[row])
+			make_head(h, thr, s->cpu[row], kernel);
+		*at++ = TRACE_PACKET << 3 | 2;
+		pkt = ++at;
+		*at++ = PKT_TIMESTAMP << 3;
+		at = lg_pb_long(at, stamp(p, s->ts[row]));
+		at = lg_pb_raw(at, PKT_STACK_SAMPLE << 3 | 2);
+		msg = ++at;
+		at = lg_pen_put(at, h->bytes, h->n);
+		if (s->stack[row])
+			at = put(at, 6, s->stack[row]); /* callstack_iid */
+		msg[-1] = (uint8_t)(at + 2 - msg);
+		at = mempcpy(at, tail, sizeof tail);
+		pkt[-1] = (uint8_t)(at - pkt);
+	}
 	pen->n = (size_t)(at - pen->p);
 }
 

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct lg_pb {
 	uint8_t *p;
@@ -29,6 +30,23 @@ static inline uint8_t *lg_pb_raw(uint8_t *at, uint64_t v)
 	}
 	*at++ = (uint8_t)v;
 	return at;
+}
+
+/* As lg_pb_raw(), for a number that mostly has several bytes, all at once; 8 bytes at `at` are writable. */
+static inline uint8_t *lg_pb_long(uint8_t *at, uint64_t v)
+{
+	size_t n;
+
+	if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__ || v >> 56)
+		return lg_pb_raw(at, v);
+	/* Seven bits a byte: halves of 28 bits apart, quarters of 14, then single ones. */
+	v = (v & 0x000000000fffffff) | (v & 0x00fffffff0000000) << 4;
+	v = (v & 0x00003fff00003fff) | (v & 0x0fffc0000fffc000) << 2;
+	v = (v & 0x007f007f007f007f) | (v & 0x3f803f803f803f80) << 1;
+	n = (71 - (size_t)__builtin_clzll(v | 1)) / 8;
+	v |= 0x8080808080808080 & ((UINT64_C(1) << 8 * (n - 1)) - 1); /* more comes behind all but the last */
+	memcpy(at, &v, sizeof v);
+	return at + n;
 }
 
 /* Inline: millions of events are little else, and constant fields fold into one or two stores. */

@@ -101,7 +101,7 @@ struct lg_wait_cache; /* waits.c */
 
 struct lg_case {
 	const struct lg_trace *t;
-	const struct lg_index *idx; /* the verdict's */
+	struct lg_index *idx; /* the verdict's */
 	struct lg_verdict *v;
 	struct lg_rank *ranks;
 	size_t n_ranks;

@@ -98,6 +98,7 @@ static void hands_over_all_in_order(void **state)
 	static struct taken got;
 	struct lg_pd_block block = { .refs = 1 };
 	struct lg_pd_pool pool = { 0 };
+	const struct lg_pd_hands hands = { .work = take_handed, .self = &got };
 	struct lg_pd_handover *h;
 	struct lg_pd_handed *handed;
 
@@ -107,8 +108,7 @@ static void hands_over_all_in_order(void **state)
 		int rc = 0;
 
 		got = (struct taken){ .fail_at = fail_at };
-		assert_int_equal(lg_pd_handover_new(&h, &pool, &(struct lg_pd_hands){ .work = take_handed,
-										      .self = &got }, NULL), 0);
+		assert_int_equal(lg_pd_handover_new(&h, &pool, &hands, NULL), 0);
 		for (size_t i = 0; i < RECORDS && !rc; i++) {
 			rc = lg_pd_handover_add(h, &(struct lg_pd_entry){ i, NULL, &block, i }, &handed);
 			if (!rc && i % 10000 == 9999) {

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "report/convert.h"
 #include "report/protobuf.h"
+#include "random_trace.h"
 #include "store/builder.h"
 #include "synthetic_run.h"
 
@@ -62,6 +63,25 @@ static void writes_what_the_encoding_guide_shows(void **state)
 		assert_int_equal(b.p[b.n - 1], 'x');
 	}
 	lg_pb_done(&b);
+}
+
+static void writes_long_numbers_at_once(void **state)
+{
+	uint64_t seed = 1;
+
+	(void)state;
+	for (unsigned bits = 0; bits <= 64; bits++)
+		for (int k = 0; k < 200; k++) {
+			uint8_t one[16] = { 0 }, all[16 + 8] = { 0 };
+			uint64_t v = rnd(&seed) ^ rnd(&seed) << 32;
+			size_t n;
+
+			v = k == 0 ? 0 : k == 1 ? UINT64_MAX : v;
+			v = bits < 64 ? v & ((UINT64_C(1) << bits) - 1) : v;
+			n = (size_t)(lg_pb_raw(one, v) - one);
+			assert_int_equal(lg_pb_long(all, v) - all, n);
+			assert_memory_equal(one, all, n);
+		}
 }
 
 static void replaces_what_is_not_utf8(void **state)
@@ -142,6 +162,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(writes_what_the_encoding_guide_shows),
+		cmocka_unit_test(writes_long_numbers_at_once),
 		cmocka_unit_test(replaces_what_is_not_utf8),
 		cmocka_unit_test(survives_every_failing_allocation),
 	};

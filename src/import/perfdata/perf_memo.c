@@ -47,7 +47,7 @@ struct lg_pd_memo {
 	struct lg_map version_of; /* pid -> version */
 	struct { int32_t pid; uint32_t version; } recent[RECENT]; /* in front of it; version 0 = free */
 	uint32_t versions, kernel;
-	/* asked[i % ASKED]: for i in [whole, end) nothing is known yet, for i in [done, whole) the whole chain */
+	/* asked[i % ASKED]: in [whole, end) nothing is known yet, in [done, whole) the whole chain */
 	struct asked asked[ASKED];
 	size_t done, whole, end;
 };

@@ -264,10 +264,11 @@ static void plain_sample(struct lg_pd *p, const struct lg_pd_handed *h, int64_t 
 		row.stack = lg_pd_stack_known(&p->tasks, h->entry.ts, &h->seen);
 		if (!row.stack) {
 			const uint8_t *rec = h->entry.rec;
+			bool swap = p->h.swap;
 			struct lg_pd_sample s = { .time = h->entry.ts };
 
-			s.chain = lg_pd_sample_chain(a, rec, pd_u16(rec + 6, p->h.swap), p->h.swap, &s.n_chain);
-			s.ip = a->at.ip >= 0 ? pd_u64(rec + a->at.ip, p->h.swap) : 0;
+			s.chain = lg_pd_sample_chain(a, rec, pd_u16(rec + 6, swap), swap, &s.n_chain);
+			s.ip = a->at.ip >= 0 ? pd_u64(rec + a->at.ip, swap) : 0;
 			row.stack = lg_pd_stack_of(&p->tasks, task, &s, h->misc, &h->seen);
 		}
 	}

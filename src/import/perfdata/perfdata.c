@@ -520,6 +520,7 @@ static int nothing(struct lg_pd *p, struct lg_error *err)
 static int read_all(struct lg_pd *p, int fd, const uint8_t *head, size_t n_head, unsigned how,
 		    struct lg_error *err)
 {
+	const struct lg_pd_hands hands = { .complete = complete, .ahead = ahead, .work = work, .self = p };
 	uint64_t skip;
 	int rc = lg_pd_header_read(&p->h, how & SEEKABLE ? fd : -1, head, n_head, err);
 
@@ -531,7 +532,7 @@ static int read_all(struct lg_pd *p, int fd, const uint8_t *head, size_t n_head,
 	lg_pd_stream_init(&p->in, &p->pool, fd, head, n_head);
 	lg_pd_stream_init(&p->zin, &p->pool, -1, NULL, 0);
 	p->in.swap = p->zin.swap = p->tasks.swap = p->h.swap;
-	rc = lg_pd_handover_new(&p->handover, &p->pool, &(struct lg_pd_hands){ complete, ahead, work, p }, err);
+	rc = lg_pd_handover_new(&p->handover, &p->pool, &hands, err);
 	if (rc)
 		return rc;
 	p->order.pool = &p->pool;

@@ -172,6 +172,11 @@ const char *lg_lock_text(const struct lg_case *c, lg_str lock);
 /* ---- senders.c ---- */
 /* Who ended the blocked row, where that is sure; 0 = nobody, or an interrupt. */
 lg_thr lg_waker_of(const struct lg_case *c, uint32_t state_row);
+/*
+ * It waited until a time of its own: whoever woke it before that (a heartbeat, an answer to something else)
+ * sent it back to wait in the same place, and the last of these waits was ended by a timer.
+ */
+bool lg_until_own_timer(const struct lg_case *c, uint32_t state_row);
 
 /* ---- locks.c: who held what ---- */
 int lg_locks_new(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;

@@ -277,6 +277,10 @@ static void follow_sleep(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a,
 		if (arr)
 			end = LG_END_NET;
 	}
+	if (waker && !same_job(c, thr, waker) && lg_until_own_timer(c, row)) {
+		add(c, out, thr, a, b, LG_PART_BLOCKED, LG_END_SLEEP, thr, LG_PROOF_SCHED, row, hops);
+		return;
+	}
 	if (waker &&
 	    (same_job(c, thr, waker) || class == LG_WAIT_FUTEX || class == LG_WAIT_PIPE ||
 	     class == LG_WAIT_SOCKET || class == LG_WAIT_POLL || class == LG_WAIT_CHILD ||

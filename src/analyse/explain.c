@@ -332,8 +332,10 @@ static int judge(struct lg_case *c, struct lg_error *err)
 		say_open_ends(c, &y);
 		if (y.own_excess * 10 > y.excess && y.excess > 0 && c->n_ranks < 2)
 			lg_limit(c, lg_arena_printf(&c->v->arena,
-						 "%.0f %% of the slow steps' excess is the training thread's "
-						 "own running: not a wait, so no chain leads further",
+						 "%.0f %% of the slow steps' excess is the job's own doing: its "
+						 "threads, or programs that it started, computed or slept, and "
+						 "the training thread did so itself or waited for them; a chain "
+						 "of waits leads no further, a profiler of the job does",
 						 100 * (double)y.own_excess / (double)y.excess));
 		if (!c->has_states)
 			lg_limit(c, "no scheduler states in this input: waits could not be followed");

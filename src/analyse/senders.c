@@ -71,3 +71,34 @@ lg_thr lg_waker_of(const struct lg_case *c, uint32_t row)
 		return waker;
 	return s->waker_ctx[row] == LG_CTX_SOFTIRQ && was_sent(c, s->waker_stack[row]) ? waker : 0;
 }
+
+bool lg_until_own_timer(const struct lg_case *c, uint32_t row)
+{
+	enum { WAITS_MAX = 256, SHORT = 10 }; /* it ran for less than a tenth of what it waited */
+	const struct lg_state_tab *s = &c->t->state;
+	lg_thr thr = s->thr[row];
+	uint32_t p = lg_index_state_from(c->idx, thr, s->ts[row]), end = c->idx->state_off[thr + 1];
+	uint32_t last = row;
+	int64_t ran = 0;
+
+	if (!s->stack[row])
+		return false;
+	for (size_t n = 0; p < end && n < WAITS_MAX; p++) {
+		uint32_t next = c->idx->state[p];
+
+		if (s->ts[next] <= s->ts[row])
+			continue;
+		if (s->kind[next] == LG_RUNNING)
+			ran += s->dur[next];
+		if (ran > s->dur[last] / SHORT)
+			break;
+		if (s->kind[next] != LG_BLOCKED)
+			continue;
+		if (s->stack[next] != s->stack[row])
+			break;
+		last = next;
+		ran = 0;
+		n++;
+	}
+	return last != row && !lg_waker_of(c, last) && s->waker_ctx[last] == LG_CTX_HARDIRQ;
+}

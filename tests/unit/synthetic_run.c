@@ -119,6 +119,25 @@ static void stall_gil(struct maker *m, int r, int64_t a, int64_t ns)
 							     .stack = code, .weight = 10 * MS });
 }
 
+static void stall_socket(struct maker *m, int r, int64_t a, int64_t ns)
+{
+	enum { BETWEEN = 50000 };
+	int n = m->p->n_waits ? m->p->n_waits : 1;
+	lg_stk stack = m->p->wait_stack ? stack_of(m->b, m->p->wait_stack) : m->socket_stack;
+
+	for (int i = 0; i < n; i++, a += ns / n) {
+		bool last = i == n - 1, timer = last && m->p->own_timer;
+		int64_t dur = ns / n - (last ? 0 : BETWEEN);
+
+		lg_add_state(m->b, &(struct lg_state_row){
+			.ts = a, .dur = dur, .thr = m->thr[r], .cpu = -1, .kind = LG_BLOCKED,
+			.reason = LG_WHY_SLEEP, .stack = stack, .waker = timer ? 0 : m->culprit,
+			.waker_ctx = timer ? LG_CTX_HARDIRQ : LG_CTX_TASK });
+		if (!last)
+			state(m, m->thr[r], a + dur, BETWEEN, LG_RUNNING, 0, r, 0, 0);
+	}
+}
+
 static void stall(struct maker *m, int r)
 {
 	int64_t a = m->t[r], ns = m->p->stall_ns;
@@ -177,8 +196,7 @@ static void stall(struct maker *m, int r)
 		      m->p->stall == STALL_SYNC ? m->sync_stack : m->read_stack);
 		break;
 	case STALL_SOCKET:
-		state(m, m->thr[r], a, ns, LG_BLOCKED, LG_WHY_SLEEP, -1, m->culprit,
-		      m->p->wait_stack ? stack_of(m->b, m->p->wait_stack) : m->socket_stack);
+		stall_socket(m, r, a, ns);
 		if (m->p->asleep)
 			state(m, m->culprit, a, ns, LG_BLOCKED, LG_WHY_SLEEP, -1, 0, m->nap_stack);
 		else

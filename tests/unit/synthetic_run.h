@@ -32,6 +32,8 @@ struct run_plan {
 	const char *tier;      /* that recorded it; NULL = not told */
 	const char *const *waker_stack; /* STALL_TCP: of the soft interrupt's waking, outermost first */
 	const char *const *wait_stack; /* STALL_SOCKET: where it waits; NULL = for a Unix socket */
+	int n_waits;           /* STALL_SOCKET: of the stall, each ended by the culprit; 0 = 1 */
+	bool own_timer;        /* the last of them ended by a timer */
 	const char *helper_runs; /* STALL_GIL: file of the code that the helper thread runs meanwhile */
 	bool not_by_helper;      /* STALL_GIL: an interrupt ends the last wait, too */
 	bool helper_came_late;   /* STALL_GIL: it slept during the first half */

@@ -154,6 +154,26 @@ static void over_the_loopback_the_sender_is_named_and_never_who_was_struck(void 
 	}
 }
 
+/* A heartbeat wakes who waits until a time of its own; an answer in pieces is waited for to its end. */
+static void who_wakes_a_thread_before_its_time_did_not_keep_it(void **state)
+{
+	(void)state;
+	for (int own_timer = 0; own_timer < 2; own_timer++) {
+		struct run_plan p = stalls(STALL_SOCKET, 900);
+		struct outcome o;
+
+		p.n_waits = 8;
+		p.own_timer = own_timer;
+		p.asleep = true;
+		o = explain(&p);
+		assert_int_equal(find(o.v, "host.waited_for") != NULL, !own_timer);
+		/* The rank itself is late then. */
+		for (size_t i = 0; own_timer && i < o.v->n_findings; i++)
+			assert_int_not_equal(o.v->findings[i].culprit.pid, CULPRIT_PID);
+		done(&o);
+	}
+}
+
 static void what_ended_a_wait_is_called_what_it_is(void **state)
 {
 	static const struct {
@@ -261,6 +281,7 @@ int main(void)
 		cmocka_unit_test(of_several_jobs_one_is_judged_and_it_says_which),
 		cmocka_unit_test(a_loop_that_never_waits_is_told_what_would_show_its_steps),
 		cmocka_unit_test(over_the_loopback_the_sender_is_named_and_never_who_was_struck),
+		cmocka_unit_test(who_wakes_a_thread_before_its_time_did_not_keep_it),
 		cmocka_unit_test(what_ended_a_wait_is_called_what_it_is),
 		cmocka_unit_test(who_held_pythons_lock_is_named_only_where_it_ran_python),
 		cmocka_unit_test(survives_the_failure_of_any_allocation),

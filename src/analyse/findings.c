@@ -123,14 +123,16 @@ static void add_victims(struct lg_case *c, struct lg_finding *f, const uint8_t *
 	}
 }
 
-static const char *ranks_text(struct lg_case *c, const struct lg_finding *f)
+/* Who had to wait; by way: it waited for that thread, which was the one that had to. */
+static const char *ranks_text(struct lg_case *c, const struct lg_finding *f, lg_thr by_way)
 {
 	char buf[160] = "", pid[LG_PID_TEXT];
+	bool unnumbered = f->n_victims == 1 && f->victims[0].rank < 0;
 	size_t n = 0;
 
-	if (f->n_victims == 1 && f->victims[0].rank < 0)
-		return lg_arena_strdup(&c->v->arena, lg_pid_text(f->victims[0].pid, pid));
-	for (size_t i = 0; i < f->n_victims && n + 24 < sizeof buf; i++) {
+	if (unnumbered)
+		snprintf(buf, sizeof buf, "%s", lg_pid_text(f->victims[0].pid, pid));
+	for (size_t i = 0; !unnumbered && i < f->n_victims && n + 24 < sizeof buf; i++) {
 		if (i == 8) {
 			snprintf(buf + n, sizeof buf - n, " and %zu more", f->n_victims - i);
 			break;
@@ -140,7 +142,8 @@ static const char *ranks_text(struct lg_case *c, const struct lg_finding *f)
 				      : i + 1 == f->n_victims ? " and " : ", ",
 				      f->victims[i].rank);
 	}
-	return lg_arena_strdup(&c->v->arena, buf);
+	return by_way ? lg_arena_printf(&c->v->arena, "%s (by way of %s)", buf, lg_thread_text(c, by_way))
+		      : lg_arena_strdup(&c->v->arena, buf);
 }
 
 static const char *period_text(struct lg_case *c, const struct lg_rhythm *r)
@@ -292,7 +295,9 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 	struct lg_arena *a = &c->v->arena;
 	const char *who = f->culprit.comm ? lg_arena_printf(a, "%s (pid %d)", f->culprit.comm,
 							    f->culprit.pid) : "nobody known";
-	const char *ranks = ranks_text(c, f), *every = period_text(c, &s->rhythm);
+	bool rank_itself = c->rank_of_prc[c->t->thread.prc[s->victim]];
+	const char *ranks = ranks_text(c, f, rank_itself ? 0 : s->victim);
+	const char *every = period_text(c, &s->rhythm);
 	const char *in = f->culprit.function
 				 ? lg_arena_printf(a, " in %s", f->culprit.function) : "";
 
@@ -396,6 +401,10 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	lg_culprit_identify(c, f, s->n_members > 1 && s->prc && !s->own_job && c->idx->main_of[s->prc]
 					  ? c->idx->main_of[s->prc] : s->thr, s->victim);
 	add_victims(c, f, s->of_rank);
+	if (!f->n_victims) { /* another program was held up, and the reference rank with it */
+		s->of_rank[y->ref] = 1;
+		add_victims(c, f, s->of_rank);
+	}
 	if (s->lock)
 		f->culprit.lock = lg_lock_text(c, s->lock);
 	if (s->end == LG_END_PEER || (s->end == LG_END_LOCK && s->pieces[0]->row == UINT32_MAX))

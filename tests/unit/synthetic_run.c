@@ -8,7 +8,7 @@
 struct maker {
 	struct lg_builder *b;
 	const struct run_plan *p;
-	lg_thr thr[16], helper[16], culprit;
+	lg_thr thr[16], helper[16], culprit, relay;
 	int64_t t[16];      /* each rank's clock */
 	lg_stk hold_stack, wait_stack, futex_stack, sample_stack, file_stack, socket_stack, nap_stack;
 	lg_stk sync_stack, read_stack, tcp_stack;
@@ -125,13 +125,18 @@ static void stall_socket(struct maker *m, int r, int64_t a, int64_t ns)
 	int n = m->p->n_waits ? m->p->n_waits : 1;
 	lg_stk stack = m->p->wait_stack ? stack_of(m->b, m->p->wait_stack) : m->socket_stack;
 
+	if (m->p->by_way) {
+		state(m, m->relay, a, ns - BETWEEN, LG_BLOCKED, LG_WHY_SLEEP, -1, m->culprit, stack);
+		state(m, m->relay, a + ns - BETWEEN, BETWEEN, LG_RUNNING, 0, 6, 0, 0);
+	}
 	for (int i = 0; i < n; i++, a += ns / n) {
 		bool last = i == n - 1, timer = last && m->p->own_timer;
 		int64_t dur = ns / n - (last ? 0 : BETWEEN);
 
 		lg_add_state(m->b, &(struct lg_state_row){
 			.ts = a, .dur = dur, .thr = m->thr[r], .cpu = -1, .kind = LG_BLOCKED,
-			.reason = LG_WHY_SLEEP, .stack = stack, .waker = timer ? 0 : m->culprit,
+			.reason = LG_WHY_SLEEP, .stack = stack,
+			.waker = timer ? 0 : m->relay ? m->relay : m->culprit,
 			.waker_ctx = timer ? LG_CTX_HARDIRQ : LG_CTX_TASK });
 		if (!last)
 			state(m, m->thr[r], a + dur, BETWEEN, LG_RUNNING, 0, r, 0, 0);
@@ -317,6 +322,10 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 	m.nap_stack = stack_of(m.b, nap);
 	m.culprit = lg_thread_get(m.b, CULPRIT_PID, CULPRIT_PID);
 	lg_thread_name(m.b, m.culprit, lg_intern(m.b, "watcher"));
+	if (p->by_way) {
+		m.relay = lg_thread_get(m.b, RELAY_PID, RELAY_PID);
+		lg_thread_name(m.b, m.relay, lg_intern(m.b, "relay"));
+	}
 	if (p->of_job) {
 		struct lg_process_row row = lg_process_read(m.b, lg_thread_process(m.b, m.culprit));
 

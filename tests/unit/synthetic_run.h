@@ -32,6 +32,7 @@ struct run_plan {
 	const char *tier;      /* that recorded it; NULL = not told */
 	const char *const *waker_stack; /* STALL_TCP: of the soft interrupt's waking, outermost first */
 	const char *const *wait_stack; /* STALL_SOCKET: where it waits; NULL = for a Unix socket */
+	bool by_way;           /* STALL_SOCKET: another program, RELAY_PID, waits for the culprit meanwhile */
 	int n_waits;           /* STALL_SOCKET: of the stall, each ended by the culprit; 0 = 1 */
 	bool own_timer;        /* the last of them ended by a timer */
 	const char *helper_runs; /* STALL_GIL: file of the code that the helper thread runs meanwhile */
@@ -50,7 +51,7 @@ struct run_plan {
 	int64_t save_ns, save_bytes;
 };
 
-enum { CULPRIT_PID = 4711, RANK_PID = 900 };
+enum { RELAY_PID = 5100, CULPRIT_PID = 4711, RANK_PID = 900 };
 
 /* The sealed trace; aborts the test on failure. Free with lg_trace_free(). */
 struct lg_trace *synthetic_run(const struct run_plan *p);

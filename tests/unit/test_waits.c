@@ -174,6 +174,21 @@ static void who_wakes_a_thread_before_its_time_did_not_keep_it(void **state)
 	}
 }
 
+static void who_waited_by_way_of_another_is_named_with_it(void **state)
+{
+	struct run_plan p = stalls(STALL_SOCKET, 900);
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	p.by_way = true;
+	f = told(&p, "host.waited_for", &o);
+	assert_int_equal(f->culprit.pid, CULPRIT_PID);
+	assert_true(f->n_victims == 1 && f->victims[0].pid >= RANK_PID && f->victims[0].pid < RANK_PID + 16);
+	assert_non_null(strstr(f->title, " (by way of relay (pid 5100)) waited for watcher"));
+	done(&o);
+}
+
 static void what_ended_a_wait_is_called_what_it_is(void **state)
 {
 	static const struct {
@@ -282,6 +297,7 @@ int main(void)
 		cmocka_unit_test(a_loop_that_never_waits_is_told_what_would_show_its_steps),
 		cmocka_unit_test(over_the_loopback_the_sender_is_named_and_never_who_was_struck),
 		cmocka_unit_test(who_wakes_a_thread_before_its_time_did_not_keep_it),
+		cmocka_unit_test(who_waited_by_way_of_another_is_named_with_it),
 		cmocka_unit_test(what_ended_a_wait_is_called_what_it_is),
 		cmocka_unit_test(who_held_pythons_lock_is_named_only_where_it_ran_python),
 		cmocka_unit_test(survives_the_failure_of_any_allocation),

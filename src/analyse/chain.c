@@ -343,8 +343,7 @@ static void restage(struct lg_pieces *out, size_t from, uint8_t stage)
 			p->end = LG_END_SIDE;
 		else if (stage == LG_STAGE_BATCH_WAIT &&
 			 (p->end == LG_END_RUN || p->end == LG_END_UNKNOWN ||
-			  p->end == LG_END_SLEEP || p->end == LG_END_NET || p->end == LG_END_IO ||
-			  p->end == LG_END_PEER))
+			  p->end == LG_END_SLEEP || p->end == LG_END_NET || p->end == LG_END_IO))
 			p->end = LG_END_LOADER;
 	}
 }

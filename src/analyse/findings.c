@@ -295,8 +295,10 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 	struct lg_arena *a = &c->v->arena;
 	const char *who = f->culprit.comm ? lg_arena_printf(a, "%s (pid %d)", f->culprit.comm,
 							    f->culprit.pid) : "nobody known";
-	bool rank_itself = c->rank_of_prc[c->t->thread.prc[s->victim]];
-	const char *ranks = ranks_text(c, f, rank_itself ? 0 : s->victim);
+	/* Whose batch or checkpoint it is goes without saying. */
+	bool by_way = !c->rank_of_prc[c->t->thread.prc[s->victim]] && s->end != LG_END_LOADER &&
+		      s->end != LG_END_SIDE;
+	const char *ranks = ranks_text(c, f, by_way ? s->victim : 0);
 	const char *every = period_text(c, &s->rhythm);
 	const char *in = f->culprit.function
 				 ? lg_arena_printf(a, " in %s", f->culprit.function) : "";

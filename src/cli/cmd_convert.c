@@ -3,7 +3,6 @@
 #include <getopt.h>
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/load.h"
 #include "report/convert.h"
@@ -11,14 +10,6 @@
 #include "symbols/options.h"
 
 enum format { CHROME, CHROME_GZ, PFTRACE, FOLDED, SPEEDSCOPE, PPROF, LAG, UNKNOWN };
-
-static bool same_file(const char *a, const char *b)
-{
-	struct stat x, y;
-
-	return !stat(a, &x) && !stat(b, &y) && S_ISREG(x.st_mode) && x.st_dev == y.st_dev &&
-	       x.st_ino == y.st_ino;
-}
 
 static enum format format_of(const char *path)
 {
@@ -111,7 +102,7 @@ static int parse(int argc, char **argv, struct options *opt)
 				     "(Chrome), .pftrace (Perfetto), .folded (stacks), .speedscope.json, "
 				     ".pb.gz (pprof), .lag (laggard)", opt->out);
 	for (int i = optind; i < argc; i++)
-		if (same_file(argv[i], opt->out))
+		if (lg_same_file(argv[i], opt->out))
 			return lg_usage(cmd, "-o %s would replace what is to be read", opt->out);
 	return -1;
 }
@@ -196,6 +187,12 @@ static int run(int argc, char **argv)
 	if (rc >= 0)
 		return rc;
 	rc = lg_load(argv + optind, (size_t)(argc - optind), &l, &err);
+	/* Once more: OUT may lie in a folder that was named. */
+	if (!rc && lg_paths_find(&l.paths, opt.out)) {
+		rc = lg_usage(&lg_cmd_convert, "-o %s would replace what is to be read", opt.out);
+		lg_loaded_done(&l);
+		return rc;
+	}
 	if (!rc)
 		rc = check_window(l.trace, &opt, &err);
 	/* The drawing is worth having without the steps: a failing analysis is said, not fatal. */

@@ -177,6 +177,39 @@ static int open_side(char **paths, size_t n, struct run_side *s, struct lg_error
 	return rc ? rc : lg_side_new(s->l.verdict, &s->side, err);
 }
 
+/* Which of a side's files would `out` replace? NULL = none. */
+static const char *replaced(char **paths, const struct run_side *s, const char *out)
+{
+	if (s->l.paths.n)
+		return lg_paths_find(&s->l.paths, out);
+	return s->side && lg_same_file(paths[0], out) ? paths[0] : NULL; /* a baseline */
+}
+
+/*
+ * Exit status to leave with, or -1: nothing that was read may be replaced. But for the baseline that is
+ * compared with: to bring that up to date is what --save-baseline is for. Known only after reading, because
+ * an output may lie in a folder that was named.
+ */
+static int check_outputs(const struct options *opt, const struct run_side *b, const struct run_side *a)
+{
+	const struct run_side *side[] = { b, a };
+
+	if (opt->junit && opt->save && lg_same_file(opt->junit, opt->save))
+		return lg_usage(&lg_cmd_diff, "--junit and --save-baseline name one file: %s", opt->junit);
+	for (int i = 0; i < 2; i++) {
+		bool updates = !i && b->side && !b->l.paths.n;
+
+		if (!opt->n_side[i])
+			continue;
+		if (opt->junit && replaced(opt->side[i], side[i], opt->junit))
+			return lg_usage(&lg_cmd_diff, "--junit %s would replace what is compared", opt->junit);
+		if (opt->save && !updates && replaced(opt->side[i], side[i], opt->save))
+			return lg_usage(&lg_cmd_diff, "--save-baseline %s would replace what is compared",
+					opt->save);
+	}
+	return -1;
+}
+
 static void side_done(struct run_side *s)
 {
 	lg_side_free(s->side);
@@ -191,10 +224,14 @@ static int save(const char *path, struct lg_side *s, struct lg_error *err)
 {
 	struct lg_side *old = NULL;
 	struct lg_out *o;
+	struct stat st;
 	int rc = read_baseline(path, &old, err);
 
 	if (rc < 0)
 		return rc;
+	if (rc > 0 && !stat(path, &st) && S_ISREG(st.st_mode) && st.st_size)
+		return lg_fail(err, LG_E_UNSUPPORTED, LG_NO_OFFSET,
+			       "%s exists and is no baseline: it is not replaced", path);
 	if (!s->s.n) {
 		lg_side_free(old);
 		return lg_fail(err, LG_E_UNSUPPORTED, LG_NO_OFFSET,
@@ -271,6 +308,15 @@ static int run(int argc, char **argv)
 	rc = alone ? 0 : open_side(opt.side[0], opt.n_side[0], &b, &err);
 	if (!rc)
 		rc = open_side(opt.side[1], opt.n_side[1], &a, &err);
+	if (!rc) {
+		rc = check_outputs(&opt, &b, &a);
+		if (rc >= 0) {
+			side_done(&b);
+			side_done(&a);
+			return rc;
+		}
+		rc = 0;
+	}
 	if (!rc && !alone)
 		rc = lg_diff_new(b.side, a.side, a.l.verdict, opt.fail_over, &d, &err);
 	if (!rc && d)

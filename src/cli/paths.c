@@ -89,6 +89,42 @@ int lg_paths_add(struct lg_paths *p, const char *path, struct lg_error *err)
 	return keep(p, lg_strdup(path), err);
 }
 
+/* Where a file that does not exist yet would lie. */
+static const char *last_part(const char *path, struct stat *ret_folder)
+{
+	const char *base = strrchr(path, '/');
+	char folder[4096];
+	int n = base ? snprintf(folder, sizeof folder, "%.*s/", (int)(base - path), path)
+		     : snprintf(folder, sizeof folder, ".");
+
+	if (n < 0 || (size_t)n >= sizeof folder || stat(folder, ret_folder))
+		return NULL;
+	return base ? base + 1 : path;
+}
+
+bool lg_same_file(const char *a, const char *b)
+{
+	struct stat x, y;
+	int no_a = stat(a, &x), no_b = stat(b, &y);
+	const char *p, *q;
+
+	if (!no_a && !no_b)
+		return S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+	if (!no_a || !no_b)
+		return false;
+	p = last_part(a, &x);
+	q = last_part(b, &y);
+	return p && q && !strcmp(p, q) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+const char *lg_paths_find(const struct lg_paths *p, const char *out)
+{
+	for (size_t i = 0; i < p->n; i++)
+		if (lg_same_file(p->path[i], out))
+			return p->path[i];
+	return NULL;
+}
+
 void lg_paths_done(struct lg_paths *p)
 {
 	for (size_t i = 0; i < p->n; i++)

@@ -2,6 +2,7 @@
 /* paths.h - operands as files: a folder stands for the traces that lie in it. */
 #ifndef LG_CLI_PATHS_H
 #define LG_CLI_PATHS_H
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/error.h"
@@ -16,6 +17,10 @@ struct lg_paths {
  * reads. The others are named on stderr, but for hidden ones; folders in it are not entered.
  */
 int lg_paths_add(struct lg_paths *p, const char *path, struct lg_error *err) LG_MUST_CHECK;
+/* Are these one file: by any name, or, where it is still to be written, one name in one folder? */
+bool lg_same_file(const char *a, const char *b);
+/* The first of p that writing to out would replace; NULL = none. */
+const char *lg_paths_find(const struct lg_paths *p, const char *out);
 void lg_paths_done(struct lg_paths *p);
 
 #endif /* LG_CLI_PATHS_H */

@@ -272,7 +272,7 @@ def test_a_window_behind_the_data_is_said(convert, laggard, make_trace, tmp_path
                    "2h").returncode == 0
 
 
-def test_never_replaces_what_it_reads(laggard, convert, tmp_path):
+def test_never_replaces_what_it_reads(laggard, convert, make_trace, tmp_path):
     trace = convert("stall", ".json")
     (tmp_path / "link.json").symlink_to(trace)
     before = trace.read_bytes()
@@ -280,3 +280,13 @@ def test_never_replaces_what_it_reads(laggard, convert, tmp_path):
         done = laggard("convert", trace, "-o", out)
         assert done.returncode == 2 and "would replace" in done.stderr, done.stderr
         assert trace.read_bytes() == before
+    folder = tmp_path / "fold"
+    folder.mkdir()
+    (folder / "in.lag").write_bytes(make_trace("stall").read_bytes())
+    before = (folder / "in.lag").read_bytes()
+    for named in (folder, f"{folder}/"):
+        done = laggard("convert", named, "-o", folder / "in.lag", "--from", "0.5")
+        assert done.returncode == 2 and "would replace" in done.stderr and done.stderr.count("\n") == 1
+        assert (folder / "in.lag").read_bytes() == before
+    # Beside what is read there is room.
+    assert laggard("convert", folder, "-o", folder / "out.pftrace").returncode == 0

@@ -152,6 +152,35 @@ def test_output_that_cannot_be_written_is_a_failure(laggard_path, trace, tmp_pat
         assert done.returncode == 1 and done.stderr.count("\n") == 1
 
 
+def test_what_is_read_is_never_replaced(laggard, trace, tmp_path):
+    a, b, folder = tmp_path / "a.lag", tmp_path / "b.lag", tmp_path / "ranks"
+    folder.mkdir()
+    for to in (a, folder / "r.lag"):
+        to.write_bytes(trace("healthy").read_bytes())
+    b.write_bytes(trace("stall").read_bytes())
+    (tmp_path / "link.lag").symlink_to(b)
+    base, z = tmp_path / "x.base", tmp_path / "z"
+    assert laggard("diff", a, "--save-baseline", base).returncode == 0
+    kept = {p: p.read_bytes() for p in (a, b, folder / "r.lag", base)}
+    for args in ((a, "--save-baseline", a), (a, b, "--save-baseline", b), (a, b, "--save-baseline", a),
+                 (a, b, "--save-baseline", tmp_path / "link.lag"), (base, b, "--save-baseline", b),
+                 (base, b, "--junit", b), (base, b, "--junit", base), (a, base, "--save-baseline", base),
+                 (folder, b, "--save-baseline", folder / "r.lag"), (folder, b, "--junit", folder / "r.lag"),
+                 (a, b, "--junit", z, "--save-baseline", z), (a, b, "--junit", z, "--save-baseline", f"{tmp_path}/./z")):
+        done = laggard("diff", *args)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and not done.stdout, (args, done)
+        assert {p: p.read_bytes() for p in kept} == kept and not z.exists(), args
+    # A recording that is not even read: a slip of the finger, no baseline to bring up to date.
+    done = laggard("diff", base, a, "--save-baseline", folder / "r.lag")
+    assert done.returncode == 1 and "is no baseline" in done.stderr
+    assert {p: p.read_bytes() for p in kept} == kept
+    # The baseline that is compared with is brought up to date; an empty file is room for one.
+    z.touch()
+    for to in (base, z):
+        assert laggard("diff", base, a, "--junit", tmp_path / "j.xml", "--save-baseline", to).returncode == 0
+        assert to.read_bytes().startswith(b"laggard-baseline")
+
+
 def test_the_same_input_gives_the_same_bytes(laggard, trace):
     assert len({laggard("diff", trace("healthy"), trace("stall"), "--json").stdout
                 for _ in range(2)}) == 1

@@ -94,6 +94,23 @@ int lg_step_regex_option(const struct lg_command *cmd, const char *re)
 	return lg_step_regex_set(re, &err) ? lg_usage(cmd, "--step-regex: %s", err.message) : -1;
 }
 
+/* Files of a folder that turned out to be no traces: named, and gone from then on. */
+static void drop_left_out(struct lg_loaded *l)
+{
+	size_t k = 0;
+
+	for (size_t i = 0; i < l->n; i++) {
+		if (*l->info[i].left_out) {
+			fprintf(stderr, "laggard: %s is left out: %s\n", l->paths.path[i], l->info[i].left_out);
+			lg_free(l->paths.path[i]);
+			continue;
+		}
+		l->paths.path[k] = l->paths.path[i];
+		l->info[k++] = l->info[i];
+	}
+	l->n = l->paths.n = k;
+}
+
 int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
 {
 	struct lg_loaded l = { 0 };
@@ -108,7 +125,8 @@ int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
 	if (!rc) {
 		symbol_sources();
 		lg_progress_start("reading ...");
-		rc = lg_import((const char *const *)l.paths.path, l.n, &l.trace, l.info, err);
+		rc = lg_import_found((const char *const *)l.paths.path, l.n, l.paths.perhaps, &l.trace,
+				     l.info, err);
 		lg_progress_stop();
 	}
 	if (rc) {
@@ -116,6 +134,7 @@ int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
 		lg_paths_done(&l.paths);
 		return rc;
 	}
+	drop_left_out(&l);
 	*ret = l;
 	return 0;
 }

@@ -20,10 +20,12 @@ static int nomem(struct lg_error *err)
 /* Takes path over. */
 static int keep(struct lg_paths *p, char *path, struct lg_error *err)
 {
-	if (!path || lg_grow(&p->path, &p->cap, p->n + 1, sizeof *p->path)) {
+	if (!path || lg_grow(&p->path, &p->cap, p->n + 1, sizeof *p->path) ||
+	    lg_grow(&p->perhaps, &p->cap_perhaps, p->n + 1, sizeof *p->perhaps)) {
 		lg_free(path);
 		return nomem(err);
 	}
+	p->perhaps[p->n] = false;
 	p->path[p->n++] = path;
 	return 0;
 }
@@ -77,6 +79,8 @@ static int add_folder(struct lg_paths *p, const char *folder, struct lg_error *e
 	lg_paths_done(&left_out);
 	if (!rc)
 		qsort(p->path + first, p->n - first, sizeof *p->path, by_name);
+	for (size_t i = first; !rc && i < p->n; i++)
+		p->perhaps[i] = lg_import_knows(p->path[i]) == LG_IMPORT_PERHAPS;
 	return rc;
 }
 
@@ -130,5 +134,6 @@ void lg_paths_done(struct lg_paths *p)
 	for (size_t i = 0; i < p->n; i++)
 		lg_free(p->path[i]);
 	lg_free(p->path);
+	lg_free(p->perhaps);
 	*p = (struct lg_paths){ 0 };
 }

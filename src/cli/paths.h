@@ -9,12 +9,13 @@
 
 struct lg_paths {
 	char **path;
-	size_t n, cap;
+	bool *perhaps; /* from a folder, and its first bytes leave open whether it is a trace */
+	size_t n, cap, cap_perhaps;
 };
 
 /*
  * Add a file, or the files of a folder in the order of their names: those of a kind that laggard
- * reads. The others are named on stderr, but for hidden ones; folders in it are not entered.
+ * may read. The others are named on stderr, but for hidden ones; folders in it are not entered.
  */
 int lg_paths_add(struct lg_paths *p, const char *path, struct lg_error *err) LG_MUST_CHECK;
 /* Are these one file: by any name, or, where it is still to be written, one name in one folder? */

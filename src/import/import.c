@@ -50,6 +50,8 @@ static const struct lg_importer *const importers[] = {
 	&lg_import_torchlog,
 };
 
+/* Below this score sniff() takes what it cannot exclude, for run() to say what is wrong with it. */
+enum { SCORE_SURE = 40 };
 enum { N_IMPORTERS = sizeof importers / sizeof *importers, HEAD_BYTES = 4096 };
 
 /* An input that is ready to be read by path. */
@@ -175,7 +177,7 @@ static int input_open(struct input *in, const char *path, struct lg_error *err)
 	return rc;
 }
 
-static const struct lg_importer *best_of(const struct input *in)
+static const struct lg_importer *best_of(const struct input *in, int *ret_score)
 {
 	const struct lg_importer *best = NULL;
 	int best_score = 0;
@@ -188,17 +190,24 @@ static const struct lg_importer *best_of(const struct input *in)
 			best = importers[i];
 		}
 	}
+	*ret_score = best_score;
 	return best;
 }
 
-bool lg_import_knows(const char *path)
+enum lg_import_known lg_import_knows(const char *path)
 {
 	struct input *in = lg_calloc(1, sizeof *in);
+	enum lg_import_known known = LG_IMPORT_NO;
+	const struct lg_importer *best;
 	struct stat st;
-	bool known = in && !stat(path, &st) && S_ISREG(st.st_mode) && !input_open(in, path, NULL);
+	int score;
 
-	if (known) {
-		known = best_of(in) != NULL;
+	if (in && !stat(path, &st) && S_ISREG(st.st_mode) && !input_open(in, path, NULL)) {
+		best = best_of(in, &score);
+		/* A time at the head of a line, a word of torch's: so do notes and scripts begin. */
+		if (best)
+			known = score < SCORE_SURE || best == &lg_import_torchlog ? LG_IMPORT_PERHAPS
+										  : LG_IMPORT_YES;
 		input_done(in);
 	}
 	lg_free(in);
@@ -207,7 +216,8 @@ bool lg_import_knows(const char *path)
 
 static const struct lg_importer *find(const struct input *in, struct lg_error *err)
 {
-	const struct lg_importer *best = best_of(in);
+	int score;
+	const struct lg_importer *best = best_of(in, &score);
 	char list[256] = "";
 	size_t n = 0;
 
@@ -344,6 +354,28 @@ static int add_input(struct lg_builder *b, const struct lg_trace *ref, const str
 	return 0;
 }
 
+/* A file that nobody named: if it is no trace, that is noted and 0 returned. */
+static int import_or_leave(const char *path, bool may_leave, struct lg_trace **ret,
+			   struct lg_import_info *info, struct input *in, struct lg_error *err)
+{
+	struct lg_error own = { .offset = LG_NO_OFFSET };
+	int rc = import_path(path, ret, info, in, &own);
+	size_t n = strlen(in->name);
+
+	if (rc && may_leave && (rc == LG_E_FORMAT || rc == LG_E_UNSUPPORTED)) {
+		const char *why = own.message;
+
+		if (!strncmp(why, in->name, n) && !strncmp(why + n, ": ", 2))
+			why += n + 2;
+		snprintf(info->left_out, sizeof info->left_out, "%.*s", (int)sizeof info->left_out - 1, why);
+		in->ino = 0;
+		rc = 0;
+	}
+	if (rc && err)
+		*err = own;
+	return rc;
+}
+
 static int same_file(const struct input *in, size_t i, const char *const *paths, struct lg_error *err)
 {
 	for (size_t k = 0; k < i; k++)
@@ -355,27 +387,41 @@ static int same_file(const struct input *in, size_t i, const char *const *paths,
 }
 
 /* The file with the best clock is the one that the others are placed on. */
-static int import_many(const char *const *paths, size_t n, struct lg_trace **ret,
+static int import_many(const char *const *paths, size_t n, const bool *may_leave_out, struct lg_trace **ret,
 		       struct lg_import_info *info, struct lg_error *err)
 {
 	struct input *in = lg_calloc(n, sizeof *in);
 	struct lg_trace **t = lg_calloc(n, sizeof *t), *ref = NULL;
 	struct lg_builder *b = NULL;
 	const char *to = NULL;
+	size_t n_read = 0;
 	int rc = lg_builder_new(&b, err);
 
 	if (!rc && (!in || !t))
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	for (size_t i = 0; i < n && !rc; i++) {
-		rc = import_path(paths[i], &t[i], &info[i], &in[i], err);
+		rc = import_or_leave(paths[i], may_leave_out && may_leave_out[i], &t[i], &info[i], &in[i],
+				     err);
 		if (!rc)
 			rc = same_file(in, i, paths, err);
-		if (!rc && (!ref || lg_join_rank(t[i]) < lg_join_rank(ref))) {
+		n_read += t[i] != NULL;
+		if (!rc && t[i] && (!ref || lg_join_rank(t[i]) < lg_join_rank(ref))) {
 			ref = t[i];
 			to = paths[i];
 		}
 	}
+	if (!rc && !n_read)
+		rc = lg_fail(err, LG_E_FORMAT, LG_NO_OFFSET, "%s: %s; nor is there a trace in the %zu other file%s",
+			     paths[0], info[0].left_out, n - 1, n > 2 ? "s" : "");
 	for (size_t i = 0; i < n && !rc; i++) {
+		if (!t[i])
+			continue;
+		if (n_read == 1) { /* as if it were alone */
+			describe(&info[i], t[i], 0);
+			*ret = t[i];
+			t[i] = NULL;
+			break;
+		}
 		rc = add_input(b, ref, t[i], &info[i], err);
 		info[i].join_to = to;
 		if (t[i] != ref) {
@@ -387,7 +433,7 @@ static int import_many(const char *const *paths, size_t n, struct lg_trace **ret
 		lg_trace_free(t[i]);
 	lg_free(t);
 	lg_free(in);
-	if (!rc)
+	if (!rc && n_read > 1)
 		return lg_builder_seal(b, ret, err);
 	lg_builder_free(b);
 	return rc;
@@ -395,6 +441,12 @@ static int import_many(const char *const *paths, size_t n, struct lg_trace **ret
 
 int lg_import(const char *const *paths, size_t n_paths, struct lg_trace **ret,
 	      struct lg_import_info *info, struct lg_error *err)
+{
+	return lg_import_found(paths, n_paths, NULL, ret, info, err);
+}
+
+int lg_import_found(const char *const *paths, size_t n_paths, const bool *may_leave_out,
+		    struct lg_trace **ret, struct lg_import_info *info, struct lg_error *err)
 {
 	struct lg_trace *t;
 	struct input *in;
@@ -404,7 +456,7 @@ int lg_import(const char *const *paths, size_t n_paths, struct lg_trace **ret,
 		return lg_fail(err, LG_E_USAGE, LG_NO_OFFSET, "no input file");
 	memset(info, 0, n_paths * sizeof *info);
 	if (n_paths > 1)
-		return import_many(paths, n_paths, ret, info, err);
+		return import_many(paths, n_paths, may_leave_out, ret, info, err);
 	in = lg_calloc(1, sizeof *in);
 	if (!in)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");

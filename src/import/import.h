@@ -34,6 +34,7 @@ struct lg_import_info {
 	int64_t join_offset, join_error;
 	size_t join_matches;       /* collectives or steps that agree */
 	bool join_sure;
+	char left_out[256];        /* why nothing of it is in the trace; "" = it is there */
 	uint64_t rows_sample, rows_state, rows_span, rows_counter, lost_events;
 };
 
@@ -44,7 +45,16 @@ struct lg_import_info {
 int lg_import(const char *const *paths, size_t n_paths, struct lg_trace **ret,
 	      struct lg_import_info *info, struct lg_error *err) LG_MUST_CHECK;
 
-/* Is this a regular file of a kind that can be read? By its first bytes. */
-bool lg_import_knows(const char *path);
+/*
+ * The same for files of which nobody named those with may_leave_out (NULL = all were named): if such a one
+ * turns out to be no trace, its info says so, and that is no failure unless it holds for every file.
+ */
+int lg_import_found(const char *const *paths, size_t n_paths, const bool *may_leave_out,
+		    struct lg_trace **ret, struct lg_import_info *info, struct lg_error *err) LG_MUST_CHECK;
+
+/* Is this a regular file of a kind that can be read? By its first bytes, which of a text often leave it
+ * open: any text can be a job's log, any JSON a trace. */
+enum lg_import_known { LG_IMPORT_NO, LG_IMPORT_PERHAPS, LG_IMPORT_YES };
+enum lg_import_known lg_import_knows(const char *path);
 
 #endif /* LG_IMPORT_IMPORT_H */

@@ -187,6 +187,39 @@ def test_a_folder_is_the_files_in_it(laggard, tmp_path):
     assert [pathlib.Path(i["path"]).name for i in json.loads(done.stdout)["inputs"]] == \
         ["rank0.json.gz", "rank1.json.gz"]
     assert "core.bin is left out" in done.stderr and done.stderr.count("\n") == 1
+    # What may be a log or a trace by its first bytes, and is neither, costs no verdict.
+    others = {"env.yaml": "a: 1\n", "notes.md": "2026-11-21 10:00:00 began, see torchrun's page\n",
+              "run.sh": "#!/bin/sh\ntorchrun train.py\n", "cfg.json": '{"lr": 1}', "list.json": "[1, 2]",
+              "fault_injection.log": "[2026-03-01 10:00:00] injected lock_gil on rank 3\n",
+              "0.pkl": b"\x80\x04]q\x00."}
+    for name, text in others.items():
+        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    more = laggard("explain", folder, "--json")
+    assert more.returncode == 0 and more.stdout == done.stdout, more.stderr
+    assert more.stderr.count("\n") == 1 + len(others)
+    assert all(f"{name} is left out: " in more.stderr for name in others), more.stderr
+    # One trace beside them is as it is alone.
+    one = tmp_path / "one"
+    one.mkdir()
+    shutil.copy(DATA / "rank0.json.gz", one)
+    alone = laggard("explain", one, "--json")
+    (one / "env.yaml").write_text("a: 1\n")
+    assert laggard("explain", one, "--json").stdout == alone.stdout
+    # A file that is named must be one; so must what is a trace for certain and damaged.
+    assert laggard("explain", one / "rank0.json.gz", one / "env.yaml").returncode == 1
+    (one / "bad.perf.data").write_bytes(b"PERFILE2" + bytes(100))
+    assert laggard("explain", one).returncode == 1
+    none = tmp_path / "none"
+    none.mkdir()
+    for name in ("a.yaml", "b.yaml"):
+        (none / name).write_text("a: 1\n")
+        done = laggard("explain", none)
+        assert done.returncode == 1 and "not a trace" in done.stderr and done.stderr.count("\n") == 1
+    # A log is still read.
+    (none / "job.log").write_text("".join(f"[{i}] iteration {i}/ 99 | elapsed time per iteration (ms): 10{i % 10}.0 |\n"
+                                          for i in range(30)))
+    done = laggard("explain", none, "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["inputs"][0]["path"].endswith("job.log")
     empty = tmp_path / "empty"
     empty.mkdir()
     done = laggard("explain", empty)

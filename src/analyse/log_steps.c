@@ -5,6 +5,7 @@
  * A log without times, or one that prints every tenth step, gives no spans, yet its numbers (counter
  * log.step_ms) tell how long steps are and whether some stand out. What they waited for it cannot tell.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,31 +36,131 @@ static lg_trk stated(const struct lg_case *c, size_t *ret_n)
 	return best;
 }
 
+/* The stated times in the order of their lines, and where the k-th step began. */
+struct told {
+	struct lg_step *step;
+	size_t n, warm;     /* leading slow ones: compilation, first touch of memory */
+	int64_t total;
+	bool has_times;     /* lines have times of their own; else a step begins where the one before ends */
+};
+
+static void read_lines(const struct lg_trace *t, lg_trk track, size_t n, struct told *l)
+{
+	int64_t first = INT64_MAX, last = INT64_MIN;
+
+	for (size_t i = 0; i < t->counter.n && l->n < n; i++) {
+		double ns = t->counter.value[i] * 1e6;
+
+		if (t->counter.track[i] != track)
+			continue;
+		l->step[l->n] = (struct lg_step){ .ts = t->counter.ts[i],
+						  .dur = ns > 0 && ns < 1e18 ? (int64_t)ns : 0 };
+		if (__builtin_add_overflow(l->total, l->step[l->n].dur, &l->total))
+			l->total = INT64_MAX;
+		first = l->step[l->n].ts < first ? l->step[l->n].ts : first;
+		last = l->step[l->n].ts > last ? l->step[l->n].ts : last;
+		l->n++;
+	}
+	/* Without times the importer numbers lines a microsecond apart: far less than the steps took. */
+	l->has_times = first < last && last / 2 - first / 2 > l->total / 4;
+	if (l->has_times)
+		return;
+	for (size_t i = 1; i < l->n; i++)
+		if (__builtin_add_overflow(l->step[i - 1].ts, l->step[i - 1].dur, &l->step[i].ts))
+			l->step[i].ts = INT64_MAX;
+}
+
+/* How the slow ones lie: in a rhythm of time or of lines, in one change of the level, or anyhow. */
+static int shape_of(struct lg_case *c, struct told *l)
+{
+	struct lg_verdict *v = c->v;
+	int64_t *at = lg_calloc(l->n + 1, sizeof *at);
+	struct lg_rhythm in_time = { .period_s = NAN }, in_lines;
+	struct lg_trend trend;
+	size_t n = 0, slow = 0;
+	int rc = 0;
+
+	if (!at)
+		return LG_E_NOMEM;
+	for (size_t i = l->warm; i < l->n; i++) {
+		slow += l->step[i].slow;
+		if (l->step[i].slow && (i == l->warm || !l->step[i - 1].slow))
+			at[n++] = l->step[i].ts;
+	}
+	if (l->has_times)
+		in_time = lg_rhythm_of(at, n);
+	n = 0;
+	for (size_t i = l->warm; i < l->n; i++)
+		if (l->step[i].slow && (i == l->warm || !l->step[i - 1].slow))
+			at[n++] = (int64_t)i * 1000000000;
+	in_lines = lg_rhythm_of(at, n);
+	lg_free(at);
+	rc = lg_trend_of(l->step + l->warm, l->n - l->warm, &trend);
+	if (rc)
+		return rc;
+	v->shape = v->n_slow ? "bursty" : "steady";
+	if (!isnan(in_time.period_s) || !isnan(in_lines.period_s)) {
+		v->shape = "periodic";
+		v->period_s = in_time.period_s;
+		v->period_p = isnan(in_time.period_s) ? in_lines.p : in_time.p;
+	} else if (trend.shape) {
+		v->shape = trend.shape;
+		if (!strcmp(trend.shape, "shift") && l->has_times)
+			v->shift_s = trend.shift_s;
+	}
+	/* A loop that does something every so many steps (evaluation, checkpoint) slows those. */
+	if (!isnan(in_lines.period_s))
+		lg_limit(c, lg_arena_printf(&v->arena,
+					    "%zu of the %zu stated times are slow, every %.3gth line: what the loop "
+					    "itself does that often comes first", slow, l->n,
+					    in_lines.period_s));
+	return 0;
+}
+
 int lg_steps_of_log(struct lg_case *c)
 {
-	const struct lg_trace *t = c->t;
 	struct lg_verdict *v = c->v;
-	size_t n, k = 0;
+	struct told l = { 0 };
+	double excess = 0;
+	size_t n;
 	lg_trk track = stated(c, &n);
 	double *ms;
+	int rc;
 
 	if (!track || n < MIN_LINES)
 		return 0;
 	ms = lg_calloc(n, sizeof *ms);
-	if (!ms)
+	l.step = lg_calloc(n, sizeof *l.step);
+	if (!ms || !l.step) {
+		lg_free(ms);
+		lg_free(l.step);
 		return c->failed = LG_E_NOMEM;
-	for (size_t i = 0; i < t->counter.n && k < n; i++)
-		if (t->counter.track[i] == track)
-			ms[k++] = t->counter.value[i];
-	qsort(ms, k, sizeof *ms, lg_cmp_f64);
-	v->n_judged = k;
-	v->median_ms = ms[k / 2];
-	v->p99_ms = ms[(size_t)((double)(k - 1) * 0.99)];
+	}
+	read_lines(c->t, track, n, &l);
+	for (size_t i = 0; i < l.n; i++)
+		ms[i] = (double)l.step[i].dur / 1e6;
+	qsort(ms, l.n, sizeof *ms, lg_cmp_f64);
+	v->n_judged = l.n;
+	v->median_ms = ms[l.n / 2];
+	v->p99_ms = ms[(size_t)((double)(l.n - 1) * 0.99)];
 	/* As for steps that were seen: over twice the median and over 1 ms above it. */
 	v->slow_threshold_ms = v->median_ms > 1 ? 2 * v->median_ms : v->median_ms + 1;
-	for (size_t i = 0; i < k; i++)
-		v->n_slow += ms[i] > v->slow_threshold_ms;
-	v->shape = v->n_slow ? "bursty" : "steady";
+	for (size_t i = 0; i < l.n; i++) {
+		double d = (double)l.step[i].dur / 1e6;
+
+		l.step[i].slow = d > v->slow_threshold_ms;
+		v->n_slow += l.step[i].slow;
+		if (l.step[i].slow && l.warm == i && i < l.n / 5)
+			l.warm++;
+		else if (l.step[i].slow)
+			excess += d - v->median_ms;
+	}
+	v->slow_excess_ms = excess;
+	/* Nothing but lines: nothing of it can be explained. */
+	if (excess > 0)
+		v->unexplained_share = 1;
+	rc = shape_of(c, &l);
 	lg_free(ms);
-	return 1;
+	lg_free(l.step);
+	return rc ? c->failed = rc : 1;
 }

@@ -165,7 +165,7 @@ static bool matters(const struct lg_finding *f)
 /* What the slow steps took beyond the usual, as a share of all steps' time. */
 static double slow_share(const struct lg_verdict *v)
 {
-	double excess = 0;
+	double excess = v->slow_excess_ms;
 
 	for (size_t i = 0; i < v->n_stages; i++)
 		if (v->stages[i].slow_excess_ms > 0)

@@ -2,6 +2,7 @@
 """Settings that cost time: in traces that torch.profiler wrote (tests/data/kineto/settings.py made them), and
 in what the hook tells of real programs."""
 import json
+import re
 
 import pytest
 
@@ -50,6 +51,55 @@ def test_a_log_without_times_still_tells_how_long_steps_are(laggard, tmp_path):
     assert v["steps"]["count"] == 40 and v["steps"]["median_ms"] == pytest.approx(101.5, abs=1)
     assert v["steps"]["slow"] == 1 and v["steps"]["shape"] == "bursty"
     assert any("log states" in text for text in v["limits"])
+
+
+def log_of(path, ms, clock=False):
+    """ms of each step; with clock, each line begins with its time."""
+    at, lines = 0.0, []
+    for i, x in enumerate(ms):
+        at += x / 1000
+        stamp = f"2026-03-01 10:{int(at) // 60:02d}:{int(at) % 60:02d},{int(at * 1000) % 1000:03d} " if clock else ""
+        lines.append(f"{stamp}it {10 * i if clock else i} took {x} ms\n")
+    path.write_text("".join(lines))
+    return path
+
+
+NTH = [2000 if i % 10 == 9 else 100 + i % 3 for i in range(300)]
+ANYHOW = [2000 if i * i % 31 in (2, 5) and i % 7 != 3 else 100 + i % 3 for i in range(300)]
+
+
+@pytest.mark.parametrize("ms, shape", ((NTH, "periodic"), (ANYHOW, "bursty"),
+                                       ([100] * 150 + [260] * 150, "shift")))
+def test_slow_steps_that_a_log_only_states_are_no_clean_bill(laggard, tmp_path, ms, shape):
+    log = log_of(tmp_path / "job.log", ms)
+    _, v = explain(laggard, log, "--step-regex", r"it ([0-9]+) took ([0-9.]+) ms")
+    text = laggard("explain", log, "--step-regex", r"it ([0-9]+) took ([0-9.]+) ms").stdout
+    assert v["steps"]["shape"] == shape and not v["findings"]
+    if shape == "shift":  # the level changed: the median is of either half, and no step stands out
+        return
+    slow = sum(x > 1000 for x in ms)
+    share = 100 * (slow * 1900) / sum(ms)
+    assert v["unexplained_share"] == 1 and v["steps"]["slow"] == slow
+    assert text.startswith("No cause proven"), text
+    told = float(re.search(r"took ([0-9]+) % of", " ".join(text.split())).group(1))
+    assert told == pytest.approx(share, abs=1)
+    assert any("every 10th line" in x for x in v["limits"]) == (shape == "periodic")
+    assert v["steps"]["period_s"] is None
+
+
+def test_a_log_with_times_tells_the_period(laggard, tmp_path):
+    log = log_of(tmp_path / "job.log", NTH, clock=True)
+    _, v = explain(laggard, log, "--step-regex", r"it ([0-9]+) took ([0-9.]+) ms")
+    assert v["steps"]["shape"] == "periodic" and v["steps"]["period_s"] == pytest.approx(2.9, abs=0.05)
+
+
+@pytest.mark.parametrize("ms", ([100 + i % 3 for i in range(300)],
+                                [5000, 4000, 3000, 900] + [100 + i % 3 for i in range(296)],
+                                [900 if i == 70 else 100 for i in range(300)]))
+def test_a_log_of_steady_steps_stays_a_clean_bill(laggard, tmp_path, ms):
+    log = log_of(tmp_path / "job.log", ms)
+    done = laggard("explain", log, "--step-regex", r"it ([0-9]+) took ([0-9.]+) ms")
+    assert done.stdout.startswith("Nothing is wrong that this input can show"), done.stdout
 
 
 @pytest.mark.parametrize("command", ("explain", "steps", "convert", "diff"))

@@ -114,7 +114,7 @@ struct lg_verdict {
 	struct lg_finding *findings; /* ranked */
 	size_t n_findings;
 	double unexplained_share;    /* NAN = null */
-	double slow_excess_ms;       /* what slow steps took beyond the median, where stages do not tell; else 0 */
+	double slow_excess_ms;       /* what slow steps took too much, where stages do not tell; else 0 */
 
 	/* Checkpoints that the loop wrote itself (saves.c); n 0 = none was seen. */
 	struct {

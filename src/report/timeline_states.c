@@ -27,8 +27,16 @@ static const char *ctx_name(uint8_t ctx)
 	return ctx < 5 ? names[ctx] : NULL;
 }
 
+/* Many short slices as one row: most of it the thread may not have run at all. */
+static bool only_at_times(const struct lg_state_tab *s, uint32_t row)
+{
+	return s->kind[row] == LG_RUNNING && s->flags[row] & LG_STATE_SUMMED && s->run[row] < s->dur[row];
+}
+
 static const char *colour(const struct lg_state_tab *s, uint32_t row)
 {
+	if (only_at_times(s, row))
+		return "thread_state_unknown";
 	switch (s->kind[row]) {
 	case LG_RUNNING:
 		return "thread_state_running";
@@ -50,7 +58,7 @@ static void emit(struct lg_timeline *c, const struct lg_tl_track *track, uint32_
 	const char *why = s->reason[row] < sizeof reasons / sizeof *reasons ?
 			  reasons[s->reason[row]] : NULL;
 	const char *ctx = ctx_name(s->waker_ctx[row]);
-	const char *name = s->kind[row] == LG_BLOCKED && why ? why :
+	const char *name = s->kind[row] == LG_BLOCKED && why ? why : only_at_times(s, row) ? "running at times" :
 			   kinds[s->kind[row] < 4 ? s->kind[row] : 0];
 
 	tl_args_reset(c);

@@ -167,6 +167,25 @@ static void threads(struct lg_builder *b)
 	}
 }
 
+/* A watcher that ran 100 ms in many short slices of 10 s, which are one row; and one that ran a second. */
+static void summed(struct lg_builder *b)
+{
+	lg_thr t = lg_thread_get(b, 70, 70);
+
+	(void)lg_thread_get(b, 80, 80);
+	for (int i = 0; i < 2; i++) {
+		lg_prc p = lg_process_get(b, i ? 80 : 70);
+		struct lg_process_row row = lg_process_read(b, p);
+
+		row.comm = lg_intern(b, i ? "worker" : "watcher");
+		lg_process_write(b, p, &row);
+	}
+	lg_add_state(b, &(struct lg_state_row){ .ts = 1000000000, .dur = INT64_C(10000000000), .thr = t, .cpu = -1,
+						.kind = LG_RUNNING, .flags = LG_STATE_SUMMED, .run = 100000000 });
+	lg_add_state(b, &(struct lg_state_row){ .ts = 2000000000, .dur = 1000000000, .cpu = 0,
+						.thr = lg_thread_get(b, 80, 80), .kind = LG_RUNNING });
+}
+
 int main(int argc, char **argv)
 {
 	struct lg_error err = { 0 };
@@ -175,7 +194,7 @@ int main(int argc, char **argv)
 	struct run_plan plan = { .n_ranks = 2, .n_steps = 400, .only_rank = -1, .steady_late_rank = -1 };
 
 	if (argc != 3) {
-		fprintf(stderr, "usage: make_trace stall|healthy|nasty|random|threads|empty OUT\n");
+		fprintf(stderr, "usage: make_trace stall|healthy|nasty|random|threads|summed|empty OUT\n");
 		return 2;
 	}
 	if (!strcmp(argv[1], "stall") || !strcmp(argv[1], "healthy")) {
@@ -194,6 +213,8 @@ int main(int argc, char **argv)
 			random_trace(b, 400, 42);
 		else if (!strcmp(argv[1], "threads"))
 			threads(b);
+		else if (!strcmp(argv[1], "summed"))
+			summed(b);
 		if (lg_builder_seal(b, &t, &err))
 			goto fail;
 	}

@@ -272,6 +272,12 @@ def test_a_window_behind_the_data_is_said(convert, laggard, make_trace, tmp_path
                    "2h").returncode == 0
 
 
+def test_many_short_slices_are_not_drawn_as_one_long_run(convert):
+    for trace in (Chrome(convert("summed", ".json")), Perfetto(convert("summed", ".pftrace"))):
+        names = {s.name: s.end - s.start for s in trace.slices()}
+        assert names == {"running at times": 10_000_000_000, "running": 1_000_000_000}
+
+
 def test_never_replaces_what_it_reads(laggard, convert, make_trace, tmp_path):
     trace = convert("stall", ".json")
     (tmp_path / "link.json").symlink_to(trace)

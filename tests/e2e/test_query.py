@@ -16,7 +16,7 @@ def trace(laggard_path, tmp_path_factory):
                  if (p / "tests/e2e/make_trace").exists()), None)
     assert tool, "tests/e2e/make_trace is not built"
     where = tmp_path_factory.mktemp("query")
-    for kind in ("stall", "nasty", "random", "empty", "threads"):
+    for kind in ("stall", "nasty", "random", "empty", "threads", "summed"):
         subprocess.run([tool, kind, where / f"{kind}.lag"], check=True)
     return lambda kind: where / f"{kind}.lag"
 
@@ -133,6 +133,13 @@ def test_the_examples_of_the_man_page_run(laggard, trace, root):
     for sql in examples:
         done = laggard("query", trace("stall"), sql)
         assert done.returncode == 0 and len(done.stdout.splitlines()) > 1, (sql, done.stderr)
+
+
+def test_the_example_counts_what_ran_in_short_slices(ask, root):
+    page = (root / "doc/man/laggard-query.1").read_text(encoding="utf-8")
+    sql = next(x for x in re.findall(r'laggard query run\.lag "(.*?)"', page, re.S) if "cpu_s" in x)
+    assert ask("summed", sql) == [{"pid": 80, "comm": "worker", "cpu_s": 1.0},
+                                  {"pid": 70, "comm": "watcher", "cpu_s": 0.1}]
 
 
 def test_text_with_zero_bytes_is_whole(laggard, trace):

@@ -70,7 +70,7 @@ int lg_folded_write(const struct lg_trace *t, const struct lg_window *w, struct 
 			lines[n++] = (struct line){ comm, t->sample.stack[i], 0 };
 			at = (uint32_t)n;
 		}
-		lines[at - 1].count++;
+		lines[at - 1].count += lg_profile_samples(t, i);
 	}
 	for (size_t i = 0; i < n && !rc; i++) {
 		const char *comm = lg_string(t, lines[i].comm);

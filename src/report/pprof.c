@@ -3,7 +3,8 @@
  * pprof.c - profile.proto of github.com/google/pprof, to be compressed by the writer.
  *
  * Values of a sample: how many samples it stands for, then one for each event of the trace
- * (cpu/nanoseconds for clocks, <event>/count for others). Labels say whose it is.
+ * (cpu/nanoseconds for clocks, <event>/count for others; none for what counts samples itself).
+ * Labels say whose it is.
  *
  * A frame becomes a location. User addresses are offsets in their file, so a mapping is the file
  * laid out at address 0; that is what lets pprof symbolise the locations that have no function
@@ -106,6 +107,8 @@ static void types(struct writer *w)
 		/* pprof names columns by type: a second clock keeps its own name. */
 		bool first_clock = w->p.event[i].is_time;
 
+		if (w->p.event[i].is_count)
+			continue;
 		for (size_t k = 0; k < i; k++)
 			first_clock &= !w->p.event[k].is_time;
 		value_type(w, P_SAMPLE_TYPE, first_clock ? "cpu" : *name ? name : "events",
@@ -171,7 +174,8 @@ static void sample(struct writer *w, const struct lg_profile_row *r, uint8_t *sc
 	lg_pb_bytes(&w->pb, S_LOCATION, scratch, n);
 	n = lg_pb_put_varint(scratch, r->count);
 	for (size_t e = 0; e < w->p.n_event && n < 10 * DEPTH_MAX - 10; e++)
-		n += lg_pb_put_varint(scratch + n, e == r->event ? r->weight : 0);
+		if (!w->p.event[e].is_count)
+			n += lg_pb_put_varint(scratch + n, e == r->event ? r->weight : 0);
 	lg_pb_bytes(&w->pb, S_VALUE, scratch, n);
 	label(w, "process", lg_string(t, t->process.comm[prc]), 0);
 	label(w, "thread", lg_string(t, t->thread.comm[r->thr]), 0);

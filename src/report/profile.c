@@ -35,6 +35,17 @@ bool lg_profile_counts(const struct lg_profile *p, const struct lg_trace *t, con
 	return !(flags & (LG_SAMPLE_TRACEPOINT | LG_SAMPLE_IDLE));
 }
 
+bool lg_profile_counts_samples(const struct lg_trace *t, lg_str event)
+{
+	/* The importers' name for samples that were counted before: no event of the kernel has it. */
+	return !strcmp(lg_string(t, event), "samples");
+}
+
+uint64_t lg_profile_samples(const struct lg_trace *t, size_t i)
+{
+	return lg_profile_counts_samples(t, t->sample.event[i]) ? lg_profile_weight(t, i) : 1;
+}
+
 uint32_t lg_profile_event_of(const struct lg_profile *p, lg_str name)
 {
 	uint32_t i = 0;
@@ -57,6 +68,7 @@ static int event_index(struct lg_profile *p, const struct lg_trace *t, lg_str na
 		.name = name,
 		/* cpu-clock and task-clock count ns; modifiers may follow ("cpu-clock:u") */
 		.is_time = !strncmp(s, "cpu-clock", 9) || !strncmp(s, "task-clock", 10),
+		.is_count = lg_profile_counts_samples(t, name),
 	};
 	return 0;
 }
@@ -87,7 +99,7 @@ static int add(struct lg_profile *p, struct lg_map *index, const struct lg_trace
 			break;
 		if (p->row[at - 1].event == key[0] && p->row[at - 1].thr == key[1] &&
 		    p->row[at - 1].stack == key[2]) {
-			p->row[at - 1].count++;
+			p->row[at - 1].count += p->event[key[0]].is_count ? lg_profile_weight(t, i) : 1;
 			p->row[at - 1].weight += lg_profile_weight(t, i);
 			return 0;
 		}
@@ -95,8 +107,11 @@ static int add(struct lg_profile *p, struct lg_map *index, const struct lg_trace
 	if (lg_grow(&p->row, &p->cap, p->n + 1, sizeof *p->row) ||
 	    lg_map_set(index, hash, (uint32_t)p->n + 1))
 		return LG_E_NOMEM;
-	p->row[p->n++] = (struct lg_profile_row){ key[0], key[1], key[2], 1,
-							lg_profile_weight(t, i) };
+	p->row[p->n++] = (struct lg_profile_row){
+		.event = key[0], .thr = key[1], .stack = key[2],
+		.count = p->event[key[0]].is_count ? lg_profile_weight(t, i) : 1,
+		.weight = lg_profile_weight(t, i),
+	};
 	return 0;
 }
 

@@ -20,7 +20,8 @@ struct lg_profile_row {
 
 struct lg_profile_event {
 	lg_str name;
-	bool is_time; /* its weights are ns of CPU time */
+	bool is_time;  /* its weights are ns of CPU time */
+	bool is_count; /* its weights are numbers of samples: lg_profile_samples() */
 };
 
 struct lg_profile {
@@ -44,6 +45,10 @@ static inline uint64_t lg_profile_weight(const struct lg_trace *t, size_t i)
 
 	return w > most ? most : w ? w : 1;
 }
+/* Do an event's weights say how many samples were taken, as in folded stacks, where a row is a line? */
+bool lg_profile_counts_samples(const struct lg_trace *t, lg_str event);
+/* How many samples row i stands for: its weight where that is a number of samples, else it is one. */
+uint64_t lg_profile_samples(const struct lg_trace *t, size_t i);
 int lg_profile_make(struct lg_profile *ret, const struct lg_trace *t, const struct lg_window *w,
 		    struct lg_error *err) LG_MUST_CHECK;
 void lg_profile_done(struct lg_profile *p);

@@ -162,6 +162,21 @@ def test_known_samples_are_exact(three, tmp_path):
         ("train (pid 900)", "nanoseconds", 10000000, 1)]
 
 
+def test_samples_that_were_counted_before_keep_their_numbers(three, tmp_path):
+    source = tmp_path / "in.txt"
+    source.write_text("main;train;forward 300\nmain;train;backward 700\nmain;train;forward 5\n")
+    stacks, scope, pprof = three(source)
+    assert sorted(stacks.read_text().splitlines()) == [
+        "main;train;backward 700", "main;train;forward 305"]
+    p = Pprof(pprof)
+    assert p.types == [("samples", "count")]
+    assert {(s, tuple(v)) for s, v, _ in p.samples} == {
+        (("train", "backward"), (700,)), (("train", "forward"), (305,))}
+    assert check_speedscope(scope)["profiles"][0]["endValue"] == 1005
+    again = three(stacks.rename(source))[0]
+    assert folded(again) == {("train", "backward"): 700, ("train", "forward"): 305}
+
+
 def test_a_window_cuts_samples(three, tmp_path):
     script = tmp_path / "perf.txt"
     script.write_text(SCRIPT)

@@ -35,6 +35,7 @@ struct device {
 	size_t n, cap;
 	double limit;
 	size_t n_busy, n_spin, n_idle, n_hot, n_capped;
+	bool used; /* in more than one reading of a hundred */
 	double busy_clock, max_clock, max_temp;
 };
 
@@ -215,7 +216,7 @@ static void util_lies(struct lg_case *c, struct devices *d)
 	double full = quantile(d, NULL, 0.995, false, power_of);
 	double line, share;
 	const char *against;
-	size_t n = 0, spin = 0, with = 0, lazy = d->n;
+	size_t n = 0, spin = 0, with = 0, used = 0, lazy = d->n;
 	struct lg_finding *f;
 
 	if (!d->has_util || !d->has_power || isnan(full))
@@ -251,7 +252,12 @@ static void util_lies(struct lg_case *c, struct devices *d)
 		}
 		spin += g->n_spin;
 		with += g->n_spin * 50 > g->n;
+		g->used = (g->n - g->n_idle) * 100 > g->n;
+		used += g->used;
 	}
+	/* A device waits for others in a collective: where no second one works, ever, there is none. */
+	if (used < 2)
+		return;
 	share = n ? (double)spin / (double)n : 0;
 	if (share < 0.03 || spin < MIN_SAMPLES)
 		return;
@@ -263,10 +269,10 @@ static void util_lies(struct lg_case *c, struct devices *d)
 		f->severity = "low";
 	f->title = lg_arena_printf(&c->v->arena,
 				   "%zu of %zu devices show %.0f-100 %% utilisation for %.0f %% of the time at "
-				   "under %.0f W (%s): they spin in a collective, they do not compute", with,
-				   d->n, BUSY_UTIL, share * 100, line, against);
+				   "under %.0f W (%s): kernels run that hardly compute, as those that wait in "
+				   "a collective", with, d->n, BUSY_UTIL, share * 100, line, against);
 	for (size_t i = 0; i < d->n; i++)
-		if (d->v[i].n_spin * 10 < d->v[i].n && d->v[i].n_idle * 3 > d->v[i].n)
+		if (d->v[i].used && d->v[i].n_spin * 10 < d->v[i].n && d->v[i].n_idle * 3 > d->v[i].n)
 			lazy = i;
 	if (lazy < d->n && d->n > 1) {
 		f->culprit.rank = -1;

@@ -742,12 +742,12 @@ static void counter(struct lg_builder *b, lg_trk gpu, const char *name, int64_t 
 	lg_add_counter(b, &(struct lg_counter_row){ .ts = ts, .track = k, .value = value });
 }
 
-/* 600 readings of four devices; the first 60 at rest. fn gives the others. */
-static struct outcome smi(struct smi (*fn)(int gpu, int i))
+/* 600 readings of each device; the first 60 at rest. fn gives the others. */
+static struct outcome smi_of(int from, int to, struct smi (*fn)(int gpu, int i))
 {
 	struct lg_builder *b = fresh();
 
-	for (int g = 0; g < 4; g++) {
+	for (int g = from; g < to; g++) {
 		lg_trk gpu = lg_track_get(b, &(struct lg_track_row){ .kind = LG_TRACK_GPU, .index = g,
 								     .name = lg_intern(b, "GPU") });
 
@@ -761,6 +761,11 @@ static struct outcome smi(struct smi (*fn)(int gpu, int i))
 		}
 	}
 	return sealed(b);
+}
+
+static struct outcome smi(struct smi (*fn)(int gpu, int i))
+{
+	return smi_of(0, 4, fn);
 }
 
 static struct smi working(int gpu, int i)
@@ -783,6 +788,12 @@ static struct smi spinning_half(int gpu, int i)
 static struct smi hot(int gpu, int i)
 {
 	return gpu == 2 && i % 3 ? (struct smi){ 99, 300, 1100, 0x40 } : working(gpu, i);
+}
+
+/* One device busy at little power (filler kernels), the others never used. */
+static struct smi alone(int gpu, int i)
+{
+	return gpu == 1 ? spinning(gpu, i) : (struct smi){ 0, 70, 300, 0 };
 }
 
 static struct smi slower(int gpu, int i)
@@ -816,6 +827,24 @@ static void counters_tell_spinning_and_throttled_devices(void **state)
 	o = smi(slower);
 	assert_string_equal(o.v->findings[0].id, "gpu.throttled");
 	assert_true(strstr(o.v->findings[0].title, "device 1") != NULL);
+	done(&o);
+}
+
+static void a_device_alone_waits_for_no_other(void **state)
+{
+	struct outcome o = smi_of(1, 2, spinning);
+
+	(void)state;
+	assert_int_equal(o.v->n_findings, 0);
+	done(&o);
+	o = smi_of(1, 2, spinning_half);
+	assert_int_equal(o.v->n_findings, 0);
+	done(&o);
+	o = smi(alone);
+	assert_int_equal(o.v->n_findings, 0);
+	done(&o);
+	o = smi_of(1, 3, spinning); /* two, and they can */
+	assert_true(o.v->n_findings && !strcmp(o.v->findings[0].id, "gpu.util_lies"));
 	done(&o);
 }
 
@@ -876,6 +905,7 @@ int main(void)
 		cmocka_unit_test(logs_of_the_compiler),
 		cmocka_unit_test(watchdogs_tell_a_mismatch_from_a_missing_rank),
 		cmocka_unit_test(counters_tell_spinning_and_throttled_devices),
+		cmocka_unit_test(a_device_alone_waits_for_no_other),
 		cmocka_unit_test(names_are_what_they_are),
 	};
 

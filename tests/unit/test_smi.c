@@ -51,6 +51,92 @@ static void rows_without_an_index_are_told_apart_by_their_rhythm(void **state)
 	lg_trace_free(t);
 }
 
+/* A table without an index: rows of GPU i % gpus, gap(i) ms after the last. */
+static struct lg_trace *feed_gaps(size_t n, size_t gpus, int (*gap)(size_t i))
+{
+	size_t size = 64 + n * 48, at;
+	char *text = calloc(1, size);
+	struct lg_trace *t;
+	int64_t ms = 0;
+
+	assert_non_null(text);
+	at = (size_t)snprintf(text, size, "timestamp, power.draw [W], utilization.gpu [%%]\n");
+	for (size_t i = 0; i < n; i++) {
+		ms += i ? gap(i) : 0;
+		at += (size_t)snprintf(text + at, size - at, "2025/10/03 10:%02d:%02d.%03d, 100.0 W, %d %%\n",
+				       (int)(ms / 60000), (int)(ms / 1000 % 60), (int)(ms % 1000),
+				       (int)(i % gpus) * 10);
+	}
+	t = feed_text(text, "nvidia-smi");
+	free(text);
+	return t;
+}
+
+static int noise(size_t i)
+{
+	uint32_t h = (uint32_t)i * 0x9e3779b1u;
+
+	h = (h ^ h >> 15) * 0x85ebca77u;
+	h = (h ^ h >> 13) * 0xc2b2ae3du;
+	return (int)((h ^ h >> 16) & 0xffff);
+}
+
+/* Three devices, every 200 ms; one gap in forty inside a sweep is of any size up to the sleep. */
+static int late_answers(size_t i)
+{
+	if (!(i % 3))
+		return 195 + noise(i) % 12;
+	return noise(i) % 40 ? 3 + noise(i) % 4 : 8 + noise(i * 7) % 180;
+}
+
+/* One device, read by a loop that is held up now and then: by 1 to 40 times its period. */
+static int held_up(size_t i)
+{
+	return noise(i) % 8 ? 20 + noise(i) % 7 : 20 + noise(i) % 800;
+}
+
+/* One device whose rows come in bunches of 2 to 9: a reader that writes when its buffer is full. */
+static int bunches(size_t i)
+{
+	return noise(i) % 4 ? 2 : 300;
+}
+
+static int even(size_t i)
+{
+	return 99 + noise(i) % 4;
+}
+
+static void late_answers_do_not_hide_the_rhythm(void **state)
+{
+	struct lg_trace *t = feed_gaps(900, 3, late_answers);
+	size_t n;
+
+	(void)state;
+	/* A late answer of nearly the sleep is taken as a new sweep: few rows, and the next is right. */
+	assert_true(feed_counter(t, "gpu.util", 0, &n) < 100 && n >= 295 && n <= 305);
+	assert_true(feed_counter(t, "gpu.util", 1, &n) > 2850 && n >= 292 && n <= 300);
+	assert_true(feed_counter(t, "gpu.util", 2, &n) > 5800 && n >= 292 && n <= 300);
+	assert_int_equal(feed_diags(t, LG_DIAG_NOT_UNDERSTOOD), 1);
+	lg_trace_free(t);
+}
+
+static void one_device_is_not_made_several(void **state)
+{
+	static int (*const gap[])(size_t i) = { even, held_up, bunches };
+	size_t n;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof gap / sizeof *gap; i++) {
+		struct lg_trace *t = feed_gaps(600, 1, gap[i]);
+
+		(void)feed_counter(t, "gpu.util", 0, &n);
+		assert_int_equal(n, 600);
+		/* What could be groups of any size is said; an even table needs no note. */
+		assert_int_equal(feed_diags(t, LG_DIAG_NOT_UNDERSTOOD), gap[i] == bunches);
+		lg_trace_free(t);
+	}
+}
+
 static void utc_stamps_give_a_clock(void **state)
 {
 	struct lg_trace *t = feed_text("timestamp,gpu_index,temperature_C,utilization_gpu_percent,power_W\n"
@@ -145,6 +231,8 @@ int main(void)
 		cmocka_unit_test(dmon_is_read_by_header_and_torn_rows_are_counted),
 		cmocka_unit_test(query_csv_keeps_units_and_says_that_its_zone_is_unknown),
 		cmocka_unit_test(rows_without_an_index_are_told_apart_by_their_rhythm),
+		cmocka_unit_test(late_answers_do_not_hide_the_rhythm),
+		cmocka_unit_test(one_device_is_not_made_several),
 		cmocka_unit_test(utc_stamps_give_a_clock),
 		cmocka_unit_test(a_header_alone_is_refused),
 		cmocka_unit_test(tables_of_two_hosts_are_two_sets_of_devices),

@@ -9,6 +9,7 @@
 #include "import/smi/smi.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@
 #define SECOND INT64_C(1000000000)
 
 enum { COLS_MAX = 64, GPUS_MAX = 64, NAME_BYTES = 64, HEAD_BYTES = 65536 };
+enum { SWEEPS_MIN = 4, GAP_LEAST = 200000 };
 
 enum role { SKIP, METRIC, INDEX, TIME, DATE, CLOCK, NAME, UUID };
 
@@ -384,52 +386,101 @@ static void take_row(struct smi *s, const char *p, size_t n)
 						 : __builtin_nan("");
 }
 
-/*
- * How many rows make a sweep, and what gap begins a new one. nvidia-smi asks one GPU after the other, then
- * sleeps: the gaps are of two sizes. They are split where sorted neighbours differ most, at least by three;
- * the usual number of rows between two large gaps is the number of GPUs. Lost rows shift nothing.
- */
-static size_t sweep_rows(const struct smi *s, int64_t *ret_gap)
+/* Where two classes of sorted x part best: the most variance between them (Otsu). 0 = they are all equal. */
+static size_t two_classes(const double *x, size_t n)
 {
-	size_t n = s->n_row - 1, k = 0, runs = 0, at = 0, edge = n / 20 + 1;
-	int64_t *gap = lg_calloc(s->n_row, sizeof *gap), *run = lg_calloc(s->n_row, sizeof *run);
-	double best = 3;
+	double sum = 0, left = 0, best = 0;
+	size_t k = 0;
 
-	*ret_gap = INT64_MAX;
-	if (!gap || !run)
-		lg_builder_fail(s->b);
-	for (size_t i = 0; gap && i < n; i++)
-		gap[i] = s->row[i + 1].ts - s->row[i].ts;
-	if (gap && run && n >= 4) {
-		qsort(gap, n, sizeof *gap, lg_cmp_i64);
-		for (size_t i = edge - 1; i + edge < n; i++) {
-			double low = gap[i] > 200000 ? (double)gap[i] : 200000,
-				       ratio = (double)gap[i + 1] / low;
+	for (size_t i = 0; i < n; i++)
+		sum += x[i];
+	for (size_t i = 0; i + 1 < n; i++) {
+		double a = (double)(i + 1), b = (double)(n - i - 1), apart, between;
 
-			if (ratio > best) {
-				best = ratio;
-				k = i + 1;
-			}
+		left += x[i];
+		apart = left / a - (sum - left) / b;
+		between = a * b * apart * apart;
+		if (x[i + 1] > x[i] && between > best) {
+			best = between;
+			k = i + 1;
 		}
 	}
-	if (k) {
-		*ret_gap = gap[k - 1] / 2 + gap[k] / 2;
-		for (size_t i = 0; i <= n; i++, at++)
-			if (i && s->row[i].ts - s->row[i - 1].ts > *ret_gap) {
-				run[runs++] = (int64_t)at;
-				at = 0;
-			}
-		k = (size_t)lg_median_i64(run, runs);
+	return k;
+}
+
+/* Rows between gaps over `least`: their usual number, and what share of these runs have just it. */
+static size_t usual_run(const struct smi *s, int64_t *run, int64_t least, double *ret_share)
+{
+	size_t n = 0, at = 0, k, same = 0;
+
+	for (size_t i = 0; i < s->n_row; i++, at++)
+		if (i && s->row[i].ts - s->row[i - 1].ts > least) {
+			run[n++] = (int64_t)at;
+			at = 0;
+		}
+	*ret_share = 0;
+	if (n < SWEEPS_MIN)
+		return 1;
+	k = (size_t)lg_select_i64(run, n, n / 2);
+	for (size_t i = 0; i < n; i++)
+		same += (size_t)run[i] == k;
+	*ret_share = (double)same / (double)n;
+	return k;
+}
+
+/*
+ * How many rows make a sweep, and what gap begins a new one. nvidia-smi asks one GPU after the other, then
+ * sleeps: the gaps are of two sizes, however many lie between them (a GPU that answers late, a machine that
+ * is busy). They are two sizes where the middle ones of both are at least three times apart and few gaps are
+ * half-way (in the logarithm); then the usual number of rows between two large gaps is the number of GPUs,
+ * if most sweeps have it. Lost rows shift nothing. *ret_doubt: two sizes, yet no number that is usual.
+ */
+static size_t sweep_rows(const struct smi *s, int64_t *ret_gap, bool *ret_doubt)
+{
+	size_t n = s->n_row - 1, k, rows = 1, half_way = 0;
+	double *x = lg_calloc(s->n_row, sizeof *x), low, high, share;
+	int64_t *run = lg_calloc(s->n_row, sizeof *run);
+
+	*ret_gap = INT64_MAX;
+	*ret_doubt = false;
+	if (!x || !run)
+		lg_builder_fail(s->b);
+	if (!x || !run || n < SWEEPS_MIN)
+		goto out;
+	for (size_t i = 0; i < n; i++) {
+		int64_t gap = s->row[i + 1].ts - s->row[i].ts;
+
+		/* Stamps are of ms: below a fifth of one, gaps do not differ. */
+		x[i] = log(gap > GAP_LEAST ? (double)gap : (double)GAP_LEAST);
 	}
-	lg_free(gap);
+	qsort(x, n, sizeof *x, lg_cmp_f64);
+	k = two_classes(x, n);
+	if (!k)
+		goto out;
+	low = x[k / 2];
+	high = x[k + (n - k) / 2];
+	for (size_t i = 0; i < n; i++)
+		half_way += x[i] > low + (high - low) / 3 && x[i] < high - (high - low) / 3;
+	if (high - low < log(3) || half_way * 20 > n)
+		goto out;
+	rows = usual_run(s, run, (int64_t)exp(low / 2 + high / 2), &share);
+	/* Sleeps are about equal; where large gaps are of all sizes, one device's reader was held up. */
+	*ret_doubt = share < 2.0 / 3 && x[k + (n - k) * 3 / 4] - x[k + (n - k) / 4] < log(1.5);
+	if (share < 2.0 / 3)
+		rows = 1;
+	/* The sleep is about the same each time: what is far below it is none. A full sweep ends anyway. */
+	*ret_gap = (int64_t)exp(x[k + (n - k) / 10] + log(0.9));
+out:
+	lg_free(x);
 	lg_free(run);
-	return k > 1 ? k < GPUS_MAX ? k : GPUS_MAX : 1;
+	return rows < GPUS_MAX ? rows : GPUS_MAX;
 }
 
 static void assign_gpus(struct smi *s)
 {
-	int64_t gap;
-	size_t n = s->n_row ? sweep_rows(s, &gap) : 0, at = 0;
+	int64_t gap = INT64_MAX;
+	bool doubt = false;
+	size_t n = s->n_row ? sweep_rows(s, &gap, &doubt) : 0, at = 0;
 
 	for (size_t i = 0; i < s->n_row; i++) {
 		at = i && (at + 1 >= n || s->row[i].ts - s->row[i - 1].ts > gap) ? 0 : i ? at + 1 : 0;
@@ -442,6 +493,10 @@ static void assign_gpus(struct smi *s)
 		lg_add_diag_now(s->b, LG_DIAG_NOT_UNDERSTOOD, s->first, 1,
 				"no column says which GPU a row is of: %zu rows come together, so they are "
 				"taken as GPU 0 to %zu (ask nvidia-smi for index, too)", n, n - 1);
+	else if (doubt)
+		lg_add_diag_now(s->b, LG_DIAG_NOT_UNDERSTOOD, s->first, 1,
+				"no column says which GPU a row is of, and the rows come in groups of no usual "
+				"size: all are taken as GPU 0's (ask nvidia-smi for index, too)");
 	s->n_row = s->n_value = 0;
 }
 

@@ -225,6 +225,7 @@ static int save(const char *path, struct lg_side *s, struct lg_error *err)
 	struct lg_side *old = NULL;
 	struct lg_out *o;
 	struct stat st;
+	bool again = false;
 	int rc = read_baseline(path, &old, err);
 
 	if (rc < 0)
@@ -242,10 +243,17 @@ static int save(const char *path, struct lg_side *s, struct lg_error *err)
 		size_t from = old->n_runs >= LG_SIDE_RUNS_MAX ? old->n_runs - LG_SIDE_RUNS_MAX + 1 : 0;
 
 		for (size_t i = from; i < old->n_runs; i++) {
+			/* A run that is saved twice would make the runs look more alike than they are. */
+			if (old->run_id[i] == lg_side_run_id(s)) {
+				again = true;
+				continue;
+			}
+			s->run_id[s->n_runs] = old->run_id[i];
 			s->run_mean[s->n_runs] = old->run_mean[i];
 			s->run_median[s->n_runs++] = old->run_median[i];
 		}
 	}
+	s->run_id[s->n_runs] = lg_side_run_id(s);
 	s->run_mean[s->n_runs] = lg_side_mean(s);
 	s->run_median[s->n_runs++] = lg_side_median(s);
 	lg_side_free(old);
@@ -255,8 +263,8 @@ static int save(const char *path, struct lg_side *s, struct lg_error *err)
 	lg_baseline_write(s, o);
 	rc = lg_out_close(o, err);
 	if (!rc)
-		fprintf(stderr, "laggard: baseline of %zu run%s in %s\n", s->n_runs, s->n_runs > 1 ? "s" : "",
-			path);
+		fprintf(stderr, "laggard: baseline of %zu run%s in %s%s\n", s->n_runs,
+			s->n_runs > 1 ? "s" : "", path, again ? ": this one was in it already" : "");
 	return rc;
 }
 

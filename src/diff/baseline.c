@@ -53,6 +53,21 @@ static void num(struct lg_out *o, double v)
 		lg_out_puts(o, "\t-");
 }
 
+uint64_t lg_side_run_id(const struct lg_side *s)
+{
+	size_t from = s->s.n > STEPS_KEPT ? s->s.n - STEPS_KEPT : 0;
+	XXH64_hash_t h = 0;
+	char one[32];
+
+	/* The digits that are written, not the bits: those are gone in what was read back. */
+	for (size_t i = from; i < s->s.n; i++) {
+		int n = snprintf(one, sizeof one, "%.7g\n", s->s.step[i]);
+
+		h = XXH3_64bits_withSeed(one, n > 0 ? (size_t)n : 0, h);
+	}
+	return h ? h : 1;
+}
+
 static void write_rows(const struct lg_side *s, struct lg_out *o)
 {
 	for (size_t i = 0; i < s->n_facts; i++) {
@@ -133,7 +148,7 @@ static void write_all(const struct lg_side *s, struct lg_out *o)
 		lg_out_puts(o, "history");
 		num(o, s->run_mean[i]);
 		num(o, s->run_median[i]);
-		lg_out_puts(o, "\n");
+		lg_out_printf(o, "\t%016llx\n", (unsigned long long)s->run_id[i]);
 	}
 	write_rows(s, o);
 	for (size_t i = from; i < s->s.n; i++) {
@@ -311,6 +326,7 @@ static void read_line(struct reader *r, char *line)
 		s->compile.mode = text_of(r, 4);
 	} else if (!strcmp(kind, "history") && s->n_runs < LG_SIDE_RUNS_MAX && num_of(r, 1) > 0 &&
 		   num_of(r, 2) > 0) {
+		s->run_id[s->n_runs] = r->n_fields > 3 ? strtoull(r->field[3], NULL, 16) : 0;
 		s->run_mean[s->n_runs] = num_of(r, 1);
 		s->run_median[s->n_runs++] = num_of(r, 2);
 	}

@@ -98,7 +98,8 @@ struct lg_side {
 	struct lg_side_finding *findings;
 	size_t n_findings;
 	struct lg_side_compile compile;
-	/* Earlier runs of the same baseline: their mean and median step. */
+	/* Earlier runs of the same baseline: their mean and median step, and what tells them apart. */
+	uint64_t run_id[LG_SIDE_RUNS_MAX]; /* 0 = not known */
 	double run_mean[LG_SIDE_RUNS_MAX], run_median[LG_SIDE_RUNS_MAX];
 	size_t n_runs;
 	bool stored;              /* read from a baseline */
@@ -134,6 +135,8 @@ const char *lg_side_key(struct lg_arena *a, const char *cmdline, const char *com
 
 /* ---- baseline.c: the side as text, one fact a line (laggard-diff(1)) ---- */
 struct lg_out;
+/* Of the lengths of its steps, as far as a baseline keeps them: equal for a run and what was stored of it. */
+uint64_t lg_side_run_id(const struct lg_side *s);
 void lg_baseline_write(const struct lg_side *s, struct lg_out *o);
 /* Is this the start of a baseline file? */
 bool lg_baseline_sniff(const void *head, size_t n);

@@ -180,8 +180,9 @@ static void summed(struct lg_builder *b)
 		row.comm = lg_intern(b, i ? "worker" : "watcher");
 		lg_process_write(b, p, &row);
 	}
-	lg_add_state(b, &(struct lg_state_row){ .ts = 1000000000, .dur = INT64_C(10000000000), .thr = t, .cpu = -1,
-						.kind = LG_RUNNING, .flags = LG_STATE_SUMMED, .run = 100000000 });
+	lg_add_state(b, &(struct lg_state_row){ .ts = 1000000000, .dur = INT64_C(10000000000), .thr = t,
+						.cpu = -1, .kind = LG_RUNNING, .flags = LG_STATE_SUMMED,
+						.run = 100000000 });
 	lg_add_state(b, &(struct lg_state_row){ .ts = 2000000000, .dur = 1000000000, .cpu = 0,
 						.thr = lg_thread_get(b, 80, 80), .kind = LG_RUNNING });
 }

@@ -107,13 +107,21 @@ def test_a_baseline_stands_for_its_recording(laggard, trace, tmp_path):
     assert status == 0 and loud(stored) == loud(direct)
     assert stored["findings"][0]["lost_ms"] == pytest.approx(direct["findings"][0]["lost_ms"], rel=0.01)
     # Runs add up; a run over the limit is not taken in.
-    done = laggard("diff", base, trace("healthy"), "--fail-over", "5%", "--save-baseline", base)
+    others = [tmp_path / f"{i}.lag" for i in range(2)]
+    for i, other in enumerate(others):
+        assert laggard("convert", trace("healthy"), "-o", other, "--from", f"{0.5 + 0.4 * i}").returncode == 0
+    done = laggard("diff", base, others[0], "--fail-over", "5%", "--save-baseline", base)
     assert done.returncode == 0 and "2 runs" in done.stderr
+    # The same run again, the last one or an older one, is no new run.
+    for again in (others[0], trace("healthy"), others[0]):
+        done = laggard("diff", base, again, "--save-baseline", base)
+        assert done.returncode == 0 and "2 runs" in done.stderr and "already" in done.stderr
+    assert diff(laggard, base, trace("healthy"))[1]["diff"]["run_noise"] is None
     before = base.read_bytes()
     done = laggard("diff", base, trace("stall"), "--fail-over", "5%", "--save-baseline", base)
     assert done.returncode == 3 and base.read_bytes() == before
-    done = laggard("diff", base, trace("healthy"), "--save-baseline", base)
-    assert "3 runs" in done.stderr
+    done = laggard("diff", base, others[1], "--save-baseline", base)
+    assert "3 runs" in done.stderr and "already" not in done.stderr
     assert diff(laggard, base, trace("healthy"))[1]["diff"]["run_noise"] is not None
 
 
@@ -192,6 +200,64 @@ def test_every_id_that_diff_emits_has_a_rule(laggard, root):
     text = "".join(p.read_text(encoding="utf-8") for p in (root / "src/diff").glob("causes*.c"))
     emitted = set(re.findall(r'lg_cause_add\(c, "([a-z._]+)"', text))
     assert {"compile.skipped", "regress.stage", "regress.version"} <= emitted <= ids
+
+
+# Stands for laggard where only the recipes are looked at: notes its words, makes the baseline.
+STUB = """#!/bin/sh
+echo "$@" >> words
+case "$1 $*" in
+record*) exit $RECORD ;;
+*--save-baseline*) echo x > main.baseline ;;
+esac
+exit $DIFF
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    page = (ROOT / "doc/ci-gate.md").read_text(encoding="utf-8")
+    (tmp_path / "laggard").write_text(STUB)
+    (tmp_path / "laggard").chmod(0o755)
+
+    def run(begin, end, record=0, diff=0, shell=("sh", "-e", "-c"), **env):
+        """The shell text between two lines of the page; its status, and what laggard was called with."""
+        text = page[page.index(begin) + len(begin):]
+        (tmp_path / "words").write_text("")
+        done = subprocess.run([*shell, text[:text.index(end)]], check=False, cwd=tmp_path,
+                              stdout=subprocess.DEVNULL,
+                              env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}",
+                                   "GITHUB_STEP_SUMMARY": "/dev/null", "RECORD": str(record),
+                                   "DIFF": str(diff), **env})
+        return done.returncode, (tmp_path / "words").read_text().splitlines()
+    return run
+
+
+@pytest.mark.parametrize("record, status, bisect", ((0, 0, 0), (0, 3, 1), (0, 1, 125), (0, 2, 125),
+                                                    (0, 127, 125), (1, 0, 125), (3, 0, 125)))
+def test_bisect_skips_what_cannot_be_judged(recipe, record, status, bisect):
+    # git bisect run: 0 good, 125 skip, others below 128 bad.
+    assert recipe("git bisect run sh -c '", "'\n```", record, status, ("sh", "-c"))[0] == bisect
+
+
+def test_the_recipes_save_each_run_once_and_on_main_only(recipe, tmp_path):
+    for i in range(3):
+        for begin, end in (("name: Compare\n        run: |\n", "      - name: Remember"),
+                           ("refs/heads/main'\n        run: |\n", "      - uses")):
+            status, words = recipe(begin, end)
+            saves = [w for w in words if "--save-baseline" in w]
+            assert status == 0 and len(saves) == (begin[0] == "r"), words
+            assert i or begin[0] == "r" or not words
+            assert not i or all("main.baseline run.lag" in w for w in words)
+    assert recipe("name: Compare\n        run: |\n", "      - name: Remember", diff=3)[0] == 3
+    (tmp_path / "main.baseline").unlink()
+    gitlab = ("max-steps 400\n    - |\n", "  artifacts:")
+    assert recipe(*gitlab, CACHE="pull") == (0, [])  # a merge request, before there is a baseline
+    assert recipe(*gitlab, CACHE="pull-push") == (0, ["diff run.lag --save-baseline main.baseline"])
+    for cache in ("pull-push", "pull"):
+        status, (words,) = recipe(*gitlab, CACHE=cache)
+        assert status == 0 and "--fail-over" in words
+        assert ("--save-baseline" in words) == (cache == "pull-push")
+        assert recipe(*gitlab, CACHE=cache, diff=3)[0] == 3
 
 
 @pytest.mark.parametrize("name", ("founding_incident", "nothing_changed"))

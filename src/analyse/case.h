@@ -261,6 +261,10 @@ int lg_find_foreign(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
 /* Step times that a log states, where there are no steps. 1 = there are some, 0, or LG_E_NOMEM. */
 int lg_steps_of_log(struct lg_case *c) LG_MUST_CHECK;
 
+/* ---- pending.c ---- */
+/* A limit: what dumps of the Flight Recorder leave open. 0 or LG_E_NOMEM. */
+int lg_say_pending(struct lg_case *c) LG_MUST_CHECK;
+
 /* ---- findings.c, compile.c, saves.c ---- */
 /* Checkpoints of the loop; after all findings. */
 int lg_find_saves(struct lg_case *c) LG_MUST_CHECK;

@@ -2,6 +2,7 @@
 """Feeds (nsys, nvidia-smi, logs, Flight Recorder, py-spy, folded stacks): fixtures, joining, and real files.
 
 Real files are read where they are: LG_CASES, or ../shared/cases beside the repository."""
+import json
 import os
 import pathlib
 import subprocess
@@ -95,3 +96,31 @@ def test_real_files_of_other_kinds_are_refused_in_one_line(laggard, tmp_path, pa
 def test_a_set_of_dumps_is_sixteen_ranks(rows):
     found = rows(*sorted(CASES.glob("NVIDIA+nvidia-resiliency-ext/fr_traces/lock_gil_1st/_dump_*")))
     assert not found or (found["process"] == 17 and found["span"] == 142)
+
+
+def dump(folder, rank, world, states):
+    groups = {"0": {"name": "0", "desc": "default_pg", "ranks": str(list(range(world)))}}
+    entries = [{"collective_seq_id": i + 1, "p2p_seq_id": 0, "is_p2p": False, "pg_id": 0, "state": state,
+                "process_group": ["0", "default_pg"], "profiling_name": "nccl:all_reduce", "retired": False,
+                "input_sizes": [[8]], "input_dtypes": ["Float"], "frames": [],
+                "time_created_ns": 1758581237526848193 + 1000000 * i} for i, state in enumerate(states)]
+    (folder / f"trace_{rank}").write_text(json.dumps({"version": "2.4", "pg_config": groups, "entries": entries}))
+
+
+def flight_limits(laggard, folder):
+    done = laggard("explain", folder, "--json")
+    assert done.returncode == 0, done.stderr
+    return [x for x in json.loads(done.stdout)["limits"] if x.startswith("Flight Recorder")]
+
+
+def test_what_dumps_leave_open_is_said(laggard, tmp_path):
+    for rank in range(8):
+        if rank != 6:
+            dump(tmp_path, rank, 8, [] if rank == 3 else ["completed", "scheduled", "started"])
+    (limit,) = flight_limits(laggard, tmp_path)
+    assert "12 collectives had not completed on ranks 0-2, 4-5, 7;" in limit
+    assert "nothing is in the dump of rank 3;" in limit and "no dump of rank 6;" in limit
+    # All are there and done: nothing is left open.
+    for rank in range(8):
+        dump(tmp_path, rank, 8, ["completed"] * 3)
+    assert not flight_limits(laggard, tmp_path)

@@ -208,18 +208,34 @@ static int mark_others(struct lg_case *c, const uint32_t *job, uint32_t chosen)
 	return c->failed;
 }
 
+/* "pids 5, 6, rank 2, whose pid is unknown". */
 static const char *pids_text(struct lg_case *c, const uint32_t *job, uint32_t chosen, bool of_chosen)
 {
 	const char *text = "";
-	size_t n = 0, all = 0;
+	size_t n = 0, all = 0, numbered = 0;
 
 	for (size_t i = 0; i < c->n_ranks; i++)
-		all += (job[i] == chosen) == of_chosen;
-	for (size_t i = 0; i < c->n_ranks; i++) {
-		if ((job[i] == chosen) != of_chosen || n++ >= 8)
+		if ((job[i] == chosen) == of_chosen) {
+			all++;
+			numbered += c->t->process.pid[c->ranks[i].prc] >= 0;
+		}
+	for (size_t k = 0; k < 2 * c->n_ranks; k++) {
+		const struct lg_rank *r = &c->ranks[k % c->n_ranks];
+		int32_t pid = c->t->process.pid[r->prc];
+
+		/* Those with a pid first: "pids" stands once, before them. */
+		if ((job[k % c->n_ranks] == chosen) != of_chosen || (pid < 0) != (k >= c->n_ranks) ||
+		    n++ >= 8)
 			continue;
-		text = lg_arena_printf(&c->v->arena, "%s%s%d", text, n > 1 ? ", " : all > 1 ? "pids " : "pid ",
-				       c->t->process.pid[c->ranks[i].prc]);
+		if (pid >= 0)
+			text = lg_arena_printf(&c->v->arena, "%s%s%d", text,
+					       n > 1 ? ", " : numbered > 1 ? "pids " : "pid ", pid);
+		else if (r->rank >= 0)
+			text = lg_arena_printf(&c->v->arena, "%s%srank %d, whose pid is unknown", text,
+					       n > 1 ? ", " : "", r->rank);
+		else
+			text = lg_arena_printf(&c->v->arena, "%s%sa process whose pid is unknown", text,
+					       n > 1 ? ", " : "");
 	}
 	return all > 8 ? lg_arena_printf(&c->v->arena, "%s and %zu more", text, all - 8) : text;
 }

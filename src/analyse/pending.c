@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pending.c - what dumps of the Flight Recorder leave open: which ranks have collectives that did not complete,
- * and of which there is nothing. A fact for whoever looks into a hang, no verdict: a healthy run that is dumped has
- * collectives under way, too.
+ * pending.c - what dumps of the Flight Recorder leave open: which ranks have collectives that did not
+ * complete, and of which there is nothing. A fact for whoever looks into a hang, no verdict: a healthy run
+ * that is dumped has collectives under way, too.
  */
 #include <stdio.h>
 #include <string.h>

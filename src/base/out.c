@@ -185,6 +185,11 @@ int lg_out_open(struct lg_out **ret, const char *path, enum lg_out_codec codec,
 		o->fd = dup(STDOUT_FILENO);
 	} else if (!stat(path, &st) && !S_ISREG(st.st_mode)) {
 		/* A device or pipe cannot be renamed over. */
+		o->path = lg_strdup(path);
+		if (!o->path) {
+			out_free(o);
+			return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+		}
 		o->fd = open(path, O_WRONLY | O_CLOEXEC);
 	} else {
 		o->path = lg_strdup(path);

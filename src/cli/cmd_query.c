@@ -193,6 +193,9 @@ static int rows(struct printer *p, sqlite3 *db, sqlite3_stmt *q, struct lg_error
 		if (p->nomem)
 			return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	}
+	if (rc == SQLITE_AUTH) /* what VACUUM is made of is seen only when it runs */
+		return lg_fail(err, LG_E_USAGE, LG_NO_OFFSET, "SQL: %s (only SELECT is allowed)",
+			       sqlite3_errmsg(db));
 	if (rc != SQLITE_DONE)
 		return lg_fail(err, LG_E_UNSUPPORTED, LG_NO_OFFSET, "SQL: %s", sqlite3_errmsg(db));
 	if (p->as == AS_JSON) {

@@ -2,6 +2,7 @@
 /* main.c - the command table and what every command shares: messages, help, durations. */
 #include <malloc.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,8 +206,16 @@ int main(int argc, char **argv)
 				"the commands\n\n%s", examples);
 		return LG_EXIT_USAGE;
 	}
-	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V"))
-		return version(argc > 2 && !strcmp(argv[2], "--json"));
+	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+		bool json = argc > 2 && !strcmp(argv[2], "--json");
+
+		if (argc > 2 + json) {
+			fprintf(stderr, "laggard: %s goes with --json or alone, not with \"%s\"\n", argv[1],
+				argv[2 + json]);
+			return LG_EXIT_USAGE;
+		}
+		return version(json);
+	}
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
 		for (size_t i = 0; argc > 2 && i < N_COMMANDS; i++)
 			if (!strcmp(argv[2], commands[i]->name))

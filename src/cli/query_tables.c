@@ -513,9 +513,11 @@ static int allow(void *aux, int action, const char *a, const char *b, const char
 {
 	(void)aux;
 	(void)a;
-	(void)b;
 	(void)db;
 	(void)trigger;
+	/* SQLite refuses it by itself, but only when it runs. */
+	if (action == SQLITE_FUNCTION && b && !sqlite3_stricmp(b, "load_extension"))
+		return SQLITE_DENY;
 	return action == SQLITE_SELECT || action == SQLITE_READ || action == SQLITE_FUNCTION ||
 	       action == SQLITE_RECURSIVE ? SQLITE_OK : SQLITE_DENY;
 }

@@ -189,6 +189,7 @@ static const char *looks_like(const uint8_t *p, size_t n)
 		{ "{", "JSON", 1 },
 		{ "[", "JSON", 1 },
 		{ "#!", "a script", 2 },
+		{ "laggard-baseline\t", "a baseline, which laggard diff compares a run with", 17 },
 	};
 
 	if (!n)

@@ -125,6 +125,14 @@ def test_a_baseline_stands_for_its_recording(laggard, trace, tmp_path):
     assert diff(laggard, base, trace("healthy"))[1]["diff"]["run_noise"] is not None
 
 
+def test_a_baseline_is_no_trace_and_said_to_be_one(laggard, trace, tmp_path):
+    base = tmp_path / "b"
+    laggard("diff", trace("healthy"), "--save-baseline", base)
+    done = laggard("explain", base)
+    assert done.returncode == 1 and "is a baseline, which laggard diff" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_a_damaged_baseline_is_refused(laggard, trace, tmp_path):
     base = tmp_path / "b"
     laggard("diff", trace("healthy"), "--save-baseline", base)
@@ -154,6 +162,9 @@ def test_output_that_cannot_be_written_is_a_failure(laggard_path, trace, tmp_pat
         done = subprocess.run([laggard_path, "diff", *pair], check=False, stdout=full,
                               stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1 and "standard output" in done.stderr
+    done = subprocess.run([laggard_path, "diff", *pair, "--junit", "/dev/full"], check=False,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and "/dev/full" in done.stderr and "standard output" not in done.stderr
     for option in ("--junit", "--save-baseline"):
         done = subprocess.run([laggard_path, "diff", *pair, option, str(tmp_path / "no/x")],
                               check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

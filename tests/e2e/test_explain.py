@@ -186,6 +186,9 @@ def test_help_and_version(laggard):
         assert laggard("help", command).stdout == done.stdout
     done = laggard()
     assert done.returncode == 2 and done.stderr.count("laggard record") == 1
+    for words in (("extra",), ("--json", "extra")):
+        done = laggard("--version", *words)
+        assert done.returncode == 2 and not done.stdout and "extra" in done.stderr
     version = json.loads(laggard("--version", "--json").stdout)
     assert laggard("--version").stdout == f"laggard {version['laggard']}\n"
 

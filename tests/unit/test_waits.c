@@ -69,6 +69,26 @@ static void of_several_jobs_one_is_judged_and_it_says_which(void **state)
 	assert_int_equal(o.v->n_ranks, 2);
 	assert_true(has_limit(o.v, "(pids 900, 901), not pids 902, 903"));
 	done(&o);
+	/* A profiler's trace may not say the pid that the host knows. */
+	for (int unknown = 900; unknown <= 902; unknown += 2) {
+		struct lg_trace *t = synthetic_run(&p);
+		struct lg_verdict *v;
+		bool said = false;
+
+		for (size_t i = 1; i < t->process.n; i++)
+			if (t->process.pid[i] == unknown)
+				t->process.pid[i] = -1;
+		assert_int_equal(lg_explain(t, NULL, &v, NULL), 0);
+		for (size_t i = 0; i < v->n_limits; i++) {
+			assert_null(strstr(v->limits[i], "-1"));
+			said |= strstr(v->limits[i], unknown == 900
+					? "(pid 901, rank 0, whose pid is unknown), not pids 902, 903"
+					: "(pids 900, 901), not pid 903, rank 0, whose pid is unknown") != NULL;
+		}
+		assert_true(said);
+		lg_verdict_free(v);
+		lg_trace_free(t);
+	}
 	/* Four ranks of one job are one job. */
 	p.two_launchers = false;
 	o = explain(&p);

@@ -71,16 +71,9 @@ int lg_find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct lg_
 }
 
 struct moment {
-	int64_t ts;
+	int64_t ts; /* first: lg_cmp_i64() compares by it */
 	int32_t cpu;
 };
-
-static int cmp_moment(const void *a, const void *b)
-{
-	const struct moment *x = a, *y = b;
-
-	return (x->ts > y->ts) - (x->ts < y->ts);
-}
 
 int lg_find_bursts(const struct lg_case *c, lg_prc prc, int64_t period, struct lg_stretch life,
 		   struct lg_stretches *out)
@@ -106,7 +99,7 @@ int lg_find_bursts(const struct lg_case *c, lg_prc prc, int64_t period, struct l
 		}
 	/* Of one thread they are in order. */
 	if (to > from + 1)
-		qsort(at, n, sizeof *at, cmp_moment);
+		qsort(at, n, sizeof *at, lg_cmp_i64);
 	for (size_t i = 0; !rc && i < n; i++) {
 		if (out->n && at[i].ts - out->v[out->n - 1].end <= JOIN_PERIODS * period) {
 			out->v[out->n - 1].end = at[i].ts + period;

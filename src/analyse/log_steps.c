@@ -70,6 +70,17 @@ static void read_lines(const struct lg_trace *t, lg_trk track, size_t n, struct 
 			l->step[i].ts = INT64_MAX;
 }
 
+/* Where a stretch of slow steps begins: its time, or with lines the number of its line as seconds. */
+static size_t stretches(const struct told *l, bool lines, int64_t *ret_at)
+{
+	size_t n = 0;
+
+	for (size_t i = l->warm; i < l->n; i++)
+		if (l->step[i].slow && (i == l->warm || !l->step[i - 1].slow))
+			ret_at[n++] = lines ? (int64_t)i * 1000000000 : l->step[i].ts;
+	return n;
+}
+
 /* How the slow ones lie: in a rhythm of time or of lines, in one change of the level, or anyhow. */
 static int shape_of(struct lg_case *c, struct told *l)
 {
@@ -77,23 +88,16 @@ static int shape_of(struct lg_case *c, struct told *l)
 	int64_t *at = lg_calloc(l->n + 1, sizeof *at);
 	struct lg_rhythm in_time = { .period_s = NAN }, in_lines;
 	struct lg_trend trend;
-	size_t n = 0, slow = 0;
-	int rc = 0;
+	size_t slow = 0;
+	int rc;
 
 	if (!at)
 		return LG_E_NOMEM;
-	for (size_t i = l->warm; i < l->n; i++) {
-		slow += l->step[i].slow;
-		if (l->step[i].slow && (i == l->warm || !l->step[i - 1].slow))
-			at[n++] = l->step[i].ts;
-	}
-	if (l->has_times)
-		in_time = lg_rhythm_of(at, n);
-	n = 0;
 	for (size_t i = l->warm; i < l->n; i++)
-		if (l->step[i].slow && (i == l->warm || !l->step[i - 1].slow))
-			at[n++] = (int64_t)i * 1000000000;
-	in_lines = lg_rhythm_of(at, n);
+		slow += l->step[i].slow;
+	if (l->has_times)
+		in_time = lg_rhythm_of(at, stretches(l, false, at));
+	in_lines = lg_rhythm_of(at, stretches(l, true, at));
 	lg_free(at);
 	rc = lg_trend_of(l->step + l->warm, l->n - l->warm, &trend);
 	if (rc)

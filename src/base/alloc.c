@@ -11,6 +11,8 @@
 static _Atomic uint64_t n_calls;
 static _Atomic uint64_t fail_at;
 
+enum { PAGE = 4096 }; /* the least of any machine */
+
 static int refused(void)
 {
 	uint64_t n = atomic_fetch_add_explicit(&n_calls, 1, memory_order_relaxed) + 1;
@@ -38,7 +40,6 @@ uint64_t lg_alloc_count(void)
  */
 static void in_huge_pages(void *p, size_t bytes)
 {
-	enum { PAGE = 4096 };
 	uintptr_t from = ((uintptr_t)p + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
 	uintptr_t end = ((uintptr_t)p + bytes) & ~(uintptr_t)(PAGE - 1);
 
@@ -58,8 +59,6 @@ void *lg_calloc(size_t n, size_t size)
  */
 static void write_pages(void *p, size_t bytes)
 {
-	enum { PAGE = 4096 };
-
 	for (size_t at = 0; at < bytes; at += PAGE)
 		((volatile unsigned char *)p)[at] = 0;
 }

@@ -18,21 +18,26 @@ static int nomem(struct lg_error *err)
 }
 
 /* Takes path over. */
-static int keep(struct lg_paths *p, char *path, struct lg_error *err)
+static int keep(struct lg_paths *p, char *path, bool perhaps, struct lg_error *err)
 {
 	if (!path || lg_grow(&p->path, &p->cap, p->n + 1, sizeof *p->path) ||
 	    lg_grow(&p->perhaps, &p->cap_perhaps, p->n + 1, sizeof *p->perhaps)) {
 		lg_free(path);
 		return nomem(err);
 	}
-	p->perhaps[p->n] = false;
+	p->perhaps[p->n] = perhaps;
 	p->path[p->n++] = path;
 	return 0;
 }
 
+struct found {
+	char *path;
+	enum lg_import_known known;
+};
+
 static int by_name(const void *a, const void *b)
 {
-	return strcmp(*(char *const *)a, *(char *const *)b);
+	return strcmp(((const struct found *)a)->path, ((const struct found *)b)->path);
 }
 
 static char *inside(const char *folder, const char *name)
@@ -48,8 +53,8 @@ static char *inside(const char *folder, const char *name)
 static int add_folder(struct lg_paths *p, const char *folder, struct lg_error *err)
 {
 	DIR *d = opendir(folder);
-	struct lg_paths left_out = { 0 };
-	size_t first = p->n;
+	struct found *f = NULL;
+	size_t n = 0, cap = 0, n_left_out = 0;
 	struct dirent *e;
 	struct stat st;
 	int rc = 0;
@@ -63,24 +68,31 @@ static int add_folder(struct lg_paths *p, const char *folder, struct lg_error *e
 			continue;
 		if (path && (stat(path, &st) || !S_ISREG(st.st_mode))) {
 			lg_free(path);
-		} else if (path && !lg_import_knows(path)) {
-			rc = keep(&left_out, path, err);
+		} else if (!path || lg_grow(&f, &cap, n + 1, sizeof *f)) {
+			lg_free(path);
+			rc = nomem(err);
 		} else {
-			rc = keep(p, path, err);
+			f[n] = (struct found){ path, lg_import_knows(path) };
+			n_left_out += f[n++].known == LG_IMPORT_NO;
 		}
 	}
 	closedir(d);
-	if (!rc && p->n == first)
+	if (!rc && n == n_left_out)
 		rc = lg_fail(err, LG_E_NOTFOUND, LG_NO_OFFSET, "%s holds no trace%s", folder,
-			     left_out.n ? " of a kind that laggard reads" : "");
-	for (size_t i = 0; !rc && i < left_out.n; i++)
-		fprintf(stderr, "laggard: %s is left out: no trace of a kind that laggard reads\n",
-			left_out.path[i]);
-	lg_paths_done(&left_out);
+			     n ? " of a kind that laggard reads" : "");
 	if (!rc)
-		qsort(p->path + first, p->n - first, sizeof *p->path, by_name);
-	for (size_t i = first; !rc && i < p->n; i++)
-		p->perhaps[i] = lg_import_knows(p->path[i]) == LG_IMPORT_PERHAPS;
+		qsort(f, n, sizeof *f, by_name);
+	for (size_t i = 0; i < n; i++) {
+		if (!rc && f[i].known != LG_IMPORT_NO) {
+			rc = keep(p, f[i].path, f[i].known == LG_IMPORT_PERHAPS, err);
+			continue;
+		}
+		if (!rc)
+			fprintf(stderr, "laggard: %s is left out: no trace of a kind that laggard reads\n",
+				f[i].path);
+		lg_free(f[i].path);
+	}
+	lg_free(f);
 	return rc;
 }
 
@@ -90,7 +102,7 @@ int lg_paths_add(struct lg_paths *p, const char *path, struct lg_error *err)
 
 	if (!stat(path, &st) && S_ISDIR(st.st_mode))
 		return add_folder(p, path, err);
-	return keep(p, lg_strdup(path), err);
+	return keep(p, lg_strdup(path), false, err);
 }
 
 /* Where a file that does not exist yet would lie. */

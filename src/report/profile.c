@@ -88,10 +88,11 @@ static int add(struct lg_profile *p, struct lg_map *index, const struct lg_trace
 {
 	const struct lg_sample_tab *s = &t->sample;
 	uint32_t key[3] = { 0, s->thr[i], s->stack[i] }, at;
-	uint64_t hash;
+	uint64_t hash, weight = lg_profile_weight(t, i), count;
 
 	if (event_index(p, t, s->event[i], &key[0]))
 		return LG_E_NOMEM;
+	count = p->event[key[0]].is_count ? weight : 1;
 	/* A chain of probes: two keys may share a hash, and a count in the wrong stack is a lie. */
 	for (hash = XXH3_64bits(key, sizeof key);; hash++) {
 		at = lg_map_get(index, hash);
@@ -99,8 +100,8 @@ static int add(struct lg_profile *p, struct lg_map *index, const struct lg_trace
 			break;
 		if (p->row[at - 1].event == key[0] && p->row[at - 1].thr == key[1] &&
 		    p->row[at - 1].stack == key[2]) {
-			p->row[at - 1].count += p->event[key[0]].is_count ? lg_profile_weight(t, i) : 1;
-			p->row[at - 1].weight += lg_profile_weight(t, i);
+			p->row[at - 1].count += count;
+			p->row[at - 1].weight += weight;
 			return 0;
 		}
 	}
@@ -108,9 +109,7 @@ static int add(struct lg_profile *p, struct lg_map *index, const struct lg_trace
 	    lg_map_set(index, hash, (uint32_t)p->n + 1))
 		return LG_E_NOMEM;
 	p->row[p->n++] = (struct lg_profile_row){
-		.event = key[0], .thr = key[1], .stack = key[2],
-		.count = p->event[key[0]].is_count ? lg_profile_weight(t, i) : 1,
-		.weight = lg_profile_weight(t, i),
+		.event = key[0], .thr = key[1], .stack = key[2], .count = count, .weight = weight,
 	};
 	return 0;
 }

@@ -6,10 +6,10 @@
  * I2  each block has HEAD bytes in front of its data: what the caller keeps from the last block is
  *     copied there, so the window is contiguous without moving the new data.
  * I3  when more than HEAD bytes are kept, the window lives in `big` until little is kept again.
- *     Where the producer would be a third thread on two cores, and only copies, the caller of `more` does its
- *     work (threaded = 0, and made = taken).
  * I4  block k is the producer's again (k + N_BLOCKS) once `freed` is greater than k: two blocks after it
  *     was the window, or, with hold, when who looks at the text later has said so.
+ * I5  where the producer would be a third thread on two cores, and only copies, the caller of `more` does
+ *     its work: threaded = 0, and made = taken.
  */
 #include "import/json/json_source.h"
 
@@ -72,6 +72,15 @@ static bool wanted(const struct lg_json_source *s)
 	return s->full && s->made - s->freed <= N_BLOCKS / 2;
 }
 
+/* With the lock: until the next block is nobody else's, or it is all over. */
+static void wait_free(struct lg_json_source *s)
+{
+	s->full = s->made - s->freed >= N_BLOCKS;
+	while (!s->stop && s->full && !wanted(s))
+		pthread_cond_wait(&s->cond, &s->lock);
+	s->full = false;
+}
+
 static void *producer(void *arg)
 {
 	struct lg_json_source *s = arg;
@@ -81,10 +90,7 @@ static void *producer(void *arg)
 		struct block *b = &s->block[s->made % N_BLOCKS];
 		int rc;
 
-		s->full = s->made - s->freed >= N_BLOCKS;
-		while (!s->stop && s->full && !wanted(s))
-			pthread_cond_wait(&s->cond, &s->lock);
-		s->full = false;
+		wait_free(s);
 		if (s->stop)
 			break;
 		pthread_mutex_unlock(&s->lock);
@@ -175,18 +181,15 @@ int lg_json_source_memory(struct lg_json_source **ret, const void *data, size_t 
 	return 0;
 }
 
-/* Without a producer: wait until the next block is nobody else's. LG_E_IO: stopped. */
-static int wait_free(struct lg_json_source *s)
+/* wait_free() without a producer. LG_E_IO: stopped. */
+static int await_free(struct lg_json_source *s)
 {
 	bool stop;
 
 	if (!s->hold)
 		return 0;
 	pthread_mutex_lock(&s->lock);
-	s->full = s->made - s->freed >= N_BLOCKS;
-	while (!s->stop && s->full && !wanted(s))
-		pthread_cond_wait(&s->cond, &s->lock);
-	s->full = false;
+	wait_free(s);
 	stop = s->stop;
 	pthread_mutex_unlock(&s->lock);
 	return stop ? LG_E_IO : 0;
@@ -201,7 +204,7 @@ static int take(struct lg_json_source *s, struct block **ret, struct lg_error *e
 	if (!s->threaded) {
 		struct block *b = &s->block[s->taken % N_BLOCKS];
 
-		rc = s->over ? s->rc : wait_free(s);
+		rc = s->over ? s->rc : await_free(s);
 		if (!rc && !s->over)
 			rc = produce(s, b);
 		s->rc = rc;

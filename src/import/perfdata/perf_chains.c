@@ -454,6 +454,7 @@ static lg_stk any_chain(struct lg_pd_tasks *t, struct lg_pd_task *task, const st
 lg_stk lg_pd_stack_of(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct lg_pd_sample *s,
 		      uint16_t misc, const struct lg_pd_seen *seen)
 {
+	static const struct lg_pd_seen never;
 	enum lg_pd_context ctx = context_of_misc(misc);
 	struct lg_pd_sample with_stack;
 	lg_stk stk;
@@ -465,17 +466,12 @@ lg_stk lg_pd_stack_of(struct lg_pd_tasks *t, struct lg_pd_task *task, const stru
 			return 0;
 	}
 	if (__builtin_expect(s->regs && s->n_stack, 0)) {
-		struct segment seg[SEGMENTS_MAX];
-		size_t n;
-
 		with_stack = *s;
 		if (unwind(t, task, &with_stack, ctx))
 			s = &with_stack;
-		n = s->n_chain ? segments_of(s, t->swap, ctx, seg) : 0;
-		stk = n ? walk(t, task, s, seg, n) : 0;
-	} else {
-		stk = s->n_chain ? any_chain(t, task, s, ctx, seen) : 0;
+		seen = &never; /* it was of the record's chain */
 	}
+	stk = s->n_chain ? any_chain(t, task, s, ctx, seen) : 0;
 	if (stk || !s->ip)
 		return stk;
 	stk = lg_intern_stack(t->b, 0, lg_pd_code_frame(t->code, ctx, task->space, s->ip));

@@ -3,9 +3,8 @@
  * perf_chains.h - recorded threads, and call chains to interned stacks.
  *
  * Half of all chains were seen before, address by address: by their numbers (perf_memo.h) their stacks are
- * known. Two chains
- * of one thread mostly share their outer frames: the last new chain of each thread is kept,
- * outermost first, and only what differs is looked up: by the files and places of all addresses up to
+ * known. Two chains of one thread mostly share their outer frames: the last new chain of each thread is
+ * kept, outermost first, and only what differs is looked up: by the files and places of all addresses up to
  * there, which processes of one program have in common.
  */
 #ifndef LG_IMPORT_PERFDATA_PERF_CHAINS_H

@@ -127,7 +127,11 @@ static void drop(struct lg_pd_handover *h, size_t done)
 /* The batch being filled, by this thread. */
 static int work_alone(struct lg_pd_handover *h)
 {
-	work_off(h, &h->batch[h->given % BATCHES], &h->rc);
+	struct batch *b = &h->batch[h->given % BATCHES];
+
+	if (!b->n) /* of those given are counted that had records: a thread is for many */
+		return h->rc;
+	work_off(h, b, &h->rc);
 	h->done = ++h->given;
 	drop(h, h->done);
 	return h->rc;

@@ -21,7 +21,7 @@ struct lg_pd_memo;
 
 struct lg_pd_number {
 	uint32_t i;     /* from 1 on; 0 = none */
-	uint32_t check; /* of two chains that have i one after the other; differs */
+	uint32_t check; /* differs between two chains that had i one after the other */
 };
 
 struct lg_pd_seen {

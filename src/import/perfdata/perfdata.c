@@ -119,12 +119,13 @@ static void look_at_sample(struct lg_pd *p, struct lg_pd_handed *h)
 	if (!a || size < a->at.fixed)
 		return;
 	chain = lg_pd_sample_chain(a, rec, size, swap, &n);
-	if (chain)
+	if (chain) {
 		lg_pd_sample_fixed(&s, a, rec, swap);
-	else
+	} else { /* behind what a group of counters read */
 		(void)lg_pd_sample_read(&s, a, rec, size, swap);
-	chain = chain ? chain : s.chain;
-	n = chain ? n : s.n_chain;
+		chain = s.chain;
+		n = s.n_chain;
+	}
 	if (!chain || !n)
 		return;
 	if (!p->memo)

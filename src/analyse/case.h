@@ -239,12 +239,20 @@ int lg_critical_path(struct lg_case *c, uint32_t ref, struct lg_pieces *out, str
 	LG_MUST_CHECK;
 
 /* ---- rhythm.c ---- */
+struct lg_burst {
+	int64_t ts, end; /* ns */
+	int64_t weight;  /* of any unit: those with under a twentieth of the heaviest are noise */
+};
 struct lg_rhythm {
 	double period_s, p; /* period NAN when chance explains the spacing */
-	size_t n_events;
+	size_t n_events;    /* bursts apart from each other: at the scale of the period, else by gap_ns */
 };
-/* Are the n sorted event times (ns) periodic? Test against chance by Monte Carlo. */
-struct lg_rhythm lg_rhythm_of(const int64_t *ts, size_t n);
+/*
+ * Are n bursts (sorted by ts; the array is used up) periodic, start to start? Test against chance by Monte
+ * Carlo. Those at most gap_ns apart are one; so, where that shows a rhythm, are those of four times as much,
+ * and so on: what comes every 3 s may come in pieces.
+ */
+struct lg_rhythm lg_rhythm_of(struct lg_burst *b, size_t n, int64_t gap_ns);
 struct lg_trend {
 	const char *shape;  /* "drift", "shift" or NULL */
 	double shift_s;     /* time of the change since the first step, NAN */

@@ -158,6 +158,11 @@ static lg_str name_of(const struct lg_case *c, lg_stk s)
 	return c->t->frame.name[c->t->stack.frame[s]];
 }
 
+static lg_str file_of(const struct lg_case *c, lg_stk s)
+{
+	return c->t->frame.dso[c->t->stack.frame[s]];
+}
+
 /*
  * What the holder did in this sample: where it left the path on which it had taken the lock. The
  * callee of the acquiring function (show_smaps_rollup -> smap_gather_stats), or, where the lock is
@@ -248,6 +253,26 @@ void lg_culprit_of_hold(struct lg_case *c, struct lg_finding *f, const struct lg
 		*ret_samples = inside;
 }
 
+/*
+ * What the thread itself was at: the innermost frame that no interrupt put there. Entries:
+ * arch/x86/include/asm/idtentry.h, arch/arm64/kernel/entry.S (el0t_64_irq and the like). A fault
+ * (asm_exc_page_fault) is the thread's own doing.
+ */
+static lg_stk own_frame(const struct lg_case *c, lg_stk stack)
+{
+	lg_stk own = stack;
+
+	for (lg_stk s = stack; s && c->t->frame.kind[c->t->stack.frame[s]] == LG_FRAME_KERNEL;
+	     s = c->t->stack.parent[s]) {
+		const char *name = frame_name(c, s);
+
+		if (!strncmp(name, "asm_sysvec_", 11) || !strcmp(name, "asm_common_interrupt") ||
+		    (!strncmp(name, "el", 2) && strstr(name, "_64_irq")))
+			own = c->t->stack.parent[s];
+	}
+	return own;
+}
+
 void lg_culprit_of_samples(struct lg_case *c, struct lg_finding *f, const struct lg_piece *const *p,
 			   size_t n, size_t *ret_samples)
 {
@@ -260,14 +285,16 @@ void lg_culprit_of_samples(struct lg_case *c, struct lg_finding *f, const struct
 
 		for (; k < c->idx->sample_off[p[i]->thr + 1]; k++) {
 			uint32_t row = c->idx->sample[k];
-			lg_stk s = sm->stack[row];
+			lg_stk at;
 
 			if (sm->ts[row] >= p[i]->ts + p[i]->dur)
 				break;
-			while (s && !*frame_name(c, s))
-				s = c->t->stack.parent[s];
-			if (s)
-				vote(&leaves, c->t->frame.name[c->t->stack.frame[s]], sm->stack[row]);
+			at = own_frame(c, sm->stack[row]);
+			while (at && !name_of(c, at) && !file_of(c, at))
+				at = c->t->stack.parent[at];
+			/* Of a file without symbols the file is known; its callers are not where it is. */
+			if (at)
+				vote(&leaves, name_of(c, at) ? name_of(c, at) : file_of(c, at), at);
 		}
 	}
 	*ret_samples = leaves.total;
@@ -275,6 +302,8 @@ void lg_culprit_of_samples(struct lg_case *c, struct lg_finding *f, const struct
 	if (!w)
 		return;
 	f->culprit.function = lg_string(c->t, w->value);
+	if (!name_of(c, w->example) && strrchr(f->culprit.function, '/'))
+		f->culprit.function = strrchr(f->culprit.function, '/') + 1;
 	lg_culprit_set_stack(c, f, w->example);
 }
 

@@ -126,18 +126,19 @@ static void done(struct candidate *k)
 static void tell(struct lg_case *c, const struct lg_rank *r, const struct candidate *k)
 {
 	const struct lg_stretches *bursts = &k->bursts;
-	int64_t burst_ns = 0, wall = c->t->last - c->t->first, covered = k->covered, *at;
+	int64_t burst_ns = 0, wall = c->t->last - c->t->first, covered = k->covered, first = 0, last = 0;
 	double p = k->p;
 	lg_prc prc = k->prc;
 	struct lg_finding *f = lg_finding_add(c, "host.foreign_activity");
 	struct lg_rhythm rhythm;
+	struct lg_burst *beat;
 	size_t samples, n_at = 0, told = 0;
 	const char *every = "";
 
 	if (!f)
 		return;
-	at = lg_calloc(k->all.n, sizeof *at);
-	if (!at) {
+	beat = lg_calloc(k->all.n, sizeof *beat);
+	if (!beat) {
 		c->failed = LG_E_NOMEM;
 		return;
 	}
@@ -145,9 +146,13 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct candid
 		burst_ns += bursts->v[i].end - bursts->v[i].ts;
 	/* Its rhythm is its own: also of the bursts that do not count as evidence. */
 	for (size_t i = 0; i < k->all.n; i++)
-		if (k->all.v[i].beat)
-			at[n_at++] = k->all.v[i].ts;
-	rhythm = lg_rhythm_of(at, n_at);
+		if (k->all.v[i].beat) {
+			last = k->all.v[i].ts;
+			first = n_at ? first : last;
+			beat[n_at++] = (struct lg_burst){ last, last, 1 };
+		}
+	rhythm = lg_rhythm_of(beat, n_at, 0);
+	lg_free(beat);
 	name_function(c, f, prc, bursts, &samples);
 	lg_culprit_identify(c, f, c->idx->main_of[prc], r->thr);
 	f->victims = lg_arena_alloc(&c->v->arena, 1, sizeof *f->victims);
@@ -168,7 +173,7 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct candid
 		every = lg_arena_printf(&c->v->arena, " every %.2f s", rhythm.period_s);
 	else if (n_at == 2 || n_at == 3)
 		every = lg_arena_printf(&c->v->arena, ", %.2f s apart",
-					(double)(at[n_at - 1] - at[0]) / 1e9 / (double)(n_at - 1));
+					(double)(last - first) / 1e9 / (double)(n_at - 1));
 	f->title = lg_arena_printf(&c->v->arena,
 				   "bursts of %s (pid %d)%s%s%s coincide with stalls of %s: a correlation, "
 				   "no wait chain was recorded", f->culprit.comm ? f->culprit.comm : "?",
@@ -200,7 +205,6 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct candid
 				"%s stood still for most of the %.1f ms while it ran",
 				lg_thread_text(c, r->thr),
 				(double)(bursts->v[i].end - bursts->v[i].ts) / 1e6);
-	lg_free(at);
 }
 
 /* A job's own processes are no strangers to each other: they stall together. */

@@ -41,6 +41,7 @@ struct told {
 	struct lg_step *step;
 	size_t n, warm;     /* leading slow ones: compilation, first touch of memory */
 	int64_t total;
+	int64_t spacing;    /* of lines with times, on average */
 	bool has_times;     /* lines have times of their own; else a step begins where the one before ends */
 };
 
@@ -63,21 +64,27 @@ static void read_lines(const struct lg_trace *t, lg_trk track, size_t n, struct 
 	}
 	/* Without times the importer numbers lines a microsecond apart: far less than the steps took. */
 	l->has_times = first < last && last / 2 - first / 2 > l->total / 4;
-	if (l->has_times)
+	if (l->has_times) {
+		l->spacing = (int64_t)(((uint64_t)last - (uint64_t)first) / l->n);
 		return;
+	}
 	for (size_t i = 1; i < l->n; i++)
 		if (__builtin_add_overflow(l->step[i - 1].ts, l->step[i - 1].dur, &l->step[i].ts))
 			l->step[i].ts = INT64_MAX;
 }
 
-/* Where a stretch of slow steps begins: its time, or with lines the number of its line as seconds. */
-static size_t stretches(const struct told *l, bool lines, int64_t *ret_at)
+#define LINE 1000000000 /* as a time */
+
+/* The slow ones, each up to the next line: in time, or with each line taken for a second. */
+static size_t slow_ones(const struct told *l, bool lines, struct lg_burst *ret)
 {
 	size_t n = 0;
 
 	for (size_t i = l->warm; i < l->n; i++)
-		if (l->step[i].slow && (i == l->warm || !l->step[i - 1].slow))
-			ret_at[n++] = lines ? (int64_t)i * 1000000000 : l->step[i].ts;
+		if (l->step[i].slow && lines)
+			ret[n++] = (struct lg_burst){ (int64_t)i * LINE, (int64_t)(i + 1) * LINE, 1 };
+		else if (l->step[i].slow)
+			ret[n++] = (struct lg_burst){ l->step[i].ts, l->step[i + (i + 1 < l->n)].ts, 1 };
 	return n;
 }
 
@@ -85,20 +92,20 @@ static size_t stretches(const struct told *l, bool lines, int64_t *ret_at)
 static int shape_of(struct lg_case *c, struct told *l)
 {
 	struct lg_verdict *v = c->v;
-	int64_t *at = lg_calloc(l->n + 1, sizeof *at);
+	struct lg_burst *b = lg_calloc(l->n + 1, sizeof *b);
 	struct lg_rhythm in_time = { .period_s = NAN }, in_lines;
 	struct lg_trend trend;
 	size_t slow = 0;
 	int rc;
 
-	if (!at)
+	if (!b)
 		return LG_E_NOMEM;
-	for (size_t i = l->warm; i < l->n; i++)
-		slow += l->step[i].slow;
+	/* Lines that follow each other touch. */
 	if (l->has_times)
-		in_time = lg_rhythm_of(at, stretches(l, false, at));
-	in_lines = lg_rhythm_of(at, stretches(l, true, at));
-	lg_free(at);
+		in_time = lg_rhythm_of(b, slow_ones(l, false, b), l->spacing / 4);
+	slow = slow_ones(l, true, b);
+	in_lines = lg_rhythm_of(b, slow, LINE / 4);
+	lg_free(b);
 	rc = lg_trend_of(l->step + l->warm, l->n - l->warm, &trend);
 	if (rc)
 		return rc;

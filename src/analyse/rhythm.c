@@ -2,11 +2,12 @@
 /*
  * rhythm.c - is the slowness periodic, does it drift, did it begin at a moment?
  *
- * Period: the spacings d of n events are compared with the nearest multiples of a candidate
- * period P: score(P) = mean |d/P - round(d/P)|, round at least 1, so a missed event (a tick that
+ * Period: the spacings d of n bursts are compared with the nearest multiples of a candidate
+ * period P: score(P) = mean |d/P - round(d/P)|, round at least 1, so a missed burst (a tick that
  * hit nobody) does not destroy the rhythm. Candidates are the spacings themselves. The score of
- * the best candidate is compared with that of n random moments in the same window, drawn
- * RUNS times (Monte Carlo test against chance); p = (better + 1) / (RUNS + 1).
+ * the best candidate is compared with that of n bursts as long as these, at random moments of the same
+ * window and as far apart as these must be to count as separate, drawn RUNS times (Monte Carlo test
+ * against chance); p = (better + 1) / (RUNS + 1), times the number of scales at which it was asked.
  *
  * Shift: the split of the run that best separates two levels (least absolute deviation around the
  * medians of both sides); drift: Theil-Sen slope over block medians.
@@ -84,47 +85,97 @@ static double refine(const double *t, const double *d, size_t n_d, double period
 	return (n * skt - sk * st) / (n * skk - sk * sk);
 }
 
-struct lg_rhythm lg_rhythm_of(const int64_t *ts, size_t n)
+/* In place: bursts at most gap apart are one. Then those that weigh next to nothing are left out: a
+ * microsecond of contention between two real stalls would hide a rhythm. */
+static size_t join(struct lg_burst *b, size_t n, int64_t gap)
 {
-	struct lg_rhythm r = { .period_s = NAN, .p = 1, .n_events = n };
-	double t[MAX_EVENTS], d[MAX_EVENTS], u[MAX_EVENTS], span, score, period;
+	int64_t most = 0;
+	size_t k = 0, kept = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (k && (b[i].ts <= b[k - 1].end ||
+			  (uint64_t)b[i].ts - (uint64_t)b[k - 1].end <= (uint64_t)gap)) {
+			b[k - 1].weight += b[i].weight;
+			b[k - 1].end = b[i].end > b[k - 1].end ? b[i].end : b[k - 1].end;
+		} else {
+			b[k++] = b[i];
+		}
+		most = b[k - 1].weight > most ? b[k - 1].weight : most;
+	}
+	for (size_t i = 0; i < k; i++)
+		if (b[i].weight >= most / 20)
+			b[kept++] = b[i];
+	return kept;
+}
+
+/* The period of these bursts, NAN when chance explains it. ret_score only with a period. */
+static double period_of(const struct lg_burst *b, size_t n, int64_t gap, double *ret_p, double *ret_score)
+{
+	double t[MAX_EVENTS], d[MAX_EVENTS], least[MAX_EVENTS], u[MAX_EVENTS], span, room, period;
 	uint64_t seed = 0x6c616767617264; /* fixed: the same input gives the same answer */
 	size_t better = 0;
 
-	if (n < MIN_EVENTS)
-		return r;
+	*ret_p = 1;
 	if (n > MAX_EVENTS)
 		n = MAX_EVENTS;
 	for (size_t i = 0; i < n; i++)
-		t[i] = (double)(ts[i] - ts[0]) / 1e9;
-	for (size_t i = 0; i + 1 < n; i++)
+		t[i] = (double)(int64_t)((uint64_t)b[i].ts - (uint64_t)b[0].ts) / 1e9;
+	span = room = t[n - 1];
+	for (size_t i = 0; i + 1 < n; i++) {
 		d[i] = t[i + 1] - t[i];
-	span = t[n - 1];
+		least[i] = fmin(d[i], ((double)b[i].end - (double)b[i].ts + (double)gap) / 1e9);
+		room -= least[i];
+	}
 	if (!(span > 0))
-		return r;
-	period = best_period(d, n - 1, &score);
-	if (isnan(period) || score > SCORE_LIMIT)
-		return r;
+		return NAN;
+	period = best_period(d, n - 1, ret_score);
+	if (isnan(period) || *ret_score > SCORE_LIMIT)
+		return NAN;
 	for (size_t run = 0; run < RUNS; run++) {
 		double null_score;
 
-		/* Same window: the first and last event are fixed, the others fall anywhere. */
+		/* Same window: the first and last burst are fixed, the others fall anywhere. */
 		for (size_t i = 0; i < n; i++) {
 			seed = lg_mix64(seed + i);
-			u[i] = (double)(seed >> 11) * 0x1p-53 * span;
+			u[i] = (double)(seed >> 11) * 0x1p-53 * room;
 		}
 		u[0] = 0;
-		u[n - 1] = span;
+		u[n - 1] = room;
 		qsort(u, n, sizeof *u, lg_cmp_f64);
 		for (size_t i = 0; i + 1 < n; i++)
-			u[i] = u[i + 1] - u[i];
+			u[i] = u[i + 1] - u[i] + least[i];
 		(void)best_period(u, n - 1, &null_score);
-		better += null_score <= score;
+		better += null_score <= *ret_score;
 	}
-	r.p = (double)(better + 1) / (RUNS + 1);
-	if (r.p < P_LIMIT)
-		r.period_s = refine(t, d, n - 1, period);
-	return r;
+	*ret_p = (double)(better + 1) / (RUNS + 1);
+	return refine(t, d, n - 1, period);
+}
+
+struct lg_rhythm lg_rhythm_of(struct lg_burst *b, size_t n, int64_t gap_ns)
+{
+	struct lg_rhythm r = { .period_s = NAN, .p = 1 }, none;
+	double best_score = INFINITY;
+	size_t scales = 0, tried = 0;
+
+	n = join(b, n, gap_ns);
+	r.n_events = n;
+	none = r;
+	for (int64_t gap = gap_ns; n >= MIN_EVENTS; n = join(b, n, gap)) {
+		if (n != tried) {
+			double p, score, period = period_of(b, n, gap, &p, &score);
+
+			if (!isnan(period) && (p < r.p || (p <= r.p && score < best_score))) {
+				r = (struct lg_rhythm){ .period_s = period, .p = p, .n_events = n };
+				best_score = score;
+			}
+			scales++;
+			tried = n;
+		}
+		if (!gap || __builtin_mul_overflow(gap, 4, &gap))
+			break;
+	}
+	r.p *= (double)scales;
+	return r.p < P_LIMIT ? r : none;
 }
 
 static double median_of(double *v, size_t n)

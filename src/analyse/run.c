@@ -12,42 +12,25 @@
 
 #include "analyse/tally.h"
 #include "base/alloc.h"
+#include "base/median.h"
 
-static int cmp_ts(const void *a, const void *b)
-{
-	const struct lg_step *x = *(const struct lg_step *const *)a;
-	const struct lg_step *y = *(const struct lg_step *const *)b;
-
-	return (x->ts > y->ts) - (x->ts < y->ts);
-}
-
-/* Starts of episodes: slow steps that touch or overlap, over all ranks. */
-static int64_t *episodes(struct lg_case *c, int64_t min_excess, size_t *ret_n)
+/* Slow steps of all ranks, in order: those that touch or overlap are an episode. */
+static struct lg_burst *slow_steps(struct lg_case *c, int64_t min_excess, size_t *ret_n)
 {
 	struct lg_verdict *v = c->v;
-	const struct lg_step **slow = lg_calloc(v->n_steps, sizeof *slow);
-	int64_t *at = lg_calloc(v->n_steps, sizeof *at), end = INT64_MIN;
-	size_t n = 0, k = 0;
+	struct lg_burst *b = lg_calloc(v->n_steps, sizeof *b);
 
 	*ret_n = 0;
-	if (!slow || !at) {
-		lg_free(slow);
-		lg_free(at);
+	if (!b)
 		return NULL;
+	for (size_t i = 0; i < v->n_steps; i++) {
+		const struct lg_step *s = &v->steps[i];
+
+		if (s->slow && s->dur - s->median >= min_excess)
+			b[(*ret_n)++] = (struct lg_burst){ s->ts, s->ts + s->dur, s->dur - s->median };
 	}
-	for (size_t i = 0; i < v->n_steps; i++)
-		if (v->steps[i].slow && v->steps[i].dur - v->steps[i].median >= min_excess)
-			slow[n++] = &v->steps[i];
-	qsort(slow, n, sizeof *slow, cmp_ts);
-	for (size_t i = 0; i < n; i++) {
-		if (slow[i]->ts > end)
-			at[k++] = slow[i]->ts;
-		if (slow[i]->ts + slow[i]->dur > end)
-			end = slow[i]->ts + slow[i]->dur;
-	}
-	lg_free(slow);
-	*ret_n = k;
-	return at;
+	qsort(b, *ret_n, sizeof *b, lg_cmp_i64); /* ts comes first */
+	return b;
 }
 
 static int64_t largest_excess(const struct lg_verdict *v)
@@ -81,12 +64,12 @@ static int judge_shape(struct lg_case *c, const struct lg_tally *y)
 		}
 	for (int large = 0; large < 2 && isnan(rhythm.period_s) && v->n_slow; large++) {
 		size_t n;
-		int64_t *at = episodes(c, large ? largest_excess(v) / 4 : 0, &n);
+		struct lg_burst *b = slow_steps(c, large ? largest_excess(v) / 4 : 0, &n);
 
-		if (!at)
+		if (!b)
 			return LG_E_NOMEM;
-		rhythm = lg_rhythm_of(at, n);
-		lg_free(at);
+		rhythm = lg_rhythm_of(b, n, v->steps[ref->step_first].median / 4);
+		lg_free(b);
 	}
 	v->period_s = v->period_p = v->shift_s = NAN;
 	v->slope = trend.slope;

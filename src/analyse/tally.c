@@ -174,40 +174,24 @@ static int sort_into_causes(struct lg_case *c, const struct lg_tally *y, struct 
 	return 0;
 }
 
-/*
- * Separate occurrences: pieces closer together than a step are one. Tiny ones (a microsecond of
- * contention between two real stalls) are left out: they would hide a rhythm.
- */
+/* Separate occurrences: pieces closer together than a step are one. */
 static int find_events(struct lg_case *c, struct lg_cause_sum *s, int64_t step_ns)
 {
-	int64_t *at = lg_calloc(s->n_pieces, sizeof *at), *sum = lg_calloc(s->n_pieces, sizeof *sum);
-	int64_t end = INT64_MIN, most = 0;
-	size_t n = 0, kept = 0;
+	struct lg_burst *b = lg_calloc(s->n_pieces, sizeof *b);
 
-	if (!at || !sum) {
-		lg_free(at);
-		lg_free(sum);
+	if (!b)
 		return LG_E_NOMEM;
-	}
 	for (size_t i = 0; i < s->n_pieces; i++) {
 		const struct lg_piece *p = s->pieces[i];
 
-		if (!n || p->ts - end > step_ns) {
-			at[n] = p->hold != UINT32_MAX ? c->t->span.ts[p->hold] : p->ts;
-			n++;
-		}
-		sum[n - 1] += p->dur;
-		if (sum[n - 1] > most)
-			most = sum[n - 1];
-		end = p->ts + p->dur;
+		b[i] = (struct lg_burst){ p->ts, p->ts + p->dur, p->dur };
+		/* What was held when the first of them came was taken before that. */
+		if (p->hold != UINT32_MAX && (!i || p->ts - b[i - 1].end > step_ns))
+			b[i].ts = c->t->span.ts[p->hold];
 	}
-	for (size_t i = 0; i < n; i++)
-		if (sum[i] * 20 >= most)
-			at[kept++] = at[i];
-	s->n_events = kept;
-	s->rhythm = lg_rhythm_of(at, kept);
-	lg_free(at);
-	lg_free(sum);
+	s->rhythm = lg_rhythm_of(b, s->n_pieces, step_ns);
+	s->n_events = s->rhythm.n_events;
+	lg_free(b);
 	return 0;
 }
 

@@ -88,10 +88,26 @@ static int processes(struct lg_side *s, const struct lg_trace *t, const struct l
 	return 0;
 }
 
+/* Holds in quick succession (a read per file, a hold per area) are one visit. */
+#define VISIT 200000000 /* ns */
+
 struct hold_list {
-	int64_t *ts;
+	struct lg_burst *v;
 	size_t n, cap;
 };
+
+static int add_hold(struct hold_list *l, int64_t ts, int64_t dur)
+{
+	if (l->n && ts - l->v[l->n - 1].end <= VISIT) {
+		l->v[l->n - 1].end = ts + dur;
+		l->v[l->n - 1].weight += dur;
+		return 0;
+	}
+	if (lg_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v))
+		return LG_E_NOMEM;
+	l->v[l->n++] = (struct lg_burst){ ts, ts + dur, dur };
+	return 0;
+}
 
 /* Kernel locks of the job that others held: rows that the recorder marked as foreign. */
 static int holders(struct lg_side *s, const struct lg_trace *t, const struct lg_side_window *w)
@@ -135,21 +151,17 @@ static int holders(struct lg_side *s, const struct lg_trace *t, const struct lg_
 		}
 		v[at - 1].n += 1;
 		v[at - 1].ms += (double)len / 1e6;
-		/* Holds in quick succession (a read per file, a hold per area) are one visit. */
-		rc = lg_grow(&lists[at - 1].ts, &lists[at - 1].cap, lists[at - 1].n + 1, sizeof(int64_t));
-		if (!rc && (!lists[at - 1].n ||
-			    sp->ts[i] - lists[at - 1].ts[lists[at - 1].n - 1] > 200000000))
-			lists[at - 1].ts[lists[at - 1].n++] = sp->ts[i];
+		rc = add_hold(&lists[at - 1], sp->ts[i], len);
 	}
 	s->holders = lg_arena_alloc(&s->arena, n + 1, sizeof *s->holders);
 	if (!s->holders)
 		rc = LG_E_NOMEM;
 	for (size_t i = 0; i < n; i++) {
 		if (!rc) {
-			v[i].period_s = lg_rhythm_of(lists[i].ts, lists[i].n).period_s;
+			v[i].period_s = lg_rhythm_of(lists[i].v, lists[i].n, VISIT).period_s;
 			s->holders[s->n_holders++] = v[i];
 		}
-		lg_free(lists[i].ts);
+		lg_free(lists[i].v);
 	}
 	if (!rc)
 		qsort(s->holders, n, sizeof *s->holders, cmp_holder);

@@ -11,20 +11,23 @@ struct maker {
 	lg_thr thr[16], helper[16], culprit, relay;
 	int64_t t[16];      /* each rank's clock */
 	lg_stk hold_stack, wait_stack, futex_stack, sample_stack, file_stack, socket_stack, nap_stack;
-	lg_stk sync_stack, read_stack, tcp_stack;
+	lg_stk sync_stack, read_stack, tcp_stack, interrupted_stack;
 	int64_t next_stall;
 	int n_stalls;
 };
 
-static lg_stk stack_of(struct lg_builder *b, const char *const *names)
+static lg_stk on_top_of(struct lg_builder *b, lg_stk s, const char *const *names)
 {
-	lg_stk s = 0;
-
 	for (; *names; names++)
 		s = lg_intern_stack(b, s, lg_intern_frame(b, &(struct lg_frame_row){
 							  .kind = LG_FRAME_KERNEL,
 							  .name = lg_intern(b, *names) }));
 	return s;
+}
+
+static lg_stk stack_of(struct lg_builder *b, const char *const *names)
+{
+	return on_top_of(b, 0, names);
 }
 
 static void state(struct maker *m, lg_thr thr, int64_t ts, int64_t dur, int kind, int why, int cpu,
@@ -167,6 +170,10 @@ static void stall(struct maker *m, int r)
 	case STALL_CPU:
 		state(m, m->thr[r], a, ns, LG_RUNNABLE, LG_WHY_PREEMPTED, r, 0, 0);
 		state(m, m->culprit, a, ns, LG_RUNNING, 0, r, 0, 0);
+		/* What came back from an interrupt, on top of a library without symbols. */
+		for (int64_t ts = a; ts < a + ns; ts += 1000000)
+			lg_add_sample(m->b, &(struct lg_sample_row){ .ts = ts, .thr = m->culprit, .cpu = r,
+								     .stack = m->interrupted_stack });
 		break;
 	case STALL_RUN:
 		state(m, m->thr[r], a, ns, LG_RUNNING, 0, r, 0, 0);
@@ -304,12 +311,17 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 					    "folio_wait_bit", NULL };
 	static const char *const rd[] = { "entry_SYSCALL_64_after_hwframe", "do_syscall_64", "__x64_sys_pread64",
 					  "vfs_read", "filemap_read", "folio_wait_bit_common", NULL };
+	static const char *const irq[] = { "asm_sysvec_reschedule_ipi", "irqentry_exit_to_user_mode", NULL };
 	static const char *const nap[] = { "entry_SYSCALL_64", "common_nsleep", "hrtimer_nanosleep", NULL };
 	struct maker m = { .p = p };
 	struct lg_trace *t;
+	lg_frm hash;
 
 	if (lg_builder_new(&m.b, NULL))
 		abort();
+	hash = lg_intern_frame(m.b, &(struct lg_frame_row){ .kind = LG_FRAME_USER, .pc = 0x29c4df,
+							    .dso = lg_intern(m.b, "/usr/lib/libhash.so.3") });
+	m.interrupted_stack = on_top_of(m.b, lg_intern_stack(m.b, 0, hash), irq);
 	m.hold_stack = stack_of(m.b, hold);
 	m.sample_stack = stack_of(m.b, sample);
 	m.wait_stack = stack_of(m.b, wait);

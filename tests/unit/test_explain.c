@@ -201,6 +201,7 @@ static void names_who_had_the_cpu(void **state)
 	f = told(&p, "host.cpu_contention", &o);
 	assert_int_equal(loud(o.v), 1);
 	assert_int_equal(f->culprit.pid, CULPRIT_PID);
+	assert_string_equal(f->culprit.function, "libhash.so.3");
 	assert_string_equal(o.v->scope, "rank_local");
 	done(&o);
 }

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_rhythm.c - periods that are there are found, whatever comes between; none is found in chance. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "analyse/case.h"
+#include "base/median.h"
+
+#define MS 1000000LL
+#define STEP (16 * MS)
+
+enum { ROUNDS = 300 };
+
+/* In [0, 1). */
+static double chance(uint64_t *x)
+{
+	*x ^= *x << 13;
+	*x ^= *x >> 7;
+	*x ^= *x << 17;
+	return (double)(*x >> 11) * 0x1p-53;
+}
+
+static void a_period_is_found_through_missed_beats(void **state)
+{
+	struct lg_burst b[16];
+	struct lg_rhythm r;
+	uint64_t x = 88172645463325252;
+	size_t n = 0;
+
+	(void)state;
+	for (int i = 0; i < 14; i++) {
+		int64_t ts = i * 2500 * MS + (int64_t)(20 * (double)MS * chance(&x));
+
+		if (i != 4 && i != 9)
+			b[n++] = (struct lg_burst){ ts, ts + 20 * MS, 20 * MS };
+	}
+	r = lg_rhythm_of(b, n, STEP);
+	assert_true(fabs(r.period_s - 2.5) < 0.01);
+	assert_true(r.p < 0.002);
+	assert_int_equal(r.n_events, 12);
+}
+
+/* Every three seconds, in one to four pieces with pauses of some steps between them, as a job does whose threads
+ * take turns on a CPU. */
+static void what_comes_in_pieces_has_the_period_of_the_whole(void **state)
+{
+	uint64_t x = 1181783497276652981;
+
+	(void)state;
+	for (int round = 0; round < 20; round++) {
+		struct lg_burst b[64];
+		struct lg_rhythm r;
+		size_t n = 0;
+
+		for (int i = 0; i < 9; i++) {
+			int64_t ts = i * 3000 * MS;
+			int pieces = 1 + (int)(4 * chance(&x));
+
+			for (int k = 0; k < pieces; k++) {
+				int64_t dur = (int64_t)((20 + 50 * chance(&x)) * (double)MS);
+
+				b[n++] = (struct lg_burst){ ts, ts + dur, dur };
+				ts += dur + (int64_t)((20 + 40 * chance(&x)) * (double)MS);
+			}
+		}
+		r = lg_rhythm_of(b, n, STEP);
+		assert_true(fabs(r.period_s - 3) < 0.05);
+		assert_true(r.p < 0.01);
+		assert_int_equal(r.n_events, 9);
+	}
+}
+
+/* How often a period is seen in bursts at random times, each of up to so many pieces. */
+static int seen_in_chance(int n_bursts, int max_pieces)
+{
+	uint64_t x = 2463534242 + (uint64_t)n_bursts * 64 + (uint64_t)max_pieces;
+	int seen = 0;
+
+	for (int round = 0; round < ROUNDS; round++) {
+		struct lg_burst b[256];
+		size_t n = 0;
+
+		for (int i = 0; i < n_bursts; i++) {
+			int64_t ts = (int64_t)(60e9 * chance(&x));
+			int pieces = 1 + (int)((double)max_pieces * chance(&x));
+
+			for (int k = 0; k < pieces; k++) {
+				b[n++] = (struct lg_burst){ ts, ts + 5 * MS, 5 * MS };
+				ts += (int64_t)((10 + 90 * chance(&x)) * (double)MS);
+			}
+		}
+		qsort(b, n, sizeof *b, lg_cmp_i64);
+		seen += !isnan(lg_rhythm_of(b, n, STEP).period_s);
+	}
+	return seen;
+}
+
+/* The test is at 1 %: of 300, more than 12 would come once in 30,000 (binomial). */
+static void chance_has_no_period(void **state)
+{
+	(void)state;
+	assert_in_range(seen_in_chance(5, 1), 0, 12);
+	assert_in_range(seen_in_chance(12, 1), 0, 12);
+	assert_in_range(seen_in_chance(40, 1), 0, 12);
+	assert_in_range(seen_in_chance(8, 5), 0, 12);
+	assert_in_range(seen_in_chance(30, 5), 0, 12);
+}
+
+static void few_or_absurd_moments_are_nothing(void **state)
+{
+	struct lg_burst b[] = { { INT64_MIN, INT64_MAX, 1 }, { 0, 0, 1 }, { 5, 1, -3 }, { INT64_MAX, INT64_MAX, 1 },
+				{ INT64_MAX, INT64_MAX, INT64_MAX / 2 } };
+	struct lg_burst same[8] = { { 7, 7, 1 } };
+
+	(void)state;
+	assert_true(isnan(lg_rhythm_of(b, 0, 0).period_s));
+	assert_true(isnan(lg_rhythm_of(same, 8, 0).period_s));
+	assert_true(isnan(lg_rhythm_of(b, 5, STEP).period_s));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_period_is_found_through_missed_beats),
+		cmocka_unit_test(what_comes_in_pieces_has_the_period_of_the_whole),
+		cmocka_unit_test(chance_has_no_period),
+		cmocka_unit_test(few_or_absurd_moments_are_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -283,14 +283,13 @@ static void flush(void *self)
 /* Events that open together and those that close together are next to each other: a time is put into
  * digits once. */
 static void slices(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,
-		   const struct lg_tl_slice *s, size_t n, struct lg_tl_open *open)
+		   const struct lg_tl_slice *s, size_t n)
 {
 	enum { HEAD = 128 };
 	const struct chrome *c = self;
 	char head[HEAD + LG_PEN_SLACK], dur[64 + LG_PEN_SLACK], *end = head;
 	size_t n_place, n_head = 0, n_dur = 0;
 
-	(void)open; /* an event has its end in it */
 	end = PUT(end, ",\n{\"ph\":\"X\",\"pid\":");
 	end = put_i64(end, t->pid);
 	end = PUT(end, ",\"tid\":");
@@ -314,15 +313,6 @@ static void slices(const void *self, struct lg_pen *pen, const struct lg_tl_trac
 		at = lg_pen_put(at, c->tail[s[i].frame].p, n_tail);
 		pen->n = (size_t)(at - pen->p);
 	}
-}
-
-static void close_slices(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,
-			 struct lg_tl_open *open, size_t n)
-{
-	(void)self;
-	(void)pen;
-	(void)t;
-	open->n = n;
 }
 
 static void slice(void *self, const struct lg_tl_event *e)
@@ -441,7 +431,7 @@ int lg_chrome_write(const struct lg_trace *t, const struct lg_verdict *v, const 
 {
 	static const struct lg_tl_sink sink = { .track = track, .slice = slice, .track_end = track_end,
 						.out = out, .know = know, .flush = flush,
-						.slices = slices, .close = close_slices,
+						.slices = slices,
 						.instant = instant, .counter = counter, .flow = flow };
 	struct chrome c = { .o = o, .start = t->first <= t->last ? t->first : 0 };
 	int rc = lg_out_memory(&c.kept, err);

@@ -55,7 +55,6 @@ struct perfetto {
 	/* Packets of slices of the flame chart from behind their time on, by row of the frame table;
 	 * n = 0: not known. What they refer to is interned. */
 	struct { const uint8_t *p; size_t n; } *tail;
-	size_t tail_bytes;
 	uint64_t shift; /* added to every time: packets cannot hold negative ones */
 	bool failed;
 };
@@ -415,62 +414,36 @@ static uint8_t *end_packet(uint8_t *at, uint64_t ts)
 	return at;
 }
 
-/* The open slices that end at or before ts, as long as there are more than n. Those that end together
- * have one packet, again and again. */
-static void put_ends(const struct perfetto *p, struct lg_pen *pen, struct lg_tl_open *open, int64_t ts,
-		     size_t n)
+/* What ends together has one packet, again and again, and what begins together one head. */
+static void turn(const void *self, struct lg_pen *pen, int64_t end, size_t n_end, int64_t ts,
+		 const lg_frm *frame, size_t n)
 {
-	uint8_t end[32 + LG_PEN_SLACK];
-	size_t n_end = 0;
-	int64_t of = 0;
-
-	while (open->n > n && open->end[open->n - 1] <= ts) {
-		uint8_t *at = lg_pen_room(pen, 32 + LG_PEN_SLACK);
-
-		if (!at)
-			return;
-		if (!n_end || open->end[open->n - 1] != of) {
-			of = open->end[open->n - 1];
-			n_end = (size_t)(end_packet(end, stamp(p, of)) - end);
-		}
-		open->n--;
-		pen->n = (size_t)(lg_pen_put(at, end, n_end) - pen->p);
-	}
-}
-
-static void slices(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,
-		   const struct lg_tl_slice *s, size_t n, struct lg_tl_open *open)
-{
+	enum { STAMPED = 32 }; /* a packet up to its time, or a whole END */
 	const struct perfetto *p = self;
-	uint8_t stamped[16 + LG_PEN_SLACK];
-	size_t n_ts = 0;
+	uint8_t stamped[STAMPED + LG_PEN_SLACK], *at;
+	size_t n_ts, room = (n_end + n) * STAMPED + LG_PEN_SLACK;
 
-	(void)t;
-	stamped[0] = PKT_TIMESTAMP << 3;
+	for (size_t i = 0; i < n; i++)
+		room += p->tail[frame[i]].n;
+	at = lg_pen_room(pen, room);
+	if (!at)
+		return;
+	n_ts = n_end ? (size_t)(end_packet(stamped, stamp(p, end)) - stamped) : 0;
+	for (size_t i = 0; i < n_end; i++)
+		at = lg_pen_put(at, stamped, n_ts);
+	if (n) {
+		stamped[0] = PKT_TIMESTAMP << 3;
+		n_ts = (size_t)(lg_pb_long(stamped + 1, stamp(p, ts)) - stamped);
+	}
 	for (size_t i = 0; i < n; i++) {
-		size_t n_tail = p->tail[s[i].frame].n;
-		uint8_t *at;
+		size_t n_tail = p->tail[frame[i]].n;
 
-		put_ends(p, pen, open, s[i].ts, 0);
-		open->end[open->n++] = s[i].end;
-		at = lg_pen_room(pen, 32 + n_tail + LG_PEN_SLACK);
-		if (!at)
-			return;
-		if (!n_ts || s[i].ts != s[i - 1].ts)
-			n_ts = (size_t)(lg_pb_long(stamped + 1, stamp(p, s[i].ts)) - stamped);
 		*at++ = TRACE_PACKET << 3 | 2;
 		at = lg_pb_raw(at, n_ts + n_tail);
 		at = lg_pen_put(at, stamped, n_ts);
-		at = lg_pen_put(at, p->tail[s[i].frame].p, n_tail);
-		pen->n = (size_t)(at - pen->p);
+		at = lg_pen_put(at, p->tail[frame[i]].p, n_tail);
 	}
-}
-
-static void close_slices(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,
-			 struct lg_tl_open *open, size_t n)
-{
-	(void)t;
-	put_ends(self, pen, open, INT64_MAX, n);
+	pen->n = (size_t)(at - pen->p);
 }
 
 /* Close the open slices that end at or before ts. */
@@ -482,13 +455,10 @@ static void close_until(struct perfetto *p, const struct lg_tl_track *t, int64_t
 
 static bool know(void *self, const struct lg_tl_event *e)
 {
-	enum { TAIL_MAX = 4096, TAILS_MAX = 16 << 20 };
 	struct perfetto *p = self;
 	uint8_t *copy;
 	size_t msg;
 
-	if (p->tail_bytes >= TAILS_MAX)
-		return false;
 	begin(p);
 	msg = lg_pb_open(&p->pkt, PKT_TRACK_EVENT);
 	lg_pb_varint(&p->pkt, EVENT_TYPE, TYPE_BEGIN);
@@ -496,17 +466,16 @@ static bool know(void *self, const struct lg_tl_event *e)
 	lg_pb_close(&p->pkt, msg);
 	packet_end(&p->pkt, FLAG_NEEDS_STATE);
 	keep_ahead(p);
-	if (p->pkt.failed || p->failed || p->pkt.n > TAIL_MAX)
-		return false;
+	if (p->pkt.failed || p->failed)
+		return true; /* and all of it fails */
 	copy = lg_arena_alloc(&p->arena, p->pkt.n + LG_PEN_SLACK, 1);
 	if (!copy) {
 		nomem(p);
-		return false;
+		return true;
 	}
 	memcpy(copy, p->pkt.p, p->pkt.n);
 	p->tail[e->frame].p = copy;
 	p->tail[e->frame].n = p->pkt.n;
-	p->tail_bytes += p->pkt.n;
 	return true;
 }
 
@@ -744,8 +713,7 @@ int lg_perfetto_write(const struct lg_trace *t, const struct lg_verdict *v,
 	static const struct lg_tl_sink sink = { .track = track, .slice = slice, .track_end = track_end,
 						.instant = instant, .counter = counter, .flow = flow,
 						.out = out, .know = know, .flush = flush,
-						.start = start, .slices = slices,
-						.close = close_slices,
+						.start = start, .turn = turn,
 						.know_sample = know_sample, .samples = samples };
 	struct perfetto *p = lg_calloc(1, sizeof *p);
 	int rc = 0;

@@ -752,8 +752,9 @@ static int init(struct lg_timeline *c, struct lg_error *err)
 	c->stack_text = lg_calloc(c->t->stack.n + 1, sizeof *c->stack_text);
 	c->thread_text = lg_calloc(c->t->thread.n + 1, sizeof *c->thread_text);
 	c->known = c->sink->know ? lg_calloc(c->t->frame.n + 1, 1) : NULL;
-	if ((c->sink->know && !c->known) || !c->pid || !c->tid || !c->lane_known || !c->frame_text ||
-	    !c->source_text || !c->stack_text || !c->thread_text)
+	c->stack_known = c->sink->turn ? lg_calloc(c->t->stack.n + 1, 1) : NULL;
+	if ((c->sink->know && !c->known) || (c->sink->turn && !c->stack_known) || !c->pid || !c->tid ||
+	    !c->lane_known || !c->frame_text || !c->source_text || !c->stack_text || !c->thread_text)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	for (size_t i = 0; i <= p->n; i++)
 		c->pid[i] = INT64_MIN;
@@ -783,14 +784,13 @@ int lg_timeline(const struct lg_trace *t, const struct lg_verdict *v, const stru
 	c->self = self;
 	rc = init(c, err);
 	if (!rc) {
-		int64_t period = tl_sample_period(c);
-
+		c->period = tl_sample_period(c);
 		losses(c);
 		verdict_lanes(c);
 		for (lg_thr thr = 1; thr < t->thread.n && !c->failed; thr++) {
 			tl_spans(c, thr);
 			tl_states(c, thr);
-			tl_samples(c, thr, period);
+			tl_samples(c, thr);
 		}
 		tl_batch_write(c, true);
 		tl_track_spans(c);
@@ -808,9 +808,9 @@ int lg_timeline(const struct lg_trace *t, const struct lg_verdict *v, const stru
 	for (size_t i = 0; i < 2; i++) {
 		lg_free(c->batch[i].flames);
 		lg_free(c->batch[i].part);
-		lg_free(c->batch[i].open);
 	}
 	lg_free(c->known);
+	lg_free(c->stack_known);
 	lg_free(c->pid);
 	lg_free(c->tid);
 	lg_free(c->lane_known);

@@ -81,11 +81,6 @@ struct lg_tl_slice {
 	lg_frm frame;
 };
 
-struct lg_tl_open {
-	int64_t *end;
-	size_t n;
-};
-
 struct lg_tl_sink {
 	void (*track)(void *self, const struct lg_tl_track *t);
 	void (*slice)(void *self, const struct lg_tl_event *e);
@@ -95,23 +90,23 @@ struct lg_tl_sink {
 	void (*flow)(void *self, const struct lg_tl_flow *f);
 	/*
 	 * The flame chart in bulk: its parts are written in any order, in several threads, and take their
-	 * places in out(). All or none of these; know_sample() and samples() for a sink that wants the
-	 * raw CPU samples (rows of the sample table) besides.
+	 * places in out(). Either slices(), or start() and turn(); and know_sample() and samples() for a
+	 * sink with turns that wants the raw CPU samples (rows of the sample table) besides.
 	 *
-	 * know() is called in order, before any slices() of e->frame: as slice(), of an event without
-	 * times: false when what belongs to it is not kept. flush(): parts that need what was made
-	 * known come next. start(), which may be NULL, comes first of a part that has slices. slices()
-	 * writes n slices of a track behind those of `open` and leaves in there what is open then (at
-	 * most 512); close() ends the innermost until n are left.
+	 * know() is called in order, before any part with e->frame: as slice(), of an event without times:
+	 * false when what belongs to it is not kept, which a sink with turns may not say. flush(): parts
+	 * that need what was made known come next. slices(): n slices of a track. start() is in front of
+	 * a part's first turn(): at `end` the n_end innermost ones end, at ts, which is no sooner, n frames
+	 * begin, the outermost first.
 	 */
 	struct lg_out *(*out)(void *self);
 	bool (*know)(void *self, const struct lg_tl_event *e);
 	void (*flush)(void *self);
 	void (*start)(const void *self, struct lg_pen *pen, const struct lg_tl_track *t);
 	void (*slices)(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,
-		       const struct lg_tl_slice *s, size_t n, struct lg_tl_open *open);
-	void (*close)(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,
-		      struct lg_tl_open *open, size_t n);
+		       const struct lg_tl_slice *s, size_t n);
+	void (*turn)(const void *self, struct lg_pen *pen, int64_t end, size_t n_end, int64_t ts,
+		     const lg_frm *frame, size_t n);
 	void (*know_sample)(void *self, const struct lg_tl_track *thread, size_t row);
 	void (*samples)(const void *self, struct lg_pen *pen, lg_thr thr, const uint32_t *rows,
 			size_t n);

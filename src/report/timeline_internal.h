@@ -21,20 +21,16 @@ struct tl_part {
 	struct lg_timeline *c;
 	struct tl_batch *batch;
 	struct lg_tl_track track;  /* without texts */
-	size_t from, to;           /* flames of the batch */
-	size_t open, n_open;       /* batch->open: the flames that enclose the first one */
-	uint32_t sample, samples;  /* positions in the thread's list */
-	bool more;                 /* the next part is of the same thread */
+	size_t from, to;           /* flames of the batch; with turns: */
+	uint32_t sample, samples;  /* positions in the thread's list of samples */
 };
 
 /* Threads whose charts are written while the next ones are put together: the other batch. */
 struct tl_batch {
 	struct lg_tl_slice *flames;
-	size_t n, cap;
+	size_t n, cap;             /* flames, or samples of the parts */
 	struct tl_part *part;
 	size_t n_part, part_cap;
-	uint32_t *open;            /* flames */
-	size_t n_open, open_cap;
 };
 
 struct lg_timeline {
@@ -53,8 +49,10 @@ struct lg_timeline {
 	size_t n_items, items_cap;
 	struct tl_batch batch[2];
 	size_t now;                    /* the batch that is being put together */
-	size_t batch_size;             /* flames in it that make it worth writing */
+	size_t batch_size;             /* its n that makes it worth writing */
 	uint8_t *known;                /* by frame: 0 = not asked yet, 1 = known to the sink, 2 = not */
+	uint8_t *stack_known;          /* all its frames have been asked */
+	int64_t period;                /* of sampling, ns */
 	uint64_t flow_id, file;        /* file: file_of(), part of every track's id */
 	/* Texts made once, by row; what does not fit into the budget is made every time. */
 	struct lg_arena texts;
@@ -121,22 +119,76 @@ void tl_lock_flows(struct lg_timeline *c);
 /* timeline_states.c */
 void tl_states(struct lg_timeline *c, lg_thr thr);
 void tl_wake_flows(struct lg_timeline *c);
-/* timeline_samples.c */
+/* timeline_samples.c: samples that stand for time are ticks */
 static inline bool tl_is_tick(const struct lg_trace *t, uint32_t row)
 {
 	return !(t->sample.flags[row] & (LG_SAMPLE_TRACEPOINT | LG_SAMPLE_OFFCPU | LG_SAMPLE_IDLE));
 }
 int64_t tl_sample_period(const struct lg_timeline *c);
-void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period);
+void tl_samples(struct lg_timeline *c, lg_thr thr);
+/* Tracepoint samples are moments, not time: instants. *track: filled when it is first wanted. */
+void tl_tracepoint(struct lg_timeline *c, lg_thr thr, struct lg_tl_track *track, uint32_t row);
+void tl_know_stack(struct lg_timeline *c, lg_stk stk);
+
+struct tl_tick {
+	int64_t ts, end;
+	uint32_t next; /* position of the thread's next tick, or `to` */
+};
+
+/* The tick at position p of a thread's list, which ends at `to`: it stands for the time up to the next one,
+ * across a gap of up to 1.5 periods, else for one period. */
+static inline struct tl_tick tl_tick_at(const struct lg_timeline *c, uint32_t p, uint32_t to)
+{
+	const struct lg_sample_tab *s = &c->t->sample;
+	struct tl_tick k = { .ts = s->ts[c->x->sample[p]], .next = p + 1 };
+
+	while (k.next < to && !tl_is_tick(c->t, c->x->sample[k.next]))
+		k.next++;
+	if (__builtin_add_overflow(k.ts, c->period, &k.end))
+		k.end = INT64_MAX;
+	if (k.next < to && (uint64_t)s->ts[c->x->sample[k.next]] - (uint64_t)k.ts <=
+				   (uint64_t)c->period + (uint64_t)c->period / 2)
+		k.end = s->ts[c->x->sample[k.next]];
+	return k;
+}
+
+/* A thread's rows and stacks lie all over their tables. */
+static inline void tl_fetch(const struct lg_timeline *c, uint32_t p, uint32_t to)
+{
+	enum { ROW = 16, STACK = 8 };
+	const struct lg_sample_tab *s = &c->t->sample;
+
+	if (to - p <= ROW)
+		return;
+	__builtin_prefetch(&s->ts[c->x->sample[p + ROW]]);
+	__builtin_prefetch(&s->flags[c->x->sample[p + ROW]]);
+	__builtin_prefetch(&s->stack[c->x->sample[p + ROW]]);
+	__builtin_prefetch(&c->t->stack.parent[s->stack[c->x->sample[p + STACK]]]);
+	__builtin_prefetch(&c->t->stack.frame[s->stack[c->x->sample[p + STACK]]]);
+	__builtin_prefetch(&c->t->stack.depth[s->stack[c->x->sample[p + STACK]]]);
+}
+
+/* What is open after a sample, outermost first; what is deeper than this is cut at the inner end. */
+enum { TL_DEPTH = 512 };
+struct tl_open {
+	lg_frm frame[TL_DEPTH];
+	lg_stk stk[TL_DEPTH]; /* whose frames are frame[0..i] */
+	size_t depth;
+	int64_t end;
+};
+
+/* Puts a stack's frames into open, all but depth, and returns their number; the first *ret_same go on. */
+size_t tl_stack_frames(const struct lg_trace *t, struct tl_open *open, lg_stk stk, size_t *ret_same);
+
+/* timeline_turns.c */
+void tl_turns(struct lg_timeline *c, lg_thr thr);
+void tl_turns_write(const struct tl_part *p, struct lg_pen *pen);
 /* timeline_bulk.c */
 /* Flames of a part: what they become stays in the cache until it is written. And of a batch: as many as
  * keep two threads busy for a while; a thread whose slices never all end has more. */
 enum { TL_PART = 1024, TL_BATCH = 1 << 16, TL_FIRST_BATCH = 1 << 13 };
-/* A part ends here: the flames from batch->n on are another's; open: those that enclose the next one. */
-void tl_part_end(struct lg_timeline *c, uint32_t sample, const size_t *open, size_t n_open);
-/* The thread is complete: its parts can be written; track: where. Those before have been. */
-void tl_parts_end(struct lg_timeline *c, size_t first_part, const struct lg_tl_track *track,
-		  uint32_t samples);
+/* A part of the batch that is being put together. */
+void tl_part_add(struct lg_timeline *c, const struct tl_part *part);
 /* Write what there is when it is worth it, or in any case. */
 void tl_batch_write(struct lg_timeline *c, bool all);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * timeline_samples.c - CPU samples as a flame chart.
+ * timeline_samples.c - CPU samples as a flame chart: slice by slice (turns: timeline_turns.c).
  *
  * A sample says what ran at one moment. Samples of a thread no further apart than 1.5 periods
  * are joined: a frame that both stacks share, from the outermost on, is one slice. A sample
@@ -13,7 +13,7 @@
 #include "base/median.h"
 #include "report/timeline_internal.h"
 
-enum { DEPTH_MAX = 512, GAPS_MAX = 1 << 14 };
+enum { GAPS_MAX = 1 << 14 };
 #define DEFAULT_PERIOD (INT64_C(1000000000) / 99) /* record's default frequency */
 
 /*
@@ -56,80 +56,71 @@ int64_t tl_sample_period(const struct lg_timeline *c)
 	return period > 0 ? period : DEFAULT_PERIOD;
 }
 
+size_t tl_stack_frames(const struct lg_trace *t, struct tl_open *open, lg_stk stk, size_t *ret_same)
+{
+	size_t depth = t->stack.depth[stk], n = depth < TL_DEPTH ? depth : TL_DEPTH, i = depth;
+	size_t same = n < open->depth ? n : open->depth;
+
+	for (; stk && i; stk = t->stack.parent[stk]) {
+		lg_frm frame = t->stack.frame[stk];
+
+		if (--i >= n)
+			continue;
+		if (i < open->depth) {
+			/* Two samples mostly share their callers: from the first common stack on there is
+			 * nothing to look at. */
+			if (open->stk[i] == stk) {
+				*ret_same = same;
+				return n;
+			}
+			same = open->frame[i] == frame ? same : i;
+		}
+		open->frame[i] = frame;
+		open->stk[i] = stk;
+	}
+	*ret_same = stk || i ? 0 : same;
+	return stk || i ? 0 : n;
+}
+
 /*
  * I1  The open slices are flames[item[0..depth)]; they end at `end` unless the next sample goes on.
  * I2  A slice's end is set once, when it closes.
- * I3  stk[i] is a stack whose frames are open[0..i].
  */
 struct flame {
 	struct lg_timeline *c;
 	struct tl_batch *b;
-	uint32_t pos; /* of the sample being looked at, and its time */
-	int64_t ts;
-	lg_frm open[DEPTH_MAX], frames[DEPTH_MAX]; /* frames: of the sample being looked at */
-	lg_stk stk[DEPTH_MAX], stks[DEPTH_MAX];
-	size_t item[DEPTH_MAX];
-	size_t depth;
-	int64_t end;
-	lg_stk stack; /* whose frames are open */
+	struct tl_open open;
+	size_t item[TL_DEPTH];
+	bool fresh; /* the sink may not know all frames of the slices that were not given away */
 };
-
-/* Fill frames and stks, outermost first, from *ret_same on: so many are open as they are. */
-static size_t frames_of(struct flame *f, lg_stk stk, size_t *ret_same)
-{
-	const struct lg_trace *t = f->c->t;
-	size_t depth = t->stack.depth[stk], n = depth < DEPTH_MAX ? depth : DEPTH_MAX, i = depth;
-
-	/* What is too deep is cut at the inner end. Two samples mostly share their callers: from the
-	 * first common stack on there is nothing to look at. */
-	for (; stk && i; stk = t->stack.parent[stk]) {
-		if (--i >= n)
-			continue;
-		if (i < f->depth && f->stk[i] == stk) {
-			*ret_same = i + 1;
-			return n;
-		}
-		f->frames[i] = t->stack.frame[stk];
-		f->stks[i] = stk;
-	}
-	*ret_same = 0;
-	return stk || i ? 0 : n;
-}
 
 static void close_from(struct flame *f, size_t depth)
 {
-	while (f->depth > depth)
-		f->b->flames[f->item[--f->depth]].end = f->end;
+	while (f->open.depth > depth)
+		f->b->flames[f->item[--f->open.depth]].end = f->open.end;
 }
 
 /* The slices are collected first (opening order is nesting order) and given away at the end of
  * the thread, because a slice's end is known only later. */
-static bool add_sample(struct flame *f, lg_stk stk)
+static bool add_sample(struct flame *f, int64_t ts, lg_stk stk)
 {
 	struct lg_timeline *c = f->c;
 	struct tl_batch *b = f->b;
-	size_t same, n = frames_of(f, stk, &same);
+	size_t same, n = tl_stack_frames(c->t, &f->open, stk, &same);
 
-	while (same < f->depth && same < n && f->open[same] == f->frames[same])
-		same++;
 	close_from(f, same);
-	if (lg_grow(&b->flames, &b->cap, b->n + n - f->depth, sizeof *b->flames)) {
+	if (lg_grow(&b->flames, &b->cap, b->n + n - same, sizeof *b->flames)) {
 		c->failed = LG_E_NOMEM;
 		return false;
 	}
-	if (c->known && n > f->depth && b->n - b->part[b->n_part - 1].from >= TL_PART) {
-		tl_part_end(c, f->pos, f->item, f->depth);
-		if (c->failed)
-			return false;
-	}
-	for (size_t i = f->depth; i < n; i++) {
-		f->open[i] = f->frames[i];
-		f->stk[i] = f->stks[i];
+	for (size_t i = same; i < n; i++) {
+		lg_frm frame = f->open.frame[i];
+
 		f->item[i] = b->n;
-		b->flames[b->n++] = (struct lg_tl_slice){ .ts = f->ts, .frame = f->frames[i] };
+		b->flames[b->n++] = (struct lg_tl_slice){ .ts = ts, .frame = frame };
+		f->fresh |= c->known && c->known[frame] != 1;
 	}
-	f->depth = n;
-	f->stack = stk;
+	f->open.depth = n;
 	return true;
 }
 
@@ -157,25 +148,34 @@ static void describe(struct lg_timeline *c, lg_frm frame, struct lg_tl_event *e,
 	e->n_args = c->n_args;
 }
 
-/* Has the sink what the slices that will be drawn consist of? */
-static bool known(struct lg_timeline *c, const struct tl_batch *b, size_t from)
+/* Is what slices of this frame consist of known to the sink? */
+static bool knows(struct lg_timeline *c, lg_frm frame)
 {
-	char name[TL_FRAME];
+	if (!c->known[frame]) {
+		char name[TL_FRAME];
+		struct lg_tl_event e = { .frame = frame };
 
+		describe(c, frame, &e, name);
+		c->known[frame] = c->sink->know(c->self, &e) ? 1 : 2;
+	}
+	return c->known[frame] == 1;
+}
+
+void tl_know_stack(struct lg_timeline *c, lg_stk stk)
+{
+	for (; stk && !c->stack_known[stk]; stk = c->t->stack.parent[stk]) {
+		c->stack_known[stk] = 1;
+		(void)knows(c, c->t->stack.frame[stk]);
+	}
+}
+
+/* Are all frames of the slices that will be drawn? */
+static bool all_known(struct lg_timeline *c, const struct tl_batch *b, size_t from)
+{
 	for (size_t i = from; i < b->n; i++) {
-		const struct lg_tl_slice *it = &b->flames[i];
-		struct lg_tl_event e = { .frame = it->frame, .end = it->end };
+		struct lg_tl_slice it = b->flames[i];
 
-		if (__builtin_expect(c->known[it->frame] == 1, 1))
-			continue;
-		e.ts = it->ts;
-		if (!tl_clip(c, &e.ts, &e.end))
-			continue;
-		if (!c->known[it->frame]) {
-			describe(c, it->frame, &e, name);
-			c->known[it->frame] = c->sink->know(c->self, &e) ? 1 : 2;
-		}
-		if (c->known[it->frame] != 1)
+		if (c->known[it.frame] != 1 && tl_clip(c, &it.ts, &it.end) && !knows(c, it.frame))
 			return false;
 	}
 	return true;
@@ -200,40 +200,33 @@ static void emit(struct lg_timeline *c, const struct tl_batch *b, size_t from,
 	c->sink->track_end(c->self, track);
 }
 
-/* The thread's slices, from `from` on, and its samples: now, or with its batch. */
-static void give_away(struct flame *f, lg_thr thr, size_t from, size_t first_part, uint32_t end)
+/* The thread's slices, from `from` on: now, or with its batch. */
+static void give_away(struct flame *f, lg_thr thr, size_t from)
 {
 	struct lg_timeline *c = f->c;
 	struct tl_batch *b = f->b;
 	struct lg_tl_track track = { .thr = thr };
-	uint32_t start;
-	bool any = b->n > from;
+	bool bulk;
 
-	if (any)
-		tl_thread_track(c, thr, LG_LANE_SAMPLE, 0, &track);
-	if (c->known && known(c, b, from)) {
-		tl_parts_end(c, first_part, &track, end);
+	if (b->n == from)
 		return;
-	}
-	if (any)
+	tl_thread_track(c, thr, LG_LANE_SAMPLE, 0, &track);
+	bulk = c->known && (!f->fresh || all_known(c, b, from));
+	f->fresh = false;
+	for (size_t i = from; bulk && i < b->n; i += TL_PART)
+		tl_part_add(c, &(struct tl_part){ .track = track, .from = i,
+						  .to = b->n - i < TL_PART ? b->n : i + TL_PART });
+	if (!bulk) {
 		emit(c, b, from, &track);
-	b->n = from;
-	if (!c->known)
-		return;
-	/* The samples alone are left. */
-	start = b->part[first_part].sample;
-	b->n_part = first_part;
-	tl_part_end(c, start, NULL, 0);
-	if (!c->failed)
-		tl_parts_end(c, first_part, &track, end);
+		b->n = from;
+	}
 }
 
-/* Tracepoint samples are moments, not time: instants. */
-static void tracepoint(struct lg_timeline *c, lg_thr thr, struct lg_tl_track *track, uint32_t row)
+void tl_tracepoint(struct lg_timeline *c, lg_thr thr, struct lg_tl_track *track, uint32_t row)
 {
 	const struct lg_sample_tab *s = &c->t->sample;
 
-	if (s->ts[row] < c->w.from || s->ts[row] >= c->w.to)
+	if (s->flags[row] & LG_SAMPLE_IDLE || s->ts[row] < c->w.from || s->ts[row] >= c->w.to)
 		return;
 	if (!track->id)
 		tl_thread_track(c, thr, LG_LANE_SAMPLE, 0, track);
@@ -245,90 +238,59 @@ static void tracepoint(struct lg_timeline *c, lg_thr thr, struct lg_tl_track *tr
 		   s->event[row] ? tl_id(TL_ID_POOL, s->event[row]) : 0, "event");
 }
 
-/* A thread's rows and stacks lie all over their tables. */
-static inline void fetch(const struct lg_timeline *c, uint32_t p, uint32_t to)
+/* Slice by slice, each with its end. */
+static void flames(struct lg_timeline *c, lg_thr thr)
 {
-	enum { ROW = 16, STACK = 8 };
-	const struct lg_sample_tab *s = &c->t->sample;
+	uint32_t to = c->x->sample_off[thr + 1];
+	struct flame *f = lg_calloc(1, sizeof *f);
+	struct lg_tl_track lane = { 0 };
+	struct tl_tick k;
+	size_t first;
 
-	if (to - p <= ROW)
-		return;
-	__builtin_prefetch(&s->ts[c->x->sample[p + ROW]]);
-	__builtin_prefetch(&s->flags[c->x->sample[p + ROW]]);
-	__builtin_prefetch(&s->stack[c->x->sample[p + ROW]]);
-	__builtin_prefetch(&c->t->stack.parent[s->stack[c->x->sample[p + STACK]]]);
-	__builtin_prefetch(&c->t->stack.frame[s->stack[c->x->sample[p + STACK]]]);
-	__builtin_prefetch(&c->t->stack.depth[s->stack[c->x->sample[p + STACK]]]);
-}
-
-void tl_samples(struct lg_timeline *c, lg_thr thr, int64_t period)
-{
-	const struct lg_sample_tab *s = &c->t->sample;
-	uint32_t from = c->x->sample_off[thr], to = c->x->sample_off[thr + 1];
-	struct flame *f;
-	struct lg_tl_track thread = { 0 }, lane = { 0 };
-	size_t first_flame, first_part;
-
-	if (from == to)
-		return;
-	f = lg_calloc(1, sizeof *f);
 	if (!f) {
 		c->failed = LG_E_NOMEM;
 		return;
 	}
 	f->c = c;
 	f->b = &c->batch[c->now];
-	f->end = INT64_MIN;
-	first_flame = f->b->n;
-	first_part = f->b->n_part;
-	if (c->known)
-		tl_part_end(c, from, NULL, 0);
-	for (uint32_t p = from; p < to && !c->failed; p++) {
-		uint32_t row = c->x->sample[p], next = p + 1;
-		int64_t ts = s->ts[row], end;
+	f->open.end = INT64_MIN;
+	first = f->b->n;
+	for (uint32_t p = c->x->sample_off[thr]; p < to && !c->failed; p++) {
+		uint32_t row = c->x->sample[p];
 
-		fetch(c, p, to);
+		tl_fetch(c, p, to);
 		if (!tl_is_tick(c->t, row)) {
-			if (!(s->flags[row] & LG_SAMPLE_IDLE))
-				tracepoint(c, thr, &lane, row);
+			tl_tracepoint(c, thr, &lane, row);
 			continue;
 		}
-		while (next < to && !tl_is_tick(c->t, c->x->sample[next]))
-			next++;
-		if (__builtin_add_overflow(ts, period, &end))
-			end = INT64_MAX;
-		/* Up to the next sample, across a gap of up to 1.5 periods. */
-		if (next < to && (uint64_t)s->ts[c->x->sample[next]] - (uint64_t)ts <=
-					 (uint64_t)period + (uint64_t)period / 2)
-			end = s->ts[c->x->sample[next]];
-		if (ts != f->end)
+		k = tl_tick_at(c, p, to);
+		if (k.ts != f->open.end)
 			close_from(f, 0);
 		/* Nothing is open: what there is need not wait for the thread's end. */
-		if (!f->depth && c->known && f->b->n >= c->batch_size) {
-			give_away(f, thr, first_flame, first_part, p);
+		if (!f->open.depth && c->known && f->b->n >= c->batch_size) {
+			give_away(f, thr, first);
 			tl_batch_write(c, false);
 			f->b = &c->batch[c->now];
-			first_flame = first_part = 0;
-			tl_part_end(c, p, NULL, 0);
-			if (c->failed)
-				break;
+			first = 0;
 		}
-		/* Most samples of a busy thread are like the one before. */
-		f->pos = p;
-		f->ts = ts;
-		if ((!f->depth || s->stack[row] != f->stack) && !add_sample(f, s->stack[row]))
+		if (c->failed || !add_sample(f, k.ts, c->t->sample.stack[row]))
 			break;
-		f->end = end;
-		if (c->sink->know_sample && ts >= c->w.from && ts < c->w.to) {
-			if (!thread.id)
-				tl_thread_track(c, thr, LG_LANE_MAIN, 0, &thread);
-			c->sink->know_sample(c->self, &thread, row);
-		}
+		f->open.end = k.end;
 	}
 	close_from(f, 0);
 	if (!c->failed)
-		give_away(f, thr, first_flame, first_part, to);
+		give_away(f, thr, first);
 	lg_free(f);
+}
+
+void tl_samples(struct lg_timeline *c, lg_thr thr)
+{
+	if (c->x->sample_off[thr] == c->x->sample_off[thr + 1])
+		return;
+	if (c->sink->turn)
+		tl_turns(c, thr);
+	else
+		flames(c, thr);
 	if (!c->failed)
 		tl_batch_write(c, false);
 }

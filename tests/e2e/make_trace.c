@@ -9,6 +9,7 @@
  * nasty    what a drawing program trips over: see nasty() below
  * random   every table and column at random (tests/unit/random_trace.h)
  * threads  10,000 threads
+ * stacks   two busy threads' samples: deep stacks, gaps, equal times, tracepoints between
  * empty    not one row
  */
 #include <stdio.h>
@@ -167,6 +168,48 @@ static void threads(struct lg_builder *b)
 	}
 }
 
+/* More than one part of a flame chart each (report/timeline_turns.c). */
+static void stacks(struct lg_builder *b)
+{
+	static const char *const names[] = { "a", "b", "c", "d", "recursive" };
+	const int64_t ms = 1000000;
+	lg_frm frame[5];
+	uint32_t x = 2463534242;
+
+	for (int i = 0; i < 5; i++)
+		frame[i] = lg_intern_frame(b, &(struct lg_frame_row){ .name = lg_intern(b, names[i]) });
+	for (int k = 0; k < 2; k++) {
+		lg_thr thr = lg_thread_get(b, 100 + k, 100 + k);
+		lg_stk path[600] = { 0 };
+		int64_t ts = 1000000000;
+		int depth = 0;
+
+		for (int i = 0; i < 700; i++) {
+			int leave, enter;
+
+			x ^= x << 13;
+			x ^= x >> 17;
+			x ^= x << 5;
+			leave = i % 97 ? (int)(x >> 4 & 3) : depth;
+			enter = i % 300 == 7 ? 590 - depth : (int)(x >> 8 & 3);
+			depth = depth > leave ? depth - leave : 0;
+			for (int e = 0; e < enter && depth < 599; e++, depth++) {
+				lg_frm f = frame[depth > 100 ? 4 : (x >> (e + 12)) % 5];
+
+				path[depth + 1] = lg_intern_stack(b, path[depth], f);
+			}
+			lg_add_sample(b, &(struct lg_sample_row){
+					.ts = ts, .thr = thr, .stack = x >> 20 & 31 ? path[depth] : 0,
+					.weight = 1, .event = lg_intern(b, "cycles") });
+			if (x >> 25 & 1)
+				lg_add_sample(b, &(struct lg_sample_row){
+						.ts = ts + ms / 3, .thr = thr, .flags = LG_SAMPLE_TRACEPOINT,
+						.event = lg_intern(b, "sched:sched_wakeup") });
+			ts += i % 50 == 49 ? 7 * ms : i % 31 == 30 ? 0 : ms + (x >> 26) * 8000;
+		}
+	}
+}
+
 /* A watcher that ran 100 ms in many short slices of 10 s, which are one row; and one that ran a second. */
 static void summed(struct lg_builder *b)
 {
@@ -195,7 +238,7 @@ int main(int argc, char **argv)
 	struct run_plan plan = { .n_ranks = 2, .n_steps = 400, .only_rank = -1, .steady_late_rank = -1 };
 
 	if (argc != 3) {
-		fprintf(stderr, "usage: make_trace stall|healthy|nasty|random|threads|summed|empty OUT\n");
+		fprintf(stderr, "usage: make_trace stall|healthy|nasty|random|threads|stacks|summed|empty OUT\n");
 		return 2;
 	}
 	if (!strcmp(argv[1], "stall") || !strcmp(argv[1], "healthy")) {
@@ -214,6 +257,8 @@ int main(int argc, char **argv)
 			random_trace(b, 400, 42);
 		else if (!strcmp(argv[1], "threads"))
 			threads(b);
+		else if (!strcmp(argv[1], "stacks"))
+			stacks(b);
 		else if (!strcmp(argv[1], "summed"))
 			summed(b);
 		if (lg_builder_seal(b, &t, &err))

@@ -11,7 +11,7 @@ import pytest
 
 from trace_files import Chrome, Perfetto, check_nesting
 
-KINDS = ("stall", "nasty", "random", "threads", "empty")
+KINDS = ("stall", "nasty", "random", "threads", "stacks", "empty")
 
 
 @pytest.fixture(scope="session")
@@ -190,6 +190,25 @@ def test_window_cuts_to_the_part_asked_for(convert):
     assert "cut off" not in {s.name for s in slices}
     for e in c.of("i", "C", "s", "f"):
         assert 3 * ms <= c.ns(e["ts"]) < 6 * ms
+
+
+WINDOWS = (("100ms", "700ms"), ("0", "50ms"), ("300ms", None), (None, "800ms"), ("500ms", "500.1ms"), (3, 40))
+
+
+@pytest.mark.parametrize("start, end", WINDOWS)
+def test_both_formats_cut_the_flame_chart_alike(convert, start, end):
+    if isinstance(start, int):  # the moments of samples
+        whole = Chrome(convert("stacks", ".json"))
+        times = sorted({s.start - whole.start for s in whole.slices()})
+        start, end = (f"{times[i] / 1e6:.6f}ms" for i in (start, end))
+    window = [x for option, at in (("--from", start), ("--to", end)) if at for x in (option, at)]
+    c = Chrome(convert("stacks", ".json", *window))
+    p = Perfetto(convert("stacks", ".pftrace", *window))
+
+    def flames(trace):
+        return collections.Counter((s.start, s.end, s.name) for s in trace.slices() if s.cat.startswith("sample"))
+    assert flames(c) == flames(p)
+    assert len(flames(p)) > 1
 
 
 def test_gzip_holds_the_same_bytes(convert):

@@ -47,8 +47,8 @@ static void a_period_is_found_through_missed_beats(void **state)
 	assert_int_equal(r.n_events, 12);
 }
 
-/* Every three seconds, in one to four pieces with pauses of some steps between them, as a job does whose threads
- * take turns on a CPU. */
+/* Every three seconds, in one to four pieces with pauses of some steps between them, as a job does whose
+ * threads take turns on a CPU. */
 static void what_comes_in_pieces_has_the_period_of_the_whole(void **state)
 {
 	uint64_t x = 1181783497276652981;
@@ -115,8 +115,8 @@ static void chance_has_no_period(void **state)
 
 static void few_or_absurd_moments_are_nothing(void **state)
 {
-	struct lg_burst b[] = { { INT64_MIN, INT64_MAX, 1 }, { 0, 0, 1 }, { 5, 1, -3 }, { INT64_MAX, INT64_MAX, 1 },
-				{ INT64_MAX, INT64_MAX, INT64_MAX / 2 } };
+	struct lg_burst b[] = { { INT64_MIN, INT64_MAX, 1 }, { 0, 0, 1 }, { 5, 1, -3 },
+				{ INT64_MAX, INT64_MAX, 1 }, { INT64_MAX, INT64_MAX, INT64_MAX / 2 } };
 	struct lg_burst same[8] = { { 7, 7, 1 } };
 
 	(void)state;

@@ -48,6 +48,20 @@ int64_t lg_sampling_period(struct lg_case *c, lg_thr thr)
 	return period;
 }
 
+/* A thread's rows lie all over the table: have those that come soon. */
+static inline void fetch(const struct lg_case *c, uint32_t p)
+{
+	enum { AHEAD = 24 };
+	uint32_t row;
+
+	if (p + AHEAD >= c->t->sample.n)
+		return;
+	row = c->idx->sample[p + AHEAD];
+	__builtin_prefetch(&c->t->sample.ts[row]);
+	__builtin_prefetch(&c->t->sample.flags[row]);
+	__builtin_prefetch(&c->t->sample.cpu[row]);
+}
+
 int lg_find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct lg_stretch life,
 		 struct lg_stretches *gaps)
 {
@@ -59,6 +73,7 @@ int lg_find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct lg_
 	for (uint32_t p = x->sample_off[thr]; !rc && p < x->sample_off[thr + 1]; p++) {
 		uint32_t row = x->sample[p];
 
+		fetch(c, p);
 		if (s->flags[row] & LG_SAMPLE_OFFCPU)
 			continue;
 		if (s->ts[row] - last > STILL_PERIODS * period)
@@ -70,46 +85,51 @@ int lg_find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct lg_
 	return rc;
 }
 
-struct moment {
-	int64_t ts; /* first: lg_cmp_i64() compares by it */
-	int32_t cpu;
-};
-
-int lg_find_bursts(const struct lg_case *c, lg_prc prc, int64_t period, struct lg_stretch life,
-		   struct lg_stretches *out)
+int lg_find_seen(const struct lg_case *c, lg_prc prc, struct lg_seen *ret)
 {
 	const struct lg_index *x = c->idx;
 	const struct lg_sample_tab *s = &c->t->sample;
 	uint32_t from = x->thread_off[prc], to = x->thread_off[prc + 1];
-	size_t cap = 0, n = 0;
-	struct moment *at;
-	int rc = 0;
+	size_t cap = 0;
 
+	*ret = (struct lg_seen){ 0 };
 	for (uint32_t k = from; k < to; k++)
 		cap += x->sample_off[x->thread[k] + 1] - x->sample_off[x->thread[k]];
-	at = lg_calloc(cap, sizeof *at);
-	if (!at)
+	ret->v = lg_calloc(cap, sizeof *ret->v);
+	if (!ret->v)
 		return LG_E_NOMEM;
 	for (uint32_t k = from; k < to; k++)
 		for (uint32_t p = x->sample_off[x->thread[k]]; p < x->sample_off[x->thread[k] + 1]; p++) {
-			int64_t ts = s->ts[x->sample[p]];
+			uint32_t row = x->sample[p];
 
-			if (ts >= life.ts && ts < life.end && !(s->flags[x->sample[p]] & LG_SAMPLE_OFFCPU))
-				at[n++] = (struct moment){ ts, s->cpu[x->sample[p]] };
+			fetch(c, p);
+			if (!(s->flags[row] & LG_SAMPLE_OFFCPU))
+				ret->v[ret->n++] = (struct lg_moment){ s->ts[row], s->cpu[row] };
 		}
-	/* Of one thread they are in order. */
+	/* Of one thread they are in order; lg_cmp_i64() compares by what comes first. */
 	if (to > from + 1)
-		qsort(at, n, sizeof *at, lg_cmp_i64);
-	for (size_t i = 0; !rc && i < n; i++) {
-		if (out->n && at[i].ts - out->v[out->n - 1].end <= JOIN_PERIODS * period) {
-			out->v[out->n - 1].end = at[i].ts + period;
+		qsort(ret->v, ret->n, sizeof *ret->v, lg_cmp_i64);
+	return 0;
+}
+
+int lg_find_bursts(const struct lg_seen *seen, int64_t period, struct lg_stretch life,
+		   struct lg_stretches *out)
+{
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < seen->n; i++) {
+		struct lg_moment m = seen->v[i];
+
+		if (m.ts < life.ts || m.ts >= life.end)
+			continue;
+		if (out->n && m.ts - out->v[out->n - 1].end <= JOIN_PERIODS * period) {
+			out->v[out->n - 1].end = m.ts + period;
 		} else if (out->n < BURSTS_MAX) {
-			rc = lg_stretch_add(out, at[i].ts, at[i].ts + period);
+			rc = lg_stretch_add(out, m.ts, m.ts + period);
 			if (!rc)
-				out->v[out->n - 1].cpu = at[i].cpu;
+				out->v[out->n - 1].cpu = m.cpu;
 		}
 	}
-	lg_free(at);
 	return rc;
 }
 

@@ -54,9 +54,18 @@ int64_t lg_sampling_period(struct lg_case *c, lg_thr thr);
 int lg_find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct lg_stretch life,
 		 struct lg_stretches *gaps) LG_MUST_CHECK;
 
-/* Bursts of a process within the victim's life: its samples, of all threads, no more than five periods
- * apart. */
-int lg_find_bursts(const struct lg_case *c, lg_prc prc, int64_t period, struct lg_stretch life,
+/* When a process was seen, by samples of all its threads, in order. Free v with lg_free(). */
+struct lg_seen {
+	struct lg_moment {
+		int64_t ts;
+		int32_t cpu;
+	} *v;
+	size_t n;
+};
+
+int lg_find_seen(const struct lg_case *c, lg_prc prc, struct lg_seen *ret) LG_MUST_CHECK;
+/* Bursts of a process within the victim's life: where it was seen no more than five periods apart. */
+int lg_find_bursts(const struct lg_seen *seen, int64_t period, struct lg_stretch life,
 		   struct lg_stretches *out) LG_MUST_CHECK;
 /* Keep those that are long enough to be judged; the time that they take. */
 int64_t lg_keep_long(struct lg_stretches *b, int64_t period);

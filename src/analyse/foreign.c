@@ -299,10 +299,10 @@ static bool cpu_was_taken(const struct lg_case *c, lg_prc candidate, lg_thr vict
 }
 
 /* Its long bursts: for its rhythm, and to be judged. */
-static int find_candidate(const struct lg_case *c, struct candidate *k, int64_t period,
+static int find_candidate(struct candidate *k, const struct lg_seen *seen, int64_t period,
 			  struct lg_stretch life, int64_t *ret_busy)
 {
-	int rc = lg_find_bursts(c, k->prc, period, life, &k->all);
+	int rc = lg_find_bursts(seen, period, life, &k->all);
 
 	*ret_busy = rc ? 0 : lg_keep_long(&k->all, period);
 	lg_mark_beats(&k->all);
@@ -336,12 +336,24 @@ static bool agrees(struct candidate *k, const struct lg_stretches *gaps, int64_t
 	       (double)still >= (k->usual + STILL_MORE) * (double)busy;
 }
 
-static int judge_candidate(const struct lg_case *c, const struct lg_stretches *gaps, lg_thr victim,
-			   int64_t period, struct lg_stretch life, struct candidate *k)
+/* One that may have been stalled. */
+struct victim {
+	const struct lg_rank *rank;
+	int64_t period; /* of its samples */
+	struct lg_stretch life;
+	struct lg_stretches gaps;
+	double usual;   /* share of its life that it stands still */
+};
+
+static int judge_candidate(const struct lg_case *c, const struct victim *v, const struct lg_seen *seen,
+			   struct candidate *k)
 {
-	int64_t all_busy, still;
+	const struct lg_stretches *gaps = &v->gaps;
+	struct lg_stretch life = v->life;
+	lg_thr victim = v->rank->thr;
+	int64_t period = v->period, all_busy, still;
 	size_t n = 0, n_same_cpu = 0, before;
-	int rc = find_candidate(c, k, period, life, &all_busy);
+	int rc = find_candidate(k, seen, period, life, &all_busy);
 
 	k->p = 1;
 	/* Always busy: it coincides with everything and explains nothing. */
@@ -388,77 +400,87 @@ static bool better(const struct candidate *k, const struct candidate *than)
 	return k->p < than->p || (k->p <= than->p && k->covered > than->covered);
 }
 
-/* Every second process: who of them explains best why the victim stood still? */
+/* Every second process: who of them explains best why each victim stood still? */
 struct field {
 	struct lg_case *c;
-	const struct lg_rank *victim;
-	const struct lg_stretches *gaps;
-	struct lg_stretch life;
-	int64_t period;
-	double usual;
+	const struct victim *victim;
+	size_t n_victims;
+	struct contest {
+		size_t n; /* candidates */
+		struct candidate best;
+	} *contest; /* by victim */
 	lg_prc first;
-	size_t n; /* candidates */
-	struct candidate best;
 	int rc;
 };
+
+static int enter(struct lg_case *c, const struct victim *v, lg_prc p, const struct lg_seen *seen,
+		 struct contest *t)
+{
+	struct candidate k = { .prc = p, .usual = v->usual };
+	int rc = judge_candidate(c, v, seen, &k);
+
+	t->n += k.all.n >= MIN_HITS;
+	t->best.clouded |= k.clouded;
+	k.clouded = t->best.clouded;
+	if (!rc && better(&k, &t->best)) {
+		done(&t->best);
+		t->best = k;
+	} else {
+		done(&k);
+	}
+	return rc;
+}
 
 static void judge_field(void *arg)
 {
 	struct field *f = arg;
 	struct lg_case *c = f->c;
 
-	f->best.p = 1;
-	for (lg_prc p = f->first; !f->rc && p < c->t->process.n && f->n < CANDIDATES_MAX / 2; p += 2) {
-		struct candidate k = { .prc = p, .usual = f->usual };
+	for (size_t i = 0; i < f->n_victims; i++)
+		f->contest[i].best.p = 1;
+	for (lg_prc p = f->first; !f->rc && p < c->t->process.n; p += 2) {
+		struct lg_seen seen;
 
-		if (is_job(c, p) || c->t->process.pid[p] <= 0 ||
-		    c->t->process.role[p] == LG_ROLE_RECORDER || lg_descends(c, p, f->victim->prc))
+		if (is_job(c, p) || c->t->process.pid[p] <= 0 || c->t->process.role[p] == LG_ROLE_RECORDER)
 			continue;
-		f->rc = judge_candidate(c, f->gaps, f->victim->thr, f->period, f->life, &k);
-		f->n += k.all.n >= MIN_HITS;
-		f->best.clouded |= k.clouded;
-		k.clouded = f->best.clouded;
-		if (!f->rc && better(&k, &f->best)) {
-			done(&f->best);
-			f->best = k;
-		} else {
-			done(&k);
-		}
+		f->rc = lg_find_seen(c, p, &seen);
+		for (size_t i = 0; !f->rc && i < f->n_victims; i++)
+			if (f->contest[i].n < CANDIDATES_MAX / 2 &&
+			    !lg_descends(c, p, f->victim[i].rank->prc))
+				f->rc = enter(c, &f->victim[i], p, &seen, &f->contest[i]);
+		lg_free(seen.v);
 	}
 }
 
-static int judge_victim(struct lg_case *c, const struct lg_rank *r, struct candidate *best)
+/* The two halves' contests of one victim are one: the best of both. */
+static struct candidate winner(const struct contest *a, const struct contest *b)
 {
-	struct lg_stretch life = lg_sampled_life(c, r->prc);
-	int64_t period = lg_sampling_period(c, r->thr), wall = life.end - life.ts, still = 0;
-	struct lg_stretches gaps = { 0 };
-	struct field half[2];
-	struct lg_aside aside;
+	bool second = better(&b->best, &a->best);
+	struct candidate best = second ? b->best : a->best, other = second ? a->best : b->best;
+
+	best.clouded |= other.clouded;
+	best.p *= (double)(a->n + b->n);
+	done(&other);
+	return best;
+}
+
+/* False: too few samples of it, or none at all for half of the time. */
+static int see_victim(struct lg_case *c, const struct lg_rank *r, struct victim *v, bool *ret_usable)
+{
+	int64_t wall, still = 0;
 	int rc;
 
-	if (period <= 0 || wall <= 0 || wall < (c->t->last - c->t->first) / 2)
+	*v = (struct victim){ .rank = r, .life = lg_sampled_life(c, r->prc),
+			      .period = lg_sampling_period(c, r->thr) };
+	wall = v->life.end - v->life.ts;
+	*ret_usable = v->period > 0 && wall > 0;
+	if (!*ret_usable)
 		return 0;
-	rc = lg_find_gaps(c, r->thr, period, life, &gaps);
-	for (size_t i = 0; i < gaps.n; i++)
-		still += gaps.v[i].end - gaps.v[i].ts;
-	for (lg_prc i = 0; i < 2; i++)
-		half[i] = (struct field){ .c = c, .victim = r, .gaps = &gaps, .life = life, .period = period,
-					  .usual = (double)still / (double)wall, .first = 1 + i, .rc = rc };
-	(void)lg_parent_of(c, r->prc); /* from here on it is only looked at */
-	lg_aside_start(&aside, c->t->sample.n > WORTH_A_THREAD, judge_field, &half[1]);
-	judge_field(&half[0]);
-	lg_aside_wait(&aside);
-	*best = half[0].best;
-	if (better(&half[1].best, best)) {
-		done(best);
-		*best = half[1].best;
-	} else {
-		done(&half[1].best);
-	}
-	best->clouded = half[0].best.clouded || half[1].best.clouded;
-	best->p *= (double)(half[0].n + half[1].n);
-	lg_free(gaps.v);
-	return half[0].rc ? half[0].rc : half[1].rc;
+	rc = lg_find_gaps(c, r->thr, v->period, v->life, &v->gaps);
+	for (size_t i = 0; i < v->gaps.n; i++)
+		still += v->gaps.v[i].end - v->gaps.v[i].ts;
+	v->usual = (double)still / (double)wall;
+	return rc;
 }
 
 static int cmp_stretch(const void *a, const void *b)
@@ -472,22 +494,22 @@ static int cmp_stretch(const void *a, const void *b)
  * its CPU) may tell it of another rank. */
 static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, struct candidate *best)
 {
+	struct lg_seen seen;
 	int rc = 0;
 
+	if (lg_find_seen(c, best->prc, &seen))
+		return LG_E_NOMEM;
 	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
-		const struct lg_rank *r = &c->ranks[i];
-		struct lg_stretch life = lg_sampled_life(c, r->prc);
-		int64_t period = lg_sampling_period(c, r->thr);
-		struct lg_stretches gaps = { 0 };
+		struct victim v = { 0 };
 		struct candidate k = { .prc = best->prc };
+		bool usable;
 
-		if (r == victim || period <= 0 || life.end <= life.ts)
+		if (&c->ranks[i] == victim)
 			continue;
-		rc = lg_find_gaps(c, r->thr, period, life, &gaps);
-		for (size_t j = 0; j < gaps.n; j++)
-			k.usual += (double)(gaps.v[j].end - gaps.v[j].ts) / (double)(life.end - life.ts);
-		rc = rc ? rc : judge_candidate(c, &gaps, r->thr, period, life, &k);
-		for (size_t j = 0; !rc && k.p < P_LIMIT && j < k.bursts.n; j++) {
+		rc = see_victim(c, &c->ranks[i], &v, &usable);
+		k.usual = v.usual;
+		rc = rc || !usable ? rc : judge_candidate(c, &v, &seen, &k);
+		for (size_t j = 0; !rc && usable && k.p < P_LIMIT && j < k.bursts.n; j++) {
 			const struct lg_stretch *b = &k.bursts.v[j];
 			bool known = false;
 
@@ -498,9 +520,10 @@ static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, stru
 			rc = lg_stretch_add(&best->bursts, b->ts, b->end);
 			best->covered += b->still;
 		}
-		lg_free(gaps.v);
+		lg_free(v.gaps.v);
 		done(&k);
 	}
+	lg_free(seen.v);
 	if (best->bursts.n)
 		qsort(best->bursts.v, best->bursts.n, sizeof *best->bursts.v, cmp_stretch);
 	best->hits = lg_join_occasions(&best->bursts, lg_sampling_period(c, victim->thr));
@@ -518,26 +541,66 @@ static void abstain(struct lg_case *c, const struct lg_rank *r)
 				    "with laggard record", lg_thread_text(c, r->thr)));
 }
 
+/* Every process against every victim, on two cores. ret: the best for each of them, also with an error. */
+static int judge_all(struct lg_case *c, const struct victim *v, size_t n, struct candidate *ret)
+{
+	struct field half[2];
+	struct lg_aside aside;
+	int rc;
+
+	for (lg_prc i = 0; i < 2; i++)
+		half[i] = (struct field){ .c = c, .victim = v, .n_victims = n, .first = 1 + i,
+					  .contest = lg_calloc(n, sizeof *half[i].contest) };
+	rc = half[0].contest && half[1].contest ? 0 : LG_E_NOMEM;
+	for (size_t i = 0; i < n; i++)
+		(void)lg_parent_of(c, v[i].rank->prc); /* from here on it is only looked at */
+	if (!rc) {
+		lg_aside_start(&aside, c->t->sample.n > WORTH_A_THREAD, judge_field, &half[1]);
+		judge_field(&half[0]);
+		lg_aside_wait(&aside);
+		rc = half[0].rc ? half[0].rc : half[1].rc;
+		for (size_t i = 0; i < n; i++)
+			ret[i] = winner(&half[0].contest[i], &half[1].contest[i]);
+	}
+	lg_free(half[0].contest);
+	lg_free(half[1].contest);
+	return rc;
+}
+
 int lg_find_foreign(struct lg_case *c, struct lg_error *err)
 {
-	struct candidate best = { 0 };
+	struct victim *v = lg_calloc(c->n_ranks, sizeof *v);
+	struct candidate *k = lg_calloc(c->n_ranks, sizeof *k), best = { 0 };
 	const struct lg_rank *victim = NULL, *clouded = NULL;
-	int rc = 0;
+	size_t n = 0;
+	int rc = v && k ? 0 : LG_E_NOMEM;
 
 	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
-		struct candidate k = { 0 };
+		bool usable;
 
-		rc = judge_victim(c, &c->ranks[i], &k);
-		if (!rc && k.clouded && !clouded)
-			clouded = &c->ranks[i];
-		if (!rc && k.prc && k.p < P_LIMIT && (!victim || k.covered > best.covered)) {
+		rc = see_victim(c, &c->ranks[i], &v[n], &usable);
+		if (usable && v[n].life.end - v[n].life.ts >= (c->t->last - c->t->first) / 2)
+			n++;
+		else
+			lg_free(v[n].gaps.v);
+	}
+	if (!rc && n)
+		rc = judge_all(c, v, n, k);
+	for (size_t i = 0; k && i < n; i++) {
+		if (!rc && k[i].clouded && !clouded)
+			clouded = v[i].rank;
+		if (!rc && k[i].prc && k[i].p < P_LIMIT && (!victim || k[i].covered > best.covered)) {
 			done(&best);
-			best = k;
-			victim = &c->ranks[i];
+			best = k[i];
+			victim = v[i].rank;
 		} else {
-			done(&k);
+			done(&k[i]);
 		}
 	}
+	for (size_t i = 0; i < n; i++)
+		lg_free(v[i].gaps.v);
+	lg_free(v);
+	lg_free(k);
 	if (!rc && !victim && clouded) {
 		abstain(c, clouded);
 	} else if (!rc && victim) {

@@ -164,58 +164,78 @@ int lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r, bool (*pick)
 	return rc;
 }
 
-/* The next stretch of a, from number *at on, that covers part of [from, to); false when there is none. */
-static bool next_part(const struct lg_gpu_ivs *a, size_t *at, int64_t from, int64_t to, int64_t *ret_from,
-		      int64_t *ret_to)
+/* A part of a piece that lies in a stretch, both by number. */
+struct part {
+	size_t piece, stretch;
+	int64_t from, to;
+};
+
+/* The first of n pieces, from i on, that ends after ts: near i, as a rule. */
+static size_t piece_after(const struct lg_gpu_piece *v, size_t n, size_t i, int64_t ts)
 {
-	while (*at < a->n && a->v[*at].end <= from)
-		++*at;
-	if (*at == a->n || a->v[*at].ts >= to)
-		return false;
-	*ret_from = a->v[*at].ts > from ? a->v[*at].ts : from;
-	*ret_to = a->v[*at].end < to ? a->v[*at].end : to;
-	return true;
+	size_t lo = i, hi = i;
+
+	for (size_t by = 1; hi < n && v[hi].ts + v[hi].dur <= ts; by *= 2) {
+		lo = hi + 1;
+		hi += by;
+	}
+	hi = hi < n ? hi : n;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (v[mid].ts + v[mid].dur <= ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
 }
 
-/* *ret_first: the first piece it lies in; *ret_parts: in how many parts. */
-static int64_t late_within(const struct lg_gpu_run *r, const struct lg_gpu_ivs *a, size_t *ret_first,
-			   size_t *ret_parts)
+/* From *p (all zero but .to = INT64_MIN at first) on to the next part of a piece for want of launches. */
+static bool next_part(const struct lg_gpu_piece *v, size_t n, const struct lg_gpu_ivs *a, struct part *p)
 {
-	int64_t sum = 0, from, to;
-	size_t k = 0;
+	for (; p->stretch < a->n; p->stretch++) {
+		const struct lg_gpu_iv *s = &a->v[p->stretch];
+		int64_t from = s->ts > p->to ? s->ts : p->to;
 
-	*ret_first = *ret_parts = 0;
-	for (size_t i = 0; k < a->n && i < r->n_pieces; i++) {
-		const struct lg_gpu_piece *p = &r->piece[i];
-		int64_t at = p->ts, end = p->ts + p->dur;
+		if (from >= s->end)
+			continue;
+		for (p->piece = piece_after(v, n, p->piece, from); p->piece < n; p->piece++) {
+			int64_t ts = v[p->piece].ts, end = ts + v[p->piece].dur;
 
-		while (p->cause == LG_GPU_BY_LAUNCH && at < end && next_part(a, &k, at, end, &from, &to)) {
-			sum += to - from;
-			at = to;
-			if (!*ret_parts)
-				*ret_first = i;
-			++*ret_parts;
+			if (ts >= s->end)
+				break;
+			if (v[p->piece].cause != LG_GPU_BY_LAUNCH)
+				continue;
+			p->from = ts > from ? ts : from;
+			p->to = end < s->end ? end : s->end;
+			return true;
 		}
 	}
-	return sum;
+	return false;
 }
 
 int64_t lg_gpu_late_within(const struct lg_gpu_run *r, const struct lg_gpu_ivs *a)
 {
-	size_t first, parts;
+	struct part p = { .to = INT64_MIN };
+	int64_t sum = 0;
 
-	return late_within(r, a, &first, &parts);
+	while (next_part(r->piece, r->n_pieces, a, &p))
+		sum += p.to - p.from;
+	return sum;
 }
 
-static void put(struct lg_gpu_run *r, const struct lg_gpu_piece *like, int64_t from, int64_t to,
-		uint8_t cause)
+/* Append [from, to) to the n pieces at v, unless it is empty. */
+static size_t put(struct lg_gpu_piece *v, size_t n, struct lg_gpu_piece like, int64_t from, int64_t to,
+		  uint8_t cause)
 {
 	if (to <= from)
-		return;
-	r->piece[r->n_pieces] = *like;
-	r->piece[r->n_pieces].ts = from;
-	r->piece[r->n_pieces].dur = to - from;
-	r->piece[r->n_pieces++].cause = cause;
+		return n;
+	like.ts = from;
+	like.dur = to - from;
+	like.cause = cause;
+	v[n] = like;
+	return n + 1;
 }
 
 /* Make room for `more` pieces in front of piece `from` and those behind it: they move up. */
@@ -236,37 +256,58 @@ static int make_room(struct lg_case *c, struct lg_gpu_run *r, size_t from, size_
 		r->piece = p;
 		r->cap_pieces = need + need / 2;
 	}
-	memmove(p + from + more, p + from, (r->n_pieces - from) * sizeof *p);
+	if (more)
+		memmove(p + from + more, p + from, (r->n_pieces - from) * sizeof *p);
 	return 0;
 }
 
 int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_gpu_ivs *a, uint8_t into)
 {
-	size_t end_old, first, parts, k = 0;
-	int64_t from, to;
+	struct part p = { .to = INT64_MIN };
+	size_t first = SIZE_MAX, last = SIZE_MAX, n = r->n_pieces, more = 0, next, out;
+	struct lg_gpu_piece *from, *to, rest = { 0 };
+	int64_t end = INT64_MIN; /* of the last part */
 
-	/* Most spans are not late at all: what has nothing to move is left as it is. */
-	if (!late_within(r, a, &first, &parts))
-		return 0;
-	/* A part leaves something in front of it and behind it at most: what is written below never
-	 * overtakes what is read. */
-	if (make_room(c, r, first, 2 * parts))
-		return LG_E_NOMEM;
-	end_old = r->n_pieces + 2 * parts;
-	r->n_pieces = first;
-	for (size_t i = first + 2 * parts; i < end_old; i++) {
-		const struct lg_gpu_piece p = r->piece[i];
-		int64_t at = p.ts, end = p.ts + p.dur;
+	for (; next_part(r->piece, n, a, &p); last = p.piece, end = p.to) {
+		const struct lg_gpu_piece *q = &r->piece[p.piece];
 
-		while (p.cause == LG_GPU_BY_LAUNCH && at < end && next_part(a, &k, at, end, &from, &to)) {
-			put(r, &p, at, from, p.cause);
-			put(r, &p, from, to, into);
-			r->by[p.cause] -= to - from;
-			r->by[into] += to - from;
-			at = to;
-		}
-		put(r, &p, at, end, p.cause);
+		if (first == SIZE_MAX)
+			first = p.piece;
+		/* What is left of the piece in front of this part, and behind it. */
+		more += (p.from > (p.piece == last ? end : q->ts)) + (p.to < q->ts + q->dur);
 	}
+	/* Most spans are not late at all: what has nothing to move is left as it is. */
+	if (first == SIZE_MAX)
+		return 0;
+	if (make_room(c, r, first, more))
+		return LG_E_NOMEM;
+	/* Pieces move down from `from`, where they are `more` places further up, to `to`: what is written
+	 * never overtakes what is read. */
+	to = r->piece;
+	from = to + more;
+	next = out = first;
+	p = (struct part){ .piece = first, .to = INT64_MIN };
+	while (next_part(from, n, a, &p)) {
+		if (p.piece >= next) {
+			out = put(to, out, rest, rest.ts, rest.ts + rest.dur, rest.cause);
+			if (to + out != from + next)
+				memmove(to + out, from + next, (p.piece - next) * sizeof *to);
+			out += p.piece - next;
+			next = p.piece + 1;
+			rest = from[p.piece];
+		}
+		end = rest.ts + rest.dur;
+		out = put(to, out, rest, rest.ts, p.from, rest.cause);
+		out = put(to, out, rest, p.from, p.to, into);
+		rest.ts = p.to;
+		rest.dur = end - p.to;
+		r->by[rest.cause] -= p.to - p.from;
+		r->by[into] += p.to - p.from;
+	}
+	out = put(to, out, rest, rest.ts, rest.ts + rest.dur, rest.cause);
+	if (to + out != from + next)
+		memmove(to + out, from + next, (n - next) * sizeof *to);
+	r->n_pieces = n + more;
 	return 0;
 }
 

@@ -211,25 +211,30 @@ int lg_gpu_refine_batch(struct lg_case *c, struct lg_gpu *g)
 	return c->failed;
 }
 
+static bool is_next(const char *name)
+{
+	return strstr(name, "): __next__") || strstr(name, "built-in function next");
+}
+
 /* Is Python in an iterator's __next__ for most of these moments? Stacks tell what a hole cannot. */
-static bool in_next(const struct lg_case *c, const struct lg_gpu_run *r, const struct lg_gpu_ivs *a)
+static bool in_next(struct lg_case *c, const struct lg_gpu_run *r, const struct lg_gpu_ivs *a)
 {
 	const struct lg_trace *t = c->t;
 	int64_t inside = 0, all = 0;
+	uint8_t *picked = NULL;
 
 	for (size_t i = 0; i < a->n; i++)
 		all += a->v[i].end - a->v[i].ts;
-	if (!r->has_frames)
-		return false;
-	for (uint32_t p = c->idx->span_off[r->main]; p < c->idx->span_off[r->main + 1]; p++) {
+	if (r->has_frames && lg_span_pick(c, is_next, &picked))
+		c->failed = LG_E_NOMEM;
+	for (uint32_t p = c->idx->span_off[r->main]; picked && p < c->idx->span_off[r->main + 1]; p++) {
 		uint32_t row = c->idx->span[p];
-		const char *name = lg_string(t, t->span.name[row]);
-		int64_t mid = t->span.ts[row] + t->span.dur[row] / 2;
 
-		if (t->span.kind[row] == LG_SPAN_PYTHON && lg_gpu_within(a, mid) &&
-		    (strstr(name, "): __next__") || strstr(name, "built-in function next")))
+		if (t->span.kind[row] == LG_SPAN_PYTHON && picked[t->span.name[row]] &&
+		    lg_gpu_within(a, t->span.ts[row] + t->span.dur[row] / 2))
 			inside += t->span.dur[row];
 	}
+	lg_free(picked);
 	return inside * 2 > all;
 }
 

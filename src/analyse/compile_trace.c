@@ -231,56 +231,75 @@ static void launch_blocking(struct lg_case *c, const struct lg_gpu *g)
 	lg_free(picked);
 }
 
-/* Python frames of modes and checks that belong into debugging, with the time inside them. */
+/* Modes and checks that belong into debugging, by the file of their Python frames. */
+static const struct {
+	const char *file, *what;
+} debug_known[] = {
+	{ "torch/utils/flop_counter.py", "FlopCounterMode" },
+	{ "torch/autograd/anomaly_mode.py", "autograd anomaly detection" },
+};
+enum { DEBUG_KNOWN = sizeof debug_known / sizeof *debug_known };
+
+/* A bit for each of them, by frame; NULL: no frame has any (or no memory). */
+static uint8_t *debug_bits(struct lg_case *c)
+{
+	const struct lg_trace *t = c->t;
+	uint8_t *bits = NULL;
+
+	for (size_t f = 0; f < t->frame.n; f++)
+		for (size_t k = 0; k < DEBUG_KNOWN; k++) {
+			if (!strstr(lg_string(t, t->frame.file[f]), debug_known[k].file))
+				continue;
+			if (!bits)
+				bits = lg_calloc(t->frame.n, 1);
+			if (!bits) {
+				c->failed = LG_E_NOMEM;
+				return NULL;
+			}
+			bits[f] |= (uint8_t)(1u << k);
+		}
+	return bits;
+}
+
+/* Their frames in the main thread, with the time inside them. */
 static void debug_frames(struct lg_case *c, const struct lg_gpu *g)
 {
-	static const struct { const char *file, *what; } known[] = {
-		{ "torch/utils/flop_counter.py", "FlopCounterMode" },
-		{ "torch/autograd/anomaly_mode.py", "autograd anomaly detection" },
-		{ "torch/utils/_device.py", NULL }, /* ordinary: a default device */
-	};
 	const struct lg_trace *t = c->t;
+	uint8_t *bits = debug_bits(c);
+	struct lg_finding *f = NULL;
 
-	for (size_t i = 0; i < g->n; i++) {
+	for (size_t i = 0; bits && i < g->n && !f; i++) {
 		const struct lg_gpu_run *r = &g->run[i];
-		size_t n[3] = { 0 };
-		int64_t ns[3] = { 0 }, at[3] = { 0 };
+		size_t n[DEBUG_KNOWN] = { 0 }, k = 0;
+		int64_t at[DEBUG_KNOWN] = { 0 };
 
 		if (!r->has_frames || (!lg_gpu_judged(r) && r->scope != LG_SCOPE_CPU) || !r->main)
 			continue;
 		for (uint32_t p = c->idx->span_off[r->main]; p < c->idx->span_off[r->main + 1]; p++) {
 			uint32_t row = c->idx->span[p];
 			lg_stk s = t->span.stack[row];
-			const char *file;
 
 			if (t->span.kind[row] != LG_SPAN_PYTHON || !s || t->span.ts[row] < r->from ||
 			    t->span.ts[row] >= r->to)
 				continue;
-			file = lg_string(t, t->frame.file[t->stack.frame[s]]);
-			for (size_t k = 0; k < 3; k++)
-				if (known[k].what && strstr(file, known[k].file)) {
+			for (k = 0; k < DEBUG_KNOWN; k++)
+				if (bits[t->stack.frame[s]] >> k & 1)
 					at[k] = n[k]++ ? at[k] : t->span.ts[row];
-					ns[k] += t->span.dur[row];
-				}
 		}
-		for (size_t k = 0; k < 3; k++) {
-			struct lg_finding *f;
-
-			if (n[k] < 20)
-				continue;
-			f = unmeasured(c, g, "debug.left_on", 0.9, r);
-			if (!f)
-				return;
-			f->title = lg_arena_printf(&c->v->arena, "%s is active in the profiled steps%s",
-						   known[k].what, r->compiled ? "" : ", and no compiled region "
-						   "runs: torch.compile is skipped under such a mode");
-			f->culprit.function = known[k].what;
-			lg_evidence_add(c, f, at[k], 0, "%zu calls into %s", n[k], known[k].file);
-			lg_evidence_add(c, f, INT64_MIN, 0, "the trace was slowed by its stacks, so the loss is "
-					"not measured: run 50 steps without it and compare (laggard diff)");
-			return;
-		}
+		for (k = 0; k < DEBUG_KNOWN && n[k] < 20;)
+			k++;
+		f = k < DEBUG_KNOWN ? unmeasured(c, g, "debug.left_on", 0.9, r) : NULL;
+		if (!f)
+			continue;
+		f->title = lg_arena_printf(&c->v->arena, "%s is active in the profiled steps%s", debug_known[k].what,
+					   r->compiled ? "" : ", and no compiled region runs: torch.compile is "
+							      "skipped under such a mode");
+		f->culprit.function = debug_known[k].what;
+		lg_evidence_add(c, f, at[k], 0, "%zu calls into %s", n[k], debug_known[k].file);
+		lg_evidence_add(c, f, INT64_MIN, 0, "the trace was slowed by its stacks, so the loss is not measured: "
+				"run 50 steps without it and compare (laggard diff)");
 	}
+	lg_free(bits);
 }
 
 /* ---- logs ---- */

@@ -12,6 +12,7 @@
 #include "analyse/timeline_gpu.h"
 #include "analyse/tally.h"
 #include "base/alloc.h"
+#include "base/aside.h"
 #include "base/map.h"
 #include "base/median.h"
 
@@ -147,14 +148,15 @@ const char *lg_gpu_place(struct lg_case *c, uint32_t op, uint32_t site)
 	return where ? where : what;
 }
 
-/* How many separate calls (or stretches) are charged with the causes in mask. */
-static size_t episodes(const struct lg_gpu_run *r, uint32_t mask)
+/* How many separate calls (or stretches) are charged with the causes in mask: it is not asked for more than
+ * `most`. */
+static size_t episodes(const struct lg_gpu_run *r, uint32_t mask, size_t most)
 {
 	uint32_t last = LG_NO_ROW;
 	int64_t end = INT64_MIN;
 	size_t n = 0;
 
-	for (size_t i = 0; i < r->n_pieces; i++) {
+	for (size_t i = 0; i < r->n_pieces && n < most; i++) {
 		const struct lg_gpu_piece *p = &r->piece[i];
 
 		if (!(mask >> p->cause & 1))
@@ -168,10 +170,11 @@ static size_t episodes(const struct lg_gpu_run *r, uint32_t mask)
 
 void lg_gpu_cap_rare(struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask)
 {
-	size_t n = episodes(r, mask);
+	enum { MANY = 5 };
+	size_t n = episodes(r, mask, MANY);
 
 	/* PRODUCT section 3: medium and above need five episodes, or one in every step. */
-	if (n < 5 && !(r->n_steps >= 2 && n >= r->n_steps) && f->severity[0] != 'i')
+	if (n < MANY && !(r->n_steps >= 2 && n >= r->n_steps) && f->severity[0] != 'i')
 		f->severity = "low";
 }
 
@@ -206,46 +209,59 @@ struct places {
 	uint32_t recent[256]; /* by a few bits of the names: place + 1; most places come again soon */
 };
 
-/* The place that p is charged to; it is made with its first piece. NULL without memory. */
-static struct place *place_of(const struct lg_trace *t, struct places *l, const struct lg_gpu_piece *p)
+static bool same_place(const struct place *a, const struct place *b)
 {
-	struct place x = { .op = p->op != LG_NO_ROW ? t->span.name[p->op] : 0,
-			   .site = p->site != LG_NO_ROW ? t->span.name[p->site] : 0,
-			   .call = call_name(t, p->span),
-			   .op_row = p->op, .site_row = p->site, .at = p->ts };
-	uint32_t *recent = &l->recent[(x.op + 7 * x.site + 31 * x.call) % 256], at = *recent;
+	return a->op == b->op && a->site == b->site && a->call == b->call;
+}
+
+/* The place with x's names; where there is none yet, x becomes it. NULL without memory. */
+static struct place *place_like(struct places *l, const struct place *x)
+{
+	uint32_t *recent = &l->recent[(x->op + 7 * x->site + 31 * x->call) % 256], at = *recent;
 	uint64_t h;
 
-	if (at && l->v[at - 1].op == x.op && l->v[at - 1].site == x.site && l->v[at - 1].call == x.call)
+	if (at && same_place(&l->v[at - 1], x))
 		return &l->v[at - 1];
-	h = lg_mix64(lg_mix64((uint64_t)x.op << 32 | x.site) + x.call);
+	h = lg_mix64(lg_mix64((uint64_t)x->op << 32 | x->site) + x->call);
 	/* Different names with one hash: the next one, as in the builder. */
 	for (; (at = lg_map_get(&l->by_key, h)); h++)
-		if (l->v[at - 1].op == x.op && l->v[at - 1].site == x.site && l->v[at - 1].call == x.call)
+		if (same_place(&l->v[at - 1], x))
 			return &l->v[(*recent = at) - 1];
 	if (lg_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v) ||
 	    lg_map_set(&l->by_key, h, (uint32_t)l->n + 1))
 		return NULL;
-	l->v[l->n] = x;
+	l->v[l->n] = *x;
 	return &l->v[l->n++];
 }
 
-void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask,
-		    size_t n, const char *what)
+/* Pieces [from, to) of those with a cause in mask, by place; in order of first use. */
+struct lane {
+	const struct lg_trace *t;
+	const struct lg_gpu_run *r;
+	uint32_t mask;
+	size_t from, to;
+	struct places places;
+	int rc;
+};
+
+static void sum_places(void *arg)
 {
-	const struct lg_trace *t = c->t;
-	struct places l = { 0 };
-	struct place *v;
+	struct lane *l = arg;
+	const struct lg_trace *t = l->t;
 
-	for (size_t i = 0; i < r->n_pieces && !c->failed; i++) {
-		const struct lg_gpu_piece *p = &r->piece[i];
+	for (size_t i = l->from; i < l->to; i++) {
+		const struct lg_gpu_piece *p = &l->r->piece[i];
+		struct place x = { .op_row = p->op, .site_row = p->site, .at = p->ts }, *v;
 
-		if (!(mask >> p->cause & 1))
+		if (!(l->mask >> p->cause & 1))
 			continue;
-		v = place_of(t, &l, p);
+		x.op = p->op != LG_NO_ROW ? t->span.name[p->op] : 0;
+		x.site = p->site != LG_NO_ROW ? t->span.name[p->site] : 0;
+		x.call = call_name(t, p->span);
+		v = place_like(&l->places, &x);
 		if (!v) {
-			c->failed = LG_E_NOMEM;
-			break;
+			l->rc = LG_E_NOMEM;
+			return;
 		}
 		v->ns += p->dur;
 		v->n++;
@@ -255,10 +271,50 @@ void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu
 			v->at = p->ts;
 		}
 	}
-	v = l.v;
-	if (l.n && !c->failed)
-		qsort(v, l.n, sizeof *v, cmp_place);
-	for (size_t j = 0; j < l.n && j < n && !c->failed; j++) {
+}
+
+/* What b, later pieces, found is added to a. */
+static int join_places(struct places *a, const struct places *b)
+{
+	for (size_t i = 0; i < b->n; i++) {
+		const struct place *x = &b->v[i];
+		size_t n = a->n;
+		struct place *v = place_like(a, x);
+
+		if (!v)
+			return LG_E_NOMEM;
+		if (a->n > n)
+			continue;
+		v->ns += x->ns;
+		v->n += x->n;
+		if (x->longest > v->longest) {
+			v->longest = x->longest;
+			v->at = x->at;
+		}
+	}
+	return 0;
+}
+
+void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask,
+		    size_t n, const char *what)
+{
+	enum { WORTH_A_THREAD = 1 << 16 };
+	const struct lg_trace *t = c->t;
+	struct lane first = { .t = t, .r = r, .mask = mask, .to = r->n_pieces }, second = first;
+	struct places *l = &first.places;
+	struct lg_aside aside;
+	struct place *v;
+
+	first.to = second.from = r->n_pieces / 2;
+	lg_aside_start(&aside, r->n_pieces >= WORTH_A_THREAD, sum_places, &second);
+	sum_places(&first);
+	lg_aside_wait(&aside);
+	if (first.rc || second.rc || join_places(l, &second.places))
+		c->failed = LG_E_NOMEM;
+	v = l->v;
+	if (l->n && !c->failed)
+		qsort(v, l->n, sizeof *v, cmp_place);
+	for (size_t j = 0; j < l->n && j < n && !c->failed; j++) {
 		const char *where = lg_gpu_place(c, v[j].op_row, v[j].site_row);
 		const char *call = v[j].call ? lg_string(t, v[j].call) : NULL;
 
@@ -272,8 +328,10 @@ void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu
 				(double)v[j].ns / 1e6, v[j].n, where ? ": " : "", where ? where : "",
 				call ? where ? ", in " : ": in " : "", call ? call : "");
 	}
-	lg_free(l.v);
-	lg_map_done(&l.by_key);
+	lg_free(l->v);
+	lg_map_done(&l->by_key);
+	lg_free(second.places.v);
+	lg_map_done(&second.places.by_key);
 }
 
 /* ---- the run as a whole ---- */

@@ -48,6 +48,12 @@ static bool on_device(const struct lg_trace *t, size_t row)
 	       kind == LG_SPAN_MEMORY;
 }
 
+/* By start. */
+struct device_rows {
+	uint32_t *row;
+	size_t n, cap;
+};
+
 static void classify(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_work *w)
 {
 	const char *name = lg_string(c->t, c->t->span.name[w->span]);
@@ -98,25 +104,22 @@ struct owned {
 	uint32_t *off, *row;
 };
 
-static int sort_by_owner(const struct lg_trace *t, const lg_prc *owner, struct owned *ret)
+static int sort_by_owner(const struct lg_trace *t, const lg_prc *owner, const struct device_rows *all,
+			 struct owned *ret)
 {
 	uint32_t *off = lg_calloc(t->process.n + 2, sizeof *off), *row;
 
 	ret->off = off;
-	if (!off)
+	ret->row = row = lg_calloc(all->n, sizeof *row);
+	if (!off || !row)
 		return LG_E_NOMEM;
 	/* off[prc + 1] is the fill mark of prc and ends up as its end. */
-	for (size_t i = 0; i < t->span.n; i++)
-		if (on_device(t, i))
-			off[owner[t->span.track[i]] + 2]++;
+	for (size_t i = 0; i < all->n; i++)
+		off[owner[t->span.track[all->row[i]]] + 2]++;
 	for (size_t i = 1; i < t->process.n + 2; i++)
 		off[i] += off[i - 1];
-	ret->row = row = lg_calloc(off[t->process.n + 1], sizeof *row);
-	if (!row)
-		return LG_E_NOMEM;
-	for (uint32_t i = 0; i < t->span.n; i++)
-		if (on_device(t, i))
-			row[off[owner[t->span.track[i]] + 1]++] = i;
+	for (size_t i = 0; i < all->n; i++)
+		row[off[owner[t->span.track[all->row[i]]] + 1]++] = all->row[i];
 	return 0;
 }
 
@@ -164,8 +167,8 @@ static int collect_work(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *
 	return 0;
 }
 
-/* Processes that own a device track, or ran operators. */
-static int find_runs(struct lg_case *c, struct lg_gpu *g, lg_prc *owner)
+/* Processes that own a device track, or ran operators; and the rows of device work. */
+static int find_runs(struct lg_case *c, struct lg_gpu *g, lg_prc *owner, struct device_rows *rows)
 {
 	const struct lg_trace *t = c->t;
 	uint8_t *has = lg_calloc(t->process.n, 1);
@@ -174,9 +177,20 @@ static int find_runs(struct lg_case *c, struct lg_gpu *g, lg_prc *owner)
 
 	if (!has)
 		return LG_E_NOMEM;
-	for (size_t i = 0; i < t->span.n; i++)
-		if (t->span.thr[i] && t->span.kind[i] == LG_SPAN_OP)
-			has[t->thread.prc[t->span.thr[i]]] = 1;
+	for (uint32_t i = 0; i < t->span.n; i++) {
+		if (t->span.thr[i]) {
+			if (t->span.kind[i] == LG_SPAN_OP)
+				has[t->thread.prc[t->span.thr[i]]] = 1;
+			continue;
+		}
+		if (!on_device(t, i))
+			continue;
+		if (lg_grow(&rows->row, &rows->cap, rows->n + 1, sizeof *rows->row)) {
+			lg_free(has);
+			return LG_E_NOMEM;
+		}
+		rows->row[rows->n++] = i;
+	}
 	for (lg_prc p = 1; p < t->process.n; p++)
 		if (has[p]) {
 			only = n ? 0 : p;
@@ -191,9 +205,9 @@ static int find_runs(struct lg_case *c, struct lg_gpu *g, lg_prc *owner)
 		if (!owner[k])
 			owner[k] = only; /* one process with operators: the device is its own */
 	}
-	for (size_t i = 0; i < t->span.n; i++)
-		if (on_device(t, i) && owner[t->span.track[i]])
-			has[owner[t->span.track[i]]] = 1;
+	for (size_t i = 0; i < rows->n; i++)
+		if (owner[t->span.track[rows->row[i]]])
+			has[owner[t->span.track[rows->row[i]]]] = 1;
 	g->run = lg_arena_alloc(&c->v->arena, t->process.n + 1, sizeof *g->run);
 	for (lg_prc p = 1; g->run && p < t->process.n; p++)
 		if (has[p])
@@ -291,6 +305,7 @@ static int account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err)
 {
 	lg_prc *owner = lg_calloc(c->t->track.n + 1, sizeof *owner);
+	struct device_rows rows = { 0 };
 	struct owned owned = { 0 };
 	int rc = 0;
 
@@ -303,11 +318,11 @@ int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err)
 	for (lg_trk k = 1; !rc && k < c->t->track.n; k++)
 		ret->device[k] = device_of(c->t, k);
 	if (!rc)
-		rc = find_runs(c, ret, owner);
+		rc = find_runs(c, ret, owner, &rows);
 	if (!rc && ret->n)
 		qsort(ret->run, ret->n, sizeof *ret->run, cmp_run);
 	if (!rc)
-		rc = sort_by_owner(c->t, owner, &owned);
+		rc = sort_by_owner(c->t, owner, &rows, &owned);
 	if (!rc)
 		rc = lg_span_names(c);
 	for (size_t i = 0; !rc && i < ret->n; i++) {
@@ -323,6 +338,7 @@ int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err)
 			rc = account(c, ret, r);
 	}
 	lg_free(owner);
+	lg_free(rows.row);
 	lg_free(owned.off);
 	lg_free(owned.row);
 	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;

@@ -225,7 +225,7 @@ int64_t lg_gpu_late_within(const struct lg_gpu_run *r, const struct lg_gpu_ivs *
 	return sum;
 }
 
-/* Append [from, to) to the n pieces at v, unless it is empty. */
+/* [from, to) becomes the piece in front of v[n], unless it is empty. */
 static size_t put(struct lg_gpu_piece *v, size_t n, struct lg_gpu_piece like, int64_t from, int64_t to,
 		  uint8_t cause)
 {
@@ -234,81 +234,81 @@ static size_t put(struct lg_gpu_piece *v, size_t n, struct lg_gpu_piece like, in
 	like.ts = from;
 	like.dur = to - from;
 	like.cause = cause;
-	v[n] = like;
-	return n + 1;
+	v[n - 1] = like;
+	return n - 1;
 }
 
-/* Make room for `more` pieces in front of piece `from` and those behind it: they move up. */
-static int make_room(struct lg_case *c, struct lg_gpu_run *r, size_t from, size_t more)
+static int make_room(struct lg_case *c, struct lg_gpu_run *r, size_t more)
 {
 	size_t need = r->n_pieces + more;
 	struct lg_gpu_piece *p = r->piece;
 
-	if (need > r->cap_pieces) {
-		/* Half as much again: there are other causes to be taken out. */
-		p = lg_realloc(NULL, need + need / 2, sizeof *p);
-		if (!p)
-			return LG_E_NOMEM;
-		memcpy(p, r->piece, r->n_pieces * sizeof *p);
-		p = lg_arena_readopt(&c->v->arena, r->piece, p);
-		if (!p)
-			return LG_E_NOMEM;
-		r->piece = p;
-		r->cap_pieces = need + need / 2;
-	}
-	if (more)
-		memmove(p + from + more, p + from, (r->n_pieces - from) * sizeof *p);
+	if (need <= r->cap_pieces)
+		return 0;
+	/* Half as much again: there are other causes to be taken out. */
+	p = lg_realloc(NULL, need + need / 2, sizeof *p);
+	if (!p)
+		return LG_E_NOMEM;
+	memcpy(p, r->piece, r->n_pieces * sizeof *p);
+	p = lg_arena_readopt(&c->v->arena, r->piece, p);
+	if (!p)
+		return LG_E_NOMEM;
+	r->piece = p;
+	r->cap_pieces = need + need / 2;
 	return 0;
+}
+
+/* The parts become pieces of their own, the last one first: what lies behind it moves up, once. */
+static void cut_out(struct lg_gpu_run *r, const struct part *part, size_t n_parts, size_t more, uint8_t into)
+{
+	struct lg_gpu_piece *v = r->piece;
+	size_t in = r->n_pieces, out = in + more; /* not moved yet; moved: from there on */
+
+	r->n_pieces += more;
+	while (n_parts) {
+		size_t at = part[n_parts - 1].piece;
+		const struct lg_gpu_piece whole = v[at];
+		int64_t end = whole.ts + whole.dur;
+
+		out -= in - (at + 1);
+		if (out != at + 1)
+			memmove(v + out, v + at + 1, (in - (at + 1)) * sizeof *v);
+		in = at;
+		for (; n_parts && part[n_parts - 1].piece == at; n_parts--) {
+			const struct part *p = &part[n_parts - 1];
+
+			out = put(v, out, whole, p->to, end, whole.cause);
+			out = put(v, out, whole, p->from, p->to, into);
+			r->by[whole.cause] -= p->to - p->from;
+			r->by[into] += p->to - p->from;
+			end = p->from;
+		}
+		out = put(v, out, whole, whole.ts, end, whole.cause);
+	}
 }
 
 int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_gpu_ivs *a, uint8_t into)
 {
-	struct part p = { .to = INT64_MIN };
-	size_t first = SIZE_MAX, last = SIZE_MAX, n = r->n_pieces, more = 0, next, out;
-	struct lg_gpu_piece *from, *to, rest = { 0 };
-	int64_t end = INT64_MIN; /* of the last part */
+	struct part p = { .to = INT64_MIN }, *part = NULL;
+	size_t n = 0, cap = 0, more = 0;
+	int rc = 0;
 
-	for (; next_part(r->piece, n, a, &p); last = p.piece, end = p.to) {
+	while (!rc && next_part(r->piece, r->n_pieces, a, &p)) {
 		const struct lg_gpu_piece *q = &r->piece[p.piece];
+		int64_t open = n && part[n - 1].piece == p.piece ? part[n - 1].to : q->ts;
 
-		if (first == SIZE_MAX)
-			first = p.piece;
 		/* What is left of the piece in front of this part, and behind it. */
-		more += (p.from > (p.piece == last ? end : q->ts)) + (p.to < q->ts + q->dur);
+		more += (p.from > open) + (p.to < q->ts + q->dur);
+		rc = lg_grow(&part, &cap, n + 1, sizeof *part);
+		if (!rc)
+			part[n++] = p;
 	}
-	/* Most spans are not late at all: what has nothing to move is left as it is. */
-	if (first == SIZE_MAX)
-		return 0;
-	if (make_room(c, r, first, more))
-		return LG_E_NOMEM;
-	/* Pieces move down from `from`, where they are `more` places further up, to `to`: what is written
-	 * never overtakes what is read. */
-	to = r->piece;
-	from = to + more;
-	next = out = first;
-	p = (struct part){ .piece = first, .to = INT64_MIN };
-	while (next_part(from, n, a, &p)) {
-		if (p.piece >= next) {
-			out = put(to, out, rest, rest.ts, rest.ts + rest.dur, rest.cause);
-			if (to + out != from + next)
-				memmove(to + out, from + next, (p.piece - next) * sizeof *to);
-			out += p.piece - next;
-			next = p.piece + 1;
-			rest = from[p.piece];
-		}
-		end = rest.ts + rest.dur;
-		out = put(to, out, rest, rest.ts, p.from, rest.cause);
-		out = put(to, out, rest, p.from, p.to, into);
-		rest.ts = p.to;
-		rest.dur = end - p.to;
-		r->by[rest.cause] -= p.to - p.from;
-		r->by[into] += p.to - p.from;
-	}
-	out = put(to, out, rest, rest.ts, rest.ts + rest.dur, rest.cause);
-	if (to + out != from + next)
-		memmove(to + out, from + next, (n - next) * sizeof *to);
-	r->n_pieces = n + more;
-	return 0;
+	if (!rc && n)
+		rc = make_room(c, r, more);
+	if (!rc)
+		cut_out(r, part, n, more, into);
+	lg_free(part);
+	return rc;
 }
 
 struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, const char *id,

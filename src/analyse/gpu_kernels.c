@@ -308,8 +308,9 @@ static int sum_single_tensor(struct lg_case *c, const struct lg_gpu_run *r, stru
 			const char *name = lg_string(t, t->span.name[r->work[i].span]);
 			uint32_t call = r->work[i].call;
 
-			if (call != LG_NO_ROW && t->span.thr[call] == thr && !strstr(name, "multi_tensor") &&
-			    strncmp(name, "triton_", 7) && lg_gpu_within(&a, t->span.ts[call]))
+			if (call != LG_NO_ROW && t->span.thr[call] == thr &&
+			    lg_gpu_within(&a, t->span.ts[call]) && !strstr(name, "multi_tensor") &&
+			    strncmp(name, "triton_", 7))
 				lg_gpu_sum_in(c, r, i, ret);
 		}
 	}

@@ -17,7 +17,7 @@
 
 #include "base/alloc.h"
 
-enum { N_BATCHES = 12, BATCH = 1024, ROOM = N_BATCHES / 2, PILE = 2 };
+enum { N_BATCHES = 12, BATCH = 1024, ROOM = N_BATCHES / 2, PILE = 2, TEXT_AHEAD = 4 };
 
 struct batch {
 	struct lg_event *v;
@@ -52,6 +52,16 @@ struct lg_ahead {
 		for (size_t at_ = 0; at_ < sizeof *(e) + 64; at_ += 64)                                    \
 			__builtin_prefetch((const char *)((e) + (n)) + at_, write);                        \
 	} while (0)
+
+/* And so does the text that it points to: its name and what its arguments begin with. */
+static void text_of(const struct lg_event *e)
+{
+	enum { MOST = 256 };
+
+	__builtin_prefetch(e->name.p);
+	for (uint32_t i = 0; i < e->args.n && i < MOST; i += 64)
+		__builtin_prefetch(e->args.p + i);
+}
 
 static struct batch *filling(struct lg_ahead *a)
 {
@@ -214,6 +224,8 @@ int lg_ahead_next(struct lg_ahead *a, struct lg_event **ret, struct lg_error *er
 	}
 	*ret = &a->now->v[a->at++];
 	ahead_of(*ret, 6, 0);
+	if (a->at + TEXT_AHEAD <= a->now->n)
+		text_of(*ret + TEXT_AHEAD);
 	return (*ret)->item;
 }
 

@@ -34,8 +34,9 @@ static void tile(struct lg_case *c, struct lg_gpu_run *r, uint32_t most, uint32_
 		struct lg_gpu_piece *p = &r->piece[r->n_pieces];
 
 		*p = (struct lg_gpu_piece){ .ts = at, .dur = at + dur < WINDOW ? dur : WINDOW - at,
-					    .cause = rnd(x) & 64 ? LG_GPU_BY_LAUNCH : LG_GPU_BY_SYNC,
-					    .span = (uint32_t)r->n_pieces, .op = LG_NO_ROW, .site = LG_NO_ROW };
+					    .cause = rnd(x) & 64 ? LG_GPU_BY_LAUNCH : LG_GPU_BY_SYNC };
+		p->span = (uint32_t)r->n_pieces;
+		p->op = p->site = LG_NO_ROW;
 		r->by[p->cause] += p->dur;
 	}
 	r->cap_pieces = r->n_pieces;
@@ -112,7 +113,7 @@ static void places_of_many_pieces_are_one(void **state)
 	(void)state;
 	assert_int_equal(lg_builder_new(&b, &err), 0);
 	for (int i = 0; i < NAMES; i++)
-		lg_add_span(b, &(struct lg_span_row){ .ts = i, .kind = LG_SPAN_OP, .name = lg_intern(b, names[i]) });
+		lg_add_span(b, &(struct lg_span_row){ .ts = i, .name = lg_intern(b, names[i]) });
 	assert_int_equal(lg_builder_seal(b, &t, &err), 0);
 	c.t = t;
 	v.findings = lg_arena_alloc(&v.arena, LG_FINDINGS_MAX, sizeof *v.findings);
@@ -120,9 +121,10 @@ static void places_of_many_pieces_are_one(void **state)
 	assert_true(v.findings && r.piece);
 	/* "one" in the first half, "three" in the second, "two" in both, as long at first as later. */
 	for (uint32_t i = 0; i < MANY; i++)
-		r.piece[i] = (struct lg_gpu_piece){ .ts = 1000 * (int64_t)i, .dur = 1000, .cause = LG_GPU_BY_LAUNCH,
-						    .span = LG_NO_ROW, .site = LG_NO_ROW,
-						    .op = i % 2 ? 1 : i < MANY / 2 ? 0 : 2 };
+		r.piece[i] = (struct lg_gpu_piece){ .ts = 1000 * (int64_t)i, .dur = 1000,
+						    .cause = LG_GPU_BY_LAUNCH, .span = LG_NO_ROW,
+						    .op = i % 2 ? 1 : i < MANY / 2 ? 0 : 2,
+						    .site = LG_NO_ROW };
 	r.piece[MANY / 2 + 2].dur = 1500;
 	r.piece[8].cause = LG_GPU_BY_SYNC;
 	f = lg_finding_add(&c, "gpu.launch_bound");

@@ -12,8 +12,9 @@
 #include "base/alloc.h"
 #include "base/behind.h"
 
-/* What is longer than two buffers is written by a thread of its own. */
-enum { BUF_BYTES = 256 * 1024, THREAD_FROM = 2 * BUF_BYTES };
+/* What is longer than two buffers is written by a thread of its own. A write() of 10 KB costs twice as much
+ * a byte as one of 64 KB. */
+enum { BUF_BYTES = 256 * 1024, THREAD_FROM = 2 * BUF_BYTES, WRITE_FROM = 64 * 1024 };
 
 /* Where buffers go. Belongs to the thread while there is one and it is not waited for. */
 struct device {
@@ -21,6 +22,8 @@ struct device {
 	const char *path; /* for people; NULL: standard output */
 	z_stream z;
 	int gz;
+	unsigned char few[WRITE_FROM]; /* pieces that wait for more */
+	size_t n_few;
 	_Atomic int failed; /* sticky LG_E_*; err is set before it */
 	struct lg_error err;
 };
@@ -55,6 +58,24 @@ static void write_all(struct device *d, const unsigned char *p, size_t n)
 	}
 }
 
+static void write_few(struct device *d)
+{
+	write_all(d, d->few, d->n_few);
+	d->n_few = 0;
+}
+
+static void write_some(struct device *d, const unsigned char *p, size_t n)
+{
+	if (n > sizeof d->few - d->n_few)
+		write_few(d);
+	if (n > sizeof d->few) {
+		write_all(d, p, n);
+		return;
+	}
+	memcpy(d->few + d->n_few, p, n);
+	d->n_few += n;
+}
+
 static void deflate_all(struct device *d, const unsigned char *p, size_t n, int flush)
 {
 	unsigned char chunk[65536];
@@ -82,7 +103,7 @@ static void take(void *self, const unsigned char *p, size_t n)
 	if (d->gz)
 		deflate_all(d, p, n, Z_NO_FLUSH);
 	else
-		write_all(d, p, n);
+		write_some(d, p, n);
 }
 
 static void look(struct lg_out *o)
@@ -495,6 +516,7 @@ int lg_out_close(struct lg_out *o, struct lg_error *err)
 		lg_behind_wait(o->behind);
 	if (o->d.gz && !o->failed && !o->d.failed)
 		deflate_all(&o->d, NULL, 0, Z_FINISH);
+	write_few(&o->d);
 	look(o);
 	if (o->fd >= 0 && close(o->fd) && !o->failed)
 		o->failed = lg_fail_errno(&o->err, errno, "cannot write %s",

@@ -9,8 +9,9 @@
  */
 #include "report/timeline_internal.h"
 
-/* Slices that a sample opens, roughly: so much work is one. */
-enum { AT_ONCE = 256, SLICES = 8 };
+/* SLICES: that a sample opens, roughly: so much work is one. What a part's samples become stays in the
+ * cache until it is written. */
+enum { AT_ONCE = 256, SLICES = 8, PART = 1024 };
 
 /* Does the sample at ts go on with what one before it leaves open at `end`? In front of the window nothing
  * is drawn, and at its end everything ends. */
@@ -130,7 +131,7 @@ void tl_turns(struct lg_timeline *c, lg_thr thr)
 				tl_thread_track(c, thr, LG_LANE_MAIN, 0, &thread);
 			c->sink->know_sample(c->self, &thread, row);
 		}
-		if (p + 1 - from >= TL_PART / SLICES) {
+		if (p + 1 - from >= PART) {
 			cut(c, &lane, from, p + 1);
 			from = to;
 		}

@@ -261,7 +261,7 @@ static uint8_t *debug_bits(struct lg_case *c)
 	return bits;
 }
 
-/* Their frames in the main thread, with the time inside them. */
+/* Their frames in the main thread. */
 static void debug_frames(struct lg_case *c, const struct lg_gpu *g)
 {
 	const struct lg_trace *t = c->t;

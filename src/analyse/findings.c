@@ -86,7 +86,7 @@ static const char *severity_of(double share, size_t repeats, int64_t wall)
 /* How often it was seen: in separate episodes, or, where it is always there, in so many steps. */
 static size_t repeats_of(const struct lg_cause_sum *s)
 {
-	return s->steady && s->n_steps_hit > s->n_events ? s->n_steps_hit : s->n_events;
+	return s->steady && s->n_steps_hit > s->rhythm.n_events ? s->n_steps_hit : s->rhythm.n_events;
 }
 
 static double confidence_of(const struct lg_case *c, const struct lg_tally *y, const struct lg_cause_sum *s)
@@ -388,8 +388,8 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	struct lg_io_story io = { 0 };
 	size_t samples = 0;
 
-	if (!id || (share < floor_of(s->end) && !(excess >= 0.10 && s->n_events >= 3) &&
-		    !(s->end == LG_END_LOCK && share >= 0.002 && s->n_events >= 3)))
+	if (!id || (share < floor_of(s->end) && !(excess >= 0.10 && s->rhythm.n_events >= 3) &&
+		    !(s->end == LG_END_LOCK && share >= 0.002 && s->rhythm.n_events >= 3)))
 		return;
 	if (s->end == LG_END_CPU && c->t->process.role[s->prc] == LG_ROLE_RECORDER)
 		return; /* our own cost is reported as such, in limits */
@@ -440,13 +440,13 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	if (!isnan(s->rhythm.period_s))
 		lg_evidence_add(c, f, INT64_MIN, 0,
 				"%zu times, %.3f s apart; chance would do as well with p = %.4f",
-				s->n_events, s->rhythm.period_s, s->rhythm.p);
+				s->rhythm.n_events, s->rhythm.period_s, s->rhythm.p);
 	else if (s->steady)
 		lg_evidence_add(c, f, INT64_MIN, 0, "%zu waits in %zu steps", s->n_pieces,
 				s->n_steps_hit);
 	else
 		lg_evidence_add(c, f, INT64_MIN, 0, "%zu separate time%s, %zu waits, in %zu steps",
-				s->n_events, s->n_events == 1 ? "" : "s", s->n_pieces, s->n_steps_hit);
+				s->rhythm.n_events, s->rhythm.n_events == 1 ? "" : "s", s->n_pieces, s->n_steps_hit);
 	if (!steady)
 		lg_evidence_add(c, f, INT64_MIN, 0, "%.0f %% of the excess of %zu slow steps ends here",
 				f->excess_share * 100, y->n_slow);

@@ -464,7 +464,7 @@ static struct candidate winner(const struct contest *a, const struct contest *b)
 	return best;
 }
 
-/* False: too few samples of it, or none at all for half of the time. */
+/* Not usable: too few samples of it. */
 static int see_victim(struct lg_case *c, const struct lg_rank *r, struct victim *v, bool *ret_usable)
 {
 	int64_t wall, still = 0;

@@ -214,7 +214,7 @@ static bool same_place(const struct place *a, const struct place *b)
 	return a->op == b->op && a->site == b->site && a->call == b->call;
 }
 
-/* The place with x's names; where there is none yet, x becomes it. NULL without memory. */
+/* The place with x's names; where there is none yet, one with nothing charged. NULL without memory. */
 static struct place *place_like(struct places *l, const struct place *x)
 {
 	uint32_t *recent = &l->recent[(x->op + 7 * x->site + 31 * x->call) % 256], at = *recent;
@@ -231,7 +231,26 @@ static struct place *place_like(struct places *l, const struct place *x)
 	    lg_map_set(&l->by_key, h, (uint32_t)l->n + 1))
 		return NULL;
 	l->v[l->n] = *x;
+	l->v[l->n].ns = l->v[l->n].longest = 0;
+	l->v[l->n].n = 0;
 	return &l->v[l->n++];
+}
+
+/* The place with x's names is charged with x, which is later than what it was charged with before: of equal
+ * lengths the first one's moment stays. */
+static int charge(struct places *l, const struct place *x)
+{
+	struct place *v = place_like(l, x);
+
+	if (!v)
+		return LG_E_NOMEM;
+	v->ns += x->ns;
+	v->n += x->n;
+	if (x->longest > v->longest) {
+		v->longest = x->longest;
+		v->at = x->at;
+	}
+	return 0;
 }
 
 /* Pieces [from, to) of those with a cause in mask, by place; in order of first use. */
@@ -249,50 +268,18 @@ static void sum_places(void *arg)
 	struct lane *l = arg;
 	const struct lg_trace *t = l->t;
 
-	for (size_t i = l->from; i < l->to; i++) {
+	for (size_t i = l->from; i < l->to && !l->rc; i++) {
 		const struct lg_gpu_piece *p = &l->r->piece[i];
-		struct place x = { .op_row = p->op, .site_row = p->site, .at = p->ts }, *v;
+		struct place x = { .op_row = p->op, .site_row = p->site, .n = 1, .ns = p->dur,
+				   .longest = p->dur, .at = p->ts };
 
 		if (!(l->mask >> p->cause & 1))
 			continue;
 		x.op = p->op != LG_NO_ROW ? t->span.name[p->op] : 0;
 		x.site = p->site != LG_NO_ROW ? t->span.name[p->site] : 0;
 		x.call = call_name(t, p->span);
-		v = place_like(&l->places, &x);
-		if (!v) {
-			l->rc = LG_E_NOMEM;
-			return;
-		}
-		v->ns += p->dur;
-		v->n++;
-		/* Pieces come in order of time: of equal ones the first. */
-		if (p->dur > v->longest) {
-			v->longest = p->dur;
-			v->at = p->ts;
-		}
+		l->rc = charge(&l->places, &x);
 	}
-}
-
-/* What b, later pieces, found is added to a. */
-static int join_places(struct places *a, const struct places *b)
-{
-	for (size_t i = 0; i < b->n; i++) {
-		const struct place *x = &b->v[i];
-		size_t n = a->n;
-		struct place *v = place_like(a, x);
-
-		if (!v)
-			return LG_E_NOMEM;
-		if (a->n > n)
-			continue;
-		v->ns += x->ns;
-		v->n += x->n;
-		if (x->longest > v->longest) {
-			v->longest = x->longest;
-			v->at = x->at;
-		}
-	}
-	return 0;
 }
 
 void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask,
@@ -309,7 +296,9 @@ void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu
 	lg_aside_start(&aside, r->n_pieces >= WORTH_A_THREAD, sum_places, &second);
 	sum_places(&first);
 	lg_aside_wait(&aside);
-	if (first.rc || second.rc || join_places(l, &second.places))
+	for (size_t i = 0; i < second.places.n && !first.rc; i++)
+		first.rc = charge(l, &second.places.v[i]);
+	if (first.rc || second.rc)
 		c->failed = LG_E_NOMEM;
 	v = l->v;
 	if (l->n && !c->failed)

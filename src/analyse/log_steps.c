@@ -95,7 +95,7 @@ static int shape_of(struct lg_case *c, struct told *l)
 	struct lg_burst *b = lg_calloc(l->n + 1, sizeof *b);
 	struct lg_rhythm in_time = { .period_s = NAN }, in_lines;
 	struct lg_trend trend;
-	size_t slow = 0;
+	size_t slow;
 	int rc;
 
 	if (!b)

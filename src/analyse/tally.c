@@ -190,7 +190,6 @@ static int find_events(struct lg_case *c, struct lg_cause_sum *s, int64_t step_n
 			b[i].ts = c->t->span.ts[p->hold];
 	}
 	s->rhythm = lg_rhythm_of(b, s->n_pieces, step_ns);
-	s->n_events = s->rhythm.n_events;
 	lg_free(b);
 	return 0;
 }

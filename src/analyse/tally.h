@@ -21,13 +21,12 @@ struct lg_cause_sum {
 	int64_t by_proof[LG_PROOF_SCHED + 1];
 	const struct lg_piece **pieces;
 	size_t n_pieces;
-	size_t n_events;     /* separate occurrences: see lg_rhythm_of(), from a step's gap on */
 	size_t n_steps_hit;  /* steps that lost at least a fiftieth of the median step to it */
 	bool steady;         /* there in one step of five, or mostly outside slow steps */
 	size_t n_members;    /* processes added up here: children of prc when > 1 */
 	lg_prc member[3];    /* those with most of the time */
 	size_t other_holds;  /* holds of the culprit on this kind of lock in the whole run */
-	struct lg_rhythm rhythm;
+	struct lg_rhythm rhythm; /* and how many separate occurrences: from a step's gap on */
 	uint8_t *of_rank;    /* by rank index: was hit */
 };
 

@@ -96,19 +96,6 @@ struct hold_list {
 	size_t n, cap;
 };
 
-static int add_hold(struct hold_list *l, int64_t ts, int64_t dur)
-{
-	if (l->n && ts - l->v[l->n - 1].end <= VISIT) {
-		l->v[l->n - 1].end = ts + dur;
-		l->v[l->n - 1].weight += dur;
-		return 0;
-	}
-	if (lg_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v))
-		return LG_E_NOMEM;
-	l->v[l->n++] = (struct lg_burst){ ts, ts + dur, dur };
-	return 0;
-}
-
 /* Kernel locks of the job that others held: rows that the recorder marked as foreign. */
 static int holders(struct lg_side *s, const struct lg_trace *t, const struct lg_side_window *w)
 {
@@ -123,6 +110,7 @@ static int holders(struct lg_side *s, const struct lg_trace *t, const struct lg_
 		lg_prc p = t->thread.prc[sp->thr[i]];
 		uint64_t key = (uint64_t)p << 32 | sp->name[i];
 		int64_t len = overlap(w, sp->ts[i], lg_row_end(t, sp->ts[i], sp->dur[i]));
+		struct hold_list *l;
 		uint32_t at;
 
 		if (sp->kind[i] != LG_SPAN_LOCK_HOLD || !(sp->flags[i] & LG_SPAN_FOREIGN) || !len ||
@@ -151,7 +139,10 @@ static int holders(struct lg_side *s, const struct lg_trace *t, const struct lg_
 		}
 		v[at - 1].n += 1;
 		v[at - 1].ms += (double)len / 1e6;
-		rc = add_hold(&lists[at - 1], sp->ts[i], len);
+		l = &lists[at - 1];
+		rc = lg_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v);
+		if (!rc)
+			l->v[l->n++] = (struct lg_burst){ sp->ts[i], sp->ts[i] + len, len };
 	}
 	s->holders = lg_arena_alloc(&s->arena, n + 1, sizeof *s->holders);
 	if (!s->holders)

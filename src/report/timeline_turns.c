@@ -70,8 +70,8 @@ void tl_turns_write(const struct tl_part *p, struct lg_pen *pen)
 		size_t was, n, same;
 
 		tl_fetch(c, i, to);
-		k = tl_tick_at(c, i, to);
-		if (!tl_is_tick(c->t, c->x->sample[i]) || !tl_clip(c, &k.ts, &k.end))
+		k = tl_tick_at(c, i, to); /* a part begins with a tick */
+		if (!tl_clip(c, &k.ts, &k.end))
 			continue;
 		if (!started) {
 			sink->start(c->self, pen, &p->track);
@@ -92,11 +92,8 @@ void tl_turns_write(const struct tl_part *p, struct lg_pen *pen)
 		sink->turn(c->self, pen, open.end, open.depth, 0, NULL, 0);
 }
 
-/* As far as the samples from `from` to `to` may be drawn. */
 static void cut(struct lg_timeline *c, const struct lg_tl_track *track, uint32_t from, uint32_t to)
 {
-	if (from == to)
-		return;
 	tl_part_add(c, &(struct tl_part){ .track = *track, .sample = from, .samples = to });
 	c->batch[c->now].n += (size_t)(to - from) * SLICES;
 	if (!c->failed)
@@ -107,26 +104,27 @@ void tl_turns(struct lg_timeline *c, lg_thr thr)
 {
 	const struct lg_sample_tab *s = &c->t->sample;
 	uint64_t longest = (uint64_t)c->period + (uint64_t)c->period / 2;
-	uint32_t to = c->x->sample_off[thr + 1], from = to, p;
+	uint32_t to = c->x->sample_off[thr + 1], from = to, p; /* from = to: no part has begun */
 	struct lg_tl_track thread = { 0 }, lane = { 0 };
 
 	for (p = c->x->sample_off[thr]; p < to && !c->failed; p++) {
 		uint32_t row = c->x->sample[p];
 
 		tl_fetch(c, p, to);
+		if (s->ts[row] >= c->w.to) /* and all that come */
+			break;
 		if (!tl_is_tick(c->t, row)) {
 			tl_tracepoint(c, thr, &lane, row);
 			continue;
 		}
-		if (s->ts[row] >= c->w.to ||
-		    (s->ts[row] < c->w.from && (uint64_t)c->w.from - (uint64_t)s->ts[row] > longest))
+		if (s->ts[row] < c->w.from && (uint64_t)c->w.from - (uint64_t)s->ts[row] > longest)
 			continue;
 		if (from == to)
 			from = p;
 		if (!lane.id)
 			tl_thread_track(c, thr, LG_LANE_SAMPLE, 0, &lane);
 		tl_know_stack(c, s->stack[row]);
-		if (c->sink->know_sample && s->ts[row] >= c->w.from && s->ts[row] < c->w.to) {
+		if (c->sink->know_sample && s->ts[row] >= c->w.from) {
 			if (!thread.id)
 				tl_thread_track(c, thr, LG_LANE_MAIN, 0, &thread);
 			c->sink->know_sample(c->self, &thread, row);
@@ -136,6 +134,6 @@ void tl_turns(struct lg_timeline *c, lg_thr thr)
 			from = to;
 		}
 	}
-	if (!c->failed && from < to)
+	if (!c->failed && from < p)
 		cut(c, &lane, from, p);
 }

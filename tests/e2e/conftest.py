@@ -34,6 +34,17 @@ def laggard(laggard_path):
 
 
 @pytest.fixture(scope="session")
+def cpu_taken():
+    """cpu_taken() -> ns that irq, softirq and the hypervisor took from all CPUs so far. A thread's CPU time is of
+    rq_clock_task(), which leaves them out where the kernel accounts for them (kernel/sched/core.c,
+    update_rq_clock_task()); between two switches they are running."""
+    def call():
+        ticks = pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()
+        return sum(map(int, ticks[6:9])) * 10**9 // os.sysconf("SC_CLK_TCK")
+    return call
+
+
+@pytest.fixture(scope="session")
 def torch_python():
     """An interpreter that has torch, or a skip with the command that installs one."""
     done = subprocess.run([PYTHON, "-c", "import torch, torch.distributed"], check=False,

@@ -246,19 +246,12 @@ def test_running_time_agrees_with_perf(dump, tmp_path):
     assert not lost(rec)
 
 
-def test_running_time_agrees_with_the_kernel_s_own_account(dump):
+def test_running_time_agrees_with_the_kernel_s_own_account(dump, cpu_taken):
     load = subprocess.Popen([tool("switch_load"), "8", "2000"], stdout=subprocess.DEVNULL)
     hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
 
-    def not_the_thread_s():
-        """ns that irq, softirq and the hypervisor took from all CPUs. sum_exec_runtime is of rq_clock_task(),
-        which leaves them out where the kernel accounts for them (kernel/sched/core.c,
-        update_rq_clock_task()); between two switches they count as running."""
-        ticks = pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()
-        return sum(map(int, ticks[6:9])) * 10**9 // os.sysconf("SC_CLK_TCK")
-
     def account():
-        now, run = time.monotonic_ns(), {-1: not_the_thread_s()}
+        now, run = time.monotonic_ns(), {-1: cpu_taken()}
         for path in pathlib.Path("/proc").glob("[0-9]*/schedstat"):
             try:
                 run[int(path.parent.name)] = int(path.read_text().split()[0])

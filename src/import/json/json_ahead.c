@@ -184,7 +184,7 @@ void lg_ahead_start(struct lg_events *r)
 static struct batch *next_batch(struct lg_ahead *a)
 {
 	struct batch *b = NULL;
-	bool wake;
+	bool wake, helped;
 
 	/* A batch behind this one may lie in the same window: its block is not given back. */
 	if (a->now)
@@ -193,10 +193,16 @@ static struct batch *next_batch(struct lg_ahead *a)
 	a->waiting = true;
 	if (a->draining)
 		pthread_cond_broadcast(&a->cond);
-	a->idle = true;
-	while (a->made == a->taken && !a->over)
+	while (a->made == a->taken && !a->over) {
+		pthread_mutex_unlock(&a->lock);
+		helped = lg_json_source_help(a->r->src);
+		pthread_mutex_lock(&a->lock);
+		if (helped || a->made != a->taken || a->over)
+			continue;
+		a->idle = true;
 		pthread_cond_wait(&a->cond, &a->lock);
-	a->idle = false;
+		a->idle = false;
+	}
 	if (a->made != a->taken) {
 		b = &a->batch[a->taken++ % N_BATCHES];
 		a->waiting = false;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * json_source.c - blocks, filled by a second thread, as one moving window.
+ * json_source.c - blocks, filled by another thread or whoever has the time, as one moving window.
  *
- * I1  a block is owned by the producer (state FREE), is in the queue (FULL), or is the window.
+ * I1  a block is free (or being filled), is in the queue, or is the window.
  * I2  each block has HEAD bytes in front of its data: what the caller keeps from the last block is
  *     copied there, so the window is contiguous without moving the new data.
  * I3  when more than HEAD bytes are kept, the window lives in `big` until little is kept again.
- * I4  block k is the producer's again (k + N_BLOCKS) once `freed` is greater than k: two blocks after it
+ * I4  block k may be filled again, as k + N_BLOCKS, once `freed` is greater than k: two blocks after it
  *     was the window, or, with hold, when who looks at the text later has said so.
- * I5  where the producer would be a third thread on two cores, and only copies, the caller of `more` does
- *     its work: threaded = 0, and made = taken.
+ * I5  one thread at a time fills a block (`making`). Where a thread for it alone would be the third on two
+ *     cores it is the caller of `more` or the one who looks later (lg_json_source_help()), whoever waits.
  */
 #include "import/json/json_source.h"
 
@@ -42,11 +42,13 @@ struct lg_json_source {
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
 	pthread_t thread;
-	int threaded;
+	bool threaded;
 	unsigned made, taken; /* of which the window holds block taken - 1 */
 	unsigned freed;
-	bool hold, full;      /* the producer waits until half of the blocks are free */
-	int stop, over;       /* consumer wants out; no more blocks come */
+	bool making;          /* someone fills block `made` */
+	bool starving;        /* the consumer waits for it */
+	bool hold, full;      /* who makes blocks waits until half of them are free */
+	bool stop, over;      /* consumer wants out; no more blocks come */
 	int rc, os_errno;
 
 	const char *win, *win_end; /* the window */
@@ -66,19 +68,33 @@ static int produce(struct lg_json_source *s, struct block *b)
 	return 0;
 }
 
-/* To wake the producer for each block costs more than to fill it: for half of them at once. */
+/* With the lock, which is let go meanwhile. */
+static void make(struct lg_json_source *s)
+{
+	struct block *b = &s->block[s->made % N_BLOCKS];
+	int rc;
+
+	s->making = true;
+	pthread_mutex_unlock(&s->lock);
+	rc = produce(s, b);
+	pthread_mutex_lock(&s->lock);
+	s->making = false;
+	s->rc = rc;
+	s->over = rc || !b->n;
+	s->made += !s->over;
+	if (s->starving)
+		pthread_cond_broadcast(&s->cond);
+}
+
+static bool room(const struct lg_json_source *s)
+{
+	return s->made - s->freed < N_BLOCKS;
+}
+
+/* To wake a thread for each block costs more than to fill it: for half of them at once. */
 static bool wanted(const struct lg_json_source *s)
 {
 	return s->full && s->made - s->freed <= N_BLOCKS / 2;
-}
-
-/* With the lock: until the next block is nobody else's, or it is all over. */
-static void wait_free(struct lg_json_source *s)
-{
-	s->full = s->made - s->freed >= N_BLOCKS;
-	while (!s->stop && s->full && !wanted(s))
-		pthread_cond_wait(&s->cond, &s->lock);
-	s->full = false;
 }
 
 static void *producer(void *arg)
@@ -86,26 +102,13 @@ static void *producer(void *arg)
 	struct lg_json_source *s = arg;
 
 	pthread_mutex_lock(&s->lock);
-	for (;;) {
-		struct block *b = &s->block[s->made % N_BLOCKS];
-		int rc;
-
-		wait_free(s);
-		if (s->stop)
-			break;
-		pthread_mutex_unlock(&s->lock);
-		rc = produce(s, b);
-		pthread_mutex_lock(&s->lock);
-		s->rc = rc;
-		if (rc || !b->n) {
-			s->over = 1;
-			pthread_cond_broadcast(&s->cond);
-			break;
-		}
-		s->made++;
-		/* Nobody else waits when there was a block already. */
-		if (s->made - s->taken == 1)
-			pthread_cond_broadcast(&s->cond);
+	while (!s->stop && !s->over) {
+		s->full = !room(s);
+		while (!s->stop && s->full && !wanted(s))
+			pthread_cond_wait(&s->cond, &s->lock);
+		s->full = false;
+		if (!s->stop)
+			make(s);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return NULL;
@@ -156,9 +159,7 @@ int lg_json_source_open(struct lg_json_source **ret, const char *path, struct lg
 		lg_json_source_close(s);
 		return rc;
 	}
-	/* Without a second thread the same work is done in turn. */
-	s->threaded = (!lg_json_codec_plain(s->codec) || sysconf(_SC_NPROCESSORS_ONLN) > 2) &&
-		      !pthread_create(&s->thread, NULL, producer, s);
+	s->threaded = sysconf(_SC_NPROCESSORS_ONLN) > 2 && !pthread_create(&s->thread, NULL, producer, s);
 	*ret = s;
 	return 0;
 }
@@ -181,61 +182,50 @@ int lg_json_source_memory(struct lg_json_source **ret, const void *data, size_t 
 	return 0;
 }
 
-/* wait_free() without a producer. LG_E_IO: stopped. */
-static int await_free(struct lg_json_source *s)
-{
-	bool stop;
-
-	if (!s->hold)
-		return 0;
-	pthread_mutex_lock(&s->lock);
-	wait_free(s);
-	stop = s->stop;
-	pthread_mutex_unlock(&s->lock);
-	return stop ? LG_E_IO : 0;
-}
-
 /* The next block: 1, at the end 0. */
 static int take(struct lg_json_source *s, struct block **ret, struct lg_error *err)
 {
-	bool wake;
+	bool wake = false;
 	int rc;
 
-	if (!s->threaded) {
-		struct block *b = &s->block[s->taken % N_BLOCKS];
-
-		rc = s->over ? s->rc : await_free(s);
-		if (!rc && !s->over)
-			rc = produce(s, b);
-		s->rc = rc;
-		s->over = s->over || rc || !b->n;
-		if (!s->over) {
-			pthread_mutex_lock(&s->lock);
-			s->made = ++s->taken;
-			pthread_mutex_unlock(&s->lock);
+	pthread_mutex_lock(&s->lock);
+	while (!s->stop && !s->over && s->made == s->taken) {
+		if (!s->threaded && !s->making && room(s)) {
+			make(s);
+			continue;
 		}
-		*ret = b;
-	} else {
-		pthread_mutex_lock(&s->lock);
-		while (!s->over && !s->stop && s->made == s->taken)
-			pthread_cond_wait(&s->cond, &s->lock);
-		if (s->made != s->taken && !s->stop) {
-			*ret = &s->block[s->taken++ % N_BLOCKS];
-			/* This one is the window, the one before it is being copied from. */
-			if (!s->hold && s->taken > 2)
-				s->freed = s->taken - 2;
-			wake = wanted(s);
-			pthread_mutex_unlock(&s->lock);
-			if (wake)
-				pthread_cond_broadcast(&s->cond);
-			return 1;
-		}
-		rc = s->stop ? LG_E_IO : s->rc;
-		pthread_mutex_unlock(&s->lock);
+		if (!s->threaded)
+			s->full = !room(s);
+		s->starving = true;
+		pthread_cond_wait(&s->cond, &s->lock);
+		s->starving = false;
+		if (!s->threaded)
+			s->full = false;
 	}
-	if (rc)
-		return lg_fail_errno(err, s->os_errno, "cannot read %s", s->path);
-	return !s->over;
+	rc = s->stop ? LG_E_IO : s->made != s->taken ? 1 : s->rc;
+	if (rc == 1) {
+		*ret = &s->block[s->taken++ % N_BLOCKS];
+		/* This one is the window, the one before it is being copied from. */
+		if (!s->hold && s->taken > 2)
+			s->freed = s->taken - 2;
+		wake = wanted(s);
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (wake)
+		pthread_cond_broadcast(&s->cond);
+	return rc < 0 ? lg_fail_errno(err, s->os_errno, "cannot read %s", s->path) : rc;
+}
+
+bool lg_json_source_help(struct lg_json_source *s)
+{
+	bool can;
+
+	pthread_mutex_lock(&s->lock);
+	can = !s->threaded && !s->making && !s->stop && !s->over && room(s);
+	if (can)
+		make(s);
+	pthread_mutex_unlock(&s->lock);
+	return can;
 }
 
 int lg_json_source_more(struct lg_json_source *s, const char *keep, const char **p,
@@ -295,8 +285,6 @@ bool lg_json_source_hold(struct lg_json_source *s)
 		return false;
 	pthread_mutex_lock(&s->lock);
 	s->hold = true;
-	if (!s->threaded && s->taken > 2)
-		s->freed = s->taken - 2;
 	pthread_mutex_unlock(&s->lock);
 	return true;
 }
@@ -333,7 +321,7 @@ void lg_json_source_release(struct lg_json_source *s, unsigned taken)
 void lg_json_source_stop(struct lg_json_source *s)
 {
 	pthread_mutex_lock(&s->lock);
-	s->stop = 1;
+	s->stop = true;
 	pthread_cond_broadcast(&s->cond);
 	pthread_mutex_unlock(&s->lock);
 }

@@ -2,7 +2,7 @@
 /*
  * json_source.h - the text of a plain, .gz or .zst file as a moving window.
  *
- * A second thread reads and decompresses into a few blocks while the caller scans; memory does not
+ * Another thread reads and decompresses into a few blocks while the caller scans; memory does not
  * depend on the file's size. The window always holds what the caller wants to keep plus at least one
  * byte more, and LG_JSON_PAD bytes that may be read behind it.
  */
@@ -37,6 +37,9 @@ bool lg_json_source_hold(struct lg_json_source *s);
 void lg_json_source_unhold(struct lg_json_source *s);
 unsigned lg_json_source_taken(const struct lg_json_source *s);
 void lg_json_source_release(struct lg_json_source *s, unsigned taken);
+/* From the thread that looks later, when it has nothing to do: read or decompress one block more. false:
+ * there is none to be filled, or somebody does. */
+bool lg_json_source_help(struct lg_json_source *s);
 bool lg_json_source_moves(const struct lg_json_source *s, const char *keep);
 /* From another thread: `more` fails from now on. */
 void lg_json_source_stop(struct lg_json_source *s);

@@ -52,6 +52,37 @@ static const struct {
 		   "faster (its function is in the finding).",
 	    .tradeoff = "What arrives is a step old; more room is memory.",
 	    .confirm = "Put a constant, or /dev/null, in its place for a minute: the slow steps go with it." } },
+	{ "comms.degraded_link", "network",
+	  { .fix = "On the named host find out why NCCL did not take the network that its peers take: "
+		   "`NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET` and the lines \"NET/IB : No device found\" or \"NET/Plugin\"; "
+		   "ibv_devinfo (state PORT_ACTIVE?), ls /dev/infiniband inside the container (--device, memlock "
+		   "unlimited), the plugin's library on LD_LIBRARY_PATH, NCCL_IB_DISABLE, NCCL_NET and NCCL_IB_HCA. To be "
+		   "told at once the next time: NCCL_NET=IB (or the plugin's name) makes NCCL fail instead of falling "
+		   "back.",
+	    .tradeoff = "A job that demands its network does not start on a host that lacks it.",
+	    .confirm = "Run all_reduce_perf of nccl-tests between the named host and one of its peers, and between two "
+		       "peers." } },
+	{ "comms.degraded_link", "transport",
+	  { .fix = "On the named host: nvidia-smi topo -m and topo -p2p r (the pair should read as on its peers), dmesg for "
+		   "NVLink and Xid errors, nvidia-smi nvlink -s; PCIe ACS off (lspci -vvv | grep ACSCtl; NCCL's "
+		   "troubleshooting page) and the IOMMU as on the peers; in containers the same --ipc, /dev/shm and "
+		   "visible devices; NCCL_P2P_DISABLE, NCCL_P2P_LEVEL and NCCL_SHM_DISABLE as on the peers.",
+	    .tradeoff = "Without ACS devices behind one PCIe switch are not isolated from each other: not for untrusted "
+			"virtual machines.",
+	    .confirm = "p2pBandwidthLatencyTest of the CUDA samples, or sendrecv_perf of nccl-tests, on this pair and on "
+		       "the same pair of a peer." } },
+	{ "comms.degraded_link", "gdr",
+	  { .fix = "On the named host: lsmod | grep nvidia_peermem (modprobe nvidia_peermem; or a kernel and driver with "
+		   "DMA-BUF, as on the peers), NCCL_NET_GDR_LEVEL as on the peers, nvidia-smi topo -m between the GPU and "
+		   "its adapter, PCIe ACS off.",
+	    .tradeoff = "The module pins device memory for the adapter; without ACS devices are less isolated.",
+	    .confirm = "ib_write_bw --use_cuda=0 (perftest) on this adapter and on a peer's." } },
+	{ "comms.degraded_link", "port_error",
+	  { .fix = "Look at the port and its cable: ibstat, ibqueryerrors or ethtool -S (symbol errors, link downed), mlxlink "
+		   "-d DEVICE --show_counters, the switch's log; reseat or replace cable or transceiver, and drain the "
+		   "host until the port stays up.",
+	    .tradeoff = "The host computes nothing while it is repaired.",
+	    .confirm = "Watch link_downed (/sys/class/infiniband/*/ports/*/counters) for a day: it must not grow." } },
 };
 
 const struct lg_advice *lg_detail_advice(const struct lg_finding *f)

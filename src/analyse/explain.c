@@ -8,6 +8,7 @@
 
 #include "analyse/culprit.h"
 #include "analyse/facts.h"
+#include "analyse/links.h"
 #include "analyse/severity.h"
 #include "analyse/tally.h"
 #include "analyse/timeline_gpu.h"
@@ -405,6 +406,8 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	if (!rc)
 		rc = lg_explain_gpu(&c, err);
+	if (!rc && lg_find_links(&c))
+		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	if (!rc && lg_find_saves(&c))
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	if (!rc && lg_say_pending(&c))

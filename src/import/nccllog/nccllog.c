@@ -51,27 +51,32 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 	return rc;
 }
 
-/* A log of NCCL alone: most of its whole lines are NCCL's or nccl-tests' comments. Any other log with such
+/* A log of NCCL alone: most of its whole lines are NCCL's or nccl-tests'. Any other log with such
  * lines goes to torchlog, which reads them, too. */
 static int sniff(const uint8_t *head, size_t n)
 {
 	LG_AUTOFREE char *text = lg_calloc(HEAD_BYTES + 1, 1);
 	size_t lines = 0, mine = 0;
 	char *p = text, *nl;
+	int tests;
 
 	if (!text)
 		return 0;
 	n = lg_source_head(head, n, text, HEAD_BYTES);
 	if (!n || memchr(text, 0, n))
 		return 0;
+	tests = lg_head_has(text, n, "# nThread ") && lg_head_has(text, n, " algbw ");
 	for (; (nl = strchr(p, '\n')); p = nl + 1) {
+		const char *first = p + strspn(p, " ");
+
 		*nl = 0;
 		lines += *p != 0;
-		mine += strstr(p, " NCCL INFO ") || strstr(p, " NCCL WARN ") ? 1 : 0;
+		mine += strstr(p, " NCCL INFO ") || strstr(p, " NCCL WARN ") ||
+			(tests && *first >= '0' && *first <= '9');
 		if (*p == '#')
 			lines--;
 	}
-	return mine && mine * 4 >= lines * 3 ? 70 : 0;
+	return (mine || tests) && mine * 4 >= lines * 3 ? 70 : 0;
 }
 
 const struct lg_importer lg_import_nccllog = {

@@ -4,9 +4,11 @@
  *
  * Meta of the process: dist.nccl (version), cuda.driver, nccl.net (network), nccl.channels (as printed),
  * nccl.max_bw (of the topology, GB/s), nccl.via.p2p / .shm / .net / .other (connections), nccl.gdr
- * (on, off, mixed), nccl.collectives (calls logged), nccl.warnings, env.NCCL_*.
+ * (on, off, mixed), nccl.collectives (calls logged), nccl.warnings, nccl.note (a way that NCCL cannot take),
+ * env.NCCL_*; what connects its devices, and the adapters: nccl_link.c.
  * Rank and world where the process has one rank. Marks: nccl.warn (text), nccl.init (value: us it took),
- * nccl.bandwidth (nccl-tests; value: bytes; text: time and bandwidths); meta nccl.busbw_avg.
+ * nccl.comm (nccl_comm.c), nccl.link_event (nccl_link.c), nccl.bandwidth (nccl_tests.c); meta
+ * nccl.busbw_avg.
  */
 #ifndef LG_IMPORT_NCCLLOG_NCCLLOG_H
 #define LG_IMPORT_NCCLLOG_NCCLLOG_H

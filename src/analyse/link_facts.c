@@ -176,8 +176,8 @@ static void communicator(struct lg_case *c, struct lg_links *l, size_t i)
 }
 
 /*
- * What communicators of one shape have, device by device. Restarts are compared with what was before them, not
- * with others. One with one rank a host has its siblings on the other devices of the same hosts, and devices
+ * What communicators of one shape have, device by device. Restarts are compared with what was before them
+ * only. One with one rank a host has its siblings on the other devices of the same hosts, and devices
  * need not be alike; all others have them on other hosts.
  */
 static void shapes(struct lg_case *c, struct lg_links *l)
@@ -281,9 +281,9 @@ static void vote(struct lg_case *c, struct lg_links *l, const uint32_t *v, size_
 				c->failed = LG_E_NOMEM;
 				return;
 			}
-			l->less[l->n_less++] = (struct lg_link_short){ .sample = v[i], .usual_sample = v[best],
-								       .usual = usual, .n_usual = (uint32_t)count,
-								       .n_units = (uint32_t)n };
+			l->less[l->n_less++] = (struct lg_link_short){
+				.sample = v[i], .usual_sample = v[best], .usual = usual,
+				.n_usual = (uint32_t)count, .n_units = (uint32_t)n };
 		}
 	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * link_rules.c - comms.degraded_link: a host, a communicator or a port that is connected worse than its peers,
- * or than it was itself.
+ * link_rules.c - comms.degraded_link: a host, a communicator or a port that is connected worse than its
+ * peers, or than it was itself.
  *
  * One finding for each cause: what a host lacks is told under the first kind in the order of cause and effect
  * (a host without its network has fewer channels, too), and hosts that lack the same for the same reason are
@@ -42,7 +42,8 @@ static int by_label(const void *a, const void *b, void *arg)
 {
 	const struct lg_case *c = ((void **)arg)[0];
 	const struct lg_links *l = ((void **)arg)[1];
-	const struct lg_link_sample *x = &l->sample[*(const uint32_t *)a], *y = &l->sample[*(const uint32_t *)b];
+	const struct lg_link_sample *x = &l->sample[*(const uint32_t *)a];
+	const struct lg_link_sample *y = &l->sample[*(const uint32_t *)b];
 	int order = strverscmp(lg_string(c->t, x->a), lg_string(c->t, y->a));
 
 	return order ? order : (x > y) - (x < y);
@@ -100,8 +101,8 @@ static void excuse_company(struct lg_case *c, struct lg_links *l)
 }
 
 /* 1: processes of the hosts in `is`; 2: of those that do not lack this kind. */
-static void flag_processes(const struct lg_case *c, const struct lg_links *l, const uint8_t *is, uint32_t kind,
-			   uint8_t *flag)
+static void flag_processes(const struct lg_case *c, const struct lg_links *l, const uint8_t *is,
+			   uint32_t kind, uint8_t *flag)
 {
 	for (lg_prc p = 1; p < c->t->process.n; p++) {
 		uint32_t h = lg_link_host_of(l, c->t->process.host[p]);
@@ -113,8 +114,8 @@ static void flag_processes(const struct lg_case *c, const struct lg_links *l, co
 }
 
 /* who: hosts and their ranks. peers: "the 3 others". */
-static const char *title_of(struct lg_case *c, uint32_t kind, const char *who, const char *has, const char *usual,
-			    const char *peers)
+static const char *title_of(struct lg_case *c, uint32_t kind, const char *who, const char *has,
+			    const char *usual, const char *peers)
 {
 	struct lg_arena *a = &c->v->arena;
 
@@ -174,7 +175,8 @@ static void say_setting(struct lg_case *c, struct lg_finding *f, const char *set
 }
 
 /* What a host lacks, kind by kind, the first one first. */
-static void say_shorts(struct lg_case *c, struct lg_links *l, struct lg_finding *f, const uint8_t *is, uint32_t *v)
+static void say_shorts(struct lg_case *c, struct lg_links *l, struct lg_finding *f, const uint8_t *is,
+		       uint32_t *v)
 {
 	size_t hosts = 0;
 
@@ -205,7 +207,8 @@ struct group {
 	const char *setting, *key, *peers;
 };
 
-static void finding_of(struct lg_case *c, struct lg_links *l, uint32_t host, const struct group *g, uint32_t *v)
+static void finding_of(struct lg_case *c, struct lg_links *l, uint32_t host, const struct group *g,
+		       uint32_t *v)
 {
 	uint32_t kind = first_kind(l->host[host].kinds);
 	const struct lg_link_short *first = NULL;
@@ -224,7 +227,8 @@ static void finding_of(struct lg_case *c, struct lg_links *l, uint32_t host, con
 			 ? lg_string(c->t, l->sample[first->usual_sample].host)
 			 : lg_arena_printf(&c->v->arena, "%u other%s", first->n_usual, first->n_usual > 1 ? "s" : "");
 	f->title = title_of(c, kind, lg_arena_printf(&c->v->arena, "%s%s", who, lg_link_ranks_text(c, l, g->is, &rank)),
-			    lg_link_value_text(c, l, v[0]), lg_link_value_text(c, l, first->usual_sample), others);
+			    lg_link_value_text(c, l, v[0]), lg_link_value_text(c, l, first->usual_sample),
+			    others);
 	for (lg_prc p = 1; p < c->t->process.n; p++)
 		one += g->flag[p] == 1;
 	if (one == 1) {
@@ -236,7 +240,8 @@ static void finding_of(struct lg_case *c, struct lg_links *l, uint32_t host, con
 	say_shorts(c, l, f, g->is, v);
 	lg_link_differences(c, f, g->flag, g->setting);
 	for (uint32_t h = 0; h < l->n_host; h++)
-		if (!g->is[h] && l->host[h].local && l->host[host].local && l->host[h].local != l->host[host].local) {
+		if (!g->is[h] && l->host[h].local && l->host[host].local &&
+		    l->host[h].local != l->host[host].local) {
 			lg_gpu_against(c, f, "the hosts do not have the same number of ranks (%d and %d): they may not be "
 					     "of one kind", l->host[host].local, l->host[h].local);
 			f->severity = "low";
@@ -305,8 +310,8 @@ static void siblings(struct lg_case *c, struct lg_links *l)
 	for (size_t i = 0; i < l->n_less; i++) {
 		const struct lg_link_short *x = &l->less[i];
 		const struct lg_link_sample *s = &l->sample[x->sample];
-		const char *has = lg_link_value_text(c, l, x->sample), *usual = lg_link_value_text(c, l, x->usual_sample);
-		const char *of;
+		const char *has = lg_link_value_text(c, l, x->sample);
+		const char *usual = lg_link_value_text(c, l, x->usual_sample), *of;
 
 		if (!s->strict)
 			continue;
@@ -403,7 +408,8 @@ static void past_of(struct lg_case *c, struct lg_links *l, enum lg_link_kind kin
 		}
 		if (n <= PAST_SAID)
 			lg_evidence_add(c, f, c->t->mark.ts[y->mark], 0, "rank %d of %d on %s: %s, before %s", y->rank,
-					y->nranks, lg_string(c->t, y->host), past_text(c, kind, y), past_text(c, kind, x));
+					y->nranks, lg_string(c->t, y->host), past_text(c, kind, y),
+					past_text(c, kind, x));
 	}
 	if (!f)
 		return;
@@ -465,8 +471,8 @@ static void say_compared(struct lg_case *c, const struct lg_links *l)
 				    "memory, %zu network; communicators set up by a rank: %zu; results of nccl-tests: %zu; "
 				    "%zu things compared between hosts or communicators: %s", l->n_host,
 				    l->n_host == 1 ? "" : "s", world, world == 1 ? "" : "s", net ? net : "not told", mixed,
-				    direct, l->n_pairs[LG_WAY_SHM], l->n_pairs[LG_WAY_NET], l->n_comm, l->n_tests,
-				    l->n_compared, end));
+				    direct, l->n_pairs[LG_WAY_SHM], l->n_pairs[LG_WAY_NET], l->n_comm,
+				    l->n_tests, l->n_compared, end));
 }
 
 int lg_find_links(struct lg_case *c)

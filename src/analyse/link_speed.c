@@ -63,7 +63,8 @@ static int collect(struct lg_case *c, struct result **ret, size_t *ret_n)
 		/* Without a name: tests differ in how many bytes an element of the count stands for. */
 		count = lg_arg(text, "count", &k);
 		r.test = lg_mix64(r.test + (uint64_t)(count && strtod(count, NULL) >= 1
-							      ? (double)r.size / strtod(count, NULL) + 0.5 : 0));
+							      ? (double)r.size / strtod(count, NULL) + 0.5
+							      : 0));
 		r.where = arg(2, text, "where");
 		if (lg_grow(ret, &cap, *ret_n + 1, sizeof **ret))
 			return LG_E_NOMEM;
@@ -106,8 +107,8 @@ static double median(const struct result *v, size_t n, double *x)
 	return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
-/* A drop in v[0..n), in the order of time: *ret_at = the first one after it. Returns how probable the order is
- * by chance, 1 = there is no drop. */
+/* A drop in v[0..n), in the order of time: *ret_at = the first one after it. Returns how probable the order
+ * is by chance, 1 = there is no drop. */
 static double drop_of(const struct result *v, size_t n, double *x, size_t *ret_at)
 {
 	double low = INFINITY, p = 1;
@@ -140,7 +141,8 @@ static void own_past(struct lg_case *c, struct result *v, size_t n, double *x)
 	for (size_t i = 0, j, at = 0; i < n; i = j) {
 		double p, before, after;
 
-		for (j = i; j < n && v[j].where == v[i].where && v[j].test == v[i].test && v[j].size == v[i].size;)
+		for (j = i; j < n && v[j].where == v[i].where && v[j].test == v[i].test &&
+		     v[j].size == v[i].size;)
 			j++;
 		if (j - i < 2 * EACH_SIDE)
 			continue;
@@ -170,8 +172,8 @@ static void own_past(struct lg_case *c, struct result *v, size_t n, double *x)
 		lg_evidence_add(c, f, v[hit[i].first + hit[i].at].ts, 0,
 				"%lld bytes: %zu times before the drop (median %.2f GB/s), %zu times after it (median %.2f "
 				"GB/s), all of these below all of those; by chance once in %.0f",
-				(long long)v[hit[i].first].size, hit[i].at, hit[i].before, hit[i].n - hit[i].at,
-				hit[i].after, 1 / hit[i].p);
+				(long long)v[hit[i].first].size, hit[i].at, hit[i].before,
+				hit[i].n - hit[i].at, hit[i].after, 1 / hit[i].p);
 	lg_evidence_add(c, f, INT64_MIN, 0, "%zu of the %zu sizes that were measured often enough show it", all, sizes);
 }
 
@@ -195,8 +197,8 @@ static const char *run_text(struct lg_case *c, lg_prc p)
 			       t->process.pid[p]);
 }
 
-static void say_run(struct lg_case *c, const struct lg_links *l, const struct run *run, size_t n, size_t sizes,
-		    double example, double usual, int64_t size)
+static void say_run(struct lg_case *c, const struct lg_links *l, const struct run *run, size_t n,
+		    size_t sizes, double example, double usual, int64_t size)
 {
 	uint8_t *flag = lg_calloc(c->t->process.n + 1, 1);
 	const struct run *low = &run[0];
@@ -250,7 +252,8 @@ static void say_run(struct lg_case *c, const struct lg_links *l, const struct ru
 static void runs_of(struct lg_case *c, const struct lg_links *l, const struct result *v, size_t n, double *x)
 {
 	struct run *run = lg_calloc(RUNS_MAX, sizeof *run);
-	double *ratio = lg_calloc(n + 1, sizeof *ratio), *mid = lg_calloc(n + 1, sizeof *mid), example = 0, usual = 0;
+	double *ratio = lg_calloc(n + 1, sizeof *ratio), *mid = lg_calloc(n + 1, sizeof *mid);
+	double example = 0, usual = 0;
 	size_t n_run = 0, sizes = 0;
 	int64_t size = 0;
 

@@ -28,7 +28,8 @@ const char *lg_link_hosts_text(struct lg_case *c, const struct lg_links *l, cons
 	return said < n ? lg_arena_printf(&c->v->arena, "%s and %zu more", text, n - said) : text;
 }
 
-const char *lg_link_ranks_text(struct lg_case *c, const struct lg_links *l, const uint8_t *is, int32_t *ret_one)
+const char *lg_link_ranks_text(struct lg_case *c, const struct lg_links *l, const uint8_t *is,
+			       int32_t *ret_one)
 {
 	const struct lg_trace *t = c->t;
 	int64_t *v = lg_calloc(l->n_comm + t->process.n + 1, sizeof *v);
@@ -51,7 +52,8 @@ const char *lg_link_ranks_text(struct lg_case *c, const struct lg_links *l, cons
 		const struct lg_link_comm *m = &l->comm[i];
 
 		h = lg_link_host_of(l, m->host);
-		if (h != UINT32_MAX && is[h] && t->process.rank[m->prc] < 0 && m->nranks == l->host[h].nranks &&
+		if (h != UINT32_MAX && is[h] && t->process.rank[m->prc] < 0 &&
+		    m->nranks == l->host[h].nranks &&
 		    m->rank >= 0)
 			v[n++] = m->rank;
 	}
@@ -200,8 +202,8 @@ static bool has_effect(const char *value, enum effect e)
 	}
 }
 
-const char *lg_link_setting(struct lg_case *c, const uint8_t *flag, enum lg_link_kind kind, const char **ret_key,
-			    const char **ret_peers)
+const char *lg_link_setting(struct lg_case *c, const uint8_t *flag, enum lg_link_kind kind,
+			    const char **ret_key, const char **ret_peers)
 {
 	const struct lg_trace *t = c->t;
 
@@ -212,7 +214,8 @@ const char *lg_link_setting(struct lg_case *c, const uint8_t *flag, enum lg_link
 		if (!(settings[k].kinds >> kind & 1))
 			continue;
 		for (size_t i = 0; i < t->meta.n; i++) {
-			const char *key = lg_string(t, t->meta.key[i]), *value = lg_string(t, t->meta.value[i]);
+			const char *key = lg_string(t, t->meta.key[i]);
+			const char *value = lg_string(t, t->meta.value[i]);
 			uint8_t who = flag[t->meta.prc[i]];
 
 			if (!who || strncmp(key, "env.", 4) || strcmp(key + 4, settings[k].key))
@@ -275,7 +278,8 @@ void lg_link_differences(struct lg_case *c, struct lg_finding *f, const uint8_t 
 			/* A version is told by some ranks only: where one side has none, nothing differs. */
 			if (flag[t->meta.prc[i]] != side || !lg_map_get(&value[side], id) ||
 			    lg_map_get(&value[3 - side], id) ||
-			    ((version || side == 2) && version != !!lg_map_get(&key[3 - side], t->meta.key[i])))
+			    ((version || side == 2) &&
+			     version != !!lg_map_get(&key[3 - side], t->meta.key[i])))
 				continue;
 			lg_map_remove(&value[side], id);
 			text = difference_text(c, name, lg_string(t, t->meta.value[i]));

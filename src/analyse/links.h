@@ -81,7 +81,8 @@ uint32_t lg_link_host_of(const struct lg_links *l, lg_str name);
 /* "nodeB", "nodeA, nodeB and 3 more" of those hosts whose flag is set. */
 const char *lg_link_hosts_text(struct lg_case *c, const struct lg_links *l, const uint8_t *is);
 /* " (rank 3)", " (ranks 8-15)"; "" where none is known. *ret_one: the only one, else -1. */
-const char *lg_link_ranks_text(struct lg_case *c, const struct lg_links *l, const uint8_t *is, int32_t *ret_one);
+const char *lg_link_ranks_text(struct lg_case *c, const struct lg_links *l, const uint8_t *is,
+			       int32_t *ret_one);
 const char *lg_link_value_text(struct lg_case *c, const struct lg_links *l, uint32_t sample);
 /* What the samples are of: "devices 0>1, 1>2"; "" where the host is all there is to say. */
 const char *lg_link_of_text(struct lg_case *c, const struct lg_links *l, const uint32_t *sample, size_t n);
@@ -89,8 +90,8 @@ const char *lg_link_of_text(struct lg_case *c, const struct lg_links *l, const u
  * A setting of the environment that explains it: processes flagged 1 have it, those flagged 2 have not, and
  * it does such a thing. NULL = none. *ret_key: its name alone; *ret_peers: what the others have.
  */
-const char *lg_link_setting(struct lg_case *c, const uint8_t *flag, enum lg_link_kind kind, const char **ret_key,
-			    const char **ret_peers);
+const char *lg_link_setting(struct lg_case *c, const uint8_t *flag, enum lg_link_kind kind,
+			    const char **ret_key, const char **ret_peers);
 /* What else only one side says, as evidence of f; setting: said already, or NULL. */
 void lg_link_differences(struct lg_case *c, struct lg_finding *f, const uint8_t *flag, const char *setting);
 

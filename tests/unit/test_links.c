@@ -8,15 +8,15 @@
 #include "feed_trace.h"
 
 enum fault {
-	HEALTHY, SOCKET, SOCKET_SET, SHM, SHM_SET, SHM_SET_OLD, INDIRECT, NO_GDR, ADAPTER, SLOW_ADAPTER, NO_NVLS, TOPOLOGY,
-	CHANNELS, CHANNELS_SET, OTHER_ORDER, PORT, FATAL
+	HEALTHY, SOCKET, SOCKET_SET, SHM, SHM_SET, SHM_SET_OLD, INDIRECT, NO_GDR, ADAPTER, SLOW_ADAPTER,
+	NO_NVLS, TOPOLOGY, CHANNELS, CHANNELS_SET, OTHER_ORDER, PORT, FATAL
 };
 
 struct job {
 	int hosts, gpus;
 	enum fault fault;
 	int first, last; /* hosts that have it */
-	bool one_process, same_pid, old, smaller; /* old: lines of NCCL 2.10; smaller: the bad hosts have one GPU less */
+	bool one_process, same_pid, old, smaller; /* old: NCCL 2.10; smaller: bad hosts have one GPU less */
 	const char *set_everywhere;
 };
 
@@ -223,8 +223,8 @@ static void one_host_is_worse(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-		struct outcome o = judge_job(&(struct job){ .hosts = 4, .gpus = 4, .fault = row[i].fault, .first = 2,
-							    .last = 2 });
+		struct outcome o = judge_job(&(struct job){ .hosts = 4, .gpus = 4, .fault = row[i].fault,
+							    .first = 2, .last = 2 });
 		const struct lg_finding *f = only(&o, row[i].detail);
 
 		assert_words(f->title, "node2 (ranks 8-11)");
@@ -240,12 +240,13 @@ static void one_host_is_worse(void **state)
 
 static void all_alike_is_healthy(void **state)
 {
-	static const enum fault everywhere[] = { HEALTHY, SOCKET, SOCKET_SET, SHM_SET, INDIRECT, NO_GDR, ADAPTER, SLOW_ADAPTER,
-						 NO_NVLS, TOPOLOGY, CHANNELS };
+	static const enum fault everywhere[] = { HEALTHY, SOCKET, SOCKET_SET, SHM_SET, INDIRECT, NO_GDR,
+						 ADAPTER, SLOW_ADAPTER, NO_NVLS, TOPOLOGY, CHANNELS };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof everywhere / sizeof *everywhere; i++) {
-		struct outcome o = judge_job(&(struct job){ .hosts = 4, .gpus = 4, .fault = everywhere[i], .last = 3 });
+		struct outcome o = judge_job(&(struct job){ .hosts = 4, .gpus = 4, .fault = everywhere[i],
+							    .last = 3 });
 
 		assert_quiet(&o);
 		assert_true(has_limit(o.v, "nothing stands out"));
@@ -266,7 +267,8 @@ static void one_host_alone_is_not_judged(void **state)
 
 static void devices_in_another_order_are_not_worse(void **state)
 {
-	struct outcome o = judge_job(&(struct job){ .hosts = 4, .gpus = 5, .fault = OTHER_ORDER, .first = 1, .last = 1 });
+	struct outcome o = judge_job(&(struct job){ .hosts = 4, .gpus = 5, .fault = OTHER_ORDER, .first = 1,
+						    .last = 1 });
 
 	(void)state;
 	assert_quiet(&o);
@@ -275,7 +277,8 @@ static void devices_in_another_order_are_not_worse(void **state)
 
 static void a_setting_is_the_reason(void **state)
 {
-	struct outcome o = judge_job(&(struct job){ .hosts = 3, .gpus = 2, .fault = SHM_SET, .first = 1, .last = 1 });
+	struct outcome o = judge_job(&(struct job){ .hosts = 3, .gpus = 2, .fault = SHM_SET, .first = 1,
+						    .last = 1 });
 	const struct lg_finding *f = only(&o, "transport");
 
 	(void)state;
@@ -308,7 +311,8 @@ static void a_setting_is_the_reason(void **state)
 
 static void one_peer_is_little(void **state)
 {
-	struct outcome o = judge_job(&(struct job){ .hosts = 2, .gpus = 4, .fault = SHM, .first = 1, .last = 1 });
+	struct outcome o = judge_job(&(struct job){ .hosts = 2, .gpus = 4, .fault = SHM, .first = 1,
+						    .last = 1 });
 	const struct lg_finding *f = only(&o, "transport");
 
 	(void)state;
@@ -324,7 +328,8 @@ static void one_peer_is_little(void **state)
 
 static void without_a_majority_nothing_is_usual(void **state)
 {
-	struct outcome o = judge_job(&(struct job){ .hosts = 4, .gpus = 4, .fault = SHM, .first = 2, .last = 3 });
+	struct outcome o = judge_job(&(struct job){ .hosts = 4, .gpus = 4, .fault = SHM, .first = 2,
+						    .last = 3 });
 
 	(void)state;
 	assert_quiet(&o);
@@ -334,7 +339,8 @@ static void without_a_majority_nothing_is_usual(void **state)
 
 static void several_hosts_with_one_fault_are_one_finding(void **state)
 {
-	struct outcome o = judge_job(&(struct job){ .hosts = 6, .gpus = 2, .fault = SHM_SET, .first = 1, .last = 2 });
+	struct outcome o = judge_job(&(struct job){ .hosts = 6, .gpus = 2, .fault = SHM_SET, .first = 1,
+						    .last = 2 });
 	const struct lg_finding *f = only(&o, "transport");
 
 	(void)state;
@@ -344,8 +350,8 @@ static void several_hosts_with_one_fault_are_one_finding(void **state)
 
 static void hosts_of_another_size_may_be_of_another_kind(void **state)
 {
-	struct outcome o = judge_job(&(struct job){ .hosts = 4, .gpus = 4, .fault = SHM, .first = 2, .last = 2,
-						    .smaller = true });
+	struct outcome o = judge_job(&(struct job){ .hosts = 4, .gpus = 4, .fault = SHM, .first = 2,
+						    .last = 2, .smaller = true });
 
 	(void)state;
 	assert_int_equal(loud(o.v), 0);
@@ -390,7 +396,8 @@ static void old_versions_name_devices_by_their_bus(void **state)
 
 static void ports_that_fail_are_named(void **state)
 {
-	struct outcome o = judge_job(&(struct job){ .hosts = 2, .gpus = 3, .fault = PORT, .first = 1, .last = 1 });
+	struct outcome o = judge_job(&(struct job){ .hosts = 2, .gpus = 3, .fault = PORT, .first = 1,
+						    .last = 1 });
 	const struct lg_finding *f = only(&o, "port_error");
 
 	(void)state;
@@ -405,8 +412,8 @@ static void ports_that_fail_are_named(void **state)
 
 /* ---- communicators among their siblings, and again ---- */
 
-static void communicator(struct text *t, int h, int g, int pid, int rank, int nranks, int nodes, int local, int id,
-			 const char *net, int channels)
+static void communicator(struct text *t, int h, int g, int pid, int rank, int nranks, int nodes, int local,
+			 int id, const char *net, int channels)
 {
 	char me[64];
 
@@ -460,7 +467,7 @@ static void a_communicator_is_compared_with_its_siblings(void **state)
 	done(&o);
 }
 
-/* Two groups of two hosts each have 16 channels, a third one has 2, because one of its hosts lost its network. */
+/* Groups of two hosts have 16 channels each, one has 2, because one of its hosts lost its network. */
 static void company_is_no_guilt(void **state)
 {
 	struct text t = { 0 };
@@ -520,7 +527,8 @@ static void what_comes_back_worse_is_compared_with_its_past(void **state)
 
 /* ---- nccl-tests ---- */
 
-static void run_of(struct text *t, const char *host, int pid, int cycles, int drop_at, double factor, double noise)
+static void run_of(struct text *t, const char *host, int pid, int cycles, int drop_at, double factor,
+		   double noise)
 {
 	put(t, "# Collective test starting: all_reduce_perf\n# nThread 1 nGpus 2 minBytes 1048576 maxBytes 4194304\n#\n"
 	       "# Using devices\n");
@@ -530,7 +538,8 @@ static void run_of(struct text *t, const char *host, int pid, int cycles, int dr
 	       "#wrong\n");
 	for (int i = 0; i < cycles; i++)
 		for (int k = 0; k < 3; k++) {
-			double bus = 100 * (k + 1) * (i >= drop_at ? factor : 1) * (1 + noise * ((i * 7 + k * 3) % 5 - 2));
+			double bus = 100 * (k + 1) * (i >= drop_at ? factor : 1) *
+				     (1 + noise * ((i * 7 + k * 3) % 5 - 2));
 
 			put(t, "  %d  %d  float  sum  -1  99.1  %.2f  %.2f  0  98.2  %.2f  %.2f  0\n", 1 << (20 + k), 1 << (18 + k),
 			    bus, bus, bus, bus);

@@ -72,7 +72,8 @@ static void told(struct lg_nccl_log *l, struct lg_nccl_pending *c, int64_t ts)
 {
 	struct lg_nccl_process *p = &l->p[c->process];
 	const struct lg_trace *t = lg_builder_trace(l->b);
-	uint64_t size = size_key(p, c->nranks), who = mix(p->host, (uint64_t)c->nranks << 32 | (uint32_t)c->rank);
+	uint64_t size = size_key(p, c->nranks);
+	uint64_t who = mix(p->host, (uint64_t)c->nranks << 32 | (uint32_t)c->rank);
 	uint32_t nth = lg_map_get(&l->alive, size), again;
 	lg_str net = c->net ? c->net : p->net;
 	char text[512];
@@ -219,7 +220,8 @@ static int system_line(struct lg_nccl_log *l, struct lg_nccl_process *p, const s
 	return 1;
 }
 
-int lg_nccl_comm(struct lg_nccl_log *l, struct lg_nccl_process *p, const struct lg_nccl_line *line, int64_t ts)
+int lg_nccl_comm(struct lg_nccl_log *l, struct lg_nccl_process *p, const struct lg_nccl_line *line,
+		 int64_t ts)
 {
 	const char *m = line->msg, *at;
 	struct lg_nccl_pending *c;

@@ -29,7 +29,8 @@ static void add(struct lg_nccl_log *l, const struct lg_nccl_process *p, const st
 {
 	uint32_t index = (uint32_t)(p - l->p), at;
 	uint64_t key = lg_mix64((uint64_t)x->from << 32 | x->to) ^
-		       lg_mix64((uint64_t)index << 16 | (unsigned)x->kind << 4 | (unsigned)x->gdr << 1 | x->send);
+		       lg_mix64((uint64_t)index << 16 | (unsigned)x->kind << 4 | (unsigned)x->gdr << 1 |
+				x->send);
 
 	at = lg_map_get(&l->by_link, key);
 	if (at) {

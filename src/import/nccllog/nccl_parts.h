@@ -17,7 +17,8 @@ struct lg_nccl_process *lg_nccl_process_of(struct lg_nccl_log *l, const char *ho
 /* A fact once for each process. */
 void lg_nccl_fact(struct lg_nccl_log *l, const struct lg_nccl_process *p, const char *key, const char *value,
 		  size_t n);
-void lg_nccl_factf(struct lg_nccl_log *l, const struct lg_nccl_process *p, const char *key, const char *fmt, ...)
+void lg_nccl_factf(struct lg_nccl_log *l, const struct lg_nccl_process *p, const char *key, const char *fmt,
+		   ...)
 	LG_PRINTF(4, 5);
 /* The number behind word; false where there is none. */
 int lg_nccl_number(const char *m, const char *word, long *ret);
@@ -26,7 +27,8 @@ void lg_nccl_mark(struct lg_nccl_log *l, lg_thr thr, const char *name, int64_t v
 
 /* ---- nccl_comm.c: how communicators are set up ---- */
 /* 1 = the line is about that. */
-int lg_nccl_comm(struct lg_nccl_log *l, struct lg_nccl_process *p, const struct lg_nccl_line *line, int64_t ts);
+int lg_nccl_comm(struct lg_nccl_log *l, struct lg_nccl_process *p, const struct lg_nccl_line *line,
+		 int64_t ts);
 /* Those whose end the log does not have. */
 void lg_nccl_comm_finish(struct lg_nccl_log *l);
 

@@ -89,6 +89,36 @@ static void add(struct lg_case *c, struct lg_links *l, const struct lg_link_samp
 	l->sample[l->n_sample++] = *s;
 }
 
+/* Whose rank is it, in that communicator? Those without an id are told apart by their size, and where several
+ * have one size and a rank in two places, by nothing. */
+static uint64_t place_of(const struct lg_link_comm *m, int32_t rank)
+{
+	return mix(m->id ? m->id : (uint64_t)m->nranks, (uint64_t)rank) | 1;
+}
+
+/* A connection over the network: are both ends of one host? In every communicator that it may be of,
+	the peer's
+ * rank must be there. */
+static bool is_of_this_host(struct lg_case *c, const struct lg_links *l, size_t row)
+{
+	const char *v = lg_string(c->t, c->t->meta.value[row]);
+	int32_t rank = (int32_t)number(v, "rank", -1), peer = (int32_t)number(v, "peer", -1);
+	uint64_t dev = word(v, is(v, "way", "send") ? "from" : "to");
+	lg_prc p = c->t->meta.prc[row];
+	bool any = false;
+
+	for (uint32_t i = lg_map_get(&l->by_process, p); i; i = l->comm[i - 1].next) {
+		const struct lg_link_comm *m = &l->comm[i - 1];
+
+		if (m->rank != rank || m->nranks <= peer || (m->dev && m->dev != dev))
+			continue;
+		if (lg_map_get(&l->places, place_of(m, peer)) != m->host)
+			return false;
+		any = true;
+	}
+	return any;
+}
+
 /* A fact of a process: nccl.KEY. */
 static void fact(struct lg_case *c, struct lg_links *l, size_t row, const char *key)
 {
@@ -104,6 +134,13 @@ static void fact(struct lg_case *c, struct lg_links *l, size_t row, const char *
 		s.value = is(v, "by", "direct") ? LG_WAY_DIRECT : is(v, "by", "indirect") ? LG_WAY_INDIRECT
 			  : is(v, "by", "shm") ? LG_WAY_SHM : LG_WAY_NET;
 		l->n_pairs[(int)s.value]++;
+	} else if (!strcmp(key, "near")) {
+		if (!is_of_this_host(c, l, row))
+			return;
+		s.kind = LG_LINK_TRANSPORT;
+		s.key = mix(word(v, "from"), word(v, "to"));
+		s.value = LG_WAY_NET;
+		l->n_pairs[LG_WAY_NET] += is(v, "way", "send");
 	} else if (!strcmp(key, "net")) {
 		s.kind = LG_LINK_NETWORK;
 		s.value = strcmp(v, "Socket") != 0;
@@ -148,6 +185,7 @@ static void communicator(struct lg_case *c, struct lg_links *l, size_t i)
 	lg_prc p = t->thread.prc[t->mark.thr[i]];
 	struct lg_link_host *h;
 	struct lg_link_comm m = { .mark = (uint32_t)i, .prc = p, .host = t->process.host[p] };
+	uint32_t at;
 
 	if (!p || !m.host || t->mark.value[i] <= 0 || t->mark.value[i] > INT32_MAX)
 		return;
@@ -172,7 +210,12 @@ static void communicator(struct lg_case *c, struct lg_links *l, size_t i)
 		h->nranks = m.nranks;
 		h->local = m.local;
 	}
+	m.next = lg_map_get(&l->by_process, p);
 	l->comm[l->n_comm++] = m;
+	at = lg_map_get(&l->places, place_of(&m, m.rank));
+	if (lg_map_set(&l->by_process, p, (uint32_t)l->n_comm) ||
+	    lg_map_set(&l->places, place_of(&m, m.rank), at && at != m.host ? UINT32_MAX : m.host))
+		c->failed = LG_E_NOMEM;
 }
 
 /*
@@ -340,6 +383,13 @@ int lg_links_read(struct lg_case *c, struct lg_links *l)
 
 	if (!seen)
 		return c->failed = LG_E_NOMEM;
+	for (size_t i = 0; i < t->mark.n && !c->failed; i++) {
+		const char *name = lg_string(t, t->mark.name[i]);
+
+		if (!strcmp(name, "nccl.comm"))
+			communicator(c, l, i);
+		l->n_tests += !strcmp(name, "nccl.bandwidth");
+	}
 	for (size_t i = 0; i < t->meta.n && !c->failed; i++) {
 		const char *key = lg_string(t, t->meta.key[i]);
 		lg_prc p = t->meta.prc[i];
@@ -352,14 +402,9 @@ int lg_links_read(struct lg_case *c, struct lg_links *l)
 		seen[p] = 1;
 		fact(c, l, i, key + 5);
 	}
-	for (size_t i = 0; i < t->mark.n && !c->failed; i++) {
-		const char *name = lg_string(t, t->mark.name[i]);
-
-		if (!strcmp(name, "nccl.comm"))
-			communicator(c, l, i);
-		l->n_tests += !strcmp(name, "nccl.bandwidth");
-	}
 	lg_free(seen);
+	if (!c->failed && l->n_host && lg_link_read_settings(c, l))
+		return c->failed;
 	if (!c->failed)
 		shapes(c, l);
 	if (!c->failed)
@@ -370,6 +415,9 @@ int lg_links_read(struct lg_case *c, struct lg_links *l)
 void lg_links_done(struct lg_links *l)
 {
 	lg_map_done(&l->by_host);
+	lg_map_done(&l->by_process);
+	lg_map_done(&l->places);
+	lg_free(l->env);
 	lg_free(l->comm);
 	lg_free(l->sample);
 	lg_free(l->less);

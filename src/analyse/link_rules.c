@@ -17,6 +17,7 @@
 #include "store/args.h"
 
 enum { EVIDENCE_HOSTS = 3, PAST_SAID = 4 };
+#define LITTLE 0.8 /* of what is usual: more than that is no loud finding by itself */
 
 static const char *const detail[LG_LINK_KINDS] = {
 	[LG_LINK_NETWORK] = "network", [LG_LINK_TRANSPORT] = "transport", [LG_LINK_GDR] = "gdr",
@@ -221,6 +222,11 @@ static void finding_of(struct lg_case *c, struct lg_links *l, uint32_t host, con
 	if (!shorts_of(c, l, host, kind, v, &first) || !(f = lg_link_finding(c, detail[kind], 0.5)))
 		return;
 	grade(c, f, first->n_usual, g->setting != NULL);
+	/* A few channels, or a little of the bandwidth: that may cost nothing. How much goes through a small
+	 * communicator nobody knows: those of tensor parallelism are small and busy. */
+	if ((kind == LG_LINK_CHANNELS || kind == LG_LINK_TOPOLOGY) && !g->setting &&
+	    l->sample[v[0]].value > first->usual * LITTLE)
+		f->severity = "low";
 	prc = l->sample[v[0]].prc;
 	who = lg_link_hosts_text(c, l, g->is);
 	others = first->n_usual == 1 && first->n_units == 2
@@ -255,43 +261,42 @@ static void hosts(struct lg_case *c, struct lg_links *l)
 	uint8_t *is = lg_calloc(l->n_host + 1, 1), *done = lg_calloc(l->n_host + 1, 1);
 	uint8_t *flag = lg_calloc(c->t->process.n + 1, 1);
 	uint32_t *v = lg_calloc(l->n_less + 1, sizeof *v);
+	struct group *g = lg_calloc(l->n_host + 1, sizeof *g);
 
-	if (!is || !done || !flag || !v)
+	if (!is || !done || !flag || !v || !g)
 		c->failed = LG_E_NOMEM;
+	/* Each host's own reason. */
 	for (uint32_t h = 0; h < l->n_host && !c->failed; h++) {
-		struct group g = { .is = is, .flag = flag };
+		if (!l->host[h].kinds)
+			continue;
+		is[h] = 1;
+		flag_processes(c, l, is, first_kind(l->host[h].kinds), flag);
+		is[h] = 0;
+		g[h] = (struct group){ .is = is, .flag = flag };
+		g[h].setting = lg_link_setting(c, l, flag, (enum lg_link_kind)first_kind(l->host[h].kinds),
+					       &g[h].key, &g[h].peers);
+	}
+	for (uint32_t h = 0; h < l->n_host && !c->failed; h++) {
 		uint32_t kind;
 
 		if (!l->host[h].kinds || done[h])
 			continue;
 		kind = first_kind(l->host[h].kinds);
-		memset(is, 0, l->n_host);
-		is[h] = 1;
-		flag_processes(c, l, is, kind, flag);
-		g.setting = lg_link_setting(c, flag, (enum lg_link_kind)kind, &g.key, &g.peers);
-		for (uint32_t o = h + 1; o < l->n_host; o++) {
-			const char *setting, *key, *peers;
-
-			if (!l->host[o].kinds || done[o] || first_kind(l->host[o].kinds) != kind)
-				continue;
-			memset(is, 0, l->n_host);
-			is[o] = 1;
-			flag_processes(c, l, is, kind, flag);
-			setting = lg_link_setting(c, flag, (enum lg_link_kind)kind, &key, &peers);
-			if ((!setting && !g.setting) || (setting && g.setting && !strcmp(setting, g.setting)))
-				done[o] = 2;
-		}
 		for (uint32_t o = 0; o < l->n_host; o++) {
-			is[o] = o == h || done[o] == 2;
-			done[o] = done[o] == 2 ? 1 : done[o];
+			is[o] = o >= h && !done[o] && l->host[o].kinds &&
+				first_kind(l->host[o].kinds) == kind &&
+				(!g[o].setting == !g[h].setting) &&
+				(!g[h].setting || !strcmp(g[o].setting, g[h].setting));
+			done[o] |= is[o];
 		}
 		flag_processes(c, l, is, kind, flag);
-		finding_of(c, l, h, &g, v);
+		finding_of(c, l, h, &g[h], v);
 	}
 	lg_free(is);
 	lg_free(done);
 	lg_free(flag);
 	lg_free(v);
+	lg_free(g);
 }
 
 static struct lg_finding *told(struct lg_case *c)
@@ -323,7 +328,7 @@ static void siblings(struct lg_case *c, struct lg_links *l)
 			f->title = lg_arena_printf(&c->v->arena, "the communicator that has one rank a host%s%s has %s, %u of "
 						   "its %u siblings have %s", *of ? ", on " : "", of, has, x->n_usual,
 						   x->n_units - 1, usual);
-			if (x->usual - s->value < x->usual / 4)
+			if (s->value > x->usual * LITTLE)
 				f->severity = "low";
 			lg_gpu_against(c, f, "devices of a host need not be alike: one far from the network may have fewer "
 					     "channels by design");
@@ -417,7 +422,7 @@ static void past_of(struct lg_case *c, struct lg_links *l, enum lg_link_kind kin
 	if (n_hosts == 1)
 		f->title = lg_arena_printf(&c->v->arena, "%s (on %s%s)", f->title, lg_link_hosts_text(c, l, is),
 					   lg_link_ranks_text(c, l, is, &rank));
-	setting = lg_link_setting(c, flag, kind, &key, &peers);
+	setting = lg_link_setting(c, l, flag, kind, &key, &peers);
 	if (setting)
 		say_setting(c, f, setting, key, peers, lg_link_hosts_text(c, l, is));
 	lg_link_differences(c, f, flag, setting);
@@ -460,7 +465,7 @@ static void say_compared(struct lg_case *c, const struct lg_links *l)
 		world = l->host[i].nranks > world ? l->host[i].nranks : world;
 	if (told(c))
 		end = "what stands out is a finding";
-	else if (l->n_compared || l->n_tests > 1)
+	else if (l->n_compared)
 		end = l->n_undecided ? lg_arena_printf(&c->v->arena, "in %zu of them hosts differ, but no majority tells what "
 						       "is usual", l->n_undecided)
 				     : "nothing stands out";
@@ -469,7 +474,7 @@ static void say_compared(struct lg_case *c, const struct lg_links *l)
 	lg_limit(c, lg_arena_printf(&c->v->arena,
 				    "NCCL's logs: %zu host%s, %d rank%s, network %s%s; pairs of devices: %zu P2P, %zu shared "
 				    "memory, %zu network; communicators set up by a rank: %zu; results of nccl-tests: %zu; "
-				    "%zu things compared between hosts or communicators: %s", l->n_host,
+				    "%zu things compared: %s", l->n_host,
 				    l->n_host == 1 ? "" : "s", world, world == 1 ? "" : "s", net ? net : "not told", mixed,
 				    direct, l->n_pairs[LG_WAY_SHM], l->n_pairs[LG_WAY_NET], l->n_comm,
 				    l->n_tests, l->n_compared, end));

@@ -129,7 +129,7 @@ static double drop_of(const struct result *v, size_t n, double *x, size_t *ret_a
 	return 1;
 }
 
-static void own_past(struct lg_case *c, struct result *v, size_t n, double *x)
+static void own_past(struct lg_case *c, struct lg_links *l, struct result *v, size_t n, double *x)
 {
 	struct { size_t first, at, n; double before, after, p; } hit[SIZES_SAID];
 	size_t sizes = 0, hits = 0, all = 0;
@@ -159,6 +159,7 @@ static void own_past(struct lg_case *c, struct result *v, size_t n, double *x)
 		if (hits < SIZES_SAID)
 			hit[hits++] = (typeof(hit[0])){ i, at, j - i, before, after, p };
 	}
+	l->n_compared += sizes;
 	/* One series by chance less than once in a hundred, or several that agree. */
 	if (!all || (best * (double)sizes > 0.01 && (all < 2 || all * 2 < sizes)))
 		return;
@@ -210,7 +211,6 @@ static void say_run(struct lg_case *c, const struct lg_links *l, const struct ru
 		c->failed = LG_E_NOMEM;
 		return;
 	}
-	(void)l;
 	for (size_t i = 1; i < n; i++) {
 		spread = fmax(spread, fabs(1 - run[i].ratio));
 		flag[run[i].prc] = 2;
@@ -241,7 +241,7 @@ static void say_run(struct lg_case *c, const struct lg_links *l, const struct ru
 		lg_gpu_against(c, f, "two runs only: which of them is odd, and how much runs differ as a rule, cannot be "
 				     "told; give three or more");
 	}
-	setting = lg_link_setting(c, flag, LG_LINK_CHANNELS, &key, &peers);
+	setting = lg_link_setting(c, l, flag, LG_LINK_CHANNELS, &key, &peers);
 	if (setting)
 		lg_evidence_add(c, f, INT64_MIN, 0, "that run has %s, the others have it %s%s", setting,
 				peers ? "at " : "unset", peers ? peers : "");
@@ -249,7 +249,7 @@ static void say_run(struct lg_case *c, const struct lg_links *l, const struct ru
 }
 
 /* v[0..n): one test, by size and run. */
-static void runs_of(struct lg_case *c, const struct lg_links *l, const struct result *v, size_t n, double *x)
+static void runs_of(struct lg_case *c, struct lg_links *l, const struct result *v, size_t n, double *x)
 {
 	struct run *run = lg_calloc(RUNS_MAX, sizeof *run);
 	double *ratio = lg_calloc(n + 1, sizeof *ratio), *mid = lg_calloc(n + 1, sizeof *mid);
@@ -308,6 +308,7 @@ static void runs_of(struct lg_case *c, const struct lg_links *l, const struct re
 		qsort(ratio, n_ratio, sizeof *ratio, lg_cmp_f64);
 		run[r].ratio = ratio[n_ratio / 2];
 	}
+	l->n_compared += sizes;
 	qsort(run, n_run, sizeof *run, by_ratio);
 	say_run(c, l, run, n_run, sizes, example, usual, size);
 out:
@@ -327,7 +328,7 @@ int lg_find_link_speed(struct lg_case *c, struct lg_links *l)
 	if (collect(c, &v, &n) || !(x = lg_calloc(n + 1, sizeof *x)))
 		c->failed = LG_E_NOMEM;
 	if (n && !c->failed) {
-		own_past(c, v, n, x);
+		own_past(c, l, v, n, x);
 		qsort(v, n, sizeof *v, by_run);
 		for (size_t i = 0, j; i < n && !c->failed; i = j) {
 			for (j = i; j < n && v[j].test == v[i].test;)

@@ -202,38 +202,56 @@ static bool has_effect(const char *value, enum effect e)
 	}
 }
 
-const char *lg_link_setting(struct lg_case *c, const uint8_t *flag, enum lg_link_kind kind,
-			    const char **ret_key, const char **ret_peers)
+int lg_link_read_settings(struct lg_case *c, struct lg_links *l)
 {
 	const struct lg_trace *t = c->t;
 
-	for (size_t k = 0; k < sizeof settings / sizeof *settings; k++) {
-		const char *have = NULL, *others = NULL;
-		bool same = false;
+	for (size_t i = 0; i < t->meta.n; i++) {
+		const char *key = lg_string(t, t->meta.key[i]);
+		uint32_t k = 0;
+
+		if (!t->meta.prc[i] || strncmp(key, "env.NCCL_", 9))
+			continue;
+		while (k < sizeof settings / sizeof *settings && strcmp(key + 4, settings[k].key))
+			k++;
+		if (k == sizeof settings / sizeof *settings)
+			continue;
+		if (lg_grow(&l->env, &l->cap_env, l->n_env + 1, sizeof *l->env))
+			return c->failed = LG_E_NOMEM;
+		l->env[l->n_env++] = (struct lg_link_env){ (uint32_t)i, k };
+	}
+	return 0;
+}
+
+const char *lg_link_setting(struct lg_case *c, const struct lg_links *l, const uint8_t *flag,
+			    enum lg_link_kind kind, const char **ret_key, const char **ret_peers)
+{
+	enum { N = sizeof settings / sizeof *settings };
+	const struct lg_trace *t = c->t;
+	lg_str have[N] = { 0 }, others[N] = { 0 };
+	bool same[N] = { false };
+
+	for (size_t i = 0; i < l->n_env; i++) {
+		uint32_t k = l->env[i].setting;
+		lg_str value = t->meta.value[l->env[i].row];
+		uint8_t who = flag[t->meta.prc[l->env[i].row]];
 
 		if (!(settings[k].kinds >> kind & 1))
 			continue;
-		for (size_t i = 0; i < t->meta.n; i++) {
-			const char *key = lg_string(t, t->meta.key[i]);
-			const char *value = lg_string(t, t->meta.value[i]);
-			uint8_t who = flag[t->meta.prc[i]];
-
-			if (!who || strncmp(key, "env.", 4) || strcmp(key + 4, settings[k].key))
-				continue;
-			if (who == 1 && has_effect(value, settings[k].effect))
-				have = value;
-			if (who == 2)
-				others = value;
-		}
-		for (size_t i = 0; have && i < t->meta.n; i++)
-			same |= flag[t->meta.prc[i]] == 2 && !strcmp(lg_string(t, t->meta.value[i]), have) &&
-				!strcmp(lg_string(t, t->meta.key[i]) + 4, settings[k].key) &&
-				!strncmp(lg_string(t, t->meta.key[i]), "env.", 4);
-		if (!have || same)
+		if (who == 1 && !have[k] && has_effect(lg_string(t, value), settings[k].effect))
+			have[k] = value;
+		if (who == 2)
+			others[k] = value;
+	}
+	for (size_t i = 0; i < l->n_env; i++)
+		same[l->env[i].setting] |= flag[t->meta.prc[l->env[i].row]] == 2 &&
+					   t->meta.value[l->env[i].row] == have[l->env[i].setting];
+	for (size_t k = 0; k < N; k++) {
+		if (!have[k] || same[k])
 			continue;
 		*ret_key = settings[k].key;
-		*ret_peers = others;
-		return lg_arena_printf(&c->v->arena, "%s=%s", settings[k].key, have);
+		*ret_peers = others[k] ? lg_string(t, others[k]) : NULL;
+		return lg_arena_printf(&c->v->arena, "%s=%s", settings[k].key, lg_string(t, have[k]));
 	}
 	return NULL;
 }

@@ -34,6 +34,7 @@ struct lg_link_comm {
 	double bw, total;
 	uint64_t dev, id; /* hashes; 0 = not told */
 	bool socket, has_net;
+	uint32_t next; /* index + 1 of the process's one before it */
 };
 
 /* One thing that is compared. unit: who has it, a host or a communicator. */
@@ -66,14 +67,21 @@ struct lg_links {
 	struct lg_link_short *less;
 	struct lg_link_host *host;
 	size_t n_comm, cap_comm, n_sample, cap_sample, n_less, cap_less, n_host, cap_host;
+	struct lg_link_env {
+		uint32_t row, setting; /* of meta; which setting */
+	} *env; /* settings that may explain something */
+	size_t n_env, cap_env;
 	struct lg_map by_host; /* name -> index + 1 */
+	struct lg_map by_process, places; /* process -> its newest comm + 1; communicator and rank -> host */
 	size_t n_pairs[LG_WAY_DIRECT + 1]; /* by way, all hosts */
-	size_t n_tests, n_compared, n_undecided; /* results of nccl-tests; keys with several units, and those
-						  * of them in which no value is that of most */
+	size_t n_tests, n_compared, n_undecided; /* results of nccl-tests; things that were compared, and
+						  * those in which no value is that of most */
 };
 
 /* ---- link_facts.c ---- */
 int lg_links_read(struct lg_case *c, struct lg_links *l) LG_MUST_CHECK;
+/* link_words.c: l->env. */
+int lg_link_read_settings(struct lg_case *c, struct lg_links *l) LG_MUST_CHECK;
 void lg_links_done(struct lg_links *l);
 /* Index of a host, UINT32_MAX = none of that name. */
 uint32_t lg_link_host_of(const struct lg_links *l, lg_str name);
@@ -90,8 +98,8 @@ const char *lg_link_of_text(struct lg_case *c, const struct lg_links *l, const u
  * A setting of the environment that explains it: processes flagged 1 have it, those flagged 2 have not, and
  * it does such a thing. NULL = none. *ret_key: its name alone; *ret_peers: what the others have.
  */
-const char *lg_link_setting(struct lg_case *c, const uint8_t *flag, enum lg_link_kind kind,
-			    const char **ret_key, const char **ret_peers);
+const char *lg_link_setting(struct lg_case *c, const struct lg_links *l, const uint8_t *flag,
+			    enum lg_link_kind kind, const char **ret_key, const char **ret_peers);
 /* What else only one side says, as evidence of f; setting: said already, or NULL. */
 void lg_link_differences(struct lg_case *c, struct lg_finding *f, const uint8_t *flag, const char *setting);
 

@@ -9,7 +9,7 @@
 
 enum fault {
 	HEALTHY, SOCKET, SOCKET_SET, SHM, SHM_SET, SHM_SET_OLD, INDIRECT, NO_GDR, ADAPTER, SLOW_ADAPTER,
-	NO_NVLS, TOPOLOGY, CHANNELS, CHANNELS_SET, OTHER_ORDER, PORT, FATAL
+	NO_NVLS, TOPOLOGY, CHANNELS, CHANNELS_SET, LOCAL_NET, OTHER_ORDER, PORT, FATAL
 };
 
 struct job {
@@ -110,7 +110,10 @@ static void rank_lines(struct text *t, const struct job *j, int h, int g, int wh
 		if (j->fault == OTHER_ORDER && !near)
 			way = "SHM/direct/direct";
 		for (int c = 0; c < 2; c++) {
-			if (g + 1 < gpus)
+			if (g + 1 < gpus && f == LOCAL_NET)
+				put(t, "%s Channel %02d/0 : %d[%s] -> %d[%s] [send] via NET/IB/%d/GDRDMA\n", me, c, r,
+				    dev[0], r + 1, dev[1], c);
+			else if (g + 1 < gpus)
 				put(t, j->old ? "%s Channel %02d : %d[%s] -> %d[%s] via %s\n"
 					      : "%s Channel %02d/0 : %d[%s] -> %d[%s] via %s\n", me, c, r, dev[0], r + 1, dev[1], way);
 			else
@@ -214,6 +217,7 @@ static void one_host_is_worse(void **state)
 	} row[] = {
 		{ SOCKET, "network", "Socket", "IB" }, { SHM, "transport", "shared memory", "direct P2P" },
 		{ INDIRECT, "transport", "indirect", "direct P2P" },
+		{ LOCAL_NET, "transport", "by the network", "direct P2P" },
 		{ NO_GDR, "gdr", "without GPU Direct RDMA", "with GPU Direct RDMA" },
 		{ ADAPTER, "adapters", "2 adapters", "4 adapters" },
 		{ SLOW_ADAPTER, "adapter_speed", "100 Gbit/s", "400 Gbit/s" },
@@ -240,8 +244,8 @@ static void one_host_is_worse(void **state)
 
 static void all_alike_is_healthy(void **state)
 {
-	static const enum fault everywhere[] = { HEALTHY, SOCKET, SOCKET_SET, SHM_SET, INDIRECT, NO_GDR,
-						 ADAPTER, SLOW_ADAPTER, NO_NVLS, TOPOLOGY, CHANNELS };
+	static const enum fault everywhere[] = { HEALTHY, SOCKET, SOCKET_SET, SHM_SET, INDIRECT, LOCAL_NET,
+						 NO_GDR, ADAPTER, SLOW_ADAPTER, NO_NVLS, TOPOLOGY, CHANNELS };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof everywhere / sizeof *everywhere; i++) {

@@ -132,7 +132,7 @@ static void results_of_every_layout(void **state)
 		"  64  16  float  sum  -1  10094  1.50  2.50  0  99.0  3.50  4.50  0\n"
 		"  65  16  float  sum  9.5  1.51  2.51  0e+00  9.4  3.51  4.51  0e+00\n"
 		"  66  16  float  16.57  1.52  2.52  0e+00  13.83  3.52  4.52  0e+00\n"
-		"  67  16  float  none  -1  9.5  1.53  2.53  N/A  9.4  3.53  4.53  N/A\n"
+		"[1,0]<stdout>:  67  16  float  none  -1  9.5  1.53  2.53  N/A  9.4  3.53  4.53  N/A\n"
 		"  68  16  float  sum  -1h-1:1320:1320 [0] NCCL INFO AllReduce: opCount 0\n"
 		"h-1:1320:1320 [0] NCCL INFO AllReduce: opCount 1\n"
 		"  9.5  1.54  2.54  0h-1:1320:1320 [0] NCCL INFO AllReduce: opCount 2\n  9.4  3.54  4.54  0\n"

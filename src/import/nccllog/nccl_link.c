@@ -3,9 +3,10 @@
  * nccl_link.c - by what ranks are connected, the adapters that there are, and what happens to them.
  *
  * Facts of the process: nccl.link (from, to: devices; by: direct, indirect, shm, net; n), of devices of one
- * host; nccl.nic (dev, way, net, gdr, n), connections to other hosts; nccl.hca (name, port), nccl.hcas (how
- * many), nccl.hca_speed (name, speed in Mbit/s), nccl.hca_gdr (name, gdr, why), nccl.nvls (on, off). Values
- * are key=value, separated by tabs. Mark nccl.link_event: hca, what, fatal.
+ * host; nccl.nic (dev, way, net, gdr, n), connections over the network; nccl.near (from, to, rank, peer,
+ * way), those of them whose ranks are near each other, so that they may be of one host; nccl.hca (name),
+ * nccl.hcas (how many), nccl.hca_speed (name, speed in Mbit/s), nccl.hca_gdr (name, gdr, why), nccl.nvls (on,
+ * off). Values are key=value, separated by tabs. Mark nccl.link_event: hca, what, fatal.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -15,13 +16,15 @@
 #include "base/alloc.h"
 #include "import/nccllog/nccl_parts.h"
 
-enum { LINKS_MAX = 1 << 20, LABEL_BYTES = 20 };
-enum kind { NO_KIND, DIRECT, INDIRECT, SHARED, LOCAL_NET, OTHER_HOST };
+/* NEAR: ranks of a host follow each other as a rule, and no host has more. */
+enum { LINKS_MAX = 1 << 20, LABEL_BYTES = 20, NEAR_RANKS = 16 };
+enum kind { NO_KIND, DIRECT, INDIRECT, SHARED, LOCAL_NET, NETWORK, NEAR };
 
 struct lg_nccl_link {
 	uint32_t process; /* index */
 	uint8_t kind, gdr, send;
-	lg_str from, to;  /* OTHER_HOST: device, network */
+	lg_str from, to;  /* NETWORK: device, network */
+	int32_t rank, peer; /* NEAR */
 	uint64_t n;
 };
 
@@ -29,6 +32,7 @@ static void add(struct lg_nccl_log *l, const struct lg_nccl_process *p, const st
 {
 	uint32_t index = (uint32_t)(p - l->p), at;
 	uint64_t key = lg_mix64((uint64_t)x->from << 32 | x->to) ^
+		       lg_mix64((uint64_t)(uint32_t)x->rank << 32 | (uint32_t)x->peer) ^
 		       lg_mix64((uint64_t)index << 16 | (unsigned)x->kind << 4 | (unsigned)x->gdr << 1 |
 				x->send);
 
@@ -52,12 +56,13 @@ static void add(struct lg_nccl_log *l, const struct lg_nccl_process *p, const st
 }
 
 /* "3[1b000]", "3[3]" or, before 2.5, "3": the device as it is named there. NULL = none of these. */
-static const char *rank_and_device(const char *p, char dev[LABEL_BYTES])
+static const char *rank_and_device(const char *p, char dev[LABEL_BYTES], int32_t *ret_rank)
 {
 	size_t n = strspn(p, "0123456789");
 
-	if (!n)
+	if (!n || n > 9)
 		return NULL;
+	*ret_rank = (int32_t)strtol(p, NULL, 10);
 	p += n;
 	*dev = 0;
 	if (*p != '[')
@@ -92,10 +97,10 @@ static enum kind kind_of(const char *via)
 
 /* "NET/IB/0/GDRDMA", "NET/IBext_v8/3(2)/GDRDMA/Shared", "NET/Socket/0" */
 static void network(struct lg_nccl_log *l, struct lg_nccl_process *p, const char *via, const char *from,
-		    const char *to, int receive)
+		    const char *to, const int32_t rank[2], int receive)
 {
 	const char *name = via + 4, *end = strchr(name, '/');
-	struct lg_nccl_link x = { .kind = OTHER_HOST, .send = !receive };
+	struct lg_nccl_link x = { .kind = NETWORK, .send = !receive };
 
 	strstr(via, "/GDRDMA") ? p->gdr_on++ : p->gdr_off++;
 	if (!end || end == name || end - name > 63 || !isdigit((unsigned char)end[1]))
@@ -105,6 +110,11 @@ static void network(struct lg_nccl_log *l, struct lg_nccl_process *p, const char
 		x = (struct lg_nccl_link){ .kind = LOCAL_NET, .from = lg_intern(l->b, from),
 					   .to = lg_intern(l->b, to) };
 	} else {
+		if (*from && *to && abs(rank[0] - rank[1]) < NEAR_RANKS)
+			add(l, p, &(struct lg_nccl_link){
+					  .kind = NEAR, .send = !receive, .rank = rank[receive],
+					  .peer = rank[!receive], .from = lg_intern(l->b, from),
+					  .to = lg_intern(l->b, to) });
 		x.gdr = strstr(end, "/GDRDMA") != NULL;
 		x.from = lg_intern(l->b, receive ? to : from);
 		x.to = lg_intern_n(l->b, name, (size_t)(end - name));
@@ -118,6 +128,7 @@ static int connection(struct lg_nccl_log *l, struct lg_nccl_process *p, const ch
 	const char *at = begins(m, "Channel ") ? m + 8 : begins(m, "Ring ") ? m + 5 : NULL;
 	const char *via = at ? strstr(at, " via ") : NULL;
 	char from[LABEL_BYTES], to[LABEL_BYTES];
+	int32_t rank[2];
 	enum kind kind;
 
 	if (!via)
@@ -128,14 +139,14 @@ static int connection(struct lg_nccl_log *l, struct lg_nccl_process *p, const ch
 	       : begins(via, "SHM") || kind == SHARED ? LG_NCCL_SHM : LG_NCCL_OTHER]++;
 	at += strspn(at, "0123456789/");
 	at += strspn(at, " :");
-	at = rank_and_device(at, from);
+	at = rank_and_device(at, from, &rank[0]);
 	if (!at || !begins(at, " -> "))
 		return 1;
-	at = rank_and_device(at + 4, to);
+	at = rank_and_device(at + 4, to, &rank[1]);
 	if (!at)
 		return 1;
 	if (begins(via, "NET/"))
-		network(l, p, via, from, to, begins(at, " [receive]"));
+		network(l, p, via, from, to, rank, begins(at, " [receive]"));
 	else if (kind && *from && *to)
 		add(l, p, &(struct lg_nccl_link){ .kind = (uint8_t)kind, .from = lg_intern(l->b, from),
 						  .to = lg_intern(l->b, to) });
@@ -267,7 +278,11 @@ void lg_nccl_link_finish(struct lg_nccl_log *l)
 		const struct lg_nccl_link *x = &l->link[i];
 		const struct lg_nccl_process *p = &l->p[x->process];
 
-		if (x->kind == OTHER_HOST)
+		if (x->kind == NEAR)
+			lg_nccl_factf(l, p, "nccl.near", "from=%s\tto=%s\trank=%d\tpeer=%d\tway=%s",
+				      lg_string(t, x->from), lg_string(t, x->to), x->rank, x->peer,
+				      x->send ? "send" : "receive");
+		else if (x->kind == NETWORK)
 			lg_nccl_factf(l, p, "nccl.nic", "dev=%s\tway=%s\tnet=%s\tgdr=%d\tn=%llu",
 				      lg_string(t, x->from), x->send ? "send" : "receive", lg_string(t, x->to),
 				      x->gdr, (unsigned long long)x->n);

@@ -140,14 +140,24 @@ static int row(struct lg_nccl_log *l, const char *text, int64_t ts)
 	return 1;
 }
 
+/* "[1,0]<stdout>:", which mpirun --tag-output puts before a line */
+static const char *behind_tag(const char *text)
+{
+	const char *end = *text == '[' ? strstr(text, "]<stdout>:") : NULL;
+
+	return end && end - text < 16 ? end + 10 : text;
+}
+
 int lg_nccl_test(struct lg_nccl_log *l, const char *text, int64_t ts)
 {
-	const char *p = text + strspn(text, " ");
+	const char *p = behind_tag(text);
 	size_t n = strlen(l->test.piece);
 	int done;
 
+	p += strspn(p, " ");
+
 	if (*p == '#')
-		return comment(l, text);
+		return comment(l, p);
 	if (!isdigit((unsigned char)*p))
 		return 0;
 	if (!n || !is_numbers(p))

@@ -292,6 +292,7 @@ void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu
 	struct lg_aside aside;
 	struct place *v;
 
+	f->device_causes |= mask;
 	first.to = second.from = r->n_pieces / 2;
 	lg_aside_start(&aside, r->n_pieces >= WORTH_A_THREAD, sum_places, &second);
 	sum_places(&first);
@@ -536,6 +537,8 @@ int lg_explain_gpu(struct lg_case *c, struct lg_error *err)
 		rc = lg_find_compile_trace(c, &g);
 	if (!rc)
 		rc = lg_find_gpu_counters(c);
+	if (!rc && only && g.n)
+		rc = lg_gpu_slow_steps(c, &g);
 	if (!rc && g.n) {
 		say_doubts(c, &g);
 		bound(c, &g);

@@ -291,6 +291,10 @@ int lg_find_amp(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;
 int lg_gpu_refine_overlap(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* overlap_rules.c */
 int lg_find_overlap(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;
 
+/* ---- gpu_slow.c ---- */
+/* The excess of a profiler's slow steps, by the findings that it belongs to; after all rules. */
+int lg_gpu_slow_steps(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK;
+
 /* ---- shared by the rules (gpu_explain.c) ---- */
 /* May r be diagnosed at all? */
 static inline bool lg_gpu_judged(const struct lg_gpu_run *r)

@@ -250,6 +250,8 @@ static void step(struct sim *s, int k)
 				      : "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", -1);
 		s->now += p->loader_ns;
 	}
+	if (p->heavy_every && k % p->heavy_every == p->heavy_every - 1)
+		launch(s, STREAM_COMPUTE, "heavy", p->heavy_ns, "aten::mm");
 	s->now += p->hole_ns;
 	if (p->hole_op_ns) {
 		span(s, s->now, p->hole_op_ns, LG_SPAN_OP, 0, "aten::stack", -1);

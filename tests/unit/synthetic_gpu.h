@@ -21,6 +21,8 @@ struct gpu_plan {
 	int64_t loader_ns;
 	bool loader_single;
 	int loader_every;       /* wait only in every n-th step; 0 = always */
+	int heavy_every;        /* every n-th step has a kernel of heavy_ns; 0 = none */
+	int64_t heavy_ns;
 	int sync_every;         /* .item() after so many kernels; 0 = never */
 	int64_t copy_ns;        /* one host to device copy a step */
 	enum { COPY_PAGEABLE = 1, COPY_PINNED_SAME, COPY_PINNED_SIDE } copy;

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_gpu_slow.c - the excess of a profiler's slow steps: whose it is, and how much is nobody's. */
+#include "gpu_outcome.h"
+
+static struct gpu_plan forty_steps(void)
+{
+	struct gpu_plan p = gpu_healthy;
+
+	p.n_steps = 40;
+	p.sync_every = p.n_kernels; /* the host does not run ahead of a whole step */
+	return p;
+}
+
+static void the_cause_of_slow_steps_has_their_excess(void **state)
+{
+	struct gpu_plan p = forty_steps();
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	p.loader_ns = 100 * MS;
+	p.loader_every = 5;
+	o = first(&p, "data.loader_wait");
+	f = &o.v->findings[0];
+	assert_true(o.v->n_slow >= 5);
+	if (!(f->excess_share > 0.95 && f->excess_share <= 1.0001))
+		fail_msg("excess_share %g", f->excess_share);
+	assert_true(o.v->unexplained_share >= 0 && o.v->unexplained_share < 0.05);
+	assert_false(has_limit(o.v, "slow steps took"));
+	done(&o);
+}
+
+static void what_no_finding_explains_is_said(void **state)
+{
+	struct gpu_plan p = forty_steps();
+	struct outcome o;
+
+	(void)state;
+	p.heavy_ns = 100 * MS;
+	p.heavy_every = 5;
+	o = explain(&p);
+	assert_true(o.v->n_slow >= 5);
+	assert_int_equal(loud(o.v), 0);
+	if (!(o.v->unexplained_share > 0.95 && o.v->unexplained_share <= 1.0001))
+		fail_msg("unexplained_share %g", o.v->unexplained_share);
+	assert_true(has_limit(o.v, "the device computed longer for 100 %") ||
+		    has_limit(o.v, "the device computed longer for 99 %"));
+	done(&o);
+}
+
+/* Both, in different steps: each has its part, whichever is told. */
+static void parts_of_the_excess_add_up(void **state)
+{
+	struct gpu_plan p = forty_steps();
+	struct outcome o;
+
+	(void)state;
+	p.heavy_ns = 100 * MS;
+	p.heavy_every = 10;
+	p.n_steps = 80;
+	p.loader_ns = 300 * MS;
+	p.loader_every = 10;
+	o = first(&p, "data.loader_wait");
+	/* 7 of 8 waits are judged: the first is warm-up. 2100 of 2900 ms */
+	if (!(o.v->findings[0].excess_share > 0.65 && o.v->findings[0].excess_share < 0.8))
+		fail_msg("excess_share %g of %zu slow steps", o.v->findings[0].excess_share, o.v->n_slow);
+	assert_true(fabs(o.v->findings[0].excess_share + o.v->unexplained_share - 1) < 0.02);
+	done(&o);
+}
+
+static void steady_steps_have_no_excess(void **state)
+{
+	struct gpu_plan p = forty_steps();
+	struct outcome o;
+
+	(void)state;
+	p.loader_ns = 100 * MS;
+	o = first(&p, "data.loader_wait");
+	assert_int_equal(o.v->n_slow, 0);
+	assert_true(isnan(o.v->findings[0].excess_share) && isnan(o.v->unexplained_share));
+	done(&o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_cause_of_slow_steps_has_their_excess),
+		cmocka_unit_test(what_no_finding_explains_is_said),
+		cmocka_unit_test(parts_of_the_excess_add_up),
+		cmocka_unit_test(steady_steps_have_no_excess),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

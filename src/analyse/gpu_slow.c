@@ -101,8 +101,9 @@ static void say_where(struct lg_case *c, const struct excess *e)
 	const uint32_t host = ((1u << LG_GPU_BY_QUEUED) - 1) & ~(compute | comms | data);
 
 	lg_gpu_limit(c, "slow steps took %.1f ms more than the median; of that the device computed longer for "
-			"%.0f %% (longer inputs, a lower clock, other work), was in collectives alone for %.0f %%, "
-			"waited for data and copies for %.0f %% and for the host for %.0f %%; the rest is not told",
+			"%.0f %% (longer inputs, a lower clock, other work), was in collectives alone for "
+			"%.0f %%, waited for data and copies for %.0f %% and for the host for %.0f %%; the rest "
+			"is not told",
 		     e->all / 1e6, 100 * share_of(e, compute), 100 * share_of(e, comms), 100 * share_of(e, data),
 		     100 * share_of(e, host));
 }

@@ -57,7 +57,7 @@ struct lg_finding {
 	double confidence;
 	const char *title, *stage, *detail; /* detail may be NULL */
 	double lost_ms, lost_share, excess_share; /* NAN = null */
-	uint32_t device_causes; /* not printed: bit 1 << enum lg_gpu_cause, whose time lost_ms is; 0 = no such */
+	uint32_t device_causes; /* not printed: bits 1 << enum lg_gpu_cause whose time lost_ms is */
 	struct {
 		const char *relation; /* other_process same_process kernel rank self hardware; NULL */
 		int32_t pid, tid;     /* -1 = null */

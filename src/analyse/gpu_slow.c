@@ -74,7 +74,8 @@ static int add_run(const struct lg_gpu_run *r, const struct lg_step *step, struc
 			more += by[k * n + s] > usual[k] ? (double)(by[k * n + s] - usual[k]) : 0;
 		for (size_t k = 0; k < LG_GPU_BY_MAX; k++)
 			if (by[k * n + s] > usual[k])
-				e->of[k] += (double)(by[k * n + s] - usual[k]) * (more > all ? all / more : 1);
+				e->of[k] += (double)(by[k * n + s] - usual[k]) *
+					    (more > all ? all / more : 1);
 		e->all += all;
 	}
 	lg_free(by);
@@ -102,10 +103,10 @@ static void say_where(struct lg_case *c, const struct excess *e)
 
 	lg_gpu_limit(c, "slow steps took %.1f ms more than the median; of that the device computed longer for "
 			"%.0f %% (longer inputs, a lower clock, other work), was in collectives alone for "
-			"%.0f %%, waited for data and copies for %.0f %% and for the host for %.0f %%; the rest "
-			"is not told",
-		     e->all / 1e6, 100 * share_of(e, compute), 100 * share_of(e, comms), 100 * share_of(e, data),
-		     100 * share_of(e, host));
+			"%.0f %%, waited for data and copies for %.0f %% and for the host for %.0f %%; "
+			"the rest is not told",
+		     e->all / 1e6, 100 * share_of(e, compute), 100 * share_of(e, comms),
+		     100 * share_of(e, data), 100 * share_of(e, host));
 }
 
 int lg_gpu_slow_steps(struct lg_case *c, const struct lg_gpu *g)

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "import/import.h"
+#include "import/perfscript/perfscript.h"
 #include "import/perfscript/script_line.h"
 
 /* -- lines -- */
@@ -56,6 +57,11 @@ static void reads_event_lines_of_all_shapes(void **state)
 		{ "nice 19447 U     19024.416178:     250000 cpu-clock:pppH: ", "nice", "cpu-clock:pppH", -1, 19447,
 		  -1, 19024416178000, 250000 },
 		{ "a K 7 [002] KH 1.5: 3 cycles: ", "a K", "cycles", -1, 7, 2, 1500000000, 3 },
+		/* -F without event: the time ends the line, or the innermost frame follows */
+		{ "bash 28460 72320.334910: ", "bash", "", -1, 28460, -1, 72320334910000, 0 },
+		{ "bash 28460 72320.334910123:     250000 ", "bash", "", -1, 28460, -1, 72320334910123, 250000 },
+		{ "bash 7 2.000001:  ffffffff8158c3e1 next_uptodate_folio ([kernel.kallsyms])", "bash", "", -1, 7, -1,
+		  2000001000, 0 },
 	};
 
 	(void)state;
@@ -115,7 +121,7 @@ static void calls_other_lines_odd(void **state)
 {
 	static const char *const lines[] = {
 		"hello world", "error 12 at 3: foo", "\tnot hex (x)", "123", "a: b", "x 1.5 2.5 3.5",
-		"\t1234567890abcdef0 too_long (x)",
+		"\t1234567890abcdef0 too_long (x)", "loss 12 2.31:", "epoch 3 0.123456: loss 2.3",
 	};
 
 	(void)state;
@@ -202,6 +208,52 @@ static void refuses_text_without_events(void **state)
 	assert_int_equal(err.code, LG_E_FORMAT);
 	assert_true(err.offset != LG_NO_OFFSET && *err.message);
 	assert_null(import_text("dear diary, at 12: I wrote\n", &err));
+}
+
+#define STACKED "bash 28460 72320.334910: cpu-clock: \n\t10 leaf (/bin/x)\n\t30 main (/bin/x)\n\n"
+
+static void lines_before_the_first_event_do_not_matter(void **state)
+{
+	static const char *const texts[] = {
+		"Warning:\nProcessed 5421 events and lost 3 chunks!\n\n" STACKED STACKED,
+		"[ perf record: Woken up 1 times to write data ]\n" STACKED STACKED,
+		"Warning: 3 lost\na 1 1.000001: cycles: \na 1 1.000002: cycles: \n",
+		/* -F comm,tid,time,ip,sym */
+		"bash 28460 72320.334910: \n\t10 leaf\n\t30 main\n\nbash 28460 72320.334911: \n\t10 leaf\n\n",
+		/* neither time nor stack */
+		"java 3244 sched:sched_switch: prev_comm=java prev_pid=3244\njava 3244 cpu-clock: \n",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+		struct lg_error err = { 0 };
+		struct lg_trace *t = import_text(texts[i], &err);
+		bool odd = false;
+
+		if (!t)
+			fail_msg("%s", err.message);
+		assert_int_equal(t->sample.n, 2);
+		for (size_t k = 0; k < t->diag.n; k++)
+			odd |= t->diag.id[k] == LG_DIAG_NOT_UNDERSTOOD;
+		assert_int_equal(odd, i < 3); /* counted */
+		lg_trace_free(t);
+	}
+}
+
+static void prose_with_the_fields_of_an_event_is_none(void **state)
+{
+	static const char *const texts[] = {
+		"step: 1 loss: 2.3\nstep: 2 loss: 2.2\nstep: 3 loss: 2.1\n",
+		"2026-03-01 10:00:01,123 - root - INFO - step:  1  loss:  7.1  tps: 16,384\n"
+		"2026-03-01 10:00:02,123 - root - INFO - step:  2  loss:  7.1  tps: 16,384\n",
+		"[rank0]:[titan] 2026-03-01 10:00:01,123 - root - INFO - step:  1  loss:  7.1  tps: 16,384\n"
+		"[rank0]:[titan] 2026-03-01 10:00:02,123 - root - INFO - step:  2  loss:  7.1  tps: 16,384\n",
+		"worker 3 says:\nthis is prose\nworker 4 says:\n",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+		assert_int_equal(lg_import_perfscript.sniff((const uint8_t *)texts[i], strlen(texts[i])), 0);
 }
 
 /* -- foldings of stackcollapse-perf.pl --all, beside the shared cases -- */
@@ -399,6 +451,8 @@ int main(void)
 		cmocka_unit_test(calls_other_lines_odd),
 		cmocka_unit_test(makes_a_sample_of_every_event_line),
 		cmocka_unit_test(refuses_text_without_events),
+		cmocka_unit_test(lines_before_the_first_event_do_not_matter),
+		cmocka_unit_test(prose_with_the_fields_of_an_event_is_none),
 		cmocka_unit_test(folds_like_the_reference),
 	};
 

@@ -63,6 +63,34 @@ static void step_lines_of_frameworks_give_steps(void **state)
 	lg_trace_free(t);
 }
 
+/* A cut of a log begins with step lines: nothing of torch's own stands before them. */
+static void a_log_may_begin_with_its_steps(void **state)
+{
+	struct lg_trace *t = feed_text(
+		"[rank0]:[titan] 2026-03-01 10:00:01,123 - root - INFO - step:  1  loss:  7.1  tps: 16,384\n"
+		"[rank0]:[titan] 2026-03-01 10:00:02,123 - root - INFO - step:  2  loss:  7.0  tps: 16,384\n", "log");
+	size_t n;
+
+	(void)state;
+	assert_int_equal(feed_marks(t, "log.step"), 2);
+	assert_true(feed_counter(t, "log.step_ms", -1, &n) == 1000 && n == 1);
+	lg_trace_free(t);
+	t = feed_text("step: 1 loss: 2.3\nstep: 2 loss: 2.2\nstep: 3 val loss: 2.1\n", "log");
+	assert_int_equal(feed_marks(t, "log.step"), 2);
+	assert_true(feed_counter(t, "log.loss", -1, &n) == 4.5);
+	lg_trace_free(t);
+	/* Two steps in a tick of the clock: each took half of it, whichever line brought the tick. */
+	t = feed_text("2026-03-01 10:00:01 INFO trainer: step 10/90 loss 2.3\n"
+		      "2026-03-01 10:00:01 INFO trainer: step 11/90 loss 2.3\n"
+		      "2026-03-01 10:00:02 INFO trainer: step 12/90 loss 2.3\n"
+		      "2026-03-01 10:00:02 INFO trainer: step 13/90 loss 2.3\n"
+		      "2026-03-01 10:00:03 INFO trainer: step 14/90 loss 2.3\n"
+		      "2026-03-01 10:00:03 INFO trainer: lr step 3e-4 loss 2.3, item 5 lost, first 0.5 loss\n", "log");
+	assert_int_equal(feed_marks(t, "log.step"), 5);
+	assert_true(feed_counter(t, "log.step_ms", -1, &n) == 1000 && n == 2);
+	lg_trace_free(t);
+}
+
 static void torch_trace_gives_compilations_and_the_zone(void **state)
 {
 	struct lg_trace *t = feed_fixture("torchlog/trace.log", "log");
@@ -184,6 +212,7 @@ int main(void)
 		cmocka_unit_test(known_sentences_have_names_and_values),
 		cmocka_unit_test(step_lines_of_frameworks_give_steps),
 		cmocka_unit_test(torch_trace_gives_compilations_and_the_zone),
+		cmocka_unit_test(a_log_may_begin_with_its_steps),
 		cmocka_unit_test(the_user_says_what_a_step_line_is),
 		cmocka_unit_test(an_expression_that_cannot_be_used_is_refused_in_one_line),
 		cmocka_unit_test(no_line_takes_long),

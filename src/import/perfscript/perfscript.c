@@ -298,39 +298,75 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 	return rc;
 }
 
-/* The first lines decide: a header of perf's, or an event followed by what belongs behind one. */
+/* What the first lines were. */
+struct first_lines {
+	unsigned timed, stacked, bare, prose, odd;
+	bool inside, open; /* behind an event; behind one that has no frame yet */
+};
+
+/* Only perf prints "sched:sched_switch: prev_comm=x", or an event with nothing behind its colon. */
+static bool like_perf(const struct lg_ps_line *l)
+{
+	const char *colon = memchr(l->event.p, ':', l->event.n), *end = l->event.p + l->event.n;
+	struct lg_ps_line at;
+
+	return !l->rest.n || lg_ps_parse_rest(&at, l->rest) ||
+	       (colon && colon + 1 < end && colon[1] >= 'a' && memchr(l->rest.p, '=', l->rest.n));
+}
+
+static void look_at(struct first_lines *f, const char *line, size_t n)
+{
+	struct lg_ps_line l;
+
+	switch (lg_ps_parse(&l, line, n, f->inside)) {
+	case LG_PS_EVENT:
+		f->timed += l.has_time && (l.event.n || l.rest.n);
+		f->bare += !l.event.n || (!l.has_time && like_perf(&l));
+		f->prose += !l.has_time && !like_perf(&l);
+		f->inside = f->open = true;
+		break;
+	case LG_PS_FRAME:
+		f->stacked += f->open;
+		f->open = false;
+		break;
+	case LG_PS_ODD:
+		f->odd++;
+		f->inside = f->open = false;
+		break;
+	default:
+		f->inside &= n > 0;
+		break;
+	}
+}
+
+/*
+ * The first lines decide: a header of perf's, an event with its time, an event with a stack below it. Lines
+ * that are neither (a warning of perf's own, what a script printed before it) do not matter then, if the
+ * events are more. "step 10 loss: 2.3" has the fields of an event without time: such lines alone are no
+ * perf script, and nor are a few such lines among prose.
+ */
 static int sniff_text(const char *p, size_t n)
 {
-	bool inside = false;
-	int events = 0;
+	struct first_lines f = { 0 };
+	unsigned lines = 0;
 
 	if (n >= 10 && !memcmp(p, "# ========", 10))
 		return 80;
 	for (const char *end = p + n, *nl; p < end; p = nl + 1) {
-		struct lg_ps_line l;
-
 		nl = memchr(p, '\n', (size_t)(end - p));
-		if (!nl) {
-			if (events) /* the last one may be cut off */
-				return 40;
-			nl = end;
-		}
-		switch (lg_ps_parse(&l, p, (size_t)(nl - p), inside)) {
-		case LG_PS_EVENT:
-			if (l.has_time || events)
-				return 70;
-			inside = true;
-			events++;
+		if (!nl && lines) /* the last one may be cut off */
 			break;
-		case LG_PS_FRAME:
+		nl = nl ? nl : end;
+		look_at(&f, p, (size_t)(nl - p));
+		lines++;
+		if (!f.odd && !f.prose && (f.timed || f.stacked))
 			return 70;
-		case LG_PS_ODD:
-			return 0;
-		default:
-			break;
-		}
 	}
-	return 0;
+	if (f.stacked && f.stacked >= f.prose)
+		return 70;
+	if (f.timed > f.odd + f.prose)
+		return 70;
+	return f.bare && !f.odd && !f.prose ? 40 : 0;
 }
 
 static int sniff(const uint8_t *head, size_t n)

@@ -119,9 +119,28 @@ static bool is_misc(const char *p, const char *e, const char *end)
 	return p < e && (cpu(p, e, &cpu_nr) || timestamp(p, e, &ts));
 }
 
-/* [cpu] time: period event: rest. All but the event may be missing. */
+/*
+ * -F without event: nothing follows the time and period, or the innermost frame does. time: that field, of 6
+ * or 9 decimals as perf prints it, because little else tells such a line from "loss 2.31:".
+ */
+static bool no_event(struct lg_ps_line *l, struct lg_ps_view time, const char *p, const char *end)
+{
+	struct lg_ps_view rest = { p, (size_t)(end - p) };
+	const char *dot = time.n ? memchr(time.p, '.', time.n) : NULL;
+	ptrdiff_t decimals = dot ? time.p + time.n - dot - 2 : 0;
+	struct lg_ps_line frame;
+
+	if ((decimals != 6 && decimals != 9) || (p < end && !lg_ps_parse_rest(&frame, rest)))
+		return false;
+	l->event = (struct lg_ps_view){ p, 0 };
+	l->rest = rest;
+	return true;
+}
+
+/* [cpu] time: period event: rest. All but time and event may be missing, and the event behind a time. */
 static bool tail(struct lg_ps_line *l, const char *p, const char *end)
 {
+	struct lg_ps_view time = { p, 0 };
 	const char *e;
 
 	l->cpu = -1;
@@ -148,6 +167,7 @@ static bool tail(struct lg_ps_line *l, const char *p, const char *end)
 	}
 	if (p < e && timestamp(p, e, &l->ts)) {
 		l->has_time = true;
+		time = (struct lg_ps_view){ p, (size_t)(e - p) };
 		p = skip_spaces(e, end);
 		e = token_end(p, end);
 	}
@@ -167,7 +187,7 @@ static bool tail(struct lg_ps_line *l, const char *p, const char *end)
 	}
 	/* the event: "cycles:", "sched:sched_switch:", "branch-misses/period=50/u:" */
 	if (e - p < 2 || e[-1] != ':' || *p == '[' || *p == '(' || *p == ':')
-		return false;
+		return no_event(l, time, p, end);
 	l->event = (struct lg_ps_view){ p, (size_t)(e - p) - 1 };
 	l->rest = (struct lg_ps_view){ e, (size_t)(end - e) };
 	return true;

@@ -211,6 +211,9 @@ static void step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t 
 		l->step[l->n_step++] = (struct lg_log_step){ .step = number - 1, .ts = INT64_MIN };
 	}
 	s = &l->step[at - 1];
+	/* Several steps in one tick of a coarse clock: the next tick divides by all of them. */
+	if (!isfinite(ms) && s->stamped && line->ts != INT64_MIN && number > s->step && now == s->ts)
+		return;
 	if (!isfinite(ms) && s->stamped && line->ts != INT64_MIN && number > s->step && now > s->ts)
 		ms = (double)(now - s->ts) / 1e6 / (double)(number - s->step);
 	if (isfinite(ms) && ms > 0 && ms < 1e9) {
@@ -252,7 +255,42 @@ static int progress_bar(struct lg_torchlog *l, const struct lg_log_line *line)
 	return 1;
 }
 
-static int step_line(struct lg_torchlog *l, const struct lg_log_line *line)
+/*
+ * What loops of one's own print: "step 10 loss 2.3", "iter: 10, loss=2.3", "[Step 10/500] train loss: 2.3". A
+ * line about validation counts the same steps again, and so do such lines beside a framework's.
+ */
+static int plain_step(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	static const char *const words[] = { "step", "iteration", "iter", "it" };
+	const char *m = line->msg, *p, *q;
+	long long n;
+
+	if (l->by_framework || !strstr(m, "oss") || strcasestr(m, "val") || strcasestr(m, "test"))
+		return 0;
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		for (p = m; (p = strcasestr(p, words[i])); p++) {
+			char *end;
+
+			q = p + strlen(words[i]);
+			q += strspn(q, " \t:=#[");
+			if (q == p + strlen(words[i]) || q > p + strlen(words[i]) + 12 ||
+			    !isdigit((unsigned char)*q) || (p > m && isalnum((unsigned char)p[-1])))
+				continue;
+			n = strtoll(q, &end, 10);
+			/* "step 0.1", "step 10ms", "step 3e-4" are no numbers of steps */
+			if (isalpha((unsigned char)*end) ||
+			    (strchr(".,_", *end) && isdigit((unsigned char)end[1])))
+				continue;
+			step(l, line, n, __builtin_nan(""));
+			p = strcasestr(m, "loss");
+			if (p)
+				counter(l, line, "log.loss", "", real_after(p, "loss"));
+			return 1;
+		}
+	return 0;
+}
+
+static int framework_step(struct lg_torchlog *l, const struct lg_log_line *line)
 {
 	const char *m = line->msg, *p;
 	long long n, of;
@@ -297,6 +335,14 @@ static int step_line(struct lg_torchlog *l, const struct lg_log_line *line)
 		return 1;
 	}
 	return progress_bar(l, line);
+}
+
+static int step_line(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	if (!framework_step(l, line))
+		return plain_step(l, line);
+	l->by_framework = 1;
+	return 1;
 }
 
 /* What the user calls a step line: the word of who knows the job goes before what is known here. */

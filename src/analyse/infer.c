@@ -190,7 +190,7 @@ int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **re
 	 * asked. */
 	bool told = lg_was_named(c, r->prc);
 	double best_score = told ? 0.5 : 0.3;
-	int64_t window = c->t->last - c->t->first;
+	int64_t window = c->t->first <= c->t->last ? c->t->last - c->t->first : 0; /* no rows: no extent */
 	int rc = g ? 0 : LG_E_NOMEM;
 
 	*ret = NULL;

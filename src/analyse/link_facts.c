@@ -194,6 +194,7 @@ static void communicator(struct lg_case *c, struct lg_links *l, size_t i)
 	m.nodes = (int32_t)number(v, "nodes", 0);
 	m.local = (int32_t)number(v, "local", 0);
 	m.coll = (int32_t)number(v, "coll", -1);
+	m.nvls = (int32_t)number(v, "nvls", -1);
 	m.nth = (int32_t)number(v, "nth", 0);
 	m.again = (int32_t)number(v, "again", 0);
 	m.bw = number(v, "bw", 0);
@@ -245,6 +246,12 @@ static void shapes(struct lg_case *c, struct lg_links *l)
 			s.kind = LG_LINK_TOPOLOGY;
 			s.value = m->total;
 			s.key = mix(mix(shape, m->dev), 2);
+			add(c, l, &s);
+		}
+		if (m->nvls >= 0 && m->nodes == 1) {
+			s.kind = LG_LINK_NVLS;
+			s.value = m->nvls > 0;
+			s.key = mix(mix(shape, m->dev), (uint64_t)m->rank + 4);
 			add(c, l, &s);
 		}
 		if (m->coll < 0)

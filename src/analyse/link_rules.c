@@ -16,7 +16,7 @@
 #include "base/alloc.h"
 #include "store/args.h"
 
-enum { EVIDENCE_HOSTS = 3, PAST_SAID = 4 };
+enum { EVIDENCE_HOSTS = 3, PAST_SAID = 4, FEW = 2 };
 #define LITTLE 0.8 /* of what is usual: more than that is no loud finding by itself */
 
 static const char *const detail[LG_LINK_KINDS] = {
@@ -213,13 +213,14 @@ static void finding_of(struct lg_case *c, struct lg_links *l, uint32_t host, con
 {
 	uint32_t kind = first_kind(l->host[host].kinds);
 	const struct lg_link_short *first = NULL;
-	const char *who, *others;
+	const char *who, *others, *of;
 	struct lg_finding *f;
-	size_t one = 0;
+	size_t one = 0, n;
 	int32_t rank;
 	lg_prc prc;
 
-	if (!shorts_of(c, l, host, kind, v, &first) || !(f = lg_link_finding(c, detail[kind], 0.5)))
+	n = shorts_of(c, l, host, kind, v, &first);
+	if (!n || !(f = lg_link_finding(c, detail[kind], 0.5)))
 		return;
 	grade(c, f, first->n_usual, g->setting != NULL);
 	/* A few channels, or a little of the bandwidth: that may cost nothing. How much goes through a small
@@ -232,7 +233,12 @@ static void finding_of(struct lg_case *c, struct lg_links *l, uint32_t host, con
 	others = first->n_usual == 1 && first->n_units == 2
 			 ? lg_string(c->t, l->sample[first->usual_sample].host)
 			 : lg_arena_printf(&c->v->arena, "%u other%s", first->n_usual, first->n_usual > 1 ? "s" : "");
-	f->title = title_of(c, kind, lg_arena_printf(&c->v->arena, "%s%s", who, lg_link_ranks_text(c, l, g->is, &rank)),
+	/* Which of its devices, where it is not most of them. */
+	of = n <= FEW && (kind == LG_LINK_TRANSPORT || kind == LG_LINK_SPEED || kind == LG_LINK_GDR)
+		     ? lg_link_of_text(c, l, v, n) : "";
+	f->title = title_of(c, kind,
+			    lg_arena_printf(&c->v->arena, "%s%s%s%s", who, lg_link_ranks_text(c, l, g->is, &rank),
+					    *of ? ", " : "", of),
 			    lg_link_value_text(c, l, v[0]), lg_link_value_text(c, l, first->usual_sample),
 			    others);
 	for (lg_prc p = 1; p < c->t->process.n; p++)
@@ -358,9 +364,11 @@ static int by_life(const void *a, const void *b)
 				    : (x->mark > y->mark) - (x->mark < y->mark);
 }
 
-/* What y lacks that it had as x. LG_LINK_KINDS = nothing. */
+/* What y lacks that it had as x. LG_LINK_KINDS = nothing: also where its ranks lie otherwise now. */
 static enum lg_link_kind lost(const struct lg_link_comm *x, const struct lg_link_comm *y)
 {
+	if (x->nodes != y->nodes || x->local != y->local)
+		return LG_LINK_KINDS;
 	if (y->socket && x->has_net && !x->socket)
 		return LG_LINK_NETWORK;
 	if (x->bw > 0 && y->bw > 0 && y->bw < x->bw * 0.99)

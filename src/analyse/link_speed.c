@@ -405,7 +405,7 @@ int lg_find_link_events(struct lg_case *c, struct lg_links *l)
 {
 	const struct lg_trace *t = c->t;
 	struct event *v = NULL;
-	size_t n = 0, cap = 0, fatal = 0, failed = 0;
+	size_t n = 0, cap = 0, fatal = 0, failed = 0, ras = 0;
 
 	(void)l;
 	for (size_t i = 0; i < t->mark.n && !c->failed; i++) {
@@ -417,6 +417,7 @@ int lg_find_link_events(struct lg_case *c, struct lg_links *l)
 			continue;
 		failed += !strcmp(name, "nccl.warn") && strstr(text, "Got completion ") &&
 			  (strstr(text, " with status=") || strstr(text, " with error "));
+		ras += !strcmp(name, "nccl.ras");
 		if (strcmp(name, "nccl.link_event"))
 			continue;
 		fatal += says(text, "fatal", "1");
@@ -441,9 +442,10 @@ int lg_find_link_events(struct lg_case *c, struct lg_links *l)
 		port(c, v + i, j - i);
 	}
 	lg_free(v);
-	if (fatal || failed)
-		lg_limit(c, lg_arena_printf(&c->v->arena, "NCCL's logs: %zu transfers ended with an error and %zu fatal events "
-					    "of adapters: failures of the network, no slow link; the first of them in time is "
-					    "the one to look at", failed, fatal));
+	if (fatal || failed || ras)
+		lg_limit(c, lg_arena_printf(&c->v->arena,
+					    "NCCL's logs: %zu transfers ended with an error, %zu fatal events of adapters, %zu "
+					    "reports of its RAS about processes that do not answer: failures, no slow link; the "
+					    "first of them in time is the one to look at", failed, fatal, ras));
 	return c->failed;
 }

@@ -30,7 +30,7 @@ struct lg_link_comm {
 	uint32_t mark;
 	lg_prc prc;
 	lg_str host;
-	int32_t nranks, rank, nodes, local, coll, nth, again;
+	int32_t nranks, rank, nodes, local, coll, nvls, nth, again;
 	double bw, total;
 	uint64_t dev, id; /* hashes; 0 = not told */
 	bool socket, has_net;

@@ -9,7 +9,7 @@
 
 enum fault {
 	HEALTHY, SOCKET, SOCKET_SET, SHM, SHM_SET, SHM_SET_OLD, INDIRECT, NO_GDR, ADAPTER, SLOW_ADAPTER,
-	NO_NVLS, TOPOLOGY, CHANNELS, CHANNELS_SET, LOCAL_NET, OTHER_ORDER, PORT, FATAL
+	NO_NVLS, NO_NVLS_THERE, TOPOLOGY, CHANNELS, CHANNELS_SET, LOCAL_NET, OTHER_ORDER, PORT, FATAL
 };
 
 struct job {
@@ -129,8 +129,8 @@ static void rank_lines(struct text *t, const struct job *j, int h, int g, int wh
 		put(t, "%s ncclCommSplit comm 0x66%x rank %d nranks %d cudaDev %d nvmlDev %d busId %d000 parent 0x55 splitCount 1 "
 		       "color %d key %d- Init START\n", me, r, g, gpus, g, g, g + 1, h, g);
 		put(t, "%s comm 0x66%x rank %d nRanks %d nNodes 1 localRanks %d localRank %d MNNVL 0\n", me, r, g, gpus, gpus, g);
-		put(t, "%s %d coll channels, %d collnet channels, 0 nvls channels, 32 p2p channels, 32 p2p channels per peer\n", me,
-		    few ? 2 : 24, few ? 2 : 24);
+		put(t, "%s %d coll channels, %d collnet channels, %d nvls channels, 32 p2p channels, 32 p2p channels per peer\n", me,
+		    few ? 2 : 24, few ? 2 : 24, f == NO_NVLS_THERE ? 0 : 16);
 		put(t, "%s ncclCommSplit comm 0x66%x rank %d nranks %d cudaDev %d nvmlDev %d busId %d000 parent 0x55 splitCount 1 "
 		       "color %d key %d - Init COMPLETE\n", me, r, g, gpus, g, g, g + 1, h, g);
 	} else if (what == 4 && (f == PORT || f == FATAL)) {
@@ -143,6 +143,8 @@ static void rank_lines(struct text *t, const struct job *j, int h, int g, int wh
 			       "violation\n", me);
 			put(t, "\n%s transport/net_ib.cc:1909 NCCL WARN NET/IB : Got completion from peer 10.0.0.2<33057> with "
 			       "status=12 opcode=0 len=0 vendor err 129 (Send)\n", me);
+			put(t, "%s NCCL INFO RAS declaring peer 10.0.0.2<5> as DEAD; rasDeadPeersHash 0x1\n", me);
+			put(t, "%s NCCL INFO RAS dead peer 0: socket 10.0.0.2<5>, pid 4, GPU 1\n", me);
 			return;
 		}
 		for (int i = 0; i < 2; i++)
@@ -221,7 +223,8 @@ static void one_host_is_worse(void **state)
 		{ NO_GDR, "gdr", "without GPU Direct RDMA", "with GPU Direct RDMA" },
 		{ ADAPTER, "adapters", "2 adapters", "4 adapters" },
 		{ SLOW_ADAPTER, "adapter_speed", "100 Gbit/s", "400 Gbit/s" },
-		{ NO_NVLS, "nvls", "without NVLS", "with NVLS" }, { TOPOLOGY, "topology", "120.0 GB/s", "240.0 GB/s" },
+		{ NO_NVLS, "nvls", "without NVLS", "with NVLS" },
+		{ NO_NVLS_THERE, "nvls", "without NVLS", "with NVLS" }, { TOPOLOGY, "topology", "120.0 GB/s", "240.0 GB/s" },
 		{ CHANNELS, "channels", "2 channels", "24 channels" },
 	};
 
@@ -245,7 +248,8 @@ static void one_host_is_worse(void **state)
 static void all_alike_is_healthy(void **state)
 {
 	static const enum fault everywhere[] = { HEALTHY, SOCKET, SOCKET_SET, SHM_SET, INDIRECT, LOCAL_NET,
-						 NO_GDR, ADAPTER, SLOW_ADAPTER, NO_NVLS, TOPOLOGY, CHANNELS };
+						 NO_GDR, ADAPTER, SLOW_ADAPTER, NO_NVLS, NO_NVLS_THERE,
+						 TOPOLOGY, CHANNELS };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof everywhere / sizeof *everywhere; i++) {
@@ -410,7 +414,7 @@ static void ports_that_fail_are_named(void **state)
 	done(&o);
 	o = judge_job(&(struct job){ .hosts = 2, .gpus = 3, .fault = FATAL, .first = 1, .last = 1 });
 	assert_quiet(&o);
-	assert_true(has_limit(o.v, "3 transfers ended with an error and 3 fatal events"));
+	assert_true(has_limit(o.v, "3 transfers ended with an error, 3 fatal events of adapters, 3 reports"));
 	done(&o);
 }
 
@@ -466,6 +470,9 @@ static void a_communicator_is_compared_with_its_siblings(void **state)
 	o = siblings(0, 0);
 	assert_quiet(&o);
 	done(&o);
+	o = siblings(5, 3); /* too many for a fault of one */
+	assert_quiet(&o);
+	done(&o);
 	o = siblings(4, 4); /* half of the devices are far from the adapter */
 	assert_quiet(&o);
 	done(&o);
@@ -492,7 +499,7 @@ static void company_is_no_guilt(void **state)
 }
 
 /* The same ranks, set up again: later in the same processes, or by their successors. */
-static struct outcome again(bool destroy, int pid, const char *net, int channels)
+static struct outcome again(bool destroy, int pid, const char *net, int channels, int nodes)
 {
 	struct text t = { 0 };
 	struct outcome o;
@@ -502,7 +509,7 @@ static struct outcome again(bool destroy, int pid, const char *net, int channels
 	for (int g = 0; g < 4 && destroy; g++)
 		destroyed(&t, 0, g, 100 + g, g, 4, 0x100);
 	for (int g = 0; g < 4; g++)
-		communicator(&t, 0, g, pid + g, g, 4, 1, 4, 0x200, net, channels);
+		communicator(&t, 0, g, pid + g, g, 4, nodes, 4 / nodes, 0x200, net, channels);
 	o = judge_text(t.p, "NCCL log");
 	free(t.p);
 	return o;
@@ -510,21 +517,24 @@ static struct outcome again(bool destroy, int pid, const char *net, int channels
 
 static void what_comes_back_worse_is_compared_with_its_past(void **state)
 {
-	struct outcome o = again(true, 100, "IB", 4);
+	struct outcome o = again(true, 100, "IB", 4, 1);
 
 	(void)state;
 	assert_words(only(&o, "channels")->title, "4 ranks was set up again with 4 channels, it had 16 channels before");
 	done(&o);
-	o = again(false, 300, "Socket", 16);
+	o = again(false, 300, "Socket", 16, 1);
 	assert_words(only(&o, "network")->title, "network Socket, it had network IB before");
 	done(&o);
-	o = again(true, 100, "IB", 16);
+	o = again(true, 100, "IB", 16, 1);
 	assert_quiet(&o);
 	done(&o);
-	o = again(false, 300, "IB", 24);
+	o = again(false, 300, "IB", 24, 1);
 	assert_quiet(&o);
 	done(&o);
-	o = again(false, 100, "IB", 4); /* a second one beside the first may be asked for fewer */
+	o = again(true, 100, "IB", 4, 2); /* ranks lie on more hosts than before */
+	assert_quiet(&o);
+	done(&o);
+	o = again(false, 100, "IB", 4, 1); /* a second one beside the first may be asked for fewer */
 	assert_quiet(&o);
 	done(&o);
 }

@@ -243,6 +243,13 @@ static void notes(struct lg_nccl_log *l, struct lg_nccl_process *p, const char *
 		}
 }
 
+/* NCCL's own watch over its processes (2.24 and later) reports those that do not answer. */
+static int is_ras_report(const char *m)
+{
+	return !strncmp(m, "RAS ", 4) && (strstr(m, " as DEAD") || strstr(m, " stuck timeout ") ||
+					  strstr(m, " timeout warning ") || strstr(m, " retry timeout "));
+}
+
 static void ranks(struct lg_nccl_process *p, const char *m)
 {
 	const char *at = strstr(m, " rank ");
@@ -297,6 +304,8 @@ static void message(struct lg_nccl_log *l, struct lg_nccl_process *p, const stru
 			lg_nccl_mark(l, p->thr, "nccl.init", (int64_t)(s * 1e6), m, ts);
 	} else if (strstr(m, ": opCount ")) {
 		p->collectives++;
+	} else if (is_ras_report(m)) {
+		lg_nccl_mark(l, p->thr, "nccl.ras", line->gpu, m, ts);
 	} else if (!lg_nccl_link(l, p, m)) {
 		if (strstr(m, " nranks "))
 			ranks(p, m);

@@ -7,8 +7,8 @@
  * (on, off, mixed), nccl.collectives (calls logged), nccl.warnings, nccl.note (a way that NCCL cannot take),
  * env.NCCL_*; what connects its devices, and the adapters: nccl_link.c.
  * Rank and world where the process has one rank. Marks: nccl.warn (text), nccl.init (value: us it took),
- * nccl.comm (nccl_comm.c), nccl.link_event (nccl_link.c), nccl.bandwidth (nccl_tests.c); meta
- * nccl.busbw_avg.
+ * nccl.ras (what NCCL's RAS says of processes that do not answer), nccl.comm (nccl_comm.c), nccl.link_event
+ * (nccl_link.c), nccl.bandwidth (nccl_tests.c); meta nccl.busbw_avg.
  */
 #ifndef LG_IMPORT_NCCLLOG_NCCLLOG_H
 #define LG_IMPORT_NCCLLOG_NCCLLOG_H

@@ -327,10 +327,12 @@ static void combine(struct lg_process_row *a, const struct lg_process_row *b)
 static void merge_processes(struct merge *m)
 {
 	const struct lg_process_tab *s = &m->src->process;
+	const char *host = lg_meta_get(m->src, "host.name");
 	struct lg_process_row r, old;
 
 	for (size_t i = 1; i < s->n; i++) {
 		lg_prc p;
+		int named;
 
 #define C(type, name, unit, doc) r.name = s->name[i];
 		LG_COLS_process(C)
@@ -341,7 +343,9 @@ static void merge_processes(struct merge *m)
 		r.comm = m->str[r.comm];
 		r.cmdline = m->str[r.cmdline];
 		r.container = m->str[r.container];
-		r.host = r.host && !m->host ? m->str[r.host] : m->host;
+		/* The log of a job names several machines; a container's name stands for its machine. */
+		named = r.host && strcmp(lg_string(m->src, r.host), host);
+		r.host = r.host && (named || !m->host) ? m->str[r.host] : m->host;
 		p = r.pid >= 0 ? lg_map_get(&m->by_pid, (uint32_t)r.pid) : 0;
 		for (; p; p = m->older_prc[p]) {
 			old = lg_process_read(m->b, p);

@@ -61,6 +61,9 @@ def in_a_job_log(lines):
 
 LAYOUTS = {"one file": lambda hosts: [interleaved(hosts)], "a file a host": lambda hosts: hosts,
            "job log": lambda hosts: [in_a_job_log(interleaved(hosts))],
+           # one file for the first ranks of all hosts, one for the others
+           "a file a device": lambda hosts: [[x for x in interleaved(hosts) if f"[{g}] NCCL" in x]
+                                             for g in range(GPUS)],
            "job logs": lambda hosts: [in_a_job_log(h) for h in hosts]}
 
 

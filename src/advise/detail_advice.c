@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* detail_advice.c - findings whose advice depends on their detail (analyse/io.c, analyse/waits.c). */
+/* detail_advice.c - findings whose advice depends on their detail (io.c, waits.c, loader_story.c). */
 #include <string.h>
 
 #include "advise/advise.h"
@@ -38,6 +38,38 @@ static const struct {
 	    .tradeoff = "A limited program takes longer.",
 	    .confirm = "kill -STOP the named process for a minute: the waits go with it and return after kill "
 		       "-CONT." } },
+	{ "data.loader_wait", "workers_zero",
+	  { .fix = "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True); raise num_workers up to "
+		   "the free CPUs while the wait shrinks.",
+	    .tradeoff = "Each worker costs memory (a copy of the dataset object) and a CPU.",
+	    .confirm = "One epoch with num_workers=2: the wait halves or goes." } },
+	{ "data.loader_wait", "respawn",
+	  { .fix = "DataLoader(..., persistent_workers=True), so that workers survive the epoch; make what they copy at "
+		   "their start small (open files and decode in __getitem__, not in __init__), and epochs longer "
+		   "(a sampler that goes over the data several times).",
+	    .tradeoff = "Workers that live on keep their memory and see no change made to the dataset object between "
+			"epochs.",
+	    .confirm = "One run of a few epochs with persistent_workers=True: the waits at their starts are gone." } },
+	{ "data.loader_wait", "slow_worker",
+	  { .fix = "Look at what the named worker does or gets that the others do not: a slow or remote shard, a larger "
+		   "file, a CPU that it shares; deal the work out by its cost and not by count, and let batches come "
+		   "as they are ready where the order does not matter (in_order=False, torch 2.6 and later).",
+	    .tradeoff = "Batches out of turn: runs cannot be repeated exactly.",
+	    .confirm = "Run with the shards dealt out differently: the slowness moves with the shard, or stays with the "
+		       "worker's place." } },
+	{ "data.loader_wait", "io",
+	  { .fix = "Read ahead and in larger pieces: more workers and a larger prefetch_factor (waiting costs no CPU), "
+		   "sequential shards (tar, WebDataset, Arrow) instead of many small files, a local NVMe or RAM copy "
+		   "of the training set, room for the page cache.",
+	    .tradeoff = "Local copies take space and time at the start; readers ahead take memory.",
+	    .confirm = "Read the files once into the page cache (cat > /dev/null) and watch whether the waits go." } },
+	{ "data.loader_wait", "transform",
+	  { .fix = "Less work a batch in the named function: decode and resize ahead of time, cheaper or batched "
+		   "augmentation, on the accelerator (torchvision v2, DALI, kornia); then more workers up to the CPUs "
+		   "that are free, with torch.set_num_threads(1) in each.",
+	    .tradeoff = "What is prepared ahead takes space and is the same in every epoch; augmentation on the "
+			"accelerator takes some of its time.",
+	    .confirm = "Leave the transform out for a minute: the waits go with it." } },
 	{ "host.waited_for", "shared_lock",
 	  { .fix = "The step and the named program share a lock, a semaphore or a condition in memory: let that program "
 		   "hold it for less time (its function in the finding is what it did meanwhile) or give the job one "

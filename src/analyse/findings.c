@@ -14,6 +14,7 @@
 
 #include "analyse/culprit.h"
 #include "analyse/io.h"
+#include "analyse/loader_story.h"
 #include "analyse/severity.h"
 #include "analyse/tally.h"
 #include "base/alloc.h"
@@ -366,8 +367,7 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 					   ranks, side_name(c, s), every);
 		break;
 	default:
-		f->title = lg_arena_printf(a, "the step of %s waited for its next batch%s", ranks,
-					   every);
+		f->title = lg_loader_title(c, f, ranks, every);
 	}
 }
 
@@ -417,6 +417,8 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 		lg_culprit_of_samples(c, f, s->pieces, s->n_pieces, &samples);
 	else if (s->end == LG_END_IO)
 		lg_io_tell(c, f, s, &io);
+	else if (s->end == LG_END_LOADER)
+		lg_loader_tell(c, f, s);
 	f->lost_ms = (double)s->lost / 1e6;
 	f->lost_share = share;
 	f->excess_share = steady ? (double)NAN : excess > 1 ? 1 : excess;

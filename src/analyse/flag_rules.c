@@ -232,9 +232,31 @@ static void conv_autotune_off(struct lg_case *c, const struct lg_rank *r, const 
 			strcmp(shapes, "1") ? "s" : "", j->n);
 }
 
+/* torch warns of the same at the loader's construction (torch/utils/data/dataloader.py,
+ * _check_worker_number_rationality); ranks of one machine that share its CPUs are not in that. */
+static void workers_oversubscribed(struct lg_case *c, const struct lg_rank *r, struct lg_finding **f)
+{
+	const char *workers = lg_fact_of(c, r->prc, "loader.num_workers");
+	const char *may = lg_fact_of(c, r->prc, "cpu.affinity");
+	long n = workers ? strtol(workers, NULL, 10) : 0, cpus = may ? strtol(may, NULL, 10) : 0;
+	struct lg_finding *x;
+
+	if (cpus < 1 || n <= cpus)
+		return;
+	x = add(c, r, f, "data.workers_oversubscribed", 0.9);
+	if (!x)
+		return;
+	x->severity = "low"; /* workers that wait for a disk cost no CPU */
+	x->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
+	x->title = lg_arena_printf(&c->v->arena, "the loader has %ld workers, and its process may use %ld CPU%s", n, cpus,
+				   cpus > 1 ? "s" : "");
+	lg_evidence_add(c, x, INT64_MIN, 0, "num_workers=%ld; the process's affinity has %ld CPU%s", n, cpus,
+			cpus > 1 ? "s" : "");
+}
+
 int lg_find_flags(struct lg_case *c)
 {
-	struct lg_finding *under = NULL, *half = NULL, *d = NULL, *s = NULL, *conv = NULL;
+	struct lg_finding *under = NULL, *half = NULL, *d = NULL, *s = NULL, *conv = NULL, *workers = NULL;
 
 	for (size_t i = 0; i < c->n_ranks; i++) {
 		const struct lg_rank *r = &c->ranks[i];
@@ -247,6 +269,7 @@ int lg_find_flags(struct lg_case *c)
 		ddp(c, r, &d);
 		fsdp(c, r, &s);
 		conv_autotune_off(c, r, &j, &conv);
+		workers_oversubscribed(c, r, &workers);
 	}
 	return c->failed;
 }

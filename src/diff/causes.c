@@ -140,36 +140,118 @@ static const struct lg_process_change *new_process(const struct lg_causes *c, in
 	return NULL;
 }
 
+/* What of the growth one finding of AFTER may have, ms per step; half: of its interval. */
+struct portion {
+	double ms, half;
+	double from[LG_STAGE_MAX];
+};
+
+/* No more than the stage grew by. */
+static void draw(struct lg_causes *c, uint32_t g, double ms, struct portion *p)
+{
+	ms = fmin(ms, c->pool[g]);
+	if (!(ms > 0))
+		return;
+	c->pool[g] -= ms;
+	c->lo[g] -= ms;
+	p->ms += ms;
+	p->from[g] += ms;
+	p->half = hypot(p->half, c->half[g]);
+}
+
+static void give_back(struct lg_causes *c, struct portion *p)
+{
+	for (uint32_t g = 1; g < LG_STAGE_MAX; g++) {
+		c->pool[g] += p->from[g];
+		c->lo[g] += p->from[g];
+	}
+	*p = (struct portion){ 0 };
+}
+
+static double worth_telling(const struct lg_causes *c)
+{
+	return 0.01 * c->d->mean_ms[1];
+}
+
+static double before_ms(const struct lg_causes *c, const struct lg_side_finding *s)
+{
+	const struct lg_side_finding *was = same_before(c, s);
+
+	return was && !isnan(was->ms) ? was->ms : 0;
+}
+
+static bool marked(const struct lg_causes *c, uint32_t g)
+{
+	for (size_t i = 0; i < c->d->n_stages; i++)
+		if (lg_cause_stage(c->d->stages[i].name) == g)
+			return true;
+	return false;
+}
+
+static bool has_device(const struct lg_side *s)
+{
+	for (size_t i = 0; i < s->n_items; i++)
+		if (s->items[i].kind == LG_ITEM_KERNEL)
+			return true;
+	return false;
+}
+
+static bool by_rank(const struct lg_finding *f)
+{
+	return f->culprit.relation && !strcmp(f->culprit.relation, "rank");
+}
+
+/*
+ * What AFTER's own findings may have of the growth: first each of its own stage's, then, where that is not
+ * all of it, of others'. A trace may mark no stage of that name: its time is in "other". What a device takes,
+ * the host waits for wherever it next needs the device, in whatever stage that is. A late rank's peers wait
+ * where they need the collective (with DDP inside the backward pass); itself it is late in any stage.
+ */
+static void draw_all(struct lg_causes *c, struct portion *portion)
+{
+	const struct lg_side *a = c->d->after;
+	bool device = has_device(a);
+
+	for (int pass = 0; pass < 2; pass++)
+		for (size_t i = 0; i < a->n_findings; i++) {
+			const struct lg_side_finding *s = &a->findings[i];
+			const struct lg_finding *f = &c->after->findings[s->row];
+			bool anywhere = device || by_rank(f);
+			uint32_t own = lg_cause_stage(f->stage);
+			double want = s->ms - before_ms(c, s);
+
+			if (in_host(s->id) || !(want >= worth_telling(c)))
+				continue;
+			if (!pass)
+				draw(c, own, want, &portion[i]);
+			else if (anywhere || !marked(c, own))
+				draw(c, LG_STAGE_OTHER, want - portion[i].ms, &portion[i]);
+			for (uint32_t g = 1; pass && anywhere && g < LG_STAGE_MAX; g++)
+				draw(c, g, want - portion[i].ms, &portion[i]);
+			if (pass && portion[i].ms < worth_telling(c))
+				give_back(c, &portion[i]);
+		}
+}
+
 /* A measured cause that AFTER has and BEFORE has not, or has less of. */
-static void measured(struct lg_causes *c, const struct lg_side_finding *s)
+static void measured(struct lg_causes *c, const struct lg_side_finding *s, struct portion p)
 {
 	const struct lg_finding *g = &c->after->findings[s->row];
-	const struct lg_side_finding *was = same_before(c, s);
-	double before = was && !isnan(was->ms) ? was->ms : 0, delta = s->ms - before;
 	const struct lg_holder_change *h = holder_of(c, g->culprit.pid);
+	double before = before_ms(c, s);
 	struct lg_finding *f;
-	double half;
 
 	if (in_host(s->id)) {
 		/* Its part of the noise of all such causes, as if they were independent. */
-		half = c->host_half * sqrt(fmin(1, (s->ms + before) / c->host_ms));
-	} else {
-		double *pool = &c->pool[lg_cause_stage(g->stage)];
-
-		half = c->half[lg_cause_stage(g->stage)];
-
-		/* Its time lies in the stage's own: never more than the stage grew by. */
-		delta = fmin(delta, fmax(*pool, 0));
-		if (delta < 0.01 * c->d->mean_ms[1])
-			return;
-		*pool -= delta;
+		p.half = c->host_half * sqrt(fmin(1, (s->ms + before) / c->host_ms));
+		p.ms = s->ms - before;
 	}
-	if (delta < 0.01 * c->d->mean_ms[1])
+	if (!(p.ms >= worth_telling(c)))
 		return;
 	f = finding_copy(c, g);
 	if (!f)
 		return;
-	lg_cause_price(c, f, delta, delta - half);
+	lg_cause_price(c, f, p.ms, p.ms - p.half);
 	if (lg_severity_level(g->severity) < lg_severity_level(f->severity))
 		f->severity = g->severity; /* too few episodes stay too few */
 	f->confidence = g->confidence * (c->d->before->has_states || !in_host(s->id) ? 1 : 0.8);
@@ -179,9 +261,12 @@ static void measured(struct lg_causes *c, const struct lg_side_finding *s)
 	if (before <= 0 && !c->d->before->has_states && in_host(s->id))
 		lg_cause_say(c, f, "the run before recorded no scheduler states: it could not have shown this");
 	else if (before <= 0)
-		lg_cause_say(c, f, "the run before lost nothing to it in %zu steps", c->d->before->s.n);
+		lg_cause_say(c, f, "the run before has no such finding in %zu steps", c->d->before->s.n);
 	else
 		lg_cause_say(c, f, "lost per step: %.3f ms before, %.3f ms after", before, s->ms);
+	for (uint32_t k = 1; k < LG_STAGE_MAX; k++)
+		if (k != lg_cause_stage(g->stage) && k != LG_STAGE_OTHER && p.from[k] >= worth_telling(c))
+			lg_cause_say(c, f, "%.3f ms per step of it made stage %s longer", p.from[k], lg_stage_name(k));
 	if (new_process(c, g->culprit.pid))
 		lg_cause_say(c, f, "this process was not there before: %s", new_process(c, g->culprit.pid)->p->cmdline);
 	if (h && !isnan(h->period_after))
@@ -189,7 +274,7 @@ static void measured(struct lg_causes *c, const struct lg_side_finding *s)
 		    isnan(h->period_before) ? "; it did not before" :
 		    lg_arena_printf(&c->d->v.arena, "; every %.3f s before", h->period_before));
 	evidence_of(f, g);
-	lg_cause_share(c, f->title, f->id, delta);
+	lg_cause_share(c, f->title, f->id, p.ms);
 }
 
 /* Causes that BEFORE had and AFTER has not: they hide a part of what got worse. */
@@ -411,10 +496,11 @@ int lg_diff_causes(struct lg_diff *d, const struct lg_verdict *after_v)
 {
 	struct lg_causes c = { .d = d, .after = after_v };
 	const struct lg_side *a = d->after;
+	struct portion *portion = lg_arena_alloc(&d->v.arena, a->n_findings + 1, sizeof *portion);
 
 	d->v.findings = lg_arena_alloc(&d->v.arena, FINDINGS_MAX, sizeof *d->v.findings);
 	d->shares = lg_arena_alloc(&d->v.arena, SHARES_MAX, sizeof *d->shares);
-	if (!d->v.findings || !d->shares)
+	if (!d->v.findings || !d->shares || !portion)
 		return LG_E_NOMEM;
 	d->v.n_findings = 0;
 	for (size_t i = 0; i < d->n_stages; i++) {
@@ -436,15 +522,17 @@ int lg_diff_causes(struct lg_diff *d, const struct lg_verdict *after_v)
 	/* Unmeasured and compiled first: they explain whole stages; then the verdict's own causes. */
 	for (size_t i = 0; after_v && i < a->n_findings; i++)
 		if (in_host(a->findings[i].id) && !isnan(a->findings[i].ms))
-			measured(&c, &a->findings[i]);
+			measured(&c, &a->findings[i], (struct portion){ 0 });
 	gone(&c);
 	compile_lost(&c);
 	compile_gained(&c);
 	debug_left_on(&c);
 	lg_causes_memory(&c);
+	if (after_v)
+		draw_all(&c, portion);
 	for (size_t i = 0; after_v && i < a->n_findings; i++)
-		if (!in_host(a->findings[i].id) && !isnan(a->findings[i].ms))
-			measured(&c, &a->findings[i]);
+		if (!in_host(a->findings[i].id))
+			measured(&c, &a->findings[i], portion[i]);
 	lg_causes_rest(&c);
 	lg_findings_rank(&d->v);
 	if (d->n_shares)

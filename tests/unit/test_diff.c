@@ -291,7 +291,7 @@ static void a_new_operator_is_named(void **state)
 
 static void a_slower_stage_without_a_culprit_is_regress_stage(void **state)
 {
-	struct run_plan before = { .n_ranks = 2, .n_steps = 400, .only_rank = -1, .steady_late_rank = -1 };
+	struct run_plan before = { .n_ranks = 1, .n_steps = 400, .only_rank = -1, .steady_late_rank = -1 };
 	struct run_plan after = before;
 	struct pair p;
 
@@ -299,11 +299,37 @@ static void a_slower_stage_without_a_culprit_is_regress_stage(void **state)
 	after.steady_late_rank = 0;
 	after.steady_late_ns = 2 * MS;
 	p = compare_traces(synthetic_run(&before), synthetic_run(&after), 0.05);
-	assert_true(find(&p, "regress.stage") || find(&p, "comms.straggler"));
+	assert_string_equal(p.d->v.findings[0].id, "regress.stage");
+	assert_string_equal(p.d->v.findings[0].stage, "backward");
+	assert_true(fabs(p.d->v.findings[0].lost_ms / (double)p.s[1]->s.n - 2) < 0.1);
 	assert_int_equal(loud(&p), 1);
 	assert_string_equal(p.d->gate.verdict, "fail");
 	check_sum(&p);
 	done(&p);
+}
+
+/* Whichever rank's steps are compared: its own work or its wait, both lie in backward. */
+static void a_rank_that_got_late_is_named(void **state)
+{
+	struct run_plan before = { .n_ranks = 2, .n_steps = 400, .only_rank = -1, .steady_late_rank = -1 };
+
+	(void)state;
+	for (int late = 0; late < 2; late++) {
+		struct run_plan after = before;
+		struct pair p;
+
+		after.steady_late_rank = late;
+		after.steady_late_ns = 2 * MS;
+		p = compare_traces(synthetic_run(&before), synthetic_run(&after), 0.05);
+		assert_int_equal(p.s[1]->ref_rank, 0);
+		assert_string_equal(p.d->v.findings[0].id, "comms.straggler");
+		assert_int_equal(p.d->v.findings[0].culprit.rank, late);
+		assert_true(fabs(p.d->v.findings[0].lost_ms / (double)p.s[1]->s.n - 2) < 0.1);
+		assert_int_equal(loud(&p), 1);
+		assert_string_equal(p.d->gate.verdict, "fail");
+		check_sum(&p);
+		done(&p);
+	}
 }
 
 static void recomputation_is_checkpointing(void **state)
@@ -654,6 +680,7 @@ int main(void)
 		cmocka_unit_test(lost_regions_that_cost_nothing_are_low),
 		cmocka_unit_test(a_new_operator_is_named),
 		cmocka_unit_test(a_slower_stage_without_a_culprit_is_regress_stage),
+		cmocka_unit_test(a_rank_that_got_late_is_named),
 		cmocka_unit_test(recomputation_is_checkpointing),
 		cmocka_unit_test(gathers_in_every_step_are_sharding),
 		cmocka_unit_test(a_version_is_loud_only_when_something_is_unexplained),

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pairs of a profiler's traces. Such a trace marks few stages of the main thread, and what a device takes
+ * shows wherever the host next waits for it: a cause that is new must be told all the same, with its loss.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "analyse/explain.h"
+#include "base/alloc.h"
+#include "diff/diff.h"
+#include "synthetic_gpu.h"
+
+#define US 1000ll
+
+struct pair {
+	struct lg_trace *t[2];
+	struct lg_verdict *v[2];
+	struct lg_side *s[2];
+	struct lg_diff *d;
+};
+
+static struct pair compare(const struct gpu_plan *before, const struct gpu_plan *after)
+{
+	struct pair p = { .t = { synthetic_gpu(before), synthetic_gpu(after) } };
+	struct lg_error err;
+
+	for (int i = 0; i < 2; i++) {
+		assert_non_null(p.t[i]);
+		assert_int_equal(lg_explain(p.t[i], NULL, &p.v[i], &err), 0);
+		assert_int_equal(lg_side_new(p.v[i], &p.s[i], &err), 0);
+	}
+	assert_int_equal(lg_diff_new(p.s[0], p.s[1], p.v[1], 0.05, &p.d, &err), 0);
+	return p;
+}
+
+static void done(struct pair *p)
+{
+	double sum = 0;
+
+	/* Each millisecond of the change once, whatever explains it. */
+	for (size_t i = 0; i < p->d->n_shares; i++)
+		sum += p->d->shares[i].ms;
+	assert_true(fabs(sum - p->d->delta_ms) <= 0.002 * p->d->mean_ms[1] + 1e-9);
+	lg_diff_free(p->d);
+	for (int i = 0; i < 2; i++) {
+		lg_side_free(p->s[i]);
+		lg_verdict_free(p->v[i]);
+		lg_trace_free(p->t[i]);
+	}
+}
+
+static size_t loud(const struct pair *p)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->d->v.n_findings; i++)
+		n += !strcmp(p->d->v.findings[i].severity, "high") ||
+		     !strcmp(p->d->v.findings[i].severity, "medium");
+	return n;
+}
+
+/* The host waits for the device once a step, so that its steps are as long as the device's. */
+static struct gpu_plan loop(void)
+{
+	struct gpu_plan p = gpu_healthy;
+
+	p.n_steps = 30;
+	p.sync_every = p.n_kernels;
+	return p;
+}
+
+/* It is the only loud one, high, and takes so many ms of each step. */
+static void check_only(const struct gpu_plan *before, const struct gpu_plan *after, const char *id, double ms)
+{
+	struct pair p = compare(before, after);
+	const struct lg_finding *f = p.d->v.findings;
+
+	assert_true(p.d->v.n_findings > 0);
+	assert_string_equal(f->id, id);
+	assert_string_equal(f->severity, "high");
+	assert_true(fabs(f->lost_ms / (double)p.s[1]->s.n - ms) < 0.1 * ms);
+	assert_int_equal(loud(&p), 1);
+	assert_string_equal(p.d->gate.verdict, "fail");
+	done(&p);
+	p = compare(after, after);
+	assert_int_equal(p.d->v.n_findings, 0);
+	done(&p);
+	p = compare(after, before);
+	assert_int_equal(loud(&p), 0);
+	done(&p);
+}
+
+static void collectives_that_got_longer_are_exposed(void **state)
+{
+	struct gpu_plan before = loop(), after;
+
+	(void)state;
+	before.n_comm = 1;
+	before.comm_ns = 100 * US;
+	after = before;
+	after.comm_ns = 3100 * US;
+	check_only(&before, &after, "comms.exposed", 3);
+}
+
+static void pageable_copies_are_told(void **state)
+{
+	struct gpu_plan before = loop(), after;
+
+	(void)state;
+	before.copy = COPY_PINNED_SIDE;
+	before.copy_ns = 2000 * US;
+	after = before;
+	after.copy = COPY_PAGEABLE;
+	check_only(&before, &after, "data.pageable_copy", 2);
+}
+
+/* The loader's own stage is marked; its wait is not taken for another cause's. */
+static void two_new_causes_have_their_own(void **state)
+{
+	struct gpu_plan before = loop(), after;
+	double loader = NAN, comm = NAN;
+	struct pair p;
+
+	(void)state;
+	before.loader_ns = 20 * US;
+	before.ddp_buckets = 1; /* before the host waits, so that no loader hides it */
+	before.comm_ns = 50 * US;
+	after = before;
+	after.comm_ns = 4050 * US;
+	after.loader_ns = 3000 * US;
+	p = compare(&before, &after);
+	for (size_t i = 0; i < p.d->v.n_findings; i++) {
+		const struct lg_finding *f = &p.d->v.findings[i];
+		double ms = f->lost_ms / (double)p.s[1]->s.n;
+
+		if (!strcmp(f->id, "data.loader_wait"))
+			loader = ms;
+		else if (!strcmp(f->id, "comms.exposed"))
+			comm = ms;
+	}
+	assert_true(fabs(loader - 3) < 0.2 && fabs(comm - 4) < 0.2);
+	assert_int_equal(loud(&p), 2);
+	done(&p);
+}
+
+/* 4 % more of everything, though both have a cause that did not change. */
+static void what_did_not_change_explains_nothing(void **state)
+{
+	struct gpu_plan before = loop(), after;
+	struct pair p;
+
+	(void)state;
+	before.n_comm = 1;
+	before.comm_ns = 3000 * US;
+	after = before;
+	after.kernel_ns += 2 * US;
+	p = compare(&before, &after);
+	for (size_t i = 0; i < p.d->v.n_findings; i++)
+		assert_true(strcmp(p.d->v.findings[i].id, "comms.exposed"));
+	assert_int_equal(loud(&p), 0);
+	done(&p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(collectives_that_got_longer_are_exposed),
+		cmocka_unit_test(pageable_copies_are_told),
+		cmocka_unit_test(two_new_causes_have_their_own),
+		cmocka_unit_test(what_did_not_change_explains_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -111,7 +111,7 @@ static double median(const struct result *v, size_t n, double *x)
  * is by chance, 1 = there is no drop. */
 static double drop_of(const struct result *v, size_t n, double *x, size_t *ret_at)
 {
-	double low = INFINITY, p = 1;
+	double low = (double)INFINITY, p = 1;
 
 	/* x[i] = the highest from i on */
 	for (size_t i = n; i-- > 0;)

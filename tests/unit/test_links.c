@@ -5,6 +5,7 @@
  */
 #include "outcome.h"
 
+#include "base/alloc.h"
 #include "feed_trace.h"
 
 enum fault {
@@ -666,6 +667,63 @@ static void a_job_log_is_judged_too(void **state)
 	free(job.p);
 }
 
+/* Whatever allocation fails, in reading or in judging: that is said, or the outcome is as with memory. */
+static void without_memory_it_is_said(void **state)
+{
+	struct job j = { .hosts = 3, .gpus = 2, .fault = SHM_SET, .first = 1, .last = 1 };
+	struct text t = log_of(&j);
+	struct lg_import_info info;
+	const char *path;
+	struct outcome o;
+	uint64_t n = 0, made;
+
+	(void)state;
+	run_of(&t, "node0", 4242, 8, 4, 0.5, 0.01);
+	path = feed_file(t.p, t.n);
+	o = judge(feed_read(path, "NCCL log"));
+	assert_int_equal(o.v->n_findings, 2);
+	do {
+		struct lg_trace *trace;
+		int rc;
+
+		lg_alloc_fail_at(++n);
+		rc = lg_import(&path, 1, &trace, &info, NULL);
+		made = lg_alloc_count();
+		lg_alloc_fail_at(0);
+		if (rc) {
+			/* Who cannot look does not know the format. */
+			assert_true(rc == LG_E_NOMEM || rc == LG_E_FORMAT);
+			continue;
+		}
+		assert_int_equal(trace->mark.n, o.t->mark.n);
+		assert_int_equal(trace->meta.n, o.t->meta.n);
+		lg_trace_free(trace);
+	} while (made >= n);
+	assert_true(n > 50);
+	n = 0;
+	do {
+		struct lg_verdict *v;
+		int rc;
+
+		lg_alloc_fail_at(++n);
+		rc = lg_explain(o.t, NULL, &v, NULL);
+		made = lg_alloc_count();
+		lg_alloc_fail_at(0);
+		if (rc) {
+			assert_int_equal(rc, LG_E_NOMEM);
+			continue;
+		}
+		assert_int_equal(v->n_findings, o.v->n_findings);
+		for (size_t i = 0; i < v->n_findings; i++)
+			assert_string_equal(v->findings[i].title, o.v->findings[i].title);
+		lg_verdict_free(v);
+	} while (made >= n);
+	assert_true(n > 50);
+	unlink(path);
+	free(t.p);
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -687,6 +745,7 @@ int main(void)
 		cmocka_unit_test(bandwidth_that_falls_and_stays_low),
 		cmocka_unit_test(one_run_among_others),
 		cmocka_unit_test(a_job_log_is_judged_too),
+		cmocka_unit_test(without_memory_it_is_said),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,7 +98,7 @@ static int row(struct lg_nccl_log *l, const char *text, int64_t ts)
 	char line[LG_NCCL_ROW_BYTES], out[256], *w[WORDS], *save = NULL;
 	const char *op = "none";
 	size_t n = 0, i;
-	double us, alg, bus, in_place = NAN;
+	double us, alg, bus, in_place = (double)NAN;
 	long long size, count;
 	lg_thr thr = 0;
 

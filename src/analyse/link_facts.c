@@ -112,7 +112,7 @@ static bool is_of_this_host(struct lg_case *c, const struct lg_links *l, size_t 
 
 		if (m->rank != rank || m->nranks <= peer || (m->dev && m->dev != dev))
 			continue;
-		if (lg_map_get(&l->places, place_of(m, peer)) != m->host)
+		if (m->nodes != 1 && lg_map_get(&l->places, place_of(m, peer)) != m->host)
 			return false;
 		any = true;
 	}

@@ -246,6 +246,16 @@ static void one_host_is_worse(void **state)
 	}
 }
 
+/* Ranks of the first host are those of its own communicator, too. */
+static void the_network_inside_the_first_host(void **state)
+{
+	struct outcome o = judge_job(&(struct job){ .hosts = 4, .gpus = 4, .fault = LOCAL_NET });
+
+	(void)state;
+	assert_words(only(&o, "transport")->title, "GPUs of node0 (ranks 0-3) are connected by the network");
+	done(&o);
+}
+
 static void all_alike_is_healthy(void **state)
 {
 	static const enum fault everywhere[] = { HEALTHY, SOCKET, SOCKET_SET, SHM_SET, INDIRECT, LOCAL_NET,
@@ -728,6 +738,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_host_is_worse),
+		cmocka_unit_test(the_network_inside_the_first_host),
 		cmocka_unit_test(all_alike_is_healthy),
 		cmocka_unit_test(one_host_alone_is_not_judged),
 		cmocka_unit_test(devices_in_another_order_are_not_worse),

@@ -324,7 +324,7 @@ struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, const
 	if (!f)
 		return NULL;
 	if (s->n < 5)
-		f->severity = "low";
+		lg_gpu_at_most(f, "low");
 	if (s->longest)
 		lg_evidence_add(c, f, s->at, s->longest, "longest: %s",
 				s->row != LG_NO_ROW ? lg_string(c->t, c->t->span.name[s->row]) : "");

@@ -148,34 +148,109 @@ const char *lg_gpu_place(struct lg_case *c, uint32_t op, uint32_t site)
 	return where ? where : what;
 }
 
-/* How many separate calls (or stretches) are charged with the causes in mask: it is not asked for more than
- * `most`. */
-static size_t episodes(const struct lg_gpu_run *r, uint32_t mask, size_t most)
-{
-	uint32_t last = LG_NO_ROW;
-	int64_t end = INT64_MIN;
-	size_t n = 0;
+/* Which piece, and of which step, comes next. */
+struct episodes {
+	size_t piece, step;
+};
 
-	for (size_t i = 0; i < r->n_pieces && n < most; i++) {
-		const struct lg_gpu_piece *p = &r->piece[i];
+/*
+ * The time of the next episode of what is in mask: all of one step, or, where there are no steps to tell
+ * apart, of one call (or stretch). 0: there is no more.
+ */
+static int64_t next_episode(const struct lg_gpu_run *r, uint32_t mask, struct episodes *e)
+{
+	bool steps = r->n_steps >= 2;
+	const struct lg_gpu_piece *first = NULL;
+	int64_t sum = 0, end = 0;
+
+	for (; e->piece < r->n_pieces; e->piece++) {
+		const struct lg_gpu_piece *p = &r->piece[e->piece];
 
 		if (!(mask >> p->cause & 1))
 			continue;
-		n += p->span == LG_NO_ROW ? p->ts != end : p->span != last;
-		last = p->span;
+		if (!first) {
+			first = p;
+			while (steps && e->step + 1 < r->n_steps && r->step[e->step + 1] <= p->ts)
+				e->step++;
+		} else if (steps ? e->step + 1 < r->n_steps && p->ts >= r->step[e->step + 1]
+				 : p->span == LG_NO_ROW ? p->ts != end : p->span != first->span) {
+			break;
+		}
+		sum += p->dur;
 		end = p->ts + p->dur;
 	}
-	return n;
+	return sum;
+}
+
+/* So many episodes carry a grade: five, or one in (nearly) every step of fewer. */
+static size_t enough_episodes(const struct lg_gpu_run *r)
+{
+	return r->n_steps < 2 || r->n_steps > LG_REPEATS_MIN ? LG_REPEATS_MIN
+	       : r->n_steps < 4 ? r->n_steps : r->n_steps - 1;
+}
+
+/* What part of the loss would be left if none of its episodes were longer than the fifth. */
+static double repeated_part(const struct lg_gpu_run *r, uint32_t mask)
+{
+	int64_t top[LG_REPEATS_MIN] = { 0 }, one, all = 0, left = 0;
+	size_t n = enough_episodes(r);
+
+	for (struct episodes e = { 0 }; (one = next_episode(r, mask, &e));) {
+		all += one;
+		for (size_t k = 0; k < n; k++)
+			if (one > top[k]) {
+				int64_t less = top[k];
+
+				top[k] = one;
+				one = less;
+			}
+	}
+	for (struct episodes e = { 0 }; (one = next_episode(r, mask, &e));)
+		left += one < top[n - 1] ? one : top[n - 1];
+	return all > 0 ? (double)left / (double)all : 0;
+}
+
+static int grade(const char *severity)
+{
+	static const char by_grade[] = "ilmh"; /* their first letters */
+
+	return (int)(strchr(by_grade, severity[0]) - by_grade);
+}
+
+void lg_gpu_at_most(struct lg_finding *f, const char *severity)
+{
+	if (grade(f->severity) <= grade(severity))
+		return;
+	f->severity = severity;
+	f->few = true;
 }
 
 void lg_gpu_cap_rare(struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask)
 {
-	enum { MANY = 5 };
-	size_t n = episodes(r, mask, MANY);
+	/* PRODUCT section 3: medium and above need five episodes, or a loss that is always there. One long
+	 * pause among many short ones is graded by these. */
+	const char *most = lg_severity_of(f->lost_share * repeated_part(r, mask));
 
-	/* PRODUCT section 3: medium and above need five episodes, or one in every step. */
-	if (n < MANY && !(r->n_steps >= 2 && n >= r->n_steps) && f->severity[0] != 'i')
-		f->severity = "low";
+	lg_gpu_at_most(f, grade(most) < grade("low") ? "low" : most);
+}
+
+/* What was seen too seldom to be graded. */
+static void say_few(struct lg_case *c)
+{
+	char ids[256] = "";
+	size_t len = 0;
+
+	for (size_t i = 0; i < c->v->n_findings; i++) {
+		const struct lg_finding *f = &c->v->findings[i];
+
+		if (f->few && len < sizeof ids)
+			len += (size_t)snprintf(ids + len, sizeof ids - len, "%s%s (%.0f %% of the window)",
+						len ? ", " : "", f->id, 100 * f->lost_share);
+	}
+	if (len)
+		lg_gpu_limit(c, "too short to tell what the loop loses as a rule: most of %s came in fewer than "
+				"%d steps or episodes and is graded lower for that; profile more steps",
+			     ids, LG_REPEATS_MIN);
 }
 
 /* A place in the program, with the idle time charged to it. */
@@ -428,9 +503,28 @@ static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)
 	}
 }
 
+/* Launches whose kernels the profiler missed. */
+static void say_unrun(struct lg_case *c, const struct lg_gpu_run *r)
+{
+	const char *who = r->rank >= 0 ? lg_arena_printf(&c->v->arena, "rank %d: ", r->rank) : "";
+
+	if (r->cut_head || r->cut_tail)
+		lg_gpu_limit(c, "%s%zu of %zu kernel launches have no kernel in the trace (the profiler lost "
+				"them): %zu step%s at the beginning and %zu at the end are left out", who,
+			     r->n_unrun, r->n_launched, r->cut_head, r->cut_head == 1 ? "" : "s", r->cut_tail);
+	if (r->unrun_share > 0.05)
+		lg_gpu_limit(c, "%s%.0f %% of the kernel launches %shave no kernel in the trace: the device "
+				"looks idle where they ran", who, r->unrun_share * 100,
+			     r->cut_head || r->cut_tail ? "that are left " : "");
+}
+
 static void say_doubts(struct lg_case *c, const struct lg_gpu *g)
 {
 	double queued, unknown;
+
+	for (size_t i = 0; i < g->n; i++)
+		if (lg_gpu_judged(&g->run[i]))
+			say_unrun(c, &g->run[i]);
 
 	(void)lg_gpu_lost(g, 1u << LG_GPU_BY_QUEUED, &queued, NULL);
 	(void)lg_gpu_lost(g, 1u << LG_GPU_BY_UNKNOWN, &unknown, NULL);
@@ -541,6 +635,7 @@ int lg_explain_gpu(struct lg_case *c, struct lg_error *err)
 		rc = lg_gpu_slow_steps(c, &g);
 	if (!rc && g.n) {
 		say_doubts(c, &g);
+		say_few(c);
 		bound(c, &g);
 	}
 	return rc || c->failed ? lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory") : 0;

@@ -153,7 +153,7 @@ struct part {
 	lg_thr thr;
 	uint32_t from, to;
 	size_t ops, rows, n_graph_launches, n_graph_built, n_launches;
-	bool step, backward, frames, compiled;
+	bool step, loop, backward, frames, compiled;
 	int64_t first, last;             /* of its operators and annotations */
 	uint32_t *mark;                  /* see struct lg_gpu_host */
 	size_t n_marks, cap_marks;
@@ -174,6 +174,7 @@ static int look(struct lg_case *c, struct lg_gpu *g, struct part *h)
 		h->ops += kind == LG_SPAN_OP;
 		h->rows += kind == LG_SPAN_STAGE || kind == LG_SPAN_NOTE || kind == LG_SPAN_RUNTIME;
 		h->step |= kind == LG_SPAN_STEP || name == LG_NAME_STEP;
+		h->loop |= name == LG_NAME_OPTIMIZER || name == LG_NAME_LOADER;
 		h->backward |= name == LG_NAME_BACKWARD || name == LG_NAME_OPTIMIZER ||
 			       stage == LG_STAGE_BACKWARD || stage == LG_STAGE_OPTIMIZER;
 		h->frames |= kind == LG_SPAN_PYTHON;
@@ -380,6 +381,7 @@ static int join(struct part *a, const struct part *b)
 	a->n_graph_built += b->n_graph_built;
 	a->n_launches += b->n_launches;
 	a->step |= b->step;
+	a->loop |= b->loop;
 	a->backward |= b->backward;
 	a->frames |= b->frames;
 	a->compiled |= b->compiled;
@@ -425,7 +427,7 @@ int lg_gpu_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, cons
 	struct lane lane[2] = { { .c = c, .g = g, .copies = copies, .part = part } };
 	size_t n = 0, second = 0, rows = 0, most = 0;
 	int64_t first = INT64_MAX;
-	bool by_step = false;
+	int by_marks = 0;
 	struct lg_aside aside;
 	int rc = copies && part ? lg_launches_copies(l, copies) : LG_E_NOMEM;
 
@@ -449,6 +451,7 @@ int lg_gpu_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, cons
 	}
 	for (size_t i = 0; i < n && !rc; i++) {
 		struct part *h = &part[i];
+		int marks;
 
 		if (i + 1 < n && part[i + 1].thr == h->thr)
 			rc = join(h, &part[++i]);
@@ -459,10 +462,12 @@ int lg_gpu_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, cons
 		r->n_graph_built += h->n_graph_built;
 		if (rc || !wanted(h))
 			continue;
-		/* Main: carries the steps; else launches most; else came first. */
-		if (h->step > by_step || (h->step == by_step && h->n_launches > most) ||
-		    (!most && !by_step && !h->n_launches && h->n && h->seg[0].ts < first)) {
-			by_step |= h->step;
+		/* Main: carries the steps; else the loader or the optimizer (an autograd thread may launch
+		 * more than it does); else launches most; else came first. */
+		marks = h->step ? 2 : h->loop;
+		if (marks > by_marks || (marks == by_marks && h->n_launches > most) ||
+		    (!most && !by_marks && !h->n_launches && h->n && h->seg[0].ts < first)) {
+			by_marks = marks;
 			most = h->n_launches;
 			first = h->n ? h->seg[0].ts : first;
 			r->main = h->thr;

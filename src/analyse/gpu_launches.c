@@ -17,6 +17,7 @@
 struct call {
 	int64_t corr, ts;
 	uint32_t row;
+	bool kernel; /* launches one */
 };
 
 static int cmp_call(const void *a, const void *b)
@@ -68,13 +69,17 @@ static int list_calls(struct lg_case *c, struct lg_gpu *g, lg_prc prc, struct ca
 
 		for (uint32_t p = c->idx->span_off[k]; p < c->idx->span_off[k + 1]; p++) {
 			uint32_t row = c->idx->span[p];
+			enum lg_name_class name;
 
-			if (t->span.kind[row] == LG_SPAN_STEP || t->span.seq[row] <= 0 ||
-			    !lg_is_runtime_name(lg_gpu_name(c, g, t->span.name[row])))
+			if (t->span.kind[row] == LG_SPAN_STEP || t->span.seq[row] <= 0)
+				continue;
+			name = lg_gpu_name(c, g, t->span.name[row]);
+			if (!lg_is_runtime_name(name))
 				continue;
 			if (lg_grow(&ret->v, &cap, ret->n + 1, sizeof *ret->v))
 				return LG_E_NOMEM;
-			ret->v[ret->n++] = (struct call){ t->span.seq[row], t->span.ts[row], row };
+			ret->v[ret->n++] = (struct call){ t->span.seq[row], t->span.ts[row], row,
+							     name == LG_NAME_LAUNCH };
 		}
 	}
 	return 0;
@@ -110,10 +115,12 @@ static int sort_calls(const struct calls *from, struct calls *ret)
 
 struct lg_launches {
 	struct lg_aside aside;
+	struct lg_arena *arena;
 	const struct lg_trace *t;
 	struct lg_gpu_run *r;
 	struct calls listed; /* as they come; the thread reads them */
 	struct calls calls;  /* in order */
+	int64_t *unrun, *launched;
 	int rc;              /* of the thread */
 };
 
@@ -131,6 +138,48 @@ static uint32_t call_for(const struct lg_trace *t, const struct calls *calls, co
 	return calls->n && corr > 0 ? call_of(calls, corr, w->ts) : LG_NO_ROW;
 }
 
+/*
+ * The launches of kernels that have none in the trace. Not where some are on another device, which is not
+ * looked at. Graphs are no such launches: while one is captured, its kernels do not run.
+ */
+static int list_unrun(struct lg_launches *l)
+{
+	enum { FEW = 3 };
+	struct lg_gpu_run *r = l->r;
+	uint8_t *ran = lg_calloc(l->t->span.n, 1);
+	size_t kernels = 0, unrun = 0;
+
+	if (!ran)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < r->n_work; i++)
+		if (r->work[i].call != LG_NO_ROW)
+			ran[r->work[i].call] = 1;
+	for (size_t i = 0; i < l->listed.n; i++) {
+		kernels += l->listed.v[i].kernel;
+		unrun += l->listed.v[i].kernel && !ran[l->listed.v[i].row];
+	}
+	/* None of them: calls and work do not have the same numbers. */
+	if (unrun >= FEW && unrun < kernels) {
+		l->unrun = lg_calloc(unrun, sizeof *l->unrun);
+		l->launched = lg_calloc(kernels, sizeof *l->launched);
+		if (!l->unrun || !l->launched) {
+			lg_free(ran);
+			return LG_E_NOMEM;
+		}
+		for (size_t i = 0; i < l->listed.n; i++) {
+			const struct call *v = &l->listed.v[i];
+
+			if (!v->kernel)
+				continue;
+			l->launched[r->n_launched++] = v->ts;
+			if (!ran[v->row])
+				l->unrun[r->n_unrun++] = v->ts;
+		}
+	}
+	lg_free(ran);
+	return 0;
+}
+
 static void match(void *arg)
 {
 	struct lg_launches *l = arg;
@@ -139,6 +188,8 @@ static void match(void *arg)
 		l->rc = sort_calls(&l->listed, &l->calls);
 	for (size_t i = 0; !l->rc && i < l->r->n_work; i++)
 		l->r->work[i].call = call_for(l->t, &l->calls, &l->r->work[i]);
+	if (!l->rc && l->listed.n && !l->r->n_elsewhere)
+		l->rc = list_unrun(l);
 }
 
 int lg_launches_start(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, struct lg_launches **ret)
@@ -155,6 +206,7 @@ int lg_launches_start(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r,
 		lg_free(l);
 		return rc;
 	}
+	l->arena = &c->v->arena;
 	l->t = c->t;
 	l->r = r;
 	lg_aside_start(&l->aside, l->listed.n >= WORTH_A_THREAD, match, l);
@@ -201,6 +253,14 @@ int lg_launches_finish(struct lg_launches *l)
 
 	lg_aside_wait(&l->aside);
 	rc = l->rc;
+	if (l->unrun)
+		l->r->unrun = lg_arena_adopt(l->arena, l->unrun);
+	if (l->launched)
+		l->r->launched = lg_arena_adopt(l->arena, l->launched);
+	if (!l->r->unrun || !l->r->launched)
+		l->r->n_unrun = l->r->n_launched = 0;
+	if (!rc && l->arena->failed)
+		rc = LG_E_NOMEM;
 	calls_done(&l->listed);
 	calls_done(&l->calls);
 	lg_free(l);

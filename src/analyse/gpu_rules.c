@@ -83,9 +83,16 @@ static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
 				"unsampled", share * 100);
 		return;
 	}
+	if (r->unrun_share > 0.5 * share) {
+		lg_gpu_limit(c, "whether the host launches too slowly cannot be told: %.0f %% of the window "
+				"looks like it, but %.0f %% of the launches have no kernel in the trace",
+			     share * 100, r->unrun_share * 100);
+		return;
+	}
 	f = lg_gpu_finding(c, g, "gpu.launch_bound", lost, share, share > 0.2 ? 0.92 : 0.85, r);
 	if (!f)
 		return;
+	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_LAUNCH));
 	per_step = r->n_steps ? (double)r->n_kernels / (double)r->n_steps : (double)r->n_kernels;
 	f->title = lg_arena_printf(&c->v->arena,
 				   "the device waits %.0f %% of the time for the host to launch the next "
@@ -93,9 +100,15 @@ static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
 				   share * 100, per_step, r->n_steps ? "step" : "window",
 				   (double)r->median_kernel / 1e3);
 	f->fix = launch_fix(c, r);
+	if (f->few && f->severity[0] == 'l') {
+		f->title = lg_arena_printf(&c->v->arena, "the device waits %.0f %% of this window for the host to "
+					   "launch the next kernel, most of it in a few pauses", share * 100);
+		f->fix = "See what the host did in these moments: \"laggard record\" beside the run shows who had the "
+			 "CPU, and what the thread waited for. Graphs or compilation do not help against pauses.";
+	}
 	f->culprit.tid = r->main ? c->t->thread.tid[r->main] : -1;
 	/* Nsight and traces without operators cannot show a compiled region. */
-	if (!r->compiled && !r->n_graph_launches && r->n_ops) {
+	if (f->severity[0] != 'l' && !r->compiled && !r->n_graph_launches && r->n_ops) {
 		f->detail = "not_compiled";
 		lg_evidence_add(c, f, INT64_MIN, 0, "no compiled region and no graph in this window: every operator "
 				"is launched by itself");

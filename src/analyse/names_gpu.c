@@ -37,7 +37,7 @@ static enum lg_name_class runtime_class(const char *a)
 		return LG_NAME_GRAPH_LAUNCH;
 	if (starts(a, "GraphInstantiate"))
 		return LG_NAME_GRAPH_BUILD;
-	if (strstr(a, "LaunchKernel") || strstr(a, "LaunchCooperative") || starts(a, "LaunchHost"))
+	if (strstr(a, "LaunchKernel") || strstr(a, "LaunchCooperative"))
 		return LG_NAME_LAUNCH;
 	if (starts(a, "StreamSynchronize") || starts(a, "DeviceSynchronize") ||
 	    starts(a, "EventSynchronize") || starts(a, "CtxSynchronize"))

@@ -281,7 +281,7 @@ static void rate_limiter(struct lg_case *c, const struct lg_gpu_run *r)
 				waited += r->piece[i].dur;
 		lg_free(a.v);
 	}
-	if (!f || waited * 2 < r->by[LG_GPU_BY_SYNC])
+	if (!f || !waited || waited * 2 < r->by[LG_GPU_BY_SYNC])
 		return;
 	f->detail = "fsdp_limit_all_gathers";
 	f->fix = "FullyShardedDataParallel(..., limit_all_gathers=False), if memory allows; else smaller units.";

@@ -22,6 +22,8 @@
 
 enum { MIN_WORK = 8, MIN_OPS = 20, MIN_REST = 3, NOTE_NAMES = 64 };
 #define COLD_SHARE 0.25
+/* Times are rounded, to a microsecond at the coarsest: a step may seem to begin within the one before it. */
+#define ROUNDING_NS 2000ll
 
 const char *lg_scope_name(enum lg_scope_kind k)
 {
@@ -70,14 +72,15 @@ static int from_spans(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_r
 {
 	const struct lg_trace *t = c->t;
 	const struct lg_gpu_host *m = main_host(r);
-	int64_t covered = INT64_MIN;
+	int64_t covered = INT64_MIN + ROUNDING_NS;
 
 	b->n = 0;
 	for (size_t p = 0; p < m->n_marks; p++) {
 		uint32_t row = m->mark[p];
 		int64_t end = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
 
-		if (t->span.ts[row] < covered || !pick(c, g, row, arg))
+		if (t->span.ts[row] < covered - ROUNDING_NS ||
+		    (t->span.ts[row] < covered && end <= covered) || !pick(c, g, row, arg))
 			continue;
 		covered = end;
 		if (push(b, ends ? end : t->span.ts[row]))
@@ -301,10 +304,28 @@ static bool device_busy(const struct lg_gpu_run *r, int64_t a, int64_t b, int64_
 	return busy * 10 > b - a;
 }
 
+/* The step that ts lies in; n_steps when it is in none. */
+static size_t step_of(const struct lg_gpu_run *r, int64_t ts)
+{
+	size_t lo = 0, hi = r->n_steps;
+
+	if (!r->n_steps || ts < r->step[0])
+		return r->n_steps;
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (r->step[mid + 1] <= ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
 /* Time of calls that only order work, yet took a millisecond and more while the device idled:
- * context creation, module loading, stream creation. */
+ * context creation, module loading, stream creation. by_step: of n_steps; NULL where there are none. */
 static int64_t first_time_calls(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r,
-				int64_t from, int64_t to)
+				int64_t *by_step)
 {
 	const struct lg_trace *t = c->t;
 	int64_t sum = 0, longest = 0;
@@ -321,16 +342,73 @@ static int64_t first_time_calls(struct lg_case *c, struct lg_gpu *g, const struc
 			enum lg_name_class k = lg_gpu_name(c, g, t->span.name[row]);
 			bool alloc = k == LG_NAME_ALLOC || k == LG_NAME_FREE;
 			bool order = k == LG_NAME_LAUNCH || k == LG_NAME_RUNTIME;
+			size_t step;
 
 			if ((!alloc && !order) || dur < (alloc ? LG_COLD_ALLOC_NS : LG_COLD_CALL_NS) ||
-			    ts < from || ts + dur > to || ts < covered ||
+			    ts < r->from || ts + dur > r->to || ts < covered ||
 			    device_busy(r, ts, ts + dur, longest))
 				continue;
 			covered = ts + dur;
 			sum += dur;
+			step = by_step ? step_of(r, ts) : r->n_steps;
+			if (step < r->n_steps)
+				by_step[step] += dur;
 		}
 	}
 	return sum;
+}
+
+/*
+ * Such calls in every step, as many at the end as at the beginning, are a steady loss: initialisation
+ * comes first and gets less. v: of n steps.
+ */
+static bool comes_again(const int64_t *v, size_t n)
+{
+	int64_t first[512], last[512];
+	size_t half = n / 2 < 512 ? n / 2 : 512;
+
+	memcpy(first, v, half * sizeof *v);
+	memcpy(last, v + n - half, half * sizeof *v);
+	return half && 2 * lg_median_i64(last, half) > lg_median_i64(first, half);
+}
+
+static bool is_cold(const struct lg_gpu_run *r, size_t step, int64_t calls)
+{
+	return (double)calls > COLD_SHARE * (double)(r->step[step + 1] - r->step[step]);
+}
+
+/*
+ * A quarter of the window and more in first-time calls: is it a cold start as a whole? Not if they belong
+ * to the steps, or if enough steps have none; those at the beginning that do are left out.
+ */
+static int judge_cold(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+{
+	size_t n = r->n_steps, warm = 0, lead = 0;
+	int64_t *v = lg_calloc(n + 1, sizeof *v), sum;
+
+	if (!v)
+		return LG_E_NOMEM;
+	sum = first_time_calls(c, g, r, n ? v : NULL);
+	if ((double)sum <= COLD_SHARE * (double)(r->to - r->from)) {
+		lg_free(v);
+		return 0;
+	}
+	for (size_t i = 0; i < n; i++) {
+		lead += lead == i && is_cold(r, i, v[i]);
+		warm += !is_cold(r, i, v[i]);
+	}
+	if (n < MIN_REST || (warm < MIN_REST && !comes_again(v, n))) {
+		r->cold += sum;
+		r->scope = LG_SCOPE_COLD;
+	} else if (lead && warm >= MIN_REST && !comes_again(v, n)) {
+		for (size_t i = 0; i < lead; i++)
+			r->cold += v[i];
+		r->step += lead;
+		r->n_steps -= lead;
+		r->from = r->step[0];
+	}
+	lg_free(v);
+	return 0;
 }
 
 /* Kernels of a backward pass or an optimizer, for traces without operators (Nsight). */
@@ -398,6 +476,85 @@ static void drop_cold_steps(struct lg_gpu_run *r)
 	r->from = r->step[0];
 }
 
+/* More launches than that without their kernel: the step's device time is not in the trace. */
+#define UNRUN_SHARE 0.1
+
+static bool lacks_kernels(size_t unrun, size_t launched)
+{
+	return unrun >= 3 && (double)unrun > UNRUN_SHARE * (double)launched;
+}
+
+/* The device may be behind: what it did until it came to the first step that is kept is not in the trace. */
+static int64_t first_kept(const struct lg_trace *t, const struct lg_gpu_run *r, int64_t from)
+{
+	enum { BEHIND_NS = 200000 };
+
+	for (size_t i = 0; i < r->n_work; i++) {
+		const struct lg_gpu_work *w = &r->work[i];
+		int64_t called = w->call != LG_NO_ROW ? t->span.ts[w->call] : INT64_MIN;
+
+		if (called >= from && t->span.kind[w->span] == LG_SPAN_KERNEL)
+			return w->ts - called > BEHIND_NS ? w->ts : from;
+	}
+	return from;
+}
+
+/*
+ * The profiler's buffers may miss the kernels of the first launches (pytorch #192021, kineto #996), or of
+ * the last. Such steps look as if the device had waited: they are left out where that leaves some.
+ */
+static int drop_unrun_steps(const struct lg_trace *t, struct lg_gpu_run *r)
+{
+	size_t n = r->n_steps, head = 0, tail = 0, unrun = 0, launched = 0;
+	size_t *of = n && r->n_unrun ? lg_calloc(2 * n, sizeof *of) : NULL;
+
+	if (!r->n_unrun)
+		return 0;
+	if (n && !of)
+		return LG_E_NOMEM;
+	for (size_t i = 0; n && i < r->n_launched; i++) {
+		size_t step = step_of(r, r->launched[i]);
+
+		if (step < n)
+			of[2 * step]++;
+	}
+	for (size_t i = 0; n && i < r->n_unrun; i++) {
+		size_t step = step_of(r, r->unrun[i]);
+
+		if (step < n)
+			of[2 * step + 1]++;
+	}
+	while (head < n && lacks_kernels(of[2 * head + 1], of[2 * head]))
+		head++;
+	while (head + tail < n && lacks_kernels(of[2 * (n - tail) - 1], of[2 * (n - tail) - 2]))
+		tail++;
+	if (head + tail + MIN_REST > n)
+		head = tail = 0;
+	for (size_t i = head; i < n - tail; i++) {
+		launched += of[2 * i];
+		unrun += of[2 * i + 1];
+	}
+	lg_free(of);
+	if (!n) {
+		launched = r->n_launched;
+		unrun = r->n_unrun;
+	}
+	r->unrun_share = launched ? (double)unrun / (double)launched : 0;
+	r->cut_head = head;
+	r->cut_tail = tail;
+	if (head || tail) {
+		r->step += head;
+		r->n_steps -= head + tail;
+		r->to = r->step[r->n_steps];
+		r->from = first_kept(t, r, r->step[0]);
+		for (; r->from >= r->step[1] && r->n_steps > MIN_REST; r->cut_head++, r->n_steps--)
+			r->step++;
+		if (r->from >= r->step[1])
+			r->from = r->step[0];
+	}
+	return 0;
+}
+
 int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 {
 	struct bounds b = { 0 };
@@ -419,6 +576,9 @@ int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 	lg_free(b.v);
 	if (rc)
 		return rc;
+	rc = drop_unrun_steps(c->t, r);
+	if (rc)
+		return rc;
 	r->whole = r->to - r->from;
 	if (r->n_work)
 		drop_cold_steps(r);
@@ -433,13 +593,7 @@ int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 	} else if (r->n_kernels + r->n_comm < MIN_WORK) {
 		r->scope = LG_SCOPE_EMPTY;
 	} else {
-		int64_t calls = first_time_calls(c, g, r, r->from, r->to);
-
-		/* What is left is cold, too: nothing steady in this trace. */
-		if ((double)calls > COLD_SHARE * (double)(r->to - r->from)) {
-			r->cold += calls;
-			r->scope = LG_SCOPE_COLD;
-		}
+		return judge_cold(c, g, r);
 	}
 	return 0;
 }

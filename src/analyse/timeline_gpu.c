@@ -155,8 +155,10 @@ static int collect_work(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *
 		struct lg_gpu_work *w = &r->work[r->n_work];
 		uint32_t k = row[i];
 
-		if (g->device[t->span.track[k]] != device)
+		if (g->device[t->span.track[k]] != device) {
+			r->n_elsewhere++;
 			continue;
+		}
 		*w = (struct lg_gpu_work){ .ts = t->span.ts[k], .end = t->span.ts[k] + t->span.dur[k],
 					   .span = k, .call = LG_NO_ROW,
 					   .stream = t->span.track[k] };

@@ -124,6 +124,13 @@ struct lg_gpu_run {
 	int64_t by[LG_GPU_BY_MAX];
 	int64_t whole;          /* ns: the window with the cold steps that were dropped from it */
 	int64_t cold;           /* ns of first-time calls while the device idled */
+	/* gpu_launches.c: when kernels were launched that are not in the trace, and all that were; what
+	 * is to be made of it: scope_of_trace.c. */
+	int64_t *unrun, *launched;
+	size_t n_unrun, n_launched;
+	size_t cut_head, cut_tail; /* steps left out for want of their kernels */
+	double unrun_share;     /* of the launches in the window */
+	size_t n_elsewhere;     /* rows of the process's other devices */
 	/* Counted inside the window. */
 	size_t n_kernels, n_comm, n_launch_calls, n_unlaunched, n_graph_launches, n_graph_built;
 	size_t n_ops;
@@ -310,6 +317,8 @@ double lg_gpu_lost(const struct lg_gpu *g, uint32_t mask, double *ret_share,
 struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, const char *id,
 				  double lost_ms, double share, double confidence,
 				  const struct lg_gpu_run *worst);
+/* Graded no higher than that, and a limit says so: it was not seen often enough. */
+void lg_gpu_at_most(struct lg_finding *f, const char *severity);
 /* A cause that came up fewer than five times is no more than low. */
 void lg_gpu_cap_rare(struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask);
 /* Add the n longest pieces of cause as evidence, merged by place. */

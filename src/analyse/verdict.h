@@ -73,6 +73,7 @@ struct lg_finding {
 	const char *confirm;  /* experiment that would confirm it; NULL */
 	const char *fix, *tradeoff;
 	double cost_per_hour; /* NAN = not asked */
+	bool few;             /* would be graded higher, had it been seen often enough */
 };
 
 struct lg_stage_sum {

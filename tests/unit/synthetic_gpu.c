@@ -25,7 +25,7 @@ struct sim {
 	int n_done;
 	int64_t corr;
 	int rank;
-	int n_rows;
+	int n_rows, step;
 	const char *types;       /* arguments of the next operators */
 };
 
@@ -53,6 +53,9 @@ static int64_t device(struct sim *s, int stream, int64_t at, int64_t ns, int kin
 	s->free[stream] = start + ns;
 	s->n_rows++;
 	if (s->p->no_device || (s->p->drop_rows && s->n_rows % s->p->drop_rows))
+		return start;
+	if (kind == LG_SPAN_KERNEL && (s->step < s->p->lost_steps ||
+				       (s->p->lost_every && s->n_rows % s->p->lost_every == 0)))
 		return start;
 	if (s->p->grid)
 		snprintf(args, sizeof args, "grid=%d,1,1", s->p->grid);
@@ -195,7 +198,7 @@ static void body(struct sim *s, int step)
 	char region[64];
 
 	for (int k = 0; k < p->n_kernels; k++) {
-		if (!p->inference && k == p->n_kernels / 2) {
+		if (!p->inference && k == (p->autograd_heavy ? p->n_kernels / 4 : p->n_kernels / 2)) {
 			s->on = s->autograd;
 			begin = s->now;
 		}
@@ -241,9 +244,11 @@ static void step(struct sim *s, int k)
 {
 	const struct gpu_plan *p = s->p;
 	int64_t begin = s->now, at;
+	bool now = !p->only_every || k % p->only_every == p->only_every - 1;
 	int64_t late = p->late_rank == s->rank || (p->late_rank == -2 && k % p->n_ranks == s->rank)
 			       ? p->late_ns : 0;
 
+	s->step = k;
 	if (p->loader_ns && (!p->loader_every || k % p->loader_every == 0)) {
 		span(s, s->now, p->loader_ns, LG_SPAN_STAGE, LG_STAGE_BATCH_WAIT,
 		     p->loader_single ? "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
@@ -277,12 +282,12 @@ static void step(struct sim *s, int k)
 	if (p->zero_kernels)
 		under(s, "Optimizer.zero_grad#SGD.zero_grad", p->zero_kernels,
 		      "void at::native::vectorized_elementwise_kernel<4, FillFunctor>");
-	if (p->compile_ns) {
+	if (p->compile_ns && now) {
 		drain(s, "cudaStreamSynchronize");
 		span(s, s->now, p->compile_ns, LG_SPAN_COMPILE, 0, "_compile.compile_inner (dynamo_timed)", -1);
 		s->now += p->compile_ns;
 	}
-	for (int i = 0; i < p->n_alloc; i++) {
+	for (int i = 0; now && i < p->n_alloc; i++) {
 		drain(s, "cudaStreamSynchronize");
 		call(s, "cudaMalloc", p->alloc_ns);
 		launch(s, STREAM_COMPUTE, "void fill", 10 * US, "aten::empty");
@@ -303,6 +308,11 @@ static void step(struct sim *s, int k)
 		launch(s, STREAM_COMPUTE, "void cudnn::ops::nchwToNhwcKernel<float, float>", 50 * US,
 		       "aten::conv2d");
 	body(s, k);
+	if (p->pause_ns && now) {
+		for (int i = 0; i < STREAMS; i++)
+			s->now = s->free[i] > s->now ? s->free[i] : s->now;
+		s->now += p->pause_ns;
+	}
 	/* All leave together when the last has come: who is late is in it for a shorter time. */
 	if (!p->comm_overlaps)
 		for (int i = 0; i < p->n_comm; i++)
@@ -329,7 +339,7 @@ static void step(struct sim *s, int k)
 		char name[32];
 
 		snprintf(name, sizeof name, "ProfilerStep#%d", k);
-		span(s, begin, s->now - begin, LG_SPAN_STEP, 0, name, k);
+		span(s, begin, s->now - begin + p->overlap_ns, LG_SPAN_STEP, 0, name, k);
 		if (p->ddp_buckets)
 			span(s, begin + 1, 10, LG_SPAN_STAGE, LG_STAGE_FORWARD, "DistributedDataParallel.forward", -1);
 	}

@@ -66,6 +66,12 @@ struct gpu_plan {
 	int64_t comm_tail_ns;   /* one more collective behind the backward pass */
 	bool optimizer_foreach; /* its kernels handle many parameters each, 40 us */
 	bool frames;            /* Python calls in the trace */
+	int64_t pause_ns;       /* Python without an event after the backward pass, the device has run dry */
+	int only_every;         /* pauses, allocations and compilation in every n-th step only; 0 = all */
+	int lost_steps;         /* kernels of so many first steps are missing */
+	int lost_every;         /* every n-th kernel is missing; 0 = none */
+	int64_t overlap_ns;     /* a step's mark ends so much after the next one's begin */
+	bool autograd_heavy;    /* the autograd thread launches most */
 	bool regions_once;      /* a new version in each step, not in turn */
 };
 

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What part of a profiler's window is steady work, and how much one look at it may claim: cold starts,
+ * steps whose kernels were lost, losses that came too seldom to be graded. Each with its twin.
+ */
+#include "gpu_outcome.h"
+
+static bool limited(const struct outcome *o, const char *what)
+{
+	for (size_t i = 0; i < o->v->n_limits; i++)
+		if (strstr(o->v->limits[i], what))
+			return true;
+	return false;
+}
+
+static const char too_few[] = "too short to tell what the loop loses as a rule";
+
+static void an_allocation_in_every_step_is_no_cold_start(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	for (p.alloc_ns = 4 * MS; p.alloc_ns < 100 * MS; p.alloc_ns *= 2) {
+		p.n_alloc = 1;
+		o = first(&p, "gpu.allocator_sync");
+		assert_string_equal(o.v->findings[0].severity, "high");
+		assert_null(find(o.v, "warmup.dominates"));
+		done(&o);
+	}
+	/* Once in ten steps: the others are judged, and it is not graded. */
+	p.n_steps = 10;
+	p.only_every = 6;
+	p.alloc_ns = 60 * MS;
+	o = explain(&p);
+	assert_null(find(o.v, "warmup.dominates"));
+	assert_non_null(find(o.v, "gpu.allocator_sync"));
+	assert_string_equal(find(o.v, "gpu.allocator_sync")->severity, "low");
+	assert_true(limited(&o, too_few));
+	done(&o);
+	/* In the first step, for as long as all others: a cold start, and what follows is judged. */
+	p = gpu_healthy;
+	p.cold_ns = 200 * MS;
+	o = explain(&p);
+	assert_non_null(find(o.v, "warmup.dominates"));
+	assert_non_null(find(o.v, "gpu.bound"));
+	done(&o);
+}
+
+static void steps_are_told_from_the_thread_that_has_them(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.no_step_marks = true;
+	p.autograd_heavy = true;
+	p.cold_ns = 200 * MS;
+	o = explain(&p);
+	assert_true(o.v->n_steps >= 8);
+	assert_true(limited(&o, "steps told from Optimizer.step"));
+	assert_non_null(find(o.v, "gpu.bound"));
+	done(&o);
+}
+
+static void marks_that_overlap_by_rounding_are_all_steps(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o = explain(&p);
+	double p99_ms = o.v->p99_ms;
+
+	(void)state;
+	done(&o);
+	for (p.overlap_ns = 0; p.overlap_ns <= 1000; p.overlap_ns = 10 * p.overlap_ns + 1) {
+		o = explain(&p);
+		assert_int_equal(o.v->n_steps, p.n_steps);
+		assert_true(fabs(o.v->p99_ms - p99_ms) < 0.01);
+		done(&o);
+	}
+}
+
+static void a_loss_in_few_steps_is_at_most_low(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	p.pause_ns = 80 * MS;
+	for (p.n_steps = 10; p.n_steps <= 20; p.n_steps += 10) {
+		p.only_every = 5; /* in two of ten; in four of twenty */
+		o = explain(&p);
+		f = find(o.v, "gpu.launch_bound");
+		assert_non_null(f);
+		assert_string_equal(f->severity, "low");
+		assert_null(f->detail);
+		assert_true(limited(&o, too_few));
+		done(&o);
+	}
+	p.n_steps = 30; /* in six */
+	o = first(&p, "gpu.launch_bound");
+	assert_string_equal(o.v->findings[0].severity, "high");
+	assert_false(limited(&o, too_few));
+	done(&o);
+	p.n_steps = 3; /* in each of three */
+	p.only_every = 0;
+	o = first(&p, "gpu.launch_bound");
+	assert_string_equal(o.v->findings[0].severity, "high");
+	assert_false(limited(&o, too_few));
+	done(&o);
+
+	p = gpu_healthy;
+	p.compile_ns = 80 * MS;
+	p.only_every = 7;
+	o = explain(&p);
+	f = find(o.v, "compile.in_step");
+	assert_non_null(f);
+	assert_string_equal(f->severity, "low");
+	assert_true(limited(&o, "compile.in_step"));
+	done(&o);
+	p.only_every = 0;
+	o = first(&p, "compile.in_step");
+	assert_false(limited(&o, too_few));
+	done(&o);
+}
+
+/* Many short waits and one long: the long one does not raise the grade of the short ones. */
+static void one_long_pause_does_not_grade_many_short_ones(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.launch_ns = 52 * US; /* a little slower than the device */
+	p.pause_ns = 300 * MS;
+	p.only_every = 10;
+	p.n_steps = 12;
+	o = explain(&p);
+	assert_non_null(find(o.v, "gpu.launch_bound"));
+	assert_false(is_loud(find(o.v, "gpu.launch_bound")));
+	done(&o);
+}
+
+static void steps_whose_kernels_were_lost_are_left_out(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.lost_steps = 3;
+	p.n_steps = 12;
+	p.launch_ns = 40 * US; /* not far ahead of the device */
+	quiet(&p);
+	o = explain(&p);
+	assert_true(limited(&o, "have no kernel in the trace"));
+	assert_true(limited(&o, "3 steps at the beginning"));
+	assert_int_equal(o.v->n_steps, 9);
+	assert_non_null(find(o.v, "gpu.bound"));
+	done(&o);
+	/* The device is far behind: until it comes to what is kept, its work was lost. */
+	p.launch_ns = gpu_healthy.launch_ns;
+	p.n_steps = 16;
+	quiet(&p);
+	o = explain(&p);
+	assert_true(limited(&o, "have no kernel in the trace"));
+	assert_non_null(find(o.v, "gpu.bound"));
+	done(&o);
+	/* What the others have is found all the same. */
+	p.launch_ns = 40 * US;
+	p.loader_ns = 8 * MS;
+	o = first(&p, "data.loader_wait");
+	done(&o);
+	/* Too few others: nothing is said about the host. */
+	p = gpu_healthy;
+	p.n_steps = 4;
+	p.lost_steps = 2;
+	p.launch_ns = 40 * US;
+	o = explain(&p);
+	assert_null(find(o.v, "gpu.launch_bound"));
+	assert_true(limited(&o, "whether the host launches too slowly cannot be told"));
+	done(&o);
+	/* One in a hundred is missing everywhere: that matters to nobody. */
+	p = gpu_healthy;
+	p.lost_every = 100;
+	o = explain(&p);
+	assert_int_equal(o.v->n_steps, p.n_steps);
+	assert_false(limited(&o, "no kernel in the trace"));
+	done(&o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_allocation_in_every_step_is_no_cold_start),
+		cmocka_unit_test(steps_are_told_from_the_thread_that_has_them),
+		cmocka_unit_test(marks_that_overlap_by_rounding_are_all_steps),
+		cmocka_unit_test(a_loss_in_few_steps_is_at_most_low),
+		cmocka_unit_test(one_long_pause_does_not_grade_many_short_ones),
+		cmocka_unit_test(steps_whose_kernels_were_lost_are_left_out),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

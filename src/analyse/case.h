@@ -209,6 +209,10 @@ bool lg_quota_used_up(struct lg_case *c, int64_t a, int64_t b);
 /* "/slice/job: 2.5 CPUs"; NULL = not told. */
 const char *lg_quota_text(struct lg_case *c);
 
+/* ---- steal.c ---- */
+/* A limit that says how much the hypervisor took, where that is worth saying. */
+int lg_say_steal(struct lg_case *c) LG_MUST_CHECK;
+
 /* ---- job.c ---- */
 /* The life that created p; 0 = not in the trace. */
 lg_prc lg_parent_of(struct lg_case *c, lg_prc p);

@@ -380,6 +380,13 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 		for (int64_t ts = 2000 * MS; ts < m.t[0]; ts += 5000 * MS)
 			lg_add_counter(m.b, &(struct lg_counter_row){ ts, k, p->throttled_ns });
 	}
+	for (int cpu = 0; p->steal > 0 && cpu < 2; cpu++) {
+		lg_trk k = lg_track_get(m.b, &(struct lg_track_row){
+			.kind = LG_TRACK_COUNTER, .name = lg_intern(m.b, "cpu.steal"), .index = cpu });
+
+		for (int64_t ts = 2000 * MS; ts < m.t[0]; ts += 5000 * MS)
+			lg_add_counter(m.b, &(struct lg_counter_row){ ts, k, cpu ? 0 : p->steal });
+	}
 	if (lg_builder_seal(m.b, &t, NULL))
 		abort();
 	return t;

@@ -327,6 +327,25 @@ static void samples_of_an_innocent_process_accuse_nobody(void **state)
 	done(&o);
 }
 
+/* What the hypervisor takes looks like running: it is said how much that may be. */
+static void stolen_time_is_an_error_bar(void **state)
+{
+	struct run_plan p = base;
+	struct outcome o;
+
+	(void)state;
+	p.n_steps = 2000;
+	p.steal = 0.10;
+	o = explain(&p);
+	assert_true(has_limit(o.v, "the hypervisor took 5.0 % of the CPUs' time"));
+	assert_int_equal(o.v->n_findings, 0);
+	done(&o);
+	p.steal = 0.01;
+	o = explain(&p);
+	assert_false(has_limit(o.v, "hypervisor"));
+	done(&o);
+}
+
 static void survives_the_failure_of_any_allocation(void **state)
 {
 	(void)state;
@@ -465,6 +484,7 @@ int main(void)
 		cmocka_unit_test(names_who_had_the_cpu),
 		cmocka_unit_test(names_who_kept_the_file_lock),
 		cmocka_unit_test(names_the_program_that_had_to_answer),
+		cmocka_unit_test(stolen_time_is_an_error_bar),
 		cmocka_unit_test(a_used_up_quota_is_told_from_mere_latency),
 		cmocka_unit_test(servants_of_one_master_are_one_cause),
 		cmocka_unit_test(polled_states_give_no_steps),

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * comms_rules.c - collectives that nothing hides, that are too small, or that wait for one rank.
- *
- * Across rank files a collective is the same one when group and number in the group agree
- * (kineto: the argument "seq"); older traces have no number, then the n-th call of this kind in
- * this group. All ranks leave a collective together, so whoever is in it for the shortest time
- * came last: that needs no common clock.
+ * comms_rules.c - collectives that nothing hides, that are too small, or that a rank never entered.
  */
 #include <math.h>
 #include <stdio.h>
@@ -21,8 +16,7 @@
 #define TAIL_SHARE 0.08
 #define HIDDEN_WELL 0.25
 
-/* "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)" -> "AllReduce". */
-static void op_of(const char *name, char *ret, size_t size)
+void lg_comm_op(const char *name, char *ret, size_t size)
 {
 	static const char *const ops[] = { "AllReduce", "ReduceScatter", "AllGather", "Broadcast",
 					   "SendRecv", "AllToAll", "Reduce", "all_reduce", NULL };
@@ -71,8 +65,15 @@ static bool by_ddp(const struct lg_case *c, const struct lg_gpu_run *r)
 	return n && behind * 2 > n;
 }
 
-/* waited: mean ns a rank waited for another one, told by straggler(): not transfer. */
-static void exposed(struct lg_case *c, const struct lg_gpu *g, int64_t waited)
+/* Mean ns that a rank waits for others in collectives: no transfer. The one late rank waits for nobody. */
+static double waits_of(const struct lg_gpu *g)
+{
+	if (!g->late || g->critical)
+		return 0;
+	return g->late->one ? g->late->ns : (double)g->late->caused;
+}
+
+static void exposed(struct lg_case *c, const struct lg_gpu *g)
 {
 	const struct lg_gpu_run *r = NULL;
 	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_COMM), &share, &r);
@@ -82,7 +83,7 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g, int64_t waited)
 	char op[32] = "";
 	bool small;
 	struct lg_finding *f;
-	double wait = lost > 0 ? fmin((double)waited / 1e6 / lost, 1) : 0;
+	double wait = lost > 0 ? fmin(waits_of(g) / 1e6 / lost, 1) : 0;
 
 	lost *= 1 - wait;
 	share *= 1 - wait;
@@ -104,7 +105,7 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g, int64_t waited)
 		shared += w->ts < last_compute;
 		if (w->end - w->ts > longest) {
 			longest = w->end - w->ts;
-			op_of(lg_string(c->t, c->t->span.name[w->span]), op, sizeof op);
+			lg_comm_op(lg_string(c->t, c->t->span.name[w->span]), op, sizeof op);
 		}
 		if (bytes_of(c->t, w->span)) {
 			n_known++;
@@ -156,174 +157,6 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g, int64_t waited)
 	if (g->n == 1)
 		lg_gpu_against(c, f, "one rank only: waiting for a late rank looks like transfer here; "
 				     "give the traces of two or more ranks to tell them apart");
-}
-
-/* ---- across ranks ---- */
-
-struct coll {
-	lg_str group;
-	int64_t seq;   /* in the group, or n-th of its kind */
-	uint32_t run, work;
-	int64_t dur;
-	char op[16];
-};
-
-static int cmp_coll(const void *a, const void *b)
-{
-	const struct coll *x = a, *y = b;
-	int op = strcmp(x->op, y->op);
-
-	if (x->group != y->group)
-		return (x->group > y->group) - (x->group < y->group);
-	if (op)
-		return op;
-	if (x->seq != y->seq)
-		return (x->seq > y->seq) - (x->seq < y->seq);
-	return (x->run > y->run) - (x->run < y->run);
-}
-
-struct key_count {
-	lg_str group;
-	char op[16];
-	int64_t n;
-};
-
-static int collect(struct lg_case *c, const struct lg_gpu *g, struct coll **ret, size_t *ret_n,
-		   bool *ret_numbered)
-{
-	size_t cap = 0, n = 0, numbered = 0;
-	struct coll *v = NULL;
-
-	for (uint32_t i = 0; i < g->n; i++) {
-		const struct lg_gpu_run *r = &g->run[i];
-		struct key_count k[64];
-		size_t n_keys = 0;
-
-		for (uint32_t j = 0; j < r->n_work; j++) {
-			const struct lg_gpu_work *w = &r->work[j];
-			struct coll x = { .group = c->t->span.group[w->span], .run = i, .work = j,
-					  .dur = w->end - w->ts };
-			size_t len, q = 0;
-			const char *seq;
-
-			if (w->class != LG_GPU_COMM)
-				continue;
-			op_of(lg_string(c->t, c->t->span.name[w->span]), x.op, sizeof x.op);
-			seq = lg_span_arg(c->t, w->span, "seq", &len);
-			while (q < n_keys && !(k[q].group == x.group && !strcmp(k[q].op, x.op)))
-				q++;
-			if (q == 64)
-				continue;
-			if (q == n_keys) {
-				k[n_keys] = (struct key_count){ .group = x.group };
-				memcpy(k[n_keys++].op, x.op, sizeof x.op);
-			}
-			x.seq = seq ? strtoll(seq, NULL, 10) : k[q].n;
-			k[q].n++;
-			numbered += seq != NULL;
-			if (lg_grow(&v, &cap, n + 1, sizeof *v)) {
-				lg_free(v);
-				return LG_E_NOMEM;
-			}
-			v[n++] = x;
-		}
-	}
-	if (n)
-		qsort(v, n, sizeof *v, cmp_coll);
-	*ret = v;
-	*ret_n = n;
-	*ret_numbered = numbered * 2 > n;
-	return 0;
-}
-
-/*
- * Who makes the others wait. For each matched collective every rank waited dur - shortest; the one
- * with the shortest came last. A steady straggler is last in most of them; where the last one
- * changes, the cause is shared (host, storage), not the rank.
- */
-static int64_t straggler(struct lg_case *c, const struct lg_gpu *g)
-{
-	struct coll *v = NULL;
-	int64_t *wait, *caused;
-	size_t n = 0, *last, matched = 0, top = 0;
-	bool numbered = false;
-	int64_t all = 0, wall = 0, told = 0;
-
-	if (g->n < 2 || lg_gpu_told(c, "comms.straggler"))
-		return 0;
-	wait = lg_calloc(g->n, sizeof *wait);
-	caused = lg_calloc(g->n, sizeof *caused);
-	last = lg_calloc(g->n, sizeof *last);
-	if (!wait || !caused || !last || collect(c, g, &v, &n, &numbered)) {
-		c->failed = LG_E_NOMEM;
-		n = 0;
-	}
-	for (size_t i = 0, j; i < n; i = j) {
-		size_t best = i;
-		int64_t sum = 0;
-
-		for (j = i; j < n && v[j].group == v[i].group && !strcmp(v[j].op, v[i].op) &&
-			    v[j].seq == v[i].seq; j++)
-			if (v[j].dur < v[best].dur)
-				best = j;
-		if (j - i < 2 || j - i > g->n)
-			continue; /* not matched, or several with one number */
-		matched++;
-		for (size_t k = i; k < j; k++) {
-			wait[v[k].run] += v[k].dur - v[best].dur;
-			sum += v[k].dur - v[best].dur;
-		}
-		/* Differences below a tenth of a millisecond are noise of the clocks. */
-		if (sum < 100000)
-			continue;
-		last[v[best].run]++;
-		caused[v[best].run] += sum / (int64_t)(j - i);
-	}
-	for (size_t i = 0; i < g->n; i++) {
-		all += caused[i];
-		wall += g->run[i].to - g->run[i].from;
-		if (caused[i] > caused[top])
-			top = i;
-	}
-	wall /= (int64_t)g->n;
-	if (matched >= 5 && wall > 0 && all * 100 >= wall) {
-		const struct lg_gpu_run *r = &g->run[top];
-		/* One rank: most of the waiting, and last more often than its turn. */
-		bool steady = caused[top] * 5 > all * 3 && last[top] * g->n * 2 > matched * 3;
-		struct lg_finding *f = lg_gpu_finding(
-			c, g, "comms.straggler", (double)(steady ? caused[top] : all) / 1e6,
-			(double)(steady ? caused[top] : all) / (double)wall,
-			(steady ? 0.85 : 0.7) * (numbered ? 1 : 0.85), r);
-
-		if (f) {
-			told = steady ? caused[top] : all;
-			f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
-			f->culprit.relation = steady ? "rank" : NULL;
-			f->culprit.rank = steady ? r->rank : -1;
-			f->detail = steady ? "persistent" : "rotating";
-			if (steady)
-				f->title = lg_arena_printf(&c->v->arena,
-							   "rank %d arrives last in %zu of %zu collectives: the "
-							   "others wait for it", r->rank, last[top], matched);
-			else
-				f->title = lg_arena_printf(&c->v->arena,
-							   "ranks wait for each other in turn (the last one "
-							   "changes over %zu collectives): a cause on the hosts, "
-							   "not one rank", matched);
-			for (size_t i = 0; i < g->n && i < 8; i++)
-				lg_evidence_add(c, f, INT64_MIN, 0, "rank %d: last in %zu, made the others "
-						"wait %.1f ms, waited %.1f ms itself", g->run[i].rank,
-						last[i], (double)caused[i] / 1e6, (double)wait[i] / 1e6);
-			if (!numbered)
-				lg_gpu_against(c, f, "collectives are matched by their order, not by a "
-						     "number: an older trace format");
-		}
-	}
-	lg_free(wait);
-	lg_free(caused);
-	lg_free(last);
-	lg_free(v);
-	return told;
 }
 
 /* ---- what logs and dumps say (marks) ---- */
@@ -462,9 +295,7 @@ static void missing(struct lg_case *c)
 
 int lg_find_comms(struct lg_case *c, struct lg_gpu *g)
 {
-	int64_t waited = straggler(c, g);
-
-	exposed(c, g, waited);
+	exposed(c, g);
 	mismatch(c);
 	missing(c);
 	return c->failed;

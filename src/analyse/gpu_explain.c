@@ -51,6 +51,14 @@ bool lg_gpu_told(const struct lg_case *c, const char *id)
 	return false;
 }
 
+/* Of what lost() counts: launches by which the one late rank is later than the others. */
+static double later_launches(const struct lg_gpu *g, uint32_t mask)
+{
+	bool asked = g->critical && mask >> LG_GPU_BY_LAUNCH & 1;
+
+	return asked && g->late->more[LG_GPU_BY_LAUNCH] > 0 ? g->late->more[LG_GPU_BY_LAUNCH] : 0;
+}
+
 double lg_gpu_lost(const struct lg_gpu *g, uint32_t mask, double *ret_share,
 		   const struct lg_gpu_run **ret_worst)
 {
@@ -61,11 +69,13 @@ double lg_gpu_lost(const struct lg_gpu *g, uint32_t mask, double *ret_share,
 		const struct lg_gpu_run *r = &g->run[i];
 		double lost = 0, share;
 
-		if (!lg_gpu_judged(r) || r->to <= r->from)
+		if (!lg_gpu_judged(r) || r->to <= r->from || (g->critical && r != g->critical))
 			continue;
 		for (uint32_t k = 0; k < LG_GPU_BY_MAX; k++)
 			if (mask >> k & 1)
 				lost += (double)r->by[k];
+		if (g->critical)
+			lost -= later_launches(g, mask);
 		n++;
 		sum += lost;
 		wall += (double)(r->to - r->from);
@@ -182,8 +192,7 @@ static int64_t next_episode(const struct lg_gpu_run *r, uint32_t mask, struct ep
 	return sum;
 }
 
-/* So many episodes carry a grade: five, or one in (nearly) every step of fewer. */
-static size_t enough_episodes(const struct lg_gpu_run *r)
+size_t lg_gpu_enough(const struct lg_gpu_run *r)
 {
 	return r->n_steps < 2 || r->n_steps > LG_REPEATS_MIN ? LG_REPEATS_MIN
 	       : r->n_steps < 4 ? r->n_steps : r->n_steps - 1;
@@ -193,7 +202,7 @@ static size_t enough_episodes(const struct lg_gpu_run *r)
 static double repeated_part(const struct lg_gpu_run *r, uint32_t mask)
 {
 	int64_t top[LG_REPEATS_MIN] = { 0 }, one, all = 0, left = 0;
-	size_t n = enough_episodes(r);
+	size_t n = lg_gpu_enough(r);
 
 	for (struct episodes e = { 0 }; (one = next_episode(r, mask, &e));) {
 		all += one;
@@ -225,13 +234,18 @@ void lg_gpu_at_most(struct lg_finding *f, const char *severity)
 	f->few = true;
 }
 
-void lg_gpu_cap_rare(struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask)
+void lg_gpu_cap_part(struct lg_finding *f, double part)
 {
 	/* PRODUCT section 3: medium and above need five episodes, or a loss that is always there. One long
 	 * pause among many short ones is graded by these. */
-	const char *most = lg_severity_of(f->lost_share * repeated_part(r, mask));
+	const char *most = lg_severity_of(f->lost_share * part);
 
 	lg_gpu_at_most(f, grade(most) < grade("low") ? "low" : most);
+}
+
+void lg_gpu_cap_rare(struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask)
+{
+	lg_gpu_cap_part(f, repeated_part(r, mask));
 }
 
 /* What was seen too seldom to be graded. */
@@ -572,6 +586,8 @@ static void bound(struct lg_case *c, const struct lg_gpu *g)
 	(void)lg_gpu_lost(g, data_mask, &data, NULL);
 	(void)lg_gpu_lost(g, 1u << LG_GPU_BY_COMM, &comms, NULL);
 	(void)lg_gpu_lost(g, host_mask, &host, NULL);
+	if (g->critical)
+		host += later_launches(g, host_mask) / (double)(g->critical->to - g->critical->from);
 	unknown = 1 - gpu - data - comms - host;
 	all = data + comms + host;
 	most = data > comms ? data : comms;
@@ -614,6 +630,8 @@ int lg_explain_gpu(struct lg_case *c, struct lg_error *err)
 	if (!rc)
 		rc = lg_gpu_refine_overlap(c, &g);
 	if (!rc)
+		rc = lg_gpu_late(c, &g);
+	if (!rc)
 		rc = lg_find_gpu(c, &g);
 	if (!rc)
 		rc = lg_find_gpu_kernels(c, &g);
@@ -629,6 +647,8 @@ int lg_explain_gpu(struct lg_case *c, struct lg_error *err)
 		rc = lg_find_overlap(c, &g);
 	if (!rc)
 		rc = lg_find_compile_trace(c, &g);
+	if (!rc)
+		rc = lg_find_late(c, &g);
 	if (!rc)
 		rc = lg_find_gpu_counters(c);
 	if (!rc && only && g.n)

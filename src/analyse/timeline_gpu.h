@@ -148,9 +148,27 @@ struct lg_gpu_run {
 	const char *device;
 };
 
+/* late_rank.c: for whom ranks wait in collectives. */
+struct lg_gpu_late {
+	struct {
+		size_t last;            /* collectives in which it came last */
+		int64_t caused, waited; /* ns: of the others, in the mean; of its own */
+	} *rank;                    /* by run */
+	uint32_t run;               /* that caused most */
+	bool one, numbered;         /* it is one rank; collectives are matched by number */
+	size_t matched, with_wait;  /* collectives */
+	size_t episodes;            /* steps in which ranks wait */
+	double repeated;            /* part of the waits, without what is longer in fewer than five steps */
+	int64_t caused;
+	double ns;                  /* one: what the others wait for it and no computation hides */
+	double more[LG_GPU_BY_MAX]; /* one: ns that its window has of a cause beyond the others' */
+};
+
 struct lg_gpu {
 	struct lg_gpu_run *run;
 	size_t n;
+	const struct lg_gpu_late *late;    /* NULL = nobody waits, or one rank only */
+	const struct lg_gpu_run *critical; /* the one late rank: the others wait for all that it does; NULL */
 	uint8_t *name_class; /* by string: enum lg_name_class + 1, filled on first use */
 	uint8_t *file_class; /* by string: a file of the program or of a library, filled on first use */
 	lg_trk *device;      /* by track: the device it belongs to */
@@ -222,6 +240,12 @@ const char *lg_scope_name(enum lg_scope_kind k);
  * lg_gpu_judged(). */
 int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r) LG_MUST_CHECK;
 
+/* ---- late_rank.c ---- */
+/* g->late and g->critical; after all causes are told apart, before the rules. */
+int lg_gpu_late(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;
+/* comms.straggler, for what no other rule told of the late rank; after all of them. */
+int lg_find_late(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK;
+
 /* ---- rules: each looks at all runs and adds its findings ---- */
 int lg_find_gpu(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;         /* gpu_rules.c */
 /* Take optimizer, zero_grad and autotuning out of the other causes; before all rules. */
@@ -229,6 +253,8 @@ void lg_gpu_refine(struct lg_case *c, struct lg_gpu *g);                    /* g
 int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* gpu_kernels.c */
 int lg_find_data(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;        /* data_rules.c */
 int lg_find_comms(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;       /* comms_rules.c */
+/* "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)" -> "AllReduce". */
+void lg_comm_op(const char *name, char *ret, size_t size);                  /* comms_rules.c */
 int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* compile_trace.c */
 int lg_find_gpu_counters(struct lg_case *c) LG_MUST_CHECK;                  /* gpu_counters.c */
 
@@ -309,7 +335,9 @@ static inline bool lg_gpu_judged(const struct lg_gpu_run *r)
 	return r->scope == LG_SCOPE_TRAINING || r->scope == LG_SCOPE_INFERENCE;
 }
 /* Sum over judged runs of their causes in mask (bit 1 << cause), each divided by the number of runs:
- * wall time of the run, each nanosecond once. *ret_worst = run that lost most (may be NULL). */
+ * wall time of the run, each nanosecond once. *ret_worst = run that lost most (may be NULL).
+ * Where all wait for one rank (g->critical) its account is the run's, but for the launches by which it is
+ * later than the others: these are comms.straggler's. */
 double lg_gpu_lost(const struct lg_gpu *g, uint32_t mask, double *ret_share,
 		   const struct lg_gpu_run **ret_worst);
 /* A finding with lost time, share and severity; confidence as given, lowered for a short window.
@@ -319,6 +347,10 @@ struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, con
 				  const struct lg_gpu_run *worst);
 /* Graded no higher than that, and a limit says so: it was not seen often enough. */
 void lg_gpu_at_most(struct lg_finding *f, const char *severity);
+/* So many episodes carry a grade: five, or one in (nearly) every step of fewer. */
+size_t lg_gpu_enough(const struct lg_gpu_run *r);
+/* Graded as if it had lost that part of its share only, but low at least. */
+void lg_gpu_cap_part(struct lg_finding *f, double part);
 /* A cause that came up fewer than five times is no more than low. */
 void lg_gpu_cap_rare(struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask);
 /* Add the n longest pieces of cause as evidence, merged by place. */

@@ -240,15 +240,29 @@ static void under(struct sim *s, const char *name, int n, const char *kernel)
 	span(s, begin, s->now - begin, LG_SPAN_STAGE, LG_STAGE_OPTIMIZER, name, -1);
 }
 
+/* The device has run dry, and late_ns more. */
+static void be_late(struct sim *s)
+{
+	int64_t begin = s->now;
+
+	s->now = s->free[STREAM_COMPUTE] > begin ? s->free[STREAM_COMPUTE] : begin;
+	s->now += s->p->late_ns;
+	if (s->p->late_loader)
+		span(s, begin, s->now - begin, LG_SPAN_STAGE, LG_STAGE_BATCH_WAIT,
+		     "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", -1);
+}
+
 static void step(struct sim *s, int k)
 {
 	const struct gpu_plan *p = s->p;
 	int64_t begin = s->now, at;
 	bool now = !p->only_every || k % p->only_every == p->only_every - 1;
-	int64_t late = p->late_rank == s->rank || (p->late_rank == -2 && k % p->n_ranks == s->rank)
-			       ? p->late_ns : 0;
+	bool anybody = p->late_rank != -1 && (!p->late_once || k == p->late_once - 1);
+	bool late = anybody && (p->late_rank == s->rank || (p->late_rank == -2 && k % p->n_ranks == s->rank));
 
 	s->step = k;
+	if (late && p->late_loader)
+		be_late(s);
 	if (p->loader_ns && (!p->loader_every || k % p->loader_every == 0)) {
 		span(s, s->now, p->loader_ns, LG_SPAN_STAGE, LG_STAGE_BATCH_WAIT,
 		     p->loader_single ? "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
@@ -313,10 +327,12 @@ static void step(struct sim *s, int k)
 			s->now = s->free[i] > s->now ? s->free[i] : s->now;
 		s->now += p->pause_ns;
 	}
+	if (late && !p->late_loader)
+		be_late(s);
 	/* All leave together when the last has come: who is late is in it for a shorter time. */
 	if (!p->comm_overlaps)
 		for (int i = 0; i < p->n_comm; i++)
-			collective(s, p->comm_ns + (i || late || p->late_rank == -1 ? 0 : p->late_ns));
+			collective(s, p->comm_ns + (i || late || !anybody ? 0 : p->late_ns));
 	if (p->comm_tail_ns)
 		launch(s, STREAM_COMPUTE, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", p->comm_tail_ns, "c10d::allreduce_");
 	if (p->copy_back) {

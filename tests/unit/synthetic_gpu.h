@@ -33,6 +33,8 @@ struct gpu_plan {
 	bool comm_overlaps;
 	int late_rank;          /* -1 = none, -2 = in turn */
 	int64_t late_ns;
+	bool late_loader;       /* because of its loader; else a pause in Python before its collectives */
+	int late_once;          /* in step late_once - 1 only; 0 = in all */
 	int optimizer_kernels, zero_kernels;
 	int64_t compile_ns;     /* inside every step */
 	int n_layout;           /* nchwToNhwc kernels a step */

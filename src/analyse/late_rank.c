@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * late_rank.c - the rank that the others wait for in collectives, and what it was late for.
+ *
+ * Across rank files a collective is the same one when group and number in the group agree
+ * (kineto: the argument "seq"); older traces have no number, then the n-th call of this kind in
+ * this group. All ranks leave a collective together, so whoever is in it for the shortest time
+ * came last: that needs no common clock.
+ *
+ * Ranks that leave every collective together have windows of one length. So what the others spend in
+ * collectives beyond the late rank is what the late rank spends in other causes beyond the others, to
+ * the nanosecond: that difference is the lateness, and says what it ends in. The way through the run
+ * leads over the late rank; its account is the run's (lg_gpu_lost()).
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/timeline_gpu.h"
+#include "base/alloc.h"
+#include "base/median.h"
+#include "store/args.h"
+
+#define BIT(cause) (1u << (cause))
+#define NOISE_NS 100000
+/* What no rule tells by itself: the late rank's own running. */
+#define OWN (BIT(LG_GPU_BY_COMPUTE) | BIT(LG_GPU_BY_LAUNCH) | BIT(LG_GPU_BY_QUEUED) | \
+	     BIT(LG_GPU_BY_UNKNOWN) | BIT(LG_GPU_BY_COLD))
+
+struct coll {
+	lg_str group;
+	int64_t seq;   /* in the group, or n-th of its kind */
+	uint32_t run, work;
+	int64_t dur;
+	char op[16];
+};
+
+static int cmp_coll(const void *a, const void *b)
+{
+	const struct coll *x = a, *y = b;
+	int op = strcmp(x->op, y->op);
+
+	if (x->group != y->group)
+		return (x->group > y->group) - (x->group < y->group);
+	if (op)
+		return op;
+	if (x->seq != y->seq)
+		return (x->seq > y->seq) - (x->seq < y->seq);
+	return (x->run > y->run) - (x->run < y->run);
+}
+
+struct key_count {
+	lg_str group;
+	char op[16];
+	int64_t n;
+};
+
+static int collect(struct lg_case *c, const struct lg_gpu *g, struct coll **ret, size_t *ret_n,
+		   bool *ret_numbered)
+{
+	size_t cap = 0, n = 0, numbered = 0;
+	struct coll *v = NULL;
+
+	for (uint32_t i = 0; i < g->n; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+		struct key_count k[64];
+		size_t n_keys = 0;
+
+		for (uint32_t j = 0; j < r->n_work; j++) {
+			const struct lg_gpu_work *w = &r->work[j];
+			struct coll x = { .group = c->t->span.group[w->span], .run = i, .work = j,
+					  .dur = w->end - w->ts };
+			size_t len, q = 0;
+			const char *seq;
+
+			if (w->class != LG_GPU_COMM)
+				continue;
+			lg_comm_op(lg_string(c->t, c->t->span.name[w->span]), x.op, sizeof x.op);
+			seq = lg_span_arg(c->t, w->span, "seq", &len);
+			while (q < n_keys && !(k[q].group == x.group && !strcmp(k[q].op, x.op)))
+				q++;
+			if (q == 64)
+				continue;
+			if (q == n_keys) {
+				k[n_keys] = (struct key_count){ .group = x.group };
+				memcpy(k[n_keys++].op, x.op, sizeof x.op);
+			}
+			x.seq = seq ? strtoll(seq, NULL, 10) : k[q].n;
+			k[q].n++;
+			numbered += seq != NULL;
+			if (lg_grow(&v, &cap, n + 1, sizeof *v)) {
+				lg_free(v);
+				return LG_E_NOMEM;
+			}
+			v[n++] = x;
+		}
+	}
+	if (n)
+		qsort(v, n, sizeof *v, cmp_coll);
+	*ret = v;
+	*ret_n = n;
+	*ret_numbered = numbered * 2 > n;
+	return 0;
+}
+
+/* The step of r that ts is in; what lies outside belongs to the next one inside. */
+static size_t step_at(const struct lg_gpu_run *r, int64_t ts)
+{
+	size_t lo = 0, hi = r->n_steps;
+
+	while (hi - lo > 1) {
+		size_t mid = (lo + hi) / 2;
+
+		if (r->step[mid] <= ts)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* v[from..to) are the sides of one collective, [best] the shortest. by_step: room for any run's steps. */
+static void add_collective(const struct lg_gpu *g, struct lg_gpu_late *l, const struct coll *v, size_t from,
+			   size_t to, size_t best, int64_t *by_step)
+{
+	const struct lg_gpu_run *r = &g->run[v[best].run];
+	int64_t sum = 0;
+
+	l->matched++;
+	for (size_t k = from; k < to; k++) {
+		l->rank[v[k].run].waited += v[k].dur - v[best].dur;
+		sum += v[k].dur - v[best].dur;
+	}
+	/* Differences below a tenth of a millisecond are noise of the clocks. */
+	if (sum < NOISE_NS)
+		return;
+	l->with_wait++;
+	l->rank[v[best].run].last++;
+	l->rank[v[best].run].caused += sum / (int64_t)(to - from);
+	l->caused += sum / (int64_t)(to - from);
+	if (r->n_steps)
+		by_step[step_at(r, r->work[v[best].work].ts)] += sum;
+}
+
+/* What part of the waits would be left if those of no step were longer than the fifth longest's. */
+static double repeated_part(const struct lg_gpu_run *r, int64_t *by_step, size_t n_steps)
+{
+	size_t enough = lg_gpu_enough(r);
+	double all = 0, left = 0;
+
+	if (n_steps < enough)
+		return 0;
+	qsort(by_step, n_steps, sizeof *by_step, lg_cmp_i64);
+	for (size_t s = 0; s < n_steps; s++) {
+		int64_t most = by_step[n_steps - enough];
+
+		all += (double)by_step[s];
+		left += (double)(by_step[s] < most ? by_step[s] : most);
+	}
+	return all > 0 ? left / all : 0;
+}
+
+static void compare(struct lg_gpu *g, struct lg_gpu_late *l)
+{
+	const struct lg_gpu_run *r = &g->run[l->run];
+	double wall = (double)(r->to - r->from), others[LG_GPU_BY_MAX] = { 0 };
+	size_t n = 0;
+
+	for (size_t i = 0; i < g->n; i++) {
+		const struct lg_gpu_run *o = &g->run[i];
+
+		if (i == l->run || !lg_gpu_judged(o) || o->to <= o->from)
+			continue;
+		n++;
+		for (size_t k = 0; k < LG_GPU_BY_MAX; k++)
+			others[k] += (double)o->by[k] / (double)(o->to - o->from);
+	}
+	l->ns = (double)l->rank[l->run].caused;
+	if (!n || !lg_gpu_judged(r) || wall <= 0)
+		return; /* only lengths of collectives are known */
+	for (size_t k = 0; k < LG_GPU_BY_MAX; k++)
+		l->more[k] = (double)r->by[k] - others[k] / (double)n * wall;
+	/* Waits that computation hides cost nothing. */
+	l->ns = fmax(0, -l->more[LG_GPU_BY_COMM]);
+	g->critical = l->ns * 100 >= wall ? r : NULL;
+}
+
+static int judge(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_late *l)
+{
+	struct coll *v = NULL;
+	size_t n = 0, n_steps = 1;
+	int64_t *by_step = NULL, most = 0;
+	bool numbered = false;
+	int rc = collect(c, g, &v, &n, &numbered);
+
+	for (size_t i = 0; i < g->n; i++)
+		n_steps = g->run[i].n_steps > n_steps ? g->run[i].n_steps : n_steps;
+	by_step = lg_calloc(n_steps, sizeof *by_step);
+	if (rc || !by_step) {
+		lg_free(v);
+		lg_free(by_step);
+		return LG_E_NOMEM;
+	}
+	for (size_t i = 0, j; i < n; i = j) {
+		size_t best = i;
+
+		for (j = i; j < n && v[j].group == v[i].group && !strcmp(v[j].op, v[i].op) &&
+			    v[j].seq == v[i].seq; j++)
+			if (v[j].dur < v[best].dur)
+				best = j;
+		if (j - i >= 2 && j - i <= g->n) /* else not matched, or several with one number */
+			add_collective(g, l, v, i, j, best, by_step);
+	}
+	for (uint32_t i = 0; i < g->n; i++)
+		if (l->rank[i].caused > l->rank[l->run].caused)
+			l->run = i;
+	for (size_t s = 0; s < n_steps; s++)
+		most = by_step[s] > most ? by_step[s] : most;
+	/* Under a twentieth of the worst step is noise beside it. */
+	for (size_t s = 0; s < n_steps; s++)
+		l->episodes += by_step[s] && by_step[s] * 20 >= most;
+	l->repeated = repeated_part(&g->run[l->run], by_step, n_steps);
+	if (!most) { /* no steps are known */
+		l->episodes = l->with_wait;
+		l->repeated = l->with_wait >= lg_gpu_enough(&g->run[l->run]);
+	}
+	l->numbered = numbered;
+	/* One rank: most of the waiting, and last more often than its turn. Where the first collective of a
+	 * step takes all the lateness, nobody waits in the others: they say nothing about who is late. */
+	l->one = l->rank[l->run].caused * 5 > l->caused * 3 &&
+		 l->rank[l->run].last * g->n * 2 > l->with_wait * 3;
+	if (l->one)
+		compare(g, l);
+	lg_free(v);
+	lg_free(by_step);
+	return 0;
+}
+
+int lg_gpu_late(struct lg_case *c, struct lg_gpu *g)
+{
+	struct lg_gpu_late *l;
+
+	if (g->n < 2 || lg_gpu_told(c, "comms.straggler"))
+		return 0;
+	l = lg_arena_alloc(&c->v->arena, 1, sizeof *l);
+	if (!l)
+		return LG_E_NOMEM;
+	l->rank = lg_arena_alloc(&c->v->arena, g->n, sizeof *l->rank);
+	if (!l->rank || judge(c, g, l))
+		return LG_E_NOMEM;
+	if (l->matched >= 5 && l->with_wait)
+		g->late = l;
+	else
+		g->critical = NULL;
+	return 0;
+}
+
+static const char *who(struct lg_case *c, const struct lg_gpu_run *r)
+{
+	return r->rank >= 0 ? lg_arena_printf(&c->v->arena, "rank %d", r->rank)
+			    : lg_arena_printf(&c->v->arena, "process %d", c->t->process.pid[r->prc]);
+}
+
+/* What other rules told of the late rank: the others wait for that. ns of the lateness. */
+static double ends_elsewhere(struct lg_case *c, const struct lg_gpu *g)
+{
+	const struct lg_gpu_late *l = g->late;
+	const struct lg_gpu_run *r = g->critical;
+	uint32_t seen = 0;
+	double sum = 0;
+
+	for (size_t i = 0; r && i < c->v->n_findings; i++) {
+		struct lg_finding *f = &c->v->findings[i];
+		uint32_t mask = f->device_causes & ~(OWN | BIT(LG_GPU_BY_COMM));
+		double ns = 0;
+
+		for (uint32_t k = 0; k < LG_GPU_BY_MAX; k++)
+			ns += mask >> k & 1 && l->more[k] > 0 ? l->more[k] : 0;
+		/* A tenth of the wait: the rest may be chance. */
+		if (ns * 10 < l->ns)
+			continue;
+		f->title = lg_arena_printf(&c->v->arena, "%s; %s only, and the other ranks wait for it", f->title,
+					   who(c, r));
+		lg_evidence_add(c, f, INT64_MIN, 0, "%s arrives last in %zu of the %zu collectives in which ranks "
+				"wait (%zu matched): %.1f ms of this more than the others have, who are in "
+				"collectives meanwhile", who(c, r), l->rank[l->run].last, l->with_wait,
+				l->matched, ns / 1e6);
+		f->device_causes |= BIT(LG_GPU_BY_COMM);
+		sum += mask & seen ? 0 : ns;
+		seen |= mask;
+	}
+	return fmin(sum, l->ns);
+}
+
+static void one_rank(struct lg_case *c, const struct lg_gpu *g, struct lg_finding *f)
+{
+	static const struct {
+		uint32_t mask;
+		const char *does, *what;
+	} own[] = {
+		{ BIT(LG_GPU_BY_COMPUTE), "computes", ": more work, or a slower device" },
+		{ BIT(LG_GPU_BY_LAUNCH), "waits", " for its host to launch" },
+		{ OWN & ~(BIT(LG_GPU_BY_COMPUTE) | BIT(LG_GPU_BY_LAUNCH)), "idles",
+		  " for what the trace does not show" },
+	};
+	const struct lg_gpu_late *l = g->late;
+	const struct lg_gpu_run *r = &g->run[l->run];
+
+	f->culprit.relation = "rank";
+	f->culprit.rank = r->rank;
+	if (!r->n_steps || l->episodes * 2 >= r->n_steps)
+		f->detail = "persistent";
+	f->title = lg_arena_printf(&c->v->arena, "%s arrives last in %zu of the %zu collectives in which ranks "
+				   "wait for each other%s", who(c, r), l->rank[l->run].last, l->with_wait,
+				   r->n_steps ? lg_arena_printf(&c->v->arena, ", in %zu of %zu steps",
+								l->episodes, r->n_steps) : "");
+	for (size_t i = 0; g->critical && i < sizeof own / sizeof *own; i++) {
+		double ns = 0;
+
+		for (uint32_t k = 0; k < LG_GPU_BY_MAX; k++)
+			ns += own[i].mask >> k & 1 && l->more[k] > 0 ? l->more[k] : 0;
+		if (ns * 10 < l->ns)
+			continue;
+		lg_evidence_add(c, f, INT64_MIN, 0, "its device %s %.1f ms longer than the others'%s",
+				own[i].does, ns / 1e6, own[i].what);
+		if (own[i].mask & BIT(LG_GPU_BY_LAUNCH))
+			lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_LAUNCH), 2, "no kernel queued for");
+		f->device_causes |= own[i].mask;
+	}
+}
+
+int lg_find_late(struct lg_case *c, const struct lg_gpu *g)
+{
+	const struct lg_gpu_late *l = g->late;
+	const struct lg_gpu_run *r = l ? &g->run[l->run] : NULL;
+	double ns, comms, wall = 0;
+	struct lg_finding *f;
+
+	if (!l)
+		return 0;
+	for (size_t i = 0; i < g->n; i++)
+		wall += (double)(g->run[i].to - g->run[i].from) / (double)g->n;
+	if (l->one) {
+		/* Only what ends in the rank's own running (PRODUCT section 3). */
+		ns = l->ns - ends_elsewhere(c, g);
+		if (ns * 5 < l->ns)
+			return c->failed;
+	} else {
+		ns = lg_gpu_lost(g, BIT(LG_GPU_BY_COMM), &comms, NULL) * 1e6;
+		ns = fmin((double)l->caused, ns > 0 ? ns : (double)l->caused);
+	}
+	if (wall <= 0 || ns * 100 < wall)
+		return c->failed;
+	f = lg_gpu_finding(c, g, "comms.straggler", ns / 1e6, ns / wall,
+			   (l->one ? 0.85 : 0.7) * (l->numbered ? 1 : 0.85), r);
+	if (!f)
+		return c->failed;
+	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
+	f->device_causes = BIT(LG_GPU_BY_COMM);
+	lg_gpu_cap_part(f, l->repeated);
+	for (size_t i = 0; i < g->n && i < 8; i++)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%s: last in %zu, made the others wait %.1f ms, waited %.1f ms "
+				"itself", who(c, &g->run[i]), l->rank[i].last, (double)l->rank[i].caused / 1e6,
+				(double)l->rank[i].waited / 1e6);
+	if (l->one) {
+		one_rank(c, g, f);
+	} else {
+		f->culprit.relation = NULL;
+		f->culprit.rank = f->culprit.pid = -1;
+		f->detail = "rotating";
+		f->title = lg_arena_printf(&c->v->arena, "ranks wait for each other in turn (the last one changes over "
+					   "%zu collectives): a cause on the hosts, not one rank", l->with_wait);
+	}
+	if (!l->numbered)
+		lg_gpu_against(c, f, "collectives are matched by their order, not by a number: an older trace "
+				     "format");
+	return c->failed;
+}

@@ -12,7 +12,10 @@
 
 #include "base/alloc.h"
 #include "import/kineto/kineto.h"
+#include "import/source/file_rank.h"
 #include "store/args.h"
+
+static const char *named = "test";
 
 static struct lg_trace *read_text(const char *text, size_t block)
 {
@@ -23,7 +26,7 @@ static struct lg_trace *read_text(const char *text, size_t block)
 	struct lg_trace *t;
 
 	assert_int_equal(lg_json_source_memory(&src, text, strlen(text), block, &err), 0);
-	lg_events_start(&r, src, "test");
+	lg_events_start(&r, src, named);
 	assert_int_equal(lg_builder_new(&b, &err), 0);
 	if (lg_kineto_read(&r, b, &err))
 		fail_msg("%s", err.message);
@@ -402,6 +405,62 @@ static void no_memory_is_an_error_and_not_a_crash(void **state)
 	assert_true(failed > 20);
 }
 
+static void the_name_of_a_file_tells_its_rank(void **state)
+{
+	static const struct {
+		const char *path;
+		int32_t rank;
+	} names[] = {
+		{ "/a/rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz", 34 },
+		{ "rank7_trace.json", 7 },
+		{ "capture_trace_rank_0.json.gz", 0 },
+		{ "global_rank12-local_rank4.json", 12 },
+		{ "worker3.1623212756351.pt.trace.json.gz", 3 },
+		{ "worker11", 11 },
+		{ "RANK=2.json", 2 },
+		{ "rank3/trace.json", -1 },
+		{ "host_2.json", -1 },
+		{ "rank_non_gpu.json.gz", -1 },
+		{ "local_rank_1.json", -1 },
+		{ "crank3.json", -1 },
+		{ "job-worker-3_4711.1690000000.pt.trace.json", -1 }, /* a host and a pid */
+		{ "worker-3_4711.1690000000.pt.trace.json", -1 },
+		{ "rank99999999999.json", -1 },
+		{ "/proc/self/fd/rank3", -1 },
+		{ "rank", -1 },
+		{ "", -1 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (lg_file_rank(names[i].path) != names[i].rank)
+			fail_msg("%s: %d", names[i].path, lg_file_rank(names[i].path));
+}
+
+static int32_t rank_read(const char *text)
+{
+	struct lg_trace *t = read_text(text, 300);
+	int32_t rank = t->process.rank[t->thread.prc[t->span.thr[span(t, "aten::mm", -1)]]];
+
+	lg_trace_free(t);
+	return rank;
+}
+
+/* What the trace says itself is right, whatever somebody called the file. */
+static void a_trace_that_names_no_rank_has_its_files(void **state)
+{
+	static const char text[] = "{\"schemaVersion\": 1, \"traceEvents\": [\n"
+		"{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::mm\", \"pid\": 40, \"tid\": 40, "
+		"\"ts\": 4400191451600.000, \"dur\": 20}]}";
+
+	(void)state;
+	assert_int_equal(rank_read(text), -1);
+	named = "/a/rank-5.Jul_15.pt.trace.json";
+	assert_int_equal(rank_read(text), 5);
+	assert_int_equal(rank_read(now_text), 3);
+	named = "test";
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -409,6 +468,8 @@ int main(void)
 		cmocka_unit_test(reads_a_trace_of_2021),
 		cmocka_unit_test(reads_rocm),
 		cmocka_unit_test(repeated_ids_are_told_apart_by_time),
+		cmocka_unit_test(the_name_of_a_file_tells_its_rank),
+		cmocka_unit_test(a_trace_that_names_no_rank_has_its_files),
 		cmocka_unit_test(a_pid_that_is_a_word_is_unknown),
 		cmocka_unit_test(no_memory_is_an_error_and_not_a_crash),
 	};

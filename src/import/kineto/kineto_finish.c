@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "import/kineto/kineto_import.h"
+#include "import/source/file_rank.h"
 
 /* A time that a wall clock of 2001 .. 2100 shows. */
 static bool epoch(int64_t ns)
@@ -90,6 +91,8 @@ static lg_prc processes(struct kineto *k)
 	p.role = LG_ROLE_RANK;
 	if (k->rank >= 0 && k->rank <= INT32_MAX)
 		p.rank = (int32_t)k->rank;
+	else if (k->rank < 0) /* traces of 2021 and of single devices do not say it */
+		p.rank = lg_file_rank(k->path);
 	if (k->world > 0 && k->world <= INT32_MAX)
 		p.world = (int32_t)k->world;
 	lg_process_write(k->b, prc, &p);

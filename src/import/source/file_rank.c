@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "import/source/file_rank.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <string.h>
+#include <strings.h>
+
+enum { RANK_MAX = 1 << 20 };
+
+static bool starts(const char *p, const char *word)
+{
+	return !strncasecmp(p, word, strlen(word));
+}
+
+/* Behind the word: the number, and that it ends well; -1 = none. */
+static int32_t number(const char *p, bool whole)
+{
+	int32_t v = 0;
+
+	if (*p == '-' || *p == '_' || *p == '=')
+		p++;
+	if (!isdigit((unsigned char)*p))
+		return -1;
+	for (; isdigit((unsigned char)*p) && v < RANK_MAX; p++)
+		v = v * 10 + (*p - '0');
+	if (v >= RANK_MAX || isdigit((unsigned char)*p) || (whole && *p && *p != '.'))
+		return -1;
+	return v;
+}
+
+int32_t lg_file_rank(const char *path)
+{
+	const char *base = strrchr(path, '/');
+	int32_t found = -1;
+
+	/* A copy of a pipe has a number, not a name. */
+	if (!strncmp(path, "/proc/self/fd/", 14))
+		return -1;
+	base = base ? base + 1 : path;
+	for (const char *p = base; *p; p++) {
+		int32_t v = -1;
+
+		if (p > base && isalpha((unsigned char)p[-1]))
+			continue;
+		if (starts(p, "rank") &&
+		    !(p - base >= 6 && starts(p - 6, "local")))
+			v = number(p + 4, false);
+		else if (starts(p, "worker") && p == base)
+			v = number(p + 6, true);
+		found = v >= 0 ? v : found;
+	}
+	return found;
+}

@@ -277,6 +277,10 @@ int lg_steps_of_log(struct lg_case *c) LG_MUST_CHECK;
 /* A limit: what dumps of the Flight Recorder leave open. 0 or LG_E_NOMEM. */
 int lg_say_pending(struct lg_case *c) LG_MUST_CHECK;
 
+/* ---- python_stacks.c ---- */
+/* Profiles and dumps of Python stacks, where there are no scheduler states; after all other findings. */
+int lg_find_python_stacks(struct lg_case *c) LG_MUST_CHECK;
+
 /* ---- findings.c, compile.c, saves.c ---- */
 /* Checkpoints of the loop; after all findings. */
 int lg_find_saves(struct lg_case *c) LG_MUST_CHECK;

@@ -131,6 +131,8 @@ const char *lg_text_lost(const struct lg_finding *f, char *buf, size_t size)
 			add(&b, ", %.1f %% of the run", f->lost_share * 100);
 		if (isfinite(f->excess_share))
 			add(&b, ", %.0f %% of the slow steps' excess", f->excess_share * 100);
+	} else if (isfinite(f->lost_share)) { /* of a profile without times */
+		add(&b, "%.1f %% of the samples", f->lost_share * 100);
 	} else {
 		add(&b, "cannot be measured from this input");
 	}

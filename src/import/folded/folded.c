@@ -55,7 +55,7 @@ static lg_thr unnumbered(struct folded *f, const char *name)
  * The thread of a line from its first element, and whether that element is only a thread:
  *   "python-4711", "python-4711/4712"   stackcollapse-perf --pid, --tid
  *   "thread (0x7f..): MainThread"       py-spy -t
- *   'process 4711:"python train.py"'    py-spy --subprocesses
+ *   'process 4711:"python train.py"'    py-spy --subprocesses; with -t the thread is the next element
  *   "python"                            stackcollapse-perf
  *   "main (train.py:3)"                 py-spy: no thread, the outermost function
  */
@@ -108,12 +108,40 @@ static lg_thr thread_of(struct folded *f, const char *p, size_t n, int *ret_only
 	return unnumbered(f, text);
 }
 
+/* The thread of that name in the process that the line named before. */
+static lg_thr thread_in(struct folded *f, lg_thr thr, const char *p, size_t n)
+{
+	lg_prc prc = lg_thread_process(f->b, thr);
+	uint64_t key;
+	lg_str s;
+	int used = 0;
+	char text[256];
+
+	snprintf(text, sizeof text, "%.*s", (int)(n < 250 ? n : 250), p);
+	if (sscanf(text, "thread (%*[^)]): %n", &used) != 0 || !used)
+		return 0;
+	s = lg_intern(f->b, text + used);
+	if (!strcmp(text + used, "MainThread")) {
+		lg_thread_name(f->b, thr, s);
+		return thr;
+	}
+	key = (uint64_t)prc << 32 | s;
+	thr = lg_map_get(&f->thread_of, key);
+	if (!thr) {
+		thr = lg_thread_unnumbered(f->b, prc, text + used, 0);
+		if (thr)
+			(void)!lg_map_set(&f->thread_of, key, thr);
+	}
+	return thr;
+}
+
 static void take_line(struct folded *f, const char *p, size_t n)
 {
 	struct lg_sample_row row = { .cpu = -1, .event = f->event };
 	const char *end, *at = p;
 	unsigned depth = 0;
 	int only = 0;
+	lg_thr in;
 
 	f->line_no++;
 	while (n && (p[n - 1] == ' ' || p[n - 1] == '\t'))
@@ -130,8 +158,15 @@ static void take_line(struct folded *f, const char *p, size_t n)
 	while (at <= end) {
 		const char *semi = memchr(at, ';', (size_t)(end - at)), *stop = semi ? semi : end;
 
-		if (!depth)
+		if (!depth) {
 			row.thr = thread_of(f, at, (size_t)(stop - at), &only);
+		} else if (depth == 1 && only && semi && !strncmp(p, "process ", 8) &&
+			   (in = thread_in(f, row.thr, at, (size_t)(stop - at)))) {
+			row.thr = in;
+			depth++;
+			at = stop + 1;
+			continue;
+		}
 		/* A line of one element keeps it as a frame, too: else the stack would be empty. */
 		if (stop > at && (depth || !only || !semi)) {
 			if (depth < DEPTH_MAX)

@@ -84,6 +84,14 @@ static const struct {
 		   "faster (its function is in the finding).",
 	    .tradeoff = "What arrives is a step old; more room is memory.",
 	    .confirm = "Put a constant, or /dev/null, in its place for a minute: the slow steps go with it." } },
+	{ "gpu.throttled", "power",
+	  { .fix = "Compare the limit with the peers' and with the default: nvidia-smi -q -d POWER (current, default and "
+		   "max limit); nvidia-smi -pl WATTS raises one that was lowered. Where the machine shares a power "
+		   "budget (rack or chassis cap, a failed power supply), ask who manages it, and drain the host "
+		   "meanwhile.",
+	    .tradeoff = "More heat and power for the same host; a budget that others count on.",
+	    .confirm = "nvidia-smi -q -d PERFORMANCE,POWER while it is slow: SW Power Cap active at a limit below the "
+		       "default." } },
 	{ "comms.degraded_link", "network",
 	  { .fix = "On the named host find out why NCCL did not take the network that its peers take: "
 		   "`NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET` and the lines \"NET/IB : No device found\" or \"NET/Plugin\"; "

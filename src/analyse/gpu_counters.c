@@ -67,6 +67,7 @@ static enum metric metric_of(const char *name, uint64_t *ret_bit)
 		{ "gpu.throttle.hw_thermal_slowdown", REASON_FLAG, HW_THERMAL },
 		{ "gpu.throttle.hw_power_brake_slowdown", REASON_FLAG, HW_BRAKE },
 		{ "gpu.thermal_violation", REASON_FLAG, SW_THERMAL },
+		{ "gpu.power_violation", REASON_FLAG, SW_POWER_CAP },
 	};
 
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -143,6 +144,46 @@ static int collect(const struct lg_case *c, struct devices *d)
 	return rc;
 }
 
+static double power_of(const struct reading *r)
+{
+	return r->power;
+}
+
+static double power_at_rest(const struct reading *r)
+{
+	return r->util < 5 ? r->power : (double)NAN;
+}
+
+static double clock_of(const struct reading *r)
+{
+	return r->clock;
+}
+
+static bool is_capped(const struct reading *r)
+{
+	return (r->reasons & SW_POWER_CAP) && !(r->reasons & SLOWER) && r->util >= 50;
+}
+
+static double capped_clock(const struct reading *r)
+{
+	return is_capped(r) ? r->clock : (double)NAN;
+}
+
+static double capped_power(const struct reading *r)
+{
+	return is_capped(r) ? r->power : (double)NAN;
+}
+
+static double free_clock(const struct reading *r)
+{
+	return !r->reasons && r->util >= 50 ? r->clock : (double)NAN;
+}
+
+static double free_power(const struct reading *r)
+{
+	return !r->reasons && r->util >= 50 ? r->power : (double)NAN;
+}
+
 /* q-quantile of what() over all devices' readings for which it is a number; NAN when too few. */
 static double quantile(const struct devices *d, const struct device *only, double q, bool busy,
 		       double (*what)(const struct reading *r))
@@ -168,21 +209,6 @@ static double quantile(const struct devices *d, const struct device *only, doubl
 	}
 	lg_free(v);
 	return x;
-}
-
-static double power_of(const struct reading *r)
-{
-	return r->power;
-}
-
-static double power_at_rest(const struct reading *r)
-{
-	return r->util < 5 ? r->power : (double)NAN;
-}
-
-static double clock_of(const struct reading *r)
-{
-	return r->clock;
 }
 
 /* "device 3", or "node2/gpu.csv: GPU 3" where several machines were merged. */
@@ -300,13 +326,71 @@ static const char *reason_text(uint64_t r)
 			      : "hardware slowdown";
 }
 
+#define CAP_DROP 0.1   /* of the clock */
+#define CAP_POWER 1.1  /* times what is drawn without the cap: more of it is heavier work */
+
+/*
+ * A software power cap is how large devices normally run: heavy kernels draw all that there is, and the clock
+ * gives way. It is a throttle where the clock falls and the device does not draw more than at its full clock:
+ * then the limit came down, not the work up.
+ */
+static bool power_capped(struct lg_case *c, struct devices *d)
+{
+	size_t worst = d->n;
+	double most = 0, share = 0, low = 0, full = 0;
+	struct lg_finding *f;
+
+	for (size_t i = 0; d->has_reasons && d->has_clock && d->has_power && i < d->n; i++) {
+		struct device *g = &d->v[i];
+		double now = quantile(d, g, 0.5, false, capped_clock);
+		double watts = quantile(d, g, 0.5, false, capped_power);
+		double then = quantile(d, g, 0.5, false, free_clock);
+		double usual = quantile(d, g, 0.5, false, free_power);
+		size_t n = 0, capped = 0;
+
+		if (isnan(now) || isnan(watts))
+			continue;
+		if (isnan(then) || isnan(usual)) { /* capped all the time: as its peers run */
+			then = quantile(d, NULL, 0.5, false, free_clock);
+			usual = quantile(d, NULL, 0.5, false, free_power);
+		}
+		for (size_t k = 0; k < g->n; k++) {
+			n += g->v[k].util >= 50;
+			capped += is_capped(&g->v[k]);
+		}
+		if (!(now < (1 - CAP_DROP) * then) || !(watts <= CAP_POWER * usual) ||
+		    (double)capped < 0.05 * (double)n ||
+		    (1 - now / then) * (double)capped / (double)n <= most)
+			continue;
+		share = (double)capped / (double)n;
+		most = (1 - now / then) * share;
+		low = now;
+		full = then;
+		worst = i;
+	}
+	if (worst == d->n)
+		return false;
+	f = add(c, d, "gpu.throttled", most, 0.8);
+	if (!f)
+		return true;
+	f->detail = "power";
+	f->title = lg_arena_printf(&c->v->arena,
+				   "%s is held down by its power limit in %.0f %% of its busy time: %.0f %% lower clock "
+				   "without drawing more; every rank waits for the slowest device",
+				   name_of(c, &d->v[worst]), share * 100, 100 * (1 - low / full));
+	lg_evidence_add(c, f, INT64_MIN, 0, "clock %.0f MHz under the cap, %.0f MHz without it", low, full);
+	lg_gpu_against(c, f, "heavier kernels at the same power would look the same: compare power.limit with that "
+			     "of the peers, and the throughput before and after");
+	return true;
+}
+
 static void throttled(struct lg_case *c, struct devices *d)
 {
 	size_t worst = d->n;
 	double most = 0, peers;
 	struct lg_finding *f;
 
-	/* The device says so itself. A software power cap is how large devices normally run. */
+	/* The device says so itself. */
 	for (size_t i = 0; d->has_reasons && i < d->n; i++) {
 		struct device *g = &d->v[i];
 		size_t n = 0;
@@ -351,6 +435,8 @@ static void throttled(struct lg_case *c, struct devices *d)
 					low / (double)n, full);
 		return;
 	}
+	if (power_capped(c, d))
+		return;
 	/* No reasons in the input: a device that runs slower than its peers under the same load. */
 	if (!d->has_clock || d->n < 2)
 		return;

@@ -292,8 +292,9 @@ static void loader(struct stacks *s, lg_prc prc)
 	if (single) {
 		f->detail = "workers_zero";
 		f->culprit.function = hottest(s, prc, false, IN_LOADER | IN_FETCH, &of);
-		f->title = lg_arena_printf(&c->v->arena, "%s: the loader has no workers (num_workers=0) and works on the "
-					   "training thread%s%s", f->title, f->culprit.function ? ", in " : "",
+		f->title = lg_arena_printf(&c->v->arena,
+					   "%s: the loader has no workers (num_workers=0) and works on the training "
+					   "thread%s%s", f->title, f->culprit.function ? ", in " : "",
 					   f->culprit.function ? f->culprit.function : "");
 	} else if (p->start * 2 > p->loader) {
 		f->detail = "respawn";
@@ -337,8 +338,10 @@ static void save(struct stacks *s, lg_prc prc)
 	f->lost_share = share;
 	f->severity = lg_severity_of_few(share);
 	f->confidence = 0.75;
-	f->title = lg_arena_printf(&c->v->arena, "the main thread spends %.0f %% of its time in torch.save", share * 100);
-	lg_evidence_add(c, f, INT64_MIN, 0, "%.1f ms of %.1f ms of its samples", (double)p->save / 1e6, whole(p) / 1e6);
+	f->title = lg_arena_printf(&c->v->arena, "the main thread spends %.0f %% of its time in torch.save",
+				   share * 100);
+	lg_evidence_add(c, f, INT64_MIN, 0, "%.1f ms of %.1f ms of its samples", (double)p->save / 1e6,
+			whole(p) / 1e6);
 }
 
 /* Torch's function of that kind, else the innermost one, of a dumped main thread. */
@@ -349,7 +352,7 @@ static const char *stands_in(struct stacks *s, const struct side *p, uint16_t of
 	lg_frm f = 0;
 
 	for (lg_stk k = p->dumped; k && !f; k = t->stack.parent[k])
-		if (of ? what_is(t, t->stack.frame[k], false) & of : t->frame.kind[t->stack.frame[k]] == LG_FRAME_PYTHON)
+		if (what_is(t, t->stack.frame[k], false) & (of ? of : IS_PYTHON))
 			f = t->stack.frame[k];
 	if (f && of)
 		snprintf(text, sizeof text, "%s", lg_string(t, t->frame.name[f]));
@@ -388,10 +391,11 @@ static void say_dumps(struct stacks *s)
 			in_comm++;
 			comm = comm ? comm : stands_in(s, x, IN_COMM);
 		} else if (named++ < NAMED_MAX) {
+			const uint16_t of = is & IN_LOADER ? IN_LOADER : is & IN_SAVE;
+
 			list = lg_arena_printf(&c->v->arena, "%s%s%s %s %s", list, *list ? ", " : "", who(s, p),
-					       is & IN_LOADER ? "waits for its next batch in"
-					       : is & IN_SAVE ? "saves in" : "is in",
-					       stands_in(s, x, is & IN_LOADER ? IN_LOADER : is & IN_SAVE ? IN_SAVE : 0));
+					       of == IN_LOADER ? "waits for its next batch in"
+					       : of ? "saves in" : "is in", stands_in(s, x, of));
 		}
 	}
 	if (!n)
@@ -400,13 +404,13 @@ static void say_dumps(struct stacks *s)
 		list = lg_arena_printf(&c->v->arena, "%s and %zu more", list, named - NAMED_MAX);
 	if (in_comm && named)
 		lg_limit(c, lg_arena_printf(&c->v->arena,
-					    "a dump is one moment, nothing of it can be measured: %zu of %zu main threads are in "
-					    "a collective (%s), and %s; where dumps a while later show the same, that is who the "
-					    "others wait for", in_comm, n, comm, list));
+					    "a dump is one moment, nothing of it can be measured: %zu of %zu main threads "
+					    "are in a collective (%s), and %s; where dumps a while later show the same, "
+					    "that is who the others wait for", in_comm, n, comm, list));
 	else if (in_comm)
 		lg_limit(c, lg_arena_printf(&c->v->arena,
-					    "a dump is one moment, nothing of it can be measured: %s in a collective (%s): who "
-					    "they wait for is not among the dumps, or it is the network",
+					    "a dump is one moment, nothing of it can be measured: %s in a collective "
+					    "(%s): who they wait for is not among the dumps, or it is the network",
 					    n > 1 ? lg_arena_printf(&c->v->arena, "all %zu main threads are", n)
 						  : "the main thread is", comm));
 	else

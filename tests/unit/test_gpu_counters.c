@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_gpu_counters.c - what a table of nvidia-smi says of its devices' clocks. */
+#include "feed_trace.h"
+#include "outcome.h"
+
+struct phase {
+	int watts, mhz, violation; /* violation: % of dmon's pviol, or the reason bit of a CSV */
+};
+
+/* Two devices; [device][half of the run]. */
+static struct outcome table(bool dmon, const struct phase of[2][2])
+{
+	static char text[1 << 16];
+	size_t k = 0;
+
+	k += (size_t)sprintf(text, dmon ? "#Date       Time        gpu    pwr     sm   pclk  pviol  tviol\n"
+					  "#YYYYMMDD   HH:MM:SS    Idx      W      %%    MHz      %%   bool\n"
+					: "timestamp, index, utilization.gpu [%%], power.draw [W], clocks.sm [MHz], "
+					  "clocks_event_reasons.active\n");
+	for (int i = 0; i < 400; i++) {
+		int g = i % 2, s = i / 2, jitter = (i * 7) % 5;
+		const struct phase *p = &of[g][s >= 100];
+
+		k += (size_t)sprintf(text + k, dmon ? " 20260301   10:%02d:%02d  %d  %d  98  %d  %d  0\n"
+						    : "2026/03/01 10:%02d:%02d.000, %d, 97 %%, %d W, %d MHz, 0x%016x\n",
+				     s / 60, s % 60, g, p->watts + jitter, p->mhz - jitter, p->violation);
+	}
+	return judge(feed_text(text, "nvidia-smi"));
+}
+
+static void a_power_limit_that_came_down_is_a_throttle(void **state)
+{
+	static const struct {
+		bool dmon;
+		struct phase of[2][2];
+	} rows[] = {
+		/* pviol on all devices in the second half; the reason of one; of one all the time */
+		{ true, { { { 400, 1980, 0 }, { 400, 1200, 60 } }, { { 400, 1980, 0 }, { 400, 1200, 60 } } } },
+		{ false, { { { 300, 1900, 0 }, { 250, 1100, 4 } }, { { 300, 1900, 0 }, { 300, 1900, 0 } } } },
+		{ false, { { { 250, 1100, 4 }, { 250, 1100, 4 } }, { { 300, 1900, 0 }, { 300, 1900, 0 } } } },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct outcome o = table(rows[i].dmon, rows[i].of);
+		const struct lg_finding *f = find(o.v, "gpu.throttled");
+
+		assert_non_null(f);
+		assert_string_equal(f->detail, "power");
+		assert_string_equal(f->severity, "high");
+		assert_true(f->lost_share > 0.15 && f->lost_share < 0.45);
+		done(&o);
+	}
+}
+
+static void a_power_cap_under_heavy_work_is_normal(void **state)
+{
+	static const struct phase of[][2][2] = {
+		/* capped throughout; capped where heavy kernels draw more; a clock that hardly gives way */
+		{ { { 400, 1850, 4 }, { 400, 1850, 4 } }, { { 400, 1850, 4 }, { 400, 1850, 4 } } },
+		{ { { 400, 1980, 0 }, { 690, 1500, 4 } }, { { 400, 1980, 0 }, { 690, 1500, 4 } } },
+		{ { { 400, 1980, 0 }, { 400, 1900, 4 } }, { { 400, 1980, 0 }, { 400, 1900, 4 } } },
+		{ { { 400, 1980, 0 }, { 400, 1980, 0 } }, { { 400, 1980, 0 }, { 400, 1980, 0 } } },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+		for (int dmon = 0; dmon < 2; dmon++) {
+			struct outcome o = table(dmon, of[i]);
+
+			if (o.v->n_findings)
+				fail_msg("healthy row %zu: %s", i, o.v->findings[0].title);
+			done(&o);
+		}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_power_limit_that_came_down_is_a_throttle),
+		cmocka_unit_test(a_power_cap_under_heavy_work_is_normal),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -441,7 +441,8 @@ int lg_find_python_stacks(struct lg_case *c)
 			if (!waits || (double)x->loader * whole(&s.side[waits]) >
 					      (double)s.side[waits].loader * whole(x))
 				waits = p;
-			if (!saves || (double)x->save * whole(&s.side[saves]) > (double)s.side[saves].save * whole(x))
+			if (!saves || (double)x->save * whole(&s.side[saves]) >
+					      (double)s.side[saves].save * whole(x))
 				saves = p;
 		}
 		if (waits)

@@ -35,7 +35,8 @@ static void a_power_limit_that_came_down_is_a_throttle(void **state)
 		struct phase of[2][2];
 	} rows[] = {
 		/* pviol on all devices in the second half; the reason of one; of one all the time */
-		{ true, { { { 400, 1980, 0 }, { 400, 1200, 60 } }, { { 400, 1980, 0 }, { 400, 1200, 60 } } } },
+		{ true, { { { 400, 1980, 0 }, { 400, 1200, 60 } },
+			  { { 400, 1980, 0 }, { 400, 1200, 60 } } } },
 		{ false, { { { 300, 1900, 0 }, { 250, 1100, 4 } }, { { 300, 1900, 0 }, { 300, 1900, 0 } } } },
 		{ false, { { { 250, 1100, 4 }, { 250, 1100, 4 } }, { { 300, 1900, 0 }, { 300, 1900, 0 } } } },
 	};

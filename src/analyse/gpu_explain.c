@@ -365,7 +365,10 @@ static void sum_places(void *arg)
 		if (!(l->mask >> p->cause & 1))
 			continue;
 		x.op = p->op != LG_NO_ROW ? t->span.name[p->op] : 0;
-		x.site = p->site != LG_NO_ROW ? t->span.name[p->site] : 0;
+		/* A save or a print by library code alone: that call is where it is. */
+		if (p->site == LG_NO_ROW && (p->cause == LG_GPU_BY_SIDE || p->cause == LG_GPU_BY_LOG))
+			x.site_row = p->span;
+		x.site = x.site_row != LG_NO_ROW ? t->span.name[x.site_row] : 0;
 		x.call = call_name(t, p->span);
 		l->rc = charge(&l->places, &x);
 	}
@@ -558,7 +561,7 @@ static void bound(struct lg_case *c, const struct lg_gpu *g)
 	const uint32_t data_mask = 1u << LG_GPU_BY_LOADER | 1u << LG_GPU_BY_BATCH |
 				   1u << LG_GPU_BY_PAGEABLE | 1u << LG_GPU_BY_PINNED;
 	const uint32_t host_mask = 1u << LG_GPU_BY_LAUNCH | 1u << LG_GPU_BY_SYNC | 1u << LG_GPU_BY_ALLOC |
-				   1u << LG_GPU_BY_COMPILE | 1u << LG_GPU_BY_SIDE | 1u << LG_GPU_BY_COLD |
+				   1u << LG_GPU_BY_COMPILE | 1u << LG_GPU_BY_SIDE | 1u << LG_GPU_BY_LOG | 1u << LG_GPU_BY_COLD |
 				   1u << LG_GPU_BY_D2H | 1u << LG_GPU_BY_AUTOTUNE |
 				   1u << LG_GPU_BY_OPTIMIZER | 1u << LG_GPU_BY_ZERO |
 				   1u << LG_GPU_BY_CAST | 1u << LG_GPU_BY_WRAPPER;

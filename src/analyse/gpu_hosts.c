@@ -38,6 +38,8 @@ static enum lg_host_class host_class(enum lg_name_class k)
 		return LG_HOST_COMPILE;
 	case LG_NAME_SIDE:
 		return LG_HOST_SIDE;
+	case LG_NAME_LOG:
+		return LG_HOST_LOG;
 	case LG_NAME_FRAME:
 	case LG_NAME_TORCH_FRAME:
 	case LG_NAME_MODULE:
@@ -94,7 +96,7 @@ static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest 
 	if (t->span.stage[row] == LG_STAGE_BATCH_WAIT && t->span.kind[row] == LG_SPAN_STAGE)
 		n.class = LG_HOST_LOADER;
 	else if (t->span.stage[row] == LG_STAGE_SIDE && t->span.kind[row] == LG_SPAN_STAGE)
-		n.class = LG_HOST_SIDE;
+		n.class = k == LG_NAME_LOG ? LG_HOST_LOG : LG_HOST_SIDE;
 	else if (t->span.kind[row] == LG_SPAN_COMPILE && k != LG_NAME_COMPILED_REGION)
 		n.class = LG_HOST_COMPILE;
 	if (t->span.kind[row] == LG_SPAN_PYTHON && n.class == LG_HOST_OP)
@@ -108,7 +110,7 @@ static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest 
 		n.site = up->site;
 		if (n.end > up->end)
 			n.end = up->end; /* by rounding; see nest_in() */
-		if (up->class >= LG_HOST_SIDE || n.class <= LG_HOST_OP) {
+		if (up->class >= LG_HOST_SIDE || n.class <= LG_HOST_LOG) {
 			if (up->class > n.class) {
 				n.class = up->class;
 				n.span = up->span;

@@ -134,6 +134,9 @@ static void late_host(struct walk *w, const struct lg_gpu_host *h, const struct 
 		case LG_HOST_SIDE:
 			give(w, a, until, LG_GPU_BY_SIDE, s, LG_NO_ROW);
 			break;
+		case LG_HOST_LOG:
+			give(w, a, until, LG_GPU_BY_LOG, s, LG_NO_ROW);
+			break;
 		case LG_HOST_ALLOC:
 			give(w, a, until, LG_GPU_BY_ALLOC, s, LG_NO_ROW);
 			break;
@@ -281,8 +284,20 @@ static void mark_blocking_copies(struct walk *w)
 	}
 }
 
+/* [a, b): a copy to the host, and nothing else. A checkpoint's is the checkpoint's. */
+static void copy_out(struct walk *w, const struct lg_gpu_host *m, int64_t a, int64_t b, uint32_t copy)
+{
+	const struct lg_host_seg *s = m ? lg_host_at(m, a) : NULL;
+
+	if (s && s->class == LG_HOST_SIDE)
+		give(w, a, b, LG_GPU_BY_SIDE, s, LG_NO_ROW);
+	else
+		give(w, a, b, LG_GPU_BY_D2H, NULL, copy);
+}
+
 int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 {
+	const struct lg_gpu_host *m = host_of(r, r->main);
 	struct walk w = { .c = c, .g = g, .r = r };
 	struct edge *e = lg_calloc(r->n_work, sizeof *e);
 	size_t n[4] = { 0 }, pageable = 0;
@@ -316,7 +331,7 @@ int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 				give(&w, now, ts, pageable ? LG_GPU_BY_PAGEABLE : LG_GPU_BY_PINNED, NULL,
 				     last[LG_GPU_H2D]);
 			else if (n[LG_GPU_D2H])
-				give(&w, now, ts, LG_GPU_BY_D2H, NULL, last[LG_GPU_D2H]);
+				copy_out(&w, m, now, ts, last[LG_GPU_D2H]);
 			else if (now < r->to)
 				idle(&w, now, ts, k);
 			now = ts;

@@ -177,22 +177,25 @@ static void allocator(struct lg_case *c, const struct lg_gpu *g)
 	}
 }
 
-static void in_step(struct lg_case *c, const struct lg_gpu *g)
+/* What a step does on the side, synchronously. */
+static void on_the_side(struct lg_case *c, const struct lg_gpu *g, const char *id, uint32_t mask, const char *what)
 {
 	const struct lg_gpu_run *r = NULL;
-	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_SIDE), &share, &r);
+	double share, lost = lg_gpu_lost(g, mask, &share, &r);
 	struct lg_finding *f;
 
-	if (!r || share < 0.01 || lg_gpu_told(c, "side.checkpoint"))
+	if (!r || share < 0.01 || lg_gpu_told(c, id))
 		return;
-	f = lg_gpu_finding(c, g, "side.checkpoint", lost, share, 0.85, r);
+	f = lg_gpu_finding(c, g, id, lost, share, 0.85, r);
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_SIDE);
-	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_SIDE));
-	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_SIDE), 4, "device idle");
-	f->title = lg_arena_printf(&c->v->arena, "the loop saves synchronously: the device idles %.0f %% of "
-				   "the window meanwhile", share * 100);
+	lg_gpu_cap_rare(f, r, mask);
+	lg_gpu_moments(c, f, r, mask, 4, "device idle");
+	f->title = lg_arena_printf(&c->v->arena, "the loop %s: the device idles %.0f %% of the window meanwhile",
+				   what, share * 100);
+	if (r->has_frames)
+		lg_gpu_against(c, f, "the trace was taken with Python stacks, which make Python itself slower");
 }
 
 static void gpu_bound(struct lg_case *c, const struct lg_gpu *g)
@@ -220,7 +223,8 @@ int lg_find_gpu(struct lg_case *c, struct lg_gpu *g)
 	launch_bound(c, g);
 	host_sync(c, g);
 	allocator(c, g);
-	in_step(c, g);
+	on_the_side(c, g, "side.checkpoint", BIT(LG_GPU_BY_SIDE), "saves synchronously");
+	on_the_side(c, g, "side.logging", BIT(LG_GPU_BY_LOG), "writes metrics or messages synchronously");
 	gpu_bound(c, g);
 	return c->failed;
 }

@@ -76,6 +76,66 @@ bool lg_is_library_path(const char *s)
 	return false;
 }
 
+/* Is the function of a Python frame, "file.py(LINE): function", one of these? A word that ends in "*" is how
+ * it begins. */
+static bool function_is(const char *function, const char *const *words)
+{
+	for (; *words; words++) {
+		size_t n = strlen(*words);
+
+		if ((*words)[n - 1] == '*' ? !strncmp(function, *words, n - 1) : !strcmp(function, *words))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Python calls that save the state or write metrics: torch.save, torch.distributed.checkpoint, safetensors;
+ * what trainers name save_checkpoint (DeepSpeed, Lightning, Megatron, transformers); writers of metrics with
+ * their functions only, since some wrap the whole program (mlflow's autologging, wandb.agent).
+ */
+static enum lg_name_class side_frame(const char *file, const char *function)
+{
+	static const char *const save[] = { "save", "save*", NULL };
+	static const char *const save_of[] = { "torch/serialization.py(", "torch/distributed/checkpoint/",
+					       "safetensors/", "torch/jit/_serialization.py(", NULL };
+	static const char *const checkpoint[] = { "save_checkpoint", "_save_checkpoint", "save_ckpt",
+						  "async_save", NULL };
+	static const char *const writer[] = { "add_*", "flush", "close", "log", "_log", "log_*", "track",
+					      "report_*", "write", NULL };
+	static const char *const writer_of[] = { "torch/utils/tensorboard/", "tensorboardX/", "tensorboard/",
+						 "wandb/", "mlflow/", "comet_ml/", "neptune/", "clearml/",
+						 "aim/", "swanlab/", "loguru/", NULL };
+	static const char *const logger[] = { "debug", "info", "warning", "error", "critical", "exception",
+					      "log", "_log", "handle", "emit", "flush", NULL };
+
+	if (function_is(function, checkpoint))
+		return LG_NAME_SIDE;
+	for (size_t i = 0; save_of[i]; i++)
+		if (strstr(file, save_of[i]) && function_is(function, save))
+			return LG_NAME_SIDE;
+	if ((starts(file, "logging/") || strstr(file, "/logging/")) && function_is(function, logger))
+		return LG_NAME_LOG;
+	for (size_t i = 0; writer_of[i]; i++) {
+		const char *at = strstr(file, writer_of[i]);
+
+		if (at && (at == file || at[-1] == '/') && function_is(function, writer))
+			return LG_NAME_LOG;
+	}
+	return LG_NAME_OTHER;
+}
+
+/* The same of an annotation made by hand. "checkpoint" alone may be of activations. */
+static enum lg_name_class side_note(const char *s)
+{
+	if (!strchr(s, '.') && !strstr(s, "::") && strcasestr(s, "sav") &&
+	    (strcasestr(s, "checkpoint") || strcasestr(s, "ckpt")))
+		return LG_NAME_SIDE;
+	if (!strcasecmp(s, "logging") || !strcasecmp(s, "log_metrics") || starts(s, "SummaryWriter."))
+		return LG_NAME_LOG;
+	return LG_NAME_OTHER;
+}
+
 enum lg_name_class lg_name_class_of(const char *s)
 {
 	const char *a = api(s), *py;
@@ -99,10 +159,14 @@ enum lg_name_class lg_name_class_of(const char *s)
 		return LG_NAME_MODULE;
 	py = strstr(s, ".py(");
 	if (py && strstr(py, "): ")) {
-		if (strstr(s, "torch/serialization.py(") && strstr(py, "): save"))
-			return LG_NAME_SIDE;
+		enum lg_name_class side = side_frame(s, strstr(py, "): ") + 3);
+
+		if (side != LG_NAME_OTHER)
+			return side;
 		return lg_is_library_path(s) ? LG_NAME_TORCH_FRAME : LG_NAME_FRAME;
 	}
+	if (starts(s, "<built-in function print>"))
+		return LG_NAME_LOG;
 	if (starts(s, "<built-in"))
 		return LG_NAME_TORCH_FRAME;
 	for (py = s; *py; py++) {
@@ -117,5 +181,5 @@ enum lg_name_class lg_name_class_of(const char *s)
 	/* Symmetric-memory collectives of torch: multimem_all_reduce_kernel, one_shot_all_reduce... */
 	if (strstr(s, "multimem_all_") || strstr(s, "_shot_all_reduce") || strstr(s, "cross_device_reduce"))
 		return LG_NAME_COMM;
-	return LG_NAME_OTHER;
+	return side_note(s);
 }

@@ -34,11 +34,12 @@ struct lg_gpu_work {
 enum lg_host_class {
 	LG_HOST_NONE,     /* between spans: interpreter, or not traced */
 	LG_HOST_OP,       /* operators and annotations */
+	LG_HOST_LOG,      /* metrics and messages are written; what the device is asked for meanwhile is not */
 	LG_HOST_LAUNCH,   /* a runtime call that only queues work */
 	LG_HOST_SYNC,     /* waits for the device */
 	LG_HOST_COPY,     /* a copy call that waits: pageable memory */
 	LG_HOST_ALLOC,    /* device memory taken or given back */
-	LG_HOST_SIDE,     /* checkpoint, logging */
+	LG_HOST_SIDE,     /* a checkpoint is saved */
 	LG_HOST_COMPILE,
 	LG_HOST_LOADER
 };
@@ -75,7 +76,8 @@ enum lg_gpu_cause {
 	LG_GPU_BY_SYNC,     /* the host had waited for the device and lost its lead */
 	LG_GPU_BY_ALLOC,
 	LG_GPU_BY_COMPILE,
-	LG_GPU_BY_SIDE,
+	LG_GPU_BY_SIDE,     /* a checkpoint */
+	LG_GPU_BY_LOG,      /* metrics and messages */
 	LG_GPU_BY_COLD,     /* first-time work: context, modules, autotuning */
 	LG_GPU_BY_AUTOTUNE, /* convolution algorithms measured inside steps */
 	LG_GPU_BY_OPTIMIZER, /* launches of an optimizer that goes parameter by parameter */
@@ -179,7 +181,7 @@ enum lg_name_class {
 	LG_NAME_OTHER, LG_NAME_LAUNCH, LG_NAME_GRAPH_LAUNCH, LG_NAME_GRAPH_BUILD, LG_NAME_SYNC,
 	LG_NAME_COPY_CALL, LG_NAME_BLOCKING_COPY, LG_NAME_ALLOC, LG_NAME_FREE, LG_NAME_RUNTIME,
 	LG_NAME_LOADER,
-	LG_NAME_COMPILE, LG_NAME_SIDE, LG_NAME_OPTIMIZER, LG_NAME_BACKWARD, LG_NAME_STEP,
+	LG_NAME_COMPILE, LG_NAME_SIDE, LG_NAME_LOG, LG_NAME_OPTIMIZER, LG_NAME_BACKWARD, LG_NAME_STEP,
 	LG_NAME_COMPILED_REGION, LG_NAME_FRAME, LG_NAME_TORCH_FRAME, LG_NAME_MODULE, LG_NAME_COMM
 };
 enum lg_name_class lg_name_class_of(const char *name);

@@ -322,6 +322,18 @@ static void step(struct sim *s, int k)
 		launch(s, STREAM_COMPUTE, "void cudnn::ops::nchwToNhwcKernel<float, float>", 50 * US,
 		       "aten::conv2d");
 	body(s, k);
+	if (p->side && now) {
+		int64_t start = s->now;
+
+		if (p->side_copy_ns) {
+			s->corr++;
+			at = device(s, STREAM_COMPUTE, s->now + 5 * US, p->side_copy_ns, LG_SPAN_COPY,
+				    "Memcpy DtoH (Device -> Pageable)", 8000000);
+			call(s, "cudaMemcpyAsync", at + p->side_copy_ns - s->now + 3 * US);
+		}
+		s->now += p->side_ns;
+		span(s, start, s->now - start, p->side_note ? LG_SPAN_NOTE : LG_SPAN_PYTHON, 0, p->side, -1);
+	}
 	if (p->pause_ns && now) {
 		for (int i = 0; i < STREAMS; i++)
 			s->now = s->free[i] > s->now ? s->free[i] : s->now;

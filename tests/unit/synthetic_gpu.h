@@ -69,7 +69,10 @@ struct gpu_plan {
 	bool optimizer_foreach; /* its kernels handle many parameters each, 40 us */
 	bool frames;            /* Python calls in the trace */
 	int64_t pause_ns;       /* Python without an event after the backward pass, the device has run dry */
-	int only_every;         /* pauses, allocations and compilation in every n-th step only; 0 = all */
+	const char *side;       /* a call (or annotation) of side_ns behind the backward pass */
+	bool side_note;
+	int64_t side_ns, side_copy_ns; /* within it, a copy to the host */
+	int only_every;         /* pauses, calls on the side, allocations and compilation in every n-th step only; 0 = all */
 	int lost_steps;         /* kernels of so many first steps are missing */
 	int lost_every;         /* every n-th kernel is missing; 0 = none */
 	int64_t overlap_ns;     /* a step's mark ends so much after the next one's begin */

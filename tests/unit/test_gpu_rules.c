@@ -924,6 +924,18 @@ static void names_are_what_they_are(void **state)
 		{ "_compile.compile_inner (dynamo_timed)", LG_NAME_COMPILE },
 		{ "aten::cudnn_convolution", LG_NAME_OTHER }, { "cumsum", LG_NAME_OTHER },
 		{ "ProfilerStep#3", LG_NAME_STEP }, { "", LG_NAME_OTHER },
+		{ "torch/serialization.py(629): save", LG_NAME_SIDE },
+		{ "/venv/torch/distributed/checkpoint/state_dict_saver.py(140): save", LG_NAME_SIDE },
+		{ "deepspeed/runtime/engine.py(3000): save_checkpoint", LG_NAME_SIDE },
+		{ "save_checkpoint", LG_NAME_SIDE }, { "checkpoint", LG_NAME_OTHER },
+		{ "torch/utils/checkpoint.py(481): checkpoint", LG_NAME_TORCH_FRAME },
+		{ "torch/utils/tensorboard/writer.py(351): add_scalar", LG_NAME_LOG },
+		{ "/usr/lib/python3.11/logging/__init__.py(1477): info", LG_NAME_LOG },
+		{ "wandb/sdk/wandb_run.py(1700): log", LG_NAME_LOG },
+		{ "<built-in function print>", LG_NAME_LOG },
+		{ "mlflow/utils/autologging_utils/safety.py(500): safe_patch_function", LG_NAME_FRAME },
+		{ "train.py(3): log_softmax", LG_NAME_FRAME }, { "aten::log", LG_NAME_OTHER },
+		{ "train.py(9): print_summary", LG_NAME_FRAME },
 	};
 
 	(void)state;

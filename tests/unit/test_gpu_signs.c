@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What names and order of rows give away in a profiler's trace: saves and logging. Each with its twin.
+ */
+#include "gpu_outcome.h"
+
+static struct gpu_plan with(const char *side, bool note)
+{
+	struct gpu_plan p = gpu_healthy;
+
+	p.launch_ns = 40 * US; /* not far ahead of the device */
+	p.side = side;
+	p.side_note = note;
+	p.side_ns = 12 * MS;
+	return p;
+}
+
+static void calls_that_write_metrics_are_logging(void **state)
+{
+	static const char *const call[] = { "torch/utils/tensorboard/writer.py(351): add_scalar",
+					    "wandb/sdk/wandb_run.py(1700): log", "<built-in function print>",
+					    "/usr/lib/python3.11/logging/__init__.py(1477): info" };
+	struct gpu_plan p;
+	struct outcome o;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof call / sizeof *call; i++) {
+		p = with(call[i], false);
+		o = first(&p, "side.logging");
+		assert_string_equal(o.v->findings[0].stage, "side");
+		assert_string_equal(o.v->findings[0].severity, "high");
+		assert_non_null(strstr(o.v->findings[0].evidence[0].text, call[i]));
+		done(&o);
+	}
+	/* The same time anywhere else is the host's. */
+	p = with("train.py(12): log_softmax", false);
+	o = first(&p, "gpu.launch_bound");
+	assert_null(find(o.v, "side.logging"));
+	done(&o);
+	/* Under the device's work it costs nothing. */
+	p = with(call[0], false);
+	p.launch_ns = gpu_healthy.launch_ns;
+	p.side_ns = 2 * MS;
+	quiet(&p);
+}
+
+static void calls_that_save_are_checkpoints(void **state)
+{
+	static const struct { const char *name; bool note; } call[] = {
+		{ "torch/serialization.py(629): save", false },
+		{ "torch/distributed/checkpoint/state_dict_saver.py(140): save", false },
+		{ "deepspeed/runtime/engine.py(3000): save_checkpoint", false },
+		{ "save_checkpoint", true },
+	};
+	const struct lg_finding *f;
+	struct gpu_plan p;
+	struct outcome o;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof call / sizeof *call; i++) {
+		p = with(call[i].name, call[i].note);
+		p.side_copy_ns = 5 * MS;
+		o = first(&p, "side.checkpoint");
+		f = find(o.v, "gpu.host_sync"); /* its copies are its own */
+		assert_true(!f || !is_loud(f));
+		assert_true(o.v->findings[0].lost_ms > 10 * (12 + 5) * 0.9);
+		done(&o);
+	}
+	/* Activations' checkpoints are none. */
+	p = with("checkpoint", true);
+	o = explain(&p);
+	assert_null(find(o.v, "side.checkpoint"));
+	done(&o);
+	/* One save in the window is not graded. */
+	p = with(call[0].name, false);
+	p.only_every = 7;
+	p.side_ns = 100 * MS;
+	o = explain(&p);
+	assert_string_equal(find(o.v, "side.checkpoint")->severity, "low");
+	done(&o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(calls_that_write_metrics_are_logging),
+		cmocka_unit_test(calls_that_save_are_checkpoints),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -561,8 +561,8 @@ static void bound(struct lg_case *c, const struct lg_gpu *g)
 	const uint32_t data_mask = 1u << LG_GPU_BY_LOADER | 1u << LG_GPU_BY_BATCH |
 				   1u << LG_GPU_BY_PAGEABLE | 1u << LG_GPU_BY_PINNED;
 	const uint32_t host_mask = 1u << LG_GPU_BY_LAUNCH | 1u << LG_GPU_BY_SYNC | 1u << LG_GPU_BY_ALLOC |
-				   1u << LG_GPU_BY_COMPILE | 1u << LG_GPU_BY_SIDE | 1u << LG_GPU_BY_LOG | 1u << LG_GPU_BY_COLD |
-				   1u << LG_GPU_BY_D2H | 1u << LG_GPU_BY_AUTOTUNE |
+				   1u << LG_GPU_BY_COMPILE | 1u << LG_GPU_BY_SIDE | 1u << LG_GPU_BY_LOG |
+				   1u << LG_GPU_BY_COLD | 1u << LG_GPU_BY_D2H | 1u << LG_GPU_BY_AUTOTUNE |
 				   1u << LG_GPU_BY_OPTIMIZER | 1u << LG_GPU_BY_ZERO |
 				   1u << LG_GPU_BY_CAST | 1u << LG_GPU_BY_WRAPPER;
 	double gpu, data, comms, host, unknown, most, all;

@@ -178,7 +178,8 @@ static void allocator(struct lg_case *c, const struct lg_gpu *g)
 }
 
 /* What a step does on the side, synchronously. */
-static void on_the_side(struct lg_case *c, const struct lg_gpu *g, const char *id, uint32_t mask, const char *what)
+static void on_the_side(struct lg_case *c, const struct lg_gpu *g, const char *id, uint32_t mask,
+			const char *what)
 {
 	const struct lg_gpu_run *r = NULL;
 	double share, lost = lg_gpu_lost(g, mask, &share, &r);

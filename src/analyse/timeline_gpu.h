@@ -34,7 +34,7 @@ struct lg_gpu_work {
 enum lg_host_class {
 	LG_HOST_NONE,     /* between spans: interpreter, or not traced */
 	LG_HOST_OP,       /* operators and annotations */
-	LG_HOST_LOG,      /* metrics and messages are written; what the device is asked for meanwhile is not */
+	LG_HOST_LOG,      /* metrics and messages are written; not what the device is asked for */
 	LG_HOST_LAUNCH,   /* a runtime call that only queues work */
 	LG_HOST_SYNC,     /* waits for the device */
 	LG_HOST_COPY,     /* a copy call that waits: pageable memory */

@@ -144,6 +144,10 @@ static void fact(struct lg_case *c, struct lg_links *l, size_t row, const char *
 	} else if (!strcmp(key, "net")) {
 		s.kind = LG_LINK_NETWORK;
 		s.value = strcmp(v, "Socket") != 0;
+	} else if (!strcmp(key, "provider")) {
+		/* libfabric falls back to sockets, too; "tcp;ofi_rxm" */
+		s.kind = LG_LINK_NETWORK;
+		s.value = strncmp(v, "tcp", 3) && strncmp(v, "sockets", 7) && strncmp(v, "udp", 3);
 	} else if (!strcmp(key, "nic")) {
 		size_t n;
 		const char *net = lg_arg(v, "net", &n);

@@ -256,6 +256,37 @@ static void the_network_inside_the_first_host(void **state)
 	done(&o);
 }
 
+/* libfabric has sockets of its own to fall back to, and NCCL calls both by one name. */
+static struct outcome over_libfabric(const char *provider, int nics)
+{
+	struct text t = { 0 };
+	struct outcome o;
+
+	for (int h = 0; h < 3; h++)
+		put(&t, "h%d:9:10 [0] NCCL INFO NET/OFI Selected Provider is %s (found %d nics)\n"
+			"h%d:9:10 [0] NCCL INFO Using network AWS Libfabric\n", h, h == 1 ? provider : "efa", h == 1 ? nics : 4, h);
+	o = judge_text(t.p, "NCCL log");
+	free(t.p);
+	return o;
+}
+
+static void libfabric_s_provider_counts(void **state)
+{
+	struct outcome o = over_libfabric("tcp;ofi_rxm", 1);
+	const struct lg_finding *f = only(&o, "network");
+
+	(void)state;
+	assert_words(f->title, "the network of h1 is tcp;ofi_rxm");
+	assert_true(told(f, "1 adapter"));
+	done(&o);
+	o = over_libfabric("efa", 3);
+	(void)only(&o, "adapters");
+	done(&o);
+	o = over_libfabric("efa", 4);
+	assert_quiet(&o);
+	done(&o);
+}
+
 static void all_alike_is_healthy(void **state)
 {
 	static const enum fault everywhere[] = { HEALTHY, SOCKET, SOCKET_SET, SHM_SET, INDIRECT, LOCAL_NET,
@@ -739,6 +770,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_host_is_worse),
 		cmocka_unit_test(the_network_inside_the_first_host),
+		cmocka_unit_test(libfabric_s_provider_counts),
 		cmocka_unit_test(all_alike_is_healthy),
 		cmocka_unit_test(one_host_alone_is_not_judged),
 		cmocka_unit_test(devices_in_another_order_are_not_worse),

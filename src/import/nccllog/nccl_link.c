@@ -5,8 +5,9 @@
  * Facts of the process: nccl.link (from, to: devices; by: direct, indirect, shm, net; n), of devices of one
  * host; nccl.nic (dev, way, net, gdr, n), connections over the network; nccl.near (from, to, rank, peer,
  * way), those of them whose ranks are near each other, so that they may be of one host; nccl.hca (name),
- * nccl.hcas (how many), nccl.hca_speed (name, speed in Mbit/s), nccl.hca_gdr (name, gdr, why), nccl.nvls (on,
- * off). Values are key=value, separated by tabs. Mark nccl.link_event: hca, what, fatal.
+ * nccl.hcas (how many), nccl.provider (of libfabric), nccl.hca_speed (name, speed in Mbit/s), nccl.hca_gdr
+ * (name, gdr, why), nccl.nvls (on, off). Values are key=value, separated by tabs. Mark nccl.link_event: hca,
+ * what, fatal.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -179,6 +180,19 @@ static void adapters(struct lg_nccl_log *l, const struct lg_nccl_process *p, con
 		lg_nccl_factf(l, p, "nccl.hcas", "%d", n);
 }
 
+/* "NET/OFI Selected Provider is efa (found 4 nics)", also "provider is efa, fabric is efa-direct (found ..." */
+static void provider(struct lg_nccl_log *l, const struct lg_nccl_process *p, const char *at)
+{
+	size_t n = strcspn(at, " ,(");
+	long nics;
+
+	if (!n || n > 63)
+		return;
+	lg_nccl_fact(l, p, "nccl.provider", at, n);
+	if (lg_nccl_number(at, "(found ", &nics) && nics > 0 && strstr(at, " nics)"))
+		lg_nccl_factf(l, p, "nccl.hcas", "%ld", nics);
+}
+
 /* "NET/IB: [0] mlx5_0:uverbs0:1/RoCE provider=Mlx5 speed=100000 context=..." */
 static void speed(struct lg_nccl_log *l, const struct lg_nccl_process *p, const char *at)
 {
@@ -219,6 +233,10 @@ int lg_nccl_link(struct lg_nccl_log *l, struct lg_nccl_process *p, const char *m
 		return connection(l, p, m);
 	if (begins(m, "NET/IB : Using ")) {
 		adapters(l, p, m + 15);
+		return 1;
+	}
+	if (begins(m, "NET/OFI Selected ") && (at = strstr(m, "rovider is "))) {
+		provider(l, p, at + 11);
 		return 1;
 	}
 	if (begins(m, "NET/IB: [")) {

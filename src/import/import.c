@@ -29,6 +29,7 @@
 #include "import/pyspy/pyspy.h"
 #include "import/refuse.h"
 #include "import/smi/smi.h"
+#include "import/source/packing.h"
 #include "import/torchlog/torchlog.h"
 #include "store/merge.h"
 
@@ -53,6 +54,9 @@ static const struct lg_importer *const importers[] = {
 /* Below this score sniff() takes what it cannot exclude, for run() to say what is wrong with it. */
 enum { SCORE_SURE = 40 };
 enum { N_IMPORTERS = sizeof importers / sizeof *importers, HEAD_BYTES = 4096 };
+/* zstd gives nothing out before a block of up to 128 KiB is whole (RFC 8878, 3.1.1.2.4); frames that are
+ * skipped may come before it. */
+enum { ZSTD_HEAD_BYTES = (128 << 10) + HEAD_BYTES };
 
 /* An input that is ready to be read by path. */
 struct input {
@@ -63,8 +67,9 @@ struct input {
 	int pipe;          /* read as it comes, head is gone from it; -1 */
 	dev_t dev;
 	ino_t ino;
-	uint8_t head[HEAD_BYTES];
+	uint8_t *head;     /* first, or allocated: see ZSTD_HEAD_BYTES */
 	size_t n_head;
+	uint8_t first[HEAD_BYTES];
 };
 
 static int keep(struct input *in, const void *bytes, size_t n, struct lg_error *err)
@@ -120,14 +125,16 @@ static void input_done(struct input *in)
 	if (in->pipe >= 0)
 		close(in->pipe);
 	in->fd = in->pipe = -1;
+	if (in->head != in->first)
+		lg_free(in->head);
+	in->head = in->first;
 }
 
-/* The first bytes; of a pipe they are gone from it then. */
-static int read_head(struct input *in, int fd, bool seeks, struct lg_error *err)
+static int read_up_to(struct input *in, int fd, bool seeks, size_t max, struct lg_error *err)
 {
-	while (in->n_head < HEAD_BYTES) {
+	while (in->n_head < max) {
 		uint8_t *to = in->head + in->n_head;
-		size_t n = HEAD_BYTES - in->n_head;
+		size_t n = max - in->n_head;
 		ssize_t k = seeks ? pread(fd, to, n, (off_t)in->n_head) : read(fd, to, n);
 
 		if (k < 0 && errno == EINTR)
@@ -141,6 +148,22 @@ static int read_head(struct input *in, int fd, bool seeks, struct lg_error *err)
 	return 0;
 }
 
+/* The first bytes; of a pipe they are gone from it then. */
+static int read_head(struct input *in, int fd, bool seeks, struct lg_error *err)
+{
+	int rc = read_up_to(in, fd, seeks, HEAD_BYTES, err);
+	uint8_t *more;
+
+	if (rc || in->n_head < HEAD_BYTES || !lg_is_zstd(in->head, in->n_head))
+		return rc;
+	more = lg_calloc(ZSTD_HEAD_BYTES, 1);
+	if (!more)
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	memcpy(more, in->first, in->n_head);
+	in->head = more;
+	return read_up_to(in, fd, seeks, ZSTD_HEAD_BYTES, err);
+}
+
 static int input_open(struct input *in, const char *path, struct lg_error *err)
 {
 	int fd, rc = 0;
@@ -150,6 +173,7 @@ static int input_open(struct input *in, const char *path, struct lg_error *err)
 			      .path = path,
 			      .fd = -1,
 			      .pipe = -1 };
+	in->head = in->first;
 	fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC)
 			       : fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
 	if (fd < 0 || fstat(fd, &st)) {

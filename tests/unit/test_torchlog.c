@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <time.h>
+#include <zstd.h>
 
 #include "feed_trace.h"
 #include "import/torchlog/step_regex.h"
@@ -89,6 +90,46 @@ static void a_log_may_begin_with_its_steps(void **state)
 	assert_int_equal(feed_marks(t, "log.step"), 5);
 	assert_true(feed_counter(t, "log.step_ms", -1, &n) == 1000 && n == 2);
 	lg_trace_free(t);
+}
+
+/* A zstd block of 128 KiB gives nothing out before it is whole, and noise does not shrink. */
+static void a_packed_file_is_known_by_what_is_inside(void **state)
+{
+	static const struct {
+		const char *before, *line, *line_end, *after, *format;
+	} rows[] = {
+		{ "", "note ", "\n", " iteration 10/ 100 | elapsed time per iteration (ms): 512.5 |\n"
+		  " iteration 11/ 100 | elapsed time per iteration (ms): 512.5 |\n", "log" },
+		{ "{\"schemaVersion\":1,\"traceEvents\":[",
+		  "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":1,\"name\":\"", "\"},\n",
+		  "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":1}]}", "kineto" },
+	};
+	enum { ROOM = 1 << 20 };
+	char *text = malloc(ROOM), *packed = malloc(ROOM); /* style: memory */
+	uint32_t seed = 1;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		size_t k = (size_t)sprintf(text, "%s", rows[i].before);
+		const char *path;
+
+		while (k < 400000) {
+			uint32_t v[3];
+
+			for (int j = 0; j < 3; j++)
+				v[j] = seed = seed * 1664525 + 1013904223;
+			k += (size_t)sprintf(text + k, "%s%08x%08x%08x%s", rows[i].line, v[0], v[1], v[2],
+					     rows[i].line_end);
+		}
+		k += (size_t)sprintf(text + k, "%s", rows[i].after);
+		k = ZSTD_compress(packed, ROOM, text, k, 1);
+		assert_false(ZSTD_isError(k));
+		path = feed_file(packed, k);
+		lg_trace_free(feed_read(path, rows[i].format));
+		unlink(path);
+	}
+	free(text);
+	free(packed);
 }
 
 static void torch_trace_gives_compilations_and_the_zone(void **state)
@@ -213,6 +254,7 @@ int main(void)
 		cmocka_unit_test(step_lines_of_frameworks_give_steps),
 		cmocka_unit_test(torch_trace_gives_compilations_and_the_zone),
 		cmocka_unit_test(a_log_may_begin_with_its_steps),
+		cmocka_unit_test(a_packed_file_is_known_by_what_is_inside),
 		cmocka_unit_test(the_user_says_what_a_step_line_is),
 		cmocka_unit_test(an_expression_that_cannot_be_used_is_refused_in_one_line),
 		cmocka_unit_test(no_line_takes_long),

@@ -136,7 +136,7 @@ static void results_of_every_layout(void **state)
 		"  68  16  float  sum  -1h-1:1320:1320 [0] NCCL INFO AllReduce: opCount 0\n"
 		"h-1:1320:1320 [0] NCCL INFO AllReduce: opCount 1\n"
 		"  9.5  1.54  2.54  0h-1:1320:1320 [0] NCCL INFO AllReduce: opCount 2\n  9.4  3.54  4.54  0\n"
-		"  12  13  14\n", "NCCL log");
+		"  12  13  14\n  1  100  train  2.31  0.50  0.10  9  1.0  2.0  3.0  0\n", "NCCL log");
 	char want[64];
 
 	(void)state;

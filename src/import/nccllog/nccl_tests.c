@@ -72,6 +72,19 @@ static int is_number(const char *w)
 	return end > w && !*end;
 }
 
+/* Other programs print tables, too: the third column is one of the types that NCCL knows. */
+static int is_type(const char *w)
+{
+	static const char *const types[] = { "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float",
+					     "double", "bfloat16", "f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2",
+					     "char", "int" };
+
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+		if (!strcmp(w, types[i]))
+			return 1;
+	return 0;
+}
+
 /* Only numbers, and what stands for one that was not measured. */
 static int is_numbers(const char *p)
 {
@@ -105,7 +118,7 @@ static int row(struct lg_nccl_log *l, const char *text, int64_t ts)
 	snprintf(line, sizeof line, "%s", text);
 	for (char *x = strtok_r(line, " \t", &save); x && n < WORDS; x = strtok_r(NULL, " \t", &save))
 		w[n++] = x;
-	if (n < 7 || !is_number(w[1]) || !isalpha((unsigned char)*w[2]))
+	if (n < 7 || !is_number(w[1]) || !is_type(w[2]))
 		return 0;
 	i = 3;
 	if (isalpha((unsigned char)*w[3]) && strcmp(w[3], "N/A"))

@@ -101,6 +101,8 @@ static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest 
 		n.class = LG_HOST_COMPILE;
 	if (t->span.kind[row] == LG_SPAN_PYTHON && n.class == LG_HOST_OP)
 		n.class = LG_HOST_NONE;
+	if (t->span.kind[row] == LG_SPAN_RUNTIME && n.class == LG_HOST_OP)
+		n.class = LG_HOST_LAUNCH; /* of a device whose calls are not known here */
 	if (copies[row] && k == LG_NAME_COPY_CALL)
 		n.class = LG_HOST_COPY;
 	if (k == LG_NAME_STEP)

@@ -74,7 +74,8 @@ static int list_calls(struct lg_case *c, struct lg_gpu *g, lg_prc prc, struct ca
 			if (t->span.kind[row] == LG_SPAN_STEP || t->span.seq[row] <= 0)
 				continue;
 			name = lg_gpu_name(c, g, t->span.name[row]);
-			if (!lg_is_runtime_name(name))
+			/* Of a device whose calls are not known here, too. */
+			if (!lg_is_runtime_name(name) && t->span.kind[row] != LG_SPAN_RUNTIME)
 				continue;
 			if (lg_grow(&ret->v, &cap, ret->n + 1, sizeof *ret->v))
 				return LG_E_NOMEM;
@@ -155,6 +156,11 @@ static int list_unrun(struct lg_launches *l)
 		if (r->work[i].call != LG_NO_ROW)
 			ran[r->work[i].call] = 1;
 	for (size_t i = 0; i < l->listed.n; i++) {
+		const struct call *v = &l->listed.v[i];
+
+		/* A call of the runtime and that of the driver in it have one number, one piece of work. */
+		if (i + 1 < l->listed.n && v[1].corr == v->corr && ran[v[1].row])
+			ran[v->row] = 1;
 		kernels += l->listed.v[i].kernel;
 		unrun += l->listed.v[i].kernel && !ran[l->listed.v[i].row];
 	}

@@ -17,7 +17,8 @@ static bool starts(const char *s, const char *prefix)
 	return !strncmp(s, prefix, strlen(prefix));
 }
 
-/* The API behind cuda..., cu..., hip...: its name without the prefix; NULL when it is none. */
+/* The API behind cuda..., cu..., hip..., and Intel's ze (Level Zero) and ur (Unified Runtime, before it pi):
+ * its name without the prefix; NULL when it is none. */
 static const char *api(const char *s)
 {
 	if (starts(s, "cuda") && isupper((unsigned char)s[4]))
@@ -26,7 +27,7 @@ static const char *api(const char *s)
 		return s + 3;
 	if (starts(s, "cu") && isupper((unsigned char)s[2]))
 		return s + 2;
-	if (starts(s, "ze") && isupper((unsigned char)s[2]))
+	if ((starts(s, "ze") || starts(s, "ur") || starts(s, "pi")) && isupper((unsigned char)s[2]))
 		return s + 2;
 	return NULL;
 }
@@ -37,11 +38,17 @@ static enum lg_name_class runtime_class(const char *a)
 		return LG_NAME_GRAPH_LAUNCH;
 	if (starts(a, "GraphInstantiate"))
 		return LG_NAME_GRAPH_BUILD;
-	if (strstr(a, "LaunchKernel") || strstr(a, "LaunchCooperative"))
+	if (strstr(a, "LaunchKernel") || strstr(a, "LaunchCooperative") || starts(a, "EnqueueKernelLaunch") ||
+	    starts(a, "EnqueueCooperativeKernelLaunch"))
 		return LG_NAME_LAUNCH;
 	if (starts(a, "StreamSynchronize") || starts(a, "DeviceSynchronize") ||
-	    starts(a, "EventSynchronize") || starts(a, "CtxSynchronize"))
+	    starts(a, "EventSynchronize") || starts(a, "CtxSynchronize") || strstr(a, "HostSynchronize") ||
+	    starts(a, "CommandQueueSynchronize") || starts(a, "QueueFinish") || !strcmp(a, "EventWait") ||
+	    !strcmp(a, "EventsWait"))
 		return LG_NAME_SYNC;
+	if (strstr(a, "AppendMemoryCopy") || strstr(a, "AppendMemoryFill") || starts(a, "EnqueueUSM") ||
+	    starts(a, "EnqueueMemBuffer"))
+		return LG_NAME_COPY_CALL;
 	/* hipMemcpyWithStream waits for its copy (HIP API: synchronous with respect to the host);
 	 * cudaMemcpy, cuMemcpyHtoD and hipMemcpy without Async do, too. */
 	if (starts(a, "Memcpy") || starts(a, "Memset"))
@@ -51,10 +58,11 @@ static enum lg_name_class runtime_class(const char *a)
 	    starts(a, "HostRegister"))
 		return LG_NAME_ALLOC;
 	if ((starts(a, "Malloc") && !strstr(a, "Async")) || starts(a, "MemAlloc") ||
-	    starts(a, "MemCreate") || starts(a, "MemMap"))
+	    starts(a, "MemCreate") || starts(a, "MemMap") || starts(a, "USMDeviceAlloc") ||
+	    starts(a, "USMHostAlloc") || starts(a, "USMSharedAlloc"))
 		return LG_NAME_ALLOC;
 	if (starts(a, "Free") || starts(a, "MemFree") || starts(a, "MemUnmap") ||
-	    starts(a, "MemRelease") || starts(a, "HostFree"))
+	    starts(a, "MemRelease") || starts(a, "HostFree") || starts(a, "USMFree"))
 		return LG_NAME_FREE;
 	return LG_NAME_RUNTIME;
 }

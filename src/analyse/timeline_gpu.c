@@ -73,6 +73,14 @@ static void classify(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_work *w)
 	else if (strstr(name, "DtoH") || strstr(name, "DeviceToHost"))
 		w->class = LG_GPU_D2H;
 	w->pageable = strstr(name, "Pageable") != NULL;
+	/* Intel's: memory of the host that the device does not know (M), that it does (H), its own (D). */
+	if (!strncmp(name, "Memcpy ", 7) && name[7] && name[8] == '2') {
+		if (name[9] == 'D' && (name[7] == 'M' || name[7] == 'H'))
+			w->class = LG_GPU_H2D;
+		else if (name[7] == 'D' && (name[9] == 'M' || name[9] == 'H'))
+			w->class = LG_GPU_D2H;
+		w->pageable = name[7] == 'M' || name[9] == 'M';
+	}
 }
 
 static const char *meta_of(const struct lg_case *c, lg_prc prc, const char *key)

@@ -40,6 +40,10 @@ static void span(struct sim *s, int64_t ts, int64_t dur, int kind, int stage, co
 
 static void call(struct sim *s, const char *name, int64_t ns)
 {
+	if (s->p->launch_call && !strcmp(name, "cudaLaunchKernel"))
+		name = s->p->launch_call;
+	if (s->p->sync_call && !strcmp(name, "cudaStreamSynchronize"))
+		name = s->p->sync_call;
 	span(s, s->now, ns, strstr(name, "ynchronize") ? LG_SPAN_WAIT : LG_SPAN_RUNTIME, 0, name, s->corr);
 	s->now += ns;
 }

@@ -76,6 +76,8 @@ struct gpu_plan {
 	int lost_steps;         /* kernels of so many first steps are missing */
 	int lost_every;         /* every n-th kernel is missing; 0 = none */
 	int64_t overlap_ns;     /* a step's mark ends so much after the next one's begin */
+	/* What the device's calls are called; NULL: as CUDA's. */
+	const char *launch_call, *sync_call;
 	bool autograd_heavy;    /* the autograd thread launches most */
 	bool regions_once;      /* a new version in each step, not in turn */
 };

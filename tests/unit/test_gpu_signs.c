@@ -80,11 +80,43 @@ static void calls_that_save_are_checkpoints(void **state)
 	done(&o);
 }
 
+static void other_devices_calls_are_launches_and_waits(void **state)
+{
+	static const char *const calls[][2] = {
+		{ "urEnqueueKernelLaunch", "urEventWait" },
+		{ "zeCommandListAppendLaunchKernel", "zeEventHostSynchronize" },
+		{ "runFunctionAsync", "cudaStreamSynchronize" }, /* only its correlation tells */
+	};
+	struct gpu_plan p;
+	struct outcome o;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+		p = gpu_healthy;
+		p.launch_call = calls[i][0];
+		p.sync_call = calls[i][1];
+		quiet(&p);
+		p.kernel_ns = 3 * US;
+		o = first(&p, "gpu.launch_bound");
+		for (size_t k = 0; k < o.v->n_limits; k++)
+			assert_null(strstr(o.v->limits[k], "is not in the trace"));
+		done(&o);
+		p = gpu_healthy;
+		p.launch_call = calls[i][0];
+		p.sync_call = calls[i][1];
+		p.launch_ns = 40 * US;
+		p.sync_every = 5;
+		o = first(&p, "gpu.host_sync");
+		done(&o);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(calls_that_write_metrics_are_logging),
 		cmocka_unit_test(calls_that_save_are_checkpoints),
+		cmocka_unit_test(other_devices_calls_are_launches_and_waits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -298,6 +298,30 @@ static void gone(struct lg_causes *c)
 	}
 }
 
+/*
+ * More samples in a step take longer, as many times at most: what a stage grew by within that is no cause's.
+ * Collectives and the host's other work do not grow with them. Fewer samples need not take less time, so
+ * nothing is asked of them.
+ */
+static void more_work(struct lg_causes *c)
+{
+	double ms = 0, more = c->d->work.times - 1;
+
+	for (uint32_t g = 1; more > 0 && g < LG_STAGE_MAX; g++) {
+		double part = fmin(c->pool[g], more * c->before[g]);
+
+		if (g == LG_STAGE_GRAD_SYNC || g == LG_STAGE_SIDE || !(part > 0))
+			continue;
+		c->pool[g] -= part;
+		c->lo[g] -= part;
+		c->before[g] += part; /* as it would be with the work of AFTER */
+		ms += part;
+	}
+	if (ms > 0)
+		lg_cause_share(c, lg_arena_printf(&c->d->v.arena, "a step does %.4g times the work", more + 1),
+			       "regress.workload", ms);
+}
+
 /* What the stages of the set grew by (net), in ms per step, and half of its interval. */
 static double growth(const struct lg_causes *c, uint32_t set, double *ret_half)
 {
@@ -524,6 +548,7 @@ int lg_diff_causes(struct lg_diff *d, const struct lg_verdict *after_v)
 		if (in_host(a->findings[i].id) && !isnan(a->findings[i].ms))
 			measured(&c, &a->findings[i], (struct portion){ 0 });
 	gone(&c);
+	more_work(&c);
 	compile_lost(&c);
 	compile_gained(&c);
 	debug_left_on(&c);

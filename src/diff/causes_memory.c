@@ -34,27 +34,52 @@ static bool same_operator(const char *forward, const char *backward, size_t n)
 	return m == n;
 }
 
-/* "AddmmBackward0" is the backward of aten::addmm: how often does each forward operator run for
- * one backward? With recomputation twice, without it once. */
-static double forwards_per_backward(const struct lg_side *s)
+static double calls_of(const struct lg_side *s, const char *backward, size_t n, double *ret_forward)
 {
-	double forward = 0, backward = 0;
+	double calls = 0;
 
+	*ret_forward = 0;
 	for (size_t i = 0; i < s->n_items; i++) {
-		const struct lg_item *b = &s->items[i];
-		const char *end = strstr(b->name, "Backward0");
-		size_t n = end ? (size_t)(end - b->name) : 0;
+		const struct lg_item *o = &s->items[i];
 
-		/* "autograd::engine::evaluate_function: AddmmBackward0" encloses the operator itself. */
-		if (b->kind != LG_ITEM_OP || !n || end[9] || strchr(b->name, ':'))
+		if (o->kind != LG_ITEM_OP)
 			continue;
-		backward += b->count;
-		/* Rows of one name and several shapes stand together: look for the forward once. */
-		for (size_t k = 0; k < s->n_items && !(i && !strcmp(s->items[i - 1].name, b->name)); k++)
-			if (s->items[k].kind == LG_ITEM_OP && same_operator(s->items[k].name, b->name, n))
-				forward += s->items[k].count;
+		if (!strncmp(o->name, backward, n) && !strcmp(o->name + n, "Backward0"))
+			calls += o->count;
+		else if (same_operator(o->name, backward, n))
+			*ret_forward += o->count;
 	}
-	return backward > 0 ? forward / backward : (double)NAN;
+	return calls;
+}
+
+/*
+ * "AddmmBackward0" is the backward of aten::addmm: with recomputation there are twice as many forward
+ * operators for one of their backward. Operators call each other, and more often the larger the inputs are:
+ * so each name is compared with itself, and none counts for more than that.
+ */
+static double more_forwards(const struct lg_side *b, const struct lg_side *a)
+{
+	double sum = 0, weight = 0;
+
+	for (size_t i = 0; i < a->n_items; i++) {
+		const struct lg_item *o = &a->items[i];
+		const char *end = strstr(o->name, "Backward0");
+		size_t n = end ? (size_t)(end - o->name) : 0;
+		double fb, fa, cb, ca;
+
+		/* "autograd::engine::evaluate_function: AddmmBackward0" encloses the operator itself. Rows of
+		 * one name and several shapes stand together. */
+		if (o->kind != LG_ITEM_OP || !n || end[9] || strchr(o->name, ':') ||
+		    (i && !strcmp(a->items[i - 1].name, o->name)))
+			continue;
+		cb = calls_of(b, o->name, n, &fb);
+		ca = calls_of(a, o->name, n, &fa);
+		if (!(cb > 0) || !(fb > 0))
+			continue;
+		sum += ca * fmin(2, fa / ca / (fb / cb));
+		weight += ca;
+	}
+	return weight > 0 ? sum / weight : (double)NAN;
 }
 
 static void memory_change(struct lg_causes *c, const char *detail, const char *title, uint32_t set,
@@ -82,19 +107,19 @@ void lg_causes_memory(struct lg_causes *c)
 {
 	const struct lg_side *b = c->d->before, *a = c->d->after;
 	double x = count_of(b, LG_ITEM_OP, "Checkpoint"), y = count_of(a, LG_ITEM_OP, "Checkpoint");
-	double p = forwards_per_backward(b), q = forwards_per_backward(a);
+	double more = more_forwards(b, a);
 	double gb = count_of(b, LG_ITEM_COLLECTIVE, "gather") + count_of(b, LG_ITEM_COLLECTIVE, "scatter");
 	double ga = count_of(a, LG_ITEM_COLLECTIVE, "gather") + count_of(a, LG_ITEM_COLLECTIVE, "scatter");
 	double sb = count_of(b, LG_ITEM_STAGE_CALL, "backward"), sa = count_of(a, LG_ITEM_STAGE_CALL, "backward");
 	struct lg_arena *ar = &c->d->v.arena;
 	uint32_t compute = lg_cause_compute_stages(c, false);
 
-	if (b->n_items && ((y > 0 && x <= 0) || q > 1.25 * p))
+	if (b->n_items && ((y > 0 && x <= 0) || more > 1.25))
 		memory_change(c, "checkpointing", "activation checkpointing runs forward operators again in the "
 			      "backward pass", compute,
 			      y > 0 && x <= 0 ? lg_arena_printf(ar, "checkpointed functions per step: 0 before, %.1f after", y)
-			      : lg_arena_printf(ar, "forward operators for one of their backward: %.2f before, %.2f "
-						"after", p, q));
+			      : lg_arena_printf(ar, "forward operators for one of their backward: %.2f times as many "
+						"as before", more));
 	if (b->n_items && ga >= 1 && ga > 2 * gb)
 		memory_change(c, "sharding", "parameters are sharded now and gathered in every step",
 			      1u << LG_STAGE_GRAD_SYNC | 1u << LG_STAGE_FORWARD | 1u << LG_STAGE_BACKWARD,

@@ -55,34 +55,80 @@ static void take_evenly(struct lg_causes *c, double ms)
 		}
 }
 
+/*
+ * The rows of one operator in shapes that only one of the runs has, as one: another shape makes no new
+ * operator. False when there is nothing to gather, or x is not the first of them.
+ */
+static bool in_other_shapes(const struct lg_causes *c, size_t first, struct lg_change *x)
+{
+	double se = 0;
+
+	*x = c->d->items[first];
+	x->before = x->after = x->count_before = x->count_after = 0;
+	for (size_t i = 0; i < c->d->n_items; i++) {
+		const struct lg_change *y = &c->d->items[i];
+		double s = (y->hi - y->lo) / 2;
+
+		if (strcmp(y->kind, x->kind) || strcmp(y->name, x->name) ||
+		    (y->count_before > 0 && y->count_after > 0))
+			continue;
+		if (i < first && y->sure && y->delta > 0)
+			return false;
+		x->before += y->before;
+		x->after += y->after;
+		x->count_before += y->count_before;
+		x->count_after += y->count_after;
+		se = hypot(se, s);
+	}
+	x->delta = x->after - x->before;
+	x->lo = x->delta - se;
+	x->hi = x->delta + se;
+	x->sure = x->delta > 2 * se; /* four standard errors, as for one row */
+	return true;
+}
+
 static void operators(struct lg_causes *c)
 {
+	double more = c->d->work.times > 1 ? c->d->work.times - 1 : 0;
+
 	for (size_t i = 0; i < c->d->n_items; i++) {
-		const struct lg_change *x = &c->d->items[i];
-		double ms = fmin(x->delta, left_over(c));
+		struct lg_change x = c->d->items[i];
+		double ms, expected;
+		bool other_shapes;
 		struct lg_finding *f;
 
-		if ((strcmp(x->kind, "op") && strcmp(x->kind, "kernel")) || !x->sure || x->delta <= 0)
+		if ((strcmp(x.kind, "op") && strcmp(x.kind, "kernel")) || !x.sure || x.delta <= 0)
 			continue;
-		if (ms < 0.03 * c->d->mean_ms[1])
+		if (fmin(x.delta, left_over(c)) < 0.03 * c->d->mean_ms[1])
 			continue; /* a stage's finding lists the small ones */
+		other_shapes = !(x.count_before > 0) && *x.shape;
+		if (other_shapes && !in_other_shapes(c, i, &x))
+			continue;
+		expected = more * x.before; /* of the larger batch */
+		ms = fmin(x.delta - expected, left_over(c));
+		if (!x.sure || x.lo <= expected || ms < 0.03 * c->d->mean_ms[1])
+			continue;
 		f = lg_cause_add(c, "regress.op");
 		if (!f)
 			return;
 		f->confidence = 0.85;
-		f->detail = x->kind;
+		f->detail = x.kind;
 		f->culprit.relation = "self";
-		f->culprit.function = x->name;
-		f->title = x->before > 0
-			? lg_arena_printf(&c->d->v.arena, "%s %s takes %.3f ms per step, %.3f before", x->kind,
-					  x->name, x->after, x->before)
-			: lg_arena_printf(&c->d->v.arena, "%s %s is new: %.3f ms per step", x->kind, x->name,
-					  x->after);
-		lg_cause_price(c, f, ms, fmin(ms, x->lo - c->d->between * x->before));
-		lg_cause_say(c, f, "calls per step: %.2f before, %.2f after%s%s", x->count_before, x->count_after,
-		    *x->shape ? "; shape " : "", x->shape);
-		lg_cause_say(c, f, "95 %% interval of the difference: %+.3f to %+.3f ms per step", x->lo, x->hi);
-		if (x->before > 0)
+		f->culprit.function = x.name;
+		f->title = x.before > 0
+			? lg_arena_printf(&c->d->v.arena, "%s %s takes %.3f ms per step, %.3f before", x.kind,
+					  x.name, x.after, x.before)
+			: lg_arena_printf(&c->d->v.arena, "%s %s is new: %.3f ms per step", x.kind, x.name,
+					  x.after);
+		lg_cause_price(c, f, ms, fmin(ms, x.lo - expected - c->d->between * (x.before + expected)));
+		lg_cause_say(c, f, "calls per step: %.2f before, %.2f after%s%s", x.count_before, x.count_after,
+		    !*x.shape ? "" : other_shapes && x.before > 0 ? "; in other shapes than before, as " : "; shape ",
+		    x.shape);
+		lg_cause_say(c, f, "95 %% interval of the difference: %+.3f to %+.3f ms per step", x.lo, x.hi);
+		if (expected > 0)
+			lg_cause_say(c, f, "with %.4g times the work up to %.3f ms were to be expected", more + 1,
+				     x.before + expected);
+		if (x.before > 0)
 			say_between(c, f);
 		take_evenly(c, ms);
 		lg_cause_share(c, f->title, f->id, ms);
@@ -126,26 +172,31 @@ static void facts(struct lg_causes *c, double unexplained)
 	struct lg_diff *d = c->d;
 	struct lg_finding *f;
 	const char *list = "";
-	size_t n = 0;
+	size_t n = 0, told = 0;
 
-	if (!d->n_facts)
+	for (size_t i = 0; i < d->n_facts; i++) {
+		if (lg_diff_is_workload(&d->facts[i]))
+			continue;
+		if (n++ < FACTS_TOLD)
+			list = lg_arena_printf(&d->v.arena, "%s%s%s", list, told++ ? ", " : "", d->facts[i].key);
+	}
+	if (!n)
 		return;
-	for (size_t i = 0; i < d->n_facts && n < FACTS_TOLD; i++, n++)
-		list = lg_arena_printf(&d->v.arena, "%s%s%s", list, n ? ", " : "", d->facts[i].key);
 	f = lg_cause_add(c, "regress.version");
 	if (!f)
 		return;
 	f->confidence = unexplained >= 0.03 * d->mean_ms[1] ? 0.5 : 0.3;
 	f->culprit.relation = "self";
 	f->title = lg_arena_printf(&d->v.arena, "versions, flags or environment changed: %s%s", list,
-				   d->n_facts > n ? " ..." : "");
+				   n > told ? " ..." : "");
 	/* What a fact costs alone cannot be measured here. It is worth an alarm only when time was
 	 * lost that nothing else accounts for. */
 	f->severity = unexplained >= 0.03 * d->mean_ms[1] ? "medium" : "info";
 	for (size_t i = 0; i < d->n_facts; i++)
-		lg_cause_say(c, f, "%s: %s before, %s after", d->facts[i].key,
-		    d->facts[i].before ? d->facts[i].before : "not told",
-		    d->facts[i].after ? d->facts[i].after : "not told");
+		if (!lg_diff_is_workload(&d->facts[i]))
+			lg_cause_say(c, f, "%s: %s before, %s after", d->facts[i].key,
+				     d->facts[i].before ? d->facts[i].before : "not told",
+				     d->facts[i].after ? d->facts[i].after : "not told");
 	if (f->severity[0] == 'm')
 		lg_cause_say(c, f, "%.3f ms per step have no other explanation; change them back one at a time to measure "
 		    "each", unexplained);

@@ -279,29 +279,72 @@ static const struct {
 	{ "dist.backend", "backend of torch.distributed" }, { "torch.autocast", "autocast" },
 };
 
+bool lg_diff_is_workload(const struct lg_fact_change *f)
+{
+	for (size_t i = 0; i < sizeof workload / sizeof *workload; i++)
+		if (f->before && f->after && !strcmp(f->key, workload[i].key))
+			return true;
+	return false;
+}
+
 static void unfair_fact(struct lg_diff *d, const char *says, const char *b, const char *a)
 {
 	if (d->n_unfair < sizeof workload / sizeof *workload + 8)
 		d->unfair[d->n_unfair++] = lg_arena_printf(&d->v.arena, "%s: %s before, %s after", says, b, a);
 }
 
-/* Samples in a step of all ranks; 0 = not told. */
-static double batch_of(const struct lg_side *s)
+/* Samples in a step of one rank, or of the whole job; 0 = not told. */
+static double batch_of(const struct lg_side *s, bool *ret_all)
 {
 	const char *all = lg_side_fact(s, "batch.global"), *one = lg_side_fact(s, "loader.batch_size");
 	const char *x = all ? all : one;
 	char *end = NULL;
 	double n = x ? strtod(x, &end) : 0;
 
-	if (!x || end == x || *end || !(n > 0))
-		return 0;
-	return n * (!all && s->n_ranks ? (double)s->n_ranks : 1);
+	*ret_all = all != NULL;
+	return x && end != x && !*end && n > 0 ? n : 0;
+}
+
+/* How much more is done in a step, and in how much of the time. */
+static int work(struct lg_diff *d)
+{
+	const struct lg_side *side[2] = { d->before, d->after };
+	double batch[2], ranks[2];
+	bool all[2];
+	int rc = 0;
+
+	for (int i = 0; i < 2; i++) {
+		batch[i] = batch_of(side[i], &all[i]);
+		ranks[i] = side[i]->n_ranks ? (double)side[i]->n_ranks : 1;
+	}
+	d->samples = (struct lg_ratio){ NAN, NAN, NAN };
+	d->work = (struct lg_work){ .times = (double)NAN };
+	if (batch[0] > 0 && batch[1] > 0) {
+		for (int i = 0; i < 2; i++)
+			batch[i] *= all[i] ? 1 : ranks[i];
+		d->work.times = batch[1] / ranks[1] / (batch[0] / ranks[0]);
+		d->work.batch = true;
+	} else {
+		rc = lg_diff_work_of_shapes(d, &d->work);
+		batch[0] = ranks[0];
+		batch[1] = d->work.times * ranks[1];
+		if (d->work.from)
+			unfair_fact(d, d->work.batch ? "batch size (by the shapes of the operators' inputs)"
+						     : "shapes of the operators' inputs, a dimension of them",
+				    lg_arena_printf(&d->v.arena, "%llu", (unsigned long long)d->work.from),
+				    lg_arena_printf(&d->v.arena, "%llu", (unsigned long long)d->work.to));
+	}
+	if (d->work.batch && d->mean.value > 0) {
+		double more = batch[1] / batch[0];
+
+		d->samples = (struct lg_ratio){ more / d->mean.value, more / d->mean.hi, more / d->mean.lo };
+	}
+	return rc;
 }
 
 static int unfair(struct lg_diff *d)
 {
 	const struct lg_side *b = d->before, *a = d->after;
-	double batch[2] = { 0 };
 	bool world = false;
 
 	d->unfair = lg_arena_alloc(&d->v.arena, sizeof workload / sizeof *workload + 8, sizeof *d->unfair);
@@ -323,16 +366,7 @@ static int unfair(struct lg_diff *d)
 			    lg_arena_printf(&d->v.arena, "%d", a->ref_rank));
 	if (d->other_tool)
 		unfair_fact(d, "measured with different tools", b->inputs[0].format, a->inputs[0].format);
-	for (int i = 0; i < 2; i++)
-		batch[i] = batch_of(i ? a : b);
-	d->samples = (struct lg_ratio){ NAN, NAN, NAN };
-	if (batch[0] > 0 && batch[1] > 0 && d->mean.value > 0) {
-		double more = batch[1] / batch[0];
-
-		d->samples = (struct lg_ratio){ more / d->mean.value, more / d->mean.hi,
-						more / d->mean.lo };
-	}
-	return 0;
+	return work(d);
 }
 
 static bool other_tool(const struct lg_side *b, const struct lg_side *a)

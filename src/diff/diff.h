@@ -58,6 +58,13 @@ struct lg_share {
 	double ms, share;      /* per step; of the whole change, NAN where that is noise */
 };
 
+/* How many times the work of a step before is in a step of one rank after. */
+struct lg_work {
+	double times;          /* NAN = not told */
+	uint64_t from, to;     /* the dimension of the inputs that tells it; 0 = the batch size is a fact */
+	bool batch;            /* the batch's, not another dimension of the inputs */
+};
+
 struct lg_diff {
 	struct lg_verdict v;   /* findings: the differences. trace: AFTER's. Own arena */
 	const struct lg_side *before, *after;
@@ -68,6 +75,7 @@ struct lg_diff {
 	double between;        /* 95 %: by which part two runs of one program may differ (noise.c) */
 	double load;           /* of it, what other processes' new use of the CPUs may do */
 	double steadiness;     /* >= 1: the steps' interval over that of independent steps */
+	struct lg_work work;
 	const char **unfair;   /* why the two may not be comparable */
 	size_t n_unfair;
 	bool other_tool;       /* the inputs are of two kinds: each shows what the other cannot */
@@ -99,6 +107,11 @@ void lg_diff_free(struct lg_diff *d);
 
 /* ---- changes.c: tables of what differs, without judgement ---- */
 int lg_diff_changes(struct lg_diff *d) LG_MUST_CHECK;
+/* Told as other work already, not as a version or a flag? */
+bool lg_diff_is_workload(const struct lg_fact_change *f);
+/* ---- work.c ---- */
+/* By the operators' input shapes; d->items are known. */
+int lg_diff_work_of_shapes(struct lg_diff *d, struct lg_work *ret) LG_MUST_CHECK;
 /* ---- gauges.c ---- */
 int lg_diff_gauges(struct lg_diff *d) LG_MUST_CHECK;
 /* "GPU 3", "GPU 3 of machine 2" */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """diff over every pair of kinds of input: an honest sentence always, no loss where nothing changed, and the
 changes that a kind can show are told."""
+import gzip
 import itertools
 import json
 import os
@@ -112,6 +113,15 @@ def test_ranks_of_both_sides_are_joined(laggard, tmp_path):
         alone["diff"]["before"]["steps"] == 0
     other = diff(laggard, ranks[0], ranks[1])
     assert any("rank whose steps are compared: 0 before, 1 after" in line for line in other["diff"]["unfair"])
+
+
+def test_a_profiler_trace_tells_how_many_ranks_there_are(laggard, tmp_path):
+    path = DATA / "kineto/rank0.json.gz"
+    text = gzip.decompress(path.read_bytes()).decode()
+    more, n = re.subn(r'("world_size": *)2', r"\g<1>4", text)
+    assert n == 1
+    (tmp_path / "of4.json").write_text(more)
+    assert diff(laggard, path, tmp_path / "of4.json")["diff"]["unfair"] == ["number of ranks: 2 before, 4 after"]
 
 
 @pytest.mark.parametrize("args, word", (

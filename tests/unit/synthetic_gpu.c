@@ -292,7 +292,7 @@ static void step(struct sim *s, int k)
 
 		snprintf(args, sizeof args, "dims=[[%d,64,56,56],[64,64,3,3]]\tinputs=[\"\", \"\", \"[1, 1]\", "
 			 "\"[1, 1]\", \"[1, 1]\", \"1\", \"%s\", \"False\", \"True\"]",
-			 p->conv_shapes_change ? 32 + 7 * k + i : 32, p->conv_benchmark ? "True" : "False");
+			 p->conv_shapes_change ? 32 + 7 * k + i : p->conv_batch ? p->conv_batch : 32, p->conv_benchmark ? "True" : "False");
 		s->types = args;
 		launch(s, STREAM_COMPUTE, "sm80_xmma_fprop_implicit_gemm_bf16", 50 * US, "aten::cudnn_convolution");
 		s->types = NULL;

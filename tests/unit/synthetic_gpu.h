@@ -64,6 +64,7 @@ struct gpu_plan {
 	const char *comm_kernel;
 	int convs;              /* aten::cudnn_convolution a step, of 50 us */
 	bool conv_benchmark, conv_shapes_change;
+	int conv_batch;         /* 0 = 32 */
 	int ddp_buckets;        /* collectives of comm_ns that backward orders, on the compute stream */
 	int64_t comm_tail_ns;   /* one more collective behind the backward pass */
 	bool optimizer_foreach; /* its kernels handle many parameters each, 40 us */

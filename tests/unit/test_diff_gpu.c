@@ -168,6 +168,70 @@ static void what_did_not_change_explains_nothing(void **state)
 	done(&p);
 }
 
+/* The shapes of its operators tell a larger batch: that its kernels take longer is no regression. */
+static void a_larger_batch_is_other_work(void **state)
+{
+	struct gpu_plan before = loop(), after;
+	const struct lg_finding *f;
+	struct pair p;
+
+	(void)state;
+	before.convs = 8;
+	after = before;
+	after.kernel_ns *= 2;
+	after.conv_batch = 64;
+	p = compare(&before, &after);
+	assert_int_equal(p.d->n_unfair, 1);
+	assert_non_null(strstr(p.d->unfair[0], "batch size"));
+	assert_non_null(strstr(p.d->unfair[0], "32 before, 64 after"));
+	assert_true(p.d->work.batch && fabs(p.d->work.times - 2) < 1e-9);
+	assert_true(fabs(p.d->samples.value - 2 / p.d->mean.value) < 1e-9);
+	assert_string_equal(p.d->gate.verdict, "pass");
+	assert_int_equal(loud(&p), 1);
+	assert_string_equal(p.d->v.findings[0].id, "regress.workload");
+	done(&p);
+	/* Twice the samples are no reason for three times the time. */
+	after.kernel_ns = 3 * before.kernel_ns;
+	p = compare(&before, &after);
+	f = p.d->v.findings;
+	assert_string_equal(f->id, "regress.op");
+	assert_true(fabs(f->lost_ms / (double)p.s[1]->s.n - 200 * 0.05) < 1);
+	assert_string_equal(p.d->gate.verdict, "fail");
+	done(&p);
+	/* The same batch: it is a slower kernel. */
+	after.conv_batch = 0;
+	after.kernel_ns = 2 * before.kernel_ns;
+	p = compare(&before, &after);
+	assert_int_equal(p.d->n_unfair, 0);
+	assert_string_equal(p.d->v.findings[0].id, "regress.op");
+	assert_string_equal(p.d->v.findings[0].severity, "high");
+	assert_string_equal(p.d->gate.verdict, "fail");
+	done(&p);
+}
+
+/* Samples of any length: no shape of one run is in the other, and there is no ratio between them. */
+static void shapes_that_always_change_are_no_other_work(void **state)
+{
+	struct gpu_plan before = loop(), after;
+	struct pair p;
+
+	(void)state;
+	before.convs = 8;
+	before.conv_shapes_change = true;
+	after = before;
+	after.n_steps = 37;
+	p = compare(&before, &after);
+	assert_int_equal(p.d->n_unfair, 0);
+	assert_int_equal(p.d->v.n_findings, 0);
+	done(&p);
+	/* Nor does another shape make an operator a new one. */
+	before.conv_shapes_change = false;
+	p = compare(&before, &after);
+	assert_int_equal(p.d->n_unfair, 0);
+	assert_int_equal(loud(&p), 0);
+	done(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -175,6 +239,8 @@ int main(void)
 		cmocka_unit_test(pageable_copies_are_told),
 		cmocka_unit_test(two_new_causes_have_their_own),
 		cmocka_unit_test(what_did_not_change_explains_nothing),
+		cmocka_unit_test(a_larger_batch_is_other_work),
+		cmocka_unit_test(shapes_that_always_change_are_no_other_work),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

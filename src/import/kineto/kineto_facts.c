@@ -183,5 +183,7 @@ void kin_facts_add(struct kineto *k, lg_prc prc)
 								 .key = key,
 								 .value = k->facts[i].value });
 	}
+	if (k->world > 0)
+		lg_meta_setf(k->b, prc, "dist.world", "%lld", (long long)k->world);
 	lg_meta_set(k->b, prc, "trace.format", "kineto");
 }

@@ -84,6 +84,13 @@ static const struct {
 		   "faster (its function is in the finding).",
 	    .tradeoff = "What arrives is a step old; more room is memory.",
 	    .confirm = "Put a constant, or /dev/null, in its place for a minute: the slow steps go with it." } },
+	{ "compile.skipped", "failed",
+	  { .fix = "Read the named error: take the unsupported call out of the compiled function, or hide it "
+		   "(@torch.compiler.disable, allow_in_graph, a custom operator); check that torch, Triton and the "
+		   "driver belong together; torch._dynamo.config.suppress_errors = False makes it fail loudly.",
+	    .tradeoff = "What is hidden runs eagerly; loud errors end the run.",
+	    .confirm = "TORCH_LOGS=+dynamo, or torch.compile(backend=\"eager\") and then \"aot_eager\": the first that "
+		       "fails tells the layer." } },
 	{ "gpu.throttled", "power",
 	  { .fix = "Compare the limit with the peers' and with the default: nvidia-smi -q -d POWER (current, default and "
 		   "max limit); nvidia-smi -pl WATTS raises one that was lowered. Where the machine shares a power "

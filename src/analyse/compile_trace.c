@@ -19,7 +19,7 @@
 
 #define BIT(cause) (1u << (cause))
 
-enum { FRAMES_MAX = 1024, MANY_FRAMES = 8, MANY_RECOMPILES = 3 };
+enum { FRAMES_MAX = 1024, MANY_FRAMES = 8, MANY_RECOMPILES = 3, MANY_TRACES = 5 };
 
 static void in_step(struct lg_case *c, const struct lg_gpu *g)
 {
@@ -305,8 +305,9 @@ static void debug_frames(struct lg_case *c, const struct lg_gpu *g)
 
 /* ---- logs ---- */
 
-static void from_log(struct lg_case *c, const char *name, const char *id, size_t at_least,
-		     const char *severity, const char *title)
+/* The finding; NULL = there is nothing to tell. */
+static struct lg_finding *from_log(struct lg_case *c, const char *name, const char *id, size_t at_least,
+				   const char *severity, const char *title)
 {
 	const struct lg_mark_tab *m = &c->t->mark;
 	struct lg_finding *f;
@@ -316,12 +317,12 @@ static void from_log(struct lg_case *c, const char *name, const char *id, size_t
 	for (size_t i = 0; i < m->n; i++)
 		n += !strcmp(lg_string(c->t, m->name[i]), name);
 	if (n < at_least || !n)
-		return;
+		return NULL;
 	if (lg_gpu_told(c, id))
-		return; /* by the hook, or the trace, which know more than a log line */
+		return NULL; /* by the hook, or the trace, which know more than a log line */
 	f = lg_finding_add(c, id);
 	if (!f)
-		return;
+		return NULL;
 	f->severity = severity;
 	f->confidence = 0.95;
 	f->culprit.relation = "self";
@@ -343,10 +344,28 @@ static void from_log(struct lg_case *c, const char *name, const char *id, size_t
 	}
 	lg_evidence_add(c, f, INT64_MIN, 0, "a log does not tell what it costs: compare the step time with "
 			"and without (laggard diff)");
+	return f;
+}
+
+/* A debugging aid that spoke up in the log. */
+static void debug_from_log(struct lg_case *c)
+{
+	struct lg_finding *f = from_log(c, "log.anomaly", "debug.left_on", 1, "medium",
+					"autograd anomaly detection is on: every backward operator is checked for NaN");
+
+	if (f) {
+		f->detail = "anomaly";
+		f->stage = lg_stage_name(LG_STAGE_BACKWARD);
+	}
+	f = from_log(c, "log.profiled", "debug.left_on", MANY_TRACES, "low", "torch.profiler takes trace after trace");
+	if (f)
+		f->detail = "profiler";
 }
 
 int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)
 {
+	struct lg_finding *failed;
+
 	in_step(c, g);
 	regions(c, g);
 	launch_blocking(c, g);
@@ -355,8 +374,10 @@ int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)
 		 "torch.compile skipped code that was to be compiled: it runs eagerly");
 	from_log(c, "log.compile_none", "compile.skipped", 1, "medium",
 		 "torch.compile found no frame that it could compile");
-	from_log(c, "log.compile_failed", "compile.skipped", 1, "medium",
-		 "compilation failed: that code runs eagerly, or not at all");
+	failed = from_log(c, "log.compile_failed", "compile.skipped", 1, "medium",
+			  "compilation failed: that code runs eagerly, or not at all");
+	if (failed)
+		failed->detail = "failed"; /* no mode is to blame: other advice */
 	from_log(c, "log.recompile_limit", "compile.recompile_limit", 1, "medium",
 		 "a function hit the recompile limit: from then on it runs eagerly");
 	from_log(c, "log.recompile", "compile.recompiles", 3, "medium",
@@ -371,5 +392,6 @@ int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)
 		 "DDP copies gradients whose strides differ from its buckets'");
 	from_log(c, "log.loader_workers", "data.workers_oversubscribed", 1, "low",
 		 "the loader has more workers than this process has CPUs");
+	debug_from_log(c);
 	return c->failed;
 }

@@ -154,7 +154,7 @@ static void say_open_ends(struct lg_case *c, const struct lg_tally *y)
 					    "interrupts, so who sent them is not known; of a program of this host "
 					    "only where the waking's stack shows it sending (tier bpf, or tier perf "
 					    "with --profile deep)", net * 100));
-	if (unknown >= OPEN_SHARE)
+	if (unknown >= OPEN_SHARE && c->has_states)
 		lg_limit(c, lg_arena_printf(&c->v->arena,
 					    "%.0f %% of the critical path is unexplained: waits that nobody in the "
 					    "recording ended (a timer, as in Python's wait for the GIL, or an "
@@ -278,6 +278,24 @@ static bool say_no_repetition(struct lg_case *c)
 	return true;
 }
 
+/* Nothing but lines of a log tells of steps. */
+static bool are_of_log(const struct lg_case *c)
+{
+	const struct lg_trace *t = c->t;
+	size_t lines = 0;
+
+	for (size_t i = 0; i < t->span.n; i++) {
+		if (t->span.kind[i] == LG_SPAN_STAGE)
+			return false;
+		if (t->span.kind[i] != LG_SPAN_STEP)
+			continue;
+		if (strcmp(lg_string(t, t->span.name[i]), "log step"))
+			return false;
+		lines++;
+	}
+	return lines > 0;
+}
+
 static int judge(struct lg_case *c, struct lg_error *err)
 {
 	struct lg_pieces path = { 0 };
@@ -339,7 +357,9 @@ static int judge(struct lg_case *c, struct lg_error *err)
 						 "of waits leads no further, a profiler of the job does",
 						 100 * (double)y.own_excess / (double)y.excess));
 		if (!c->has_states)
-			lg_limit(c, "no scheduler states in this input: waits could not be followed");
+			lg_limit(c, are_of_log(c) ? "the step times are those that the log states, one a line: what "
+						    "the steps waited for it does not tell"
+						  : "no scheduler states in this input: waits could not be followed");
 	}
 	lg_free(path.v);
 	return rc;

@@ -118,12 +118,20 @@ static int sentence(struct lg_torchlog *l, const struct lg_log_line *line)
 		{ "Grad strides do not match bucket view strides", "log.ddp_grad_strides" },
 		{ "This DataLoader will create ", "log.loader_workers" },
 		{ "Gradient overflow.  Skipping step", "log.grad_overflow" },
+		/* torch/autograd/anomaly_mode.py; torch/csrc/autograd/python_anomaly_mode.cpp, at a NaN */
+		{ "Anomaly Detection has been enabled. This mode will increase the runtime", "log.anomaly" },
+		{ "Traceback of forward call that caused the error", "log.anomaly" },
+		{ "ActivityProfilerController.cpp:", "log.profiled" },
 		{ "failed (exitcode: ", "log.worker_failed" },
 		{ "'train_runtime': ", "log.train_summary" },
 	};
 
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (strstr(line->msg, known[i].words)) {
+			/* libkineto prints each of its stages; a trace is done once. */
+			if (!strcmp(known[i].name, "log.profiled") &&
+			    !strstr(line->msg, "Completed Stage: Collection"))
+				return 0;
 			lg_torchlog_mark(l, line, known[i].name, value_of(known[i].name, line->msg), NULL);
 			return 1;
 		}

@@ -19,6 +19,66 @@ static void compile_id(const struct lg_doc *d, char *out, size_t size)
 		 (long long)lg_value_int(d, lg_value_get(d, d->root, "frame_compile_id"), -1));
 }
 
+static uint64_t key_of(const struct lg_log_line *line, int64_t number)
+{
+	return lg_mix64((uint64_t)(uint32_t)line->pid << 32 ^ (uint64_t)number) | 1;
+}
+
+static void remember(struct lg_torchlog *l, struct lg_map *m, uint64_t key, lg_str s)
+{
+	if (lg_map_set(m, key, s))
+		lg_builder_fail(l->b);
+}
+
+/* {"str": ["/app/train.py", 7]}: from here on 7 stands for that file in the records of this process. */
+static void string(struct lg_torchlog *l, const struct lg_log_line *line, const struct lg_doc *d, uint32_t v)
+{
+	int64_t number = lg_value_int(d, lg_value_at(d, v, 1), -1);
+
+	if (number >= 0)
+		remember(l, &l->file_of, key_of(line, number),
+			 lg_intern(l->b, lg_value_text(d, lg_value_at(d, v, 0))));
+}
+
+static void frame_is(struct lg_torchlog *l, const struct lg_log_line *line, const struct lg_doc *d,
+		     const char *function, const char *file, int64_t at)
+{
+	char text[512];
+
+	if (!*function || !*file)
+		return;
+	snprintf(text, sizeof text, "%s (%s:%lld)", function, file, (long long)at);
+	remember(l, &l->code_of, key_of(line, lg_value_int(d, lg_value_get(d, d->root, "frame_id"), -1)),
+		 lg_intern(l->b, text));
+}
+
+/* The stack at a compilation's start ends in the function that is compiled. */
+static void started(struct lg_torchlog *l, const struct lg_log_line *line, const struct lg_doc *d,
+		    uint32_t start)
+{
+	uint32_t stack = lg_value_get(d, start, "stack"), n = lg_value_count(d, stack);
+	uint32_t last = n ? lg_value_at(d, stack, n - 1) : 0;
+	int64_t number = n ? lg_value_int(d, lg_value_get(d, last, "filename"), -1) : -1;
+	lg_str file = number >= 0 ? lg_map_get(&l->file_of, key_of(line, number)) : 0;
+
+	if (file)
+		frame_is(l, line, d, lg_value_text(d, lg_value_get(d, last, "name")),
+			 lg_string(lg_builder_trace(l->b), file),
+			 lg_value_int(d, lg_value_get(d, last, "line"), 0));
+}
+
+/* "f (/app/train.py:6) [0/1]", as far as the records before tell. */
+static void code_and_id(struct lg_torchlog *l, const struct lg_log_line *line, const struct lg_doc *d,
+			char *out, size_t size)
+{
+	int64_t frame = lg_value_int(d, lg_value_get(d, d->root, "frame_id"), -1);
+	lg_str code = lg_map_get(&l->code_of, key_of(line, frame));
+	char id[48];
+
+	compile_id(d, id, sizeof id);
+	snprintf(out, size, "%s%s%s", code ? lg_string(lg_builder_trace(l->b), code) : "", code ? " " : "", id);
+}
+
 /* ns since 1970 of a compilation's start; 0 = not told. */
 static int64_t start_of(const struct lg_doc *d, uint32_t m)
 {
@@ -49,6 +109,8 @@ static void metrics(struct lg_torchlog *l, const struct lg_log_line *line, const
 	snprintf(where, sizeof where, "%s (%s:%lld) %s", function,
 		 lg_value_text(d, lg_value_get(d, m, "co_filename")),
 		 (long long)lg_value_int(d, lg_value_get(d, m, "co_firstlineno"), 0), id);
+	frame_is(l, line, d, function, lg_value_text(d, lg_value_get(d, m, "co_filename")),
+		 lg_value_int(d, lg_value_get(d, m, "co_firstlineno"), 0));
 	if (start && line->ts != INT64_MIN) {
 		/* The line was written when the compilation ended: what is left is the zone, in whole
 		 * quarters of an hour. A year that was guessed wrong shows here, too. */
@@ -98,9 +160,9 @@ static int artifact(struct lg_torchlog *l, const struct lg_log_line *line, const
 	};
 	const char *name = lg_value_text(d, lg_value_get(d, a, "name"));
 	int64_t compile = lg_value_int(d, lg_value_get(d, d->root, "frame_compile_id"), -1);
-	char id[48];
+	char code[560];
 
-	compile_id(d, id, sizeof id);
+	code_and_id(l, line, d, code, sizeof code);
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
 		if (strcmp(name, known[i].name))
 			continue;
@@ -111,7 +173,7 @@ static int artifact(struct lg_torchlog *l, const struct lg_log_line *line, const
 		l->open = (struct lg_mark_row){ .ts = lg_torchlog_now(l, line),
 						.thr = lg_torchlog_thread(l, line), .value = compile,
 						.name = lg_intern(l->b, known[i].mark) };
-		snprintf(l->text, sizeof l->text, "%s", id);
+		snprintf(l->text, sizeof l->text, "%s:", code);
 		return 1;
 	}
 	return 0;
@@ -120,7 +182,7 @@ static int artifact(struct lg_torchlog *l, const struct lg_log_line *line, const
 int lg_torchlog_record(struct lg_torchlog *l, const struct lg_log_line *line, char *json)
 {
 	static const char *const wanted[] = { "{\"compilation_metrics\"", "{\"bwd_compilation_metrics\"",
-					      "{\"artifact\"", "{\"dynamo_start\"" };
+					      "{\"artifact\"", "{\"dynamo_start\"", "{\"str\"" };
 	struct lg_log_line with = *line;
 	struct lg_doc d;
 	uint32_t v;
@@ -141,12 +203,15 @@ int lg_torchlog_record(struct lg_torchlog *l, const struct lg_log_line *line, ch
 		metrics(l, &with, &d, v);
 	} else if ((v = lg_value_get(&d, d.root, "artifact"))) {
 		payload = artifact(l, &with, &d, v);
-	} else if (lg_value_get(&d, d.root, "dynamo_start")) {
-		char id[48];
+	} else if ((v = lg_value_get(&d, d.root, "dynamo_start"))) {
+		char code[560];
 
-		compile_id(&d, id, sizeof id);
+		started(l, &with, &d, v);
+		code_and_id(l, &with, &d, code, sizeof code);
 		lg_torchlog_mark(l, &with, "log.compile_start",
-				 lg_value_int(&d, lg_value_get(&d, d.root, "frame_compile_id"), -1), id);
+				 lg_value_int(&d, lg_value_get(&d, d.root, "frame_compile_id"), -1), code);
+	} else if ((v = lg_value_get(&d, d.root, "str"))) {
+		string(l, &with, &d, v);
 	}
 	lg_doc_done(&d);
 	return payload;

@@ -317,6 +317,8 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 		lg_map_done(&l->by_rank);
 		lg_map_done(&l->by_pid);
 		lg_map_done(&l->step_of);
+		lg_map_done(&l->file_of);
+		lg_map_done(&l->code_of);
 		lg_free(l->step);
 	}
 	lg_free(l);

@@ -23,6 +23,8 @@
  *   log.worker_failed        exit code; line
  *   log.oom                  bytes asked for; line
  *   log.memory_summary       device; allocated and reserved, now and peak, OOMs, retries
+ *   log.anomaly              -; autograd's anomaly mode is on, and where it said so
+ *   log.profiled             -; line            torch.profiler finished a trace
  *   log.tf32_off .max_autotune_off .flex_eager .fallback_kernel .nondeterministic .grad_overflow
  *   log.ddp_find_unused .ddp_grad_strides       -; line
  *   log.loader_workers       workers asked for; line
@@ -84,6 +86,8 @@ struct lg_torchlog {
 	/* TORCH_TRACE */
 	int64_t zone;  /* printed time minus UTC */
 	int zone_known, structured;
+	struct lg_map file_of; /* pid and interned number -> name of a file */
+	struct lg_map code_of; /* pid and frame -> "function (file:line)" */
 	/* memory_summary() */
 	int summary_device;
 	char summary[512];

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_log_findings.c - what is concluded from the text of a log alone. */
+#include "feed_trace.h"
+#include "outcome.h"
+
+#define STEPS "iteration 10/ 100 | elapsed time per iteration (ms): 512.3 |\n" \
+	      "iteration 11/ 100 | elapsed time per iteration (ms): 512.3 |\n"
+#define TRACED "STAGE:2023-03-01 10:00:00 77:77 ActivityProfilerController.cpp:294] Completed Stage: Warm Up\n" \
+	       "STAGE:2023-03-01 10:00:01 77:77 ActivityProfilerController.cpp:300] Completed Stage: Collection\n"
+
+static void debugging_aids_speak_up_in_the_log(void **state)
+{
+	static const struct {
+		const char *text, *detail, *severity;
+	} rows[] = {
+		{ "train.py:12: UserWarning: Anomaly Detection has been enabled. This mode will increase the runtime and "
+		  "should only be enabled for debugging.\n  with torch.autograd.detect_anomaly():\n" STEPS,
+		  "anomaly", "medium" },
+		{ STEPS "[W python_anomaly_mode.cpp:104] Warning: Error detected in LogBackward0. Traceback of forward call "
+		  "that caused the error:\n", "anomaly", "medium" },
+		{ TRACED TRACED TRACED TRACED TRACED, "profiler", "low" },
+		/* a few traces are what a profiler is for; a job's own words are no sign of torch's */
+		{ STEPS TRACED TRACED TRACED, NULL, NULL },
+		{ STEPS "enabling anomaly detection for sensor data\nAnomaly Detection has been trained\n", NULL, NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct outcome o = judge(feed_text(rows[i].text, "log"));
+		const struct lg_finding *f = find(o.v, "debug.left_on");
+
+		if (rows[i].detail) {
+			assert_non_null(f);
+			assert_string_equal(f->detail, rows[i].detail);
+			assert_string_equal(f->severity, rows[i].severity);
+		} else if (o.v->n_findings) {
+			fail_msg("healthy log %zu: %s", i, o.v->findings[0].title);
+		}
+		done(&o);
+	}
+}
+
+#define HEAD "V1120 23:42:01.869000 28211 torch/_dynamo/x.py:1] "
+#define AT(frame, compile) "\"rank\": 0, \"frame_id\": " frame ", \"frame_compile_id\": " compile ", \"attempt\": 0"
+#define AGAIN(compile) \
+	HEAD "{\"artifact\": {\"name\": \"recompile_reasons\", \"encoding\": \"json\"}, " AT("0", compile) \
+	     ", \"has_payload\": \"0\"}\n\t[\"0/" compile ": tensor 'x' size mismatch\"]\n"
+
+static void recompiles_of_a_structured_trace_name_their_function(void **state)
+{
+	struct outcome o = judge(feed_text(
+		HEAD "{\"str\": [\"/app/train.py\", 3]}\n"
+		HEAD "{\"str\": [\"/app/other.py\", 4]}\n"
+		HEAD "{\"dynamo_start\": {\"stack\": [{\"line\": 80, \"name\": \"main\", \"filename\": 4}, {\"line\": 6, \"name\": "
+		     "\"f\", \"filename\": 3}]}, " AT("0", "0") "}\n"
+		HEAD "{\"dynamo_start\": {\"stack\": [{\"line\": 9, \"name\": \"g\", \"filename\": 4}]}, " AT("1", "0") "}\n"
+		AGAIN("1") AGAIN("2") AGAIN("3"), "log"));
+	const struct lg_finding *f = find(o.v, "compile.recompiles");
+
+	(void)state;
+	assert_non_null(f);
+	assert_string_equal(f->culprit.function, "f (/app/train.py:6) [0/1]: [\"0/1: tensor 'x' size mismatch\"]");
+	done(&o);
+	/* A file number that was never told: the id alone. */
+	o = judge(feed_text(HEAD "{\"dynamo_start\": {\"stack\": [{\"line\": 9, \"name\": \"g\", \"filename\": 4}]}, "
+				 AT("0", "0") "}\n" AGAIN("1") AGAIN("2") AGAIN("3"), "log"));
+	f = find(o.v, "compile.recompiles");
+	assert_non_null(f);
+	assert_string_equal(f->culprit.function, "[0/1]: [\"0/1: tensor 'x' size mismatch\"]");
+	done(&o);
+}
+
+static void a_failed_compilation_gets_its_own_advice(void **state)
+{
+	static const char metrics[] =
+		HEAD "{\"compilation_metrics\": {\"co_name\": \"g\", \"co_filename\": \"/app/train.py\", \"co_firstlineno\": 9, "
+		     "\"fail_type\": \"Unsupported\", \"fail_reason\": \"dynamic control flow\"}, " AT("0", "0") "}\n";
+	struct outcome o = judge(feed_text(metrics, "log"));
+	const struct lg_finding *f = find(o.v, "compile.skipped");
+
+	(void)state;
+	assert_non_null(f);
+	assert_string_equal(f->detail, "failed");
+	assert_null(strstr(f->fix, "FlopCounterMode"));
+	done(&o);
+	o = judge(feed_text("V1120 23:49:11.891000 6239 torch/_dynamo/convert_frame.py:1345] skipping: z (reason: non-infra "
+			    "torch dispatch mode present, this is not supported today in torch.compile, file: /app/t.py)\n",
+			    "log"));
+	f = find(o.v, "compile.skipped");
+	assert_non_null(f);
+	assert_null(f->detail);
+	assert_non_null(strstr(f->fix, "FlopCounterMode"));
+	done(&o);
+}
+
+/* Steps that are lines of a log have no waits to look into: no word about schedulers and Python's lock. */
+static void steps_of_a_log_are_called_that(void **state)
+{
+	static char text[8192];
+	struct outcome o;
+	size_t k = 0;
+	bool said = false;
+
+	(void)state;
+	for (int i = 1; i < 40; i++)
+		k += (size_t)sprintf(text + k, "[titan] 2026-03-01 10:00:%02d,123 - root - INFO - step: %d  loss:  7.1  tps: 16,384\n",
+				     i, i);
+	o = judge(feed_text(text, "log"));
+	assert_true(o.v->n_judged > 30);
+	for (size_t i = 0; i < o.v->n_limits; i++) {
+		assert_null(strstr(o.v->limits[i], "GIL"));
+		assert_null(strstr(o.v->limits[i], "scheduler"));
+		said |= strstr(o.v->limits[i], "that the log states") != NULL;
+	}
+	assert_true(said);
+	done(&o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(debugging_aids_speak_up_in_the_log),
+		cmocka_unit_test(recompiles_of_a_structured_trace_name_their_function),
+		cmocka_unit_test(a_failed_compilation_gets_its_own_advice),
+		cmocka_unit_test(steps_of_a_log_are_called_that),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -355,11 +355,14 @@ static void debug_from_log(struct lg_case *c)
 
 	if (f) {
 		f->detail = "anomaly";
+		f->culprit.function = "autograd anomaly detection";
 		f->stage = lg_stage_name(LG_STAGE_BACKWARD);
 	}
 	f = from_log(c, "log.profiled", "debug.left_on", MANY_TRACES, "low", "torch.profiler takes trace after trace");
-	if (f)
+	if (f) {
 		f->detail = "profiler";
+		f->culprit.function = "torch.profiler";
+	}
 }
 
 int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)

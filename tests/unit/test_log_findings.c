@@ -13,6 +13,8 @@ static void debugging_aids_speak_up_in_the_log(void **state)
 	static const struct {
 		const char *text, *detail, *severity;
 	} rows[] = {
+		{ "<stdin>:2: UserWarning: Anomaly Detection has been enabled. This mode will increase the runtime and "
+		  "should only be enabled for debugging.\n", "anomaly", "medium" },
 		{ "train.py:12: UserWarning: Anomaly Detection has been enabled. This mode will increase the runtime and "
 		  "should only be enabled for debugging.\n  with torch.autograd.detect_anomaly():\n" STEPS,
 		  "anomaly", "medium" },
@@ -116,12 +118,23 @@ static void steps_of_a_log_are_called_that(void **state)
 	done(&o);
 }
 
+static void markup_is_no_log(void **state)
+{
+	static const char *const texts[] = { "<html>iteration 1 it/s]\n", "<?xml version=\"1.0\"?>\n<a>UserWarning: 1</a>\n",
+					     "<a>:\nUserWarning: x\n" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+		(void)feed_refused(texts[i], strlen(texts[i]));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(debugging_aids_speak_up_in_the_log),
 		cmocka_unit_test(recompiles_of_a_structured_trace_name_their_function),
 		cmocka_unit_test(a_failed_compilation_gets_its_own_advice),
+		cmocka_unit_test(markup_is_no_log),
 		cmocka_unit_test(steps_of_a_log_are_called_that),
 	};
 

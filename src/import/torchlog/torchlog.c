@@ -345,6 +345,14 @@ static bool user_says_so(char *text)
 	return false;
 }
 
+/* Python's "<stdin>:2: UserWarning:", and no markup. */
+static bool names_no_file(const char *p)
+{
+	const char *end = *p == '<' ? strpbrk(p, ">\n") : NULL;
+
+	return end && *end == '>' && end[1] == ':' && isdigit((unsigned char)end[2]);
+}
+
 /* A line of torch's own or a known word is a log for certain; any other text may still be one, because
  * jobs print pages of their own before anything of torch's: run() decides then. */
 static int sniff(const uint8_t *head, size_t n)
@@ -372,7 +380,8 @@ static int sniff(const uint8_t *head, size_t n)
 	p += strspn(p, " \t\r\n");
 	if (!strncmp(p, "laggard-baseline\t", 17)) /* ours, no log */
 		return 0;
-	if (!printable || *p == '{' || !strncmp(p, "[{", 2) || !strncmp(p, "#!", 2) || *p == '<')
+	if (!printable || *p == '{' || !strncmp(p, "[{", 2) || !strncmp(p, "#!", 2) ||
+	    (*p == '<' && !names_no_file(p)))
 		return 0;
 	if (*p == '[' && strspn(p + 1, " \r\n\t") && strchr("{[]", p[1 + strspn(p + 1, " \r\n\t")]))
 		return 0;

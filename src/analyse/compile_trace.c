@@ -361,7 +361,7 @@ static void debug_from_log(struct lg_case *c)
 	f = from_log(c, "log.profiled", "debug.left_on", MANY_TRACES, "low", "torch.profiler takes trace after trace");
 	if (f) {
 		f->detail = "profiler";
-		f->culprit.function = "torch.profiler";
+		f->culprit.function = "torch.profiler.profile";
 	}
 }
 

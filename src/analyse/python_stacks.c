@@ -250,6 +250,28 @@ static void tell_workers(struct stacks *s, struct lg_finding *f)
 	f->title = lg_arena_printf(&c->v->arena, "%s: the workers are busy in %s", f->title, hot);
 }
 
+static const char *who(struct stacks *s, lg_prc p)
+{
+	const struct lg_trace *t = s->c->t;
+
+	if (t->process.rank[p] >= 0)
+		return lg_arena_printf(&s->c->v->arena, "rank %d", t->process.rank[p]);
+	return lg_arena_printf(&s->c->v->arena, "pid %d", t->process.pid[p]);
+}
+
+/* Its main thread; with a name where there are several. */
+static const char *main_of(struct stacks *s, lg_prc prc)
+{
+	const struct lg_process_tab *p = &s->c->t->process;
+	size_t n = 0;
+
+	for (lg_prc k = 1; k < p->n; k++)
+		n += s->side[k].n > 0;
+	if (n < 2 || (p->rank[prc] < 0 && p->pid[prc] <= 0))
+		return "the main thread";
+	return lg_arena_printf(&s->c->v->arena, "the main thread of %s", who(s, prc));
+}
+
 /* p: the main thread that waits most. */
 static void loader(struct stacks *s, lg_prc prc)
 {
@@ -280,8 +302,8 @@ static void loader(struct stacks *s, lg_prc prc)
 				.rank = c->t->process.rank[k], .pid = c->t->process.pid[k],
 				.tid = c->t->thread.tid[o->main] };
 	}
-	f->title = lg_arena_printf(&c->v->arena, "the main thread spends %.0f %% of its %s on getting the next batch",
-				   share * 100, p->timed ? "time" : "samples");
+	f->title = lg_arena_printf(&c->v->arena, "%s spends %.0f %% of its %s on getting the next batch",
+				   main_of(s, prc), share * 100, p->timed ? "time" : "samples");
 	lg_evidence_add(c, f, INT64_MIN, 0, "%.0f %% of its samples are in the loader (%.0f %% waiting for a worker's "
 			"batch, %.0f %% working on one itself), %.0f %% in collectives; %llu of %llu%s",
 			100 * (double)p->loader / (double)p->all, 100 * (double)p->queue / (double)p->all,
@@ -338,8 +360,8 @@ static void save(struct stacks *s, lg_prc prc)
 	f->lost_share = share;
 	f->severity = lg_severity_of_few(share);
 	f->confidence = 0.75;
-	f->title = lg_arena_printf(&c->v->arena, "the main thread spends %.0f %% of its time in torch.save",
-				   share * 100);
+	f->title = lg_arena_printf(&c->v->arena, "%s spends %.0f %% of its time in torch.save",
+				   main_of(s, prc), share * 100);
 	lg_evidence_add(c, f, INT64_MIN, 0, "%.1f ms of %.1f ms of its samples", (double)p->save / 1e6,
 			whole(p) / 1e6);
 }
@@ -360,15 +382,6 @@ static const char *stands_in(struct stacks *s, const struct side *p, uint16_t of
 		snprintf(text, sizeof text, "%s (%s:%u)", lg_string(t, t->frame.name[f]),
 			 lg_string(t, t->frame.file[f]), t->frame.line[f]);
 	return lg_arena_strdup(&s->c->v->arena, text);
-}
-
-static const char *who(struct stacks *s, lg_prc p)
-{
-	const struct lg_trace *t = s->c->t;
-
-	if (t->process.rank[p] >= 0)
-		return lg_arena_printf(&s->c->v->arena, "rank %d", t->process.rank[p]);
-	return lg_arena_printf(&s->c->v->arena, "pid %d", t->process.pid[p]);
 }
 
 enum { NAMED_MAX = 4 };
@@ -423,12 +436,18 @@ int lg_find_python_stacks(struct lg_case *c)
 {
 	struct stacks s = { .c = c };
 	lg_prc waits = 0, saves = 0;
+	lg_str last = 0;
 	bool any = false;
 	int rc;
 
+	if (c->has_states) /* wait chains tell more */
+		return 0;
 	for (size_t i = 0; i < c->t->sample.n && !any; i++)
-		any = row_kind(c->t, c->t->sample.event[i]);
-	if (!any || c->has_states) /* wait chains tell more */
+		if (c->t->sample.event[i] != last) { /* millions of rows of a perf.data have one name */
+			last = c->t->sample.event[i];
+			any = row_kind(c->t, last);
+		}
+	if (!any)
 		return 0;
 	rc = read_stacks(&s);
 	if (!rc) {

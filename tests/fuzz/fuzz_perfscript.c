@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Any line as one of perf script: every view lies inside the line, and a line does not change its
- * kind when blanks are added behind it.
+ * kind when blanks are added behind it. All of them as a file.
  */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "fuzz_feed.h"
+#include "import/perfscript/perfscript.h"
 #include "import/perfscript/script_line.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void inside(struct lg_ps_view v, const char *line, size_t n)
 {
@@ -53,5 +49,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		one(p, n, true);
 		p += n + 1;
 	}
+	fuzz_feed(&lg_import_perfscript, data, size);
 	return 0;
 }

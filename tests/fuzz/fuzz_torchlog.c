@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_torchlog.c - logs of training jobs and TORCH_TRACE files. */
+/* fuzz_torchlog.c - logs of training jobs and TORCH_TRACE files, and what is concluded from them. */
+#define FUZZ_JUDGE
 #include "fuzz_feed.h"
 #include "import/torchlog/torchlog.h"
 

@@ -30,6 +30,16 @@ static void waits_for_batches_are_a_share_of_the_samples(void **state)
 	assert_null(f->detail);
 	assert_string_equal(o.v->bound, "data");
 	done(&o);
+	/* Of several processes the one that waits most. */
+	o = profile("process 4:\"python train.py\";" QUEUE " 100\nprocess 4:\"python train.py\";" FORWARD " 900\n"
+		    "process 5:\"python train.py\";" QUEUE " 600\nprocess 5:\"python train.py\";" FORWARD " 400\n",
+		    "folded stacks");
+	f = find(o.v, "data.loader_wait");
+	assert_non_null(f);
+	assert_int_equal(f->culprit.pid, 5);
+	assert_int_equal(f->n_victims, 2);
+	assert_non_null(strstr(f->title, "main thread of pid 5"));
+	done(&o);
 	/* Too few samples to grade. */
 	o = profile(QUEUE " 7\n" FORWARD " 3\n", "folded stacks");
 	assert_int_equal(loud(o.v), 0);

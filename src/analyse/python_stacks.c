@@ -73,14 +73,17 @@ static uint16_t what_is(const struct lg_trace *t, lg_frm f, bool outermost)
 		return 0;
 	dot = strrchr(name, '.'); /* with the class before it where a profiler prints qualified names */
 	name = dot ? dot + 1 : name;
-	if (ends(file, "torch/utils/data/dataloader.py")) {
+	/* torchdata's is a copy of torch's with a state. */
+	if (ends(file, "torch/utils/data/dataloader.py") ||
+	    ends(file, "torchdata/stateful_dataloader/stateful_dataloader.py")) {
 		is |= strcmp(name, "__len__") ? IN_LOADER : 0;
 		is |= !strcmp(name, "_get_data") || !strcmp(name, "_try_get_data") ? IN_QUEUE : 0;
 		for (size_t i = 0; i < sizeof start / sizeof *start; i++)
 			is |= !strcmp(name, start[i]) ? IN_START : 0;
 	} else if (ends(file, "torch/utils/data/_utils/fetch.py")) {
 		is |= IN_FETCH;
-	} else if (ends(file, "torch/utils/data/_utils/worker.py")) {
+	} else if (ends(file, "torch/utils/data/_utils/worker.py") ||
+		   ends(file, "torchdata/stateful_dataloader/worker.py")) {
 		is |= !strcmp(name, "_worker_loop") ? IN_WORKER : 0;
 	} else if (ends(file, "torch/distributed/distributed_c10d.py")) {
 		is |= IN_COMM;
@@ -384,6 +387,30 @@ static const char *stands_in(struct stacks *s, const struct side *p, uint16_t of
 	return lg_arena_strdup(&s->c->v->arena, text);
 }
 
+#define SEEN_SHARE 0.9
+
+/* A profile that leaves idle threads out shows the main thread's work and not its waits. */
+static void say_unseen(struct stacks *s)
+{
+	double most = 0;
+	lg_prc worst = 0;
+
+	for (lg_prc p = 1; p < s->c->t->process.n; p++) {
+		const struct side *x = &s->side[p];
+		double unseen = x->n && x->timed ? 1 - (double)x->all / whole(x) : 0;
+
+		if (unseen > most) {
+			most = unseen;
+			worst = p;
+		}
+	}
+	if (worst && most > 1 - SEEN_SHARE)
+		lg_limit(s->c, lg_arena_printf(&s->c->v->arena,
+					       "%s has no samples for %.0f %% of the profile: without --idle py-spy "
+					       "leaves out threads that wait, so waits (for data, for other ranks) may "
+					       "be missing", main_of(s, worst), most * 100));
+}
+
 enum { NAMED_MAX = 4 };
 
 /* Where each main thread stood when it was dumped. */
@@ -468,6 +495,7 @@ int lg_find_python_stacks(struct lg_case *c)
 			loader(&s, waits);
 		if (saves)
 			save(&s, saves);
+		say_unseen(&s);
 		say_dumps(&s);
 		rc = c->failed;
 	}

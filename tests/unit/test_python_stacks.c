@@ -85,6 +85,9 @@ static void says_what_the_loader_did(void **state)
 		  "process 2:\"python train.py\";" FETCH "read (socket.py:5) 100\n", "transform", "decode (PIL/Image.py)" },
 		{ "process 1:\"python train.py\";" QUEUE " 500\nprocess 1:\"python train.py\";" FORWARD " 500\n"
 		  "process 2:\"python train.py\";" FETCH "readinto (socket.py:5) 800\n", "io", "readinto (socket.py)" },
+		{ "<module> (t.py:8);_try_get_data (torchdata/stateful_dataloader/stateful_dataloader.py:9) 500\n" FORWARD
+		  " 500\nprocess 2:\"python train.py\";_worker_loop (torchdata/stateful_dataloader/worker.py:9);fetch "
+		  "(torch/utils/data/_utils/fetch.py:51);crop (data.py:9) 600\n", "transform", "crop (data.py)" },
 		{ NEXT "fetch (torch/utils/data/_utils/fetch.py:51);crop (data.py:9) 500\n" FORWARD " 500\n", "workers_zero",
 		  "crop (data.py)" },
 		{ "<module> (t.py:8);__iter__ (torch/utils/data/dataloader.py:4);_get_iterator (torch/utils/data/"
@@ -105,14 +108,14 @@ static void says_what_the_loader_did(void **state)
 	}
 }
 
-/* n times: wait_us in the loader, then 20 ms in forward. */
-static struct outcome timed(int n, int wait_us)
+/* n times: wait_us in the loader, then 20 ms in forward, then idle_us without a sample. */
+static struct outcome timed(int n, int wait_us, int idle_us)
 {
 	static char text[65536];
 	size_t k = (size_t)sprintf(text, "[");
 	int at = 0;
 
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < n; i++, at += idle_us) {
 		const char *name[] = { "_try_get_data", "forward" };
 		const char *file[] = { "/lib/torch/utils/data/dataloader.py", "model.py" };
 		int us[] = { wait_us, 20000 };
@@ -128,9 +131,17 @@ static struct outcome timed(int n, int wait_us)
 	return profile(text, "py-spy chrometrace");
 }
 
+static bool limited(const struct lg_verdict *v, const char *words)
+{
+	for (size_t i = 0; i < v->n_limits; i++)
+		if (strstr(v->limits[i], words))
+			return true;
+	return false;
+}
+
 static void with_times_the_loss_is_in_ms_and_episodes_count(void **state)
 {
-	struct outcome o = timed(20, 30000);
+	struct outcome o = timed(20, 30000, 0);
 	const struct lg_finding *f = find(o.v, "data.loader_wait");
 
 	(void)state;
@@ -138,21 +149,21 @@ static void with_times_the_loss_is_in_ms_and_episodes_count(void **state)
 	assert_string_equal(f->severity, "high");
 	assert_true(fabs(f->lost_ms - 600) < 1 && fabs(f->lost_share - 0.6) < 0.01);
 	done(&o);
-	o = timed(3, 200000); /* three waits, however long, are not the rule */
+	o = timed(3, 200000, 0); /* three waits, however long, are not the rule */
 	assert_int_equal(loud(o.v), 0);
 	assert_non_null(find(o.v, "data.loader_wait"));
 	done(&o);
-	o = timed(20, 500);
+	o = timed(20, 500, 0);
 	assert_int_equal(o.v->n_findings, 0);
+	assert_false(limited(o.v, "--idle"));
 	done(&o);
-}
-
-static bool limited(const struct lg_verdict *v, const char *words)
-{
-	for (size_t i = 0; i < v->n_limits; i++)
-		if (strstr(v->limits[i], words))
-			return true;
-	return false;
+	/* py-spy without --idle: a share of the whole time all the same, and a word about what is missing */
+	o = timed(20, 10000, 20000);
+	f = find(o.v, "data.loader_wait");
+	assert_non_null(f);
+	assert_true(fabs(f->lost_share - 0.2) < 0.01);
+	assert_true(limited(o.v, "the main thread has no samples for 39 % of the profile"));
+	done(&o);
 }
 
 #define DUMP(pid, frames) \

@@ -639,6 +639,8 @@ int lg_explain_gpu(struct lg_case *c, struct lg_error *err)
 	if (!rc)
 		rc = lg_find_gpu_kernels(c, &g);
 	if (!rc)
+		rc = lg_find_backward(c, &g);
+	if (!rc)
 		rc = lg_find_data(c, &g);
 	if (!rc)
 		rc = lg_find_batch_wait(c, &g);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gpu_kernels.c - kernels that need not run, or could run faster: tensor cores, layout, attention,
- * recomputation, autotuning, filling gradients, an optimizer of many small kernels.
+ * autotuning, filling gradients, an optimizer of many small kernels.
  *
  * A faster kernel helps only where the next piece of work was already queued, or where the host
  * waits for the device: that part of its time is what it can save ("savable"). On a device that
@@ -83,11 +83,6 @@ static bool is_optimizer_step(const char *s)
 	return !strncmp(s, "Optimizer.step#", 15);
 }
 
-static bool is_recompute(const char *s)
-{
-	return !strcmp(s, "CheckpointFunctionBackward") || strstr(s, "CheckpointWrapper") != NULL;
-}
-
 static void attention(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
 {
 	struct lg_gpu_sums s;
@@ -104,45 +99,6 @@ static void attention(struct lg_case *c, const struct lg_gpu *g, const struct lg
 	f->title = lg_arena_printf(&c->v->arena, "attention falls back to the math path: %zu calls, %zu kernels, "
 				   "instead of one fused kernel each", s.spans, s.n);
 	lg_gpu_against(c, f, "the gain is an estimate (half); its backward pass is not counted");
-}
-
-static void recompute(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
-{
-	const struct lg_trace *t = c->t;
-	double peak = 0, total = 0;
-	struct lg_gpu_sums s;
-	struct lg_finding *f;
-
-	if (r->scope != LG_SCOPE_TRAINING)
-		return;
-	if (lg_gpu_sum_under(c, r, is_recompute, &s)) {
-		c->failed = LG_E_NOMEM;
-		return;
-	}
-	if (!s.n)
-		return;
-	for (size_t i = 0; i < t->counter.n; i++)
-		if (!strcmp(lg_string(t, t->track.name[t->counter.track[i]]), "memory reserved") &&
-		    t->counter.value[i] > peak)
-			peak = t->counter.value[i];
-	for (size_t i = 0; i < t->meta.n; i++)
-		if (!strcmp(lg_string(t, t->meta.key[i]), "gpu.0.memory"))
-			total = strtod(lg_string(t, t->meta.value[i]), NULL);
-	if (!(peak > 0) || !(total > 0)) {
-		lg_gpu_limit(c, "activations are recomputed (checkpointing); whether memory forces that is "
-				"not in this trace: profile with profile_memory=True (a few percent)");
-		return;
-	}
-	if (peak >= 0.8 * total)
-		return;
-	/* Of forward again plus backward (twice forward), a third is the recomputation. */
-	f = lg_gpu_costs(c, g, "gpu.recompute", r, &s, 1.0 / 3, 0.75, 0.01);
-	if (!f)
-		return;
-	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
-	f->title = lg_arena_printf(&c->v->arena, "activations are recomputed in the backward pass although memory "
-				   "peaks at %.0f %% of the device's", 100 * peak / total);
-	lg_evidence_add(c, f, INT64_MIN, 0, "peak reserved %.1f GB of %.1f GB", peak / 1e9, total / 1e9);
 }
 
 enum { GRID_NEW, GRID_UNKNOWN, GRID_SMALL, GRID_LARGE };
@@ -450,7 +406,7 @@ static void autotune_off(struct lg_case *c, const struct lg_gpu *g, const struct
 {
 	enum { SHAPES = 512, BENCHMARK = 6 };
 	const struct lg_trace *t = c->t;
-	struct { lg_str args; size_t n; } *seen = NULL;
+	struct { lg_str args; size_t n, steps, last; } *seen = NULL;
 	size_t n = 0, convs = 0, again = 0, steps = r->n_steps;
 	lg_str conv = 0;
 	struct lg_gpu_sums s;
@@ -473,6 +429,7 @@ static void autotune_off(struct lg_case *c, const struct lg_gpu *g, const struct
 			uint32_t row = c->idx->span[p];
 			size_t len, k = 0;
 			const char *in;
+			size_t step;
 
 			if (t->span.name[row] != conv || t->span.ts[row] < r->from ||
 			    t->span.ts[row] >= r->to)
@@ -488,12 +445,17 @@ static void autotune_off(struct lg_case *c, const struct lg_gpu *g, const struct
 				k++;
 			if (k == n && n < SHAPES)
 				seen[n++].args = t->span.args[row];
-			if (k < n)
-				seen[k].n++;
+			if (k == n)
+				continue;
+			step = 1 + lg_gpu_step_of(r, t->span.ts[row]);
+			seen[k].n++;
+			seen[k].steps += seen[k].last != step;
+			seen[k].last = step;
 		}
 	}
+	/* In nearly every step; the last batch of an epoch is smaller. */
 	for (size_t k = 0; k < n; k++)
-		again += seen[k].n >= steps ? seen[k].n : 0;
+		again += 10 * seen[k].steps >= 9 * (steps - 1) ? seen[k].n : 0;
 	lg_free(seen);
 	/* Convolutions that matter, nearly all of them on shapes that every step has. */
 	if (convs < 2 * steps || again * 10 < convs * 9)
@@ -558,7 +520,6 @@ int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g)
 		}
 	}
 	attention(c, g, r);
-	recompute(c, g, r);
 	small_batch(c, g, r);
 	autotune_off(c, g, r);
 	return c->failed;

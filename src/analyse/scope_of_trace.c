@@ -304,8 +304,7 @@ static bool device_busy(const struct lg_gpu_run *r, int64_t a, int64_t b, int64_
 	return busy * 10 > b - a;
 }
 
-/* The step that ts lies in; n_steps when it is in none. */
-static size_t step_of(const struct lg_gpu_run *r, int64_t ts)
+size_t lg_gpu_step_of(const struct lg_gpu_run *r, int64_t ts)
 {
 	size_t lo = 0, hi = r->n_steps;
 
@@ -350,7 +349,7 @@ static int64_t first_time_calls(struct lg_case *c, struct lg_gpu *g, const struc
 				continue;
 			covered = ts + dur;
 			sum += dur;
-			step = by_step ? step_of(r, ts) : r->n_steps;
+			step = by_step ? lg_gpu_step_of(r, ts) : r->n_steps;
 			if (step < r->n_steps)
 				by_step[step] += dur;
 		}
@@ -513,13 +512,13 @@ static int drop_unrun_steps(const struct lg_trace *t, struct lg_gpu_run *r)
 	if (n && !of)
 		return LG_E_NOMEM;
 	for (size_t i = 0; n && i < r->n_launched; i++) {
-		size_t step = step_of(r, r->launched[i]);
+		size_t step = lg_gpu_step_of(r, r->launched[i]);
 
 		if (step < n)
 			of[2 * step]++;
 	}
 	for (size_t i = 0; n && i < r->n_unrun; i++) {
-		size_t step = step_of(r, r->unrun[i]);
+		size_t step = lg_gpu_step_of(r, r->unrun[i]);
 
 		if (step < n)
 			of[2 * step + 1]++;

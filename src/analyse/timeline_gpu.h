@@ -236,6 +236,8 @@ static inline bool lg_scope_wants(uint8_t kind, enum lg_name_class name, int64_t
 /* Steps and window of r, and what kind of run it is. */
 int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r) LG_MUST_CHECK;
 const char *lg_scope_name(enum lg_scope_kind k);
+/* The step that ts lies in; n_steps when it is in none. */
+size_t lg_gpu_step_of(const struct lg_gpu_run *r, int64_t ts);
 
 /* ---- gpu_idle.c ---- */
 /* Give every nanosecond of r's window to one cause. Pieces tile [from, to). lg_gpu_new() does it for what
@@ -253,6 +255,7 @@ int lg_find_gpu(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;         /* g
 /* Take optimizer, zero_grad and autotuning out of the other causes; before all rules. */
 void lg_gpu_refine(struct lg_case *c, struct lg_gpu *g);                    /* gpu_kernels.c */
 int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* gpu_kernels.c */
+int lg_find_backward(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;    /* backward_rules.c */
 int lg_find_data(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;        /* data_rules.c */
 int lg_find_comms(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;       /* comms_rules.c */
 /* "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)" -> "AllReduce". */
@@ -329,6 +332,9 @@ int lg_find_overlap(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;
 /* ---- gpu_slow.c ---- */
 /* The excess of a profiler's slow steps, by the findings that it belongs to; after all rules. */
 int lg_gpu_slow_steps(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK;
+
+/* Told by two rules, once. */
+#define LG_ANOMALY_DETECTION "autograd anomaly detection"
 
 /* ---- shared by the rules (gpu_explain.c) ---- */
 /* May r be diagnosed at all? */

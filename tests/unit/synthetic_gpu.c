@@ -193,11 +193,40 @@ static void matrix(struct sim *s, const char *kernel, bool back)
 	}
 }
 
+/* evaluate_function > MmBackward0 > what it needs again, aten::mm; behind it, what asks for NaN */
+static void node(struct sim *s, const char *kernel, int k)
+{
+	const struct gpu_plan *p = s->p;
+	int64_t begin = s->now, end;
+
+	s->now += 200;
+	for (int i = 0; k % 10 == 0 && i < p->again; i++) {
+		int64_t at = s->now;
+
+		launch(s, STREAM_COMPUTE, kernel, p->kernel_ns, p->again_op ? p->again_op : "aten::linear");
+		launch(s, STREAM_COMPUTE, kernel, p->kernel_ns, p->again_op ? p->again_op : "aten::gelu");
+		if (p->again_modules)
+			span(s, at - 1, s->now - at + 2, LG_SPAN_PYTHON, 0, "nn.Module: Block_0", -1);
+	}
+	launch(s, STREAM_COMPUTE, kernel, p->kernel_ns, "aten::mm");
+	end = s->now;
+	if (p->search_nan) {
+		int64_t at;
+
+		launch(s, STREAM_COMPUTE, "void isnan", 3 * US, "aten::isnan");
+		launch(s, STREAM_COMPUTE, "void any", 3 * US, "aten::any");
+		at = s->now;
+		drain(s, "cudaStreamSynchronize");
+		span(s, at, s->now - at, LG_SPAN_OP, 0, "aten::item", -1);
+	}
+	span(s, begin + 100, end - begin - 100, LG_SPAN_OP, 0, "MmBackward0", -1);
+	span(s, begin, s->now - begin, LG_SPAN_OP, 0, "autograd::engine::evaluate_function: MmBackward0", -1);
+}
+
 static void body(struct sim *s, int step)
 {
 	const struct gpu_plan *p = s->p;
 	const char *name = p->kernel ? p->kernel : "void at::native::vectorized_elementwise_kernel<4>";
-	const char *op = p->op ? p->op : "aten::linear";
 	int64_t begin = s->now;
 	char region[64];
 
@@ -208,8 +237,11 @@ static void body(struct sim *s, int step)
 		}
 		if (p->casts)
 			matrix(s, name, !p->inference && k >= p->n_kernels / 2);
+		else if (p->nodes && s->on == s->autograd)
+			node(s, name, k);
 		else
-			launch(s, STREAM_COMPUTE, name, p->kernel_ns, op);
+			launch(s, STREAM_COMPUTE, name, p->kernel_ns,
+			       p->op ? p->op : s->on == s->autograd ? "aten::mm" : "aten::linear");
 		if (p->sync_every && k % p->sync_every == p->sync_every - 1) {
 			int64_t at = s->now;
 
@@ -222,7 +254,9 @@ static void body(struct sim *s, int step)
 		if (p->ddp_buckets && k >= p->n_kernels / 2 && k < p->n_kernels / 2 + p->ddp_buckets)
 			collective(s, p->comm_ns);
 	}
-	if (!p->inference) {
+	if (!p->inference && p->nodes)
+		s->on = s->main;
+	else if (!p->inference) {
 		span(s, begin, s->now - begin, LG_SPAN_OP, LG_STAGE_BACKWARD,
 		     p->checkpointing ? "CheckpointFunctionBackward"
 				      : "autograd::engine::evaluate_function: AddmmBackward0", -1);
@@ -292,7 +326,9 @@ static void step(struct sim *s, int k)
 
 		snprintf(args, sizeof args, "dims=[[%d,64,56,56],[64,64,3,3]]\tinputs=[\"\", \"\", \"[1, 1]\", "
 			 "\"[1, 1]\", \"[1, 1]\", \"1\", \"%s\", \"False\", \"True\"]",
-			 p->conv_shapes_change ? 32 + 7 * k + i : p->conv_batch ? p->conv_batch : 32, p->conv_benchmark ? "True" : "False");
+			 p->conv_shapes_change ? 32 + 7 * k + i
+			 : p->conv_shape_a_step ? 32 + k : p->conv_batch ? p->conv_batch : 32,
+			 p->conv_benchmark ? "True" : "False");
 		s->types = args;
 		launch(s, STREAM_COMPUTE, "sm80_xmma_fprop_implicit_gemm_bf16", 50 * US, "aten::cudnn_convolution");
 		s->types = NULL;

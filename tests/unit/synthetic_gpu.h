@@ -63,7 +63,7 @@ struct gpu_plan {
 	const char *comm_hook;  /* annotation around the launch of each collective */
 	const char *comm_kernel;
 	int convs;              /* aten::cudnn_convolution a step, of 50 us */
-	bool conv_benchmark, conv_shapes_change;
+	bool conv_benchmark, conv_shapes_change, conv_shape_a_step;
 	int conv_batch;         /* 0 = 32 */
 	int ddp_buckets;        /* collectives of comm_ns that backward orders, on the compute stream */
 	int64_t comm_tail_ns;   /* one more collective behind the backward pass */
@@ -77,6 +77,11 @@ struct gpu_plan {
 	int lost_steps;         /* kernels of so many first steps are missing */
 	int lost_every;         /* every n-th kernel is missing; 0 = none */
 	int64_t overlap_ns;     /* a step's mark ends so much after the next one's begin */
+	/* Backward as nodes of autograd, a kernel each: with forward code in every tenth, that many pairs of
+	 * operators (as modules, if so); with a search for NaN behind it. */
+	bool nodes, again_modules, search_nan;
+	int again;
+	const char *again_op;   /* NULL = aten::linear */
 	/* What the device's calls are called; NULL: as CUDA's. */
 	const char *launch_call, *sync_call;
 	bool autograd_heavy;    /* the autograd thread launches most */

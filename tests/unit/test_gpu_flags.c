@@ -208,6 +208,11 @@ static void convolutions_never_tuned(void **state)
 	assert_null(find(o.v, "gpu.conv_autotune"));
 	done(&o);
 	p.conv_shapes_change = false;
+	p.conv_shape_a_step = true; /* one for all of a step, another one in the next */
+	o = explain(&p);
+	assert_null(find(o.v, "gpu.conv_autotune"));
+	done(&o);
+	p.conv_shape_a_step = false;
 	p.convs = 10; /* a small part of the step */
 	o = explain(&p);
 	assert_null(find(o.v, "gpu.conv_autotune"));

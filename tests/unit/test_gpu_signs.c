@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What names and order of rows give away in a profiler's trace: saves and logging. Each with its twin.
+ * What names and order of rows give away in a profiler's trace: saves, logging,
+ * recomputation, anomaly detection, the calls of other devices. Each with its twin.
  */
 #include "gpu_outcome.h"
 
@@ -111,11 +112,76 @@ static void other_devices_calls_are_launches_and_waits(void **state)
 	}
 }
 
+static void forward_code_in_the_backward_pass_is_recomputation(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	p.nodes = true;
+	p.reserved = 0.3;
+	p.n_steps = 60; /* the window ends with the host, the device is behind */
+	quiet(&p);
+	for (int modules = 0; modules < 2; modules++) {
+		p.again = 5;
+		p.again_modules = modules;
+		o = first(&p, "gpu.recompute");
+		f = &o.v->findings[0];
+		/* 10 nodes of 10 kernels of 50 us in each of 60 steps: no estimate. */
+		assert_true(fabs(f->lost_ms - 300) < 30);
+		assert_string_equal(f->stage, "backward");
+		done(&o);
+	}
+	/* What memory forces is not told; nor where memory is not known. */
+	p.reserved = 0.9;
+	quiet(&p);
+	p.reserved = 0;
+	quiet(&p);
+	/* As many products are the derivative's own; a forward operator alone is somebody's formula. */
+	p.reserved = 0.3;
+	p.again_modules = false;
+	p.again_op = "aten::bmm";
+	quiet(&p);
+}
+
+static void a_search_for_nan_in_all_nodes_is_anomaly_detection(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	p.nodes = true;
+	quiet(&p);
+	p.search_nan = true;
+	o = explain(&p);
+	f = find(o.v, "debug.left_on");
+	assert_non_null(f);
+	assert_string_equal(f->severity, "medium");
+	assert_non_null(strstr(f->title, "anomaly"));
+	done(&o);
+	p.no_device = true; /* training on the CPU */
+	p.no_launches = true;
+	o = explain(&p);
+	assert_non_null(find(o.v, "debug.left_on"));
+	done(&o);
+	/* The loop's own checks, in forward. */
+	p = gpu_healthy;
+	p.nodes = true;
+	p.op = "aten::isnan";
+	o = explain(&p);
+	assert_null(find(o.v, "debug.left_on"));
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(calls_that_write_metrics_are_logging),
 		cmocka_unit_test(calls_that_save_are_checkpoints),
+		cmocka_unit_test(forward_code_in_the_backward_pass_is_recomputation),
+		cmocka_unit_test(a_search_for_nan_in_all_nodes_is_anomaly_detection),
 		cmocka_unit_test(other_devices_calls_are_launches_and_waits),
 	};
 

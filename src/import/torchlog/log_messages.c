@@ -263,39 +263,53 @@ static int progress_bar(struct lg_torchlog *l, const struct lg_log_line *line)
 	return 1;
 }
 
+/* "step 10", "iter: 10", "[Iteration #10/500]": the number behind p, which begins a word; -1 = none. */
+static long long numbered(const char *p, const char **ret_end)
+{
+	static const char *const words[] = { "step", "iteration", "iter", "it" };
+
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+		size_t k = strlen(words[i]), gap;
+		long long n;
+		char *end;
+
+		if (strncasecmp(p, words[i], k))
+			continue;
+		gap = strspn(p + k, " \t:=#[");
+		if (!gap || gap > 12 || !isdigit((unsigned char)p[k + gap]))
+			continue;
+		n = strtoll(p + k + gap, &end, 10);
+		/* "step 0.1", "step 10ms", "step 3e-4" are no numbers of steps */
+		if (isalpha((unsigned char)*end) || (strchr(".,_", *end) && isdigit((unsigned char)end[1])))
+			continue;
+		*ret_end = end;
+		return n;
+	}
+	return -1;
+}
+
 /*
  * What loops of one's own print: "step 10 loss 2.3", "iter: 10, loss=2.3", "[Step 10/500] train loss: 2.3". A
  * line about validation counts the same steps again, and so do such lines beside a framework's.
  */
 static int plain_step(struct lg_torchlog *l, const struct lg_log_line *line)
 {
-	static const char *const words[] = { "step", "iteration", "iter", "it" };
-	const char *m = line->msg, *p, *q;
-	long long n;
+	const char *m = line->msg, *end = NULL, *loss;
+	long long n = -1;
 
-	if (l->by_framework || !strstr(m, "oss") || strcasestr(m, "val") || strcasestr(m, "test"))
+	if (l->by_framework || !strstr(m, "oss"))
 		return 0;
-	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-		for (p = m; (p = strcasestr(p, words[i])); p++) {
-			char *end;
-
-			q = p + strlen(words[i]);
-			q += strspn(q, " \t:=#[");
-			if (q == p + strlen(words[i]) || q > p + strlen(words[i]) + 12 ||
-			    !isdigit((unsigned char)*q) || (p > m && isalnum((unsigned char)p[-1])))
-				continue;
-			n = strtoll(q, &end, 10);
-			/* "step 0.1", "step 10ms", "step 3e-4" are no numbers of steps */
-			if (isalpha((unsigned char)*end) ||
-			    (strchr(".,_", *end) && isdigit((unsigned char)end[1])))
-				continue;
-			step(l, line, n, __builtin_nan(""));
-			p = strcasestr(m, "loss");
-			if (p)
-				counter(l, line, "log.loss", "", real_after(p, "loss"));
-			return 1;
-		}
-	return 0;
+	for (const char *p = m; *p && n < 0; p++)
+		if ((*p | 0x20) == 's' || (*p | 0x20) == 'i')
+			n = p > m && isalnum((unsigned char)p[-1]) ? -1 : numbered(p, &end);
+	if (n < 0 || strcasestr(m, "val") || strcasestr(m, "test"))
+		return 0;
+	loss = strcasestr(m, "loss");
+	if (!loss)
+		return 0;
+	step(l, line, n, __builtin_nan(""));
+	counter(l, line, "log.loss", "", real_after(loss, "loss"));
+	return 1;
 }
 
 static int framework_step(struct lg_torchlog *l, const struct lg_log_line *line)

@@ -14,6 +14,7 @@
 #include "analyse/timeline_gpu.h"
 #include "base/alloc.h"
 #include "base/median.h"
+#include "store/merge.h"
 
 enum { MAX_GPUS = 256, MIN_SAMPLES = 30 };
 /* NVML clocks event reasons that mean the device is slower than it could be. */
@@ -44,6 +45,8 @@ struct devices {
 	size_t n;
 	bool has_util, has_power, has_reasons, has_clock;
 	int64_t wall;
+	int64_t from, to;    /* readings of other times do not count */
+	size_t n_other;
 };
 
 lg_trk lg_gpu_of_track(const struct lg_trace *t, lg_trk k)
@@ -78,6 +81,27 @@ static enum metric metric_of(const char *name, uint64_t *ret_bit)
 	return NO_METRIC;
 }
 
+/* How long readings were taken: hours in which nobody read, between two logs, are nobody's loss. */
+static int time_read(struct devices *d)
+{
+	for (size_t i = 0; i < d->n; i++) {
+		const struct device *g = &d->v[i];
+		size_t n = g->n ? g->n - 1 : 0;
+		LG_AUTOFREE int64_t *apart = lg_calloc(n + 1, sizeof *apart);
+		int64_t sum = 0, most;
+
+		if (!apart)
+			return LG_E_NOMEM;
+		for (size_t k = 0; k < n; k++)
+			apart[k] = g->v[k + 1].ts - g->v[k].ts;
+		most = n ? 100 * lg_median_i64(apart, n) : 0;
+		for (size_t k = 0; k < n; k++)
+			sum += apart[k] < most ? apart[k] : most;
+		d->wall = sum > d->wall ? sum : d->wall;
+	}
+	return 0;
+}
+
 /* Counters of one moment become one reading; a metric that is not sampled then keeps its last. */
 static int collect(const struct lg_case *c, struct devices *d)
 {
@@ -85,7 +109,7 @@ static int collect(const struct lg_case *c, struct devices *d)
 	size_t *of = lg_calloc(t->track.n, sizeof *of);
 	enum metric *m = lg_calloc(t->track.n, sizeof *m);
 	uint64_t *bit = lg_calloc(t->track.n, sizeof *bit);
-	int64_t first = INT64_MAX, last = INT64_MIN;
+	int64_t other = INT64_MIN;
 	int rc = of && m && bit ? 0 : LG_E_NOMEM;
 
 	for (lg_trk k = 1; !rc && k < t->track.n; k++) {
@@ -109,6 +133,11 @@ static int collect(const struct lg_case *c, struct devices *d)
 
 		if (!of[k] || !isfinite(x))
 			continue;
+		if (t->counter.ts[i] < d->from || t->counter.ts[i] > d->to) {
+			d->n_other += t->counter.ts[i] != other;
+			other = t->counter.ts[i];
+			continue;
+		}
 		g = &d->v[of[k] - 1];
 		if (!g->n || g->v[g->n - 1].ts != t->counter.ts[i]) {
 			rc = lg_grow(&g->v, &g->cap, g->n + 1, sizeof *g->v);
@@ -121,8 +150,6 @@ static int collect(const struct lg_case *c, struct devices *d)
 			g->v[g->n++].ts = t->counter.ts[i];
 		}
 		r = &g->v[g->n - 1];
-		first = t->counter.ts[i] < first ? t->counter.ts[i] : first;
-		last = t->counter.ts[i] > last ? t->counter.ts[i] : last;
 		switch (m[k]) {
 		case UTIL: r->util = x; d->has_util = true; break;
 		case POWER: r->power = x; d->has_power = true; break;
@@ -137,7 +164,8 @@ static int collect(const struct lg_case *c, struct devices *d)
 		default: break;
 		}
 	}
-	d->wall = last > first ? last - first : 0;
+	if (!rc)
+		rc = time_read(d);
 	lg_free(of);
 	lg_free(m);
 	lg_free(bit);
@@ -462,18 +490,65 @@ static void throttled(struct lg_case *c, struct devices *d)
 			     "--query-gpu");
 }
 
-int lg_find_gpu_counters(struct lg_case *c)
+/*
+ * The time of the steps, or of the device's work: a log of readings mostly covers hours around a trace of
+ * seconds, and what happened then cost these steps nothing. Where the readings' place beside the steps is not
+ * known, all count.
+ */
+static void window(const struct lg_case *c, const struct lg_gpu *g, struct devices *d)
+{
+	const struct lg_verdict *v = c->v;
+	int64_t from = INT64_MAX, to = INT64_MIN;
+
+	d->from = INT64_MIN;
+	d->to = INT64_MAX;
+	if (*lg_meta_get(c->t, "join.unplaced"))
+		return;
+	for (size_t i = 0; i < v->n_steps; i++) {
+		const struct lg_step *s = &v->steps[i];
+
+		from = s->ts < from ? s->ts : from;
+		to = s->ts + s->dur > to ? s->ts + s->dur : to;
+	}
+	for (size_t i = 0; !v->n_steps && i < g->n; i++)
+		if (g->run[i].n_work) {
+			from = g->run[i].from < from ? g->run[i].from : from;
+			to = g->run[i].to > to ? g->run[i].to : to;
+		}
+	if (from < to) {
+		d->from = from;
+		d->to = to;
+	}
+}
+
+/* Why there is no word about the readings that somebody gave. */
+static void say_other(struct lg_case *c, const struct devices *d)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < d->n; i++)
+		n = d->v[i].n > n ? d->v[i].n : n;
+	if (d->n_other && n < MIN_SAMPLES)
+		lg_limit(c, lg_arena_printf(&c->v->arena,
+					    "the devices were read %zu times while the steps ran and %zu times before or "
+					    "after: too few to judge clocks and utilisation (explain the readings "
+					    "alone to judge all of them)", n, d->n_other));
+}
+
+int lg_find_gpu_counters(struct lg_case *c, const struct lg_gpu *g)
 {
 	struct devices d = { 0 };
 
 	if (!c->t->counter.n)
 		return 0;
+	window(c, g, &d);
 	d.v = lg_calloc(MAX_GPUS, sizeof *d.v);
 	if (!d.v || collect(c, &d))
 		c->failed = LG_E_NOMEM;
 	if (!c->failed && d.n) {
 		util_lies(c, &d);
 		throttled(c, &d);
+		say_other(c, &d);
 	}
 	for (size_t i = 0; d.v && i < d.n; i++)
 		lg_free(d.v[i].v);

@@ -655,7 +655,7 @@ int lg_explain_gpu(struct lg_case *c, struct lg_error *err)
 	if (!rc)
 		rc = lg_find_late(c, &g);
 	if (!rc)
-		rc = lg_find_gpu_counters(c);
+		rc = lg_find_gpu_counters(c, &g);
 	if (!rc && only && g.n)
 		rc = lg_gpu_slow_steps(c, &g);
 	if (!rc && g.n) {

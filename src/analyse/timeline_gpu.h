@@ -261,7 +261,7 @@ int lg_find_comms(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;       /* c
 /* "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)" -> "AllReduce". */
 void lg_comm_op(const char *name, char *ret, size_t size);                  /* comms_rules.c */
 int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* compile_trace.c */
-int lg_find_gpu_counters(struct lg_case *c) LG_MUST_CHECK;                  /* gpu_counters.c */
+int lg_find_gpu_counters(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK; /* gpu_counters.c */
 
 /* The one entry for explain.c: after the host's analyses. */
 int lg_explain_gpu(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;  /* gpu_explain.c */

@@ -202,7 +202,9 @@ static double paired(const struct rows *r, const struct ratio *at, struct step_u
 
 static int cmp_name(const void *a, const void *b)
 {
-	return strcmp((*(const struct lg_change *const *)a)->name, (*(const struct lg_change *const *)b)->name);
+	const struct lg_change *const *x = a, *const *y = b;
+
+	return strcmp((*x)->name, (*y)->name);
 }
 
 /* The rows of v[*at]'s name that one run lacks; *at moves behind them. */

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -32,6 +33,8 @@
 #include "import/source/packing.h"
 #include "import/torchlog/torchlog.h"
 #include "store/merge.h"
+
+#define DAY_S 86400.0
 
 /* A new format is one folder and one line here. */
 static const struct lg_importer *const importers[] = {
@@ -338,9 +341,54 @@ static const char *key_of(const char *path, char *buf, size_t size)
 	return buf;
 }
 
-/* Add one input to b; its place in time is taken from ref. */
-static int add_input(struct lg_builder *b, const struct lg_trace *ref, const struct lg_trace *t,
-		     struct lg_import_info *info, struct lg_error *err)
+/* What happened at a time: unlike what a log tells of the program, it is evidence of that time only. */
+static bool is_timed(const struct lg_trace *t, bool readings)
+{
+	return t->span.n || t->sample.n || t->state.n || (readings && t->counter.n);
+}
+
+/* "264 days before run.json" */
+static const char *when(const struct lg_join *j, const char *to, char *buf, size_t size)
+{
+	const char *base = strrchr(to, '/');
+	double s = (double)llabs(j->apart) / 1e9;
+
+	snprintf(buf, size, "%.0f %s %s %.128s", s >= 2 * DAY_S ? s / DAY_S : s >= 7200 ? s / 3600 : s,
+		 s >= 2 * DAY_S ? "days" : s >= 7200 ? "hours" : "s", j->apart < 0 ? "before" : "after",
+		 base ? base + 1 : to);
+	return buf;
+}
+
+/* Of a place in time that is doubtful, or surely another one. */
+static void say_place(struct lg_builder *b, const struct lg_join *j, const struct lg_import_info *info,
+		      const char *to)
+{
+	int64_t ts = info->first <= info->last ? info->first : INT64_MIN;
+	char text[192];
+
+	if (j->apart)
+		lg_add_diag_now(b, LG_DIAG_PARTIAL, ts, 1, "%s is of another time: %s", info->path,
+				when(j, to, text, sizeof text));
+	else if (!j->sure)
+		lg_add_diag_now(b, LG_DIAG_PARTIAL, ts, 1,
+				!strcmp(j->how, "none")
+					? "%s: nothing relates its clock to the first file's; its times are "
+					  "taken as they are"
+				: !strcmp(j->how, "zone")
+					? "%s: its times are local and more than one zone fits, or none: they may "
+					  "be hours off"
+					: "%s: it has no times that relate it to the other files; it is put at "
+					  "their start",
+				info->path);
+}
+
+/*
+ * Add one input to b; its place in time is taken from ref. What is more than a day away from a trace is not
+ * of the time that is judged, nor, most likely, of that run: only logs that tell of the program (how it was
+ * set up, what it compiled) may be from a long job's first day.
+ */
+static int add_input(struct lg_builder *b, const struct lg_trace *ref, const char *to,
+		     const struct lg_trace *t, struct lg_import_info *info, struct lg_error *err)
 {
 	struct lg_join j = { .sure = 1 };
 	char file[128], key[160];
@@ -349,6 +397,14 @@ static int add_input(struct lg_builder *b, const struct lg_trace *ref, const str
 	if (rc)
 		return rc;
 	describe(info, t, j.offset);
+	if ((double)llabs(j.apart) > DAY_S * 1e9 && is_timed(ref, false) && is_timed(t, true)) {
+		snprintf(info->left_out, sizeof info->left_out, "it is of another time: ");
+		when(&j, to, info->left_out + strlen(info->left_out),
+		     sizeof info->left_out - strlen(info->left_out));
+		lg_add_diag_now(b, LG_DIAG_PARTIAL, INT64_MIN, 1, "%s is left out: %s", info->path,
+				info->left_out);
+		return 0;
+	}
 	rc = lg_merge_named(b, t, j.offset, info->path, err);
 	if (rc || ref == t)
 		return rc;
@@ -356,7 +412,7 @@ static int add_input(struct lg_builder *b, const struct lg_trace *ref, const str
 	info->join_offset = j.offset;
 	info->join_error = j.error;
 	info->join_matches = j.matches;
-	info->join_sure = j.sure;
+	info->join_sure = j.sure && !j.apart;
 	key_of(info->path, file, sizeof file);
 	snprintf(key, sizeof key, "join.%s.how", file);
 	lg_meta_set(b, 0, key, j.how);
@@ -364,17 +420,9 @@ static int add_input(struct lg_builder *b, const struct lg_trace *ref, const str
 	lg_meta_setf(b, 0, key, "%lld", (long long)j.offset);
 	snprintf(key, sizeof key, "join.%s.error_ns", file);
 	lg_meta_setf(b, 0, key, "%lld", (long long)j.error);
-	if (!j.sure)
-		lg_add_diag_now(b, LG_DIAG_PARTIAL, info->first <= info->last ? info->first : INT64_MIN, 1,
-				!strcmp(j.how, "none")
-					? "%s: nothing relates its clock to the first file's; its times are "
-					  "taken as they are"
-				: !strcmp(j.how, "zone")
-					? "%s: its times are local and more than one zone fits, or none: they may "
-					  "be hours off"
-					: "%s: it has no times that relate it to the other files; it is put at "
-					  "their start",
-				info->path);
+	if (!j.sure && (!strcmp(j.how, "start") || !strcmp(j.how, "none")))
+		lg_meta_set(b, 0, "join.unplaced", info->path);
+	say_place(b, &j, info, to);
 	return 0;
 }
 
@@ -446,7 +494,7 @@ static int import_many(const char *const *paths, size_t n, const bool *may_leave
 			t[i] = NULL;
 			break;
 		}
-		rc = add_input(b, ref, t[i], &info[i], err);
+		rc = add_input(b, ref, to, t[i], &info[i], err);
 		info[i].join_to = to;
 		if (t[i] != ref) {
 			lg_trace_free(t[i]);

@@ -8,6 +8,7 @@
  */
 #include "import/join.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -315,8 +316,29 @@ static int doubt_clocks(const struct lg_trace *ref, const struct lg_trace *t, st
 	return 0;
 }
 
-int lg_join_find(const struct lg_trace *ref, const struct lg_trace *t, struct lg_join *ret,
-	       struct lg_error *err)
+/*
+ * Two files of one run overlap, or nearly so. Where both are dated and do not, that is known, also of local
+ * times: no zone is further from UTC than 14 hours, so two are no more than 28 apart.
+ */
+static int64_t apart(const struct lg_trace *ref, const struct lg_trace *t, const struct lg_join *j)
+{
+	static const char *const dated[] = { "clocks", "zone", "local" };
+	bool known = false;
+	int64_t gap;
+
+	for (size_t i = 0; i < sizeof dated / sizeof *dated; i++)
+		known |= !strcmp(j->how, dated[i]);
+	/* A year that is that of the file's last change may be any. */
+	if (!known || *lg_meta_get(ref, "import.year") || *lg_meta_get(t, "import.year"))
+		return 0;
+	gap = -overlap(ref, t, j->offset);
+	if (gap <= SECOND || (j->sure && gap <= j->error))
+		return 0;
+	return t->first + j->offset < ref->first ? -gap : gap;
+}
+
+static int find(const struct lg_trace *ref, const struct lg_trace *t, struct lg_join *ret,
+		struct lg_error *err)
 {
 	enum lg_time_base a = base_of(ref), b = base_of(t);
 	const char *boot = lg_meta_get(t, "record.boot_id");
@@ -353,4 +375,14 @@ int lg_join_find(const struct lg_trace *ref, const struct lg_trace *t, struct lg
 				      .error = ref->last - ref->first };
 	*ret = j;
 	return 0;
+}
+
+int lg_join_find(const struct lg_trace *ref, const struct lg_trace *t, struct lg_join *ret,
+		 struct lg_error *err)
+{
+	int rc = find(ref, t, ret, err);
+
+	if (!rc && t->first <= t->last && ref->first <= ref->last)
+		ret->apart = apart(ref, t, ret);
+	return rc;
 }

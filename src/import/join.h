@@ -24,6 +24,8 @@ struct lg_join {
 	const char *how;
 	int sure;              /* 0: a diag row belongs beside it */
 	size_t matches;        /* collectives or steps that agree */
+	int64_t apart;         /* ns between the two, however their times may be off; 0 = they overlap, or
+				* nobody knows. < 0: t is before ref */
 };
 
 /* How good a file's clock is as the reference: 0 is best. */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several files of one run: a recording and a profiler's trace of the same process, for real; ranks whose
 clocks lie; folders."""
+import datetime
 import gzip
 import json
 import os
@@ -224,3 +225,55 @@ def test_a_folder_is_the_files_in_it(laggard, tmp_path):
     empty.mkdir()
     done = laggard("explain", empty)
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "holds no trace" in done.stderr
+
+
+def job_log(path, ms=400, steps=200):
+    """A log of steps that tells its times, from 10:00:00 on."""
+    lines = []
+    for i in range(1, steps + 1):
+        at = i * ms
+        lines.append(f" [2026-03-01 10:{at // 60000:02d}:{at // 1000 % 60:02d}.{at % 1000:03d}] iteration {i:8d}/ 1000 | "
+                     f"consumed samples: {i * 64:12d} | elapsed time per iteration (ms): {ms:.1f} | "
+                     f"learning rate: 1.0E-04 | global batch size:    64 | lm loss: 2.5E+00 |")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def smi_log(path, hot, day="2026-03-01", first_s=-120, last_s=300):
+    """nvidia-smi twice a second; too hot while hot(seconds after 10:00)."""
+    begin = datetime.datetime.fromisoformat(f"{day}T10:00:00")
+    lines = ["timestamp, index, utilization.gpu [%], power.draw [W], clocks.sm [MHz], clocks_throttle_reasons.active"]
+    for i in range(2 * first_s, 2 * last_s):
+        t = begin + datetime.timedelta(seconds=i / 2)
+        slow = hot(i / 2)
+        lines.append(f"{t:%Y/%m/%d %H:%M:%S}.{t.microsecond // 1000:03d}, 0, 97 %, 300.00 W, "
+                     f"{1200 if slow else 1900} MHz, 0x{0x40 if slow else 0:016x}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_readings_of_other_times_cost_the_steps_nothing(laggard, tmp_path):
+    def explain(*files):
+        done = laggard("explain", "--json", *files)
+        assert done.returncode == 0, done.stderr
+        verdict = json.loads(done.stdout)
+        return verdict, [f for f in verdict["findings"] if f["id"] == "gpu.throttled"], done.stderr
+
+    log = job_log(tmp_path / "job.log")  # 80 s
+    # Hot while the steps ran: as much is lost as they took, not as long as somebody read.
+    verdict, found, _ = explain(log, smi_log(tmp_path / "hot.csv", lambda s: s > 40))
+    assert found and found[0]["lost_ms"] < 80e3 * found[0]["lost_share"] * 1.02
+    assert 0.1 < found[0]["lost_share"] < 0.25
+    # Hot before and after only.
+    verdict, found, _ = explain(log, smi_log(tmp_path / "not.csv", lambda s: not -1 < s < 81))
+    assert not found and len(verdict["inputs"]) == 2
+    assert explain(tmp_path / "not.csv")[1]
+    # Too short to tell: that is said.
+    verdict, found, _ = explain(job_log(tmp_path / "short.log", steps=20), tmp_path / "hot.csv")
+    assert not found and any("too few to judge clocks" in line for line in verdict["limits"])
+    # Another month is another run.
+    for day in ("2025-06-10", "2026-03-20"):
+        verdict, found, stderr = explain(log, smi_log(tmp_path / "old.csv", lambda s: True, day))
+        assert not found and len(verdict["inputs"]) == 1 and "another time" in stderr
+        assert any("old.csv is left out" in line and "days" in line for line in verdict["limits"])
+        assert explain(tmp_path / "old.csv")[1]

@@ -220,7 +220,10 @@ static void files_of_one_run_share_processes_and_state_how_they_were_joined(void
 		found += t->process.rank[i] == 0;
 	assert_int_equal(found, 1);
 	assert_string_equal(feed_meta(t, "join._dump_0.pickle.how"), "clocks");
-	assert_string_equal(feed_meta(t, "join.query.csv.how"), "zone");
+	/* Eleven days later nvidia-smi saw another run. */
+	assert_non_null(strstr(info[0].left_out, "days after "));
+	assert_string_equal(feed_meta(t, "join.query.csv.how"), "");
+	assert_int_equal(t->counter.n, 0);
 	unlink(lag);
 	lg_trace_free(t);
 }
@@ -312,6 +315,49 @@ static void what_is_alike_everywhere_is_not_guessed(void **state)
 	lg_trace_free(b);
 }
 
+/* Local times, or UTC: one step of a second. */
+static struct lg_trace *dated(enum lg_time_base base, int64_t at, int guessed)
+{
+	struct lg_builder *b = new_trace();
+
+	lg_time_base(b, base, at, 50, "log");
+	if (guessed)
+		lg_meta_set(b, 0, "import.year", "guessed");
+	add_steps(b, lg_thread_get(b, 1, 1), at, 0, 2, 0);
+	return seal(b);
+}
+
+static void what_is_of_another_time_is_known_to_be(void **state)
+{
+	static const struct {
+		enum lg_time_base a, b;
+		int64_t days;
+		int guessed, apart;
+	} cases[] = {
+		{ LG_TIME_REALTIME, LG_TIME_REALTIME, 0, 0, 0 },
+		{ LG_TIME_REALTIME, LG_TIME_REALTIME, 30, 0, 30 },
+		{ LG_TIME_REALTIME, LG_TIME_REALTIME, -30, 0, -30 },
+		{ LG_TIME_REALTIME, LG_TIME_LOCAL, -200, 0, -199 }, /* the nearest zone's */
+		{ LG_TIME_REALTIME, LG_TIME_LOCAL, 0, 0, 0 },
+		{ LG_TIME_LOCAL, LG_TIME_LOCAL, 3, 0, 3 },
+		{ LG_TIME_LOCAL, LG_TIME_LOCAL, 300, 1, 0 }, /* a year that nobody told */
+		{ LG_TIME_REALTIME, LG_TIME_RELATIVE, 300, 0, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct lg_trace *a = dated(cases[i].a, EPOCH, 0);
+		struct lg_trace *b = dated(cases[i].b, EPOCH + cases[i].days * 86400 * S, cases[i].guessed);
+		struct lg_join j = join(a, b);
+
+		assert_int_equal((j.apart + (j.apart < 0 ? -1 : 1) * 43200 * S) / (86400 * S),
+				 cases[i].apart);
+		assert_int_equal(j.apart != 0, cases[i].apart != 0);
+		lg_trace_free(a);
+		lg_trace_free(b);
+	}
+}
+
 static void no_memory_is_an_error_and_leaks_nothing(void **state)
 {
 	const char *paths[3] = { feed_path("flightrec/_dump_0.pickle"), feed_path("torchlog/steps.log"),
@@ -367,6 +413,7 @@ int main(void)
 		cmocka_unit_test(ranks_without_pids_stay_apart),
 		cmocka_unit_test(ends_that_come_together_tell_two_clocks_apart),
 		cmocka_unit_test(what_is_alike_everywhere_is_not_guessed),
+		cmocka_unit_test(what_is_of_another_time_is_known_to_be),
 		cmocka_unit_test(no_memory_is_an_error_and_leaks_nothing),
 	};
 

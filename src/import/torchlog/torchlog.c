@@ -222,6 +222,7 @@ static void take_line(struct lg_torchlog *l, char *text)
 		l->resolution = line.resolution;
 		l->has_time = 1;
 		l->has_zone |= line.has_zone;
+		l->has_year |= line.has_year;
 		l->timed++;
 	}
 	if (line.is_glog && line.msg[0] == '{' && line.msg[1] == '"') {
@@ -253,6 +254,8 @@ static void notes(struct lg_torchlog *l, const struct lg_source *in)
 							   .clock = CLOCK_REALTIME, .error = SECOND / 100,
 							   .source = lg_intern(l->b, "TORCH_TRACE") });
 	} else {
+		if (l->has_time && !l->has_year)
+			lg_meta_set(l->b, 0, "import.year", "guessed");
 		lg_time_base(l->b,
 			       !l->has_time ? LG_TIME_NONE : l->has_zone ? LG_TIME_REALTIME : LG_TIME_LOCAL,
 			     l->first, SECOND, "log");

@@ -73,7 +73,7 @@ struct lg_torchlog {
 	int year;
 	int64_t written; /* the file, ns since 1970 */
 	int64_t now, first, last, resolution; /* time of the last stamped line */
-	int has_time, has_zone;
+	int has_time, has_zone, has_year;
 	int by_framework; /* a step line of a known framework was there */
 	/* the mark that lines may still be added to */
 	struct lg_mark_row open;

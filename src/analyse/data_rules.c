@@ -195,9 +195,15 @@ static void loader_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 	for (size_t i = 0; i < g->n; i++) {
 		const struct lg_gpu_run *r = &g->run[i];
 		int64_t sum = 0, longest = 0, at = 0;
+		int64_t *by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *by_step);
 		size_t n = 0;
 		bool single = false;
 		struct lg_finding *f;
+
+		if (!by_step) {
+			c->failed = LG_E_NOMEM;
+			return;
+		}
 
 		if (r->scope != LG_SCOPE_CPU || !r->main || r->n_steps < 3)
 			continue;
@@ -208,6 +214,7 @@ static void loader_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 				if (s->class != LG_HOST_LOADER || s->ts < r->from || s->end > r->to)
 					continue;
 				sum += s->end - s->ts;
+				by_step[lg_gpu_step_of(r, s->ts)] += s->end - s->ts;
 				n++;
 				single |= s->span != LG_NO_ROW &&
 					  strstr(lg_string(c->t, c->t->span.name[s->span]),
@@ -224,6 +231,8 @@ static void loader_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		if (!f)
 			return;
 		f->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
+		if (r->n_steps >= 2)
+			lg_gpu_cap_steps(f, r, by_step);
 		f->detail = single ? "workers_zero" : NULL;
 		f->title = lg_arena_printf(&c->v->arena, "the step waits %.0f %% of its time for the next "
 					   "batch%s", 100 * f->lost_share,

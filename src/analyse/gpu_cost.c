@@ -105,10 +105,14 @@ static int64_t savable(const struct lg_trace *t, const struct lg_gpu_run *r, siz
 
 void lg_gpu_sum_in(struct lg_case *c, const struct lg_gpu_run *r, size_t i, struct lg_gpu_sums *s)
 {
-	int64_t d = r->work[i].end - r->work[i].ts;
+	int64_t d = r->work[i].end - r->work[i].ts, saved = savable(c->t, r, i);
 
 	s->ns += d;
-	s->savable += savable(c->t, r, i);
+	s->savable += saved;
+	if (saved && r->n_steps >= 2 && !s->by_step)
+		s->by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *s->by_step);
+	if (saved && s->by_step)
+		s->by_step[lg_gpu_step_of(r, r->work[i].ts)] += saved;
 	s->n++;
 	if (d > s->longest) {
 		s->longest = d;
@@ -323,7 +327,9 @@ struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, const
 	f = lg_gpu_finding(c, g, id, lost / 1e6, share, confidence, r);
 	if (!f)
 		return NULL;
-	if (s->n < 5)
+	if (s->by_step)
+		lg_gpu_cap_steps(f, r, s->by_step);
+	else if (s->n < 5)
 		lg_gpu_at_most(f, "low");
 	if (s->longest)
 		lg_evidence_add(c, f, s->at, s->longest, "longest: %s",

@@ -198,24 +198,33 @@ size_t lg_gpu_enough(const struct lg_gpu_run *r)
 	       : r->n_steps < 4 ? r->n_steps : r->n_steps - 1;
 }
 
+/* The longest episodes, the longest first. */
+struct longest {
+	int64_t v[LG_REPEATS_MIN];
+};
+
+static void add_episode(struct longest *l, int64_t one)
+{
+	for (size_t k = 0; k < LG_REPEATS_MIN; k++)
+		if (one > l->v[k]) {
+			int64_t less = l->v[k];
+
+			l->v[k] = one;
+			one = less;
+		}
+}
+
 /* What part of the loss would be left if none of its episodes were longer than the fifth. */
 static double repeated_part(const struct lg_gpu_run *r, uint32_t mask)
 {
-	int64_t top[LG_REPEATS_MIN] = { 0 }, one, all = 0, left = 0;
-	size_t n = lg_gpu_enough(r);
+	struct longest l = { { 0 } };
+	int64_t one, most, all = 0, left = 0;
 
-	for (struct episodes e = { 0 }; (one = next_episode(r, mask, &e));) {
-		all += one;
-		for (size_t k = 0; k < n; k++)
-			if (one > top[k]) {
-				int64_t less = top[k];
-
-				top[k] = one;
-				one = less;
-			}
-	}
+	for (struct episodes e = { 0 }; (one = next_episode(r, mask, &e)); all += one)
+		add_episode(&l, one);
+	most = l.v[lg_gpu_enough(r) - 1];
 	for (struct episodes e = { 0 }; (one = next_episode(r, mask, &e));)
-		left += one < top[n - 1] ? one : top[n - 1];
+		left += one < most ? one : most;
 	return all > 0 ? (double)left / (double)all : 0;
 }
 
@@ -246,6 +255,21 @@ void lg_gpu_cap_part(struct lg_finding *f, double part)
 void lg_gpu_cap_rare(struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask)
 {
 	lg_gpu_cap_part(f, repeated_part(r, mask));
+}
+
+void lg_gpu_cap_steps(struct lg_finding *f, const struct lg_gpu_run *r, const int64_t *by_step)
+{
+	struct longest l = { { 0 } };
+	int64_t most, all = 0, left = 0;
+
+	for (size_t i = 0; i < r->n_steps; i++) {
+		add_episode(&l, by_step[i]);
+		all += by_step[i];
+	}
+	most = l.v[lg_gpu_enough(r) - 1];
+	for (size_t i = 0; i < r->n_steps; i++)
+		left += by_step[i] < most ? by_step[i] : most;
+	lg_gpu_cap_part(f, all > 0 ? (double)left / (double)all : 0);
 }
 
 /* What was seen too seldom to be graded. */

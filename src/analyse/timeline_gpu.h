@@ -280,6 +280,7 @@ struct lg_gpu_sums {
 	int64_t ns, savable, longest, at;
 	size_t n, spans;
 	uint32_t row;  /* of the longest */
+	int64_t *by_step; /* savable, where there are steps to tell apart; of the arena */
 };
 /* Stretches of one host thread: by start, disjoint. */
 struct lg_gpu_ivs {
@@ -361,6 +362,8 @@ size_t lg_gpu_enough(const struct lg_gpu_run *r);
 void lg_gpu_cap_part(struct lg_finding *f, double part);
 /* A cause that came up fewer than five times is no more than low. */
 void lg_gpu_cap_rare(struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask);
+/* The same of what is told by step; r has two and more. */
+void lg_gpu_cap_steps(struct lg_finding *f, const struct lg_gpu_run *r, const int64_t *by_step);
 /* Add the n longest pieces of cause as evidence, merged by place. */
 void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask,
 		    size_t n, const char *what);

@@ -226,7 +226,8 @@ static void node(struct sim *s, const char *kernel, int k)
 static void body(struct sim *s, int step)
 {
 	const struct gpu_plan *p = s->p;
-	const char *name = p->kernel ? p->kernel : "void at::native::vectorized_elementwise_kernel<4>";
+	bool now = !p->kernel_at_times || step % p->only_every == p->only_every - 1;
+	const char *name = p->kernel && now ? p->kernel : "void at::native::vectorized_elementwise_kernel<4>";
 	int64_t begin = s->now;
 	char region[64];
 

@@ -74,6 +74,7 @@ struct gpu_plan {
 	bool side_note;
 	int64_t side_ns, side_copy_ns; /* within it, a copy to the host */
 	int only_every;         /* pauses, calls on the side, allocations and compilation: 0 = in all steps */
+	bool kernel_at_times;   /* .kernel, too */
 	int lost_steps;         /* kernels of so many first steps are missing */
 	int lost_every;         /* every n-th kernel is missing; 0 = none */
 	int64_t overlap_ns;     /* a step's mark ends so much after the next one's begin */

@@ -124,6 +124,39 @@ static void a_loss_in_few_steps_is_at_most_low(void **state)
 	done(&o);
 }
 
+/* Kernels of one step, as of an evaluation, are not what the loop does. */
+static void what_few_steps_run_is_at_most_low(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.launch_ns = 40 * US;
+	p.kernel = "ampere_sgemm_128x64_tn";
+	o = first(&p, "gpu.no_tensor_core");
+	assert_string_equal(o.v->findings[0].severity, "high");
+	done(&o);
+	p.kernel_at_times = true;
+	p.only_every = 4; /* two of ten */
+	o = explain(&p);
+	assert_non_null(find(o.v, "gpu.no_tensor_core"));
+	assert_string_equal(find(o.v, "gpu.no_tensor_core")->severity, "low");
+	assert_true(limited(&o, "gpu.no_tensor_core"));
+	done(&o);
+	/* On the CPU, one long wait of the loader and one in each step. */
+	p = gpu_healthy;
+	p.no_device = p.no_launches = true;
+	p.loader_ns = 80 * MS;
+	o = first(&p, "data.loader_wait");
+	assert_string_equal(o.v->findings[0].severity, "high");
+	done(&o);
+	p.loader_every = 10;
+	o = explain(&p);
+	assert_string_equal(find(o.v, "data.loader_wait")->severity, "low");
+	assert_true(limited(&o, "data.loader_wait"));
+	done(&o);
+}
+
 /* Many short waits and one long: the long one does not raise the grade of the short ones. */
 static void one_long_pause_does_not_grade_many_short_ones(void **state)
 {
@@ -195,6 +228,7 @@ int main(void)
 		cmocka_unit_test(steps_are_told_from_the_thread_that_has_them),
 		cmocka_unit_test(marks_that_overlap_by_rounding_are_all_steps),
 		cmocka_unit_test(a_loss_in_few_steps_is_at_most_low),
+		cmocka_unit_test(what_few_steps_run_is_at_most_low),
 		cmocka_unit_test(one_long_pause_does_not_grade_many_short_ones),
 		cmocka_unit_test(steps_whose_kernels_were_lost_are_left_out),
 	};

@@ -249,11 +249,13 @@ static void missing(struct lg_case *c)
 	const struct lg_trace *t = c->t;
 	struct lg_finding *f = NULL;
 	uint8_t said[4096] = { 0 };
-	int32_t world = 0, named = -1;
-	size_t n = 0, silent = 0;
+	int32_t world = 0, least = 0, named = -1;
+	size_t n = 0, silent = 0, complain = 0;
 
 	if (lg_gpu_told(c, "comms.mismatch"))
 		return; /* that explains the timeout */
+	if (lg_gpu_told(c, "comms.missing_rank"))
+		return; /* dumps know more than watchdogs */
 	for (size_t i = 0; i < t->mark.n; i++) {
 		bool barrier = is_mark(t, i, "log.barrier_timeout");
 		int32_t rank = rank_of_mark(t, i);
@@ -277,6 +279,19 @@ static void missing(struct lg_case *c)
 	}
 	if (!f)
 		return;
+	for (int32_t k = 0; k < 4096; k++)
+		complain += said[k];
+	/* Logs seldom tell the size of the world: there are at least the ranks that they name, and those
+	 * below. Two that complain may be all of their group. */
+	for (size_t i = 1; !world && complain >= 3 && i < t->process.n; i++) {
+		int32_t rank = t->process.rank[i];
+
+		least = rank >= least && rank < 4096 ? rank + 1 : least;
+	}
+	if (least) {
+		world = least;
+		f->confidence *= named < 0 ? 0.85 : 1;
+	}
 	for (int32_t k = 0; k < world && k < 4096; k++)
 		if (!said[k]) {
 			if (named < 0 && !silent)
@@ -287,6 +302,8 @@ static void missing(struct lg_case *c)
 	if (named >= 0 && (silent <= 1 || f->confidence > 0.8)) {
 		f->culprit.rank = named;
 		f->title = lg_arena_printf(&c->v->arena, "a collective timed out: rank %d never arrived", named);
+		if (silent)
+			lg_evidence_add(c, f, INT64_MIN, 0, "%zu ranks complain, rank %d does not", complain, named);
 	} else {
 		lg_gpu_against(c, f, "which rank is missing cannot be told from these lines: give the logs of "
 				     "all ranks, or Flight Recorder dumps (always-on, cheap)");
@@ -296,6 +313,8 @@ static void missing(struct lg_case *c)
 int lg_find_comms(struct lg_case *c, struct lg_gpu *g)
 {
 	exposed(c, g);
+	if (lg_find_flight(c))
+		return c->failed = LG_E_NOMEM;
 	mismatch(c);
 	missing(c);
 	return c->failed;

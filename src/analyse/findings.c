@@ -522,7 +522,11 @@ static int cmp_finding(const void *a, const void *b)
 		return isnan(x->lost_ms) ? 1 : -1;
 	if (!isnan(x->lost_ms) && x->lost_ms != y->lost_ms)
 		return x->lost_ms < y->lost_ms ? 1 : -1;
-	return strcmp(x->id, y->id);
+	if (strcmp(x->id, y->id))
+		return strcmp(x->id, y->id);
+	if (x->confidence != y->confidence)
+		return x->confidence < y->confidence ? 1 : -1;
+	return (x->culprit.rank > y->culprit.rank) - (x->culprit.rank < y->culprit.rank);
 }
 
 void lg_findings_rank(struct lg_verdict *v)

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyse/case.h"
+#include "analyse/timeline_gpu.h"
 #include "base/alloc.h"
 
 enum { RANKS_MAX = 1 << 17, RANGES_MAX = 12 };
@@ -44,6 +44,7 @@ int lg_say_pending(struct lg_case *c)
 	const struct lg_trace *t = c->t;
 	uint8_t *is = lg_calloc(RANKS_MAX, sizeof *is);
 	const char *waits, *empty, *absent;
+	bool judged;
 	int32_t world = 0;
 	size_t pending = 0;
 
@@ -75,14 +76,16 @@ int lg_say_pending(struct lg_case *c)
 	waits = ranks_text(c, is, world, PENDING, PENDING);
 	empty = ranks_text(c, is, world, EMPTY, EMPTY);
 	absent = ranks_text(c, is, world, DUMPED, 0);
+	judged = lg_gpu_told(c, "comms.missing_rank") || lg_gpu_told(c, "comms.mismatch");
 	if (pending || empty)
 		lg_limit(c, lg_arena_printf(&c->v->arena,
-					    "Flight Recorder: %zu collective%s had not completed%s%s%s%s%s%s; which rank "
-					    "holds the others up is not judged%s", pending, pending == 1 ? "" : "s",
-					    waits ? " on " : "", waits ? waits : "",
+					    "Flight Recorder: %zu collective%s had not completed%s%s%s%s%s%s%s%s", pending,
+					    pending == 1 ? "" : "s", waits ? " on " : "", waits ? waits : "",
 					    empty ? "; nothing is in the dump of " : "", empty ? empty : "",
 					    absent ? "; there is no dump of " : "", absent ? absent : "",
-					    empty || absent ? ": begin with those of which there is nothing" : ""));
+					    judged ? "" : "; that a rank holds the others up does not follow from it",
+					    !judged && (empty || absent)
+						    ? ": begin with those of which there is nothing" : ""));
 	lg_free(is);
 	return 0;
 }

@@ -258,6 +258,8 @@ int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* g
 int lg_find_backward(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;    /* backward_rules.c */
 int lg_find_data(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;        /* data_rules.c */
 int lg_find_comms(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;       /* comms_rules.c */
+/* The same from dumps of the Flight Recorder. */
+int lg_find_flight(struct lg_case *c) LG_MUST_CHECK;                        /* flight_rules.c */
 /* "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)" -> "AllReduce". */
 void lg_comm_op(const char *name, char *ret, size_t size);                  /* comms_rules.c */
 int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* compile_trace.c */

@@ -119,7 +119,7 @@ def test_what_dumps_leave_open_is_said(laggard, tmp_path):
             dump(tmp_path, rank, 8, [] if rank == 3 else ["completed", "scheduled", "started"])
     (limit,) = flight_limits(laggard, tmp_path)
     assert "12 collectives had not completed on ranks 0-2, 4-5, 7;" in limit
-    assert "nothing is in the dump of rank 3;" in limit and "no dump of rank 6;" in limit
+    assert "nothing is in the dump of rank 3;" in limit and limit.endswith("no dump of rank 6")
     # All are there and done: nothing is left open.
     for rank in range(8):
         dump(tmp_path, rank, 8, ["completed"] * 3)

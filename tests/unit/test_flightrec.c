@@ -20,6 +20,8 @@ static void entries_become_collectives_of_the_named_rank(void **state)
 	assert_int_equal(t->process.world[1], 2);
 	assert_int_equal(feed_marks(t, "flight.pending"), 2);
 	assert_string_equal(feed_meta(t, "flight.pg.0.last_enqueued"), "4");
+	assert_string_equal(feed_meta(t, "flight.last.0"), "4 -1 2");
+	assert_string_equal(feed_meta(t, "flight.group.0"), "default_pg [0, 1]");
 	assert_int_equal(t->clock.n, 1);
 	lg_trace_free(t);
 }

@@ -416,88 +416,6 @@ static void collectives_exposed_small_or_hidden(void **state)
 	quiet(&p);
 }
 
-static void one_late_rank_and_ranks_late_in_turn(void **state)
-{
-	struct gpu_plan p = gpu_healthy;
-	struct outcome o;
-
-	(void)state;
-	p.n_ranks = 4;
-	p.n_steps = 20;
-	p.n_comm = 2;
-	p.comm_ns = 100 * US;
-	quiet(&p);
-	p.late_ns = 4 * MS;
-	p.late_rank = 2;
-	o = first(&p, "comms.straggler");
-	assert_int_equal(o.v->findings[0].culprit.rank, 2);
-	assert_string_equal(o.v->findings[0].detail, "persistent");
-	assert_true(fabs(o.v->findings[0].lost_ms - 20 * 4) < 4);
-	assert_null(find(o.v, "gpu.launch_bound")); /* each nanosecond once */
-	done(&o);
-	p.late_rank = -2;
-	o = explain(&p);
-	assert_non_null(find(o.v, "comms.straggler"));
-	assert_string_equal(find(o.v, "comms.straggler")->detail, "rotating");
-	assert_int_equal(find(o.v, "comms.straggler")->culprit.rank, -1);
-	done(&o);
-}
-
-/* Collectives on the way, as in tensor parallelism: the first one takes all the lateness. */
-static void the_first_of_many_collectives_may_take_all_the_lateness(void **state)
-{
-	struct gpu_plan p = gpu_healthy;
-	struct outcome o;
-
-	(void)state;
-	p.n_ranks = 2;
-	p.n_steps = 20;
-	p.n_comm = 12;
-	p.comm_ns = 20 * US;
-	quiet(&p);
-	p.late_ns = 4 * MS;
-	p.late_rank = 1;
-	o = first(&p, "comms.straggler");
-	assert_string_equal(o.v->findings[0].detail, "persistent");
-	assert_int_equal(o.v->findings[0].culprit.rank, 1);
-	done(&o);
-	p.late_once = 8; /* one episode: neither steady nor in turn, and nothing to be loud about */
-	p.late_ns = 40 * MS;
-	quiet(&p);
-	o = explain(&p);
-	assert_non_null(find(o.v, "comms.straggler"));
-	assert_string_equal(find(o.v, "comms.straggler")->severity, "low");
-	assert_null(find(o.v, "comms.straggler")->detail);
-	done(&o);
-}
-
-static void lateness_is_told_as_what_it_ends_in(void **state)
-{
-	struct gpu_plan p = gpu_healthy;
-	struct outcome o;
-	bool said = false;
-
-	(void)state;
-	p.n_ranks = 4;
-	p.n_steps = 20;
-	p.n_comm = 2;
-	p.comm_ns = 100 * US;
-	p.late_ns = 4 * MS;
-	p.late_rank = 2;
-	p.late_loader = true;
-	o = first(&p, "data.loader_wait");
-	assert_null(find(o.v, "comms.straggler"));
-	assert_int_equal(o.v->findings[0].culprit.rank, 2);
-	assert_string_equal(o.v->findings[0].detail, "workers_zero");
-	/* All ranks wait for it: not the mean over them. */
-	assert_true(fabs(o.v->findings[0].lost_ms - 20 * 4) < 4);
-	assert_string_equal(o.v->bound, "data");
-	for (size_t i = 0; i < o.v->findings[0].n_evidence; i++)
-		said |= strstr(o.v->findings[0].evidence[i].text, "arrives last in 20 of the 20 collectives") != NULL;
-	assert_true(said);
-	done(&o);
-}
-
 static void fp32_matrices_on_a_card_with_tensor_cores(void **state)
 {
 	struct gpu_plan p = gpu_healthy;
@@ -785,6 +703,29 @@ static void watchdogs_tell_a_mismatch_from_a_missing_rank(void **state)
 	assert_string_equal(o.v->findings[0].id, "comms.missing_rank");
 	assert_int_equal(o.v->findings[0].culprit.rank, 1);
 	done(&o);
+	/* The world's size is not in the log: the one silent rank among those that complain. */
+	b = fresh();
+	for (int rank = 0; rank < 8; rank++)
+		if (rank != 5)
+			say(b, rank_thread(b, rank, 0), "log.watchdog_timeout", 78, a);
+	o = sealed(b);
+	assert_string_equal(o.v->findings[0].id, "comms.missing_rank");
+	assert_int_equal(o.v->findings[0].culprit.rank, 5);
+	done(&o);
+	/* Ranks 0 and 2 may be all of their group; and two silent ones are no accusation. */
+	b = fresh();
+	say(b, rank_thread(b, 0, 0), "log.watchdog_timeout", 78, a);
+	say(b, rank_thread(b, 2, 0), "log.watchdog_timeout", 78, a);
+	o = sealed(b);
+	assert_int_equal(o.v->findings[0].culprit.rank, -1);
+	done(&o);
+	b = fresh();
+	for (int rank = 0; rank < 8; rank++)
+		if (rank != 5 && rank != 2)
+			say(b, rank_thread(b, rank, 0), "log.watchdog_timeout", 78, a);
+	o = sealed(b);
+	assert_int_equal(o.v->findings[0].culprit.rank, -1);
+	done(&o);
 }
 
 struct smi {
@@ -968,9 +909,6 @@ int main(void)
 		cmocka_unit_test(copies_that_wait_and_copies_that_run_alone),
 		cmocka_unit_test(the_allocator_in_steps),
 		cmocka_unit_test(collectives_exposed_small_or_hidden),
-		cmocka_unit_test(one_late_rank_and_ranks_late_in_turn),
-		cmocka_unit_test(the_first_of_many_collectives_may_take_all_the_lateness),
-		cmocka_unit_test(lateness_is_told_as_what_it_ends_in),
 		cmocka_unit_test(fp32_matrices_on_a_card_with_tensor_cores),
 		cmocka_unit_test(layout_attention_and_recomputation),
 		cmocka_unit_test(optimizers_and_gradients_of_many_kernels),

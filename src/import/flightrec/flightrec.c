@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "import/flightrec/flight_groups.h"
 #include "import/source/frame.h"
 #include "import/source/source.h"
 #include "import/source/stamp.h"
@@ -13,6 +14,7 @@
 
 enum { HEAD_BYTES = 65536, FRAMES_MAX = 512, RANKS_MAX = 1 << 17 };
 #define SIZE_LIMIT ((size_t)1 << 30)
+#define TEXT_MAX ((size_t)64 << 20)
 #define SECOND INT64_C(1000000000)
 
 struct dump {
@@ -22,7 +24,8 @@ struct dump {
 	lg_thr main;
 	lg_str s_pending;
 	int64_t first, last;
-	uint64_t rows, odd;
+	uint64_t rows, odd, no_ranks;
+	size_t text; /* bytes that groups may still take */
 };
 
 /* "/tmp/nccl_trace_rank_3", "_dump_14", "nccl_trace_rank_3.pickle.gz": the last integer of the name's
@@ -215,7 +218,7 @@ static void entry(struct dump *f, uint32_t e, uint32_t status)
 		row.dur = completed - ts;
 	else if (ms > 0 && ms < 86400e3)
 		row.dur = (started > ts ? started - ts : 0) + (int64_t)(ms * 1e6);
-	snprintf(text, sizeof text, "state=%s\tin=%s\tdtype=%s\tpgdesc=%s", state, sizes,
+	snprintf(text, sizeof text, "%sstate=%s\tin=%s\tdtype=%s\tpgdesc=%s", p2p ? "p2p=1\t" : "", state, sizes,
 		 lg_value_text(d, lg_value_at(d, lg_value_get(d, e, "input_dtypes"), 0)),
 		 lg_value_text(d, lg_value_at(d, group, 1)));
 	row.args = lg_intern(f->b, text);
@@ -230,6 +233,54 @@ static void entry(struct dump *f, uint32_t e, uint32_t status)
 		 lg_value_text(d, lg_value_at(d, lg_value_get(d, e, "input_dtypes"), 0)));
 	lg_add_mark(f->b, &(struct lg_mark_row){ .ts = ts, .thr = row.thr, .name = f->s_pending,
 						 .value = seq, .text = lg_intern(f->b, text) });
+}
+
+/* "[0, 2]" of a list, as pickles have it. */
+static char *ranks_text(const struct lg_doc *d, uint32_t list)
+{
+	uint32_t n = lg_value_count(d, list);
+	size_t size = n * (size_t)22 + 3, len = 1; /* 20 digits, ", " */
+	char *text = lg_calloc(size, 1);
+
+	if (!text)
+		return NULL;
+	text[0] = '[';
+	for (uint32_t i = 0; i < n; i++)
+		len += (size_t)snprintf(text + len, size - len, "%s%lld", i ? ", " : "",
+					(long long)lg_value_int(d, lg_value_at(d, list, i), -1));
+	text[len] = ']';
+	return text;
+}
+
+/* flight.group.NAME = its description and ranks: of thousands of ranks that is a long text. */
+static void group_fact(struct dump *f, const char *name, uint32_t group)
+{
+	const struct lg_doc *d = f->d;
+	uint32_t ranks = lg_value_get(d, group, "ranks");
+	const char *desc = lg_value_text(d, lg_value_get(d, group, "desc")), *text = lg_value_text(d, ranks);
+	LG_AUTOFREE char *list = NULL;
+	LG_AUTOFREE char *all = NULL;
+	size_t size = strlen(desc) + strlen(text) + lg_value_count(d, ranks) * (size_t)22 + 2;
+	char key[128];
+
+	/* A pickle may give one long list to a million groups. */
+	if (size > f->text) {
+		f->no_ranks++;
+		return;
+	}
+	f->text -= size;
+	if (lg_value_is(d, ranks, LG_LIST)) {
+		list = ranks_text(d, ranks);
+		text = list ? list : "";
+	}
+	all = lg_calloc(size, 1);
+	if (!all) {
+		lg_builder_fail(f->b);
+		return;
+	}
+	snprintf(all, size, "%s %s", desc, text);
+	snprintf(key, sizeof key, "flight.group.%.64s", name);
+	lg_meta_set(f->b, f->prc, key, all);
 }
 
 static void facts(struct dump *f)
@@ -257,13 +308,10 @@ static void facts(struct dump *f)
 				     (long long)lg_value_int(d, lg_value_get(d, one, from), -1));
 		}
 	}
-	for (uint32_t i = 0; i < lg_value_count(d, groups); i++) {
-		uint32_t one = lg_value_item(d, groups, i), ranks = lg_value_get(d, one, "ranks");
-
-		snprintf(key, sizeof key, "flight.group.%.64s", lg_value_key(d, groups, i));
-		lg_meta_setf(f->b, f->prc, key, "%s %s", lg_value_text(d, lg_value_get(d, one, "desc")),
-			     lg_value_text(d, ranks));
-	}
+	for (uint32_t i = 0; i < lg_value_count(d, groups); i++)
+		group_fact(f, lg_value_key(d, groups, i), lg_value_item(d, groups, i));
+	if (lg_flight_groups(f->b, f->prc, d))
+		lg_builder_fail(f->b);
 }
 
 static int read_dump(struct dump *f, const char *path, struct lg_error *err)
@@ -299,6 +347,9 @@ static int read_dump(struct dump *f, const char *path, struct lg_error *err)
 	if (f->odd)
 		lg_add_diag_now(f->b, LG_DIAG_FILE_DAMAGED, f->last, f->odd,
 				"entries without a name or a time");
+	if (f->no_ranks)
+		lg_add_diag_now(f->b, LG_DIAG_PARTIAL, f->last, f->no_ranks,
+				"the ranks of some groups are left out: more than 64 MiB of text");
 	if (d->cut)
 		lg_add_diag_now(f->b, LG_DIAG_FILE_TRUNCATED, f->last, 1,
 				"byte %llu: %s; what came before is kept", (unsigned long long)d->cut_at,
@@ -309,7 +360,7 @@ static int read_dump(struct dump *f, const char *path, struct lg_error *err)
 static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 {
 	struct lg_doc d;
-	struct dump f = { .b = b, .d = &d };
+	struct dump f = { .b = b, .d = &d, .text = TEXT_MAX };
 	const char *damage;
 	char *p;
 	size_t n;

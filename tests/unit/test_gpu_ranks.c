@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_gpu_ranks.c - loops on devices of several ranks, of which one makes the others wait in collectives. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gpu_outcome.h"
+
+static void one_late_rank_and_ranks_late_in_turn(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.n_ranks = 4;
+	p.n_steps = 20;
+	p.n_comm = 2;
+	p.comm_ns = 100 * US;
+	quiet(&p);
+	p.late_ns = 4 * MS;
+	p.late_rank = 2;
+	o = first(&p, "comms.straggler");
+	assert_int_equal(o.v->findings[0].culprit.rank, 2);
+	assert_string_equal(o.v->findings[0].detail, "persistent");
+	assert_true(fabs(o.v->findings[0].lost_ms - 20 * 4) < 4);
+	assert_null(find(o.v, "gpu.launch_bound")); /* each nanosecond once */
+	done(&o);
+	p.late_rank = -2;
+	o = explain(&p);
+	assert_non_null(find(o.v, "comms.straggler"));
+	assert_string_equal(find(o.v, "comms.straggler")->detail, "rotating");
+	assert_int_equal(find(o.v, "comms.straggler")->culprit.rank, -1);
+	done(&o);
+}
+
+/* Collectives on the way, as in tensor parallelism: the first one takes all the lateness. */
+static void the_first_of_many_collectives_may_take_all_the_lateness(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.n_ranks = 2;
+	p.n_steps = 20;
+	p.n_comm = 12;
+	p.comm_ns = 20 * US;
+	quiet(&p);
+	p.late_ns = 4 * MS;
+	p.late_rank = 1;
+	o = first(&p, "comms.straggler");
+	assert_string_equal(o.v->findings[0].detail, "persistent");
+	assert_int_equal(o.v->findings[0].culprit.rank, 1);
+	done(&o);
+	p.late_once = 8; /* one episode: neither steady nor in turn, and nothing to be loud about */
+	p.late_ns = 40 * MS;
+	quiet(&p);
+	o = explain(&p);
+	assert_non_null(find(o.v, "comms.straggler"));
+	assert_string_equal(find(o.v, "comms.straggler")->severity, "low");
+	assert_null(find(o.v, "comms.straggler")->detail);
+	done(&o);
+}
+
+static void lateness_is_told_as_what_it_ends_in(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+	bool said = false;
+
+	(void)state;
+	p.n_ranks = 4;
+	p.n_steps = 20;
+	p.n_comm = 2;
+	p.comm_ns = 100 * US;
+	p.late_ns = 4 * MS;
+	p.late_rank = 2;
+	p.late_loader = true;
+	o = first(&p, "data.loader_wait");
+	assert_null(find(o.v, "comms.straggler"));
+	assert_int_equal(o.v->findings[0].culprit.rank, 2);
+	assert_string_equal(o.v->findings[0].detail, "workers_zero");
+	/* All ranks wait for it: not the mean over them. */
+	assert_true(fabs(o.v->findings[0].lost_ms - 20 * 4) < 4);
+	assert_string_equal(o.v->bound, "data");
+	for (size_t i = 0; i < o.v->findings[0].n_evidence; i++)
+		said |= strstr(o.v->findings[0].evidence[i].text, "arrives last in 20 of the 20 collectives") != NULL;
+	assert_true(said);
+	done(&o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_late_rank_and_ranks_late_in_turn),
+		cmocka_unit_test(the_first_of_many_collectives_may_take_all_the_lateness),
+		cmocka_unit_test(lateness_is_told_as_what_it_ends_in),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

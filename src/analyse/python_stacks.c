@@ -54,6 +54,7 @@ struct stacks {
 	uint16_t *is;      /* by stack */
 	struct side *side; /* by process */
 	uint64_t worker_all, worker_fetch; /* samples of workers, and those in the dataset's code */
+	bool waits;        /* some thread is seen that waits: idle ones were not left out */
 };
 
 static bool ends(const char *s, const char *with)
@@ -63,7 +64,7 @@ static bool ends(const char *s, const char *with)
 	return n >= k && !strcmp(s + n - k, with) && (n == k || s[n - k - 1] == '/');
 }
 
-static uint16_t what_is(const struct lg_trace *t, lg_frm f, bool outermost)
+static uint16_t what_is(const struct lg_trace *t, lg_frm f)
 {
 	static const char *const start[] = { "__init__", "__iter__", "_get_iterator", "_reset" };
 	const char *name = lg_string(t, t->frame.name[f]), *file = lg_string(t, t->frame.file[f]), *dot;
@@ -89,10 +90,23 @@ static uint16_t what_is(const struct lg_trace *t, lg_frm f, bool outermost)
 		is |= IN_COMM;
 	} else if (ends(file, "torch/serialization.py")) {
 		is |= !strcmp(name, "save") ? IN_SAVE : 0;
-	} else if (outermost && ends(file, "threading.py") && !strncmp(name, "_bootstrap", 10)) {
+	} else if (ends(file, "threading.py") && !strncmp(name, "_bootstrap", 10)) {
 		is |= BESIDE;
 	}
 	return is;
+}
+
+/* Python's own modules in which a thread waits. */
+static bool is_wait(const struct lg_trace *t, lg_stk k)
+{
+	static const char *const files[] = { "selectors.py", "threading.py", "multiprocessing/connection.py",
+					     "multiprocessing/popen_fork.py", "subprocess.py", "queue.py" };
+	const char *file = lg_string(t, t->frame.file[t->stack.frame[k]]);
+
+	for (size_t i = 0; k && i < sizeof files / sizeof *files; i++)
+		if (ends(file, files[i]))
+			return true;
+	return false;
 }
 
 /* Rows of profilers of Python: 0, 1 = a profile without times, 2 = with, 3 = a dump. */
@@ -113,7 +127,7 @@ static int read_stacks(struct stacks *s)
 		return LG_E_NOMEM;
 	for (lg_stk k = 1; k < t->stack.n; k++) /* a parent is older than its child */
 		s->is[k] = (uint16_t)(s->is[t->stack.parent[k]] |
-				      what_is(t, t->stack.frame[k], !t->stack.parent[k]));
+				      what_is(t, t->stack.frame[k]));
 	for (lg_thr i = 1; i < t->thread.n; i++)
 		s->side[t->thread.prc[i]].named |= !strcmp(lg_string(t, t->thread.comm[i]), "MainThread");
 	for (size_t i = 0; i < t->sample.n; i++)
@@ -147,6 +161,7 @@ static void add_up(struct stacks *s)
 
 		if (!kind)
 			continue;
+		s->waits = s->waits || (is & (IN_QUEUE | IN_COMM)) || is_wait(t, t->sample.stack[i]);
 		if (is & IN_WORKER) {
 			s->worker_all += w;
 			s->worker_fetch += is & IN_FETCH ? w : 0;
@@ -377,7 +392,7 @@ static const char *stands_in(struct stacks *s, const struct side *p, uint16_t of
 	lg_frm f = 0;
 
 	for (lg_stk k = p->dumped; k && !f; k = t->stack.parent[k])
-		if (what_is(t, t->stack.frame[k], false) & (of ? of : IS_PYTHON))
+		if (what_is(t, t->stack.frame[k]) & (of ? of : IS_PYTHON))
 			f = t->stack.frame[k];
 	if (f && of)
 		snprintf(text, sizeof text, "%s", lg_string(t, t->frame.name[f]));
@@ -387,28 +402,20 @@ static const char *stands_in(struct stacks *s, const struct side *p, uint16_t of
 	return lg_arena_strdup(&s->c->v->arena, text);
 }
 
-#define SEEN_SHARE 0.9
-
-/* A profile that leaves idle threads out shows the main thread's work and not its waits. */
+/*
+ * py-spy without --idle takes no sample of a thread that waits; in a chrometrace, what was on its stack before is
+ * drawn over the wait. Some thread of a training process always waits for something.
+ */
 static void say_unseen(struct stacks *s)
 {
-	double most = 0;
-	lg_prc worst = 0;
+	uint64_t n = 0;
 
-	for (lg_prc p = 1; p < s->c->t->process.n; p++) {
-		const struct side *x = &s->side[p];
-		double unseen = x->n && x->timed ? 1 - (double)x->all / whole(x) : 0;
-
-		if (unseen > most) {
-			most = unseen;
-			worst = p;
-		}
-	}
-	if (worst && most > 1 - SEEN_SHARE)
-		lg_limit(s->c, lg_arena_printf(&s->c->v->arena,
-					       "%s has no samples for %.0f %% of the profile: without --idle py-spy "
-					       "leaves out threads that wait, so waits (for data, for other ranks) may "
-					       "be missing", main_of(s, worst), most * 100));
+	for (lg_prc p = 1; p < s->c->t->process.n; p++)
+		n += s->side[p].dump ? 0 : s->side[p].n;
+	if (n && !s->waits)
+		lg_limit(s->c, "no thread of this profile is seen waiting: without --idle py-spy leaves out threads "
+			       "that wait, so waits (for data, for other ranks) are missing, or counted to what came "
+			       "before them");
 }
 
 enum { NAMED_MAX = 4 };

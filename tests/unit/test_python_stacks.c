@@ -108,27 +108,49 @@ static void says_what_the_loader_did(void **state)
 	}
 }
 
-/* n times: wait_us in the loader, then 20 ms in forward, then idle_us without a sample. */
-static struct outcome timed(int n, int wait_us, int idle_us)
+/* n times: wait_us in the loader, then 20 ms in forward. */
+static struct outcome timed(int n, int wait_us)
 {
 	static char text[65536];
-	size_t k = (size_t)sprintf(text, "[");
+	size_t k = (size_t)sprintf(text, "[{\"cat\":\"py-spy\",\"ph\":\"M\",\"pid\":7,\"tid\":0,\"ts\":0,\"name\":"
+				   "\"thread_name\",\"args\":{\"name\":\"14020: MainThread\"}}");
 	int at = 0;
 
-	for (int i = 0; i < n; i++, at += idle_us) {
+	for (int i = 0; i < n; i++) {
 		const char *name[] = { "_try_get_data", "forward" };
 		const char *file[] = { "/lib/torch/utils/data/dataloader.py", "model.py" };
 		int us[] = { wait_us, 20000 };
 
 		for (int j = 0; j < 2; j++) {
 			for (int e = 0; e < 2; e++, at += e == 1 ? us[j] : 0)
-				k += (size_t)sprintf(text + k, "%s{\"cat\":\"py-spy\",\"ph\":\"%s\",\"pid\":7,\"tid\":140000,"
+				k += (size_t)sprintf(text + k, "%s{\"cat\":\"py-spy\",\"ph\":\"%s\",\"pid\":7,\"tid\":0,"
 						     "\"ts\":%d,\"name\":\"%s\",\"args\":{\"filename\":\"%s\",\"line\":5}}",
-						     k > 1 ? ",\n" : "", e ? "E" : "B", at, name[j], file[j]);
+						     ",\n", e ? "E" : "B", at, name[j], file[j]);
 		}
 	}
 	strcpy(text + k, "]");
 	return profile(text, "py-spy chrometrace");
+}
+
+/* Frames as py-spy --subprocesses prints them: a child's process behind its parents', then the thread. */
+static void children_are_told_from_their_parents(void **state)
+{
+#define LAUNCHER "process 1:\"torchrun train.py\";"
+#define TRAINER LAUNCHER "process 4:\"python train.py\";"
+	struct outcome o = profile(
+		LAUNCHER "thread (0x7F): MainThread;wait (torchrun.py:9) 1000\n"
+		TRAINER "thread (0x7F): MainThread;" QUEUE " 600\n" TRAINER "thread (0x7F): MainThread;" FORWARD " 400\n"
+		TRAINER "thread (0x8F): Thread-1;_bootstrap (threading.py:973);run (x.py:1) 1000\n"
+		TRAINER "process 9:\"python train.py\";thread (0x7F): MainThread;" FETCH "decode (PIL/Image.py:100) 900\n",
+		"folded stacks");
+	const struct lg_finding *f = find(o.v, "data.loader_wait");
+
+	(void)state;
+	assert_non_null(f);
+	assert_int_equal(f->culprit.pid, 4);
+	assert_true(fabs(f->lost_share - 0.6) < 1e-9);
+	assert_string_equal(f->detail, "transform");
+	done(&o);
 }
 
 static bool limited(const struct lg_verdict *v, const char *words)
@@ -141,7 +163,7 @@ static bool limited(const struct lg_verdict *v, const char *words)
 
 static void with_times_the_loss_is_in_ms_and_episodes_count(void **state)
 {
-	struct outcome o = timed(20, 30000, 0);
+	struct outcome o = timed(20, 30000);
 	const struct lg_finding *f = find(o.v, "data.loader_wait");
 
 	(void)state;
@@ -149,20 +171,12 @@ static void with_times_the_loss_is_in_ms_and_episodes_count(void **state)
 	assert_string_equal(f->severity, "high");
 	assert_true(fabs(f->lost_ms - 600) < 1 && fabs(f->lost_share - 0.6) < 0.01);
 	done(&o);
-	o = timed(3, 200000, 0); /* three waits, however long, are not the rule */
+	o = timed(3, 200000); /* three waits, however long, are not the rule */
 	assert_int_equal(loud(o.v), 0);
 	assert_non_null(find(o.v, "data.loader_wait"));
 	done(&o);
-	o = timed(20, 500, 0);
+	o = timed(20, 500);
 	assert_int_equal(o.v->n_findings, 0);
-	assert_false(limited(o.v, "--idle"));
-	done(&o);
-	/* py-spy without --idle: a share of the whole time all the same, and a word about what is missing */
-	o = timed(20, 10000, 20000);
-	f = find(o.v, "data.loader_wait");
-	assert_non_null(f);
-	assert_true(fabs(f->lost_share - 0.2) < 0.01);
-	assert_true(limited(o.v, "the main thread has no samples for 39 % of the profile"));
 	done(&o);
 }
 
@@ -190,12 +204,26 @@ static void dumps_say_who_stands_where_and_measure_nothing(void **state)
 	done(&o);
 }
 
+static void a_profile_without_waits_says_so(void **state)
+{
+	struct outcome o = profile(FORWARD " 900\n", "folded stacks");
+
+	(void)state;
+	assert_true(limited(o.v, "without --idle"));
+	done(&o);
+	o = profile(FORWARD " 900\n" "_bootstrap (threading.py:973);wait (threading.py:320) 900\n", "folded stacks");
+	assert_false(limited(o.v, "without --idle"));
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(waits_for_batches_are_a_share_of_the_samples),
 		cmocka_unit_test(healthy_profiles_are_silent),
 		cmocka_unit_test(says_what_the_loader_did),
+		cmocka_unit_test(children_are_told_from_their_parents),
+		cmocka_unit_test(a_profile_without_waits_says_so),
 		cmocka_unit_test(with_times_the_loss_is_in_ms_and_episodes_count),
 		cmocka_unit_test(dumps_say_who_stands_where_and_measure_nothing),
 	};

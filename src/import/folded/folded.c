@@ -55,7 +55,8 @@ static lg_thr unnumbered(struct folded *f, const char *name)
  * The thread of a line from its first element, and whether that element is only a thread:
  *   "python-4711", "python-4711/4712"   stackcollapse-perf --pid, --tid
  *   "thread (0x7f..): MainThread"       py-spy -t
- *   'process 4711:"python train.py"'    py-spy --subprocesses; with -t the thread is the next element
+ *   'process 4711:"python train.py"'    py-spy --subprocesses; a child's comes behind its parents', and with
+ *                                       -t the thread is the next element
  *   "python"                            stackcollapse-perf
  *   "main (train.py:3)"                 py-spy: no thread, the outermost function
  */
@@ -135,11 +136,17 @@ static lg_thr thread_in(struct folded *f, lg_thr thr, const char *p, size_t n)
 	return thr;
 }
 
+static bool is_process(const char *p, size_t n)
+{
+	return n > 9 && !memcmp(p, "process ", 8) && p[8] > '0' && p[8] <= '9';
+}
+
 static void take_line(struct folded *f, const char *p, size_t n)
 {
 	struct lg_sample_row row = { .cpu = -1, .event = f->event };
 	const char *end, *at = p;
 	unsigned depth = 0;
+	bool inside = false; /* behind elements that only tell the process */
 	int only = 0;
 	lg_thr in;
 
@@ -160,12 +167,20 @@ static void take_line(struct folded *f, const char *p, size_t n)
 
 		if (!depth) {
 			row.thr = thread_of(f, at, (size_t)(stop - at), &only);
-		} else if (depth == 1 && only && semi && !strncmp(p, "process ", 8) &&
-			   (in = thread_in(f, row.thr, at, (size_t)(stop - at)))) {
-			row.thr = in;
+			inside = is_process(at, (size_t)(stop - at));
+		} else if (inside && semi && is_process(at, (size_t)(stop - at))) {
+			row.thr = thread_of(f, at, (size_t)(stop - at), &only);
 			depth++;
 			at = stop + 1;
 			continue;
+		} else if (inside && semi && (in = thread_in(f, row.thr, at, (size_t)(stop - at)))) {
+			row.thr = in;
+			inside = false;
+			depth++;
+			at = stop + 1;
+			continue;
+		} else {
+			inside = false;
 		}
 		/* A line of one element keeps it as a frame, too: else the stack would be empty. */
 		if (stop > at && (depth || !only || !semi)) {

@@ -302,6 +302,14 @@ struct track {
 	lg_stk stack[DEPTH_MAX + 1];
 };
 
+/* "140203: MainThread": py-spy puts Python's number of the thread before its name, and renumbers tids. */
+static const char *bare_name(const char *name)
+{
+	size_t digits = strspn(name, "0123456789");
+
+	return digits && name[digits] == ':' && name[digits + 1] == ' ' ? name + digits + 2 : name;
+}
+
 static int run_trace(const char *path, struct lg_builder *b, struct lg_error *err)
 {
 	struct text t = { 0 };
@@ -323,19 +331,22 @@ static int run_trace(const char *path, struct lg_builder *b, struct lg_error *er
 		int64_t tid = lg_value_int(d, lg_value_get(d, e, "tid"), -1);
 		uint64_t key = lg_mix64((uint64_t)pid ^ lg_mix64((uint64_t)tid)) | 1;
 		double ts = lg_value_real(d, lg_value_get(d, e, "ts"), -1);
+		const char *name = "";
 		struct track *k;
 
+		at = lg_map_get(&by_tid, key);
 		if (*ph == 'M') {
-			const char *name = lg_value_text(d, lg_value_get(d, args, "name"));
-
-			at = lg_map_get(&by_tid, key);
-			if (at && *name && !strcmp(lg_value_text(d, lg_value_get(d, e, "name")), "thread_name"))
+			name = bare_name(lg_value_text(d, lg_value_get(d, args, "name")));
+			if (!*name || strcmp(lg_value_text(d, lg_value_get(d, e, "name")), "thread_name"))
+				continue;
+			if (at) {
 				lg_thread_name(b, track[at - 1]->thr, lg_intern(b, name));
+				continue;
+			}
+			tid = 0;
+		} else if ((*ph != 'B' && *ph != 'E') || ts < 0) {
 			continue;
 		}
-		if ((*ph != 'B' && *ph != 'E') || ts < 0)
-			continue;
-		at = lg_map_get(&by_tid, key);
 		if (!at) {
 			k = lg_calloc(1, sizeof *k);
 			if (!k || lg_grow(&track, &cap, n_track + 1, sizeof *track)) {
@@ -343,12 +354,14 @@ static int run_trace(const char *path, struct lg_builder *b, struct lg_error *er
 				break;
 			}
 			k->thr = lg_pyspy_thread_get(b, pid > 0 && pid <= 4194304 ? (int32_t)pid : -1,
-						     tid > 0 ? (uint64_t)tid : 0, "");
+						     tid > 0 ? (uint64_t)tid : 0, name);
 			track[n_track++] = k;
 			at = (uint32_t)n_track;
 			if (lg_map_set(&by_tid, key, at))
 				break;
 		}
+		if (*ph == 'M')
+			continue;
 		k = track[at - 1];
 		s.thr = k->thr;
 		if (ts > k->last && k->n)
@@ -358,10 +371,10 @@ static int run_trace(const char *path, struct lg_builder *b, struct lg_error *er
 			s.odd += !k->n;
 			k->n -= k->n > 0;
 		} else if (k->n < DEPTH_MAX) {
-			const char *name = lg_value_text(d, lg_value_get(d, e, "name"));
 			const char *file = lg_value_text(d, lg_value_get(d, args, "filename"));
 			int64_t line = lg_value_int(d, lg_value_get(d, args, "line"), 0);
 
+			name = lg_value_text(d, lg_value_get(d, e, "name"));
 			k->stack[k->n + 1] = lg_intern_stack(
 				b, k->stack[k->n],
 				lg_frame_python(b, name, file,

@@ -403,8 +403,8 @@ static const char *stands_in(struct stacks *s, const struct side *p, uint16_t of
 }
 
 /*
- * py-spy without --idle takes no sample of a thread that waits; in a chrometrace, what was on its stack before
- * is drawn over the wait. Some thread of a training process always waits for something.
+ * py-spy without --idle takes no sample of a thread that waits; in a chrometrace, what was on its stack
+ * before is drawn over the wait. Some thread of a training process always waits for something.
  */
 static void say_unseen(struct stacks *s)
 {

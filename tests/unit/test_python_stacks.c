@@ -137,11 +137,15 @@ static void children_are_told_from_their_parents(void **state)
 {
 #define LAUNCHER "process 1:\"torchrun train.py\";"
 #define TRAINER LAUNCHER "process 4:\"python train.py\";"
+/* a forked worker has its parent's stack below its own */
+#define FORKED "<module> (train.py:80);train (train.py:50);__iter__ (torch/utils/data/dataloader.py:4);" \
+	       "__init__ (torch/utils/data/dataloader.py:1);start (multiprocessing/process.py:121);" \
+	       "_bootstrap (multiprocessing/process.py:314);"
 	struct outcome o = profile(
 		LAUNCHER "thread (0x7F): MainThread;wait (torchrun.py:9) 1000\n"
 		TRAINER "thread (0x7F): MainThread;" QUEUE " 600\n" TRAINER "thread (0x7F): MainThread;" FORWARD " 400\n"
 		TRAINER "thread (0x8F): Thread-1;_bootstrap (threading.py:973);run (x.py:1) 1000\n"
-		TRAINER "process 9:\"python train.py\";thread (0x7F): MainThread;" FETCH "decode (PIL/Image.py:100) 900\n",
+		TRAINER "process 9:\"python train.py\";thread (0x7F): MainThread;" FORKED FETCH "decode (PIL/Image.py:100) 900\n",
 		"folded stacks");
 	const struct lg_finding *f = find(o.v, "data.loader_wait");
 

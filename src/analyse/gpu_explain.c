@@ -551,7 +551,7 @@ static void say_unrun(struct lg_case *c, const struct lg_gpu_run *r)
 
 	if (r->cut_head || r->cut_tail)
 		lg_gpu_limit(c, "%s%zu of %zu kernel launches have no kernel in the trace (the profiler lost "
-				"them): %zu step%s at the beginning and %zu at the end are left out", who,
+				"them, or they went into a graph): %zu step%s at the beginning and %zu at the end are left out", who,
 			     r->n_unrun, r->n_launched, r->cut_head, r->cut_head == 1 ? "" : "s", r->cut_tail);
 	if (r->unrun_share > 0.05)
 		lg_gpu_limit(c, "%s%.0f %% of the kernel launches %shave no kernel in the trace: the device "

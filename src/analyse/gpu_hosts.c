@@ -83,6 +83,11 @@ struct nest {
 	uint8_t class;
 };
 
+static bool waits(const char *call)
+{
+	return (strcasestr(call, "wait") || strcasestr(call, "sync")) && !strcasestr(call, "async");
+}
+
 /* The class that a span gives itself and what is nested in it. */
 static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest *up, uint32_t row,
 			 const uint8_t *copies)
@@ -101,8 +106,9 @@ static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest 
 		n.class = LG_HOST_COMPILE;
 	if (t->span.kind[row] == LG_SPAN_PYTHON && n.class == LG_HOST_OP)
 		n.class = LG_HOST_NONE;
+	/* Of a device whose calls are not known here. */
 	if (t->span.kind[row] == LG_SPAN_RUNTIME && n.class == LG_HOST_OP)
-		n.class = LG_HOST_LAUNCH; /* of a device whose calls are not known here */
+		n.class = waits(lg_string(t, t->span.name[row])) ? LG_HOST_SYNC : LG_HOST_LAUNCH;
 	if (copies[row] && k == LG_NAME_COPY_CALL)
 		n.class = LG_HOST_COPY;
 	if (k == LG_NAME_STEP)

@@ -86,7 +86,7 @@ static void other_devices_calls_are_launches_and_waits(void **state)
 	static const char *const calls[][2] = {
 		{ "urEnqueueKernelLaunch", "urEventWait" },
 		{ "zeCommandListAppendLaunchKernel", "zeEventHostSynchronize" },
-		{ "runFunctionAsync", "cudaStreamSynchronize" }, /* only its correlation tells */
+		{ "runFunctionAsync", "waitForStream" }, /* only correlation and plain words tell */
 	};
 	struct gpu_plan p;
 	struct outcome o;

@@ -7,7 +7,7 @@
  * (torch/utils/checkpoint.py, use_reentrant=False), which leaves no name of its own; the reentrant kind
  * does so in CheckpointFunctionBackward. Formulas of derivatives (tools/autograd/derivatives.yaml) call
  * matrix products, sums and ..._backward: operators that only forward code calls, and modules, inside a
- * node are forward code. From the first to the last of them, all is recomputed.
+ * node are forward code; Python stacks name it. From the first to the last of them, all is recomputed.
  *
  * Anomaly detection (torch/csrc/autograd/engine.cpp): every output of every node is asked whether it holds
  * a NaN, by aten::isnan behind the node's row; nodes that gather gradients have no output.
@@ -39,6 +39,9 @@ static enum row_kind kind_of(const char *s)
 	if (!strcmp(s, "aten::isnan"))
 		return ROW_NAN;
 	if (!strncmp(s, "nn.Module: ", 11))
+		return ROW_MODULE;
+	/* With Python stacks: what unpacks a dropped tensor. */
+	if (strstr(s, "torch/utils/checkpoint.py(") && (strstr(s, "): recompute_fn") || strstr(s, "unpack_hook")))
 		return ROW_MODULE;
 	for (size_t i = 0; forward[i]; i++)
 		if (!strcmp(s, forward[i]))

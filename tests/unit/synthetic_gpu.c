@@ -205,8 +205,8 @@ static void node(struct sim *s, const char *kernel, int k)
 
 		launch(s, STREAM_COMPUTE, kernel, p->kernel_ns, p->again_op ? p->again_op : "aten::linear");
 		launch(s, STREAM_COMPUTE, kernel, p->kernel_ns, p->again_op ? p->again_op : "aten::gelu");
-		if (p->again_modules)
-			span(s, at - 1, s->now - at + 2, LG_SPAN_PYTHON, 0, "nn.Module: Block_0", -1);
+		if (p->again_in)
+			span(s, at - 1, s->now - at + 2, LG_SPAN_PYTHON, 0, p->again_in, -1);
 	}
 	launch(s, STREAM_COMPUTE, kernel, p->kernel_ns, "aten::mm");
 	end = s->now;

@@ -79,10 +79,11 @@ struct gpu_plan {
 	int lost_every;         /* every n-th kernel is missing; 0 = none */
 	int64_t overlap_ns;     /* a step's mark ends so much after the next one's begin */
 	/* Backward as nodes of autograd, a kernel each: with forward code in every tenth, that many pairs of
-	 * operators (as modules, if so); with a search for NaN behind it. */
-	bool nodes, again_modules, search_nan;
+	 * operators (in such a Python call); with a search for NaN behind it. */
+	bool nodes, search_nan;
 	int again;
-	const char *again_op;   /* NULL = aten::linear */
+	const char *again_in;
+	const char *again_op;   /* NULL = aten::linear, aten::gelu */
 	/* What the device's calls are called; NULL: as CUDA's. */
 	const char *launch_call, *sync_call;
 	bool autograd_heavy;    /* the autograd thread launches most */

@@ -114,6 +114,7 @@ static void other_devices_calls_are_launches_and_waits(void **state)
 
 static void forward_code_in_the_backward_pass_is_recomputation(void **state)
 {
+	static const char *const in[] = { NULL, "nn.Module: Block_0", "torch/utils/checkpoint.py(1100): recompute_fn" };
 	struct gpu_plan p = gpu_healthy;
 	const struct lg_finding *f;
 	struct outcome o;
@@ -123,9 +124,10 @@ static void forward_code_in_the_backward_pass_is_recomputation(void **state)
 	p.reserved = 0.3;
 	p.n_steps = 60; /* the window ends with the host, the device is behind */
 	quiet(&p);
-	for (int modules = 0; modules < 2; modules++) {
+	for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
 		p.again = 5;
-		p.again_modules = modules;
+		p.again_in = in[i];
+		p.again_op = in[i] ? "aten::bmm" : NULL; /* then it is not the operators that tell */
 		o = first(&p, "gpu.recompute");
 		f = &o.v->findings[0];
 		/* 10 nodes of 10 kernels of 50 us in each of 60 steps: no estimate. */
@@ -140,7 +142,7 @@ static void forward_code_in_the_backward_pass_is_recomputation(void **state)
 	quiet(&p);
 	/* As many products are the derivative's own; a forward operator alone is somebody's formula. */
 	p.reserved = 0.3;
-	p.again_modules = false;
+	p.again_in = NULL;
 	p.again_op = "aten::bmm";
 	quiet(&p);
 }

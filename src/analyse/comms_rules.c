@@ -313,7 +313,7 @@ static void missing(struct lg_case *c)
 int lg_find_comms(struct lg_case *c, struct lg_gpu *g)
 {
 	exposed(c, g);
-	if (lg_find_flight(c))
+	if (lg_find_flight(c) || lg_find_sequences(c))
 		return c->failed = LG_E_NOMEM;
 	mismatch(c);
 	missing(c);

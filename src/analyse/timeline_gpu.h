@@ -260,6 +260,8 @@ int lg_find_data(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;        /* d
 int lg_find_comms(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;       /* comms_rules.c */
 /* The same from dumps of the Flight Recorder. */
 int lg_find_flight(struct lg_case *c) LG_MUST_CHECK;                        /* flight_rules.c */
+/* The same from the hook's marks. */
+int lg_find_sequences(struct lg_case *c) LG_MUST_CHECK;                     /* sequences.c */
 /* "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)" -> "AllReduce". */
 void lg_comm_op(const char *name, char *ret, size_t size);                  /* comms_rules.c */
 int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* compile_trace.c */

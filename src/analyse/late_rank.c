@@ -272,15 +272,17 @@ static double ends_elsewhere(struct lg_case *c, const struct lg_gpu *g)
 	for (size_t i = 0; r && i < c->v->n_findings; i++) {
 		struct lg_finding *f = &c->v->findings[i];
 		uint32_t mask = f->device_causes & ~(OWN | BIT(LG_GPU_BY_COMM));
-		double ns = 0;
+		double ns = 0, own = 0;
 
-		for (uint32_t k = 0; k < LG_GPU_BY_MAX; k++)
+		for (uint32_t k = 0; k < LG_GPU_BY_MAX; k++) {
 			ns += mask >> k & 1 && l->more[k] > 0 ? l->more[k] : 0;
+			own += mask >> k & 1 ? (double)r->by[k] : 0;
+		}
 		/* A tenth of the wait: the rest may be chance. */
 		if (ns * 10 < l->ns)
 			continue;
-		f->title = lg_arena_printf(&c->v->arena, "%s; %s only, and the other ranks wait for it", f->title,
-					   who(c, r));
+		f->title = lg_arena_printf(&c->v->arena, "%s; %s%s, and the other ranks wait for it", f->title,
+					   ns * 10 >= own * 9 ? "only on " : "most on ", who(c, r));
 		lg_evidence_add(c, f, INT64_MIN, 0, "%s arrives last in %zu of the %zu collectives in which ranks "
 				"wait (%zu matched): %.1f ms of this more than the others have, who are in "
 				"collectives meanwhile", who(c, r), l->rank[l->run].last, l->with_wait,
@@ -341,6 +343,8 @@ int lg_find_late(struct lg_case *c, const struct lg_gpu *g)
 	for (size_t i = 0; i < g->n; i++)
 		wall += (double)(g->run[i].to - g->run[i].from) / (double)g->n;
 	if (l->one) {
+		if (l->ns * 100 >= wall && !c->v->scope)
+			c->v->scope = "rank_local";
 		/* Only what ends in the rank's own running (PRODUCT section 3). */
 		ns = l->ns - ends_elsewhere(c, g);
 		if (ns * 5 < l->ns)
@@ -365,6 +369,7 @@ int lg_find_late(struct lg_case *c, const struct lg_gpu *g)
 	if (l->one) {
 		one_rank(c, g, f);
 	} else {
+		c->v->scope = c->v->scope ? c->v->scope : "rotating";
 		f->culprit.relation = NULL;
 		f->culprit.rank = f->culprit.pid = -1;
 		f->detail = "rotating";

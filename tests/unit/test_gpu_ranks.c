@@ -29,12 +29,14 @@ static void one_late_rank_and_ranks_late_in_turn(void **state)
 	assert_string_equal(o.v->findings[0].detail, "persistent");
 	assert_true(fabs(o.v->findings[0].lost_ms - 20 * 4) < 4);
 	assert_null(find(o.v, "gpu.launch_bound")); /* each nanosecond once */
+	assert_string_equal(o.v->scope, "rank_local");
 	done(&o);
 	p.late_rank = -2;
 	o = explain(&p);
 	assert_non_null(find(o.v, "comms.straggler"));
 	assert_string_equal(find(o.v, "comms.straggler")->detail, "rotating");
 	assert_int_equal(find(o.v, "comms.straggler")->culprit.rank, -1);
+	assert_string_equal(o.v->scope, "rotating");
 	done(&o);
 }
 
@@ -87,6 +89,7 @@ static void lateness_is_told_as_what_it_ends_in(void **state)
 	/* All ranks wait for it: not the mean over them. */
 	assert_true(fabs(o.v->findings[0].lost_ms - 20 * 4) < 4);
 	assert_string_equal(o.v->bound, "data");
+	assert_string_equal(o.v->scope, "rank_local");
 	for (size_t i = 0; i < o.v->findings[0].n_evidence; i++)
 		said |= strstr(o.v->findings[0].evidence[i].text, "arrives last in 20 of the 20 collectives") != NULL;
 	assert_true(said);

@@ -186,7 +186,7 @@ bool lg_batch_may_infer(const struct lg_gpu_run *r)
 	if (r->batch_known)
 		return r->batch;
 	return r->main && r->n_steps >= MIN_STEPS && r->steps_from &&
-	       (!strcmp(r->steps_from, "ProfilerStep") || !strcmp(r->steps_from, "Optimizer.step")) &&
+	       (r->steps_marked || !strcmp(r->steps_from, "Optimizer.step")) &&
 	       !has_loader(r);
 }
 

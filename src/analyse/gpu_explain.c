@@ -535,7 +535,7 @@ static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)
 			lg_gpu_limit(c, "%s%s without marked steps: the window of %.1f ms is judged as "
 					"one piece; call prof.step() once a step to compare steps", who,
 				     lg_scope_name(r->scope), (double)(r->to - r->from) / 1e6);
-		else if (r->scope == LG_SCOPE_INFERENCE || strcmp(r->steps_from, "ProfilerStep"))
+		else if (r->scope == LG_SCOPE_INFERENCE || !r->steps_marked)
 			lg_gpu_limit(c, "%s%s, steps told from %s", who, lg_scope_name(r->scope),
 				     r->steps_from);
 		break;
@@ -606,6 +606,7 @@ static void bound(struct lg_case *c, const struct lg_gpu *g)
 			v->bound_why = g->n ? lg_arena_printf(&v->arena, "not judged: %s",
 							      lg_scope_name(g->run[0].scope))
 					    : "no device work in this trace";
+			c->failed = lg_bound_on_cpu(c, g);
 		}
 		return;
 	}

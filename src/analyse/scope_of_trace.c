@@ -98,6 +98,27 @@ static bool is_step(struct lg_case *c, struct lg_gpu *g, uint32_t row, const voi
 	       c->t->span.dur[row] > *shortest;
 }
 
+/* The marks' name without the step's number: the profiler's, or a range that the program marks. */
+static const char *marks_name(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r,
+			      int64_t shortest)
+{
+	const struct lg_gpu_host *m = main_host(r);
+
+	for (size_t p = 0; p < m->n_marks; p++) {
+		const char *name = lg_string(c->t, c->t->span.name[m->mark[p]]);
+		size_t n = strlen(name);
+
+		if (!is_step(c, g, m->mark[p], &shortest))
+			continue;
+		while (n && strchr("0123456789#_:[]() ", name[n - 1]))
+			n--;
+		if (!strncmp(name, "ProfilerStep", 12) || !n)
+			break;
+		return lg_arena_printf(&c->v->arena, "the ranges named \"%.*s\"", (int)(n < 60 ? n : 60), name);
+	}
+	return "ProfilerStep";
+}
+
 static bool is_optimizer(struct lg_case *c, struct lg_gpu *g, uint32_t row, const void *arg)
 {
 	(void)arg;
@@ -225,7 +246,8 @@ static int find_bounds(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r
 	if (b->n) {
 		struct bounds e = { 0 };
 
-		r->steps_from = "ProfilerStep";
+		r->steps_from = marks_name(c, g, r, shortest);
+		r->steps_marked = true;
 		rc = from_spans(c, g, r, true, is_step, &shortest, &e);
 		if (!rc)
 			rc = push(b, e.v[e.n - 1]);

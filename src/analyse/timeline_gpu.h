@@ -114,6 +114,7 @@ struct lg_gpu_run {
 	int32_t rank;
 	enum lg_scope_kind scope;
 	const char *steps_from; /* what the steps were told from; NULL = no steps */
+	bool steps_marked;      /* from marks of the steps themselves */
 	int64_t from, to;       /* the window that is judged */
 	struct lg_gpu_work *work;
 	size_t n_work;
@@ -325,6 +326,9 @@ int lg_amp_end(struct lg_case *c, struct lg_gpu_run *r) LG_MUST_CHECK;
 /* May a wait for batches be inferred? Then r->busy will be asked for. */
 bool lg_batch_may_infer(const struct lg_gpu_run *r);                          /* batch_wait.c */
 int lg_batch_busy(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_gpu_ivs *ret) LG_MUST_CHECK;
+
+/* v->bound where nothing but operators on the CPU was traced. */
+int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK; /* cpu_bound.c */
 
 /* ---- questions of their own; the refine ones come before all rules ---- */
 int lg_gpu_refine_batch(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;   /* batch_wait.c */

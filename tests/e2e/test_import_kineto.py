@@ -233,3 +233,57 @@ def test_steps_of_a_profiler_have_their_stages(laggard):
         assert decimal.Decimal(row["unexplained_ms"]) == dur
         assert sum(decimal.Decimal(row[name]) for name in stages) == dur
         assert 0 < decimal.Decimal(row["forward_ms"]) < dur and decimal.Decimal(row["optimizer_ms"]) > 0
+
+
+def cpu_trace(path, loader_us=0, gloo_us=0, **top):
+    """Ten steps of 10 ms of operators, with a wait for the batch before and a collective behind them."""
+    events, now = [], 1000
+    for step in range(10):
+        begin = now
+        if loader_us:
+            events.append(("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 7, now,
+                           loader_us))
+            now += loader_us
+        for _ in range(20):
+            events.append(("cpu_op", "aten::addmm", 7, now, 490))
+            now += 500
+        if gloo_us:
+            events.append(("user_annotation", "gloo:all_reduce", 99, now, gloo_us))
+            now += gloo_us
+        events.append(("user_annotation", "Optimizer.step#SGD.step", 7, now, 100))
+        now += 100
+        events.append(("user_annotation", f"ProfilerStep#{step}", 7, begin, now - begin))
+    path.write_text(json.dumps({"schemaVersion": 1, **top, "traceEvents": [
+        {"ph": "X", "cat": cat, "name": name, "pid": 7, "tid": tid, "ts": ts, "dur": dur, "args": {}}
+        for cat, name, tid, ts, dur in events]}))
+    return path
+
+
+@pytest.mark.parametrize("waits, bound", (({}, "host"), ({"loader_us": 12000}, "data"), ({"gloo_us": 9000}, "comms"),
+                                          ({"loader_us": 400, "gloo_us": 400}, "host")))
+def test_a_trace_of_the_cpu_says_what_bounds_it(laggard, tmp_path, waits, bound):
+    verdict = json.loads(laggard("explain", "--json", cpu_trace(tmp_path / "t.json", **waits)).stdout)
+    assert verdict["bound"]["verdict"] == bound, verdict["bound"]
+    assert verdict["bound"]["confidence"] > 0.8
+    assert ("data.loader_wait" in [f["id"] for f in verdict["findings"]]) == (bound == "data")
+    # Beside a device that was not traced, operators may have waited for it.
+    gpu = {"deviceProperties": [{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "computeMajor": 8, "computeMinor": 0}]}
+    verdict = json.loads(laggard("explain", "--json", cpu_trace(tmp_path / "g.json", **waits, **gpu)).stdout)
+    assert verdict["bound"]["verdict"] == (bound if bound == "data" else "unknown")
+
+
+def test_what_the_profiler_says_of_its_own_losses_is_a_limit(laggard, tmp_path):
+    def limits(**top):
+        return json.loads(laggard("explain", "--json", cpu_trace(tmp_path / "t.json", **top)).stdout)["limits"]
+
+    counts = ("INFO:2026-01-01 10:00:00 7:7 CuptiActivityProfiler.cpp:333] Record counts: Out-of-range = 4181, "
+              "Blocklisted runtime = 37458, Invalid ext correlations = 0, CPU GPU out-of-order = 0, "
+              "Unexpected CUDA events = {}, CUPTI stopped early? = {}")
+    healthy = limits(INFO=[counts.format(0, 0), "INFO: something else"])
+    assert healthy == limits()
+    (line,) = set(limits(INFO=[counts.format(0, 1)])) - set(healthy)
+    assert "CUPTI stopped early" in line
+    (line,) = set(limits(INFO=[counts.format(7, 0)])) - set(healthy)
+    assert "(7)" in line and "Unexpected CUDA events = 7" in line
+    (line,) = set(limits(ERROR=["one went wrong", "two"])) - set(healthy)
+    assert "2 errors: one went wrong" in line

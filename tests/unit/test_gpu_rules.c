@@ -897,9 +897,32 @@ static void names_are_what_they_are(void **state)
 	assert_false(lg_is_library_path("/home/me/train.py"));
 }
 
+/* Ranges of NVTX mark steps as well as the profiler does, but are not called by its name. */
+static void ranges_that_mark_steps_are_named(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.inference = true;
+	o = explain(&p);
+	assert_true(has_limit(o.v, "steps told from ProfilerStep"));
+	done(&o);
+	p.step_marks = "train step ";
+	o = explain(&p);
+	assert_true(has_limit(o.v, "steps told from the ranges named \"train step\""));
+	assert_int_equal(o.v->n_judged, p.n_steps);
+	done(&o);
+	p.inference = false; /* marked is marked */
+	o = explain(&p);
+	assert_false(has_limit(o.v, "steps told from"));
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ranges_that_mark_steps_are_named),
 		cmocka_unit_test(a_dense_device_is_healthy),
 		cmocka_unit_test(causes_tile_the_window),
 		cmocka_unit_test(a_cut_thread_is_as_if_whole),

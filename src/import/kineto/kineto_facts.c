@@ -159,6 +159,62 @@ void kin_field(struct kineto *k, const struct lg_slice *key, const struct lg_sli
 	}
 }
 
+/* The number behind "NAME = " of the profiler's account of its own records; 0 = none, or no such name. */
+static uint64_t counted(const char *line, const char *name)
+{
+	const char *p = strstr(line, name);
+	uint64_t n = 0;
+
+	if (!p)
+		return 0;
+	p += strlen(name);
+	p += strspn(p, " =");
+	for (; *p >= '0' && *p <= '9' && n < UINT64_MAX / 16; p++)
+		n = n * 10 + (uint64_t)(*p - '0');
+	return n;
+}
+
+/*
+ * What the profiler says of its own losses (kineto, CuptiActivityProfiler.cpp: "Record counts: ..."). Records out
+ * of the window's range, or of calls that it leaves out on purpose, are none.
+ */
+static void own_account(struct kineto *k, const char *text, int64_t ts)
+{
+	static const char *const odd[] = { "Invalid ext correlations", "CPU GPU out-of-order",
+					   "Unexpected CUDA events" };
+	const char *counts = strstr(text, "Record counts:");
+	char line[512];
+
+	if (!counts)
+		return;
+	snprintf(line, sizeof line, "%s", counts); /* the builder's strings move when one is added */
+	if (counted(line, "CUPTI stopped early?"))
+		lg_add_diag_now(k->b, LG_DIAG_PARTIAL, ts, 1, "the profiler says that CUPTI stopped early: what the "
+				"device did after that is not in the trace");
+	for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+		uint64_t n = counted(line, odd[i]);
+
+		if (n)
+			lg_add_diag_now(k->b, LG_DIAG_NOT_UNDERSTOOD, ts, n, "the profiler says of its records of the "
+					"device: %s = %llu", odd[i], (unsigned long long)n);
+	}
+}
+
+/* The first of its errors or warnings stands for all. */
+static void complaints(struct kineto *k, const char *key, const char *what, int64_t ts)
+{
+	const struct lg_trace *t = lg_builder_trace(k->b);
+	const char *first = NULL;
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < k->n_facts; i++)
+		if (!strcmp(lg_string(t, k->facts[i].key), key) && !n++)
+			first = lg_string(t, k->facts[i].value);
+	if (n)
+		lg_add_diag_now(k->b, LG_DIAG_PARTIAL, ts, n, "the profiler reported %llu %s%s: %.200s",
+				(unsigned long long)n, what, n == 1 ? "" : "s", first);
+}
+
 void kin_facts_add(struct kineto *k, lg_prc prc)
 {
 	struct lg_trace *t = lg_builder_trace(k->b);
@@ -183,6 +239,11 @@ void kin_facts_add(struct kineto *k, lg_prc prc)
 								 .key = key,
 								 .value = k->facts[i].value });
 	}
+	for (size_t i = 0; i < k->n_facts; i++)
+		if (!strcmp(lg_string(t, k->facts[i].key), "kineto.INFO"))
+			own_account(k, lg_string(t, k->facts[i].value), first);
+	complaints(k, "kineto.ERROR", "error", first);
+	complaints(k, "kineto.WARNING", "warning", first);
 	if (k->world > 0)
 		lg_meta_setf(k->b, prc, "dist.world", "%lld", (long long)k->world);
 	lg_meta_set(k->b, prc, "trace.format", "kineto");

@@ -392,6 +392,7 @@ int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)
 			  "compilation failed: that code runs eagerly, or not at all");
 	if (failed)
 		failed->detail = "failed"; /* no mode is to blame: other advice */
+	lg_compile_absent(c, g); /* where no line says why */
 	from_log(c, "log.recompile_limit", "compile.recompile_limit", 1, "medium",
 		 "a function hit the recompile limit: from then on it runs eagerly");
 	from_log(c, "log.recompile", "compile.recompiles", 3, "medium",

@@ -341,10 +341,17 @@ static const char *key_of(const char *path, char *buf, size_t size)
 	return buf;
 }
 
-/* What happened at a time: unlike what a log tells of the program, it is evidence of that time only. */
+/*
+ * What happened at a time: unlike what a log tells of the program (and when that was compiled), it is evidence
+ * of that time only.
+ */
 static bool is_timed(const struct lg_trace *t, bool readings)
 {
-	return t->span.n || t->sample.n || t->state.n || (readings && t->counter.n);
+	bool spans = false;
+
+	for (size_t i = 0; i < t->span.n && !spans; i++)
+		spans = t->span.kind[i] != LG_SPAN_COMPILE;
+	return spans || t->sample.n || t->state.n || (readings && t->counter.n);
 }
 
 /* "264 days before run.json" */

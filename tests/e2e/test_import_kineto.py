@@ -287,3 +287,22 @@ def test_what_the_profiler_says_of_its_own_losses_is_a_limit(laggard, tmp_path):
     assert "(7)" in line and "Unexpected CUDA events = 7" in line
     (line,) = set(limits(ERROR=["one went wrong", "two"])) - set(healthy)
     assert "2 errors: one went wrong" in line
+
+
+def test_compiled_code_that_a_log_tells_of_is_missed_in_the_trace(laggard, tmp_path):
+    def skipped(*files):
+        findings = json.loads(laggard("explain", "--json", *files).stdout)["findings"]
+        return [f for f in findings if f["id"] == "compile.skipped"]
+
+    log = tmp_path / "trace.log"  # torch's structured log: it compiled a frame
+    log.write_text("".join(line for line in (ROOT / "tests/data/torchlog/trace.log").open()
+                           if "dynamo_start" in line))
+    eager, compiled = cpu_trace(tmp_path / "eager.json"), tmp_path / "compiled.json"
+    doc = json.loads(eager.read_text())
+    for e in doc["traceEvents"]:
+        if e["name"] == "aten::addmm":
+            e["name"] = "Torch-Compiled Region: 0/0"
+    compiled.write_text(json.dumps(doc))
+    (found,) = skipped(eager, log)
+    assert found["severity"] == "medium" and found["lost_ms"] is None and "10 profiled steps" in found["title"]
+    assert not skipped(compiled, log) and not skipped(eager) and not skipped(log)

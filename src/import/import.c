@@ -342,8 +342,8 @@ static const char *key_of(const char *path, char *buf, size_t size)
 }
 
 /*
- * What happened at a time: unlike what a log tells of the program (and when that was compiled), it is evidence
- * of that time only.
+ * What happened at a time: unlike what a log tells of the program (and when that was compiled), it is
+ * evidence of that time only.
  */
 static bool is_timed(const struct lg_trace *t, bool readings)
 {

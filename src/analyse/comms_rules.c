@@ -70,7 +70,12 @@ static double waits_of(const struct lg_gpu *g)
 {
 	if (!g->late || g->critical)
 		return 0;
-	return g->late->one ? g->late->ns : (double)g->late->caused;
+	if (g->late->one)
+		return g->late->ns;
+	if (g->late->ns <= 0)
+		return (double)g->late->caused;
+	/* In turn: the late one of n does not wait. */
+	return fmin((double)g->late->caused, g->late->ns * (double)(g->n - 1) / (double)g->n);
 }
 
 static void exposed(struct lg_case *c, const struct lg_gpu *g)

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyse/severity.h"
 #include "analyse/timeline_gpu.h"
 #include "base/alloc.h"
 #include "base/median.h"
@@ -185,6 +186,113 @@ static void compare(struct lg_gpu *g, struct lg_gpu_late *l)
 	g->critical = l->ns * 100 >= wall ? r : NULL;
 }
 
+/* Adds what [from, to) of r's window is, by cause; *at: a piece that does not end before from. */
+static void add_pieces(const struct lg_gpu_run *r, size_t *at, int64_t from, int64_t to, double *by)
+{
+	for (; *at < r->n_pieces && r->piece[*at].ts < to; ++*at) {
+		const struct lg_gpu_piece *p = &r->piece[*at];
+		int64_t ts = p->ts > from ? p->ts : from, end = p->ts + p->dur < to ? p->ts + p->dur : to;
+
+		if (end > ts)
+			by[p->cause] += (double)(end - ts);
+		if (p->ts + p->dur > to)
+			return;
+	}
+}
+
+/*
+ * cut[run * n_steps + k]: the end of the last collective of all ranks in step k of the first run; they leave
+ * it together, so that what lies between two of these has one length on all. Returns how many there are.
+ */
+static size_t cuts(const struct lg_trace *t, const struct lg_gpu *g, const struct coll *v, size_t n,
+		   int64_t *cut)
+{
+	const struct lg_gpu_run *first = &g->run[0];
+	size_t n_steps = first->n_steps, kept = 0;
+
+	for (size_t i = 0, j; i < n; i = j) {
+		size_t s;
+
+		for (j = i + 1; j < n && v[j].group == v[i].group && !strcmp(v[j].op, v[i].op) &&
+				v[j].seq == v[i].seq && v[j].run == v[j - 1].run + 1; j++)
+			;
+		if (j - i != g->n)
+			continue;
+		/* The host may be steps ahead of its device: the step is that of the call. */
+		s = first->work[v[i].work].call;
+		s = step_at(first, s != LG_NO_ROW ? t->span.ts[s] : first->work[v[i].work].ts);
+		if (first->work[v[i].work].end > cut[s])
+			for (size_t k = 0; k < g->n; k++)
+				cut[k * n_steps + s] = g->run[k].work[v[i + k].work].end;
+	}
+	for (size_t s = 0; s < n_steps; s++) {
+		bool after = cut[s] != 0;
+
+		for (size_t k = 0; k < g->n && kept; k++)
+			after &= cut[k * n_steps + s] > cut[k * n_steps + kept - 1];
+		for (size_t k = 0; k < g->n && after; k++)
+			cut[k * n_steps + kept] = cut[k * n_steps + s];
+		kept += after;
+	}
+	return kept;
+}
+
+/* Ranks late in turn: between two cuts it is the one that is in collectives for the shortest time. */
+static int compare_in_turn(const struct lg_trace *t, const struct lg_gpu *g, struct lg_gpu_late *l,
+			   const struct coll *v, size_t n)
+{
+	size_t n_steps = g->run[0].n_steps, n_cuts, *at;
+	int64_t *cut;
+	double (*by)[LG_GPU_BY_MAX], scale, covered = 0;
+
+	for (size_t i = 0; i < g->n; i++)
+		if (!lg_gpu_judged(&g->run[i]))
+			return 0;
+	cut = lg_calloc(g->n * n_steps, sizeof *cut);
+	at = lg_calloc(g->n, sizeof *at);
+	by = lg_calloc(g->n, sizeof *by);
+	n_cuts = cut && at && by && n_steps ? cuts(t, g, v, n, cut) : 0;
+	for (size_t s = 1; s < n_cuts; s++) {
+		size_t late = 0;
+		bool whole = true;
+
+		/* The device goes on behind the window, unjudged. */
+		for (size_t i = 0; i < g->n; i++)
+			whole &= cut[i * n_steps + s - 1] >= g->run[i].from &&
+				 cut[i * n_steps + s] <= g->run[i].to;
+		if (!whole)
+			continue;
+		covered += (double)(cut[s] - cut[s - 1]);
+		memset(by, 0, g->n * sizeof *by);
+		for (size_t i = 0; i < g->n; i++) {
+			add_pieces(&g->run[i], &at[i], cut[i * n_steps + s - 1], cut[i * n_steps + s], by[i]);
+			if (by[i][LG_GPU_BY_COMM] < by[late][LG_GPU_BY_COMM])
+				late = i;
+		}
+		for (size_t k = 0; k < LG_GPU_BY_MAX; k++) {
+			double others = 0;
+
+			for (size_t i = 0; i < g->n; i++)
+				others += i == late ? 0 : by[i][k] / (double)(g->n - 1);
+			l->more[k] += by[late][k] - others;
+			l->late_by[k] += by[late][k];
+		}
+	}
+	if (covered > 0) {
+		scale = (double)(g->run[0].to - g->run[0].from) / covered;
+		for (size_t k = 0; k < LG_GPU_BY_MAX; k++) {
+			l->more[k] *= scale;
+			l->late_by[k] *= scale;
+		}
+		l->ns = fmax(0, -l->more[LG_GPU_BY_COMM]);
+	}
+	n_cuts = cut && at && by;
+	lg_free(cut);
+	lg_free(at);
+	lg_free(by);
+	return n_cuts ? 0 : LG_E_NOMEM;
+}
+
 static int judge(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_late *l)
 {
 	struct coll *v = NULL;
@@ -231,9 +339,11 @@ static int judge(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_late *l)
 		 l->rank[l->run].last * g->n * 2 > l->with_wait * 3;
 	if (l->one)
 		compare(g, l);
+	else if (l->with_wait)
+		rc = compare_in_turn(c->t, g, l, v, n);
 	lg_free(v);
 	lg_free(by_step);
-	return 0;
+	return rc;
 }
 
 int lg_gpu_late(struct lg_case *c, struct lg_gpu *g)
@@ -261,35 +371,55 @@ static const char *who(struct lg_case *c, const struct lg_gpu_run *r)
 			    : lg_arena_printf(&c->v->arena, "process %d", c->t->process.pid[r->prc]);
 }
 
+/* f is what makes now this, now that rank late: all lose what the late one loses, not the mean over ranks. */
+static void all_wait_in_turn(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_late *l, double own,
+			     double ns, double wall)
+{
+	f->title = lg_arena_printf(&c->v->arena, "%s; on the ranks in turn, and the others wait", f->title);
+	lg_evidence_add(c, f, INT64_MIN, 0, "ranks wait for each other in %zu of %zu collectives: the late one has "
+			"%.1f ms of this more than the others, who are in collectives meanwhile", l->with_wait,
+			l->matched, ns / 1e6);
+	if (own / 1e6 <= f->lost_ms)
+		return;
+	f->lost_ms = own / 1e6;
+	f->lost_share = own / wall;
+	if (!f->few && f->severity[0] != 'i')
+		f->severity = lg_severity_of(f->lost_share);
+}
+
 /* What other rules told of the late rank: the others wait for that. ns of the lateness. */
-static double ends_elsewhere(struct lg_case *c, const struct lg_gpu *g)
+static double ends_elsewhere(struct lg_case *c, const struct lg_gpu *g, double wall)
 {
 	const struct lg_gpu_late *l = g->late;
 	const struct lg_gpu_run *r = g->critical;
 	uint32_t seen = 0;
 	double sum = 0;
 
-	for (size_t i = 0; r && i < c->v->n_findings; i++) {
+	for (size_t i = 0; (r || !l->one) && l->ns > 0 && i < c->v->n_findings; i++) {
 		struct lg_finding *f = &c->v->findings[i];
 		uint32_t mask = f->device_causes & ~(OWN | BIT(LG_GPU_BY_COMM));
 		double ns = 0, own = 0;
 
 		for (uint32_t k = 0; k < LG_GPU_BY_MAX; k++) {
 			ns += mask >> k & 1 && l->more[k] > 0 ? l->more[k] : 0;
-			own += mask >> k & 1 ? (double)r->by[k] : 0;
+			own += mask >> k & 1 ? r ? (double)r->by[k] : l->late_by[k] : 0;
 		}
 		/* A tenth of the wait: the rest may be chance. */
 		if (ns * 10 < l->ns)
 			continue;
+		sum += mask & seen ? 0 : ns;
+		seen |= mask;
+		f->device_causes |= BIT(LG_GPU_BY_COMM);
+		if (!r) {
+			all_wait_in_turn(c, f, l, own, ns, wall);
+			continue;
+		}
 		f->title = lg_arena_printf(&c->v->arena, "%s; %s%s, and the other ranks wait for it", f->title,
 					   ns * 10 >= own * 9 ? "only on " : "most on ", who(c, r));
 		lg_evidence_add(c, f, INT64_MIN, 0, "%s arrives last in %zu of the %zu collectives in which ranks "
 				"wait (%zu matched): %.1f ms of this more than the others have, who are in "
 				"collectives meanwhile", who(c, r), l->rank[l->run].last, l->with_wait,
 				l->matched, ns / 1e6);
-		f->device_causes |= BIT(LG_GPU_BY_COMM);
-		sum += mask & seen ? 0 : ns;
-		seen |= mask;
 	}
 	return fmin(sum, l->ns);
 }
@@ -346,12 +476,19 @@ int lg_find_late(struct lg_case *c, const struct lg_gpu *g)
 		if (l->ns * 100 >= wall && !c->v->scope)
 			c->v->scope = "rank_local";
 		/* Only what ends in the rank's own running (PRODUCT section 3). */
-		ns = l->ns - ends_elsewhere(c, g);
+		ns = l->ns - ends_elsewhere(c, g, wall);
 		if (ns * 5 < l->ns)
 			return c->failed;
 	} else {
+		double elsewhere = wall > 0 && l->ns * 100 >= wall ? ends_elsewhere(c, g, wall) : 0;
+
+		if (elsewhere > 0 && !c->v->scope)
+			c->v->scope = "rotating";
+		if (elsewhere > l->ns * 0.8)
+			return c->failed;
 		ns = lg_gpu_lost(g, BIT(LG_GPU_BY_COMM), &comms, NULL) * 1e6;
 		ns = fmin((double)l->caused, ns > 0 ? ns : (double)l->caused);
+		ns = elsewhere > 0 ? fmin(ns, l->ns - elsewhere) : ns;
 	}
 	if (wall <= 0 || ns * 100 < wall)
 		return c->failed;

@@ -163,8 +163,9 @@ struct lg_gpu_late {
 	size_t episodes;            /* steps in which ranks wait */
 	double repeated;            /* part of the waits, without what is longer in fewer than five steps */
 	int64_t caused;
-	double ns;                  /* one: what the others wait for it and no computation hides */
-	double more[LG_GPU_BY_MAX]; /* one: ns that its window has of a cause beyond the others' */
+	double ns;                  /* what the others wait for the late ones and no computation hides */
+	double more[LG_GPU_BY_MAX]; /* ns that the late ones have of a cause beyond the others */
+	double late_by[LG_GPU_BY_MAX]; /* in turn: all that they have of it while they are late */
 };
 
 struct lg_gpu {

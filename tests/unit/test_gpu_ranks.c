@@ -94,6 +94,13 @@ static void lateness_is_told_as_what_it_ends_in(void **state)
 		said |= strstr(o.v->findings[0].evidence[i].text, "arrives last in 20 of the 20 collectives") != NULL;
 	assert_true(said);
 	done(&o);
+	p.late_rank = -2; /* in turn, and for the same reason */
+	o = first(&p, "data.loader_wait");
+	assert_null(find(o.v, "comms.straggler"));
+	/* 4 ms of each 14.2: what the late one loses, all lose. */
+	assert_true(fabs(o.v->findings[0].lost_share - 4 / 14.2) < 0.03);
+	assert_string_equal(o.v->scope, "rotating");
+	done(&o);
 }
 
 int main(void)

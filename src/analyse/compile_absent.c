@@ -2,9 +2,9 @@
 /*
  * compile_absent.c - compiled code that a log tells of and a trace of the steps does not have.
  *
- * torch marks every call of compiled code ("Torch-Compiled Region", "CompiledFunction"), and Inductor's kernels
- * have names of their own. Where a log shows that the compiler worked and a profile of whole steps has none of
- * these, the steps run eagerly: a dispatch mode, a wrapper around the module, another code path.
+ * torch marks every call of compiled code ("Torch-Compiled Region", "CompiledFunction"), and Inductor's
+ * kernels have names of their own. Where a log shows that the compiler worked and a profile of whole steps
+ * has none of these, the steps run eagerly: a dispatch mode, a wrapper around the module, another code path.
  */
 #include <math.h>
 #include <string.h>

@@ -8,6 +8,7 @@
  */
 #include "import/join.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -324,17 +325,19 @@ static int64_t apart(const struct lg_trace *ref, const struct lg_trace *t, const
 {
 	static const char *const dated[] = { "clocks", "zone", "local" };
 	bool known = false;
-	int64_t gap;
+	double before, after, gap; /* any times: their differences may be more than 63 bits */
 
 	for (size_t i = 0; i < sizeof dated / sizeof *dated; i++)
 		known |= !strcmp(j->how, dated[i]);
 	/* A year that is that of the file's last change may be any. */
 	if (!known || *lg_meta_get(ref, "import.year") || *lg_meta_get(t, "import.year"))
 		return 0;
-	gap = -overlap(ref, t, j->offset);
-	if (gap <= SECOND || (j->sure && gap <= j->error))
+	before = (double)ref->first - ((double)t->last + (double)j->offset);
+	after = (double)t->first + (double)j->offset - (double)ref->last;
+	gap = fmin(fmax(before, after), 9e18);
+	if (gap <= (double)SECOND || (j->sure && gap <= (double)j->error))
 		return 0;
-	return t->first + j->offset < ref->first ? -gap : gap;
+	return (int64_t)(before > after ? -gap : gap);
 }
 
 static int find(const struct lg_trace *ref, const struct lg_trace *t, struct lg_join *ret,

@@ -2,7 +2,7 @@
 /*
  * fuzz_join.c - several files of one run. The input is cut at each SEPARATOR. Property: reading
  * them together ends with an error of one line, or with a trace, one description a file whose times
- * lie in order, and the way in which each file but one was joined.
+ * lie in order, and the way in which each file but one was joined, or why it was left out.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -61,10 +61,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 		if (!err.code || !*err.message || strchr(err.message, '\n'))
 			abort();
 	} else {
-		for (size_t i = 0; i < k; i++)
+		size_t left_out = 0;
+
+		for (size_t i = 0; i < k; i++) {
 			if (info[i].path != paths[i] || !info[i].format)
 				abort();
-		if (k > 1 && joined(t) + 1 != k)
+			left_out += *info[i].left_out != 0;
+		}
+		if (k > 1 && joined(t) + left_out + 1 != k)
 			abort();
 		lg_trace_free(t);
 	}

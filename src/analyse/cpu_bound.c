@@ -107,6 +107,11 @@ static const struct lg_finding *told_wait(const struct lg_verdict *v)
 	return NULL;
 }
 
+static bool has_collectives(const struct lg_trace *t)
+{
+	return t->span.n && memchr(t->span.kind, LG_SPAN_COLLECTIVE, t->span.n);
+}
+
 int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 {
 	struct lg_verdict *v = c->v;
@@ -122,7 +127,7 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 			continue;
 		a = covered(c, r, DATA);
 		b = covered(c, r, DATA | COMPUTE);
-		all = covered(c, r, DATA | COMPUTE | COMM);
+		all = has_collectives(c->t) ? covered(c, r, DATA | COMPUTE | COMM) : b;
 		if (a < 0 || b < 0 || all < 0)
 			return LG_E_NOMEM;
 		device |= lg_fact_of(c, r->prc, "gpu.0.name") != NULL;

@@ -175,8 +175,8 @@ def test_loader_workers_have_rings_of_their_own(runner):
     assert len(workers) == 4, "two workers, made anew for each epoch"
     for w in workers:
         assert w.role == 2 and w.rank == -1 and w.pid != main.pid
-        assert {s.tid for s in w.slots_read} == {w.pid}
-        assert [b.name for b, _ in w.spans()] == ["fetch"] * 3
+        assert {s.tid for s in w.slots_read if s.kind != "gc"} == {w.pid}  # a feeder thread may collect garbage
+        assert [b.name for b, _ in w.spans() if b.kind != "gc"] == ["fetch"] * 3
     assert {s.tid for s in main.slots_read if s.kind != "gc"} == {main.pid}
     assert len(main.marks("loader.spawn")) == 2
 

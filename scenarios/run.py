@@ -24,7 +24,7 @@ from truth import Truth
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
-PYTHON = "/usr/bin/python3"  # the one that has Debian's torch; the first on PATH may not
+PYTHON = "/usr/bin/python3"  # of the agents, and of Debian's torch; the first on PATH may have none
 SKIP = 77
 WARM_UP_LIMIT_S = 180
 FOREIGN_LIMIT = 0.10  # share of the machine that others may use before a result means little
@@ -43,6 +43,16 @@ def table_gb(nproc):
         raise CannotRun(f"needs 1 GB of memory for each of {nproc} ranks, "
                         f"{kb['MemAvailable'] // 1024} MB are available")
     return gb
+
+
+def torch_python():
+    """Who has torch: LG_PYTHON, the release's own, or the first on PATH (a virtual environment)."""
+    finds = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+    for python in (os.environ.get("LG_PYTHON"), PYTHON, shutil.which("python3")):
+        if python and not subprocess.run([python, "-c", finds], check=False).returncode:
+            return python
+    raise CannotRun("needs PyTorch, and this release has no package python3-torch or it is not installed: "
+                    "python3 -m venv V && V/bin/pip install torch --index-url https://download.pytorch.org/whl/cpu, then LG_PYTHON=V/bin/python make try")
 
 
 def trixie_root():
@@ -69,9 +79,10 @@ class Run:
 
     def command(self):
         case = self.case
-        python, here = [PYTHON], HERE
         if case.trixie:
             python, here = [str(HERE / "in_root"), trixie_root(), PYTHON], pathlib.Path("/mnt")
+        else:
+            python, here = [torch_python()], HERE
         gb = table_gb(case.nproc) if case.big else 0.001
         train = [str(here / "train.py"), "--out", str(self.work), "--seconds", str(case.seconds),
                  "--gb", f"{gb:.2f}", *case.train]

@@ -38,6 +38,18 @@ static const struct {
 	    .tradeoff = "A limited program takes longer.",
 	    .confirm = "kill -STOP the named process for a minute: the waits go with it and return after kill "
 		       "-CONT." } },
+	{ "host.steal", "hypervisor",
+	  { .fix = "Ask for CPUs of the guest's own (a dedicated host, an instance type without CPU credits, pinned "
+		   "vCPUs), or move the job; tell the provider the times: they see who else is on this host.",
+	    .tradeoff = "Dedicated CPUs cost more.",
+	    .confirm = "Watch %st of `top` or mpstat -P ALL 1 for a minute beside the step times." } },
+	{ "host.steal", "interrupts",
+	  { .fix = "Keep interrupts off the ranks' CPUs (/proc/irq/N/smp_affinity_list, the CPUs that irqbalance is "
+		   "banned from, RPS and XPS masks); where it is the job's own traffic (gloo over TCP), use larger "
+		   "buckets and fewer messages.",
+	    .tradeoff = "CPUs kept for interrupts do no other work.",
+	    .confirm = "Watch %hi and %si of mpstat -P ALL 1, and which lines of /proc/interrupts and /proc/softirqs "
+		       "grow." } },
 	{ "data.loader_wait", "workers_zero",
 	  { .fix = "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True); raise num_workers up to "
 		   "the free CPUs while the wait shrinks.",

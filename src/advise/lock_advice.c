@@ -98,7 +98,7 @@ static const struct lg_advice file_lock = {
 	.confirm = "Let the holder use another file for a minute.",
 };
 static const char *const file_words[] = { "inode", "i_rwsem", "ext4", "xfs", "btrfs", "nfs", "jbd2",
-					  "vfs_", NULL };
+					  "shmem_file", "generic_file", NULL };
 
 const struct lg_advice *lg_lock_advice(const struct lg_finding *f)
 {

@@ -288,5 +288,7 @@ int lg_find_compile(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
 struct lg_finding *lg_finding_add(struct lg_case *c, const char *id);
 void lg_evidence_add(struct lg_case *c, struct lg_finding *f, int64_t ts, int64_t dur,
 		     const char *fmt, ...) LG_PRINTF(5, 6);
+/* What speaks against the finding, or what it cannot tell. */
+void lg_evidence_against(struct lg_case *c, struct lg_finding *f, const char *fmt, ...) LG_PRINTF(3, 4);
 
 #endif /* LG_ANALYSE_CASE_H */

@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/culprit.h"
 #include "analyse/facts.h"
-#include "analyse/tally.h"
+#include "analyse/host/culprit.h"
+#include "analyse/host/tally.h"
 
 /* What one process told about a name: number of samples, value and text of the last. */
 struct told {

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/culprit.h"
+#include "analyse/device/timeline_gpu.h"
 #include "analyse/facts.h"
-#include "analyse/links.h"
+#include "analyse/host/culprit.h"
+#include "analyse/host/tally.h"
+#include "analyse/links/links.h"
 #include "analyse/severity.h"
-#include "analyse/tally.h"
-#include "analyse/timeline_gpu.h"
 #include "base/alloc.h"
 #include "base/median.h"
 #include "store/merge.h"
@@ -426,13 +426,8 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	if (!rc)
 		rc = lg_explain_gpu(&c, err);
-	if (!rc && lg_find_links(&c))
-		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	if (!rc && lg_find_saves(&c))
-		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	if (!rc && lg_find_python_stacks(&c))
-		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	if (!rc && (lg_say_pending(&c) || lg_say_steal(&c)))
+	if (!rc && (lg_find_links(&c) || lg_find_saves(&c) || lg_find_python_stacks(&c) ||
+		    lg_say_pending(&c) || lg_say_steal(&c)))
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	if (!rc) {
 		lg_findings_rank(v);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "analyse/culprit.h"
+#include "analyse/host/culprit.h"
 
 const char *lg_fact_of(const struct lg_case *c, lg_prc prc, const char *key)
 {

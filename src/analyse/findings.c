@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/culprit.h"
-#include "analyse/io.h"
-#include "analyse/loader_story.h"
+#include "analyse/host/culprit.h"
+#include "analyse/host/io.h"
+#include "analyse/host/loader_story.h"
+#include "analyse/host/tally.h"
 #include "analyse/severity.h"
-#include "analyse/tally.h"
 #include "base/alloc.h"
 
 struct lg_finding lg_finding_blank(const char *id)
@@ -67,8 +67,7 @@ void lg_evidence_add(struct lg_case *c, struct lg_finding *f, int64_t ts, int64_
 	say(c, f->evidence, &f->n_evidence, ts, dur, text);
 }
 
-static void against(struct lg_case *c, struct lg_finding *f, const char *fmt, ...) LG_PRINTF(3, 4);
-static void against(struct lg_case *c, struct lg_finding *f, const char *fmt, ...)
+void lg_evidence_against(struct lg_case *c, struct lg_finding *f, const char *fmt, ...)
 {
 	char text[1024];
 	va_list ap;
@@ -251,6 +250,18 @@ static void moments(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 		}
 	}
 	lg_free(v);
+}
+
+/* How sure a comparison of two runs can be of the sum is in how its parts come. */
+static void keep_moments(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
+{
+	f->moments = lg_arena_alloc(&c->v->arena, s->n_pieces, sizeof *f->moments);
+	if (!f->moments) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	for (size_t i = 0; i < s->n_pieces; i++)
+		f->moments[f->n_moments++] = (struct lg_time_lost){ s->pieces[i]->ts, s->pieces[i]->dur };
 }
 
 static const char oversubscribed[] = "host.oversubscribed";
@@ -456,14 +467,15 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 		lg_evidence_add(c, f, INT64_MIN, 0, "%zu CPU samples of the culprit in those moments",
 				samples);
 	moments(c, f, s);
+	keep_moments(c, f, s);
 	if (s->end == LG_END_LOCK && s->other_holds > s->n_pieces)
-		against(c, f, "it held the lock %zu more times without making a step slow",
+		lg_evidence_against(c, f, "it held the lock %zu more times without making a step slow",
 			s->other_holds - s->n_pieces);
 	if (!steady && excess < 0.5)
-		against(c, f, "%.0f %% of the excess of slow steps has other causes",
+		lg_evidence_against(c, f, "%.0f %% of the excess of slow steps has other causes",
 			(1 - excess) * 100);
 	if (lg_loss_share(c) > 0)
-		against(c, f, "%.1f %% of the events were lost: more may be hidden there",
+		lg_evidence_against(c, f, "%.1f %% of the events were lost: more may be hidden there",
 			lg_loss_share(c) * 100);
 }
 

@@ -171,7 +171,8 @@ static void ddp(struct lg_case *c, const struct lg_rank *r, struct lg_finding **
 			return;
 		}
 		/* A few megabytes and many buckets of them: each pays the latency of a collective. */
-		if (cap && strtol(cap, NULL, 10) < SMALL_BUCKET_MB && size * 4 > SMALL_BUCKET_MB * 10e6) {
+		if (cap && strtol(cap, NULL, 10) < SMALL_BUCKET_MB &&
+		    size * 4 > (double)SMALL_BUCKET_MB * 10e6) {
 			x = add(c, r, f, "comms.ddp_flags", 0.7);
 			if (!x)
 				return;

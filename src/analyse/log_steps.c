@@ -152,8 +152,8 @@ int lg_steps_of_log(struct lg_case *c)
 		ms[i] = (double)l.step[i].dur / 1e6;
 	qsort(ms, l.n, sizeof *ms, lg_cmp_f64);
 	v->n_judged = l.n;
-	v->median_ms = ms[l.n / 2];
-	v->p99_ms = ms[(size_t)((double)(l.n - 1) * 0.99)];
+	v->median_ms = lg_quantile_f64(ms, l.n, 0.5);
+	v->p99_ms = lg_quantile_f64(ms, l.n, 0.99);
 	/* As for steps that were seen: over twice the median and over 1 ms above it. */
 	v->slow_threshold_ms = v->median_ms > 1 ? 2 * v->median_ms : v->median_ms + 1;
 	for (size_t i = 0; i < l.n; i++) {

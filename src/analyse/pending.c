@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyse/timeline_gpu.h"
+#include "analyse/device/timeline_gpu.h"
 #include "base/alloc.h"
 
 enum { RANKS_MAX = 1 << 17, RANGES_MAX = 12 };

@@ -14,10 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyse/culprit.h"
+#include "analyse/device/timeline_gpu.h"
+#include "analyse/host/culprit.h"
+#include "analyse/host/tally.h"
 #include "analyse/severity.h"
-#include "analyse/tally.h"
-#include "analyse/timeline_gpu.h"
 #include "base/alloc.h"
 #include "base/map.h"
 
@@ -35,6 +35,7 @@ enum {
 };
 
 #define SHARE_MIN 0.05
+#define ONE_START 0.2
 enum { SAMPLES_MIN = 100 };     /* of a profile without times: a second of py-spy's usual 100 Hz */
 enum { DUMP_IS_PROFILE = 20 };  /* so many dumps of one process are a profile, too */
 
@@ -297,7 +298,10 @@ static void loader(struct stacks *s, lg_prc prc)
 	const struct side *p = &s->side[prc];
 	double share = (double)p->loader / whole(p), of;
 	bool single = !p->queue && p->fetch * 2 > p->loader;
-	bool steady = p->timed ? lg_gradable(p->waits, (int64_t)fmin(whole(p), 9e18)) : p->all >= SAMPLES_MIN;
+	/* Without times, the one start of workers that every run has looks as one in every epoch does. */
+	bool starts = !single && p->start * 2 > p->loader;
+	bool steady = p->timed ? lg_gradable(p->waits, (int64_t)fmin(whole(p), 9e18))
+			       : p->all >= SAMPLES_MIN && !(starts && share < ONE_START);
 	struct lg_finding *f;
 
 	if (share < SHARE_MIN || lg_gpu_told(c, "data.loader_wait"))
@@ -336,21 +340,19 @@ static void loader(struct stacks *s, lg_prc prc)
 					   "%s: the loader has no workers (num_workers=0) and works on the training "
 					   "thread%s%s", f->title, f->culprit.function ? ", in " : "",
 					   f->culprit.function ? f->culprit.function : "");
-	} else if (p->start * 2 > p->loader) {
+	} else if (starts) {
 		f->detail = "respawn";
-		f->title = lg_arena_printf(&c->v->arena, "%s: nearly all of it starts workers anew", f->title);
+		f->title = lg_arena_printf(&c->v->arena, "%s: %.0f %% of that starts workers", f->title,
+					   100 * (double)p->start / (double)p->loader);
 	} else {
 		tell_workers(s, f);
 	}
-	if (f->n_against < LG_EVIDENCE_MAX)
-		f->against[f->n_against++] = (struct lg_evidence){ .ts = INT64_MIN,
-			.text = "Python's stacks do not tell whether a device was busy meanwhile: time in which it "
-				"worked off what was queued costs nothing" };
-	if (!p->timed && f->n_against < LG_EVIDENCE_MAX)
-		f->against[f->n_against++] = (struct lg_evidence){ .ts = INT64_MIN,
-			.text = "folded stacks have no times: one long wait looks like many short ones, and whether "
-				"idle threads were left out does not show (py-spy record --idle --format chrometrace "
-				"tells both)" };
+	lg_evidence_against(c, f, "Python's stacks do not tell whether a device was busy meanwhile: time in which it "
+			     "worked off what was queued costs nothing");
+	if (!p->timed)
+		lg_evidence_against(c, f, "folded stacks have no times: one long wait looks like many short ones, and "
+				     "whether idle threads were left out does not show (py-spy record --idle --format "
+				     "chrometrace tells both)");
 	if (!c->v->bound && share >= 0.3) {
 		c->v->bound = "data";
 		c->v->bound_confidence = 0.7;

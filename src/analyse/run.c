@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/tally.h"
+#include "analyse/host/tally.h"
 #include "base/alloc.h"
 #include "base/median.h"
 

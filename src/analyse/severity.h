@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /*
  * What a loss must rest on to be graded. Repetitions: separate episodes of it (the contract's five), or, of
@@ -24,6 +25,12 @@ static inline bool lg_gradable(size_t repeats, int64_t wall_ns)
 static inline const char *lg_severity_of(double share)
 {
 	return share >= 0.10 ? "high" : share >= 0.03 ? "medium" : share >= 0.01 ? "low" : "info";
+}
+
+/* 0 = info ... 3 = high */
+static inline int lg_severity_level(const char *severity)
+{
+	return !strcmp(severity, "high") ? 3 : !strcmp(severity, "medium") ? 2 : !strcmp(severity, "low");
 }
 
 /* The same of a loss that cannot be graded: at most "low". */

@@ -440,7 +440,7 @@ static int collect_ranks(struct lg_case *c, int32_t victim_pid)
 static int summarise(struct lg_case *c)
 {
 	struct lg_verdict *v = c->v;
-	int64_t *d = lg_calloc(v->n_steps, sizeof *d);
+	double *d = lg_calloc(v->n_steps, sizeof *d);
 	uint8_t *slow;
 	size_t n = 0, most = 0;
 
@@ -463,7 +463,7 @@ static int summarise(struct lg_case *c)
 			if (s->warmup)
 				continue;
 			judged++;
-			d[n++] = s->dur;
+			d[n++] = (double)s->dur / 1e6;
 			slow[k] |= s->slow;
 		}
 		if (judged > v->n_judged)
@@ -472,9 +472,9 @@ static int summarise(struct lg_case *c)
 	for (size_t k = 0; k < most; k++)
 		v->n_slow += slow[k];
 	if (n) {
-		qsort(d, n, sizeof *d, lg_cmp_i64);
-		v->median_ms = (double)d[n / 2] / 1e6;
-		v->p99_ms = (double)d[(size_t)((double)(n - 1) * 0.99)] / 1e6;
+		qsort(d, n, sizeof *d, lg_cmp_f64);
+		v->median_ms = lg_quantile_f64(d, n, 0.5);
+		v->p99_ms = lg_quantile_f64(d, n, 0.99);
 		v->slow_threshold_ms =
 			v->median_ms > 1 ? v->median_ms * 2 : v->median_ms + 1;
 	}

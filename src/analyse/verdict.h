@@ -74,6 +74,8 @@ struct lg_finding {
 	const char *fix, *tradeoff;
 	double cost_per_hour; /* NAN = not asked */
 	bool few;             /* would be graded higher, had it been seen often enough */
+	struct lg_time_lost { int64_t ts, dur; } *moments; /* not printed: what lost_ms was added up from */
+	size_t n_moments;     /* 0 = not kept */
 };
 
 struct lg_stage_sum {

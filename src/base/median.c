@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/median.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 int lg_cmp_i64(const void *a, const void *b)
@@ -31,6 +32,16 @@ static void swap(int64_t *a, int64_t *b)
 
 	*a = *b;
 	*b = was;
+}
+
+double lg_quantile_f64(const double *v, size_t n, double q)
+{
+	double at = n ? q * (double)(n - 1) : 0;
+	size_t k = (size_t)at;
+
+	if (!n)
+		return (double)NAN;
+	return k + 1 < n ? v[k] + (v[k + 1] - v[k]) * (at - (double)k) : v[n - 1];
 }
 
 /* Hoare's selection, the pivot the median of three; what makes that slow is sorted instead. */

@@ -118,6 +118,7 @@ static void write_rows(const struct lg_side *s, struct lg_out *o)
 		text(o, s->findings[i].key);
 		text(o, s->findings[i].severity);
 		num(o, s->findings[i].ms);
+		num(o, s->findings[i].half);
 		lg_out_puts(o, "\n");
 	}
 }
@@ -138,6 +139,7 @@ static void write_all(const struct lg_side *s, struct lg_out *o)
 	}
 	lg_out_printf(o, "run\t%d\t%d\t%zu", s->ref_rank, s->has_states, s->n_ranks);
 	num(o, s->wall_ms);
+	num(o, s->stolen_ms);
 	lg_out_puts(o, "\ncompile");
 	num(o, s->compile.asked);
 	num(o, s->compile.frames);
@@ -307,7 +309,7 @@ static void read_line(struct reader *r, char *line)
 
 		if (x)
 			*x = (struct lg_side_finding){ text_of(r, 1), text_of(r, 2), text_of(r, 3),
-						       num_of(r, 4), UINT32_MAX };
+						       num_of(r, 4), num_of(r, 5), UINT32_MAX };
 	} else if (!strcmp(kind, "input")) {
 		struct lg_input *x = PUSH(r, s->inputs, s->n_inputs, r->cap_inputs);
 
@@ -319,6 +321,7 @@ static void read_line(struct reader *r, char *line)
 		s->has_states = num_of(r, 2) > 0;
 		s->n_ranks = (size_t)fmin(fmax(or_0(num_of(r, 3)), 0), 1 << 30);
 		s->wall_ms = or_0(num_of(r, 4));
+		s->stolen_ms = num_of(r, 5);
 	} else if (!strcmp(kind, "compile")) {
 		s->compile.asked = num_of(r, 1) > 0;
 		s->compile.frames = num_of(r, 2);
@@ -415,6 +418,7 @@ int lg_baseline_read(const char *bytes, size_t n, const char *path, struct lg_si
 	}
 	r.s->stored = true;
 	r.s->ref_rank = r.s->ref_pid = -1;
+	r.s->stolen_ms = NAN;
 	r.s->compile = (struct lg_side_compile){ .frames = NAN, .regions = NAN, .mode = "" };
 	while (!rc && !whole && p < end) {
 		const char *nl = memchr(p, '\n', (size_t)(end - p));

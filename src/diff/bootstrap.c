@@ -68,9 +68,16 @@ static double nth(double *v, size_t n, size_t at)
 
 double lg_quantile_of(double *v, size_t n, double q)
 {
+	double at = n ? q * (double)(n - 1) : 0, two[2];
+	size_t k = (size_t)at;
+
 	if (!n)
 		return (double)NAN;
-	return nth(v, n, (size_t)(q * (double)(n - 1) + 0.5));
+	two[0] = two[1] = nth(v, n, k);
+	/* What stands behind it is no smaller: the next one is the least of that. */
+	for (size_t i = k + 1; i < n; i++)
+		two[1] = i == k + 1 || v[i] < two[1] ? v[i] : two[1];
+	return lg_quantile_f64(two, 2, at - (double)k);
 }
 
 double lg_student95(double df)
@@ -83,6 +90,8 @@ double lg_student95(double df)
 		return t[0];
 	return df < 20 ? t[(int)df - 1] : 2.09;
 }
+
+#define SEED 0x6c616767617264 /* fixed: the same input gives the same bytes */
 
 struct drawer {
 	const double *v;
@@ -192,12 +201,30 @@ static void widen(double half, double of, struct lg_ratio *ratio, double delta, 
 	}
 }
 
+bool lg_bootstrap_lower(const double *v, size_t n, double *ret)
+{
+	struct drawer d = { 0 };
+	uint64_t rng = SEED;
+	double *mean = lg_calloc(REPLICATES, sizeof *mean), hi, median;
+	bool ok = mean && drawer_init(&d, v, n);
+
+	*ret = NAN;
+	if (ok && n >= STEPS_MIN) {
+		for (size_t i = 0; i < REPLICATES; i++)
+			draw(&d, &rng, &mean[i], &median);
+		interval(mean, ret, &hi);
+	}
+	lg_free(mean);
+	drawer_done(&d);
+	return ok;
+}
+
 bool lg_bootstrap(const double *before, size_t n_before, const double *after, size_t n_after,
 		  struct lg_bootstrap *ret)
 {
 	struct drawer b = { 0 }, a = { 0 };
 	struct lg_bootstrap r = { { NAN, NAN, NAN }, { NAN, NAN, NAN }, NAN, NAN, NAN, NAN, NAN };
-	uint64_t rng = 0x6c616767617264; /* fixed: the same input gives the same bytes */
+	uint64_t rng = SEED;
 	double *out, m[2], med[2];
 	bool ok;
 

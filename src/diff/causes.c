@@ -20,11 +20,6 @@
 
 enum { FINDINGS_MAX = 64, EVIDENCE_MAX = 12, SHARES_MAX = 64 };
 
-int lg_severity_level(const char *severity)
-{
-	return !strcmp(severity, "high") ? 3 : !strcmp(severity, "medium") ? 2 : !strcmp(severity, "low");
-}
-
 struct lg_finding *lg_cause_add(struct lg_causes *c, const char *id)
 {
 	struct lg_verdict *v = &c->d->v;
@@ -196,6 +191,11 @@ static bool has_device(const struct lg_side *s)
 	return false;
 }
 
+static bool by_other_process(const struct lg_finding *f)
+{
+	return f->culprit.relation && !strcmp(f->culprit.relation, "other_process");
+}
+
 static bool by_rank(const struct lg_finding *f)
 {
 	return f->culprit.relation && !strcmp(f->culprit.relation, "rank");
@@ -233,6 +233,14 @@ static void draw_all(struct lg_causes *c, struct portion *portion)
 		}
 }
 
+/* Where it is not told (an older baseline), there may be none of it, or twice as much. */
+static double half_of(const struct lg_side_finding *s)
+{
+	if (!s || isnan(s->ms))
+		return 0;
+	return isnan(s->half) ? s->ms : s->half;
+}
+
 /* A measured cause that AFTER has and BEFORE has not, or has less of. */
 static void measured(struct lg_causes *c, const struct lg_side_finding *s, struct portion p)
 {
@@ -242,9 +250,8 @@ static void measured(struct lg_causes *c, const struct lg_side_finding *s, struc
 	struct lg_finding *f;
 
 	if (in_host(s->id)) {
-		/* Its part of the noise of all such causes, as if they were independent. */
-		p.half = c->host_half * sqrt(fmin(1, (s->ms + before) / c->host_ms));
 		p.ms = s->ms - before;
+		p.half = hypot(half_of(s), half_of(same_before(c, s)));
 	}
 	if (!(p.ms >= worth_telling(c)))
 		return;
@@ -389,6 +396,15 @@ static bool had_before(const struct lg_causes *c, const char *id)
 	return false;
 }
 
+/* In the comparison already. */
+static bool told(const struct lg_causes *c, const char *id)
+{
+	for (size_t i = 0; i < c->d->v.n_findings; i++)
+		if (!strcmp(c->d->v.findings[i].id, id))
+			return true;
+	return false;
+}
+
 void lg_cause_top_items(struct lg_causes *c, struct lg_finding *f, const char *kind)
 {
 	size_t told = 0;
@@ -402,6 +418,29 @@ void lg_cause_top_items(struct lg_causes *c, struct lg_finding *f, const char *k
 		    *x->shape ? " " : "", x->shape, x->before, x->after, x->count_before, x->count_after);
 		told++;
 	}
+}
+
+/*
+ * What AFTER's verdict has and BEFORE's has not, without a price of its own: a flag, a collective that hangs,
+ * a link below its speed. Where steps are no longer than they were it costs nothing that shows.
+ */
+static void unpriced(struct lg_causes *c, const struct lg_side_finding *s)
+{
+	const struct lg_finding *g = &c->after->findings[s->row];
+	struct lg_finding *f;
+
+	if (!isnan(s->ms) || c->d->other_tool || same_before(c, s) || told(c, s->id) ||
+	    (!by_other_process(g) && had_before(c, s->id)))
+		return;
+	f = finding_copy(c, g);
+	if (!f)
+		return;
+	if (c->d->mean.lo <= 1 && lg_severity_level(f->severity) > lg_severity_level("low"))
+		f->severity = "low";
+	f->title = lg_arena_printf(&c->d->v.arena, "new: %s", g->title);
+	lg_cause_say(c, f, "the run before has no such finding%s", c->d->mean.lo <= 1
+		     ? "; steps are not surely longer than they were" : "");
+	evidence_of(f, g);
 }
 
 /*
@@ -535,14 +574,6 @@ int lg_diff_causes(struct lg_diff *d, const struct lg_verdict *after_v)
 		c.half[g] = d->stages[i].delta - d->stages[i].lo;
 		c.before[g] = d->stages[i].before;
 	}
-	if (lg_diff_host_noise(d, &c.host_half))
-		return LG_E_NOMEM;
-	for (int k = 0; k < 2; k++)
-		for (size_t i = 0; i < (k ? a : d->before)->n_findings; i++) {
-			const struct lg_side_finding *f = &(k ? a : d->before)->findings[i];
-
-			c.host_ms += in_host(f->id) && !isnan(f->ms) ? f->ms : 0;
-		}
 	/* Unmeasured and compiled first: they explain whole stages; then the verdict's own causes. */
 	for (size_t i = 0; after_v && i < a->n_findings; i++)
 		if (in_host(a->findings[i].id) && !isnan(a->findings[i].ms))
@@ -559,6 +590,8 @@ int lg_diff_causes(struct lg_diff *d, const struct lg_verdict *after_v)
 		if (!in_host(a->findings[i].id))
 			measured(&c, &a->findings[i], portion[i]);
 	lg_causes_rest(&c);
+	for (size_t i = 0; after_v && i < a->n_findings; i++)
+		unpriced(&c, &a->findings[i]);
 	lg_findings_rank(&d->v);
 	if (d->n_shares)
 		qsort(d->shares, d->n_shares, sizeof *d->shares, cmp_share);

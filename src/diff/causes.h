@@ -9,13 +9,11 @@ struct lg_causes {
 	const struct lg_verdict *after;
 	double pool[LG_STAGE_MAX], lo[LG_STAGE_MAX]; /* ms per step; lower bound of the interval */
 	double half[LG_STAGE_MAX], before[LG_STAGE_MAX]; /* half of it; the stage's time before */
-	double host_half, host_ms; /* the same of what the host took; all of that, in both runs */
 	double told;    /* ms per step that findings account for */
 	bool compile_told;
 };
 
 /* ---- causes.c ---- */
-int lg_severity_level(const char *severity); /* 0 info ... 3 high */
 uint32_t lg_cause_stage(const char *name);   /* by its name; LG_STAGE_OTHER for others */
 /* A new finding without loss; NULL when there is no room. */
 struct lg_finding *lg_cause_add(struct lg_causes *c, const char *id);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyse/severity.h"
 #include "diff/causes.h"
 
 enum { PROCESSES_TOLD = 5, FACTS_TOLD = 8 };
@@ -291,10 +292,33 @@ static void rest(struct lg_causes *c)
 	}
 }
 
+/* The machine itself gave less. Which steps that hit is not known, so it is low at most, as in `explain`. */
+static void stolen(struct lg_causes *c)
+{
+	double before = c->d->before->stolen_ms, after = c->d->after->stolen_ms;
+	double ms = fmin(after - before, left_over(c));
+	struct lg_finding *f;
+
+	if (!(after - before >= 0.01 * c->d->mean_ms[1]) || !(f = lg_cause_add(c, "host.steal")))
+		return;
+	f->confidence = 0.9;
+	f->culprit.relation = "hardware";
+	f->title = lg_arena_printf(&c->d->v.arena, "the hypervisor and interrupts took %.2f ms of a step's CPU time, "
+				   "%.2f before", after, before);
+	lg_cause_price(c, f, ms, ms);
+	if (lg_severity_level(f->severity) > lg_severity_level("low"))
+		f->severity = "low";
+	lg_cause_say(c, f, "at least %.1f %% of a step, %.1f %% before (/proc/stat)", 100 * after / c->d->mean_ms[1],
+		     100 * before / c->d->mean_ms[0]);
+	lg_cause_share(c, f->title, f->id, ms);
+	take_evenly(c, ms);
+}
+
 void lg_causes_rest(struct lg_causes *c)
 {
 	double unexplained = 0;
 
+	stolen(c);
 	for (uint32_t g = 1; g < LG_STAGE_MAX; g++)
 		unexplained += beyond(c, g) > 0 ? beyond(c, g) : 0;
 	operators(c);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* changes.c - what differs between two sides, table by table; causes.c says what it means. */
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,6 +169,33 @@ static int items(struct lg_diff *d)
 	return 0;
 }
 
+/* "model.0.device" and "model.1.device": the hook numbers modules as they come. Without the number. */
+static const char *past_number(const char *key, size_t *ret_prefix)
+{
+	const char *dot = strchr(key, '.'), *end = dot ? dot + 1 : NULL;
+
+	while (end && isdigit((unsigned char)*end))
+		end++;
+	*ret_prefix = dot ? (size_t)(dot - key) : 0;
+	return end && end > dot + 1 && *end == '.' ? end : NULL;
+}
+
+/* A module like it was there under another number: a warm-up or a probe of the batch size came first. */
+static bool of_another_number(const struct lg_side *other, const struct lg_side_fact *f)
+{
+	size_t prefix, len;
+	const char *end = past_number(f->key, &prefix);
+
+	for (size_t i = 0; end && i < other->n_facts; i++) {
+		const char *x = past_number(other->facts[i].key, &len);
+
+		if (x && len == prefix && !strncmp(f->key, other->facts[i].key, len) && !strcmp(x, end) &&
+		    !strcmp(other->facts[i].value, f->value))
+			return true;
+	}
+	return false;
+}
+
 static int facts(struct lg_diff *d)
 {
 	const struct lg_side *b = d->before, *a = d->after;
@@ -186,6 +214,10 @@ static int facts(struct lg_diff *d)
 
 		if ((!x || !y) && d->other_tool)
 			continue; /* a kind of file that cannot tell it has not lost it */
+		if ((!x || of_another_number(a, x)) && (!y || of_another_number(b, y)))
+			continue;
+		if (x && y && !strcmp(x->key, "input.shapes") && strtod(y->value, NULL) <= strtod(x->value, NULL))
+			continue; /* fewer of them cost nothing */
 		if (!x || !y || strcmp(x->value, y->value))
 			d->facts[d->n_facts++] = (struct lg_fact_change){
 				(x ? x : y)->key, x ? x->value : NULL, y ? y->value : NULL };

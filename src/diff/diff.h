@@ -118,8 +118,6 @@ int lg_diff_gauges(struct lg_diff *d) LG_MUST_CHECK;
 const char *lg_gauge_device(const struct lg_gauge_change *g, char *buf, size_t size);
 /* ---- noise.c: by how much two runs of one program differ ---- */
 void lg_diff_noise(struct lg_diff *d);
-/* 95 %: of the difference of causes on the host; ms per step. NAN = cannot be told. */
-int lg_diff_host_noise(const struct lg_diff *d, double *ret) LG_MUST_CHECK;
 /* ---- causes.c: findings, ranked; shares of the change ---- */
 int lg_diff_causes(struct lg_diff *d, const struct lg_verdict *after_v) LG_MUST_CHECK;
 /* ---- headline.c ---- */
@@ -139,6 +137,11 @@ struct lg_bootstrap {
  */
 bool lg_bootstrap(const double *before, size_t n_before, const double *after, size_t n_after,
 		  struct lg_bootstrap *ret);
+/*
+ * Lower end of the 95 % interval of the mean of one series, from blocks alone: what a cause took is none of
+ * the machine's drift. NAN for fewer than three values. False when out of memory.
+ */
+bool lg_bootstrap_lower(const double *v, size_t n, double *ret) LG_MUST_CHECK;
 double lg_student95(double df);
 double lg_mean_of(const double *v, size_t n);       /* NAN for n 0 */
 /* q in [0, 1]; v is reordered. NAN for n 0. */

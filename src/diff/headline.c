@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyse/severity.h"
 #include "diff/causes.h"
 
 /* Inputs without steps that tell how the devices did. */

@@ -13,7 +13,6 @@
  */
 #include <math.h>
 
-#include "base/alloc.h"
 #include "diff/diff.h"
 
 /* Standard deviation of log(mean step) between starts on one machine: 1 to 2 % is common on machines
@@ -21,6 +20,17 @@
 #define BETWEEN_SD 0.02
 /* A thread next to a busy one on its core runs at 0.6 to 0.75 of its speed alone. */
 #define LOAD_MAX 0.4
+
+/*
+ * Who is behind a hypervisor that takes time away shares the host's cores and caches as well. How busy that
+ * is does not show: it counts as a whole busy CPU.
+ */
+#define STOLEN_MORE 0.01
+
+static bool more_stolen(const struct lg_diff *d)
+{
+	return d->after->stolen_ms - d->before->stolen_ms > STOLEN_MORE * d->mean_ms[1];
+}
 
 static double others_cpu(const struct lg_side *s)
 {
@@ -57,29 +67,9 @@ void lg_diff_noise(struct lg_diff *d)
 	}
 	more = d->before->n_processes && d->after->n_processes
 		? others_cpu(d->after) - others_cpu(d->before) : 0;
+	if (more_stolen(d))
+		more = fmax(more, 0) + 1;
 	d->load = LOAD_MAX * fmin(1, fmax(0, more));
 	d->between = t * sd + d->load;
 	d->steadiness = steadiness(d);
-}
-
-int lg_diff_host_noise(const struct lg_diff *d, double *ret)
-{
-	const struct lg_series *s[2] = { &d->before->s, &d->after->s };
-	double *v[2] = { NULL, NULL };
-	struct lg_bootstrap r = { .delta_lo = NAN };
-	int rc = 0;
-
-	for (int i = 0; i < 2; i++) {
-		v[i] = lg_calloc(s[i]->n + 1, sizeof *v[i]);
-		if (!v[i])
-			rc = LG_E_NOMEM;
-		for (size_t k = 0; !rc && k < s[i]->n; k++)
-			v[i][k] = s[i]->step[k] - s[i]->clean[0][k];
-	}
-	if (!rc && !lg_bootstrap(v[0], s[0]->n, v[1], s[1]->n, &r))
-		rc = LG_E_NOMEM;
-	*ret = lg_mean_of(v[1], rc ? 0 : s[1]->n) - lg_mean_of(v[0], rc ? 0 : s[0]->n) - r.delta_lo;
-	lg_free(v[0]);
-	lg_free(v[1]);
-	return rc;
 }

@@ -64,6 +64,7 @@ struct lg_side_gauge {
 struct lg_side_finding {
 	const char *id, *key, *severity;
 	double ms;                /* lost per step; NAN = not measured */
+	double half;              /* of the 95 % interval of ms; NAN = not told */
 	uint32_t row;             /* in the verdict's findings; UINT32_MAX = from a baseline */
 };
 
@@ -82,6 +83,7 @@ struct lg_side {
 	size_t n_inputs;
 	struct lg_series s;
 	double wall_ms;           /* from the first judged step to the last one's end */
+	double stolen_ms;         /* of a step, by the hypervisor and interrupts, at least; NAN = not told */
 	bool has_states;
 	size_t n_ranks;
 	int32_t ref_pid, ref_rank;

@@ -245,7 +245,7 @@ static const struct lg_importer *find(const struct input *in, struct lg_error *e
 {
 	int score;
 	const struct lg_importer *best = best_of(in, &score);
-	char list[256] = "";
+	char list[1024] = "";
 	size_t n = 0;
 
 	if (best)
@@ -442,11 +442,15 @@ static int import_or_leave(const char *path, bool may_leave, struct lg_trace **r
 	size_t n = strlen(in->name);
 
 	if (rc && may_leave && (rc == LG_E_FORMAT || rc == LG_E_UNSUPPORTED)) {
-		const char *why = own.message;
+		const char *why = own.message, *list;
 
 		if (!strncmp(why, in->name, n) && !strncmp(why + n, ": ", 2))
 			why += n + 2;
-		snprintf(info->left_out, sizeof info->left_out, "%.*s", (int)sizeof info->left_out - 1, why);
+		/* Nobody named that file: what other files could have been does not matter. */
+		list = strstr(why, LG_REFUSE_LIST);
+		n = list ? (size_t)(list - why) : strlen(why);
+		snprintf(info->left_out, sizeof info->left_out, "%.*s",
+			 (int)(n < sizeof info->left_out ? n : sizeof info->left_out - 1), why);
 		in->ino = 0;
 		rc = 0;
 	}

@@ -83,7 +83,7 @@ static void collectives(const struct lg_trace *t, struct events *v)
 		int64_t seq = t->span.seq[i];
 		size_t n;
 
-		if (t->span.kind[i] != LG_SPAN_COLLECTIVE || t->span.dur[i] <= 0)
+		if (t->span.kind[i] != LG_SPAN_COLLECTIVE || t->span.dur[i] <= 0 || lg_span_p2p(t, i))
 			continue;
 		if (t->span.track[i]) { /* a GPU row's seq is its correlation */
 			arg = lg_span_arg(t, i, "seq", &n);

@@ -212,6 +212,46 @@ static bool is_binary(const uint8_t *p, size_t n)
 			   !memcmp(p, "SQLite format 3", 15));
 }
 
+/* How much of a list of formats fits into room bytes: whole formats. */
+static size_t whole_items(const char *list, size_t room)
+{
+	size_t fits = 0;
+	int depth = 0;
+
+	for (size_t i = 0; i <= room; i++) {
+		if (!list[i])
+			return i;
+		depth += (list[i] == '(') - (list[i] == ')');
+		if (!depth && !strncmp(list + i, ", ", 2))
+			fits = i;
+	}
+	return fits;
+}
+
+/* The list is as long as the message may be: names of files take from it, never half a word. */
+static int refuse_listing(struct lg_error *err, const char *name, const char *inside, const char *what,
+			  const char *formats)
+{
+	static const char more[] = " and others, see laggard-import-feeds(7)";
+	size_t room, n;
+	int rc = lg_fail(err, LG_E_FORMAT, 0, "%s is %s%s, not a trace", name, inside, what);
+
+	if (!err)
+		return rc;
+	n = strlen(err->message);
+	room = sizeof err->message - n;
+	if (room <= sizeof LG_REFUSE_LIST - 1 + sizeof more)
+		return rc;
+	room -= sizeof LG_REFUSE_LIST - 1 + sizeof more;
+	if (strlen(formats) <= room + sizeof more - 1)
+		room = strlen(formats);
+	room = whole_items(formats, room);
+	if (room)
+		snprintf(err->message + n, sizeof err->message - n, "%s%.*s%s", LG_REFUSE_LIST, (int)room,
+			 formats, formats[room] ? more : "");
+	return rc;
+}
+
 int lg_refuse_unknown(const char *name, const uint8_t *head, size_t n, const char *formats,
 		      struct lg_error *err)
 {
@@ -237,6 +277,5 @@ int lg_refuse_unknown(const char *name, const uint8_t *head, size_t n, const cha
 		return lg_fail(err, LG_E_FORMAT, 0, "%s is %s%s, which is read unpacked: %s %s", name, inside,
 			       looks_like(head, n), strstr(inside, "zstd") ? "zstd -d" : "gunzip -k",
 			       name);
-	return lg_fail(err, LG_E_FORMAT, 0, "%s is %s%s, not a trace; laggard reads: %s", name, inside,
-		       looks_like(head, n), formats);
+	return refuse_listing(err, name, inside, looks_like(head, n), formats);
 }

@@ -12,7 +12,11 @@
  */
 int lg_refuse_packed(const char *name, const char *path, const uint8_t *head, size_t n, struct lg_error *err)
 	LG_MUST_CHECK;
-/* For whoever named the wrong file: what it seems to be. formats: what could have been read. */
+#define LG_REFUSE_LIST "; laggard reads: "
+/*
+ * For whoever named the wrong file: what it seems to be, LG_REFUSE_LIST and formats, what could have been
+ * read: separated by ", ", as many whole ones as the line has room for.
+ */
 int lg_refuse_unknown(const char *name, const uint8_t *head, size_t n, const char *formats,
 		      struct lg_error *err);
 

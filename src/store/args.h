@@ -32,4 +32,14 @@ static inline const char *lg_span_arg(const struct lg_trace *t, size_t row, cons
 	return lg_arg(lg_string(t, t->span.args[row]), key, ret_n);
 }
 
+/* Between two ranks of a group: each counts its own, so that one number is not one transfer (torch's
+ * ProcessGroupNCCL::pointToPoint). */
+static inline bool lg_span_p2p(const struct lg_trace *t, size_t row)
+{
+	size_t n;
+	const char *is = lg_span_arg(t, row, "coll", &n);
+
+	return is && n == 4 && (!memcmp(is, "send", 4) || !memcmp(is, "recv", 4));
+}
+
 #endif /* LG_STORE_ARGS_H */

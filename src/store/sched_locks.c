@@ -12,6 +12,8 @@
  * one. Their distance is offsetof(struct mm_struct, mmap_lock), the same for every mm: two
  * equal distances teach it, and from then on a wait is recognised when it begins.
  */
+#include <string.h>
+
 #include "base/alloc.h"
 #include "store/sched_feed_internal.h"
 
@@ -96,6 +98,60 @@ static uint32_t span_flags(uint32_t lcb)
 	       (lcb & LCB_F_MUTEX ? LG_SPAN_MUTEX : 0u);
 }
 
+/*
+ * Functions that take an mmap_lock themselves (mm/mmap.c, mm/util.c, mm/madvise.c, mm/mprotect.c, mm/gup.c,
+ * mm/memory.c, arch/x86/mm/fault.c; before 6.4 faults take it in the handler): where its own events were not
+ * recorded, the waiter's stack tells which rwsem it is.
+ */
+static bool takes_mmap_lock(const char *name)
+{
+	static const char *const takers[] = {
+		"vm_mmap_pgoff", "__vm_munmap", "vm_munmap", "vm_brk_flags", "do_mprotect_pkey", "do_madvise",
+		"madvise_lock", "lock_mm_and_find_vma", "do_user_addr_fault", "__mm_populate", "dup_mmap", "dup_mm",
+		"exit_mmap", "do_mlock", "do_shmat", "gup_fast_fallback", "internal_get_user_pages_fast",
+		"__get_user_pages_locked", "__gup_longterm_locked", "mmap_read_lock", "mmap_write_lock",
+		"mmap_read_lock_killable", "mmap_write_lock_killable" };
+	static const char *const calls[] = { "_sys_brk", "_sys_munmap", "_sys_mremap", "_sys_mprotect",
+					     "_sys_madvise" };
+	size_t n = strlen(name);
+
+	for (size_t i = 0; i < sizeof takers / sizeof *takers; i++)
+		if (!strcmp(name, takers[i]))
+			return true;
+	for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+		if (n > strlen(calls[i]) && !strcmp(name + n - strlen(calls[i]), calls[i]))
+			return true;
+	return false;
+}
+
+/* Of the lock and of the event itself: whoever called these wanted the lock. */
+static bool is_plumbing(const char *name)
+{
+	static const char *const begins[] = { "rwsem_", "down_", "__down_", "schedule", "__schedule", "trace_",
+					      "__traceiter_", "perf_trace_", "__bpf_trace_", "bpf_" };
+
+	for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+		if (!strncmp(name, begins[i], strlen(begins[i])))
+			return true;
+	return false;
+}
+
+static bool waits_for_mmap_lock(const struct lg_sched_feed *f, lg_stk stack)
+{
+	const struct lg_trace *t = lg_builder_trace(f->b);
+
+	for (; stack; stack = t->stack.parent[stack]) {
+		lg_frm frame = t->stack.frame[stack];
+		const char *name = lg_string(t, t->frame.name[frame]);
+
+		if (t->frame.kind[frame] != LG_FRAME_KERNEL)
+			return false;
+		if (!is_plumbing(name))
+			return takes_mmap_lock(name);
+	}
+	return false;
+}
+
 static const char *lock_class(uint32_t flags)
 {
 	if (flags & LG_SPAN_MMAP_LOCK)
@@ -117,13 +173,16 @@ static void emit_wait(struct lg_sched_feed *f, const struct lg_sched_task *t,
 		      const struct lg_sched_wait *w, int64_t dur)
 {
 	uint32_t flags = w->flags | (w->mm ? LG_SPAN_MMAP_LOCK : 0u);
+	const char *name = lock_class(flags);
 
+	if (!strcmp(name, "rwsem") && waits_for_mmap_lock(f, w->stack))
+		name = "mmap_lock";
 	lg_add_span(f->b, &(struct lg_span_row){ .ts = w->ts,
 						 .dur = dur,
 						 .thr = t->thr,
 						 .kind = LG_SPAN_LOCK_WAIT,
 						 .flags = flags,
-						 .name = lg_intern(f->b, lock_class(flags)),
+						 .name = lg_intern(f->b, name),
 						 .object = w->mm ? w->mm : w->lock,
 						 .peer = w->owner,
 						 .stack = w->stack,

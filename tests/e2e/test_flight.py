@@ -163,3 +163,96 @@ def test_groups_without_entries_are_told_by_their_order(laggard, tmp_path):
     (finding,) = explain(laggard, tmp_path)
     assert finding["culprit"]["rank"] == 3
     assert "entered number 8 last" in finding["evidence"][0]["text"]
+
+
+@pytest.mark.parametrize("name", ["nccl_trace_10.0.{host}.1_rank_{rank}", "trace.{rank}", "nccl_trace_node1.dc2.example_{rank}",
+                                  "_dump_{rank}.pickle.bak", "host{host}-rank{rank}.node7", "node1.frank4.lan_{rank}"])
+def test_the_rank_is_in_the_name_whatever_the_prefix(laggard, tmp_path, name):
+    for rank in range(4):
+        dump(tmp_path, rank, ring(5, 0 if rank == 2 else 3))
+        (tmp_path / f"_dump_{rank}").rename(tmp_path / name.format(rank=rank, host=rank // 2))
+    (finding,) = explain(laggard, tmp_path)
+    assert finding["culprit"]["rank"] == 2
+
+
+def both_ways(laggard, paths):
+    """Findings of the same files in both orders, which say the same."""
+    said = []
+    for order in (paths, paths[::-1]):
+        done = laggard("explain", *order, "--json")
+        assert done.returncode == 0, done.stderr
+        said.append([(f["id"], f["culprit"]["rank"], f["title"]) for f in json.loads(done.stdout)["findings"]])
+    assert said[0] == said[1]
+    return said[0]
+
+
+@pytest.mark.parametrize("status", [True, False])
+def test_an_earlier_dump_of_a_rank_changes_nothing(laggard, tmp_path, status):
+    (tmp_path / "before").mkdir()
+    for rank in range(4):
+        dump(tmp_path, rank, ring(5, 0 if rank == 2 else 3), status)
+    for rank in (0, 3):
+        dump(tmp_path / "before", rank, ring(2, 2), status)
+    (said,) = both_ways(laggard, sorted(tmp_path.rglob("_dump_*")))
+    assert said[:2] == ("comms.missing_rank", 2) and "all_reduce" in said[2]
+    for rank in range(4):  # all came: the earlier dumps hold nothing against them
+        dump(tmp_path, rank, ring(5, 3), status)
+    assert not both_ways(laggard, sorted(tmp_path.rglob("_dump_*")))
+
+
+def test_sequences_that_part_in_two_dumps_of_each_rank(laggard, tmp_path):
+    (tmp_path / "before").mkdir()
+    for rank in range(4):
+        odd = entry(6, op="broadcast" if rank == 1 else "all_reduce")
+        dump(tmp_path, rank, ring(5, 0) + [odd])
+        dump(tmp_path / "before", rank, ring(4, 1) + [odd])
+    (said,) = both_ways(laggard, sorted(tmp_path.rglob("_dump_*")))
+    assert said[:2] == ("comms.mismatch", 1)
+
+
+def test_dumps_of_two_runs_do_not_belong_together(laggard, tmp_path):
+    """The job was started again: its numbers began anew."""
+    (tmp_path / "before").mkdir()
+    for rank in range(4):
+        dump(tmp_path / "before", rank, ring(20, 0 if rank == 1 else 2))
+        dump(tmp_path, rank, [e | {"time_created_ns": e["time_created_ns"] + 600 * 1000 * MS} for e in ring(5, 2)])
+    done = laggard("explain", *tmp_path.rglob("_dump_*"), "--json")
+    verdict = json.loads(done.stdout)
+    assert not verdict["findings"] and any("of two runs" in x for x in verdict["limits"])
+
+
+def test_entries_tell_what_no_watchdog_counted(laggard, tmp_path):
+    for rank in range(4):
+        dump(tmp_path, rank, ring(5, 0 if rank == 2 else 3), last={"0": (5 if rank == 2 else 8, -1)})
+    (finding,) = explain(laggard, tmp_path)
+    assert finding["culprit"]["rank"] == 2 and "number 6 of group 0" in finding["evidence"][0]["text"]
+
+
+def test_many_that_did_not_enter_are_counted(laggard, tmp_path):
+    for rank in range(40):
+        dump(tmp_path, rank, ring(5, 0 if rank >= 20 else 1), groups={"0": list(range(40))})
+    verdict = json.loads(laggard("explain", tmp_path, "--json").stdout)
+    assert len(verdict["findings"]) == 8 and any(": 20 ranks never entered" in x for x in verdict["limits"])
+
+
+def test_one_long_list_for_many_groups_is_read_in_time(laggard, tmp_path):
+    """A pickle says it once, however often it stands there: a small file is no day's work."""
+    ranks = str(list(range(100000)))
+    groups = {str(i): {"name": str(i), "desc": "x", "ranks": ranks} for i in range(20000)}
+    (tmp_path / "_dump_0").write_bytes(pickle.dumps({"version": "2.9", "entries": [], "pg_config": groups}, protocol=2))
+    done = laggard("explain", tmp_path, "--json", timeout=30)
+    assert done.returncode == 0 and any("ranks of some groups are left out" in x for x in json.loads(done.stdout)["limits"])
+
+
+@pytest.mark.parametrize("n", [1, 200])
+def test_all_inputs_of_a_collective_are_counted(laggard, tmp_path, n):
+    dump(tmp_path, 0, [entry(1) | {"input_sizes": [[1024, 1024]] * n, "input_dtypes": ["Float"] * n}])
+    done = laggard("query", tmp_path / "_dump_0", "select bytes from span")
+    assert done.stdout.split() == ["bytes", str(n << 22)]
+
+
+@pytest.mark.parametrize("started", [None, T0 + 2 * MS, 2**63 - 1])
+def test_a_start_in_another_century_is_left_out(laggard, tmp_path, started):
+    dump(tmp_path, 0, [entry(1) | {"retired": True, "duration_ms": 5.0, "time_discovered_started_ns": started}])
+    done = laggard("query", tmp_path / "_dump_0", "select dur from span")
+    assert done.stdout.split() == ["dur", str(5 * MS + (MS if started == T0 + 2 * MS else 0))]

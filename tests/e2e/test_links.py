@@ -96,3 +96,79 @@ def test_one_host_has_nothing_to_be_compared_with(links):
 def test_the_rule_is_in_the_catalogue(laggard):
     done = laggard("rules", "comms.degraded_link")
     assert done.returncode == 0 and "nccl-tests" in done.stdout
+
+
+def set_up(pid, gpu, rank, nranks, channels, ident, destroy=False):
+    """A communicator of devices of one host, as one of its ranks tells of it."""
+    me = f"n1:{pid}:{pid + 20} [{gpu}] NCCL INFO"
+    name = f"comm 0x7f{rank:02x} rank {rank} nranks {nranks} cudaDev {gpu} nvmlDev {gpu} busId {gpu + 1}b000"
+    return [f"{me} {name} commId {ident} - Init START",
+            f"{me} comm 0x7f{rank:02x} rank {rank} nRanks {nranks} nNodes 1 localRanks {nranks} localRank {rank} MNNVL 0",
+            f"{me} {channels} coll channels, 8 collnet channels, 0 nvls channels, 8 p2p channels, 2 p2p channels per peer",
+            f"{me} {name} commId {ident} - Init COMPLETE"] + ([f"{me} {name} - Destroy COMPLETE"] if destroy else [])
+
+
+def test_another_pair_of_devices_is_no_past_of_the_first(links):
+    """A process makes a pair with its neighbour, and when that is gone one with a device further away."""
+    world = [line for g in range(4) for line in set_up(100 + g, g, g, 4, 8, "0xabc")]
+    first = set_up(100, 0, 0, 2, 24, "0x1", True) + set_up(101, 1, 1, 2, 24, "0x1", True)
+    other = set_up(100, 0, 0, 2, 4, "0x2", True) + set_up(103, 3, 1, 2, 4, "0x2", True)
+    assert not links([world + first + other])[1]
+    # The whole job's communicator has the same members each time.
+    ended = [line for g in range(4) for line in set_up(100 + g, g, g, 4, 24, "0xabc", True)]
+    (found,) = links([ended + world])[1]
+    assert found["detail"] == "channels" and "set up again with 8 channels, it had 24" in found["title"]
+
+
+def measured(pid, results, size=1 << 26):
+    """What nccl-tests prints of one run on two devices."""
+    return ["# nThread 1 nGpus 1", f"#  Rank  0 Group  0 Pid  {pid} on n1 device  0 [0x1b] NVIDIA H100",
+            f"#  Rank  1 Group  0 Pid  {pid + 1} on n1 device  1 [0x1c] NVIDIA H100"] + \
+        [f"  {size}  {size // 4}  float  sum  -1  100.0  {x:.2f}  {x:.2f}  0  100.0  {x:.2f}  {x:.2f}  0" for x in results]
+
+
+@pytest.mark.parametrize("n", [5, 300])
+def test_the_slow_one_of_many_runs(links, n):
+    def runs(bad):
+        return [[line for i in range(n) for line in measured(1000 + 2 * i, [bad if i == 3 else 100.0])]]
+    (found,) = links(runs(50.0))[1]
+    assert found["detail"] == "run_bandwidth" and "(pid 1006) measures 50 % less" in found["title"]
+    assert not links(runs(100.0))[1]
+
+
+def test_what_cannot_be_chance_is_said_so(links):
+    """Of 1400 results in a row the order alone has a probability that no number holds."""
+    (found,) = links([measured(500, [100.0 + i % 3 for i in range(700)] + [80.0 + i % 3 for i in range(700)])])[1]
+    assert found["detail"] == "own_bandwidth" and "by chance less than once in a million" in found["evidence"][0]["text"]
+    (found,) = links([measured(500, [100.0 + i % 3 for i in range(5)] + [80.0 + i % 3 for i in range(5)])])[1]
+    assert "by chance once in 252" in found["evidence"][0]["text"]
+
+
+@pytest.mark.parametrize("events,end", [
+    (["port error", "port active"], "lost its link 1 time and came back"),
+    (["port error", "port active", "port error"], "lost its link 2 times, and after the last time no line says that"),
+    (["port error"], "lost its link 1 time, and no line says that it came back")])
+def test_whether_a_port_came_back(links, events, end):
+    lines = [f"n1:500:520 [0] NCCL WARN NET/IB : mlx5_0:1 Got async error event: {e}" for e in events]
+    (found,) = links([["n1:500:500 [0] NCCL INFO Using network IB"] + lines])[1]
+    assert f"port mlx5_0:1 of n1 {end}" in found["title"]
+
+
+def test_ports_without_names_are_not_one(links):
+    """NCCL before 2.21 does not say which: eight that failed once are none that failed eight times."""
+    lines = [f"n1:500:520 [0] NCCL WARN NET/IB : Got async event : {e}" for e in ["port error"] * 8 + ["port active"] * 8]
+    (found,) = links([["n1:500:500 [0] NCCL INFO Using network IB"] + lines])[1]
+    assert "ports of n1 lost their link 8 times, all of them together" in found["title"]
+
+
+@pytest.mark.parametrize("setting", [None, "NCCL_ALGO", "NCCL_PROTO"])
+def test_a_sweep_of_settings_is_no_link_that_fell(links, setting):
+    """Eight runs on the same devices, the last four slower: with a setting of their own that is no news."""
+    lines = []
+    for i in range(8):
+        me = f"n1:{1000 + 2 * i}:{1000 + 2 * i} [0] NCCL INFO"
+        lines += [f"{me} {setting} set by environment to Tree."] if setting and i >= 4 else []
+        lines += [f"{me} NCCL_DEBUG set by environment to INFO."] + measured(1000 + 2 * i, [100.0 if i < 4 else 70.0 + i] * 2)
+    found = [f for f in links([lines])[1] if f["detail"] == "own_bandwidth"]
+    assert [f["severity"] for f in found] == ["low" if setting else "medium"]
+    assert any(f"{setting}=Tree" in e["text"] for e in found[0]["evidence"]) == bool(setting)

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """perf record's own files: user stacks unwound here, inlined frames, lines, a stream from a pipe."""
 import collections
+import fcntl
+import os
+import re
 import shutil
+import struct
 import subprocess
+import time
 
 import pytest
 
@@ -31,9 +36,10 @@ __attribute__((noinline)) int level(int d)
 		burn(40000000);
 	return r + room[0];
 }
-int main(void)
+int main(int argc, char **argv)
 {
-	for (int i = 0; i < 6; i++) {
+	(void)argv;
+	for (int i = 0; i < (argc > 1 ? 100000 : 6); i++) {
 		sink += (unsigned long)level(5);
 		has_inlined(40000000);
 	}
@@ -153,3 +159,100 @@ def test_a_32_bit_program_is_unwound_too(laggard, tmp_path):
             count[stack[stack.index("main"):]] += n
     assert count[("main",) + ("level",) * 6 + ("burn",)] > 20
     assert sum(n for stack, n in stacks.items() if stack[0] == "_start") > 0.9 * sum(stacks.values())
+
+
+def cut(data):
+    """What is left when the description behind the records, and the last of them, are missing."""
+    at, size = struct.unpack_from("<QQ", data, 40)
+    return data[:at + size - 99]
+
+
+def convert(laggard, data, where):
+    """Names in the stacks of a recording, those of the kernel, and the limits."""
+    (where / "cut.data").write_bytes(data)
+    out = where / "cut.folded"
+    done = laggard("convert", where / "cut.data", "-o", out, env={"PERF_BUILDID_DIR": str(where / "none")})
+    assert done.returncode == 0, done.stderr
+    names = {f for stack in folded(out) for f in stack}
+    done = laggard("explain", where / "cut.data", env={"PERF_BUILDID_DIR": str(where / "none")})
+    kernel = set(re.findall(r";([A-Za-z_][\w.]*)_\[k\]", out.read_text()))
+    return names, kernel, " ".join(done.stdout[done.stdout.index("\nlimits"):].split())
+
+
+@pytest.fixture
+def spinning(tmp_path):
+    """The program, built a moment ago, and a way to record it with the kernel's frames."""
+    if not shutil.which("perf") or not shutil.which("cc"):
+        pytest.skip("perf and a C compiler are needed")
+    (tmp_path / "deep.c").write_text(SOURCE)
+    subprocess.run(["cc", "-O2", "-o", "deep", "deep.c"], cwd=tmp_path, check=True)
+    time.sleep(0.1)  # a file changed in the tick in which it is mapped is not believed
+
+    def record(*what):
+        # A perf that is killed makes no links in its cache (-B): they would change the files.
+        done = subprocess.run(["perf", "record", "-B", "-q", "-F", "997", "-e", "cpu-clock", "-g", "-o", "perf.data", *what],
+                              cwd=tmp_path, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
+        if done.returncode or not (tmp_path / "perf.data").exists():
+            pytest.skip(f"perf cannot record here: {done.stdout[-200:]}")
+        return (tmp_path / "perf.data").read_bytes()
+
+    return tmp_path, record
+
+
+def replace(program):
+    """The same bytes in another inode."""
+    shutil.copy2(program, program.with_suffix(".new"))
+    os.replace(program.with_suffix(".new"), program)
+
+
+def test_a_cut_recording_is_believed_for_a_file_made_since_boot(laggard, spinning):
+    where, record = spinning
+    with open(where / "deep", "rb") as f:
+        try:
+            generation = fcntl.ioctl(f, 0x80087601, bytes(8))  # FS_IOC_GETVERSION
+        except OSError:
+            generation = bytes(8)
+        if not any(generation):
+            pytest.skip("this file system does not tell one inode from the next of that number")
+    data = cut(record("./deep"))
+    names, kernel, limits = convert(laggard, data, where)
+    assert {"main", "burn", "has_inlined"} <= names
+    assert "deep, made since this machine started" in limits
+    if os.geteuid() == 0 and b"[kernel.kallsyms]_" in data:
+        assert kernel
+
+        moved = bytearray(data)
+        at = data.index(b"[kernel.kallsyms]_") - 8
+        struct.pack_into("<Q", moved, at, struct.unpack_from("<Q", data, at)[0] + (2 << 20))
+        names, kernel, limits = convert(laggard, bytes(moved), where)
+        assert not kernel and not names & {"main", "burn", "has_inlined"}
+        assert "which nothing shows to be those" in limits and "names are those of this machine" not in limits
+
+    program = where / "deep"
+    kept = program.read_bytes()
+    with open(program, "r+b") as f:  # the same inode, but who knows what was in it
+        f.write(kept)
+    names, _, limits = convert(laggard, data, where)
+    assert not names & {"main", "burn", "has_inlined"}
+    assert "recorded, unchanged since: 1 " in limits
+    replace(program)
+    names, kernel, limits = convert(laggard, data, where)
+    assert not kernel and not names & {"main", "burn", "has_inlined"}
+    assert "names are those of this machine" not in limits
+
+
+def test_a_cut_recording_is_believed_for_a_process_that_still_runs(laggard, spinning):
+    where, record = spinning
+    with subprocess.Popen([where / "deep", "long"]) as run:
+        try:
+            data = cut(record("-p", str(run.pid), "--", "sleep", "1"))
+            names, _, limits = convert(laggard, data, where)
+            assert {"main", "burn", "has_inlined"} <= names
+            assert f"process {run.pid} of it still runs here" in limits
+            # It runs on in the old inode, and maps that.
+            replace(where / "deep")
+            names, _, limits = convert(laggard, data, where)
+            assert not names & {"main", "burn", "has_inlined"}
+        finally:
+            run.kill()

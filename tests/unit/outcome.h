@@ -14,6 +14,7 @@
 
 #include "advise/advise.h"
 #include "analyse/explain.h"
+#include "base/alloc.h"
 
 #define US 1000ll
 #define MS 1000000ll
@@ -95,6 +96,36 @@ static inline bool has_limit(const struct lg_verdict *v, const char *words)
 		if (strstr(v->limits[i], words))
 			return true;
 	return false;
+}
+
+/* Whatever allocation fails: that is said, or the verdict is what it is with memory. */
+static inline void judged_without_memory(const struct outcome *o)
+{
+	uint64_t n = 0, made;
+
+	do {
+		struct lg_verdict *v;
+		int rc;
+
+		lg_alloc_fail_at(++n);
+		rc = lg_explain(o->t, NULL, &v, NULL);
+		made = lg_alloc_count();
+		lg_alloc_fail_at(0);
+		if (rc) {
+			assert_int_equal(rc, LG_E_NOMEM);
+			continue;
+		}
+		assert_int_equal(v->n_findings, o->v->n_findings);
+		for (size_t i = 0; i < v->n_findings; i++)
+			assert_string_equal(v->findings[i].title, o->v->findings[i].title);
+		if (o->v->shape)
+			assert_string_equal(v->shape, o->v->shape);
+		assert_int_equal(v->n_limits, o->v->n_limits);
+		for (size_t i = 0; i < v->n_limits; i++)
+			assert_string_equal(v->limits[i], o->v->limits[i]);
+		lg_verdict_free(v);
+	} while (made >= n);
+	assert_true(n > 30);
 }
 
 #endif /* LG_TESTS_OUTCOME_H */

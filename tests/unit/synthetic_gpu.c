@@ -25,7 +25,7 @@ struct sim {
 	int n_done;
 	int64_t corr;
 	int rank;
-	int n_rows, step;
+	int n_rows, step, n_coll;
 	const char *types;       /* arguments of the next operators */
 };
 
@@ -63,6 +63,8 @@ static int64_t device(struct sim *s, int stream, int64_t at, int64_t ns, int kin
 		return start;
 	if (s->p->grid)
 		snprintf(args, sizeof args, "grid=%d,1,1", s->p->grid);
+	if (s->p->coll && !strncmp(name, "nccl", 4))
+		snprintf(args, sizeof args, "coll=%s\tseq=%d", s->p->coll, s->n_coll++);
 	lg_add_span(s->b, &(struct lg_span_row){ .ts = start, .dur = ns, .track = s->stream[stream],
 						 .kind = (uint8_t)kind, .seq = s->corr, .bytes = bytes,
 						 .name = lg_intern(s->b, name),
@@ -279,13 +281,31 @@ static void under(struct sim *s, const char *name, int n, const char *kernel)
 	span(s, begin, s->now - begin, LG_SPAN_STAGE, LG_STAGE_OPTIMIZER, name, -1);
 }
 
-/* The device has run dry, and late_ns more. */
-static void be_late(struct sim *s)
+static void python(struct sim *s, const struct gpu_python *f)
+{
+	struct lg_frame_row frame = { .kind = LG_FRAME_PYTHON, .line = 7, .name = lg_intern(s->b, f->name),
+				      .file = lg_intern(s->b, f->file) };
+	lg_stk stack = lg_intern_stack(s->b, 0, lg_intern_frame(s->b, &frame));
+
+	for (int i = 0; i < s->p->python_calls; i++) {
+		lg_add_span(s->b, &(struct lg_span_row){ .ts = s->now, .dur = 100, .thr = s->main, .seq = -1,
+							 .kind = LG_SPAN_PYTHON, .name = frame.name,
+							 .stack = stack });
+		s->now += 200;
+	}
+}
+
+/* The device has run dry, and so much more. */
+static void be_late(struct sim *s, int64_t ns)
 {
 	int64_t begin = s->now;
 
+	if (s->p->late_compute) {
+		launch(s, STREAM_COMPUTE, "void longer", ns, "aten::mm");
+		return;
+	}
 	s->now = s->free[STREAM_COMPUTE] > begin ? s->free[STREAM_COMPUTE] : begin;
-	s->now += s->p->late_ns;
+	s->now += ns;
 	if (s->p->late_loader)
 		span(s, begin, s->now - begin, LG_SPAN_STAGE, LG_STAGE_BATCH_WAIT,
 		     "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", -1);
@@ -298,10 +318,21 @@ static void step(struct sim *s, int k)
 	bool now = !p->only_every || k % p->only_every == p->only_every - 1;
 	bool anybody = p->late_rank != -1 && (!p->late_once || k == p->late_once - 1);
 	bool late = anybody && (p->late_rank == s->rank || (p->late_rank == -2 && k % p->n_ranks == s->rank));
+	int64_t late_ns = p->late_ns;
+
+	if (p->late_first && k >= p->late_first) {
+		late = !s->rank;
+		late_ns /= 10;
+	}
+	if (p->warm_ns && !k) {
+		anybody = true;
+		late = !s->rank;
+		late_ns = p->warm_ns;
+	}
 
 	s->step = k;
 	if (late && p->late_loader)
-		be_late(s);
+		be_late(s, late_ns);
 	if (p->loader_ns && (!p->loader_every || k % p->loader_every == 0)) {
 		span(s, s->now, p->loader_ns, LG_SPAN_STAGE, LG_STAGE_BATCH_WAIT,
 		     p->loader_single ? "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
@@ -310,6 +341,12 @@ static void step(struct sim *s, int k)
 	}
 	if (p->heavy_every && k % p->heavy_every == p->heavy_every - 1)
 		launch(s, STREAM_COMPUTE, "heavy", p->heavy_ns, "aten::mm");
+	for (int i = 0; i < 2 && p->python[i].file; i++)
+		python(s, &p->python[i]);
+	if (p->next_ns) {
+		span(s, s->now + 10 * US, p->next_ns, LG_SPAN_PYTHON, 0, "data.py(5): __next__", -1);
+		span(s, s->now + 11 * US, p->next_ns - 2 * US, LG_SPAN_PYTHON, 0, "<built-in function next>", -1);
+	}
 	s->now += p->hole_ns;
 	if (p->hole_op_ns) {
 		span(s, s->now, p->hole_op_ns, LG_SPAN_OP, 0, "aten::stack", -1);
@@ -381,11 +418,13 @@ static void step(struct sim *s, int k)
 		s->now += p->pause_ns;
 	}
 	if (late && !p->late_loader)
-		be_late(s);
+		be_late(s, late_ns);
 	/* All leave together when the last has come: who is late is in it for a shorter time. */
 	if (!p->comm_overlaps)
 		for (int i = 0; i < p->n_comm; i++)
-			collective(s, p->comm_ns + (i || late || !anybody ? 0 : p->late_ns));
+			collective(s, p->comm_ns + (i || late || !anybody ? 0 : late_ns));
+	if (p->warm_ns && !k)
+		drain(s, "cudaDeviceSynchronize");
 	if (p->comm_tail_ns)
 		launch(s, STREAM_COMPUTE, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", p->comm_tail_ns, "c10d::allreduce_");
 	if (p->copy_back) {
@@ -402,6 +441,8 @@ static void step(struct sim *s, int k)
 		      p->optimizer_kernels && !p->optimizer_foreach
 			      ? "void at::native::vectorized_elementwise_kernel<4, Addcdiv>"
 			      : "void at::native::multi_tensor_apply_kernel");
+	for (int i = 0; i < p->optimizers; i++)
+		under(s, "Optimizer.step#AdamW.step", 4, "void at::native::multi_tensor_apply_kernel");
 	if (p->frames)
 		span(s, begin, s->now - begin, LG_SPAN_PYTHON, 0, "train.py(7): step", -1);
 	if (!p->no_step_marks) {

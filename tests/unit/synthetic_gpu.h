@@ -35,7 +35,11 @@ struct gpu_plan {
 	int late_rank;          /* -1 = none, -2 = in turn */
 	int64_t late_ns;
 	bool late_loader;       /* because of its loader; else a pause in Python before its collectives */
+	bool late_compute;      /* because of a longer kernel */
 	int late_once;          /* in step late_once - 1 only; 0 = in all */
+	int late_first;         /* in so many steps; behind them rank 0, by a tenth; 0 = in all */
+	int64_t warm_ns;        /* rank 0 alone is so late in the first step, which all wait for */
+	const char *coll;       /* "Collective name" of device rows, numbered; NULL = no arguments */
 	int optimizer_kernels, zero_kernels;
 	int64_t compile_ns;     /* inside every step */
 	int n_layout;           /* nchwToNhwc kernels a step */
@@ -52,6 +56,8 @@ struct gpu_plan {
 	double reserved;        /* counter, share of the device's memory; 0 = none */
 	int64_t hole_ns;        /* Python without an event before the step's first work */
 	int64_t hole_op_ns;     /* and an operator that orders nothing at its end */
+	int64_t next_ns;        /* so much of it in an iterator's __next__, which calls another */
+	int optimizers;         /* a step has so many more */
 	int64_t python_ns;      /* Python between operators, everywhere */
 	/* How forward's matrix operators get their types; backward's are called by nodes of autograd. */
 	enum { CAST_BY_HAND = 1, CAST_AUTOCAST, CAST_NORM, CAST_HALF_MODEL } casts;
@@ -88,6 +94,11 @@ struct gpu_plan {
 	/* What the device's calls are called; NULL: as CUDA's. */
 	const char *launch_call, *sync_call;
 	bool autograd_heavy;    /* the autograd thread launches most */
+	/* Calls of a Python function in every step, and as many of another. */
+	struct gpu_python {
+		const char *file, *name;
+	} python[2];
+	int python_calls;
 	bool regions_once;      /* a new version in each step, not in turn */
 };
 

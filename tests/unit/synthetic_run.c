@@ -187,7 +187,11 @@ static void stall(struct maker *m, int r)
 		stall_lock(m, m->helper[r], mm, a, ns - 50000);
 		break;
 	case STALL_FILE_LOCK:
-		state(m, m->thr[r], a, ns, LG_BLOCKED, LG_WHY_SLEEP, -1, m->culprit, m->file_stack);
+		/* Where all want it, each gets it from the one before, and has it for a moment. */
+		if (m->p->all_ranks)
+			ns += 200000 * r;
+		state(m, m->thr[r], a, ns, LG_BLOCKED, LG_WHY_SLEEP, -1,
+		      m->p->all_ranks && r ? m->thr[r - 1] : m->culprit, m->file_stack);
 		break;
 	case STALL_QUOTA:
 		state(m, m->thr[r], a, ns, LG_RUNNABLE, LG_WHY_PREEMPTED, r, 0, 0);
@@ -226,7 +230,8 @@ static void step(struct maker *m, int k)
 	int64_t back[16], last = 0;
 	int hit = -1;
 
-	if (p->period_ns && m->t[0] >= m->next_stall) {
+	if (p->period_ns && m->t[0] >= m->next_stall &&
+	    (!p->stalls_for_ns || m->t[0] < 1000 * MS + p->stalls_for_ns)) {
 		hit = p->only_rank >= 0 ? p->only_rank : m->n_stalls % p->n_ranks;
 		m->n_stalls++;
 		m->next_stall += p->period_ns;
@@ -380,12 +385,12 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 		for (int64_t ts = 2000 * MS; ts < m.t[0]; ts += 5000 * MS)
 			lg_add_counter(m.b, &(struct lg_counter_row){ ts, k, p->throttled_ns });
 	}
-	for (int cpu = 0; p->steal > 0 && cpu < 2; cpu++) {
+	for (int cpu = 0; p->steal > 0 && cpu < p->n_ranks; cpu++) {
 		lg_trk k = lg_track_get(m.b, &(struct lg_track_row){
 			.kind = LG_TRACK_COUNTER, .name = lg_intern(m.b, "cpu.steal"), .index = cpu });
 
 		for (int64_t ts = 2000 * MS; ts < m.t[0]; ts += 5000 * MS)
-			lg_add_counter(m.b, &(struct lg_counter_row){ ts, k, cpu ? 0 : p->steal });
+			lg_add_counter(m.b, &(struct lg_counter_row){ ts, k, p->steal });
 	}
 	if (lg_builder_seal(m.b, &t, NULL))
 		abort();

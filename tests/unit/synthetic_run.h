@@ -18,6 +18,7 @@ enum stall { STALL_NONE, STALL_LOCK, STALL_CPU, STALL_RUN, STALL_FUTEX_HELPER_LO
 struct run_plan {
 	int n_ranks, n_steps;
 	int64_t period_ns;     /* of the stalls; 0 = none */
+	int64_t stalls_for_ns; /* none after that; 0 = to the end */
 	int64_t stall_ns;
 	enum stall stall;
 	int only_rank;         /* -1 = in turn */
@@ -42,7 +43,7 @@ struct run_plan {
 	bool two_launchers;    /* two jobs of two ranks each: ranks 0 and 1 twice */
 	bool of_job;           /* the culprit is a process of the job's */
 	double throttled_ns;   /* STALL_QUOTA: what the cgroup's counter grows by in a second */
-	double steal;          /* of one of two CPUs, all the time */
+	double steal;          /* of the ranks' CPUs, all the time */
 	double own_bytes, other_bytes; /* STALL_SYNC, _READ: of the job and of the culprit, a second */
 	double disk_bytes, disk_busy;  /* what the disk moved; the share of the time that it was busy */
 	bool asleep;           /* STALL_SOCKET: the culprit slept instead of computing */

@@ -6,15 +6,16 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include "analyse/explain.h"
 #include "base/alloc.h"
 #include "base/map.h"
+#include "base/median.h"
 #include "base/out.h"
-#include "diff/diff.h"
+#include "diff_pair.h"
 #include "store/builder.h"
 #include "synthetic_run.h"
 
@@ -32,6 +33,7 @@ struct plan {
 	bool noisy;
 	int gathers;
 	bool mode;
+	const char *const *facts; /* key, value ... NULL */
 	int selects;          /* calls of an operator within another one, for one of its backward */
 };
 
@@ -122,6 +124,8 @@ static struct lg_trace *made(const struct plan *p)
 	lg_meta_set(b, lg_thread_process(b, thr), "torch.version", p->torch);
 	lg_meta_set(b, lg_thread_process(b, thr), "loader.batch_size", p->batch);
 	lg_meta_set(b, lg_thread_process(b, thr), "env.MASTER_PORT", p->steps % 2 ? "1" : "2");
+	for (const char *const *f = p->facts; f && *f; f += 2)
+		lg_meta_set(b, lg_thread_process(b, thr), f[0], f[1]);
 	for (int k = 0; k < p->steps; k++)
 		ts = one_step(b, thr, p, ts, k);
 	assert_int_equal(lg_builder_seal(b, &t, NULL), 0);
@@ -130,75 +134,10 @@ static struct lg_trace *made(const struct plan *p)
 
 /* ---- comparing ---- */
 
-struct pair {
-	struct lg_trace *t[2];
-	struct lg_verdict *v[2];
-	struct lg_side *s[2];
-	struct lg_diff *d;
-};
-
-static struct pair compare_traces(struct lg_trace *before, struct lg_trace *after, double limit)
-{
-	struct pair p = { .t = { before, after } };
-	struct lg_error err;
-
-	for (int i = 0; i < 2; i++) {
-		assert_int_equal(lg_explain(p.t[i], NULL, &p.v[i], &err), 0);
-		assert_int_equal(lg_side_new(p.v[i], &p.s[i], &err), 0);
-	}
-	assert_int_equal(lg_diff_new(p.s[0], p.s[1], p.v[1], limit, &p.d, &err), 0);
-	return p;
-}
-
 static struct pair compare(const struct plan *before, const struct plan *after)
 {
 	return compare_traces(made(before), made(after), 0.05);
 }
-
-static void done(struct pair *p)
-{
-	lg_diff_free(p->d);
-	for (int i = 0; i < 2; i++) {
-		lg_side_free(p->s[i]);
-		lg_verdict_free(p->v[i]);
-		lg_trace_free(p->t[i]);
-	}
-}
-
-static const struct lg_finding *find(const struct pair *p, const char *id)
-{
-	for (size_t i = 0; i < p->d->v.n_findings; i++)
-		if (!strcmp(p->d->v.findings[i].id, id))
-			return &p->d->v.findings[i];
-	return NULL;
-}
-
-static size_t loud(const struct pair *p)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < p->d->v.n_findings; i++)
-		n += !strcmp(p->d->v.findings[i].severity, "high") ||
-		     !strcmp(p->d->v.findings[i].severity, "medium");
-	return n;
-}
-
-/* Whatever the difference: the shares add up to the change of the mean. */
-static void check_sum(const struct pair *p)
-{
-	double sum = 0;
-
-	for (size_t i = 0; i < p->d->n_shares; i++)
-		sum += p->d->shares[i].ms;
-	assert_true(fabs(sum - p->d->delta_ms) <= 0.002 * p->d->mean_ms[1] + 1e-9);
-	for (size_t i = 1; i < p->d->v.n_findings; i++) {
-		double x = p->d->v.findings[i - 1].lost_ms, y = p->d->v.findings[i].lost_ms;
-
-		assert_true(isnan(y) || x >= y);
-	}
-}
-
-/* ---- the tests ---- */
 
 static void the_same_run_twice_has_no_finding(void **state)
 {
@@ -388,6 +327,62 @@ static void a_version_is_loud_only_when_something_is_unexplained(void **state)
 	done(&p);
 }
 
+static void a_probe_before_the_training_is_no_other_flag(void **state)
+{
+	static const char *const probed[] = { "model.0.device", "cpu", "model.1.device", "cuda",
+					      "input.shapes", "3", NULL };
+	static const char *const alone[] = { "model.0.device", "cuda", "input.shapes", "1", NULL };
+	static const char *const probed_alike[] = { "model.0.device", "cuda", "model.1.device", "cuda",
+						    "input.shapes", "3", NULL };
+	static const char *const moved[] = { "model.0.device", "cpu", "input.shapes", "3", NULL };
+	struct plan before = plain, after = plain;
+	struct pair p;
+
+	(void)state;
+	before.facts = probed_alike;
+	after.facts = alone;
+	p = compare(&before, &after);
+	assert_int_equal(p.d->n_facts, 0);
+	done(&p);
+	before.facts = probed;
+	p = compare(&before, &after);
+	assert_int_equal(p.d->n_facts, 1); /* one of another device is gone */
+	done(&p);
+	after.facts = moved;
+	before.facts = alone;
+	p = compare(&before, &after);
+	assert_int_equal(p.d->n_facts, 2); /* its device, and more shapes */
+	done(&p);
+}
+
+static void a_new_finding_without_a_price_is_told(void **state)
+{
+	static const char *const half[] = { "model.0.parameters", "float16=1000", "torch.autocast_backward", "0", NULL };
+	struct plan before = plain, after = plain;
+	struct pair p;
+
+	(void)state;
+	after.facts = half;
+	after.slower = 1.5;
+	p = compare(&before, &after);
+	assert_string_equal(find(&p, "gpu.amp_misuse")->severity, "medium");
+	assert_true(isnan(find(&p, "gpu.amp_misuse")->lost_ms));
+	assert_memory_equal(find(&p, "gpu.amp_misuse")->title, "new: ", 5);
+	check_sum(&p);
+	done(&p);
+	/* Steps are no longer than they were. */
+	after.slower = 1;
+	p = compare(&before, &after);
+	assert_string_equal(find(&p, "gpu.amp_misuse")->severity, "low");
+	done(&p);
+	/* It was there before. */
+	before.facts = half;
+	after.slower = 1.5;
+	p = compare(&before, &after);
+	assert_null(find(&p, "gpu.amp_misuse"));
+	done(&p);
+}
+
 static void another_batch_size_is_unfair_and_judged_by_samples(void **state)
 {
 	struct plan before = plain, after = plain;
@@ -445,6 +440,75 @@ static char *saved(const struct lg_side *s, size_t *n)
 	lg_out_abort(o);
 	assert_non_null(bytes);
 	return bytes;
+}
+
+static void one_burst_of_stalls_is_less_sure_than_a_rhythm_of_them(void **state)
+{
+	struct run_plan before = { .n_ranks = 2, .n_steps = 800, .only_rank = -1, .steady_late_rank = -1,
+				   .stall_ns = 80 * MS };
+	struct run_plan rhythm = before, burst;
+	const struct lg_finding *f;
+	struct lg_side *back;
+	struct lg_error err;
+	struct pair p;
+	double lost;
+	char *bytes;
+	size_t n;
+
+	(void)state;
+	rhythm.stall = STALL_LOCK;
+	rhythm.period_ns = 1000 * MS;
+	p = compare_traces(synthetic_run(&before), synthetic_run(&rhythm), 0.05);
+	f = find(&p, "host.lock_held");
+	assert_string_equal(f->severity, "medium");
+	lost = f->lost_ms;
+	done(&p);
+	/* As much of it, in a tenth of the run: it may not come again. */
+	burst = rhythm;
+	burst.period_ns = 100 * MS;
+	burst.stalls_for_ns = (int64_t)(lost / 80 + 2) * 100 * MS;
+	p = compare_traces(synthetic_run(&before), synthetic_run(&burst), 0.05);
+	f = find(&p, "host.lock_held");
+	assert_true(fabs(f->lost_ms - lost) < 0.2 * lost);
+	assert_string_equal(f->severity, "info");
+	assert_true(p.s[1]->findings[0].half > 0.8 * p.s[1]->findings[0].ms);
+	bytes = saved(p.s[1], &n);
+	assert_int_equal(lg_baseline_read(bytes, n, "x", &back, &err), 0);
+	assert_true(fabs(back->findings[0].half - p.s[1]->findings[0].half) < 1e-4);
+	lg_side_free(back);
+	lg_free(bytes);
+	done(&p);
+}
+
+static void what_the_hypervisor_took_is_told_and_never_loud(void **state)
+{
+	struct run_plan before = { .n_ranks = 2, .n_steps = 800, .only_rank = -1, .steady_late_rank = -1 };
+	struct run_plan after = before;
+	struct lg_side *back;
+	struct lg_error err;
+	struct pair p;
+	char *bytes;
+	size_t n;
+
+	(void)state;
+	before.steal = 0.01;
+	after.steal = 0.3;
+	p = compare_traces(synthetic_run(&before), synthetic_run(&after), 0.05);
+	assert_non_null(find(&p, "host.steal"));
+	assert_int_equal(loud(&p), 0);
+	/* The same work took as long: there is nothing to explain, but less can be trusted. */
+	assert_true(find(&p, "host.steal")->lost_ms == 0);
+	assert_true(p.d->load > 0.3);
+	check_sum(&p);
+	bytes = saved(p.s[1], &n);
+	assert_int_equal(lg_baseline_read(bytes, n, "x", &back, &err), 0);
+	assert_true(fabs(back->stolen_ms - p.s[1]->stolen_ms) < 1e-4 && back->stolen_ms > 0);
+	lg_side_free(back);
+	lg_free(bytes);
+	done(&p);
+	p = compare_traces(synthetic_run(&after), synthetic_run(&before), 0.05);
+	assert_null(find(&p, "host.steal"));
+	done(&p);
 }
 
 static void a_baseline_stands_for_its_run(void **state)
@@ -541,7 +605,7 @@ static void a_run_that_drifts_is_not_sure_of_its_mean(void **state)
 
 		x[0][i] = 10 + u;
 		/* 10 % more in the mean, 20 % at the end: where will it stop? */
-		x[1][i] = 10 + u + 2.0 * i / N;
+		x[1][i] = 10 + u + 2.0 * i / (double)N;
 	}
 	assert_true(lg_bootstrap(x[0], N, x[1], N, &r));
 	assert_true(r.mean.value > 1.08 && r.mean.lo < 1.01 && r.delta_lo < 0.1);
@@ -614,6 +678,33 @@ static void too_few_steps_are_not_judged(void **state)
 	assert_string_equal(p.d->gate.verdict, "unknown");
 	assert_int_equal(loud(&p), 0);
 	done(&p);
+}
+
+static void quantiles_are_those_of_numpy(void **state)
+{
+	/* numpy.quantile(v, q) */
+	static const struct { double q, is; } want[] = { { 0, 1 }, { 0.25, 2.5 }, { 0.5, 5 }, { 0.75, 7 },
+							 { 0.99, 39.02 }, { 1, 41 } };
+	const double v[] = { 9, 1, 41, 3, 7, 2, 5, 3, 2, 6, 8.5, 4 }, even[] = { 4, 1 };
+	double sorted[] = { 1, 2, 3, 5, 6, 8, 41 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+		double mixed[] = { 8, 41, 3, 1, 6, 2, 5 };
+
+		assert_true(fabs(lg_quantile_f64(sorted, 7, want[i].q) - want[i].is) < 1e-9);
+		assert_true(fabs(lg_quantile_of(mixed, 7, want[i].q) - want[i].is) < 1e-9);
+	}
+	for (double q = 0; q <= 1; q += 0.01) {
+		double a[12], b[12];
+
+		memcpy(a, v, sizeof v);
+		memcpy(b, v, sizeof v);
+		qsort(b, 12, sizeof *b, lg_cmp_f64);
+		assert_true(fabs(lg_quantile_of(a, 12, q) - lg_quantile_f64(b, 12, q)) < 1e-9);
+	}
+	assert_true(lg_quantile_of((double[]){ even[0], even[1] }, 2, 0.5) == 2.5);
+	assert_true(isnan(lg_quantile_f64(sorted, 0, 0.5)) && isnan(lg_quantile_of(sorted, 0, 0.5)));
 }
 
 static void the_interval_holds_the_truth_as_often_as_it_says(void **state)
@@ -696,14 +787,19 @@ int main(void)
 		cmocka_unit_test(recomputation_is_checkpointing),
 		cmocka_unit_test(gathers_in_every_step_are_sharding),
 		cmocka_unit_test(a_version_is_loud_only_when_something_is_unexplained),
+		cmocka_unit_test(a_probe_before_the_training_is_no_other_flag),
+		cmocka_unit_test(a_new_finding_without_a_price_is_told),
 		cmocka_unit_test(another_batch_size_is_unfair_and_judged_by_samples),
 		cmocka_unit_test(a_new_lock_holder_is_named_with_its_period),
+		cmocka_unit_test(one_burst_of_stalls_is_less_sure_than_a_rhythm_of_them),
+		cmocka_unit_test(what_the_hypervisor_took_is_told_and_never_loud),
 		cmocka_unit_test(a_baseline_stands_for_its_run),
 		cmocka_unit_test(a_damaged_baseline_is_refused_at_every_byte),
 		cmocka_unit_test(runs_that_differ_by_themselves_widen_the_interval),
 		cmocka_unit_test(a_run_that_drifts_is_not_sure_of_its_mean),
 		cmocka_unit_test(what_two_runs_may_differ_by_is_not_loud),
 		cmocka_unit_test(too_few_steps_are_not_judged),
+		cmocka_unit_test(quantiles_are_those_of_numpy),
 		cmocka_unit_test(the_interval_holds_the_truth_as_often_as_it_says),
 		cmocka_unit_test(no_memory_is_an_error_and_leaks_nothing),
 	};

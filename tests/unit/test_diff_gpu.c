@@ -12,58 +12,20 @@
 
 #include <cmocka.h>
 
-#include "analyse/explain.h"
-#include "base/alloc.h"
-#include "diff/diff.h"
+#include "diff_pair.h"
 #include "synthetic_gpu.h"
 
 #define US 1000ll
 
-struct pair {
-	struct lg_trace *t[2];
-	struct lg_verdict *v[2];
-	struct lg_side *s[2];
-	struct lg_diff *d;
-};
-
 static struct pair compare(const struct gpu_plan *before, const struct gpu_plan *after)
 {
-	struct pair p = { .t = { synthetic_gpu(before), synthetic_gpu(after) } };
-	struct lg_error err;
-
-	for (int i = 0; i < 2; i++) {
-		assert_non_null(p.t[i]);
-		assert_int_equal(lg_explain(p.t[i], NULL, &p.v[i], &err), 0);
-		assert_int_equal(lg_side_new(p.v[i], &p.s[i], &err), 0);
-	}
-	assert_int_equal(lg_diff_new(p.s[0], p.s[1], p.v[1], 0.05, &p.d, &err), 0);
-	return p;
+	return compare_traces(synthetic_gpu(before), synthetic_gpu(after), 0.05);
 }
 
-static void done(struct pair *p)
+static void checked(struct pair *p)
 {
-	double sum = 0;
-
-	/* Each millisecond of the change once, whatever explains it. */
-	for (size_t i = 0; i < p->d->n_shares; i++)
-		sum += p->d->shares[i].ms;
-	assert_true(fabs(sum - p->d->delta_ms) <= 0.002 * p->d->mean_ms[1] + 1e-9);
-	lg_diff_free(p->d);
-	for (int i = 0; i < 2; i++) {
-		lg_side_free(p->s[i]);
-		lg_verdict_free(p->v[i]);
-		lg_trace_free(p->t[i]);
-	}
-}
-
-static size_t loud(const struct pair *p)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < p->d->v.n_findings; i++)
-		n += !strcmp(p->d->v.findings[i].severity, "high") ||
-		     !strcmp(p->d->v.findings[i].severity, "medium");
-	return n;
+	check_sum(p);
+	done(p);
 }
 
 /* The host waits for the device once a step, so that its steps are as long as the device's. */
@@ -88,13 +50,13 @@ static void check_only(const struct gpu_plan *before, const struct gpu_plan *aft
 	assert_true(fabs(f->lost_ms / (double)p.s[1]->s.n - ms) < 0.1 * ms);
 	assert_int_equal(loud(&p), 1);
 	assert_string_equal(p.d->gate.verdict, "fail");
-	done(&p);
+	checked(&p);
 	p = compare(after, after);
 	assert_int_equal(p.d->v.n_findings, 0);
-	done(&p);
+	checked(&p);
 	p = compare(after, before);
 	assert_int_equal(loud(&p), 0);
-	done(&p);
+	checked(&p);
 }
 
 static void collectives_that_got_longer_are_exposed(void **state)
@@ -147,7 +109,7 @@ static void two_new_causes_have_their_own(void **state)
 	}
 	assert_true(fabs(loader - 3) < 0.2 && fabs(comm - 4) < 0.2);
 	assert_int_equal(loud(&p), 2);
-	done(&p);
+	checked(&p);
 }
 
 /* 4 % more of everything, though both have a cause that did not change. */
@@ -165,7 +127,7 @@ static void what_did_not_change_explains_nothing(void **state)
 	for (size_t i = 0; i < p.d->v.n_findings; i++)
 		assert_true(strcmp(p.d->v.findings[i].id, "comms.exposed"));
 	assert_int_equal(loud(&p), 0);
-	done(&p);
+	checked(&p);
 }
 
 /* The shapes of its operators tell a larger batch: that its kernels take longer is no regression. */
@@ -189,7 +151,7 @@ static void a_larger_batch_is_other_work(void **state)
 	assert_string_equal(p.d->gate.verdict, "pass");
 	assert_int_equal(loud(&p), 1);
 	assert_string_equal(p.d->v.findings[0].id, "regress.workload");
-	done(&p);
+	checked(&p);
 	/* Twice the samples are no reason for three times the time. */
 	after.kernel_ns = 3 * before.kernel_ns;
 	p = compare(&before, &after);
@@ -197,7 +159,7 @@ static void a_larger_batch_is_other_work(void **state)
 	assert_string_equal(f->id, "regress.op");
 	assert_true(fabs(f->lost_ms / (double)p.s[1]->s.n - 200 * 0.05) < 1);
 	assert_string_equal(p.d->gate.verdict, "fail");
-	done(&p);
+	checked(&p);
 	/* The same batch: it is a slower kernel. */
 	after.conv_batch = 0;
 	after.kernel_ns = 2 * before.kernel_ns;
@@ -206,7 +168,7 @@ static void a_larger_batch_is_other_work(void **state)
 	assert_string_equal(p.d->v.findings[0].id, "regress.op");
 	assert_string_equal(p.d->v.findings[0].severity, "high");
 	assert_string_equal(p.d->gate.verdict, "fail");
-	done(&p);
+	checked(&p);
 }
 
 /* Samples of any length: no shape of one run is in the other, and there is no ratio between them. */
@@ -223,13 +185,13 @@ static void shapes_that_always_change_are_no_other_work(void **state)
 	p = compare(&before, &after);
 	assert_int_equal(p.d->n_unfair, 0);
 	assert_int_equal(p.d->v.n_findings, 0);
-	done(&p);
+	checked(&p);
 	/* Nor does another shape make an operator a new one. */
 	before.conv_shapes_change = false;
 	p = compare(&before, &after);
 	assert_int_equal(p.d->n_unfair, 0);
 	assert_int_equal(loud(&p), 0);
-	done(&p);
+	checked(&p);
 }
 
 int main(void)

@@ -17,6 +17,7 @@
 #include "store/builder.h"
 
 enum { CHUNK = 1 << 20, CHUNKS = 24 };
+static const double all_bytes = (double)CHUNK * (double)CHUNKS;
 
 static void takes_the_sums_that_reached_the_block_layer(void **state)
 {
@@ -79,22 +80,22 @@ static void what_a_child_wrote_is_not_told_again_of_its_parent(void **state)
 	}
 	assert_true(lg_thread_start(b, getpid(), child, child, 1000000001));
 	/* Times of the test's own, close together: whatever the disk does, it was busy. */
-	for (int i = 1; i < 100 && told_of(b, child) < CHUNK * (double)CHUNKS; i++) {
+	for (int i = 1; i < 100 && told_of(b, child) < all_bytes; i++) {
 		usleep(50000);
 		lg_disks_read(d, 1000000000 + i * 1000);
 	}
 	close(go[1]);
 	assert_int_equal(waitpid(child, &status, 0), child);
-	if (WEXITSTATUS(status) || told_of(b, child) < CHUNK * (double)CHUNKS) {
+	if (WEXITSTATUS(status) || told_of(b, child) < all_bytes) {
 		print_message("no disk behind this directory\n");
 		skip();
 	}
 	/* Another write, so that a disk is busy and the processes are read. */
 	assert_true(write_and_sync(fd, chunk));
 	lg_disks_read(d, 1000200000);
-	assert_true(told_of(b, child) < 1.5 * CHUNK * CHUNKS);
-	assert_true(told_of(b, getpid()) >= CHUNK * (double)CHUNKS);
-	assert_true(told_of(b, getpid()) < 1.5 * CHUNK * CHUNKS);
+	assert_true(told_of(b, child) < 1.5 * all_bytes);
+	assert_true(told_of(b, getpid()) >= all_bytes);
+	assert_true(told_of(b, getpid()) < 1.5 * all_bytes);
 	lg_disks_free(d);
 	lg_builder_free(b);
 	free(chunk);

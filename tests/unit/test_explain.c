@@ -111,6 +111,24 @@ static void names_who_kept_the_file_lock(void **state)
 }
 
 /* A tool started anew for each look: one cause, by the name of who starts it. */
+/* All ranks wait for it at once: what each waits for the one before it, that one waited for the holder. */
+static void a_file_lock_that_is_handed_on_leads_to_its_first_holder(void **state)
+{
+	struct run_plan p = stalls(STALL_FILE_LOCK, 1700);
+	struct outcome o;
+	const struct lg_finding *f;
+
+	(void)state;
+	p.n_ranks = 4;
+	p.all_ranks = true;
+	f = told(&p, "host.lock_held", &o);
+	assert_int_equal(f->culprit.pid, CULPRIT_PID);
+	assert_string_equal(f->culprit.lock, "file lock");
+	for (size_t i = 0; i < o.v->n_findings; i++)
+		assert_true(&o.v->findings[i] == f || strcmp(o.v->findings[i].id, "host.lock_held"));
+	done(&o);
+}
+
 static void servants_of_one_master_are_one_cause(void **state)
 {
 	struct run_plan p = stalls(STALL_FILE_LOCK, 1700);
@@ -328,19 +346,27 @@ static void samples_of_an_innocent_process_accuse_nobody(void **state)
 }
 
 /* What the hypervisor takes looks like running: it is said how much that may be. */
-static void stolen_time_is_an_error_bar(void **state)
+static void stolen_time_is_told_and_never_loud(void **state)
 {
 	struct run_plan p = base;
 	struct outcome o;
 
 	(void)state;
 	p.n_steps = 2000;
-	p.steal = 0.10;
+	p.steal = 0.20;
 	o = explain(&p);
-	assert_true(has_limit(o.v, "the hypervisor took 5.0 % of the CPUs' time"));
+	assert_true(has_limit(o.v, "the hypervisor took 20.0 % of the CPU time"));
+	assert_int_equal(o.v->n_findings, 1);
+	assert_string_equal(o.v->findings[0].id, "host.steal");
+	assert_string_equal(o.v->findings[0].severity, "low");
+	assert_true(isnan(o.v->findings[0].lost_ms));
+	done(&o);
+	p.steal = 0.02;
+	o = explain(&p);
+	assert_true(has_limit(o.v, "the hypervisor took 2.0 % of the CPU time"));
 	assert_int_equal(o.v->n_findings, 0);
 	done(&o);
-	p.steal = 0.01;
+	p.steal = 0.005;
 	o = explain(&p);
 	assert_false(has_limit(o.v, "hypervisor"));
 	done(&o);
@@ -475,6 +501,7 @@ static void an_empty_trace_says_that_there_are_no_steps(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_file_lock_that_is_handed_on_leads_to_its_first_holder),
 		cmocka_unit_test(a_healthy_run_gets_no_finding),
 		cmocka_unit_test(names_the_holder_of_the_lock),
 		cmocka_unit_test(a_lock_of_one_rank_is_rank_local),
@@ -484,7 +511,7 @@ int main(void)
 		cmocka_unit_test(names_who_had_the_cpu),
 		cmocka_unit_test(names_who_kept_the_file_lock),
 		cmocka_unit_test(names_the_program_that_had_to_answer),
-		cmocka_unit_test(stolen_time_is_an_error_bar),
+		cmocka_unit_test(stolen_time_is_told_and_never_loud),
 		cmocka_unit_test(a_used_up_quota_is_told_from_mere_latency),
 		cmocka_unit_test(servants_of_one_master_are_one_cause),
 		cmocka_unit_test(polled_states_give_no_steps),

@@ -79,12 +79,33 @@ static void packed_files_are_read_and_cut_ones_say_so(void **state)
 	unlink(path);
 }
 
+static void a_command_line_may_have_semicolons(void **state)
+{
+	static const char *const command[] = { "python -c import t; t.main()", "python t.py" };
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		char text[256];
+		struct lg_trace *t;
+
+		sprintf(text, "process 47:\"%s\";main (t.py:1);step (t.py:9) 60\n"
+			      "process 47:\"%s\";main (t.py:1) 40\n", command[i], command[i]);
+		t = feed_text(text, "folded stacks");
+		assert_int_equal(t->sample.n, 2);
+		assert_int_equal(t->stack.depth[t->sample.stack[0]], 2);
+		assert_string_equal(lg_string(t, t->process.cmdline[t->thread.prc[t->sample.thr[0]]]),
+				    command[i]);
+		lg_trace_free(t);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stacks_have_threads_and_weights),
 		cmocka_unit_test(a_line_that_is_none_is_counted),
 		cmocka_unit_test(packed_files_are_read_and_cut_ones_say_so),
+		cmocka_unit_test(a_command_line_may_have_semicolons),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

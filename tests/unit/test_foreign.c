@@ -60,6 +60,41 @@ static void two_bursts_that_are_apart_are_a_repetition(void **state)
 	done(&o);
 }
 
+/* Two run in the stalls: whoever is named, the other is said, and less is sure. */
+static void who_coincides_as_well_is_told(void **state)
+{
+	double alone = 0;
+
+	(void)state;
+	for (int rival = 0; rival < 3; rival++) {
+		const struct lg_finding *f;
+
+		start(8);
+		lg_thread_name(b, lg_thread_get(b, 4800, 4800), lg_intern(b, "echo"));
+		victim_runs(0, LENGTH, 1000);
+		for (int at = 1000; at < LENGTH; at += 1000) {
+			int from = rival == 1 ? at + 1 : at + 400;
+
+			runs(SUSPECT, SUSPECT, 3, at, at + STALL);
+			if (rival)
+				runs(4800, 4800, 5, from, from + STALL - 2);
+		}
+		f = accused();
+		assert_non_null(f);
+		if (rival == 1) {
+			assert_int_equal(f->n_against, 1);
+			assert_non_null(strstr(f->against[0].text,
+					       f->culprit.pid == SUSPECT ? "echo" : "suspect"));
+			assert_true(f->confidence < 0.8 * alone);
+		} else {
+			assert_int_equal(f->n_against, 0);
+			assert_int_equal(f->culprit.pid, SUSPECT);
+			alone = f->confidence;
+		}
+		done(&o);
+	}
+}
+
 /* One stall, and one process in two threads, or in two pieces: that is one coincidence. */
 static void what_happens_once_is_no_repetition(void **state)
 {
@@ -192,6 +227,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(two_bursts_that_are_apart_are_a_repetition),
+		cmocka_unit_test(who_coincides_as_well_is_told),
 		cmocka_unit_test(what_happens_once_is_no_repetition),
 		cmocka_unit_test(who_is_waited_for_was_started_by_the_victim),
 		cmocka_unit_test(a_process_that_is_gone_does_not_stand_still),

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "analyse/tally.h"
-#include "analyse/timeline_gpu.h"
+#include "analyse/device/timeline_gpu.h"
+#include "analyse/host/tally.h"
 #include "base/alloc.h"
 #include "store/builder.h"
 

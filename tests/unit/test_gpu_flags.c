@@ -58,6 +58,27 @@ static void holes_that_are_no_batch_wait(void **state)
 	done(&o);
 }
 
+/* Stacks tell that a hole is the wait for a batch: iterators inside iterators count once. */
+static void nested_iterators_do_not_make_up_most_of_a_hole(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+
+	(void)state;
+	p.hole_ns = 20 * MS;
+	p.frames = true;
+	for (int most = 0; most < 2; most++) {
+		struct outcome o;
+		bool said = false;
+
+		p.next_ns = most ? 16 * MS : 7 * MS;
+		o = first(&p, "data.loader_wait");
+		for (size_t i = 0; i < o.v->findings[0].n_evidence; i++)
+			said |= strstr(o.v->findings[0].evidence[i].text, "__next__ for most of it") != NULL;
+		assert_int_equal(said, most);
+		done(&o);
+	}
+}
+
 static void mixed_precision_by_hand(void **state)
 {
 	struct gpu_plan p = gpu_healthy;
@@ -284,6 +305,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_loader_without_events_is_inferred),
 		cmocka_unit_test(holes_that_are_no_batch_wait),
+		cmocka_unit_test(nested_iterators_do_not_make_up_most_of_a_hole),
 		cmocka_unit_test(mixed_precision_by_hand),
 		cmocka_unit_test(backward_under_autocast_and_unscaled_float16),
 		cmocka_unit_test(what_ddp_need_not_do),

@@ -103,12 +103,117 @@ static void lateness_is_told_as_what_it_ends_in(void **state)
 	done(&o);
 }
 
+/* Rank 0 warms up for seconds; then rank 2 is late in every step. */
+static void steps_that_are_left_out_say_nothing_of_who_is_late(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.n_ranks = 4;
+	p.n_steps = 20;
+	p.n_comm = 2;
+	p.comm_ns = 100 * US;
+	p.warm_ns = 2000 * MS;
+	o = explain(&p); /* the twin: nobody is late afterwards */
+	assert_null(find(o.v, "comms.straggler"));
+	done(&o);
+	p.late_ns = 4 * MS;
+	p.late_rank = 2;
+	o = explain(&p);
+	assert_non_null(find(o.v, "comms.straggler"));
+	assert_int_equal(find(o.v, "comms.straggler")->culprit.rank, 2);
+	assert_string_equal(find(o.v, "comms.straggler")->severity, "high");
+	assert_non_null(strstr(find(o.v, "comms.straggler")->title, "in 19 of the 19 collectives"));
+	done(&o);
+}
+
+/* Stages of a pipeline send and receive, each with numbers of its own. */
+static void transfers_between_two_ranks_are_no_collectives(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.n_ranks = 4;
+	p.n_steps = 20;
+	p.n_comm = 2;
+	p.comm_ns = 100 * US;
+	p.late_ns = 4 * MS;
+	p.late_rank = -2;
+	p.comm_kernel = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)";
+	p.coll = "all_to_allv";
+	o = explain(&p);
+	assert_non_null(find(o.v, "comms.straggler"));
+	done(&o);
+	for (int i = 0; i < 2; i++) {
+		p.coll = i ? "send" : "recv";
+		o = explain(&p);
+		assert_null(find(o.v, "comms.straggler"));
+		assert_true(!o.v->scope || strcmp(o.v->scope, "rotating"));
+		done(&o);
+	}
+}
+
+static void uneven_work_is_no_cause_on_the_hosts(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.n_ranks = 4;
+	p.n_steps = 20;
+	p.n_comm = 2;
+	p.comm_ns = 100 * US;
+	p.late_ns = 4 * MS;
+	p.late_rank = -2;
+	for (int i = 0; i < 2; i++) {
+		p.late_compute = i;
+		o = explain(&p);
+		assert_non_null(find(o.v, "comms.straggler"));
+		assert_true(!strstr(find(o.v, "comms.straggler")->title, "on the hosts") == !!i);
+		assert_true(!strstr(find(o.v, "comms.straggler")->title, "computes longer") == !i);
+		done(&o);
+	}
+}
+
+/* Steps in which another rank is a little late are not this one's. */
+static void steps_are_counted_of_the_rank_that_is_named(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.n_ranks = 4;
+	p.n_steps = 20;
+	p.n_comm = 2;
+	p.comm_ns = 100 * US;
+	p.late_ns = 8 * MS;
+	p.late_rank = 2;
+	for (p.late_first = 0; p.late_first < 20; p.late_first += 9) {
+		const struct lg_finding *f;
+
+		o = explain(&p);
+		f = find(o.v, "comms.straggler");
+		assert_non_null(f);
+		assert_int_equal(f->culprit.rank, 2);
+		assert_non_null(strstr(f->title, p.late_first == 9 ? "in 9 of 20 steps" : p.late_first
+						 ? "in 18 of 20 steps" : "in 20 of 20 steps"));
+		assert_int_equal(f->detail && !strcmp(f->detail, "persistent"), p.late_first != 9);
+		done(&o);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_late_rank_and_ranks_late_in_turn),
 		cmocka_unit_test(the_first_of_many_collectives_may_take_all_the_lateness),
 		cmocka_unit_test(lateness_is_told_as_what_it_ends_in),
+		cmocka_unit_test(steps_that_are_left_out_say_nothing_of_who_is_late),
+		cmocka_unit_test(steps_are_counted_of_the_rank_that_is_named),
+		cmocka_unit_test(transfers_between_two_ranks_are_no_collectives),
+		cmocka_unit_test(uneven_work_is_no_cause_on_the_hosts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

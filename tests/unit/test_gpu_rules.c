@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "analyse/timeline_gpu.h"
+#include "analyse/device/timeline_gpu.h"
 #include "base/map.h"
 #include "gpu_outcome.h"
 
@@ -327,6 +327,8 @@ static void a_loader_in_bursts_and_one_that_starts_anew(void **state)
 	o = explain(&p);
 	assert_non_null(find(o.v, "data.loader_wait"));
 	assert_string_equal(find(o.v, "data.loader_wait")->detail, "respawn");
+	/* That is not seen, but likely. */
+	assert_non_null(strstr(find(o.v, "data.loader_wait")->title, "as where workers"));
 	done(&o);
 }
 

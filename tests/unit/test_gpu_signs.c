@@ -177,6 +177,42 @@ static void a_search_for_nan_in_all_nodes_is_anomaly_detection(void **state)
 	done(&o);
 }
 
+/* Python calls that only an active mode makes; an import, and a context that asks for nothing, do not. */
+static void modes_are_told_by_calls_that_only_they_make(void **state)
+{
+	static const char flops[] = "torch/utils/flop_counter.py";
+	static const char anomaly[] = "torch/autograd/anomaly_mode.py";
+	static const struct {
+		struct gpu_python of[2];
+		const char *told;
+	} rows[] = {
+		{ { { flops, "__torch_dispatch__" } }, "FlopCounterMode" },
+		{ { { anomaly, "__enter__" }, { "torch/fx/traceback.py", "format_stack" } }, "anomaly" },
+		{ { { flops, "register_flop_formula" }, { flops, "register_fun" } }, NULL },
+		{ { { anomaly, "__enter__" }, { anomaly, "__exit__" } }, NULL },
+		{ { { "traceback.py", "format_stack" } }, NULL }, /* of a program that logs */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct gpu_plan p = gpu_healthy;
+		const struct lg_finding *f;
+		struct outcome o;
+
+		memcpy(p.python, rows[i].of, sizeof p.python);
+		p.python_calls = 4;
+		o = explain(&p);
+		f = find(o.v, "debug.left_on");
+		assert_int_equal(f != NULL, rows[i].told != NULL);
+		if (f) {
+			assert_non_null(strstr(f->title, rows[i].told));
+			/* A dispatch mode keeps the compiler out; this does not. */
+			assert_int_equal(strstr(f->title, "torch.compile") != NULL, i == 0);
+		}
+		done(&o);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -184,6 +220,7 @@ int main(void)
 		cmocka_unit_test(calls_that_save_are_checkpoints),
 		cmocka_unit_test(forward_code_in_the_backward_pass_is_recomputation),
 		cmocka_unit_test(a_search_for_nan_in_all_nodes_is_anomaly_detection),
+		cmocka_unit_test(modes_are_told_by_calls_that_only_they_make),
 		cmocka_unit_test(other_devices_calls_are_launches_and_waits),
 	};
 

@@ -221,6 +221,26 @@ static void steps_whose_kernels_were_lost_are_left_out(void **state)
 	done(&o);
 }
 
+/* Steps told from the ends of optimizers, with several a step, or a pause that is longer than all steps. */
+static void a_long_pause_joins_no_steps(void **state)
+{
+	(void)state;
+	for (int optimizers = 0; optimizers < 3; optimizers++)
+		for (int pause = 0; pause < 2; pause++) {
+			struct gpu_plan p = gpu_healthy;
+			struct outcome o;
+
+			p.n_steps = 30;
+			p.no_step_marks = true;
+			p.optimizers = optimizers;
+			p.pause_ns = pause ? 20000 * MS : 0;
+			p.only_every = 16;
+			o = explain(&p);
+			assert_int_equal(o.v->n_steps, 30);
+			done(&o);
+		}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -231,6 +251,7 @@ int main(void)
 		cmocka_unit_test(what_few_steps_run_is_at_most_low),
 		cmocka_unit_test(one_long_pause_does_not_grade_many_short_ones),
 		cmocka_unit_test(steps_whose_kernels_were_lost_are_left_out),
+		cmocka_unit_test(a_long_pause_joins_no_steps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

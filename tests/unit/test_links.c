@@ -741,25 +741,7 @@ static void without_memory_it_is_said(void **state)
 		lg_trace_free(trace);
 	} while (made >= n);
 	assert_true(n > 50);
-	n = 0;
-	do {
-		struct lg_verdict *v;
-		int rc;
-
-		lg_alloc_fail_at(++n);
-		rc = lg_explain(o.t, NULL, &v, NULL);
-		made = lg_alloc_count();
-		lg_alloc_fail_at(0);
-		if (rc) {
-			assert_int_equal(rc, LG_E_NOMEM);
-			continue;
-		}
-		assert_int_equal(v->n_findings, o.v->n_findings);
-		for (size_t i = 0; i < v->n_findings; i++)
-			assert_string_equal(v->findings[i].title, o.v->findings[i].title);
-		lg_verdict_free(v);
-	} while (made >= n);
-	assert_true(n > 50);
+	judged_without_memory(&o);
 	unlink(path);
 	free(t.p);
 	done(&o);

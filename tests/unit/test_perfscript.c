@@ -134,6 +134,67 @@ static void calls_other_lines_odd(void **state)
 	}
 }
 
+/* Names of programs that are hexadecimal numbers, behind an event of one line (perf record without -g). */
+static void names_like_addresses_are_events(void **state)
+{
+	static const struct {
+		const char *line, *comm, *event;
+		int32_t tid;
+	} events[] = {
+		{ "              dd 26144 88594.276976:     250000 cpu-clock:pppH:      7f1f69b21f02 a+0x122 (/l/ld.so)",
+		  "dd", "cpu-clock:pppH", 26144 },
+		{ "             cc1 15142 [000] 86138.972358:     250000 cycles:  816276 [unknown] (/usr/lib/cc1)", "cc1",
+		  "cycles", 15142 },
+		{ "            fade  77/77   [000] 100.001000: cycles: ", "fade", "cycles", 77 },
+		{ "              bc  77 U [000] 100.001000000: cycles: ", "bc", "cycles", 77 },
+		{ "            ed 1 d    77 100.001000: cycles: ", "ed 1 d", "cycles", 77 },
+		{ "              dd    77 [001] d..2. 100.001000: sched:sched_switch: prev_comm=dd", "dd",
+		  "sched:sched_switch", 77 },
+		{ "              dd    77 100.001000:  7f1f69b21f02 a+0x122 (/l/ld.so)", "dd", "", 77 },
+		{ "\t  dd    77 [001] 100.001000: cycles: ", "dd", "cycles", 77 },
+		/* -F without comm, without tid, without time */
+		{ "  26144 88594.276976:     250000 cycles:  7f1f69b21f02 a+0x122 (/l/ld.so)", "", "cycles", 26144 },
+		{ "  26144/26144 [001] 88594.276976: cycles: ", "", "cycles", 26144 },
+		{ "              dd [001] 100.001000: 250000 cycles: ", "dd", "cycles", -1 },
+		{ "              dd 100.001000: 250000 cycles:  10 a (/bin/dd)", "dd", "cycles", -1 },
+		{ "              dd 77 cycles:  10 a (/bin/dd)", "dd", "cycles", 77 },
+		{ "              dd 77 250000 cycles: ", "dd", "cycles", 77 },
+		{ "              dd 77 sched:sched_switch: prev_comm=dd", "dd", "sched:sched_switch", 77 },
+	};
+	static const struct {
+		const char *line, *name;
+	} frames[] = {
+		{ "            dd 77: (/bin/x)", "77:" },
+		{ "            7f1f69b21f02 LazyCompile:~read 1.5: (/tmp/perf-1.map)", "LazyCompile:~read 1.5:" },
+		{ "            7f1f69b21f 12 of: them (/l/ld.so)", "12 of: them" },
+		{ "\t    816276 12 of: 4 them+0x1 (/l/ld.so)", "12 of: 4 them" },
+		{ "\t    816276 f(int, 3, 1.5: x) (/l/ld.so)", "f(int, 3, 1.5: x)" },
+		{ "\t    816276 a 2.000001: b (/l/ld.so)", "a 2.000001: b" },
+		{ "    816276 std::array<int, 3ul>::at (/l/ld.so)", "std::array<int, 3ul>::at" },
+		{ "    ffffffff81000100 77 [000] 100.001000: cycles: (x)", "77 [000] 100.001000: cycles:" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
+		struct lg_ps_line l;
+
+		for (int inside = 0; inside < 2; inside++) {
+			if (lg_ps_parse(&l, events[i].line, strlen(events[i].line), inside) != LG_PS_EVENT)
+				fail_msg("\"%s\" is no event (%d)", events[i].line, inside);
+			assert_view(l.comm, events[i].comm);
+			assert_view(l.event, events[i].event);
+			assert_int_equal(l.tid, events[i].tid);
+		}
+	}
+	for (size_t i = 0; i < sizeof frames / sizeof *frames; i++) {
+		struct lg_ps_line l;
+
+		if (lg_ps_parse(&l, frames[i].line, strlen(frames[i].line), true) != LG_PS_FRAME)
+			fail_msg("\"%s\" is no frame", frames[i].line);
+		assert_view(l.name, frames[i].name);
+	}
+}
+
 /* -- files -- */
 
 static struct lg_trace *import_text(const char *text, struct lg_error *err)
@@ -197,6 +258,71 @@ static void makes_a_sample_of_every_event_line(void **state)
 		}
 	}
 	lg_trace_free(t);
+}
+
+static void counts_every_event_of_one_line(void **state)
+{
+	static const char text[] =
+		"      dd 77 [000] 1.000001: 250000 cycles:  7f1f69b21f02 leaf+0x2 (/l/ld.so)\n"
+		"      dd 77 [000] 1.000002: 250000 cycles:  7f1f69b21f03 leaf+0x3 (/l/ld.so)\n"
+		"      ed 78 [001] 1.000003: 250000 cycles: \n"
+		"            7f1f69b21f03 leaf+0x3 (/l/ld.so)\n"
+		"                  30 main (/bin/ed)\n"
+		"     cc1 79 [001] 1.000004: 250000 cycles:  816276 [unknown] (/usr/lib/cc1)\n";
+	static const char *const comm[] = { "dd", "dd", "ed", "cc1" };
+	static const unsigned depth[] = { 1, 1, 2, 1 };
+	struct lg_error err = { 0 };
+	struct lg_trace *t = import_text(text, &err);
+
+	(void)state;
+	assert_non_null(t);
+	assert_int_equal(t->sample.n, 4);
+	for (size_t i = 0; i < 4; i++) {
+		assert_string_equal(lg_string(t, t->thread.comm[t->sample.thr[i]]), comm[i]);
+		assert_int_equal(t->stack.depth[t->sample.stack[i]], depth[i]);
+	}
+	assert_int_equal(t->diag.n, 0);
+	lg_trace_free(t);
+}
+
+static uint64_t lost(const struct lg_trace *t, enum lg_diag_id id)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < t->diag.n; i++)
+		n += t->diag.id[i] == (uint32_t)id ? t->diag.count[i] : 0;
+	return n;
+}
+
+#define LOSSES                                          \
+	"a 9 [000] 11.0: cycles: \n"                    \
+	"a 9 [000] 11.1: PERF_RECORD_LOST lost 40\n"    \
+	"a 9 [000] 11.2: PERF_RECORD_LOST lost 2\n"
+
+/* perf record's own count at the end is of the same losses, and has no time. */
+static void counts_a_loss_once(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t events, samples;
+	} cases[] = {
+		{ LOSSES, 42, 0 },
+		{ LOSSES "swapper 0 [000] 0.000000: PERF_RECORD_LOST_SAMPLES lost 42\n", 42, 0 },
+		{ LOSSES "swapper 0 [000] 0.000000: PERF_RECORD_LOST_SAMPLES lost 50\n", 50, 0 },
+		{ LOSSES "swapper 0 [000] 0.000000: PERF_RECORD_LOST_SAMPLES lost 70 (BPF)\n", 42, 0 },
+		{ LOSSES "a 9 [000] 11.3: PERF_RECORD_LOST_SAMPLES lost 3\n", 42, 3 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct lg_error err = { 0 };
+		struct lg_trace *t = import_text(cases[i].text, &err);
+
+		assert_non_null(t);
+		assert_int_equal(lost(t, LG_DIAG_LOST_EVENTS), cases[i].events);
+		assert_int_equal(lost(t, LG_DIAG_LOST_SAMPLES), cases[i].samples);
+		lg_trace_free(t);
+	}
 }
 
 static void refuses_text_without_events(void **state)
@@ -449,7 +575,10 @@ int main(void)
 		cmocka_unit_test(reads_event_lines_of_all_shapes),
 		cmocka_unit_test(reads_frames_of_all_shapes),
 		cmocka_unit_test(calls_other_lines_odd),
+		cmocka_unit_test(names_like_addresses_are_events),
 		cmocka_unit_test(makes_a_sample_of_every_event_line),
+		cmocka_unit_test(counts_every_event_of_one_line),
+		cmocka_unit_test(counts_a_loss_once),
 		cmocka_unit_test(refuses_text_without_events),
 		cmocka_unit_test(lines_before_the_first_event_do_not_matter),
 		cmocka_unit_test(prose_with_the_fields_of_an_event_is_none),

@@ -84,6 +84,39 @@ static void a_cut_file_keeps_what_came_before(void **state)
 	lg_trace_free(t);
 }
 
+/* Deeper than what is kept: frames that end are those that were left out, and the loss is told. */
+static void too_deep_stacks_keep_their_outer_frames(void **state)
+{
+	enum { DEEP = 5000, KEPT = 10 };
+	char *text = malloc(DEEP * 256);
+	size_t k = (size_t)sprintf(text, "[");
+	struct lg_trace *t;
+
+	(void)state;
+	for (int i = 0; i < DEEP; i++)
+		k += (size_t)sprintf(text + k, "{\"cat\":\"py-spy\",\"ph\":\"B\",\"pid\":7,\"tid\":0,\"ts\":%d,"
+				     "\"name\":\"f%d\",\"args\":{\"filename\":\"a.py\",\"line\":1}},\n", i, i);
+	for (int i = DEEP; i-- > KEPT;)
+		k += (size_t)sprintf(text + k, "{\"cat\":\"py-spy\",\"ph\":\"E\",\"pid\":7,\"tid\":0,\"ts\":%d,"
+				     "\"name\":\"f%d\"},\n", DEEP + DEEP - i, i);
+	sprintf(text + k, "{\"cat\":\"py-spy\",\"ph\":\"E\",\"pid\":7,\"tid\":0,\"ts\":%d,\"name\":\"f%d\"}]", 3 * DEEP,
+		KEPT - 1);
+	t = feed_text(text, "py-spy chrometrace");
+	assert_int_equal(t->stack.depth[t->sample.stack[t->sample.n - 1]], KEPT);
+	assert_string_equal(leaf(t, t->sample.n - 1), "f9");
+	assert_int_equal(feed_diags(t, LG_DIAG_STACK_TRUNCATED), 1);
+	lg_trace_free(t);
+	k = (size_t)sprintf(text, "Process 7: python a.py\nPython v3.11.2 (/usr/bin/python3)\n\nThread 7 (active): "
+				  "\"MainThread\"\n");
+	for (int i = 0; i < DEEP; i++)
+		k += (size_t)sprintf(text + k, "    f%d (a.py:%d)\n", i, i + 1);
+	t = feed_text(text, "py-spy dump");
+	assert_string_equal(leaf(t, 0), "f0");
+	assert_int_equal(feed_diags(t, LG_DIAG_STACK_TRUNCATED), 1);
+	lg_trace_free(t);
+	free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -92,6 +125,7 @@ int main(void)
 		cmocka_unit_test(speedscope_weights_are_ns_and_events_become_samples),
 		cmocka_unit_test(a_chrometrace_of_py_spy_becomes_samples),
 		cmocka_unit_test(a_cut_file_keeps_what_came_before),
+		cmocka_unit_test(too_deep_stacks_keep_their_outer_frames),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

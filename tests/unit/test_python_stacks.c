@@ -108,6 +108,30 @@ static void says_what_the_loader_did(void **state)
 	}
 }
 
+/* Every run starts its workers once, and a profile without times does not tell how often. */
+static void one_start_of_workers_is_no_habit(void **state)
+{
+#define STARTS "<module> (t.py:8);__iter__ (torch/utils/data/dataloader.py:4);__init__ (torch/utils/data/dataloader.py:1)"
+	static const struct {
+		const char *text, *said;
+		bool loud;
+	} rows[] = {
+		{ STARTS " 600\n" FORWARD " 9000\n", "100 % of that starts workers", false },
+		{ STARTS " 5200\n" QUEUE " 4800\n" FORWARD " 9000\n", "52 % of that starts workers", true },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct outcome o = profile(rows[i].text, "folded stacks");
+		const struct lg_finding *f = find(o.v, "data.loader_wait");
+
+		assert_non_null(f);
+		assert_non_null(strstr(f->title, rows[i].said));
+		assert_int_equal(is_loud(f), rows[i].loud);
+		done(&o);
+	}
+}
+
 /* n times: wait_us in the loader, then 20 ms in forward. */
 static struct outcome timed(int n, int wait_us)
 {
@@ -226,6 +250,7 @@ int main(void)
 		cmocka_unit_test(waits_for_batches_are_a_share_of_the_samples),
 		cmocka_unit_test(healthy_profiles_are_silent),
 		cmocka_unit_test(says_what_the_loader_did),
+		cmocka_unit_test(one_start_of_workers_is_no_habit),
 		cmocka_unit_test(children_are_told_from_their_parents),
 		cmocka_unit_test(a_profile_without_waits_says_so),
 		cmocka_unit_test(with_times_the_loss_is_in_ms_and_episodes_count),

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "import/import.h"
+#include "import/refuse.h"
 
 enum { ROOM = 1 << 20 };
 
@@ -151,6 +152,41 @@ static void text_in_two_bytes_a_character(void **state)
 	says(wide, sizeof wide, "of no kind that is known here", 0);
 }
 
+/* As many formats as there is room for, none of them cut. */
+static void lists_whole_formats(void **state)
+{
+	static const char formats[] = "a (x, y), bb, c d (as long as what stands for it, or longer)";
+	char name[512], want[128];
+	size_t lengths[3] = { 0 };
+
+	(void)state;
+	for (size_t n = 1; n < sizeof name; n++) {
+		struct lg_error e = { 0 };
+		const char *list;
+
+		memset(name, 'n', n);
+		name[n] = 0;
+		(void)lg_refuse_unknown(name, (const uint8_t *)"hello", 5, formats, &e);
+		assert_int_equal(e.code, LG_E_FORMAT);
+		list = strstr(e.message, LG_REFUSE_LIST);
+		if (!list)
+			continue;
+		list += strlen(LG_REFUSE_LIST);
+		for (size_t k = 0; k < 3; k++) {
+			const char *const parts[] = { formats, "a (x, y), bb", "a (x, y)" };
+
+			snprintf(want, sizeof want, "%s%s", parts[k],
+				 k ? " and others, see laggard-import-feeds(7)" : "");
+			lengths[k] += !strcmp(list, want);
+		}
+		assert_int_equal(lengths[0] + lengths[1] + lengths[2], n);
+	}
+	for (size_t k = 0; k < 3; k++)
+		assert_true(lengths[k]);
+	/* The real list, behind a short name. */
+	says("\xee\x01", 2, "table of nvidia-smi (dmon or --query-gpu), ", 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -158,6 +194,7 @@ int main(void)
 		cmocka_unit_test(a_gzip_file_that_is_odd),
 		cmocka_unit_test(a_zstd_file_of_which_nothing_comes_out),
 		cmocka_unit_test(text_in_two_bytes_a_character),
+		cmocka_unit_test(lists_whole_formats),
 	};
 
 	return cmocka_run_group_tests_name("refuse", tests, NULL, NULL);

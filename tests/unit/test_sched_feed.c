@@ -375,6 +375,41 @@ static void the_first_wait_names_the_holder_too(void **state)
 	assert_int_equal(t->thread.tid[t->span.peer[0]], 30);
 }
 
+static lg_stk kernel_stack(const char *const *outermost_first)
+{
+	lg_stk s = 0;
+
+	for (; *outermost_first; outermost_first++)
+		s = lg_intern_stack(b, s, lg_intern_frame(b, &(struct lg_frame_row){
+			.kind = LG_FRAME_KERNEL, .name = lg_intern(b, *outermost_first) }));
+	return s;
+}
+
+static void the_waiters_stack_tells_which_rwsem_it_is(void **state)
+{
+	static const char *const mapping[] = { "do_syscall_64", "ksys_mmap_pgoff", "vm_mmap_pgoff", "down_write_killable",
+					       "rwsem_down_write_slowpath", NULL };
+	static const char *const writing[] = { "do_syscall_64", "vfs_write", "ext4_buffered_write_iter", "down_write",
+					       "rwsem_down_write_slowpath", NULL };
+	/* A file's lock that is wanted while the address space is being changed is a file's lock. */
+	static const char *const within[] = { "vm_mmap_pgoff", "ext4_file_mmap", "down_read", NULL };
+	const char *const *stacks[] = { mapping, writing, within, NULL };
+	const char *const names[] = { "mmap_lock", "rwsem", "rwsem", "rwsem" };
+	struct lg_trace *t = lg_builder_trace(b);
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		lg_sched_contention_begin(f, &(struct lg_sched_contention){
+			.ts = 1100 + 100 * i, .pid = 7, .tid = 7, .lock = 0xa0, .flags = WR,
+			.stack = stacks[i] ? kernel_stack(stacks[i]) : 0 });
+		lg_sched_contention_end(f, 1150 + 100 * i, 7, 0xa0);
+	}
+	assert_int_equal(lg_sched_feed_finish(f, 2000, NULL), 0);
+	assert_int_equal(t->span.n, 4);
+	for (size_t i = 0; i < 4; i++)
+		assert_string_equal(lg_string(t, t->span.name[i]), names[i]);
+}
+
 static void short_holds_that_nobody_waits_for_are_left_out(void **state)
 {
 	struct lg_trace *t = lg_builder_trace(b);
@@ -593,6 +628,7 @@ int main(void)
 		TEST(nested_waits_and_a_lost_end),
 		TEST(a_foreign_reader_is_named_as_the_holder),
 		TEST(the_first_wait_names_the_holder_too),
+		TEST(the_waiters_stack_tells_which_rwsem_it_is),
 		TEST(short_holds_that_nobody_waits_for_are_left_out),
 		TEST(a_downgrade_splits_the_hold),
 		TEST(the_sums_are_the_simulated_machines_to_the_nanosecond),

@@ -25,6 +25,8 @@ struct plan {
 	bool comes;         /* the odd rank comes at last */
 	bool async;         /* a call that returns at once, and a wait */
 	bool p2p, other_group;
+	bool split;         /* `alone` has a group of its own of that name, the others are in another */
+	int alone;
 	bool same_rank;     /* all say that they are rank 0 */
 };
 
@@ -51,6 +53,7 @@ static void call(struct lg_builder *b, const struct plan *p, lg_thr thr, int ran
 
 static struct outcome run(const struct plan *p)
 {
+	static const char *const rest[] = { "1,2", "0,2", "0,1" };
 	struct lg_builder *b = NULL;
 	struct lg_trace *t = NULL;
 	struct lg_error err;
@@ -69,6 +72,7 @@ static struct outcome run(const struct plan *p)
 		task.flags |= LG_THREAD_MAIN;
 		lg_thread_write(b, thr, &task);
 		lg_meta_set(b, prc, "group.default.ranks",
+			    p->split ? rank == p->alone ? "2,3" : rest[p->alone] :
 			    p->other_group && rank == p->odd ? "1,2" : p->other_group ? "0,2" : "0,1,2");
 		for (int k = 0; k < STEPS; k++) {
 			int64_t ts = SEC + k * 100 * MS;
@@ -139,6 +143,10 @@ static void ranks_that_call_another_collective(void **state)
 	silent(&(struct plan){ .odd = 1, .op = "recv", .p2p = true });
 	silent(&(struct plan){ .odd = 1, .op = "broadcast", .other_group = true });
 	silent(&(struct plan){ .odd = 1, .op = "broadcast", .same_rank = true });
+	/* Of two, neither is the odd one, whatever a rank of another group of that name calls. */
+	accused(&(struct plan){ .odd = 0, .op = "broadcast", .split = true, .alone = 2 }, "comms.mismatch", -1);
+	accused(&(struct plan){ .odd = 1, .op = "broadcast", .split = true, .alone = 0 }, "comms.mismatch", -1);
+	silent(&(struct plan){ .odd = 2, .op = "broadcast", .split = true, .alone = 2 });
 }
 
 static void a_rank_that_never_comes(void **state)
@@ -153,6 +161,8 @@ static void a_rank_that_never_comes(void **state)
 	silent(&(struct plan){ .odd = 1, .absent = true, .waits = 3 * SEC });
 	silent(&(struct plan){ .odd = 1, .absent = true, .waits = 60 * SEC, .comes = true });
 	silent(&(struct plan){ .odd = -1, .waits = 60 * SEC });
+	/* It is in another group of that name, and has fewer calls there. */
+	silent(&(struct plan){ .odd = 2, .absent = true, .waits = 60 * SEC, .split = true, .alone = 2 });
 }
 
 int main(void)

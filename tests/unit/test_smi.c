@@ -19,6 +19,25 @@ static void dmon_is_read_by_header_and_torn_rows_are_counted(void **state)
 	lg_trace_free(t);
 }
 
+/* dmon -i 2,3 */
+static void sweeps_without_device_0_are_told_apart(void **state)
+{
+	static const int from[] = { 0, 1, 2 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof from / sizeof *from; i++)
+		for (int gpus = 1; gpus < 3; gpus++) {
+			char text[2048] = "# gpu    pwr    sm   pclk\n# Idx      W     %    MHz\n";
+			struct lg_trace *t;
+
+			for (int k = 0; k < 20 * gpus; k++)
+				sprintf(text + strlen(text), "  %d  400  98  1980\n", from[i] + k % gpus);
+			t = feed_text(text, "nvidia-smi");
+			assert_int_equal(t->last - t->first, 19000000000);
+			lg_trace_free(t);
+		}
+}
+
 static void query_csv_keeps_units_and_says_that_its_zone_is_unknown(void **state)
 {
 	struct lg_trace *t = feed_fixture("smi/query.csv", "nvidia-smi");
@@ -229,6 +248,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(dmon_is_read_by_header_and_torn_rows_are_counted),
+		cmocka_unit_test(sweeps_without_device_0_are_told_apart),
 		cmocka_unit_test(query_csv_keeps_units_and_says_that_its_zone_is_unknown),
 		cmocka_unit_test(rows_without_an_index_are_told_apart_by_their_rhythm),
 		cmocka_unit_test(late_answers_do_not_hide_the_rhythm),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "import/flightrec/flightrec.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,27 +29,65 @@ struct dump {
 	size_t text; /* bytes that groups may still take */
 };
 
-/* "/tmp/nccl_trace_rank_3", "_dump_14", "nccl_trace_rank_3.pickle.gz": the last integer of the name's
- * stem. -1 = none. A path below /proc/self/fd is a copy of a pipe: its number means nothing. */
+/* The number at p, where one is that a rank may have; else -1. */
+static int64_t number_at(const char *p)
+{
+	int64_t v = 0;
+
+	if (*p < '0' || *p > '9')
+		return -1;
+	for (; *p >= '0' && *p <= '9'; p++)
+		v = v < RANKS_MAX ? v * 10 + (*p - '0') : v;
+	/* "10.0.0.1": a host's address */
+	return v < RANKS_MAX && (*p != '.' || p[1] < '0' || p[1] > '9') ? v : -1;
+}
+
+/* "pickle", "gz", "bz2": what programs put behind a name. A rank's number is none of these, but a prefix may end with
+ * a dot. */
+static bool is_suffix(const char *p, size_t n)
+{
+	static const char *const packed[] = { "bz2", "lz4", "7z" };
+
+	for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
+		if (n == strlen(packed[i]) && !memcmp(p, packed[i], n))
+			return true;
+	for (size_t i = 0; i < n; i++)
+		if (!isalnum((unsigned char)p[i]))
+			return false;
+	return n && isalpha((unsigned char)*p) && !isdigit((unsigned char)p[n - 1]);
+}
+
+/*
+ * torch writes <prefix><rank>, and the prefix is anybody's: "/tmp/nccl_trace_rank_3", "_dump_14", "trace.3",
+ * "nccl_trace_10.0.0.1_rank_3.pickle.gz". What follows "rank", else the last number before such endings. -1 = none. A
+ * path below /proc/self/fd is a copy of a pipe: its number means nothing.
+ */
 static int64_t rank_of_path(const char *path)
 {
-	const char *base = strrchr(path, '/');
+	const char *base = strrchr(path, '/'), *dot;
+	int64_t v, named = -1;
 	size_t n;
-	int64_t v = 0;
 
 	if (!strncmp(path, "/proc/self/fd/", 14))
 		return -1;
 	base = base ? base + 1 : path;
-	n = strcspn(base, ".");
-	while (n && (base[n - 1] < '0' || base[n - 1] > '9'))
+	for (const char *p = base; (p = strstr(p, "rank")); p += 4) {
+		v = number_at(p + 4 + (p[4] == '_' || p[4] == '-'));
+		if (v >= 0 && (p == base || !isalpha((unsigned char)p[-1])))
+			named = v;
+	}
+	if (named >= 0)
+		return named;
+	n = strlen(base);
+	while ((dot = memrchr(base, '.', n)) && is_suffix(dot + 1, n - (size_t)(dot + 1 - base)))
+		n = (size_t)(dot - base);
+	while (n && !isdigit((unsigned char)base[n - 1]))
 		n--;
 	if (!n)
 		return -1;
-	while (n && base[n - 1] >= '0' && base[n - 1] <= '9')
+	while (n && isdigit((unsigned char)base[n - 1]))
 		n--;
-	for (const char *p = base + n; *p >= '0' && *p <= '9'; p++)
-		v = v < RANKS_MAX ? v * 10 + (*p - '0') : v;
-	return v < RANKS_MAX ? v : -1;
+	return number_at(base + n);
 }
 
 /* Ranks of a group: a list, or in pickles its text "[0, 2]". Calls fn for each. */
@@ -93,22 +132,32 @@ static int64_t whose(const struct dump *f, const char *path, int32_t *ret_world)
 	uint32_t groups = lg_value_get(d, d->root, "pg_config"), n = lg_value_count(d, groups);
 	struct members m = { .seen = lg_calloc(RANKS_MAX, sizeof *m.seen) };
 	int64_t named = rank_of_path(path), only = -1, common = 0, world = 0;
+	size_t room = TEXT_MAX;
+	uint32_t read = 0;
 
 	if (!m.seen) {
 		lg_builder_fail(f->b);
 		return -1;
 	}
 	for (uint32_t i = 0; i < n; i++) {
+		uint32_t ranks = lg_value_get(d, lg_value_item(d, groups, i), "ranks");
+		size_t size = strlen(lg_value_text(d, ranks)) + lg_value_count(d, ranks);
+
+		/* A pickle may give one long list to a million groups. */
+		if (size > room)
+			continue;
+		room -= size;
 		m.size = 0;
-		each_rank(d, lg_value_get(d, lg_value_item(d, groups, i), "ranks"), count_rank, &m);
+		read++;
+		each_rank(d, ranks, count_rank, &m);
 		world = m.size > world ? m.size : world;
 	}
-	for (int64_t r = 0; n && r < RANKS_MAX; r++)
-		if (m.seen[r] >= n) {
+	for (int64_t r = 0; read && r < RANKS_MAX; r++)
+		if (m.seen[r] >= read) {
 			only = r;
 			common++;
 		}
-	if (named >= 0 && n && m.seen[named] < n)
+	if (named >= 0 && read && m.seen[named] < read)
 		named = -1; /* a number in the name, but not its rank */
 	lg_free(m.seen);
 	*ret_world = (int32_t)(world <= RANKS_MAX ? world : 0);
@@ -136,24 +185,28 @@ static uint64_t input_bytes(const struct lg_doc *d, uint32_t e, char *out, size_
 {
 	uint32_t sizes = lg_value_get(d, e, "input_sizes"), types = lg_value_get(d, e, "input_dtypes");
 	uint64_t total = 0;
-	size_t at = 0;
+	size_t at = 0, cut = 0;
 
 	out[0] = 0;
 	for (uint32_t i = 0; i < lg_value_count(d, sizes); i++) {
 		uint32_t one = lg_value_at(d, sizes, i);
 		uint64_t elements = 1;
+		bool said = at + 64 < size; /* of hundreds of inputs the first */
 
-		at += (size_t)snprintf(out + at, size - at, "%s[", i ? "," : "");
-		for (uint32_t k = 0; k < lg_value_count(d, one) && at + 32 < size; k++) {
+		if (said)
+			at += (size_t)snprintf(out + at, size - at, "%s[", i ? "," : "");
+		else if (!cut++)
+			at += (size_t)snprintf(out + at, size - at, ",...");
+		for (uint32_t k = 0; k < lg_value_count(d, one); k++) {
 			int64_t dim = lg_value_int(d, lg_value_at(d, one, k), 0);
 
 			if (dim < 0 || __builtin_mul_overflow(elements, (uint64_t)dim, &elements))
 				elements = 0;
-			at += (size_t)snprintf(out + at, size - at, "%s%lld", k ? "," : "", (long long)dim);
+			if (said && at + 32 < size)
+				at += (size_t)snprintf(out + at, size - at, "%s%lld", k ? "," : "", (long long)dim);
 		}
-		at += (size_t)snprintf(out + at, size - at, "]");
-		if (at + 64 > size)
-			break;
+		if (said)
+			at += (size_t)snprintf(out + at, size - at, "]");
 		if (!__builtin_mul_overflow(elements, dtype_bytes(lg_value_text(d, lg_value_at(d, types, i))),
 					    &elements))
 			total += elements;
@@ -217,7 +270,8 @@ static void entry(struct dump *f, uint32_t e, uint32_t status)
 	else if (completed > ts && completed < ts + 86400 * SECOND)
 		row.dur = completed - ts;
 	else if (ms > 0 && ms < 86400e3)
-		row.dur = (started > ts ? started - ts : 0) + (int64_t)(ms * 1e6);
+		row.dur = (int64_t)(ms * 1e6) +
+			  (started > ts && started < ts + 86400 * SECOND ? started - ts : 0);
 	snprintf(text, sizeof text, "%sstate=%s\tin=%s\tdtype=%s\tpgdesc=%s", p2p ? "p2p=1\t" : "", state, sizes,
 		 lg_value_text(d, lg_value_at(d, lg_value_get(d, e, "input_dtypes"), 0)),
 		 lg_value_text(d, lg_value_at(d, group, 1)));

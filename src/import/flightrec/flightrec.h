@@ -10,8 +10,8 @@
  * Meta of the process: flight.version, dist.nccl, flight.entries ("0" when the ring is empty), by group
  * flight.group.<name> (description and ranks), flight.last.<name> (numbers of the last collective enqueued,
  * started, completed) and flight.pg.<id>.last_enqueued / .last_started / .last_completed.
- * The dump does not say its rank: the number at the end of the file's name, checked against the
- * groups, or the one rank that all its groups share.
+ * The dump does not say its rank: the number behind "rank" in the file's name or at the name's end, checked against
+ * the groups, or the one rank that all its groups share.
  */
 #ifndef LG_IMPORT_FLIGHTREC_FLIGHTREC_H
 #define LG_IMPORT_FLIGHTREC_FLIGHTREC_H

@@ -141,6 +141,20 @@ static bool is_process(const char *p, size_t n)
 	return n > 9 && !memcmp(p, "process ", 8) && p[8] > '0' && p[8] <= '9';
 }
 
+/* Where the element at p ends. A command line between quotes may have semicolons of its own. */
+static const char *element_end(const char *p, const char *end)
+{
+	const char *semi = memchr(p, ';', (size_t)(end - p)), *quote;
+
+	if (!semi || !is_process(p, (size_t)(end - p)))
+		return semi;
+	quote = memchr(p, ':', (size_t)(semi - p));
+	if (!quote || quote[1] != '"')
+		return semi;
+	quote = memmem(quote + 2, (size_t)(end - quote - 2), "\";", 2);
+	return quote ? quote + 1 : semi;
+}
+
 static void take_line(struct folded *f, const char *p, size_t n)
 {
 	struct lg_sample_row row = { .cpu = -1, .event = f->event };
@@ -163,7 +177,7 @@ static void take_line(struct folded *f, const char *p, size_t n)
 	}
 	end = p + n;
 	while (at <= end) {
-		const char *semi = memchr(at, ';', (size_t)(end - at)), *stop = semi ? semi : end;
+		const char *semi = element_end(at, end), *stop = semi ? semi : end;
 
 		if (!depth) {
 			row.thr = thread_of(f, at, (size_t)(stop - at), &only);

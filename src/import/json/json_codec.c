@@ -119,11 +119,6 @@ void lg_json_codec_free(struct lg_json_codec *c)
 	lg_free(c);
 }
 
-bool lg_json_codec_plain(const struct lg_json_codec *c)
-{
-	return c->kind == PLAIN;
-}
-
 const char *lg_json_codec_fault(const struct lg_json_codec *c)
 {
 	return c->fault;

@@ -18,8 +18,6 @@ int lg_json_codec_new(struct lg_json_codec **ret, int fd, const void *data, size
  */
 int lg_json_codec_read(struct lg_json_codec *c, char *out, size_t size, size_t *ret_n,
 		       int *ret_errno) LG_MUST_CHECK;
-/* Nothing to undo: reading is a copy. */
-bool lg_json_codec_plain(const struct lg_json_codec *c);
 const char *lg_json_codec_fault(const struct lg_json_codec *c); /* "" = none */
 void lg_json_codec_free(struct lg_json_codec *c);
 

@@ -9,7 +9,8 @@
  * Mark nccl.comm (value: its number of ranks), text: key=value, separated by tabs: rank, dev (NVML's index,
  * or the bus id in hexadecimal where NCCL names devices by that), nodes, local (ranks on this host), id, net,
  * coll, p2p, nvls (channels), bw, total (of the topology, GB/s), nth (communicators of that size which this
- * process has already), again (how often the same rank was set up before on this device).
+ * process has already), again (how often the same rank was set up before on this device), life (of the
+ * process: a container's next one has the same pid).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,8 +88,8 @@ static void told(struct lg_nccl_log *l, struct lg_nccl_pending *c, int64_t ts)
 	p->comms++;
 	snprintf(text, sizeof text,
 		 "rank=%d\tdev=%s\tnodes=%d\tlocal=%d\tid=%s\tnet=%s\tcoll=%d\tp2p=%d\tnvls=%d\tbw=%.1f\ttotal=%.1f\t"
-		 "nth=%u\tagain=%u", c->rank, c->dev, c->nodes, c->local, lg_string(t, c->id), lg_string(t, net),
-		 c->coll, c->p2p, c->nvls, c->bw, c->total, nth, again);
+		 "nth=%u\tagain=%u\tlife=%u", c->rank, c->dev, c->nodes, c->local, lg_string(t, c->id), lg_string(t, net),
+		 c->coll, c->p2p, c->nvls, c->bw, c->total, nth, again, p->life);
 	lg_nccl_mark(l, p->thr, "nccl.comm", c->nranks, text, ts);
 }
 

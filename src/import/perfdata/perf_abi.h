@@ -62,7 +62,7 @@ enum {
 	PDM_CPUMODE = 7, PDM_KERNEL = 1, PDM_USER = 2, PDM_HYPERVISOR = 3, PDM_GUEST_KERNEL = 4,
 	PDM_GUEST_USER = 5,
 	PDM_MMAP_DATA = 1 << 13, PDM_COMM_EXEC = 1 << 13, PDM_SWITCH_OUT = 1 << 13,
-	PDM_SWITCH_PREEMPT = 1 << 14, PDM_MMAP_BUILD_ID = 1 << 14
+	PDM_SWITCH_PREEMPT = 1 << 14, PDM_MMAP_BUILD_ID = 1 << 14, PDM_LOST_SAMPLES_BPF = 1 << 15
 };
 
 /* enum perf_callchain_context: at or above MAX an address is a marker */

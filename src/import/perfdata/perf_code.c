@@ -31,6 +31,7 @@ struct lg_pd_dso {
 	lg_str name, build_id;
 	enum dso_kind kind;
 	int32_t pid; /* JIT: whose */
+	uint32_t inode;
 	bool tried;
 	struct lg_elf *elf;
 	struct lg_perf_map *jit;
@@ -43,6 +44,7 @@ int lg_pd_code_init(struct lg_pd_code *c, struct lg_builder *b, const struct lg_
 		    struct lg_error *err)
 {
 	*c = (struct lg_pd_code){ .b = b, .h = h, .reuse_at = UINT64_MAX };
+	c->home.trace = lg_builder_trace(b);
 	c->s_kernel = lg_intern(b, "[kernel.kallsyms]");
 	c->s_guest = lg_intern(b, "[guest.kernel.kallsyms]");
 	c->s_hypervisor = lg_intern(b, "[hypervisor]");
@@ -63,6 +65,7 @@ void lg_pd_code_done(struct lg_pd_code *c)
 	}
 	lg_free(c->dso);
 	lg_pd_spaces_done(&c->spaces);
+	lg_pd_here_done(&c->home);
 	lg_map_done(&c->dso_by_key);
 	lg_map_done(&c->frame_at);
 	lg_map_done(&c->frame_of_name);
@@ -79,6 +82,39 @@ static bool same_host(const struct lg_pd_header *h)
 
 	return !uname(&u) && *h->hostname && !strcmp(u.nodename, h->hostname) &&
 	       !strcmp(u.release, h->osrelease);
+}
+
+/* Does the file not say on which machine it was made? Its end may be missing. */
+static bool is_silent(const struct lg_pd_code *c)
+{
+	return !*c->h->hostname && !c->closed;
+}
+
+uint32_t lg_pd_code_inode(struct lg_pd_code *c, const struct lg_pd_inode *f)
+{
+	return is_silent(c) && f->ino ? lg_pd_here_inode(&c->home, f) : 0;
+}
+
+/* The proof may come late, with a file that was mapped after the first samples: what had no name until then
+ * may have one. */
+static void prove(struct lg_pd_code *c)
+{
+	const struct lg_pd_kernel_text k = { c->kernel_ref_name, c->kernel_ref, c->kernel_end };
+
+	if (!is_silent(c))
+		return;
+	c->home.clockid = c->h->attrs.n ? c->h->attrs.attr[0].clockid : -1;
+	if (!lg_pd_here_prove(&c->home, &c->spaces, &k))
+		return;
+	if (!c->kallsyms)
+		c->kernel_tried = false;
+	c->kernel_version++;
+	lg_map_done(&c->kernel_at);
+	lg_map_done(&c->frame_at);
+	for (size_t i = 0; i < c->n_dso; i++)
+		c->dso[i].tried = c->dso[i].elf || c->dso[i].jit || c->dso[i].dump;
+	for (size_t i = 0; i < c->spaces.n; i++)
+		c->spaces.space[i].version = ++c->spaces.versions;
 }
 
 /* -- kernel -- */
@@ -111,28 +147,6 @@ static bool running_build_id(char hex[LG_BUILD_ID_HEX])
 	return false;
 }
 
-/* Address of one symbol in this boot's kallsyms; 0 = hidden or not there. */
-static uint64_t running_symbol(const char *name)
-{
-	char line[1024];
-	FILE *f = fopen("/proc/kallsyms", "re");
-	size_t n = strlen(name);
-	uint64_t addr = 0;
-
-	while (f && fgets(line, sizeof line, f)) {
-		char *end;
-		uint64_t v = strtoull(line, &end, 16);
-
-		if (strlen(end) > 3 + n && !strncmp(end + 3, name, n) && strchr("\n\t ", end[3 + n])) {
-			addr = v;
-			break;
-		}
-	}
-	if (f)
-		fclose(f);
-	return addr;
-}
-
 /* The file's own table, as older perfs wrote it into the tracing data. */
 static int load_own(struct lg_pd_code *c)
 {
@@ -160,8 +174,10 @@ static void load_kernel(struct lg_pd_code *c)
 	char running[LG_BUILD_ID_HEX] = "";
 	uint64_t ref = 0;
 	lg_str id = c->kernel_build_id;
+	bool same;
 	struct lg_error err;
 
+	prove(c);
 	c->kernel_tried = true;
 	if (!load_own(c) || c->closed)
 		return;
@@ -169,16 +185,20 @@ static void load_kernel(struct lg_pd_code *c)
 	if (!id)
 		id = lg_pd_header_build_id(c->h, c->s_kernel);
 	/* The id decides where there is one: the same release is built more than once. */
-	if (id ? !running_build_id(running) || strcmp(lg_string(t, id), running) : !c->same_host)
+	if (id)
+		same = running_build_id(running) && !strcmp(lg_string(t, id), running);
+	else
+		same = is_silent(c) ? c->home.proof != LG_PD_UNPROVEN : c->same_host;
+	if (!same)
 		return;
 	if (*c->kernel_ref_name && c->kernel_ref) {
-		ref = running_symbol(c->kernel_ref_name);
+		ref = lg_pd_running_symbol(c->kernel_ref_name);
 		if (!ref)
 			return;
 		/* The kernel moves to another place at each boot (KASLR), modules on their own. */
 		c->kernel_shift = (int64_t)(ref - c->kernel_ref);
 	}
-	c->core_only = c->kernel_shift != 0;
+	c->core_only = c->kernel_shift != 0 || (!id && c->home.proof == LG_PD_BY_KERNEL);
 	c->same_kernel = true;
 	if (lg_kallsyms_load(&c->kallsyms, "/proc/kallsyms", &err))
 		c->kallsyms = NULL;
@@ -238,6 +258,8 @@ static lg_frm kernel_frame(struct lg_pd_code *c, uint64_t addr)
 
 	if (f)
 		return f;
+	if (!c->kallsyms)
+		prove(c);
 	if (!c->kernel_tried)
 		load_kernel(c);
 	if (c->kallsyms && (!c->core_only || (addr >= c->kernel_start && addr < c->kernel_end)))
@@ -311,7 +333,9 @@ static uint32_t dso_of(struct lg_pd_code *c, int32_t pid, const struct lg_pd_map
 		if (!d.build_id)
 			d.build_id = lg_pd_header_build_id(c->h, m->name);
 	}
-	key = (uint64_t)d.name << 32 | d.build_id;
+	/* One name, several files: where only the inode tells which is here. */
+	d.inode = d.kind == DSO_FILE && !d.build_id && is_silent(c) ? m->inode : 0;
+	key = (uint64_t)d.name << 32 | (d.inode ? 1u << 31 | d.inode : d.build_id);
 	i = lg_map_get(&c->dso_by_key, key);
 	if (i)
 		return i;
@@ -323,7 +347,7 @@ static uint32_t dso_of(struct lg_pd_code *c, int32_t pid, const struct lg_pd_map
 }
 
 /* Is fd the file that was recorded? Without a build id, only this machine's own can be. */
-static bool is_recorded(const struct lg_pd_code *c, int fd, const char *id)
+static bool is_recorded(struct lg_pd_code *c, const struct lg_pd_dso *d, int fd, const char *id)
 {
 	char found[LG_BUILD_ID_HEX] = "";
 	struct stat st;
@@ -331,7 +355,9 @@ static bool is_recorded(const struct lg_pd_code *c, int fd, const char *id)
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
 		return false;
 	(void)!lg_elf_build_id_of(fd, found);
-	return *id ? *found && !strncmp(id, found, strlen(id)) : c->same_host;
+	if (*id)
+		return *found && !strncmp(id, found, strlen(id));
+	return is_silent(c) ? lg_pd_home(&c->home, d->inode, fd) : c->same_host;
 }
 
 static void open_file(struct lg_pd_code *c, struct lg_pd_dso *d)
@@ -341,7 +367,7 @@ static void open_file(struct lg_pd_code *c, struct lg_pd_dso *d)
 	int fd = open(lg_string(t, d->name), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct lg_error why;
 
-	if (fd >= 0 && !is_recorded(c, fd, id)) {
+	if (fd >= 0 && !is_recorded(c, d, fd, id)) {
 		close(fd);
 		fd = -1;
 	}
@@ -370,9 +396,12 @@ static void open_dso(struct lg_pd_code *c, struct lg_pd_dso *d)
 	struct lg_error why;
 	int fd;
 
-	d->tried = true;
-	if (c->closed)
+	if (c->closed) {
+		d->tried = true;
 		return;
+	}
+	prove(c);
+	d->tried = true;
 	if (!c->kernel_tried)
 		load_kernel(c);
 	if (d->kind == DSO_FILE) {
@@ -380,7 +409,9 @@ static void open_dso(struct lg_pd_code *c, struct lg_pd_dso *d)
 	} else if (d->kind == DSO_OTHER && c->same_kernel &&
 		   !strcmp(lg_string(lg_builder_trace(c->b), d->name), "[vdso]")) {
 		open_vdso(d);
-	} else if (d->kind == DSO_JIT && c->same_host) {
+	} else if (d->kind == DSO_JIT &&
+		   (c->same_host || c->home.proof > LG_PD_BY_KERNEL)) {
+		/* (a process number alone is worth nothing in another boot) */
 		fd = open(lg_string(lg_builder_trace(c->b), d->name),
 			  O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 		if (fd >= 0 && !lg_jitdump_open(&d->dump, fd, &why)) {

@@ -2,7 +2,8 @@
 /*
  * perf_code.h - addresses of an imported recording to frames of the trace.
  *
- * Where this machine has the very code that was recorded (same build id; without one, same host),
+ * Where this machine has the very code that was recorded (same build id; without one, same host; where the
+ * file says neither, what perf_here.h proves),
  * an address becomes its function when it is first seen, and all addresses of one function
  * become one frame whose pc is an address in it: raw addresses make ten times as many stacks.
  * Everything else stays file + offset.
@@ -10,7 +11,7 @@
 #ifndef LG_IMPORT_PERFDATA_PERF_CODE_H
 #define LG_IMPORT_PERFDATA_PERF_CODE_H
 #include "import/perfdata/perf_header.h"
-#include "import/perfdata/perf_spaces.h"
+#include "import/perfdata/perf_here.h"
 
 struct lg_pd_dso;
 struct lg_kallsyms;
@@ -20,6 +21,7 @@ struct lg_pd_code {
 	struct lg_builder *b;
 	const struct lg_pd_header *h;
 	struct lg_pd_spaces spaces;
+	struct lg_pd_here home;   /* used where the file does not say where it was made */
 	struct lg_pd_dso *dso;
 	size_t n_dso, dso_cap;
 	struct lg_map dso_by_key;    /* name and build id -> index + 1 */
@@ -55,6 +57,8 @@ void lg_pd_code_done(struct lg_pd_code *c);
 /* The kernel's own mapping ("[kernel.kallsyms]_stext") or a module's. */
 void lg_pd_code_kernel_map(struct lg_pd_code *c, uint64_t start, uint64_t len, uint64_t pgoff,
 			   const char *name, lg_str build_id);
+/* Number of the file a record names, for lg_pd_map. */
+uint32_t lg_pd_code_inode(struct lg_pd_code *c, const struct lg_pd_inode *f);
 /* Kernel code that came (len > 0) or went at run time. */
 void lg_pd_code_ksymbol(struct lg_pd_code *c, uint64_t addr, uint64_t len, const char *name);
 /* The frame at addr; space: index in spaces, for user addresses. 0 when memory is exhausted. */

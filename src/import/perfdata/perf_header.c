@@ -407,8 +407,9 @@ static int read_section(struct lg_pd_header *h, int fd, uint32_t id, uint64_t at
 
 /* One pd_u64 pair (offset, size) for each bit of the header, behind the records. */
 static int read_features(struct lg_pd_header *h, int fd, const uint8_t *bits, uint64_t at,
-			 struct lg_error *err)
+			 uint64_t *ret_end, struct lg_error *err)
 {
+	uint64_t all = at;
 	uint64_t first = pd_u64(bits, h->swap);
 	/* Files of 32-bit machines of the other byte order have their bits in 4-byte words. */
 	bool words = h->swap && !(first & 1ull << PDH_HOSTNAME) &&
@@ -428,16 +429,33 @@ static int read_features(struct lg_pd_header *h, int fd, const uint8_t *bits, ui
 		at += sizeof pair;
 		section = pd_u64(pair, h->swap);
 		size = pd_u64(pair + 8, h->swap);
+		all = at > all ? at : all;
+		if (size <= INT64_MAX && section <= INT64_MAX && section + size > all)
+			all = section + size;
 		if (size)
 			rc = read_section(h, fd, id, section, size, err);
 	}
+	*ret_end = all;
 	return rc;
+}
+
+/* Somebody may have put two files into one (cat): what follows the last part is nobody's. */
+static void look_behind(struct lg_pd_header *h, int fd, uint64_t end)
+{
+	uint8_t magic[8];
+	struct stat st;
+
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size <= end)
+		return;
+	h->behind = (uint64_t)st.st_size - end;
+	h->behind_at = end;
+	h->joined = lg_pd_sniff(magic, read_at(fd, end, magic, sizeof magic));
 }
 
 int lg_pd_header_read(struct lg_pd_header *h, int fd, const uint8_t *head, size_t n_head,
 		      struct lg_error *err)
 {
-	uint64_t magic, size;
+	uint64_t magic, size, end;
 	int rc;
 
 	if (!lg_pd_sniff(head, n_head))
@@ -467,8 +485,10 @@ int lg_pd_header_read(struct lg_pd_header *h, int fd, const uint8_t *head, size_
 			pd_u64(head + 16, h->swap), err);
 	if (!rc && !h->attrs.n)
 		rc = lg_fail(err, LG_E_FORMAT, 24, "a perf.data file without events");
-	if (!rc && h->data_size && size >= PD_FILE_HEADER && n_head >= PD_FILE_HEADER)
-		rc = read_features(h, fd, head + 72, h->data_at + h->data_size, err);
+	if (!rc && h->data_size && size >= PD_FILE_HEADER && n_head >= PD_FILE_HEADER) {
+		rc = read_features(h, fd, head + 72, h->data_at + h->data_size, &end, err);
+		look_behind(h, fd, end);
+	}
 	return rc;
 }
 

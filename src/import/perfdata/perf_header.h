@@ -34,6 +34,8 @@ struct lg_pd_header {
 	uint64_t clock_ns, wall_ns;
 	uint64_t features_damaged;       /* features that could not be read */
 	uint64_t damaged_at;
+	uint64_t behind, behind_at;      /* bytes of the file behind all of its parts */
+	bool joined;                     /* they are another perf.data file */
 };
 
 /*

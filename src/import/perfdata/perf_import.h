@@ -33,7 +33,8 @@ struct lg_pd {
 	int64_t last_ts;          /* of what was handed out last */
 	int64_t first_ts;
 	uint64_t timeless;        /* samples without time */
-	uint64_t short_records, short_at, lost, lost_samples, n_throttles;
+	uint64_t short_records, short_at, n_throttles;
+	uint64_t lost, lost_by_event; /* what the buffers had no room for, by when and by whose it was */
 
 	uint8_t apart[64];        /* a cache line: both write at every record */
 
@@ -55,6 +56,8 @@ struct lg_pd {
 
 /* perf_records.c: one record, in order. */
 int lg_pd_record_in_order(struct lg_pd *p, const struct lg_pd_handed *r);
+/* At the end: say which threads are the kernel's. */
+void lg_pd_kernel_threads(struct lg_pd *p);
 
 /* perf_events.c: tracepoints and context switches. */
 int lg_pd_events_new(struct lg_pd *p, struct lg_error *err) LG_MUST_CHECK;

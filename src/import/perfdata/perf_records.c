@@ -6,11 +6,12 @@
  * about what existed before it started have time 0.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "import/perfdata/perf_import.h"
 
-enum { CPUS_MAX = 65536 };
+enum { CPUS_MAX = 65536, KTHREADD = 2 /* its pid */ };
 
 static void short_record(struct lg_pd *p, uint64_t offset)
 {
@@ -110,7 +111,7 @@ static void exit_record(struct lg_pd *p, struct pd_cursor *c, int64_t ts)
 	lg_pd_task_exit(&p->tasks, tid, ts);
 }
 
-static void map_record(struct lg_pd *p, struct pd_cursor *c, uint16_t misc, bool two)
+static void map_record(struct lg_pd *p, struct pd_cursor *c, int64_t ts, uint16_t misc, bool two)
 {
 	int32_t pid = (int32_t)pd_take_u32(c);
 	struct lg_pd_map m = { 0 };
@@ -148,6 +149,10 @@ static void map_record(struct lg_pd *p, struct pd_cursor *c, uint16_t misc, bool
 	if ((misc & PDM_CPUMODE) >= PDM_GUEST_KERNEL)
 		return;
 	m.name = lg_intern_n(p->b, name, strnlen(name, pd_left(c)));
+	if (id && !(misc & PDM_MMAP_BUILD_ID))
+		m.inode = lg_pd_code_inode(&p->code, &(struct lg_pd_inode){
+				.name = m.name, .maj = pd_u32(id, c->swap), .min = pd_u32(id + 4, c->swap),
+				.ino = pd_u64(id + 8, c->swap), .gen = pd_u64(id + 16, c->swap), .ts = ts });
 	lg_pd_space_map(&p->code.spaces, pid, &m);
 }
 
@@ -166,6 +171,44 @@ static void ksymbol_record(struct lg_pd *p, struct pd_cursor *c)
 	lg_pd_code_ksymbol(&p->code, addr, pd_u16(flags + 2, c->swap) & 1 ? 0 : len, name);
 }
 
+/* Of the process that a child of kthreadd is, or kthreadd itself; no program was ever mapped there. */
+static bool is_kthread(const struct lg_pd *p, const struct lg_trace *t, lg_prc prc)
+{
+	int32_t pid = t->process.pid[prc];
+
+	return pid > 0 && (pid == KTHREADD || t->process.ppid[prc] == KTHREADD) &&
+	       !lg_pd_space_was_mapped(&p->code.spaces, pid);
+}
+
+/*
+ * All threads of the kernel are kthreadd's children, and it is process 2 (rest_init() in init/main.c): no
+ * record says more. Inside a container's PID namespace 2 is anybody, so its name must be kthreadd's. A
+ * helper that the kernel started (call_usermodehelper()) has its program mapped.
+ */
+void lg_pd_kernel_threads(struct lg_pd *p)
+{
+	const struct lg_trace *t = lg_builder_trace(p->b);
+	bool there = false;
+
+	for (lg_prc i = 1; i < t->process.n && !there; i++)
+		there = t->process.pid[i] == KTHREADD && is_kthread(p, t, i) &&
+			!strcmp(lg_string(t, t->process.comm[i]), "kthreadd");
+	for (lg_thr i = 1; there && i < t->thread.n; i++) {
+		struct lg_thread_row thr = lg_thread_read(p->b, i);
+		struct lg_process_row prc;
+
+		if (!is_kthread(p, t, thr.prc))
+			continue;
+		thr.flags |= LG_THREAD_KERNEL;
+		lg_thread_write(p->b, i, &thr);
+		prc = lg_process_read(p->b, thr.prc);
+		if (prc.role != LG_ROLE_OTHER)
+			continue;
+		prc.role = LG_ROLE_KERNEL;
+		lg_process_write(p->b, thr.prc, &prc);
+	}
+}
+
 /* -- what is missing -- */
 
 static void lost_record(struct lg_pd *p, const struct lg_pd_sample *who, int64_t ts, uint64_t n,
@@ -174,17 +217,37 @@ static void lost_record(struct lg_pd *p, const struct lg_pd_sample *who, int64_t
 	struct lg_pd_cpu *cpu = cpu_of(p, who->cpu);
 	int64_t from = cpu && cpu->last != INT64_MIN && cpu->last <= ts ? cpu->last : ts;
 
+	const char *why = id == LG_DIAG_LOST_EVENTS ? "perf's buffer was full"
+						    : "the processor could not keep them";
+
 	if (!n)
 		return;
 	if (id == LG_DIAG_LOST_EVENTS)
 		p->lost += n;
-	else
-		p->lost_samples += n;
 	lg_add_diag(p->b, &(struct lg_diag_row){ .ts = from, .dur = ts - from, .id = id,
 						 .cpu = who->cpu, .count = n,
-						 .text = lg_intern(p->b, "perf's buffer was full") });
+						 .text = lg_intern(p->b, why) });
 	if (id == LG_DIAG_LOST_EVENTS)
 		lg_pd_events_gap(p, from, ts, who->cpu);
+}
+
+/*
+ * Two records of one name. The kernel's tells of samples that its hardware dropped
+ * (perf_log_lost_samples() in kernel/events/core.c), which never were events: it has a time. perf record's
+ * own stand at the end without one (record__save_lost_samples() in tools/perf/builtin-record.c): what
+ * each event could not write (PERF_FORMAT_LOST), samples or not. That counts the same failures as
+ * PERF_RECORD_LOST does (__perf_output_begin() in kernel/events/ring_buffer.c raises both), and those of
+ * which no such record came, because nothing was written to that buffer any more.
+ */
+static void lost_samples_record(struct lg_pd *p, const struct lg_pd_sample *who, int64_t ts, uint64_t n,
+				uint16_t misc, bool made_up)
+{
+	if (misc & PDM_LOST_SAMPLES_BPF) /* left out on request */
+		return;
+	if (made_up && !p->timeless_file)
+		p->lost_by_event += n;
+	else
+		lost_record(p, who, ts, n, LG_DIAG_LOST_SAMPLES);
 }
 
 static void throttle_record(struct lg_pd *p, const struct lg_pd_sample *who, int64_t ts, bool begins)
@@ -308,7 +371,7 @@ static void other_record(struct lg_pd *p, const struct lg_pd_sample *who, struct
 		break;
 	case PD_MMAP:
 	case PD_MMAP2:
-		map_record(p, c, misc, type == PD_MMAP2);
+		map_record(p, c, made_up ? INT64_MIN : ts, misc, type == PD_MMAP2);
 		break;
 	case PD_LOST:
 		(void)pd_take_u64(c); /* event id */
@@ -316,9 +379,8 @@ static void other_record(struct lg_pd *p, const struct lg_pd_sample *who, struct
 		lost_record(p, who, ts, n, LG_DIAG_LOST_EVENTS);
 		break;
 	case PD_LOST_SAMPLES:
-		/* PERF_RECORD_MISC_LOST_SAMPLES_BPF: left out on request */
-		if (!(misc & 1 << 15))
-			lost_record(p, who, ts, pd_take_u64(c), LG_DIAG_LOST_SAMPLES);
+		n = pd_take_u64(c);
+		lost_samples_record(p, who, ts, n, misc, made_up);
 		break;
 	case PD_THROTTLE:
 	case PD_UNTHROTTLE:
@@ -351,7 +413,7 @@ int lg_pd_record_in_order(struct lg_pd *p, const struct lg_pd_handed *r)
 
 	if (!made_up) {
 		if (p->first_ts == INT64_MIN)
-			p->first_ts = ts;
+			p->first_ts = p->code.home.first_ts = ts;
 		p->last_ts = ts;
 	}
 	if (__builtin_expect(r->plain != NULL, 1)) {

@@ -77,6 +77,7 @@ void lg_pd_space_map(struct lg_pd_spaces *s, int32_t pid, const struct lg_pd_map
 
 	if (s->failed || m->end <= m->start || !(l = own(s, &s->space[index])))
 		return;
+	s->space[index].mapped = true;
 	for (hi = l->n; i < hi;) {
 		size_t mid = i + (hi - i) / 2;
 
@@ -121,7 +122,15 @@ void lg_pd_space_fork(struct lg_pd_spaces *s, int32_t parent, int32_t pid)
 	s->space[to].l = s->space[from].l;
 	if (s->space[to].l)
 		s->space[to].l->refs++;
+	s->space[to].mapped |= s->space[from].mapped;
 	s->space[to].version = ++s->versions;
+}
+
+bool lg_pd_space_was_mapped(const struct lg_pd_spaces *s, int32_t pid)
+{
+	uint32_t i = lg_map_get(&s->by_pid, (uint32_t)pid);
+
+	return i && s->space[i - 1].mapped;
 }
 
 void lg_pd_space_clear(struct lg_pd_spaces *s, int32_t pid)

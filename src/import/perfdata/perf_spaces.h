@@ -15,6 +15,7 @@
 struct lg_pd_map {
 	uint64_t start, end, pgoff;
 	lg_str name, build_id;
+	uint32_t inode; /* its number in lg_pd_here; 0 = not told, or not needed */
 	uint32_t dso; /* index + 1 in lg_pd_code; 0 = no frame in it yet */
 };
 
@@ -28,6 +29,7 @@ struct lg_pd_space {
 	int32_t pid;
 	int32_t live;          /* threads in it */
 	uint32_t version;      /* changes with every change of the list */
+	bool mapped;           /* something was in the list once */
 	struct lg_pd_layers *l; /* NULL = empty */
 };
 
@@ -43,6 +45,8 @@ struct lg_pd_spaces {
 uint32_t lg_pd_space_of(struct lg_pd_spaces *s, int32_t pid);
 void lg_pd_space_map(struct lg_pd_spaces *s, int32_t pid, const struct lg_pd_map *m);
 void lg_pd_space_fork(struct lg_pd_spaces *s, int32_t parent, int32_t pid);
+/* Whether a process of that number ever had anything mapped. */
+bool lg_pd_space_was_mapped(const struct lg_pd_spaces *s, int32_t pid);
 /* Exec or exit: nothing is mapped any more. */
 void lg_pd_space_clear(struct lg_pd_spaces *s, int32_t pid);
 void lg_pd_spaces_done(struct lg_pd_spaces *s);

@@ -441,6 +441,24 @@ static void note_end(struct lg_pd *p)
 		     at);
 }
 
+/* The file does not say where it was made: whose names these are. */
+static void note_proof(struct lg_pd *p, const struct lg_pd_code *c)
+{
+	const char *core = c->core_only ? " (its kernel modules have none)" : "";
+
+	if (c->home.proof == LG_PD_BY_KERNEL)
+		note(p, LG_DIAG_TRUSTED, 1, "the file does not say where it was recorded; the kernel was at the "
+		     "same random address, with a text of the same length%s", core);
+	else if (c->home.proof == LG_PD_BY_PROCESS)
+		note(p, LG_DIAG_TRUSTED, 1, "the file does not say where it was recorded; process %d of it still "
+		     "runs here, at the same random addresses", c->home.pid);
+	else if (c->home.proof == LG_PD_BY_FILE)
+		note(p, LG_DIAG_TRUSTED, 1, "the file does not say where it was recorded; it maps %.80s, made since "
+		     "this machine started", lg_string(lg_builder_trace(p->b), c->home.name));
+	note(p, LG_DIAG_UNRESOLVED, c->home.refused, "files of that name here, which nothing shows to be those "
+	     "recorded, unchanged since: %zu (the file does not say where it was recorded)", c->home.refused);
+}
+
 static void notes(struct lg_pd *p)
 {
 	note_end(p);
@@ -456,6 +474,13 @@ static void notes(struct lg_pd *p)
 	note(p, LG_DIAG_FILE_DAMAGED, p->h.features_damaged, "%llu parts of the file's description "
 	     "cannot be read, the last at byte %llu", (unsigned long long)p->h.features_damaged,
 	     (unsigned long long)p->h.damaged_at);
+	note(p, p->h.joined ? LG_DIAG_PARTIAL : LG_DIAG_NOT_UNDERSTOOD, p->h.behind != 0,
+	     p->h.joined ? "another perf.data file begins at byte %llu: it and what may follow, %llu bytes, "
+			   "were not read; give each file by itself"
+			 : "from byte %llu on, behind the last part of the file, %llu bytes were not read",
+	     (unsigned long long)p->h.behind_at, (unsigned long long)p->h.behind);
+	note(p, LG_DIAG_LOST_EVENTS, p->lost_by_event > p->lost ? p->lost_by_event - p->lost : 0,
+	     "perf's buffer was full; when is not told: only perf's count at the end has these");
 	note(p, LG_DIAG_NOT_UNDERSTOOD, p->unknown_type, "records of type %u at byte %llu and others "
 	     "like it", p->unknown_kind, (unsigned long long)p->unknown_at);
 	note(p, LG_DIAG_NOT_UNDERSTOOD, p->h.in_folder, "perf record --threads left the samples in the files "
@@ -474,6 +499,7 @@ static void notes(struct lg_pd *p)
 	     "order of the file, 1 us apart");
 	note(p, LG_DIAG_UNRESOLVED, p->code.unnamed, "%zu of %zu addresses have no function here",
 	     p->code.unnamed, p->code.frames);
+	note_proof(p, &p->code);
 	if (p->order.late)
 		lg_meta_setf(p->b, 0, "record.late", "%llu records came later than two rounds after "
 			     "their time", (unsigned long long)p->order.late);
@@ -563,6 +589,7 @@ static int read_all(struct lg_pd *p, int fd, const uint8_t *head, size_t n_head,
 	if (!rc)
 		rc = lg_pd_events_finish(p, err);
 	if (!rc) {
+		lg_pd_kernel_threads(p);
 		say_clock(p);
 		notes(p);
 	}

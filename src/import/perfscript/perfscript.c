@@ -30,7 +30,8 @@ struct script {
 	struct lg_sample_row row;
 	bool open;
 	int64_t last_ts;
-	uint64_t line_no, odd, odd_at, cut, timeless, lost, samples;
+	uint64_t line_no, odd, odd_at, cut, timeless, samples;
+	uint64_t lost, lost_by_event; /* as in perfdata/perf_import.h */
 	lg_str s_unknown;
 };
 
@@ -110,13 +111,24 @@ static void other_record(struct script *s, const struct lg_ps_line *l)
 	const char *p = memmem(l->rest.p, l->rest.n, lost, sizeof lost - 1);
 	uint64_t n = 0;
 
-	if (!is(l->event, "PERF_RECORD_LOST") && !is(l->event, "PERF_RECORD_LOST_SAMPLES"))
+	bool samples = is(l->event, "PERF_RECORD_LOST_SAMPLES");
+
+	if (!is(l->event, "PERF_RECORD_LOST") && !samples)
+		return;
+	if (samples && memmem(l->rest.p, l->rest.n, "(BPF)", 5)) /* left out on request */
 		return;
 	for (p = p ? p + sizeof lost - 1 : l->rest.p + l->rest.n;
 	     p < l->rest.p + l->rest.n && *p >= '0' && *p <= '9' && n < 1u << 30; p++)
 		n = n * 10 + (uint64_t)(*p - '0');
+	/* perf record's count at the end: see lost_samples_record() in perfdata/perf_records.c */
+	if (samples && l->has_time && !l->ts) {
+		s->lost_by_event += n;
+		return;
+	}
+	s->lost += samples ? 0 : n;
 	lg_add_diag(s->b, &(struct lg_diag_row){ .ts = l->has_time ? l->ts : s->last_ts,
-						 .id = LG_DIAG_LOST_EVENTS, .cpu = l->cpu,
+						 .id = samples ? LG_DIAG_LOST_SAMPLES : LG_DIAG_LOST_EVENTS,
+						 .cpu = l->cpu,
 						 .count = n ? n : 1 });
 }
 
@@ -248,6 +260,10 @@ static void notes(struct script *s, uint64_t bytes, const char *bad)
 		lg_add_diag_now(s->b, LG_DIAG_FILE_TRUNCATED, s->last_ts, 1,
 				"the file cannot be unpacked beyond byte %llu of its text (line %llu)",
 				(unsigned long long)bytes, (unsigned long long)s->line_no);
+	if (s->lost_by_event > s->lost)
+		lg_add_diag_now(s->b, LG_DIAG_LOST_EVENTS, s->last_ts, s->lost_by_event - s->lost,
+				"perf's buffer was full; when is not told: only perf's count at the end has "
+				"these");
 	if (s->odd)
 		lg_add_diag_now(s->b, LG_DIAG_NOT_UNDERSTOOD, s->last_ts, s->odd,
 				"%llu lines are neither event nor frame, the first is line %llu",

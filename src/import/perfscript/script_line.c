@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+enum { COMM_LONGEST = 15 }; /* TASK_COMM_LEN in include/linux/sched.h less the closing zero */
+
 static bool is_space(char c)
 {
 	return c == ' ' || c == '\t';
@@ -203,11 +205,12 @@ static void set_comm(struct lg_ps_line *l, const char *start, const char *p)
 
 /*
  * Names contain spaces and digits: the thread's id is the first number behind which the line
- * makes sense.
+ * makes sense. longest: of the name.
  */
-static bool with_id(struct lg_ps_line *l, const char *start, const char *end, bool want_time)
+static bool with_id(struct lg_ps_line *l, const char *start, const char *end, bool want_time,
+		    ptrdiff_t longest)
 {
-	for (const char *p = start, *e; p < end; p = skip_spaces(e, end)) {
+	for (const char *p = start, *e = start; p < end && e - start <= longest; p = skip_spaces(e, end)) {
 		e = token_end(p, end);
 		if (!id(p, e, &l->pid, &l->tid) || !tail(l, e, end) || l->has_time != want_time)
 			continue;
@@ -218,9 +221,9 @@ static bool with_id(struct lg_ps_line *l, const char *start, const char *end, bo
 	return false;
 }
 
-static bool without_id(struct lg_ps_line *l, const char *start, const char *end)
+static bool without_id(struct lg_ps_line *l, const char *start, const char *end, ptrdiff_t longest)
 {
-	for (const char *p = start, *e; p < end; p = skip_spaces(e, end)) {
+	for (const char *p = start, *e = start; p < end && e - start <= longest; p = skip_spaces(e, end)) {
 		e = token_end(p, end);
 		if (!tail(l, p, end) || !l->has_time)
 			continue;
@@ -235,8 +238,8 @@ static bool event_line(struct lg_ps_line *l, const char *line, const char *end)
 {
 	const char *start = skip_spaces(line, end);
 
-	return with_id(l, start, end, true) || without_id(l, start, end) ||
-	       with_id(l, start, end, false);
+	return with_id(l, start, end, true, PTRDIFF_MAX) || without_id(l, start, end, PTRDIFF_MAX) ||
+	       with_id(l, start, end, false, PTRDIFF_MAX);
 }
 
 /* "name+0x1f (dso)", "name (inlined)", "name" */
@@ -293,11 +296,34 @@ static bool frame_line(struct lg_ps_line *l, const char *p, const char *end)
 	return true;
 }
 
+/*
+ * dd, bc, cc1 and fade are names of processes and addresses too, and without names the thread's id stands
+ * first: of a line that could be a frame, whether it has the fields of an event. No name is longer than
+ * COMM_LONGEST, so that the symbols of frames are hardly looked at. perf indents frames by a tab
+ * (sample__fprintf_callchain() in tools/perf/util/evsel_fprintf.c) and events by spaces, but text that was
+ * pasted somewhere may have lost its tabs: behind one only all of an event's fields count. Without a time
+ * something of perf's must follow the event, as "816276 7 of: them (libx.so)" is a symbol.
+ */
+static bool event_after_all(struct lg_ps_line *l, char indent, const char *start, const char *end)
+{
+	struct lg_ps_line at;
+
+	if (with_id(l, start, end, true, COMM_LONGEST))
+		return true;
+	if (indent == '\t')
+		return false;
+	if (without_id(l, start, end, COMM_LONGEST))
+		return true;
+	return with_id(l, start, end, false, COMM_LONGEST) &&
+	       (!l->rest.n || lg_ps_parse_rest(&at, l->rest) || memchr(l->rest.p, '=', l->rest.n));
+}
+
 enum lg_ps_kind lg_ps_parse(struct lg_ps_line *ret, const char *line, size_t n, bool inside)
 {
 	const char *end = line + n, *p;
+	struct lg_ps_line event = { .pid = -1, .tid = -1, .cpu = -1 };
 
-	*ret = (struct lg_ps_line){ .pid = -1, .tid = -1, .cpu = -1 };
+	*ret = event;
 	while (end > line && (is_space(end[-1]) || end[-1] == '\r'))
 		end--;
 	if (end == line)
@@ -305,8 +331,12 @@ enum lg_ps_kind lg_ps_parse(struct lg_ps_line *ret, const char *line, size_t n, 
 	if (*line == '#')
 		return LG_PS_COMMENT;
 	p = skip_spaces(line, end);
-	if (inside && p > line && frame_line(ret, p, end))
-		return LG_PS_FRAME;
+	if (inside && p > line && frame_line(ret, p, end)) {
+		if (!event_after_all(&event, *line, p, end))
+			return LG_PS_FRAME;
+		*ret = event;
+		return LG_PS_EVENT;
+	}
 	if (event_line(ret, line, end))
 		return LG_PS_EVENT;
 	return LG_PS_ODD;

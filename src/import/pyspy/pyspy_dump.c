@@ -19,7 +19,7 @@ struct dump {
 	int open, state;
 	lg_frm frame[DEPTH_MAX]; /* innermost first */
 	size_t n_frames;
-	uint64_t threads, odd, odd_line, line_no;
+	uint64_t threads, odd, odd_line, line_no, cut;
 };
 
 void lg_pyspy_thread(struct lg_builder *b, lg_thr thr, lg_stk stack, int state, uint64_t n)
@@ -120,6 +120,7 @@ static void take_line(struct dump *d, const char *p, size_t n)
 	/* Locals and arguments are indented by eight. */
 	if (!d->open || n < 5 || strncmp(p, "    ", 4) || p[4] == ' ')
 		return;
+	d->cut += d->n_frames == DEPTH_MAX;
 	if (d->n_frames < DEPTH_MAX)
 		d->frame[d->n_frames++] = lg_frame_from_text(d->b, p + 4, n - 4);
 }
@@ -169,6 +170,9 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 			lg_add_diag_now(b, LG_DIAG_NOT_UNDERSTOOD, 0, d->odd,
 					"%llu lines are not py-spy's, the first is line %llu",
 					(unsigned long long)d->odd, (unsigned long long)d->odd_line);
+		if (d->cut)
+			lg_add_diag_now(b, LG_DIAG_STACK_TRUNCATED, 0, d->cut,
+					"frames further out than %d from the innermost", DEPTH_MAX);
 		if (lg_source_damage(in))
 			lg_add_diag_now(b, LG_DIAG_FILE_TRUNCATED, 0, 1, "%s", lg_source_damage(in));
 	}

@@ -246,6 +246,13 @@ static void evented(struct speedscope *s, uint32_t profile)
 	}
 }
 
+static void say_cut(const struct speedscope *s)
+{
+	if (s->cut)
+		lg_add_diag_now(s->b, LG_DIAG_STACK_TRUNCATED, 0, s->cut, "stacks of more than %d frames",
+				DEPTH_MAX);
+}
+
 static int run_speedscope(const char *path, struct lg_builder *b, struct lg_error *err)
 {
 	struct text t = { 0 };
@@ -285,9 +292,7 @@ static int run_speedscope(const char *path, struct lg_builder *b, struct lg_erro
 		if (s.odd)
 			lg_add_diag_now(b, LG_DIAG_FILE_DAMAGED, 0, s.odd,
 					"frames that are not in the list, or closed before they were open");
-		if (s.cut)
-			lg_add_diag_now(b, LG_DIAG_STACK_TRUNCATED, 0, s.cut,
-					"stacks of more than %d frames", DEPTH_MAX);
+		say_cut(&s);
 	}
 	lg_free(s.frame);
 	return text_close(&t, b, s.rows, "a speedscope file", err);
@@ -298,7 +303,7 @@ static int run_speedscope(const char *path, struct lg_builder *b, struct lg_erro
 struct track {
 	lg_thr thr;
 	double last;
-	size_t n;
+	size_t n, over; /* over: open frames beyond the deepest that is kept */
 	lg_stk stack[DEPTH_MAX + 1];
 };
 
@@ -367,9 +372,14 @@ static int run_trace(const char *path, struct lg_builder *b, struct lg_error *er
 		if (ts > k->last && k->n)
 			sample(&s, k->last, ts - k->last, k->stack[k->n]);
 		k->last = ts;
-		if (*ph == 'E') {
+		if (*ph == 'E' && k->over) {
+			k->over--;
+		} else if (*ph == 'E') {
 			s.odd += !k->n;
 			k->n -= k->n > 0;
+		} else if (k->n == DEPTH_MAX) {
+			k->over++;
+			s.cut++;
 		} else if (k->n < DEPTH_MAX) {
 			const char *file = lg_value_text(d, lg_value_get(d, args, "filename"));
 			int64_t line = lg_value_int(d, lg_value_get(d, args, "line"), 0);
@@ -387,6 +397,7 @@ static int run_trace(const char *path, struct lg_builder *b, struct lg_error *er
 		lg_meta_set(b, 0, "trace.format", "py-spy chrometrace");
 		if (s.odd)
 			lg_add_diag_now(b, LG_DIAG_FILE_DAMAGED, 0, s.odd, "frames end that never began");
+		say_cut(&s);
 	}
 	for (size_t i = 0; i < n_track; i++)
 		lg_free(track[i]);

@@ -99,6 +99,7 @@ struct smi {
 	int64_t first, last, day, previous_clock; /* day: midnights passed, for -o T */
 	int has_uuid[GPUS_MAX];
 	uint64_t rows, torn, torn_line, line_no, timeless;
+	int last_gpu; /* of a row without a time */
 	/* rows that wait for their GPU */
 	struct row *row;
 	double *value;
@@ -348,7 +349,7 @@ static void take_row(struct smi *s, const char *p, size_t n)
 		if (s->col[i].role == INDEX) {
 			double v = number(cell[i], len[i]);
 
-			odd = !(v >= 0 && v < GPUS_MAX);
+			odd = !(v >= 0 && v < (double)GPUS_MAX);
 			gpu = odd ? 0 : (int)v;
 		}
 	if (odd || ts == -1) {
@@ -357,10 +358,11 @@ static void take_row(struct smi *s, const char *p, size_t n)
 		return;
 	}
 	if (ts == INT64_MIN) {
-		/* dmon without -o: a sweep a second unless -d said otherwise */
-		ts = (int64_t)s->timeless * SECOND;
-		s->timeless += gpu == 0 || !s->rows;
-		ts = s->timeless ? (int64_t)(s->timeless - 1) * SECOND : 0;
+		/* dmon without -o: a sweep a second unless -d said otherwise. It begins where the numbers do
+		 * not go up: with -i there may be no device 0. */
+		s->timeless += !s->timeless || gpu <= s->last_gpu;
+		s->last_gpu = gpu;
+		ts = (int64_t)(s->timeless - 1) * SECOND;
 	}
 	if (!s->rows++)
 		s->first = ts;

@@ -62,7 +62,7 @@ static int number_then(const char **p, char c, int64_t max, int64_t *ret)
 	return 1;
 }
 
-/* "[rank3]:", "[default0]:", "rank 3:", "3:" (srun -l) */
+/* "[rank3]:", "[default0]:" (torchrun's: among the ranks of a host), "3:" (srun -l) */
 static int rank_prefix(const char **p, struct lg_log_line *l)
 {
 	static const char *const before[] = { "[rank", "[default", "[Rank ", "" };
@@ -76,9 +76,9 @@ static int rank_prefix(const char **p, struct lg_log_line *l)
 			continue;
 		if (i == 2)
 			return 0; /* "[Rank 1] Watchdog ...": part of the message; see message_rank() */
-		if (!k && (*q != ' ' || l->ts != INT64_MIN))
+		if ((!k && (*q != ' ' || l->ts != INT64_MIN)) || (i == 1 && l->local >= 0))
 			continue;
-		l->rank = (int32_t)v;
+		*(i == 1 ? &l->local : &l->rank) = (int32_t)v;
 		q += *q == ':';
 		*p = q + strspn(q, " ");
 		return 1;
@@ -195,13 +195,21 @@ static void brackets(const char **p, struct lg_log_line *l)
 	}
 }
 
-/* "[Rank 1] Watchdog", "[PG 0 (default_pg) Rank 1] Exception", "[PG ID 0 PG GUID 0 Rank 1]" */
+/*
+ * "[Rank 1] Watchdog", "[PG 0 (default_pg) Rank 1] Exception", "[PG ID 0 PG GUID 0(default_pg) Rank 1]". In
+ * other groups the rank is the one that the process has there (ProcessGroupNCCL.cpp, createLogPrefix), not
+ * the job's.
+ */
 static void message_rank(struct lg_log_line *l)
 {
 	const char *at = l->msg, *end, *r;
 	int64_t v;
 
 	if (*at != '[' || !(end = strchr(at, ']')) || end - at > 120)
+		return;
+	if (!strncmp(at, "[PG ", 4) && strncmp(at, "[PG 0 Rank ", 11) &&
+	    !memmem(at, (size_t)(end - at), "default_pg", 10) &&
+	    !memmem(at, (size_t)(end - at), "GUID 0 Rank ", 12))
 		return;
 	r = memmem(at, (size_t)(end - at), "Rank ", 5);
 	if (r) {
@@ -216,9 +224,9 @@ void lg_log_line_parse(char *text, int year, struct lg_log_line *ret)
 	const char *p = text;
 
 	strip_escapes(text);
-	*ret = (struct lg_log_line){ .ts = INT64_MIN, .rank = -1, .pid = -1, .frame = -1, .compile = -1,
-				     .text = text };
-	for (int i = 0; i < 4; i++) {
+	*ret = (struct lg_log_line){ .ts = INT64_MIN, .rank = -1, .local = -1, .pid = -1, .frame = -1,
+				     .compile = -1, .text = text };
+	for (int i = 0; i < 5; i++) {
 		p += strspn(p, " ");
 		if (!ret->is_glog && glog(&p, year, ret)) {
 			brackets(&p, ret);

@@ -10,6 +10,9 @@
 #include "import/torchlog/step_regex.h"
 #include "import/torchlog/torchlog.h"
 
+#define STEPS_MAX (INT64_C(1) << 53) /* no loop counts further */
+enum { STEP_TEXTS = 10000 }; /* kept whole of step lines */
+
 /* The integer behind word; otherwise if there is none. */
 static int64_t int_after(const char *text, const char *word, int64_t otherwise)
 {
@@ -146,7 +149,7 @@ static int memory_summary(struct lg_torchlog *l, const struct lg_log_line *line)
 	size_t n = strlen(l->summary);
 
 	if (*m != '|')
-		return l->summary_device >= 0 && (*m == '=' || *m == '-');
+		return 0;
 	if (strstr(m, "memory summary, device ID ")) {
 		l->summary_device = (int)int_after(m, "device ID ", 0);
 		l->summary[0] = 0;
@@ -178,37 +181,49 @@ static int memory_summary(struct lg_torchlog *l, const struct lg_log_line *line)
 		}
 		return 1;
 	}
-	return 1;
+	return 0; /* another row, or a line of another program's */
+}
+
+static void counter_of(struct lg_torchlog *l, const struct lg_log_line *line, const char *name,
+		       const char *unit, int32_t index, double v)
+{
+	lg_prc p = lg_thread_process(l->b, lg_torchlog_thread(l, line));
+	struct lg_track_row track = { .kind = LG_TRACK_COUNTER, .name = lg_intern(l->b, name), .prc = p,
+				      .unit = lg_intern(l->b, unit), .index = index };
+
+	if (isfinite(v))
+		lg_add_counter(l->b, &(struct lg_counter_row){ .ts = lg_torchlog_now(l, line), .value = v,
+							       .track = lg_track_get(l->b, &track) });
 }
 
 static void counter(struct lg_torchlog *l, const struct lg_log_line *line, const char *name, const char *unit,
 		    double v)
 {
-	if (!isfinite(v))
-		return;
-	lg_add_counter(l->b, &(struct lg_counter_row){
-				     .ts = lg_torchlog_now(l, line), .value = v,
-				     .track = lg_track_get(l->b, &(struct lg_track_row){
-							.kind = LG_TRACK_COUNTER,
-								       .name = lg_intern(l->b, name),
-							.unit = lg_intern(l->b, unit), .index = -1,
-							.prc = lg_thread_process(l->b,
-								       lg_torchlog_thread(l, line)) }) });
+	counter_of(l, line, name, unit, -1, v);
+}
+
+/* A run of weeks has millions of these lines, no two alike: what they say is in the counters. */
+static void mark_step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number)
+{
+	lg_torchlog_mark(l, line, "log.step", number, l->step_lines++ < STEP_TEXTS ? NULL : "");
 }
 
 /*
  * One step line. ms: length of a step as the line says it, NaN when it does not; then the distance of two
  * lines tells it. A span only for the step after the last one that was seen, when the clock of the log
- * is finer than the step.
+ * is finer than the step. bar: of several, else -1.
  */
-static void step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, double ms)
+static void step_of_bar(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, double ms,
+			int32_t bar)
 {
 	lg_thr thr = lg_torchlog_thread(l, line);
 	uint32_t at = lg_map_get(&l->step_of, thr);
 	int64_t now = lg_torchlog_now(l, line), dur = 0;
 	struct lg_log_step *s;
 
-	lg_torchlog_mark(l, line, "log.step", number, NULL);
+	if (number < 0 || number > STEPS_MAX)
+		return;
+	mark_step(l, line, number);
 	if (!at) {
 		at = (uint32_t)l->n_step + 1;
 		if (lg_grow(&l->step, &l->cap_step, at, sizeof *l->step) ||
@@ -226,7 +241,7 @@ static void step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t 
 		ms = (double)(now - s->ts) / 1e6 / (double)(number - s->step);
 	if (isfinite(ms) && ms > 0 && ms < 1e9) {
 		dur = (int64_t)(ms * 1e6);
-		counter(l, line, "log.step_ms", "ms", ms);
+		counter_of(l, line, "log.step_ms", "ms", bar, ms);
 	}
 	if (dur > 2 * l->resolution && line->ts != INT64_MIN && number == s->step + 1) {
 		int64_t from = s->stamped && s->ts > now - dur ? s->ts : now - dur;
@@ -236,6 +251,34 @@ static void step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t 
 							 .name = lg_intern(l->b, "log step") });
 	}
 	*s = (struct lg_log_step){ .step = number, .ts = now, .stamped = line->ts != INT64_MIN };
+}
+
+static void step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, double ms)
+{
+	step_of_bar(l, line, number, ms, -1);
+}
+
+/*
+ * Which bar it is, by the words before it ("Epoch 3", "Validation", "Loading checkpoint shards") or, where there are
+ * none, by its length: what a validation takes is no slow step of the training. -1 = the first.
+ */
+static int32_t bar_of(struct lg_torchlog *l, const char *text, const char *end, long long total)
+{
+	enum { BARS_MAX = 64 };
+	uint64_t key = 0;
+	uint32_t at;
+
+	for (const char *p = text; p < end; p++)
+		if (isalpha((unsigned char)*p))
+			key = lg_mix64(key ^ (unsigned char)*p);
+	key = (key ? key : lg_mix64((uint64_t)total)) | 1;
+	at = lg_map_get(&l->bar_of, key);
+	if (!at && l->n_bars < BARS_MAX) {
+		at = ++l->n_bars;
+		if (lg_map_set(&l->bar_of, key, at))
+			lg_builder_fail(l->b);
+	}
+	return at == 1 ? -1 : at ? (int32_t)at - 1 : BARS_MAX;
 }
 
 /* " 12%|#2  | 12/100 [00:10<01:20,  1.10it/s]" */
@@ -259,7 +302,8 @@ static int progress_bar(struct lg_torchlog *l, const struct lg_log_line *line)
 	rate = unit ? strtod(unit + 1, NULL) : 0;
 	if (!(rate > 0) || done == 0)
 		return 1; /* "?it/s": no step yet */
-	step(l, line, done, unit && strstr(unit, "s/it") ? rate * 1000 : 1000 / rate);
+	step_of_bar(l, line, done, unit && strstr(unit, "s/it") ? rate * 1000 : 1000 / rate,
+		    bar_of(l, line->msg, p, total));
 	return 1;
 }
 
@@ -352,7 +396,7 @@ static int framework_step(struct lg_torchlog *l, const struct lg_log_line *line)
 	}
 	/* Hugging Face: "{'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 5e-05, 'epoch': 0.1}" */
 	if (!strncmp(m, "{'loss': ", 9)) {
-		lg_torchlog_mark(l, line, "log.step", -1, NULL);
+		mark_step(l, line, -1);
 		counter(l, line, "log.loss", "", real_after(m, "'loss':"));
 		return 1;
 	}

@@ -141,8 +141,9 @@ static void metrics(struct lg_torchlog *l, const struct lg_log_line *line, const
 	}
 }
 
-/* 1 = the payload is the text of the mark that is open now. */
-static int artifact(struct lg_torchlog *l, const struct lg_log_line *line, const struct lg_doc *d, uint32_t a)
+/* The payload that follows is the text of some. */
+static void artifact(struct lg_torchlog *l, const struct lg_log_line *line, const struct lg_doc *d,
+		     uint32_t a)
 {
 	static const struct {
 		const char *name, *mark;
@@ -160,7 +161,7 @@ static int artifact(struct lg_torchlog *l, const struct lg_log_line *line, const
 	};
 	const char *name = lg_value_text(d, lg_value_get(d, a, "name"));
 	int64_t compile = lg_value_int(d, lg_value_get(d, d->root, "frame_compile_id"), -1);
-	char code[560];
+	char code[560], text[576];
 
 	code_and_id(l, line, d, code, sizeof code);
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
@@ -168,31 +169,27 @@ static int artifact(struct lg_torchlog *l, const struct lg_log_line *line, const
 			continue;
 		if (!known[i].payload) {
 			lg_torchlog_mark(l, line, known[i].mark, compile, name);
-			return 0;
+			return;
 		}
-		l->open = (struct lg_mark_row){ .ts = lg_torchlog_now(l, line),
-						.thr = lg_torchlog_thread(l, line), .value = compile,
-						.name = lg_intern(l->b, known[i].mark) };
-		snprintf(l->text, sizeof l->text, "%s:", code);
-		return 1;
+		snprintf(text, sizeof text, "%s:", code);
+		lg_torchlog_open(l, line, LG_LOG_PAYLOAD, known[i].mark, compile, text);
+		return;
 	}
-	return 0;
 }
 
-int lg_torchlog_record(struct lg_torchlog *l, const struct lg_log_line *line, char *json)
+void lg_torchlog_record(struct lg_torchlog *l, const struct lg_log_line *line, char *json)
 {
 	static const char *const wanted[] = { "{\"compilation_metrics\"", "{\"bwd_compilation_metrics\"",
 					      "{\"artifact\"", "{\"dynamo_start\"", "{\"str\"" };
 	struct lg_log_line with = *line;
 	struct lg_doc d;
 	uint32_t v;
-	int payload = 0;
 	size_t i = 0;
 
 	while (i < sizeof wanted / sizeof *wanted && strncmp(json, wanted[i], strlen(wanted[i])))
 		i++;
 	if (i == sizeof wanted / sizeof *wanted || lg_doc_json(&d, json, strlen(json), NULL))
-		return 0;
+		return;
 	if (with.rank < 0) {
 		int64_t rank = lg_value_int(&d, lg_value_get(&d, d.root, "rank"), -1);
 
@@ -202,7 +199,7 @@ int lg_torchlog_record(struct lg_torchlog *l, const struct lg_log_line *line, ch
 	    (v = lg_value_get(&d, d.root, "bwd_compilation_metrics"))) {
 		metrics(l, &with, &d, v);
 	} else if ((v = lg_value_get(&d, d.root, "artifact"))) {
-		payload = artifact(l, &with, &d, v);
+		artifact(l, &with, &d, v);
 	} else if ((v = lg_value_get(&d, d.root, "dynamo_start"))) {
 		char code[560];
 
@@ -214,5 +211,4 @@ int lg_torchlog_record(struct lg_torchlog *l, const struct lg_log_line *line, ch
 		string(l, &with, &d, v);
 	}
 	lg_doc_done(&d);
-	return payload;
 }

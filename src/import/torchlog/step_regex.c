@@ -91,7 +91,7 @@ int lg_step_regex_set(const char *re, struct lg_error *err)
 	if (strlen(re) > RE_MAX || strchr(re, '\n'))
 		return lg_fail(err, LG_E_USAGE, LG_NO_OFFSET, "the expression is longer than %d bytes, or than a "
 			       "line", RE_MAX);
-	if (places(re, &back) > PLACES_MAX)
+	if (places(re, &back) > (double)PLACES_MAX)
 		return lg_fail(err, LG_E_USAGE, LG_NO_OFFSET, "\"%.80s\": its repetitions {n,m} multiply to too much",
 			       re);
 	if (back)

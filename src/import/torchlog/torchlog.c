@@ -20,7 +20,6 @@
 
 #define SECOND INT64_C(1000000000)
 enum { HEAD_BYTES = 65536 };
-enum open_kind { NOTHING, GRAPH_BREAK, RECOMPILE, LIMIT, PAYLOAD };
 
 static void remember(struct lg_torchlog *l, struct lg_map *m, uint64_t key, lg_thr thr)
 {
@@ -28,18 +27,59 @@ static void remember(struct lg_torchlog *l, struct lg_map *m, uint64_t key, lg_t
 		lg_builder_fail(l->b);
 }
 
-lg_thr lg_torchlog_thread(struct lg_torchlog *l, const struct lg_log_line *line)
+/* A process whose pid is another rank's, too: each container counts its own. */
+static lg_thr another_of_pid(struct lg_torchlog *l, const struct lg_log_line *line)
 {
-	lg_thr thr = line->pid > 0 ? lg_map_get(&l->by_pid, (uint64_t)line->pid) : 0;
+	uint64_t key = ((uint64_t)line->rank + 1) << 32 | (uint32_t)line->pid;
+	lg_thr thr = lg_map_get(&l->by_pid, key);
+	lg_prc p;
+
+	if (thr)
+		return thr;
+	p = lg_process_add(l->b, &(struct lg_process_row){
+					 .start = INT64_MIN, .end = INT64_MAX, .pid = line->pid,
+					 .rank = line->rank, .local_rank = -1, .role = LG_ROLE_RANK });
+	thr = lg_thread_add(l->b, &(struct lg_thread_row){
+					  .start = INT64_MIN, .end = INT64_MAX, .tid = line->pid, .prc = p,
+					  .flags = LG_THREAD_MAIN });
+	if (thr)
+		remember(l, &l->by_pid, key, thr);
+	return thr;
+}
+
+/* The thread of a pid, which is one of a rank where the line tells it. */
+static lg_thr thread_of_pid(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	lg_thr thr = lg_map_get(&l->by_pid, (uint64_t)line->pid);
 	struct lg_process_row row;
 	lg_prc p;
 
-	if (!thr && line->pid > 0) {
+	if (!thr) {
 		thr = lg_thread_get(l->b, line->pid, line->pid);
 		if (thr)
 			remember(l, &l->by_pid, (uint64_t)line->pid, thr);
 		l->only = l->n_pids++ ? 0 : thr;
 	}
+	if (!thr || line->rank < 0)
+		return thr;
+	p = lg_thread_process(l->b, thr);
+	row = lg_process_read(l->b, p);
+	if (row.rank >= 0 && row.rank != line->rank) {
+		l->only = 0;
+		return another_of_pid(l, line);
+	}
+	if (row.rank < 0) {
+		row.rank = line->rank;
+		row.role = LG_ROLE_RANK;
+		lg_process_write(l->b, p, &row);
+	}
+	return thr;
+}
+
+lg_thr lg_torchlog_thread(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	lg_thr thr = line->pid > 0 ? thread_of_pid(l, line) : 0;
+
 	if (line->rank < 0) {
 		thr = thr ? thr : l->only ? l->only : l->nobody;
 		if (!thr)
@@ -48,13 +88,6 @@ lg_thr lg_torchlog_thread(struct lg_torchlog *l, const struct lg_log_line *line)
 		return thr;
 	}
 	if (thr) {
-		p = lg_thread_process(l->b, thr);
-		row = lg_process_read(l->b, p);
-		if (row.rank != line->rank) {
-			row.rank = line->rank;
-			row.role = LG_ROLE_RANK;
-			lg_process_write(l->b, p, &row);
-		}
 		remember(l, &l->by_rank, (uint64_t)line->rank + 1, thr);
 		return thr;
 	}
@@ -67,13 +100,30 @@ lg_thr lg_torchlog_thread(struct lg_torchlog *l, const struct lg_log_line *line)
 	return thr;
 }
 
-static void flush(struct lg_torchlog *l)
+static void flush(struct lg_torchlog *l, struct lg_log_open *o)
 {
-	if (l->open_kind == NOTHING)
+	if (!o || o->kind == LG_LOG_NOTHING)
 		return;
-	l->open.text = lg_intern(l->b, l->text);
-	lg_add_mark(l->b, &l->open);
-	l->open_kind = NOTHING;
+	o->mark.text = lg_intern(l->b, o->text);
+	lg_add_mark(l->b, &o->mark);
+	lg_map_remove(&l->open_of, o->key);
+	o->kind = LG_LOG_NOTHING;
+	l->payload = l->payload == o ? NULL : l->payload;
+}
+
+/* Whose line it is: launchers put the rank before each, torch the pid before its own. */
+static uint64_t key_of(const struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	if (line->rank >= 0)
+		return (uint64_t)line->rank + 1;
+	return line->pid > 0 ? (uint64_t)line->pid << 32 : l->key;
+}
+
+static struct lg_log_open *open_by(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	uint32_t at = lg_map_get(&l->open_of, key_of(l, line));
+
+	return at ? &l->open[at - 1] : NULL;
 }
 
 /* The time of a row: the line's, else that of the last line that had one, else its number. */
@@ -89,7 +139,7 @@ void lg_torchlog_mark(struct lg_torchlog *l, const struct lg_log_line *line, con
 {
 	char cut[LG_LOG_TEXT];
 
-	flush(l);
+	flush(l, open_by(l, line));
 	snprintf(cut, sizeof cut, "%s", text ? text : line->msg);
 	lg_add_mark(l->b, &(struct lg_mark_row){ .ts = lg_torchlog_now(l, line),
 						 .thr = lg_torchlog_thread(l, line), .value = value,
@@ -98,48 +148,61 @@ void lg_torchlog_mark(struct lg_torchlog *l, const struct lg_log_line *line, con
 	l->known++;
 }
 
-static void open_mark(struct lg_torchlog *l, const struct lg_log_line *line, enum open_kind kind,
+void lg_torchlog_open(struct lg_torchlog *l, const struct lg_log_line *line, enum lg_log_kind kind,
 		      const char *name, int64_t value, const char *text)
 {
-	flush(l);
-	l->open = (struct lg_mark_row){ .ts = lg_torchlog_now(l, line), .thr = lg_torchlog_thread(l, line),
+	struct lg_log_open *o = &l->open[l->next_open++ % LG_LOG_OPEN];
+
+	flush(l, open_by(l, line));
+	flush(l, o); /* the oldest: of so many processes, nothing more follows */
+	o->mark = (struct lg_mark_row){ .ts = lg_torchlog_now(l, line), .thr = lg_torchlog_thread(l, line),
 					.name = lg_intern(l->b, name), .value = value };
-	snprintf(l->text, sizeof l->text, "%s", text);
-	l->open_kind = kind;
+	o->key = key_of(l, line);
+	o->kind = kind;
+	snprintf(o->text, sizeof o->text, "%s", text);
+	if (lg_map_set(&l->open_of, o->key, (uint32_t)(o - l->open) + 1))
+		lg_builder_fail(l->b);
+	l->payload = kind == LG_LOG_PAYLOAD ? o : NULL;
+}
+
+static void open_mark(struct lg_torchlog *l, const struct lg_log_line *line, enum lg_log_kind kind,
+		      const char *name, int64_t value, const char *text)
+{
+	lg_torchlog_open(l, line, kind, name, value, text);
 	l->known++;
 }
 
-static void append(struct lg_torchlog *l, const char *separator, const char *text)
+static void append(struct lg_log_open *o, const char *separator, const char *text)
 {
-	size_t n = strlen(l->text);
+	size_t n = strlen(o->text);
 
-	snprintf(l->text + n, sizeof l->text - n, "%s%s", n ? separator : "", text);
+	snprintf(o->text + n, sizeof o->text - n, "%s%s", n ? separator : "", text);
 }
 
 /* A further line of the open record. 1 = it was one. */
-static int continues(struct lg_torchlog *l, const struct lg_log_line *line)
+static int continues(struct lg_log_open *o, const struct lg_log_line *line)
 {
 	static const char *const reasons[] = { "Reason: ", "Graph Break Reason: ", "Explanation: " };
 	const char *m = line->msg + strspn(line->msg, " ");
 
-	if (l->open_kind == GRAPH_BREAK && (!line->is_glog || !strcmp(line->artifact, "graph_breaks") ||
+	if (o->kind == LG_LOG_GRAPH_BREAK && (!line->is_glog || !strcmp(line->artifact, "graph_breaks") ||
 					    line->level == 'W')) {
 		for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
 			if (!strncmp(m, reasons[i], strlen(reasons[i]))) {
-				append(l, ": ", m + strlen(reasons[i]));
+				append(o, ": ", m + strlen(reasons[i]));
 				return 1;
 			}
 		return strncmp(m, "Graph break", 11) && (m > line->msg || !strncmp(m, "Hint:", 5) ||
 							 !strncmp(m, "Developer debug", 15) ||
 							 !strncmp(m, "User code trace", 15) || !*m);
 	}
-	if (l->open_kind == RECOMPILE && m > line->msg) {
+	if (o->kind == LG_LOG_RECOMPILE && m > line->msg) {
 		if (!strncmp(m, "- ", 2))
-			append(l, strstr(l->text, "): ") ? "; " : ": ", m + 2);
+			append(o, strstr(o->text, "): ") ? "; " : ": ", m + 2);
 		return 1;
 	}
-	if (l->open_kind == LIMIT && m > line->msg) {
-		append(l, ", ", m);
+	if (o->kind == LG_LOG_LIMIT && m > line->msg) {
+		append(o, ", ", m);
 		return 1;
 	}
 	return 0;
@@ -155,19 +218,19 @@ static void recompile(struct lg_torchlog *l, const struct lg_log_line *line, con
 		snprintf(text, sizeof text, "%.*s (%s)", (int)(in - m < 200 ? in - m : 200), m, in + 4);
 	else
 		snprintf(text, sizeof text, "%s", m);
-	open_mark(l, line, RECOMPILE, "log.recompile", line->compile, text);
+	open_mark(l, line, LG_LOG_RECOMPILE, "log.recompile", line->compile, text);
 }
 
 static int compile_record(struct lg_torchlog *l, const struct lg_log_line *line)
 {
 	static const struct {
 		const char *before;
-		enum open_kind kind;
+		enum lg_log_kind kind;
 	} starts[] = {
-		{ "Graph break in user code at ", GRAPH_BREAK },
-		{ "Graph break (user stack suppressed due to duplicate graph break) in user code at ", GRAPH_BREAK },
-		{ "Recompiling function ", RECOMPILE },
-		{ "torch._dynamo hit config.", LIMIT },
+		{ "Graph break in user code at ", LG_LOG_GRAPH_BREAK },
+		{ "Graph break (user stack suppressed due to duplicate graph break) in user code at ", LG_LOG_GRAPH_BREAK },
+		{ "Recompiling function ", LG_LOG_RECOMPILE },
+		{ "torch._dynamo hit config.", LG_LOG_LIMIT },
 	};
 	const char *m = line->msg;
 
@@ -177,35 +240,67 @@ static int compile_record(struct lg_torchlog *l, const struct lg_log_line *line)
 
 		if (strncmp(m, starts[i].before, k))
 			continue;
-		if (starts[i].kind == RECOMPILE) {
+		if (starts[i].kind == LG_LOG_RECOMPILE) {
 			recompile(l, line, m + k);
-		} else if (starts[i].kind == LIMIT) {
+		} else if (starts[i].kind == LG_LOG_LIMIT) {
 			open = strchr(m, '(');
-			open_mark(l, line, LIMIT, "log.recompile_limit", open ? strtol(open + 1, NULL, 10) : 0, m + k);
+			open_mark(l, line, LG_LOG_LIMIT, "log.recompile_limit", open ? strtol(open + 1, NULL, 10) : 0, m + k);
 		} else {
-			open_mark(l, line, GRAPH_BREAK, "log.graph_break", 0, m + k);
+			open_mark(l, line, LG_LOG_GRAPH_BREAK, "log.graph_break", 0, m + k);
 		}
 		return 1;
 	}
 	if (!strncmp(m, "Graph break from `", 18)) {
-		open_mark(l, line, GRAPH_BREAK, "log.graph_break", 0, m + 12);
+		open_mark(l, line, LG_LOG_GRAPH_BREAK, "log.graph_break", 0, m + 12);
 		return 1;
 	}
 	return 0;
 }
 
+/* "[default3]:" counts the ranks of a host: where lines tell of both, which one it is of the job's. */
+static void rank_of_local(struct lg_torchlog *l, struct lg_log_line *line)
+{
+	uint32_t known;
+
+	if (line->local < 0)
+		return;
+	known = lg_map_get(&l->of_local, (uint64_t)line->local + 1);
+	if (line->rank < 0) {
+		line->rank = !known ? line->local : known == UINT32_MAX ? -1 : (int32_t)known - 1;
+	} else if (known != (uint32_t)line->rank + 1 &&
+		   lg_map_set(&l->of_local, (uint64_t)line->local + 1,
+			      known ? UINT32_MAX : (uint32_t)line->rank + 1)) {
+		lg_builder_fail(l->b);
+	}
+}
+
+static void time_of(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	if (line->ts == INT64_MIN)
+		return;
+	l->first = !l->has_time || line->ts < l->first ? line->ts : l->first;
+	l->last = !l->has_time || line->ts > l->last ? line->ts : l->last;
+	l->now = line->ts;
+	l->resolution = line->resolution;
+	l->has_time = 1;
+	l->has_zone |= line->has_zone;
+	l->has_year |= line->has_year;
+	l->timed++;
+}
+
 static void take_line(struct lg_torchlog *l, char *text)
 {
 	struct lg_log_line line;
+	struct lg_log_open *o;
 
 	l->lines++;
 	if (*text == '\t') { /* the payload of a TORCH_TRACE record */
-		if (l->open_kind == PAYLOAD && strlen(l->text) < 1000)
-			append(l, " ", text + 1 + strspn(text + 1, " \t"));
+		if (l->payload && strlen(l->payload->text) < 1000)
+			append(l->payload, " ", text + 1 + strspn(text + 1, " \t"));
 		if (l->structured)
 			return;
-	} else if (l->open_kind == PAYLOAD) {
-		flush(l);
+	} else {
+		flush(l, l->payload);
 	}
 	if (lg_nccl_take(&l->nccl, text, l->has_time ? l->now : (int64_t)l->lines * 1000)) {
 		l->known++;
@@ -215,30 +310,23 @@ static void take_line(struct lg_torchlog *l, char *text)
 	/* Without a year: no line is younger than the file. A day for the zone. */
 	if (line.is_glog && line.ts > l->written + 86400 * SECOND)
 		lg_log_line_parse(text, l->year - 1, &line);
-	if (line.ts != INT64_MIN) {
-		l->first = !l->has_time || line.ts < l->first ? line.ts : l->first;
-		l->last = !l->has_time || line.ts > l->last ? line.ts : l->last;
-		l->now = line.ts;
-		l->resolution = line.resolution;
-		l->has_time = 1;
-		l->has_zone |= line.has_zone;
-		l->has_year |= line.has_year;
-		l->timed++;
-	}
+	rank_of_local(l, &line);
+	time_of(l, &line);
+	o = open_by(l, &line);
+	l->key = key_of(l, &line);
 	if (line.is_glog && line.msg[0] == '{' && line.msg[1] == '"') {
-		flush(l);
+		flush(l, o);
 		l->structured = 1;
 		l->known++;
-		if (lg_torchlog_record(l, &line, text + (line.msg - text)))
-			l->open_kind = PAYLOAD;
+		lg_torchlog_record(l, &line, text + (line.msg - text));
 		return;
 	}
-	if (l->open_kind != NOTHING && continues(l, &line))
+	if (o && continues(o, &line))
 		return;
 	if (compile_record(l, &line) || lg_torchlog_message(l, &line))
 		return;
 	if (line.is_glog)
-		flush(l);
+		flush(l, open_by(l, &line));
 }
 
 static void notes(struct lg_torchlog *l, const struct lg_source *in)
@@ -302,7 +390,8 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 		l->summary_device = -1;
 		while (lg_source_line(in, &line, &n))
 			take_line(l, line);
-		flush(l);
+		for (size_t i = 0; i < LG_LOG_OPEN; i++)
+			flush(l, &l->open[i]);
 		lg_nccl_finish(&l->nccl);
 		if (lg_builder_failed(b))
 			rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
@@ -319,6 +408,9 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 		lg_nccl_done(&l->nccl);
 		lg_map_done(&l->by_rank);
 		lg_map_done(&l->by_pid);
+		lg_map_done(&l->of_local);
+		lg_map_done(&l->open_of);
+		lg_map_done(&l->bar_of);
 		lg_map_done(&l->step_of);
 		lg_map_done(&l->file_of);
 		lg_map_done(&l->code_of);

@@ -30,7 +30,8 @@
  *   log.loader_workers       workers asked for; line
  *   log.step                 step; line
  *   log.train_summary        -; line
- * Counters: log.step_ms (ms), log.data_ms (ms), log.tokens_per_s, log.loss; parent none, owner the rank.
+ * Counters: log.step_ms (ms), log.data_ms (ms), log.tokens_per_s, log.loss; parent none, owner the rank;
+ * index -1, but for log.step_ms of further progress bars (validation's, a loader's): 1, 2, ...
  * Spans: STEP between two lines of consecutive steps, or of the length that the line states, where times
  * are finer than it; COMPILE from TORCH_TRACE's compilation_metrics.
  * Lines that match the user's expression (step_regex.h) are steps before anything else is.
@@ -50,7 +51,7 @@ extern const struct lg_importer lg_import_torchlog;
 struct lg_log_line {
 	int64_t ts;           /* ns since 1970, zone as printed; INT64_MIN = none */
 	int64_t resolution;   /* of ts in ns */
-	int32_t rank, pid;    /* -1 = not told */
+	int32_t rank, local, pid; /* -1 = not told; local: among those of its host */
 	int has_zone, has_year;
 	int is_glog;          /* torch's own header: level, time, file:line */
 	char level;           /* of it: V I W E C, or 0 */
@@ -62,12 +63,22 @@ struct lg_log_line {
 /* year: for stamps without one. text is changed: escape sequences of terminals go. */
 void lg_log_line_parse(char *text, int year, struct lg_log_line *ret);
 
-enum { LG_LOG_TEXT = 1400 };
+enum { LG_LOG_TEXT = 1400, LG_LOG_OPEN = 256 };
+enum lg_log_kind { LG_LOG_NOTHING, LG_LOG_GRAPH_BREAK, LG_LOG_RECOMPILE, LG_LOG_LIMIT, LG_LOG_PAYLOAD };
+
+/* A mark that lines of the same process may still be added to: others' lines stand between them. */
+struct lg_log_open {
+	struct lg_mark_row mark;
+	uint64_t key; /* whose */
+	enum lg_log_kind kind;
+	char text[LG_LOG_TEXT];
+};
 
 struct lg_torchlog {
 	struct lg_builder *b;
 	struct lg_nccl_log nccl;
-	struct lg_map by_rank, by_pid; /* rank + 1, pid -> thread */
+	struct lg_map by_rank, by_pid; /* rank + 1, pid (and rank + 1 << 32) -> thread */
+	struct lg_map of_local; /* local rank + 1 -> rank + 1; UINT32_MAX = several hosts */
 	lg_thr nobody, only; /* only: of the one pid that was seen so far */
 	unsigned n_pids;
 	int year;
@@ -75,10 +86,12 @@ struct lg_torchlog {
 	int64_t now, first, last, resolution; /* time of the last stamped line */
 	int has_time, has_zone, has_year;
 	int by_framework; /* a step line of a known framework was there */
-	/* the mark that lines may still be added to */
-	struct lg_mark_row open;
-	char text[LG_LOG_TEXT];
-	int open_kind; /* enum in torchlog.c */
+	struct lg_map bar_of; /* words before a progress bar, or its length -> 1, 2, ... */
+	uint32_t n_bars;
+	struct lg_log_open open[LG_LOG_OPEN], *payload; /* payload: of the record before this line */
+	struct lg_map open_of; /* key -> of open + 1 */
+	unsigned next_open;
+	uint64_t key; /* of the last line that told */
 	/* steps, by thread of the last one */
 	struct lg_map step_of; /* thr -> index + 1 */
 	struct lg_log_step { int64_t step, ts; int stamped; } *step;
@@ -91,7 +104,7 @@ struct lg_torchlog {
 	/* memory_summary() */
 	int summary_device;
 	char summary[512];
-	uint64_t lines, known, timed, by_regex;
+	uint64_t lines, known, timed, by_regex, step_lines;
 };
 
 lg_thr lg_torchlog_thread(struct lg_torchlog *l, const struct lg_log_line *line);
@@ -99,9 +112,12 @@ lg_thr lg_torchlog_thread(struct lg_torchlog *l, const struct lg_log_line *line)
 void lg_torchlog_mark(struct lg_torchlog *l, const struct lg_log_line *line, const char *name, int64_t value,
 		      const char *text);
 int64_t lg_torchlog_now(struct lg_torchlog *l, const struct lg_log_line *line);
+/* A mark whose text is not complete. */
+void lg_torchlog_open(struct lg_torchlog *l, const struct lg_log_line *line, enum lg_log_kind kind,
+		      const char *name, int64_t value, const char *text);
 /* log_messages.c: one known sentence or step in the message. 1 = known. */
 int lg_torchlog_message(struct lg_torchlog *l, const struct lg_log_line *line);
-/* log_trace.c: a TORCH_TRACE record; text is changed. 1 = the payload that follows is its text. */
-int lg_torchlog_record(struct lg_torchlog *l, const struct lg_log_line *line, char *json);
+/* log_trace.c: a TORCH_TRACE record; text is changed. */
+void lg_torchlog_record(struct lg_torchlog *l, const struct lg_log_line *line, char *json);
 
 #endif /* LG_IMPORT_TORCHLOG_TORCHLOG_H */

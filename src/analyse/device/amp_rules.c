@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * amp_rules.c - mixed precision used against its rules, from a profiler's trace.
+ *
+ * How autocast shows: an operator on its lists is dispatched twice, so that its row holds the casts and a
+ * row of the same name (aten::linear > aten::to, aten::linear; ATen/autocast_mode.cpp redispatches below
+ * the Autocast key). How it does not:
+ *
+ *  - casts by hand: aten::to stands by itself before a matrix operator that has no such pair. One cast of
+ *    the input, or float32 around a norm, is how models are written; casts before most matrix operators
+ *    are an autocast made by hand, which casts the weights in every call (autocast keeps them).
+ *  - backward under autocast: the nodes of autograd call matrix operators directly (MmBackward0 >
+ *    aten::mm); a pair there means that autocast was on. Recomputed forward code and custom functions
+ *    have other parents, so they are not taken for it.
+ *    Profilers of torch 1.8 and before write every operator twice, autocast or not: pairs of aten::mul
+ *    and aten::add, which autocast leaves alone, and pairs without any cast tell.
+ *  - no loss scaling: matrix operators of float16 (told by types of inputs) in training, and nothing in
+ *    the window that looks for infinities. Scaling by a constant cannot be seen: low, and said so.
+ *
+ * Types are known with record_shapes=True, else from the names of newer copy kernels; without either
+ * nothing is said.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/device/timeline_gpu.h"
+#include "base/alloc.h"
+#include "store/args.h"
+
+#define BIT(cause) (1u << (cause))
+
+enum { DEPTH_MAX = 256, MIN_MATRIX = 4, ATEN = 0x80 };
+
+enum op_kind { OP_OTHER, OP_MATRIX, OP_CAST, OP_COPY, OP_VIEW, OP_MATRIX_NODE, OP_FINITE, OP_NEUTRAL };
+
+/* What one run's operators say. */
+struct lg_amp {
+	struct lg_gpu_ivs *hand;      /* by host: casts before matrix operators */
+	struct lg_gpu_ivs *again;     /* by host: casts inside pairs of the backward pass */
+	size_t n_matrix, n_pairs;     /* in forward: all, and dispatched twice */
+	size_t n_hand;                /* matrix operators with a cast by hand before them */
+	size_t n_casts;               /* such casts */
+	size_t n_back, n_back_pairs;  /* called by nodes of autograd */
+	size_t n_half, n_typed;       /* matrix operators of float16; whose types are known */
+	size_t n_finite;              /* looks for infinities */
+	size_t n_neutral, n_neutral_pairs; /* operators that autocast leaves alone */
+	size_t n_cast_pairs;          /* pairs of forward with a cast inside */
+	uint32_t row;                 /* the first matrix operator with a cast, or the first pair */
+	int rc;                       /* of the look */
+};
+
+struct level {
+	int64_t ts, end;
+	uint32_t row;
+	uint8_t kind;
+	bool casts;      /* a child converts between the two */
+	bool pair;       /* a child has the same name */
+	bool back;       /* it or one around it is of the backward pass */
+	bool inner;      /* an operator is around it, annotations and nodes of autograd left out */
+	int64_t cast_ts, cast_end; /* the last such child */
+};
+
+struct walk {
+	const struct lg_trace *t;
+	const uint8_t *class;    /* by string: 1 + enum op_kind; with ATEN */
+	const uint8_t *float_copy; /* by span row of a runtime call: its kernel converts float and half */
+	struct lg_amp *a;
+	struct level up[DEPTH_MAX];
+	size_t depth;
+	/* Casts by hand since the last outermost operator that is none and no view. */
+	struct lg_gpu_iv pending[4];
+	size_t n_pending, host;
+	int failed;
+};
+
+static enum op_kind kind_of(const char *s)
+{
+	static const char *const matrix[] = { "aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::bmm",
+					      "aten::baddbmm", "aten::conv1d", "aten::conv2d", "aten::conv3d",
+					      "aten::conv_transpose2d", "aten::einsum", NULL };
+	static const char *const node[] = { "MmBackward0", "AddmmBackward0", "BmmBackward0", "BaddbmmBackward0",
+					    "MmBackward", "AddmmBackward", "BmmBackward", "LinearBackward0", NULL };
+	static const char *const view[] = { "aten::t", "aten::transpose", "aten::view", "aten::reshape",
+					    "aten::permute", "aten::expand", "aten::detach", NULL };
+	static const char *const finite[] = { "aten::_amp_foreach_non_finite_check_and_unscale_", "aten::isinf",
+					      "aten::isfinite", "aten::isnan", "aten::_amp_update_scale_", NULL };
+
+	for (size_t i = 0; matrix[i]; i++)
+		if (!strcmp(s, matrix[i]))
+			return OP_MATRIX;
+	for (size_t i = 0; node[i]; i++)
+		if (!strcmp(s, node[i]))
+			return OP_MATRIX_NODE;
+	for (size_t i = 0; view[i]; i++)
+		if (!strcmp(s, view[i]))
+			return OP_VIEW;
+	if (!strcmp(s, "aten::mul") || !strcmp(s, "aten::add") || !strcmp(s, "aten::add_") ||
+	    !strcmp(s, "aten::mul_") || !strcmp(s, "aten::relu") || !strcmp(s, "aten::empty"))
+		return OP_NEUTRAL;
+	for (size_t i = 0; finite[i]; i++)
+		if (!strcmp(s, finite[i]))
+			return OP_FINITE;
+	if (!strcmp(s, "aten::to") || !strcmp(s, "aten::_to_copy") || !strcmp(s, "aten::type_as"))
+		return OP_CAST;
+	return strcmp(s, "aten::copy_") ? OP_OTHER : OP_COPY;
+}
+
+enum type { T_UNKNOWN, T_OTHER, T_FLOAT, T_HALF, T_BFLOAT };
+
+static enum type type_of(const char *p, size_t n)
+{
+	if (n >= 8 && memmem(p, n, "BFloat16", 8))
+		return T_BFLOAT;
+	if (n >= 4 && (memmem(p, n, "Half", 4)))
+		return T_HALF;
+	return n == 5 && !memcmp(p, "float", 5) ? T_FLOAT : n ? T_OTHER : T_UNKNOWN;
+}
+
+/* Type of input k: types=["c10::Half","float"]. */
+static enum type input_type(const struct lg_trace *t, uint32_t row, size_t k)
+{
+	size_t n;
+	const char *p = lg_span_arg(t, row, "types", &n), *end = p ? p + n : NULL;
+
+	for (size_t i = 0; p && p < end; i++) {
+		const char *open = memchr(p, '"', (size_t)(end - p)), *close;
+
+		if (!open)
+			break;
+		close = memchr(open + 1, '"', (size_t)(end - open - 1));
+		if (!close)
+			break;
+		if (i == k)
+			return type_of(open + 1, (size_t)(close - open - 1));
+		p = close + 1;
+	}
+	return T_UNKNOWN;
+}
+
+static bool is_half(enum type k)
+{
+	return k == T_HALF || k == T_BFLOAT;
+}
+
+static bool converts(const struct lg_trace *t, uint32_t row)
+{
+	enum type to = input_type(t, row, 0), from = input_type(t, row, 1);
+
+	return (to == T_FLOAT && is_half(from)) || (is_half(to) && from == T_FLOAT);
+}
+
+/* Kernels of torch 2 that convert: bfloat16tofloat32_copy_kernel_cuda, float16_copy_kernel_cuda ... */
+static bool is_float_copy(const char *kernel)
+{
+	return strstr(kernel, "float16_copy_kernel") || strstr(kernel, "float16tofloat32_copy_kernel");
+}
+
+/* A cast by hand ended. Where forward goes on with a matrix operator, it was made for that. */
+static void hand_cast(struct walk *w, const struct level *l)
+{
+	if (w->n_pending < sizeof w->pending / sizeof *w->pending)
+		w->pending[w->n_pending++] = (struct lg_gpu_iv){ l->ts, l->end, l->row };
+}
+
+static void hand_matrix(struct walk *w, uint32_t row)
+{
+	struct lg_amp *a = w->a;
+
+	if (!w->n_pending)
+		return;
+	if (!a->n_hand++)
+		a->row = row;
+	a->n_casts += w->n_pending;
+	for (size_t i = 0; i < w->n_pending && !w->failed; i++) {
+		w->failed = lg_gpu_iv_add(&a->hand[w->host], w->pending[i].ts, w->pending[i].end,
+					  w->pending[i].row);
+	}
+}
+
+/* What derivatives.yaml writes into the formulas of such nodes. aten::linear there is forward code that
+ * checkpointing runs again, under autocast as it should. */
+static bool formula_calls(const char *name)
+{
+	return !strcmp(name, "aten::mm") || !strcmp(name, "aten::bmm") || !strcmp(name, "aten::addmm") ||
+	       !strcmp(name, "aten::baddbmm");
+}
+
+static void leave(struct walk *w)
+{
+	struct level *l = &w->up[w->depth - 1], *up = w->depth > 1 ? l - 1 : NULL;
+	struct lg_amp *a = w->a;
+	bool outer = !l->inner, back = l->back;
+
+	if (up && l->casts) {
+		up->casts = true;
+		up->cast_ts = l->kind == OP_CAST ? l->ts : l->cast_ts;
+		up->cast_end = l->kind == OP_CAST ? l->end : l->cast_end;
+	}
+	if (l->kind == OP_MATRIX) {
+		enum type k = input_type(w->t, l->row, 0);
+
+		if (k == T_UNKNOWN || k == T_OTHER)
+			k = input_type(w->t, l->row, 1);
+		if (!l->pair && !back && (k == T_HALF || k == T_BFLOAT || k == T_FLOAT)) {
+			a->n_typed++;
+			a->n_half += k == T_HALF;
+		}
+		if (up && up->kind == OP_MATRIX_NODE &&
+		    formula_calls(lg_string(w->t, w->t->span.name[l->row]))) {
+			a->n_back++;
+			a->n_back_pairs += l->pair;
+			if (l->pair && a->n_back_pairs == 1 && !a->n_hand)
+				a->row = l->row;
+			if (l->pair && l->casts && !w->failed)
+				w->failed = lg_gpu_iv_add(&a->again[w->host], l->cast_ts, l->cast_end,
+							  l->row);
+		}
+		if (outer && !back) {
+			a->n_matrix++;
+			a->n_pairs += l->pair;
+			a->n_cast_pairs += l->pair && l->casts;
+			if (!l->pair)
+				hand_matrix(w, l->row);
+		}
+	}
+	a->n_finite += l->kind == OP_FINITE;
+	a->n_neutral += l->kind == OP_NEUTRAL;
+	a->n_neutral_pairs += l->kind == OP_NEUTRAL && l->pair;
+	if (outer && !back) {
+		if (l->kind == OP_CAST && l->casts)
+			hand_cast(w, l);
+		else if (l->kind != OP_VIEW && l->kind != OP_CAST &&
+			 w->t->span.kind[l->row] == LG_SPAN_OP)
+			w->n_pending = 0;
+	}
+	w->depth--;
+}
+
+static void enter(struct walk *w, uint32_t row)
+{
+	const struct lg_trace *t = w->t;
+	struct level *up = w->depth ? &w->up[w->depth - 1] : NULL, *l;
+
+	if (w->depth == DEPTH_MAX)
+		return;
+	l = &w->up[w->depth++];
+	*l = (struct level){ .ts = t->span.ts[row], .end = lg_row_end(t, t->span.ts[row], t->span.dur[row]),
+			     .row = row, .kind = (uint8_t)((w->class[t->span.name[row]] & ~ATEN) - 1),
+			     .back = t->span.stage[row] == LG_STAGE_BACKWARD };
+	if (up) {
+		l->back |= up->back;
+		l->inner = up->inner || (t->span.kind[up->row] == LG_SPAN_OP &&
+					 t->span.stage[up->row] != LG_STAGE_BACKWARD &&
+					 w->class[t->span.name[up->row]] & ATEN);
+		if (l->end > up->end)
+			l->end = up->end;
+		up->pair |= t->span.name[up->row] == t->span.name[row];
+	}
+	if ((l->kind == OP_COPY && converts(t, row)) || w->float_copy[row])
+		l->casts = true;
+}
+
+static int walk_host(struct lg_case *c, const struct lg_gpu_run *r, size_t host, const uint8_t *class,
+		     const uint8_t *float_copy, struct lg_amp *a)
+{
+	const struct lg_trace *t = c->t;
+	struct walk *w = lg_calloc(1, sizeof *w);
+	lg_thr thr = r->host[host].thr;
+	int rc;
+
+	if (!w)
+		return LG_E_NOMEM;
+	*w = (struct walk){ .t = t, .class = class, .float_copy = float_copy, .a = a, .host = host };
+	for (uint32_t p = c->idx->span_off[thr]; p < c->idx->span_off[thr + 1] && !w->failed; p++) {
+		uint32_t row = c->idx->span[p];
+		uint8_t kind = t->span.kind[row];
+
+		if (t->span.ts[row] < r->from || t->span.ts[row] >= r->to ||
+		    (kind != LG_SPAN_OP && kind != LG_SPAN_RUNTIME && kind != LG_SPAN_STAGE &&
+		     kind != LG_SPAN_NOTE))
+			continue;
+		while (w->depth && w->up[w->depth - 1].end <= t->span.ts[row])
+			leave(w);
+		enter(w, row);
+	}
+	while (w->depth)
+		leave(w);
+	rc = w->failed;
+	lg_free(w);
+	return rc;
+}
+
+/* Once a run: what it says does not depend on where its time went. All of it is the arena's. */
+int lg_amp_begin(struct lg_case *c, struct lg_gpu_run *r)
+{
+	struct lg_arena *arena = &c->v->arena;
+	struct lg_amp *a = lg_arena_alloc(arena, 1, sizeof *a);
+
+	if (a) {
+		a->row = LG_NO_ROW;
+		a->hand = lg_arena_alloc(arena, r->n_host + 1, sizeof *a->hand);
+		a->again = lg_arena_alloc(arena, r->n_host + 1, sizeof *a->again);
+	}
+	if (!a || !a->hand || !a->again)
+		return LG_E_NOMEM;
+	r->amp = a;
+	return 0;
+}
+
+void lg_amp_walk(struct lg_case *c, struct lg_gpu_run *r)
+{
+	const struct lg_trace *t = c->t;
+	uint8_t *class = lg_calloc(t->n_str + 1, 1), *copies = lg_calloc(t->span.n + 1, 1), *picked = NULL;
+	int rc = class && copies ? 0 : LG_E_NOMEM;
+
+	for (size_t i = 0; !rc && i < c->n_span_names; i++) {
+		const char *name = lg_string(t, c->span_names[i]);
+
+		class[c->span_names[i]] = (uint8_t)((kind_of(name) + 1) |
+						    (strncmp(name, "aten::", 6) ? 0 : ATEN));
+	}
+	if (!rc)
+		rc = lg_span_pick(c, is_float_copy, &picked);
+	for (size_t i = 0; picked && i < r->n_work; i++)
+		if (r->work[i].call != LG_NO_ROW && picked[t->span.name[r->work[i].span]])
+			copies[r->work[i].call] = 1;
+	for (size_t h = 0; !rc && h < r->n_host; h++)
+		rc = walk_host(c, r, h, class, copies, r->amp);
+	lg_free(class);
+	lg_free(copies);
+	lg_free(picked);
+	r->amp->rc = rc;
+}
+
+int lg_amp_end(struct lg_case *c, struct lg_gpu_run *r)
+{
+	struct lg_arena *arena = &c->v->arena;
+	struct lg_amp *a = r->amp;
+	int rc = a->rc;
+
+	for (size_t h = 0; h < r->n_host; h++) {
+		if (a->hand[h].v && !lg_arena_adopt(arena, a->hand[h].v))
+			rc = LG_E_NOMEM;
+		if (a->again[h].v && !lg_arena_adopt(arena, a->again[h].v))
+			rc = LG_E_NOMEM;
+	}
+	if (rc)
+		r->amp = NULL;
+	return rc;
+}
+
+static int look(struct lg_case *c, struct lg_gpu_run *r)
+{
+	if (r->amp)
+		return 0;
+	if (lg_amp_begin(c, r))
+		return LG_E_NOMEM;
+	lg_amp_walk(c, r);
+	return lg_amp_end(c, r);
+}
+
+/* An autocast made by hand: most matrix operators have a cast before them, hardly any is a pair. */
+static bool by_hand(const struct lg_amp *a, const struct lg_gpu_run *r)
+{
+	size_t steps = r->n_steps ? r->n_steps : 1;
+
+	return a->n_matrix >= MIN_MATRIX && a->n_hand >= MIN_MATRIX * steps && a->n_hand * 2 >= a->n_matrix &&
+	       a->n_pairs * 10 <= a->n_matrix;
+}
+
+static bool backward_too(const struct lg_amp *a)
+{
+	return a->n_back >= MIN_MATRIX && a->n_back_pairs * 5 >= a->n_back * 4 && a->n_cast_pairs &&
+	       a->n_neutral_pairs * 20 <= a->n_neutral;
+}
+
+static bool looked_at(const struct lg_gpu_run *r)
+{
+	return (lg_gpu_judged(r) || r->scope == LG_SCOPE_CPU) && r->n_ops;
+}
+
+int lg_gpu_refine_amp(struct lg_case *c, struct lg_gpu *g)
+{
+	for (size_t i = 0; i < g->n; i++) {
+		struct lg_gpu_run *r = &g->run[i];
+		int rc = 0;
+
+		if (!lg_gpu_judged(r) || !r->n_ops)
+			continue;
+		if (look(c, r))
+			return c->failed = LG_E_NOMEM;
+		for (size_t h = 0; h < r->n_host && !rc; h++) {
+			if (by_hand(r->amp, r))
+				rc = lg_gpu_carve(c, r, &r->amp->hand[h], LG_GPU_BY_CAST);
+			if (!rc && backward_too(r->amp))
+				rc = lg_gpu_carve(c, r, &r->amp->again[h], LG_GPU_BY_CAST);
+		}
+		if (rc)
+			return c->failed = rc;
+	}
+	return 0;
+}
+
+/* Time that goes with the casts: kernels that others waited for, and launches that the device waited for. On
+ * a CPU the casts' own time. */
+static struct lg_finding *cost_of(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
+				  const struct lg_gpu_ivs *ivs, double confidence)
+{
+	struct lg_gpu_sums s = { .row = LG_NO_ROW };
+	int64_t lost = r->scope == LG_SCOPE_CPU ? 0 : r->by[LG_GPU_BY_CAST];
+	struct lg_finding *f;
+	double share;
+
+	for (size_t h = 0; h < r->n_host; h++) {
+		lg_gpu_sum_within(c, r, r->host[h].thr, &ivs[h], &s);
+		for (size_t k = 0; r->scope == LG_SCOPE_CPU && k < ivs[h].n; k++)
+			lost += ivs[h].v[k].end - ivs[h].v[k].ts;
+	}
+	lost += s.savable;
+	share = r->to > r->from ? (double)lost / (double)(r->to - r->from) : 0;
+	f = lg_gpu_finding(c, g, "gpu.amp_misuse", (double)lost / 1e6, share, confidence, r);
+	if (!f)
+		return NULL;
+	if (f->severity[0] == 'i')
+		f->severity = "low"; /* a mistake is worth a line, whatever it costs here */
+	if (s.n)
+		lg_evidence_add(c, f, s.at, s.longest, "%zu kernels that only convert, %.1f ms in all", s.n,
+				(double)s.ns / 1e6);
+	return f;
+}
+
+static void tell_by_hand(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
+			 const struct lg_amp *a)
+{
+	struct lg_finding *f = cost_of(c, g, r, a->hand, 0.8);
+	size_t steps = r->n_steps ? r->n_steps : 1;
+
+	if (!f)
+		return;
+	f->detail = "manual_casts";
+	f->stage = lg_stage_name(LG_STAGE_FORWARD);
+	f->title = lg_arena_printf(&c->v->arena, "tensors are cast by hand before %zu of %zu matrix operators (%zu casts "
+				   "a %s) where autocast would cast, and keep the weights' casts", a->n_hand,
+				   a->n_matrix, a->n_casts / steps, r->n_steps ? "step" : "window");
+	f->culprit.function = lg_gpu_place(c, a->row, LG_NO_ROW);
+	lg_evidence_add(c, f, c->t->span.ts[a->row], c->t->span.dur[a->row], "the first: %s, without autocast's pair",
+			lg_string(c->t, c->t->span.name[a->row]));
+	if (!a->n_finite && a->n_half)
+		lg_evidence_add(c, f, INT64_MIN, 0, "float16, and nothing in the window looks for infinities: the loss "
+				"seems not to be scaled");
+	lg_evidence_against(c, f, "the cost is that of the casts themselves; autocast needs some of them, too");
+}
+
+static void tell_backward(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
+			  const struct lg_amp *a)
+{
+	struct lg_finding *f = cost_of(c, g, r, a->again, 0.85);
+
+	if (!f)
+		return;
+	f->detail = "backward_under_autocast";
+	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
+	f->title = lg_arena_printf(&c->v->arena, "backward() runs inside the autocast region: %zu of %zu matrix operators "
+				   "of autograd's nodes are dispatched through autocast again", a->n_back_pairs,
+				   a->n_back);
+	f->fix = "End the autocast block after the loss: with torch.autocast(device): loss = criterion(model(x), "
+		 "y); then, outside of it, loss.backward() (scaler.scale(loss).backward() for float16).";
+	lg_evidence_add(c, f, c->t->span.ts[a->row], c->t->span.dur[a->row], "the first: %s holds an operator of the "
+			"same name, which only autocast does", lg_string(c->t, c->t->span.name[a->row]));
+}
+
+static void tell_unscaled(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
+			  const struct lg_amp *a)
+{
+	struct lg_finding *f;
+
+	/* Two steps at least: a scaler that is there shows in each. */
+	if (!r->has_backward || r->scope == LG_SCOPE_INFERENCE || r->n_steps < 2 || !a->n_typed ||
+	    a->n_half * 2 < a->n_typed || a->n_half < MIN_MATRIX || a->n_finite)
+		return;
+	f = lg_gpu_finding(c, g, "gpu.amp_misuse", (double)NAN, (double)NAN, 0.5, r);
+	if (!f)
+		return;
+	f->detail = "no_loss_scaling";
+	f->severity = "low";
+	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
+	f->title = "training in float16, and nothing looks for infinities in the gradients: the loss seems not to be "
+		   "scaled";
+	f->fix = "torch.autocast(device, dtype=torch.bfloat16), which needs no scaling; or torch.amp.GradScaler: "
+		 "scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update().";
+	lg_evidence_add(c, f, INT64_MIN, 0, "%zu of %zu matrix operators of known types take float16", a->n_half,
+			a->n_typed);
+	lg_evidence_against(c, f, "a loss that is scaled by a constant, or by a framework of its own, looks the same");
+}
+
+int lg_find_amp(struct lg_case *c, struct lg_gpu *g)
+{
+	bool said[3] = { false };
+
+	for (size_t i = 0; i < g->n; i++) {
+		struct lg_gpu_run *r = &g->run[i];
+
+		if (!looked_at(r))
+			continue;
+		if (look(c, r))
+			return c->failed = LG_E_NOMEM;
+		/* Ranks run the same program: the first that shows it speaks for all. */
+		if (by_hand(r->amp, r) && !said[0]) {
+			tell_by_hand(c, g, r, r->amp);
+			said[0] = true;
+		}
+		if (backward_too(r->amp) && !said[1] && !lg_gpu_told(c, "gpu.amp_misuse")) {
+			tell_backward(c, g, r, r->amp);
+			said[1] = true;
+		}
+		if (!said[2] && !lg_gpu_told(c, "gpu.amp_misuse")) {
+			tell_unscaled(c, g, r, r->amp);
+			said[2] = true;
+		}
+	}
+	return c->failed;
+}

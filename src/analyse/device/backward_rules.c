@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * backward_rules.c - what the backward pass does beside its own work, from the operators inside the rows
+ * of autograd's nodes ("autograd::engine::evaluate_function: XBackward0").
+ *
+ * Recomputation. A node whose saved tensors were dropped runs the forward code again when it unpacks them
+ * (torch/utils/checkpoint.py, use_reentrant=False), which leaves no name of its own; the reentrant kind
+ * does so in CheckpointFunctionBackward. Formulas of derivatives (tools/autograd/derivatives.yaml) call
+ * matrix products, sums and ..._backward: operators that only forward code calls, and modules, inside a
+ * node are forward code; Python stacks name it. From the first to the last of them, all is recomputed.
+ *
+ * Anomaly detection (torch/csrc/autograd/engine.cpp): every output of every node is asked whether it holds
+ * a NaN, by aten::isnan behind the node's row; nodes that gather gradients have no output.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/device/timeline_gpu.h"
+#include "base/alloc.h"
+
+enum { DEPTH_MAX = 64, MIN_CHECKED = 20 };
+enum row_kind { ROW_OTHER, ROW_NODE, ROW_GATHER, ROW_FORWARD, ROW_MODULE, ROW_NAN };
+
+static enum row_kind kind_of(const char *s)
+{
+	static const char node[] = "autograd::engine::evaluate_function: ";
+	static const char *const forward[] = { "aten::linear", "aten::conv1d", "aten::conv2d", "aten::conv3d",
+					       "aten::layer_norm", "aten::group_norm", "aten::batch_norm",
+					       "aten::rms_norm", "aten::instance_norm", "aten::gelu", "aten::relu",
+					       "aten::relu_", "aten::silu", "aten::silu_", "aten::softmax",
+					       "aten::dropout", "aten::scaled_dot_product_attention",
+					       "aten::embedding", "aten::max_pool2d", "aten::leaky_relu", NULL };
+
+	if (!strncmp(s, node, sizeof node - 1))
+		return strstr(s, "AccumulateGrad") ? ROW_GATHER : ROW_NODE;
+	if (!strcmp(s, "aten::isnan"))
+		return ROW_NAN;
+	if (!strncmp(s, "nn.Module: ", 11))
+		return ROW_MODULE;
+	/* With Python stacks: what unpacks a dropped tensor. */
+	if (strstr(s, "torch/utils/checkpoint.py(") && (strstr(s, "): recompute_fn") || strstr(s, "unpack_hook")))
+		return ROW_MODULE;
+	for (size_t i = 0; forward[i]; i++)
+		if (!strcmp(s, forward[i]))
+			return ROW_FORWARD;
+	return ROW_OTHER;
+}
+
+/* A node that is open, and the forward code in it so far. */
+struct node {
+	int64_t end, from, to;
+	size_t forward;  /* operators */
+	uint32_t row;    /* the first of them */
+	bool gathers, checked;
+};
+
+/* What one run's backward pass holds. */
+struct look {
+	size_t nodes, checked;   /* that are no gathering of gradients; asked for NaN */
+	size_t regions, forward, modules;
+	int64_t checked_at;
+	uint32_t row;
+	struct lg_gpu_sums again; /* work launched by forward code */
+};
+
+static int close_region(struct look *l, struct node *n, struct lg_gpu_ivs *a)
+{
+	int rc = 0;
+
+	if (n->to > n->from) {
+		rc = lg_gpu_iv_add(a, n->from, n->to, n->row);
+		l->regions++;
+		l->forward += n->forward;
+		if (l->row == LG_NO_ROW)
+			l->row = n->row;
+	}
+	n->from = n->to = INT64_MIN;
+	n->forward = 0;
+	return rc;
+}
+
+static int close_node(struct look *l, struct node *n, struct lg_gpu_ivs *a)
+{
+	l->nodes += !n->gathers;
+	l->checked += !n->gathers && n->checked;
+	return close_region(l, n, a);
+}
+
+/* Forward code in n. */
+static void add_forward(const struct lg_trace *t, const uint8_t *kind, struct look *l, struct node *n,
+			uint32_t row)
+{
+	int64_t ts = t->span.ts[row], end = lg_row_end(t, ts, t->span.dur[row]);
+
+	if (ts < n->to)
+		return; /* within one that is counted */
+	if (n->from == INT64_MIN) {
+		n->from = ts;
+		n->row = row;
+	}
+	n->to = end < n->end ? end : n->end;
+	n->forward++;
+	l->modules += kind[t->span.name[row]] == ROW_MODULE;
+}
+
+static int look_at(struct lg_case *c, const struct lg_gpu_run *r, const uint8_t *kind, lg_thr thr,
+		   struct look *l)
+{
+	const struct lg_trace *t = c->t;
+	struct node up[DEPTH_MAX];
+	struct lg_gpu_ivs a = { 0 };
+	size_t depth = 0;
+	uint32_t lone = LG_NO_ROW; /* forward code in no node: one of equal time may follow */
+	int rc = 0;
+
+	for (uint32_t p = c->idx->span_off[thr]; !rc && p < c->idx->span_off[thr + 1]; p++) {
+		uint32_t row = c->idx->span[p];
+		int64_t ts = t->span.ts[row], end;
+		struct node *top;
+
+		if (!kind[t->span.name[row]] || ts < r->from || ts >= r->to)
+			continue;
+		end = lg_row_end(t, ts, t->span.dur[row]);
+		/* By rounding, the next one may begin before the last one's end. */
+		while (!rc && depth &&
+		       (up[depth - 1].end <= ts ||
+			(up[depth - 1].end < end && up[depth - 1].end <= ts + LG_GPU_ROUNDING_NS)))
+			rc = close_node(l, &up[--depth], &a);
+		top = depth ? &up[depth - 1] : NULL;
+		switch ((enum row_kind)kind[t->span.name[row]]) {
+		case ROW_NODE:
+		case ROW_GATHER:
+			/* A reentrant checkpoint's node holds nodes: what it does again is before them. */
+			if (!rc && top)
+				rc = close_region(l, top, &a);
+			if (depth < DEPTH_MAX)
+				up[depth++] = (struct node){
+					.end = end, .from = INT64_MIN, .to = INT64_MIN,
+					.gathers = kind[t->span.name[row]] == ROW_GATHER };
+			if (lone != LG_NO_ROW && t->span.ts[lone] == ts &&
+			    t->span.dur[lone] < t->span.dur[row] && depth == 1)
+				add_forward(t, kind, l, &up[0], lone);
+			break;
+		case ROW_NAN:
+			if (top && !top->checked && !l->checked_at)
+				l->checked_at = ts;
+			if (top)
+				top->checked = true;
+			break;
+		case ROW_FORWARD:
+		case ROW_MODULE:
+			if (top)
+				add_forward(t, kind, l, top, row);
+			else
+				lone = row;
+			break;
+		default:
+			break;
+		}
+	}
+	while (!rc && depth)
+		rc = close_node(l, &up[--depth], &a);
+	if (!rc)
+		lg_gpu_sum_within(c, r, thr, &a, &l->again);
+	lg_free(a.v);
+	return rc;
+}
+
+static bool is_checkpoint_node(const char *s)
+{
+	return !strcmp(s, "CheckpointFunctionBackward");
+}
+
+static void recompute(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
+		      const struct look *l)
+{
+	const struct lg_trace *t = c->t;
+	/* One such operator alone may be how somebody wrote a derivative. */
+	bool seen = l->again.n && (l->modules || l->forward >= 2 * l->regions);
+	struct lg_gpu_sums s = l->again;
+	double peak = 0, total = 0, part = 1;
+	struct lg_finding *f;
+
+	if (r->scope != LG_SCOPE_TRAINING)
+		return;
+	if (!seen) {
+		if (lg_gpu_sum_under(c, r, is_checkpoint_node, &s)) {
+			c->failed = LG_E_NOMEM;
+			return;
+		}
+		/* Of forward again plus backward (twice forward), a third is the recomputation. */
+		part = 1.0 / 3;
+	}
+	if (!s.n)
+		return;
+	for (size_t i = 0; i < t->counter.n; i++)
+		if (!strcmp(lg_string(t, t->track.name[t->counter.track[i]]), "memory reserved") &&
+		    t->counter.value[i] > peak)
+			peak = t->counter.value[i];
+	for (size_t i = 0; i < t->meta.n; i++)
+		if (!strcmp(lg_string(t, t->meta.key[i]), "gpu.0.memory"))
+			total = strtod(lg_string(t, t->meta.value[i]), NULL);
+	if (!(peak > 0) || !(total > 0)) {
+		lg_gpu_limit(c, "activations are recomputed (checkpointing); whether memory forces that is "
+				"not in this trace: profile with profile_memory=True (a few percent)");
+		return;
+	}
+	if (peak >= 0.8 * total)
+		return;
+	f = lg_gpu_costs(c, g, "gpu.recompute", r, &s, part, seen ? 0.85 : 0.75, 0.01);
+	if (!f)
+		return;
+	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
+	f->title = lg_arena_printf(&c->v->arena, "activations are recomputed in the backward pass although memory "
+				   "peaks at %.0f %% of the device's", 100 * peak / total);
+	lg_evidence_add(c, f, INT64_MIN, 0, "peak reserved %.1f GB of %.1f GB", peak / 1e9, total / 1e9);
+	if (seen)
+		lg_evidence_add(c, f, l->row != LG_NO_ROW ? t->span.ts[l->row] : INT64_MIN, 0,
+				"forward code runs in %zu nodes of the backward pass, first %s", l->regions,
+				l->row != LG_NO_ROW ? lg_string(t, t->span.name[l->row]) : "");
+}
+
+static void anomaly(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
+		    const struct look *l)
+{
+	struct lg_finding *f;
+
+	/* Checks of one's own are on some tensors; these are on all. */
+	if (l->checked < MIN_CHECKED || 5 * l->checked < 4 * l->nodes || lg_gpu_told(c, "debug.left_on"))
+		return;
+	f = lg_gpu_finding(c, g, "debug.left_on", (double)NAN, (double)NAN, 0.9, r);
+	if (!f)
+		return;
+	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
+	f->title = "autograd anomaly detection is active in the profiled steps: every result of the backward pass is "
+		   "searched for NaN, and the host waits for the answer";
+	f->culprit.function = LG_ANOMALY_DETECTION;
+	lg_evidence_add(c, f, l->checked_at, 0, "aten::isnan on the results of %zu of %zu nodes of the backward pass",
+			l->checked, l->nodes);
+	lg_evidence_add(c, f, INT64_MIN, 0, "what it costs is not in this trace: run 50 steps without it and compare "
+			"(laggard diff)");
+}
+
+int lg_find_backward(struct lg_case *c, struct lg_gpu *g)
+{
+	const struct lg_trace *t = c->t;
+	uint8_t *kind = lg_calloc(t->n_str + 1, 1);
+	bool nodes = false;
+
+	if (!kind)
+		return c->failed = LG_E_NOMEM;
+	for (size_t i = 0; i < c->n_span_names; i++) {
+		kind[c->span_names[i]] = (uint8_t)kind_of(lg_string(t, c->span_names[i]));
+		nodes |= kind[c->span_names[i]] == ROW_NODE;
+	}
+	/* Ranks run the same program: the first says what it does. */
+	for (size_t i = 0; i < g->n; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+		struct look l = { .row = LG_NO_ROW, .again = { .row = LG_NO_ROW } };
+
+		if (!lg_gpu_judged(r) && r->scope != LG_SCOPE_CPU)
+			continue;
+		for (size_t h = 0; nodes && h < r->n_host && !c->failed; h++)
+			if (look_at(c, r, kind, r->host[h].thr, &l))
+				c->failed = LG_E_NOMEM;
+		if (!c->failed)
+			recompute(c, g, r, &l);
+		if (!c->failed)
+			anomaly(c, g, r, &l);
+		break;
+	}
+	lg_free(kind);
+	return c->failed;
+}

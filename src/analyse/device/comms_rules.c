@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * comms_rules.c - collectives that nothing hides, that are too small, or that a rank never entered.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/device/timeline_gpu.h"
+#include "base/alloc.h"
+#include "store/args.h"
+
+#define BIT(cause) (1u << (cause))
+#define SMALL_BYTES 1000000u
+#define TAIL_SHARE 0.08
+#define HIDDEN_WELL 0.25
+
+void lg_comm_op(const char *name, char *ret, size_t size)
+{
+	static const char *const ops[] = { "AllReduce", "ReduceScatter", "AllGather", "Broadcast",
+					   "SendRecv", "AllToAll", "Reduce", "all_reduce", NULL };
+
+	for (size_t i = 0; ops[i]; i++)
+		if (strcasestr(name, ops[i])) {
+			snprintf(ret, size, "%s", ops[i]);
+			return;
+		}
+	snprintf(ret, size, "collective");
+}
+
+/* Bytes of one device collective: its row's, else its arguments'; 0 = unknown. */
+static uint64_t bytes_of(const struct lg_trace *t, uint32_t row)
+{
+	size_t n, k;
+	const char *in = lg_span_arg(t, row, "in", &n), *type = lg_span_arg(t, row, "dtype", &k);
+	uint64_t elems = in ? strtoull(in, NULL, 10) : 0, size = 4;
+
+	if (t->span.bytes[row])
+		return t->span.bytes[row];
+	if (type && (strstr(type, "BFloat16") == type || strstr(type, "Half") == type ||
+		     strstr(type, "Short") == type))
+		size = 2;
+	else if (type && (strstr(type, "Byte") == type || strstr(type, "Char") == type ||
+			  strstr(type, "Bool") == type || strstr(type, "Float8") == type))
+		size = 1;
+	else if (type && (strstr(type, "Double") == type || strstr(type, "Long") == type))
+		size = 8;
+	return elems * size;
+}
+
+/* Are most collectives DDP's? Its reducer orders them from the threads of autograd, not the main one. */
+static bool by_ddp(const struct lg_case *c, const struct lg_gpu_run *r)
+{
+	size_t n = 0, behind = 0;
+	bool ddp = false;
+
+	for (size_t i = 0; i < c->n_span_names && !ddp; i++)
+		ddp = !strcmp(lg_string(c->t, c->span_names[i]), "DistributedDataParallel.forward");
+	for (size_t i = 0; i < r->n_work && ddp; i++)
+		if (r->work[i].class == LG_GPU_COMM && r->work[i].call != LG_NO_ROW) {
+			n++;
+			behind += c->t->span.thr[r->work[i].call] != r->main;
+		}
+	return n && behind * 2 > n;
+}
+
+/* Mean ns that a rank waits for others in collectives: no transfer. The one late rank waits for nobody. */
+static double waits_of(const struct lg_gpu *g)
+{
+	if (!g->late || g->critical)
+		return 0;
+	if (g->late->one)
+		return g->late->ns;
+	if (g->late->ns <= 0)
+		return (double)g->late->caused;
+	/* In turn: the late one of n does not wait. */
+	return fmin((double)g->late->caused, g->late->ns * (double)(g->n - 1) / (double)g->n);
+}
+
+static void exposed(struct lg_case *c, const struct lg_gpu *g)
+{
+	const struct lg_gpu_run *r = NULL;
+	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_COMM), &share, &r);
+	int64_t kernel = 0, longest = 0, last_compute = 0, after = 0, shared = 0;
+	uint64_t bytes = 0;
+	size_t n_small = 0, n_known = 0, ordered = 0;
+	char op[32] = "";
+	bool small;
+	struct lg_finding *f;
+	double wait = lost > 0 ? fmin(waits_of(g) / 1e6 / lost, 1) : 0;
+
+	lost *= 1 - wait;
+	share *= 1 - wait;
+	if (!r || share < 0.03 || !r->n_comm)
+		return;
+	for (size_t i = 0; i < r->n_work; i++) {
+		const struct lg_gpu_work *w = &r->work[i];
+
+		/* The host runs ahead: what a step orders may run after the window. */
+		ordered += w->class == LG_GPU_COMM && w->call != LG_NO_ROW &&
+			   c->t->span.ts[w->call] >= r->from && c->t->span.ts[w->call] < r->to;
+		if (w->ts < r->from || w->ts >= r->to)
+			continue;
+		if (w->class != LG_GPU_COMM) {
+			last_compute = w->end > last_compute ? w->end : last_compute;
+			continue;
+		}
+		kernel += w->end - w->ts;
+		shared += w->ts < last_compute;
+		if (w->end - w->ts > longest) {
+			longest = w->end - w->ts;
+			lg_comm_op(lg_string(c->t, c->t->span.name[w->span]), op, sizeof op);
+		}
+		if (bytes_of(c->t, w->span)) {
+			n_known++;
+			bytes += bytes_of(c->t, w->span);
+			n_small += bytes_of(c->t, w->span) < SMALL_BYTES;
+		}
+		after++;
+	}
+	/* Small: by size where it is known, else by a length that is mostly latency. */
+	ordered = ordered > r->n_comm ? ordered : r->n_comm;
+	small = ordered >= 50 * (r->n_steps ? r->n_steps : 1) &&
+		(n_known ? n_small * 2 > n_known : r->comm_ns / (int64_t)r->n_comm < 500000);
+	f = lg_gpu_finding(c, g, small ? "comms.small_messages" : "comms.exposed", lost, share, 0.9, r);
+	if (!f)
+		return;
+	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
+	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_COMM));
+	/* The last bucket has nothing left to hide under: a job that hides all others is a good one. */
+	if (share < TAIL_SHARE && (double)r->by[LG_GPU_BY_COMM] < HIDDEN_WELL * (double)r->comm_ns) {
+		f->severity = "low";
+		lg_evidence_against(c, f, "%.0f %% of the collectives' time is under compute already: what is left may be "
+			       "the last one of each step", 100 - 100 * (double)r->by[LG_GPU_BY_COMM] /
+							     (double)r->comm_ns);
+	}
+	if (small && by_ddp(c, r)) {
+		f->detail = "ddp_buckets";
+		f->fix = "DistributedDataParallel(model, bucket_cap_mb=25), or 50 to 100 on fast links: the "
+			 "gradients of a step in a few pieces.";
+	}
+	if (small)
+		f->title = lg_arena_printf(&c->v->arena,
+					   "%zu collectives a %s of %.0f us each are not under compute: %.0f %% "
+					   "of the device's time", ordered / (r->n_steps ? r->n_steps : 1),
+					   r->n_steps ? "step" : "window",
+					   (double)r->comm_ns / (double)r->n_comm / 1e3, share * 100);
+	else
+		f->title = lg_arena_printf(&c->v->arena,
+					   "collectives that no computation hides take %.0f %% of the device's "
+					   "time%s%s", share * 100, *op ? ", most of it in " : "", op);
+	lg_evidence_add(c, f, INT64_MIN, 0, "%zu collective kernels, %.1f ms in all, %.0f %% of it with "
+			"nothing else running", r->n_comm, (double)kernel / 1e6,
+			100 * (double)r->by[LG_GPU_BY_COMM] / (double)(kernel ? kernel : 1));
+	if (n_known)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%.1f MB a collective in the mean (%zu with a size in the "
+				"trace)", (double)bytes / 1e6 / (double)n_known, n_known);
+	lg_evidence_add(c, f, INT64_MIN, 0, "%lld of %lld start while kernels run", (long long)shared,
+			(long long)after);
+	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_COMM), 3, "collective alone");
+	if (g->n == 1)
+		lg_evidence_against(c, f, "one rank only: waiting for a late rank looks like transfer here; "
+				     "give the traces of two or more ranks to tell them apart");
+}
+
+/* ---- what logs and dumps say (marks) ---- */
+
+static struct lg_finding *log_finding(struct lg_case *c, const char *id, double confidence)
+{
+	struct lg_finding *f = lg_finding_add(c, id);
+
+	if (f) {
+		f->severity = "medium";
+		f->confidence = confidence;
+		f->culprit.relation = "rank";
+		f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
+	}
+	return f;
+}
+
+static int32_t rank_of_mark(const struct lg_trace *t, size_t i)
+{
+	return t->process.rank[t->thread.prc[t->mark.thr[i]]];
+}
+
+/* The operation and size of a watchdog line: what has to be equal on all ranks. */
+static bool same_call(const char *a, const char *b)
+{
+	static const char *const keys[] = { "OpType=", "NumelIn=", "NumelOut=" };
+
+	for (size_t k = 0; k < 3; k++) {
+		const char *x = strstr(a, keys[k]), *y = strstr(b, keys[k]);
+		size_t n;
+
+		if (!x || !y)
+			continue;
+		x += strlen(keys[k]);
+		y += strlen(keys[k]);
+		n = strcspn(x, ", )");
+		if (n != strcspn(y, ", )") || strncmp(x, y, n))
+			return false;
+	}
+	return true;
+}
+
+static bool is_mark(const struct lg_trace *t, size_t i, const char *name)
+{
+	return !strcmp(lg_string(t, t->mark.name[i]), name);
+}
+
+/*
+ * Which group a watchdog's line is of: "[PG ID 2 PG GUID 5(TP) Rank 1]" (the id is the process's own, the GUID
+ * is the group's name on all ranks), before torch 2.5 "[PG 5 (TP) Rank 1]". Before 2.2 it is not told: *ret_n = 0.
+ */
+static const char *group_of(const char *line, size_t *ret_n)
+{
+	const char *at = *line == '[' ? line + 1 : line, *end = *line == '[' ? strchr(at, ']') : NULL;
+	const char *name = end && !strncmp(at, "PG ", 3) ? memmem(at, (size_t)(end - at), "PG GUID ", 8) : NULL;
+	const char *rank = end ? memmem(at, (size_t)(end - at), " Rank ", 6) : NULL;
+
+	*ret_n = 0;
+	if (!rank || strncmp(at, "PG ", 3))
+		return at;
+	at = name ? name + 8 : at + 3;
+	*ret_n = rank > at ? (size_t)(rank - at) : 0;
+	return at;
+}
+
+static bool group_told(const char *line)
+{
+	size_t n;
+
+	(void)group_of(line, &n);
+	return n > 0;
+}
+
+/* May two watchdogs' lines of one number be of two groups? Each group counts for itself. */
+static bool other_group(const char *a, const char *b)
+{
+	size_t n, k;
+	const char *x = group_of(a, &n), *y = group_of(b, &k);
+
+	return n && k && (n != k || memcmp(x, y, n));
+}
+
+/* Another rank's timeout of v[0..n) under the same number, in another operation; t->mark.n = none. */
+static size_t parted_from(const struct lg_trace *t, const uint32_t *v, size_t n, size_t i)
+{
+	const char *text = lg_string(t, t->mark.text[i]);
+
+	for (size_t k = 0; k < n; k++) {
+		const char *other = lg_string(t, t->mark.text[v[k]]);
+
+		if (t->mark.value[v[k]] == t->mark.value[i] && rank_of_mark(t, v[k]) != rank_of_mark(t, i) &&
+		    !other_group(other, text) && !same_call(other, text))
+			return v[k];
+	}
+	return t->mark.n;
+}
+
+/* The sequences part: torch's own check says so, or the watchdogs of two ranks waited in different
+ * operations under one number. */
+static void mismatch(struct lg_case *c)
+{
+	enum { LINES_MAX = 8192 }; /* a few of each rank */
+	const struct lg_trace *t = c->t;
+	struct lg_finding *f = NULL;
+	uint32_t *timeout = lg_calloc(LINES_MAX, sizeof *timeout);
+	size_t n = 0, n_timeouts = 0, sure = 0;
+
+	if (!timeout) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	for (size_t i = 0; i < t->mark.n; i++) {
+		size_t other = t->mark.n;
+
+		if (is_mark(t, i, "log.watchdog_timeout")) {
+			if (n_timeouts < LINES_MAX)
+				other = parted_from(t, timeout, n_timeouts, i);
+			if (n_timeouts < LINES_MAX)
+				timeout[n_timeouts++] = (uint32_t)i;
+			if (other == t->mark.n)
+				continue;
+		} else if (!is_mark(t, i, "log.collective_mismatch")) {
+			continue;
+		}
+		f = f ? f : log_finding(c, "comms.mismatch", 0.95);
+		if (!f)
+			break;
+		f->title = "ranks call different collectives at the same place: their sequences part, and all of them hang";
+		sure += other == t->mark.n || (group_told(lg_string(t, t->mark.text[i])) &&
+					       group_told(lg_string(t, t->mark.text[other])));
+		if (++n > 4)
+			continue;
+		if (other < t->mark.n)
+			lg_evidence_add(c, f, t->mark.ts[other], 0, "rank %d: %s", rank_of_mark(t, other),
+					lg_string(t, t->mark.text[other]));
+		lg_evidence_add(c, f, t->mark.ts[i], 0, "rank %d: %s", rank_of_mark(t, i),
+				lg_string(t, t->mark.text[i]));
+	}
+	if (f && !sure) {
+		f->confidence = 0.75;
+		lg_evidence_against(c, f, "these lines do not say of which process group they are: two groups that wait under "
+				     "the same number look alike; torch 2.2 and later say it, and so do Flight Recorder dumps");
+	}
+	lg_free(timeout);
+}
+
+/* Somebody waited until a timeout. Whoever does not complain is the one to look at. */
+static void missing(struct lg_case *c)
+{
+	const struct lg_trace *t = c->t;
+	struct lg_finding *f = NULL;
+	uint8_t said[4096] = { 0 };
+	int32_t world = 0, least = 0, named = -1;
+	size_t n = 0, silent = 0, complain = 0;
+
+	if (lg_gpu_told(c, "comms.mismatch"))
+		return; /* that explains the timeout */
+	if (lg_gpu_told(c, "comms.missing_rank"))
+		return; /* dumps know more than watchdogs */
+	for (size_t i = 0; i < t->mark.n; i++) {
+		bool barrier = is_mark(t, i, "log.barrier_timeout");
+		int32_t rank = rank_of_mark(t, i);
+
+		if (!barrier && !is_mark(t, i, "log.watchdog_timeout") && !is_mark(t, i, "log.gloo_timeout"))
+			continue;
+		if (!f) {
+			f = log_finding(c, "comms.missing_rank", barrier ? 0.9 : 0.75);
+			if (!f)
+				return;
+			f->title = "a collective timed out: a rank never arrived";
+		}
+		if (barrier && t->mark.value[i] >= 0 && t->mark.value[i] < 4096)
+			named = (int32_t)t->mark.value[i];
+		if (rank >= 0 && rank < 4096)
+			said[rank] = 1;
+		if (t->process.world[t->thread.prc[t->mark.thr[i]]] > world)
+			world = t->process.world[t->thread.prc[t->mark.thr[i]]];
+		if (++n <= 4)
+			lg_evidence_add(c, f, t->mark.ts[i], 0, "%s", lg_string(t, t->mark.text[i]));
+	}
+	if (!f)
+		return;
+	for (int32_t k = 0; k < 4096; k++)
+		complain += said[k];
+	/* Logs seldom tell the size of the world: there are at least the ranks that they name, and those
+	 * below. Two that complain may be all of their group. */
+	for (size_t i = 1; !world && complain >= 3 && i < t->process.n; i++) {
+		int32_t rank = t->process.rank[i];
+
+		least = rank >= least && rank < 4096 ? rank + 1 : least;
+	}
+	if (least) {
+		world = least;
+		f->confidence *= named < 0 ? 0.85 : 1;
+	}
+	for (int32_t k = 0; k < world && k < 4096; k++)
+		if (!said[k]) {
+			if (named < 0 && !silent)
+				named = k;
+			silent++;
+		}
+	/* One silent rank is an accusation; many only mean that their logs are not here. */
+	if (named >= 0 && (silent <= 1 || f->confidence > 0.8)) {
+		f->culprit.rank = named;
+		f->title = lg_arena_printf(&c->v->arena, "a collective timed out: rank %d never arrived", named);
+		if (silent)
+			lg_evidence_add(c, f, INT64_MIN, 0, "%zu ranks complain, rank %d does not", complain, named);
+	} else {
+		lg_evidence_against(c, f, "which rank is missing cannot be told from these lines: give the logs of "
+				     "all ranks, or Flight Recorder dumps (always-on, cheap)");
+	}
+}
+
+int lg_find_comms(struct lg_case *c, struct lg_gpu *g)
+{
+	exposed(c, g);
+	if (lg_find_flight(c) || lg_find_sequences(c))
+		return c->failed = LG_E_NOMEM;
+	mismatch(c);
+	missing(c);
+	return c->failed;
+}

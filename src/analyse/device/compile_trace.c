@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * compile_trace.c - what became of torch.compile, from a profiler's trace and from logs.
+ *
+ * Trace: "Torch-Compiled Region: F/C" (torch/_dynamo/eval_frame.py) names frame F in its C-th
+ * compilation; "... (dynamo_timed)" spans are compilation itself. Logs: the marks of the log
+ * importers (log.graph_break, log.recompile ...), one a message, its text "what, file:line".
+ * What a lost or broken compilation costs cannot be measured without a run that has it: the
+ * finding says so and stays at medium.
+ */
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/device/timeline_gpu.h"
+#include "analyse/host/tally.h"
+#include "base/alloc.h"
+
+#define BIT(cause) (1u << (cause))
+
+enum { FRAMES_MAX = 1024, MANY_FRAMES = 8, MANY_RECOMPILES = 3, MANY_TRACES = 5 };
+
+static void in_step(struct lg_case *c, const struct lg_gpu *g)
+{
+	const struct lg_gpu_run *r = NULL;
+	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_COMPILE), &share, &r);
+	struct lg_finding *f;
+
+	if (!r || share < 0.01)
+		return;
+	f = lg_gpu_finding(c, g, "compile.in_step", lost, share, 0.92, r);
+	if (!f)
+		return;
+	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_COMPILE));
+	f->title = lg_arena_printf(&c->v->arena, "torch.compile works inside the profiled steps: the device idles "
+				   "%.0f %% of the time for it", share * 100);
+	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_COMPILE), 4, "device idle");
+	if (r->n_steps < 3)
+		lg_evidence_against(c, f, "in the first steps this is normal; it must not be there later");
+}
+
+struct frame {
+	long frame, highest, lowest;
+	size_t n, back; /* back: runs of a version older than one that had run */
+	int64_t first;
+};
+
+/* "Torch-Compiled Region: 3/1" -> frame 3, compilation 1. */
+static bool parse_region(const char *name, long *ret_frame, long *ret_compile)
+{
+	static const char prefix[] = "Torch-Compiled Region: ";
+	char *end;
+
+	if (strncmp(name, prefix, sizeof prefix - 1))
+		return false;
+	*ret_frame = strtol(name + sizeof prefix - 1, &end, 10);
+	if (*end != '/' || !isdigit((unsigned char)end[1]))
+		return false;
+	*ret_compile = strtol(end + 1, NULL, 10);
+	return true;
+}
+
+static bool is_region(const char *name)
+{
+	long frame, compile;
+
+	return parse_region(name, &frame, &compile);
+}
+
+static size_t frames_of(struct lg_case *c, const struct lg_gpu_run *r, struct frame *v)
+{
+	const struct lg_trace *t = c->t;
+	uint8_t *picked;
+	size_t n = 0;
+
+	if (lg_span_pick(c, is_region, &picked))
+		c->failed = LG_E_NOMEM;
+	for (size_t h = 0; picked && h < r->n_host; h++)
+		for (uint32_t p = c->idx->span_off[r->host[h].thr];
+		     p < c->idx->span_off[r->host[h].thr + 1]; p++) {
+			uint32_t row = c->idx->span[p];
+			long frame, compile;
+			size_t k = 0;
+
+			if (!picked[t->span.name[row]] || t->span.ts[row] < r->from ||
+			    t->span.ts[row] >= r->to ||
+			    !parse_region(lg_string(t, t->span.name[row]), &frame, &compile))
+				continue;
+			while (k < n && v[k].frame != frame)
+				k++;
+			if (k == FRAMES_MAX)
+				continue;
+			if (k == n)
+				v[n++] = (struct frame){ .frame = frame, .highest = compile,
+							 .lowest = compile, .first = t->span.ts[row] };
+			v[k].n++;
+			v[k].back += compile < v[k].highest;
+			if (compile > v[k].highest)
+				v[k].highest = compile;
+			if (compile < v[k].lowest)
+				v[k].lowest = compile;
+		}
+	lg_free(picked);
+	return n;
+}
+
+static struct lg_finding *unmeasured(struct lg_case *c, const struct lg_gpu *g, const char *id,
+				     double confidence, const struct lg_gpu_run *r)
+{
+	struct lg_finding *f = lg_gpu_finding(c, g, id, (double)NAN, (double)NAN, confidence, r);
+
+	if (f)
+		f->stage = lg_stage_name(LG_STAGE_FORWARD);
+	return f;
+}
+
+/* Does the compiler work in the window? */
+static bool compiles(const struct lg_gpu_run *r)
+{
+	for (size_t h = 0; h < r->n_host; h++)
+		for (size_t i = 0; i < r->host[h].n; i++)
+			if (r->host[h].seg[i].class == LG_HOST_COMPILE && r->host[h].seg[i].end > r->from &&
+			    r->host[h].seg[i].ts < r->to)
+				return true;
+	return false;
+}
+
+static void regions(struct lg_case *c, const struct lg_gpu *g)
+{
+	struct frame *v = lg_calloc(FRAMES_MAX, sizeof *v);
+
+	if (!v) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	for (size_t i = 0; i < g->n; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+		size_t n, many = 0;
+		double launch;
+		struct lg_finding *f;
+
+		if (!lg_gpu_judged(r) && r->scope != LG_SCOPE_CPU)
+			continue;
+		n = frames_of(c, r, v);
+		for (size_t k = 0; k < n; k++)
+			if (v[k].highest - v[k].lowest >= MANY_RECOMPILES)
+				many = k + 1;
+		if (many) {
+			f = unmeasured(c, g, "compile.recompiles", 0.85, r);
+			if (!f)
+				break;
+			f->title = lg_arena_printf(&c->v->arena, "one frame runs in %ld compiled versions within "
+						   "this window: it is compiled again and again",
+						   v[many - 1].highest - v[many - 1].lowest + 1);
+			/* Versions that come back were kept: one for each of a few shapes, compiled once. */
+			if (v[many - 1].back && !compiles(r)) {
+				f->severity = "info";
+				f->confidence = 0.5;
+				f->title = lg_arena_printf(&c->v->arena, "one frame runs in %ld compiled versions in "
+							   "turn, none of them compiled in this window",
+							   v[many - 1].highest - v[many - 1].lowest + 1);
+			}
+			if (!compiles(r))
+				lg_evidence_against(c, f, "the compiler is not seen at work in this window: versions "
+						    "compiled before it, for shapes that come in order, look the "
+						    "same");
+			lg_evidence_add(c, f, v[many - 1].first, 0, "Torch-Compiled Region %ld/%ld to %ld/%ld",
+					v[many - 1].frame, v[many - 1].lowest, v[many - 1].frame,
+					v[many - 1].highest);
+			lg_evidence_add(c, f, INT64_MIN, 0, "which guard fails is not in the trace: "
+					"TORCH_LOGS=recompiles (log volume only) names it");
+		}
+		/* Many frames are graph breaks only if they leave the device waiting. */
+		launch = r->to > r->from ? (double)r->by[LG_GPU_BY_LAUNCH] / (double)(r->to - r->from) : 0;
+		if (n >= MANY_FRAMES && launch >= 0.10) {
+			f = unmeasured(c, g, "compile.graph_breaks", 0.6, r);
+			if (!f)
+				break;
+			f->title = lg_arena_printf(&c->v->arena, "%zu separate compiled regions run, and the "
+						   "device waits for launches: the graph is broken into pieces",
+						   n);
+			f->severity = "low"; /* what part of the wait is theirs is not known */
+			lg_evidence_add(c, f, v[0].first, 0, "first region %ld; where each break is: "
+					"TORCH_LOGS=graph_breaks (log volume only)", v[0].frame);
+		}
+		break;
+	}
+	lg_free(v);
+}
+
+static bool is_launch(const char *name)
+{
+	return strstr(name, "Launch") != NULL;
+}
+
+/*
+ * CUDA_LAUNCH_BLOCKING=1: every launch call returns only after its kernel has ended. By chance that
+ * happens only to kernels shorter than the call itself, so only longer ones are looked at.
+ */
+static void launch_blocking(struct lg_case *c, const struct lg_gpu *g)
+{
+	uint8_t *picked;
+
+	if (lg_span_pick(c, is_launch, &picked))
+		c->failed = LG_E_NOMEM;
+	for (size_t i = 0; picked && i < g->n; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+		size_t n = 0, blocked = 0;
+		struct lg_finding *f;
+
+		if (!lg_gpu_judged(r))
+			continue;
+		for (size_t k = 0; k < r->n_work; k++) {
+			const struct lg_gpu_work *w = &r->work[k];
+
+			if (w->class != LG_GPU_COMPUTE || w->call == LG_NO_ROW || w->end - w->ts < 20000 ||
+			    !picked[c->t->span.name[w->call]])
+				continue;
+			n++;
+			blocked += lg_row_end(c->t, c->t->span.ts[w->call],
+					      c->t->span.dur[w->call]) >= w->end;
+		}
+		if (n < 20 || blocked * 20 < n * 19)
+			continue;
+		f = unmeasured(c, g, "debug.left_on", 0.9, r);
+		if (!f)
+			break;
+		f->title = "every kernel launch waits for its kernel: CUDA_LAUNCH_BLOCKING=1 (or "
+			   "HIP_LAUNCH_BLOCKING, AMD_SERIALIZE_KERNEL) is left on";
+		f->culprit.function = "CUDA_LAUNCH_BLOCKING";
+		lg_evidence_add(c, f, r->from, r->to - r->from, "%zu of %zu launches of kernels over 20 us "
+				"return after the kernel's end", blocked, n);
+		break;
+	}
+	lg_free(picked);
+}
+
+/*
+ * Modes and checks that belong into debugging, by functions that only run while they are active: importing a
+ * module calls its decorators, set_detect_anomaly(False) is a context, too. Where anomalies are asked for,
+ * every operator of forward keeps its stack (torch/csrc/autograd/python_anomaly_mode.cpp).
+ */
+enum debug_call { DEBUG_FLOPS, DEBUG_ANOMALY, DEBUG_STACKS, DEBUG_CALLS };
+static const struct {
+	const char *file, *function; /* function: NULL = any */
+} debug_calls[] = {
+	[DEBUG_FLOPS] = { "torch/utils/flop_counter.py", "__torch_dispatch__" },
+	[DEBUG_ANOMALY] = { "torch/autograd/anomaly_mode.py", NULL },
+	[DEBUG_STACKS] = { "traceback.py", "format_stack" },
+};
+enum { DEBUG_MANY = 20 };
+
+/* A bit for each of them, by frame; NULL: no frame has any (or no memory). */
+static uint8_t *debug_bits(struct lg_case *c)
+{
+	const struct lg_trace *t = c->t;
+	uint8_t *bits = NULL;
+
+	for (size_t f = 0; f < t->frame.n; f++)
+		for (size_t k = 0; k < DEBUG_CALLS; k++) {
+			if (!strstr(lg_string(t, t->frame.file[f]), debug_calls[k].file) ||
+			    (debug_calls[k].function &&
+			     strcmp(lg_string(t, t->frame.name[f]), debug_calls[k].function)))
+				continue;
+			if (!bits)
+				bits = lg_calloc(t->frame.n, 1);
+			if (!bits) {
+				c->failed = LG_E_NOMEM;
+				return NULL;
+			}
+			bits[f] |= (uint8_t)(1u << k);
+		}
+	return bits;
+}
+
+static bool left_on_told(const struct lg_case *c, const char *what)
+{
+	for (size_t i = 0; i < c->v->n_findings; i++) {
+		const struct lg_finding *f = &c->v->findings[i];
+
+		if (!strcmp(f->id, "debug.left_on") && f->culprit.function && !strcmp(f->culprit.function, what))
+			return true;
+	}
+	return false;
+}
+
+/* r's main thread called it so often, first at. */
+static void tell_debug(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
+		       const char *what, enum debug_call call, size_t n, int64_t at)
+{
+	struct lg_finding *f = left_on_told(c, what) ? NULL : unmeasured(c, g, "debug.left_on", 0.9, r);
+
+	if (!f)
+		return;
+	f->title = lg_arena_printf(&c->v->arena, "%s is active in the profiled steps%s", what,
+				   call != DEBUG_FLOPS || r->compiled
+					   ? "" : ", and no compiled region runs: torch.compile is "
+						  "skipped under such a mode");
+	f->culprit.function = what;
+	lg_evidence_add(c, f, at, 0, "%zu calls of %s in %s", n, debug_calls[call].function,
+			debug_calls[call].file);
+	lg_evidence_add(c, f, INT64_MIN, 0, "the trace was slowed by its stacks, so the loss is not measured: "
+			"run 50 steps without it and compare (laggard diff)");
+}
+
+/* Their frames in the main thread; ranks run the same program. */
+static void debug_frames(struct lg_case *c, const struct lg_gpu *g)
+{
+	const struct lg_trace *t = c->t;
+	uint8_t *bits = debug_bits(c);
+	bool told = false;
+
+	for (size_t i = 0; bits && i < g->n && !told; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+		size_t n[DEBUG_CALLS] = { 0 };
+		int64_t at[DEBUG_CALLS] = { 0 };
+		bool flops, anomaly;
+
+		if (!r->has_frames || (!lg_gpu_judged(r) && r->scope != LG_SCOPE_CPU) || !r->main)
+			continue;
+		for (uint32_t p = c->idx->span_off[r->main]; p < c->idx->span_off[r->main + 1]; p++) {
+			uint32_t row = c->idx->span[p];
+			lg_stk s = t->span.stack[row];
+
+			if (t->span.kind[row] != LG_SPAN_PYTHON || !s || t->span.ts[row] < r->from ||
+			    t->span.ts[row] >= r->to)
+				continue;
+			for (size_t k = 0; k < DEBUG_CALLS; k++)
+				if (bits[t->stack.frame[s]] >> k & 1)
+					at[k] = n[k]++ ? at[k] : t->span.ts[row];
+		}
+		flops = n[DEBUG_FLOPS] >= DEBUG_MANY;
+		anomaly = n[DEBUG_ANOMALY] && n[DEBUG_STACKS] >= DEBUG_MANY;
+		if (flops)
+			tell_debug(c, g, r, "FlopCounterMode", DEBUG_FLOPS, n[DEBUG_FLOPS], at[DEBUG_FLOPS]);
+		if (anomaly)
+			tell_debug(c, g, r, LG_ANOMALY_DETECTION, DEBUG_STACKS, n[DEBUG_STACKS],
+				   at[DEBUG_STACKS]);
+		told = flops || anomaly;
+	}
+	lg_free(bits);
+}
+
+/* ---- logs ---- */
+
+/* The finding; NULL = there is nothing to tell. */
+static struct lg_finding *from_log(struct lg_case *c, const char *name, const char *id, size_t at_least,
+				   const char *severity, const char *title)
+{
+	const struct lg_mark_tab *m = &c->t->mark;
+	struct lg_finding *f;
+	lg_str said[4];
+	size_t n = 0, kinds = 0;
+
+	for (size_t i = 0; i < m->n; i++)
+		n += !strcmp(lg_string(c->t, m->name[i]), name);
+	if (n < at_least || !n)
+		return NULL;
+	if (lg_gpu_told(c, id))
+		return NULL; /* by the hook, or the trace, which know more than a log line */
+	f = lg_finding_add(c, id);
+	if (!f)
+		return NULL;
+	f->severity = severity;
+	f->confidence = 0.95;
+	f->culprit.relation = "self";
+	f->stage = lg_stage_name(LG_STAGE_FORWARD);
+	f->title = lg_arena_printf(&c->v->arena, "%s (%zu time%s in the log)", title, n, n == 1 ? "" : "s");
+	for (size_t i = 0; i < m->n && kinds < 4; i++) {
+		bool seen = false;
+
+		if (strcmp(lg_string(c->t, m->name[i]), name))
+			continue;
+		for (size_t k = 0; k < kinds; k++)
+			seen |= said[k] == m->text[i];
+		if (seen)
+			continue;
+		said[kinds++] = m->text[i];
+		lg_evidence_add(c, f, m->ts[i], 0, "%s", lg_string(c->t, m->text[i]));
+		if (!f->culprit.function && *lg_string(c->t, m->text[i]))
+			f->culprit.function = lg_string(c->t, m->text[i]);
+	}
+	lg_evidence_add(c, f, INT64_MIN, 0, "a log does not tell what it costs: compare the step time with "
+			"and without (laggard diff)");
+	return f;
+}
+
+/* A debugging aid that spoke up in the log. */
+static void debug_from_log(struct lg_case *c)
+{
+	struct lg_finding *f = from_log(c, "log.anomaly", "debug.left_on", 1, "medium",
+					"autograd anomaly detection is on: every backward operator is checked for NaN");
+
+	if (f) {
+		f->detail = "anomaly";
+		f->culprit.function = LG_ANOMALY_DETECTION;
+		f->stage = lg_stage_name(LG_STAGE_BACKWARD);
+	}
+	f = from_log(c, "log.profiled", "debug.left_on", MANY_TRACES, "low", "torch.profiler takes trace after trace");
+	if (f) {
+		f->detail = "profiler";
+		f->culprit.function = "torch.profiler.profile";
+	}
+}
+
+int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)
+{
+	struct lg_finding *failed;
+
+	in_step(c, g);
+	regions(c, g);
+	launch_blocking(c, g);
+	debug_frames(c, g);
+	from_log(c, "log.compile_skipped", "compile.skipped", 1, "medium",
+		 "torch.compile skipped code that was to be compiled: it runs eagerly");
+	from_log(c, "log.compile_none", "compile.skipped", 1, "medium",
+		 "torch.compile found no frame that it could compile");
+	failed = from_log(c, "log.compile_failed", "compile.skipped", 1, "medium",
+			  "compilation failed: that code runs eagerly, or not at all");
+	if (failed)
+		failed->detail = "failed"; /* no mode is to blame: other advice */
+	lg_compile_absent(c, g); /* where no line says why */
+	from_log(c, "log.recompile_limit", "compile.recompile_limit", 1, "medium",
+		 "a function hit the recompile limit: from then on it runs eagerly");
+	from_log(c, "log.recompile", "compile.recompiles", 3, "medium",
+		 "compiled code is compiled again because a guard fails");
+	from_log(c, "log.graph_break", "compile.graph_breaks", 1, "medium",
+		 "the compiled graph breaks in user code");
+	from_log(c, "log.tf32_off", "gpu.no_tensor_core", 1, "medium",
+		 "torch says that TF32 tensor cores are there and not enabled");
+	from_log(c, "log.ddp_find_unused", "comms.ddp_flags", 1, "low",
+		 "DDP looks for unused parameters every step and finds none");
+	from_log(c, "log.ddp_grad_strides", "comms.ddp_flags", 1, "low",
+		 "DDP copies gradients whose strides differ from its buckets'");
+	from_log(c, "log.loader_workers", "data.workers_oversubscribed", 1, "low",
+		 "the loader has more workers than this process has CPUs");
+	debug_from_log(c);
+	return c->failed;
+}

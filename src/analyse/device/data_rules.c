@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * data_rules.c - the device waits for its next batch, or for the copy of it.
+ *
+ * Only idle device time counts: a loader that works while kernels run costs nothing.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/device/timeline_gpu.h"
+#include "base/alloc.h"
+
+#define BIT(cause) (1u << (cause))
+
+struct waits {
+	int64_t *v;      /* exposed wait of each __next__ */
+	size_t n;
+	bool single;     /* _SingleProcessDataLoaderIter: no workers */
+	int64_t longest, at, sum;
+};
+
+static int cmp_desc(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x < y) - (x > y);
+}
+
+/* Exposed wait by call of the loader. */
+static int waits_of(const struct lg_case *c, const struct lg_gpu_run *r, struct waits *w)
+{
+	uint32_t last = LG_NO_ROW;
+	size_t cap = 0;
+
+	*w = (struct waits){ 0 };
+	for (size_t i = 0; i < r->n_pieces; i++) {
+		const struct lg_gpu_piece *p = &r->piece[i];
+
+		if (p->cause != LG_GPU_BY_LOADER || p->span == LG_NO_ROW)
+			continue;
+		if (p->span != last) {
+			if (lg_grow(&w->v, &cap, w->n + 1, sizeof *w->v))
+				return LG_E_NOMEM;
+			w->v[w->n++] = 0;
+			last = p->span;
+		}
+		w->v[w->n - 1] += p->dur;
+		w->sum += p->dur;
+		if (p->dur > w->longest) {
+			w->longest = p->dur;
+			w->at = p->ts;
+		}
+		w->single |= strstr(lg_string(c->t, c->t->span.name[p->span]), "_SingleProcess") != NULL;
+	}
+	if (w->n)
+		qsort(w->v, w->n, sizeof *w->v, cmp_desc);
+	return 0;
+}
+
+static void loader(struct lg_case *c, const struct lg_gpu *g)
+{
+	const struct lg_gpu_run *r = NULL;
+	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_LOADER), &share, &r);
+	struct lg_finding *f;
+	struct waits w;
+	size_t steps;
+
+	if (!r || share < 0.01 || lg_gpu_told(c, "data.loader_wait"))
+		return;
+	if (waits_of(c, r, &w)) {
+		lg_free(w.v);
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	f = lg_gpu_finding(c, g, "data.loader_wait", lost, share, 0.93, r);
+	if (!f) {
+		lg_free(w.v);
+		return;
+	}
+	steps = r->n_steps > w.n ? r->n_steps : w.n;
+	f->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
+	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_LOADER));
+	if (w.single)
+		f->detail = "workers_zero";
+	else if (steps >= 4 && w.n && w.v[0] * 5 > w.sum * 4)
+		f->detail = "respawn"; /* one wait is four fifths of all: workers were started */
+	else if (steps >= 8 && w.n) {
+		/* A few calls wait, the others find their batch ready: workers deliver in bursts. */
+		int64_t few = 0;
+
+		for (size_t i = 0; i < steps / 3 && i < w.n; i++)
+			few += w.v[i];
+		if (few * 5 > w.sum * 4)
+			f->detail = "burst";
+	}
+	f->title = lg_arena_printf(&c->v->arena, "the device idles %.0f %% of the time waiting for the next "
+				   "batch%s", share * 100,
+				   w.single ? ": the loader has no workers (num_workers=0) and works on "
+					      "the training thread"
+				   : f->detail && !strcmp(f->detail, "respawn")
+					   ? ", nearly all of it in one wait, as where workers are started anew"
+				   : f->detail ? ", in some steps only: the workers deliver in bursts" : "");
+	if (w.single)
+		f->fix = "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True); raise "
+			 "num_workers up to the free CPUs while the wait shrinks.";
+	else if (f->detail && !strcmp(f->detail, "respawn"))
+		f->fix = "DataLoader(..., persistent_workers=True), so that workers survive the epoch.";
+	if (w.n)
+		lg_evidence_add(c, f, w.at, w.longest, "%zu waits of the loader with an idle device, %.1f ms "
+				"in the median, %.1f ms at most", w.n, (double)w.v[w.n / 2] / 1e6,
+				(double)w.v[0] / 1e6);
+	if (f->detail && !strcmp(f->detail, "respawn"))
+		lg_evidence_against(c, f, "one batch that was late for another reason (storage, a large sample) looks "
+				    "the same");
+	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_LOADER), 3, "device idle");
+	lg_free(w.v);
+}
+
+static void pageable(struct lg_case *c, const struct lg_gpu *g)
+{
+	const struct lg_gpu_run *r = NULL;
+	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_PAGEABLE), &share, &r);
+	uint64_t bytes = 0;
+	size_t n = 0;
+	struct lg_finding *f;
+
+	if (!r || share < 0.03)
+		return;
+	for (size_t i = 0; i < r->n_work; i++)
+		if (r->work[i].class == LG_GPU_H2D && r->work[i].pageable &&
+		    r->work[i].ts >= r->from && r->work[i].ts < r->to) {
+			bytes += c->t->span.bytes[r->work[i].span];
+			n++;
+		}
+	if (!n)
+		return;
+	f = lg_gpu_finding(c, g, "data.pageable_copy", lost, share, r->amd ? 0.75 : 0.88, r);
+	if (!f)
+		return;
+	f->stage = lg_stage_name(LG_STAGE_H2D);
+	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_PAGEABLE));
+	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_PAGEABLE), 4, "device idle");
+	f->title = lg_arena_printf(&c->v->arena, "host to device copies that make the host wait (%s) cost "
+				   "%.0f %% of the device's time: the copy itself, and the lead that "
+				   "the host loses", r->amd ? "synchronous copy calls" : "pageable memory",
+				   share * 100);
+	lg_evidence_add(c, f, INT64_MIN, 0, "%zu such copies, %.1f MB", n, (double)bytes / 1e6);
+	if (r->amd)
+		lg_evidence_against(c, f, "ROCm's trace does not say whether the memory was pinned: the calls "
+				     "waited, that is measured");
+}
+
+/* Pinned copies that nothing overlapped. On the compute stream they cannot overlap. */
+static void serial(struct lg_case *c, const struct lg_gpu *g)
+{
+	const struct lg_gpu_run *r = NULL;
+	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_PINNED), &share, &r);
+	int64_t same = 0, all = 0;
+	lg_trk compute = 0;
+	int64_t *busy;
+	struct lg_finding *f;
+
+	if (!r || share < 0.03)
+		return;
+	busy = lg_calloc(c->t->track.n, sizeof *busy);
+	if (!busy) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	for (size_t i = 0; i < r->n_work; i++)
+		if (r->work[i].class == LG_GPU_COMPUTE)
+			busy[r->work[i].stream] += r->work[i].end - r->work[i].ts;
+	for (lg_trk k = 1; k < c->t->track.n; k++)
+		if (busy[k] > busy[compute])
+			compute = k;
+	lg_free(busy);
+	for (size_t i = 0; i < r->n_work; i++)
+		if (r->work[i].class == LG_GPU_H2D) {
+			all += r->work[i].end - r->work[i].ts;
+			same += r->work[i].stream == compute ? r->work[i].end - r->work[i].ts : 0;
+		}
+	f = lg_gpu_finding(c, g, "data.serial_copy", lost, share, same * 2 > all ? 0.88 : 0.7, r);
+	if (!f)
+		return;
+	f->stage = lg_stage_name(LG_STAGE_H2D);
+	f->title = lg_arena_printf(&c->v->arena, "host to device copies run alone for %.0f %% of the device's "
+				   "time: %s", share * 100,
+				   same * 2 > all ? "they are on the compute stream, so nothing can overlap them"
+						  : "no kernel is ready while they run");
+	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_PINNED));
+	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_PINNED), 3, "copying alone");
+}
+
+/* Training on the CPU: the loader's time on the main thread is exposed as it is. */
+static void loader_on_cpu(struct lg_case *c, const struct lg_gpu *g)
+{
+	for (size_t i = 0; i < g->n; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+		int64_t sum = 0, longest = 0, at = 0;
+		int64_t *by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *by_step);
+		size_t n = 0;
+		bool single = false;
+		struct lg_finding *f;
+
+		if (!by_step) {
+			c->failed = LG_E_NOMEM;
+			return;
+		}
+
+		if (r->scope != LG_SCOPE_CPU || !r->main || r->n_steps < 3)
+			continue;
+		for (size_t h = 0; h < r->n_host; h++)
+			for (size_t k = 0; r->host[h].thr == r->main && k < r->host[h].n; k++) {
+				const struct lg_host_seg *s = &r->host[h].seg[k];
+
+				if (s->class != LG_HOST_LOADER || s->ts < r->from || s->end > r->to)
+					continue;
+				sum += s->end - s->ts;
+				by_step[lg_gpu_step_of(r, s->ts)] += s->end - s->ts;
+				n++;
+				single |= s->span != LG_NO_ROW &&
+					  strstr(lg_string(c->t, c->t->span.name[s->span]),
+						 "_SingleProcess");
+				if (s->end - s->ts > longest) {
+					longest = s->end - s->ts;
+					at = s->ts;
+				}
+			}
+		if (sum * 10 < r->to - r->from)
+			continue;
+		f = lg_gpu_finding(c, g, "data.loader_wait", (double)sum / 1e6,
+				   (double)sum / (double)(r->to - r->from), 0.85, r);
+		if (!f)
+			return;
+		f->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
+		if (r->n_steps >= 2)
+			lg_gpu_cap_steps(f, r, by_step);
+		f->detail = single ? "workers_zero" : NULL;
+		f->title = lg_arena_printf(&c->v->arena, "the step waits %.0f %% of its time for the next "
+					   "batch%s", 100 * f->lost_share,
+					   single ? ": the loader has no workers (num_workers=0)" : "");
+		lg_evidence_add(c, f, at, longest, "%zu stretches in the loader, %.1f ms in all; longest", n,
+				(double)sum / 1e6);
+		return;
+	}
+}
+
+int lg_find_data(struct lg_case *c, struct lg_gpu *g)
+{
+	loader(c, g);
+	pageable(c, g);
+	serial(c, g);
+	if (lg_gpu_only(c->t)) /* a recording judges its loader by wait chains */
+		loader_on_cpu(c, g);
+	return c->failed;
+}

@@ -1,0 +1,595 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_counters.c - what nvidia-smi or NVML sampled: throttling, and utilisation that is no work.
+ *
+ * "Utilisation" is the share of time with any kernel on the device, so a collective that spins for
+ * a late rank counts 100 %. Power tells them apart: a device that computes draws several times what
+ * one that spins does (the same device, the same run: no table of products is needed).
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/device/timeline_gpu.h"
+#include "analyse/severity.h"
+#include "base/alloc.h"
+#include "base/median.h"
+#include "store/merge.h"
+
+enum { MIN_SAMPLES = 30 };
+/* NVML clocks event reasons that mean the device is slower than it could be. */
+enum { SW_POWER_CAP = 0x4, HW_SLOWDOWN = 0x8, SW_THERMAL = 0x20, HW_THERMAL = 0x40, HW_BRAKE = 0x80,
+       SLOWER = HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | HW_BRAKE };
+#define BUSY_UTIL 90.0
+
+struct reading {
+	int64_t ts;
+	double util, power, clock, temp;
+	uint64_t reasons;
+};
+
+struct device {
+	lg_trk track;
+	int32_t index;
+	lg_str host;
+	struct reading *v;
+	size_t n, cap;
+	double limit;
+	size_t n_busy, n_spin, n_idle;
+	bool used; /* in more than one reading of a hundred */
+};
+
+struct devices {
+	struct device *v;
+	size_t n, cap;
+	bool has_util, has_power, has_reasons, has_clock;
+	int64_t wall;
+	int64_t from, to;    /* readings of other times do not count */
+	size_t n_other;
+};
+
+lg_trk lg_gpu_of_track(const struct lg_trace *t, lg_trk k)
+{
+	for (int i = 0; k && i < 8; i++, k = t->track.parent[k])
+		if (t->track.kind[k] == LG_TRACK_GPU)
+			return k;
+	return 0;
+}
+
+enum metric { UTIL, POWER, CLOCK, TEMP, REASONS, LIMIT, REASON_FLAG, NO_METRIC };
+
+static enum metric metric_of(const char *name, uint64_t *ret_bit)
+{
+	static const struct { const char *name; enum metric m; uint64_t bit; } known[] = {
+		{ "gpu.util", UTIL, 0 }, { "gpu.power", POWER, 0 }, { "gpu.clock_sm", CLOCK, 0 },
+		{ "gpu.temp", TEMP, 0 }, { "gpu.throttle", REASONS, 0 }, { "gpu.power_limit", LIMIT, 0 },
+		{ "gpu.throttle.sw_power_cap", REASON_FLAG, SW_POWER_CAP },
+		{ "gpu.throttle.hw_slowdown", REASON_FLAG, HW_SLOWDOWN },
+		{ "gpu.throttle.sw_thermal_slowdown", REASON_FLAG, SW_THERMAL },
+		{ "gpu.throttle.hw_thermal_slowdown", REASON_FLAG, HW_THERMAL },
+		{ "gpu.throttle.hw_power_brake_slowdown", REASON_FLAG, HW_BRAKE },
+		{ "gpu.thermal_violation", REASON_FLAG, SW_THERMAL },
+		{ "gpu.power_violation", REASON_FLAG, SW_POWER_CAP },
+	};
+
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (!strcmp(name, known[i].name)) {
+			*ret_bit = known[i].bit;
+			return known[i].m;
+		}
+	return NO_METRIC;
+}
+
+/* How long readings were taken: hours in which nobody read, between two logs, are nobody's loss. */
+static int time_read(struct devices *d)
+{
+	for (size_t i = 0; i < d->n; i++) {
+		const struct device *g = &d->v[i];
+		size_t n = g->n ? g->n - 1 : 0;
+		LG_AUTOFREE int64_t *apart = lg_calloc(n + 1, sizeof *apart);
+		int64_t sum = 0, most;
+
+		if (!apart)
+			return LG_E_NOMEM;
+		for (size_t k = 0; k < n; k++)
+			apart[k] = g->v[k + 1].ts - g->v[k].ts;
+		most = n ? 100 * lg_median_i64(apart, n) : 0;
+		for (size_t k = 0; k < n; k++)
+			sum += apart[k] < most ? apart[k] : most;
+		d->wall = sum > d->wall ? sum : d->wall;
+	}
+	return 0;
+}
+
+/* Counters of one moment become one reading; a metric that is not sampled then keeps its last. */
+static int collect(const struct lg_case *c, struct devices *d)
+{
+	const struct lg_trace *t = c->t;
+	size_t *of = lg_calloc(t->track.n, sizeof *of);
+	enum metric *m = lg_calloc(t->track.n, sizeof *m);
+	uint64_t *bit = lg_calloc(t->track.n, sizeof *bit);
+	int64_t other = INT64_MIN;
+	int rc = of && m && bit ? 0 : LG_E_NOMEM;
+
+	for (lg_trk k = 1; !rc && k < t->track.n; k++) {
+		lg_trk gpu = lg_gpu_of_track(t, k);
+		size_t i = 0;
+
+		m[k] = metric_of(lg_string(t, t->track.name[k]), &bit[k]);
+		if (m[k] == NO_METRIC || !gpu)
+			continue;
+		while (i < d->n && d->v[i].track != gpu)
+			i++;
+		if (i == d->n) {
+			rc = lg_grow(&d->v, &d->cap, d->n + 1, sizeof *d->v);
+			if (rc)
+				break;
+			d->v[d->n++] = (struct device){ .track = gpu, .index = t->track.index[gpu] };
+		}
+		of[k] = i + 1;
+	}
+	for (size_t i = 0; !rc && i < t->counter.n; i++) {
+		lg_trk k = t->counter.track[i];
+		double x = t->counter.value[i];
+		struct reading *r;
+		struct device *g;
+
+		if (!of[k] || !isfinite(x))
+			continue;
+		if (t->counter.ts[i] < d->from || t->counter.ts[i] > d->to) {
+			d->n_other += t->counter.ts[i] != other;
+			other = t->counter.ts[i];
+			continue;
+		}
+		g = &d->v[of[k] - 1];
+		if (!g->n || g->v[g->n - 1].ts != t->counter.ts[i]) {
+			rc = lg_grow(&g->v, &g->cap, g->n + 1, sizeof *g->v);
+			if (rc)
+				break;
+			g->v[g->n] = g->n ? g->v[g->n - 1]
+					  : (struct reading){ .util = NAN, .power = NAN, .clock = NAN,
+							      .temp = NAN };
+			g->v[g->n].reasons = 0;
+			g->v[g->n++].ts = t->counter.ts[i];
+		}
+		r = &g->v[g->n - 1];
+		switch (m[k]) {
+		case UTIL: r->util = x; d->has_util = true; break;
+		case POWER: r->power = x; d->has_power = true; break;
+		case CLOCK: r->clock = x; d->has_clock = true; break;
+		case TEMP: r->temp = x; break;
+		case LIMIT: g->limit = x; break;
+		case REASONS:
+			r->reasons |= x >= 0 && x < 1e15 ? (uint64_t)x : 0;
+			d->has_reasons = true;
+			break;
+		case REASON_FLAG: r->reasons |= x > 0 ? bit[k] : 0; d->has_reasons = true; break;
+		default: break;
+		}
+	}
+	if (!rc)
+		rc = time_read(d);
+	lg_free(of);
+	lg_free(m);
+	lg_free(bit);
+	return rc;
+}
+
+static double power_of(const struct reading *r)
+{
+	return r->power;
+}
+
+static double power_at_rest(const struct reading *r)
+{
+	return r->util < 5 ? r->power : (double)NAN;
+}
+
+static double clock_of(const struct reading *r)
+{
+	return r->clock;
+}
+
+static bool is_capped(const struct reading *r)
+{
+	return (r->reasons & SW_POWER_CAP) && !(r->reasons & SLOWER) && r->util >= 50;
+}
+
+static bool is_hot(const struct reading *r)
+{
+	return (r->reasons & SLOWER) && r->util >= 50;
+}
+
+static double capped_clock(const struct reading *r)
+{
+	return is_capped(r) ? r->clock : (double)NAN;
+}
+
+static double capped_power(const struct reading *r)
+{
+	return is_capped(r) ? r->power : (double)NAN;
+}
+
+static double free_clock(const struct reading *r)
+{
+	return !r->reasons && r->util >= 50 ? r->clock : (double)NAN;
+}
+
+static double free_power(const struct reading *r)
+{
+	return !r->reasons && r->util >= 50 ? r->power : (double)NAN;
+}
+
+/* q-quantile of what() over all devices' readings for which it is a number; NAN when too few. */
+static double quantile(const struct devices *d, const struct device *only, double q, bool busy,
+		       double (*what)(const struct reading *r))
+{
+	double *v = NULL, x = NAN;
+	size_t n = 0, cap = 0;
+
+	for (size_t i = 0; i < d->n; i++)
+		for (size_t k = 0; (!only || only == &d->v[i]) && k < d->v[i].n; k++) {
+			double y = what(&d->v[i].v[k]);
+
+			if (isnan(y) || (busy && !(d->v[i].v[k].util >= BUSY_UTIL)))
+				continue;
+			if (lg_grow(&v, &cap, n + 1, sizeof *v)) {
+				lg_free(v);
+				return NAN;
+			}
+			v[n++] = y;
+		}
+	if (n >= MIN_SAMPLES) {
+		qsort(v, n, sizeof *v, lg_cmp_f64);
+		x = v[(size_t)(q * (double)(n - 1))];
+	}
+	lg_free(v);
+	return x;
+}
+
+/* "device 3", or "node2/gpu.csv: GPU 3" where several machines were merged. */
+static const char *name_of(struct lg_case *c, const struct device *g)
+{
+	const char *name = lg_string(c->t, c->t->track.name[g->track]);
+
+	return strstr(name, ": ") ? name : lg_arena_printf(&c->v->arena, "device %d", g->index);
+}
+
+static struct lg_finding *add(struct lg_case *c, const struct devices *d, const char *id, double share,
+			      double confidence)
+{
+	struct lg_finding *f = lg_finding_add(c, id);
+
+	if (!f)
+		return NULL;
+	f->lost_share = share;
+	f->lost_ms = share * (double)d->wall / 1e6;
+	f->severity = lg_severity_of(share);
+	f->confidence = confidence;
+	f->stage = lg_stage_name(LG_STAGE_OTHER);
+	f->culprit.relation = "hardware";
+	return f;
+}
+
+/* Who spins, and who idles meanwhile. */
+static void name_devices(struct lg_case *c, const struct devices *d, struct lg_finding *f)
+{
+	const struct device *lazy = NULL;
+
+	for (size_t i = 0; i < d->n; i++)
+		if (d->v[i].used && d->v[i].n_spin * 10 < d->v[i].n && d->v[i].n_idle * 3 > d->v[i].n)
+			lazy = &d->v[i];
+	if (lazy) {
+		f->culprit.rank = -1;
+		lg_evidence_add(c, f, INT64_MIN, 0,
+				"%s is idle (below 10 %%) in %.0f %% of its readings: the others "
+				"wait for what its rank does on the host (checkpoint, evaluation, logging)",
+				name_of(c, lazy), 100 * (double)lazy->n_idle / (double)lazy->n);
+	}
+	for (size_t i = 0; i < d->n && i < 8; i++) {
+		const struct device *g = &d->v[i];
+		double n = fmax(1, (double)g->n);
+
+		lg_evidence_add(c, f, INT64_MIN, 0,
+				"%s: busy in %.0f %% of %zu readings, %.0f %% of all at low power",
+				name_of(c, g), 100 * (double)g->n_busy / n, g->n,
+				100 * (double)g->n_spin / n);
+	}
+}
+
+static void util_lies(struct lg_case *c, struct devices *d)
+{
+	double rest = quantile(d, NULL, 0.1, false, power_at_rest);
+	double idle = isnan(rest) ? quantile(d, NULL, 0.01, false, power_of) : rest;
+	double full = quantile(d, NULL, 0.995, false, power_of);
+	double line, share;
+	const char *against;
+	size_t n = 0, spin = 0, with = 0, used = 0;
+	struct lg_finding *f;
+
+	if (!d->has_util || !d->has_power || isnan(full))
+		return;
+	for (size_t i = 0; i < d->n; i++)
+		if (d->v[i].limit > full)
+			full = d->v[i].limit;
+	/* Devices draw five to ten times their idle power at full work. Where a run reaches that, its
+	 * own range tells what little power is; where it never does, but was seen at rest, a busy
+	 * reading near rest is no work, either. */
+	if (full >= 4 * idle) {
+		line = idle + 0.35 * (full - idle);
+		against = lg_arena_printf(&c->v->arena, "they reach %.0f W", full);
+	} else if (!isnan(rest) && rest >= 5) {
+		line = 2.5 * rest;
+		against = lg_arena_printf(&c->v->arena, "at rest they draw %.0f W, and this run never exceeds "
+					  "%.0f W", rest, full);
+	} else {
+		return;
+	}
+	for (size_t i = 0; i < d->n; i++) {
+		struct device *g = &d->v[i];
+
+		for (size_t k = 0; k < g->n; k++) {
+			const struct reading *r = &g->v[k];
+
+			if (isnan(r->util) || isnan(r->power))
+				continue;
+			n++;
+			g->n_busy += r->util >= BUSY_UTIL;
+			g->n_idle += r->util < 10;
+			g->n_spin += r->util >= BUSY_UTIL && r->power < line;
+		}
+		spin += g->n_spin;
+		with += g->n_spin * 50 > g->n;
+		g->used = (g->n - g->n_idle) * 100 > g->n;
+		used += g->used;
+	}
+	/* A device waits for others in a collective: where no second one works, ever, there is none. */
+	if (used < 2)
+		return;
+	share = n ? (double)spin / (double)n : 0;
+	if (share < 0.03 || spin < MIN_SAMPLES)
+		return;
+	f = add(c, d, "gpu.util_lies", share, 0.85);
+	if (!f)
+		return;
+	/* Now and then is how runs are: checkpoints, the end of an epoch. */
+	if (share < 0.10)
+		f->severity = "low";
+	f->title = lg_arena_printf(&c->v->arena,
+				   "%zu of %zu devices show %.0f-100 %% utilisation for %.0f %% of the time at "
+				   "under %.0f W (%s): kernels run that hardly compute, as those that wait in "
+				   "a collective", with, d->n, BUSY_UTIL, share * 100, line, against);
+	name_devices(c, d, f);
+	lg_evidence_add(c, f, INT64_MIN, 0, "to find what they wait for: laggard record on the host of the "
+			"idle device for a minute (about one percent of a CPU), or torch.profiler on two "
+			"ranks");
+}
+
+static const char *reason_text(uint64_t r)
+{
+	return r & (HW_THERMAL | SW_THERMAL) ? "too hot"
+	       : r & HW_BRAKE ? "power brake by the machine"
+			      : "hardware slowdown";
+}
+
+#define CAP_DROP 0.1   /* of the clock */
+#define CAP_POWER 1.1  /* times what is drawn without the cap: more of it is heavier work */
+
+/*
+ * A software power cap is how large devices normally run: heavy kernels draw all that there is, and the clock
+ * gives way. It is a throttle where the clock falls and the device does not draw more than at its full clock:
+ * then the limit came down, not the work up.
+ */
+static bool power_capped(struct lg_case *c, struct devices *d)
+{
+	size_t worst = d->n;
+	double most = 0, share = 0, low = 0, full = 0, lost = 0, peers[2] = { 0 };
+	bool asked = false;
+	struct lg_finding *f;
+
+	for (size_t i = 0; d->has_reasons && d->has_clock && d->has_power && i < d->n; i++) {
+		struct device *g = &d->v[i];
+		double now = quantile(d, g, 0.5, false, capped_clock);
+		double watts = quantile(d, g, 0.5, false, capped_power);
+		double then = quantile(d, g, 0.5, false, free_clock);
+		double usual = quantile(d, g, 0.5, false, free_power);
+		size_t n = 0, capped = 0;
+
+		if (isnan(now) || isnan(watts))
+			continue;
+		if (isnan(then) || isnan(usual)) { /* capped all the time: as its peers run */
+			if (!asked) {
+				peers[0] = quantile(d, NULL, 0.5, false, free_clock);
+				peers[1] = quantile(d, NULL, 0.5, false, free_power);
+				asked = true;
+			}
+			then = peers[0];
+			usual = peers[1];
+		}
+		for (size_t k = 0; k < g->n; k++) {
+			n += g->v[k].util >= 50;
+			capped += is_capped(&g->v[k]);
+		}
+		if (!(now < (1 - CAP_DROP) * then) || !(watts <= CAP_POWER * usual) ||
+		    (double)capped < 0.05 * (double)n ||
+		    (1 - now / then) * (double)capped / (double)n <= most)
+			continue;
+		share = (double)capped / (double)n;
+		most = (1 - now / then) * share;
+		lost = most * (double)n / (double)g->n;
+		low = now;
+		full = then;
+		worst = i;
+	}
+	if (worst == d->n)
+		return false;
+	f = add(c, d, "gpu.throttled", lost, 0.8);
+	if (!f)
+		return true;
+	f->detail = "power";
+	f->title = lg_arena_printf(&c->v->arena,
+				   "%s is held down by its power limit in %.0f %% of its busy time: %.0f %% lower clock "
+				   "without drawing more; every rank waits for the slowest device",
+				   name_of(c, &d->v[worst]), share * 100, 100 * (1 - low / full));
+	lg_evidence_add(c, f, INT64_MIN, 0, "clock %.0f MHz under the cap, %.0f MHz without it", low, full);
+	lg_evidence_against(c, f, "heavier kernels at the same power would look the same: compare power.limit with that "
+			     "of the peers, and the throughput before and after");
+	return true;
+}
+
+/* A device says itself that it is slowed down. Only busy readings tell: an idle one's clock is low anyway. */
+static bool hot(struct lg_case *c, struct devices *d)
+{
+	size_t worst = d->n, n_hot = 0, n = 0;
+	double most = 0, full, low = 0, slow = 0.1;
+	uint64_t all = 0;
+	struct lg_finding *f;
+
+	for (size_t i = 0; d->has_reasons && i < d->n; i++) {
+		const struct device *g = &d->v[i];
+		size_t busy = 0, of = 0;
+
+		for (size_t k = 0; k < g->n; k++) {
+			busy += g->v[k].util >= 50;
+			of += is_hot(&g->v[k]);
+		}
+		if (busy >= MIN_SAMPLES && (double)of / (double)busy > most) {
+			most = (double)of / (double)busy;
+			n_hot = of;
+			worst = i;
+		}
+	}
+	if (worst == d->n || most < 0.05)
+		return false;
+	full = quantile(d, NULL, 0.95, true, clock_of);
+	for (size_t k = 0; k < d->v[worst].n; k++) {
+		const struct reading *r = &d->v[worst].v[k];
+
+		if (!is_hot(r))
+			continue;
+		all |= r->reasons;
+		if (!isnan(r->clock)) {
+			low += r->clock;
+			n++;
+		}
+	}
+	if (n && full > 0)
+		slow = fmax(0, 1 - low / (double)n / full);
+	f = add(c, d, "gpu.throttled", slow * (double)n_hot / (double)d->v[worst].n, 0.9);
+	if (!f)
+		return true;
+	f->title = lg_arena_printf(&c->v->arena, "%s is throttled (%s) in %.0f %% of its busy "
+				   "time; every rank waits for the slowest device",
+				   name_of(c, &d->v[worst]), reason_text(all), most * 100);
+	if (n)
+		lg_evidence_add(c, f, INT64_MIN, 0, "clock %.0f MHz then, %.0f MHz otherwise",
+				low / (double)n, full);
+	else
+		lg_evidence_against(c, f, "clocks are not in this input: a tenth of that time is taken as lost");
+	return true;
+}
+
+/* No reason says so: a device that runs slower than its peers under the same load. */
+static void slower_than_peers(struct lg_case *c, struct devices *d)
+{
+	size_t worst = d->n;
+	double most = 0, peers;
+	struct lg_finding *f;
+
+	if (!d->has_clock || d->n < 2)
+		return;
+	peers = quantile(d, NULL, 0.5, true, clock_of);
+	for (size_t i = 0; i < d->n; i++) {
+		double own = quantile(d, &d->v[i], 0.5, true, clock_of);
+
+		if (isnan(own) || isnan(peers) || own > 0.9 * peers || 1 - own / peers < most)
+			continue;
+		most = 1 - own / peers;
+		worst = i;
+	}
+	if (worst == d->n || most < 0.1)
+		return;
+	f = add(c, d, "gpu.throttled", most, 0.65);
+	if (!f)
+		return;
+	f->title = lg_arena_printf(&c->v->arena, "%s runs at a %.0f %% lower clock than its peers under "
+				   "load", name_of(c, &d->v[worst]), most * 100);
+	lg_evidence_add(c, f, INT64_MIN, 0, "median clock while busy %.0f MHz, of all devices %.0f MHz",
+			peers * (1 - most), peers);
+	lg_evidence_against(c, f, d->has_reasons
+				     ? "no clocks event reason names heat or power: its clocks may be set lower "
+				       "(nvidia-smi -q -d CLOCK), or it is another model"
+				     : "the reasons are not in this input: add clocks_event_reasons.active to "
+				       "--query-gpu");
+}
+
+static void throttled(struct lg_case *c, struct devices *d)
+{
+	if (!hot(c, d) && !power_capped(c, d))
+		slower_than_peers(c, d);
+}
+
+/*
+ * The time of the steps, or of the device's work: a log of readings mostly covers hours around a trace of
+ * seconds, and what happened then cost these steps nothing. Where the readings' place beside the steps is not
+ * known, all count.
+ */
+static void window(const struct lg_case *c, const struct lg_gpu *g, struct devices *d)
+{
+	const struct lg_verdict *v = c->v;
+	int64_t from = INT64_MAX, to = INT64_MIN;
+
+	d->from = INT64_MIN;
+	d->to = INT64_MAX;
+	if (*lg_meta_get(c->t, "join.unplaced"))
+		return;
+	for (size_t i = 0; i < v->n_steps; i++) {
+		const struct lg_step *s = &v->steps[i];
+
+		from = s->ts < from ? s->ts : from;
+		to = s->ts + s->dur > to ? s->ts + s->dur : to;
+	}
+	for (size_t i = 0; !v->n_steps && i < g->n; i++)
+		if (g->run[i].n_work) {
+			from = g->run[i].from < from ? g->run[i].from : from;
+			to = g->run[i].to > to ? g->run[i].to : to;
+		}
+	if (from < to) {
+		d->from = from;
+		d->to = to;
+	}
+}
+
+/* Why there is no word about the readings that somebody gave. */
+static void say_other(struct lg_case *c, const struct devices *d)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < d->n; i++)
+		n = d->v[i].n > n ? d->v[i].n : n;
+	if (d->n_other && n < MIN_SAMPLES)
+		lg_limit(c, lg_arena_printf(&c->v->arena,
+					    "the devices were read %zu times while the steps ran and %zu times before or "
+					    "after: too few to judge clocks and utilisation (explain the readings "
+					    "alone to judge all of them)", n, d->n_other));
+}
+
+int lg_find_gpu_counters(struct lg_case *c, const struct lg_gpu *g)
+{
+	struct devices d = { 0 };
+
+	if (!c->t->counter.n)
+		return 0;
+	window(c, g, &d);
+	if (collect(c, &d))
+		c->failed = LG_E_NOMEM;
+	if (!c->failed && d.n) {
+		util_lies(c, &d);
+		throttled(c, &d);
+		say_other(c, &d);
+	}
+	for (size_t i = 0; d.v && i < d.n; i++)
+		lg_free(d.v[i].v);
+	lg_free(d.v);
+	return c->failed;
+}

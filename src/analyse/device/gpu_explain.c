@@ -1,0 +1,681 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_explain.c - the device's side of the verdict: what kind of trace, its steps, the rules in
+ * order, and who bounds the run. Also what the rules share.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/device/timeline_gpu.h"
+#include "analyse/host/tally.h"
+#include "analyse/severity.h"
+#include "base/alloc.h"
+#include "base/aside.h"
+#include "base/map.h"
+#include "base/median.h"
+
+enum { LIMITS_ROOM = 32 };
+
+void lg_gpu_limit(struct lg_case *c, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	if (c->v->n_limits < LIMITS_ROOM)
+		c->v->limits[c->v->n_limits++] = lg_arena_strdup(&c->v->arena, text);
+}
+
+bool lg_gpu_told(const struct lg_case *c, const char *id)
+{
+	for (size_t i = 0; i < c->v->n_findings; i++)
+		if (!strcmp(c->v->findings[i].id, id))
+			return true;
+	return false;
+}
+
+/* Of what lost() counts: launches by which the one late rank is later than the others. */
+static double later_launches(const struct lg_gpu *g, uint32_t mask)
+{
+	bool asked = g->critical && mask >> LG_GPU_BY_LAUNCH & 1;
+
+	return asked && g->late->more[LG_GPU_BY_LAUNCH] > 0 ? g->late->more[LG_GPU_BY_LAUNCH] : 0;
+}
+
+double lg_gpu_lost(const struct lg_gpu *g, uint32_t mask, double *ret_share,
+		   const struct lg_gpu_run **ret_worst)
+{
+	double sum = 0, wall = 0, most = -1;
+	size_t n = 0;
+
+	for (size_t i = 0; i < g->n; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+		double lost = 0, share;
+
+		if (!lg_gpu_judged(r) || r->to <= r->from || (g->critical && r != g->critical))
+			continue;
+		for (uint32_t k = 0; k < LG_GPU_BY_MAX; k++)
+			if (mask >> k & 1)
+				lost += (double)r->by[k];
+		lost -= later_launches(g, mask);
+		n++;
+		sum += lost;
+		wall += (double)(r->to - r->from);
+		share = lost / (double)(r->to - r->from);
+		if (share > most) {
+			most = share;
+			if (ret_worst)
+				*ret_worst = r;
+		}
+	}
+	*ret_share = wall > 0 ? sum / wall : 0;
+	return n ? sum / (double)n / 1e6 : 0;
+}
+
+struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, const char *id,
+				  double lost_ms, double share, double confidence,
+				  const struct lg_gpu_run *worst)
+{
+	struct lg_finding *f = lg_finding_add(c, id);
+	size_t judged = 0;
+
+	if (!f)
+		return NULL;
+	f->lost_ms = lost_ms;
+	f->lost_share = share;
+	f->severity = isnan(share) ? "medium" : lg_severity_of(share);
+	f->stage = lg_stage_name(LG_STAGE_OTHER);
+	f->culprit.relation = "self";
+	/* One step may be an unusual one; rows that are missing may hide another cause. */
+	if (worst && worst->n_steps < 3)
+		confidence *= 0.85;
+	if (worst && worst->n_work)
+		confidence *= 1 - 0.5 * (double)worst->n_unlaunched / (double)worst->n_work;
+	f->confidence = confidence;
+	f->victims = lg_arena_alloc(&c->v->arena, g->n + 1, sizeof *f->victims);
+	for (size_t i = 0; f->victims && i < g->n; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+
+		if (!lg_gpu_judged(r))
+			continue;
+		judged++;
+		f->victims[f->n_victims++] = (typeof(*f->victims)){
+			.rank = r->rank, .pid = c->t->process.pid[r->prc],
+			.tid = r->main ? c->t->thread.tid[r->main] : -1 };
+	}
+	if (worst) {
+		f->culprit.pid = c->t->process.pid[worst->prc];
+		f->culprit.rank = judged > 1 ? worst->rank : -1;
+	}
+	return f;
+}
+
+const char *lg_gpu_place(struct lg_case *c, uint32_t op, uint32_t site)
+{
+	const struct lg_trace *t = c->t;
+	const char *where = NULL, *what = NULL;
+
+	if (op != LG_NO_ROW) {
+		lg_stk s = t->span.stack[op];
+		char buf[256];
+
+		what = lg_string(t, t->span.name[op]);
+		/* Traces of 2021 carry the call stack with the operator: innermost user frame. */
+		for (; s && !where; s = t->stack.parent[s])
+			if (!lg_is_library_path(lg_frame_text(t, t->stack.frame[s], buf, sizeof buf)) &&
+			    !lg_is_library_path(lg_string(t, t->frame.file[t->stack.frame[s]])))
+				where = lg_arena_strdup(&c->v->arena, buf);
+	}
+	if (site != LG_NO_ROW) {
+		lg_stk s = t->span.kind[site] == LG_SPAN_PYTHON ? t->span.stack[site] : 0;
+		lg_frm f = s ? t->stack.frame[s] : 0;
+
+		where = lg_string(t, t->span.name[site]);
+		if (f && *lg_string(t, t->frame.file[f]) && t->frame.line[f])
+			where = lg_arena_printf(&c->v->arena, "%s:%u %s", lg_string(t, t->frame.file[f]),
+						t->frame.line[f], lg_string(t, t->frame.name[f]));
+	}
+	if (where && what)
+		return lg_arena_printf(&c->v->arena, "%s at %s", what, where);
+	return where ? where : what;
+}
+
+/* Which piece, and of which step, comes next. */
+struct episodes {
+	size_t piece, step;
+};
+
+/*
+ * The time of the next episode of what is in mask: all of one step, or, where there are no steps to tell
+ * apart, of one call (or stretch). 0: there is no more.
+ */
+static int64_t next_episode(const struct lg_gpu_run *r, uint32_t mask, struct episodes *e)
+{
+	bool steps = r->n_steps >= 2;
+	const struct lg_gpu_piece *first = NULL;
+	int64_t sum = 0, end = 0;
+
+	for (; e->piece < r->n_pieces; e->piece++) {
+		const struct lg_gpu_piece *p = &r->piece[e->piece];
+
+		if (!(mask >> p->cause & 1))
+			continue;
+		if (!first) {
+			first = p;
+			while (steps && e->step + 1 < r->n_steps && r->step[e->step + 1] <= p->ts)
+				e->step++;
+		} else if (steps ? e->step + 1 < r->n_steps && p->ts >= r->step[e->step + 1]
+				 : p->span == LG_NO_ROW ? p->ts != end : p->span != first->span) {
+			break;
+		}
+		sum += p->dur;
+		end = p->ts + p->dur;
+	}
+	return sum;
+}
+
+size_t lg_gpu_enough(const struct lg_gpu_run *r)
+{
+	return r->n_steps < 2 || r->n_steps > LG_REPEATS_MIN ? LG_REPEATS_MIN
+	       : r->n_steps < 4 ? r->n_steps : r->n_steps - 1;
+}
+
+/* The longest episodes, the longest first. */
+struct longest {
+	int64_t v[LG_REPEATS_MIN];
+};
+
+static void add_episode(struct longest *l, int64_t one)
+{
+	for (size_t k = 0; k < LG_REPEATS_MIN; k++)
+		if (one > l->v[k]) {
+			int64_t less = l->v[k];
+
+			l->v[k] = one;
+			one = less;
+		}
+}
+
+/* What part of all is left if none of its episodes counts for more than the last one that r needs: only those
+ * before it are longer. */
+static double repeated(const struct lg_gpu_run *r, const struct longest *l, int64_t all)
+{
+	size_t last = lg_gpu_enough(r) - 1;
+	int64_t left = all;
+
+	for (size_t k = 0; k < last; k++)
+		left -= l->v[k] - l->v[last];
+	return all > 0 ? (double)left / (double)all : 0;
+}
+
+double lg_gpu_repeated_steps(const struct lg_gpu_run *r, const int64_t *by_step, size_t n)
+{
+	struct longest l = { { 0 } };
+	int64_t all = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		add_episode(&l, by_step[i]);
+		all += by_step[i];
+	}
+	return repeated(r, &l, all);
+}
+
+static double repeated_part(const struct lg_gpu_run *r, uint32_t mask)
+{
+	struct longest l = { { 0 } };
+	int64_t one, all = 0;
+
+	for (struct episodes e = { 0 }; (one = next_episode(r, mask, &e)); all += one)
+		add_episode(&l, one);
+	return repeated(r, &l, all);
+}
+
+void lg_gpu_at_most(struct lg_finding *f, const char *severity)
+{
+	if (lg_severity_level(f->severity) <= lg_severity_level(severity))
+		return;
+	f->severity = severity;
+	f->few = true;
+}
+
+void lg_gpu_cap_part(struct lg_finding *f, double part)
+{
+	/* PRODUCT section 3: medium and above need five episodes, or a loss that is always there. One long
+	 * pause among many short ones is graded by these. */
+	const char *most = lg_severity_of(f->lost_share * part);
+
+	lg_gpu_at_most(f, lg_severity_level(most) < lg_severity_level("low") ? "low" : most);
+}
+
+void lg_gpu_cap_rare(struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask)
+{
+	lg_gpu_cap_part(f, repeated_part(r, mask));
+}
+
+void lg_gpu_cap_steps(struct lg_finding *f, const struct lg_gpu_run *r, const int64_t *by_step)
+{
+	lg_gpu_cap_part(f, lg_gpu_repeated_steps(r, by_step, r->n_steps));
+}
+
+/* What was seen too seldom to be graded. */
+static void say_few(struct lg_case *c)
+{
+	char ids[256] = "";
+	size_t len = 0;
+
+	for (size_t i = 0; i < c->v->n_findings; i++) {
+		const struct lg_finding *f = &c->v->findings[i];
+
+		if (f->few && len < sizeof ids)
+			len += (size_t)snprintf(ids + len, sizeof ids - len, "%s%s (%.0f %% of the window)",
+						len ? ", " : "", f->id, 100 * f->lost_share);
+	}
+	if (len)
+		lg_gpu_limit(c, "too short to tell what the loop loses as a rule: most of %s came in fewer than "
+				"%d steps or episodes and is graded lower for that; profile more steps",
+			     ids, LG_REPEATS_MIN);
+}
+
+/* A place in the program, with the idle time charged to it. */
+struct place {
+	lg_str op, site, call; /* names: the key */
+	uint32_t op_row, site_row;
+	int64_t ns, longest, at;
+	size_t n;
+};
+
+static int cmp_place(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	return x->ns != y->ns ? (x->ns < y->ns) - (x->ns > y->ns) : (x->at > y->at) - (x->at < y->at);
+}
+
+/* The call or device row that is charged says more than the operator around it; an operator or a
+ * Python frame does not. */
+static lg_str call_name(const struct lg_trace *t, uint32_t row)
+{
+	uint8_t kind = row == LG_NO_ROW ? (uint8_t)LG_SPAN_OP : t->span.kind[row];
+
+	return kind == LG_SPAN_OP || kind == LG_SPAN_PYTHON || kind == LG_SPAN_NOTE ? 0 : t->span.name[row];
+}
+
+struct places {
+	struct place *v;
+	size_t n, cap;
+	struct lg_map by_key; /* hash of the names -> place + 1 */
+	uint32_t recent[256]; /* by a few bits of the names: place + 1; most places come again soon */
+};
+
+static bool same_place(const struct place *a, const struct place *b)
+{
+	return a->op == b->op && a->site == b->site && a->call == b->call;
+}
+
+/* The place with x's names; where there is none yet, one with nothing charged. NULL without memory. */
+static struct place *place_like(struct places *l, const struct place *x)
+{
+	uint32_t *recent = &l->recent[(x->op + 7 * x->site + 31 * x->call) % 256], at = *recent;
+	uint64_t h;
+
+	if (at && same_place(&l->v[at - 1], x))
+		return &l->v[at - 1];
+	h = lg_mix64(lg_mix64((uint64_t)x->op << 32 | x->site) + x->call);
+	/* Different names with one hash: the next one, as in the builder. */
+	for (; (at = lg_map_get(&l->by_key, h)); h++)
+		if (same_place(&l->v[at - 1], x))
+			return &l->v[(*recent = at) - 1];
+	if (lg_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v) ||
+	    lg_map_set(&l->by_key, h, (uint32_t)l->n + 1))
+		return NULL;
+	l->v[l->n] = *x;
+	l->v[l->n].ns = l->v[l->n].longest = 0;
+	l->v[l->n].n = 0;
+	return &l->v[l->n++];
+}
+
+/* The place with x's names is charged with x, which is later than what it was charged with before: of equal
+ * lengths the first one's moment stays. */
+static int charge(struct places *l, const struct place *x)
+{
+	struct place *v = place_like(l, x);
+
+	if (!v)
+		return LG_E_NOMEM;
+	v->ns += x->ns;
+	v->n += x->n;
+	if (x->longest > v->longest) {
+		v->longest = x->longest;
+		v->at = x->at;
+	}
+	return 0;
+}
+
+/* Pieces [from, to) of those with a cause in mask, by place; in order of first use. */
+struct lane {
+	const struct lg_trace *t;
+	const struct lg_gpu_run *r;
+	uint32_t mask;
+	size_t from, to;
+	struct places places;
+	int rc;
+};
+
+static void sum_places(void *arg)
+{
+	struct lane *l = arg;
+	const struct lg_trace *t = l->t;
+
+	for (size_t i = l->from; i < l->to && !l->rc; i++) {
+		const struct lg_gpu_piece *p = &l->r->piece[i];
+		struct place x = { .op_row = p->op, .site_row = p->site, .n = 1, .ns = p->dur,
+				   .longest = p->dur, .at = p->ts };
+
+		if (!(l->mask >> p->cause & 1))
+			continue;
+		x.op = p->op != LG_NO_ROW ? t->span.name[p->op] : 0;
+		/* A save or a print by library code alone: that call is where it is. */
+		if (p->site == LG_NO_ROW && (p->cause == LG_GPU_BY_SIDE || p->cause == LG_GPU_BY_LOG))
+			x.site_row = p->span;
+		x.site = x.site_row != LG_NO_ROW ? t->span.name[x.site_row] : 0;
+		x.call = call_name(t, p->span);
+		l->rc = charge(&l->places, &x);
+	}
+}
+
+void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask,
+		    size_t n, const char *what)
+{
+	enum { WORTH_A_THREAD = 1 << 16 };
+	const struct lg_trace *t = c->t;
+	struct lane first = { .t = t, .r = r, .mask = mask, .to = r->n_pieces }, second = first;
+	struct places *l = &first.places;
+	struct lg_aside aside;
+	struct place *v;
+
+	f->device_causes |= mask;
+	first.to = second.from = r->n_pieces / 2;
+	lg_aside_start(&aside, r->n_pieces >= WORTH_A_THREAD, sum_places, &second);
+	sum_places(&first);
+	lg_aside_wait(&aside);
+	for (size_t i = 0; i < second.places.n && !first.rc; i++)
+		first.rc = charge(l, &second.places.v[i]);
+	if (first.rc || second.rc)
+		c->failed = LG_E_NOMEM;
+	v = l->v;
+	if (l->n && !c->failed)
+		qsort(v, l->n, sizeof *v, cmp_place);
+	for (size_t j = 0; j < l->n && j < n && !c->failed; j++) {
+		const char *where = lg_gpu_place(c, v[j].op_row, v[j].site_row);
+		const char *call = v[j].call ? lg_string(t, v[j].call) : NULL;
+
+		if (where && call && strstr(where, call))
+			call = NULL;
+		if (!where && !call)
+			where = "between operators, in code that the trace does not show";
+		else if (!f->culprit.function)
+			f->culprit.function = where ? where : call;
+		lg_evidence_add(c, f, v[j].at, v[j].longest, "%s %.1f ms in %zu times%s%s%s%s", what,
+				(double)v[j].ns / 1e6, v[j].n, where ? ": " : "", where ? where : "",
+				call ? where ? ", in " : ": in " : "", call ? call : "");
+	}
+	lg_free(l->v);
+	lg_map_done(&l->by_key);
+	lg_free(second.places.v);
+	lg_map_done(&second.places.by_key);
+}
+
+/* ---- the run as a whole ---- */
+
+/* Steps of a pure profiler trace, where the host's marks gave none. */
+static int steps_of(struct lg_case *c, const struct lg_gpu *g)
+{
+	struct lg_verdict *v = c->v;
+	size_t n = 0, k = 0;
+	double *d;
+
+	v->scope = g->n == 1 ? "single" : NULL;
+	for (size_t i = 0; i < g->n; i++)
+		n += g->run[i].n_steps;
+	if (!n) {
+		v->shape = v->n_judged < 3 ? NULL : v->n_slow ? "bursty" : "steady";
+		return 0;
+	}
+	v->steps = lg_arena_alloc(&v->arena, n, sizeof *v->steps);
+	v->ranks = lg_arena_alloc(&v->arena, g->n, sizeof *v->ranks);
+	d = lg_calloc(n, sizeof *d);
+	if (!v->steps || !v->ranks || !d) {
+		lg_free(d);
+		return LG_E_NOMEM;
+	}
+	v->n_steps = n;
+	v->n_ranks = v->n_judged = v->n_slow = 0;
+	for (size_t i = 0; i < g->n; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+		size_t first = k;
+		double med;
+
+		for (size_t s = 0; s < r->n_steps; s++, k++) {
+			v->steps[k] = (struct lg_step){ .ts = r->step[s],
+							.dur = r->step[s + 1] - r->step[s],
+							.number = (int64_t)s, .prc = r->prc,
+							.thr = r->main, .rank = r->rank };
+			d[s] = (double)v->steps[k].dur;
+		}
+		if (!r->n_steps)
+			continue;
+		qsort(d, r->n_steps, sizeof *d, lg_cmp_f64);
+		med = d[r->n_steps / 2];
+		for (size_t s = first; s < k; s++) {
+			v->steps[s].median = (int64_t)med;
+			v->steps[s].slow = (double)v->steps[s].dur > 2 * med &&
+					   (double)v->steps[s].dur > med + 1e6;
+			v->n_slow += v->steps[s].slow;
+		}
+		if (r->n_steps > v->n_judged)
+			v->n_judged = r->n_steps;
+		if (r->rank >= 0)
+			v->ranks[v->n_ranks++] = r->rank;
+	}
+	for (size_t s = 0; s < n; s++)
+		d[s] = (double)v->steps[s].dur / 1e6;
+	qsort(d, n, sizeof *d, lg_cmp_f64);
+	v->median_ms = lg_quantile_f64(d, n, 0.5);
+	v->p99_ms = lg_quantile_f64(d, n, 0.99);
+	v->slow_threshold_ms = v->median_ms > 1 ? v->median_ms * 2 : v->median_ms + 1;
+	if (v->n_judged >= 3)
+		v->shape = v->n_slow ? "bursty" : "steady";
+	lg_free(d);
+	return lg_account_stages(c);
+}
+
+static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)
+{
+	const char *who = r->rank >= 0 ? lg_arena_printf(&c->v->arena, "rank %d: ", r->rank) : "";
+
+	switch (r->scope) {
+	case LG_SCOPE_CAPTURE:
+		lg_gpu_limit(c, "%sthis trace shows CUDA/HIP graphs being captured (%zu built, %zu "
+				"launched): most launches are recorded, not run, so nothing is "
+				"diagnosed; profile the steps after the capture", who,
+			     r->n_graph_built, r->n_graph_launches);
+		break;
+	case LG_SCOPE_EMPTY:
+		lg_gpu_limit(c, "%san almost empty window (%zu pieces of device work, %zu operators): "
+				"nothing is diagnosed; capture 5 to 10 active steps "
+				"(10-100 MB a rank, no stacks)", who, r->n_work, r->n_ops);
+		break;
+	case LG_SCOPE_COLD:
+		lg_gpu_limit(c, "%sone cold start, no steady state: not diagnosed; capture after a few "
+				"steps with schedule(wait=5, warmup=2, active=5), which costs "
+				"nothing but the wait", who);
+		break;
+	case LG_SCOPE_CPU:
+		lg_gpu_limit(c, "%sno device activity in this trace (CPU only, or the profiler ran "
+				"without ProfilerActivity.CUDA): nothing is said about a GPU", who);
+		break;
+	case LG_SCOPE_TRAINING:
+	case LG_SCOPE_INFERENCE:
+		if (!r->n_steps)
+			lg_gpu_limit(c, "%s%s without marked steps: the window of %.1f ms is judged as "
+					"one piece; call prof.step() once a step to compare steps", who,
+				     lg_scope_name(r->scope), (double)(r->to - r->from) / 1e6);
+		else if (r->scope == LG_SCOPE_INFERENCE || !r->steps_marked)
+			lg_gpu_limit(c, "%s%s, steps told from %s", who, lg_scope_name(r->scope),
+				     r->steps_from);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Launches whose kernels the profiler missed. */
+static void say_unrun(struct lg_case *c, const struct lg_gpu_run *r)
+{
+	const char *who = r->rank >= 0 ? lg_arena_printf(&c->v->arena, "rank %d: ", r->rank) : "";
+
+	if (r->cut_head || r->cut_tail)
+		lg_gpu_limit(c, "%s%zu of %zu kernel launches have no kernel in the trace (the profiler lost "
+				"them, or they went into a graph): %zu step%s at the beginning and %zu at the end are left out", who,
+			     r->n_unrun, r->n_launched, r->cut_head, r->cut_head == 1 ? "" : "s", r->cut_tail);
+	if (r->unrun_share > 0.05)
+		lg_gpu_limit(c, "%s%.0f %% of the kernel launches %shave no kernel in the trace: the device "
+				"looks idle where they ran", who, r->unrun_share * 100,
+			     r->cut_head || r->cut_tail ? "that are left " : "");
+}
+
+static void say_doubts(struct lg_case *c, const struct lg_gpu *g)
+{
+	double queued, unknown;
+
+	for (size_t i = 0; i < g->n; i++)
+		if (lg_gpu_judged(&g->run[i]))
+			say_unrun(c, &g->run[i]);
+
+	(void)lg_gpu_lost(g, 1u << LG_GPU_BY_QUEUED, &queued, NULL);
+	(void)lg_gpu_lost(g, 1u << LG_GPU_BY_UNKNOWN, &unknown, NULL);
+	if (queued > 0.15)
+		lg_gpu_limit(c, "the device idled for %.0f %% of the window although work was queued: "
+				"streams wait for each other, or device rows are missing from the "
+				"trace (dropped or sampled)", queued * 100);
+	if (unknown > 0.15)
+		lg_gpu_limit(c, "for %.0f %% of the window the call that launched the next work is not "
+				"in the trace: who was late cannot be told; record with "
+				"ProfilerActivity.CPU as well", unknown * 100);
+}
+
+/* Who bounds the run, from the shares of the judged windows. */
+static void bound(struct lg_case *c, const struct lg_gpu *g)
+{
+	const uint32_t data_mask = 1u << LG_GPU_BY_LOADER | 1u << LG_GPU_BY_BATCH |
+				   1u << LG_GPU_BY_PAGEABLE | 1u << LG_GPU_BY_PINNED;
+	const uint32_t host_mask = 1u << LG_GPU_BY_LAUNCH | 1u << LG_GPU_BY_SYNC | 1u << LG_GPU_BY_ALLOC |
+				   1u << LG_GPU_BY_COMPILE | 1u << LG_GPU_BY_SIDE | 1u << LG_GPU_BY_LOG |
+				   1u << LG_GPU_BY_COLD | 1u << LG_GPU_BY_D2H | 1u << LG_GPU_BY_AUTOTUNE |
+				   1u << LG_GPU_BY_OPTIMIZER | 1u << LG_GPU_BY_ZERO |
+				   1u << LG_GPU_BY_CAST | 1u << LG_GPU_BY_WRAPPER;
+	double gpu, data, comms, host, unknown, most, all;
+	struct lg_verdict *v = c->v;
+	size_t judged = 0;
+	const char *kind = NULL;
+
+	for (size_t i = 0; i < g->n; i++)
+		if (lg_gpu_judged(&g->run[i])) {
+			judged++;
+			kind = lg_scope_name(g->run[i].scope);
+		}
+	if (!judged) {
+		if (lg_gpu_only(c->t)) {
+			v->bound = "unknown";
+			v->bound_confidence = 0;
+			v->bound_why = g->n ? lg_arena_printf(&v->arena, "not judged: %s",
+							      lg_scope_name(g->run[0].scope))
+					    : "no device work in this trace";
+			c->failed = lg_bound_on_cpu(c, g);
+		}
+		return;
+	}
+	(void)lg_gpu_lost(g, 1u << LG_GPU_BY_COMPUTE, &gpu, NULL);
+	(void)lg_gpu_lost(g, data_mask, &data, NULL);
+	(void)lg_gpu_lost(g, 1u << LG_GPU_BY_COMM, &comms, NULL);
+	(void)lg_gpu_lost(g, host_mask, &host, NULL);
+	if (g->critical)
+		host += later_launches(g, host_mask) / (double)(g->critical->to - g->critical->from);
+	unknown = 1 - gpu - data - comms - host;
+	all = data + comms + host;
+	most = data > comms ? data : comms;
+	most = host > most ? host : most;
+	v->bound_why = lg_arena_printf(&v->arena,
+				       "%s; of the device's time %.0f %% computing, %.0f %% collectives not "
+				       "under compute, %.0f %% waiting for data and copies, %.0f %% waiting "
+				       "for the host, %.0f %% not explained", kind, gpu * 100, comms * 100,
+				       data * 100, host * 100, unknown > 0 ? unknown * 100 : 0);
+	v->bound_confidence = unknown > 0.5 ? 0.2 : 0.95 - unknown;
+	if (unknown > 0.5)
+		v->bound = "unknown";
+	else if (gpu >= 0.75 || gpu > 3 * all)
+		v->bound = "gpu";
+	else if (most < 0.6 * all)
+		v->bound = "mixed";
+	else
+		v->bound = most == host ? "host" : most == comms ? "comms" : "data";
+}
+
+int lg_explain_gpu(struct lg_case *c, struct lg_error *err)
+{
+	struct lg_gpu g;
+	bool only = lg_gpu_only(c->t);
+	int rc = lg_gpu_new(c, &g, err);
+
+	if (rc)
+		return rc;
+	if (only && g.n && steps_of(c, &g))
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	for (size_t i = 0; i < g.n; i++)
+		if (only || g.run[i].n_work)
+			say_scope(c, &g.run[i]);
+	lg_gpu_refine(c, &g);
+	rc = c->failed;
+	if (!rc)
+		rc = lg_gpu_refine_batch(c, &g);
+	if (!rc)
+		rc = lg_gpu_refine_amp(c, &g);
+	if (!rc)
+		rc = lg_gpu_refine_overlap(c, &g);
+	if (!rc)
+		rc = lg_gpu_late(c, &g);
+	if (!rc)
+		rc = lg_find_gpu(c, &g);
+	if (!rc)
+		rc = lg_find_gpu_kernels(c, &g);
+	if (!rc)
+		rc = lg_find_backward(c, &g);
+	if (!rc)
+		rc = lg_find_data(c, &g);
+	if (!rc)
+		rc = lg_find_batch_wait(c, &g);
+	if (!rc)
+		rc = lg_find_amp(c, &g);
+	if (!rc)
+		rc = lg_find_comms(c, &g);
+	if (!rc)
+		rc = lg_find_overlap(c, &g);
+	if (!rc)
+		rc = lg_find_compile_trace(c, &g);
+	if (!rc)
+		rc = lg_find_late(c, &g);
+	if (!rc)
+		rc = lg_find_gpu_counters(c, &g);
+	if (!rc && only && g.n)
+		rc = lg_gpu_slow_steps(c, &g);
+	if (!rc && g.n) {
+		say_doubts(c, &g);
+		say_few(c);
+		bound(c, &g);
+	}
+	return rc || c->failed ? lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory") : 0;
+}

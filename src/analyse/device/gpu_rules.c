@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_rules.c - the device idles, or it does not: cold start, launches, synchronisation, allocator.
+ *
+ * All by exposed time: idle nanoseconds of the device, each given to one cause by gpu_idle.c. The
+ * raw length of a call (a 50 ms cudaMemcpyAsync while kernels run) is never a loss by itself.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "analyse/device/timeline_gpu.h"
+
+#define BIT(cause) (1u << (cause))
+#define STACKS_TAKE 0.2
+
+static void cold(struct lg_case *c, const struct lg_gpu *g)
+{
+	for (size_t i = 0; i < g->n; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+		double all = (double)r->whole;
+		struct lg_finding *f;
+
+		if (!r->cold || (r->scope != LG_SCOPE_COLD && !lg_gpu_judged(r)))
+			continue;
+		f = lg_gpu_finding(c, g, "warmup.dominates", (double)r->cold / 1e6,
+				   all > 0 ? (double)r->cold / all : 0, 0.9, NULL);
+		if (!f)
+			return;
+		f->severity = "info";
+		f->culprit.pid = c->t->process.pid[r->prc];
+		f->title = lg_arena_printf(&c->v->arena,
+					   "%.0f %% of this window is cold start (context, modules, "
+					   "autotuning, first step), not steady state",
+					   100 * (double)r->cold / all);
+		if (r->scope == LG_SCOPE_COLD)
+			lg_evidence_add(c, f, r->from, r->to - r->from,
+					"%.1f ms in calls that only queue work or create objects, each over "
+					"1 ms while the device idled: first-time initialisation",
+					(double)r->cold / 1e6);
+		else
+			lg_evidence_add(c, f, r->from, 0, "the steps before this moment took %.1f ms more "
+					"than as many of the %zu that follow", (double)r->cold / 1e6,
+					r->n_steps);
+		return;
+	}
+}
+
+static const char *launch_fix(struct lg_case *c, const struct lg_gpu_run *r)
+{
+	if (r->n_graph_launches)
+		return "Graphs are replayed already: put what is launched between them (sampling, input "
+		       "copies, metrics) into the graph or onto the device, and prepare the next "
+		       "step's inputs on another thread while the graph runs.";
+	if (r->compiled)
+		return "torch.compile(model, mode=\"reduce-overhead\") so that compiled regions are "
+		       "replayed as CUDA graphs; static shapes (pad, or mark_dynamic); move Python "
+		       "work between regions off the critical thread; a larger batch.";
+	if (r->scope == LG_SCOPE_INFERENCE)
+		return "model = torch.compile(model, mode=\"reduce-overhead\") (or "
+		       "torch.cuda.make_graphed_callables for static shapes); a larger batch; "
+		       "torch.inference_mode().";
+	(void)c;
+	return NULL; /* the rule's words fit */
+}
+
+static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
+{
+	const struct lg_gpu_run *r = NULL;
+	double share, gpu, queued, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_LAUNCH), &share, &r);
+	double per_step;
+	struct lg_finding *f;
+
+	/* Below a tenth the device is fed well enough that other levers come first. */
+	if (!r || share < 0.10)
+		return;
+	(void)lg_gpu_lost(g, BIT(LG_GPU_BY_COMPUTE), &gpu, NULL);
+	(void)lg_gpu_lost(g, BIT(LG_GPU_BY_QUEUED), &queued, NULL);
+	/* Rows are missing (dropped, sampled): a gap may be a kernel that is not in the trace. The
+	 * same holes that leave queued work without a start make launches look late. */
+	if (queued > 0.15 && queued > 0.5 * share) {
+		lg_gpu_limit(c, "whether the host launches too slowly cannot be told: %.0f %% of the window "
+				"looks like it, but device rows seem to be missing; capture again "
+				"unsampled", share * 100);
+		return;
+	}
+	if (r->unrun_share > 0.5 * share) {
+		lg_gpu_limit(c, "whether the host launches too slowly cannot be told: %.0f %% of the window "
+				"looks like it, but %.0f %% of the launches have no kernel in the trace",
+			     share * 100, r->unrun_share * 100);
+		return;
+	}
+	f = lg_gpu_finding(c, g, "gpu.launch_bound", lost, share, share > 0.2 ? 0.92 : 0.85, r);
+	if (!f)
+		return;
+	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_LAUNCH));
+	per_step = r->n_steps ? (double)r->n_kernels / (double)r->n_steps : (double)r->n_kernels;
+	f->title = lg_arena_printf(&c->v->arena,
+				   "the device waits %.0f %% of the time for the host to launch the next "
+				   "kernel: %.0f kernels a %s, half of them shorter than %.0f us",
+				   share * 100, per_step, r->n_steps ? "step" : "window",
+				   (double)r->median_kernel / 1e3);
+	f->fix = launch_fix(c, r);
+	if (f->few && f->severity[0] == 'l') {
+		f->title = lg_arena_printf(&c->v->arena, "the device waits %.0f %% of this window for the host to "
+					   "launch the next kernel, most of it in a few pauses", share * 100);
+		f->fix = "See what the host did in these moments: \"laggard record\" beside the run shows who had the "
+			 "CPU, and what the thread waited for. Graphs or compilation do not help against pauses.";
+	}
+	f->culprit.tid = r->main ? c->t->thread.tid[r->main] : -1;
+	/* Nsight and traces without operators cannot show a compiled region. */
+	if (f->severity[0] != 'l' && !r->compiled && !r->n_graph_launches && r->n_ops) {
+		f->detail = "not_compiled";
+		lg_evidence_add(c, f, INT64_MIN, 0, "no compiled region and no graph in this window: every operator "
+				"is launched by itself");
+	}
+	lg_evidence_add(c, f, INT64_MIN, 0,
+			"device computing %.0f %%; %zu kernels in %.1f ms, %zu launch calls%s%s", gpu * 100,
+			r->n_kernels, (double)(r->to - r->from) / 1e6, r->n_launch_calls,
+			r->compiled ? ", compiled regions in use" : "",
+			r->n_graph_launches ? ", graphs replayed" : "");
+	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_LAUNCH), 4, "no kernel queued for");
+	/* The recorder of Python calls runs on the host's thread: it alone takes a device from well fed to
+	 * somewhat starved. */
+	if (r->has_frames && share < STACKS_TAKE)
+		f->severity = "low";
+	if (r->has_frames)
+		lg_evidence_against(c, f, "the trace was taken with Python stacks, which slow the host by "
+				     "themselves: without them the share is smaller");
+	if (r->n_steps < 3)
+		lg_evidence_against(c, f, "%s: an unusual one cannot be told from the others",
+			       r->n_steps ? "fewer than three steps in the window" : "no marked steps");
+}
+
+static void host_sync(struct lg_case *c, const struct lg_gpu *g)
+{
+	const uint32_t mask = BIT(LG_GPU_BY_SYNC) | BIT(LG_GPU_BY_D2H);
+	const struct lg_gpu_run *r = NULL;
+	double share, lost = lg_gpu_lost(g, mask, &share, &r);
+	struct lg_finding *f;
+
+	if (!r || share < 0.03)
+		return;
+	f = lg_gpu_finding(c, g, "gpu.host_sync", lost, share, 0.85, r);
+	if (!f)
+		return;
+	lg_gpu_cap_rare(f, r, mask);
+	lg_gpu_moments(c, f, r, mask, 5, "device idle");
+	f->title = lg_arena_printf(&c->v->arena, "the host waits for the device and loses its lead%s%s: the "
+				   "device then idles %.0f %% of the time", f->culprit.function ? " in " : "",
+				   f->culprit.function ? f->culprit.function : "", share * 100);
+	if (!r->has_frames)
+		lg_evidence_add(c, f, INT64_MIN, 0, "no Python stacks in this trace: the line is not known; "
+				"one step with with_stack=True names it (5-10 times the size)");
+	lg_evidence_against(c, f, "charged: idle time up to what the host was blocked before it; an explicit "
+			     "synchronisation made for timing is part of it");
+}
+
+static void allocator(struct lg_case *c, const struct lg_gpu *g)
+{
+	const struct lg_gpu_run *r = NULL;
+	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_ALLOC), &share, &r);
+	struct lg_finding *f;
+
+	if (!r || share < 0.01)
+		return;
+	f = lg_gpu_finding(c, g, "gpu.allocator_sync", lost, share, 0.9, r);
+	if (!f)
+		return;
+	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_ALLOC));
+	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_ALLOC), 4, "device idle");
+	f->title = lg_arena_printf(&c->v->arena, "device memory is taken from or given back to the driver "
+				   "inside steps: the device idles %.0f %% of the time for it",
+				   share * 100);
+	if (r->n_steps < 3) {
+		f->confidence *= 0.7;
+		lg_evidence_against(c, f, "in the first steps this is normal: the caching allocator fills");
+	}
+}
+
+/* What a step does on the side, synchronously. */
+static void on_the_side(struct lg_case *c, const struct lg_gpu *g, const char *id, uint32_t mask,
+			const char *what)
+{
+	const struct lg_gpu_run *r = NULL;
+	double share, lost = lg_gpu_lost(g, mask, &share, &r);
+	struct lg_finding *f;
+
+	if (!r || share < 0.01 || lg_gpu_told(c, id))
+		return;
+	f = lg_gpu_finding(c, g, id, lost, share, 0.85, r);
+	if (!f)
+		return;
+	f->stage = lg_stage_name(LG_STAGE_SIDE);
+	lg_gpu_cap_rare(f, r, mask);
+	lg_gpu_moments(c, f, r, mask, 4, "device idle");
+	f->title = lg_arena_printf(&c->v->arena, "the loop %s: the device idles %.0f %% of the window meanwhile",
+				   what, share * 100);
+	if (r->has_frames)
+		lg_evidence_against(c, f, "the trace was taken with Python stacks, which make Python itself slower");
+}
+
+static void gpu_bound(struct lg_case *c, const struct lg_gpu *g)
+{
+	const struct lg_gpu_run *r = NULL;
+	double share;
+	struct lg_finding *f;
+
+	(void)lg_gpu_lost(g, BIT(LG_GPU_BY_COMPUTE), &share, &r);
+	if (!r || share < 0.75)
+		return;
+	f = lg_gpu_finding(c, g, "gpu.bound", (double)NAN, (double)NAN, 0.9, r);
+	if (!f)
+		return;
+	f->severity = "info";
+	f->title = lg_arena_printf(&c->v->arena, "the device computes %.0f %% of the time: kernels are "
+				   "densely packed, the rest of the pipeline keeps up", share * 100);
+	lg_evidence_add(c, f, r->from, r->to - r->from, "%zu kernels, median %.0f us", r->n_kernels,
+			(double)r->median_kernel / 1e3);
+}
+
+int lg_find_gpu(struct lg_case *c, struct lg_gpu *g)
+{
+	cold(c, g);
+	launch_bound(c, g);
+	host_sync(c, g);
+	allocator(c, g);
+	on_the_side(c, g, "side.checkpoint", BIT(LG_GPU_BY_SIDE), "saves synchronously");
+	on_the_side(c, g, "side.logging", BIT(LG_GPU_BY_LOG), "writes metrics or messages synchronously");
+	gpu_bound(c, g);
+	return c->failed;
+}

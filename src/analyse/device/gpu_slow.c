@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_slow.c - what the slow steps of a profiler's trace took longer for.
+ *
+ * Every nanosecond of a step has one cause (gpu_idle.c). Of each cause a slow step may have as much as the
+ * median of the steps that are not slow; what is above that is its excess, scaled down where the causes
+ * together have more than the step: another took less.
+ */
+#include <math.h>
+
+#include "analyse/device/timeline_gpu.h"
+#include "base/alloc.h"
+#include "base/median.h"
+
+enum { NORMAL_MIN = 3 };
+
+/* ns; all: of the slow steps. */
+struct excess {
+	double of[LG_GPU_BY_MAX], all;
+};
+
+/* step: the rows of r's steps. */
+static int add_run(const struct lg_gpu_run *r, const struct lg_step *step, struct excess *e)
+{
+	size_t n = r->n_steps, n_slow = 0;
+	int64_t (*by)[LG_GPU_BY_MAX], *normal, usual[LG_GPU_BY_MAX];
+
+	for (size_t s = 0; s < n; s++)
+		n_slow += step[s].slow;
+	if (!n_slow || n - n_slow < NORMAL_MIN)
+		return 0;
+	by = lg_calloc(n, sizeof *by);
+	normal = lg_calloc(n, sizeof *normal);
+	if (!by || !normal) {
+		lg_free(by);
+		lg_free(normal);
+		return LG_E_NOMEM;
+	}
+	for (size_t s = 0, at = 0; s < n; s++)
+		lg_gpu_add_pieces(r, &at, r->step[s], r->step[s + 1], by[s]);
+	for (size_t k = 0; k < LG_GPU_BY_MAX; k++) {
+		size_t m = 0;
+
+		for (size_t s = 0; s < n; s++)
+			if (!step[s].slow)
+				normal[m++] = by[s][k];
+		usual[k] = lg_median_i64(normal, m);
+	}
+	for (size_t s = 0; s < n; s++) {
+		double all = (double)(step[s].dur - step[s].median), more = 0;
+
+		if (!step[s].slow)
+			continue;
+		for (size_t k = 0; k < LG_GPU_BY_MAX; k++)
+			more += by[s][k] > usual[k] ? (double)(by[s][k] - usual[k]) : 0;
+		for (size_t k = 0; k < LG_GPU_BY_MAX; k++)
+			if (by[s][k] > usual[k])
+				e->of[k] += (double)(by[s][k] - usual[k]) * (more > all ? all / more : 1);
+		e->all += all;
+	}
+	lg_free(by);
+	lg_free(normal);
+	return 0;
+}
+
+static double share_of(const struct excess *e, uint32_t mask)
+{
+	double sum = 0;
+
+	for (uint32_t k = 0; k < LG_GPU_BY_MAX; k++)
+		if (mask >> k & 1)
+			sum += e->of[k];
+	return sum / e->all;
+}
+
+/* A verdict without a cause still tells where to look. */
+static void say_where(struct lg_case *c, const struct excess *e)
+{
+	const uint32_t compute = 1u << LG_GPU_BY_COMPUTE, comms = 1u << LG_GPU_BY_COMM;
+	const uint32_t data = 1u << LG_GPU_BY_LOADER | 1u << LG_GPU_BY_BATCH | 1u << LG_GPU_BY_PAGEABLE |
+			      1u << LG_GPU_BY_PINNED | 1u << LG_GPU_BY_D2H;
+	const uint32_t host = ((1u << LG_GPU_BY_QUEUED) - 1) & ~(compute | comms | data);
+
+	lg_gpu_limit(c, "slow steps took %.1f ms more than the median; of that the device computed longer for "
+			"%.0f %% (longer inputs, a lower clock, other work), was in collectives alone for "
+			"%.0f %%, waited for data and copies for %.0f %% and for the host for %.0f %%; "
+			"the rest is not told",
+		     e->all / 1e6, 100 * share_of(e, compute), 100 * share_of(e, comms),
+		     100 * share_of(e, data), 100 * share_of(e, host));
+}
+
+int lg_gpu_slow_steps(struct lg_case *c, const struct lg_gpu *g)
+{
+	struct lg_verdict *v = c->v;
+	struct excess e = { .all = 0 };
+	uint32_t told = 0;
+	size_t at = 0;
+
+	/* Steps are in the order of the runs (steps_of()). */
+	for (size_t i = 0; i < g->n; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+
+		if (lg_gpu_judged(r) && r->n_pieces && add_run(r, v->steps + at, &e))
+			return LG_E_NOMEM;
+		at += r->n_steps;
+	}
+	if (e.all <= 0)
+		return 0;
+	for (size_t i = 0; i < v->n_findings; i++) {
+		struct lg_finding *f = &v->findings[i];
+
+		if (!f->device_causes)
+			continue;
+		f->excess_share = share_of(&e, f->device_causes);
+		told |= f->device_causes;
+	}
+	v->unexplained_share = 1 - share_of(&e, told);
+	if (v->unexplained_share >= 0.5)
+		say_where(c, &e);
+	return 0;
+}

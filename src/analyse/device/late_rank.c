@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * late_rank.c - the rank that the others wait for in collectives, and what it was late for.
+ *
+ * Across rank files a collective is the same one when group and number in the group agree
+ * (kineto: the argument "seq"); older traces have no number, then the n-th call of this kind in
+ * this group. All ranks leave a collective together, so whoever is in it for the shortest time
+ * came last: that needs no common clock.
+ *
+ * Ranks that leave every collective together have windows of one length. So what the others spend in
+ * collectives beyond the late rank is what the late rank spends in other causes beyond the others, to
+ * the nanosecond: that difference is the lateness, and says what it ends in. The way through the run
+ * leads over the late rank; its account is the run's (lg_gpu_lost()).
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/device/timeline_gpu.h"
+#include "analyse/severity.h"
+#include "base/alloc.h"
+#include "store/args.h"
+
+#define BIT(cause) (1u << (cause))
+#define NOISE_NS 100000
+/* What no rule tells by itself: the late rank's own running. */
+#define OWN (BIT(LG_GPU_BY_COMPUTE) | BIT(LG_GPU_BY_LAUNCH) | BIT(LG_GPU_BY_QUEUED) | \
+	     BIT(LG_GPU_BY_UNKNOWN) | BIT(LG_GPU_BY_COLD))
+
+struct coll {
+	lg_str group;
+	int64_t seq;   /* in the group, or n-th of its kind */
+	uint32_t run, work;
+	int64_t dur;
+	bool before;   /* the window: in steps that were left out */
+	char op[16];
+};
+
+static int cmp_coll(const void *a, const void *b)
+{
+	const struct coll *x = a, *y = b;
+	int op = strcmp(x->op, y->op);
+
+	if (x->group != y->group)
+		return (x->group > y->group) - (x->group < y->group);
+	if (op)
+		return op;
+	if (x->seq != y->seq)
+		return (x->seq > y->seq) - (x->seq < y->seq);
+	return (x->run > y->run) - (x->run < y->run);
+}
+
+static bool same_coll(const struct coll *a, const struct coll *b)
+{
+	return a->group == b->group && a->seq == b->seq && !strcmp(a->op, b->op);
+}
+
+/* How many of one kind a run had, for those without a number. */
+struct key_count {
+	lg_str group;
+	char op[16];
+	int64_t n;
+};
+
+struct counts {
+	struct key_count *v;
+	size_t n, cap;
+};
+
+/* The number of x among those of its kind; -1 without memory. */
+static int64_t nth(struct counts *k, const struct coll *x)
+{
+	size_t i = 0;
+
+	while (i < k->n && !(k->v[i].group == x->group && !strcmp(k->v[i].op, x->op)))
+		i++;
+	if (i == k->n) {
+		if (lg_grow(&k->v, &k->cap, k->n + 1, sizeof *k->v))
+			return -1;
+		k->v[k->n] = (struct key_count){ .group = x->group };
+		memcpy(k->v[k->n++].op, x->op, sizeof x->op);
+	}
+	return k->v[i].n++;
+}
+
+struct colls {
+	struct coll *v;
+	size_t n, cap, numbered;
+};
+
+/* The host may be steps ahead of its device: a row is of the step that orders it. */
+static int64_t ordered_at(const struct lg_trace *t, const struct lg_gpu_work *w)
+{
+	return w->call != LG_NO_ROW ? t->span.ts[w->call] : w->ts;
+}
+
+static int collect_run(const struct lg_trace *t, const struct lg_gpu_run *r, uint32_t run, struct counts *k,
+		       struct colls *ret)
+{
+	for (uint32_t j = 0; j < r->n_work; j++) {
+		const struct lg_gpu_work *w = &r->work[j];
+		struct coll x = { .group = t->span.group[w->span], .run = run, .work = j,
+				  .dur = w->end - w->ts, .before = ordered_at(t, w) < r->from };
+		const char *seq;
+		size_t len;
+
+		/* A pipeline's ranks wait for each other's results; that is no lateness. */
+		if (w->class != LG_GPU_COMM || lg_span_p2p(t, w->span))
+			continue;
+		lg_comm_op(lg_string(t, t->span.name[w->span]), x.op, sizeof x.op);
+		seq = lg_span_arg(t, w->span, "seq", &len);
+		x.seq = seq ? strtoll(seq, NULL, 10) : nth(k, &x);
+		if ((!seq && x.seq < 0) || lg_grow(&ret->v, &ret->cap, ret->n + 1, sizeof *ret->v))
+			return LG_E_NOMEM;
+		ret->numbered += seq != NULL;
+		ret->v[ret->n++] = x;
+	}
+	return 0;
+}
+
+/* All that any rank is in, by collective. ret->v is the caller's, also without memory. */
+static int collect(const struct lg_trace *t, const struct lg_gpu *g, struct colls *ret)
+{
+	struct counts k = { 0 };
+	int rc = 0;
+
+	for (uint32_t i = 0; i < g->n && !rc; i++) {
+		k.n = 0;
+		rc = collect_run(t, &g->run[i], i, &k, ret);
+	}
+	lg_free(k.v);
+	if (ret->n && !rc)
+		qsort(ret->v, ret->n, sizeof *ret->v, cmp_coll);
+	return rc;
+}
+
+/* The step of r that ts is in; what lies outside belongs to the next one inside. r has steps. */
+static size_t step_at(const struct lg_gpu_run *r, int64_t ts)
+{
+	size_t s = lg_gpu_step_of(r, ts);
+
+	return s < r->n_steps ? s : ts < r->step[0] ? 0 : r->n_steps - 1;
+}
+
+/* The sides of one collective. */
+struct sides {
+	size_t from, to, best; /* best: the shortest */
+	int64_t waited;        /* by the others, in all; 0 = noise */
+};
+
+/* The next one behind *x (all zero at first) that is matched; those of steps that were left out are not. */
+static bool next_sides(const struct colls *all, size_t n_runs, struct sides *x)
+{
+	const struct coll *v = all->v;
+
+	while (x->to < all->n) {
+		bool before = false;
+		size_t n;
+
+		x->from = x->best = x->to;
+		for (; x->to < all->n && same_coll(&v[x->to], &v[x->from]); x->to++) {
+			before |= v[x->to].before;
+			x->best = v[x->to].dur < v[x->best].dur ? x->to : x->best;
+		}
+		n = x->to - x->from;
+		if (before || n < 2 || n > n_runs) /* nobody else's, or several with one number */
+			continue;
+		x->waited = 0;
+		for (size_t k = x->from; k < x->to; k++)
+			x->waited += v[k].dur - v[x->best].dur;
+		/* A mean wait below a tenth of a millisecond is noise of the clocks. */
+		if (x->waited < NOISE_NS * (int64_t)(n - 1))
+			x->waited = 0;
+		return true;
+	}
+	return false;
+}
+
+static void add_ranks(const struct lg_gpu *g, struct lg_gpu_late *l, const struct colls *all)
+{
+	const struct coll *v = all->v;
+
+	for (struct sides x = { 0 }; next_sides(all, g->n, &x);) {
+		uint32_t run = v[x.best].run;
+		int64_t mean = x.waited / (int64_t)(x.to - x.from);
+
+		l->matched++;
+		for (size_t k = x.from; k < x.to; k++)
+			l->rank[v[k].run].waited += v[k].dur - v[x.best].dur;
+		l->with_wait += x.waited > 0;
+		l->rank[run].last += x.waited > 0;
+		l->rank[run].caused += mean;
+		l->caused += mean;
+	}
+	for (uint32_t i = 0; i < g->n; i++)
+		if (l->rank[i].caused > l->rank[l->run].caused)
+			l->run = i;
+	/* One rank: most of the waiting, and last more often than its turn. Where the first collective of a
+	 * step takes all the lateness, nobody waits in the others: they say nothing about who is late. */
+	l->one = l->rank[l->run].caused * 5 > l->caused * 3 &&
+		 l->rank[l->run].last * g->n * 2 > l->with_wait * 3;
+}
+
+/* In how many steps ranks wait, for the one where it is one. */
+static int count_steps(const struct lg_gpu *g, struct lg_gpu_late *l, const struct colls *all)
+{
+	size_t n_steps = 1;
+	int64_t *by_step, most = 0;
+
+	for (size_t i = 0; i < g->n; i++)
+		n_steps = g->run[i].n_steps > n_steps ? g->run[i].n_steps : n_steps;
+	by_step = lg_calloc(n_steps, sizeof *by_step);
+	if (!by_step)
+		return LG_E_NOMEM;
+	for (struct sides x = { 0 }; next_sides(all, g->n, &x);) {
+		const struct coll *late = &all->v[x.best];
+		const struct lg_gpu_run *r = &g->run[late->run];
+
+		if (r->n_steps && (!l->one || late->run == l->run))
+			by_step[step_at(r, r->work[late->work].ts)] += x.waited;
+	}
+	for (size_t s = 0; s < n_steps; s++)
+		most = by_step[s] > most ? by_step[s] : most;
+	/* Under a twentieth of the worst step is noise beside it. */
+	for (size_t s = 0; s < n_steps; s++)
+		l->episodes += by_step[s] && by_step[s] * 20 >= most;
+	l->repeated = lg_gpu_repeated_steps(&g->run[l->run], by_step, n_steps);
+	if (!most) { /* no steps are known */
+		l->episodes = l->with_wait;
+		l->repeated = l->with_wait >= lg_gpu_enough(&g->run[l->run]);
+	}
+	lg_free(by_step);
+	return 0;
+}
+
+static void compare(struct lg_gpu *g, struct lg_gpu_late *l)
+{
+	const struct lg_gpu_run *r = &g->run[l->run];
+	double wall = (double)(r->to - r->from), others[LG_GPU_BY_MAX] = { 0 };
+	size_t n = 0;
+
+	for (size_t i = 0; i < g->n; i++) {
+		const struct lg_gpu_run *o = &g->run[i];
+
+		if (i == l->run || !lg_gpu_judged(o) || o->to <= o->from)
+			continue;
+		n++;
+		for (size_t k = 0; k < LG_GPU_BY_MAX; k++)
+			others[k] += (double)o->by[k] / (double)(o->to - o->from);
+	}
+	l->ns = (double)l->rank[l->run].caused;
+	if (!n || !lg_gpu_judged(r) || wall <= 0)
+		return; /* only lengths of collectives are known */
+	for (size_t k = 0; k < LG_GPU_BY_MAX; k++)
+		l->more[k] = (double)r->by[k] - others[k] / (double)n * wall;
+	/* Waits that computation hides cost nothing. */
+	l->ns = fmax(0, -l->more[LG_GPU_BY_COMM]);
+	g->critical = l->ns * 100 >= wall ? r : NULL;
+}
+
+/*
+ * cut[run * n_steps + k]: the end of the last collective of all ranks in step k of the first run; they leave
+ * it together, so that what lies between two of these has one length on all. Returns how many there are.
+ */
+static size_t cuts(const struct lg_trace *t, const struct lg_gpu *g, const struct coll *v, size_t n,
+		   int64_t *cut)
+{
+	const struct lg_gpu_run *first = &g->run[0];
+	size_t n_steps = first->n_steps, kept = 0;
+
+	for (size_t i = 0, j; i < n; i = j) {
+		size_t s;
+
+		for (j = i + 1; j < n && same_coll(&v[j], &v[i]) && v[j].run == v[j - 1].run + 1; j++)
+			;
+		if (j - i != g->n)
+			continue;
+		s = step_at(first, ordered_at(t, &first->work[v[i].work]));
+		if (first->work[v[i].work].end > cut[s])
+			for (size_t k = 0; k < g->n; k++)
+				cut[k * n_steps + s] = g->run[k].work[v[i + k].work].end;
+	}
+	for (size_t s = 0; s < n_steps; s++) {
+		bool after = cut[s] != 0;
+
+		for (size_t k = 0; k < g->n && kept; k++)
+			after &= cut[k * n_steps + s] > cut[k * n_steps + kept - 1];
+		for (size_t k = 0; k < g->n && after; k++)
+			cut[k * n_steps + kept] = cut[k * n_steps + s];
+		kept += after;
+	}
+	return kept;
+}
+
+/* Ranks late in turn: between two cuts it is the one that is in collectives for the shortest time. */
+static int compare_in_turn(const struct lg_trace *t, const struct lg_gpu *g, struct lg_gpu_late *l,
+			   const struct coll *v, size_t n)
+{
+	size_t n_steps = g->run[0].n_steps, n_cuts, *at;
+	int64_t *cut, (*by)[LG_GPU_BY_MAX];
+	double scale, covered = 0;
+
+	for (size_t i = 0; i < g->n; i++)
+		if (!lg_gpu_judged(&g->run[i]))
+			return 0;
+	cut = lg_calloc(g->n * n_steps, sizeof *cut);
+	at = lg_calloc(g->n, sizeof *at);
+	by = lg_calloc(g->n, sizeof *by);
+	n_cuts = cut && at && by && n_steps ? cuts(t, g, v, n, cut) : 0;
+	for (size_t s = 1; s < n_cuts; s++) {
+		size_t late = 0;
+		bool whole = true;
+
+		/* The device goes on behind the window, unjudged. */
+		for (size_t i = 0; i < g->n; i++)
+			whole &= cut[i * n_steps + s - 1] >= g->run[i].from &&
+				 cut[i * n_steps + s] <= g->run[i].to;
+		if (!whole)
+			continue;
+		covered += (double)(cut[s] - cut[s - 1]);
+		memset(by, 0, g->n * sizeof *by);
+		for (size_t i = 0; i < g->n; i++) {
+			lg_gpu_add_pieces(&g->run[i], &at[i], cut[i * n_steps + s - 1], cut[i * n_steps + s],
+					  by[i]);
+			if (by[i][LG_GPU_BY_COMM] < by[late][LG_GPU_BY_COMM])
+				late = i;
+		}
+		for (size_t k = 0; k < LG_GPU_BY_MAX; k++) {
+			double others = 0;
+
+			for (size_t i = 0; i < g->n; i++)
+				others += i == late ? 0 : (double)by[i][k] / (double)(g->n - 1);
+			l->more[k] += (double)by[late][k] - others;
+			l->late_by[k] += (double)by[late][k];
+		}
+	}
+	if (covered > 0) {
+		scale = (double)(g->run[0].to - g->run[0].from) / covered;
+		for (size_t k = 0; k < LG_GPU_BY_MAX; k++) {
+			l->more[k] *= scale;
+			l->late_by[k] *= scale;
+		}
+		l->ns = fmax(0, -l->more[LG_GPU_BY_COMM]);
+	}
+	n_cuts = cut && at && by;
+	lg_free(cut);
+	lg_free(at);
+	lg_free(by);
+	return n_cuts ? 0 : LG_E_NOMEM;
+}
+
+static int judge(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_late *l)
+{
+	struct colls all = { 0 };
+	int rc = collect(c->t, g, &all);
+
+	if (!rc) {
+		add_ranks(g, l, &all);
+		rc = count_steps(g, l, &all);
+	}
+	l->numbered = all.numbered * 2 > all.n;
+	if (!rc && l->one)
+		compare(g, l);
+	else if (!rc && l->with_wait)
+		rc = compare_in_turn(c->t, g, l, all.v, all.n);
+	lg_free(all.v);
+	return rc;
+}
+
+int lg_gpu_late(struct lg_case *c, struct lg_gpu *g)
+{
+	struct lg_gpu_late *l;
+
+	if (g->n < 2 || lg_gpu_told(c, "comms.straggler"))
+		return 0;
+	l = lg_arena_alloc(&c->v->arena, 1, sizeof *l);
+	if (!l)
+		return LG_E_NOMEM;
+	l->rank = lg_arena_alloc(&c->v->arena, g->n, sizeof *l->rank);
+	if (!l->rank || judge(c, g, l))
+		return LG_E_NOMEM;
+	if (l->matched >= 5 && l->with_wait)
+		g->late = l;
+	else
+		g->critical = NULL;
+	return 0;
+}
+
+static const char *who(struct lg_case *c, const struct lg_gpu_run *r)
+{
+	return r->rank >= 0 ? lg_arena_printf(&c->v->arena, "rank %d", r->rank)
+			    : lg_arena_printf(&c->v->arena, "process %d", c->t->process.pid[r->prc]);
+}
+
+/* f is what makes now this, now that rank late: all lose what the late one loses, not the mean over ranks. */
+static void all_wait_in_turn(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_late *l, double own,
+			     double ns, double wall)
+{
+	f->title = lg_arena_printf(&c->v->arena, "%s; on the ranks in turn, and the others wait", f->title);
+	lg_evidence_add(c, f, INT64_MIN, 0, "ranks wait for each other in %zu of %zu collectives: the late one has "
+			"%.1f ms of this more than the others, who are in collectives meanwhile", l->with_wait,
+			l->matched, ns / 1e6);
+	if (own / 1e6 <= f->lost_ms)
+		return;
+	f->lost_ms = own / 1e6;
+	f->lost_share = own / wall;
+	if (!f->few && f->severity[0] != 'i')
+		f->severity = lg_severity_of(f->lost_share);
+}
+
+/* What other rules told of the late rank: the others wait for that. ns of the lateness. */
+static double ends_elsewhere(struct lg_case *c, const struct lg_gpu *g, double wall)
+{
+	const struct lg_gpu_late *l = g->late;
+	const struct lg_gpu_run *r = g->critical;
+	uint32_t seen = 0;
+	double sum = 0;
+
+	for (size_t i = 0; (r || !l->one) && l->ns > 0 && i < c->v->n_findings; i++) {
+		struct lg_finding *f = &c->v->findings[i];
+		uint32_t mask = f->device_causes & ~(OWN | BIT(LG_GPU_BY_COMM));
+		double ns = 0, own = 0;
+
+		for (uint32_t k = 0; k < LG_GPU_BY_MAX; k++) {
+			ns += mask >> k & 1 && l->more[k] > 0 ? l->more[k] : 0;
+			own += mask >> k & 1 ? r ? (double)r->by[k] : l->late_by[k] : 0;
+		}
+		/* A tenth of the wait: the rest may be chance. */
+		if (ns * 10 < l->ns)
+			continue;
+		/* Of two findings that share a cause it counts once. */
+		for (uint32_t k = 0; k < LG_GPU_BY_MAX; k++)
+			sum += (mask & ~seen) >> k & 1 && l->more[k] > 0 ? l->more[k] : 0;
+		seen |= mask;
+		f->device_causes |= BIT(LG_GPU_BY_COMM);
+		if (!r) {
+			all_wait_in_turn(c, f, l, own, ns, wall);
+			continue;
+		}
+		f->title = lg_arena_printf(&c->v->arena, "%s; %s%s, and the other ranks wait for it", f->title,
+					   ns * 10 >= own * 9 ? "only on " : "most on ", who(c, r));
+		lg_evidence_add(c, f, INT64_MIN, 0, "%s arrives last in %zu of the %zu collectives in which ranks "
+				"wait (%zu matched): %.1f ms of this more than the others have, who are in "
+				"collectives meanwhile", who(c, r), l->rank[l->run].last, l->with_wait,
+				l->matched, ns / 1e6);
+	}
+	return fmin(sum, l->ns);
+}
+
+static void one_rank(struct lg_case *c, const struct lg_gpu *g, struct lg_finding *f)
+{
+	static const struct {
+		uint32_t mask;
+		const char *does, *what;
+	} own[] = {
+		{ BIT(LG_GPU_BY_COMPUTE), "computes", ": more work, or a slower device" },
+		{ BIT(LG_GPU_BY_LAUNCH), "waits", " for its host to launch" },
+		{ OWN & ~(BIT(LG_GPU_BY_COMPUTE) | BIT(LG_GPU_BY_LAUNCH)), "idles",
+		  " for what the trace does not show" },
+	};
+	const struct lg_gpu_late *l = g->late;
+	const struct lg_gpu_run *r = &g->run[l->run];
+
+	f->culprit.relation = "rank";
+	f->culprit.rank = r->rank;
+	if (!r->n_steps || l->episodes * 2 >= r->n_steps)
+		f->detail = "persistent";
+	f->title = lg_arena_printf(&c->v->arena, "%s arrives last in %zu of the %zu collectives in which ranks "
+				   "wait for each other%s", who(c, r), l->rank[l->run].last, l->with_wait,
+				   r->n_steps ? lg_arena_printf(&c->v->arena, ", in %zu of %zu steps",
+								l->episodes, r->n_steps) : "");
+	for (size_t i = 0; g->critical && i < sizeof own / sizeof *own; i++) {
+		double ns = 0;
+
+		for (uint32_t k = 0; k < LG_GPU_BY_MAX; k++)
+			ns += own[i].mask >> k & 1 && l->more[k] > 0 ? l->more[k] : 0;
+		if (ns * 10 < l->ns)
+			continue;
+		lg_evidence_add(c, f, INT64_MIN, 0, "its device %s %.1f ms longer than the others'%s",
+				own[i].does, ns / 1e6, own[i].what);
+		if (own[i].mask & BIT(LG_GPU_BY_LAUNCH))
+			lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_LAUNCH), 2, "no kernel queued for");
+		f->device_causes |= own[i].mask;
+	}
+}
+
+/* What the late ones have more of says whether it is the work or the hosts that differ. */
+static void in_turn(struct lg_case *c, const struct lg_gpu *g, struct lg_finding *f)
+{
+	const struct lg_gpu_late *l = g->late;
+	bool compute = l->ns > 0 && l->more[LG_GPU_BY_COMPUTE] * 2 > l->ns;
+
+	c->v->scope = c->v->scope ? c->v->scope : "rotating";
+	f->culprit.relation = NULL;
+	f->culprit.rank = f->culprit.pid = -1;
+	f->detail = "rotating";
+	f->title = lg_arena_printf(&c->v->arena, "ranks wait for each other in turn (the last one changes over %zu "
+				   "collectives): %s", l->with_wait,
+				   compute ? "the late one computes longer, so work is shared out unevenly"
+				   : l->ns > 0 ? "a cause on the hosts, not one rank"
+					       : "not one rank, rather what the hosts share");
+	if (!compute)
+		return;
+	lg_evidence_add(c, f, INT64_MIN, 0, "the device of the late one computes %.1f ms longer than the others', in "
+			"all", l->more[LG_GPU_BY_COMPUTE] / 1e6);
+	f->device_causes |= BIT(LG_GPU_BY_COMPUTE);
+}
+
+/* ns that comms.straggler is about; negative: other rules told it. */
+static double left_to_tell(struct lg_case *c, const struct lg_gpu *g, double wall)
+{
+	const struct lg_gpu_late *l = g->late;
+	double ns, comms, elsewhere;
+
+	if (l->one) {
+		if (l->ns * 100 >= wall && !c->v->scope)
+			c->v->scope = "rank_local";
+		/* Only what ends in the rank's own running (PRODUCT section 3). */
+		ns = l->ns - ends_elsewhere(c, g, wall);
+		return ns * 5 < l->ns ? -1 : ns;
+	}
+	elsewhere = wall > 0 && l->ns * 100 >= wall ? ends_elsewhere(c, g, wall) : 0;
+	if (elsewhere > 0 && !c->v->scope)
+		c->v->scope = "rotating";
+	if (elsewhere > l->ns * 0.8)
+		return -1;
+	ns = lg_gpu_lost(g, BIT(LG_GPU_BY_COMM), &comms, NULL) * 1e6;
+	ns = fmin((double)l->caused, ns > 0 ? ns : (double)l->caused);
+	return elsewhere > 0 ? fmin(ns, l->ns - elsewhere) : ns;
+}
+
+int lg_find_late(struct lg_case *c, const struct lg_gpu *g)
+{
+	const struct lg_gpu_late *l = g->late;
+	const struct lg_gpu_run *r = l ? &g->run[l->run] : NULL;
+	double ns, wall = 0;
+	struct lg_finding *f;
+
+	if (!l)
+		return 0;
+	for (size_t i = 0; i < g->n; i++)
+		wall += (double)(g->run[i].to - g->run[i].from) / (double)g->n;
+	ns = left_to_tell(c, g, wall);
+	if (wall <= 0 || ns < 0 || ns * 100 < wall)
+		return c->failed;
+	f = lg_gpu_finding(c, g, "comms.straggler", ns / 1e6, ns / wall,
+			   (l->one ? 0.85 : 0.7) * (l->numbered ? 1 : 0.85), r);
+	if (!f)
+		return c->failed;
+	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
+	f->device_causes = BIT(LG_GPU_BY_COMM);
+	lg_gpu_cap_part(f, l->repeated);
+	for (size_t i = 0; i < g->n && i < 8; i++)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%s: last in %zu, made the others wait %.1f ms, waited %.1f ms "
+				"itself", who(c, &g->run[i]), l->rank[i].last, (double)l->rank[i].caused / 1e6,
+				(double)l->rank[i].waited / 1e6);
+	if (l->one)
+		one_rank(c, g, f);
+	else
+		in_turn(c, g, f);
+	if (!l->numbered)
+		lg_evidence_against(c, f, "collectives are matched by their order, not by a number: an older trace "
+				     "format");
+	return c->failed;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * flight_parted.c - ranks that entered different collectives under one number of a group, from dumps of the
+ * Flight Recorder. What has to agree: torch's own analyser, tools/flight_recorder/components/types.py.
+ */
+#include <string.h>
+
+#include "analyse/flight/flight.h"
+#include "store/args.h"
+
+enum { TOLD_MAX = 3, SIDES_MAX = 6 };
+
+/* Operations to which every rank brings as many elements. Not all_to_all, scatter, gather. */
+static bool equal_sizes(const char *name)
+{
+	static const char *const ops[] = { "all_reduce", "_all_gather_base", "all_gather", "_reduce_scatter_base",
+					   "reduce_scatter", "broadcast", "reduce" };
+	const char *op = strchr(name, ':');
+
+	for (size_t i = 0; op && i < sizeof ops / sizeof *ops; i++)
+		if (!strcmp(op + 1, ops[i]))
+			return true;
+	return false;
+}
+
+/* May these be two ranks' sides of one collective? */
+static bool alike(const struct lg_trace *t, uint32_t a, uint32_t b)
+{
+	size_t n, k;
+	const char *x = lg_span_arg(t, a, "dtype", &n), *y = lg_span_arg(t, b, "dtype", &k);
+
+	if (t->span.name[a] != t->span.name[b])
+		return false;
+	if (x && y && n && k && (n != k || memcmp(x, y, n)))
+		return false;
+	return !equal_sizes(lg_string(t, t->span.name[a])) || !t->span.bytes[a] || !t->span.bytes[b] ||
+	       t->span.bytes[a] == t->span.bytes[b];
+}
+
+/* By majority: a first rank that is wrong would make all others so. Returns one of the most, *ret_n of
+ * them. */
+static size_t majority(const struct lg_trace *t, const struct lg_flight_entry *v, size_t from, size_t to,
+		       size_t *ret_n)
+{
+	enum { TRIES = 64 }; /* of thousands of ranks some are enough */
+	size_t best = from;
+
+	*ret_n = 0;
+	for (size_t i = from; i < to && i < from + TRIES; i++) {
+		size_t n = 0;
+
+		for (size_t k = from; k < to; k++)
+			n += alike(t, v[i].row, v[k].row);
+		if (n > *ret_n) {
+			*ret_n = n;
+			best = i;
+		}
+	}
+	return best;
+}
+
+/* v[from..to): one number of one group, each rank once. */
+static void tell(struct lg_flight *d, size_t from, size_t to)
+{
+	const struct lg_flight_entry *v = d->entry;
+	struct lg_case *c = d->c;
+	const struct lg_trace *t = c->t;
+	size_t most, best = majority(t, v, from, to, &most), odd = to;
+	const char *name = lg_string(t, t->span.group[v[from].row]);
+	struct lg_finding *f;
+
+	for (size_t i = from; i < to && odd == to; i++)
+		if (!alike(t, v[best].row, v[i].row))
+			odd = i;
+	if (odd == to)
+		return;
+	f = lg_flight_finding(c, "comms.mismatch", 0.95,
+			      most + 1 == to - from && most > 1 ? t->process.rank[v[odd].prc] : -1);
+	if (!f)
+		return;
+	if (f->culprit.rank >= 0)
+		f->title = lg_arena_printf(&c->v->arena, "rank %d enters another collective than the others at number "
+					   "%lld of group %s: their sequences part there", f->culprit.rank,
+					   (long long)v[from].seq, name);
+	else
+		f->title = lg_arena_printf(&c->v->arena, "ranks enter different collectives at number %lld of group %s: "
+					   "their sequences part there", (long long)v[from].seq, name);
+	for (size_t i = from, n = 0; i < to && n < SIDES_MAX; i++) {
+		size_t n_in, n_type;
+		const char *in = lg_span_arg(t, v[i].row, "in", &n_in);
+		const char *type = lg_span_arg(t, v[i].row, "dtype", &n_type);
+
+		if (i != best && alike(t, v[best].row, v[i].row))
+			continue; /* one for all of them */
+		n++;
+		lg_evidence_add(c, f, t->span.ts[v[i].row], 0, "rank %d%s: %s, inputs %.*s %.*s%s",
+				t->process.rank[v[i].prc],
+				i == best && most > 1
+					? lg_arena_printf(&c->v->arena, " and %zu more", most - 1) : "",
+				lg_string(t, t->span.name[v[i].row]), (int)n_in, in ? in : "", (int)n_type,
+				type ? type : "", lg_flight_place(c, v[i].row));
+	}
+}
+
+int lg_flight_parted(struct lg_flight *d)
+{
+	struct lg_flight_entry *v = d->entry;
+	size_t n = d->n_entries, n_told = 0;
+	uint32_t told = 0;
+
+	for (size_t i = 0, j; i < n && n_told < TOLD_MAX; i = j) {
+		bool once = true, same = true;
+
+		for (j = i + 1; j < n && v[j].group == v[i].group && v[j].seq == v[i].seq; j++) {
+			once &= v[j].prc != v[j - 1].prc;
+			same &= alike(d->c->t, v[i].row, v[j].row);
+		}
+		/* Several of one number and rank are coalesced, or of two lives of the group. Behind the
+		 * first number that differs all others do. */
+		if (!once || same || d->unlike[v[i].group] || told == v[i].group)
+			continue;
+		tell(d, i, j);
+		told = v[i].group;
+		n_told++;
+	}
+	return d->c->failed;
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * flight_rules.c - the rank that the others wait for in a run that hangs, from dumps of the Flight Recorder.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/flight/flight.h"
+#include "base/alloc.h"
+#include "store/args.h"
+
+enum { TOLD_MAX = 8, HELD_MAX = 64, RANKS_SAID = 16 };
+
+struct lg_finding *lg_flight_finding(struct lg_case *c, const char *id, double confidence, int32_t rank)
+{
+	struct lg_finding *f = lg_finding_add(c, id);
+
+	if (!f)
+		return NULL;
+	f->severity = "medium"; /* what a hang costs is not in the dumps */
+	f->confidence = confidence;
+	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
+	f->culprit.relation = "rank";
+	f->culprit.rank = rank;
+	return f;
+}
+
+const char *lg_flight_place(struct lg_case *c, uint32_t row)
+{
+	const struct lg_trace *t = c->t;
+	char buf[256];
+
+	for (lg_stk s = row != LG_NO_ROW ? t->span.stack[row] : 0; s; s = t->stack.parent[s]) {
+		lg_frm f = t->stack.frame[s];
+
+		if (lg_is_library_path(lg_string(t, t->frame.file[f])) ||
+		    lg_is_library_path(lg_frame_text(t, f, buf, sizeof buf)))
+			continue;
+		if (*lg_string(t, t->frame.file[f]) && t->frame.line[f])
+			return lg_arena_printf(&c->v->arena, " at %s:%u %s", lg_string(t, t->frame.file[f]),
+					       t->frame.line[f], lg_string(t, t->frame.name[f]));
+		return lg_arena_printf(&c->v->arena, " at %s", buf);
+	}
+	return "";
+}
+
+static const char *op_of(const struct lg_case *c, const struct lg_flight_side *s)
+{
+	return s->row != LG_NO_ROW ? lg_string(c->t, c->t->span.name[s->row]) : "a collective";
+}
+
+/* "nccl:all_to_all number 20537 of group 74 (EXPERT ...), inputs [2,8] BFloat16 at train.py:30 step" */
+static const char *collective_text(struct lg_case *c, const struct lg_flight_side *s)
+{
+	const char *ranks = strrchr(s->fact, '['), *in = NULL, *type = NULL;
+	int n_fact = ranks > s->fact ? (int)(ranks - s->fact - 1) : (int)strlen(s->fact);
+	size_t n_in = 0, n_type = 0;
+
+	if (s->row == LG_NO_ROW)
+		return lg_arena_printf(&c->v->arena, "number %lld of group %s (%.*s), which is not in the ring",
+				       (long long)s->oldest, s->name, n_fact, s->fact);
+	in = lg_span_arg(c->t, s->row, "in", &n_in);
+	type = lg_span_arg(c->t, s->row, "dtype", &n_type);
+	return lg_arena_printf(&c->v->arena, "%s number %lld of group %s (%.*s), inputs %.*s %.*s%s", op_of(c, s),
+			       (long long)s->oldest, s->name, n_fact, s->fact, (int)n_in, in ? in : "",
+			       (int)n_type, type ? type : "", lg_flight_place(c, s->row));
+}
+
+static int64_t since(const struct lg_case *c, const struct lg_flight_side *s)
+{
+	return s->row != LG_NO_ROW ? c->t->span.ts[s->row] : INT64_MIN;
+}
+
+static bool earlier(const struct lg_case *c, const struct lg_flight_side *a, const struct lg_flight_side *b)
+{
+	int64_t x = since(c, a), y = since(c, b);
+
+	return x != INT64_MIN && (y == INT64_MIN || x < y);
+}
+
+/* Ranks that wait in one collective. */
+struct held {
+	const struct lg_flight_side *s; /* the first of them to come */
+	int32_t rank[RANKS_SAID]; /* ascending: some of them */
+	size_t n;
+};
+
+struct accused {
+	lg_prc late;
+	struct held held[HELD_MAX];
+	size_t n;
+};
+
+static void add_held(struct lg_flight_look *l, lg_prc p)
+{
+	struct accused *a = l->arg;
+	const struct lg_trace *t = l->d->c->t;
+	struct held *h = NULL;
+	int32_t rank = t->process.rank[l->s->prc];
+	size_t at;
+
+	if (p != a->late)
+		return;
+	for (size_t i = 0; i < a->n && !h; i++)
+		if (a->held[i].s->group == l->s->group && a->held[i].s->oldest == l->s->oldest)
+			h = &a->held[i];
+	if (!h && a->n == HELD_MAX)
+		return;
+	if (!h) {
+		h = &a->held[a->n++];
+		*h = (struct held){ .s = l->s };
+	}
+	if (earlier(l->d->c, l->s, h->s))
+		h->s = l->s;
+	at = h->n < RANKS_SAID ? h->n : RANKS_SAID - 1;
+	h->n++;
+	if (h->n > RANKS_SAID && rank > h->rank[at])
+		return;
+	for (; at && h->rank[at - 1] > rank; at--)
+		h->rank[at] = h->rank[at - 1];
+	h->rank[at] = rank;
+}
+
+/* "rank 3 waits", "ranks 3, 4 and 9 more wait" */
+static const char *held_text(struct lg_case *c, const struct held *h)
+{
+	char text[RANKS_SAID * 13 + 1] = "";
+	size_t len = 0, n = h->n < RANKS_SAID ? h->n : RANKS_SAID;
+
+	for (size_t i = 0; i < n; i++)
+		len += (size_t)snprintf(text + len, sizeof text - len, "%s%d", i ? ", " : "", h->rank[i]);
+	if (h->n == 1)
+		return lg_arena_printf(&c->v->arena, "rank %s waits", text);
+	if (h->n > n)
+		return lg_arena_printf(&c->v->arena, "ranks %s and %zu more wait", text, h->n - n);
+	return lg_arena_printf(&c->v->arena, "ranks %s wait", text);
+}
+
+/* The wait that began first: the others are behind it. */
+static struct held *first_held(const struct lg_case *c, struct accused *a)
+{
+	struct held *best = NULL;
+
+	for (size_t i = 0; i < a->n; i++) {
+		struct held *h = &a->held[i];
+
+		if (h->n && (!best || earlier(c, h->s, best->s)))
+			best = h;
+	}
+	return best;
+}
+
+/* Others wait for `late`, which waits for nobody. */
+static void never_entered(struct lg_flight *d, lg_prc late)
+{
+	struct lg_case *c = d->c;
+	struct accused *a = lg_calloc(1, sizeof *a);
+	struct lg_finding *f = NULL;
+	struct held *h;
+
+	if (!a) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	a->late = late;
+	for (size_t i = 0; i < d->n; i++)
+		if (lg_flight_waits(d, &d->side[i]))
+			(void)lg_flight_look(d, &d->side[i], add_held, a);
+	for (int n = 0; n < 4 && (h = first_held(c, a)); n++, h->n = 0) {
+		const struct lg_flight_side *own = lg_flight_side_of(d, late, h->s);
+		const char *waits = held_text(c, h);
+
+		if (!f) {
+			f = lg_flight_finding(c, "comms.missing_rank", 0.9, c->t->process.rank[late]);
+			if (!f)
+				break;
+			f->title = lg_arena_printf(&c->v->arena, "rank %d never entered %s, in which %s for it",
+						   f->culprit.rank, op_of(c, h->s), waits);
+		}
+		lg_evidence_add(c, f, since(c, h->s), 0, "%s in %s; rank %d entered %s", waits,
+				collective_text(c, h->s), f->culprit.rank,
+				own && own->enqueued >= 0
+					? lg_arena_printf(&c->v->arena, "number %lld last%s", (long long)own->enqueued,
+							  lg_flight_place(c, own->last_row)) : "none");
+	}
+	if (f && d->empty[late])
+		lg_evidence_add(c, f, INT64_MIN, 0, "the ring of rank %d is empty", f->culprit.rank);
+	if (f)
+		lg_evidence_against(c, f, "for some milliseconds a run that moves may look like this: a second dump, or the "
+				     "watchdog's timeout in the logs, tells them apart");
+	lg_free(a);
+}
+
+/* Others have completed what this rank has entered and not completed: its device, or its watchdog, stands.
+ * Watchdogs look ten times a second (ProcessGroupNCCL.hpp, kWatchdogThreadSleepMillis): of a run that moves
+ * this says nothing. */
+static void stands_still(struct lg_flight *d, const struct lg_flight_side *s, int64_t most)
+{
+	struct lg_case *c = d->c;
+	struct lg_finding *f = lg_flight_finding(c, "comms.missing_rank", 0.7, c->t->process.rank[s->prc]);
+
+	if (!f)
+		return;
+	f->title = lg_arena_printf(&c->v->arena, "rank %d does not complete collectives that its peers have completed: "
+				   "its device stands", f->culprit.rank);
+	lg_evidence_add(c, f, since(c, s), 0, "its oldest that has not completed is %s; another rank of the group has "
+			"completed number %lld", collective_text(c, s), (long long)most);
+}
+
+/* Members of which there is no dump, where all others wait in what they have entered. */
+static void nothing_known(struct lg_flight *d)
+{
+	struct lg_case *c = d->c;
+
+	for (size_t i = 0; i < d->n; i++) {
+		const struct lg_flight_side *s = &d->side[i];
+		struct lg_flight_look l;
+		struct lg_finding *f;
+
+		if (!lg_flight_waits(d, s))
+			continue;
+		l = lg_flight_look(d, s, NULL, NULL);
+		/* Many absent dumps only say that they were not given. */
+		if (!l.absent || l.here < 2 || l.absent * 2 >= l.here || l.most >= s->oldest)
+			continue;
+		f = lg_flight_finding(c, "comms.missing_rank", 0.6, l.absent == 1 ? l.first_absent : -1);
+		if (!f)
+			return;
+		f->title = f->culprit.rank >= 0
+				   ? lg_arena_printf(&c->v->arena, "all ranks but rank %d wait in %s, and of that one there is "
+						     "no dump", f->culprit.rank, op_of(c, s))
+				   : lg_arena_printf(&c->v->arena, "all ranks but %zu wait in %s, and of these there is no "
+						     "dump", l.absent, op_of(c, s));
+		lg_evidence_add(c, f, since(c, s), 0, "%zu ranks have entered %s", l.here, collective_text(c, s));
+		lg_evidence_against(c, f, "a dump that was not given looks the same: give those of all ranks");
+		return;
+	}
+}
+
+static void note_late(struct lg_flight_look *l, lg_prc p)
+{
+	uint8_t *late = l->arg;
+
+	late[p] = 1;
+}
+
+static int missing_ranks(struct lg_flight *d)
+{
+	uint8_t *late = lg_calloc(d->c->t->process.n, 1);
+	size_t told = 0;
+	bool any = false;
+
+	if (!late)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < d->n; i++)
+		if (lg_flight_waits(d, &d->side[i])) {
+			struct lg_flight_look l = lg_flight_look(d, &d->side[i], note_late, late);
+
+			any |= l.missing + l.nothing > 0;
+		}
+	for (int32_t r = 0; any && r < LG_FLIGHT_RANKS; r++) {
+		lg_prc p = d->of_rank[r];
+
+		if (!p || !late[p] || d->waits[p])
+			continue;
+		if (told < TOLD_MAX)
+			never_entered(d, p);
+		told++;
+	}
+	if (told > TOLD_MAX)
+		lg_limit(d->c, lg_arena_printf(&d->c->v->arena, "Flight Recorder: %zu ranks never entered what others wait in; the "
+					       "first %d of them are findings", told, TOLD_MAX));
+	for (size_t i = 0; told && i < d->n && told < TOLD_MAX; i++) {
+		const struct lg_flight_side *s = &d->side[i];
+		int64_t most;
+
+		if (!lg_flight_waits(d, s) || d->waits[s->prc] || late[s->prc])
+			continue;
+		most = lg_flight_look(d, s, NULL, NULL).most;
+		if (most < s->oldest)
+			continue;
+		stands_still(d, s, most);
+		late[s->prc] = 1; /* once a rank */
+		told++;
+	}
+	if (!any)
+		nothing_known(d);
+	lg_free(late);
+	return d->c->failed;
+}
+
+int lg_find_flight(struct lg_case *c)
+{
+	struct lg_flight d = { .c = c };
+	int rc = lg_flight_read(&d);
+
+	if (!rc && d.n_dumped > 1)
+		rc = lg_flight_parted(&d);
+	/* Sequences that part explain who is missing behind them. */
+	if (!rc && d.n_dumped && !lg_gpu_told(c, "comms.mismatch"))
+		rc = missing_ranks(&d);
+	if (!rc && d.two_runs)
+		lg_limit(c, "Flight Recorder: dumps of one rank are of two runs, whose numbers do not belong together: give those "
+			    "of one run");
+	lg_flight_done(&d);
+	return rc ? rc : c->failed;
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bursts.c - see bursts.h. */
+#include "analyse/host/bursts.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/median.h"
+
+enum { BURSTS_MAX = 4096, JOIN_PERIODS = 5 };
+enum { DISTANCES = 1 << 14 }; /* of all that a thread's samples have: enough for a median */
+enum { STILL_PERIODS = 3, BURST_PERIODS = 4 }; /* shorter is below what the sampling can tell */
+
+int lg_stretch_add(struct lg_stretches *l, int64_t ts, int64_t end)
+{
+	if (lg_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v))
+		return LG_E_NOMEM;
+	l->v[l->n++] = (struct lg_stretch){ .ts = ts, .end = end };
+	return 0;
+}
+
+struct lg_stretch lg_sampled_life(const struct lg_case *c, lg_prc prc)
+{
+	const struct lg_process_tab *p = &c->t->process;
+
+	return (struct lg_stretch){ .ts = p->start[prc] > c->t->first ? p->start[prc] : c->t->first,
+				    .end = p->end[prc] < c->t->last ? p->end[prc] : c->t->last };
+}
+
+int64_t lg_sampling_period(struct lg_case *c, lg_thr thr)
+{
+	const struct lg_index *x = c->idx;
+	const uint32_t *row = x->sample + x->sample_off[thr];
+	size_t n = x->sample_off[thr + 1] - x->sample_off[thr], stride = n / DISTANCES + 1, k = 0;
+	int64_t *d, period;
+
+	if (n < 8)
+		return 0;
+	d = lg_calloc(n < DISTANCES ? n : DISTANCES, sizeof *d);
+	if (!d) {
+		c->failed = LG_E_NOMEM;
+		return 0;
+	}
+	for (size_t i = 1; i < n; i += stride)
+		d[k++] = c->t->sample.ts[row[i]] - c->t->sample.ts[row[i - 1]];
+	period = lg_select_i64(d, k, k / 2);
+	lg_free(d);
+	return period;
+}
+
+/* A thread's rows lie all over the table: have those that come soon. */
+static inline void fetch(const struct lg_case *c, uint32_t p)
+{
+	enum { AHEAD = 24 };
+	uint32_t row;
+
+	if (p + AHEAD >= c->t->sample.n)
+		return;
+	row = c->idx->sample[p + AHEAD];
+	__builtin_prefetch(&c->t->sample.ts[row]);
+	__builtin_prefetch(&c->t->sample.flags[row]);
+	__builtin_prefetch(&c->t->sample.cpu[row]);
+}
+
+int lg_find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct lg_stretch life,
+		 struct lg_stretches *gaps)
+{
+	const struct lg_index *x = c->idx;
+	const struct lg_sample_tab *s = &c->t->sample;
+	int64_t last = life.ts;
+	int rc = 0;
+
+	for (uint32_t p = x->sample_off[thr]; !rc && p < x->sample_off[thr + 1]; p++) {
+		uint32_t row = x->sample[p];
+
+		fetch(c, p);
+		if (s->flags[row] & LG_SAMPLE_OFFCPU)
+			continue;
+		if (s->ts[row] - last > STILL_PERIODS * period)
+			rc = lg_stretch_add(gaps, last + period / 2, s->ts[row] - period / 2);
+		last = s->ts[row];
+	}
+	if (!rc && life.end - last > STILL_PERIODS * period)
+		rc = lg_stretch_add(gaps, last + period / 2, life.end);
+	return rc;
+}
+
+int lg_find_seen(const struct lg_case *c, lg_prc prc, struct lg_seen *ret)
+{
+	const struct lg_index *x = c->idx;
+	const struct lg_sample_tab *s = &c->t->sample;
+	uint32_t from = x->thread_off[prc], to = x->thread_off[prc + 1];
+	size_t cap = 0;
+
+	*ret = (struct lg_seen){ 0 };
+	for (uint32_t k = from; k < to; k++)
+		cap += x->sample_off[x->thread[k] + 1] - x->sample_off[x->thread[k]];
+	ret->v = lg_calloc(cap, sizeof *ret->v);
+	if (!ret->v)
+		return LG_E_NOMEM;
+	for (uint32_t k = from; k < to; k++)
+		for (uint32_t p = x->sample_off[x->thread[k]]; p < x->sample_off[x->thread[k] + 1]; p++) {
+			uint32_t row = x->sample[p];
+
+			fetch(c, p);
+			if (!(s->flags[row] & LG_SAMPLE_OFFCPU))
+				ret->v[ret->n++] = (struct lg_moment){ s->ts[row], s->cpu[row] };
+		}
+	/* Of one thread they are in order; lg_cmp_i64() compares by what comes first. */
+	if (to > from + 1)
+		qsort(ret->v, ret->n, sizeof *ret->v, lg_cmp_i64);
+	return 0;
+}
+
+int lg_find_bursts(const struct lg_seen *seen, int64_t period, struct lg_stretch life,
+		   struct lg_stretches *out)
+{
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < seen->n; i++) {
+		struct lg_moment m = seen->v[i];
+
+		if (m.ts < life.ts || m.ts >= life.end)
+			continue;
+		if (out->n && m.ts - out->v[out->n - 1].end <= JOIN_PERIODS * period) {
+			out->v[out->n - 1].end = m.ts + period;
+		} else if (out->n < BURSTS_MAX) {
+			rc = lg_stretch_add(out, m.ts, m.ts + period);
+			if (!rc)
+				out->v[out->n - 1].cpu = m.cpu;
+		}
+	}
+	return rc;
+}
+
+size_t lg_join_occasions(struct lg_stretches *b, int64_t period)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < b->n; i++) {
+		struct lg_stretch *v = &b->v[i];
+		int64_t len = v->end - v->ts, last = i ? v[-1].end - v[-1].ts : 0;
+
+		v->with_last = i && v->ts - v[-1].end < (len > last ? len : last) + STILL_PERIODS * period;
+		n += !v->with_last;
+	}
+	return n;
+}
+
+int64_t lg_keep_long(struct lg_stretches *b, int64_t period)
+{
+	size_t n = 0;
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < b->n; i++)
+		if (b->v[i].end - b->v[i].ts >= BURST_PERIODS * period) {
+			sum += b->v[i].end - b->v[i].ts;
+			b->v[n++] = b->v[i];
+		}
+	b->n = n;
+	return sum;
+}
+
+void lg_mark_beats(struct lg_stretches *all)
+{
+	int64_t longest = 0;
+
+	for (size_t i = 0; i < all->n; i++)
+		if (all->v[i].end - all->v[i].ts > longest)
+			longest = all->v[i].end - all->v[i].ts;
+	for (size_t i = 0; i < all->n; i++)
+		all->v[i].beat = !i || all->v[i].ts - all->v[i - 1].end > longest;
+}

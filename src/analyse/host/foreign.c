@@ -1,0 +1,649 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * foreign.c - CPU samples alone: during whose bursts does the job stand still?
+ *
+ * A thread that computes shows a sample every period; while it is stalled it shows none. Samples
+ * cannot say by what. But if the training thread stands still during another process's bursts of
+ * activity far more than at other times, that process is named, as a correlation.
+ *
+ * Test: the candidate's bursts keep their lengths and are thrown anywhere in the victim's life, RUNS
+ * times (Monte Carlo); p is the share of throws in which the thread stood still for as long,
+ * multiplied by the number of candidates (Bonferroni). How often it stands still of its own
+ * accord (waiting for other ranks, pushed off a busy CPU) is in the throws, so it needs no
+ * threshold.
+ *
+ * What would make chance look small, and is kept out:
+ *  - bursts close to each other (of several threads, or broken in two) are one occasion: they are thrown
+ *    together and count once;
+ *  - a process that is not there (yet, or any more) does not stand still; one that was there for less than
+ *    half of the recording is no training that repeats;
+ *  - who waits for what it started itself (a shell, a build) is not stalled by a stranger;
+ *  - a burst during which a third party has the CPU that the thread had run on says nothing: the thread
+ *    may just wait for a CPU; and a burst on a CPU on which a rank runs in turns with it slows that rank,
+ *    and those that wait for it, but stalls nobody (contention for a CPU, not a lock);
+ *  - one of many that push the thread off its CPU in turns is not the one: where the candidate mostly had
+ *    that very CPU, it must account for most of the stalls of that length.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/host/bursts.h"
+#include "analyse/host/culprit.h"
+#include "analyse/host/tally.h"
+#include "analyse/severity.h"
+#include "base/alloc.h"
+#include "base/aside.h"
+#include "base/map.h"
+
+enum { RUNS = 20000, ENOUGH = 40, CANDIDATES_MAX = 512, MIN_HITS = 2 };
+enum { WORTH_A_THREAD = 1 << 17 /* samples */ };
+#define P_LIMIT 0.01
+#define STILL_SHARE 0.7  /* of a burst: then the thread stood still during it */
+#define STILL_MORE 0.3   /* above its ordinary share */
+#define OWN_SHARE 0.5    /* of the long stalls: they are this candidate's, though it had the thread's CPU */
+#define TAKEN_SHARE 0.3  /* of a burst: so long somebody else had the thread's CPU */
+#define TURNS_SHARE 0.15 /* of the burst's CPU, later on: then another rank runs there in turns with it */
+
+static double chance(struct lg_stretch life, const struct lg_stretches *gaps,
+		     const struct lg_stretches *bursts, int64_t covered)
+{
+	uint64_t seed = 0x6c61676761726432;
+	size_t as_good = 0;
+
+	for (size_t run = 0; run < RUNS; run++) {
+		int64_t sum = 0;
+
+		for (size_t i = 0, next; i < bursts->n; i = next) {
+			int64_t from = bursts->v[i].ts, room, at;
+
+			for (next = i + 1; next < bursts->n && bursts->v[next].with_last; next++)
+				;
+			room = life.end - life.ts - (bursts->v[next - 1].end - from);
+			seed = lg_mix64(seed + i);
+			at = life.ts - from +
+			     (int64_t)((double)(seed >> 11) * 0x1p-53 * (double)(room > 0 ? room : 0));
+			for (size_t k = i; k < next; k++)
+				sum += lg_covered(gaps, bursts->v[k].ts + at, bursts->v[k].end + at);
+		}
+		as_good += sum >= covered;
+		if (as_good >= ENOUGH && (double)as_good >= P_LIMIT * (double)(run + 1))
+			return 1; /* it will not come below the limit */
+	}
+	return (double)(as_good + 1) / (RUNS + 1);
+}
+
+/* Innermost frame that most samples share, outside lock and page-walk plumbing. */
+static void name_function(struct lg_case *c, struct lg_finding *f, lg_prc prc,
+			  const struct lg_stretches *gaps, size_t *ret_n)
+{
+	const struct lg_index *x = c->idx;
+	struct lg_piece piece = { .hold = UINT32_MAX, .row = UINT32_MAX, .end = LG_END_LOCK };
+	const struct lg_piece **list = lg_calloc(gaps->n, sizeof *list);
+	struct lg_piece *v = lg_calloc(gaps->n, sizeof *v);
+	size_t n = 0;
+
+	*ret_n = 0;
+	if (!list || !v)
+		c->failed = LG_E_NOMEM;
+	for (size_t i = 0; list && v && i < gaps->n; i++) {
+		v[i] = piece;
+		v[i].ts = gaps->v[i].ts;
+		v[i].dur = gaps->v[i].end - gaps->v[i].ts;
+		v[i].thr = x->main_of[prc];
+		for (uint32_t k = x->thread_off[prc]; k < x->thread_off[prc + 1]; k++) {
+			uint32_t p = lg_index_sample_from(x, x->thread[k], v[i].ts);
+
+			if (p < x->sample_off[x->thread[k] + 1] &&
+			    c->t->sample.ts[x->sample[p]] < gaps->v[i].end)
+				v[i].thr = x->thread[k];
+		}
+		list[n++] = &v[i];
+	}
+	if (n)
+		lg_culprit_shared_function(c, f, list, n, ret_n);
+	lg_free(list);
+	lg_free(v);
+}
+
+struct candidate {
+	lg_prc prc;
+	double p, usual;
+	bool clouded;         /* it coincides, but whoever waits for a CPU would too */
+	int64_t covered;
+	size_t n_long, hits;  /* occasions */
+	size_t n_judged;      /* bursts that can tell */
+	struct lg_stretches all;    /* its long bursts */
+	struct lg_stretches bursts; /* those that can tell; in the end those in which it stood still */
+	struct rival {              /* who explains it next best; prc 0 = nobody */
+		lg_prc prc;
+		double p;
+		int64_t covered;
+	} rival;
+};
+
+static void done(struct candidate *k)
+{
+	lg_free(k->all.v);
+	lg_free(k->bursts.v);
+}
+
+static void tell(struct lg_case *c, const struct lg_rank *r, const struct candidate *k)
+{
+	const struct lg_stretches *bursts = &k->bursts;
+	int64_t burst_ns = 0, wall = c->t->last - c->t->first, covered = k->covered, first = 0, last = 0;
+	double p = k->p;
+	lg_prc prc = k->prc;
+	struct lg_finding *f = lg_finding_add(c, "host.foreign_activity");
+	struct lg_rhythm rhythm;
+	struct lg_burst *beat;
+	size_t samples, n_at = 0, told = 0;
+	const char *every = "";
+
+	if (!f)
+		return;
+	beat = lg_calloc(k->all.n, sizeof *beat);
+	if (!beat) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	for (size_t i = 0; i < bursts->n; i++)
+		burst_ns += bursts->v[i].end - bursts->v[i].ts;
+	/* Its rhythm is its own: also of the bursts that do not count as evidence. */
+	for (size_t i = 0; i < k->all.n; i++)
+		if (k->all.v[i].beat) {
+			last = k->all.v[i].ts;
+			first = n_at ? first : last;
+			beat[n_at++] = (struct lg_burst){ last, last, 1 };
+		}
+	rhythm = lg_rhythm_of(beat, n_at, 0);
+	lg_free(beat);
+	name_function(c, f, prc, bursts, &samples);
+	lg_culprit_identify(c, f, c->idx->main_of[prc], r->thr);
+	f->victims = lg_arena_alloc(&c->v->arena, 1, sizeof *f->victims);
+	if (f->victims) {
+		f->victims[0].rank = r->rank;
+		f->victims[0].pid = c->t->process.pid[r->prc];
+		f->victims[0].tid = c->t->thread.tid[r->thr];
+		f->n_victims = 1;
+	}
+	f->stage = "other";
+	f->lost_ms = (double)covered / 1e6;
+	f->lost_share = (double)covered / (double)wall;
+	f->confidence = fmin(0.8, 0.45 + 0.35 * (double)covered / (double)burst_ns) *
+			(p < 0.001 ? 1 : 0.9);
+	f->severity = lg_gradable(k->hits, wall) ? lg_severity_of(f->lost_share)
+						 : lg_severity_of_few(f->lost_share);
+	if (!isnan(rhythm.period_s))
+		every = lg_arena_printf(&c->v->arena, " every %.2f s", rhythm.period_s);
+	else if (n_at == 2 || n_at == 3)
+		every = lg_arena_printf(&c->v->arena, ", %.2f s apart",
+					(double)(last - first) / 1e9 / (double)(n_at - 1));
+	f->title = lg_arena_printf(&c->v->arena,
+				   "bursts of %s (pid %d)%s%s%s coincide with stalls of %s: a correlation, "
+				   "no wait chain was recorded", f->culprit.comm ? f->culprit.comm : "?",
+				   f->culprit.pid, f->culprit.function ? " in " : "",
+				   f->culprit.function ? f->culprit.function : "", every,
+				   lg_thread_text(c, r->thr));
+	lg_evidence_add(c, f, INT64_MIN, 0,
+			"stood still during %zu of its %zu bursts (%.0f %% of their time; %.0f %% is "
+			"usual); by chance with p = %.2g (%d random placements, corrected for the "
+			"number of processes)", k->hits, k->n_long, 100 * (double)covered / (double)burst_ns,
+			100 * k->usual, p, RUNS);
+	if (!isnan(rhythm.period_s)) {
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu bursts, %.3f s apart (chance: p = %.2g)", n_at,
+				rhythm.period_s, rhythm.p);
+		if (isnan(c->v->period_s)) {
+			c->v->period_s = rhythm.period_s;
+			c->v->period_p = rhythm.p;
+			c->v->shape = "periodic";
+		}
+	}
+	if (k->rival.prc && k->rival.p < P_LIMIT && k->rival.covered * 2 >= k->covered) {
+		f->confidence *= 0.7;
+		lg_evidence_against(c, f, "%s coincides with them as well (p = %.2g, %.0f ms of the stalls; this one: %.0f ms): "
+				    "one of the two may only follow the other, or both a third",
+				    lg_thread_text(c, c->idx->main_of[k->rival.prc]), k->rival.p,
+				    (double)k->rival.covered / 1e6, (double)covered / 1e6);
+	}
+	if (k->all.n > k->n_judged)
+		lg_evidence_add(c, f, INT64_MIN, 0, "left out: %zu bursts while a third party had the CPU of %s, or "
+				"a rank ran in turns with it", k->all.n - k->n_judged,
+				lg_thread_text(c, r->thr));
+	if (samples)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu CPU samples of it inside the stalls", samples);
+	for (size_t i = 0; i < bursts->n && told < 4; i++, told++)
+		lg_evidence_add(c, f, bursts->v[i].ts, bursts->v[i].end - bursts->v[i].ts,
+				"%s stood still for most of the %.1f ms while it ran",
+				lg_thread_text(c, r->thr),
+				(double)(bursts->v[i].end - bursts->v[i].ts) / 1e6);
+}
+
+/* A job's own processes are no strangers to each other: they stall together. */
+static bool is_job(const struct lg_case *c, lg_prc p)
+{
+	return c->rank_of_prc[p] || lg_is_worker(c, p);
+}
+
+/* The CPU that thr ran on when it was seen last before ts; -1 = not seen. */
+static int32_t cpu_before(const struct lg_case *c, lg_thr thr, int64_t ts)
+{
+	uint32_t p = lg_index_sample_from(c->idx, thr, ts);
+
+	return p > c->idx->sample_off[thr] ? c->t->sample.cpu[c->idx->sample[p - 1]] : -1;
+}
+
+/* Of the stalls that are about as long as those in the bursts: how much of their time the bursts cover. */
+static double own_share(const struct lg_stretches *gaps, const struct lg_stretches *bursts)
+{
+	double sum = 0, squares = 0, all = 0, own = 0, typical;
+
+	for (size_t i = 0; i < bursts->n; i++) {
+		double len = (double)(bursts->v[i].end - bursts->v[i].ts);
+
+		sum += len;
+		squares += len * len;
+	}
+	typical = sum > 0 ? squares / sum : 0; /* of a moment in a burst: how long that burst is */
+	for (size_t i = 0; i < gaps->n; i++) {
+		double len = (double)(gaps->v[i].end - gaps->v[i].ts);
+
+		if (len < typical / 2)
+			continue;
+		all += len;
+		own += (double)lg_covered(bursts, gaps->v[i].ts, gaps->v[i].end);
+	}
+	return all > 0 ? own / all : 0;
+}
+
+/* Does a rank run on this burst's CPU, in turns with it, in the later half of the beat? (At its begin a
+ * rank may still be on its way to where it waits for the others.) */
+static bool takes_turns(const struct lg_case *c, const struct candidate *k, const struct lg_stretch *b,
+			int64_t period)
+{
+	const struct lg_sample_tab *s = &c->t->sample;
+	int64_t from = b->ts, to = b->end;
+	size_t n = 0, i = 0;
+
+	while (i < k->all.n && k->all.v[i].ts < b->ts)
+		i++;
+	for (size_t first = i; first < k->all.n && !k->all.v[first].beat && first; first--)
+		from = k->all.v[first - 1].ts;
+	for (size_t last = i + 1; last < k->all.n && !k->all.v[last].beat; last++)
+		to = k->all.v[last].end;
+	from += (to - from) / 2;
+	for (size_t r = 0; r < c->n_ranks; r++) {
+		lg_thr thr = c->ranks[r].thr;
+		uint32_t p = lg_index_sample_from(c->idx, thr, from);
+
+		for (; p < c->idx->sample_off[thr + 1]; p++) {
+			uint32_t row = c->idx->sample[p];
+
+			if (s->ts[row] >= to)
+				break;
+			n += s->cpu[row] == b->cpu && !(s->flags[row] & LG_SAMPLE_OFFCPU);
+		}
+	}
+	return (double)n * (double)period >= TURNS_SHARE * (double)(to - from);
+}
+
+/* Had anybody but the thread itself and the candidate its CPU for a good part of the burst? */
+static bool cpu_was_taken(const struct lg_case *c, lg_prc candidate, lg_thr victim,
+			  const struct lg_stretch *b, int64_t period)
+{
+	const struct lg_sample_tab *s = &c->t->sample;
+	int32_t cpu = cpu_before(c, victim, b->ts);
+	size_t lo = 0, hi = s->n, n = 0;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (s->ts[mid] < b->ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; cpu >= 0 && lo < s->n && s->ts[lo] < b->end; lo++)
+		n += s->cpu[lo] == cpu && s->thr[lo] != victim &&
+		     c->t->thread.prc[s->thr[lo]] != candidate &&
+		     !(s->flags[lo] & (LG_SAMPLE_IDLE | LG_SAMPLE_OFFCPU));
+	return (double)n * (double)period >= TAKEN_SHARE * (double)(b->end - b->ts);
+}
+
+/* Its long bursts: for its rhythm, and to be judged. */
+static int find_candidate(struct candidate *k, const struct lg_seen *seen, int64_t period,
+			  struct lg_stretch life, int64_t *ret_busy)
+{
+	int rc = lg_find_bursts(seen, period, life, &k->all);
+
+	*ret_busy = rc ? 0 : lg_keep_long(&k->all, period);
+	lg_mark_beats(&k->all);
+	if (!rc && k->all.n) {
+		k->bursts.v = lg_calloc(k->all.n, sizeof *k->bursts.v);
+		if (!k->bursts.v)
+			return LG_E_NOMEM;
+		memcpy(k->bursts.v, k->all.v, k->all.n * sizeof *k->all.v);
+		k->bursts.n = k->bursts.cap = k->all.n;
+	}
+	return rc;
+}
+
+/* How well do the bursts and the thread's standing still agree? False: not even at first sight. */
+static bool agrees(struct candidate *k, const struct lg_stretches *gaps, int64_t period, int64_t *ret_still)
+{
+	int64_t busy = 0, still = 0;
+	size_t hits = 0;
+
+	for (size_t i = 0; i < k->bursts.n; i++) {
+		struct lg_stretch *b = &k->bursts.v[i];
+
+		b->still = lg_covered(gaps, b->ts, b->end);
+		busy += b->end - b->ts;
+		still += b->still;
+		hits += (double)b->still >= STILL_SHARE * (double)(b->end - b->ts);
+	}
+	k->n_long = lg_join_occasions(&k->bursts, period);
+	*ret_still = still;
+	return hits >= MIN_HITS && k->n_long >= MIN_HITS && hits * 5 >= k->bursts.n * 3 &&
+	       (double)still >= (k->usual + STILL_MORE) * (double)busy;
+}
+
+/* One that may have been stalled. */
+struct victim {
+	const struct lg_rank *rank;
+	int64_t period; /* of its samples */
+	struct lg_stretch life;
+	struct lg_stretches gaps;
+	double usual;   /* share of its life that it stands still */
+};
+
+static int judge_candidate(const struct lg_case *c, const struct victim *v, const struct lg_seen *seen,
+			   struct candidate *k)
+{
+	const struct lg_stretches *gaps = &v->gaps;
+	struct lg_stretch life = v->life;
+	lg_thr victim = v->rank->thr;
+	int64_t period = v->period, all_busy, still;
+	size_t n = 0, n_same_cpu = 0, before;
+	int rc = find_candidate(k, seen, period, life, &all_busy);
+
+	k->p = 1;
+	/* Always busy: it coincides with everything and explains nothing. */
+	if (rc || all_busy * 5 > (life.end - life.ts) * 3 || !agrees(k, gaps, period, &still))
+		return rc;
+	before = k->bursts.n;
+	for (size_t i = 0; i < before; i++) {
+		struct lg_stretch b = k->bursts.v[i];
+
+		if (!cpu_was_taken(c, k->prc, victim, &b, period) && !takes_turns(c, k, &b, period))
+			k->bursts.v[n++] = b;
+	}
+	if (n < before)
+		k->clouded = chance(life, gaps, &k->bursts, still) < P_LIMIT;
+	k->bursts.n = k->n_judged = n;
+	if (!agrees(k, gaps, period, &still))
+		return 0;
+	k->p = chance(life, gaps, &k->bursts, still);
+	if (k->p >= 1)
+		return 0;
+	n = 0;
+	for (size_t i = 0; i < k->bursts.n; i++) {
+		struct lg_stretch b = k->bursts.v[i];
+
+		if ((double)b.still < STILL_SHARE * (double)(b.end - b.ts))
+			continue;
+		k->covered += b.still;
+		k->bursts.v[n++] = b;
+		n_same_cpu += b.cpu == cpu_before(c, victim, b.ts);
+	}
+	k->bursts.n = n;
+	if (n_same_cpu * 2 >= n && own_share(gaps, &k->bursts) < OWN_SHARE) {
+		k->clouded = true;
+		k->p = 1;
+	}
+	k->hits = lg_join_occasions(&k->bursts, period);
+	if (k->hits < MIN_HITS)
+		k->p = 1;
+	return 0;
+}
+
+static bool better(const struct candidate *k, const struct candidate *than)
+{
+	return k->p < than->p || (k->p <= than->p && k->covered > than->covered);
+}
+
+static void add_rival(struct candidate *k, struct rival r)
+{
+	if (r.prc && (!k->rival.prc || r.p < k->rival.p ||
+		      (r.p <= k->rival.p && r.covered > k->rival.covered)))
+		k->rival = r;
+}
+
+static struct rival as_rival(const struct candidate *k)
+{
+	return (struct rival){ k->prc, k->p, k->covered };
+}
+
+/* Every second process: who of them explains best why each victim stood still? */
+struct field {
+	struct lg_case *c;
+	const struct victim *victim;
+	size_t n_victims;
+	struct contest {
+		size_t n; /* candidates */
+		struct candidate best;
+	} *contest; /* by victim */
+	lg_prc first;
+	int rc;
+};
+
+static int enter(struct lg_case *c, const struct victim *v, lg_prc p, const struct lg_seen *seen,
+		 struct contest *t)
+{
+	struct candidate k = { .prc = p, .usual = v->usual };
+	int rc = judge_candidate(c, v, seen, &k);
+
+	t->n += k.all.n >= MIN_HITS;
+	t->best.clouded |= k.clouded;
+	k.clouded = t->best.clouded;
+	if (!rc && better(&k, &t->best)) {
+		add_rival(&k, t->best.rival);
+		add_rival(&k, as_rival(&t->best));
+		done(&t->best);
+		t->best = k;
+	} else {
+		if (!rc)
+			add_rival(&t->best, as_rival(&k));
+		done(&k);
+	}
+	return rc;
+}
+
+static void judge_field(void *arg)
+{
+	struct field *f = arg;
+	struct lg_case *c = f->c;
+
+	for (size_t i = 0; i < f->n_victims; i++)
+		f->contest[i].best.p = 1;
+	for (lg_prc p = f->first; !f->rc && p < c->t->process.n; p += 2) {
+		struct lg_seen seen;
+
+		if (is_job(c, p) || c->t->process.pid[p] <= 0 || c->t->process.role[p] == LG_ROLE_RECORDER)
+			continue;
+		f->rc = lg_find_seen(c, p, &seen);
+		for (size_t i = 0; !f->rc && i < f->n_victims; i++)
+			if (f->contest[i].n < CANDIDATES_MAX / 2 &&
+			    !lg_descends(c, p, f->victim[i].rank->prc))
+				f->rc = enter(c, &f->victim[i], p, &seen, &f->contest[i]);
+		lg_free(seen.v);
+	}
+}
+
+/* The two halves' contests of one victim are one: the best of both. */
+static struct candidate winner(const struct contest *a, const struct contest *b)
+{
+	bool second = better(&b->best, &a->best);
+	struct candidate best = second ? b->best : a->best, other = second ? a->best : b->best;
+
+	best.clouded |= other.clouded;
+	add_rival(&best, other.rival);
+	add_rival(&best, as_rival(&other));
+	best.p *= (double)(a->n + b->n);
+	best.rival.p *= (double)(a->n + b->n);
+	done(&other);
+	return best;
+}
+
+/* Not usable: too few samples of it. */
+static int see_victim(struct lg_case *c, const struct lg_rank *r, struct victim *v, bool *ret_usable)
+{
+	int64_t wall, still = 0;
+	int rc;
+
+	*v = (struct victim){ .rank = r, .life = lg_sampled_life(c, r->prc),
+			      .period = lg_sampling_period(c, r->thr) };
+	wall = v->life.end - v->life.ts;
+	*ret_usable = v->period > 0 && wall > 0;
+	if (!*ret_usable)
+		return 0;
+	rc = lg_find_gaps(c, r->thr, v->period, v->life, &v->gaps);
+	for (size_t i = 0; i < v->gaps.n; i++)
+		still += v->gaps.v[i].end - v->gaps.v[i].ts;
+	v->usual = (double)still / (double)wall;
+	return rc;
+}
+
+static int cmp_stretch(const void *a, const void *b)
+{
+	const struct lg_stretch *x = a, *y = b;
+
+	return (x->ts > y->ts) - (x->ts < y->ts);
+}
+
+/* What stalls one rank stalls those that wait for it: bursts that can tell nothing of the victim (they had
+ * its CPU) may tell it of another rank. */
+static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, struct candidate *best)
+{
+	struct lg_seen seen;
+	int rc = 0;
+
+	if (lg_find_seen(c, best->prc, &seen))
+		return LG_E_NOMEM;
+	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
+		struct victim v = { 0 };
+		struct candidate k = { .prc = best->prc };
+		bool usable;
+
+		if (&c->ranks[i] == victim)
+			continue;
+		rc = see_victim(c, &c->ranks[i], &v, &usable);
+		k.usual = v.usual;
+		rc = rc || !usable ? rc : judge_candidate(c, &v, &seen, &k);
+		for (size_t j = 0; !rc && usable && k.p < P_LIMIT && j < k.bursts.n; j++) {
+			const struct lg_stretch *b = &k.bursts.v[j];
+			bool known = false;
+
+			for (size_t m = 0; m < best->bursts.n; m++)
+				known |= best->bursts.v[m].ts < b->end && b->ts < best->bursts.v[m].end;
+			if (known)
+				continue;
+			rc = lg_stretch_add(&best->bursts, b->ts, b->end);
+			best->covered += b->still;
+		}
+		lg_free(v.gaps.v);
+		done(&k);
+	}
+	lg_free(seen.v);
+	if (best->bursts.n)
+		qsort(best->bursts.v, best->bursts.n, sizeof *best->bursts.v, cmp_stretch);
+	best->hits = lg_join_occasions(&best->bursts, lg_sampling_period(c, victim->thr));
+	if (best->n_long < best->hits)
+		best->n_long = best->hits;
+	return rc;
+}
+
+/* The thread had no CPU free: who ran while it did not is no proof of anything. */
+static void abstain(struct lg_case *c, const struct lg_rank *r)
+{
+	lg_limit(c, lg_arena_printf(&c->v->arena, "others had the CPU of %s while it stood still: %s",
+				    lg_thread_text(c, r->thr),
+				    c->t->state.n ? "its samples cannot tell whom it waited for from who had that CPU "
+						    "meanwhile, and without steps its states are not judged; mark its steps, "
+						    "or use laggard record"
+						  : "samples alone cannot tell whom it waited for from who had that CPU "
+						    "meanwhile; record with -e sched:sched_switch as well, or with laggard "
+						    "record"));
+}
+
+/* Every process against every victim, on two cores. ret: the best for each of them, also with an error. */
+static int judge_all(struct lg_case *c, const struct victim *v, size_t n, struct candidate *ret)
+{
+	struct field half[2];
+	struct lg_aside aside;
+	int rc;
+
+	for (lg_prc i = 0; i < 2; i++)
+		half[i] = (struct field){ .c = c, .victim = v, .n_victims = n, .first = 1 + i,
+					  .contest = lg_calloc(n, sizeof *half[i].contest) };
+	rc = half[0].contest && half[1].contest ? 0 : LG_E_NOMEM;
+	for (size_t i = 0; i < n; i++)
+		(void)lg_parent_of(c, v[i].rank->prc); /* from here on it is only looked at */
+	if (!rc) {
+		lg_aside_start(&aside, c->t->sample.n > WORTH_A_THREAD, judge_field, &half[1]);
+		judge_field(&half[0]);
+		lg_aside_wait(&aside);
+		rc = half[0].rc ? half[0].rc : half[1].rc;
+		for (size_t i = 0; i < n; i++)
+			ret[i] = winner(&half[0].contest[i], &half[1].contest[i]);
+	}
+	lg_free(half[0].contest);
+	lg_free(half[1].contest);
+	return rc;
+}
+
+int lg_find_foreign(struct lg_case *c, struct lg_error *err)
+{
+	struct victim *v = lg_calloc(c->n_ranks, sizeof *v);
+	struct candidate *k = lg_calloc(c->n_ranks, sizeof *k), best = { 0 };
+	const struct lg_rank *victim = NULL, *clouded = NULL;
+	size_t n = 0;
+	int rc = v && k ? 0 : LG_E_NOMEM;
+
+	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
+		bool usable;
+
+		rc = see_victim(c, &c->ranks[i], &v[n], &usable);
+		if (usable && v[n].life.end - v[n].life.ts >= (c->t->last - c->t->first) / 2)
+			n++;
+		else
+			lg_free(v[n].gaps.v);
+	}
+	if (!rc && n)
+		rc = judge_all(c, v, n, k);
+	for (size_t i = 0; k && i < n; i++) {
+		if (!rc && k[i].clouded && !clouded)
+			clouded = v[i].rank;
+		if (!rc && k[i].prc && k[i].p < P_LIMIT && (!victim || k[i].covered > best.covered)) {
+			done(&best);
+			best = k[i];
+			victim = v[i].rank;
+		} else {
+			done(&k[i]);
+		}
+	}
+	for (size_t i = 0; i < n; i++)
+		lg_free(v[i].gaps.v);
+	lg_free(v);
+	lg_free(k);
+	if (!rc && !victim && clouded) {
+		abstain(c, clouded);
+	} else if (!rc && victim) {
+		rc = add_other_ranks(c, victim, &best);
+		if (!rc)
+			tell(c, victim, &best);
+	}
+	done(&best);
+	rc = rc ? rc : c->failed;
+	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * io.c - a wait for a disk: whose request it was, and who else kept that disk busy.
+ *
+ * What a thread waits for is in its own stack: below the frame of a system call that writes or syncs it
+ * waits for its own bytes, and no other program has to exist for that. Somebody else is named only
+ * where the numbers say so: a disk that was busy in those seconds, most of whose bytes were not the job's,
+ * and one process that had at least half of those read or written. Bytes that stayed in the page cache are
+ * nobody's fault: only what the device moved counts (record/disks.c).
+ */
+#include "analyse/host/io.h"
+
+#include <string.h>
+
+#include "analyse/host/culprit.h"
+#include "base/alloc.h"
+
+#define ROW_COVERS_NS INT64_C(1200000000) /* a second, and a late drain */
+#define BUSY_SHARE 0.2
+#define FOREIGN_TIMES 2
+#define WORTH_BYTES 16e6
+
+/* System calls (ABI), without the prefix of their entry function. */
+static const struct {
+	const char *name;
+	uint8_t kind;
+} calls[] = {
+	{ "fsync", LG_IO_SYNC }, { "fdatasync", LG_IO_SYNC }, { "sync", LG_IO_SYNC }, { "syncfs", LG_IO_SYNC },
+	{ "msync", LG_IO_SYNC }, { "sync_file_range", LG_IO_SYNC },
+	{ "write", LG_IO_WRITE }, { "pwrite64", LG_IO_WRITE }, { "writev", LG_IO_WRITE },
+	{ "pwritev", LG_IO_WRITE }, { "pwritev2", LG_IO_WRITE }, { "fallocate", LG_IO_WRITE },
+	{ "ftruncate", LG_IO_WRITE }, { "truncate", LG_IO_WRITE }, { "unlink", LG_IO_WRITE },
+	{ "unlinkat", LG_IO_WRITE }, { "rename", LG_IO_WRITE }, { "renameat", LG_IO_WRITE },
+	{ "renameat2", LG_IO_WRITE }, { "mkdir", LG_IO_WRITE }, { "mkdirat", LG_IO_WRITE },
+	{ "copy_file_range", LG_IO_WRITE },
+	{ "read", LG_IO_READ }, { "pread64", LG_IO_READ }, { "readv", LG_IO_READ }, { "preadv", LG_IO_READ },
+	{ "preadv2", LG_IO_READ }, { "sendfile64", LG_IO_READ }, { "readahead", LG_IO_READ },
+	{ "getdents64", LG_IO_READ }, { "getdents", LG_IO_READ }, { "open", LG_IO_READ },
+	{ "openat", LG_IO_READ }, { "openat2", LG_IO_READ }, { "newstat", LG_IO_READ },
+	{ "newfstatat", LG_IO_READ }, { "statx", LG_IO_READ }, { "access", LG_IO_READ },
+	{ "execve", LG_IO_READ }, { "execveat", LG_IO_READ },
+};
+
+/* The name behind __x64_sys_, __arm64_sys_, __do_sys_ ...; NULL: no entry of a system call. */
+static const char *call_of(const char *function)
+{
+	const char *name = strstr(function, "_sys_");
+
+	return name && !strncmp(function, "__", 2) ? name + 5 : NULL;
+}
+
+static uint8_t kind_of_frame(const char *function, const char **ret_call)
+{
+	const char *call = call_of(function);
+
+	for (size_t i = 0; call && i < sizeof calls / sizeof *calls; i++)
+		if (!strcmp(calls[i].name, call)) {
+			*ret_call = calls[i].name;
+			return calls[i].kind;
+		}
+	/* mm/filemap.c: the page of a mapped file is not in memory */
+	if (!strcmp(function, "filemap_fault")) {
+		*ret_call = "a page fault";
+		return LG_IO_READ;
+	}
+	return LG_IO_UNKNOWN;
+}
+
+enum lg_io_kind lg_io_kind_of(const struct lg_case *c, uint32_t row, const char **ret_call)
+{
+	const struct lg_trace *t = c->t;
+	lg_stk s = row < t->state.n ? t->state.stack[row] : 0;
+
+	*ret_call = NULL;
+	for (; s; s = t->stack.parent[s]) {
+		lg_frm f = t->stack.frame[s];
+		uint8_t kind = t->frame.kind[f] != LG_FRAME_KERNEL
+				       ? LG_IO_UNKNOWN
+				       : kind_of_frame(lg_string(t, t->frame.name[f]), ret_call);
+
+		if (kind)
+			return (enum lg_io_kind)kind;
+	}
+	return LG_IO_UNKNOWN;
+}
+
+/* Does a row that ends at ts count time of one of the waits? They are in time order. */
+static bool counts(const struct lg_cause_sum *s, int64_t ts)
+{
+	size_t lo = 0, hi = s->n_pieces;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (s->pieces[mid]->ts < ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo && s->pieces[lo - 1]->ts + s->pieces[lo - 1]->dur > ts - ROW_COVERS_NS;
+}
+
+struct load {
+	double *of_prc; /* bytes */
+	double *bytes, *busy_ns; /* by disk */
+	size_t n_disks;
+	double seconds; /* that the rows in question count */
+};
+
+enum { DISKS_MAX = 64 };
+
+static const char *behind(const char *text, const char *prefix)
+{
+	size_t n = strlen(prefix);
+
+	return strncmp(text, prefix, n) ? NULL : text + n;
+}
+
+static void add_up(struct lg_case *c, const struct lg_cause_sum *s, struct load *l, const char **names)
+{
+	const struct lg_counter_tab *k = &c->t->counter;
+	int64_t last = INT64_MIN;
+
+	for (size_t i = 0; i < k->n; i++) {
+		const char *name = lg_string(c->t, c->t->track.name[k->track[i]]), *disk;
+		bool busy = false;
+		size_t at = 0;
+
+		if (strncmp(name, "io.", 3) && strncmp(name, "disk.", 5))
+			continue;
+		if (!counts(s, k->ts[i]))
+			continue;
+		if (k->ts[i] != last) {
+			l->seconds += 1; /* about: a second each, the last one less */
+			last = k->ts[i];
+		}
+		if (!strcmp(name, "io.read") || !strcmp(name, "io.written")) {
+			l->of_prc[c->t->track.prc[k->track[i]]] += k->value[i];
+			continue;
+		}
+		disk = behind(name, "disk.read ");
+		if (!disk)
+			disk = behind(name, "disk.written ");
+		if (!disk) {
+			disk = behind(name, "disk.busy ");
+			busy = true;
+		}
+		if (!disk)
+			continue;
+		while (at < l->n_disks && strcmp(names[at], disk))
+			at++;
+		if (at == DISKS_MAX)
+			continue;
+		if (at == l->n_disks)
+			names[l->n_disks++] = disk;
+		(busy ? l->busy_ns : l->bytes)[at] += k->value[i];
+	}
+}
+
+static const char *bytes_text(struct lg_case *c, double n)
+{
+	return n >= 1e9 ? lg_arena_printf(&c->v->arena, "%.1f GB", n / 1e9)
+			: lg_arena_printf(&c->v->arena, "%.0f MB", n / 1e6);
+}
+
+/* The disk with nearly all of the work in those seconds; DISKS_MAX: several, or none was seen. */
+static size_t the_disk(const struct load *l)
+{
+	double all = 0;
+	size_t best = 0;
+
+	for (size_t i = 0; i < l->n_disks; i++) {
+		all += l->busy_ns[i];
+		if (l->busy_ns[i] > l->busy_ns[best])
+			best = i;
+	}
+	return all > 0 && l->busy_ns[best] >= 0.8 * all ? best : DISKS_MAX;
+}
+
+static void tell(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
+		 struct lg_io_story *st, struct load *l, const char **names)
+{
+	const struct lg_process_tab *p = &c->t->process;
+	double own = 0, rest, share;
+	size_t at = the_disk(l);
+	lg_prc top = 0;
+
+	for (lg_prc i = 1; i < p->n; i++) {
+		if (lg_in_job(c, i) || (!st->by_job && i == c->t->thread.prc[s->victim]))
+			own += l->of_prc[i];
+		else if (l->of_prc[i] > l->of_prc[top])
+			top = i;
+	}
+	if (at == DISKS_MAX)
+		return;
+	st->disk = lg_arena_strdup(&c->v->arena, names[at]);
+	share = l->busy_ns[at] / 1e9 / l->seconds;
+	lg_evidence_add(c, f, INT64_MIN, 0, "in those %.0f s %s moved %s and was busy for %.0f %% of the time; the "
+			"job itself asked for %s", l->seconds, st->disk, bytes_text(c, l->bytes[at]),
+			100 * (share > 1 ? 1 : share), bytes_text(c, own));
+	rest = l->bytes[at] - own;
+	if (!top || rest < WORTH_BYTES || l->of_prc[top] < rest / 2 || rest < own * FOREIGN_TIMES ||
+	    share < BUSY_SHARE || !c->idx->main_of[top])
+		return;
+	st->other = c->idx->main_of[top];
+	lg_evidence_add(c, f, INT64_MIN, 0, "%s read or wrote %s meanwhile, of %s that were not the job's",
+			lg_thread_text(c, st->other), bytes_text(c, l->of_prc[top]), bytes_text(c, rest));
+}
+
+void lg_io_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s, struct lg_io_story *st)
+{
+	static const char *const details[] = { [LG_IO_READ] = "own_read", [LG_IO_WRITE] = "own_write",
+					       [LG_IO_SYNC] = "own_sync" };
+	const struct lg_trace *t = c->t;
+	const char *names[DISKS_MAX];
+	double busy[DISKS_MAX] = { 0 }, bytes[DISKS_MAX] = { 0 };
+	struct load l = { .bytes = bytes, .busy_ns = busy };
+	const struct lg_piece *longest = lg_longest_piece(s);
+
+	*st = (struct lg_io_story){ .by_job = lg_in_job(c, t->thread.prc[s->victim]) };
+	st->kind = lg_io_kind_of(c, longest->row, &st->call);
+	l.of_prc = lg_calloc(t->process.n, sizeof *l.of_prc);
+	if (!l.of_prc) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	add_up(c, s, &l, names);
+	tell(c, f, s, st, &l, names);
+	lg_free(l.of_prc);
+	if (st->other) {
+		f->detail = "other_load";
+		lg_culprit_identify(c, f, st->other, s->victim);
+		return;
+	}
+	f->detail = details[st->kind];
+	if (st->kind) {
+		lg_culprit_identify(c, f, longest->of, st->by_job ? longest->of : 0);
+		lg_culprit_set_stack(c, f, t->state.stack[longest->row]);
+		f->culprit.function = st->call;
+	}
+}
+
+const char *lg_io_title(struct lg_case *c, const struct lg_finding *f, const struct lg_io_story *st,
+			const char *ranks, const char *every)
+{
+	static const char *const whats[] = { [LG_IO_READ] = "what it read", [LG_IO_WRITE] = "its own writes",
+					     [LG_IO_SYNC] = "its own writes to reach the disk" };
+	struct lg_arena *a = &c->v->arena;
+	const char *disk = st->disk ? lg_arena_printf(a, ", disk %s", st->disk) : "";
+	const char *who = f->culprit.comm
+				  ? lg_arena_printf(a, "%s (pid %d)", f->culprit.comm, f->culprit.pid) : "";
+
+	if (st->other)
+		return lg_arena_printf(a, "%s waited for the disk %s, which %s kept busy%s", ranks, st->disk, who,
+				       every);
+	if (!st->kind)
+		return lg_arena_printf(a, "%s waited for a block device%s%s", ranks, disk, every);
+	if (!st->by_job)
+		return lg_arena_printf(a, "%s waited for %s, which waited for %s (%s%s)%s", ranks, who,
+				       whats[st->kind], st->call, disk, every);
+	return lg_arena_printf(a, "%s waited for %s (%s%s)%s", ranks, whats[st->kind], st->call, disk, every);
+}

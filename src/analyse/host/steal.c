@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * steal.c - CPU time that a thread seemed to have and had not: the hypervisor's and the interrupts' share.
+ *
+ * A guest cannot see when it stood still: between two switches it counts as running, and so does the time
+ * of interrupts. Only how much of it there was is known, per CPU and second (/proc/stat,
+ * record/counters.c). Of a thread's running time on a CPU that share is gone at least: idle time is never
+ * stolen. Which steps it hit is not known, so it is never a measured loss, and "low" at most.
+ */
+#include "analyse/host/steal.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "analyse/case.h"
+#include "analyse/host/tally.h"
+#include "base/alloc.h"
+
+#define WORTH_SAYING 0.01
+#define WORTH_A_FINDING 0.03
+#define SECOND_NS INT64_C(1000000000) /* what a row is about: the second that ends at its ts */
+
+enum { STEAL, IRQ, SOFTIRQ, KINDS };
+static const char *const names[KINDS] = { "cpu.steal", "cpu.irq", "cpu.softirq" };
+
+/* Rows of one counter, by time; a row stands until the next one: it is written when the value changes. */
+struct rows {
+	const uint32_t *v;
+	size_t n;
+};
+
+struct taken {
+	struct rows (*cpu)[KINDS];
+	size_t n_cpus;
+	uint32_t *row;
+};
+
+static int kind_of(const struct lg_trace *t, lg_trk k)
+{
+	const char *name = lg_string(t, t->track.name[k]);
+
+	for (int i = 0; i < KINDS; i++)
+		if (!strcmp(name, names[i]) && t->track.index[k] >= 0)
+			return i;
+	return KINDS;
+}
+
+static int gather(const struct lg_trace *t, struct taken *ret)
+{
+	const struct lg_counter_tab *k = &t->counter;
+	uint32_t *first = lg_calloc(t->track.n + 1, sizeof *first);
+
+	ret->row = lg_calloc(k->n + 1, sizeof *ret->row);
+	for (lg_trk i = 0; i < t->track.n; i++)
+		if (kind_of(t, i) < KINDS && (size_t)t->track.index[i] >= ret->n_cpus)
+			ret->n_cpus = (size_t)t->track.index[i] + 1;
+	ret->cpu = lg_calloc(ret->n_cpus + 1, sizeof *ret->cpu);
+	if (!first || !ret->row || !ret->cpu) {
+		lg_free(first);
+		return LG_E_NOMEM;
+	}
+	for (size_t i = 0; i < k->n; i++)
+		first[k->track[i] + 1]++;
+	for (lg_trk i = 0; i < t->track.n; i++) {
+		int kind = kind_of(t, i);
+
+		if (kind < KINDS)
+			ret->cpu[t->track.index[i]][kind] =
+				(struct rows){ ret->row + first[i], first[i + 1] };
+		first[i + 1] += first[i];
+	}
+	for (size_t i = 0; i < k->n; i++)
+		ret->row[first[k->track[i]]++] = (uint32_t)i;
+	lg_free(first);
+	return 0;
+}
+
+/* What was taken of [from, to). */
+static void add_taken(const struct lg_trace *t, const struct rows *u, int64_t from, int64_t to,
+		      struct lg_taken *ret)
+{
+	const struct lg_counter_tab *k = &t->counter;
+	size_t at = 0, end = u->n;
+
+	while (at < end) { /* the first that is about what comes after from */
+		size_t mid = (at + end) / 2;
+
+		if (k->ts[u->v[mid]] - SECOND_NS <= from)
+			at = mid + 1;
+		else
+			end = mid;
+	}
+	for (at -= at > 0; at < u->n && k->ts[u->v[at]] - SECOND_NS < to; at++) {
+		double value = k->value[u->v[at]];
+		int64_t a = k->ts[u->v[at]] - SECOND_NS;
+		int64_t b = at + 1 < u->n ? k->ts[u->v[at + 1]] - SECOND_NS : to;
+
+		a = a > from ? a : from;
+		b = b < to ? b : to;
+		if (b <= a || !(value > 0) || value > 1)
+			continue;
+		ret->ns += value * (double)(b - a);
+		ret->most = fmax(ret->most, value);
+	}
+}
+
+/* Counters of several machines have the same names. */
+static bool one_host(const struct lg_verdict *v)
+{
+	for (size_t i = 1; i < v->n_inputs; i++)
+		if (v->inputs[i].host && v->inputs[0].host && strcmp(v->inputs[i].host, v->inputs[0].host))
+			return false;
+	return true;
+}
+
+static void add_part(const struct lg_trace *t, const struct taken *s, const struct lg_part *p,
+		     struct lg_cpu_taken *ret)
+{
+	int64_t end = p->ts + p->dur;
+	size_t cpu;
+
+	if (p->kind != LG_PART_RUNNING || p->state == UINT32_MAX)
+		return;
+	ret->running += (double)p->dur;
+	cpu = (size_t)t->state.cpu[p->state];
+	if (cpu >= s->n_cpus)
+		return;
+	add_taken(t, &s->cpu[cpu][STEAL], p->ts, end, &ret->steal);
+	add_taken(t, &s->cpu[cpu][IRQ], p->ts, end, &ret->interrupts);
+	add_taken(t, &s->cpu[cpu][SOFTIRQ], p->ts, end, &ret->interrupts);
+}
+
+int lg_cpu_taken(const struct lg_verdict *v, struct lg_cpu_taken *ret)
+{
+	struct taken s = { 0 };
+	int rc = gather(v->trace, &s);
+
+	*ret = (struct lg_cpu_taken){ .told = !rc && s.n_cpus && one_host(v) };
+	for (size_t i = 0; ret->told && i < v->n_steps; i++) {
+		const struct lg_step *step = &v->steps[i];
+
+		ret->wall += step->warmup ? 0 : (double)step->dur;
+		for (uint32_t p = step->warmup ? step->n_parts : 0; p < step->n_parts; p++)
+			add_part(v->trace, &s, &v->parts[step->part_first + p], ret);
+	}
+	lg_free(s.cpu);
+	lg_free(s.row);
+	return rc;
+}
+
+static void tell(struct lg_case *c, const struct lg_cpu_taken *k, const struct lg_taken *x, const char *who,
+		 const char *detail)
+{
+	struct lg_arena *a = &c->v->arena;
+	double share = k->running > 0 ? x->ns / k->running : 0;
+	struct lg_finding *f;
+
+	if (!(x->ns > 0 && x->ns >= WORTH_SAYING * k->wall))
+		return;
+	lg_limit(c, lg_arena_printf(a, "%s took %.1f %% of the CPU time that the steps seemed to have (up to %.0f %% of "
+				       "one CPU in a second): when is not known, so that much of what is said to have "
+				       "run did not", who, 100 * share, 100 * x->most));
+	if (x->ns < WORTH_A_FINDING * k->wall || !(f = lg_finding_add(c, "host.steal")))
+		return;
+	f->severity = "low";
+	f->confidence = 0.9;
+	f->detail = detail;
+	f->culprit.relation = "hardware";
+	f->title = lg_arena_printf(a, "%s took %.0f %% of the CPU time that the steps seemed to have", who, 100 * share);
+	lg_evidence_add(c, f, INT64_MIN, 0, "at least %.0f ms of the %.0f ms in which the ranks' threads seemed to run",
+			x->ns / 1e6, k->running / 1e6);
+	lg_evidence_add(c, f, INT64_MIN, 0, "in the worst second %.0f %% of one CPU", 100 * x->most);
+	lg_evidence_against(c, f, "only sums per CPU and second are known: which steps it hit is not");
+	if (x == &k->interrupts)
+		lg_evidence_against(c, f, "what the job's own network traffic costs the kernel is among it");
+}
+
+int lg_say_steal(struct lg_case *c)
+{
+	struct lg_cpu_taken k;
+	int rc = lg_cpu_taken(c->v, &k);
+
+	if (rc)
+		return rc;
+	tell(c, &k, &k.steal, "the hypervisor", "hypervisor");
+	tell(c, &k, &k.interrupts, "interrupts", "interrupts");
+	return c->failed;
+}

@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * link_rules.c - comms.degraded_link: a host, a communicator or a port that is connected worse than its
+ * peers, or than it was itself.
+ *
+ * One finding for each cause: what a host lacks is told under the first kind in the order of cause and effect
+ * (a host without its network has fewer channels, too), and hosts that lack the same for the same reason are
+ * told together. Logs do not tell what it costs.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/device/timeline_gpu.h"
+#include "analyse/links/links.h"
+#include "base/alloc.h"
+#include "store/args.h"
+
+enum { EVIDENCE_HOSTS = 3, PAST_SAID = 4, FEW = 2 };
+#define LITTLE 0.8 /* of what is usual: more than that is no loud finding by itself */
+
+static const char *const detail[LG_LINK_KINDS] = {
+	[LG_LINK_NETWORK] = "network", [LG_LINK_TRANSPORT] = "transport", [LG_LINK_GDR] = "gdr",
+	[LG_LINK_ADAPTERS] = "adapters", [LG_LINK_SPEED] = "adapter_speed", [LG_LINK_NVLS] = "nvls",
+	[LG_LINK_TOPOLOGY] = "topology", [LG_LINK_CHANNELS] = "channels",
+};
+
+struct lg_finding *lg_link_finding(struct lg_case *c, const char *what, double confidence)
+{
+	struct lg_finding *f = lg_finding_add(c, "comms.degraded_link");
+
+	if (f) {
+		f->severity = "medium";
+		f->confidence = confidence;
+		f->detail = what;
+		f->culprit.relation = "hardware";
+		f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
+	}
+	return f;
+}
+
+static int by_label(const void *a, const void *b, void *arg)
+{
+	const struct lg_case *c = ((void **)arg)[0];
+	const struct lg_links *l = ((void **)arg)[1];
+	const struct lg_link_sample *x = &l->sample[*(const uint32_t *)a];
+	const struct lg_link_sample *y = &l->sample[*(const uint32_t *)b];
+	int order = strverscmp(lg_string(c->t, x->a), lg_string(c->t, y->a));
+
+	return order ? order : (x > y) - (x < y);
+}
+
+/* The shorts of one kind of one host: indices of samples, in the order of devices, and the first short. */
+static size_t shorts_of(struct lg_case *c, struct lg_links *l, uint32_t host, uint32_t kind, uint32_t *ret,
+			const struct lg_link_short **ret_first)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->n_less; i++) {
+		const struct lg_link_sample *s = &l->sample[l->less[i].sample];
+
+		if (s->kind != kind || s->strict || s->host != l->host[host].name)
+			continue;
+		if (!n)
+			*ret_first = &l->less[i];
+		ret[n++] = l->less[i].sample;
+	}
+	if (n)
+		qsort_r(ret, n, sizeof *ret, by_label, (void *[]){ c, l });
+	return n;
+}
+
+static uint32_t first_kind(uint32_t kinds)
+{
+	return (uint32_t)__builtin_ctz(kinds);
+}
+
+/*
+ * A communicator has as few channels as its worst host: one whose only fault is to be in it with a host that
+ * lacks something else is not to blame.
+ */
+static void excuse_company(struct lg_case *c, struct lg_links *l)
+{
+	struct lg_map guilty = { 0 };
+
+	for (int pass = 0; pass < 2 && !c->failed; pass++)
+		for (size_t i = 0; i < l->n_less; i++) {
+			const struct lg_link_sample *s = &l->sample[l->less[i].sample];
+			uint32_t h = lg_link_host_of(l, s->host);
+
+			if (s->kind != LG_LINK_CHANNELS || h == UINT32_MAX || s->unit == s->host)
+				continue;
+			if (!pass && l->host[h].kinds & ((1u << LG_LINK_CHANNELS) - 1)) {
+				if (lg_map_set(&guilty, s->unit, 1))
+					c->failed = LG_E_NOMEM;
+			} else if (pass && l->host[h].kinds == 1u << LG_LINK_CHANNELS &&
+				   lg_map_get(&guilty, s->unit)) {
+				l->host[h].kinds = 0;
+			}
+		}
+	lg_map_done(&guilty);
+}
+
+/* 1: processes of the hosts in `is`; 2: of those that do not lack this kind. */
+static void flag_processes(const struct lg_case *c, const struct lg_links *l, const uint8_t *is,
+			   uint32_t kind, uint8_t *flag)
+{
+	for (lg_prc p = 1; p < c->t->process.n; p++) {
+		uint32_t h = lg_link_host_of(l, c->t->process.host[p]);
+
+		flag[p] = 0;
+		if (h != UINT32_MAX)
+			flag[p] = is[h] ? 1 : !(l->host[h].kinds >> kind & 1) ? 2 : 0;
+	}
+}
+
+/* who: hosts and their ranks. peers: "the 3 others". */
+static const char *title_of(struct lg_case *c, uint32_t kind, const char *who, const char *has,
+			    const char *usual, const char *peers)
+{
+	struct lg_arena *a = &c->v->arena;
+
+	switch ((enum lg_link_kind)kind) {
+	case LG_LINK_NETWORK:
+		return lg_arena_printf(a, "the network of %s is %s, that of %s is %s", who, has, peers, usual);
+	case LG_LINK_TRANSPORT:
+		return lg_arena_printf(a, "GPUs of %s are connected by %s, the same pairs of %s by %s", who, has, peers,
+				       usual);
+	case LG_LINK_GDR:
+		return lg_arena_printf(a, "adapters of %s work %s, those of %s %s", who, has, peers, usual);
+	case LG_LINK_ADAPTERS:
+		return lg_arena_printf(a, "NCCL uses %s on %s, %s on %s", has, who, usual, peers);
+	case LG_LINK_SPEED:
+		return lg_arena_printf(a, "an adapter of %s runs at %s, the same one of %s at %s", who, has, peers, usual);
+	case LG_LINK_NVLS:
+		return lg_arena_printf(a, "GPUs of %s work %s, those of %s %s", who, has, peers, usual);
+	case LG_LINK_TOPOLOGY:
+		return lg_arena_printf(a, "NCCL finds %s for the GPUs of %s, %s on %s", has, who, usual, peers);
+	default:
+		return lg_arena_printf(a, "communicators of %s have %s, those of the same shape on %s have %s", who, has,
+				       peers, usual);
+	}
+}
+
+/* One peer is no majority: then nothing but a setting that explains it tells which of the two is odd. */
+static void grade(struct lg_case *c, struct lg_finding *f, uint32_t n_peers, bool proven)
+{
+	f->confidence = n_peers >= 3 ? 0.85 : n_peers == 2 ? 0.75 : 0.5;
+	if (proven)
+		f->confidence += n_peers >= 2 ? 0.1 : 0.3;
+	if (n_peers >= 2 || proven)
+		return;
+	f->severity = "low";
+	lg_evidence_against(c, f, "only one peer to compare with: it may be the better machine, and the other one as it "
+			     "should be; give the logs of more hosts");
+}
+
+static void say_setting(struct lg_case *c, struct lg_finding *f, const char *setting, const char *key,
+			const char *peers, const char *where)
+{
+	const char *value = setting + strlen(key) + 1;
+
+	f->culprit.relation = "self";
+	f->title = lg_arena_printf(&c->v->arena, "%s: %s is set there", f->title, setting);
+	lg_evidence_add(c, f, INT64_MIN, 0, "%s in the environment of %s, %s on the others", setting, where,
+			peers ? peers : "unset");
+	f->fix = lg_arena_printf(&c->v->arena, "On %s %s before the job starts (it is %s there, %s on the others): look at "
+				 "the image, the launcher's environment and /etc/nccl.conf or ~/.nccl.conf of that host.",
+				 where,
+				 peers ? lg_arena_printf(&c->v->arena, "run `export %s=%s`", key, peers)
+				       : lg_arena_printf(&c->v->arena, "run `unset %s`", key),
+				 value, peers ? peers : "unset");
+	f->tradeoff = "None where the setting was forgotten; where it was made to get around a fault of that host, the "
+		      "fault comes back and has to be repaired.";
+	f->confirm = "Start the job once without it: the same lines of NCCL's log then read as on the others.";
+}
+
+/* What a host lacks, kind by kind, the first one first. */
+static void say_shorts(struct lg_case *c, struct lg_links *l, struct lg_finding *f, const uint8_t *is,
+		       uint32_t *v)
+{
+	size_t hosts = 0;
+
+	for (uint32_t h = 0; h < l->n_host && hosts < EVIDENCE_HOSTS; h++) {
+		if (!is[h])
+			continue;
+		hosts++;
+		for (uint32_t k = 0; k < LG_LINK_KINDS; k++) {
+			const struct lg_link_short *first = NULL;
+			size_t n = l->host[h].kinds >> k & 1 ? shorts_of(c, l, h, k, v, &first) : 0;
+			const char *of;
+
+			if (!n)
+				continue;
+			of = lg_link_of_text(c, l, v, n);
+			lg_evidence_add(c, f, INT64_MIN, 0, "%s: %s%s%s; %u of %u %s: %s",
+					lg_string(c->t, l->host[h].name), of, *of ? ": " : "",
+					lg_link_value_text(c, l, v[0]), first->n_usual, first->n_units,
+					k == LG_LINK_CHANNELS ? "communicators or hosts" : "hosts",
+					lg_link_value_text(c, l, first->usual_sample));
+		}
+	}
+}
+
+struct group {
+	const uint8_t *is;
+	const uint8_t *flag; /* by process */
+	const char *setting, *key, *peers;
+};
+
+static void finding_of(struct lg_case *c, struct lg_links *l, uint32_t host, const struct group *g,
+		       uint32_t *v)
+{
+	uint32_t kind = first_kind(l->host[host].kinds);
+	const struct lg_link_short *first = NULL;
+	const char *who, *others, *of;
+	struct lg_finding *f;
+	size_t one = 0, n;
+	int32_t rank;
+	lg_prc prc;
+
+	n = shorts_of(c, l, host, kind, v, &first);
+	if (!n || !(f = lg_link_finding(c, detail[kind], 0.5)))
+		return;
+	grade(c, f, first->n_usual, g->setting != NULL);
+	/* A few channels, or a little of the bandwidth: that may cost nothing. How much goes through a small
+	 * communicator nobody knows: those of tensor parallelism are small and busy. */
+	if ((kind == LG_LINK_CHANNELS || kind == LG_LINK_TOPOLOGY) && !g->setting &&
+	    l->sample[v[0]].value > first->usual * LITTLE)
+		f->severity = "low";
+	prc = l->sample[v[0]].prc;
+	who = lg_link_hosts_text(c, l, g->is);
+	others = first->n_usual == 1 && first->n_units == 2
+			 ? lg_string(c->t, l->sample[first->usual_sample].host)
+			 : lg_arena_printf(&c->v->arena, "%u other%s", first->n_usual, first->n_usual > 1 ? "s" : "");
+	/* Which of its devices, where it is not most of them. */
+	of = n <= FEW && (kind == LG_LINK_TRANSPORT || kind == LG_LINK_SPEED || kind == LG_LINK_GDR)
+		     ? lg_link_of_text(c, l, v, n) : "";
+	f->title = title_of(c, kind,
+			    lg_arena_printf(&c->v->arena, "%s%s%s%s", who, lg_link_ranks_text(c, l, g->is, &rank),
+					    *of ? ", " : "", of),
+			    lg_link_value_text(c, l, v[0]), lg_link_value_text(c, l, first->usual_sample),
+			    others);
+	for (lg_prc p = 1; p < c->t->process.n; p++)
+		one += g->flag[p] == 1;
+	if (one == 1) {
+		f->culprit.pid = c->t->process.pid[prc];
+		f->culprit.rank = rank;
+	}
+	if (g->setting)
+		say_setting(c, f, g->setting, g->key, g->peers, who);
+	say_shorts(c, l, f, g->is, v);
+	lg_link_differences(c, f, g->flag, g->setting);
+	for (uint32_t h = 0; h < l->n_host; h++)
+		if (!g->is[h] && l->host[h].local && l->host[host].local &&
+		    l->host[h].local != l->host[host].local) {
+			lg_evidence_against(c, f, "the hosts do not have the same number of ranks (%d and %d): they may not be "
+					     "of one kind", l->host[host].local, l->host[h].local);
+			f->severity = "low";
+			f->confidence *= 0.8;
+			break;
+		}
+}
+
+static void hosts(struct lg_case *c, struct lg_links *l)
+{
+	uint8_t *is = lg_calloc(l->n_host + 1, 1), *done = lg_calloc(l->n_host + 1, 1);
+	uint8_t *flag = lg_calloc(c->t->process.n + 1, 1);
+	uint32_t *v = lg_calloc(l->n_less + 1, sizeof *v);
+	struct group *g = lg_calloc(l->n_host + 1, sizeof *g);
+
+	if (!is || !done || !flag || !v || !g)
+		c->failed = LG_E_NOMEM;
+	/* Each host's own reason. */
+	for (uint32_t h = 0; h < l->n_host && !c->failed; h++) {
+		if (!l->host[h].kinds)
+			continue;
+		is[h] = 1;
+		flag_processes(c, l, is, first_kind(l->host[h].kinds), flag);
+		is[h] = 0;
+		g[h] = (struct group){ .is = is, .flag = flag };
+		g[h].setting = lg_link_setting(c, l, flag, (enum lg_link_kind)first_kind(l->host[h].kinds),
+					       &g[h].key, &g[h].peers);
+	}
+	for (uint32_t h = 0; h < l->n_host && !c->failed; h++) {
+		uint32_t kind;
+
+		if (!l->host[h].kinds || done[h])
+			continue;
+		kind = first_kind(l->host[h].kinds);
+		for (uint32_t o = 0; o < l->n_host; o++) {
+			is[o] = o >= h && !done[o] && l->host[o].kinds &&
+				first_kind(l->host[o].kinds) == kind &&
+				(!g[o].setting == !g[h].setting) &&
+				(!g[h].setting || !strcmp(g[o].setting, g[h].setting));
+			done[o] |= is[o];
+		}
+		flag_processes(c, l, is, kind, flag);
+		finding_of(c, l, h, &g[h], v);
+	}
+	lg_free(is);
+	lg_free(done);
+	lg_free(flag);
+	lg_free(v);
+	lg_free(g);
+}
+
+static struct lg_finding *told(struct lg_case *c)
+{
+	for (size_t i = 0; i < c->v->n_findings; i++)
+		if (!strcmp(c->v->findings[i].id, "comms.degraded_link"))
+			return &c->v->findings[i];
+	return NULL;
+}
+
+/* Communicators with one rank a host, among their siblings on the other devices. */
+static void siblings(struct lg_case *c, struct lg_links *l)
+{
+	struct lg_finding *f = told(c);
+
+	for (size_t i = 0; i < l->n_less; i++) {
+		const struct lg_link_short *x = &l->less[i];
+		const struct lg_link_sample *s = &l->sample[x->sample];
+		const char *has = lg_link_value_text(c, l, x->sample);
+		const char *usual = lg_link_value_text(c, l, x->usual_sample), *of;
+
+		if (!s->strict)
+			continue;
+		of = lg_link_of_text(c, l, &x->sample, 1);
+		if (!f) {
+			f = lg_link_finding(c, detail[LG_LINK_CHANNELS], 0.7);
+			if (!f)
+				return;
+			f->title = lg_arena_printf(&c->v->arena, "the communicator that has one rank a host%s%s has %s, %u of "
+						   "its %u siblings have %s", *of ? ", on " : "", of, has, x->n_usual,
+						   x->n_units - 1, usual);
+			if (s->value > x->usual * LITTLE)
+				f->severity = "low";
+			lg_evidence_against(c, f, "devices of a host need not be alike: one far from the network may have fewer "
+					     "channels by design");
+		}
+		lg_evidence_add(c, f, INT64_MIN, 0, "a communicator with one rank a host%s%s: %s; %u of %u: %s",
+				*of ? ", on " : "", of, has, x->n_usual, x->n_units, usual);
+	}
+}
+
+/* ---- its own past ---- */
+
+static int by_life(const void *a, const void *b)
+{
+	const struct lg_link_comm *x = a, *y = b;
+
+	if (x->host != y->host)
+		return (x->host > y->host) - (x->host < y->host);
+	if (x->dev != y->dev)
+		return (x->dev > y->dev) - (x->dev < y->dev);
+	if (x->nranks != y->nranks)
+		return x->nranks < y->nranks ? 1 : -1;
+	if (x->rank != y->rank)
+		return x->rank - y->rank;
+	if (x->nth != y->nth)
+		return x->nth - y->nth;
+	return x->again != y->again ? (x->again > y->again) - (x->again < y->again)
+				    : (x->mark > y->mark) - (x->mark < y->mark);
+}
+
+/*
+ * Is y what x was, set up again? One process may make a group of a pair of devices, and when that is gone
+ * another one with another pair: only of the job's largest communicator are the members certain. Its
+ * successor makes the same ones in the same order.
+ */
+static bool is_again(const struct lg_links *l, const struct lg_link_comm *x, const struct lg_link_comm *y)
+{
+	uint32_t h = lg_link_host_of(l, y->host);
+
+	if (x->host != y->host || x->dev != y->dev || x->nranks != y->nranks || x->rank != y->rank ||
+	    x->nth != y->nth || y->again != x->again + 1 || h == UINT32_MAX)
+		return false;
+	return x->prc != y->prc || x->life != y->life || y->nranks == l->host[h].nranks;
+}
+
+/* What y lacks that it had as x. LG_LINK_KINDS = nothing: also where its ranks lie otherwise now. */
+static enum lg_link_kind lost(const struct lg_link_comm *x, const struct lg_link_comm *y)
+{
+	if (x->nodes != y->nodes || x->local != y->local)
+		return LG_LINK_KINDS;
+	if (y->socket && x->has_net && !x->socket)
+		return LG_LINK_NETWORK;
+	if (x->bw > 0 && y->bw > 0 && y->bw < x->bw * 0.99)
+		return LG_LINK_TOPOLOGY;
+	if (x->coll > 0 && y->coll > 0 && y->coll < x->coll)
+		return LG_LINK_CHANNELS;
+	return LG_LINK_KINDS;
+}
+
+static const char *past_text(struct lg_case *c, enum lg_link_kind k, const struct lg_link_comm *m)
+{
+	size_t n;
+	const char *net = lg_arg(lg_string(c->t, c->t->mark.text[m->mark]), "net", &n);
+
+	if (k == LG_LINK_NETWORK)
+		return lg_arena_printf(&c->v->arena, "network %.*s", net ? (int)n : 0, net ? net : "");
+	if (k == LG_LINK_TOPOLOGY)
+		return lg_arena_printf(&c->v->arena, "%.1f GB/s", m->bw);
+	return lg_arena_printf(&c->v->arena, "%d channel%s", m->coll, m->coll > 1 ? "s" : "");
+}
+
+static void past_of(struct lg_case *c, struct lg_links *l, enum lg_link_kind kind, uint8_t *is, uint8_t *flag)
+{
+	struct lg_finding *f = NULL;
+	const char *key = NULL, *peers = NULL, *setting;
+	size_t n = 0, n_hosts = 0;
+	int32_t rank;
+
+	memset(is, 0, l->n_host);
+	memset(flag, 0, c->t->process.n);
+	for (size_t i = 1; i < l->n_comm; i++) {
+		const struct lg_link_comm *y = &l->comm[i], *x = y - 1;
+		uint32_t h = lg_link_host_of(l, y->host);
+
+		if (!is_again(l, x, y) || lost(x, y) != kind)
+			continue;
+		n++;
+		n_hosts += !is[h];
+		is[h] = 1;
+		flag[y->prc] = 1;
+		if (flag[x->prc] != 1)
+			flag[x->prc] = 2;
+		if (!f) {
+			f = lg_link_finding(c, detail[kind], 0.75);
+			if (!f)
+				return;
+			f->title = lg_arena_printf(&c->v->arena, "a communicator of %d ranks was set up again with %s, it had "
+						   "%s before", y->nranks, past_text(c, kind, y), past_text(c, kind, x));
+		}
+		if (n <= PAST_SAID)
+			lg_evidence_add(c, f, c->t->mark.ts[y->mark], 0, "rank %d of %d on %s: %s, before %s", y->rank,
+					y->nranks, lg_string(c->t, y->host), past_text(c, kind, y),
+					past_text(c, kind, x));
+	}
+	if (!f)
+		return;
+	f->confidence = n > 1 ? 0.85 : 0.75;
+	if (n_hosts == 1)
+		f->title = lg_arena_printf(&c->v->arena, "%s (on %s%s)", f->title, lg_link_hosts_text(c, l, is),
+					   lg_link_ranks_text(c, l, is, &rank));
+	setting = lg_link_setting(c, l, flag, kind, &key, &peers);
+	if (setting)
+		say_setting(c, f, setting, key, peers, lg_link_hosts_text(c, l, is));
+	lg_link_differences(c, f, flag, setting);
+}
+
+static void past(struct lg_case *c, struct lg_links *l)
+{
+	static const enum lg_link_kind kinds[] = { LG_LINK_NETWORK, LG_LINK_TOPOLOGY, LG_LINK_CHANNELS };
+	uint8_t *is = lg_calloc(l->n_host + 1, 1), *flag = lg_calloc(c->t->process.n + 1, 1);
+
+	if (!is || !flag)
+		c->failed = LG_E_NOMEM;
+	if (l->n_comm && !c->failed)
+		qsort(l->comm, l->n_comm, sizeof *l->comm, by_life);
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !c->failed; i++)
+		past_of(c, l, kinds[i], is, flag);
+	lg_free(is);
+	lg_free(flag);
+}
+
+/* ---- what was compared ---- */
+
+static void say_compared(struct lg_case *c, const struct lg_links *l)
+{
+	const char *net = NULL, *mixed = "";
+	int32_t world = 0;
+	size_t direct = l->n_pairs[LG_WAY_DIRECT] + l->n_pairs[LG_WAY_INDIRECT];
+	const char *end;
+
+	for (size_t i = 0; i < c->t->meta.n; i++) {
+		const char *v = lg_string(c->t, c->t->meta.value[i]);
+
+		if (!c->t->meta.prc[i] || strcmp(lg_string(c->t, c->t->meta.key[i]), "nccl.net"))
+			continue;
+		if (net && strcmp(net, v))
+			mixed = " and others";
+		net = net ? net : v;
+	}
+	for (size_t i = 0; i < l->n_host; i++)
+		world = l->host[i].nranks > world ? l->host[i].nranks : world;
+	if (told(c))
+		end = "what stands out is a finding";
+	else if (l->n_compared)
+		end = l->n_undecided ? lg_arena_printf(&c->v->arena, "in %zu of them hosts differ, but no majority tells what "
+						       "is usual", l->n_undecided)
+				     : "nothing stands out";
+	else
+		end = "nothing to compare it with: give the logs of all hosts, or of an earlier run, together";
+	lg_limit(c, lg_arena_printf(&c->v->arena,
+				    "NCCL's logs: %zu host%s, %d rank%s, network %s%s; pairs of devices: %zu P2P, %zu shared "
+				    "memory, %zu network; communicators set up by a rank: %zu; results of nccl-tests: %zu; "
+				    "%zu things compared: %s", l->n_host,
+				    l->n_host == 1 ? "" : "s", world, world == 1 ? "" : "s", net ? net : "not told", mixed,
+				    direct, l->n_pairs[LG_WAY_SHM], l->n_pairs[LG_WAY_NET], l->n_comm,
+				    l->n_tests, l->n_compared, end));
+}
+
+int lg_find_links(struct lg_case *c)
+{
+	struct lg_links l = { 0 };
+	int rc = lg_links_read(c, &l);
+
+	if (!rc) {
+		excuse_company(c, &l);
+		hosts(c, &l);
+		siblings(c, &l);
+		past(c, &l);
+	}
+	if (!c->failed)
+		rc = lg_find_link_speed(c, &l);
+	if (!c->failed)
+		rc = lg_find_link_events(c, &l);
+	if (!c->failed && l.n_host && (l.n_comm || l.n_sample || l.n_tests))
+		say_compared(c, &l);
+	lg_links_done(&l);
+	return rc ? rc : c->failed;
+}

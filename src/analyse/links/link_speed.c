@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * link_speed.c - what nccl-tests measured, and what adapters reported.
+ *
+ * A result is compared with the same test of the same sizes: again on the same devices (later values that are
+ * all below all earlier ones), and by other runs (one run clearly apart from the others, which agree). Small
+ * messages measure latency and are left out.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/device/timeline_gpu.h"
+#include "analyse/links/links.h"
+#include "base/alloc.h"
+#include "base/median.h"
+#include "store/args.h"
+
+enum { LARGE = 1 << 20, EACH_SIDE = 3, SIZES_SAID = 3 };
+#define DROP 0.10  /* of the bandwidth: less is everyday */
+#define ALONE 0.20 /* where there is one other run only */
+
+struct result {
+	uint64_t test, where; /* hashes: operation, type, ranks; hosts and devices */
+	int64_t size, ts;
+	uint32_t mark;
+	lg_prc prc;
+	double bus;
+};
+
+static uint64_t hash(uint64_t h, const char *s, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		h = lg_mix64(h ^ (unsigned char)s[i]);
+	return lg_mix64(h + n);
+}
+
+static uint64_t arg(uint64_t h, const char *text, const char *key)
+{
+	size_t n;
+	const char *v = lg_arg(text, key, &n);
+
+	return v ? hash(h, v, n) : lg_mix64(h);
+}
+
+static int collect(struct lg_case *c, struct result **ret, size_t *ret_n)
+{
+	const struct lg_trace *t = c->t;
+	size_t cap = 0, k;
+
+	for (size_t i = 0; i < t->mark.n; i++) {
+		const char *text = lg_string(t, t->mark.text[i]), *bus, *count;
+		struct result r = { .size = t->mark.value[i], .ts = t->mark.ts[i], .mark = (uint32_t)i,
+				    .prc = t->thread.prc[t->mark.thr[i]] };
+
+		if (r.size < LARGE || strcmp(lg_string(t, t->mark.name[i]), "nccl.bandwidth"))
+			continue;
+		bus = lg_arg(text, "bus", &k);
+		r.bus = bus ? strtod(bus, NULL) : 0;
+		if (!(r.bus > 0.01 && r.bus < 1e6))
+			continue;
+		r.test = arg(arg(hash(1, text, strcspn(text, ":")), text, "test"), text, "ranks");
+		/* Without a name: tests differ in how many bytes an element of the count stands for. */
+		count = lg_arg(text, "count", &k);
+		r.test = lg_mix64(r.test + (uint64_t)(count && strtod(count, NULL) >= 1
+							      ? (double)r.size / strtod(count, NULL) + 0.5
+							      : 0));
+		r.where = arg(2, text, "where");
+		if (lg_grow(ret, &cap, *ret_n + 1, sizeof **ret))
+			return LG_E_NOMEM;
+		(*ret)[(*ret_n)++] = r;
+	}
+	return 0;
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct result *x = a, *y = b;
+
+	if (x->where != y->where)
+		return (x->where > y->where) - (x->where < y->where);
+	if (x->test != y->test)
+		return (x->test > y->test) - (x->test < y->test);
+	if (x->size != y->size)
+		return (x->size > y->size) - (x->size < y->size);
+	return x->ts != y->ts ? (x->ts > y->ts) - (x->ts < y->ts) : (x->mark > y->mark) - (x->mark < y->mark);
+}
+
+static int by_run(const void *a, const void *b)
+{
+	const struct result *x = a, *y = b;
+
+	if (x->test != y->test)
+		return (x->test > y->test) - (x->test < y->test);
+	if (x->size != y->size)
+		return (x->size > y->size) - (x->size < y->size);
+	if (x->prc != y->prc)
+		return (x->prc > y->prc) - (x->prc < y->prc);
+	return (x->mark > y->mark) - (x->mark < y->mark);
+}
+
+static double median(const struct result *v, size_t n, double *x)
+{
+	for (size_t i = 0; i < n; i++)
+		x[i] = v[i].bus;
+	qsort(x, n, sizeof *x, lg_cmp_f64);
+	return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+/* A drop in v[0..n), in the order of time: *ret_at = the first one after it. Returns how probable the order
+ * is by chance, 1 = there is no drop. */
+static double drop_of(const struct result *v, size_t n, double *x, size_t *ret_at)
+{
+	double low = (double)INFINITY, p = 1;
+
+	/* x[i] = the highest from i on */
+	for (size_t i = n; i-- > 0;)
+		x[i] = fmax(v[i].bus, i + 1 < n ? x[i + 1] : 0);
+	for (size_t k = 1; k + EACH_SIDE <= n; k++) {
+		low = fmin(low, v[k - 1].bus);
+		if (k < EACH_SIDE || x[k] >= low)
+			continue;
+		/* 1 / (n over k) */
+		for (size_t i = 0; i < k; i++)
+			p *= (double)(i + 1) / (double)(n - i);
+		*ret_at = k;
+		return p;
+	}
+	return 1;
+}
+
+/* Who tries out settings measures them one after the other: v[0..at) before the drop, v[at..n) after it. */
+static void say_changes(struct lg_case *c, struct lg_finding *f, const struct result *v, size_t at, size_t n)
+{
+	uint8_t *flag = lg_calloc(c->t->process.n + 1, 1);
+	size_t before = f->n_evidence;
+
+	if (!flag) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	for (size_t i = 0; i < n; i++)
+		flag[v[i].prc] |= i < at ? 2 : 1;
+	lg_link_differences(c, f, flag, NULL); /* a run that is on both sides is 3, of neither */
+	lg_free(flag);
+	if (f->n_evidence == before)
+		return;
+	f->severity = "low";
+	lg_evidence_against(c, f, "the runs after the drop were not set up as those before it: that may be all there is to it");
+}
+
+static void own_past(struct lg_case *c, struct lg_links *l, struct result *v, size_t n, double *x)
+{
+	struct { size_t first, at, n; double before, after, p; } hit[SIZES_SAID];
+	size_t sizes = 0, hits = 0, all = 0;
+	double best = 1;
+	struct lg_finding *f;
+
+	if (n)
+		qsort(v, n, sizeof *v, by_place);
+	for (size_t i = 0, j, at = 0; i < n; i = j) {
+		double p, before, after;
+
+		for (j = i; j < n && v[j].where == v[i].where && v[j].test == v[i].test &&
+		     v[j].size == v[i].size;)
+			j++;
+		if (j - i < 2 * EACH_SIDE)
+			continue;
+		sizes++;
+		p = drop_of(v + i, j - i, x, &at);
+		if (p >= 1)
+			continue;
+		before = median(v + i, at, x);
+		after = median(v + i + at, j - i - at, x);
+		if (after > before * (1 - DROP))
+			continue;
+		all++;
+		best = p < best ? p : best;
+		if (hits < SIZES_SAID)
+			hit[hits++] = (typeof(hit[0])){ i, at, j - i, before, after, p };
+	}
+	l->n_compared += sizes;
+	/* One series by chance less than once in a hundred, or several that agree. */
+	if (!all || (best * (double)sizes > 0.01 && (all < 2 || all * 2 < sizes)))
+		return;
+	f = lg_link_finding(c, "own_bandwidth", all > 1 ? 0.85 : 0.75);
+	if (!f)
+		return;
+	f->title = lg_arena_printf(&c->v->arena, "nccl-tests measures %.1f GB/s where it measured %.1f GB/s before, on the "
+				   "same devices: the bandwidth fell by %.0f %% and stayed there", hit[0].after,
+				   hit[0].before, 100 * (1 - hit[0].after / hit[0].before));
+	for (size_t i = 0; i < hits; i++)
+		lg_evidence_add(c, f, v[hit[i].first + hit[i].at].ts, 0,
+				"%lld bytes: %zu times before the drop (median %.2f GB/s), %zu times after it (median %.2f "
+				"GB/s), all of these below all of those; by chance %s",
+				(long long)v[hit[i].first].size, hit[i].at, hit[i].before,
+				hit[i].n - hit[i].at, hit[i].after,
+				hit[i].p < 1e-6 ? "less than once in a million"
+						: lg_arena_printf(&c->v->arena, "once in %.0f", 1 / hit[i].p));
+	lg_evidence_add(c, f, INT64_MIN, 0, "%zu of the %zu sizes that were measured often enough show it", all, sizes);
+	say_changes(c, f, v + hit[0].first, hit[0].at, hit[0].n);
+}
+
+struct run {
+	lg_prc prc;
+	double ratio; /* to the middle of all runs, over the sizes */
+};
+
+static int by_ratio(const void *a, const void *b)
+{
+	const struct run *x = a, *y = b;
+
+	return (x->ratio > y->ratio) - (x->ratio < y->ratio);
+}
+
+static const char *run_text(struct lg_case *c, lg_prc p)
+{
+	const struct lg_trace *t = c->t;
+
+	return lg_arena_printf(&c->v->arena, "the run on %s (pid %d)", lg_string(t, t->process.host[p]),
+			       t->process.pid[p]);
+}
+
+static void say_run(struct lg_case *c, const struct lg_links *l, const struct run *run, size_t n,
+		    size_t sizes, double example, double usual, int64_t size)
+{
+	uint8_t *flag = lg_calloc(c->t->process.n + 1, 1);
+	const struct run *low = &run[0];
+	double spread = 0;
+	const char *setting, *key = NULL, *peers = NULL;
+	struct lg_finding *f;
+
+	if (!flag) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	for (size_t i = 1; i < n; i++) {
+		spread = fmax(spread, fabs(1 - run[i].ratio));
+		flag[run[i].prc] = 2;
+	}
+	flag[low->prc] = 1;
+	/* Clear of the noise of the others; of two, nobody knows the noise. */
+	if ((n > 2 && (1 - low->ratio < DROP || 1 - low->ratio < 3 * spread)) ||
+	    (n == 2 && low->ratio / run[1].ratio > 1 - ALONE)) {
+		lg_free(flag);
+		return;
+	}
+	f = lg_link_finding(c, "run_bandwidth", n > 3 ? 0.85 : n == 3 ? 0.75 : 0.5);
+	if (!f) {
+		lg_free(flag);
+		return;
+	}
+	f->culprit.pid = c->t->process.pid[low->prc];
+	f->title = lg_arena_printf(&c->v->arena, "%s measures %.0f %% less bandwidth than %s", run_text(c, low->prc),
+				   100 * (1 - (n == 2 ? low->ratio / run[1].ratio : low->ratio)),
+				   n == 2 ? run_text(c, run[1].prc)
+					  : lg_arena_printf(&c->v->arena, "the middle of %zu runs of the same test", n));
+	lg_evidence_add(c, f, INT64_MIN, 0, "%zu sizes of the same test; %lld bytes: %.2f GB/s, the others %.2f GB/s", sizes,
+			(long long)size, example, usual);
+	if (n > 2) {
+		lg_evidence_add(c, f, INT64_MIN, 0, "the other runs agree within %.1f %%", 100 * spread);
+	} else {
+		f->severity = "low";
+		lg_evidence_against(c, f, "two runs only: which of them is odd, and how much runs differ as a rule, cannot be "
+				     "told; give three or more");
+	}
+	setting = lg_link_setting(c, l, flag, LG_LINK_CHANNELS, &key, &peers);
+	if (setting)
+		lg_evidence_add(c, f, INT64_MIN, 0, "that run has %s, the others have it %s%s", setting,
+				peers ? "at " : "unset", peers ? peers : "");
+	lg_free(flag);
+}
+
+struct field {
+	struct run *run;
+	size_t n, cap, sizes;
+	struct lg_map index; /* process -> of run + 1 */
+	double *own, *mid;   /* by run: of one size */
+	double *ratio;       /* by size, then by run */
+	int64_t size;        /* the largest one that all measured, its lowest value and its middle */
+	double example, usual;
+};
+
+static int runs_in(struct field *f, const struct result *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (!v[i].prc || lg_map_get(&f->index, v[i].prc))
+			continue;
+		if (lg_grow(&f->run, &f->cap, f->n + 1, sizeof *f->run) ||
+		    lg_map_set(&f->index, v[i].prc, (uint32_t)f->n + 1))
+			return LG_E_NOMEM;
+		f->run[f->n++] = (struct run){ .prc = v[i].prc };
+	}
+	return 0;
+}
+
+/* v[0..n): one size, by run. */
+static void compare_size(struct field *f, const struct result *v, size_t n, double *x)
+{
+	size_t units = 0;
+	double m;
+
+	for (size_t i = 0, j; i < n; i = j) {
+		for (j = i + 1; j < n && v[j].prc == v[i].prc;)
+			j++;
+		if (!v[i].prc)
+			continue;
+		m = median(v + i, j - i, x);
+		f->mid[units++] = m;
+		f->own[lg_map_get(&f->index, v[i].prc) - 1] = m;
+	}
+	if (units != f->n)
+		return; /* not all of them measured it */
+	qsort(f->mid, units, sizeof *f->mid, lg_cmp_f64);
+	m = f->mid[units / 2]; /* of two, the better one */
+	for (size_t r = 0; r < f->n; r++)
+		f->ratio[f->sizes * f->n + r] = f->own[r] / m;
+	f->sizes++;
+	if (v->size >= f->size) {
+		f->size = v->size;
+		f->example = f->mid[0];
+		f->usual = m;
+	}
+}
+
+/* v[0..n): one test, by size and run. Each run's median over the sizes of its values by the middle of all
+ * runs. */
+static void runs_of(struct lg_case *c, struct lg_links *l, const struct result *v, size_t n, double *x)
+{
+	struct field f = { 0 };
+	bool ok = !runs_in(&f, v, n);
+
+	if (ok && f.n > 1) {
+		f.own = lg_calloc(f.n, sizeof *f.own);
+		f.mid = lg_calloc(f.n, sizeof *f.mid);
+		f.ratio = lg_calloc(n, sizeof *f.ratio);
+		ok = f.own && f.mid && f.ratio;
+	}
+	for (size_t i = 0, j; ok && f.n > 1 && i < n; i = j) {
+		for (j = i + 1; j < n && v[j].size == v[i].size;)
+			j++;
+		compare_size(&f, v + i, j - i, x);
+	}
+	for (size_t r = 0; f.sizes && r < f.n; r++) {
+		for (size_t k = 0; k < f.sizes; k++)
+			x[k] = f.ratio[k * f.n + r];
+		qsort(x, f.sizes, sizeof *x, lg_cmp_f64);
+		f.run[r].ratio = x[f.sizes / 2];
+	}
+	l->n_compared += f.sizes;
+	if (f.sizes) {
+		qsort(f.run, f.n, sizeof *f.run, by_ratio);
+		say_run(c, l, f.run, f.n, f.sizes, f.example, f.usual, f.size);
+	}
+	if (!ok)
+		c->failed = LG_E_NOMEM;
+	lg_map_done(&f.index);
+	lg_free(f.run);
+	lg_free(f.own);
+	lg_free(f.mid);
+	lg_free(f.ratio);
+}
+
+int lg_find_link_speed(struct lg_case *c, struct lg_links *l)
+{
+	struct result *v = NULL;
+	size_t n = 0;
+	double *x = NULL;
+
+	if (!l->n_tests)
+		return 0;
+	if (collect(c, &v, &n) || !(x = lg_calloc(n + 1, sizeof *x)))
+		c->failed = LG_E_NOMEM;
+	if (n && !c->failed) {
+		own_past(c, l, v, n, x);
+		qsort(v, n, sizeof *v, by_run);
+		for (size_t i = 0, j; i < n && !c->failed; i = j) {
+			for (j = i; j < n && v[j].test == v[i].test;)
+				j++;
+			runs_of(c, l, v + i, j - i, x);
+		}
+	}
+	lg_free(v);
+	lg_free(x);
+	return c->failed;
+}
+
+/* ---- events of adapters ---- */
+
+struct event {
+	lg_str host, hca;
+	lg_prc prc;
+	uint32_t mark;
+	bool down, up;
+};
+
+static int by_port(const void *a, const void *b)
+{
+	const struct event *x = a, *y = b;
+
+	if (x->host != y->host)
+		return (x->host > y->host) - (x->host < y->host);
+	if (x->hca != y->hca)
+		return (x->hca > y->hca) - (x->hca < y->hca);
+	if (x->prc != y->prc)
+		return (x->prc > y->prc) - (x->prc < y->prc);
+	return (x->mark > y->mark) - (x->mark < y->mark);
+}
+
+static bool says(const char *text, const char *key, const char *value)
+{
+	size_t n;
+	const char *v = lg_arg(text, key, &n);
+
+	return v && n == strlen(value) && !memcmp(v, value, n);
+}
+
+/* One port, or, of a version that does not name them, the ports of a host: every process of the host tells of
+ * it, so the one that tells most counts. */
+static void port(struct lg_case *c, const struct event *v, size_t n)
+{
+	const struct lg_trace *t = c->t;
+	size_t down = 0, up = 0, k;
+	const struct event *first = NULL;
+	const char *hca = lg_arg(lg_string(t, t->mark.text[v->mark]), "hca", &k), *name, *times, *end;
+	bool back = false, named = hca && k;
+	struct lg_finding *f;
+
+	for (size_t i = 0, j; i < n; i = j) {
+		size_t d = 0, u = 0;
+
+		for (j = i; j < n && v[j].prc == v[i].prc; j++) {
+			d += v[j].down;
+			u += v[j].up;
+			if (v[j].down && (!first || t->mark.ts[v[j].mark] < t->mark.ts[first->mark]))
+				first = &v[j];
+		}
+		if (d > down || (d == down && u > up)) {
+			down = d;
+			up = u;
+			back = v[j - 1].up; /* the last that it tells of */
+		}
+	}
+	if (!first || !(f = lg_link_finding(c, "port_error", 0.9)))
+		return;
+	name = named ? lg_arena_printf(&c->v->arena, "port %.*s of %s", (int)k, hca, lg_string(t, v->host))
+		     : lg_arena_printf(&c->v->arena, "ports of %s", lg_string(t, v->host));
+	times = lg_arena_printf(&c->v->arena, "%zu time%s", down, down == 1 ? "" : "s");
+	/* Whether each of several came back, lines without their names do not tell. */
+	if (!named)
+		end = up ? ", all of them together" : ", all of them together, and no line says that one came back";
+	else
+		end = back ? " and came back" : up ? ", and after the last time no line says that it came back"
+						   : ", and no line says that it came back";
+	f->title = lg_arena_printf(&c->v->arena, "%s lost %s link %s%s", name, named ? "its" : "their", times, end);
+	lg_evidence_add(c, f, t->mark.ts[first->mark], 0, "%s: \"port error\" %s, \"port active\" %zu time%s", name, times,
+			up, up == 1 ? "" : "s");
+}
+
+int lg_find_link_events(struct lg_case *c, struct lg_links *l)
+{
+	const struct lg_trace *t = c->t;
+	struct event *v = NULL;
+	size_t n = 0, cap = 0, fatal = 0, failed = 0, ras = 0;
+
+	(void)l;
+	for (size_t i = 0; i < t->mark.n && !c->failed; i++) {
+		const char *name = lg_string(t, t->mark.name[i]), *text = lg_string(t, t->mark.text[i]), *hca;
+		struct event e = { .mark = (uint32_t)i, .prc = t->thread.prc[t->mark.thr[i]] };
+		size_t k;
+
+		if (strncmp(name, "nccl.", 5))
+			continue;
+		failed += !strcmp(name, "nccl.warn") && strstr(text, "Got completion ") &&
+			  (strstr(text, " with status=") || strstr(text, " with error "));
+		ras += !strcmp(name, "nccl.ras");
+		if (strcmp(name, "nccl.link_event"))
+			continue;
+		fatal += says(text, "fatal", "1");
+		e.down = says(text, "what", "port error");
+		e.up = says(text, "what", "port active");
+		if (!e.down && !e.up)
+			continue;
+		e.host = t->process.host[e.prc];
+		hca = lg_arg(text, "hca", &k);
+		e.hca = hca ? (lg_str)(hash(3, hca, k) >> 32) : 0;
+		if (lg_grow(&v, &cap, n + 1, sizeof *v)) {
+			c->failed = LG_E_NOMEM;
+			break;
+		}
+		v[n++] = e;
+	}
+	if (n && !c->failed)
+		qsort(v, n, sizeof *v, by_port);
+	for (size_t i = 0, j; i < n && !c->failed; i = j) {
+		for (j = i; j < n && v[j].host == v[i].host && v[j].hca == v[i].hca;)
+			j++;
+		port(c, v + i, j - i);
+	}
+	lg_free(v);
+	if (fatal || failed || ras)
+		lg_limit(c, lg_arena_printf(&c->v->arena,
+					    "NCCL's logs: %zu transfers ended with an error, %zu fatal events of adapters, %zu "
+					    "reports of its RAS about processes that do not answer: failures, no slow link; the "
+					    "first of them in time is the one to look at", failed, fatal, ras));
+	return c->failed;
+}

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs of jobs of many ranks: whose line it is, and of which group; each beside a healthy twin."""
+import json
+
+import pytest
+
+
+@pytest.fixture
+def explain(laggard, tmp_path):
+    """explain(lines) -> the verdict's findings."""
+    def run(lines):
+        path = tmp_path / "job.log"
+        path.write_text("\n".join(lines) + "\n")
+        done = laggard("explain", path, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["findings"]
+    return run
+
+
+def timeout(who, op="ALLREDUCE", head="[E1120 03:04:11.061727749 ProcessGroupNCCL.cpp:683] "):
+    return (f"{head}[{who}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=78, OpType={op}, NumelIn=80, "
+            "NumelOut=80, Timeout(ms)=600000) ran for 600096 milliseconds before timing out.")
+
+
+@pytest.mark.parametrize("prefix", ["PG ID {0} PG GUID {0}({1})", "PG {0} ({1})"])
+def test_groups_count_for_themselves(explain, prefix):
+    """Two groups wait under the same number: nobody called another collective than its peers."""
+    def job(names):
+        return [f"[rank{r}]:" + timeout(prefix.format(3 + ["TP", "DP"].index(names[r]), names[r]) + f" Rank {r % 2}",
+                                        "ALLREDUCE" if r < 2 else "ALLGATHER") for r in range(4)]
+    assert [f["id"] for f in explain(job(["TP", "TP", "DP", "DP"]))] == ["comms.missing_rank"]
+    (found,) = explain(job(["TP"] * 4))
+    assert found["id"] == "comms.mismatch"
+
+
+@pytest.mark.parametrize("who, sure", [("Rank {}", False), ("PG 0 (default_pg) Rank {}", True)])
+def test_lines_without_a_group_are_less_sure(explain, who, sure):
+    (found,) = explain([f"[rank{r}]:" + timeout(who.format(r), "ALLREDUCE" if r else "BROADCAST") for r in range(4)])
+    assert found["id"] == "comms.mismatch"
+    assert (found["confidence"] > 0.9) == sure
+    assert any("do not say of which process group" in str(x) for x in found["against"]) != sure
+
+
+@pytest.mark.parametrize("line", [lambda r, text: f"[default{r % 8}]:[rank{r}]:" + text,  # torchrun --tee, torch 2.2 and later
+                                  lambda r, text: f"[default{r % 8}]:" + text])          # before
+def test_torchrun_counts_the_ranks_of_a_host(explain, line):
+    """Two hosts of eight ranks: [default3]: is rank 3 on one and rank 11 on the other."""
+    (found,) = explain([line(r, timeout(f"Rank {r}")) for r in range(16) if r != 11])
+    assert (found["id"], found["culprit"]["rank"]) == ("comms.missing_rank", 11)
+    (found,) = explain([line(r, timeout(f"Rank {r}")) for r in range(16)])
+    assert found["culprit"]["rank"] is None
+
+
+def test_the_rank_in_another_group_is_not_the_jobs(explain):
+    """Ranks 4 to 7 have ranks 0 to 3 in their own group: it is rank 6 of the job that is silent there, and not 2."""
+    lines = [timeout(f"PG ID 1 PG GUID 5(TP) Rank {r % 4}") for r in range(4, 8) if r != 6]
+    (found,) = explain(lines)
+    assert found["culprit"]["rank"] is None
+    (found,) = explain([x.replace("PG ID 1 PG GUID 5(TP)", "PG ID 0 PG GUID 0(default_pg)") for x in lines])
+    assert found["culprit"]["rank"] == 2
+
+
+def test_containers_count_their_pids_alike(explain):
+    head = "E1120 03:04:11.061727 28 ProcessGroupNCCL.cpp:683] "
+    (found,) = explain([f"[rank{r}]:W1120 03:00:00.000000 28 torch/x.py:1] hit config.cache_size_limit" for r in range(8)] +
+                       [f"[rank{r}]:" + timeout(f"Rank {r}", head=head) for r in range(8) if r != 5])
+    assert (found["id"], found["culprit"]["rank"]) == ("comms.missing_rank", 5)
+
+
+DYNAMO = "V1120 23:42:27.869000 {pid} torch/_dynamo/x.py:435] [0/0] [__{what}] {text}"
+
+
+def dynamo(prefix, rank, what, text):
+    return prefix.format(rank) + DYNAMO.format(pid=100 + rank, what=what, text=text)
+
+
+@pytest.mark.parametrize("prefix", ["[rank{}]:", "", "{}: "])
+@pytest.mark.parametrize("together", [True, False])
+def test_lines_of_ranks_may_stand_between_each_other(explain, prefix, together):
+    of = [[dynamo(prefix, r, "graph_breaks", f"Graph break in user code at /app/t{r}.py:6"),
+           dynamo(prefix, r, "graph_breaks", f"Reason: Unsupported: why{r}")] for r in range(3)]
+    (found,) = explain([line for rank in of for line in rank] if together else [line for lines in zip(*of) for line in lines])
+    said = [e["text"] for e in found["evidence"]]
+    assert [f"/app/t{r}.py:6: Unsupported: why{r}" for r in range(3)] == said[:3]
+
+
+def test_a_torn_memory_summary_swallows_nothing(laggard, tmp_path):
+    table = ["|" + "=" * 75 + "|", "|                  PyTorch CUDA memory summary, device ID 0                 |",
+             "|            CUDA OOMs: 0            |        cudaMalloc retries: 0         |"]
+    steps = [f"| 10% | iteration {i}/ 1000 | elapsed time per iteration (ms): 100.0 | lm loss: 2.0 |" for i in range(20)]
+    for i, lines in enumerate([table + steps, steps]):
+        path = tmp_path / f"{i}.log"
+        path.write_text("\n".join(lines) + "\n")
+        done = laggard("query", path, "select count(*) from mark where name = 'log.step'")
+        assert done.stdout.split() == ["count(*)", "20"], done.stderr
+
+
+def bar(name, i, n, rate):
+    return f"{name} {100 * i // n}%|##   | {i}/{n} [00:10<00:30, {rate:.2f}it/s]"
+
+
+@pytest.mark.parametrize("train, other", [("Epoch {}: ", "Validation DataLoader 0: "), ("", ""), ("", "Loading shards: ")])
+def test_another_progress_bar_is_no_slow_step(laggard, tmp_path, train, other):
+    """Twenty iterations of validation, four times as long, behind every hundred steps."""
+    said = []
+    for slow in (0, 20):
+        lines = [text for epoch in range(6)
+                 for text in [bar(train.format(epoch), i, 100, 10 + (i * 7 % 5) / 10 if i <= 100 - slow else 2.5)
+                              for i in range(1, 101)] +
+                 [bar(other, i, 20, 2.5) for i in range(1, 21 - slow)]]
+        path = tmp_path / f"{slow}.log"
+        path.write_text("\r".join(lines) + "\n")
+        verdict = json.loads(laggard("explain", path, "--json").stdout)
+        said.append([x for x in verdict["limits"] if "stated times are slow" in x])
+    assert not said[0]
+    assert said[1] and said[1][0].startswith("120 of the 600 stated times")  # steps themselves that are
+
+
+def test_numbers_beyond_any_loop_are_no_steps(laggard, tmp_path):
+    path = tmp_path / "job.log"
+    path.write_text("".join(f"iteration {n}/ 1000 | elapsed time per iteration (ms): 100.0 |\n"
+                            for n in (-2**63, 2**63 - 1, 5)))
+    done = laggard("query", path, "select value from mark where name = 'log.step'")
+    assert done.stdout.split() == ["value", "5"]

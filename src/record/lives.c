@@ -298,6 +298,11 @@ static bool read_life(struct lg_lives *l, struct life *p)
 				l->keep_prc = p->prc;
 				lg_proc_parse_environ(l->buf, (size_t)n, &was, keep_variable, l);
 			}
+		} else if (!p->env.kind) {
+			/* A zombie has no memory left to read it from. What its creator has is the
+			 * nearest known, and else its own children would look like new ranks. */
+			inherited_late(l, p);
+			p->env = p->inherited;
 		}
 	}
 	p->read = true;

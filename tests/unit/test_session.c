@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -403,6 +405,89 @@ static void children_of_a_rank_are_no_ranks(void **state)
 	assert_int_equal(row_of(t, CHILD + 2).rank, -1);
 }
 
+/* The state of a process in /proc/PID/stat, 0 = there is none. */
+static char state_of(int32_t pid)
+{
+	char path[64], line[512], *end;
+	ssize_t n;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", pid);
+	n = lg_proc_read(path, line, sizeof line);
+	end = n > 0 ? strrchr(line, ')') : NULL;
+	return end ? end[2] : 0;
+}
+
+/* A rank; a shell of it that ended and that nobody has waited for; that shell's child, alive. */
+struct orphaned {
+	int32_t rank, middle, daemon;
+};
+
+static void start_orphaned(struct orphaned *o)
+{
+	char *env[] = { "RANK=1", "WORLD_SIZE=2", "PATH=/usr/bin:/bin", NULL };
+	char *argv[] = { "sh", "-c", "sh -c 'sleep 60 >&- & echo $$ $!' & exec sleep 60 >&-", NULL };
+	char text[64] = "";
+	size_t got = 0;
+	int fd[2];
+	ssize_t n;
+
+	assert_int_equal(pipe(fd), 0);
+	o->rank = fork();
+	assert_int_not_equal(o->rank, -1);
+	if (!o->rank) {
+		dup2(fd[1], 1);
+		close(fd[0]);
+		close(fd[1]);
+		execve("/bin/sh", argv, env);
+		_exit(127);
+	}
+	close(fd[1]);
+	while (got < sizeof text - 1 && (n = read(fd[0], text + got, sizeof text - 1 - got)) > 0)
+		got += (size_t)n;
+	close(fd[0]);
+	assert_int_equal(sscanf(text, "%d %d", &o->middle, &o->daemon), 2);
+	for (int i = 0; i < 1000 && state_of(o->middle) != 'Z'; i++)
+		nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+	assert_int_equal(state_of(o->middle), 'Z');
+}
+
+/* The environment of a zombie cannot be read: it has not lost the rank for that. */
+static void a_daemon_of_a_zombie_is_no_rank(void **state)
+{
+	struct tree *t = *state;
+	struct lg_lives_options opt = { .self = getpid() };
+	struct lg_lives *l;
+	struct lg_error err;
+	struct orphaned o;
+	struct timespec ts;
+	unsigned ranks;
+	int64_t now;
+
+	start_orphaned(&o);
+	opt.child = o.rank;
+	assert_int_equal(lg_lives_new(&l, t->b, &opt, &err), 0);
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	now = ts.tv_sec * 1000 * MS + ts.tv_nsec;
+	lg_lives_fork(l, now, getpid(), o.rank, o.rank);
+	lg_lives_exec(l, now + 1, o.rank, "sleep");
+	lg_lives_fork(l, now + 2, o.rank, o.middle, o.middle);
+	lg_lives_exec(l, now + 3, o.middle, "sh");
+	lg_lives_work(l, now + 4);
+	lg_lives_fork(l, now + 5, o.middle, o.daemon, o.daemon);
+	lg_lives_exec(l, now + 6, o.daemon, "sleep");
+	lg_lives_work(l, now + 7);
+	lg_lives_finish(l, &ranks);
+	assert_int_equal(ranks, 1);
+	assert_int_equal(row_of(t, o.rank).role, LG_ROLE_RANK);
+	assert_int_equal(row_of(t, o.rank).rank, 1);
+	assert_int_equal(row_of(t, o.middle).role, LG_ROLE_JOB);
+	assert_int_equal(row_of(t, o.daemon).role, LG_ROLE_JOB);
+	lg_lives_free(l);
+	kill(o.daemon, SIGKILL);
+	kill(o.rank, SIGKILL);
+	waitpid(o.rank, NULL, 0);
+}
+
 static void a_thread_has_its_process_and_name(void **state)
 {
 	struct tree *t = *state;
@@ -506,6 +591,7 @@ int main(void)
 		TREE(a_fork_told_twice_is_one_life),
 		TREE(the_job_is_whoever_descends_from_it),
 		TREE(children_of_a_rank_are_no_ranks),
+		TREE(a_daemon_of_a_zombie_is_no_rank),
 		TREE(a_thread_has_its_process_and_name),
 		TREE(reads_itself_from_proc),
 		cmocka_unit_test(returns_the_status_as_a_shell_does),

@@ -152,6 +152,34 @@ def test_the_sum_counts_failures_errors_and_skips_with_reasons(tmp_path):
     assert len(total.failed) == 3
 
 
+def test_a_live_test_that_failed_by_accident_runs_once_more(tmp_path):
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    (tests / "test_x.py").write_text("""
+import pathlib, pytest
+@pytest.mark.parametrize("n", range(4))
+def test_accident(n):
+    seen = pathlib.Path(__file__).with_name("seen")
+    if n == 1 and not seen.exists():
+        seen.touch()
+        assert False, "a hiccup"
+    assert n != 2, "always"
+""")
+    module = load_run_tests()
+    module.ROOT = tmp_path
+    pytest_ = [module.PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    log, env = tmp_path / "x.xml", {"PYTHONDONTWRITEBYTECODE": "1"}
+    module.call([*pytest_, f"--junitxml={log}", "tests"], env, quiet=True)
+    total = module.Sum()
+    assert total.add_junit(log, "s", module.repeat_failed(pytest_, log, env)) == 4
+    assert total.passed == 3
+    assert [name for name, _ in total.failed] == ["s: tests.test_x test_accident[2]"]
+    assert [(n[-3:], "hiccup" in w) for n, w in total.repeated] == [("[1]", True)]
+    (tests / "seen").unlink()
+    module.REPEATED = 1
+    assert module.repeat_failed(pytest_, log, env) == {}
+
+
 # -- the judge: a verdict that is right, and every way in which it may be wrong ------------------
 
 def case_and_truth():

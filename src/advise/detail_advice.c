@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* detail_advice.c - findings whose advice depends on their detail (io.c, waits.c, loader_story.c). */
+/* detail_advice.c - findings whose advice depends on their detail (io.c, waits.c, loader_story.c, comms_rules.c). */
 #include <string.h>
 
 #include "advise/advise.h"
@@ -111,6 +111,42 @@ static const struct {
 	    .tradeoff = "More heat and power for the same host; a budget that others count on.",
 	    .confirm = "nvidia-smi -q -d PERFORMANCE,POWER while it is slow: SW Power Cap active at a limit below the "
 		       "default." } },
+	{ "comms.exposed", "send_recv",
+	  { .fix = "Stages of a pipeline wait for each other: more microbatches a step (the bubble is (stages - 1) / "
+		   "microbatches), a schedule that keeps stages busy (torch.distributed.pipelining.ScheduleInterleaved1F1B, "
+		   "ScheduleZBVZeroBubble; Megatron: --num-layers-per-virtual-pipeline-stage), stages of equal time (the "
+		   "embedding and the loss count as layers), and batch_isend_irecv on a stream of its own, waited for "
+		   "where the tensor is used. Ring attention: send the next block while this one is computed.",
+	    .tradeoff = "More microbatches are smaller ones with less work a kernel; interleaved stages send more and hold "
+			"more activations.",
+	    .confirm = "Double the microbatches for a few steps: the waits halve, or it is the link." } },
+	{ "comms.exposed", "all_to_all",
+	  { .fix = "Tokens travel to their experts and back with nothing to hide it: compute the shared expert or another "
+		   "half of the batch meanwhile, keep a group of experts on one host (NVLink) where they fit, send fewer "
+		   "bytes (bf16 or fp8 for the way there), balance the router so that no rank gets most of the tokens, "
+		   "and use a dispatch made for it (DeepEP, Megatron's flex dispatcher).",
+	    .tradeoff = "Two halves in turn hold two sets of activations; fp8 loses bits; experts of one host mean fewer or "
+			"smaller ones.",
+	    .confirm = "Let the router deal tokens out evenly for a few steps: what is left is transfer, the rest was "
+		       "imbalance." } },
+	{ "comms.exposed", "shards",
+	  { .fix = "Shards are gathered or reduced with nothing to hide it: prefetch (FSDP1: backward_prefetch="
+		   "BACKWARD_PRE, forward_prefetch=True; FSDP2: set_modules_to_forward_prefetch, "
+		   "set_modules_to_backward_prefetch), wrap layers of equal size, keep parameters between forward and "
+		   "backward where memory allows (reshard_after_forward=False, SHARD_GRAD_OP), shard inside a host and "
+		   "replicate between hosts (HYBRID_SHARD, a 2-D DeviceMesh), gather in bf16. ZeRO: overlap_comm, "
+		   "larger buckets. Tensor parallel: async TP (torch._inductor.config._micro_pipeline_tp).",
+	    .tradeoff = "Prefetch holds two layers' parameters; without resharding or with replicas a device holds more; "
+			"bf16 gathers need float32 kept in the optimizer.",
+	    .confirm = "A few steps with reshard_after_forward=False (or SHARD_GRAD_OP): the gathers of the backward pass "
+		       "are gone." } },
+	{ "comms.exposed", "tensor_parallel",
+	  { .fix = "Every layer waits for the other ranks' part: use collectives made for small messages (a custom or "
+		   "one-shot all-reduce, symmetric memory, NVLS), fuse them with what follows (norm, add), overlap "
+		   "halves of the batch, or serve with fewer ranks a replica and more replicas; keep a group on one "
+		   "host.",
+	    .tradeoff = "Fewer ranks hold a larger part of the model each and answer one request later.",
+	    .confirm = "Serve the same requests with half the ranks a replica: tokens a second per device rise." } },
 	{ "comms.degraded_link", "network",
 	  { .fix = "On the named host find out why NCCL did not take the network that its peers take: "
 		   "`NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET` and the lines \"NET/IB : No device found\" or \"NET/Plugin\"; "

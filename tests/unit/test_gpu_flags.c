@@ -200,11 +200,46 @@ static void gathers_that_nobody_prefetched(void **state)
 	done(&o);
 	p.comm_hook = "FullyShardedDataParallel._pre_backward_prefetch";
 	o = first(&p, "comms.exposed");
-	assert_null(o.v->findings[0].detail);
+	assert_string_equal(o.v->findings[0].detail, "shards");
 	done(&o);
 	p.comm_hook = "FullyShardedDataParallel._pre_forward";
 	p.comm_overlaps = true;
 	quiet(&p);
+}
+
+/* What is exposed decides the advice: who waits for a stage of a pipeline has no buckets to set. */
+static void advice_by_what_moves(void **state)
+{
+	static const struct {
+		const char *kernel, *coll, *detail, *says;
+		bool inference;
+	} table[] = {
+		{ NULL, NULL, NULL, "bucket_cap_mb", false },
+		{ "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", NULL, "send_recv", "microbatches", false },
+		{ "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "all_to_allv", "all_to_all", "experts",
+		  false },
+		{ "ncclKernel_ReduceScatter_TREE_LL_Sum_float(ncclDevComm*)", NULL, "shards", "prefetch", false },
+		{ NULL, "allreduce", "tensor_parallel", "replica", true },
+	};
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.n_comm = 4;
+	p.comm_ns = MS;
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		p.comm_kernel = table[i].kernel;
+		p.coll = table[i].coll;
+		p.inference = table[i].inference;
+		o = first(&p, "comms.exposed");
+		if (table[i].detail)
+			assert_string_equal(o.v->findings[0].detail, table[i].detail);
+		else
+			assert_null(o.v->findings[0].detail);
+		assert_non_null(strstr(o.v->findings[0].fix, table[i].says));
+		assert_true(!table[i].detail || !strstr(o.v->findings[0].fix, "bucket_cap_mb"));
+		done(&o);
+	}
 }
 
 static void convolutions_never_tuned(void **state)
@@ -311,6 +346,7 @@ int main(void)
 		cmocka_unit_test(what_ddp_need_not_do),
 		cmocka_unit_test(gathers_that_nobody_prefetched),
 		cmocka_unit_test(convolutions_never_tuned),
+		cmocka_unit_test(advice_by_what_moves),
 		cmocka_unit_test(healthy_twins_stay_silent),
 	};
 

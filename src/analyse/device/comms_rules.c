@@ -78,14 +78,91 @@ static double waits_of(const struct lg_gpu *g)
 	return fmin((double)g->late->caused, g->late->ns * (double)(g->n - 1) / (double)g->n);
 }
 
+/* What moves over the links, as far as the advice depends on it. */
+enum traffic { TRAFFIC_REDUCE, TRAFFIC_SHARDS, TRAFFIC_EXCHANGE, TRAFFIC_PAIRS, TRAFFIC_MAX };
+
+/*
+ * torch's own name of the call tells more than the kernel's: all_to_all is a group of sends and receives
+ * (torch/csrc/cuda/nccl.cpp, all2all_single_equal_split), and both run as one SendRecv kernel.
+ */
+static enum traffic traffic_of(const struct lg_trace *t, uint32_t row)
+{
+	static const struct {
+		const char *part;
+		enum traffic is;
+	} table[] = {
+		{ "alltoall", TRAFFIC_EXCHANGE },     { "all_to_all", TRAFFIC_EXCHANGE },
+		{ "allgather", TRAFFIC_SHARDS },      { "all_gather", TRAFFIC_SHARDS },
+		{ "reducescatter", TRAFFIC_SHARDS },  { "reduce_scatter", TRAFFIC_SHARDS },
+		{ "send", TRAFFIC_PAIRS },	      { "recv", TRAFFIC_PAIRS },
+	};
+	const char *name = lg_string(t, t->span.name[row]), *coll;
+	char text[64];
+	size_t n;
+
+	coll = lg_span_arg(t, row, "coll", &n);
+	if (coll && n && n < sizeof text) {
+		memcpy(text, coll, n);
+		text[n] = 0;
+		name = text;
+	}
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+		if (strcasestr(name, table[i].part))
+			return table[i].is;
+	return TRAFFIC_REDUCE;
+}
+
+/* What most of the exposed time is spent on: its advice and, in op, its name; op is "" where it is mixed. */
+static enum traffic most_exposed(const struct lg_case *c, const struct lg_gpu_run *r, char *op, size_t size)
+{
+	int64_t by[TRAFFIC_MAX] = { 0 }, all = 0;
+	uint32_t longest[TRAFFIC_MAX] = { 0 };
+	int64_t most[TRAFFIC_MAX] = { 0 };
+	enum traffic k = TRAFFIC_REDUCE;
+
+	for (size_t i = 0; i < r->n_pieces; i++) {
+		const struct lg_gpu_piece *p = &r->piece[i];
+		enum traffic is;
+
+		if (p->cause != LG_GPU_BY_COMM || p->span == LG_NO_ROW)
+			continue;
+		is = traffic_of(c->t, p->span);
+		by[is] += p->dur;
+		all += p->dur;
+		if (p->dur > most[is]) {
+			most[is] = p->dur;
+			longest[is] = p->span;
+		}
+	}
+	for (size_t i = 0; i < TRAFFIC_MAX; i++)
+		k = by[i] > by[k] ? (enum traffic)i : k;
+	*op = 0;
+	if (all && by[k] * 2 > all)
+		lg_comm_op(lg_string(c->t, c->t->span.name[longest[k]]), op, size);
+	return k;
+}
+
+/* The advice of an exposed collective: that of DDP's gradients is the rule's own. */
+static const char *advice_for(const struct lg_gpu_run *r, enum traffic k)
+{
+	if (k == TRAFFIC_PAIRS)
+		return "send_recv";
+	if (k == TRAFFIC_EXCHANGE)
+		return "all_to_all";
+	if (r->scope == LG_SCOPE_INFERENCE)
+		return "tensor_parallel";
+	return k == TRAFFIC_SHARDS ? "shards" : NULL;
+}
+
 static void exposed(struct lg_case *c, const struct lg_gpu *g)
 {
 	const struct lg_gpu_run *r = NULL;
 	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_COMM), &share, &r);
-	int64_t kernel = 0, longest = 0, last_compute = 0, after = 0, shared = 0;
+	int64_t kernel = 0, last_compute = 0, after = 0, shared = 0;
 	uint64_t bytes = 0;
 	size_t n_small = 0, n_known = 0, ordered = 0;
 	char op[32] = "";
+	enum traffic kind;
 	bool small;
 	struct lg_finding *f;
 	double wait = lost > 0 ? fmin(waits_of(g) / 1e6 / lost, 1) : 0;
@@ -108,10 +185,6 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g)
 		}
 		kernel += w->end - w->ts;
 		shared += w->ts < last_compute;
-		if (w->end - w->ts > longest) {
-			longest = w->end - w->ts;
-			lg_comm_op(lg_string(c->t, c->t->span.name[w->span]), op, sizeof op);
-		}
 		if (bytes_of(c->t, w->span)) {
 			n_known++;
 			bytes += bytes_of(c->t, w->span);
@@ -126,6 +199,9 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g)
 	f = lg_gpu_finding(c, g, small ? "comms.small_messages" : "comms.exposed", lost, share, 0.9, r);
 	if (!f)
 		return;
+	kind = most_exposed(c, r, op, sizeof op);
+	if (!small)
+		f->detail = advice_for(r, kind);
 	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_COMM));
 	/* The last bucket has nothing left to hide under: a job that hides all others is a good one. */

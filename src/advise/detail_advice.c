@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* detail_advice.c - findings whose advice depends on their detail (io.c, waits.c, loader_story.c, comms_rules.c). */
+/* detail_advice.c - advice by a finding's detail (io.c, waits.c, loader_story.c, comms_rules.c). */
 #include <string.h>
 
 #include "advise/advise.h"

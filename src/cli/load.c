@@ -173,6 +173,76 @@ static const char *length(int64_t ns, char *buf, size_t size)
 	return buf;
 }
 
+/* Files that got their place in time in the same way; many of them are said in one line. */
+#define JOINS_EACH 3
+
+static bool joined(const struct lg_import_info *f)
+{
+	/* An uncertain place is a diag row, and a limit, already. */
+	return f->join_how && f->join_sure && f->first <= f->last;
+}
+
+static bool joined_alike(const struct lg_import_info *a, const struct lg_import_info *b)
+{
+	return joined(a) && joined(b) && !strcmp(a->join_how, b->join_how) &&
+	       !strcmp(a->join_to, b->join_to) && !a->join_matches == !b->join_matches;
+}
+
+static const char *by_what(const struct lg_import_info *f, size_t least, size_t most, char *buf, size_t size)
+{
+	const char *how = f->join_how;
+
+	if (f->join_matches && least < most)
+		snprintf(buf, size, "%zu to %zu common %s", least, most, how);
+	else if (f->join_matches)
+		snprintf(buf, size, "%zu common %s", least, how);
+	else
+		snprintf(buf, size, "%s", !strcmp(how, "boot")    ? "the clock of one boot"
+					  : !strcmp(how, "zone")  ? "its local time's zone"
+					  : !strcmp(how, "local") ? "local times of one zone"
+								  : "their wall clocks");
+	return buf;
+}
+
+/* The lines of file i and of those joined as it was; none where an earlier one spoke for them. */
+static size_t say_alike(struct lg_loaded *l, size_t i, const char **ret)
+{
+	const struct lg_import_info *f = &l->info[i], *worst = f;
+	size_t alike = 0, least = f->join_matches, most = f->join_matches, n = 0;
+	char error[32], by[96];
+
+	for (size_t k = 0; k < l->n; k++) {
+		const struct lg_import_info *x = &l->info[k];
+
+		if (!joined_alike(f, x))
+			continue;
+		if (k < i && !alike)
+			return 0;
+		alike++;
+		worst = x->join_error > worst->join_error ? x : worst;
+		least = x->join_matches < least ? x->join_matches : least;
+		most = x->join_matches > most ? x->join_matches : most;
+	}
+	if (alike > JOINS_EACH) {
+		ret[n++] = lg_arena_printf(&l->verdict->arena,
+					   "%s and %zu more are on the clock of %s by %s: good to %s at worst (%s)",
+					   f->path, alike - 1, f->join_to,
+					   by_what(f, least, most, by, sizeof by),
+					   length(worst->join_error, error, sizeof error), worst->path);
+		return n;
+	}
+	for (size_t k = i; k < l->n; k++) {
+		const struct lg_import_info *x = &l->info[k];
+
+		if (joined_alike(f, x))
+			ret[n++] = lg_arena_printf(&l->verdict->arena, "%s is on the clock of %s by %s: good to %s",
+						   x->path, x->join_to,
+						   by_what(x, x->join_matches, x->join_matches, by, sizeof by),
+						   length(x->join_error, error, sizeof error));
+	}
+	return n;
+}
+
 /* How each file got its place in time, and how far that can be off. */
 static int say_joins(struct lg_loaded *l, struct lg_error *err)
 {
@@ -182,23 +252,9 @@ static int say_joins(struct lg_loaded *l, struct lg_error *err)
 
 	if (limits && n)
 		memcpy(limits, v->limits, n * sizeof *limits);
-	for (size_t i = 0; limits && i < l->n; i++) {
-		const struct lg_import_info *f = &l->info[i];
-		char error[32], by[96];
-
-		/* An uncertain place is a diag row, and a limit, already. */
-		if (!f->join_how || !f->join_sure || f->first > f->last)
-			continue;
-		if (f->join_matches)
-			snprintf(by, sizeof by, "%zu common %s", f->join_matches, f->join_how);
-		else
-			snprintf(by, sizeof by, "%s", !strcmp(f->join_how, "boot") ? "the clock of one boot"
-						      : !strcmp(f->join_how, "zone") ? "its local time's zone"
-						      : !strcmp(f->join_how, "local") ? "local times of one zone"
-										      : "their wall clocks");
-		limits[n++] = lg_arena_printf(&v->arena, "%s is on the clock of %s by %s: good to %s", f->path,
-					      f->join_to, by, length(f->join_error, error, sizeof error));
-	}
+	for (size_t i = 0; limits && i < l->n; i++)
+		if (joined(&l->info[i]))
+			n += say_alike(l, i, limits + n);
 	v->limits = limits;
 	v->n_limits = n;
 	return limits && !v->arena.failed ? 0 : lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");

@@ -256,3 +256,14 @@ def test_a_start_in_another_century_is_left_out(laggard, tmp_path, started):
     dump(tmp_path, 0, [entry(1) | {"retired": True, "duration_ms": 5.0, "time_discovered_started_ns": started}])
     done = laggard("query", tmp_path / "_dump_0", "select dur from span")
     assert done.stdout.split() == ["dur", str(5 * MS + (MS if started == T0 + 2 * MS else 0))]
+
+
+@pytest.mark.parametrize("n, lines", [(4, 3), (16, 1)])
+def test_many_files_on_one_clock_are_said_in_one_line(laggard, tmp_path, n, lines):
+    for rank in range(n):
+        dump(tmp_path, rank, ring(5, 3), groups={"0": list(range(n))})
+    done = laggard("explain", tmp_path, "--json")
+    said = [limit for limit in json.loads(done.stdout)["limits"] if "on the clock of" in limit]
+    assert len(said) == lines
+    assert all("wall clocks: good to" in limit for limit in said)
+    assert lines > 1 or f"and {n - 2} more are on the clock of" in said[0]

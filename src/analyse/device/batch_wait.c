@@ -22,19 +22,11 @@
 #include "analyse/device/timeline_gpu.h"
 #include "base/alloc.h"
 #include "base/median.h"
-#include "base/order.h"
 
 #define BIT(cause) (1u << (cause))
 #define HOLE_NS 1000000ll
 
 enum { MIN_STEPS = 3, MIN_HOLES = 3 };
-
-static int cmp_iv(const void *a, const void *b)
-{
-	const struct lg_gpu_iv *x = a, *y = b;
-
-	return (x->ts > y->ts) - (x->ts < y->ts);
-}
 
 static bool in_window(const struct lg_gpu_run *r, const struct lg_host_seg *s)
 {
@@ -86,7 +78,7 @@ int lg_batch_busy(const struct lg_case *c, const struct lg_gpu_run *r, struct lg
 	}
 	*ret = (struct lg_gpu_ivs){ 0 };
 	/* The threads' stretches are in order each. */
-	if (lg_order(all.v, all.n, sizeof *all.v, cmp_iv)) {
+	if (lg_gpu_iv_order(&all)) {
 		lg_free(all.v);
 		return LG_E_NOMEM;
 	}

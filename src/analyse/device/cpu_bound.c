@@ -12,7 +12,6 @@
 #include "analyse/device/timeline_gpu.h"
 #include "analyse/facts.h"
 #include "base/alloc.h"
-#include "base/order.h"
 #include "store/index.h"
 
 enum kind { DATA = 1, COMPUTE = 2, COMM = 4 };
@@ -24,13 +23,6 @@ static enum kind kind_of(const struct lg_case *c, const struct lg_host_seg *s)
 	if (s->span != LG_NO_ROW && c->t->span.kind[s->span] == LG_SPAN_COLLECTIVE)
 		return COMM;
 	return s->class == LG_HOST_NONE ? 0 : COMPUTE;
-}
-
-static int cmp_iv(const void *a, const void *b)
-{
-	const struct lg_gpu_iv *x = a, *y = b;
-
-	return (x->ts > y->ts) - (x->ts < y->ts);
 }
 
 /* Collectives are rows of threads that run no operators. */
@@ -81,7 +73,7 @@ static int64_t covered(const struct lg_case *c, const struct lg_gpu_run *r, unsi
 			all.v[all.n++] = (struct lg_gpu_iv){ s->ts, s->end, LG_NO_ROW };
 		}
 	}
-	if ((kinds & COMM && add_collectives(c, r, &all)) || lg_order(all.v, all.n, sizeof *all.v, cmp_iv)) {
+	if ((kinds & COMM && add_collectives(c, r, &all)) || lg_gpu_iv_order(&all)) {
 		lg_free(all.v);
 		return -1;
 	}

@@ -8,6 +8,7 @@
 
 #include "analyse/device/timeline_gpu.h"
 #include "base/alloc.h"
+#include "base/order.h"
 
 int lg_span_names(struct lg_case *c)
 {
@@ -55,6 +56,18 @@ int lg_gpu_iv_add(struct lg_gpu_ivs *a, int64_t ts, int64_t end, uint32_t row)
 		return LG_E_NOMEM;
 	a->v[a->n++] = (struct lg_gpu_iv){ ts, end, row };
 	return 0;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct lg_gpu_iv *x = a, *y = b;
+
+	return (x->ts > y->ts) - (x->ts < y->ts);
+}
+
+int lg_gpu_iv_order(struct lg_gpu_ivs *a)
+{
+	return lg_order(a->v, a->n, sizeof *a->v, by_start);
 }
 
 /* Number of stretches that begin at or before ts. */

@@ -301,6 +301,8 @@ struct lg_gpu_ivs {
 };
 /* Must come in order; what overlaps the last one is cut. LG_E_NOMEM. */
 int lg_gpu_iv_add(struct lg_gpu_ivs *a, int64_t ts, int64_t end, uint32_t row) LG_MUST_CHECK;
+/* Rows that were put in otherwise, by their begin; they may overlap. */
+int lg_gpu_iv_order(struct lg_gpu_ivs *a) LG_MUST_CHECK;
 bool lg_gpu_within(const struct lg_gpu_ivs *a, int64_t ts);
 /* Add work i of r to s. */
 void lg_gpu_sum_in(struct lg_case *c, const struct lg_gpu_run *r, size_t i, struct lg_gpu_sums *s);

@@ -234,11 +234,12 @@ static size_t say_alike(struct lg_loaded *l, size_t i, const char **ret)
 	for (size_t k = i; k < l->n; k++) {
 		const struct lg_import_info *x = &l->info[k];
 
-		if (joined_alike(f, x))
-			ret[n++] = lg_arena_printf(&l->verdict->arena, "%s is on the clock of %s by %s: good to %s",
-						   x->path, x->join_to,
-						   by_what(x, x->join_matches, x->join_matches, by, sizeof by),
-						   length(x->join_error, error, sizeof error));
+		if (!joined_alike(f, x))
+			continue;
+		ret[n++] = lg_arena_printf(&l->verdict->arena, "%s is on the clock of %s by %s: good to %s",
+					   x->path, x->join_to,
+					   by_what(x, x->join_matches, x->join_matches, by, sizeof by),
+					   length(x->join_error, error, sizeof error));
 	}
 	return n;
 }

@@ -112,7 +112,7 @@ static enum traffic traffic_of(const struct lg_trace *t, uint32_t row)
 	return TRAFFIC_REDUCE;
 }
 
-/* What most of the exposed time is spent on: its advice and, in op, its name; op is "" where it is mixed. */
+/* What most of the exposed time is spent on, and in op its name; op is "" where it is mixed. */
 static enum traffic most_exposed(const struct lg_case *c, const struct lg_gpu_run *r, char *op, size_t size)
 {
 	int64_t by[TRAFFIC_MAX] = { 0 }, all = 0;
@@ -154,90 +154,113 @@ static const char *advice_for(const struct lg_gpu_run *r, enum traffic k)
 	return k == TRAFFIC_SHARDS ? "shards" : NULL;
 }
 
-static void exposed(struct lg_case *c, const struct lg_gpu *g)
-{
-	const struct lg_gpu_run *r = NULL;
-	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_COMM), &share, &r);
-	int64_t kernel = 0, last_compute = 0, after = 0, shared = 0;
-	uint64_t bytes = 0;
-	size_t n_small = 0, n_known = 0, ordered = 0;
-	char op[32] = "";
-	enum traffic kind;
-	bool small;
-	struct lg_finding *f;
-	double wait = lost > 0 ? fmin(waits_of(g) / 1e6 / lost, 1) : 0;
+struct comm_counts {
+	int64_t kernel_ns;
+	size_t n, shared;         /* kernels in the window; of them: begin while others run */
+	size_t n_known, n_small;  /* with a size; below SMALL_BYTES */
+	size_t ordered;           /* by calls in the window */
+	uint64_t bytes;
+};
 
-	lost *= 1 - wait;
-	share *= 1 - wait;
-	if (!r || share < 0.03 || !r->n_comm)
-		return;
+static struct comm_counts count_comms(const struct lg_trace *t, const struct lg_gpu_run *r)
+{
+	struct comm_counts n = { 0 };
+	int64_t last_compute = 0;
+
 	for (size_t i = 0; i < r->n_work; i++) {
 		const struct lg_gpu_work *w = &r->work[i];
+		uint64_t bytes;
 
 		/* The host runs ahead: what a step orders may run after the window. */
-		ordered += w->class == LG_GPU_COMM && w->call != LG_NO_ROW &&
-			   c->t->span.ts[w->call] >= r->from && c->t->span.ts[w->call] < r->to;
+		n.ordered += w->class == LG_GPU_COMM && w->call != LG_NO_ROW &&
+			     t->span.ts[w->call] >= r->from && t->span.ts[w->call] < r->to;
 		if (w->ts < r->from || w->ts >= r->to)
 			continue;
 		if (w->class != LG_GPU_COMM) {
 			last_compute = w->end > last_compute ? w->end : last_compute;
 			continue;
 		}
-		kernel += w->end - w->ts;
-		shared += w->ts < last_compute;
-		if (bytes_of(c->t, w->span)) {
-			n_known++;
-			bytes += bytes_of(c->t, w->span);
-			n_small += bytes_of(c->t, w->span) < SMALL_BYTES;
-		}
-		after++;
+		n.kernel_ns += w->end - w->ts;
+		n.shared += w->ts < last_compute;
+		bytes = bytes_of(t, w->span);
+		n.n_known += bytes > 0;
+		n.bytes += bytes;
+		n.n_small += bytes && bytes < SMALL_BYTES;
+		n.n++;
 	}
-	/* Small: by size where it is known, else by a length that is mostly latency. */
-	ordered = ordered > r->n_comm ? ordered : r->n_comm;
-	small = ordered >= 50 * (r->n_steps ? r->n_steps : 1) &&
-		(n_known ? n_small * 2 > n_known : r->comm_ns / (int64_t)r->n_comm < 500000);
+	n.ordered = n.ordered > r->n_comm ? n.ordered : r->n_comm;
+	return n;
+}
+
+/* By size where it is known, else by a length that is mostly latency. */
+static bool are_small(const struct lg_gpu_run *r, const struct comm_counts *n)
+{
+	return n->ordered >= 50 * (r->n_steps ? r->n_steps : 1) &&
+	       (n->n_known ? n->n_small * 2 > n->n_known : r->comm_ns / (int64_t)r->n_comm < 500000);
+}
+
+static void exposed_evidence(struct lg_case *c, struct lg_finding *f, const struct lg_gpu *g,
+			     const struct lg_gpu_run *r, const struct comm_counts *n)
+{
+	lg_evidence_add(c, f, INT64_MIN, 0, "%zu collective kernels, %.1f ms in all, %.0f %% of it with "
+			"nothing else running", r->n_comm, (double)n->kernel_ns / 1e6,
+			100 * (double)r->by[LG_GPU_BY_COMM] / (double)(n->kernel_ns ? n->kernel_ns : 1));
+	if (n->n_known)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%.1f MB a collective in the mean (%zu with a size in the "
+				"trace)", (double)n->bytes / 1e6 / (double)n->n_known, n->n_known);
+	lg_evidence_add(c, f, INT64_MIN, 0, "%zu of %zu start while kernels run", n->shared, n->n);
+	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_COMM), 3, "collective alone");
+	if (g->n == 1)
+		lg_evidence_against(c, f, "one rank only: waiting for a late rank looks like transfer here; "
+				    "give the traces of two or more ranks to tell them apart");
+}
+
+static void exposed(struct lg_case *c, const struct lg_gpu *g)
+{
+	const struct lg_gpu_run *r = NULL;
+	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_COMM), &share, &r);
+	double wait = lost > 0 ? fmin(waits_of(g) / 1e6 / lost, 1) : 0;
+	struct comm_counts n;
+	struct lg_finding *f;
+	enum traffic kind;
+	char op[32];
+	bool small;
+
+	lost *= 1 - wait;
+	share *= 1 - wait;
+	if (!r || share < 0.03 || !r->n_comm)
+		return;
+	n = count_comms(c->t, r);
+	small = are_small(r, &n);
 	f = lg_gpu_finding(c, g, small ? "comms.small_messages" : "comms.exposed", lost, share, 0.9, r);
 	if (!f)
 		return;
-	kind = most_exposed(c, r, op, sizeof op);
-	if (!small)
-		f->detail = advice_for(r, kind);
 	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_COMM));
 	/* The last bucket has nothing left to hide under: a job that hides all others is a good one. */
 	if (share < TAIL_SHARE && (double)r->by[LG_GPU_BY_COMM] < HIDDEN_WELL * (double)r->comm_ns) {
 		f->severity = "low";
-		lg_evidence_against(c, f, "%.0f %% of the collectives' time is under compute already: what is left may be "
-			       "the last one of each step", 100 - 100 * (double)r->by[LG_GPU_BY_COMM] /
-							     (double)r->comm_ns);
+		lg_evidence_against(c, f, "%.0f %% of the collectives' time is under compute already: what is left "
+				    "may be the last one of each step",
+				    100 - 100 * (double)r->by[LG_GPU_BY_COMM] / (double)r->comm_ns);
 	}
-	if (small && by_ddp(c, r)) {
-		f->detail = "ddp_buckets";
-		f->fix = "DistributedDataParallel(model, bucket_cap_mb=25), or 50 to 100 on fast links: the "
-			 "gradients of a step in a few pieces.";
-	}
-	if (small)
-		f->title = lg_arena_printf(&c->v->arena,
-					   "%zu collectives a %s of %.0f us each are not under compute: %.0f %% "
-					   "of the device's time", ordered / (r->n_steps ? r->n_steps : 1),
-					   r->n_steps ? "step" : "window",
+	kind = most_exposed(c, r, op, sizeof op);
+	if (!small) {
+		f->detail = advice_for(r, kind);
+		f->title = lg_arena_printf(&c->v->arena, "collectives that no computation hides take %.0f %% of the "
+					   "device's time%s%s", share * 100, *op ? ", most of it in " : "", op);
+	} else {
+		f->title = lg_arena_printf(&c->v->arena, "%zu collectives a %s of %.0f us each are not under "
+					   "compute: %.0f %% of the device's time",
+					   n.ordered / (r->n_steps ? r->n_steps : 1), r->n_steps ? "step" : "window",
 					   (double)r->comm_ns / (double)r->n_comm / 1e3, share * 100);
-	else
-		f->title = lg_arena_printf(&c->v->arena,
-					   "collectives that no computation hides take %.0f %% of the device's "
-					   "time%s%s", share * 100, *op ? ", most of it in " : "", op);
-	lg_evidence_add(c, f, INT64_MIN, 0, "%zu collective kernels, %.1f ms in all, %.0f %% of it with "
-			"nothing else running", r->n_comm, (double)kernel / 1e6,
-			100 * (double)r->by[LG_GPU_BY_COMM] / (double)(kernel ? kernel : 1));
-	if (n_known)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%.1f MB a collective in the mean (%zu with a size in the "
-				"trace)", (double)bytes / 1e6 / (double)n_known, n_known);
-	lg_evidence_add(c, f, INT64_MIN, 0, "%lld of %lld start while kernels run", (long long)shared,
-			(long long)after);
-	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_COMM), 3, "collective alone");
-	if (g->n == 1)
-		lg_evidence_against(c, f, "one rank only: waiting for a late rank looks like transfer here; "
-				     "give the traces of two or more ranks to tell them apart");
+		if (by_ddp(c, r)) {
+			f->detail = "ddp_buckets";
+			f->fix = "DistributedDataParallel(model, bucket_cap_mb=25), or 50 to 100 on fast links: the "
+				 "gradients of a step in a few pieces.";
+		}
+	}
+	exposed_evidence(c, f, g, r, &n);
 }
 
 /* ---- what logs and dumps say (marks) ---- */

@@ -20,6 +20,7 @@ struct text {
 	char *p;
 	size_t n;
 	const char *damage;
+	bool nomem;
 	struct lg_doc doc;
 };
 
@@ -41,7 +42,7 @@ static int text_close(struct text *t, struct lg_builder *b, uint64_t rows, const
 {
 	int rc = 0;
 
-	if (lg_builder_failed(b))
+	if (t->nomem || lg_builder_failed(b))
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	else if (!rows)
 		rc = lg_fail(err, LG_E_FORMAT, t->doc.cut ? t->doc.cut_at : 0,
@@ -268,6 +269,7 @@ static int run_speedscope(const char *path, struct lg_builder *b, struct lg_erro
 	profiles = lg_value_get(d, d->root, "profiles");
 	s.n_frames = lg_value_count(d, frames);
 	s.frame = lg_calloc(s.n_frames, sizeof *s.frame);
+	t.nomem = s.n_frames && !s.frame;
 	for (uint32_t i = 0; s.frame && i < s.n_frames; i++)
 		s.frame[i] = frame_of(b, d, lg_value_at(d, frames, i));
 	for (uint32_t i = 0; s.frame && i < lg_value_count(d, profiles); i++) {
@@ -315,83 +317,121 @@ static const char *bare_name(const char *name)
 	return digits && name[digits] == ':' && name[digits + 1] == ' ' ? name + digits + 2 : name;
 }
 
+struct tracks {
+	struct track **v;
+	size_t n, cap;
+	struct lg_map by_tid;
+};
+
+static void tracks_done(struct tracks *a)
+{
+	for (size_t i = 0; i < a->n; i++)
+		lg_free(a->v[i]);
+	lg_free(a->v);
+	lg_map_done(&a->by_tid);
+}
+
+/* The track of e's thread, made on first sight; name: where e tells it. NULL without memory. */
+static struct track *track_of(struct tracks *a, struct lg_builder *b, const struct lg_doc *d, uint32_t e,
+			      const char *name)
+{
+	int64_t pid = lg_value_int(d, lg_value_get(d, e, "pid"), -1);
+	int64_t tid = lg_value_int(d, lg_value_get(d, e, "tid"), -1);
+	uint64_t key = lg_mix64((uint64_t)pid ^ lg_mix64((uint64_t)tid)) | 1;
+	uint32_t at = lg_map_get(&a->by_tid, key);
+	struct track *k;
+
+	if (at) {
+		if (*name)
+			lg_thread_name(b, a->v[at - 1]->thr, lg_intern(b, name));
+		return a->v[at - 1];
+	}
+	if (lg_grow(&a->v, &a->cap, a->n + 1, sizeof(struct track *)))
+		return NULL;
+	k = lg_calloc(1, sizeof *k);
+	if (!k)
+		return NULL;
+	/* A name is told under a number of its own in py-spy's list: not the thread's id. */
+	k->thr = lg_pyspy_thread_get(b, pid > 0 && pid <= 4194304 ? (int32_t)pid : -1,
+				     tid > 0 && !*name ? (uint64_t)tid : 0, name);
+	a->v[a->n++] = k;
+	return lg_map_set(&a->by_tid, key, (uint32_t)a->n) ? NULL : k;
+}
+
+static void enter_frame(struct speedscope *s, struct track *k, uint32_t e)
+{
+	uint32_t args = lg_value_get(s->d, e, "args");
+	int64_t line = lg_value_int(s->d, lg_value_get(s->d, args, "line"), 0);
+	lg_frm frame;
+
+	if (k->n == DEPTH_MAX) {
+		k->over++;
+		s->cut++;
+		return;
+	}
+	frame = lg_frame_python(s->b, lg_value_text(s->d, lg_value_get(s->d, e, "name")),
+				lg_value_text(s->d, lg_value_get(s->d, args, "filename")),
+				line > 0 && line < UINT32_MAX ? (uint32_t)line : 0);
+	k->stack[k->n + 1] = lg_intern_stack(s->b, k->stack[k->n], frame);
+	k->n++;
+}
+
+static void leave_frame(struct speedscope *s, struct track *k)
+{
+	if (k->over) {
+		k->over--;
+	} else {
+		s->odd += !k->n;
+		k->n -= k->n > 0;
+	}
+}
+
+/* One B, E or M; what else there is says nothing of a stack. */
+static int trace_event(struct speedscope *s, struct tracks *a, uint32_t e)
+{
+	const struct lg_doc *d = s->d;
+	const char *ph = lg_value_text(d, lg_value_get(d, e, "ph"));
+	double ts = lg_value_real(d, lg_value_get(d, e, "ts"), -1);
+	struct track *k;
+
+	if (*ph == 'M') {
+		uint32_t args = lg_value_get(d, e, "args");
+		const char *name = bare_name(lg_value_text(d, lg_value_get(d, args, "name")));
+
+		if (!*name || strcmp(lg_value_text(d, lg_value_get(d, e, "name")), "thread_name"))
+			return 0;
+		return track_of(a, s->b, d, e, name) ? 0 : LG_E_NOMEM;
+	}
+	if ((*ph != 'B' && *ph != 'E') || ts < 0)
+		return 0;
+	k = track_of(a, s->b, d, e, "");
+	if (!k)
+		return LG_E_NOMEM;
+	s->thr = k->thr;
+	if (ts > k->last && k->n)
+		sample(s, k->last, ts - k->last, k->stack[k->n]);
+	k->last = ts;
+	if (*ph == 'B')
+		enter_frame(s, k, e);
+	else
+		leave_frame(s, k);
+	return 0;
+}
+
 static int run_trace(const char *path, struct lg_builder *b, struct lg_error *err)
 {
 	struct text t = { 0 };
 	const struct lg_doc *d = &t.doc;
 	struct speedscope s = { .b = b, .d = d, .ns = 1e3, .event = lg_intern(b, "py-spy") };
-	struct track **track = NULL;
-	size_t n_track = 0, cap = 0;
-	struct lg_map by_tid = { 0 };
+	struct tracks tracks = { 0 };
 	uint32_t list;
 	int rc = text_open(&t, path, err);
 
 	if (rc)
 		return rc;
 	list = lg_value_is(d, d->root, LG_DICT) ? lg_value_get(d, d->root, "traceEvents") : d->root;
-	for (uint32_t i = 0; i < lg_value_count(d, list); i++) {
-		uint32_t e = lg_value_at(d, list, i), args = lg_value_get(d, e, "args"), at;
-		const char *ph = lg_value_text(d, lg_value_get(d, e, "ph"));
-		int64_t pid = lg_value_int(d, lg_value_get(d, e, "pid"), -1);
-		int64_t tid = lg_value_int(d, lg_value_get(d, e, "tid"), -1);
-		uint64_t key = lg_mix64((uint64_t)pid ^ lg_mix64((uint64_t)tid)) | 1;
-		double ts = lg_value_real(d, lg_value_get(d, e, "ts"), -1);
-		const char *name = "";
-		struct track *k;
-
-		at = lg_map_get(&by_tid, key);
-		if (*ph == 'M') {
-			name = bare_name(lg_value_text(d, lg_value_get(d, args, "name")));
-			if (!*name || strcmp(lg_value_text(d, lg_value_get(d, e, "name")), "thread_name"))
-				continue;
-			if (at) {
-				lg_thread_name(b, track[at - 1]->thr, lg_intern(b, name));
-				continue;
-			}
-			tid = 0;
-		} else if ((*ph != 'B' && *ph != 'E') || ts < 0) {
-			continue;
-		}
-		if (!at) {
-			k = lg_calloc(1, sizeof *k);
-			if (!k || lg_grow(&track, &cap, n_track + 1, sizeof *track)) {
-				lg_free(k);
-				break;
-			}
-			k->thr = lg_pyspy_thread_get(b, pid > 0 && pid <= 4194304 ? (int32_t)pid : -1,
-						     tid > 0 ? (uint64_t)tid : 0, name);
-			track[n_track++] = k;
-			at = (uint32_t)n_track;
-			if (lg_map_set(&by_tid, key, at))
-				break;
-		}
-		if (*ph == 'M')
-			continue;
-		k = track[at - 1];
-		s.thr = k->thr;
-		if (ts > k->last && k->n)
-			sample(&s, k->last, ts - k->last, k->stack[k->n]);
-		k->last = ts;
-		if (*ph == 'E' && k->over) {
-			k->over--;
-		} else if (*ph == 'E') {
-			s.odd += !k->n;
-			k->n -= k->n > 0;
-		} else if (k->n == DEPTH_MAX) {
-			k->over++;
-			s.cut++;
-		} else if (k->n < DEPTH_MAX) {
-			const char *file = lg_value_text(d, lg_value_get(d, args, "filename"));
-			int64_t line = lg_value_int(d, lg_value_get(d, args, "line"), 0);
-
-			name = lg_value_text(d, lg_value_get(d, e, "name"));
-			k->stack[k->n + 1] = lg_intern_stack(
-				b, k->stack[k->n],
-				lg_frame_python(b, name, file,
-						line > 0 && line < UINT32_MAX ? (uint32_t)line : 0));
-			k->n++;
-		}
-	}
+	for (uint32_t i = 0; !t.nomem && i < lg_value_count(d, list); i++)
+		t.nomem = trace_event(&s, &tracks, lg_value_at(d, list, i)) != 0;
 	if (s.rows) {
 		lg_time_base(b, LG_TIME_RELATIVE, 0, 0, "");
 		lg_meta_set(b, 0, "trace.format", "py-spy chrometrace");
@@ -399,10 +439,7 @@ static int run_trace(const char *path, struct lg_builder *b, struct lg_error *er
 			lg_add_diag_now(b, LG_DIAG_FILE_DAMAGED, 0, s.odd, "frames end that never began");
 		say_cut(&s);
 	}
-	for (size_t i = 0; i < n_track; i++)
-		lg_free(track[i]);
-	lg_free(track);
-	lg_map_done(&by_tid);
+	tracks_done(&tracks);
 	return text_close(&t, b, s.rows, "a chrometrace of py-spy", err);
 }
 

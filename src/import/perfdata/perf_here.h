@@ -21,7 +21,7 @@ struct lg_pd_inode { /* what a MMAP2 record says of a file */
 	lg_str name;
 	uint32_t maj, min;
 	uint64_t ino, gen; /* gen: 0 = not told (perf's own records about what was mapped before) */
-	bool refused;      /* by lg_pd_here_is() */
+	bool refused;      /* by lg_pd_home() */
 	int64_t ts;        /* when it was mapped first; INT64_MIN: before the first record */
 };
 

@@ -75,6 +75,8 @@ static uint16_t what_is(const struct lg_trace *t, lg_frm f)
 		return 0;
 	dot = strrchr(name, '.'); /* with the class before it where a profiler prints qualified names */
 	name = dot ? dot + 1 : name;
+	if (!strcmp(name, "<module>"))
+		return is; /* the file is imported: what it is for does not happen yet */
 	/* torchdata's is a copy of torch's with a state. */
 	if (ends(file, "torch/utils/data/dataloader.py") ||
 	    ends(file, "torchdata/stateful_dataloader/stateful_dataloader.py")) {

@@ -39,7 +39,7 @@ struct lg_builder {
 	struct dirty dirty[LG_TABLE_MAX];
 	size_t str_flushed;
 	struct frame_key {
-		lg_str name;
+		lg_str name, file;
 		uint32_t line;
 	} *frame_key;
 	uint8_t *seen;
@@ -297,8 +297,9 @@ lg_str lg_intern(struct lg_builder *b, const char *s)
 
 static uint64_t frame_hash(const struct lg_frame_row *f)
 {
-	uint64_t key[3] = { f->pc, (uint64_t)f->dso << 32 | f->name,
-			    (uint64_t)f->kind << 32 | f->line };
+	/* Two files' <module> or forward() may begin at the same line. */
+	uint64_t key[4] = { f->pc, (uint64_t)f->dso << 32 | f->name, (uint64_t)f->kind << 32 | f->line,
+			    f->file };
 
 	return XXH3_64bits(key, sizeof key);
 }
@@ -311,8 +312,9 @@ lg_frm lg_intern_frame(struct lg_builder *b, const struct lg_frame_row *f)
 
 	for (; (id = lg_map_get(&b->frames, h)); h++)
 		if (t->pc[id] == f->pc && t->dso[id] == f->dso && t->kind[id] == f->kind &&
-		    ((t->name[id] == f->name && t->line[id] == f->line) ||
-		     (b->frame_key[id].name == f->name && b->frame_key[id].line == f->line)))
+		    ((t->name[id] == f->name && t->line[id] == f->line && t->file[id] == f->file) ||
+		     (b->frame_key[id].name == f->name && b->frame_key[id].line == f->line &&
+		      b->frame_key[id].file == f->file)))
 			return id;
 	if (lg_grow(&b->frame_key, &b->frame_key_cap, t->n + 1, sizeof *b->frame_key)) {
 		b->failed = LG_E_NOMEM;
@@ -321,7 +323,7 @@ lg_frm lg_intern_frame(struct lg_builder *b, const struct lg_frame_row *f)
 	id = add_frame(b, f);
 	if (!id)
 		return 0;
-	b->frame_key[id] = (struct frame_key){ .name = f->name, .line = f->line };
+	b->frame_key[id] = (struct frame_key){ .name = f->name, .file = f->file, .line = f->line };
 	if (lg_map_set(&b->frames, h, id))
 		b->failed = LG_E_NOMEM;
 	return id;
@@ -365,6 +367,7 @@ void lg_frame_set_name(struct lg_builder *b, lg_frm f, lg_str name, lg_str file,
 					       .dso = t->dso[f],
 					       .name = name,
 					       .kind = t->kind[f],
+					       .file = t->file[f],
 					       .line = t->line[f] });
 	for (; (id = lg_map_get(&b->frames, h)); h++)
 		if (id == f)

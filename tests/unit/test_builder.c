@@ -101,6 +101,15 @@ static void test_frames(void **state)
 	named.name = n2;
 	named.line = 9;
 	assert_int_equal(lg_intern_frame(b, &named), f);
+	/* Two files' functions of one name may begin at the same line. */
+	named.file = lg_intern(b, "a.py");
+	g = lg_intern_frame(b, &named);
+	assert_int_not_equal(g, f);
+	named.file = lg_intern(b, "b.py");
+	assert_int_not_equal(lg_intern_frame(b, &named), g);
+	named.file = lg_intern(b, "a.py");
+	assert_int_equal(lg_intern_frame(b, &named), g);
+	named.file = 0;
 	/* Another function at the same address (inlined) is another frame. */
 	named.kind = LG_FRAME_INLINED;
 	g = lg_intern_frame(b, &named);

@@ -62,6 +62,9 @@ static void healthy_profiles_are_silent(void **state)
 		FORWARD " 900\n_bootstrap (threading.py:973);_bootstrap_inner (threading.py:1016);" QUEUE " 900\n",
 		/* a program's own functions of these names */
 		"<module> (game.py:8);__next__ (dataloader.py:6);_try_get_data (my/dataloader.py:7) 900\n" FORWARD " 10\n",
+		/* the loader's module is imported; another file's module code has the same line */
+		"<module> (train.py:8);<module> (torch/utils/data/dataloader.py:9) 300\n"
+		"<module> (train.py:8);<module> (torch/__init__.py:9) 400\n" FORWARD " 900\n",
 	};
 
 	(void)state;

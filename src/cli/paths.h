@@ -15,7 +15,8 @@ struct lg_paths {
 
 /*
  * Add a file, or the files of a folder in the order of their names: those of a kind that laggard
- * may read. The others are named on stderr, but for hidden ones; folders in it are not entered.
+ * may read. The others are named on stderr, but for hidden ones; folders in it are not entered. A folder
+ * that is one recording (lg_import_is_folder()) counts as a file.
  */
 int lg_paths_add(struct lg_paths *p, const char *path, struct lg_error *err) LG_MUST_CHECK;
 /* Are these one file: by any name, or, where it is still to be written, one name in one folder? */

@@ -66,6 +66,7 @@ struct input {
 	const char *name;  /* for people */
 	const char *path;  /* to open */
 	char spool[32];    /* /proc/self/fd/N of a pipe's copy */
+	char data[4096];   /* of a folder that is one recording: the file that stands for it */
 	int fd;            /* of that copy; -1 */
 	int pipe;          /* read as it comes, head is gone from it; -1 */
 	dev_t dev;
@@ -177,6 +178,8 @@ static int input_open(struct input *in, const char *path, struct lg_error *err)
 			      .fd = -1,
 			      .pipe = -1 };
 	in->head = in->first;
+	if (lg_perfdata_is_folder(path, in->data, sizeof in->data))
+		in->path = path = in->data;
 	fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC)
 			       : fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
 	if (fd < 0 || fstat(fd, &st)) {
@@ -221,6 +224,13 @@ static const struct lg_importer *best_of(const struct input *in, int *ret_score)
 	return best;
 }
 
+bool lg_import_is_folder(const char *path)
+{
+	char data[4096];
+
+	return lg_perfdata_is_folder(path, data, sizeof data);
+}
+
 enum lg_import_known lg_import_knows(const char *path)
 {
 	struct input *in = lg_calloc(1, sizeof *in);
@@ -229,7 +239,9 @@ enum lg_import_known lg_import_knows(const char *path)
 	struct stat st;
 	int score;
 
-	if (in && !stat(path, &st) && S_ISREG(st.st_mode) && !input_open(in, path, NULL)) {
+	if (lg_import_is_folder(path))
+		known = LG_IMPORT_YES;
+	else if (in && !stat(path, &st) && S_ISREG(st.st_mode) && !input_open(in, path, NULL)) {
 		best = best_of(in, &score);
 		/* A time at the head of a line, a word of torch's: so do notes and scripts begin. */
 		if (best)
@@ -241,8 +253,20 @@ enum lg_import_known lg_import_knows(const char *path)
 	return known;
 }
 
+/* One of the files of a folder that is one recording; what is in it is told by another one there. */
+static bool is_part(const struct input *in, char *folder, size_t size)
+{
+	const char *base = strrchr(in->path, '/');
+	int n = base ? snprintf(folder, size, "%.*s", (int)(base - in->path + 1), in->path)
+		     : snprintf(folder, size, ".");
+
+	return n >= 0 && (size_t)n < size && !strncmp(base ? base + 1 : in->path, "data.", 5) &&
+	       lg_import_is_folder(folder);
+}
+
 static const struct lg_importer *find(const struct input *in, struct lg_error *err)
 {
+	char folder[4096];
 	int score;
 	const struct lg_importer *best = best_of(in, &score);
 	char list[1024] = "";
@@ -250,6 +274,12 @@ static const struct lg_importer *find(const struct input *in, struct lg_error *e
 
 	if (best)
 		return best;
+	if (is_part(in, folder, sizeof folder)) {
+		(void)lg_fail(err, LG_E_FORMAT, LG_NO_OFFSET,
+			      "%s is a part of a recording by perf record --threads: name its folder, %s", in->name,
+			      folder);
+		return NULL;
+	}
 	for (size_t i = 0; i < N_IMPORTERS && n < sizeof list; i++) {
 		int k = snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "",
 				 importers[i]->summary);

@@ -52,8 +52,10 @@ int lg_import(const char *const *paths, size_t n_paths, struct lg_trace **ret,
 int lg_import_found(const char *const *paths, size_t n_paths, const bool *may_leave_out,
 		    struct lg_trace **ret, struct lg_import_info *info, struct lg_error *err) LG_MUST_CHECK;
 
-/* Is this a regular file of a kind that can be read? By its first bytes, which of a text often leave it
- * open: any text can be a job's log, any JSON a trace. */
+/* Is this a folder that is one input, not one of inputs? perf record --threads writes such. */
+bool lg_import_is_folder(const char *path);
+/* Is this a regular file, or such a folder, of a kind that can be read? By its first bytes, which of a text
+ * often leave it open: any text can be a job's log, any JSON a trace. */
 enum lg_import_known { LG_IMPORT_NO, LG_IMPORT_PERHAPS, LG_IMPORT_YES };
 enum lg_import_known lg_import_knows(const char *path);
 

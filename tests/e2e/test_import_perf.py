@@ -117,3 +117,41 @@ def test_a_cut_file_is_read_and_said_to_be_cut(laggard, burn, tmp_path):
     done = laggard("explain", path)
     assert done.returncode == 1
     assert re.search(r"byte \d+", done.stderr) and done.stderr.count("\n") == 1
+
+
+@pytest.fixture(scope="module", params=[["--threads"], ["--threads=core", "-z"]], ids=["plain", "zstd"])
+def folder(request, burn, tmp_path_factory):
+    """perf record --threads: a folder of files."""
+    path = tmp_path_factory.mktemp("threads") / "perf.data"
+    done = subprocess.run(["perf", "record", "-q", *request.param, "-a", "-g", "-F", "999", "-e", "cpu-clock", "-o",
+                           path, "--", burn / "burn"], capture_output=True, text=True)
+    if done.returncode or not path.is_dir():
+        pytest.skip(f"perf record --threads: {done.stderr.strip()[:200]}")
+    return path
+
+
+def test_every_sample_of_a_folder_is_a_row(laggard, folder, tmp_path):
+    assert rows(laggard, folder) == rows(laggard, folder / "data") == perf_count(folder) > 200
+    done = laggard("explain", folder / "data.0")
+    assert done.returncode == 1 and str(folder) in done.stderr and done.stderr.count("\n") == 1
+    out = tmp_path / "folder.folded"
+    assert laggard("convert", folder, "-o", out).returncode == 0
+    assert inner_frames(out.read_text())["innermost_work"] > 100
+
+
+def test_folders_lie_in_a_folder_and_files_may_be_missing(laggard, folder, tmp_path):
+    for rank in ("rank0", "rank1"):
+        shutil.copytree(folder, tmp_path / "job" / rank)
+    done = laggard("explain", tmp_path / "job", "--json")
+    assert done.returncode == 0, done.stderr
+    inputs = json.loads(done.stdout)["inputs"]
+    assert [i["path"].rsplit("/", 1)[1] for i in inputs] == ["rank0", "rank1"]
+    assert all(i["rows"]["sample"] == perf_count(folder) for i in inputs)
+    whole = json.loads(laggard("explain", folder, "--json").stdout)
+    assert not any("missing" in limit for limit in whole["limits"])
+    if not (folder / "data.1").exists():
+        return
+    (tmp_path / "job" / "rank0" / "data.0").unlink()
+    part = json.loads(laggard("explain", tmp_path / "job" / "rank0", "--json").stdout)
+    assert part["inputs"][0]["rows"]["sample"] < perf_count(folder)
+    assert any("data.0" in limit for limit in part["limits"])

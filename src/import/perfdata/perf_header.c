@@ -34,6 +34,15 @@ bool lg_pd_is_pipe(const uint8_t *head, size_t n)
 	return size == PD_PIPE_HEADER || __builtin_bswap64(size) == PD_PIPE_HEADER;
 }
 
+/* The old magic is text in either byte order: the header's size tells. */
+static bool is_swapped(const uint8_t *head)
+{
+	uint64_t magic = pd_u64(head, false);
+
+	return magic == PD_MAGIC2_SWAPPED || magic == __builtin_bswap64(PD_MAGIC1) ||
+	       (magic == PD_MAGIC1 && pd_u64(head + 8, false) > 0xffffffff);
+}
+
 static int nomem(struct lg_error *err)
 {
 	return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
@@ -239,8 +248,8 @@ int lg_pd_header_feature(struct lg_pd_header *h, uint32_t id, const uint8_t *p, 
 	case PDH_EVENT_DESC:
 		rc = event_desc_feature(h, c);
 		break;
-	case PDH_DIR_FORMAT:
-		h->in_folder = true;
+	case PDH_DIR_FORMAT: /* 0: everything is in this file, the folder is for others (--kcore) */
+		h->in_folder = pd_take_u64(&c) != 0 || c.bad;
 		break;
 	case PDH_CLOCK_DATA:
 		clock_data_feature(h, c);
@@ -405,24 +414,28 @@ static int read_section(struct lg_pd_header *h, int fd, uint32_t id, uint64_t at
 	return rc;
 }
 
+static bool has_feature(const uint8_t *bits, uint32_t id, bool swap)
+{
+	/* Files of 32-bit machines of the other byte order have their bits in 4-byte words. */
+	bool words = swap && !(pd_u64(bits, true) & 1ull << PDH_HOSTNAME) &&
+		     (pd_u32(bits, true) & 1u << PDH_HOSTNAME);
+
+	return words ? pd_u32(bits + id / 32 * 4, true) >> (id % 32) & 1
+		     : pd_u64(bits + id / 64 * 8, swap) >> (id % 64) & 1;
+}
+
 /* One pd_u64 pair (offset, size) for each bit of the header, behind the records. */
 static int read_features(struct lg_pd_header *h, int fd, const uint8_t *bits, uint64_t at,
 			 uint64_t *ret_end, struct lg_error *err)
 {
 	uint64_t all = at;
-	uint64_t first = pd_u64(bits, h->swap);
-	/* Files of 32-bit machines of the other byte order have their bits in 4-byte words. */
-	bool words = h->swap && !(first & 1ull << PDH_HOSTNAME) &&
-		     (pd_u32(bits, true) & 1u << PDH_HOSTNAME);
 	int rc = 0;
 
 	for (uint32_t id = 0; id < PDH_MAX && !rc; id++) {
 		uint8_t pair[16];
 		uint64_t section, size;
-		bool set = words ? pd_u32(bits + id / 32 * 4, true) >> (id % 32) & 1
-				 : pd_u64(bits + id / 64 * 8, h->swap) >> (id % 64) & 1;
 
-		if (!set)
+		if (!has_feature(bits, id, h->swap))
 			continue;
 		if (read_at(fd, at, pair, sizeof pair) != sizeof pair)
 			break;
@@ -452,21 +465,26 @@ static void look_behind(struct lg_pd_header *h, int fd, uint64_t end)
 	h->joined = lg_pd_sniff(magic, read_at(fd, end, magic, sizeof magic));
 }
 
+bool lg_pd_is_folder(const uint8_t *head, size_t n)
+{
+	bool swap = n >= PD_FILE_HEADER && is_swapped(head);
+
+	return n >= PD_FILE_HEADER && lg_pd_sniff(head, n) && pd_u64(head + 8, swap) >= PD_FILE_HEADER &&
+	       has_feature(head + 72, PDH_DIR_FORMAT, swap);
+}
+
 int lg_pd_header_read(struct lg_pd_header *h, int fd, const uint8_t *head, size_t n_head,
 		      struct lg_error *err)
 {
-	uint64_t magic, size, end;
+	uint64_t size, end;
 	int rc;
 
 	if (!lg_pd_sniff(head, n_head))
 		return lg_fail(err, LG_E_FORMAT, 0, "not a perf.data file");
 	if (n_head < PD_PIPE_HEADER)
 		return lg_fail(err, LG_E_FORMAT, n_head, "a perf.data file that ends inside its header");
-	magic = pd_u64(head, false);
-	/* The old magic is text in either byte order: the header's size tells. */
-	h->old_magic = magic == PD_MAGIC1;
-	h->swap = magic == PD_MAGIC2_SWAPPED || magic == __builtin_bswap64(PD_MAGIC1) ||
-		  (h->old_magic && pd_u64(head + 8, false) > 0xffffffff);
+	h->old_magic = pd_u64(head, false) == PD_MAGIC1;
+	h->swap = is_swapped(head);
 	h->attrs.swap = h->swap;
 	size = pd_u64(head + 8, h->swap);
 	if (size == PD_PIPE_HEADER) {
@@ -481,6 +499,7 @@ int lg_pd_header_read(struct lg_pd_header *h, int fd, const uint8_t *head, size_
 	h->data_size = pd_u64(head + 48, h->swap);
 	if (h->data_at > INT64_MAX || h->data_size > INT64_MAX)
 		return lg_fail(err, LG_E_FORMAT, 40, "the records lie outside of the file");
+	h->in_folder = lg_pd_is_folder(head, n_head);
 	rc = read_attrs(h, fd, pd_u64(head + 24, h->swap), pd_u64(head + 32, h->swap),
 			pd_u64(head + 16, h->swap), err);
 	if (!rc && !h->attrs.n)

@@ -60,5 +60,7 @@ void lg_pd_header_done(struct lg_pd_header *h);
 /* 100 where head is one of ours. */
 int lg_pd_sniff(const uint8_t *head, size_t n);
 bool lg_pd_is_pipe(const uint8_t *head, size_t n);
+/* Is the whole header of a file there, and does it tell of files beside it? */
+bool lg_pd_is_folder(const uint8_t *head, size_t n);
 
 #endif /* LG_IMPORT_PERFDATA_PERF_HEADER_H */

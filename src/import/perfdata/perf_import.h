@@ -3,7 +3,8 @@
  * perf_import.h - one import of a perf.data file: what its parts share.
  *
  *   bytes -> perf_stream -> records -> perf_order -> in time order -> perf_records -> rows
- *             (zstd inside)   (time only)      perf_handover         \-> perf_events -> sched_feed
+ *             (perf_file:     (time only)      perf_handover         \-> perf_events -> sched_feed
+ *              zstd inside)
  *
  * Up to perf_handover one thread works, beyond it another: what the second uses is marked [2], and
  * belongs to the first only after lg_pd_handover_wait().
@@ -11,6 +12,7 @@
 #ifndef LG_IMPORT_PERFDATA_PERF_IMPORT_H
 #define LG_IMPORT_PERFDATA_PERF_IMPORT_H
 #include "import/perfdata/perf_chains.h"
+#include "import/perfdata/perf_folder.h"
 #include "import/perfdata/perf_handover.h"
 
 struct lg_pd_events;
@@ -42,17 +44,37 @@ struct lg_pd {
 	struct lg_pd_memo *memo;  /* NULL until the first chain */
 	struct lg_pd_handover *handover;
 	struct lg_pd_pool pool;
-	struct lg_pd_stream in, zin; /* zin: what was compressed */
-	void *zstd;
+	struct lg_pd_file *file;  /* [n_files], one but for folders */
+	size_t n_files;
+	struct lg_pd_file *f;     /* the one being read */
+	struct lg_pd_members members;
+	struct lg_error *err;     /* of the caller, for what is called back */
 	struct lg_pd_order order;
 	bool settled;             /* events have names: samples may be handed out */
 	/* counts for the closing notes */
 	uint64_t records, unknown_type, unknown_at, deferred;
 	uint32_t unknown_kind;
-	uint64_t zstd_failed, zstd_failed_at;
-	uint64_t damaged, damaged_at, damaged_bytes;
-	bool cut_payload;
+	const char *unknown_in;   /* lg_pd_file.name */
 };
+
+/* perfdata.c: the next record of p->f, and those that are compressed in it. 1, 0 at its end, LG_E_*. */
+int lg_pd_step(struct lg_pd *p, struct lg_error *err) LG_MUST_CHECK;
+
+/* The time by which it is put in order. */
+static inline uint64_t lg_pd_time_of(struct lg_pd_attrs *attrs, const struct lg_pd_record *r)
+{
+	const struct lg_pd_attr *a = lg_pd_attr_of(attrs, r->p, r->size, r->type == PD_SAMPLE);
+
+	if (!a)
+		return LG_PD_NO_TIME;
+	if (r->type == PD_SAMPLE)
+		return lg_pd_sample_time(a, r->p, r->size, attrs->swap);
+	if ((r->type == PD_FORK || r->type == PD_EXIT) && r->size >= 32)
+		return pd_u64(r->p + 24, attrs->swap);
+	if (a->at.back_time > 0 && r->size >= PD_RECORD_HEADER + a->at.trailer)
+		return pd_u64(r->p + r->size - a->at.back_time, attrs->swap);
+	return LG_PD_NO_TIME;
+}
 
 /* perf_records.c: one record, in order. */
 int lg_pd_record_in_order(struct lg_pd *p, const struct lg_pd_handed *r);

@@ -153,6 +153,16 @@ int lg_pd_order_round(struct lg_pd_order *o)
 	return rc;
 }
 
+int lg_pd_order_until(struct lg_pd_order *o, uint64_t limit)
+{
+	size_t n = o->n;
+	int rc = hand_out(o, limit, SIZE_MAX);
+
+	/* Records know their sizes, their list does not: those that wait have the size of all. */
+	o->bytes = n ? (size_t)((double)o->bytes * (double)o->n / (double)n) : 0;
+	return rc;
+}
+
 int lg_pd_order_flush(struct lg_pd_order *o)
 {
 	o->bytes = 0;

@@ -37,6 +37,8 @@ struct lg_pd_order {
 
 int lg_pd_order_add(struct lg_pd_order *o, const struct lg_pd_record *r, uint64_t ts) LG_MUST_CHECK;
 int lg_pd_order_round(struct lg_pd_order *o) LG_MUST_CHECK;
+/* Nothing older than limit comes any more. */
+int lg_pd_order_until(struct lg_pd_order *o, uint64_t limit) LG_MUST_CHECK;
 /* Everything that still waits. */
 int lg_pd_order_flush(struct lg_pd_order *o) LG_MUST_CHECK;
 void lg_pd_order_done(struct lg_pd_order *o);

@@ -31,6 +31,11 @@ static inline uint64_t lg_pd_sample_time(const struct lg_pd_attr *a, const uint8
 
 	return at >= 0 && at + 8 <= size ? pd_u64(rec + at, swap) : LG_PD_NO_TIME;
 }
+/* 0: perf made the record up, about what was there before. */
+static inline bool lg_pd_is_timed(uint64_t ts)
+{
+	return ts != 0 && ts != LG_PD_NO_TIME;
+}
 /* The chain alone, where it comes right behind the fixed fields; NULL elsewhere. What it finds is what
  * lg_pd_sample_read() finds. */
 static inline const uint8_t *lg_pd_sample_chain(const struct lg_pd_attr *a, const uint8_t *rec,

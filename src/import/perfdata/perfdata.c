@@ -9,10 +9,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-#include <zstd.h>
 
 #include "base/alloc.h"
 #include "import/perfdata/perf_import.h"
@@ -23,6 +21,8 @@ enum {
 	/* Records that wait for order when no round ends: 2 buffers of 256 CPUs at perf's default
 	 * size would be 256 MB, but those have rounds. */
 	WINDOW_BYTES = 32 << 20,
+	/* Of a folder that is known, so only what was written in disorder waits: at most this. */
+	FOLDER_WINDOW_BYTES = 256 << 20,
 	/* pairs of clock readings are two calls one after the other, the first in microseconds
 	 * (record__init_clock() in tools/perf/builtin-record.c) */
 	CLOCK_PAIR_ERROR_NS = 50000,
@@ -220,21 +220,6 @@ static void after_change(struct lg_pd *p)
 	p->timing = p->h.attrs;
 }
 
-static uint64_t time_of(struct lg_pd *p, const struct lg_pd_record *r)
-{
-	const struct lg_pd_attr *a = lg_pd_attr_of(&p->timing, r->p, r->size, r->type == PD_SAMPLE);
-
-	if (!a)
-		return LG_PD_NO_TIME;
-	if (r->type == PD_SAMPLE)
-		return lg_pd_sample_time(a, r->p, r->size, p->timing.swap);
-	if ((r->type == PD_FORK || r->type == PD_EXIT) && r->size >= 32)
-		return pd_u64(r->p + 24, p->timing.swap);
-	if (a->at.back_time > 0 && r->size >= PD_RECORD_HEADER + a->at.trailer)
-		return pd_u64(r->p + r->size - a->at.back_time, p->timing.swap);
-	return LG_PD_NO_TIME;
-}
-
 static int kernel_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_error *err)
 {
 	uint64_t ts;
@@ -246,113 +231,64 @@ static int kernel_record(struct lg_pd *p, const struct lg_pd_record *r, struct l
 			return rc;
 		after_change(p);
 	}
-	ts = time_of(p, r);
+	ts = lg_pd_time_of(&p->timing, r);
 	/* Without a time, or about what was there before: as soon as it is read, like perf. */
-	if (ts == 0 || ts == LG_PD_NO_TIME)
+	if (!lg_pd_is_timed(ts)) {
 		rc = hand_over(p, &(struct lg_pd_entry){ ts, r->p, r->block, r->offset });
-	else
+	} else {
+		p->f->timed++;
 		rc = lg_pd_order_add(&p->order, r, ts);
+	}
 	return rc == LG_E_NOMEM ? nomem(err) : rc;
 }
 
 static int any_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_error *err);
 
-static int drain(struct lg_pd *p, uint64_t offset, struct lg_error *err)
+static int unpacked_record(void *self, const struct lg_pd_record *r)
 {
-	struct lg_pd_record r;
-	int rc;
+	struct lg_pd *p = self;
 
-	while ((rc = lg_pd_stream_next(&p->zin, &r)) > 0) {
-		/* One compressed inside another is damage; it must not lead us round in circles. */
-		if (r.type == PD_COMPRESSED || r.type == PD_COMPRESSED2)
-			continue;
-		r.offset = offset;
-		rc = any_record(p, &r, err);
-		if (rc)
-			return rc;
-	}
-	return rc < 0 ? nomem(err) : 0;
+	return any_record(p, r, p->err);
 }
 
-/* One zstd stream runs through all compressed records; records may begin in one, end in the next. */
-static int compressed_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_error *err)
-{
-	size_t head = r->type == PD_COMPRESSED2 ? 16 : 8;
-	ZSTD_inBuffer in = { .src = r->p + head };
-	size_t before;
-	int rc = 0;
-
-	if (!p->zstd) {
-		p->zstd = ZSTD_createDStream();
-		if (!p->zstd)
-			return nomem(err);
-	}
-	if (r->size < head)
-		return 0;
-	in.size = r->size - head;
-	if (r->type == PD_COMPRESSED2) {
-		uint64_t n = pd_u64(r->p + 8, p->h.swap);
-
-		in.size = n < in.size ? (size_t)n : in.size; /* the rest is padding */
-	}
-	do {
-		ZSTD_outBuffer out = { 0 };
-		size_t k;
-
-		out.dst = lg_pd_stream_room(&p->zin, 1 << 16, &out.size);
-		if (!out.dst)
-			return nomem(err);
-		before = in.pos;
-		k = ZSTD_decompressStream(p->zstd, &out, &in);
-		lg_pd_stream_filled(&p->zin, out.pos);
-		if (ZSTD_isError(k)) {
-			/* What follows in the stream refers to what is lost. */
-			if (!p->zstd_failed++)
-				p->zstd_failed_at = r->offset;
-			ZSTD_DCtx_reset(p->zstd, ZSTD_reset_session_only);
-			p->zin.at = p->zin.end;
-			break;
-		}
-		if (out.pos)
-			rc = drain(p, r->offset, err);
-		if (!out.pos && in.pos == before)
-			break;
-	} while (!rc);
-	return rc;
-}
-
-/* What follows a record without being one. */
 static int payload_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_error *err)
 {
-	uint64_t n = 0;
+	struct lg_pd_stream *in = &p->f->in;
+	uint64_t n = lg_pd_payload(r, p->h.swap);
 	int rc;
 
-	if (r->type == PD_AUXTRACE && r->size >= 16) {
-		n = pd_u64(r->p + 8, p->h.swap);
-	} else if (r->type == PD_HEADER_TRACING_DATA && r->size >= 12) {
-		n = pd_u32(r->p + 8, p->h.swap);
-		n = (n + 7) & ~7ull;
+	if (r->type == PD_HEADER_TRACING_DATA && n) {
 		if (n > 64 << 20)
 			return lg_fail(err, LG_E_LIMIT, r->offset, "tracing data of %llu bytes",
 				       (unsigned long long)n);
-		rc = lg_pd_stream_ensure(&p->in, (size_t)n);
+		rc = lg_pd_stream_ensure(in, (size_t)n);
 		if (rc < 0)
 			return nomem(err);
 		if (rc) {
 			rc = before_change(p, err);
 			if (rc)
 				return rc;
-			rc = lg_pd_header_feature(&p->h, PDH_TRACING_DATA,
-						  p->in.block->bytes + p->in.at, (size_t)n, err);
+			rc = lg_pd_header_feature(&p->h, PDH_TRACING_DATA, in->block->bytes + in->at,
+						  (size_t)n, err);
 			if (rc == LG_E_NOMEM)
 				return rc;
 			p->h.features_damaged += rc != 0;
 			after_change(p);
 		}
 	}
-	if (n && lg_pd_stream_skip(&p->in, n) < n)
-		p->cut_payload = true;
-	return p->in.nomem ? nomem(err) : 0;
+	if (n && lg_pd_stream_skip(in, n) < n)
+		p->f->cut_payload = true;
+	return in->nomem ? nomem(err) : 0;
+}
+
+/* Of a kind that may be younger than this program. */
+static void unknown_record(struct lg_pd *p, const struct lg_pd_record *r)
+{
+	if (p->unknown_type++)
+		return;
+	p->unknown_kind = r->type;
+	p->unknown_at = r->offset;
+	p->unknown_in = p->f->name;
 }
 
 static int any_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_error *err)
@@ -361,20 +297,22 @@ static int any_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_e
 
 	p->records++;
 	if (__builtin_expect(r->type <= PD_KERNEL_MAX, 1)) {
-		if (r->type > PD_CALLCHAIN_DEFERRED && !p->unknown_type++) {
-			p->unknown_kind = r->type;
-			p->unknown_at = r->offset;
-		}
+		if (r->type > PD_CALLCHAIN_DEFERRED)
+			unknown_record(p, r);
 		p->deferred += r->type == PD_CALLCHAIN_DEFERRED;
 		return kernel_record(p, r, err);
 	}
 	switch (r->type) {
 	case PD_FINISHED_ROUND:
-		rc = lg_pd_order_round(&p->order);
+		if (p->n_files == 1) /* of a folder, the files themselves tell what is final */
+			rc = lg_pd_order_round(&p->order);
 		break;
 	case PD_COMPRESSED:
 	case PD_COMPRESSED2:
-		return compressed_record(p, r, err);
+		/* What is in them says itself what it fails with; err is the same. */
+		p->err = err;
+		rc = lg_pd_file_unpack(p->f, r, unpacked_record, p);
+		break;
 	case PD_HEADER_ATTR:
 	case PD_HEADER_BUILD_ID:
 	case PD_HEADER_FEATURE:
@@ -394,10 +332,8 @@ static int any_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_e
 	case PD_HEADER_TRACING_DATA:
 		return payload_record(p, r, err);
 	default:
-		if (r->type > PD_SCHEDSTAT_DOMAIN && r->type < PD_SIMPLE_FIRST && !p->unknown_type++) {
-			p->unknown_kind = r->type;
-			p->unknown_at = r->offset;
-		}
+		if (r->type > PD_SCHEDSTAT_DOMAIN && r->type < PD_SIMPLE_FIRST)
+			unknown_record(p, r);
 		break;
 	}
 	return rc == LG_E_NOMEM ? nomem(err) : rc;
@@ -419,26 +355,61 @@ static void note(struct lg_pd *p, enum lg_diag_id id, uint64_t n, const char *fm
 	lg_add_diag_now(p->b, id, p->first_ts == INT64_MIN ? INT64_MIN : p->last_ts, n, "%s", text);
 }
 
-static void note_end(struct lg_pd *p)
+static void note_end(struct lg_pd *p, const struct lg_pd_file *f)
 {
-	const struct lg_pd_stream *in = &p->in;
+	const struct lg_pd_stream *in = &f->in;
 	size_t left = in->end - in->at;
+	const char *who = *f->name ? f->name : "the file";
+	bool closes = !p->h.pipe && f == p->file; /* the header says where its records end */
 	unsigned long long at = in->pos, want = p->h.data_at + p->h.data_size;
 
 	if (in->read_errno)
-		note(p, LG_DIAG_FILE_TRUNCATED, 1, "reading stopped at byte %llu: %s", at,
-		     strerror(in->read_errno));
-	else if (left || p->cut_payload)
-		note(p, LG_DIAG_FILE_TRUNCATED, 1, "the file ends inside a record at byte %llu", at);
-	else if (!p->h.pipe && p->h.data_size && at < want)
+		note(p, LG_DIAG_FILE_TRUNCATED, 1, "%s%sreading stopped at byte %llu: %s", f->name,
+		     *f->name ? ": " : "", at, strerror(in->read_errno));
+	else if (left || f->cut_payload)
+		note(p, LG_DIAG_FILE_TRUNCATED, 1, "%s ends inside a record at byte %llu", who, at);
+	else if (closes && p->h.data_size && at < want)
 		note(p, LG_DIAG_FILE_TRUNCATED, 1,
-		     "the file ends at byte %llu, its records were to go on to byte %llu", at, want);
-	else if (!p->h.pipe && !p->h.data_size)
+		     "%s ends at byte %llu, its records were to go on to byte %llu", who, at, want);
+	else if (closes && !p->h.data_size)
 		note(p, LG_DIAG_FILE_TRUNCATED, 1,
-		     "perf record did not close the file: read to its end at byte %llu", at);
-	if (p->zin.end > p->zin.at)
-		note(p, LG_DIAG_FILE_TRUNCATED, 1, "the compressed part ends inside a record at byte %llu",
-		     at);
+		     "perf record did not close %s: read to its end at byte %llu", who, at);
+	if (f->zin.end > f->zin.at)
+		note(p, LG_DIAG_FILE_TRUNCATED, 1, "%s: the compressed part ends inside a record at byte %llu",
+		     who, at);
+}
+
+static void note_file(struct lg_pd *p, const struct lg_pd_file *f)
+{
+	const char *colon = *f->name ? ": " : "";
+
+	note_end(p, f);
+	note(p, LG_DIAG_FILE_DAMAGED, f->damaged, "%s%s%llu places are not records, the first at byte %llu; "
+	     "%llu bytes were skipped", f->name, colon, (unsigned long long)f->damaged,
+	     (unsigned long long)f->damaged_at, (unsigned long long)f->damaged_bytes);
+	note(p, LG_DIAG_FILE_DAMAGED, f->zstd_failed, "%s%s%llu compressed records cannot be unpacked, the "
+	     "first at byte %llu", f->name, colon, (unsigned long long)f->zstd_failed,
+	     (unsigned long long)f->zstd_failed_at);
+}
+
+/* What of the folder is not here. */
+static void note_members(struct lg_pd *p)
+{
+	const struct lg_pd_members *m = &p->members;
+	size_t unread = 0;
+	const struct lg_pd_member *first = NULL;
+
+	for (size_t i = 0; i < m->n; i++) {
+		first = m->at[i].error && !first ? &m->at[i] : first;
+		unread += m->at[i].error != 0;
+	}
+	if (first)
+		note(p, LG_DIAG_PARTIAL, unread, "%zu files of the recording cannot be read, the first is "
+		     "data.%u: %s", unread, first->number, strerror(first->error));
+	note(p, LG_DIAG_PARTIAL, m->missing, "%zu files of the recording are missing, the first is data.%u",
+	     m->missing, m->first_missing);
+	note(p, LG_DIAG_PARTIAL, p->h.in_folder && !m->n && !m->missing, "perf record --threads leaves the samples "
+	     "in the files data.0, data.1 ... beside its file data: there are none; give the whole folder");
 }
 
 /* The file does not say where it was made: whose names these are. */
@@ -461,13 +432,9 @@ static void note_proof(struct lg_pd *p, const struct lg_pd_code *c)
 
 static void notes(struct lg_pd *p)
 {
-	note_end(p);
-	note(p, LG_DIAG_FILE_DAMAGED, p->damaged, "%llu places are not records, the first at byte %llu; "
-	     "%llu bytes were skipped", (unsigned long long)p->damaged,
-	     (unsigned long long)p->damaged_at, (unsigned long long)p->damaged_bytes);
-	note(p, LG_DIAG_FILE_DAMAGED, p->zstd_failed, "%llu compressed records cannot be unpacked, the "
-	     "first at byte %llu", (unsigned long long)p->zstd_failed,
-	     (unsigned long long)p->zstd_failed_at);
+	for (size_t i = 0; i < p->n_files; i++)
+		note_file(p, &p->file[i]);
+	note_members(p);
 	note(p, LG_DIAG_FILE_DAMAGED, p->short_records, "%llu records are shorter than their content, "
 	     "the first at byte %llu", (unsigned long long)p->short_records,
 	     (unsigned long long)p->short_at);
@@ -481,10 +448,9 @@ static void notes(struct lg_pd *p)
 	     (unsigned long long)p->h.behind_at, (unsigned long long)p->h.behind);
 	note(p, LG_DIAG_LOST_EVENTS, p->lost_by_event > p->lost ? p->lost_by_event - p->lost : 0,
 	     "perf's buffer was full; when is not told: only perf's count at the end has these");
-	note(p, LG_DIAG_NOT_UNDERSTOOD, p->unknown_type, "records of type %u at byte %llu and others "
-	     "like it", p->unknown_kind, (unsigned long long)p->unknown_at);
-	note(p, LG_DIAG_NOT_UNDERSTOOD, p->h.in_folder, "perf record --threads left the samples in the files "
-	     "data.0, data.1 ... beside this one, which are not read: record without --threads");
+	note(p, LG_DIAG_NOT_UNDERSTOOD, p->unknown_type, "records of type %u at byte %llu%s%s and others "
+	     "like it", p->unknown_kind, (unsigned long long)p->unknown_at,
+	     p->unknown_in && *p->unknown_in ? " of " : "", p->unknown_in ? p->unknown_in : "");
 	note(p, LG_DIAG_NOT_UNDERSTOOD, p->deferred, "user stacks were recorded apart from their "
 	     "samples (deferred unwinding) and are not joined");
 	note(p, LG_DIAG_FILE_DAMAGED, p->h.attrs.unknown_ids, "%llu samples belong to no event of the "
@@ -507,28 +473,28 @@ static void notes(struct lg_pd *p)
 
 /* -- the walk -- */
 
-static int walk(struct lg_pd *p, struct lg_error *err)
+int lg_pd_step(struct lg_pd *p, struct lg_error *err)
 {
 	struct lg_pd_record r;
+	int rc = lg_pd_file_next(p->f, &r);
+
+	if (rc <= 0)
+		return rc < 0 ? nomem(err) : 0;
+	rc = any_record(p, &r, err);
+	return rc ? rc : 1;
+}
+
+static int walk(struct lg_pd *p, struct lg_error *err)
+{
 	int rc;
 
-	while ((rc = lg_pd_stream_next(&p->in, &r)) > 0) {
-		if (__builtin_expect(p->in.skipped != 0, 0)) {
-			if (!p->damaged++)
-				p->damaged_at = p->in.skipped_at;
-			p->damaged_bytes += p->in.skipped;
-		}
-		rc = any_record(p, &r, err);
-		if (rc)
-			return rc;
-	}
-	if (rc < 0)
-		return nomem(err);
-	if (p->in.skipped) {
-		if (!p->damaged++)
-			p->damaged_at = p->in.skipped_at;
-		p->damaged_bytes += p->in.skipped;
-	}
+	if (p->n_files > 1)
+		rc = lg_pd_folder_walk(p, err);
+	else
+		while ((rc = lg_pd_step(p, err)) > 0)
+			;
+	if (rc)
+		return rc;
 	rc = lg_pd_order_flush(&p->order);
 	if (!rc)
 		rc = lg_pd_handover_wait(p->handover);
@@ -537,54 +503,132 @@ static int walk(struct lg_pd *p, struct lg_error *err)
 
 static int nothing(struct lg_pd *p, struct lg_error *err)
 {
-	if (p->damaged)
-		return lg_fail(err, LG_E_FORMAT, p->damaged_at,
+	if (p->file->damaged)
+		return lg_fail(err, LG_E_FORMAT, p->file->damaged_at,
 			       "no record can be read, the first place is none");
-	return lg_fail(err, LG_E_FORMAT, p->in.pos,
+	return lg_fail(err, LG_E_FORMAT, p->file->in.pos,
 		       "the perf.data file holds no record");
 }
 
-static int read_all(struct lg_pd *p, int fd, const uint8_t *head, size_t n_head, unsigned how,
-		    struct lg_error *err)
+/* Positioned at its start; -1. */
+static int memory_file(const struct lg_perfdata_part *part, struct lg_error *err)
+{
+	int fd = memfd_create("perf.data", MFD_CLOEXEC);
+
+	if (fd < 0) {
+		(void)lg_fail_errno(err, errno, "cannot make a file in memory");
+	} else if (pwrite(fd, part->p, part->n, 0) != (ssize_t)part->n) {
+		(void)lg_fail_errno(err, EIO, "memory file");
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* What is read: a file or a pipe, of which the head has been read from fd already. */
+struct input {
+	int fd;
+	const uint8_t *head;
+	size_t n_head;
+	unsigned how;
+	const char *path;                  /* NULL = none: nothing lies beside it */
+	const struct lg_perfdata_part *part; /* of a test: what lies beside it */
+	size_t n_parts;
+};
+
+static int files_beside(struct lg_pd *p, const struct input *in, struct lg_error *err)
+{
+	if (!p->h.in_folder)
+		return 0;
+	if (in->path)
+		return lg_pd_members_open(&p->members, in->path, err);
+	for (size_t i = 0; i < in->n_parts; i++) {
+		struct lg_pd_member m = { .number = (uint32_t)i, .fd = memory_file(&in->part[i], err),
+					  .size = in->part[i].n };
+
+		if (m.fd < 0)
+			return LG_E_IO;
+		if (lg_pd_members_add(&p->members, &m)) {
+			close(m.fd);
+			return nomem(err);
+		}
+	}
+	return 0;
+}
+
+static int open_files(struct lg_pd *p, const struct input *in, struct lg_error *err)
+{
+	uint64_t size = p->h.data_size;
+	int rc = files_beside(p, in, err);
+
+	if (rc)
+		return rc;
+	p->file = lg_calloc(1 + p->members.n, sizeof *p->file);
+	if (!p->file)
+		return nomem(err);
+	p->f = &p->file[p->n_files++];
+	lg_pd_file_init(p->f, &p->pool, in->fd, in->head, in->n_head, p->h.swap);
+	if (!p->h.pipe && p->h.data_size)
+		p->f->in.limit = p->h.data_at + p->h.data_size;
+	for (size_t i = 0; i < p->members.n; i++) {
+		const struct lg_pd_member *m = &p->members.at[i];
+
+		if (m->fd < 0)
+			continue;
+		snprintf(p->file[p->n_files].name, sizeof p->file->name, "data.%u", m->number);
+		lg_pd_file_init(&p->file[p->n_files++], &p->pool, m->fd, NULL, 0, p->h.swap);
+		size += m->size;
+	}
+	if (p->n_files > 1)
+		snprintf(p->file->name, sizeof p->file->name, "data");
+	/* What is kept for reuse counts against the file's size, which memory is to stay below. */
+	if (!p->h.pipe && p->h.data_size)
+		p->pool.max = 4 + (size_t)(size >> 24 < 60 ? size >> 24 : 60);
+	return 0;
+}
+
+static int prepare(struct lg_pd *p, const struct input *in, struct lg_error *err)
 {
 	const struct lg_pd_hands hands = { .complete = complete, .ahead = ahead, .work = work, .self = p };
-	uint64_t skip;
-	int rc = lg_pd_header_read(&p->h, how & SEEKABLE ? fd : -1, head, n_head, err);
+	int rc = lg_pd_header_read(&p->h, in->how & SEEKABLE ? in->fd : -1, in->head, in->n_head, err);
 
 	if (!rc)
 		rc = lg_pd_code_init(&p->code, p->b, &p->h, err);
 	if (rc)
 		return rc;
-	p->code.closed = how & CLOSED;
-	lg_pd_stream_init(&p->in, &p->pool, fd, head, n_head);
-	lg_pd_stream_init(&p->zin, &p->pool, -1, NULL, 0);
-	p->in.swap = p->zin.swap = p->tasks.swap = p->h.swap;
-	rc = lg_pd_handover_new(&p->handover, &p->pool, &hands, err);
+	p->code.closed = in->how & CLOSED;
+	rc = open_files(p, in, err);
+	if (!rc)
+		rc = lg_pd_handover_new(&p->handover, &p->pool, &hands, err);
 	if (rc)
 		return rc;
+	p->tasks.swap = p->h.swap;
 	p->order.pool = &p->pool;
 	p->order.deliver = deliver;
 	p->order.self = p;
-	p->order.window = WINDOW_BYTES;
+	p->order.window = p->n_files > 1 ? FOLDER_WINDOW_BYTES : WINDOW_BYTES;
 	p->tasks.b = p->b;
 	p->tasks.code = &p->code;
 	p->first_ts = INT64_MIN;
-	/* What is kept for reuse counts against the file's size, which memory is to stay below. */
-	if (!p->h.pipe && p->h.data_size)
-		p->pool.max = 4 + (size_t)(p->h.data_size >> 24 < 60 ? p->h.data_size >> 24 : 60);
-	if (!p->h.pipe && p->h.data_size)
-		p->in.limit = p->h.data_at + p->h.data_size;
+	return 0;
+}
+
+static int read_all(struct lg_pd *p, const struct input *in, struct lg_error *err)
+{
+	int rc = prepare(p, in, err);
+
+	if (rc)
+		return rc;
 	/* Between header and records: the lists of ids, read already. */
-	skip = p->h.data_at;
-	if (lg_pd_stream_skip(&p->in, skip) < skip)
-		return p->in.nomem ? nomem(err) : nothing(p, err);
+	if (lg_pd_stream_skip(&p->f->in, p->h.data_at) < p->h.data_at && p->n_files == 1)
+		return p->f->in.nomem ? nomem(err) : nothing(p, err);
 	rc = walk(p, err);
 	if (!rc)
 		rc = settle(p, err);
 	if (!rc && !p->records)
 		rc = nothing(p, err);
 	if (!rc && !p->h.attrs.n)
-		rc = lg_fail(err, LG_E_FORMAT, p->in.pos,
+		rc = lg_fail(err, LG_E_FORMAT, p->f->in.pos,
 			     "the perf.data stream describes no event");
 	if (!rc)
 		rc = lg_pd_events_finish(p, err);
@@ -596,8 +640,7 @@ static int read_all(struct lg_pd *p, int fd, const uint8_t *head, size_t n_head,
 	return rc;
 }
 
-static int import_fd(int fd, const uint8_t *head, size_t n_head, unsigned how, struct lg_builder *b,
-		     struct lg_error *err)
+static int import_input(const struct input *in, struct lg_builder *b, struct lg_error *err)
 {
 	struct lg_pd *p = lg_calloc(1, sizeof *p);
 	int rc;
@@ -605,16 +648,15 @@ static int import_fd(int fd, const uint8_t *head, size_t n_head, unsigned how, s
 	if (!p)
 		return nomem(err);
 	p->b = p->h.b = b;
-	rc = read_all(p, fd, head, n_head, how, err);
+	rc = read_all(p, in, err);
 	lg_pd_handover_free(p->handover);
 	lg_pd_events_free(p->events);
 	lg_pd_order_done(&p->order);
-	if (p->in.pool) {
-		lg_pd_stream_done(&p->in);
-		lg_pd_stream_done(&p->zin);
-	}
+	for (size_t i = 0; i < p->n_files; i++)
+		lg_pd_file_done(&p->file[i]);
+	lg_free(p->file);
+	lg_pd_members_done(&p->members);
 	lg_pd_pool_done(&p->pool);
-	ZSTD_freeDStream(p->zstd);
 	lg_pd_memo_free(p->memo);
 	lg_pd_tasks_done(&p->tasks);
 	lg_pd_code_done(&p->code);
@@ -626,47 +668,53 @@ static int import_fd(int fd, const uint8_t *head, size_t n_head, unsigned how, s
 	return rc;
 }
 
-static int run_how(const char *path, unsigned how, struct lg_builder *b, struct lg_error *err)
+/* in: but for what is read here. */
+static int run_fd(struct input in, struct lg_builder *b, struct lg_error *err)
 {
 	uint8_t head[HEAD_BYTES];
-	size_t n = 0;
 	ssize_t k = 0;
-	int fd = open(path, O_RDONLY | O_CLOEXEC), rc;
 
-	if (fd < 0)
-		return lg_fail_errno(err, errno, "cannot open %s", path);
-	while (n < sizeof head && ((k = read(fd, head + n, sizeof head - n)) > 0 ||
-				   (k < 0 && errno == EINTR)))
-		n += k > 0 ? (size_t)k : 0;
-	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-	rc = k < 0 ? lg_fail_errno(err, errno, "cannot read %s", path)
-		   : import_fd(fd, head, n, how, b, err);
-	close(fd);
-	return rc;
+	while (in.n_head < sizeof head && ((k = read(in.fd, head + in.n_head, sizeof head - in.n_head)) > 0 ||
+					   (k < 0 && errno == EINTR)))
+		in.n_head += k > 0 ? (size_t)k : 0;
+	in.head = head;
+	(void)posix_fadvise(in.fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+	return k < 0 ? lg_fail_errno(err, errno, "cannot read %s", in.path ? in.path : "the file")
+		     : import_input(&in, b, err);
 }
 
 static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 {
-	return run_how(path, SEEKABLE, b, err);
+	int fd = open(path, O_RDONLY | O_CLOEXEC), rc;
+
+	if (fd < 0)
+		return lg_fail_errno(err, errno, "cannot open %s", path);
+	rc = run_fd((struct input){ .fd = fd, .how = SEEKABLE, .path = path }, b, err);
+	close(fd);
+	return rc;
 }
 
 static int run_stream(int fd, const uint8_t *head, size_t n, struct lg_builder *b, struct lg_error *err)
 {
-	return import_fd(fd, head, n, 0, b, err);
+	return import_input(&(struct input){ .fd = fd, .head = head, .n_head = n }, b, err);
+}
+
+int lg_perfdata_read_parts(const struct lg_perfdata_part *part, size_t n, struct lg_builder *b,
+			   struct lg_error *err)
+{
+	int fd = memory_file(part, err), rc;
+
+	if (fd < 0)
+		return LG_E_IO;
+	rc = run_fd((struct input){ .fd = fd, .how = SEEKABLE | CLOSED, .part = part + 1, .n_parts = n - 1 },
+		    b, err);
+	close(fd);
+	return rc;
 }
 
 int lg_perfdata_read_memory(const uint8_t *p, size_t n, struct lg_builder *b, struct lg_error *err)
 {
-	int fd = memfd_create("perf.data", MFD_CLOEXEC), rc;
-	char path[32];
-
-	if (fd < 0)
-		return lg_fail_errno(err, errno, "cannot make a file in memory");
-	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-	rc = write(fd, p, n) == (ssize_t)n ? run_how(path, SEEKABLE | CLOSED, b, err)
-					 : lg_fail_errno(err, EIO, "memory file");
-	close(fd);
-	return rc;
+	return lg_perfdata_read_parts(&(struct lg_perfdata_part){ p, n }, 1, b, err);
 }
 
 const struct lg_importer lg_import_perfdata = {

@@ -87,6 +87,14 @@ static void symbol_sources(void)
 		o->cache[0] = 0;
 }
 
+/* For what can be larger than memory: /tmp often is memory. */
+static void scratch_folder(void)
+{
+	const char *given = getenv("TMPDIR");
+
+	lg_import_scratch = given && *given ? given : "/var/tmp";
+}
+
 int lg_step_regex_option(const struct lg_command *cmd, const char *re)
 {
 	struct lg_error err = { 0 };
@@ -124,6 +132,7 @@ int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	if (!rc) {
 		symbol_sources();
+		scratch_folder();
 		lg_progress_start("reading ...");
 		rc = lg_import_found((const char *const *)l.paths.path, l.n, l.paths.perhaps, &l.trace,
 				     l.info, err);

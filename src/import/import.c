@@ -31,7 +31,9 @@
 #include "import/refuse.h"
 #include "import/smi/smi.h"
 #include "import/source/packing.h"
+#include "import/source/source.h"
 #include "import/torchlog/torchlog.h"
+#include "import/unpack.h"
 #include "store/merge.h"
 
 #define DAY_S 86400.0
@@ -68,6 +70,7 @@ struct input {
 	char spool[32];    /* /proc/self/fd/N of a pipe's copy */
 	char data[4096];   /* of a folder that is one recording: the file that stands for it */
 	int fd;            /* of that copy; -1 */
+	const char *damage; /* why that is not all there is; NULL */
 	int pipe;          /* read as it comes, head is gone from it; -1 */
 	dev_t dev;
 	ino_t ino;
@@ -224,6 +227,49 @@ static const struct lg_importer *best_of(const struct input *in, int *ret_score)
 	return best;
 }
 
+/* The importer of what is packed here, if none reads it as it is and one surely would unpacked. */
+static const struct lg_importer *best_inside(const struct input *in)
+{
+	struct input *inner = lg_is_packed(in->head, in->n_head) ? lg_calloc(1, sizeof *inner) : NULL;
+	const struct lg_importer *best = NULL;
+	int score = 0;
+
+	if (!inner)
+		return NULL;
+	inner->head = inner->first;
+	(void)best_of(in, &score);
+	if (score < SCORE_SURE) {
+		inner->n_head = lg_source_head(in->head, in->n_head, (char *)inner->first,
+					       sizeof inner->first);
+		best = best_of(inner, &score);
+	}
+	best = score < SCORE_SURE ? NULL : best;
+	lg_free(inner);
+	return best;
+}
+
+/* What is packed is unpacked, where its importer does not do that itself. */
+static int input_unpack(struct input *in, struct lg_error *err)
+{
+	int fd, rc;
+
+	if (in->pipe >= 0 || !best_inside(in))
+		return 0;
+	rc = lg_unpack(in->name, in->path, &fd, &in->damage, err);
+	if (rc)
+		return rc;
+	if (in->fd >= 0) /* what a pipe delivered */
+		close(in->fd);
+	in->fd = fd;
+	snprintf(in->spool, sizeof in->spool, "/proc/self/fd/%d", fd);
+	in->path = in->spool;
+	if (in->head != in->first)
+		lg_free(in->head);
+	in->head = in->first;
+	in->n_head = 0;
+	return read_head(in, fd, true, err);
+}
+
 bool lg_import_is_folder(const char *path)
 {
 	char data[4096];
@@ -247,6 +293,8 @@ enum lg_import_known lg_import_knows(const char *path)
 		if (best)
 			known = score < SCORE_SURE || best == &lg_import_torchlog ? LG_IMPORT_PERHAPS
 										  : LG_IMPORT_YES;
+		if (known != LG_IMPORT_YES && best_inside(in))
+			known = LG_IMPORT_YES;
 		input_done(in);
 	}
 	lg_free(in);
@@ -313,6 +361,8 @@ static int read_one(const struct input *in, struct lg_trace **ret, const char **
 		lg_builder_free(b);
 		return rc;
 	}
+	if (in->damage)
+		lg_add_diag_now(b, LG_DIAG_FILE_TRUNCATED, INT64_MIN, 1, "%s", in->damage);
 	*ret_format = imp->name;
 	return lg_builder_seal(b, ret, err);
 }
@@ -352,7 +402,9 @@ static int import_path(const char *path, struct lg_trace **ret, struct lg_import
 
 	if (rc)
 		return rc;
-	rc = read_one(in, ret, &info->format, err);
+	rc = input_unpack(in, err);
+	if (!rc)
+		rc = read_one(in, ret, &info->format, err);
 	input_done(in);
 	info->path = path;
 	return rc;

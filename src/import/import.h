@@ -52,6 +52,10 @@ int lg_import(const char *const *paths, size_t n_paths, struct lg_trace **ret,
 int lg_import_found(const char *const *paths, size_t n_paths, const bool *may_leave_out,
 		    struct lg_trace **ret, struct lg_import_info *info, struct lg_error *err) LG_MUST_CHECK;
 
+/* Where packed files are unpacked whose readers go back and forth: a folder; NULL = in memory. Set before the
+ * first import. */
+extern const char *lg_import_scratch;
+
 /* Is this a folder that is one input, not one of inputs? perf record --threads writes such. */
 bool lg_import_is_folder(const char *path);
 /* Is this a regular file, or such a folder, of a kind that can be read? By its first bytes, which of a text

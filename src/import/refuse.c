@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include <lzma.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -83,10 +84,39 @@ static void probe_zstd(struct probe *r, const uint8_t *p, size_t n)
 	(void)ZSTD_freeDStream(zs);
 }
 
+static const char *xz_fault(lzma_ret rc)
+{
+	return rc == LZMA_MEMLIMIT_ERROR ? "they take too much memory"
+	       : rc == LZMA_OPTIONS_ERROR ? "they were packed in a way that is not known here" : "they are damaged";
+}
+
+static void probe_xz(struct probe *r, const uint8_t *p, size_t n)
+{
+	uint8_t text[1];
+	lzma_stream xz = { .next_in = p, .avail_in = n, .next_out = text, .avail_out = sizeof text };
+	lzma_ret rc;
+
+	*r = (struct probe){ .some = true };
+	if (lzma_stream_decoder(&xz, (uint64_t)256 << 20, 0) != LZMA_OK)
+		return;
+	rc = lzma_code(&xz, LZMA_RUN);
+	*r = (struct probe){ .at = xz.total_in, .some = !xz.avail_out, .over = rc == LZMA_STREAM_END };
+	if (rc != LZMA_OK && rc != LZMA_STREAM_END && rc != LZMA_BUF_ERROR)
+		r->bad = xz_fault(rc);
+	lzma_end(&xz);
+}
+
+static const char *packing_of(const uint8_t *p, size_t n)
+{
+	return is_gzip(p, n) ? "gzip" : lg_is_zstd(p, n) ? "zstd" : lg_is_xz(p, n) ? "xz" : NULL;
+}
+
 static void probe(struct probe *r, const uint8_t *p, size_t n)
 {
 	if (is_gzip(p, n))
 		probe_gzip(r, p, n);
+	else if (lg_is_xz(p, n))
+		probe_xz(r, p, n);
 	else
 		probe_zstd(r, p, n);
 }
@@ -111,12 +141,14 @@ static size_t read_more(const char *path, uint8_t *buf, size_t size)
 
 int lg_refuse_packed(const char *name, const char *path, const uint8_t *head, size_t n, struct lg_error *err)
 {
-	const char *kind = is_gzip(head, n) ? "gzip" : "zstd";
+	const char *kind = packing_of(head, n);
 	LG_AUTOFREE uint8_t *buf = NULL;
 	struct probe r;
 
 	/* 28 b5 is no text: a zstd file of less than its magic number is one that was cut. */
-	if (!is_gzip(head, n) && !lg_is_zstd(head, n) && !(n >= 2 && n < 4 && !memcmp(head, "\x28\xb5\x2f", n)))
+	if (!kind && n >= 2 && n < 4 && !memcmp(head, "\x28\xb5\x2f", n))
+		kind = "zstd";
+	if (!kind)
 		return 0;
 	probe(&r, head, n);
 	if (r.some)
@@ -137,8 +169,8 @@ int lg_refuse_packed(const char *name, const char *path, const uint8_t *head, si
 			       "%s: nothing can be unpacked from its %s data: %s; copy or make it again", name,
 			       kind, r.bad);
 	if (r.over)
-		return lg_fail(err, LG_E_FORMAT, r.at, "%s is a %s file of nothing: it unpacks to 0 bytes", name,
-			       kind);
+		return lg_fail(err, LG_E_FORMAT, r.at, "%s is %s %s file of nothing: it unpacks to 0 bytes", name,
+			       *kind == 'x' ? "an" : "a", kind);
 	return lg_fail(err, LG_E_FORMAT, n, "%s: its %s data end %s; copy or make it again", name, kind,
 		       r.in_header ? "inside their header" : "before anything can be unpacked");
 }
@@ -181,6 +213,8 @@ static const char *looks_like(const uint8_t *p, size_t n)
 	} known[] = {
 		{ "\x1f\x8b", "a gzip file", 2 },
 		{ "\x28\xb5\x2f\xfd", "a zstd file", 4 },
+		{ "\xfd" "7zXZ", "an xz file", 6 },
+		{ "BZh", "a bzip2 file", 3 },
 		{ "\x7f" "ELF", "an ELF file", 4 },
 		{ "PERFILE2", "a perf.data file", 8 },
 		{ LG_LAG_MAGIC, "a recording of laggard", 8 },
@@ -203,13 +237,6 @@ static const char *looks_like(const uint8_t *p, size_t n)
 		if (!p[i] || (p[i] < 0x20 && !strchr("\t\n\r\f", p[i])))
 			return "of no kind that is known here";
 	return "text";
-}
-
-/* Read by laggard, but not through a compressor: their readers go back and forth. */
-static bool is_binary(const uint8_t *p, size_t n)
-{
-	return n >= 16 && (!memcmp(p, "PERFILE2", 8) || !memcmp(p, LG_LAG_MAGIC, 8) ||
-			   !memcmp(p, "SQLite format 3", 15));
 }
 
 /* How much of a list of formats fits into room bytes: whole formats. */
@@ -256,14 +283,16 @@ int lg_refuse_unknown(const char *name, const uint8_t *head, size_t n, const cha
 		      struct lg_error *err)
 {
 	uint8_t text[TEXT_BYTES];
-	const char *enc, *inside = "";
+	const char *enc, *packing = packing_of(head, n);
+	char inside[48] = "";
 	bool marked;
 
-	if (is_gzip(head, n) || lg_is_zstd(head, n)) {
+	if (packing) {
 		size_t k = lg_source_head(head, n, (char *)text, sizeof text);
 
 		if (k) {
-			inside = is_gzip(head, n) ? "a gzip file; unpacked it is " : "a zstd file; unpacked it is ";
+			snprintf(inside, sizeof inside, "%s %s file; unpacked it is ", *packing == 'x' ? "an" : "a",
+				 packing);
 			head = text;
 			n = k;
 		}
@@ -273,9 +302,5 @@ int lg_refuse_unknown(const char *name, const uint8_t *head, size_t n, const cha
 		return lg_fail(err, LG_E_FORMAT, 0,
 			       "%s is %s%s text (%s): convert it first: iconv -f %s -t UTF-8", name, inside, enc,
 			       marked ? "it begins with a byte order mark" : "every other byte is zero", enc);
-	if (*inside && is_binary(head, n))
-		return lg_fail(err, LG_E_FORMAT, 0, "%s is %s%s, which is read unpacked: %s %s", name, inside,
-			       looks_like(head, n), strstr(inside, "zstd") ? "zstd -d" : "gunzip -k",
-			       name);
 	return refuse_listing(err, name, inside, looks_like(head, n), formats);
 }

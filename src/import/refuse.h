@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 /*
- * 0, or LG_E_FORMAT and why nothing at all comes out of a gzip or zstd file: where it ends or is wrong.
+ * 0, or LG_E_FORMAT and why nothing at all comes out of a gzip, zstd or xz file: where it ends or is wrong.
  * path is opened only where its first bytes alone do not tell. name: what people call it.
  */
 int lg_refuse_packed(const char *name, const char *path, const uint8_t *head, size_t n, struct lg_error *err)

@@ -3,6 +3,8 @@
 import collections
 import gzip
 import json
+import lzma
+import os
 import re
 import shutil
 import struct
@@ -101,6 +103,66 @@ def test_the_text_of_perf_script_says_the_same(laggard, burn, tmp_path):
     ours = inner_frames((tmp_path / "d.folded").read_text())
     theirs = inner_frames((tmp_path / "t.folded").read_text())
     assert ours["innermost_work"] == theirs["innermost_work"]
+
+
+@pytest.fixture(scope="module", params=["gz", "xz", "zst"])
+def pack(request):
+    def run(content):
+        if request.param == "zst":
+            return subprocess.run(["zstd", "-qc"], input=content, capture_output=True, check=True).stdout
+        return {"gz": gzip, "xz": lzma}[request.param].compress(content)
+
+    if request.param == "zst" and not shutil.which("zstd"):
+        pytest.skip("needs zstd: run tools/install-deps test")
+    return run
+
+
+def test_a_packed_file_is_read_like_a_plain_one(laggard, laggard_path, burn, pack, tmp_path):
+    plain = burn / "perf.data"
+    packed = pack(plain.read_bytes())
+    path = tmp_path / "job" / "rank0"
+    path.parent.mkdir()
+    path.write_bytes(packed)
+    assert laggard("convert", plain, "-o", tmp_path / "plain.lag").returncode == 0
+    outs = {}
+    for name in (path, path.parent, plain):
+        out = tmp_path / "out.folded"
+        done = laggard("convert", name, "-o", out)
+        assert done.returncode == 0, done.stderr
+        outs[name] = out.read_text()
+    assert outs[path] == outs[path.parent] == outs[plain]
+    piped = subprocess.run([laggard_path, "explain", "-", "--json"], input=packed, capture_output=True, check=True)
+    assert json.loads(piped.stdout)["inputs"][0]["rows"]["sample"] == perf_count(plain)
+    lag = tmp_path / "x"
+    lag.write_bytes(pack((tmp_path / "plain.lag").read_bytes()))
+    assert rows(laggard, lag) == perf_count(plain)
+    text = subprocess.run(["perf", "script", "-i", plain], capture_output=True, check=True).stdout
+    lag.write_bytes(pack(text))
+    assert rows(laggard, lag) == perf_count(plain)
+
+
+def test_a_packed_file_that_is_cut_is_read_as_far_as_it_goes(laggard, burn, pack, tmp_path):
+    whole = (burn / "perf.data").read_bytes()
+    packed = pack(whole + os.urandom(600000))  # zstd's blocks have 128 KiB
+    path = tmp_path / "cut"
+    path.write_bytes(packed[:-20])
+    done = laggard("explain", path, "--json")
+    assert done.returncode == 0, done.stderr
+    verdict = json.loads(done.stdout)
+    assert verdict["inputs"][0]["rows"]["sample"] == perf_count(burn / "perf.data")
+    assert any("data ends early" in limit for limit in verdict["limits"]), verdict["limits"]
+    path.write_bytes(packed[:40])
+    done = laggard("explain", path)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+
+
+def test_where_there_is_no_room_to_unpack_memory_is_taken(laggard, burn, tmp_path):
+    path = tmp_path / "x.gz"
+    path.write_bytes(gzip.compress((burn / "perf.data").read_bytes()))
+    for folder in (tmp_path / "none", tmp_path):
+        done = laggard("explain", path, "--json", env={"TMPDIR": str(folder)})
+        assert done.returncode == 0, done.stderr
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["x.gz"]
 
 
 def test_a_cut_file_is_read_and_said_to_be_cut(laggard, burn, tmp_path):

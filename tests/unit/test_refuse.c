@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <lzma.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -105,6 +106,31 @@ static void a_gzip_file_that_is_odd(void **state)
 	says(bytes, 9010, "its gzip data end inside their header", 9010);
 }
 
+static size_t xz(const void *p, size_t n)
+{
+	size_t at = 0;
+
+	assert_int_equal(lzma_easy_buffer_encode(1, LZMA_CHECK_CRC64, NULL, p, n, bytes, &at, ROOM), LZMA_OK);
+	return at;
+}
+
+static void an_xz_file_of_which_nothing_comes_out(void **state)
+{
+	size_t n = xz(trace, sizeof trace - 1);
+
+	(void)state;
+	assert_string_equal(said(bytes, n), "");
+	for (size_t k = 6; k < 24; k++)
+		says(bytes, k, "its xz data end before anything can be unpacked", k);
+	bytes[8] ^= 1; /* the header's own checksum */
+	says(bytes, n, "nothing can be unpacked from its xz data: they are damaged", 12);
+	n = xz("", 0);
+	says(bytes, n, "an xz file of nothing: it unpacks to 0 bytes", n);
+	n = xz("#!/bin/sh\n", 10);
+	says(bytes, n, "is an xz file; unpacked it is a script, not a trace", 0);
+	says("BZh91AY&SY\0\1", 12, "is a bzip2 file, not a trace", 0);
+}
+
 static void a_zstd_file_of_which_nothing_comes_out(void **state)
 {
 	size_t n = zstd(trace, sizeof trace - 1);
@@ -192,6 +218,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_gzip_file_that_is_cut),
 		cmocka_unit_test(a_gzip_file_that_is_odd),
+		cmocka_unit_test(an_xz_file_of_which_nothing_comes_out),
 		cmocka_unit_test(a_zstd_file_of_which_nothing_comes_out),
 		cmocka_unit_test(text_in_two_bytes_a_character),
 		cmocka_unit_test(lists_whole_formats),

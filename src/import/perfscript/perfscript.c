@@ -7,14 +7,13 @@
  */
 #include "import/perfscript/perfscript.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "base/alloc.h"
 #include "base/map.h"
 #include "import/perfscript/script_line.h"
+#include "import/source/source.h"
 
 enum {
 	BUFFER_BYTES = 1 << 20, /* no line is longer; C++ names reach 100 kB */
@@ -216,22 +215,19 @@ static void one_line(struct script *s, const char *line, size_t n)
 	}
 }
 
-/* Lines of the file. ret_bytes: how far it could be read. */
-static int each_line(struct script *s, gzFile in, char *buf, uint64_t *ret_bytes, const char **ret_bad)
+/* Lines of the file. */
+static int each_line(struct script *s, struct lg_source *in, char *buf)
 {
 	size_t have = 0;
 	bool skipping = false; /* inside a line that is longer than the buffer */
 
 	for (;;) {
-		int got = gzread(in, buf + have, (unsigned)(BUFFER_BYTES - have)), code;
+		size_t got = lg_source_read(in, buf + have, BUFFER_BYTES - have);
 		char *line = buf, *nl;
 
-		if (got < 0)
-			*ret_bad = gzerror(in, &code);
-		if (got <= 0)
+		if (!got)
 			break;
-		*ret_bytes += (unsigned)got;
-		have += (size_t)got;
+		have += got;
 		while ((nl = memchr(line, '\n', have - (size_t)(line - buf)))) {
 			if (!skipping)
 				one_line(s, line, (size_t)(nl - line));
@@ -282,31 +278,27 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 {
 	struct script *s = lg_calloc(1, sizeof *s);
 	char *buf = lg_realloc(NULL, BUFFER_BYTES, 1);
-	gzFile in = gzopen(path, "rbe");
-	const char *bad = NULL;
-	uint64_t bytes = 0;
+	struct lg_source *in = NULL;
 	int rc = 0;
 
-	if (!s || !buf) {
+	if (!s || !buf)
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	} else if (!in) {
-		rc = lg_fail_errno(err, errno, "cannot open %s", path);
-	} else {
-		(void)gzbuffer(in, 1 << 17);
+	else
+		rc = lg_source_open(&in, path, err);
+	if (!rc) {
 		s->b = b;
 		s->s_unknown = lg_intern(b, "[unknown]");
-		rc = each_line(s, in, buf, &bytes, &bad);
+		rc = each_line(s, in, buf);
 		if (rc)
 			rc = lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
 		else if (!s->samples)
-			rc = lg_fail(err, LG_E_FORMAT, bytes,
+			rc = lg_fail(err, LG_E_FORMAT, lg_source_offset(in),
 				     "%llu lines of text and none is an event of perf script",
 				     (unsigned long long)s->line_no);
 		else
-			notes(s, bytes, bad);
+			notes(s, lg_source_offset(in), lg_source_damage(in));
 	}
-	if (in)
-		gzclose(in);
+	lg_source_close(in);
 	if (s)
 		lg_map_done(&s->frame_of);
 	lg_free(s);
@@ -388,20 +380,9 @@ static int sniff_text(const char *p, size_t n)
 static int sniff(const uint8_t *head, size_t n)
 {
 	char text[HEAD_BYTES];
-	z_stream z = { .next_in = (Bytef *)(uintptr_t)head, .avail_in = (uInt)n };
-	int score = 0;
 
-	if (n < 2 || head[0] != 0x1f || head[1] != 0x8b)
-		return n && memchr(head, 0, n) ? 0 : sniff_text((const char *)head, n);
-	if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
-		return 0;
-	z.next_out = (Bytef *)text;
-	z.avail_out = sizeof text;
-	(void)inflate(&z, Z_SYNC_FLUSH);
-	if (!memchr(text, 0, sizeof text - z.avail_out))
-		score = sniff_text(text, sizeof text - z.avail_out);
-	(void)inflateEnd(&z);
-	return score;
+	n = lg_source_head(head, n, text, sizeof text);
+	return n && memchr(text, 0, n) ? 0 : sniff_text(text, n);
 }
 
 const struct lg_importer lg_import_perfscript = {

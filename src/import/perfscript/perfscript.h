@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* perfscript.h - the text that perf script prints, plain or gzipped. */
+/* perfscript.h - the text that perf script prints, plain or packed. */
 #ifndef LG_IMPORT_PERFSCRIPT_PERFSCRIPT_H
 #define LG_IMPORT_PERFSCRIPT_PERFSCRIPT_H
 #include "import/import.h"

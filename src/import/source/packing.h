@@ -15,4 +15,12 @@ static inline bool lg_is_zstd(const void *head, size_t n)
 			  ((p[0] & 0xf0) == 0x50 && p[1] == 0x2a && p[2] == 0x4d && p[3] == 0x18));
 }
 
+/* The .xz file format, 2.1.1.1. */
+static inline bool lg_is_xz(const void *head, size_t n)
+{
+	const uint8_t *p = head;
+
+	return n >= 6 && p[0] == 0xfd && p[1] == '7' && p[2] == 'z' && p[3] == 'X' && p[4] == 'Z' && !p[5];
+}
+
 #endif /* LG_IMPORT_SOURCE_PACKING_H */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source.c - see source.h. Several gzip members or zstd frames in a row are one input. */
+/* source.c - see source.h. Several gzip members, zstd frames or xz streams in a row are one input. */
 #include "import/source/source.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <lzma.h>
 #include <string.h>
 #include <unistd.h>
 #include <zstd.h>
@@ -13,7 +14,9 @@
 #include "import/source/packing.h"
 
 enum { RAW_BYTES = 1 << 16, LINE_BYTES = 1 << 20 };
-enum packing { PLAIN, GZIP, ZSTD };
+enum packing { PLAIN, GZIP, ZSTD, XZ };
+/* xz -9 takes 65 MiB; what takes more than this was made to. */
+#define XZ_MEMORY ((uint64_t)256 << 20)
 
 struct lg_source {
 	int fd;
@@ -24,6 +27,7 @@ struct lg_source {
 	struct lg_gunzip *gzip;
 	ZSTD_DStream *zs;
 	int zs_open;        /* inside a frame */
+	lzma_stream xz;
 	uint64_t offset, cut;
 	const char *damage;
 	int end;
@@ -39,6 +43,8 @@ static enum packing packing_of(const uint8_t *p, size_t n)
 		return GZIP;
 	if (lg_is_zstd(p, n))
 		return ZSTD;
+	if (lg_is_xz(p, n))
+		return XZ;
 	return PLAIN;
 }
 
@@ -95,7 +101,8 @@ int lg_source_open(struct lg_source **ret, const char *path, struct lg_error *er
 	if (s->packing == ZSTD)
 		s->zs = ZSTD_createDStream();
 	if ((s->packing == GZIP && lg_gunzip_new(&s->gzip, feed, s, NULL)) ||
-	    (s->packing == ZSTD && !s->zs)) {
+	    (s->packing == ZSTD && !s->zs) ||
+	    (s->packing == XZ && lzma_stream_decoder(&s->xz, XZ_MEMORY, LZMA_CONCATENATED) != LZMA_OK)) {
 		lg_source_close(s);
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	}
@@ -110,6 +117,7 @@ void lg_source_close(struct lg_source *s)
 	close(s->fd);
 	lg_gunzip_free(s->gzip);
 	(void)ZSTD_freeDStream(s->zs);
+	lzma_end(&s->xz);
 	lg_free(s->text);
 	lg_free(s);
 }
@@ -152,6 +160,28 @@ static size_t read_zstd(struct lg_source *s, uint8_t *buf, size_t n)
 	return out.pos;
 }
 
+static size_t read_xz(struct lg_source *s, uint8_t *buf, size_t n)
+{
+	lzma_ret rc = LZMA_OK;
+
+	s->xz.next_out = buf;
+	s->xz.avail_out = n;
+	while (s->xz.avail_out == n && rc == LZMA_OK) {
+		fill(s);
+		s->xz.next_in = s->raw + s->raw_at;
+		s->xz.avail_in = s->raw_n - s->raw_at;
+		rc = lzma_code(&s->xz, s->raw_end ? LZMA_FINISH : LZMA_RUN);
+		s->raw_at = s->raw_n - s->xz.avail_in;
+	}
+	if (rc == LZMA_BUF_ERROR)
+		s->damage = "its xz data ends early";
+	else if (rc == LZMA_MEMLIMIT_ERROR)
+		s->damage = "its xz data takes more than 256 MiB to unpack";
+	else if (rc != LZMA_OK && rc != LZMA_STREAM_END)
+		s->damage = "its xz data is damaged";
+	return n - s->xz.avail_out;
+}
+
 size_t lg_source_read(struct lg_source *s, void *buf, size_t n)
 {
 	size_t k = 0;
@@ -163,6 +193,8 @@ size_t lg_source_read(struct lg_source *s, void *buf, size_t n)
 		k = read_gzip(s, buf, n);
 	} else if (s->packing == ZSTD) {
 		k = read_zstd(s, buf, n);
+	} else if (s->packing == XZ) {
+		k = read_xz(s, buf, n);
 	} else {
 		k = take(s, buf, n);
 	}
@@ -324,6 +356,17 @@ size_t lg_source_head(const uint8_t *head, size_t n, char *out, size_t cap)
 			;
 		(void)ZSTD_freeDStream(zs);
 		return to.pos;
+	}
+	if (packing == XZ) {
+		lzma_stream xz = { .next_in = head, .avail_in = n, .next_out = (uint8_t *)out,
+				   .avail_out = cap };
+
+		/* What came out before an end is what is wanted. */
+		if (lzma_stream_decoder(&xz, XZ_MEMORY, LZMA_CONCATENATED) != LZMA_OK ||
+		    lzma_code(&xz, LZMA_RUN) == LZMA_PROG_ERROR)
+			xz.avail_out = cap;
+		lzma_end(&xz);
+		return cap - xz.avail_out;
 	}
 	n = n < cap ? n : cap;
 	memcpy(out, head, n);

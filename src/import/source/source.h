@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * source.h - the bytes or lines of an input, plain, gzip or zstd (told by its first bytes).
+ * source.h - the bytes or lines of an input, plain, gzip, zstd or xz (told by its first bytes).
  *
  * What cannot be unpacked ends the input early: lg_source_damage() then says where and why. One
  * thread.

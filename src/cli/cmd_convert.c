@@ -3,6 +3,7 @@
 #include <getopt.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/load.h"
 #include "report/convert.h"
@@ -11,24 +12,52 @@
 
 enum format { CHROME, CHROME_GZ, PFTRACE, FOLDED, SPEEDSCOPE, PPROF, LAG, UNKNOWN };
 
+/* Longer suffixes first: .speedscope.json is not Chrome JSON. */
+static const struct {
+	const char *suffix;
+	enum format format;
+} suffixes[] = {
+	{ ".speedscope.json", SPEEDSCOPE }, { ".pb.gz", PPROF },
+	{ ".json.gz", CHROME_GZ }, { ".json", CHROME },
+	{ ".perfetto-trace", PFTRACE }, { ".pftrace", PFTRACE },
+	{ ".folded", FOLDED }, { ".lag", LAG },
+};
+enum { N_SUFFIXES = sizeof suffixes / sizeof *suffixes };
+
 static enum format format_of(const char *path)
 {
-	/* Longer suffixes first: .speedscope.json is not Chrome JSON. */
-	static const struct { const char *suffix; enum format format; } table[] = {
-		{ ".speedscope.json", SPEEDSCOPE }, { ".pb.gz", PPROF },
-		{ ".json.gz", CHROME_GZ }, { ".json", CHROME },
-		{ ".perfetto-trace", PFTRACE }, { ".pftrace", PFTRACE },
-		{ ".folded", FOLDED }, { ".lag", LAG },
-	};
 	size_t n = strlen(path);
 
-	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-		size_t s = strlen(table[i].suffix);
+	for (size_t i = 0; i < N_SUFFIXES; i++) {
+		size_t s = strlen(suffixes[i].suffix);
 
-		if (n >= s && !strcmp(path + n - s, table[i].suffix))
-			return table[i].format;
+		if (n >= s && !strcmp(path + n - s, suffixes[i].suffix))
+			return suffixes[i].format;
 	}
 	return UNKNOWN;
+}
+
+/* As the suffix, with its first dot or without, or as the tool that reads it. */
+static enum format format_named(const char *name)
+{
+	static const struct {
+		const char *name;
+		enum format format;
+	} tools[] = { { "chrome", CHROME }, { "perfetto", PFTRACE }, { "speedscope", SPEEDSCOPE },
+		      { "pprof", PPROF } };
+
+	for (size_t i = 0; i < N_SUFFIXES; i++)
+		if (!strcmp(name, suffixes[i].suffix) || !strcmp(name, suffixes[i].suffix + 1))
+			return suffixes[i].format;
+	for (size_t i = 0; i < sizeof tools / sizeof *tools; i++)
+		if (!strcmp(name, tools[i].name))
+			return tools[i].format;
+	return UNKNOWN;
+}
+
+static bool to_stdout(const char *out)
+{
+	return !strcmp(out, "-");
 }
 
 struct options {
@@ -38,12 +67,36 @@ struct options {
 	bool verdict;
 };
 
+/* As parse(): is it told what to write, and does that do no harm? */
+static int check_output(char **files, int n, struct options *opt)
+{
+	const struct lg_command *cmd = &lg_cmd_convert;
+
+	if (opt->format == UNKNOWN)
+		opt->format = format_of(opt->out);
+	if (opt->format == UNKNOWN && to_stdout(opt->out))
+		return lg_usage(cmd, "standard output has no suffix to take the format from: add --format json, "
+				     "pftrace, folded, speedscope, pprof or lag");
+	if (opt->format == UNKNOWN)
+		return lg_usage(cmd, "\"%s\": the format comes from the suffix: .json or .json.gz "
+				     "(Chrome), .pftrace (Perfetto), .folded (stacks), .speedscope.json, "
+				     ".pb.gz (pprof), .lag (laggard); or from --format", opt->out);
+	if (to_stdout(opt->out) && isatty(STDOUT_FILENO) && opt->format != CHROME && opt->format != FOLDED &&
+	    opt->format != SPEEDSCOPE)
+		return lg_usage(cmd, "this format is no text: it is not written to a terminal");
+	for (int i = 0; i < n && !to_stdout(opt->out); i++)
+		if (lg_same_file(files[i], opt->out))
+			return lg_usage(cmd, "-o %s would replace what is to be read", opt->out);
+	return -1;
+}
+
 /* Exit status to leave with, or -1 to go on. */
 static int parse(int argc, char **argv, struct options *opt)
 {
-	enum { FROM = 256, TO, NO_VERDICT, INLINE, LINES, STEP_REGEX };
+	enum { FORMAT = 256, FROM, TO, NO_VERDICT, INLINE, LINES, STEP_REGEX };
 	static const struct option longs[] = {
 		{ "output", required_argument, NULL, 'o' },
+		{ "format", required_argument, NULL, FORMAT },
 		{ "from", required_argument, NULL, FROM },
 		{ "to", required_argument, NULL, TO },
 		{ "no-verdict", no_argument, NULL, NO_VERDICT },
@@ -63,6 +116,12 @@ static int parse(int argc, char **argv, struct options *opt)
 		switch (c) {
 		case 'o':
 			opt->out = optarg;
+			break;
+		case FORMAT:
+			opt->format = format_named(optarg);
+			if (opt->format == UNKNOWN)
+				return lg_usage(cmd, "--format wants one of json, json.gz, pftrace, folded, "
+						     "speedscope, pprof, lag, not \"%s\"", optarg);
 			break;
 		case FROM:
 		case TO:
@@ -96,15 +155,7 @@ static int parse(int argc, char **argv, struct options *opt)
 		return lg_usage(cmd, "no output given (-o OUT)");
 	if (opt->from >= 0 && opt->to >= 0 && opt->to <= opt->from)
 		return lg_usage(cmd, "--to is not after --from");
-	opt->format = format_of(opt->out);
-	if (opt->format == UNKNOWN)
-		return lg_usage(cmd, "\"%s\": the format comes from the suffix: .json or .json.gz "
-				     "(Chrome), .pftrace (Perfetto), .folded (stacks), .speedscope.json, "
-				     ".pb.gz (pprof), .lag (laggard)", opt->out);
-	for (int i = optind; i < argc; i++)
-		if (lg_same_file(argv[i], opt->out))
-			return lg_usage(cmd, "-o %s would replace what is to be read", opt->out);
-	return -1;
+	return check_output(argv + optind, argc - optind, opt);
 }
 
 static struct lg_window window(const struct lg_trace *t, const struct options *opt)
@@ -179,7 +230,7 @@ static int write_out(const struct lg_loaded *l, const struct options *opt, struc
 
 static int run(int argc, char **argv)
 {
-	struct options opt = { .from = -1, .to = -1, .verdict = true };
+	struct options opt = { .format = UNKNOWN, .from = -1, .to = -1, .verdict = true };
 	struct lg_loaded l = { 0 };
 	struct lg_error err = { 0 };
 	int rc = parse(argc, argv, &opt);
@@ -188,7 +239,7 @@ static int run(int argc, char **argv)
 		return rc;
 	rc = lg_load(argv + optind, (size_t)(argc - optind), &l, &err);
 	/* Once more: OUT may lie in a folder that was named. */
-	if (!rc && lg_paths_find(&l.paths, opt.out)) {
+	if (!rc && !to_stdout(opt.out) && lg_paths_find(&l.paths, opt.out)) {
 		rc = lg_usage(&lg_cmd_convert, "-o %s would replace what is to be read", opt.out);
 		lg_loaded_done(&l);
 		return rc;
@@ -217,23 +268,25 @@ static int run(int argc, char **argv)
 
 const struct lg_command lg_cmd_convert = {
 	.name = "convert",
-	.args = "FILE... -o OUT [--from T] [--to T] [--step-regex RE]",
+	.args = "FILE... -o OUT [--format F] [--from T] [--to T] [--step-regex RE]",
 	.summary = "write the timeline for Chrome tracing, Perfetto and other tools",
 	.help =
-	"The format comes from OUT's suffix:\n"
+	"The format comes from OUT's suffix, or from --format:\n"
 	"  .json .json.gz    Chrome trace: chrome://tracing, ui.perfetto.dev, speedscope\n"
 	"  .pftrace          Perfetto protobuf: ui.perfetto.dev, trace_processor\n"
 	"  .folded           CPU samples as collapsed stacks: flamegraph.pl, speedscope\n"
 	"  .speedscope.json  CPU samples of each thread: speedscope\n"
 	"  .pb.gz            CPU samples: pprof\n"
 	"  .lag              laggard's own\n\n"
-	"  -o OUT            where to write\n"
+	"  -o OUT            where to write; - is standard output\n"
+	"  --format F        json json.gz pftrace folded speedscope pprof lag, whatever OUT is called\n"
 	"  --from T, --to T  only what lies between, as time from the start: 2.5 2.5s 500ms 1m\n"
 	"  --no-verdict      do not analyse; leave the lane of judged steps out\n"
 	"  --inline          frames of inlined functions, from debug information (perf.data)\n"
 	"  --lines           source file and line of each frame (perf.data)\n"
 	"  --step-regex RE   what a step's line looks like in a job's log (laggard-explain(1))\n\n"
 	"example:\n"
-	"  laggard convert run.lag -o run.pftrace --from 10s --to 15s\n",
+	"  laggard convert run.lag -o run.pftrace --from 10s --to 15s\n"
+	"  laggard convert perf.data -o - --format folded | flamegraph.pl > cpu.svg\n",
 	.run = run,
 };

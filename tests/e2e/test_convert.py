@@ -2,6 +2,7 @@
 """convert: what is drawn is strict, nested, exact to the nanosecond, and the same everywhere."""
 import collections
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -52,6 +53,39 @@ def test_chrome_json_is_strict_and_nested(convert, kind):
     times = re.findall(rb'"(?:ts|dur)":([^,}]*)', c.text)
     assert all(re.fullmatch(rb"\d+\.\d{3}", t) for t in times)
     assert kind == "empty" or times
+
+
+@pytest.mark.parametrize("suffix, name", [
+    (".json", "json"), (".json.gz", "json.gz"), (".pftrace", "perfetto"), (".folded", "folded"),
+    (".speedscope.json", "speedscope"), (".pb.gz", "pprof"), (".lag", ".lag")])
+def test_standard_output_gets_what_a_file_gets(convert, laggard, laggard_path, make_trace, tmp_path, suffix,
+                                                  name):
+    want = convert("stacks", suffix).read_bytes()
+    trace = make_trace("stacks")
+    done = laggard("convert", trace, "-o", "-", "--format", name, text=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == want
+    other = tmp_path / "named.otherwise"
+    assert laggard("convert", trace, "-o", other, "--format", name).returncode == 0
+    assert other.read_bytes() == want
+    piped = subprocess.run([laggard_path, "convert", "-", "-o", "-", "--format", name],
+                           input=trace.read_bytes(), capture_output=True)
+    assert (piped.returncode, piped.stdout) == (0, want)
+
+
+def test_standard_output_needs_a_format(laggard, make_trace):
+    for more, word in (((), "--format"), (("--format", "svg"), "svg")):
+        done = laggard("convert", make_trace("stall"), "-o", "-", *more)
+        assert done.returncode == 2 and word in done.stderr and not done.stdout
+
+
+def test_no_terminal_gets_bytes(laggard_path, make_trace):
+    us, them = os.openpty()
+    done = subprocess.run([laggard_path, "convert", make_trace("empty"), "-o", "-", "--format", "pftrace"],
+                          stdout=them, stderr=subprocess.PIPE, text=True)
+    os.close(them)
+    os.close(us)
+    assert done.returncode == 2 and "terminal" in done.stderr
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -90,22 +90,23 @@ static int check_output(char **files, int n, struct options *opt)
 	return -1;
 }
 
+enum { FORMAT = 256, FROM, TO, NO_VERDICT, INLINE, LINES, STEP_REGEX };
+static const struct option longs[] = {
+	{ "output", required_argument, NULL, 'o' },
+	{ "format", required_argument, NULL, FORMAT },
+	{ "from", required_argument, NULL, FROM },
+	{ "to", required_argument, NULL, TO },
+	{ "no-verdict", no_argument, NULL, NO_VERDICT },
+	{ "inline", no_argument, NULL, INLINE },
+	{ "lines", no_argument, NULL, LINES },
+	{ "step-regex", required_argument, NULL, STEP_REGEX },
+	{ "help", no_argument, NULL, 'h' },
+	{ 0 },
+};
+
 /* Exit status to leave with, or -1 to go on. */
 static int parse(int argc, char **argv, struct options *opt)
 {
-	enum { FORMAT = 256, FROM, TO, NO_VERDICT, INLINE, LINES, STEP_REGEX };
-	static const struct option longs[] = {
-		{ "output", required_argument, NULL, 'o' },
-		{ "format", required_argument, NULL, FORMAT },
-		{ "from", required_argument, NULL, FROM },
-		{ "to", required_argument, NULL, TO },
-		{ "no-verdict", no_argument, NULL, NO_VERDICT },
-		{ "inline", no_argument, NULL, INLINE },
-		{ "lines", no_argument, NULL, LINES },
-		{ "step-regex", required_argument, NULL, STEP_REGEX },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
-	};
 	const struct lg_command *cmd = &lg_cmd_convert;
 	int64_t *t;
 	int c;

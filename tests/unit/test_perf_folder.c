@@ -27,7 +27,7 @@ static const struct event sampled = {
 
 static struct file file[1 + MEMBERS];
 
-/* version: of the folder's layout; 0 = all is in this file. tail: records behind the first ones. */
+/* version: of the folder's layout; 0 = all is in this file. */
 static void put_data(struct file *f, uint64_t version, uint64_t n_threads)
 {
 	size_t data, n;
@@ -65,7 +65,7 @@ static void put_sample(struct file *f, uint64_t ts, uint32_t cpu)
 	end(f, at);
 }
 
-/* Two CPUs' buffers, one after the other in each round: not in order. At last what time and thread forgot. */
+/* Two CPUs' buffers, one after the other in each round: not in order. */
 static void put_member(struct file *f, uint32_t k, uint32_t rounds)
 {
 	*f = (struct file){ 0 };

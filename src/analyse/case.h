@@ -117,6 +117,7 @@ struct lg_case {
 	lg_prc *parent;        /* by process row, see lg_parent_of(); made at its first call */
 	uint8_t *in_job;       /* by process row, see lg_in_job(); made at its first call */
 	uint8_t *other_job;    /* by process row: of a marked job that is not judged; NULL = there is none */
+	uint8_t *always_ready; /* by thread row, see lg_find_always_ready(); NULL = not looked for */
 	bool has_states;
 	int32_t victim_pid;    /* that the user named; 0 = none */
 	int failed;
@@ -146,6 +147,10 @@ int64_t lg_stage_next(const struct lg_rank *r, int64_t ts);
 /* ---- infer.c: the same for programs without marks ---- */
 /* Did anybody say that p trains: the recorder, or the user? */
 bool lg_was_named(const struct lg_case *c, lg_prc p);
+/* "nobody said which process trains; the busiest: A, B": where there are several. NULL = there is no doubt. */
+const char *lg_candidates_text(struct lg_case *c);
+/* A limit that says so, where there is doubt: chosen was judged, and why. */
+void lg_say_candidates(struct lg_case *c, lg_thr chosen, const char *why);
 /* Fill c->ranks with the processes that look like the job (victim_pid: that one). */
 int lg_infer_ranks(struct lg_case *c, int32_t victim_pid) LG_MUST_CHECK;
 /* Step boundaries from the repetition of the thread's waits; *ret is freed by the caller. */

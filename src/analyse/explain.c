@@ -321,6 +321,8 @@ static int judge(struct lg_case *c, struct lg_error *err)
 	if (c->ranks[ref].inferred)
 		lg_limit(c, "steps are inferred from the repetition of the main thread's waits: no marks in "
 			 "this input");
+	if (c->ranks[ref].inferred)
+		lg_say_candidates(c, c->ranks[ref].thr, "the one whose slow steps lose the most");
 	for (size_t i = 0; i + 1 < c->n_ranks; i++)
 		if (c->ranks[i].rank >= 0 && c->ranks[i].rank == c->ranks[i + 1].rank) {
 			char one[LG_PID_TEXT], other[LG_PID_TEXT];

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "analyse/case.h"
+#include "analyse/host/culprit.h"
 #include "base/alloc.h"
 #include "base/map.h"
 #include "base/median.h"
@@ -123,6 +124,33 @@ int lg_infer_ranks(struct lg_case *c, int32_t victim_pid)
 	c->n_ranks = n;
 	lg_free(v);
 	return 0;
+}
+
+const char *lg_candidates_text(struct lg_case *c)
+{
+	enum { TOLD = 4 };
+	const char *text = "nobody said which process trains; the busiest are";
+
+	if (c->n_ranks < 2)
+		return NULL;
+	for (size_t i = 0; i < c->n_ranks; i++) {
+		const struct lg_rank *r = &c->ranks[i];
+
+		if (!r->inferred || r->rank >= 0 || lg_was_named(c, r->prc))
+			return NULL;
+		if (i < TOLD)
+			text = lg_arena_printf(&c->v->arena, "%s%s %s", text, i ? "," : "", lg_thread_text(c, r->thr));
+	}
+	return c->n_ranks > TOLD ? lg_arena_printf(&c->v->arena, "%s and %zu more", text, c->n_ranks - TOLD) : text;
+}
+
+void lg_say_candidates(struct lg_case *c, lg_thr chosen, const char *why)
+{
+	const char *text = lg_candidates_text(c);
+
+	if (text)
+		lg_limit(c, lg_arena_printf(&c->v->arena, "%s: %s was judged, %s; --victim PID names another", text,
+					    lg_thread_text(c, chosen), why));
 }
 
 struct group {

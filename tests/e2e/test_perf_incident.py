@@ -3,9 +3,11 @@
 
 No marks, no switches, no lock events: CPU samples of two ranks that train and of an agent that reads
 smaps_rollup of one after the other. And the healthy twin: an agent as busy, on an unrelated process.
+Both also beside a program that spins at idle priority on every CPU: it has what the others leave.
 """
 import dataclasses
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -24,14 +26,18 @@ ATTEMPTS = 3  # see test_scenarios.py
 class Captured(Run):
     """A run without laggard, in the middle of which perf looks at the whole machine."""
 
+    spins = False
+
     def start_causes(self, pids):
         super().start_causes(pids)
+        for i in range(os.cpu_count() if self.spins else 0):
+            self.causes[f"spinner{i}"] = subprocess.Popen(["chrt", "-i", "0", "sh", "-c", "while :; do :; done"])
         self.perf = subprocess.Popen(
             ["perf", "record", "-q", "-a", "-g", "-o", str(self.recording), "--", "sleep", "4"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def capture(tmp_path, target, tenant):
+def capture(tmp_path, target, tenant, spins):
     case = dataclasses.replace(
         CASES["agent_in_turn"], seconds=7, tenant=tenant,
         causes={"agent": ("exporter.py", "--period", str(PERIOD_S), target)})
@@ -39,6 +45,7 @@ def capture(tmp_path, target, tenant):
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     run = Captured(case, work, tmp_path / "perf.data", None)
+    run.spins = spins
     try:
         truth = run(lambda _text: None)
     except CannotRun as e:
@@ -82,10 +89,11 @@ def faults_of(truth, verdict):
     return out
 
 
-def test_four_seconds_of_plain_perf_name_the_reader(laggard, perf_works, tmp_path):
+@pytest.mark.parametrize("spins", [False, True])
+def test_four_seconds_of_plain_perf_name_the_reader(laggard, perf_works, tmp_path, spins):
     faults = []
     for _ in range(ATTEMPTS):
-        truth = capture(tmp_path, "{pids}", False)
+        truth = capture(tmp_path, "{pids}", False, spins)
         verdict = explain(laggard, tmp_path / "perf.data")
         print(json.dumps([(f["severity"], f["title"]) for f in verdict["findings"]], indent=1))
         faults.append("; ".join(faults_of(truth, verdict)))
@@ -94,9 +102,10 @@ def test_four_seconds_of_plain_perf_name_the_reader(laggard, perf_works, tmp_pat
     pytest.fail(f"{ATTEMPTS} attempts: " + " | ".join(faults), pytrace=False)
 
 
-def test_an_agent_as_busy_elsewhere_is_not_named(laggard, perf_works, tmp_path):
+@pytest.mark.parametrize("spins", [False, True])
+def test_an_agent_as_busy_elsewhere_is_not_named(laggard, perf_works, tmp_path, spins):
     for _ in range(ATTEMPTS):
-        truth = capture(tmp_path, "{tenant}", True)
+        truth = capture(tmp_path, "{tenant}", True, spins)
         verdict = explain(laggard, tmp_path / "perf.data")
         named = [f["title"] for f in verdict["findings"]
                  if f["severity"] in ("medium", "high") or (f["culprit"] or {}).get("pid") ==

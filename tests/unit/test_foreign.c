@@ -205,6 +205,91 @@ static void turns_on_a_cpu_are_no_stall(void **state)
 	}
 }
 
+/* What else runs on the victim's CPU, which it leaves for 8 ms in each step and for STALL in each second. */
+enum filler { NOBODY, SPINS, ONLY_IN_STALLS };
+
+static void two_full_cpus(enum filler filler, bool suspect, int suspect_cpu)
+{
+	start(2);
+	for (int at = 0, end; at < LENGTH; at = end) {
+		bool stalled = at && at % 1000 == 0;
+		int back = at + (stalled ? STALL : 8);
+
+		end = at + (stalled ? 100 : 50);
+		runs(VICTIM, VICTIM, 0, back, end);
+		if (stalled && suspect)
+			runs(SUSPECT, SUSPECT, suspect_cpu, at, back);
+		if (filler == ONLY_IN_STALLS ? stalled
+					     : filler == SPINS && !(stalled && suspect && !suspect_cpu))
+			runs(200, 200, 0, at, back);
+		if (filler == SPINS)
+			runs(201, 201, 1, stalled && suspect && suspect_cpu ? back : at, end);
+	}
+}
+
+/* A program that spins on every CPU at idle priority has the victim's CPU whenever the victim leaves it: in
+ * the stalls, too. That explains them as little as an idle CPU would. */
+static void who_is_always_ready_hides_nobody(void **state)
+{
+	(void)state;
+	for (int filler = NOBODY; filler <= ONLY_IN_STALLS; filler++) {
+		const struct lg_finding *f;
+		bool told = filler != SPINS;
+
+		two_full_cpus((enum filler)filler, true, 1);
+		f = accused();
+		/* Two run in the stalls alone, one on the victim's CPU: who of them it was is open. */
+		assert_int_equal(f && f->culprit.pid == SUSPECT, filler != ONLY_IN_STALLS);
+		if (f)
+			assert_int_equal(f->victims[0].pid, VICTIM);
+		for (size_t i = 0; f && i < f->n_evidence; i++)
+			told |= strstr(f->evidence[i].text, "(pid 201): of them") != NULL;
+		assert_true(told);
+		done(&o);
+	}
+}
+
+static void who_is_always_ready_is_not_named(void **state)
+{
+	(void)state;
+	two_full_cpus(SPINS, false, 0);
+	assert_null(accused());
+	assert_int_equal(o.v->n_findings, 0);
+	assert_true(has_limit(o.v, "stalls without a proven cause: victim (pid 900) stood still 7 times"));
+	assert_true(has_limit(o.v, "(pid 200) had it for 100 %"));
+	done(&o);
+}
+
+/* One that takes the victim's CPU in the stalls only is no spinner, whoever spins beside it. */
+static void a_hog_beside_a_spinner_is_named(void **state)
+{
+	const struct lg_finding *f;
+
+	(void)state;
+	two_full_cpus(SPINS, true, 0);
+	f = accused();
+	assert_non_null(f);
+	assert_int_equal(f->culprit.pid, SUSPECT);
+	done(&o);
+}
+
+/* A turn of 6 ms on another rank's CPU, for which the victim waits while a spinner has its own. */
+static void a_turn_on_another_rank_s_cpu_is_no_stall(void **state)
+{
+	(void)state;
+	start(2);
+	for (int at = 0; at < LENGTH; at += 50) {
+		int back = at + (at && at % 400 == 0 ? 14 : 8);
+
+		runs(VICTIM, VICTIM, 0, back, at + 50);
+		runs(200, 200, 0, at, back);
+		runs(VICTIM + 1, VICTIM + 1, 1, back, at + 50);
+		runs(SUSPECT, SUSPECT, 1, at + 8, back);
+	}
+	assert_null(accused());
+	done(&o);
+}
+
 /* The same load, but all of the long stalls are one process's. */
 static void on_a_full_machine_the_only_one_is_named(void **state)
 {
@@ -233,6 +318,10 @@ int main(void)
 		cmocka_unit_test(a_process_that_is_gone_does_not_stand_still),
 		cmocka_unit_test(on_a_full_machine_one_of_many_is_not_named),
 		cmocka_unit_test(turns_on_a_cpu_are_no_stall),
+		cmocka_unit_test(who_is_always_ready_hides_nobody),
+		cmocka_unit_test(who_is_always_ready_is_not_named),
+		cmocka_unit_test(a_hog_beside_a_spinner_is_named),
+		cmocka_unit_test(a_turn_on_another_rank_s_cpu_is_no_stall),
 		cmocka_unit_test(on_a_full_machine_the_only_one_is_named),
 	};
 

@@ -85,6 +85,13 @@ int lg_find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct lg_
 	return rc;
 }
 
+int32_t lg_cpu_before(const struct lg_case *c, lg_thr thr, int64_t ts)
+{
+	uint32_t p = lg_index_sample_from(c->idx, thr, ts);
+
+	return p > c->idx->sample_off[thr] ? c->t->sample.cpu[c->idx->sample[p - 1]] : -1;
+}
+
 int lg_find_seen(const struct lg_case *c, lg_prc prc, struct lg_seen *ret)
 {
 	const struct lg_index *x = c->idx;
@@ -98,7 +105,9 @@ int lg_find_seen(const struct lg_case *c, lg_prc prc, struct lg_seen *ret)
 	ret->v = lg_calloc(cap, sizeof *ret->v);
 	if (!ret->v)
 		return LG_E_NOMEM;
-	for (uint32_t k = from; k < to; k++)
+	for (uint32_t k = from; k < to; k++) {
+		if (c->always_ready && c->always_ready[x->thread[k]])
+			continue;
 		for (uint32_t p = x->sample_off[x->thread[k]]; p < x->sample_off[x->thread[k] + 1]; p++) {
 			uint32_t row = x->sample[p];
 
@@ -106,6 +115,7 @@ int lg_find_seen(const struct lg_case *c, lg_prc prc, struct lg_seen *ret)
 			if (!(s->flags[row] & LG_SAMPLE_OFFCPU))
 				ret->v[ret->n++] = (struct lg_moment){ s->ts[row], s->cpu[row] };
 		}
+	}
 	/* Of one thread they are in order; lg_cmp_i64() compares by what comes first. */
 	if (to > from + 1)
 		qsort(ret->v, ret->n, sizeof *ret->v, lg_cmp_i64);

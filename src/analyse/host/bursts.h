@@ -54,7 +54,11 @@ int64_t lg_sampling_period(struct lg_case *c, lg_thr thr);
 int lg_find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct lg_stretch life,
 		 struct lg_stretches *gaps) LG_MUST_CHECK;
 
-/* When a process was seen, by samples of all its threads, in order. Free v with lg_free(). */
+/* c->always_ready: threads that want a CPU all the time, and so have what the others leave (ready.c). */
+int lg_find_always_ready(struct lg_case *c, int64_t period) LG_MUST_CHECK;
+
+/* When a process was seen, by samples of its threads, in order; those that are always ready are left out.
+ * Free v with lg_free(). */
 struct lg_seen {
 	struct lg_moment {
 		int64_t ts;
@@ -67,6 +71,11 @@ int lg_find_seen(const struct lg_case *c, lg_prc prc, struct lg_seen *ret) LG_MU
 /* Bursts of a process within the victim's life: where it was seen no more than five periods apart. */
 int lg_find_bursts(const struct lg_seen *seen, int64_t period, struct lg_stretch life,
 		   struct lg_stretches *out) LG_MUST_CHECK;
+/* The CPU that thr ran on when it was seen last before ts; -1 = not seen. */
+int32_t lg_cpu_before(const struct lg_case *c, lg_thr thr, int64_t ts);
+/* A limit: the longer stalls of r, for which nobody was named (stalls.c). */
+int lg_say_stalls(struct lg_case *c, const struct lg_rank *r, const struct lg_stretches *gaps,
+		  struct lg_stretch life, int64_t period) LG_MUST_CHECK;
 /* Keep those that are long enough to be judged; the time that they take. */
 int64_t lg_keep_long(struct lg_stretches *b, int64_t period);
 /* Bursts with less between them than the longer one lasts are one occasion. Their number. */

@@ -43,6 +43,8 @@ enum { WORTH_A_THREAD = 1 << 17 /* samples */ };
 #define STILL_MORE 0.3   /* above its ordinary share */
 #define OWN_SHARE 0.5    /* of the long stalls: they are this candidate's, though it had the thread's CPU */
 #define TAKEN_SHARE 0.3  /* of a burst: so long somebody else had the thread's CPU */
+#define STALLS_TOLD 0.05 /* of its life: so long a thread stood still that is told of */
+#define TURN_NS 20000000ll /* two ticks of the slowest clock (HZ=100): longer than a turn of the scheduler */
 #define TURNS_SHARE 0.15 /* of the burst's CPU, later on: then another rank runs there in turns with it */
 
 static double chance(struct lg_stretch life, const struct lg_stretches *gaps,
@@ -128,6 +130,55 @@ static void done(struct candidate *k)
 	lg_free(k->bursts.v);
 }
 
+/* What the correlation rests on, and what speaks against it. */
+static void tell_proof(struct lg_case *c, struct lg_finding *f, const struct lg_rank *r,
+		       const struct candidate *k, const struct lg_rhythm *rhythm, size_t n_beats,
+		       size_t samples)
+{
+	const struct lg_stretches *bursts = &k->bursts;
+	const char *others = lg_candidates_text(c);
+	int64_t burst_ns = 0;
+	size_t told = 0;
+
+	for (size_t i = 0; i < bursts->n; i++)
+		burst_ns += bursts->v[i].end - bursts->v[i].ts;
+	lg_evidence_add(c, f, INT64_MIN, 0,
+			"stood still during %zu of its %zu bursts (%.0f %% of their time; %.0f %% is "
+			"usual); by chance with p = %.2g (%d random placements, corrected for the "
+			"number of processes)", k->hits, k->n_long, 100 * (double)k->covered / (double)burst_ns,
+			100 * k->usual, k->p, RUNS);
+	if (!isnan(rhythm->period_s)) {
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu bursts, %.3f s apart (chance: p = %.2g)", n_beats,
+				rhythm->period_s, rhythm->p);
+		if (isnan(c->v->period_s)) {
+			c->v->period_s = rhythm->period_s;
+			c->v->period_p = rhythm->p;
+			c->v->shape = "periodic";
+		}
+	}
+	if (k->rival.prc && k->rival.p < P_LIMIT && k->rival.covered * 2 >= k->covered) {
+		f->confidence *= 0.7;
+		lg_evidence_against(c, f, "%s coincides with them as well (p = %.2g, %.0f ms of the stalls; this one: %.0f ms): "
+				    "one of the two may only follow the other, or both a third",
+				    lg_thread_text(c, c->idx->main_of[k->rival.prc]), k->rival.p,
+				    (double)k->rival.covered / 1e6, (double)k->covered / 1e6);
+	}
+	if (k->all.n > k->n_judged)
+		lg_evidence_add(c, f, INT64_MIN, 0, "left out: %zu bursts while a third party had the CPU of %s, or "
+				"a rank ran in turns with it", k->all.n - k->n_judged,
+				lg_thread_text(c, r->thr));
+	if (samples)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu CPU samples of it inside the stalls", samples);
+	if (others)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%s: of them, the stalls of %s are covered longest; --victim PID "
+				"names another", others, lg_thread_text(c, r->thr));
+	for (size_t i = 0; i < bursts->n && told < 4; i++, told++)
+		lg_evidence_add(c, f, bursts->v[i].ts, bursts->v[i].end - bursts->v[i].ts,
+				"%s stood still for most of the %.1f ms while it ran",
+				lg_thread_text(c, r->thr),
+				(double)(bursts->v[i].end - bursts->v[i].ts) / 1e6);
+}
+
 static void tell(struct lg_case *c, const struct lg_rank *r, const struct candidate *k)
 {
 	const struct lg_stretches *bursts = &k->bursts;
@@ -137,7 +188,7 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct candid
 	struct lg_finding *f = lg_finding_add(c, "host.foreign_activity");
 	struct lg_rhythm rhythm;
 	struct lg_burst *beat;
-	size_t samples, n_at = 0, told = 0;
+	size_t samples, n_at = 0;
 	const char *every = "";
 
 	if (!f)
@@ -185,52 +236,13 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct candid
 				   f->culprit.pid, f->culprit.function ? " in " : "",
 				   f->culprit.function ? f->culprit.function : "", every,
 				   lg_thread_text(c, r->thr));
-	lg_evidence_add(c, f, INT64_MIN, 0,
-			"stood still during %zu of its %zu bursts (%.0f %% of their time; %.0f %% is "
-			"usual); by chance with p = %.2g (%d random placements, corrected for the "
-			"number of processes)", k->hits, k->n_long, 100 * (double)covered / (double)burst_ns,
-			100 * k->usual, p, RUNS);
-	if (!isnan(rhythm.period_s)) {
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu bursts, %.3f s apart (chance: p = %.2g)", n_at,
-				rhythm.period_s, rhythm.p);
-		if (isnan(c->v->period_s)) {
-			c->v->period_s = rhythm.period_s;
-			c->v->period_p = rhythm.p;
-			c->v->shape = "periodic";
-		}
-	}
-	if (k->rival.prc && k->rival.p < P_LIMIT && k->rival.covered * 2 >= k->covered) {
-		f->confidence *= 0.7;
-		lg_evidence_against(c, f, "%s coincides with them as well (p = %.2g, %.0f ms of the stalls; this one: %.0f ms): "
-				    "one of the two may only follow the other, or both a third",
-				    lg_thread_text(c, c->idx->main_of[k->rival.prc]), k->rival.p,
-				    (double)k->rival.covered / 1e6, (double)covered / 1e6);
-	}
-	if (k->all.n > k->n_judged)
-		lg_evidence_add(c, f, INT64_MIN, 0, "left out: %zu bursts while a third party had the CPU of %s, or "
-				"a rank ran in turns with it", k->all.n - k->n_judged,
-				lg_thread_text(c, r->thr));
-	if (samples)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu CPU samples of it inside the stalls", samples);
-	for (size_t i = 0; i < bursts->n && told < 4; i++, told++)
-		lg_evidence_add(c, f, bursts->v[i].ts, bursts->v[i].end - bursts->v[i].ts,
-				"%s stood still for most of the %.1f ms while it ran",
-				lg_thread_text(c, r->thr),
-				(double)(bursts->v[i].end - bursts->v[i].ts) / 1e6);
+	tell_proof(c, f, r, k, &rhythm, n_at, samples);
 }
 
 /* A job's own processes are no strangers to each other: they stall together. */
 static bool is_job(const struct lg_case *c, lg_prc p)
 {
 	return c->rank_of_prc[p] || lg_is_worker(c, p);
-}
-
-/* The CPU that thr ran on when it was seen last before ts; -1 = not seen. */
-static int32_t cpu_before(const struct lg_case *c, lg_thr thr, int64_t ts)
-{
-	uint32_t p = lg_index_sample_from(c->idx, thr, ts);
-
-	return p > c->idx->sample_off[thr] ? c->t->sample.cpu[c->idx->sample[p - 1]] : -1;
 }
 
 /* Of the stalls that are about as long as those in the bursts: how much of their time the bursts cover. */
@@ -287,12 +299,13 @@ static bool takes_turns(const struct lg_case *c, const struct candidate *k, cons
 	return (double)n * (double)period >= TURNS_SHARE * (double)(to - from);
 }
 
-/* Had anybody but the thread itself and the candidate its CPU for a good part of the burst? */
+/* Had anybody but the thread itself and the candidate its CPU for a good part of the burst? Who is always
+ * ready has it whenever it is free; ready: is that counted, too? */
 static bool cpu_was_taken(const struct lg_case *c, lg_prc candidate, lg_thr victim,
-			  const struct lg_stretch *b, int64_t period)
+			  const struct lg_stretch *b, int64_t period, bool ready)
 {
 	const struct lg_sample_tab *s = &c->t->sample;
-	int32_t cpu = cpu_before(c, victim, b->ts);
+	int32_t cpu = lg_cpu_before(c, victim, b->ts);
 	size_t lo = 0, hi = s->n, n = 0;
 
 	while (lo < hi) {
@@ -305,9 +318,52 @@ static bool cpu_was_taken(const struct lg_case *c, lg_prc candidate, lg_thr vict
 	}
 	for (; cpu >= 0 && lo < s->n && s->ts[lo] < b->end; lo++)
 		n += s->cpu[lo] == cpu && s->thr[lo] != victim &&
-		     c->t->thread.prc[s->thr[lo]] != candidate &&
+		     c->t->thread.prc[s->thr[lo]] != candidate && (ready || !c->always_ready[s->thr[lo]]) &&
 		     !(s->flags[lo] & (LG_SAMPLE_IDLE | LG_SAMPLE_OFFCPU));
 	return (double)n * (double)period >= TAKEN_SHARE * (double)(b->end - b->ts);
+}
+
+/* One that may have been stalled. */
+struct victim {
+	const struct lg_rank *rank;
+	int64_t period; /* of its samples */
+	struct lg_stretch life;
+	struct lg_stretches gaps;
+	double usual;   /* share of its life that it stands still */
+};
+
+/*
+ * May the thread, or a rank that it waits for, have stood still just for want of a CPU? While somebody who is
+ * always ready has its CPU, nothing shows whether it waits or its turn is over. long_still: for longer than
+ * turns are it did not run; then it waits, for this or for that.
+ */
+static bool tells_nothing(const struct lg_case *c, const struct candidate *k, lg_thr victim,
+			  const struct lg_stretch *b, int64_t period, bool long_still)
+{
+	return cpu_was_taken(c, k->prc, victim, b, period, false) || takes_turns(c, k, b, period) ||
+	       (!long_still && cpu_was_taken(c, k->prc, victim, b, period, true));
+}
+
+/* Keep the bursts that can tell something; their number. */
+static size_t keep_telling(const struct lg_case *c, const struct victim *v, struct candidate *k)
+{
+	struct lg_stretch *b = k->bursts.v;
+	size_t n = 0;
+
+	for (size_t i = 0, next; i < k->bursts.n; i = next) {
+		int64_t len;
+		bool long_still;
+
+		for (next = i + 1; next < k->bursts.n && b[next].with_last; next++)
+			;
+		len = b[next - 1].end - b[i].ts;
+		long_still = len >= TURN_NS && (double)lg_covered(&v->gaps, b[i].ts, b[next - 1].end) >=
+						       STILL_SHARE * (double)len;
+		for (; i < next; i++)
+			if (!tells_nothing(c, k, v->rank->thr, &b[i], v->period, long_still))
+				b[n++] = b[i];
+	}
+	return n;
 }
 
 /* Its long bursts: for its rhythm, and to be judged. */
@@ -348,15 +404,6 @@ static bool agrees(struct candidate *k, const struct lg_stretches *gaps, int64_t
 	       (double)still >= (k->usual + STILL_MORE) * (double)busy;
 }
 
-/* One that may have been stalled. */
-struct victim {
-	const struct lg_rank *rank;
-	int64_t period; /* of its samples */
-	struct lg_stretch life;
-	struct lg_stretches gaps;
-	double usual;   /* share of its life that it stands still */
-};
-
 static int judge_candidate(const struct lg_case *c, const struct victim *v, const struct lg_seen *seen,
 			   struct candidate *k)
 {
@@ -372,12 +419,7 @@ static int judge_candidate(const struct lg_case *c, const struct victim *v, cons
 	if (rc || all_busy * 5 > (life.end - life.ts) * 3 || !agrees(k, gaps, period, &still))
 		return rc;
 	before = k->bursts.n;
-	for (size_t i = 0; i < before; i++) {
-		struct lg_stretch b = k->bursts.v[i];
-
-		if (!cpu_was_taken(c, k->prc, victim, &b, period) && !takes_turns(c, k, &b, period))
-			k->bursts.v[n++] = b;
-	}
+	n = keep_telling(c, v, k);
 	if (n < before)
 		k->clouded = chance(life, gaps, &k->bursts, still) < P_LIMIT;
 	k->bursts.n = k->n_judged = n;
@@ -394,7 +436,7 @@ static int judge_candidate(const struct lg_case *c, const struct victim *v, cons
 			continue;
 		k->covered += b.still;
 		k->bursts.v[n++] = b;
-		n_same_cpu += b.cpu == cpu_before(c, victim, b.ts);
+		n_same_cpu += b.cpu == lg_cpu_before(c, victim, b.ts);
 	}
 	k->bursts.n = n;
 	if (n_same_cpu * 2 >= n && own_share(gaps, &k->bursts) < OWN_SHARE) {
@@ -602,48 +644,99 @@ static int judge_all(struct lg_case *c, const struct victim *v, size_t n, struct
 	return rc;
 }
 
-int lg_find_foreign(struct lg_case *c, struct lg_error *err)
+/* Those that may have been stalled: they were there for at least half of the recording. */
+static int find_victims(struct lg_case *c, struct victim *v, size_t *ret_n)
 {
-	struct victim *v = lg_calloc(c->n_ranks, sizeof *v);
-	struct candidate *k = lg_calloc(c->n_ranks, sizeof *k), best = { 0 };
-	const struct lg_rank *victim = NULL, *clouded = NULL;
+	int64_t period = INT64_MAX;
 	size_t n = 0;
-	int rc = v && k ? 0 : LG_E_NOMEM;
+	int rc = 0;
 
 	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
 		bool usable;
 
 		rc = see_victim(c, &c->ranks[i], &v[n], &usable);
-		if (usable && v[n].life.end - v[n].life.ts >= (c->t->last - c->t->first) / 2)
+		if (usable && v[n].life.end - v[n].life.ts >= (c->t->last - c->t->first) / 2) {
+			period = v[n].period < period ? v[n].period : period;
 			n++;
-		else
-			lg_free(v[n].gaps.v);
-	}
-	if (!rc && n)
-		rc = judge_all(c, v, n, k);
-	for (size_t i = 0; k && i < n; i++) {
-		if (!rc && k[i].clouded && !clouded)
-			clouded = v[i].rank;
-		if (!rc && k[i].prc && k[i].p < P_LIMIT && (!victim || k[i].covered > best.covered)) {
-			done(&best);
-			best = k[i];
-			victim = v[i].rank;
 		} else {
-			done(&k[i]);
+			lg_free(v[n].gaps.v);
 		}
 	}
-	for (size_t i = 0; i < n; i++)
+	*ret_n = n;
+	return rc || !n ? rc : lg_find_always_ready(c, period);
+}
+
+/* Of whom to tell that nobody was found: who stood still for long, not who has what the others leave; rather
+ * one whose CPU was taken; the busiest. */
+static double worth_telling(const struct lg_case *c, const struct victim *v, const struct candidate *k)
+{
+	lg_thr thr = v->rank->thr;
+	double busy = c->idx->sample_off[thr + 1] - c->idx->sample_off[thr];
+
+	return (v->usual >= STALLS_TOLD ? 8 : 0) + (c->always_ready[thr] ? 0 : 4) + (k->clouded ? 2 : 0) +
+	       busy / (double)c->t->sample.n;
+}
+
+static int tell_nobody(struct lg_case *c, const struct victim *v, const struct candidate *k, size_t n)
+{
+	size_t at = 0;
+
+	for (size_t i = 1; i < n; i++)
+		if (worth_telling(c, &v[i], &k[i]) > worth_telling(c, &v[at], &k[at]))
+			at = i;
+	if (k[at].clouded)
+		abstain(c, v[at].rank);
+	lg_say_candidates(c, v[at].rank->thr, "the busiest of those that stood still");
+	return lg_say_stalls(c, v[at].rank, &v[at].gaps, v[at].life, v[at].period);
+}
+
+/* The victim whose stalls are explained for the longest time; one that only has what the others leave is the
+ * last to be pitied. SIZE_MAX = none. */
+static size_t best_of(const struct lg_case *c, const struct victim *v, const struct candidate *k, size_t n)
+{
+	size_t best = SIZE_MAX;
+	bool best_ready = false;
+
+	for (size_t i = 0; i < n; i++) {
+		bool ready = c->always_ready[v[i].rank->thr];
+
+		if (!k[i].prc || k[i].p >= P_LIMIT)
+			continue;
+		if (best == SIZE_MAX || (best_ready && !ready) ||
+		    (ready == best_ready && k[i].covered > k[best].covered)) {
+			best = i;
+			best_ready = ready;
+		}
+	}
+	return best;
+}
+
+int lg_find_foreign(struct lg_case *c, struct lg_error *err)
+{
+	struct victim *v = lg_calloc(c->n_ranks, sizeof *v);
+	struct candidate *k = lg_calloc(c->n_ranks, sizeof *k);
+	size_t n = 0, best = SIZE_MAX;
+	int rc = v && k ? 0 : LG_E_NOMEM;
+
+	if (!rc)
+		rc = find_victims(c, v, &n);
+	if (!rc && n)
+		rc = judge_all(c, v, n, k);
+	if (!rc)
+		best = best_of(c, v, k, n);
+	if (best != SIZE_MAX) {
+		rc = add_other_ranks(c, v[best].rank, &k[best]);
+		if (!rc)
+			tell(c, v[best].rank, &k[best]);
+	} else if (!rc && n) {
+		rc = tell_nobody(c, v, k, n);
+	}
+	for (size_t i = 0; i < n; i++) {
 		lg_free(v[i].gaps.v);
+		done(&k[i]);
+	}
 	lg_free(v);
 	lg_free(k);
-	if (!rc && !victim && clouded) {
-		abstain(c, clouded);
-	} else if (!rc && victim) {
-		rc = add_other_ranks(c, victim, &best);
-		if (!rc)
-			tell(c, victim, &best);
-	}
-	done(&best);
 	rc = rc ? rc : c->failed;
 	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
 }

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stalls.c - a thread stood still, and nobody can be named for it: what is known of that.
+ *
+ * Not a finding: waiting for data, for other ranks or for a timer looks the same. But whoever reads the
+ * verdict has to learn that there were stalls, how long, and what the thread's CPU did meanwhile.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "analyse/host/bursts.h"
+#include "analyse/host/culprit.h"
+#include "base/alloc.h"
+
+#define TOLD_SHARE 0.05 /* of its life */
+enum { OTHERS = 2 };     /* who had its CPU, by name */
+
+/* Its long stalls: at least half as long as the one that a moment of standing still lies in. (Those of each
+ * step are many and short: they must not hide the few that make it late.) */
+static int find_long(const struct lg_stretches *gaps, struct lg_stretches *out, int64_t *ret_least)
+{
+	double sum = 0, squares = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < gaps->n; i++) {
+		double len = (double)(gaps->v[i].end - gaps->v[i].ts);
+
+		sum += len;
+		squares += len * len;
+	}
+	*ret_least = sum > 0 ? (int64_t)(squares / sum / 2) : 0;
+	for (size_t i = 0; !rc && i < gaps->n; i++)
+		if (gaps->v[i].end - gaps->v[i].ts >= *ret_least)
+			rc = lg_stretch_add(out, gaps->v[i].ts, gaps->v[i].end);
+	return rc;
+}
+
+static size_t first_sample(const struct lg_sample_tab *s, int64_t ts)
+{
+	size_t lo = 0, hi = s->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (s->ts[mid] < ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* What its CPU did, by samples: idle, or somebody's. */
+static const char *cpu_text(struct lg_case *c, const struct lg_rank *r, const struct lg_stretches *stalls,
+			    int64_t period, int64_t all)
+{
+	const struct lg_sample_tab *s = &c->t->sample;
+	size_t *n = lg_calloc(c->t->process.n, sizeof *n), busy = 0;
+	const char *text;
+
+	if (!n) {
+		c->failed = LG_E_NOMEM;
+		return "";
+	}
+	for (size_t i = 0; i < stalls->n; i++) {
+		int32_t cpu = lg_cpu_before(c, r->thr, stalls->v[i].ts);
+		int64_t end = stalls->v[i].end;
+
+		for (size_t k = first_sample(s, stalls->v[i].ts); k < s->n && s->ts[k] < end; k++)
+			if (s->cpu[k] == cpu && !(s->flags[k] & (LG_SAMPLE_IDLE | LG_SAMPLE_OFFCPU))) {
+				n[c->t->thread.prc[s->thr[k]]]++;
+				busy++;
+			}
+	}
+	text = lg_arena_printf(&c->v->arena, "its CPU was idle for %.0f %% of that",
+			       100 * fmax(0, 1 - (double)busy * (double)period / (double)all));
+	if ((double)n[r->prc] * (double)period >= TOLD_SHARE * (double)all)
+		text = lg_arena_printf(&c->v->arena, "%s, its own other threads had it for %.0f %%", text,
+				       100 * fmin(1, (double)n[r->prc] * (double)period / (double)all));
+	n[r->prc] = 0;
+	n[0] = 0; /* of nobody known */
+	for (int k = 0; k < OTHERS; k++) {
+		lg_prc most = 0;
+		double share;
+
+		for (lg_prc p = 1; p < c->t->process.n; p++)
+			most = n[p] > n[most] ? p : most;
+		share = (double)n[most] * (double)period / (double)all;
+		if (share < TOLD_SHARE)
+			break;
+		text = lg_arena_printf(&c->v->arena, "%s, %s had it for %.0f %%", text,
+				       lg_thread_text(c, c->idx->main_of[most]), 100 * fmin(1, share));
+		n[most] = 0;
+	}
+	lg_free(n);
+	return text;
+}
+
+/* What it did, by its states. NULL = they do not tell. */
+static const char *state_text(struct lg_case *c, const struct lg_rank *r, const struct lg_stretches *stalls,
+			      int64_t all)
+{
+	const struct lg_state_tab *s = &c->t->state;
+	int64_t blocked = 0, ready = 0, longest = 0;
+	lg_str where = 0;
+
+	for (size_t i = 0; i < stalls->n; i++) {
+		uint32_t p = lg_index_state_from(c->idx, r->thr, stalls->v[i].ts);
+
+		for (; p < c->idx->state_off[r->thr + 1]; p++) {
+			uint32_t row = c->idx->state[p];
+			int64_t end = lg_row_end(c->t, s->ts[row], s->dur[row]), dur;
+
+			if (s->ts[row] >= stalls->v[i].end)
+				break;
+			dur = (end < stalls->v[i].end ? end : stalls->v[i].end) -
+			      (s->ts[row] > stalls->v[i].ts ? s->ts[row] : stalls->v[i].ts);
+			blocked += s->kind[row] == LG_BLOCKED ? dur : 0;
+			ready += s->kind[row] == LG_RUNNABLE ? dur : 0;
+			if (s->kind[row] == LG_BLOCKED && dur > longest) {
+				longest = dur;
+				where = lg_wait_name_of(c, row);
+			}
+		}
+	}
+	if (blocked + ready <= 0)
+		return NULL;
+	return lg_arena_printf(&c->v->arena, "it waited for %.0f %% of that%s%s%s, and was ready without a CPU for "
+			       "%.0f %%", 100 * (double)blocked / (double)all, where ? " (the longest time in " : "",
+			       where ? lg_string(c->t, where) : "", where ? ")" : "",
+			       100 * (double)ready / (double)all);
+}
+
+static const char *every_text(struct lg_case *c, const struct lg_stretches *stalls)
+{
+	struct lg_burst *b = lg_calloc(stalls->n, sizeof *b);
+	struct lg_rhythm rhythm;
+
+	if (!b) {
+		c->failed = LG_E_NOMEM;
+		return "";
+	}
+	for (size_t i = 0; i < stalls->n; i++)
+		b[i] = (struct lg_burst){ stalls->v[i].ts, stalls->v[i].end,
+					  stalls->v[i].end - stalls->v[i].ts };
+	rhythm = lg_rhythm_of(b, stalls->n, 0);
+	lg_free(b);
+	return isnan(rhythm.period_s) ? ""
+	       : lg_arena_printf(&c->v->arena, ", every %.2f s (chance: p = %.2g)", rhythm.period_s, rhythm.p);
+}
+
+int lg_say_stalls(struct lg_case *c, const struct lg_rank *r, const struct lg_stretches *gaps,
+		  struct lg_stretch life, int64_t period)
+{
+	struct lg_stretches stalls = { 0 };
+	const char *by_states;
+	int64_t least, all = 0;
+	int rc = find_long(gaps, &stalls, &least);
+
+	for (size_t i = 0; i < stalls.n; i++)
+		all += stalls.v[i].end - stalls.v[i].ts;
+	if (!rc && (double)all >= TOLD_SHARE * (double)(life.end - life.ts)) {
+		by_states = c->has_states ? state_text(c, r, &stalls, all) : NULL;
+		lg_limit(c, lg_arena_printf(&c->v->arena,
+					    "stalls without a proven cause: %s stood still %zu time%s for %.3g ms or "
+					    "longer, %.2f s of %.1f s in all%s: %s; waiting as usual (for data, for other "
+					    "ranks) looks the same%s", lg_thread_text(c, r->thr), stalls.n,
+					    stalls.n == 1 ? "" : "s", (double)least / 1e6, (double)all / 1e9,
+					    (double)(life.end - life.ts) / 1e9, every_text(c, &stalls),
+					    by_states ? by_states : cpu_text(c, r, &stalls, period, all),
+					    by_states ? "; steps that are marked tell them apart"
+						      : "; scheduler states tell them apart: record with -e "
+							"sched:sched_switch as well, or with laggard record"));
+	}
+	lg_free(stalls.v);
+	return rc ? rc : c->failed;
+}

@@ -296,6 +296,17 @@ static bool are_of_log(const struct lg_case *c)
 	return lines > 0;
 }
 
+/* What is proven of the threads' waits, else what coincides with their stalls. */
+static int judge_without_steps(struct lg_case *c, struct lg_error *err)
+{
+	bool found = false;
+	int rc = lg_judge_stepless(c, &found);
+
+	if (rc)
+		return lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
+	return c->t->sample.n && !found ? lg_find_foreign(c, err) : 0;
+}
+
 static int judge(struct lg_case *c, struct lg_error *err)
 {
 	struct lg_pieces path = { 0 };
@@ -317,7 +328,7 @@ static int judge(struct lg_case *c, struct lg_error *err)
 				      "--victim PID names the process to judge"
 				    : "no repeating steps were found: no marks of a training loop in this input");
 	if (ref == UINT32_MAX)
-		return c->t->sample.n ? lg_find_foreign(c, err) : 0;
+		return judge_without_steps(c, err);
 	if (c->ranks[ref].inferred)
 		lg_limit(c, "steps are inferred from the repetition of the main thread's waits: no marks in "
 			 "this input");

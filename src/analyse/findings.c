@@ -479,6 +479,39 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 			lg_loss_share(c) * 100);
 }
 
+void lg_finding_of_waits(struct lg_case *c, const struct lg_rank *r, const struct lg_cause_sum *s,
+			 int64_t wall)
+{
+	const struct lg_tally y = { .wall = wall };
+	uint8_t *hit = lg_arena_alloc(&c->v->arena, c->n_ranks, 1);
+	struct lg_finding *f = hit ? lg_finding_add(c, ids[s->end]) : NULL;
+	size_t samples = 0;
+
+	if (!f)
+		return;
+	hit[r - c->ranks] = 1;
+	lg_culprit_identify(c, f, s->thr, s->victim);
+	add_victims(c, f, hit);
+	f->culprit.lock = lg_lock_text(c, s->lock);
+	if (s->pieces[0]->row == UINT32_MAX)
+		lg_culprit_of_time(c, f, s->pieces, s->n_pieces, &samples);
+	else
+		lg_culprit_of_hold(c, f, s->pieces, s->n_pieces, &samples);
+	f->severity = "medium"; /* as of all whose price is not known */
+	f->confidence = confidence_of(c, &y, s);
+	f->stage = lg_stage_name(LG_STAGE_OTHER);
+	f->title = lg_arena_printf(&c->v->arena, "%s (pid %d) held the %s of %s%s%s%s; it waited",
+				   f->culprit.comm ? f->culprit.comm : "?", f->culprit.pid, f->culprit.lock,
+				   ranks_text(c, f, 0), f->culprit.function ? " in " : "",
+				   f->culprit.function ? f->culprit.function : "", period_text(c, &s->rhythm));
+	lg_evidence_add(c, f, INT64_MIN, 0, "%zu separate times, %.0f ms of %.1f s (%.1f %%)", s->rhythm.n_events,
+			(double)s->lost / 1e6, (double)wall / 1e9, 100 * (double)s->lost / (double)wall);
+	lg_evidence_against(c, f, "no steps were seen, so what they lose by it is not known: marks would measure it "
+			    "(laggard record -- COMMAND, or laggard.step() at the end of each)");
+	moments(c, f, s);
+	keep_moments(c, f, s);
+}
+
 static void straggler(struct lg_case *c, const struct lg_tally *y)
 {
 	const struct lg_straggler *g = &y->straggler;

@@ -127,6 +127,92 @@ static void a_loop_that_never_waits_is_told_what_would_show_its_steps(void **sta
 	}
 }
 
+enum { LOOP = 900, HOLDER = 4711 };
+
+/* A loop of eight seconds that waits n times for its mmap_lock, in no rhythm. held: the holds are seen. */
+static struct lg_trace *waits_now_and_then(int n, int64_t ms, bool named, bool held, bool own)
+{
+	static const int at[] = { 300, 1100, 1500, 2900, 3300, 4900, 6700, 7300 };
+	struct lg_builder *b;
+	struct lg_trace *t;
+	struct lg_process_row row;
+	lg_thr thr, holder;
+	int64_t from = 0;
+
+	assert_int_equal(lg_builder_new(&b, NULL), 0);
+	thr = lg_thread_get(b, LOOP, LOOP);
+	holder = lg_thread_get(b, own ? LOOP : HOLDER, HOLDER);
+	row = lg_process_read(b, lg_thread_process(b, thr));
+	row.role = named ? LG_ROLE_JOB : LG_ROLE_OTHER;
+	lg_process_write(b, lg_thread_process(b, thr), &row);
+	for (int i = 0; i < n; i++) {
+		int64_t ts = at[i] * MS, dur = ms * MS;
+
+		lg_add_state(b, &(struct lg_state_row){ .ts = from, .dur = ts - from, .thr = thr,
+							.kind = LG_RUNNING });
+		lg_add_state(b, &(struct lg_state_row){ .ts = ts, .dur = dur, .thr = thr, .cpu = -1,
+							.kind = LG_BLOCKED, .reason = LG_WHY_DISK,
+							.waker = holder, .waker_ctx = LG_CTX_TASK });
+		lg_add_span(b, &(struct lg_span_row){ .ts = ts, .dur = dur, .thr = thr,
+						      .kind = LG_SPAN_LOCK_WAIT, .object = 4096,
+						      .flags = LG_SPAN_MMAP_LOCK | LG_SPAN_WRITE,
+						      .name = lg_intern(b, "mmap_lock") });
+		if (held)
+			lg_add_span(b, &(struct lg_span_row){ .ts = ts - MS, .dur = dur + MS, .thr = holder,
+							      .kind = LG_SPAN_LOCK_HOLD, .object = 4096,
+							      .flags = LG_SPAN_MMAP_LOCK | LG_SPAN_READ,
+							      .name = lg_intern(b, "mmap_lock") });
+		from = ts + dur;
+	}
+	lg_add_state(b, &(struct lg_state_row){ .ts = from, .dur = 8000 * MS - from, .thr = thr,
+						.kind = LG_RUNNING });
+	assert_int_equal(lg_builder_seal(b, &t, NULL), 0);
+	return t;
+}
+
+/* Whose steps cannot be told may still have been held up, provably: by whom, and that it has no price. */
+static void what_a_loop_without_steps_waited_for_is_told_where_it_is_proven(void **state)
+{
+	static const struct {
+		int n;
+		int64_t ms;
+		bool named, held, own, finding, told;
+	} cases[] = {
+		{ 8, 40, true, true, false, true, false },
+		{ 8, 40, false, true, false, false, true }, /* nobody said that it trains */
+		{ 4, 80, true, true, false, false, true },  /* too few to be graded */
+		{ 8, 15, true, true, false, false, true },  /* too little for a medium */
+		{ 8, 2, true, true, false, false, false },
+		{ 8, 40, true, false, false, false, false }, /* who ended the wait is probable, not proven */
+		{ 8, 40, true, true, true, false, false },   /* a thread of its own: no stranger */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct outcome o = judge(waits_now_and_then(cases[i].n, cases[i].ms, cases[i].named,
+							    cases[i].held, cases[i].own));
+		const struct lg_finding *f = find(o.v, "host.lock_held");
+
+		assert_true(has_limit(o.v, "no repeating steps"));
+		assert_int_equal(f != NULL, cases[i].finding);
+		assert_int_equal(has_limit(o.v, "for mmap_lock") && has_limit(o.v, "(pid 4711) held it"),
+				 cases[i].told);
+		if (f) {
+			assert_int_equal(f->culprit.pid, HOLDER);
+			assert_int_equal(f->victims[0].pid, LOOP);
+			assert_true(isnan(f->lost_ms) && isnan(f->lost_share));
+			assert_string_equal(f->severity, "medium");
+			assert_true(f->confidence > 0.9);
+			assert_non_null(strstr(f->evidence[0].text, "8 separate times, 320 ms of 8.0 s (4.0 %)"));
+			assert_non_null(strstr(f->against[0].text, "marks would measure it"));
+			assert_int_equal(o.v->n_steps, 0);
+		}
+		if (!i)
+			judged_without_memory(&o);
+		done(&o);
+	}
+}
+
 /* The stacks, but for their middle, as Linux 6.18 gives them. */
 static void over_the_loopback_the_sender_is_named_and_never_who_was_struck(void **state)
 {
@@ -314,6 +400,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_wait_for_the_disk_is_for_ones_own_writes_unless_numbers_name_another),
 		cmocka_unit_test(of_several_jobs_one_is_judged_and_it_says_which),
+		cmocka_unit_test(what_a_loop_without_steps_waited_for_is_told_where_it_is_proven),
 		cmocka_unit_test(a_loop_that_never_waits_is_told_what_would_show_its_steps),
 		cmocka_unit_test(over_the_loopback_the_sender_is_named_and_never_who_was_struck),
 		cmocka_unit_test(who_wakes_a_thread_before_its_time_did_not_keep_it),

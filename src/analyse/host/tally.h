@@ -65,4 +65,10 @@ const struct lg_piece *lg_longest_piece(const struct lg_cause_sum *s);
 double lg_loss_share(const struct lg_case *c);
 int lg_find_causes(struct lg_case *c, const struct lg_tally *y, struct lg_error *err) LG_MUST_CHECK;
 
+/* Waits of r, which has no steps: what they cost is not known. wall: ns that were seen of it. */
+void lg_finding_of_waits(struct lg_case *c, const struct lg_rank *r, const struct lg_cause_sum *s,
+			 int64_t wall);
+/* There are no steps: what is proven of the ranks' waits all the same (stepless.c). *ret_found: a finding. */
+int lg_judge_stepless(struct lg_case *c, bool *ret_found) LG_MUST_CHECK;
+
 #endif /* LG_ANALYSE_TALLY_H */

@@ -97,6 +97,28 @@ static void of_several_jobs_one_is_judged_and_it_says_which(void **state)
 	done(&o);
 }
 
+/* Steps are inferred of several processes, and nobody said which is meant. */
+static void those_that_may_be_meant_are_listed(void **state)
+{
+	(void)state;
+	for (int strangers = 0; strangers < 2; strangers++) {
+		struct run_plan p = stalls(STALL_LOCK, 400);
+		struct lg_trace *t;
+		struct outcome o;
+
+		p.only_rank = 1;
+		p.no_marks = true;
+		p.strangers = strangers;
+		t = synthetic_run(&p);
+		for (lg_prc k = 1; strangers && k < t->process.n; k++)
+			t->process.role[k] = LG_ROLE_OTHER;
+		o = judge(t);
+		assert_int_equal(has_limit(o.v, "nobody said which process trains; the busiest are") &&
+				 has_limit(o.v, "the one whose slow steps lose the most"), strangers);
+		done(&o);
+	}
+}
+
 static void a_loop_that_never_waits_is_told_what_would_show_its_steps(void **state)
 {
 	struct lg_explain_options opt = { .victim_pid = 0 };
@@ -400,6 +422,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_wait_for_the_disk_is_for_ones_own_writes_unless_numbers_name_another),
 		cmocka_unit_test(of_several_jobs_one_is_judged_and_it_says_which),
+		cmocka_unit_test(those_that_may_be_meant_are_listed),
 		cmocka_unit_test(what_a_loop_without_steps_waited_for_is_told_where_it_is_proven),
 		cmocka_unit_test(a_loop_that_never_waits_is_told_what_would_show_its_steps),
 		cmocka_unit_test(over_the_loopback_the_sender_is_named_and_never_who_was_struck),

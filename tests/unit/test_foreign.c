@@ -257,6 +257,7 @@ static void who_is_always_ready_is_not_named(void **state)
 	assert_int_equal(o.v->n_findings, 0);
 	assert_true(has_limit(o.v, "stalls without a proven cause: victim (pid 900) stood still 7 times"));
 	assert_true(has_limit(o.v, "(pid 200) had it for 100 %"));
+	judged_without_memory(&o);
 	done(&o);
 }
 

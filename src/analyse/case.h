@@ -119,9 +119,23 @@ struct lg_case {
 	uint8_t *other_job;    /* by process row: of a marked job that is not judged; NULL = there is none */
 	uint8_t *always_ready; /* by thread row, see lg_find_always_ready(); NULL = not looked for */
 	bool has_states;
+	uint8_t no_activity;   /* flags of samples that lg_shows_activity() leaves out */
 	int32_t victim_pid;    /* that the user named; 0 = none */
 	int failed;
 };
+
+/* Was it taken by a clock or a counter of the CPU? Where a tracepoint was hit says nothing of what the thread
+ * is at most of the time, and its innermost frames are the tracepoint's. */
+static inline bool lg_is_cpu_sample(const struct lg_case *c, uint32_t row)
+{
+	return !(c->t->sample.flags[row] & (LG_SAMPLE_TRACEPOINT | LG_SAMPLE_OFFCPU));
+}
+
+/* Does it tell that its thread ran just then? Hits of tracepoints count where there is nothing better. */
+static inline bool lg_shows_activity(const struct lg_case *c, size_t row)
+{
+	return !(c->t->sample.flags[row] & c->no_activity);
+}
 
 /* Append; on exhaustion ctx->failed is set. */
 void lg_piece_add(struct lg_case *c, struct lg_pieces *p, const struct lg_piece *piece);

@@ -226,6 +226,25 @@ static uint32_t reference_rank(const struct lg_case *c)
 	return best;
 }
 
+/* Who was only taken for the training because it is busy, and repeats nothing, is not one of its ranks. */
+static uint32_t drop_stepless(struct lg_case *c, uint32_t ref)
+{
+	uint32_t n = 0, kept = ref;
+
+	for (uint32_t i = 0; i < c->n_ranks; i++) {
+		const struct lg_rank *r = &c->ranks[i];
+		bool keep = !r->inferred || r->rank >= 0 || r->n_steps;
+
+		c->rank_of_thr[r->thr] = keep ? n + 1 : 0;
+		c->rank_of_prc[r->prc] = keep ? n + 1 : 0;
+		kept = i == ref ? n : kept;
+		if (keep)
+			c->ranks[n++] = *r;
+	}
+	c->n_ranks = n;
+	return kept;
+}
+
 /* A loop that is seen for an instant shows what it did then, not what it does. */
 static void say_short(struct lg_case *c, const struct lg_tally *y)
 {
@@ -334,6 +353,7 @@ static int judge(struct lg_case *c, struct lg_error *err)
 			 "this input");
 	if (c->ranks[ref].inferred)
 		lg_say_candidates(c, c->ranks[ref].thr, "the one whose slow steps lose the most");
+	ref = drop_stepless(c, ref);
 	for (size_t i = 0; i + 1 < c->n_ranks; i++)
 		if (c->ranks[i].rank >= 0 && c->ranks[i].rank == c->ranks[i + 1].rank) {
 			char one[LG_PID_TEXT], other[LG_PID_TEXT];
@@ -387,6 +407,14 @@ static int profiler_stages(struct lg_case *c, struct lg_error *err)
 		       ? lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory") : 0;
 }
 
+static uint8_t samples_without_activity(const struct lg_trace *t)
+{
+	for (size_t i = 0; i < t->sample.n; i++)
+		if (!(t->sample.flags[i] & (LG_SAMPLE_TRACEPOINT | LG_SAMPLE_OFFCPU)))
+			return LG_SAMPLE_TRACEPOINT | LG_SAMPLE_OFFCPU;
+	return LG_SAMPLE_OFFCPU;
+}
+
 int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 	       struct lg_verdict **ret, struct lg_error *err)
 {
@@ -405,6 +433,7 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 	v->findings = lg_arena_alloc(&v->arena, LG_FINDINGS_MAX, sizeof *v->findings);
 	v->limits = lg_arena_alloc(&v->arena, LIMITS_MAX, sizeof *v->limits);
 	c.has_states = t->state.n > 0;
+	c.no_activity = samples_without_activity(t);
 	if (!v->findings || !v->limits)
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	else

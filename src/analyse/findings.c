@@ -126,21 +126,24 @@ static void add_victims(struct lg_case *c, struct lg_finding *f, const uint8_t *
 /* Who had to wait; by way: it waited for that thread, which was the one that had to. */
 static const char *ranks_text(struct lg_case *c, const struct lg_finding *f, lg_thr by_way)
 {
-	char buf[160] = "", pid[LG_PID_TEXT];
-	bool unnumbered = f->n_victims == 1 && f->victims[0].rank < 0;
+	char buf[8 * (LG_PID_TEXT + 8)] = "", pid[LG_PID_TEXT];
+	bool numbered = true;
 	size_t n = 0;
 
-	if (unnumbered)
-		snprintf(buf, sizeof buf, "%s", lg_pid_text(f->victims[0].pid, pid));
-	for (size_t i = 0; !unnumbered && i < f->n_victims && n + 24 < sizeof buf; i++) {
-		if (i == 8) {
+	for (size_t i = 0; i < f->n_victims; i++)
+		numbered &= f->victims[i].rank >= 0;
+	if (f->n_victims && numbered)
+		n = (size_t)snprintf(buf, sizeof buf, f->n_victims > 1 ? "ranks " : "rank ");
+	for (size_t i = 0; i < f->n_victims; i++) {
+		const char *comma = !i ? "" : i + 1 == f->n_victims ? " and " : ", ";
+
+		if (i == 6) {
 			snprintf(buf + n, sizeof buf - n, " and %zu more", f->n_victims - i);
 			break;
 		}
-		n += (size_t)snprintf(buf + n, sizeof buf - n, "%s%d",
-				      !i ? f->n_victims > 1 ? "ranks " : "rank "
-				      : i + 1 == f->n_victims ? " and " : ", ",
-				      f->victims[i].rank);
+		n += numbered ? (size_t)snprintf(buf + n, sizeof buf - n, "%s%d", comma, f->victims[i].rank)
+			      : (size_t)snprintf(buf + n, sizeof buf - n, "%s%s", comma,
+						 lg_pid_text(f->victims[i].pid, pid));
 	}
 	return by_way ? lg_arena_printf(&c->v->arena, "%s (by way of %s)", buf, lg_thread_text(c, by_way))
 		      : lg_arena_strdup(&c->v->arena, buf);
@@ -331,7 +334,7 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 	case LG_END_LOCK:
 		f->title = lg_arena_printf(a, "%s held the %s of %s%s%s; the step waited, and every "
 					      "rank with it", who, f->culprit.lock, ranks, in, every);
-		if (c->n_ranks < 2)
+		if (c->v->n_ranks < 2)
 			f->title = lg_arena_printf(a, "%s held the %s of %s%s%s; the step waited",
 						   who, f->culprit.lock, ranks, in, every);
 		break;

@@ -58,7 +58,7 @@ static struct busy *busiest(const struct lg_case *c, size_t *ret_n)
 				thr_ns[t->state.thr[i]] += t->state.dur[i];
 	if (!t->state.n)
 		for (size_t i = 0; i < t->sample.n; i++)
-			if (!(t->sample.flags[i] & LG_SAMPLE_IDLE))
+			if (!(t->sample.flags[i] & LG_SAMPLE_IDLE) && lg_shows_activity(c, i))
 				thr_ns[t->sample.thr[i]] += 1;
 	for (lg_thr i = 1; i < t->thread.n; i++) {
 		lg_prc p = t->thread.prc[i];

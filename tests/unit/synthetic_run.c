@@ -87,6 +87,7 @@ static void stall_lock(struct maker *m, lg_thr waiter, uint64_t mm, int64_t a, i
 	for (int64_t s = a; s < a + ns; s += 10 * MS)
 		lg_add_sample(m->b, &(struct lg_sample_row){ .ts = s, .thr = m->culprit, .cpu = 7,
 							     .stack = m->sample_stack,
+							     .flags = m->p->sample_flags,
 							     .weight = 10 * MS });
 }
 
@@ -173,6 +174,7 @@ static void stall(struct maker *m, int r)
 		/* What came back from an interrupt, on top of a library without symbols. */
 		for (int64_t ts = a; ts < a + ns; ts += 1000000)
 			lg_add_sample(m->b, &(struct lg_sample_row){ .ts = ts, .thr = m->culprit, .cpu = r,
+								     .flags = m->p->sample_flags,
 								     .stack = m->interrupted_stack });
 		break;
 	case STALL_RUN:

@@ -28,6 +28,7 @@ struct run_plan {
 	bool explicit_collective;
 	bool no_hold_rows;     /* the wait's owner only */
 	bool no_marks;         /* no stage and collective rows: steps must be inferred */
+	uint32_t sample_flags; /* of the culprit's samples beside states */
 	bool samples_only;     /* CPU samples each ms instead of states and lock rows */
 	bool servants;         /* each stall is another short-lived child of the culprit's */
 	const char *tier;      /* that recorded it; NULL = not told */

@@ -222,6 +222,14 @@ static void names_who_had_the_cpu(void **state)
 	assert_string_equal(f->culprit.function, "libhash.so.3");
 	assert_string_equal(o.v->scope, "rank_local");
 	done(&o);
+	/* Where a tracepoint was hit is not what a thread is at. */
+	p.sample_flags = LG_SAMPLE_TRACEPOINT;
+	f = told(&p, "host.cpu_contention", &o);
+	assert_int_equal(f->culprit.pid, CULPRIT_PID);
+	assert_null(f->culprit.function);
+	for (size_t i = 0; i < f->n_evidence; i++)
+		assert_null(strstr(f->evidence[i].text, "CPU samples"));
+	done(&o);
 }
 
 static void a_rank_that_computes_longer_now_and_then_is_the_straggler(void **state)

@@ -41,9 +41,15 @@ int64_t lg_sampling_period(struct lg_case *c, lg_thr thr)
 		c->failed = LG_E_NOMEM;
 		return 0;
 	}
-	for (size_t i = 1; i < n; i += stride)
-		d[k++] = c->t->sample.ts[row[i]] - c->t->sample.ts[row[i - 1]];
-	period = lg_select_i64(d, k, k / 2);
+	for (size_t i = 1, last; i < n; i += stride) {
+		if (!lg_shows_activity(c, row[i]))
+			continue;
+		for (last = i - 1; last && !lg_shows_activity(c, row[last]);)
+			last--;
+		if (lg_shows_activity(c, row[last]))
+			d[k++] = c->t->sample.ts[row[i]] - c->t->sample.ts[row[last]];
+	}
+	period = k ? lg_select_i64(d, k, k / 2) : 0;
 	lg_free(d);
 	return period;
 }
@@ -74,7 +80,7 @@ int lg_find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct lg_
 		uint32_t row = x->sample[p];
 
 		fetch(c, p);
-		if (s->flags[row] & LG_SAMPLE_OFFCPU)
+		if (!lg_shows_activity(c, row))
 			continue;
 		if (s->ts[row] - last > STILL_PERIODS * period)
 			rc = lg_stretch_add(gaps, last + period / 2, s->ts[row] - period / 2);
@@ -112,7 +118,7 @@ int lg_find_seen(const struct lg_case *c, lg_prc prc, struct lg_seen *ret)
 			uint32_t row = x->sample[p];
 
 			fetch(c, p);
-			if (!(s->flags[row] & LG_SAMPLE_OFFCPU))
+			if (lg_shows_activity(c, row))
 				ret->v[ret->n++] = (struct lg_moment){ s->ts[row], s->cpu[row] };
 		}
 	}

@@ -227,6 +227,8 @@ void lg_culprit_of_hold(struct lg_case *c, struct lg_finding *f, const struct lg
 
 			if (sm->ts[row] >= to)
 				break;
+			if (!lg_is_cpu_sample(c, row))
+				continue;
 			inside++;
 			name = taken ? work_of(c, taken, sm->stack[row]) : 0;
 			if (!taken) {
@@ -292,6 +294,8 @@ void lg_culprit_of_samples(struct lg_case *c, struct lg_finding *f, const struct
 
 			if (sm->ts[row] >= p[i]->ts + p[i]->dur)
 				break;
+			if (!lg_is_cpu_sample(c, row))
+				continue;
 			at = own_frame(c, sm->stack[row]);
 			while (at && !name_of(c, at) && !file_of(c, at))
 				at = c->t->stack.parent[at];
@@ -380,6 +384,8 @@ void lg_culprit_shared_function(struct lg_case *c, struct lg_finding *f,
 
 			if (sm->ts[row] >= p[i]->ts + p[i]->dur)
 				break;
+			if (!lg_is_cpu_sample(c, row))
+				continue;
 			total++;
 			depth = path_inwards(c, sm->stack[row], path, STACK_MAX);
 			for (size_t d = 0; d < depth; d++) {
@@ -407,6 +413,8 @@ void lg_culprit_shared_function(struct lg_case *c, struct lg_finding *f,
 
 			if (sm->ts[row] >= p[i]->ts + p[i]->dur)
 				break;
+			if (!lg_is_cpu_sample(c, row))
+				continue;
 			left--;
 			depth = path_inwards(c, sm->stack[row], path, STACK_MAX);
 			while (depth-- > deepest) {

@@ -293,7 +293,7 @@ static bool takes_turns(const struct lg_case *c, const struct candidate *k, cons
 
 			if (s->ts[row] >= to)
 				break;
-			n += s->cpu[row] == b->cpu && !(s->flags[row] & LG_SAMPLE_OFFCPU);
+			n += s->cpu[row] == b->cpu && lg_shows_activity(c, row);
 		}
 	}
 	return (double)n * (double)period >= TURNS_SHARE * (double)(to - from);
@@ -319,7 +319,7 @@ static bool cpu_was_taken(const struct lg_case *c, lg_prc candidate, lg_thr vict
 	for (; cpu >= 0 && lo < s->n && s->ts[lo] < b->end; lo++)
 		n += s->cpu[lo] == cpu && s->thr[lo] != victim &&
 		     c->t->thread.prc[s->thr[lo]] != candidate && (ready || !c->always_ready[s->thr[lo]]) &&
-		     !(s->flags[lo] & (LG_SAMPLE_IDLE | LG_SAMPLE_OFFCPU));
+		     !(s->flags[lo] & LG_SAMPLE_IDLE) && lg_shows_activity(c, lo);
 	return (double)n * (double)period >= TAKEN_SHARE * (double)(b->end - b->ts);
 }
 

@@ -110,6 +110,8 @@ static void count_samples(const struct lg_case *c, const struct lg_gil_wait *w, 
 
 		if (c->t->sample.ts[row] >= w->end)
 			return;
+		if (!lg_is_cpu_sample(c, row))
+			continue;
 		++*all;
 		*python += runs_python(c, c->t->sample.stack[row]);
 	}

@@ -53,7 +53,7 @@ static void look(const struct lg_case *c, int64_t period, int64_t slot_ns, struc
 		int32_t cpu = s->cpu[i];
 		int64_t hole;
 
-		if (cpu < 0 || cpu >= CPUS_MAX || s->flags[i] & LG_SAMPLE_OFFCPU)
+		if (cpu < 0 || cpu >= CPUS_MAX || !lg_shows_activity(c, i))
 			continue;
 		hole = s->ts[i] - (cpus[cpu].last ? cpus[cpu].last : c->t->first);
 		cpus[cpu].idle += hole > STILL_PERIODS * period ? hole - period : 0;

@@ -67,7 +67,7 @@ static const char *cpu_text(struct lg_case *c, const struct lg_rank *r, const st
 		int64_t end = stalls->v[i].end;
 
 		for (size_t k = first_sample(s, stalls->v[i].ts); k < s->n && s->ts[k] < end; k++)
-			if (s->cpu[k] == cpu && !(s->flags[k] & (LG_SAMPLE_IDLE | LG_SAMPLE_OFFCPU))) {
+			if (s->cpu[k] == cpu && !(s->flags[k] & LG_SAMPLE_IDLE) && lg_shows_activity(c, k)) {
 				n[c->t->thread.prc[s->thr[k]]]++;
 				busy++;
 			}

@@ -25,6 +25,7 @@
 enum { MIN_EVENTS = 12, MIN_EVENTS_UNTOLD = 20, MAX_RANKS = 16, GROUPS_MAX = 256 };
 #define MIN_STEP_NS 1000000ll
 #define MAX_STEP_NS 60000000000ll
+#define SAME_SPREAD 0.05
 
 struct busy {
 	lg_prc prc;
@@ -154,8 +155,9 @@ void lg_say_candidates(struct lg_case *c, lg_thr chosen, const char *why)
 }
 
 struct group {
-	int64_t *ts;
+	int64_t *ts, median; /* of the distances */
 	size_t n, cap;
+	double spread;
 };
 
 /* Spread of the spacings around their median (MAD / median); INFINITY when it is no rhythm. */
@@ -208,70 +210,101 @@ static size_t thin(struct lg_case *c, int64_t *ts, size_t n)
 	return n;
 }
 
-int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **ret, size_t *ret_n)
+struct groups {
+	struct group v[GROUPS_MAX];
+	struct lg_map by_key;
+	size_t n;
+};
+
+static int add_to(struct groups *g, uint64_t key, int64_t ts)
+{
+	uint32_t at = lg_map_get(&g->by_key, key);
+	struct group *x;
+
+	if (!at) {
+		if (g->n == GROUPS_MAX)
+			return 0;
+		if (lg_map_set(&g->by_key, key, (uint32_t)g->n + 1))
+			return LG_E_NOMEM;
+		at = (uint32_t)++g->n;
+	}
+	x = &g->v[at - 1];
+	if (lg_grow(&x->ts, &x->cap, x->n + 1, sizeof *x->ts))
+		return LG_E_NOMEM;
+	x->ts[x->n++] = ts;
+	return 0;
+}
+
+/*
+ * Each wait is of two groups: its kind with whoever ended it, which tells waits apart where there are no
+ * stacks, and its kind alone. Whom an interrupt struck is chance, and so is who runs on the CPU to which a
+ * remote wake-up was sent (sched_wakeup is hit there): with the waker such a rhythm has holes.
+ */
+static int sort_waits(const struct lg_case *c, const struct lg_rank *r, struct groups *g)
 {
 	const struct lg_state_tab *s = &c->t->state;
-	struct group *g = lg_calloc(GROUPS_MAX, sizeof *g);
-	struct lg_map by_key = { 0 };
-	size_t n = 0, best = SIZE_MAX;
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < r->n_states; i++) {
+		uint32_t row = r->states[i];
+		lg_thr waker = s->waker_ctx[row] <= LG_CTX_TASK ? s->waker[row] : 0;
+		uint64_t kind = lg_mix64((uint64_t)s->stack[row] << 8 | s->reason[row]);
+
+		if (s->kind[row] != LG_BLOCKED || s->dur[row] <= 0)
+			continue;
+		rc = add_to(g, kind, s->ts[row] + s->dur[row]);
+		if (!rc && waker)
+			rc = add_to(g, kind ^ waker, s->ts[row] + s->dur[row]);
+	}
+	return rc;
+}
+
+int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **ret, size_t *ret_n)
+{
+	struct groups *g = lg_calloc(1, sizeof *g);
 	/* Thinned, even waits at random come near 0.4: where nobody said that this is the job, more is
 	 * asked. */
 	bool told = lg_was_named(c, r->prc);
 	double best_score = told ? 0.5 : 0.3;
 	int64_t window = c->t->first <= c->t->last ? c->t->last - c->t->first : 0; /* no rows: no extent */
-	int rc = g ? 0 : LG_E_NOMEM;
+	struct group *best = NULL;
+	int rc = g ? sort_waits(c, r, g) : LG_E_NOMEM;
 
 	*ret = NULL;
 	*ret_n = 0;
-	for (size_t i = 0; !rc && i < r->n_states; i++) {
-		uint32_t row = r->states[i], at;
-		uint64_t key;
+	for (size_t i = 0; !rc && i < g->n; i++) {
+		struct group *x = &g->v[i];
+		double cover;
 
-		if (s->kind[row] != LG_BLOCKED || s->dur[row] <= 0)
+		if (x->n < MIN_EVENTS)
 			continue;
-		/* In an interrupt the waker is whoever it struck. */
-		key = lg_mix64((uint64_t)s->stack[row] << 8 | s->reason[row]) ^
-		      (s->waker_ctx[row] <= LG_CTX_TASK ? s->waker[row] : 0);
-		at = lg_map_get(&by_key, key);
-		if (!at) {
-			if (n == GROUPS_MAX)
-				continue;
-			rc = lg_map_set(&by_key, key, (uint32_t)++n);
-			if (rc)
-				break;
-			at = (uint32_t)n;
-		}
-		rc = lg_grow(&g[at - 1].ts, &g[at - 1].cap, g[at - 1].n + 1, sizeof(int64_t));
-		if (!rc)
-			g[at - 1].ts[g[at - 1].n++] = s->ts[row] + s->dur[row];
-	}
-	for (size_t i = 0; !rc && i < n; i++) {
-		int64_t median = 0;
-		double spread, cover;
-
-		if (g[i].n < MIN_EVENTS)
+		x->n = thin(c, x->ts, x->n);
+		if (x->n < (told ? MIN_EVENTS : MIN_EVENTS_UNTOLD))
 			continue;
-		g[i].n = thin(c, g[i].ts, g[i].n);
-		if (g[i].n < (told ? MIN_EVENTS : MIN_EVENTS_UNTOLD))
-			continue;
-		spread = irregularity(c, g[i].ts, g[i].n, &median);
+		x->spread = irregularity(c, x->ts, x->n, &x->median);
 		/* It must go on over most of the recording, not in one corner. */
-		cover = (double)median * (double)g[i].n / (double)(window ? window : 1);
+		cover = (double)x->median * (double)x->n / (double)(window ? window : 1);
 		if (cover < 0.5)
-			continue;
-		if (spread < best_score) {
-			best_score = spread;
-			best = i;
+			x->spread = INFINITY;
+		if (x->spread < best_score) {
+			best_score = x->spread;
+			best = x;
 		}
 	}
-	if (!rc && best != SIZE_MAX) {
-		*ret = g[best].ts;
-		*ret_n = g[best].n;
-		g[best].ts = NULL;
+	/* Of the same rhythm the one that misses least of it. */
+	for (size_t i = 0; !rc && best && i < g->n; i++)
+		if (g->v[i].n > best->n && g->v[i].spread < best_score + SAME_SPREAD &&
+		    llabs(g->v[i].median - best->median) * 10 < best->median)
+			best = &g->v[i];
+	if (best) {
+		*ret = best->ts;
+		*ret_n = best->n;
+		best->ts = NULL;
 	}
-	for (size_t i = 0; g && i < n; i++)
-		lg_free(g[i].ts);
+	for (size_t i = 0; g && i < g->n; i++)
+		lg_free(g->v[i].ts);
+	if (g)
+		lg_map_done(&g->by_key);
 	lg_free(g);
-	lg_map_done(&by_key);
 	return rc;
 }

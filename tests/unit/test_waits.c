@@ -417,12 +417,64 @@ static void survives_the_failure_of_any_allocation(void **state)
 	}
 }
 
+/*
+ * perf sched record: no stacks, and the waker of a timer's wake-up is whoever the timer struck. A program
+ * that computes all the time is as busy as the one that has steps.
+ */
+static struct outcome loop_with_chance_wakers(int slow_every)
+{
+	struct outcome o = { 0 };
+	struct lg_builder *b;
+	struct lg_trace *t;
+	lg_thr thr, other, hog;
+	int64_t ts = 0;
+	uint32_t seed = 7;
+
+	assert_int_equal(lg_builder_new(&b, NULL), 0);
+	thr = lg_thread_get(b, 900, 900);
+	other = lg_thread_get(b, 901, 901);
+	hog = lg_thread_get(b, 902, 902);
+	for (int i = 0; i < 400; i++) {
+		int64_t run = slow_every && i % slow_every == 50 ? 200 * MS : 13 * MS;
+		bool struck = (seed = seed * 1103515245 + 12345) >> 16 & 3;
+
+		lg_add_state(b, &(struct lg_state_row){ .ts = ts, .dur = run, .thr = thr,
+							.kind = LG_RUNNING });
+		lg_add_state(b, &(struct lg_state_row){ .ts = ts + run, .dur = MS, .thr = thr, .cpu = -1,
+							.kind = LG_BLOCKED, .reason = LG_WHY_SLEEP,
+							.waker = struck ? 0 : other });
+		ts += run + MS;
+	}
+	lg_add_state(b, &(struct lg_state_row){ .ts = 0, .dur = ts, .thr = hog, .kind = LG_RUNNING });
+	assert_int_equal(lg_builder_seal(b, &t, NULL), 0);
+	o.t = t;
+	assert_int_equal(lg_explain(t, &(struct lg_explain_options){ 0 }, &o.v, NULL), 0);
+	return o;
+}
+
+static void whom_a_timer_struck_does_not_part_the_steps(void **state)
+{
+	struct outcome o = loop_with_chance_wakers(0);
+
+	(void)state;
+	assert_in_range(o.v->n_steps, 395, 400);
+	assert_int_equal(o.v->n_slow, 0);
+	assert_string_equal(o.v->scope, "single");
+	done(&o);
+	o = loop_with_chance_wakers(100);
+	assert_int_equal(o.v->n_slow, 4);
+	/* The hog repeats nothing: it is no second rank that hides whose doing it is. */
+	assert_true(has_limit(o.v, "is the job's own doing"));
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_wait_for_the_disk_is_for_ones_own_writes_unless_numbers_name_another),
 		cmocka_unit_test(of_several_jobs_one_is_judged_and_it_says_which),
 		cmocka_unit_test(those_that_may_be_meant_are_listed),
+		cmocka_unit_test(whom_a_timer_struck_does_not_part_the_steps),
 		cmocka_unit_test(what_a_loop_without_steps_waited_for_is_told_where_it_is_proven),
 		cmocka_unit_test(a_loop_that_never_waits_is_told_what_would_show_its_steps),
 		cmocka_unit_test(over_the_loopback_the_sender_is_named_and_never_who_was_struck),

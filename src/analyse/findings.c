@@ -318,6 +318,9 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 	const char *in = f->culprit.function
 				 ? lg_arena_printf(a, " in %s", f->culprit.function) : "";
 
+	/* The process is the same: it is the thread that tells them apart. */
+	if (f->culprit.relation && !strcmp(f->culprit.relation, "same_process"))
+		who = lg_thread_text(c, s->thr);
 	if (s->n_members > 1 && !s->own_job)
 		who = lg_arena_printf(a, "%zu processes started by %s (%s%s%s%s%s)", s->n_members, who,
 				      lg_string(c->t, c->t->process.comm[s->member[0]]),

@@ -411,17 +411,22 @@ static int judge_candidate(const struct lg_case *c, const struct victim *v, cons
 	struct lg_stretch life = v->life;
 	lg_thr victim = v->rank->thr;
 	int64_t period = v->period, all_busy, still;
-	size_t n = 0, n_same_cpu = 0, before;
+	struct lg_stretches all; /* with those that tell nothing */
+	size_t n = 0, n_same_cpu = 0;
 	int rc = find_candidate(k, seen, period, life, &all_busy);
 
 	k->p = 1;
 	/* Always busy: it coincides with everything and explains nothing. */
 	if (rc || all_busy * 5 > (life.end - life.ts) * 3 || !agrees(k, gaps, period, &still))
 		return rc;
-	before = k->bursts.n;
+	all = (struct lg_stretches){ .v = lg_calloc(k->bursts.n, sizeof *all.v), .n = k->bursts.n };
+	if (!all.v)
+		return LG_E_NOMEM;
+	memcpy(all.v, k->bursts.v, all.n * sizeof *all.v);
 	n = keep_telling(c, v, k);
-	if (n < before)
-		k->clouded = chance(life, gaps, &k->bursts, still) < P_LIMIT;
+	if (n < all.n)
+		k->clouded = chance(life, gaps, &all, still) < P_LIMIT;
+	lg_free(all.v);
 	k->bursts.n = k->n_judged = n;
 	if (!agrees(k, gaps, period, &still))
 		return 0;

@@ -5,6 +5,8 @@
  * A log without times, or one that prints every tenth step, gives no spans, yet its numbers (counter
  * log.step_ms) tell how long steps are and whether some stand out. What they waited for it cannot tell.
  */
+#include "analyse/log_steps.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,25 +17,33 @@
 
 enum { MIN_LINES = 3 };
 
-/* The track with most step times: one rank's. 0 = none. */
-static lg_trk stated(const struct lg_case *c, size_t *ret_n)
+static enum lg_stated_kind kind_of(const struct lg_trace *t, lg_trk k)
 {
-	const struct lg_trace *t = c->t;
-	size_t *n = lg_calloc(t->track.n + 1, sizeof *n);
-	lg_trk best = 0;
+	const char *name = lg_string(t, t->track.name[k]);
 
-	*ret_n = 0;
+	if (!strcmp(name, "log.step_ms"))
+		return t->track.index[k] < 0 ? LG_STATED_LINES : LG_STATED_LOOP;
+	return !strcmp(name, "log.bar_ms") ? LG_STATED_BAR :
+	       !strcmp(name, "log.aside_ms") ? LG_STATED_ASIDE : LG_STATED_NONE;
+}
+
+int lg_stated_steps(const struct lg_trace *t, size_t min, struct lg_stated *ret)
+{
+	size_t *n = lg_calloc(t->track.n + 1, sizeof *n);
+
+	*ret = (struct lg_stated){ 0 };
 	if (!n)
-		return 0;
+		return LG_E_NOMEM;
 	for (size_t i = 0; i < t->counter.n; i++)
 		n[t->counter.track[i]]++;
-	for (lg_trk k = 1; k < t->track.n; k++)
-		if (n[k] > *ret_n && !strcmp(lg_string(t, t->track.name[k]), "log.step_ms")) {
-			*ret_n = n[k];
-			best = k;
-		}
+	for (lg_trk k = 1; k < t->track.n; k++) {
+		enum lg_stated_kind kind = n[k] && n[k] >= min ? kind_of(t, k) : LG_STATED_NONE;
+
+		if (kind > ret->kind || (kind && kind == ret->kind && n[k] > ret->n))
+			*ret = (struct lg_stated){ .track = k, .n = n[k], .kind = kind };
+	}
 	lg_free(n);
-	return best;
+	return 0;
 }
 
 /* The stated times in the order of their lines, and where the k-th step began. */
@@ -133,21 +143,25 @@ int lg_steps_of_log(struct lg_case *c)
 	struct lg_verdict *v = c->v;
 	struct told l = { 0 };
 	double excess = 0;
-	size_t n;
-	lg_trk track = stated(c, &n);
+	struct lg_stated of;
 	double *ms;
-	int rc;
+	int rc = lg_stated_steps(c->t, MIN_LINES, &of);
 
-	if (!track || n < MIN_LINES)
+	if (rc)
+		return c->failed = rc;
+	if (!of.track)
 		return 0;
-	ms = lg_calloc(n, sizeof *ms);
-	l.step = lg_calloc(n, sizeof *l.step);
+	if (of.kind == LG_STATED_ASIDE)
+		lg_limit(c, "no line of the log tells of training: these steps are those of a progress bar that "
+			 "evaluates, or whose words name other work");
+	ms = lg_calloc(of.n, sizeof *ms);
+	l.step = lg_calloc(of.n, sizeof *l.step);
 	if (!ms || !l.step) {
 		lg_free(ms);
 		lg_free(l.step);
 		return c->failed = LG_E_NOMEM;
 	}
-	read_lines(c->t, track, n, &l);
+	read_lines(c->t, of.track, of.n, &l);
 	for (size_t i = 0; i < l.n; i++)
 		ms[i] = (double)l.step[i].dur / 1e6;
 	qsort(ms, l.n, sizeof *ms, lg_cmp_f64);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "analyse/host/steal.h"
+#include "analyse/log_steps.h"
 #include "base/alloc.h"
 #include "diff/diff.h"
 #include "store/index.h"
@@ -138,28 +139,24 @@ static int series(struct lg_side *s, const struct lg_verdict *v, struct lg_side_
 
 /*
  * A job's log tells how long its steps took, and nothing of what was in them: the values of
- * log.step_ms (torchlog) of the process that has most of them. The first tells of the start-up.
+ * the track that is most surely the training's (torchlog). The first tells of the start-up.
  */
 static int logged_steps(struct lg_side *s, const struct lg_trace *t, struct lg_side_window *w)
 {
 	const struct lg_counter_tab *c = &t->counter;
-	uint32_t *count = lg_calloc(t->track.n + 1, sizeof *count);
-	size_t best = 0;
+	struct lg_stated of;
+	int rc = lg_stated_steps(t, 4, &of);
 
-	if (!count)
-		return LG_E_NOMEM;
-	for (size_t i = 0; i < c->n; i++)
-		if (c->value[i] > 0 && !strcmp(lg_string(t, t->track.name[c->track[i]]), "log.step_ms") &&
-		    ++count[c->track[i]] > count[best])
-			best = c->track[i];
-	if (count[best] >= 4) {
+	if (rc)
+		return rc;
+	if (of.track) {
 		bool first = true;
 
-		s->s.step = lg_arena_alloc(&s->arena, count[best], sizeof(double));
+		s->s.step = lg_arena_alloc(&s->arena, of.n, sizeof(double));
 		for (int g = 0; g < LG_STAGE_MAX; g++)
-			s->s.clean[g] = lg_arena_alloc(&s->arena, count[best], sizeof(double));
+			s->s.clean[g] = lg_arena_alloc(&s->arena, of.n, sizeof(double));
 		for (size_t i = 0; !s->arena.failed && i < c->n; i++) {
-			if (c->track[i] != best || !(c->value[i] > 0))
+			if (c->track[i] != of.track || !(c->value[i] > 0))
 				continue;
 			if (!first) {
 				s->s.step[s->s.n] = c->value[i];
@@ -169,10 +166,9 @@ static int logged_steps(struct lg_side *s, const struct lg_trace *t, struct lg_s
 			}
 			first = false;
 		}
-		w->prc = t->track.prc[best];
+		w->prc = t->track.prc[of.track];
 		s->ref_rank = t->process.rank[w->prc];
 	}
-	lg_free(count);
 	return s->arena.failed ? LG_E_NOMEM : 0;
 }
 

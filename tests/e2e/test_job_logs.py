@@ -95,8 +95,11 @@ def test_a_torn_memory_summary_swallows_nothing(laggard, tmp_path):
         assert done.stdout.split() == ["count(*)", "20"], done.stderr
 
 
-def bar(name, i, n, rate):
-    return f"{name} {100 * i // n}%|##   | {i}/{n} [00:10<00:30, {rate:.2f}it/s]"
+def bar(name, i, n, rate, elapsed=None):
+    """tqdm's line: rate in iterations a second, elapsed in seconds."""
+    s = int(i / rate if elapsed is None else elapsed)
+    rate = f"{rate:.2f}it/s" if rate >= 1 else f"{1 / rate:.2f}s/it"
+    return f"{name} {100 * i // n}%|##   | {i}/{n} [{s // 60:02d}:{s % 60:02d}<00:30, {rate}]"
 
 
 @pytest.mark.parametrize("train, other", [("Epoch {}: ", "Validation DataLoader 0: "), ("", ""), ("", "Loading shards: ")])
@@ -114,6 +117,44 @@ def test_another_progress_bar_is_no_slow_step(laggard, tmp_path, train, other):
         said.append([x for x in verdict["limits"] if "stated times are slow" in x])
     assert not said[0]
     assert said[1] and said[1][0].startswith("120 of the 600 stated times")  # steps themselves that are
+
+
+def steps_of(laggard, path, lines):
+    path.write_text("\r".join(lines) + "\n")
+    done = laggard("explain", path, "--json")
+    assert done.returncode == 0, done.stderr
+    verdict = json.loads(done.stdout)
+    return verdict["steps"]["count"], verdict["steps"]["median_ms"], " ".join(verdict["limits"])
+
+
+MEGATRON = [f"iteration {i}/ 1000 | elapsed time per iteration (ms): 100.0 | lm loss: 2.0 |" for i in range(15)]
+ASIDE = "evaluates, or whose words name other work"
+
+
+@pytest.mark.parametrize("first, n, ms", [("Loading checkpoint shards: ", 15, 100), ("Capturing CUDA graph shapes: ", 15, 100),
+                                          ("Validation: ", 15, 100), ("Epoch 0: ", 15, 100), ("", 15, 100)])
+def test_a_bar_is_weaker_than_step_lines(laggard, tmp_path, first, n, ms):
+    """Nineteen lines of a bar before fifteen of a framework's steps; and fifteen alone."""
+    bars = [bar(first, i, 19, 0.1, 10 * i) for i in range(1, 20)]
+    assert steps_of(laggard, tmp_path / "a.log", bars + MEGATRON)[:2] == (n, ms)
+    assert steps_of(laggard, tmp_path / "b.log", MEGATRON)[:2] == (n, ms)
+
+
+@pytest.mark.parametrize("name, n, aside", [("Loading weights: ", 0, False), ("Fetching 19 files: ", 0, False),
+                                            ("Evaluating: ", 19, True), ("", 19, False), ("Epoch 1: ", 19, False)])
+def test_a_bar_alone_is_what_it_says(laggard, tmp_path, name, n, aside):
+    got = steps_of(laggard, tmp_path / "a.log", [bar(name, i, 19, 0.1, 10 * i) for i in range(20)])
+    assert got[0] == n
+    assert (ASIDE in got[2]) == aside
+    assert ("no marks of a training loop" in got[2]) == (n == 0)
+
+
+def test_a_bar_that_trains_goes_before_one_that_does_not_say(laggard, tmp_path):
+    """A bar without words over the samples of a data set, then the training's, of fewer lines."""
+    data = [bar("", i, 50, 0.1, 10 * i) for i in range(51)]
+    train = [bar("Epoch 0: ", i, 20, 0.5, 2 * i) for i in range(21)]
+    assert steps_of(laggard, tmp_path / "a.log", data + train)[:2] == (20, 2000)
+    assert steps_of(laggard, tmp_path / "b.log", data)[:2] == (50, 10000)
 
 
 def test_numbers_beyond_any_loop_are_no_steps(laggard, tmp_path):

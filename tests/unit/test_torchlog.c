@@ -58,8 +58,9 @@ static void step_lines_of_frameworks_give_steps(void **state)
 			       t->span.dur[i] == 2000000000; /* from the times of two lines */
 	}
 	assert_int_equal(spans, 2);
-	/* 512.5 500 | 2000 | 123.45 | 250 | 500 2000 */
-	assert_true(feed_counter(t, "log.step_ms", -1, &n) == 512.5 + 500 + 2000 + 123.45 + 250 + 500 + 2000);
+	/* 512.5 500 | 2000 | 123.45 | 250 */
+	assert_true(feed_counter(t, "log.step_ms", -1, &n) == 512.5 + 500 + 2000 + 123.45 + 250);
+	assert_true(feed_counter(t, "log.bar_ms", 1, &n) == 500 + 2000);
 	assert_true(feed_counter(t, "log.tokens_per_s", -1, &n) == 2534 && n == 2);
 	lg_trace_free(t);
 }

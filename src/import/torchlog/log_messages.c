@@ -10,7 +10,6 @@
 #include "import/torchlog/step_regex.h"
 #include "import/torchlog/torchlog.h"
 
-#define STEPS_MAX (INT64_C(1) << 53) /* no loop counts further */
 enum { STEP_TEXTS = 10000 }; /* kept whole of step lines */
 
 /* The integer behind word; otherwise if there is none. */
@@ -184,8 +183,8 @@ static int memory_summary(struct lg_torchlog *l, const struct lg_log_line *line)
 	return 0; /* another row, or a line of another program's */
 }
 
-static void counter_of(struct lg_torchlog *l, const struct lg_log_line *line, const char *name,
-		       const char *unit, int32_t index, double v)
+void lg_torchlog_counter(struct lg_torchlog *l, const struct lg_log_line *line, const char *name,
+			 const char *unit, int32_t index, double v)
 {
 	lg_prc p = lg_thread_process(l->b, lg_torchlog_thread(l, line));
 	struct lg_track_row track = { .kind = LG_TRACK_COUNTER, .name = lg_intern(l->b, name), .prc = p,
@@ -199,31 +198,43 @@ static void counter_of(struct lg_torchlog *l, const struct lg_log_line *line, co
 static void counter(struct lg_torchlog *l, const struct lg_log_line *line, const char *name, const char *unit,
 		    double v)
 {
-	counter_of(l, line, name, unit, -1, v);
+	lg_torchlog_counter(l, line, name, unit, -1, v);
 }
 
 /* A run of weeks has millions of these lines, no two alike: what they say is in the counters. */
-static void mark_step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number)
+void lg_torchlog_mark_step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number)
 {
 	lg_torchlog_mark(l, line, "log.step", number, l->step_lines++ < STEP_TEXTS ? NULL : "");
+}
+
+/* before: when the step before ended, INT64_MIN = unknown. */
+void lg_torchlog_span(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, int64_t dur,
+		      int64_t before)
+{
+	int64_t from = before > line->ts - dur ? before : line->ts - dur;
+
+	if (line->ts != INT64_MIN && dur > 2 * l->resolution)
+		lg_add_span(l->b, &(struct lg_span_row){ .ts = from, .dur = line->ts - from,
+							 .thr = lg_torchlog_thread(l, line),
+							 .kind = LG_SPAN_STEP, .seq = number,
+							 .name = lg_intern(l->b, "log step") });
 }
 
 /*
  * One step line. ms: length of a step as the line says it, NaN when it does not; then the distance of two
  * lines tells it. A span only for the step after the last one that was seen, when the clock of the log
- * is finer than the step. bar: of several, else -1.
+ * is finer than the step.
  */
-static void step_of_bar(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, double ms,
-			int32_t bar)
+static void step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, double ms)
 {
 	lg_thr thr = lg_torchlog_thread(l, line);
 	uint32_t at = lg_map_get(&l->step_of, thr);
 	int64_t now = lg_torchlog_now(l, line), dur = 0;
 	struct lg_log_step *s;
 
-	if (number < 0 || number > STEPS_MAX)
+	if (number < 0 || number > LG_LOG_STEPS_MAX)
 		return;
-	mark_step(l, line, number);
+	lg_torchlog_mark_step(l, line, number);
 	if (!at) {
 		at = (uint32_t)l->n_step + 1;
 		if (lg_grow(&l->step, &l->cap_step, at, sizeof *l->step) ||
@@ -241,70 +252,11 @@ static void step_of_bar(struct lg_torchlog *l, const struct lg_log_line *line, i
 		ms = (double)(now - s->ts) / 1e6 / (double)(number - s->step);
 	if (isfinite(ms) && ms > 0 && ms < 1e9) {
 		dur = (int64_t)(ms * 1e6);
-		counter_of(l, line, "log.step_ms", "ms", bar, ms);
+		counter(l, line, "log.step_ms", "ms", ms);
 	}
-	if (dur > 2 * l->resolution && line->ts != INT64_MIN && number == s->step + 1) {
-		int64_t from = s->stamped && s->ts > now - dur ? s->ts : now - dur;
-
-		lg_add_span(l->b, &(struct lg_span_row){ .ts = from, .dur = now - from, .thr = thr,
-							 .kind = LG_SPAN_STEP, .seq = number,
-							 .name = lg_intern(l->b, "log step") });
-	}
+	if (number == s->step + 1)
+		lg_torchlog_span(l, line, number, dur, s->stamped ? s->ts : INT64_MIN);
 	*s = (struct lg_log_step){ .step = number, .ts = now, .stamped = line->ts != INT64_MIN };
-}
-
-static void step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, double ms)
-{
-	step_of_bar(l, line, number, ms, -1);
-}
-
-/*
- * Which bar it is, by the words before it ("Epoch 3", "Validation", "Loading checkpoint shards") or, where there are
- * none, by its length: what a validation takes is no slow step of the training. -1 = the first.
- */
-static int32_t bar_of(struct lg_torchlog *l, const char *text, const char *end, long long total)
-{
-	enum { BARS_MAX = 64 };
-	uint64_t key = 0;
-	uint32_t at;
-
-	for (const char *p = text; p < end; p++)
-		if (isalpha((unsigned char)*p))
-			key = lg_mix64(key ^ (unsigned char)*p);
-	key = (key ? key : lg_mix64((uint64_t)total)) | 1;
-	at = lg_map_get(&l->bar_of, key);
-	if (!at && l->n_bars < BARS_MAX) {
-		at = ++l->n_bars;
-		if (lg_map_set(&l->bar_of, key, at))
-			lg_builder_fail(l->b);
-	}
-	return at == 1 ? -1 : at ? (int32_t)at - 1 : BARS_MAX;
-}
-
-/* " 12%|#2  | 12/100 [00:10<01:20,  1.10it/s]" */
-static int progress_bar(struct lg_torchlog *l, const struct lg_log_line *line)
-{
-	const char *bracket = strstr(line->msg, " ["), *p, *unit;
-	long long done, total;
-	double rate;
-
-	for (; bracket; bracket = strstr(bracket + 1, " ["))
-		if (strchr(bracket, '<') && (strstr(bracket, "it/s") || strstr(bracket, "s/it")))
-			break;
-	if (!bracket)
-		return 0;
-	p = bracket;
-	while (p > line->msg && (isdigit((unsigned char)p[-1]) || p[-1] == '/'))
-		p--;
-	if (sscanf(p, "%lld/%lld", &done, &total) != 2 || done < 0 || total < done)
-		return 0;
-	unit = strchr(bracket, ',');
-	rate = unit ? strtod(unit + 1, NULL) : 0;
-	if (!(rate > 0) || done == 0)
-		return 1; /* "?it/s": no step yet */
-	step_of_bar(l, line, done, unit && strstr(unit, "s/it") ? rate * 1000 : 1000 / rate,
-		    bar_of(l, line->msg, p, total));
-	return 1;
 }
 
 /* "step 10", "iter: 10", "[Iteration #10/500]": the number behind p, which begins a word; -1 = none. */
@@ -396,18 +348,24 @@ static int framework_step(struct lg_torchlog *l, const struct lg_log_line *line)
 	}
 	/* Hugging Face: "{'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 5e-05, 'epoch': 0.1}" */
 	if (!strncmp(m, "{'loss': ", 9)) {
-		mark_step(l, line, -1);
+		lg_torchlog_mark_step(l, line, -1);
 		counter(l, line, "log.loss", "", real_after(m, "'loss':"));
 		return 1;
 	}
-	return progress_bar(l, line);
+	return 0;
 }
 
 static int step_line(struct lg_torchlog *l, const struct lg_log_line *line)
 {
-	if (!framework_step(l, line))
-		return plain_step(l, line);
-	l->by_framework = 1;
+	int bar = 0;
+
+	if (!framework_step(l, line)) {
+		bar = lg_torchlog_bar(l, line);
+		if (!bar)
+			return plain_step(l, line);
+	}
+	/* A bar that loads or evaluates says nothing of how the loop prints its steps. */
+	l->by_framework |= bar != LG_LOG_BAR_SETUP && bar != LG_LOG_BAR_ASIDE;
 	return 1;
 }
 

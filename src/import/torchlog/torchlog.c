@@ -415,6 +415,7 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 		lg_map_done(&l->file_of);
 		lg_map_done(&l->code_of);
 		lg_free(l->step);
+		lg_free(l->bar);
 	}
 	lg_free(l);
 	return rc;

@@ -31,7 +31,9 @@
  *   log.step                 step; line
  *   log.train_summary        -; line
  * Counters: log.step_ms (ms), log.data_ms (ms), log.tokens_per_s, log.loss; parent none, owner the rank;
- * index -1, but for log.step_ms of further progress bars (validation's, a loader's): 1, 2, ...
+ * index -1. Of progress bars, index 1, 2, ... each: log.step_ms of those that name a training loop
+ * (log_bars.c), log.bar_ms of those that do not say what they count, log.aside_ms of evaluation and other
+ * work (all ms). Bars that load, download or capture are no steps at all.
  * Spans: STEP between two lines of consecutive steps, or of the length that the line states, where times
  * are finer than it; COMPILE from TORCH_TRACE's compilation_metrics.
  * Lines that match the user's expression (step_regex.h) are steps before anything else is.
@@ -66,6 +68,16 @@ void lg_log_line_parse(char *text, int year, struct lg_log_line *ret);
 enum { LG_LOG_TEXT = 1400, LG_LOG_OPEN = 256 };
 enum lg_log_kind { LG_LOG_NOTHING, LG_LOG_GRAPH_BREAK, LG_LOG_RECOMPILE, LG_LOG_LIMIT, LG_LOG_PAYLOAD };
 
+#define LG_LOG_STEPS_MAX (INT64_C(1) << 53) /* no loop counts further */
+/* What a progress bar counts, the surer the greater. */
+enum lg_log_bar_kind {
+	LG_LOG_BAR_NONE,
+	LG_LOG_BAR_SETUP,   /* loads, downloads, captures: no steps */
+	LG_LOG_BAR_ASIDE,   /* evaluates, or does what has another name than training */
+	LG_LOG_BAR_UNNAMED, /* does not say */
+	LG_LOG_BAR_LOOP,    /* trains */
+};
+
 /* A mark that lines of the same process may still be added to: others' lines stand between them. */
 struct lg_log_open {
 	struct lg_mark_row mark;
@@ -86,8 +98,9 @@ struct lg_torchlog {
 	int64_t now, first, last, resolution; /* time of the last stamped line */
 	int has_time, has_zone, has_year;
 	int by_framework; /* a step line of a known framework was there */
-	struct lg_map bar_of; /* words before a progress bar, or its length -> 1, 2, ... */
-	uint32_t n_bars;
+	struct lg_map bar_of; /* words before a progress bar, or its length, and whose -> index + 1 */
+	struct lg_log_bar *bar;
+	size_t n_bar, cap_bar;
 	struct lg_log_open open[LG_LOG_OPEN], *payload; /* payload: of the record before this line */
 	struct lg_map open_of; /* key -> of open + 1 */
 	unsigned next_open;
@@ -117,6 +130,14 @@ void lg_torchlog_open(struct lg_torchlog *l, const struct lg_log_line *line, enu
 		      const char *name, int64_t value, const char *text);
 /* log_messages.c: one known sentence or step in the message. 1 = known. */
 int lg_torchlog_message(struct lg_torchlog *l, const struct lg_log_line *line);
+void lg_torchlog_mark_step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number);
+void lg_torchlog_counter(struct lg_torchlog *l, const struct lg_log_line *line, const char *name,
+			 const char *unit, int32_t index, double v);
+/* A step that ended with the line; before: when the one before ended, INT64_MIN = unknown. */
+void lg_torchlog_span(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, int64_t dur,
+		      int64_t before);
+/* log_bars.c: NONE = the line is no progress bar. */
+enum lg_log_bar_kind lg_torchlog_bar(struct lg_torchlog *l, const struct lg_log_line *line);
 /* log_trace.c: a TORCH_TRACE record; text is changed. */
 void lg_torchlog_record(struct lg_torchlog *l, const struct lg_log_line *line, char *json);
 

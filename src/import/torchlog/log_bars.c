@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * log_bars.c - tqdm's progress bars: which of them count steps, and how long those took.
+ *
+ * A job draws bars for whatever takes long, most of them before its first step. A bar's own words tell what
+ * it counts, and a loss behind its rate is a training's, whatever it is called. A bar without words may be a
+ * training's (Hugging Face's Trainer) or anything else, so step lines and bars that say more go before it:
+ * each kind has counters of its own name, and the analysis takes the surest.
+ */
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "import/torchlog/torchlog.h"
+
+enum { BARS_MAX = 4096, INDEX_MAX = 64 };
+
+struct lg_log_bar {
+	int32_t index;
+	enum lg_log_bar_kind kind;
+	int64_t done;  /* of its last line */
+	int64_t ts;    /* of that line; INT64_MIN = not told */
+};
+
+/*
+ * Preparations, by their verb. The libraries that say so: transformers ("Loading checkpoint shards", "Loading
+ * weights"), vLLM ("Loading safetensors checkpoint shards", "Capturing CUDA graph shapes"), SGLang ("Multi-thread
+ * loading shards", "Capturing batches", "Compiling num tokens"), diffusers ("Loading pipeline components"),
+ * huggingface_hub ("Fetching 4 files", "Downloading shards", "Upload"), datasets ("Map", "Filter", "Flattening the
+ * indices", "Casting the dataset", "Saving the dataset", "Creating parquet from Arrow format", "Resolving data
+ * files", "Extracting data files"), TRL ("Tokenizing train dataset", "Applying chat template", "Adding EOS",
+ * "Packing", "Truncating", "Converting"), AutoGPTQ ("Quantizing"), Ultralytics ("train: Scanning", "Caching
+ * images"), mergekit ("Merging").
+ */
+static const char *const preparations[] = {
+	"loading", "capturing", "compiling", "fetching", "downloading", "download", "uploading", "upload",
+	"flattening", "casting", "saving", "creating", "resolving", "extracting", "tokenizing", "tokenising",
+	"encoding", "preprocessing", "applying", "adding", "packing", "truncating", "converting", "quantizing",
+	"scanning", "caching", "merging", "reading", "writing", "shuffling", "sorting", "indexing", "unpacking",
+	"copying", "initializing", "materializing", "deduplicating", NULL };
+/* datasets': a noun elsewhere */
+static const char *const first_words[] = { "map", "filter", NULL };
+/* Lightning: "Validation DataLoader 0", "Sanity Checking", "Predicting"; Accelerate's and one's own loops */
+static const char *const evaluations[] = {
+	"val", "valid", "eval", "dev", "test", "testing", "tests", "sanity", "inference", NULL };
+static const char *const evaluation_stems[] = { "validat", "evaluat", "predict", "generat", "sampling", NULL };
+/* Lightning: "Epoch 3"; "Training", "Train Epoch", "Steps", "Iteration" of one's own loops */
+static const char *const loops[] = { "train", "epoch", "step", "iter", "pretrain", "finetun", "fitting", "batch", NULL };
+
+static bool is_word(const char *const *list, bool begins, const char *word)
+{
+	for (; *list; list++)
+		if (begins ? !strncmp(word, *list, strlen(*list)) : !strcmp(word, *list))
+			return true;
+	return false;
+}
+
+/* The next word of letters in small ones, of up to n - 1; NULL at the end. */
+static const char *next_word(const char *p, const char *end, char *ret, size_t n)
+{
+	size_t k = 0;
+
+	while (p < end && !isalpha((unsigned char)*p))
+		p++;
+	if (p == end)
+		return NULL;
+	for (; p < end && isalpha((unsigned char)*p); p++)
+		if (k + 1 < n)
+			ret[k++] = (char)tolower((unsigned char)*p);
+	ret[k] = 0;
+	return p;
+}
+
+/* What the bar counts by the words before it, and by what stands behind its rate. */
+static enum lg_log_bar_kind kind_of(const char *text, const char *end, const char *postfix)
+{
+	enum lg_log_bar_kind kind = LG_LOG_BAR_UNNAMED;
+	bool loop = false, evaluates = false, prepares = false, doing = false, first = true;
+	char word[24];
+
+	for (const char *p = text; (p = next_word(p, end, word, sizeof word)); first = false) {
+		size_t k = strlen(word);
+
+		prepares |= is_word(preparations, false, word) || (first && is_word(first_words, false, word));
+		evaluates |= is_word(evaluations, false, word) || is_word(evaluation_stems, true, word);
+		loop |= is_word(loops, true, word);
+		doing |= k > 4 && !strcmp(word + k - 3, "ing");
+	}
+	if (strcasestr(postfix, "loss"))
+		kind = evaluates ? LG_LOG_BAR_ASIDE : LG_LOG_BAR_LOOP;
+	else if (prepares)
+		kind = LG_LOG_BAR_SETUP;
+	else if (evaluates || (doing && !loop))
+		kind = LG_LOG_BAR_ASIDE;
+	else if (loop)
+		kind = LG_LOG_BAR_LOOP;
+	return kind;
+}
+
+/*
+ * Which bar it is, by whose it is and by the words before it ("Epoch 3", "Validation") or, where there are none,
+ * by its length: what a validation takes is no slow step of the training. NULL: out of memory, or of bars.
+ */
+static struct lg_log_bar *bar_of(struct lg_torchlog *l, const struct lg_log_line *line, const char *end,
+				 long long total)
+{
+	uint64_t key = 0;
+	uint32_t at;
+
+	for (const char *p = line->msg; p < end; p++)
+		if (isalpha((unsigned char)*p))
+			key = lg_mix64(key ^ (unsigned char)*p);
+	key = key ? key : lg_mix64((uint64_t)total);
+	key = lg_mix64(key ^ (uint64_t)lg_torchlog_thread(l, line)) | 1;
+	at = lg_map_get(&l->bar_of, key);
+	if (!at && l->n_bar < BARS_MAX) {
+		at = (uint32_t)l->n_bar + 1;
+		if (lg_grow(&l->bar, &l->cap_bar, at, sizeof *l->bar) || lg_map_set(&l->bar_of, key, at)) {
+			lg_builder_fail(l->b);
+			return NULL;
+		}
+		l->bar[l->n_bar++] = (struct lg_log_bar){ .index = at < INDEX_MAX ? (int32_t)at : INDEX_MAX,
+							  .done = -1, .ts = INT64_MIN };
+	}
+	return at ? &l->bar[at - 1] : NULL;
+}
+
+static void step_of(struct lg_torchlog *l, const struct lg_log_line *line, struct lg_log_bar *bar,
+		    int64_t done, double ms)
+{
+	static const char *const names[] = { [LG_LOG_BAR_ASIDE] = "log.aside_ms",
+					     [LG_LOG_BAR_UNNAMED] = "log.bar_ms",
+					     [LG_LOG_BAR_LOOP] = "log.step_ms" };
+
+	if (bar->kind >= LG_LOG_BAR_UNNAMED)
+		lg_torchlog_mark_step(l, line, done);
+	else
+		l->known++;
+	if (ms > 0 && ms < 1e9) {
+		lg_torchlog_counter(l, line, names[bar->kind], "ms", bar->index, ms);
+		if (bar->kind >= LG_LOG_BAR_UNNAMED && done == bar->done + 1)
+			lg_torchlog_span(l, line, done, (int64_t)(ms * 1e6), bar->ts);
+	}
+	bar->done = done;
+	bar->ts = line->ts;
+}
+
+/* "12/100 [00:10<01:20,  1.10it/s" as a bar has it. */
+struct numbers {
+	const char *at, *rate; /* where the first begins, and the rate */
+	long long done, total;
+	double ms; /* of a step by the rate; NaN for "?it/s" */
+};
+
+static bool numbers_at(const char *text, const char *bracket, struct numbers *ret)
+{
+	enum { RATE_WITHIN = 80 };
+	const char *p = bracket, *eta = memchr(p, '<', strnlen(p, RATE_WITHIN));
+	char *unit, *slash;
+	double rate;
+
+	while (p > text && (isdigit((unsigned char)p[-1]) || p[-1] == '/'))
+		p--;
+	ret->at = p;
+	ret->done = strtoll(p, &slash, 10);
+	ret->total = *slash == '/' ? strtoll(slash + 1, NULL, 10) : -1;
+	if (!eta || slash == p || ret->done < 0 || ret->total < ret->done || ret->done > LG_LOG_STEPS_MAX)
+		return false;
+	ret->rate = memchr(eta, ',', strnlen(eta, RATE_WITHIN));
+	if (!ret->rate)
+		return false;
+	rate = strtod(ret->rate + 1, &unit);
+	unit += strspn(unit, " ?");
+	ret->ms = !(rate > 0) ? (double)NAN : *unit == 's' ? rate * 1000 : 1000 / rate;
+	return !strncmp(unit, "it/s", 4) || !strncmp(unit, "s/it", 4);
+}
+
+/* " 12%|#2  | 12/100 [00:10<01:20,  1.10it/s, loss=2.3]" */
+enum lg_log_bar_kind lg_torchlog_bar(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	enum lg_log_bar_kind kind;
+	struct lg_log_bar *bar;
+	struct numbers of;
+	const char *b = line->msg;
+
+	while ((b = strstr(b, " [")) && !numbers_at(line->msg, b, &of))
+		b++;
+	if (!b)
+		return LG_LOG_BAR_NONE;
+	kind = kind_of(line->msg, of.at, of.rate);
+	bar = kind == LG_LOG_BAR_SETUP ? NULL : bar_of(l, line, of.at, of.total);
+	if (!bar || !isfinite(of.ms) || of.done == 0) { /* no step yet */
+		l->known++;
+		return kind;
+	}
+	bar->kind = kind > bar->kind ? kind : bar->kind;
+	step_of(l, line, bar, of.done, of.ms);
+	return bar->kind;
+}

@@ -157,6 +157,18 @@ def test_a_bar_that_trains_goes_before_one_that_does_not_say(laggard, tmp_path):
     assert steps_of(laggard, tmp_path / "b.log", data)[:2] == (50, 10000)
 
 
+@pytest.mark.parametrize("slow", [0, 5])
+def test_a_running_total_shows_its_slow_steps(laggard, tmp_path, slow):
+    """Every tenth step takes 1250 ms and not 250, or none does: the mean hides it."""
+    total, lines = 0, []
+    for i in range(201):
+        total += 250 * (slow if slow and i % 10 == 1 else 1)
+        lines.append(f"step:{i}/200 train_loss:5.0 train_time:{total}ms step_avg:{total / (i + 1):.2f}ms")
+    n, median, limits = steps_of(laggard, tmp_path / "a.log", lines)
+    assert (n, median) == (200, 250)
+    assert ("every 10th line" in limits) == bool(slow)
+
+
 def test_numbers_beyond_any_loop_are_no_steps(laggard, tmp_path):
     path = tmp_path / "job.log"
     path.write_text("".join(f"iteration {n}/ 1000 | elapsed time per iteration (ms): 100.0 |\n"

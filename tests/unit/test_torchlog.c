@@ -93,6 +93,50 @@ static void a_log_may_begin_with_its_steps(void **state)
 	lg_trace_free(t);
 }
 
+/* train_time is the time of all steps so far, and step_avg its mean: neither is a step's. */
+static void steps_are_the_differences_of_a_running_total(void **state)
+{
+	static const struct {
+		const char *text;
+		double sum;
+		size_t n, marks;
+	} rows[] = {
+		/* the first line is no step's, nor is the validation's of a step that was told */
+		{ "step:0/90 val_loss:11.0 train_time:300ms step_avg:nanms\n"
+		  "step:1/90 train_loss:10.9 train_time:20300ms step_avg:nanms\n"
+		  "step:2/90 train_loss:10.8 train_time:20550ms step_avg:nanms\n"
+		  "step:2/90 val_loss:10.7 train_time:20560ms step_avg:nanms\n"
+		  "step:3/90 train_loss:10.6 train_time:20800ms step_avg:nanms\n", 20000 + 250 + 250, 3, 4 },
+		/* the total starts anew, and the counting too */
+		{ "step:9/90 train_loss:5.0 train_time:9000ms step_avg:100.00ms\n"
+		  "step:10/90 train_loss:5.0 train_time:80ms step_avg:nanms\n"
+		  "step:11/90 train_loss:5.0 train_time:180ms step_avg:100.00ms\n"
+		  "step:1/90 train_loss:5.0 train_time:500ms step_avg:nanms\n"
+		  "step:2/90 train_loss:5.0 train_time:650ms step_avg:nanms\n", 100 + 150, 2, 5 },
+		/* lines of every tenth step, in other units */
+		{ "step:10/90 train_time:1.5s step_avg:0.15s\nstep:20/90 train_time:3.5s step_avg:0.17s\n"
+		  "step:30/90 train_time:5 s\n", 200 + 150, 2, 3 },
+		{ "step:1/90 train_time:0.5min\nstep:2/90 train_time:1.0min\n", 30000, 1, 2 },
+		/* whole seconds: the one that moves is of two steps */
+		{ "step:1/90 train_time:1s\nstep:2/90 train_time:1s\nstep:3/90 train_time:2s\n", 500, 1, 3 },
+		/* no unit, no number */
+		{ "step:1/90 train_time:100\nstep:2/90 train_time:nanms\nstep:3/90 train_time:300\n", 0, 0, 3 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct lg_trace *t = feed_text(rows[i].text, "log");
+		size_t n;
+		double sum = feed_counter(t, "log.step_ms", -1, &n);
+
+		if (n != rows[i].n || fabs(sum - rows[i].sum) > 1e-6 ||
+		    feed_marks(t, "log.step") != rows[i].marks)
+			fail_msg("text %zu: %zu steps, %g ms, %zu marks", i, n, sum,
+				 (size_t)feed_marks(t, "log.step"));
+		lg_trace_free(t);
+	}
+}
+
 /* A zstd block of 128 KiB gives nothing out before it is whole, and noise does not shrink. */
 static void a_packed_file_is_known_by_what_is_inside(void **state)
 {
@@ -255,6 +299,7 @@ int main(void)
 		cmocka_unit_test(step_lines_of_frameworks_give_steps),
 		cmocka_unit_test(torch_trace_gives_compilations_and_the_zone),
 		cmocka_unit_test(a_log_may_begin_with_its_steps),
+		cmocka_unit_test(steps_are_the_differences_of_a_running_total),
 		cmocka_unit_test(a_packed_file_is_known_by_what_is_inside),
 		cmocka_unit_test(the_user_says_what_a_step_line_is),
 		cmocka_unit_test(an_expression_that_cannot_be_used_is_refused_in_one_line),

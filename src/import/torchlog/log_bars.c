@@ -41,7 +41,7 @@ static const char *const preparations[] = {
 	"scanning", "caching", "merging", "reading", "writing", "shuffling", "sorting", "indexing", "unpacking",
 	"copying", "initializing", "materializing", "deduplicating", NULL };
 /* datasets': a noun elsewhere */
-static const char *const first_words[] = { "map", "filter", NULL };
+static const char *const at_first[] = { "map", "filter", NULL };
 /* Lightning: "Validation DataLoader 0", "Sanity Checking", "Predicting"; Accelerate's and one's own loops */
 static const char *const evaluations[] = {
 	"val", "valid", "eval", "dev", "test", "testing", "tests", "sanity", "inference", NULL };
@@ -83,7 +83,7 @@ static enum lg_log_bar_kind kind_of(const char *text, const char *end, const cha
 	for (const char *p = text; (p = next_word(p, end, word, sizeof word)); first = false) {
 		size_t k = strlen(word);
 
-		prepares |= is_word(preparations, false, word) || (first && is_word(first_words, false, word));
+		prepares |= is_word(preparations, false, word) || (first && is_word(at_first, false, word));
 		evaluates |= is_word(evaluations, false, word) || is_word(evaluation_stems, true, word);
 		loop |= is_word(loops, true, word);
 		doing |= k > 4 && !strcmp(word + k - 3, "ing");

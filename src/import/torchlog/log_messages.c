@@ -220,6 +220,23 @@ void lg_torchlog_span(struct lg_torchlog *l, const struct lg_log_line *line, int
 							 .name = lg_intern(l->b, "log step") });
 }
 
+/* What the thread's last step line told; otherwise: the number before its first. NULL: out of memory. */
+static struct lg_log_step *last_step(struct lg_torchlog *l, lg_thr thr, int64_t otherwise)
+{
+	uint32_t at = lg_map_get(&l->step_of, thr);
+
+	if (!at) {
+		at = (uint32_t)l->n_step + 1;
+		if (lg_grow(&l->step, &l->cap_step, at, sizeof *l->step) ||
+		    lg_map_set(&l->step_of, thr, at)) {
+			lg_builder_fail(l->b);
+			return NULL;
+		}
+		l->step[l->n_step++] = (struct lg_log_step){ .step = otherwise, .ts = INT64_MIN };
+	}
+	return &l->step[at - 1];
+}
+
 /*
  * One step line. ms: length of a step as the line says it, NaN when it does not; then the distance of two
  * lines tells it. A span only for the step after the last one that was seen, when the clock of the log
@@ -227,24 +244,15 @@ void lg_torchlog_span(struct lg_torchlog *l, const struct lg_log_line *line, int
  */
 static void step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, double ms)
 {
-	lg_thr thr = lg_torchlog_thread(l, line);
-	uint32_t at = lg_map_get(&l->step_of, thr);
 	int64_t now = lg_torchlog_now(l, line), dur = 0;
 	struct lg_log_step *s;
 
 	if (number < 0 || number > LG_LOG_STEPS_MAX)
 		return;
 	lg_torchlog_mark_step(l, line, number);
-	if (!at) {
-		at = (uint32_t)l->n_step + 1;
-		if (lg_grow(&l->step, &l->cap_step, at, sizeof *l->step) ||
-		    lg_map_set(&l->step_of, thr, at)) {
-			lg_builder_fail(l->b);
-			return;
-		}
-		l->step[l->n_step++] = (struct lg_log_step){ .step = number - 1, .ts = INT64_MIN };
-	}
-	s = &l->step[at - 1];
+	s = last_step(l, lg_torchlog_thread(l, line), number - 1);
+	if (!s)
+		return;
 	/* Several steps in one tick of a coarse clock: the next tick divides by all of them. */
 	if (!isfinite(ms) && s->stamped && line->ts != INT64_MIN && number > s->step && now == s->ts)
 		return;
@@ -256,7 +264,58 @@ static void step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t 
 	}
 	if (number == s->step + 1)
 		lg_torchlog_span(l, line, number, dur, s->stamped ? s->ts : INT64_MIN);
-	*s = (struct lg_log_step){ .step = number, .ts = now, .stamped = line->ts != INT64_MIN };
+	s->step = number;
+	s->ts = now;
+	s->stamped = line->ts != INT64_MIN;
+}
+
+/* "512ms", "1.5s", "2.5 min" behind word, in ms; NaN without a unit. */
+static double time_after(const char *text, const char *word)
+{
+	static const struct {
+		const char *unit;
+		double ms;
+	} units[] = { { "ms", 1 }, { "us", 1e-3 }, { "sec", 1000 }, { "s", 1000 }, { "min", 60000 },
+		      { "m", 60000 } };
+	const char *p = strstr(text, word);
+	char *end;
+	double v = p ? strtod(p + strlen(word), &end) : 0;
+
+	if (!p || end == p + strlen(word) || !(v >= 0))
+		return (double)NAN;
+	end += strspn(end, " ");
+	for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+		size_t k = strlen(units[i].unit);
+
+		if (!strncmp(end, units[i].unit, k) && !isalpha((unsigned char)end[k]))
+			return v * units[i].ms;
+	}
+	return (double)NAN;
+}
+
+/*
+ * A step line that tells the time of all steps so far: steps are differences. The total starts anew behind
+ * the warm-up and with another run, and a line about a step that was told (its validation's) is none.
+ */
+static void step_of_total(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, double total)
+{
+	struct lg_log_step *s = last_step(l, lg_torchlog_thread(l, line), number - 1);
+	double ms = (double)NAN;
+
+	if (!s || (s->has_total && number == s->total_at))
+		return;
+	if (s->has_total && number > s->total_at && total >= s->total_ms) {
+		/* A total of whole seconds may stand still: the next that moves divides by all. */
+		if (total == s->total_ms) {
+			lg_torchlog_mark_step(l, line, number);
+			return;
+		}
+		ms = (total - s->total_ms) / (double)(number - s->total_at);
+	}
+	s->has_total = isfinite(total);
+	s->total_ms = total;
+	s->total_at = number;
+	step(l, line, number, ms);
 }
 
 /* "step 10", "iter: 10", "[Iteration #10/500]": the number behind p, which begins a word; -1 = none. */
@@ -338,6 +397,13 @@ static int framework_step(struct lg_torchlog *l, const struct lg_log_line *line)
 	if (sscanf(m, "iter %lld: loss %*f, time %lf%n", &n, &ms, &used) == 2 && used) {
 		step(l, line, n, !strncmp(m + used, "ms", 2) ? ms : ms * 1000);
 		counter(l, line, "log.loss", "", real_after(m, "loss "));
+		return 1;
+	}
+	/* modded-nanogpt: "step:10/5100 train_loss:9.24 train_time:25859ms step_avg:143.66ms" (a mean of all) */
+	if (sscanf(m, "step:%lld%n", &n, &used) == 1 && used && (p = strstr(m + used, " train_time:")) &&
+	    (n >= 0 && n <= LG_LOG_STEPS_MAX)) {
+		step_of_total(l, line, n, time_after(p, "train_time:"));
+		counter(l, line, "log.loss", "", real_after(m, "train_loss:"));
 		return 1;
 	}
 	/* PyTorch's ImageNet example: "Epoch: [0][ 10/5005] Time 0.123 (0.200) Data 0.010 (0.050) Loss .." */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * torchlog.h - what training jobs print: TORCH_LOGS and C++ logs of torch, TORCH_TRACE files, output of
- * Megatron, torchtitan, Hugging Face, nanoGPT, the ImageNet example, torchrun; NCCL_DEBUG lines among it.
+ * Megatron, torchtitan, Hugging Face, nanoGPT and its kin, the ImageNet example, torchrun; NCCL_DEBUG lines.
  *
  * Marks (name; value; text), their names are stable:
  *   log.compile_skipped      -; reason          a function that torch.compile runs eagerly
@@ -107,7 +107,12 @@ struct lg_torchlog {
 	uint64_t key; /* of the last line that told */
 	/* steps, by thread of the last one */
 	struct lg_map step_of; /* thr -> index + 1 */
-	struct lg_log_step { int64_t step, ts; int stamped; } *step;
+	struct lg_log_step {
+		int64_t step, ts;
+		int stamped, has_total;
+		double total_ms; /* of all steps up to total_at */
+		int64_t total_at;
+	} *step;
 	size_t n_step, cap_step;
 	/* TORCH_TRACE */
 	int64_t zone;  /* printed time minus UTC */

@@ -170,6 +170,9 @@ int lg_steps_of_log(struct lg_case *c)
 	v->p99_ms = lg_quantile_f64(ms, l.n, 0.99);
 	/* As for steps that were seen: over twice the median and over 1 ms above it. */
 	v->slow_threshold_ms = v->median_ms > 1 ? 2 * v->median_ms : v->median_ms + 1;
+	if (of.kind != LG_STATED_LINES && v->median_ms < 10000)
+		lg_limit(c, "the step times are a progress bar's: its rate is smoothed over several lines and its "
+			 "clock has whole seconds, so a step that was late by less than a second may not show");
 	for (size_t i = 0; i < l.n; i++) {
 		double d = (double)l.step[i].dur / 1e6;
 

@@ -95,11 +95,21 @@ def test_a_torn_memory_summary_swallows_nothing(laggard, tmp_path):
         assert done.stdout.split() == ["count(*)", "20"], done.stderr
 
 
-def bar(name, i, n, rate, elapsed=None):
+def bar(name, i, n, rate, elapsed):
     """tqdm's line: rate in iterations a second, elapsed in seconds."""
-    s = int(i / rate if elapsed is None else elapsed)
+    s = int(elapsed)
     rate = f"{rate:.2f}it/s" if rate >= 1 else f"{1 / rate:.2f}s/it"
     return f"{name} {100 * i // n}%|##   | {i}/{n} [{s // 60:02d}:{s % 60:02d}<00:30, {rate}]"
+
+
+def bars(name, steps, draw=1):
+    """tqdm's lines of steps that take so many seconds, the rate smoothed as it does, each drawn so often."""
+    n, now, of_time, of_steps, lines = len(steps), 0, 0, 0, [f"{name} 0%|     | 0/{len(steps)} [00:00<?, ?it/s]"]
+    for i, s in enumerate(steps, 1):
+        now += s
+        of_time, of_steps = 0.3 * s + 0.7 * of_time, 0.3 + 0.7 * of_steps
+        lines += [bar(name, i, n, of_steps / of_time, now)] * draw
+    return lines
 
 
 @pytest.mark.parametrize("train, other", [("Epoch {}: ", "Validation DataLoader 0: "), ("", ""), ("", "Loading shards: ")])
@@ -108,9 +118,8 @@ def test_another_progress_bar_is_no_slow_step(laggard, tmp_path, train, other):
     said = []
     for slow in (0, 20):
         lines = [text for epoch in range(6)
-                 for text in [bar(train.format(epoch), i, 100, 10 + (i * 7 % 5) / 10 if i <= 100 - slow else 2.5)
-                              for i in range(1, 101)] +
-                 [bar(other, i, 20, 2.5) for i in range(1, 21 - slow)]]
+                 for text in bars(train.format(epoch), [1 - (i * 7 % 5) / 100 if i < 100 - slow else 4 for i in range(100)]) +
+                 bars(other, [4] * (20 - slow))[:20 - slow]]
         path = tmp_path / f"{slow}.log"
         path.write_text("\r".join(lines) + "\n")
         verdict = json.loads(laggard("explain", path, "--json").stdout)
@@ -135,15 +144,14 @@ ASIDE = "evaluates, or whose words name other work"
                                           ("Validation: ", 15, 100), ("Epoch 0: ", 15, 100), ("", 15, 100)])
 def test_a_bar_is_weaker_than_step_lines(laggard, tmp_path, first, n, ms):
     """Nineteen lines of a bar before fifteen of a framework's steps; and fifteen alone."""
-    bars = [bar(first, i, 19, 0.1, 10 * i) for i in range(1, 20)]
-    assert steps_of(laggard, tmp_path / "a.log", bars + MEGATRON)[:2] == (n, ms)
+    assert steps_of(laggard, tmp_path / "a.log", bars(first, [10] * 19) + MEGATRON)[:2] == (n, ms)
     assert steps_of(laggard, tmp_path / "b.log", MEGATRON)[:2] == (n, ms)
 
 
 @pytest.mark.parametrize("name, n, aside", [("Loading weights: ", 0, False), ("Fetching 19 files: ", 0, False),
                                             ("Evaluating: ", 19, True), ("", 19, False), ("Epoch 1: ", 19, False)])
 def test_a_bar_alone_is_what_it_says(laggard, tmp_path, name, n, aside):
-    got = steps_of(laggard, tmp_path / "a.log", [bar(name, i, 19, 0.1, 10 * i) for i in range(20)])
+    got = steps_of(laggard, tmp_path / "a.log", bars(name, [10] * 19))
     assert got[0] == n
     assert (ASIDE in got[2]) == aside
     assert ("no marks of a training loop" in got[2]) == (n == 0)
@@ -151,10 +159,34 @@ def test_a_bar_alone_is_what_it_says(laggard, tmp_path, name, n, aside):
 
 def test_a_bar_that_trains_goes_before_one_that_does_not_say(laggard, tmp_path):
     """A bar without words over the samples of a data set, then the training's, of fewer lines."""
-    data = [bar("", i, 50, 0.1, 10 * i) for i in range(51)]
-    train = [bar("Epoch 0: ", i, 20, 0.5, 2 * i) for i in range(21)]
+    data, train = bars("", [10] * 50), bars("Epoch 0: ", [2] * 20)
     assert steps_of(laggard, tmp_path / "a.log", data + train)[:2] == (20, 2000)
     assert steps_of(laggard, tmp_path / "b.log", data)[:2] == (50, 10000)
+
+
+@pytest.mark.parametrize("step, late, judged", [(1.7, 31, (200, 200)), (0.3, 30, (180, 200)), (16, 60, (200, 200)),
+                                                (1.7, 1.7, (200, 200)), (0.3, 0.3, (200, 200)), (16, 16, (200, 200))])
+def test_the_clock_of_a_bar_shows_one_slow_step(laggard, tmp_path, step, late, judged):
+    """Its smoothed rate shows ten, or none; and what is drawn twice is one step."""
+    steps = [step * (1 + (i * 7 % 5 - 2) / 100) for i in range(200)]
+    steps[100] = late
+    path = tmp_path / "a.log"
+    path.write_text("\r".join(bars("", steps, draw=2)) + "\n")
+    verdict = json.loads(laggard("explain", path, "--json").stdout)
+    got = verdict["steps"]
+    assert judged[0] <= got["count"] <= judged[1]
+    assert got["median_ms"] == pytest.approx(1000 * step, rel=0.02)
+    assert got["slow"] == (late > 2 * step)
+    assert any("whole seconds" in x for x in verdict["limits"]) == (step < 10)
+
+
+def test_a_bar_that_jumps_tells_the_mean(laggard, tmp_path):
+    """Five steps a line, ten seconds each line; the last five took twenty."""
+    lines = [bar("", 5 * i, 100, 0.5, 10 * i if i < 20 else 210) for i in range(1, 21)]
+    n, median, _ = steps_of(laggard, tmp_path / "a.log", lines)
+    assert (n, median) == (20, 2000)
+    done = laggard("query", tmp_path / "a.log", "select value from counter")
+    assert done.stdout.split()[1:] == ["2000.0"] * 19 + ["4000.0"]
 
 
 @pytest.mark.parametrize("slow", [0, 5])

@@ -15,13 +15,22 @@
 #include "base/alloc.h"
 #include "import/torchlog/torchlog.h"
 
-enum { BARS_MAX = 4096, INDEX_MAX = 64 };
+enum {
+	BARS_MAX = 4096,
+	INDEX_MAX = 64,
+	WINDOW_S = 10,
+	SMOOTHED = 12, /* tqdm's smoothing is 0.3: behind so many lines 1 % of a stall is left in the rate */
+};
 
 struct lg_log_bar {
 	int32_t index;
 	enum lg_log_bar_kind kind;
-	int64_t done;  /* of its last line */
-	int64_t ts;    /* of that line; INT64_MIN = not told */
+	int64_t done; /* of its last line; -1 = none yet */
+	int64_t ts;   /* of that line; INT64_MIN = not told */
+	int64_t told, told_at; /* the step up to which times are given, and its elapsed seconds */
+	int64_t base; /* elapsed seconds from which the rate's sum is held against the clock */
+	double said;  /* that sum, in s */
+	int blurred;  /* so many lines until the rate is believed again */
 };
 
 /*
@@ -99,6 +108,14 @@ static enum lg_log_bar_kind kind_of(const char *text, const char *end, const cha
 	return kind;
 }
 
+/* "12/100 [00:10<01:20,  1.10it/s" as a bar has it. */
+struct numbers {
+	const char *at, *rate; /* where the first begins, and the rate */
+	long long done, total;
+	int64_t elapsed; /* s; -1 = not told */
+	double ms;       /* of a step by the rate; NaN for "?it/s" */
+};
+
 /*
  * Which bar it is, by whose it is and by the words before it ("Epoch 3", "Validation") or, where there are none,
  * by its length: what a validation takes is no slow step of the training. NULL: out of memory, or of bars.
@@ -127,32 +144,93 @@ static struct lg_log_bar *bar_of(struct lg_torchlog *l, const struct lg_log_line
 	return at ? &l->bar[at - 1] : NULL;
 }
 
+/*
+ * Seconds that each step since the last value took; 0 = not known yet. The rate is exact to a hundredth but
+ * smoothed (tqdm's EMA): one stall of 30 s makes the next ten steps look slow. The elapsed time is not, but
+ * in whole seconds. So the rate is believed as long as the two agree, which is within a second either way;
+ * where they part it is the clock, and until the smoothing has forgotten, a step each time that it moves.
+ */
+static double seconds_of(struct lg_log_bar *bar, const struct numbers *of)
+{
+	double rate = of->ms / 1000, steps = (double)(of->done - bar->told), clock, s;
+
+	if (of->elapsed < 0)
+		return rate;
+	clock = (double)(of->elapsed - bar->base) - bar->said;
+	if (!bar->blurred && isfinite(rate) && fabs(rate * steps - clock) <= 1) {
+		bar->said += rate * steps;
+		if (of->elapsed - bar->base >= WINDOW_S) { /* or the rate's rounding adds up */
+			bar->base = of->elapsed;
+			bar->said = 0;
+		}
+		return rate;
+	}
+	bar->blurred = bar->blurred ? bar->blurred - 1 : SMOOTHED;
+	s = (double)(of->elapsed - bar->told_at) / steps;
+	if (s > 0) {
+		bar->base = of->elapsed;
+		bar->said = 0;
+	}
+	return s;
+}
+
+/* The same number again is the bar drawn anew; a smaller one, or an earlier time, is its next round. */
 static void step_of(struct lg_torchlog *l, const struct lg_log_line *line, struct lg_log_bar *bar,
-		    int64_t done, double ms)
+		    const struct numbers *of)
 {
 	static const char *const names[] = { [LG_LOG_BAR_ASIDE] = "log.aside_ms",
 					     [LG_LOG_BAR_UNNAMED] = "log.bar_ms",
 					     [LG_LOG_BAR_LOOP] = "log.step_ms" };
+	bool anew = bar->done < 0 || of->done < bar->done || of->elapsed < bar->told_at;
+	double s;
 
-	if (bar->kind >= LG_LOG_BAR_UNNAMED)
-		lg_torchlog_mark_step(l, line, done);
-	else
+	if (of->done == 0 || (!anew && of->done == bar->done)) {
 		l->known++;
-	if (ms > 0 && ms < 1e9) {
-		lg_torchlog_counter(l, line, names[bar->kind], "ms", bar->index, ms);
-		if (bar->kind >= LG_LOG_BAR_UNNAMED && done == bar->done + 1)
-			lg_torchlog_span(l, line, done, (int64_t)(ms * 1e6), bar->ts);
+		if (!anew)
+			return;
+	} else if (bar->kind >= LG_LOG_BAR_UNNAMED) {
+		lg_torchlog_mark_step(l, line, of->done);
+	} else {
+		l->known++;
 	}
-	bar->done = done;
+	if (anew) {
+		bar->base = of->elapsed;
+		bar->said = bar->blurred = 0;
+	}
+	s = of->done == 0 ? 0 : anew ? of->ms / 1000 : seconds_of(bar, of);
+	if (s > 0 && s < 1e6) {
+		lg_torchlog_counter(l, line, names[bar->kind], "ms", bar->index, s * 1000);
+		if (bar->kind >= LG_LOG_BAR_UNNAMED && of->done == bar->done + 1)
+			lg_torchlog_span(l, line, of->done, (int64_t)(s * 1e9), bar->ts);
+	}
+	if (s > 0 || anew) {
+		bar->told = of->done;
+		bar->told_at = of->elapsed;
+	}
+	bar->done = of->done;
 	bar->ts = line->ts;
 }
 
-/* "12/100 [00:10<01:20,  1.10it/s" as a bar has it. */
-struct numbers {
-	const char *at, *rate; /* where the first begins, and the rate */
-	long long done, total;
-	double ms; /* of a step by the rate; NaN for "?it/s" */
-};
+/* "09:58<", "1:09:58<" */
+static int64_t elapsed_of(const char *p, const char *end)
+{
+	int64_t s = 0;
+
+	for (int i = 0; i < 3 && isdigit((unsigned char)*p); i++) {
+		char *q;
+		long v = strtol(p, &q, 10);
+
+		if (v > 1000000 || q > end)
+			return -1;
+		s = s * 60 + v;
+		if (q == end)
+			return i ? s : -1;
+		if (*q != ':')
+			return -1;
+		p = q + 1;
+	}
+	return -1;
+}
 
 static bool numbers_at(const char *text, const char *bracket, struct numbers *ret)
 {
@@ -168,6 +246,7 @@ static bool numbers_at(const char *text, const char *bracket, struct numbers *re
 	ret->total = *slash == '/' ? strtoll(slash + 1, NULL, 10) : -1;
 	if (!eta || slash == p || ret->done < 0 || ret->total < ret->done || ret->done > LG_LOG_STEPS_MAX)
 		return false;
+	ret->elapsed = elapsed_of(bracket + 2, eta);
 	ret->rate = memchr(eta, ',', strnlen(eta, RATE_WITHIN));
 	if (!ret->rate)
 		return false;
@@ -191,11 +270,11 @@ enum lg_log_bar_kind lg_torchlog_bar(struct lg_torchlog *l, const struct lg_log_
 		return LG_LOG_BAR_NONE;
 	kind = kind_of(line->msg, of.at, of.rate);
 	bar = kind == LG_LOG_BAR_SETUP ? NULL : bar_of(l, line, of.at, of.total);
-	if (!bar || !isfinite(of.ms) || of.done == 0) { /* no step yet */
+	if (!bar) {
 		l->known++;
 		return kind;
 	}
 	bar->kind = kind > bar->kind ? kind : bar->kind;
-	step_of(l, line, bar, of.done, of.ms);
+	step_of(l, line, bar, &of);
 	return bar->kind;
 }

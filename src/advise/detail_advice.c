@@ -178,6 +178,27 @@ static const struct {
 		   "host until the port stays up.",
 	    .tradeoff = "The host computes nothing while it is repaired.",
 	    .confirm = "Watch link_downed (/sys/class/infiniband/*/ports/*/counters) for a day: it must not grow." } },
+	{ "mem.oom", "fragmentation",
+	  { .fix = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (PYTORCH_ALLOC_CONF from torch 2.9): pieces of "
+		   "memory that nobody uses are mapped together. Where sizes change from step to step, keep them: "
+		   "padding to a few lengths, drop_last=True.",
+	    .tradeoff = "The first allocations are slower, and such memory cannot be shared between processes in every "
+			"version (CUDA IPC).",
+	    .confirm = "The same run with the setting passes this point; torch.cuda.memory_stats() shows "
+		       "inactive_split_bytes fall." } },
+	{ "mem.oom", "co_tenant",
+	  { .fix = "Look who else is on the device (nvidia-smi, the pids of the message): end what is left from an "
+		   "earlier run, give each job a device of its own (CUDA_VISIBLE_DEVICES, exclusive compute mode), and "
+		   "let each rank use the device of its local rank.",
+	    .tradeoff = "Devices that are not shared idle more.",
+	    .confirm = "nvidia-smi --query-compute-apps=pid,used_memory --format=csv right before the start shows the "
+		       "memory in use." } },
+	{ "mem.oom", "limit",
+	  { .fix = "Find the limit: torch.cuda.set_per_process_memory_fraction(), a MIG slice or MPS limit, pinned or "
+		   "managed memory, ulimit -v and the container's memory; or the free memory came back only after the "
+		   "request had failed.",
+	    .tradeoff = "None.",
+	    .confirm = "torch.empty(bytes, dtype=torch.uint8, device='cuda') of that size in a new process." } },
 };
 
 const struct lg_advice *lg_detail_advice(const struct lg_finding *f)

@@ -304,6 +304,7 @@ int lg_find_python_stacks(struct lg_case *c) LG_MUST_CHECK;
 /* Checkpoints of the loop; after all findings. */
 int lg_find_saves(struct lg_case *c) LG_MUST_CHECK;
 int lg_find_compile(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
+int lg_find_oom(struct lg_case *c) LG_MUST_CHECK; /* oom.c */
 struct lg_finding *lg_finding_add(struct lg_case *c, const char *id);
 void lg_evidence_add(struct lg_case *c, struct lg_finding *f, int64_t ts, int64_t dur,
 		     const char *fmt, ...) LG_PRINTF(5, 6);

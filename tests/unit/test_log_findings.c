@@ -42,6 +42,67 @@ static void debugging_aids_speak_up_in_the_log(void **state)
 	}
 }
 
+#define OOM "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate "
+#define HAS " GPU 0 has a total capacity of 40.00 GiB of which "
+#define HELD(in_use, unused) "Of the allocated memory " in_use " is allocated by PyTorch, and " unused \
+	     " is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting ...\n"
+
+static void a_failed_request_tells_why(void **state)
+{
+	static const struct {
+		const char *text, *detail, *title;
+	} rows[] = {
+		{ OOM "2.00 GiB." HAS "512.00 MiB is free. Including non-PyTorch memory, this process has 39.00 GiB memory "
+		  "in use. " HELD("30.00 GiB", "8.00 GiB"), "fragmentation", "2.00 GiB were asked for; the allocator holds 8.00" },
+		{ OOM "2.00 GiB." HAS "512.00 MiB is free. Including non-PyTorch memory, this process has 39.00 GiB memory "
+		  "in use. " HELD("38.00 GiB", "100.00 MiB"), "too_large", "leaves no room" },
+		/* one process: it is this one, by another pid */
+		{ OOM "2.00 GiB." HAS "512.00 MiB is free. Process 77 has 39.00 GiB memory in use. "
+		  HELD("38.00 GiB", "100.00 MiB"), "too_large", "leaves no room" },
+		{ OOM "2.00 GiB." HAS "512.00 MiB is free. Process 77 has 19.00 GiB memory in use. Process 78 has 20.00 GiB "
+		  "memory in use. " HELD("18.00 GiB", "100.00 MiB"), "co_tenant", "other processes hold 20.00 GiB" },
+		{ OOM "900.00 GiB." HAS "512.00 MiB is free. Process 77 has 19.00 GiB memory in use. Process 78 has 20.00 GiB "
+		  "memory in use. " HELD("18.00 GiB", "100.00 MiB"), "too_large", "more than the device has" },
+		{ OOM "20.00 MiB." HAS "10.00 GiB is free. " HELD("8.00 GiB", "25.00 MiB"), "limit", "had 10.00 GiB free" },
+		/* torch before 2.1, and before 1.5 */
+		{ "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 39.59 GiB total capacity; 30.00 GiB "
+		  "already allocated; 1.00 GiB free; 33.00 GiB reserved in total by PyTorch)\n", "fragmentation", "3.00 GiB" },
+		{ "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 39.59 GiB total capacity; 30.00 GiB "
+		  "already allocated; 1.00 GiB free; 4.68 MiB cached)\n", "too_large", "leaves no room" },
+		{ "CUDA out of memory. Tried to allocate 2.00 GiB\n", NULL, "2.00 GiB were asked for" },
+		/* a program that says something like it */
+		{ STEPS "watching for CUDA out of memory errors\nhost out of memory. Tried to allocate too much\n", NULL, NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct outcome o = judge(feed_text(rows[i].text, "log"));
+		const struct lg_finding *f = find(o.v, "mem.oom");
+
+		if (!rows[i].title != !f || (f && !strstr(f->title, rows[i].title)))
+			fail_msg("log %zu: %s", i, f ? f->title : "nothing");
+		if (f && (!rows[i].detail != !f->detail || (f->detail && strcmp(f->detail, rows[i].detail)) ||
+			  strcmp(f->severity, "medium")))
+			fail_msg("log %zu: %s, %s", i, f->detail ? f->detail : "-", f->severity);
+		done(&o);
+	}
+}
+
+/* A search for the batch size runs into it on purpose. */
+static void a_failed_request_that_was_caught_is_low(void **state)
+{
+	struct outcome o = judge(feed_text(OOM "2.00 GiB." HAS "0 bytes is free. " HELD("38.00 GiB", "1.00 MiB") STEPS, "log"));
+	const struct lg_finding *f = find(o.v, "mem.oom");
+
+	(void)state;
+	assert_non_null(f);
+	assert_string_equal(f->severity, "low");
+	done(&o);
+	o = judge(feed_text(STEPS OOM "2.00 GiB." HAS "0 bytes is free. " HELD("38.00 GiB", "1.00 MiB"), "log"));
+	assert_string_equal(find(o.v, "mem.oom")->severity, "medium");
+	done(&o);
+}
+
 #define HEAD "V1120 23:42:01.869000 28211 torch/_dynamo/x.py:1] "
 #define AT(frame, compile) "\"rank\": 0, \"frame_id\": " frame ", \"frame_compile_id\": " compile ", \"attempt\": 0"
 #define AGAIN(compile) \
@@ -131,6 +192,8 @@ static void markup_is_no_log(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_failed_request_tells_why),
+		cmocka_unit_test(a_failed_request_that_was_caught_is_low),
 		cmocka_unit_test(debugging_aids_speak_up_in_the_log),
 		cmocka_unit_test(recompiles_of_a_structured_trace_name_their_function),
 		cmocka_unit_test(a_failed_compilation_gets_its_own_advice),

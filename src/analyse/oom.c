@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * oom.c - why a request for device memory failed, as far as the message itself tells.
+ *
+ * c10/cuda/CUDACachingAllocator.cpp prints what was asked for, what the device has, what is free, who uses
+ * the rest and what the allocator holds and has not given out. The numbers decide: memory that it holds
+ * unused would have done, but not in one piece; without the other processes there had been room; the device
+ * had more free than was asked for, so something else limits the process; or it does not fit.
+ */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/case.h"
+
+#define KIB 1024.0
+enum { SIZE_TEXT = 24 };
+
+/* Bytes; NaN = the message does not say. */
+struct oom {
+	double tried, total, free, allocated, unallocated, others;
+};
+
+/* "1.70 GiB", "910.35 MiB", "0 bytes" */
+static double size_at(const char *p)
+{
+	static const char units[] = "KMGT";
+	char *end;
+	double v = strtod(p, &end);
+	const char *u;
+
+	if (end == p || !(v >= 0))
+		return (double)NAN;
+	end += strspn(end, " ");
+	u = *end ? strchr(units, *end) : NULL;
+	for (long i = u ? u - units + 1 : 0; i > 0; i--)
+		v *= KIB;
+	return v;
+}
+
+static double size_after(const char *text, const char *words)
+{
+	const char *p = strstr(text, words);
+
+	return p ? size_at(p + strlen(words)) : (double)NAN;
+}
+
+/* The size right before the words: "10.92 GiB total capacity". */
+static double size_before(const char *text, const char *words)
+{
+	const char *p = strstr(text, words);
+
+	if (!p)
+		return (double)NAN;
+	while (p > text && isalpha((unsigned char)p[-1]))
+		p--;
+	while (p > text && p[-1] == ' ')
+		p--;
+	while (p > text && (isdigit((unsigned char)p[-1]) || p[-1] == '.'))
+		p--;
+	return size_at(p);
+}
+
+static double either(double a, double b)
+{
+	return isnan(a) ? b : a;
+}
+
+/*
+ * What other processes have. In a container this process does not know its own pid and lists itself among
+ * them: without a line of its own, the one that is nearest to what the allocator has is it.
+ */
+static double others_of(const char *text, double own)
+{
+	double sum = 0, mine = strstr(text, "this process has ") ? 0 : (double)NAN;
+
+	for (const char *p = text; (p = strstr(p, "Process ")); p += 8) {
+		const char *has = p + 8 + strspn(p + 8, "0123456789");
+		double v = strncmp(has, " has ", 5) ? (double)NAN : size_at(has + 5);
+
+		if (isnan(v))
+			continue;
+		sum += v;
+		if (!(mine <= 0) && v >= own && (isnan(mine) || v < mine))
+			mine = v;
+	}
+	return sum - (mine > 0 ? mine : 0);
+}
+
+static struct oom read_oom(const char *text)
+{
+	struct oom m = { .tried = size_after(text, "Tried to allocate ") };
+	double held = size_before(text, " reserved in total");
+
+	m.total = either(size_after(text, "total capacity of "),
+			 either(size_after(text, "total capacty of "), size_before(text, " total capacity")));
+	m.free = either(size_before(text, " is free"), size_before(text, " free"));
+	m.allocated = either(size_before(text, " is allocated by PyTorch"), size_before(text, " already allocated"));
+	m.unallocated = either(size_before(text, " is reserved by PyTorch but unallocated"),
+			       either(held - m.allocated, size_before(text, " cached")));
+	m.others = others_of(text, m.allocated + either(m.unallocated, 0));
+	return m;
+}
+
+static const char *size_text(double bytes, char *ret)
+{
+	static const char *const units[] = { "bytes", "KiB", "MiB", "GiB" };
+	size_t u = 0;
+
+	for (; bytes >= KIB && u < 3; u++)
+		bytes /= KIB;
+	snprintf(ret, SIZE_TEXT, u ? "%.2f %s" : "%.0f %s", bytes, units[u]);
+	return ret;
+}
+
+/* Comparisons with what is not told are false. */
+static const char *cause_of(const struct oom *m)
+{
+	if (m->tried > m->total)
+		return "too_large";
+	/* What the device has free it gives out as a segment of its own, however the others are cut. */
+	if (m->unallocated >= m->tried && !(m->free >= m->tried))
+		return "fragmentation";
+	if (m->others >= m->total / 10 && m->free + either(m->unallocated, 0) + m->others >= m->tried)
+		return "co_tenant";
+	if (m->free >= m->tried)
+		return "limit";
+	return isnan(m->free) && isnan(m->unallocated) ? NULL : "too_large";
+}
+
+static const char *title_of(struct lg_case *c, const struct oom *m, const char *cause)
+{
+	char tried[SIZE_TEXT], unused[SIZE_TEXT], room[SIZE_TEXT], others[SIZE_TEXT];
+	struct lg_arena *a = &c->v->arena;
+
+	size_text(m->tried, tried);
+	size_text(m->unallocated, unused);
+	size_text(m->free, room);
+	size_text(m->others, others);
+	if (isnan(m->tried))
+		return "out of device memory";
+	if (!cause)
+		return lg_arena_printf(a, "out of device memory: %s were asked for", tried);
+	if (!strcmp(cause, "fragmentation"))
+		return lg_arena_printf(a, "out of device memory: %s were asked for; the allocator holds %s that are "
+				       "unused, but not in one piece", tried, unused);
+	if (!strcmp(cause, "co_tenant"))
+		return lg_arena_printf(a, "out of device memory: %s were asked for; other processes hold %s of the "
+				       "device", tried, others);
+	if (!strcmp(cause, "limit"))
+		return lg_arena_printf(a, "out of device memory: %s were asked for, and the device had %s free: "
+				       "something else limits the process", tried, room);
+	return m->tried > m->total ? lg_arena_printf(a, "out of device memory: %s were asked for at once, more than "
+						     "the device has", tried)
+				   : lg_arena_printf(a, "out of device memory: %s were asked for, and what is in use "
+						     "leaves no room", tried);
+}
+
+static bool is_mark(const struct lg_trace *t, size_t i, const char *name)
+{
+	return !strcmp(lg_string(t, t->mark.name[i]), name);
+}
+
+static int32_t rank_of(const struct lg_trace *t, size_t i)
+{
+	return t->process.rank[t->thread.prc[t->mark.thr[i]]];
+}
+
+/* Step lines of the same rank behind the message: somebody caught it, or the job was started anew. */
+static size_t steps_after(const struct lg_trace *t, size_t oom)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->mark.n; i++)
+		n += t->mark.ts[i] > t->mark.ts[oom] && is_mark(t, i, "log.step") &&
+		     rank_of(t, i) == rank_of(t, oom);
+	return n;
+}
+
+static void say(struct lg_case *c, size_t first, size_t lines, size_t last)
+{
+	const struct lg_trace *t = c->t;
+	const char *text = lg_string(t, t->mark.text[first]);
+	struct oom m = read_oom(text);
+	size_t steps = steps_after(t, last);
+	struct lg_finding *f = lg_finding_add(c, "mem.oom");
+
+	if (!f)
+		return;
+	f->severity = steps > 1 ? "low" : "medium";
+	f->detail = cause_of(&m);
+	f->confidence = f->detail ? 0.9 : 0.75;
+	f->culprit.relation = f->detail && !strcmp(f->detail, "co_tenant") ? "other_process" : "self";
+	f->culprit.rank = rank_of(t, first);
+	f->title = title_of(c, &m, f->detail);
+	lg_evidence_add(c, f, t->mark.ts[first], 0, "%s", text);
+	if (lines > 1)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu such lines in the log; the first is told", lines);
+	if (f->detail && !strcmp(f->detail, "co_tenant") && !strstr(text, "this process has "))
+		lg_evidence_against(c, f, "the message does not say which of its processes is this one: it is taken for "
+				    "the one nearest to what the allocator has");
+	if (steps > 1)
+		lg_evidence_against(c, f, "%zu step lines follow: it was caught, or the job was started anew", steps);
+}
+
+int lg_find_oom(struct lg_case *c)
+{
+	size_t first = c->t->mark.n, last = 0, lines = 0;
+
+	for (size_t i = 0; i < c->t->mark.n; i++)
+		if (is_mark(c->t, i, "log.oom")) {
+			first = lines++ ? first : i;
+			last = i;
+		}
+	if (lines)
+		say(c, first, lines, last);
+	return c->failed;
+}

@@ -178,6 +178,14 @@ static const struct {
 		   "host until the port stays up.",
 	    .tradeoff = "The host computes nothing while it is repaired.",
 	    .confirm = "Watch link_downed (/sys/class/infiniband/*/ports/*/counters) for a day: it must not grow." } },
+	{ "comms.missing_rank", "hang",
+	  { .fix = "Look at what all of them wait for: dmesg for Xid and link errors on each host, ibstat and the counters "
+		   "of the adapters, nvidia-smi for a device that is lost, one run with NCCL_DEBUG=INFO; and whether "
+		   "each rank of the job has a log that ends at the timeout (one that was killed has none). "
+		   "TORCH_FR_BUFFER_SIZE=2000 keeps each rank's last collectives for the next time.",
+	    .tradeoff = "The flight recorder costs next to nothing.",
+	    .confirm = "all_reduce_perf of nccl-tests on the same hosts hangs too, or Flight Recorder dumps of all ranks "
+		       "show that each has entered that collective." } },
 	{ "mem.oom", "fragmentation",
 	  { .fix = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (PYTORCH_ALLOC_CONF from torch 2.9): pieces of "
 		   "memory that nobody uses are mapped together. Where sizes change from step to step, keep them: "

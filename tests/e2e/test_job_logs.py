@@ -51,6 +51,21 @@ def test_torchrun_counts_the_ranks_of_a_host(explain, line):
     assert found["culprit"]["rank"] is None
 
 
+def test_a_timeout_says_no_more_than_is_known(explain):
+    """Nobody is accused: where those wait that report is all there is."""
+    one = [f"[rank{r}]:" + timeout(f"Rank {r}") for r in range(3)]
+    (found,) = explain(one)
+    assert found["title"].startswith("3 ranks, all that report, wait in the same collective")
+    assert (found["detail"], found["culprit"]["rank"]) == ("hang", None)
+    (found,) = explain([one[0], one[2].replace("SeqNum=78, OpType=ALLREDUCE", "SeqNum=57, OpType=ALLGATHER")])
+    assert found["title"].startswith("ranks wait in different collectives")
+    assert (found.get("detail"), found["culprit"]["rank"]) == (None, None)
+    (found,) = explain(one[1:2])
+    assert found["title"].startswith("a collective timed out on rank 1: another never arrived, or ")
+    assert not explain(["[rank0]:[E1120 03:04:11.061727749 ProcessGroupNCCL.cpp:683] all is well",
+                        "iteration 1/ 9 | elapsed time per iteration (ms): 100.0 |"])
+
+
 def test_the_rank_in_another_group_is_not_the_jobs(explain):
     """Ranks 4 to 7 have ranks 0 to 3 in their own group: it is rank 6 of the job that is silent there, and not 2."""
     lines = [timeout(f"PG ID 1 PG GUID 5(TP) Rank {r % 4}") for r in range(4, 8) if r != 6]

@@ -717,6 +717,16 @@ static void watchdogs_tell_a_mismatch_from_a_missing_rank(void **state)
 	assert_string_equal(o.v->findings[0].id, "comms.missing_rank");
 	assert_int_equal(o.v->findings[0].culprit.rank, 5);
 	done(&o);
+	/* All of the world wait in one: nobody is missing. */
+	b = fresh();
+	for (int rank = 0; rank < 3; rank++)
+		say(b, rank_thread(b, rank, 3), "log.watchdog_timeout", 78, a);
+	o = sealed(b);
+	assert_int_equal(o.v->findings[0].culprit.rank, -1);
+	assert_string_equal(o.v->findings[0].detail, "hang");
+	assert_non_null(strstr(o.v->findings[0].title, "all 3 ranks of the job wait in the same collective"));
+	assert_null(strstr(o.v->findings[0].title, "missing"));
+	done(&o);
 	/* Ranks 0 and 2 may be all of their group; and two silent ones are no accusation. */
 	b = fresh();
 	say(b, rank_thread(b, 0, 0), "log.watchdog_timeout", 78, a);

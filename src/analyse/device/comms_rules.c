@@ -407,14 +407,94 @@ static void mismatch(struct lg_case *c)
 	lg_free(timeout);
 }
 
+/* Where those wait that a watchdog reports: in one collective, in several, or it is not told. */
+enum place { PLACE_UNKNOWN, PLACE_ONE, PLACE_MANY };
+
+static enum place place_of(const struct lg_trace *t)
+{
+	size_t first = t->mark.n;
+
+	for (size_t i = 0; i < t->mark.n; i++) {
+		const char *a, *b;
+
+		if (!is_mark(t, i, "log.watchdog_timeout"))
+			continue;
+		first = first < t->mark.n ? first : i;
+		a = lg_string(t, t->mark.text[first]);
+		b = lg_string(t, t->mark.text[i]);
+		if (t->mark.value[i] != t->mark.value[first] || other_group(a, b) || !same_call(a, b))
+			return PLACE_MANY;
+	}
+	return first < t->mark.n ? PLACE_ONE : PLACE_UNKNOWN;
+}
+
+/* Who waited until a timeout, and who did not. */
+struct timeouts {
+	uint8_t said[4096];
+	int32_t world;
+	int32_t named, first; /* by torch, or the first that is silent; the first that complains */
+	size_t n, silent, complain;
+	bool whole; /* the size of the world is told, not guessed */
+};
+
+/* Logs seldom tell the size of the world: there are at least the ranks that they name, and those below.
+ * Two that complain may be all of their group. */
+static void who_is_silent(const struct lg_trace *t, struct timeouts *w)
+{
+	for (int32_t k = 4095; k >= 0; k--) {
+		w->complain += w->said[k];
+		w->first = w->said[k] ? k : w->first;
+	}
+	w->whole = w->world > 0;
+	for (size_t i = 1; !w->whole && w->complain >= 3 && i < t->process.n; i++) {
+		int32_t rank = t->process.rank[i];
+
+		w->world = rank >= w->world && rank < 4096 ? rank + 1 : w->world;
+	}
+	for (int32_t k = 0; k < w->world && k < 4096; k++)
+		if (!w->said[k]) {
+			if (w->named < 0 && !w->silent)
+				w->named = k;
+			w->silent++;
+		}
+}
+
+/* No rank is accused: what is known is where those wait that report. */
+static void say_hang(struct lg_case *c, struct lg_finding *f, const struct timeouts *w)
+{
+	enum place place = place_of(c->t);
+	struct lg_arena *a = &c->v->arena;
+
+	f->title = "a collective timed out: a rank never arrived, or the network or a device hangs";
+	if (place == PLACE_MANY) {
+		f->title = "ranks wait in different collectives until they time out: which one holds up the others is "
+			   "not told";
+	} else if (place == PLACE_ONE && w->complain > 1) {
+		bool all = w->whole && !w->silent;
+
+		f->detail = "hang";
+		f->title = lg_arena_printf(a, "%s%zu ranks%s wait in the same collective until it times out: the network "
+					   "or a device hangs%s", all ? "all " : "", w->complain,
+					   all ? " of the job" : ", all that report,",
+					   all ? "" : ", or a rank is missing whose log is not here");
+		f->culprit.relation = all ? "hardware" : "rank";
+		if (all)
+			return;
+	} else if (w->complain == 1) {
+		f->title = lg_arena_printf(a, "a collective timed out on rank %d: another never arrived, or the network "
+					   "or a device hangs", w->first);
+	}
+	lg_evidence_against(c, f, "whether a rank is missing, and which, cannot be told from these lines: give the logs "
+			    "of all ranks, or Flight Recorder dumps (always-on, cheap)");
+}
+
 /* Somebody waited until a timeout. Whoever does not complain is the one to look at. */
 static void missing(struct lg_case *c)
 {
 	const struct lg_trace *t = c->t;
+	struct timeouts w = { .named = -1, .first = -1 };
 	struct lg_finding *f = NULL;
-	uint8_t said[4096] = { 0 };
-	int32_t world = 0, least = 0, named = -1;
-	size_t n = 0, silent = 0, complain = 0;
+	bool by_name;
 
 	if (lg_gpu_told(c, "comms.mismatch"))
 		return; /* that explains the timeout */
@@ -422,55 +502,36 @@ static void missing(struct lg_case *c)
 		return; /* dumps know more than watchdogs */
 	for (size_t i = 0; i < t->mark.n; i++) {
 		bool barrier = is_mark(t, i, "log.barrier_timeout");
-		int32_t rank = rank_of_mark(t, i);
+		int32_t rank = rank_of_mark(t, i), world = t->process.world[t->thread.prc[t->mark.thr[i]]];
 
 		if (!barrier && !is_mark(t, i, "log.watchdog_timeout") && !is_mark(t, i, "log.gloo_timeout"))
 			continue;
-		if (!f) {
-			f = log_finding(c, "comms.missing_rank", barrier ? 0.9 : 0.75);
-			if (!f)
-				return;
-			f->title = "a collective timed out: a rank never arrived";
-		}
+		f = f ? f : log_finding(c, "comms.missing_rank", barrier ? 0.9 : 0.75);
+		if (!f)
+			return;
 		if (barrier && t->mark.value[i] >= 0 && t->mark.value[i] < 4096)
-			named = (int32_t)t->mark.value[i];
+			w.named = (int32_t)t->mark.value[i];
 		if (rank >= 0 && rank < 4096)
-			said[rank] = 1;
-		if (t->process.world[t->thread.prc[t->mark.thr[i]]] > world)
-			world = t->process.world[t->thread.prc[t->mark.thr[i]]];
-		if (++n <= 4)
+			w.said[rank] = 1;
+		w.world = world > w.world ? world : w.world;
+		if (++w.n <= 4)
 			lg_evidence_add(c, f, t->mark.ts[i], 0, "%s", lg_string(t, t->mark.text[i]));
 	}
 	if (!f)
 		return;
-	for (int32_t k = 0; k < 4096; k++)
-		complain += said[k];
-	/* Logs seldom tell the size of the world: there are at least the ranks that they name, and those
-	 * below. Two that complain may be all of their group. */
-	for (size_t i = 1; !world && complain >= 3 && i < t->process.n; i++) {
-		int32_t rank = t->process.rank[i];
-
-		least = rank >= least && rank < 4096 ? rank + 1 : least;
-	}
-	if (least) {
-		world = least;
-		f->confidence *= named < 0 ? 0.85 : 1;
-	}
-	for (int32_t k = 0; k < world && k < 4096; k++)
-		if (!said[k]) {
-			if (named < 0 && !silent)
-				named = k;
-			silent++;
-		}
+	by_name = w.named >= 0;
+	who_is_silent(t, &w);
+	if (!by_name && !w.whole && w.world)
+		f->confidence *= 0.85; /* how many ranks there are is guessed */
 	/* One silent rank is an accusation; many only mean that their logs are not here. */
-	if (named >= 0 && (silent <= 1 || f->confidence > 0.8)) {
-		f->culprit.rank = named;
-		f->title = lg_arena_printf(&c->v->arena, "a collective timed out: rank %d never arrived", named);
-		if (silent)
-			lg_evidence_add(c, f, INT64_MIN, 0, "%zu ranks complain, rank %d does not", complain, named);
+	if (w.named >= 0 && (w.silent <= 1 || f->confidence > 0.8)) {
+		f->culprit.rank = w.named;
+		f->title = lg_arena_printf(&c->v->arena, "a collective timed out: rank %d never arrived", w.named);
+		if (w.silent)
+			lg_evidence_add(c, f, INT64_MIN, 0, "%zu ranks complain, rank %d does not", w.complain,
+					w.named);
 	} else {
-		lg_evidence_against(c, f, "which rank is missing cannot be told from these lines: give the logs of "
-				     "all ranks, or Flight Recorder dumps (always-on, cheap)");
+		say_hang(c, f, &w);
 	}
 }
 

@@ -42,6 +42,34 @@ static void debugging_aids_speak_up_in_the_log(void **state)
 	}
 }
 
+#define LIMIT "W0110 12:27:06.332000 158 torch/_dynamo/convert_frame.py:1551] [2/8] torch._dynamo hit config." \
+	      "recompile_limit (8)\n" \
+	      "W0110 12:27:06.332000 158 torch/_dynamo/convert_frame.py:1551] [2/8]    function: 'f' (/app/train.py:6)\n"
+#define RAISED "torch._dynamo.exc.FailOnRecompileLimitHit: recompile_limit reached with fullgraph=True.\n"
+
+static void a_function_at_its_recompile_limit_runs_eagerly_or_fails(void **state)
+{
+	static const struct {
+		const char *text, *title, *function;
+	} rows[] = {
+		{ LIMIT, "from then on it runs eagerly", "/app/train.py:6" },
+		{ LIMIT RAISED, "torch raises an error", "/app/train.py:6" },
+		{ RAISED, "torch raises an error", "FailOnRecompileLimitHit" },
+		{ STEPS, NULL, NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct outcome o = judge(feed_text(rows[i].text, "log"));
+		const struct lg_finding *f = find(o.v, "compile.recompile_limit");
+
+		if (!f != !rows[i].title || o.v->n_findings > 1 || (f && !strstr(f->title, rows[i].title)) ||
+		    (f && !strstr(f->culprit.function, rows[i].function)))
+			fail_msg("log %zu: %s", i, f ? f->title : "nothing");
+		done(&o);
+	}
+}
+
 #define OOM "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate "
 #define HAS " GPU 0 has a total capacity of 40.00 GiB of which "
 #define HELD(in_use, unused) "Of the allocated memory " in_use " is allocated by PyTorch, and " unused \
@@ -194,6 +222,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_failed_request_tells_why),
 		cmocka_unit_test(a_failed_request_that_was_caught_is_low),
+		cmocka_unit_test(a_function_at_its_recompile_limit_runs_eagerly_or_fails),
 		cmocka_unit_test(debugging_aids_speak_up_in_the_log),
 		cmocka_unit_test(recompiles_of_a_structured_trace_name_their_function),
 		cmocka_unit_test(a_failed_compilation_gets_its_own_advice),

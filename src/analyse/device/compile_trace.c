@@ -404,6 +404,27 @@ static void debug_from_log(struct lg_case *c)
 	}
 }
 
+/* With fullgraph=True torch raises an error where it would go on eagerly. */
+static void recompile_limit(struct lg_case *c)
+{
+	static const char fails[] = "a function hit the recompile limit and must not run eagerly (fullgraph=True): "
+				    "torch raises an error";
+	const struct lg_mark_tab *m = &c->t->mark;
+	struct lg_finding *f;
+	size_t error = 0;
+
+	while (error < m->n && strcmp(lg_string(c->t, m->name[error]), "log.recompile_limit_error"))
+		error++;
+	f = from_log(c, "log.recompile_limit", "compile.recompile_limit", 1, "medium",
+		     error < m->n ? fails : "a function hit the recompile limit: from then on it runs eagerly");
+	if (error == m->n)
+		return;
+	if (f)
+		lg_evidence_add(c, f, m->ts[error], 0, "%s", lg_string(c->t, m->text[error]));
+	else
+		from_log(c, "log.recompile_limit_error", "compile.recompile_limit", 1, "medium", fails);
+}
+
 int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)
 {
 	struct lg_finding *failed;
@@ -421,8 +442,7 @@ int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)
 	if (failed)
 		failed->detail = "failed"; /* no mode is to blame: other advice */
 	lg_compile_absent(c, g); /* where no line says why */
-	from_log(c, "log.recompile_limit", "compile.recompile_limit", 1, "medium",
-		 "a function hit the recompile limit: from then on it runs eagerly");
+	recompile_limit(c);
 	from_log(c, "log.recompile", "compile.recompiles", 3, "medium",
 		 "compiled code is compiled again because a guard fails");
 	from_log(c, "log.graph_break", "compile.graph_breaks", 1, "medium",

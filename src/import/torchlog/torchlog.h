@@ -11,6 +11,7 @@
  *   log.graph_break          -; file:line: reason
  *   log.recompile            compile id; function (file:line): failed guards
  *   log.recompile_limit      limit; function, last reason
+ *   log.recompile_limit_error   -; line         it was raised as an error (fullgraph=True)
  *   log.cache_hit .cache_miss .cache_bypass     -; which cache
  *   log.cudagraph_skipped    -; reason
  *   log.watchdog_timeout     sequence number; operation, sizes, times

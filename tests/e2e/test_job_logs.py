@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logs of jobs of many ranks: whose line it is, and of which group; each beside a healthy twin."""
 import json
+import math
 
 import pytest
 
@@ -193,6 +194,17 @@ def test_the_clock_of_a_bar_shows_one_slow_step(laggard, tmp_path, step, late, j
     assert got["median_ms"] == pytest.approx(1000 * step, rel=0.02)
     assert got["slow"] == (late > 2 * step)
     assert any("whole seconds" in x for x in verdict["limits"]) == (step < 10)
+
+
+def test_steps_of_changing_length_keep_their_rate(laggard, tmp_path):
+    """A fifth longer and shorter by turns: the rate lags behind, and whole seconds would be no better."""
+    steps = [2.8 * (1 + 0.2 * math.sin(i / 7)) for i in range(300)]
+    lines = bars("", steps)
+    n, median, _ = steps_of(laggard, tmp_path / "a.log", lines)
+    assert n == 300 and median == pytest.approx(1000 * sorted(steps)[150], rel=0.02)
+    done = laggard("query", tmp_path / "a.log", "select value from counter")
+    values = [float(x) for x in done.stdout.split()[1:]]
+    assert sum(x % 1000 == 0 for x in values) < 10
 
 
 def test_a_bar_that_jumps_tells_the_mean(laggard, tmp_path):

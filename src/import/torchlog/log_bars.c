@@ -19,8 +19,9 @@ enum {
 	BARS_MAX = 4096,
 	INDEX_MAX = 64,
 	WINDOW_S = 10,
-	SMOOTHED = 12, /* tqdm's smoothing is 0.3: behind so many lines 1 % of a stall is left in the rate */
+	BLURRED_MAX = 40,
 };
+#define SMOOTHING 0.3 /* tqdm's */
 
 struct lg_log_bar {
 	int32_t index;
@@ -30,6 +31,7 @@ struct lg_log_bar {
 	int64_t told, told_at; /* the step up to which times are given, and its elapsed seconds */
 	int64_t base; /* elapsed seconds from which the rate's sum is held against the clock */
 	double said;  /* that sum, in s */
+	double usual; /* the last rate that agreed, in s */
 	int blurred;  /* so many lines until the rate is believed again */
 };
 
@@ -145,19 +147,31 @@ static struct lg_log_bar *bar_of(struct lg_torchlog *l, const struct lg_log_line
 }
 
 /*
+ * How many lines the rate stays wrong behind one that is off by so many seconds: of what a line brings, 0.3
+ * goes into the rate, and a line later 0.7 of that is left, until it is a tenth of a usual step.
+ */
+static int lines_blurred(double off, double usual)
+{
+	double lines = log(SMOOTHING / (1 - SMOOTHING) * off / (usual / 10)) / -log(1 - SMOOTHING);
+
+	return lines >= 1 ? (int)fmin(lines, BLURRED_MAX) : 0;
+}
+
+/*
  * Seconds that each step since the last value took; 0 = not known yet. The rate is exact to a hundredth but
  * smoothed (tqdm's EMA): one stall of 30 s makes the next ten steps look slow. The elapsed time is not, but
- * in whole seconds. So the rate is believed as long as the two agree, which is within a second either way;
- * where they part it is the clock, and until the smoothing has forgotten, a step each time that it moves.
+ * in whole seconds. So the rate is believed as long as the two agree, within a second and what the rate lags
+ * behind; where they part it is the clock, a step each time that it moves, until the rate has forgotten.
  */
 static double seconds_of(struct lg_log_bar *bar, const struct numbers *of)
 {
-	double rate = of->ms / 1000, steps = (double)(of->done - bar->told), clock, s;
+	double rate = of->ms / 1000, steps = (double)(of->done - bar->told), off, s;
 
 	if (of->elapsed < 0)
 		return rate;
-	clock = (double)(of->elapsed - bar->base) - bar->said;
-	if (!bar->blurred && isfinite(rate) && fabs(rate * steps - clock) <= 1) {
+	off = fabs((double)(of->elapsed - bar->base) - bar->said - rate * steps);
+	if (!bar->blurred && off <= 1 + rate * steps / 4) {
+		bar->usual = rate;
 		bar->said += rate * steps;
 		if (of->elapsed - bar->base >= WINDOW_S) { /* or the rate's rounding adds up */
 			bar->base = of->elapsed;
@@ -165,7 +179,10 @@ static double seconds_of(struct lg_log_bar *bar, const struct numbers *of)
 		}
 		return rate;
 	}
-	bar->blurred = bar->blurred ? bar->blurred - 1 : SMOOTHED;
+	if (bar->blurred)
+		bar->blurred--;
+	else if (isfinite(off))
+		bar->blurred = lines_blurred(off, bar->usual > 0 ? bar->usual : rate);
 	s = (double)(of->elapsed - bar->told_at) / steps;
 	if (s > 0) {
 		bar->base = of->elapsed;

@@ -121,14 +121,24 @@ static const struct {
 			"more activations.",
 	    .confirm = "Double the microbatches for a few steps: the waits halve, or it is the link." } },
 	{ "comms.exposed", "all_to_all",
-	  { .fix = "Tokens travel to their experts and back with nothing to hide it: compute the shared expert or another "
-		   "half of the batch meanwhile, keep a group of experts on one host (NVLink) where they fit, send fewer "
-		   "bytes (bf16 or fp8 for the way there), balance the router so that no rank gets most of the tokens, "
-		   "and use a dispatch made for it (DeepEP, Megatron's flex dispatcher).",
+	  { .fix = "Rows travel to the rank that has their experts (or embedding tables) and back with nothing to hide it: "
+		   "compute what does not need them meanwhile (the shared expert, the dense part, another half of the "
+		   "batch), keep a group on one host (NVLink) where it fits, send fewer bytes (bf16 or fp8 for the way "
+		   "there), and deal tokens or tables out so that no rank gets most of the rows. Experts: a dispatch made "
+		   "for it (DeepEP, Megatron's flex dispatcher). Embeddings: TorchRec's TrainPipelineSparseDist, another "
+		   "sharding plan.",
 	    .tradeoff = "Two halves in turn hold two sets of activations; fp8 loses bits; experts of one host mean fewer or "
-			"smaller ones.",
-	    .confirm = "Let the router deal tokens out evenly for a few steps: what is left is transfer, the rest was "
+			"smaller ones; a pipelined input holds one batch more.",
+	    .confirm = "Let rows be dealt out evenly for a few steps: what is left is transfer, the rest was "
 		       "imbalance." } },
+	{ "comms.exposed", "point_to_point",
+	  { .fix = "The trace shows sends and receives, and not what for. Stages of a pipeline: more microbatches a step "
+		   "and a schedule that keeps stages busy. An all-to-all (experts, embedding tables): compute what does "
+		   "not need the rows meanwhile, send fewer bytes, deal the rows out evenly. Ring attention: send the next "
+		   "block while this one is computed. Either way: a stream of its own, waited for where the tensor is used.",
+	    .tradeoff = "What is under way holds its buffers; more and smaller pieces have less work a kernel.",
+	    .confirm = "Record with torch.profiler and CPU activities (ranges named nccl:... tell which call it is) and give "
+		       "that trace." } },
 	{ "comms.exposed", "shards",
 	  { .fix = "Shards are gathered or reduced with nothing to hide it: prefetch (FSDP1: backward_prefetch="
 		   "BACKWARD_PRE, forward_prefetch=True; FSDP2: set_modules_to_forward_prefetch, "

@@ -139,7 +139,7 @@ static void collective(struct sim *s, int64_t ns)
 	launch(s, stream,
 	       s->p->comm_kernel ? s->p->comm_kernel
 				 : "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", ns,
-	       "c10d::allreduce_");
+	       s->p->comm_kernel ? "record_param_comms" : "c10d::allreduce_");
 	if (s->p->comm_hook)
 		span(s, begin - 1, s->now - begin + 2, LG_SPAN_NOTE, 0, s->p->comm_hook, -1);
 }

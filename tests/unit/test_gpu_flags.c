@@ -3,6 +3,8 @@
  * Loops whose trouble is a setting: mixed precision, DDP, FSDP, cuDNN, a loader that leaves no event. Each
  * with twins that look alike and are healthy.
  */
+#include <stdio.h>
+
 #include "gpu_outcome.h"
 
 static void a_loader_without_events_is_inferred(void **state)
@@ -210,16 +212,25 @@ static void gathers_that_nobody_prefetched(void **state)
 /* What is exposed decides the advice: who waits for a stage of a pipeline has no buckets to set. */
 static void advice_by_what_moves(void **state)
 {
+	static const char pairs[] = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)";
 	static const struct {
-		const char *kernel, *coll, *detail, *says;
+		const char *kernel, *coll, *around, *detail, *says;
 		bool inference;
 	} table[] = {
-		{ NULL, NULL, NULL, "bucket_cap_mb", false },
-		{ "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", NULL, "send_recv", "microbatches", false },
-		{ "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "all_to_allv", "all_to_all", "experts",
+		{ NULL, NULL, NULL, NULL, "bucket_cap_mb", false },
+		{ pairs, NULL, NULL, "point_to_point", "all-to-all", false },
+		{ pairs, "send", NULL, "send_recv", "microbatches", false },
+		{ pairs, "all_to_allv", NULL, "all_to_all", "experts", false },
+		/* Older traces: the ranges around the launch. */
+		{ pairs, NULL, "nccl:send 0->1", "send_recv", "microbatches", false },
+		{ pairs, NULL, "nccl:all_to_all", "all_to_all", "experts", false },
+		{ pairs, NULL, "nccl:_reduce_scatter_base", "shards", "prefetch", false },
+		{ pairs, NULL, "nccl:all_reduce", NULL, "bucket_cap_mb", false },
+		{ pairs, "coalesced", "nccl:coalesced", "point_to_point", "all-to-all", false },
+		{ pairs, NULL, "somebody's all_to_all", "point_to_point", "all-to-all", false },
+		{ "ncclKernel_ReduceScatter_TREE_LL_Sum_float(ncclDevComm*)", NULL, NULL, "shards", "prefetch",
 		  false },
-		{ "ncclKernel_ReduceScatter_TREE_LL_Sum_float(ncclDevComm*)", NULL, "shards", "prefetch", false },
-		{ NULL, "allreduce", "tensor_parallel", "replica", true },
+		{ NULL, "allreduce", NULL, "tensor_parallel", "replica", true },
 	};
 	struct gpu_plan p = gpu_healthy;
 	struct outcome o;
@@ -230,6 +241,7 @@ static void advice_by_what_moves(void **state)
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
 		p.comm_kernel = table[i].kernel;
 		p.coll = table[i].coll;
+		p.comm_hook = table[i].around;
 		p.inference = table[i].inference;
 		o = first(&p, "comms.exposed");
 		if (table[i].detail)
@@ -240,6 +252,38 @@ static void advice_by_what_moves(void **state)
 		assert_true(!table[i].detail || !strstr(o.v->findings[0].fix, "bucket_cap_mb"));
 		done(&o);
 	}
+	p.comm_kernel = pairs;
+	p.comm_hook = "nccl:all_to_all";
+	p.comm_overlaps = true;
+	quiet(&p);
+}
+
+/* The first collective began in a step that is left out: what is alone is part of what there is. */
+static void no_share_over_the_whole(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+	const char *at;
+	int percent = 0;
+
+	(void)state;
+	p.inference = true;
+	p.n_steps = 20;
+	p.n_kernels = p.sync_every = 20;
+	p.n_comm = 1;
+	p.comm_ns = 40 * MS;
+	p.launch_ns = 20 * US;
+	p.loader_ns = 200 * MS;
+	p.loader_every = p.n_steps; /* the first one is left out, */
+	p.late_rank = 1;
+	p.late_once = 1; /* and its collective is longer than the others */
+	p.late_ns = 30 * MS;
+	o = first(&p, "comms.exposed");
+	at = strstr(o.v->findings[0].evidence[0].text, " ms in all, ");
+	assert_non_null(at);
+	assert_int_equal(sscanf(at, " ms in all, %d", &percent), 1);
+	assert_in_range(percent, 90, 100);
+	done(&o);
 }
 
 static void convolutions_never_tuned(void **state)
@@ -347,6 +391,7 @@ int main(void)
 		cmocka_unit_test(gathers_that_nobody_prefetched),
 		cmocka_unit_test(convolutions_never_tuned),
 		cmocka_unit_test(advice_by_what_moves),
+		cmocka_unit_test(no_share_over_the_whole),
 		cmocka_unit_test(healthy_twins_stay_silent),
 	};
 

@@ -78,84 +78,22 @@ static double waits_of(const struct lg_gpu *g)
 	return fmin((double)g->late->caused, g->late->ns * (double)(g->n - 1) / (double)g->n);
 }
 
-/* What moves over the links, as far as the advice depends on it. */
-enum traffic { TRAFFIC_REDUCE, TRAFFIC_SHARDS, TRAFFIC_EXCHANGE, TRAFFIC_PAIRS, TRAFFIC_MAX };
-
-/*
- * torch's own name of the call tells more than the kernel's: all_to_all is a group of sends and receives
- * (torch/csrc/cuda/nccl.cpp, all2all_single_equal_split), and both run as one SendRecv kernel.
- */
-static enum traffic traffic_of(const struct lg_trace *t, uint32_t row)
-{
-	static const struct {
-		const char *part;
-		enum traffic is;
-	} table[] = {
-		{ "alltoall", TRAFFIC_EXCHANGE },     { "all_to_all", TRAFFIC_EXCHANGE },
-		{ "allgather", TRAFFIC_SHARDS },      { "all_gather", TRAFFIC_SHARDS },
-		{ "reducescatter", TRAFFIC_SHARDS },  { "reduce_scatter", TRAFFIC_SHARDS },
-		{ "send", TRAFFIC_PAIRS },	      { "recv", TRAFFIC_PAIRS },
-	};
-	const char *name = lg_string(t, t->span.name[row]), *coll;
-	char text[64];
-	size_t n;
-
-	coll = lg_span_arg(t, row, "coll", &n);
-	if (coll && n && n < sizeof text) {
-		memcpy(text, coll, n);
-		text[n] = 0;
-		name = text;
-	}
-	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-		if (strcasestr(name, table[i].part))
-			return table[i].is;
-	return TRAFFIC_REDUCE;
-}
-
-/* What most of the exposed time is spent on, and in op its name; op is "" where it is mixed. */
-static enum traffic most_exposed(const struct lg_case *c, const struct lg_gpu_run *r, char *op, size_t size)
-{
-	int64_t by[TRAFFIC_MAX] = { 0 }, all = 0;
-	uint32_t longest[TRAFFIC_MAX] = { 0 };
-	int64_t most[TRAFFIC_MAX] = { 0 };
-	enum traffic k = TRAFFIC_REDUCE;
-
-	for (size_t i = 0; i < r->n_pieces; i++) {
-		const struct lg_gpu_piece *p = &r->piece[i];
-		enum traffic is;
-
-		if (p->cause != LG_GPU_BY_COMM || p->span == LG_NO_ROW)
-			continue;
-		is = traffic_of(c->t, p->span);
-		by[is] += p->dur;
-		all += p->dur;
-		if (p->dur > most[is]) {
-			most[is] = p->dur;
-			longest[is] = p->span;
-		}
-	}
-	for (size_t i = 0; i < TRAFFIC_MAX; i++)
-		k = by[i] > by[k] ? (enum traffic)i : k;
-	*op = 0;
-	if (all && by[k] * 2 > all)
-		lg_comm_op(lg_string(c->t, c->t->span.name[longest[k]]), op, size);
-	return k;
-}
-
 /* The advice of an exposed collective: that of DDP's gradients is the rule's own. */
-static const char *advice_for(const struct lg_gpu_run *r, enum traffic k)
+static const char *advice_for(const struct lg_gpu_run *r, enum lg_traffic k)
 {
-	if (k == TRAFFIC_PAIRS)
+	if (k == LG_TRAFFIC_PAIRS)
 		return "send_recv";
-	if (k == TRAFFIC_EXCHANGE)
+	if (k == LG_TRAFFIC_EXCHANGE)
 		return "all_to_all";
+	if (k == LG_TRAFFIC_UNTOLD)
+		return "point_to_point";
 	if (r->scope == LG_SCOPE_INFERENCE)
 		return "tensor_parallel";
-	return k == TRAFFIC_SHARDS ? "shards" : NULL;
+	return k == LG_TRAFFIC_SHARDS ? "shards" : NULL;
 }
 
 struct comm_counts {
-	int64_t kernel_ns;
+	int64_t kernel_ns;        /* in the window */
 	size_t n, shared;         /* kernels in the window; of them: begin while others run */
 	size_t n_known, n_small;  /* with a size; below SMALL_BYTES */
 	size_t ordered;           /* by calls in the window */
@@ -171,6 +109,10 @@ static struct comm_counts count_comms(const struct lg_trace *t, const struct lg_
 		const struct lg_gpu_work *w = &r->work[i];
 		uint64_t bytes;
 
+		/* A kernel may reach over the window's edges: of the time alone is told what lies inside. */
+		if (w->class == LG_GPU_COMM && w->end > r->from && w->ts < r->to)
+			n.kernel_ns += (w->end < r->to ? w->end : r->to) -
+				       (w->ts > r->from ? w->ts : r->from);
 		/* The host runs ahead: what a step orders may run after the window. */
 		n.ordered += w->class == LG_GPU_COMM && w->call != LG_NO_ROW &&
 			     t->span.ts[w->call] >= r->from && t->span.ts[w->call] < r->to;
@@ -180,7 +122,6 @@ static struct comm_counts count_comms(const struct lg_trace *t, const struct lg_
 			last_compute = w->end > last_compute ? w->end : last_compute;
 			continue;
 		}
-		n.kernel_ns += w->end - w->ts;
 		n.shared += w->ts < last_compute;
 		bytes = bytes_of(t, w->span);
 		n.n_known += bytes > 0;
@@ -222,8 +163,8 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g)
 	double wait = lost > 0 ? fmin(waits_of(g) / 1e6 / lost, 1) : 0;
 	struct comm_counts n;
 	struct lg_finding *f;
-	enum traffic kind;
-	char op[32];
+	enum lg_traffic kind;
+	char op[64];
 	bool small;
 
 	lost *= 1 - wait;
@@ -244,7 +185,7 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g)
 				    "may be the last one of each step",
 				    100 - 100 * (double)r->by[LG_GPU_BY_COMM] / (double)r->comm_ns);
 	}
-	kind = most_exposed(c, r, op, sizeof op);
+	kind = lg_most_exposed(c, r, op, sizeof op);
 	if (!small) {
 		f->detail = advice_for(r, kind);
 		f->title = lg_arena_printf(&c->v->arena, "collectives that no computation hides take %.0f %% of the "

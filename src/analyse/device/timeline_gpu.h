@@ -269,6 +269,17 @@ int lg_find_flight(struct lg_case *c) LG_MUST_CHECK;                        /* f
 int lg_find_sequences(struct lg_case *c) LG_MUST_CHECK;                     /* sequences.c */
 /* "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)" -> "AllReduce". */
 void lg_comm_op(const char *name, char *ret, size_t size);                  /* comms_rules.c */
+
+/* ---- comm_traffic.c ---- */
+/* What moves over the links, as far as the advice depends on it. */
+enum lg_traffic {
+	LG_TRAFFIC_REDUCE, LG_TRAFFIC_SHARDS, LG_TRAFFIC_EXCHANGE, LG_TRAFFIC_PAIRS,
+	LG_TRAFFIC_UNTOLD, /* sends and receives, perhaps of one all-to-all */
+	LG_TRAFFIC_MAX
+};
+/* What most of r's exposed time is spent on, and in op its name; op is "" where it is mixed. */
+enum lg_traffic lg_most_exposed(struct lg_case *c, const struct lg_gpu_run *r, char *op, size_t size);
+
 int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* compile_trace.c */
 int lg_find_gpu_counters(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK; /* gpu_counters.c */
 

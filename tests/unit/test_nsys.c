@@ -132,6 +132,31 @@ static void every_table_becomes_rows(void **state)
 	lg_trace_free(t);
 }
 
+/* DLProf's ranges are dictionaries: what they say is a line of Python and a call. */
+static void payloads_of_pyprof_are_calls(void **state)
+{
+	static const char sql[] =
+		"CREATE TABLE StringIds(id INTEGER, value TEXT);"
+		"CREATE TABLE NVTX_EVENTS(start INTEGER, end INTEGER, eventType INTEGER, text TEXT, globalTid INTEGER);"
+		"INSERT INTO NVTX_EVENTS VALUES(10,900,59,'{''traceMarker'': [''net.py:41'', "
+		"''/x/site-packages/torch/nn/modules/module.py:1102'', ''net.py:28'', "
+		"''/x/site-packages/torch/nn/functional.py:7''], ''funcStack'': ''/<module>/net/Linear::linear''}'," G "),"
+		"(20,800,59,'{''mod'': ''torch.nn.functional'', ''op'': ''linear'', ''args'': []}'," G "),"
+		"(910,920,59,'{''traceMarker'': [''net'," G "),(930,940,59,'{''traceMarker'': [''a.py:3'']}'," G ");";
+	const char *path = database(sql);
+	struct lg_trace *t = feed_read(path, "nsys");
+	size_t k = span_of(t, LG_SPAN_PYTHON, "net.py(28): Linear::linear");
+
+	(void)state;
+	assert_string_equal(lg_string(t, t->frame.file[t->stack.frame[t->span.stack[k]]]), "net.py");
+	assert_int_equal(t->frame.line[t->stack.frame[t->span.stack[k]]], 28);
+	(void)span_of(t, LG_SPAN_OP, "torch.nn.functional.linear");
+	(void)span_of(t, LG_SPAN_NOTE, "{'traceMarker': ['net");
+	(void)span_of(t, LG_SPAN_PYTHON, "a.py(3): ");
+	unlink(path);
+	lg_trace_free(t);
+}
+
 static void the_oldest_generation_has_little_and_is_read(void **state)
 {
 	const char *path = database(
@@ -184,6 +209,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_table_becomes_rows),
+		cmocka_unit_test(payloads_of_pyprof_are_calls),
 		cmocka_unit_test(the_oldest_generation_has_little_and_is_read),
 		cmocka_unit_test(views_triggers_and_computed_columns_do_not_run),
 		cmocka_unit_test(other_databases_are_refused),

@@ -4,14 +4,13 @@
  * nothing, or one cold start; and which part of it is steady work that may be judged.
  *
  * Steps, best first: ProfilerStep spans; ends of Optimizer.step; starts of the loader's __next__;
- * an annotation of the main thread that comes back (numbers in its name do not matter). Without
- * any, the window is judged as one piece.
+ * an annotation of the main thread that comes back (range_steps.c). Without any, the window is judged
+ * as one piece.
  *
  * A window that the profiler's own start or torch's lazy initialisation dominates says nothing
  * about steady state (kineto: schedule(wait, warmup, active) exists for that), so it is named and
  * not diagnosed.
  */
-#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +19,7 @@
 #include "base/alloc.h"
 #include "base/median.h"
 
-enum { MIN_WORK = 8, MIN_OPS = 20, MIN_REST = 3, NOTE_NAMES = 64 };
+enum { MIN_WORK = 8, MIN_OPS = 20, MIN_REST = 3 };
 #define COLD_SHARE 0.25
 
 const char *lg_scope_name(enum lg_scope_kind k)
@@ -129,62 +128,6 @@ static bool is_loader(struct lg_case *c, struct lg_gpu *g, uint32_t row, const v
 	return lg_gpu_name(c, g, c->t->span.name[row]) == LG_NAME_LOADER;
 }
 
-/* Names are equal but for the numbers in them: "execute_context_1(64)", "Epoch 3". */
-static bool same_name(const char *a, const char *b)
-{
-	while (*a && *b) {
-		if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
-			while (isdigit((unsigned char)*a))
-				a++;
-			while (isdigit((unsigned char)*b))
-				b++;
-		} else if (*a++ != *b++) {
-			return false;
-		}
-	}
-	return *a == *b;
-}
-
-static bool is_note(struct lg_case *c, struct lg_gpu *g, uint32_t row, const void *arg)
-{
-	(void)g;
-	return c->t->span.kind[row] == LG_SPAN_NOTE &&
-	       same_name(lg_string(c->t, c->t->span.name[row]), arg);
-}
-
-/* The annotation with the most time among those that come at least three times; NULL = none. */
-static const char *recurring_note(const struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r)
-{
-	struct { const char *name; size_t n; int64_t ns; } seen[NOTE_NAMES];
-	const struct lg_trace *t = c->t;
-	const struct lg_gpu_host *m = main_host(r);
-	size_t n = 0, best = NOTE_NAMES;
-	int64_t covered = INT64_MIN;
-
-	for (size_t p = 0; p < m->n_marks; p++) {
-		uint32_t row = m->mark[p];
-		const char *name = lg_string(t, t->span.name[row]);
-		size_t k = 0;
-
-		if (t->span.kind[row] != LG_SPAN_NOTE || t->span.ts[row] < covered ||
-		    !strncmp(name, "nccl", 4) || lg_gpu_name(c, g, t->span.name[row]) == LG_NAME_COMPILED_REGION)
-			continue;
-		while (k < n && !same_name(seen[k].name, name))
-			k++;
-		if (k == n && n == NOTE_NAMES)
-			continue;
-		if (k == n)
-			seen[n++] = (typeof(seen[0])){ .name = name };
-		seen[k].n++;
-		seen[k].ns += t->span.dur[row];
-		covered = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
-	}
-	for (size_t k = 0; k < n; k++)
-		if (seen[k].n >= 3 && (best == NOTE_NAMES || seen[k].ns > seen[best].ns))
-			best = k;
-	return best == NOTE_NAMES ? NULL : seen[best].name;
-}
-
 /* First and last moment of work that the process itself ordered; the profiler's own start and its
  * final synchronisation lie outside. */
 static void extent(const struct lg_trace *t, struct lg_gpu_run *r)
@@ -278,8 +221,8 @@ static int join_optimizers(const struct lg_gpu_run *r, struct bounds *b)
 
 static int find_bounds(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, struct bounds *b)
 {
-	int64_t shortest = typical_step(c, g, r) / 20;
-	const char *note;
+	int64_t shortest = typical_step(c, g, r) / 20, *from_ranges;
+	size_t n;
 	int rc;
 
 	rc = from_spans(c, g, r, false, is_step, &shortest, b);
@@ -304,17 +247,17 @@ static int find_bounds(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r
 	r->steps_from = "the loader";
 	if (!rc)
 		rc = from_spans(c, g, r, false, is_loader, NULL, b);
-	if (!rc && b->n < 3) {
-		note = recurring_note(c, g, r);
-		r->steps_from = note;
-		b->n = 0;
-		if (note)
-			rc = from_spans(c, g, r, false, is_note, note, b);
-	}
 	if (!rc && b->n >= 3)
-		return push(b, r->to);
-	b->n = 0;
+		return push(b, lg_last_step_end(b->v, b->n, b->v[b->n - 1], r->to));
 	r->steps_from = NULL;
+	b->n = 0;
+	if (rc)
+		return rc;
+	rc = lg_range_steps(c, g, r, main_host(r), &r->steps_from, &from_ranges, &n);
+	if (!rc && n) {
+		lg_free(b->v);
+		*b = (struct bounds){ from_ranges, n, n };
+	}
 	return rc;
 }
 

@@ -233,8 +233,8 @@ const struct lg_host_seg *lg_host_at(const struct lg_gpu_host *h, int64_t ts);
 /* May a row mark a step, or be a call for the first time? Few are: they are listed. */
 static inline bool lg_scope_wants(uint8_t kind, enum lg_name_class name, int64_t dur)
 {
-	return kind == LG_SPAN_STEP || kind == LG_SPAN_NOTE || name == LG_NAME_STEP ||
-	       name == LG_NAME_OPTIMIZER || name == LG_NAME_LOADER ||
+	return kind == LG_SPAN_STEP || kind == LG_SPAN_NOTE || kind == LG_SPAN_STAGE ||
+	       name == LG_NAME_STEP || name == LG_NAME_OPTIMIZER || name == LG_NAME_LOADER ||
 	       (dur >= LG_COLD_CALL_NS && (name == LG_NAME_LAUNCH || name == LG_NAME_RUNTIME ||
 					   name == LG_NAME_ALLOC || name == LG_NAME_FREE));
 }
@@ -243,6 +243,15 @@ int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 const char *lg_scope_name(enum lg_scope_kind k);
 /* The step that ts lies in; n_steps when it is in none. */
 size_t lg_gpu_step_of(const struct lg_gpu_run *r, int64_t ts);
+
+/* ---- range_steps.c ---- */
+/* Boundaries of steps told from ranges of thread m that come back, r's whole extent being known: *ret, freed
+ * by the caller, *ret_n = 0: none. */
+int lg_range_steps(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r,
+		   const struct lg_gpu_host *m, const char **ret_name, int64_t **ret, size_t *ret_n)
+	LG_MUST_CHECK;
+/* Where the last of n steps ends, whose range ends at `end`; not after `to`. */
+int64_t lg_last_step_end(const int64_t *begin, size_t n, int64_t end, int64_t to);
 
 /* ---- gpu_idle.c ---- */
 /* Give every nanosecond of r's window to one cause. Pieces tile [from, to). lg_gpu_new() does it for what

@@ -129,6 +129,71 @@ static void operator_range(struct lg_nsys *n, struct lg_span_row *row, const cha
 		row->stage = LG_STAGE_BACKWARD;
 }
 
+/* The text between the quotes that begin at p; NULL = there is none. */
+static const char *quoted(const char *p, size_t *ret_n)
+{
+	const char *end = *p == '\'' || *p == '"' ? strchr(p + 1, *p) : NULL;
+
+	*ret_n = end ? (size_t)(end - p - 1) : 0;
+	return end ? p + 1 : NULL;
+}
+
+/* Where pyprof saw a call: the innermost "file.py:line" that no installed package has; NULL = unreadable. */
+static const char *marker_of(const char *text, size_t *ret_n)
+{
+	const char *p = strstr(text, "'traceMarker': ["), *best = NULL, *at;
+	bool own = false;
+	size_t k;
+
+	for (p = p ? p + strlen("'traceMarker': [") : NULL; p && (at = quoted(p, &k)); ) {
+		bool mine = !memmem(at, k, "-packages/", 10);
+
+		if (mine || !own) {
+			best = at;
+			*ret_n = k;
+			own = mine;
+		}
+		p = at + k + 1;
+		p += strspn(p, ", ");
+	}
+	return best;
+}
+
+/*
+ * Apex's and NVIDIA's pyprof (DLProf) write dictionaries as ranges: {'traceMarker': ['net.py:41', ...],
+ * 'funcStack': '/main/forward/linear'} is a Python call, {'mod': 'torch', 'op': 'relu', ...} an operator.
+ */
+static bool payload_range(struct lg_nsys *n, struct lg_span_row *row, const char *text)
+{
+	size_t len = 0, mod_len = 0, op_len = 0, call_len;
+	const char *at = marker_of(text, &len), *mod = strstr(text, "{'mod': "), *op = strstr(text, "'op': ");
+	struct lg_frame_row f = { .kind = LG_FRAME_PYTHON };
+	const char *colon = at ? memrchr(at, ':', len) : NULL, *call;
+	char name[256];
+
+	mod = mod ? quoted(mod + strlen("{'mod': "), &mod_len) : NULL;
+	op = op ? quoted(op + strlen("'op': "), &op_len) : NULL;
+	if (mod && op) {
+		snprintf(name, sizeof name, "%.*s.%.*s", (int)mod_len, mod, (int)op_len, op);
+		row->name = lg_intern(n->b, name);
+		row->kind = LG_SPAN_OP;
+		return true;
+	}
+	if (!colon)
+		return false;
+	call = strstr(at, "'funcStack': ");
+	call = call && strrchr(call, '/') ? strrchr(call, '/') + 1 : "";
+	call_len = strcspn(call, "'\"}");
+	f.line = (uint32_t)strtoul(colon + 1, NULL, 10);
+	f.file = lg_intern_n(n->b, at, (size_t)(colon - at));
+	f.name = lg_intern_n(n->b, call, call_len);
+	snprintf(name, sizeof name, "%.*s(%u): %.*s", (int)(colon - at), at, f.line, (int)call_len, call);
+	row->name = lg_intern(n->b, name);
+	row->kind = LG_SPAN_PYTHON;
+	row->stack = lg_intern_stack(n->b, 0, lg_intern_frame(n->b, &f));
+	return true;
+}
+
 static void classify(struct lg_nsys *n, struct lg_span_row *row, const char *text, int64_t *steps)
 {
 	static const char *const ops[] = { "ncclAllReduce", "ncclAllGather", "ncclReduceScatter", "ncclBroadcast",
@@ -136,8 +201,10 @@ static void classify(struct lg_nsys *n, struct lg_span_row *row, const char *tex
 					   "ncclAllToAll", "ncclGather", "ncclScatter" };
 	int64_t number;
 
-	row->name = lg_intern(n->b, text);
 	row->seq = -1;
+	if (*text == '{' && payload_range(n, row, text))
+		return;
+	row->name = lg_intern(n->b, text);
 	row->kind = LG_SPAN_NOTE;
 	for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
 		if (!strcmp(text, ops[i])) {

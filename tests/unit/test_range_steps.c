@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Steps told from ranges: loops whose ranges are steps, beside those that only look so (layers of one forward
+ * pass, requests of a pool, a few ranges before the work).
+ */
+#include <stdio.h>
+
+#include "gpu_outcome.h"
+#include "store/builder.h"
+
+enum { PID = 4000, KERNELS = 10 };
+
+struct loop {
+	struct lg_builder *b;
+	lg_thr thr, pool[3];
+	lg_trk stream;
+	int64_t now, corr;
+};
+
+static struct loop begin(void)
+{
+	struct loop l = { .now = 1000 * MS };
+	lg_prc prc;
+	lg_trk gpu;
+
+	assert_int_equal(lg_builder_new(&l.b, NULL), 0);
+	prc = lg_process_get(l.b, PID);
+	l.thr = lg_thread_get(l.b, PID, PID);
+	for (int i = 0; i < 3; i++)
+		l.pool[i] = lg_thread_get(l.b, PID, PID + 1 + i);
+	gpu = lg_track_get(l.b, &(struct lg_track_row){ .kind = LG_TRACK_GPU, .prc = prc,
+							.name = lg_intern(l.b, "GPU 0") });
+	l.stream = lg_track_get(l.b, &(struct lg_track_row){ .kind = LG_TRACK_STREAM, .prc = prc, .index = 7,
+							     .parent = gpu, .name = lg_intern(l.b, "stream") });
+	return l;
+}
+
+static void row(struct loop *l, lg_thr thr, int64_t ts, int64_t dur, int kind, const char *name, int64_t seq)
+{
+	lg_add_span(l->b, &(struct lg_span_row){ .ts = ts, .dur = dur, .thr = thr, .kind = (uint8_t)kind,
+						 .track = thr ? 0 : l->stream, .seq = seq,
+						 .stage = kind == LG_SPAN_STAGE ? LG_STAGE_FORWARD : 0,
+						 .name = lg_intern(l->b, name) });
+}
+
+/* Ten kernels of 100 us that the host launches one by one, in a range of that name; "" = in none. */
+static void work(struct loop *l, lg_thr thr, const char *name)
+{
+	int64_t from = l->now;
+
+	for (int i = 0; i < KERNELS; i++) {
+		l->corr++;
+		row(l, thr, l->now + 1000, 20 * US, LG_SPAN_OP, "aten::linear", -1);
+		row(l, thr, l->now + 2000, 10 * US, LG_SPAN_RUNTIME, "cudaLaunchKernel", l->corr);
+		row(l, 0, l->now + 20 * US, 100 * US, LG_SPAN_KERNEL, "gemm", l->corr);
+		l->now += 120 * US;
+	}
+	if (*name)
+		row(l, thr, from, l->now - from, LG_SPAN_NOTE, name, -1);
+}
+
+static struct outcome end(struct loop *l)
+{
+	struct lg_trace *t = NULL;
+
+	assert_int_equal(lg_builder_seal(l->b, &t, NULL), 0);
+	return judge(t);
+}
+
+static void steps_are(struct loop *l, size_t n)
+{
+	struct outcome o = end(l);
+
+	assert_int_equal(o.v->n_steps, n);
+	for (size_t i = 0; i < n; i++)
+		assert_in_range(o.v->steps[i].dur, o.v->steps[0].dur * 9 / 10, o.v->steps[0].dur * 11 / 10);
+	done(&o);
+}
+
+static void numbers_that_count_up_are_steps(void **state)
+{
+	struct loop l = begin();
+	char name[32];
+
+	(void)state;
+	for (int i = 0; i < 10; i++) {
+		snprintf(name, sizeof name, "execute_%d(%d)", i, 64 + i % 3);
+		work(&l, l.thr, name);
+	}
+	steps_are(&l, 10);
+}
+
+static void forward_passes_that_come_back_are_steps(void **state)
+{
+	struct loop l = begin();
+
+	(void)state;
+	for (int i = 0; i < 6; i++) {
+		int64_t from = l.now;
+
+		work(&l, l.thr, "encoder");
+		work(&l, l.thr, "decoder");
+		row(&l, l.thr, from - 100, l.now - from + 200, LG_SPAN_STAGE, "forward", -1);
+		l.now += 300;
+	}
+	steps_are(&l, 6);
+}
+
+static void layers_of_one_forward_pass_are_none(void **state)
+{
+	struct loop l = begin();
+	int64_t from = l.now;
+	char name[32];
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		snprintf(name, sizeof name, "layer_%d", i);
+		work(&l, l.thr, name);
+	}
+	row(&l, l.thr, from - 100, l.now - from + 200, LG_SPAN_STAGE, "Model_Forward", -1);
+	steps_are(&l, 0);
+}
+
+static void numbers_that_begin_again_are_parts(void **state)
+{
+	struct loop l = begin();
+	char name[32];
+
+	(void)state;
+	for (int i = 0; i < 24; i++) {
+		snprintf(name, sizeof name, "layer_%d", i % 4);
+		work(&l, l.thr, name);
+	}
+	steps_are(&l, 6);
+}
+
+static void the_last_step_has_no_tail(void **state)
+{
+	struct loop l = begin();
+	char name[32];
+
+	(void)state;
+	for (int i = 0; i < 10; i++) {
+		snprintf(name, sizeof name, "batch %d", i);
+		work(&l, l.thr, name);
+	}
+	l.now += 500 * MS;
+	work(&l, l.thr, "");
+	steps_are(&l, 10);
+}
+
+static void requests_of_a_pool_are_no_steps(void **state)
+{
+	struct loop l = begin();
+
+	(void)state;
+	for (int i = 0; i < 5; i++) {
+		work(&l, l.thr, "");
+		work(&l, l.thr, "");
+		work(&l, l.thr, "");
+		work(&l, l.thr, "request");
+		for (int k = 0; k < 3; k++)
+			work(&l, l.pool[k], "request");
+	}
+	steps_are(&l, 0);
+}
+
+static void ranges_before_the_work_are_no_steps(void **state)
+{
+	struct loop l = begin();
+
+	(void)state;
+	for (int i = 0; i < 9; i++) {
+		row(&l, l.thr, l.now, 100 * US, LG_SPAN_NOTE, "load_parameter", -1);
+		l.now += 110 * US;
+	}
+	for (int i = 0; i < 20; i++)
+		work(&l, l.thr, "");
+	steps_are(&l, 0);
+}
+
+static void a_payload_is_no_name(void **state)
+{
+	struct loop l = begin();
+
+	(void)state;
+	for (int i = 0; i < 10; i++)
+		work(&l, l.thr, "{'marker': ['net.py:34']}");
+	steps_are(&l, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(numbers_that_count_up_are_steps),
+		cmocka_unit_test(forward_passes_that_come_back_are_steps),
+		cmocka_unit_test(layers_of_one_forward_pass_are_none),
+		cmocka_unit_test(numbers_that_begin_again_are_parts),
+		cmocka_unit_test(the_last_step_has_no_tail),
+		cmocka_unit_test(requests_of_a_pool_are_no_steps),
+		cmocka_unit_test(ranges_before_the_work_are_no_steps),
+		cmocka_unit_test(a_payload_is_no_name),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -192,6 +192,9 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 		/* Large, but seen too few times for medium or high (PRODUCT section 3). */
 		add(&b, "%s: %.0f %% of this run, but too few times to grade; record longer",
 		    v->findings[0].title, v->findings[0].lost_share * 100);
+	} else if (!v->n_judged && v->n_steps) {
+		add(&b, "Nothing is judged: %zu step%s in this input, and the limits below say why not.", v->n_steps,
+		    v->n_steps == 1 ? "" : "s");
 	} else if (!v->n_judged) {
 		add(&b, "No repeating training steps found in this input: nothing is judged.");
 	} else if (v->n_findings && v->findings[0].excess_share >= 0.3 && v->n_slow >= 5) {
@@ -206,7 +209,8 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 		if (v->n_limits)
 			add(&b, " The limits below say why.");
 	} else {
-		add(&b, "Nothing is wrong that this input can show: %zu steps", v->n_judged);
+		add(&b, "Nothing is wrong that this input can show: %zu step%s", v->n_judged,
+		    v->n_judged == 1 ? "" : "s");
 		if (v->n_slow)
 			add(&b, ", %zu of them slow", v->n_slow);
 		add(&b, ", no finding at medium or above.");

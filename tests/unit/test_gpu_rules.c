@@ -551,6 +551,8 @@ static void windows_that_say_nothing_are_not_diagnosed(void **state)
 	o = explain(&p);
 	assert_int_equal(o.v->n_findings, 0);
 	assert_true(strstr(o.v->limits[0], "captured") != NULL);
+	assert_int_equal(o.v->n_judged, 0);
+	assert_true(o.v->n_steps > 0);
 	done(&o);
 	p.capture = false;
 	p.n_steps = 1;

@@ -189,6 +189,68 @@ static void a_payload_is_no_name(void **state)
 	steps_are(&l, 0);
 }
 
+static bool limited(const struct outcome *o, const char *what)
+{
+	for (size_t i = 0; i < o->v->n_limits; i++)
+		if (strstr(o->v->limits[i], what))
+			return true;
+	return false;
+}
+
+/* A round of three ranges, one after the other. */
+static void round_of(struct loop *l, int64_t read, int64_t find, int64_t post)
+{
+	const char *const name[] = { "reader", "find_centers", "post" };
+	const int64_t dur[] = { read, find, post };
+
+	for (int i = 0; i < 3; i++) {
+		row(l, l->thr, l->now, dur[i], LG_SPAN_NOTE, name[i], -1);
+		l->now += dur[i];
+	}
+	l->now += MS / 2;
+}
+
+static void ranges_alone_tell_where_steps_are_long(void **state)
+{
+	struct loop l = begin();
+	struct outcome o;
+
+	(void)state;
+	for (int i = 0; i < 30; i++)
+		round_of(&l, MS, 6 * MS, i == 20 ? 22 * MS : 2 * MS);
+	o = end(&l);
+	assert_int_equal(o.v->n_judged, 30);
+	assert_int_equal(o.v->n_slow, 1);
+	assert_int_equal(o.v->n_findings, 0);
+	assert_non_null(strstr(o.v->bound_why, "59 % in find_centers, 26 % in post, 10 % in reader, 5 % in others"));
+	assert_true(limited(&o, "steps told from reader"));
+	assert_true(limited(&o, "1 slow step took longer by 20.0 ms: 100 % in post"));
+	done(&o);
+	l = begin();
+	for (int i = 0; i < 30; i++)
+		round_of(&l, MS, 6 * MS, 2 * MS);
+	o = end(&l);
+	assert_int_equal(o.v->n_judged, 30);
+	assert_false(limited(&o, "slow step"));
+	done(&o);
+}
+
+static void a_few_ranges_alone_are_not_judged(void **state)
+{
+	struct loop l = begin();
+	struct outcome o;
+
+	(void)state;
+	for (int i = 0; i < 5; i++)
+		round_of(&l, MS, 6 * MS, 2 * MS);
+	l.now += 1000 * MS;
+	row(&l, l.thr, l.now, 5 * MS, LG_SPAN_NOTE, "save", -1);
+	o = end(&l);
+	assert_int_equal(o.v->n_steps, 0);
+	assert_true(limited(&o, "no repeating steps were found"));
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -200,6 +262,8 @@ int main(void)
 		cmocka_unit_test(requests_of_a_pool_are_no_steps),
 		cmocka_unit_test(ranges_before_the_work_are_no_steps),
 		cmocka_unit_test(a_payload_is_no_name),
+		cmocka_unit_test(ranges_alone_tell_where_steps_are_long),
+		cmocka_unit_test(a_few_ranges_alone_are_not_judged),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -133,6 +133,9 @@ static void it_says_so_when_nothing_is_wrong(void **state)
 	v.n_findings = 0;
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is wrong"));
 	v.n_judged = 0;
+	v.n_steps = 1; /* there are some, of graphs being captured */
+	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is judged: 1 step in"));
+	v.n_steps = 0;
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "No repeating training steps"));
 }
 

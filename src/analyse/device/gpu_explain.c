@@ -476,7 +476,8 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 					   (double)v->steps[s].dur > med + 1e6;
 			v->n_slow += v->steps[s].slow;
 		}
-		if (r->n_steps > v->n_judged)
+		if (r->n_steps > v->n_judged &&
+		    (lg_gpu_judged(r) || r->scope == LG_SCOPE_CPU || r->scope == LG_SCOPE_RANGES))
 			v->n_judged = r->n_steps;
 		if (r->rank >= 0)
 			v->ranks[v->n_ranks++] = r->rank;
@@ -517,6 +518,15 @@ static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)
 	case LG_SCOPE_CPU:
 		lg_gpu_limit(c, "%sno device activity in this trace (CPU only, or the profiler ran "
 				"without ProfilerActivity.CUDA): nothing is said about a GPU", who);
+		break;
+	case LG_SCOPE_RANGES:
+		if (r->n_steps)
+			lg_gpu_limit(c, "%ssteps told from %s; nothing but ranges was traced: they tell where a step's "
+					"time goes, and not why (nsys profile -t cuda,nvtx,osrt, or laggard record, "
+					"does)", who, r->steps_from);
+		else
+			lg_gpu_limit(c, "%sno repeating steps were found: no range comes back that covers half of "
+					"the window", who);
 		break;
 	case LG_SCOPE_TRAINING:
 	case LG_SCOPE_INFERENCE:
@@ -596,6 +606,8 @@ static void bound(struct lg_case *c, const struct lg_gpu *g)
 							      lg_scope_name(g->run[0].scope))
 					    : "no device work in this trace";
 			c->failed = lg_bound_on_cpu(c, g);
+			if (!c->failed)
+				c->failed = lg_range_times(c, g);
 		}
 		return;
 	}

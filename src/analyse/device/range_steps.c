@@ -43,14 +43,7 @@ static bool is_candidate(struct lg_case *c, struct lg_gpu *g, uint32_t row)
 	       lg_gpu_name(c, g, t->span.name[row]) != LG_NAME_COMPILED_REGION;
 }
 
-/* A host's ranges, outermost only. */
-struct walk {
-	const struct lg_gpu_host *h;
-	size_t next;
-	int64_t covered;
-};
-
-static bool next_range(const struct lg_trace *t, struct walk *w, uint32_t *ret)
+bool lg_range_next(const struct lg_trace *t, struct lg_range_walk *w, uint32_t *ret)
 {
 	while (w->next < w->h->n_marks) {
 		uint32_t row = w->h->mark[w->next++];
@@ -67,21 +60,24 @@ static bool next_range(const struct lg_trace *t, struct walk *w, uint32_t *ret)
 	return false;
 }
 
-static struct walk walk_of(const struct lg_gpu_host *h)
+static struct lg_range_walk walk_of(const struct lg_gpu_host *h)
 {
-	return (struct walk){ .h = h, .covered = INT64_MIN + LG_GPU_ROUNDING_NS };
+	return (struct lg_range_walk){ .h = h, .covered = INT64_MIN + LG_GPU_ROUNDING_NS };
 }
 
-/* The name with the most time among those that come often enough; NULL = none. */
+/*
+ * Among names that come often enough, the one with the most time tells how often: of those that come as
+ * often, the first begins a step. NULL = none.
+ */
 static const char *recurring(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_host *h)
 {
 	struct { const char *name; size_t n; int64_t ns; } seen[NAMES_MAX];
 	const struct lg_trace *t = c->t;
 	size_t n = 0, best = NAMES_MAX;
-	struct walk w = walk_of(h);
+	struct lg_range_walk w = walk_of(h);
 	uint32_t row;
 
-	while (next_range(t, &w, &row)) {
+	while (lg_range_next(t, &w, &row)) {
 		const char *name = lg_string(t, t->span.name[row]);
 		size_t k = 0;
 
@@ -99,6 +95,10 @@ static const char *recurring(struct lg_case *c, struct lg_gpu *g, const struct l
 	for (size_t k = 0; k < n; k++)
 		if (seen[k].n >= STEPS_MIN && (best == NAMES_MAX || seen[k].ns > seen[best].ns))
 			best = k;
+	/* seen[] is in the order in which they came first. */
+	for (size_t k = 0; best < NAMES_MAX && k < best; k++)
+		if (seen[k].n == seen[best].n)
+			return seen[k].name;
 	return best == NAMES_MAX ? NULL : seen[best].name;
 }
 
@@ -111,10 +111,10 @@ struct rows {
 static int rows_of(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_host *h, const char *name,
 		   struct rows *ret)
 {
-	struct walk w = walk_of(h);
+	struct lg_range_walk w = walk_of(h);
 	uint32_t row;
 
-	while (next_range(c->t, &w, &row)) {
+	while (lg_range_next(c->t, &w, &row)) {
 		if (!is_candidate(c, g, row) || !same_name(lg_string(c->t, c->t->span.name[row]), name))
 			continue;
 		if (lg_grow(&ret->v, &ret->cap, ret->n + 1, sizeof *ret->v))
@@ -124,7 +124,7 @@ static int rows_of(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_host
 	return 0;
 }
 
-/* Names that come over and over in one order, each with a number of its own: the first of them begins a step. */
+/* Names that come over and over in one order, each with its own number: the first of them begins a step. */
 static void keep_first_of_turns(const struct lg_trace *t, struct rows *a)
 {
 	size_t turn = 1, k = 0;
@@ -141,19 +141,19 @@ static void keep_first_of_turns(const struct lg_trace *t, struct rows *a)
 	a->n = k;
 }
 
-/* Do other threads of the process run more such ranges than the main one? Then these are a pool's requests. */
+/* Do other threads run more such ranges than the main one? Then these are the requests of a pool. */
 static bool of_a_pool(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r,
 		      const struct lg_gpu_host *m, const char *name, size_t own)
 {
 	size_t others = 0;
 
 	for (size_t h = 0; h < r->n_host && others <= own; h++) {
-		struct walk w = walk_of(&r->host[h]);
+		struct lg_range_walk w = walk_of(&r->host[h]);
 		uint32_t row;
 
 		if (&r->host[h] == m)
 			continue;
-		while (next_range(c->t, &w, &row))
+		while (lg_range_next(c->t, &w, &row))
 			others += is_candidate(c, g, row) &&
 				  same_name(lg_string(c->t, c->t->span.name[row]), name);
 	}

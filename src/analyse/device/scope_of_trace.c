@@ -32,6 +32,7 @@ const char *lg_scope_name(enum lg_scope_kind k)
 		[LG_SCOPE_EMPTY] = "an almost empty window",
 		[LG_SCOPE_COLD] = "a cold start",
 		[LG_SCOPE_CPU] = "operators on the CPU, no device",
+		[LG_SCOPE_RANGES] = "ranges that the program marks, and nothing else",
 	};
 
 	return name[k];
@@ -587,7 +588,9 @@ int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 	if (rc)
 		return rc;
 	r->scope = r->has_backward ? LG_SCOPE_TRAINING : LG_SCOPE_INFERENCE;
-	if (!r->n_work) {
+	if (lg_only_ranges(c->t)) {
+		r->scope = LG_SCOPE_RANGES;
+	} else if (!r->n_work) {
 		r->scope = r->n_ops >= MIN_OPS ? LG_SCOPE_CPU : LG_SCOPE_EMPTY;
 	} else if (r->n_graph_built && r->n_graph_built >= r->n_graph_launches) {
 		r->scope = LG_SCOPE_CAPTURE;

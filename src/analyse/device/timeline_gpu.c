@@ -21,7 +21,25 @@ bool lg_gpu_only(const struct lg_trace *t)
 		if (t->span.kind[i] == LG_SPAN_OP || t->span.kind[i] == LG_SPAN_KERNEL ||
 		    t->span.kind[i] == LG_SPAN_COPY)
 			return true;
-	return false;
+	return lg_only_ranges(t);
+}
+
+bool lg_only_ranges(const struct lg_trace *t)
+{
+	bool ranges = false;
+
+	if (t->state.n || t->sample.n)
+		return false;
+	for (size_t i = 0; i < t->span.n; i++) {
+		uint8_t kind = t->span.kind[i];
+
+		/* Marked steps are judged without this. */
+		if (kind == LG_SPAN_OP || kind == LG_SPAN_KERNEL || kind == LG_SPAN_COPY ||
+		    kind == LG_SPAN_STEP)
+			return false;
+		ranges |= kind == LG_SPAN_NOTE && t->span.thr[i];
+	}
+	return ranges;
 }
 
 /* The device a stream belongs to: the outermost track of its branch that is a device. */
@@ -177,11 +195,12 @@ static int collect_work(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *
 	return 0;
 }
 
-/* Processes that own a device track, or ran operators; and the rows of device work. */
+/* Processes that own a device track, or ran operators (or where there is nothing else: have ranges); and the
+ * rows of device work. */
 static int find_runs(struct lg_case *c, struct lg_gpu *g, lg_prc *owner, struct device_rows *rows)
 {
 	const struct lg_trace *t = c->t;
-	uint8_t *has = lg_calloc(t->process.n, 1);
+	uint8_t *has = lg_calloc(t->process.n, 1), host = lg_only_ranges(t) ? LG_SPAN_NOTE : LG_SPAN_OP;
 	lg_prc only = 0;
 	size_t n = 0;
 
@@ -189,7 +208,7 @@ static int find_runs(struct lg_case *c, struct lg_gpu *g, lg_prc *owner, struct 
 		return LG_E_NOMEM;
 	for (uint32_t i = 0; i < t->span.n; i++) {
 		if (t->span.thr[i]) {
-			if (t->span.kind[i] == LG_SPAN_OP)
+			if (t->span.kind[i] == host)
 				has[t->thread.prc[t->span.thr[i]]] = 1;
 			continue;
 		}

@@ -108,7 +108,8 @@ enum lg_scope_kind {
 	LG_SCOPE_CAPTURE,  /* graphs are being built */
 	LG_SCOPE_EMPTY,    /* too little work to say anything */
 	LG_SCOPE_COLD,     /* one cold start */
-	LG_SCOPE_CPU       /* operators, no device */
+	LG_SCOPE_CPU,      /* operators, no device */
+	LG_SCOPE_RANGES    /* ranges that the program marks, nothing else */
 };
 
 struct lg_gpu_run {
@@ -250,6 +251,15 @@ size_t lg_gpu_step_of(const struct lg_gpu_run *r, int64_t ts);
 int lg_range_steps(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r,
 		   const struct lg_gpu_host *m, const char **ret_name, int64_t **ret, size_t *ret_n)
 	LG_MUST_CHECK;
+/* v->bound_why, and where slow steps took longer, of runs that have nothing but ranges. */
+int lg_range_times(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK; /* range_times.c */
+/* Next of h's ranges that lie in no other one; *w: { h, 0, INT64_MIN + LG_GPU_ROUNDING_NS } at first. */
+struct lg_range_walk {
+	const struct lg_gpu_host *h;
+	size_t next;
+	int64_t covered;
+};
+bool lg_range_next(const struct lg_trace *t, struct lg_range_walk *w, uint32_t *ret);
 /* Where the last of n steps ends, whose range ends at `end`; not after `to`. */
 int64_t lg_last_step_end(const int64_t *begin, size_t n, int64_t end, int64_t to);
 
@@ -296,6 +306,8 @@ int lg_find_gpu_counters(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHEC
 int lg_explain_gpu(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;  /* gpu_explain.c */
 /* Is this a trace of operators and devices only, without scheduler states or CPU samples? */
 bool lg_gpu_only(const struct lg_trace *t);
+/* And of such a trace, are there no operators nor device rows, but ranges? */
+bool lg_only_ranges(const struct lg_trace *t);
 
 /* ---- gpu_cost.c: names that are looked for ---- */
 /* Collect the names that spans have, once; before the next one. */

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * range_times.c - where steps spend their time, by the ranges that the program marks: all that a trace
+ * without operators, device, scheduler states and samples can tell.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "analyse/device/timeline_gpu.h"
+#include "base/alloc.h"
+#include "base/median.h"
+
+enum { NAMES_MAX = 32, TOLD = 4 };
+
+/* Of one run: time by name and step; [NAMES_MAX] is what is in no range, or in a name too many. */
+struct times {
+	lg_str name[NAMES_MAX];
+	size_t n;
+	int64_t (*by)[NAMES_MAX + 1];
+};
+
+/* Add [from, to), of the k-th name, to the steps that it lies in. */
+static void add(const struct lg_gpu_run *r, struct times *s, size_t k, int64_t from, int64_t to)
+{
+	from = from > r->from ? from : r->from;
+	to = to < r->to ? to : r->to;
+	for (size_t i = lg_gpu_step_of(r, from); from < to && i < r->n_steps; i++) {
+		int64_t end = to < r->step[i + 1] ? to : r->step[i + 1];
+
+		s->by[i][k] += end - from;
+		s->by[i][NAMES_MAX] -= end - from;
+		from = end;
+	}
+}
+
+static int collect(const struct lg_trace *t, const struct lg_gpu_run *r, struct times *s)
+{
+	struct lg_range_walk w = { .h = r->host, .covered = INT64_MIN + LG_GPU_ROUNDING_NS };
+	int64_t until = INT64_MIN;
+	uint32_t row;
+
+	while (w.h->thr != r->main)
+		w.h++;
+	s->by = lg_calloc(r->n_steps, sizeof *s->by);
+	if (!s->by)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < r->n_steps; i++)
+		s->by[i][NAMES_MAX] = r->step[i + 1] - r->step[i];
+	while (lg_range_next(t, &w, &row)) {
+		int64_t ts = t->span.ts[row] > until ? t->span.ts[row] : until;
+		size_t k = 0;
+
+		until = w.covered;
+		while (k < s->n && s->name[k] != t->span.name[row])
+			k++;
+		if (k == NAMES_MAX)
+			continue;
+		if (k == s->n)
+			s->name[s->n++] = t->span.name[row];
+		add(r, s, k, ts, until);
+	}
+	return 0;
+}
+
+/* "51 % in find_centers, 13 % in reader and 2 % in none", of v[0..NAMES_MAX], the largest first. */
+static const char *shares(struct lg_case *c, const struct times *s, const int64_t *v, int64_t all)
+{
+	char text[512] = "";
+	bool used[NAMES_MAX] = { false };
+	int64_t rest = all;
+	size_t len = 0;
+
+	for (size_t i = 0; i < TOLD; i++) {
+		size_t best = NAMES_MAX;
+
+		for (size_t k = 0; k < s->n; k++)
+			if (!used[k] && v[k] * 100 >= all && (best == NAMES_MAX || v[k] > v[best]))
+				best = k;
+		if (best == NAMES_MAX)
+			break;
+		used[best] = true;
+		rest -= v[best];
+		len += (size_t)snprintf(text + len, sizeof text - len, "%.0f %% in %.80s, ",
+					100 * (double)v[best] / (double)all,
+					lg_string(c->t, s->name[best]));
+	}
+	return lg_arena_printf(&c->v->arena, "%s%.0f %% in %s", text, 100 * (double)(rest > 0 ? rest : 0) / (double)all,
+			       len ? "others or none" : "ranges that are each less than 1 %, or none");
+}
+
+/* In which ranges slow steps took longer than those that are not slow. */
+static int say_slow(struct lg_case *c, const struct lg_gpu_run *r, const struct lg_step *step, const struct times *s)
+{
+	int64_t more[NAMES_MAX + 1] = { 0 }, all = 0, *normal = lg_calloc(r->n_steps, sizeof *normal);
+	size_t n_slow = 0;
+
+	if (!normal)
+		return LG_E_NOMEM;
+	for (size_t k = 0; k <= NAMES_MAX; k++) {
+		int64_t usual;
+		size_t n = 0;
+
+		for (size_t i = 0; i < r->n_steps; i++)
+			if (!step[i].slow)
+				normal[n++] = s->by[i][k];
+		usual = lg_median_i64(normal, n);
+		for (size_t i = 0; i < r->n_steps; i++)
+			if (step[i].slow && s->by[i][k] > usual) {
+				more[k] += s->by[i][k] - usual;
+				all += s->by[i][k] - usual;
+			}
+	}
+	lg_free(normal);
+	for (size_t i = 0; i < r->n_steps; i++)
+		n_slow += step[i].slow;
+	if (n_slow && all > 0)
+		lg_gpu_limit(c, "%zu slow step%s took longer by %.1f ms: %s", n_slow, n_slow == 1 ? "" : "s",
+			     (double)all / 1e6, shares(c, s, more, all));
+	return 0;
+}
+
+int lg_range_times(struct lg_case *c, const struct lg_gpu *g)
+{
+	struct lg_verdict *v = c->v;
+	size_t at = 0;
+
+	for (size_t i = 0; i < g->n; at += g->run[i++].n_steps) {
+		const struct lg_gpu_run *r = &g->run[i];
+		int64_t sum[NAMES_MAX + 1] = { 0 };
+		struct times s = { .n = 0 };
+		int rc;
+
+		if (r->scope != LG_SCOPE_RANGES || !r->n_steps)
+			continue;
+		rc = collect(c->t, r, &s);
+		for (size_t k = 0; !rc && k < r->n_steps; k++)
+			for (size_t n = 0; n <= NAMES_MAX; n++)
+				sum[n] += s.by[k][n];
+		if (!rc && !at)
+			v->bound_why = lg_arena_printf(&v->arena, "not judged: only ranges were traced; of the steps' "
+						       "time %s", shares(c, &s, sum, r->to - r->from));
+		if (!rc)
+			rc = say_slow(c, r, v->steps + at, &s);
+		lg_free(s.by);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}

@@ -190,6 +190,36 @@ static void refuses_json_that_is_no_trace(void **state)
 }
 
 /* torch.profiler's trace behind a long field of somebody else's, and in a frame that tells nothing. */
+/* What other tools call "samples", and lists of their own records. */
+static void refuses_json_of_other_tools(void **state)
+{
+	static const struct {
+		const char *text, *says;
+	} table[] = {
+		{ "{\"nodes\":[{\"id\":1}],\"startTime\":5,\"samples\":[1,2,1],\"timeDeltas\":[3,4,5]}",
+		  "test: JSON, but no trace: it has no traceEvents" },
+		{ "{\"files\":{\"a.py\":{}},\"samples\":[]}", "test: JSON, but no trace: it has no traceEvents" },
+		{ "{\"samples\":[[1,2],{\"x\":1}]}", "test: JSON, but no trace: it has no traceEvents" },
+		{ "[{\"id\":1,\"timestamps\":[{\"name\":\"HTTP_RECV_START\",\"ns\":5294383183578}]},{\"id\":1}]",
+		  "test: JSON, but no trace: none of its 2 records is an event that tells a time" },
+		{ "[{\"ph\":\"X\",\"name\":\"a\",\"ts\":\"soon\"}]",
+		  "test: JSON, but no trace: none of its 1 records is an event that tells a time" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		struct lg_error err = { 0 };
+		struct lg_trace *t = NULL;
+
+		if (!try_text(table[i].text, &t, &err))
+			fail_msg("read: %s", table[i].text);
+		assert_string_equal(err.message, table[i].says);
+	}
+	/* Of a trace, if an empty one. */
+	lg_trace_free(read_text("{\"traceEvents\":[{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\","
+				"\"args\":{\"name\":\"a\"}}]}"));
+}
+
 static void hands_torch_profilers_traces_on(void **state)
 {
 	char path[] = "/tmp/laggard-chrome-XXXXXX";
@@ -232,6 +262,7 @@ int main(void)
 		cmocka_unit_test(async_spans_get_tracks_and_arrows_flows),
 		cmocka_unit_test(samples_have_stacks),
 		cmocka_unit_test(refuses_json_that_is_no_trace),
+		cmocka_unit_test(refuses_json_of_other_tools),
 		cmocka_unit_test(hands_torch_profilers_traces_on),
 	};
 

@@ -84,7 +84,8 @@ static const char *shares(struct lg_case *c, const struct times *s, const int64_
 					100 * (double)v[best] / (double)all,
 					lg_string(c->t, s->name[best]));
 	}
-	return lg_arena_printf(&c->v->arena, "%s%.0f %% in %s", text, 100 * (double)(rest > 0 ? rest : 0) / (double)all,
+	return lg_arena_printf(&c->v->arena, "%s%.0f %% in %s", text,
+			       100 * (double)(rest > 0 ? rest : 0) / (double)all,
 			       len ? "others or none" : "ranges that are each less than 1 %, or none");
 }
 

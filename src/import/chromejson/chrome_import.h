@@ -21,6 +21,7 @@ struct chrome {
 	size_t n_halves, cap;
 	char *samples, *frames; /* text of the fields "samples" and "stackFrames" */
 	uint32_t n_samples, n_frames;
+	uint64_t n_metadata;
 	uint64_t n_odd;         /* of phases that make no rows */
 	uint64_t n_open, n_unmatched;
 };

@@ -155,6 +155,7 @@ static void event(struct chrome *c, const struct lg_event *e)
 		kin_counters(&c->k, e);
 		break;
 	case 'M':
+		c->n_metadata++;
 		kin_metadata(&c->k, e);
 		break;
 	default:
@@ -211,10 +212,28 @@ static int finish(struct chrome *c, struct lg_events *r, struct lg_error *err)
 	return 0;
 }
 
+static uint64_t rows_of(struct lg_builder *b)
+{
+	const struct lg_trace *t = lg_builder_trace(b);
+
+	return t->span.n + t->mark.n + t->counter.n + t->sample.n + t->flow.n;
+}
+
+/* JSON of some other tool, whose records or whose "samples" are none of a trace. */
+static int nothing_read(const struct chrome *c, const struct lg_events *r, struct lg_error *err)
+{
+	if (!c->k.n_events)
+		return lg_events_none(r, err);
+	return lg_fail(err, LG_E_FORMAT, LG_NO_OFFSET,
+		       "%s: JSON, but no trace: none of its %llu records is an event that tells a time",
+		       r->path, (unsigned long long)c->k.n_events);
+}
+
 int lg_chromejson_read(struct lg_events *r, struct lg_builder *b, struct lg_error *err)
 {
 	struct chrome c = { .k = { .b = b, .err = err, .path = r->path, .rank = -1,
 				   .last_ts = INT64_MIN } };
+	uint64_t before = rows_of(b);
 	struct lg_event e;
 	int rc;
 
@@ -232,6 +251,8 @@ int lg_chromejson_read(struct lg_events *r, struct lg_builder *b, struct lg_erro
 		rc = lg_events_none(r, err);
 	if (!rc)
 		rc = finish(&c, r, err);
+	if (!rc && !c.n_metadata && rows_of(b) == before)
+		rc = nothing_read(&c, r, err);
 	lg_free(c.halves);
 	lg_free(c.samples);
 	lg_free(c.frames);

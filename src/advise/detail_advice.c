@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* detail_advice.c - advice by a finding's detail (io.c, waits.c, loader_story.c, comms_rules.c). */
+/* detail_advice.c - advice by a finding's detail (io.c, waits.c, loader_story.c, gpu_rules.c, ...). */
 #include <string.h>
 
 #include "advise/advise.h"
@@ -111,6 +111,13 @@ static const struct {
 	    .tradeoff = "More heat and power for the same host; a budget that others count on.",
 	    .confirm = "nvidia-smi -q -d PERFORMANCE,POWER while it is slow: SW Power Cap active at a limit below the "
 		       "default." } },
+	{ "gpu.launch_bound", "pauses",
+	  { .fix = "See what the host did in these moments: the evidence names the calls, and \"laggard record\" beside "
+		   "the run shows who had the CPU and what the thread waited for. What prepares input belongs into "
+		   "workers or another thread, a step ahead, or onto the device; what writes or prints, into the "
+		   "background. Graphs or compilation do not help against pauses.",
+	    .tradeoff = "Input prepared ahead takes memory and CPUs, and is a step older.",
+	    .confirm = "Leave the named call out for a few steps (a constant in its place): the pauses go with it." } },
 	{ "comms.exposed", "send_recv",
 	  { .fix = "Stages of a pipeline wait for each other: more microbatches a step (the bubble is (stages - 1) / "
 		   "microbatches), a schedule that keeps stages busy (torch.distributed.pipelining.ScheduleInterleaved1F1B, "

@@ -93,13 +93,16 @@ static void a_loss_in_few_steps_is_at_most_low(void **state)
 		f = find(o.v, "gpu.launch_bound");
 		assert_non_null(f);
 		assert_string_equal(f->severity, "low");
-		assert_null(f->detail);
+		assert_string_equal(f->detail, "pauses");
 		assert_true(limited(&o, too_few));
 		done(&o);
 	}
 	p.n_steps = 30; /* in six */
 	o = first(&p, "gpu.launch_bound");
 	assert_string_equal(o.v->findings[0].severity, "high");
+	assert_string_equal(o.v->findings[0].detail, "pauses"); /* compilation does not help, though */
+	assert_non_null(strstr(o.v->findings[0].title, "6 pauses of "));
+	assert_null(strstr(o.v->findings[0].fix, "torch.compile"));
 	assert_false(limited(&o, too_few));
 	done(&o);
 	p.n_steps = 3; /* in each of three */
@@ -154,6 +157,38 @@ static void what_few_steps_run_is_at_most_low(void **state)
 	o = explain(&p);
 	assert_string_equal(find(o.v, "data.loader_wait")->severity, "low");
 	assert_true(limited(&o, "data.loader_wait"));
+	done(&o);
+}
+
+/* One pause in one step, in which the host runs operators that launch nothing: still one, by its function. */
+static void one_pause_of_many_operators_is_one(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	p.n_steps = 1;
+	p.n_kernels = 400;
+	p.hole_ns = 100 * US; /* before a first kernel there is no launch to wait for */
+	p.convs = 1;
+	p.python[0] = (struct gpu_python){ "train.py", "resize" };
+	p.python[1] = (struct gpu_python){ "train.py", "normalize" };
+	p.python_calls = 50000;
+	p.frames = true;
+	o = explain(&p);
+	f = find(o.v, "gpu.launch_bound");
+	assert_non_null(f);
+	assert_string_equal(f->severity, "low");
+	assert_string_equal(f->detail, "pauses");
+	assert_non_null(strstr(f->evidence[0].text, "longest pause"));
+	assert_non_null(strstr(f->evidence[0].text, "in train.py(7): step"));
+	assert_null(strstr(f->fix, "torch.compile"));
+	done(&o);
+	p = gpu_healthy; /* launches that are slow one by one are helped by compilation */
+	p.launch_ns = 120 * US;
+	o = first(&p, "gpu.launch_bound");
+	assert_string_equal(o.v->findings[0].detail, "not_compiled");
 	done(&o);
 }
 
@@ -249,6 +284,7 @@ int main(void)
 		cmocka_unit_test(marks_that_overlap_by_rounding_are_all_steps),
 		cmocka_unit_test(a_loss_in_few_steps_is_at_most_low),
 		cmocka_unit_test(what_few_steps_run_is_at_most_low),
+		cmocka_unit_test(one_pause_of_many_operators_is_one),
 		cmocka_unit_test(one_long_pause_does_not_grade_many_short_ones),
 		cmocka_unit_test(steps_whose_kernels_were_lost_are_left_out),
 		cmocka_unit_test(a_long_pause_joins_no_steps),

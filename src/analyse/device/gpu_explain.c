@@ -149,6 +149,15 @@ struct episodes {
 	size_t piece, step;
 };
 
+/* Where there are no steps: is p no more of the episode that first began and that reaches to end? */
+static bool is_apart(const struct lg_gpu_piece *first, int64_t end, const struct lg_gpu_piece *p)
+{
+	/* Whatever the host ran meanwhile, one pause is one. */
+	if (p->span == LG_NO_ROW || (first->cause == LG_GPU_BY_LAUNCH && p->cause == LG_GPU_BY_LAUNCH))
+		return p->ts != end;
+	return p->span != first->span;
+}
+
 /*
  * The time of the next episode of what is in mask: all of one step, or, where there are no steps to tell
  * apart, of one call (or stretch). 0: there is no more.
@@ -169,7 +178,7 @@ static int64_t next_episode(const struct lg_gpu_run *r, uint32_t mask, struct ep
 			while (steps && e->step + 1 < r->n_steps && r->step[e->step + 1] <= p->ts)
 				e->step++;
 		} else if (steps ? e->step + 1 < r->n_steps && p->ts >= r->step[e->step + 1]
-				 : p->span == LG_NO_ROW ? p->ts != end : p->span != first->span) {
+				 : is_apart(first, end, p)) {
 			break;
 		}
 		sum += p->dur;

@@ -12,6 +12,8 @@
 
 #define BIT(cause) (1u << (cause))
 #define STACKS_TAKE 0.2
+#define PAUSE_NS 2000000ll
+#define PAUSES_MOST 0.8
 
 static void cold(struct lg_case *c, const struct lg_gpu *g)
 {
@@ -63,32 +65,123 @@ static const char *launch_fix(struct lg_case *c, const struct lg_gpu_run *r)
 	return NULL; /* the rule's words fit */
 }
 
-static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
-{
-	const struct lg_gpu_run *r = NULL;
-	double share, gpu, queued, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_LAUNCH), &share, &r);
-	double per_step;
-	struct lg_finding *f;
+/* Stretches in which the device waits for a launch, whatever the host does meanwhile. */
+struct pauses {
+	int64_t all, long_ns; /* long: no launch is as slow as that */
+	int64_t at, longest;
+	size_t n_long;
+};
 
-	/* Below a tenth the device is fed well enough that other levers come first. */
-	if (!r || share < 0.10)
-		return;
-	(void)lg_gpu_lost(g, BIT(LG_GPU_BY_COMPUTE), &gpu, NULL);
+static struct pauses pauses_of(const struct lg_gpu_run *r)
+{
+	struct pauses p = { .at = 0 };
+	int64_t begin = 0, end = INT64_MIN;
+
+	for (size_t i = 0; i <= r->n_pieces; i++) {
+		const struct lg_gpu_piece *x = i < r->n_pieces ? &r->piece[i] : NULL;
+
+		if (x && x->cause != LG_GPU_BY_LAUNCH)
+			continue;
+		if (x && x->ts == end) {
+			end += x->dur;
+			continue;
+		}
+		if (end > begin && end - begin >= PAUSE_NS) {
+			p.long_ns += end - begin;
+			p.n_long++;
+		}
+		if (end > begin && end - begin > p.longest) {
+			p.longest = end - begin;
+			p.at = begin;
+		}
+		p.all += end > begin ? end - begin : 0;
+		begin = x ? x->ts : 0;
+		end = x ? x->ts + x->dur : 0;
+	}
+	return p;
+}
+
+/* The innermost span of the main thread that nearly all of the longest pause lies in; NULL = none. */
+static const char *around(struct lg_case *c, const struct lg_gpu_run *r, const struct pauses *p)
+{
+	const struct lg_trace *t = c->t;
+	uint32_t best = LG_NO_ROW;
+
+	for (uint32_t k = c->idx->span_off[r->main]; k < c->idx->span_off[r->main + 1]; k++) {
+		uint32_t row = c->idx->span[k];
+		int64_t ts = t->span.ts[row], end = lg_row_end(t, ts, t->span.dur[row]);
+		int64_t from = ts > p->at ? ts : p->at;
+		int64_t to = end < p->at + p->longest ? end : p->at + p->longest;
+
+		if (ts > p->at + p->longest)
+			break;
+		if (t->span.kind[row] != LG_SPAN_STEP && (double)(to - from) >= 0.9 * (double)p->longest &&
+		    (best == LG_NO_ROW || t->span.dur[row] < t->span.dur[best]))
+			best = row;
+	}
+	return best == LG_NO_ROW ? NULL : lg_gpu_place(c, LG_NO_ROW, best);
+}
+
+/* A few long pauses are no slow launches: neither compilation nor graphs help. */
+static void tell_pauses(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, double share)
+{
+	struct pauses p = pauses_of(r);
+	const char *where = r->main ? around(c, r, &p) : NULL;
+
+	f->title = lg_arena_printf(&c->v->arena, "the device waits %.0f %% of %s for the host to launch the next "
+				   "kernel, most of it in %s", share * 100,
+				   f->few ? "this window" : "the time",
+				   f->few || p.n_long < 5 ? "a few pauses"
+				   : lg_arena_printf(&c->v->arena, "%zu pauses of %.1f ms", p.n_long,
+						     (double)p.long_ns / (double)p.n_long / 1e6));
+	f->detail = "pauses";
+	lg_evidence_add(c, f, p.at, p.longest, "longest pause %.1f ms, of %.1f ms in all%s%s",
+			(double)p.longest / 1e6, (double)p.all / 1e6, where ? ": in " : "", where ? where : "");
+}
+
+static bool mostly_pauses(const struct lg_gpu_run *r)
+{
+	struct pauses p = pauses_of(r);
+
+	return (double)p.long_ns > PAUSES_MOST * (double)p.all;
+}
+
+/* Rows are missing (dropped, sampled): a gap may be a kernel that is not in the trace. The same holes that
+ * leave queued work without a start make launches look late. */
+static bool may_miss_rows(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r, double share)
+{
+	double queued;
+
 	(void)lg_gpu_lost(g, BIT(LG_GPU_BY_QUEUED), &queued, NULL);
-	/* Rows are missing (dropped, sampled): a gap may be a kernel that is not in the trace. The
-	 * same holes that leave queued work without a start make launches look late. */
 	if (queued > 0.15 && queued > 0.5 * share) {
 		lg_gpu_limit(c, "whether the host launches too slowly cannot be told: %.0f %% of the window "
 				"looks like it, but device rows seem to be missing; capture again "
 				"unsampled", share * 100);
-		return;
+		return true;
 	}
 	if (r->unrun_share > 0.5 * share) {
 		lg_gpu_limit(c, "whether the host launches too slowly cannot be told: %.0f %% of the window "
 				"looks like it, but %.0f %% of the launches have no kernel in the trace",
 			     share * 100, r->unrun_share * 100);
-		return;
+		return true;
 	}
+	return false;
+}
+
+static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
+{
+	const struct lg_gpu_run *r = NULL;
+	double share, gpu, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_LAUNCH), &share, &r);
+	double per_step;
+	struct lg_finding *f;
+	bool pauses;
+
+	/* Below a tenth the device is fed well enough that other levers come first. */
+	if (!r || share < 0.10)
+		return;
+	(void)lg_gpu_lost(g, BIT(LG_GPU_BY_COMPUTE), &gpu, NULL);
+	if (may_miss_rows(c, g, r, share))
+		return;
 	f = lg_gpu_finding(c, g, "gpu.launch_bound", lost, share, share > 0.2 ? 0.92 : 0.85, r);
 	if (!f)
 		return;
@@ -99,16 +192,14 @@ static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
 				   "kernel: %.0f kernels a %s, half of them shorter than %.0f us",
 				   share * 100, per_step, r->n_steps ? "step" : "window",
 				   (double)r->median_kernel / 1e3);
-	f->fix = launch_fix(c, r);
-	if (f->few && f->severity[0] == 'l') {
-		f->title = lg_arena_printf(&c->v->arena, "the device waits %.0f %% of this window for the host to "
-					   "launch the next kernel, most of it in a few pauses", share * 100);
-		f->fix = "See what the host did in these moments: \"laggard record\" beside the run shows who had the "
-			 "CPU, and what the thread waited for. Graphs or compilation do not help against pauses.";
-	}
+	pauses = mostly_pauses(r) || (f->few && f->severity[0] == 'l');
+	if (pauses)
+		tell_pauses(c, f, r, share);
+	else
+		f->fix = launch_fix(c, r);
 	f->culprit.tid = r->main ? c->t->thread.tid[r->main] : -1;
 	/* Nsight and traces without operators cannot show a compiled region. */
-	if (f->severity[0] != 'l' && !r->compiled && !r->n_graph_launches && r->n_ops) {
+	if (!pauses && f->severity[0] != 'l' && !r->compiled && !r->n_graph_launches && r->n_ops) {
 		f->detail = "not_compiled";
 		lg_evidence_add(c, f, INT64_MIN, 0, "no compiled region and no graph in this window: every operator "
 				"is launched by itself");

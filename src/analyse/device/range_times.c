@@ -90,7 +90,8 @@ static const char *shares(struct lg_case *c, const struct times *s, const int64_
 }
 
 /* In which ranges slow steps took longer than those that are not slow. */
-static int say_slow(struct lg_case *c, const struct lg_gpu_run *r, const struct lg_step *step, const struct times *s)
+static int say_slow(struct lg_case *c, const struct lg_gpu_run *r, const struct lg_step *step,
+		    const struct times *s)
 {
 	int64_t more[NAMES_MAX + 1] = { 0 }, all = 0, *normal = lg_calloc(r->n_steps, sizeof *normal);
 	size_t n_slow = 0;
@@ -138,8 +139,8 @@ int lg_range_times(struct lg_case *c, const struct lg_gpu *g)
 			for (size_t n = 0; n <= NAMES_MAX; n++)
 				sum[n] += s.by[k][n];
 		if (!rc && !at)
-			v->bound_why = lg_arena_printf(&v->arena, "not judged: only ranges were traced; of the steps' "
-						       "time %s", shares(c, &s, sum, r->to - r->from));
+			v->bound_why = lg_arena_printf(&v->arena, "not judged: only ranges were traced; of the "
+						       "steps' time %s", shares(c, &s, sum, r->to - r->from));
 		if (!rc)
 			rc = say_slow(c, r, v->steps + at, &s);
 		lg_free(s.by);

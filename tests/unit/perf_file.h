@@ -14,7 +14,7 @@
 #include "import/perfdata/perfdata.h"
 
 struct file {
-	uint8_t p[1 << 16];
+	uint8_t p[1 << 17];
 	size_t n;
 	bool swap;
 };

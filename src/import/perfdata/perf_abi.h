@@ -21,8 +21,9 @@ enum {
 	PD_THREAD_MAP, PD_CPU_MAP, PD_STAT_CONFIG, PD_STAT, PD_STAT_ROUND, PD_EVENT_UPDATE,
 	PD_TIME_CONV, PD_HEADER_FEATURE, PD_COMPRESSED, PD_FINISHED_INIT, PD_COMPRESSED2,
 	PD_BPF_METADATA, PD_SCHEDSTAT_CPU, PD_SCHEDSTAT_DOMAIN, PD_USER_MAX = 127,
-	/* simpleperf (Android): system/extras/simpleperf/record.h */
-	PD_SIMPLE_FIRST = 32768, PD_SIMPLE_LAST = 32768 + 63
+	/* simpleperf (Android): system/extras/simpleperf/record.h; misc is the high half of the size */
+	PD_SIMPLE_FIRST = 32768, PD_SIMPLE_SPLIT = 32772, PD_SIMPLE_SPLIT_END = 32773,
+	PD_SIMPLE_TRACING_DATA = 32777, PD_SIMPLE_LAST = 32768 + 63
 };
 
 /* enum perf_event_sample_format */

@@ -108,9 +108,15 @@ int lg_pd_file_unpack(struct lg_pd_file *f, const struct lg_pd_record *r,
 
 uint64_t lg_pd_payload(const struct lg_pd_record *r, bool swap)
 {
+	uint32_t n;
+
 	if (r->type == PD_AUXTRACE && r->size >= 16)
 		return pd_u64(r->p + 8, swap);
-	if (r->type == PD_HEADER_TRACING_DATA && r->size >= 12)
-		return ((uint64_t)pd_u32(r->p + 8, swap) + 7) & ~7ull;
+	if (r->type == PD_HEADER_TRACING_DATA && r->size >= 12) {
+		n = pd_u32(r->p + 8, swap);
+		return n <= r->size - 12u ? 0 : ((uint64_t)n + 7) & ~7ull;
+	}
+	if (r->type >= PD_SIMPLE_FIRST && r->type <= PD_SIMPLE_LAST && r->size == PD_RECORD_HEADER && r->misc)
+		return ((uint32_t)r->misc << 16 | pd_u16(r->p + 6, swap)) - (uint64_t)PD_RECORD_HEADER;
 	return 0;
 }

@@ -45,7 +45,7 @@ static inline bool lg_pd_is_compressed(const struct lg_pd_record *r)
 /* Call each for the records that a compressed one completes, until it fails; LG_E_NOMEM. */
 int lg_pd_file_unpack(struct lg_pd_file *f, const struct lg_pd_record *r,
 		      int (*each)(void *self, const struct lg_pd_record *r), void *self) LG_MUST_CHECK;
-/* What follows a record without being one. */
+/* Bytes that follow a record without being one. simpleperf has its tracing data inside the record. */
 uint64_t lg_pd_payload(const struct lg_pd_record *r, bool swap);
 
 #endif /* LG_IMPORT_PERFDATA_PERF_FILE_H */

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -203,6 +205,38 @@ static void clock_data_feature(struct lg_pd_header *h, struct pd_cursor c)
 	h->clock_ns = clock;
 }
 
+/* Of simpleperf, "sched:sched_switch,2,47": what an event is called, its type and config. */
+static void event_type(struct lg_pd_header *h, const char *line, size_t n)
+{
+	const char *config = memrchr(line, ',', n);
+	const char *type = config ? memrchr(line, ',', (size_t)(config - line)) : NULL;
+
+	for (uint32_t i = 0; type && i < h->attrs.n; i++) {
+		const struct lg_pd_attr *a = &h->attrs.attr[i];
+
+		/* What every perf knows is called as perf calls it. */
+		if (a->type != PD_TYPE_TRACEPOINT && a->type < PD_TYPE_RAW)
+			continue;
+		if (strtoul(type + 1, NULL, 10) == a->type && strtoull(config + 1, NULL, 10) == a->config)
+			name_event(h, i, line, (size_t)(type - line));
+	}
+}
+
+/* Of simpleperf: pairs of texts, each with its NUL. */
+static void meta_info_feature(struct lg_pd_header *h, struct pd_cursor c)
+{
+	while (!c.bad && pd_left(&c)) {
+		const char *key = pd_take_string(&c), *value = pd_take_string(&c);
+
+		if (strcmp(key, "event_type_info"))
+			continue;
+		for (const char *end; *value; value = end + (*end != 0)) {
+			end = value + strcspn(value, "\n");
+			event_type(h, value, (size_t)(end - value));
+		}
+	}
+}
+
 int lg_pd_header_feature(struct lg_pd_header *h, uint32_t id, const uint8_t *p, size_t n,
 			 struct lg_error *err)
 {
@@ -254,8 +288,11 @@ int lg_pd_header_feature(struct lg_pd_header *h, uint32_t id, const uint8_t *p, 
 	case PDH_CLOCK_DATA:
 		clock_data_feature(h, c);
 		break;
-	case PDH_SIMPLE_FILE:
 	case PDH_SIMPLE_META_INFO:
+		h->simpleperf = true;
+		meta_info_feature(h, c);
+		break;
+	case PDH_SIMPLE_FILE:
 	case PDH_SIMPLE_FILE2:
 		h->simpleperf = true;
 		break;

@@ -50,6 +50,8 @@ struct lg_pd {
 	struct lg_pd_members members;
 	struct lg_error *err;     /* of the caller, for what is called back */
 	struct lg_pd_order order;
+	uint8_t *split;           /* of simpleperf: parts of one record, until the last one has come */
+	size_t n_split, split_cap;
 	bool settled;             /* events have names: samples may be handed out */
 	/* counts for the closing notes */
 	uint64_t records, unknown_type, unknown_at, deferred;

@@ -190,6 +190,15 @@ static bool plausible(const uint8_t *p, bool swap)
 	return known_type(pd_u32(p, swap)) && size >= PD_RECORD_HEADER;
 }
 
+/* simpleperf's own records may be longer than 16 bits can say: what then follows the header is payload. */
+static bool is_long(const struct lg_pd_stream *s, const uint8_t *p)
+{
+	uint32_t type = pd_u32(p, s->swap), high = pd_u16(p + 4, s->swap);
+
+	return type >= PD_SIMPLE_FIRST && type <= PD_SIMPLE_LAST && high &&
+	       (high << 16 | pd_u16(p + 6, s->swap)) <= s->limit - s->pos;
+}
+
 /* Three records in a row, or up to the very end, that make sense. */
 static int chain_at(struct lg_pd_stream *s)
 {
@@ -238,12 +247,13 @@ int lg_pd_stream_next(struct lg_pd_stream *s, struct lg_pd_record *ret)
 	if (rc <= 0)
 		return rc;
 	p = s->block->bytes + s->at;
-	if (__builtin_expect(!plausible(p, s->swap), 0)) {
+	if (__builtin_expect(!plausible(p, s->swap) && !is_long(s, p), 0)) {
 		rc = resync(s);
 		if (rc <= 0)
 			return rc;
 	}
-	size = pd_u16(s->block->bytes + s->at + 6, s->swap);
+	p = s->block->bytes + s->at;
+	size = __builtin_expect(is_long(s, p), 0) ? PD_RECORD_HEADER : pd_u16(p + 6, s->swap);
 	rc = lg_pd_stream_ensure(s, size);
 	if (rc <= 0)
 		return rc;

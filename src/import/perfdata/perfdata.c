@@ -23,6 +23,8 @@ enum {
 	WINDOW_BYTES = 32 << 20,
 	/* Of a folder that is known, so only what was written in disorder waits: at most this. */
 	FOLDER_WINDOW_BYTES = 256 << 20,
+	/* The formats of every event of a kernel have 2 MB. */
+	TRACING_MAX = 64 << 20,
 	/* pairs of clock readings are two calls one after the other, the first in microseconds
 	 * (record__init_clock() in tools/perf/builtin-record.c) */
 	CLOCK_PAIR_ERROR_NS = 50000,
@@ -251,34 +253,94 @@ static int unpacked_record(void *self, const struct lg_pd_record *r)
 	return any_record(p, r, p->err);
 }
 
+static int too_much_tracing(uint64_t n, uint64_t offset, struct lg_error *err)
+{
+	return lg_fail(err, LG_E_LIMIT, offset, "tracing data of %llu bytes", (unsigned long long)n);
+}
+
+static int tracing_data(struct lg_pd *p, const uint8_t *bytes, size_t n, uint64_t offset,
+			struct lg_error *err)
+{
+	int rc = before_change(p, err);
+
+	if (rc)
+		return rc;
+	rc = lg_pd_header_feature(&p->h, PDH_TRACING_DATA, bytes, n, err);
+	if (rc == LG_E_NOMEM)
+		return rc;
+	if (rc) {
+		p->h.features_damaged++;
+		p->h.damaged_at = offset;
+	}
+	after_change(p);
+	return 0;
+}
+
+/* A u32 says how much it is; in simpleperf's records the rest is padding. */
+static int counted_tracing_data(struct lg_pd *p, const uint8_t *bytes, size_t room, uint64_t offset,
+				struct lg_error *err)
+{
+	uint32_t n = room >= 4 ? pd_u32(bytes, p->h.swap) : 0;
+
+	return n ? tracing_data(p, bytes + 4, n < room - 4 ? n : room - 4, offset, err) : 0;
+}
+
+/* What is beyond a record with a payload of n bytes, of which all may not be there. */
+static int tracing_record(struct lg_pd *p, const struct lg_pd_record *r, uint64_t n, struct lg_error *err)
+{
+	struct lg_pd_stream *in = &p->f->in;
+	const uint8_t *bytes;
+	int rc;
+
+	if (!n)
+		return counted_tracing_data(p, r->p + PD_RECORD_HEADER, r->size - (size_t)PD_RECORD_HEADER,
+					    r->offset, err);
+	if (n > TRACING_MAX)
+		return too_much_tracing(n, r->offset, err);
+	rc = lg_pd_stream_ensure(in, (size_t)n);
+	if (rc <= 0)
+		return rc ? nomem(err) : 0;
+	bytes = in->block->bytes + in->at;
+	return r->type == PD_HEADER_TRACING_DATA ? tracing_data(p, bytes, (size_t)n, r->offset, err)
+						 : counted_tracing_data(p, bytes, (size_t)n, r->offset, err);
+}
+
 static int payload_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_error *err)
 {
 	struct lg_pd_stream *in = &p->f->in;
 	uint64_t n = lg_pd_payload(r, p->h.swap);
-	int rc;
+	int rc = 0;
 
-	if (r->type == PD_HEADER_TRACING_DATA && n) {
-		if (n > 64 << 20)
-			return lg_fail(err, LG_E_LIMIT, r->offset, "tracing data of %llu bytes",
-				       (unsigned long long)n);
-		rc = lg_pd_stream_ensure(in, (size_t)n);
-		if (rc < 0)
-			return nomem(err);
-		if (rc) {
-			rc = before_change(p, err);
-			if (rc)
-				return rc;
-			rc = lg_pd_header_feature(&p->h, PDH_TRACING_DATA, in->block->bytes + in->at,
-						  (size_t)n, err);
-			if (rc == LG_E_NOMEM)
-				return rc;
-			p->h.features_damaged += rc != 0;
-			after_change(p);
-		}
-	}
-	if (n && lg_pd_stream_skip(in, n) < n)
+	if (r->type == PD_HEADER_TRACING_DATA || r->type == PD_SIMPLE_TRACING_DATA)
+		rc = tracing_record(p, r, n, err);
+	if (!rc && n && lg_pd_stream_skip(in, n) < n)
 		p->f->cut_payload = true;
-	return in->nomem ? nomem(err) : 0;
+	return in->nomem ? nomem(err) : rc;
+}
+
+/* simpleperf wrote a record that is longer than 16 bits can say in parts, before its records could be so long
+ * themselves. Of those it wrote so, tracing data is asked for here. */
+static int split_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_error *err)
+{
+	size_t n = r->size - (size_t)PD_RECORD_HEADER, have = p->n_split;
+	uint32_t type;
+
+	if (r->type == PD_SIMPLE_SPLIT) {
+		if (n > TRACING_MAX - have)
+			return too_much_tracing(have + n, r->offset, err);
+		if (lg_grow(&p->split, &p->split_cap, have + n, 1))
+			return nomem(err);
+		memcpy(p->split + have, r->p + PD_RECORD_HEADER, n);
+		p->n_split += n;
+		return 0;
+	}
+	p->n_split = 0;
+	if (have < PD_RECORD_HEADER)
+		return 0;
+	type = pd_u32(p->split, p->h.swap);
+	if (type != PD_HEADER_TRACING_DATA && type != PD_SIMPLE_TRACING_DATA)
+		return 0;
+	return counted_tracing_data(p, p->split + PD_RECORD_HEADER, have - PD_RECORD_HEADER, r->offset, err);
 }
 
 /* Of a kind that may be younger than this program. */
@@ -331,8 +393,13 @@ static int any_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_e
 	case PD_AUXTRACE:
 	case PD_HEADER_TRACING_DATA:
 		return payload_record(p, r, err);
+	case PD_SIMPLE_SPLIT:
+	case PD_SIMPLE_SPLIT_END:
+		return split_record(p, r, err);
 	default:
-		if (r->type > PD_SCHEDSTAT_DOMAIN && r->type < PD_SIMPLE_FIRST)
+		if (r->type >= PD_SIMPLE_FIRST)
+			return payload_record(p, r, err);
+		if (r->type > PD_SCHEDSTAT_DOMAIN)
 			unknown_record(p, r);
 		break;
 	}
@@ -662,6 +729,7 @@ static int import_input(const struct input *in, struct lg_builder *b, struct lg_
 	lg_pd_code_done(&p->code);
 	lg_pd_header_done(&p->h);
 	lg_free(p->cpu);
+	lg_free(p->split);
 	lg_free(p);
 	if (!rc && lg_builder_failed(b))
 		rc = nomem(err);

@@ -292,6 +292,57 @@ static void says_what_is_behind_the_last_part(void **state)
 	lg_trace_free(t);
 }
 
+/* -- what a processor wrote itself -- */
+
+static void put_aux(struct file *f, uint32_t kind, size_t n)
+{
+	size_t at = begin(f, PD_AUXTRACE_INFO, 0);
+
+	put32(f, kind);
+	put32(f, 0);
+	end(f, at);
+	for (int i = 0; i < 2 && n; i++) {
+		at = begin(f, PD_AUXTRACE, 0);
+		put64(f, n);
+		put_text(f, "", 32); /* offset, reference, idx, tid, cpu, reserved */
+		end(f, at);
+		put_text(f, "", n);
+	}
+}
+
+static const char *text_of(const struct lg_trace *t, enum lg_diag_id id)
+{
+	for (size_t i = 0; i < t->diag.n; i++)
+		if (t->diag.id[i] == (uint32_t)id)
+			return lg_string(t, t->diag.text[i]);
+	return "";
+}
+
+static void check_aux(uint32_t kind, size_t bytes, const char *want)
+{
+	size_t data = start(&file);
+	struct lg_trace *t;
+
+	if (kind)
+		put_aux(&file, kind, bytes);
+	put_sample(&file, 7, 100);
+	t = finish(&file, data);
+	assert_int_equal(t->sample.n, 1);
+	assert_int_equal(diags(t, LG_DIAG_HW_TRACE), kind != 0);
+	assert_non_null(strstr(text_of(t, LG_DIAG_HW_TRACE), want));
+	lg_trace_free(t);
+}
+
+static void says_what_it_does_not_decode(void **state)
+{
+	(void)state;
+	check_aux(1, 4096, "8192 bytes of Intel PT; let perf make samples");
+	check_aux(3, 64, "128 bytes of Arm CoreSight");
+	check_aux(4, 0, "it was Arm SPE; nothing of it is in the file");
+	check_aux(1000, 8, "16 bytes of an unknown kind");
+	check_aux(0, 0, "");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -300,6 +351,7 @@ int main(void)
 		cmocka_unit_test(tells_the_threads_of_the_kernel),
 		cmocka_unit_test(process_2_may_be_anybody),
 		cmocka_unit_test(says_what_is_behind_the_last_part),
+		cmocka_unit_test(says_what_it_does_not_decode),
 	};
 
 	return cmocka_run_group_tests_name("perf notes", tests, NULL, NULL);

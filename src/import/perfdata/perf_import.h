@@ -50,6 +50,9 @@ struct lg_pd {
 	struct lg_pd_members members;
 	struct lg_error *err;     /* of the caller, for what is called back */
 	struct lg_pd_order order;
+	uint64_t aux_bytes;       /* of a processor's trace */
+	uint32_t aux_kind;        /* enum auxtrace_type of tools/perf/util/auxtrace.h; 0 = not told */
+	bool aux;                 /* one was taken */
 	uint8_t *split;           /* of simpleperf: parts of one record, until the last one has come */
 	size_t n_split, split_cap;
 	bool settled;             /* events have names: samples may be handed out */

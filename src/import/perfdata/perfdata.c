@@ -313,6 +313,7 @@ static int payload_record(struct lg_pd *p, const struct lg_pd_record *r, struct 
 
 	if (r->type == PD_HEADER_TRACING_DATA || r->type == PD_SIMPLE_TRACING_DATA)
 		rc = tracing_record(p, r, n, err);
+	p->aux_bytes += r->type == PD_AUXTRACE ? n : 0;
 	if (!rc && n && lg_pd_stream_skip(in, n) < n)
 		p->f->cut_payload = true;
 	return in->nomem ? nomem(err) : rc;
@@ -390,6 +391,11 @@ static int any_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_e
 		}
 		after_change(p);
 		return rc;
+	case PD_AUXTRACE_INFO:
+		p->aux = true;
+		if (r->size >= PD_RECORD_HEADER + 4)
+			p->aux_kind = pd_u32(r->p + PD_RECORD_HEADER, p->h.swap);
+		break;
 	case PD_AUXTRACE:
 	case PD_HEADER_TRACING_DATA:
 		return payload_record(p, r, err);
@@ -497,11 +503,31 @@ static void note_proof(struct lg_pd *p, const struct lg_pd_code *c)
 	     "recorded, unchanged since: %zu (the file does not say where it was recorded)", c->home.refused);
 }
 
+/* What perf's decoders make of it are samples, and those can be read. */
+static void note_hardware_trace(struct lg_pd *p)
+{
+	static const char *const kinds[] = { "a kind that is not told", "Intel PT", "Intel BTS",
+					     "Arm CoreSight", "Arm SPE", "s390 CPU sampling",
+					     "HiSilicon PTT", "VPA dispatch" };
+	const char *kind = p->aux_kind < sizeof kinds / sizeof *kinds ? kinds[p->aux_kind] : "an unknown kind";
+
+	if (!p->aux && !p->aux_bytes)
+		return;
+	if (!p->aux_bytes)
+		note(p, LG_DIAG_HW_TRACE, 1, "it was %s; nothing of it is in the file", kind);
+	else
+		note(p, LG_DIAG_HW_TRACE, 1, "%llu bytes of %s; %s", (unsigned long long)p->aux_bytes, kind,
+		     p->h.simpleperf ? "record with simpleperf record -e cpu-clock -g for samples"
+				     : "let perf make samples of them: perf inject --itrace=i100usl -i FILE -o OUT, "
+				       "or perf script --itrace=i100usl");
+}
+
 static void notes(struct lg_pd *p)
 {
 	for (size_t i = 0; i < p->n_files; i++)
 		note_file(p, &p->file[i]);
 	note_members(p);
+	note_hardware_trace(p);
 	note(p, LG_DIAG_FILE_DAMAGED, p->short_records, "%llu records are shorter than their content, "
 	     "the first at byte %llu", (unsigned long long)p->short_records,
 	     (unsigned long long)p->short_at);

@@ -326,6 +326,17 @@ static int judge_without_steps(struct lg_case *c, struct lg_error *err)
 	return c->t->sample.n && !found ? lg_find_foreign(c, err) : 0;
 }
 
+/* A recording that holds nothing, which its importer says. */
+static bool is_empty(const struct lg_trace *t)
+{
+	if (t->sample.n || t->state.n || t->span.n)
+		return false;
+	for (size_t i = 0; i < t->diag.n; i++)
+		if (t->diag.id[i] == LG_DIAG_NO_SAMPLES)
+			return true;
+	return false;
+}
+
 static int judge(struct lg_case *c, struct lg_error *err)
 {
 	struct lg_pieces path = { 0 };
@@ -341,7 +352,8 @@ static int judge(struct lg_case *c, struct lg_error *err)
 		if (rc)
 			return rc > 0 ? 0 : lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
 	}
-	if (ref == UINT32_MAX && !say_no_repetition(c))
+	c->v->empty = is_empty(c->t);
+	if (ref == UINT32_MAX && !c->v->empty && !say_no_repetition(c))
 		lg_limit(c, c->has_states && !c->victim_pid
 				    ? "no repeating steps were found: no marks of a training loop in this input; "
 				      "--victim PID names the process to judge"

@@ -105,6 +105,7 @@ struct lg_verdict {
 
 	/* Schema 1 "steps": NAN / NULL where unknown. */
 	size_t n_judged, n_slow;
+	bool empty; /* nothing was recorded that could have steps */
 	double median_ms, p99_ms, slow_threshold_ms, period_s, period_p, shift_s, slope;
 	const char *shape, *scope; /* NULL = null */
 	int32_t *ranks;

@@ -195,6 +195,8 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 	} else if (!v->n_judged && v->n_steps) {
 		add(&b, "Nothing is judged: %zu step%s in this input, and the limits below say why not.", v->n_steps,
 		    v->n_steps == 1 ? "" : "s");
+	} else if (!v->n_judged && v->empty) {
+		add(&b, "The recording holds no samples: nothing is judged.");
 	} else if (!v->n_judged) {
 		add(&b, "No repeating training steps found in this input: nothing is judged.");
 	} else if (v->n_findings && v->findings[0].excess_share >= 0.3 && v->n_slow >= 5) {

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import struct
 import subprocess
 
 import pytest
@@ -104,6 +105,19 @@ def test_a_healthy_run_is_said_to_be_healthy(laggard, trace):
     done = laggard("explain", trace("empty"), "--fail-on", "info")
     assert done.returncode == 0
     assert done.stdout.startswith("No repeating training steps")
+
+
+def test_a_recording_of_nothing_is_said_to_be_one(laggard, tmp_path):
+    """A perf.data file of one event and one COMM record, as perf record -- true may leave it."""
+    attr = struct.pack("<IIQQQQQ", 1, 112, 0, 1000, 0x7, 0, 1 << 18).ljust(112, b"\0") + struct.pack("<QQ", 0, 0)
+    comm = struct.pack("<IHHII16sIIQ", 3, 0, 48, 7, 7, b"true", 7, 7, 100)
+    head = struct.pack("<8s7Q", b"PERFILE2", 104, 128, 104, 128, 104 + 128, len(comm), 0).ljust(104, b"\0")
+    path = tmp_path / "perf.data"
+    path.write_bytes(head + attr + comm)
+    done = laggard("explain", path)
+    assert done.returncode == 0
+    assert done.stdout.startswith("The recording holds no samples") and "over at once" in done.stdout
+    assert "no repeating steps" not in done.stdout
 
 
 @pytest.mark.parametrize("on, status", (("high", 3), ("medium", 3), ("low", 3), ("info", 3),

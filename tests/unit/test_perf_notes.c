@@ -343,6 +343,40 @@ static void says_what_it_does_not_decode(void **state)
 	check_aux(0, 0, "");
 }
 
+/* -- nothing -- */
+
+static struct lg_trace *without_samples(uint32_t type)
+{
+	size_t data = start(&file), at;
+
+	put_comm(&file, 7, "true", 100);
+	if (type) {
+		at = begin(&file, type, 0);
+		put_text(&file, "", 32);
+		end(&file, at);
+	}
+	return finish(&file, data);
+}
+
+static void says_that_there_are_no_samples(void **state)
+{
+	struct lg_trace *t = without_samples(0);
+	size_t data;
+
+	(void)state;
+	assert_int_equal(diags(t, LG_DIAG_NO_SAMPLES), 1);
+	assert_non_null(strstr(text_of(t, LG_DIAG_NO_SAMPLES), "over at once"));
+	lg_trace_free(t);
+	t = without_samples(PD_STAT);
+	assert_non_null(strstr(text_of(t, LG_DIAG_NO_SAMPLES), "perf stat"));
+	lg_trace_free(t);
+	data = start(&file);
+	put_sample(&file, 7, 100);
+	t = finish(&file, data);
+	assert_int_equal(diags(t, LG_DIAG_NO_SAMPLES), 0);
+	lg_trace_free(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -352,6 +386,7 @@ int main(void)
 		cmocka_unit_test(process_2_may_be_anybody),
 		cmocka_unit_test(says_what_is_behind_the_last_part),
 		cmocka_unit_test(says_what_it_does_not_decode),
+		cmocka_unit_test(says_that_there_are_no_samples),
 	};
 
 	return cmocka_run_group_tests_name("perf notes", tests, NULL, NULL);

@@ -137,6 +137,8 @@ static void it_says_so_when_nothing_is_wrong(void **state)
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is judged: 1 step in"));
 	v.n_steps = 0;
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "No repeating training steps"));
+	v.empty = true;
+	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "holds no samples"));
 }
 
 static void markdown_escapes_what_it_quotes(void **state)

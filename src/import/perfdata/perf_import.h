@@ -50,6 +50,7 @@ struct lg_pd {
 	struct lg_pd_members members;
 	struct lg_error *err;     /* of the caller, for what is called back */
 	struct lg_pd_order order;
+	bool sampled, counted;    /* there are samples; counts of perf stat */
 	uint64_t aux_bytes;       /* of a processor's trace */
 	uint32_t aux_kind;        /* enum auxtrace_type of tools/perf/util/auxtrace.h; 0 = not told */
 	bool aux;                 /* one was taken */

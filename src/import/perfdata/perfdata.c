@@ -168,10 +168,12 @@ static int hand_over(struct lg_pd *p, const struct lg_pd_entry *e)
 
 	if (rc)
 		return rc;
-	if (type == PD_SAMPLE)
+	if (type == PD_SAMPLE) {
+		p->sampled = true;
 		look_at_sample(p, h);
-	else
+	} else {
 		look_at_change(p, e->rec, type);
+	}
 	return 0;
 }
 
@@ -391,6 +393,9 @@ static int any_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_e
 		}
 		after_change(p);
 		return rc;
+	case PD_STAT:
+		p->counted = true;
+		break;
 	case PD_AUXTRACE_INFO:
 		p->aux = true;
 		if (r->size >= PD_RECORD_HEADER + 4)
@@ -509,10 +514,12 @@ static void note_hardware_trace(struct lg_pd *p)
 	static const char *const kinds[] = { "a kind that is not told", "Intel PT", "Intel BTS",
 					     "Arm CoreSight", "Arm SPE", "s390 CPU sampling",
 					     "HiSilicon PTT", "VPA dispatch" };
-	const char *kind = p->aux_kind < sizeof kinds / sizeof *kinds ? kinds[p->aux_kind] : "an unknown kind";
+	const char *kind = "an unknown kind";
 
 	if (!p->aux && !p->aux_bytes)
 		return;
+	if (p->aux_kind < sizeof kinds / sizeof *kinds)
+		kind = kinds[p->aux_kind];
 	if (!p->aux_bytes)
 		note(p, LG_DIAG_HW_TRACE, 1, "it was %s; nothing of it is in the file", kind);
 	else
@@ -522,11 +529,22 @@ static void note_hardware_trace(struct lg_pd *p)
 				       "or perf script --itrace=i100usl");
 }
 
+/* Of a folder, what is missing tells already. Switches are something to go by, too. */
+static void note_no_samples(struct lg_pd *p)
+{
+	if (p->sampled || lg_builder_trace(p->b)->state.n || (p->h.in_folder && p->n_files == 1))
+		return;
+	note(p, LG_DIAG_NO_SAMPLES, 1, "%s",
+	     p->counted ? "perf stat wrote it, which counts only"
+	     : p->aux ? "only a processor's trace" : "its command was over at once, or nothing of it ran");
+}
+
 static void notes(struct lg_pd *p)
 {
 	for (size_t i = 0; i < p->n_files; i++)
 		note_file(p, &p->file[i]);
 	note_members(p);
+	note_no_samples(p);
 	note_hardware_trace(p);
 	note(p, LG_DIAG_FILE_DAMAGED, p->short_records, "%llu records are shorter than their content, "
 	     "the first at byte %llu", (unsigned long long)p->short_records,

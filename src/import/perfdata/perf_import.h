@@ -11,6 +11,7 @@
  */
 #ifndef LG_IMPORT_PERFDATA_PERF_IMPORT_H
 #define LG_IMPORT_PERFDATA_PERF_IMPORT_H
+#include "import/idle.h"
 #include "import/perfdata/perf_chains.h"
 #include "import/perfdata/perf_folder.h"
 #include "import/perfdata/perf_handover.h"
@@ -34,6 +35,7 @@ struct lg_pd {
 	bool timeless_file;       /* no event has a time: samples are numbered, 1 us apart */
 	int64_t last_ts;          /* of what was handed out last */
 	int64_t first_ts;
+	struct lg_idle idle;
 	uint64_t timeless;        /* samples without time */
 	uint64_t short_records, short_at, n_throttles;
 	uint64_t lost, lost_by_event; /* what the buffers had no room for, by when and by whose it was */

@@ -275,6 +275,16 @@ static void throttle_record(struct lg_pd *p, const struct lg_pd_sample *who, int
 
 /* -- samples -- */
 
+/* Of number 0: the idle task, or a thread that the recorder's PID namespace does not know. */
+static uint32_t idle_flag(struct lg_pd *p, uint16_t misc, lg_stk stk)
+{
+	uint16_t mode = misc & PDM_CPUMODE;
+
+	if (mode == PDM_USER || mode == PDM_GUEST_USER)
+		return 0;
+	return lg_idle_stack(&p->idle, lg_builder_trace(p->b), stk) ? LG_SAMPLE_IDLE : 0;
+}
+
 static int sample_record(struct lg_pd *p, const uint8_t *rec, uint16_t misc, uint16_t size,
 			 int64_t ts, uint64_t offset, const struct lg_pd_seen *seen)
 {
@@ -299,8 +309,8 @@ static int sample_record(struct lg_pd *p, const uint8_t *rec, uint16_t misc, uin
 		task = lg_pd_task_get(&p->tasks, -1, -1); /* an event without TID: nobody's */
 	if (task) {
 		row.thr = task->thr;
-		row.flags |= s.tid == 0 ? LG_SAMPLE_IDLE : 0u;
 		row.stack = lg_pd_stack_of(&p->tasks, task, &s, misc, seen);
+		row.flags |= s.tid == 0 ? idle_flag(p, misc, row.stack) : 0u;
 	}
 	if (__builtin_expect(p->timeless_file, 0))
 		row.ts = (int64_t)p->timeless++ * 1000;
@@ -323,7 +333,6 @@ static void plain_sample(struct lg_pd *p, const struct lg_pd_handed *h, int64_t 
 		    ((h->misc & PDM_CPUMODE) == PDM_KERNEL ? LG_SAMPLE_KERNEL : 0u);
 	if (task) {
 		row.thr = task->thr;
-		row.flags |= a->at.tid >= 0 && h->tid == 0 ? LG_SAMPLE_IDLE : 0u;
 		row.stack = lg_pd_stack_known(&p->tasks, h->entry.ts, &h->seen);
 		if (!row.stack) {
 			const uint8_t *rec = h->entry.rec;
@@ -334,6 +343,7 @@ static void plain_sample(struct lg_pd *p, const struct lg_pd_handed *h, int64_t 
 			s.ip = a->at.ip >= 0 ? pd_u64(rec + a->at.ip, swap) : 0;
 			row.stack = lg_pd_stack_of(&p->tasks, task, &s, h->misc, &h->seen);
 		}
+		row.flags |= a->at.tid >= 0 && h->tid == 0 ? idle_flag(p, h->misc, row.stack) : 0u;
 	}
 	if (__builtin_expect(p->timeless_file, 0))
 		row.ts = (int64_t)p->timeless++ * 1000;

@@ -774,6 +774,7 @@ static int import_input(const struct input *in, struct lg_builder *b, struct lg_
 	lg_pd_header_done(&p->h);
 	lg_free(p->cpu);
 	lg_free(p->split);
+	lg_idle_done(&p->idle);
 	lg_free(p);
 	if (!rc && lg_builder_failed(b))
 		rc = nomem(err);

@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/map.h"
+#include "import/idle.h"
 #include "import/perfscript/script_line.h"
 #include "import/source/source.h"
 
@@ -28,6 +29,8 @@ struct script {
 	size_t n_frames;
 	struct lg_sample_row row;
 	bool open;
+	bool swapper, in_program; /* the open event: of task 0, at a program's address */
+	struct lg_idle idle;
 	int64_t last_ts;
 	uint64_t line_no, odd, odd_at, cut, timeless, samples;
 	uint64_t lost, lost_by_event; /* as in perfdata/perf_import.h */
@@ -87,6 +90,8 @@ static void close_event(struct script *s)
 	while (s->n_frames)
 		stk = lg_intern_stack(s->b, stk, s->frame[--s->n_frames]);
 	s->row.stack = stk;
+	if (s->swapper && !s->in_program && lg_idle_stack(&s->idle, lg_builder_trace(s->b), stk))
+		s->row.flags |= LG_SAMPLE_IDLE;
 	lg_add_sample(s->b, &s->row);
 	s->samples++;
 	s->open = false;
@@ -100,6 +105,8 @@ static void add_frame(struct script *s, const struct lg_ps_line *l)
 	}
 	if (!s->n_frames && is_kernel(l))
 		s->row.flags |= LG_SAMPLE_KERNEL;
+	else if (!s->n_frames)
+		s->in_program = l->ip || l->dso.n;
 	s->frame[s->n_frames++] = frame_of(s, l);
 }
 
@@ -149,9 +156,10 @@ static void open_event(struct script *s, const struct lg_ps_line *l)
 		.ts = l->has_time ? l->ts : (int64_t)s->timeless * 1000,
 		.weight = l->period ? l->period : 1, .thr = thr, .cpu = l->cpu,
 		.event = lg_intern_n(s->b, l->event.p, l->event.n),
-		/* a name with a colon that is no modifier is a tracepoint's */
-		.flags = l->tid == 0 ? LG_SAMPLE_IDLE : 0,
 	};
+	s->swapper = l->tid == 0;
+	s->in_program = false;
+	/* a name with a colon that is no modifier is a tracepoint's */
 	for (size_t i = 0; i + 5 < l->event.n; i++)
 		if (l->event.p[i] == ':' && l->event.p[i + 1] >= 'a' && i)
 			s->row.flags |= LG_SAMPLE_TRACEPOINT;
@@ -301,6 +309,8 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 	lg_source_close(in);
 	if (s)
 		lg_map_done(&s->frame_of);
+	if (s)
+		lg_idle_done(&s->idle);
 	lg_free(s);
 	lg_free(buf);
 	return rc;

@@ -42,6 +42,7 @@ enum {
 enum { PDR_ENABLED = 1, PDR_RUNNING = 2, PDR_ID = 4, PDR_GROUP = 8, PDR_LOST = 16 };
 
 /* enum perf_branch_sample_type */
+#define PDB_CALL_STACK ((uint64_t)1 << 11)
 #define PDB_HW_INDEX ((uint64_t)1 << 17)
 #define PDB_COUNTERS ((uint64_t)1 << 19)
 

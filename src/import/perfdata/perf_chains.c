@@ -307,6 +307,13 @@ static bool find_map(void *self, uint64_t addr, struct lg_unwind_map *ret)
 	return lg_pd_code_map(at->code, at->space, addr, ret);
 }
 
+static uint64_t *room_for_chain(struct lg_pd_tasks *t)
+{
+	if (!t->unwound)
+		t->unwound = lg_calloc(2 * DEPTH_MAX + SEGMENTS_MAX + 2, sizeof *t->unwound);
+	return t->unwound;
+}
+
 /*
  * A sample with user registers and a copy of the stack (--call-graph dwarf): its user callers are
  * found here and take the place of what the kernel put there. The kernel part stays.
@@ -331,9 +338,7 @@ static bool unwind(struct lg_pd_tasks *t, struct lg_pd_task *task, struct lg_pd_
 	}
 	if (!t->unwinder && lg_unwinder_new(&t->unwinder, NULL))
 		return false;
-	if (!t->unwound)
-		t->unwound = lg_calloc(2 * DEPTH_MAX + SEGMENTS_MAX + 2, sizeof *t->unwound);
-	if (!t->unwound)
+	if (!room_for_chain(t))
 		return false;
 	for (size_t g = 0; g < n_seg; g++) {
 		if (seg[g].ctx != LG_PD_KERNEL)
@@ -353,6 +358,34 @@ static bool unwind(struct lg_pd_tasks *t, struct lg_pd_task *task, struct lg_pd_
 	t->n_part += !whole;
 	s->chain = (const uint8_t *)t->unwound;
 	s->n_chain = n + user;
+	return true;
+}
+
+/*
+ * --call-graph lbr: the processor kept the calls that have not returned. They take the place of the user
+ * part, as in resolve_lbr_callchain_sample() of tools/perf/util/machine.c: where the innermost call went, and
+ * where each came from. That is the call itself, not where it returns to.
+ */
+static bool take_calls(struct lg_pd_tasks *t, struct lg_pd_sample *s)
+{
+	uint64_t exact = t->exact_callers ? 0 : 1, *to;
+	size_t user = 0, n;
+
+	while (user < s->n_chain && pd_u64(s->chain + 8 * user, t->swap) != PDC_USER)
+		user++;
+	if (user == s->n_chain || user >= DEPTH_MAX || s->n_calls > DEPTH_MAX || !room_for_chain(t))
+		return false;
+	to = t->unwound;
+	memcpy(to, s->chain, 8 * (user + 1));
+	n = user + 1;
+	memcpy(&to[n++], s->calls + 8, 8);
+	for (size_t i = 0; i < s->n_calls; i++) {
+		uint64_t from = pd_u64(s->calls + 24 * i, t->swap) + exact;
+
+		to[n++] = t->swap ? __builtin_bswap64(from) : from;
+	}
+	s->chain = (const uint8_t *)to;
+	s->n_chain = n;
 	return true;
 }
 
@@ -456,7 +489,7 @@ lg_stk lg_pd_stack_of(struct lg_pd_tasks *t, struct lg_pd_task *task, const stru
 {
 	static const struct lg_pd_seen never;
 	enum lg_pd_context ctx = context_of_misc(misc);
-	struct lg_pd_sample with_stack;
+	struct lg_pd_sample own;
 	lg_stk stk;
 
 	now_at(t, s->time);
@@ -465,10 +498,10 @@ lg_stk lg_pd_stack_of(struct lg_pd_tasks *t, struct lg_pd_task *task, const stru
 		if (!t->step)
 			return 0;
 	}
-	if (__builtin_expect(s->regs && s->n_stack, 0)) {
-		with_stack = *s;
-		if (unwind(t, task, &with_stack, ctx))
-			s = &with_stack;
+	if (__builtin_expect((s->regs && s->n_stack) || s->n_calls, 0)) {
+		own = *s;
+		if (s->n_calls ? take_calls(t, &own) : unwind(t, task, &own, ctx))
+			s = &own;
 		seen = &never; /* it was of the record's chain */
 	}
 	stk = s->n_chain ? any_chain(t, task, s, ctx, seen) : 0;

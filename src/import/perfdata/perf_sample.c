@@ -32,9 +32,11 @@ static void take_chain(struct pd_cursor *c, struct lg_pd_sample *s)
 	s->n_chain = p ? (size_t)n : 0;
 }
 
-static void skip_branches(struct pd_cursor *c, const struct lg_pd_attr *a)
+/* Branches tell nothing that is asked here but where they are the calls that have not returned. */
+static void take_branches(struct pd_cursor *c, const struct lg_pd_attr *a, struct lg_pd_sample *s)
 {
 	uint64_t n = pd_take_u64(c);
+	const uint8_t *entries;
 
 	if (n > pd_left(c) / 24) {
 		c->bad = true;
@@ -42,7 +44,11 @@ static void skip_branches(struct pd_cursor *c, const struct lg_pd_attr *a)
 	}
 	if (a->branch_type & PDB_HW_INDEX)
 		(void)pd_take_u64(c);
-	(void)pd_take(c, 24 * n);
+	entries = pd_take(c, 24 * n);
+	if (entries && a->branch_type & PDB_CALL_STACK) {
+		s->calls = entries;
+		s->n_calls = (size_t)n;
+	}
 	if (a->branch_type & PDB_COUNTERS)
 		(void)pd_take(c, 8 * n);
 }
@@ -85,7 +91,7 @@ static void read_rest(struct lg_pd_sample *s, const struct lg_pd_attr *a, struct
 	if (!(t & ~(uint64_t)(PDS_RAW | (PDS_RAW - 1)) & ~(uint64_t)PDS_IDENTIFIER))
 		return;
 	if (t & PDS_BRANCH_STACK)
-		skip_branches(c, a);
+		take_branches(c, a, s);
 	if (t & PDS_REGS_USER)
 		take_user_regs(c, a, s);
 	if (t & PDS_STACK_USER)

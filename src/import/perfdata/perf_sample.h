@@ -16,6 +16,8 @@ struct lg_pd_sample {
 	size_t n_raw;
 	const uint8_t *regs, *stack; /* user registers and stack, for unwinding */
 	uint64_t regs_abi, regs_mask; /* enum perf_sample_regs_abi; which registers */
+	const uint8_t *calls;  /* --call-graph lbr: n_calls of from, to, flags, innermost first */
+	size_t n_calls;
 	size_t n_regs;
 	size_t n_stack;        /* bytes of it that were really copied (dyn_size) */
 };

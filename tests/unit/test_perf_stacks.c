@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stacks that are not only the sample's chain. */
+#include <stdio.h>
+
+#include "perf_file.h"
+
+static const struct event called = {
+	.type = PD_TYPE_SOFTWARE, .period = 1000,
+	.sample_type = PDS_IP | PDS_TID | PDS_TIME | PDS_CPU | PDS_CALLCHAIN | PDS_BRANCH_STACK,
+	.flags = PDF_SAMPLE_ID_ALL, .branch = PDB_CALL_STACK | 1, .ids = { 1, 2 } };
+
+/* One file a page, so that each frame tells where it was looked for. */
+static void put_maps(struct file *f)
+{
+	for (uint64_t i = 1; i <= 8; i++) {
+		size_t at = begin(f, PD_MMAP, PDM_USER);
+		char name[16] = "";
+
+		snprintf(name, sizeof name, "/no/file%d", (int)i);
+		put32(f, 7);
+		put32(f, 7);
+		put64(f, 0x1000 * i);
+		put64(f, 0x1000);
+		put64(f, 0);
+		put_text(f, name, 16);
+		put32(f, 7);
+		put32(f, 7);
+		put64(f, 0);
+		put64(f, 0);
+		end(f, at);
+	}
+}
+
+/* kernel: in a system call, of which the chain knows where it was made. Calls 2 -> 3 -> 4. */
+static void put_sample(struct file *f, bool kernel, uint64_t n_calls)
+{
+	size_t at = begin(f, PD_SAMPLE, kernel ? PDM_KERNEL : PDM_USER);
+
+	put64(f, kernel ? 0xffffffff81000000 : 0x4100);
+	put32(f, 7);
+	put32(f, 7);
+	put64(f, 100);
+	put64(f, 0);
+	put64(f, kernel ? 4 : 2);
+	if (kernel) {
+		put64(f, PDC_KERNEL);
+		put64(f, 0xffffffff81000000);
+	}
+	put64(f, PDC_USER);
+	put64(f, 0x4100);
+	put64(f, n_calls);
+	for (uint64_t i = 0; i < n_calls; i++) {
+		put64(f, 0x3000 - 0x1000 * i); /* from: its first byte, so that one less is elsewhere */
+		put64(f, 0x4000 - 0x1000 * i);
+		put64(f, 0);
+	}
+	end(f, at);
+}
+
+/* The files of a stack's program part, innermost first. */
+static const char *files_of(const struct lg_trace *t, lg_stk stk, char *buf, size_t size)
+{
+	size_t at = 0;
+
+	buf[0] = 0;
+	for (; stk; stk = t->stack.parent[stk]) {
+		lg_frm f = t->stack.frame[stk];
+		const char *dso = lg_string(t, t->frame.dso[f]);
+
+		if (t->frame.kind[f] == LG_FRAME_USER && at < size)
+			at += (size_t)snprintf(buf + at, size - at, "%s ",
+					       strncmp(dso, "/no/file", 8) ? "?" : dso + 8);
+	}
+	return buf;
+}
+
+static void check(const struct event *e, bool swap, bool kernel, uint64_t n_calls, const char *want)
+{
+	static struct file f;
+	struct lg_error err = { 0 };
+	struct lg_trace *t;
+	char buf[256];
+	size_t data;
+
+	f = (struct file){ .swap = swap };
+	file_begin(&f, e, 1, 112);
+	data = f.n;
+	put_maps(&f);
+	put_sample(&f, kernel, n_calls);
+	put_sample(&f, kernel, n_calls);
+	file_done(&f, data);
+	t = import_bytes(f.p, f.n, &err);
+	if (!t)
+		fail_msg("%s", err.message);
+	assert_int_equal(t->sample.n, 2);
+	assert_int_equal(diags(t, LG_DIAG_FILE_DAMAGED), 0);
+	assert_string_equal(files_of(t, t->sample.stack[0], buf, sizeof buf), want);
+	assert_string_equal(files_of(t, t->sample.stack[1], buf, sizeof buf), want);
+	lg_trace_free(t);
+}
+
+static void takes_callers_from_the_calls_that_the_processor_kept(void **state)
+{
+	struct event any = called;
+
+	(void)state;
+	for (int swap = 0; swap < 2; swap++) {
+		check(&called, swap, false, 2, "4 3 2 ");
+		check(&called, swap, true, 2, "4 3 2 ");
+		check(&called, swap, true, 0, "4 ");
+		/* branches that are no calls: of no use */
+		any.branch = 1 << 3;
+		check(&any, swap, true, 2, "4 ");
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(takes_callers_from_the_calls_that_the_processor_kept),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -114,10 +114,51 @@ static void takes_callers_from_the_calls_that_the_processor_kept(void **state)
 	}
 }
 
+static const struct event chained = {
+	.type = PD_TYPE_SOFTWARE, .period = 1000,
+	.sample_type = PDS_IP | PDS_TID | PDS_TIME | PDS_CPU | PDS_CALLCHAIN,
+	.flags = PDF_SAMPLE_ID_ALL, .ids = { 1, 2 } };
+
+/* As simpleperf and old kernels wrote some: an address in the kernel's part that is none. */
+static void names_no_function_at_address_0(void **state)
+{
+	static struct file f;
+	struct lg_error err = { 0 };
+	struct lg_trace *t;
+	size_t data, at;
+	lg_stk stk;
+
+	(void)state;
+	f = (struct file){ 0 };
+	file_begin(&f, &chained, 1, 112);
+	data = f.n;
+	at = begin(&f, PD_SAMPLE, PDM_KERNEL);
+	put64(&f, 0xffffffff81000000);
+	put32(&f, 7);
+	put32(&f, 7);
+	put64(&f, 100);
+	put64(&f, 0);
+	put64(&f, 4);
+	put64(&f, PDC_KERNEL);
+	put64(&f, 0xffffffff81000000);
+	put64(&f, 0);
+	put64(&f, 0xffffffff81000100);
+	end(&f, at);
+	file_done(&f, data);
+	t = import_bytes(f.p, f.n, &err);
+	assert_non_null(t);
+	stk = t->stack.parent[t->sample.stack[0]];
+	assert_string_equal(lg_string(t, t->frame.name[t->stack.frame[stk]]), "[unknown]");
+	stk = t->stack.parent[stk];
+	assert_string_equal(lg_string(t, t->frame.dso[t->stack.frame[stk]]), "[kernel.kallsyms]");
+	lg_trace_free(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(takes_callers_from_the_calls_that_the_processor_kept),
+		cmocka_unit_test(names_no_function_at_address_0),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -258,6 +258,8 @@ static lg_frm kernel_frame(struct lg_pd_code *c, uint64_t addr)
 
 	if (f)
 		return f;
+	if (!addr || addr == UINT64_MAX) /* of itself or as a caller: the chain has a hole */
+		return c->unknown;
 	if (!c->kallsyms)
 		prove(c);
 	if (!c->kernel_tried)

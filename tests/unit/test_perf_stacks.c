@@ -154,11 +154,66 @@ static void names_no_function_at_address_0(void **state)
 	lg_trace_free(t);
 }
 
+/* In a system call, with the program's registers and nothing of its stack. */
+static void put_registers(struct file *f, unsigned n, unsigned sp, unsigned pc)
+{
+	size_t at = begin(f, PD_SAMPLE, PDM_KERNEL);
+
+	put64(f, 0xffffffff81000000);
+	put32(f, 7);
+	put32(f, 7);
+	put64(f, 100);
+	put64(f, 0);
+	put64(f, 2);
+	put64(f, PDC_KERNEL);
+	put64(f, 0xffffffff81000000);
+	put64(f, 2);
+	for (unsigned i = 0; i < n; i++)
+		put64(f, i == pc ? 0x4100 : i == sp ? 0x7ffc00000000 : 0);
+	put64(f, 16);
+	put_text(f, "", 16);
+	put64(f, 16);
+	end(f, at);
+}
+
+static void check_registers(uint64_t mask, unsigned n, unsigned sp, unsigned pc, const char *want)
+{
+	struct event e = chained;
+	static struct file f;
+	struct lg_error err = { 0 };
+	struct lg_trace *t;
+	char buf[256];
+	size_t data;
+
+	e.sample_type |= PDS_REGS_USER | PDS_STACK_USER;
+	e.regs = mask;
+	f = (struct file){ 0 };
+	file_begin(&f, &e, 1, 112);
+	data = f.n;
+	put_maps(&f);
+	put_registers(&f, n, sp, pc);
+	file_done(&f, data);
+	t = import_bytes(f.p, f.n, &err);
+	assert_non_null(t);
+	assert_string_equal(files_of(t, t->sample.stack[0], buf, sizeof buf), want);
+	lg_trace_free(t);
+}
+
+static void knows_the_machine_by_its_registers(void **state)
+{
+	(void)state;
+	check_registers(0xff0fff, 20, 7, 8, "4 ");
+	check_registers(0x1ffffffff, 33, 31, 32, "4 ");
+	check_registers(0x4001ffffffff, 34, 31, 32, "4 ");
+	check_registers(0x1ff, 9, 7, 8, ""); /* some of them: nothing is guessed */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(takes_callers_from_the_calls_that_the_processor_kept),
 		cmocka_unit_test(names_no_function_at_address_0),
+		cmocka_unit_test(knows_the_machine_by_its_registers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -315,6 +315,22 @@ static uint64_t *room_for_chain(struct lg_pd_tasks *t)
 }
 
 /*
+ * A pipe may not tell its machine. Which registers were taken does: perf asks for all that there are of a
+ * program (PERF_REGS_MASK of tools/perf/arch), and no two machines of 64 bits have the same. Bit 46 is the
+ * length of Arm's vectors, where there are some.
+ */
+static enum lg_machine machine_of(const char *arch, const struct lg_pd_sample *s)
+{
+	const uint64_t x86_64 = 0xff0fff, aarch64 = 0x1ffffffff;
+
+	if (*arch || s->regs_abi != 2)
+		return lg_machine_of(arch);
+	return s->regs_mask == x86_64 ? LG_MACHINE_X86_64
+	       : (s->regs_mask & ~(1ull << 46)) == aarch64 ? LG_MACHINE_AARCH64
+							   : LG_MACHINE_NONE;
+}
+
+/*
  * A sample with user registers and a copy of the stack (--call-graph dwarf): its user callers are
  * found here and take the place of what the kernel put there. The kernel part stays.
  */
@@ -324,7 +340,7 @@ static bool unwind(struct lg_pd_tasks *t, struct lg_pd_task *task, struct lg_pd_
 	struct place at = { t->code, task->space };
 	struct segment seg[SEGMENTS_MAX];
 	struct lg_unwind_regs regs;
-	enum lg_machine machine = lg_machine_of(t->code->h->arch);
+	enum lg_machine machine = machine_of(t->code->h->arch, s);
 	size_t n = 0, n_seg = segments_of(s, t->swap, ctx, seg), user;
 	bool whole;
 

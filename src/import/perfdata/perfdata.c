@@ -555,7 +555,8 @@ static void notes(struct lg_pd *p)
 	note(p, p->h.joined ? LG_DIAG_PARTIAL : LG_DIAG_NOT_UNDERSTOOD, p->h.behind != 0,
 	     p->h.joined ? "another perf.data file begins at byte %llu: it and what may follow, %llu bytes, "
 			   "were not read; give each file by itself"
-			 : "from byte %llu on, behind the last part of the file, %llu bytes were not read",
+			 : "from byte %llu on, %llu bytes were not read: they lie behind the last part that the "
+			   "header lists, and are none of its records",
 	     (unsigned long long)p->h.behind_at, (unsigned long long)p->h.behind);
 	note(p, LG_DIAG_LOST_EVENTS, p->lost_by_event > p->lost ? p->lost_by_event - p->lost : 0,
 	     "perf's buffer was full; when is not told: only perf's count at the end has these");

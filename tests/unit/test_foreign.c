@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CPU samples alone: who is named for a thread that stands still, and who must not be. Times in ms. */
+#include "analyse/host/bursts.h"
 #include "outcome.h"
 #include "store/builder.h"
 
@@ -309,9 +310,36 @@ static void on_a_full_machine_the_only_one_is_named(void **state)
 	done(&o);
 }
 
+/* With the index of a list and without it: the same time. */
+static void an_index_changes_no_sum(void **state)
+{
+	struct lg_stretches plain = { 0 }, indexed = { 0 };
+	uint64_t seed = 3;
+	int64_t ts = 5000;
+
+	(void)state;
+	for (int i = 0; i < 300; i++) {
+		int64_t len = 1 + (int64_t)((seed = seed * 6364136223846793005u + 1) >> 54);
+
+		assert_int_equal(lg_stretch_add(&plain, ts, ts + len), 0);
+		assert_int_equal(lg_stretch_add(&indexed, ts, ts + len), 0);
+		ts += len + (i % 50 ? (int64_t)(seed >> 56) : 90000);
+	}
+	assert_int_equal(lg_stretches_index(&indexed), 0);
+	for (int i = 0; i < 20000; i++) {
+		int64_t from = (int64_t)((seed = seed * 6364136223846793005u + 1) >> 33) % (ts + 20000);
+		int64_t to = (from -= 5000) + (int64_t)(seed % 7000);
+
+		assert_int_equal(lg_covered(&plain, from, to), lg_covered(&indexed, from, to));
+	}
+	lg_stretches_done(&plain);
+	lg_stretches_done(&indexed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_index_changes_no_sum),
 		cmocka_unit_test(two_bursts_that_are_apart_are_a_repetition),
 		cmocka_unit_test(who_coincides_as_well_is_told),
 		cmocka_unit_test(what_happens_once_is_no_repetition),

@@ -19,6 +19,35 @@ int lg_stretch_add(struct lg_stretches *l, int64_t ts, int64_t end)
 	return 0;
 }
 
+int lg_stretches_index(struct lg_stretches *l)
+{
+	uint64_t span;
+	size_t i = 0;
+
+	if (!l->n)
+		return 0;
+	l->from = l->v[0].ts;
+	span = (uint64_t)(l->v[l->n - 1].end - l->from);
+	for (l->shift = 0; span >> l->shift >= 4 * l->n;)
+		l->shift++;
+	l->n_at = (size_t)(span >> l->shift) + 1;
+	l->at = lg_calloc(l->n_at, sizeof *l->at);
+	if (!l->at)
+		return LG_E_NOMEM;
+	for (size_t k = 0; k < l->n_at; k++) {
+		while (i < l->n && (uint64_t)(l->v[i].end - l->from) <= (uint64_t)k << l->shift)
+			i++;
+		l->at[k] = (uint32_t)i;
+	}
+	return 0;
+}
+
+void lg_stretches_done(struct lg_stretches *l)
+{
+	lg_free(l->v);
+	lg_free(l->at);
+}
+
 struct lg_stretch lg_sampled_life(const struct lg_case *c, lg_prc prc)
 {
 	const struct lg_process_tab *p = &c->t->process;

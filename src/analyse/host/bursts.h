@@ -20,15 +20,29 @@ struct lg_stretch {
 struct lg_stretches {
 	struct lg_stretch *v;
 	size_t n, cap;
+	/* By lg_stretches_index(), for lists that do not change any more: of equal pieces of time from `from`
+	 * on, the first stretch that ends later than the piece begins. */
+	uint32_t *at;
+	size_t n_at;
+	int64_t from;
+	int shift; /* a piece is 1 << shift ns */
 };
 
 int lg_stretch_add(struct lg_stretches *l, int64_t ts, int64_t end) LG_MUST_CHECK;
+int lg_stretches_index(struct lg_stretches *l) LG_MUST_CHECK;
+void lg_stretches_done(struct lg_stretches *l);
 /* Time of [a, b) inside the stretches. (Here, because it is asked some million times.) */
 static inline int64_t lg_covered(const struct lg_stretches *l, int64_t a, int64_t b)
 {
-	size_t lo = 0, hi = l->n;
+	size_t lo = 0, hi = l->at ? 0 : l->n;
 	int64_t sum = 0;
 
+	if (l->at && a > l->from) {
+		size_t k = (size_t)((uint64_t)(a - l->from) >> l->shift);
+
+		for (lo = k < l->n_at ? l->at[k] : l->n; lo < l->n && l->v[lo].end <= a;)
+			lo++;
+	}
 	while (lo < hi) {
 		size_t mid = (lo + hi) / 2;
 

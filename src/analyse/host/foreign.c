@@ -36,7 +36,7 @@
 #include "base/aside.h"
 #include "base/map.h"
 
-enum { RUNS = 20000, ENOUGH = 40, CANDIDATES_MAX = 512, MIN_HITS = 2 };
+enum { RUNS = 20000, FIRST_RUNS = 256, MANY_GROUPS = 16, ENOUGH = 40, CANDIDATES_MAX = 512, MIN_HITS = 2 };
 enum { WORTH_A_THREAD = 1 << 17 /* samples */ };
 #define P_LIMIT 0.01
 #define STILL_SHARE 0.7  /* of a burst: then the thread stood still during it */
@@ -47,15 +47,34 @@ enum { WORTH_A_THREAD = 1 << 17 /* samples */ };
 #define TURN_NS 20000000ll /* two ticks of the slowest clock (HZ=100): longer than a turn of the scheduler */
 #define TURNS_SHARE 0.15 /* of the burst's CPU, later on: then another rank runs there in turns with it */
 
+/*
+ * After so many placements of which none did as well: could any of the others? Each group of bursts falls
+ * where it does independently of the others, so their sum is nearly normal: six deviations above its mean
+ * leave one chance in a thousand million, and the placements that are left are not made.
+ */
+static bool is_out_of_reach(double covered, const double *sum, size_t groups)
+{
+	double mean = 0, spread = 0;
+
+	for (size_t i = 0; i < FIRST_RUNS; i++)
+		mean += sum[i] / FIRST_RUNS;
+	for (size_t i = 0; i < FIRST_RUNS; i++)
+		spread += (sum[i] - mean) * (sum[i] - mean) / FIRST_RUNS;
+	return groups >= MANY_GROUPS && covered - mean > 6 * sqrt(spread);
+}
+
 static double chance(struct lg_stretch life, const struct lg_stretches *gaps,
 		     const struct lg_stretches *bursts, int64_t covered)
 {
 	uint64_t seed = 0x6c61676761726432;
-	size_t as_good = 0;
+	double first[FIRST_RUNS];
+	size_t as_good = 0, groups = 0;
 
 	for (size_t run = 0; run < RUNS; run++) {
 		int64_t sum = 0;
 
+		if (run == FIRST_RUNS && !as_good && is_out_of_reach((double)covered, first, groups))
+			break;
 		for (size_t i = 0, next; i < bursts->n; i = next) {
 			int64_t from = bursts->v[i].ts, room, at;
 
@@ -67,7 +86,10 @@ static double chance(struct lg_stretch life, const struct lg_stretches *gaps,
 			     (int64_t)((double)(seed >> 11) * 0x1p-53 * (double)(room > 0 ? room : 0));
 			for (size_t k = i; k < next; k++)
 				sum += lg_covered(gaps, bursts->v[k].ts + at, bursts->v[k].end + at);
+			groups += !run;
 		}
+		if (run < FIRST_RUNS)
+			first[run] = (double)sum;
 		as_good += sum >= covered;
 		if (as_good >= ENOUGH && (double)as_good >= P_LIMIT * (double)(run + 1))
 			return 1; /* it will not come below the limit */
@@ -555,6 +577,8 @@ static int see_victim(struct lg_case *c, const struct lg_rank *r, struct victim 
 	if (!*ret_usable)
 		return 0;
 	rc = lg_find_gaps(c, r->thr, v->period, v->life, &v->gaps);
+	if (!rc)
+		rc = lg_stretches_index(&v->gaps);
 	for (size_t i = 0; i < v->gaps.n; i++)
 		still += v->gaps.v[i].end - v->gaps.v[i].ts;
 	v->usual = (double)still / (double)wall;
@@ -598,7 +622,7 @@ static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, stru
 			rc = lg_stretch_add(&best->bursts, b->ts, b->end);
 			best->covered += b->still;
 		}
-		lg_free(v.gaps.v);
+		lg_stretches_done(&v.gaps);
 		done(&k);
 	}
 	lg_free(seen.v);
@@ -664,7 +688,7 @@ static int find_victims(struct lg_case *c, struct victim *v, size_t *ret_n)
 			period = v[n].period < period ? v[n].period : period;
 			n++;
 		} else {
-			lg_free(v[n].gaps.v);
+			lg_stretches_done(&v[n].gaps);
 		}
 	}
 	*ret_n = n;
@@ -737,7 +761,7 @@ int lg_find_foreign(struct lg_case *c, struct lg_error *err)
 		rc = tell_nobody(c, v, k, n);
 	}
 	for (size_t i = 0; i < n; i++) {
-		lg_free(v[i].gaps.v);
+		lg_stretches_done(&v[i].gaps);
 		done(&k[i]);
 	}
 	lg_free(v);

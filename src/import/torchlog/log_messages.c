@@ -214,13 +214,15 @@ void lg_torchlog_mark_step(struct lg_torchlog *l, const struct lg_log_line *line
 void lg_torchlog_span(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, int64_t dur,
 		      int64_t before)
 {
-	int64_t from = before > line->ts - dur ? before : line->ts - dur;
+	int64_t from;
 
-	if (line->ts != INT64_MIN && dur > 2 * l->resolution)
-		lg_add_span(l->b, &(struct lg_span_row){ .ts = from, .dur = line->ts - from,
-							 .thr = lg_torchlog_thread(l, line),
-							 .kind = LG_SPAN_STEP, .seq = number,
-							 .name = lg_intern(l->b, "log step") });
+	if (line->ts == INT64_MIN || dur <= 2 * l->resolution)
+		return;
+	from = before > line->ts - dur ? before : line->ts - dur;
+	lg_add_span(l->b, &(struct lg_span_row){ .ts = from, .dur = line->ts - from,
+						 .thr = lg_torchlog_thread(l, line),
+						 .kind = LG_SPAN_STEP, .seq = number,
+						 .name = lg_intern(l->b, "log step") });
 }
 
 /* What the thread's last step line told; otherwise: the number before its first. NULL: out of memory. */

@@ -124,11 +124,32 @@ struct lg_case {
 	int failed;
 };
 
-/* Was it taken by a clock or a counter of the CPU? Where a tracepoint was hit says nothing of what the thread
- * is at most of the time, and its innermost frames are the tracepoint's. */
-static inline bool lg_is_cpu_sample(const struct lg_case *c, uint32_t row)
+/* The CPU samples of a thread in [from, to), by time. Where a tracepoint was hit says nothing of what the
+ * thread is at most of the time, and its innermost frames are the tracepoint's. */
+struct lg_cpu_samples {
+	uint32_t at, end; /* positions in idx->sample */
+	int64_t to;
+};
+
+static inline struct lg_cpu_samples lg_cpu_samples(const struct lg_case *c, lg_thr thr, int64_t from,
+						   int64_t to)
 {
-	return !(c->t->sample.flags[row] & (LG_SAMPLE_TRACEPOINT | LG_SAMPLE_OFFCPU));
+	return (struct lg_cpu_samples){ .at = lg_index_sample_from(c->idx, thr, from),
+					.end = c->idx->sample_off[thr + 1],
+					.to = to };
+}
+
+/* *ret: the row of the next one. False: that was all. */
+static inline bool lg_next_cpu_sample(const struct lg_case *c, struct lg_cpu_samples *s, uint32_t *ret)
+{
+	while (s->at < s->end) {
+		*ret = c->idx->sample[s->at++];
+		if (c->t->sample.ts[*ret] >= s->to)
+			return false;
+		if (!(c->t->sample.flags[*ret] & LG_SAMPLE_NO_CPU))
+			return true;
+	}
+	return false;
 }
 
 /* Does it tell that its thread ran just then? Hits of tracepoints count where there is nothing better. */

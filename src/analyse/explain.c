@@ -422,8 +422,8 @@ static int profiler_stages(struct lg_case *c, struct lg_error *err)
 static uint8_t samples_without_activity(const struct lg_trace *t)
 {
 	for (size_t i = 0; i < t->sample.n; i++)
-		if (!(t->sample.flags[i] & (LG_SAMPLE_TRACEPOINT | LG_SAMPLE_OFFCPU)))
-			return LG_SAMPLE_TRACEPOINT | LG_SAMPLE_OFFCPU;
+		if (!(t->sample.flags[i] & LG_SAMPLE_NO_CPU))
+			return LG_SAMPLE_NO_CPU;
 	return LG_SAMPLE_OFFCPU;
 }
 

@@ -50,7 +50,7 @@ static int processes(struct lg_side *s, const struct lg_trace *t, const struct l
 			cpu[t->thread.prc[t->state.thr[i]]] += (double)len;
 		}
 	for (size_t i = 0; !t->state.n && i < t->sample.n; i++)
-		if (!(t->sample.flags[i] & (LG_SAMPLE_TRACEPOINT | LG_SAMPLE_IDLE | LG_SAMPLE_OFFCPU)) &&
+		if (!(t->sample.flags[i] & (LG_SAMPLE_NO_CPU | LG_SAMPLE_IDLE)) &&
 		    t->sample.ts[i] >= w->from && t->sample.ts[i] < w->to &&
 		    strstr(lg_string(t, t->sample.event[i]), "clock"))
 			cpu[t->thread.prc[t->sample.thr[i]]] += (double)t->sample.weight[i];

@@ -257,7 +257,7 @@ static void flat_span(struct items *c, uint32_t row)
 static void functions(struct items *c, const struct lg_index *x)
 {
 	const struct lg_sample_tab *s = &c->t->sample;
-	const uint32_t no_cpu = LG_SAMPLE_TRACEPOINT | LG_SAMPLE_IDLE | LG_SAMPLE_OFFCPU;
+	const uint32_t no_cpu = LG_SAMPLE_NO_CPU | LG_SAMPLE_IDLE;
 	struct lg_map item_of = { 0 }; /* stack's leaf frame -> index + 1 */
 	double clock = 0, other = 0, scale;
 

@@ -19,8 +19,7 @@ const char *lg_import_scratch;
 
 bool lg_is_packed(const uint8_t *head, size_t n)
 {
-	return (n >= 3 && head[0] == 0x1f && head[1] == 0x8b && head[2] == 8) || lg_is_zstd(head, n) ||
-	       lg_is_xz(head, n);
+	return lg_is_gzip(head, n) || lg_is_zstd(head, n) || lg_is_xz(head, n);
 }
 
 /* Nameless; *ret_folder: "" = in memory. */

@@ -17,8 +17,7 @@ static bool in_window(const struct lg_trace *t, const struct lg_window *w, size_
 bool lg_profile_only_tracepoints(const struct lg_trace *t, const struct lg_window *w)
 {
 	for (size_t i = 0; i < t->sample.n; i++)
-		if (!(t->sample.flags[i] & (LG_SAMPLE_TRACEPOINT | LG_SAMPLE_OFFCPU)) &&
-		    in_window(t, w, i))
+		if (!(t->sample.flags[i] & LG_SAMPLE_NO_CPU) && in_window(t, w, i))
 			return false;
 	return true;
 }

@@ -122,7 +122,7 @@ void tl_wake_flows(struct lg_timeline *c);
 /* timeline_samples.c: samples that stand for time are ticks */
 static inline bool tl_is_tick(const struct lg_trace *t, uint32_t row)
 {
-	return !(t->sample.flags[row] & (LG_SAMPLE_TRACEPOINT | LG_SAMPLE_OFFCPU | LG_SAMPLE_IDLE));
+	return !(t->sample.flags[row] & (LG_SAMPLE_NO_CPU | LG_SAMPLE_IDLE));
 }
 int64_t tl_sample_period(const struct lg_timeline *c);
 void tl_samples(struct lg_timeline *c, lg_thr thr);

@@ -116,7 +116,14 @@ enum {
 	LG_STATE_EDGE = 2,     /* start or end lies outside the trace */
 	LG_STATE_NOHOLDER = 4
 };
-enum { LG_SAMPLE_KERNEL = 1, LG_SAMPLE_IDLE = 2, LG_SAMPLE_TRACEPOINT = 4, LG_SAMPLE_OFFCPU = 8 };
+enum {
+	LG_SAMPLE_KERNEL = 1,
+	LG_SAMPLE_IDLE = 2,
+	LG_SAMPLE_TRACEPOINT = 4,
+	LG_SAMPLE_OFFCPU = 8,
+	/* not taken by a clock or a counter of the CPU */
+	LG_SAMPLE_NO_CPU = LG_SAMPLE_TRACEPOINT | LG_SAMPLE_OFFCPU
+};
 enum lg_span_kind {
 	LG_SPAN_OTHER,
 	LG_SPAN_STEP,       /* marked by hand or by ProfilerStep */

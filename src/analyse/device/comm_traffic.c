@@ -53,14 +53,20 @@ static bool is_comm_range(const char *name)
 	return !strncmp(name, "nccl", 4) || !strncmp(name, "c10d::", 6) || !strcmp(name, "record_param_comms");
 }
 
-static size_t told_by_range(const struct lg_trace *t, uint32_t row)
+/* A row's own "Collective name". */
+static size_t told_by_argument(const struct lg_trace *t, uint32_t row)
 {
-	size_t n, k = MOVES;
-	const char *coll = lg_span_arg(t, row, "coll", &n), *name = lg_string(t, t->span.name[row]);
+	size_t n;
+	const char *coll = lg_span_arg(t, row, "coll", &n);
 
-	if (coll)
-		k = told_by(coll, n);
-	return k < MOVES ? k : told_by(name, strlen(name));
+	return coll ? told_by(coll, n) : MOVES;
+}
+
+static size_t told_by_row_name(const struct lg_trace *t, uint32_t row)
+{
+	const char *name = lg_string(t, t->span.name[row]);
+
+	return told_by(name, strlen(name));
 }
 
 /* What the innermost range around a launching call tells. */
@@ -86,7 +92,8 @@ static size_t told_by_host(const struct lg_case *c, const uint8_t *ranges, uint3
 
 		if (!ranges[t->span.name[row]] || lg_row_end(t, t->span.ts[row], t->span.dur[row]) <= ts)
 			continue;
-		k = told_by_range(t, row);
+		k = told_by_argument(t, row);
+		k = k < MOVES ? k : told_by_row_name(t, row);
 		if (k < MOVES)
 			return k;
 	}
@@ -96,15 +103,11 @@ static size_t told_by_host(const struct lg_case *c, const uint8_t *ranges, uint3
 /* Of the device row that `call` launched; ranges may be NULL: there are none. */
 static size_t move_of(const struct lg_case *c, const uint8_t *ranges, uint32_t row, uint32_t call)
 {
-	const char *name = lg_string(c->t, c->t->span.name[row]), *coll;
-	size_t n, k = MOVES;
+	size_t k = told_by_argument(c->t, row);
 
-	coll = lg_span_arg(c->t, row, "coll", &n);
-	if (coll)
-		k = told_by(coll, n);
 	if (k == MOVES && ranges && call != LG_NO_ROW)
 		k = told_by_host(c, ranges, call);
-	return k < MOVES ? k : told_by(name, strlen(name));
+	return k < MOVES ? k : told_by_row_name(c->t, row);
 }
 
 /* The exposed time by what moves; by[MOVES]: nothing tells. */

@@ -120,6 +120,21 @@ int lg_find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct lg_
 	return rc;
 }
 
+size_t lg_first_sample(const struct lg_sample_tab *s, int64_t ts)
+{
+	size_t lo = 0, hi = s->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (s->ts[mid] < ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
 int32_t lg_cpu_before(const struct lg_case *c, lg_thr thr, int64_t ts)
 {
 	uint32_t p = lg_index_sample_from(c->idx, thr, ts);

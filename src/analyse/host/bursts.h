@@ -85,6 +85,8 @@ int lg_find_seen(const struct lg_case *c, lg_prc prc, struct lg_seen *ret) LG_MU
 /* Bursts of a process within the victim's life: where it was seen no more than five periods apart. */
 int lg_find_bursts(const struct lg_seen *seen, int64_t period, struct lg_stretch life,
 		   struct lg_stretches *out) LG_MUST_CHECK;
+/* The first row, of whatever thread, at or after ts; s->n = none. */
+size_t lg_first_sample(const struct lg_sample_tab *s, int64_t ts);
 /* The CPU that thr ran on when it was seen last before ts; -1 = not seen. */
 int32_t lg_cpu_before(const struct lg_case *c, lg_thr thr, int64_t ts);
 /* A limit: the longer stalls of r, for which nobody was named (stalls.c). */

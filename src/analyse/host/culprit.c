@@ -205,11 +205,12 @@ void lg_culprit_of_hold(struct lg_case *c, struct lg_finding *f, const struct lg
 
 	*ret_samples = 0;
 	for (size_t i = 0; i < n && work.total < SAMPLES_MAX; i++) {
-		uint32_t hold = p[i]->hold, k;
+		uint32_t hold = p[i]->hold, row;
 		int64_t from = p[i]->ts, to = p[i]->ts + p[i]->dur;
 		lg_stk taken = hold != UINT32_MAX ? sp->stack[hold]
 			       : p[i]->row != UINT32_MAX ? sp->peer_stack[p[i]->row] : 0;
 		lg_stk at = acquirer_of(c, taken);
+		struct lg_cpu_samples samples;
 
 		if (at)
 			vote(&acquirers, name_of(c, at), taken);
@@ -220,15 +221,10 @@ void lg_culprit_of_hold(struct lg_case *c, struct lg_finding *f, const struct lg
 			from = sp->ts[hold];
 			to = lg_row_end(c->t, from, sp->dur[hold]);
 		}
-		k = lg_index_sample_from(c->idx, p[i]->thr, from);
-		for (; k < c->idx->sample_off[p[i]->thr + 1]; k++) {
-			uint32_t row = c->idx->sample[k];
+		samples = lg_cpu_samples(c, p[i]->thr, from, to);
+		while (lg_next_cpu_sample(c, &samples, &row)) {
 			lg_str name;
 
-			if (sm->ts[row] >= to)
-				break;
-			if (!lg_is_cpu_sample(c, row))
-				continue;
 			inside++;
 			name = taken ? work_of(c, taken, sm->stack[row]) : 0;
 			if (!taken) {
@@ -278,6 +274,11 @@ static lg_stk own_frame(const struct lg_case *c, lg_stk stack)
 	return own;
 }
 
+static struct lg_cpu_samples samples_of(const struct lg_case *c, const struct lg_piece *p)
+{
+	return lg_cpu_samples(c, p->thr, p->ts, p->ts + p->dur);
+}
+
 void lg_culprit_of_samples(struct lg_case *c, struct lg_finding *f, const struct lg_piece *const *p,
 			   size_t n, size_t *ret_samples)
 {
@@ -286,17 +287,12 @@ void lg_culprit_of_samples(struct lg_case *c, struct lg_finding *f, const struct
 	const struct vote *w;
 
 	for (size_t i = 0; i < n && leaves.total < SAMPLES_MAX; i++) {
-		uint32_t k = lg_index_sample_from(c->idx, p[i]->thr, p[i]->ts);
+		struct lg_cpu_samples samples = samples_of(c, p[i]);
+		uint32_t row;
 
-		for (; k < c->idx->sample_off[p[i]->thr + 1]; k++) {
-			uint32_t row = c->idx->sample[k];
-			lg_stk at;
+		while (lg_next_cpu_sample(c, &samples, &row)) {
+			lg_stk at = own_frame(c, sm->stack[row]);
 
-			if (sm->ts[row] >= p[i]->ts + p[i]->dur)
-				break;
-			if (!lg_is_cpu_sample(c, row))
-				continue;
-			at = own_frame(c, sm->stack[row]);
 			while (at && !name_of(c, at) && !file_of(c, at))
 				at = c->t->stack.parent[at];
 			/* Of a file without symbols the file is known; its callers are not where it is. */
@@ -376,18 +372,13 @@ void lg_culprit_shared_function(struct lg_case *c, struct lg_finding *f,
 	size_t total = 0, deepest = 0;
 
 	for (size_t i = 0; i < n && total < SAMPLES_MAX; i++) {
-		uint32_t k = lg_index_sample_from(c->idx, p[i]->thr, p[i]->ts);
+		struct lg_cpu_samples samples = samples_of(c, p[i]);
+		uint32_t row;
 
-		for (; k < c->idx->sample_off[p[i]->thr + 1]; k++) {
-			uint32_t row = c->idx->sample[k];
-			size_t depth;
+		while (lg_next_cpu_sample(c, &samples, &row)) {
+			size_t depth = path_inwards(c, sm->stack[row], path, STACK_MAX);
 
-			if (sm->ts[row] >= p[i]->ts + p[i]->dur)
-				break;
-			if (!lg_is_cpu_sample(c, row))
-				continue;
 			total++;
-			depth = path_inwards(c, sm->stack[row], path, STACK_MAX);
 			for (size_t d = 0; d < depth; d++) {
 				lg_str name = c->t->frame.name[c->t->stack.frame[path[d]]];
 				bool seen = false;
@@ -405,18 +396,13 @@ void lg_culprit_shared_function(struct lg_case *c, struct lg_finding *f,
 	*ret_samples = total;
 	/* Among the samples that go through it, whichever: one that ended elsewhere is no example. */
 	for (size_t i = 0, left = total; i < n && left; i++) {
-		uint32_t k = lg_index_sample_from(c->idx, p[i]->thr, p[i]->ts);
+		struct lg_cpu_samples samples = samples_of(c, p[i]);
+		uint32_t row;
 
-		for (; k < c->idx->sample_off[p[i]->thr + 1] && left; k++) {
-			uint32_t row = c->idx->sample[k];
-			size_t depth;
+		while (left && lg_next_cpu_sample(c, &samples, &row)) {
+			size_t depth = path_inwards(c, sm->stack[row], path, STACK_MAX);
 
-			if (sm->ts[row] >= p[i]->ts + p[i]->dur)
-				break;
-			if (!lg_is_cpu_sample(c, row))
-				continue;
 			left--;
-			depth = path_inwards(c, sm->stack[row], path, STACK_MAX);
 			while (depth-- > deepest) {
 				lg_str name = c->t->frame.name[c->t->stack.frame[path[depth]]];
 

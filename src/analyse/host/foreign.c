@@ -328,20 +328,12 @@ static bool cpu_was_taken(const struct lg_case *c, lg_prc candidate, lg_thr vict
 {
 	const struct lg_sample_tab *s = &c->t->sample;
 	int32_t cpu = lg_cpu_before(c, victim, b->ts);
-	size_t lo = 0, hi = s->n, n = 0;
+	size_t n = 0;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (s->ts[mid] < b->ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (; cpu >= 0 && lo < s->n && s->ts[lo] < b->end; lo++)
-		n += s->cpu[lo] == cpu && s->thr[lo] != victim &&
-		     c->t->thread.prc[s->thr[lo]] != candidate && (ready || !c->always_ready[s->thr[lo]]) &&
-		     !(s->flags[lo] & LG_SAMPLE_IDLE) && lg_shows_activity(c, lo);
+	for (size_t i = lg_first_sample(s, b->ts); cpu >= 0 && i < s->n && s->ts[i] < b->end; i++)
+		n += s->cpu[i] == cpu && s->thr[i] != victim &&
+		     c->t->thread.prc[s->thr[i]] != candidate && (ready || !c->always_ready[s->thr[i]]) &&
+		     !(s->flags[i] & LG_SAMPLE_IDLE) && lg_shows_activity(c, i);
 	return (double)n * (double)period >= TAKEN_SHARE * (double)(b->end - b->ts);
 }
 

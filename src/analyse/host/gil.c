@@ -103,15 +103,10 @@ static bool runs_python(const struct lg_case *c, lg_stk s)
 
 static void count_samples(const struct lg_case *c, const struct lg_gil_wait *w, size_t *all, size_t *python)
 {
-	uint32_t k = lg_index_sample_from(c->idx, w->holder, w->from);
+	struct lg_cpu_samples samples = lg_cpu_samples(c, w->holder, w->from, w->end);
+	uint32_t row;
 
-	for (; k < c->idx->sample_off[w->holder + 1]; k++) {
-		uint32_t row = c->idx->sample[k];
-
-		if (c->t->sample.ts[row] >= w->end)
-			return;
-		if (!lg_is_cpu_sample(c, row))
-			continue;
+	while (lg_next_cpu_sample(c, &samples, &row)) {
 		++*all;
 		*python += runs_python(c, c->t->sample.stack[row]);
 	}

@@ -35,21 +35,6 @@ static int find_long(const struct lg_stretches *gaps, struct lg_stretches *out, 
 	return rc;
 }
 
-static size_t first_sample(const struct lg_sample_tab *s, int64_t ts)
-{
-	size_t lo = 0, hi = s->n;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (s->ts[mid] < ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
 /* What its CPU did, by samples: idle, or somebody's. */
 static const char *cpu_text(struct lg_case *c, const struct lg_rank *r, const struct lg_stretches *stalls,
 			    int64_t period, int64_t all)
@@ -66,7 +51,7 @@ static const char *cpu_text(struct lg_case *c, const struct lg_rank *r, const st
 		int32_t cpu = lg_cpu_before(c, r->thr, stalls->v[i].ts);
 		int64_t end = stalls->v[i].end;
 
-		for (size_t k = first_sample(s, stalls->v[i].ts); k < s->n && s->ts[k] < end; k++)
+		for (size_t k = lg_first_sample(s, stalls->v[i].ts); k < s->n && s->ts[k] < end; k++)
 			if (s->cpu[k] == cpu && !(s->flags[k] & LG_SAMPLE_IDLE) && lg_shows_activity(c, k)) {
 				n[c->t->thread.prc[s->thr[k]]]++;
 				busy++;

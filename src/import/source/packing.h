@@ -6,6 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A member that is deflated, the one method there is (RFC 1952, 2.3.1). */
+static inline bool lg_is_gzip(const void *head, size_t n)
+{
+	const uint8_t *p = head;
+
+	return n >= 3 && p[0] == 0x1f && p[1] == 0x8b && p[2] == 8;
+}
+
 /* A frame, or a skippable one, with which pzstd begins every file (RFC 8878, sections 3.1.1 and 3.1.2). */
 static inline bool lg_is_zstd(const void *head, size_t n)
 {

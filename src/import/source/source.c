@@ -39,7 +39,7 @@ struct lg_source {
 
 static enum packing packing_of(const uint8_t *p, size_t n)
 {
-	if (n >= 3 && p[0] == 0x1f && p[1] == 0x8b && p[2] == 8)
+	if (lg_is_gzip(p, n))
 		return GZIP;
 	if (lg_is_zstd(p, n))
 		return ZSTD;

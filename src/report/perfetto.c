@@ -399,48 +399,44 @@ static void start(const void *self, struct lg_pen *pen, const struct lg_tl_track
 	lg_pb_done(&pkt);
 }
 
-/* As event() and finish() of an END, put together where it is to stand. */
-static uint8_t *end_packet(uint8_t *at, uint64_t ts)
+/* As event() and finish() of an END. */
+static inline uint8_t *end_packet(uint8_t *at, const struct lg_pb_number *ts)
 {
 	static const uint8_t end[] = { PKT_TRACK_EVENT << 3 | 2, 2, EVENT_TYPE << 3, TYPE_END,
 				       PKT_SEQUENCE_ID << 3, SEQUENCE, PKT_FLAGS << 3, FLAG_NEEDS_STATE };
-	uint8_t *len;
+	uint8_t *len = at + 1; /* below 128 */
 
-	*at++ = TRACE_PACKET << 3 | 2;
-	len = at++; /* below 128 */
-	*at++ = PKT_TIMESTAMP << 3;
-	at = mempcpy(lg_pb_long(at, ts), end, sizeof end);
+	at[0] = TRACE_PACKET << 3 | 2;
+	at[2] = PKT_TIMESTAMP << 3;
+	at = mempcpy(lg_pb_put_number(at + 3, ts), end, sizeof end);
 	*len = (uint8_t)(at - len - 1);
 	return at;
 }
 
-/* What ends together has one packet, again and again, and what begins together one head. */
+/* Nothing that is written here is read again at once: a load of what several stores wrote waits for them. */
 static void turn(const void *self, struct lg_pen *pen, int64_t end, size_t n_end, int64_t ts,
 		 const lg_frm *frame, size_t n)
 {
 	enum { STAMPED = 32 }; /* a packet up to its time, or a whole END */
 	const struct perfetto *p = self;
-	uint8_t stamped[STAMPED + LG_PEN_SLACK], *at;
-	size_t n_ts, room = (n_end + n) * STAMPED + LG_PEN_SLACK;
+	const struct lg_pb_number ended = lg_pb_number(stamp(p, end)), began = lg_pb_number(stamp(p, ts));
+	size_t room = (n_end + n) * STAMPED + LG_PEN_SLACK;
+	uint8_t *at;
 
 	for (size_t i = 0; i < n; i++)
 		room += p->tail[frame[i]].n;
 	at = lg_pen_room(pen, room);
 	if (!at)
 		return;
-	n_ts = n_end ? (size_t)(end_packet(stamped, stamp(p, end)) - stamped) : 0;
 	for (size_t i = 0; i < n_end; i++)
-		at = lg_pen_put(at, stamped, n_ts);
-	if (n) {
-		stamped[0] = PKT_TIMESTAMP << 3;
-		n_ts = (size_t)(lg_pb_long(stamped + 1, stamp(p, ts)) - stamped);
-	}
+		at = end_packet(at, &ended);
 	for (size_t i = 0; i < n; i++) {
 		size_t n_tail = p->tail[frame[i]].n;
 
 		*at++ = TRACE_PACKET << 3 | 2;
-		at = lg_pb_raw(at, n_ts + n_tail);
-		at = lg_pen_put(at, stamped, n_ts);
+		at = lg_pb_raw(at, 1 + began.n + n_tail);
+		*at++ = PKT_TIMESTAMP << 3;
+		at = lg_pb_put_number(at, &began);
 		at = lg_pen_put(at, p->tail[frame[i]].p, n_tail);
 	}
 	pen->n = (size_t)(at - pen->p);

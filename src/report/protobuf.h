@@ -32,21 +32,43 @@ static inline uint8_t *lg_pb_raw(uint8_t *at, uint64_t v)
 	return at;
 }
 
-/* As lg_pb_raw(), for a number that mostly has several bytes, all at once; 8 bytes at `at` are writable. */
+/* A number that is written again and again, and mostly has several bytes. */
+struct lg_pb_number {
+	uint64_t v, word; /* word: as it stands in memory, where that is not more than 8 bytes */
+	size_t n;         /* bytes */
+};
+
+enum { LG_PB_WORDS = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ };
+
+static inline struct lg_pb_number lg_pb_number(uint64_t v)
+{
+	size_t n = (70 - (size_t)__builtin_clzll(v | 1)) / 7;
+	uint64_t w = v;
+
+	/* Seven bits a byte: halves of 28 bits apart, quarters of 14, then single ones. */
+	w = (w & 0x000000000fffffff) | (w & 0x00fffffff0000000) << 4;
+	w = (w & 0x00003fff00003fff) | (w & 0x0fffc0000fffc000) << 2;
+	w = (w & 0x007f007f007f007f) | (w & 0x3f803f803f803f80) << 1;
+	/* More comes behind all but the last. */
+	w |= 0x8080808080808080 & ((UINT64_C(1) << 8 * ((n - 1) % 8)) - 1);
+	return (struct lg_pb_number){ v, w, n };
+}
+
+/* 10 bytes at `at` are writable. */
+static inline uint8_t *lg_pb_put_number(uint8_t *at, const struct lg_pb_number *num)
+{
+	if (__builtin_expect(!LG_PB_WORDS || num->n > 8, 0))
+		return lg_pb_raw(at, num->v);
+	memcpy(at, &num->word, sizeof num->word);
+	return at + num->n;
+}
+
+/* As lg_pb_raw(), for a number that mostly has several bytes, all at once; 10 bytes at `at` are writable. */
 static inline uint8_t *lg_pb_long(uint8_t *at, uint64_t v)
 {
-	size_t n;
+	const struct lg_pb_number num = lg_pb_number(v);
 
-	if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__ || v >> 56)
-		return lg_pb_raw(at, v);
-	/* Seven bits a byte: halves of 28 bits apart, quarters of 14, then single ones. */
-	v = (v & 0x000000000fffffff) | (v & 0x00fffffff0000000) << 4;
-	v = (v & 0x00003fff00003fff) | (v & 0x0fffc0000fffc000) << 2;
-	v = (v & 0x007f007f007f007f) | (v & 0x3f803f803f803f80) << 1;
-	n = (71 - (size_t)__builtin_clzll(v | 1)) / 8;
-	v |= 0x8080808080808080 & ((UINT64_C(1) << 8 * (n - 1)) - 1); /* more comes behind all but the last */
-	memcpy(at, &v, sizeof v);
-	return at + n;
+	return lg_pb_put_number(at, &num);
 }
 
 /* Inline: millions of events are little else, and constant fields fold into one or two stores. */

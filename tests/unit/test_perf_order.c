@@ -45,10 +45,10 @@ static void hands_out_what_every_cpu_wrote_in_order(void **state)
 			/* nothing of a round is older than the newest of the round before the last */
 			cpu[c] = cpu[c] > (round - 1) * 100 ? cpu[c] : (round - 1) * 100;
 			while (n < RECORDS && cpu[c] < (round + 1) * 100 - 20) {
-				struct lg_pd_record r = { .size = 40, .offset = n++, .block = &block };
+				struct lg_pd_entry e = { .offset = n++, .block = &block };
 
-				cpu[c] += rnd(&seed) % 20;
-				assert_int_equal(lg_pd_order_add(&o, &r, cpu[c]), 0);
+				e.ts = cpu[c] += rnd(&seed) % 20;
+				assert_int_equal(lg_pd_order_add(&o, &e, 40), 0);
 			}
 		}
 		assert_int_equal(lg_pd_order_round(&o), 0);
@@ -77,9 +77,9 @@ static void orders_within_the_window(void **state)
 	(void)state;
 	got = (struct taken){ 0 };
 	for (size_t i = 0; i < RECORDS; i++) {
-		struct lg_pd_record r = { .size = 40, .offset = i, .block = &block };
+		struct lg_pd_entry e = { .ts = RECORDS - i, .offset = i, .block = &block };
 
-		assert_int_equal(lg_pd_order_add(&o, &r, RECORDS - i), 0);
+		assert_int_equal(lg_pd_order_add(&o, &e, 40), 0);
 	}
 	assert_int_equal(lg_pd_order_flush(&o), 0);
 	assert_int_equal(got.n, RECORDS);
@@ -110,7 +110,8 @@ static void hands_over_all_in_order(void **state)
 		got = (struct taken){ .fail_at = fail_at };
 		assert_int_equal(lg_pd_handover_new(&h, &pool, &hands, NULL), 0);
 		for (size_t i = 0; i < RECORDS && !rc; i++) {
-			rc = lg_pd_handover_add(h, &(struct lg_pd_entry){ i, NULL, &block, i }, &handed);
+			rc = lg_pd_handover_add(h, &(struct lg_pd_entry){ .ts = i, .block = &block, .offset = i },
+						&handed);
 			if (!rc && i % 10000 == 9999) {
 				rc = lg_pd_handover_wait(h);
 				assert_int_equal(got.n, rc ? fail_at : i + 1);
@@ -156,6 +157,15 @@ static size_t chain_of(uint64_t i, uint64_t chain[LENGTH])
 	return 2 + i % (LENGTH - 1);
 }
 
+static void ask_soon(struct lg_pd_memo *m, const uint64_t *chain, size_t n, int32_t pid,
+		     struct lg_pd_seen *ret)
+{
+	struct lg_pd_look look = { .pid = pid, .misc = 2 };
+
+	lg_pd_memo_look(&look, (const uint8_t *)chain, n, false);
+	lg_pd_memo_ask(m, &look, (const uint8_t *)chain, false, ret);
+}
+
 /* What is forgotten may be forgotten; what is remembered is right, and each process has its own. */
 static void remembers_chains(void **state)
 {
@@ -170,9 +180,11 @@ static void remembers_chains(void **state)
 	assert_non_null(m);
 	for (uint64_t pass = 0; pass < 2; pass++) {
 		for (uint64_t i = 1; i <= CHAINS; i += AT_ONCE) {
-			for (size_t k = 0; k < AT_ONCE; k++)
-				lg_pd_memo_ask(m, (uint8_t *)chain[k], chain_of(i + k, chain[k]), false,
-					       (int32_t)((i + k) % PIDS), 2, &seen[k]);
+			for (size_t k = 0; k < AT_ONCE; k++) {
+				size_t n = chain_of(i + k, chain[k]);
+
+				ask_soon(m, chain[k], n, (int32_t)((i + k) % PIDS), &seen[k]);
+			}
 			lg_pd_memo_settle(m);
 			for (size_t k = 0; k < AT_ONCE; k++) {
 				struct lg_pd_number n = seen[k].whole;
@@ -195,7 +207,7 @@ static struct lg_pd_seen ask(struct lg_pd_memo *m, const uint64_t *chain, size_t
 {
 	struct lg_pd_seen seen;
 
-	lg_pd_memo_ask(m, (const uint8_t *)chain, n, false, pid, 2, &seen);
+	ask_soon(m, chain, n, pid, &seen);
 	lg_pd_memo_settle(m);
 	return seen;
 }

@@ -36,7 +36,8 @@
 #include "base/aside.h"
 #include "base/map.h"
 
-enum { RUNS = 20000, FIRST_RUNS = 256, MANY_GROUPS = 16, ENOUGH = 40, CANDIDATES_MAX = 512, MIN_HITS = 2 };
+enum { RUNS = 20000, FEW_RUNS = 32, FIRST_RUNS = 256, MANY_GROUPS = 16, ENOUGH = 40, SOME = 10 };
+enum { CANDIDATES_MAX = 512, MIN_HITS = 2, BEATS = 8 };
 enum { WORTH_A_THREAD = 1 << 17 /* samples */ };
 #define P_LIMIT 0.01
 #define STILL_SHARE 0.7  /* of a burst: then the thread stood still during it */
@@ -47,25 +48,38 @@ enum { WORTH_A_THREAD = 1 << 17 /* samples */ };
 #define TURN_NS 20000000ll /* two ticks of the slowest clock (HZ=100): longer than a turn of the scheduler */
 #define TURNS_SHARE 0.15 /* of the burst's CPU, later on: then another rank runs there in turns with it */
 
+/* One that may have been stalled. */
+struct victim {
+	const struct lg_rank *rank;
+	int64_t period; /* of its samples */
+	struct lg_stretch life;
+	struct lg_stretches gaps;
+	double usual;   /* share of its life that it stands still */
+};
+
 /*
  * After so many placements of which none did as well: could any of the others? Each group of bursts falls
- * where it does independently of the others, so their sum is nearly normal: six deviations above its mean
- * leave one chance in a thousand million, and the placements that are left are not made.
+ * where it does independently of the others, so their sum is nearly normal. Six deviations above its mean
+ * leave one chance in a thousand million; of few placements the deviation itself is known to an eighth
+ * only, and eight of those are asked for. The placements that are left are not made.
  */
-static bool is_out_of_reach(double covered, const double *sum, size_t groups)
+static bool is_out_of_reach(double covered, const double *sum, size_t runs, size_t groups)
 {
-	double mean = 0, spread = 0;
+	double mean = 0, spread = 0, n = (double)runs;
 
-	for (size_t i = 0; i < FIRST_RUNS; i++)
-		mean += sum[i] / FIRST_RUNS;
-	for (size_t i = 0; i < FIRST_RUNS; i++)
-		spread += (sum[i] - mean) * (sum[i] - mean) / FIRST_RUNS;
-	return groups >= MANY_GROUPS && covered - mean > 6 * sqrt(spread);
+	for (size_t i = 0; i < runs; i++)
+		mean += sum[i] / n;
+	for (size_t i = 0; i < runs; i++)
+		spread += (sum[i] - mean) * (sum[i] - mean) / n;
+	return groups >= MANY_GROUPS && covered - mean > (runs < FIRST_RUNS ? 8 : 6) * sqrt(spread);
 }
 
-static double chance(struct lg_stretch life, const struct lg_stretches *gaps,
-		     const struct lg_stretches *bursts, int64_t covered)
+/* The chance that the bursts, placed anywhere, cover as much. 1: it is not below limit, as far as can be told;
+ * whether_only: it is told no better than which side of the limit it is on. */
+static double chance(const struct victim *v, const struct lg_stretches *bursts, int64_t covered, double limit,
+		     bool whether_only)
 {
+	struct lg_stretch life = v->life;
 	uint64_t seed = 0x6c61676761726432;
 	double first[FIRST_RUNS];
 	size_t as_good = 0, groups = 0;
@@ -73,7 +87,11 @@ static double chance(struct lg_stretch life, const struct lg_stretches *gaps,
 	for (size_t run = 0; run < RUNS; run++) {
 		int64_t sum = 0;
 
-		if (run == FIRST_RUNS && !as_good && is_out_of_reach((double)covered, first, groups))
+		if ((run == FEW_RUNS || run == FIRST_RUNS) && !as_good &&
+		    is_out_of_reach((double)covered, first, run, groups))
+			break;
+		/* None of ten times as many as would show one at the limit. */
+		if (whether_only && !as_good && (double)run * limit >= 10)
 			break;
 		for (size_t i = 0, next; i < bursts->n; i = next) {
 			int64_t from = bursts->v[i].ts, room, at;
@@ -85,14 +103,16 @@ static double chance(struct lg_stretch life, const struct lg_stretches *gaps,
 			at = life.ts - from +
 			     (int64_t)((double)(seed >> 11) * 0x1p-53 * (double)(room > 0 ? room : 0));
 			for (size_t k = i; k < next; k++)
-				sum += lg_covered(gaps, bursts->v[k].ts + at, bursts->v[k].end + at);
+				sum += lg_covered(&v->gaps, bursts->v[k].ts + at, bursts->v[k].end + at);
 			groups += !run;
 		}
 		if (run < FIRST_RUNS)
 			first[run] = (double)sum;
 		as_good += sum >= covered;
-		if (as_good >= ENOUGH && (double)as_good >= P_LIMIT * (double)(run + 1))
-			return 1; /* it will not come below the limit */
+		/* It will not come below the limit: it is there after many placements, or far above after few. */
+		if ((as_good >= ENOUGH && (double)as_good >= limit * (double)(run + 1)) ||
+		    (as_good >= SOME && (double)as_good >= 4 * limit * (double)(run + 1)))
+			return 1;
 	}
 	return (double)(as_good + 1) / (RUNS + 1);
 }
@@ -130,9 +150,17 @@ static void name_function(struct lg_case *c, struct lg_finding *f, lg_prc prc,
 	lg_free(v);
 }
 
+/* The later half of a beat, on one CPU: does a rank take turns there? The bursts of a beat all ask. */
+struct beat {
+	int64_t from, to;
+	int32_t cpu;
+	bool turns;
+};
+
 struct candidate {
 	lg_prc prc;
 	double p, usual;
+	double limit;         /* p above it tells nothing */
 	bool clouded;         /* it coincides, but whoever waits for a CPU would too */
 	int64_t covered;
 	size_t n_long, hits;  /* occasions */
@@ -144,6 +172,7 @@ struct candidate {
 		double p;
 		int64_t covered;
 	} rival;
+	struct beat beat[BEATS]; /* the last ones looked at, by CPU */
 };
 
 static void done(struct candidate *k)
@@ -292,10 +321,10 @@ static double own_share(const struct lg_stretches *gaps, const struct lg_stretch
 
 /* Does a rank run on this burst's CPU, in turns with it, in the later half of the beat? (At its begin a
  * rank may still be on its way to where it waits for the others.) */
-static bool takes_turns(const struct lg_case *c, const struct candidate *k, const struct lg_stretch *b,
-			int64_t period)
+static bool takes_turns(const struct lg_case *c, struct candidate *k, const struct lg_stretch *b, int64_t period)
 {
 	const struct lg_sample_tab *s = &c->t->sample;
+	struct beat *beat = &k->beat[(uint32_t)b->cpu % BEATS];
 	int64_t from = b->ts, to = b->end;
 	size_t n = 0, i = 0;
 
@@ -306,6 +335,8 @@ static bool takes_turns(const struct lg_case *c, const struct candidate *k, cons
 	for (size_t last = i + 1; last < k->all.n && !k->all.v[last].beat; last++)
 		to = k->all.v[last].end;
 	from += (to - from) / 2;
+	if (beat->from == from && beat->to == to && beat->cpu == b->cpu)
+		return beat->turns;
 	for (size_t r = 0; r < c->n_ranks; r++) {
 		lg_thr thr = c->ranks[r].thr;
 		uint32_t p = lg_index_sample_from(c->idx, thr, from);
@@ -318,7 +349,8 @@ static bool takes_turns(const struct lg_case *c, const struct candidate *k, cons
 			n += s->cpu[row] == b->cpu && lg_shows_activity(c, row);
 		}
 	}
-	return (double)n * (double)period >= TURNS_SHARE * (double)(to - from);
+	*beat = (struct beat){ from, to, b->cpu, (double)n * (double)period >= TURNS_SHARE * (double)(to - from) };
+	return beat->turns;
 }
 
 /* Had anybody but the thread itself and the candidate its CPU for a good part of the burst? Who is always
@@ -337,21 +369,12 @@ static bool cpu_was_taken(const struct lg_case *c, lg_prc candidate, lg_thr vict
 	return (double)n * (double)period >= TAKEN_SHARE * (double)(b->end - b->ts);
 }
 
-/* One that may have been stalled. */
-struct victim {
-	const struct lg_rank *rank;
-	int64_t period; /* of its samples */
-	struct lg_stretch life;
-	struct lg_stretches gaps;
-	double usual;   /* share of its life that it stands still */
-};
-
 /*
  * May the thread, or a rank that it waits for, have stood still just for want of a CPU? While somebody who is
  * always ready has its CPU, nothing shows whether it waits or its turn is over. long_still: for longer than
  * turns are it did not run; then it waits, for this or for that.
  */
-static bool tells_nothing(const struct lg_case *c, const struct candidate *k, lg_thr victim,
+static bool tells_nothing(const struct lg_case *c, struct candidate *k, lg_thr victim,
 			  const struct lg_stretch *b, int64_t period, bool long_still)
 {
 	return cpu_was_taken(c, k->prc, victim, b, period, false) || takes_turns(c, k, b, period) ||
@@ -438,13 +461,13 @@ static int judge_candidate(const struct lg_case *c, const struct victim *v, cons
 		return LG_E_NOMEM;
 	memcpy(all.v, k->bursts.v, all.n * sizeof *all.v);
 	n = keep_telling(c, v, k);
-	if (n < all.n)
-		k->clouded = chance(life, gaps, &all, still) < P_LIMIT;
+	if (n < all.n && !k->clouded)
+		k->clouded = chance(v, &all, still, P_LIMIT, true) < P_LIMIT;
 	lg_free(all.v);
 	k->bursts.n = k->n_judged = n;
 	if (!agrees(k, gaps, period, &still))
 		return 0;
-	k->p = chance(life, gaps, &k->bursts, still);
+	k->p = chance(v, &k->bursts, still, k->limit, false);
 	if (k->p >= 1)
 		return 0;
 	n = 0;
@@ -501,12 +524,15 @@ struct field {
 static int enter(struct lg_case *c, const struct victim *v, lg_prc p, const struct lg_seen *seen,
 		 struct contest *t)
 {
-	struct candidate k = { .prc = p, .usual = v->usual };
-	int rc = judge_candidate(c, v, seen, &k);
+	/* Clouded is what one of them found: the others need not ask. */
+	int rc;
+	struct candidate k = { .prc = p, .usual = v->usual, .clouded = t->best.clouded };
 
+	/* In the end it is multiplied by the number of all of them: there are so many already. */
+	k.limit = P_LIMIT / (double)(t->n + 1);
+	rc = judge_candidate(c, v, seen, &k);
 	t->n += k.all.n >= MIN_HITS;
-	t->best.clouded |= k.clouded;
-	k.clouded = t->best.clouded;
+	t->best.clouded = k.clouded;
 	if (!rc && better(&k, &t->best)) {
 		add_rival(&k, t->best.rival);
 		add_rival(&k, as_rival(&t->best));
@@ -595,7 +621,7 @@ static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, stru
 		return LG_E_NOMEM;
 	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
 		struct victim v = { 0 };
-		struct candidate k = { .prc = best->prc };
+		struct candidate k = { .prc = best->prc, .limit = P_LIMIT };
 		bool usable;
 
 		if (&c->ranks[i] == victim)

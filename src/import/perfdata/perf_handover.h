@@ -15,13 +15,8 @@ struct lg_pd_handover;
 
 struct lg_pd_handed {
 	struct lg_pd_entry entry;
-	/* Found where the bytes are in the cache: of a sample's chain, and what else there is where a sample
-	 * is nothing but fixed fields and a chain. plain: its event, NULL = it is not, or damaged. */
-	struct lg_pd_seen seen;
-	const struct lg_pd_attr *plain;
-	uint64_t period;
-	int32_t pid, tid, cpu;
-	uint16_t misc;
+	struct lg_pd_seen seen; /* of a sample's chain */
+	const struct lg_pd_attr *plain; /* entry.look.plain */
 };
 
 struct lg_pd_hands {

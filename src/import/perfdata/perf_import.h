@@ -36,6 +36,7 @@ struct lg_pd {
 	int64_t last_ts;          /* of what was handed out last */
 	int64_t first_ts;
 	struct lg_idle idle;
+	struct lg_pd_sample plain; /* of fixed fields and a chain: all else of it stays 0 */
 	uint64_t timeless;        /* samples without time */
 	uint64_t short_records, short_at, n_throttles;
 	uint64_t lost, lost_by_event; /* what the buffers had no room for, by when and by whose it was */

@@ -213,21 +213,31 @@ static void answer(struct lg_pd_memo *m, size_t whole_ahead, size_t ahead)
 		answer_callers(m, &m->asked[m->done++ % ASKED]);
 }
 
-void lg_pd_memo_ask(struct lg_pd_memo *m, const uint8_t *chain, size_t n, bool swap, int32_t pid,
-		    uint16_t misc, struct lg_pd_seen *ret)
+/* Beside the addresses it says in which kind of code they begin, which a chain without a mark in front does
+ * not say itself. */
+void lg_pd_memo_look(struct lg_pd_look *look, const uint8_t *chain, size_t n, bool swap)
 {
-	/* What a stack depends on beside the addresses: the versions, and in which kind of code they begin,
-	 * which a chain without a mark in front does not say itself. */
-	uint64_t version = (uint64_t)m->kernel << 40 ^ (uint64_t)version_of(m, pid) << 8;
-	uint64_t first = pd_u64(chain, swap), mode = misc & PDM_CPUMODE;
-	uint64_t begins = first == PDC_USER ? 8 : first == PDC_KERNEL ? 9 : mode;
+	uint64_t first = pd_u64(chain, swap);
 	XXH128_hash_t h = XXH3_128bits(chain, 8 * n);
+
+	look->tag = h.low64;
+	look->place = (uint32_t)h.high64;
+	look->n = (uint16_t)n;
+	look->begins = first == PDC_USER ? 8 : first == PDC_KERNEL ? 9 : look->misc & PDM_CPUMODE;
+}
+
+void lg_pd_memo_ask(struct lg_pd_memo *m, const struct lg_pd_look *look, const uint8_t *chain, bool swap,
+		    struct lg_pd_seen *ret)
+{
+	/* What a stack depends on, too. */
+	uint64_t version = (uint64_t)m->kernel << 40 ^ (uint64_t)version_of(m, look->pid) << 8;
+	uint64_t tag = look->tag ^ lg_mix64(version ^ (look->misc & PDM_CPUMODE));
 	struct asked *a;
 
 	answer(m, AHEAD, ASKED - 1);
 	a = &m->asked[m->end++ % ASKED];
-	*a = (struct asked){ .chain = chain, .n = n, .swap = swap, .tag = h.low64 ^ lg_mix64(version ^ mode),
-			     .place = (uint32_t)h.high64, .version = version ^ begins, .ret = ret };
+	*a = (struct asked){ .chain = chain, .n = look->n, .swap = swap, .tag = tag, .place = look->place,
+			     .version = version ^ look->begins, .ret = ret };
 	*ret = (struct lg_pd_seen){ 0 };
 	fetch(m, a);
 }

@@ -17,6 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "import/perfdata/perf_order.h"
+
 struct lg_pd_memo;
 
 struct lg_pd_number {
@@ -32,13 +34,16 @@ struct lg_pd_seen {
 /* NULL when memory is exhausted. */
 struct lg_pd_memo *lg_pd_memo_new(void);
 void lg_pd_memo_free(struct lg_pd_memo *m);
+/* What a chain of n > 0 addresses is asked for by, whenever that is: tag, place and begins of look, whose misc
+ * is set. */
+void lg_pd_memo_look(struct lg_pd_look *look, const uint8_t *chain, size_t n, bool swap);
 /*
- * Of n addresses of a thread of pid; misc: of the sample's record. *ret is all 0 and gets its numbers some
- * calls later, lg_pd_memo_settle() at the latest: where they are is on its way from memory meanwhile. Until
- * then chain and ret stay where they are.
+ * Of look->n addresses of a thread of look->pid. *ret is all 0 and gets its numbers some calls later,
+ * lg_pd_memo_settle() at the latest: where they are is on its way from memory meanwhile. Until then chain and
+ * ret stay where they are.
  */
-void lg_pd_memo_ask(struct lg_pd_memo *m, const uint8_t *chain, size_t n, bool swap, int32_t pid,
-		    uint16_t misc, struct lg_pd_seen *ret);
+void lg_pd_memo_ask(struct lg_pd_memo *m, const struct lg_pd_look *look, const uint8_t *chain, bool swap,
+		    struct lg_pd_seen *ret);
 void lg_pd_memo_settle(struct lg_pd_memo *m);
 /* For what is asked from here on: what lies where in pid may have changed; in the kernel. */
 void lg_pd_memo_changed(struct lg_pd_memo *m, int32_t pid);

@@ -16,6 +16,11 @@ struct lg_pd_run {
 	uint32_t at, end; /* what is left of it */
 };
 
+struct lg_pd_head {
+	uint64_t ts; /* of the first that is left */
+	uint32_t run;
+};
+
 static size_t run_end(const struct lg_pd_entry *e, size_t i, size_t n)
 {
 	for (i++; i < n && e[i].ts >= e[i - 1].ts; i++)
@@ -23,25 +28,21 @@ static size_t run_end(const struct lg_pd_entry *e, size_t i, size_t n)
 	return i;
 }
 
-static inline bool before(const struct lg_pd_order *o, uint32_t a, uint32_t b)
+static inline bool before(struct lg_pd_head a, struct lg_pd_head b)
 {
-	uint64_t x = o->entry[o->run[a].at].ts, y = o->entry[o->run[b].at].ts;
-
-	return x != y ? x < y : a < b;
+	return a.ts != b.ts ? a.ts < b.ts : a.run < b.run;
 }
 
-static void sift_down(struct lg_pd_order *o, size_t i)
+static inline void sift_down(struct lg_pd_order *o, size_t i, struct lg_pd_head moved)
 {
-	uint32_t moved = o->heap[i];
-
 	for (;;) {
 		size_t k = 2 * i + 1;
 
 		if (k >= o->n_heap)
 			break;
-		if (k + 1 < o->n_heap && before(o, o->heap[k + 1], o->heap[k]))
+		if (k + 1 < o->n_heap && before(o->heap[k + 1], o->heap[k]))
 			k++;
-		if (!before(o, o->heap[k], moved))
+		if (!before(o->heap[k], moved))
 			break;
 		o->heap[i] = o->heap[k];
 		i = k;
@@ -65,9 +66,9 @@ static int find_runs(struct lg_pd_order *o)
 		return LG_E_NOMEM;
 	o->n_run = o->n_heap = n;
 	for (size_t i = 0; i < n; i++)
-		o->heap[i] = (uint32_t)i;
+		o->heap[i] = (struct lg_pd_head){ o->entry[o->run[i].at].ts, (uint32_t)i };
 	for (size_t i = n / 2; i-- > 0;)
-		sift_down(o, i);
+		sift_down(o, i, o->heap[i]);
 	return 0;
 }
 
@@ -96,7 +97,8 @@ static int hand_out(struct lg_pd_order *o, uint64_t limit, size_t most)
 	if (rc)
 		return rc;
 	for (; most && o->n_heap && !rc; most--) {
-		struct lg_pd_run *r = &o->run[o->heap[0]];
+		struct lg_pd_head head = o->heap[0];
+		struct lg_pd_run *r = &o->run[head.run];
 		const struct lg_pd_entry *e = &o->entry[r->at];
 
 		if (e->ts > limit)
@@ -105,18 +107,13 @@ static int hand_out(struct lg_pd_order *o, uint64_t limit, size_t most)
 			o->late++;
 		else
 			o->delivered = e->ts;
-		/* By the time it is its turn, the records of other CPUs were looked at. */
-		if (r->at + 1 < r->end) {
-			__builtin_prefetch(e[1].rec);
-			__builtin_prefetch(e[1].rec + 64);
-			__builtin_prefetch(e[1].rec + 128);
-		}
 		rc = o->deliver(o->self, e);
 		lg_pd_block_drop(o->pool, e->block);
-		if (++r->at == r->end)
-			o->heap[0] = o->heap[--o->n_heap];
-		if (o->n_heap > 1)
-			sift_down(o, 0);
+		if (++r->at < r->end)
+			head.ts = o->entry[r->at].ts;
+		else
+			head = o->heap[--o->n_heap];
+		sift_down(o, 0, head);
 	}
 	close_up(o);
 	return rc;
@@ -131,16 +128,16 @@ static int squeeze(struct lg_pd_order *o)
 	return rc;
 }
 
-int lg_pd_order_add(struct lg_pd_order *o, const struct lg_pd_record *r, uint64_t ts)
+int lg_pd_order_add(struct lg_pd_order *o, const struct lg_pd_entry *e, uint16_t size)
 {
 	if (__builtin_expect(o->n >= o->cap, 0) &&
 	    lg_grow(&o->entry, &o->cap, o->n + 1, sizeof *o->entry))
 		return LG_E_NOMEM;
-	lg_pd_block_hold(r->block);
-	o->entry[o->n++] = (struct lg_pd_entry){ ts, r->p, r->block, r->offset };
-	o->bytes += r->size;
-	if (ts > o->newest)
-		o->newest = ts;
+	lg_pd_block_hold(e->block);
+	o->entry[o->n++] = *e;
+	o->bytes += size;
+	if (e->ts > o->newest)
+		o->newest = e->ts;
 	return __builtin_expect(o->bytes > o->window, 0) ? squeeze(o) : 0;
 }
 

@@ -12,11 +12,26 @@
 #define LG_IMPORT_PERFDATA_PERF_ORDER_H
 #include "import/perfdata/perf_stream.h"
 
+/* What a sample is known by, found when its bytes had just been read: by the time that its turn has come
+ * they are far from the CPU. */
+struct lg_pd_look {
+	uint64_t tag, period;  /* tag, place: its chain by the memo */
+	uint32_t place;
+	int32_t pid, tid, cpu;
+	uint32_t plain;        /* its event + 1, where a sample is nothing but fixed fields and a chain; 0 = it is
+				* not, or damaged, or no sample */
+	uint16_t chain_at, n;  /* bytes from the record on, addresses; n = 0: no chain */
+	uint16_t misc;
+	uint8_t begins;        /* the chain's first code, by the memo */
+	bool sample;           /* all else is 0 where it is false */
+};
+
 struct lg_pd_entry {
 	uint64_t ts;
 	const uint8_t *rec;
 	struct lg_pd_block *block;
 	uint64_t offset;
+	struct lg_pd_look look;
 };
 
 struct lg_pd_order {
@@ -24,7 +39,7 @@ struct lg_pd_order {
 	struct lg_pd_entry *entry;
 	size_t n, cap;
 	struct lg_pd_run *run;   /* while handing out: perf_order.c */
-	uint32_t *heap;
+	struct lg_pd_head *heap;
 	size_t n_run, run_cap, n_heap, heap_cap;
 	size_t bytes;            /* of the records that wait */
 	size_t window;           /* most bytes that wait without a round's end */
@@ -35,7 +50,8 @@ struct lg_pd_order {
 	void *self;
 };
 
-int lg_pd_order_add(struct lg_pd_order *o, const struct lg_pd_record *r, uint64_t ts) LG_MUST_CHECK;
+/* Takes a hold on the entry's block; size: of the record. */
+int lg_pd_order_add(struct lg_pd_order *o, const struct lg_pd_entry *e, uint16_t size) LG_MUST_CHECK;
 int lg_pd_order_round(struct lg_pd_order *o) LG_MUST_CHECK;
 /* Nothing older than limit comes any more. */
 int lg_pd_order_until(struct lg_pd_order *o, uint64_t limit) LG_MUST_CHECK;

@@ -326,30 +326,33 @@ static int sample_record(struct lg_pd *p, const uint8_t *rec, uint16_t misc, uin
 static void plain_sample(struct lg_pd *p, const struct lg_pd_handed *h, int64_t ts)
 {
 	const struct lg_pd_attr *a = h->plain;
-	struct lg_sample_row row = { .ts = ts, .cpu = h->cpu, .event = a->name, .weight = h->period };
-	struct lg_pd_task *task = lg_pd_task_get(&p->tasks, h->pid, h->tid);
+	const struct lg_pd_look *look = &h->entry.look;
+	struct lg_sample_row row = { .ts = ts, .cpu = look->cpu, .event = a->name, .weight = look->period };
+	struct lg_pd_task *task = lg_pd_task_get(&p->tasks, look->pid, look->tid);
 
 	row.flags = (a->type == PD_TYPE_TRACEPOINT ? LG_SAMPLE_TRACEPOINT : 0u) |
-		    ((h->misc & PDM_CPUMODE) == PDM_KERNEL ? LG_SAMPLE_KERNEL : 0u);
+		    ((look->misc & PDM_CPUMODE) == PDM_KERNEL ? LG_SAMPLE_KERNEL : 0u);
 	if (task) {
 		row.thr = task->thr;
 		row.stack = lg_pd_stack_known(&p->tasks, h->entry.ts, &h->seen);
 		if (!row.stack) {
 			const uint8_t *rec = h->entry.rec;
 			bool swap = p->h.swap;
-			struct lg_pd_sample s = { .time = h->entry.ts };
+			struct lg_pd_sample *s = &p->plain;
 
-			s.chain = lg_pd_sample_chain(a, rec, pd_u16(rec + 6, swap), swap, &s.n_chain);
-			s.ip = a->at.ip >= 0 ? pd_u64(rec + a->at.ip, swap) : 0;
-			row.stack = lg_pd_stack_of(&p->tasks, task, &s, h->misc, &h->seen);
+			s->time = h->entry.ts;
+			s->chain = rec + look->chain_at;
+			s->n_chain = look->n;
+			s->ip = a->at.ip >= 0 ? pd_u64(rec + a->at.ip, swap) : 0;
+			row.stack = lg_pd_stack_of(&p->tasks, task, s, look->misc, &h->seen);
 		}
-		row.flags |= a->at.tid >= 0 && h->tid == 0 ? idle_flag(p, h->misc, row.stack) : 0u;
+		row.flags |= a->at.tid >= 0 && look->tid == 0 ? idle_flag(p, look->misc, row.stack) : 0u;
 	}
 	if (__builtin_expect(p->timeless_file, 0))
 		row.ts = (int64_t)p->timeless++ * 1000;
 	lg_add_sample(p->b, &row);
-	if (h->cpu >= 0)
-		seen_on(p, h->cpu, ts);
+	if (look->cpu >= 0)
+		seen_on(p, look->cpu, ts);
 }
 
 static void switch_record(struct lg_pd *p, const struct lg_pd_sample *who, struct pd_cursor *c,
@@ -413,7 +416,7 @@ int lg_pd_record_in_order(struct lg_pd *p, const struct lg_pd_handed *r)
 	const uint8_t *rec = r->entry.rec;
 	uint64_t raw_ts = r->entry.ts, offset = r->entry.offset;
 	uint32_t type = r->plain ? PD_SAMPLE : pd_u32(rec, p->h.swap);
-	uint16_t misc = r->plain ? r->misc : pd_u16(rec + 4, p->h.swap);
+	uint16_t misc = r->plain ? r->entry.look.misc : pd_u16(rec + 4, p->h.swap);
 	bool made_up = raw_ts == 0 || raw_ts == LG_PD_NO_TIME;
 	int64_t ts = made_up ? p->last_ts : (int64_t)(raw_ts & INT64_MAX);
 	struct lg_pd_sample who;

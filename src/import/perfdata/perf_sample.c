@@ -119,20 +119,17 @@ static void read_rest(struct lg_pd_sample *s, const struct lg_pd_attr *a, struct
 static void nothing_known(struct lg_pd_sample *s, const struct lg_pd_attr *a)
 {
 	*s = (struct lg_pd_sample){ .time = LG_PD_NO_TIME, .pid = -1, .tid = -1, .cpu = -1,
-				    .period = a->flags & PDF_FREQ ? 1 : a->period };
+				    .period = lg_pd_usual_period(a) };
 }
 
-void lg_pd_sample_fixed(struct lg_pd_sample *s, const struct lg_pd_attr *a, const uint8_t *rec, bool swap)
+static void read_fixed(struct lg_pd_sample *s, const struct lg_pd_attr *a, const uint8_t *rec, bool swap)
 {
 	const struct lg_pd_layout *l = &a->at;
 
 	nothing_known(s, a);
+	lg_pd_sample_who(a, rec, swap, &s->pid, &s->tid, &s->cpu);
 	if (l->ip >= 0)
 		s->ip = pd_u64(rec + l->ip, swap);
-	if (l->tid >= 0) {
-		s->pid = (int32_t)pd_u32(rec + l->tid, swap);
-		s->tid = (int32_t)pd_u32(rec + l->tid + 4, swap);
-	}
 	if (l->time >= 0)
 		s->time = pd_u64(rec + l->time, swap);
 	if (l->addr >= 0)
@@ -141,10 +138,7 @@ void lg_pd_sample_fixed(struct lg_pd_sample *s, const struct lg_pd_attr *a, cons
 		s->id = pd_u64(rec + (l->identifier >= 0 ? l->identifier : l->id), swap);
 	if (l->stream_id >= 0)
 		s->stream_id = pd_u64(rec + l->stream_id, swap);
-	if (l->cpu >= 0)
-		s->cpu = (int32_t)pd_u32(rec + l->cpu, swap);
-	if (l->period >= 0)
-		s->period = pd_u64(rec + l->period, swap);
+	s->period = lg_pd_sample_period(a, rec, swap);
 }
 
 size_t lg_pd_sample_read(struct lg_pd_sample *s, const struct lg_pd_attr *a, const uint8_t *rec,
@@ -157,7 +151,7 @@ size_t lg_pd_sample_read(struct lg_pd_sample *s, const struct lg_pd_attr *a, con
 		nothing_known(s, a);
 		return size;
 	}
-	lg_pd_sample_fixed(s, a, rec, swap);
+	read_fixed(s, a, rec, swap);
 	c = (struct pd_cursor){ .p = rec + l->fixed, .end = rec + size, .swap = swap };
 	read_rest(s, a, &c);
 	return c.bad ? (size_t)(c.p - rec) : 0;

@@ -52,8 +52,8 @@ static inline const uint8_t *lg_pd_sample_chain(const struct lg_pd_attr *a, cons
 	*ret_n = n <= (size - at - 8) / 8 ? (size_t)n : (size - at - 8) / 8;
 	return rec + at + 8;
 }
-/* Nothing but fixed fields and a chain, so that lg_pd_sample_fixed() and lg_pd_sample_chain() are all there
- * is to read. */
+/* Nothing but fixed fields and a chain, so that the ones above and lg_pd_sample_chain() are all there is
+ * to read. */
 static inline bool lg_pd_sample_is_plain(const struct lg_pd_attr *a)
 {
 	const uint64_t fixed = PDS_IP | PDS_TID | PDS_TIME | PDS_ADDR | PDS_ID | PDS_STREAM_ID | PDS_CPU |
@@ -61,8 +61,25 @@ static inline bool lg_pd_sample_is_plain(const struct lg_pd_attr *a)
 
 	return !(a->sample_type & ~(fixed | PDS_CALLCHAIN));
 }
-/* The fields of fixed size; the record has a->at.fixed bytes at least. */
-void lg_pd_sample_fixed(struct lg_pd_sample *s, const struct lg_pd_attr *a, const uint8_t *rec, bool swap);
+/* Where a sample does not say its own. */
+static inline uint64_t lg_pd_usual_period(const struct lg_pd_attr *a)
+{
+	return a->flags & PDF_FREQ ? 1 : a->period;
+}
+/* Some of the fields of fixed size, alone; the record has a->at.fixed bytes at least. */
+static inline uint64_t lg_pd_sample_period(const struct lg_pd_attr *a, const uint8_t *rec, bool swap)
+{
+	return a->at.period >= 0 ? pd_u64(rec + a->at.period, swap) : lg_pd_usual_period(a);
+}
+static inline void lg_pd_sample_who(const struct lg_pd_attr *a, const uint8_t *rec, bool swap, int32_t *ret_pid,
+				    int32_t *ret_tid, int32_t *ret_cpu)
+{
+	const struct lg_pd_layout *l = &a->at;
+
+	*ret_pid = l->tid >= 0 ? (int32_t)pd_u32(rec + l->tid, swap) : -1;
+	*ret_tid = l->tid >= 0 ? (int32_t)pd_u32(rec + l->tid + 4, swap) : -1;
+	*ret_cpu = l->cpu >= 0 ? (int32_t)pd_u32(rec + l->cpu, swap) : -1;
+}
 /* Who and when of a record that is not a sample; what it does not say is -1 or LG_PD_NO_TIME. */
 void lg_pd_trailer_read(struct lg_pd_sample *s, const struct lg_pd_attr *a, const uint8_t *rec,
 			uint16_t size, bool swap);

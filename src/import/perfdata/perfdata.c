@@ -108,41 +108,51 @@ static void say_clock(struct lg_pd *p)
 	lg_add_clock(p->b, &row);
 }
 
-/* A sample's chain gets its number here: this thread read the bytes a moment ago. */
-static void look_at_sample(struct lg_pd *p, struct lg_pd_handed *h)
+/* Everything that is wanted of most samples, while their bytes are at hand. Returns the time. */
+static uint64_t look_at_sample(struct lg_pd_look *look, struct lg_pd_attrs *attrs, const struct lg_pd_record *r)
 {
-	const uint8_t *rec = h->entry.rec, *chain;
-	bool swap = p->timing.swap;
-	uint16_t size = pd_u16(rec + 6, swap);
-	struct lg_pd_attr *a = lg_pd_attr_of(&p->timing, rec, size, true);
-	struct lg_pd_sample s;
+	struct lg_pd_attr *a = lg_pd_attr_of(attrs, r->p, r->size, true);
+	uint64_t ts = a ? lg_pd_sample_time(a, r->p, r->size, attrs->swap) : LG_PD_NO_TIME;
+	bool swap = attrs->swap;
+	const uint8_t *chain;
 	size_t n = 0;
 
-	if (!a || size < a->at.fixed)
-		return;
-	chain = lg_pd_sample_chain(a, rec, size, swap, &n);
-	if (chain) {
-		lg_pd_sample_fixed(&s, a, rec, swap);
-	} else { /* behind what a group of counters read */
-		(void)lg_pd_sample_read(&s, a, rec, size, swap);
+	look->sample = true;
+	look->misc = r->misc;
+	if (!a || r->size < a->at.fixed)
+		return ts;
+	chain = lg_pd_sample_chain(a, r->p, r->size, swap, &n);
+	if (!chain) { /* behind what a group of counters read */
+		struct lg_pd_sample s;
+
+		(void)lg_pd_sample_read(&s, a, r->p, r->size, swap);
 		chain = s.chain;
 		n = s.n_chain;
 	}
 	if (!chain || !n)
-		return;
+		return ts;
+	look->chain_at = (uint16_t)(chain - r->p);
+	lg_pd_sample_who(a, r->p, swap, &look->pid, &look->tid, &look->cpu);
+	lg_pd_memo_look(look, chain, n, swap);
+	if (lg_pd_sample_is_plain(a) && n == pd_u64(chain - 8, swap)) {
+		look->plain = (uint32_t)(a - attrs->attr) + 1;
+		look->period = lg_pd_sample_period(a, r->p, swap);
+	}
+	return ts;
+}
+
+/* A sample's chain gets its number here: in the order of time, as what lies where changes. */
+static void number_chain(struct lg_pd *p, struct lg_pd_handed *h)
+{
+	const struct lg_pd_look *look = &h->entry.look;
+
 	if (!p->memo)
 		p->memo = lg_pd_memo_new();
 	/* A dying thread's pid is -1: it is not known here whose addresses these are. */
-	if (p->memo && s.pid >= 0)
-		lg_pd_memo_ask(p->memo, chain, n, swap, s.pid, pd_u16(rec + 4, swap), &h->seen);
-	if (lg_pd_sample_is_plain(a) && n == pd_u64(chain - 8, swap)) {
-		h->plain = a;
-		h->period = s.period;
-		h->pid = s.pid;
-		h->tid = s.tid;
-		h->cpu = s.cpu;
-		h->misc = pd_u16(rec + 4, swap);
-	}
+	if (p->memo && look->pid >= 0)
+		lg_pd_memo_ask(p->memo, look, h->entry.rec + look->chain_at, p->timing.swap, &h->seen);
+	if (look->plain)
+		h->plain = &p->timing.attr[look->plain - 1];
 }
 
 /* Chains that were seen before may mean something else from here on. */
@@ -162,18 +172,18 @@ static void look_at_change(struct lg_pd *p, const uint8_t *rec, uint32_t type)
 
 static int hand_over(struct lg_pd *p, const struct lg_pd_entry *e)
 {
-	uint32_t type = pd_u32(e->rec, p->timing.swap);
 	struct lg_pd_handed *h;
 	int rc = lg_pd_handover_add(p->handover, e, &h);
 
 	if (rc)
 		return rc;
-	if (type == PD_SAMPLE) {
-		p->sampled = true;
-		look_at_sample(p, h);
-	} else {
-		look_at_change(p, e->rec, type);
+	if (!e->look.sample) {
+		look_at_change(p, e->rec, pd_u32(e->rec, p->timing.swap));
+		return 0;
 	}
+	p->sampled = true;
+	if (e->look.n)
+		number_chain(p, h);
 	return 0;
 }
 
@@ -226,7 +236,7 @@ static void after_change(struct lg_pd *p)
 
 static int kernel_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_error *err)
 {
-	uint64_t ts;
+	struct lg_pd_entry e = { .rec = r->p, .block = r->block, .offset = r->offset };
 	int rc = 0;
 
 	if (__builtin_expect(!p->settled, 0)) {
@@ -235,13 +245,13 @@ static int kernel_record(struct lg_pd *p, const struct lg_pd_record *r, struct l
 			return rc;
 		after_change(p);
 	}
-	ts = lg_pd_time_of(&p->timing, r);
+	e.ts = r->type == PD_SAMPLE ? look_at_sample(&e.look, &p->timing, r) : lg_pd_time_of(&p->timing, r);
 	/* Without a time, or about what was there before: as soon as it is read, like perf. */
-	if (!lg_pd_is_timed(ts)) {
-		rc = hand_over(p, &(struct lg_pd_entry){ ts, r->p, r->block, r->offset });
+	if (!lg_pd_is_timed(e.ts)) {
+		rc = hand_over(p, &e);
 	} else {
 		p->f->timed++;
-		rc = lg_pd_order_add(&p->order, r, ts);
+		rc = lg_pd_order_add(&p->order, &e, r->size);
 	}
 	return rc == LG_E_NOMEM ? nomem(err) : rc;
 }

@@ -129,8 +129,8 @@ static const char *colour_of(uint32_t kind)
 	return kind == LG_FRAME_KERNEL ? "rail_response" : kind == LG_FRAME_PYTHON ? "rail_idle" : NULL;
 }
 
-/* What says nothing that the slice's category and name do not: with it, most events of a system-wide file would
- * be a fifth longer. */
+/* What says nothing that the slice's category and name do not: with it, most events of a system-wide file
+ * would be a fifth longer. */
 static bool is_plain_dso(const char *dso)
 {
 	return !*dso || !strcmp(dso, "[kernel.kallsyms]") || !strcmp(dso, "[unknown]");

@@ -110,8 +110,9 @@ static void hands_over_all_in_order(void **state)
 		got = (struct taken){ .fail_at = fail_at };
 		assert_int_equal(lg_pd_handover_new(&h, &pool, &hands, NULL), 0);
 		for (size_t i = 0; i < RECORDS && !rc; i++) {
-			rc = lg_pd_handover_add(h, &(struct lg_pd_entry){ .ts = i, .block = &block, .offset = i },
-						&handed);
+			const struct lg_pd_entry e = { .ts = i, .block = &block, .offset = i };
+
+			rc = lg_pd_handover_add(h, &e, &handed);
 			if (!rc && i % 10000 == 9999) {
 				rc = lg_pd_handover_wait(h);
 				assert_int_equal(got.n, rc ? fail_at : i + 1);

@@ -74,8 +74,8 @@ static bool is_out_of_reach(double covered, const double *sum, size_t runs, size
 	return groups >= MANY_GROUPS && covered - mean > (runs < FIRST_RUNS ? 8 : 6) * sqrt(spread);
 }
 
-/* The chance that the bursts, placed anywhere, cover as much. 1: it is not below limit, as far as can be told;
- * whether_only: it is told no better than which side of the limit it is on. */
+/* The chance that the bursts, placed anywhere, cover as much. 1: it is not below limit, as far as can be
+ * told; whether_only: it is told no better than which side of the limit it is on. */
 static double chance(const struct victim *v, const struct lg_stretches *bursts, int64_t covered, double limit,
 		     bool whether_only)
 {
@@ -109,7 +109,7 @@ static double chance(const struct victim *v, const struct lg_stretches *bursts, 
 		if (run < FIRST_RUNS)
 			first[run] = (double)sum;
 		as_good += sum >= covered;
-		/* It will not come below the limit: it is there after many placements, or far above after few. */
+		/* It will not come below the limit: it is there after many, or far above after few. */
 		if ((as_good >= ENOUGH && (double)as_good >= limit * (double)(run + 1)) ||
 		    (as_good >= SOME && (double)as_good >= 4 * limit * (double)(run + 1)))
 			return 1;
@@ -321,7 +321,8 @@ static double own_share(const struct lg_stretches *gaps, const struct lg_stretch
 
 /* Does a rank run on this burst's CPU, in turns with it, in the later half of the beat? (At its begin a
  * rank may still be on its way to where it waits for the others.) */
-static bool takes_turns(const struct lg_case *c, struct candidate *k, const struct lg_stretch *b, int64_t period)
+static bool takes_turns(const struct lg_case *c, struct candidate *k, const struct lg_stretch *b,
+			int64_t period)
 {
 	const struct lg_sample_tab *s = &c->t->sample;
 	struct beat *beat = &k->beat[(uint32_t)b->cpu % BEATS];
@@ -349,7 +350,8 @@ static bool takes_turns(const struct lg_case *c, struct candidate *k, const stru
 			n += s->cpu[row] == b->cpu && lg_shows_activity(c, row);
 		}
 	}
-	*beat = (struct beat){ from, to, b->cpu, (double)n * (double)period >= TURNS_SHARE * (double)(to - from) };
+	*beat = (struct beat){ from, to, b->cpu,
+			       (double)n * (double)period >= TURNS_SHARE * (double)(to - from) };
 	return beat->turns;
 }
 
@@ -441,15 +443,34 @@ static bool agrees(struct candidate *k, const struct lg_stretches *gaps, int64_t
 	       (double)still >= (k->usual + STILL_MORE) * (double)busy;
 }
 
+/* Keep the bursts during which the thread stood still. True: the candidate mostly had its CPU then, and has
+ * no more to do with such stalls than others. */
+static bool keep_hits(const struct lg_case *c, const struct victim *v, struct candidate *k)
+{
+	size_t n = 0, n_same_cpu = 0;
+
+	for (size_t i = 0; i < k->bursts.n; i++) {
+		struct lg_stretch b = k->bursts.v[i];
+
+		if ((double)b.still < STILL_SHARE * (double)(b.end - b.ts))
+			continue;
+		k->covered += b.still;
+		k->bursts.v[n++] = b;
+		n_same_cpu += b.cpu == lg_cpu_before(c, v->rank->thr, b.ts);
+	}
+	k->bursts.n = n;
+	k->hits = lg_join_occasions(&k->bursts, v->period);
+	return n_same_cpu * 2 >= n && own_share(&v->gaps, &k->bursts) < OWN_SHARE;
+}
+
 static int judge_candidate(const struct lg_case *c, const struct victim *v, const struct lg_seen *seen,
 			   struct candidate *k)
 {
 	const struct lg_stretches *gaps = &v->gaps;
 	struct lg_stretch life = v->life;
-	lg_thr victim = v->rank->thr;
 	int64_t period = v->period, all_busy, still;
-	struct lg_stretches all; /* with those that tell nothing */
-	size_t n = 0, n_same_cpu = 0;
+	struct lg_stretches all; /* with those that tell nothing; then without */
+	size_t n;
 	int rc = find_candidate(k, seen, period, life, &all_busy);
 
 	k->p = 1;
@@ -463,31 +484,18 @@ static int judge_candidate(const struct lg_case *c, const struct victim *v, cons
 	n = keep_telling(c, v, k);
 	if (n < all.n && !k->clouded)
 		k->clouded = chance(v, &all, still, P_LIMIT, true) < P_LIMIT;
-	lg_free(all.v);
-	k->bursts.n = k->n_judged = n;
-	if (!agrees(k, gaps, period, &still))
-		return 0;
-	k->p = chance(v, &k->bursts, still, k->limit, false);
-	if (k->p >= 1)
-		return 0;
-	n = 0;
-	for (size_t i = 0; i < k->bursts.n; i++) {
-		struct lg_stretch b = k->bursts.v[i];
+	k->bursts.n = k->n_judged = all.n = n;
+	if (agrees(k, gaps, period, &still)) {
+		bool only_cpu;
 
-		if ((double)b.still < STILL_SHARE * (double)(b.end - b.ts))
-			continue;
-		k->covered += b.still;
-		k->bursts.v[n++] = b;
-		n_same_cpu += b.cpu == lg_cpu_before(c, victim, b.ts);
+		memcpy(all.v, k->bursts.v, n * sizeof *all.v);
+		only_cpu = keep_hits(c, v, k);
+		if (k->hits >= MIN_HITS && !only_cpu)
+			k->p = chance(v, &all, still, k->limit, false);
+		else if (k->hits >= MIN_HITS && !k->clouded)
+			k->clouded = chance(v, &all, still, P_LIMIT, true) < P_LIMIT;
 	}
-	k->bursts.n = n;
-	if (n_same_cpu * 2 >= n && own_share(gaps, &k->bursts) < OWN_SHARE) {
-		k->clouded = true;
-		k->p = 1;
-	}
-	k->hits = lg_join_occasions(&k->bursts, period);
-	if (k->hits < MIN_HITS)
-		k->p = 1;
+	lg_free(all.v);
 	return 0;
 }
 

@@ -34,8 +34,8 @@ struct lg_pd_seen {
 /* NULL when memory is exhausted. */
 struct lg_pd_memo *lg_pd_memo_new(void);
 void lg_pd_memo_free(struct lg_pd_memo *m);
-/* What a chain of n > 0 addresses is asked for by, whenever that is: tag, place and begins of look, whose misc
- * is set. */
+/* What a chain of n > 0 addresses is asked for by, whenever that is: tag, place, n and begins of look, whose
+ * misc is set. */
 void lg_pd_memo_look(struct lg_pd_look *look, const uint8_t *chain, size_t n, bool swap);
 /*
  * Of look->n addresses of a thread of look->pid. *ret is all 0 and gets its numbers some calls later,

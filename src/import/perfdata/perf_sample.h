@@ -71,8 +71,8 @@ static inline uint64_t lg_pd_sample_period(const struct lg_pd_attr *a, const uin
 {
 	return a->at.period >= 0 ? pd_u64(rec + a->at.period, swap) : lg_pd_usual_period(a);
 }
-static inline void lg_pd_sample_who(const struct lg_pd_attr *a, const uint8_t *rec, bool swap, int32_t *ret_pid,
-				    int32_t *ret_tid, int32_t *ret_cpu)
+static inline void lg_pd_sample_who(const struct lg_pd_attr *a, const uint8_t *rec, bool swap,
+				    int32_t *ret_pid, int32_t *ret_tid, int32_t *ret_cpu)
 {
 	const struct lg_pd_layout *l = &a->at;
 

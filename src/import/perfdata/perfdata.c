@@ -109,7 +109,8 @@ static void say_clock(struct lg_pd *p)
 }
 
 /* Everything that is wanted of most samples, while their bytes are at hand. Returns the time. */
-static uint64_t look_at_sample(struct lg_pd_look *look, struct lg_pd_attrs *attrs, const struct lg_pd_record *r)
+static uint64_t look_at_sample(struct lg_pd_look *look, struct lg_pd_attrs *attrs,
+			       const struct lg_pd_record *r)
 {
 	struct lg_pd_attr *a = lg_pd_attr_of(attrs, r->p, r->size, true);
 	uint64_t ts = a ? lg_pd_sample_time(a, r->p, r->size, attrs->swap) : LG_PD_NO_TIME;

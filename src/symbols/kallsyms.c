@@ -37,6 +37,7 @@ struct lg_kallsyms {
 	size_t n_names, names_cap;
 	struct added *added;
 	size_t n_added, added_cap;
+	uint64_t end; /* what lies there or beyond is not known; 0 = no such place */
 };
 
 static int put_name(struct lg_kallsyms *k, const char *s, size_t n, uint32_t *ret)
@@ -95,7 +96,7 @@ static int parse_line(struct lg_kallsyms *k, char *line, bool *ret_hidden)
 	if (lg_grow(&k->sym, &k->cap, k->n + 1, sizeof *k->sym))
 		return LG_E_NOMEM;
 	rc = put_name(k, name, strlen(name), &s.name);
-	if (!rc && module) {
+	if (!rc && module && *module) {
 		uint32_t last = k->n ? k->sym[k->n - 1].module : 0;
 
 		if (last && !strcmp(k->names + last, module))
@@ -140,7 +141,8 @@ static int sort(struct lg_kallsyms *k)
 	return 0;
 }
 
-static int parse(struct lg_kallsyms *k, int fd, const char *path, bool *ret_hidden,
+/* ret_cut: NULL = the last line may lack its end. */
+static int parse(struct lg_kallsyms *k, int fd, const char *path, bool *ret_hidden, bool *ret_cut,
 		 struct lg_error *err)
 {
 	char buf[65536];
@@ -154,8 +156,10 @@ static int parse(struct lg_kallsyms *k, int fd, const char *path, bool *ret_hidd
 			continue;
 		if (got < 0)
 			return lg_fail_errno(err, errno, "%s", path);
-		if (!got && have)
-			buf[have++] = '\n'; /* the last line may lack its end */
+		if (!got && have && ret_cut)
+			*ret_cut = true;
+		else if (!got && have)
+			buf[have++] = '\n';
 		have += (size_t)got;
 		buf[have] = 0;
 		while ((nl = memchr(line, '\n', have - (size_t)(line - buf)))) {
@@ -178,24 +182,39 @@ static int parse(struct lg_kallsyms *k, int fd, const char *path, bool *ret_hidd
 	}
 }
 
-int lg_kallsyms_load(struct lg_kallsyms **ret, const char *path, struct lg_error *err)
+/*
+ * A function reaches to the next one. The kernel's own come in order, so that those before the cut are whole;
+ * those of modules come in none.
+ */
+static void forget_uncertain(struct lg_kallsyms *k)
+{
+	bool modules = false;
+	size_t n = 0;
+
+	for (size_t i = 0; i < k->n; i++) {
+		modules |= k->sym[i].module != 0;
+		if (!k->sym[i].module)
+			k->sym[n++] = k->sym[i];
+	}
+	k->n = n;
+	for (size_t i = 0; i < n && !modules; i++)
+		k->end = k->sym[i].addr > k->end ? k->sym[i].addr : k->end;
+}
+
+static int read_all(struct lg_kallsyms **ret, int fd, const char *path, bool *ret_cut, struct lg_error *err)
 {
 	struct lg_kallsyms *k = lg_calloc(1, sizeof *k);
 	bool hidden = false;
 	uint32_t none;
-	int fd, rc = LG_E_NOMEM;
+	int rc;
 
 	if (!k || put_name(k, "", 0, &none)) {
 		lg_kallsyms_free(k);
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	}
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0) {
-		rc = lg_fail_errno(err, errno, "cannot open %s", path);
-	} else {
-		rc = parse(k, fd, path, &hidden, err);
-		close(fd);
-	}
+	rc = parse(k, fd, path, &hidden, ret_cut, err);
+	if (!rc && ret_cut && *ret_cut)
+		forget_uncertain(k);
 	if (!rc && !k->n)
 		rc = hidden ? lg_fail(err, LG_E_PERM, LG_NO_OFFSET,
 				      "%s hides its addresses: be root or set kernel.kptr_restrict=0",
@@ -211,6 +230,23 @@ int lg_kallsyms_load(struct lg_kallsyms **ret, const char *path, struct lg_error
 	}
 	*ret = k;
 	return 0;
+}
+
+int lg_kallsyms_load(struct lg_kallsyms **ret, const char *path, struct lg_error *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), rc;
+
+	if (fd < 0)
+		return lg_fail_errno(err, errno, "cannot open %s", path);
+	rc = read_all(ret, fd, path, NULL, err);
+	close(fd);
+	return rc;
+}
+
+int lg_kallsyms_read(struct lg_kallsyms **ret, int fd, const char *name, bool *ret_cut, struct lg_error *err)
+{
+	*ret_cut = false;
+	return read_all(ret, fd, name, ret_cut, err);
 }
 
 void lg_kallsyms_free(struct lg_kallsyms *k)
@@ -240,6 +276,8 @@ const char *lg_kallsyms_find(struct lg_kallsyms *k, uint64_t addr, const char **
 			*ret_module = "";
 			return k->added[i].name;
 		}
+	if (k->end && addr >= k->end)
+		return NULL;
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 
@@ -258,6 +296,14 @@ const char *lg_kallsyms_find(struct lg_kallsyms *k, uint64_t addr, const char **
 		s--;
 	*ret_module = k->names + s->module;
 	return k->names + s->name;
+}
+
+uint64_t lg_kallsyms_address(const struct lg_kallsyms *k, const char *name)
+{
+	for (size_t i = 0; i < k->n; i++)
+		if (!k->sym[i].module && !strcmp(k->names + k->sym[i].name, name))
+			return k->sym[i].addr;
+	return 0;
 }
 
 int lg_kallsyms_add(struct lg_kallsyms *k, uint64_t addr, uint64_t len, const char *name)

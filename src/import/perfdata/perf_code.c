@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "import/perfdata/perf_kcore.h"
 #include "symbols/debug_file.h"
 #include "symbols/elf_symbols.h"
 #include "symbols/inlines.h"
@@ -147,25 +148,27 @@ static bool running_build_id(char hex[LG_BUILD_ID_HEX])
 	return false;
 }
 
-/* The file's own table, as older perfs wrote it into the tracing data. */
-static int load_own(struct lg_pd_code *c)
+/* The recording's own table: beside it (--kcore), or as older perfs wrote it into the tracing data. */
+static bool load_own(struct lg_pd_code *c)
 {
 	char path[64];
 	FILE *f;
-	int rc = LG_E_NOTFOUND;
 	struct lg_error err;
 
-	if (c->h->formats.n_kallsyms < 64)
-		return rc;
+	if (c->kcore)
+		c->kallsyms = lg_pd_kcore_take(c->kcore, c->kernel_ref_name, c->kernel_ref);
+	if (c->kallsyms || c->h->formats.n_kallsyms < 64)
+		return c->kallsyms;
 	f = tmpfile();
 	if (!f)
-		return rc;
+		return false;
 	if (fwrite(c->h->formats.kallsyms, c->h->formats.n_kallsyms, 1, f) == 1 && !fflush(f)) {
 		snprintf(path, sizeof path, "/proc/self/fd/%d", fileno(f));
-		rc = lg_kallsyms_load(&c->kallsyms, path, &err);
+		if (lg_kallsyms_load(&c->kallsyms, path, &err))
+			c->kallsyms = NULL;
 	}
 	fclose(f);
-	return rc;
+	return c->kallsyms;
 }
 
 static void load_kernel(struct lg_pd_code *c)
@@ -174,12 +177,13 @@ static void load_kernel(struct lg_pd_code *c)
 	char running[LG_BUILD_ID_HEX] = "";
 	uint64_t ref = 0;
 	lg_str id = c->kernel_build_id;
-	bool same;
+	bool same, own;
 	struct lg_error err;
 
 	prove(c);
 	c->kernel_tried = true;
-	if (!load_own(c) || c->closed)
+	own = load_own(c);
+	if (c->closed)
 		return;
 	c->same_host = same_host(c->h);
 	if (!id)
@@ -189,7 +193,8 @@ static void load_kernel(struct lg_pd_code *c)
 		same = running_build_id(running) && !strcmp(lg_string(t, id), running);
 	else
 		same = is_silent(c) ? c->home.proof != LG_PD_UNPROVEN : c->same_host;
-	if (!same)
+	c->same_kernel = same && own;
+	if (!same || own)
 		return;
 	if (*c->kernel_ref_name && c->kernel_ref) {
 		ref = lg_pd_running_symbol(c->kernel_ref_name);

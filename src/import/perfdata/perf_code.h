@@ -14,6 +14,7 @@
 #include "import/perfdata/perf_here.h"
 
 struct lg_pd_dso;
+struct lg_pd_kcore;
 struct lg_kallsyms;
 struct lg_unwind_map;
 
@@ -29,6 +30,7 @@ struct lg_pd_code {
 	struct lg_map frame_of_name; /* function's symbol -> frame */
 	struct lg_map kernel_at;     /* kernel address -> frame */
 	struct lg_kallsyms *kallsyms;
+	struct lg_pd_kcore *kcore;   /* the recorded kernel's own table, beside the file; NULL = none */
 	uint64_t kernel_start, kernel_end, kernel_ref; /* of the record for the kernel's text */
 	char kernel_ref_name[32];    /* symbol that kernel_ref is the address of */
 	int64_t kernel_shift;        /* to add to get this boot's address */

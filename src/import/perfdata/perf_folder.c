@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "import/perfdata/perf_import.h"
+#include "import/perfdata/perf_kcore.h"
 #include "import/perfdata/perfdata.h"
 
 enum {
@@ -43,7 +44,8 @@ bool lg_perfdata_is_folder(const char *folder, char *ret, size_t size)
 	if (fd < 0)
 		return false;
 	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && pread(fd, head, sizeof head, 0) == sizeof head)
-		is = lg_pd_is_folder(head, sizeof head);
+		is = lg_pd_is_folder(head, sizeof head) ||
+		     (lg_pd_sniff(head, sizeof head) && lg_pd_kcore_is_beside(ret));
 	close(fd);
 	return is;
 }

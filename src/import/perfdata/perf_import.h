@@ -15,6 +15,7 @@
 #include "import/perfdata/perf_chains.h"
 #include "import/perfdata/perf_folder.h"
 #include "import/perfdata/perf_handover.h"
+#include "import/perfdata/perf_kcore.h"
 
 struct lg_pd_events;
 
@@ -28,6 +29,7 @@ struct lg_pd {
 	struct lg_builder *b;
 	struct lg_pd_header h;    /* the first one waits before it changes it */
 	struct lg_pd_code code;
+	struct lg_pd_kcore kcore; /* --kcore: beside the file */
 	struct lg_pd_tasks tasks;
 	struct lg_pd_events *events;
 	struct lg_pd_cpu *cpu;

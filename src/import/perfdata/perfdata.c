@@ -588,6 +588,8 @@ static void notes(struct lg_pd *p)
 	     "order of the file, 1 us apart");
 	note(p, LG_DIAG_UNRESOLVED, p->code.unnamed, "%zu of %zu addresses have no function here",
 	     p->code.unnamed, p->code.frames);
+	note(p, LG_DIAG_UNRESOLVED, p->kcore.why[0] != 0, "kcore_dir/kallsyms, of perf record --kcore, %s",
+	     p->kcore.why);
 	note_proof(p, &p->code);
 	if (p->order.late)
 		lg_meta_setf(p->b, 0, "record.late", "%llu records came later than two rounds after "
@@ -720,6 +722,10 @@ static int prepare(struct lg_pd *p, const struct input *in, struct lg_error *err
 	if (rc)
 		return rc;
 	p->code.closed = in->how & CLOSED;
+	if (in->path) {
+		lg_pd_kcore_open(&p->kcore, in->path);
+		p->code.kcore = &p->kcore;
+	}
 	rc = open_files(p, in, err);
 	if (!rc)
 		rc = lg_pd_handover_new(&p->handover, &p->pool, &hands, err);
@@ -783,6 +789,7 @@ static int import_input(const struct input *in, struct lg_builder *b, struct lg_
 	lg_pd_memo_free(p->memo);
 	lg_pd_tasks_done(&p->tasks);
 	lg_pd_code_done(&p->code);
+	lg_pd_kcore_done(&p->kcore);
 	lg_pd_header_done(&p->h);
 	lg_free(p->cpu);
 	lg_free(p->split);

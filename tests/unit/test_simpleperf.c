@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "perf_file.h"
+#include "store/merge.h"
 
 static const char switch_format[] =
 	"name: sched_switch\nID: 47\nformat:\n"
@@ -197,11 +198,148 @@ static void names_events_as_the_file_does(void **state)
 	lg_trace_free(t);
 }
 
+/* -- unwinding -- */
+
+static const struct event unwound = {
+	.type = PD_TYPE_SOFTWARE, .period = 1000, .regs = 3,
+	.sample_type = PDS_IP | PDS_TID | PDS_TIME | PDS_CPU | PDS_CALLCHAIN | PDS_REGS_USER | PDS_STACK_USER,
+	.flags = PDF_SAMPLE_ID_ALL, .ids = { 1, 2 } };
+
+/* With registers and a stack, or with callers in their place. */
+static void put_unwound(struct file *f, uint32_t tid, uint64_t ts, bool callers)
+{
+	size_t at = begin(f, PD_SAMPLE, PDM_USER);
+
+	put64(f, 0x1010);
+	put32(f, 7);
+	put32(f, tid);
+	put64(f, ts);
+	put64(f, 0);
+	put64(f, callers ? 4 : 0);
+	for (uint64_t i = 0; callers && i < 4; i++)
+		put64(f, i ? 0x1000 + 16 * i : PDC_USER);
+	put64(f, callers ? 0 : 2);
+	put_text(f, "", callers ? 0 : 16);
+	put64(f, callers ? 0 : 16);
+	put_text(f, "", callers ? 0 : 24);
+	end(f, at);
+}
+
+static void put_chain(struct file *f, uint32_t tid, uint64_t ts, uint64_t kind)
+{
+	begin_own(f, PD_SIMPLE_CALLCHAIN, 8 + 32 + 48);
+	put32(f, 7);
+	put32(f, tid);
+	put64(f, kind);
+	put64(f, ts);
+	put64(f, 3);
+	for (uint64_t i = 1; i < 4; i++)
+		put64(f, 0x1000 + 16 * i);
+	put_text(f, "", 24); /* where their stacks were */
+}
+
+static void put_result(struct file *f, uint64_t ts, size_t more)
+{
+	begin_own(f, PD_SIMPLE_UNWINDING, 8 + 48 + more);
+	put64(f, ts);
+	put_text(f, "", 40 + more);
+}
+
+static size_t begin_unwound(struct file *f)
+{
+	size_t data, at;
+
+	*f = (struct file){ 0 };
+	file_begin(f, &unwound, 1, 112);
+	data = f->n;
+	at = begin(f, PD_MMAP, PDM_USER);
+	put32(f, 7);
+	put32(f, 7);
+	put64(f, 0x1000);
+	put64(f, 0x1000);
+	put64(f, 0);
+	put_text(f, "/system/bin/app", 16);
+	put_text(f, "", 24); /* made up: no time */
+	end(f, at);
+	return data;
+}
+
+static size_t depth_of(const struct lg_trace *t, size_t i)
+{
+	size_t n = 0;
+
+	for (lg_stk s = t->sample.stack[i]; s; s = t->stack.parent[s])
+		n++;
+	return n;
+}
+
+/* simpleperf debug-unwind: a sample is there with its stack and again with its callers. other: the callers
+ * are said to be of another thread (1) or time (2), so nothing shows that they are the same. */
+static void check_twins(uint32_t other, size_t want)
+{
+	static struct file f;
+	struct lg_error err = { 0 };
+	struct lg_trace *t;
+	size_t data;
+
+	data = begin_unwound(&f);
+	for (uint64_t ts = 1000; ts < 11000; ts += 1000) {
+		put_result(&f, ts, 0);
+		put_unwound(&f, 8, ts, false);
+		put_chain(&f, other == 1 ? 9 : 8, other == 2 ? ts + 1 : ts, 0);
+		put_chain(&f, 8, ts, 2);
+		put_unwound(&f, 8, ts, true);
+	}
+	file_done(&f, data);
+	t = import_bytes(f.p, f.n, &err);
+	assert_non_null(t);
+	assert_int_equal(t->sample.n, want);
+	for (size_t i = 0; i < want; i++)
+		assert_int_equal(depth_of(t, i), want == 10 || i % 2 ? 3 : 1);
+	assert_int_equal(*lg_meta_get(t, "record.twins") != 0, want == 10);
+	assert_int_equal(diags(t, LG_DIAG_NOT_UNDERSTOOD) + diags(t, LG_DIAG_FILE_DAMAGED), 0);
+	lg_trace_free(t);
+}
+
+static void counts_an_unwound_sample_once(void **state)
+{
+	(void)state;
+	check_twins(0, 10);
+	check_twins(1, 20);
+	check_twins(2, 20);
+}
+
+/* simpleperf record --keep-failed-unwinding-result: the sample with what was found is the only one. */
+static void tells_of_stacks_that_could_not_be_unwound(void **state)
+{
+	static struct file f;
+	struct lg_error err = { 0 };
+	struct lg_trace *t;
+	size_t data;
+
+	(void)state;
+	data = begin_unwound(&f);
+	for (uint64_t ts = 1000; ts < 11000; ts += 1000) {
+		if (ts % 3000 == 0)
+			put_result(&f, ts, ts == 6000 ? 70000 : 40); /* with the stack it is long */
+		put_unwound(&f, 8, ts, true);
+	}
+	file_done(&f, data);
+	t = import_bytes(f.p, f.n, &err);
+	assert_non_null(t);
+	assert_int_equal(t->sample.n, 10);
+	assert_int_equal(diags(t, LG_DIAG_STACK_TRUNCATED), 3);
+	assert_int_equal(diags(t, LG_DIAG_FILE_DAMAGED) + diags(t, LG_DIAG_FILE_TRUNCATED), 0);
+	lg_trace_free(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(finds_tracing_data_wherever_it_is),
 		cmocka_unit_test(names_events_as_the_file_does),
+		cmocka_unit_test(counts_an_unwound_sample_once),
+		cmocka_unit_test(tells_of_stacks_that_could_not_be_unwound),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

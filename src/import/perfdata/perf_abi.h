@@ -23,7 +23,8 @@ enum {
 	PD_BPF_METADATA, PD_SCHEDSTAT_CPU, PD_SCHEDSTAT_DOMAIN, PD_USER_MAX = 127,
 	/* simpleperf (Android): system/extras/simpleperf/record.h; misc is the high half of the size */
 	PD_SIMPLE_FIRST = 32768, PD_SIMPLE_SPLIT = 32772, PD_SIMPLE_SPLIT_END = 32773,
-	PD_SIMPLE_TRACING_DATA = 32777, PD_SIMPLE_LAST = 32768 + 63
+	PD_SIMPLE_CALLCHAIN = 32775, PD_SIMPLE_UNWINDING = 32776, PD_SIMPLE_TRACING_DATA = 32777,
+	PD_SIMPLE_LAST = 32768 + 63
 };
 
 /* enum perf_event_sample_format */

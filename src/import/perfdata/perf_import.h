@@ -64,6 +64,7 @@ struct lg_pd {
 	bool settled;             /* events have names: samples may be handed out */
 	/* counts for the closing notes */
 	uint64_t records, unknown_type, unknown_at, deferred;
+	uint64_t twins, broken_unwinds; /* of simpleperf: simple_chain(), simple_unwinding() */
 	uint32_t unknown_kind;
 	const char *unknown_in;   /* lg_pd_file.name */
 };

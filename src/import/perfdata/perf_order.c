@@ -141,6 +141,12 @@ int lg_pd_order_add(struct lg_pd_order *o, const struct lg_pd_entry *e, uint16_t
 	return __builtin_expect(o->bytes > o->window, 0) ? squeeze(o) : 0;
 }
 
+void lg_pd_order_take_back(struct lg_pd_order *o, uint16_t size)
+{
+	lg_pd_block_drop(o->pool, o->entry[--o->n].block);
+	o->bytes -= size < o->bytes ? size : o->bytes;
+}
+
 int lg_pd_order_round(struct lg_pd_order *o)
 {
 	int rc = hand_out(o, o->final, SIZE_MAX);

@@ -52,6 +52,13 @@ struct lg_pd_order {
 
 /* Takes a hold on the entry's block; size: of the record. */
 int lg_pd_order_add(struct lg_pd_order *o, const struct lg_pd_entry *e, uint16_t size) LG_MUST_CHECK;
+/* The record that was added last; NULL when none waits. */
+static inline const struct lg_pd_entry *lg_pd_order_last(const struct lg_pd_order *o)
+{
+	return o->n ? &o->entry[o->n - 1] : NULL;
+}
+/* It is not to be handed out. */
+void lg_pd_order_take_back(struct lg_pd_order *o, uint16_t size);
 int lg_pd_order_round(struct lg_pd_order *o) LG_MUST_CHECK;
 /* Nothing older than limit comes any more. */
 int lg_pd_order_until(struct lg_pd_order *o, uint64_t limit) LG_MUST_CHECK;

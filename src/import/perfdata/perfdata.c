@@ -357,6 +357,46 @@ static int split_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg
 	return counted_tracing_data(p, p->split + PD_RECORD_HEADER, have - PD_RECORD_HEADER, r->offset, err);
 }
 
+/*
+ * simpleperf debug-unwind keeps a sample twice: with its registers and stack, and behind them with the
+ * callers that were found. In between stand these callers as records of their own (cmd_debug_unwind.cpp),
+ * which its reports do not look at either: here they only tell that the first of the two is one too many.
+ */
+static void simple_chain(struct lg_pd *p, const struct lg_pd_record *r)
+{
+	const struct lg_pd_entry *e = lg_pd_order_last(&p->order);
+	bool swap = p->h.swap;
+	struct lg_pd_attr *a;
+	int32_t pid, tid, cpu;
+	uint16_t size;
+
+	if (!e || !e->look.sample || r->size < PD_RECORD_HEADER + 32 ||
+	    e->ts != pd_u64(r->p + PD_RECORD_HEADER + 16, swap))
+		return;
+	size = pd_u16(e->rec + 6, swap);
+	a = lg_pd_attr_of(&p->timing, e->rec, size, true);
+	if (e->offset + size != r->offset || !a || size < a->at.fixed ||
+	    !(a->sample_type & PDS_REGS_USER) || !(a->sample_type & PDS_STACK_USER))
+		return;
+	lg_pd_sample_who(a, e->rec, swap, &pid, &tid, &cpu);
+	if (pid != (int32_t)pd_u32(r->p + PD_RECORD_HEADER, swap) ||
+	    tid != (int32_t)pd_u32(r->p + PD_RECORD_HEADER + 4, swap))
+		return;
+	lg_pd_order_take_back(&p->order, size);
+	p->twins++;
+}
+
+/*
+ * How the next sample's stack was unwound. simpleperf record writes it where that failed; debug-unwind, which
+ * wrote less of it, for all.
+ */
+static void simple_unwinding(struct lg_pd *p, const struct lg_pd_record *r)
+{
+	enum { FOR_ALL = PD_RECORD_HEADER + 48 };
+
+	p->broken_unwinds += r->size + lg_pd_payload(r, p->h.swap) > FOR_ALL;
+}
+
 /* Of a kind that may be younger than this program. */
 static void unknown_record(struct lg_pd *p, const struct lg_pd_record *r)
 {
@@ -419,6 +459,10 @@ static int any_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_e
 	case PD_SIMPLE_SPLIT_END:
 		return split_record(p, r, err);
 	default:
+		if (r->type == PD_SIMPLE_CALLCHAIN)
+			simple_chain(p, r);
+		else if (r->type == PD_SIMPLE_UNWINDING)
+			simple_unwinding(p, r);
 		if (r->type >= PD_SIMPLE_FIRST)
 			return payload_record(p, r, err);
 		if (r->type > PD_SCHEDSTAT_DOMAIN)
@@ -584,6 +628,8 @@ static void notes(struct lg_pd *p)
 	     (unsigned long long)p->tasks.n_unwound);
 	note(p, LG_DIAG_STACK_TRUNCATED, p->tasks.n_no_unwind, "stack copies of a kind of machine that "
 	     "is not unwound here: only where they stopped is known");
+	note(p, LG_DIAG_STACK_TRUNCATED, p->broken_unwinds, "stacks that simpleperf could not unwind to their "
+	     "outermost frame");
 	note(p, LG_DIAG_TIME_CLAMPED, p->timeless, "samples carry no time: they are numbered in the "
 	     "order of the file, 1 us apart");
 	note(p, LG_DIAG_UNRESOLVED, p->code.unnamed, "%zu of %zu addresses have no function here",
@@ -591,6 +637,9 @@ static void notes(struct lg_pd *p)
 	note(p, LG_DIAG_UNRESOLVED, p->kcore.why[0] != 0, "kcore_dir/kallsyms, of perf record --kcore, %s",
 	     p->kcore.why);
 	note_proof(p, &p->code);
+	if (p->twins)
+		lg_meta_setf(p->b, 0, "record.twins", "%llu samples were there a second time, with their callers",
+			     (unsigned long long)p->twins);
 	if (p->order.late)
 		lg_meta_setf(p->b, 0, "record.late", "%llu records came later than two rounds after "
 			     "their time", (unsigned long long)p->order.late);

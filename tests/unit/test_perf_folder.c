@@ -229,6 +229,77 @@ static void survives_every_failing_allocation(void **state)
 	assert_true(n > 50);
 }
 
+/* -- how many there were -- */
+
+/* As put_data(), of perf record WORDS on n_cpus; config: of its only event. */
+static void put_index(struct file *f, const char *const words[3], uint64_t n_cpus, uint64_t config)
+{
+	struct event e = sampled;
+	size_t data, at, table;
+
+	e.config = config;
+	*f = (struct file){ 0 };
+	file_begin(f, &e, 1, 112);
+	data = f->n;
+	at = begin(f, PD_ID_INDEX, 0);
+	put64(f, n_cpus);
+	for (uint64_t i = 0; i < n_cpus; i++) {
+		put64(f, 1 + i % 2);
+		put64(f, i);
+		put64(f, i);
+		put64(f, UINT64_MAX);
+	}
+	end(f, at);
+	file_done(f, data);
+	f->p[72 + PDH_CMDLINE / 8] |= 1 << PDH_CMDLINE % 8;
+	f->p[72 + PDH_DIR_FORMAT / 8] |= 1 << PDH_DIR_FORMAT % 8;
+	table = f->n;
+	put64(f, table + 32 + 8);
+	put64(f, 4 + 3 * (4 + 16));
+	put64(f, table + 32);
+	put64(f, 8);
+	put64(f, 1);
+	put32(f, 3);
+	for (size_t i = 0; i < 3; i++) {
+		put32(f, 16);
+		put_text(f, words[i], 16);
+	}
+}
+
+static void check_missing(const char *first, const char *second, uint64_t config, size_t n, size_t want)
+{
+	const char *const words[3] = { "perf", first, second };
+	struct lg_error err = { 0 };
+	struct lg_trace *t;
+
+	put_index(&file[0], words, 4, config);
+	for (uint32_t k = 0; k < n; k++)
+		put_member(&file[1 + k], k, 1);
+	t = import_parts(1 + n, &err);
+	if (!t)
+		fail_msg("%s", err.message);
+	assert_int_equal(t->sample.n, n * 2 * ROUND);
+	assert_int_equal(diags(t, LG_DIAG_PARTIAL), want);
+	lg_trace_free(t);
+}
+
+/* perf lists its events' CPUs: where it has a thread for each, so many files there were. */
+static void misses_files_behind_the_last(void **state)
+{
+	(void)state;
+	check_missing("--threads", "sleep", 0, 4, 0);
+	check_missing("--threads", "sleep", 0, 3, 1);
+	check_missing("--threads", "sleep", 0, 1, 3);
+	check_missing("--threads=cpu", "sleep", 0, 2, 2);
+	check_missing("--thr", "sleep", 0, 2, 2);
+	/* A thread for more than one CPU; or whose word that is, is not known. */
+	check_missing("--threads=core", "sleep", 0, 2, 0);
+	check_missing("--threads", "--threads=1", 0, 2, 0);
+	check_missing("-a", "sleep", 0, 2, 0);
+	/* perf's own event may be on CPUs that were not asked for */
+	check_missing("--threads", "sleep", 9, 2, 0);
+}
+
 /* -- on disk -- */
 
 static void put_on_disk(const char *folder, const char *name, const struct file *f)
@@ -305,6 +376,7 @@ int main(void)
 		cmocka_unit_test(a_folder_of_one_file_lacks_nothing),
 		cmocka_unit_test(survives_truncation_at_every_byte),
 		cmocka_unit_test(survives_every_failing_allocation),
+		cmocka_unit_test(misses_files_behind_the_last),
 		cmocka_unit_test(knows_a_folder_by_content),
 	};
 

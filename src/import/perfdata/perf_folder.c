@@ -64,6 +64,8 @@ void lg_pd_members_done(struct lg_pd_members *m)
 		if (m->at[i].fd >= 0)
 			close(m->at[i].fd);
 	lg_free(m->at);
+	lg_free(m->cpus);
+	lg_map_done(&m->seen);
 	*m = (struct lg_pd_members){ 0 };
 }
 
@@ -122,6 +124,50 @@ static void settle_members(struct lg_pd_members *m)
 			m->at[n++] = m->at[i];
 	}
 	m->n = n;
+	m->end = next;
+}
+
+/*
+ * u64 nr, then nr times u64 id, index, CPU, thread. Events of perf's own (dummy) may be on more CPUs than it
+ * was asked for, for which it has no thread.
+ */
+int lg_pd_members_index(struct lg_pd *p, const struct lg_pd_record *r)
+{
+	enum { DUMMY = 9, ENTRY = 32 };
+	struct pd_cursor c = { .p = r->p + PD_RECORD_HEADER, .end = r->p + r->size, .swap = p->h.swap };
+	struct lg_pd_members *m = &p->members;
+	const struct lg_pd_attrs *attrs = &p->h.attrs;
+
+	for (uint64_t n = pd_take_u64(&c); n && pd_left(&c) >= ENTRY; n--) {
+		const uint8_t *e = pd_take(&c, ENTRY);
+		uint32_t i = lg_map_get(&attrs->by_id, pd_u64(e, c.swap));
+		uint64_t cpu = pd_u64(e + 16, c.swap), key = (uint64_t)i << 32 | cpu;
+
+		if (!i || cpu >= NUMBER_MAX || lg_map_get(&m->seen, key) ||
+		    (attrs->attr[i - 1].type == PD_TYPE_SOFTWARE && attrs->attr[i - 1].config == DUMMY))
+			continue;
+		while (m->n_cpus < i) {
+			if (lg_grow(&m->cpus, &m->cpus_cap, m->n_cpus + 1, sizeof *m->cpus))
+				return LG_E_NOMEM;
+			m->cpus[m->n_cpus++] = 0;
+		}
+		if (lg_map_set(&m->seen, key, 1))
+			return LG_E_NOMEM;
+		if (++m->cpus[i - 1] > m->wanted)
+			m->wanted = m->cpus[i - 1];
+	}
+	return 0;
+}
+
+void lg_pd_members_check(struct lg_pd *p)
+{
+	struct lg_pd_members *m = &p->members;
+
+	if (!p->h.thread_per_cpu || !m->end || m->wanted <= m->end)
+		return;
+	if (!m->missing)
+		m->first_missing = m->end;
+	m->missing += m->wanted - m->end;
 }
 
 int lg_pd_members_open(struct lg_pd_members *m, const char *path, struct lg_error *err)

@@ -93,10 +93,23 @@ static void meta(struct lg_pd_header *h, const char *key, const char *text, size
 						 .value = lg_intern_n(h->b, text, n) });
 }
 
+/* --threads, or what parse-options takes for it, without anything else than its default. */
+static bool is_threads(const char *word, size_t n, bool *ret_per_cpu)
+{
+	const char *is = memchr(word, '=', n);
+	size_t name = is ? (size_t)(is - word) : n;
+
+	if (name < strlen("--thr") || name > strlen("--threads") || memcmp(word, "--threads", name))
+		return false;
+	*ret_per_cpu = !is || (n == name + 4 && !memcmp(is, "=cpu", 4));
+	return true;
+}
+
 static void cmdline_feature(struct lg_pd_header *h, struct pd_cursor c)
 {
 	char line[4096];
-	size_t at = 0;
+	size_t at = 0, n_threads = 0;
+	bool per_cpu = false;
 
 	for (uint32_t n = pd_take_u32(&c); n && !c.bad && at < sizeof line - 1; n--) {
 		size_t len;
@@ -104,9 +117,12 @@ static void cmdline_feature(struct lg_pd_header *h, struct pd_cursor c)
 		int k = snprintf(line + at, sizeof line - at, "%s%.*s", at ? " " : "", (int)len, word);
 
 		at += k > 0 ? (size_t)k : 0;
+		n_threads += is_threads(word, len, &per_cpu);
 		if (strstr(line, "simpleperf"))
 			h->simpleperf = true;
 	}
+	/* A second one may be the command's own. */
+	h->thread_per_cpu = n_threads == 1 && per_cpu;
 	if (at >= sizeof line)
 		at = sizeof line - 1;
 	meta(h, "record.cmdline", line, at);

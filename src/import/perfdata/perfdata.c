@@ -447,6 +447,10 @@ static int any_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_e
 	case PD_STAT:
 		p->counted = true;
 		break;
+	case PD_ID_INDEX:
+		if (p->h.in_folder)
+			rc = lg_pd_members_index(p, r);
+		break;
 	case PD_AUXTRACE_INFO:
 		p->aux = true;
 		if (r->size >= PD_RECORD_HEADER + 4)
@@ -727,6 +731,7 @@ static int files_beside(struct lg_pd *p, const struct input *in, struct lg_error
 			return nomem(err);
 		}
 	}
+	p->members.end = (uint32_t)in->n_parts;
 	return 0;
 }
 
@@ -811,6 +816,7 @@ static int read_all(struct lg_pd *p, const struct input *in, struct lg_error *er
 	if (!rc)
 		rc = lg_pd_events_finish(p, err);
 	if (!rc) {
+		lg_pd_members_check(p);
 		lg_pd_kernel_threads(p);
 		say_clock(p);
 		notes(p);

@@ -696,6 +696,66 @@ static void agrees_with_the_reference_parses(void **state)
 	assert_true(n > 5);
 }
 
+static void put_header_attr(struct file *f, const struct event *e)
+{
+	size_t at = begin(f, PD_HEADER_ATTR, 0);
+
+	put_attr(f, e, 112);
+	put64(f, e->ids[0]);
+	put64(f, e->ids[1]);
+	end(f, at);
+}
+
+static void put_chained(struct file *f, uint64_t id, uint64_t ts)
+{
+	size_t at = begin(f, PD_SAMPLE, PDM_USER);
+
+	put64(f, id);
+	put64(f, 0x1010);
+	put32(f, 70);
+	put32(f, 71);
+	put64(f, ts);
+	put64(f, 2);
+	put64(f, PDC_USER);
+	put64(f, 0x1010);
+	end(f, at);
+}
+
+/* A pipe that describes an event behind its first samples, which wait to be put in order. */
+static void knows_events_that_come_late(void **state)
+{
+	const uint64_t type = PDS_IDENTIFIER | PDS_IP | PDS_TID | PDS_TIME | PDS_CALLCHAIN;
+	const struct event first = { .type = PD_TYPE_SOFTWARE, .config = 0, .period = 10, .sample_type = type,
+				     .ids = { 1, 2 } };
+	const struct event late = { .type = PD_TYPE_SOFTWARE, .config = 2, .period = 20, .sample_type = type,
+				    .ids = { 3, 4 } };
+	static struct file f;
+	struct lg_error err = { 0 };
+	struct lg_trace *t;
+
+	(void)state;
+	for (int swap = 0; swap < 2; swap++) {
+		f = (struct file){ .swap = swap };
+		put64(&f, PD_MAGIC2);
+		put64(&f, PD_PIPE_HEADER);
+		put_header_attr(&f, &first);
+		for (uint64_t i = 0; i < 20; i++)
+			put_chained(&f, i % 2 ? 3 : 1, 1000 + i);
+		put_header_attr(&f, &late);
+		for (uint64_t i = 20; i < 40; i++)
+			put_chained(&f, i % 2 ? 4 : 2, 1000 + i);
+		t = import_bytes(f.p, f.n, &err);
+		assert_non_null(t);
+		assert_int_equal(t->sample.n, 40);
+		for (size_t i = 0; i < 40; i++) {
+			assert_string_equal(lg_string(t, t->sample.event[i]),
+					    i % 2 ? "page-faults" : "cpu-clock");
+			assert_int_equal(t->sample.weight[i], i % 2 ? 20 : 10);
+		}
+		lg_trace_free(t);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -710,6 +770,7 @@ int main(void)
 		cmocka_unit_test(turns_switches_into_states),
 		cmocka_unit_test(computes_no_states_from_subsampled_switches),
 		cmocka_unit_test(reads_pipes_and_compressed_files),
+		cmocka_unit_test(knows_events_that_come_late),
 		cmocka_unit_test(survives_truncation_at_every_byte),
 		cmocka_unit_test(survives_every_failing_allocation),
 		cmocka_unit_test(agrees_with_the_reference_parses),

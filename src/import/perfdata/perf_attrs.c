@@ -193,7 +193,7 @@ void lg_pd_attrs_name(struct lg_pd_attrs *a, struct lg_builder *b)
 {
 	char buf[64];
 
-	for (size_t i = 0; i < a->n; i++)
-		if (!a->attr[i].name)
-			a->attr[i].name = lg_intern(b, name_of(&a->attr[i], buf, sizeof buf));
+	for (; a->named < a->n; a->named++)
+		if (!a->attr[a->named].name)
+			a->attr[a->named].name = lg_intern(b, name_of(&a->attr[a->named], buf, sizeof buf));
 }

@@ -31,6 +31,7 @@ struct lg_pd_attr {
 struct lg_pd_attrs {
 	struct lg_pd_attr *attr;
 	size_t n, cap;
+	size_t named;          /* so many have a name */
 	struct lg_map by_id;   /* id -> index + 1 */
 	struct { uint64_t id; uint32_t attr; } recent[8]; /* by low bits: one id a CPU, they take turns */
 	bool swap;
@@ -42,7 +43,8 @@ int lg_pd_attrs_add(struct lg_pd_attrs *a, const uint8_t *p, size_t n, uint32_t 
 		    struct lg_error *err) LG_MUST_CHECK;
 int lg_pd_attrs_id(struct lg_pd_attrs *a, uint64_t id, uint32_t attr_i) LG_MUST_CHECK;
 void lg_pd_attrs_done(struct lg_pd_attrs *a);
-/* Names for events that no feature named; event_name of tracepoints comes from tracing data. */
+/* Names for events that no feature named and that came since the last call; those of tracepoints come from
+ * tracing data. */
 void lg_pd_attrs_name(struct lg_pd_attrs *a, struct lg_builder *b);
 
 /* Slow path of lg_pd_attr_of(): more than one event. */

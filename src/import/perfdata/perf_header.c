@@ -566,7 +566,7 @@ int lg_pd_header_read(struct lg_pd_header *h, int fd, const uint8_t *head, size_
 
 void lg_pd_header_settle(struct lg_pd_header *h)
 {
-	for (size_t i = 0; i < h->attrs.n; i++) {
+	for (size_t i = h->attrs.named; i < h->attrs.n; i++) {
 		struct lg_pd_attr *a = &h->attrs.attr[i];
 		const struct lg_pd_format *f;
 

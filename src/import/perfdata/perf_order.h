@@ -20,6 +20,7 @@ struct lg_pd_look {
 	int32_t pid, tid, cpu;
 	uint32_t plain;        /* its event + 1, where a sample is nothing but fixed fields and a chain;
 				* 0 = it is not, or damaged, or no sample */
+	uint32_t events;       /* how many were known */
 	uint16_t chain_at, n;  /* bytes from the record on, addresses; n = 0: no chain */
 	uint16_t misc;
 	uint8_t begins;        /* the chain's first code, by the memo */

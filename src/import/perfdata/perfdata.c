@@ -120,6 +120,7 @@ static uint64_t look_at_sample(struct lg_pd_look *look, struct lg_pd_attrs *attr
 
 	look->sample = true;
 	look->misc = r->misc;
+	look->events = (uint32_t)attrs->n;
 	if (!a || r->size < a->at.fixed)
 		return ts;
 	chain = lg_pd_sample_chain(a, r->p, r->size, swap, &n);
@@ -171,11 +172,30 @@ static void look_at_change(struct lg_pd *p, const uint8_t *rec, uint32_t type)
 		lg_pd_memo_changed(p->memo, (int32_t)pd_u32(rec + PD_RECORD_HEADER, p->timing.swap));
 }
 
+/* A pipe has described events since: it may be of one of them. Its time stays what it was put in order by. */
+static struct lg_pd_entry looked_again(struct lg_pd *p, const struct lg_pd_entry *e)
+{
+	bool swap = p->timing.swap;
+	struct lg_pd_record r = { .p = e->rec, .misc = pd_u16(e->rec + 4, swap),
+				  .size = pd_u16(e->rec + 6, swap) };
+	struct lg_pd_entry again = *e;
+
+	again.look = (struct lg_pd_look){ 0 };
+	(void)look_at_sample(&again.look, &p->timing, &r);
+	return again;
+}
+
 static int hand_over(struct lg_pd *p, const struct lg_pd_entry *e)
 {
+	struct lg_pd_entry again;
 	struct lg_pd_handed *h;
-	int rc = lg_pd_handover_add(p->handover, e, &h);
+	int rc;
 
+	if (__builtin_expect(e->look.sample && e->look.events != p->timing.n, 0)) {
+		again = looked_again(p, e);
+		e = &again;
+	}
+	rc = lg_pd_handover_add(p->handover, e, &h);
 	if (rc)
 		return rc;
 	if (!e->look.sample) {
@@ -231,6 +251,8 @@ static int before_change(struct lg_pd *p, struct lg_error *err)
 
 static void after_change(struct lg_pd *p)
 {
+	if (p->settled) /* events of a pipe that came late have no names yet */
+		lg_pd_header_settle(&p->h);
 	/* The same list of events, with a memory of its own for the last one that was asked for. */
 	p->timing = p->h.attrs;
 }

@@ -198,6 +198,15 @@ static const char *victim_text(struct lg_case *c, lg_thr of)
 	return lg_thread_text(c, of);
 }
 
+/* What shows that it was p->thr who stopped it. */
+static const char *stop_words(const struct lg_piece *p)
+{
+	return !p->thr			       ? ""
+	       : p->proof == LG_PROOF_SCHED    ? " had sent the signal"
+	       : p->proof == LG_PROOF_OWNER    ? " traced it, and let it go on"
+					       : " let it go on: probable";
+}
+
 static void moments(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
 {
 	const struct lg_piece **v = lg_calloc(s->n_pieces, sizeof *v);
@@ -239,6 +248,10 @@ static void moments(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 			lg_evidence_add(c, f, p->ts, p->dur,
 					"%s was ready to run for %.1f ms while %s had CPU %d", who, ms,
 					by, p->row != UINT32_MAX ? c->t->state.cpu[p->row] : -1);
+			break;
+		case LG_END_STOP:
+			lg_evidence_add(c, f, p->ts, p->dur, "%s was stopped for %.1f ms%s%s%s", who, ms,
+					p->thr ? "; " : "", p->thr ? by : "", stop_words(p));
 			break;
 		case LG_END_GIL:
 			lg_evidence_add(c, f, p->ts, p->dur,
@@ -313,7 +326,9 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 	/* Whose batch or checkpoint it is goes without saying. */
 	bool by_way = !c->rank_of_prc[c->t->thread.prc[s->victim]] && s->end != LG_END_LOADER &&
 		      s->end != LG_END_SIDE;
-	const char *ranks = ranks_text(c, f, by_way ? s->victim : 0);
+	const char *job = ranks_text(c, f, 0), *ranks = ranks_text(c, f, by_way ? s->victim : 0);
+	/* Whose lock it was, or who was stopped: the one on the way, and not the job. */
+	const char *held_up = by_way ? lg_thread_text(c, s->victim) : job;
 	const char *every = period_text(c, &s->rhythm);
 	const char *in = f->culprit.function
 				 ? lg_arena_printf(a, " in %s", f->culprit.function) : "";
@@ -335,11 +350,11 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 					   f->culprit.lock ? f->culprit.lock : "asleep", every);
 		break;
 	case LG_END_LOCK:
-		f->title = lg_arena_printf(a, "%s held the %s of %s%s%s; the step waited, and every "
-					      "rank with it", who, f->culprit.lock, ranks, in, every);
-		if (c->v->n_ranks < 2)
-			f->title = lg_arena_printf(a, "%s held the %s of %s%s%s; the step waited",
-						   who, f->culprit.lock, ranks, in, every);
+		f->title = lg_arena_printf(a, "%s held the %s of %s%s%s; %s", who, f->culprit.lock, held_up, in,
+					   every, by_way ? lg_arena_printf(a, "%s waited for that one", job)
+						  : c->v->n_ranks < 2
+							  ? "the step waited"
+							  : "the step waited, and every rank with it");
 		break;
 	case LG_END_CPU:
 		if (s->own_job) {
@@ -355,9 +370,9 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 		f->title = lg_io_title(c, f, io, ranks, every);
 		break;
 	case LG_END_STOP:
-		f->title = s->thr ? lg_arena_printf(a, "%s stopped by %s%s", ranks, who, every)
-				  : lg_arena_printf(a, "%s stopped by a signal or a tracer%s",
-						    ranks, every);
+		f->title = lg_arena_printf(a, "%s stopped by %s%s%s%s%s", held_up,
+					   s->thr ? who : "a signal or a tracer", every, by_way ? "; " : "",
+					   by_way ? job : "", by_way ? " waited for it" : "");
 		break;
 	case LG_END_QUOTA: {
 		const char *quota = lg_quota_text(c);
@@ -426,7 +441,8 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	}
 	if (s->lock)
 		f->culprit.lock = lg_lock_text(c, s->lock);
-	if (s->end == LG_END_PEER || (s->end == LG_END_LOCK && s->pieces[0]->row == UINT32_MAX))
+	if (s->end == LG_END_PEER || (s->end == LG_END_STOP && s->thr) ||
+	    (s->end == LG_END_LOCK && s->pieces[0]->row == UINT32_MAX))
 		lg_culprit_of_time(c, f, s->pieces, s->n_pieces, &samples);
 	else if (s->end == LG_END_LOCK)
 		lg_culprit_of_hold(c, f, s->pieces, s->n_pieces, &samples);

@@ -130,7 +130,8 @@ static void stall_socket(struct maker *m, int r, int64_t a, int64_t ns)
 	lg_stk stack = m->p->wait_stack ? stack_of(m->b, m->p->wait_stack) : m->socket_stack;
 
 	if (m->p->by_way) {
-		state(m, m->relay, a, ns - BETWEEN, LG_BLOCKED, LG_WHY_SLEEP, -1, m->culprit, stack);
+		state(m, m->relay, a, ns - BETWEEN, LG_BLOCKED, LG_WHY_SLEEP, -1, m->culprit,
+		      m->p->relay_stack ? stack_of(m->b, m->p->relay_stack) : stack);
 		state(m, m->relay, a + ns - BETWEEN, BETWEEN, LG_RUNNING, 0, 6, 0, 0);
 	}
 	for (int i = 0; i < n; i++, a += ns / n) {

@@ -35,6 +35,7 @@ struct run_plan {
 	const char *const *waker_stack; /* STALL_TCP: of the soft interrupt's waking, outermost first */
 	const char *const *wait_stack; /* STALL_SOCKET: where it waits; NULL = for a Unix socket */
 	bool by_way;           /* STALL_SOCKET: another program, RELAY_PID, waits for the culprit meanwhile */
+	const char *const *relay_stack; /* where that one waits, if elsewhere */
 	int n_waits;           /* STALL_SOCKET: of the stall, each ended by the culprit; 0 = 1 */
 	bool own_timer;        /* the last of them ended by a timer */
 	const char *helper_runs; /* STALL_GIL: file of the code that the helper thread runs meanwhile */

@@ -317,6 +317,40 @@ static void who_waited_by_way_of_another_is_named_with_it(void **state)
 	done(&o);
 }
 
+/* Whoever let it go on stopped it; only a tracer lets go what it traces. A timer tells of nobody. */
+static void who_let_a_stopped_thread_go_on_is_named(void **state)
+{
+	static const struct {
+		const char *stack[5];
+		double confidence;
+		bool by_way, by_timer;
+		const char *title;
+	} cases[] = {
+		{ { "entry_SYSCALL_64", "get_signal", "ptrace_stop" }, 0.9, false, false, " stopped by watcher (pid 4711)" },
+		{ { "entry_SYSCALL_64", "get_signal", "do_signal_stop" }, 0.55, false, false, " stopped by watcher (pid 4711)" },
+		{ { "entry_SYSCALL_64", "get_signal", "ptrace_stop" }, 0.9, true, false, "relay (pid 5100) stopped by watcher" },
+		{ { "entry_SYSCALL_64", "get_signal", "do_signal_stop" }, 0.96, false, true, " stopped by a signal or a tracer" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct run_plan p = stalls(STALL_SOCKET, 900);
+		const struct lg_finding *f;
+		struct outcome o;
+
+		p.by_way = cases[i].by_way;
+		p.relay_stack = cases[i].by_way ? cases[i].stack : NULL;
+		p.wait_stack = cases[i].by_way ? NULL : cases[i].stack;
+		p.own_timer = cases[i].by_timer;
+		f = told(&p, "host.stopped", &o);
+		assert_int_equal(f->culprit.pid, cases[i].by_timer ? -1 : CULPRIT_PID);
+		assert_non_null(strstr(f->title, cases[i].title));
+		assert_true(!cases[i].by_way || strstr(f->title, "; rank"));
+		assert_float_equal(f->confidence, cases[i].confidence, 0.01);
+		done(&o);
+	}
+}
+
 static void what_ended_a_wait_is_called_what_it_is(void **state)
 {
 	static const struct {
@@ -480,6 +514,7 @@ int main(void)
 		cmocka_unit_test(over_the_loopback_the_sender_is_named_and_never_who_was_struck),
 		cmocka_unit_test(who_wakes_a_thread_before_its_time_did_not_keep_it),
 		cmocka_unit_test(who_waited_by_way_of_another_is_named_with_it),
+		cmocka_unit_test(who_let_a_stopped_thread_go_on_is_named),
 		cmocka_unit_test(what_ended_a_wait_is_called_what_it_is),
 		cmocka_unit_test(who_held_pythons_lock_is_named_only_where_it_ran_python),
 		cmocka_unit_test(survives_the_failure_of_any_allocation),

@@ -163,6 +163,27 @@ static lg_thr stopper_of(const struct lg_case *c, lg_thr thr, int64_t ts)
 	return 0;
 }
 
+/* Kernel threads end waits on behalf of devices and of others: only a program's own doing is its own. */
+static bool is_program(const struct lg_case *c, lg_thr thr)
+{
+	return !(c->t->thread.flags[thr] & (LG_THREAD_KERNEL | LG_THREAD_IDLE)) &&
+	       c->t->process.role[c->t->thread.prc[thr]] != LG_ROLE_KERNEL;
+}
+
+/*
+ * Nobody saw a signal: whoever let it go on stopped it, as a rule. Out of ptrace_stop() that is certain: only
+ * its tracer can (kernel/ptrace.c, ptrace_resume(), __ptrace_unlink()).
+ */
+static lg_thr resumed_by(struct lg_case *c, lg_thr thr, uint32_t row, enum lg_proof *ret)
+{
+	lg_thr waker = lg_waker_of(c, row);
+
+	if (!waker || !is_program(c, waker) || c->t->thread.prc[waker] == c->t->thread.prc[thr])
+		return 0;
+	*ret = strcmp(lg_string(c->t, lg_wait_name_of(c, row)), "ptrace_stop") ? LG_PROOF_WAKER : LG_PROOF_OWNER;
+	return waker;
+}
+
 static bool same_job(const struct lg_case *c, lg_thr a, lg_thr b)
 {
 	lg_prc p = c->t->thread.prc[a], q = c->t->thread.prc[b];
@@ -192,13 +213,6 @@ static void blame_peer(struct lg_case *c, lg_thr thr, uint32_t row, struct lg_pi
 		p->proof = LG_PROOF_WAKER;
 		p->lock = name;
 	}
-}
-
-/* Kernel threads end waits on behalf of devices and of others: only a program's own doing is its own. */
-static bool is_program(const struct lg_case *c, lg_thr thr)
-{
-	return !(c->t->thread.flags[thr] & (LG_THREAD_KERNEL | LG_THREAD_IDLE)) &&
-	       c->t->process.role[c->t->thread.prc[thr]] != LG_ROLE_KERNEL;
 }
 
 /*
@@ -274,15 +288,17 @@ static void follow_sleep(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a,
 	enum lg_wait_class class = lg_wait_class_of(c, row);
 	uint32_t r = c->rank_of_thr[thr];
 	enum lg_end_kind end = LG_END_UNKNOWN;
-	lg_thr waker = lg_waker_of(c, row);
+	lg_thr waker = lg_waker_of(c, row), by;
+	enum lg_proof proof = LG_PROOF_SCHED;
 
 	switch (class) {
 	case LG_WAIT_DISK:
 		add(c, out, thr, a, b, LG_PART_BLOCKED, LG_END_IO, 0, LG_PROOF_SCHED, row, hops + 1);
 		return;
 	case LG_WAIT_STOP:
-		add(c, out, thr, a, b, LG_PART_BLOCKED, LG_END_STOP, stopper_of(c, thr, s->ts[row]),
-		    LG_PROOF_SCHED, row, hops + 1);
+		by = stopper_of(c, thr, s->ts[row]);
+		by = by ? by : resumed_by(c, thr, row, &proof);
+		add(c, out, thr, a, b, LG_PART_BLOCKED, LG_END_STOP, by, proof, row, hops + 1);
 		return;
 	case LG_WAIT_SLEEP:
 		add(c, out, thr, a, b, LG_PART_BLOCKED, LG_END_SLEEP, thr, LG_PROOF_SCHED, row,

@@ -137,6 +137,44 @@ static void who_is_waited_for_was_started_by_the_victim(void **state)
 	}
 }
 
+/*
+ * One that takes a CPU for 200 ms of each second is among the busiest, and could be the job as well as the
+ * one that stands still meanwhile. Two ranks are of one program; and what stands still as long at other
+ * times, too, as a server for its next request, waits for more than that. While others have the CPU nobody
+ * is named, and who stood still is not the one that mostly sleeps.
+ */
+static void one_of_the_busiest_may_be_the_stranger(void **state)
+{
+	enum { STRANGER, SAME_PROGRAM, IDLE_AS_WELL, FULL_CPU, KINDS };
+
+	(void)state;
+	for (int kind = 0; kind < KINDS; kind++) {
+		const struct lg_finding *f;
+
+		start(8);
+		if (kind == SAME_PROGRAM)
+			lg_thread_name(b, lg_thread_get(b, SUSPECT, SUSPECT), lg_intern(b, "victim"));
+		for (int at = 0; at < LENGTH; at += 1000) {
+			runs(SUSPECT, SUSPECT, 3, at, at + 200);
+			runs(VICTIM, VICTIM, 0, at + 200, at + 500);
+			runs(VICTIM, VICTIM, 0, at + (kind == IDLE_AS_WELL ? 750 : 500), at + 1000);
+			if (kind == FULL_CPU)
+				runs(100 + at, 100 + at, 0, at, at + 200);
+		}
+		f = accused();
+		assert_int_equal(f != NULL, kind == STRANGER);
+		if (f) {
+			assert_int_equal(f->culprit.pid, SUSPECT);
+			assert_int_equal(f->victims[0].pid, VICTIM);
+			assert_string_equal(f->severity, "low");
+			assert_non_null(strstr(f->against[0].text, "--victim PID"));
+		} else {
+			assert_true(has_limit(o.v, "victim (pid 900) was judged"));
+		}
+		done(&o);
+	}
+}
+
 /* What runs after the victim's end coincides with nothing. */
 static void a_process_that_is_gone_does_not_stand_still(void **state)
 {
@@ -344,6 +382,7 @@ int main(void)
 		cmocka_unit_test(who_coincides_as_well_is_told),
 		cmocka_unit_test(what_happens_once_is_no_repetition),
 		cmocka_unit_test(who_is_waited_for_was_started_by_the_victim),
+		cmocka_unit_test(one_of_the_busiest_may_be_the_stranger),
 		cmocka_unit_test(a_process_that_is_gone_does_not_stand_still),
 		cmocka_unit_test(on_a_full_machine_one_of_many_is_not_named),
 		cmocka_unit_test(turns_on_a_cpu_are_no_stall),

@@ -40,6 +40,7 @@ enum { RUNS = 20000, FEW_RUNS = 32, FIRST_RUNS = 256, MANY_GROUPS = 16, ENOUGH =
 enum { CANDIDATES_MAX = 512, MIN_HITS = 2, BEATS = 8 };
 enum { WORTH_A_THREAD = 1 << 17 /* samples */ };
 #define P_LIMIT 0.01
+enum { QUIETER = 2 /* so many times fewer samples has who may be a stranger to another of the busiest */ };
 #define STILL_SHARE 0.7  /* of a burst: then the thread stood still during it */
 #define STILL_MORE 0.3   /* above its ordinary share */
 #define OWN_SHARE 0.5    /* of the long stalls: they are this candidate's, though it had the thread's CPU */
@@ -276,6 +277,11 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct candid
 			(p < 0.001 ? 1 : 0.9);
 	f->severity = lg_gradable(k->hits, wall) ? lg_severity_of(f->lost_share)
 						 : lg_severity_of_few(f->lost_share);
+	if (c->rank_of_prc[prc]) { /* who of the two is held up, and whether that is a job, is a guess */
+		f->severity = lg_severity_of_few(f->lost_share);
+		lg_evidence_against(c, f, "it is one of the busiest itself: nobody said which of them is the job; "
+				    "--victim PID does");
+	}
 	if (!isnan(rhythm.period_s))
 		every = lg_arena_printf(&c->v->arena, " every %.2f s", rhythm.period_s);
 	else if (n_at == 2 || n_at == 3)
@@ -290,10 +296,25 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct candid
 	tell_proof(c, f, r, k, &rhythm, n_at, samples);
 }
 
-/* A job's own processes are no strangers to each other: they stall together. */
-static bool is_job(const struct lg_case *c, lg_prc p)
+static size_t n_samples(const struct lg_case *c, const struct lg_rank *r)
 {
-	return c->rank_of_prc[p] || lg_is_worker(c, p);
+	return c->idx->sample_off[r->thr + 1] - c->idx->sample_off[r->thr];
+}
+
+/* Neither was said to be the job, they run different programs, and p is the quieter one by far. */
+static bool may_be_stranger(const struct lg_case *c, const struct lg_rank *victim, lg_prc p)
+{
+	const struct lg_rank *r = &c->ranks[c->rank_of_prc[p] - 1];
+
+	return r != victim && r->inferred && r->rank < 0 && victim->rank < 0 && !lg_was_named(c, p) &&
+	       !lg_was_named(c, victim->prc) && c->t->process.comm[p] != c->t->process.comm[victim->prc] &&
+	       n_samples(c, r) * QUIETER <= n_samples(c, victim);
+}
+
+/* A job's own processes are no strangers to each other: they stall together. */
+static bool is_job(const struct lg_case *c, const struct lg_rank *victim, lg_prc p)
+{
+	return lg_is_worker(c, p) || (c->rank_of_prc[p] && !may_be_stranger(c, victim, p));
 }
 
 /* Of the stalls that are about as long as those in the bursts: how much of their time the bursts cover. */
@@ -342,6 +363,8 @@ static bool takes_turns(const struct lg_case *c, struct candidate *k, const stru
 		lg_thr thr = c->ranks[r].thr;
 		uint32_t p = lg_index_sample_from(c->idx, thr, from);
 
+		if (c->ranks[r].prc == k->prc)
+			continue;
 		for (; p < c->idx->sample_off[thr + 1]; p++) {
 			uint32_t row = c->idx->sample[p];
 
@@ -460,7 +483,9 @@ static bool keep_hits(const struct lg_case *c, const struct victim *v, struct ca
 	}
 	k->bursts.n = n;
 	k->hits = lg_join_occasions(&k->bursts, v->period);
-	return n_same_cpu * 2 >= n && own_share(&v->gaps, &k->bursts) < OWN_SHARE;
+	/* One of those that may be the job must account for them in any case: rank and rank, or a server and
+	 * its client, wait for each other all the time. */
+	return (n_same_cpu * 2 >= n || c->rank_of_prc[k->prc]) && own_share(&v->gaps, &k->bursts) < OWN_SHARE;
 }
 
 static int judge_candidate(const struct lg_case *c, const struct victim *v, const struct lg_seen *seen,
@@ -564,11 +589,12 @@ static void judge_field(void *arg)
 	for (lg_prc p = f->first; !f->rc && p < c->t->process.n; p += 2) {
 		struct lg_seen seen;
 
-		if (is_job(c, p) || c->t->process.pid[p] <= 0 || c->t->process.role[p] == LG_ROLE_RECORDER)
+		if (lg_is_worker(c, p) || c->t->process.pid[p] <= 0 ||
+		    c->t->process.role[p] == LG_ROLE_RECORDER)
 			continue;
 		f->rc = lg_find_seen(c, p, &seen);
 		for (size_t i = 0; !f->rc && i < f->n_victims; i++)
-			if (f->contest[i].n < CANDIDATES_MAX / 2 &&
+			if (f->contest[i].n < CANDIDATES_MAX / 2 && !is_job(c, f->victim[i].rank, p) &&
 			    !lg_descends(c, p, f->victim[i].rank->prc))
 				f->rc = enter(c, &f->victim[i], p, &seen, &f->contest[i]);
 		lg_free(seen.v);
@@ -632,7 +658,7 @@ static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, stru
 		struct candidate k = { .prc = best->prc, .limit = P_LIMIT };
 		bool usable;
 
-		if (&c->ranks[i] == victim)
+		if (&c->ranks[i] == victim || c->ranks[i].prc == best->prc)
 			continue;
 		rc = see_victim(c, &c->ranks[i], &v, &usable);
 		k.usual = v.usual;
@@ -721,23 +747,26 @@ static int find_victims(struct lg_case *c, struct victim *v, size_t *ret_n)
 	return rc || !n ? rc : lg_find_always_ready(c, period);
 }
 
-/* Of whom to tell that nobody was found: who stood still for long, not who has what the others leave; rather
- * one whose CPU was taken; the busiest. */
-static double worth_telling(const struct lg_case *c, const struct victim *v, const struct candidate *k)
+/* Of whom to tell that nobody was found: not who mostly sleeps; who stood still for long, not who has what the
+ * others leave; rather one whose CPU was taken; the busiest. */
+static double worth_telling(const struct lg_case *c, const struct victim *v, const struct candidate *k,
+			    size_t busiest)
 {
 	lg_thr thr = v->rank->thr;
-	double busy = c->idx->sample_off[thr + 1] - c->idx->sample_off[thr];
+	double busy = (double)n_samples(c, v->rank);
 
-	return (v->usual >= STALLS_TOLD ? 8 : 0) + (c->always_ready[thr] ? 0 : 4) + (k->clouded ? 2 : 0) +
-	       busy / (double)c->t->sample.n;
+	return (busy * QUIETER < (double)busiest ? -16 : 0) + (v->usual >= STALLS_TOLD ? 8 : 0) +
+	       (c->always_ready[thr] ? 0 : 4) + (k->clouded ? 2 : 0) + busy / (double)c->t->sample.n;
 }
 
 static int tell_nobody(struct lg_case *c, const struct victim *v, const struct candidate *k, size_t n)
 {
-	size_t at = 0;
+	size_t at = 0, busiest = 0;
 
+	for (size_t i = 0; i < n; i++)
+		busiest = n_samples(c, v[i].rank) > busiest ? n_samples(c, v[i].rank) : busiest;
 	for (size_t i = 1; i < n; i++)
-		if (worth_telling(c, &v[i], &k[i]) > worth_telling(c, &v[at], &k[at]))
+		if (worth_telling(c, &v[i], &k[i], busiest) > worth_telling(c, &v[at], &k[at], busiest))
 			at = i;
 	if (k[at].clouded)
 		abstain(c, v[at].rank);

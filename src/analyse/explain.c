@@ -337,6 +337,56 @@ static bool is_empty(const struct lg_trace *t)
 	return false;
 }
 
+/* Whose computing in slow steps the step waited for longest, of the job's threads but the ranks' own. 0 =
+ * nobody's for most of it. */
+static lg_thr who_ran(struct lg_case *c, const struct lg_tally *y)
+{
+	const struct lg_rank *r = &c->ranks[y->ref];
+	const struct lg_step *s = &c->v->steps[r->step_first], *end = s + r->n_steps;
+	int64_t *ran = lg_calloc(c->t->thread.n, sizeof *ran);
+	lg_thr most = 0;
+
+	if (!ran) {
+		c->failed = LG_E_NOMEM;
+		return 0;
+	}
+	for (size_t i = 0; i < y->n_path; i++) {
+		const struct lg_piece *p = &y->path[i];
+
+		while (s < end && s->ts + s->dur <= p->ts)
+			s++;
+		if (s == end)
+			break;
+		if (p->ts < s->ts || !s->slow || p->end != LG_END_RUN || c->rank_of_thr[p->thr])
+			continue;
+		ran[p->thr] += p->dur;
+		most = ran[p->thr] > ran[most] ? p->thr : most;
+	}
+	most = ran[most] * 2 > y->own_excess ? most : 0;
+	lg_free(ran);
+	return most;
+}
+
+/* Nobody else's: of ranks that others wait for, straggler() says more. */
+static void say_own_doing(struct lg_case *c, const struct lg_tally *y)
+{
+	lg_thr who;
+
+	if (y->own_excess * 10 <= y->excess || y->excess <= 0)
+		return;
+	c->v->own_share = fmin(1, (double)y->own_excess / (double)y->excess);
+	if (c->n_ranks > 1 && !c->ranks[y->ref].inferred)
+		return;
+	who = who_ran(c, y);
+	lg_limit(c, lg_arena_printf(&c->v->arena,
+				    "%.0f %% of the slow steps' excess is the job's own doing: its "
+				    "threads, or programs that it started, computed or slept, and "
+				    "the training thread did so itself or waited for them%s%s%s; a chain "
+				    "of waits leads no further, a profiler of the job does",
+				    100 * c->v->own_share, who ? ", most of it for what " : "",
+				    who ? lg_thread_text(c, who) : "", who ? " computed" : ""));
+}
+
 static int judge(struct lg_case *c, struct lg_error *err)
 {
 	struct lg_pieces path = { 0 };
@@ -394,13 +444,7 @@ static int judge(struct lg_case *c, struct lg_error *err)
 			: y.wall > 0 ? (double)y.unknown / (double)y.wall
 				     : (double)NAN;
 		say_open_ends(c, &y);
-		if (y.own_excess * 10 > y.excess && y.excess > 0 && c->n_ranks < 2)
-			lg_limit(c, lg_arena_printf(&c->v->arena,
-						 "%.0f %% of the slow steps' excess is the job's own doing: its "
-						 "threads, or programs that it started, computed or slept, and "
-						 "the training thread did so itself or waited for them; a chain "
-						 "of waits leads no further, a profiler of the job does",
-						 100 * (double)y.own_excess / (double)y.excess));
+		say_own_doing(c, &y);
 		if (!c->has_states)
 			lg_limit(c, are_of_log(c) ? "the step times are those that the log states, one a line: what "
 						    "the steps waited for it does not tell"

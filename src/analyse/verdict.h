@@ -119,6 +119,7 @@ struct lg_verdict {
 	struct lg_finding *findings; /* ranked */
 	size_t n_findings;
 	double unexplained_share;    /* NAN = null */
+	double own_share;            /* of the slow steps' excess: the job computed or slept; 0 = little */
 	double slow_excess_ms;       /* what slow steps took too much, where stages do not tell; else 0 */
 
 	/* Checkpoints that the loop wrote itself (saves.c); n 0 = none was seen. */

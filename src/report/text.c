@@ -204,6 +204,12 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 		add(&b, "%s (%.0f %% of the slow steps' excess, %.1f %% of the run)",
 		    v->findings[0].title, v->findings[0].excess_share * 100,
 		    v->findings[0].lost_share * 100);
+	} else if (v->n_slow >= 3 && v->own_share >= 0.5 && slow_share(v) >= 0.03) {
+		add(&b, "Mostly the job's own doing: %zu of %zu steps were slow, which took %.0f %% of the time; %.0f %% of "
+			"that its own threads computed or slept.", v->n_slow, v->n_judged, slow_share(v) * 100,
+		    v->own_share * 100);
+		if (v->n_limits)
+			add(&b, " The limits below say more.");
 	} else if (v->n_slow >= 3 && v->unexplained_share >= 0.5 && slow_share(v) >= 0.03) {
 		add(&b, "No cause proven: %zu of %zu steps were slow, which took %.0f %% of the time; %.0f %% of "
 			"that is unexplained.", v->n_slow, v->n_judged, slow_share(v) * 100,

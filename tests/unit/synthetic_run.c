@@ -184,6 +184,10 @@ static void stall(struct maker *m, int r)
 	case STALL_FUTEX_HELPER_LOCK:
 		state(m, m->thr[r], a, ns, LG_BLOCKED, LG_WHY_SLEEP, -1, m->helper[r],
 		      m->futex_stack);
+		if (m->p->helper_computes) {
+			state(m, m->helper[r], a, ns, LG_RUNNING, 0, 5, 0, 0);
+			break;
+		}
 		state(m, m->helper[r], a, ns - 50000, LG_BLOCKED, LG_WHY_DISK, -1, m->culprit,
 		      m->wait_stack);
 		state(m, m->helper[r], a + ns - 50000, 50000, LG_RUNNING, 0, 5, 0, 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Waits whose cause is known by construction: who is behind them is named, and nobody where nobody is. */
+#include "report/report.h"
 #include "run_outcome.h"
 
 static void a_wait_for_the_disk_is_for_ones_own_writes_unless_numbers_name_another(void **state)
@@ -115,6 +116,37 @@ static void those_that_may_be_meant_are_listed(void **state)
 		o = judge(t);
 		assert_int_equal(has_limit(o.v, "nobody said which process trains; the busiest are") &&
 				 has_limit(o.v, "the one whose slow steps lose the most"), strangers);
+		done(&o);
+	}
+}
+
+/* A thread of the process itself computes while the step waits for it: nobody else's doing, and whose it is
+ * is said. */
+static void the_thread_that_the_step_waited_for_is_named(void **state)
+{
+	(void)state;
+	for (int computes = 0; computes < 2; computes++) {
+		struct run_plan p = stalls(computes ? STALL_FUTEX_HELPER_LOCK : STALL_SOCKET, 400);
+		struct lg_trace *t;
+		struct outcome o;
+		char buf[512];
+
+		p.only_rank = 1;
+		p.no_marks = true;
+		p.strangers = true;
+		p.stalls_for_ns = 5000 * MS; /* or they are the rhythm */
+		p.helper_computes = computes;
+		t = synthetic_run(&p);
+		for (lg_prc k = 1; k < t->process.n; k++)
+			t->process.role[k] = LG_ROLE_OTHER;
+		o = judge(t);
+		assert_true(has_limit(o.v, "the busiest are"));
+		assert_int_equal(has_limit(o.v, "is the job's own doing"), computes);
+		assert_int_equal(has_limit(o.v, "most of it for what  (pid 901, thread "), computes);
+		assert_int_equal(o.v->own_share > 0.9, computes);
+		assert_int_equal(loud(o.v), !computes);
+		assert_int_equal(!strncmp(lg_headline(o.v, buf, sizeof buf), "Mostly the job's own doing: ", 28),
+				 computes);
 		done(&o);
 	}
 }
@@ -510,6 +542,7 @@ int main(void)
 		cmocka_unit_test(those_that_may_be_meant_are_listed),
 		cmocka_unit_test(whom_a_timer_struck_does_not_part_the_steps),
 		cmocka_unit_test(what_a_loop_without_steps_waited_for_is_told_where_it_is_proven),
+		cmocka_unit_test(the_thread_that_the_step_waited_for_is_named),
 		cmocka_unit_test(a_loop_that_never_waits_is_told_what_would_show_its_steps),
 		cmocka_unit_test(over_the_loopback_the_sender_is_named_and_never_who_was_struck),
 		cmocka_unit_test(who_wakes_a_thread_before_its_time_did_not_keep_it),

@@ -747,8 +747,8 @@ static int find_victims(struct lg_case *c, struct victim *v, size_t *ret_n)
 	return rc || !n ? rc : lg_find_always_ready(c, period);
 }
 
-/* Of whom to tell that nobody was found: not who mostly sleeps; who stood still for long, not who has what the
- * others leave; rather one whose CPU was taken; the busiest. */
+/* Of whom to tell that nobody was found: not who mostly sleeps; who stood still for long, not who has what
+ * the others leave; rather one whose CPU was taken; the busiest. */
 static double worth_telling(const struct lg_case *c, const struct victim *v, const struct candidate *k,
 			    size_t busiest)
 {

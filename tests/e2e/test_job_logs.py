@@ -234,3 +234,22 @@ def test_numbers_beyond_any_loop_are_no_steps(laggard, tmp_path):
                             for n in (-2**63, 2**63 - 1, 5)))
     done = laggard("query", path, "select value from mark where name = 'log.step'")
     assert done.stdout.split() == ["value", "5"]
+
+
+@pytest.mark.parametrize("ms, slow, shape", [(lambda i: 5500 if i % 10 == 9 else 1500, 6, "periodic"),
+                                             (lambda i: 1500 + 20 * i, 0, "drift"),
+                                             (lambda i: 1500, 0, "steady")])
+def test_a_coarse_clock_keeps_all_steps(laggard, tmp_path, ms, slow, shape):
+    """Whole seconds, and steps about as long: the slow ones are no more there than the others."""
+    path, at = tmp_path / "job.log", 0.0
+    with path.open("w") as log:
+        for i in range(60):
+            at += ms(i) / 1000
+            print(f" [2026-03-01 10:{int(at) // 60:02d}:{int(at) % 60:02d}] iteration {i + 1:8d}/  500000 | consumed "
+                  f"samples: {512 * (i + 1):12d} | elapsed time per iteration (ms): {ms(i):.1f} | learning rate: "
+                  f"1.5E-04 | global batch size:   512 | lm loss: {5 - i / 100:.6E} |", file=log)
+    done = laggard("explain", path, "--json")
+    assert done.returncode == 0, done.stderr
+    steps = json.loads(done.stdout)["steps"]
+    assert (steps["count"], steps["slow"], steps["shape"]) == (60, slow, shape)
+    assert steps["median_ms"] == pytest.approx(sorted(map(ms, range(60)))[30], rel=0.03)

@@ -210,21 +210,6 @@ void lg_torchlog_mark_step(struct lg_torchlog *l, const struct lg_log_line *line
 	lg_torchlog_mark(l, line, "log.step", number, l->step_lines++ < STEP_TEXTS ? NULL : "");
 }
 
-/* before: when the step before ended, INT64_MIN = unknown. */
-void lg_torchlog_span(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, int64_t dur,
-		      int64_t before)
-{
-	int64_t from;
-
-	if (line->ts == INT64_MIN || dur <= 2 * l->resolution)
-		return;
-	from = before > line->ts - dur ? before : line->ts - dur;
-	lg_add_span(l->b, &(struct lg_span_row){ .ts = from, .dur = line->ts - from,
-						 .thr = lg_torchlog_thread(l, line),
-						 .kind = LG_SPAN_STEP, .seq = number,
-						 .name = lg_intern(l->b, "log step") });
-}
-
 /* What the thread's last step line told; otherwise: the number before its first. NULL: out of memory. */
 static struct lg_log_step *last_step(struct lg_torchlog *l, lg_thr thr, int64_t otherwise)
 {
@@ -244,8 +229,7 @@ static struct lg_log_step *last_step(struct lg_torchlog *l, lg_thr thr, int64_t 
 
 /*
  * One step line. ms: length of a step as the line says it, NaN when it does not; then the distance of two
- * lines tells it. A span only for the step after the last one that was seen, when the clock of the log
- * is finer than the step.
+ * lines tells it. A span only for the step after the last one that was seen.
  */
 static void step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, double ms)
 {

@@ -392,6 +392,7 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 			take_line(l, line);
 		for (size_t i = 0; i < LG_LOG_OPEN; i++)
 			flush(l, &l->open[i]);
+		lg_torchlog_add_spans(l);
 		lg_nccl_finish(&l->nccl);
 		if (lg_builder_failed(b))
 			rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
@@ -415,6 +416,7 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 		lg_map_done(&l->file_of);
 		lg_map_done(&l->code_of);
 		lg_free(l->step);
+		lg_free(l->span);
 		lg_free(l->bar);
 	}
 	lg_free(l);

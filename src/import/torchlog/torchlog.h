@@ -36,7 +36,7 @@
  * (log_bars.c), log.bar_ms of those that do not say what they count, log.aside_ms of evaluation and other
  * work (all ms). Bars that load, download or capture are no steps at all.
  * Spans: STEP between two lines of consecutive steps, or of the length that the line states, where times
- * are finer than it; COMPILE from TORCH_TRACE's compilation_metrics.
+ * are finer than most of them; COMPILE from TORCH_TRACE's compilation_metrics.
  * Lines that match the user's expression (step_regex.h) are steps before anything else is.
  * Times: lines have neither zone nor (torch's own) year. The year is the file's, the zone is unknown unless
  * a TORCH_TRACE tells both clocks.
@@ -115,6 +115,11 @@ struct lg_torchlog {
 		int64_t total_at;
 	} *step;
 	size_t n_step, cap_step;
+	struct lg_log_span { /* a step; the spans are added when all are known */
+		int64_t ts, dur, before, tick, number;
+		lg_thr thr;
+	} *span;
+	size_t n_span, cap_span;
 	/* TORCH_TRACE */
 	int64_t zone;  /* printed time minus UTC */
 	int zone_known, structured;
@@ -139,9 +144,11 @@ int lg_torchlog_message(struct lg_torchlog *l, const struct lg_log_line *line);
 void lg_torchlog_mark_step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number);
 void lg_torchlog_counter(struct lg_torchlog *l, const struct lg_log_line *line, const char *name,
 			 const char *unit, int32_t index, double v);
-/* A step that ended with the line; before: when the one before ended, INT64_MIN = unknown. */
+/* log_spans.c: a step that ended with the line; before: when the one before ended, INT64_MIN = unknown. */
 void lg_torchlog_span(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, int64_t dur,
 		      int64_t before);
+/* After the last line: those of threads most of whose steps are longer than what the clock tells apart. */
+void lg_torchlog_add_spans(struct lg_torchlog *l);
 /* log_bars.c: NONE = the line is no progress bar. */
 enum lg_log_bar_kind lg_torchlog_bar(struct lg_torchlog *l, const struct lg_log_line *line);
 /* log_trace.c: a TORCH_TRACE record; text is changed. */

@@ -31,6 +31,9 @@ struct lg_step {
 	int32_t rank;            /* -1 = no rank known */
 	bool slow, warmup;       /* warm-up steps are listed but not judged */
 	uint32_t part_first, n_parts;
+	/* With its device: from when all was done that was ordered before it until all is done that it
+	 * orders. A host that runs ahead begins steps before that. Both 0: no device is known. */
+	int64_t ready, done;
 };
 
 /* The end of a chain: findings are causes that are worth a sentence. */

@@ -13,7 +13,7 @@
 #include "diff/diff.h"
 #include "store/index.h"
 
-enum { KEY_MAX = 200 };
+enum { KEY_MAX = 200, STEPS_MIN = 3 };
 
 void lg_side_free(struct lg_side *s)
 {
@@ -81,8 +81,9 @@ static bool by_host(uint8_t cause)
 static void step_series(struct lg_side *s, const struct lg_verdict *v, const struct lg_step *step)
 {
 	size_t i = s->s.n++;
+	int64_t dur = step->done ? step->done - step->ready : step->dur;
 
-	s->s.step[i] = (double)step->dur / 1e6;
+	s->s.step[i] = (double)dur / 1e6;
 	for (uint32_t k = 0; k < step->n_parts; k++) {
 		const struct lg_part *p = &v->parts[step->part_first + k];
 		uint8_t stage = p->stage && p->stage < LG_STAGE_MAX ? p->stage
@@ -93,15 +94,32 @@ static void step_series(struct lg_side *s, const struct lg_verdict *v, const str
 		s->s.clean[stage][i] += (double)p->dur / 1e6;
 		s->s.clean[0][i] += (double)p->dur / 1e6;
 	}
-	if (!step->n_parts)
+	if (!step->n_parts) {
 		s->s.clean[0][i] = s->s.clean[LG_STAGE_OTHER][i] = s->s.step[i];
+		return;
+	}
+	/* What its device takes longer, or less, than the host at its stages. */
+	s->s.clean[0][i] += (double)(dur - step->dur) / 1e6;
+	s->s.clean[LG_STAGE_OTHER][i] += (double)(dur - step->dur) / 1e6;
 }
 
-/* Steps of the first rank that has judged ones. */
+/*
+ * The device had nothing to do when the window began, and the host did not wait for it: that step's time is
+ * that of both, one behind the other, as that of no later step. It is left out where that leaves enough.
+ */
+static bool fills_queue(const struct lg_step *first, size_t n)
+{
+	return first->done > first->ts + first->dur && first->ready == first->ts && n > STEPS_MIN;
+}
+
+/*
+ * Steps of the first rank that has judged ones. With its device a step takes what the device needs for it:
+ * how far the host runs ahead is no speed.
+ */
 static int series(struct lg_side *s, const struct lg_verdict *v, struct lg_side_window *w)
 {
 	struct lg_arena *a = &s->arena;
-	struct lg_step *judged;
+	struct lg_step *judged, *device;
 	size_t first = 0, n = 0;
 
 	while (first < v->n_steps && v->steps[first].warmup)
@@ -110,7 +128,12 @@ static int series(struct lg_side *s, const struct lg_verdict *v, struct lg_side_
 		w->thr = v->steps[first].thr;
 	for (size_t i = first; i < v->n_steps; i++)
 		n += v->steps[i].thr == w->thr && !v->steps[i].warmup;
+	if (n && fills_queue(&v->steps[first], n)) {
+		first++;
+		n--;
+	}
 	judged = lg_arena_alloc(a, n + 1, sizeof *judged);
+	device = lg_arena_alloc(a, n + 1, sizeof *device);
 	s->s.step = lg_arena_alloc(a, n + 1, sizeof(double));
 	for (int g = 0; g < LG_STAGE_MAX; g++)
 		s->s.clean[g] = lg_arena_alloc(a, n + 1, sizeof(double));
@@ -119,10 +142,14 @@ static int series(struct lg_side *s, const struct lg_verdict *v, struct lg_side_
 	for (size_t i = first; i < v->n_steps; i++) {
 		if (v->steps[i].thr != w->thr || v->steps[i].warmup)
 			continue;
-		judged[w->n++] = v->steps[i];
+		judged[w->n] = device[w->n] = v->steps[i];
+		device[w->n].ts = v->steps[i].ready;
+		device[w->n++].dur = v->steps[i].done - v->steps[i].ready;
 		step_series(s, v, &v->steps[i]);
 	}
 	w->steps = judged;
+	w->device = n && judged[0].done ? device : NULL;
+	s->has_device = w->device;
 	if (n) {
 		w->prc = judged[0].prc;
 		w->from = judged[0].ts;

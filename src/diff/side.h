@@ -85,6 +85,7 @@ struct lg_side {
 	double wall_ms;           /* from the first judged step to the last one's end */
 	double stolen_ms;         /* of a step, by the hypervisor and interrupts, at least; NAN = not told */
 	bool has_states;
+	bool has_device;          /* steps are as long as their device works on them */
 	size_t n_ranks;
 	int32_t ref_pid, ref_rank;
 	struct lg_item *items;    /* sorted by (kind, name, shape) */
@@ -120,6 +121,7 @@ double lg_side_median(const struct lg_side *s);
 struct lg_index;
 struct lg_side_window {
 	const struct lg_step *steps; /* of the reference rank, judged, in time order */
+	const struct lg_step *device; /* the same from ready to done; NULL = no device is known */
 	size_t n;
 	lg_prc prc;
 	lg_thr thr;

@@ -43,22 +43,27 @@ struct items {
 	bool failed;
 };
 
-/* Step that holds ts; SIZE_MAX when it lies outside or in a step that is not judged. */
-static size_t step_at(const struct items *c, int64_t ts)
+/* Step of these that holds ts; SIZE_MAX when it lies outside or in a step that is not judged. */
+static size_t step_of(const struct lg_step *step, size_t n, int64_t ts)
 {
-	size_t lo = 0, hi = c->w->n;
+	size_t lo = 0, hi = n;
 
 	while (lo < hi) {
 		size_t mid = (lo + hi) / 2;
 
-		if (c->w->steps[mid].ts <= ts)
+		if (step[mid].ts <= ts)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
-	if (!lo || ts >= c->w->steps[lo - 1].ts + c->w->steps[lo - 1].dur)
+	if (!lo || ts >= step[lo - 1].ts + step[lo - 1].dur)
 		return SIZE_MAX;
 	return lo - 1;
+}
+
+static size_t step_at(const struct items *c, int64_t ts)
+{
+	return step_of(c->w->steps, c->w->n, ts);
 }
 
 static bool starts(const char *s, const char *prefix)
@@ -229,6 +234,8 @@ static void flat_span(struct items *c, uint32_t row)
 {
 	const struct lg_span_tab *s = &c->t->span;
 	const char *name = lg_string(c->t, s->name[row]), *shape = "";
+	/* Rows of streams have no thread. */
+	const struct lg_step *steps = c->w->device && !s->thr[row] ? c->w->device : c->w->steps;
 	char buf[NAME_MAX_BYTES];
 	uint8_t kind;
 
@@ -250,7 +257,7 @@ static void flat_span(struct items *c, uint32_t row)
 		return;
 	}
 	if (s->dur[row] >= 0)
-		add(item(c, kind, stable_name(name, buf), shape), step_at(c, s->ts[row]),
+		add(item(c, kind, stable_name(name, buf), shape), step_of(steps, c->w->n, s->ts[row]),
 		    (double)s->dur[row] / 1e6, 1);
 }
 

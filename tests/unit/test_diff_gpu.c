@@ -194,6 +194,55 @@ static void shapes_that_always_change_are_no_other_work(void **state)
 	checked(&p);
 }
 
+/* The host is never waited for: it is steps ahead at the end, and at the beginning it is not. */
+static struct gpu_plan free_loop(void)
+{
+	struct gpu_plan p = gpu_healthy;
+
+	p.n_steps = 12;
+	return p;
+}
+
+static void a_slower_kernel_shows_behind_a_host_that_runs_ahead(void **state)
+{
+	struct gpu_plan before = free_loop(), after = before;
+	double more = (double)before.kernel_ns * before.n_kernels * 0.3 / 1e6;
+	struct pair p;
+
+	(void)state;
+	after.kernel_ns = before.kernel_ns * 13 / 10;
+	check_only(&before, &after, "regress.op", more);
+	/* More steps of the same are no other speed. */
+	after = before;
+	after.n_steps = 20;
+	p = compare(&before, &after);
+	assert_true(fabs(p.d->mean_ms[1] / p.d->mean_ms[0] - 1) < 0.01);
+	assert_int_equal(p.d->v.n_findings, 0);
+	checked(&p);
+}
+
+/* What the queue hides of a loader is no time of the step. */
+static void a_stage_that_the_queue_hides_costs_nothing(void **state)
+{
+	struct gpu_plan before = free_loop(), after = before;
+	int64_t step = before.kernel_ns * before.n_kernels;
+	struct pair p;
+
+	(void)state;
+	before.loader_ns = step / 20;
+	after.loader_ns = step / 2;
+	p = compare(&before, &after);
+	assert_int_equal(loud(&p), 0);
+	assert_true(fabs(p.d->mean_ms[1] / p.d->mean_ms[0] - 1) < 0.05);
+	checked(&p);
+	after.loader_ns = step * 3 / 2;
+	p = compare(&before, &after);
+	assert_non_null(find(&p, "data.loader_wait"));
+	assert_null(find(&p, "regress.stage"));
+	assert_string_equal(p.d->gate.verdict, "fail");
+	checked(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -203,6 +252,8 @@ int main(void)
 		cmocka_unit_test(what_did_not_change_explains_nothing),
 		cmocka_unit_test(a_larger_batch_is_other_work),
 		cmocka_unit_test(shapes_that_always_change_are_no_other_work),
+		cmocka_unit_test(a_slower_kernel_shows_behind_a_host_that_runs_ahead),
+		cmocka_unit_test(a_stage_that_the_queue_hides_costs_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

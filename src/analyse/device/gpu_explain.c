@@ -477,6 +477,8 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 		}
 		if (!r->n_steps)
 			continue;
+		if (lg_gpu_judged(r))
+			lg_step_ends(c->t, r, v->steps + first);
 		qsort(d, r->n_steps, sizeof *d, lg_cmp_f64);
 		med = d[r->n_steps / 2];
 		for (size_t s = first; s < k; s++) {

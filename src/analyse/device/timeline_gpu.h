@@ -245,6 +245,10 @@ const char *lg_scope_name(enum lg_scope_kind k);
 /* The step that ts lies in; n_steps when it is in none. */
 size_t lg_gpu_step_of(const struct lg_gpu_run *r, int64_t ts);
 
+/* ---- step_ends.c ---- */
+/* ready and done of r's steps. */
+void lg_step_ends(const struct lg_trace *t, const struct lg_gpu_run *r, struct lg_step *step);
+
 /* ---- range_steps.c ---- */
 /* Boundaries of steps told from ranges of thread m that come back, r's whole extent being known: *ret, freed
  * by the caller, *ret_n = 0: none. */

@@ -249,6 +249,9 @@ int lg_stage_segments(struct lg_case *c, struct lg_rank *r)
 		if (depth < 64) {
 			int64_t end = lg_row_end(c->t, ts, s->dur[row]);
 
+			/* Times are rounded: what lies mostly behind a span follows it. */
+			while (depth && end - stack[depth - 1].end > stack[depth - 1].end - ts)
+				depth--;
 			/* A child cannot outlive its parent; clip what overlaps wrongly. */
 			if (depth && end > stack[depth - 1].end)
 				end = stack[depth - 1].end;

@@ -214,6 +214,11 @@ static void operators_of(struct items *c, const uint32_t *rows, size_t n)
 	for (size_t i = 0; i < m; i++) {
 		while (depth && stack[depth - 1].end <= v[i].ts)
 			close_op(c, &stack[--depth]);
+		/* Times are rounded: what lies mostly behind an operator follows it. */
+		while (depth && v[i].end - stack[depth - 1].end > stack[depth - 1].end - v[i].ts) {
+			stack[depth - 1].end = v[i].ts;
+			close_op(c, &stack[--depth]);
+		}
 		if (depth) {
 			int64_t end = v[i].end < stack[depth - 1].end ? v[i].end
 								      : stack[depth - 1].end;

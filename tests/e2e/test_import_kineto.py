@@ -272,6 +272,39 @@ def test_a_trace_of_the_cpu_says_what_bounds_it(laggard, tmp_path, waits, bound)
     assert verdict["bound"]["verdict"] == (bound if bound == "data" else "unknown")
 
 
+def test_times_that_are_rounded_cost_no_stage(laggard, tmp_path):
+    """A microsecond of the optimizer lies in the next wait for a batch, which is no part of it."""
+    path = cpu_trace(tmp_path / "t.json", loader_us=4000)
+    doc = json.loads(path.read_text())
+    for event in doc["traceEvents"]:
+        event["dur"] += event["name"].startswith("Optimizer.step")
+    path.write_text(json.dumps(doc))
+    table = list(csv.DictReader(laggard("steps", path, "--csv").stdout.splitlines()))
+    assert [round(float(row["batch_wait_ms"])) for row in table] == [4] * 10
+
+
+@pytest.mark.parametrize("at_end", (True, False))
+def test_a_pause_at_the_end_of_a_step_is_no_wait_for_a_batch(laggard, tmp_path, at_end):
+    """Of two loops one pauses behind its optimizer, in the step that it marks; the other where a batch is asked for."""
+    events, now = [], 1000
+    for step in range(16):
+        begin, pause = now, 60000 * (step % 3 == 1)
+        now += 30 if at_end else 30 + pause
+        for _ in range(20):
+            events.append(("cpu_op", "aten::addmm", now, 490))
+            now += 500
+        events.append(("user_annotation", "Optimizer.step#SGD.step", now, 100))
+        now += 100 + (pause if at_end else 0)
+        events.append(("user_annotation", f"ProfilerStep#{step}", begin, now - begin))
+        now += 20
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [
+        {"ph": "X", "cat": cat, "name": name, "pid": 7, "tid": 7, "ts": ts, "dur": dur, "args": {}}
+        for cat, name, ts, dur in events]}))
+    found = json.loads(laggard("explain", "--json", path).stdout)["findings"]
+    assert [f["id"] for f in found] == ([] if at_end else ["data.loader_wait"])
+
+
 def test_what_the_profiler_says_of_its_own_losses_is_a_limit(laggard, tmp_path):
     def limits(**top):
         return json.loads(laggard("explain", "--json", cpu_trace(tmp_path / "t.json", **top)).stdout)["limits"]

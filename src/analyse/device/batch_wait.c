@@ -11,7 +11,8 @@
  *  - no loader is in the window (then it is known where the batches come from),
  *  - it lies at the start of a step whose boundary is one of the program's (ProfilerStep, the end of the
  *    optimizer), takes a millisecond, and is three times as long as any other hole of that step: a host
- *    that is slow everywhere has holes everywhere;
+ *    that is slow everywhere has holes everywhere. What lies mostly before the boundary is the end of the
+ *    step before (a save, a callback): a loop that marks its steps does so before it asks for a batch;
  * and it costs only what the device idles in it for want of launches. Most steps must have one; or
  * three and more, each as long as a step (a loader that delivers in bursts): one alone may be anything.
  */
@@ -144,7 +145,7 @@ static int find_holes(const struct lg_case *c, const struct lg_gpu_run *r, struc
 		int64_t start = r->step[k], end = r->step[k + 1];
 		struct lg_gpu_iv hole = hole_at(a, start, k ? r->step[k - 1] : start, end);
 
-		if (hole.end - hole.ts < HOLE_NS || hole.end <= start || hole.end >= end ||
+		if (hole.end - hole.ts < HOLE_NS || hole.end - start <= start - hole.ts || hole.end >= end ||
 		    hole.end - hole.ts < 3 * longest_hole(a, hole.end, end, &at))
 			continue;
 		rc = lg_gpu_iv_add(ret, hole.ts, hole.end, LG_NO_ROW);

@@ -305,6 +305,35 @@ def test_a_pause_at_the_end_of_a_step_is_no_wait_for_a_batch(laggard, tmp_path, 
     assert [f["id"] for f in found] == ([] if at_end else ["data.loader_wait"])
 
 
+@pytest.mark.parametrize("ops, us, pause, says", ((20, 500, 0, None),
+                                                  (20, 500, 90000, "for 100 % nothing that was traced"),
+                                                  (200, 500, 0, "200 operators on its thread, another 20: more work"),
+                                                  (20, 5000, 0, "20: the same work took longer")))
+def test_slow_steps_on_the_cpu_say_where_their_time_is(laggard, tmp_path, ops, us, pause, says):
+    """Every fifth step has so many operators of that length, and so long a pause; others have 20 of 500 us."""
+    events, now = [], 1000
+    for step in range(20):
+        begin, odd = now, step % 5 == 4
+        now += 30
+        for _ in range(ops if odd else 20):
+            events.append(("cpu_op", "aten::addmm", now, us if odd else 500))
+            now += (us if odd else 500) + 2
+        events.append(("user_annotation", "Optimizer.step#SGD.step", now, 100))
+        now += 110 + (pause if odd else 0)
+        events.append(("user_annotation", f"ProfilerStep#{step}", begin, now - begin))
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [
+        {"ph": "X", "cat": cat, "name": name, "pid": 7, "tid": 7, "ts": ts, "dur": dur, "args": {}}
+        for cat, name, ts, dur in events]}))
+    verdict = json.loads(laggard("explain", "--json", path).stdout)
+    assert verdict["findings"] == []
+    said = [x for x in verdict["limits"] if x.startswith("slow steps took")]
+    assert says in said[0] if says else not said
+    assert verdict["unexplained_share"] == (1 if says else None)
+    assert ("follows Optimizer.step" in "".join(said)) == bool(pause)
+    assert ("No cause proven" in laggard("explain", path).stdout) == bool(says)
+
+
 def test_what_the_profiler_says_of_its_own_losses_is_a_limit(laggard, tmp_path):
     def limits(**top):
         return json.loads(laggard("explain", "--json", cpu_trace(tmp_path / "t.json", **top)).stdout)["limits"]

@@ -14,15 +14,13 @@
 #include "base/alloc.h"
 #include "store/index.h"
 
-enum kind { DATA = 1, COMPUTE = 2, COMM = 4 };
-
-static enum kind kind_of(const struct lg_case *c, const struct lg_host_seg *s)
+static enum lg_cpu_kind kind_of(const struct lg_case *c, const struct lg_host_seg *s)
 {
 	if (s->class == LG_HOST_LOADER)
-		return DATA;
+		return LG_CPU_DATA;
 	if (s->span != LG_NO_ROW && c->t->span.kind[s->span] == LG_SPAN_COLLECTIVE)
-		return COMM;
-	return s->class == LG_HOST_NONE ? 0 : COMPUTE;
+		return LG_CPU_COMM;
+	return s->class == LG_HOST_NONE ? 0 : LG_CPU_COMPUTE;
 }
 
 /* Collectives are rows of threads that run no operators. */
@@ -46,12 +44,12 @@ static int add_collectives(const struct lg_case *c, const struct lg_gpu_run *r, 
 	return 0;
 }
 
-/* ns of r's window in which a thread of the process does one of the kinds; -1 without memory. */
-static int64_t covered(const struct lg_case *c, const struct lg_gpu_run *r, unsigned kinds)
+int lg_cpu_busy(const struct lg_case *c, const struct lg_gpu_run *r, unsigned kinds, struct lg_gpu_ivs *ret)
 {
 	struct lg_gpu_ivs all = { 0 };
-	int64_t sum = 0, until = r->from;
+	size_t n = 0;
 
+	*ret = all;
 	for (size_t h = 0; h < r->n_host; h++) {
 		const struct lg_gpu_host *o = &r->host[h];
 		size_t own = all.n; /* this thread's begin here */
@@ -68,24 +66,47 @@ static int64_t covered(const struct lg_case *c, const struct lg_gpu_run *r, unsi
 			}
 			if (lg_grow(&all.v, &all.cap, all.n + 1, sizeof *all.v)) {
 				lg_free(all.v);
-				return -1;
+				return LG_E_NOMEM;
 			}
 			all.v[all.n++] = (struct lg_gpu_iv){ s->ts, s->end, LG_NO_ROW };
 		}
 	}
-	if ((kinds & COMM && add_collectives(c, r, &all)) || lg_gpu_iv_order(&all)) {
+	if ((kinds & LG_CPU_COMM && add_collectives(c, r, &all)) || lg_gpu_iv_order(&all)) {
 		lg_free(all.v);
-		return -1;
+		return LG_E_NOMEM;
 	}
 	for (size_t i = 0; i < all.n; i++) {
-		int64_t ts = all.v[i].ts > until ? all.v[i].ts : until;
-		int64_t end = all.v[i].end < r->to ? all.v[i].end : r->to;
-
-		if (end > ts) {
-			sum += end - ts;
-			until = end;
-		}
+		if (!n || all.v[i].ts > all.v[n - 1].end)
+			all.v[n++] = all.v[i];
+		else if (all.v[i].end > all.v[n - 1].end)
+			all.v[n - 1].end = all.v[i].end;
 	}
+	all.n = n;
+	*ret = all;
+	return 0;
+}
+
+int64_t lg_cpu_within(const struct lg_gpu_ivs *v, size_t *at, int64_t from, int64_t to)
+{
+	int64_t sum = 0;
+
+	while (*at < v->n && v->v[*at].end <= from)
+		++*at;
+	for (size_t i = *at; i < v->n && v->v[i].ts < to; i++)
+		sum += (v->v[i].end < to ? v->v[i].end : to) - (v->v[i].ts > from ? v->v[i].ts : from);
+	return sum;
+}
+
+/* ns of r's window in which a thread of the process does one of the kinds; -1 without memory. */
+static int64_t covered(const struct lg_case *c, const struct lg_gpu_run *r, unsigned kinds)
+{
+	struct lg_gpu_ivs all;
+	size_t at = 0;
+	int64_t sum;
+
+	if (lg_cpu_busy(c, r, kinds, &all))
+		return -1;
+	sum = lg_cpu_within(&all, &at, r->from, r->to);
 	lg_free(all.v);
 	return sum;
 }
@@ -117,9 +138,9 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 
 		if (r->scope != LG_SCOPE_CPU || !r->main || r->n_steps < 3 || r->to <= r->from)
 			continue;
-		a = covered(c, r, DATA);
-		b = covered(c, r, DATA | COMPUTE);
-		all = has_collectives(c->t) ? covered(c, r, DATA | COMPUTE | COMM) : b;
+		a = covered(c, r, LG_CPU_DATA);
+		b = covered(c, r, LG_CPU_DATA | LG_CPU_COMPUTE);
+		all = has_collectives(c->t) ? covered(c, r, LG_CPU_DATA | LG_CPU_COMPUTE | LG_CPU_COMM) : b;
 		if (a < 0 || b < 0 || all < 0)
 			return LG_E_NOMEM;
 		device |= lg_fact_of(c, r->prc, "gpu.0.name") != NULL;

@@ -105,7 +105,7 @@ int lg_gpu_slow_steps(struct lg_case *c, const struct lg_gpu *g)
 		at += r->n_steps;
 	}
 	if (e.all <= 0)
-		return 0;
+		return lg_cpu_slow_steps(c, g);
 	for (size_t i = 0; i < v->n_findings; i++) {
 		struct lg_finding *f = &v->findings[i];
 

@@ -375,6 +375,14 @@ int lg_batch_busy(const struct lg_case *c, const struct lg_gpu_run *r, struct lg
 void lg_compile_absent(struct lg_case *c, const struct lg_gpu *g);            /* compile_absent.c */
 /* v->bound where nothing but operators on the CPU was traced. */
 int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK; /* cpu_bound.c */
+enum lg_cpu_kind { LG_CPU_DATA = 1, LG_CPU_COMPUTE = 2, LG_CPU_COMM = 4 };
+/* When a thread of r's process does one of the kinds: disjoint, in order; ret->v is the caller's. */
+int lg_cpu_busy(const struct lg_case *c, const struct lg_gpu_run *r, unsigned kinds, struct lg_gpu_ivs *ret)
+	LG_MUST_CHECK;
+/* ns of [from, to) in v; *at: 0 at first, from never goes back. */
+int64_t lg_cpu_within(const struct lg_gpu_ivs *v, size_t *at, int64_t from, int64_t to);
+/* The excess of slow steps that have no device: a limit says where it lies. */
+int lg_cpu_slow_steps(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK; /* cpu_slow.c */
 
 /* ---- questions of their own; the refine ones come before all rules ---- */
 int lg_gpu_refine_batch(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;   /* batch_wait.c */

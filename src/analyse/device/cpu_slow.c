@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cpu_slow.c - what the slow steps took longer for where only operators on the CPU were traced.
+ *
+ * A step is operators, the loader, collectives that no operator covers, and what lies between them, where
+ * the trace shows nothing: Python, a save, the collector, a sleep. Of each a slow step may have what the
+ * others have in the median; what is above is its excess, scaled down to the step's where another is shorter.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "analyse/device/timeline_gpu.h"
+#include "base/alloc.h"
+#include "base/median.h"
+#include "store/index.h"
+
+enum { DATA, OPERATORS, COMM, BETWEEN, KINDS, NORMAL_MIN = 3 };
+
+struct excess {
+	double of[KINDS], all; /* ns, of the slow steps */
+	struct lg_gpu_iv hole; /* the longest of them in which nothing is traced */
+	const struct lg_gpu_run *run; /* whose */
+	int64_t ops_slow, ops_normal; /* operators a step, of the last run that had slow ones */
+};
+
+/* ret_all: when anything ran. */
+static int by_step(struct lg_case *c, const struct lg_gpu_run *r, int64_t (*by)[KINDS],
+		   struct lg_gpu_ivs *ret_all)
+{
+	static const unsigned kinds[] = { LG_CPU_DATA, LG_CPU_DATA | LG_CPU_COMPUTE,
+					  LG_CPU_DATA | LG_CPU_COMPUTE | LG_CPU_COMM };
+
+	for (size_t k = 0; k < BETWEEN; k++) {
+		struct lg_gpu_ivs v;
+		size_t at = 0;
+
+		if (lg_cpu_busy(c, r, kinds[k], &v))
+			return LG_E_NOMEM;
+		for (size_t s = 0; s < r->n_steps; s++)
+			by[s][k] = lg_cpu_within(&v, &at, r->step[s], r->step[s + 1]);
+		if (k + 1 == BETWEEN)
+			*ret_all = v;
+		else
+			lg_free(v.v);
+	}
+	for (size_t s = 0; s < r->n_steps; s++) {
+		by[s][BETWEEN] = r->step[s + 1] - r->step[s] - by[s][COMM];
+		by[s][COMM] -= by[s][OPERATORS];
+		by[s][OPERATORS] -= by[s][DATA];
+	}
+	return 0;
+}
+
+static void longest_hole(const struct lg_gpu_run *r, const struct lg_gpu_ivs *v, size_t *at, int64_t from,
+			 int64_t to, struct excess *e)
+{
+	int64_t until = from;
+
+	while (*at < v->n && v->v[*at].end <= from)
+		++*at;
+	for (size_t i = *at; until < to; i++) {
+		int64_t next = i < v->n && v->v[i].ts < to ? v->v[i].ts : to;
+
+		if (next - until > e->hole.end - e->hole.ts) {
+			e->hole = (struct lg_gpu_iv){ until, next, LG_NO_ROW };
+			e->run = r;
+		}
+		until = i < v->n && v->v[i].ts < to ? v->v[i].end : to;
+	}
+}
+
+/* How many operators slow steps have, and the others, in the median. */
+static int count_operators(const struct lg_case *c, const struct lg_gpu_run *r, const struct lg_step *step,
+			   struct excess *e)
+{
+	const struct lg_span_tab *sp = &c->t->span;
+	int64_t *n = lg_calloc(2 * r->n_steps, sizeof *n), *slow = n + r->n_steps;
+	size_t n_slow = 0, n_normal = 0;
+
+	if (!n)
+		return LG_E_NOMEM;
+	for (uint32_t p = c->idx->span_off[r->main]; p < c->idx->span_off[r->main + 1]; p++) {
+		uint32_t row = c->idx->span[p];
+		size_t s = sp->kind[row] == LG_SPAN_OP ? lg_gpu_step_of(r, sp->ts[row]) : r->n_steps;
+
+		if (s < r->n_steps)
+			n[s]++;
+	}
+	/* What is read lies before what is written. */
+	for (size_t s = 0; s < r->n_steps; s++) {
+		if (step[s].slow)
+			slow[n_slow++] = n[s];
+		else
+			n[n_normal++] = n[s];
+	}
+	e->ops_slow = lg_median_i64(slow, n_slow);
+	e->ops_normal = lg_median_i64(n, n_normal);
+	lg_free(n);
+	return 0;
+}
+
+static int add_run(struct lg_case *c, const struct lg_gpu_run *r, const struct lg_step *step,
+		   struct excess *e)
+{
+	size_t n = r->n_steps, n_slow = 0, at = 0;
+	int64_t (*by)[KINDS], *normal, usual[KINDS];
+	struct lg_gpu_ivs all = { 0 };
+	int rc = LG_E_NOMEM;
+
+	for (size_t s = 0; s < n; s++)
+		n_slow += step[s].slow;
+	if (!n_slow || n - n_slow < NORMAL_MIN)
+		return 0;
+	by = lg_calloc(n, sizeof *by);
+	normal = lg_calloc(n, sizeof *normal);
+	if (by && normal)
+		rc = by_step(c, r, by, &all);
+	for (size_t k = 0; !rc && k < KINDS; k++) {
+		size_t m = 0;
+
+		for (size_t s = 0; s < n; s++)
+			if (!step[s].slow)
+				normal[m++] = by[s][k];
+		usual[k] = lg_median_i64(normal, m);
+	}
+	for (size_t s = 0; !rc && s < n; s++) {
+		double most = (double)(step[s].dur - step[s].median), more = 0;
+
+		if (!step[s].slow)
+			continue;
+		for (size_t k = 0; k < KINDS; k++)
+			more += by[s][k] > usual[k] ? (double)(by[s][k] - usual[k]) : 0;
+		for (size_t k = 0; k < KINDS; k++)
+			if (by[s][k] > usual[k])
+				e->of[k] += (double)(by[s][k] - usual[k]) * (more > most ? most / more : 1);
+		e->all += most;
+		longest_hole(r, &all, &at, r->step[s], r->step[s + 1], e);
+	}
+	lg_free(by);
+	lg_free(normal);
+	lg_free(all.v);
+	return rc ? rc : count_operators(c, r, step, e);
+}
+
+/* "Optimizer.step#AdamW.step", which ran last before ts on the main thread; NULL = nothing did. */
+static const char *last_before(const struct lg_case *c, const struct lg_gpu_run *r, int64_t ts)
+{
+	const struct lg_gpu_host *h = r->host;
+	uint32_t row = LG_NO_ROW;
+
+	while (h->thr != r->main) /* one of them is */
+		h++;
+	for (size_t lo = 0, hi = h->n; lo < hi;) {
+		size_t mid = (lo + hi) / 2;
+
+		if (h->seg[mid].end <= ts) {
+			row = h->seg[mid].op != LG_NO_ROW ? h->seg[mid].op : h->seg[mid].span;
+			lo = mid + 1;
+		} else {
+			hi = mid;
+		}
+	}
+	return row == LG_NO_ROW ? NULL : lg_string(c->t, c->t->span.name[row]);
+}
+
+static void say_where(struct lg_case *c, const struct excess *e)
+{
+	const char *after = e->run ? last_before(c, e->run, e->hole.ts) : NULL, *more = "";
+
+	if (e->of[BETWEEN] * 2 > e->all && e->run)
+		more = lg_arena_printf(&c->v->arena, "; the longest such time is %.1f ms%s%s",
+				       (double)(e->hole.end - e->hole.ts) / 1e6, after ? " and follows " : "",
+				       after ? after : "");
+	else if (e->of[OPERATORS] * 2 > e->all)
+		more = lg_arena_printf(&c->v->arena, "; a slow step has %lld operators on its thread, another "
+				       "%lld: %s", (long long)e->ops_slow, (long long)e->ops_normal,
+				       e->ops_slow * 4 > e->ops_normal * 5
+					       ? "more work, as of an evaluation"
+					       : "the same work took longer, as where others use the CPUs");
+	lg_gpu_limit(c, "slow steps took %.1f ms more than the median; of that %.0f %% in operators, %.0f %% waiting "
+			"for data, %.0f %% in collectives, and for %.0f %% nothing that was traced ran (Python, a "
+			"save, a collection, a sleep: with_stack=True or laggard record tells)%s", e->all / 1e6,
+		     100 * e->of[OPERATORS] / e->all, 100 * e->of[DATA] / e->all,
+		     100 * e->of[COMM] / e->all, 100 * e->of[BETWEEN] / e->all, more);
+}
+
+int lg_cpu_slow_steps(struct lg_case *c, const struct lg_gpu *g)
+{
+	struct lg_verdict *v = c->v;
+	struct excess e = { .all = 0 };
+	double told = 0;
+
+	for (size_t i = 0, at = 0; i < g->n; at += g->run[i++].n_steps)
+		if (g->run[i].scope == LG_SCOPE_CPU && g->run[i].main &&
+		    add_run(c, &g->run[i], v->steps + at, &e))
+			return LG_E_NOMEM;
+	if (e.all <= 0)
+		return 0;
+	for (size_t i = 0; i < v->n_findings; i++) {
+		struct lg_finding *f = &v->findings[i];
+
+		if (strcmp(f->id, "data.loader_wait") || isnan(f->lost_share))
+			continue;
+		/* A wait that leaves no event lies where nothing was traced. */
+		told = (e.of[DATA] > 0 ? e.of[DATA] : e.of[BETWEEN]) / e.all;
+		f->excess_share = told;
+	}
+	v->unexplained_share = fmax(0, 1 - told);
+	if (v->unexplained_share >= 0.5)
+		say_where(c, &e);
+	return 0;
+}

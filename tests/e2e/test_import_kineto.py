@@ -334,6 +334,58 @@ def test_slow_steps_on_the_cpu_say_where_their_time_is(laggard, tmp_path, ops, u
     assert ("No cause proven" in laggard("explain", path).stdout) == bool(says)
 
 
+def gloo_ranks(folder, work, loader=lambda rank, step: 200, pause=lambda rank, step: 0, legacy=False):
+    """Three ranks whose gradients are reduced on a thread of gloo's: work(rank, step) us of operators before it."""
+    ranks, now = [[] for _ in range(3)], [1000, 1700, 2500]
+    for step in range(12):
+        begin, arrive = list(now), []
+        for r, events in enumerate(ranks):
+            wait = loader(r, step)
+            events.append(("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 1,
+                           now[r], wait))
+            at = now[r] + wait
+            for _ in range(10):
+                events.append(("cpu_op", "aten::addmm", 1, at, work(r, step) // 10 - 1))
+                at += work(r, step) // 10
+            arrive.append(at + pause(r, step) - 700 * r)  # their clocks differ
+        for r, events in enumerate(ranks):
+            end = max(arrive) + 900 + 700 * r
+            events.append(("user_annotation", "gloo:all_reduce", 2, arrive[r] + 700 * r, end - arrive[r] - 700 * r))
+            events.append(("user_annotation", "Optimizer.step#SGD.step", 1, end, 100))
+            events.append(("user_annotation", f"ProfilerStep#{step}", 1, begin[r], end + 100 - begin[r]))
+            now[r] = end + 110
+    for r, events in enumerate(ranks):
+        rows = [{"ph": "X", "name": name, "pid": "CPU functions", "tid": tid, "ts": ts, "dur": dur, "args": {}} if legacy
+                else {"ph": "X", "cat": cat, "name": name, "pid": 40 + r, "tid": 40 * tid, "ts": ts, "dur": dur}
+                for cat, name, tid, ts, dur in events]
+        (folder / f"rank{r}.json").write_text(json.dumps(rows if legacy else {"schemaVersion": 1, "traceEvents": rows}))
+    return [folder / f"rank{r}.json" for r in range(3)]
+
+
+@pytest.mark.parametrize("legacy", (False, True))
+@pytest.mark.parametrize("late, rule, says", (
+    ({"work": lambda r, s: 13000 if r == 2 else 5000}, "comms.straggler", "% in operators"),
+    ({"pause": lambda r, s: 8000 if r == 2 else 0}, "comms.straggler", "% in nothing that was traced"),
+    ({"loader": lambda r, s: 8000 if r == 2 else 200}, "data.loader_wait", None),
+    ({}, None, None),
+    ({"pause": lambda r, s: 90000 if (r, s) == (2, 4) else 150 if r == 2 else 0}, None, None),
+    ({"work": lambda r, s: 5000 + (r * 7 + s * 5) % 11 * 40}, None, None)))
+def test_ranks_on_the_cpu_wait_for_the_late_one(laggard, tmp_path, late, rule, says, legacy):
+    """Without a device, without a number on the collectives and without a common clock; or nobody is late for long."""
+    paths = gloo_ranks(tmp_path, **{"work": lambda r, s: 5000, **late}, legacy=legacy)
+    verdict = json.loads(laggard("explain", "--json", *paths).stdout)
+    found = [f for f in verdict["findings"] if f["severity"] in ("high", "medium")]
+    assert [f["id"] for f in found] == ([rule] if rule else [])
+    if rule:
+        assert "rank 2" in found[0]["title"] and found[0]["culprit"]["rank"] == 2
+        assert verdict["steps"]["scope"] == "rank_local"
+        assert found[0]["lost_share"] == pytest.approx(8000 / 14200, rel=0.05)
+    if says:
+        (most,) = [e["text"] for e in found[0]["evidence"] if e["text"].startswith("of its time")]
+        share = float(most.split(says)[0].split()[-1])
+        assert 50 < share < 65
+
+
 def test_what_the_profiler_says_of_its_own_losses_is_a_limit(laggard, tmp_path):
     def limits(**top):
         return json.loads(laggard("explain", "--json", cpu_trace(tmp_path / "t.json", **top)).stdout)["limits"]

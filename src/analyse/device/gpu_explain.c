@@ -691,6 +691,8 @@ int lg_explain_gpu(struct lg_case *c, struct lg_error *err)
 		rc = lg_find_compile_trace(c, &g);
 	if (!rc)
 		rc = lg_find_late(c, &g);
+	if (!rc && only)
+		rc = lg_find_late_on_cpu(c, &g);
 	if (!rc)
 		rc = lg_find_gpu_counters(c, &g);
 	if (!rc && only && g.n)

@@ -278,6 +278,9 @@ int lg_gpu_late(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;
 /* comms.straggler, for what no other rule told of the late rank; after all of them. */
 int lg_find_late(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK;
 
+/* The same of ranks without a device; after lg_find_data(). */
+int lg_find_late_on_cpu(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK; /* cpu_late.c */
+
 /* ---- rules: each looks at all runs and adds its findings ---- */
 int lg_find_gpu(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;         /* gpu_rules.c */
 /* Take optimizer, zero_grad and autotuning out of the other causes; before all rules. */

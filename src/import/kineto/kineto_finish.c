@@ -64,7 +64,8 @@ static struct kin_key *main_thread(struct kineto *k)
 		struct kin_key *t = &k->threads[i];
 		int score = t->steps ? 2 : t->pid == t->tid && t->n_ops ? 1 : 0;
 
-		if (t->pid < 0 || (!t->n_ops && best))
+		/* A word in place of a pid: torch without Kineto, or rows of the profiler's own. */
+		if ((t->pid < 0 && !t->steps) || (!t->n_ops && best))
 			continue;
 		if (score > best_score || (score == best_score && t->n_ops > best->n_ops)) {
 			best = t;

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cpu_late.c - the rank that the others wait for, where only operators on the CPU were traced (gloo, MPI).
+ *
+ * As on devices (late_rank.c) all leave a collective together, so that whoever is in it for the shortest time
+ * came last, and no common clock is needed. Such rows have no number: a rank's n-th of a name is that of the
+ * others, as long as all have as many. What the wait costs is what the others spend in collectives that no
+ * operator covers beyond the late rank. Ranks that are late in turn are not told: of processes that share
+ * CPUs any is late now and then.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/device/timeline_gpu.h"
+#include "analyse/severity.h"
+#include "base/alloc.h"
+#include "store/args.h"
+#include "store/index.h"
+
+#define NOISE_NS 100000
+
+enum { MIN_MATCHED = 5 };
+
+struct row {
+	lg_str name;
+	int64_t ts, dur;
+	int64_t caused; /* what the others wait in the mean, if it came last */
+};
+
+struct rank {
+	const struct lg_gpu_run *run;
+	struct row *row;
+	size_t n, cap, last;   /* last: collectives in which it came last */
+	int64_t caused;
+	double data, operators, comm, between; /* share of its window */
+};
+
+struct ranks {
+	struct rank *v;
+	size_t n, matched, with_wait;
+};
+
+static int cmp_row(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+
+	if (x->name != y->name)
+		return x->name < y->name ? -1 : 1;
+	return (x->ts > y->ts) - (x->ts < y->ts);
+}
+
+static int collect(const struct lg_case *c, struct rank *k)
+{
+	const struct lg_span_tab *s = &c->t->span;
+	const struct lg_gpu_run *r = k->run;
+
+	for (uint32_t i = c->idx->thread_off[r->prc]; i < c->idx->thread_off[r->prc + 1]; i++) {
+		lg_thr thr = c->idx->thread[i];
+
+		for (uint32_t p = c->idx->span_off[thr]; p < c->idx->span_off[thr + 1]; p++) {
+			uint32_t row = c->idx->span[p];
+
+			if (s->kind[row] != LG_SPAN_COLLECTIVE || s->dur[row] < 0 || s->ts[row] < r->from ||
+			    s->ts[row] >= r->to || lg_span_p2p(c->t, row))
+				continue;
+			if (lg_grow(&k->row, &k->cap, k->n + 1, sizeof *k->row))
+				return LG_E_NOMEM;
+			k->row[k->n++] = (struct row){ s->name[row], s->ts[row], s->dur[row], 0 };
+		}
+	}
+	if (k->n)
+		qsort(k->row, k->n, sizeof *k->row, cmp_row);
+	return 0;
+}
+
+static int shares(const struct lg_case *c, struct rank *k)
+{
+	const unsigned kinds[] = { LG_CPU_DATA, LG_CPU_DATA | LG_CPU_COMPUTE,
+				   LG_CPU_DATA | LG_CPU_COMPUTE | LG_CPU_COMM };
+	double of[3], wall = (double)(k->run->to - k->run->from);
+
+	for (size_t i = 0; i < 3; i++) {
+		struct lg_gpu_ivs v;
+		size_t at = 0;
+
+		if (lg_cpu_busy(c, k->run, kinds[i], &v))
+			return LG_E_NOMEM;
+		of[i] = (double)lg_cpu_within(&v, &at, k->run->from, k->run->to) / wall;
+		lg_free(v.v);
+	}
+	k->data = of[0];
+	k->operators = of[1] - of[0];
+	k->comm = of[2] - of[1];
+	k->between = 1 - of[2];
+	return 0;
+}
+
+static bool comparable(const struct ranks *a)
+{
+	for (size_t i = 1; i < a->n; i++) {
+		if (a->v[i].n != a->v[0].n)
+			return false;
+		for (size_t k = 0; k < a->v[0].n; k++)
+			if (a->v[i].row[k].name != a->v[0].row[k].name)
+				return false;
+	}
+	return a->n >= 2 && a->v[0].n >= MIN_MATCHED;
+}
+
+/* The one that is late: most of the waiting, and last more often than its turn; NULL = none. */
+static struct rank *late_one(struct ranks *a)
+{
+	struct rank *late = &a->v[0];
+	int64_t all = 0;
+
+	a->matched = a->v[0].n;
+	for (size_t k = 0; k < a->matched; k++) {
+		int64_t waited = 0;
+		size_t best = 0;
+
+		for (size_t i = 1; i < a->n; i++)
+			best = a->v[i].row[k].dur < a->v[best].row[k].dur ? i : best;
+		for (size_t i = 0; i < a->n; i++)
+			waited += a->v[i].row[k].dur - a->v[best].row[k].dur;
+		waited /= (int64_t)a->n - 1;
+		if (waited < NOISE_NS)
+			continue;
+		a->with_wait++;
+		a->v[best].last++;
+		a->v[best].caused += waited;
+		a->v[best].row[k].caused = waited;
+		all += waited;
+	}
+	for (size_t i = 1; i < a->n; i++)
+		late = a->v[i].caused > late->caused ? &a->v[i] : late;
+	return late->caused * 5 > all * 3 && late->last * a->n * 2 > a->with_wait * 3 ? late : NULL;
+}
+
+static const char *who(struct lg_case *c, const struct lg_gpu_run *r)
+{
+	int32_t pid = c->t->process.pid[r->prc];
+
+	if (r->rank >= 0)
+		return lg_arena_printf(&c->v->arena, "rank %d", r->rank);
+	return pid >= 0 ? lg_arena_printf(&c->v->arena, "process %d", pid) : "one process";
+}
+
+/* Is it late for its batches, which another rule told? */
+static bool for_data(struct lg_case *c, const struct rank *late, double more, double lost)
+{
+	for (size_t i = 0; i < c->v->n_findings; i++) {
+		struct lg_finding *f = &c->v->findings[i];
+
+		if (strcmp(f->id, "data.loader_wait") || more * 2 < lost)
+			continue;
+		f->title = lg_arena_printf(&c->v->arena, "%s; only on %s, and the other ranks wait for it", f->title,
+					   who(c, late->run));
+		f->culprit.rank = late->run->rank;
+		return true;
+	}
+	return false;
+}
+
+static void tell(struct lg_case *c, const struct lg_gpu *g, const struct ranks *a, const struct rank *late)
+{
+	double data = 0, operators = 0, comm = 0, between = 0, others = (double)(a->n - 1), lost;
+	const struct lg_gpu_run *r = late->run;
+	double wall = (double)(r->to - r->from);
+	struct lg_finding *f;
+	int64_t *by_step;
+
+	for (size_t i = 0; i < a->n; i++) {
+		if (&a->v[i] == late)
+			continue;
+		data += (late->data - a->v[i].data) / others;
+		operators += (late->operators - a->v[i].operators) / others;
+		comm += (a->v[i].comm - late->comm) / others;
+		between += (late->between - a->v[i].between) / others;
+	}
+	lost = fmin(comm, (double)late->caused / wall);
+	if (lost < 0.03)
+		return;
+	if (!c->v->scope)
+		c->v->scope = "rank_local";
+	if (for_data(c, late, data, lost))
+		return;
+	f = lg_gpu_finding(c, g, "comms.straggler", lost * wall / 1e6, lost, 0.7, r);
+	if (!f)
+		return;
+	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
+	f->culprit.relation = "rank";
+	f->culprit.rank = r->rank;
+	f->detail = "persistent";
+	by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *by_step);
+	for (size_t k = 0; by_step && k < late->n; k++)
+		by_step[lg_gpu_step_of(r, late->row[k].ts)] += late->row[k].caused;
+	if (by_step)
+		lg_gpu_cap_steps(f, r, by_step);
+	f->title = lg_arena_printf(&c->v->arena, "%s arrives last in %zu of the %zu collectives in which ranks wait for "
+				   "each other", who(c, r), late->last, a->with_wait);
+	for (size_t i = 0; i < a->n && i < 8; i++)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%s: last in %zu, made the others wait %.1f ms; %.0f %% of its time "
+				"in collectives alone", who(c, a->v[i].run), a->v[i].last,
+				(double)a->v[i].caused / 1e6, 100 * a->v[i].comm);
+	lg_evidence_add(c, f, INT64_MIN, 0, "of its time the late rank has %+.0f %% in operators, %+.0f %% waiting for "
+			"data, %+.0f %% in nothing that was traced (Python, a sleep, a save), against the others",
+			100 * operators, 100 * data, 100 * between);
+	lg_evidence_against(c, f, "collectives are matched by their order, not by a number");
+}
+
+int lg_find_late_on_cpu(struct lg_case *c, const struct lg_gpu *g)
+{
+	struct ranks a = { .v = lg_calloc(g->n + 1, sizeof *a.v) };
+	struct rank *late;
+	int rc = a.v ? 0 : LG_E_NOMEM;
+
+	for (size_t i = 0; i < g->n && !rc; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+
+		if (r->scope != LG_SCOPE_CPU || !r->main || r->n_steps < 3 || r->to <= r->from)
+			continue;
+		a.v[a.n].run = r;
+		rc = collect(c, &a.v[a.n++]);
+	}
+	if (!rc && comparable(&a)) {
+		late = late_one(&a);
+		for (size_t i = 0; late && i < a.n && !rc; i++)
+			rc = shares(c, &a.v[i]);
+		if (late && !rc)
+			tell(c, g, &a, late);
+	}
+	for (size_t i = 0; a.v && i < a.n; i++)
+		lg_free(a.v[i].row);
+	lg_free(a.v);
+	return rc ? rc : c->failed;
+}

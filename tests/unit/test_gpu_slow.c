@@ -48,6 +48,24 @@ static void what_no_finding_explains_is_said(void **state)
 	done(&o);
 }
 
+/* The queue hides most of the wait: what the device works off meanwhile is no longer computation. */
+static void work_of_earlier_steps_is_not_longer(void **state)
+{
+	struct gpu_plan p = forty_steps();
+	struct outcome o;
+
+	(void)state;
+	p.sync_every = 0;
+	p.loader_ns = 40 * MS;
+	p.loader_every = 5;
+	o = explain(&p);
+	assert_true(o.v->n_slow >= 5);
+	if (!(o.v->unexplained_share < 0.1))
+		fail_msg("unexplained_share %g", o.v->unexplained_share);
+	assert_false(has_limit(o.v, "the device computed longer"));
+	done(&o);
+}
+
 /* Both, in different steps: each has its part, whichever is told. */
 static void parts_of_the_excess_add_up(void **state)
 {
@@ -86,6 +104,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_cause_of_slow_steps_has_their_excess),
 		cmocka_unit_test(what_no_finding_explains_is_said),
+		cmocka_unit_test(work_of_earlier_steps_is_not_longer),
 		cmocka_unit_test(parts_of_the_excess_add_up),
 		cmocka_unit_test(steady_steps_have_no_excess),
 	};

@@ -5,6 +5,9 @@
  * Every nanosecond of a step has one cause (gpu_idle.c). Of each cause a slow step may have as much as the
  * median of the steps that are not slow; what is above that is its excess, scaled down where the causes
  * together have more than the step: another took less.
+ *
+ * A host that paused while its device worked off the queue has a long step, in which the device computes what
+ * earlier steps ordered: that is no longer computation, and no loss.
  */
 #include <math.h>
 
@@ -17,13 +20,22 @@ enum { NORMAL_MIN = 3 };
 /* ns; all: of the slow steps. */
 struct excess {
 	double of[LG_GPU_BY_MAX], all;
+	double behind; /* the device worked off what was ordered before */
 };
+
+/* How much longer than in the median of the others the device needed for what step s ordered. */
+static int64_t own_excess(const struct lg_step *step, size_t s, int64_t usual)
+{
+	int64_t own = step[s].done - step[s].ready - usual;
+
+	return step[s].done ? own > 0 ? own : 0 : INT64_MAX;
+}
 
 /* step: the rows of r's steps. */
 static int add_run(const struct lg_gpu_run *r, const struct lg_step *step, struct excess *e)
 {
 	size_t n = r->n_steps, n_slow = 0;
-	int64_t (*by)[LG_GPU_BY_MAX], *normal, usual[LG_GPU_BY_MAX];
+	int64_t (*by)[LG_GPU_BY_MAX], *normal, usual[LG_GPU_BY_MAX], length;
 
 	for (size_t s = 0; s < n; s++)
 		n_slow += step[s].slow;
@@ -46,8 +58,12 @@ static int add_run(const struct lg_gpu_run *r, const struct lg_step *step, struc
 				normal[m++] = by[s][k];
 		usual[k] = lg_median_i64(normal, m);
 	}
+	for (size_t s = 0, m = 0; s < n; s++)
+		if (!step[s].slow)
+			normal[m++] = step[s].done - step[s].ready;
+	length = lg_median_i64(normal, n - n_slow);
 	for (size_t s = 0; s < n; s++) {
-		double all = (double)(step[s].dur - step[s].median), more = 0;
+		double all = (double)(step[s].dur - step[s].median), more = 0, own, compute;
 
 		if (!step[s].slow)
 			continue;
@@ -57,6 +73,14 @@ static int add_run(const struct lg_gpu_run *r, const struct lg_step *step, struc
 			if (by[s][k] > usual[k])
 				e->of[k] += (double)(by[s][k] - usual[k]) * (more > all ? all / more : 1);
 		e->all += all;
+		compute = fmax(0, (double)(by[s][LG_GPU_BY_COMPUTE] - usual[LG_GPU_BY_COMPUTE]));
+		own = fmax(0, (double)own_excess(step, s, length) - (more - compute));
+		if (compute > own) {
+			double behind = (compute - own) * (more > all ? all / more : 1);
+
+			e->of[LG_GPU_BY_COMPUTE] -= behind;
+			e->behind += behind;
+		}
 	}
 	lg_free(by);
 	lg_free(normal);
@@ -83,10 +107,10 @@ static void say_where(struct lg_case *c, const struct excess *e)
 
 	lg_gpu_limit(c, "slow steps took %.1f ms more than the median; of that the device computed longer for "
 			"%.0f %% (longer inputs, a lower clock, other work), was in collectives alone for "
-			"%.0f %%, waited for data and copies for %.0f %% and for the host for %.0f %%; "
-			"the rest is not told",
+			"%.0f %%, waited for data and copies for %.0f %% and for the host for %.0f %%, and worked "
+			"off what earlier steps had ordered for %.0f %%; the rest is not told",
 		     e->all / 1e6, 100 * share_of(e, compute), 100 * share_of(e, comms),
-		     100 * share_of(e, data), 100 * share_of(e, host));
+		     100 * share_of(e, data), 100 * share_of(e, host), 100 * e->behind / e->all);
 }
 
 int lg_gpu_slow_steps(struct lg_case *c, const struct lg_gpu *g)
@@ -114,7 +138,7 @@ int lg_gpu_slow_steps(struct lg_case *c, const struct lg_gpu *g)
 		f->excess_share = share_of(&e, f->device_causes);
 		told |= f->device_causes;
 	}
-	v->unexplained_share = 1 - share_of(&e, told);
+	v->unexplained_share = fmax(0, 1 - share_of(&e, told) - e.behind / e.all);
 	if (v->unexplained_share >= 0.5)
 		say_where(c, &e);
 	return 0;

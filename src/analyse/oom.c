@@ -115,6 +115,12 @@ static const char *size_text(double bytes, char *ret)
 	return ret;
 }
 
+/* Is what others have a good part of the device, and enough for the request? */
+static bool others_are_many(const struct oom *m)
+{
+	return m->others >= m->total / 10 && m->free + either(m->unallocated, 0) + m->others >= m->tried;
+}
+
 /* Comparisons with what is not told are false. */
 static const char *cause_of(const struct oom *m)
 {
@@ -123,7 +129,7 @@ static const char *cause_of(const struct oom *m)
 	/* What the device has free it gives out as a segment of its own, however the others are cut. */
 	if (m->unallocated >= m->tried && !(m->free >= m->tried))
 		return "fragmentation";
-	if (m->others >= m->total / 10 && m->free + either(m->unallocated, 0) + m->others >= m->tried)
+	if (others_are_many(m))
 		return "co_tenant";
 	if (m->free >= m->tried)
 		return "limit";
@@ -201,6 +207,13 @@ static void say(struct lg_case *c, size_t first, size_t lines, size_t last)
 	if (f->detail && !strcmp(f->detail, "co_tenant") && !strstr(text, "this process has "))
 		lg_evidence_against(c, f, "the message does not say which of its processes is this one: it is taken for "
 				    "the one nearest to what the allocator has");
+	if (f->detail && !strcmp(f->detail, "fragmentation") && others_are_many(&m)) {
+		char others[SIZE_TEXT];
+
+		f->confidence = 0.75;
+		lg_evidence_against(c, f, "other processes hold %s of the device: without them there is room as well",
+				    size_text(m.others, others));
+	}
 	if (steps > 1)
 		lg_evidence_against(c, f, "%zu step lines follow: it was caught, or the job was started anew", steps);
 }

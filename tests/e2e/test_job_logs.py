@@ -253,3 +253,16 @@ def test_a_coarse_clock_keeps_all_steps(laggard, tmp_path, ms, slow, shape):
     steps = json.loads(done.stdout)["steps"]
     assert (steps["count"], steps["slow"], steps["shape"]) == (60, slow, shape)
     assert steps["median_ms"] == pytest.approx(sorted(map(ms, range(60)))[30], rel=0.03)
+
+
+@pytest.mark.parametrize("other, told", ((30.1, True), (0.5, False)))
+def test_memory_in_pieces_beside_another_process(explain, other, told):
+    """What is unused would do in one piece, and so would what the other process holds: both are said."""
+    (found,) = explain([
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB "
+        f"of which 1.20 GiB is free. Process 12345 has {other:.2f} GiB memory in use. Including non-PyTorch memory, this "
+        f"process has {77.95 - other:.2f} GiB memory in use. Of the allocated memory {75 - other:.2f} GiB is allocated by "
+        "PyTorch, and 2.30 GiB is reserved by PyTorch but unallocated."])
+    assert (found["id"], found["detail"]) == ("mem.oom", "fragmentation")
+    assert [x["text"] for x in found["against"]] == [
+        "other processes hold 30.10 GiB of the device: without them there is room as well"] * told

@@ -362,6 +362,15 @@ def gloo_ranks(folder, work, loader=lambda rank, step: 200, pause=lambda rank, s
     return [folder / f"rank{r}.json" for r in range(3)]
 
 
+def test_torch_without_kineto_needs_no_mark_of_a_step(laggard, tmp_path):
+    """Its events have no category and a word for a process; the ends of the optimizer tell the steps."""
+    rows = json.loads(gloo_ranks(tmp_path, lambda r, s: 5000, legacy=True)[0].read_text())
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps([e for e in rows if not e["name"].startswith(("ProfilerStep", "enumerate"))]))
+    verdict = json.loads(laggard("explain", "--json", path).stdout)
+    assert verdict["steps"]["count"] == 12 and verdict["inputs"][0]["format"] == "kineto"
+
+
 @pytest.mark.parametrize("legacy", (False, True))
 @pytest.mark.parametrize("late, rule, says", (
     ({"work": lambda r, s: 13000 if r == 2 else 5000}, "comms.straggler", "% in operators"),

@@ -20,6 +20,7 @@ int lg_kineto_sniff_text(const char *p, size_t n)
 		"\"gpu_memcpy\"",      "\"Ev Idx\"",		 "\"External id\"",
 		"\"torch_profiler_kwargs\"", "\"PyTorch Profiler (0)\"", "\"cuda_driver\"",
 		"\"ProfilerStep#",     "\"cat\": \"Operator\"",	 "\"est. achieved occupancy %\"",
+		"\"pid\": \"CPU functions\"", /* torch without Kineto */
 	};
 	const char *end = p + n;
 

@@ -65,7 +65,7 @@ static struct kin_key *main_thread(struct kineto *k)
 		int score = t->steps ? 2 : t->pid == t->tid && t->n_ops ? 1 : 0;
 
 		/* A word in place of a pid: torch without Kineto, or rows of the profiler's own. */
-		if ((t->pid < 0 && !t->steps) || (!t->n_ops && best))
+		if ((t->pid < 0 && !t->n_ops) || (!t->n_ops && best))
 			continue;
 		if (score > best_score || (score == best_score && t->n_ops > best->n_ops)) {
 			best = t;

@@ -25,14 +25,14 @@ enum { MIN_MATCHED = 5 };
 struct row {
 	lg_str name;
 	int64_t ts, dur;
-	int64_t caused; /* what the others wait in the mean, if it came last */
+	double caused;  /* ns that the others wait in the mean, if it came last */
 };
 
 struct rank {
 	const struct lg_gpu_run *run;
 	struct row *row;
 	size_t n, cap, last;   /* last: collectives in which it came last */
-	int64_t caused;
+	double caused;         /* ns */
 	double data, operators, comm, between; /* share of its window */
 };
 
@@ -112,18 +112,18 @@ static bool comparable(const struct ranks *a)
 static struct rank *late_one(struct ranks *a)
 {
 	struct rank *late = &a->v[0];
-	int64_t all = 0;
+	double all = 0;
 
 	a->matched = a->v[0].n;
 	for (size_t k = 0; k < a->matched; k++) {
-		int64_t waited = 0;
+		double waited = 0;
 		size_t best = 0;
 
 		for (size_t i = 1; i < a->n; i++)
 			best = a->v[i].row[k].dur < a->v[best].row[k].dur ? i : best;
 		for (size_t i = 0; i < a->n; i++)
-			waited += a->v[i].row[k].dur - a->v[best].row[k].dur;
-		waited /= (int64_t)a->n - 1;
+			waited += (double)a->v[i].row[k].dur - (double)a->v[best].row[k].dur;
+		waited /= (double)(a->n - 1);
 		if (waited < NOISE_NS)
 			continue;
 		a->with_wait++;
@@ -178,7 +178,7 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, const struct ranks *
 		comm += (a->v[i].comm - late->comm) / others;
 		between += (late->between - a->v[i].between) / others;
 	}
-	lost = fmin(comm, (double)late->caused / wall);
+	lost = fmin(comm, late->caused / wall);
 	if (lost < 0.03)
 		return;
 	if (!c->v->scope)
@@ -193,8 +193,11 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, const struct ranks *
 	f->culprit.rank = r->rank;
 	f->detail = "persistent";
 	by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *by_step);
-	for (size_t k = 0; by_step && k < late->n; k++)
-		by_step[lg_gpu_step_of(r, late->row[k].ts)] += late->row[k].caused;
+	for (size_t k = 0; by_step && k < late->n; k++) {
+		int64_t *of = &by_step[lg_gpu_step_of(r, late->row[k].ts)];
+
+		*of = (int64_t)fmin((double)*of + late->row[k].caused, 0x1p62); /* of damaged times, too */
+	}
 	if (by_step)
 		lg_gpu_cap_steps(f, r, by_step);
 	f->title = lg_arena_printf(&c->v->arena, "%s arrives last in %zu of the %zu collectives in which ranks wait for "
@@ -202,7 +205,7 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, const struct ranks *
 	for (size_t i = 0; i < a->n && i < 8; i++)
 		lg_evidence_add(c, f, INT64_MIN, 0, "%s: last in %zu, made the others wait %.1f ms; %.0f %% of its time "
 				"in collectives alone", who(c, a->v[i].run), a->v[i].last,
-				(double)a->v[i].caused / 1e6, 100 * a->v[i].comm);
+				a->v[i].caused / 1e6, 100 * a->v[i].comm);
 	lg_evidence_add(c, f, INT64_MIN, 0, "of its time the late rank has %+.0f %% in operators, %+.0f %% waiting for "
 			"data, %+.0f %% in nothing that was traced (Python, a sleep, a save), against the others",
 			100 * operators, 100 * data, 100 * between);

@@ -259,46 +259,13 @@ static int sort_waits(const struct lg_case *c, const struct lg_rank *r, struct g
 	return rc;
 }
 
-/* How long the wait was that ended at ts. */
-static int64_t waited_until(const struct lg_case *c, const struct lg_rank *r, int64_t ts)
-{
-	uint32_t row = lg_index_state_at(c->idx, r->thr, ts - 1);
-
-	return row == LG_NO_ROW ? 0 : ts - c->t->state.ts[row];
-}
-
-/*
- * Is the rhythm of `rare` that of something that holds up a loop whose rhythm is `often`? A daemon's timer is
- * more regular than any step: it comes once in many rounds, and its waits are what makes these rounds late.
- */
-static bool holds_up(const struct lg_case *c, const struct lg_rank *r, const struct group *rare,
-		     const struct group *often)
-{
-	enum { ROUNDS = 8 }; /* fewer may be parts of one step */
-	size_t k = 0, late = 0;
-
-	if (often->n <= rare->n || often->median * ROUNDS > rare->median)
-		return false;
-	for (size_t i = 0; i < rare->n; i++) {
-		int64_t extra;
-
-		while (k + 1 < often->n && often->ts[k + 1] < rare->ts[i])
-			k++;
-		if (k + 1 == often->n)
-			break;
-		extra = often->ts[k + 1] - often->ts[k] - often->median;
-		late += extra > often->median && waited_until(c, r, rare->ts[i]) * 2 >= extra;
-	}
-	return late * 4 >= rare->n * 3;
-}
-
 int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **ret, size_t *ret_n)
 {
 	struct groups *g = lg_calloc(1, sizeof *g);
 	/* Thinned, even waits at random come near 0.4: where nobody said that this is the job, more is
 	 * asked. */
 	bool told = lg_was_named(c, r->prc);
-	double limit = told ? 0.5 : 0.3, best_score = limit;
+	double best_score = told ? 0.5 : 0.3;
 	int64_t window = c->t->first <= c->t->last ? c->t->last - c->t->first : 0; /* no rows: no extent */
 	struct group *best = NULL;
 	int rc = g ? sort_waits(c, r, g) : LG_E_NOMEM;
@@ -324,11 +291,6 @@ int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **re
 			best = x;
 		}
 	}
-	for (size_t i = 0; !rc && best && i < g->n; i++)
-		if (g->v[i].spread < limit && holds_up(c, r, best, &g->v[i])) {
-			best = &g->v[i];
-			best_score = best->spread;
-		}
 	/* Of the same rhythm the one that misses least of it. */
 	for (size_t i = 0; !rc && best && i < g->n; i++)
 		if (g->v[i].n > best->n && g->v[i].spread < best_score + SAME_SPREAD &&

@@ -151,70 +151,6 @@ static void the_thread_that_the_step_waited_for_is_named(void **state)
 	}
 }
 
-/* A clock that holds up the loop is more regular than its steps: it is not their rhythm. */
-static void what_holds_up_a_loop_is_not_its_rhythm(void **state)
-{
-	struct run_plan p = stalls(STALL_SOCKET, 400);
-	const struct lg_finding *f;
-	struct lg_trace *t;
-	struct outcome o;
-
-	(void)state;
-	p.only_rank = 1;
-	p.no_marks = true;
-	p.strangers = true;
-	t = synthetic_run(&p);
-	for (lg_prc k = 1; k < t->process.n; k++)
-		t->process.role[k] = LG_ROLE_OTHER;
-	o = judge(t);
-	assert_in_range(o.v->n_judged, p.n_steps - 100, p.n_steps);
-	f = find(o.v, "host.waited_for");
-	assert_non_null(f);
-	assert_int_equal(f->culprit.pid, CULPRIT_PID);
-	assert_float_equal(o.v->period_s, 0.48, 0.02);
-	done(&o);
-}
-
-/* Rounds of 16 parts, of about 5 ms each, and 30 ms of computing at the end of each, before a wait of 1 ms:
- * that is the rhythm of the rounds, as long as it is not the wait that makes the last part late. */
-static void what_ends_a_round_is_its_rhythm(void **state)
-{
-	enum { ROUNDS = 60, PARTS = 16 };
-
-	(void)state;
-	for (int waits = 0; waits < 2; waits++) {
-		struct lg_builder *b;
-		struct outcome o = { 0 };
-		lg_thr thr;
-		lg_stk end, part;
-		int64_t at = MS, last = (waits ? 29 : 1) * MS;
-
-		assert_int_equal(lg_builder_new(&b, NULL), 0);
-		thr = lg_thread_get(b, 900, 900);
-		part = lg_intern_stack(b, 0, lg_intern_frame(b, &(struct lg_frame_row){ .pc = 1 }));
-		end = lg_intern_stack(b, 0, lg_intern_frame(b, &(struct lg_frame_row){ .pc = 2 }));
-		for (int i = 0; i < ROUNDS * PARTS; i++) {
-			bool is_last = i % PARTS == PARTS - 1;
-			int64_t runs = 5 * MS + (i * 7 % 11 - 5) * MS / 10 + (is_last ? 31 * MS - last : 0);
-			int64_t wait = is_last ? last : MS / 5;
-
-			lg_add_state(b, &(struct lg_state_row){ .ts = at, .dur = runs, .thr = thr,
-								.kind = LG_RUNNING });
-			lg_add_state(b, &(struct lg_state_row){ .ts = at + runs, .dur = wait, .thr = thr,
-								.kind = LG_BLOCKED, .reason = LG_WHY_SLEEP,
-								.stack = is_last ? end : part });
-			at += runs + wait;
-		}
-		assert_int_equal(lg_builder_seal(b, &o.t, NULL), 0);
-		o = judge(o.t);
-		if (waits)
-			assert_in_range(o.v->n_steps, ROUNDS * (PARTS - 1) - 20, ROUNDS * PARTS);
-		else
-			assert_in_range(o.v->n_steps, ROUNDS - 2, ROUNDS);
-		done(&o);
-	}
-}
-
 static void a_loop_that_never_waits_is_told_what_would_show_its_steps(void **state)
 {
 	struct lg_explain_options opt = { .victim_pid = 0 };
@@ -607,8 +543,6 @@ int main(void)
 		cmocka_unit_test(whom_a_timer_struck_does_not_part_the_steps),
 		cmocka_unit_test(what_a_loop_without_steps_waited_for_is_told_where_it_is_proven),
 		cmocka_unit_test(the_thread_that_the_step_waited_for_is_named),
-		cmocka_unit_test(what_holds_up_a_loop_is_not_its_rhythm),
-		cmocka_unit_test(what_ends_a_round_is_its_rhythm),
 		cmocka_unit_test(a_loop_that_never_waits_is_told_what_would_show_its_steps),
 		cmocka_unit_test(over_the_loopback_the_sender_is_named_and_never_who_was_struck),
 		cmocka_unit_test(who_wakes_a_thread_before_its_time_did_not_keep_it),

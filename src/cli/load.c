@@ -245,10 +245,11 @@ static size_t say_alike(struct lg_loaded *l, size_t i, const char **ret)
 
 		if (!joined_alike(f, x))
 			continue;
-		ret[n++] = lg_arena_printf(&l->verdict->arena, "%s is on the clock of %s by %s: good to %s",
+		ret[n++] = lg_arena_printf(&l->verdict->arena, "%s is on the clock of %s by %s: good to %s%s",
 					   x->path, x->join_to,
 					   by_what(x, x->join_matches, x->join_matches, by, sizeof by),
-					   length(x->join_error, error, sizeof error));
+					   length(x->join_error, error, sizeof error),
+					   x->join_matches ? " in nine of ten" : "");
 	}
 	return n;
 }

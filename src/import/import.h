@@ -29,7 +29,8 @@ struct lg_import_info {
 	char host[65];
 	int64_t first, last;       /* ns on the merged clock */
 	/* How it was put on the clock of the file `join_to` (lg_join.how); NULL = it is the reference, or
-	 * alone. Add join_offset to its own times; they are good to join_error ns. */
+	 * alone. Add join_offset to its own times; they are good to join_error ns; by common steps
+	 * or collectives, nine of ten of these are. */
 	const char *join_how, *join_to;
 	int64_t join_offset, join_error;
 	size_t join_matches;       /* collectives or steps that agree */

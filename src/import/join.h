@@ -20,7 +20,8 @@
 #include "store/trace.h"
 
 struct lg_join {
-	int64_t offset, error; /* add offset to t's times; the bound of its error, ns */
+	int64_t offset, error; /* ns to add to t's times, and the bound of its error: with matches, of nine in
+				* ten of them (a profiler's clock wanders) */
 	const char *how;
 	int sure;              /* 0: a diag row belongs beside it */
 	size_t matches;        /* collectives or steps that agree */

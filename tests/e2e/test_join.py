@@ -79,15 +79,16 @@ def check_joined(laggard, laggard_path, tmp_path, lag, trace):
     thr = max({s["thr"] for s in long}, key=lambda k: sum(
         s["thr"] == k and any(abs(s["ts"] - p["ts"]) < 4_000_000 for p in pauses) for s in long))
     naps = [s for s in long if s["thr"] == thr]
+    # "Good to" is said of nine in ten of the steps: a profiler's clock may wander for one of them.
     late = []
     for span in pauses:
         inside = [s for s in naps if s["ts"] > span["ts"] - 2_500_000 and
                   s["ts"] + s["dur"] < span["ts"] + span["dur"] + 2_500_000]
-        assert len(inside) == 1, (span, inside)
+        assert len(inside) <= 1, (span, inside)
         # The span opens before the sleep and closes after it: by little, never the other way round.
-        late.append((inside[0]["ts"] - span["ts"],
-                     span["ts"] + span["dur"] - inside[0]["ts"] - inside[0]["dur"]))
-    assert min(min(pair) for pair in late) > -error - 2000, (error, late)
+        late += [(s["ts"] - span["ts"], span["ts"] + span["dur"] - s["ts"] - s["dur"]) for s in inside]
+    assert len(late) >= 27, (len(late), pauses, naps)
+    assert sum(min(pair) > -error - 2000 for pair in late) >= 27, (error, late)
     assert sorted(a for a, _ in late)[15] < 1_000_000 + error, late
     if clock:  # and pids: one process, one main thread, in both
         assert thr == pauses[0]["thr"]

@@ -301,6 +301,7 @@ struct lg_trend {
 	const char *shape;  /* "drift", "shift" or NULL */
 	double shift_s;     /* time of the change since the first step, NAN */
 	double before_ms, after_ms, slope; /* slope: fraction of the median per run */
+	double slower;                     /* with a shape: the end against the beginning, as a share */
 };
 int lg_trend_of(const struct lg_step *steps, size_t n, struct lg_trend *ret) LG_MUST_CHECK;
 

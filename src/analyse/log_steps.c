@@ -126,6 +126,7 @@ static int shape_of(struct lg_case *c, struct told *l)
 		v->period_p = isnan(in_time.period_s) ? in_lines.p : in_time.p;
 	} else if (trend.shape) {
 		v->shape = trend.shape;
+		v->slower = trend.slower;
 		if (!strcmp(trend.shape, "shift") && l->has_times)
 			v->shift_s = trend.shift_s;
 	}

@@ -249,5 +249,7 @@ int lg_trend_of(const struct lg_step *s, size_t n, struct lg_trend *t)
 		t->shape = "shift";
 	else if (fabs(t->slope) > 0.2 && best < 0.75 * all)
 		t->shape = "drift";
+	if (t->shape)
+		t->slower = *t->shape == 's' ? t->after_ms / t->before_ms - 1 : t->slope;
 	return 0;
 }

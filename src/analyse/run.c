@@ -79,6 +79,7 @@ static int judge_shape(struct lg_case *c, const struct lg_tally *y)
 		v->period_p = rhythm.p;
 	} else if (trend.shape) {
 		v->shape = trend.shape;
+		v->slower = trend.slower;
 		if (!strcmp(trend.shape, "shift"))
 			v->shift_s = trend.shift_s;
 	} else {

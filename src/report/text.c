@@ -175,6 +175,12 @@ static double slow_share(const struct lg_verdict *v)
 	return excess > 0 ? excess / (excess + v->median_ms * (double)v->n_judged) : 0;
 }
 
+/* For good, and beyond what such a shape is told from. */
+static bool got_slower(const struct lg_verdict *v)
+{
+	return v->slower > 0 && v->shape && (!strcmp(v->shape, "shift") || !strcmp(v->shape, "drift"));
+}
+
 const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 {
 	struct sbuf b = start(buf, size);
@@ -216,6 +222,11 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 		    v->unexplained_share * 100);
 		if (v->n_limits)
 			add(&b, " The limits below say why.");
+	} else if (got_slower(v)) {
+		add(&b, "Steps got %.0f %% slower in the course of this input (a %s), and nothing in it says why.",
+		    100 * v->slower, v->shape);
+		if (v->n_limits)
+			add(&b, " Mind the limits below.");
 	} else {
 		add(&b, "Nothing is wrong that this input can show: %zu step%s", v->n_judged,
 		    v->n_judged == 1 ? "" : "s");

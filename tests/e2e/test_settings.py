@@ -78,6 +78,10 @@ def test_slow_steps_that_a_log_only_states_are_no_clean_bill(laggard, tmp_path, 
     text = laggard("explain", log, "--step-regex", r"it ([0-9]+) took ([0-9.]+) ms").stdout
     assert v["steps"]["shape"] == shape and not v["findings"]
     if shape == "shift":  # the level changed: the median is of either half, and no step stands out
+        assert text.startswith("Steps got 160 % slower"), text
+        back = log_of(tmp_path / "back.log", ms[::-1])  # faster is nothing wrong
+        text = laggard("explain", back, "--step-regex", r"it ([0-9]+) took ([0-9.]+) ms").stdout
+        assert text.startswith("Nothing is wrong"), text
         return
     slow = sum(x > 1000 for x in ms)
     share = 100 * (slow * 1900) / sum(ms)

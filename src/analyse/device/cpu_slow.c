@@ -14,7 +14,7 @@
 #include "base/median.h"
 #include "store/index.h"
 
-enum { DATA, OPERATORS, COMM, BETWEEN, KINDS, NORMAL_MIN = 3 };
+enum { DATA, OPERATORS, COMM, BETWEEN, KINDS };
 
 struct excess {
 	double of[KINDS], all; /* ns, of the slow steps */
@@ -102,38 +102,26 @@ static int count_operators(const struct lg_case *c, const struct lg_gpu_run *r, 
 static int add_run(struct lg_case *c, const struct lg_gpu_run *r, const struct lg_step *step,
 		   struct excess *e)
 {
-	size_t n = r->n_steps, n_slow = 0, at = 0;
+	size_t n = r->n_steps, at = 0;
 	int64_t (*by)[KINDS], *normal, usual[KINDS];
 	struct lg_gpu_ivs all = { 0 };
 	int rc = LG_E_NOMEM;
 
-	for (size_t s = 0; s < n; s++)
-		n_slow += step[s].slow;
-	if (!n_slow || n - n_slow < NORMAL_MIN)
+	if (!lg_gpu_tells_slow(step, n))
 		return 0;
 	by = lg_calloc(n, sizeof *by);
 	normal = lg_calloc(n, sizeof *normal);
 	if (by && normal)
 		rc = by_step(c, r, by, &all);
-	for (size_t k = 0; !rc && k < KINDS; k++) {
-		size_t m = 0;
-
-		for (size_t s = 0; s < n; s++)
-			if (!step[s].slow)
-				normal[m++] = by[s][k];
-		usual[k] = lg_median_i64(normal, m);
-	}
+	if (!rc)
+		lg_gpu_usual(step, n, by[0], KINDS, normal, usual);
 	for (size_t s = 0; !rc && s < n; s++) {
-		double most = (double)(step[s].dur - step[s].median), more = 0;
+		double more;
 
 		if (!step[s].slow)
 			continue;
-		for (size_t k = 0; k < KINDS; k++)
-			more += by[s][k] > usual[k] ? (double)(by[s][k] - usual[k]) : 0;
-		for (size_t k = 0; k < KINDS; k++)
-			if (by[s][k] > usual[k])
-				e->of[k] += (double)(by[s][k] - usual[k]) * (more > most ? most / more : 1);
-		e->all += most;
+		(void)lg_gpu_add_excess(&step[s], by[s], usual, KINDS, e->of, &more);
+		e->all += (double)(step[s].dur - step[s].median);
 		longest_hole(r, &all, &at, r->step[s], r->step[s + 1], e);
 	}
 	lg_free(by);

@@ -23,6 +23,43 @@ struct excess {
 	double behind; /* the device worked off what was ordered before */
 };
 
+bool lg_gpu_tells_slow(const struct lg_step *step, size_t n)
+{
+	size_t n_slow = 0;
+
+	for (size_t s = 0; s < n; s++)
+		n_slow += step[s].slow;
+	return n_slow && n - n_slow >= NORMAL_MIN;
+}
+
+void lg_gpu_usual(const struct lg_step *step, size_t n, const int64_t *by, size_t kinds, int64_t *scratch,
+		  int64_t *usual)
+{
+	for (size_t k = 0; k < kinds; k++) {
+		size_t m = 0;
+
+		for (size_t s = 0; s < n; s++)
+			if (!step[s].slow)
+				scratch[m++] = by[s * kinds + k];
+		usual[k] = lg_median_i64(scratch, m);
+	}
+}
+
+double lg_gpu_add_excess(const struct lg_step *step, const int64_t *by, const int64_t *usual, size_t kinds,
+			 double *of, double *ret_more)
+{
+	double all = (double)(step->dur - step->median), more = 0, scale;
+
+	for (size_t k = 0; k < kinds; k++)
+		more += by[k] > usual[k] ? (double)(by[k] - usual[k]) : 0;
+	scale = more > all ? all / more : 1;
+	for (size_t k = 0; k < kinds; k++)
+		if (by[k] > usual[k])
+			of[k] += (double)(by[k] - usual[k]) * scale;
+	*ret_more = more;
+	return scale;
+}
+
 /* How much longer than in the median of the others the device needed for what step s ordered. */
 static int64_t own_excess(const struct lg_step *step, size_t s, int64_t usual)
 {
@@ -34,12 +71,10 @@ static int64_t own_excess(const struct lg_step *step, size_t s, int64_t usual)
 /* step: the rows of r's steps. */
 static int add_run(const struct lg_gpu_run *r, const struct lg_step *step, struct excess *e)
 {
-	size_t n = r->n_steps, n_slow = 0;
+	size_t n = r->n_steps, m = 0;
 	int64_t (*by)[LG_GPU_BY_MAX], *normal, usual[LG_GPU_BY_MAX], length;
 
-	for (size_t s = 0; s < n; s++)
-		n_slow += step[s].slow;
-	if (!n_slow || n - n_slow < NORMAL_MIN)
+	if (!lg_gpu_tells_slow(step, n))
 		return 0;
 	by = lg_calloc(n, sizeof *by);
 	normal = lg_calloc(n, sizeof *normal);
@@ -50,36 +85,23 @@ static int add_run(const struct lg_gpu_run *r, const struct lg_step *step, struc
 	}
 	for (size_t s = 0, at = 0; s < n; s++)
 		lg_gpu_add_pieces(r, &at, r->step[s], r->step[s + 1], by[s]);
-	for (size_t k = 0; k < LG_GPU_BY_MAX; k++) {
-		size_t m = 0;
-
-		for (size_t s = 0; s < n; s++)
-			if (!step[s].slow)
-				normal[m++] = by[s][k];
-		usual[k] = lg_median_i64(normal, m);
-	}
-	for (size_t s = 0, m = 0; s < n; s++)
+	lg_gpu_usual(step, n, by[0], LG_GPU_BY_MAX, normal, usual);
+	for (size_t s = 0; s < n; s++)
 		if (!step[s].slow)
 			normal[m++] = step[s].done - step[s].ready;
-	length = lg_median_i64(normal, n - n_slow);
+	length = lg_median_i64(normal, m);
 	for (size_t s = 0; s < n; s++) {
-		double all = (double)(step[s].dur - step[s].median), more = 0, own, compute;
+		double more, scale, own, compute;
 
 		if (!step[s].slow)
 			continue;
-		for (size_t k = 0; k < LG_GPU_BY_MAX; k++)
-			more += by[s][k] > usual[k] ? (double)(by[s][k] - usual[k]) : 0;
-		for (size_t k = 0; k < LG_GPU_BY_MAX; k++)
-			if (by[s][k] > usual[k])
-				e->of[k] += (double)(by[s][k] - usual[k]) * (more > all ? all / more : 1);
-		e->all += all;
+		scale = lg_gpu_add_excess(&step[s], by[s], usual, LG_GPU_BY_MAX, e->of, &more);
+		e->all += (double)(step[s].dur - step[s].median);
 		compute = fmax(0, (double)(by[s][LG_GPU_BY_COMPUTE] - usual[LG_GPU_BY_COMPUTE]));
 		own = fmax(0, (double)own_excess(step, s, length) - (more - compute));
 		if (compute > own) {
-			double behind = (compute - own) * (more > all ? all / more : 1);
-
-			e->of[LG_GPU_BY_COMPUTE] -= behind;
-			e->behind += behind;
+			e->of[LG_GPU_BY_COMPUTE] -= (compute - own) * scale;
+			e->behind += (compute - own) * scale;
 		}
 	}
 	lg_free(by);

@@ -245,6 +245,17 @@ const char *lg_scope_name(enum lg_scope_kind k);
 /* The step that ts lies in; n_steps when it is in none. */
 size_t lg_gpu_step_of(const struct lg_gpu_run *r, int64_t ts);
 
+/* ---- gpu_slow.c: how much longer slow steps took, by cause ---- */
+/* Are there slow ones, and enough of the others to know what is usual? */
+bool lg_gpu_tells_slow(const struct lg_step *step, size_t n);
+/* by: n rows of `kinds`; usual[kinds]: the medians of the steps that are not slow; scratch: n. */
+void lg_gpu_usual(const struct lg_step *step, size_t n, const int64_t *by, size_t kinds, int64_t *scratch,
+		  int64_t *usual);
+/* Add to of[kinds] what a slow step has above the usual, scaled down where that is more than the step's own
+ * excess, because another kind is shorter. Returns the scale; *ret_more: the sum before it. */
+double lg_gpu_add_excess(const struct lg_step *step, const int64_t *by, const int64_t *usual, size_t kinds,
+			 double *of, double *ret_more);
+
 /* ---- step_ends.c ---- */
 /* ready and done of r's steps. */
 void lg_step_ends(const struct lg_trace *t, const struct lg_gpu_run *r, struct lg_step *step);

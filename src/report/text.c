@@ -181,6 +181,14 @@ static bool got_slower(const struct lg_verdict *v)
 	return v->slower > 0 && v->shape && (!strcmp(v->shape, "shift") || !strcmp(v->shape, "drift"));
 }
 
+/* That slow steps are much of the time, and what is known of it. */
+static void add_slow_steps(struct sbuf *b, const struct lg_verdict *v, const char *lead, double share,
+			   const char *what)
+{
+	add(b, "%s: %zu of %zu steps were slow, which took %.0f %% of the time; %.0f %% of that %s.", lead, v->n_slow,
+	    v->n_judged, slow_share(v) * 100, share * 100, what);
+}
+
 const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 {
 	struct sbuf b = start(buf, size);
@@ -211,15 +219,11 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 		    v->findings[0].title, v->findings[0].excess_share * 100,
 		    v->findings[0].lost_share * 100);
 	} else if (v->n_slow >= 3 && v->own_share >= 0.5 && slow_share(v) >= 0.03) {
-		add(&b, "Mostly the job's own doing: %zu of %zu steps were slow, which took %.0f %% of the time; %.0f %% of "
-			"that its own threads computed or slept.", v->n_slow, v->n_judged, slow_share(v) * 100,
-		    v->own_share * 100);
+		add_slow_steps(&b, v, "Mostly the job's own doing", v->own_share, "its own threads computed or slept");
 		if (v->n_limits)
 			add(&b, " The limits below say more.");
 	} else if (v->n_slow >= 3 && v->unexplained_share >= 0.5 && slow_share(v) >= 0.03) {
-		add(&b, "No cause proven: %zu of %zu steps were slow, which took %.0f %% of the time; %.0f %% of "
-			"that is unexplained.", v->n_slow, v->n_judged, slow_share(v) * 100,
-		    v->unexplained_share * 100);
+		add_slow_steps(&b, v, "No cause proven", v->unexplained_share, "is unexplained");
 		if (v->n_limits)
 			add(&b, " The limits below say why.");
 	} else if (got_slower(v)) {

@@ -11,7 +11,7 @@
 
 /* SLICES: that a sample opens, roughly: so much work is one. What a part's samples become stays in the
  * cache until it is written. */
-enum { AT_ONCE = 256, SLICES = 8, PART = 1024, ROW_AHEAD = 16 };
+enum { AT_ONCE = 256, SLICES = 8, PART = 1024 };
 
 /* Does the sample at ts go on with what one before it leaves open at `end`? In front of the window nothing
  * is drawn, and at its end everything ends. */
@@ -42,14 +42,6 @@ static void write_rows(const struct tl_part *p, struct lg_pen *pen)
 	for (uint32_t i = p->sample; i < p->samples; i++) {
 		uint32_t row = c->x->sample[i];
 
-		if (p->samples - i > ROW_AHEAD) {
-			uint32_t soon = c->x->sample[i + ROW_AHEAD];
-
-			__builtin_prefetch(&s->ts[soon]);
-			__builtin_prefetch(&s->flags[soon]);
-			__builtin_prefetch(&s->cpu[soon]);
-			__builtin_prefetch(&s->stack[soon]);
-		}
 		if (!tl_is_tick(c->t, row) || s->ts[row] < c->w.from || s->ts[row] >= c->w.to)
 			continue;
 		rows[n++] = row;

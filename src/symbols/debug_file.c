@@ -82,18 +82,30 @@ static bool same_id(int fd, const char *build_id)
 	return lg_elf_build_id_of(fd, id) && !strcmp(id, build_id);
 }
 
-int lg_build_id_open(const char *build_id)
+/* perf-buildid-cache(1); file: what of it. */
+static int open_in_cache(const char *build_id, const char *file)
 {
 	char path[4352];
-	int fd = -1;
+
+	if (!*lg_symbol_options.cache || strlen(build_id) < 3 || strlen(build_id) >= LG_BUILD_ID_HEX)
+		return -1;
+	snprintf(path, sizeof path, "%s/.build-id/%.2s/%s/%s", lg_symbol_options.cache, build_id, build_id + 2,
+		 file);
+	return open_regular(path);
+}
+
+int lg_build_id_kallsyms_open(const char *build_id)
+{
+	return open_in_cache(build_id, "kallsyms");
+}
+
+int lg_build_id_open(const char *build_id)
+{
+	int fd;
 
 	if (strlen(build_id) < 3 || strlen(build_id) >= LG_BUILD_ID_HEX)
 		return -1;
-	if (*lg_symbol_options.cache) {
-		snprintf(path, sizeof path, "%s/.build-id/%.2s/%s/elf", lg_symbol_options.cache, build_id,
-			 build_id + 2);
-		fd = open_regular(path);
-	}
+	fd = open_in_cache(build_id, "elf");
 	if (fd >= 0 && !same_id(fd, build_id)) {
 		close(fd);
 		fd = -1;

@@ -201,17 +201,25 @@ static void forget_uncertain(struct lg_kallsyms *k)
 		k->end = k->sym[i].addr > k->end ? k->sym[i].addr : k->end;
 }
 
-static int read_all(struct lg_kallsyms **ret, int fd, const char *path, bool *ret_cut, struct lg_error *err)
+struct lg_kallsyms *lg_kallsyms_new(void)
 {
 	struct lg_kallsyms *k = lg_calloc(1, sizeof *k);
-	bool hidden = false;
 	uint32_t none;
+
+	if (k && !put_name(k, "", 0, &none))
+		return k;
+	lg_kallsyms_free(k);
+	return NULL;
+}
+
+static int read_all(struct lg_kallsyms **ret, int fd, const char *path, bool *ret_cut, struct lg_error *err)
+{
+	struct lg_kallsyms *k = lg_kallsyms_new();
+	bool hidden = false;
 	int rc;
 
-	if (!k || put_name(k, "", 0, &none)) {
-		lg_kallsyms_free(k);
+	if (!k)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	}
 	rc = parse(k, fd, path, &hidden, ret_cut, err);
 	if (!rc && ret_cut && *ret_cut)
 		forget_uncertain(k);

@@ -23,6 +23,8 @@ int lg_kallsyms_load(struct lg_kallsyms **ret, const char *path, struct lg_error
  */
 int lg_kallsyms_read(struct lg_kallsyms **ret, int fd, const char *name, bool *ret_cut,
 		     struct lg_error *err) LG_MUST_CHECK;
+/* One without functions, to add some; NULL when memory is exhausted. */
+struct lg_kallsyms *lg_kallsyms_new(void);
 void lg_kallsyms_free(struct lg_kallsyms *k);
 size_t lg_kallsyms_count(const struct lg_kallsyms *k);
 /* Function that contains addr, NULL when none does; *ret_module is "" for the core kernel. */

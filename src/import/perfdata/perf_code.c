@@ -73,7 +73,9 @@ void lg_pd_code_done(struct lg_pd_code *c)
 	lg_map_done(&c->kernel_at);
 	lg_map_done(&c->inlined_at);
 	lg_free(c->inlined);
+	lg_kallsyms_free(c->core);
 	lg_kallsyms_free(c->kallsyms);
+	lg_kallsyms_free(c->programs);
 }
 
 /* Was this recorded on the machine we are on? Only then do paths mean the same files. */
@@ -107,7 +109,7 @@ static void prove(struct lg_pd_code *c)
 	c->home.clockid = c->h->attrs.n ? c->h->attrs.attr[0].clockid : -1;
 	if (!lg_pd_here_prove(&c->home, &c->spaces, &k))
 		return;
-	if (!c->kallsyms)
+	if (!c->kallsyms && !c->core)
 		c->kernel_tried = false;
 	c->kernel_version++;
 	lg_map_done(&c->kernel_at);
@@ -171,14 +173,57 @@ static bool load_own(struct lg_pd_code *c)
 	return c->kallsyms;
 }
 
+/*
+ * perf keeps a table of every kernel that it recorded: it may be gone since, or of another machine
+ * (perf-archive). The core moves as a whole from boot to boot, by whole pages; modules each on their own.
+ */
+static void load_copy(struct lg_pd_code *c, const char *build_id)
+{
+	int fd = *c->kernel_ref_name && c->kernel_ref ? lg_build_id_kallsyms_open(build_id) : -1;
+	struct lg_error why;
+	uint64_t ref;
+	bool cut;
+
+	if (fd < 0)
+		return;
+	if (lg_kallsyms_read(&c->core, fd, "kallsyms", &cut, &why))
+		c->core = NULL;
+	close(fd);
+	if (!c->core)
+		return;
+	ref = lg_kallsyms_address(c->core, c->kernel_ref_name);
+	c->core_shift = (int64_t)(ref - c->kernel_ref);
+	if (!ref || c->core_shift & 0xfff) {
+		lg_kallsyms_free(c->core);
+		c->core = NULL;
+	}
+}
+
+static void load_live(struct lg_pd_code *c, bool by_id)
+{
+	struct lg_error err;
+	uint64_t ref;
+
+	c->live_due = false;
+	if (*c->kernel_ref_name && c->kernel_ref) {
+		ref = lg_pd_running_symbol(c->kernel_ref_name);
+		if (!ref)
+			return;
+		/* The kernel moves to another place at each boot (KASLR), modules on their own. */
+		c->kernel_shift = (int64_t)(ref - c->kernel_ref);
+	}
+	c->core_only = c->kernel_shift != 0 || (!by_id && c->home.proof == LG_PD_BY_KERNEL);
+	c->same_kernel = true;
+	if (lg_kallsyms_load(&c->kallsyms, "/proc/kallsyms", &err))
+		c->kallsyms = NULL;
+}
+
 static void load_kernel(struct lg_pd_code *c)
 {
 	const struct lg_trace *t = lg_builder_trace(c->b);
 	char running[LG_BUILD_ID_HEX] = "";
-	uint64_t ref = 0;
 	lg_str id = c->kernel_build_id;
 	bool same, own;
-	struct lg_error err;
 
 	prove(c);
 	c->kernel_tried = true;
@@ -194,19 +239,14 @@ static void load_kernel(struct lg_pd_code *c)
 	else
 		same = is_silent(c) ? c->home.proof != LG_PD_UNPROVEN : c->same_host;
 	c->same_kernel = same && own;
-	if (!same || own)
+	if (own)
 		return;
-	if (*c->kernel_ref_name && c->kernel_ref) {
-		ref = lg_pd_running_symbol(c->kernel_ref_name);
-		if (!ref)
-			return;
-		/* The kernel moves to another place at each boot (KASLR), modules on their own. */
-		c->kernel_shift = (int64_t)(ref - c->kernel_ref);
-	}
-	c->core_only = c->kernel_shift != 0 || (!id && c->home.proof == LG_PD_BY_KERNEL);
-	c->same_kernel = true;
-	if (lg_kallsyms_load(&c->kallsyms, "/proc/kallsyms", &err))
-		c->kallsyms = NULL;
+	if (id)
+		load_copy(c, lg_string(t, id));
+	if (same && c->core)
+		c->same_kernel = c->live_due = true;
+	else if (same)
+		load_live(c, id);
 }
 
 void lg_pd_code_kernel_map(struct lg_pd_code *c, uint64_t start, uint64_t len, uint64_t pgoff,
@@ -217,7 +257,6 @@ void lg_pd_code_kernel_map(struct lg_pd_code *c, uint64_t start, uint64_t len, u
 	/* "[kernel.kallsyms]_stext": pgoff is that symbol's address, start is where text begins */
 	if (strncmp(name, "[kernel.kallsyms]", 17) || c->kernel_tried)
 		return;
-	c->kernel_start = start;
 	c->kernel_end = start + len < start ? UINT64_MAX : start + len;
 	c->kernel_ref = pgoff;
 	snprintf(c->kernel_ref_name, sizeof c->kernel_ref_name, "%s", ref + strlen(".kallsyms]"));
@@ -227,14 +266,14 @@ void lg_pd_code_kernel_map(struct lg_pd_code *c, uint64_t start, uint64_t len, u
 
 void lg_pd_code_ksymbol(struct lg_pd_code *c, uint64_t addr, uint64_t len, const char *name)
 {
-	if (!c->kernel_tried)
-		load_kernel(c);
-	if (!c->kallsyms || c->core_only)
+	if (!c->programs)
+		c->programs = lg_kallsyms_new();
+	if (!c->programs)
 		return;
 	if (len)
-		(void)!lg_kallsyms_add(c->kallsyms, addr, len, name);
+		(void)!lg_kallsyms_add(c->programs, addr, len, name);
 	else
-		lg_kallsyms_drop(c->kallsyms, addr);
+		lg_kallsyms_drop(c->programs, addr);
 	c->kernel_version++;
 	lg_map_done(&c->kernel_at); /* addresses may be used again from here on */
 }
@@ -255,22 +294,47 @@ static lg_frm function_frame(struct lg_pd_code *c, const char *sym, struct lg_fr
 	return f;
 }
 
+/*
+ * Its name in the table that has it; NULL. Of another boot the core is right as a whole, from the first
+ * function to those for starting the machine, which lie behind its text; nothing of a module is.
+ */
+static const char *kernel_symbol(struct lg_pd_code *c, uint64_t addr, const char **ret_module)
+{
+	const char *name = NULL;
+
+	*ret_module = "";
+	if (c->programs)
+		name = lg_kallsyms_find(c->programs, addr, ret_module);
+	if (name)
+		return name;
+	if (c->core)
+		name = lg_kallsyms_find(c->core, addr + (uint64_t)c->core_shift, ret_module);
+	if (name && !**ret_module)
+		return name;
+	if (c->live_due)
+		load_live(c, true);
+	name = c->kallsyms ? lg_kallsyms_find(c->kallsyms, addr + (uint64_t)c->kernel_shift, ret_module) : NULL;
+	if (name && (!c->core_only || !**ret_module))
+		return name;
+	*ret_module = "";
+	return NULL;
+}
+
 static lg_frm kernel_frame(struct lg_pd_code *c, uint64_t addr)
 {
 	lg_frm f = lg_map_get(&c->kernel_at, addr);
 	struct lg_frame_row row = { .pc = addr, .dso = c->s_kernel, .kind = LG_FRAME_KERNEL };
-	const char *name = NULL, *module = "";
+	const char *name, *module;
 
 	if (f)
 		return f;
 	if (!addr || addr == UINT64_MAX) /* of itself or as a caller: the chain has a hole */
 		return c->unknown;
-	if (!c->kallsyms)
+	if (!c->kallsyms && !c->core)
 		prove(c);
 	if (!c->kernel_tried)
 		load_kernel(c);
-	if (c->kallsyms && (!c->core_only || (addr >= c->kernel_start && addr < c->kernel_end)))
-		name = lg_kallsyms_find(c->kallsyms, addr + (uint64_t)c->kernel_shift, &module);
+	name = kernel_symbol(c, addr, &module);
 	if (*module) {
 		char text[80];
 

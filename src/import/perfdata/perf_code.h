@@ -29,14 +29,20 @@ struct lg_pd_code {
 	struct lg_map frame_at;      /* dso and offset -> frame */
 	struct lg_map frame_of_name; /* function's symbol -> frame */
 	struct lg_map kernel_at;     /* kernel address -> frame */
-	struct lg_kallsyms *kallsyms;
+	/*
+	 * The kernel's functions, each NULL where there is none: perf's copy, of which the core alone holds; all
+	 * of them, the recording's own or this machine's; programs that the recording tells of.
+	 */
+	struct lg_kallsyms *core, *kallsyms, *programs;
 	struct lg_pd_kcore *kcore;   /* the recorded kernel's own table, beside the file; NULL = none */
-	uint64_t kernel_start, kernel_end, kernel_ref; /* of the record for the kernel's text */
+	uint64_t kernel_end, kernel_ref; /* of the record for the kernel's text */
 	char kernel_ref_name[32];    /* symbol that kernel_ref is the address of */
-	int64_t kernel_shift;        /* to add to get this boot's address */
+	int64_t kernel_shift;        /* to add to get this boot's address: kallsyms */
+	int64_t core_shift;          /* or that of the boot that perf copied */
 	uint32_t kernel_version;     /* changes with the kernel's code */
 	bool closed;                 /* look at nothing outside of the file (tests, fuzzing) */
 	bool kernel_tried, same_host, same_kernel, core_only;
+	bool live_due;               /* kallsyms can be had from this machine, which takes tens of ms */
 	lg_frm unknown;              /* what lies in no mapping: a broken chain's garbage, mostly */
 	lg_str s_kernel, s_guest, s_hypervisor, s_unknown, kernel_build_id;
 	size_t frames, unnamed;

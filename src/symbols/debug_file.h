@@ -19,7 +19,7 @@ int lg_debuginfod_open(const char *build_id, bool executable);
  * (perf-buildid-cache), debuginfod servers have those of distributions. -1 = nowhere.
  */
 int lg_build_id_open(const char *build_id);
-/* perf's copy of a kernel's /proc/kallsyms, as the first boot had it that perf recorded; -1 = there is none. */
+/* perf's copy of a kernel's /proc/kallsyms, of the first boot that perf recorded; -1 = there is none. */
 int lg_build_id_kallsyms_open(const char *build_id);
 /* .gnu_debugdata ("mini debug info") unpacked, lg_free() it; NULL when there is none. */
 char *lg_mini_debug(Elf *elf, size_t *ret_n);

@@ -311,9 +311,11 @@ static const char *kernel_symbol(struct lg_pd_code *c, uint64_t addr, const char
 		name = lg_kallsyms_find(c->core, addr + (uint64_t)c->core_shift, ret_module);
 	if (name && !**ret_module)
 		return name;
+	name = NULL;
 	if (c->live_due)
 		load_live(c, true);
-	name = c->kallsyms ? lg_kallsyms_find(c->kallsyms, addr + (uint64_t)c->kernel_shift, ret_module) : NULL;
+	if (c->kallsyms)
+		name = lg_kallsyms_find(c->kallsyms, addr + (uint64_t)c->kernel_shift, ret_module);
 	if (name && (!c->core_only || !**ret_module))
 		return name;
 	*ret_module = "";

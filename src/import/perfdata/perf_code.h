@@ -30,8 +30,8 @@ struct lg_pd_code {
 	struct lg_map frame_of_name; /* function's symbol -> frame */
 	struct lg_map kernel_at;     /* kernel address -> frame */
 	/*
-	 * The kernel's functions, each NULL where there is none: perf's copy, of which the core alone holds; all
-	 * of them, the recording's own or this machine's; programs that the recording tells of.
+	 * The kernel's functions, each NULL where there is none: perf's copy, of which the core alone holds;
+	 * all of them, the recording's own or this machine's; programs that the recording tells of.
 	 */
 	struct lg_kallsyms *core, *kallsyms, *programs;
 	struct lg_pd_kcore *kcore;   /* the recorded kernel's own table, beside the file; NULL = none */

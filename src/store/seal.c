@@ -357,14 +357,16 @@ static uint64_t check_dur(const int64_t *ts, int64_t *dur, size_t n)
 
 static void extent_of(struct lg_trace *t, const int64_t *ts, const int64_t *dur, size_t n)
 {
+	int64_t first = t->first, last = t->last;
+
 	for (size_t i = 0; i < n; i++) {
 		int64_t end = dur && dur[i] > 0 ? ts[i] + dur[i] : ts[i];
 
-		if (ts[i] < t->first)
-			t->first = ts[i];
-		if (end > t->last)
-			t->last = end;
+		first = ts[i] < first ? ts[i] : first;
+		last = end > last ? end : last;
 	}
+	t->first = first;
+	t->last = last;
 }
 
 /* One more diag row (the builder's own functions are not at hand here). */

@@ -616,24 +616,24 @@ static struct candidate winner(const struct contest *a, const struct contest *b)
 	return best;
 }
 
-/* Not usable: too few samples of it. */
-static int see_victim(struct lg_case *c, const struct lg_rank *r, struct victim *v, bool *ret_usable)
+/* False: there are too few samples of it. */
+static bool see_victim(struct lg_case *c, const struct lg_rank *r, struct victim *v)
 {
-	int64_t wall, still = 0;
-	int rc;
-
 	*v = (struct victim){ .rank = r, .life = lg_sampled_life(c, r->prc),
 			      .period = lg_sampling_period(c, r->thr) };
-	wall = v->life.end - v->life.ts;
-	*ret_usable = v->period > 0 && wall > 0;
-	if (!*ret_usable)
-		return 0;
-	rc = lg_find_gaps(c, r->thr, v->period, v->life, &v->gaps);
+	return v->period > 0 && v->life.end > v->life.ts;
+}
+
+static int find_stalls(const struct lg_case *c, struct victim *v)
+{
+	int64_t still = 0;
+	int rc = lg_find_gaps(c, v->rank->thr, v->period, v->life, &v->gaps);
+
 	if (!rc)
 		rc = lg_stretches_index(&v->gaps);
 	for (size_t i = 0; i < v->gaps.n; i++)
 		still += v->gaps.v[i].end - v->gaps.v[i].ts;
-	v->usual = (double)still / (double)wall;
+	v->usual = (double)still / (double)(v->life.end - v->life.ts);
 	return rc;
 }
 
@@ -656,14 +656,14 @@ static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, stru
 	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
 		struct victim v = { 0 };
 		struct candidate k = { .prc = best->prc, .limit = P_LIMIT };
-		bool usable;
 
-		if (&c->ranks[i] == victim || c->ranks[i].prc == best->prc)
+		if (&c->ranks[i] == victim || c->ranks[i].prc == best->prc ||
+		    !see_victim(c, &c->ranks[i], &v))
 			continue;
-		rc = see_victim(c, &c->ranks[i], &v, &usable);
+		rc = find_stalls(c, &v);
 		k.usual = v.usual;
-		rc = rc || !usable ? rc : judge_candidate(c, &v, &seen, &k);
-		for (size_t j = 0; !rc && usable && k.p < P_LIMIT && j < k.bursts.n; j++) {
+		rc = rc ? rc : judge_candidate(c, &v, &seen, &k);
+		for (size_t j = 0; !rc && k.p < P_LIMIT && j < k.bursts.n; j++) {
 			const struct lg_stretch *b = &k.bursts.v[j];
 			bool known = false;
 
@@ -725,26 +725,42 @@ static int judge_all(struct lg_case *c, const struct victim *v, size_t n, struct
 	return rc;
 }
 
+struct ready_search {
+	struct lg_case *c;
+	int64_t period;
+	int rc;
+};
+
+static void find_ready(void *arg)
+{
+	struct ready_search *s = arg;
+
+	s->rc = lg_find_always_ready(s->c, s->period);
+}
+
 /* Those that may have been stalled: they were there for at least half of the recording. */
 static int find_victims(struct lg_case *c, struct victim *v, size_t *ret_n)
 {
-	int64_t period = INT64_MAX;
+	struct ready_search ready = { .c = c, .period = INT64_MAX };
+	struct lg_aside aside;
 	size_t n = 0;
 	int rc = 0;
 
-	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
-		bool usable;
-
-		rc = see_victim(c, &c->ranks[i], &v[n], &usable);
-		if (usable && v[n].life.end - v[n].life.ts >= (c->t->last - c->t->first) / 2) {
-			period = v[n].period < period ? v[n].period : period;
+	for (size_t i = 0; i < c->n_ranks; i++)
+		if (see_victim(c, &c->ranks[i], &v[n]) &&
+		    v[n].life.end - v[n].life.ts >= (c->t->last - c->t->first) / 2) {
+			ready.period = v[n].period < ready.period ? v[n].period : ready.period;
 			n++;
-		} else {
-			lg_stretches_done(&v[n].gaps);
 		}
-	}
 	*ret_n = n;
-	return rc || !n ? rc : lg_find_always_ready(c, period);
+	if (!n)
+		return 0;
+	/* Of what is changed it has the case's list and the arena to itself. */
+	lg_aside_start(&aside, c->t->sample.n > WORTH_A_THREAD, find_ready, &ready);
+	for (size_t i = 0; !rc && i < n; i++)
+		rc = find_stalls(c, &v[i]);
+	lg_aside_wait(&aside);
+	return rc ? rc : ready.rc;
 }
 
 /* Of whom to tell that nobody was found: not who mostly sleeps; who stood still for long, not who has what

@@ -48,6 +48,8 @@ static void look(const struct lg_case *c, int64_t period, int64_t slot_ns, struc
 		 struct seen_thread *threads)
 {
 	const struct lg_sample_tab *s = &c->t->sample;
+	int64_t slot_end = c->t->first + slot_ns;
+	uint32_t slot = 0;
 
 	for (size_t i = 0; i < s->n; i++) {
 		int32_t cpu = s->cpu[i];
@@ -55,13 +57,17 @@ static void look(const struct lg_case *c, int64_t period, int64_t slot_ns, struc
 
 		if (cpu < 0 || cpu >= CPUS_MAX || !lg_shows_activity(c, i))
 			continue;
+		if (s->ts[i] >= slot_end) { /* the table is in order of time */
+			slot = (uint32_t)((s->ts[i] - c->t->first) / slot_ns);
+			slot_end = c->t->first + (slot + 1) * slot_ns;
+		}
 		hole = s->ts[i] - (cpus[cpu].last ? cpus[cpu].last : c->t->first);
 		cpus[cpu].idle += hole > STILL_PERIODS * period ? hole - period : 0;
 		cpus[cpu].last = s->ts[i];
 		if (s->flags[i] & LG_SAMPLE_IDLE)
 			cpus[cpu].idle += period;
 		else
-			see(&threads[s->thr[i]], cpus, cpu, (uint32_t)((s->ts[i] - c->t->first) / slot_ns));
+			see(&threads[s->thr[i]], cpus, cpu, slot);
 	}
 }
 

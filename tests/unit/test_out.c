@@ -323,6 +323,25 @@ static void test_later(void **state)
 	assert_int_equal(lg_out_close(o, &err), LG_E_NOMEM);
 }
 
+/* Room that is reserved ahead of a long file's end goes back: all of it is the file's when that is closed. */
+static void test_long_file(void **state)
+{
+	enum { PIECE = 100000, PIECES = 90 };
+	static char piece[PIECE];
+	struct stat st;
+	struct lg_out *o;
+
+	(void)state;
+	memset(piece, 'x', sizeof piece);
+	assert_int_equal(lg_out_open(&o, path, LG_OUT_PLAIN, NULL), 0);
+	for (size_t i = 0; i < PIECES; i++)
+		lg_out_write(o, piece, sizeof piece);
+	assert_int_equal(lg_out_close(o, NULL), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_size, PIECE * PIECES);
+	assert_true(st.st_blocks * 512 < st.st_size + (1 << 20));
+}
+
 static void test_no_memory(void **state)
 {
 	struct lg_error err;
@@ -351,7 +370,8 @@ int main(void)
 		cmocka_unit_test(test_numbers),	 cmocka_unit_test(test_json),
 		cmocka_unit_test(test_json_every_byte), cmocka_unit_test(test_reserve),
 		cmocka_unit_test(test_file),	 cmocka_unit_test(test_failure_keeps_old),
-		cmocka_unit_test(test_later),	 cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_later),	 cmocka_unit_test(test_long_file),
+		cmocka_unit_test(test_no_memory),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -19,6 +19,7 @@
 #include "analyse/case.h"
 #include "analyse/host/culprit.h"
 #include "base/alloc.h"
+#include "base/aside.h"
 #include "base/map.h"
 #include "base/median.h"
 
@@ -40,12 +41,45 @@ static int cmp_busy(const void *a, const void *b)
 	return (x->run < y->run) - (x->run > y->run);
 }
 
+/* CPU samples of each thread, of rows [from, to). */
+struct share {
+	const struct lg_case *c;
+	size_t from, to;
+	int64_t *n;
+};
+
+static void count_samples(void *arg)
+{
+	const struct share *h = arg;
+	const struct lg_sample_tab *s = &h->c->t->sample;
+
+	for (size_t i = h->from; i < h->to; i++)
+		if (!(s->flags[i] & LG_SAMPLE_IDLE) && lg_shows_activity(h->c, i))
+			h->n[s->thr[i]]++;
+}
+
+/* n: of each thread, in two rows of them; the sum is in the first. */
+static void share_samples(const struct lg_case *c, int64_t *n)
+{
+	enum { WORTH_A_THREAD = 1 << 17 };
+	size_t rows = c->t->sample.n, threads = c->t->thread.n;
+	struct share first = { .c = c, .to = rows / 2, .n = n };
+	struct share second = { .c = c, .from = rows / 2, .to = rows, .n = n + threads };
+	struct lg_aside aside;
+
+	lg_aside_start(&aside, rows >= WORTH_A_THREAD, count_samples, &second);
+	count_samples(&first);
+	lg_aside_wait(&aside);
+	for (size_t i = 0; i < threads; i++)
+		n[i] += n[threads + i];
+}
+
 /* CPU time of every process and its busiest thread: running states, else sample weights. */
 static struct busy *busiest(const struct lg_case *c, size_t *ret_n)
 {
 	const struct lg_trace *t = c->t;
 	struct busy *v = lg_calloc(t->process.n, sizeof *v);
-	int64_t *thr_ns = lg_calloc(t->thread.n, sizeof *thr_ns);
+	int64_t *thr_ns = lg_calloc(t->thread.n, 2 * sizeof *thr_ns);
 
 	*ret_n = 0;
 	if (!v || !thr_ns) {
@@ -58,9 +92,7 @@ static struct busy *busiest(const struct lg_case *c, size_t *ret_n)
 			if (t->state.kind[i] == LG_RUNNING && t->state.dur[i] > 0)
 				thr_ns[t->state.thr[i]] += t->state.dur[i];
 	if (!t->state.n)
-		for (size_t i = 0; i < t->sample.n; i++)
-			if (!(t->sample.flags[i] & LG_SAMPLE_IDLE) && lg_shows_activity(c, i))
-				thr_ns[t->sample.thr[i]] += 1;
+		share_samples(c, thr_ns);
 	for (lg_thr i = 1; i < t->thread.n; i++) {
 		lg_prc p = t->thread.prc[i];
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * index.c - counting sort of row numbers into lists. The tables are sorted by ts already, so
- * filling each list in row order leaves it sorted.
+ * index.c - counting sort of row numbers into lists, of half of the rows in each of two threads. The
+ * tables are sorted by ts already, so filling each list in row order leaves it sorted.
  */
 #include "store/index.h"
 
 #include "base/alloc.h"
+#include "base/aside.h"
 #include "base/map.h"
 
 /* CPU numbers above this come from damaged input (NR_CPUS of the kernel is at most 8192). */
@@ -33,34 +34,73 @@ static inline uint32_t key_of(const struct keys *k, size_t row)
 	return k->ids ? k->ids[row] : cpu_key(k->x, row);
 }
 
+/* Rows [from, to): how many are in each list, then where the next one of each list goes. */
+struct half {
+	const struct keys *k;
+	size_t from, to;
+	uint32_t *at, *row;
+};
+
+static void count(void *arg)
+{
+	struct half *h = arg;
+
+	for (size_t i = h->from; i < h->to; i++) {
+		uint32_t key = key_of(h->k, i);
+
+		if (key != UINT32_MAX)
+			h->at[key]++;
+	}
+}
+
+static void fill(void *arg)
+{
+	struct half *h = arg;
+
+	for (size_t i = h->from; i < h->to; i++) {
+		uint32_t key = key_of(h->k, i);
+
+		if (key != UINT32_MAX)
+			h->row[h->at[key]++] = (uint32_t)i;
+	}
+}
+
+static void both(struct half half[2], void (*work)(void *arg))
+{
+	enum { WORTH_A_THREAD = 1 << 17 };
+	struct lg_aside aside;
+
+	lg_aside_start(&aside, half[1].to >= WORTH_A_THREAD, work, &half[1]);
+	work(&half[0]);
+	lg_aside_wait(&aside);
+}
+
 static int lists(struct keys k, size_t n_rows, size_t n_lists, uint32_t **ret_off, uint32_t **ret_row)
 {
-	uint32_t *off = lg_calloc(n_lists + 2, sizeof *off), *row, sum = 0;
+	uint32_t *off = lg_calloc(n_lists + 1, sizeof *off), *at = lg_calloc(n_lists + 1, 2 * sizeof *at);
+	struct half half[2] = { { .k = &k, .to = n_rows / 2, .at = at },
+				{ .k = &k, .from = n_rows / 2, .to = n_rows } };
+	uint32_t sum = 0;
 
 	/* Handed over at once, so that lg_index_free() releases it after a failure. */
 	*ret_off = off;
-	if (!off)
-		return LG_E_NOMEM;
-	for (size_t i = 0; i < n_rows; i++) {
-		uint32_t key = key_of(&k, i);
+	if (off && at) {
+		half[1].at = at + n_lists;
+		both(half, count);
+		for (size_t i = 0; i < n_lists; i++) {
+			uint32_t first = half[0].at[i], second = half[1].at[i];
 
-		if (key != UINT32_MAX)
-			off[key + 2]++;
+			off[i] = half[0].at[i] = sum;
+			half[1].at[i] = sum + first;
+			sum += first + second;
+		}
+		off[n_lists] = sum;
+		*ret_row = half[0].row = half[1].row = lg_calloc(sum, sizeof **ret_row);
 	}
-	for (size_t i = 0; i < n_lists + 2; i++)
-		off[i] = sum += off[i];
-	row = lg_calloc(sum, sizeof *row);
-	*ret_row = row;
-	if (!row)
-		return LG_E_NOMEM;
-	/* off[key + 1] is the fill mark of list key and ends up as its end. */
-	for (size_t i = 0; i < n_rows; i++) {
-		uint32_t key = key_of(&k, i);
-
-		if (key != UINT32_MAX)
-			row[off[key + 1]++] = (uint32_t)i;
-	}
-	return 0;
+	if (*ret_row)
+		both(half, fill);
+	lg_free(at);
+	return *ret_row ? 0 : LG_E_NOMEM;
 }
 
 static int number_hosts(struct lg_index *x)

@@ -276,13 +276,15 @@ static int64_t in_order(struct lg_sched_feed *f, const struct lg_sched_task *t, 
 	return t->since;
 }
 
-static enum lg_state_reason reason_of(uint64_t state)
+enum lg_state_reason lg_sched_reason(uint64_t state)
 {
 	static const uint8_t reasons[8] = { LG_WHY_SLEEP, LG_WHY_DISK, LG_WHY_STOPPED,
 					    LG_WHY_TRACED, LG_WHY_DEAD, LG_WHY_DEAD,
 					    LG_WHY_PARKED, LG_WHY_IDLE };
 
-	return state & STATE_MASK ? reasons[__builtin_ctzll(state & STATE_MASK)] : LG_WHY_NONE;
+	if (!(state & STATE_MASK) || (state & STATE_REPORT_MAX))
+		return LG_WHY_PREEMPTED;
+	return state & STATE_DEAD ? LG_WHY_DEAD : reasons[__builtin_ctzll(state & STATE_MASK)];
 }
 
 static void take_pend(struct lg_sched_task *t)
@@ -323,6 +325,7 @@ static void switch_out(struct lg_sched_feed *f, const struct lg_sched_switch *e,
 		       const struct lg_sched_cpu *c, int64_t last, int32_t cur)
 {
 	struct lg_sched_task *t = lg_sched_task_get(f, e->prev_pid, e->prev_tid);
+	enum lg_state_reason why = lg_sched_reason(e->prev_state);
 	int64_t ts;
 
 	if (!t)
@@ -352,14 +355,14 @@ static void switch_out(struct lg_sched_feed *f, const struct lg_sched_switch *e,
 			emit(f, t, from, ts, LG_STATE_EDGE);
 		t->since = ts;
 	}
-	if (!(e->prev_state & STATE_MASK) || (e->prev_state & STATE_REPORT_MAX)) {
-		enter(t, LG_RUNNABLE, LG_WHY_PREEMPTED);
+	if (why == LG_WHY_PREEMPTED) {
+		enter(t, LG_RUNNABLE, why);
 		t->cpu = e->cpu;
-	} else if (e->prev_state & STATE_DEAD) {
+	} else if (why == LG_WHY_DEAD) {
 		lg_sched_locks_cut(f, t);
 		task_reset(t, -1, e->prev_tid, ts); /* the next one with this tid is another */
 	} else {
-		enter(t, LG_BLOCKED, reason_of(e->prev_state));
+		enter(t, LG_BLOCKED, why);
 		t->stack = e->stack;
 		if (t->n_wait) {
 			const struct lg_sched_wait *w = &t->wait[t->n_wait - 1];

@@ -570,10 +570,11 @@ static void survives_truncation_at_every_byte(void **state)
 /* Memory runs out at every allocation in turn: refused for that reason, nothing worse. */
 static void survives_every_failing_allocation(void **state)
 {
-	static const char *const names[] = { "sleep_switches.data", "tiny.zstd.data", "tiny.pipe.data" };
+	static const char *const names[] = { "sleep_switches.data", "tied_both.data", "tiny.zstd.data",
+					     "tiny.pipe.data" };
 
 	(void)state;
-	for (size_t i = 0; i < 3; i++) {
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		size_t size;
 		uint8_t *p = fixture(names[i], &size);
 		uint64_t n = 1;

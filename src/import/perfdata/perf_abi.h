@@ -54,6 +54,7 @@ enum {
 	PDA_CLOCKID = 92, PDA_REGS_INTR = 96, PDA_SIZE_VER0 = 64, PDA_SIZE_MAX = 4096
 };
 #define PDF_FREQ ((uint64_t)1 << 10)
+#define PDF_ENABLE_ON_EXEC ((uint64_t)1 << 12)
 #define PDF_SAMPLE_ID_ALL ((uint64_t)1 << 18)
 #define PDF_USE_CLOCKID ((uint64_t)1 << 25)
 #define PDF_CONTEXT_SWITCH ((uint64_t)1 << 26)

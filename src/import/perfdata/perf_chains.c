@@ -64,10 +64,9 @@ static struct lg_pd_task *task_new(struct lg_pd_tasks *t, int32_t pid, int32_t t
 	if (t->code->spaces.failed)
 		return NULL;
 	t->code->spaces.space[task->space].live++;
-	task->since = task->syscall_ts = INT64_MIN;
-	task->cpu = -1;
-	task->ended = task->preempted = false;
-	task->doing = LG_STATE_NONE;
+	task->syscall_ts = INT64_MIN;
+	task->turn = (struct lg_pd_turn){ .since = INT64_MIN, .cpu = -1, .doing = LG_STATE_NONE };
+	task->ended = false;
 	task->n = 0;
 	return task;
 }

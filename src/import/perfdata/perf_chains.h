@@ -28,10 +28,17 @@ struct lg_pd_task {
 	uint64_t version;        /* of the space and of the kernel's code when link[] was made */
 	struct lg_pd_link *link;
 	size_t n, cap;
-	int64_t since;           /* PERF_RECORD_SWITCH: start of what it does; INT64_MIN = not known */
-	int32_t cpu;
-	uint8_t doing;           /* enum lg_state_kind */
-	bool ended, preempted;
+	struct lg_pd_turn {      /* perf_turns.c */
+		int64_t since;   /* start of what it does; INT64_MIN = not known */
+		int32_t cpu;     /* on which it runs, or ran last; -1 = not told */
+		uint8_t doing;   /* enum lg_state_kind */
+		uint8_t reason;  /* enum lg_state_reason */
+		uint8_t waker_ctx;
+		bool told;       /* sched_switch said why it leaves its CPU, the record is still to come */
+		lg_stk stack, waker_stack;
+		lg_thr waker;
+	} turn;
+	bool ended;
 	uint32_t n_lives;
 	int64_t syscall_ts;      /* entered; INT64_MIN = not inside one */
 	uint64_t syscall_nr;

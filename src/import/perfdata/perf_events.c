@@ -50,6 +50,7 @@ struct lg_pd_events {
 	size_t n_bound;
 	struct lg_sched_feed *feed;
 	bool has_switch, has_waking, has_wakeup, has_locks, has_records;
+	bool tied; /* sched_switch is told of the recorded tasks only, when they leave a CPU */
 	uint64_t subsampled, lost_halves;
 	struct io *io;
 	size_t n_io, io_cap;
@@ -116,6 +117,50 @@ static bool bind(struct lg_pd *p, const struct lg_pd_format *f, struct bound *b)
 	return b->kind != EV_NONE;
 }
 
+/*
+ * Events of tasks and not of CPUs: sched_switch is hit by whom it takes the CPU from, so that only switches
+ * away from the tasks are there (perf_tp_event() in kernel/events/core.c). perf asks for the CPU of samples
+ * where it records CPUs, and for a start at exec() where it records the program that it starts and no more
+ * (evsel__config() in tools/perf/util/evsel.c).
+ */
+static bool is_tied(const struct lg_pd *p)
+{
+	const struct lg_pd_attrs *attrs = &p->h.attrs;
+	bool tied = p->h.of_tasks;
+
+	for (size_t i = 0; i < attrs->n; i++) {
+		const struct lg_pd_attr *a = &attrs->attr[i];
+
+		tied |= (a->flags & PDF_ENABLE_ON_EXEC) != 0 ||
+			(a->type != PD_TYPE_TRACEPOINT && a->at.time >= 0 && a->at.cpu < 0);
+	}
+	return tied;
+}
+
+/* Sampling period in ns of events that count as time passes on a CPU. (The kernel steers the period of
+ * counted cycles towards a frequency; that of a clock is exact.) */
+static int64_t sampling_grain(const struct lg_pd *p)
+{
+	enum { TASK_CLOCK = 1, CYCLES = 0 }; /* PERF_COUNT_*; the CPU clock is 0 */
+	int64_t grain = INT64_MAX;
+
+	for (size_t i = 0; i < p->h.attrs.n; i++) {
+		const struct lg_pd_attr *a = &p->h.attrs.attr[i];
+		bool clock = a->type == PD_TYPE_SOFTWARE && a->config <= TASK_CLOCK;
+		bool cycles = a->type == PD_TYPE_HARDWARE && a->config == CYCLES;
+		int64_t ns = INT64_MAX;
+
+		if (!a->period || a->period > INT32_MAX || (!clock && !cycles))
+			continue;
+		if (a->flags & PDF_FREQ)
+			ns = (clock ? 1 : 2) * 1000000000ll / (int64_t)a->period;
+		else if (clock)
+			ns = (int64_t)a->period;
+		grain = ns < grain ? ns : grain;
+	}
+	return grain;
+}
+
 int lg_pd_events_new(struct lg_pd *p, struct lg_error *err)
 {
 	struct lg_pd_events *e = lg_calloc(1, sizeof *e);
@@ -143,6 +188,9 @@ int lg_pd_events_new(struct lg_pd *p, struct lg_error *err)
 		e->has_wakeup |= b->kind == EV_WAKEUP;
 		e->has_locks |= b->kind >= EV_CONTEND && b->kind <= EV_MM_RELEASED;
 	}
+	e->tied = is_tied(p);
+	p->turn_grain = sampling_grain(p);
+	p->sees_turns = e->tied && e->has_switch && !e->has_records;
 	return 0;
 }
 
@@ -236,13 +284,33 @@ static enum lg_ctx context_of(const struct bound *b, const struct lg_pd_sample *
 	return f & 0x40 ? LG_CTX_NMI : f & 0x08 ? LG_CTX_HARDIRQ : f & 0x10 ? LG_CTX_SOFTIRQ : LG_CTX_TASK;
 }
 
+/* Of a recording of tasks. */
+static void turn_event(struct lg_pd *p, const struct bound *b, const struct lg_pd_sample *s, int64_t ts,
+		       struct lg_pd_task *task, lg_stk stk)
+{
+	int32_t tid = (int32_t)value(s, &b->at[0], p->h.swap);
+
+	if (b->kind == EV_SWITCH) {
+		uint64_t prev_state = lg_pd_format_state(b->format, value(s, &b->at[1], p->h.swap));
+
+		if (s->tid == tid)
+			lg_pd_turns_leave(p, ts, task, stk, s->cpu, lg_sched_reason(prev_state));
+		return;
+	}
+	lg_pd_turns_woke(p, ts, tid, task->thr, context_of(b, s, p->h.swap), stk);
+}
+
 static void sched_event(struct lg_pd *p, const struct bound *b, const struct lg_pd_sample *s,
-			int64_t ts, lg_stk stk)
+			int64_t ts, struct lg_pd_task *task, lg_stk stk)
 {
 	struct lg_sched_feed *f = feed_of(p);
 	bool swap = p->h.swap;
 	int32_t tid = (int32_t)value(s, &b->at[0], swap);
 
+	if (p->events->tied && p->events->has_switch) {
+		turn_event(p, b, s, ts, task, stk);
+		return;
+	}
 	if (!f)
 		return;
 	if (b->kind == EV_SWITCH) {
@@ -453,6 +521,11 @@ static void irq_event(struct lg_pd *p, const struct bound *b, const struct lg_pd
 	}
 }
 
+bool lg_pd_is_switch(const struct lg_pd *p, const struct lg_pd_attr *a)
+{
+	return a->event && p->events->bound[a->event - 1].kind == EV_SWITCH;
+}
+
 void lg_pd_events_sample(struct lg_pd *p, struct lg_pd_attr *a, const struct lg_pd_sample *s,
 			 int64_t ts, struct lg_pd_task *task, lg_stk stk)
 {
@@ -468,7 +541,7 @@ void lg_pd_events_sample(struct lg_pd *p, struct lg_pd_attr *a, const struct lg_
 	case EV_SWITCH:
 	case EV_WAKING:
 	case EV_WAKEUP:
-		sched_event(p, b, s, ts, stk);
+		sched_event(p, b, s, ts, task, stk);
 		break;
 	case EV_EXEC:
 		if (e->feed)
@@ -501,40 +574,16 @@ void lg_pd_events_sample(struct lg_pd *p, struct lg_pd_attr *a, const struct lg_
 	}
 }
 
-/* -- PERF_RECORD_SWITCH, where no sched_switch tracepoint says more -- */
-
-static void state_until(struct lg_pd *p, struct lg_pd_task *t, int64_t ts)
+void lg_pd_events_switch(struct lg_pd *p, int64_t ts, struct lg_pd_task *task, int32_t cpu, bool out,
+			 bool preempted)
 {
-	if (t->doing == LG_STATE_NONE || ts < t->since || !t->thr)
-		return;
-	lg_add_state(p->b, &(struct lg_state_row){
-		.ts = t->since, .dur = ts - t->since, .thr = t->thr,
-		.cpu = t->doing == LG_RUNNING ? t->cpu : -1, .kind = t->doing,
-		.reason = t->doing == LG_RUNNABLE ? LG_WHY_PREEMPTED : LG_WHY_NONE });
-}
-
-static void becomes(struct lg_pd *p, struct lg_pd_task *t, int64_t ts, enum lg_state_kind kind, int32_t cpu)
-{
-	state_until(p, t, ts);
-	t->doing = (uint8_t)kind;
-	t->since = ts;
-	t->cpu = cpu;
-}
-
-void lg_pd_events_switch(struct lg_pd *p, int64_t ts, struct lg_pd_task *task, int32_t other_pid,
-			 int32_t other_tid, int32_t cpu, bool out, bool preempted)
-{
-	(void)other_pid;
-	(void)other_tid; /* has a record of its own */
-	if (p->events->has_switch || task->tid == 0)
-		return;
-	/* Whether it waits for a lock, a disk or a timer, these records do not say. */
-	becomes(p, task, ts, !out ? LG_RUNNING : preempted ? LG_RUNNABLE : LG_BLOCKED, cpu);
+	if (!p->events->has_switch || p->events->tied)
+		lg_pd_turns_switch(p, ts, task, cpu, out, preempted);
 }
 
 void lg_pd_events_fork(struct lg_pd *p, int64_t ts, int32_t pid, int32_t tid)
 {
-	if (p->events->has_switch && feed_of(p))
+	if (p->events->has_switch && !p->events->tied && feed_of(p))
 		lg_sched_forked(p->events->feed, ts, pid, tid);
 }
 
@@ -542,18 +591,24 @@ void lg_pd_events_exit(struct lg_pd *p, int64_t ts, int32_t tid)
 {
 	if (p->events->feed)
 		lg_sched_exited(p->events->feed, ts, tid);
+	lg_pd_turns_exit(p, ts, tid);
 }
 
 void lg_pd_events_gap(struct lg_pd *p, int64_t from, int64_t to, int32_t cpu)
 {
 	if (p->events->feed)
 		lg_sched_gap(p->events->feed, from, to, cpu);
-	/* Switches may be among what was lost: nobody's state is known any more. */
-	for (size_t i = 0; p->events->has_records && i < p->tasks.n; i++)
-		if (cpu < 0 || p->tasks.task[i].cpu == cpu || p->tasks.task[i].doing != LG_RUNNING) {
-			if (p->tasks.task[i].doing != LG_STATE_NONE)
-				becomes(p, &p->tasks.task[i], from, LG_STATE_NONE, -1);
-		}
+	if (p->events->has_records || p->events->tied)
+		lg_pd_turns_gap(p, from, cpu);
+}
+
+/* Nothing tells when a thread came back to a CPU but what it did there. */
+static void note_tied(struct lg_pd *p)
+{
+	lg_add_diag_now(p->b, LG_DIAG_PARTIAL, p->last_ts, 1,
+			"perf record -p tells when a thread left its CPU, not when it came back nor who had "
+			"that CPU: its next sample shows that it was back; add --switch-events, or record the "
+			"whole machine (-a)");
 }
 
 int lg_pd_events_finish(struct lg_pd *p, struct lg_error *err)
@@ -562,9 +617,9 @@ int lg_pd_events_finish(struct lg_pd *p, struct lg_error *err)
 	struct lg_trace *t = lg_builder_trace(p->b);
 	int rc = 0;
 
-	for (size_t i = 0; i < p->tasks.n; i++)
-		if (p->tasks.task[i].doing != LG_STATE_NONE && !p->tasks.task[i].ended)
-			state_until(p, &p->tasks.task[i], p->last_ts);
+	lg_pd_turns_finish(p);
+	if (p->sees_turns)
+		note_tied(p);
 	if (e->feed)
 		rc = lg_sched_feed_finish(e->feed, p->last_ts, err);
 	if (rc || !e->subsampled)

@@ -105,11 +105,31 @@ static bool is_threads(const char *word, size_t n, bool *ret_per_cpu)
 	return true;
 }
 
+/* -p, -t and their long names; -a and -C, also among other letters, say the contrary. */
+static int names_tasks(const char *word, size_t n)
+{
+	static const char *const tasks[] = { "-p", "--pid", "-t", "--tid" };
+	static const char *const cpus[] = { "--all-cpus", "--cpu" };
+
+	for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) {
+		size_t k = strlen(tasks[i]);
+
+		if (n >= k && !memcmp(word, tasks[i], k) &&
+		    (n == k || word[k] == '=' || (word[k] >= '0' && word[k] <= '9')))
+			return 1;
+	}
+	for (size_t i = 0; i < sizeof cpus / sizeof *cpus; i++)
+		if (n >= strlen(cpus[i]) && !memcmp(word, cpus[i], strlen(cpus[i])))
+			return -1;
+	return n > 1 && word[0] == '-' && word[1] != '-' && (word[1] == 'C' || memchr(word, 'a', n)) ? -1 : 0;
+}
+
 static void cmdline_feature(struct lg_pd_header *h, struct pd_cursor c)
 {
 	char line[4096];
 	size_t at = 0, n_threads = 0;
 	bool per_cpu = false;
+	int tasks = 0;
 
 	for (uint32_t n = pd_take_u32(&c); n && !c.bad && at < sizeof line - 1; n--) {
 		size_t len;
@@ -118,11 +138,15 @@ static void cmdline_feature(struct lg_pd_header *h, struct pd_cursor c)
 
 		at += k > 0 ? (size_t)k : 0;
 		n_threads += is_threads(word, len, &per_cpu);
+		if (len == 2 && !memcmp(word, "--", 2) && !tasks) /* what follows is the command that was started */
+			tasks = -1;
+		tasks = tasks ? tasks : names_tasks(word, len);
 		if (strstr(line, "simpleperf"))
 			h->simpleperf = true;
 	}
 	/* A second one may be the command's own. */
 	h->thread_per_cpu = n_threads == 1 && per_cpu;
+	h->of_tasks = tasks > 0;
 	if (at >= sizeof line)
 		at = sizeof line - 1;
 	meta(h, "record.cmdline", line, at);

@@ -62,6 +62,8 @@ struct lg_pd {
 	uint8_t *split;           /* of simpleperf: parts of one record, until the last one has come */
 	size_t n_split, split_cap;
 	bool settled;             /* events have names: samples may be handed out */
+	bool sees_turns;          /* only samples tell that a thread came back to a CPU */
+	int64_t turn_grain;       /* ns: it was back for no longer than this; INT64_MAX = not known */
 	/* counts for the closing notes */
 	uint64_t records, unknown_type, unknown_at, deferred;
 	uint64_t twins, broken_unwinds; /* of simpleperf: simple_chain(), simple_unwinding() */
@@ -96,15 +98,32 @@ void lg_pd_kernel_threads(struct lg_pd *p);
 /* perf_events.c: tracepoints and context switches. */
 int lg_pd_events_new(struct lg_pd *p, struct lg_error *err) LG_MUST_CHECK;
 void lg_pd_events_free(struct lg_pd_events *e);
+/* Are a's samples hits of sched_switch? */
+bool lg_pd_is_switch(const struct lg_pd *p, const struct lg_pd_attr *a);
 void lg_pd_events_sample(struct lg_pd *p, struct lg_pd_attr *a, const struct lg_pd_sample *s,
 			 int64_t ts, struct lg_pd_task *task, lg_stk stk);
-/* PERF_RECORD_SWITCH and _CPU_WIDE: task was switched out of or onto cpu; other: -1 = not told. */
-void lg_pd_events_switch(struct lg_pd *p, int64_t ts, struct lg_pd_task *task, int32_t other_pid,
-			 int32_t other_tid, int32_t cpu, bool out, bool preempted);
+/* PERF_RECORD_SWITCH and _CPU_WIDE: task was switched out of or onto cpu; -1 = not told. */
+void lg_pd_events_switch(struct lg_pd *p, int64_t ts, struct lg_pd_task *task, int32_t cpu, bool out,
+			 bool preempted);
 void lg_pd_events_fork(struct lg_pd *p, int64_t ts, int32_t pid, int32_t tid);
 void lg_pd_events_exit(struct lg_pd *p, int64_t ts, int32_t tid);
 /* Events of cpu (-1 = all) were lost between the last one and ts. */
 void lg_pd_events_gap(struct lg_pd *p, int64_t from, int64_t to, int32_t cpu);
 int lg_pd_events_finish(struct lg_pd *p, struct lg_error *err) LG_MUST_CHECK;
+
+/* perf_turns.c: what threads did, by what each tells of itself: switch records, and sched_switch of a
+ * recording of tasks. */
+void lg_pd_turns_switch(struct lg_pd *p, int64_t ts, struct lg_pd_task *task, int32_t cpu, bool out,
+			bool preempted);
+/* sched_switch: task leaves cpu, and why. */
+void lg_pd_turns_leave(struct lg_pd *p, int64_t ts, struct lg_pd_task *task, lg_stk stk, int32_t cpu,
+		       enum lg_state_reason why);
+void lg_pd_turns_woke(struct lg_pd *p, int64_t ts, int32_t tid, lg_thr waker, enum lg_ctx ctx, lg_stk stk);
+/* A sample of it: it has a CPU. */
+void lg_pd_turns_seen(struct lg_pd *p, int64_t ts, struct lg_pd_task *task, int32_t cpu);
+void lg_pd_turns_exit(struct lg_pd *p, int64_t ts, int32_t tid);
+/* Switches may be among what cpu (-1 = all) lost from `from` on: nobody's state is known any more. */
+void lg_pd_turns_gap(struct lg_pd *p, int64_t from, int32_t cpu);
+void lg_pd_turns_finish(struct lg_pd *p);
 
 #endif /* LG_IMPORT_PERFDATA_PERF_IMPORT_H */

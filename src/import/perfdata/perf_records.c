@@ -317,6 +317,8 @@ static int sample_record(struct lg_pd *p, const uint8_t *rec, uint16_t misc, uin
 	lg_add_sample(p->b, &row);
 	if (s.cpu >= 0)
 		seen_on(p, s.cpu, ts);
+	if (__builtin_expect(p->sees_turns, 0) && task && !lg_pd_is_switch(p, a))
+		lg_pd_turns_seen(p, ts, task, s.cpu);
 	if (a->event && task && !p->timeless_file)
 		lg_pd_events_sample(p, a, &s, ts, task, lg_pd_without_plumbing(&p->tasks, row.stack));
 	return 0;
@@ -353,18 +355,17 @@ static void plain_sample(struct lg_pd *p, const struct lg_pd_handed *h, int64_t 
 	lg_add_sample(p->b, &row);
 	if (look->cpu >= 0)
 		seen_on(p, look->cpu, ts);
+	if (__builtin_expect(p->sees_turns, 0) && task)
+		lg_pd_turns_seen(p, ts, task, look->cpu);
 }
 
-static void switch_record(struct lg_pd *p, const struct lg_pd_sample *who, struct pd_cursor *c,
-			  int64_t ts, uint16_t misc, bool wide)
+/* The wide form names the other thread, too, which has a record of its own. */
+static void switch_record(struct lg_pd *p, const struct lg_pd_sample *who, int64_t ts, uint16_t misc)
 {
-	int32_t pid = wide ? (int32_t)pd_take_u32(c) : -1;
-	int32_t tid = wide ? (int32_t)pd_take_u32(c) : -1;
 	struct lg_pd_task *task = who->tid >= 0 ? lg_pd_task_get(&p->tasks, who->pid, who->tid) : NULL;
 
 	if (task && who->time != LG_PD_NO_TIME)
-		lg_pd_events_switch(p, ts, task, pid, tid, who->cpu, misc & PDM_SWITCH_OUT,
-				    misc & PDM_SWITCH_PREEMPT);
+		lg_pd_events_switch(p, ts, task, who->cpu, misc & PDM_SWITCH_OUT, misc & PDM_SWITCH_PREEMPT);
 }
 
 static void other_record(struct lg_pd *p, const struct lg_pd_sample *who, struct pd_cursor *c,
@@ -401,7 +402,7 @@ static void other_record(struct lg_pd *p, const struct lg_pd_sample *who, struct
 		break;
 	case PD_SWITCH:
 	case PD_SWITCH_CPU_WIDE:
-		switch_record(p, who, c, ts, misc, type == PD_SWITCH_CPU_WIDE);
+		switch_record(p, who, ts, misc);
 		break;
 	case PD_KSYMBOL:
 		ksymbol_record(p, c);

@@ -207,6 +207,16 @@ static const char *stop_words(const struct lg_piece *p)
 					       : " let it go on: probable";
 }
 
+/* The CPU on which the culprit ran: for which one the other was queued, its own row need not tell (a new thread
+ * is put somewhere when it is woken first). */
+static const char *cpu_text(struct lg_case *c, const struct lg_piece *p)
+{
+	uint32_t row = lg_index_state_at(c->idx, p->thr, p->ts);
+
+	return row == LG_NO_ROW || c->t->state.cpu[row] < 0
+		       ? "its CPU" : lg_arena_printf(&c->v->arena, "CPU %d", c->t->state.cpu[row]);
+}
+
 static void moments(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
 {
 	const struct lg_piece **v = lg_calloc(s->n_pieces, sizeof *v);
@@ -245,9 +255,8 @@ static void moments(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 					c->t->state.kind[p->row] == LG_RUNNING ? "ran meanwhile" : "slept meanwhile");
 			break;
 		case LG_END_CPU:
-			lg_evidence_add(c, f, p->ts, p->dur,
-					"%s was ready to run for %.1f ms while %s had CPU %d", who, ms,
-					by, p->row != UINT32_MAX ? c->t->state.cpu[p->row] : -1);
+			lg_evidence_add(c, f, p->ts, p->dur, "%s was ready to run for %.1f ms while %s had %s",
+					who, ms, by, cpu_text(c, p));
 			break;
 		case LG_END_STOP:
 			lg_evidence_add(c, f, p->ts, p->dur, "%s was stopped for %.1f ms%s%s%s", who, ms,

@@ -170,7 +170,7 @@ static void stall(struct maker *m, int r)
 		stall_lock(m, m->thr[r], mm, a, ns);
 		break;
 	case STALL_CPU:
-		state(m, m->thr[r], a, ns, LG_RUNNABLE, LG_WHY_PREEMPTED, r, 0, 0);
+		state(m, m->thr[r], a, ns, LG_RUNNABLE, LG_WHY_PREEMPTED, m->p->cpu_untold ? -1 : r, 0, 0);
 		state(m, m->culprit, a, ns, LG_RUNNING, 0, r, 0, 0);
 		/* What came back from an interrupt, on top of a library without symbols. */
 		for (int64_t ts = a; ts < a + ns; ts += 1000000)

@@ -213,6 +213,7 @@ static void names_who_had_the_cpu(void **state)
 	struct run_plan p = stalls(STALL_CPU, 1500);
 	struct outcome o;
 	const struct lg_finding *f;
+	int seen = 0;
 
 	(void)state;
 	p.only_rank = 0;
@@ -222,6 +223,17 @@ static void names_who_had_the_cpu(void **state)
 	assert_string_equal(f->culprit.function, "libhash.so.3");
 	assert_string_equal(o.v->scope, "rank_local");
 	done(&o);
+	/* Which CPU it was ready for shows where it runs next; who ran there knows its number. */
+	p.cpu_untold = true;
+	f = told(&p, "host.cpu_contention", &o);
+	assert_int_equal(f->culprit.pid, CULPRIT_PID);
+	for (size_t i = 0; i < f->n_evidence; i++) {
+		assert_null(strstr(f->evidence[i].text, "CPU -1"));
+		seen += strstr(f->evidence[i].text, "had CPU 0") != NULL;
+	}
+	assert_true(seen);
+	done(&o);
+	p.cpu_untold = false;
 	/* Where a tracepoint was hit is not what a thread is at. */
 	p.sample_flags = LG_SAMPLE_TRACEPOINT;
 	f = told(&p, "host.cpu_contention", &o);

@@ -207,8 +207,8 @@ static const char *stop_words(const struct lg_piece *p)
 					       : " let it go on: probable";
 }
 
-/* The CPU on which the culprit ran: for which one the other was queued, its own row need not tell (a new thread
- * is put somewhere when it is woken first). */
+/* The CPU on which the culprit ran: for which one the other was queued, its own row need not tell (a new
+ * thread is put somewhere when it is woken first). */
 static const char *cpu_text(struct lg_case *c, const struct lg_piece *p)
 {
 	uint32_t row = lg_index_state_at(c->idx, p->thr, p->ts);

@@ -77,6 +77,32 @@ static bool decide(const struct lg_trace *t, lg_stk stk)
 	return loop || !told;
 }
 
+static bool is_softirq(const char *name)
+{
+	static const char *const soft[] = { "net_rx_action", "napi_poll", "__napi_poll", "run_rebalance_domains",
+					    "run_timer_softirq", "rcu_core", "tasklet_action",
+					    "blk_done_softirq" };
+
+	return strstr(name, "softirq") || begins(name, soft, sizeof soft / sizeof *soft);
+}
+
+enum lg_ctx lg_context_of_stack(const struct lg_trace *t, lg_stk stk)
+{
+	enum lg_ctx ctx = LG_CTX_UNKNOWN;
+
+	for (; stk; stk = t->stack.parent[stk]) {
+		lg_frm f = t->stack.frame[stk];
+		const char *name = lg_string(t, t->frame.name[f]);
+
+		if (t->frame.kind[f] != LG_FRAME_KERNEL)
+			break;
+		if (is_interrupt(name))
+			return is_softirq(name) ? LG_CTX_SOFTIRQ : LG_CTX_HARDIRQ;
+		ctx = *name ? LG_CTX_TASK : ctx;
+	}
+	return ctx;
+}
+
 bool lg_idle_stack(struct lg_idle *m, const struct lg_trace *t, lg_stk stk)
 {
 	size_t old = m->cap;

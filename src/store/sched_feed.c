@@ -276,6 +276,20 @@ static int64_t in_order(struct lg_sched_feed *f, const struct lg_sched_task *t, 
 	return t->since;
 }
 
+uint64_t lg_sched_state_bit(char letter)
+{
+	static const struct {
+		char letter;
+		uint64_t bit;
+	} bits[] = { { 'S', 1 }, { 'D', 2 }, { 'T', 4 }, { 't', 8 }, { 'X', 16 }, { 'x', 16 },
+		     { 'Z', 32 }, { 'P', 64 }, { 'I', 128 }, { '+', STATE_REPORT_MAX } };
+
+	for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
+		if (bits[i].letter == letter)
+			return bits[i].bit;
+	return 0;
+}
+
 enum lg_state_reason lg_sched_reason(uint64_t state)
 {
 	static const uint8_t reasons[8] = { LG_WHY_SLEEP, LG_WHY_DISK, LG_WHY_STOPPED,

@@ -79,6 +79,8 @@ int lg_sched_feed_new(struct lg_sched_feed **ret, struct lg_builder *b,
 		      const struct lg_sched_options *opt, struct lg_error *err) LG_MUST_CHECK;
 void lg_sched_feed_free(struct lg_sched_feed *f);
 
+/* The bit of prev_state that the tracepoint prints as this letter; '+' = preempted; 0 = another. */
+uint64_t lg_sched_state_bit(char letter);
 /* What prev_state says of a thread that leaves its CPU: LG_WHY_PREEMPTED = it could go on, LG_WHY_DEAD = it
  * never will, else why it sleeps. */
 enum lg_state_reason lg_sched_reason(uint64_t prev_state);

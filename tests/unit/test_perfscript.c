@@ -229,7 +229,7 @@ static void makes_a_sample_of_every_event_line(void **state)
 		"a b 7/8 [002] 10.5: 250 cycles:u: \n"
 		"\t11 leaf+0x5 (/bin/x)\n\t30 main (/bin/x)\n\n"
 		"this line is odd\n"
-		"c 9 [000] 11.0: sched:sched_wakeup: comm=x\n"
+		"c 9 [000] 11.0: sched:sched_stat_wait: comm=x\n"
 		"perf 0 [001] 11.5: PERF_RECORD_LOST lost 42\n"
 		"c 9 [000] 12.0: 5 cycles:u:  ffffffff81000000 _text ([kernel.kallsyms])\n";
 	struct lg_error err = { 0 };
@@ -351,7 +351,7 @@ static void lines_before_the_first_event_do_not_matter(void **state)
 		/* -F comm,tid,time,ip,sym */
 		"bash 28460 72320.334910: \n\t10 leaf\n\t30 main\n\nbash 28460 72320.334911: \n\t10 leaf\n\n",
 		/* neither time nor stack */
-		"java 3244 sched:sched_switch: prev_comm=java prev_pid=3244\njava 3244 cpu-clock: \n",
+		"java 3244 sched:sched_stat_wait: comm=java pid=3244\njava 3244 cpu-clock: \n",
 	};
 
 	(void)state;

@@ -19,8 +19,7 @@ void lg_pd_tasks_done(struct lg_pd_tasks *t)
 	lg_free(t->known);
 	t->known = NULL;
 	t->n_known = 0;
-	lg_free(t->plumbing);
-	t->plumbing = NULL;
+	lg_plumbing_done(&t->plumbing);
 	t->step = NULL;
 	lg_map_done(&t->by_tid);
 	lg_unwinder_free(t->unwinder);
@@ -525,39 +524,5 @@ lg_stk lg_pd_stack_of(struct lg_pd_tasks *t, struct lg_pd_task *task, const stru
 	stk = lg_intern_stack(t->b, 0, lg_pd_code_frame(t->code, ctx, task->space, s->ip));
 	for (size_t k = 0; k < t->code->n_here; k++)
 		stk = lg_intern_stack(t->b, stk, t->code->here[k]);
-	return stk;
-}
-
-static bool is_plumbing(struct lg_pd_tasks *t, lg_frm f)
-{
-	static const char *const prefixes[] = { "__traceiter_", "__bpf_trace_", "perf_trace_",
-						"perf_tp_event", "bpf_trace_run", "trace_event_",
-						"__mmap_lock_do_trace_", "perf_swevent_" };
-	const struct lg_trace *trace = lg_builder_trace(t->b);
-	size_t old = t->plumbing_cap;
-	const char *name;
-
-	if (f >= old) {
-		if (lg_grow(&t->plumbing, &t->plumbing_cap, (size_t)f + 1, 1))
-			return false;
-		memset(t->plumbing + old, 0, t->plumbing_cap - old);
-	}
-	if (t->plumbing[f])
-		return t->plumbing[f] == 2;
-	t->plumbing[f] = 1;
-	name = lg_string(trace, trace->frame.name[f]);
-	for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
-		if (trace->frame.kind[f] == LG_FRAME_KERNEL &&
-		    !strncmp(name, prefixes[i], strlen(prefixes[i])))
-			t->plumbing[f] = 2;
-	return t->plumbing[f] == 2;
-}
-
-lg_stk lg_pd_without_plumbing(struct lg_pd_tasks *t, lg_stk stk)
-{
-	const struct lg_trace *trace = lg_builder_trace(t->b);
-
-	while (stk && is_plumbing(t, trace->stack.frame[stk]))
-		stk = trace->stack.parent[stk];
 	return stk;
 }

@@ -12,6 +12,7 @@
 #include "import/perfdata/perf_code.h"
 #include "import/perfdata/perf_memo.h"
 #include "import/perfdata/perf_sample.h"
+#include "import/plumbing.h"
 
 struct lg_unwinder;
 
@@ -62,8 +63,7 @@ struct lg_pd_tasks {
 	struct { int32_t tid; uint32_t i; } recent[64]; /* by low bits; i: index + 1 */
 	bool exact_callers;      /* return addresses were moved back already (simpleperf) */
 	bool swap;
-	uint8_t *plumbing;       /* by frame: 0 = not looked at, 1 = no, 2 = yes */
-	size_t plumbing_cap;
+	struct lg_plumbing plumbing;
 	struct lg_pd_step *step; /* NULL until the first chain */
 	/* By number of the chain (perf_memo.h). check: of the number and of the last time that somebody
 	 * used addresses again without a record of it. */
@@ -93,7 +93,5 @@ lg_stk lg_pd_stack_known(struct lg_pd_tasks *t, uint64_t time, const struct lg_p
 /* The stack of a sample: of its chain, else of its address alone. misc: of the record; seen: of the chain. */
 lg_stk lg_pd_stack_of(struct lg_pd_tasks *t, struct lg_pd_task *task, const struct lg_pd_sample *s,
 		      uint16_t misc, const struct lg_pd_seen *seen);
-/* The stack of a tracepoint without the frames that led from it to perf: where the thread was. */
-lg_stk lg_pd_without_plumbing(struct lg_pd_tasks *t, lg_stk stk);
 
 #endif /* LG_IMPORT_PERFDATA_PERF_CHAINS_H */

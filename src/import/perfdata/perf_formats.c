@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "import/perfdata/perf_bytes.h"
+#include "store/sched_feed.h"
 
 enum {
 	FORMAT_BYTES_MAX = 1 << 20, /* the longest in Linux 6.18 has 30 kB */
@@ -69,11 +70,6 @@ int lg_pd_format_parse(struct lg_pd_format *f, const char *system, const char *t
 
 uint64_t lg_pd_format_state(const struct lg_pd_format *f, uint64_t prev_state)
 {
-	static const struct {
-		char letter;
-		uint64_t bit;
-	} now[] = { { 'S', 1 }, { 'D', 2 }, { 'T', 4 }, { 't', 8 }, { 'X', 16 }, { 'x', 16 },
-		    { 'Z', 32 }, { 'P', 64 }, { 'I', 128 } };
 	uint64_t out = 0;
 
 	if (!f->n_states)
@@ -81,9 +77,8 @@ uint64_t lg_pd_format_state(const struct lg_pd_format *f, uint64_t prev_state)
 	if (prev_state & f->preempted)
 		return 256;
 	for (unsigned i = 0; i < f->n_states; i++)
-		for (size_t k = 0; prev_state & f->state[i].bit && k < sizeof now / sizeof *now; k++)
-			if (now[k].letter == f->state[i].letter)
-				out |= now[k].bit;
+		if (prev_state & f->state[i].bit)
+			out |= lg_sched_state_bit(f->state[i].letter);
 	return out;
 }
 

@@ -319,8 +319,12 @@ static int sample_record(struct lg_pd *p, const uint8_t *rec, uint16_t misc, uin
 		seen_on(p, s.cpu, ts);
 	if (__builtin_expect(p->sees_turns, 0) && task && !lg_pd_is_switch(p, a))
 		lg_pd_turns_seen(p, ts, task, s.cpu);
-	if (a->event && task && !p->timeless_file)
-		lg_pd_events_sample(p, a, &s, ts, task, lg_pd_without_plumbing(&p->tasks, row.stack));
+	if (a->event && task && !p->timeless_file) {
+		const struct lg_trace *t = lg_builder_trace(p->b);
+
+		lg_pd_events_sample(p, a, &s, ts, task,
+				    lg_without_plumbing(&p->tasks.plumbing, t, row.stack));
+	}
 	return 0;
 }
 

@@ -14,6 +14,7 @@
 #include "base/map.h"
 #include "import/idle.h"
 #include "import/perfscript/script_line.h"
+#include "import/perfscript/script_sched.h"
 #include "import/source/source.h"
 
 enum {
@@ -31,6 +32,10 @@ struct script {
 	bool open;
 	bool swapper, in_program; /* the open event: of task 0, at a program's address */
 	struct lg_idle idle;
+	struct lg_ps_line head; /* the open event, if it is one of the scheduler's: numbers only */
+	struct lg_ps_sched_line turn;
+	uint64_t turn_at;
+	struct lg_ps_sched sched;
 	int64_t last_ts;
 	uint64_t line_no, odd, odd_at, cut, timeless, samples;
 	uint64_t lost, lost_by_event; /* as in perfdata/perf_import.h */
@@ -93,6 +98,8 @@ static void close_event(struct script *s)
 	if (s->swapper && !s->in_program && lg_idle_stack(&s->idle, lg_builder_trace(s->b), stk))
 		s->row.flags |= LG_SAMPLE_IDLE;
 	lg_add_sample(s->b, &s->row);
+	if (s->turn.kind != LG_PS_NO_SCHED)
+		lg_ps_sched_event(&s->sched, s->b, &s->head, &s->turn, stk, s->turn_at);
 	s->samples++;
 	s->open = false;
 }
@@ -132,10 +139,25 @@ static void other_record(struct script *s, const struct lg_ps_line *l)
 		return;
 	}
 	s->lost += samples ? 0 : n;
+	if (!samples && l->has_time)
+		lg_ps_sched_lost(&s->sched, l->ts, l->cpu);
 	lg_add_diag(s->b, &(struct lg_diag_row){ .ts = l->has_time ? l->ts : s->last_ts,
 						 .id = samples ? LG_DIAG_LOST_SAMPLES : LG_DIAG_LOST_EVENTS,
 						 .cpu = l->cpu,
 						 .count = n ? n : 1 });
+}
+
+/* What the scheduler's events say is known when their stack is. The line itself is gone by then. */
+static void take_turn(struct script *s, const struct lg_ps_line *l)
+{
+	lg_ps_sched_parse(&s->turn, l);
+	if (s->turn.kind == LG_PS_NO_SCHED) {
+		s->sched.cpu_untold |= l->has_time && l->cpu < 0;
+		return;
+	}
+	s->turn.comm_kept = s->turn.comm.n ? lg_intern_n(s->b, s->turn.comm.p, s->turn.comm.n) : 0;
+	s->head = *l;
+	s->turn_at = s->line_no;
 }
 
 static void open_event(struct script *s, const struct lg_ps_line *l)
@@ -157,6 +179,7 @@ static void open_event(struct script *s, const struct lg_ps_line *l)
 		.weight = l->period ? l->period : 1, .thr = thr, .cpu = l->cpu,
 		.event = lg_intern_n(s->b, l->event.p, l->event.n),
 	};
+	take_turn(s, l);
 	s->swapper = l->tid == 0;
 	s->in_program = false;
 	/* a name with a colon that is no modifier is a tracepoint's */
@@ -164,8 +187,10 @@ static void open_event(struct script *s, const struct lg_ps_line *l)
 		if (l->event.p[i] == ':' && l->event.p[i + 1] >= 'a' && i)
 			s->row.flags |= LG_SAMPLE_TRACEPOINT;
 	s->timeless += !l->has_time;
-	if (l->has_time)
+	if (l->has_time) {
 		s->last_ts = l->ts;
+		lg_ps_sched_seen(&s->sched, l->ts, l->cpu);
+	}
 	s->open = true;
 	s->n_frames = 0;
 	if (lg_ps_parse_rest(&at, l->rest))
@@ -299,11 +324,13 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 		rc = each_line(s, in, buf);
 		if (rc)
 			rc = lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
-		else if (!s->samples)
+		else
+			rc = lg_ps_sched_finish(&s->sched, b, s->last_ts, err);
+		if (!rc && !s->samples)
 			rc = lg_fail(err, LG_E_FORMAT, lg_source_offset(in),
 				     "%llu lines of text and none is an event of perf script",
 				     (unsigned long long)s->line_no);
-		else
+		else if (!rc)
 			notes(s, lg_source_offset(in), lg_source_damage(in));
 	}
 	lg_source_close(in);
@@ -311,6 +338,8 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 		lg_map_done(&s->frame_of);
 	if (s)
 		lg_idle_done(&s->idle);
+	if (s)
+		lg_ps_sched_done(&s->sched);
 	lg_free(s);
 	lg_free(buf);
 	return rc;

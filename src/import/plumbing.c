@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "import/plumbing.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+static bool is_plumbing(struct lg_plumbing *m, const struct lg_trace *t, lg_frm f)
+{
+	static const char *const prefixes[] = { "__traceiter_", "__bpf_trace_", "perf_trace_",
+						"perf_tp_event", "bpf_trace_run", "trace_event_",
+						"__mmap_lock_do_trace_", "perf_swevent_" };
+	size_t old = m->cap;
+	const char *name;
+
+	if (f >= old) {
+		if (lg_grow(&m->of, &m->cap, (size_t)f + 1, 1))
+			return false;
+		memset(m->of + old, 0, m->cap - old);
+	}
+	if (m->of[f])
+		return m->of[f] == 2;
+	m->of[f] = 1;
+	name = lg_string(t, t->frame.name[f]);
+	for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+		if (t->frame.kind[f] == LG_FRAME_KERNEL && !strncmp(name, prefixes[i], strlen(prefixes[i])))
+			m->of[f] = 2;
+	return m->of[f] == 2;
+}
+
+lg_stk lg_without_plumbing(struct lg_plumbing *m, const struct lg_trace *t, lg_stk stk)
+{
+	while (stk && is_plumbing(m, t, t->stack.frame[stk]))
+		stk = t->stack.parent[stk];
+	return stk;
+}
+
+void lg_plumbing_done(struct lg_plumbing *m)
+{
+	lg_free(m->of);
+	*m = (struct lg_plumbing){ 0 };
+}

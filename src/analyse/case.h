@@ -117,6 +117,7 @@ struct lg_case {
 	lg_prc *parent;        /* by process row, see lg_parent_of(); made at its first call */
 	uint8_t *in_job;       /* by process row, see lg_in_job(); made at its first call */
 	uint8_t *other_job;    /* by process row: of a marked job that is not judged; NULL = there is none */
+	uint8_t *likely_job;   /* by process row, see lg_find_likely_jobs(); NULL = not looked for */
 	uint8_t *always_ready; /* by thread row, see lg_find_always_ready(); NULL = not looked for */
 	bool has_states;
 	uint8_t no_activity;   /* flags of samples that lg_shows_activity() leaves out */
@@ -186,6 +187,15 @@ bool lg_was_named(const struct lg_case *c, lg_prc p);
 const char *lg_candidates_text(struct lg_case *c);
 /* A limit that says so, where there is doubt: chosen was judged, and why. */
 void lg_say_candidates(struct lg_case *c, lg_thr chosen, const char *why);
+/* ---- likely_job.c: does anything show that one of the busiest trains? ---- */
+/* steps: of all ranks. Where some are likely jobs the others are left out; *ret_dropped: there were any. */
+int lg_find_likely_jobs(struct lg_case *c, const struct lg_step *steps, bool *ret_dropped) LG_MUST_CHECK;
+/* Somebody said so, or something shows it. */
+bool lg_is_likely_job(const struct lg_case *c, lg_prc p);
+/* Two equal processes that are. */
+bool lg_are_of_one_job(const struct lg_case *c, lg_prc a, lg_prc b);
+/* p, which is none, was held up: that is low at most, and why is said. */
+void lg_doubt_job(struct lg_case *c, struct lg_finding *f, lg_prc p);
 /* Fill c->ranks with the processes that look like the job (victim_pid: that one). */
 int lg_infer_ranks(struct lg_case *c, int32_t victim_pid) LG_MUST_CHECK;
 /* Step boundaries from the repetition of the thread's waits; *ret is freed by the caller. */

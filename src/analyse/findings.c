@@ -418,6 +418,15 @@ static double floor_of(uint8_t end)
 	return end == LG_END_LOADER ? 0.10 : 0.01;
 }
 
+/* Was one of those that it held up a job's? Else it is no more than low. */
+static void doubt_job(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s, uint32_t ref)
+{
+	for (size_t i = 0; i < c->n_ranks; i++)
+		if (s->of_rank[i] && lg_is_likely_job(c, c->ranks[i].prc))
+			return;
+	lg_doubt_job(c, f, c->ranks[ref].prc);
+}
+
 static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_cause_sum *s)
 {
 	double share = (double)s->lost / (double)y->wall;
@@ -505,6 +514,7 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	if (!steady && excess < 0.5)
 		lg_evidence_against(c, f, "%.0f %% of the excess of slow steps has other causes",
 			(1 - excess) * 100);
+	doubt_job(c, f, s, y->ref);
 	if (lg_loss_share(c) > 0)
 		lg_evidence_against(c, f, "%.1f %% of the events were lost: more may be hidden there",
 			lg_loss_share(c) * 100);

@@ -37,7 +37,7 @@ static bool is_member(const struct lg_case *c, lg_prc i)
 	if (c->rank_of_prc[i] || lg_is_worker(c, i) || c->t->process.role[i] == LG_ROLE_JOB)
 		return true;
 	for (size_t r = 0; r < c->n_ranks; r++)
-		if (is_sibling(c->t, i, c->ranks[r].prc))
+		if (is_sibling(c->t, i, c->ranks[r].prc) || lg_are_of_one_job(c, i, c->ranks[r].prc))
 			return true;
 	return false;
 }

@@ -537,6 +537,8 @@ int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err)
 
 	if (!rc)
 		rc = steps_of_ranks(c, &steps, &n);
+	if (!rc)
+		rc = lg_find_likely_jobs(c, steps, &dropped);
 	/* Of inferred ones nobody said that they are jobs; without states there is one file a rank. */
 	if (!rc && c->n_ranks > 1 && !c->ranks[0].inferred && c->has_states)
 		rc = lg_choose_job(c, steps, &dropped);

@@ -8,6 +8,7 @@ enum { VICTIM = 900, SUSPECT = 4711, LENGTH = 8000, STALL = 60 };
 
 static struct lg_builder *b;
 static struct outcome o;
+static const char torch[] = "/x/libtorch_cpu.so", *victim_dso = torch;
 
 static void start(int cpus)
 {
@@ -17,14 +18,16 @@ static void start(int cpus)
 	lg_thread_name(b, lg_thread_get(b, SUSPECT, SUSPECT), lg_intern(b, "suspect"));
 }
 
-/* A sample each ms. */
+/* A sample each ms. The victim is at code of a framework: it trains, unless the test says otherwise. */
 static void runs(int pid, int tid, int cpu, int from, int to)
 {
 	lg_thr thr = lg_thread_get(b, pid, tid);
+	struct lg_frame_row frame = { .pc = 0x10, .dso = lg_intern(b, victim_dso), .kind = LG_FRAME_USER };
+	lg_stk stk = pid == VICTIM ? lg_intern_stack(b, 0, lg_intern_frame(b, &frame)) : 0;
 
 	for (int i = from; i < to; i++)
 		lg_add_sample(b, &(struct lg_sample_row){ .ts = (1000 + i) * MS, .thr = thr, .cpu = cpu,
-							  .weight = MS });
+							  .weight = MS, .stack = stk });
 }
 
 /* The victim runs from `from` to `to`, but not for STALL after each multiple of `every`. */
@@ -141,16 +144,18 @@ static void who_is_waited_for_was_started_by_the_victim(void **state)
  * One that takes a CPU for 200 ms of each second is among the busiest, and could be the job as well as the
  * one that stands still meanwhile. Two ranks are of one program; and what stands still as long at other
  * times, too, as a server for its next request, waits for more than that. While others have the CPU nobody
- * is named, and who stood still is not the one that mostly sleeps.
+ * is named, and who stood still is not the one that mostly sleeps. What shows that one of them trains settles
+ * it.
  */
 static void one_of_the_busiest_may_be_the_stranger(void **state)
 {
-	enum { STRANGER, SAME_PROGRAM, IDLE_AS_WELL, FULL_CPU, KINDS };
+	enum { STRANGER, TRAINS, SAME_PROGRAM, IDLE_AS_WELL, FULL_CPU, KINDS };
 
 	(void)state;
 	for (int kind = 0; kind < KINDS; kind++) {
 		const struct lg_finding *f;
 
+		victim_dso = kind == TRAINS ? torch : "/x/solver";
 		start(8);
 		if (kind == SAME_PROGRAM)
 			lg_thread_name(b, lg_thread_get(b, SUSPECT, SUSPECT), lg_intern(b, "victim"));
@@ -162,17 +167,19 @@ static void one_of_the_busiest_may_be_the_stranger(void **state)
 				runs(100 + at, 100 + at, 0, at, at + 200);
 		}
 		f = accused();
-		assert_int_equal(f != NULL, kind == STRANGER);
+		assert_int_equal(f != NULL, kind <= TRAINS);
 		if (f) {
 			assert_int_equal(f->culprit.pid, SUSPECT);
 			assert_int_equal(f->victims[0].pid, VICTIM);
-			assert_string_equal(f->severity, "low");
-			assert_non_null(strstr(f->against[0].text, "--victim PID"));
+			assert_string_equal(f->severity, kind == TRAINS ? "high" : "low");
+			assert_int_equal(f->n_against > 0 && strstr(f->against[0].text, "--victim PID") != NULL,
+					 kind == STRANGER);
 		} else {
 			assert_true(has_limit(o.v, "victim (pid 900) was judged"));
 		}
 		done(&o);
 	}
+	victim_dso = torch;
 }
 
 /* What runs after the victim's end coincides with nothing. */
@@ -271,6 +278,7 @@ static void two_full_cpus(enum filler filler, bool suspect, int suspect_cpu)
 static void who_is_always_ready_hides_nobody(void **state)
 {
 	(void)state;
+	victim_dso = "/x/solver"; /* the spinners are as busy: one of them might be meant */
 	for (int filler = NOBODY; filler <= ONLY_IN_STALLS; filler++) {
 		const struct lg_finding *f;
 		bool told = filler != SPINS;
@@ -286,6 +294,7 @@ static void who_is_always_ready_hides_nobody(void **state)
 		assert_true(told);
 		done(&o);
 	}
+	victim_dso = torch;
 }
 
 static void who_is_always_ready_is_not_named(void **state)
@@ -348,6 +357,53 @@ static void on_a_full_machine_the_only_one_is_named(void **state)
 	done(&o);
 }
 
+/* Whose stalls they are nobody said: a busy server is held up as well. */
+static void what_may_be_no_training_is_low(void **state)
+{
+	(void)state;
+	for (int trains = 0; trains < 2; trains++) {
+		const struct lg_finding *f;
+
+		victim_dso = trains ? torch : "/x/libssl.so";
+		start(8);
+		victim_runs(0, LENGTH, 1000);
+		for (int at = 1000; at < LENGTH; at += 1000)
+			runs(SUSPECT, SUSPECT, 3, at, at + STALL);
+		f = accused();
+		assert_non_null(f);
+		assert_string_equal(f->severity, trains ? "medium" : "low");
+		assert_int_equal(f->n_against, !trains);
+		done(&o);
+	}
+}
+
+/* Two equal ones that compute most of the time stand still together: ranks. At times of their own: not. */
+static void equal_ones_that_stand_still_together_are_ranks(void **state)
+{
+	(void)state;
+	victim_dso = "/x/solver";
+	for (int together = 0; together < 2; together++) {
+		const struct lg_finding *f;
+
+		start(8);
+		lg_thread_name(b, lg_thread_get(b, VICTIM + 1, VICTIM + 1), lg_intern(b, "victim"));
+		victim_runs(0, LENGTH, 1000);
+		for (int at = 0; at < LENGTH; at += 1000) {
+			int from = together ? at : at + 500;
+
+			runs(VICTIM + 1, VICTIM + 1, 1, at ? from + STALL : 0, from + 1000);
+			if (at)
+				runs(SUSPECT, SUSPECT, 3, at, at + STALL);
+		}
+		f = accused();
+		assert_non_null(f);
+		assert_int_equal(f->culprit.pid, SUSPECT);
+		assert_string_equal(f->severity, together ? "medium" : "low");
+		done(&o);
+	}
+	victim_dso = torch;
+}
+
 /* With the index of a list and without it: the same time. */
 static void an_index_changes_no_sum(void **state)
 {
@@ -391,6 +447,8 @@ int main(void)
 		cmocka_unit_test(a_hog_beside_a_spinner_is_named),
 		cmocka_unit_test(a_turn_on_another_rank_s_cpu_is_no_stall),
 		cmocka_unit_test(on_a_full_machine_the_only_one_is_named),
+		cmocka_unit_test(what_may_be_no_training_is_low),
+		cmocka_unit_test(equal_ones_that_stand_still_together_are_ranks),
 	};
 
 	return cmocka_run_group_tests_name("foreign", tests, NULL, NULL);

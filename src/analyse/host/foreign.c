@@ -282,6 +282,8 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct candid
 		lg_evidence_against(c, f, "it is one of the busiest itself: nobody said which of them is the job; "
 				    "--victim PID does");
 	}
+	if (!lg_is_likely_job(c, r->prc))
+		lg_doubt_job(c, f, r->prc);
 	if (!isnan(rhythm.period_s))
 		every = lg_arena_printf(&c->v->arena, " every %.2f s", rhythm.period_s);
 	else if (n_at == 2 || n_at == 3)

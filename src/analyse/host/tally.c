@@ -49,7 +49,9 @@ static bool is_own_doing(uint8_t end)
 
 static bool of_job(const struct lg_case *c, lg_prc p, lg_thr victim)
 {
-	return !lg_in_other_job(c, p) && (p == c->t->thread.prc[victim] || lg_is_worker(c, p));
+	lg_prc of = c->t->thread.prc[victim];
+
+	return !lg_in_other_job(c, p) && (p == of || lg_is_worker(c, p) || lg_are_of_one_job(c, p, of));
 }
 
 /* ---- causes ---- */

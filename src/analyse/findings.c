@@ -18,6 +18,7 @@
 #include "analyse/host/tally.h"
 #include "analyse/severity.h"
 #include "base/alloc.h"
+#include "store/merge.h"
 
 struct lg_finding lg_finding_blank(const char *id)
 {
@@ -514,6 +515,11 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	if (!steady && excess < 0.5)
 		lg_evidence_against(c, f, "%.0f %% of the excess of slow steps has other causes",
 			(1 - excess) * 100);
+	if (id == oversubscribed && !strcmp(lg_meta_get(c->t, "record.scope"), "processes")) {
+		f->severity = lg_severity_of_few(share);
+		lg_evidence_against(c, f, "nothing but these processes was recorded: others may have had the other "
+				    "CPUs; record the whole machine (-a)");
+	}
 	doubt_job(c, f, s, y->ref);
 	if (lg_loss_share(c) > 0)
 		lg_evidence_against(c, f, "%.1f %% of the events were lost: more may be hidden there",

@@ -203,7 +203,7 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 	} else if (!v->n_judged && v->n_findings) {
 		add(&b, "%s", v->findings[0].title);
 	} else if (v->n_findings && v->findings[0].lost_share >= 0.03 && v->findings[0].doubted) {
-		add(&b, "%s: %.0f %% of this input, but nothing shows that it trains; --victim PID says so",
+		add(&b, "%s: %.0f %% of this input, but nothing shows that who was held up trains; --victim PID says so",
 		    v->findings[0].title, v->findings[0].lost_share * 100);
 	} else if (v->n_findings && v->findings[0].lost_share >= 0.03) {
 		/* Large, but seen too few times for medium or high (PRODUCT section 3). */

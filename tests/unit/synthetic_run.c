@@ -375,6 +375,8 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 	m.next_stall = 1000 * MS + p->period_ns;
 	for (int k = 0; k < p->n_steps; k++)
 		step(&m, k);
+	if (p->scope)
+		lg_meta_set(m.b, 0, "record.scope", p->scope);
 	if (p->tier)
 		lg_meta_set(m.b, 0, "record.tier", p->tier);
 	for (int64_t ts = 2000 * MS; p->disk_busy > 0 && ts < m.t[0] + 1000 * MS; ts += 1000 * MS) {

@@ -244,6 +244,31 @@ static void names_who_had_the_cpu(void **state)
 	done(&o);
 }
 
+/* That ranks had to share a CPU is their own doing, unless others had the rest: nobody saw those. */
+static void what_ranks_take_from_each_other_is_less_sure_where_nobody_else_was_seen(void **state)
+{
+	(void)state;
+	for (int alone = 0; alone < 2; alone++) {
+		struct run_plan p = stalls(STALL_CPU, 800);
+		const struct lg_finding *f;
+		struct lg_trace *t;
+		struct outcome o;
+
+		p.scope = alone ? "processes" : NULL;
+		t = synthetic_run(&p);
+		for (lg_prc i = 1; i < t->process.n; i++)
+			if (t->process.pid[i] == CULPRIT_PID)
+				t->process.role[i] = LG_ROLE_LOADER;
+		o = judge(t);
+		f = find(o.v, "host.oversubscribed");
+		assert_non_null(f);
+		assert_int_equal(!strcmp(f->severity, "low"), alone);
+		assert_int_equal(f->n_against > 0 && strstr(f->against[0].text, "nothing but these processes") != NULL,
+				 alone);
+		done(&o);
+	}
+}
+
 static void a_rank_that_computes_longer_now_and_then_is_the_straggler(void **state)
 {
 	struct run_plan p = stalls(STALL_RUN, 800);
@@ -529,6 +554,7 @@ int main(void)
 		cmocka_unit_test(follows_a_helper_thread_to_the_holder),
 		cmocka_unit_test(an_owner_without_a_hold_is_less_sure),
 		cmocka_unit_test(names_who_had_the_cpu),
+		cmocka_unit_test(what_ranks_take_from_each_other_is_less_sure_where_nobody_else_was_seen),
 		cmocka_unit_test(names_who_kept_the_file_lock),
 		cmocka_unit_test(names_the_program_that_had_to_answer),
 		cmocka_unit_test(stolen_time_is_told_and_never_loud),

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "perf_file.h"
+#include "store/merge.h"
 
 /* No CPU in what perf record -p writes. */
 static const struct event of_task = { .type = PD_TYPE_SOFTWARE, .period = 1000,
@@ -155,8 +156,77 @@ static void joins_switch_records_and_tracepoints(void **state)
 	(void)state;
 	assert_int_equal(sleeps_of(t, 10000000, 11000000, &ran_ms), 12);
 	assert_true(ran_ms > 42 && ran_ms < 60);
+	assert_string_equal(lg_meta_get(t, "record.scope"), "processes");
 	assert_int_equal(diags(t, LG_DIAG_PARTIAL), 0);
 	lg_trace_free(t);
+}
+
+static void put_cmdline(struct file *f, const char *const *words, uint32_t n)
+{
+	size_t at = begin(f, PD_HEADER_FEATURE, 0);
+
+	put64(f, 11); /* HEADER_CMDLINE */
+	put32(f, n);
+	for (uint32_t i = 0; i < n; i++) {
+		put32(f, 64);
+		put_text(f, words[i], 64);
+	}
+	end(f, at);
+}
+
+static void put_comm(struct file *f, uint32_t tid, const char *comm)
+{
+	size_t at = begin(f, PD_COMM, 0);
+
+	put32(f, tid);
+	put32(f, tid);
+	put_text(f, comm, 16);
+	put_who(f, tid, 0, false);
+	end(f, at);
+}
+
+/* Whom perf record -p names the user asks about; one of two programs may be whom he suspects. */
+static void who_was_named_is_the_job(void **state)
+{
+	static const struct {
+		const char *words[6], *other;
+		bool job[2];
+	} cases[] = {
+		{ { "perf", "record", "-g", "-p", "7", "-q" }, "b", { true, false } },
+		{ { "perf", "record", "--pid=7", "-g", "-q", "-v" }, "b", { true, false } },
+		{ { "perf", "record", "-g", "-q", "-v", "-p7,8" }, "a", { true, true } },
+		{ { "perf", "record", "-g", "--pid", "7,8", "-v" }, "b", { false, false } },
+		{ { "perf", "record", "-ag", "--", "-p", "7" }, "b", { false, false } },
+		{ { "perf", "record", "-t", "7", "-q", "-v" }, "b", { false, false } },
+	};
+	static struct file f;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct lg_error err = { 0 };
+		struct lg_trace *t;
+		size_t at;
+
+		f = (struct file){ 0 };
+		put64(&f, PD_MAGIC2);
+		put64(&f, PD_PIPE_HEADER);
+		at = begin(&f, PD_HEADER_ATTR, 0);
+		put_attr(&f, &of_task, 112);
+		put64(&f, 1);
+		end(&f, at);
+		put_cmdline(&f, cases[i].words, 6);
+		put_comm(&f, 7, "a");
+		put_comm(&f, 8, cases[i].other);
+		put_one_sample(&f, 7, 1000, false);
+		put_one_sample(&f, 8, 2000, false);
+		t = import_bytes(f.p, f.n, &err);
+		assert_non_null(t);
+		for (size_t k = 1; k < t->process.n; k++)
+			if (t->process.pid[k] == 7 || t->process.pid[k] == 8)
+				assert_int_equal(t->process.role[k] == LG_ROLE_JOB,
+						 cases[i].job[t->process.pid[k] - 7]);
+		lg_trace_free(t);
+	}
 }
 
 int main(void)
@@ -164,6 +234,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(makes_states_of_switch_records),
 		cmocka_unit_test(sees_by_samples_that_it_is_back),
+		cmocka_unit_test(who_was_named_is_the_job),
 		cmocka_unit_test(joins_switch_records_and_tracepoints),
 	};
 

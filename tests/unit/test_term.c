@@ -124,7 +124,7 @@ static void it_says_so_when_nothing_is_wrong(void **state)
 	(void)state;
 	f.doubted = true;
 	f.severity = "low";
-	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "nothing shows that it trains"));
+	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "nothing shows that who was held up trains"));
 	f.doubted = false;
 	f.severity = "low"; /* large, but seen too few times to be graded: said as that */
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "too few times to grade"));

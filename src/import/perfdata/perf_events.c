@@ -189,6 +189,8 @@ int lg_pd_events_new(struct lg_pd *p, struct lg_error *err)
 		e->has_locks |= b->kind >= EV_CONTEND && b->kind <= EV_MM_RELEASED;
 	}
 	e->tied = is_tied(p);
+	if (e->tied)
+		lg_meta_set(p->b, 0, "record.scope", "processes");
 	p->turn_grain = sampling_grain(p);
 	p->sees_turns = e->tied && e->has_switch && !e->has_records;
 	return 0;

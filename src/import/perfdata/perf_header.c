@@ -124,11 +124,38 @@ static int names_tasks(const char *word, size_t n)
 	return n > 1 && word[0] == '-' && word[1] != '-' && (word[1] == 'C' || memchr(word, 'a', n)) ? -1 : 0;
 }
 
+/* "12,34": of -p */
+static void keep_named(struct lg_pd_header *h, const char *p, size_t n)
+{
+	const char *end = p + n;
+
+	while (p < end && h->n_named < sizeof h->named / sizeof *h->named) {
+		int64_t v = 0;
+
+		for (; p < end && *p >= '0' && *p <= '9' && v < INT32_MAX / 10; p++)
+			v = v * 10 + (*p - '0');
+		if (v && (p == end || *p == ','))
+			h->named[h->n_named++] = (int32_t)v;
+		while (p < end && *p++ != ',')
+			;
+	}
+}
+
+/* The value of -p or --pid, in the same word or in the next. True: it is the next one. */
+static bool named_value(struct lg_pd_header *h, const char *word, size_t n)
+{
+	size_t k = n >= 5 && !memcmp(word, "--pid", 5) ? 5 : n >= 2 && !memcmp(word, "-p", 2) ? 2 : 0;
+
+	if (k && n > k)
+		keep_named(h, word + k + (word[k] == '='), n - k - (word[k] == '='));
+	return k && n == k;
+}
+
 static void cmdline_feature(struct lg_pd_header *h, struct pd_cursor c)
 {
 	char line[4096];
 	size_t at = 0, n_threads = 0;
-	bool per_cpu = false;
+	bool per_cpu = false, value_next = false;
 	int tasks = 0;
 
 	for (uint32_t n = pd_take_u32(&c); n && !c.bad && at < sizeof line - 1; n--) {
@@ -141,6 +168,9 @@ static void cmdline_feature(struct lg_pd_header *h, struct pd_cursor c)
 		if (len == 2 && !memcmp(word, "--", 2) && !tasks) /* what follows is the command that was started */
 			tasks = -1;
 		tasks = tasks ? tasks : names_tasks(word, len);
+		if (value_next)
+			keep_named(h, word, len);
+		value_next = tasks > 0 && !value_next && named_value(h, word, len);
 		if (strstr(line, "simpleperf"))
 			h->simpleperf = true;
 	}

@@ -22,6 +22,8 @@ struct lg_pd_header {
 	bool in_folder;                  /* perf record --threads: the samples are in files beside */
 	bool thread_per_cpu;             /* and it had one thread a CPU */
 	bool of_tasks;                   /* of processes or threads that were named, not of CPUs */
+	int32_t named[16];               /* their numbers, those of processes (-p) */
+	size_t n_named;
 	uint64_t data_at, data_size;
 	struct lg_pd_attrs attrs;
 	struct lg_pd_formats formats;

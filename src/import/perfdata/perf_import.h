@@ -94,6 +94,8 @@ static inline uint64_t lg_pd_time_of(struct lg_pd_attrs *attrs, const struct lg_
 int lg_pd_record_in_order(struct lg_pd *p, const struct lg_pd_handed *r);
 /* At the end: say which threads are the kernel's. */
 void lg_pd_kernel_threads(struct lg_pd *p);
+/* At the end: who was recorded by its number is what the user asks about. */
+void lg_pd_named_job(struct lg_pd *p);
 
 /* perf_events.c: tracepoints and context switches. */
 int lg_pd_events_new(struct lg_pd *p, struct lg_error *err) LG_MUST_CHECK;

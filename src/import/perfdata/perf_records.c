@@ -209,6 +209,30 @@ void lg_pd_kernel_threads(struct lg_pd *p)
 	}
 }
 
+/* Several may be ranks, or a rank and whoever is suspected: only if they are of one name they are one job. */
+void lg_pd_named_job(struct lg_pd *p)
+{
+	const struct lg_trace *t = lg_builder_trace(p->b);
+	lg_str comm = 0;
+
+	for (int make = 0; make < 2; make++)
+		for (lg_prc i = 1; i < t->process.n; i++) {
+			struct lg_process_row row = lg_process_read(p->b, i);
+			bool named = false;
+
+			for (size_t k = 0; k < p->h.n_named; k++)
+				named |= row.pid == p->h.named[k];
+			if (!named || row.role != LG_ROLE_OTHER)
+				continue;
+			if (!make && comm && row.comm != comm)
+				return;
+			comm = row.comm;
+			row.role = LG_ROLE_JOB;
+			if (make)
+				lg_process_write(p->b, i, &row);
+		}
+}
+
 /* -- what is missing -- */
 
 static void lost_record(struct lg_pd *p, const struct lg_pd_sample *who, int64_t ts, uint64_t n,

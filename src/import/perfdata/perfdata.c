@@ -840,6 +840,7 @@ static int read_all(struct lg_pd *p, const struct input *in, struct lg_error *er
 	if (!rc) {
 		lg_pd_members_check(p);
 		lg_pd_kernel_threads(p);
+		lg_pd_named_job(p);
 		say_clock(p);
 		notes(p);
 	}

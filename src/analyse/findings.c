@@ -526,35 +526,62 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 			lg_loss_share(c) * 100);
 }
 
+/* Whoever held up a loop without steps, and what he was at. Returns how many samples agree. */
+static size_t who_held_up(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
+{
+	size_t samples = 0;
+	lg_thr master = s->n_members > 1 && s->prc ? c->idx->main_of[s->prc] : 0;
+
+	lg_culprit_identify(c, f, master ? master : s->thr, s->victim);
+	if (s->lock)
+		f->culprit.lock = lg_lock_text(c, s->lock);
+	if (s->end == LG_END_CPU)
+		lg_culprit_of_samples(c, f, s->pieces, s->n_pieces, &samples);
+	else if (s->end == LG_END_STOP ? s->thr != 0 : s->pieces[0]->row == UINT32_MAX)
+		lg_culprit_of_time(c, f, s->pieces, s->n_pieces, &samples);
+	else if (s->end == LG_END_LOCK)
+		lg_culprit_of_hold(c, f, s->pieces, s->n_pieces, &samples);
+	return samples;
+}
+
 void lg_finding_of_waits(struct lg_case *c, const struct lg_rank *r, const struct lg_cause_sum *s,
 			 int64_t wall)
 {
 	const struct lg_tally y = { .wall = wall };
 	uint8_t *hit = lg_arena_alloc(&c->v->arena, c->n_ranks, 1);
 	struct lg_finding *f = hit ? lg_finding_add(c, ids[s->end]) : NULL;
-	size_t samples = 0;
+	double share = (double)s->lost / (double)wall;
+	size_t samples;
 
 	if (!f)
 		return;
 	hit[r - c->ranks] = 1;
-	lg_culprit_identify(c, f, s->thr, s->victim);
+	samples = who_held_up(c, f, s);
 	add_victims(c, f, hit);
-	f->culprit.lock = lg_lock_text(c, s->lock);
-	if (s->pieces[0]->row == UINT32_MAX)
-		lg_culprit_of_time(c, f, s->pieces, s->n_pieces, &samples);
-	else
-		lg_culprit_of_hold(c, f, s->pieces, s->n_pieces, &samples);
 	f->severity = "medium"; /* as of all whose price is not known */
 	f->confidence = confidence_of(c, &y, s);
 	f->stage = lg_stage_name(LG_STAGE_OTHER);
-	f->title = lg_arena_printf(&c->v->arena, "%s (pid %d) held the %s of %s%s%s%s; it waited",
-				   f->culprit.comm ? f->culprit.comm : "?", f->culprit.pid, f->culprit.lock,
-				   ranks_text(c, f, 0), f->culprit.function ? " in " : "",
-				   f->culprit.function ? f->culprit.function : "", period_text(c, &s->rhythm));
 	lg_evidence_add(c, f, INT64_MIN, 0, "%zu separate times, %.0f ms of %.1f s (%.1f %%)", s->rhythm.n_events,
-			(double)s->lost / 1e6, (double)wall / 1e9, 100 * (double)s->lost / (double)wall);
-	lg_evidence_against(c, f, "no steps were seen, so what they lose by it is not known: marks would measure it "
-			    "(laggard record -- COMMAND, or laggard.step() at the end of each)");
+			(double)s->lost / 1e6, (double)wall / 1e9, 100 * share);
+	if (s->end == LG_END_LOCK) {
+		f->title = lg_arena_printf(&c->v->arena, "%s (pid %d) held the %s of %s%s%s%s; it waited",
+					   f->culprit.comm ? f->culprit.comm : "?", f->culprit.pid, f->culprit.lock,
+					   ranks_text(c, f, 0), f->culprit.function ? " in " : "",
+					   f->culprit.function ? f->culprit.function : "",
+					   period_text(c, &s->rhythm));
+		lg_evidence_against(c, f, "no steps were seen, so what they lose by it is not known: marks would "
+				    "measure it (laggard record -- COMMAND, or laggard.step() at the end of each)");
+	} else {
+		title_of(c, f, s, NULL);
+		f->lost_ms = (double)s->lost / 1e6;
+		f->lost_share = share;
+		f->severity = severity_of(share, s->rhythm.n_events, wall);
+		if (samples && f->culprit.function)
+			lg_evidence_add(c, f, INT64_MIN, 0, "%zu CPU samples of the culprit in those moments",
+					samples);
+		lg_evidence_against(c, f, "no steps were seen: the price is the time that the thread stood still, "
+				    "of all that was seen of it");
+	}
 	moments(c, f, s);
 	keep_moments(c, f, s);
 }

@@ -1,30 +1,85 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stepless.c - a loop whose steps cannot be told, but of which it is proven that it waited, and for whom.
+ * stepless.c - a loop whose steps cannot be told, but of which it is proven that it was held up, and by whom.
  *
- * A thread that hardly ever waits shows no repetition, so there are no steps and no price. But that another
- * process held the lock that it wanted is a fact all the same: it is told as that, for as long as it lasted.
+ * A thread that hardly ever waits shows no repetition, so there are no steps. But that another process held
+ * the lock that it wanted, that it was stopped, or that another had the CPU that it was ready for is a fact
+ * all the same. For how long it stood still is its price, of the time that was seen; what a wait for a lock
+ * costs is not known, as it may have had to wait anyway.
  */
+#include <stdlib.h>
+
 #include "analyse/host/culprit.h"
 #include "analyse/host/tally.h"
 #include "analyse/severity.h"
 #include "base/alloc.h"
+#include "base/map.h"
 
-enum { CAUSES_MAX = 16 };
+enum { CAUSES_MAX = 16, LIMITS_OF_OTHERS = 2 /* of each that nobody named */ };
 #define TOLD_SHARE 0.01   /* of the time that was seen of the thread */
 #define JUDGED_SHARE 0.03 /* so much is medium, had it a price */
+#define ONE_TURN_NS 20000000ll /* turns on a CPU no farther apart are one time: two ticks of HZ=100 */
 
-/* Did somebody of another program hold what the thread itself waited for, and is that sure? */
+/* Did somebody of another program hold up the thread itself, and is that sure? */
 static bool is_proven(struct lg_case *c, const struct lg_rank *r, const struct lg_piece *p)
 {
-	return p->end == LG_END_LOCK && p->of == r->thr && p->thr && p->proof >= LG_PROOF_OWNER &&
-	       !lg_in_job(c, c->t->thread.prc[p->thr]);
+	if (p->of != r->thr || (p->thr && lg_in_job(c, c->t->thread.prc[p->thr])))
+		return false;
+	switch (p->end) {
+	case LG_END_LOCK:
+		return p->thr && p->proof >= LG_PROOF_OWNER;
+	case LG_END_CPU:
+		return p->thr && c->t->process.role[c->t->thread.prc[p->thr]] != LG_ROLE_RECORDER;
+	case LG_END_STOP: /* that it was is sure; by whom, its proof says */
+		return true;
+	default:
+		return false;
+	}
 }
 
-/* The same process held the same lock. */
-static bool same_cause(const struct lg_case *c, const struct lg_piece *a, const struct lg_piece *b)
+static bool is_passing(const struct lg_case *c, lg_prc p)
 {
-	return c->t->thread.prc[a->thr] == c->t->thread.prc[b->thr] && a->lock == b->lock;
+	return c->t->process.start[p] > c->t->first && c->t->process.end[p] < c->t->last;
+}
+
+/* Who sends a signal, or takes a CPU, may be another one each time: then whoever starts them and stays. */
+static lg_prc who(struct lg_case *c, const struct lg_piece *p)
+{
+	enum { ANCESTORS_MAX = 16 };
+	lg_prc self = c->t->thread.prc[p->thr], q = self;
+
+	if (p->end == LG_END_LOCK)
+		return self;
+	for (int i = 0; i < ANCESTORS_MAX && q && is_passing(c, q); i++)
+		q = lg_parent_of(c, q);
+	if (p->end == LG_END_STOP && q != self)
+		return 0;
+	return q && c->t->process.pid[q] > 2 && c->t->process.role[q] == LG_ROLE_OTHER ? q : self;
+}
+
+/* What waits have in common: who, how, and which lock. */
+static uint64_t cause_key(struct lg_case *c, const struct lg_piece *p)
+{
+	return lg_mix64((uint64_t)who(c, p) << 32 | p->lock) ^ lg_mix64(p->end);
+}
+
+/* How many processes the waits are of, and the names of three. */
+static int count_members(struct lg_case *c, struct lg_cause_sum *s)
+{
+	uint8_t *seen = lg_calloc(c->t->process.n, 1);
+
+	if (!seen)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < s->n_pieces; i++) {
+		lg_prc p = c->t->thread.prc[s->pieces[i]->thr];
+
+		if (!seen[p] && s->n_members < 3)
+			s->member[s->n_members] = p;
+		s->n_members += !seen[p];
+		seen[p] = 1;
+	}
+	lg_free(seen);
+	return 0;
 }
 
 /* The waits for one cause: those of v, in order of time. */
@@ -36,8 +91,8 @@ static int add_up(struct lg_case *c, const struct lg_rank *r, const struct lg_pi
 
 	if (!b)
 		return LG_E_NOMEM;
-	*ret = (struct lg_cause_sum){ .end = LG_END_LOCK, .prc = c->t->thread.prc[v[0]->thr],
-				      .lock = v[0]->lock, .victim = r->thr, .pieces = v, .n_pieces = n };
+	*ret = (struct lg_cause_sum){ .end = v[0]->end, .prc = who(c, v[0]), .lock = v[0]->lock,
+				      .victim = r->thr, .pieces = v, .n_pieces = n };
 	for (size_t i = 0; i < n; i++) {
 		b[i] = (struct lg_burst){ v[i]->ts, v[i]->ts + v[i]->dur, v[i]->dur };
 		ret->lost += v[i]->dur;
@@ -45,57 +100,119 @@ static int add_up(struct lg_case *c, const struct lg_rank *r, const struct lg_pi
 		longest = v[i]->dur > longest->dur ? v[i] : longest;
 	}
 	ret->thr = longest->thr;
-	ret->rhythm = lg_rhythm_of(b, n, 0);
+	ret->rhythm = lg_rhythm_of(b, n, v[0]->end == LG_END_CPU ? ONE_TURN_NS : 0);
 	lg_free(b);
-	return 0;
+	return count_members(c, ret);
+}
+
+/* What it waited for, and who is behind it. */
+static const char *fact(struct lg_case *c, const struct lg_cause_sum *s)
+{
+	const char *name = s->thr ? lg_thread_text(c, s->thr) : "a signal or a tracer";
+
+	if (s->n_members > 1 && s->prc)
+		name = lg_arena_printf(&c->v->arena, "%zu processes started by %s", s->n_members,
+				       lg_thread_text(c, c->idx->main_of[s->prc]));
+	switch (s->end) {
+	case LG_END_LOCK:
+		return lg_arena_printf(&c->v->arena, "waited for %s, while %s held it", lg_lock_text(c, s->lock),
+				       name);
+	case LG_END_CPU:
+		return lg_arena_printf(&c->v->arena, "was ready for a CPU that %s had", name);
+	default:
+		return lg_arena_printf(&c->v->arena, "was stopped by %s", name);
+	}
 }
 
 /* Not enough to be graded, or nobody said that this is the job: then it is no more than a fact. */
 static void tell(struct lg_case *c, const struct lg_rank *r, const struct lg_cause_sum *s, int64_t wall,
-		 bool *ret_found)
+		 bool likely, bool *ret_found)
 {
 	double share = (double)s->lost / (double)wall;
 
 	if (share < TOLD_SHARE)
 		return;
-	if (lg_was_named(c, r->prc) && share >= JUDGED_SHARE && lg_gradable(s->rhythm.n_events, wall)) {
+	if (likely && share >= JUDGED_SHARE && lg_gradable(s->rhythm.n_events, wall)) {
 		*ret_found = true;
 		lg_finding_of_waits(c, r, s, wall);
 		return;
 	}
 	lg_limit(c, lg_arena_printf(&c->v->arena,
-				    "%s waited %zu time%s for %s, %.0f ms of %.1f s in all, while %s held it: proven, but "
-				    "no steps were seen that it made late", lg_thread_text(c, r->thr), s->n_pieces,
-				    s->n_pieces == 1 ? "" : "s", lg_lock_text(c, s->lock), (double)s->lost / 1e6,
-				    (double)wall / 1e9, lg_thread_text(c, s->thr)));
+				    "%s %s: %zu time%s, %.0f ms of %.1f s in all: proven, but no steps were seen that it "
+				    "made late", lg_thread_text(c, r->thr), fact(c, s), s->n_pieces,
+				    s->n_pieces == 1 ? "" : "s", (double)s->lost / 1e6, (double)wall / 1e9));
 }
 
-/* The proven waits of all, one cause after the other. */
-static int judge_pieces(struct lg_case *c, const struct lg_rank *r, struct lg_pieces *all, int64_t wall,
+struct cause {
+	uint64_t key;
+	int64_t lost;
+	size_t n;
+};
+
+struct causes {
+	struct cause *v;
+	size_t n, cap;
+	struct lg_map at; /* key -> index + 1 */
+};
+
+static int cmp_cause(const void *a, const void *b)
+{
+	const struct cause *x = a, *y = b;
+
+	return x->lost != y->lost ? (x->lost < y->lost) - (x->lost > y->lost)
+				  : (x->key > y->key) - (x->key < y->key);
+}
+
+/* The causes of all proven waits, the one that took most first. */
+static int find_causes(struct lg_case *c, const struct lg_rank *r, const struct lg_pieces *all,
+		       struct causes *ret)
+{
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < all->n; i++) {
+		uint64_t key = cause_key(c, &all->v[i]);
+		uint32_t k;
+
+		if (!is_proven(c, r, &all->v[i]))
+			continue;
+		k = lg_map_get(&ret->at, key);
+		if (!k) {
+			rc = lg_grow(&ret->v, &ret->cap, ret->n + 1, sizeof *ret->v) ||
+			     lg_map_set(&ret->at, key, (uint32_t)ret->n + 1) ? LG_E_NOMEM : 0;
+			if (rc)
+				break;
+			ret->v[ret->n++] = (struct cause){ .key = key };
+			k = (uint32_t)ret->n;
+		}
+		ret->v[k - 1].lost += all->v[i].dur;
+		ret->v[k - 1].n++;
+	}
+	if (ret->n)
+		qsort(ret->v, ret->n, sizeof *ret->v, cmp_cause);
+	return rc;
+}
+
+static int judge_pieces(struct lg_case *c, const struct lg_rank *r, const struct lg_pieces *all, int64_t wall,
 			bool *ret_found)
 {
 	const struct lg_piece **v = lg_calloc(all->n, sizeof *v);
-	int rc = v ? 0 : LG_E_NOMEM;
-	int told = 0;
+	bool likely = lg_is_likely_job(c, r->prc);
+	struct causes causes = { 0 };
+	int rc = v ? find_causes(c, r, all, &causes) : LG_E_NOMEM;
 
-	for (size_t i = 0; !rc && i < all->n && told < CAUSES_MAX; i++) {
-		struct lg_piece first = all->v[i];
+	for (size_t k = 0; !rc && k < causes.n && k < (likely ? CAUSES_MAX : LIMITS_OF_OTHERS); k++) {
 		struct lg_cause_sum s;
 		size_t n = 0;
 
-		if (!is_proven(c, r, &first))
-			continue;
-		for (size_t k = i; k < all->n; k++)
-			if (is_proven(c, r, &all->v[k]) && same_cause(c, &first, &all->v[k]))
-				v[n++] = &all->v[k];
+		for (size_t i = 0; i < all->n; i++)
+			if (is_proven(c, r, &all->v[i]) && cause_key(c, &all->v[i]) == causes.v[k].key)
+				v[n++] = &all->v[i];
 		rc = add_up(c, r, v, n, &s);
 		if (!rc)
-			tell(c, r, &s, wall, ret_found);
-		for (size_t k = i; k < all->n; k++)
-			if (same_cause(c, &first, &all->v[k]))
-				all->v[k].end = LG_END_NONE; /* told */
-		told++;
+			tell(c, r, &s, wall, likely, ret_found);
 	}
+	lg_free(causes.v);
+	lg_map_done(&causes.at);
 	lg_free(v);
 	return rc;
 }

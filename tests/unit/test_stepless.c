@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A loop that hardly ever waits shows no steps: that it was stopped, or had no CPU, is told all the same. */
+#include "analyse/severity.h"
+#include "outcome.h"
+#include "store/builder.h"
+
+enum { LOOP = 900, OTHER = 4711, LENGTH = 8000 };
+
+enum held_up { STOPPED, NO_CPU };
+
+struct loop {
+	enum held_up how;
+	int n;      /* times */
+	int64_t ms; /* each */
+	bool named, own, torch, passing; /* passing: each time another, started by OTHER */
+};
+
+static void add_state(struct lg_builder *b, lg_thr thr, int64_t from, int64_t to, struct lg_state_row s)
+{
+	s.ts = from;
+	s.dur = to - from;
+	s.thr = thr;
+	lg_add_state(b, &s);
+}
+
+static struct outcome explained(const struct loop *l)
+{
+	static const int at[] = { 300, 1100, 1500, 2900, 3300, 4900, 6700, 7300 };
+	struct lg_frame_row frame = { .pc = 0x10, .kind = LG_FRAME_USER };
+	struct lg_builder *b;
+	struct lg_trace *t;
+	struct lg_process_row row;
+	lg_thr thr, other;
+	int64_t from = 0;
+	lg_stk stk;
+
+	assert_int_equal(lg_builder_new(&b, NULL), 0);
+	thr = lg_thread_get(b, LOOP, LOOP);
+	other = lg_thread_get(b, l->own ? LOOP : OTHER, OTHER);
+	row = lg_process_read(b, lg_thread_process(b, thr));
+	row.role = l->named ? LG_ROLE_JOB : LG_ROLE_OTHER;
+	lg_process_write(b, lg_thread_process(b, thr), &row);
+	frame.dso = lg_intern(b, l->torch ? "/x/libtorch_cpu.so" : "/x/libz.so");
+	stk = lg_intern_stack(b, 0, lg_intern_frame(b, &frame));
+	for (int i = 0; i < l->n; i++) {
+		int64_t ts = at[i] * MS, end = ts + l->ms * MS;
+
+		add_state(b, thr, from, ts, (struct lg_state_row){ .kind = LG_RUNNING });
+		lg_add_sample(b, &(struct lg_sample_row){ .ts = ts - MS, .thr = thr, .stack = stk,
+							  .weight = MS });
+		add_state(b, thr, ts, end, l->how == STOPPED
+			  ? (struct lg_state_row){ .kind = LG_BLOCKED, .reason = LG_WHY_STOPPED, .cpu = -1,
+						   .waker = other, .waker_ctx = LG_CTX_TASK }
+			  : (struct lg_state_row){ .kind = LG_RUNNABLE, .reason = LG_WHY_PREEMPTED });
+		if (l->passing) {
+			other = lg_thread_get(b, 6000 + i, 6000 + i);
+			row = lg_process_read(b, lg_thread_process(b, other));
+			row.ppid = OTHER;
+			row.start = ts - MS;
+			row.end = end + MS;
+			lg_process_write(b, lg_thread_process(b, other), &row);
+		}
+		add_state(b, other, ts, end, l->how == STOPPED
+			  ? (struct lg_state_row){ .kind = LG_BLOCKED, .reason = LG_WHY_SLEEP, .cpu = -1 }
+			  : (struct lg_state_row){ .kind = LG_RUNNING });
+		from = end;
+	}
+	add_state(b, thr, from, LENGTH * MS, (struct lg_state_row){ .kind = LG_RUNNING });
+	assert_int_equal(lg_builder_seal(b, &t, NULL), 0);
+	return judge(t);
+}
+
+static void what_held_it_up_is_priced_in_the_time_that_was_seen(void **state)
+{
+	static const struct {
+		struct loop l;
+		const char *severity; /* NULL = no finding */
+		bool told;            /* in the limits */
+	} cases[] = {
+		{ { STOPPED, 8, 40, true, false, false, false }, "medium", false },
+		{ { NO_CPU, 8, 40, true, false, false, false }, "medium", false },
+		{ { STOPPED, 8, 150, true, false, false, false }, "high", false },
+		{ { NO_CPU, 8, 40, false, false, true, false }, "medium", false }, /* its stacks show that it trains */
+		{ { NO_CPU, 8, 40, true, false, false, true }, "medium", false }, /* of one master */
+		{ { STOPPED, 8, 40, false, false, false, false }, NULL, true },    /* nothing shows it */
+		{ { NO_CPU, 8, 40, false, false, false, false }, NULL, true },
+		{ { STOPPED, 4, 80, true, false, false, false }, NULL, true },     /* too few to be graded */
+		{ { NO_CPU, 8, 15, true, false, false, false }, NULL, true },      /* too little */
+		{ { STOPPED, 8, 2, true, false, false, false }, NULL, false },
+		{ { NO_CPU, 8, 2, true, false, false, false }, NULL, false },
+		{ { NO_CPU, 8, 40, true, true, false, false }, NULL, false }, /* a thread of its own had it */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		const struct loop *l = &cases[i].l;
+		struct outcome o = explained(l);
+		const struct lg_finding *f = find(o.v, l->how == STOPPED ? "host.stopped" : "host.cpu_contention");
+
+		assert_int_equal(o.v->n_steps, 0);
+		assert_int_equal(f != NULL, cases[i].severity != NULL);
+		assert_int_equal(has_limit(o.v, "proven, but no steps were seen that it made late"), cases[i].told);
+		if (f) {
+			assert_string_equal(f->severity, cases[i].severity);
+			assert_int_equal(f->culprit.pid, OTHER);
+			assert_int_equal(f->victims[0].pid, LOOP);
+			assert_true(fabs(f->lost_ms - (double)l->n * (double)l->ms) < 0.01);
+			assert_true(fabs(f->lost_share - f->lost_ms / LENGTH) < 0.001);
+			assert_non_null(strstr(f->against[0].text, "the price is the time that the thread stood still"));
+		}
+		done(&o);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_held_it_up_is_priced_in_the_time_that_was_seen),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -256,6 +256,8 @@ void lg_follow(struct lg_case *c, lg_thr thr, int64_t a, int64_t b, int hops, st
 /* ---- quota.c ---- */
 /* Did a cgroup of the job have no quota left at some time near [a, b)? */
 bool lg_quota_used_up(struct lg_case *c, int64_t a, int64_t b);
+/* Would this recording tell of used-up quotas? Only laggard's own do. */
+bool lg_quota_is_told(struct lg_case *c);
 /* "/slice/job: 2.5 CPUs"; NULL = not told. */
 const char *lg_quota_text(struct lg_case *c);
 

@@ -327,6 +327,27 @@ static bool is_logging(const char *name)
 					 strstr(name, "flush") || strstr(name, "Writer"));
 }
 
+/* Nothing told of a quota: that the thread was left out beside an idle CPU is all. */
+static bool is_guess(const struct lg_cause_sum *s)
+{
+	return s->end == LG_END_QUOTA && s->by_proof[LG_PROOF_NONE] * 2 > s->lost;
+}
+
+static void doubt_quota(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
+{
+	if (is_guess(s)) {
+		f->severity = lg_severity_of_few(f->lost_share);
+		lg_evidence_against(c, f, "no quota was seen, only that it was ready while its CPU was idle: that "
+				    "nr_throttled in the cgroup's cpu.stat grows would prove it");
+	} else if (s->end == LG_END_CPU && s->left_out * 4 >= s->lost) {
+		f->severity = lg_severity_of_few(f->lost_share);
+		f->confidence *= 0.5;
+		lg_evidence_against(c, f, "it was ready beside an idle CPU as well, for %.0f ms: a used-up CPU quota "
+				    "(nr_throttled in the cgroup's cpu.stat grows) would explain both",
+				    (double)s->left_out / 1e6);
+	}
+}
+
 static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
 		     const struct lg_io_story *io)
 {
@@ -387,9 +408,11 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 	case LG_END_QUOTA: {
 		const char *quota = lg_quota_text(c);
 
-		f->title = lg_arena_printf(a, "%s had used up the CPU quota of the cgroup (%s) and had to wait "
-					      "beside idle CPUs%s", ranks, quota ? quota : "size unknown",
-					   every);
+		f->title = is_guess(s) ? lg_arena_printf(a, "%s had to wait beside idle CPUs%s: its cgroup's CPU quota was "
+							    "used up, probably", ranks, every)
+				       : lg_arena_printf(a, "%s had used up the CPU quota of the cgroup (%s) and had to "
+							    "wait beside idle CPUs%s", ranks,
+							 quota ? quota : "size unknown", every);
 		break;
 	}
 	case LG_END_RECLAIM:
@@ -520,6 +543,7 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 		lg_evidence_against(c, f, "nothing but these processes was recorded: others may have had the other "
 				    "CPUs; record the whole machine (-a)");
 	}
+	doubt_quota(c, f, s);
 	doubt_job(c, f, s, y->ref);
 	if (lg_loss_share(c) > 0)
 		lg_evidence_against(c, f, "%.1f %% of the events were lost: more may be hidden there",
@@ -581,6 +605,7 @@ void lg_finding_of_waits(struct lg_case *c, const struct lg_rank *r, const struc
 					samples);
 		lg_evidence_against(c, f, "no steps were seen: the price is the time that the thread stood still, "
 				    "of all that was seen of it");
+		doubt_quota(c, f, s);
 	}
 	moments(c, f, s);
 	keep_moments(c, f, s);

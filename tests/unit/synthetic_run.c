@@ -385,7 +385,7 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 		counter(&m, "io.written", m.thr[0], ts, p->own_bytes);
 		counter(&m, "io.written", m.culprit, ts, p->other_bytes);
 	}
-	if (p->stall == STALL_QUOTA) {
+	if (p->stall == STALL_QUOTA && p->throttled_ns >= 0) {
 		lg_trk k = lg_track_get(m.b, &(struct lg_track_row){
 			.kind = LG_TRACK_COUNTER, .name = lg_intern(m.b, "cgroup.throttled /job"), .index = -1 });
 

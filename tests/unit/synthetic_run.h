@@ -46,7 +46,7 @@ struct run_plan {
 	bool strangers;        /* the ranks are jobs of their own: no numbers, no collectives */
 	bool two_launchers;    /* two jobs of two ranks each: ranks 0 and 1 twice */
 	bool of_job;           /* the culprit is a process of the job's */
-	double throttled_ns;   /* STALL_QUOTA: what the cgroup's counter grows by in a second */
+	double throttled_ns;   /* STALL_QUOTA: what the cgroup's counter grows by in a second; -1 = none */
 	double steal;          /* of the ranks' CPUs, all the time */
 	double own_bytes, other_bytes; /* STALL_SYNC, _READ: of the job and of the culprit, a second */
 	double disk_bytes, disk_busy;  /* what the disk moved; the share of the time that it was busy */

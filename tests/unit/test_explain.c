@@ -163,17 +163,24 @@ static void polled_states_give_no_steps(void **state)
 static void a_used_up_quota_is_told_from_mere_latency(void **state)
 {
 	(void)state;
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 4; i++) {
 		struct run_plan p = stalls(STALL_QUOTA, 500);
 		struct outcome o;
 		const struct lg_finding *f;
 
-		p.throttled_ns = i ? 0 : 90e6;
+		p.throttled_ns = i > 1 ? -1 : i ? 0 : 90e6;
+		p.tier = i == 1 ? "bpf" : NULL;
+		if (i == 3) /* no longer than it takes to be moved to an idle CPU */
+			p.stall_ns = 4 * MS;
 		o = explain(&p);
 		f = find(o.v, "host.cpu_throttled");
-		assert_int_equal(f != NULL, !i);
+		assert_int_equal(f != NULL, i == 0 || i == 2);
 		assert_int_equal(loud(o.v), !i);
-		if (f) {
+		if (f && i) { /* as of perf, which tells of no quota */
+			assert_string_equal(f->severity, "low");
+			assert_non_null(strstr(f->title, "probably"));
+			assert_non_null(strstr(f->against[0].text, "nr_throttled"));
+		} else if (f) {
 			assert_non_null(strstr(f->title, "/job: 2.5 CPUs"));
 			assert_true(f->excess_share > 0.9);
 		}

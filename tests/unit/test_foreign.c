@@ -357,6 +357,30 @@ static void on_a_full_machine_the_only_one_is_named(void **state)
 	done(&o);
 }
 
+/* Out of CPU quota for 40 ms of each 100 ms: what little others have of its CPU then took nothing from it.
+ * While they have it for most of that time, nothing is told of a quota. */
+static void a_used_up_quota_is_not_laid_to_who_had_the_cpu(void **state)
+{
+	(void)state;
+	for (int taken = 0; taken < 3; taken++) {
+		start(2);
+		if (taken == 2) /* perf record -p: nobody else was seen */
+			lg_meta_set(b, 0, "record.scope", "processes");
+		for (int at = 0; at < LENGTH; at += 100) {
+			runs(VICTIM, VICTIM, 0, at, at + 60);
+			if (taken < 2)
+				runs(SUSPECT + at / 100 % 3, SUSPECT + at / 100 % 3, 0, at + 60,
+				     at + (taken ? 98 : 73));
+			runs(100, 100, 1, at, at + 30);
+		}
+		assert_null(accused());
+		assert_int_equal(has_limit(o.v, "nr_throttled in the cgroup's cpu.stat"), !taken);
+		assert_int_equal(has_limit(o.v, "others had the CPU of"), taken == 1);
+		assert_int_equal(has_limit(o.v, "not in a recording of single programs"), taken == 2);
+		done(&o);
+	}
+}
+
 /* Whose stalls they are nobody said: a busy server is held up as well. */
 static void what_may_be_no_training_is_low(void **state)
 {
@@ -447,6 +471,7 @@ int main(void)
 		cmocka_unit_test(a_hog_beside_a_spinner_is_named),
 		cmocka_unit_test(a_turn_on_another_rank_s_cpu_is_no_stall),
 		cmocka_unit_test(on_a_full_machine_the_only_one_is_named),
+		cmocka_unit_test(a_used_up_quota_is_not_laid_to_who_had_the_cpu),
 		cmocka_unit_test(what_may_be_no_training_is_low),
 		cmocka_unit_test(equal_ones_that_stand_still_together_are_ranks),
 	};

@@ -6,7 +6,7 @@
 
 enum { LOOP = 900, OTHER = 4711, LENGTH = 8000 };
 
-enum held_up { STOPPED, NO_CPU };
+enum held_up { STOPPED, NO_CPU, LEFT_OUT /* of a used-up quota: mostly nobody has the CPU */ };
 
 struct loop {
 	enum held_up how;
@@ -60,7 +60,7 @@ static struct outcome explained(const struct loop *l)
 			row.end = end + MS;
 			lg_process_write(b, lg_thread_process(b, other), &row);
 		}
-		add_state(b, other, ts, end, l->how == STOPPED
+		add_state(b, other, ts, l->how == LEFT_OUT && i % 4 ? ts + 2 * MS : end, l->how == STOPPED
 			  ? (struct lg_state_row){ .kind = LG_BLOCKED, .reason = LG_WHY_SLEEP, .cpu = -1 }
 			  : (struct lg_state_row){ .kind = LG_RUNNING });
 		from = end;
@@ -112,10 +112,27 @@ static void what_held_it_up_is_priced_in_the_time_that_was_seen(void **state)
 	}
 }
 
+/* Of the waits beside an idle CPU nobody else is the cause, and of the others perhaps not. */
+static void who_has_the_cpu_of_one_without_quota_is_doubted(void **state)
+{
+	const struct loop l = { LEFT_OUT, 8, 40, true, false, false, false };
+	struct outcome o = explained(&l);
+	const struct lg_finding *quota = find(o.v, "host.cpu_throttled"), *cpu = find(o.v, "host.cpu_contention");
+
+	(void)state;
+	assert_non_null(quota);
+	assert_string_equal(quota->severity, "low");
+	assert_true(fabs(quota->lost_ms - 240) < 0.01);
+	assert_non_null(strstr(quota->title, "probably"));
+	assert_true(!cpu || !strcmp(cpu->severity, "low"));
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_held_it_up_is_priced_in_the_time_that_was_seen),
+		cmocka_unit_test(who_has_the_cpu_of_one_without_quota_is_doubted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,9 +89,11 @@ int lg_find_bursts(const struct lg_seen *seen, int64_t period, struct lg_stretch
 size_t lg_first_sample(const struct lg_sample_tab *s, int64_t ts);
 /* The CPU that thr ran on when it was seen last before ts; -1 = not seen. */
 int32_t lg_cpu_before(const struct lg_case *c, lg_thr thr, int64_t ts);
-/* A limit: the longer stalls of r, for which nobody was named (stalls.c). */
+/* A limit: the longer stalls of r, for which nobody was named (stalls.c). *ret_idle: the share of them in
+ * which nobody had its CPU, by samples; NAN = not told. */
 int lg_say_stalls(struct lg_case *c, const struct lg_rank *r, const struct lg_stretches *gaps,
-		  struct lg_stretch life, int64_t period) LG_MUST_CHECK;
+		  struct lg_stretch life, int64_t period, double *ret_idle) LG_MUST_CHECK;
+#define LG_MOSTLY_IDLE 0.5 /* of that share: then it did not wait for want of a CPU */
 /* Keep those that are long enough to be judged; the time that they take. */
 int64_t lg_keep_long(struct lg_stretches *b, int64_t period);
 /* Bursts with less between them than the longer one lasts are one occasion. Their number. */

@@ -15,6 +15,7 @@
 enum {
 	MAX_HOPS = 8,
 	WAKE_LATENCY_NS = 200000, /* runnable beside an idle CPU: ordinary below this */
+	LEFT_OUT_NS = 5000000,    /* and no chance above this: some ticks of the load balancer */
 };
 
 void lg_piece_add(struct lg_case *c, struct lg_pieces *p, const struct lg_piece *piece)
@@ -89,8 +90,8 @@ static void follow_running(struct lg_case *c, lg_thr thr, uint32_t row, int64_t 
 }
 
 /* Ready, and nobody has the CPU. */
-static void beside_idle_cpu(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a, int64_t b, int hops,
-			    struct lg_pieces *out)
+static void beside_idle_cpu(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a, int64_t b, bool left_out,
+			    int hops, struct lg_pieces *out)
 {
 	bool quota;
 
@@ -99,8 +100,39 @@ static void beside_idle_cpu(struct lg_case *c, lg_thr thr, uint32_t row, int64_t
 		return;
 	}
 	quota = lg_quota_used_up(c, a, b);
-	add(c, out, thr, a, b, LG_PART_RUNNABLE, quota ? LG_END_QUOTA : LG_END_UNKNOWN, 0,
-	    quota ? LG_PROOF_OWNER : LG_PROOF_NONE, row, quota ? hops + 1 : hops);
+	add(c, out, thr, a, b, LG_PART_RUNNABLE, quota || left_out ? LG_END_QUOTA : LG_END_UNKNOWN, 0,
+	    quota ? LG_PROOF_OWNER : LG_PROOF_NONE, row, quota || left_out ? hops + 1 : hops);
+}
+
+/* For how long of the row nobody ran on that CPU. */
+static int64_t idle_during(const struct lg_case *c, lg_thr thr, uint32_t row, int32_t cpu)
+{
+	const struct lg_state_tab *s = &c->t->state;
+	int64_t a = s->ts[row], b = lg_row_end(c->t, a, s->dur[row]), idle = b - a;
+	uint32_t end, p = lg_index_cpu_from(c->idx, thr, cpu, a, &end);
+
+	for (; p < end; p++) {
+		uint32_t run = c->idx->cpu[p];
+		int64_t to = lg_row_end(c->t, s->ts[run], s->dur[run]);
+
+		if (s->ts[run] >= b)
+			break;
+		idle -= (to < b ? to : b) - (s->ts[run] > a ? s->ts[run] : a);
+	}
+	return idle;
+}
+
+/*
+ * It lost its CPU although it could go on, and was left out although that CPU fell idle: it was in no queue.
+ * A cgroup without quota is taken out of them, and who has the CPU meanwhile takes nothing from it.
+ */
+static bool is_left_out(struct lg_case *c, lg_thr thr, uint32_t row, int32_t cpu)
+{
+	const struct lg_state_tab *s = &c->t->state;
+
+	return cpu >= 0 && s->reason[row] == LG_WHY_PREEMPTED && !(s->flags[row] & LG_STATE_EDGE) &&
+	       s->dur[row] >= LEFT_OUT_NS && !lg_quota_is_told(c) &&
+	       idle_during(c, thr, row, cpu) >= LEFT_OUT_NS;
 }
 
 /* Runnable: whoever ran on the CPU that thr was queued for. */
@@ -117,6 +149,10 @@ static void follow_runnable(struct lg_case *c, lg_thr thr, uint32_t row, int64_t
 
 		cpu = next == LG_NO_ROW ? -1 : s->cpu[next];
 	}
+	if (is_left_out(c, thr, row, cpu)) {
+		beside_idle_cpu(c, thr, row, a, b, true, hops, out);
+		return;
+	}
 	p = lg_index_cpu_from(c->idx, thr, cpu, a, &end);
 	for (; a < b && p < end; p++) {
 		uint32_t run = c->idx->cpu[p];
@@ -130,12 +166,12 @@ static void follow_runnable(struct lg_case *c, lg_thr thr, uint32_t row, int64_t
 		if (s->thr[run] == thr || c->t->thread.flags[s->thr[run]] & LG_THREAD_IDLE ||
 		    to <= from)
 			continue;
-		beside_idle_cpu(c, thr, row, a, from, hops, out);
+		beside_idle_cpu(c, thr, row, a, from, false, hops, out);
 		add(c, out, thr, from, to, LG_PART_RUNNABLE, LG_END_CPU, s->thr[run],
 		    LG_PROOF_SCHED, row, hops + 1);
 		a = to;
 	}
-	beside_idle_cpu(c, thr, row, a, b, hops, out);
+	beside_idle_cpu(c, thr, row, a, b, false, hops, out);
 }
 
 /* Who sent the signal that stopped thr: the recorder leaves `signal` marks with the sender. */

@@ -780,16 +780,19 @@ static double worth_telling(const struct lg_case *c, const struct victim *v, con
 static int tell_nobody(struct lg_case *c, const struct victim *v, const struct candidate *k, size_t n)
 {
 	size_t at = 0, busiest = 0;
+	double idle;
+	int rc;
 
 	for (size_t i = 0; i < n; i++)
 		busiest = n_samples(c, v[i].rank) > busiest ? n_samples(c, v[i].rank) : busiest;
 	for (size_t i = 1; i < n; i++)
 		if (worth_telling(c, &v[i], &k[i], busiest) > worth_telling(c, &v[at], &k[at], busiest))
 			at = i;
-	if (k[at].clouded)
-		abstain(c, v[at].rank);
 	lg_say_candidates(c, v[at].rank->thr, "the busiest of those that stood still");
-	return lg_say_stalls(c, v[at].rank, &v[at].gaps, v[at].life, v[at].period);
+	rc = lg_say_stalls(c, v[at].rank, &v[at].gaps, v[at].life, v[at].period, &idle);
+	if (k[at].clouded && !(idle >= LG_MOSTLY_IDLE))
+		abstain(c, v[at].rank);
+	return rc;
 }
 
 /* The victim whose stalls are explained for the longest time; one that only has what the others leave is the

@@ -11,6 +11,7 @@
 
 #include "analyse/case.h"
 #include "base/alloc.h"
+#include "store/merge.h"
 
 #define ROW_COVERS_NS INT64_C(1500000000) /* a second, and a late drain */
 #define WRITTEN_AGAIN_NS INT64_C(5000000000)
@@ -77,6 +78,11 @@ bool lg_quota_used_up(struct lg_case *c, int64_t a, int64_t b)
 			return true;
 	}
 	return false;
+}
+
+bool lg_quota_is_told(struct lg_case *c)
+{
+	return *lg_meta_get(c->t, "record.tier") || (find_rows(c) && c->n_quota_rows);
 }
 
 const char *lg_quota_text(struct lg_case *c)

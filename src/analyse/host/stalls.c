@@ -7,10 +7,12 @@
  */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "analyse/host/bursts.h"
 #include "analyse/host/culprit.h"
 #include "base/alloc.h"
+#include "store/merge.h"
 
 #define TOLD_SHARE 0.05 /* of its life */
 enum { OTHERS = 2 };     /* who had its CPU, by name */
@@ -37,7 +39,7 @@ static int find_long(const struct lg_stretches *gaps, struct lg_stretches *out, 
 
 /* What its CPU did, by samples: idle, or somebody's. */
 static const char *cpu_text(struct lg_case *c, const struct lg_rank *r, const struct lg_stretches *stalls,
-			    int64_t period, int64_t all)
+			    int64_t period, int64_t all, double *ret_idle)
 {
 	const struct lg_sample_tab *s = &c->t->sample;
 	size_t *n = lg_calloc(c->t->process.n, sizeof *n), busy = 0;
@@ -46,6 +48,10 @@ static const char *cpu_text(struct lg_case *c, const struct lg_rank *r, const st
 	if (!n) {
 		c->failed = LG_E_NOMEM;
 		return "";
+	}
+	if (!strcmp(lg_meta_get(c->t, "record.scope"), "processes")) {
+		lg_free(n);
+		return "what its CPU did meanwhile is not in a recording of single programs; perf record -a has it";
 	}
 	for (size_t i = 0; i < stalls->n; i++) {
 		int32_t cpu = lg_cpu_before(c, r->thr, stalls->v[i].ts);
@@ -57,8 +63,8 @@ static const char *cpu_text(struct lg_case *c, const struct lg_rank *r, const st
 				busy++;
 			}
 	}
-	text = lg_arena_printf(&c->v->arena, "its CPU was idle for %.0f %% of that",
-			       100 * fmax(0, 1 - (double)busy * (double)period / (double)all));
+	*ret_idle = fmax(0, 1 - (double)busy * (double)period / (double)all);
+	text = lg_arena_printf(&c->v->arena, "its CPU was idle for %.0f %% of that", 100 * *ret_idle);
 	if ((double)n[r->prc] * (double)period >= TOLD_SHARE * (double)all)
 		text = lg_arena_printf(&c->v->arena, "%s, its own other threads had it for %.0f %%", text,
 				       100 * fmin(1, (double)n[r->prc] * (double)period / (double)all));
@@ -116,7 +122,7 @@ static const char *state_text(struct lg_case *c, const struct lg_rank *r, const 
 			       100 * (double)ready / (double)all);
 }
 
-static const char *every_text(struct lg_case *c, const struct lg_stretches *stalls)
+static const char *every_text(struct lg_case *c, const struct lg_stretches *stalls, double *ret_period_s)
 {
 	struct lg_burst *b = lg_calloc(stalls->n, sizeof *b);
 	struct lg_rhythm rhythm;
@@ -130,29 +136,44 @@ static const char *every_text(struct lg_case *c, const struct lg_stretches *stal
 					  stalls->v[i].end - stalls->v[i].ts };
 	rhythm = lg_rhythm_of(b, stalls->n, 0);
 	lg_free(b);
+	*ret_period_s = rhythm.period_s;
 	return isnan(rhythm.period_s) ? ""
 	       : lg_arena_printf(&c->v->arena, ", every %.2f s (chance: p = %.2g)", rhythm.period_s, rhythm.p);
 }
 
+/* Where nobody has the CPU in stalls that come as often as the kernel refills quotas (sched_cfs_period_us and
+ * cpu.max, 100 ms unless told otherwise), a used-up one is likely. */
+static const char *quota_text(double idle, double period_s)
+{
+	bool likely = idle >= LG_MOSTLY_IDLE && period_s >= 0.095 && period_s <= 0.105;
+
+	return likely ? "; a used-up CPU quota of its cgroup looks like that, as quotas are refilled every 0.1 s by "
+			"default: see whether nr_throttled in the cgroup's cpu.stat grows" : "";
+}
+
 int lg_say_stalls(struct lg_case *c, const struct lg_rank *r, const struct lg_stretches *gaps,
-		  struct lg_stretch life, int64_t period)
+		  struct lg_stretch life, int64_t period, double *ret_idle)
 {
 	struct lg_stretches stalls = { 0 };
-	const char *by_states;
+	const char *by_states, *every, *meanwhile;
+	double period_s = NAN;
 	int64_t least, all = 0;
 	int rc = find_long(gaps, &stalls, &least);
 
+	*ret_idle = NAN;
 	for (size_t i = 0; i < stalls.n; i++)
 		all += stalls.v[i].end - stalls.v[i].ts;
 	if (!rc && (double)all >= TOLD_SHARE * (double)(life.end - life.ts)) {
 		by_states = c->has_states ? state_text(c, r, &stalls, all) : NULL;
+		every = every_text(c, &stalls, &period_s);
+		meanwhile = by_states ? by_states : cpu_text(c, r, &stalls, period, all, ret_idle);
 		lg_limit(c, lg_arena_printf(&c->v->arena,
 					    "stalls without a proven cause: %s stood still %zu time%s for %.3g ms or "
-					    "longer, %.2f s of %.1f s in all%s: %s; waiting as usual (for data, for other "
+					    "longer, %.2f s of %.1f s in all%s: %s%s; waiting as usual (for data, for other "
 					    "ranks) looks the same%s", lg_thread_text(c, r->thr), stalls.n,
 					    stalls.n == 1 ? "" : "s", (double)least / 1e6, (double)all / 1e9,
-					    (double)(life.end - life.ts) / 1e9, every_text(c, &stalls),
-					    by_states ? by_states : cpu_text(c, r, &stalls, period, all),
+					    (double)(life.end - life.ts) / 1e9, every, meanwhile,
+					    quota_text(*ret_idle, period_s),
 					    by_states ? "; steps that are marked tell them apart"
 						      : "; scheduler states tell them apart: record with -e "
 							"sched:sched_switch as well, or with laggard record"));

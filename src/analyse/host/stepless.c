@@ -30,7 +30,8 @@ static bool is_proven(struct lg_case *c, const struct lg_rank *r, const struct l
 		return p->thr && p->proof >= LG_PROOF_OWNER;
 	case LG_END_CPU:
 		return p->thr && c->t->process.role[c->t->thread.prc[p->thr]] != LG_ROLE_RECORDER;
-	case LG_END_STOP: /* that it was is sure; by whom, its proof says */
+	case LG_END_QUOTA: /* that it was left out is sure; why is not */
+	case LG_END_STOP:  /* that it was is sure; by whom, its proof says */
 		return true;
 	default:
 		return false;
@@ -119,6 +120,8 @@ static const char *fact(struct lg_case *c, const struct lg_cause_sum *s)
 				       name);
 	case LG_END_CPU:
 		return lg_arena_printf(&c->v->arena, "was ready for a CPU that %s had", name);
+	case LG_END_QUOTA:
+		return "was ready beside an idle CPU, as with a used-up CPU quota (nr_throttled in the cgroup's cpu.stat grows)";
 	default:
 		return lg_arena_printf(&c->v->arena, "was stopped by %s", name);
 	}
@@ -192,8 +195,9 @@ static int find_causes(struct lg_case *c, const struct lg_rank *r, const struct 
 	return rc;
 }
 
+/* left_out: of all ranks, which share their cgroups as a rule. */
 static int judge_pieces(struct lg_case *c, const struct lg_rank *r, const struct lg_pieces *all, int64_t wall,
-			bool *ret_found)
+			int64_t left_out, bool *ret_found)
 {
 	const struct lg_piece **v = lg_calloc(all->n, sizeof *v);
 	bool likely = lg_is_likely_job(c, r->prc);
@@ -208,6 +212,7 @@ static int judge_pieces(struct lg_case *c, const struct lg_rank *r, const struct
 			if (is_proven(c, r, &all->v[i]) && cause_key(c, &all->v[i]) == causes.v[k].key)
 				v[n++] = &all->v[i];
 		rc = add_up(c, r, v, n, &s);
+		s.left_out = left_out;
 		if (!rc)
 			tell(c, r, &s, wall, likely, ret_found);
 	}
@@ -217,26 +222,40 @@ static int judge_pieces(struct lg_case *c, const struct lg_rank *r, const struct
 	return rc;
 }
 
-int lg_judge_stepless(struct lg_case *c, bool *ret_found)
+/* What the rank's main thread waited for, all the time that it was seen. */
+static int64_t follow(struct lg_case *c, const struct lg_rank *r, struct lg_pieces *out)
 {
 	const struct lg_state_tab *t = &c->t->state;
-	int rc = 0;
+	int64_t from, to;
+	uint32_t last;
+
+	if (!r->n_states || lg_is_polled(c))
+		return 0;
+	last = r->states[r->n_states - 1];
+	from = t->ts[r->states[0]];
+	to = lg_row_end(c->t, t->ts[last], t->dur[last]);
+	lg_follow(c, r->thr, from, to, 0, out);
+	return to - from;
+}
+
+int lg_judge_stepless(struct lg_case *c, bool *ret_found)
+{
+	struct lg_pieces *of = lg_calloc(c->n_ranks, sizeof *of);
+	int64_t *wall = lg_calloc(c->n_ranks, sizeof *wall), left_out = 0;
+	int rc = of && wall ? 0 : LG_E_NOMEM;
 
 	*ret_found = false;
 	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
-		const struct lg_rank *r = &c->ranks[i];
-		struct lg_pieces all = { 0 };
-		int64_t from, to;
-		uint32_t last;
-
-		if (!r->n_states || lg_is_polled(c))
-			continue;
-		last = r->states[r->n_states - 1];
-		from = t->ts[r->states[0]];
-		to = lg_row_end(c->t, t->ts[last], t->dur[last]);
-		lg_follow(c, r->thr, from, to, 0, &all);
-		rc = c->failed ? c->failed : judge_pieces(c, r, &all, to - from, ret_found);
-		lg_free(all.v);
+		wall[i] = follow(c, &c->ranks[i], &of[i]);
+		for (size_t k = 0; k < of[i].n; k++)
+			left_out += of[i].v[k].end == LG_END_QUOTA ? of[i].v[k].dur : 0;
+		rc = c->failed;
 	}
+	for (size_t i = 0; !rc && i < c->n_ranks; i++)
+		rc = of[i].n ? judge_pieces(c, &c->ranks[i], &of[i], wall[i], left_out, ret_found) : 0;
+	for (size_t i = 0; of && i < c->n_ranks; i++)
+		lg_free(of[i].v);
+	lg_free(of);
+	lg_free(wall);
 	return rc ? rc : c->failed;
 }

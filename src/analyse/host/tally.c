@@ -308,7 +308,7 @@ static int64_t median_step(const struct lg_case *c, uint32_t ref)
 static int find_causes(struct lg_case *c, struct lg_tally *y)
 {
 	struct building b = { 0 };
-	int64_t step_ns = median_step(c, y->ref);
+	int64_t step_ns = median_step(c, y->ref), left_out = 0;
 	int rc;
 
 	b.of_piece = lg_calloc(y->n_path, sizeof *b.of_piece);
@@ -322,6 +322,8 @@ static int find_causes(struct lg_case *c, struct lg_tally *y)
 		if (!b.v[i].pieces)
 			rc = LG_E_NOMEM;
 	}
+	for (size_t i = 0; i < y->n_path; i++)
+		left_out += y->path[i].end == LG_END_QUOTA ? y->path[i].dur : 0;
 	for (size_t i = 0; !rc && i < y->n_path; i++)
 		if (b.of_piece[i]) {
 			struct lg_cause_sum *s = &b.v[b.of_piece[i] - 1];
@@ -329,6 +331,7 @@ static int find_causes(struct lg_case *c, struct lg_tally *y)
 			s->pieces[s->n_pieces++] = &y->path[i];
 		}
 	for (size_t i = 0; !rc && i < b.n; i++) {
+		b.v[i].left_out = left_out;
 		rc = find_events(c, &b.v[i], step_ns);
 		if (!rc)
 			rc = find_majorities(c, &b.v[i]);

@@ -15,6 +15,7 @@ struct lg_cause_sum {
 	lg_thr thr;          /* its thread with most of the time */
 	lg_thr victim;       /* thread hit longest */
 	lg_str lock;
+	int64_t left_out;    /* ns: its victims were ready beside an idle CPU, by LG_END_QUOTA */
 	bool own_job;        /* culprit belongs to the same job */
 	int64_t lost;        /* ns on the critical path */
 	int64_t slow_lost;   /* of it inside slow steps */

@@ -538,11 +538,8 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	if (!steady && excess < 0.5)
 		lg_evidence_against(c, f, "%.0f %% of the excess of slow steps has other causes",
 			(1 - excess) * 100);
-	if (id == oversubscribed && !strcmp(lg_meta_get(c->t, "record.scope"), "processes")) {
-		f->severity = lg_severity_of_few(share);
-		lg_evidence_against(c, f, "nothing but these processes was recorded: others may have had the other "
-				    "CPUs; record the whole machine (-a)");
-	}
+	if (id == oversubscribed)
+		lg_doubt_oversubscribed(c, f, s);
 	doubt_quota(c, f, s);
 	doubt_job(c, f, s, y->ref);
 	if (lg_loss_share(c) > 0)

@@ -172,6 +172,11 @@ static void stall(struct maker *m, int r)
 	case STALL_CPU:
 		state(m, m->thr[r], a, ns, LG_RUNNABLE, LG_WHY_PREEMPTED, m->p->cpu_untold ? -1 : r, 0, 0);
 		state(m, m->culprit, a, ns, LG_RUNNING, 0, r, 0, 0);
+		if (m->p->crowded)
+			for (int cpu = 0; cpu < 8; cpu++)
+				if (cpu != r)
+					state(m, lg_thread_get(m->b, 7000 + cpu, 7000 + cpu), a, ns,
+					      LG_RUNNING, 0, cpu, 0, 0);
 		/* What came back from an interrupt, on top of a library without symbols. */
 		for (int64_t ts = a; ts < a + ns; ts += 1000000)
 			lg_add_sample(m->b, &(struct lg_sample_row){ .ts = ts, .thr = m->culprit, .cpu = r,

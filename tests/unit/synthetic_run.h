@@ -50,6 +50,7 @@ struct run_plan {
 	double steal;          /* of the ranks' CPUs, all the time */
 	double own_bytes, other_bytes; /* STALL_SYNC, _READ: of the job and of the culprit, a second */
 	double disk_bytes, disk_busy;  /* what the disk moved; the share of the time that it was busy */
+	bool crowded;          /* STALL_CPU: strangers have all other CPUs meanwhile */
 	bool cpu_untold;       /* STALL_CPU: not for which CPU it was ready */
 	bool asleep;           /* STALL_SOCKET: the culprit slept instead of computing */
 	bool innocent;         /* samples_only: the culprit is as busy, but at other times */

@@ -66,6 +66,8 @@ const struct lg_piece *lg_longest_piece(const struct lg_cause_sum *s);
 double lg_loss_share(const struct lg_case *c);
 int lg_find_causes(struct lg_case *c, const struct lg_tally *y, struct lg_error *err) LG_MUST_CHECK;
 
+/* Own threads push each other aside where strangers have the other CPUs: that is doubted (others.c). */
+void lg_doubt_oversubscribed(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s);
 /* Waits of r, which has no steps: what they cost is not known. wall: ns that were seen of it. */
 void lg_finding_of_waits(struct lg_case *c, const struct lg_rank *r, const struct lg_cause_sum *s,
 			 int64_t wall);

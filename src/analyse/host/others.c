@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * others.c - the job's threads push each other aside: because the job has more of them than there are CPUs, or
+ * because strangers have the rest?
+ */
+#include <string.h>
+
+#include "analyse/host/culprit.h"
+#include "analyse/host/tally.h"
+#include "analyse/severity.h"
+#include "base/alloc.h"
+#include "store/merge.h"
+
+enum { PIECES_MAX = 1000 }; /* looked at */
+#define MOST 0.5            /* of the other CPUs' time */
+
+/* Of the busiest that were taken for ranks only equal ones are of one job, with what they started. */
+static bool is_stranger(struct lg_case *c, lg_prc p, lg_prc of)
+{
+	uint32_t r = c->rank_of_prc[of];
+
+	if (!r || !c->ranks[r - 1].inferred || c->ranks[r - 1].rank >= 0)
+		return !lg_in_job(c, p);
+	return p != of && !lg_is_worker(c, p) && !lg_are_of_one_job(c, p, of) && !lg_descends(c, p, of);
+}
+
+/* Time of [a, b) that strangers had on the CPU; ns: by process, added to. */
+static int64_t strangers_on(struct lg_case *c, lg_thr of, int32_t cpu, int64_t a, int64_t b, int64_t *ns)
+{
+	const struct lg_state_tab *s = &c->t->state;
+	uint32_t end, p = lg_index_cpu_from(c->idx, of, cpu, a, &end);
+	int64_t sum = 0;
+
+	for (; p < end; p++) {
+		uint32_t run = c->idx->cpu[p];
+		lg_prc prc = c->t->thread.prc[s->thr[run]];
+		int64_t from = s->ts[run] > a ? s->ts[run] : a;
+		int64_t to = lg_row_end(c->t, s->ts[run], s->dur[run]);
+
+		if (s->ts[run] >= b)
+			break;
+		to = to < b ? to : b;
+		if (to <= from || !is_stranger(c, prc, c->t->thread.prc[of]))
+			continue;
+		ns[prc] += to - from;
+		sum += to - from;
+	}
+	return sum;
+}
+
+void lg_doubt_oversubscribed(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
+{
+	const struct lg_state_tab *t = &c->t->state;
+	size_t stride = s->n_pieces / PIECES_MAX + 1, cpus = c->idx->n_cpu;
+	int64_t *ns, waited = 0, taken = 0;
+	lg_prc most = 0;
+
+	if (!strcmp(lg_meta_get(c->t, "record.scope"), "processes")) {
+		f->severity = lg_severity_of_few(f->lost_share);
+		lg_evidence_against(c, f, "nothing but these processes was recorded: others may have had the other "
+				    "CPUs; record the whole machine (-a)");
+		return;
+	}
+	ns = lg_calloc(c->t->process.n, sizeof *ns);
+	if (!ns)
+		c->failed = LG_E_NOMEM;
+	for (size_t i = 0; ns && i < s->n_pieces; i += stride) {
+		const struct lg_piece *p = s->pieces[i];
+		uint32_t row = lg_index_state_at(c->idx, p->thr, p->ts);
+
+		for (uint32_t k = 0; row != LG_NO_ROW && k < cpus; k++)
+			if ((int32_t)k != t->cpu[row])
+				taken += strangers_on(c, p->of, (int32_t)k, p->ts, p->ts + p->dur, ns);
+		waited += p->dur;
+	}
+	for (lg_prc i = 1; ns && i < c->t->process.n; i++)
+		most = ns[i] > ns[most] ? i : most;
+	if (cpus > 1 && waited > 0 && (double)taken >= MOST * (double)waited * (double)(cpus - 1)) {
+		f->severity = lg_severity_of_few(f->lost_share);
+		f->confidence *= 0.5;
+		lg_evidence_against(c, f, "strangers had the other CPUs for %.0f %% of that time, most of it %s: without "
+				    "them the job might have had enough",
+				    100 * (double)taken / ((double)waited * (double)(cpus - 1)),
+				    lg_thread_text(c, c->idx->main_of[most]));
+	}
+	lg_free(ns);
+}

@@ -18,6 +18,9 @@
 #include "analyse/severity.h"
 #include "diff/causes.h"
 
+/* Rules tell of no cause that takes less of a step than one to three hundredths. */
+#define UNTOLD_MAX 0.03
+
 enum { FINDINGS_MAX = 64, EVIDENCE_MAX = 12, SHARES_MAX = 64 };
 
 struct lg_finding *lg_cause_add(struct lg_causes *c, const char *id)
@@ -151,7 +154,7 @@ static void draw(struct lg_causes *c, uint32_t g, double ms, struct portion *p)
 	c->lo[g] -= ms;
 	p->ms += ms;
 	p->from[g] += ms;
-	p->half = hypot(p->half, c->half[g]);
+	p->half = hypot(p->half, fmin(c->half[g], ms)); /* no more than that can be wrong */
 }
 
 static void give_back(struct lg_causes *c, struct portion *p)
@@ -241,6 +244,23 @@ static double half_of(const struct lg_side_finding *s)
 	return isnan(s->half) ? s->ms : s->half;
 }
 
+/*
+ * A cause that says in which steps it took how much is as sure as that, however much all the rest of a step
+ * differs from one to the next. What BEFORE has no finding of may have been there below what rules ask for,
+ * and no longer than the stage was. NAN = not told.
+ */
+static double own_half(const struct lg_causes *c, const struct lg_side_finding *s)
+{
+	const struct lg_side_finding *was = same_before(c, s);
+	uint32_t own = lg_cause_stage(c->after->findings[s->row].stage);
+	double below = UNTOLD_MAX * c->d->mean_ms[0];
+
+	if (isnan(s->half) || (was && isnan(was->half)) || c->d->other_tool ||
+	    has_device(c->d->before) != has_device(c->d->after))
+		return (double)NAN;
+	return hypot(s->half, was ? was->half : marked(c, own) ? fmin(below, c->before[own]) : below);
+}
+
 /* A measured cause that AFTER has and BEFORE has not, or has less of. */
 static void measured(struct lg_causes *c, const struct lg_side_finding *s, struct portion p)
 {
@@ -252,6 +272,8 @@ static void measured(struct lg_causes *c, const struct lg_side_finding *s, struc
 	if (in_host(s->id)) {
 		p.ms = s->ms - before;
 		p.half = hypot(half_of(s), half_of(same_before(c, s)));
+	} else {
+		p.half = fmin(p.half, own_half(c, s)); /* of two intervals; NAN is none */
 	}
 	if (!(p.ms >= worth_telling(c)))
 		return;

@@ -243,6 +243,68 @@ static void a_stage_that_the_queue_hides_costs_nothing(void **state)
 	checked(&p);
 }
 
+/* Steps differ by much: every seventh has other work. */
+static struct gpu_plan uneven_loop(void)
+{
+	struct gpu_plan p = loop();
+
+	p.heavy_every = 7;
+	p.heavy_ns = 20000 * US;
+	return p;
+}
+
+/*
+ * What the device waits for is measured for itself: how much other work differs from step to step is no doubt
+ * of it, in whatever stage it lies (here: in none that is marked).
+ */
+static void a_wait_is_judged_by_its_own_measure(void **state)
+{
+	struct gpu_plan before = uneven_loop(), after = before;
+	const char *const id[] = { "data.loader_wait", "comms.exposed" };
+	const struct lg_finding *f;
+	struct pair p;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		after = before;
+		if (i) {
+			after.ddp_buckets = 1;
+			after.comm_ns = 1300 * US;
+		} else {
+			after.hole_ns = 1300 * US;
+		}
+		p = compare(&before, &after);
+		f = find(&p, id[i]);
+		assert_non_null(f);
+		assert_string_equal(f->severity, "medium");
+		assert_int_equal(loud(&p), 1);
+		assert_true(p.d->mean.lo < 1); /* the whole step would not prove it */
+		checked(&p);
+		p = compare(&after, &after);
+		assert_int_equal(p.d->v.n_findings, 0);
+		checked(&p);
+	}
+}
+
+/* As much, but in few steps, by whose number the next run may differ. */
+static void a_wait_in_few_steps_is_not_sure(void **state)
+{
+	struct gpu_plan before = uneven_loop(), after = before;
+	const struct lg_finding *f;
+	struct pair p;
+
+	(void)state;
+	before.loader_ns = 20 * US;
+	after.loader_ns = 8000 * US;
+	after.loader_every = 8;
+	p = compare(&before, &after);
+	f = find(&p, "data.loader_wait");
+	assert_non_null(f);
+	assert_true(f->lost_share > 0.05);
+	assert_int_equal(loud(&p), 0);
+	checked(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -254,6 +316,8 @@ int main(void)
 		cmocka_unit_test(shapes_that_always_change_are_no_other_work),
 		cmocka_unit_test(a_slower_kernel_shows_behind_a_host_that_runs_ahead),
 		cmocka_unit_test(a_stage_that_the_queue_hides_costs_nothing),
+		cmocka_unit_test(a_wait_is_judged_by_its_own_measure),
+		cmocka_unit_test(a_wait_in_few_steps_is_not_sure),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

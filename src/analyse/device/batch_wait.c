@@ -321,7 +321,7 @@ int lg_find_batch_wait(struct lg_case *c, struct lg_gpu *g)
 	}
 	f = lg_gpu_finding(c, g, "data.loader_wait", lost, share, 0.9, r);
 	if (f) {
-		lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_BATCH));
+		lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_BATCH));
 		tell(c, f, r, &holes, "the device idles");
 		lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_BATCH), 3, "device idle");
 	}

@@ -177,7 +177,7 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g)
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
-	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_COMM));
+	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_COMM));
 	/* The last bucket has nothing left to hide under: a job that hides all others is a good one. */
 	if (share < TAIL_SHARE && (double)r->by[LG_GPU_BY_COMM] < HIDDEN_WELL * (double)r->comm_ns) {
 		f->severity = "low";

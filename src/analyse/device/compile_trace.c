@@ -32,7 +32,7 @@ static void in_step(struct lg_case *c, const struct lg_gpu *g)
 	f = lg_gpu_finding(c, g, "compile.in_step", lost, share, 0.92, r);
 	if (!f)
 		return;
-	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_COMPILE));
+	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_COMPILE));
 	f->title = lg_arena_printf(&c->v->arena, "torch.compile works inside the profiled steps: the device idles "
 				   "%.0f %% of the time for it", share * 100);
 	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_COMPILE), 4, "device idle");

@@ -199,7 +199,7 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, const struct ranks *
 		*of = (int64_t)fmin((double)*of + late->row[k].caused, 0x1p62); /* of damaged times, too */
 	}
 	if (by_step)
-		lg_gpu_cap_steps(f, r, by_step);
+		lg_gpu_cap_steps(c, f, r, by_step);
 	f->title = lg_arena_printf(&c->v->arena, "%s arrives last in %zu of the %zu collectives in which ranks wait for "
 				   "each other", who(c, r), late->last, a->with_wait);
 	for (size_t i = 0; i < a->n && i < 8; i++)

@@ -80,7 +80,7 @@ static void loader(struct lg_case *c, const struct lg_gpu *g)
 	}
 	steps = r->n_steps > w.n ? r->n_steps : w.n;
 	f->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
-	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_LOADER));
+	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_LOADER));
 	if (w.single)
 		f->detail = "workers_zero";
 	else if (steps >= 4 && w.n && w.v[0] * 5 > w.sum * 4)
@@ -139,7 +139,7 @@ static void pageable(struct lg_case *c, const struct lg_gpu *g)
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_H2D);
-	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_PAGEABLE));
+	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_PAGEABLE));
 	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_PAGEABLE), 4, "device idle");
 	f->title = lg_arena_printf(&c->v->arena, "host to device copies that make the host wait (%s) cost "
 				   "%.0f %% of the device's time: the copy itself, and the lead that "
@@ -188,7 +188,7 @@ static void serial(struct lg_case *c, const struct lg_gpu *g)
 				   "time: %s", share * 100,
 				   same * 2 > all ? "they are on the compute stream, so nothing can overlap them"
 						  : "no kernel is ready while they run");
-	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_PINNED));
+	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_PINNED));
 	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_PINNED), 3, "copying alone");
 }
 
@@ -235,7 +235,7 @@ static void loader_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 			return;
 		f->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
 		if (r->n_steps >= 2)
-			lg_gpu_cap_steps(f, r, by_step);
+			lg_gpu_cap_steps(c, f, r, by_step);
 		f->detail = single ? "workers_zero" : NULL;
 		f->title = lg_arena_printf(&c->v->arena, "the step waits %.0f %% of its time for the next "
 					   "batch%s", 100 * f->lost_share,

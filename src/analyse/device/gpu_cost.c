@@ -354,7 +354,7 @@ struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, const
 	if (!f)
 		return NULL;
 	if (s->by_step)
-		lg_gpu_cap_steps(f, r, s->by_step);
+		lg_gpu_cap_steps(c, f, r, s->by_step);
 	else if (s->n < 5)
 		lg_gpu_at_most(f, "low");
 	if (s->longest)

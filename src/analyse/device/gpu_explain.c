@@ -160,9 +160,9 @@ static bool is_apart(const struct lg_gpu_piece *first, int64_t end, const struct
 
 /*
  * The time of the next episode of what is in mask: all of one step, or, where there are no steps to tell
- * apart, of one call (or stretch). 0: there is no more.
+ * apart, of one call (or stretch). 0: there is no more. *ret_ts: where it begins.
  */
-static int64_t next_episode(const struct lg_gpu_run *r, uint32_t mask, struct episodes *e)
+static int64_t next_episode(const struct lg_gpu_run *r, uint32_t mask, struct episodes *e, int64_t *ret_ts)
 {
 	bool steps = r->n_steps >= 2;
 	const struct lg_gpu_piece *first = NULL;
@@ -175,6 +175,7 @@ static int64_t next_episode(const struct lg_gpu_run *r, uint32_t mask, struct ep
 			continue;
 		if (!first) {
 			first = p;
+			*ret_ts = p->ts;
 			while (steps && e->step + 1 < r->n_steps && r->step[e->step + 1] <= p->ts)
 				e->step++;
 		} else if (steps ? e->step + 1 < r->n_steps && p->ts >= r->step[e->step + 1]
@@ -233,13 +234,29 @@ double lg_gpu_repeated_steps(const struct lg_gpu_run *r, const int64_t *by_step,
 	return repeated(r, &l, all);
 }
 
-static double repeated_part(const struct lg_gpu_run *r, uint32_t mask)
+/* Room for a moment of each step, so that runs can be compared by them. NULL: no steps to tell apart. */
+static struct lg_time_lost *room_for_moments(struct lg_case *c, struct lg_finding *f,
+					      const struct lg_gpu_run *r)
 {
-	struct longest l = { { 0 } };
-	int64_t one, all = 0;
+	f->moments = r->n_steps >= 2 ? lg_arena_alloc(&c->v->arena, r->n_steps, sizeof *f->moments) : NULL;
+	f->n_moments = 0;
+	if (r->n_steps >= 2 && !f->moments)
+		c->failed = LG_E_NOMEM;
+	return f->moments;
+}
 
-	for (struct episodes e = { 0 }; (one = next_episode(r, mask, &e)); all += one)
+static double repeated_part(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r,
+			    uint32_t mask)
+{
+	struct lg_time_lost *kept = room_for_moments(c, f, r);
+	struct longest l = { { 0 } };
+	int64_t one, ts, all = 0;
+
+	for (struct episodes e = { 0 }; (one = next_episode(r, mask, &e, &ts)); all += one) {
 		add_episode(&l, one);
+		if (kept && f->n_moments < r->n_steps)
+			kept[f->n_moments++] = (struct lg_time_lost){ ts, one };
+	}
 	return repeated(r, &l, all);
 }
 
@@ -260,13 +277,19 @@ void lg_gpu_cap_part(struct lg_finding *f, double part)
 	lg_gpu_at_most(f, lg_severity_level(most) < lg_severity_level("low") ? "low" : most);
 }
 
-void lg_gpu_cap_rare(struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask)
+void lg_gpu_cap_rare(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask)
 {
-	lg_gpu_cap_part(f, repeated_part(r, mask));
+	lg_gpu_cap_part(f, repeated_part(c, f, r, mask));
 }
 
-void lg_gpu_cap_steps(struct lg_finding *f, const struct lg_gpu_run *r, const int64_t *by_step)
+void lg_gpu_cap_steps(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r,
+		      const int64_t *by_step)
 {
+	struct lg_time_lost *kept = room_for_moments(c, f, r);
+
+	for (size_t i = 0; kept && i < r->n_steps; i++)
+		if (by_step[i] > 0)
+			kept[f->n_moments++] = (struct lg_time_lost){ r->step[i], by_step[i] };
 	lg_gpu_cap_part(f, lg_gpu_repeated_steps(r, by_step, r->n_steps));
 }
 

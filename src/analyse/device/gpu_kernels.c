@@ -326,7 +326,7 @@ static void optimizer(struct lg_case *c, const struct lg_gpu *g)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_OPTIMIZER);
 	if (!r->optimizer_savable)
-		lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_OPTIMIZER));
+		lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_OPTIMIZER));
 	f->title = lg_arena_printf(&c->v->arena, "the optimizer launches %zu kernels a step, one parameter at a "
 				   "time", r->optimizer_kernels);
 	lg_evidence_add(c, f, INT64_MIN, 0, "idle for want of its launches and in its kernels: %.0f %% of the "
@@ -351,7 +351,7 @@ static void zero_grad(struct lg_case *c, const struct lg_gpu *g)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_OPTIMIZER);
 	if (!r->zero_savable)
-		lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_ZERO));
+		lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_ZERO));
 	f->title = lg_arena_printf(&c->v->arena, "zero_grad() fills gradients with zeros (%zu kernels) "
 				   "instead of dropping them", r->zero_kernels);
 	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_ZERO), 2, "no kernel queued for");
@@ -369,7 +369,7 @@ static void autotune(struct lg_case *c, const struct lg_gpu *g)
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_FORWARD);
-	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_AUTOTUNE));
+	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_AUTOTUNE));
 	f->title = lg_arena_printf(&c->v->arena, "convolution algorithms are measured inside steps (%.0f %% of the "
 				   "device's time): shapes change under cudnn.benchmark, or it is the first "
 				   "time", share * 100);

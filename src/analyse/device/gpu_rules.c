@@ -185,7 +185,7 @@ static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
 	f = lg_gpu_finding(c, g, "gpu.launch_bound", lost, share, share > 0.2 ? 0.92 : 0.85, r);
 	if (!f)
 		return;
-	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_LAUNCH));
+	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_LAUNCH));
 	per_step = r->n_steps ? (double)r->n_kernels / (double)r->n_steps : (double)r->n_kernels;
 	f->title = lg_arena_printf(&c->v->arena,
 				   "the device waits %.0f %% of the time for the host to launch the next "
@@ -234,7 +234,7 @@ static void host_sync(struct lg_case *c, const struct lg_gpu *g)
 	f = lg_gpu_finding(c, g, "gpu.host_sync", lost, share, 0.85, r);
 	if (!f)
 		return;
-	lg_gpu_cap_rare(f, r, mask);
+	lg_gpu_cap_rare(c, f, r, mask);
 	lg_gpu_moments(c, f, r, mask, 5, "device idle");
 	f->title = lg_arena_printf(&c->v->arena, "the host waits for the device and loses its lead%s%s: the "
 				   "device then idles %.0f %% of the time", f->culprit.function ? " in " : "",
@@ -257,7 +257,7 @@ static void allocator(struct lg_case *c, const struct lg_gpu *g)
 	f = lg_gpu_finding(c, g, "gpu.allocator_sync", lost, share, 0.9, r);
 	if (!f)
 		return;
-	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_ALLOC));
+	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_ALLOC));
 	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_ALLOC), 4, "device idle");
 	f->title = lg_arena_printf(&c->v->arena, "device memory is taken from or given back to the driver "
 				   "inside steps: the device idles %.0f %% of the time for it",
@@ -282,7 +282,7 @@ static void on_the_side(struct lg_case *c, const struct lg_gpu *g, const char *i
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_SIDE);
-	lg_gpu_cap_rare(f, r, mask);
+	lg_gpu_cap_rare(c, f, r, mask);
 	lg_gpu_moments(c, f, r, mask, 4, "device idle");
 	f->title = lg_arena_printf(&c->v->arena, "the loop %s: the device idles %.0f %% of the window meanwhile",
 				   what, share * 100);

@@ -133,7 +133,7 @@ static void ddp(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_r
 			return;
 		f->stage = lg_stage_name(k ? LG_STAGE_GRAD_SYNC : LG_STAGE_FORWARD);
 		if (!s->n)
-			lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_WRAPPER));
+			lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_WRAPPER));
 		f->detail = k ? "gradient_as_bucket_view" : "find_unused_parameters";
 		f->title = lg_arena_printf(&c->v->arena, k ? "DDP copies every gradient out of its bucket after the "
 							     "reduction: %.0f %% of the device's time"

@@ -438,10 +438,11 @@ size_t lg_gpu_enough(const struct lg_gpu_run *r);
 double lg_gpu_repeated_steps(const struct lg_gpu_run *r, const int64_t *by_step, size_t n);
 /* Graded as if it had lost that part of its share only, but low at least. */
 void lg_gpu_cap_part(struct lg_finding *f, double part);
-/* A cause that came up fewer than five times is no more than low. */
-void lg_gpu_cap_rare(struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask);
+/* A cause that came up fewer than five times is no more than low. When it did is kept in f->moments. */
+void lg_gpu_cap_rare(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask);
 /* The same of what is told by step; r has two and more. */
-void lg_gpu_cap_steps(struct lg_finding *f, const struct lg_gpu_run *r, const int64_t *by_step);
+void lg_gpu_cap_steps(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r,
+		      const int64_t *by_step);
 /* Add the n longest pieces of cause as evidence, merged by place. */
 void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask,
 		    size_t n, const char *what);

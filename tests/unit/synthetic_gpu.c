@@ -225,6 +225,15 @@ static void node(struct sim *s, const char *kernel, int k)
 	span(s, begin, s->now - begin, LG_SPAN_OP, 0, "autograd::engine::evaluate_function: MmBackward0", -1);
 }
 
+/* Of the k-th kernel of a step. */
+static int64_t kernel_ns(const struct sim *s, int k)
+{
+	const struct gpu_plan *p = s->p;
+	bool slower = s->rank == p->late_rank && !(p->late_slower_every && k % p->late_slower_every);
+
+	return slower ? p->kernel_ns * (100 + p->late_slower) / 100 : p->kernel_ns;
+}
+
 static void body(struct sim *s, int step)
 {
 	const struct gpu_plan *p = s->p;
@@ -243,7 +252,8 @@ static void body(struct sim *s, int step)
 		else if (p->nodes && s->on == s->autograd)
 			node(s, name, k);
 		else
-			launch(s, STREAM_COMPUTE, name, p->kernel_ns,
+			launch(s, STREAM_COMPUTE,
+			       p->late_slower_every && k % p->late_slower_every ? "void others" : name, kernel_ns(s, k),
 			       p->op ? p->op : s->on == s->autograd ? "aten::mm" : "aten::linear");
 		if (p->sync_every && k % p->sync_every == p->sync_every - 1) {
 			int64_t at = s->now;
@@ -300,6 +310,8 @@ static void be_late(struct sim *s, int64_t ns)
 {
 	int64_t begin = s->now;
 
+	if (s->p->late_slower)
+		return;
 	if (s->p->late_compute) {
 		launch(s, STREAM_COMPUTE, "void longer", ns, "aten::mm");
 		return;

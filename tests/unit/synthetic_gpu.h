@@ -36,6 +36,8 @@ struct gpu_plan {
 	int64_t late_ns;
 	bool late_loader;       /* because of its loader; else a pause in Python before its collectives */
 	bool late_compute;      /* because of a longer kernel */
+	int late_slower;        /* no: its kernels take so many percent longer; late_ns has to be that */
+	int late_slower_every;  /* only every n-th of them; 0 = all */
 	int late_once;          /* in step late_once - 1 only; 0 = in all */
 	int late_first;         /* in so many steps; behind them rank 0, by a tenth; 0 = in all */
 	int64_t warm_ns;        /* rank 0 alone is so late in the first step, which all wait for */

@@ -204,6 +204,61 @@ static void steps_are_counted_of_the_rank_that_is_named(void **state)
 	}
 }
 
+static bool says(const struct lg_finding *f, const char *what)
+{
+	bool said = false;
+
+	for (size_t i = 0; i < f->n_evidence; i++)
+		said |= strstr(f->evidence[i].text, what) != NULL;
+	return said;
+}
+
+/* The same kernels for longer are the device; others, or more of them, are the work. */
+static void the_late_rank_has_a_slow_device_or_more_work(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	p.n_ranks = 4;
+	p.n_steps = 20;
+	p.n_comm = 2;
+	p.comm_ns = 100 * US;
+	p.grid = 216;
+	p.coll = "allreduce"; /* numbered */
+	quiet(&p);
+	p.late_rank = 2;
+	p.late_compute = true;
+	p.late_ns = 3 * MS;
+	o = first(&p, "comms.straggler");
+	f = &o.v->findings[0];
+	assert_non_null(strstr(f->title, "more or other kernels"));
+	assert_true(says(f, "void longer") && says(f, "1.0 a step there, 0.0 on the others"));
+	assert_non_null(strstr(f->fix, "balance batches"));
+	done(&o);
+	p.late_slower = 30;
+	o = first(&p, "comms.straggler");
+	f = &o.v->findings[0];
+	assert_non_null(strstr(f->title, "1.30 times as long for the same kernels"));
+	assert_true(says(f, "with the same grids") && f->n_against == 0);
+	assert_non_null(strstr(f->fix, "nvidia-smi"));
+	done(&o);
+	p.grid = 0;
+	o = first(&p, "comms.straggler");
+	f = &o.v->findings[0];
+	assert_true(!says(f, "with the same grids") && f->n_against == 1);
+	done(&o);
+	p.grid = 216;
+	p.late_slower = 90;
+	p.late_slower_every = 3;
+	o = first(&p, "comms.straggler");
+	f = &o.v->findings[0];
+	assert_non_null(strstr(f->title, "some of them take longer"));
+	assert_true(says(f, "vectorized_elementwise_kernel") && says(f, "95.0 us each, 50.0 us on the others"));
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -213,6 +268,7 @@ int main(void)
 		cmocka_unit_test(steps_that_are_left_out_say_nothing_of_who_is_late),
 		cmocka_unit_test(steps_are_counted_of_the_rank_that_is_named),
 		cmocka_unit_test(transfers_between_two_ranks_are_no_collectives),
+		cmocka_unit_test(the_late_rank_has_a_slow_device_or_more_work),
 		cmocka_unit_test(uneven_work_is_no_cause_on_the_hosts),
 	};
 

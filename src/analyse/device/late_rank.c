@@ -453,7 +453,7 @@ static void one_rank(struct lg_case *c, const struct lg_gpu *g, struct lg_findin
 		uint32_t mask;
 		const char *does, *what;
 	} own[] = {
-		{ BIT(LG_GPU_BY_COMPUTE), "computes", ": more work, or a slower device" },
+		{ BIT(LG_GPU_BY_COMPUTE), "computes", "" },
 		{ BIT(LG_GPU_BY_LAUNCH), "waits", " for its host to launch" },
 		{ OWN & ~(BIT(LG_GPU_BY_COMPUTE) | BIT(LG_GPU_BY_LAUNCH)), "idles",
 		  " for what the trace does not show" },
@@ -480,6 +480,8 @@ static void one_rank(struct lg_case *c, const struct lg_gpu *g, struct lg_findin
 				own[i].does, ns / 1e6, own[i].what);
 		if (own[i].mask & BIT(LG_GPU_BY_LAUNCH))
 			lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_LAUNCH), 2, "no kernel queued for");
+		if (own[i].mask & BIT(LG_GPU_BY_COMPUTE) && lg_late_kernels(c, g, r, f))
+			return;
 		f->device_causes |= own[i].mask;
 	}
 }

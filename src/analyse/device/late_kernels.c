@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * late_kernels.c - does the late rank's device take longer for the same, or has it more to do?
+ *
+ * Kernels of one name and grid are one kind (copies and fills: of one name and size). What a rank has beyond
+ * the others is, kind by kind, the time that those which all have take longer, and the time of those which it
+ * has more of. The same kinds in the same number that take longer, nearly all of them, are a slower device:
+ * its clock, its power, somebody else on it. Few kinds that take longer may also be other data: a grid does
+ * not tell how long a sequence is, or how many rows an expert gets.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/device/timeline_gpu.h"
+#include "base/alloc.h"
+#include "base/map.h"
+#include "store/args.h"
+
+#define SLOWER 1.03 /* runs of one kernel on equal devices differ by less, in the mean over a window */
+
+struct kind {
+	lg_str name;
+	const char *shape; /* in the arguments of a row */
+	size_t len;
+	uint64_t bytes;
+	struct {
+		double n, ns; /* a step; of the others: the mean over them */
+	} late, rest;
+};
+
+struct kinds {
+	struct kind *v;
+	size_t n, cap;
+	struct lg_map by_key; /* -> kind + 1 */
+	bool shaped;          /* a kernel tells its grid */
+};
+
+static bool is_kind(const struct kind *a, const struct kind *b)
+{
+	return a->name == b->name && a->bytes == b->bytes && a->len == b->len &&
+	       !memcmp(a->shape, b->shape, a->len);
+}
+
+/* The kind of a row; NULL without memory. */
+static struct kind *kind_of(const struct lg_trace *t, struct kinds *k, uint32_t row)
+{
+	struct kind x = { .name = t->span.name[row], .shape = "" };
+	uint64_t h;
+	uint32_t at;
+
+	if (t->span.kind[row] == LG_SPAN_KERNEL) {
+		const char *grid = lg_span_arg(t, row, "grid", &x.len);
+
+		x.shape = grid ? grid : "";
+		k->shaped |= grid != NULL;
+	} else {
+		x.bytes = t->span.bytes[row];
+	}
+	h = lg_mix64(x.name ^ x.bytes << 24);
+	for (size_t i = 0; i < x.len; i++)
+		h = lg_mix64(h ^ (uint8_t)x.shape[i]);
+	for (; (at = lg_map_get(&k->by_key, h)); h++)
+		if (is_kind(&k->v[at - 1], &x))
+			return &k->v[at - 1];
+	if (lg_grow(&k->v, &k->cap, k->n + 1, sizeof *k->v) || lg_map_set(&k->by_key, h, (uint32_t)k->n + 1))
+		return NULL;
+	k->v[k->n] = x;
+	return &k->v[k->n++];
+}
+
+/* What r computes in its window, a step: as the late one, or as one of n others. */
+static int add_run(const struct lg_trace *t, const struct lg_gpu_run *r, size_t n, bool late, struct kinds *k)
+{
+	double part = 1 / (double)n / (r->n_steps ? (double)r->n_steps : 1);
+
+	for (size_t i = 0; i < r->n_work; i++) {
+		const struct lg_gpu_work *w = &r->work[i];
+		/* The host runs ahead: a kernel is of the step that orders it. */
+		int64_t ts = w->call != LG_NO_ROW ? t->span.ts[w->call] : w->ts;
+		struct kind *x;
+
+		if (w->class != LG_GPU_COMPUTE || ts < r->from || ts >= r->to)
+			continue;
+		x = kind_of(t, k, w->span);
+		if (!x)
+			return LG_E_NOMEM;
+		*(late ? &x->late.n : &x->rest.n) += part;
+		*(late ? &x->late.ns : &x->rest.ns) += part * (double)(w->end - w->ts);
+	}
+	return 0;
+}
+
+/* ns a step that the late rank computes beyond the others, and what they are. */
+struct beyond {
+	double longer, more;        /* kinds that all have; those it has more of */
+	double same, same_rest;     /* what the former take, there and elsewhere */
+	double slower;              /* of same: in kinds that take longer */
+	const struct kind *longest, *most; /* that take most of longer, of more */
+};
+
+static struct beyond sum_up(const struct kinds *k)
+{
+	double longest = 0, most = 0;
+	struct beyond b = { 0 };
+
+	for (size_t i = 0; i < k->n; i++) {
+		const struct kind *x = &k->v[i];
+		double both = fmin(x->late.n, x->rest.n), more = x->late.ns - x->rest.ns;
+
+		if (both > 0) {
+			double here = both * x->late.ns / x->late.n, there = both * x->rest.ns / x->rest.n;
+
+			b.longer += here - there;
+			b.same += here;
+			b.same_rest += there;
+			b.slower += here > SLOWER * there ? here : 0;
+			more -= here - there;
+			if (here - there > longest) {
+				longest = here - there;
+				b.longest = x;
+			}
+		}
+		b.more += more;
+		if (more > most) {
+			most = more;
+			b.most = x;
+		}
+	}
+	return b;
+}
+
+static void say_device(struct lg_case *c, struct lg_finding *f, const struct beyond *b, bool shaped)
+{
+	double times = b->same / b->same_rest;
+
+	f->title = lg_arena_printf(&c->v->arena, "%s: its device takes %.2f times as long for the same kernels", f->title,
+				   times);
+	lg_evidence_add(c, f, INT64_MIN, 0, "the same kernels%s, as many of them: %.2f ms a step there, %.2f ms on the "
+			"others; %.0f %% of that time is in kinds of kernels that take longer: a lower clock, a power or "
+			"heat limit, or another user of that device", shaped ? ", with the same grids" : "", b->same / 1e6,
+			b->same_rest / 1e6, 100 * b->slower / b->same);
+	if (!shaped)
+		lg_evidence_against(c, f, "the trace does not tell the kernels' grids: larger tensors look the same");
+	f->fix = "Compare that rank's device with a peer's on their hosts: nvidia-smi -q -d CLOCK,PERFORMANCE,POWER,"
+		 "TEMPERATURE (reasons to slow down that are active, a lower limit), nvidia-smi --query-compute-apps="
+		 "pid,used_memory --format=csv (a process that does not belong there), dmesg for Xid; then raise the limit, "
+		 "end the other process, or drain the host.";
+	f->tradeoff = "A host that is drained computes nothing while it is looked at.";
+	f->confirm = "Let the rank and a peer change devices (CUDA_VISIBLE_DEVICES, another order of hosts): the lateness "
+		     "stays with the device.";
+}
+
+static void say_few_kinds(struct lg_case *c, struct lg_finding *f, const struct beyond *b)
+{
+	const struct lg_trace *t = c->t;
+
+	f->title = lg_arena_printf(&c->v->arena, "%s: it has as many kernels as the others, and some of them take longer "
+				   "there", f->title);
+	lg_evidence_add(c, f, INT64_MIN, 0, "the same number of kernels, %.2f ms a step there and %.2f ms on the others; "
+			"%.0f %% of that time is in kinds that take longer, most in %s (%.1f us each, %.1f us on the "
+			"others): other data for the same grid (lengths, rows of an expert), or a device that is slower at "
+			"this", b->same / 1e6, b->same_rest / 1e6, 100 * b->slower / b->same,
+			lg_string(t, b->longest->name), b->longest->late.ns / b->longest->late.n / 1e3,
+			b->longest->rest.ns / b->longest->rest.n / 1e3);
+}
+
+static void say_work(struct lg_case *c, struct lg_finding *f, const struct beyond *b)
+{
+	const struct kind *x = b->most;
+
+	f->title = lg_arena_printf(&c->v->arena, "%s: it has more or other kernels to run", f->title);
+	lg_evidence_add(c, f, INT64_MIN, 0, "%.2f ms a step in kernels that the others do not have, or have fewer of, most "
+			"in %s%s%.*s (%.1f a step there, %.1f on the others); those that all have take %+.1f %%: the work is "
+			"shared out unevenly", b->more / 1e6, lg_string(c->t, x->name), x->len ? " with grid " : "",
+			(int)x->len, x->shape, x->late.n, x->rest.n,
+			b->same_rest > 0 ? 100 * (b->same / b->same_rest - 1) : 0);
+}
+
+static void say(struct lg_case *c, struct lg_finding *f, const struct kinds *k)
+{
+	const double most = 0.8; /* of it: the rest is no second cause */
+	struct beyond b = sum_up(k);
+	double all = b.longer + b.more;
+
+	if (all <= 0 || all < (SLOWER - 1) * b.same_rest)
+		return;
+	if (b.longer >= most * all && b.slower >= most * b.same)
+		say_device(c, f, &b, k->shaped);
+	else if (b.longer >= most * all && b.longest)
+		say_few_kinds(c, f, &b);
+	else if (b.more >= most * all && b.most)
+		say_work(c, f, &b);
+	else
+		lg_evidence_add(c, f, INT64_MIN, 0, "of the %.2f ms a step that it computes longer %.2f are kernels that all "
+				"have and that take longer there, %.2f kernels that it has more of", all / 1e6,
+				b.longer / 1e6, b.more / 1e6);
+}
+
+int lg_late_kernels(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *late,
+		    struct lg_finding *f)
+{
+	struct kinds k = { 0 };
+	size_t n = 0;
+	int rc = add_run(c->t, late, 1, true, &k);
+
+	for (size_t i = 0; i < g->n; i++)
+		n += &g->run[i] != late && lg_gpu_judged(&g->run[i]) && !g->run[i].n_steps == !late->n_steps;
+	for (size_t i = 0; n && !rc && i < g->n; i++)
+		if (&g->run[i] != late && lg_gpu_judged(&g->run[i]) && !g->run[i].n_steps == !late->n_steps)
+			rc = add_run(c->t, &g->run[i], n, false, &k);
+	if (n && !rc)
+		say(c, f, &k);
+	lg_free(k.v);
+	lg_map_done(&k.by_key);
+	return rc ? c->failed = LG_E_NOMEM : 0;
+}

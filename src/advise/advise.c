@@ -64,6 +64,34 @@ static void money(struct lg_verdict *v, double per_hour)
 	v->cost.per_training_hour = per_hour / (1 - lost);
 }
 
+static const char *join(struct lg_verdict *v, const char *text, const char *says, const char *more)
+{
+	return !more ? text : lg_arena_printf(&v->arena, "%s%s%s: %s", text ? text : "", text ? " " : "", says, more);
+}
+
+static const struct lg_advice *advice_for(const struct lg_finding *f);
+
+/* Each part's own advice, named. */
+static void advise_parts(struct lg_verdict *v, struct lg_finding *f)
+{
+	const char *fix = NULL, *tradeoff = NULL, *confirm = NULL;
+
+	for (size_t i = 0; i < f->n_loss_parts; i++) {
+		const struct lg_loss_part *p = &f->loss_parts[i];
+		struct lg_finding one = *f;
+		const struct lg_advice *a;
+
+		one.detail = p->detail;
+		a = advice_for(&one);
+		fix = join(v, fix, p->says, p->fix ? p->fix : a->fix);
+		tradeoff = join(v, tradeoff, p->says, p->tradeoff ? p->tradeoff : a->tradeoff);
+		confirm = join(v, confirm, p->says, a->confirm);
+	}
+	f->fix = f->fix ? f->fix : fix;
+	f->tradeoff = f->tradeoff ? f->tradeoff : tradeoff;
+	f->confirm = f->confirm ? f->confirm : confirm;
+}
+
 static const struct lg_advice *advice_for(const struct lg_finding *f)
 {
 	static const struct lg_advice none;
@@ -81,6 +109,7 @@ int lg_advise(struct lg_verdict *v, double cost_per_hour, struct lg_error *err)
 		struct lg_finding *f = &v->findings[i];
 		const struct lg_advice *advice = advice_for(f);
 
+		advise_parts(v, f);
 		if (!f->fix)
 			f->fix = advice->fix;
 		if (!f->tradeoff)

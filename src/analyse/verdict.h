@@ -76,6 +76,9 @@ struct lg_finding {
 	size_t n_evidence, n_against;
 	const char *confirm;  /* experiment that would confirm it; NULL */
 	const char *fix, *tradeoff;
+	/* Where the loss has parts that want different advice; not printed. detail is that of the first. */
+	struct lg_loss_part { const char *says, *detail, *fix, *tradeoff; } *loss_parts;
+	size_t n_loss_parts;  /* 0 = it is one */
 	double cost_per_hour; /* NAN = not asked */
 	bool few;             /* would be graded higher, had it been seen often enough */
 	struct lg_time_lost { int64_t ts, dur; } *moments; /* not printed: what lost_ms was added up from */

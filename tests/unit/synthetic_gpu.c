@@ -48,6 +48,11 @@ static void call(struct sim *s, const char *name, int64_t ns)
 	s->now += ns;
 }
 
+static const char *coll_name(const struct sim *s)
+{
+	return s->p->coll_other && s->n_coll % 2 ? s->p->coll_other : s->p->coll;
+}
+
 static int64_t device(struct sim *s, int stream, int64_t at, int64_t ns, int kind, const char *name,
 		      uint64_t bytes)
 {
@@ -64,7 +69,7 @@ static int64_t device(struct sim *s, int stream, int64_t at, int64_t ns, int kin
 	if (s->p->grid)
 		snprintf(args, sizeof args, "grid=%d,1,1", s->p->grid);
 	if (s->p->coll && !strncmp(name, "nccl", 4))
-		snprintf(args, sizeof args, "coll=%s\tseq=%d", s->p->coll, s->n_coll++);
+		snprintf(args, sizeof args, "coll=%s\tseq=%d", coll_name(s), s->n_coll++);
 	lg_add_span(s->b, &(struct lg_span_row){ .ts = start, .dur = ns, .track = s->stream[stream],
 						 .kind = (uint8_t)kind, .seq = s->corr, .bytes = bytes,
 						 .name = lg_intern(s->b, name),

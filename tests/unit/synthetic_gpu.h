@@ -42,6 +42,7 @@ struct gpu_plan {
 	int late_first;         /* in so many steps; behind them rank 0, by a tenth; 0 = in all */
 	int64_t warm_ns;        /* rank 0 alone is so late in the first step, which all wait for */
 	const char *coll;       /* "Collective name" of device rows, numbered; NULL = no arguments */
+	const char *coll_other; /* of every second one */
 	int optimizer_kernels, zero_kernels;
 	int64_t compile_ns;     /* inside every step */
 	int n_layout;           /* nchwToNhwc kernels a step */

@@ -258,6 +258,51 @@ static void advice_by_what_moves(void **state)
 	quiet(&p);
 }
 
+/* Half of it are gradients, half rows for experts: each has its own advice. The twin has one kind. */
+static void advice_for_each_kind_that_matters(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	p.n_comm = 4;
+	p.comm_ns = MS;
+	p.coll = "allreduce";
+	p.coll_other = "all_to_allv";
+	o = first(&p, "comms.exposed");
+	f = &o.v->findings[0];
+	assert_non_null(strstr(f->title, "AllReduce (50 %), AllToAll (50 %)"));
+	assert_non_null(strstr(f->fix, "AllReduce (50 %): DDP"));
+	assert_non_null(strstr(f->fix, "AllToAll (50 %): Rows travel"));
+	assert_non_null(strstr(f->tradeoff, "AllReduce (50 %): ") && strstr(f->tradeoff, "AllToAll (50 %): "));
+	done(&o);
+	p.coll_other = "_allgather_base";
+	p.comm_kernel = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
+	p.comm_hook = "FullyShardedDataParallel._pre_forward";
+	o = first(&p, "comms.exposed");
+	f = &o.v->findings[0];
+	assert_null(f->detail);
+	assert_non_null(strstr(f->fix, "AllReduce (50 %): DDP"));
+	assert_non_null(strstr(f->fix, "AllGather (50 %): FullyShardedDataParallel(..., forward_prefetch=True)"));
+	done(&o);
+	p.comm_hook = NULL;
+	p.inference = true; /* one advice for both */
+	o = first(&p, "comms.exposed");
+	f = &o.v->findings[0];
+	assert_true(strstr(f->title, "AllReduce (50 %)") && strstr(f->title, "AllGather (50 %)"));
+	assert_string_equal(f->detail, "tensor_parallel");
+	assert_null(strstr(f->fix, "AllReduce ("));
+	done(&o);
+	p.inference = false;
+	p.coll_other = "allreduce";
+	o = first(&p, "comms.exposed");
+	f = &o.v->findings[0];
+	assert_non_null(strstr(f->title, "most of it in AllReduce"));
+	assert_true(!strncmp(f->fix, "DDP", 3));
+	done(&o);
+}
+
 /* The first collective began in a step that is left out: what is alone is part of what there is. */
 static void no_share_over_the_whole(void **state)
 {
@@ -391,6 +436,7 @@ int main(void)
 		cmocka_unit_test(gathers_that_nobody_prefetched),
 		cmocka_unit_test(convolutions_never_tuned),
 		cmocka_unit_test(advice_by_what_moves),
+		cmocka_unit_test(advice_for_each_kind_that_matters),
 		cmocka_unit_test(no_share_over_the_whole),
 		cmocka_unit_test(healthy_twins_stay_silent),
 	};

@@ -8,6 +8,7 @@
  * record_param_comms, nccl:all_to_all); the kernel's name.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "analyse/device/timeline_gpu.h"
@@ -137,26 +138,13 @@ static int sum_exposed(struct lg_case *c, const struct lg_gpu_run *r, int64_t *b
 	return rc;
 }
 
-enum lg_traffic lg_most_exposed(struct lg_case *c, const struct lg_gpu_run *r, char *op, size_t size)
+/* The ones that make up most of a kind, by name: one, or two where the second is a quarter of it. */
+static void name_kind(const int64_t *by, struct lg_exposed_kind *k, int64_t of)
 {
-	int64_t by[MOVES + 1] = { 0 }, kind[LG_TRAFFIC_MAX] = { 0 }, all;
-	enum lg_traffic k = LG_TRAFFIC_REDUCE;
 	size_t best = MOVES, next = MOVES;
 
-	*op = 0;
-	if (sum_exposed(c, r, by)) {
-		c->failed = LG_E_NOMEM;
-		return k;
-	}
-	all = by[MOVES];
 	for (size_t i = 0; i < MOVES; i++) {
-		kind[moves[i].is] += by[i];
-		all += by[i];
-	}
-	for (size_t i = 0; i < LG_TRAFFIC_MAX; i++)
-		k = kind[i] > kind[k] ? (enum lg_traffic)i : k;
-	for (size_t i = 0; i < MOVES; i++) {
-		if (moves[i].is != k || !by[i])
+		if (moves[i].is != k->is || !by[i])
 			continue;
 		if (best == MOVES || by[i] > by[best]) {
 			next = best;
@@ -165,11 +153,40 @@ enum lg_traffic lg_most_exposed(struct lg_case *c, const struct lg_gpu_run *r, c
 			next = i;
 		}
 	}
-	if (best == MOVES || kind[k] * 2 <= all)
-		return k;
-	if (by[best] * 2 > all || next == MOVES)
-		snprintf(op, size, "%s", moves[best].says);
+	if (best == MOVES)
+		return;
+	if (next == MOVES || by[next] * 4 < of)
+		snprintf(k->op, sizeof k->op, "%s", moves[best].says);
 	else
-		snprintf(op, size, "%s and %s", moves[best].says, moves[next].says);
-	return k;
+		snprintf(k->op, sizeof k->op, "%s and %s", moves[best].says, moves[next].says);
+}
+
+static int cmp_share(const void *a, const void *b)
+{
+	const struct lg_exposed_kind *x = a, *y = b;
+
+	return x->share != y->share ? (x->share < y->share) - (x->share > y->share) : (int)x->is - (int)y->is;
+}
+
+size_t lg_exposed_kinds(struct lg_case *c, const struct lg_gpu_run *r, struct lg_exposed_kind *ret)
+{
+	int64_t by[MOVES + 1] = { 0 }, kind[LG_TRAFFIC_MAX] = { 0 }, all;
+	size_t n = 0;
+
+	if (sum_exposed(c, r, by))
+		c->failed = LG_E_NOMEM;
+	all = by[MOVES];
+	for (size_t i = 0; i < MOVES; i++) {
+		kind[moves[i].is] += by[i];
+		all += by[i];
+	}
+	for (size_t i = 0; i < LG_TRAFFIC_MAX; i++) {
+		ret[i] = (struct lg_exposed_kind){ .is = (enum lg_traffic)i };
+		ret[i].share = all > 0 ? (double)kind[i] / (double)all : 0;
+		name_kind(by, &ret[i], kind[i]);
+	}
+	qsort(ret, LG_TRAFFIC_MAX, sizeof *ret, cmp_share);
+	while (n < LG_TRAFFIC_MAX && ret[n].share >= 0.25)
+		n++;
+	return n ? n : 1;
 }

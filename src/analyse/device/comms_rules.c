@@ -156,6 +156,35 @@ static void exposed_evidence(struct lg_case *c, struct lg_finding *f, const stru
 				    "give the traces of two or more ranks to tell them apart");
 }
 
+/* What is exposed, by kinds that each want advice of their own. */
+static void tell_kinds(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, double share)
+{
+	struct lg_exposed_kind kind[LG_TRAFFIC_MAX];
+	size_t n = lg_exposed_kinds(c, r, kind);
+	const char *list = "";
+	struct lg_loss_part *part = lg_arena_alloc(&c->v->arena, n, sizeof *part);
+
+	for (size_t i = 0; part && i < n; i++) {
+		const char *detail = advice_for(r, kind[i].is), *says;
+		struct lg_loss_part *last = i ? &part[f->n_loss_parts - 1] : NULL;
+
+		says = lg_arena_printf(&c->v->arena, "%s (%.0f %%)", kind[i].op, 100 * kind[i].share);
+		list = lg_arena_printf(&c->v->arena, "%s%s%s", list, i ? ", " : "", says);
+		if (last && last->detail == detail)
+			last->says = lg_arena_printf(&c->v->arena, "%s, %s", last->says, says);
+		else
+			part[f->n_loss_parts++] = (struct lg_loss_part){ .says = says, .detail = detail };
+	}
+	f->detail = advice_for(r, kind[0].is);
+	f->loss_parts = part;
+	if (n < 2 || f->n_loss_parts < 2)
+		f->n_loss_parts = 0;
+	if (n < 2)
+		list = kind[0].share > 0.5 ? lg_arena_printf(&c->v->arena, "most of it in %s", kind[0].op) : "";
+	f->title = lg_arena_printf(&c->v->arena, "collectives that no computation hides take %.0f %% of the device's "
+				   "time%s%s%s", share * 100, *list ? ", " : "", n > 1 ? "of it in " : "", list);
+}
+
 static void exposed(struct lg_case *c, const struct lg_gpu *g)
 {
 	const struct lg_gpu_run *r = NULL;
@@ -163,8 +192,6 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g)
 	double wait = lost > 0 ? fmin(waits_of(g) / 1e6 / lost, 1) : 0;
 	struct comm_counts n;
 	struct lg_finding *f;
-	enum lg_traffic kind;
-	char op[64];
 	bool small;
 
 	lost *= 1 - wait;
@@ -185,11 +212,8 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g)
 				    "may be the last one of each step",
 				    100 - 100 * (double)r->by[LG_GPU_BY_COMM] / (double)r->comm_ns);
 	}
-	kind = lg_most_exposed(c, r, op, sizeof op);
 	if (!small) {
-		f->detail = advice_for(r, kind);
-		f->title = lg_arena_printf(&c->v->arena, "collectives that no computation hides take %.0f %% of the "
-					   "device's time%s%s", share * 100, *op ? ", most of it in " : "", op);
+		tell_kinds(c, f, r, share);
 	} else {
 		f->title = lg_arena_printf(&c->v->arena, "%zu collectives a %s of %.0f us each are not under "
 					   "compute: %.0f %% of the device's time",

@@ -221,6 +221,25 @@ static bool has_name(const struct lg_case *c, bool (*pick)(const char *))
 	return false;
 }
 
+/* Of the gathers alone, where f has other parts. */
+static void gathers_advice(struct lg_finding *f, const char *detail, const char *fix)
+{
+	const char *tradeoff = "Prefetch holds two layers' parameters; larger units and hybrid sharding take more memory.";
+
+	for (size_t i = 0; i < f->n_loss_parts; i++)
+		if (f->loss_parts[i].detail && !strcmp(f->loss_parts[i].detail, "shards")) {
+			f->loss_parts[i].fix = fix;
+			f->loss_parts[i].tradeoff = tradeoff;
+		}
+	if (f->n_loss_parts && (!f->detail || strcmp(f->detail, "shards")))
+		return;
+	f->detail = detail;
+	if (f->n_loss_parts)
+		return;
+	f->fix = fix;
+	f->tradeoff = tradeoff;
+}
+
 /* Refines comms.exposed, which has the time: it is not lost twice. */
 static void fsdp(struct lg_case *c, const struct lg_gpu_run *r)
 {
@@ -238,21 +257,19 @@ static void fsdp(struct lg_case *c, const struct lg_gpu_run *r)
 	of = (double)r->by[LG_GPU_BY_COMM];
 	if ((double)(s.forward + s.backward + s.prefetched) < 0.3 * of)
 		return; /* the exposed ones are others */
-	if (s.backward > s.forward && s.backward * 2 > s.prefetched) {
-		f->detail = "fsdp_backward_prefetch";
-		f->fix = "FullyShardedDataParallel(..., backward_prefetch=BackwardPrefetch.BACKWARD_PRE); with "
-			 "fully_shard: module.set_modules_to_backward_prefetch([...]).";
-	} else if (s.forward * 2 > s.prefetched) {
-		f->detail = "fsdp_forward_prefetch";
-		f->fix = "FullyShardedDataParallel(..., forward_prefetch=True) where the order of layers is fixed; with "
-			 "fully_shard: module.set_modules_to_forward_prefetch([...]); or wrap larger units, so "
-			 "that each gather has more compute to hide under.";
-	} else {
-		f->detail = "fsdp_gathers";
-		f->fix = "Gathers are prefetched and still too slow: larger units, sharding within a machine only "
-			 "(ShardingStrategy.HYBRID_SHARD), bf16 parameters (MixedPrecision), a larger batch.";
-	}
-	f->tradeoff = "Prefetch holds two layers' parameters; larger units and hybrid sharding take more memory.";
+	if (s.backward > s.forward && s.backward * 2 > s.prefetched)
+		gathers_advice(f, "fsdp_backward_prefetch",
+			       "FullyShardedDataParallel(..., backward_prefetch=BackwardPrefetch.BACKWARD_PRE); with "
+			       "fully_shard: module.set_modules_to_backward_prefetch([...]).");
+	else if (s.forward * 2 > s.prefetched)
+		gathers_advice(f, "fsdp_forward_prefetch",
+			       "FullyShardedDataParallel(..., forward_prefetch=True) where the order of layers is fixed; "
+			       "with fully_shard: module.set_modules_to_forward_prefetch([...]); or wrap larger units, "
+			       "so that each gather has more compute to hide under.");
+	else
+		gathers_advice(f, "fsdp_gathers",
+			       "Gathers are prefetched and still too slow: larger units, sharding within a machine only "
+			       "(ShardingStrategy.HYBRID_SHARD), bf16 parameters (MixedPrecision), a larger batch.");
 	lg_evidence_add(c, f, s.at, s.longest, "FSDP's gathers alone on the device: %.1f ms ordered when forward "
 			"reached the layer, %.1f ms when backward did, %.1f ms by prefetch",
 			(double)s.forward / 1e6, (double)s.backward / 1e6, (double)s.prefetched / 1e6);

@@ -317,8 +317,14 @@ enum lg_traffic {
 	LG_TRAFFIC_UNTOLD, /* sends and receives, perhaps of one all-to-all */
 	LG_TRAFFIC_MAX
 };
-/* What most of r's exposed time is spent on, and in op its name; op is "" where it is mixed. */
-enum lg_traffic lg_most_exposed(struct lg_case *c, const struct lg_gpu_run *r, char *op, size_t size);
+/* What r's exposed time is spent on: each kind that is a quarter of it, at least the largest. */
+struct lg_exposed_kind {
+	enum lg_traffic is;
+	double share;  /* of the exposed time; 0 = nothing tells */
+	char op[32];   /* what its collectives are called */
+};
+/* ret: room for LG_TRAFFIC_MAX. Returns how many; the largest first. */
+size_t lg_exposed_kinds(struct lg_case *c, const struct lg_gpu_run *r, struct lg_exposed_kind *ret);
 
 int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* compile_trace.c */
 int lg_find_gpu_counters(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK; /* gpu_counters.c */

@@ -328,6 +328,34 @@ static void be_late(struct sim *s, int64_t ns)
 		     "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", -1);
 }
 
+/* A compiled region that is left and entered again so often: the rest of its function runs inside of it. */
+static void region(struct sim *s, int frame, int breaks)
+{
+	int64_t begin = s->now;
+	char name[64];
+
+	snprintf(name, sizeof name, "Torch-Compiled Region: %d/0", frame);
+	s->now += US;
+	launch(s, STREAM_COMPUTE, "triton_poi_fused_add_0", s->p->kernel_ns, "CompiledFunction");
+	if (breaks) {
+		int64_t at;
+
+		s->now += s->p->break_ns;
+		at = s->now;
+		span(s, s->now, US, LG_SPAN_OP, 0, "TorchDynamo Cache Lookup", -1);
+		s->now += 2 * US;
+		if (s->p->resumes_eagerly)
+			launch(s, STREAM_COMPUTE, "void add", s->p->kernel_ns, "aten::add");
+		else
+			region(s, frame + 1, breaks - 1);
+		if (s->p->resumes)
+			span(s, at + US, s->now - at, LG_SPAN_PYTHON, 0,
+			     "model.py(13): torch_dynamo_resume_in_forward_at_12", -1);
+	}
+	s->now += 2 * US;
+	span(s, begin, s->now - begin, LG_SPAN_OP, 0, name, -1);
+}
+
 static void step(struct sim *s, int k)
 {
 	const struct gpu_plan *p = s->p;
@@ -416,6 +444,11 @@ static void step(struct sim *s, int k)
 	for (int i = 0; i < p->n_layout; i++)
 		launch(s, STREAM_COMPUTE, "void cudnn::ops::nchwToNhwcKernel<float, float>", 50 * US,
 		       "aten::conv2d");
+	for (int i = 0; i < p->regions; i++) {
+		span(s, s->now, US, LG_SPAN_OP, 0, "TorchDynamo Cache Lookup", -1);
+		s->now += 2 * US;
+		region(s, 10 * i, p->breaks);
+	}
 	body(s, k);
 	if (p->side && now) {
 		int64_t start = s->now;

@@ -103,6 +103,10 @@ struct gpu_plan {
 	} python[2];
 	int python_calls;
 	bool regions_once;      /* a new version in each step, not in turn */
+	int regions, breaks;    /* compiled modules, and graph breaks in each */
+	int64_t break_ns;       /* Python at each break */
+	bool resumes;           /* frames that go on behind a break */
+	bool resumes_eagerly;   /* these are not compiled */
 };
 
 extern const struct gpu_plan gpu_healthy;

@@ -183,6 +183,30 @@ static void what_ddp_need_not_do(void **state)
 	quiet(&p);
 }
 
+/* Without a device the search holds the main thread up: all of it is exposed. */
+static void unused_parameters_are_looked_for_on_cpus_too(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	p.no_device = p.no_launches = true;
+	p.n_steps = 20;
+	p.unused_ns = 400 * US;
+	o = first(&p, "comms.ddp_flags");
+	f = &o.v->findings[0];
+	assert_string_equal(f->detail, "find_unused_parameters");
+	assert_true(fabs(f->lost_ms - 20 * 0.4) < 0.5);
+	assert_non_null(strstr(f->title, "of the step's time"));
+	assert_true(strstr(f->fix, "find_unused_parameters=False") != NULL);
+	done(&o);
+	p.unused_ns = 5 * US;
+	o = explain(&p);
+	assert_null(find(o.v, "comms.ddp_flags"));
+	done(&o);
+}
+
 static void gathers_that_nobody_prefetched(void **state)
 {
 	struct gpu_plan p = gpu_healthy;
@@ -433,6 +457,7 @@ int main(void)
 		cmocka_unit_test(mixed_precision_by_hand),
 		cmocka_unit_test(backward_under_autocast_and_unscaled_float16),
 		cmocka_unit_test(what_ddp_need_not_do),
+		cmocka_unit_test(unused_parameters_are_looked_for_on_cpus_too),
 		cmocka_unit_test(gathers_that_nobody_prefetched),
 		cmocka_unit_test(convolutions_never_tuned),
 		cmocka_unit_test(advice_by_what_moves),

@@ -213,6 +213,63 @@ static void modes_are_told_by_calls_that_only_they_make(void **state)
 	}
 }
 
+static bool has_evidence(const struct lg_finding *f, const char *what)
+{
+	bool said = false;
+
+	for (size_t i = 0; i < f->n_evidence; i++)
+		said |= strstr(f->evidence[i].text, what) != NULL;
+	return said;
+}
+
+/* A region inside a region is what follows a break; regions one behind the other are compiled modules. */
+static void graph_breaks_show_without_a_device(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	p.no_device = p.no_launches = true;
+	p.n_kernels = 20;
+	p.n_steps = 20;
+	p.regions = 6;
+	o = explain(&p);
+	assert_null(find(o.v, "compile.graph_breaks"));
+	done(&o);
+	p.breaks = 2;
+	p.break_ns = 60 * US;
+	o = first(&p, "compile.graph_breaks");
+	f = &o.v->findings[0];
+	assert_non_null(strstr(f->title, "12.0 times a step"));
+	assert_true(fabs(f->lost_ms - 20 * 12 * 0.063) < 1); /* with the launch's own Python */
+	assert_true(has_evidence(f, "inside of Torch-Compiled Region: 0/0 runs Torch-Compiled Region: 1/0"));
+	assert_true(has_evidence(f, "TORCH_LOGS=graph_breaks"));
+	done(&o);
+	p.resumes = true;
+	o = first(&p, "compile.graph_breaks");
+	assert_non_null(strstr(o.v->findings[0].culprit.function, "model.py(13): torch_dynamo_resume_in_forward"));
+	assert_true(!has_evidence(&o.v->findings[0], "TORCH_LOGS"));
+	done(&o);
+	p.resumes_eagerly = true;
+	p.breaks = 1;
+	o = first(&p, "compile.graph_breaks");
+	assert_non_null(strstr(o.v->findings[0].title, "6.0 times a step"));
+	assert_true(has_evidence(&o.v->findings[0], "120 of 120 times what follows the break is not compiled"));
+	done(&o);
+	/* With a device the wait is told by its launches; behind a full queue it costs nothing. */
+	p = gpu_healthy;
+	p.regions = 6;
+	p.breaks = 2;
+	p.break_ns = 60 * US;
+	o = explain(&p);
+	f = find(o.v, "compile.graph_breaks");
+	assert_non_null(f);
+	assert_true(isnan(f->lost_ms) && !strcmp(f->severity, "low"));
+	assert_true(has_evidence(f, "with an idle device"));
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -222,6 +279,7 @@ int main(void)
 		cmocka_unit_test(a_search_for_nan_in_all_nodes_is_anomaly_detection),
 		cmocka_unit_test(modes_are_told_by_calls_that_only_they_make),
 		cmocka_unit_test(other_devices_calls_are_launches_and_waits),
+		cmocka_unit_test(graph_breaks_show_without_a_device),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,13 +2,11 @@
 /*
  * compile_trace.c - what became of torch.compile, from a profiler's trace and from logs.
  *
- * Trace: "Torch-Compiled Region: F/C" (torch/_dynamo/eval_frame.py) names frame F in its C-th
- * compilation; "... (dynamo_timed)" spans are compilation itself. Logs: the marks of the log
- * importers (log.graph_break, log.recompile ...), one a message, its text "what, file:line".
+ * Trace: "... (dynamo_timed)" spans are compilation itself; what runs compiled: compile_regions.c. Logs: the
+ * marks of the log importers (log.graph_break, log.recompile ...), one a message, its text "what, file:line".
  * What a lost or broken compilation costs cannot be measured without a run that has it: the
  * finding says so and stays at medium.
  */
-#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +17,7 @@
 
 #define BIT(cause) (1u << (cause))
 
-enum { FRAMES_MAX = 1024, MANY_FRAMES = 8, MANY_RECOMPILES = 3, MANY_TRACES = 5 };
+enum { MANY_TRACES = 5 };
 
 static void in_step(struct lg_case *c, const struct lg_gpu *g)
 {
@@ -40,71 +38,6 @@ static void in_step(struct lg_case *c, const struct lg_gpu *g)
 		lg_evidence_against(c, f, "in the first steps this is normal; it must not be there later");
 }
 
-struct frame {
-	long frame, highest, lowest;
-	size_t n, back; /* back: runs of a version older than one that had run */
-	int64_t first;
-};
-
-/* "Torch-Compiled Region: 3/1" -> frame 3, compilation 1. */
-static bool parse_region(const char *name, long *ret_frame, long *ret_compile)
-{
-	static const char prefix[] = "Torch-Compiled Region: ";
-	char *end;
-
-	if (strncmp(name, prefix, sizeof prefix - 1))
-		return false;
-	*ret_frame = strtol(name + sizeof prefix - 1, &end, 10);
-	if (*end != '/' || !isdigit((unsigned char)end[1]))
-		return false;
-	*ret_compile = strtol(end + 1, NULL, 10);
-	return true;
-}
-
-static bool is_region(const char *name)
-{
-	long frame, compile;
-
-	return parse_region(name, &frame, &compile);
-}
-
-static size_t frames_of(struct lg_case *c, const struct lg_gpu_run *r, struct frame *v)
-{
-	const struct lg_trace *t = c->t;
-	uint8_t *picked;
-	size_t n = 0;
-
-	if (lg_span_pick(c, is_region, &picked))
-		c->failed = LG_E_NOMEM;
-	for (size_t h = 0; picked && h < r->n_host; h++)
-		for (uint32_t p = c->idx->span_off[r->host[h].thr];
-		     p < c->idx->span_off[r->host[h].thr + 1]; p++) {
-			uint32_t row = c->idx->span[p];
-			long frame, compile;
-			size_t k = 0;
-
-			if (!picked[t->span.name[row]] || t->span.ts[row] < r->from ||
-			    t->span.ts[row] >= r->to ||
-			    !parse_region(lg_string(t, t->span.name[row]), &frame, &compile))
-				continue;
-			while (k < n && v[k].frame != frame)
-				k++;
-			if (k == FRAMES_MAX)
-				continue;
-			if (k == n)
-				v[n++] = (struct frame){ .frame = frame, .highest = compile,
-							 .lowest = compile, .first = t->span.ts[row] };
-			v[k].n++;
-			v[k].back += compile < v[k].highest;
-			if (compile > v[k].highest)
-				v[k].highest = compile;
-			if (compile < v[k].lowest)
-				v[k].lowest = compile;
-		}
-	lg_free(picked);
-	return n;
-}
-
 static struct lg_finding *unmeasured(struct lg_case *c, const struct lg_gpu *g, const char *id,
 				     double confidence, const struct lg_gpu_run *r)
 {
@@ -113,80 +46,6 @@ static struct lg_finding *unmeasured(struct lg_case *c, const struct lg_gpu *g, 
 	if (f)
 		f->stage = lg_stage_name(LG_STAGE_FORWARD);
 	return f;
-}
-
-/* Does the compiler work in the window? */
-static bool compiles(const struct lg_gpu_run *r)
-{
-	for (size_t h = 0; h < r->n_host; h++)
-		for (size_t i = 0; i < r->host[h].n; i++)
-			if (r->host[h].seg[i].class == LG_HOST_COMPILE && r->host[h].seg[i].end > r->from &&
-			    r->host[h].seg[i].ts < r->to)
-				return true;
-	return false;
-}
-
-static void regions(struct lg_case *c, const struct lg_gpu *g)
-{
-	struct frame *v = lg_calloc(FRAMES_MAX, sizeof *v);
-
-	if (!v) {
-		c->failed = LG_E_NOMEM;
-		return;
-	}
-	for (size_t i = 0; i < g->n; i++) {
-		const struct lg_gpu_run *r = &g->run[i];
-		size_t n, many = 0;
-		double launch;
-		struct lg_finding *f;
-
-		if (!lg_gpu_judged(r) && r->scope != LG_SCOPE_CPU)
-			continue;
-		n = frames_of(c, r, v);
-		for (size_t k = 0; k < n; k++)
-			if (v[k].highest - v[k].lowest >= MANY_RECOMPILES)
-				many = k + 1;
-		if (many) {
-			f = unmeasured(c, g, "compile.recompiles", 0.85, r);
-			if (!f)
-				break;
-			f->title = lg_arena_printf(&c->v->arena, "one frame runs in %ld compiled versions within "
-						   "this window: it is compiled again and again",
-						   v[many - 1].highest - v[many - 1].lowest + 1);
-			/* Versions that come back were kept: one for each of a few shapes, compiled once. */
-			if (v[many - 1].back && !compiles(r)) {
-				f->severity = "info";
-				f->confidence = 0.5;
-				f->title = lg_arena_printf(&c->v->arena, "one frame runs in %ld compiled versions in "
-							   "turn, none of them compiled in this window",
-							   v[many - 1].highest - v[many - 1].lowest + 1);
-			}
-			if (!compiles(r))
-				lg_evidence_against(c, f, "the compiler is not seen at work in this window: versions "
-						    "compiled before it, for shapes that come in order, look the "
-						    "same");
-			lg_evidence_add(c, f, v[many - 1].first, 0, "Torch-Compiled Region %ld/%ld to %ld/%ld",
-					v[many - 1].frame, v[many - 1].lowest, v[many - 1].frame,
-					v[many - 1].highest);
-			lg_evidence_add(c, f, INT64_MIN, 0, "which guard fails is not in the trace: "
-					"TORCH_LOGS=recompiles (log volume only) names it");
-		}
-		/* Many frames are graph breaks only if they leave the device waiting. */
-		launch = r->to > r->from ? (double)r->by[LG_GPU_BY_LAUNCH] / (double)(r->to - r->from) : 0;
-		if (n >= MANY_FRAMES && launch >= 0.10) {
-			f = unmeasured(c, g, "compile.graph_breaks", 0.6, r);
-			if (!f)
-				break;
-			f->title = lg_arena_printf(&c->v->arena, "%zu separate compiled regions run, and the "
-						   "device waits for launches: the graph is broken into pieces",
-						   n);
-			f->severity = "low"; /* what part of the wait is theirs is not known */
-			lg_evidence_add(c, f, v[0].first, 0, "first region %ld; where each break is: "
-					"TORCH_LOGS=graph_breaks (log volume only)", v[0].frame);
-		}
-		break;
-	}
-	lg_free(v);
 }
 
 static bool is_launch(const char *name)
@@ -430,7 +289,7 @@ int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)
 	struct lg_finding *failed;
 
 	in_step(c, g);
-	regions(c, g);
+	lg_compile_regions(c, g);
 	launch_blocking(c, g);
 	debug_frames(c, g);
 	from_log(c, "log.compile_skipped", "compile.skipped", 1, "medium",

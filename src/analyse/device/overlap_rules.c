@@ -5,7 +5,8 @@
  *
  * DDP (torch/csrc/distributed/c10d/reducer.cpp): search_unused_parameters walks the graph before every
  * backward pass (find_unused_parameters=True); copy_bucket_to_grad copies every gradient out of its
- * bucket (gradient_as_bucket_view=False). Both are told by the device's time they cost here.
+ * bucket (gradient_as_bucket_view=False). Both are told by the device's time they cost here; without a
+ * device, by the main thread's.
  *
  * FSDP (torch/distributed/fsdp/_runtime_utils.py): gathers of a prefetch are ordered inside
  * ..._prefetch annotations, others when their layer is reached; rate_limiter is the wait of
@@ -108,6 +109,23 @@ int lg_gpu_refine_overlap(struct lg_case *c, struct lg_gpu *g)
 	return 0;
 }
 
+static void ddp_words(struct lg_case *c, struct lg_finding *f, bool copies, double share, bool device)
+{
+	f->stage = lg_stage_name(copies ? LG_STAGE_GRAD_SYNC : LG_STAGE_FORWARD);
+	f->detail = copies ? "gradient_as_bucket_view" : "find_unused_parameters";
+	f->title = lg_arena_printf(&c->v->arena, "%s: %s %.0f %% of the %s%s", copies
+				   ? "DDP copies every gradient out of its bucket after the reduction"
+				   : "DDP looks for unused parameters before every backward pass",
+				   copies || !device ? "it takes" : "the device idles", share * 100,
+				   copies && device ? "device's time" : device ? "time" : "step's time",
+				   copies || !device ? "" : " for it");
+	if (!copies)
+		return;
+	f->fix = "DistributedDataParallel(model, gradient_as_bucket_view=True).";
+	f->tradeoff = "Gradients are views: detach_() on them fails, and whoever keeps a gradient over steps has to clone "
+		      "it.";
+}
+
 static void ddp(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
 {
 	struct lg_gpu_sums search, copy;
@@ -131,23 +149,67 @@ static void ddp(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_r
 		f = lg_gpu_finding(c, g, "comms.ddp_flags", (double)lost[k] / 1e6, share, 0.9, r);
 		if (!f)
 			return;
-		f->stage = lg_stage_name(k ? LG_STAGE_GRAD_SYNC : LG_STAGE_FORWARD);
 		if (!s->n)
 			lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_WRAPPER));
-		f->detail = k ? "gradient_as_bucket_view" : "find_unused_parameters";
-		f->title = lg_arena_printf(&c->v->arena, k ? "DDP copies every gradient out of its bucket after the "
-							     "reduction: %.0f %% of the device's time"
-							   : "DDP looks for unused parameters before every backward "
-							     "pass: the device idles %.0f %% of the time for it",
-					   share * 100);
-		if (k) {
-			f->fix = "DistributedDataParallel(model, gradient_as_bucket_view=True).";
-			f->tradeoff = "Gradients are views: detach_() on them fails, and whoever keeps a gradient over "
-				      "steps has to clone it.";
-		}
+		ddp_words(c, f, k, share, true);
 		lg_evidence_add(c, f, s->at ? s->at : INT64_MIN, s->longest, "%zu times, %zu kernels of %.1f ms; %.1f ms "
 				"idle for want of launches meanwhile", s->spans, s->n, (double)s->ns / 1e6,
 				(double)(k ? r->ddp_copy : r->ddp_search) / 1e6);
+	}
+}
+
+/* What thr does in such spans within r's window: ns, in all and by step. */
+static int64_t host_time(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
+			 bool (*pick)(const char *), int64_t *by_step, struct lg_gpu_iv *ret_longest,
+			 size_t *ret_n)
+{
+	struct lg_gpu_ivs a;
+	int64_t sum = 0;
+
+	*ret_longest = (struct lg_gpu_iv){ 0 };
+	if (spans_of(c, r, thr, pick, &a)) {
+		c->failed = LG_E_NOMEM;
+		return 0;
+	}
+	for (size_t i = 0; i < a.n; i++) {
+		size_t s = lg_gpu_step_of(r, a.v[i].ts);
+
+		sum += a.v[i].end - a.v[i].ts;
+		if (s < r->n_steps)
+			by_step[s] += a.v[i].end - a.v[i].ts;
+		if (a.v[i].end - a.v[i].ts > ret_longest->end - ret_longest->ts)
+			*ret_longest = a.v[i];
+	}
+	*ret_n = a.n;
+	lg_free(a.v);
+	return sum;
+}
+
+/* Training on the CPU: what the main thread does for DDP, no operator does meanwhile. */
+static void ddp_on_cpu(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
+{
+	for (size_t k = 0; k < 2 && !c->failed; k++) {
+		int64_t *by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *by_step), ns;
+		struct lg_gpu_iv longest;
+		struct lg_finding *f;
+		size_t n = 0;
+		double share;
+
+		if (!by_step) {
+			c->failed = LG_E_NOMEM;
+			return;
+		}
+		ns = host_time(c, r, r->main, k ? is_copy_back : is_search, by_step, &longest, &n);
+		share = (double)ns / (double)(r->to - r->from);
+		if (!n || share < 0.01)
+			continue;
+		f = lg_gpu_finding(c, g, "comms.ddp_flags", (double)ns / 1e6, share, 0.9, r);
+		if (!f)
+			continue;
+		lg_gpu_cap_steps(c, f, r, by_step);
+		ddp_words(c, f, k, share, false);
+		lg_evidence_add(c, f, longest.ts, longest.end - longest.ts, "%zu times, %.1f ms in all; longest", n,
+				(double)ns / 1e6);
 	}
 }
 
@@ -311,6 +373,9 @@ int lg_find_overlap(struct lg_case *c, struct lg_gpu *g)
 	const struct lg_gpu_run *worst = NULL;
 	double share;
 
+	for (size_t i = 0; lg_gpu_only(c->t) && i < g->n && !lg_gpu_told(c, "comms.ddp_flags") && !c->failed; i++)
+		if (g->run[i].scope == LG_SCOPE_CPU && g->run[i].main && g->run[i].n_steps >= 3)
+			ddp_on_cpu(c, g, &g->run[i]);
 	(void)lg_gpu_lost(g, BIT(LG_GPU_BY_COMM) | BIT(LG_GPU_BY_WRAPPER), &share, &worst);
 	if (!worst)
 		return 0;

@@ -396,6 +396,7 @@ bool lg_batch_may_infer(const struct lg_gpu_run *r);                          /*
 int lg_batch_busy(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_gpu_ivs *ret) LG_MUST_CHECK;
 
 void lg_compile_absent(struct lg_case *c, const struct lg_gpu *g);            /* compile_absent.c */
+void lg_compile_regions(struct lg_case *c, const struct lg_gpu *g);           /* compile_regions.c */
 /* v->bound where nothing but operators on the CPU was traced. */
 int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK; /* cpu_bound.c */
 enum lg_cpu_kind { LG_CPU_DATA = 1, LG_CPU_COMPUTE = 2, LG_CPU_COMM = 4 };

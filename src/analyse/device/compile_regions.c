@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * compile_regions.c - what runs compiled in a profiler's trace, in which versions, and where it is left.
+ *
+ * "Torch-Compiled Region: F/C" (torch/_dynamo/eval_frame.py) is frame F in its C-th compilation. Where the
+ * graph of a frame breaks, its compiled code calls what it could not take, and then the rest of the function,
+ * a frame of its own ("torch_dynamo_resume_in_..." where Python stacks are recorded): a region, or at least a
+ * look-up of one, inside another. Modules that are compiled one by one, or two compiled functions, follow
+ * each other and are no break. What passes between the last operator before a break and the region behind is
+ * Python that compiled code would not need: at least that is lost, with or without a device. The fusion that
+ * ends there is not in it.
+ */
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/device/timeline_gpu.h"
+#include "base/alloc.h"
+
+enum { FRAMES_MAX = 1024, MANY_FRAMES = 8, MANY_RECOMPILES = 3, DEPTH_MAX = 64, RESUMES_MAX = 3 };
+
+struct frame {
+	long frame, highest, lowest;
+	size_t n, back; /* back: runs of a version older than one that had run */
+	int64_t first;
+};
+
+/* Where regions are left in the middle. */
+struct breaks {
+	struct lg_gpu_ivs gaps;      /* of one thread after another */
+	size_t regions, lookups;     /* inside of regions */
+	int64_t *by_step, ns;        /* of the gaps */
+	int64_t late;                /* while the device idled for want of launches */
+	uint32_t outer, inner;       /* rows of the first */
+	lg_str resume[RESUMES_MAX];  /* frames that go on behind a break */
+	size_t n_resumes;
+};
+
+struct regions {
+	struct frame *frame;
+	size_t n;
+	struct breaks b;
+};
+
+/* "Torch-Compiled Region: 3/1" -> frame 3, compilation 1. */
+static bool parse_region(const char *name, long *ret_frame, long *ret_compile)
+{
+	static const char prefix[] = "Torch-Compiled Region: ";
+	char *end;
+
+	if (strncmp(name, prefix, sizeof prefix - 1))
+		return false;
+	*ret_frame = strtol(name + sizeof prefix - 1, &end, 10);
+	if (*end != '/' || !isdigit((unsigned char)end[1]))
+		return false;
+	*ret_compile = strtol(end + 1, NULL, 10);
+	return true;
+}
+
+static bool is_region(const char *name)
+{
+	long frame, compile;
+
+	return parse_region(name, &frame, &compile);
+}
+
+static bool is_looked_for(const char *name)
+{
+	return is_region(name) || !strcmp(name, "TorchDynamo Cache Lookup") ||
+	       strstr(name, "torch_dynamo_resume_in_");
+}
+
+static void count_version(struct regions *g, long frame, long compile, int64_t ts)
+{
+	struct frame *v = g->frame;
+	size_t k = 0;
+
+	while (k < g->n && v[k].frame != frame)
+		k++;
+	if (k == FRAMES_MAX)
+		return;
+	if (k == g->n)
+		v[g->n++] = (struct frame){ .frame = frame, .highest = compile, .lowest = compile,
+					    .first = ts };
+	v[k].n++;
+	v[k].back += compile < v[k].highest;
+	if (compile > v[k].highest)
+		v[k].highest = compile;
+	if (compile < v[k].lowest)
+		v[k].lowest = compile;
+}
+
+/* Regions that are open at one moment of a thread; last: when what ran in it ended. */
+struct nest {
+	struct {
+		int64_t end, last;
+		uint32_t row;
+	} v[DEPTH_MAX];
+	size_t n;
+};
+
+static void close_until(struct nest *o, int64_t ts)
+{
+	while (o->n && o->v[o->n - 1].end <= ts) {
+		int64_t end = o->v[--o->n].end;
+
+		if (o->n && end > o->v[o->n - 1].last)
+			o->v[o->n - 1].last = end;
+	}
+}
+
+/* Nothing runs in the open region from its last row to `to`. */
+static int add_gap(const struct lg_gpu_run *r, struct nest *o, int64_t to, uint32_t row, struct breaks *b)
+{
+	int64_t from = o->v[o->n - 1].last;
+	size_t s = lg_gpu_step_of(r, from);
+
+	if (to <= from)
+		return 0;
+	o->v[o->n - 1].last = to;
+	b->ns += to - from;
+	if (b->by_step && s < r->n_steps)
+		b->by_step[s] += to - from;
+	return lg_gpu_iv_add(&b->gaps, from, to, row);
+}
+
+static void keep_resume(struct breaks *b, lg_str name)
+{
+	for (size_t i = 0; i < b->n_resumes; i++)
+		if (b->resume[i] == name)
+			return;
+	if (b->n_resumes < RESUMES_MAX)
+		b->resume[b->n_resumes++] = name;
+}
+
+/* A row that is_looked_for(). */
+static int add_row(struct lg_case *c, const struct lg_gpu_run *r, uint32_t row, struct nest *o,
+		   struct regions *g)
+{
+	const struct lg_trace *t = c->t;
+	const char *name = lg_string(t, t->span.name[row]);
+	int64_t ts = t->span.ts[row], end = lg_row_end(t, ts, t->span.dur[row]);
+	struct breaks *b = &g->b;
+	long frame, compile;
+	int rc = 0;
+
+	if (t->span.kind[row] == LG_SPAN_PYTHON) {
+		if (o->n && strstr(name, "torch_dynamo_resume_in_"))
+			keep_resume(b, t->span.name[row]);
+		return 0;
+	}
+	if (!parse_region(name, &frame, &compile)) {
+		b->lookups += o->n > 0;
+		return o->n ? add_gap(r, o, end, row, b) : 0;
+	}
+	count_version(g, frame, compile, ts);
+	if (o->n) {
+		if (!b->regions++) {
+			b->outer = o->v[o->n - 1].row;
+			b->inner = row;
+		}
+		rc = add_gap(r, o, ts, row, b);
+	}
+	if (o->n < DEPTH_MAX) {
+		o->v[o->n].row = row;
+		o->v[o->n].last = ts;
+		o->v[o->n++].end = end;
+	}
+	return rc;
+}
+
+static int add_thread(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const uint8_t *picked,
+		      struct regions *g)
+{
+	const struct lg_trace *t = c->t;
+	struct nest o = { .n = 0 };
+	int rc = 0;
+
+	for (uint32_t p = c->idx->span_off[thr]; p < c->idx->span_off[thr + 1] && !rc; p++) {
+		uint32_t row = c->idx->span[p];
+		int64_t end;
+
+		if (t->span.ts[row] < r->from || t->span.ts[row] >= r->to)
+			continue;
+		if (picked[t->span.name[row]]) {
+			close_until(&o, t->span.ts[row]);
+			rc = add_row(c, r, row, &o, g);
+			continue;
+		}
+		if (!o.n || t->span.kind[row] == LG_SPAN_PYTHON || t->span.kind[row] == LG_SPAN_NOTE)
+			continue;
+		close_until(&o, t->span.ts[row]);
+		end = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
+		if (o.n && end > o.v[o.n - 1].last)
+			o.v[o.n - 1].last = end;
+	}
+	return rc;
+}
+
+/* g->frame has room for FRAMES_MAX. */
+static int regions_of(struct lg_case *c, const struct lg_gpu_run *r, struct regions *g)
+{
+	uint8_t *picked;
+	int rc = lg_span_pick(c, is_looked_for, &picked);
+
+	g->n = 0;
+	g->b = (struct breaks){ .outer = LG_NO_ROW, .inner = LG_NO_ROW };
+	if (!rc && picked) {
+		g->b.by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *g->b.by_step);
+		rc = g->b.by_step ? 0 : LG_E_NOMEM;
+	}
+	for (size_t h = 0; picked && !rc && h < r->n_host; h++) {
+		g->b.gaps.n = 0;
+		rc = add_thread(c, r, r->host[h].thr, picked, g);
+		if (!rc && lg_gpu_judged(r))
+			g->b.late += lg_gpu_late_within(r, &g->b.gaps);
+	}
+	lg_free(g->b.gaps.v);
+	lg_free(picked);
+	return rc;
+}
+
+/* Does the compiler work in the window? */
+static bool compiles(const struct lg_gpu_run *r)
+{
+	for (size_t h = 0; h < r->n_host; h++)
+		for (size_t i = 0; i < r->host[h].n; i++)
+			if (r->host[h].seg[i].class == LG_HOST_COMPILE && r->host[h].seg[i].end > r->from &&
+			    r->host[h].seg[i].ts < r->to)
+				return true;
+	return false;
+}
+
+static struct lg_finding *told(struct lg_case *c, const struct lg_gpu *g, const char *id, double ms,
+			       double share, double confidence, const struct lg_gpu_run *r)
+{
+	struct lg_finding *f = lg_gpu_finding(c, g, id, ms, share, confidence, r);
+
+	if (f)
+		f->stage = lg_stage_name(LG_STAGE_FORWARD);
+	return f;
+}
+
+static void recompiles(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
+		       const struct frame *x)
+{
+	struct lg_finding *f = told(c, g, "compile.recompiles", (double)NAN, (double)NAN, 0.85, r);
+
+	if (!f)
+		return;
+	f->title = lg_arena_printf(&c->v->arena, "one frame runs in %ld compiled versions within this window: it is "
+				   "compiled again and again", x->highest - x->lowest + 1);
+	/* Versions that come back were kept: one for each of a few shapes, compiled once. */
+	if (x->back && !compiles(r)) {
+		f->severity = "info";
+		f->confidence = 0.5;
+		f->title = lg_arena_printf(&c->v->arena, "one frame runs in %ld compiled versions in turn, none of them "
+					   "compiled in this window", x->highest - x->lowest + 1);
+	}
+	if (!compiles(r))
+		lg_evidence_against(c, f, "the compiler is not seen at work in this window: versions compiled before it, for "
+				    "shapes that come in order, look the same");
+	lg_evidence_add(c, f, x->first, 0, "Torch-Compiled Region %ld/%ld to %ld/%ld", x->frame, x->lowest, x->frame,
+			x->highest);
+	lg_evidence_add(c, f, INT64_MIN, 0, "which guard fails is not in the trace: TORCH_LOGS=recompiles (log volume "
+			"only) names it");
+}
+
+/* Regions inside of regions. With a device its idle time is told by the launches that come late; what part
+ * of that is the breaks' own is told here, and not added to it. */
+static void nested(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
+		   const struct breaks *b)
+{
+	const struct lg_trace *t = c->t;
+	double n = (double)(b->regions > b->lookups ? b->regions : b->lookups);
+	double wall = (double)(r->to - r->from);
+	bool device = lg_gpu_judged(r);
+	struct lg_finding *f = told(c, g, "compile.graph_breaks", device ? (double)NAN : (double)b->ns / 1e6,
+				    device ? (double)NAN : (double)b->ns / wall, 0.9, r);
+
+	if (!f)
+		return;
+	if (device)
+		f->severity = "low"; /* what part of the wait would go is not known */
+	else if (r->n_steps >= 2)
+		lg_gpu_cap_steps(c, f, r, b->by_step);
+	f->title = lg_arena_printf(&c->v->arena, "compiled code is left in the middle %.1f times a %s: the graph breaks there",
+				   n / (r->n_steps ? (double)r->n_steps : 1), r->n_steps ? "step" : "window");
+	if (b->inner != LG_NO_ROW)
+		lg_evidence_add(c, f, t->span.ts[b->inner], t->span.dur[b->inner], "inside of %s runs %s",
+				lg_string(t, t->span.name[b->outer]), lg_string(t, t->span.name[b->inner]));
+	if (b->lookups > b->regions)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu of %zu times what follows the break is not compiled",
+				b->lookups - b->regions, b->lookups);
+	for (size_t i = 0; i < b->n_resumes; i++) {
+		const char *name = lg_string(t, b->resume[i]);
+
+		if (!f->culprit.function)
+			f->culprit.function = name;
+		lg_evidence_add(c, f, INT64_MIN, 0, "goes on behind a break: %s", name);
+	}
+	if (device)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%.1f ms of Python between the pieces, %.1f ms of it with an idle device; "
+				"what the lost fusion costs is not in it", (double)b->ns / 1e6, (double)b->late / 1e6);
+	else
+		lg_evidence_add(c, f, INT64_MIN, 0, "%.1f ms of Python between the pieces: at least that is lost; what the "
+				"lost fusion costs is not in it", (double)b->ns / 1e6);
+	if (!b->n_resumes)
+		lg_evidence_add(c, f, INT64_MIN, 0, "where each break is: TORCH_LOGS=graph_breaks (log volume only), or a "
+				"trace with_stack=True");
+}
+
+/* Many frames one behind the other are graph breaks only if they leave the device waiting. */
+static void many_frames(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
+			const struct regions *x)
+{
+	double launch = r->to > r->from ? (double)r->by[LG_GPU_BY_LAUNCH] / (double)(r->to - r->from) : 0;
+	struct lg_finding *f;
+
+	if (x->n < MANY_FRAMES || launch < 0.10)
+		return;
+	f = told(c, g, "compile.graph_breaks", (double)NAN, (double)NAN, 0.6, r);
+	if (!f)
+		return;
+	f->title = lg_arena_printf(&c->v->arena, "%zu separate compiled regions run, and the device waits for launches: the "
+				   "graph is broken into pieces", x->n);
+	f->severity = "low"; /* what part of the wait is theirs is not known */
+	lg_evidence_add(c, f, x->frame[0].first, 0, "first region %ld; where each break is: TORCH_LOGS=graph_breaks (log "
+			"volume only)", x->frame[0].frame);
+}
+
+/* Of the first rank that can be looked at: all run the same program. */
+void lg_compile_regions(struct lg_case *c, const struct lg_gpu *g)
+{
+	struct regions x = { .frame = lg_calloc(FRAMES_MAX, sizeof *x.frame) };
+	const struct lg_gpu_run *r = NULL;
+	size_t many = 0;
+
+	for (size_t i = 0; i < g->n && !r; i++)
+		if (lg_gpu_judged(&g->run[i]) || g->run[i].scope == LG_SCOPE_CPU)
+			r = &g->run[i];
+	if (!x.frame || (r && regions_of(c, r, &x)))
+		c->failed = LG_E_NOMEM;
+	for (size_t k = 0; r && !c->failed && k < x.n; k++)
+		if (x.frame[k].highest - x.frame[k].lowest >= MANY_RECOMPILES)
+			many = k + 1;
+	if (many)
+		recompiles(c, g, r, &x.frame[many - 1]);
+	if (r && !c->failed && (x.b.regions || x.b.lookups) && !lg_gpu_told(c, "compile.graph_breaks"))
+		nested(c, g, r, &x.b);
+	else if (r && !c->failed)
+		many_frames(c, g, r, &x);
+	lg_free(x.frame);
+}

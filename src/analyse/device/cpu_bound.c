@@ -14,13 +14,13 @@
 #include "base/alloc.h"
 #include "store/index.h"
 
-static enum lg_cpu_kind kind_of(const struct lg_case *c, const struct lg_host_seg *s)
+static enum lg_cpu_part part_of(const struct lg_case *c, const struct lg_host_seg *s)
 {
 	if (s->class == LG_HOST_LOADER)
 		return LG_CPU_DATA;
 	if (s->span != LG_NO_ROW && c->t->span.kind[s->span] == LG_SPAN_COLLECTIVE)
 		return LG_CPU_COMM;
-	return s->class == LG_HOST_NONE ? 0 : LG_CPU_COMPUTE;
+	return s->class == LG_HOST_NONE ? LG_CPU_BETWEEN : LG_CPU_OPERATORS;
 }
 
 /* Collectives are rows of threads that run no operators. */
@@ -44,7 +44,9 @@ static int add_collectives(const struct lg_case *c, const struct lg_gpu_run *r, 
 	return 0;
 }
 
-int lg_cpu_busy(const struct lg_case *c, const struct lg_gpu_run *r, unsigned kinds, struct lg_gpu_ivs *ret)
+/* When a thread of r's process does that or an earlier part: disjoint, in order; ret->v is the caller's. */
+static int busy(const struct lg_case *c, const struct lg_gpu_run *r, enum lg_cpu_part part,
+		struct lg_gpu_ivs *ret)
 {
 	struct lg_gpu_ivs all = { 0 };
 	size_t n = 0;
@@ -57,7 +59,7 @@ int lg_cpu_busy(const struct lg_case *c, const struct lg_gpu_run *r, unsigned ki
 		for (size_t i = 0; i < o->n; i++) {
 			const struct lg_host_seg *s = &o->seg[i];
 
-			if (s->end <= r->from || s->ts >= r->to || !(kind_of(c, s) & kinds))
+			if (s->end <= r->from || s->ts >= r->to || part_of(c, s) > part)
 				continue;
 			/* Nearly every one begins where the last one ends. */
 			if (all.n > own && s->ts <= all.v[all.n - 1].end) {
@@ -71,7 +73,7 @@ int lg_cpu_busy(const struct lg_case *c, const struct lg_gpu_run *r, unsigned ki
 			all.v[all.n++] = (struct lg_gpu_iv){ s->ts, s->end, LG_NO_ROW };
 		}
 	}
-	if ((kinds & LG_CPU_COMM && add_collectives(c, r, &all)) || lg_gpu_iv_order(&all)) {
+	if ((part == LG_CPU_COMM && add_collectives(c, r, &all)) || lg_gpu_iv_order(&all)) {
 		lg_free(all.v);
 		return LG_E_NOMEM;
 	}
@@ -86,7 +88,8 @@ int lg_cpu_busy(const struct lg_case *c, const struct lg_gpu_run *r, unsigned ki
 	return 0;
 }
 
-int64_t lg_cpu_within(const struct lg_gpu_ivs *v, size_t *at, int64_t from, int64_t to)
+/* ns of [from, to) in v; *at: 0 at first, from never goes back. */
+static int64_t within(const struct lg_gpu_ivs *v, size_t *at, int64_t from, int64_t to)
 {
 	int64_t sum = 0;
 
@@ -97,18 +100,38 @@ int64_t lg_cpu_within(const struct lg_gpu_ivs *v, size_t *at, int64_t from, int6
 	return sum;
 }
 
-/* ns of r's window in which a thread of the process does one of the kinds; -1 without memory. */
-static int64_t covered(const struct lg_case *c, const struct lg_gpu_run *r, unsigned kinds)
+static bool has_collectives(const struct lg_trace *t)
 {
-	struct lg_gpu_ivs all;
-	size_t at = 0;
-	int64_t sum;
+	return t->span.n && memchr(t->span.kind, LG_SPAN_COLLECTIVE, t->span.n);
+}
 
-	if (lg_cpu_busy(c, r, kinds, &all))
-		return -1;
-	sum = lg_cpu_within(&all, &at, r->from, r->to);
-	lg_free(all.v);
-	return sum;
+int lg_cpu_parts(const struct lg_case *c, const struct lg_gpu_run *r, const int64_t *at, size_t n,
+		 int64_t (*by)[LG_CPU_PARTS], struct lg_gpu_ivs *ret_any)
+{
+	bool comm = has_collectives(c->t);
+	struct lg_gpu_ivs v = { 0 };
+
+	for (enum lg_cpu_part k = LG_CPU_DATA; k < LG_CPU_BETWEEN; k++) {
+		size_t i = 0;
+
+		if (k != LG_CPU_COMM || comm) { /* else it is what it was without */
+			lg_free(v.v);
+			if (busy(c, r, k, &v))
+				return LG_E_NOMEM;
+		}
+		for (size_t s = 0; s < n; s++)
+			by[s][k] = within(&v, &i, at[s], at[s + 1]);
+	}
+	for (size_t s = 0; s < n; s++) {
+		by[s][LG_CPU_BETWEEN] = at[s + 1] - at[s] - by[s][LG_CPU_COMM];
+		by[s][LG_CPU_COMM] -= by[s][LG_CPU_OPERATORS];
+		by[s][LG_CPU_OPERATORS] -= by[s][LG_CPU_DATA];
+	}
+	if (ret_any)
+		*ret_any = v;
+	else
+		lg_free(v.v);
+	return 0;
 }
 
 /* What was found to be waiting for batches, also where no event says so (batch_wait.c). */
@@ -120,11 +143,6 @@ static const struct lg_finding *told_wait(const struct lg_verdict *v)
 	return NULL;
 }
 
-static bool has_collectives(const struct lg_trace *t)
-{
-	return t->span.n && memchr(t->span.kind, LG_SPAN_COLLECTIVE, t->span.n);
-}
-
 int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 {
 	struct lg_verdict *v = c->v;
@@ -134,20 +152,18 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 
 	for (size_t i = 0; i < g->n; i++) {
 		const struct lg_gpu_run *r = &g->run[i];
-		int64_t a, b, all;
+		const int64_t window[] = { r->from, r->to };
+		int64_t by[1][LG_CPU_PARTS];
 
 		if (r->scope != LG_SCOPE_CPU || !r->main || r->n_steps < 3 || r->to <= r->from)
 			continue;
-		a = covered(c, r, LG_CPU_DATA);
-		b = covered(c, r, LG_CPU_DATA | LG_CPU_COMPUTE);
-		all = has_collectives(c->t) ? covered(c, r, LG_CPU_DATA | LG_CPU_COMPUTE | LG_CPU_COMM) : b;
-		if (a < 0 || b < 0 || all < 0)
+		if (lg_cpu_parts(c, r, window, 1, by, NULL))
 			return LG_E_NOMEM;
 		device |= lg_fact_of(c, r->prc, "gpu.0.name") != NULL;
 		wall += (double)(r->to - r->from);
-		data += (double)a;
-		compute += (double)(b - a);
-		comm += (double)(all - b);
+		data += (double)by[0][LG_CPU_DATA];
+		compute += (double)by[0][LG_CPU_OPERATORS];
+		comm += (double)by[0][LG_CPU_COMM];
 	}
 	if (!(wall > 0))
 		return 0;

@@ -76,23 +76,16 @@ static int collect(const struct lg_case *c, struct rank *k)
 
 static int shares(const struct lg_case *c, struct rank *k)
 {
-	const unsigned kinds[] = { LG_CPU_DATA, LG_CPU_DATA | LG_CPU_COMPUTE,
-				   LG_CPU_DATA | LG_CPU_COMPUTE | LG_CPU_COMM };
-	double of[3], wall = (double)(k->run->to - k->run->from);
+	const int64_t window[] = { k->run->from, k->run->to };
+	double wall = (double)(k->run->to - k->run->from);
+	int64_t by[1][LG_CPU_PARTS];
 
-	for (size_t i = 0; i < 3; i++) {
-		struct lg_gpu_ivs v;
-		size_t at = 0;
-
-		if (lg_cpu_busy(c, k->run, kinds[i], &v))
-			return LG_E_NOMEM;
-		of[i] = (double)lg_cpu_within(&v, &at, k->run->from, k->run->to) / wall;
-		lg_free(v.v);
-	}
-	k->data = of[0];
-	k->operators = of[1] - of[0];
-	k->comm = of[2] - of[1];
-	k->between = 1 - of[2];
+	if (lg_cpu_parts(c, k->run, window, 1, by, NULL))
+		return LG_E_NOMEM;
+	k->data = (double)by[0][LG_CPU_DATA] / wall;
+	k->operators = (double)by[0][LG_CPU_OPERATORS] / wall;
+	k->comm = (double)by[0][LG_CPU_COMM] / wall;
+	k->between = (double)by[0][LG_CPU_BETWEEN] / wall;
 	return 0;
 }
 

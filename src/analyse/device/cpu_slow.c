@@ -14,42 +14,12 @@
 #include "base/median.h"
 #include "store/index.h"
 
-enum { DATA, OPERATORS, COMM, BETWEEN, KINDS };
-
 struct excess {
-	double of[KINDS], all; /* ns, of the slow steps */
+	double of[LG_CPU_PARTS], all; /* ns, of the slow steps */
 	struct lg_gpu_iv hole; /* the longest of them in which nothing is traced */
 	const struct lg_gpu_run *run; /* whose */
 	int64_t ops_slow, ops_normal; /* operators a step, of the last run that had slow ones */
 };
-
-/* ret_all: when anything ran. */
-static int by_step(struct lg_case *c, const struct lg_gpu_run *r, int64_t (*by)[KINDS],
-		   struct lg_gpu_ivs *ret_all)
-{
-	static const unsigned kinds[] = { LG_CPU_DATA, LG_CPU_DATA | LG_CPU_COMPUTE,
-					  LG_CPU_DATA | LG_CPU_COMPUTE | LG_CPU_COMM };
-
-	for (size_t k = 0; k < BETWEEN; k++) {
-		struct lg_gpu_ivs v;
-		size_t at = 0;
-
-		if (lg_cpu_busy(c, r, kinds[k], &v))
-			return LG_E_NOMEM;
-		for (size_t s = 0; s < r->n_steps; s++)
-			by[s][k] = lg_cpu_within(&v, &at, r->step[s], r->step[s + 1]);
-		if (k + 1 == BETWEEN)
-			*ret_all = v;
-		else
-			lg_free(v.v);
-	}
-	for (size_t s = 0; s < r->n_steps; s++) {
-		by[s][BETWEEN] = r->step[s + 1] - r->step[s] - by[s][COMM];
-		by[s][COMM] -= by[s][OPERATORS];
-		by[s][OPERATORS] -= by[s][DATA];
-	}
-	return 0;
-}
 
 static void longest_hole(const struct lg_gpu_run *r, const struct lg_gpu_ivs *v, size_t *at, int64_t from,
 			 int64_t to, struct excess *e)
@@ -103,7 +73,7 @@ static int add_run(struct lg_case *c, const struct lg_gpu_run *r, const struct l
 		   struct excess *e)
 {
 	size_t n = r->n_steps, at = 0;
-	int64_t (*by)[KINDS], *normal, usual[KINDS];
+	int64_t (*by)[LG_CPU_PARTS], *normal, usual[LG_CPU_PARTS];
 	struct lg_gpu_ivs all = { 0 };
 	int rc = LG_E_NOMEM;
 
@@ -112,15 +82,15 @@ static int add_run(struct lg_case *c, const struct lg_gpu_run *r, const struct l
 	by = lg_calloc(n, sizeof *by);
 	normal = lg_calloc(n, sizeof *normal);
 	if (by && normal)
-		rc = by_step(c, r, by, &all);
+		rc = lg_cpu_parts(c, r, r->step, n, by, &all);
 	if (!rc)
-		lg_gpu_usual(step, n, by[0], KINDS, normal, usual);
+		lg_gpu_usual(step, n, by[0], LG_CPU_PARTS, normal, usual);
 	for (size_t s = 0; !rc && s < n; s++) {
 		double more;
 
 		if (!step[s].slow)
 			continue;
-		(void)lg_gpu_add_excess(&step[s], by[s], usual, KINDS, e->of, &more);
+		(void)lg_gpu_add_excess(&step[s], by[s], usual, LG_CPU_PARTS, e->of, &more);
 		e->all += (double)(step[s].dur - step[s].median);
 		longest_hole(r, &all, &at, r->step[s], r->step[s + 1], e);
 	}
@@ -155,11 +125,11 @@ static void say_where(struct lg_case *c, const struct excess *e)
 {
 	const char *after = e->run ? last_before(c, e->run, e->hole.ts) : NULL, *more = "";
 
-	if (e->of[BETWEEN] * 2 > e->all && e->run)
+	if (e->of[LG_CPU_BETWEEN] * 2 > e->all && e->run)
 		more = lg_arena_printf(&c->v->arena, "; the longest such time is %.1f ms%s%s",
 				       (double)(e->hole.end - e->hole.ts) / 1e6, after ? " and follows " : "",
 				       after ? after : "");
-	else if (e->of[OPERATORS] * 2 > e->all)
+	else if (e->of[LG_CPU_OPERATORS] * 2 > e->all)
 		more = lg_arena_printf(&c->v->arena, "; a slow step has %lld operators on its thread, another "
 				       "%lld: %s", (long long)e->ops_slow, (long long)e->ops_normal,
 				       e->ops_slow * 4 > e->ops_normal * 5
@@ -168,8 +138,8 @@ static void say_where(struct lg_case *c, const struct excess *e)
 	lg_gpu_limit(c, "slow steps took %.1f ms more than the median; of that %.0f %% in operators, %.0f %% waiting "
 			"for data, %.0f %% in collectives, and for %.0f %% nothing that was traced ran (Python, a "
 			"save, a collection, a sleep: with_stack=True or laggard record tells)%s", e->all / 1e6,
-		     100 * e->of[OPERATORS] / e->all, 100 * e->of[DATA] / e->all,
-		     100 * e->of[COMM] / e->all, 100 * e->of[BETWEEN] / e->all, more);
+		     100 * e->of[LG_CPU_OPERATORS] / e->all, 100 * e->of[LG_CPU_DATA] / e->all,
+		     100 * e->of[LG_CPU_COMM] / e->all, 100 * e->of[LG_CPU_BETWEEN] / e->all, more);
 }
 
 int lg_cpu_slow_steps(struct lg_case *c, const struct lg_gpu *g)
@@ -190,7 +160,7 @@ int lg_cpu_slow_steps(struct lg_case *c, const struct lg_gpu *g)
 		if (strcmp(f->id, "data.loader_wait") || isnan(f->lost_share))
 			continue;
 		/* A wait that leaves no event lies where nothing was traced. */
-		told = (e.of[DATA] > 0 ? e.of[DATA] : e.of[BETWEEN]) / e.all;
+		told = (e.of[LG_CPU_DATA] > 0 ? e.of[LG_CPU_DATA] : e.of[LG_CPU_BETWEEN]) / e.all;
 		f->excess_share = told;
 	}
 	v->unexplained_share = fmax(0, 1 - told);

@@ -399,12 +399,18 @@ void lg_compile_absent(struct lg_case *c, const struct lg_gpu *g);            /*
 void lg_compile_regions(struct lg_case *c, const struct lg_gpu *g);           /* compile_regions.c */
 /* v->bound where nothing but operators on the CPU was traced. */
 int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK; /* cpu_bound.c */
-enum lg_cpu_kind { LG_CPU_DATA = 1, LG_CPU_COMPUTE = 2, LG_CPU_COMM = 4 };
-/* When a thread of r's process does one of the kinds: disjoint, in order; ret->v is the caller's. */
-int lg_cpu_busy(const struct lg_case *c, const struct lg_gpu_run *r, unsigned kinds, struct lg_gpu_ivs *ret)
-	LG_MUST_CHECK;
-/* ns of [from, to) in v; *at: 0 at first, from never goes back. */
-int64_t lg_cpu_within(const struct lg_gpu_ivs *v, size_t *at, int64_t from, int64_t to);
+/* What a process does that has no device: each nanosecond is of the first that any of its threads is in. */
+enum lg_cpu_part {
+	LG_CPU_DATA,      /* the loader */
+	LG_CPU_OPERATORS,
+	LG_CPU_COMM,      /* collectives */
+	LG_CPU_BETWEEN,   /* nothing that was traced */
+	LG_CPU_PARTS
+};
+/* by: a row for each of the n stretches from at[i] to at[i + 1]: ns. *ret_any, which may be NULL: when
+ * anything ran, disjoint, in order; ret_any->v is the caller's. */
+int lg_cpu_parts(const struct lg_case *c, const struct lg_gpu_run *r, const int64_t *at, size_t n,
+		 int64_t (*by)[LG_CPU_PARTS], struct lg_gpu_ivs *ret_any) LG_MUST_CHECK;
 /* The excess of slow steps that have no device: a limit says where it lies. */
 int lg_cpu_slow_steps(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK; /* cpu_slow.c */
 

@@ -471,7 +471,7 @@ static void unpriced(struct lg_causes *c, const struct lg_side_finding *s)
  */
 static double price_change(struct lg_causes *c, struct lg_finding *f, uint32_t set, double *ret_lo)
 {
-	double half, most = growth(c, set, &half) + half;
+	double half, more = growth(c, set, &half), most = more + half;
 	double ms = lg_cause_drain(c, set, ret_lo), mean = c->d->mean_ms[1];
 
 	if (ms > 0 || lg_severity_level(lg_severity_of(mean > 0 ? most / mean : 0)) < lg_severity_level("medium")) {
@@ -480,9 +480,21 @@ static double price_change(struct lg_causes *c, struct lg_finding *f, uint32_t s
 	}
 	f->lost_ms = f->lost_share = (double)NAN;
 	f->severity = "medium";
-	lg_cause_say(c, f, "these two runs vary so much that it may cost nothing or up to %.3f ms per step: compare "
-		     "longer or quieter ones to measure it", most);
+	lg_cause_say(c, f, "not priced, because these two runs vary too much: the stages it touches changed by %+.3f ms "
+		     "per step (95 %%: %+.3f to %+.3f), so that it may cost nothing or up to %.3f; compare longer or "
+		     "quieter ones", more, more - half, most, most);
 	return 0;
+}
+
+static bool may_be_priced(struct lg_causes *c, struct lg_finding *f)
+{
+	size_t before = c->d->before->s.n, after = c->d->after->s.n;
+
+	if (before >= 3 && after >= 3)
+		return true;
+	lg_cause_say(c, f, "not priced, because %zu and %zu steps can be compared: three on each side would do", before,
+		     after);
+	return false;
 }
 
 static void compile_lost(struct lg_causes *c)
@@ -520,7 +532,7 @@ static void compile_lost(struct lg_causes *c)
 	if (*a->mode && !*b->mode)
 		lg_cause_say(c, f, "dispatch mode active after, not before: %s", a->mode);
 	f->severity = "medium";
-	if (c->d->before->s.n >= 3 && c->d->after->s.n >= 3) {
+	if (may_be_priced(c, f)) {
 		uint32_t set = lg_cause_compute_stages(c, *a->mode && !*b->mode);
 
 		ms = price_change(c, f, set, &lo);
@@ -561,7 +573,7 @@ static void debug_left_on(struct lg_causes *c)
 	f->severity = "medium";
 	if (c->compile_told) {
 		lg_cause_say(c, f, "not there before; its cost is part of the lost compilation's");
-	} else if (c->d->before->s.n >= 3 && c->d->after->s.n >= 3) {
+	} else if (may_be_priced(c, f)) {
 		ms = price_change(c, f, lg_cause_compute_stages(c, true), &lo);
 		if (!isnan(f->lost_ms))
 			lg_cause_say(c, f, "not there before; the stages' own time grew by %.3f ms per step", ms);

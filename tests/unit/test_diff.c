@@ -219,6 +219,46 @@ static void lost_regions_that_cost_nothing_are_low(void **state)
 	done(&p);
 }
 
+static bool says(const struct lg_finding *f, const char *what)
+{
+	bool said = false;
+
+	for (size_t i = 0; i < f->n_evidence; i++)
+		said |= strstr(f->evidence[i].text, what) != NULL;
+	return said;
+}
+
+static void what_is_not_priced_says_why(void **state)
+{
+	struct plan before = plain, after = plain;
+	const struct lg_finding *f;
+	struct pair p;
+
+	(void)state;
+	before.noisy = after.noisy = true;
+	before.steps = 9;
+	after.steps = 10;
+	after.regions = 0;
+	p = compare(&before, &after);
+	f = find(&p, "compile.skipped");
+	assert_non_null(f);
+	assert_true(isnan(f->lost_ms) && !strcmp(f->severity, "medium"));
+	assert_true(says(f, "not priced, because these two runs vary too much") && says(f, "(95 %: -"));
+	done(&p);
+	before.noisy = after.noisy = false;
+	after.steps = 2;
+	p = compare(&before, &after);
+	f = find(&p, "compile.skipped");
+	assert_non_null(f);
+	assert_true(isnan(f->lost_ms) && says(f, "not priced, because"));
+	done(&p);
+	after.steps = 10;
+	p = compare(&before, &after);
+	f = find(&p, "compile.skipped");
+	assert_true(!isnan(f->lost_ms) && !says(f, "not priced"));
+	done(&p);
+}
+
 static void a_new_operator_is_named(void **state)
 {
 	struct plan after = plain;
@@ -781,6 +821,7 @@ int main(void)
 		cmocka_unit_test(lost_regions_are_a_lost_compilation),
 		cmocka_unit_test(operators_of_lost_regions_are_no_causes_of_their_own),
 		cmocka_unit_test(lost_regions_that_cost_nothing_are_low),
+		cmocka_unit_test(what_is_not_priced_says_why),
 		cmocka_unit_test(a_new_operator_is_named),
 		cmocka_unit_test(a_slower_stage_without_a_culprit_is_regress_stage),
 		cmocka_unit_test(a_rank_that_got_late_is_named),

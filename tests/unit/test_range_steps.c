@@ -149,20 +149,82 @@ static void the_last_step_has_no_tail(void **state)
 	steps_are(&l, 10);
 }
 
-static void requests_of_a_pool_are_no_steps(void **state)
+static bool limited(const struct outcome *o, const char *what)
+{
+	for (size_t i = 0; i < o->v->n_limits; i++)
+		if (strstr(o->v->limits[i], what))
+			return true;
+	return false;
+}
+
+/* Each is counted, on whatever thread; the window is judged as one piece. */
+static void requests_of_a_pool_are_counted(void **state)
 {
 	struct loop l = begin();
+	struct outcome o;
 
 	(void)state;
 	for (int i = 0; i < 5; i++) {
+		char name[32];
+
 		work(&l, l.thr, "");
-		work(&l, l.thr, "");
-		work(&l, l.thr, "");
-		work(&l, l.thr, "request");
+		snprintf(name, sizeof name, "request %d", i);
+		work(&l, l.thr, name);
+		for (int k = 0; k < 3; k++)
+			work(&l, l.pool[k], "request 7");
+	}
+	o = end(&l);
+	assert_int_equal(o.v->n_steps, 20);
+	assert_int_equal(o.v->n_judged, 20);
+	assert_true(limited(&o, "20 requests, told from request 0: 4 threads serve them, 1.0 at once"));
+	assert_true(limited(&o, "is judged as one piece"));
+	done(&o);
+	/* Most of the work is elsewhere: what the ranges are is not known. */
+	l = begin();
+	for (int i = 0; i < 5; i++) {
+		for (int k = 0; k < 6; k++)
+			work(&l, l.thr, "");
 		for (int k = 0; k < 3; k++)
 			work(&l, l.pool[k], "request");
 	}
 	steps_are(&l, 0);
+	/* A range for each thread's life is no request. */
+	l = begin();
+	for (int k = 0; k < 3; k++)
+		work(&l, l.pool[k], "worker");
+	steps_are(&l, 0);
+}
+
+/* Three threads at once, each with its own requests; without ranges, the function that comes back on them. */
+static void requests_overlap(void **state)
+{
+	for (int frames = 0; frames < 2; frames++) {
+		struct loop l = begin();
+		struct outcome o;
+
+		for (int k = 0; k < 3; k++) {
+			int64_t from = l.now = 1000 * MS + k * 300 * US;
+
+			for (int i = 0; i < 8; i++) {
+				int64_t at = l.now;
+
+				work(&l, l.pool[k], frames ? "" : "handle");
+				if (frames)
+					row(&l, l.pool[k], at, l.now - at, LG_SPAN_PYTHON, "server.py(20): handle", -1);
+			}
+			if (frames)
+				row(&l, l.pool[k], from, l.now - from, LG_SPAN_PYTHON, "server.py(9): serve", -1);
+		}
+		o = end(&l);
+		assert_int_equal(o.v->n_judged, 24);
+		assert_true(o.v->median_ms > 1.1 && o.v->median_ms < 1.3);
+		assert_true(limited(&o, frames ? "24 requests, told from server.py(20): handle: 3 threads"
+					       : "24 requests, told from handle: 3 threads serve them, 2."));
+		for (size_t i = 0; i < o.v->n_findings; i++)
+			assert_false(is_loud(&o.v->findings[i]));
+		done(&o);
+	}
+	(void)state;
 }
 
 static void ranges_before_the_work_are_no_steps(void **state)
@@ -187,14 +249,6 @@ static void a_payload_is_no_name(void **state)
 	for (int i = 0; i < 10; i++)
 		work(&l, l.thr, "{'marker': ['net.py:34']}");
 	steps_are(&l, 0);
-}
-
-static bool limited(const struct outcome *o, const char *what)
-{
-	for (size_t i = 0; i < o->v->n_limits; i++)
-		if (strstr(o->v->limits[i], what))
-			return true;
-	return false;
 }
 
 /* A round of three ranges, one after the other. */
@@ -259,7 +313,8 @@ int main(void)
 		cmocka_unit_test(layers_of_one_forward_pass_are_none),
 		cmocka_unit_test(numbers_that_begin_again_are_parts),
 		cmocka_unit_test(the_last_step_has_no_tail),
-		cmocka_unit_test(requests_of_a_pool_are_no_steps),
+		cmocka_unit_test(requests_of_a_pool_are_counted),
+		cmocka_unit_test(requests_overlap),
 		cmocka_unit_test(ranges_before_the_work_are_no_steps),
 		cmocka_unit_test(a_payload_is_no_name),
 		cmocka_unit_test(ranges_alone_tell_where_steps_are_long),

@@ -155,7 +155,8 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		const int64_t window[] = { r->from, r->to };
 		int64_t by[1][LG_CPU_PARTS];
 
-		if (r->scope != LG_SCOPE_CPU || !r->main || r->n_steps < 3 || r->to <= r->from)
+		if (r->scope != LG_SCOPE_CPU || !r->main || (r->n_steps < 3 && !r->n_requests) ||
+		    r->to <= r->from)
 			continue;
 		if (lg_cpu_parts(c, r, window, 1, by, NULL))
 			return LG_E_NOMEM;

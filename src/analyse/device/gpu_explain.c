@@ -463,6 +463,33 @@ void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu
 
 /* ---- the run as a whole ---- */
 
+static void judge_step(struct lg_verdict *v, struct lg_step *s, double median)
+{
+	s->median = (int64_t)median;
+	s->slow = (double)s->dur > 2 * median && (double)s->dur > median + 1e6;
+	v->n_slow += s->slow;
+}
+
+/* Requests of a pool are listed behind the steps of all runs: they overlap, nothing divides time by them. */
+static void add_requests(struct lg_verdict *v, const struct lg_gpu_run *r, size_t k, double *d)
+{
+	double med;
+
+	for (size_t i = 0; i < r->n_requests; i++) {
+		v->steps[k + i] = (struct lg_step){ .ts = r->request[i].ts,
+						    .dur = r->request[i].end - r->request[i].ts,
+						    .number = (int64_t)i, .prc = r->prc,
+						    .thr = r->request[i].thr, .rank = r->rank };
+		d[i] = (double)v->steps[k + i].dur;
+	}
+	qsort(d, r->n_requests, sizeof *d, lg_cmp_f64);
+	med = r->n_requests ? d[r->n_requests / 2] : 0;
+	for (size_t i = 0; i < r->n_requests; i++)
+		judge_step(v, &v->steps[k + i], med);
+	if (r->n_requests > v->n_judged && r->scope != LG_SCOPE_EMPTY && r->scope != LG_SCOPE_CAPTURE)
+		v->n_judged = r->n_requests;
+}
+
 /* Steps of a pure profiler trace, where the host's marks gave none. */
 static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 {
@@ -472,7 +499,7 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 
 	v->scope = g->n == 1 ? "single" : NULL;
 	for (size_t i = 0; i < g->n; i++)
-		n += g->run[i].n_steps;
+		n += g->run[i].n_steps + g->run[i].n_requests;
 	if (!n) {
 		v->shape = v->n_judged < 3 ? NULL : v->n_slow ? "bursty" : "steady";
 		return 0;
@@ -504,18 +531,16 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 			lg_step_ends(c->t, r, v->steps + first);
 		qsort(d, r->n_steps, sizeof *d, lg_cmp_f64);
 		med = d[r->n_steps / 2];
-		for (size_t s = first; s < k; s++) {
-			v->steps[s].median = (int64_t)med;
-			v->steps[s].slow = (double)v->steps[s].dur > 2 * med &&
-					   (double)v->steps[s].dur > med + 1e6;
-			v->n_slow += v->steps[s].slow;
-		}
+		for (size_t s = first; s < k; s++)
+			judge_step(v, &v->steps[s], med);
 		if (r->n_steps > v->n_judged &&
 		    (lg_gpu_judged(r) || r->scope == LG_SCOPE_CPU || r->scope == LG_SCOPE_RANGES))
 			v->n_judged = r->n_steps;
 		if (r->rank >= 0)
 			v->ranks[v->n_ranks++] = r->rank;
 	}
+	for (size_t i = 0; i < g->n; k += g->run[i++].n_requests)
+		add_requests(v, &g->run[i], k, d);
 	for (size_t s = 0; s < n; s++)
 		d[s] = (double)v->steps[s].dur / 1e6;
 	qsort(d, n, sizeof *d, lg_cmp_f64);
@@ -528,9 +553,19 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 	return lg_account_stages(c);
 }
 
+static void say_requests(struct lg_case *c, const struct lg_gpu_run *r, const char *who)
+{
+	lg_gpu_limit(c, "%s%zu requests, told from %s: %zu threads serve them, %.1f at once in the mean; they overlap, so "
+			"each is counted as a step and nothing is told by step", who, r->n_requests, r->requests_from,
+		     r->n_request_threads, r->requests_at_once);
+}
+
 static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)
 {
 	const char *who = r->rank >= 0 ? lg_arena_printf(&c->v->arena, "rank %d: ", r->rank) : "";
+
+	if (r->n_requests)
+		say_requests(c, r, who);
 
 	switch (r->scope) {
 	case LG_SCOPE_CAPTURE:
@@ -558,13 +593,16 @@ static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)
 			lg_gpu_limit(c, "%ssteps told from %s; nothing but ranges was traced: they tell where a step's "
 					"time goes, and not why (nsys profile -t cuda,nvtx,osrt, or laggard record, "
 					"does)", who, r->steps_from);
-		else
+		else if (!r->n_requests)
 			lg_gpu_limit(c, "%sno repeating steps were found: no range comes back that covers half of "
 					"the window", who);
 		break;
 	case LG_SCOPE_TRAINING:
 	case LG_SCOPE_INFERENCE:
-		if (!r->n_steps)
+		if (!r->n_steps && r->n_requests)
+			lg_gpu_limit(c, "%s%s: the window of %.1f ms is judged as one piece", who,
+				     lg_scope_name(r->scope), (double)(r->to - r->from) / 1e6);
+		else if (!r->n_steps)
 			lg_gpu_limit(c, "%s%s without marked steps: the window of %.1f ms is judged as "
 					"one piece; call prof.step() once a step to compare steps", who,
 				     lg_scope_name(r->scope), (double)(r->to - r->from) / 1e6);

@@ -15,8 +15,7 @@
 
 enum { NAMES_MAX = 64, STEPS_MIN = 3 };
 
-/* Names are equal but for the numbers in them. */
-static bool same_name(const char *a, const char *b)
+bool lg_range_same_name(const char *a, const char *b)
 {
 	while (*a && *b) {
 		if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
@@ -31,8 +30,7 @@ static bool same_name(const char *a, const char *b)
 	return *a == *b;
 }
 
-/* May ranges of that name be steps? A profiler's payload ({'mod': ...}) is no name. */
-static bool is_candidate(struct lg_case *c, struct lg_gpu *g, uint32_t row)
+bool lg_range_may_be_step(struct lg_case *c, struct lg_gpu *g, uint32_t row)
 {
 	const struct lg_trace *t = c->t;
 	const char *name = lg_string(t, t->span.name[row]);
@@ -81,9 +79,9 @@ static const char *recurring(struct lg_case *c, struct lg_gpu *g, const struct l
 		const char *name = lg_string(t, t->span.name[row]);
 		size_t k = 0;
 
-		if (!is_candidate(c, g, row))
+		if (!lg_range_may_be_step(c, g, row))
 			continue;
-		while (k < n && !same_name(seen[k].name, name))
+		while (k < n && !lg_range_same_name(seen[k].name, name))
 			k++;
 		if (k == n && n == NAMES_MAX)
 			continue;
@@ -115,7 +113,8 @@ static int rows_of(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_host
 	uint32_t row;
 
 	while (lg_range_next(c->t, &w, &row)) {
-		if (!is_candidate(c, g, row) || !same_name(lg_string(c->t, c->t->span.name[row]), name))
+		if (!lg_range_may_be_step(c, g, row) ||
+		    !lg_range_same_name(lg_string(c->t, c->t->span.name[row]), name))
 			continue;
 		if (lg_grow(&ret->v, &ret->cap, ret->n + 1, sizeof *ret->v))
 			return LG_E_NOMEM;
@@ -154,8 +153,8 @@ static bool of_a_pool(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_r
 		if (&r->host[h] == m)
 			continue;
 		while (lg_range_next(c->t, &w, &row))
-			others += is_candidate(c, g, row) &&
-				  same_name(lg_string(c->t, c->t->span.name[row]), name);
+			others += lg_range_may_be_step(c, g, row) &&
+				  lg_range_same_name(lg_string(c->t, c->t->span.name[row]), name);
 	}
 	return others > own;
 }

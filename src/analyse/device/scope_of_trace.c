@@ -587,6 +587,8 @@ int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 	rc = count(c, r);
 	if (rc)
 		return rc;
+	if (!r->n_steps && r->main && !r->has_backward && lg_request_pool(c, g, r))
+		return LG_E_NOMEM;
 	r->scope = r->has_backward ? LG_SCOPE_TRAINING : LG_SCOPE_INFERENCE;
 	if (lg_only_ranges(c->t)) {
 		r->scope = LG_SCOPE_RANGES;

@@ -126,6 +126,13 @@ struct lg_gpu_run {
 	size_t n_host;
 	int64_t *step;          /* n_steps + 1 boundaries */
 	size_t n_steps;
+	struct lg_request {
+		int64_t ts, end;
+		lg_thr thr;
+	} *request;             /* by thread; only where there are no steps */
+	size_t n_requests, n_request_threads;
+	double requests_at_once; /* in the mean, while there are any */
+	const char *requests_from;
 	struct lg_gpu_piece *piece;
 	size_t n_pieces, cap_pieces;
 	int64_t by[LG_GPU_BY_MAX];
@@ -275,6 +282,13 @@ struct lg_range_walk {
 	int64_t covered;
 };
 bool lg_range_next(const struct lg_trace *t, struct lg_range_walk *w, uint32_t *ret);
+/* Names are equal but for the numbers in them. */
+bool lg_range_same_name(const char *a, const char *b);
+/* May ranges of that name be steps? A profiler's payload ({'mod': ...}) is no name. */
+bool lg_range_may_be_step(struct lg_case *c, struct lg_gpu *g, uint32_t row);
+/* r->request and what belongs to it, of a run that has no steps. */
+int lg_request_pool(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+	LG_MUST_CHECK; /* request_pool.c */
 /* Where the last of n steps ends, whose range ends at `end`; not after `to`. */
 int64_t lg_last_step_end(const int64_t *begin, size_t n, int64_t end, int64_t to);
 

@@ -162,6 +162,24 @@ static void say_open_ends(struct lg_case *c, const struct lg_tally *y)
 					    "GIL", unknown * 100));
 }
 
+/* Are stages known, and none of them a backward pass, an optimizer or a reduction of gradients? */
+static bool is_inference(const struct lg_verdict *v)
+{
+	bool forward = false, training = false;
+
+	for (size_t i = 0; i < v->n_stages; i++) {
+		const char *s = v->stages[i].stage;
+
+		if (!(v->stages[i].share > 0))
+			continue;
+		forward |= !strcmp(s, lg_stage_name(LG_STAGE_FORWARD));
+		training |= !strcmp(s, lg_stage_name(LG_STAGE_BACKWARD)) ||
+			    !strcmp(s, lg_stage_name(LG_STAGE_OPTIMIZER)) ||
+			    !strcmp(s, lg_stage_name(LG_STAGE_GRAD_SYNC));
+	}
+	return forward && !training;
+}
+
 static void bound(struct lg_case *c, const struct lg_tally *y)
 {
 	struct lg_verdict *v = c->v;
@@ -185,10 +203,10 @@ static void bound(struct lg_case *c, const struct lg_tally *y)
 		return;
 	}
 	v->bound_why = lg_arena_printf(&v->arena,
-				       "critical path: %.0f %% computing on the CPU, %.0f %% stalled by the "
+				       "%scritical path: %.0f %% computing on the CPU, %.0f %% stalled by the "
 				       "host, %.0f %% waiting for data, %.0f %% communicating, %.0f %% asleep "
 				       "by its own will or waking up, %.0f %% unexplained",
-				       run * 100, stall * 100, data * 100, comms * 100, own * 100,
+				       is_inference(v) ? "inference or evaluation; " : "", run * 100, stall * 100, data * 100, comms * 100, own * 100,
 				       unknown * 100);
 	v->bound_confidence = 0.95 - unknown;
 	if (data >= 0.3 && data > comms && data > stall)

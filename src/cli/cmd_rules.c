@@ -29,15 +29,24 @@ static void sources(struct lg_out *o, const char *s)
 	}
 }
 
+static const char *severity_words(const char *floor)
+{
+	static const char measured[] = "by lost share of the run: high from 10 %, medium from 3 %, low from 1 %, else info";
+
+	if (!strcmp(floor, "measured"))
+		return measured;
+	if (!strcmp(floor, "fixed"))
+		return "medium, or lower where the threshold says so: what it costs cannot be measured from one recording";
+	return !strcmp(floor, "low") ? "low" : "info: it is no loss, or none that the run goes on to have";
+}
+
 static void one(struct lg_out *o, const struct lg_rule *r)
 {
 	lg_out_printf(o, "%s\n", r->id);
 	field(o, "says", r->sentence);
 	field(o, "signal", r->signal);
 	field(o, "threshold", r->threshold);
-	field(o, "severity", !strcmp(r->floor, "measured") ?
-	      "by lost share of the run: high from 10 %, medium from 3 %, low from 1 %, else info" :
-	      "medium: what it costs cannot be measured from one recording");
+	field(o, "severity", severity_words(r->floor));
 	field(o, "fix", r->advice.fix);
 	field(o, "trade-off", r->advice.tradeoff);
 	field(o, "to confirm", r->advice.confirm);

@@ -507,6 +507,8 @@ static void step(struct sim *s, int k)
 
 static void facts(struct sim *s, lg_prc prc)
 {
+	if (s->p->no_gpu)
+		return;
 	lg_meta_set(s->b, prc, "gpu.0.name", "NVIDIA A100-SXM4-80GB");
 	lg_meta_set(s->b, prc, "gpu.0.compute", "8.0");
 	lg_meta_set(s->b, prc, "gpu.0.sms", "108");

@@ -52,6 +52,7 @@ struct gpu_plan {
 	int drop_rows;          /* every n-th device row is missing; 0 = none */
 	bool no_launches;       /* no runtime calls in the trace */
 	bool no_device;
+	bool no_gpu;            /* the machine has none, either */
 	int autotune;           /* cudaEventSynchronize calls inside aten::cudnn_convolution a step */
 	int region_versions;    /* Torch-Compiled Region 0/k changes so often */
 	int grid;               /* blocks of each kernel; 0 = not told */

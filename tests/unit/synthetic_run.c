@@ -271,6 +271,8 @@ static void step(struct maker *m, int k)
 		state(m, m->thr[r], arrive, last - arrive, LG_BLOCKED, LG_WHY_SLEEP, -1, 0,
 		      m->futex_stack);
 		m->t[r] = last;
+		if (p->inference)
+			continue;
 		span(m, m->thr[r], back[r],
 		     (p->explicit_collective ? arrive : last) - back[r], LG_SPAN_STAGE,
 		     LG_STAGE_BACKWARD);

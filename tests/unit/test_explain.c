@@ -560,6 +560,22 @@ static void an_empty_trace_says_that_there_are_no_steps(void **state)
 	lg_trace_free(t);
 }
 
+/* Called what it is, and diagnosed like training. */
+static void inference_is_named(void **state)
+{
+	struct run_plan p = { .n_ranks = 1, .n_steps = 200, .only_rank = -1, .steady_late_rank = -1 };
+	struct outcome o = explain(&p);
+
+	(void)state;
+	assert_true(!strncmp(o.v->bound_why, "critical path", 13));
+	done(&o);
+	p.inference = true;
+	o = explain(&p);
+	assert_true(o.v->n_judged > 100);
+	assert_true(!strncmp(o.v->bound_why, "inference or evaluation; critical path", 38));
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -589,6 +605,7 @@ int main(void)
 		cmocka_unit_test(facts_of_the_hook_become_findings),
 		cmocka_unit_test(checkpoints_are_counted_in_time_and_bytes),
 		cmocka_unit_test(an_empty_trace_says_that_there_are_no_steps),
+		cmocka_unit_test(inference_is_named),
 	};
 
 	return cmocka_run_group_tests_name("explain", tests, NULL, NULL);

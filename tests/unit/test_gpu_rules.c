@@ -591,6 +591,16 @@ static void a_cpu_trace_gets_no_device_finding(void **state)
 	p.loader_single = true;
 	o = first(&p, "data.loader_wait");
 	done(&o);
+	p.loader_ns = 300 * US; /* 6 %: may be what it takes to take a batch */
+	p.no_gpu = true;
+	o = explain(&p);
+	assert_null(find(o.v, "data.loader_wait"));
+	assert_true(!strncmp(o.v->bound_why, "training, operators on the CPU", 30));
+	done(&o);
+	p.inference = true;
+	o = explain(&p);
+	assert_true(!strncmp(o.v->bound_why, "inference or evaluation, operators on the CPU", 45));
+	done(&o);
 }
 
 static void missing_rows_make_it_abstain(void **state)

@@ -140,7 +140,11 @@ static void every_rule_is_complete(void **state)
 		assert_true(strlen(r[i].threshold) > 10 && strlen(r[i].advice.fix) > 40);
 		assert_true(strlen(r[i].advice.tradeoff) > 20 && strlen(r[i].advice.confirm) > 20);
 		assert_true(strlen(r[i].sources) > 20);
-		assert_true(!strcmp(r[i].floor, "measured") || !strcmp(r[i].floor, "fixed"));
+		assert_true(!strcmp(r[i].floor, "measured") || !strcmp(r[i].floor, "fixed") ||
+			    !strcmp(r[i].floor, "low") || !strcmp(r[i].floor, "info"));
+		/* What is always so is no matter of the share that was lost. */
+		assert_int_equal(strstr(r[i].threshold, "always info") && !strstr(r[i].threshold, "Off:"),
+				 !strcmp(r[i].floor, "info"));
 		assert_ptr_equal(lg_rule_find(r[i].id), &r[i]); /* also: no id twice */
 	}
 	for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)

@@ -146,7 +146,7 @@ static const struct lg_finding *told_wait(const struct lg_verdict *v)
 int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 {
 	struct lg_verdict *v = c->v;
-	bool device = false;
+	bool device = false, training = false;
 	const struct lg_finding *told = told_wait(v);
 	double wall = 0, data = 0, compute = 0, comm = 0, unknown;
 
@@ -160,6 +160,7 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 			continue;
 		if (lg_cpu_parts(c, r, window, 1, by, NULL))
 			return LG_E_NOMEM;
+		training |= r->has_backward;
 		device |= lg_fact_of(c, r->prc, "gpu.0.name") != NULL;
 		wall += (double)(r->to - r->from);
 		data += (double)by[0][LG_CPU_DATA];
@@ -176,10 +177,11 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		v->bound_why = "not judged: operators on the CPU only, and the machine's device was not traced";
 		return 0;
 	}
-	v->bound_why = lg_arena_printf(&v->arena, "operators on the CPU; of the steps' time %.0f %% in operators, "
-				       "%.0f %% waiting for data, %.0f %% collectives not under operators, %.0f %% "
-				       "between them, not explained", compute * 100, data * 100, comm * 100,
-				       unknown * 100);
+	v->bound_why = lg_arena_printf(&v->arena, "%s, operators on the CPU; of the steps' time %.0f %% in "
+				       "operators, %.0f %% waiting for data, %.0f %% collectives not under "
+				       "operators, %.0f %% between them, not explained",
+				       lg_scope_name(training ? LG_SCOPE_TRAINING : LG_SCOPE_INFERENCE),
+				       compute * 100, data * 100, comm * 100, unknown * 100);
 	if (unknown > 0.5)
 		return 0;
 	v->bound_confidence = (device ? 0.8 : 0.95) - unknown;

@@ -227,6 +227,7 @@ static void loader_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 					at = s->ts;
 				}
 			}
+		/* To take a batch that is ready has its cost, which is no wait. */
 		if (sum * 10 < r->to - r->from)
 			continue;
 		f = lg_gpu_finding(c, g, "data.loader_wait", (double)sum / 1e6,

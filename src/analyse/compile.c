@@ -102,13 +102,15 @@ static void debug_left_on(struct lg_case *c, const struct lg_rank *r, const stru
 	struct told mode = marks_of(c, r->prc, "dispatch_mode", j->from);
 	const char *detail = lg_fact_of(c, r->prc, "env.TORCH_DISTRIBUTED_DEBUG");
 	const char *blocking = lg_fact_of(c, r->prc, "env.CUDA_LAUNCH_BLOCKING");
-	const char *what[5], *list = "";
+	const char *what[6], *list = "";
 	size_t n = 0;
 
 	if (lg_fact_share(c, r->prc, "debug.anomaly", j->from, j->to) > 0.5)
 		what[n++] = "autograd anomaly detection";
 	if (lg_fact_share(c, r->prc, "debug.profiler", j->from, j->to) > 0.5)
 		what[n++] = "the autograd profiler";
+	if (lg_fact_share(c, r->prc, "debug.trace_function", j->from, j->to) > 0.5)
+		what[n++] = "a trace function of the interpreter (sys.settrace: a debugger, coverage)";
 	/* A mode that already explains the lost compilation is not told twice. */
 	if (mode.n >= 2 && !compile_told)
 		what[n++] = lg_arena_printf(&c->v->arena, "the dispatch mode %s",

@@ -394,6 +394,23 @@ SETTINGS = """
 """
 
 
+def test_a_trace_function_is_told(runner):
+    program = runner.program("""
+        import sys, torch
+        model = torch.nn.Linear(2, 2)
+        if sys.argv[1] == "on":
+            sys.settrace(lambda *a: None)
+        for _ in range(12):
+            model(torch.randn(1, 2))
+    """)
+    for how in ("on", "off"):
+        shutil.rmtree(runner.marks)
+        runner.marks.mkdir()
+        assert runner.run(program, how)[0] == 0
+        ring, = runner.rings()
+        assert ring.meta()["debug.trace_function"] == str(int(how == "on"))
+
+
 def test_settings_are_told(runner, tmp_path):
     program = runner.program(SETTINGS)
     for how in ("right", "wrong"):

@@ -485,6 +485,9 @@ static void facts_of_the_hook_become_findings(void **state)
 				"model.0.convolutions", "53", "model.0.device", "cuda" } },
 		{ NULL, NULL, { "cudnn.benchmark", "0", "input.shapes", "1", "model.0.parameters", "float32=1000",
 				"model.0.convolutions", "53", "model.0.device", "cpu" } },
+		{ "debug.left_on", NULL, { "debug.anomaly", "1" } },
+		{ "debug.left_on", NULL, { "debug.trace_function", "1" } },
+		{ NULL, NULL, { "debug.anomaly", "0", "debug.profiler", "0", "debug.trace_function", "0" } },
 		{ "data.workers_oversubscribed", NULL, { "loader.num_workers", "9", "cpu.affinity", "8" } },
 		{ NULL, NULL, { "loader.num_workers", "8", "cpu.affinity", "8" } },
 	};

@@ -233,6 +233,13 @@ def _note(mode):
         pass
 
 
+def _traced():
+    """Does the interpreter call a debugger's or a coverage tool's function? These are ids 0 and 1 of PEP 669."""
+    monitoring = getattr(sys, "monitoring", None)
+    return sys.gettrace() is not None or (monitoring is not None and any(monitoring.get_events(i) for i in (0, 1)
+                                                                         if monitoring.get_tool(i)))
+
+
 def _shape(a):
     shape = getattr(a, "shape", None)
     return tuple(shape) if shape is not None else None
@@ -251,6 +258,7 @@ def during_forward(n, module, args):
         t = _torch
         meta("debug.anomaly", int(t.is_anomaly_enabled()))
         meta("debug.profiler", int(t.autograd._profiler_enabled()))
+        meta("debug.trace_function", int(_traced()))
         meta("torch.grad_enabled", int(t.is_grad_enabled()))
         meta("torch.autocast", int(t.is_autocast_enabled()))
         meta("torch.autocast_cpu", int(t.is_autocast_cpu_enabled()))

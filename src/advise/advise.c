@@ -38,6 +38,12 @@ static bool of_device(const char *id)
 	       !strcmp(id, "data.serial_copy");
 }
 
+/* A cold start comes once: it has no price an hour. */
+static bool is_once(const struct lg_finding *f)
+{
+	return !strcmp(f->id, "warmup.dominates");
+}
+
 /*
  * What all losses take together. Findings of one timeline give each moment to one of them and add up. A
  * recording and a profiler's trace of one run are two timelines of the same moments (the device idles
@@ -53,7 +59,7 @@ static void money(struct lg_verdict *v, double per_hour)
 	for (size_t i = 0; i < v->n_findings; i++) {
 		const struct lg_finding *f = &v->findings[i];
 
-		if (isfinite(f->lost_share) && f->lost_share > 0)
+		if (isfinite(f->lost_share) && f->lost_share > 0 && !is_once(f))
 			*(of_device(f->id) ? &device : &host) += f->lost_share;
 	}
 	lost = both ? fmax(device, host) : device + host;
@@ -117,7 +123,7 @@ int lg_advise(struct lg_verdict *v, double cost_per_hour, struct lg_error *err)
 		if (!f->confirm)
 			f->confirm = advice->confirm;
 		/* NAN on either side (not asked, not measurable) stays NAN. */
-		f->cost_per_hour = cost_per_hour * f->lost_share;
+		f->cost_per_hour = is_once(f) ? (double)NAN : cost_per_hour * f->lost_share;
 	}
 	money(v, cost_per_hour);
 	if (v->arena.failed)

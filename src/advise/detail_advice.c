@@ -111,6 +111,10 @@ static const struct {
 	    .tradeoff = "More heat and power for the same host; a budget that others count on.",
 	    .confirm = "nvidia-smi -q -d PERFORMANCE,POWER while it is slow: SW Power Cap active at a limit below the "
 		       "default." } },
+	{ "gpu.conv_autotune", "off",
+	  { .fix = "torch.backends.cudnn.benchmark = True before the loop.",
+	    .tradeoff = "The first step of each shape takes longer, and runs may differ in the last bits.",
+	    .confirm = "50 steps with and without (laggard diff), the first five left out." } },
 	{ "gpu.launch_bound", "pauses",
 	  { .fix = "See what the host did in these moments: the evidence names the calls, and \"laggard record\" beside "
 		   "the run shows who had the CPU and what the thread waited for. What prepares input belongs into "

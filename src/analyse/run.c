@@ -167,12 +167,51 @@ static int judge_scope(struct lg_case *c, const struct lg_tally *y)
 	return 0;
 }
 
+#define WARMUP_MOST 0.25
+
+/* Steps that are left out as warm-up may be what most of a short run is. It is no loss of the loop's. */
+static void tell_warmup(struct lg_case *c, const struct lg_tally *y)
+{
+	const struct lg_rank *r = &c->ranks[y->ref];
+	const struct lg_step *s = &c->v->steps[r->step_first];
+	double wall = 0, warm = 0, usual = c->v->median_ms * 1e6;
+	struct lg_finding *f;
+	size_t n = 0;
+
+	for (size_t k = 0; k < r->n_steps; k++) {
+		wall += (double)s[k].dur;
+		warm += s[k].warmup ? (double)s[k].dur - usual : 0;
+		n += s[k].warmup;
+	}
+	if (!n || n == r->n_steps || !(warm > WARMUP_MOST * wall))
+		return;
+	f = lg_finding_add(c, "warmup.dominates");
+	if (!f)
+		return;
+	f->severity = "info";
+	f->confidence = 0.8;
+	f->stage = lg_stage_name(LG_STAGE_OTHER);
+	f->culprit.relation = "self";
+	f->culprit.pid = c->t->process.pid[r->prc];
+	f->culprit.rank = r->rank;
+	f->title = lg_arena_printf(&c->v->arena, "%.0f %% of the time from the first step on is warm-up or set-up in the "
+				   "first %zu of %zu steps, not steady state: they are left out", 100 * warm / wall, n,
+				   r->n_steps);
+	f->fix = "Record longer, or the job when it is past its start (laggard record -p PID --for 60s). If the start itself "
+		 "matters: a compile cache (TORCHINDUCTOR_CACHE_DIR), memory that is touched once, fewer processes that "
+		 "start at once.";
+	lg_evidence_add(c, f, s[0].ts, s[n - 1].ts + s[n - 1].dur - s[0].ts, "these steps take %.1f s more than as many "
+			"of the others, of %.1f s in all", warm / 1e9, wall / 1e9);
+}
+
 int lg_judge_run(struct lg_case *c, const struct lg_tally *y, struct lg_error *err)
 {
 	int rc = judge_shape(c, y);
 
 	if (!rc)
 		rc = judge_scope(c, y);
+	if (!rc)
+		tell_warmup(c, y);
 	if (!rc)
 		rc = c->failed;
 	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;

@@ -251,7 +251,7 @@ static void step(struct maker *m, int k)
 	for (int r = 0; r < p->n_ranks; r++) {
 		int64_t begin = m->t[r], jitter = (k * 7 + r * 3) % 5 * 20000;
 
-		run(m, r, 2 * MS);
+		run(m, r, 2 * MS + (k < p->warm_steps ? p->warm_ns : 0));
 		if (hit == r || (hit >= 0 && p->all_ranks))
 			stall(m, r);
 		run(m, r, 2 * MS + jitter);

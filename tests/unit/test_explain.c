@@ -563,6 +563,25 @@ static void an_empty_trace_says_that_there_are_no_steps(void **state)
 	lg_trace_free(t);
 }
 
+static void a_window_of_warm_up_says_so(void **state)
+{
+	struct run_plan p = { .n_ranks = 1, .n_steps = 60, .only_rank = -1, .steady_late_rank = -1,
+			      .warm_steps = 3, .warm_ns = 400 * MS };
+	const struct lg_finding *f;
+	struct outcome o = explain(&p);
+
+	(void)state;
+	f = find(o.v, "warmup.dominates");
+	assert_non_null(f);
+	assert_true(!strcmp(f->severity, "info") && isnan(f->lost_ms));
+	assert_non_null(strstr(f->title, "in the first 2 of 59 steps"));
+	done(&o);
+	p.warm_ns = 20 * MS; /* a tenth */
+	o = explain(&p);
+	assert_null(find(o.v, "warmup.dominates"));
+	done(&o);
+}
+
 /* Called what it is, and diagnosed like training. */
 static void inference_is_named(void **state)
 {
@@ -609,6 +628,7 @@ int main(void)
 		cmocka_unit_test(checkpoints_are_counted_in_time_and_bytes),
 		cmocka_unit_test(an_empty_trace_says_that_there_are_no_steps),
 		cmocka_unit_test(inference_is_named),
+		cmocka_unit_test(a_window_of_warm_up_says_so),
 	};
 
 	return cmocka_run_group_tests_name("explain", tests, NULL, NULL);

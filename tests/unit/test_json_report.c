@@ -238,6 +238,10 @@ static void money_says_what_an_hour_of_training_done_costs(void **state)
 	assert_non_null(strstr(s, "\"per_training_hour\": 200"));
 	assert_non_null(strstr(s, "\"checkpoints_per_hour\": 5"));
 	lg_free(s);
+	f[2] = unknown_finding("warmup.dominates"); /* comes once: no price an hour */
+	f[2].lost_share = 0.4;
+	assert_int_equal(lg_advise(&v, 100, &err), 0);
+	assert_true(fabs(v.cost.lost_share - 0.5) < 1e-9 && isnan(f[2].cost_per_hour));
 	f[0].lost_share = f[1].lost_share = 0.9; /* more than there is */
 	assert_int_equal(lg_advise(&v, 100, &err), 0);
 	assert_true(v.cost.per_training_hour <= 10001);

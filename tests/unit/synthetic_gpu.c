@@ -31,6 +31,8 @@ struct sim {
 
 static void span(struct sim *s, int64_t ts, int64_t dur, int kind, int stage, const char *name, int64_t seq)
 {
+	if (s->step < s->p->unseen_steps)
+		return;
 	lg_add_span(s->b, &(struct lg_span_row){ .ts = ts, .dur = dur, .thr = s->on, .kind = (uint8_t)kind,
 						 .stage = (uint8_t)stage, .seq = seq,
 						 .name = lg_intern(s->b, name),
@@ -61,7 +63,8 @@ static int64_t device(struct sim *s, int stream, int64_t at, int64_t ns, int kin
 
 	s->free[stream] = start + ns;
 	s->n_rows++;
-	if (s->p->no_device || (s->p->drop_rows && s->n_rows % s->p->drop_rows))
+	if (s->p->no_device || s->step < s->p->unseen_steps ||
+	    (s->p->drop_rows && s->n_rows % s->p->drop_rows))
 		return start;
 	if (kind == LG_SPAN_KERNEL && (s->step < s->p->lost_steps ||
 				       (s->p->lost_every && s->n_rows % s->p->lost_every == 0)))

@@ -56,6 +56,7 @@ static void work_of_earlier_steps_is_not_longer(void **state)
 
 	(void)state;
 	p.sync_every = 0;
+	p.n_steps = 120; /* the queue is far shorter than the window */
 	p.loader_ns = 40 * MS;
 	p.loader_every = 5;
 	o = explain(&p);

@@ -276,6 +276,37 @@ static void a_long_pause_joins_no_steps(void **state)
 		}
 }
 
+/* The host orders five steps while the device does one: all of them are judged, as the device does them. */
+static void a_host_far_ahead_hides_no_work_of_its_device(void **state)
+{
+	/* The queue is empty when the window begins; or full of what was before. */
+	const int unseen[] = { 0, 20 };
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct gpu_plan p = gpu_healthy;
+		struct outcome o;
+
+		p.launch_ns = 2 * US;
+		p.unseen_steps = unseen[i];
+		p.n_steps = unseen[i] + 5;
+		quiet(&p);
+		o = explain(&p);
+		assert_int_equal(o.v->n_steps, 5);
+		assert_non_null(find(o.v, "gpu.bound"));
+		assert_true(fabs(o.v->median_ms - 10) < 0.5);
+		done(&o);
+		p.copy = COPY_PINNED_SAME;
+		p.copy_ns = 2 * MS; /* of 12 */
+		o = first(&p, "data.serial_copy");
+		assert_string_equal(o.v->findings[0].severity, "high");
+		if (!(fabs(o.v->findings[0].lost_share - 2 / 12.0) < 0.01))
+			fail_msg("share %g", o.v->findings[0].lost_share);
+		assert_true(fabs(o.v->findings[0].lost_ms - 5 * 2) < 0.5);
+		done(&o);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -288,6 +319,7 @@ int main(void)
 		cmocka_unit_test(one_long_pause_does_not_grade_many_short_ones),
 		cmocka_unit_test(steps_whose_kernels_were_lost_are_left_out),
 		cmocka_unit_test(a_long_pause_joins_no_steps),
+		cmocka_unit_test(a_host_far_ahead_hides_no_work_of_its_device),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

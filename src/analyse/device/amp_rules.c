@@ -276,7 +276,7 @@ static int walk_host(struct lg_case *c, const struct lg_gpu_run *r, size_t host,
 		uint32_t row = c->idx->span[p];
 		uint8_t kind = t->span.kind[row];
 
-		if (t->span.ts[row] < r->from || t->span.ts[row] >= r->to ||
+		if (t->span.ts[row] < lg_gpu_asked_from(r) || t->span.ts[row] >= r->to ||
 		    (kind != LG_SPAN_OP && kind != LG_SPAN_RUNTIME && kind != LG_SPAN_STAGE &&
 		     kind != LG_SPAN_NOTE))
 			continue;

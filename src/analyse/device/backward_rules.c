@@ -119,7 +119,7 @@ static int look_at(struct lg_case *c, const struct lg_gpu_run *r, const uint8_t 
 		int64_t ts = t->span.ts[row], end;
 		struct node *top;
 
-		if (!kind[t->span.name[row]] || ts < r->from || ts >= r->to)
+		if (!kind[t->span.name[row]] || ts < lg_gpu_asked_from(r) || ts >= r->to)
 			continue;
 		end = lg_row_end(t, ts, t->span.dur[row]);
 		/* By rounding, the next one may begin before the last one's end. */

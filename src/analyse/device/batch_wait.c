@@ -179,7 +179,8 @@ bool lg_batch_may_infer(const struct lg_gpu_run *r)
 {
 	if (r->batch_known)
 		return r->batch;
-	return r->main && r->n_steps >= MIN_STEPS && r->steps_from &&
+	/* A host that is steps ahead has no batch to wait for. */
+	return r->main && !r->asked && r->n_steps >= MIN_STEPS && r->steps_from &&
 	       (r->steps_marked || !strcmp(r->steps_from, "Optimizer.step")) &&
 	       !has_loader(r);
 }

@@ -115,7 +115,7 @@ static struct comm_counts count_comms(const struct lg_trace *t, const struct lg_
 				       (w->ts > r->from ? w->ts : r->from);
 		/* The host runs ahead: what a step orders may run after the window. */
 		n.ordered += w->class == LG_GPU_COMM && w->call != LG_NO_ROW &&
-			     t->span.ts[w->call] >= r->from && t->span.ts[w->call] < r->to;
+			     t->span.ts[w->call] >= lg_gpu_asked_from(r) && t->span.ts[w->call] < r->to;
 		if (w->ts < r->from || w->ts >= r->to)
 			continue;
 		if (w->class != LG_GPU_COMM) {

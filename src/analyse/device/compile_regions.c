@@ -181,7 +181,7 @@ static int add_thread(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
 		uint32_t row = c->idx->span[p];
 		int64_t end;
 
-		if (t->span.ts[row] < r->from || t->span.ts[row] >= r->to)
+		if (t->span.ts[row] < lg_gpu_asked_from(r) || t->span.ts[row] >= r->to)
 			continue;
 		if (picked[t->span.name[row]]) {
 			close_until(&o, t->span.ts[row]);

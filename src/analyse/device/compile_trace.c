@@ -182,8 +182,8 @@ static void debug_frames(struct lg_case *c, const struct lg_gpu *g)
 			uint32_t row = c->idx->span[p];
 			lg_stk s = t->span.stack[row];
 
-			if (t->span.kind[row] != LG_SPAN_PYTHON || !s || t->span.ts[row] < r->from ||
-			    t->span.ts[row] >= r->to)
+			if (t->span.kind[row] != LG_SPAN_PYTHON || !s ||
+			    t->span.ts[row] < lg_gpu_asked_from(r) || t->span.ts[row] >= r->to)
 				continue;
 			for (size_t k = 0; k < DEBUG_CALLS; k++)
 				if (bits[t->stack.frame[s]] >> k & 1)

@@ -165,7 +165,7 @@ int lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r, bool (*pick)
 			uint32_t row = c->idx->span[p];
 
 			if (!picked[t->span.name[row]] || t->span.ts[row] < covered ||
-			    t->span.ts[row] < r->from || t->span.ts[row] >= r->to)
+			    t->span.ts[row] < lg_gpu_asked_from(r) || t->span.ts[row] >= r->to)
 				continue;
 			covered = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
 			rc = lg_gpu_iv_add(&a, t->span.ts[row], covered, row);

@@ -257,7 +257,7 @@ static int sum_single_tensor(struct lg_case *c, const struct lg_gpu_run *r, stru
 			uint32_t row = c->idx->span[p];
 			int64_t ts = t->span.ts[row];
 
-			if (picked[t->span.name[row]] && ts >= r->from && ts < r->to)
+			if (picked[t->span.name[row]] && ts >= lg_gpu_asked_from(r) && ts < r->to)
 				rc = lg_gpu_iv_add(&a, ts, lg_row_end(t, ts, t->span.dur[row]), row);
 		}
 		for (size_t i = 0; a.n && !rc && i < r->n_work; i++) {
@@ -431,7 +431,7 @@ static void autotune_off(struct lg_case *c, const struct lg_gpu *g, const struct
 			const char *in;
 			size_t step;
 
-			if (t->span.name[row] != conv || t->span.ts[row] < r->from ||
+			if (t->span.name[row] != conv || t->span.ts[row] < lg_gpu_asked_from(r) ||
 			    t->span.ts[row] >= r->to)
 				continue;
 			in = lg_span_arg(t, row, "inputs", &len);
@@ -447,7 +447,7 @@ static void autotune_off(struct lg_case *c, const struct lg_gpu *g, const struct
 				seen[n++].args = t->span.args[row];
 			if (k == n)
 				continue;
-			step = 1 + lg_gpu_step_of(r, t->span.ts[row]);
+			step = 1 + lg_gpu_asked_in(r, t->span.ts[row]);
 			seen[k].n++;
 			seen[k].steps += seen[k].last != step;
 			seen[k].last = step;

@@ -100,7 +100,7 @@ static int collect_run(const struct lg_trace *t, const struct lg_gpu_run *r, uin
 	for (uint32_t j = 0; j < r->n_work; j++) {
 		const struct lg_gpu_work *w = &r->work[j];
 		struct coll x = { .group = t->span.group[w->span], .run = run, .work = j,
-				  .dur = w->end - w->ts, .before = ordered_at(t, w) < r->from };
+				  .dur = w->end - w->ts, .before = ordered_at(t, w) < lg_gpu_asked_from(r) };
 		const char *seq;
 		size_t len;
 
@@ -140,6 +140,17 @@ static size_t step_at(const struct lg_gpu_run *r, int64_t ts)
 	size_t s = lg_gpu_step_of(r, ts);
 
 	return s < r->n_steps ? s : ts < r->step[0] ? 0 : r->n_steps - 1;
+}
+
+/* The step of r that orders w, likewise. */
+static size_t ordered_in(const struct lg_trace *t, const struct lg_gpu_run *r, const struct lg_gpu_work *w)
+{
+	int64_t at = ordered_at(t, w);
+	size_t s = lg_gpu_asked_in(r, at);
+
+	if (w->call == LG_NO_ROW)
+		return step_at(r, at);
+	return s < r->n_steps ? s : at < lg_gpu_asked_from(r) ? 0 : r->n_steps - 1;
 }
 
 /* The sides of one collective. */
@@ -275,7 +286,7 @@ static size_t cuts(const struct lg_trace *t, const struct lg_gpu *g, const struc
 			;
 		if (j - i != g->n)
 			continue;
-		s = step_at(first, ordered_at(t, &first->work[v[i].work]));
+		s = ordered_in(t, first, &first->work[v[i].work]);
 		if (first->work[v[i].work].end > cut[s])
 			for (size_t k = 0; k < g->n; k++)
 				cut[k * n_steps + s] = g->run[k].work[v[i + k].work].end;

@@ -66,7 +66,8 @@ static int spans_of(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr 
 	for (uint32_t p = c->idx->span_off[thr]; picked && !rc && p < c->idx->span_off[thr + 1]; p++) {
 		uint32_t row = c->idx->span[p];
 
-		if (picked[t->span.name[row]] && t->span.ts[row] >= r->from && t->span.ts[row] < r->to)
+		if (picked[t->span.name[row]] && t->span.ts[row] >= lg_gpu_asked_from(r) &&
+		    t->span.ts[row] < r->to)
 			rc = lg_gpu_iv_add(ret, t->span.ts[row],
 					   lg_row_end(t, t->span.ts[row], t->span.dur[row]), row);
 	}

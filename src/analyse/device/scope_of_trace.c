@@ -300,21 +300,31 @@ static bool device_busy(const struct lg_gpu_run *r, int64_t a, int64_t b, const 
 	return false;
 }
 
-size_t lg_gpu_step_of(const struct lg_gpu_run *r, int64_t ts)
+static size_t step_in(const int64_t *step, size_t n, int64_t ts)
 {
-	size_t lo = 0, hi = r->n_steps;
+	size_t lo = 0, hi = n;
 
-	if (!r->n_steps || ts < r->step[0])
-		return r->n_steps;
+	if (!n || ts < step[0])
+		return n;
 	while (lo < hi) {
 		size_t mid = (lo + hi) / 2;
 
-		if (r->step[mid + 1] <= ts)
+		if (step[mid + 1] <= ts)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
 	return lo;
+}
+
+size_t lg_gpu_step_of(const struct lg_gpu_run *r, int64_t ts)
+{
+	return step_in(r->step, r->n_steps, ts);
+}
+
+size_t lg_gpu_asked_in(const struct lg_gpu_run *r, int64_t ts)
+{
+	return step_in(r->asked ? r->asked : r->step, r->n_steps, ts);
 }
 
 /* Time of calls that only order work, yet took a millisecond and more while the device idled:
@@ -345,7 +355,7 @@ static int64_t first_time_calls(struct lg_case *c, struct lg_gpu *g, const struc
 				continue;
 			covered = ts + dur;
 			sum += dur;
-			step = by_step ? lg_gpu_step_of(r, ts) : r->n_steps;
+			step = by_step ? lg_gpu_asked_in(r, ts) : r->n_steps;
 			if (step < r->n_steps)
 				by_step[step] += dur;
 		}
@@ -371,6 +381,15 @@ static bool comes_again(const int64_t *v, size_t n)
 static bool is_cold(const struct lg_gpu_run *r, size_t step, int64_t calls)
 {
 	return (double)calls > COLD_SHARE * (double)(r->step[step + 1] - r->step[step]);
+}
+
+/* The first n steps are left out. */
+static void skip_steps(struct lg_gpu_run *r, size_t n)
+{
+	r->step += n;
+	r->asked = r->asked ? r->asked + n : NULL;
+	r->n_steps -= n;
+	r->from = r->step[0];
 }
 
 /*
@@ -403,9 +422,7 @@ static int judge_cold(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 	} else if (lead && warm >= MIN_REST && !comes_again(v, n)) {
 		for (size_t i = 0; i < lead; i++)
 			r->cold += v[i];
-		r->step += lead;
-		r->n_steps -= lead;
-		r->from = r->step[0];
+		skip_steps(r, lead);
 	}
 	lg_free(v);
 	return 0;
@@ -473,9 +490,7 @@ static void drop_cold_steps(struct lg_gpu_run *r)
 		}
 		r->cold = 0; /* left out, but not what the window is about */
 	}
-	r->step += k;
-	r->n_steps -= k;
-	r->from = r->step[0];
+	skip_steps(r, k);
 }
 
 /* More launches than that without their kernel: the step's device time is not in the trace. */
@@ -579,6 +594,8 @@ int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 	if (rc)
 		return rc;
 	rc = drop_unrun_steps(c->t, r);
+	if (!rc)
+		rc = lg_steps_of_device(c, r);
 	if (rc)
 		return rc;
 	r->whole = r->to - r->from;

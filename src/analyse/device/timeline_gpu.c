@@ -283,7 +283,8 @@ static void count_launches(const struct lg_case *c, struct lg_gpu *g, struct lg_
 			const struct lg_host_seg *s = &r->host[h].seg[i];
 			enum lg_name_class name;
 
-			if (s->class != LG_HOST_LAUNCH || s->span == LG_NO_ROW || s->ts < r->from ||
+			if (s->class != LG_HOST_LAUNCH || s->span == LG_NO_ROW ||
+			    s->ts < lg_gpu_asked_from(r) ||
 			    s->ts >= r->to || s->ts != c->t->span.ts[s->span])
 				continue;
 			name = lg_gpu_name(c, g, c->t->span.name[s->span]);

@@ -125,6 +125,7 @@ struct lg_gpu_run {
 	struct lg_gpu_host *host;
 	size_t n_host;
 	int64_t *step;          /* n_steps + 1 boundaries */
+	int64_t *asked;         /* the host's, where step[] are of a device that is behind; else NULL */
 	size_t n_steps;
 	struct lg_request {
 		int64_t ts, end;
@@ -251,6 +252,8 @@ int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 const char *lg_scope_name(enum lg_scope_kind k);
 /* The step that ts lies in; n_steps when it is in none. */
 size_t lg_gpu_step_of(const struct lg_gpu_run *r, int64_t ts);
+/* The step in which the host was at ts, which may be ahead. */
+size_t lg_gpu_asked_in(const struct lg_gpu_run *r, int64_t ts);
 
 /* ---- gpu_slow.c: how much longer slow steps took, by cause ---- */
 /* Are there slow ones, and enough of the others to know what is usual? */
@@ -264,6 +267,13 @@ double lg_gpu_add_excess(const struct lg_step *step, const int64_t *by, const in
 			 double *of, double *ret_more);
 
 /* ---- step_ends.c ---- */
+/* Where the device does much of the steps' work behind their end on the host, make them the device's. */
+int lg_steps_of_device(struct lg_case *c, struct lg_gpu_run *r) LG_MUST_CHECK;
+/* From when the host's rows belong to the window. */
+static inline int64_t lg_gpu_asked_from(const struct lg_gpu_run *r)
+{
+	return r->asked && r->asked[0] < r->from ? r->asked[0] : r->from;
+}
 /* ready and done of r's steps. */
 void lg_step_ends(const struct lg_trace *t, const struct lg_gpu_run *r, struct lg_step *step);
 

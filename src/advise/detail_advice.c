@@ -50,6 +50,15 @@ static const struct {
 	    .tradeoff = "CPUs kept for interrupts do no other work.",
 	    .confirm = "Watch %hi and %si of mpstat -P ALL 1, and which lines of /proc/interrupts and /proc/softirqs "
 		       "grow." } },
+	{ "gpu.host_sync", "work_after_sync",
+	  { .fix = "Two ways, and either is enough: let the host launch on before it reads the result (keep "
+		   "loss.detach() and call .item() a step later or every N steps; a decoding loop: schedule the next "
+		   "step while this one runs), or take what it does there out of the way (a worker, another thread or "
+		   "process, every N steps, onto the device).",
+	    .tradeoff = "Results arrive a step late; work in another thread shares the GIL and the CPUs, and needs a "
+			"bound on how much of it may wait.",
+	    .confirm = "Leave the named work out for a few steps (without a name: one step with with_stack=True tells "
+		       "it): the idle time goes with it." } },
 	{ "data.loader_wait", "workers_zero",
 	  { .fix = "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True); raise num_workers up to "
 		   "the free CPUs while the wait shrinks.",

@@ -270,6 +270,47 @@ static void graph_breaks_show_without_a_device(void **state)
 	done(&o);
 }
 
+/* The loss is read in every step and costs nothing, until something comes between it and the next launch. */
+static void work_behind_a_synchronisation_is_told(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.sync_every = p.n_kernels;
+	p.inference = true; /* all on one thread */
+	p.loader_ns = 100 * US; /* no batch is waited for */
+	quiet(&p);
+	p.hole_ns = 6 * MS;
+	o = first(&p, "gpu.host_sync");
+	assert_string_equal(o.v->findings[0].detail, "work_after_sync");
+	assert_non_null(strstr(o.v->findings[0].title, "away for 6."));
+	done(&o);
+	p.hole_ns = 0;
+	p.side = "token_metrics";
+	p.side_note = true;
+	p.side_ns = 6 * MS;
+	o = first(&p, "gpu.host_sync");
+	assert_non_null(strstr(o.v->findings[0].title, "then is 6.0 ms in token_metrics"));
+	assert_string_equal(o.v->findings[0].culprit.function, "token_metrics");
+	done(&o);
+	/* Far longer than the lead that the synchronisation takes: it is not for that. */
+	p.side_ns = 60 * MS;
+	o = first(&p, "gpu.launch_bound");
+	assert_string_equal(o.v->findings[0].detail, "pauses");
+	assert_non_null(strstr(o.v->findings[0].title, "the longest in token_metrics"));
+	assert_string_equal(o.v->findings[0].culprit.function, "token_metrics");
+	assert_null(find(o.v, "gpu.host_sync"));
+	done(&o);
+	/* Short work is what a synchronisation costs as a rule. */
+	p = gpu_healthy;
+	p.kernel_ns = 25 * US;
+	p.sync_every = 4;
+	o = first(&p, "gpu.host_sync");
+	assert_null(o.v->findings[0].detail);
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -280,6 +321,7 @@ int main(void)
 		cmocka_unit_test(modes_are_told_by_calls_that_only_they_make),
 		cmocka_unit_test(other_devices_calls_are_launches_and_waits),
 		cmocka_unit_test(graph_breaks_show_without_a_device),
+		cmocka_unit_test(work_behind_a_synchronisation_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

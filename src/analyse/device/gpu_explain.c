@@ -327,13 +327,14 @@ static int cmp_place(const void *a, const void *b)
 	return x->ns != y->ns ? (x->ns < y->ns) - (x->ns > y->ns) : (x->at > y->at) - (x->at < y->at);
 }
 
-/* The call or device row that is charged says more than the operator around it; an operator or a
- * Python frame does not. */
+/* The call or device row that is charged says more than the operator around it; an operator, a Python frame
+ * or a step does not. */
 static lg_str call_name(const struct lg_trace *t, uint32_t row)
 {
 	uint8_t kind = row == LG_NO_ROW ? (uint8_t)LG_SPAN_OP : t->span.kind[row];
 
-	return kind == LG_SPAN_OP || kind == LG_SPAN_PYTHON || kind == LG_SPAN_NOTE ? 0 : t->span.name[row];
+	return kind == LG_SPAN_OP || kind == LG_SPAN_PYTHON || kind == LG_SPAN_NOTE || kind == LG_SPAN_STEP
+		       ? 0 : t->span.name[row];
 }
 
 struct places {
@@ -449,7 +450,7 @@ void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu
 			call = NULL;
 		if (!where && !call)
 			where = "between operators, in code that the trace does not show";
-		else if (!f->culprit.function)
+		else if (!f->culprit.function && 4 * v[j].ns >= v[0].ns)
 			f->culprit.function = where ? where : call;
 		lg_evidence_add(c, f, v[j].at, v[j].longest, "%s %.1f ms in %zu times%s%s%s%s", what,
 				(double)v[j].ns / 1e6, v[j].n, where ? ": " : "", where ? where : "",

@@ -126,7 +126,7 @@ static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest 
 		}
 	}
 	if (user_frame(t, g, row) || k == LG_NAME_MODULE ||
-	    (n.site == LG_NO_ROW &&
+	    (n.site == LG_NO_ROW && k != LG_NAME_STEP &&
 	     (t->span.kind[row] == LG_SPAN_STAGE || t->span.kind[row] == LG_SPAN_NOTE)))
 		n.site = row;
 	else if (t->span.kind[row] == LG_SPAN_OP && !lg_is_runtime_name(k) && k != LG_NAME_STEP &&

@@ -21,6 +21,7 @@
 #include "base/order.h"
 
 #define LAUNCH_LATENCY_NS 200000ll
+#define AWAY_NS 2000000ll
 
 struct walk {
 	struct lg_case *c;
@@ -216,6 +217,9 @@ static void idle(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_work 
 	if (called > a) {
 		int64_t to = called < b ? called : b;
 
+		/* Away for far longer than the lead would have covered: not late for having lost it. */
+		if (to - a >= AWAY_NS && to - a > 2 * w->debt)
+			w->debt = 0;
 		late_host(w, h, m, a, to);
 		a = to;
 	} else if (returned <= a && next) {

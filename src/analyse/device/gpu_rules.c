@@ -129,12 +129,14 @@ static void tell_pauses(struct lg_case *c, struct lg_finding *f, const struct lg
 	const char *where = r->main ? around(c, r, &p) : NULL;
 
 	f->title = lg_arena_printf(&c->v->arena, "the device waits %.0f %% of %s for the host to launch the next "
-				   "kernel, most of it in %s", share * 100,
+				   "kernel, most of it in %s%s%s", share * 100,
 				   f->few ? "this window" : "the time",
 				   f->few || p.n_long < 5 ? "a few pauses"
 				   : lg_arena_printf(&c->v->arena, "%zu pauses of %.1f ms", p.n_long,
-						     (double)p.long_ns / (double)p.n_long / 1e6));
+						     (double)p.long_ns / (double)p.n_long / 1e6),
+				   where ? ", the longest in " : "", where ? where : "");
 	f->detail = "pauses";
+	f->culprit.function = where;
 	lg_evidence_add(c, f, p.at, p.longest, "longest pause %.1f ms, of %.1f ms in all%s%s",
 			(double)p.longest / 1e6, (double)p.all / 1e6, where ? ": in " : "", where ? where : "");
 }
@@ -222,11 +224,33 @@ static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
 			       r->n_steps ? "fewer than three steps in the window" : "no marked steps");
 }
 
+/* The host reads a result and then works, before it launches again. */
+static void tell_work(struct lg_case *c, struct lg_finding *f, const struct lg_after_sync *a, double share)
+{
+	const char *waited = f->culprit.function;
+	double each = (double)a->ns / (double)a->n / 1e6;
+	const char *does = a->where ? lg_arena_printf(&c->v->arena, "is %.1f ms in %s",
+						      (double)a->where_ns / (double)a->n / 1e6, a->where)
+				    : lg_arena_printf(&c->v->arena, "is away for %.1f ms", each);
+
+	f->title = lg_arena_printf(&c->v->arena, "the host waits for the device%s%s and then %s before it launches "
+				   "again: the device idles %.0f %% of the time", waited ? " in " : "",
+				   waited ? waited : "", does, share * 100);
+	f->detail = "work_after_sync";
+	if (a->where)
+		f->culprit.function = a->where;
+	lg_evidence_add(c, f, a->at, a->longest, "%zu stretches of %.1f ms in the mean between the wait and the next "
+			"launch: %s", a->n, each, a->where ? lg_arena_printf(&c->v->arena, "%.0f %% in %s",
+			100 * (double)a->where_ns / (double)a->ns, a->where)
+			: "between operators, in code that the trace does not show, or in many places");
+}
+
 static void host_sync(struct lg_case *c, const struct lg_gpu *g)
 {
 	const uint32_t mask = BIT(LG_GPU_BY_SYNC) | BIT(LG_GPU_BY_D2H);
 	const struct lg_gpu_run *r = NULL;
 	double share, lost = lg_gpu_lost(g, mask, &share, &r);
+	struct lg_after_sync after;
 	struct lg_finding *f;
 
 	if (!r || share < 0.03)
@@ -239,6 +263,8 @@ static void host_sync(struct lg_case *c, const struct lg_gpu *g)
 	f->title = lg_arena_printf(&c->v->arena, "the host waits for the device and loses its lead%s%s: the "
 				   "device then idles %.0f %% of the time", f->culprit.function ? " in " : "",
 				   f->culprit.function ? f->culprit.function : "", share * 100);
+	if (lg_gpu_after_sync(c, r, &after))
+		tell_work(c, f, &after, share);
 	if (!r->has_frames)
 		lg_evidence_add(c, f, INT64_MIN, 0, "no Python stacks in this trace: the line is not known; "
 				"one step with with_stack=True names it (5-10 times the size)");

@@ -307,6 +307,16 @@ int64_t lg_last_step_end(const int64_t *begin, size_t n, int64_t end, int64_t to
  * lg_gpu_judged(). */
 int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r) LG_MUST_CHECK;
 
+/* ---- after_sync.c ---- */
+struct lg_after_sync {
+	size_t n;               /* stretches of milliseconds between a synchronisation and the next launch */
+	int64_t ns, longest, at;
+	const char *where;      /* what most of them is spent in; NULL = not told */
+	int64_t where_ns;
+};
+/* Is most of what synchronisations cost r spent in such stretches? */
+bool lg_gpu_after_sync(struct lg_case *c, const struct lg_gpu_run *r, struct lg_after_sync *ret);
+
 /* ---- late_rank.c ---- */
 /* g->late and g->critical; after all causes are told apart, before the rules. */
 int lg_gpu_late(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;

@@ -329,8 +329,10 @@ static void gpu_bound(struct lg_case *c, const struct lg_gpu *g)
 	if (!f)
 		return;
 	f->severity = "info";
-	f->title = lg_arena_printf(&c->v->arena, "the device computes %.0f %% of the time: kernels are "
-				   "densely packed, the rest of the pipeline keeps up", share * 100);
+	/* Where a tenth and more is lost, the rest does not keep up. */
+	f->title = lg_arena_printf(&c->v->arena, "the device computes %.0f %% of the time: %s", share * 100,
+				   share < 0.9 ? "beside what it waits for, only faster kernels help"
+				   : "kernels are densely packed, the rest of the pipeline keeps up");
 	lg_evidence_add(c, f, r->from, r->to - r->from, "%zu kernels, median %.0f us", r->n_kernels,
 			(double)r->median_kernel / 1e3);
 }

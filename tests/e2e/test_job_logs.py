@@ -67,6 +67,29 @@ def test_a_timeout_says_no_more_than_is_known(explain):
                         "iteration 1/ 9 | elapsed time per iteration (ms): 100.0 |"])
 
 
+def test_the_rank_that_is_alone_is_named(explain):
+    """Seven of eight call one collective. Two and two, or one and one, accuse nobody."""
+    def job(n, odd, **other):
+        return [f"[rank{r}]:" + timeout(f"PG 0 (default_pg) Rank {r}", **(other if r in odd else {})) for r in range(n)]
+    (found,) = explain(job(8, [5], op="BROADCAST"))
+    assert (found["id"], found["culprit"]["rank"]) == ("comms.mismatch", 5)
+    assert found["title"].startswith("rank 5 calls BROADCAST of 80 elements where the 7 other ranks that report call ALLREDUCE")
+    assert len([e for e in found["evidence"] if "OpType" in e["text"]]) == 2
+    (found,) = explain(job(8, [0], op="BROADCAST"))  # the first one's line comes first
+    assert found["culprit"]["rank"] == 0
+    for n, odd in ((4, [1, 2]), (2, [0])):
+        (found,) = explain(job(n, odd, op="BROADCAST"))
+        assert (found["id"], found["culprit"]["rank"]) == ("comms.mismatch", None)
+
+
+def test_few_silent_ranks_are_told(explain):
+    (found,) = explain([f"[rank{r}]:" + timeout(f"Rank {r}") for r in range(16) if r not in (5, 9)])
+    assert "ranks 5, 9, which do not report" in found["title"]
+    assert found["culprit"]["rank"] is None
+    (found,) = explain([f"[rank{r}]:" + timeout(f"Rank {r}") for r in range(16) if r % 2])  # half of the logs are not here
+    assert "whose log is not here" in found["title"]
+
+
 def test_the_rank_in_another_group_is_not_the_jobs(explain):
     """Ranks 4 to 7 have ranks 0 to 3 in their own group: it is rank 6 of the job that is silent there, and not 2."""
     lines = [timeout(f"PG ID 1 PG GUID 5(TP) Rank {r % 4}") for r in range(4, 8) if r != 6]

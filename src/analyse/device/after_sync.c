@@ -53,7 +53,8 @@ static void count(struct tally *y, const struct lg_trace *t, const struct lg_hos
 }
 
 /* What thread m does in [from, to), without the call that waited. */
-static void look(struct tally *y, const struct lg_trace *t, const struct lg_gpu_host *m, int64_t from, int64_t to)
+static void look(struct tally *y, const struct lg_trace *t, const struct lg_gpu_host *m, int64_t from,
+		 int64_t to)
 {
 	for (size_t i = lg_host_after(m, from); i < m->n && m->seg[i].ts < to; i++) {
 		const struct lg_host_seg *s = &m->seg[i];

@@ -323,6 +323,67 @@ static size_t parted_from(const struct lg_trace *t, const uint32_t *v, size_t n,
 	return t->mark.n;
 }
 
+/* "ALLREDUCE of 80 elements" of a watchdog's line. */
+static const char *op_type(struct lg_case *c, const char *line)
+{
+	const char *at = strstr(line, "OpType="), *numel = strstr(line, "NumelIn=");
+	int n = at ? (int)strcspn(at + 7, ", )") : 0, k = numel ? (int)strcspn(numel + 8, ", )") : 0;
+
+	return !at ? "another operation"
+	       : numel ? lg_arena_printf(&c->v->arena, "%.*s of %.*s elements", n, at + 7, k, numel + 8)
+		       : lg_arena_printf(&c->v->arena, "%.*s", n, at + 7);
+}
+
+static bool one_place(const struct lg_trace *t, size_t a, size_t b)
+{
+	return t->mark.value[a] == t->mark.value[b] &&
+	       !other_group(lg_string(t, t->mark.text[a]), lg_string(t, t->mark.text[b]));
+}
+
+/* How many ranks of v[0..n) call at line i's place what it calls (same), or something else: *ret_one. A rank
+ * counts once. */
+static size_t ranks_there(const struct lg_trace *t, const uint32_t *v, size_t n, size_t i, bool same,
+			  size_t *ret_one)
+{
+	uint8_t seen[4096] = { 0 };
+	size_t ranks = 0;
+
+	for (size_t k = 0; k < n; k++) {
+		int32_t rank = rank_of_mark(t, v[k]);
+
+		if (rank < 0 || rank >= 4096 || seen[rank] || !one_place(t, v[k], i) ||
+		    same_call(lg_string(t, t->mark.text[v[k]]), lg_string(t, t->mark.text[i])) != same)
+			continue;
+		seen[rank] = 1;
+		*ret_one = v[k];
+		ranks++;
+	}
+	return ranks;
+}
+
+/* Most ranks are right, as a rule: the few that call something else are named. */
+static void name_odd(struct lg_case *c, struct lg_finding *f, const uint32_t *v, size_t n, size_t a, size_t b)
+{
+	const struct lg_trace *t = c->t;
+	size_t one = 0, other = 0, n_a = ranks_there(t, v, n, a, true, &one), n_b;
+
+	n_b = ranks_there(t, v, n, a, false, &other);
+	if (n_a < n_b) { /* of the others all have to agree, and b is one of them */
+		one = b;
+		n_a = ranks_there(t, v, n, b, true, &one);
+		n_b = ranks_there(t, v, n, b, false, &other);
+	}
+	if (n_b != 1 || n_a < 3)
+		return;
+	f->culprit.rank = rank_of_mark(t, other);
+	f->title = lg_arena_printf(&c->v->arena, "rank %d calls %s where the %zu other ranks that report call %s: their "
+				   "sequences part, and all of them hang", f->culprit.rank,
+				   op_type(c, lg_string(t, t->mark.text[other])), n_a,
+				   op_type(c, lg_string(t, t->mark.text[one])));
+	lg_evidence_against(c, f, "who is alone is not always who is wrong: the code that rank %d was in decides",
+			    f->culprit.rank);
+}
+
 /* The sequences part: torch's own check says so, or the watchdogs of two ranks waited in different
  * operations under one number. */
 static void mismatch(struct lg_case *c)
@@ -331,7 +392,7 @@ static void mismatch(struct lg_case *c)
 	const struct lg_trace *t = c->t;
 	struct lg_finding *f = NULL;
 	uint32_t *timeout = lg_calloc(LINES_MAX, sizeof *timeout);
-	size_t n = 0, n_timeouts = 0, sure = 0;
+	size_t n = 0, n_timeouts = 0, sure = 0, parted[2] = { t->mark.n, t->mark.n };
 
 	if (!timeout) {
 		c->failed = LG_E_NOMEM;
@@ -356,6 +417,12 @@ static void mismatch(struct lg_case *c)
 		f->title = "ranks call different collectives at the same place: their sequences part, and all of them hang";
 		sure += other == t->mark.n || (group_told(lg_string(t, t->mark.text[i])) &&
 					       group_told(lg_string(t, t->mark.text[other])));
+		if (other < t->mark.n && parted[0] == t->mark.n) {
+			parted[0] = other;
+			parted[1] = i;
+		} else if (other < t->mark.n && one_place(t, i, parted[0])) {
+			continue; /* the first pair says it */
+		}
 		if (++n > 4)
 			continue;
 		if (other < t->mark.n)
@@ -364,6 +431,8 @@ static void mismatch(struct lg_case *c)
 		lg_evidence_add(c, f, t->mark.ts[i], 0, "rank %d: %s", rank_of_mark(t, i),
 				lg_string(t, t->mark.text[i]));
 	}
+	if (f && parted[0] < t->mark.n)
+		name_odd(c, f, timeout, n_timeouts, parted[0], parted[1]);
 	if (f && !sure) {
 		f->confidence = 0.75;
 		lg_evidence_against(c, f, "these lines do not say of which process group they are: two groups that wait under "
@@ -424,11 +493,27 @@ static void who_is_silent(const struct lg_trace *t, struct timeouts *w)
 		}
 }
 
+/* "ranks 5, 6", where few of those that the logs tell of are silent; else NULL. */
+static const char *few_silent(struct lg_case *c, const struct timeouts *w)
+{
+	enum { FEW = 8 };
+	const char *list = NULL;
+
+	if (w->silent < 2 || w->silent > FEW || w->silent * 4 > w->complain)
+		return NULL;
+	for (int32_t k = 0; k < w->world && k < 4096; k++)
+		if (!w->said[k])
+			list = list ? lg_arena_printf(&c->v->arena, "%s, %d", list, k)
+				    : lg_arena_printf(&c->v->arena, "ranks %d", k);
+	return list;
+}
+
 /* No rank is accused: what is known is where those wait that report. */
 static void say_hang(struct lg_case *c, struct lg_finding *f, const struct timeouts *w)
 {
 	enum place place = place_of(c->t);
 	struct lg_arena *a = &c->v->arena;
+	const char *silent = few_silent(c, w);
 
 	f->title = "a collective timed out: a rank never arrived, or the network or a device hangs";
 	if (place == PLACE_MANY) {
@@ -438,10 +523,14 @@ static void say_hang(struct lg_case *c, struct lg_finding *f, const struct timeo
 		bool all = w->whole && !w->silent;
 
 		f->detail = "hang";
+		if (silent)
+			lg_evidence_add(c, f, INT64_MIN, 0, "%zu ranks complain, %s do not: look at these first",
+					w->complain, silent);
 		f->title = lg_arena_printf(a, "%s%zu ranks%s wait in the same collective until it times out: the network "
 					   "or a device hangs%s", all ? "all " : "", w->complain,
 					   all ? " of the job" : ", all that report,",
-					   all ? "" : ", or a rank is missing whose log is not here");
+					   all ? "" : silent ? lg_arena_printf(a, ", or %s, which do not report, never "
+					   "arrived", silent) : ", or a rank is missing whose log is not here");
 		f->culprit.relation = all ? "hardware" : "rank";
 		if (all)
 			return;

@@ -234,6 +234,9 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 		    100 * v->slower, v->shape);
 		if (v->n_limits)
 			add(&b, " Mind the limits below.");
+	} else if (v->untraced_share >= 0.25) {
+		add(&b, "No cause proven: for %.0f %% of the steps' time nothing runs that this input shows (Python, a "
+		    "save, a sleep, a lock: with_stack=True or laggard record tells).", v->untraced_share * 100);
 	} else {
 		add(&b, "Nothing is wrong that this input can show: %zu step%s", v->n_judged,
 		    v->n_judged == 1 ? "" : "s");

@@ -235,7 +235,7 @@ def test_steps_of_a_profiler_have_their_stages(laggard):
         assert 0 < decimal.Decimal(row["forward_ms"]) < dur and decimal.Decimal(row["optimizer_ms"]) > 0
 
 
-def cpu_trace(path, loader_us=0, gloo_us=0, **top):
+def cpu_trace(path, loader_us=0, gloo_us=0, pause_us=0, **top):
     """Ten steps of 10 ms of operators, with a wait for the batch before and a collective behind them."""
     events, now = [], 1000
     for step in range(10):
@@ -251,7 +251,7 @@ def cpu_trace(path, loader_us=0, gloo_us=0, **top):
             events.append(("user_annotation", "gloo:all_reduce", 99, now, gloo_us))
             now += gloo_us
         events.append(("user_annotation", "Optimizer.step#SGD.step", 7, now, 100))
-        now += 100
+        now += 100 + pause_us
         events.append(("user_annotation", f"ProfilerStep#{step}", 7, begin, now - begin))
     path.write_text(json.dumps({"schemaVersion": 1, **top, "traceEvents": [
         {"ph": "X", "cat": cat, "name": name, "pid": 7, "tid": tid, "ts": ts, "dur": dur, "args": {}}
@@ -270,6 +270,15 @@ def test_a_trace_of_the_cpu_says_what_bounds_it(laggard, tmp_path, waits, bound)
     gpu = {"deviceProperties": [{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "computeMajor": 8, "computeMinor": 0}]}
     verdict = json.loads(laggard("explain", "--json", cpu_trace(tmp_path / "g.json", **waits, **gpu)).stdout)
     assert verdict["bound"]["verdict"] == (bound if bound == "data" else "unknown")
+
+
+@pytest.mark.parametrize("pause_us, headline", ((9000, "No cause proven: for 48 % of the steps' time nothing runs that this"),
+                                                (500, "Nothing is wrong that this input can show"),
+                                                (0, "Nothing is wrong that this input can show")))
+def test_a_pause_in_every_step_is_not_nothing(laggard, tmp_path, pause_us, headline):
+    """A callback or a sleep leaves no event: that it is not known does not make it healthy."""
+    text = laggard("explain", cpu_trace(tmp_path / "t.json", pause_us=pause_us)).stdout
+    assert " ".join(text.split()).startswith(headline), text
 
 
 def test_times_that_are_rounded_cost_no_stage(laggard, tmp_path):

@@ -141,6 +141,8 @@ static void it_says_so_when_nothing_is_wrong(void **state)
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Steps got 40 % slower"));
 	v.slower = -0.4; /* faster */
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is wrong"));
+	v.untraced_share = 0.47;
+	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "No cause proven: for 47 % of the steps' time"));
 	v.n_judged = 0;
 	v.n_steps = 1; /* there are some, of graphs being captured */
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is judged: 1 step in"));

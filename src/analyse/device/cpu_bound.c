@@ -182,6 +182,7 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 				       "operators, %.0f %% between them, not explained",
 				       lg_scope_name(training ? LG_SCOPE_TRAINING : LG_SCOPE_INFERENCE),
 				       compute * 100, data * 100, comm * 100, unknown * 100);
+	v->untraced_share = unknown;
 	if (unknown > 0.5)
 		return 0;
 	v->bound_confidence = (device ? 0.8 : 0.95) - unknown;

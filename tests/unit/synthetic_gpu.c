@@ -233,13 +233,14 @@ static void node(struct sim *s, const char *kernel, int k)
 	span(s, begin, s->now - begin, LG_SPAN_OP, 0, "autograd::engine::evaluate_function: MmBackward0", -1);
 }
 
-/* Of the k-th kernel of a step. */
-static int64_t kernel_ns(const struct sim *s, int k)
+/* Of a step's k-th kernel. */
+static int64_t kernel_ns(const struct sim *s, int step, int k)
 {
 	const struct gpu_plan *p = s->p;
+	int64_t ns = p->slower_from && step >= p->slower_from ? p->kernel_ns * 17 / 10 : p->kernel_ns;
 	bool slower = s->rank == p->late_rank && !(p->late_slower_every && k % p->late_slower_every);
 
-	return slower ? p->kernel_ns * (100 + p->late_slower) / 100 : p->kernel_ns;
+	return slower ? ns * (100 + p->late_slower) / 100 : ns;
 }
 
 static void body(struct sim *s, int step)
@@ -261,7 +262,7 @@ static void body(struct sim *s, int step)
 			node(s, name, k);
 		else
 			launch(s, STREAM_COMPUTE,
-			       p->late_slower_every && k % p->late_slower_every ? "void others" : name, kernel_ns(s, k),
+			       p->late_slower_every && k % p->late_slower_every ? "void others" : name, kernel_ns(s, step, k),
 			       p->op ? p->op : s->on == s->autograd ? "aten::mm" : "aten::linear");
 		if (p->sync_every && k % p->sync_every == p->sync_every - 1) {
 			int64_t at = s->now;

@@ -100,6 +100,27 @@ static void steady_steps_have_no_excess(void **state)
 	done(&o);
 }
 
+/* A clock that falls for good: no step is slow beside its neighbours, yet this is no steady run. */
+static void a_device_that_slows_down_for_good_is_told(void **state)
+{
+	struct gpu_plan p = forty_steps();
+	struct outcome o;
+
+	(void)state;
+	p.n_steps = 96;
+	o = explain(&p);
+	assert_string_equal(o.v->shape, "steady");
+	assert_false(has_limit(o.v, "from then on"));
+	done(&o);
+	p.slower_from = 48;
+	o = explain(&p);
+	assert_string_equal(o.v->shape, "shift");
+	assert_true(fabs(o.v->slower - 0.7) < 0.1);
+	assert_true(fabs(o.v->shift_s - 0.5) < 0.1);
+	assert_true(has_limit(o.v, "from then on a step takes 7.0 ms longer, and the device computes 7.0 ms"));
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -108,6 +129,7 @@ int main(void)
 		cmocka_unit_test(work_of_earlier_steps_is_not_longer),
 		cmocka_unit_test(parts_of_the_excess_add_up),
 		cmocka_unit_test(steady_steps_have_no_excess),
+		cmocka_unit_test(a_device_that_slows_down_for_good_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -310,6 +310,23 @@ static void a_host_far_ahead_hides_no_work_of_its_device(void **state)
 	}
 }
 
+/* Until the queue is full, the host marks a step each 0.4 ms, then each 10 ms. */
+static void short_marks_before_the_queue_is_full_are_steps(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.launch_ns = 2 * US;
+	p.n_steps = 16;
+	quiet(&p);
+	o = explain(&p);
+	assert_int_equal(o.v->n_steps, 16);
+	assert_int_equal(o.v->n_slow, 0);
+	assert_true(fabs(o.v->median_ms - 10) < 0.5);
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -323,6 +340,7 @@ int main(void)
 		cmocka_unit_test(steps_whose_kernels_were_lost_are_left_out),
 		cmocka_unit_test(a_long_pause_joins_no_steps),
 		cmocka_unit_test(a_host_far_ahead_hides_no_work_of_its_device),
+		cmocka_unit_test(short_marks_before_the_queue_is_full_are_steps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -491,6 +491,52 @@ static void add_requests(struct lg_verdict *v, const struct lg_gpu_run *r, size_
 		v->n_judged = r->n_requests;
 }
 
+/* Is it the device that takes longer for a step from `when` on? Then it is its clock, or more work. */
+static void say_device_slower(struct lg_case *c, const struct lg_gpu_run *r, int64_t when)
+{
+	size_t at = lg_gpu_step_of(r, when), n[2] = { at, r->n_steps - at };
+	double ns[2] = { 0 }, computes, longer;
+
+	if (!lg_gpu_judged(r) || !n[0] || !n[1] || at >= r->n_steps)
+		return;
+	for (size_t i = 0; i < r->n_pieces; i++)
+		if (r->piece[i].cause == LG_GPU_BY_COMPUTE)
+			ns[r->piece[i].ts >= when] += (double)r->piece[i].dur;
+	computes = ns[1] / (double)n[1] - ns[0] / (double)n[0];
+	longer = (double)(r->step[r->n_steps] - r->step[at]) / (double)n[1] -
+		 (double)(r->step[at] - r->step[0]) / (double)n[0];
+	if (longer > 0 && computes > 0.5 * longer)
+		lg_gpu_limit(c, "from then on a step takes %.1f ms longer, and the device computes %.1f ms longer: a "
+				"lower clock (nvidia-smi --query-gpu=clocks.sm,clocks_event_reasons.active beside the "
+				"run tells), or more work a step", longer / 1e6, computes / 1e6);
+}
+
+/* Of the run with most steps: the others go the same way. */
+static int shape_of(struct lg_case *c, const struct lg_gpu *g)
+{
+	struct lg_verdict *v = c->v;
+	struct lg_trend trend;
+
+	v->shape = v->n_slow ? "bursty" : "steady";
+	for (size_t i = 0, at = 0; i < g->n; at += g->run[i++].n_steps) {
+		if (g->run[i].n_steps != v->n_judged)
+			continue;
+		if (lg_trend_of(v->steps + at, v->n_judged, &trend))
+			return LG_E_NOMEM;
+		if (trend.shape) {
+			v->shape = trend.shape;
+			v->slower = trend.slower;
+			v->slope = trend.slope;
+		}
+		if (trend.shape && !strcmp(trend.shape, "shift")) {
+			v->shift_s = trend.shift_s;
+			say_device_slower(c, &g->run[i], g->run[i].step[0] + (int64_t)(trend.shift_s * 1e9));
+		}
+		break;
+	}
+	return 0;
+}
+
 /* Steps of a pure profiler trace, where the host's marks gave none. */
 static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 {
@@ -548,9 +594,9 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 	v->median_ms = lg_quantile_f64(d, n, 0.5);
 	v->p99_ms = lg_quantile_f64(d, n, 0.99);
 	v->slow_threshold_ms = v->median_ms > 1 ? v->median_ms * 2 : v->median_ms + 1;
-	if (v->n_judged >= 3)
-		v->shape = v->n_slow ? "bursty" : "steady";
 	lg_free(d);
+	if (v->n_judged >= 3 && shape_of(c, g))
+		return LG_E_NOMEM;
 	return lg_account_stages(c);
 }
 

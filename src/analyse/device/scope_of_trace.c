@@ -87,18 +87,29 @@ static int from_spans(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_r
 	return 0;
 }
 
+static bool is_mark(struct lg_case *c, struct lg_gpu *g, uint32_t row)
+{
+	return c->t->span.kind[row] == LG_SPAN_STEP ||
+	       lg_gpu_name(c, g, c->t->span.name[row]) == LG_NAME_STEP;
+}
+
+/* The last mark, and how long it has to be: a step that was just opened when the profiler stopped is none.
+ * Any other may be short: the host's first ones are, until the queue of its device is full. */
+struct last_mark {
+	int64_t ts, shortest;
+};
+
 static bool is_step(struct lg_case *c, struct lg_gpu *g, uint32_t row, const void *arg)
 {
-	const int64_t *shortest = arg;
+	const struct last_mark *last = arg;
 
-	return (c->t->span.kind[row] == LG_SPAN_STEP ||
-		lg_gpu_name(c, g, c->t->span.name[row]) == LG_NAME_STEP) &&
-	       c->t->span.dur[row] > *shortest;
+	return is_mark(c, g, row) && c->t->span.dur[row] > 0 &&
+	       (c->t->span.ts[row] < last->ts || c->t->span.dur[row] > last->shortest);
 }
 
 /* The marks' name without the step's number: the profiler's, or a range that the program marks. */
 static const char *marks_name(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r,
-			      int64_t shortest)
+			      const struct last_mark *last)
 {
 	const struct lg_gpu_host *m = main_host(r);
 
@@ -106,7 +117,7 @@ static const char *marks_name(struct lg_case *c, struct lg_gpu *g, const struct 
 		const char *name = lg_string(c->t, c->t->span.name[m->mark[p]]);
 		size_t n = strlen(name);
 
-		if (!is_step(c, g, m->mark[p], &shortest))
+		if (!is_step(c, g, m->mark[p], last))
 			continue;
 		while (n && strchr("0123456789#_:[]() ", name[n - 1]))
 			n--;
@@ -157,23 +168,23 @@ static void extent(const struct lg_trace *t, struct lg_gpu_run *r)
 	r->to = last;
 }
 
-/* Median length of the marked steps. The one that was just opened when the profiler stopped is a
- * small part of it, and no step. */
-static int64_t typical_step(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r)
+/* It has to have a small part of the median length of the marked steps. */
+static struct last_mark last_mark(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r)
 {
-	const struct lg_trace *t = c->t;
 	const struct lg_gpu_host *m = main_host(r);
+	struct last_mark last = { .ts = INT64_MIN };
 	int64_t d[1024];
 	size_t n = 0;
 
-	for (size_t p = 0; p < m->n_marks && n < 1024; p++) {
-		uint32_t row = m->mark[p];
-
-		if (t->span.kind[row] == LG_SPAN_STEP ||
-		    lg_gpu_name(c, g, t->span.name[row]) == LG_NAME_STEP)
-			d[n++] = t->span.dur[row];
+	for (size_t p = 0; p < m->n_marks; p++) {
+		if (!is_mark(c, g, m->mark[p]))
+			continue;
+		if (n < 1024)
+			d[n++] = c->t->span.dur[m->mark[p]];
+		last.ts = c->t->span.ts[m->mark[p]];
 	}
-	return lg_median_i64(d, n);
+	last.shortest = lg_median_i64(d, n) / 20;
+	return last;
 }
 
 /* The mean of n distances, in which a few pauses (an evaluation, a checkpoint) count twice. Reorders v. */
@@ -222,19 +233,20 @@ static int join_optimizers(const struct lg_gpu_run *r, struct bounds *b)
 
 static int find_bounds(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, struct bounds *b)
 {
-	int64_t shortest = typical_step(c, g, r) / 20, *from_ranges;
+	struct last_mark last = last_mark(c, g, r);
+	int64_t *from_ranges;
 	size_t n;
 	int rc;
 
-	rc = from_spans(c, g, r, false, is_step, &shortest, b);
+	rc = from_spans(c, g, r, false, is_step, &last, b);
 	if (rc)
 		return rc;
 	if (b->n) {
 		struct bounds e = { 0 };
 
-		r->steps_from = marks_name(c, g, r, shortest);
+		r->steps_from = marks_name(c, g, r, &last);
 		r->steps_marked = true;
-		rc = from_spans(c, g, r, true, is_step, &shortest, &e);
+		rc = from_spans(c, g, r, true, is_step, &last, &e);
 		if (!rc)
 			rc = push(b, e.v[e.n - 1]);
 		lg_free(e.v);

@@ -281,6 +281,44 @@ def test_a_pause_in_every_step_is_not_nothing(laggard, tmp_path, pause_us, headl
     assert " ".join(text.split()).startswith(headline), text
 
 
+def two_devices(path, in_turn):
+    """Ten steps, each of 5 ms of kernels on device 0 and 5 ms on device 1: behind them, or at the same time."""
+    events, now, corr = [], 1000, 0
+
+    def row(cat, name, pid, tid, ts, dur, **args):
+        events.append({"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args})
+
+    for step in range(10):
+        begin, end = now, 0
+        for device in (0, 1):
+            at = begin if device == 0 or not in_turn else begin + 5020
+            now = max(now, at)
+            for k in range(10):
+                corr += 1
+                row("cpu_op", "aten::linear", 7, 7, now, 9)
+                row("cuda_runtime", "cudaLaunchKernel", 7, 7, now + 2, 5, correlation=corr)
+                start = max(at + 20 + 500 * k, now + 8)
+                row("kernel", "gemm", device, 7, start, 500, device=device, stream=7, correlation=corr)
+                now, end = now + 10, max(end, start + 500)
+            if in_turn:
+                row("cuda_runtime", "cudaStreamSynchronize", 7, 7, now, end - now + 2)
+                now = end + 3
+        row("cuda_runtime", "cudaStreamSynchronize", 7, 7, now, max(end - now, 0) + 2)
+        now = max(now, end) + 4
+        row("user_annotation", f"ProfilerStep#{step}", 7, 7, begin, now - begin)
+    path.write_text(json.dumps({"schemaVersion": 1, "deviceProperties": [{"id": i, "name": "NVIDIA H100 80GB HBM3"}
+                                                                        for i in (0, 1)], "traceEvents": events}))
+    return path
+
+
+@pytest.mark.parametrize("in_turn", (True, False))
+def test_devices_of_one_process_work_in_turn_or_together(laggard, tmp_path, in_turn):
+    verdict = json.loads(laggard("explain", "--json", two_devices(tmp_path / "t.json", in_turn)).stdout)
+    loud = [(f["id"], round(f["lost_share"], 1)) for f in verdict["findings"] if f["severity"] in ("medium", "high")]
+    assert loud == ([("gpu.devices_in_turn", 0.5)] if in_turn else [])
+    assert verdict["bound"]["verdict"] == "gpu"
+
+
 def test_times_that_are_rounded_cost_no_stage(laggard, tmp_path):
     """A microsecond of the optimizer lies in the next wait for a batch, which is no part of it."""
     path = cpu_trace(tmp_path / "t.json", loader_us=4000)

@@ -707,7 +707,7 @@ static void bound(struct lg_case *c, const struct lg_gpu *g)
 				   1u << LG_GPU_BY_COLD | 1u << LG_GPU_BY_D2H | 1u << LG_GPU_BY_AUTOTUNE |
 				   1u << LG_GPU_BY_OPTIMIZER | 1u << LG_GPU_BY_ZERO |
 				   1u << LG_GPU_BY_CAST | 1u << LG_GPU_BY_WRAPPER;
-	double gpu, data, comms, host, unknown, most, all;
+	double gpu, data, comms, host, other, unknown, most, all;
 	struct lg_verdict *v = c->v;
 	size_t judged = 0;
 	const char *kind = NULL;
@@ -736,19 +736,22 @@ static void bound(struct lg_case *c, const struct lg_gpu *g)
 	(void)lg_gpu_lost(g, host_mask, &host, NULL);
 	if (g->critical)
 		host += later_launches(g, host_mask) / (double)(g->critical->to - g->critical->from);
-	unknown = 1 - gpu - data - comms - host;
+	(void)lg_gpu_lost(g, 1u << LG_GPU_BY_OTHER, &other, NULL);
+	unknown = 1 - gpu - data - comms - host - other;
 	all = data + comms + host;
 	most = data > comms ? data : comms;
 	most = host > most ? host : most;
 	v->bound_why = lg_arena_printf(&v->arena,
 				       "%s; of the device's time %.0f %% computing, %.0f %% collectives not "
 				       "under compute, %.0f %% waiting for data and copies, %.0f %% waiting "
-				       "for the host, %.0f %% not explained", kind, gpu * 100, comms * 100,
-				       data * 100, host * 100, unknown > 0 ? unknown * 100 : 0);
+				       "for the host, %s%.0f %% not explained", kind, gpu * 100, comms * 100,
+				       data * 100, host * 100, other < 0.005 ? "" : lg_arena_printf(&v->arena,
+				       "%.0f %% standing still while another one of the process works, ",
+				       other * 100), unknown > 0 ? unknown * 100 : 0);
 	v->bound_confidence = unknown > 0.5 ? 0.2 : 0.95 - unknown;
 	if (unknown > 0.5)
 		v->bound = "unknown";
-	else if (gpu >= 0.75 || gpu > 3 * all)
+	else if (gpu + other >= 0.75 || gpu + other > 3 * all) /* one of them computes */
 		v->bound = "gpu";
 	else if (most < 0.6 * all)
 		v->bound = "mixed";

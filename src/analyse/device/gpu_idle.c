@@ -30,6 +30,7 @@ struct walk {
 	int64_t debt;            /* lead lost in the last synchronisation, not yet charged */
 	uint8_t debt_cause;
 	struct lg_host_seg debt_seg;
+	size_t other;            /* in r->other: the first that may end later */
 	uint8_t *to_device;      /* by span row: a copy call whose copy went to the device */
 	int failed;
 };
@@ -181,8 +182,8 @@ static void note_debt(struct walk *w, const struct lg_gpu_host *h, int64_t ts)
 		w->debt_cause = LG_GPU_BY_PAGEABLE;
 }
 
-/* The device idles in [a, b) until `next` starts (NULL: nothing more comes). */
-static void idle(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_work *next)
+/* All devices of the process idle in [a, b) until `next` starts on this one; NULL: nothing more comes. */
+static void idle_all(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_work *next)
 {
 	const struct lg_trace *t = w->c->t;
 	const struct lg_gpu_host *m = host_of(w->r, w->r->main), *h = m;
@@ -259,6 +260,29 @@ static void idle(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_work 
 		if (until < b)
 			give(w, until, b, LG_GPU_BY_QUEUED, NULL, next->span);
 	}
+}
+
+/* The device idles in [a, b): while another one of the process works, that is what it waits for. */
+static void idle(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_work *next)
+{
+	const struct lg_gpu_run *r = w->r;
+
+	for (; w->other < r->n_other && a < b; w->other++) {
+		const struct lg_gpu_iv *o = &r->other[w->other];
+
+		if (o->end <= a)
+			continue;
+		if (o->ts >= b)
+			break;
+		if (o->ts > a)
+			idle_all(w, a, o->ts, next);
+		give(w, o->ts > a ? o->ts : a, o->end < b ? o->end : b, LG_GPU_BY_OTHER, NULL, o->row);
+		a = o->end;
+		if (a >= b)
+			return; /* and goes on */
+	}
+	if (a < b)
+		idle_all(w, a, b, next);
 }
 
 /* Where a piece of work ends. */

@@ -316,6 +316,27 @@ static void on_the_side(struct lg_case *c, const struct lg_gpu *g, const char *i
 		lg_evidence_against(c, f, "the trace was taken with Python stacks, which make Python itself slower");
 }
 
+/* A model split over devices of one process, a layer here and the next one there. */
+static void in_turn(struct lg_case *c, const struct lg_gpu *g)
+{
+	const struct lg_gpu_run *r = NULL;
+	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_OTHER), &share, &r);
+	struct lg_finding *f;
+
+	if (!r || share < 0.10)
+		return;
+	f = lg_gpu_finding(c, g, "gpu.devices_in_turn", lost, share, 0.85, r);
+	if (!f)
+		return;
+	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_OTHER));
+	f->title = lg_arena_printf(&c->v->arena, "the %zu devices of one process work in turn: the busiest stands still "
+				   "%.0f %% of the time while another works", r->n_others + 1, share * 100);
+	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_OTHER), 2, "another device works for");
+	f->culprit.function = NULL; /* each kernel there is as good as any */
+	lg_evidence_add(c, f, INT64_MIN, 0, "%zu rows of other devices, %zu of the one that is judged",
+			r->n_elsewhere, r->n_work);
+}
+
 static void gpu_bound(struct lg_case *c, const struct lg_gpu *g)
 {
 	const struct lg_gpu_run *r = NULL;
@@ -342,6 +363,7 @@ int lg_find_gpu(struct lg_case *c, struct lg_gpu *g)
 	cold(c, g);
 	launch_bound(c, g);
 	host_sync(c, g);
+	in_turn(c, g);
 	allocator(c, g);
 	on_the_side(c, g, "side.checkpoint", BIT(LG_GPU_BY_SIDE), "saves synchronously");
 	on_the_side(c, g, "side.logging", BIT(LG_GPU_BY_LOG), "writes metrics or messages synchronously");

@@ -125,7 +125,8 @@ static void say_where(struct lg_case *c, const struct excess *e)
 	const uint32_t compute = 1u << LG_GPU_BY_COMPUTE, comms = 1u << LG_GPU_BY_COMM;
 	const uint32_t data = 1u << LG_GPU_BY_LOADER | 1u << LG_GPU_BY_BATCH | 1u << LG_GPU_BY_PAGEABLE |
 			      1u << LG_GPU_BY_PINNED | 1u << LG_GPU_BY_D2H;
-	const uint32_t host = ((1u << LG_GPU_BY_QUEUED) - 1) & ~(compute | comms | data);
+	const uint32_t other = 1u << LG_GPU_BY_OTHER;
+	const uint32_t host = ((1u << LG_GPU_BY_QUEUED) - 1) & ~(compute | comms | data | other);
 
 	lg_gpu_limit(c, "slow steps took %.1f ms more than the median; of that the device computed longer for "
 			"%.0f %% (longer inputs, a lower clock, other work), was in collectives alone for "

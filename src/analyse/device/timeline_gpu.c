@@ -149,6 +149,19 @@ static int sort_by_owner(const struct lg_trace *t, const lg_prc *owner, const st
 	return 0;
 }
 
+/* Rows come by start. */
+static void works_elsewhere(const struct lg_trace *t, struct lg_gpu_run *r, uint32_t row)
+{
+	int64_t ts = t->span.ts[row], end = ts + t->span.dur[row];
+	struct lg_gpu_iv *last = r->n_other ? &r->other[r->n_other - 1] : NULL;
+
+	r->n_elsewhere++;
+	if (!last || ts > last->end)
+		r->other[r->n_other++] = (struct lg_gpu_iv){ ts, end, row };
+	else if (end > last->end)
+		last->end = end;
+}
+
 /* Work of prc's busiest device, by start. */
 static int collect_work(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r,
 			const struct owned *owned)
@@ -166,23 +179,27 @@ static int collect_work(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *
 		return LG_E_NOMEM;
 	for (size_t i = 0; i < n_rows; i++)
 		busy[g->device[t->span.track[row[i]]]] += t->span.dur[row[i]] + 1;
-	for (lg_trk k = 1; k < t->track.n; k++)
+	for (lg_trk k = 1; k < t->track.n; k++) {
+		r->n_others += busy[k] > 0;
 		if (busy[k] > busy[device])
 			device = k;
+	}
+	r->n_others -= r->n_others > 0;
 	lg_free(busy);
 	if (!device)
 		return 0;
 	for (size_t i = 0; i < n_rows; i++)
 		n += g->device[t->span.track[row[i]]] == device;
 	r->work = lg_arena_alloc(&c->v->arena, n + 1, sizeof *r->work);
-	if (!r->work)
+	r->other = n < n_rows ? lg_arena_alloc(&c->v->arena, n_rows - n, sizeof *r->other) : NULL;
+	if (!r->work || (n < n_rows && !r->other))
 		return LG_E_NOMEM;
 	for (size_t i = 0; i < n_rows; i++) {
 		struct lg_gpu_work *w = &r->work[r->n_work];
 		uint32_t k = row[i];
 
 		if (g->device[t->span.track[k]] != device) {
-			r->n_elsewhere++;
+			works_elsewhere(t, r, k);
 			continue;
 		}
 		*w = (struct lg_gpu_work){ .ts = t->span.ts[k], .end = t->span.ts[k] + t->span.dur[k],

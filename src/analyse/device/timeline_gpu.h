@@ -89,6 +89,7 @@ enum lg_gpu_cause {
 	LG_GPU_BY_CAST,     /* launches of casts between float32 and half precision made by hand */
 	LG_GPU_BY_WRAPPER,  /* what DDP need not do */
 	LG_GPU_BY_LAUNCH,   /* the host was not fast enough */
+	LG_GPU_BY_OTHER,    /* another device of the process works meanwhile */
 	LG_GPU_BY_QUEUED,   /* work was queued, yet the device idled: dependencies, or missing rows */
 	LG_GPU_BY_UNKNOWN,  /* the launch is not in the trace */
 	LG_GPU_BY_MAX
@@ -145,7 +146,10 @@ struct lg_gpu_run {
 	size_t n_unrun, n_launched;
 	size_t cut_head, cut_tail; /* steps left out for want of their kernels */
 	double unrun_share;     /* of the launches in the window */
-	size_t n_elsewhere;     /* rows of the process's other devices */
+	size_t n_elsewhere;     /* rows of the process's other devices, */
+	size_t n_others;        /* so many; */
+	struct lg_gpu_iv *other; /* when any of them works: disjoint, by time */
+	size_t n_other;
 	/* Counted inside the window. */
 	size_t n_kernels, n_comm, n_launch_calls, n_unlaunched, n_graph_launches, n_graph_built;
 	size_t n_ops;

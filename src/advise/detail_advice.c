@@ -50,6 +50,13 @@ static const struct {
 	    .tradeoff = "CPUs kept for interrupts do no other work.",
 	    .confirm = "Watch %hi and %si of mpstat -P ALL 1, and which lines of /proc/interrupts and /proc/softirqs "
 		       "grow." } },
+	{ "gpu.bound", "copies",
+	  { .fix = "Look at the copies first: clone() and copy_() of whole tensors make them; CUDA graphs copy every "
+		   "input into static buffers (write the next batch into these, torch._dynamo.mark_static_address for "
+		   "what stays); a cache that grows by copies is better preallocated. Then make the kernels faster: "
+		   "torch.compile (fusion), lower precision, better shapes.",
+	    .tradeoff = "Preallocated buffers hold their largest size all the time.",
+	    .confirm = "One step with with_stack=True names the lines that copy." } },
 	{ "gpu.host_sync", "work_after_sync",
 	  { .fix = "Two ways, and either is enough: let the host launch on before it reads the result (keep "
 		   "loss.detach() and call .item() a step later or every N steps; a decoding loop: schedule the next "

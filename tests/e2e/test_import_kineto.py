@@ -319,6 +319,36 @@ def test_devices_of_one_process_work_in_turn_or_together(laggard, tmp_path, in_t
     assert verdict["bound"]["verdict"] == "gpu"
 
 
+@pytest.mark.parametrize("what, sure", ((None, False), ("postprocess", True)))
+def test_a_server_may_have_nothing_to_do(laggard, tmp_path, what, sure):
+    """Requests of 5 ms, 20 ms apart: nobody asked, or the program works in between and says so."""
+    events, now = [], 1000
+
+    def row(cat, name, pid, ts, dur, **args):
+        events.append({"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": 7, "ts": ts, "dur": dur, "args": args})
+
+    for request in range(30):
+        begin = now
+        for k in range(10):
+            row("cpu_op", "aten::linear", 7, now, 9)
+            row("cuda_runtime", "cudaLaunchKernel", 7, now + 2, 5, correlation=10 * request + k + 1)
+            row("kernel", "gemm", 0, begin + 20 + 500 * k, 500, device=0, stream=7, correlation=10 * request + k + 1)
+            now += 10
+        row("cuda_runtime", "cudaStreamSynchronize", 7, now, begin + 5025 - now)
+        now = begin + 5030
+        row("user_annotation", "handle_request", 7, begin, now - begin)
+        if what:
+            row("user_annotation", what, 7, now + 1, 20000)
+        now += 20010
+    (tmp_path / "t.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events, "deviceProperties": [
+        {"id": 0, "name": "NVIDIA H100 80GB HBM3"}]}))
+    found = json.loads(laggard("explain", "--json", tmp_path / "t.json").stdout)["findings"][0]
+    assert (found["id"], found["detail"]) == ("gpu.launch_bound", "pauses")
+    assert any("nobody sends requests" in str(x) for x in found["against"]) != sure
+    assert (found["confidence"] > 0.9) == sure
+    assert found["culprit"]["function"] == what
+
+
 def test_times_that_are_rounded_cost_no_stage(laggard, tmp_path):
     """A microsecond of the optimizer lies in the next wait for a batch, which is no part of it."""
     path = cpu_trace(tmp_path / "t.json", loader_us=4000)

@@ -133,7 +133,8 @@ static void copy_in(struct sim *s)
 		call(s, "cudaMemcpyAsync", start + p->copy_ns - at + 3 * US);
 	} else {
 		(void)device(s, p->copy == COPY_PINNED_SIDE ? STREAM_COPY : STREAM_COMPUTE, s->now + 5 * US,
-			     p->copy_ns, LG_SPAN_COPY, "Memcpy HtoD (Pinned -> Device)", 8000000);
+			     p->copy_ns, LG_SPAN_COPY, p->copy == COPY_INSIDE
+			     ? "Memcpy DtoD (Device -> Device)" : "Memcpy HtoD (Pinned -> Device)", 8000000);
 		call(s, "cudaMemcpyAsync", 6 * US);
 	}
 }

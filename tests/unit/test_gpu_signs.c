@@ -311,6 +311,25 @@ static void work_behind_a_synchronisation_is_told(void **state)
 	done(&o);
 }
 
+/* A busy device need not compute. */
+static void copies_inside_the_device_are_no_kernels(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	o = first(&p, "gpu.bound");
+	assert_null(o.v->findings[0].detail);
+	done(&o);
+	p.copy = COPY_INSIDE;
+	p.copy_ns = 3 * MS;
+	quiet(&p);
+	o = first(&p, "gpu.bound");
+	assert_string_equal(o.v->findings[0].detail, "copies");
+	assert_non_null(strstr(o.v->findings[0].title, "23 % with copies inside its own memory"));
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -322,6 +341,7 @@ int main(void)
 		cmocka_unit_test(other_devices_calls_are_launches_and_waits),
 		cmocka_unit_test(graph_breaks_show_without_a_device),
 		cmocka_unit_test(work_behind_a_synchronisation_is_told),
+		cmocka_unit_test(copies_inside_the_device_are_no_kernels),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -197,7 +197,11 @@ static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
 	pauses = mostly_pauses(r) || (f->few && f->severity[0] == 'l');
 	if (pauses)
 		tell_pauses(c, f, r, share);
-	else
+	if (pauses && !f->culprit.function && r->scope == LG_SCOPE_INFERENCE && !r->steps_marked) {
+		f->confidence *= 0.6;
+		lg_evidence_against(c, f, "nothing of the program is open in the pauses: a server to which nobody sends "
+				    "requests looks like this");
+	} else if (!pauses)
 		f->fix = launch_fix(c, r);
 	f->culprit.tid = r->main ? c->t->thread.tid[r->main] : -1;
 	/* Nsight and traces without operators cannot show a compiled region. */
@@ -337,10 +341,29 @@ static void in_turn(struct lg_case *c, const struct lg_gpu *g)
 			r->n_elsewhere, r->n_work);
 }
 
+/* Time in which the device copies from its own memory to its own memory, as a share of the window. */
+static double copies_inside(const struct lg_case *c, const struct lg_gpu_run *r, size_t *ret_n)
+{
+	int64_t ns = 0;
+
+	*ret_n = 0;
+	for (size_t i = 0; i < r->n_work; i++) {
+		const struct lg_gpu_work *w = &r->work[i];
+
+		if (w->class != LG_GPU_COMPUTE || c->t->span.kind[w->span] != LG_SPAN_COPY ||
+		    w->ts < r->from || w->end > r->to)
+			continue;
+		ns += w->end - w->ts;
+		++*ret_n;
+	}
+	return (double)ns / (double)(r->to - r->from);
+}
+
 static void gpu_bound(struct lg_case *c, const struct lg_gpu *g)
 {
 	const struct lg_gpu_run *r = NULL;
-	double share;
+	double share, copies;
+	size_t n_copies;
 	struct lg_finding *f;
 
 	(void)lg_gpu_lost(g, BIT(LG_GPU_BY_COMPUTE), &share, &r);
@@ -354,6 +377,14 @@ static void gpu_bound(struct lg_case *c, const struct lg_gpu *g)
 	f->title = lg_arena_printf(&c->v->arena, "the device computes %.0f %% of the time: %s", share * 100,
 				   share < 0.9 ? "beside what it waits for, only faster kernels help"
 				   : "kernels are densely packed, the rest of the pipeline keeps up");
+	copies = copies_inside(c, r, &n_copies);
+	if (copies >= 0.05) {
+		f->title = lg_arena_printf(&c->v->arena, "the device is busy %.0f %% of the time: %.0f %% with copies "
+					   "inside its own memory, the rest with kernels", share * 100, copies * 100);
+		f->detail = "copies";
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu copies from device to device (%.1f a step)", n_copies,
+				(double)n_copies / (double)(r->n_steps ? r->n_steps : 1));
+	}
 	lg_evidence_add(c, f, r->from, r->to - r->from, "%zu kernels, median %.0f us", r->n_kernels,
 			(double)r->median_kernel / 1e3);
 }

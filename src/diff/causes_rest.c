@@ -107,6 +107,38 @@ static bool in_other_shapes(const struct lg_causes *c, size_t first, struct lg_c
 	return true;
 }
 
+/* What was called as often as x is now, and is gone: x may have taken its place, as another library's kernel
+ * or another type's does. The one that took longest; NULL = none. */
+static const struct lg_change *in_place_of(const struct lg_causes *c, const struct lg_change *x)
+{
+	const struct lg_change *found = NULL;
+
+	for (size_t i = 0; i < c->d->n_items; i++) {
+		const struct lg_change *y = &c->d->items[i];
+
+		if (strcmp(y->kind, x->kind) || y->count_after > 0 || !y->sure || !(y->before > 0) ||
+		    fabs(y->count_before - x->count_after) > 0.1 * x->count_after)
+			continue;
+		if (!found || y->before > found->before)
+			found = y;
+	}
+	return found;
+}
+
+static const char *operator_title(const struct lg_causes *c, const struct lg_change *x)
+{
+	const struct lg_change *was = x->before > 0 ? NULL : in_place_of(c, x);
+	struct lg_arena *a = &c->d->v.arena;
+
+	if (x->before > 0)
+		return lg_arena_printf(a, "%s %s takes %.3f ms per step, %.3f before", x->kind, x->name, x->after,
+				       x->before);
+	if (was)
+		return lg_arena_printf(a, "%s %s is new: %.3f ms per step; %s, called as often before, took %.3f and is "
+				       "gone", x->kind, x->name, x->after, was->name, was->before);
+	return lg_arena_printf(a, "%s %s is new: %.3f ms per step", x->kind, x->name, x->after);
+}
+
 static void operators(struct lg_causes *c)
 {
 	double more = c->d->work.times > 1 ? c->d->work.times - 1 : 0;
@@ -135,11 +167,7 @@ static void operators(struct lg_causes *c)
 		f->detail = x.kind;
 		f->culprit.relation = "self";
 		f->culprit.function = x.name;
-		f->title = x.before > 0
-			? lg_arena_printf(&c->d->v.arena, "%s %s takes %.3f ms per step, %.3f before", x.kind,
-					  x.name, x.after, x.before)
-			: lg_arena_printf(&c->d->v.arena, "%s %s is new: %.3f ms per step", x.kind, x.name,
-					  x.after);
+		f->title = operator_title(c, &x);
 		lg_cause_price(c, f, ms, fmin(ms, x.lo - expected - c->d->between * (x.before + expected)));
 		lg_cause_say(c, f, "calls per step: %.2f before, %.2f after%s%s", x.count_before, x.count_after,
 		    !*x.shape ? "" : other_shapes && x.before > 0 ? "; in other shapes than before, as " : "; shape ",

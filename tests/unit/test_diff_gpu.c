@@ -221,6 +221,32 @@ static void a_slower_kernel_shows_behind_a_host_that_runs_ahead(void **state)
 	checked(&p);
 }
 
+/* Another library chooses another kernel: that the old one is gone belongs to it. One that is only new has
+ * none. */
+static void a_new_kernel_is_told_with_the_one_that_is_gone(void **state)
+{
+	struct gpu_plan before = loop(), after = before;
+	struct pair p;
+
+	(void)state;
+	before.kernel = "ampere_bf16_s16816gemm_a";
+	after.kernel = "ampere_bf16_s16816gemm_b";
+	after.kernel_ns = before.kernel_ns * 13 / 10;
+	p = compare(&before, &after);
+	assert_string_equal(p.d->v.findings[0].id, "regress.op");
+	assert_non_null(strstr(p.d->v.findings[0].title, "gemm_b is new: 13."));
+	assert_non_null(strstr(p.d->v.findings[0].title, "gemm_a, called as often before, took 10."));
+	checked(&p);
+	after = before;
+	after.heavy_every = 1;
+	after.heavy_ns = 3000 * US;
+	p = compare(&before, &after);
+	assert_string_equal(p.d->v.findings[0].id, "regress.op");
+	assert_non_null(strstr(p.d->v.findings[0].title, "heavy is new: 3."));
+	assert_null(strstr(p.d->v.findings[0].title, "is gone"));
+	checked(&p);
+}
+
 /* What the queue hides of a loader is no time of the step. */
 static void a_stage_that_the_queue_hides_costs_nothing(void **state)
 {
@@ -315,6 +341,7 @@ int main(void)
 		cmocka_unit_test(a_larger_batch_is_other_work),
 		cmocka_unit_test(shapes_that_always_change_are_no_other_work),
 		cmocka_unit_test(a_slower_kernel_shows_behind_a_host_that_runs_ahead),
+		cmocka_unit_test(a_new_kernel_is_told_with_the_one_that_is_gone),
 		cmocka_unit_test(a_stage_that_the_queue_hides_costs_nothing),
 		cmocka_unit_test(a_wait_is_judged_by_its_own_measure),
 		cmocka_unit_test(a_wait_in_few_steps_is_not_sure),

@@ -114,7 +114,7 @@ static void close_until(struct nest *o, int64_t ts)
 static int add_gap(const struct lg_gpu_run *r, struct nest *o, int64_t to, uint32_t row, struct breaks *b)
 {
 	int64_t from = o->v[o->n - 1].last;
-	size_t s = lg_gpu_step_of(r, from);
+	size_t s = lg_gpu_asked_in(r, from);
 
 	if (to <= from)
 		return 0;

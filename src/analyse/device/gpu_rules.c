@@ -332,7 +332,7 @@ static void in_turn(struct lg_case *c, const struct lg_gpu *g)
 	f = lg_gpu_finding(c, g, "gpu.devices_in_turn", lost, share, 0.85, r);
 	if (!f)
 		return;
-	lg_gpu_cap_rare(f, r, BIT(LG_GPU_BY_OTHER));
+	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_OTHER));
 	f->title = lg_arena_printf(&c->v->arena, "the %zu devices of one process work in turn: the busiest stands still "
 				   "%.0f %% of the time while another works", r->n_others + 1, share * 100);
 	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_OTHER), 2, "another device works for");

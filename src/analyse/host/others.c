@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * others.c - the job's threads push each other aside: because the job has more of them than there are CPUs, or
- * because strangers have the rest?
+ * others.c - the job's threads push each other aside: because the job has more of them than there are CPUs,
+ * or because strangers have the rest?
  */
 #include <string.h>
 

@@ -16,11 +16,12 @@ enum { THERE_AND_BACK_NS = 1000 }; /* no two switches take less: for so long it 
 static void state_until(struct lg_pd *p, const struct lg_pd_task *task, int64_t ts)
 {
 	const struct lg_pd_turn *t = &task->turn;
-	struct lg_state_row row = { .ts = t->since, .dur = ts - t->since, .thr = task->thr, .kind = t->doing,
+	struct lg_state_row row = { .ts = t->since, .thr = task->thr, .kind = t->doing,
 				    .reason = t->reason, .cpu = t->doing == LG_BLOCKED ? -1 : t->cpu };
 
-	if (t->doing == LG_STATE_NONE || ts <= t->since || !task->thr)
+	if (t->doing == LG_STATE_NONE || ts <= t->since || t->since < 0 || !task->thr) /* or without a time */
 		return;
+	row.dur = ts - t->since;
 	if (t->doing == LG_BLOCKED)
 		row.stack = t->stack;
 	if (t->doing != LG_RUNNING) {
@@ -38,11 +39,11 @@ static void becomes(struct lg_pd *p, struct lg_pd_task *task, int64_t ts, enum l
 	bool waited = t->doing == LG_BLOCKED || t->doing == LG_RUNNABLE;
 
 	if (p->sees_turns && waited && why != LG_WHY_WOKEN) { /* a waking is told in time */
-		int64_t sure = ts - p->turn_grain;
+		int64_t sure = ts > t->since && t->since >= 0 ? ts - t->since : 0;
 
-		if (sure < t->since + THERE_AND_BACK_NS)
-			sure = t->since + THERE_AND_BACK_NS;
-		state_until(p, task, sure < ts ? sure : ts);
+		if (sure > THERE_AND_BACK_NS)
+			sure = sure - p->turn_grain > THERE_AND_BACK_NS ? sure - p->turn_grain : THERE_AND_BACK_NS;
+		state_until(p, task, sure ? t->since + sure : ts);
 	} else {
 		state_until(p, task, ts);
 	}

@@ -39,11 +39,11 @@ static void becomes(struct lg_pd *p, struct lg_pd_task *task, int64_t ts, enum l
 	bool waited = t->doing == LG_BLOCKED || t->doing == LG_RUNNABLE;
 
 	if (p->sees_turns && waited && why != LG_WHY_WOKEN) { /* a waking is told in time */
-		int64_t sure = ts > t->since && t->since >= 0 ? ts - t->since : 0;
+		int64_t all = ts > t->since && t->since >= 0 ? ts - t->since : 0, sure = all - p->turn_grain;
 
-		if (sure > THERE_AND_BACK_NS)
-			sure = sure - p->turn_grain > THERE_AND_BACK_NS ? sure - p->turn_grain : THERE_AND_BACK_NS;
-		state_until(p, task, sure ? t->since + sure : ts);
+		if (sure < THERE_AND_BACK_NS)
+			sure = THERE_AND_BACK_NS;
+		state_until(p, task, sure < all ? t->since + sure : ts);
 	} else {
 		state_until(p, task, ts);
 	}

@@ -50,6 +50,20 @@ static const struct {
 	    .tradeoff = "CPUs kept for interrupts do no other work.",
 	    .confirm = "Watch %hi and %si of mpstat -P ALL 1, and which lines of /proc/interrupts and /proc/softirqs "
 		       "grow." } },
+	{ "data.serial_copy", "optimizer",
+	  { .fix = "The optimizer's state lies on the host, and the device waits while parameters come back. Where there "
+		   "is room, keep it on the device (8-bit or fused optimizers, sharded over ranks: FSDP, ZeRO-1); else "
+		   "let copies and updates overlap: piece by piece during the backward pass, on a stream of their own "
+		   "(FSDP2's CPUOffloadPolicy(pin_memory=True), DeepSpeed's offload_optimizer with pin_memory and a "
+		   "ratio below 1), and accumulate gradients, so that there are fewer of them.",
+	    .tradeoff = "State on the device takes 8 to 12 bytes a parameter; more accumulation is a larger batch.",
+	    .confirm = "One step without optimizer.step(): the copies are gone." } },
+	{ "gpu.host_sync", "copies_to_host",
+	  { .fix = "Copy less and not so often (reduce on the device first, every N steps), into pinned memory with "
+		   "non_blocking=True on a stream of its own, and wait for an event where the data is used. Of an "
+		   "optimizer that works on the host: gradients piece by piece during the backward pass.",
+	    .tradeoff = "Pinned memory is not swapped; data that is used before its event is garbage.",
+	    .confirm = "Leave the copies out for a few steps: the time goes with them." } },
 	{ "gpu.bound", "copies",
 	  { .fix = "Look at the copies first: clone() and copy_() of whole tensors make them; CUDA graphs copy every "
 		   "input into static buffers (write the next batch into these, torch._dynamo.mark_static_address for "

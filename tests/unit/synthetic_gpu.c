@@ -404,6 +404,8 @@ static void step(struct sim *s, int k)
 	}
 	if (p->copy)
 		copy_in(s);
+	if (p->copy_in_optimizer)
+		span(s, s->now - 10 * US, 11 * US, LG_SPAN_STAGE, LG_STAGE_OPTIMIZER, "Optimizer.step#CPUAdam.step", -1);
 	if (p->unused_ns) {
 		span(s, s->now, p->unused_ns, LG_SPAN_OP, 0,
 		     "torch.distributed.ddp.reducer::search_unused_parameters", -1);

@@ -330,6 +330,32 @@ static void copies_inside_the_device_are_no_kernels(void **state)
 	done(&o);
 }
 
+/* An optimizer that works on the host: no batch could be fetched ahead, and no .item() is to blame. */
+static void copies_of_an_optimizer_are_no_batches(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.copy = COPY_PINNED_SAME;
+	p.copy_ns = 3 * MS;
+	o = first(&p, "data.serial_copy");
+	assert_null(o.v->findings[0].detail);
+	done(&o);
+	p.copy_in_optimizer = true;
+	o = first(&p, "data.serial_copy");
+	assert_string_equal(o.v->findings[0].detail, "optimizer");
+	assert_non_null(strstr(o.v->findings[0].title, "the optimizer's step orders them"));
+	done(&o);
+	p = with("gather_gradients", true);
+	p.side_ns = 10 * US;
+	p.side_copy_ns = 5 * MS;
+	o = first(&p, "gpu.host_sync");
+	assert_string_equal(o.v->findings[0].detail, "copies_to_host");
+	assert_non_null(strstr(o.v->findings[0].title, "copies from the device to the host run alone for 3"));
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -341,6 +367,7 @@ int main(void)
 		cmocka_unit_test(other_devices_calls_are_launches_and_waits),
 		cmocka_unit_test(graph_breaks_show_without_a_device),
 		cmocka_unit_test(work_behind_a_synchronisation_is_told),
+		cmocka_unit_test(copies_of_an_optimizer_are_no_batches),
 		cmocka_unit_test(copies_inside_the_device_are_no_kernels),
 	};
 

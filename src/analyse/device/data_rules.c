@@ -151,8 +151,35 @@ static void pageable(struct lg_case *c, const struct lg_gpu *g)
 				     "waited, that is measured");
 }
 
+/* How long copies to the device take that an optimizer's step orders: parameters, and no batch. */
+static int64_t optimizers_copies(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r)
+{
+	const struct lg_trace *t = c->t;
+	struct lg_gpu_ivs steps = { 0 };
+	int64_t sum = 0;
+
+	for (size_t h = 0; h < r->n_host; h++)
+		for (size_t p = 0; r->host[h].thr == r->main && p < r->host[h].n_marks; p++) {
+			uint32_t row = r->host[h].mark[p];
+
+			if (lg_gpu_name(c, g, t->span.name[row]) == LG_NAME_OPTIMIZER &&
+			    lg_gpu_iv_add(&steps, t->span.ts[row],
+					  lg_row_end(t, t->span.ts[row], t->span.dur[row]), row))
+				c->failed = LG_E_NOMEM;
+		}
+	for (size_t i = 0; steps.n && i < r->n_work; i++) {
+		const struct lg_gpu_work *w = &r->work[i];
+
+		if (w->class == LG_GPU_H2D && w->call != LG_NO_ROW &&
+		    lg_gpu_within(&steps, t->span.ts[w->call]))
+			sum += w->end - w->ts;
+	}
+	lg_free(steps.v);
+	return sum;
+}
+
 /* Pinned copies that nothing overlapped. On the compute stream they cannot overlap. */
-static void serial(struct lg_case *c, const struct lg_gpu *g)
+static void serial(struct lg_case *c, struct lg_gpu *g)
 {
 	const struct lg_gpu_run *r = NULL;
 	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_PINNED), &share, &r);
@@ -188,6 +215,12 @@ static void serial(struct lg_case *c, const struct lg_gpu *g)
 				   "time: %s", share * 100,
 				   same * 2 > all ? "they are on the compute stream, so nothing can overlap them"
 						  : "no kernel is ready while they run");
+	if (optimizers_copies(c, g, r) * 2 > all) {
+		f->detail = "optimizer";
+		f->stage = lg_stage_name(LG_STAGE_OPTIMIZER);
+		f->title = lg_arena_printf(&c->v->arena, "copies to the device run alone for %.0f %% of its time: the "
+					   "optimizer's step orders them, as where it works on the host", share * 100);
+	}
 	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_PINNED));
 	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_PINNED), 3, "copying alone");
 }

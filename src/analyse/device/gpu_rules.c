@@ -253,7 +253,7 @@ static void host_sync(struct lg_case *c, const struct lg_gpu *g)
 {
 	const uint32_t mask = BIT(LG_GPU_BY_SYNC) | BIT(LG_GPU_BY_D2H);
 	const struct lg_gpu_run *r = NULL;
-	double share, lost = lg_gpu_lost(g, mask, &share, &r);
+	double share, copies, lost = lg_gpu_lost(g, mask, &share, &r);
 	struct lg_after_sync after;
 	struct lg_finding *f;
 
@@ -267,8 +267,14 @@ static void host_sync(struct lg_case *c, const struct lg_gpu *g)
 	f->title = lg_arena_printf(&c->v->arena, "the host waits for the device and loses its lead%s%s: the "
 				   "device then idles %.0f %% of the time", f->culprit.function ? " in " : "",
 				   f->culprit.function ? f->culprit.function : "", share * 100);
-	if (lg_gpu_after_sync(c, r, &after))
+	(void)lg_gpu_lost(g, BIT(LG_GPU_BY_D2H), &copies, NULL);
+	if (copies * 2 > share) {
+		f->detail = "copies_to_host";
+		f->title = lg_arena_printf(&c->v->arena, "copies from the device to the host run alone for %.0f %% of the "
+					   "device's time", copies * 100);
+	} else if (lg_gpu_after_sync(c, r, &after)) {
 		tell_work(c, f, &after, share);
+	}
 	if (!r->has_frames)
 		lg_evidence_add(c, f, INT64_MIN, 0, "no Python stacks in this trace: the line is not known; "
 				"one step with with_stack=True names it (5-10 times the size)");

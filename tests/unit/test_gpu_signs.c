@@ -294,6 +294,12 @@ static void work_behind_a_synchronisation_is_told(void **state)
 	assert_non_null(strstr(o.v->findings[0].title, "then is 6.0 ms in token_metrics"));
 	assert_string_equal(o.v->findings[0].culprit.function, "token_metrics");
 	done(&o);
+	/* Longer than the lead that the synchronisation takes: the rest is no cause of its own. */
+	p.side_ns = 12 * MS;
+	o = first(&p, "gpu.host_sync");
+	assert_true(fabs(o.v->findings[0].lost_ms - p.n_steps * 12) < 15);
+	assert_null(find(o.v, "gpu.launch_bound"));
+	done(&o);
 	/* Far longer than the lead that the synchronisation takes: it is not for that. */
 	p.side_ns = 60 * MS;
 	o = first(&p, "gpu.launch_bound");

@@ -218,9 +218,10 @@ static void idle_all(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_w
 	if (called > a) {
 		int64_t to = called < b ? called : b;
 
-		/* Away for far longer than the lead would have covered: not late for having lost it. */
-		if (to - a >= AWAY_NS && to - a > 2 * w->debt)
-			w->debt = 0;
+		/* Away for far longer than the lead would have covered: not late for having lost it. Else the
+		 * whole stretch is for that and for what the host does in it: it has one name. */
+		if (w->debt && to - a >= AWAY_NS)
+			w->debt = to - a > 2 * w->debt ? 0 : to - a > w->debt ? to - a : w->debt;
 		late_host(w, h, m, a, to);
 		a = to;
 	} else if (returned <= a && next) {

@@ -278,8 +278,8 @@ static void host_sync(struct lg_case *c, const struct lg_gpu *g)
 	if (!r->has_frames)
 		lg_evidence_add(c, f, INT64_MIN, 0, "no Python stacks in this trace: the line is not known; "
 				"one step with with_stack=True names it (5-10 times the size)");
-	lg_evidence_against(c, f, "charged: idle time up to what the host was blocked before it; an explicit "
-			     "synchronisation made for timing is part of it");
+	lg_evidence_against(c, f, "charged: idle time up to what the host was blocked before it, and stretches "
+			     "of up to twice that as a whole; an explicit synchronisation made for timing is part of it");
 }
 
 static void allocator(struct lg_case *c, const struct lg_gpu *g)

@@ -99,6 +99,7 @@ static void lateness_is_told_as_what_it_ends_in(void **state)
 	assert_null(find(o.v, "comms.straggler"));
 	/* 4 ms of each 14.2: what the late one loses, all lose. */
 	assert_true(fabs(o.v->findings[0].lost_share - 4 / 14.2) < 0.03);
+	assert_non_null(strstr(o.v->findings[0].title, "the others wait, which costs 2"));
 	assert_string_equal(o.v->scope, "rotating");
 	done(&o);
 }

@@ -415,6 +415,9 @@ static void all_wait_in_turn(struct lg_case *c, struct lg_finding *f, const stru
 		return;
 	f->lost_ms = own / 1e6;
 	f->lost_share = own / wall;
+	/* The title's share is the mean over the ranks. */
+	f->title = lg_arena_printf(&c->v->arena, "%s, which costs %.0f %% of the run", f->title,
+				   f->lost_share * 100);
 	if (!f->few && f->severity[0] != 'i')
 		f->severity = lg_severity_of(f->lost_share);
 }

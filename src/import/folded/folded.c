@@ -235,8 +235,8 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 			     (unsigned long long)f.line_no);
 	if (!rc) {
 		lg_time_base(b, LG_TIME_NONE, 0, 0, "");
-		lg_add_diag_now(b, LG_DIAG_TIME_CLAMPED, 0, f.samples,
-				"folded stacks have no times: samples are numbered 1 us apart");
+		lg_add_diag_now(b, LG_DIAG_NO_TIMES, 0, f.samples,
+				"samples of folded stacks are numbered 1 us apart");
 		if (f.odd)
 			lg_add_diag_now(b, LG_DIAG_NOT_UNDERSTOOD, 0, f.odd,
 					"%llu lines are no folded stacks, the first is line %llu",

@@ -656,8 +656,7 @@ static void notes(struct lg_pd *p)
 	     "is not unwound here: only where they stopped is known");
 	note(p, LG_DIAG_STACK_TRUNCATED, p->broken_unwinds, "stacks that simpleperf could not unwind to their "
 	     "outermost frame");
-	note(p, LG_DIAG_TIME_CLAMPED, p->timeless, "samples carry no time: they are numbered in the "
-	     "order of the file, 1 us apart");
+	note(p, LG_DIAG_NO_TIMES, p->timeless, "samples are numbered in the order of the file, 1 us apart");
 	note(p, LG_DIAG_UNRESOLVED, p->code.unnamed, "%zu of %zu addresses have no function here",
 	     p->code.unnamed, p->code.frames);
 	note(p, LG_DIAG_UNRESOLVED, p->kcore.why[0] != 0, "kcore_dir/kallsyms, of perf record --kcore, %s",

@@ -301,7 +301,7 @@ static void notes(struct script *s, uint64_t bytes, const char *bad)
 		lg_add_diag_now(s->b, LG_DIAG_STACK_TRUNCATED, s->last_ts, s->cut,
 				"call chains of more than %d frames", DEPTH_MAX);
 	if (s->timeless)
-		lg_add_diag_now(s->b, LG_DIAG_TIME_CLAMPED, s->last_ts, s->timeless,
+		lg_add_diag_now(s->b, LG_DIAG_NO_TIMES, s->last_ts, s->timeless,
 				"%llu events were printed without time: they are numbered in the order "
 				"of the file, 1 us apart",
 				(unsigned long long)s->timeless);

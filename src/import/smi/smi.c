@@ -568,8 +568,8 @@ static void notes(struct smi *s, const char *damage, uint64_t at)
 	lg_time_base(s->b, s->day || (s->has_time && s->first < 86400 * SECOND) ? LG_TIME_RELATIVE : base,
 		     s->first, SECOND / 10, "nvidia-smi");
 	if (s->timeless)
-		lg_add_diag_now(s->b, LG_DIAG_TIME_CLAMPED, s->first, s->rows,
-				"the rows have no times: sweeps are taken as 1 s apart (run nvidia-smi dmon "
+		lg_add_diag_now(s->b, LG_DIAG_NO_TIMES, s->first, s->rows,
+				"sweeps of nvidia-smi are taken as 1 s apart (run nvidia-smi dmon "
 				"with -o DT)");
 	if (s->torn)
 		lg_add_diag_now(s->b, LG_DIAG_FILE_DAMAGED, s->last, s->torn,

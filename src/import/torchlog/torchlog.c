@@ -349,8 +349,8 @@ static void notes(struct lg_torchlog *l, const struct lg_source *in)
 			     l->first, SECOND, "log");
 	}
 	if (!l->has_time)
-		lg_add_diag_now(l->b, LG_DIAG_TIME_CLAMPED, 0, l->known,
-				"the log has no times: its lines are numbered 1 us apart");
+		lg_add_diag_now(l->b, LG_DIAG_NO_TIMES, 0, l->known,
+				"the log's lines are numbered 1 us apart");
 	if (lg_step_regex_given() && !l->by_regex)
 		lg_add_diag_now(l->b, LG_DIAG_NOT_UNDERSTOOD, l->first, l->lines,
 				"no line of the log matches --step-regex");

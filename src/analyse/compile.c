@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * compile.c - compiled regions that are gone, and debugging aids that were left on.
+ * compile.c - compiled regions that are gone, compiled again or broken, and debugging aids that were left on.
  *
- * Both are facts that the hook sampled at the start of forward passes; one recording cannot
+ * These are facts that the hook sampled at the start of forward passes; one recording cannot
  * measure what they cost (there is no run without them beside it), so lost_ms stays null and the
  * finding says what would measure it.
  *
@@ -17,6 +17,8 @@
 #include "analyse/facts.h"
 #include "analyse/host/culprit.h"
 #include "analyse/host/tally.h"
+
+enum { MANY_RECOMPILES = 3 };
 
 /* What one process told about a name: number of samples, value and text of the last. */
 struct told {
@@ -140,9 +142,81 @@ static void debug_left_on(struct lg_case *c, const struct lg_rank *r, const stru
 	lg_fact_victim(c, *f, r);
 }
 
+/* By how much a count of torch._dynamo's grew since then, and in how many of the samples. */
+static int64_t growth(const struct lg_case *c, lg_prc prc, const char *name, int64_t since, size_t *ret_times)
+{
+	const struct lg_mark_tab *m = &c->t->mark;
+	int64_t before = 0, last = 0;
+
+	*ret_times = 0;
+	for (size_t i = 0; i < m->n; i++) {
+		if (c->t->thread.prc[m->thr[i]] != prc || strcmp(lg_string(c->t, m->name[i]), name))
+			continue;
+		*ret_times += m->ts[i] >= since && m->value[i] > last;
+		last = m->value[i];
+		before = m->ts[i] < since ? last : before;
+	}
+	return last - before;
+}
+
+/* The last word on each text of such marks since then: "forward net.py:7: size mismatch at index 0". */
+static void reasons(struct lg_case *c, struct lg_finding *f, lg_prc prc, const char *name, int64_t since)
+{
+	enum { TOLD = 4 };
+	const struct lg_mark_tab *m = &c->t->mark;
+	size_t told = 0;
+
+	for (size_t i = m->n; i-- > 0 && told < TOLD;) { /* the last count is the whole one */
+		const char *text = lg_string(c->t, m->text[i]);
+		bool again = false;
+
+		if (m->ts[i] < since || c->t->thread.prc[m->thr[i]] != prc ||
+		    strcmp(lg_string(c->t, m->name[i]), name) || !*text)
+			continue;
+		for (size_t k = i + 1; k < m->n && !again; k++)
+			again = m->text[k] == m->text[i] && m->name[k] == m->name[i] &&
+				m->thr[k] == m->thr[i];
+		if (again)
+			continue;
+		if (!told++)
+			f->culprit.function = text;
+		lg_evidence_add(c, f, m->ts[i], 0, "%s (%lld times)", text, (long long)m->value[i]);
+	}
+}
+
+/* Compiled again while steps were judged; or in pieces, which is told once, when it is compiled. */
+static void compiled_badly(struct lg_case *c, const struct lg_rank *r, const struct lg_fact_span *j,
+			   bool again, struct lg_finding **f)
+{
+	const char *count = again ? "dynamo.recompiles" : "dynamo.graph_breaks";
+	size_t times;
+	int64_t n = growth(c, r->prc, count, again ? j->from : INT64_MIN, &times);
+
+	/* All frames once, as for the first evaluation, is no habit. */
+	if (n < 1 || (again && times < MANY_RECOMPILES))
+		return;
+	if (!*f) {
+		*f = lg_finding_add(c, again ? "compile.recompiles" : "compile.graph_breaks");
+		if (!*f)
+			return;
+		lg_fact_finding(c, *f, r);
+		(*f)->confidence = 0.9;
+		if (!again)
+			(*f)->severity = "low"; /* one in code that is not of the step does no harm */
+		(*f)->title = again
+			? lg_arena_printf(&c->v->arena, "compiled code was compiled again %lld times while %zu steps were "
+					  "judged: a guard fails", (long long)n, j->n)
+			: lg_arena_printf(&c->v->arena, "the compiled graph breaks in %lld places", (long long)n);
+		reasons(c, *f, r->prc, again ? "dynamo.recompile" : "dynamo.graph_break", again ? j->from : INT64_MIN);
+		lg_evidence_add(c, *f, INT64_MIN, 0, "this recording cannot measure the loss: mend it and compare 50 steps "
+				"(laggard diff)");
+	}
+	lg_fact_victim(c, *f, r);
+}
+
 int lg_find_compile(struct lg_case *c, struct lg_error *err)
 {
-	struct lg_finding *skipped = NULL, *debug = NULL;
+	struct lg_finding *skipped = NULL, *debug = NULL, *again = NULL, *broken = NULL;
 
 	for (size_t i = 0; i < c->n_ranks; i++) {
 		const struct lg_rank *r = &c->ranks[i];
@@ -152,6 +226,8 @@ int lg_find_compile(struct lg_case *c, struct lg_error *err)
 			continue;
 		compile_skipped(c, r, &j, &skipped);
 		debug_left_on(c, r, &j, skipped != NULL, &debug);
+		compiled_badly(c, r, &j, true, &again);
+		compiled_badly(c, r, &j, false, &broken);
 	}
 	return c->failed ? lg_fail(err, c->failed, LG_NO_OFFSET, "out of memory") : 0;
 }

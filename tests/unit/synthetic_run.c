@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "synthetic_run.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define MS 1000000ll
@@ -56,6 +57,19 @@ static void span(struct maker *m, lg_thr thr, int64_t ts, int64_t dur, int kind,
 	lg_add_span(m->b, &(struct lg_span_row){ .ts = ts, .dur = dur, .thr = thr,
 						 .kind = (uint8_t)kind, .stage = (uint8_t)stage,
 						 .seq = -1 });
+}
+
+/* One of torch._dynamo's reasons, and the count of all of its kind. */
+static void told(struct maker *m, int r, const char *name, int64_t value, const char *text)
+{
+	char count[64];
+
+	snprintf(count, sizeof count, "%ss", name);
+	lg_add_mark(m->b, &(struct lg_mark_row){ .ts = m->t[r], .thr = m->thr[r], .value = value,
+						 .name = lg_intern(m->b, count) });
+	lg_add_mark(m->b, &(struct lg_mark_row){ .ts = m->t[r], .thr = m->thr[r], .value = value,
+						 .name = lg_intern(m->b, name),
+						 .text = lg_intern(m->b, text) });
 }
 
 static void run(struct maker *m, int r, int64_t ns)
@@ -247,6 +261,13 @@ static void step(struct maker *m, int k)
 		hit = p->only_rank >= 0 ? p->only_rank : m->n_stalls % p->n_ranks;
 		m->n_stalls++;
 		m->next_stall += p->period_ns;
+	}
+	for (int r = 0; r < p->n_ranks; r++) {
+		if (k >= p->recompiles_from && k < p->recompiles_from + p->recompiles)
+			told(m, r, "dynamo.recompile", k - p->recompiles_from + 1,
+			     "forward /app/net.py:7: size mismatch at index 0");
+		if (p->graph_breaks && k == 3)
+			told(m, r, "dynamo.graph_break", p->graph_breaks, "call_function print in /app/net.py:9");
 	}
 	for (int r = 0; r < p->n_ranks; r++) {
 		int64_t begin = m->t[r], jitter = (k * 7 + r * 3) % 5 * 20000;

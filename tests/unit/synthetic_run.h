@@ -55,6 +55,8 @@ struct run_plan {
 	bool asleep;           /* STALL_SOCKET: the culprit slept instead of computing */
 	bool innocent;         /* samples_only: the culprit is as busy, but at other times */
 	const char *const *facts; /* key, value ... NULL: what the hook told of every rank */
+	int recompiles, recompiles_from; /* torch._dynamo's, one a step from that one on */
+	int graph_breaks;
 	int warm_steps;        /* the first ones, which take so much longer */
 	int64_t warm_ns;
 	bool inference;        /* no backward pass, no optimizer */

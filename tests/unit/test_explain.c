@@ -582,6 +582,32 @@ static void a_window_of_warm_up_says_so(void **state)
 	done(&o);
 }
 
+static void what_dynamo_counts_is_told(void **state)
+{
+	struct run_plan p = { .n_ranks = 2, .n_steps = 100, .only_rank = -1, .steady_late_rank = -1,
+			      .recompiles = 6, .recompiles_from = 40 };
+	const struct lg_finding *f;
+	struct outcome o = explain(&p);
+
+	(void)state;
+	f = find(o.v, "compile.recompiles");
+	assert_non_null(f);
+	assert_true(isnan(f->lost_ms) && !strcmp(f->severity, "medium") && f->n_victims == 2);
+	assert_non_null(strstr(f->title, "again 6 times"));
+	assert_string_equal(f->culprit.function, "forward /app/net.py:7: size mismatch at index 0");
+	assert_null(find(o.v, "compile.graph_breaks"));
+	done(&o);
+	p.recompiles = 2; /* as for the first evaluation, and the first step behind it */
+	p.graph_breaks = 1;
+	o = explain(&p);
+	assert_null(find(o.v, "compile.recompiles"));
+	f = find(o.v, "compile.graph_breaks");
+	assert_non_null(f);
+	assert_string_equal(f->severity, "low");
+	assert_non_null(strstr(f->culprit.function, "net.py:9"));
+	done(&o);
+}
+
 /* Called what it is, and diagnosed like training. */
 static void inference_is_named(void **state)
 {
@@ -628,6 +654,7 @@ int main(void)
 		cmocka_unit_test(checkpoints_are_counted_in_time_and_bytes),
 		cmocka_unit_test(an_empty_trace_says_that_there_are_no_steps),
 		cmocka_unit_test(inference_is_named),
+		cmocka_unit_test(what_dynamo_counts_is_told),
 		cmocka_unit_test(a_window_of_warm_up_says_so),
 	};
 

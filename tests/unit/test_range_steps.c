@@ -216,6 +216,7 @@ static void requests_overlap(void **state)
 				row(&l, l.pool[k], from, l.now - from, LG_SPAN_PYTHON, "server.py(9): serve", -1);
 		}
 		o = end(&l);
+		judged_without_memory(&o);
 		assert_int_equal(o.v->n_judged, 24);
 		assert_true(o.v->median_ms > 1.1 && o.v->median_ms < 1.3);
 		assert_true(limited(&o, frames ? "24 requests, told from server.py(20): handle: 3 threads"

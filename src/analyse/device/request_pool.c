@@ -13,7 +13,7 @@
 #include "base/alloc.h"
 #include "base/map.h"
 
-enum { REQUESTS_MIN = 3, A_THREAD_MIN = 2, NAMES_MAX = 4096 };
+enum { REQUESTS_MIN = 3, A_THREAD_MIN = 2, NAMES_MAX = 512 };
 
 struct name {
 	lg_str name;
@@ -62,9 +62,11 @@ static int add_name(struct names *a, struct lg_map *by_name, const struct lg_tra
 
 	for (size_t i = 0; !k && !a->frames && i < a->n; i++)
 		k = is_like(t, false, a->v[i].name, name) ? (uint32_t)i + 1 : 0;
+	if (k > NAMES_MAX)
+		return 0;
+	if (!k && a->n == NAMES_MAX) /* remembered, so that it is looked for once */
+		return lg_map_set(by_name, name, NAMES_MAX + 1);
 	if (!k) {
-		if (a->n == NAMES_MAX)
-			return 0;
 		if (lg_grow(&a->v, &a->cap, a->n + 1, sizeof *a->v))
 			return LG_E_NOMEM;
 		a->v[a->n++] = (struct name){ .name = name, .host = SIZE_MAX };

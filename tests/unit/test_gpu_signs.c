@@ -222,6 +222,68 @@ static bool has_evidence(const struct lg_finding *f, const char *what)
 	return said;
 }
 
+static void the_compiler_works_in_steps_on_cpus_too(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.no_device = p.no_launches = true;
+	p.n_steps = 20;
+	p.compile_ns = 2 * MS;
+	o = first(&p, "compile.in_step");
+	assert_true(fabs(o.v->findings[0].lost_ms - 20 * 2) < 3);
+	assert_true(has_evidence(&o.v->findings[0], "dynamo_timed"));
+	p.no_gpu = true;
+	done(&o);
+	o = explain(&p);
+	assert_non_null(strstr(o.v->bound_why, "% compiling them), 0 % waiting"));
+	done(&o);
+	p.compile_ns = 10 * US;
+	o = explain(&p);
+	assert_null(find(o.v, "compile.in_step"));
+	done(&o);
+	p.compile_ns = 40 * MS;
+	p.only_every = 10; /* in two steps: no habit */
+	o = explain(&p);
+	assert_non_null(find(o.v, "compile.in_step"));
+	assert_false(is_loud(find(o.v, "compile.in_step")));
+	done(&o);
+}
+
+/* Compiled regions, ranks that differ, kinds of collectives, DDP's search: none of them needs luck. */
+static void no_memory_is_an_error(void **state)
+{
+	for (int i = 0; i < 4; i++) {
+		struct gpu_plan p = gpu_healthy;
+		struct outcome o;
+
+		p.n_kernels = 20;
+		p.n_steps = 8;
+		if (i < 2) {
+			p.regions = 3;
+			p.breaks = 2;
+			p.break_ns = 60 * US;
+			p.unused_ns = MS;
+			p.no_device = p.no_launches = i == 1;
+		} else {
+			p.n_ranks = i;
+			p.n_comm = 2;
+			p.comm_ns = MS;
+			p.coll = "allreduce";
+			p.coll_other = i == 3 ? "all_to_allv" : NULL;
+			p.grid = 7;
+			p.late_rank = 1;
+			p.late_compute = true;
+			p.late_ns = MS;
+		}
+		o = explain(&p);
+		judged_without_memory(&o);
+		done(&o);
+	}
+	(void)state;
+}
+
 /* A region inside a region is what follows a break; regions one behind the other are compiled modules. */
 static void graph_breaks_show_without_a_device(void **state)
 {
@@ -371,6 +433,8 @@ int main(void)
 		cmocka_unit_test(a_search_for_nan_in_all_nodes_is_anomaly_detection),
 		cmocka_unit_test(modes_are_told_by_calls_that_only_they_make),
 		cmocka_unit_test(other_devices_calls_are_launches_and_waits),
+		cmocka_unit_test(the_compiler_works_in_steps_on_cpus_too),
+		cmocka_unit_test(no_memory_is_an_error),
 		cmocka_unit_test(graph_breaks_show_without_a_device),
 		cmocka_unit_test(work_behind_a_synchronisation_is_told),
 		cmocka_unit_test(copies_of_an_optimizer_are_no_batches),

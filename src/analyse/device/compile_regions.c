@@ -181,6 +181,8 @@ static int add_thread(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
 		uint32_t row = c->idx->span[p];
 		int64_t end;
 
+		if (!picked[t->span.name[row]] && !o.n) /* nearly every row */
+			continue;
 		if (t->span.ts[row] < lg_gpu_asked_from(r) || t->span.ts[row] >= r->to)
 			continue;
 		if (picked[t->span.name[row]]) {
@@ -188,7 +190,7 @@ static int add_thread(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
 			rc = add_row(c, r, row, &o, g);
 			continue;
 		}
-		if (!o.n || t->span.kind[row] == LG_SPAN_PYTHON || t->span.kind[row] == LG_SPAN_NOTE)
+		if (t->span.kind[row] == LG_SPAN_PYTHON || t->span.kind[row] == LG_SPAN_NOTE)
 			continue;
 		close_until(&o, t->span.ts[row]);
 		end = lg_row_end(t, t->span.ts[row], t->span.dur[row]);

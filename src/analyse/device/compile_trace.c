@@ -38,6 +38,42 @@ static void in_step(struct lg_case *c, const struct lg_gpu *g)
 		lg_evidence_against(c, f, "in the first steps this is normal; it must not be there later");
 }
 
+/* Training on the CPU: the thread that compiles does nothing else, and nobody else does its work. */
+static void in_step_on_cpu(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
+{
+	int64_t *by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *by_step), sum = 0;
+	const struct lg_host_seg *longest = NULL;
+	struct lg_finding *f;
+	double share;
+
+	if (!by_step) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	for (size_t h = 0; h < r->n_host; h++)
+		for (size_t i = 0; r->host[h].thr == r->main && i < r->host[h].n; i++) {
+			const struct lg_host_seg *s = &r->host[h].seg[i];
+
+			if (s->class != LG_HOST_COMPILE || s->ts < r->from || s->end > r->to)
+				continue;
+			sum += s->end - s->ts;
+			by_step[lg_gpu_step_of(r, s->ts)] += s->end - s->ts;
+			longest = !longest || s->end - s->ts > longest->end - longest->ts ? s : longest;
+		}
+	share = (double)sum / (double)(r->to - r->from);
+	if (!longest || share < 0.01)
+		return;
+	f = lg_gpu_finding(c, g, "compile.in_step", (double)sum / 1e6, share, 0.9, r);
+	if (!f)
+		return;
+	lg_gpu_cap_steps(c, f, r, by_step);
+	f->title = lg_arena_printf(&c->v->arena, "torch.compile works inside the profiled steps: %.0f %% of their time",
+				   share * 100);
+	lg_evidence_add(c, f, longest->ts, longest->end - longest->ts, "%.1f ms in all; longest%s%s", (double)sum / 1e6,
+			longest->span != LG_NO_ROW ? ": " : "",
+			longest->span != LG_NO_ROW ? lg_string(c->t, c->t->span.name[longest->span]) : "");
+}
+
 static struct lg_finding *unmeasured(struct lg_case *c, const struct lg_gpu *g, const char *id,
 				     double confidence, const struct lg_gpu_run *r)
 {
@@ -289,6 +325,9 @@ int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)
 	struct lg_finding *failed;
 
 	in_step(c, g);
+	for (size_t i = 0; lg_gpu_only(c->t) && i < g->n && !lg_gpu_told(c, "compile.in_step") && !c->failed; i++)
+		if (g->run[i].scope == LG_SCOPE_CPU && g->run[i].main && g->run[i].n_steps >= 3)
+			in_step_on_cpu(c, g, &g->run[i]);
 	lg_compile_regions(c, g);
 	launch_blocking(c, g);
 	debug_frames(c, g);

@@ -143,6 +143,18 @@ static const struct lg_finding *told_wait(const struct lg_verdict *v)
 	return NULL;
 }
 
+/* What torch.compile does runs in operators' place. */
+static const char *compiling(struct lg_case *c)
+{
+	const struct lg_verdict *v = c->v;
+
+	for (size_t i = 0; i < v->n_findings; i++)
+		if (!strcmp(v->findings[i].id, "compile.in_step") && v->findings[i].lost_share > 0)
+			return lg_arena_printf(&c->v->arena, " (%.0f %% compiling them)",
+					       100 * v->findings[i].lost_share);
+	return "";
+}
+
 int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 {
 	struct lg_verdict *v = c->v;
@@ -178,10 +190,10 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		return 0;
 	}
 	v->bound_why = lg_arena_printf(&v->arena, "%s, operators on the CPU; of the steps' time %.0f %% in "
-				       "operators, %.0f %% waiting for data, %.0f %% collectives not under "
+				       "operators%s, %.0f %% waiting for data, %.0f %% collectives not under "
 				       "operators, %.0f %% between them, not explained",
 				       lg_scope_name(training ? LG_SCOPE_TRAINING : LG_SCOPE_INFERENCE),
-				       compute * 100, data * 100, comm * 100, unknown * 100);
+				       compute * 100, compiling(c), data * 100, comm * 100, unknown * 100);
 	v->untraced_share = unknown;
 	if (unknown > 0.5)
 		return 0;

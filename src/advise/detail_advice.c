@@ -133,6 +133,12 @@ static const struct {
 	    .tradeoff = "What is hidden runs eagerly; loud errors end the run.",
 	    .confirm = "TORCH_LOGS=+dynamo, or torch.compile(backend=\"eager\") and then \"aot_eager\": the first that "
 		       "fails tells the layer." } },
+	{ "gpu.no_tensor_core", "half_only",
+	  { .fix = "Forward and loss under torch.autocast(\"cuda\", dtype=torch.float16), with torch.amp.GradScaler around "
+		   "backward and step: this generation has neither TF32 nor bfloat16 tensor cores.",
+	    .tradeoff = "float16 reaches 65504 and has 10 bits of mantissa: the scaler skips steps whose gradients "
+			"overflow; check the loss curve against fp32 for a few hundred steps.",
+	    .confirm = "50 steps with and without (laggard diff): kernels' names change to s884 or h1688 forms." } },
 	{ "gpu.throttled", "power",
 	  { .fix = "Compare the limit with the peers' and with the default: nvidia-smi -q -d POWER (current, default and "
 		   "max limit); nvidia-smi -pl WATTS raises one that was lowered. Where the machine shares a power "

@@ -516,8 +516,8 @@ static void facts(struct sim *s, lg_prc prc)
 {
 	if (s->p->no_gpu)
 		return;
-	lg_meta_set(s->b, prc, "gpu.0.name", "NVIDIA A100-SXM4-80GB");
-	lg_meta_set(s->b, prc, "gpu.0.compute", "8.0");
+	lg_meta_set(s->b, prc, "gpu.0.name", s->p->device ? s->p->device : "NVIDIA A100-SXM4-80GB");
+	lg_meta_set(s->b, prc, "gpu.0.compute", s->p->compute ? s->p->compute : "8.0");
 	lg_meta_set(s->b, prc, "gpu.0.sms", "108");
 	lg_meta_set(s->b, prc, "gpu.0.memory", "80000000000");
 	if (s->p->reserved > 0) {

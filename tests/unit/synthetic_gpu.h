@@ -88,6 +88,7 @@ struct gpu_plan {
 	int only_every;         /* pauses, calls on the side, allocations and compilation: 0 = in all steps */
 	bool kernel_at_times;   /* .kernel, too */
 	int lost_steps;         /* kernels of so many first steps are missing */
+	const char *device, *compute; /* NULL: an A100 */
 	int slower_from;        /* from that step on kernels take 1.7 times as long; 0 = never */
 	int unseen_steps;       /* so many first steps are not in the trace at all */
 	int lost_every;         /* every n-th kernel is missing; 0 = none */

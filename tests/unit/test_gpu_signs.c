@@ -424,6 +424,49 @@ static void copies_of_an_optimizer_are_no_batches(void **state)
 	done(&o);
 }
 
+/* These have no TF32: float16 is worth a word where the device is busy with fp32, and has no price. */
+static void fp32_matrices_on_volta_and_turing(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	p.device = "Tesla V100-SXM2-16GB";
+	p.compute = "7.0";
+	p.kernel = "volta_sgemm_128x64_tn";
+	o = explain(&p);
+	f = find(o.v, "gpu.no_tensor_core");
+	assert_non_null(f);
+	assert_string_equal(f->severity, "low");
+	assert_string_equal(f->detail, "half_only");
+	assert_true(isnan(f->lost_ms));
+	assert_non_null(strstr(f->fix, "GradScaler"));
+	assert_null(strstr(f->fix, "TF32 ="));
+	done(&o);
+	/* A device that waits for the host gains nothing from faster kernels. */
+	p.kernel_ns = 3 * US;
+	o = first(&p, "gpu.launch_bound");
+	assert_null(find(o.v, "gpu.no_tensor_core"));
+	done(&o);
+	p.kernel_ns = gpu_healthy.kernel_ns;
+	p.kernel = "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_tn";
+	o = explain(&p);
+	assert_null(find(o.v, "gpu.no_tensor_core"));
+	done(&o);
+	/* Turing, but the small chip has no tensor cores. */
+	p.kernel = "turing_sgemm_128x64_tn";
+	p.compute = "7.5";
+	p.device = "NVIDIA GeForce GTX 1660 SUPER";
+	o = explain(&p);
+	assert_null(find(o.v, "gpu.no_tensor_core"));
+	done(&o);
+	p.device = "Tesla T4";
+	o = explain(&p);
+	assert_non_null(find(o.v, "gpu.no_tensor_core"));
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -436,6 +479,7 @@ int main(void)
 		cmocka_unit_test(the_compiler_works_in_steps_on_cpus_too),
 		cmocka_unit_test(no_memory_is_an_error),
 		cmocka_unit_test(graph_breaks_show_without_a_device),
+		cmocka_unit_test(fp32_matrices_on_volta_and_turing),
 		cmocka_unit_test(work_behind_a_synchronisation_is_told),
 		cmocka_unit_test(copies_of_an_optimizer_are_no_batches),
 		cmocka_unit_test(copies_inside_the_device_are_no_kernels),

@@ -17,6 +17,7 @@
 
 #define BIT(cause) (1u << (cause))
 #define STEPWISE_NS 1000000ll
+#define HALF_ONLY_SHARE 0.1 /* of the window: less is not worth other numbers */
 
 enum kernel_kind { K_OTHER, K_FP32, K_TENSOR, K_LAYOUT };
 
@@ -47,14 +48,54 @@ static enum kernel_kind kernel_kind(const char *s)
 	return K_OTHER;
 }
 
+/* The small chips of Turing (TU116, TU117) have none. */
+static bool lacks_tensor_cores(const char *device)
+{
+	static const char *const small[] = { "GTX 16", "MX450", "MX550", "T400", "T500", "T550", "T600", "T1000",
+					     "T1200" };
+
+	for (size_t i = 0; device && i < sizeof small / sizeof *small; i++)
+		if (strstr(device, small[i]))
+			return true;
+	return false;
+}
+
+/*
+ * Volta and Turing: no switch makes tensor cores of these take fp32. What float16 gains there depends on the
+ * model, and it needs a scaled loss: that is said, and not priced.
+ */
+static void half_only(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
+		      const struct lg_gpu_sums *fp32)
+{
+	struct lg_finding *f;
+
+	if ((double)fp32->savable < HALF_ONLY_SHARE * (double)(r->to - r->from) ||
+	    lacks_tensor_cores(r->device))
+		return;
+	f = lg_gpu_finding(c, g, "gpu.no_tensor_core", (double)NAN, (double)NAN, 0.6, r);
+	if (!f)
+		return;
+	f->detail = "half_only";
+	f->severity = "low";
+	f->title = lg_arena_printf(&c->v->arena, "%zu matrix and convolution kernels (%.1f ms) run in fp32 on %s, whose "
+				   "tensor cores take float16", fp32->n, (double)fp32->ns / 1e6,
+				   r->device ? r->device : "a device");
+	lg_evidence_add(c, f, INT64_MIN, 0, "%.1f ms of them with work waiting behind them",
+			(double)fp32->savable / 1e6);
+	lg_evidence_against(c, f, "not priced: what float16 gains depends on the model, and it changes the numbers");
+}
+
 static void tensor_cores(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
 			 const struct lg_gpu_sums *fp32, const struct lg_gpu_sums *tensor)
 {
 	struct lg_finding *f;
 
-	/* Ampere and later have TF32; before, tensor cores take half precision only. */
-	if (r->cc_major < 8 || r->amd || fp32->ns < tensor->ns)
+	if (r->cc_major < 7 || r->amd || fp32->ns < tensor->ns)
 		return;
+	if (r->cc_major == 7) { /* TF32 came with Ampere */
+		half_only(c, g, r, fp32);
+		return;
+	}
 	f = lg_gpu_costs(c, g, "gpu.no_tensor_core", r, fp32, 0.5, 0.85, 0.01);
 	if (!f)
 		return;

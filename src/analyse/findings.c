@@ -108,20 +108,21 @@ static double confidence_of(const struct lg_case *c, const struct lg_tally *y, c
 	return sum * (1 - 0.5 * lg_loss_share(c));
 }
 
+static void add_victim(const struct lg_case *c, struct lg_finding *f, const struct lg_rank *r)
+{
+	f->victims[f->n_victims].rank = r->rank;
+	f->victims[f->n_victims].pid = c->t->process.pid[r->prc];
+	f->victims[f->n_victims++].tid = c->t->thread.tid[r->thr];
+}
+
 static void add_victims(struct lg_case *c, struct lg_finding *f, const uint8_t *of_rank)
 {
 	f->victims = lg_arena_alloc(&c->v->arena, c->n_ranks, sizeof *f->victims);
 	if (!f->victims)
 		return;
-	for (size_t i = 0; i < c->n_ranks; i++) {
-		const struct lg_rank *r = &c->ranks[i];
-
-		if (!of_rank[i])
-			continue;
-		f->victims[f->n_victims].rank = r->rank;
-		f->victims[f->n_victims].pid = c->t->process.pid[r->prc];
-		f->victims[f->n_victims++].tid = c->t->thread.tid[r->thr];
-	}
+	for (size_t i = 0; i < c->n_ranks; i++)
+		if (of_rank[i])
+			add_victim(c, f, &c->ranks[i]);
 }
 
 /* Who had to wait; by way: it waited for that thread, which was the one that had to. */
@@ -565,7 +566,7 @@ static size_t who_held_up(struct lg_case *c, struct lg_finding *f, const struct 
 	return samples;
 }
 
-void lg_finding_of_waits(struct lg_case *c, const struct lg_rank *r, const struct lg_cause_sum *s,
+bool lg_finding_of_waits(struct lg_case *c, const struct lg_rank *r, const struct lg_cause_sum *s,
 			 int64_t wall)
 {
 	const struct lg_tally y = { .wall = wall };
@@ -575,7 +576,7 @@ void lg_finding_of_waits(struct lg_case *c, const struct lg_rank *r, const struc
 	size_t samples;
 
 	if (!f)
-		return;
+		return false;
 	hit[r - c->ranks] = 1;
 	samples = who_held_up(c, f, s);
 	add_victims(c, f, hit);
@@ -606,6 +607,28 @@ void lg_finding_of_waits(struct lg_case *c, const struct lg_rank *r, const struc
 	}
 	moments(c, f, s);
 	keep_moments(c, f, s);
+	return true;
+}
+
+void lg_finding_of_waits_too(struct lg_finding *f, struct lg_case *c, const struct lg_rank *r,
+			     const struct lg_cause_sum *s, int64_t wall)
+{
+	double share = (double)s->lost / (double)wall;
+	const char *severity;
+
+	if (f->victims && f->n_victims < c->n_ranks)
+		add_victim(c, f, r);
+	lg_evidence_add(c, f, INT64_MIN, 0, "%s as well: %zu separate times, %.0f ms of %.1f s (%.1f %%)",
+			lg_thread_text(c, r->thr), s->rhythm.n_events, (double)s->lost / 1e6,
+			(double)wall / 1e9, 100 * share);
+	if (!(share > f->lost_share)) /* of locks nothing is lost that is known */
+		return;
+	f->lost_ms = (double)s->lost / 1e6;
+	f->lost_share = share;
+	severity = severity_of(share, s->rhythm.n_events, wall);
+	if (lg_severity_level(f->severity) < lg_severity_level(severity) && !is_guess(s) &&
+	    s->left_out * 4 < s->lost)
+		f->severity = severity;
 }
 
 static void straggler(struct lg_case *c, const struct lg_tally *y)

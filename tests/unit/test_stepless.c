@@ -128,10 +128,54 @@ static void who_has_the_cpu_of_one_without_quota_is_doubted(void **state)
 	done(&o);
 }
 
+/* Two ranks without a CPU because of the same one: one finding, and the price of the one that lost more. */
+static void ranks_that_the_same_one_held_up_have_one_finding(void **state)
+{
+	struct lg_process_row row = { 0 };
+	struct lg_builder *b;
+	struct lg_trace *t;
+	struct outcome o;
+	const struct lg_finding *f;
+	lg_thr hog;
+
+	(void)state;
+	assert_int_equal(lg_builder_new(&b, NULL), 0);
+	hog = lg_thread_get(b, OTHER, OTHER);
+	for (int rank = 0; rank < 2; rank++) {
+		lg_thr thr = lg_thread_get(b, LOOP + rank, LOOP + rank);
+		struct lg_state_row ready = { .kind = LG_RUNNABLE, .reason = LG_WHY_PREEMPTED };
+		struct lg_state_row runs = { .kind = LG_RUNNING, .cpu = 1 + rank };
+		int64_t from = 0;
+
+		row = lg_process_read(b, lg_thread_process(b, thr));
+		row.role = LG_ROLE_JOB;
+		lg_process_write(b, lg_thread_process(b, thr), &row);
+		for (int i = 0; i < 8; i++) {
+			int64_t ts = (100 + 900 * i + 37 * (i % 3)) * MS, end = ts + (rank ? 60 : 40) * MS;
+
+			add_state(b, thr, from, ts, runs);
+			add_state(b, thr, ts, end, ready);
+			if (rank)
+				add_state(b, hog, ts, end, (struct lg_state_row){ .kind = LG_RUNNING });
+			from = end;
+		}
+		add_state(b, thr, from, LENGTH * MS, runs);
+	}
+	assert_int_equal(lg_builder_seal(b, &t, NULL), 0);
+	o = judge(t);
+	f = find(o.v, "host.cpu_contention");
+	assert_int_equal(o.v->n_findings, 1);
+	assert_non_null(f);
+	assert_int_equal(f->n_victims, 2);
+	assert_true(fabs(f->lost_ms - 480) < 0.01);
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_held_it_up_is_priced_in_the_time_that_was_seen),
+		cmocka_unit_test(ranks_that_the_same_one_held_up_have_one_finding),
 		cmocka_unit_test(who_has_the_cpu_of_one_without_quota_is_doubted),
 	};
 

@@ -106,6 +106,12 @@ static int add_up(struct lg_case *c, const struct lg_rank *r, const struct lg_pi
 	return count_members(c, ret);
 }
 
+/* Ranks that the same one held up have one finding. */
+struct told {
+	struct lg_map of_key; /* cause -> index of the finding + 1 */
+	bool found;
+};
+
 /* What it waited for, and who is behind it. */
 static const char *fact(struct lg_case *c, const struct lg_cause_sum *s)
 {
@@ -129,15 +135,21 @@ static const char *fact(struct lg_case *c, const struct lg_cause_sum *s)
 
 /* Not enough to be graded, or nobody said that this is the job: then it is no more than a fact. */
 static void tell(struct lg_case *c, const struct lg_rank *r, const struct lg_cause_sum *s, int64_t wall,
-		 bool likely, bool *ret_found)
+		 bool likely, struct told *told)
 {
 	double share = (double)s->lost / (double)wall;
+	uint64_t key = cause_key(c, s->pieces[0]);
+	uint32_t before = lg_map_get(&told->of_key, key);
 
 	if (share < TOLD_SHARE)
 		return;
 	if (likely && share >= JUDGED_SHARE && lg_gradable(s->rhythm.n_events, wall)) {
-		*ret_found = true;
-		lg_finding_of_waits(c, r, s, wall);
+		told->found = true;
+		if (before)
+			lg_finding_of_waits_too(&c->v->findings[before - 1], c, r, s, wall);
+		else if (lg_finding_of_waits(c, r, s, wall) &&
+			 lg_map_set(&told->of_key, key, (uint32_t)c->v->n_findings))
+			c->failed = LG_E_NOMEM;
 		return;
 	}
 	lg_limit(c, lg_arena_printf(&c->v->arena,
@@ -197,7 +209,7 @@ static int find_causes(struct lg_case *c, const struct lg_rank *r, const struct 
 
 /* left_out: of all ranks, which share their cgroups as a rule. */
 static int judge_pieces(struct lg_case *c, const struct lg_rank *r, const struct lg_pieces *all, int64_t wall,
-			int64_t left_out, bool *ret_found)
+			int64_t left_out, struct told *told)
 {
 	const struct lg_piece **v = lg_calloc(all->n, sizeof *v);
 	bool likely = lg_is_likely_job(c, r->prc);
@@ -214,7 +226,7 @@ static int judge_pieces(struct lg_case *c, const struct lg_rank *r, const struct
 		rc = add_up(c, r, v, n, &s);
 		s.left_out = left_out;
 		if (!rc)
-			tell(c, r, &s, wall, likely, ret_found);
+			tell(c, r, &s, wall, likely, told);
 	}
 	lg_free(causes.v);
 	lg_map_done(&causes.at);
@@ -242,9 +254,9 @@ int lg_judge_stepless(struct lg_case *c, bool *ret_found)
 {
 	struct lg_pieces *of = lg_calloc(c->n_ranks, sizeof *of);
 	int64_t *wall = lg_calloc(c->n_ranks, sizeof *wall), left_out = 0;
+	struct told told = { 0 };
 	int rc = of && wall ? 0 : LG_E_NOMEM;
 
-	*ret_found = false;
 	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
 		wall[i] = follow(c, &c->ranks[i], &of[i]);
 		for (size_t k = 0; k < of[i].n; k++)
@@ -252,9 +264,11 @@ int lg_judge_stepless(struct lg_case *c, bool *ret_found)
 		rc = c->failed;
 	}
 	for (size_t i = 0; !rc && i < c->n_ranks; i++)
-		rc = of[i].n ? judge_pieces(c, &c->ranks[i], &of[i], wall[i], left_out, ret_found) : 0;
+		rc = of[i].n ? judge_pieces(c, &c->ranks[i], &of[i], wall[i], left_out, &told) : 0;
 	for (size_t i = 0; of && i < c->n_ranks; i++)
 		lg_free(of[i].v);
+	*ret_found = told.found;
+	lg_map_done(&told.of_key);
 	lg_free(of);
 	lg_free(wall);
 	return rc ? rc : c->failed;

@@ -69,8 +69,11 @@ int lg_find_causes(struct lg_case *c, const struct lg_tally *y, struct lg_error 
 /* Own threads push each other aside where strangers have the other CPUs: that is doubted (others.c). */
 void lg_doubt_oversubscribed(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s);
 /* Waits of r, which has no steps: what they cost is not known. wall: ns that were seen of it. */
-void lg_finding_of_waits(struct lg_case *c, const struct lg_rank *r, const struct lg_cause_sum *s,
+bool lg_finding_of_waits(struct lg_case *c, const struct lg_rank *r, const struct lg_cause_sum *s,
 			 int64_t wall);
+/* The same held up another rank as well: what the one lost that lost most counts. */
+void lg_finding_of_waits_too(struct lg_finding *f, struct lg_case *c, const struct lg_rank *r,
+			     const struct lg_cause_sum *s, int64_t wall);
 /* There are no steps: what is proven of the ranks' waits all the same (stepless.c). *ret_found: a finding. */
 int lg_judge_stepless(struct lg_case *c, bool *ret_found) LG_MUST_CHECK;
 

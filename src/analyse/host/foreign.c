@@ -694,8 +694,8 @@ static void abstain(struct lg_case *c, const struct lg_rank *r)
 	lg_limit(c, lg_arena_printf(&c->v->arena, "others had the CPU of %s while it stood still: %s",
 				    lg_thread_text(c, r->thr),
 				    c->t->state.n ? "its samples cannot tell whom it waited for from who had that CPU "
-						    "meanwhile, and without steps its states are not judged; mark its steps, "
-						    "or use laggard record"
+						    "meanwhile, and without steps its states prove no more than these limits "
+						    "say; mark its steps, or use laggard record"
 						  : "samples alone cannot tell whom it waited for from who had that CPU "
 						    "meanwhile; record with -e sched:sched_switch as well, or with laggard "
 						    "record"));

@@ -4,7 +4,7 @@
  *
  * A web server under load, a database, a build: they are busy, have a rhythm, and others hold them up. That
  * is true and nobody's training is late by it. What shows a rank of a job is either
- *  - code of a framework or of a library of collectives in its stacks; or
+ *  - code of a framework, of an accelerator's driver or of a library of collectives in its stacks; or
  *  - an equal process that moves in step with it, because one waits for the other: each ends most waits of
  *    the other, or their steps begin at one distance from each other without a timer that makes it so. Of
  *    samples alone: both compute most of the time, and stand still together.
@@ -34,7 +34,8 @@ static bool is_framework(const struct lg_trace *t, lg_frm f)
 {
 	static const char *const libraries[] = { "libtorch", "libc10", "libnccl", "librccl", "libmpi", "libgloo",
 						 "libjax", "libxla", "xla_extension", "libtensorflow", "libpaddle",
-						 "libmxnet", "libhccl", NULL };
+						 "libmxnet", "libhccl", "libcuda", "libcublas", "libcudnn",
+						 "libamdhip", "libhsa-runtime", "libze_", NULL };
 	static const char *const functions[] = { "at::native::", "c10d::", "torch::", "ncclAll", "ncclGroup", "gloo::",
 						 "MPI_", "PMPI_", "_ZN2at6native", "_ZN4c10d", "_ZN5torch", NULL };
 	const char *dso = lg_string(t, t->frame.dso[f]), *slash = strrchr(dso, '/');
@@ -44,7 +45,21 @@ static bool is_framework(const struct lg_trace *t, lg_frm f)
 		begins_with_any(lg_string(t, t->frame.name[f]), functions));
 }
 
-static bool runs_framework(const struct lg_case *c, lg_prc p)
+/* known: by frame, 0 = not looked at, 1 = no, 2 = yes. */
+static bool is_in_framework(const struct lg_trace *t, lg_stk s, uint8_t *known)
+{
+	for (; s; s = t->stack.parent[s]) {
+		uint8_t *k = &known[t->stack.frame[s]];
+
+		if (!*k)
+			*k = is_framework(t, t->stack.frame[s]) ? 2 : 1;
+		if (*k == 2)
+			return true;
+	}
+	return false;
+}
+
+static bool runs_framework(const struct lg_case *c, lg_prc p, uint8_t *known)
 {
 	const struct lg_index *x = c->idx;
 	const struct lg_trace *t = c->t;
@@ -54,11 +69,7 @@ static bool runs_framework(const struct lg_case *c, lg_prc p)
 		lg_thr thr = x->thread[k];
 
 		for (uint32_t i = x->sample_off[thr]; i < x->sample_off[thr + 1]; i++) {
-			lg_stk s = t->sample.stack[x->sample[i]];
-
-			while (s && !is_framework(t, t->stack.frame[s]))
-				s = t->stack.parent[s];
-			hits += s != 0;
+			hits += is_in_framework(t, t->sample.stack[x->sample[i]], known);
 			if (hits >= HITS || ++seen == SAMPLES_MAX)
 				return hits >= HITS;
 		}
@@ -135,9 +146,22 @@ static double still_share(const struct lg_stretches *gaps, int64_t wall)
 	return (double)sum / (double)wall;
 }
 
+/* The middle of the recording, as far as so many samples of the thread reach: more tell no more. */
+static struct lg_stretch middle(const struct lg_case *c, lg_thr thr)
+{
+	enum { ENOUGH = 1 << 16 };
+	const uint32_t *row = c->idx->sample + c->idx->sample_off[thr];
+	size_t n = c->idx->sample_off[thr + 1] - c->idx->sample_off[thr], from = (n - ENOUGH) / 2;
+
+	if (n <= ENOUGH)
+		return (struct lg_stretch){ .ts = c->t->first, .end = c->t->last };
+	return (struct lg_stretch){ .ts = c->t->sample.ts[row[from]],
+				    .end = c->t->sample.ts[row[from + ENOUGH]] };
+}
+
 static bool in_step_by_samples(struct lg_case *c, const struct lg_rank *a, const struct lg_rank *b)
 {
-	struct lg_stretch life = { .ts = c->t->first, .end = c->t->last };
+	struct lg_stretch life = middle(c, a->thr);
 	int64_t wall = life.end - life.ts, period_a = lg_sampling_period(c, a->thr);
 	int64_t period_b = lg_sampling_period(c, b->thr), together = 0;
 	struct lg_stretches x = { 0 }, y = { 0 };
@@ -187,15 +211,20 @@ static bool drop_unlikely(struct lg_case *c)
 
 int lg_find_likely_jobs(struct lg_case *c, const struct lg_step *steps, bool *ret_dropped)
 {
+	uint8_t *known = lg_calloc(c->t->frame.n, 1);
+
 	c->likely_job = lg_arena_alloc(&c->v->arena, c->t->process.n, 1);
-	if (!c->likely_job)
+	if (!known || !c->likely_job) {
+		lg_free(known);
 		return LG_E_NOMEM;
+	}
 	for (size_t i = 0; i < c->n_ranks; i++) {
 		const struct lg_rank *r = &c->ranks[i];
 
 		c->likely_job[r->prc] = !r->inferred || r->rank >= 0 || lg_was_named(c, r->prc) ||
-					runs_framework(c, r->prc);
+					runs_framework(c, r->prc, known);
 	}
+	lg_free(known);
 	for (size_t i = 0; i < c->n_ranks; i++)
 		for (size_t k = 0; k < i; k++) {
 			lg_prc a = c->ranks[i].prc, b = c->ranks[k].prc;

@@ -105,9 +105,11 @@ int lg_find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct lg_
 	int64_t last = life.ts;
 	int rc = 0;
 
-	for (uint32_t p = x->sample_off[thr]; !rc && p < x->sample_off[thr + 1]; p++) {
+	for (uint32_t p = lg_index_sample_from(x, thr, life.ts); !rc && p < x->sample_off[thr + 1]; p++) {
 		uint32_t row = x->sample[p];
 
+		if (s->ts[row] >= life.end)
+			break;
 		fetch(c, p);
 		if (!lg_shows_activity(c, row))
 			continue;

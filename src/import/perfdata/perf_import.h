@@ -35,6 +35,8 @@ struct lg_pd {
 	struct lg_pd_cpu *cpu;
 	size_t n_cpu, cpu_cap;
 	bool timeless_file;       /* no event has a time: samples are numbered, 1 us apart */
+	bool sees_turns;          /* only samples tell that a thread came back to a CPU */
+	int64_t turn_grain;       /* ns: it was back for no longer than this; INT64_MAX = not known */
 	int64_t last_ts;          /* of what was handed out last */
 	int64_t first_ts;
 	struct lg_idle idle;
@@ -62,8 +64,6 @@ struct lg_pd {
 	uint8_t *split;           /* of simpleperf: parts of one record, until the last one has come */
 	size_t n_split, split_cap;
 	bool settled;             /* events have names: samples may be handed out */
-	bool sees_turns;          /* only samples tell that a thread came back to a CPU */
-	int64_t turn_grain;       /* ns: it was back for no longer than this; INT64_MAX = not known */
 	/* counts for the closing notes */
 	uint64_t records, unknown_type, unknown_at, deferred;
 	uint64_t twins, broken_unwinds; /* of simpleperf: simple_chain(), simple_unwinding() */

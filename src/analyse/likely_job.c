@@ -17,18 +17,11 @@
 #include "analyse/host/culprit.h"
 #include "analyse/severity.h"
 #include "base/alloc.h"
+#include "base/prefix.h"
 
 enum { SAMPLES_MAX = 4096, HITS = 2, STEPS_LEAST = 12, WAITS_LEAST = 12 };
 #define IN_STEP 0.8        /* length of the mean of the distances, as directions: 1 = all are the same */
 #define STILL_TOGETHER 0.6 /* correlation of standing still */
-
-static bool begins_with_any(const char *name, const char *const *with)
-{
-	for (; *with; with++)
-		if (!strncmp(name, *with, strlen(*with)))
-			return true;
-	return false;
-}
 
 static bool is_framework(const struct lg_trace *t, lg_frm f)
 {
@@ -41,8 +34,8 @@ static bool is_framework(const struct lg_trace *t, lg_frm f)
 	const char *dso = lg_string(t, t->frame.dso[f]), *slash = strrchr(dso, '/');
 
 	return t->frame.kind[f] != LG_FRAME_KERNEL &&
-	       (begins_with_any(slash ? slash + 1 : dso, libraries) ||
-		begins_with_any(lg_string(t, t->frame.name[f]), functions));
+	       (lg_begins_with_any(slash ? slash + 1 : dso, libraries) ||
+		lg_begins_with_any(lg_string(t, t->frame.name[f]), functions));
 }
 
 /* known: by frame, 0 = not looked at, 1 = no, 2 = yes. */
@@ -137,15 +130,6 @@ static bool in_step_by_states(struct lg_case *c, const struct lg_step *steps, co
 	       steps_agree(steps, b, a);
 }
 
-static double still_share(const struct lg_stretches *gaps, int64_t wall)
-{
-	int64_t sum = 0;
-
-	for (size_t i = 0; i < gaps->n; i++)
-		sum += gaps->v[i].end - gaps->v[i].ts;
-	return (double)sum / (double)wall;
-}
-
 /* The middle of the recording, as far as so many samples of the thread reach: more tell no more. */
 static struct lg_stretch middle(const struct lg_case *c, lg_thr thr)
 {
@@ -171,8 +155,8 @@ static bool in_step_by_samples(struct lg_case *c, const struct lg_rank *a, const
 		return false;
 	if (lg_find_gaps(c, a->thr, period_a, life, &x) || lg_find_gaps(c, b->thr, period_b, life, &y))
 		c->failed = LG_E_NOMEM;
-	sx = still_share(&x, wall);
-	sy = still_share(&y, wall);
+	sx = (double)lg_stretches_time(&x) / (double)wall;
+	sy = (double)lg_stretches_time(&y) / (double)wall;
 	for (size_t i = 0; i < x.n; i++)
 		together += lg_covered(&y, x.v[i].ts, x.v[i].end);
 	both = (double)together / (double)wall;

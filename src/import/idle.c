@@ -4,14 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-
-static bool begins(const char *name, const char *const *with, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (!strncmp(name, with[i], strlen(with[i])))
-			return true;
-	return false;
-}
+#include "base/prefix.h"
 
 /*
  * Where Linux enters an interrupt or a softirq: arch/x86/entry, arch/arm64/kernel/entry.S, kernel/softirq.c,
@@ -30,9 +23,10 @@ static bool is_interrupt(const char *name)
 		"__handle_irq_event_percpu", "handle_irq_event", "irq_exit", "__irq_exit", "xen_evtchn_do_upcall",
 		"xen_do_hypervisor_callback", "net_rx_action", "napi_poll", "__napi_poll", "run_rebalance_domains",
 		"run_timer_softirq", "rcu_core", "tasklet_action", "blk_done_softirq", "flush_smp_call_function",
+		NULL
 	};
 
-	return begins(name, entries, sizeof entries / sizeof *entries);
+	return lg_begins_with_any(name, entries);
 }
 
 /*
@@ -49,10 +43,10 @@ static bool is_idle_loop(const char *name)
 		"psci_", "__cpu_suspend_enter", "acpi_safe_halt", "snooze_loop", "stop_loop", "nap_loop",
 		"call_cpuidle", "menu_select", "teo_select", "ladder_select", "haltpoll_select",
 		"xen_hypercall_sched_op", "tdx_safe_halt", "tdx_halt", "dedicated_cede", "shared_cede",
-		"r4k_wait", "__r4k_wait",
+		"r4k_wait", "__r4k_wait", NULL
 	};
 
-	return strstr(name, "idle") || begins(name, others, sizeof others / sizeof *others);
+	return strstr(name, "idle") || lg_begins_with_any(name, others);
 }
 
 /* Wherever in the stack an interrupt came, it came into the idle loop, not the other way round. */
@@ -81,9 +75,9 @@ static bool is_softirq(const char *name)
 {
 	static const char *const soft[] = { "net_rx_action", "napi_poll", "__napi_poll", "run_rebalance_domains",
 					    "run_timer_softirq", "rcu_core", "tasklet_action",
-					    "blk_done_softirq" };
+					    "blk_done_softirq", NULL };
 
-	return strstr(name, "softirq") || begins(name, soft, sizeof soft / sizeof *soft);
+	return strstr(name, "softirq") || lg_begins_with_any(name, soft);
 }
 
 enum lg_ctx lg_context_of_stack(const struct lg_trace *t, lg_stk stk)

@@ -13,15 +13,11 @@
 #include <cmocka.h>
 
 #include "import/import.h"
-#include "perf_file.h"
+#include "perf_kernel_file.h"
 
 #define TEXT UINT64_C(0xffff9a5d01200000) /* no kernel lies there: it cannot be this machine's */
 #define MODULE UINT64_C(0xffffffffc0801000)
 
-static const struct event sampled = {
-	.type = PD_TYPE_SOFTWARE, .period = 1, .flags = PDF_SAMPLE_ID_ALL,
-	.sample_type = PDS_IP | PDS_TID | PDS_TIME | PDS_CPU, .ids = { 1, 2 },
-};
 static const uint64_t ips[] = { TEXT + 0x110, TEXT + 0x210, TEXT + 0x310, MODULE + 0x10 };
 static const char whole[] = "0000000000000000 A fixed_percpu_data\n"
 			    "ffff9a5d01200000 T _text\n"
@@ -33,22 +29,13 @@ static const char whole[] = "0000000000000000 A fixed_percpu_data\n"
 
 static char folder[32], kcore_dir[64], kallsyms[96], data_path[64];
 
-static void put(const char *path, const void *p, size_t n)
-{
-	FILE *to = fopen(path, "wb");
-
-	assert_non_null(to);
-	assert_int_equal(fwrite(p, 1, n, to), n);
-	assert_int_equal(fclose(to), 0);
-}
-
 static void put_data(void)
 {
 	static struct file f;
 	size_t data, at;
 
 	f = (struct file){ 0 };
-	file_begin(&f, &sampled, 1, 112);
+	file_begin(&f, &kernel_samples, 1, 112);
 	data = f.n;
 	at = begin(&f, PD_MMAP, PDM_KERNEL);
 	put32(&f, UINT32_MAX);
@@ -59,17 +46,9 @@ static void put_data(void)
 	put_text(&f, "[kernel.kallsyms]_text", 24);
 	put_text(&f, "", 24); /* made up: no time */
 	end(&f, at);
-	for (size_t i = 0; i < sizeof ips / sizeof *ips; i++) {
-		at = begin(&f, PD_SAMPLE, PDM_KERNEL);
-		put64(&f, ips[i]);
-		put32(&f, 70);
-		put32(&f, 71);
-		put64(&f, 1000000 + i);
-		put64(&f, 0);
-		end(&f, at);
-	}
+	put_kernel_samples(&f, ips, sizeof ips / sizeof *ips);
 	file_done(&f, data);
-	put(data_path, f.p, f.n);
+	put_file(data_path, f.p, f.n);
 }
 
 static int make(void **state)
@@ -97,24 +76,10 @@ static int unmake(void **state)
 /* "a b - d": the names of the samples' functions; why: what a limit says of the table, "" = nothing. */
 static void check(const char *path, const char *want, const char *why)
 {
-	struct lg_error err = { 0 };
-	struct lg_import_info info;
-	char got[256] = "";
 	const char *said = "";
-	struct lg_trace *t;
+	struct lg_trace *t = import_file(path);
 
-	if (lg_import(&path, 1, &t, &info, &err))
-		fail_msg("%s", err.message);
-	assert_int_equal(t->sample.n, sizeof ips / sizeof *ips);
-	for (size_t i = 0; i < t->sample.n; i++) {
-		lg_frm f = t->stack.frame[t->sample.stack[i]];
-		const char *name = lg_string(t, t->frame.name[f]);
-
-		strcat(strcat(got, i ? " " : ""), *name ? name : "-");
-		if (!strcmp(name, "of_module"))
-			assert_string_equal(lg_string(t, t->frame.dso[f]), "[some_module]");
-	}
-	assert_string_equal(got, want);
+	check_names(t, want, "of_module");
 	for (size_t i = 0; i < t->diag.n; i++)
 		if (strstr(lg_string(t, t->diag.text[i]), "kcore_dir/kallsyms"))
 			said = lg_string(t, t->diag.text[i]);
@@ -128,7 +93,7 @@ static void names_functions_by_the_folder(void **state)
 	char guest[96];
 
 	(void)state;
-	put(kallsyms, whole, strlen(whole));
+	put_file(kallsyms, whole, strlen(whole));
 	assert_true(lg_import_is_folder(folder));
 	check(folder, "first_one second_one third_one of_module", "");
 	check(data_path, "first_one second_one third_one of_module", "");
@@ -147,10 +112,10 @@ static void believes_the_kernel_that_was_recorded_only(void **state)
 	(void)state;
 	strcpy(other, whole);
 	memcpy(strstr(other, "ffff9a5d01200000"), "ffff9a5d01100000", 16);
-	put(kallsyms, other, strlen(other));
+	put_file(kallsyms, other, strlen(other));
 	check(folder, "- - - -", "is of another kernel or boot: _text ");
 	memcpy(strstr(other, "_text"), "_xetx", 5);
-	put(kallsyms, other, strlen(other));
+	put_file(kallsyms, other, strlen(other));
 	check(folder, "- - - -", "is of another kernel or boot: _text ");
 }
 
@@ -166,9 +131,9 @@ static void says_what_is_wrong_with_it(void **state)
 	assert_int_equal(mkdir(kallsyms, 0700), 0);
 	check(folder, "- - - -", "is no file");
 	rmdir(kallsyms);
-	put(kallsyms, "", 0);
+	put_file(kallsyms, "", 0);
 	check(folder, "- - - -", "has no functions");
-	put(kallsyms, "0000000000000000 T _text\n", 25);
+	put_file(kallsyms, "0000000000000000 T _text\n", 25);
 	check(folder, "- - - -", "has no addresses");
 	assert_int_equal(truncate(kallsyms, (off_t)65 << 20), 0);
 	check(folder, "- - - -", "more than any kernel's");
@@ -188,7 +153,7 @@ static void survives_truncation_at_every_byte(void **state)
 			lines++;
 			continue; /* no less a table than another */
 		}
-		put(kallsyms, whole, cut);
+		put_file(kallsyms, whole, cut);
 		check(folder, want[lines - 1], "ends inside a line");
 	}
 }

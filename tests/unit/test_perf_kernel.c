@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "import/import.h"
-#include "perf_file.h"
+#include "perf_kernel_file.h"
 #include "symbols/options.h"
 
 #define TEXT UINT64_C(0xffff9a5d01200000) /* no kernel lies there: it cannot be this machine's */
@@ -21,10 +21,6 @@
 #define MODULE UINT64_C(0xffffffffc0801000)
 #define PROGRAM UINT64_C(0xffffffffc0a01000)
 
-static const struct event sampled = {
-	.type = PD_TYPE_SOFTWARE, .period = 1, .flags = PDF_SAMPLE_ID_ALL,
-	.sample_type = PDS_IP | PDS_TID | PDS_TIME | PDS_CPU, .ids = { 1, 2 },
-};
 static const uint64_t ips[] = { TEXT + 0x110, TEXT + 0x210, INIT + 0x10, MODULE + 0x10, PROGRAM + 0x10 };
 /* Another boot: the core lies 2 MB and 4 KiB farther on, the module where it was (that is chance). */
 static const char copy[] = "0000000000000000 A fixed_percpu_data\n"
@@ -38,15 +34,6 @@ static const char copy[] = "0000000000000000 A fixed_percpu_data\n"
 			   "ffffffffc0a02000 t of_another_module\t[some_module]\n";
 
 static char cache[32], shelf[64], folder[128], kallsyms[160], data_path[64];
-
-static void put(const char *path, const void *p, size_t n)
-{
-	FILE *to = fopen(path, "wb");
-
-	assert_non_null(to);
-	assert_int_equal(fwrite(p, 1, n, to), n);
-	assert_int_equal(fclose(to), 0);
-}
 
 static void put_records(struct file *f)
 {
@@ -71,15 +58,7 @@ static void put_records(struct file *f)
 	put_text(f, "bpf_prog_one", 16);
 	put_text(f, "", 24);
 	end(f, at);
-	for (size_t i = 0; i < sizeof ips / sizeof *ips; i++) {
-		at = begin(f, PD_SAMPLE, PDM_KERNEL);
-		put64(f, ips[i]);
-		put32(f, 70);
-		put32(f, 71);
-		put64(f, 1000000 + i);
-		put64(f, 0);
-		end(f, at);
-	}
+	put_kernel_samples(f, ips, sizeof ips / sizeof *ips);
 }
 
 static int make(void **state)
@@ -100,11 +79,11 @@ static int make(void **state)
 	snprintf(kallsyms, sizeof kallsyms, "%s/kallsyms", folder);
 	snprintf(data_path, sizeof data_path, "%s/perf.data", cache);
 	f = (struct file){ 0 };
-	file_begin(&f, &sampled, 1, 112);
+	file_begin(&f, &kernel_samples, 1, 112);
 	data = f.n;
 	put_records(&f);
 	file_done(&f, data);
-	put(data_path, f.p, f.n);
+	put_file(data_path, f.p, f.n);
 	return 0;
 }
 
@@ -123,23 +102,9 @@ static int unmake(void **state)
 
 static void check(const char *want)
 {
-	const char *path = data_path;
-	struct lg_error err = { 0 };
-	struct lg_import_info info;
-	char got[256] = "";
-	struct lg_trace *t;
+	struct lg_trace *t = import_file(data_path);
 
-	if (lg_import(&path, 1, &t, &info, &err))
-		fail_msg("%s", err.message);
-	assert_int_equal(t->sample.n, sizeof ips / sizeof *ips);
-	for (size_t i = 0; i < t->sample.n; i++) {
-		lg_frm f = t->stack.frame[t->sample.stack[i]];
-		const char *name = lg_string(t, t->frame.name[f]);
-
-		strcat(strcat(got, i ? " " : ""), *name ? name : "-");
-		assert_string_equal(lg_string(t, t->frame.dso[f]), "[kernel.kallsyms]");
-	}
-	assert_string_equal(got, want);
+	check_names(t, want, NULL);
 	lg_trace_free(t);
 }
 
@@ -147,7 +112,7 @@ static void check(const char *want)
 static void names_the_core_of_another_boot(void **state)
 {
 	(void)state;
-	put(kallsyms, copy, strlen(copy));
+	put_file(kallsyms, copy, strlen(copy));
 	check("first_one second_one first_of_all - bpf_prog_one");
 }
 
@@ -164,16 +129,16 @@ static void believes_no_table_without_the_symbol(void **state)
 	(void)state;
 	strcpy(other, copy);
 	memcpy(strstr(other, "_text"), "_xetx", 5);
-	put(kallsyms, other, strlen(other));
+	put_file(kallsyms, other, strlen(other));
 	check("- - - - bpf_prog_one");
 	/* A kernel moves by whole pages. */
 	strcpy(other, copy);
 	memcpy(strstr(other, "ffff9a5d01401000"), "ffff9a5d01401010", 16);
-	put(kallsyms, other, strlen(other));
+	put_file(kallsyms, other, strlen(other));
 	check("- - - - bpf_prog_one");
-	put(kallsyms, "", 0);
+	put_file(kallsyms, "", 0);
 	check("- - - - bpf_prog_one");
-	put(kallsyms, "0000000000000000 T _text\n", 25);
+	put_file(kallsyms, "0000000000000000 T _text\n", 25);
 	check("- - - - bpf_prog_one");
 }
 
@@ -195,7 +160,7 @@ static void survives_truncation_at_every_byte(void **state)
 		size_t cut = (size_t)(strstr(copy, want[i].line) - copy) + 1;
 
 		for (; copy[cut - 1] != '\n'; cut++) {
-			put(kallsyms, copy, cut);
+			put_file(kallsyms, copy, cut);
 			check(want[i].want);
 		}
 	}

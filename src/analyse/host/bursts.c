@@ -19,6 +19,15 @@ int lg_stretch_add(struct lg_stretches *l, int64_t ts, int64_t end)
 	return 0;
 }
 
+int64_t lg_stretches_time(const struct lg_stretches *l)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < l->n; i++)
+		sum += l->v[i].end - l->v[i].ts;
+	return sum;
+}
+
 int lg_stretches_index(struct lg_stretches *l)
 {
 	uint64_t span;
@@ -212,15 +221,12 @@ size_t lg_join_occasions(struct lg_stretches *b, int64_t period)
 int64_t lg_keep_long(struct lg_stretches *b, int64_t period)
 {
 	size_t n = 0;
-	int64_t sum = 0;
 
 	for (size_t i = 0; i < b->n; i++)
-		if (b->v[i].end - b->v[i].ts >= BURST_PERIODS * period) {
-			sum += b->v[i].end - b->v[i].ts;
+		if (b->v[i].end - b->v[i].ts >= BURST_PERIODS * period)
 			b->v[n++] = b->v[i];
-		}
 	b->n = n;
-	return sum;
+	return lg_stretches_time(b);
 }
 
 void lg_mark_beats(struct lg_stretches *all)

@@ -189,11 +189,9 @@ static void tell_proof(struct lg_case *c, struct lg_finding *f, const struct lg_
 {
 	const struct lg_stretches *bursts = &k->bursts;
 	const char *others = lg_candidates_text(c);
-	int64_t burst_ns = 0;
+	int64_t burst_ns = lg_stretches_time(bursts);
 	size_t told = 0;
 
-	for (size_t i = 0; i < bursts->n; i++)
-		burst_ns += bursts->v[i].end - bursts->v[i].ts;
 	lg_evidence_add(c, f, INT64_MIN, 0,
 			"stood still during %zu of its %zu bursts (%.0f %% of their time; %.0f %% is "
 			"usual); by chance with p = %.2g (%d random placements, corrected for the "
@@ -234,7 +232,8 @@ static void tell_proof(struct lg_case *c, struct lg_finding *f, const struct lg_
 static void tell(struct lg_case *c, const struct lg_rank *r, const struct candidate *k)
 {
 	const struct lg_stretches *bursts = &k->bursts;
-	int64_t burst_ns = 0, wall = c->t->last - c->t->first, covered = k->covered, first = 0, last = 0;
+	int64_t burst_ns = lg_stretches_time(bursts), wall = c->t->last - c->t->first;
+	int64_t covered = k->covered, first = 0, last = 0;
 	double p = k->p;
 	lg_prc prc = k->prc;
 	struct lg_finding *f = lg_finding_add(c, "host.foreign_activity");
@@ -250,8 +249,6 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct candid
 		c->failed = LG_E_NOMEM;
 		return;
 	}
-	for (size_t i = 0; i < bursts->n; i++)
-		burst_ns += bursts->v[i].end - bursts->v[i].ts;
 	/* Its rhythm is its own: also of the bursts that do not count as evidence. */
 	for (size_t i = 0; i < k->all.n; i++)
 		if (k->all.v[i].beat) {
@@ -628,14 +625,11 @@ static bool see_victim(struct lg_case *c, const struct lg_rank *r, struct victim
 
 static int find_stalls(const struct lg_case *c, struct victim *v)
 {
-	int64_t still = 0;
 	int rc = lg_find_gaps(c, v->rank->thr, v->period, v->life, &v->gaps);
 
 	if (!rc)
 		rc = lg_stretches_index(&v->gaps);
-	for (size_t i = 0; i < v->gaps.n; i++)
-		still += v->gaps.v[i].end - v->gaps.v[i].ts;
-	v->usual = (double)still / (double)(v->life.end - v->life.ts);
+	v->usual = (double)lg_stretches_time(&v->gaps) / (double)(v->life.end - v->life.ts);
 	return rc;
 }
 

@@ -13,14 +13,7 @@
 #include <string.h>
 
 #include "analyse/case.h"
-
-static bool begins_with_any(const char *name, const char *const *prefixes)
-{
-	for (; *prefixes; prefixes++)
-		if (!strncmp(name, *prefixes, strlen(*prefixes)))
-			return true;
-	return false;
-}
+#include "base/prefix.h"
 
 /* Does the stack of a waking in a soft interrupt show that its thread sent what came? */
 static bool was_sent(const struct lg_case *c, lg_stk stack)
@@ -44,11 +37,11 @@ static bool was_sent(const struct lg_case *c, lg_stk stack)
 		if (t->frame.kind[f] != LG_FRAME_KERNEL)
 			break;
 		if (inside) {
-			if (begins_with_any(name, sends))
+			if (lg_begins_with_any(name, sends))
 				return true;
 			continue;
 		}
-		if (begins_with_any(name, interrupts))
+		if (lg_begins_with_any(name, interrupts))
 			return false;
 		backlog |= !strcmp(name, "process_backlog");
 		if (!strncmp(name, "__local_bh_enable", 17)) {

@@ -157,12 +157,11 @@ int lg_say_stalls(struct lg_case *c, const struct lg_rank *r, const struct lg_st
 	struct lg_stretches stalls = { 0 };
 	const char *by_states, *every, *meanwhile;
 	double period_s = NAN;
-	int64_t least, all = 0;
+	int64_t least, all;
 	int rc = find_long(gaps, &stalls, &least);
 
 	*ret_idle = NAN;
-	for (size_t i = 0; i < stalls.n; i++)
-		all += stalls.v[i].end - stalls.v[i].ts;
+	all = lg_stretches_time(&stalls);
 	if (!rc && (double)all >= TOLD_SHARE * (double)(life.end - life.ts)) {
 		by_states = c->has_states ? state_text(c, r, &stalls, all) : NULL;
 		every = every_text(c, &stalls, &period_s);

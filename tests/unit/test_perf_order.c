@@ -7,7 +7,9 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/map.h"
 #include "base/median.h"
+#include "import/perfdata/perf_buckets.h"
 #include "import/perfdata/perf_handover.h"
 #include "random_trace.h"
 
@@ -28,6 +30,15 @@ static int take(void *self, const struct lg_pd_entry *e)
 	return t->n == t->fail_at ? LG_E_NOMEM : 0;
 }
 
+static void add(struct lg_pd_order *o, uint64_t ts, uint64_t offset, struct lg_pd_block *block)
+{
+	struct lg_pd_entry *e = lg_pd_order_room(o);
+
+	assert_non_null(e);
+	*e = (struct lg_pd_entry){ .ts = ts, .offset = offset, .block = block };
+	assert_int_equal(lg_pd_order_add(o, 40), 0);
+}
+
 /* Four CPUs' buffers, one after the other, round by round; times repeat. */
 static void hands_out_what_every_cpu_wrote_in_order(void **state)
 {
@@ -45,10 +56,8 @@ static void hands_out_what_every_cpu_wrote_in_order(void **state)
 			/* nothing of a round is older than the newest of the round before the last */
 			cpu[c] = cpu[c] > (round - 1) * 100 ? cpu[c] : (round - 1) * 100;
 			while (n < RECORDS && cpu[c] < (round + 1) * 100 - 20) {
-				struct lg_pd_entry e = { .offset = n++, .block = &block };
-
-				e.ts = cpu[c] += rnd(&seed) % 20;
-				assert_int_equal(lg_pd_order_add(&o, &e, 40), 0);
+				cpu[c] += rnd(&seed) % 20;
+				add(&o, cpu[c], n++, &block);
 			}
 		}
 		assert_int_equal(lg_pd_order_round(&o), 0);
@@ -76,11 +85,8 @@ static void orders_within_the_window(void **state)
 
 	(void)state;
 	got = (struct taken){ 0 };
-	for (size_t i = 0; i < RECORDS; i++) {
-		struct lg_pd_entry e = { .ts = RECORDS - i, .offset = i, .block = &block };
-
-		assert_int_equal(lg_pd_order_add(&o, &e, 40), 0);
-	}
+	for (size_t i = 0; i < RECORDS; i++)
+		add(&o, RECORDS - i, i, &block);
 	assert_int_equal(lg_pd_order_flush(&o), 0);
 	assert_int_equal(got.n, RECORDS);
 	assert_true(o.late > RECORDS / 2 && o.late < RECORDS);
@@ -88,8 +94,19 @@ static void orders_within_the_window(void **state)
 	lg_pd_order_done(&o);
 }
 
-static int take_handed(void *self, const struct lg_pd_handed *e)
+/* Of which records: nearer() of one is called before its work(), and no other's takes its slot in between. */
+static uint64_t in_slot[LG_PD_SLOTS];
+
+static void take_nearer(void *self, const struct lg_pd_handed *e, size_t slot)
 {
+	(void)self;
+	assert_true(slot < LG_PD_SLOTS);
+	in_slot[slot] = e->entry.offset;
+}
+
+static int take_handed(void *self, const struct lg_pd_handed *e, size_t slot)
+{
+	assert_int_equal(in_slot[slot], e->entry.offset);
 	return take(self, &e->entry);
 }
 
@@ -98,7 +115,7 @@ static void hands_over_all_in_order(void **state)
 	static struct taken got;
 	struct lg_pd_block block = { .refs = 1 };
 	struct lg_pd_pool pool = { 0 };
-	const struct lg_pd_hands hands = { .work = take_handed, .self = &got };
+	const struct lg_pd_hands hands = { .nearer = take_nearer, .work = take_handed, .self = &got };
 	struct lg_pd_handover *h;
 	struct lg_pd_handed *handed;
 
@@ -164,7 +181,7 @@ static void ask_soon(struct lg_pd_memo *m, const uint64_t *chain, size_t n, int3
 	struct lg_pd_look look = { .pid = pid, .misc = 2 };
 
 	lg_pd_memo_look(&look, (const uint8_t *)chain, n, false);
-	lg_pd_memo_ask(m, &look, (const uint8_t *)chain, false, ret);
+	lg_pd_memo_ask(m, &look, ret);
 }
 
 /* What is forgotten may be forgotten; what is remembered is right, and each process has its own. */
@@ -226,22 +243,51 @@ static void has_a_number_as_long_as_it_means_the_same(void **state)
 
 	(void)state;
 	first = ask(m, chain, 3, 7);
-	assert_true(first.whole.i && first.callers.i && !one(first.whole, first.callers));
+	assert_true(first.whole.i && first.fresh);
 	second = ask(m, chain, 3, 7);
-	assert_true(one(first.whole, second.whole) && !second.callers.i);
-	assert_false(one(first.whole, ask(m, chain, 3, 8).whole));
-	/* The callers of one are those of another, but not the chain that consists of them. */
+	assert_true(one(first.whole, second.whole) && !second.fresh);
+	second = ask(m, chain, 3, 8);
+	assert_true(!one(first.whole, second.whole) && first.version != second.version);
+	/* What addresses mean is one thing, which they are another. */
 	second = ask(m, other, 3, 7);
-	assert_true(!one(first.whole, second.whole) && one(first.callers, second.callers));
-	assert_false(one(first.callers, ask(m, chain + 1, 2, 7).whole));
+	assert_true(!one(first.whole, second.whole) && first.version == second.version);
 	lg_pd_memo_changed(m, 9);
 	assert_true(one(first.whole, ask(m, chain, 3, 7).whole));
 	lg_pd_memo_changed(m, 7);
 	second = ask(m, chain, 3, 7);
-	assert_true(!one(first.whole, second.whole) && !one(first.callers, second.callers));
+	assert_true(!one(first.whole, second.whole) && first.version != second.version && second.fresh);
 	lg_pd_memo_kernel_changed(m);
 	assert_false(one(second.whole, ask(m, chain, 3, 7).whole));
 	lg_pd_memo_free(m);
+}
+
+/* More than there is room for: what is found is what was put there last, and most of the last is found. */
+static void keeps_the_values_of_keys(void **state)
+{
+	enum { KEYS = 400000, LAST = 50000 };
+	struct lg_pd_buckets b;
+	size_t found = 0;
+	bool known;
+
+	(void)state;
+	assert_int_equal(lg_pd_buckets_init(&b), 0);
+	for (int pass = 0; pass < 2; pass++)
+		for (uint32_t i = 1; i <= KEYS; i++) {
+			uint64_t tag = lg_mix64(i);
+			uint32_t place = (uint32_t)lg_mix64(tag), was = lg_pd_buckets_find(&b, tag, place);
+			uint32_t *value = lg_pd_buckets_put(&b, tag, place, &known);
+
+			assert_int_equal(known, was != 0);
+			assert_true(pass ? !was || was == i : !was);
+			if (known)
+				assert_int_equal(*value, i);
+			*value = i;
+		}
+	for (uint32_t i = KEYS - LAST; i <= KEYS; i++)
+		found += lg_pd_buckets_find(&b, lg_mix64(i), (uint32_t)lg_mix64(lg_mix64(i))) == i;
+	assert_true(found > LAST / 2);
+	assert_true(b.n <= 1 << 18);
+	lg_pd_buckets_done(&b);
 }
 
 int main(void)
@@ -252,6 +298,7 @@ int main(void)
 		cmocka_unit_test(hands_over_all_in_order),
 		cmocka_unit_test(remembers_chains),
 		cmocka_unit_test(has_a_number_as_long_as_it_means_the_same),
+		cmocka_unit_test(keeps_the_values_of_keys),
 		cmocka_unit_test(selects_what_a_sort_would_put_there),
 	};
 

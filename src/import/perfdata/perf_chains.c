@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "import/perfdata/perf_chains.h"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "base/alloc.h"
 #include "symbols/unwind.h"
 
@@ -17,6 +20,7 @@ void lg_pd_tasks_done(struct lg_pd_tasks *t)
 	lg_free(t->task);
 	lg_free(t->step);
 	lg_free(t->known);
+	lg_pd_buckets_done(&t->callers);
 	t->known = NULL;
 	t->n_known = 0;
 	lg_plumbing_done(&t->plumbing);
@@ -428,8 +432,54 @@ void lg_pd_known_ahead(const struct lg_pd_tasks *t, const struct lg_pd_seen *see
 {
 	if (seen->whole.i < t->n_known)
 		__builtin_prefetch(&t->known[seen->whole.i]);
-	if (seen->callers.i < t->n_known)
-		__builtin_prefetch(&t->known[seen->callers.i]);
+}
+
+/*
+ * How many addresses the innermost one has for callers: 0 where it is alone or what comes next is of
+ * another kind of code, and where the chain begins in a rare one (hypervisor, guest).
+ */
+static size_t callers_of(const uint8_t *chain, size_t n, bool swap)
+{
+	uint64_t first = pd_u64(chain, swap);
+	size_t leaf = first >= PDC_MAX;
+
+	if ((leaf && first != PDC_USER && first != PDC_KERNEL) || n < leaf + 2 ||
+	    pd_u64(chain + 8 * leaf, swap) >= PDC_MAX || pd_u64(chain + 8 * (leaf + 1), swap) >= PDC_MAX)
+		return 0;
+	return n - leaf - 1;
+}
+
+void lg_pd_callers_ahead(struct lg_pd_tasks *t, const uint8_t *chain, size_t n, uint64_t version, size_t slot)
+{
+	size_t callers = callers_of(chain, n, t->swap);
+	XXH128_hash_t h;
+
+	t->called_by[slot].any = callers && t->callers.room;
+	if (!t->called_by[slot].any)
+		return;
+	h = XXH3_128bits(chain + 8 * (n - callers), 8 * callers);
+	t->called_by[slot].tag = h.low64 ^ lg_mix64(version);
+	t->called_by[slot].place = (uint32_t)h.high64;
+	lg_pd_buckets_fetch(&t->callers, (uint32_t)h.high64);
+}
+
+/* What addresses mean may have changed without a record of it. */
+static uint64_t callers_tag(const struct lg_pd_tasks *t)
+{
+	return t->called_by[t->slot].tag ^ t->known_since;
+}
+
+static lg_stk known_callers(const struct lg_pd_tasks *t)
+{
+	return lg_pd_buckets_find(&t->callers, callers_tag(t), t->called_by[t->slot].place);
+}
+
+static void keep_callers(struct lg_pd_tasks *t, lg_stk stk)
+{
+	bool known;
+
+	if (stk)
+		*lg_pd_buckets_put(&t->callers, callers_tag(t), t->called_by[t->slot].place, &known) = stk;
 }
 
 static void now_at(struct lg_pd_tasks *t, uint64_t time)
@@ -473,10 +523,11 @@ static lg_stk any_chain(struct lg_pd_tasks *t, struct lg_pd_task *task, const st
 	struct segment seg[SEGMENTS_MAX];
 	size_t n;
 	lg_stk stk = known_by(t, seen->whole);
+	bool called = seen->fresh && t->called_by[t->slot].any;
 
 	if (stk)
 		return stk;
-	stk = known_by(t, seen->callers);
+	stk = called ? known_callers(t) : 0;
 	if (stk) {
 		stk = with_callers(t, task, s, ctx, stk);
 		keep(t, seen->whole, stk);
@@ -490,10 +541,10 @@ static lg_stk any_chain(struct lg_pd_tasks *t, struct lg_pd_task *task, const st
 	if (t->cut != cut)
 		return stk;
 	keep(t, seen->whole, stk);
-	if (seen->callers.i && task->n > 1) {
+	if (called && task->n > 1) {
 		const struct lg_pd_link *l = &task->link[task->n - 2];
 
-		keep(t, seen->callers, l->stk ? l->stk : step_known(t, l->key));
+		keep_callers(t, l->stk ? l->stk : step_known(t, l->key));
 	}
 	return stk;
 }
@@ -511,6 +562,8 @@ lg_stk lg_pd_stack_of(struct lg_pd_tasks *t, struct lg_pd_task *task, const stru
 		t->step = lg_calloc_table(1 << LG_PD_STEPS_BITS, sizeof *t->step);
 		if (!t->step)
 			return 0;
+		/* Without memory for it nobody's callers are known. */
+		(void)lg_pd_buckets_init(&t->callers);
 	}
 	if (__builtin_expect((s->regs && s->n_stack) || s->n_calls, 0)) {
 		own = *s;

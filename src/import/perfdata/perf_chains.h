@@ -3,14 +3,15 @@
  * perf_chains.h - recorded threads, and call chains to interned stacks.
  *
  * Half of all chains were seen before, address by address: by their numbers (perf_memo.h) their stacks are
- * known. Two chains of one thread mostly share their outer frames: the last new chain of each thread is
- * kept, outermost first, and only what differs is looked up: by the files and places of all addresses up to
- * there, which processes of one program have in common.
+ * known. Of others the callers were. Two chains of one thread mostly share their outer frames: the last new
+ * chain of each thread is kept, outermost first, and only what differs is looked up: by the files and places
+ * of all addresses up to there, which processes of one program have in common.
  */
 #ifndef LG_IMPORT_PERFDATA_PERF_CHAINS_H
 #define LG_IMPORT_PERFDATA_PERF_CHAINS_H
+#include "import/perfdata/perf_buckets.h"
 #include "import/perfdata/perf_code.h"
-#include "import/perfdata/perf_memo.h"
+#include "import/perfdata/perf_handover.h"
 #include "import/perfdata/perf_sample.h"
 #include "import/plumbing.h"
 
@@ -69,6 +70,11 @@ struct lg_pd_tasks {
 	 * used addresses again without a record of it. */
 	struct lg_pd_known { lg_stk stk; uint32_t check; } *known;
 	size_t n_known;          /* places in it */
+	/* Chains without their innermost address: many new ones differ from a known one there only. */
+	struct lg_pd_buckets callers; /* -> stack */
+	/* What those of the next records are known by. */
+	struct lg_pd_called { uint64_t tag; uint32_t place; bool any; } called_by[LG_PD_SLOTS];
+	size_t slot;             /* of the record that is worked off */
 	uint32_t known_since;
 	uint64_t cut;            /* chains that were longer than any stack may be */
 	/* --call-graph dwarf: the chain made of a stack copy, in place of the sample's own */
@@ -87,6 +93,10 @@ struct lg_pd_task *lg_pd_task_fork(struct lg_pd_tasks *t, int32_t ppid, int32_t 
 void lg_pd_task_exit(struct lg_pd_tasks *t, int32_t tid, int64_t ts);
 /* Fetch what stack_known() will look at. */
 void lg_pd_known_ahead(const struct lg_pd_tasks *t, const struct lg_pd_seen *seen);
+/* A new chain's n > 0 addresses are at hand: find by what its callers are known, and fetch that. version: of
+ * what addresses mean (perf_memo.h). */
+void lg_pd_callers_ahead(struct lg_pd_tasks *t, const uint8_t *chain, size_t n, uint64_t version,
+			 size_t slot);
 /* The stack of a sample taken at time, where its chain is known by its number; 0 = lg_pd_stack_of() finds
  * out. */
 lg_stk lg_pd_stack_known(struct lg_pd_tasks *t, uint64_t time, const struct lg_pd_seen *seen);

@@ -12,6 +12,7 @@ enum {
 	/* Who waited goes on when half of them are empty: a wake-up costs as much as some batches. */
 	ROOM = BATCHES / 2,
 	AHEAD = 12,   /* records: some hundred ns each, a miss of all caches takes one hundred */
+	NEAR = LG_PD_SLOTS,
 	ALONE = 8     /* batches worked off by the reader before a thread is worth it */
 };
 
@@ -42,12 +43,14 @@ struct lg_pd_handover {
 
 static void work_off(struct lg_pd_handover *h, const struct batch *b, int *rc)
 {
-	size_t soon = h->hands.ahead ? 0 : b->n;
+	size_t soon = h->hands.ahead ? 0 : b->n, sooner = h->hands.nearer ? 0 : b->n;
 
 	for (size_t i = 0; i < b->n && !*rc; i++) {
 		for (; soon < b->n && soon < i + AHEAD; soon++)
 			h->hands.ahead(h->hands.self, &b->entry[soon]);
-		*rc = h->hands.work(h->hands.self, &b->entry[i]);
+		for (; sooner < b->n && sooner < i + NEAR; sooner++)
+			h->hands.nearer(h->hands.self, &b->entry[sooner], sooner % LG_PD_SLOTS);
+		*rc = h->hands.work(h->hands.self, &b->entry[i], i % LG_PD_SLOTS);
 	}
 }
 

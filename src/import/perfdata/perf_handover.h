@@ -13,6 +13,8 @@
 
 struct lg_pd_handover;
 
+enum { LG_PD_SLOTS = 8 };
+
 struct lg_pd_handed {
 	struct lg_pd_entry entry;
 	struct lg_pd_seen seen; /* of a sample's chain */
@@ -24,8 +26,11 @@ struct lg_pd_hands {
 	void (*complete)(void *self);
 	/* Some records before work(): what it will need can be fetched. May be NULL. */
 	void (*ahead)(void *self, const struct lg_pd_handed *e);
-	/* Called for each record in the order of the adds; what it fails with, adds return. */
-	int (*work)(void *self, const struct lg_pd_handed *e);
+	/* Fewer records before it, when what ahead() fetched is there: what that leads to. May be NULL. */
+	void (*nearer)(void *self, const struct lg_pd_handed *e, size_t slot);
+	/* Called for each record in the order of the adds; what it fails with, adds return. slot, below
+	 * LG_PD_SLOTS: for what nearer() found, the records in between have others. */
+	int (*work)(void *self, const struct lg_pd_handed *e, size_t slot);
 	void *self;
 };
 

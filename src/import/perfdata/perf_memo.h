@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * perf_memo.h - call chains seen before, by number. So are the chains without their innermost address:
- * of two new ones one differs from what is known there only.
+ * perf_memo.h - call chains seen before, by number.
  *
  * Who reads the records asks for the numbers, who makes rows of them keeps by number what the chain was
  * found to be: the two may be different threads, as long as the records come to both in one order. A chain
  * has another number once what its addresses mean may have changed: that is told by the records, too.
  *
- * A chain is known by 96 bits of a 128-bit hash and is not compared: in a file of 2^32 different chains
- * the chance that any two meet is one in 10^9. Memory is bounded: beyond MEMO_MAX of them new ones take
- * the numbers of old ones, so what is kept by number is kept with the check.
+ * A chain is known by a key of perf_buckets.h and is not compared. Where new ones take the numbers of old
+ * ones, what is kept by number is kept with the check.
  */
 #ifndef LG_IMPORT_PERFDATA_PERF_MEMO_H
 #define LG_IMPORT_PERFDATA_PERF_MEMO_H
@@ -27,8 +25,9 @@ struct lg_pd_number {
 };
 
 struct lg_pd_seen {
-	struct lg_pd_number whole, callers; /* callers: where whole is new */
-	bool fresh;                         /* whole is new: its bytes will be looked at */
+	struct lg_pd_number whole;
+	uint64_t version; /* of what its addresses mean, with where it begins */
+	bool fresh;       /* it is new: its bytes will be looked at */
 };
 
 /* NULL when memory is exhausted. */
@@ -38,12 +37,10 @@ void lg_pd_memo_free(struct lg_pd_memo *m);
  * misc is set. */
 void lg_pd_memo_look(struct lg_pd_look *look, const uint8_t *chain, size_t n, bool swap);
 /*
- * Of look->n addresses of a thread of look->pid. *ret is all 0 and gets its numbers some calls later,
- * lg_pd_memo_settle() at the latest: where they are is on its way from memory meanwhile. Until then chain and
- * ret stay where they are.
+ * Of a thread of look->pid. *ret gets its number some calls later, lg_pd_memo_settle() at the latest:
+ * where that is is on its way from memory meanwhile. Until then ret stays where it is.
  */
-void lg_pd_memo_ask(struct lg_pd_memo *m, const struct lg_pd_look *look, const uint8_t *chain, bool swap,
-		    struct lg_pd_seen *ret);
+void lg_pd_memo_ask(struct lg_pd_memo *m, const struct lg_pd_look *look, struct lg_pd_seen *ret);
 void lg_pd_memo_settle(struct lg_pd_memo *m);
 /* For what is asked from here on: what lies where in pid may have changed; in the kernel. */
 void lg_pd_memo_changed(struct lg_pd_memo *m, int32_t pid);

@@ -128,13 +128,16 @@ static int squeeze(struct lg_pd_order *o)
 	return rc;
 }
 
-int lg_pd_order_add(struct lg_pd_order *o, const struct lg_pd_entry *e, uint16_t size)
+struct lg_pd_entry *lg_pd_order_grow(struct lg_pd_order *o)
 {
-	if (__builtin_expect(o->n >= o->cap, 0) &&
-	    lg_grow(&o->entry, &o->cap, o->n + 1, sizeof *o->entry))
-		return LG_E_NOMEM;
+	return lg_grow(&o->entry, &o->cap, o->n + 1, sizeof *o->entry) ? NULL : &o->entry[o->n];
+}
+
+int lg_pd_order_add(struct lg_pd_order *o, uint16_t size)
+{
+	const struct lg_pd_entry *e = &o->entry[o->n++];
+
 	lg_pd_block_hold(e->block);
-	o->entry[o->n++] = *e;
 	o->bytes += size;
 	if (e->ts > o->newest)
 		o->newest = e->ts;

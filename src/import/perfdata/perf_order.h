@@ -51,8 +51,16 @@ struct lg_pd_order {
 	void *self;
 };
 
-/* Takes a hold on the entry's block; size: of the record. */
-int lg_pd_order_add(struct lg_pd_order *o, const struct lg_pd_entry *e, uint16_t size) LG_MUST_CHECK;
+/* Slow path of lg_pd_order_room(). */
+struct lg_pd_entry *lg_pd_order_grow(struct lg_pd_order *o);
+/* Where the next record's entry is to be written, so that it need not be copied; it is nobody's until
+ * lg_pd_order_add(). NULL when memory is exhausted. */
+static inline struct lg_pd_entry *lg_pd_order_room(struct lg_pd_order *o)
+{
+	return __builtin_expect(o->n < o->cap, 1) ? &o->entry[o->n] : lg_pd_order_grow(o);
+}
+/* What was written there; takes a hold on its block. size: of the record. */
+int lg_pd_order_add(struct lg_pd_order *o, uint16_t size) LG_MUST_CHECK;
 /* The record that was added last; NULL when none waits. */
 static inline const struct lg_pd_entry *lg_pd_order_last(const struct lg_pd_order *o)
 {

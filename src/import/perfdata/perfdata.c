@@ -144,15 +144,15 @@ static uint64_t look_at_sample(struct lg_pd_look *look, struct lg_pd_attrs *attr
 }
 
 /* A sample's chain gets its number here: in the order of time, as what lies where changes. */
-static void number_chain(struct lg_pd *p, struct lg_pd_handed *h)
+static void number_chain(struct lg_pd *p, const struct lg_pd_entry *e, struct lg_pd_handed *h)
 {
-	const struct lg_pd_look *look = &h->entry.look;
+	const struct lg_pd_look *look = &e->look;
 
 	if (!p->memo)
 		p->memo = lg_pd_memo_new();
 	/* A dying thread's pid is -1: it is not known here whose addresses these are. */
 	if (p->memo && look->pid >= 0)
-		lg_pd_memo_ask(p->memo, look, h->entry.rec + look->chain_at, p->timing.swap, &h->seen);
+		lg_pd_memo_ask(p->memo, look, &h->seen);
 	if (look->plain)
 		h->plain = &p->timing.attr[look->plain - 1];
 }
@@ -204,7 +204,7 @@ static int hand_over(struct lg_pd *p, const struct lg_pd_entry *e)
 	}
 	p->sampled = true;
 	if (e->look.n)
-		number_chain(p, h);
+		number_chain(p, e, h);
 	return 0;
 }
 
@@ -223,9 +223,12 @@ static int deliver(void *self, const struct lg_pd_entry *e)
 	return hand_over(p, e);
 }
 
-static int work(void *self, const struct lg_pd_handed *e)
+static int work(void *self, const struct lg_pd_handed *e, size_t slot)
 {
-	return lg_pd_record_in_order(self, e);
+	struct lg_pd *p = self;
+
+	p->tasks.slot = slot;
+	return lg_pd_record_in_order(p, e);
 }
 
 /* The record was read by another CPU: its first lines, if they will be looked at, and where its chain may
@@ -237,8 +240,18 @@ static void ahead(void *self, const struct lg_pd_handed *e)
 	if (!e->plain || e->seen.fresh) {
 		__builtin_prefetch(e->entry.rec);
 		__builtin_prefetch(e->entry.rec + 64);
+		__builtin_prefetch(e->entry.rec + 128);
 	}
 	lg_pd_known_ahead(&p->tasks, &e->seen);
+}
+
+static void nearer(void *self, const struct lg_pd_handed *e, size_t slot)
+{
+	struct lg_pd *p = self;
+	const struct lg_pd_look *look = &e->entry.look;
+
+	if (e->seen.fresh)
+		lg_pd_callers_ahead(&p->tasks, e->entry.rec + look->chain_at, look->n, e->seen.version, slot);
 }
 
 /* Before what the file says about itself changes: the records so far are read by what it said. */
@@ -259,7 +272,7 @@ static void after_change(struct lg_pd *p)
 
 static int kernel_record(struct lg_pd *p, const struct lg_pd_record *r, struct lg_error *err)
 {
-	struct lg_pd_entry e = { .rec = r->p, .block = r->block, .offset = r->offset };
+	struct lg_pd_entry *e;
 	int rc = 0;
 
 	if (__builtin_expect(!p->settled, 0)) {
@@ -268,13 +281,17 @@ static int kernel_record(struct lg_pd *p, const struct lg_pd_record *r, struct l
 			return rc;
 		after_change(p);
 	}
-	e.ts = r->type == PD_SAMPLE ? look_at_sample(&e.look, &p->timing, r) : lg_pd_time_of(&p->timing, r);
+	e = lg_pd_order_room(&p->order);
+	if (!e)
+		return nomem(err);
+	*e = (struct lg_pd_entry){ .rec = r->p, .block = r->block, .offset = r->offset };
+	e->ts = r->type == PD_SAMPLE ? look_at_sample(&e->look, &p->timing, r) : lg_pd_time_of(&p->timing, r);
 	/* Without a time, or about what was there before: as soon as it is read, like perf. */
-	if (!lg_pd_is_timed(e.ts)) {
-		rc = hand_over(p, &e);
+	if (!lg_pd_is_timed(e->ts)) {
+		rc = hand_over(p, e);
 	} else {
 		p->f->timed++;
-		rc = lg_pd_order_add(&p->order, &e, r->size);
+		rc = lg_pd_order_add(&p->order, r->size);
 	}
 	return rc == LG_E_NOMEM ? nomem(err) : rc;
 }
@@ -789,7 +806,8 @@ static int open_files(struct lg_pd *p, const struct input *in, struct lg_error *
 
 static int prepare(struct lg_pd *p, const struct input *in, struct lg_error *err)
 {
-	const struct lg_pd_hands hands = { .complete = complete, .ahead = ahead, .work = work, .self = p };
+	const struct lg_pd_hands hands = { .complete = complete, .ahead = ahead, .nearer = nearer,
+					   .work = work, .self = p };
 	int rc = lg_pd_header_read(&p->h, in->how & SEEKABLE ? in->fd : -1, in->head, in->n_head, err);
 
 	if (!rc)

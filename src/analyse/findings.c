@@ -631,6 +631,28 @@ void lg_finding_of_waits_too(struct lg_finding *f, struct lg_case *c, const stru
 		f->severity = severity;
 }
 
+/* More than it ran, as far as it came late by it. */
+static bool has_slept(const struct lg_straggler *g)
+{
+	int64_t asleep = 0;
+
+	if (!g->steady)
+		return g->slow_slept * 2 > g->slow_lost;
+	for (size_t i = 0; i < g->n_pieces; i++)
+		asleep += g->pieces[i]->end == LG_END_SLEEP ? g->pieces[i]->dur : -g->pieces[i]->dur;
+	return asleep > 0;
+}
+
+static const char *slept_text(struct lg_case *c, const struct lg_rank *r, const struct lg_straggler *g)
+{
+	lg_prc prc = g->sleeper ? c->t->thread.prc[g->sleeper] : r->prc;
+
+	if (prc == r->prc)
+		return "slept of its own will";
+	return lg_arena_printf(&c->v->arena, "waited for %s, which it started and which slept",
+			       lg_thread_text(c, g->sleeper));
+}
+
 static void straggler(struct lg_case *c, const struct lg_tally *y)
 {
 	const struct lg_straggler *g = &y->straggler;
@@ -640,14 +662,13 @@ static void straggler(struct lg_case *c, const struct lg_tally *y)
 	const struct lg_rank *r;
 	struct lg_finding *f;
 	uint8_t *others;
-	int64_t asleep = 0;
 	char pid[LG_PID_TEXT];
+	bool slept;
 
 	/* Without matched collectives nobody has been seen to arrive. */
 	if (g->rank == UINT32_MAX || share < 0.01 || !g->n_matched)
 		return;
-	for (size_t i = 0; i < g->n_pieces; i++)
-		asleep += g->pieces[i]->end == LG_END_SLEEP ? g->pieces[i]->dur : -g->pieces[i]->dur;
+	slept = has_slept(g);
 	f = lg_finding_add(c, "comms.straggler");
 	others = lg_arena_alloc(&c->v->arena, c->n_ranks, 1);
 	if (!f || !others)
@@ -658,7 +679,8 @@ static void straggler(struct lg_case *c, const struct lg_tally *y)
 	lg_culprit_identify(c, f, r->thr, 0);
 	f->culprit.relation = "rank";
 	add_victims(c, f, others);
-	lg_culprit_of_samples(c, f, g->pieces, g->n_pieces, &(size_t){ 0 });
+	if (!slept) /* what it computes besides has made nobody wait */
+		lg_culprit_of_samples(c, f, g->pieces, g->n_pieces, &(size_t){ 0 });
 	f->lost_ms = (double)g->lost / 1e6;
 	f->lost_share = share;
 	f->excess_share = g->steady || y->excess <= 0 ? (double)NAN : fmin(1, (double)g->slow_lost /
@@ -670,12 +692,12 @@ static void straggler(struct lg_case *c, const struct lg_tally *y)
 				   "rank %d (%s) arrives last in the collective%s: it %s while the others "
 				   "waited", r->rank, lg_pid_text(f->culprit.pid, pid),
 				   g->steady ? " in most steps" : "",
-				   asleep > 0 ? "slept of its own will" : "was running its own work");
+				   slept ? slept_text(c, r, g) : "was running its own work");
 	lg_evidence_add(c, f, INT64_MIN, 0, "last in %zu of %zu matched collectives, by %.1f ms in the "
 			"median", g->n_last, g->n_matched, (double)g->median_late / 1e6);
 	if (!g->steady)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu slow steps in which it ran longer than usual",
-				g->n_events);
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu slow steps in which it %s longer than usual",
+				g->n_events, slept ? "stood still" : "ran");
 }
 
 static int cmp_finding(const void *a, const void *b)

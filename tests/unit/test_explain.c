@@ -299,6 +299,28 @@ static void a_rank_that_computes_longer_now_and_then_is_the_straggler(void **sta
 	assert_int_equal(f->culprit.rank, 1);
 	assert_string_equal(f->culprit.relation, "rank");
 	assert_string_equal(o.v->scope, "rank_local");
+	assert_non_null(strstr(f->title, "was running its own work"));
+	done(&o);
+}
+
+/* It computes in every step, and stands still in the slow ones only, for what its child does not answer. */
+static void a_rank_that_waits_for_what_it_started_says_so(void **state)
+{
+	struct run_plan p = stalls(STALL_SOCKET, 800);
+	struct outcome o;
+	const struct lg_finding *f;
+
+	(void)state;
+	p.only_rank = 0;
+	p.of_job = true;
+	f = told(&p, "comms.straggler", &o);
+	assert_non_null(strstr(f->title, "was running its own work")); /* who it waits for was */
+	done(&o);
+	p.asleep = true;
+	f = told(&p, "comms.straggler", &o);
+	assert_int_equal(f->culprit.rank, 0);
+	assert_non_null(strstr(f->title, "it waited for watcher (pid 4711), which it started and which slept"));
+	assert_null(f->culprit.function);
 	done(&o);
 }
 
@@ -643,6 +665,7 @@ int main(void)
 		cmocka_unit_test(servants_of_one_master_are_one_cause),
 		cmocka_unit_test(polled_states_give_no_steps),
 		cmocka_unit_test(a_rank_that_computes_longer_now_and_then_is_the_straggler),
+		cmocka_unit_test(a_rank_that_waits_for_what_it_started_says_so),
 		cmocka_unit_test(a_rank_that_is_always_late_is_a_steady_straggler),
 		cmocka_unit_test(a_steady_loss_needs_steps_and_time),
 		cmocka_unit_test(one_rank_alone_is_single),

@@ -41,6 +41,18 @@ static uint32_t rank_index_of(const struct lg_case *c, lg_thr thr)
 	return c->rank_of_prc[c->t->thread.prc[thr]] - 1;
 }
 
+/* The rank that it belongs to, or that started its process. */
+static uint32_t rank_above(struct lg_case *c, lg_thr thr)
+{
+	enum { GENERATIONS = 4 };
+	lg_prc prc = c->t->thread.prc[thr];
+
+	for (int i = 0; i < GENERATIONS && prc; i++, prc = lg_parent_of(c, prc))
+		if (c->rank_of_prc[prc])
+			return c->rank_of_prc[prc] - 1;
+	return UINT32_MAX;
+}
+
 /* A late rank's own: it computed, or slept of its own will. */
 static bool is_own_doing(uint8_t end)
 {
@@ -358,10 +370,17 @@ static int find_causes(struct lg_case *c, struct lg_tally *y)
 
 /* ---- the late rank's own running ---- */
 
-/* Per step of ref: time on the path spent running, time with a cause, and who ran most. */
+/* Per step of ref: time on the path that was somebody's own doing, of it asleep; time with a cause; and who
+ * had most of the first. */
 struct step_sum {
-	int64_t run, caused;
+	int64_t own, slept, caused;
 	uint32_t rank;
+};
+
+/* Of a rank, in slow steps: own doing beyond the usual. */
+struct own_doing {
+	int64_t lost, slept;
+	size_t events;
 };
 
 static int sum_steps(struct lg_case *c, const struct lg_tally *y, struct step_sum *sum)
@@ -391,8 +410,9 @@ static int sum_steps(struct lg_case *c, const struct lg_tally *y, struct step_su
 				sum[k].caused += to - from;
 			if (!is_own_doing(p->end))
 				continue;
-			sum[k].run += to - from;
-			q = rank_index_of(c, p->of);
+			sum[k].own += to - from;
+			sum[k].slept += p->end == LG_END_SLEEP ? to - from : 0;
+			q = rank_above(c, p->of);
 			if (q != UINT32_MAX)
 				by_rank[q] += to - from;
 		}
@@ -407,38 +427,77 @@ static int sum_steps(struct lg_case *c, const struct lg_tally *y, struct step_su
 	return 0;
 }
 
-/* Own running beyond the usual, in slow steps. */
-static int slow_stragglers(struct lg_case *c, struct lg_tally *y, int64_t *lost_of, size_t *events_of)
+/* What is usual: in the median of the steps that are not slow. */
+static struct step_sum usual_of(const struct lg_step *s, const struct step_sum *sum, size_t n_steps,
+				int64_t *scratch)
+{
+	struct step_sum usual = { 0 };
+	size_t n = 0;
+
+	for (size_t k = 0; k < n_steps; k++)
+		if (!s[k].slow && !s[k].warmup)
+			scratch[n++] = sum[k].own;
+	usual.own = lg_median_i64(scratch, n);
+	n = 0;
+	for (size_t k = 0; k < n_steps; k++)
+		if (!s[k].slow && !s[k].warmup)
+			scratch[n++] = sum[k].slept;
+	usual.slept = lg_median_i64(scratch, n);
+	usual.rank = n ? 0 : UINT32_MAX;
+	return usual;
+}
+
+static int slow_stragglers(struct lg_case *c, struct lg_tally *y, struct own_doing *of)
 {
 	const struct lg_rank *r = &c->ranks[y->ref];
 	const struct lg_step *s = &c->v->steps[r->step_first];
 	struct step_sum *sum = lg_calloc(r->n_steps, sizeof *sum);
-	int64_t *normal = lg_calloc(r->n_steps, sizeof *normal), usual;
-	size_t n = 0;
-	int rc = sum && normal ? sum_steps(c, y, sum) : LG_E_NOMEM;
+	int64_t *scratch = lg_calloc(r->n_steps, sizeof *scratch);
+	int rc = sum && scratch ? sum_steps(c, y, sum) : LG_E_NOMEM;
+	struct step_sum usual = { .rank = UINT32_MAX };
 
-	for (size_t k = 0; !rc && k < r->n_steps; k++)
-		if (!s[k].slow && !s[k].warmup)
-			normal[n++] = sum[k].run;
-	if (!rc && n) {
-		qsort(normal, n, sizeof *normal, lg_cmp_i64);
-		usual = normal[n / 2];
-		for (size_t k = 0; k < r->n_steps; k++) {
-			int64_t excess = s[k].dur - s[k].median, extra = sum[k].run - usual;
+	if (!rc)
+		usual = usual_of(s, sum, r->n_steps, scratch);
+	for (size_t k = 0; usual.rank != UINT32_MAX && k < r->n_steps; k++) {
+		int64_t excess = s[k].dur - s[k].median, extra = sum[k].own - usual.own;
+		int64_t slept = sum[k].slept - usual.slept;
 
-			if (!s[k].slow || s[k].warmup || sum[k].rank == UINT32_MAX)
-				continue;
-			if (extra > excess - sum[k].caused)
-				extra = excess - sum[k].caused;
-			if (extra <= excess / 4)
-				continue;
-			lost_of[sum[k].rank] += extra;
-			events_of[sum[k].rank]++;
-		}
+		if (!s[k].slow || s[k].warmup || sum[k].rank == UINT32_MAX)
+			continue;
+		if (extra > excess - sum[k].caused)
+			extra = excess - sum[k].caused;
+		if (extra <= excess / 4)
+			continue;
+		of[sum[k].rank].lost += extra;
+		of[sum[k].rank].slept += slept > extra ? extra : slept > 0 ? slept : 0;
+		of[sum[k].rank].events++;
 	}
 	lg_free(sum);
-	lg_free(normal);
+	lg_free(scratch);
 	return rc;
+}
+
+/* What the late rank did, and where it was late in slow steps only, what it did in those. */
+static void gather(struct lg_case *c, const struct lg_tally *y, struct lg_straggler *g)
+{
+	const struct lg_rank *ref = &c->ranks[y->ref];
+	struct slow_clock clock = { .s = &c->v->steps[ref->step_first], .n = ref->n_steps };
+	int64_t longest = 0;
+
+	g->pieces = lg_arena_alloc(&c->v->arena, y->n_path, sizeof *g->pieces);
+	for (size_t i = 0; g->pieces && i < y->n_path; i++) {
+		const struct lg_piece *p = &y->path[i];
+		bool slow = slow_in(&clock, p->ts, p->ts + p->dur) * 2 > p->dur;
+
+		if (!is_own_doing(p->end) || rank_above(c, p->of) != g->rank)
+			continue;
+		if (slow && p->end == LG_END_SLEEP && p->dur > longest) {
+			longest = p->dur;
+			g->sleeper = p->thr;
+		}
+		if ((g->steady || slow) && c->t->thread.prc[p->of] == c->ranks[g->rank].prc)
+			g->pieces[g->n_pieces++] = p;
+	}
 }
 
 /* Time of [a, b) in which rank r's own process was running on the way to its arrival. */
@@ -460,24 +519,24 @@ static int find_straggler(struct lg_case *c, struct lg_tally *y)
 {
 	const struct lg_rank *ref = &c->ranks[y->ref];
 	struct lg_straggler *g = &y->straggler;
-	int64_t *slow = lg_calloc(c->n_ranks, sizeof *slow);
+	struct own_doing *slow = lg_calloc(c->n_ranks, sizeof *slow);
 	int64_t *steady = lg_calloc(c->n_ranks, sizeof *steady);
-	size_t *events = lg_calloc(c->n_ranks, sizeof *events);
 	size_t *last = lg_calloc(c->n_ranks, sizeof *last);
 	int64_t *late = lg_calloc(ref->n_arrivals, sizeof *late);
 	struct slow_clock clock = { .s = &c->v->steps[ref->step_first], .n = ref->n_steps };
 	struct lg_pieces scratch = { 0 };
 	uint32_t best = UINT32_MAX;
 	size_t n_late = 0;
-	int rc = slow && steady && events && last && late ? 0 : LG_E_NOMEM;
+	int rc = slow && steady && last && late ? 0 : LG_E_NOMEM;
 
 	g->rank = UINT32_MAX;
 	if (!rc)
-		rc = slow_stragglers(c, y, slow, events);
+		rc = slow_stragglers(c, y, slow);
 	for (uint32_t i = 0; !rc && i < c->n_ranks; i++) {
-		y->own_excess += slow[i];
+		y->own_excess += slow[i].lost;
+		/* Nobody waits for one that is alone: its own business, told as a limit. */
 		if (c->n_ranks < 2)
-			slow[i] = 0; /* nobody waits for it: its own business, told as a limit */
+			slow[i] = (struct own_doing){ 0 };
 	}
 	for (size_t i = 0; !rc && i < ref->n_arrivals; i++) {
 		const struct lg_arrival *a = &ref->arrivals[i];
@@ -495,31 +554,27 @@ static int find_straggler(struct lg_case *c, struct lg_tally *y)
 		/* Late now and then is noise that all ranks share; late nearly always is a cause. */
 		if (last[i] * 4 < g->n_matched * 3 || steady[i] * 20 < y->wall)
 			steady[i] = 0;
-		if (steady[i] + slow[i] > 0 &&
-		    (best == UINT32_MAX || steady[i] + slow[i] > steady[best] + slow[best]))
+		if (steady[i] + slow[i].lost > 0 &&
+		    (best == UINT32_MAX || steady[i] + slow[i].lost > steady[best] + slow[best].lost))
 			best = i;
 	}
 	if (!rc && best != UINT32_MAX) {
 		g->rank = best;
-		g->slow_lost = slow[best];
-		g->lost = slow[best] + steady[best];
-		g->steady = steady[best] > slow[best];
+		g->slow_lost = slow[best].lost;
+		g->slow_slept = slow[best].slept;
+		g->lost = slow[best].lost + steady[best];
+		g->steady = steady[best] > slow[best].lost;
 		g->n_last = last[best];
-		g->n_events = events[best];
+		g->n_events = slow[best].events;
 		for (size_t i = 0; i < ref->n_arrivals; i++)
 			if (ref->arrivals[i].late_rank == best)
 				late[n_late++] = ref->arrivals[i].late_ts - ref->arrivals[i].second_ts;
 		qsort(late, n_late, sizeof *late, lg_cmp_i64);
 		g->median_late = n_late ? late[n_late / 2] : 0;
-		g->pieces = lg_arena_alloc(&c->v->arena, y->n_path, sizeof *g->pieces);
-		for (size_t i = 0; g->pieces && i < y->n_path; i++)
-			if (is_own_doing(y->path[i].end) &&
-			    c->t->thread.prc[y->path[i].of] == c->ranks[best].prc)
-				g->pieces[g->n_pieces++] = &y->path[i];
+		gather(c, y, g);
 	}
 	lg_free(slow);
 	lg_free(steady);
-	lg_free(events);
 	lg_free(last);
 	lg_free(late);
 	lg_free(scratch.v);

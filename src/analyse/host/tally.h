@@ -35,6 +35,8 @@ struct lg_straggler {
 	uint32_t rank;       /* index; UINT32_MAX = none */
 	bool steady;
 	int64_t lost, slow_lost, median_late;
+	int64_t slow_slept;  /* of slow_lost, it slept of its own will, or who it waited for did */
+	lg_thr sleeper;      /* the longest at a time in slow steps; 0 = nobody did */
 	size_t n_last, n_matched, n_events;
 	const struct lg_piece **pieces;
 	size_t n_pieces;

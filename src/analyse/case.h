@@ -52,6 +52,16 @@ struct lg_gil_wait {
 	int64_t from, end;
 };
 
+/* A rank's main thread copied its address space, about from .. end; in order of time. */
+struct lg_fork {
+	int64_t from, end;
+};
+
+struct lg_forks {
+	struct lg_fork *v;
+	size_t n;
+};
+
 /* What the end of a chain is. */
 enum lg_end_kind {
 	LG_END_NONE,        /* ordinary: nothing to blame */
@@ -65,6 +75,7 @@ enum lg_end_kind {
 	LG_END_COMM,        /* everybody has arrived: the transfer itself */
 	LG_END_RECLAIM,     /* memory reclaim or compaction in its own context */
 	LG_END_GC,          /* Python collector; thr = whose */
+	LG_END_FORK,        /* thr copied the address space of its own process */
 	LG_END_SIDE,        /* checkpoint, logging */
 	LG_END_QUOTA,       /* its cgroup's CPU quota was used up */
 	LG_END_PEER,        /* thr, of a program that is not the job's, had to answer first */
@@ -114,6 +125,7 @@ struct lg_case {
 	uint32_t *quota_rows;  /* counter rows, see quota.c; NULL = not looked for */
 	size_t n_quota_rows;
 	struct lg_gil_wait *gil; /* NULL = none; see gil.c */
+	struct lg_forks *forks;  /* by rank; NULL = none; see fork.c */
 	lg_prc *parent;        /* by process row, see lg_parent_of(); made at its first call */
 	uint8_t *in_job;       /* by process row, see lg_in_job(); made at its first call */
 	uint8_t *other_job;    /* by process row: of a marked job that is not judged; NULL = there is none */
@@ -241,6 +253,13 @@ void lg_lock_pieces(struct lg_case *c, uint32_t wait_row, lg_thr of, int64_t a, 
 int lg_find_gil_waits(struct lg_case *c) LG_MUST_CHECK;
 /* The first wait of thr for it that covers part of [a, b); NULL = none. */
 const struct lg_gil_wait *lg_gil_wait_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b);
+
+/* ---- fork.c: copies of the own address space ---- */
+int lg_find_forks(struct lg_case *c) LG_MUST_CHECK;
+/* "; the copy was pid 17 (tool)": the process that piece p, which ends in a copy, made; "" = not told. */
+const char *lg_forked_text(struct lg_case *c, const struct lg_piece *p);
+/* The first one of thr that covers part of [a, b); NULL = none. */
+const struct lg_fork *lg_fork_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b);
 
 /* ---- collectives.c: who arrived last ---- */
 int lg_match_collectives(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;

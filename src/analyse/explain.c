@@ -192,7 +192,7 @@ static void bound(struct lg_case *c, const struct lg_tally *y)
 				y->by_end[LG_END_GIL] +
 				y->by_end[LG_END_QUOTA]) / wall;
 	double run = (double)(y->by_end[LG_END_RUN] + y->by_end[LG_END_GC] +
-			      y->by_end[LG_END_SIDE]) / wall;
+			      y->by_end[LG_END_FORK] + y->by_end[LG_END_SIDE]) / wall;
 
 	double own = (double)(y->by_end[LG_END_SLEEP] + y->by_end[LG_END_NONE]) / wall;
 
@@ -530,7 +530,7 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 		rc = lg_locks_new(&c, err);
 	if (!rc)
 		rc = lg_match_collectives(&c, err);
-	if (!rc && lg_find_gil_waits(&c))
+	if (!rc && (lg_find_gil_waits(&c) || lg_find_forks(&c)))
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	if (!rc)
 		rc = lg_account(&c, err);

@@ -272,6 +272,10 @@ static void moments(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 		case LG_END_GC:
 			lg_evidence_add(c, f, p->ts, p->dur, "%s collected garbage for %.1f ms", who, ms);
 			break;
+		case LG_END_FORK:
+			lg_evidence_add(c, f, p->ts, p->dur, "%s copied its page tables for %.1f ms%s", who, ms,
+					lg_forked_text(c, p));
+			break;
 		default:
 			lg_evidence_add(c, f, p->ts, p->dur, "%s lost %.1f ms here", who, ms);
 		}
@@ -297,6 +301,7 @@ static const char *const ids[LG_END_MAX] = {
 	[LG_END_LOCK] = "host.lock_held",	 [LG_END_CPU] = "host.cpu_contention",
 	[LG_END_IO] = "host.io_wait",		 [LG_END_STOP] = "host.stopped",
 	[LG_END_RECLAIM] = "host.memory_pressure", [LG_END_GC] = "python.gc_pause",
+	[LG_END_FORK] = "host.self_fork",
 	[LG_END_SIDE] = "side.checkpoint",	 [LG_END_LOADER] = "data.loader_wait",
 	[LG_END_GIL] = "python.gil_wait",	 [LG_END_PEER] = "host.waited_for",
 	[LG_END_QUOTA] = "host.cpu_throttled",
@@ -423,6 +428,10 @@ static void title_of(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 		f->title = lg_arena_printf(a, "Python's garbage collector ran inside the step of %s%s",
 					   ranks, every);
 		break;
+	case LG_END_FORK:
+		f->title = lg_arena_printf(a, "%s forked inside the step and copied the page tables of its whole "
+					      "memory%s", ranks, every);
+		break;
 	case LG_END_GIL:
 		f->title = lg_arena_printf(a, "%s waited for Python's lock (the GIL), which thread %d (%s) of the same "
 					      "process held%s%s", ranks, f->culprit.tid,
@@ -489,7 +498,7 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 		lg_culprit_of_time(c, f, s->pieces, s->n_pieces, &samples);
 	else if (s->end == LG_END_LOCK)
 		lg_culprit_of_hold(c, f, s->pieces, s->n_pieces, &samples);
-	else if (s->end == LG_END_CPU || s->end == LG_END_GIL)
+	else if (s->end == LG_END_CPU || s->end == LG_END_GIL || s->end == LG_END_FORK)
 		lg_culprit_of_samples(c, f, s->pieces, s->n_pieces, &samples);
 	else if (s->end == LG_END_IO)
 		lg_io_tell(c, f, s, &io);

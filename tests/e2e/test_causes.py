@@ -26,6 +26,13 @@ import laggard
 what, arg, end, i = sys.argv[1], sys.argv[2], time.monotonic() + 3, 0
 link = socket.create_connection(("127.0.0.1", int(arg))) if what == "ask" else None
 file = open(arg, "wb") if what == "sync" else None
+if what in ("fork", "spawn"):
+    import mmap, subprocess
+    table = mmap.mmap(-1, 700 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    table.madvise(15)  # MADV_NOHUGEPAGE
+    for at in range(0, len(table), 4096):
+        table[at] = 1
+    end = time.monotonic() + 3
 if what == "hold":
     import threading
 
@@ -48,6 +55,13 @@ while time.monotonic() < end:
         file.write(bytes(48 << 20))
         file.flush()
         os.fsync(file.fileno())
+    if i % 10 == 5 and what == "fork":
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        os.waitpid(child, 0)
+    if i % 10 == 5 and what == "spawn":
+        subprocess.run(["/bin/true"])
     laggard.step()
     i += 1
 """
@@ -91,6 +105,14 @@ def test_the_thread_that_holds_pythons_lock_is_named(verdict):
     assert len(found) == 1, v["findings"]
     assert found[0]["culprit"]["relation"] == "same_process"
     assert found[0]["culprit"]["tid"] != found[0]["culprit"]["pid"] == found[0]["victims"][0]["pid"]
+
+
+def test_a_fork_of_a_large_process_is_told_and_a_vfork_is_not(verdict):
+    found = of_id(verdict(PYTHON, "-c", LOOP, "fork", ""), "host.self_fork")
+    assert len(found) == 1
+    assert found[0]["culprit"]["relation"] == "self"
+    assert found[0]["excess_share"] is None or found[0]["excess_share"] > 0.3
+    assert not of_id(verdict(PYTHON, "-c", LOOP, "spawn", ""), "host.self_fork")
 
 
 def test_ones_own_sync_is_nobody_elses_fault(verdict, tmp_path):

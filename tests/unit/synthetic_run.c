@@ -199,6 +199,10 @@ static void stall(struct maker *m, int r)
 		break;
 	case STALL_RUN:
 		state(m, m->thr[r], a, ns, LG_RUNNING, 0, r, 0, 0);
+		for (int64_t ts = a; m->p->run_stack && ts < a + ns; ts += MS)
+			lg_add_sample(m->b, &(struct lg_sample_row){
+				.ts = ts, .thr = m->thr[r], .cpu = r,
+				.stack = stack_of(m->b, m->p->run_stack) });
 		break;
 	case STALL_FUTEX_HELPER_LOCK:
 		state(m, m->thr[r], a, ns, LG_BLOCKED, LG_WHY_SLEEP, -1, m->helper[r],

@@ -36,6 +36,7 @@ static uint8_t cause_kind(const struct lg_piece *p)
 	case LG_END_RUN:
 		return p->hops ? LG_CAUSE_RUNNING : LG_CAUSE_NONE;
 	case LG_END_GC:
+	case LG_END_FORK:
 	case LG_END_SIDE:
 	case LG_END_LOADER:
 	case LG_END_RECLAIM:

@@ -38,6 +38,7 @@ bool lg_is_cause(uint8_t end)
 	case LG_END_STOP:
 	case LG_END_RECLAIM:
 	case LG_END_GC:
+	case LG_END_FORK:
 	case LG_END_SIDE:
 	case LG_END_LOADER:
 	case LG_END_PEER:
@@ -57,6 +58,20 @@ static void add(struct lg_case *c, struct lg_pieces *out, lg_thr of, int64_t a, 
 						 .end = (uint8_t)end, .proof = (uint8_t)proof,
 						 .kind = (uint8_t)kind, .hops = (uint8_t)hops,
 						 .row = row, .hold = UINT32_MAX });
+}
+
+static void run_or_fork(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a, int64_t b, int hops,
+			struct lg_pieces *out)
+{
+	const struct lg_fork *f;
+
+	for (; a < b && (f = lg_fork_in(c, thr, a, b)); a = f->end < b ? f->end : b) {
+		int64_t from = f->from > a ? f->from : a, to = f->end < b ? f->end : b;
+
+		add(c, out, thr, a, from, LG_PART_RUNNING, LG_END_RUN, thr, LG_PROOF_SCHED, row, hops);
+		add(c, out, thr, from, to, LG_PART_RUNNING, LG_END_FORK, thr, LG_PROOF_SCHED, row, hops);
+	}
+	add(c, out, thr, a, b, LG_PART_RUNNING, LG_END_RUN, thr, LG_PROOF_SCHED, row, hops);
 }
 
 /* Running: the collector's share is told apart where the hook marked it. */
@@ -80,13 +95,12 @@ static void follow_running(struct lg_case *c, lg_thr thr, uint32_t row, int64_t 
 			to = b;
 		if (to <= from)
 			continue;
-		add(c, out, thr, a, from, LG_PART_RUNNING, LG_END_RUN, thr, LG_PROOF_SCHED, row,
-		    hops);
+		run_or_fork(c, thr, row, a, from, hops, out);
 		add(c, out, thr, from, to, LG_PART_RUNNING, LG_END_GC, thr, LG_PROOF_SCHED, span,
 		    hops);
 		a = to;
 	}
-	add(c, out, thr, a, b, LG_PART_RUNNING, LG_END_RUN, thr, LG_PROOF_SCHED, row, hops);
+	run_or_fork(c, thr, row, a, b, hops, out);
 }
 
 /* Ready, and nobody has the CPU. */

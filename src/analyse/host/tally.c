@@ -158,7 +158,8 @@ static int sort_into_causes(struct lg_case *c, const struct lg_tally *y, struct 
 		if (p->end == LG_END_CPU && of_job(c, prc, p->of))
 			prc = 0;
 		/* What the job does to itself in its own code is one cause for all ranks. */
-		if (p->end == LG_END_GC || p->end == LG_END_SIDE || p->end == LG_END_LOADER)
+		if (p->end == LG_END_GC || p->end == LG_END_FORK || p->end == LG_END_SIDE ||
+		    p->end == LG_END_LOADER)
 			prc = 0;
 		key = lg_mix64((uint64_t)prc << 32 | p->lock) ^ lg_mix64(p->end | io << 8);
 		at = lg_map_get(&b->by_key, key);

@@ -52,13 +52,14 @@ struct lg_gil_wait {
 	int64_t from, end;
 };
 
-/* A rank's main thread copied its address space, about from .. end; in order of time. */
-struct lg_fork {
+/* The kernel's work in a rank's main thread, about from .. end; in order of time, disjoint. */
+struct lg_chore {
 	int64_t from, end;
+	uint8_t kind; /* LG_END_FORK, LG_END_RECLAIM */
 };
 
-struct lg_forks {
-	struct lg_fork *v;
+struct lg_chores {
+	struct lg_chore *v;
 	size_t n;
 };
 
@@ -125,7 +126,7 @@ struct lg_case {
 	uint32_t *quota_rows;  /* counter rows, see quota.c; NULL = not looked for */
 	size_t n_quota_rows;
 	struct lg_gil_wait *gil; /* NULL = none; see gil.c */
-	struct lg_forks *forks;  /* by rank; NULL = none; see fork.c */
+	struct lg_chores *chores; /* by rank; NULL = none; see chores.c */
 	lg_prc *parent;        /* by process row, see lg_parent_of(); made at its first call */
 	uint8_t *in_job;       /* by process row, see lg_in_job(); made at its first call */
 	uint8_t *other_job;    /* by process row: of a marked job that is not judged; NULL = there is none */
@@ -254,12 +255,12 @@ int lg_find_gil_waits(struct lg_case *c) LG_MUST_CHECK;
 /* The first wait of thr for it that covers part of [a, b); NULL = none. */
 const struct lg_gil_wait *lg_gil_wait_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b);
 
-/* ---- fork.c: copies of the own address space ---- */
-int lg_find_forks(struct lg_case *c) LG_MUST_CHECK;
+/* ---- chores.c: the kernel's work in a main thread, by samples ---- */
+int lg_find_chores(struct lg_case *c) LG_MUST_CHECK;
 /* "; the copy was pid 17 (tool)": the process that piece p, which ends in a copy, made; "" = not told. */
 const char *lg_forked_text(struct lg_case *c, const struct lg_piece *p);
 /* The first one of thr that covers part of [a, b); NULL = none. */
-const struct lg_fork *lg_fork_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b);
+const struct lg_chore *lg_chore_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b);
 
 /* ---- collectives.c: who arrived last ---- */
 int lg_match_collectives(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;

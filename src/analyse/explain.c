@@ -530,7 +530,7 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 		rc = lg_locks_new(&c, err);
 	if (!rc)
 		rc = lg_match_collectives(&c, err);
-	if (!rc && (lg_find_gil_waits(&c) || lg_find_forks(&c)))
+	if (!rc && (lg_find_gil_waits(&c) || lg_find_chores(&c)))
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	if (!rc)
 		rc = lg_account(&c, err);

@@ -111,7 +111,7 @@ def test_a_fork_of_a_large_process_is_told_and_a_vfork_is_not(verdict):
     found = of_id(verdict(PYTHON, "-c", LOOP, "fork", ""), "host.self_fork")
     assert len(found) == 1
     assert found[0]["culprit"]["relation"] == "self"
-    assert found[0]["excess_share"] is None or found[0]["excess_share"] > 0.3
+    assert found[0]["lost_ms"] > 50  # of some twenty forks; what others do to the steps is not the point
     assert not of_id(verdict(PYTHON, "-c", LOOP, "spawn", ""), "host.self_fork")
 
 

@@ -324,10 +324,12 @@ static void a_rank_that_waits_for_what_it_started_says_so(void **state)
 	done(&o);
 }
 
-static void a_fork_of_a_large_process_is_told(void **state)
+static void work_of_the_kernel_in_the_main_thread_is_told(void **state)
 {
 	static const char *const fork[] = { "entry_SYSCALL_64", "kernel_clone", "copy_process", "dup_mmap",
 					    "copy_page_range", NULL };
+	static const char *const reclaim[] = { "asm_exc_page_fault", "do_anonymous_page", "charge_memcg",
+					       "try_to_free_mem_cgroup_pages", "shrink_node", NULL };
 	static const char *const thread[] = { "entry_SYSCALL_64", "kernel_clone", "copy_process", "dup_task_struct",
 					      NULL };
 	struct run_plan p = stalls(STALL_RUN, 800);
@@ -343,6 +345,10 @@ static void a_fork_of_a_large_process_is_told(void **state)
 	assert_string_equal(f->culprit.function, "copy_page_range");
 	assert_int_equal(f->n_victims, 1);
 	assert_true(f->excess_share > 0.8);
+	done(&o);
+	p.run_stack = reclaim;
+	f = told(&p, "host.memory_pressure", &o);
+	assert_int_equal(loud(o.v), 1);
 	done(&o);
 	/* A new thread shares the memory. */
 	p.run_stack = thread;
@@ -693,7 +699,7 @@ int main(void)
 		cmocka_unit_test(servants_of_one_master_are_one_cause),
 		cmocka_unit_test(polled_states_give_no_steps),
 		cmocka_unit_test(a_rank_that_computes_longer_now_and_then_is_the_straggler),
-		cmocka_unit_test(a_fork_of_a_large_process_is_told),
+		cmocka_unit_test(work_of_the_kernel_in_the_main_thread_is_told),
 		cmocka_unit_test(a_rank_that_waits_for_what_it_started_says_so),
 		cmocka_unit_test(a_rank_that_is_always_late_is_a_steady_straggler),
 		cmocka_unit_test(a_steady_loss_needs_steps_and_time),

@@ -60,16 +60,18 @@ static void add(struct lg_case *c, struct lg_pieces *out, lg_thr of, int64_t a, 
 						 .row = row, .hold = UINT32_MAX });
 }
 
-static void run_or_fork(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a, int64_t b, int hops,
+static void run_or_chore(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a, int64_t b, int hops,
 			struct lg_pieces *out)
 {
-	const struct lg_fork *f;
+	const struct lg_chore *f;
 
-	for (; a < b && (f = lg_fork_in(c, thr, a, b)); a = f->end < b ? f->end : b) {
+	for (; a < b && (f = lg_chore_in(c, thr, a, b)); a = f->end < b ? f->end : b) {
 		int64_t from = f->from > a ? f->from : a, to = f->end < b ? f->end : b;
 
 		add(c, out, thr, a, from, LG_PART_RUNNING, LG_END_RUN, thr, LG_PROOF_SCHED, row, hops);
-		add(c, out, thr, from, to, LG_PART_RUNNING, LG_END_FORK, thr, LG_PROOF_SCHED, row, hops);
+		/* Who took the memory is not told. */
+		add(c, out, thr, from, to, LG_PART_RUNNING, (enum lg_end_kind)f->kind,
+		    f->kind == LG_END_RECLAIM ? 0 : thr, LG_PROOF_SCHED, row, hops);
 	}
 	add(c, out, thr, a, b, LG_PART_RUNNING, LG_END_RUN, thr, LG_PROOF_SCHED, row, hops);
 }
@@ -95,12 +97,12 @@ static void follow_running(struct lg_case *c, lg_thr thr, uint32_t row, int64_t 
 			to = b;
 		if (to <= from)
 			continue;
-		run_or_fork(c, thr, row, a, from, hops, out);
+		run_or_chore(c, thr, row, a, from, hops, out);
 		add(c, out, thr, from, to, LG_PART_RUNNING, LG_END_GC, thr, LG_PROOF_SCHED, span,
 		    hops);
 		a = to;
 	}
-	run_or_fork(c, thr, row, a, b, hops, out);
+	run_or_chore(c, thr, row, a, b, hops, out);
 }
 
 /* Ready, and nobody has the CPU. */

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * chores.c - what the kernel does in a rank's main thread that its program did not ask for, by CPU samples.
+ *
+ *  - fork(2) copies every page table of the process while the caller waits (kernel/fork.c, dup_mmap();
+ *    mm/memory.c, copy_page_range()): of a large process that takes milliseconds per GB, and every page that
+ *    is written afterwards is copied, too. Threads share theirs: kernel_clone() alone says nothing.
+ *  - Who asks for memory when there is none looks for some first (mm/vmscan.c, do_try_to_free_pages(); of a
+ *    cgroup at its limit try_to_free_mem_cgroup_pages(); mm/compaction.c). Mostly that is computing, not
+ *    waiting.
+ */
+#include <string.h>
+
+#include "analyse/case.h"
+#include "analyse/host/bursts.h"
+#include "base/alloc.h"
+#include "base/prefix.h"
+
+#define ONE_CHORE 2.5 /* sampling periods from one sample of it to the next, at most */
+
+static uint8_t kind_of_frame(const struct lg_trace *t, lg_frm f)
+{
+	static const char *const copies[] = { "dup_mm", "copy_page_range", "copy_p4d_range", "copy_pud_range",
+					      "copy_pmd_range", "copy_pte_range", NULL };
+	static const char *const reclaims[] = { "do_try_to_free_pages", "try_to_free_", "__perform_reclaim",
+						"__alloc_pages_direct_", "try_to_compact_pages", NULL };
+	const char *name;
+
+	if (t->frame.kind[f] != LG_FRAME_KERNEL)
+		return LG_END_NONE;
+	name = lg_string(t, t->frame.name[f]);
+	return lg_begins_with_any(name, copies) ? LG_END_FORK
+	       : lg_begins_with_any(name, reclaims) ? LG_END_RECLAIM : LG_END_NONE;
+}
+
+/* By stack row; NULL = no stack of the trace shows any, or memory is exhausted (*ret_rc). */
+static uint8_t *kind_of_stacks(const struct lg_trace *t, int *ret_rc)
+{
+	uint8_t *of_frame, *of_stack;
+	bool any = false;
+
+	*ret_rc = 0;
+	for (lg_frm f = 0; f < t->frame.n && !any; f++)
+		any = kind_of_frame(t, f) != LG_END_NONE;
+	if (!any)
+		return NULL;
+	of_frame = lg_calloc(t->frame.n, 1);
+	of_stack = lg_calloc(t->stack.n, 1);
+	for (lg_frm f = 0; of_frame && f < t->frame.n; f++)
+		of_frame[f] = kind_of_frame(t, f);
+	for (lg_stk s = 1; of_frame && of_stack && s < t->stack.n; s++) { /* callers come first */
+		uint8_t own = of_frame[t->stack.frame[s]];
+
+		of_stack[s] = own != LG_END_NONE ? own : of_stack[t->stack.parent[s]];
+	}
+	if (!of_frame || !of_stack) {
+		lg_free(of_stack);
+		of_stack = NULL;
+		*ret_rc = LG_E_NOMEM;
+	}
+	lg_free(of_frame);
+	return of_stack;
+}
+
+struct found {
+	struct lg_chore *v;
+	size_t n, cap;
+};
+
+/* Each sample stands for the time around it. */
+static int find_in(struct lg_case *c, const uint8_t *of_stack, const struct lg_rank *r, struct found *l)
+{
+	const struct lg_sample_tab *s = &c->t->sample;
+	int64_t period = lg_sampling_period(c, r->thr);
+
+	for (uint32_t i = c->idx->sample_off[r->thr]; period > 0 && i < c->idx->sample_off[r->thr + 1]; i++) {
+		uint32_t row = c->idx->sample[i];
+		int64_t from = s->ts[row] - period / 2, end = from + period;
+		uint8_t kind = of_stack[s->stack[row]];
+		struct lg_chore *last = l->n ? &l->v[l->n - 1] : NULL;
+
+		if (kind == LG_END_NONE || !lg_shows_activity(c, row))
+			continue;
+		if (last && last->kind == kind && (double)(end - last->end) <= ONE_CHORE * (double)period) {
+			last->end = end;
+			continue;
+		}
+		if (last && from < last->end)
+			from = last->end;
+		if (lg_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v))
+			return LG_E_NOMEM;
+		l->v[l->n++] = (struct lg_chore){ from, end, kind };
+	}
+	return 0;
+}
+
+int lg_find_chores(struct lg_case *c)
+{
+	int rc;
+	uint8_t *of_stack = kind_of_stacks(c->t, &rc);
+
+	if (!of_stack)
+		return rc;
+	c->chores = lg_arena_alloc(&c->v->arena, c->n_ranks, sizeof *c->chores);
+	rc = c->chores ? 0 : LG_E_NOMEM;
+	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
+		struct found l = { 0 };
+
+		rc = find_in(c, of_stack, &c->ranks[i], &l);
+		c->chores[i] = (struct lg_chores){ lg_arena_adopt(&c->v->arena, l.v), l.n };
+		if (l.n && !c->chores[i].v)
+			rc = LG_E_NOMEM;
+	}
+	lg_free(of_stack);
+	return rc;
+}
+
+const char *lg_forked_text(struct lg_case *c, const struct lg_piece *p)
+{
+	const struct lg_process_tab *t = &c->t->process;
+	const struct lg_chore *f = lg_chore_in(c, p->thr, p->ts, p->ts + p->dur);
+	lg_prc parent = c->t->thread.prc[p->thr];
+
+	/* It starts when all is copied. */
+	for (lg_prc i = 1; f && i < t->n; i++)
+		if (t->ppid[i] == t->pid[parent] && t->start[i] > f->from &&
+		    t->start[i] < f->end + (f->end - f->from))
+			return lg_arena_printf(&c->v->arena, "; the copy was pid %d (%s)", t->pid[i],
+					       lg_string(c->t, t->comm[i]));
+	return "";
+}
+
+const struct lg_chore *lg_chore_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b)
+{
+	uint32_t r = c->rank_of_thr[thr];
+	const struct lg_chores *all;
+	size_t lo = 0, hi;
+
+	if (!r || !c->chores)
+		return NULL;
+	all = &c->chores[r - 1];
+	hi = all->n;
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (all->v[mid].end <= a)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < all->n && all->v[lo].from < b ? &all->v[lo] : NULL;
+}

@@ -96,8 +96,9 @@ static int find_in(struct lg_case *c, const uint8_t *of_stack, const struct lg_r
 
 int lg_find_chores(struct lg_case *c)
 {
-	int rc;
-	uint8_t *of_stack = kind_of_stacks(c->t, &rc);
+	int rc = 0;
+	/* Of samples alone no chain is made. */
+	uint8_t *of_stack = c->t->state.n ? kind_of_stacks(c->t, &rc) : NULL;
 
 	if (!of_stack)
 		return rc;

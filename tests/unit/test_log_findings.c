@@ -207,6 +207,87 @@ static void steps_of_a_log_are_called_that(void **state)
 	done(&o);
 }
 
+enum { LOGGED = 120 };
+
+/* Steps of which every 20th from the 10th is slow; a save's line at every so many, `shift` off them. */
+static struct outcome with_saves(const char *save, int shift, int every, bool timed, bool slow)
+{
+	static char text[1 << 15];
+	size_t k = 0;
+	int64_t ms = 0;
+
+	for (int i = 0; i < LOGGED; i++) {
+		int dur = (slow && i % 20 == 10 ? 2600 : 400) + i * 37 % 11;
+
+		ms += dur;
+		if ((i + every - shift) % every == 10)
+			k += (size_t)sprintf(text + k, "%s\n", save);
+		if (timed)
+			k += (size_t)sprintf(text + k, "[2026-03-01 10:%02d:%02d.%03d] ", (int)(ms / 60000),
+					     (int)(ms / 1000 % 60), (int)(ms % 1000));
+		k += (size_t)sprintf(text + k, "iteration %d/ 1000 | elapsed time per iteration (ms): %d.0 |\n", i + 1,
+				     dur);
+	}
+	return judge(feed_text(text, "log"));
+}
+
+static void saves_that_the_slow_steps_hold_are_their_cause(void **state)
+{
+	static const char *const saves[] = {
+		"saving checkpoint at iteration      30 to /ckpt in torch_dist format",
+		"  successfully saved checkpoint from iteration      30 to /ckpt",
+		"Saving model checkpoint to out/checkpoint-30\nConfiguration saved in out/checkpoint-30/config.json",
+		"saving checkpoint to out",
+		"[Torch] Saving out/global_step30/mp_rank_00_model_states.pt...",
+		"Saved checkpoint at step 30, loss 2.31",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof saves / sizeof *saves * 2; i++) {
+		struct outcome o = with_saves(saves[i / 2], 0, 20, i % 2, true);
+		const struct lg_finding *f = find(o.v, "side.checkpoint");
+
+		if (!f)
+			fail_msg("log %zu: nothing", i);
+		assert_string_equal(f->severity, "high");
+		assert_true(f->lost_ms > 6 * 2150 && f->lost_ms < 6 * 2250);
+		assert_true(f->lost_share > 0.2 && f->lost_share < 0.25);
+		assert_true(f->excess_share > 0.99 && o.v->unexplained_share < 0.01);
+		assert_non_null(strstr(f->title, "6 of the 6 slow steps"));
+		assert_int_equal(o.v->n_findings, 1);
+		done(&o);
+	}
+}
+
+static void saves_beside_slow_steps_are_not_blamed(void **state)
+{
+	static const struct {
+		const char *save;
+		int shift, every;
+		bool slow;
+	} rows[] = {
+		{ "saving checkpoint to out", 7, 20, true },  /* other steps hold them */
+		{ "saving checkpoint to out", 1, 20, true },
+		{ "saving checkpoint to out", 0, 20, false }, /* they cost nothing */
+		{ "saving checkpoint to out", 0, 40, true }, /* half of the slow ones hold one */
+		{ "checkpoints will be saved to out", 0, 20, true },
+		{ "save_checkpoint: true, ckpt=1", 0, 20, true },
+		{ "loading checkpoint saved at step 10", 0, 20, true },
+		{ "saving the plot to out.png", 0, 20, true },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows * 2; i++) {
+		struct outcome o = with_saves(rows[i / 2].save, rows[i / 2].shift, rows[i / 2].every, i % 2,
+					      rows[i / 2].slow);
+
+		if (o.v->n_findings)
+			fail_msg("log %zu: %s", i, o.v->findings[0].title);
+		assert_true(o.v->n_judged > 100);
+		done(&o);
+	}
+}
+
 static void markup_is_no_log(void **state)
 {
 	static const char *const texts[] = { "<html>iteration 1 it/s]\n", "<?xml version=\"1.0\"?>\n<a>UserWarning: 1</a>\n",
@@ -227,6 +308,8 @@ int main(void)
 		cmocka_unit_test(recompiles_of_a_structured_trace_name_their_function),
 		cmocka_unit_test(a_failed_compilation_gets_its_own_advice),
 		cmocka_unit_test(markup_is_no_log),
+		cmocka_unit_test(saves_beside_slow_steps_are_not_blamed),
+		cmocka_unit_test(saves_that_the_slow_steps_hold_are_their_cause),
 		cmocka_unit_test(steps_of_a_log_are_called_that),
 	};
 

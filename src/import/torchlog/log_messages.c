@@ -143,6 +143,46 @@ static int sentence(struct lg_torchlog *l, const struct lg_log_line *line)
 	return 0;
 }
 
+/* "saving", "Saved" as a word of its own, neither "save_interval" nor "save: true"; NULL = none. */
+static const char *save_word(const char *m)
+{
+	for (const char *p = m; (p = strcasestr(p, "sav")); p++) {
+		size_t n = !strncasecmp(p, "saving", 6) ? 6 : !strncasecmp(p, "saved", 5) ? 5 :
+			   !strncasecmp(p, "save", 4)	? 4 : 0;
+
+		if (n && (p == m || !(isalnum((unsigned char)p[-1]) || strchr("_-.", p[-1]))) &&
+		    !isalnum((unsigned char)p[n]) && (!p[n] || !strchr("_-=", p[n])) &&
+		    (p[n] != ':' || n != 4) && (p[n] != ' ' || p[n + 1] != '='))
+			return p;
+	}
+	return NULL;
+}
+
+/*
+ * A checkpoint that is written now: of Megatron ("saving checkpoint at iteration", "successfully saved"),
+ * transformers ("Saving model checkpoint to"), torchtitan ("Saving the checkpoint"), DeepSpeed ("Saving
+ * .._model_states.pt"), nanoGPT and loops of one's own. No plan of it, and no old one that is read. 1 = it is no
+ * step line, though it may count a step and tell its loss.
+ */
+static int checkpoint(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	static const char *const what[] = { "checkpoint", "ckpt", "model_states", "model weights" };
+	static const char *const others[] = { "load", "resum", "restor", "will ", "would ", "to be ", " not ", "n't ",
+					      "no ", "never", "every", "fail", "skip", "delet", "remov", "last saved" };
+	const char *m = line->msg, *word = save_word(m), *loss;
+	bool found = false;
+
+	for (size_t i = 0; word && !found && i < sizeof what / sizeof *what; i++)
+		found = strcasestr(m, what[i]) != NULL;
+	for (size_t i = 0; found && i < sizeof others / sizeof *others; i++)
+		found = !strcasestr(m, others[i]);
+	if (!found)
+		return 0;
+	lg_torchlog_mark(l, line, "log.checkpoint", 0, NULL);
+	loss = strcasestr(m, "loss");
+	return !strstr(m, "%|") && (!loss || word < loss);
+}
+
 /* |  Allocated memory      |   2048 KiB |   4096 KiB | ... |   of torch.cuda.memory_summary() */
 static int memory_summary(struct lg_torchlog *l, const struct lg_log_line *line)
 {
@@ -440,5 +480,5 @@ static int user_step(struct lg_torchlog *l, const struct lg_log_line *line)
 int lg_torchlog_message(struct lg_torchlog *l, const struct lg_log_line *line)
 {
 	return user_step(l, line) || memory_summary(l, line) || sentence(l, line) ||
-	       step_line(l, line);
+	       checkpoint(l, line) || step_line(l, line);
 }

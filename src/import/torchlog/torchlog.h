@@ -30,6 +30,7 @@
  *   log.ddp_find_unused .ddp_grad_strides       -; line
  *   log.loader_workers       workers asked for; line
  *   log.step                 step; line
+ *   log.checkpoint           -; line            a checkpoint is being saved, or was just now
  *   log.train_summary        -; line
  * Counters: log.step_ms (ms), log.data_ms (ms), log.tokens_per_s, log.loss; parent none, owner the rank;
  * index -1. Of progress bars, index 1, 2, ... each: log.step_ms of those that name a training loop

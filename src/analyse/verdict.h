@@ -61,6 +61,7 @@ struct lg_finding {
 	const char *title, *stage, *detail; /* detail may be NULL */
 	double lost_ms, lost_share, excess_share; /* NAN = null */
 	bool doubted; /* nobody said, and nothing shows, that whoever was held up trains: low at most */
+	bool ordinary; /* such a share belongs to the work itself: low at most, however often it was seen */
 	uint32_t device_causes; /* not printed: bits 1 << enum lg_gpu_cause whose time lost_ms is */
 	struct {
 		const char *relation; /* other_process same_process kernel rank self hardware; NULL */

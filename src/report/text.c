@@ -205,7 +205,7 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 	} else if (v->n_findings && v->findings[0].lost_share >= 0.03 && v->findings[0].doubted) {
 		add(&b, "%s: %.0f %% of this input, but nothing shows that who was held up trains; --victim PID says so",
 		    v->findings[0].title, v->findings[0].lost_share * 100);
-	} else if (v->n_findings && v->findings[0].lost_share >= 0.03) {
+	} else if (v->n_findings && v->findings[0].lost_share >= 0.03 && !v->findings[0].ordinary) {
 		/* Large, but seen too few times for medium or high (PRODUCT section 3). */
 		add(&b, "%s: %.0f %% of this run, but too few times to grade; record longer",
 		    v->findings[0].title, v->findings[0].lost_share * 100);

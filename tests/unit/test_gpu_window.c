@@ -160,6 +160,34 @@ static void what_few_steps_run_is_at_most_low(void **state)
 	done(&o);
 }
 
+/* Of a step on the CPU, what the loader takes is told as it is, and little of it is no trouble. */
+static void a_loader_that_takes_little_of_a_step_on_the_cpu_is_low(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	p.no_device = p.no_launches = true;
+	o = explain(&p);
+	assert_null(find(o.v, "data.loader_wait"));
+	done(&o);
+	for (int percent = 2; percent < 10; percent += 3) {
+		p.loader_ns = percent * 50 * US; /* a step takes 5 ms, whether or not it does that first */
+		o = explain(&p);
+		f = find(o.v, "data.loader_wait");
+		assert_non_null(f);
+		assert_string_equal(f->severity, "low");
+		assert_true(fabs(f->lost_share - percent / 100.0) < 0.005);
+		assert_non_null(strstr(f->title, "of the step's time"));
+		done(&o);
+	}
+	p.loader_ns = 25 * US;
+	o = explain(&p);
+	assert_null(find(o.v, "data.loader_wait"));
+	done(&o);
+}
+
 /* One pause in one step, in which the host runs operators that launch nothing: still one, by its function. */
 static void one_pause_of_many_operators_is_one(void **state)
 {
@@ -335,6 +363,7 @@ int main(void)
 		cmocka_unit_test(marks_that_overlap_by_rounding_are_all_steps),
 		cmocka_unit_test(a_loss_in_few_steps_is_at_most_low),
 		cmocka_unit_test(what_few_steps_run_is_at_most_low),
+		cmocka_unit_test(a_loader_that_takes_little_of_a_step_on_the_cpu_is_low),
 		cmocka_unit_test(one_pause_of_many_operators_is_one),
 		cmocka_unit_test(one_long_pause_does_not_grade_many_short_ones),
 		cmocka_unit_test(steps_whose_kernels_were_lost_are_left_out),

@@ -134,6 +134,9 @@ static void it_says_so_when_nothing_is_wrong(void **state)
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "80 % of the slow steps"));
 	f.excess_share = 0.1; /* below medium: mentioned, but not the headline */
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is wrong"));
+	f.lost_share = 0.05;
+	f.ordinary = true; /* low for what it is, not for how seldom it was seen */
+	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is wrong"));
 	v.n_findings = 0;
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is wrong"));
 	v.shape = "shift"; /* for good, whether a finding explains it or not */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "analyse/device/timeline_gpu.h"
+#include "analyse/severity.h"
 #include "base/alloc.h"
 
 #define BIT(cause) (1u << (cause))
@@ -233,7 +234,7 @@ static void loader_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		int64_t sum = 0, longest = 0, at = 0;
 		int64_t *by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *by_step);
 		size_t n = 0;
-		bool single = false;
+		bool single = false, little;
 		struct lg_finding *f;
 
 		if (!by_step) {
@@ -260,8 +261,7 @@ static void loader_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 					at = s->ts;
 				}
 			}
-		/* To take a batch that is ready has its cost, which is no wait. */
-		if (sum * 10 < r->to - r->from)
+		if (sum * 100 < r->to - r->from)
 			continue;
 		f = lg_gpu_finding(c, g, "data.loader_wait", (double)sum / 1e6,
 				   (double)sum / (double)(r->to - r->from), 0.85, r);
@@ -270,10 +270,18 @@ static void loader_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		f->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
 		if (r->n_steps >= 2)
 			lg_gpu_cap_steps(c, f, r, by_step);
+		/* To take a batch that is ready has its cost, too: little of it is no trouble. */
+		f->ordinary = little = sum * 10 < r->to - r->from;
+		if (little)
+			f->severity = lg_severity_of_few(f->lost_share);
 		f->detail = single ? "workers_zero" : NULL;
-		f->title = lg_arena_printf(&c->v->arena, "the step waits %.0f %% of its time for the next "
-					   "batch%s", 100 * f->lost_share,
+		f->title = lg_arena_printf(&c->v->arena, little ? "the loader takes %.1f %% of the step's time%s" :
+					   "the step waits %.0f %% of its time for the next batch%s",
+					   100 * f->lost_share,
 					   single ? ": the loader has no workers (num_workers=0)" : "");
+		if (little && !single)
+			lg_evidence_against(c, f, "to take a batch that is ready has its cost, too: not all of this "
+					    "is a wait");
 		lg_evidence_add(c, f, at, longest, "%zu stretches in the loader, %.1f ms in all; longest", n,
 				(double)sum / 1e6);
 		return;

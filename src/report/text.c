@@ -189,6 +189,20 @@ static void add_slow_steps(struct sbuf *b, const struct lg_verdict *v, const cha
 	    v->n_judged, slow_share(v) * 100, share * 100, what);
 }
 
+/* Where the trace shows nothing. A loop that trains nothing is called what it is. */
+static void add_untraced(struct sbuf *b, const struct lg_verdict *v)
+{
+	char ms[32];
+
+	if (v->inference)
+		add(b, "Inference or evaluation, %zu steps of %s ms: %.0f %% of their time is traced work, for ",
+		    v->n_judged, lg_text_num(ms, sizeof ms, v->median_ms, 2), 100 - v->untraced_share * 100);
+	else
+		add(b, "No cause proven: for ");
+	add(b, "%.0f %% of %s time nothing runs that this input shows (Python, a save, a sleep, a lock: "
+	    "with_stack=True or laggard record tells).", v->untraced_share * 100, v->inference ? "the" : "the steps'");
+}
+
 const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 {
 	struct sbuf b = start(buf, size);
@@ -226,7 +240,8 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 		if (v->n_limits)
 			add(&b, " The limits below say more.");
 	} else if (v->n_slow >= 3 && v->unexplained_share >= 0.5 && slow_share(v) >= 0.03) {
-		add_slow_steps(&b, v, "No cause proven", v->unexplained_share, "is unexplained");
+		add_slow_steps(&b, v, v->inference ? "Inference or evaluation, no cause proven" : "No cause proven",
+			       v->unexplained_share, "is unexplained");
 		if (v->n_limits)
 			add(&b, " The limits below say why.");
 	} else if (got_slower(v)) {
@@ -235,11 +250,10 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 		if (v->n_limits)
 			add(&b, " Mind the limits below.");
 	} else if (v->untraced_share >= 0.25) {
-		add(&b, "No cause proven: for %.0f %% of the steps' time nothing runs that this input shows (Python, a "
-		    "save, a sleep, a lock: with_stack=True or laggard record tells).", v->untraced_share * 100);
+		add_untraced(&b, v);
 	} else {
-		add(&b, "Nothing is wrong that this input can show: %zu step%s", v->n_judged,
-		    v->n_judged == 1 ? "" : "s");
+		add(&b, "Nothing is wrong that this input can show: %zu step%s%s", v->n_judged,
+		    v->n_judged == 1 ? "" : "s", v->inference ? " of inference or evaluation" : "");
 		if (v->n_slow)
 			add(&b, ", %zu of them slow", v->n_slow);
 		add(&b, ", no finding at medium or above.");

@@ -596,10 +596,12 @@ static void a_cpu_trace_gets_no_device_finding(void **state)
 	o = explain(&p);
 	assert_string_equal(find(o.v, "data.loader_wait")->severity, "low");
 	assert_true(!strncmp(o.v->bound_why, "training, operators on the CPU", 30));
+	assert_false(o.v->inference);
 	done(&o);
 	p.inference = true;
 	o = explain(&p);
 	assert_true(!strncmp(o.v->bound_why, "inference or evaluation, operators on the CPU", 45));
+	assert_true(o.v->inference);
 	done(&o);
 }
 

@@ -146,6 +146,13 @@ static void it_says_so_when_nothing_is_wrong(void **state)
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is wrong"));
 	v.untraced_share = 0.47;
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "No cause proven: for 47 % of the steps' time"));
+	v.inference = true; /* called what it is, whatever else is known */
+	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Inference or evaluation, "));
+	assert_non_null(strstr(buf, "53 % of their time is traced work, for 47 % of the time nothing runs"));
+	v.untraced_share = 0;
+	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "of inference or evaluation, 12 of them slow"));
+	v.inference = false;
+	v.untraced_share = 0.47;
 	v.n_judged = 0;
 	v.n_steps = 1; /* there are some, of graphs being captured */
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is judged: 1 step in"));

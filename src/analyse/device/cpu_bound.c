@@ -181,6 +181,7 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 	}
 	if (!(wall > 0))
 		return 0;
+	v->inference = !training;
 	data = fmax(data / wall, told ? fmin(told->lost_share, 1 - (compute + comm) / wall) : 0);
 	compute /= wall;
 	comm /= wall;

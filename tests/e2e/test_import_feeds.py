@@ -124,3 +124,18 @@ def test_what_dumps_leave_open_is_said(laggard, tmp_path):
     for rank in range(8):
         dump(tmp_path, rank, 8, ["completed"] * 3)
     assert not flight_limits(laggard, tmp_path)
+
+
+def test_a_byte_order_mark_is_no_text(laggard, tmp_path):
+    """PowerShell and spreadsheets put one in front of UTF-8: of the first column, of a log's first line."""
+    for name in ("smi/query.csv", "torchlog/job.log", "folded/stacks.folded"):
+        plain = (DATA / name).read_bytes()
+        said = []
+        for data in (plain, b"\xef\xbb\xbf" + plain):
+            path = tmp_path / pathlib.Path(name).name
+            path.write_bytes(data)
+            os.utime(path, (1760000000, 1760000000))  # a log without a year takes the file's
+            done = laggard("explain", path, "--json")
+            assert done.returncode == 0, done.stderr
+            said.append(done.stdout)
+        assert said[0] == said[1], name

@@ -35,6 +35,7 @@ struct lg_source {
 	char *text;
 	size_t text_at, text_n;
 	int skipping; /* inside a line that was cut */
+	int begun;    /* a line was given */
 };
 
 static enum packing packing_of(const uint8_t *p, size_t n)
@@ -217,6 +218,12 @@ static char *line_end(const struct lg_source *s)
 	return cr ? NULL : nl;
 }
 
+/* What PowerShell and spreadsheets write in front of UTF-8 is no text: the first column is named "timestamp". */
+static size_t mark_size(const char *p, size_t n)
+{
+	return n >= 3 && !memcmp(p, "\xef\xbb\xbf", 3) ? 3 : 0;
+}
+
 int lg_source_line(struct lg_source *s, char **ret_line, size_t *ret_n)
 {
 	if (!s->text)
@@ -238,6 +245,9 @@ int lg_source_line(struct lg_source *s, char **ret_line, size_t *ret_n)
 			s->skipping = 0;
 			if (skip)
 				continue;
+			if (!s->begun)
+				p += mark_size(p, (size_t)(stop - p));
+			s->begun = 1;
 			*ret_line = p;
 			*ret_n = (size_t)(stop - p);
 			return 1;
@@ -330,7 +340,7 @@ static int64_t feed_head(void *ctx, void *buf, size_t n)
 	return (int64_t)n;
 }
 
-size_t lg_source_head(const uint8_t *head, size_t n, char *out, size_t cap)
+static size_t unpack_head(const uint8_t *head, size_t n, char *out, size_t cap)
 {
 	enum packing packing = packing_of(head, n);
 
@@ -371,6 +381,15 @@ size_t lg_source_head(const uint8_t *head, size_t n, char *out, size_t cap)
 	n = n < cap ? n : cap;
 	memcpy(out, head, n);
 	return n;
+}
+
+size_t lg_source_head(const uint8_t *head, size_t n, char *out, size_t cap)
+{
+	size_t k = unpack_head(head, n, out, cap), mark = mark_size(out, k);
+
+	memmove(out, out + mark, k - mark);
+	memset(out + k - mark, 0, mark);
+	return k - mark;
 }
 
 int lg_head_has(const char *text, size_t n, const char *word)

@@ -289,3 +289,53 @@ def test_memory_in_pieces_beside_another_process(explain, other, told):
     assert (found["id"], found["detail"]) == ("mem.oom", "fragmentation")
     assert [x["text"] for x in found["against"]] == [
         "other processes hold 30.10 GiB of the device: without them there is room as well"] * told
+
+
+NEMO_BAR = ("Epoch 0: :  {i}%|#   | {i}/100 [00:10<01:20, v_num=0, reduced_train_loss=9.1, global_step={i}.00, "
+            "consumed_samples=25600.0, train_step_timing in s={s:.3f}]")
+NEMO_LINE = ("Training epoch 0, iteration {i}/99 | lr: 1.961e-06 | global_batch_size: 8 | global_step: {i} | "
+             "reduced_train_loss: 1.315 | train_step_timing in s: {s:.3f} | consumed_samples: 16")
+
+
+@pytest.mark.parametrize("line", [NEMO_BAR, NEMO_LINE])
+@pytest.mark.parametrize("late", [7.0, 2.0])
+def test_nemo_states_its_steps(laggard, tmp_path, line, late):
+    """Every tenth step takes 7 s and not 2, or none does; each bar is drawn twice."""
+    lines = [line.format(i=i, s=late if i % 10 == 9 else 2) for i in range(100) for _ in range(2)]
+    n, median, limits = steps_of(laggard, tmp_path / "a.log", lines)
+    assert (n, median) == (100, 2000)
+    assert ("every 10th line" in limits) == (late > 2)
+
+
+def deepspeed(late, stride=1):
+    at, lines = 0.0, []
+    for i in range(1, 301):
+        at += late if i % 50 == 0 else 1
+        if i % stride == 0:
+            stamp = f"[2026-03-01 10:{int(at) // 60:02d}:{int(at) % 60:02d},{int(at * 1000) % 1000:03d}] [INFO] "
+            lines += [f"{stamp}[logging.py:96:log_dist] [Rank 0] step={i}, skipped=4, lr=[4.9e-05], mom=[(0.9, 0.95)]",
+                      f"{stamp}[timer.py:260:stop] epoch=0/micro_step={4 * i}/global_step={i}, RunningAvgSamplesPerSec="
+                      "25.02, CurrSamplesPerSec=25.7, MemAllocated=4.32GB, MaxMemAllocated=38.49GB"]
+    return lines
+
+
+@pytest.mark.parametrize("late, slow", [(4, 5), (1, 0)])
+def test_deepspeed_numbers_its_steps(laggard, tmp_path, late, slow):
+    """The distance of two lines tells a step; one every ten steps tells their mean."""
+    path = tmp_path / "a.log"
+    for stride, n in ((1, 299), (10, 29)):
+        path.write_text("\n".join(deepspeed(late, stride)) + "\n")
+        verdict = json.loads(laggard("explain", path, "--json").stdout)
+        assert verdict["steps"]["count"] == n
+        assert verdict["steps"]["median_ms"] == 1000
+        assert stride > 1 or slow <= verdict["steps"]["slow"] <= slow + 1
+
+
+def test_a_bar_that_counts_deepspeeds_steps_tells_more(laggard, tmp_path):
+    """Hugging Face's trainer over DeepSpeed: its bar has each step, DeepSpeed's lines every tenth."""
+    bar = bars("", [1] * 300)
+    every = deepspeed(1, 10)
+    lines = [bar[0]]
+    for i in range(1, 301):
+        lines += (every[2 * (i // 10 - 1):2 * (i // 10)] if i % 10 == 0 else []) + [bar[i]]
+    assert steps_of(laggard, tmp_path / "a.log", lines)[:2] == steps_of(laggard, tmp_path / "b.log", bar)[:2]

@@ -273,6 +273,14 @@ static bool numbers_at(const char *text, const char *bracket, struct numbers *re
 	return !strncmp(unit, "it/s", 4) || !strncmp(unit, "s/it", 4);
 }
 
+bool lg_torchlog_bar_counts(const struct lg_torchlog *l, int64_t step)
+{
+	for (size_t i = 0; i < l->n_bar; i++)
+		if (l->bar[i].kind >= LG_LOG_BAR_UNNAMED && (l->bar[i].done == step || l->bar[i].done == step - 1))
+			return true;
+	return false;
+}
+
 /* " 12%|#2  | 12/100 [00:10<01:20,  1.10it/s, loss=2.3]" */
 enum lg_log_bar_kind lg_torchlog_bar(struct lg_torchlog *l, const struct lg_log_line *line)
 {

@@ -396,6 +396,48 @@ static int plain_step(struct lg_torchlog *l, const struct lg_log_line *line)
 	return 1;
 }
 
+/*
+ * NeMo states a step's seconds, in the text of a bar ("global_step=99.00, .., train_step_timing in s=3.130]") or
+ * in a line of its own ("| global_step: 1 | .. | train_step_timing in s: 2.505"). A bar is drawn more than once.
+ */
+static int nemo_step(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	static const char timing[] = "train_step_timing in s";
+	const char *p = strstr(line->msg, timing);
+	double number = p ? real_after(line->msg, "global_step") : (double)NAN;
+	struct lg_log_step *s;
+
+	if (!(number >= 0 && number <= (double)LG_LOG_STEPS_MAX))
+		return 0;
+	s = last_step(l, lg_torchlog_thread(l, line), (int64_t)number - 1);
+	if (s && s->step == (int64_t)number) {
+		l->known++;
+		return 1;
+	}
+	step(l, line, (int64_t)number, real_after(p, timing) * 1000);
+	counter(l, line, "log.loss", "", real_after(line->msg, "reduced_train_loss"));
+	return 1;
+}
+
+/*
+ * DeepSpeed: "[Rank 0] step=10, skipped=0, lr=[..], mom=[..]", every so many steps. Where a progress bar counts the
+ * same steps one by one (Hugging Face's), that one tells more.
+ */
+static int deepspeed_step(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	const char *p = strstr(line->msg, "step=");
+	long long n;
+	int used = 0;
+
+	if (!p || sscanf(p, "step=%lld, skipped=%*d, lr=[%n", &n, &used) != 1 || !used)
+		return 0;
+	if (lg_torchlog_bar_counts(l, n))
+		l->known++;
+	else
+		step(l, line, n, (double)NAN);
+	return 1;
+}
+
 static int framework_step(struct lg_torchlog *l, const struct lg_log_line *line)
 {
 	const char *m = line->msg, *p;
@@ -441,6 +483,8 @@ static int framework_step(struct lg_torchlog *l, const struct lg_log_line *line)
 		counter(l, line, "log.data_ms", "ms", real_after(p, "Data") * 1000);
 		return 1;
 	}
+	if (nemo_step(l, line) || deepspeed_step(l, line))
+		return 1;
 	/* Hugging Face: "{'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 5e-05, 'epoch': 0.1}" */
 	if (!strncmp(m, "{'loss': ", 9)) {
 		lg_torchlog_mark_step(l, line, -1);

@@ -152,6 +152,7 @@ void lg_torchlog_span(struct lg_torchlog *l, const struct lg_log_line *line, int
 void lg_torchlog_add_spans(struct lg_torchlog *l);
 /* log_bars.c: NONE = the line is no progress bar. */
 enum lg_log_bar_kind lg_torchlog_bar(struct lg_torchlog *l, const struct lg_log_line *line);
+bool lg_torchlog_bar_counts(const struct lg_torchlog *l, int64_t step); /* a bar of steps is at it */
 /* log_trace.c: a TORCH_TRACE record; text is changed. */
 void lg_torchlog_record(struct lg_torchlog *l, const struct lg_log_line *line, char *json);
 

@@ -55,6 +55,8 @@ struct gpu_plan {
 	bool no_device;
 	bool no_gpu;            /* the machine has none, either */
 	int autotune;           /* cudaEventSynchronize calls inside aten::cudnn_convolution a step */
+	int64_t autotune_ns;    /* of each of five more candidates; the allocator is emptied behind them */
+	bool autotune_once;     /* in the fourth step only */
 	int region_versions;    /* Torch-Compiled Region 0/k changes so often */
 	int grid;               /* blocks of each kernel; 0 = not told */
 	bool checkpointing;

@@ -252,26 +252,85 @@ static bool is_event_wait(const char *s)
 	return strstr(s, "EventSynchronize") != NULL;
 }
 
-/* cuDNN and MIOpen measure candidate algorithms with events: an event synchronisation inside a
- * convolution is autotuning. */
-static int move_autotune(const struct lg_case *c, struct lg_gpu_run *r)
+/* Of one thread: convolutions that wait for events, and each up to its last such wait. */
+struct tuned {
+	struct lg_gpu_ivs op, test;
+};
+
+static int tuned_of(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const uint8_t *conv,
+		    const uint8_t *wait, struct tuned *ret)
 {
 	const struct lg_trace *t = c->t;
-	uint8_t *conv, *wait = NULL;
-	int rc = lg_span_pick(c, is_conv_op, &conv);
+	int64_t from = INT64_MIN, to = INT64_MIN;
+	uint32_t op = LG_NO_ROW;
+	int rc = 0;
 
-	if (!rc && conv)
-		rc = lg_span_pick(c, is_event_wait, &wait);
-	for (size_t k = 0; !rc && conv && wait && k < r->n_pieces; k++) {
+	for (uint32_t k = c->idx->span_off[thr]; !rc && k < c->idx->span_off[thr + 1]; k++) {
+		uint32_t row = c->idx->span[k];
+		int64_t ts = t->span.ts[row], end = lg_row_end(t, ts, t->span.dur[row]);
+
+		if (end > to && end > r->from && ts < r->to && conv[t->span.name[row]]) {
+			from = ts;
+			to = end;
+			op = row;
+		} else if (ts < to && wait[t->span.name[row]]) {
+			rc = lg_gpu_iv_add(&ret->op, from, to, op); /* again: nothing is left of it */
+			if (!rc)
+				rc = lg_gpu_iv_add(&ret->test, from, end < to ? end : to, op);
+		}
+	}
+	return rc;
+}
+
+/* The allocator is emptied behind the measurement, in the same operator: that belongs to it, too. */
+static void move_tuned(const struct lg_case *c, struct lg_gpu_run *r, lg_thr thr, const struct lg_gpu_ivs *op)
+{
+	const struct lg_trace *t = c->t;
+
+	for (size_t k = 0; op->n && k < r->n_pieces; k++) {
 		struct lg_gpu_piece *p = &r->piece[k];
+		uint32_t row = p->span != LG_NO_ROW ? p->span : p->op;
 
-		if ((p->cause != LG_GPU_BY_SYNC && p->cause != LG_GPU_BY_LAUNCH) || p->op == LG_NO_ROW ||
-		    p->span == LG_NO_ROW || !conv[t->span.name[p->op]] || !wait[t->span.name[p->span]])
+		if ((p->cause != LG_GPU_BY_SYNC && p->cause != LG_GPU_BY_LAUNCH &&
+		     p->cause != LG_GPU_BY_ALLOC) ||
+		    row == LG_NO_ROW || t->span.thr[row] != thr || !lg_gpu_within(op, t->span.ts[row]))
 			continue;
 		r->by[p->cause] -= p->dur;
 		p->cause = LG_GPU_BY_AUTOTUNE;
 		r->by[LG_GPU_BY_AUTOTUNE] += p->dur;
 	}
+}
+
+/*
+ * cuDNN and MIOpen measure candidate algorithms with events: an event synchronisation inside a
+ * convolution is autotuning. It costs the device's idle time, and what the candidates compute, which
+ * no one needs: with many candidates and large shapes the device is never idle meanwhile.
+ */
+static int move_autotune(struct lg_case *c, struct lg_gpu_run *r)
+{
+	struct lg_gpu_sums s = { .row = LG_NO_ROW };
+	uint8_t *conv, *wait = NULL;
+	int rc = lg_span_pick(c, is_conv_op, &conv);
+
+	if (!rc && conv)
+		rc = lg_span_pick(c, is_event_wait, &wait);
+	for (size_t h = 0; !rc && conv && wait && h < r->n_host; h++) {
+		struct tuned a = { 0 };
+
+		rc = tuned_of(c, r, r->host[h].thr, conv, wait, &a);
+		if (!rc) {
+			move_tuned(c, r, r->host[h].thr, &a.op);
+			lg_gpu_sum_within(c, r, r->host[h].thr, &a.test, &s);
+		}
+		lg_free(a.op.v);
+		lg_free(a.test.v);
+	}
+	r->autotune_kernels = s.n;
+	r->autotune_savable = s.savable;
+	r->autotune_by_step = s.by_step;
+	for (size_t k = 0; s.by_step && k < r->n_pieces; k++)
+		if (r->piece[k].cause == LG_GPU_BY_AUTOTUNE)
+			s.by_step[lg_gpu_step_of(r, r->piece[k].ts)] += r->piece[k].dur;
 	lg_free(conv);
 	lg_free(wait);
 	return rc;
@@ -404,16 +463,26 @@ static void autotune(struct lg_case *c, const struct lg_gpu *g)
 	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_AUTOTUNE), &share, &r);
 	struct lg_finding *f;
 
+	if (r) {
+		lost += (double)r->autotune_savable / 1e6;
+		share += (double)r->autotune_savable / (double)(r->to - r->from);
+	}
 	if (!r || share < 0.01)
 		return;
 	f = lg_gpu_finding(c, g, "gpu.conv_autotune", lost, share, r->n_steps < 3 ? 0.6 : 0.85, r);
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_FORWARD);
-	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_AUTOTUNE));
+	if (r->autotune_by_step)
+		lg_gpu_cap_steps(c, f, r, r->autotune_by_step);
+	else
+		lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_AUTOTUNE));
 	f->title = lg_arena_printf(&c->v->arena, "convolution algorithms are measured inside steps (%.0f %% of the "
 				   "device's time): shapes change under cudnn.benchmark, or it is the first "
 				   "time", share * 100);
+	if (r->autotune_kernels)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu kernels of candidates, %.1f ms of them with work waiting behind "
+				"them", r->autotune_kernels, (double)r->autotune_savable / 1e6);
 	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_AUTOTUNE), 3, "autotuning");
 }
 

@@ -157,6 +157,9 @@ struct lg_gpu_run {
 	/* gpu_kernels.c: optimizer kernels a step where there are too many, those of zero_grad. */
 	size_t optimizer_kernels, zero_kernels;
 	int64_t optimizer_savable, zero_savable;
+	/* The same file: kernels that are measured as candidates; by step where there are some. */
+	size_t autotune_kernels;
+	int64_t autotune_savable, *autotune_by_step;
 	int64_t ddp_search, ddp_copy; /* overlap_rules.c: idle time in DDP's own work */
 	struct lg_amp *amp;     /* amp_rules.c: what its operators say, when it was looked at */
 	bool batch_known, batch; /* batch_wait.c: may a wait for batches be inferred, if that was asked; */

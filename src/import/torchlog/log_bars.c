@@ -275,9 +275,12 @@ static bool numbers_at(const char *text, const char *bracket, struct numbers *re
 
 bool lg_torchlog_bar_counts(const struct lg_torchlog *l, int64_t step)
 {
-	for (size_t i = 0; i < l->n_bar; i++)
-		if (l->bar[i].kind >= LG_LOG_BAR_UNNAMED && (l->bar[i].done == step || l->bar[i].done == step - 1))
+	for (size_t i = 0; i < l->n_bar; i++) {
+		const struct lg_log_bar *bar = &l->bar[i];
+
+		if (bar->kind >= LG_LOG_BAR_UNNAMED && (bar->done == step || bar->done == step - 1))
 			return true;
+	}
 	return false;
 }
 

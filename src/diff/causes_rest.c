@@ -139,7 +139,24 @@ static const char *operator_title(const struct lg_causes *c, const struct lg_cha
 	return lg_arena_printf(a, "%s %s is new: %.3f ms per step", x->kind, x->name, x->after);
 }
 
-static void operators(struct lg_causes *c)
+/*
+ * Operators whose own time is the wait for what was launched before: they take longer when anything on the
+ * device does, and then the kernel that does is the cause.
+ */
+static bool waits_for_device(const struct lg_causes *c, const struct lg_change *x)
+{
+	static const char *const names[] = { "aten::_local_scalar_dense", "aten::item", "aten::nonzero",
+					     "aten::is_nonzero", "aten::equal", "aten::_unique2" };
+
+	if (!c->d->after->has_device || strcmp(x->kind, "op"))
+		return false;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (!strcmp(x->name, names[i]))
+			return true;
+	return false;
+}
+
+static void operators(struct lg_causes *c, bool waits)
 {
 	double more = c->d->work.times > 1 ? c->d->work.times - 1 : 0;
 
@@ -149,7 +166,8 @@ static void operators(struct lg_causes *c)
 		bool other_shapes;
 		struct lg_finding *f;
 
-		if ((strcmp(x.kind, "op") && strcmp(x.kind, "kernel")) || !x.sure || x.delta <= 0)
+		if ((strcmp(x.kind, "op") && strcmp(x.kind, "kernel")) || !x.sure || x.delta <= 0 ||
+		    waits_for_device(c, &x) != waits)
 			continue;
 		if (fmin(x.delta, left_over(c)) < 0.03 * c->d->mean_ms[1])
 			continue; /* a stage's finding lists the small ones */
@@ -370,7 +388,8 @@ void lg_causes_rest(struct lg_causes *c)
 		settle_stages(c);
 	for (uint32_t g = 1; g < LG_STAGE_MAX; g++)
 		unexplained += beyond(c, g) > 0 ? beyond(c, g) : 0;
-	operators(c);
+	operators(c, false);
+	operators(c, true); /* what nothing else accounts for */
 	stages(c);
 	rest(c);
 	facts(c, unexplained);

@@ -247,6 +247,31 @@ static void a_new_kernel_is_told_with_the_one_that_is_gone(void **state)
 	checked(&p);
 }
 
+/* The loss is read at the end of each step: that takes longer by all that two kernels do, and is no cause. */
+static void what_waits_for_slower_kernels_is_no_cause(void **state)
+{
+	struct gpu_plan before = loop(), after;
+	struct pair p;
+
+	(void)state;
+	before.sync_every = before.n_kernels;
+	before.heavy_every = 1;
+	before.heavy_ns = 1000 * US;
+	after = before;
+	after.heavy_ns = 3000 * US;
+	after.kernel_ns = before.kernel_ns * 12 / 10;
+	p = compare(&before, &after);
+	assert_true(p.d->v.n_findings >= 2);
+	for (size_t i = 0; i < p.d->v.n_findings; i++)
+		if (!strcmp(p.d->v.findings[i].id, "regress.op"))
+			assert_string_equal(p.d->v.findings[i].detail, "kernel");
+	assert_string_equal(p.d->v.findings[0].id, "regress.op");
+	checked(&p);
+	p = compare(&before, &before);
+	assert_int_equal(loud(&p), 0);
+	checked(&p);
+}
+
 /* What the queue hides of a loader is no time of the step. */
 static void a_stage_that_the_queue_hides_costs_nothing(void **state)
 {
@@ -342,6 +367,7 @@ int main(void)
 		cmocka_unit_test(shapes_that_always_change_are_no_other_work),
 		cmocka_unit_test(a_slower_kernel_shows_behind_a_host_that_runs_ahead),
 		cmocka_unit_test(a_new_kernel_is_told_with_the_one_that_is_gone),
+		cmocka_unit_test(what_waits_for_slower_kernels_is_no_cause),
 		cmocka_unit_test(a_stage_that_the_queue_hides_costs_nothing),
 		cmocka_unit_test(a_wait_is_judged_by_its_own_measure),
 		cmocka_unit_test(a_wait_in_few_steps_is_not_sure),

@@ -20,6 +20,7 @@
 #include "base/alloc.h"
 #include "base/map.h"
 #include "base/median.h"
+#include "base/upper_bound.h"
 
 /* Own running time allowed after the arrival: copying buckets back. */
 enum { TAIL_RUN_NUM = 1, TAIL_RUN_DEN = 5, TAIL_RUN_SPAN_DEN = 8 };
@@ -202,15 +203,7 @@ int lg_match_collectives(struct lg_case *c, struct lg_error *err)
 
 const struct lg_arrival *lg_arrival_at(const struct lg_rank *r, int64_t ts)
 {
-	size_t lo = 0, hi = r->n_arrivals;
+	size_t n = LG_UPPER_BOUND(r->arrivals, r->n_arrivals, ts, ts);
 
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (r->arrivals[mid].ts <= ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo && r->arrivals[lo - 1].end > ts ? &r->arrivals[lo - 1] : NULL;
+	return n && r->arrivals[n - 1].end > ts ? &r->arrivals[n - 1] : NULL;
 }

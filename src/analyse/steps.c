@@ -14,6 +14,7 @@
 #include "analyse/case.h"
 #include "base/alloc.h"
 #include "base/median.h"
+#include "base/upper_bound.h"
 #include "store/merge.h"
 
 enum {
@@ -273,17 +274,7 @@ int lg_stage_segments(struct lg_case *c, struct lg_rank *r)
 
 static size_t seg_upper(const struct lg_rank *r, int64_t ts)
 {
-	size_t lo = 0, hi = r->n_segs;
-
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (r->segs[mid].ts <= ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return LG_UPPER_BOUND(r->segs, r->n_segs, ts, ts);
 }
 
 uint8_t lg_stage_at(const struct lg_rank *r, int64_t ts)

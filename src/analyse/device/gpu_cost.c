@@ -9,6 +9,7 @@
 #include "analyse/device/timeline_gpu.h"
 #include "base/alloc.h"
 #include "base/order.h"
+#include "base/upper_bound.h"
 
 int lg_span_names(struct lg_case *c)
 {
@@ -73,17 +74,7 @@ int lg_gpu_iv_order(struct lg_gpu_ivs *a)
 /* Number of stretches that begin at or before ts. */
 static size_t begun(const struct lg_gpu_ivs *a, int64_t ts)
 {
-	size_t lo = 0, hi = a->n;
-
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (a->v[mid].ts <= ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return LG_UPPER_BOUND(a->v, a->n, ts, ts);
 }
 
 bool lg_gpu_within(const struct lg_gpu_ivs *a, int64_t ts)

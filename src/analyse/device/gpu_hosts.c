@@ -11,6 +11,7 @@
 #include "analyse/device/timeline_gpu.h"
 #include "base/alloc.h"
 #include "base/aside.h"
+#include "base/upper_bound.h"
 
 enum { NEST_MAX = 512 };
 #define ROUNDING_NS 2000ll
@@ -284,14 +285,8 @@ size_t lg_host_after(const struct lg_gpu_host *h, int64_t ts)
 			lo = hi > by ? hi - by : 0;
 		}
 	}
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (h->seg[mid].end <= ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	if (lo < hi)
+		lo += LG_UPPER_BOUND(&h->seg[lo], hi - lo, end, ts);
 	*h->near = lo;
 	return lo;
 }

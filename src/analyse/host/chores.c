@@ -15,6 +15,7 @@
 #include "analyse/host/bursts.h"
 #include "base/alloc.h"
 #include "base/prefix.h"
+#include "base/upper_bound.h"
 
 #define ONE_CHORE 2.5 /* sampling periods from one sample of it to the next, at most */
 
@@ -40,24 +41,19 @@ static uint8_t *kind_of_stacks(const struct lg_trace *t, int *ret_rc)
 	bool any = false;
 
 	*ret_rc = 0;
-	for (lg_frm f = 0; f < t->frame.n && !any; f++)
-		any = kind_of_frame(t, f) != LG_END_NONE;
-	if (!any)
-		return NULL;
 	of_frame = lg_calloc(t->frame.n, 1);
-	of_stack = lg_calloc(t->stack.n, 1);
-	for (lg_frm f = 0; of_frame && f < t->frame.n; f++)
+	for (lg_frm f = 0; of_frame && f < t->frame.n; f++) {
 		of_frame[f] = kind_of_frame(t, f);
-	for (lg_stk s = 1; of_frame && of_stack && s < t->stack.n; s++) { /* callers come first */
+		any |= of_frame[f] != LG_END_NONE;
+	}
+	of_stack = any ? lg_calloc(t->stack.n, 1) : NULL;
+	for (lg_stk s = 1; of_stack && s < t->stack.n; s++) { /* callers come first */
 		uint8_t own = of_frame[t->stack.frame[s]];
 
 		of_stack[s] = own != LG_END_NONE ? own : of_stack[t->stack.parent[s]];
 	}
-	if (!of_frame || !of_stack) {
-		lg_free(of_stack);
-		of_stack = NULL;
+	if (!of_frame || (any && !of_stack))
 		*ret_rc = LG_E_NOMEM;
-	}
 	lg_free(of_frame);
 	return of_stack;
 }
@@ -135,19 +131,11 @@ const struct lg_chore *lg_chore_in(const struct lg_case *c, lg_thr thr, int64_t 
 {
 	uint32_t r = c->rank_of_thr[thr];
 	const struct lg_chores *all;
-	size_t lo = 0, hi;
+	size_t i;
 
 	if (!r || !c->chores)
 		return NULL;
 	all = &c->chores[r - 1];
-	hi = all->n;
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (all->v[mid].end <= a)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < all->n && all->v[lo].from < b ? &all->v[lo] : NULL;
+	i = LG_UPPER_BOUND(all->v, all->n, end, a);
+	return i < all->n && all->v[i].from < b ? &all->v[i] : NULL;
 }

@@ -15,6 +15,7 @@
 #include "analyse/case.h"
 #include "base/alloc.h"
 #include "base/map.h"
+#include "base/upper_bound.h"
 
 enum {
 	ROWS_MAX = 8192,         /* of one wait: some seconds */
@@ -209,20 +210,13 @@ int lg_find_gil_waits(struct lg_case *c)
 const struct lg_gil_wait *lg_gil_wait_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b)
 {
 	uint32_t r = c->rank_of_thr[thr];
-	size_t lo, hi;
+	const struct lg_gil_wait *own;
+	size_t n, i;
 
 	if (!r || !c->gil)
 		return NULL;
-	lo = c->ranks[r - 1].gil_first;
-	hi = lo + c->ranks[r - 1].n_gil;
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (c->gil[mid].end <= a)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	hi = c->ranks[r - 1].gil_first + c->ranks[r - 1].n_gil;
-	return lo < hi && c->gil[lo].from < b ? &c->gil[lo] : NULL;
+	own = c->gil + c->ranks[r - 1].gil_first;
+	n = c->ranks[r - 1].n_gil;
+	i = LG_UPPER_BOUND(own, n, end, a);
+	return i < n && own[i].from < b ? &own[i] : NULL;
 }

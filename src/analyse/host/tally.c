@@ -428,40 +428,27 @@ static int sum_steps(struct lg_case *c, const struct lg_tally *y, struct step_su
 	return 0;
 }
 
-/* What is usual: in the median of the steps that are not slow. */
-static struct step_sum usual_of(const struct lg_step *s, const struct step_sum *sum, size_t n_steps,
-				int64_t *scratch)
-{
-	struct step_sum usual = { 0 };
-	size_t n = 0;
-
-	for (size_t k = 0; k < n_steps; k++)
-		if (!s[k].slow && !s[k].warmup)
-			scratch[n++] = sum[k].own;
-	usual.own = lg_median_i64(scratch, n);
-	n = 0;
-	for (size_t k = 0; k < n_steps; k++)
-		if (!s[k].slow && !s[k].warmup)
-			scratch[n++] = sum[k].slept;
-	usual.slept = lg_median_i64(scratch, n);
-	usual.rank = n ? 0 : UINT32_MAX;
-	return usual;
-}
-
+/* Beyond the usual, which is the median of the steps that are not slow. */
 static int slow_stragglers(struct lg_case *c, struct lg_tally *y, struct own_doing *of)
 {
 	const struct lg_rank *r = &c->ranks[y->ref];
 	const struct lg_step *s = &c->v->steps[r->step_first];
 	struct step_sum *sum = lg_calloc(r->n_steps, sizeof *sum);
-	int64_t *scratch = lg_calloc(r->n_steps, sizeof *scratch);
-	int rc = sum && scratch ? sum_steps(c, y, sum) : LG_E_NOMEM;
-	struct step_sum usual = { .rank = UINT32_MAX };
+	int64_t *own = lg_calloc(r->n_steps, sizeof *own), *slept = lg_calloc(r->n_steps, sizeof *slept);
+	int64_t usual, usual_sleep;
+	int rc = sum && own && slept ? sum_steps(c, y, sum) : LG_E_NOMEM;
+	size_t n = 0;
 
-	if (!rc)
-		usual = usual_of(s, sum, r->n_steps, scratch);
-	for (size_t k = 0; usual.rank != UINT32_MAX && k < r->n_steps; k++) {
-		int64_t excess = s[k].dur - s[k].median, extra = sum[k].own - usual.own;
-		int64_t slept = sum[k].slept - usual.slept;
+	for (size_t k = 0; !rc && k < r->n_steps; k++)
+		if (!s[k].slow && !s[k].warmup) {
+			own[n] = sum[k].own;
+			slept[n++] = sum[k].slept;
+		}
+	usual = lg_median_i64(own, n);
+	usual_sleep = lg_median_i64(slept, n);
+	for (size_t k = 0; n && k < r->n_steps; k++) {
+		int64_t excess = s[k].dur - s[k].median, extra = sum[k].own - usual;
+		int64_t asleep = sum[k].slept - usual_sleep;
 
 		if (!s[k].slow || s[k].warmup || sum[k].rank == UINT32_MAX)
 			continue;
@@ -470,11 +457,12 @@ static int slow_stragglers(struct lg_case *c, struct lg_tally *y, struct own_doi
 		if (extra <= excess / 4)
 			continue;
 		of[sum[k].rank].lost += extra;
-		of[sum[k].rank].slept += slept > extra ? extra : slept > 0 ? slept : 0;
+		of[sum[k].rank].slept += asleep > extra ? extra : asleep > 0 ? asleep : 0;
 		of[sum[k].rank].events++;
 	}
 	lg_free(sum);
-	lg_free(scratch);
+	lg_free(own);
+	lg_free(slept);
 	return rc;
 }
 

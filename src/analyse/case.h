@@ -332,6 +332,7 @@ struct lg_rhythm lg_rhythm_of(struct lg_burst *b, size_t n, int64_t gap_ns);
 struct lg_trend {
 	const char *shape;  /* "drift", "shift" or NULL */
 	double shift_s;     /* time of the change since the first step, NAN */
+	size_t at;          /* with a shift: the first step of the new level */
 	double before_ms, after_ms, slope; /* slope: fraction of the median per run */
 	double slower;                     /* with a shape: the end against the beginning, as a share */
 };

@@ -98,6 +98,17 @@ static size_t slow_ones(const struct told *l, bool lines, struct lg_burst *ret)
 	return n;
 }
 
+/* Since when: in time where lines carry it, and always as who reads the log finds it. */
+static void say_shift(struct lg_case *c, const struct told *l, const struct lg_trend *trend)
+{
+	if (l->has_times)
+		c->v->shift_s = trend->shift_s;
+	lg_limit(c, lg_arena_printf(&c->v->arena,
+				    "the level changes at the %zu. of the %zu stated times, from %.4g to %.4g ms: what "
+				    "the log, and the host's, say there comes first", l->warm + trend->at + 1, l->n,
+				    trend->before_ms, trend->after_ms));
+}
+
 /* How the slow ones lie: in a rhythm of time or of lines, in one change of the level, or anyhow. */
 static int shape_of(struct lg_case *c, struct told *l)
 {
@@ -127,8 +138,8 @@ static int shape_of(struct lg_case *c, struct told *l)
 	} else if (trend.shape) {
 		v->shape = trend.shape;
 		v->slower = trend.slower;
-		if (!strcmp(trend.shape, "shift") && l->has_times)
-			v->shift_s = trend.shift_s;
+		if (!strcmp(trend.shape, "shift"))
+			say_shift(c, l, &trend);
 	}
 	/* A loop that does something every so many steps (evaluation, checkpoint) slows those. */
 	if (!isnan(in_lines.period_s))

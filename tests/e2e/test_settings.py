@@ -71,14 +71,17 @@ ANYHOW = [2000 if CHANCE.random() < 0.1 else 100 + i % 3 for i in range(300)]
 
 
 @pytest.mark.parametrize("ms, shape", ((NTH, "periodic"), (ANYHOW, "bursty"),
-                                       ([100] * 150 + [260] * 150, "shift")))
+                                       ([100] * 150 + [260] * 150, "shift"),
+                                       ([100, 101, 99, 100] * 3 + [159, 160, 161] * 3, "shift")))
 def test_slow_steps_that_a_log_only_states_are_no_clean_bill(laggard, tmp_path, ms, shape):
     log = log_of(tmp_path / "job.log", ms)
     _, v = explain(laggard, log, "--step-regex", r"it ([0-9]+) took ([0-9.]+) ms")
     text = laggard("explain", log, "--step-regex", r"it ([0-9]+) took ([0-9.]+) ms").stdout
     assert v["steps"]["shape"] == shape and not v["findings"]
     if shape == "shift":  # the level changed: the median is of either half, and no step stands out
-        assert text.startswith("Steps got 160 % slower"), text
+        assert text.startswith(f"Steps got {max(ms) // 10 * 10 - 100} % slower"), text
+        at = max(i for i, x in enumerate(ms) if x < 150) + 2
+        assert any(f"changes at the {at}. of the {len(ms)} stated times" in x for x in v["limits"]), v["limits"]
         back = log_of(tmp_path / "back.log", ms[::-1])  # faster is nothing wrong
         text = laggard("explain", back, "--step-regex", r"it ([0-9]+) took ([0-9.]+) ms").stdout
         assert text.startswith("Nothing is wrong"), text

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_rhythm.c - periods that are there are found, whatever comes between; none is found in chance. */
+/* test_rhythm.c - periods and shifts that are there are found, whatever comes between; none in chance. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -125,6 +125,94 @@ static void few_or_absurd_moments_are_nothing(void **state)
 	assert_true(isnan(lg_rhythm_of(b, 5, STEP).period_s));
 }
 
+/* About normal: of mean 0 and deviation 1. */
+static double noise(uint64_t *x)
+{
+	double sum = -6;
+
+	for (int i = 0; i < 12; i++)
+		sum += chance(x);
+	return sum;
+}
+
+enum run { EVEN, WIDE, LONG_TAIL, TWO_MODES, OUTLIERS, RAMP, LEVELS };
+
+/* The i-th of n steps of such a run, in ms; of LEVELS, 40 % longer from the at-th on. */
+static double step_ms(enum run run, size_t i, size_t n, size_t at, uint64_t *x)
+{
+	double e = noise(x);
+
+	switch (run) {
+	case EVEN:
+		return 100 + 5 * e;
+	case WIDE:
+		return fmax(100 + 20 * e, 1);
+	case LONG_TAIL:
+		return 100 * exp(0.7 * e);
+	case TWO_MODES:
+		return (chance(x) < 0.4 ? 160 : 100) + 3 * e;
+	case OUTLIERS:
+		return (chance(x) < 0.2 ? 500 : 100) + 3 * e;
+	case RAMP:
+		return 100 + 50 * (double)i / (double)n + 3 * e;
+	case LEVELS:
+		break;
+	}
+	return (100 + 4 * e) * (i < at ? 1 : 1.4);
+}
+
+/* How many of `rounds` runs of n steps are called a shift; ret_off: of them, more than a step off `at`. */
+static int shifts_seen(enum run run, size_t n, size_t at, int rounds, int *ret_off)
+{
+	uint64_t x = 88172645463325252 + n;
+	int seen = 0;
+
+	*ret_off = 0;
+	for (int round = 0; round < rounds; round++) {
+		struct lg_step s[48] = { 0 };
+		struct lg_trend t;
+		int64_t ts = 7 * STEP;
+
+		for (size_t i = 0; i < n; i++) {
+			s[i].ts = ts;
+			s[i].dur = (int64_t)(step_ms(run, i, n, at, &x) * (double)MS);
+			ts += s[i].dur;
+		}
+		assert_int_equal(lg_trend_of(s, n, &t), 0);
+		seen += t.shape && !strcmp(t.shape, "shift");
+		if (t.shape)
+			*ret_off += fabs(t.shift_s * 1e9 - (double)(s[at].ts - s[0].ts)) > 150 * (double)MS;
+	}
+	return seen;
+}
+
+/* A profiler's window or a short log has this many steps. */
+static void a_shift_of_few_steps_is_found(void **state)
+{
+	int off;
+
+	(void)state;
+	assert_in_range(shifts_seen(LEVELS, 16, 8, 300, &off), 270, 300);
+	assert_in_range(off, 0, 3);
+	assert_in_range(shifts_seen(LEVELS, 24, 7, 300, &off), 270, 300);
+	assert_in_range(off, 0, 3);
+	assert_in_range(shifts_seen(LEVELS, 47, 40, 300, &off), 270, 300);
+	assert_in_range(off, 0, 3);
+	/* Fewer than six after it might be a pause. */
+	assert_int_equal(shifts_seen(LEVELS, 20, 17, 300, &off), 0);
+	assert_int_equal(shifts_seen(LEVELS, 12, 6, 300, &off), 0);
+}
+
+static void chance_and_ramps_of_few_steps_are_no_shift(void **state)
+{
+	int off;
+
+	(void)state;
+	for (enum run run = EVEN; run < LEVELS; run++)
+		for (size_t n = 16; n < 48; n += 7)
+			assert_in_range(shifts_seen(run, n, 0, 1000, &off), 0, 3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -132,6 +220,8 @@ int main(void)
 		cmocka_unit_test(what_comes_in_pieces_has_the_period_of_the_whole),
 		cmocka_unit_test(chance_has_no_period),
 		cmocka_unit_test(few_or_absurd_moments_are_nothing),
+		cmocka_unit_test(a_shift_of_few_steps_is_found),
+		cmocka_unit_test(chance_and_ramps_of_few_steps_are_no_shift),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

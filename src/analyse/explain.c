@@ -196,6 +196,7 @@ static void bound(struct lg_case *c, const struct lg_tally *y)
 
 	double own = (double)(y->by_end[LG_END_SLEEP] + y->by_end[LG_END_NONE]) / wall;
 
+	v->inference = is_inference(v);
 	if (!(wall > 0) || unknown > 0.5) {
 		v->bound = "unknown";
 		v->bound_confidence = 0;
@@ -206,8 +207,8 @@ static void bound(struct lg_case *c, const struct lg_tally *y)
 				       "%scritical path: %.0f %% computing on the CPU, %.0f %% stalled by the "
 				       "host, %.0f %% waiting for data, %.0f %% communicating, %.0f %% asleep "
 				       "by its own will or waking up, %.0f %% unexplained",
-				       is_inference(v) ? "inference or evaluation; " : "", run * 100, stall * 100, data * 100, comms * 100, own * 100,
-				       unknown * 100);
+				       v->inference ? "inference or evaluation; " : "", run * 100, stall * 100, data * 100,
+				       comms * 100, own * 100, unknown * 100);
 	v->bound_confidence = 0.95 - unknown;
 	if (data >= 0.3 && data > comms && data > stall)
 		v->bound = "data";

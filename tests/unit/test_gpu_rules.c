@@ -347,6 +347,7 @@ static void short_kernels_are_launch_bound(void **state)
 	p.inference = true; /* diagnosed alike, and called what it is */
 	o = first(&p, "gpu.launch_bound");
 	assert_true(strstr(o.v->bound_why, "inference") != NULL);
+	assert_true(o.v->inference);
 	done(&o);
 }
 

@@ -709,14 +709,16 @@ static void bound(struct lg_case *c, const struct lg_gpu *g)
 				   1u << LG_GPU_BY_CAST | 1u << LG_GPU_BY_WRAPPER;
 	double gpu, data, comms, host, other, unknown, most, all;
 	struct lg_verdict *v = c->v;
-	size_t judged = 0;
+	size_t judged = 0, inferring = 0;
 	const char *kind = NULL;
 
 	for (size_t i = 0; i < g->n; i++)
 		if (lg_gpu_judged(&g->run[i])) {
 			judged++;
+			inferring += g->run[i].scope == LG_SCOPE_INFERENCE;
 			kind = lg_scope_name(g->run[i].scope);
 		}
+	v->inference = judged && inferring == judged;
 	if (!judged) {
 		if (lg_gpu_only(c->t)) {
 			v->bound = "unknown";

@@ -167,6 +167,15 @@ static const struct {
 	    .tradeoff = "More microbatches are smaller ones with less work a kernel; interleaved stages send more and hold "
 			"more activations.",
 	    .confirm = "Double the microbatches for a few steps: the waits halve, or it is the link." } },
+	{ "comms.exposed", "uneven_stages",
+	  { .fix = "Give the named rank's stage less: a layer fewer (torch.distributed.pipelining: SplitPoint; Megatron: "
+		   "--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers; DeepSpeed: "
+		   "partition_method=\"parameters\" or type:REGEX), the embedding and the loss counted as layers. If all "
+		   "stages have the same layers, look at why this rank takes longer for them: its host, its "
+		   "clock, its batches. What is left then is the bubble: more microbatches a step.",
+	    .tradeoff = "Checkpoints of another split need converting; the stage that gets the layer holds its activations.",
+	    .confirm = "Compare the ranks' times of a step in the evidence: move one layer, and the longest falls by a "
+		       "layer's time." } },
 	{ "comms.exposed", "all_to_all",
 	  { .fix = "Rows travel to the rank that has their experts (or embedding tables) and back with nothing to hide it: "
 		   "compute what does not need them meanwhile (the shared expert, the dense part, another half of the "

@@ -156,6 +156,51 @@ static void transfers_between_two_ranks_are_no_collectives(void **state)
 	}
 }
 
+/* The stage with more work holds up all: by a longer kernel, or because its host orders late. */
+static void the_longest_stage_of_a_pipeline_is_named(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	p.n_ranks = 4;
+	p.n_steps = 20;
+	p.n_comm = 2;
+	p.comm_ns = 400 * US;
+	p.late_rank = 2;
+	p.comm_kernel = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)";
+	p.coll = "recv";
+	o = explain(&p); /* the twin: all stages alike, what is left is transfer and bubble */
+	f = find(o.v, "comms.exposed");
+	assert_true(f && !strcmp(f->detail, "send_recv"));
+	done(&o);
+	for (int i = 0; i < 2; i++) {
+		p.late_ns = 4 * MS;
+		p.late_compute = i;
+		o = first(&p, "comms.exposed");
+		f = &o.v->findings[0];
+		assert_string_equal(f->detail, "uneven_stages");
+		assert_int_equal(f->culprit.rank, 2);
+		assert_non_null(strstr(f->title, "a step of rank 2 has"));
+		assert_int_equal(f->n_victims, 3);
+		assert_non_null(strstr(f->fix, "a layer fewer"));
+		done(&o);
+	}
+	p.late_ns = 300 * US; /* hardly more */
+	o = explain(&p);
+	f = find(o.v, "comms.exposed");
+	assert_true(f && !strcmp(f->detail, "send_recv"));
+	done(&o);
+	p.late_ns = 4 * MS; /* all have to wait for all: that is a straggler */
+	p.coll = "allreduce";
+	p.comm_kernel = NULL;
+	o = explain(&p);
+	f = find(o.v, "comms.exposed");
+	assert_true(find(o.v, "comms.straggler") && (!f || !f->detail));
+	done(&o);
+}
+
 static void uneven_work_is_no_cause_on_the_hosts(void **state)
 {
 	struct gpu_plan p = gpu_healthy;
@@ -269,6 +314,7 @@ int main(void)
 		cmocka_unit_test(steps_that_are_left_out_say_nothing_of_who_is_late),
 		cmocka_unit_test(steps_are_counted_of_the_rank_that_is_named),
 		cmocka_unit_test(transfers_between_two_ranks_are_no_collectives),
+		cmocka_unit_test(the_longest_stage_of_a_pipeline_is_named),
 		cmocka_unit_test(the_late_rank_has_a_slow_device_or_more_work),
 		cmocka_unit_test(uneven_work_is_no_cause_on_the_hosts),
 	};

@@ -185,6 +185,39 @@ static void tell_kinds(struct lg_case *c, struct lg_finding *f, const struct lg_
 				   "time%s%s%s", share * 100, *list ? ", " : "", n > 1 ? "of it in " : "", list);
 }
 
+/* Whose work the stages of a pipeline wait for. Transfers take as long on all ranks; this is no transfer. */
+static void name_long_stage(struct lg_case *c, struct lg_finding *f, const struct lg_gpu *g, double share)
+{
+	struct lg_long_stage s;
+	size_t n = 0;
+
+	if (!f->detail || strcmp(f->detail, "send_recv") || f->n_loss_parts || !lg_long_stage(g, &s))
+		return;
+	f->detail = "uneven_stages";
+	f->culprit.relation = "rank";
+	f->culprit.rank = s.run->rank;
+	f->culprit.pid = c->t->process.pid[s.run->prc];
+	f->culprit.function = NULL;
+	for (size_t i = 0; i < f->n_victims; i++)
+		if (f->victims[i].rank != s.run->rank)
+			f->victims[n++] = f->victims[i];
+	f->n_victims = n;
+	f->title = lg_arena_printf(&c->v->arena, "the ranks stand in sends and receives for %.0f %% of the devices' "
+				   "time: a step of rank %d has %.1f ms of work, of the others %.1f",
+				   share * 100, s.run->rank, s.own_ms, s.others_ms);
+	if (s.replicas)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu further rank%s as much work as rank %d (within 5 %%)", s.replicas,
+				s.replicas == 1 ? " has" : "s have", s.run->rank);
+	for (size_t i = 0; i < g->n && i < 16; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+		double step = (double)(r->to - r->from) / 1e6 / (double)r->n_steps;
+		double stands = (double)r->by[LG_GPU_BY_COMM] / 1e6 / (double)r->n_steps;
+
+		lg_evidence_add(c, f, INT64_MIN, 0, "rank %d: %.1f ms a step of its own, %.1f ms in collectives "
+				"alone", r->rank, step - stands, stands);
+	}
+}
+
 static void exposed(struct lg_case *c, const struct lg_gpu *g)
 {
 	const struct lg_gpu_run *r = NULL;
@@ -214,6 +247,7 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g)
 	}
 	if (!small) {
 		tell_kinds(c, f, r, share);
+		name_long_stage(c, f, g, share);
 	} else {
 		f->title = lg_arena_printf(&c->v->arena, "%zu collectives a %s of %.0f us each are not under "
 					   "compute: %.0f %% of the device's time",

@@ -367,6 +367,15 @@ struct lg_exposed_kind {
 /* ret: room for LG_TRAFFIC_MAX. Returns how many; the largest first. */
 size_t lg_exposed_kinds(struct lg_case *c, const struct lg_gpu_run *r, struct lg_exposed_kind *ret);
 
+/* ---- pipeline_stages.c ---- */
+/* A rank with more work of its own than the others, which wait for what it sends. */
+struct lg_long_stage {
+	const struct lg_gpu_run *run;
+	size_t replicas;          /* further ranks with as much */
+	double own_ms, others_ms; /* a step; the mean of those with less */
+};
+bool lg_long_stage(const struct lg_gpu *g, struct lg_long_stage *ret);
+
 int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* compile_trace.c */
 int lg_find_gpu_counters(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK; /* gpu_counters.c */
 

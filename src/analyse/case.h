@@ -357,6 +357,7 @@ int lg_find_python_stacks(struct lg_case *c) LG_MUST_CHECK;
 
 /* ---- findings.c, compile.c, saves.c ---- */
 /* Checkpoints of the loop; after all findings. */
+int lg_find_data_in_log(struct lg_case *c) LG_MUST_CHECK; /* log_data.c: waits for data that a log states */
 int lg_join_saves(struct lg_case *c) LG_MUST_CHECK; /* log_saves.c: those that a job's log tells of */
 int lg_find_saves(struct lg_case *c) LG_MUST_CHECK;
 int lg_find_compile(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;

@@ -543,7 +543,7 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	if (!rc)
 		rc = lg_explain_gpu(&c, err);
-	if (!rc && (lg_find_links(&c) || lg_join_saves(&c) || lg_find_saves(&c) ||
+	if (!rc && (lg_find_links(&c) || lg_find_data_in_log(&c) || lg_join_saves(&c) || lg_find_saves(&c) ||
 		    lg_find_python_stacks(&c) || lg_find_oom(&c) || lg_say_pending(&c) || lg_say_steal(&c)))
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	if (!rc) {

@@ -46,6 +46,27 @@ int lg_stated_steps(const struct lg_trace *t, size_t min, struct lg_stated *ret)
 	return 0;
 }
 
+double lg_steps_per_line(const struct lg_trace *t, lg_prc p)
+{
+	int64_t last = -1;
+	double steps = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->mark.n; i++) {
+		int64_t at = t->mark.value[i];
+
+		if (t->thread.prc[t->mark.thr[i]] != p || at < 0 || strcmp(lg_string(t, t->mark.name[i]), "log.step"))
+			continue;
+		/* A smaller number begins the next epoch. */
+		if (last >= 0 && at > last) {
+			steps += (double)(at - last);
+			n++;
+		}
+		last = at;
+	}
+	return n ? fmax(1, steps / (double)n) : 1;
+}
+
 /* The stated times in the order of their lines, and where the k-th step began. */
 struct told {
 	struct lg_step *step;

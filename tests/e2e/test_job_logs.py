@@ -339,3 +339,66 @@ def test_a_bar_that_counts_deepspeeds_steps_tells_more(laggard, tmp_path):
     for i in range(1, 301):
         lines += (every[2 * (i // 10 - 1):2 * (i // 10)] if i % 10 == 0 else []) + [bar[i]]
     assert steps_of(laggard, tmp_path / "a.log", lines)[:2] == steps_of(laggard, tmp_path / "b.log", bar)[:2]
+
+
+STATED = {  # step lines that tell a step's time; s and d: seconds of it, and of its wait for data
+    "llm.c": lambda i, s, d: f"step {i:4d}/19560 | loss {9 - i * .01:.6f} (+nanz)| norm 1.2345 (+0.1z)| lr 3.00e-04 | "
+                             f"{s * 1000:.2f} ms | 50.1% bf16 MFU | 290000 tok/s",
+    "dt": lambda i, s, d: f"step {i:5d} | loss: {9 - i * .01:.6f} | norm: 1.2 | dt: {s * 1000:.2f}ms | tok/sec: 155000.2",
+    "litgpt": lambda i, s, d: f"Epoch 1 | iter {i} step {i} | loss train: {9 - i * .01:.3f}, val: n/a | "
+                              f"iter time: {s * 1000:.2f} ms (step) remaining time: 0:10:11",
+    "seconds": lambda i, s, d: f"step {i} | loss {9 - i * .01:.4f} | time {s:.3f}s",
+    "rate": lambda i, s, d: f"iter {i}: loss={9 - i * .01:.4f}, {1 / s:.3f} it/s",
+    "total": lambda i, s, d: f"step {i} | loss {9 - i * .01:.4f} | elapsed {i * .3 + s:.3f}s",
+    "imagenet": lambda i, s, d: f"Epoch: [1/90][{i:5d}/5005]\tTime {s:6.3f} ({s:6.3f})\tData {d:6.3f} ({d:6.3f})\t"
+                                "Loss 6.9e+00 (6.9e+00)",
+    "torchvision": lambda i, s, d: f"Epoch: [0]  [{i:5d}/5004]  eta: 0:30:00  lr: 0.1  img/s: 500.1  loss: 6.9 (6.9)  "
+                                   f"time: {s:.4f}  data: {d:.4f}  max mem: 3000",
+    "timm": lambda i, s, d: f"Train: 0 [{i:4d}/1251 (  4%)]  Loss: 6.95 (6.96)  Time: {s:.3f}s, {128 / s:.2f}/s  "
+                            f"({s:.3f}s, {128 / s:.2f}/s)  LR: 1.000e-05  Data: {d:.3f} ({d:.3f})",
+    "detectron2": lambda i, s, d: f"eta: 1:00:00  iter: {i}  total_loss: 2.123  loss_cls: 0.9  time: {s:.4f}  "
+                                  f"last_time: 9.3  data_time: {d:.4f}  last_data_time: 9.01  lr: 1e-4",
+    "mmengine": lambda i, s, d: f"Epoch(train)   [1][{i:4d}/7330]  lr: 1.0e-02  eta: 9:10:21  time: {s:.4f}  "
+                                f"data_time: {d:.4f}  memory: 3889  loss: 2.1",
+    "own": lambda i, s, d: f"step: {i} loss: {9 - i * .01:.4f} step_time: {s * 1000:.1f} ms data_time: {d * 1000:.1f} ms"}
+
+
+@pytest.mark.parametrize("form", STATED)
+def test_times_that_step_lines_state(laggard, tmp_path, form):
+    tells_data = list(STATED).index(form) >= list(STATED).index("imagenet")
+    for share in (0.4, 0.005):
+        path = tmp_path / "job.log"
+        path.write_text("".join(STATED[form](i, 0.3 + 0.004 * ((i * 7) % 5), share * 0.308) + "\n" for i in range(1, 61)))
+        done = laggard("explain", path, "--json")
+        assert done.returncode == 0, done.stderr
+        v = json.loads(done.stdout)
+        assert v["steps"]["median_ms"] == pytest.approx(308, abs=5) and v["steps"]["count"] >= 50, v["steps"]
+        if share < 0.1 or not tells_data:
+            assert not v["findings"]
+            continue
+        (found,) = v["findings"]
+        assert (found["id"], found["severity"], v["bound"]["verdict"]) == ("data.loader_wait", "high", "data")
+        assert found["lost_share"] == pytest.approx(0.4, abs=0.01)
+        assert found["lost_ms"] == pytest.approx(60 * 0.4 * 308, rel=0.05)
+
+
+@pytest.mark.parametrize("line", [
+    "Train Epoch: 1 [{0}/60000 (1%)]\tLoss: 2.3",  # images, no time
+    "Epoch [{0}/100], Loss: 2.3, Time: 12.3s",  # epochs
+    "Epoch(val) [1][{0}/500]  time: 0.4  data_time: 0.3",
+    "Test: [ {0}/98]\tTime  0.4 ( 0.4)\tData 0.3 ( 0.3)\tLoss 6.9"])
+def test_what_counts_no_steps(laggard, tmp_path, line):
+    path = tmp_path / "job.log"
+    path.write_text("UserWarning: of no matter\n" + "".join(line.format(i) + "\n" for i in range(1, 61)))
+    done = laggard("explain", path, "--json")
+    assert done.returncode or json.loads(done.stdout)["steps"]["count"] == 0
+
+
+def test_a_worker_that_is_always_printed_counts_once(laggard, tmp_path):
+    """Every eighth batch waits, and every eighth is printed: the means know better."""
+    path = tmp_path / "job.log"
+    path.write_text("".join(f"Epoch: [{e}][{i:4d}/800]\tTime  1.000 ( 0.213)\tData  0.900 ( 0.113)\tLoss 2.3 (2.3)\n"
+                            for e in range(3) for i in range(0, 800, 8)))
+    (found,) = json.loads(laggard("explain", path, "--json").stdout)["findings"]
+    assert found["lost_share"] == pytest.approx(0.113 / 0.213, abs=0.01)
+    assert found["lost_ms"] == pytest.approx(3 * 792 * 113, rel=0.01)

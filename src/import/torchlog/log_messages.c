@@ -250,8 +250,7 @@ void lg_torchlog_mark_step(struct lg_torchlog *l, const struct lg_log_line *line
 	lg_torchlog_mark(l, line, "log.step", number, l->step_lines++ < STEP_TEXTS ? NULL : "");
 }
 
-/* What the thread's last step line told; otherwise: the number before its first. NULL: out of memory. */
-static struct lg_log_step *last_step(struct lg_torchlog *l, lg_thr thr, int64_t otherwise)
+struct lg_log_step *lg_torchlog_last_step(struct lg_torchlog *l, lg_thr thr, int64_t otherwise)
 {
 	uint32_t at = lg_map_get(&l->step_of, thr);
 
@@ -267,11 +266,7 @@ static struct lg_log_step *last_step(struct lg_torchlog *l, lg_thr thr, int64_t 
 	return &l->step[at - 1];
 }
 
-/*
- * One step line. ms: length of a step as the line says it, NaN when it does not; then the distance of two
- * lines tells it. A span only for the step after the last one that was seen.
- */
-static void step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, double ms)
+void lg_torchlog_step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, double ms)
 {
 	int64_t now = lg_torchlog_now(l, line), dur = 0;
 	struct lg_log_step *s;
@@ -279,7 +274,7 @@ static void step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t 
 	if (number < 0 || number > LG_LOG_STEPS_MAX)
 		return;
 	lg_torchlog_mark_step(l, line, number);
-	s = last_step(l, lg_torchlog_thread(l, line), number - 1);
+	s = lg_torchlog_last_step(l, lg_torchlog_thread(l, line), number - 1);
 	if (!s)
 		return;
 	/* Several steps in one tick of a coarse clock: the next tick divides by all of them. */
@@ -322,13 +317,10 @@ static double time_after(const char *text, const char *word)
 	return (double)NAN;
 }
 
-/*
- * A step line that tells the time of all steps so far: steps are differences. The total starts anew behind
- * the warm-up and with another run, and a line about a step that was told (its validation's) is none.
- */
-static void step_of_total(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, double total)
+void lg_torchlog_step_of_total(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number,
+			       double total)
 {
-	struct lg_log_step *s = last_step(l, lg_torchlog_thread(l, line), number - 1);
+	struct lg_log_step *s = lg_torchlog_last_step(l, lg_torchlog_thread(l, line), number - 1);
 	double ms = (double)NAN;
 
 	if (!s || (s->has_total && number == s->total_at))
@@ -344,56 +336,7 @@ static void step_of_total(struct lg_torchlog *l, const struct lg_log_line *line,
 	s->has_total = isfinite(total);
 	s->total_ms = total;
 	s->total_at = number;
-	step(l, line, number, ms);
-}
-
-/* "step 10", "iter: 10", "[Iteration #10/500]": the number behind p, which begins a word; -1 = none. */
-static long long numbered(const char *p, const char **ret_end)
-{
-	static const char *const words[] = { "step", "iteration", "iter", "it" };
-
-	for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-		size_t k = strlen(words[i]), gap;
-		long long n;
-		char *end;
-
-		if (strncasecmp(p, words[i], k))
-			continue;
-		gap = strspn(p + k, " \t:=#[");
-		if (!gap || gap > 12 || !isdigit((unsigned char)p[k + gap]))
-			continue;
-		n = strtoll(p + k + gap, &end, 10);
-		/* "step 0.1", "step 10ms", "step 3e-4" are no numbers of steps */
-		if (isalpha((unsigned char)*end) || (strchr(".,_", *end) && isdigit((unsigned char)end[1])))
-			continue;
-		*ret_end = end;
-		return n;
-	}
-	return -1;
-}
-
-/*
- * What loops of one's own print: "step 10 loss 2.3", "iter: 10, loss=2.3", "[Step 10/500] train loss: 2.3". A
- * line about validation counts the same steps again, and so do such lines beside a framework's.
- */
-static int plain_step(struct lg_torchlog *l, const struct lg_log_line *line)
-{
-	const char *m = line->msg, *end = NULL, *loss;
-	long long n = -1;
-
-	if (l->by_framework || !strstr(m, "oss"))
-		return 0;
-	for (const char *p = m; *p && n < 0; p++)
-		if ((*p | 0x20) == 's' || (*p | 0x20) == 'i')
-			n = p > m && isalnum((unsigned char)p[-1]) ? -1 : numbered(p, &end);
-	if (n < 0 || strcasestr(m, "val") || strcasestr(m, "test"))
-		return 0;
-	loss = strcasestr(m, "loss");
-	if (!loss)
-		return 0;
-	step(l, line, n, __builtin_nan(""));
-	counter(l, line, "log.loss", "", real_after(loss, "loss"));
-	return 1;
+	lg_torchlog_step(l, line, number, ms);
 }
 
 /*
@@ -409,12 +352,12 @@ static int nemo_step(struct lg_torchlog *l, const struct lg_log_line *line)
 
 	if (!(number >= 0 && number <= (double)LG_LOG_STEPS_MAX))
 		return 0;
-	s = last_step(l, lg_torchlog_thread(l, line), (int64_t)number - 1);
+	s = lg_torchlog_last_step(l, lg_torchlog_thread(l, line), (int64_t)number - 1);
 	if (s && s->step == (int64_t)number) {
 		l->known++;
 		return 1;
 	}
-	step(l, line, (int64_t)number, real_after(p, timing) * 1000);
+	lg_torchlog_step(l, line, (int64_t)number, real_after(p, timing) * 1000);
 	counter(l, line, "log.loss", "", real_after(line->msg, "reduced_train_loss"));
 	return 1;
 }
@@ -434,21 +377,21 @@ static int deepspeed_step(struct lg_torchlog *l, const struct lg_log_line *line)
 	if (lg_torchlog_bar_counts(l, n))
 		l->known++;
 	else
-		step(l, line, n, (double)NAN);
+		lg_torchlog_step(l, line, n, (double)NAN);
 	return 1;
 }
 
 static int framework_step(struct lg_torchlog *l, const struct lg_log_line *line)
 {
 	const char *m = line->msg, *p;
-	long long n, of;
+	long long n;
 	int used = 0;
 	double ms;
 
 	/* Megatron: "iteration 10/ 1000 | consumed samples: .. | elapsed time per iteration (ms): 512.3 | .." */
 	if ((p = strstr(m, "elapsed time per iteration (ms):")) && (m = strstr(m, "iteration")) && m < p &&
 	    sscanf(m, "iteration %lld/", &n) == 1) {
-		step(l, line, n, real_after(p, "(ms):"));
+		lg_torchlog_step(l, line, n, real_after(p, "(ms):"));
 		counter(l, line, "log.loss", "", real_after(m, "lm loss:"));
 		ms = real_after(m, "global batch size:");
 		if (ms >= 1 && ms < 1e9)
@@ -459,30 +402,26 @@ static int framework_step(struct lg_torchlog *l, const struct lg_log_line *line)
 	m = line->msg;
 	/* torchtitan: "step: 10  loss: 7.1  memory: 30GiB(40%)  tps: 1,234  tflops: .." */
 	if ((p = strstr(m, "step:")) && strstr(p, "tps:") && sscanf(p, "step: %lld", &n) == 1) {
-		step(l, line, n, __builtin_nan(""));
+		lg_torchlog_step(l, line, n, __builtin_nan(""));
 		counter(l, line, "log.tokens_per_s", "1/s", real_after(p, "tps:"));
 		counter(l, line, "log.loss", "", real_after(p, "loss:"));
 		return 1;
 	}
 	/* nanoGPT: "iter 100: loss 2.31, time 123.45ms, mfu 31.2%" */
 	if (sscanf(m, "iter %lld: loss %*f, time %lf%n", &n, &ms, &used) == 2 && used) {
-		step(l, line, n, !strncmp(m + used, "ms", 2) ? ms : ms * 1000);
+		lg_torchlog_step(l, line, n, !strncmp(m + used, "ms", 2) ? ms : ms * 1000);
 		counter(l, line, "log.loss", "", real_after(m, "loss "));
 		return 1;
 	}
 	/* modded-nanogpt: "step:10/5100 train_loss:9.24 train_time:25859ms step_avg:143.66ms" (a mean of all) */
 	if (sscanf(m, "step:%lld%n", &n, &used) == 1 && used && (p = strstr(m + used, " train_time:")) &&
 	    (n >= 0 && n <= LG_LOG_STEPS_MAX)) {
-		step_of_total(l, line, n, time_after(p, "train_time:"));
+		lg_torchlog_step_of_total(l, line, n, time_after(p, "train_time:"));
 		counter(l, line, "log.loss", "", real_after(m, "train_loss:"));
 		return 1;
 	}
-	/* PyTorch's ImageNet example: "Epoch: [0][ 10/5005] Time 0.123 (0.200) Data 0.010 (0.050) Loss .." */
-	if (sscanf(m, "Epoch: [%*d][%lld/%lld]%n", &n, &of, &used) == 2 && used && (p = strstr(m, "Time"))) {
-		step(l, line, n, real_after(p, "Time") * 1000);
-		counter(l, line, "log.data_ms", "ms", real_after(p, "Data") * 1000);
+	if (lg_torchlog_epoch_step(l, line))
 		return 1;
-	}
 	if (nemo_step(l, line) || deepspeed_step(l, line))
 		return 1;
 	/* Hugging Face: "{'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 5e-05, 'epoch': 0.1}" */
@@ -501,7 +440,7 @@ static int step_line(struct lg_torchlog *l, const struct lg_log_line *line)
 	if (!framework_step(l, line)) {
 		bar = lg_torchlog_bar(l, line);
 		if (!bar)
-			return plain_step(l, line);
+			return lg_torchlog_plain_step(l, line);
 	}
 	/* A bar that loads or evaluates says nothing of how the loop prints its steps. */
 	l->by_framework |= bar != LG_LOG_BAR_SETUP && bar != LG_LOG_BAR_ASIDE;
@@ -517,7 +456,7 @@ static int user_step(struct lg_torchlog *l, const struct lg_log_line *line)
 	if (!lg_step_regex_match(line->text, &number, &ms))
 		return 0;
 	l->by_regex++;
-	step(l, line, number, ms);
+	lg_torchlog_step(l, line, number, ms);
 	return 1;
 }
 

@@ -392,6 +392,7 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 			take_line(l, line);
 		for (size_t i = 0; i < LG_LOG_OPEN; i++)
 			flush(l, &l->open[i]);
+		lg_torchlog_end_epochs(l);
 		lg_torchlog_add_spans(l);
 		lg_nccl_finish(&l->nccl);
 		if (lg_builder_failed(b))

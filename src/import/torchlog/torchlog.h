@@ -32,7 +32,8 @@
  *   log.step                 step; line
  *   log.checkpoint           -; line            a checkpoint is being saved, or was just now
  *   log.train_summary        -; line
- * Counters: log.step_ms (ms), log.data_ms (ms), log.tokens_per_s, log.loss; parent none, owner the rank;
+ * Counters: log.step_ms (ms), log.data_ms (ms), log.tokens_per_s, log.loss, and of whole epochs, where lines
+ * tell the mean of a step so far, log.epoch_ms and log.epoch_data_ms (ms); parent none, owner the rank;
  * index -1. Of progress bars, index 1, 2, ... each: log.step_ms of those that name a training loop
  * (log_bars.c), log.bar_ms of those that do not say what they count, log.aside_ms of evaluation and other
  * work (all ms). Bars that load, download or capture are no steps at all.
@@ -114,6 +115,13 @@ struct lg_torchlog {
 		int stamped, has_total;
 		double total_ms; /* of all steps up to total_at */
 		int64_t total_at;
+		/* plain_steps.c */
+		double maybe_ms; /* the last time that may be a total, how often it rose, and whether it fell as */
+		unsigned rises;  /* only the time of a step does */
+		int fell;
+		int64_t epoch_at; /* steps of this epoch; 0 = it has no means; */
+		double epoch[2];  /* those of a step and of its wait for data, ms */
+		lg_thr thr;
 	} *step;
 	size_t n_step, cap_step;
 	struct lg_log_span { /* a step; the spans are added when all are known */
@@ -143,6 +151,27 @@ void lg_torchlog_open(struct lg_torchlog *l, const struct lg_log_line *line, enu
 /* log_messages.c: one known sentence or step in the message. 1 = known. */
 int lg_torchlog_message(struct lg_torchlog *l, const struct lg_log_line *line);
 void lg_torchlog_mark_step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number);
+/*
+ * One step line. ms: length of a step as the line says it, NaN when it does not; then the distance of two
+ * lines tells it. A span only for the step after the last one that was seen.
+ */
+void lg_torchlog_step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, double ms);
+/*
+ * A step line that tells the time of all steps so far: steps are differences. The total starts anew behind
+ * the warm-up and with another run, and a line about a step that was told (its validation's) is none. ms.
+ */
+void lg_torchlog_step_of_total(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number,
+			       double total);
+/* What the thread's last step line told; otherwise: the number before its first. NULL: out of memory. */
+struct lg_log_step *lg_torchlog_last_step(struct lg_torchlog *l, lg_thr thr, int64_t otherwise);
+/*
+ * plain_steps.c: what loops of one's own print ("step 10 loss 2.3", "iter: 10, loss=2.3", "[Step 10/500] train
+ * loss: 2.3"), and those that count within an epoch and state a time ("Epoch: [0][ 10/5005] Time 0.1 ..."). A
+ * line about validation counts the same steps again, and so do the first beside a framework's. 1 = it was one.
+ */
+int lg_torchlog_plain_step(struct lg_torchlog *l, const struct lg_log_line *line);
+int lg_torchlog_epoch_step(struct lg_torchlog *l, const struct lg_log_line *line);
+void lg_torchlog_end_epochs(struct lg_torchlog *l); /* after the last line */
 void lg_torchlog_counter(struct lg_torchlog *l, const struct lg_log_line *line, const char *name,
 			 const char *unit, int32_t index, double v);
 /* log_spans.c: a step that ended with the line; before: when the one before ended, INT64_MIN = unknown. */

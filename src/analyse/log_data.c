@@ -19,6 +19,7 @@
 
 enum { MIN_LINES = 8 };
 #define TELLS 0.03
+#define AT_START 0.6
 
 struct line {
 	int64_t ts;
@@ -29,6 +30,7 @@ struct told {
 	struct line *v;
 	size_t n, cap, n_epochs;
 	double epoch, epoch_data; /* ms, all epochs */
+	double first;             /* ms: waits of the epochs' first lines */
 	double sum, data;         /* ms, of the lines */
 	double excess, late;      /* of slow lines, and of that beyond the usual wait for data */
 	lg_prc prc;
@@ -61,7 +63,11 @@ static int read_lines(const struct lg_trace *t, lg_trk data, struct told *ret)
 			ret->v[ret->n++] = last;
 			ret->sum += last.ms;
 			ret->data += last.data;
+			ret->first += ret->n == 1 ? last.data : 0;
 		} else if (!strcmp(name, "log.epoch_ms")) {
+			/* It is told with the first line of the next one. */
+			if (ret->n && ret->v[ret->n - 1].ts == t->counter.ts[i])
+				ret->first += ret->v[ret->n - 1].data;
 			ret->epoch += t->counter.value[i];
 			ret->n_epochs++;
 		} else if (!strcmp(name, "log.epoch_data_ms")) {
@@ -123,6 +129,14 @@ static void tell(struct lg_case *c, const struct told *d, double share)
 	if (d->n_epochs)
 		lg_evidence_add(c, f, INT64_MIN, 0, "the means that they tell add up to %.4g s, %.4g s of it for data",
 				d->epoch / 1e3, d->epoch_data / 1e3);
+	if (d->n_epochs > 1 && d->first >= AT_START * d->epoch_data) {
+		f->detail = "respawn";
+		lg_evidence_add(c, f, INT64_MIN, 0, "%.0f %% of it in the first step of each of %zu epochs, as when "
+				"workers start anew", fmin(100 * d->first / d->epoch_data, 100), d->n_epochs);
+		f->title = lg_arena_printf(&v->arena, "the step waits for the next batch for %.0f %% of its time, as the "
+					   "job's own log tells, most of it in the first step of each epoch",
+					   share * 100);
+	}
 	lg_evidence_add(c, f, worst->ts, 0, "the longest wait that is told: %.4g ms of a step of %.4g", worst->data,
 			worst->ms);
 	lg_evidence_against(c, f, "what the loop counts as data may hold more than the wait for its loader (a copy to "

@@ -402,3 +402,18 @@ def test_a_worker_that_is_always_printed_counts_once(laggard, tmp_path):
     (found,) = json.loads(laggard("explain", path, "--json").stdout)["findings"]
     assert found["lost_share"] == pytest.approx(0.113 / 0.213, abs=0.01)
     assert found["lost_ms"] == pytest.approx(3 * 792 * 113, rel=0.01)
+
+
+@pytest.mark.parametrize("wait, detail", ((9.0, "respawn"), (0.001, None)))
+def test_workers_that_start_anew_with_each_epoch(laggard, tmp_path, wait, detail):
+    """Batch 0 of each epoch waits; the twin's batches all wait the same."""
+    def line(e, i):
+        data = wait if i == 0 else 0.001 if detail else 0.1
+        mean = (wait + 0.001 * i) / (i + 1) if detail else 0.1 * i / (i + 1)
+        return (f"Epoch: [{e}/9][{i:4d}/120]\tTime {0.9 + data:6.3f} ({0.9 + mean:6.3f})\tData {data:6.3f} ({mean:6.3f})"
+                "\tLoss 2.3 (2.3)\n")
+    path = tmp_path / "job.log"
+    path.write_text("".join(line(e, i) for e in range(9) for i in range(0, 120, 10)))
+    (found,) = json.loads(laggard("explain", path, "--json").stdout)["findings"]
+    assert (found["id"], found.get("detail")) == ("data.loader_wait", detail)
+    assert ("first step of each epoch" in found["title"]) == (detail == "respawn")

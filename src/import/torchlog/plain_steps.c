@@ -138,8 +138,9 @@ static void end_epoch(struct lg_torchlog *l, struct lg_log_step *s)
 					      .prc = lg_thread_process(l->b, s->thr), .index = -1,
 					      .unit = lg_intern(l->b, "ms") };
 
-		lg_add_counter(l->b, &(struct lg_counter_row){ .ts = s->ts, .value = s->epoch[i] * (double)s->epoch_at,
-							       .track = lg_track_get(l->b, &track) });
+		lg_add_counter(l->b,
+			       &(struct lg_counter_row){ .ts = s->ts, .track = lg_track_get(l->b, &track),
+							 .value = s->epoch[i] * (double)s->epoch_at });
 	}
 	s->epoch_at = 0;
 }

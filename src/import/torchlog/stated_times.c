@@ -2,13 +2,13 @@
 /*
  * stated_times.c - how long a step took, and waited for its data, as its line says it.
  *
- *   step 10/19560 | loss 5.932 | norm 1.2 | 180.52 ms | 290000 tok/s                                 llm.c
+ *   step 10/19560 | loss 5.932 | norm 1.2 | 180.52 ms | 290000 tok/s                            llm.c
  *   step 10 | loss: 6.52 | lr 6.0e-04 | dt: 338.23ms | tok/sec: 1550000.2
- *   Epoch: [0][ 10/5005]\tTime  0.123 ( 0.200)\tData  0.010 ( 0.050)\tLoss 6.9e+00 (6.9e+00)       PyTorch
- *   Epoch: [0]  [  10/5004]  eta: 0:30:00  lr: 0.1  loss: 6.9 (6.9)  time: 0.35  data: 0.01          torchvision
- *   Train: 0 [  50/1251 (  4%)]  Loss: 6.9 (6.9)  Time: 0.512s, 500.1/s  (0.6s, 430/s)  Data: 0.01 (0.02)  timm
- *   eta: 1:00:00  iter: 19  total_loss: 2.1  time: 0.3512  last_time: 0.3  data_time: 0.0123         Detectron2
- *   Epoch(train)  [1][  50/7330]  lr: 1e-2  time: 0.3521  data_time: 0.0123  memory: 3889  loss: 2   MMEngine
+ *   Epoch: [0][ 10/5005]\tTime  0.123 ( 0.200)\tData  0.010 ( 0.050)\tLoss 6.9e+00 (6.9e+00)    PyTorch
+ *   Epoch: [0]  [  10/5004]  eta: 0:30:00  loss: 6.9 (6.9)  time: 0.35  data: 0.01              torchvision
+ *   Train: 0 [  50/1251 (  4%)]  Time: 0.512s, 500.1/s  (0.6s, 430/s)  Data: 0.01 (0.02)        timm
+ *   eta: 1:00:00  iter: 19  total_loss: 2.1  time: 0.35  last_time: 0.3  data_time: 0.0123      Detectron2
+ *   Epoch(train)  [1][  50/7330]  lr: 1e-2  time: 0.3521  data_time: 0.0123  loss: 2            MMEngine
  *
  * Fields are a name, a number and perhaps a unit. Numbers without a unit are seconds where the line tells
  * both the step's and the data's (all of the above do); else nothing says what they are.

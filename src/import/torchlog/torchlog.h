@@ -116,9 +116,9 @@ struct lg_torchlog {
 		double total_ms; /* of all steps up to total_at */
 		int64_t total_at;
 		/* plain_steps.c */
-		double maybe_ms; /* the last time that may be a total, how often it rose, and whether it fell as */
-		unsigned rises;  /* only the time of a step does */
-		int fell;
+		double maybe_ms; /* the last time that may be a total, how often it rose, */
+		unsigned rises;
+		int fell;        /* and whether it fell as only the time of a step does */
 		int64_t epoch_at; /* steps of this epoch; 0 = it has no means; */
 		double epoch[2];  /* those of a step and of its wait for data, ms */
 		lg_thr thr;
@@ -157,8 +157,8 @@ void lg_torchlog_mark_step(struct lg_torchlog *l, const struct lg_log_line *line
  */
 void lg_torchlog_step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, double ms);
 /*
- * A step line that tells the time of all steps so far: steps are differences. The total starts anew behind
- * the warm-up and with another run, and a line about a step that was told (its validation's) is none. ms.
+ * A step line that tells the ms of all steps so far: steps are differences. The total starts anew behind
+ * the warm-up and with another run, and a line about a step that was told (its validation's) is none.
  */
 void lg_torchlog_step_of_total(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number,
 			       double total);
@@ -167,7 +167,7 @@ struct lg_log_step *lg_torchlog_last_step(struct lg_torchlog *l, lg_thr thr, int
 /*
  * plain_steps.c: what loops of one's own print ("step 10 loss 2.3", "iter: 10, loss=2.3", "[Step 10/500] train
  * loss: 2.3"), and those that count within an epoch and state a time ("Epoch: [0][ 10/5005] Time 0.1 ..."). A
- * line about validation counts the same steps again, and so do the first beside a framework's. 1 = it was one.
+ * line about validation counts the same steps again, and so do the first beside a framework's. 1 = was one.
  */
 int lg_torchlog_plain_step(struct lg_torchlog *l, const struct lg_log_line *line);
 int lg_torchlog_epoch_step(struct lg_torchlog *l, const struct lg_log_line *line);

@@ -135,18 +135,15 @@ static enum sort sort_of(const char *name)
 	static const char *const times[] = { "time", "took", "elapsed", "dt", "duration", "latency", "/step", "/iter", "/it",
 					     "per step", "per iter", "per iteration", NULL };
 	static const char *const steps[] = { "step", "iter", "batch", "/it", NULL };
-	bool is_time = false;
+	bool is_time = false, is_data = ends_with(name, "data") || (strstr(name, "load") && strstr(name, "time"));
 
-	if (has_any(name, others))
-		return OTHER;
-	if (ends_with(name, "data") || strstr(name, "data_time") || strstr(name, "data time") ||
-	    strstr(name, "load_time") || strstr(name, "load time") || strstr(name, "loader") ||
-	    strstr(name, "data_load") || strstr(name, "data load"))
-		return DATA;
-	for (size_t i = 0; times[i]; i++)
+	is_data |= strstr(name, "data") && (strstr(name, "time") || strstr(name, "load"));
+	for (size_t i = 0; !is_data && times[i]; i++)
 		is_time |= ends_with(name, times[i]);
-	if (!is_time || strstr(name, "timestep"))
+	if ((!is_data && !is_time) || strstr(name, "timestep") || has_any(name, others))
 		return OTHER;
+	if (is_data)
+		return DATA;
 	return has_any(name, steps) || ends_with(name, "dt") ? STEP : MAYBE_STEP;
 }
 
@@ -184,16 +181,15 @@ struct seen {
 static void take(const struct field *f, struct seen *step, struct seen *data)
 {
 	const char *rest = "";
-	double scale = ms_of_unit(f->unit, &rest);
-	enum sort sort = sort_of(f->name);
+	double scale = *f->unit ? ms_of_unit(f->unit, &rest) : 0;
+	enum sort sort;
 
-	if (is_rate(f->unit)) {
-		if (f->v > 0 && step->sort != STEP)
+	if (*f->unit && !scale) { /* "500 samples/s" */
+		if (is_rate(f->unit) && f->v > 0 && step->sort != STEP)
 			*step = (struct seen){ STEP, 1000 / f->v, (double)NAN, 1 };
 		return;
 	}
-	if (*f->unit && !scale)
-		return; /* "500 samples/s" */
+	sort = sort_of(f->name);
 	if (scale && is_each(rest) && sort != DATA)
 		sort = STEP;
 	else if (*rest)

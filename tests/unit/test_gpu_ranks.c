@@ -11,16 +11,24 @@
 
 #include "gpu_outcome.h"
 
-static void one_late_rank_and_ranks_late_in_turn(void **state)
+/* Twenty steps with two collectives of 100 us each. */
+static struct gpu_plan four_ranks(void)
 {
 	struct gpu_plan p = gpu_healthy;
-	struct outcome o;
 
-	(void)state;
 	p.n_ranks = 4;
 	p.n_steps = 20;
 	p.n_comm = 2;
 	p.comm_ns = 100 * US;
+	return p;
+}
+
+static void one_late_rank_and_ranks_late_in_turn(void **state)
+{
+	struct gpu_plan p = four_ranks();
+	struct outcome o;
+
+	(void)state;
 	quiet(&p);
 	p.late_ns = 4 * MS;
 	p.late_rank = 2;
@@ -70,15 +78,11 @@ static void the_first_of_many_collectives_may_take_all_the_lateness(void **state
 
 static void lateness_is_told_as_what_it_ends_in(void **state)
 {
-	struct gpu_plan p = gpu_healthy;
+	struct gpu_plan p = four_ranks();
 	struct outcome o;
 	bool said = false;
 
 	(void)state;
-	p.n_ranks = 4;
-	p.n_steps = 20;
-	p.n_comm = 2;
-	p.comm_ns = 100 * US;
 	p.late_ns = 4 * MS;
 	p.late_rank = 2;
 	p.late_loader = true;
@@ -107,14 +111,10 @@ static void lateness_is_told_as_what_it_ends_in(void **state)
 /* Rank 0 warms up for seconds; then rank 2 is late in every step. */
 static void steps_that_are_left_out_say_nothing_of_who_is_late(void **state)
 {
-	struct gpu_plan p = gpu_healthy;
+	struct gpu_plan p = four_ranks();
 	struct outcome o;
 
 	(void)state;
-	p.n_ranks = 4;
-	p.n_steps = 20;
-	p.n_comm = 2;
-	p.comm_ns = 100 * US;
 	p.warm_ns = 2000 * MS;
 	o = explain(&p); /* the twin: nobody is late afterwards */
 	assert_null(find(o.v, "comms.straggler"));
@@ -132,14 +132,10 @@ static void steps_that_are_left_out_say_nothing_of_who_is_late(void **state)
 /* Stages of a pipeline send and receive, each with numbers of its own. */
 static void transfers_between_two_ranks_are_no_collectives(void **state)
 {
-	struct gpu_plan p = gpu_healthy;
+	struct gpu_plan p = four_ranks();
 	struct outcome o;
 
 	(void)state;
-	p.n_ranks = 4;
-	p.n_steps = 20;
-	p.n_comm = 2;
-	p.comm_ns = 100 * US;
 	p.late_ns = 4 * MS;
 	p.late_rank = -2;
 	p.comm_kernel = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)";
@@ -159,14 +155,11 @@ static void transfers_between_two_ranks_are_no_collectives(void **state)
 /* The stage with more work holds up all: by a longer kernel, or because its host orders late. */
 static void the_longest_stage_of_a_pipeline_is_named(void **state)
 {
-	struct gpu_plan p = gpu_healthy;
+	struct gpu_plan p = four_ranks();
 	const struct lg_finding *f;
 	struct outcome o;
 
 	(void)state;
-	p.n_ranks = 4;
-	p.n_steps = 20;
-	p.n_comm = 2;
 	p.comm_ns = 400 * US;
 	p.late_rank = 2;
 	p.comm_kernel = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)";
@@ -203,14 +196,10 @@ static void the_longest_stage_of_a_pipeline_is_named(void **state)
 
 static void uneven_work_is_no_cause_on_the_hosts(void **state)
 {
-	struct gpu_plan p = gpu_healthy;
+	struct gpu_plan p = four_ranks();
 	struct outcome o;
 
 	(void)state;
-	p.n_ranks = 4;
-	p.n_steps = 20;
-	p.n_comm = 2;
-	p.comm_ns = 100 * US;
 	p.late_ns = 4 * MS;
 	p.late_rank = -2;
 	for (int i = 0; i < 2; i++) {
@@ -226,14 +215,10 @@ static void uneven_work_is_no_cause_on_the_hosts(void **state)
 /* Steps in which another rank is a little late are not this one's. */
 static void steps_are_counted_of_the_rank_that_is_named(void **state)
 {
-	struct gpu_plan p = gpu_healthy;
+	struct gpu_plan p = four_ranks();
 	struct outcome o;
 
 	(void)state;
-	p.n_ranks = 4;
-	p.n_steps = 20;
-	p.n_comm = 2;
-	p.comm_ns = 100 * US;
 	p.late_ns = 8 * MS;
 	p.late_rank = 2;
 	for (p.late_first = 0; p.late_first < 20; p.late_first += 9) {
@@ -262,15 +247,11 @@ static bool says(const struct lg_finding *f, const char *what)
 /* The same kernels for longer are the device; others, or more of them, are the work. */
 static void the_late_rank_has_a_slow_device_or_more_work(void **state)
 {
-	struct gpu_plan p = gpu_healthy;
+	struct gpu_plan p = four_ranks();
 	const struct lg_finding *f;
 	struct outcome o;
 
 	(void)state;
-	p.n_ranks = 4;
-	p.n_steps = 20;
-	p.n_comm = 2;
-	p.comm_ns = 100 * US;
 	p.grid = 216;
 	p.coll = "allreduce"; /* numbered */
 	quiet(&p);

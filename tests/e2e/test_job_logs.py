@@ -417,3 +417,60 @@ def test_workers_that_start_anew_with_each_epoch(laggard, tmp_path, wait, detail
     (found,) = json.loads(laggard("explain", path, "--json").stdout)["findings"]
     assert (found["id"], found.get("detail")) == ("data.loader_wait", detail)
     assert ("first step of each epoch" in found["title"]) == (detail == "respawn")
+
+
+HEAD = "V1123 01:25:{0:09.6f} 4711 torch/_dynamo/{1}] "
+SUPPRESSED = ("Graph break (details suppressed) in user code at /app/net.py:14",  # torch 2.5, 2.6
+              "Graph break (user stack suppressed due to duplicate graph break) in user code at /app/net.py:14")
+
+
+def compile_log(suppressed):
+    """TORCH_LOGS=graph_breaks,recompiles: three breaks, the later ones told in short, and two recompilations."""
+    at = [HEAD.format(26 + i / 10, "symbolic_convert.py:435") for i in range(3)]
+    lines = [f"{at[0]}[0/0] [__graph_breaks] Graph break in user code at /app/net.py:14",
+             f"{at[0]}[0/0] [__graph_breaks] Reason: Unsupported: 'skip function graph_break'",
+             *(f"{at[i]}[1/{i}] [__graph_breaks] {suppressed}" for i in (1, 2))]
+    for i in (1, 2):
+        head = HEAD.format(28 + i / 10, "guards.py:2791") + f"[1/{i}] [__recompiles] "
+        lines += [f"{head}Recompiling function forward in /app/net.py:10",
+                  f"{head}    triggered by the following guard failure(s):",
+                  f"{head}    - 1/0: tensor 'L['x']' size mismatch at index 0. expected 256, actual {256 + 8 * i}"]
+    return lines
+
+
+def compile_trace():
+    """TORCH_TRACE of the same run: a break is told when it comes, and again when its compilation ends."""
+    def record(at, what, frame, n, payload=None):
+        what |= {"frame_id": frame, "frame_compile_id": n, "attempt": 0}
+        return [HEAD.format(at, "utils.py:1072") + json.dumps(what), *([f"\t{payload}"] if payload else [])]
+    lines = []
+    for frame, n in ((0, 0), (1, 1), (1, 2)):
+        at = 26 + (n if frame else 0) / 10
+        lines += record(at, {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}}, frame, n,
+                        "Graph break in user code at /app/net.py:14")
+        if n:
+            lines += record(at + 2, {"artifact": {"name": "recompile_reasons", "encoding": "json"}}, frame, n,
+                            "[\"1/0: size mismatch\"]")
+        lines += record(at + 2.05, {"compilation_metrics": {
+            "co_name": "forward", "co_filename": "/app/net.py", "co_firstlineno": 10, "start_time_us": 1795397126000000,
+            "duration_us": 50000, "restart_reasons": ["'skip function graph_break'"]}}, frame, n)
+    return lines
+
+
+@pytest.mark.parametrize("suppressed", SUPPRESSED)
+def test_what_a_log_and_its_torch_trace_tell_counts_once(laggard, tmp_path, suppressed):
+    log, trace = tmp_path / "job.log", tmp_path / "dedicated_log_torch_trace_x.log"
+    log.write_text("\n".join(compile_log(suppressed)) + "\n")
+    trace.write_text("\n".join(compile_trace()) + "\n")
+    for files in ((log,), (trace,), (log, trace)):
+        found = json.loads(laggard("explain", *files, "--json").stdout)["findings"]
+        # Two recompilations are those of a warm-up: three would be told.
+        assert [f["id"] for f in found] == ["compile.graph_breaks"], files
+        assert "3 times" in found[0]["title"], (files, found[0]["title"])
+
+
+def test_older_torch_tells_breaks_at_the_end_only(laggard, tmp_path):
+    trace = tmp_path / "dedicated_log_torch_trace_x.log"
+    trace.write_text("\n".join(x for x in compile_trace() if "graph_break_reason" not in x and x[0] != "\t") + "\n")
+    (found,) = json.loads(laggard("explain", trace, "--json").stdout)["findings"]
+    assert found["id"] == "compile.graph_breaks" and "3 times" in found["title"]

@@ -8,6 +8,7 @@
  * finding says so and stays at medium.
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -239,17 +240,28 @@ static void debug_frames(struct lg_case *c, const struct lg_gpu *g)
 
 /* ---- logs ---- */
 
-/* The finding; NULL = there is nothing to tell. */
+/* Does a record of TORCH_TRACE tell it, which names the compilation: "f (/app/train.py:6) [0/1]: ..."? */
+static bool is_record(const char *text)
+{
+	const char *p = *text == '[' ? text : strstr(text, " [");
+	int used = 0;
+
+	return p && (sscanf(p, " [%*d/%*d]:%n", &used), used > 0);
+}
+
+/* The finding; NULL = nothing to tell. A job's log and its TORCH_TRACE tell the same: it counts once. */
 static struct lg_finding *from_log(struct lg_case *c, const char *name, const char *id, size_t at_least,
 				   const char *severity, const char *title)
 {
 	const struct lg_mark_tab *m = &c->t->mark;
 	struct lg_finding *f;
 	lg_str said[4];
-	size_t n = 0, kinds = 0;
+	size_t by[2] = { 0 }, n, kinds = 0;
 
 	for (size_t i = 0; i < m->n; i++)
-		n += !strcmp(lg_string(c->t, m->name[i]), name);
+		if (!strcmp(lg_string(c->t, m->name[i]), name))
+			by[is_record(lg_string(c->t, m->text[i]))]++;
+	n = by[by[1] > by[0]];
 	if (n < at_least || !n)
 		return NULL;
 	if (lg_gpu_told(c, id))
@@ -265,7 +277,8 @@ static struct lg_finding *from_log(struct lg_case *c, const char *name, const ch
 	for (size_t i = 0; i < m->n && kinds < 4; i++) {
 		bool seen = false;
 
-		if (strcmp(lg_string(c->t, m->name[i]), name))
+		if (strcmp(lg_string(c->t, m->name[i]), name) ||
+		    is_record(lg_string(c->t, m->text[i])) != (by[1] > by[0]))
 			continue;
 		for (size_t k = 0; k < kinds; k++)
 			seen |= said[k] == m->text[i];

@@ -24,6 +24,15 @@ static uint64_t key_of(const struct lg_log_line *line, int64_t number)
 	return lg_mix64((uint64_t)(uint32_t)line->pid << 32 ^ (uint64_t)number) | 1;
 }
 
+/* Of one compilation of a frame. */
+static uint64_t compilation_key(const struct lg_log_line *line, const struct lg_doc *d)
+{
+	int64_t frame = lg_value_int(d, lg_value_get(d, d->root, "frame_id"), -1);
+	int64_t compile = lg_value_int(d, lg_value_get(d, d->root, "frame_compile_id"), -1);
+
+	return lg_mix64(key_of(line, frame) ^ (uint64_t)compile) | 1;
+}
+
 static void remember(struct lg_torchlog *l, struct lg_map *m, uint64_t key, lg_str s)
 {
 	if (lg_map_set(m, key, s))
@@ -135,6 +144,9 @@ static void metrics(struct lg_torchlog *l, const struct lg_log_line *line, const
 			 lg_value_text(d, lg_value_get(d, m, "fail_reason")));
 		lg_torchlog_mark(l, line, "log.compile_failed", 0, text);
 	}
+	/* torch 2.3 and later tell each break when it comes, and here once more. */
+	if (lg_map_get(&l->broken, compilation_key(line, d)))
+		return;
 	for (uint32_t i = 0; i < lg_value_count(d, why); i++) {
 		snprintf(text, sizeof text, "%s: %s", where, lg_value_text(d, lg_value_at(d, why, i)));
 		lg_torchlog_mark(l, line, "log.graph_break", 0, text);
@@ -171,6 +183,8 @@ static void artifact(struct lg_torchlog *l, const struct lg_log_line *line, cons
 			lg_torchlog_mark(l, line, known[i].mark, compile, name);
 			return;
 		}
+		if (!strcmp(known[i].mark, "log.graph_break"))
+			remember(l, &l->broken, compilation_key(line, d), 1);
 		snprintf(text, sizeof text, "%s:", code);
 		lg_torchlog_open(l, line, LG_LOG_PAYLOAD, known[i].mark, compile, text);
 		return;

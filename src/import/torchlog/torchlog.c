@@ -228,7 +228,10 @@ static int compile_record(struct lg_torchlog *l, const struct lg_log_line *line)
 		enum lg_log_kind kind;
 	} starts[] = {
 		{ "Graph break in user code at ", LG_LOG_GRAPH_BREAK },
-		{ "Graph break (user stack suppressed due to duplicate graph break) in user code at ", LG_LOG_GRAPH_BREAK },
+		/* one that was told before; to torch 2.6, and since */
+		{ "Graph break (details suppressed) in user code at ", LG_LOG_GRAPH_BREAK },
+		{ "Graph break (user stack suppressed due to duplicate graph break) in user code at ",
+		  LG_LOG_GRAPH_BREAK },
 		{ "Recompiling function ", LG_LOG_RECOMPILE },
 		{ "torch._dynamo hit config.", LG_LOG_LIMIT },
 	};
@@ -416,6 +419,7 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 		lg_map_done(&l->step_of);
 		lg_map_done(&l->file_of);
 		lg_map_done(&l->code_of);
+		lg_map_done(&l->broken);
 		lg_free(l->step);
 		lg_free(l->span);
 		lg_free(l->bar);

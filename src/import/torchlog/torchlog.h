@@ -134,6 +134,7 @@ struct lg_torchlog {
 	int zone_known, structured;
 	struct lg_map file_of; /* pid and interned number -> name of a file */
 	struct lg_map code_of; /* pid and frame -> "function (file:line)" */
+	struct lg_map broken;  /* pid, frame and compilation whose graph break was told -> 1 */
 	/* memory_summary() */
 	int summary_device;
 	char summary[512];

@@ -474,3 +474,41 @@ def test_older_torch_tells_breaks_at_the_end_only(laggard, tmp_path):
     trace.write_text("\n".join(x for x in compile_trace() if "graph_break_reason" not in x and x[0] != "\t") + "\n")
     (found,) = json.loads(laggard("explain", trace, "--json").stdout)["findings"]
     assert found["id"] == "compile.graph_breaks" and "3 times" in found["title"]
+
+
+def first(laggard, path, lines):
+    path.write_text("\n".join(lines) + "\n")
+    done = laggard("explain", path, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["findings"]
+
+
+def test_a_break_that_torch_warns_of_has_its_place(laggard, tmp_path):
+    """torch 2.6 warns of .item() by default, and tells it once more where TORCH_LOGS=graph_breaks asks for it."""
+    head = HEAD.format(31.23, "variables/tensor.py:869").replace("V", "W", 1) + "[0/0] "
+    warned = [head + x for x in (
+        "Graph break from `Tensor.item()`, consider setting:", "    torch._dynamo.config.capture_scalar_outputs = True",
+        "or:", "    env TORCHDYNAMO_CAPTURE_SCALAR_OUTPUTS=1", "to include these operations in the captured graph.", "",
+        "Graph break: from user code at:", '  File "/app/outer.py", line 3, in main', "    step(x)",
+        '  File "/app/train.py", line 20, in g', "    if y.sum().item() > 0: return y * 2", "", "")]
+    (found,) = first(laggard, tmp_path / "job.log", warned)
+    assert found["culprit"]["function"] == "from `Tensor.item()` (/app/train.py:20)" and "1 time " in found["title"]
+    asked = HEAD.format(31.23, "symbolic_convert.py:435") + "[0/0] [__graph_breaks] "
+    (found,) = first(laggard, tmp_path / "job.log", [
+        *warned, asked + "Graph break in user code at /app/train.py:20", asked + "Reason: Unsupported: Tensor.item"])
+    assert found["culprit"]["function"] == "/app/train.py:20: Unsupported: Tensor.item" and "1 time " in found["title"]
+
+
+def test_compilations_that_fail(laggard, tmp_path):
+    head = HEAD.format(31.02, "convert_frame.py:1233").replace("V", "W", 1)
+    (found,) = first(laggard, tmp_path / "job.log", [head + x for x in (
+        "WON'T CONVERT inner /app/net.py line 43 ", "due to: ", "Traceback (most recent call last):",
+        '  File "/app/net.py", line 7, in bad', "    raise RuntimeError('no such backend today')",
+        "torch._dynamo.exc.BackendCompilerFailed: backend='bad' raised:", "RuntimeError: no such backend today", "")])
+    assert (found["id"], found["detail"]) == ("compile.skipped", "failed") and "1 time " in found["title"]
+    assert found["culprit"]["function"] == ("inner (/app/net.py:43): torch._dynamo.exc.BackendCompilerFailed: "
+                                            "backend='bad' raised: RuntimeError: no such backend today")
+    (found,) = first(laggard, tmp_path / "job.log", [
+        "Traceback (most recent call last):", "    raise RecompileLimitExceeded(f\"{limit_type} reached\")",
+        "torch._dynamo.exc.RecompileLimitExceeded: cache_size_limit reached"])
+    assert found["id"] == "compile.recompile_limit" and "fullgraph=True" in found["title"]

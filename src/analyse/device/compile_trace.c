@@ -240,13 +240,20 @@ static void debug_frames(struct lg_case *c, const struct lg_gpu *g)
 
 /* ---- logs ---- */
 
-/* Does a record of TORCH_TRACE tell it, which names the compilation: "f (/app/train.py:6) [0/1]: ..."? */
-static bool is_record(const char *text)
+/*
+ * Who tells of it: torch's warning about a call ("from `Tensor.item()` (/app/train.py:6)"), the job's log of that
+ * artifact, or TORCH_TRACE, which names the compilation ("f (/app/train.py:6) [0/1]: ..."). All may tell the same.
+ */
+enum teller { BY_WARNING, BY_LOG, BY_TRACE, TELLERS };
+
+static enum teller told_by(const char *text)
 {
 	const char *p = *text == '[' ? text : strstr(text, " [");
 	int used = 0;
 
-	return p && (sscanf(p, " [%*d/%*d]:%n", &used), used > 0);
+	if (!strncmp(text, "from `", 6))
+		return BY_WARNING;
+	return p && (sscanf(p, " [%*d/%*d]:%n", &used), used > 0) ? BY_TRACE : BY_LOG;
 }
 
 /* The finding; NULL = nothing to tell. A job's log and its TORCH_TRACE tell the same: it counts once. */
@@ -256,12 +263,15 @@ static struct lg_finding *from_log(struct lg_case *c, const char *name, const ch
 	const struct lg_mark_tab *m = &c->t->mark;
 	struct lg_finding *f;
 	lg_str said[4];
-	size_t by[2] = { 0 }, n, kinds = 0;
+	size_t by[TELLERS] = { 0 }, n, kinds = 0;
+	enum teller most = BY_WARNING;
 
 	for (size_t i = 0; i < m->n; i++)
 		if (!strcmp(lg_string(c->t, m->name[i]), name))
-			by[is_record(lg_string(c->t, m->text[i]))]++;
-	n = by[by[1] > by[0]];
+			by[told_by(lg_string(c->t, m->text[i]))]++;
+	for (enum teller i = BY_LOG; i < TELLERS; i++)
+		most = by[i] > by[most] || (by[i] && most == BY_WARNING) ? i : most;
+	n = by[most];
 	if (n < at_least || !n)
 		return NULL;
 	if (lg_gpu_told(c, id))
@@ -278,7 +288,7 @@ static struct lg_finding *from_log(struct lg_case *c, const char *name, const ch
 		bool seen = false;
 
 		if (strcmp(lg_string(c->t, m->name[i]), name) ||
-		    is_record(lg_string(c->t, m->text[i])) != (by[1] > by[0]))
+		    told_by(lg_string(c->t, m->text[i])) != most)
 			continue;
 		for (size_t k = 0; k < kinds; k++)
 			seen |= said[k] == m->text[i];

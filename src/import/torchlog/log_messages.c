@@ -93,9 +93,13 @@ static int sentence(struct lg_torchlog *l, const struct lg_log_line *line)
 		{ "torch.compile will skip tracing the frame", "log.compile_skipped" },
 		{ "torch.compile cannot properly resume from this graph break", "log.compile_skipped" },
 		{ "found no compiled frames", "log.compile_none" },
-		/* torch/_dynamo/exc.py; the second before 2.7 */
+		/* torch/_dynamo/exc.py; the others before 2.7 and 2.6 */
 		{ "FailOnRecompileLimitHit", "log.recompile_limit_error" },
+		{ "RecompileLimitExceeded: ", "log.recompile_limit_error" },
 		{ "FailOnCacheLimitHit", "log.recompile_limit_error" },
+		{ "torch._dynamo.exc.BackendCompilerFailed: ", "log.compile_failed" },
+		{ "torch._inductor.exc.InductorError: ", "log.compile_failed" },
+		{ "torch._dynamo.exc.InternalTorchDynamoError: ", "log.compile_failed" },
 		{ "skipping cudagraphs due to", "log.cudagraph_skipped" },
 		{ "Watchdog caught collective operation timeout", "log.watchdog_timeout" },
 		{ "detected by watchdog at work", "log.watchdog_exception" },

@@ -179,12 +179,60 @@ static void append(struct lg_log_open *o, const char *separator, const char *tex
 	snprintf(o->text + n, sizeof o->text - n, "%s%s", n ? separator : "", text);
 }
 
+/* "torch._dynamo.exc.BackendCompilerFailed: ...", "RuntimeError: ...", not a line of source that raises it. */
+static bool is_exception(const char *m)
+{
+	size_t n = strspn(m, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.");
+
+	return n > 5 && !strncmp(m + n, ": ", 2) &&
+	       (!strncmp(m, "torch.", 6) || !strncmp(m + n - 5, "Error", 5) || !strncmp(m + n - 5, "ption", 5));
+}
+
+/* The traceback of a compilation that failed; torch's other warnings are not of it. */
+static int continues_failed(struct lg_log_open *o, const struct lg_log_line *line)
+{
+	static const char *const others[] = { "WON'T CONVERT ", "torch._dynamo hit config.", "Graph break" };
+
+	if (!line->is_glog || line->level != 'W')
+		return 0;
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+		if (!strncmp(line->msg, others[i], strlen(others[i])))
+			return 0;
+	if (is_exception(line->msg) && !strstr(o->text, line->msg))
+		append(o, o->text[strlen(o->text) - 1] == ':' ? " " : ": ", line->msg);
+	return 1;
+}
+
+/* Below "Graph break from `Tensor.item()`": advice, and where it is, the innermost function last. */
+static int continues_warning(struct lg_log_open *o, const struct lg_log_line *line)
+{
+	const char *m = line->msg + strspn(line->msg, " ");
+	char *open = strstr(o->text, " ("), place[LG_LOG_TEXT];
+	size_t n = strncmp(m, "File \"", 6) ? 0 : strcspn(m + 6, "\"");
+	int at;
+
+	if (!line->is_glog || line->level != 'W' || !strncmp(m, "Graph break from `", 18) ||
+	    !strncmp(m, "Graph break in user code", 24))
+		return 0;
+	if (n && n < 400 && sscanf(m + 6 + n, "\", line %d", &at) == 1) {
+		if (open)
+			*open = 0;
+		snprintf(place, sizeof place, "(%.*s:%d)", (int)n, m + 6, at);
+		append(o, " ", place);
+	}
+	return 1;
+}
+
 /* A further line of the open record. 1 = it was one. */
 static int continues(struct lg_log_open *o, const struct lg_log_line *line)
 {
 	static const char *const reasons[] = { "Reason: ", "Graph Break Reason: ", "Explanation: " };
 	const char *m = line->msg + strspn(line->msg, " ");
 
+	if (o->kind == LG_LOG_FAILED)
+		return continues_failed(o, line);
+	if (o->kind == LG_LOG_GRAPH_BREAK && !strncmp(o->text, "from `", 6))
+		return continues_warning(o, line);
 	if (o->kind == LG_LOG_GRAPH_BREAK && (!line->is_glog || !strcmp(line->artifact, "graph_breaks") ||
 					    line->level == 'W')) {
 		for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
@@ -235,7 +283,9 @@ static int compile_record(struct lg_torchlog *l, const struct lg_log_line *line)
 		{ "Recompiling function ", LG_LOG_RECOMPILE },
 		{ "torch._dynamo hit config.", LG_LOG_LIMIT },
 	};
+	char function[128], file[256], text[512];
 	const char *m = line->msg;
+	int at;
 
 	for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
 		size_t k = strlen(starts[i].before);
@@ -254,7 +304,14 @@ static int compile_record(struct lg_torchlog *l, const struct lg_log_line *line)
 		return 1;
 	}
 	if (!strncmp(m, "Graph break from `", 18)) {
-		open_mark(l, line, LG_LOG_GRAPH_BREAK, "log.graph_break", 0, m + 12);
+		snprintf(text, sizeof text, "%.*s", (int)strcspn(m + 12, ","), m + 12);
+		open_mark(l, line, LG_LOG_GRAPH_BREAK, "log.graph_break", 0, text);
+		return 1;
+	}
+	/* torch/_dynamo/convert_frame.py, with config.suppress_errors */
+	if (sscanf(m, "WON'T CONVERT %127s %255s line %d", function, file, &at) == 3) {
+		snprintf(text, sizeof text, "%s (%s:%d)", function, file, at);
+		open_mark(l, line, LG_LOG_FAILED, "log.compile_failed", 0, text);
 		return 1;
 	}
 	return 0;

@@ -69,7 +69,9 @@ struct lg_log_line {
 void lg_log_line_parse(char *text, int year, struct lg_log_line *ret);
 
 enum { LG_LOG_TEXT = 1400, LG_LOG_OPEN = 256 };
-enum lg_log_kind { LG_LOG_NOTHING, LG_LOG_GRAPH_BREAK, LG_LOG_RECOMPILE, LG_LOG_LIMIT, LG_LOG_PAYLOAD };
+enum lg_log_kind {
+	LG_LOG_NOTHING, LG_LOG_GRAPH_BREAK, LG_LOG_RECOMPILE, LG_LOG_LIMIT, LG_LOG_FAILED, LG_LOG_PAYLOAD
+};
 
 #define LG_LOG_STEPS_MAX (INT64_C(1) << 53) /* no loop counts further */
 /* What a progress bar counts, the surer the greater. */

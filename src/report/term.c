@@ -211,10 +211,9 @@ void lg_report_term(const struct lg_verdict *v, const struct lg_term_options *op
 	style(&t, "1");
 	lg_text_wrap(o, lg_headline(v, buf, sizeof buf), 0, 0, t.width);
 	style(&t, "0");
-	if (v->n_findings && strcmp(v->findings[0].severity, "info") &&
-	    strcmp(v->findings[0].severity, "low")) {
+	if (lg_lead(v)) {
 		lg_out_puts(o, "lost: ");
-		lg_text_wrap(o, lg_text_lost(&v->findings[0], buf, sizeof buf), 6, 6, t.width);
+		lg_text_wrap(o, lg_text_lost(lg_lead(v), buf, sizeof buf), 6, 6, t.width);
 	}
 	if (*lg_text_money(v, buf, sizeof buf))
 		lg_text_wrap(o, buf, 0, 2, t.width);

@@ -203,26 +203,49 @@ static void add_untraced(struct sbuf *b, const struct lg_verdict *v)
 	    "with_stack=True or laggard record tells).", v->untraced_share * 100, v->inference ? "the" : "the steps'");
 }
 
+/* Large, but not graded: seen too few times, or of one that nothing shows to train. */
+static bool is_large(const struct lg_finding *f)
+{
+	return f->lost_share >= 0.03 && (f->doubted || !f->ordinary);
+}
+
+const struct lg_finding *lg_lead(const struct lg_verdict *v)
+{
+	/* What cannot be measured comes last, also behind what is little (PRODUCT section 3). */
+	for (size_t i = 0; i < v->n_findings && (!i || !is_large(&v->findings[0])); i++)
+		if (matters(&v->findings[i]))
+			return &v->findings[i];
+	return NULL;
+}
+
+static void add_more(struct sbuf *b, size_t n)
+{
+	if (n)
+		add(b, " (and %zu more finding%s)", n, n > 1 ? "s" : "");
+}
+
 const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 {
 	struct sbuf b = start(buf, size);
+	const struct lg_finding *lead = lg_lead(v);
 	size_t n = 0;
 
-	while (n < v->n_findings && matters(&v->findings[n]))
-		n++;
-	if (n) {
-		add(&b, "%s", v->findings[0].title);
-		if (n > 1)
-			add(&b, " (and %zu more finding%s)", n - 1, n > 2 ? "s" : "");
+	for (size_t i = 0; i < v->n_findings; i++)
+		n += matters(&v->findings[i]);
+	if (lead) {
+		add(&b, "%s", lead->title);
+		add_more(&b, n - 1);
 	} else if (!v->n_judged && v->n_findings) {
 		add(&b, "%s", v->findings[0].title);
-	} else if (v->n_findings && v->findings[0].lost_share >= 0.03 && v->findings[0].doubted) {
+	} else if (v->n_findings && is_large(&v->findings[0]) && v->findings[0].doubted) {
 		add(&b, "%s: %.0f %% of this input, but nothing shows that who was held up trains; --victim PID says so",
 		    v->findings[0].title, v->findings[0].lost_share * 100);
-	} else if (v->n_findings && v->findings[0].lost_share >= 0.03 && !v->findings[0].ordinary) {
-		/* Large, but seen too few times for medium or high (PRODUCT section 3). */
+		add_more(&b, n);
+	} else if (v->n_findings && is_large(&v->findings[0])) {
+		/* Seen too few times for medium or high (PRODUCT section 3). */
 		add(&b, "%s: %.0f %% of this run, but too few times to grade; record longer",
 		    v->findings[0].title, v->findings[0].lost_share * 100);
+		add_more(&b, n);
 	} else if (!v->n_judged && v->n_steps) {
 		add(&b, "Nothing is judged: %zu step%s in this input, and the limits below say why not.", v->n_steps,
 		    v->n_steps == 1 ? "" : "s");

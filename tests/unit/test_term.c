@@ -162,6 +162,35 @@ static void it_says_so_when_nothing_is_wrong(void **state)
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "holds no samples"));
 }
 
+static void what_cannot_be_measured_is_told_first_where_the_measured_is_little(void **state)
+{
+	struct lg_finding f[2];
+	struct lg_verdict v = sample(&f[0]);
+	char buf[512], *s;
+
+	(void)state;
+	f[0].severity = "low";
+	f[0].lost_share = f[0].excess_share = 0.02;
+	f[1] = f[0];
+	f[1].title = "anomaly detection is on";
+	f[1].severity = "medium";
+	f[1].lost_ms = f[1].lost_share = NAN;
+	v.n_findings = 2;
+	assert_string_equal(lg_headline(&v, buf, sizeof buf), f[1].title);
+	s = printed(&v, false, 0, 0);
+	assert_non_null(strstr(s, "\nlost: cannot be measured"));
+	lg_free(s);
+	f[0].lost_share = 0.3; /* large, though seen too few times */
+	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "too few times to grade; record longer (and 1 more"));
+	assert_null(lg_lead(&v));
+	f[0].severity = "high";
+	assert_ptr_equal(lg_lead(&v), &f[0]);
+	f[0].severity = f[1].severity = "low"; /* and nothing that matters */
+	f[0].lost_share = 0.02;
+	assert_null(lg_lead(&v));
+	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is wrong"));
+}
+
 static void markdown_escapes_what_it_quotes(void **state)
 {
 	struct lg_finding f;
@@ -183,6 +212,7 @@ int main(void)
 		cmocka_unit_test(nothing_from_outside_steers_the_terminal),
 		cmocka_unit_test(lines_keep_within_the_width),
 		cmocka_unit_test(it_says_so_when_nothing_is_wrong),
+		cmocka_unit_test(what_cannot_be_measured_is_told_first_where_the_measured_is_little),
 		cmocka_unit_test(markdown_escapes_what_it_quotes),
 	};
 

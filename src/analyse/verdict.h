@@ -129,6 +129,7 @@ struct lg_verdict {
 	double unexplained_share;    /* NAN = null */
 	double slower;               /* shift, drift: how much longer steps are at the end, a share; or 0 */
 	double untraced_share;       /* of all steps' time: nothing that the input shows ran; 0 = little */
+	const char *untraced_in;     /* where Python's stacks say it went; NULL */
 	bool inference;              /* what repeats trains nothing */
 	double own_share;            /* of the slow steps' excess: the job computed or slept; 0 = little */
 	double slow_excess_ms;       /* what slow steps took too much, where stages do not tell; else 0 */

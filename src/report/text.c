@@ -199,8 +199,12 @@ static void add_untraced(struct sbuf *b, const struct lg_verdict *v)
 		    v->n_judged, lg_text_num(ms, sizeof ms, v->median_ms, 2), 100 - v->untraced_share * 100);
 	else
 		add(b, "No cause proven: for ");
-	add(b, "%.0f %% of %s time nothing runs that this input shows (Python, a save, a sleep, a lock: "
-	    "with_stack=True or laggard record tells).", v->untraced_share * 100, v->inference ? "the" : "the steps'");
+	add(b, "%.0f %% of %s time nothing runs that this input shows ", v->untraced_share * 100,
+	    v->inference ? "the" : "the steps'");
+	if (v->untraced_in)
+		add(b, "but Python: %s.", v->untraced_in);
+	else
+		add(b, "(Python, a save, a sleep, a lock: with_stack=True or laggard record tells).");
 }
 
 /* Large, but not graded: seen too few times, or of one that nothing shows to train. */

@@ -14,10 +14,17 @@
 #include "base/alloc.h"
 #include "store/index.h"
 
-static enum lg_cpu_part part_of(const struct lg_case *c, const struct lg_host_seg *s)
+#define PYTHON_MIN 0.1 /* of the steps' time, to be told where it goes */
+
+/* What a thread beside the main one saves or writes holds nobody up. */
+static enum lg_cpu_part part_of(const struct lg_case *c, const struct lg_host_seg *s, bool main)
 {
 	if (s->class == LG_HOST_LOADER)
 		return LG_CPU_DATA;
+	if (s->class == LG_HOST_SIDE)
+		return main ? LG_CPU_SAVE : LG_CPU_BETWEEN;
+	if (s->class == LG_HOST_LOG)
+		return main ? LG_CPU_LOG : LG_CPU_BETWEEN;
 	if (s->span != LG_NO_ROW && c->t->span.kind[s->span] == LG_SPAN_COLLECTIVE)
 		return LG_CPU_COMM;
 	return s->class == LG_HOST_NONE ? LG_CPU_BETWEEN : LG_CPU_OPERATORS;
@@ -59,7 +66,7 @@ static int busy(const struct lg_case *c, const struct lg_gpu_run *r, enum lg_cpu
 		for (size_t i = 0; i < o->n; i++) {
 			const struct lg_host_seg *s = &o->seg[i];
 
-			if (s->end <= r->from || s->ts >= r->to || part_of(c, s) > part)
+			if (s->end <= r->from || s->ts >= r->to || part_of(c, s, o->thr == r->main) > part)
 				continue;
 			/* Nearly every one begins where the last one ends. */
 			if (all.n > own && s->ts <= all.v[all.n - 1].end) {
@@ -100,21 +107,25 @@ static int64_t within(const struct lg_gpu_ivs *v, size_t *at, int64_t from, int6
 	return sum;
 }
 
-static bool has_collectives(const struct lg_trace *t)
+/* Else it is what it was without. */
+static bool has_part(const struct lg_case *c, const struct lg_gpu_run *r, enum lg_cpu_part part)
 {
-	return t->span.n && memchr(t->span.kind, LG_SPAN_COLLECTIVE, t->span.n);
+	const struct lg_trace *t = c->t;
+
+	if (part == LG_CPU_SAVE || part == LG_CPU_LOG)
+		return r->has_side;
+	return part != LG_CPU_COMM || (t->span.n && memchr(t->span.kind, LG_SPAN_COLLECTIVE, t->span.n));
 }
 
 int lg_cpu_parts(const struct lg_case *c, const struct lg_gpu_run *r, const int64_t *at, size_t n,
 		 int64_t (*by)[LG_CPU_PARTS], struct lg_gpu_ivs *ret_any)
 {
-	bool comm = has_collectives(c->t);
 	struct lg_gpu_ivs v = { 0 };
 
 	for (enum lg_cpu_part k = LG_CPU_DATA; k < LG_CPU_BETWEEN; k++) {
 		size_t i = 0;
 
-		if (k != LG_CPU_COMM || comm) { /* else it is what it was without */
+		if (has_part(c, r, k)) {
 			lg_free(v.v);
 			if (busy(c, r, k, &v))
 				return LG_E_NOMEM;
@@ -124,8 +135,8 @@ int lg_cpu_parts(const struct lg_case *c, const struct lg_gpu_run *r, const int6
 	}
 	for (size_t s = 0; s < n; s++) {
 		by[s][LG_CPU_BETWEEN] = at[s + 1] - at[s] - by[s][LG_CPU_COMM];
-		by[s][LG_CPU_COMM] -= by[s][LG_CPU_OPERATORS];
-		by[s][LG_CPU_OPERATORS] -= by[s][LG_CPU_DATA];
+		for (enum lg_cpu_part k = LG_CPU_COMM; k > LG_CPU_DATA; k--)
+			by[s][k] -= by[s][k - 1];
 	}
 	if (ret_any)
 		*ret_any = v;
@@ -155,12 +166,46 @@ static const char *compiling(struct lg_case *c)
 	return "";
 }
 
+static const char *saving(struct lg_case *c, double share)
+{
+	return share < 0.005 ? "" : lg_arena_printf(&c->v->arena, "%.0f %% saving and writing messages, ", share * 100);
+}
+
+/* Where Python stacks say what ran between operators: of the run that has most of such time. */
+static void tell_python(struct lg_case *c, const struct lg_gpu *g)
+{
+	const struct lg_gpu_run *most = NULL;
+	int64_t longest = 0;
+	const char *in;
+
+	for (size_t i = 0; i < g->n; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+		const int64_t window[] = { r->from, r->to };
+		int64_t by[1][LG_CPU_PARTS];
+
+		if (r->scope != LG_SCOPE_CPU || !r->main || !r->has_frames || r->n_steps < 3)
+			continue;
+		if (lg_cpu_parts(c, r, window, 1, by, NULL)) {
+			c->failed = LG_E_NOMEM;
+			return;
+		}
+		most = by[0][LG_CPU_BETWEEN] > longest ? r : most;
+		longest = most == r ? by[0][LG_CPU_BETWEEN] : longest;
+	}
+	in = most ? lg_cpu_python(c, most, most->from, most->to) : NULL;
+	if (!in)
+		return;
+	c->v->untraced_in = in;
+	lg_gpu_limit(c, "between operators nothing runs but Python for %.1f ms%s%s; of that %s", (double)longest / 1e6,
+		     most->rank >= 0 ? " on " : "", most->rank >= 0 ? lg_cpu_who(c, most) : "", in);
+}
+
 int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 {
 	struct lg_verdict *v = c->v;
 	bool device = false, training = false;
 	const struct lg_finding *told = told_wait(v);
-	double wall = 0, data = 0, compute = 0, comm = 0, unknown;
+	double wall = 0, data = 0, side = 0, compute = 0, comm = 0, unknown;
 
 	for (size_t i = 0; i < g->n; i++) {
 		const struct lg_gpu_run *r = &g->run[i];
@@ -176,26 +221,33 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		device |= lg_fact_of(c, r->prc, "gpu.0.name") != NULL;
 		wall += (double)(r->to - r->from);
 		data += (double)by[0][LG_CPU_DATA];
+		side += (double)(by[0][LG_CPU_SAVE] + by[0][LG_CPU_LOG]);
 		compute += (double)by[0][LG_CPU_OPERATORS];
 		comm += (double)by[0][LG_CPU_COMM];
 	}
 	if (!(wall > 0))
 		return 0;
 	v->inference = !training;
-	data = fmax(data / wall, told ? fmin(told->lost_share, 1 - (compute + comm) / wall) : 0);
+	data = fmax(data / wall, told ? fmin(told->lost_share, 1 - (side + compute + comm) / wall) : 0);
+	side /= wall;
 	compute /= wall;
 	comm /= wall;
-	unknown = fmax(0, 1 - data - compute - comm);
+	unknown = fmax(0, 1 - data - side - compute - comm);
 	if (device && data < 0.3) {
 		v->bound_why = "not judged: operators on the CPU only, and the machine's device was not traced";
 		return 0;
 	}
 	v->bound_why = lg_arena_printf(&v->arena, "%s, operators on the CPU; of the steps' time %.0f %% in "
 				       "operators%s, %.0f %% waiting for data, %.0f %% collectives not under "
-				       "operators, %.0f %% between them, not explained",
+				       "operators, %s%.0f %% between them, not explained",
 				       lg_scope_name(training ? LG_SCOPE_TRAINING : LG_SCOPE_INFERENCE),
-				       compute * 100, compiling(c), data * 100, comm * 100, unknown * 100);
+				       compute * 100, compiling(c), data * 100, comm * 100, saving(c, side),
+				       unknown * 100);
 	v->untraced_share = unknown;
+	if (unknown >= PYTHON_MIN)
+		tell_python(c, g);
+	if (c->failed)
+		return c->failed;
 	if (unknown > 0.5)
 		return 0;
 	v->bound_confidence = (device ? 0.8 : 0.95) - unknown;

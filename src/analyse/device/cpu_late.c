@@ -33,7 +33,7 @@ struct rank {
 	struct row *row;
 	size_t n, cap, last;   /* last: collectives in which it came last */
 	double caused;         /* ns */
-	double data, operators, comm, between; /* share of its window */
+	double by[LG_CPU_PARTS]; /* share of its window */
 };
 
 struct ranks {
@@ -82,10 +82,8 @@ static int shares(const struct lg_case *c, struct rank *k)
 
 	if (lg_cpu_parts(c, k->run, window, 1, by, NULL))
 		return LG_E_NOMEM;
-	k->data = (double)by[0][LG_CPU_DATA] / wall;
-	k->operators = (double)by[0][LG_CPU_OPERATORS] / wall;
-	k->comm = (double)by[0][LG_CPU_COMM] / wall;
-	k->between = (double)by[0][LG_CPU_BETWEEN] / wall;
+	for (int p = 0; p < LG_CPU_PARTS; p++)
+		k->by[p] = (double)by[0][p] / wall;
 	return 0;
 }
 
@@ -130,34 +128,45 @@ static struct rank *late_one(struct ranks *a)
 	return late->caused * 5 > all * 3 && late->last * a->n * 2 > a->with_wait * 3 ? late : NULL;
 }
 
-static const char *who(struct lg_case *c, const struct lg_gpu_run *r)
+/* Is it late for its batches, or for what it does on the side, which another rule told? more: what the late
+ * one has of each part beyond the others. */
+static bool is_told(struct lg_case *c, const struct rank *late, const double *more, double lost)
 {
-	int32_t pid = c->t->process.pid[r->prc];
+	static const char *const id[LG_CPU_PARTS] = { [LG_CPU_DATA] = "data.loader_wait",
+						      [LG_CPU_SAVE] = "side.checkpoint",
+						      [LG_CPU_LOG] = "side.logging" };
 
-	if (r->rank >= 0)
-		return lg_arena_printf(&c->v->arena, "rank %d", r->rank);
-	return pid >= 0 ? lg_arena_printf(&c->v->arena, "process %d", pid) : "one process";
-}
-
-/* Is it late for its batches, which another rule told? */
-static bool for_data(struct lg_case *c, const struct rank *late, double more, double lost)
-{
 	for (size_t i = 0; i < c->v->n_findings; i++) {
 		struct lg_finding *f = &c->v->findings[i];
+		int p = 0;
 
-		if (strcmp(f->id, "data.loader_wait") || more * 2 < lost)
+		while (p < LG_CPU_PARTS && (!id[p] || strcmp(f->id, id[p])))
+			p++;
+		if (p == LG_CPU_PARTS || more[p] * 2 < lost)
 			continue;
-		f->title = lg_arena_printf(&c->v->arena, "%s; only on %s, and the other ranks wait for it", f->title,
-					   who(c, late->run));
+		if (strstr(f->title, "; only on "))
+			f->title = lg_arena_printf(&c->v->arena, "%s, and the other ranks wait for it", f->title);
+		else
+			f->title = lg_arena_printf(&c->v->arena, "%s; only on %s, and the other ranks wait for it",
+						   f->title, lg_cpu_who(c, late->run));
 		f->culprit.rank = late->run->rank;
 		return true;
 	}
 	return false;
 }
 
+/* What Python does while nothing else is traced. */
+static void tell_python(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r)
+{
+	const char *in = lg_cpu_python(c, r, r->from, r->to);
+
+	if (in)
+		lg_evidence_add(c, f, INT64_MIN, 0, "of what the late rank does beside operators, Python's stacks tell %s", in);
+}
+
 static void tell(struct lg_case *c, const struct lg_gpu *g, const struct ranks *a, const struct rank *late)
 {
-	double data = 0, operators = 0, comm = 0, between = 0, others = (double)(a->n - 1), lost;
+	double more[LG_CPU_PARTS] = { 0 }, others = (double)(a->n - 1), lost;
 	const struct lg_gpu_run *r = late->run;
 	double wall = (double)(r->to - r->from);
 	struct lg_finding *f;
@@ -166,17 +175,15 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, const struct ranks *
 	for (size_t i = 0; i < a->n; i++) {
 		if (&a->v[i] == late)
 			continue;
-		data += (late->data - a->v[i].data) / others;
-		operators += (late->operators - a->v[i].operators) / others;
-		comm += (a->v[i].comm - late->comm) / others;
-		between += (late->between - a->v[i].between) / others;
+		for (int p = 0; p < LG_CPU_PARTS; p++)
+			more[p] += (late->by[p] - a->v[i].by[p]) / others;
 	}
-	lost = fmin(comm, late->caused / wall);
+	lost = fmin(-more[LG_CPU_COMM], late->caused / wall);
 	if (lost < 0.03)
 		return;
 	if (!c->v->scope)
 		c->v->scope = "rank_local";
-	if (for_data(c, late, data, lost))
+	if (is_told(c, late, more, lost))
 		return;
 	f = lg_gpu_finding(c, g, "comms.straggler", lost * wall / 1e6, lost, 0.7, r);
 	if (!f)
@@ -194,14 +201,16 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, const struct ranks *
 	if (by_step)
 		lg_gpu_cap_steps(c, f, r, by_step);
 	f->title = lg_arena_printf(&c->v->arena, "%s arrives last in %zu of the %zu collectives in which ranks wait for "
-				   "each other", who(c, r), late->last, a->with_wait);
+				   "each other", lg_cpu_who(c, r), late->last, a->with_wait);
 	for (size_t i = 0; i < a->n && i < 8; i++)
 		lg_evidence_add(c, f, INT64_MIN, 0, "%s: last in %zu, made the others wait %.1f ms; %.0f %% of its time "
-				"in collectives alone", who(c, a->v[i].run), a->v[i].last,
-				a->v[i].caused / 1e6, 100 * a->v[i].comm);
+				"in collectives alone", lg_cpu_who(c, a->v[i].run), a->v[i].last,
+				a->v[i].caused / 1e6, 100 * a->v[i].by[LG_CPU_COMM]);
 	lg_evidence_add(c, f, INT64_MIN, 0, "of its time the late rank has %+.0f %% in operators, %+.0f %% waiting for "
 			"data, %+.0f %% in nothing that was traced (Python, a sleep, a save), against the others",
-			100 * operators, 100 * data, 100 * between);
+			100 * more[LG_CPU_OPERATORS], 100 * more[LG_CPU_DATA], 100 * more[LG_CPU_BETWEEN]);
+	if (more[LG_CPU_BETWEEN] * 4 > lost)
+		tell_python(c, f, r);
 	lg_evidence_against(c, f, "collectives are matched by their order, not by a number");
 }
 

@@ -18,6 +18,7 @@ struct excess {
 	double of[LG_CPU_PARTS], all; /* ns, of the slow steps */
 	struct lg_gpu_iv hole; /* the longest of them in which nothing is traced */
 	const struct lg_gpu_run *run; /* whose */
+	bool frames; /* Python stacks are in the trace */
 	int64_t ops_slow, ops_normal; /* operators a step, of the last run that had slow ones */
 };
 
@@ -92,6 +93,7 @@ static int add_run(struct lg_case *c, const struct lg_gpu_run *r, const struct l
 			continue;
 		(void)lg_gpu_add_excess(&step[s], by[s], usual, LG_CPU_PARTS, e->of, &more);
 		e->all += (double)(step[s].dur - step[s].median);
+		e->frames |= r->has_frames;
 		longest_hole(r, &all, &at, r->step[s], r->step[s + 1], e);
 	}
 	lg_free(by);
@@ -121,14 +123,26 @@ static const char *last_before(const struct lg_case *c, const struct lg_gpu_run 
 	return row == LG_NO_ROW ? NULL : lg_string(c->t, c->t->span.name[row]);
 }
 
+/* "; the longest such time is 250.2 ms, on rank 1, ..." */
+static const char *say_hole(struct lg_case *c, const struct excess *e)
+{
+	const char *after = last_before(c, e->run, e->hole.ts);
+	const char *in = lg_cpu_python(c, e->run, e->hole.ts, e->hole.end);
+	struct lg_arena *a = &c->v->arena;
+
+	return lg_arena_printf(a, "; the longest such time is %.1f ms%s%s%s%s%s",
+			       (double)(e->hole.end - e->hole.ts) / 1e6,
+			       e->run->rank >= 0 ? lg_arena_printf(a, " on rank %d", e->run->rank) : "",
+			       in ? ", of that " : "", in ? in : "", after && !in ? " and follows " : "",
+			       after && !in ? after : "");
+}
+
 static void say_where(struct lg_case *c, const struct excess *e)
 {
-	const char *after = e->run ? last_before(c, e->run, e->hole.ts) : NULL, *more = "";
+	const char *more = "";
 
 	if (e->of[LG_CPU_BETWEEN] * 2 > e->all && e->run)
-		more = lg_arena_printf(&c->v->arena, "; the longest such time is %.1f ms%s%s",
-				       (double)(e->hole.end - e->hole.ts) / 1e6, after ? " and follows " : "",
-				       after ? after : "");
+		more = say_hole(c, e);
 	else if (e->of[LG_CPU_OPERATORS] * 2 > e->all)
 		more = lg_arena_printf(&c->v->arena, "; a slow step has %lld operators on its thread, another "
 				       "%lld: %s", (long long)e->ops_slow, (long long)e->ops_normal,
@@ -137,9 +151,20 @@ static void say_where(struct lg_case *c, const struct excess *e)
 					       : "the same work took longer, as where others use the CPUs");
 	lg_gpu_limit(c, "slow steps took %.1f ms more than the median; of that %.0f %% in operators, %.0f %% waiting "
 			"for data, %.0f %% in collectives, and for %.0f %% nothing that was traced ran (Python, a "
-			"save, a collection, a sleep: with_stack=True or laggard record tells)%s", e->all / 1e6,
+			"save, a collection, a sleep: %slaggard record tells)%s", e->all / 1e6,
 		     100 * e->of[LG_CPU_OPERATORS] / e->all, 100 * e->of[LG_CPU_DATA] / e->all,
-		     100 * e->of[LG_CPU_COMM] / e->all, 100 * e->of[LG_CPU_BETWEEN] / e->all, more);
+		     100 * e->of[LG_CPU_COMM] / e->all, 100 * e->of[LG_CPU_BETWEEN] / e->all,
+		     e->frames ? "" : "with_stack=True or ", more);
+}
+
+/* What part of a step the finding is about; LG_CPU_PARTS = of another kind. */
+static enum lg_cpu_part part_of(const struct lg_finding *f)
+{
+	if (!strcmp(f->id, "data.loader_wait"))
+		return LG_CPU_DATA;
+	if (!strcmp(f->id, "side.checkpoint"))
+		return LG_CPU_SAVE;
+	return !strcmp(f->id, "side.logging") ? LG_CPU_LOG : LG_CPU_PARTS;
 }
 
 int lg_cpu_slow_steps(struct lg_case *c, const struct lg_gpu *g)
@@ -156,12 +181,15 @@ int lg_cpu_slow_steps(struct lg_case *c, const struct lg_gpu *g)
 		return 0;
 	for (size_t i = 0; i < v->n_findings; i++) {
 		struct lg_finding *f = &v->findings[i];
+		enum lg_cpu_part p = part_of(f);
 
-		if (strcmp(f->id, "data.loader_wait") || isnan(f->lost_share))
+		if (p == LG_CPU_PARTS || isnan(f->lost_share))
 			continue;
 		/* A wait that leaves no event lies where nothing was traced. */
-		told = (e.of[LG_CPU_DATA] > 0 ? e.of[LG_CPU_DATA] : e.of[LG_CPU_BETWEEN]) / e.all;
-		f->excess_share = told;
+		if (p == LG_CPU_DATA && !(e.of[p] > 0))
+			p = LG_CPU_BETWEEN;
+		f->excess_share = e.of[p] / e.all;
+		told += f->excess_share;
 	}
 	v->unexplained_share = fmax(0, 1 - told);
 	if (v->unexplained_share >= 0.5)

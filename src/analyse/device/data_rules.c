@@ -226,94 +226,49 @@ static void serial(struct lg_case *c, struct lg_gpu *g)
 	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_PINNED), 3, "copying alone");
 }
 
-/* A run's loader on its main thread. */
-struct loading {
-	const struct lg_gpu_run *r;
-	int64_t sum, longest, at; /* ns; at: where the longest stretch began */
-	int64_t *by_step;
-	size_t n;
-	bool single; /* in the main process */
-};
-
-static int measure_loader(struct lg_case *c, const struct lg_gpu_run *r, struct loading *l)
+/* Does the loader work in the main process? */
+static bool in_process(const struct lg_trace *t, const struct lg_cpu_time *l)
 {
-	*l = (struct loading){ .r = r };
-	l->by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *l->by_step);
-	if (!l->by_step)
-		return LG_E_NOMEM;
-	for (size_t h = 0; h < r->n_host; h++)
-		for (size_t k = 0; r->host[h].thr == r->main && k < r->host[h].n; k++) {
-			const struct lg_host_seg *s = &r->host[h].seg[k];
-
-			if (s->class != LG_HOST_LOADER || s->ts < r->from || s->end > r->to)
-				continue;
-			l->sum += s->end - s->ts;
-			l->by_step[lg_gpu_step_of(r, s->ts)] += s->end - s->ts;
-			l->n++;
-			l->single |= s->span != LG_NO_ROW &&
-				     strstr(lg_string(c->t, c->t->span.name[s->span]), "_SingleProcess");
-			if (s->end - s->ts > l->longest) {
-				l->longest = s->end - s->ts;
-				l->at = s->ts;
-			}
-		}
-	return 0;
-}
-
-static double loading_share(const struct loading *l)
-{
-	return (double)l->sum / (double)(l->r->to - l->r->from);
-}
-
-static void tell_loading(struct lg_case *c, const struct lg_gpu *g, const struct loading *l)
-{
-	const struct lg_gpu_run *r = l->r;
-	bool little = l->sum * 10 < r->to - r->from;
-	struct lg_finding *f = lg_gpu_finding(c, g, "data.loader_wait", (double)l->sum / 1e6, loading_share(l),
-					      0.85, r);
-
-	if (!f)
-		return;
-	f->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
-	if (r->n_steps >= 2)
-		lg_gpu_cap_steps(c, f, r, l->by_step);
-	/* To take a batch that is ready has its cost, too: little of it is no trouble. */
-	f->ordinary = little;
-	if (little)
-		f->severity = lg_severity_of_few(f->lost_share);
-	f->detail = l->single ? "workers_zero" : NULL;
-	f->title = lg_arena_printf(&c->v->arena, little ? "the loader takes %.1f %% of the step's time%s" :
-				   "the step waits %.0f %% of its time for the next batch%s",
-				   100 * f->lost_share,
-				   l->single ? ": the loader has no workers (num_workers=0)" : "");
-	if (little && !l->single)
-		lg_evidence_against(c, f, "to take a batch that is ready has its cost, too: not all of this "
-				    "is a wait");
-	lg_evidence_add(c, f, l->at, l->longest, "%zu stretches in the loader, %.1f ms in all; longest", l->n,
-			(double)l->sum / 1e6);
+	return l->row != LG_NO_ROW && strstr(lg_string(t, t->span.name[l->row]), "_SingleProcess");
 }
 
 /* Training on the CPU: the loader's time on the main thread is exposed as it is. Of several ranks, the one
  * that waits longest for its batches makes the others wait. */
 static void loader_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 {
-	struct loading most = { 0 };
+	struct lg_cpu_time l;
+	struct lg_finding *f;
+	const char *because;
+	bool little;
 
-	for (size_t i = 0; i < g->n; i++) {
-		const struct lg_gpu_run *r = &g->run[i];
-		struct loading l;
-
-		if (r->scope != LG_SCOPE_CPU || !r->main || r->n_steps < 3)
-			continue;
-		if (measure_loader(c, r, &l)) {
-			c->failed = LG_E_NOMEM;
-			return;
-		}
-		if (!most.r || loading_share(&l) > loading_share(&most))
-			most = l;
+	if (lg_cpu_time_most(c, g, LG_HOST_LOADER, &l)) {
+		c->failed = LG_E_NOMEM;
+		return;
 	}
-	if (most.r && most.sum * 100 >= most.r->to - most.r->from)
-		tell_loading(c, g, &most);
+	if (!l.r || lg_cpu_share(&l) < 0.01)
+		return;
+	little = lg_cpu_share(&l) < 0.1;
+	f = lg_gpu_finding(c, g, "data.loader_wait", (double)l.sum / 1e6, lg_cpu_share(&l), 0.85, l.r);
+	if (!f)
+		return;
+	f->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
+	lg_gpu_cap_steps(c, f, l.r, l.by_step);
+	/* To take a batch that is ready has its cost, too: little of it is no trouble. */
+	f->ordinary = little;
+	if (little)
+		f->severity = lg_severity_of_few(f->lost_share);
+	f->detail = in_process(c->t, &l) ? "workers_zero" : NULL;
+	because = f->detail ? ": the loader has no workers (num_workers=0)" : "";
+	f->title = lg_arena_printf(&c->v->arena, little ? "the loader takes %.1f %% of the step's time%s" :
+				   "the step waits %.0f %% of its time for the next batch%s",
+				   100 * f->lost_share, because);
+	f->title = lg_arena_printf(&c->v->arena, "%s%s", f->title,
+				   little ? "" : lg_cpu_only_on(c, f, &l));
+	if (little && !f->detail)
+		lg_evidence_against(c, f, "to take a batch that is ready has its cost, too: not all of this "
+				    "is a wait");
+	lg_evidence_add(c, f, l.at, l.longest, "%zu stretches in the loader, %.1f ms in all; longest", l.n,
+			(double)l.sum / 1e6);
 }
 
 int lg_find_data(struct lg_case *c, struct lg_gpu *g)

@@ -792,6 +792,8 @@ int lg_explain_gpu(struct lg_case *c, struct lg_error *err)
 		rc = lg_find_backward(c, &g);
 	if (!rc)
 		rc = lg_find_data(c, &g);
+	if (!rc && only)
+		rc = lg_find_side_on_cpu(c, &g);
 	if (!rc)
 		rc = lg_find_batch_wait(c, &g);
 	if (!rc)

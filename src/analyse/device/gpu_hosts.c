@@ -164,7 +164,7 @@ struct part {
 	lg_thr thr;
 	uint32_t from, to;
 	size_t ops, rows, n_graph_launches, n_graph_built, n_launches;
-	bool step, loop, backward, frames, compiled;
+	bool step, loop, backward, frames, side, compiled;
 	int64_t first, last;             /* of its operators and annotations */
 	uint32_t *mark;                  /* see struct lg_gpu_host */
 	size_t n_marks, cap_marks;
@@ -189,6 +189,7 @@ static int look(struct lg_case *c, struct lg_gpu *g, struct part *h)
 		h->backward |= name == LG_NAME_BACKWARD || name == LG_NAME_OPTIMIZER ||
 			       stage == LG_STAGE_BACKWARD || stage == LG_STAGE_OPTIMIZER;
 		h->frames |= kind == LG_SPAN_PYTHON;
+		h->side |= name == LG_NAME_SIDE || name == LG_NAME_LOG || stage == LG_STAGE_SIDE;
 		h->compiled |= name == LG_NAME_COMPILED_REGION;
 		h->n_graph_launches += name == LG_NAME_GRAPH_LAUNCH;
 		h->n_graph_built += name == LG_NAME_GRAPH_BUILD;
@@ -389,6 +390,7 @@ static int join(struct part *a, const struct part *b)
 	a->loop |= b->loop;
 	a->backward |= b->backward;
 	a->frames |= b->frames;
+	a->side |= b->side;
 	a->compiled |= b->compiled;
 	a->first = b->first < a->first ? b->first : a->first;
 	a->last = b->last > a->last ? b->last : a->last;
@@ -462,6 +464,7 @@ int lg_gpu_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, cons
 			rc = join(h, &part[++i]);
 		r->has_backward |= h->backward;
 		r->has_frames |= h->frames;
+		r->has_side |= h->side;
 		r->compiled |= h->compiled;
 		r->n_graph_launches += h->n_graph_launches;
 		r->n_graph_built += h->n_graph_built;

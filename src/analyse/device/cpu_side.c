@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cpu_side.c - what the main thread does on the side, and how long, where only operators were traced.
+ *
+ * Nothing works meanwhile that a save or a line of a log could hide behind: all of it is exposed. Of several
+ * ranks, the one that has most of it makes the others wait.
+ */
+#include <math.h>
+
+#include "analyse/device/timeline_gpu.h"
+#include "base/alloc.h"
+
+int lg_cpu_time(struct lg_case *c, const struct lg_gpu_run *r, enum lg_host_class class,
+		struct lg_cpu_time *ret)
+{
+	const struct lg_gpu_host *h = r->host;
+	int64_t begin = 0, end = INT64_MIN;
+
+	*ret = (struct lg_cpu_time){ .r = r, .row = LG_NO_ROW };
+	ret->by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *ret->by_step);
+	if (!ret->by_step)
+		return LG_E_NOMEM;
+	while (h->thr != r->main) /* one of them is */
+		h++;
+	for (size_t k = 0; k < h->n; k++) {
+		const struct lg_host_seg *s = &h->seg[k];
+
+		if (s->class != class || s->ts < r->from || s->end > r->to)
+			continue;
+		ret->sum += s->end - s->ts;
+		ret->by_step[lg_gpu_step_of(r, s->ts)] += s->end - s->ts;
+		/* Calls in calls: one stretch. */
+		ret->n += s->ts != end;
+		begin = s->ts != end ? s->ts : begin;
+		end = s->end;
+		if (end - begin > ret->longest) {
+			ret->longest = end - begin;
+			ret->at = begin;
+			ret->row = s->span;
+		}
+	}
+	return 0;
+}
+
+int lg_cpu_time_most(struct lg_case *c, const struct lg_gpu *g, enum lg_host_class class,
+		     struct lg_cpu_time *ret)
+{
+	double all = 0;
+	size_t n = 0;
+
+	*ret = (struct lg_cpu_time){ .r = NULL };
+	for (size_t i = 0; i < g->n; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+		struct lg_cpu_time t;
+
+		if (r->scope != LG_SCOPE_CPU || !r->main || r->n_steps < 3 || r->to <= r->from)
+			continue;
+		if (lg_cpu_time(c, r, class, &t))
+			return LG_E_NOMEM;
+		all += lg_cpu_share(&t);
+		n++;
+		if (!ret->r || lg_cpu_share(&t) > lg_cpu_share(ret))
+			*ret = t;
+	}
+	ret->others = n > 1 ? (all - lg_cpu_share(ret)) / (double)(n - 1) : (double)NAN;
+	return 0;
+}
+
+const char *lg_cpu_who(struct lg_case *c, const struct lg_gpu_run *r)
+{
+	int32_t pid = c->t->process.pid[r->prc];
+
+	if (r->rank >= 0)
+		return lg_arena_printf(&c->v->arena, "rank %d", r->rank);
+	return pid >= 0 ? lg_arena_printf(&c->v->arena, "process %d", pid) : "one process";
+}
+
+const char *lg_cpu_only_on(struct lg_case *c, struct lg_finding *f, const struct lg_cpu_time *t)
+{
+	if (!(t->others * 4 < lg_cpu_share(t))) /* one run only, too */
+		return "";
+	f->culprit.rank = t->r->rank;
+	return lg_arena_printf(&c->v->arena, "; only on %s", lg_cpu_who(c, t->r));
+}
+
+static void tell(struct lg_case *c, const struct lg_gpu *g, const char *id, enum lg_host_class class,
+		 const char *what)
+{
+	struct lg_cpu_place at[3];
+	struct lg_cpu_time t;
+	struct lg_finding *f;
+	size_t n;
+
+	if (lg_cpu_time_most(c, g, class, &t)) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	if (!t.r || lg_cpu_share(&t) < 0.01 || lg_gpu_told(c, id))
+		return;
+	f = lg_gpu_finding(c, g, id, (double)t.sum / 1e6, lg_cpu_share(&t), 0.85, t.r);
+	if (!f)
+		return;
+	f->stage = lg_stage_name(LG_STAGE_SIDE);
+	lg_gpu_cap_steps(c, f, t.r, t.by_step);
+	f->title = lg_arena_printf(&c->v->arena, "the loop %s: %.0f %% of the steps' time%s", what, 100 * f->lost_share,
+				   lg_cpu_only_on(c, f, &t));
+	lg_evidence_add(c, f, t.at, t.longest, "%zu times, %.1f ms in all; longest", t.n, (double)t.sum / 1e6);
+	n = lg_cpu_places(c, t.r, &(struct lg_cpu_time_of){ class, t.r->from, t.r->to, NULL }, at, 3);
+	for (size_t i = 0; i < n && at[i].ns * 10 >= at[0].ns; i++) {
+		const char *where = lg_cpu_where(c, &at[i]);
+
+		if (!i)
+			f->culprit.function = where;
+		lg_evidence_add(c, f, INT64_MIN, 0, "%.1f ms of it at %s", (double)at[i].ns / 1e6, where);
+	}
+	if (t.r->has_frames)
+		lg_evidence_against(c, f, "the trace was taken with Python stacks, which make Python itself slower");
+}
+
+int lg_find_side_on_cpu(struct lg_case *c, const struct lg_gpu *g)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < g->n; i++)
+		any |= g->run[i].has_side;
+	if (any && !c->failed) {
+		tell(c, g, "side.checkpoint", LG_HOST_SIDE, "saves synchronously");
+		tell(c, g, "side.logging", LG_HOST_LOG, "writes metrics or messages synchronously");
+	}
+	return c->failed;
+}

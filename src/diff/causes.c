@@ -226,7 +226,7 @@ static void draw_all(struct lg_causes *c, struct portion *portion)
 			if (in_host(s->id) || !(want >= worth_telling(c)))
 				continue;
 			if (!pass)
-				draw(c, own, want, &portion[i]);
+				draw(c, own, want - portion[i].ms, &portion[i]);
 			else if (anywhere || !marked(c, own))
 				draw(c, LG_STAGE_OTHER, want - portion[i].ms, &portion[i]);
 			for (uint32_t g = 1; pass && anywhere && g < LG_STAGE_MAX; g++)
@@ -234,6 +234,36 @@ static void draw_all(struct lg_causes *c, struct portion *portion)
 			if (pass && portion[i].ms < worth_telling(c))
 				give_back(c, &portion[i]);
 		}
+}
+
+/*
+ * A wait for batches, a save, a line in a log: measured, and no computation. What slows all operators (a
+ * debugging aid, code that is no longer compiled) made it longer at most as many times as what computes; what
+ * lies beyond is its own, and taken first.
+ */
+static void draw_beside(struct lg_causes *c, struct portion *portion)
+{
+	const struct lg_side *a = c->d->after;
+	double before = 0, more = 0;
+
+	for (uint32_t g = 1; g < LG_STAGE_MAX; g++)
+		if (g != LG_STAGE_BATCH_WAIT && g != LG_STAGE_SIDE && g != LG_STAGE_GRAD_SYNC) {
+			before += c->before[g];
+			more += c->pool[g];
+		}
+	for (size_t i = 0; i < a->n_findings; i++) {
+		const struct lg_side_finding *s = &a->findings[i];
+		uint32_t own = lg_cause_stage(c->after->findings[s->row].stage);
+		double was = before_ms(c, s);
+
+		if (in_host(s->id) || isnan(s->ms) || !(before > 0) ||
+		    (own != LG_STAGE_BATCH_WAIT && own != LG_STAGE_SIDE))
+			continue;
+		draw(c, marked(c, own) ? own : LG_STAGE_OTHER, s->ms - was * (1 + fmax(0, more / before)),
+		     &portion[i]);
+		if (portion[i].ms < worth_telling(c))
+			give_back(c, &portion[i]);
+	}
 }
 
 /* Where it is not told (an older baseline), there may be none of it, or twice as much. */
@@ -614,6 +644,8 @@ int lg_diff_causes(struct lg_diff *d, const struct lg_verdict *after_v)
 			measured(&c, &a->findings[i], (struct portion){ 0 });
 	gone(&c);
 	more_work(&c);
+	if (after_v)
+		draw_beside(&c, portion);
 	compile_lost(&c);
 	compile_gained(&c);
 	debug_left_on(&c);

@@ -112,6 +112,32 @@ static void two_new_causes_have_their_own(void **state)
 	checked(&p);
 }
 
+/* A debugging aid explains what operators take longer, and not the wait for batches beside it. */
+static void a_debugging_aid_leaves_the_loader_its_wait(void **state)
+{
+	struct gpu_plan before = loop(), after;
+	const struct lg_finding *loader, *aid;
+	struct pair p;
+
+	(void)state;
+	before.no_device = before.no_gpu = before.no_launches = before.nodes = true;
+	before.loader_ns = 20 * US;
+	after = before;
+	after.search_nan = true;
+	p = compare(&before, &after);
+	assert_null(find(&p, "data.loader_wait"));
+	assert_non_null(find(&p, "debug.left_on"));
+	checked(&p);
+	after.loader_ns = 9000 * US;
+	p = compare(&before, &after);
+	loader = find(&p, "data.loader_wait");
+	aid = find(&p, "debug.left_on");
+	assert_non_null(loader);
+	assert_true(fabs(loader->lost_ms / (double)p.s[1]->s.n - 9) < 0.3);
+	assert_true(aid && (isnan(aid->lost_ms) || aid->lost_ms < loader->lost_ms));
+	checked(&p);
+}
+
 /* 4 % more of everything, though both have a cause that did not change. */
 static void what_did_not_change_explains_nothing(void **state)
 {
@@ -362,6 +388,7 @@ int main(void)
 		cmocka_unit_test(collectives_that_got_longer_are_exposed),
 		cmocka_unit_test(pageable_copies_are_told),
 		cmocka_unit_test(two_new_causes_have_their_own),
+		cmocka_unit_test(a_debugging_aid_leaves_the_loader_its_wait),
 		cmocka_unit_test(what_did_not_change_explains_nothing),
 		cmocka_unit_test(a_larger_batch_is_other_work),
 		cmocka_unit_test(shapes_that_always_change_are_no_other_work),

@@ -39,9 +39,8 @@ static const char *of_gauges(const struct lg_diff *d, struct lg_arena *a)
 
 static const char *sentence(const struct lg_diff *d, struct lg_arena *a)
 {
-	const char *what, *cause = "", *sure = "";
+	const char *what, *cause = "", *sure = "", *typical = "", *more = "";
 	const struct lg_finding *first = NULL;
-	double p = (d->mean.value - 1) * 100;
 	size_t n = 0;
 
 	if (isnan(d->mean.value) && d->n_gauges)
@@ -50,11 +49,12 @@ static const char *sentence(const struct lg_diff *d, struct lg_arena *a)
 		return "No repeating steps in one of the two inputs: only what they are can be compared.";
 	if (isnan(d->mean.lo))
 		what = "Too few steps to say whether the step time changed";
-	else if (d->mean.lo > 1 || d->median.lo > 1)
-		what = lg_arena_printf(a, "%.1f %% slower", p > 0 || !(d->median.lo > 1) ? p
-				       : (d->median.value - 1) * 100);
+	else if (d->mean.lo > 1)
+		what = lg_arena_printf(a, "%.1f %% slower", (d->mean.value - 1) * 100);
+	else if (d->median.lo > 1)
+		what = lg_arena_printf(a, "%.1f %% slower in the median", (d->median.value - 1) * 100);
 	else if (d->mean.hi < 1)
-		what = lg_arena_printf(a, "%.1f %% faster", -p);
+		what = lg_arena_printf(a, "%.1f %% faster", (1 - d->mean.value) * 100);
 	else
 		what = "No change beyond the noise";
 	for (size_t i = 0; i < d->v.n_findings; i++)
@@ -62,15 +62,20 @@ static const char *sentence(const struct lg_diff *d, struct lg_arena *a)
 			first = first ? first : &d->v.findings[i];
 			n++;
 		}
+	if (n > 1)
+		more = lg_arena_printf(a, " (and %zu more finding%s)", n - 1, n > 2 ? "s" : "");
 	if (n)
-		cause = lg_arena_printf(a, " Most of it: %s%s", first->title,
-					n > 1 ? lg_arena_printf(a, " (and %zu more finding%s).", n - 1, n > 2 ? "s" : "")
-					      : ".");
+		cause = lg_arena_printf(a, " %s: %s%s.", first->lost_ms > 0 ? "Most of it" : "What is new",
+					first->title, more);
 	if (!isnan(d->mean.lo))
 		sure = lg_arena_printf(a, " (95 %%: %+.1f to %+.1f %%)", (d->mean.lo - 1) * 100,
 				       (d->mean.hi - 1) * 100);
-	return lg_arena_printf(a, "%s: mean step %.3f ms before, %.3f ms after%s; median %.3f and %.3f.%s", what,
-			       d->mean_ms[0], d->mean_ms[1], sure, d->median_ms[0], d->median_ms[1], cause);
+	if (!(d->mean.lo > 1) && d->median.lo > 1)
+		typical = lg_arena_printf(a, " (95 %%: %+.1f to %+.1f %%)", (d->median.lo - 1) * 100,
+					  (d->median.hi - 1) * 100);
+	return lg_arena_printf(a, "%s: mean step %.3f ms before, %.3f ms after%s; median %.3f and %.3f%s.%s",
+			       what, d->mean_ms[0], d->mean_ms[1], sure, d->median_ms[0], d->median_ms[1],
+			       typical, cause);
 }
 
 void lg_diff_headline(struct lg_diff *d)

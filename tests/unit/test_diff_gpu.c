@@ -138,6 +138,32 @@ static void a_debugging_aid_leaves_the_loader_its_wait(void **state)
 	checked(&p);
 }
 
+/* The number in the sentence is the one that is sure, and its interval stands beside it. */
+static void the_sentence_tells_what_is_sure(void **state)
+{
+	struct lg_finding new = { .title = "regions are gone", .severity = "medium", .lost_ms = NAN };
+	struct lg_diff d = { .mean_ms = { 40, 41 }, .median_ms = { 40, 44 }, .mean = { 1.02, 0.9, 1.2 },
+			     .median = { 1.1, 1.05, 1.15 } };
+
+	(void)state;
+	lg_diff_headline(&d);
+	assert_string_equal(d.headline, "10.0 % slower in the median: mean step 40.000 ms before, 41.000 ms after "
+			    "(95 %: -10.0 to +20.0 %); median 40.000 and 44.000 (95 %: +5.0 to +15.0 %).");
+	d.mean = (struct lg_ratio){ 1.1, 1.02, 1.2 };
+	lg_diff_headline(&d);
+	assert_non_null(strstr(d.headline, "10.0 % slower: mean step"));
+	d.mean = d.median = (struct lg_ratio){ 1.01, 0.9, 1.1 };
+	d.v.findings = &new;
+	d.v.n_findings = 1;
+	lg_diff_headline(&d);
+	assert_non_null(strstr(d.headline, "No change beyond the noise"));
+	assert_non_null(strstr(d.headline, "What is new: regions are gone"));
+	new.lost_ms = 3;
+	lg_diff_headline(&d);
+	assert_non_null(strstr(d.headline, "Most of it: regions are gone"));
+	lg_arena_done(&d.v.arena);
+}
+
 /* 4 % more of everything, though both have a cause that did not change. */
 static void what_did_not_change_explains_nothing(void **state)
 {
@@ -389,6 +415,7 @@ int main(void)
 		cmocka_unit_test(pageable_copies_are_told),
 		cmocka_unit_test(two_new_causes_have_their_own),
 		cmocka_unit_test(a_debugging_aid_leaves_the_loader_its_wait),
+		cmocka_unit_test(the_sentence_tells_what_is_sure),
 		cmocka_unit_test(what_did_not_change_explains_nothing),
 		cmocka_unit_test(a_larger_batch_is_other_work),
 		cmocka_unit_test(shapes_that_always_change_are_no_other_work),

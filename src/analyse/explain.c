@@ -220,17 +220,32 @@ static void bound(struct lg_case *c, const struct lg_tally *y)
 		v->bound = "host";
 }
 
+/* Are its steps lines of a log? They tell how long a step took, and nothing of what is in it. */
+static bool is_of_log(const struct lg_case *c, const struct lg_rank *r)
+{
+	const struct lg_span_tab *s = &c->t->span;
+
+	for (size_t i = 0; i < r->n_spans; i++)
+		if (s->kind[r->spans[i]] == LG_SPAN_STEP)
+			return !strcmp(lg_string(c->t, s->name[r->spans[i]]), "log step");
+	return false;
+}
+
 static uint32_t reference_rank(const struct lg_case *c)
 {
 	uint32_t best = UINT32_MAX;
 	int64_t most = -1;
+	bool seen = false;
+
+	for (uint32_t i = 0; i < c->n_ranks; i++)
+		seen |= c->ranks[i].n_steps && !is_of_log(c, &c->ranks[i]);
 
 	for (uint32_t i = 0; i < c->n_ranks; i++) {
 		const struct lg_rank *r = &c->ranks[i];
 		size_t matched = 0;
 		int64_t excess;
 
-		if (!r->n_steps)
+		if (!r->n_steps || (seen && is_of_log(c, r)))
 			continue;
 		for (size_t k = 0; k < r->n_arrivals; k++)
 			matched += r->arrivals[k].late_rank != UINT32_MAX;

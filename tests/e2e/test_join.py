@@ -278,3 +278,36 @@ def test_readings_of_other_times_cost_the_steps_nothing(laggard, tmp_path):
         assert not found and len(verdict["inputs"]) == 1 and "another time" in stderr
         assert any("old.csv is left out" in line and "days" in line for line in verdict["limits"])
         assert explain(tmp_path / "old.csv")[1]
+
+
+def test_a_log_beside_a_trace_tells_no_stages(laggard, tmp_path):
+    """The stages are those of the trace's steps, whatever steps a log beside it states, of this run or not."""
+    step, events = 20_000, []
+    for k in range(12):
+        t = 1_000_000 + k * step
+        for name, cat, ts, dur in ((f"ProfilerStep#{k}", "user_annotation", t, step - 10),
+                                   ("aten::linear", "cpu_op", t + 100, 14_000),
+                                   ("Optimizer.step#SGD.step", "user_annotation", t + 15_000, 4_500),
+                                   ("aten::add_", "cpu_op", t + 15_100, 4_300)):
+            events.append({"ph": "X", "cat": cat, "name": name, "pid": 7, "tid": 7, "ts": ts, "dur": dur})
+    trace, log = tmp_path / "trace.json", tmp_path / "train.log"
+    base = 1_763_800_000_000_000_000
+    trace.write_text(json.dumps({"schemaVersion": 1, "baseTimeNanoseconds": base, "traceEvents": events}))
+    alone = verdict_of(laggard, trace)
+    for late in (0, 500):
+        now, lines = datetime.datetime.fromtimestamp(base / 1e9 + 1 + late, datetime.timezone.utc), ""
+        for k in range(40):
+            took = 0.2 if k % 5 == 4 else 0.082
+            now += datetime.timedelta(seconds=took)
+            lines += f"{now:%Y-%m-%d %H:%M:%S.%f}"[:23] + f" INFO rank 0 step {k} loss 1.0 step_time {took:.4f}\n"
+        log.write_text(lines)
+        both = verdict_of(laggard, trace, log)
+        assert both["steps"]["count"] == alone["steps"]["count"] == 12
+        assert both["stages"] == alone["stages"]
+        assert next(s for s in both["stages"] if s["stage"] == "optimizer")["median_ms"] > 4
+
+
+def verdict_of(laggard, *files):
+    done = laggard("explain", *files, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

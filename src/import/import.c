@@ -33,6 +33,7 @@
 #include "import/source/packing.h"
 #include "import/source/source.h"
 #include "import/torchlog/torchlog.h"
+#include "import/twice.h"
 #include "import/unpack.h"
 #include "store/merge.h"
 
@@ -551,18 +552,34 @@ static int same_file(const struct input *in, size_t i, const char *const *paths,
 	return 0;
 }
 
+/* Is file i a copy of one that was added, or of the reference (which will be)? Then it is left out. */
+static bool is_copy(struct lg_builder *b, const struct lg_rows_seen *rows, size_t i, size_t ref,
+		    const char *const *paths, struct lg_import_info *info)
+{
+	for (size_t k = 0; i != ref && (k < i || k <= ref); k++) {
+		if ((k >= i && k != ref) || *info[k].left_out || !lg_same_rows(&rows[i], &rows[k]))
+			continue;
+		snprintf(info[i].left_out, sizeof info[i].left_out, "it has the same rows as %.180s", paths[k]);
+		lg_add_diag_now(b, LG_DIAG_TWICE, INT64_MIN, 1, "%s is left out: %s", paths[i],
+				info[i].left_out);
+		return true;
+	}
+	return false;
+}
+
 /* The file with the best clock is the one that the others are placed on. */
 static int import_many(const char *const *paths, size_t n, const bool *may_leave_out, struct lg_trace **ret,
 		       struct lg_import_info *info, struct lg_error *err)
 {
 	struct input *in = lg_calloc(n, sizeof *in);
 	struct lg_trace **t = lg_calloc(n, sizeof *t), *ref = NULL;
+	struct lg_rows_seen *rows = lg_calloc(n, sizeof *rows);
 	struct lg_builder *b = NULL;
 	const char *to = NULL;
-	size_t n_read = 0;
+	size_t n_read = 0, at = 0;
 	int rc = lg_builder_new(&b, err);
 
-	if (!rc && (!in || !t))
+	if (!rc && (!in || !t || !rows))
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	for (size_t i = 0; i < n && !rc; i++) {
 		rc = import_or_leave(paths[i], may_leave_out && may_leave_out[i], &t[i], &info[i], &in[i],
@@ -570,9 +587,11 @@ static int import_many(const char *const *paths, size_t n, const bool *may_leave
 		if (!rc)
 			rc = same_file(in, i, paths, err);
 		n_read += t[i] != NULL;
+		if (!rc && t[i])
+			rows[i] = lg_rows_of(t[i]);
 		if (!rc && t[i] && (!ref || lg_join_rank(t[i]) < lg_join_rank(ref))) {
 			ref = t[i];
-			to = paths[i];
+			to = paths[at = i];
 		}
 	}
 	if (!rc && !n_read)
@@ -587,7 +606,10 @@ static int import_many(const char *const *paths, size_t n, const bool *may_leave
 			t[i] = NULL;
 			break;
 		}
-		rc = add_input(b, ref, to, t[i], &info[i], err);
+		if (is_copy(b, rows, i, at, paths, info))
+			describe(&info[i], t[i], 0);
+		else
+			rc = add_input(b, ref, to, t[i], &info[i], err);
 		info[i].join_to = to;
 		if (t[i] != ref) {
 			lg_trace_free(t[i]);
@@ -598,6 +620,7 @@ static int import_many(const char *const *paths, size_t n, const bool *may_leave
 		lg_trace_free(t[i]);
 	lg_free(t);
 	lg_free(in);
+	lg_free(rows);
 	if (!rc && n_read > 1)
 		return lg_builder_seal(b, ret, err);
 	lg_builder_free(b);

@@ -307,6 +307,18 @@ def test_a_log_beside_a_trace_tells_no_stages(laggard, tmp_path):
         assert next(s for s in both["stages"] if s["stage"] == "optimizer")["median_ms"] > 4
 
 
+def test_a_copy_of_a_file_counts_once(laggard, tmp_path):
+    """Packed and plain, or in two folders: a rank does not wait for itself. Whoever copied it is told."""
+    ranks, copy = [DATA / "rank0.json.gz", DATA / "rank1.json.gz"], tmp_path / "rank0.json"
+    copy.write_bytes(gzip.decompress(ranks[0].read_bytes()))
+    once = verdict_of(laggard, *ranks)
+    assert not any("same rows" in line for line in once["limits"])
+    for files in ((*ranks, copy), (copy, *ranks)):
+        twice = verdict_of(laggard, *files)
+        assert twice["steps"] == once["steps"] and twice["findings"] == once["findings"]
+        assert sum("is left out: it has the same rows as" in line for line in twice["limits"]) == 1
+
+
 def verdict_of(laggard, *files):
     done = laggard("explain", *files, "--json")
     assert done.returncode == 0, done.stderr

@@ -457,6 +457,7 @@ def test_torch_without_kineto_needs_no_mark_of_a_step(laggard, tmp_path):
     ({"loader": lambda r, s: 8000 if r == 2 else 200}, "data.loader_wait", None),
     ({}, None, None),
     ({"pause": lambda r, s: 90000 if (r, s) == (2, 4) else 150 if r == 2 else 0}, None, None),
+    ({"pause": lambda r, s: 8000 if r == 2 and s % 12 < 7 else 4000 if r == s % 2 and s % 12 > 6 else 0}, None, "in turn"),
     ({"work": lambda r, s: 5000 + (r * 7 + s * 5) % 11 * 40}, None, None)))
 def test_ranks_on_the_cpu_wait_for_the_late_one(laggard, tmp_path, late, rule, says, legacy):
     """Without a device, without a number on the collectives and without a common clock; or nobody is late for long."""
@@ -468,7 +469,11 @@ def test_ranks_on_the_cpu_wait_for_the_late_one(laggard, tmp_path, late, rule, s
         assert "rank 2" in found[0]["title"] and found[0]["culprit"]["rank"] == 2
         assert verdict["steps"]["scope"] == "rank_local"
         assert found[0]["lost_share"] == pytest.approx(8000 / 14200, rel=0.05)
-    if says:
+    turns = [line for line in verdict["limits"] if "who comes last changes" in line]
+    assert not (rule and turns)
+    if says == "in turn":
+        assert "rank 0 in 2, rank 1 in 3, rank 2 in 7 of 12" in turns[0]
+    elif says:
         (most,) = [e["text"] for e in found[0]["evidence"] if e["text"].startswith("of its time")]
         share = float(most.split(says)[0].split()[-1])
         assert 50 < share < 65

@@ -5,8 +5,8 @@
  * As on devices (late_rank.c) all leave a collective together, so that whoever is in it for the shortest time
  * came last, and no common clock is needed. Such rows have no number: a rank's n-th of a name is that of the
  * others, as long as all have as many. What the wait costs is what the others spend in collectives that no
- * operator covers beyond the late rank. Ranks that are late in turn are not told: of processes that share
- * CPUs any is late now and then.
+ * operator covers beyond the late rank. Ranks that are late in turn are a limit and no finding: of processes
+ * that share CPUs any is late now and then.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -19,6 +19,7 @@
 #include "store/index.h"
 
 #define NOISE_NS 100000
+#define CHANCE_MAX 0.05
 
 enum { MIN_MATCHED = 5 };
 
@@ -99,7 +100,18 @@ static bool comparable(const struct ranks *a)
 	return a->n >= 2 && a->v[0].n >= MIN_MATCHED;
 }
 
-/* The one that is late: most of the waiting, and last more often than its turn; NULL = none. */
+/* That one of n ranks comes last in `last` and more of `of` by chance. */
+static double by_chance(size_t last, size_t of, size_t n)
+{
+	double p = 1 / (double)n, sum = 0;
+
+	for (size_t k = last; k <= of; k++)
+		sum += exp(lgamma((double)of + 1) - lgamma((double)k + 1) - lgamma((double)(of - k) + 1) +
+			   (double)k * log(p) + (double)(of - k) * log1p(-p));
+	return sum;
+}
+
+/* The one that is late: most of the waiting, and last more often than chance makes it; NULL = none. */
 static struct rank *late_one(struct ranks *a)
 {
 	struct rank *late = &a->v[0];
@@ -125,7 +137,8 @@ static struct rank *late_one(struct ranks *a)
 	}
 	for (size_t i = 1; i < a->n; i++)
 		late = a->v[i].caused > late->caused ? &a->v[i] : late;
-	return late->caused * 5 > all * 3 && late->last * a->n * 2 > a->with_wait * 3 ? late : NULL;
+	return late->caused * 5 > all * 3 && late->last * a->n * 2 > a->with_wait * 3 &&
+	       by_chance(late->last, a->with_wait, a->n) < CHANCE_MAX ? late : NULL;
 }
 
 /* Is it late for its batches, or for what it does on the side, which another rule told? more: what the late
@@ -214,6 +227,24 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, const struct ranks *
 	lg_evidence_against(c, f, "collectives are matched by their order, not by a number");
 }
 
+/* Nobody in particular is late, and the ranks wait all the same. */
+static void say_in_turn(struct lg_case *c, const struct ranks *a)
+{
+	const char *who = "";
+	double comm = 0;
+
+	for (size_t i = 0; i < a->n; i++)
+		comm += a->v[i].by[LG_CPU_COMM] / (double)a->n;
+	if (comm < 0.1 || !a->with_wait)
+		return;
+	for (size_t i = 0; i < a->n && i < 8; i++)
+		who = lg_arena_printf(&c->v->arena, "%s%s%s in %zu", who, i ? ", " : "", lg_cpu_who(c, a->v[i].run),
+				      a->v[i].last);
+	lg_gpu_limit(c, "for %.0f %% of the steps' time ranks are in collectives that no operator covers, and who comes "
+			"last changes (%s of %zu): ranks that share CPUs, work that differs from step to step, or "
+			"the collectives themselves; laggard record tells which", 100 * comm, who, a->with_wait);
+}
+
 int lg_find_late_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 {
 	struct ranks a = { .v = lg_calloc(g->n + 1, sizeof *a.v) };
@@ -230,10 +261,12 @@ int lg_find_late_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 	}
 	if (!rc && comparable(&a)) {
 		late = late_one(&a);
-		for (size_t i = 0; late && i < a.n && !rc; i++)
+		for (size_t i = 0; i < a.n && !rc; i++)
 			rc = shares(c, &a.v[i]);
 		if (late && !rc)
 			tell(c, g, &a, late);
+		else if (!rc)
+			say_in_turn(c, &a);
 	}
 	for (size_t i = 0; a.v && i < a.n; i++)
 		lg_free(a.v[i].row);

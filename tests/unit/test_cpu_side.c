@@ -109,6 +109,35 @@ static void stacks_name_what_runs_between_operators(void **state)
 	done(&o);
 }
 
+/* What the program calls its own code is no operator; torch's annotations are of its work. */
+static void an_annotation_of_the_program_is_no_operator(void **state)
+{
+	static const struct {
+		const char *name;
+		bool python;
+	} tab[] = { { "report", true }, { "Thing.step#Thing.step", false } };
+	struct outcome o;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof tab / sizeof *tab; i++) {
+		struct gpu_plan p = on_cpu();
+
+		p.frames = false;
+		p.side = tab[i].name;
+		p.side_note = true;
+		p.side_ns = 4 * MS;
+		o = explain(&p);
+		assert_int_equal(o.v->untraced_share > 0.5, tab[i].python);
+		assert_int_equal(o.v->untraced_in && strstr(o.v->untraced_in, "ms at report"), tab[i].python);
+		assert_int_equal(limited(&o, "with_stack=True tells the lines"), tab[i].python);
+		done(&o);
+		p.side_ns = 60 * US;
+		o = explain(&p);
+		assert_true(o.v->untraced_share < 0.25);
+		done(&o);
+	}
+}
+
 static void the_longest_pause_of_slow_steps_has_a_name(void **state)
 {
 	struct gpu_plan p = on_cpu();
@@ -137,6 +166,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(saves_and_messages_are_no_operators),
 		cmocka_unit_test(stacks_name_what_runs_between_operators),
+		cmocka_unit_test(an_annotation_of_the_program_is_no_operator),
 		cmocka_unit_test(the_longest_pause_of_slow_steps_has_a_name),
 	};
 

@@ -27,7 +27,7 @@ static enum lg_cpu_part part_of(const struct lg_case *c, const struct lg_host_se
 		return main ? LG_CPU_LOG : LG_CPU_BETWEEN;
 	if (s->span != LG_NO_ROW && c->t->span.kind[s->span] == LG_SPAN_COLLECTIVE)
 		return LG_CPU_COMM;
-	return s->class == LG_HOST_NONE ? LG_CPU_BETWEEN : LG_CPU_OPERATORS;
+	return lg_host_is_python(s) ? LG_CPU_BETWEEN : LG_CPU_OPERATORS;
 }
 
 /* Collectives are rows of threads that run no operators. */
@@ -171,7 +171,7 @@ static const char *saving(struct lg_case *c, double share)
 	return share < 0.005 ? "" : lg_arena_printf(&c->v->arena, "%.0f %% saving and writing messages, ", share * 100);
 }
 
-/* Where Python stacks say what ran between operators: of the run that has most of such time. */
+/* Where stacks or annotations say what ran between operators: of the run that has most of such time. */
 static void tell_python(struct lg_case *c, const struct lg_gpu *g)
 {
 	const struct lg_gpu_run *most = NULL;
@@ -183,7 +183,7 @@ static void tell_python(struct lg_case *c, const struct lg_gpu *g)
 		const int64_t window[] = { r->from, r->to };
 		int64_t by[1][LG_CPU_PARTS];
 
-		if (r->scope != LG_SCOPE_CPU || !r->main || !r->has_frames || r->n_steps < 3)
+		if (r->scope != LG_SCOPE_CPU || !r->main || r->n_steps < 3)
 			continue;
 		if (lg_cpu_parts(c, r, window, 1, by, NULL)) {
 			c->failed = LG_E_NOMEM;
@@ -196,8 +196,10 @@ static void tell_python(struct lg_case *c, const struct lg_gpu *g)
 	if (!in)
 		return;
 	c->v->untraced_in = in;
-	lg_gpu_limit(c, "between operators nothing runs but Python for %.1f ms%s%s; of that %s", (double)longest / 1e6,
-		     most->rank >= 0 ? " on " : "", most->rank >= 0 ? lg_cpu_who(c, most) : "", in);
+	lg_gpu_limit(c, "between operators nothing runs but Python for %.1f ms%s%s; of that %s%s",
+		     (double)longest / 1e6, most->rank >= 0 ? " on " : "",
+		     most->rank >= 0 ? lg_cpu_who(c, most) : "", in,
+		     most->has_frames ? "" : " (with_stack=True tells the lines)");
 }
 
 int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)

@@ -88,7 +88,8 @@ size_t lg_cpu_places(struct lg_case *c, const struct lg_gpu_run *r, const struct
 	for (size_t k = 0; k < h->n && !rc; k++) {
 		const struct lg_host_seg *s = &h->seg[k];
 
-		if (s->class == what->class && s->ts >= what->from && s->end <= what->to &&
+		if ((what->class == LG_HOST_NONE ? lg_host_is_python(s) : s->class == what->class) &&
+		    s->ts >= what->from && s->end <= what->to &&
 		    (s->site != LG_NO_ROW || call_of(c->t, s) != LG_NO_ROW))
 			rc = charge(c->t, &l, s, outside(what->busy, &at, s));
 	}
@@ -124,7 +125,7 @@ const char *lg_cpu_python(struct lg_case *c, const struct lg_gpu_run *r, int64_t
 	const char *text = NULL;
 	size_t n;
 
-	if (!r->has_frames || c->failed)
+	if (c->failed)
 		return NULL;
 	if (lg_cpu_parts(c, r, window, 1, by, &busy)) {
 		c->failed = LG_E_NOMEM;

@@ -82,7 +82,17 @@ struct nest {
 	uint32_t row;            /* itself */
 	uint32_t span, op, site; /* what it says about the time in it */
 	uint8_t class;
+	bool note;
 };
+
+/* An annotation of the program's own: torch's have a number, a class or a namespace in their names. */
+static bool users_note(const struct lg_trace *t, uint32_t row, enum lg_name_class k)
+{
+	uint8_t kind = t->span.kind[row];
+
+	return (kind == LG_SPAN_NOTE || kind == LG_SPAN_STAGE) && k == LG_NAME_OTHER &&
+	       !strpbrk(lg_string(t, t->span.name[row]), "#.:");
+}
 
 static bool waits(const char *call)
 {
@@ -114,7 +124,9 @@ static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest 
 		n.class = LG_HOST_COPY;
 	if (k == LG_NAME_STEP)
 		n.class = LG_HOST_NONE;
+	n.note = users_note(t, row, k);
 	if (up) {
+		n.note |= up->note && t->span.kind[row] == LG_SPAN_PYTHON;
 		n.op = up->op;
 		n.site = up->site;
 		if (n.end > up->end)
@@ -238,7 +250,7 @@ static int segments(struct lg_case *c, struct lg_gpu *g, const uint8_t *copies, 
 
 			if (top && until > now) {
 				struct lg_host_seg s = { now, until, top->span, top->op, top->site,
-							 top->class };
+							 top->class, top->note };
 
 				if (n && seg[n - 1].end == now && seg[n - 1].class == s.class &&
 				    seg[n - 1].span == s.span && seg[n - 1].op == s.op &&

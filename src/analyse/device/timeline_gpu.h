@@ -50,7 +50,13 @@ struct lg_host_seg {
 	uint32_t op;    /* outermost operator around it inside its annotation; LG_NO_ROW */
 	uint32_t site;  /* innermost frame or annotation of the user's code; LG_NO_ROW */
 	uint8_t class;
+	bool note;      /* LG_HOST_OP, but nothing runs there that was traced: the program's own annotation */
 };
+/* Is nothing traced there but Python, and what the program calls it? */
+static inline bool lg_host_is_python(const struct lg_host_seg *s)
+{
+	return s->class == LG_HOST_NONE || (s->class == LG_HOST_OP && s->note);
+}
 
 /* A row longer than a week is CUPTI's overflow, not work (HolisticTraceAnalysis drops them, too). */
 #define LG_GPU_WEEK_NS (7 * 86400ll * 1000000000)
@@ -500,8 +506,8 @@ size_t lg_cpu_places(struct lg_case *c, const struct lg_gpu_run *r, const struct
 		     struct lg_cpu_place *ret, size_t n);
 /* "train.py:97 flush_metrics, in <built-in function sleep>" */
 const char *lg_cpu_where(struct lg_case *c, const struct lg_cpu_place *p);
-/* The same of the time in which nothing of r is traced but Python's stacks: "31.2 ms at train.py:97 ..., 4.1 ms
- * at ..."; NULL = no stacks, or they tell less than half of it. */
+/* The same of the time in which nothing of r is traced but Python's stacks and the program's annotations:
+ * "31.2 ms at train.py:97 ..., 4.1 ms at ..."; NULL = there are none, or they tell less than half of it. */
 const char *lg_cpu_python(struct lg_case *c, const struct lg_gpu_run *r, int64_t from, int64_t to);
 
 /* side.checkpoint and side.logging where there is no device; after lg_find_data(). */

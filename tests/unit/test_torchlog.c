@@ -196,6 +196,37 @@ static void torch_trace_gives_compilations_and_the_zone(void **state)
 	lg_trace_free(t);
 }
 
+/* The compiler began anew: for a break, or for what it had learned of a number. */
+static void to_begin_anew_is_no_graph_break(void **state)
+{
+	static const char log[] =
+		"V0403 07:28:48.065000 4711 torch/_dynamo/utils.py:685] {\"compilation_metrics\": {\"co_name\": \"fn\", "
+		"\"co_filename\": \"/app/model.py\", \"co_firstlineno\": 9, \"start_time\": 1712154528.05, "
+		"\"entire_frame_compile_time_s\": 0.0125, \"fail_type\": null, \"restart_reasons\": [\"%s\"]}, "
+		"\"frame_id\": 0, \"frame_compile_id\": 0, \"attempt\": 1}\n";
+	static const struct {
+		const char *reason;
+		bool breaks;
+	} tab[] = { { "<class 'torch._dynamo.exc.UnspecializeRestartAnalysis'>", false },
+		    { "<class 'torch._dynamo.exc.TensorifyScalarRestartAnalysis'>", false },
+		    { "Unknown fail_and_restart_analysis", true }, { "call_function print", true } };
+	char text[1024];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof tab / sizeof *tab; i++) {
+		struct lg_trace *t;
+		bool found = false;
+
+		snprintf(text, sizeof text, log, tab[i].reason);
+		t = feed_text(text, "log");
+		for (size_t k = 0; k < t->mark.n; k++)
+			found |= !strcmp(lg_string(t, t->mark.name[k]), "log.graph_break");
+		assert_int_equal(found, tab[i].breaks);
+		assert_int_equal(t->span.n, 1);
+		lg_trace_free(t);
+	}
+}
+
 static void the_user_says_what_a_step_line_is(void **state)
 {
 	static const char log[] = "hello\n"
@@ -301,6 +332,7 @@ int main(void)
 		cmocka_unit_test(a_log_may_begin_with_its_steps),
 		cmocka_unit_test(steps_are_the_differences_of_a_running_total),
 		cmocka_unit_test(a_packed_file_is_known_by_what_is_inside),
+		cmocka_unit_test(to_begin_anew_is_no_graph_break),
 		cmocka_unit_test(the_user_says_what_a_step_line_is),
 		cmocka_unit_test(an_expression_that_cannot_be_used_is_refused_in_one_line),
 		cmocka_unit_test(no_line_takes_long),

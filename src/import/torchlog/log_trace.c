@@ -148,7 +148,13 @@ static void metrics(struct lg_torchlog *l, const struct lg_log_line *line, const
 	if (lg_map_get(&l->broken, compilation_key(line, d)))
 		return;
 	for (uint32_t i = 0; i < lg_value_count(d, why); i++) {
-		snprintf(text, sizeof text, "%s: %s", where, lg_value_text(d, lg_value_at(d, why, i)));
+		const char *reason = lg_value_text(d, lg_value_at(d, why, i));
+
+		/* The compiler begins anew for what it learned (a number that varies), and breaks nothing:
+		 * then torch states the exception's class, "<class 'torch._dynamo.exc.Unspec...'>". */
+		if (!strncmp(reason, "<class '", 8))
+			continue;
+		snprintf(text, sizeof text, "%s: %s", where, reason);
 		lg_torchlog_mark(l, line, "log.graph_break", 0, text);
 	}
 }

@@ -240,9 +240,32 @@ static const char *pids_text(struct lg_case *c, const uint32_t *job, uint32_t ch
 	return all > 8 ? lg_arena_printf(&c->v->arena, "%s and %zu more", text, all - 8) : text;
 }
 
+/*
+ * Ranks of files that know neither a process nor a rank (a job's log, a trace of a torch without Kineto),
+ * beside processes that were recorded: the same job, told once more, and nothing to follow a wait in.
+ */
+static bool drop_nameless(struct lg_case *c)
+{
+	const struct lg_process_tab *p = &c->t->process;
+	bool recorded = false;
+	size_t n = 0, all = c->n_ranks;
+
+	for (size_t i = 0; i < all; i++)
+		recorded |= p->pid[c->ranks[i].prc] >= 0 && c->ranks[i].n_states;
+	for (size_t i = 0; i < all; i++) {
+		const struct lg_rank *r = &c->ranks[i];
+
+		if (!recorded || p->pid[r->prc] >= 0 || r->rank >= 0 || r->n_states)
+			c->ranks[n++] = *r;
+	}
+	c->n_ranks = n;
+	return n < all;
+}
+
 int lg_choose_job(struct lg_case *c, const struct lg_step *steps, bool *ret_chosen)
 {
 	uint32_t *job = lg_calloc(c->n_ranks, sizeof *job), chosen = 0;
+	bool nameless, several = false;
 	int64_t most = -1;
 	size_t n = 0;
 	int rc = 0;
@@ -250,17 +273,18 @@ int lg_choose_job(struct lg_case *c, const struct lg_step *steps, bool *ret_chos
 	*ret_chosen = false;
 	if (!job)
 		return LG_E_NOMEM;
+	nameless = drop_nameless(c);
 	sort_into_jobs(c, job);
 	for (uint32_t i = 0; i < c->n_ranks; i++) {
 		int64_t excess = lg_excess_of(&c->ranks[i], steps);
 
-		*ret_chosen |= job[i] != job[0];
+		several |= job[i] != job[0];
 		if (c->ranks[i].n_steps && excess > most) {
 			most = excess;
 			chosen = job[i];
 		}
 	}
-	if (*ret_chosen) {
+	if (several) {
 		lg_limit(c, lg_arena_printf(&c->v->arena,
 					    "several jobs mark their steps in this recording: the one with the "
 					    "most excess is judged (%s), not %s: --victim PID judges "
@@ -273,6 +297,7 @@ int lg_choose_job(struct lg_case *c, const struct lg_step *steps, bool *ret_chos
 				c->ranks[n++] = c->ranks[i];
 		c->n_ranks = n;
 	}
+	*ret_chosen = several || nameless;
 	lg_free(job);
 	return rc;
 }

@@ -68,6 +68,9 @@ def check_joined(laggard, laggard_path, tmp_path, lag, trace):
     stated = [line for line in verdict["limits"] if "is on the clock of" in line]
     assert len(stated) == 1 and str(trace) in stated[0], verdict["limits"]
     assert ("wall clocks: good to" if clock else "common steps: good to") in stated[0]
+    assert not any("several jobs" in line for line in verdict["limits"])
+    alone = json.loads(laggard("explain", lag, "--json").stdout)
+    assert verdict["steps"]["count"] == alone["steps"]["count"]
     t = dumped(laggard, laggard_path, tmp_path, trace, lag)
     assert meta(t, f"join.{trace.name}.how") == ("clocks" if clock else "steps")
     error = int(meta(t, f"join.{trace.name}.error_ns"))

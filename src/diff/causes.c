@@ -199,9 +199,11 @@ static bool by_other_process(const struct lg_finding *f)
 	return f->culprit.relation && !strcmp(f->culprit.relation, "other_process");
 }
 
-static bool by_rank(const struct lg_finding *f)
+/* Of a late rank, or of one that is not compared, and for whose loader or save the compared one waits. */
+static bool by_rank(const struct lg_causes *c, const struct lg_finding *f)
 {
-	return f->culprit.relation && !strcmp(f->culprit.relation, "rank");
+	return (f->culprit.relation && !strcmp(f->culprit.relation, "rank")) ||
+	       (f->culprit.rank >= 0 && f->culprit.rank != c->d->after->ref_rank);
 }
 
 /*
@@ -219,7 +221,7 @@ static void draw_all(struct lg_causes *c, struct portion *portion)
 		for (size_t i = 0; i < a->n_findings; i++) {
 			const struct lg_side_finding *s = &a->findings[i];
 			const struct lg_finding *f = &c->after->findings[s->row];
-			bool anywhere = device || by_rank(f);
+			bool anywhere = device || by_rank(c, f);
 			uint32_t own = lg_cause_stage(f->stage);
 			double want = s->ms - before_ms(c, s);
 
@@ -253,14 +255,16 @@ static void draw_beside(struct lg_causes *c, struct portion *portion)
 		}
 	for (size_t i = 0; i < a->n_findings; i++) {
 		const struct lg_side_finding *s = &a->findings[i];
-		uint32_t own = lg_cause_stage(c->after->findings[s->row].stage);
-		double was = before_ms(c, s);
+		const struct lg_finding *f = &c->after->findings[s->row];
+		uint32_t own = lg_cause_stage(f->stage);
+		double was = before_ms(c, s), want = s->ms - was * (1 + fmax(0, more / before));
 
 		if (in_host(s->id) || isnan(s->ms) || !(before > 0) ||
 		    (own != LG_STAGE_BATCH_WAIT && own != LG_STAGE_SIDE))
 			continue;
-		draw(c, marked(c, own) ? own : LG_STAGE_OTHER, s->ms - was * (1 + fmax(0, more / before)),
-		     &portion[i]);
+		draw(c, marked(c, own) ? own : LG_STAGE_OTHER, want, &portion[i]);
+		if (by_rank(c, f))
+			draw(c, LG_STAGE_OTHER, want - portion[i].ms, &portion[i]);
 		if (portion[i].ms < worth_telling(c))
 			give_back(c, &portion[i]);
 	}

@@ -479,6 +479,23 @@ def test_ranks_on_the_cpu_wait_for_the_late_one(laggard, tmp_path, late, rule, s
         assert 50 < share < 65
 
 
+@pytest.mark.parametrize("late", (0, 2))
+def test_a_loader_of_one_rank_explains_what_all_got_slower_by(laggard, tmp_path, late):
+    """Whichever rank is compared: the others spend that time in collectives, in whatever stage these lie."""
+    folders = [tmp_path / name for name in ("before", "again", "after")]
+    for folder in folders:
+        folder.mkdir()
+    for folder in folders[:2]:
+        gloo_ranks(folder, lambda r, s: 5000)
+    gloo_ranks(folders[2], lambda r, s: 5000, loader=lambda r, s: 8000 if r == late else 200)
+    verdict = json.loads(laggard("diff", folders[0], folders[2], "--json").stdout)
+    found = verdict["findings"][0]
+    assert found["id"] == "data.loader_wait" and found["severity"] == "high" and found["culprit"]["rank"] == late
+    assert f"only on rank {late}" in found["title"]
+    assert found["lost_ms"] / verdict["steps"]["count"] == pytest.approx(7.8, rel=0.1)
+    assert not json.loads(laggard("diff", *folders[:2], "--json").stdout)["findings"]
+
+
 def test_what_the_profiler_says_of_its_own_losses_is_a_limit(laggard, tmp_path):
     def limits(**top):
         return json.loads(laggard("explain", "--json", cpu_trace(tmp_path / "t.json", **top)).stdout)["limits"]

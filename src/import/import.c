@@ -567,6 +567,22 @@ static bool is_copy(struct lg_builder *b, const struct lg_rows_seen *rows, size_
 	return false;
 }
 
+/* A log that nobody has written to yet is no reason not to read what lies beside it. */
+static bool is_empty(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISREG(st.st_mode) && !st.st_size;
+}
+
+static bool say_empty(struct lg_builder *b, const char *path)
+{
+	if (!is_empty(path))
+		return false;
+	lg_add_diag_now(b, LG_DIAG_FILE_TRUNCATED, INT64_MIN, 1, "%s is empty", path);
+	return true;
+}
+
 /* The file with the best clock is the one that the others are placed on. */
 static int import_many(const char *const *paths, size_t n, const bool *may_leave_out, struct lg_trace **ret,
 		       struct lg_import_info *info, struct lg_error *err)
@@ -576,18 +592,20 @@ static int import_many(const char *const *paths, size_t n, const bool *may_leave
 	struct lg_rows_seen *rows = lg_calloc(n, sizeof *rows);
 	struct lg_builder *b = NULL;
 	const char *to = NULL;
-	size_t n_read = 0, at = 0;
+	size_t n_read = 0, n_empty = 0, at = 0;
 	int rc = lg_builder_new(&b, err);
 
 	if (!rc && (!in || !t || !rows))
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	for (size_t i = 0; i < n && !rc; i++) {
-		rc = import_or_leave(paths[i], may_leave_out && may_leave_out[i], &t[i], &info[i], &in[i],
-				     err);
+		bool unnamed = may_leave_out && may_leave_out[i];
+
+		rc = import_or_leave(paths[i], unnamed || is_empty(paths[i]), &t[i], &info[i], &in[i], err);
+		n_empty += !rc && !unnamed && say_empty(b, paths[i]);
 		if (!rc)
 			rc = same_file(in, i, paths, err);
 		n_read += t[i] != NULL;
-		if (!rc && t[i])
+		if (t[i])
 			rows[i] = lg_rows_of(t[i]);
 		if (!rc && t[i] && (!ref || lg_join_rank(t[i]) < lg_join_rank(ref))) {
 			ref = t[i];
@@ -600,7 +618,7 @@ static int import_many(const char *const *paths, size_t n, const bool *may_leave
 	for (size_t i = 0; i < n && !rc; i++) {
 		if (!t[i])
 			continue;
-		if (n_read == 1) { /* as if it were alone */
+		if (n_read == 1 && !n_empty) { /* as if it were alone */
 			describe(&info[i], t[i], 0);
 			*ret = t[i];
 			t[i] = NULL;
@@ -621,7 +639,7 @@ static int import_many(const char *const *paths, size_t n, const bool *may_leave
 	lg_free(t);
 	lg_free(in);
 	lg_free(rows);
-	if (!rc && n_read > 1)
+	if (!rc && n_read + n_empty > 1)
 		return lg_builder_seal(b, ret, err);
 	lg_builder_free(b);
 	return rc;

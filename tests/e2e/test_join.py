@@ -322,6 +322,19 @@ def test_a_copy_of_a_file_counts_once(laggard, tmp_path):
         assert sum("is left out: it has the same rows as" in line for line in twice["limits"]) == 1
 
 
+def test_an_empty_log_hides_nothing(laggard, tmp_path):
+    """Output that is still buffered when somebody looks; alone, there is nothing to read."""
+    trace, log = DATA / "rank0.json.gz", tmp_path / "train.log"
+    log.write_text("")
+    alone, both = verdict_of(laggard, trace), verdict_of(laggard, trace, log)
+    assert both["steps"] == alone["steps"] and both["findings"] == alone["findings"]
+    assert any(f"{log} is empty" in line for line in both["limits"])
+    for files in ((log,), (log, tmp_path / "second.log")):
+        files[-1].write_text("")
+        done = laggard("explain", *files)
+        assert done.returncode == 1 and len(done.stderr.strip().splitlines()) == 1 and "is empty" in done.stderr
+
+
 def verdict_of(laggard, *files):
     done = laggard("explain", *files, "--json")
     assert done.returncode == 0, done.stderr

@@ -252,6 +252,19 @@ static const struct {
 	    .tradeoff = "The flight recorder costs next to nothing.",
 	    .confirm = "all_reduce_perf of nccl-tests on the same hosts hangs too, or Flight Recorder dumps of all ranks "
 		       "show that each has entered that collective." } },
+	{ "comms.mismatch", "dtype",
+	  { .fix = "The ranks run the same code on tensors of different types: look for a cast that only some of them "
+		   "make (autocast or .half() under a condition, a checkpoint loaded in another precision, a metric that "
+		   "is an int on one rank and a float on another), and cast before the collective on every rank.",
+	    .tradeoff = "None.",
+	    .confirm = "Print the tensor's dtype before the named call on two ranks." } },
+	{ "comms.mismatch", "size",
+	  { .fix = "The ranks bring tensors of different sizes to a call that needs equal ones: a last batch that is shorter "
+		   "on some ranks (drop_last=True, DistributedSampler), a model that is not the same on all (unused or "
+		   "frozen parameters, another vocabulary or checkpoint), sequences that are not padded to one length "
+		   "for all ranks. Where lengths differ on purpose: pad, or all_to_all and all_gather_object.",
+	    .tradeoff = "Padding moves bytes that nobody needs; all_gather_object copies through the host.",
+	    .confirm = "Print the tensor's shape before the named call on two ranks." } },
 	{ "mem.oom", "fragmentation",
 	  { .fix = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (PYTORCH_ALLOC_CONF from torch 2.9): pieces of "
 		   "memory that nobody uses are mapped together. Where sizes change from step to step, keep them: "

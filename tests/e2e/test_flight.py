@@ -125,6 +125,9 @@ def test_sequences_that_part(laggard, tmp_path, odd, more):
     (finding,) = explain(laggard, tmp_path)
     assert (finding["id"], finding["culprit"]["rank"]) == ("comms.mismatch", 0)
     assert "number 6 of group 0" in finding["title"]
+    kind = {"op": "operation"}.get(*odd, *odd)
+    assert finding["detail"] == kind and ("brings another " + kind in finding["title"]) == (kind != "operation")
+    assert ("tensor's " in finding["confirm"]) == (kind != "operation")
     assert any(e["text"].startswith("rank 1 and 2 more: nccl:all_reduce") for e in finding["evidence"])
 
 

@@ -23,18 +23,23 @@ static bool equal_sizes(const char *name)
 	return false;
 }
 
-/* May these be two ranks' sides of one collective? */
-static bool alike(const struct lg_trace *t, uint32_t a, uint32_t b)
+/* What two ranks' sides of one collective do not agree in; NULL = they may be that. */
+static const char *unlike(const struct lg_trace *t, uint32_t a, uint32_t b)
 {
 	size_t n, k;
 	const char *x = lg_span_arg(t, a, "dtype", &n), *y = lg_span_arg(t, b, "dtype", &k);
 
 	if (t->span.name[a] != t->span.name[b])
-		return false;
+		return "operation";
 	if (x && y && n && k && (n != k || memcmp(x, y, n)))
-		return false;
+		return "dtype";
 	return !equal_sizes(lg_string(t, t->span.name[a])) || !t->span.bytes[a] || !t->span.bytes[b] ||
-	       t->span.bytes[a] == t->span.bytes[b];
+	       t->span.bytes[a] == t->span.bytes[b] ? NULL : "size";
+}
+
+static bool alike(const struct lg_trace *t, uint32_t a, uint32_t b)
+{
+	return !unlike(t, a, b);
 }
 
 /* By majority: a first rank that is wrong would make all others so. Returns one of the most, *ret_n of
@@ -67,6 +72,7 @@ static void tell(struct lg_flight *d, size_t from, size_t to)
 	const struct lg_trace *t = c->t;
 	size_t most, best = majority(t, v, from, to, &most), odd = to;
 	const char *name = lg_string(t, t->span.group[v[from].row]);
+	const char *op = lg_string(t, t->span.name[v[best].row]);
 	struct lg_finding *f;
 
 	for (size_t i = from; i < to && odd == to; i++)
@@ -78,7 +84,14 @@ static void tell(struct lg_flight *d, size_t from, size_t to)
 			      most + 1 == to - from && most > 1 ? t->process.rank[v[odd].prc] : -1);
 	if (!f)
 		return;
-	if (f->culprit.rank >= 0)
+	f->detail = unlike(t, v[best].row, v[odd].row);
+	if (strcmp(f->detail, "operation") && f->culprit.rank >= 0)
+		f->title = lg_arena_printf(&c->v->arena, "rank %d brings another %s to %s number %lld of group %s than "
+					   "the others", f->culprit.rank, f->detail, op, (long long)v[from].seq, name);
+	else if (strcmp(f->detail, "operation"))
+		f->title = lg_arena_printf(&c->v->arena, "ranks bring different %ss to %s number %lld of group %s",
+					   f->detail, op, (long long)v[from].seq, name);
+	else if (f->culprit.rank >= 0)
 		f->title = lg_arena_printf(&c->v->arena, "rank %d enters another collective than the others at number "
 					   "%lld of group %s: their sequences part there", f->culprit.rank,
 					   (long long)v[from].seq, name);

@@ -459,6 +459,10 @@ static void say_place(struct lg_builder *b, const struct lg_join *j, const struc
 	if (j->apart)
 		lg_add_diag_now(b, LG_DIAG_PARTIAL, ts, 1, "%s is of another time: %s", info->path,
 				when(j, to, text, sizeof text));
+	else if (j->other_pace)
+		lg_add_diag_now(b, LG_DIAG_PARTIAL, ts, 1,
+				"%s: steps of the same numbers do not last as long in it as in %.128s: is it of that run?",
+				info->path, to);
 	else if (!j->sure)
 		lg_add_diag_now(b, LG_DIAG_PARTIAL, ts, 1,
 				!strcmp(j->how, "none")

@@ -139,10 +139,19 @@ static void unique(struct events *v)
 	v->n = to;
 }
 
+/* Do the same steps take so much longer in one file that no clock of whole seconds makes it so? */
+static int paces_differ(int64_t a, int64_t b)
+{
+	int64_t less = a < b ? a : b, more = a < b ? b : a;
+
+	return more - less > SECOND + SECOND / 10 && more - less > less / 3;
+}
+
 /* 1 = at least MATCHES_MIN numbers are common: *ret_offset is the median of ref - t. */
 static int agree(struct events *ref, struct events *t, struct lg_join *ret)
 {
 	int64_t *d, *off;
+	struct event first[2] = { { 0 } }, last[2] = { { 0 } };
 	size_t n = 0, i = 0, k = 0;
 	int64_t median;
 
@@ -159,6 +168,10 @@ static int agree(struct events *ref, struct events *t, struct lg_join *ret)
 		} else if (ref->e[i].key > t->e[k].key) {
 			k++;
 		} else {
+			last[0] = ref->e[i];
+			last[1] = t->e[k];
+			if (!n)
+				memcpy(first, last, sizeof first);
 			d[n++] = (int64_t)((uint64_t)ref->e[i++].ts - (uint64_t)t->e[k++].ts);
 		}
 	}
@@ -176,6 +189,7 @@ static int agree(struct events *ref, struct events *t, struct lg_join *ret)
 	ret->offset = median;
 	ret->error = off[(n * 9 - 1) / 10] + 1;
 	ret->matches = n;
+	ret->other_pace = paces_differ(last[0].ts - first[0].ts, last[1].ts - first[1].ts);
 	lg_free(d);
 	return 1;
 }
@@ -189,6 +203,7 @@ static int by_collectives(const struct lg_trace *ref, const struct lg_trace *t, 
 	collectives(t, &b);
 	rc = agree(&a, &b, ret);
 	ret->how = "collectives";
+	ret->other_pace = 0;
 	lg_free(a.e);
 	lg_free(b.e);
 	return rc ? rc : lg_join_by_ends(ref, t, ret);
@@ -372,7 +387,8 @@ static int find(const struct lg_trace *ref, const struct lg_trace *t, struct lg_
 		;
 	else if (found)
 		j = (struct lg_join){ .how = events.how, .offset = events.offset, .error = events.error,
-				      .matches = events.matches, .sure = 1 };
+				      .matches = events.matches, .other_pace = events.other_pace,
+				      .sure = 1 };
 	else if (b == LG_TIME_NONE || b == LG_TIME_RELATIVE || a >= LG_TIME_RELATIVE)
 		j = (struct lg_join){ .how = "start", .offset = ref->first - t->first,
 				      .error = ref->last - ref->first };

@@ -25,6 +25,7 @@ struct lg_join {
 	const char *how;
 	int sure;              /* 0: a diag row belongs beside it */
 	size_t matches;        /* collectives or steps that agree */
+	int other_pace;        /* 1: by numbers of steps, which do not last as long in both: of one run? */
 	int64_t apart;         /* ns between the two, however their times may be off; 0 = they overlap, or
 				* nobody knows. < 0: t is before ref */
 };

@@ -322,6 +322,22 @@ def test_a_copy_of_a_file_counts_once(laggard, tmp_path):
         assert sum("is left out: it has the same rows as" in line for line in twice["limits"]) == 1
 
 
+def test_steps_that_take_longer_in_one_file_are_told(laggard, tmp_path):
+    """Joined by their numbers, for want of a clock: a file of another run has these numbers, too."""
+    def trace(name, us):
+        rows = [{"name": n, "ph": "X", "ts": k * us, "dur": us - gap, "tid": 1, "pid": "CPU functions", "args": {}}
+                for k in range(30) for n, gap in ((f"ProfilerStep#{k}", 1), ("aten::addmm", us // 9))]
+        (tmp_path / name).write_text(json.dumps(rows))
+        return tmp_path / name
+
+    def told(first, second):
+        return sum("is it of that run?" in line for line in verdict_of(laggard, first, second)["limits"])
+
+    here = trace("a.json", 50_000)
+    assert told(here, trace("b.json", 200_000)) == 1
+    assert told(here, trace("c.json", 51_000)) == 0
+
+
 def test_an_empty_log_hides_nothing(laggard, tmp_path):
     """Output that is still buffered when somebody looks; alone, there is nothing to read."""
     trace, log = DATA / "rank0.json.gz", tmp_path / "train.log"

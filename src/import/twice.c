@@ -6,8 +6,11 @@
  * two ranks do a hundred things at the same one. That copies have different names, are packed, or were
  * written by different tools does not matter.
  */
-#include "base/map.h"
 #include "import/twice.h"
+
+#include <string.h>
+
+#include "base/map.h"
 
 enum { ROWS_MIN = 8, LOOKED_AT = 256 };
 
@@ -38,8 +41,12 @@ struct lg_rows_seen lg_rows_of(const struct lg_trace *t)
 	r.hash = times(r.hash, t->sample.ts, t->sample.n);
 	r.hash = times(times(r.hash, t->span.ts, t->span.n), t->span.dur, t->span.n);
 	r.hash = times(r.hash, t->counter.ts, t->counter.n);
-	for (size_t i = 0; i < t->counter.n; i += by)
-		r.hash = mix(r.hash, (int64_t)(t->counter.value[i] * 1e3));
+	for (size_t i = 0; i < t->counter.n; i += by) {
+		int64_t bits;
+
+		memcpy(&bits, &t->counter.value[i], sizeof bits);
+		r.hash = mix(r.hash, bits);
+	}
 	return r;
 }
 

@@ -25,6 +25,8 @@ static enum lg_cpu_part part_of(const struct lg_case *c, const struct lg_host_se
 		return main ? LG_CPU_SAVE : LG_CPU_BETWEEN;
 	if (s->class == LG_HOST_LOG)
 		return main ? LG_CPU_LOG : LG_CPU_BETWEEN;
+	if (s->class == LG_HOST_COMPILE && main)
+		return LG_CPU_COMPILE;
 	if (s->span != LG_NO_ROW && c->t->span.kind[s->span] == LG_SPAN_COLLECTIVE)
 		return LG_CPU_COMM;
 	return lg_host_is_python(s) ? LG_CPU_BETWEEN : LG_CPU_OPERATORS;
@@ -114,6 +116,8 @@ static bool has_part(const struct lg_case *c, const struct lg_gpu_run *r, enum l
 
 	if (part == LG_CPU_SAVE || part == LG_CPU_LOG)
 		return r->has_side;
+	if (part == LG_CPU_COMPILE)
+		return r->has_compile;
 	return part != LG_CPU_COMM || (t->span.n && memchr(t->span.kind, LG_SPAN_COLLECTIVE, t->span.n));
 }
 
@@ -224,7 +228,7 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		wall += (double)(r->to - r->from);
 		data += (double)by[0][LG_CPU_DATA];
 		side += (double)(by[0][LG_CPU_SAVE] + by[0][LG_CPU_LOG]);
-		compute += (double)by[0][LG_CPU_OPERATORS];
+		compute += (double)(by[0][LG_CPU_COMPILE] + by[0][LG_CPU_OPERATORS]);
 		comm += (double)by[0][LG_CPU_COMM];
 	}
 	if (!(wall > 0))

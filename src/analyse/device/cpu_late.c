@@ -147,7 +147,8 @@ static bool is_told(struct lg_case *c, const struct rank *late, const double *mo
 {
 	static const char *const id[LG_CPU_PARTS] = { [LG_CPU_DATA] = "data.loader_wait",
 						      [LG_CPU_SAVE] = "side.checkpoint",
-						      [LG_CPU_LOG] = "side.logging" };
+						      [LG_CPU_LOG] = "side.logging",
+						      [LG_CPU_COMPILE] = "compile.in_step" };
 
 	for (size_t i = 0; i < c->v->n_findings; i++) {
 		struct lg_finding *f = &c->v->findings[i];

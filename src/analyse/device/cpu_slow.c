@@ -139,7 +139,7 @@ static const char *say_hole(struct lg_case *c, const struct excess *e)
 
 static void say_where(struct lg_case *c, const struct excess *e)
 {
-	const char *more = "";
+	const char *more = "", *compiling = "";
 
 	if (e->of[LG_CPU_BETWEEN] * 2 > e->all && e->run)
 		more = say_hole(c, e);
@@ -149,9 +149,11 @@ static void say_where(struct lg_case *c, const struct excess *e)
 				       e->ops_slow * 4 > e->ops_normal * 5
 					       ? "more work, as of an evaluation"
 					       : "the same work took longer, as where others use the CPUs");
-	lg_gpu_limit(c, "slow steps took %.1f ms more than the median; of that %.0f %% in operators, %.0f %% waiting "
+	if (e->of[LG_CPU_COMPILE] > 0.005 * e->all)
+		compiling = lg_arena_printf(&c->v->arena, "%.0f %% compiling, ", 100 * e->of[LG_CPU_COMPILE] / e->all);
+	lg_gpu_limit(c, "slow steps took %.1f ms more than the median; of that %s%.0f %% in operators, %.0f %% waiting "
 			"for data, %.0f %% in collectives, and for %.0f %% nothing that was traced ran (Python, a "
-			"save, a collection, a sleep: %slaggard record tells)%s", e->all / 1e6,
+			"save, a collection, a sleep: %slaggard record tells)%s", e->all / 1e6, compiling,
 		     100 * e->of[LG_CPU_OPERATORS] / e->all, 100 * e->of[LG_CPU_DATA] / e->all,
 		     100 * e->of[LG_CPU_COMM] / e->all, 100 * e->of[LG_CPU_BETWEEN] / e->all,
 		     e->frames ? "" : "with_stack=True or ", more);
@@ -164,6 +166,8 @@ static enum lg_cpu_part part_of(const struct lg_finding *f)
 		return LG_CPU_DATA;
 	if (!strcmp(f->id, "side.checkpoint"))
 		return LG_CPU_SAVE;
+	if (!strcmp(f->id, "compile.in_step"))
+		return LG_CPU_COMPILE;
 	return !strcmp(f->id, "side.logging") ? LG_CPU_LOG : LG_CPU_PARTS;
 }
 

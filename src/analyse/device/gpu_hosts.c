@@ -176,7 +176,7 @@ struct part {
 	lg_thr thr;
 	uint32_t from, to;
 	size_t ops, rows, n_graph_launches, n_graph_built, n_launches;
-	bool step, loop, backward, frames, side, compiled;
+	bool step, loop, backward, frames, side, compile, compiled;
 	int64_t first, last;             /* of its operators and annotations */
 	uint32_t *mark;                  /* see struct lg_gpu_host */
 	size_t n_marks, cap_marks;
@@ -202,6 +202,8 @@ static int look(struct lg_case *c, struct lg_gpu *g, struct part *h)
 			       stage == LG_STAGE_BACKWARD || stage == LG_STAGE_OPTIMIZER;
 		h->frames |= kind == LG_SPAN_PYTHON;
 		h->side |= name == LG_NAME_SIDE || name == LG_NAME_LOG || stage == LG_STAGE_SIDE;
+		h->compile |= name == LG_NAME_COMPILE ||
+			      (kind == LG_SPAN_COMPILE && name != LG_NAME_COMPILED_REGION);
 		h->compiled |= name == LG_NAME_COMPILED_REGION;
 		h->n_graph_launches += name == LG_NAME_GRAPH_LAUNCH;
 		h->n_graph_built += name == LG_NAME_GRAPH_BUILD;
@@ -403,6 +405,7 @@ static int join(struct part *a, const struct part *b)
 	a->backward |= b->backward;
 	a->frames |= b->frames;
 	a->side |= b->side;
+	a->compile |= b->compile;
 	a->compiled |= b->compiled;
 	a->first = b->first < a->first ? b->first : a->first;
 	a->last = b->last > a->last ? b->last : a->last;
@@ -477,6 +480,7 @@ int lg_gpu_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, cons
 		r->has_backward |= h->backward;
 		r->has_frames |= h->frames;
 		r->has_side |= h->side;
+		r->has_compile |= h->compile;
 		r->compiled |= h->compiled;
 		r->n_graph_launches += h->n_graph_launches;
 		r->n_graph_built += h->n_graph_built;

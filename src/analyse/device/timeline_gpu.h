@@ -170,7 +170,7 @@ struct lg_gpu_run {
 	struct lg_amp *amp;     /* amp_rules.c: what its operators say, when it was looked at */
 	bool batch_known, batch; /* batch_wait.c: may a wait for batches be inferred, if that was asked; */
 	struct lg_gpu_ivs *busy; /* if so, when the host was at work */
-	bool has_backward, has_frames, has_side, compiled;
+	bool has_backward, has_frames, has_side, has_compile, compiled;
 	int cc_major;           /* compute capability; 0 = unknown */
 	bool amd;
 	const char *device;
@@ -459,7 +459,8 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK; /*
 enum lg_cpu_part {
 	LG_CPU_DATA,      /* the loader */
 	LG_CPU_SAVE,      /* the main thread saves, */
-	LG_CPU_LOG,       /* or writes metrics and messages */
+	LG_CPU_LOG,       /* or writes metrics and messages, */
+	LG_CPU_COMPILE,   /* or compiles */
 	LG_CPU_OPERATORS,
 	LG_CPU_COMM,      /* collectives */
 	LG_CPU_BETWEEN,   /* nothing that was traced */

@@ -161,10 +161,29 @@ static void the_longest_pause_of_slow_steps_has_a_name(void **state)
 	done(&o);
 }
 
+/* In too few steps to be graded, but it is why these are slow. */
+static void slow_steps_that_the_compiler_works_in(void **state)
+{
+	struct gpu_plan p = on_cpu();
+	struct outcome o;
+
+	(void)state;
+	p.n_steps = 40;
+	p.only_every = 10;
+	p.compile_ns = 40 * MS;
+	o = explain(&p);
+	assert_true(o.v->n_slow >= 3);
+	assert_non_null(find(o.v, "compile.in_step"));
+	assert_true(find(o.v, "compile.in_step")->excess_share > 0.9 && o.v->unexplained_share < 0.1);
+	assert_false(limited(&o, "as of an evaluation"));
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(saves_and_messages_are_no_operators),
+		cmocka_unit_test(slow_steps_that_the_compiler_works_in),
 		cmocka_unit_test(stacks_name_what_runs_between_operators),
 		cmocka_unit_test(an_annotation_of_the_program_is_no_operator),
 		cmocka_unit_test(the_longest_pause_of_slow_steps_has_a_name),

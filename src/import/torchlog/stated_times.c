@@ -184,13 +184,13 @@ static void take(const struct field *f, struct seen *step, struct seen *data)
 	double scale = *f->unit ? ms_of_unit(f->unit, &rest) : 0;
 	enum sort sort;
 
-	if (*f->unit && !scale) { /* "500 samples/s" */
+	if (*f->unit && !(scale > 0)) { /* "500 samples/s" */
 		if (is_rate(f->unit) && f->v > 0 && step->sort != STEP)
 			*step = (struct seen){ STEP, 1000 / f->v, (double)NAN, 1 };
 		return;
 	}
 	sort = sort_of(f->name);
-	if (scale && is_each(rest) && sort != DATA)
+	if (scale > 0 && is_each(rest) && sort != DATA)
 		sort = STEP;
 	else if (*rest)
 		return;
@@ -212,8 +212,8 @@ void lg_stated_times_of(const char *line, struct lg_stated_times *ret)
 	while (next_field(line, &p, &f))
 		take(&f, &step, &data);
 	if (step.sort && data.sort) {
-		step.scale = step.scale ? step.scale : data.scale ? data.scale : 1000;
-		data.scale = data.scale ? data.scale : step.scale;
+		step.scale = step.scale > 0 ? step.scale : data.scale > 0 ? data.scale : 1000;
+		data.scale = data.scale > 0 ? data.scale : step.scale;
 		step.sort = STEP;
 	}
 	if (!step.sort || !(step.scale > 0))

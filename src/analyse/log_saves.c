@@ -15,6 +15,7 @@
 #include "analyse/log_steps.h"
 #include "analyse/severity.h"
 #include "base/alloc.h"
+#include "base/chance.h"
 #include "base/median.h"
 
 enum { MIN_STEPS = 8, MIN_HITS = 3 };
@@ -111,11 +112,6 @@ static int join(const struct steps *s, struct joined *j)
 	return 0;
 }
 
-static double ln_choose(size_t n, size_t k)
-{
-	return lgamma((double)n + 1) - lgamma((double)k + 1) - lgamma((double)(n - k) + 1);
-}
-
 /* That so many of the saves hit slow steps by chance. */
 static double chance(const struct joined *j)
 {
@@ -123,8 +119,8 @@ static double chance(const struct joined *j)
 
 	for (size_t k = j->hits; k <= j->saves && k <= j->slow; k++)
 		if (j->saves - k <= j->n - j->slow)
-			p += exp(ln_choose(j->slow, k) + ln_choose(j->n - j->slow, j->saves - k) -
-				 ln_choose(j->n, j->saves));
+			p += exp(lg_ln_choose(j->slow, k) + lg_ln_choose(j->n - j->slow, j->saves - k) -
+				 lg_ln_choose(j->n, j->saves));
 	return fmin(p, 1);
 }
 

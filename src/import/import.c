@@ -579,14 +579,6 @@ static bool is_empty(const char *path)
 	return !stat(path, &st) && S_ISREG(st.st_mode) && !st.st_size;
 }
 
-static bool say_empty(struct lg_builder *b, const char *path)
-{
-	if (!is_empty(path))
-		return false;
-	lg_add_diag_now(b, LG_DIAG_FILE_TRUNCATED, INT64_MIN, 1, "%s is empty", path);
-	return true;
-}
-
 /* The file with the best clock is the one that the others are placed on. */
 static int import_many(const char *const *paths, size_t n, const bool *may_leave_out, struct lg_trace **ret,
 		       struct lg_import_info *info, struct lg_error *err)
@@ -602,10 +594,12 @@ static int import_many(const char *const *paths, size_t n, const bool *may_leave
 	if (!rc && (!in || !t || !rows))
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	for (size_t i = 0; i < n && !rc; i++) {
-		bool unnamed = may_leave_out && may_leave_out[i];
+		bool unnamed = may_leave_out && may_leave_out[i], empty = !unnamed && is_empty(paths[i]);
 
-		rc = import_or_leave(paths[i], unnamed || is_empty(paths[i]), &t[i], &info[i], &in[i], err);
-		n_empty += !rc && !unnamed && say_empty(b, paths[i]);
+		rc = import_or_leave(paths[i], unnamed || empty, &t[i], &info[i], &in[i], err);
+		if (!rc && empty)
+			lg_add_diag_now(b, LG_DIAG_FILE_TRUNCATED, INT64_MIN, 1, "%s is empty", paths[i]);
+		n_empty += !rc && empty;
 		if (!rc)
 			rc = same_file(in, i, paths, err);
 		n_read += t[i] != NULL;

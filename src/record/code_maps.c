@@ -36,6 +36,7 @@
 #include "symbols/kallsyms.h"
 #include "symbols/resolve.h"
 
+#define MAP_FILE "/tmp/perf-%d.map" /* where JITs write it, in the mount namespace of their own */
 #define SEEN_MAX (1u << 20)
 #define KEPT_FDS 256      /* beyond it the path is opened again at the end */
 #define DEPTH_MAX 512
@@ -144,10 +145,10 @@ static int open_perf_map(int32_t pid)
 			*end = 0;
 		ns_pid = (int)strtol(strrchr(ns, '\t') ? strrchr(ns, '\t') : ns + 7, NULL, 10);
 	}
-	snprintf(path, sizeof path, "/proc/%d/root/tmp/perf-%d.map", pid, ns_pid);
+	snprintf(path, sizeof path, "/proc/%d/root" MAP_FILE, pid, ns_pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0) {
-		snprintf(path, sizeof path, "/tmp/perf-%d.map", pid);
+		snprintf(path, sizeof path, MAP_FILE, pid);
 		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	}
 	return fd;
@@ -257,7 +258,7 @@ static uint32_t dso_of(struct lg_addrs *a, int32_t pid, const struct lg_mapping 
 	if (name[0] == '/' && !jit)
 		return dso_of_file(a, pid, m);
 	if (jit) {
-		snprintf(path, sizeof path, "/tmp/perf-%d.map", pid);
+		snprintf(path, sizeof path, MAP_FILE, pid);
 		d.name = lg_intern(a->b, path);
 		d.kind = DSO_JIT;
 	}

@@ -32,6 +32,19 @@ static enum lg_cpu_part part_of(const struct lg_case *c, const struct lg_host_se
 	return lg_host_is_python(s) ? LG_CPU_BETWEEN : LG_CPU_OPERATORS;
 }
 
+enum lg_cpu_part lg_cpu_part_of(const struct lg_finding *f)
+{
+	static const char *const id[LG_CPU_PARTS] = { [LG_CPU_DATA] = "data.loader_wait",
+						      [LG_CPU_SAVE] = "side.checkpoint",
+						      [LG_CPU_LOG] = "side.logging",
+						      [LG_CPU_COMPILE] = "compile.in_step" };
+	enum lg_cpu_part p = LG_CPU_DATA;
+
+	while (p < LG_CPU_PARTS && (!id[p] || strcmp(f->id, id[p])))
+		p++;
+	return p;
+}
+
 /* Collectives are rows of threads that run no operators. */
 static int add_collectives(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_gpu_ivs *all)
 {
@@ -176,27 +189,10 @@ static const char *saving(struct lg_case *c, double share)
 }
 
 /* Where stacks or annotations say what ran between operators: of the run that has most of such time. */
-static void tell_python(struct lg_case *c, const struct lg_gpu *g)
+static void tell_python(struct lg_case *c, const struct lg_gpu_run *most, int64_t longest)
 {
-	const struct lg_gpu_run *most = NULL;
-	int64_t longest = 0;
-	const char *in;
+	const char *in = most ? lg_cpu_python(c, most, most->from, most->to) : NULL;
 
-	for (size_t i = 0; i < g->n; i++) {
-		const struct lg_gpu_run *r = &g->run[i];
-		const int64_t window[] = { r->from, r->to };
-		int64_t by[1][LG_CPU_PARTS];
-
-		if (r->scope != LG_SCOPE_CPU || !r->main || r->n_steps < 3)
-			continue;
-		if (lg_cpu_parts(c, r, window, 1, by, NULL)) {
-			c->failed = LG_E_NOMEM;
-			return;
-		}
-		most = by[0][LG_CPU_BETWEEN] > longest ? r : most;
-		longest = most == r ? by[0][LG_CPU_BETWEEN] : longest;
-	}
-	in = most ? lg_cpu_python(c, most, most->from, most->to) : NULL;
 	if (!in)
 		return;
 	c->v->untraced_in = in;
@@ -211,6 +207,8 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 	struct lg_verdict *v = c->v;
 	bool device = false, training = false;
 	const struct lg_finding *told = told_wait(v);
+	const struct lg_gpu_run *most = NULL; /* of what has steps: the one with most between operators */
+	int64_t longest = 0;
 	double wall = 0, data = 0, side = 0, compute = 0, comm = 0, unknown;
 
 	for (size_t i = 0; i < g->n; i++) {
@@ -230,6 +228,10 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		side += (double)(by[0][LG_CPU_SAVE] + by[0][LG_CPU_LOG]);
 		compute += (double)(by[0][LG_CPU_COMPILE] + by[0][LG_CPU_OPERATORS]);
 		comm += (double)by[0][LG_CPU_COMM];
+		if (r->n_steps >= 3 && by[0][LG_CPU_BETWEEN] > longest) {
+			most = r;
+			longest = by[0][LG_CPU_BETWEEN];
+		}
 	}
 	if (!(wall > 0))
 		return 0;
@@ -251,7 +253,7 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 				       unknown * 100);
 	v->untraced_share = unknown;
 	if (unknown >= PYTHON_MIN)
-		tell_python(c, g);
+		tell_python(c, most, longest);
 	if (c->failed)
 		return c->failed;
 	if (unknown > 0.5)

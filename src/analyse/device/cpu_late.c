@@ -15,6 +15,7 @@
 #include "analyse/device/timeline_gpu.h"
 #include "analyse/severity.h"
 #include "base/alloc.h"
+#include "base/chance.h"
 #include "store/args.h"
 #include "store/index.h"
 
@@ -106,8 +107,7 @@ static double by_chance(size_t last, size_t of, size_t n)
 	double p = 1 / (double)n, sum = 0;
 
 	for (size_t k = last; k <= of; k++)
-		sum += exp(lgamma((double)of + 1) - lgamma((double)k + 1) - lgamma((double)(of - k) + 1) +
-			   (double)k * log(p) + (double)(of - k) * log1p(-p));
+		sum += exp(lg_ln_choose(of, k) + (double)k * log(p) + (double)(of - k) * log1p(-p));
 	return sum;
 }
 
@@ -145,17 +145,10 @@ static struct rank *late_one(struct ranks *a)
  * one has of each part beyond the others. */
 static bool is_told(struct lg_case *c, const struct rank *late, const double *more, double lost)
 {
-	static const char *const id[LG_CPU_PARTS] = { [LG_CPU_DATA] = "data.loader_wait",
-						      [LG_CPU_SAVE] = "side.checkpoint",
-						      [LG_CPU_LOG] = "side.logging",
-						      [LG_CPU_COMPILE] = "compile.in_step" };
-
 	for (size_t i = 0; i < c->v->n_findings; i++) {
 		struct lg_finding *f = &c->v->findings[i];
-		int p = 0;
+		enum lg_cpu_part p = lg_cpu_part_of(f);
 
-		while (p < LG_CPU_PARTS && (!id[p] || strcmp(f->id, id[p])))
-			p++;
 		if (p == LG_CPU_PARTS || more[p] * 2 < lost)
 			continue;
 		if (strstr(f->title, "; only on "))

@@ -78,13 +78,11 @@ static int cmp_place(const void *a, const void *b)
 size_t lg_cpu_places(struct lg_case *c, const struct lg_gpu_run *r, const struct lg_cpu_time_of *what,
 		     struct lg_cpu_place *ret, size_t n)
 {
-	const struct lg_gpu_host *h = r->host;
+	const struct lg_gpu_host *h = lg_gpu_main_host(r);
 	size_t at = 0;
 	struct places l = { .n = 0 };
 	int rc = 0;
 
-	while (h->thr != r->main) /* one of them is */
-		h++;
 	for (size_t k = 0; k < h->n && !rc; k++) {
 		const struct lg_host_seg *s = &h->seg[k];
 

@@ -10,18 +10,16 @@
 #include "analyse/device/timeline_gpu.h"
 #include "base/alloc.h"
 
-int lg_cpu_time(struct lg_case *c, const struct lg_gpu_run *r, enum lg_host_class class,
-		struct lg_cpu_time *ret)
+static int time_of(struct lg_case *c, const struct lg_gpu_run *r, enum lg_host_class class,
+		   struct lg_cpu_time *ret)
 {
-	const struct lg_gpu_host *h = r->host;
+	const struct lg_gpu_host *h = lg_gpu_main_host(r);
 	int64_t begin = 0, end = INT64_MIN;
 
 	*ret = (struct lg_cpu_time){ .r = r, .row = LG_NO_ROW };
 	ret->by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *ret->by_step);
 	if (!ret->by_step)
 		return LG_E_NOMEM;
-	while (h->thr != r->main) /* one of them is */
-		h++;
 	for (size_t k = 0; k < h->n; k++) {
 		const struct lg_host_seg *s = &h->seg[k];
 
@@ -55,7 +53,7 @@ int lg_cpu_time_most(struct lg_case *c, const struct lg_gpu *g, enum lg_host_cla
 
 		if (r->scope != LG_SCOPE_CPU || !r->main || r->n_steps < 3 || r->to <= r->from)
 			continue;
-		if (lg_cpu_time(c, r, class, &t))
+		if (time_of(c, r, class, &t))
 			return LG_E_NOMEM;
 		all += lg_cpu_share(&t);
 		n++;

@@ -105,11 +105,9 @@ static int add_run(struct lg_case *c, const struct lg_gpu_run *r, const struct l
 /* "Optimizer.step#AdamW.step", which ran last before ts on the main thread; NULL = nothing did. */
 static const char *last_before(const struct lg_case *c, const struct lg_gpu_run *r, int64_t ts)
 {
-	const struct lg_gpu_host *h = r->host;
+	const struct lg_gpu_host *h = lg_gpu_main_host(r);
 	uint32_t row = LG_NO_ROW;
 
-	while (h->thr != r->main) /* one of them is */
-		h++;
 	for (size_t lo = 0, hi = h->n; lo < hi;) {
 		size_t mid = (lo + hi) / 2;
 
@@ -159,18 +157,6 @@ static void say_where(struct lg_case *c, const struct excess *e)
 		     e->frames ? "" : "with_stack=True or ", more);
 }
 
-/* What part of a step the finding is about; LG_CPU_PARTS = of another kind. */
-static enum lg_cpu_part part_of(const struct lg_finding *f)
-{
-	if (!strcmp(f->id, "data.loader_wait"))
-		return LG_CPU_DATA;
-	if (!strcmp(f->id, "side.checkpoint"))
-		return LG_CPU_SAVE;
-	if (!strcmp(f->id, "compile.in_step"))
-		return LG_CPU_COMPILE;
-	return !strcmp(f->id, "side.logging") ? LG_CPU_LOG : LG_CPU_PARTS;
-}
-
 int lg_cpu_slow_steps(struct lg_case *c, const struct lg_gpu *g)
 {
 	struct lg_verdict *v = c->v;
@@ -185,7 +171,7 @@ int lg_cpu_slow_steps(struct lg_case *c, const struct lg_gpu *g)
 		return 0;
 	for (size_t i = 0; i < v->n_findings; i++) {
 		struct lg_finding *f = &v->findings[i];
-		enum lg_cpu_part p = part_of(f);
+		enum lg_cpu_part p = lg_cpu_part_of(f);
 
 		if (p == LG_CPU_PARTS || isnan(f->lost_share))
 			continue;

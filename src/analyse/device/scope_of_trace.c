@@ -53,15 +53,6 @@ static int push(struct bounds *b, int64_t ts)
 	return 0;
 }
 
-static const struct lg_gpu_host *main_host(const struct lg_gpu_run *r)
-{
-	size_t h = 0;
-
-	while (r->host[h].thr != r->main) /* one of them is */
-		h++;
-	return &r->host[h];
-}
-
 /* Spans of the main thread for which pick() says yes, as boundaries; outermost only. pick() may only accept
  * what lg_scope_wants(). */
 static int from_spans(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r, bool ends,
@@ -69,7 +60,7 @@ static int from_spans(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_r
 		      const void *arg, struct bounds *b)
 {
 	const struct lg_trace *t = c->t;
-	const struct lg_gpu_host *m = main_host(r);
+	const struct lg_gpu_host *m = lg_gpu_main_host(r);
 	int64_t covered = INT64_MIN + LG_GPU_ROUNDING_NS;
 
 	b->n = 0;
@@ -111,7 +102,7 @@ static bool is_step(struct lg_case *c, struct lg_gpu *g, uint32_t row, const voi
 static const char *marks_name(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r,
 			      const struct last_mark *last)
 {
-	const struct lg_gpu_host *m = main_host(r);
+	const struct lg_gpu_host *m = lg_gpu_main_host(r);
 
 	for (size_t p = 0; p < m->n_marks; p++) {
 		const char *name = lg_string(c->t, c->t->span.name[m->mark[p]]);
@@ -171,7 +162,7 @@ static void extent(const struct lg_trace *t, struct lg_gpu_run *r)
 /* It has to have a small part of the median length of the marked steps. */
 static struct last_mark last_mark(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r)
 {
-	const struct lg_gpu_host *m = main_host(r);
+	const struct lg_gpu_host *m = lg_gpu_main_host(r);
 	struct last_mark last = { .ts = INT64_MIN };
 	int64_t d[1024];
 	size_t n = 0;
@@ -266,7 +257,7 @@ static int find_bounds(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r
 	b->n = 0;
 	if (rc)
 		return rc;
-	rc = lg_range_steps(c, g, r, main_host(r), &r->steps_from, &from_ranges, &n);
+	rc = lg_range_steps(c, g, r, lg_gpu_main_host(r), &r->steps_from, &from_ranges, &n);
 	if (!rc && n) {
 		lg_free(b->v);
 		*b = (struct bounds){ from_ranges, n, n };

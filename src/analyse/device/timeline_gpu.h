@@ -176,6 +176,15 @@ struct lg_gpu_run {
 	const char *device;
 };
 
+static inline const struct lg_gpu_host *lg_gpu_main_host(const struct lg_gpu_run *r)
+{
+	const struct lg_gpu_host *h = r->host;
+
+	while (h->thr != r->main) /* one of them is */
+		h++;
+	return h;
+}
+
 /* late_rank.c: for whom ranks wait in collectives. */
 struct lg_gpu_late {
 	struct {
@@ -470,6 +479,8 @@ enum lg_cpu_part {
  * anything ran, disjoint, in order; ret_any->v is the caller's. */
 int lg_cpu_parts(const struct lg_case *c, const struct lg_gpu_run *r, const int64_t *at, size_t n,
 		 int64_t (*by)[LG_CPU_PARTS], struct lg_gpu_ivs *ret_any) LG_MUST_CHECK;
+/* What part of a step a finding is about; LG_CPU_PARTS = of another kind. */
+enum lg_cpu_part lg_cpu_part_of(const struct lg_finding *f);
 /* What r's main thread spends in stretches of one class: without a device, all of it is exposed. */
 struct lg_cpu_time {
 	const struct lg_gpu_run *r;
@@ -479,9 +490,7 @@ struct lg_cpu_time {
 	double others;            /* share of it in the other runs, in the mean; NAN = there are none */
 	uint32_t row;             /* in the longest: what gives it its class */
 };
-int lg_cpu_time(struct lg_case *c, const struct lg_gpu_run *r, enum lg_host_class class,
-		struct lg_cpu_time *ret) LG_MUST_CHECK; /* cpu_side.c */
-/* Of all runs without a device, the one that has most of it; ret->r NULL: none has. */
+/* cpu_side.c: of all runs without a device, the one that has most of it; ret->r NULL: none has. */
 int lg_cpu_time_most(struct lg_case *c, const struct lg_gpu *g, enum lg_host_class class,
 		     struct lg_cpu_time *ret) LG_MUST_CHECK;
 /* "; only on rank 0", where it is: of t->r's rank f tells. "" else. */

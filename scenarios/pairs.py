@@ -6,7 +6,7 @@ above. The truth comes from the ranks' own step times and the agent's log, as in
 compiler lost is the difference of the two runs' mean steps less what the agent took, and that is the
 excess of the steps that it touched.
 
-Exit: 0 as expected, 1 not, 77 cannot run here (the reason is the last line).
+Exit: as of run.py.
 """
 import argparse
 import dataclasses
@@ -19,8 +19,8 @@ import sys
 import tempfile
 
 from cases import ROLLUP, Case, Expect
-from judge import Soft, at_least, is_foreign, match
-from run import FOREIGN_LIMIT, ROOT, SKIP, CannotRun, Run, show_progress
+from judge import Wrong, at_least, match, status, unexpected
+from run import ROOT, SKIP, CannotRun, Run, show_progress
 
 AGENT = {"agent": ("exporter.py", "--period", "0.9", "{pids}")}
 COMPILED = Case(what="torch.compile, no agent", trixie=True, big=True, seconds=20,
@@ -75,20 +75,19 @@ def judge(pair, before, after, verdict):
         if not good:
             near = min((wrong for wrong, i in tries if findings[i]["id"] == expect.id), key=len,
                        default=["is missing"])
-            out.append(f"{expect.id}: {'; '.join(near)}")
+            out.append(Wrong(f"{expect.id}: {'; '.join(near)}"))
             continue
         places[expect.id] = good[0]
         lost, real = findings[good[0]]["lost_ms"], cost[expect.id]
         if lost is None or not 0.5 * real <= lost <= 1.6 * real + 50:
-            out.append(f"{expect.id}: lost_ms {lost}, by the ranks' own clocks {real:.0f}")
+            out.append(Wrong(f"{expect.id}: lost_ms {lost}, by the ranks' own clocks {real:.0f}"))
     for i, finding in enumerate(findings):
         if i not in places.values() and at_least(finding, "medium"):
-            fault = f"unexpected {finding['severity']} {finding['id']}: {finding['title']}"
-            out.append(Soft(fault) if is_foreign(finding, after) else fault)
+            out.append(unexpected(finding, after))
     if len(places) == 2:
         first, second = sorted(places, key=places.get)
         if cost[first] < 0.8 * cost[second]:
-            out.append(f"{first} is told before {second}, which cost more: {cost}")
+            out.append(Wrong(f"{first} is told before {second}, which cost more: {cost}"))
     return out
 
 
@@ -115,8 +114,8 @@ def attempt(name, args, work):
         print(f"  {f['severity']:6s} {f['id']} lost {f['lost_ms']} ms: {f['title']}")
     faults = judge(pair, before, after, verdict)
     if len(after.steps[0]) < 300 or (pair.after.causes and after.bites("agent") < 5):
-        faults.append("the scenario did not happen: too few steps, or the agent did not bite")
-    return faults, max(before.foreign, after.foreign) > FOREIGN_LIMIT
+        faults.append(Wrong("the scenario did not happen: too few steps, or the agent did not bite"))
+    return faults, max(before, after, key=lambda side: side.foreign)
 
 
 def main():
@@ -125,26 +124,15 @@ def main():
     parser.add_argument("--keep", type=pathlib.Path, help="keep the recordings in this folder")
     parser.add_argument("--laggard", default=os.environ.get("LAGGARD", str(ROOT / "build/laggard")))
     args = parser.parse_args()
-    strict = bool(os.environ.get("LG_STRICT"))
     try:
-        for _ in range(2):
-            with tempfile.TemporaryDirectory(prefix="pair-") as work:
-                faults, busy = attempt(args.name, args, pathlib.Path(work))
-            hard = [fault for fault in faults if not isinstance(fault, Soft)]
-            if not busy or strict or not hard:
-                break
-            print("the machine was busy with other work: " + "; ".join(faults))
-        else:
-            print("skipped: the machine was busy with other work in two runs")
-            return SKIP
+        with tempfile.TemporaryDirectory(prefix="pair-") as work:
+            faults, truth = attempt(args.name, args, pathlib.Path(work))
     except CannotRun as e:
         print(f"skipped: {e}")
         return SKIP
-    if busy and not strict:
-        faults = hard
     for fault in faults:
-        print(f"NOT AS EXPECTED: {fault}")
-    return 1 if faults else 0
+        print(f"{fault.says}: {fault}")
+    return status(faults, truth)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ import bisect
 import dataclasses
 import statistics
 
+from judge import Wrong
+
 WINDOW = 101  # steps of the rolling median, centred
 
 
@@ -41,9 +43,10 @@ class Truth:
     acts: dict       # cause -> [(start, length, pid)]
     cause_pids: dict
     foreign: float   # share of the machine's CPU time used by nobody of this scenario
+    cpu_ms: dict = dataclasses.field(default_factory=dict)  # pid -> CPU time it had meanwhile, of everybody
 
     @classmethod
-    def read(cls, work, pids, causes, logs, foreign):
+    def read(cls, work, pids, causes, logs, foreign, cpu_ms):
         steps = [read_rows(work / f"steps.{rank}") for rank in range(len(pids))]
         slow = []
         for rows in steps:
@@ -51,7 +54,7 @@ class Truth:
             slow.append([(ts, dur, dur - median) for (ts, dur), median in zip(rows, medians)
                          if dur > 2 * median and dur - median > 1_000_000])
         return cls(pids, steps, slow, {key: read_rows(log) for key, log in logs.items()},
-                   {key: process.pid for key, process in causes.items()}, foreign)
+                   {key: process.pid for key, process in causes.items()}, foreign, cpu_ms)
 
     def median_ms(self):
         return statistics.median(dur for _, dur in self.steps[0]) / 1e6
@@ -77,8 +80,8 @@ class Truth:
         out = []
         for key in {e.culprit for e in case.expect if e.culprit}:
             if self.bites(key) < 5:
-                out.append(f"{key} made fewer than 5 episodes of slow steps ({self.bites(key)} of "
-                           f"{len(self.acts[key])} acts): the scenario did not happen")
+                out.append(Wrong(f"{key} made fewer than 5 episodes of slow steps ({self.bites(key)} of "
+                                 f"{len(self.acts[key])} acts): the scenario did not happen"))
         return out
 
     def summary(self):

@@ -5,8 +5,11 @@ import pathlib
 import subprocess
 
 import pytest
+from live import (Accused, Disturbed, pytest_configure, pytest_runtest_makereport,  # noqa: F401
+                  pytest_runtest_protocol)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCENARIO_LIMIT_S = 420  # with a slow first touch of memory
 PYTHON = "/usr/bin/python3"  # Debian's, with torch; the first on PATH may be another
 
 
@@ -52,6 +55,25 @@ def torch_python():
     if done.returncode:
         pytest.skip("python3-torch is missing: run tools/install-deps test")
     return PYTHON
+
+
+@pytest.fixture
+def scenario(laggard_path):
+    """scenario("run.py", NAME, ...): a program of scenarios/, its exit status as a test's outcome."""
+    def call(program, *args):
+        done = subprocess.run([PYTHON, str(ROOT / "scenarios" / program), *args, "--laggard", laggard_path], check=False,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=SCENARIO_LIMIT_S, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+        print(done.stdout)
+        said = [line for line in done.stdout.splitlines() if line.startswith(("NOT AS EXPECTED", "ACCUSED", "DISTURBED"))]
+        text = f"{args[0]}: " + ("; ".join(said) or f"{program} ended with status {done.returncode}, see its output")
+        if done.returncode == 77:
+            pytest.skip(done.stdout.strip().splitlines()[-1].removeprefix("skipped: "))
+        if done.returncode in (3, 75):
+            raise {3: Accused, 75: Disturbed}[done.returncode](text)
+        if done.returncode:
+            pytest.fail(text, pytrace=False)
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,8 @@ import time
 
 import pytest
 
+pytestmark = pytest.mark.live
+
 RUNNABLE_NEW, SLEEP, DISK, STOPPED = 3, 4, 5, 7
 LOCK_WAIT, LOCK_HOLD = 7, 8
 FOREIGN, MMAP_LOCK = 64, 128

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.live
+
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 
 SERVER = """
@@ -107,11 +109,15 @@ def test_the_thread_that_holds_pythons_lock_is_named(verdict):
     assert found[0]["culprit"]["tid"] != found[0]["culprit"]["pid"] == found[0]["victims"][0]["pid"]
 
 
-def test_a_fork_of_a_large_process_is_told_and_a_vfork_is_not(verdict):
+def test_a_fork_of_a_large_process_is_told(verdict):
     found = of_id(verdict(PYTHON, "-c", LOOP, "fork", ""), "host.self_fork")
     assert len(found) == 1
     assert found[0]["culprit"]["relation"] == "self"
     assert found[0]["lost_ms"] > 50  # of some twenty forks; what others do to the steps is not the point
+
+
+@pytest.mark.healthy
+def test_a_vfork_is_not_told(verdict):
     assert not of_id(verdict(PYTHON, "-c", LOOP, "spawn", ""), "host.self_fork")
 
 

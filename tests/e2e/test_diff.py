@@ -12,9 +12,6 @@ import pytest
 from conftest import PYTHON, ROOT
 from test_explain import check_schema
 
-SKIP = 77
-LIMIT_S = 600  # two runs, twice when the machine was busy
-
 
 @pytest.fixture(scope="session")
 def trace(laggard_path, tmp_path_factory):
@@ -271,18 +268,10 @@ def test_the_recipes_save_each_run_once_and_on_main_only(recipe, tmp_path):
         assert recipe(*gitlab, CACHE=cache, diff=3)[0] == 3
 
 
-@pytest.mark.parametrize("name", ("founding_incident", "nothing_changed"))
-def test_live_pair(name, laggard_path, can_record):
-    done = subprocess.run([PYTHON, str(ROOT / "scenarios/pairs.py"), name, "--laggard", laggard_path],
-                          check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S,
-                          env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
-    print(done.stdout)
-    if done.returncode == SKIP:
-        pytest.skip(done.stdout.strip().splitlines()[-1].removeprefix("skipped: "))
-    if done.returncode:
-        lines = [line for line in done.stdout.splitlines() if line.startswith("NOT AS EXPECTED")]
-        pytest.fail("; ".join(lines) or f"pairs.py ended with status {done.returncode}", pytrace=False)
+@pytest.mark.live
+@pytest.mark.parametrize("name", ("founding_incident", pytest.param("nothing_changed", marks=pytest.mark.healthy)))
+def test_live_pair(name, scenario, can_record):
+    scenario("pairs.py", name)
 
 
 TRIXIE = os.environ.get("LG_TRIXIE") or str(ROOT / "build/trixie")

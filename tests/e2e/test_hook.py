@@ -762,6 +762,7 @@ def test_record_says_when_python_could_not_be_reached(laggard, tmp_path, can_rec
         assert says in limits, limits[-2000:]
 
 
+@pytest.mark.live
 def test_record_turns_marks_into_steps(laggard, tmp_path, can_record, torch_python):
     program = tmp_path / "train.py"
     program.write_text(textwrap.dedent(TRAIN))

@@ -5,6 +5,9 @@ import os
 import time
 
 import pytest
+from live import Disturbed
+
+pytestmark = pytest.mark.live
 
 SCRIPT = """
 import mmap, os, sys, time
@@ -52,8 +55,8 @@ while time.monotonic() < end:
 
 @pytest.fixture
 def found(laggard, torch_python, cpu_taken, tmp_path):
-    """found("io") -> the findings about the loader. Skips where the machine itself stood still: that looks like
-    work of whoever was to make the batch."""
+    """found("io") -> the findings about the loader. Where the machine itself stood still, that looks like work of
+    whoever was to make the batch: such a run says nothing."""
     if os.geteuid() != 0:
         pytest.skip("recording who wakes whom needs root")
 
@@ -62,7 +65,7 @@ def found(laggard, torch_python, cpu_taken, tmp_path):
         done = laggard("record", "-o", tmp_path / "run.lag", "--", torch_python, "-c", SCRIPT, what, path)
         share = (cpu_taken() - taken) / (time.monotonic_ns() - began) / os.cpu_count()
         if share > 0.02:
-            pytest.skip(f"the hypervisor took {100 * share:.0f} % of the CPUs meanwhile")
+            raise Disturbed(f"the hypervisor took {100 * share:.0f} % of the CPUs meanwhile")
         assert done.returncode == 0, done.stderr
         if "tier bpf" not in done.stderr:
             pytest.skip("no BPF here")
@@ -92,7 +95,7 @@ def test_workers_that_wait_for_the_disk(found, tmp_path):
     assert wait["detail"] == "io", wait
 
 
+@pytest.mark.healthy
 def test_a_loader_that_keeps_up(found):
-    # Where the machine is busy the worker is, too, now and then: that may be told, but it is little.
-    late = [f for f in found("none") if f["lost_share"] >= 0.10]
+    late = [f for f in found("none") if f["severity"] in ("medium", "high")]
     assert not late, [(f["title"], f["lost_share"], f["excess_share"], f["evidence"]) for f in late]

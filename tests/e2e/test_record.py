@@ -129,6 +129,7 @@ def test_an_output_that_cannot_be_written_stops_before_the_command(laggard, tmp_
     assert not flag.exists()
 
 
+@pytest.mark.live
 def test_for_ends_the_recording_and_not_the_command(laggard, out, rows, tmp_path):
     began = time.monotonic()
     done = laggard("record", "-o", out, "--for", "500ms", "--", "sh", "-c", "sleep 1.5; exit 5")
@@ -223,6 +224,7 @@ def test_kill_9_leaves_a_readable_file_and_the_command_running(laggard_path, out
     assert [r for r in all_rows if r["table"] == "counter"]
 
 
+@pytest.mark.live
 def test_ring_keeps_the_last_part_and_dumps_on_sigusr1(laggard_path, out, rows):
     child = start(laggard_path, "-o", out, "--ring", "1s")
     while "recording" not in child.stderr.readline():
@@ -275,6 +277,7 @@ worker.wait()
 """
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("tier", ["bpf", "own", "procfs"])
 def test_ranks_and_their_descendants(laggard, out, rows, tmp_path, tier):
     if tier == "bpf" and os.geteuid():
@@ -317,6 +320,7 @@ def test_p_marks_the_job_and_ends_with_it(laggard, out, rows):
     assert not [p for p in rows(out, "process") if p["pid"] == reaper.pid and p["role"] == JOB]
 
 
+@pytest.mark.live
 def test_says_what_it_cost_and_when(laggard, out, rows):
     done = laggard("record", "-o", out, "--for", "1500ms")
     assert done.returncode == 0
@@ -336,6 +340,7 @@ def test_says_what_it_cost_and_when(laggard, out, rows):
         assert abs(c["value"] - c["ts"] - now) < 100e6 and 0 <= c["error"] < 10e6
 
 
+@pytest.mark.live
 def test_tier_procfs_sees_running_and_sleeping(laggard, out, rows):
     code = "import time\ntime.sleep(1.5)\nt = time.time()\nwhile time.time() - t < 0.6: pass"
     done = laggard("record", "-o", out, "--tier", "procfs", "--no-hook", "--", PYTHON, "-S", "-c", code)
@@ -407,6 +412,7 @@ def test_unprivileged_recording_of_own_processes(nobody, rows):
     assert [r for r in found if r["table"] in ("state", "sample") and r["thr"] in thr]
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("tier, near", [("own", 0.1), ("procfs", 0.25)])
 def test_unprivileged_running_time_is_the_cpu_time(nobody, rows, cpu_taken, tier, near):
     """Computing and sleeping in turn, finer than /proc is read: no tier calls all of it running."""
@@ -478,6 +484,7 @@ def test_doctor_is_worse_for_nobody(laggard, nobody):
         assert user["ebpf"]["grade"] == "missing" and user["ebpf"]["fix"]
 
 
+@pytest.mark.live
 def test_scan_of_ten_thousand_threads_is_quick(laggard, out):
     code = ("import threading, sys, time\nthreading.stack_size(65536)\ne = threading.Event()\n"
             "n = 0\ntry:\n  for _ in range(10000):\n    threading.Thread(target=e.wait, daemon=True).start(); n += 1\n"
@@ -511,6 +518,7 @@ for i in range(600):
 """
 
 
+@pytest.mark.live
 def test_a_stack_that_is_not_walked_again_is_the_right_one(laggard, out):
     """Sleeps in the same place are recognised without a walk (bpf/sched.bpf.h): never a wrong one."""
     if os.geteuid():

@@ -355,7 +355,7 @@ int lg_say_pending(struct lg_case *c) LG_MUST_CHECK;
 /* Profiles and dumps of Python stacks, where there are no scheduler states; after all other findings. */
 int lg_find_python_stacks(struct lg_case *c) LG_MUST_CHECK;
 
-/* ---- findings.c, compile.c, saves.c ---- */
+/* ---- host/cause_rules.c, hook/compile_facts.c, hook/saves.c ---- */
 /* Checkpoints of the loop; after all findings. */
 int lg_find_data_in_log(struct lg_case *c) LG_MUST_CHECK; /* log_data.c: waits for data that a log states */
 int lg_join_saves(struct lg_case *c) LG_MUST_CHECK; /* log_saves.c: those that a job's log tells of */

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/device/timeline_gpu.h"
-#include "analyse/facts.h"
-#include "analyse/host/culprit.h"
-#include "analyse/host/tally.h"
+#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/hook/facts.h"
+#include "analyse/chains/culprit.h"
+#include "analyse/chains/tally.h"
 #include "analyse/links/links.h"
 #include "analyse/severity.h"
 #include "base/alloc.h"

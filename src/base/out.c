@@ -11,7 +11,7 @@
 #include <zlib.h>
 
 #include "base/alloc.h"
-#include "base/behind.h"
+#include "base/writer_thread.h"
 
 /* What is longer than two buffers is written by a thread of its own. A write() of 10 KB costs twice as much
  * a byte as one of 64 KB. */
@@ -37,7 +37,7 @@ struct lg_out {
 	unsigned char *buf; /* plain bytes waiting */
 	size_t n, cap;
 	uint64_t total;
-	struct lg_behind *behind; /* NULL: written here */
+	struct lg_writer_thread *writer; /* NULL: written here */
 	int tried;                /* to start it */
 	int failed;               /* sticky LG_E_* */
 	struct lg_error err;
@@ -146,7 +146,7 @@ static void look(struct lg_out *o)
 static void start_thread(struct lg_out *o)
 {
 	o->tried = 1;
-	o->behind = lg_behind_new(BUF_BYTES, take, &o->d);
+	o->writer = lg_writer_thread_new(BUF_BYTES, take, &o->d);
 }
 
 static void flush_buf(struct lg_out *o)
@@ -155,8 +155,8 @@ static void flush_buf(struct lg_out *o)
 		return;
 	if (!o->tried && o->total >= THREAD_FROM)
 		start_thread(o);
-	if (o->behind)
-		o->buf = lg_behind_give(o->behind, o->buf, o->n);
+	if (o->writer)
+		o->buf = lg_writer_thread_give(o->writer, o->buf, o->n);
 	else
 		take(&o->d, o->buf, o->n);
 	look(o);
@@ -171,10 +171,10 @@ void lg_out_later(struct lg_out *o, void (*make)(void *arg, struct lg_pen *pen),
 		return;
 	if (!o->tried && o->fd >= 0)
 		start_thread(o);
-	if (o->behind) {
+	if (o->writer) {
 		if (o->n)
 			flush_buf(o);
-		lg_behind_later(o->behind, make, arg);
+		lg_writer_thread_later(o->writer, make, arg);
 		look(o);
 		return;
 	}
@@ -188,9 +188,9 @@ void lg_out_later(struct lg_out *o, void (*make)(void *arg, struct lg_pen *pen),
 
 void lg_out_settle(struct lg_out *o)
 {
-	if (!o->behind)
+	if (!o->writer)
 		return;
-	o->total += lg_behind_settle(o->behind);
+	o->total += lg_writer_thread_settle(o->writer);
 	look(o);
 }
 
@@ -213,7 +213,7 @@ static struct lg_out *out_new(struct lg_error *err)
 
 static void out_free(struct lg_out *o)
 {
-	lg_behind_free(o->behind);
+	lg_writer_thread_free(o->writer);
 	if (o->d.gz)
 		deflateEnd(&o->d.z);
 	lg_free(o->tmp);
@@ -542,8 +542,8 @@ int lg_out_close(struct lg_out *o, struct lg_error *err)
 	int rc;
 
 	flush_buf(o);
-	if (o->behind)
-		lg_behind_wait(o->behind);
+	if (o->writer)
+		lg_writer_thread_wait(o->writer);
 	if (o->d.gz && !o->failed && !o->d.failed)
 		deflate_all(&o->d, NULL, 0, Z_FINISH);
 	write_few(&o->d);
@@ -569,8 +569,8 @@ void lg_out_abort(struct lg_out *o)
 {
 	if (!o)
 		return;
-	if (o->behind)
-		lg_behind_wait(o->behind);
+	if (o->writer)
+		lg_writer_thread_wait(o->writer);
 	if (o->fd >= 0)
 		close(o->fd);
 	if (o->tmp)

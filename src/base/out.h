@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/behind.h"
+#include "base/writer_thread.h"
 #include "base/error.h"
 
 struct lg_out;

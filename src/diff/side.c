@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "analyse/host/steal.h"
-#include "analyse/log_steps.h"
+#include "analyse/steps/log_steps.h"
 #include "base/alloc.h"
 #include "diff/diff.h"
 #include "store/index.h"

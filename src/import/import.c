@@ -33,7 +33,7 @@
 #include "import/source/packing.h"
 #include "import/source/source.h"
 #include "import/torchlog/torchlog.h"
-#include "import/twice.h"
+#include "import/same_rows.h"
 #include "import/unpack.h"
 #include "store/merge.h"
 

@@ -6,7 +6,7 @@
 #include "store/index.h"
 
 #include "base/alloc.h"
-#include "base/aside.h"
+#include "base/side_thread.h"
 #include "base/map.h"
 
 /* CPU numbers above this come from damaged input (NR_CPUS of the kernel is at most 8192). */
@@ -68,11 +68,11 @@ static void fill(void *arg)
 static void both(struct half half[2], void (*work)(void *arg))
 {
 	enum { WORTH_A_THREAD = 1 << 17 };
-	struct lg_aside aside;
+	struct lg_side_thread beside;
 
-	lg_aside_start(&aside, half[1].to >= WORTH_A_THREAD, work, &half[1]);
+	lg_side_thread_start(&beside, half[1].to >= WORTH_A_THREAD, work, &half[1]);
 	work(&half[0]);
-	lg_aside_wait(&aside);
+	lg_side_thread_wait(&beside);
 }
 
 static int lists(struct keys k, size_t n_rows, size_t n_lists, uint32_t **ret_off, uint32_t **ret_row)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/aside.h"
+#include "base/side_thread.h"
 
 /*
  * Stable sort of row numbers by ts. State rows are written when they end, so their starts are
@@ -420,7 +420,7 @@ int lg_seal(struct lg_trace *t, struct lg_error *err)
 	const struct lg_table_desc *d = lg_schema(&n_tab);
 	struct id_check ids = { .t = t };
 	struct sorting spans = { .t = t, .spans = true }, others = { .t = t };
-	struct lg_aside aside;
+	struct lg_side_thread beside;
 	bool many = t->span.n + t->state.n + t->sample.n >= WORTH_A_THREAD;
 	uint64_t bad = 0, clamped = 0;
 
@@ -431,7 +431,7 @@ int lg_seal(struct lg_trace *t, struct lg_error *err)
 				       "too many rows in table %s: at most %u can be opened at once",
 				       d[i].name, UINT32_MAX - 1);
 	/* Ids and times are different columns. */
-	lg_aside_start(&aside, many, check_ids, &ids);
+	lg_side_thread_start(&beside, many, check_ids, &ids);
 	/* INT64_MIN is "always" in meta (not looked at) and "no particular moment" in diag. */
 	clamped += check_times(t->state.ts, t->state.n, 0);
 	clamped += check_times(t->sample.ts, t->sample.n, 0);
@@ -453,14 +453,14 @@ int lg_seal(struct lg_trace *t, struct lg_error *err)
 	extent_of(t, t->span.ts, t->span.dur, t->span.n);
 	extent_of(t, t->counter.ts, NULL, t->counter.n);
 	extent_of(t, t->mark.ts, NULL, t->mark.n);
-	lg_aside_wait(&aside);
+	lg_side_thread_wait(&beside);
 	bad += ids.bad;
 	if ((bad && add_diag(t, LG_DIAG_FILE_DAMAGED, bad)) ||
 	    (clamped && add_diag(t, LG_DIAG_TIME_CLAMPED, clamped)))
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	lg_aside_start(&aside, many, sort_tables, &others);
+	lg_side_thread_start(&beside, many, sort_tables, &others);
 	sort_tables(&spans);
-	lg_aside_wait(&aside);
+	lg_side_thread_wait(&beside);
 	if (spans.rc || others.rc)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	t->mutable_ = 0;

@@ -221,7 +221,7 @@ def test_rules_are_printed_whole(laggard):
 def test_every_id_that_the_analyses_emit_has_a_rule(laggard, root):
     ids = {r["id"] for r in json.loads(laggard("rules", "--json").stdout)}
     emitted = set()
-    for path in (root / "src/analyse").glob("*.c"):
+    for path in (root / "src/analyse").rglob("*.c"):
         emitted |= set(re.findall(r'(?:lg_finding_add\(c, |= )"([a-z]+\.[a-z_]+)"',
                                   path.read_text(encoding="utf-8")))
     assert {"host.lock_held", "comms.straggler", "compile.skipped"} <= emitted <= ids

@@ -39,7 +39,7 @@ def copy(tmp_path):
 
 @pytest.mark.parametrize("path, line", [
     ("src/base/map.c", '#include "store/trace.h"'),
-    ("src/analyse/steps.c", '#include "record/session.h"'),
+    ("src/analyse/steps/steps.c", '#include "record/session.h"'),
     ("src/report/json.c", '#include "import/import.h"'),
     ("src/store/trace.c", '#include "nowhere/x.h"'),
 ])
@@ -54,7 +54,7 @@ def test_check_layers_finds_a_forbidden_include(copy, path, line):
 @pytest.mark.parametrize("path, line, rule", [
     ("src/base/map.c", "int x = atoi(s);", "number"),
     ("src/store/trace.c", 'printf("hello");', "print"),
-    ("src/analyse/steps.c", 'char *home = getenv("HOME");', "environment"),
+    ("src/analyse/steps/steps.c", 'char *home = getenv("HOME");', "environment"),
     ("src/report/json.c", "exit(1);", "exit"),
     ("src/report/json.c", "void *p = malloc(3);", "memory"),
     ("src/report/json.c", "/* see /" + "home/bob/notes */", "particular machine"),

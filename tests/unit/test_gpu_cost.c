@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "analyse/device/timeline_gpu.h"
-#include "analyse/host/tally.h"
+#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/chains/tally.h"
 #include "base/alloc.h"
 #include "store/builder.h"
 

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "analyse/device/timeline_gpu.h"
+#include "analyse/timeline/timeline_gpu.h"
 #include "base/map.h"
 #include "gpu_outcome.h"
 

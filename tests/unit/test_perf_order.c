@@ -175,13 +175,13 @@ static size_t chain_of(uint64_t i, uint64_t chain[LENGTH])
 	return 2 + i % (LENGTH - 1);
 }
 
-static void ask_soon(struct lg_pd_memo *m, const uint64_t *chain, size_t n, int32_t pid,
+static void ask_soon(struct lg_pd_seen_chains *m, const uint64_t *chain, size_t n, int32_t pid,
 		     struct lg_pd_seen *ret)
 {
 	struct lg_pd_look look = { .pid = pid, .misc = 2 };
 
-	lg_pd_memo_look(&look, (const uint8_t *)chain, n, false);
-	lg_pd_memo_ask(m, &look, ret);
+	lg_pd_seen_chains_look(&look, (const uint8_t *)chain, n, false);
+	lg_pd_seen_chains_ask(m, &look, ret);
 }
 
 /* What is forgotten may be forgotten; what is remembered is right, and each process has its own. */
@@ -191,7 +191,7 @@ static void remembers_chains(void **state)
 	static struct { uint64_t chain; uint32_t check; } by_number[KEPT + 1];
 	static uint64_t chain[AT_ONCE][LENGTH];
 	struct lg_pd_seen seen[AT_ONCE];
-	struct lg_pd_memo *m = lg_pd_memo_new();
+	struct lg_pd_seen_chains *m = lg_pd_seen_chains_new();
 	size_t known = 0;
 
 	(void)state;
@@ -203,7 +203,7 @@ static void remembers_chains(void **state)
 
 				ask_soon(m, chain[k], n, (int32_t)((i + k) % PIDS), &seen[k]);
 			}
-			lg_pd_memo_settle(m);
+			lg_pd_seen_chains_settle(m);
 			for (size_t k = 0; k < AT_ONCE; k++) {
 				struct lg_pd_number n = seen[k].whole;
 
@@ -218,15 +218,15 @@ static void remembers_chains(void **state)
 		}
 	}
 	assert_true(known > CHAINS / 10);
-	lg_pd_memo_free(m);
+	lg_pd_seen_chains_free(m);
 }
 
-static struct lg_pd_seen ask(struct lg_pd_memo *m, const uint64_t *chain, size_t n, int32_t pid)
+static struct lg_pd_seen ask(struct lg_pd_seen_chains *m, const uint64_t *chain, size_t n, int32_t pid)
 {
 	struct lg_pd_seen seen;
 
 	ask_soon(m, chain, n, pid, &seen);
-	lg_pd_memo_settle(m);
+	lg_pd_seen_chains_settle(m);
 	return seen;
 }
 
@@ -238,7 +238,7 @@ static bool one(struct lg_pd_number a, struct lg_pd_number b)
 static void has_a_number_as_long_as_it_means_the_same(void **state)
 {
 	const uint64_t chain[] = { 0x1000, 0x2000, 0x3000 }, other[] = { 0x1004, 0x2000, 0x3000 };
-	struct lg_pd_memo *m = lg_pd_memo_new();
+	struct lg_pd_seen_chains *m = lg_pd_seen_chains_new();
 	struct lg_pd_seen first, second;
 
 	(void)state;
@@ -251,14 +251,14 @@ static void has_a_number_as_long_as_it_means_the_same(void **state)
 	/* What addresses mean is one thing, which they are another. */
 	second = ask(m, other, 3, 7);
 	assert_true(!one(first.whole, second.whole) && first.version == second.version);
-	lg_pd_memo_changed(m, 9);
+	lg_pd_seen_chains_changed(m, 9);
 	assert_true(one(first.whole, ask(m, chain, 3, 7).whole));
-	lg_pd_memo_changed(m, 7);
+	lg_pd_seen_chains_changed(m, 7);
 	second = ask(m, chain, 3, 7);
 	assert_true(!one(first.whole, second.whole) && first.version != second.version && second.fresh);
-	lg_pd_memo_kernel_changed(m);
+	lg_pd_seen_chains_kernel_changed(m);
 	assert_false(one(second.whole, ask(m, chain, 3, 7).whole));
-	lg_pd_memo_free(m);
+	lg_pd_seen_chains_free(m);
 }
 
 /* More than there is room for: what is found is what was put there last, and most of the last is found. */

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/device/timeline_gpu.h"
+#include "analyse/timeline/timeline_gpu.h"
 #include "base/alloc.h"
 #include "base/median.h"
 

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "analyse/device/timeline_gpu.h"
+#include "analyse/timeline/timeline_gpu.h"
 #include "base/alloc.h"
 
 static bool is_compiled(const char *name)

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/device/timeline_gpu.h"
+#include "analyse/timeline/timeline_gpu.h"
 #include "base/alloc.h"
 
 enum { FRAMES_MAX = 1024, MANY_FRAMES = 8, MANY_RECOMPILES = 3, DEPTH_MAX = 64, RESUMES_MAX = 3 };

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/device/timeline_gpu.h"
-#include "analyse/host/tally.h"
+#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/chains/tally.h"
 #include "base/alloc.h"
 
 #define BIT(cause) (1u << (cause))

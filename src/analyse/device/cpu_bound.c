@@ -9,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "analyse/device/timeline_gpu.h"
-#include "analyse/facts.h"
+#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/hook/facts.h"
 #include "base/alloc.h"
 #include "store/index.h"
 

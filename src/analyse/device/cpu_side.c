@@ -7,7 +7,7 @@
  */
 #include <math.h>
 
-#include "analyse/device/timeline_gpu.h"
+#include "analyse/timeline/timeline_gpu.h"
 #include "base/alloc.h"
 
 static int time_of(struct lg_case *c, const struct lg_gpu_run *r, enum lg_host_class class,

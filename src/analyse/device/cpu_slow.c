@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "analyse/device/timeline_gpu.h"
+#include "analyse/timeline/timeline_gpu.h"
 #include "base/alloc.h"
 #include "base/median.h"
 #include "store/index.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/device/timeline_gpu.h"
+#include "analyse/timeline/timeline_gpu.h"
 #include "analyse/severity.h"
 #include "base/alloc.h"
 

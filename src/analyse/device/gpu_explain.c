@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/device/timeline_gpu.h"
-#include "analyse/host/tally.h"
+#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/chains/tally.h"
 #include "analyse/severity.h"
 #include "base/alloc.h"
-#include "base/aside.h"
+#include "base/side_thread.h"
 #include "base/map.h"
 #include "base/median.h"
 
@@ -427,14 +427,14 @@ void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu
 	const struct lg_trace *t = c->t;
 	struct lane first = { .t = t, .r = r, .mask = mask, .to = r->n_pieces }, second = first;
 	struct places *l = &first.places;
-	struct lg_aside aside;
+	struct lg_side_thread beside;
 	struct place *v;
 
 	f->device_causes |= mask;
 	first.to = second.from = r->n_pieces / 2;
-	lg_aside_start(&aside, r->n_pieces >= WORTH_A_THREAD, sum_places, &second);
+	lg_side_thread_start(&beside, r->n_pieces >= WORTH_A_THREAD, sum_places, &second);
 	sum_places(&first);
-	lg_aside_wait(&aside);
+	lg_side_thread_wait(&beside);
 	for (size_t i = 0; i < second.places.n && !first.rc; i++)
 		first.rc = charge(l, &second.places.v[i]);
 	if (first.rc || second.rc)

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "analyse/device/timeline_gpu.h"
+#include "analyse/timeline/timeline_gpu.h"
 
 #define BIT(cause) (1u << (cause))
 #define STACKS_TAKE 0.2

@@ -11,7 +11,7 @@
  */
 #include <math.h>
 
-#include "analyse/device/timeline_gpu.h"
+#include "analyse/timeline/timeline_gpu.h"
 #include "base/alloc.h"
 #include "base/median.h"
 

@@ -11,9 +11,9 @@
  * of them is one that all have entered. Dumps from different moments contradict each other: a collective
  * that completed on one rank was entered by all.
  */
-#ifndef LG_ANALYSE_FLIGHT_H
-#define LG_ANALYSE_FLIGHT_H
-#include "analyse/device/timeline_gpu.h"
+#ifndef LG_ANALYSE_FLIGHT_FLIGHT_H
+#define LG_ANALYSE_FLIGHT_FLIGHT_H
+#include "analyse/timeline/timeline_gpu.h"
 
 enum { LG_FLIGHT_RANKS = 1 << 17 };
 #define LG_FLIGHT_RUNS_APART (10 * INT64_C(1000000000)) /* nothing starts a job again sooner */
@@ -90,4 +90,4 @@ struct lg_finding *lg_flight_finding(struct lg_case *c, const char *id, double c
 /* " at train.py:12 step": where a row was called, the innermost frame that is no library's; or "". */
 const char *lg_flight_place(struct lg_case *c, uint32_t row);
 
-#endif /* LG_ANALYSE_FLIGHT_H */
+#endif /* LG_ANALYSE_FLIGHT_FLIGHT_H */

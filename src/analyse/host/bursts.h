@@ -4,8 +4,8 @@
  *
  * A thread that computes shows a sample every period. Lists are in order of time, their stretches disjoint.
  */
-#ifndef LG_ANALYSE_BURSTS_H
-#define LG_ANALYSE_BURSTS_H
+#ifndef LG_ANALYSE_HOST_BURSTS_H
+#define LG_ANALYSE_HOST_BURSTS_H
 #include "analyse/case.h"
 
 struct lg_stretch {
@@ -104,4 +104,4 @@ size_t lg_join_occasions(struct lg_stretches *b, int64_t period);
  * one lasts are one beat. */
 void lg_mark_beats(struct lg_stretches *all);
 
-#endif /* LG_ANALYSE_BURSTS_H */
+#endif /* LG_ANALYSE_HOST_BURSTS_H */

@@ -29,11 +29,11 @@
 #include <string.h>
 
 #include "analyse/host/bursts.h"
-#include "analyse/host/culprit.h"
-#include "analyse/host/tally.h"
+#include "analyse/chains/culprit.h"
+#include "analyse/chains/tally.h"
 #include "analyse/severity.h"
 #include "base/alloc.h"
-#include "base/aside.h"
+#include "base/side_thread.h"
 #include "base/map.h"
 
 enum { RUNS = 20000, FEW_RUNS = 32, FIRST_RUNS = 256, MANY_GROUPS = 16, ENOUGH = 40, SOME = 10 };
@@ -699,7 +699,7 @@ static void abstain(struct lg_case *c, const struct lg_rank *r)
 static int judge_all(struct lg_case *c, const struct victim *v, size_t n, struct candidate *ret)
 {
 	struct field half[2];
-	struct lg_aside aside;
+	struct lg_side_thread beside;
 	int rc;
 
 	for (lg_prc i = 0; i < 2; i++)
@@ -709,9 +709,9 @@ static int judge_all(struct lg_case *c, const struct victim *v, size_t n, struct
 	for (size_t i = 0; i < n; i++)
 		(void)lg_parent_of(c, v[i].rank->prc); /* from here on it is only looked at */
 	if (!rc) {
-		lg_aside_start(&aside, c->t->sample.n > WORTH_A_THREAD, judge_field, &half[1]);
+		lg_side_thread_start(&beside, c->t->sample.n > WORTH_A_THREAD, judge_field, &half[1]);
 		judge_field(&half[0]);
-		lg_aside_wait(&aside);
+		lg_side_thread_wait(&beside);
 		rc = half[0].rc ? half[0].rc : half[1].rc;
 		for (size_t i = 0; i < n; i++)
 			ret[i] = winner(&half[0].contest[i], &half[1].contest[i]);
@@ -738,7 +738,7 @@ static void find_ready(void *arg)
 static int find_victims(struct lg_case *c, struct victim *v, size_t *ret_n)
 {
 	struct ready_search ready = { .c = c, .period = INT64_MAX };
-	struct lg_aside aside;
+	struct lg_side_thread beside;
 	size_t n = 0;
 	int rc = 0;
 
@@ -752,10 +752,10 @@ static int find_victims(struct lg_case *c, struct victim *v, size_t *ret_n)
 	if (!n)
 		return 0;
 	/* Of what is changed it has the case's list and the arena to itself. */
-	lg_aside_start(&aside, c->t->sample.n > WORTH_A_THREAD, find_ready, &ready);
+	lg_side_thread_start(&beside, c->t->sample.n > WORTH_A_THREAD, find_ready, &ready);
 	for (size_t i = 0; !rc && i < n; i++)
 		rc = find_stalls(c, &v[i]);
-	lg_aside_wait(&aside);
+	lg_side_thread_wait(&beside);
 	return rc ? rc : ready.rc;
 }
 

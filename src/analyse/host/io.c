@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "analyse/host/culprit.h"
+#include "analyse/chains/culprit.h"
 #include "base/alloc.h"
 
 #define ROW_COVERS_NS INT64_C(1200000000) /* a second, and a late drain */

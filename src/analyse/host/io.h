@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* io.h - waits for a disk: the waiter's own request, and who else loads the disk. */
-#ifndef LG_ANALYSE_IO_H
-#define LG_ANALYSE_IO_H
-#include "analyse/host/tally.h"
+#ifndef LG_ANALYSE_HOST_IO_H
+#define LG_ANALYSE_HOST_IO_H
+#include "analyse/chains/tally.h"
 
 enum lg_io_kind { LG_IO_UNKNOWN, LG_IO_READ, LG_IO_WRITE, LG_IO_SYNC };
 
@@ -22,4 +22,4 @@ void lg_io_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cause_s
 const char *lg_io_title(struct lg_case *c, const struct lg_finding *f, const struct lg_io_story *st,
 			const char *ranks, const char *every);
 
-#endif /* LG_ANALYSE_IO_H */
+#endif /* LG_ANALYSE_HOST_IO_H */

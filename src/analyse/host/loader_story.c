@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/facts.h"
-#include "analyse/host/culprit.h"
+#include "analyse/hook/facts.h"
+#include "analyse/chains/culprit.h"
 #include "base/alloc.h"
 #include "base/median.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loader_story.h - why a batch was late: what the loader did while the step waited for it. */
-#ifndef LG_ANALYSE_LOADER_STORY_H
-#define LG_ANALYSE_LOADER_STORY_H
-#include "analyse/host/tally.h"
+#ifndef LG_ANALYSE_HOST_LOADER_STORY_H
+#define LG_ANALYSE_HOST_LOADER_STORY_H
+#include "analyse/chains/tally.h"
 
 /*
  * Detail, function and evidence of a data.loader_wait; to be asked before its title. Details:
@@ -17,4 +17,4 @@ void lg_loader_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 const char *lg_loader_title(struct lg_case *c, const struct lg_finding *f, const char *ranks,
 			    const char *every);
 
-#endif /* LG_ANALYSE_LOADER_STORY_H */
+#endif /* LG_ANALYSE_HOST_LOADER_STORY_H */

@@ -5,8 +5,8 @@
  */
 #include <string.h>
 
-#include "analyse/host/culprit.h"
-#include "analyse/host/tally.h"
+#include "analyse/chains/culprit.h"
+#include "analyse/chains/tally.h"
 #include "analyse/severity.h"
 #include "base/alloc.h"
 #include "store/merge.h"

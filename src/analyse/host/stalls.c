@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "analyse/host/bursts.h"
-#include "analyse/host/culprit.h"
+#include "analyse/chains/culprit.h"
 #include "base/alloc.h"
 #include "store/merge.h"
 

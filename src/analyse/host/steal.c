@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "analyse/case.h"
-#include "analyse/host/tally.h"
+#include "analyse/chains/tally.h"
 #include "base/alloc.h"
 
 #define WORTH_SAYING 0.01

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* steal.h - what the hypervisor and interrupts took of the steps' running time. */
-#ifndef LG_ANALYSE_STEAL_H
-#define LG_ANALYSE_STEAL_H
+#ifndef LG_ANALYSE_HOST_STEAL_H
+#define LG_ANALYSE_HOST_STEAL_H
 #include "analyse/verdict.h"
 
 /* ns, of the judged steps of all ranks. */

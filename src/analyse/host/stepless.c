@@ -9,8 +9,8 @@
  */
 #include <stdlib.h>
 
-#include "analyse/host/culprit.h"
-#include "analyse/host/tally.h"
+#include "analyse/chains/culprit.h"
+#include "analyse/chains/tally.h"
 #include "analyse/severity.h"
 #include "base/alloc.h"
 #include "base/map.h"

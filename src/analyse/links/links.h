@@ -6,8 +6,8 @@
  * Nothing is held against what hardware should do: only like against like. A pair of devices is compared with
  * the same pair of other hosts, a communicator with others of its shape or with itself before a restart.
  */
-#ifndef LG_ANALYSE_LINKS_H
-#define LG_ANALYSE_LINKS_H
+#ifndef LG_ANALYSE_LINKS_LINKS_H
+#define LG_ANALYSE_LINKS_LINKS_H
 #include "analyse/case.h"
 #include "base/map.h"
 
@@ -112,4 +112,4 @@ struct lg_finding *lg_link_finding(struct lg_case *c, const char *detail, double
 /* ---- link_rules.c ---- */
 int lg_find_links(struct lg_case *c) LG_MUST_CHECK;
 
-#endif /* LG_ANALYSE_LINKS_H */
+#endif /* LG_ANALYSE_LINKS_LINKS_H */

@@ -2,10 +2,10 @@
 /*
  * perf_chains.h - recorded threads, and call chains to interned stacks.
  *
- * Half of all chains were seen before, address by address: by their numbers (perf_memo.h) their stacks are
- * known. Of others the callers were. Two chains of one thread mostly share their outer frames: the last new
- * chain of each thread is kept, outermost first, and only what differs is looked up: by the files and places
- * of all addresses up to there, which processes of one program have in common.
+ * Half of all chains were seen before, address by address: by their numbers (perf_seen_chains.h) their stacks
+ * are known. Of others the callers were. Two chains of one thread mostly share their outer frames: the last
+ * new chain of each thread is kept, outermost first, and only what differs is looked up: by the files and
+ * places of all addresses up to there, which processes of one program have in common.
  */
 #ifndef LG_IMPORT_PERFDATA_PERF_CHAINS_H
 #define LG_IMPORT_PERFDATA_PERF_CHAINS_H
@@ -48,7 +48,7 @@ struct lg_pd_task {
 };
 
 /* A stack by all its addresses, or by its callers' stack and one address: a 64-bit hash of them that is not
- * compared further, as in perf_memo.h. Direct-mapped, as big as half a second-level cache. */
+ * compared further, as in perf_seen_chains.h. Direct-mapped, as big as half a second-level cache. */
 enum { LG_PD_STEPS_BITS = 16 };
 struct lg_pd_step {
 	uint64_t key;
@@ -66,8 +66,8 @@ struct lg_pd_tasks {
 	bool swap;
 	struct lg_plumbing plumbing;
 	struct lg_pd_step *step; /* NULL until the first chain */
-	/* By number of the chain (perf_memo.h). check: of the number and of the last time that somebody
-	 * used addresses again without a record of it. */
+	/* By number of the chain (perf_seen_chains.h). check: of the number and of the last time that
+	 * somebody used addresses again without a record of it. */
 	struct lg_pd_known { lg_stk stk; uint32_t check; } *known;
 	size_t n_known;          /* places in it */
 	/* Chains without their innermost address: many new ones differ from a known one there only. */
@@ -94,7 +94,7 @@ void lg_pd_task_exit(struct lg_pd_tasks *t, int32_t tid, int64_t ts);
 /* Fetch what stack_known() will look at. */
 void lg_pd_known_ahead(const struct lg_pd_tasks *t, const struct lg_pd_seen *seen);
 /* A new chain's n > 0 addresses are at hand: find by what its callers are known, and fetch that. version: of
- * what addresses mean (perf_memo.h). */
+ * what addresses mean (perf_seen_chains.h). */
 void lg_pd_callers_ahead(struct lg_pd_tasks *t, const uint8_t *chain, size_t n, uint64_t version,
 			 size_t slot);
 /* The stack of a sample taken at time, where its chain is known by its number; 0 = lg_pd_stack_of() finds

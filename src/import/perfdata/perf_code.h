@@ -3,7 +3,7 @@
  * perf_code.h - addresses of an imported recording to frames of the trace.
  *
  * Where this machine has the very code that was recorded (same build id; without one, same host; where the
- * file says neither, what perf_here.h proves),
+ * file says neither, what perf_this_machine.h proves),
  * an address becomes its function when it is first seen, and all addresses of one function
  * become one frame whose pc is an address in it: raw addresses make ten times as many stacks.
  * Everything else stays file + offset.
@@ -11,7 +11,7 @@
 #ifndef LG_IMPORT_PERFDATA_PERF_CODE_H
 #define LG_IMPORT_PERFDATA_PERF_CODE_H
 #include "import/perfdata/perf_header.h"
-#include "import/perfdata/perf_here.h"
+#include "import/perfdata/perf_this_machine.h"
 
 struct lg_pd_dso;
 struct lg_pd_kcore;

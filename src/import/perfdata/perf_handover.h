@@ -8,7 +8,7 @@
  */
 #ifndef LG_IMPORT_PERFDATA_PERF_HANDOVER_H
 #define LG_IMPORT_PERFDATA_PERF_HANDOVER_H
-#include "import/perfdata/perf_memo.h"
+#include "import/perfdata/perf_seen_chains.h"
 #include "import/perfdata/perf_order.h"
 
 struct lg_pd_handover;

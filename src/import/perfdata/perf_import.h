@@ -48,7 +48,7 @@ struct lg_pd {
 	uint8_t apart[64];        /* a cache line: both write at every record */
 
 	struct lg_pd_attrs timing; /* h.attrs for the first thread: borrowed */
-	struct lg_pd_memo *memo;  /* NULL until the first chain */
+	struct lg_pd_seen_chains *memo;  /* NULL until the first chain */
 	struct lg_pd_handover *handover;
 	struct lg_pd_pool pool;
 	struct lg_pd_file *file;  /* [n_files], one but for folders */

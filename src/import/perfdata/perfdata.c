@@ -135,7 +135,7 @@ static uint64_t look_at_sample(struct lg_pd_look *look, struct lg_pd_attrs *attr
 		return ts;
 	look->chain_at = (uint16_t)(chain - r->p);
 	lg_pd_sample_who(a, r->p, swap, &look->pid, &look->tid, &look->cpu);
-	lg_pd_memo_look(look, chain, n, swap);
+	lg_pd_seen_chains_look(look, chain, n, swap);
 	if (lg_pd_sample_is_plain(a) && n == pd_u64(chain - 8, swap)) {
 		look->plain = (uint32_t)(a - attrs->attr) + 1;
 		look->period = lg_pd_sample_period(a, r->p, swap);
@@ -149,10 +149,10 @@ static void number_chain(struct lg_pd *p, const struct lg_pd_entry *e, struct lg
 	const struct lg_pd_look *look = &e->look;
 
 	if (!p->memo)
-		p->memo = lg_pd_memo_new();
+		p->memo = lg_pd_seen_chains_new();
 	/* A dying thread's pid is -1: it is not known here whose addresses these are. */
 	if (p->memo && look->pid >= 0)
-		lg_pd_memo_ask(p->memo, look, &h->seen);
+		lg_pd_seen_chains_ask(p->memo, look, &h->seen);
 	if (look->plain)
 		h->plain = &p->timing.attr[look->plain - 1];
 }
@@ -165,11 +165,11 @@ static void look_at_change(struct lg_pd *p, const uint8_t *rec, uint32_t type)
 	if (!p->memo)
 		return;
 	if (type == PD_KSYMBOL)
-		lg_pd_memo_kernel_changed(p->memo);
+		lg_pd_seen_chains_kernel_changed(p->memo);
 	else if (size >= PD_RECORD_HEADER + 4 &&
 		 (((type == PD_MMAP || type == PD_MMAP2) && !(misc & PDM_MMAP_DATA)) ||
 		  (type == PD_COMM && misc & PDM_COMM_EXEC) || type == PD_FORK || type == PD_EXIT))
-		lg_pd_memo_changed(p->memo, (int32_t)pd_u32(rec + PD_RECORD_HEADER, p->timing.swap));
+		lg_pd_seen_chains_changed(p->memo, (int32_t)pd_u32(rec + PD_RECORD_HEADER, p->timing.swap));
 }
 
 /* A pipe has described events since: it may be of one of them. Its time stays what it was put in order by. */
@@ -213,7 +213,7 @@ static void complete(void *self)
 	struct lg_pd *p = self;
 
 	if (p->memo)
-		lg_pd_memo_settle(p->memo);
+		lg_pd_seen_chains_settle(p->memo);
 }
 
 static int deliver(void *self, const struct lg_pd_entry *e)
@@ -881,7 +881,7 @@ static int import_input(const struct input *in, struct lg_builder *b, struct lg_
 	lg_free(p->file);
 	lg_pd_members_done(&p->members);
 	lg_pd_pool_done(&p->pool);
-	lg_pd_memo_free(p->memo);
+	lg_pd_seen_chains_free(p->memo);
 	lg_pd_tasks_done(&p->tasks);
 	lg_pd_code_done(&p->code);
 	lg_pd_kcore_done(&p->kcore);

@@ -279,7 +279,7 @@ static __always_inline __u64 return_places(const __u64 *raw, __u64 *frames, __u3
  * A packet over the loopback is received in a soft interrupt on the sender's CPU, inside its own system
  * call (drivers/net/loopback.c queues it, __local_bh_enable_ip() on the way out receives it). A soft
  * interrupt may as well follow a hard one that struck whoever ran. The stack tells which; it is read by
- * analyse/host/senders.c. Between threads of the job collectives tell more, and it is their hottest path:
+ * analyse/chains/senders.c. Between threads of the job collectives tell more, and it is their hottest path:
  * only a main thread's waking is looked at there.
  */
 static __always_inline bool may_be_sent(const struct thread *th, struct task_struct *current)

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "analyse/chains/culprit.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/map.h"
+
+enum { STACK_MAX = 64, SAMPLES_MAX = 20000 };
+
+/* Kernel frames that take locks, trace, or walk page tables on somebody's behalf. */
+static bool is_plumbing(const char *name)
+{
+	static const char *const prefixes[] = {
+		"mmap_read_", "mmap_write_", "__mmap_lock", "mmap_lock", "lock_mm", "down_", "__down_",
+		"up_read", "up_write", "rwsem_", "mutex_", "__mutex_", "_raw_spin", "bpf_", "__bpf_",
+		"__traceiter_", "trace_", "perf_", "walk_", "__walk_", "lock_next_vma", "lock_vma",
+		"get_mmap_lock", "lock_ctx", "asm_", "sysvec_", "__sysvec", "irq_", "__x64_sys",
+	};
+
+	if (!*name)
+		return true;
+	for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+		if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
+			return true;
+	return false;
+}
+
+static const char *frame_name(const struct lg_case *c, lg_stk s)
+{
+	return lg_string(c->t, c->t->frame.name[c->t->stack.frame[s]]);
+}
+
+const char *lg_thread_text(struct lg_case *c, lg_thr thr)
+{
+	const struct lg_trace *t = c->t;
+	lg_prc p = t->thread.prc[thr];
+	char pid[LG_PID_TEXT];
+
+	return lg_arena_printf(&c->v->arena, "%s (%s%s)", lg_string(t, t->process.comm[p]),
+			       lg_pid_text(t->process.pid[p], pid),
+			       t->thread.tid[thr] == t->process.pid[p]
+				       ? ""
+				       : lg_arena_printf(&c->v->arena, ", thread %d %s",
+							 t->thread.tid[thr],
+							 lg_string(t, t->thread.comm[thr])));
+}
+
+void lg_culprit_identify(struct lg_case *c, struct lg_finding *f, lg_thr thr, lg_thr victim)
+{
+	const struct lg_trace *t = c->t;
+	lg_prc p = t->thread.prc[thr], vp = t->thread.prc[victim];
+
+	f->culprit.pid = f->culprit.tid = -1;
+	f->culprit.rank = -1;
+	if (!thr)
+		return;
+	f->culprit.pid = t->process.pid[p];
+	f->culprit.tid = t->thread.tid[thr];
+	f->culprit.comm = lg_string(t, t->process.comm[p]);
+	if (!*f->culprit.comm)
+		f->culprit.comm = lg_string(t, t->thread.comm[thr]);
+	if (t->process.cmdline[p])
+		f->culprit.cmdline = lg_string(t, t->process.cmdline[p]);
+	if (t->process.container[p])
+		f->culprit.container = lg_string(t, t->process.container[p]);
+	if (t->process.rank[p] >= 0)
+		f->culprit.rank = t->process.rank[p];
+	if ((t->thread.flags[thr] & LG_THREAD_KERNEL) || t->process.role[p] == LG_ROLE_KERNEL)
+		f->culprit.relation = "kernel";
+	else if (thr == victim)
+		f->culprit.relation = "self";
+	else if (p == vp)
+		f->culprit.relation = "same_process";
+	else if (t->process.rank[p] >= 0)
+		f->culprit.relation = "rank";
+	else
+		f->culprit.relation = "other_process";
+}
+
+void lg_culprit_set_stack(struct lg_case *c, struct lg_finding *f, lg_stk stack)
+{
+	const char **v = lg_arena_alloc(&c->v->arena, STACK_MAX, sizeof *v);
+	char buf[512];
+	size_t n = 0;
+
+	if (!v)
+		return;
+	for (lg_stk s = stack; s && n < STACK_MAX; s = c->t->stack.parent[s])
+		v[n++] = lg_arena_strdup(&c->v->arena, lg_frame_text(c->t, c->t->stack.frame[s], buf,
+								     sizeof buf));
+	f->culprit.stack = v;
+	f->culprit.n_stack = n;
+}
+
+/* Votes for one of many values; linear in distinct values, which are few. */
+struct vote {
+	uint32_t value, n, example;
+};
+struct votes {
+	struct vote v[64];
+	size_t n, total;
+};
+
+static void vote_for(struct votes *vs, uint32_t value, uint32_t example, uint32_t weight)
+{
+	vs->total += weight;
+	for (size_t i = 0; i < vs->n; i++)
+		if (vs->v[i].value == value) {
+			vs->v[i].n += weight;
+			return;
+		}
+	if (vs->n < sizeof vs->v / sizeof *vs->v)
+		vs->v[vs->n++] = (struct vote){ value, weight, example };
+}
+
+static void vote(struct votes *vs, uint32_t value, uint32_t example)
+{
+	vote_for(vs, value, example, 1);
+}
+
+static const struct vote *winner(const struct votes *vs)
+{
+	const struct vote *best = NULL;
+
+	for (size_t i = 0; i < vs->n; i++)
+		if (!best || vs->v[i].n > best->n)
+			best = &vs->v[i];
+	return best;
+}
+
+/* Innermost frame of the acquisition stack that is not plumbing. */
+static lg_stk acquirer_of(const struct lg_case *c, lg_stk stack)
+{
+	for (lg_stk s = stack; s; s = c->t->stack.parent[s])
+		if (!is_plumbing(frame_name(c, s)))
+			return s;
+	return 0;
+}
+
+static size_t from_outermost(const struct lg_case *c, lg_stk s, lg_stk *v, size_t max)
+{
+	size_t n = 0;
+
+	for (; s && n < max; s = c->t->stack.parent[s])
+		v[n++] = s;
+	for (size_t i = 0; i < n / 2; i++) {
+		lg_stk tmp = v[i];
+
+		v[i] = v[n - 1 - i];
+		v[n - 1 - i] = tmp;
+	}
+	return n;
+}
+
+static lg_str name_of(const struct lg_case *c, lg_stk s)
+{
+	return c->t->frame.name[c->t->stack.frame[s]];
+}
+
+static lg_str file_of(const struct lg_case *c, lg_stk s)
+{
+	return c->t->frame.dso[c->t->stack.frame[s]];
+}
+
+/*
+ * What the holder did in this sample: where it left the path on which it had taken the lock. The
+ * callee of the acquiring function (show_smaps_rollup -> smap_gather_stats), or, where the lock is
+ * taken in a function that has returned (seq_read_iter: m_start, then show_numa_map), the sibling
+ * that runs under it. 0 when the sample has nothing to do with the acquisition.
+ */
+static lg_str work_of(const struct lg_case *c, lg_stk acquired, lg_stk sample)
+{
+	lg_stk a[STACK_MAX], b[STACK_MAX];
+	size_t n = from_outermost(c, acquired, a, STACK_MAX);
+	size_t m = from_outermost(c, sample, b, STACK_MAX), k = 0;
+	lg_str callee;
+
+	while (k < n && k < m && name_of(c, a[k]) == name_of(c, b[k]))
+		k++;
+	/* Entry code alone is no common ground. */
+	if (k < 3 && k < n)
+		return 0;
+	callee = k < m ? name_of(c, b[k]) : 0;
+	if (callee && !is_plumbing(lg_string(c->t, callee)))
+		return callee;
+	while (k > 0) {
+		lg_str name = name_of(c, b[--k]);
+
+		if (!is_plumbing(lg_string(c->t, name)))
+			return name;
+	}
+	return 0;
+}
+
+void lg_culprit_of_hold(struct lg_case *c, struct lg_finding *f, const struct lg_piece *const *p,
+			size_t n, size_t *ret_samples)
+{
+	const struct lg_span_tab *sp = &c->t->span;
+	const struct lg_sample_tab *sm = &c->t->sample;
+	struct votes acquirers = { 0 }, work = { 0 };
+	const struct vote *a, *b;
+	uint32_t last_hold = UINT32_MAX;
+	size_t inside = 0;
+
+	*ret_samples = 0;
+	for (size_t i = 0; i < n && work.total < SAMPLES_MAX; i++) {
+		uint32_t hold = p[i]->hold, row;
+		int64_t from = p[i]->ts, to = p[i]->ts + p[i]->dur;
+		lg_stk taken = hold != UINT32_MAX ? sp->stack[hold]
+			       : p[i]->row != UINT32_MAX ? sp->peer_stack[p[i]->row] : 0;
+		lg_stk at = acquirer_of(c, taken);
+		struct lg_cpu_samples samples;
+
+		if (at)
+			vote(&acquirers, name_of(c, at), taken);
+		if (hold != UINT32_MAX) {
+			if (hold == last_hold)
+				continue;
+			last_hold = hold;
+			from = sp->ts[hold];
+			to = lg_row_end(c->t, from, sp->dur[hold]);
+		}
+		samples = lg_cpu_samples(c, p[i]->thr, from, to);
+		while (lg_next_cpu_sample(c, &samples, &row)) {
+			lg_str name;
+
+			inside++;
+			name = taken ? work_of(c, taken, sm->stack[row]) : 0;
+			if (!taken) {
+				at = acquirer_of(c, sm->stack[row]);
+				name = at ? name_of(c, at) : 0;
+			}
+			if (name)
+				vote(&work, name, sm->stack[row]);
+		}
+	}
+	a = winner(&acquirers);
+	b = winner(&work);
+	if (b) {
+		*ret_samples = work.total;
+		if (b->n * 2 > work.total)
+			f->culprit.function = lg_string(c->t, b->value);
+		lg_culprit_set_stack(c, f, b->example);
+	} else if (a) {
+		lg_culprit_set_stack(c, f, a->example);
+	}
+	if (!f->culprit.function && a)
+		f->culprit.function = lg_string(c->t, a->value);
+	/* Nothing tells where it took the lock, and its innermost frames are many: what they share. */
+	if (!f->culprit.function && inside)
+		lg_culprit_shared_function(c, f, p, n, ret_samples);
+	if (!*ret_samples)
+		*ret_samples = inside;
+}
+
+/*
+ * What the thread itself was at: the innermost frame that no interrupt put there. Entries:
+ * arch/x86/include/asm/idtentry.h, arch/arm64/kernel/entry.S (el0t_64_irq and the like). A fault
+ * (asm_exc_page_fault) is the thread's own doing.
+ */
+static lg_stk own_frame(const struct lg_case *c, lg_stk stack)
+{
+	lg_stk own = stack;
+
+	for (lg_stk s = stack; s && c->t->frame.kind[c->t->stack.frame[s]] == LG_FRAME_KERNEL;
+	     s = c->t->stack.parent[s]) {
+		const char *name = frame_name(c, s);
+
+		if (!strncmp(name, "asm_sysvec_", 11) || !strcmp(name, "asm_common_interrupt") ||
+		    (!strncmp(name, "el", 2) && strstr(name, "_64_irq")))
+			own = c->t->stack.parent[s];
+	}
+	return own;
+}
+
+static struct lg_cpu_samples samples_of(const struct lg_case *c, const struct lg_piece *p)
+{
+	return lg_cpu_samples(c, p->thr, p->ts, p->ts + p->dur);
+}
+
+void lg_culprit_of_samples(struct lg_case *c, struct lg_finding *f, const struct lg_piece *const *p,
+			   size_t n, size_t *ret_samples)
+{
+	const struct lg_sample_tab *sm = &c->t->sample;
+	struct votes leaves = { 0 };
+	const struct vote *w;
+
+	for (size_t i = 0; i < n && leaves.total < SAMPLES_MAX; i++) {
+		struct lg_cpu_samples samples = samples_of(c, p[i]);
+		uint32_t row;
+
+		while (lg_next_cpu_sample(c, &samples, &row)) {
+			lg_stk at = own_frame(c, sm->stack[row]);
+
+			while (at && !name_of(c, at) && !file_of(c, at))
+				at = c->t->stack.parent[at];
+			/* Of a file without symbols the file is known; its callers are not where it is. */
+			if (at)
+				vote(&leaves, name_of(c, at) ? name_of(c, at) : file_of(c, at), at);
+		}
+	}
+	*ret_samples = leaves.total;
+	w = winner(&leaves);
+	if (!w)
+		return;
+	f->culprit.function = lg_string(c->t, w->value);
+	if (!name_of(c, w->example) && strrchr(f->culprit.function, '/'))
+		f->culprit.function = strrchr(f->culprit.function, '/') + 1;
+	lg_culprit_set_stack(c, f, w->example);
+}
+
+void lg_culprit_of_time(struct lg_case *c, struct lg_finding *f, const struct lg_piece *const *p, size_t n,
+			size_t *ret_samples)
+{
+	const struct lg_state_tab *s = &c->t->state;
+	struct votes asleep = { 0 };
+	const struct vote *w;
+	int64_t ran = 0, slept = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		uint32_t k = lg_index_state_from(c->idx, p[i]->thr, p[i]->ts);
+
+		for (; k < c->idx->state_off[p[i]->thr + 1]; k++) {
+			uint32_t row = c->idx->state[k];
+			int64_t from = s->ts[row] > p[i]->ts ? s->ts[row] : p[i]->ts;
+			int64_t to = lg_row_end(c->t, s->ts[row], s->dur[row]);
+			lg_str name;
+
+			if (from >= p[i]->ts + p[i]->dur)
+				break;
+			to = to < p[i]->ts + p[i]->dur ? to : p[i]->ts + p[i]->dur;
+			if (s->kind[row] != LG_BLOCKED) {
+				ran += to - from;
+				continue;
+			}
+			slept += to - from;
+			name = lg_wait_name_of(c, row);
+			if (name)
+				vote_for(&asleep, name, s->stack[row],
+					 (uint32_t)((to - from) / 1000 & UINT32_MAX));
+		}
+	}
+	w = winner(&asleep);
+	if (slept <= ran || !w) {
+		lg_culprit_of_samples(c, f, p, n, ret_samples);
+		return;
+	}
+	f->culprit.function = lg_string(c->t, w->value);
+	lg_culprit_set_stack(c, f, w->example);
+}
+
+/* Frames from the outermost inwards, up to the first page-walk frame: callbacks below it are the
+ * walker's business, not the caller's. */
+static size_t path_inwards(const struct lg_case *c, lg_stk s, lg_stk *v, size_t max)
+{
+	size_t n = from_outermost(c, s, v, max), k;
+
+	for (k = 0; k < n; k++)
+		if (!strncmp(frame_name(c, v[k]), "walk_page", 9) ||
+		    !strncmp(frame_name(c, v[k]), "__walk_page", 11))
+			break;
+	return k;
+}
+
+void lg_culprit_shared_function(struct lg_case *c, struct lg_finding *f,
+				const struct lg_piece *const *p, size_t n, size_t *ret_samples)
+{
+	const struct lg_sample_tab *sm = &c->t->sample;
+	struct lg_map votes = { 0 };
+	lg_stk path[STACK_MAX], example = 0;
+	size_t total = 0, deepest = 0;
+
+	for (size_t i = 0; i < n && total < SAMPLES_MAX; i++) {
+		struct lg_cpu_samples samples = samples_of(c, p[i]);
+		uint32_t row;
+
+		while (lg_next_cpu_sample(c, &samples, &row)) {
+			size_t depth = path_inwards(c, sm->stack[row], path, STACK_MAX);
+
+			total++;
+			for (size_t d = 0; d < depth; d++) {
+				lg_str name = c->t->frame.name[c->t->stack.frame[path[d]]];
+				bool seen = false;
+
+				for (size_t e = 0; e < d && !seen; e++)
+					seen = c->t->frame.name[c->t->stack.frame[path[e]]] == name;
+				if (name && !seen &&
+				    lg_map_set(&votes, name, lg_map_get(&votes, name) + 1))
+					c->failed = LG_E_NOMEM;
+			}
+			if (!example)
+				example = sm->stack[row];
+		}
+	}
+	*ret_samples = total;
+	/* Among the samples that go through it, whichever: one that ended elsewhere is no example. */
+	for (size_t i = 0, left = total; i < n && left; i++) {
+		struct lg_cpu_samples samples = samples_of(c, p[i]);
+		uint32_t row;
+
+		while (left && lg_next_cpu_sample(c, &samples, &row)) {
+			size_t depth = path_inwards(c, sm->stack[row], path, STACK_MAX);
+
+			left--;
+			while (depth-- > deepest) {
+				lg_str name = c->t->frame.name[c->t->stack.frame[path[depth]]];
+
+				if (!name || is_plumbing(lg_string(c->t, name)) ||
+				    lg_map_get(&votes, name) * 5 < total * 4)
+					continue;
+				f->culprit.function = lg_string(c->t, name);
+				example = sm->stack[row];
+				deepest = depth;
+				break;
+			}
+		}
+	}
+	if (example)
+		lg_culprit_set_stack(c, f, example);
+	lg_map_done(&votes);
+}

@@ -1,0 +1,624 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tally.c - see tally.h. Times in ns; every sum is over the critical path unless it says so. */
+#include "analyse/chains/tally.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/host/io.h"
+#include "base/alloc.h"
+#include "base/map.h"
+#include "base/median.h"
+
+/* ---- slow time of the reference rank ---- */
+
+struct slow_clock {
+	const struct lg_step *s;
+	size_t n, i;
+};
+
+/* Time of [a, b) inside slow steps; calls must come in order of a. */
+static int64_t slow_in(struct slow_clock *k, int64_t a, int64_t b)
+{
+	int64_t sum = 0;
+
+	while (k->i < k->n && k->s[k->i].ts + k->s[k->i].dur <= a)
+		k->i++;
+	for (size_t i = k->i; i < k->n && k->s[i].ts < b; i++) {
+		int64_t from = k->s[i].ts > a ? k->s[i].ts : a;
+		int64_t to = k->s[i].ts + k->s[i].dur < b ? k->s[i].ts + k->s[i].dur : b;
+
+		if (k->s[i].slow && to > from)
+			sum += to - from;
+	}
+	return sum;
+}
+
+static uint32_t rank_index_of(const struct lg_case *c, lg_thr thr)
+{
+	/* 0 - 1: none */
+	return c->rank_of_prc[c->t->thread.prc[thr]] - 1;
+}
+
+/* The rank that it belongs to, or that started its process. */
+static uint32_t rank_above(struct lg_case *c, lg_thr thr)
+{
+	enum { GENERATIONS = 4 };
+	lg_prc prc = c->t->thread.prc[thr];
+
+	for (int i = 0; i < GENERATIONS && prc; i++, prc = lg_parent_of(c, prc))
+		if (c->rank_of_prc[prc])
+			return c->rank_of_prc[prc] - 1;
+	return UINT32_MAX;
+}
+
+/* A late rank's own: it computed, or slept of its own will. */
+static bool is_own_doing(uint8_t end)
+{
+	return end == LG_END_RUN || end == LG_END_SLEEP;
+}
+
+static bool of_job(const struct lg_case *c, lg_prc p, lg_thr victim)
+{
+	lg_prc of = c->t->thread.prc[victim];
+
+	return !lg_in_other_job(c, p) && (p == of || lg_is_worker(c, p) || lg_are_of_one_job(c, p, of));
+}
+
+/* ---- causes ---- */
+
+/*
+ * A build or a cron job takes the CPU with hundreds of short processes, none of them worth a
+ * sentence. Processes that took little each are added up under their nearest ancestor that lived
+ * for at least half of the run.
+ */
+enum { SMALL_SHARE = 50, MAX_ANCESTORS = 16 };
+
+static lg_prc patron_of(struct lg_case *c, const struct lg_tally *y, lg_prc p)
+{
+	const struct lg_process_tab *t = &c->t->process;
+	int64_t from = y->path[0].ts, to = from + y->wall;
+	lg_prc q = p;
+
+	for (int i = 0; i < MAX_ANCESTORS && q && t->ppid[q] > 2; i++) {
+		int64_t a, b;
+
+		q = lg_parent_of(c, q);
+		a = q && t->start[q] > from ? t->start[q] : from;
+		b = q && t->end[q] < to ? t->end[q] : to;
+		if (q && b - a >= y->wall / 2)
+			return t->role[q] == LG_ROLE_OTHER ? q : p;
+	}
+	return p;
+}
+
+/* Ends that one process after the other, each with a pid of its own, may cause for the same master. */
+static bool is_servants(uint8_t end)
+{
+	return end == LG_END_LOCK || end == LG_END_STOP || end == LG_END_PEER;
+}
+
+static bool is_short_lived(const struct lg_case *c, const struct lg_tally *y, lg_prc p)
+{
+	const struct lg_process_tab *t = &c->t->process;
+
+	return t->start[p] > y->path[0].ts && t->end[p] < y->path[0].ts + y->wall &&
+	       t->end[p] - t->start[p] < y->wall / 4;
+}
+
+static int find_patrons(struct lg_case *c, const struct lg_tally *y, lg_prc *patron)
+{
+	int64_t *took = lg_calloc(c->t->process.n, sizeof *took);
+
+	if (!took)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < y->n_path; i++)
+		if (y->path[i].end == LG_END_CPU || is_servants(y->path[i].end))
+			took[c->t->thread.prc[y->path[i].thr]] += y->path[i].dur;
+	for (lg_prc p = 0; p < c->t->process.n; p++) {
+		patron[p] = p;
+		if (took[p] && (took[p] * SMALL_SHARE < y->wall || is_short_lived(c, y, p)) &&
+		    !of_job(c, p, 0) && c->t->process.role[p] == LG_ROLE_OTHER)
+			patron[p] = patron_of(c, y, p);
+	}
+	lg_free(took);
+	return c->failed;
+}
+
+struct building {
+	struct lg_cause_sum *v;
+	size_t n, cap;
+	struct lg_map by_key;
+	uint32_t *of_piece; /* path index -> cause index + 1 */
+	lg_prc *patron;     /* by process: whose cause it is added to */
+};
+
+static int sort_into_causes(struct lg_case *c, const struct lg_tally *y, struct building *b)
+{
+	struct slow_clock clock = { .s = &c->v->steps[c->ranks[y->ref].step_first],
+				    .n = c->ranks[y->ref].n_steps };
+
+	for (size_t i = 0; i < y->n_path; i++) {
+		const struct lg_piece *p = &y->path[i];
+		lg_prc prc = c->t->thread.prc[p->thr];
+		struct lg_cause_sum *s;
+		uint8_t io = LG_IO_UNKNOWN;
+		const char *call;
+		uint64_t key;
+		uint32_t at, r;
+
+		if (!lg_is_cause(p->end))
+			continue;
+		if (p->end == LG_END_IO)
+			io = (uint8_t)lg_io_kind_of(c, p->row, &call);
+		if (p->end == LG_END_CPU || (is_servants(p->end) && is_short_lived(c, y, prc)))
+			prc = b->patron[prc];
+		/* The job's own threads push each other aside: one cause, not one a pair of ranks. */
+		if (p->end == LG_END_CPU && of_job(c, prc, p->of))
+			prc = 0;
+		/* What the job does to itself in its own code is one cause for all ranks. */
+		if (p->end == LG_END_GC || p->end == LG_END_FORK || p->end == LG_END_SIDE ||
+		    p->end == LG_END_LOADER)
+			prc = 0;
+		key = lg_mix64((uint64_t)prc << 32 | p->lock) ^ lg_mix64(p->end | io << 8);
+		at = lg_map_get(&b->by_key, key);
+		if (!at) {
+			if (lg_grow(&b->v, &b->cap, b->n + 1, sizeof *b->v) ||
+			    lg_map_set(&b->by_key, key, (uint32_t)++b->n))
+				return LG_E_NOMEM;
+			at = (uint32_t)b->n;
+			b->v[at - 1] = (struct lg_cause_sum){
+				.end = p->end, .prc = prc, .thr = p->thr, .victim = p->of,
+				.lock = p->lock,
+				.of_rank = lg_arena_alloc(&c->v->arena, c->n_ranks, 1) };
+			if (!b->v[at - 1].of_rank)
+				return LG_E_NOMEM;
+			b->v[at - 1].own_job = of_job(c, c->t->thread.prc[p->thr], p->of);
+		}
+		s = &b->v[at - 1];
+		b->of_piece[i] = at;
+		s->lost += p->dur;
+		s->slow_lost += slow_in(&clock, p->ts, p->ts + p->dur);
+		s->by_proof[p->proof] += p->dur;
+		s->n_pieces++;
+		r = rank_index_of(c, p->of);
+		if (r != UINT32_MAX)
+			s->of_rank[r] = 1;
+	}
+	return 0;
+}
+
+/* Separate occurrences: pieces closer together than a step are one. */
+static int find_events(struct lg_case *c, struct lg_cause_sum *s, int64_t step_ns)
+{
+	struct lg_burst *b = lg_calloc(s->n_pieces, sizeof *b);
+
+	if (!b)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < s->n_pieces; i++) {
+		const struct lg_piece *p = s->pieces[i];
+
+		b[i] = (struct lg_burst){ p->ts, p->ts + p->dur, p->dur };
+		/* What was held when the first of them came was taken before that. */
+		if (p->hold != UINT32_MAX && (!i || p->ts - b[i - 1].end > step_ns))
+			b[i].ts = c->t->span.ts[p->hold];
+	}
+	s->rhythm = lg_rhythm_of(b, s->n_pieces, step_ns);
+	lg_free(b);
+	return 0;
+}
+
+/* Culprit thread, victim thread and stage with most of the time. */
+static int find_majorities(struct lg_case *c, struct lg_cause_sum *s)
+{
+	struct lg_map thr_ns = { 0 }, of_ns = { 0 };
+	uint32_t best_thr = 0, best_of = 0;
+	int64_t stage_ns[LG_STAGE_MAX] = { 0 };
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < s->n_pieces; i++) {
+		const struct lg_piece *p = s->pieces[i];
+		uint32_t us = (uint32_t)(p->dur / 1000 + 1), r = rank_index_of(c, p->of);
+		uint32_t a = lg_map_get(&thr_ns, p->thr) + us, b = lg_map_get(&of_ns, p->of) + us;
+
+		rc = lg_map_set(&thr_ns, p->thr, a);
+		if (!rc)
+			rc = lg_map_set(&of_ns, p->of, b);
+		if (a > best_thr) {
+			best_thr = a;
+			s->thr = p->thr;
+		}
+		if (b > best_of) {
+			best_of = b;
+			s->victim = p->of;
+		}
+		if (r != UINT32_MAX)
+			stage_ns[lg_stage_at(&c->ranks[r], p->ts)] += p->dur;
+	}
+	for (uint8_t k = 0; k < LG_STAGE_MAX; k++)
+		if (stage_ns[k] > stage_ns[s->stage])
+			s->stage = k;
+	lg_map_done(&thr_ns);
+	lg_map_done(&of_ns);
+	return rc;
+}
+
+static void count_idle_holds(struct lg_case *c, struct lg_cause_sum *s)
+{
+	const struct lg_span_tab *sp = &c->t->span;
+	size_t total = 0, used = 0;
+	uint32_t last = UINT32_MAX;
+
+	for (size_t i = 0; i < sp->n; i++)
+		total += sp->kind[i] == LG_SPAN_LOCK_HOLD && sp->dur[i] >= 1000000 &&
+			 sp->name[i] == s->lock && c->t->thread.prc[sp->thr[i]] == s->prc;
+	for (size_t i = 0; i < s->n_pieces; i++) {
+		uint32_t h = s->pieces[i]->hold;
+
+		if (h != UINT32_MAX && h != last && sp->dur[h] >= 1000000)
+			used++;
+		last = h;
+	}
+	s->other_holds = total > used ? total - used : 0;
+}
+
+static int cmp_lost(const void *a, const void *b)
+{
+	const struct lg_cause_sum *x = a, *y = b;
+
+	if (x->lost != y->lost)
+		return (x->lost < y->lost) - (x->lost > y->lost);
+	return (x->end > y->end) - (x->end < y->end);
+}
+
+/* Steps it took at least a fiftieth of, and the processes that make up the sum. */
+static int count_hits(struct lg_case *c, const struct lg_tally *y, struct lg_cause_sum *s,
+		      int64_t step_ns)
+{
+	const struct lg_rank *r = &c->ranks[y->ref];
+	const struct lg_step *st = &c->v->steps[r->step_first];
+	int64_t *took = lg_calloc(c->t->process.n, sizeof *took), in_step = 0;
+	size_t k = 0;
+
+	if (!took)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < s->n_pieces; i++) {
+		const struct lg_piece *p = s->pieces[i];
+		lg_prc q = c->t->thread.prc[p->thr];
+
+		s->n_members += !took[q];
+		took[q] += p->dur;
+		while (k < r->n_steps && st[k].ts + st[k].dur <= p->ts) {
+			s->n_steps_hit += in_step * 50 >= step_ns;
+			in_step = 0;
+			k++;
+		}
+		in_step += p->dur;
+	}
+	s->n_steps_hit += in_step * 50 >= step_ns;
+	for (int m = 0; m < 3; m++) {
+		lg_prc best = 0;
+
+		for (lg_prc q = 1; q < c->t->process.n; q++)
+			if (took[q] > took[best])
+				best = q;
+		s->member[m] = took[best] ? best : 0;
+		took[best] = 0;
+	}
+	s->steady = s->slow_lost * 2 < s->lost || s->n_steps_hit * 5 >= r->n_steps;
+	lg_free(took);
+	return 0;
+}
+
+static int64_t median_step(const struct lg_case *c, uint32_t ref)
+{
+	const struct lg_rank *r = &c->ranks[ref];
+
+	return c->v->steps[r->step_first + r->n_steps / 2].median;
+}
+
+static int find_causes(struct lg_case *c, struct lg_tally *y)
+{
+	struct building b = { 0 };
+	int64_t step_ns = median_step(c, y->ref), left_out = 0;
+	int rc;
+
+	b.of_piece = lg_calloc(y->n_path, sizeof *b.of_piece);
+	b.patron = lg_calloc(c->t->process.n, sizeof *b.patron);
+	rc = b.of_piece && b.patron ? find_patrons(c, y, b.patron) : LG_E_NOMEM;
+	if (!rc)
+		rc = sort_into_causes(c, y, &b);
+	for (size_t i = 0; !rc && i < b.n; i++) {
+		b.v[i].pieces = lg_arena_alloc(&c->v->arena, b.v[i].n_pieces, sizeof *b.v[i].pieces);
+		b.v[i].n_pieces = 0;
+		if (!b.v[i].pieces)
+			rc = LG_E_NOMEM;
+	}
+	for (size_t i = 0; i < y->n_path; i++)
+		left_out += y->path[i].end == LG_END_QUOTA ? y->path[i].dur : 0;
+	for (size_t i = 0; !rc && i < y->n_path; i++)
+		if (b.of_piece[i]) {
+			struct lg_cause_sum *s = &b.v[b.of_piece[i] - 1];
+
+			s->pieces[s->n_pieces++] = &y->path[i];
+		}
+	for (size_t i = 0; !rc && i < b.n; i++) {
+		b.v[i].left_out = left_out;
+		rc = find_events(c, &b.v[i], step_ns);
+		if (!rc)
+			rc = find_majorities(c, &b.v[i]);
+		if (!rc)
+			rc = count_hits(c, y, &b.v[i], step_ns);
+		if (b.v[i].end == LG_END_LOCK)
+			count_idle_holds(c, &b.v[i]);
+	}
+	if (!rc && b.n) {
+		qsort(b.v, b.n, sizeof *b.v, cmp_lost);
+		y->causes = lg_arena_alloc(&c->v->arena, b.n, sizeof *b.v);
+		if (y->causes)
+			memcpy(y->causes, b.v, b.n * sizeof *b.v);
+		else
+			rc = LG_E_NOMEM;
+		y->n_causes = rc ? 0 : b.n;
+	}
+	lg_free(b.v);
+	lg_free(b.of_piece);
+	lg_free(b.patron);
+	lg_map_done(&b.by_key);
+	return rc;
+}
+
+/* ---- the late rank's own running ---- */
+
+/* Per step of ref: time on the path that was somebody's own doing, of it asleep; time with a cause; and who
+ * had most of the first. */
+struct step_sum {
+	int64_t own, slept, caused;
+	uint32_t rank;
+};
+
+/* Of a rank, in slow steps: own doing beyond the usual. */
+struct own_doing {
+	int64_t lost, slept;
+	size_t events;
+};
+
+static int sum_steps(struct lg_case *c, const struct lg_tally *y, struct step_sum *sum)
+{
+	const struct lg_rank *r = &c->ranks[y->ref];
+	const struct lg_step *s = &c->v->steps[r->step_first];
+	int64_t *by_rank = lg_calloc(c->n_ranks, sizeof *by_rank);
+	size_t i = 0;
+
+	if (!by_rank)
+		return LG_E_NOMEM;
+	for (size_t k = 0; k < r->n_steps; k++) {
+		int64_t a = s[k].ts, b = s[k].ts + s[k].dur, most = 0;
+
+		memset(by_rank, 0, c->n_ranks * sizeof *by_rank);
+		while (i < y->n_path && y->path[i].ts + y->path[i].dur <= a)
+			i++;
+		for (size_t j = i; j < y->n_path && y->path[j].ts < b; j++) {
+			const struct lg_piece *p = &y->path[j];
+			int64_t from = p->ts > a ? p->ts : a;
+			int64_t to = p->ts + p->dur < b ? p->ts + p->dur : b;
+			uint32_t q;
+
+			if (to <= from)
+				continue;
+			if (lg_is_cause(p->end))
+				sum[k].caused += to - from;
+			if (!is_own_doing(p->end))
+				continue;
+			sum[k].own += to - from;
+			sum[k].slept += p->end == LG_END_SLEEP ? to - from : 0;
+			q = rank_above(c, p->of);
+			if (q != UINT32_MAX)
+				by_rank[q] += to - from;
+		}
+		sum[k].rank = UINT32_MAX;
+		for (uint32_t q = 0; q < c->n_ranks; q++)
+			if (by_rank[q] > most) {
+				most = by_rank[q];
+				sum[k].rank = q;
+			}
+	}
+	lg_free(by_rank);
+	return 0;
+}
+
+/* Beyond the usual, which is the median of the steps that are not slow. */
+static int slow_stragglers(struct lg_case *c, struct lg_tally *y, struct own_doing *of)
+{
+	const struct lg_rank *r = &c->ranks[y->ref];
+	const struct lg_step *s = &c->v->steps[r->step_first];
+	struct step_sum *sum = lg_calloc(r->n_steps, sizeof *sum);
+	int64_t *own = lg_calloc(r->n_steps, sizeof *own), *slept = lg_calloc(r->n_steps, sizeof *slept);
+	int64_t usual, usual_sleep;
+	int rc = sum && own && slept ? sum_steps(c, y, sum) : LG_E_NOMEM;
+	size_t n = 0;
+
+	for (size_t k = 0; !rc && k < r->n_steps; k++)
+		if (!s[k].slow && !s[k].warmup) {
+			own[n] = sum[k].own;
+			slept[n++] = sum[k].slept;
+		}
+	usual = lg_median_i64(own, n);
+	usual_sleep = lg_median_i64(slept, n);
+	for (size_t k = 0; n && k < r->n_steps; k++) {
+		int64_t excess = s[k].dur - s[k].median, extra = sum[k].own - usual;
+		int64_t asleep = sum[k].slept - usual_sleep;
+
+		if (!s[k].slow || s[k].warmup || sum[k].rank == UINT32_MAX)
+			continue;
+		if (extra > excess - sum[k].caused)
+			extra = excess - sum[k].caused;
+		if (extra <= excess / 4)
+			continue;
+		of[sum[k].rank].lost += extra;
+		of[sum[k].rank].slept += asleep > extra ? extra : asleep > 0 ? asleep : 0;
+		of[sum[k].rank].events++;
+	}
+	lg_free(sum);
+	lg_free(own);
+	lg_free(slept);
+	return rc;
+}
+
+/* What the late rank did, and where it was late in slow steps only, what it did in those. */
+static void gather(struct lg_case *c, const struct lg_tally *y, struct lg_straggler *g)
+{
+	const struct lg_rank *ref = &c->ranks[y->ref];
+	struct slow_clock clock = { .s = &c->v->steps[ref->step_first], .n = ref->n_steps };
+	int64_t longest = 0;
+
+	g->pieces = lg_arena_alloc(&c->v->arena, y->n_path, sizeof *g->pieces);
+	for (size_t i = 0; g->pieces && i < y->n_path; i++) {
+		const struct lg_piece *p = &y->path[i];
+		bool slow = slow_in(&clock, p->ts, p->ts + p->dur) * 2 > p->dur;
+
+		if (!is_own_doing(p->end) || rank_above(c, p->of) != g->rank)
+			continue;
+		if (slow && p->end == LG_END_SLEEP && p->dur > longest) {
+			longest = p->dur;
+			g->sleeper = p->thr;
+		}
+		if ((g->steady || slow) && c->t->thread.prc[p->of] == c->ranks[g->rank].prc)
+			g->pieces[g->n_pieces++] = p;
+	}
+}
+
+/* Time of [a, b) in which rank r's own process was running on the way to its arrival. */
+static int64_t running_in(struct lg_case *c, const struct lg_rank *r, int64_t a, int64_t b,
+			  struct lg_pieces *scratch)
+{
+	int64_t sum = 0;
+
+	scratch->n = 0;
+	lg_follow(c, r->thr, a, b, 0, scratch);
+	for (size_t i = 0; i < scratch->n; i++)
+		if (is_own_doing(scratch->v[i].end) &&
+		    c->t->thread.prc[scratch->v[i].of] == r->prc)
+			sum += scratch->v[i].dur;
+	return sum;
+}
+
+static int find_straggler(struct lg_case *c, struct lg_tally *y)
+{
+	const struct lg_rank *ref = &c->ranks[y->ref];
+	struct lg_straggler *g = &y->straggler;
+	struct own_doing *slow = lg_calloc(c->n_ranks, sizeof *slow);
+	int64_t *steady = lg_calloc(c->n_ranks, sizeof *steady);
+	size_t *last = lg_calloc(c->n_ranks, sizeof *last);
+	int64_t *late = lg_calloc(ref->n_arrivals, sizeof *late);
+	struct slow_clock clock = { .s = &c->v->steps[ref->step_first], .n = ref->n_steps };
+	struct lg_pieces scratch = { 0 };
+	uint32_t best = UINT32_MAX;
+	size_t n_late = 0;
+	int rc = slow && steady && last && late ? 0 : LG_E_NOMEM;
+
+	g->rank = UINT32_MAX;
+	if (!rc)
+		rc = slow_stragglers(c, y, slow);
+	for (uint32_t i = 0; !rc && i < c->n_ranks; i++) {
+		y->own_excess += slow[i].lost;
+		/* Nobody waits for one that is alone: its own business, told as a limit. */
+		if (c->n_ranks < 2)
+			slow[i] = (struct own_doing){ 0 };
+	}
+	for (size_t i = 0; !rc && i < ref->n_arrivals; i++) {
+		const struct lg_arrival *a = &ref->arrivals[i];
+
+		if (a->late_rank == UINT32_MAX || a->n_seen < c->n_ranks || a->came == INT64_MIN)
+			continue;
+		g->n_matched++;
+		last[a->late_rank]++;
+		if (slow_in(&clock, a->second_ts, a->late_ts))
+			continue; /* slow steps are counted by their excess */
+		steady[a->late_rank] += running_in(c, &c->ranks[a->late_rank], a->second_ts,
+						   a->late_ts, &scratch);
+	}
+	for (uint32_t i = 0; !rc && i < c->n_ranks; i++) {
+		/* Late now and then is noise that all ranks share; late nearly always is a cause. */
+		if (last[i] * 4 < g->n_matched * 3 || steady[i] * 20 < y->wall)
+			steady[i] = 0;
+		if (steady[i] + slow[i].lost > 0 &&
+		    (best == UINT32_MAX || steady[i] + slow[i].lost > steady[best] + slow[best].lost))
+			best = i;
+	}
+	if (!rc && best != UINT32_MAX) {
+		g->rank = best;
+		g->slow_lost = slow[best].lost;
+		g->slow_slept = slow[best].slept;
+		g->lost = slow[best].lost + steady[best];
+		g->steady = steady[best] > slow[best].lost;
+		g->n_last = last[best];
+		g->n_events = slow[best].events;
+		for (size_t i = 0; i < ref->n_arrivals; i++)
+			if (ref->arrivals[i].late_rank == best)
+				late[n_late++] = ref->arrivals[i].late_ts - ref->arrivals[i].second_ts;
+		qsort(late, n_late, sizeof *late, lg_cmp_i64);
+		g->median_late = n_late ? late[n_late / 2] : 0;
+		gather(c, y, g);
+	}
+	lg_free(slow);
+	lg_free(steady);
+	lg_free(last);
+	lg_free(late);
+	lg_free(scratch.v);
+	return rc;
+}
+
+int lg_tally(struct lg_case *c, uint32_t ref, const struct lg_pieces *path, struct lg_tally *y,
+	     struct lg_error *err)
+{
+	const struct lg_rank *r = &c->ranks[ref];
+	int rc;
+
+	*y = (struct lg_tally){ .path = path->v, .n_path = path->n, .ref = ref };
+	for (size_t i = 0; i < path->n; i++) {
+		y->wall += path->v[i].dur;
+		y->by_end[path->v[i].end] += path->v[i].dur;
+		if (path->v[i].end == LG_END_UNKNOWN)
+			y->unknown += path->v[i].dur;
+	}
+	y->excess = lg_excess_of(r, c->v->steps);
+	for (size_t k = 0; k < r->n_steps; k++)
+		y->n_slow += c->v->steps[r->step_first + k].slow;
+	rc = find_causes(c, y);
+	if (!rc)
+		rc = find_straggler(c, y);
+	if (!rc) {
+		for (size_t i = 0; i < y->n_causes; i++)
+			y->explained += y->causes[i].slow_lost;
+		y->explained += y->straggler.slow_lost;
+		if (y->explained > y->excess)
+			y->explained = y->excess;
+	}
+	if (!rc)
+		rc = c->failed;
+	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
+}
+
+const struct lg_piece *lg_longest_piece(const struct lg_cause_sum *s)
+{
+	const struct lg_piece *longest = s->pieces[0];
+
+	for (size_t i = 1; i < s->n_pieces; i++)
+		if (s->pieces[i]->dur > longest->dur)
+			longest = s->pieces[i];
+	return longest;
+}
+
+double lg_loss_share(const struct lg_case *c)
+{
+	const struct lg_trace *t = c->t;
+	double lost = 0, rows = (double)(t->state.n + t->sample.n + t->span.n);
+
+	for (size_t i = 0; i < t->diag.n; i++)
+		if (t->diag.id[i] == LG_DIAG_LOST_EVENTS || t->diag.id[i] == LG_DIAG_LOST_SAMPLES ||
+		    t->diag.id[i] == LG_DIAG_MARKS_LOST || t->diag.id[i] == LG_DIAG_OUT_OF_ORDER)
+			lost += (double)t->diag.count[i];
+	return lost > 0 ? lost / (lost + rows) : 0;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pending.c - what dumps of the Flight Recorder leave open: which ranks have collectives that did not
+ * complete, and of which there is nothing. A fact for whoever looks into a hang, no verdict: a healthy run
+ * that is dumped has collectives under way, too.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "analyse/timeline/timeline_gpu.h"
+#include "base/alloc.h"
+
+enum { RANKS_MAX = 1 << 17, RANGES_MAX = 12 };
+enum { DUMPED = 1, EMPTY = 2, PENDING = 4 }; /* of a rank */
+
+/* "rank 3" or "ranks 0-8, 10, 12-15": those whose bits under mask are want. NULL = none. */
+static const char *ranks_text(struct lg_case *c, const uint8_t *is, int32_t world, uint8_t mask, uint8_t want)
+{
+	char text[256];
+	size_t at = 0, n = 0, ranges = 0;
+
+	for (int32_t r = 0, end; r < world; r = end) {
+		int k = 0;
+
+		for (end = r; end < world && (is[end] & mask) == want; end++)
+			n++;
+		if (end == r) {
+			end++;
+			continue;
+		}
+		if (ranges++ < RANGES_MAX)
+			k = snprintf(text + at, sizeof text - at, end - r > 1 ? "%s%d-%d" : "%s%d",
+				     ranges > 1 ? ", " : "", r, end - 1);
+		at += k > 0 ? (size_t)k : 0;
+	}
+	if (!n)
+		return NULL;
+	return lg_arena_printf(&c->v->arena, "rank%s %s%s", n > 1 ? "s" : "", text,
+			       ranges > RANGES_MAX ? " ..." : "");
+}
+
+int lg_say_pending(struct lg_case *c)
+{
+	const struct lg_trace *t = c->t;
+	uint8_t *is = lg_calloc(RANKS_MAX, sizeof *is);
+	const char *waits, *empty, *absent;
+	bool judged;
+	int32_t world = 0;
+	size_t pending = 0;
+
+	if (!is)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < t->meta.n; i++) {
+		const char *key = lg_string(t, t->meta.key[i]);
+		lg_prc p = t->meta.prc[i];
+		int32_t rank = t->process.rank[p];
+
+		if (!p || strncmp(key, "flight.", 7) || rank < 0 || rank >= RANKS_MAX)
+			continue;
+		is[rank] |= DUMPED;
+		if (!strcmp(key, "flight.entries"))
+			is[rank] |= EMPTY;
+		world = t->process.world[p] > world ? t->process.world[p] : world;
+		world = rank >= world ? rank + 1 : world;
+	}
+	world = world < RANKS_MAX ? world : RANKS_MAX;
+	for (size_t i = 0; world && i < t->mark.n; i++) {
+		int32_t rank = t->process.rank[t->thread.prc[t->mark.thr[i]]];
+
+		if (strcmp(lg_string(t, t->mark.name[i]), "flight.pending"))
+			continue;
+		pending++;
+		if (rank >= 0 && rank < world)
+			is[rank] |= PENDING;
+	}
+	waits = ranks_text(c, is, world, PENDING, PENDING);
+	empty = ranks_text(c, is, world, EMPTY, EMPTY);
+	absent = ranks_text(c, is, world, DUMPED, 0);
+	judged = lg_gpu_told(c, "comms.missing_rank") || lg_gpu_told(c, "comms.mismatch");
+	if (pending || empty)
+		lg_limit(c, lg_arena_printf(&c->v->arena,
+					    "Flight Recorder: %zu collective%s had not completed%s%s%s%s%s%s%s%s", pending,
+					    pending == 1 ? "" : "s", waits ? " on " : "", waits ? waits : "",
+					    empty ? "; nothing is in the dump of " : "", empty ? empty : "",
+					    absent ? "; there is no dump of " : "", absent ? absent : "",
+					    judged ? "" : "; that a rank holds the others up does not follow from it",
+					    !judged && (empty || absent)
+						    ? ": begin with those of which there is nothing" : ""));
+	lg_free(is);
+	return 0;
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * compile_facts.c - compiled regions that are gone, compiled again or broken, and debugging aids that were
+ * left on.
+ *
+ * These are facts that the hook sampled at the start of forward passes; one recording cannot
+ * measure what they cost (there is no run without them beside it), so lost_ms stays null and the
+ * finding says what would measure it.
+ *
+ * torch.compile does not run compiled code while a TorchDispatchMode that it does not know is on
+ * the mode stack (torch/_dynamo/convert_frame.py: "skipping: non-infra torch dispatch mode
+ * present"); it warns at best.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/hook/facts.h"
+#include "analyse/chains/culprit.h"
+#include "analyse/chains/tally.h"
+
+enum { MANY_RECOMPILES = 3 };
+
+/* What one process told about a name: number of samples, value and text of the last. */
+struct told {
+	size_t n;
+	int64_t ts, value;
+	lg_str text;
+};
+
+static struct told marks_of(const struct lg_case *c, lg_prc prc, const char *name, int64_t since)
+{
+	const struct lg_mark_tab *m = &c->t->mark;
+	struct told r = { 0 };
+
+	for (size_t i = 0; i < m->n; i++) {
+		if (m->ts[i] < since || c->t->thread.prc[m->thr[i]] != prc ||
+		    strcmp(lg_string(c->t, m->name[i]), name))
+			continue;
+		r.n++;
+		r.ts = m->ts[i];
+		r.value = m->value[i];
+		r.text = m->text[i];
+	}
+	return r;
+}
+
+/* "module.Class file:line" -> the class. */
+static const char *mode_name(struct lg_case *c, const char *text)
+{
+	const char *space = strchr(text, ' ');
+
+	return space ? lg_arena_printf(&c->v->arena, "%.*s", (int)(space - text), text) : text;
+}
+
+static void compile_skipped(struct lg_case *c, const struct lg_rank *r, const struct lg_fact_span *j,
+			    struct lg_finding **f)
+{
+	struct told asked = marks_of(c, r->prc, "compile.requested", INT64_MIN);
+	struct told mode = marks_of(c, r->prc, "dispatch_mode", j->from);
+	struct told ok = marks_of(c, r->prc, "dynamo.frames.ok", INT64_MIN);
+	const char *backend = lg_fact_of(c, r->prc, "compile.requested");
+	const char *text = lg_string(c->t, mode.text), *name = mode_name(c, text);
+	/* The hook reads the counters at every fifth forward that it samples: enough must have passed
+	 * for "nothing was compiled" to mean something. */
+	bool nothing = !ok.n || !ok.value;
+
+	if (!asked.n && !backend)
+		return;
+	if (!mode.n && !(nothing && j->n >= 20))
+		return;
+	if (!*f) {
+		*f = lg_finding_add(c, "compile.skipped");
+		if (!*f)
+			return;
+		lg_fact_finding(c, *f, r);
+		(*f)->confidence = mode.n && nothing ? 0.97 : mode.n ? 0.9 : 0.7;
+		if (mode.n) {
+			(*f)->title = lg_arena_printf(
+				&c->v->arena, "torch.compile was asked for, but the dispatch mode %s is "
+					      "active in the training step: compiled code is skipped and "
+					      "the module runs eagerly", name);
+			(*f)->culprit.function = name;
+			lg_evidence_add(c, *f, mode.ts, 0, "dispatch mode on the stack at the start of "
+					"forward in %zu samples: %s", mode.n, text);
+		} else {
+			(*f)->title = "torch.compile was asked for, but no frame was compiled: the "
+				      "module runs eagerly";
+		}
+		if (backend)
+			lg_evidence_add(c, *f, INT64_MIN, 0, "torch.compile(backend=%s) was called", backend);
+		lg_evidence_add(c, *f, ok.n ? ok.ts : INT64_MIN, 0,
+				"torch._dynamo: %lld frames compiled after %zu steps",
+				(long long)ok.value, j->n);
+		lg_evidence_add(c, *f, INT64_MIN, 0,
+				"this recording cannot measure the loss: run 50 steps without it "
+				"and compare (laggard diff)");
+	}
+	lg_fact_victim(c, *f, r);
+}
+
+static void debug_left_on(struct lg_case *c, const struct lg_rank *r, const struct lg_fact_span *j,
+			  bool compile_told, struct lg_finding **f)
+{
+	struct told mode = marks_of(c, r->prc, "dispatch_mode", j->from);
+	const char *detail = lg_fact_of(c, r->prc, "env.TORCH_DISTRIBUTED_DEBUG");
+	const char *blocking = lg_fact_of(c, r->prc, "env.CUDA_LAUNCH_BLOCKING");
+	const char *what[6], *list = "";
+	size_t n = 0;
+
+	if (lg_fact_share(c, r->prc, "debug.anomaly", j->from, j->to) > 0.5)
+		what[n++] = "autograd anomaly detection";
+	if (lg_fact_share(c, r->prc, "debug.profiler", j->from, j->to) > 0.5)
+		what[n++] = "the autograd profiler";
+	if (lg_fact_share(c, r->prc, "debug.trace_function", j->from, j->to) > 0.5)
+		what[n++] = "a trace function of the interpreter (sys.settrace: a debugger, coverage)";
+	/* A mode that already explains the lost compilation is not told twice. */
+	if (mode.n >= 2 && !compile_told)
+		what[n++] = lg_arena_printf(&c->v->arena, "the dispatch mode %s",
+					    mode_name(c, lg_string(c->t, mode.text)));
+	if (detail && !strcmp(detail, "DETAIL"))
+		what[n++] = "TORCH_DISTRIBUTED_DEBUG=DETAIL";
+	if (blocking && !strcmp(blocking, "1"))
+		what[n++] = "CUDA_LAUNCH_BLOCKING=1";
+	if (!n)
+		return;
+	if (!*f) {
+		*f = lg_finding_add(c, "debug.left_on");
+		if (!*f)
+			return;
+		lg_fact_finding(c, *f, r);
+		(*f)->confidence = 0.95;
+		for (size_t i = 0; i < n; i++)
+			list = lg_arena_printf(&c->v->arena, "%s%s%s", list, i ? ", " : "", what[i]);
+		(*f)->title = lg_arena_printf(&c->v->arena, "left on during training: %s", list);
+		(*f)->culprit.function = what[0];
+		if (mode.n)
+			lg_evidence_add(c, *f, mode.ts, 0, "on the dispatch mode stack in %zu samples: %s",
+					mode.n, lg_string(c->t, mode.text));
+		lg_evidence_add(c, *f, j->from, j->to - j->from, "active while %zu steps were judged",
+				j->n);
+	}
+	lg_fact_victim(c, *f, r);
+}
+
+/* By how much a count of torch._dynamo's grew since then, and in how many of the samples. */
+static int64_t growth(const struct lg_case *c, lg_prc prc, const char *name, int64_t since, size_t *ret_times)
+{
+	const struct lg_mark_tab *m = &c->t->mark;
+	int64_t before = 0, last = 0;
+
+	*ret_times = 0;
+	for (size_t i = 0; i < m->n; i++) {
+		if (c->t->thread.prc[m->thr[i]] != prc || strcmp(lg_string(c->t, m->name[i]), name))
+			continue;
+		*ret_times += m->ts[i] >= since && m->value[i] > last;
+		last = m->value[i];
+		before = m->ts[i] < since ? last : before;
+	}
+	return last - before;
+}
+
+/* The last word on each text of such marks since then: "forward net.py:7: size mismatch at index 0". */
+static void reasons(struct lg_case *c, struct lg_finding *f, lg_prc prc, const char *name, int64_t since)
+{
+	enum { TOLD = 4 };
+	const struct lg_mark_tab *m = &c->t->mark;
+	size_t told = 0;
+
+	for (size_t i = m->n; i-- > 0 && told < TOLD;) { /* the last count is the whole one */
+		const char *text = lg_string(c->t, m->text[i]);
+		bool again = false;
+
+		if (m->ts[i] < since || c->t->thread.prc[m->thr[i]] != prc ||
+		    strcmp(lg_string(c->t, m->name[i]), name) || !*text)
+			continue;
+		for (size_t k = i + 1; k < m->n && !again; k++)
+			again = m->text[k] == m->text[i] && m->name[k] == m->name[i] &&
+				m->thr[k] == m->thr[i];
+		if (again)
+			continue;
+		if (!told++)
+			f->culprit.function = text;
+		lg_evidence_add(c, f, m->ts[i], 0, "%s (%lld times)", text, (long long)m->value[i]);
+	}
+}
+
+/* Compiled again while steps were judged; or in pieces, which is told once, when it is compiled. */
+static void compiled_badly(struct lg_case *c, const struct lg_rank *r, const struct lg_fact_span *j,
+			   bool again, struct lg_finding **f)
+{
+	const char *count = again ? "dynamo.recompiles" : "dynamo.graph_breaks";
+	size_t times;
+	int64_t n = growth(c, r->prc, count, again ? j->from : INT64_MIN, &times);
+
+	/* All frames once, as for the first evaluation, is no habit. */
+	if (n < 1 || (again && times < MANY_RECOMPILES))
+		return;
+	if (!*f) {
+		*f = lg_finding_add(c, again ? "compile.recompiles" : "compile.graph_breaks");
+		if (!*f)
+			return;
+		lg_fact_finding(c, *f, r);
+		(*f)->confidence = 0.9;
+		if (!again)
+			(*f)->severity = "low"; /* one in code that is not of the step does no harm */
+		(*f)->title = again
+			? lg_arena_printf(&c->v->arena, "compiled code was compiled again %lld times while %zu steps were "
+					  "judged: a guard fails", (long long)n, j->n)
+			: lg_arena_printf(&c->v->arena, "the compiled graph breaks in %lld places", (long long)n);
+		reasons(c, *f, r->prc, again ? "dynamo.recompile" : "dynamo.graph_break", again ? j->from : INT64_MIN);
+		lg_evidence_add(c, *f, INT64_MIN, 0, "this recording cannot measure the loss: mend it and compare 50 steps "
+				"(laggard diff)");
+	}
+	lg_fact_victim(c, *f, r);
+}
+
+int lg_find_compile(struct lg_case *c, struct lg_error *err)
+{
+	struct lg_finding *skipped = NULL, *debug = NULL, *again = NULL, *broken = NULL;
+
+	for (size_t i = 0; i < c->n_ranks; i++) {
+		const struct lg_rank *r = &c->ranks[i];
+		struct lg_fact_span j = lg_fact_window(c, r);
+
+		if (!j.n)
+			continue;
+		compile_skipped(c, r, &j, &skipped);
+		debug_left_on(c, r, &j, skipped != NULL, &debug);
+		compiled_badly(c, r, &j, true, &again);
+		compiled_badly(c, r, &j, false, &broken);
+	}
+	return c->failed ? lg_fail(err, c->failed, LG_NO_OFFSET, "out of memory") : 0;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* facts.c - see facts.h. */
+#include "analyse/hook/facts.h"
+
+#include <string.h>
+
+#include "analyse/chains/culprit.h"
+
+const char *lg_fact_of(const struct lg_case *c, lg_prc prc, const char *key)
+{
+	const struct lg_meta_tab *m = &c->t->meta;
+	const char *value = NULL;
+
+	for (size_t i = 0; i < m->n; i++)
+		if (m->prc[i] == prc && !strcmp(lg_string(c->t, m->key[i]), key))
+			value = lg_string(c->t, m->value[i]);
+	return value;
+}
+
+double lg_fact_share(const struct lg_case *c, lg_prc prc, const char *key, int64_t from, int64_t to)
+{
+	const struct lg_meta_tab *m = &c->t->meta;
+	int64_t on = 0, since = from;
+	bool is_on = false;
+
+	for (size_t i = 0; i < m->n; i++) {
+		int64_t ts;
+
+		if (m->prc[i] != prc || strcmp(lg_string(c->t, m->key[i]), key))
+			continue;
+		ts = m->ts[i] < from ? from : m->ts[i] > to ? to : m->ts[i];
+		if (is_on)
+			on += ts - since;
+		since = ts;
+		is_on = strcmp(lg_string(c->t, m->value[i]), "0") != 0;
+	}
+	if (is_on)
+		on += to - since;
+	return to > from ? (double)on / (double)(to - from) : 0;
+}
+
+void lg_fact_finding(struct lg_case *c, struct lg_finding *f, const struct lg_rank *r)
+{
+	lg_culprit_identify(c, f, r->thr, r->thr);
+	f->severity = "medium";
+	f->stage = lg_stage_name(LG_STAGE_FORWARD);
+	f->victims = lg_arena_alloc(&c->v->arena, c->n_ranks, sizeof *f->victims);
+}
+
+void lg_fact_victim(struct lg_case *c, struct lg_finding *f, const struct lg_rank *r)
+{
+	if (f->victims)
+		f->victims[f->n_victims++] = (typeof(*f->victims)){
+			.rank = r->rank, .pid = c->t->process.pid[r->prc],
+			.tid = c->t->thread.tid[r->thr] };
+}
+
+struct lg_fact_span lg_fact_window(const struct lg_case *c, const struct lg_rank *r)
+{
+	struct lg_fact_span j = { 0 };
+
+	for (size_t k = 0; k < r->n_steps; k++) {
+		const struct lg_step *s = &c->v->steps[r->step_first + k];
+
+		if (s->warmup)
+			continue;
+		if (!j.n++)
+			j.from = s->ts;
+		j.to = s->ts + s->dur;
+	}
+	return j;
+}

@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * python_stacks.c - profiles and dumps of Python stacks (py-spy, austin): where the main threads stand.
+ *
+ * Such a profile samples wall time, so the share of a main thread's samples inside the loader is the share
+ * of its time that it waited for data. It has no steps and, folded, no times. Frames are told by torch's own
+ * files, never by a program's: torch/utils/data/dataloader.py hands out batches, _utils/worker.py is a
+ * worker's loop, _utils/fetch.py calls the dataset, distributed_c10d.py waits for other ranks,
+ * serialization.py saves.
+ *
+ * A dump is one moment: it says where everybody stood, and no more.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/chains/culprit.h"
+#include "analyse/chains/tally.h"
+#include "analyse/severity.h"
+#include "base/alloc.h"
+#include "base/map.h"
+
+/* What stands anywhere in a stack. */
+enum {
+	IS_PYTHON = 1,
+	IN_LOADER = 2,
+	IN_QUEUE = 4,   /* waits for a worker's batch */
+	IN_START = 8,   /* starts workers */
+	IN_FETCH = 16,  /* the dataset and its transforms */
+	IN_WORKER = 32, /* this is a worker */
+	IN_COMM = 64,
+	IN_SAVE = 128,
+	BESIDE = 256    /* a thread that Python's threading started */
+};
+
+#define SHARE_MIN 0.05
+#define ONE_START 0.2
+enum { SAMPLES_MIN = 100 };     /* of a profile without times: a second of py-spy's usual 100 Hz */
+enum { DUMP_IS_PROFILE = 20 };  /* so many dumps of one process are a profile, too */
+
+/* One process of the profile. */
+struct side {
+	uint64_t all, loader, queue, start, fetch, comm, save; /* weights of its main thread's samples */
+	uint64_t n;             /* rows */
+	size_t waits;           /* separate stretches in the loader */
+	int64_t first, last;    /* of rows with times */
+	lg_thr main;
+	lg_stk dumped;          /* stack of the first dump */
+	bool named, in_loader, worker, timed, dump;
+};
+
+struct stacks {
+	struct lg_case *c;
+	uint16_t *is;      /* by stack */
+	struct side *side; /* by process */
+	uint64_t worker_all, worker_fetch; /* samples of workers, and those in the dataset's code */
+	bool waits;        /* some thread is seen that waits: idle ones were not left out */
+};
+
+static bool ends(const char *s, const char *with)
+{
+	size_t n = strlen(s), k = strlen(with);
+
+	return n >= k && !strcmp(s + n - k, with) && (n == k || s[n - k - 1] == '/');
+}
+
+static uint16_t what_is(const struct lg_trace *t, lg_frm f)
+{
+	static const char *const start[] = { "__init__", "__iter__", "_get_iterator", "_reset" };
+	const char *name = lg_string(t, t->frame.name[f]), *file = lg_string(t, t->frame.file[f]), *dot;
+	uint16_t is = IS_PYTHON;
+
+	if (t->frame.kind[f] != LG_FRAME_PYTHON)
+		return 0;
+	dot = strrchr(name, '.'); /* with the class before it where a profiler prints qualified names */
+	name = dot ? dot + 1 : name;
+	if (!strcmp(name, "<module>"))
+		return is; /* the file is imported: what it is for does not happen yet */
+	/* torchdata's is a copy of torch's with a state. */
+	if (ends(file, "torch/utils/data/dataloader.py") ||
+	    ends(file, "torchdata/stateful_dataloader/stateful_dataloader.py")) {
+		is |= strcmp(name, "__len__") ? IN_LOADER : 0;
+		is |= !strcmp(name, "_get_data") || !strcmp(name, "_try_get_data") ? IN_QUEUE : 0;
+		for (size_t i = 0; i < sizeof start / sizeof *start; i++)
+			is |= !strcmp(name, start[i]) ? IN_START : 0;
+	} else if (ends(file, "torch/utils/data/_utils/fetch.py")) {
+		is |= IN_FETCH;
+	} else if (ends(file, "torch/utils/data/_utils/worker.py") ||
+		   ends(file, "torchdata/stateful_dataloader/worker.py")) {
+		is |= !strcmp(name, "_worker_loop") ? IN_WORKER : 0;
+	} else if (ends(file, "torch/distributed/distributed_c10d.py")) {
+		is |= IN_COMM;
+	} else if (ends(file, "torch/serialization.py")) {
+		is |= !strcmp(name, "save") ? IN_SAVE : 0;
+	} else if (ends(file, "threading.py") && !strncmp(name, "_bootstrap", 10)) {
+		is |= BESIDE;
+	}
+	return is;
+}
+
+/* Python's own modules in which a thread waits. */
+static bool is_wait(const struct lg_trace *t, lg_stk k)
+{
+	static const char *const files[] = { "selectors.py", "threading.py", "multiprocessing/connection.py",
+					     "multiprocessing/popen_fork.py", "subprocess.py", "queue.py" };
+	const char *file = lg_string(t, t->frame.file[t->stack.frame[k]]);
+
+	for (size_t i = 0; k && i < sizeof files / sizeof *files; i++)
+		if (ends(file, files[i]))
+			return true;
+	return false;
+}
+
+/* Rows of profilers of Python: 0, 1 = a profile without times, 2 = with, 3 = a dump. */
+static int row_kind(const struct lg_trace *t, lg_str event)
+{
+	const char *s = lg_string(t, event);
+
+	return !strcmp(s, "samples") ? 1 : !strcmp(s, "py-spy") ? 2 : !strcmp(s, "py-spy dump") ? 3 : 0;
+}
+
+static int read_stacks(struct stacks *s)
+{
+	const struct lg_trace *t = s->c->t;
+
+	s->is = lg_calloc(t->stack.n + 1, sizeof *s->is);
+	s->side = lg_calloc(t->process.n + 1, sizeof *s->side);
+	if (!s->is || !s->side)
+		return LG_E_NOMEM;
+	for (lg_stk k = 1; k < t->stack.n; k++) /* a parent is older than its child */
+		s->is[k] = (uint16_t)(s->is[t->stack.parent[k]] |
+				      what_is(t, t->stack.frame[k]));
+	for (lg_thr i = 1; i < t->thread.n; i++)
+		s->side[t->thread.prc[i]].named |= !strcmp(lg_string(t, t->thread.comm[i]), "MainThread");
+	for (size_t i = 0; i < t->sample.n; i++)
+		if (row_kind(t, t->sample.event[i]) && (s->is[t->sample.stack[i]] & IN_WORKER))
+			s->side[t->thread.prc[t->sample.thr[i]]].worker = true;
+	return 0;
+}
+
+/* Is it a sample of the thread that trains? */
+static bool of_main(const struct stacks *s, size_t i)
+{
+	const struct lg_trace *t = s->c->t;
+	const struct side *p = &s->side[t->thread.prc[t->sample.thr[i]]];
+
+	if (p->worker || !(s->is[t->sample.stack[i]] & IS_PYTHON))
+		return false;
+	if (p->named)
+		return !strcmp(lg_string(t, t->thread.comm[t->sample.thr[i]]), "MainThread");
+	return !(s->is[t->sample.stack[i]] & BESIDE);
+}
+
+static void add_up(struct stacks *s)
+{
+	const struct lg_trace *t = s->c->t;
+
+	for (size_t i = 0; i < t->sample.n; i++) {
+		int kind = row_kind(t, t->sample.event[i]);
+		struct side *p = &s->side[t->thread.prc[t->sample.thr[i]]];
+		uint64_t w = t->sample.weight[i];
+		uint16_t is = s->is[t->sample.stack[i]];
+
+		if (!kind)
+			continue;
+		s->waits = s->waits || (is & (IN_QUEUE | IN_COMM)) || is_wait(t, t->sample.stack[i]);
+		if (is & IN_WORKER) {
+			s->worker_all += w;
+			s->worker_fetch += is & IN_FETCH ? w : 0;
+		}
+		if (!of_main(s, i))
+			continue;
+		if (!p->n++) {
+			p->main = t->sample.thr[i];
+			p->first = t->sample.ts[i];
+			p->dumped = t->sample.stack[i];
+		}
+		p->timed = kind == 2;
+		p->dump = kind == 3;
+		p->last = t->sample.ts[i] + (kind == 2 && w < INT64_MAX / 4 ? (int64_t)w : 0);
+		p->waits += (is & IN_LOADER) && !p->in_loader;
+		p->in_loader = is & IN_LOADER;
+		p->all += w;
+		p->loader += is & IN_LOADER ? w : 0;
+		p->queue += is & IN_QUEUE ? w : 0;
+		p->start += is & IN_START ? w : 0;
+		p->fetch += (is & IN_LOADER) && (is & IN_FETCH) ? w : 0;
+		p->comm += (is & IN_COMM) && !(is & IN_LOADER) ? w : 0;
+		p->save += is & IN_SAVE ? w : 0;
+	}
+}
+
+/* The innermost function with most of the weight, in stacks that have all of want; its share of theirs. */
+static const char *hottest(const struct stacks *s, lg_prc of, bool workers, uint16_t want, double *ret_share)
+{
+	const struct lg_trace *t = s->c->t;
+	uint64_t *by_frame = lg_calloc(t->frame.n + 1, sizeof *by_frame), all = 0;
+	struct lg_map first = { 0 }; /* name and file -> frame: lines of one function are one */
+	lg_frm best = 0;
+
+	*ret_share = 0;
+	if (!by_frame)
+		s->c->failed = LG_E_NOMEM;
+	for (size_t i = 0; by_frame && i < t->sample.n; i++) {
+		lg_stk k = t->sample.stack[i];
+		lg_frm f = k ? t->stack.frame[k] : 0;
+		uint64_t key = (uint64_t)t->frame.name[f] << 32 | t->frame.file[f];
+
+		if (!row_kind(t, t->sample.event[i]) || (s->is[k] & want) != want || !f ||
+		    (workers ? !(s->is[k] & IN_WORKER)
+			     : t->thread.prc[t->sample.thr[i]] != of || !of_main(s, i)))
+			continue;
+		if (lg_map_get(&first, key))
+			f = lg_map_get(&first, key);
+		else if (lg_map_set(&first, key, f))
+			s->c->failed = LG_E_NOMEM;
+		by_frame[f] += t->sample.weight[i];
+		all += t->sample.weight[i];
+		best = by_frame[f] > by_frame[best] ? f : best;
+	}
+	lg_map_done(&first);
+	if (best)
+		*ret_share = (double)by_frame[best] / (double)all;
+	lg_free(by_frame);
+	if (!best)
+		return NULL;
+	return lg_arena_printf(&s->c->v->arena, "%s (%s)", lg_string(t, t->frame.name[best]),
+			       lg_string(t, t->frame.file[best]));
+}
+
+/* Wall time of the profile that the side was seen in, as weight. */
+static double whole(const struct side *p)
+{
+	double all = (double)p->all, span = (double)p->last - (double)p->first;
+
+	return p->timed && span > all ? span : all;
+}
+
+/* Names under which Python's own modules, and most others, read from a file or a socket. */
+static bool reads(const char *function)
+{
+	static const char *const names[] = { "read (", "readinto (", "recv (", "recv_into (", "open (", "pread (" };
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (!strncmp(function, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
+static void tell_workers(struct stacks *s, struct lg_finding *f)
+{
+	struct lg_case *c = s->c;
+	double busy, of;
+	const char *hot;
+
+	if (!s->worker_all) {
+		lg_evidence_add(c, f, INT64_MIN, 0, "the profile has no stacks of the loader's workers: py-spy record "
+				"--subprocesses shows what they do meanwhile");
+		return;
+	}
+	busy = (double)s->worker_fetch / (double)s->worker_all;
+	hot = hottest(s, 0, true, IN_FETCH, &of);
+	lg_evidence_add(c, f, INT64_MIN, 0, "%.0f %% of the workers' samples are in the dataset's own code%s%s%s",
+			busy * 100, hot ? ", most of them in " : "", hot ? hot : "",
+			hot ? lg_arena_printf(&c->v->arena, " (%.0f %% of those)", of * 100) : "");
+	if (busy < 0.5 || !hot)
+		return;
+	f->detail = reads(hot) ? "io" : "transform";
+	f->culprit.function = hot;
+	f->title = lg_arena_printf(&c->v->arena, "%s: the workers are busy in %s", f->title, hot);
+}
+
+static const char *who(struct stacks *s, lg_prc p)
+{
+	const struct lg_trace *t = s->c->t;
+
+	if (t->process.rank[p] >= 0)
+		return lg_arena_printf(&s->c->v->arena, "rank %d", t->process.rank[p]);
+	return lg_arena_printf(&s->c->v->arena, "pid %d", t->process.pid[p]);
+}
+
+/* Its main thread; with a name where there are several. */
+static const char *main_of(struct stacks *s, lg_prc prc)
+{
+	const struct lg_process_tab *p = &s->c->t->process;
+	size_t n = 0;
+
+	for (lg_prc k = 1; k < p->n; k++)
+		n += s->side[k].n > 0;
+	if (n < 2 || (p->rank[prc] < 0 && p->pid[prc] <= 0))
+		return "the main thread";
+	return lg_arena_printf(&s->c->v->arena, "the main thread of %s", who(s, prc));
+}
+
+/* p: the main thread that waits most. */
+static void loader(struct stacks *s, lg_prc prc)
+{
+	struct lg_case *c = s->c;
+	const struct side *p = &s->side[prc];
+	double share = (double)p->loader / whole(p), of;
+	bool single = !p->queue && p->fetch * 2 > p->loader;
+	/* Without times, the one start of workers that every run has looks as one in every epoch does. */
+	bool starts = !single && p->start * 2 > p->loader;
+	bool steady = p->timed ? lg_gradable(p->waits, (int64_t)fmin(whole(p), 9e18))
+			       : p->all >= SAMPLES_MIN && !(starts && share < ONE_START);
+	struct lg_finding *f;
+
+	if (share < SHARE_MIN || lg_gpu_told(c, "data.loader_wait"))
+		return;
+	f = lg_finding_add(c, "data.loader_wait");
+	if (!f)
+		return;
+	lg_culprit_identify(c, f, p->main, p->main);
+	f->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
+	f->lost_ms = p->timed ? (double)p->loader / 1e6 : (double)NAN;
+	f->lost_share = share;
+	f->severity = steady ? lg_severity_of(share) : lg_severity_of_few(share);
+	f->confidence = 0.8;
+	f->victims = lg_arena_alloc(&c->v->arena, c->t->process.n, sizeof *f->victims);
+	for (lg_prc k = 1; f->victims && k < c->t->process.n; k++) {
+		const struct side *o = &s->side[k];
+
+		if (o->n && (double)o->loader >= SHARE_MIN * whole(o))
+			f->victims[f->n_victims++] = (typeof(*f->victims)){
+				.rank = c->t->process.rank[k], .pid = c->t->process.pid[k],
+				.tid = c->t->thread.tid[o->main] };
+	}
+	f->title = lg_arena_printf(&c->v->arena, "%s spends %.0f %% of its %s on getting the next batch",
+				   main_of(s, prc), share * 100, p->timed ? "time" : "samples");
+	lg_evidence_add(c, f, INT64_MIN, 0, "%.0f %% of its samples are in the loader (%.0f %% waiting for a worker's "
+			"batch, %.0f %% working on one itself), %.0f %% in collectives; %llu of %llu%s",
+			100 * (double)p->loader / (double)p->all, 100 * (double)p->queue / (double)p->all,
+			100 * (double)p->fetch / (double)p->all, 100 * (double)p->comm / (double)p->all,
+			(unsigned long long)(p->timed ? p->loader / 1000000 : p->loader),
+			(unsigned long long)(p->timed ? p->all / 1000000 : p->all),
+			p->timed ? " ms" : " samples");
+	if (single) {
+		f->detail = "workers_zero";
+		f->culprit.function = hottest(s, prc, false, IN_LOADER | IN_FETCH, &of);
+		f->title = lg_arena_printf(&c->v->arena,
+					   "%s: the loader has no workers (num_workers=0) and works on the training "
+					   "thread%s%s", f->title, f->culprit.function ? ", in " : "",
+					   f->culprit.function ? f->culprit.function : "");
+	} else if (starts) {
+		f->detail = "respawn";
+		f->title = lg_arena_printf(&c->v->arena, "%s: %.0f %% of that starts workers", f->title,
+					   100 * (double)p->start / (double)p->loader);
+	} else {
+		tell_workers(s, f);
+	}
+	lg_evidence_against(c, f, "Python's stacks do not tell whether a device was busy meanwhile: time in which it "
+			     "worked off what was queued costs nothing");
+	if (!p->timed)
+		lg_evidence_against(c, f, "folded stacks have no times: one long wait looks like many short ones, and "
+				     "whether idle threads were left out does not show (py-spy record --idle --format "
+				     "chrometrace tells both)");
+	if (!c->v->bound && share >= 0.3) {
+		c->v->bound = "data";
+		c->v->bound_confidence = 0.7;
+		c->v->bound_why = lg_arena_printf(&c->v->arena, "%.0f %% of the main thread's samples are in the loader",
+						  share * 100);
+	}
+}
+
+static void save(struct stacks *s, lg_prc prc)
+{
+	struct lg_case *c = s->c;
+	const struct side *p = &s->side[prc];
+	double share = (double)p->save / whole(p);
+	struct lg_finding *f;
+
+	/* Without times one save at the end is as good as one in every tenth step. */
+	if (!p->timed || share < SHARE_MIN || lg_gpu_told(c, "side.checkpoint"))
+		return;
+	f = lg_finding_add(c, "side.checkpoint");
+	if (!f)
+		return;
+	lg_culprit_identify(c, f, p->main, p->main);
+	f->stage = lg_stage_name(LG_STAGE_SIDE);
+	f->lost_ms = (double)p->save / 1e6;
+	f->lost_share = share;
+	f->severity = lg_severity_of_few(share);
+	f->confidence = 0.75;
+	f->title = lg_arena_printf(&c->v->arena, "%s spends %.0f %% of its time in torch.save",
+				   main_of(s, prc), share * 100);
+	lg_evidence_add(c, f, INT64_MIN, 0, "%.1f ms of %.1f ms of its samples", (double)p->save / 1e6,
+			whole(p) / 1e6);
+}
+
+/* Torch's function of that kind, else the innermost one, of a dumped main thread. */
+static const char *stands_in(struct stacks *s, const struct side *p, uint16_t of)
+{
+	const struct lg_trace *t = s->c->t;
+	char text[300] = "no Python frame";
+	lg_frm f = 0;
+
+	for (lg_stk k = p->dumped; k && !f; k = t->stack.parent[k])
+		if (what_is(t, t->stack.frame[k]) & (of ? of : IS_PYTHON))
+			f = t->stack.frame[k];
+	if (f && of)
+		snprintf(text, sizeof text, "%s", lg_string(t, t->frame.name[f]));
+	else if (f)
+		snprintf(text, sizeof text, "%s (%s:%u)", lg_string(t, t->frame.name[f]),
+			 lg_string(t, t->frame.file[f]), t->frame.line[f]);
+	return lg_arena_strdup(&s->c->v->arena, text);
+}
+
+/*
+ * py-spy without --idle takes no sample of a thread that waits; in a chrometrace, what was on its stack
+ * before is drawn over the wait. Some thread of a training process always waits for something.
+ */
+static void say_unseen(struct stacks *s)
+{
+	uint64_t n = 0;
+
+	for (lg_prc p = 1; p < s->c->t->process.n; p++)
+		n += s->side[p].dump ? 0 : s->side[p].n;
+	if (n && !s->waits)
+		lg_limit(s->c, "no thread of this profile is seen waiting: without --idle py-spy leaves out threads "
+			       "that wait, so waits (for data, for other ranks) are missing, or counted to what came "
+			       "before them");
+}
+
+enum { NAMED_MAX = 4 };
+
+/* Where each main thread stood when it was dumped. */
+static void say_dumps(struct stacks *s)
+{
+	struct lg_case *c = s->c;
+	const char *list = "", *comm = NULL;
+	size_t n = 0, in_comm = 0, named = 0;
+
+	for (lg_prc p = 1; p < c->t->process.n; p++) {
+		struct side *x = &s->side[p];
+		uint16_t is = s->is[x->dumped];
+
+		if (!x->n || !x->dump || x->n >= DUMP_IS_PROFILE)
+			continue;
+		n++;
+		if ((is & IN_COMM) && !(is & IN_LOADER)) {
+			in_comm++;
+			comm = comm ? comm : stands_in(s, x, IN_COMM);
+		} else if (named++ < NAMED_MAX) {
+			const uint16_t of = is & IN_LOADER ? IN_LOADER : is & IN_SAVE;
+
+			list = lg_arena_printf(&c->v->arena, "%s%s%s %s %s", list, *list ? ", " : "", who(s, p),
+					       of == IN_LOADER ? "waits for its next batch in"
+					       : of ? "saves in" : "is in", stands_in(s, x, of));
+		}
+	}
+	if (!n)
+		return;
+	if (named > NAMED_MAX)
+		list = lg_arena_printf(&c->v->arena, "%s and %zu more", list, named - NAMED_MAX);
+	if (in_comm && named)
+		lg_limit(c, lg_arena_printf(&c->v->arena,
+					    "a dump is one moment, nothing of it can be measured: %zu of %zu main threads "
+					    "are in a collective (%s), and %s; where dumps a while later show the same, "
+					    "that is who the others wait for", in_comm, n, comm, list));
+	else if (in_comm)
+		lg_limit(c, lg_arena_printf(&c->v->arena,
+					    "a dump is one moment, nothing of it can be measured: %s in a collective "
+					    "(%s): who they wait for is not among the dumps, or it is the network",
+					    n > 1 ? lg_arena_printf(&c->v->arena, "all %zu main threads are", n)
+						  : "the main thread is", comm));
+	else
+		lg_limit(c, lg_arena_printf(&c->v->arena,
+					    "a dump is one moment, nothing of it can be measured: %s; py-spy record --idle "
+					    "--format chrometrace tells how much of the time that is", list));
+}
+
+int lg_find_python_stacks(struct lg_case *c)
+{
+	struct stacks s = { .c = c };
+	lg_prc waits = 0, saves = 0;
+	lg_str last = 0;
+	bool any = false;
+	int rc;
+
+	if (c->has_states) /* wait chains tell more */
+		return 0;
+	for (size_t i = 0; i < c->t->sample.n && !any; i++)
+		if (c->t->sample.event[i] != last) { /* millions of rows of a perf.data have one name */
+			last = c->t->sample.event[i];
+			any = row_kind(c->t, last);
+		}
+	if (!any)
+		return 0;
+	rc = read_stacks(&s);
+	if (!rc) {
+		add_up(&s);
+		for (lg_prc p = 1; p < c->t->process.n; p++) {
+			const struct side *x = &s.side[p];
+
+			if (!x->n || (x->dump && x->n < DUMP_IS_PROFILE))
+				continue;
+			if (!waits || (double)x->loader * whole(&s.side[waits]) >
+					      (double)s.side[waits].loader * whole(x))
+				waits = p;
+			if (!saves || (double)x->save * whole(&s.side[saves]) >
+					      (double)s.side[saves].save * whole(x))
+				saves = p;
+		}
+		if (waits)
+			loader(&s, waits);
+		if (saves)
+			save(&s, saves);
+		say_unseen(&s);
+		say_dumps(&s);
+		rc = c->failed;
+	}
+	lg_free(s.is);
+	lg_free(s.side);
+	return rc;
+}

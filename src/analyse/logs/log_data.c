@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * log_data.c - steps that waited for their batch, as the job's own log states it.
+ *
+ * Trainers print how much of a step was the wait for the loader ("Time 0.35 Data 0.14", "data_time: 0.14").
+ * A loop that prints every tenth line and has so many workers prints the wait of one and the same worker:
+ * where lines tell the mean of the epoch so far, that is what counts, and else what was printed.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/case.h"
+#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/steps/log_steps.h"
+#include "analyse/severity.h"
+#include "base/alloc.h"
+#include "base/median.h"
+
+enum { MIN_LINES = 8 };
+#define TELLS 0.03
+#define AT_START 0.6
+
+struct line {
+	int64_t ts;
+	double ms, data;
+};
+
+struct told {
+	struct line *v;
+	size_t n, cap, n_epochs;
+	double epoch, epoch_data; /* ms, all epochs */
+	double first;             /* ms: waits of the epochs' first lines */
+	double sum, data;         /* ms, of the lines */
+	double excess, late;      /* of slow lines, and of that beyond the usual wait for data */
+	lg_prc prc;
+};
+
+static double share_of(const struct told *d)
+{
+	return d->n_epochs ? d->epoch_data / d->epoch : d->data / d->sum;
+}
+
+/* Lines of one process; the row of a line's step comes before that of its data. */
+static int read_lines(const struct lg_trace *t, lg_trk data, struct told *ret)
+{
+	lg_prc prc = t->track.prc[data];
+	struct line last = { .ts = INT64_MIN };
+
+	*ret = (struct told){ .prc = prc };
+	for (size_t i = 0; i < t->counter.n; i++) {
+		lg_trk k = t->counter.track[i];
+		const char *name = lg_string(t, t->track.name[k]);
+
+		if (t->track.prc[k] != prc || strncmp(name, "log.", 4))
+			continue;
+		if (!strcmp(name, "log.step_ms") && t->track.index[k] < 0) {
+			last = (struct line){ .ts = t->counter.ts[i], .ms = t->counter.value[i] };
+		} else if (k == data && last.ts == t->counter.ts[i] && t->counter.value[i] <= last.ms) {
+			last.data = t->counter.value[i];
+			if (lg_grow(&ret->v, &ret->cap, ret->n + 1, sizeof *ret->v))
+				return LG_E_NOMEM;
+			ret->v[ret->n++] = last;
+			ret->sum += last.ms;
+			ret->data += last.data;
+			ret->first += ret->n == 1 ? last.data : 0;
+		} else if (!strcmp(name, "log.epoch_ms")) {
+			/* It is told with the first line of the next one. */
+			if (ret->n && ret->v[ret->n - 1].ts == t->counter.ts[i])
+				ret->first += ret->v[ret->n - 1].data;
+			ret->epoch += t->counter.value[i];
+			ret->n_epochs++;
+		} else if (!strcmp(name, "log.epoch_data_ms")) {
+			ret->epoch_data += t->counter.value[i];
+		}
+	}
+	return 0;
+}
+
+/* How much of what slow lines have too much is their wait. */
+static int weigh_slow(struct told *d)
+{
+	double *ms = lg_calloc(2 * d->n, sizeof *ms), *wait = ms ? ms + d->n : NULL, median, usual;
+
+	if (!ms)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < d->n; i++) {
+		ms[i] = d->v[i].ms;
+		wait[i] = d->v[i].data;
+	}
+	qsort(ms, d->n, sizeof *ms, lg_cmp_f64);
+	qsort(wait, d->n, sizeof *wait, lg_cmp_f64);
+	median = lg_quantile_f64(ms, d->n, 0.5);
+	usual = lg_quantile_f64(wait, d->n, 0.5);
+	for (size_t i = 0; i < d->n; i++) {
+		double over = d->v[i].ms - median;
+
+		if (d->v[i].ms <= fmax(2 * median, median + 1))
+			continue;
+		d->excess += over;
+		d->late += fmin(fmax(d->v[i].data - usual, 0), over);
+	}
+	lg_free(ms);
+	return 0;
+}
+
+static void tell(struct lg_case *c, const struct told *d, double share)
+{
+	struct lg_verdict *v = c->v;
+	struct lg_finding *f = lg_finding_add(c, "data.loader_wait");
+	const struct line *worst = d->v;
+
+	if (!f)
+		return;
+	for (size_t i = 0; i < d->n; i++)
+		worst = d->v[i].data > worst->data ? &d->v[i] : worst;
+	f->lost_ms = d->n_epochs ? d->epoch_data : d->data * lg_steps_per_line(c->t, d->prc);
+	f->lost_share = share;
+	f->excess_share = d->excess > 0 ? d->late / d->excess : (double)NAN;
+	f->severity = lg_severity_of(share);
+	f->confidence = 0.85;
+	f->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
+	f->culprit.relation = "self";
+	f->culprit.rank = c->t->process.rank[d->prc];
+	f->title = lg_arena_printf(&v->arena, "the step waits for the next batch for %.0f %% of its time, as the job's own "
+				   "log tells", share * 100);
+	lg_evidence_add(c, f, INT64_MIN, 0, "%zu lines tell both: %.4g ms a step in the mean, %.4g ms of it for data",
+			d->n, d->sum / (double)d->n, d->data / (double)d->n);
+	if (d->n_epochs)
+		lg_evidence_add(c, f, INT64_MIN, 0, "the means that they tell add up to %.4g s, %.4g s of it for data",
+				d->epoch / 1e3, d->epoch_data / 1e3);
+	if (d->n_epochs > 1 && d->first >= AT_START * d->epoch_data) {
+		f->detail = "respawn";
+		lg_evidence_add(c, f, INT64_MIN, 0, "%.0f %% of it in the first step of each of %zu epochs, as when "
+				"workers start anew", fmin(100 * d->first / d->epoch_data, 100), d->n_epochs);
+		f->title = lg_arena_printf(&v->arena, "the step waits for the next batch for %.0f %% of its time, as the "
+					   "job's own log tells, most of it in the first step of each epoch",
+					   share * 100);
+	}
+	lg_evidence_add(c, f, worst->ts, 0, "the longest wait that is told: %.4g ms of a step of %.4g", worst->data,
+			worst->ms);
+	lg_evidence_against(c, f, "what the loop counts as data may hold more than the wait for its loader (a copy to "
+			    "the device, preparation on the training thread)%s", d->n_epochs ? "" :
+			    "; lines at every n-th step may show always the same worker's batches");
+	if (isfinite(v->unexplained_share) && isfinite(f->excess_share))
+		v->unexplained_share = fmax(0, v->unexplained_share - f->excess_share);
+	if (v->bound || share < 0.3)
+		return;
+	v->bound = "data";
+	v->bound_confidence = 0.7;
+	v->bound_why = lg_arena_printf(&v->arena, "of a step's time the log states %.0f %% as the wait for data", share * 100);
+}
+
+int lg_find_data_in_log(struct lg_case *c)
+{
+	const struct lg_trace *t = c->t;
+	struct told worst = { 0 };
+
+	/* Where more than a log was read, its waits say more. */
+	if (c->has_states || t->sample.n || lg_gpu_only(t))
+		return 0;
+	for (lg_trk k = 1; k < t->track.n && !c->failed; k++) {
+		struct told d;
+
+		if (strcmp(lg_string(t, t->track.name[k]), "log.data_ms"))
+			continue;
+		if (read_lines(t, k, &d) || (d.n >= MIN_LINES && weigh_slow(&d)))
+			c->failed = LG_E_NOMEM;
+		if (d.n >= MIN_LINES && d.sum > 0 && (!worst.n || share_of(&d) > share_of(&worst))) {
+			struct told other = worst;
+
+			worst = d;
+			d = other;
+		}
+		lg_free(d.v);
+	}
+	if (!c->failed && worst.n && share_of(&worst) >= TELLS)
+		tell(c, &worst, share_of(&worst));
+	lg_free(worst.v);
+	return c->failed;
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * log_saves.c - checkpoints that a job's log tells of, and the step times that it states.
+ *
+ * A step whose line follows that of a save holds the save, whether or not lines have times. That the slow
+ * steps are those that hold one is tested against chance: of n steps with k slow ones, how often would s
+ * steps drawn blindly hit as many of them (the hypergeometric distribution's tail).
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/case.h"
+#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/steps/log_steps.h"
+#include "analyse/severity.h"
+#include "base/alloc.h"
+#include "base/chance.h"
+#include "base/median.h"
+
+enum { MIN_STEPS = 8, MIN_HITS = 3 };
+#define P_LIMIT 0.01
+
+struct stated {
+	int64_t ts;
+	double ms;
+	bool holds; /* a save's line lies between this one and the one before */
+};
+
+struct steps {
+	struct stated *v;
+	size_t n, next; /* next: of which the lines before it are still being read */
+	bool save;      /* one was told since the line before */
+	int64_t first, last; /* numbers of the lines */
+	size_t numbered;
+};
+
+/* What the slow ones and those that hold a save have in common. */
+struct joined {
+	size_t n, slow, saves, hits;
+	double median, excess, lost, all;
+	int64_t at, dur; /* the longest one that holds a save */
+};
+
+static void pass(struct steps *s)
+{
+	s->v[s->next++].holds = s->save;
+	s->save = false;
+}
+
+/* Marks lie in the order of the log's lines, also where a clock of whole seconds gives several one time. */
+static void place_saves(const struct lg_trace *t, lg_prc prc, lg_str save, lg_str step, struct steps *s)
+{
+	for (size_t i = 0; i < t->mark.n; i++) {
+		bool is_save = t->mark.name[i] == save;
+
+		if (!is_save && (t->mark.name[i] != step || t->thread.prc[t->mark.thr[i]] != prc))
+			continue;
+		while (s->next < s->n && s->v[s->next].ts < t->mark.ts[i])
+			pass(s);
+		s->save |= is_save;
+		if (is_save || t->mark.value[i] < 0)
+			continue;
+		if (!s->numbered++)
+			s->first = t->mark.value[i];
+		s->last = t->mark.value[i];
+		if (s->next < s->n && s->v[s->next].ts == t->mark.ts[i])
+			pass(s);
+	}
+	while (s->next < s->n)
+		pass(s);
+}
+
+/* How many steps a line stands for: a loop may print every tenth. */
+static double per_line(const struct steps *s)
+{
+	return s->numbered > 1 && s->last > s->first
+		       ? fmax(1, ((double)s->last - (double)s->first) / (double)(s->numbered - 1)) : 1;
+}
+
+static int join(const struct steps *s, struct joined *j)
+{
+	double *ms = lg_calloc(s->n, sizeof *ms), limit;
+	size_t warm = 0;
+
+	if (!ms)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < s->n; i++)
+		ms[i] = s->v[i].ms;
+	qsort(ms, s->n, sizeof *ms, lg_cmp_f64);
+	j->median = lg_quantile_f64(ms, s->n, 0.5);
+	lg_free(ms);
+	limit = fmax(2 * j->median, j->median + 1);
+	while (warm < s->n / 5 && s->v[warm].ms > limit)
+		warm++;
+	for (size_t i = warm; i < s->n; i++) {
+		const struct stated *v = &s->v[i];
+		bool slow = v->ms > limit, longest = v->ms * 1e6 > (double)j->dur && v->ms < 1e12;
+
+		j->n++;
+		j->all += v->ms;
+		j->slow += slow;
+		j->saves += v->holds;
+		j->hits += slow && v->holds;
+		j->excess += slow ? v->ms - j->median : 0;
+		j->lost += slow && v->holds ? v->ms - j->median : 0;
+		if (slow && v->holds && longest) {
+			j->at = v->ts;
+			j->dur = (int64_t)(v->ms * 1e6);
+		}
+	}
+	return 0;
+}
+
+/* That so many of the saves hit slow steps by chance. */
+static double chance(const struct joined *j)
+{
+	double p = 0;
+
+	for (size_t k = j->hits; k <= j->saves && k <= j->slow; k++)
+		if (j->saves - k <= j->n - j->slow)
+			p += exp(lg_ln_choose(j->slow, k) + lg_ln_choose(j->n - j->slow, j->saves - k) -
+				 lg_ln_choose(j->n, j->saves));
+	return fmin(p, 1);
+}
+
+static void tell(struct lg_case *c, const struct steps *s, const struct joined *j, double p, const char *line)
+{
+	struct lg_verdict *v = c->v;
+	struct lg_finding *f = lg_finding_add(c, "side.checkpoint");
+
+	if (!f)
+		return;
+	f->lost_ms = j->lost * per_line(s);
+	f->lost_share = j->lost / j->all;
+	f->excess_share = j->lost / j->excess;
+	f->few = j->hits < LG_REPEATS_MIN;
+	f->severity = f->few ? lg_severity_of_few(f->lost_share) : lg_severity_of(f->lost_share);
+	f->confidence = 0.85;
+	f->stage = lg_stage_name(LG_STAGE_SIDE);
+	f->culprit.relation = "self";
+	f->title = lg_arena_printf(&v->arena, "the loop saves a checkpoint while the step waits: %zu of the %zu slow "
+				   "steps are those in which the log tells of a save, %.3g s longer than the others",
+				   j->hits, j->slow, j->lost * per_line(s) / 1e3 / (double)j->hits);
+	lg_evidence_add(c, f, j->at, j->dur, "the longest step that holds a save; the median is %.4g ms", j->median);
+	lg_evidence_add(c, f, INT64_MIN, 0, "%zu of %zu steps hold a save, %zu of them are slow; of the %zu others %zu "
+			"are (by chance: p = %.2g)", j->saves, j->n, j->hits, j->n - j->saves, j->slow - j->hits, p);
+	lg_evidence_add(c, f, INT64_MIN, 0, "%s", line);
+	lg_evidence_against(c, f, "the log tells the order of its lines, not what a step waits for: what the loop does "
+			    "beside each save (evaluation, logging) takes part of that time");
+	if (isfinite(v->unexplained_share))
+		v->unexplained_share = fmax(0, v->unexplained_share - f->excess_share);
+}
+
+static int judge(struct lg_case *c, const struct lg_stated *of, lg_str save, const char *line)
+{
+	const struct lg_trace *t = c->t;
+	lg_str step = 0;
+	struct steps s = { .v = lg_calloc(of->n, sizeof *s.v) };
+	struct joined j = { 0 };
+	double p;
+
+	if (!s.v)
+		return LG_E_NOMEM;
+	for (size_t i = 0; !step && i < t->mark.n; i++)
+		if (!strcmp(lg_string(t, t->mark.name[i]), "log.step"))
+			step = t->mark.name[i];
+	for (size_t i = 0; i < t->counter.n && s.n < of->n; i++)
+		if (t->counter.track[i] == of->track)
+			s.v[s.n++] = (struct stated){ .ts = t->counter.ts[i], .ms = t->counter.value[i] };
+	place_saves(t, t->track.prc[of->track], save, step, &s);
+	if (join(&s, &j)) {
+		lg_free(s.v);
+		return LG_E_NOMEM;
+	}
+	p = chance(&j);
+	/* Most of each hold the other: saves at every third of the slow steps follow another thing's beat. */
+	if (j.hits >= MIN_HITS && p < P_LIMIT && 3 * j.hits >= 2 * j.saves && 3 * j.hits >= 2 * j.slow)
+		tell(c, &s, &j, p, line);
+	lg_free(s.v);
+	return 0;
+}
+
+int lg_join_saves(struct lg_case *c)
+{
+	const struct lg_trace *t = c->t;
+	struct lg_stated of;
+	size_t i = 0;
+
+	/* Where more than a log was read, its waits say what a save costs. */
+	if (c->has_states || t->sample.n || lg_gpu_only(t))
+		return 0;
+	while (i < t->mark.n && strcmp(lg_string(t, t->mark.name[i]), "log.checkpoint"))
+		i++;
+	if (i == t->mark.n)
+		return 0;
+	if (lg_stated_steps(t, MIN_STEPS, &of))
+		return c->failed = LG_E_NOMEM;
+	if (of.track && of.kind != LG_STATED_ASIDE && judge(c, &of, t->mark.name[i],
+							     lg_string(t, t->mark.text[i])))
+		c->failed = LG_E_NOMEM;
+	return c->failed;
+}

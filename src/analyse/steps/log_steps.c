@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * log_steps.c - step times that a job's log states, where nothing else tells of steps.
+ *
+ * A log without times, or one that prints every tenth step, gives no spans, yet its numbers (counter
+ * log.step_ms) tell how long steps are and whether some stand out. What they waited for it cannot tell.
+ */
+#include "analyse/steps/log_steps.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/case.h"
+#include "base/alloc.h"
+#include "base/median.h"
+
+enum { MIN_LINES = 3 };
+
+static enum lg_stated_kind kind_of(const struct lg_trace *t, lg_trk k)
+{
+	const char *name = lg_string(t, t->track.name[k]);
+
+	if (!strcmp(name, "log.step_ms"))
+		return t->track.index[k] < 0 ? LG_STATED_LINES : LG_STATED_LOOP;
+	return !strcmp(name, "log.bar_ms") ? LG_STATED_BAR :
+	       !strcmp(name, "log.aside_ms") ? LG_STATED_ASIDE : LG_STATED_NONE;
+}
+
+int lg_stated_steps(const struct lg_trace *t, size_t min, struct lg_stated *ret)
+{
+	size_t *n = lg_calloc(t->track.n + 1, sizeof *n);
+
+	*ret = (struct lg_stated){ 0 };
+	if (!n)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < t->counter.n; i++)
+		n[t->counter.track[i]]++;
+	for (lg_trk k = 1; k < t->track.n; k++) {
+		enum lg_stated_kind kind = n[k] && n[k] >= min ? kind_of(t, k) : LG_STATED_NONE;
+
+		if (kind > ret->kind || (kind && kind == ret->kind && n[k] > ret->n))
+			*ret = (struct lg_stated){ .track = k, .n = n[k], .kind = kind };
+	}
+	lg_free(n);
+	return 0;
+}
+
+double lg_steps_per_line(const struct lg_trace *t, lg_prc p)
+{
+	int64_t last = -1;
+	double steps = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->mark.n; i++) {
+		int64_t at = t->mark.value[i];
+
+		if (t->thread.prc[t->mark.thr[i]] != p || at < 0 || strcmp(lg_string(t, t->mark.name[i]), "log.step"))
+			continue;
+		/* A smaller number begins the next epoch. */
+		if (last >= 0 && at > last) {
+			steps += (double)(at - last);
+			n++;
+		}
+		last = at;
+	}
+	return n ? fmax(1, steps / (double)n) : 1;
+}
+
+/* The stated times in the order of their lines, and where the k-th step began. */
+struct told {
+	struct lg_step *step;
+	size_t n, warm;     /* leading slow ones: compilation, first touch of memory */
+	int64_t total;
+	int64_t spacing;    /* of lines with times, on average */
+	bool has_times;     /* lines have times of their own; else a step begins where the one before ends */
+};
+
+static void read_lines(const struct lg_trace *t, lg_trk track, size_t n, struct told *l)
+{
+	int64_t first = INT64_MAX, last = INT64_MIN;
+
+	for (size_t i = 0; i < t->counter.n && l->n < n; i++) {
+		double ns = t->counter.value[i] * 1e6;
+
+		if (t->counter.track[i] != track)
+			continue;
+		l->step[l->n] = (struct lg_step){ .ts = t->counter.ts[i],
+						  .dur = ns > 0 && ns < 1e18 ? (int64_t)ns : 0 };
+		if (__builtin_add_overflow(l->total, l->step[l->n].dur, &l->total))
+			l->total = INT64_MAX;
+		first = l->step[l->n].ts < first ? l->step[l->n].ts : first;
+		last = l->step[l->n].ts > last ? l->step[l->n].ts : last;
+		l->n++;
+	}
+	/* Without times the importer numbers lines a microsecond apart: far less than the steps took. */
+	l->has_times = first < last && last / 2 - first / 2 > l->total / 4;
+	if (l->has_times) {
+		l->spacing = (int64_t)(((uint64_t)last - (uint64_t)first) / l->n);
+		return;
+	}
+	for (size_t i = 1; i < l->n; i++)
+		if (__builtin_add_overflow(l->step[i - 1].ts, l->step[i - 1].dur, &l->step[i].ts))
+			l->step[i].ts = INT64_MAX;
+}
+
+#define LINE 1000000000 /* as a time */
+
+/* The slow ones, each up to the next line: in time, or with each line taken for a second. */
+static size_t slow_ones(const struct told *l, bool lines, struct lg_burst *ret)
+{
+	size_t n = 0;
+
+	for (size_t i = l->warm; i < l->n; i++)
+		if (l->step[i].slow && lines)
+			ret[n++] = (struct lg_burst){ (int64_t)i * LINE, (int64_t)(i + 1) * LINE, 1 };
+		else if (l->step[i].slow)
+			ret[n++] = (struct lg_burst){ l->step[i].ts, l->step[i + (i + 1 < l->n)].ts, 1 };
+	return n;
+}
+
+/* Since when: in time where lines carry it, and always as who reads the log finds it. */
+static void say_shift(struct lg_case *c, const struct told *l, const struct lg_trend *trend)
+{
+	if (l->has_times)
+		c->v->shift_s = trend->shift_s;
+	lg_limit(c, lg_arena_printf(&c->v->arena,
+				    "the level changes at the %zu. of the %zu stated times, from %.4g to %.4g ms: what "
+				    "the log, and the host's, say there comes first", l->warm + trend->at + 1, l->n,
+				    trend->before_ms, trend->after_ms));
+}
+
+/* How the slow ones lie: in a rhythm of time or of lines, in one change of the level, or anyhow. */
+static int shape_of(struct lg_case *c, struct told *l)
+{
+	struct lg_verdict *v = c->v;
+	struct lg_burst *b = lg_calloc(l->n + 1, sizeof *b);
+	struct lg_rhythm in_time = { .period_s = NAN }, in_lines;
+	struct lg_trend trend;
+	size_t slow;
+	int rc;
+
+	if (!b)
+		return LG_E_NOMEM;
+	/* Lines that follow each other touch. */
+	if (l->has_times)
+		in_time = lg_rhythm_of(b, slow_ones(l, false, b), l->spacing / 4);
+	slow = slow_ones(l, true, b);
+	in_lines = lg_rhythm_of(b, slow, LINE / 4);
+	lg_free(b);
+	rc = lg_trend_of(l->step + l->warm, l->n - l->warm, &trend);
+	if (rc)
+		return rc;
+	v->shape = v->n_slow ? "bursty" : "steady";
+	if (!isnan(in_time.period_s) || !isnan(in_lines.period_s)) {
+		v->shape = "periodic";
+		v->period_s = in_time.period_s;
+		v->period_p = isnan(in_time.period_s) ? in_lines.p : in_time.p;
+	} else if (trend.shape) {
+		v->shape = trend.shape;
+		v->slower = trend.slower;
+		if (!strcmp(trend.shape, "shift"))
+			say_shift(c, l, &trend);
+	}
+	/* A loop that does something every so many steps (evaluation, checkpoint) slows those. */
+	if (!isnan(in_lines.period_s))
+		lg_limit(c, lg_arena_printf(&v->arena,
+					    "%zu of the %zu stated times are slow, every %.3gth line: what the loop "
+					    "itself does that often comes first", slow, l->n,
+					    in_lines.period_s));
+	return 0;
+}
+
+int lg_steps_of_log(struct lg_case *c)
+{
+	struct lg_verdict *v = c->v;
+	struct told l = { 0 };
+	double excess = 0;
+	struct lg_stated of;
+	double *ms;
+	int rc = lg_stated_steps(c->t, MIN_LINES, &of);
+
+	if (rc)
+		return c->failed = rc;
+	if (!of.track)
+		return 0;
+	if (of.kind == LG_STATED_ASIDE)
+		lg_limit(c, "no line of the log tells of training: these steps are those of a progress bar that "
+			 "evaluates, or whose words name other work");
+	ms = lg_calloc(of.n, sizeof *ms);
+	l.step = lg_calloc(of.n, sizeof *l.step);
+	if (!ms || !l.step) {
+		lg_free(ms);
+		lg_free(l.step);
+		return c->failed = LG_E_NOMEM;
+	}
+	read_lines(c->t, of.track, of.n, &l);
+	for (size_t i = 0; i < l.n; i++)
+		ms[i] = (double)l.step[i].dur / 1e6;
+	qsort(ms, l.n, sizeof *ms, lg_cmp_f64);
+	v->n_judged = l.n;
+	v->median_ms = lg_quantile_f64(ms, l.n, 0.5);
+	v->p99_ms = lg_quantile_f64(ms, l.n, 0.99);
+	/* As for steps that were seen: over twice the median and over 1 ms above it. */
+	v->slow_threshold_ms = v->median_ms > 1 ? 2 * v->median_ms : v->median_ms + 1;
+	if (of.kind != LG_STATED_LINES && v->median_ms < 10000)
+		lg_limit(c, "the step times are a progress bar's: its rate is smoothed over several lines and its "
+			 "clock has whole seconds, so a step that was late by less than a second may not show");
+	for (size_t i = 0; i < l.n; i++) {
+		double d = (double)l.step[i].dur / 1e6;
+
+		l.step[i].slow = d > v->slow_threshold_ms;
+		v->n_slow += l.step[i].slow;
+		if (l.step[i].slow && l.warm == i && i < l.n / 5)
+			l.warm++;
+		else if (l.step[i].slow)
+			excess += d - v->median_ms;
+	}
+	v->slow_excess_ms = excess;
+	/* Nothing but lines: nothing of it can be explained. */
+	if (excess > 0)
+		v->unexplained_share = 1;
+	rc = shape_of(c, &l);
+	lg_free(ms);
+	lg_free(l.step);
+	return rc ? c->failed = rc : 1;
+}

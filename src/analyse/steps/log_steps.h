@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* log_steps.h - which of the step times that a job's log states are the training's. */
+#ifndef LG_ANALYSE_STEPS_LOG_STEPS_H
+#define LG_ANALYSE_STEPS_LOG_STEPS_H
+#include "base/error.h"
+#include "store/trace.h"
+
+/* How sure it is that a track's values are those of a training's steps: the greater, the surer. */
+enum lg_stated_kind {
+	LG_STATED_NONE,
+	LG_STATED_ASIDE, /* a progress bar that evaluates, or names other work */
+	LG_STATED_BAR,   /* one that does not say what it counts */
+	LG_STATED_LOOP,  /* one that names a training loop */
+	LG_STATED_LINES, /* step lines */
+};
+
+struct lg_stated {
+	lg_trk track; /* one rank's; 0 = none */
+	size_t n;     /* of its values */
+	enum lg_stated_kind kind;
+};
+
+/* The surest track of at least min step times, of those the one with most. */
+int lg_stated_steps(const struct lg_trace *t, size_t min, struct lg_stated *ret) LG_MUST_CHECK;
+/* How many steps a line of p stands for: a loop may print every tenth. */
+double lg_steps_per_line(const struct lg_trace *t, lg_prc p);
+
+#endif /* LG_ANALYSE_STEPS_LOG_STEPS_H */

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shape_and_scope.c - the run as a whole: shape of the slowness and its scope.
+ *
+ * Scope is by the rank in which the excess originates: in each slow step every rank's own stalls
+ * (waits whose chain does not lead into another rank) are added up; whoever has most is the
+ * origin, and where all have about as much at once the step is everybody's.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/chains/tally.h"
+#include "base/alloc.h"
+#include "base/median.h"
+
+/* Slow steps of all ranks, in order: those that touch or overlap are an episode. */
+static struct lg_burst *slow_steps(struct lg_case *c, int64_t min_excess, size_t *ret_n)
+{
+	struct lg_verdict *v = c->v;
+	struct lg_burst *b = lg_calloc(v->n_steps, sizeof *b);
+
+	*ret_n = 0;
+	if (!b)
+		return NULL;
+	for (size_t i = 0; i < v->n_steps; i++) {
+		const struct lg_step *s = &v->steps[i];
+
+		if (s->slow && s->dur - s->median >= min_excess)
+			b[(*ret_n)++] = (struct lg_burst){ s->ts, s->ts + s->dur, s->dur - s->median };
+	}
+	qsort(b, *ret_n, sizeof *b, lg_cmp_i64); /* ts comes first */
+	return b;
+}
+
+static int64_t largest_excess(const struct lg_verdict *v)
+{
+	int64_t most = 0;
+
+	for (size_t i = 0; i < v->n_steps; i++)
+		if (v->steps[i].slow && v->steps[i].dur - v->steps[i].median > most)
+			most = v->steps[i].dur - v->steps[i].median;
+	return most;
+}
+
+static int judge_shape(struct lg_case *c, const struct lg_tally *y)
+{
+	struct lg_verdict *v = c->v;
+	const struct lg_rank *ref = &c->ranks[y->ref];
+	double share = y->wall > 0 ? (double)y->excess / (double)y->wall : 0;
+	struct lg_rhythm rhythm = { .period_s = NAN, .p = 1 };
+	int64_t most = 0;
+	struct lg_trend trend;
+
+	if (lg_trend_of(&v->steps[ref->step_first], ref->n_steps, &trend))
+		return LG_E_NOMEM;
+	/* The rhythm of what explains most of the slow steps is the run's; else that of all episodes;
+	 * else that of the large ones, which small ordinary noise cannot blur. */
+	for (size_t i = 0; i < y->n_causes; i++)
+		if (y->causes[i].slow_lost * 3 > y->excess && y->causes[i].slow_lost > most &&
+		    !isnan(y->causes[i].rhythm.period_s)) {
+			rhythm = y->causes[i].rhythm;
+			most = y->causes[i].slow_lost;
+		}
+	for (int large = 0; large < 2 && isnan(rhythm.period_s) && v->n_slow; large++) {
+		size_t n;
+		struct lg_burst *b = slow_steps(c, large ? largest_excess(v) / 4 : 0, &n);
+
+		if (!b)
+			return LG_E_NOMEM;
+		rhythm = lg_rhythm_of(b, n, v->steps[ref->step_first].median / 4);
+		lg_free(b);
+	}
+	v->period_s = v->period_p = v->shift_s = NAN;
+	v->slope = trend.slope;
+	if (share >= 0.01 && !isnan(rhythm.period_s)) {
+		v->shape = "periodic";
+		v->period_s = rhythm.period_s;
+		v->period_p = rhythm.p;
+	} else if (trend.shape) {
+		v->shape = trend.shape;
+		v->slower = trend.slower;
+		if (!strcmp(trend.shape, "shift"))
+			v->shift_s = trend.shift_s;
+	} else {
+		v->shape = share >= 0.01 && v->n_slow >= 2 ? "bursty" : "steady";
+	}
+	return 0;
+}
+
+/* Stalls of rank r itself in [a, b): pieces that do not belong to another rank's process. */
+static int64_t own_stall(struct lg_case *c, const struct lg_rank *r, int64_t a, int64_t b,
+			 struct lg_pieces *scratch)
+{
+	int64_t sum = 0;
+
+	scratch->n = 0;
+	lg_follow(c, r->thr, a, b, 0, scratch);
+	for (size_t i = 0; i < scratch->n; i++)
+		if (c->t->thread.prc[scratch->v[i].of] == r->prc && lg_is_cause(scratch->v[i].end))
+			sum += scratch->v[i].dur;
+	return sum;
+}
+
+static int judge_scope(struct lg_case *c, const struct lg_tally *y)
+{
+	struct lg_verdict *v = c->v;
+	const struct lg_rank *ref = &c->ranks[y->ref];
+	struct lg_pieces scratch = { 0 };
+	size_t with_steps = 0;
+	double *votes, all = 0, total = 0, most = 0;
+	int64_t *own;
+
+	for (size_t i = 0; i < c->n_ranks; i++)
+		with_steps += c->ranks[i].n_steps > 0;
+	if (with_steps < 2) {
+		v->scope = "single";
+		return 0;
+	}
+	votes = lg_calloc(c->n_ranks, sizeof *votes);
+	own = lg_calloc(c->n_ranks, sizeof *own);
+	if (!votes || !own) {
+		lg_free(votes);
+		lg_free(own);
+		return LG_E_NOMEM;
+	}
+	for (size_t k = 0; k < ref->n_steps && !c->failed; k++) {
+		const struct lg_step *s = &v->steps[ref->step_first + k];
+		int64_t top = 0, sum = 0;
+		size_t origin = 0, big = 0;
+
+		if (!s->slow || s->warmup)
+			continue;
+		for (size_t i = 0; i < c->n_ranks; i++) {
+			own[i] = own_stall(c, &c->ranks[i], s->ts, s->ts + s->dur, &scratch);
+			sum += own[i];
+			if (own[i] > top) {
+				top = own[i];
+				origin = i;
+			}
+		}
+		if (top * 4 < s->dur - s->median)
+			continue; /* no stall explains it: the straggler's vote is below */
+		for (size_t i = 0; i < c->n_ranks; i++)
+			big += own[i] * 2 >= top;
+		/* One after the other adds up to more than the step lost; at once does not. */
+		if (big == c->n_ranks && sum > (s->dur - s->median) * 5 / 4)
+			all += (double)(s->dur - s->median);
+		else
+			votes[origin] += (double)(s->dur - s->median);
+		total += (double)(s->dur - s->median);
+	}
+	if (y->straggler.rank != UINT32_MAX) {
+		votes[y->straggler.rank] += (double)y->straggler.lost;
+		total += (double)y->straggler.lost;
+	}
+	for (size_t i = 0; i < c->n_ranks; i++)
+		if (votes[i] > most)
+			most = votes[i];
+	if (total <= 0 || all >= 0.6 * total)
+		v->scope = "global";
+	else
+		v->scope = most >= 0.8 * total ? "rank_local" : "rotating";
+	lg_free(votes);
+	lg_free(own);
+	lg_free(scratch.v);
+	return 0;
+}
+
+#define WARMUP_MOST 0.25
+
+/* Steps that are left out as warm-up may be what most of a short run is. It is no loss of the loop's. */
+static void tell_warmup(struct lg_case *c, const struct lg_tally *y)
+{
+	const struct lg_rank *r = &c->ranks[y->ref];
+	const struct lg_step *s = &c->v->steps[r->step_first];
+	double wall = 0, warm = 0, usual = c->v->median_ms * 1e6;
+	struct lg_finding *f;
+	size_t n = 0;
+
+	for (size_t k = 0; k < r->n_steps; k++) {
+		wall += (double)s[k].dur;
+		warm += s[k].warmup ? (double)s[k].dur - usual : 0;
+		n += s[k].warmup;
+	}
+	if (!n || n == r->n_steps || !(warm > WARMUP_MOST * wall))
+		return;
+	f = lg_finding_add(c, "warmup.dominates");
+	if (!f)
+		return;
+	f->severity = "info";
+	f->confidence = 0.8;
+	f->stage = lg_stage_name(LG_STAGE_OTHER);
+	f->culprit.relation = "self";
+	f->culprit.pid = c->t->process.pid[r->prc];
+	f->culprit.rank = r->rank;
+	f->title = lg_arena_printf(&c->v->arena, "%.0f %% of the time from the first step on is warm-up or set-up in the "
+				   "first %zu of %zu steps, not steady state: they are left out", 100 * warm / wall, n,
+				   r->n_steps);
+	f->fix = "Record longer, or the job when it is past its start (laggard record -p PID --for 60s). If the start itself "
+		 "matters: a compile cache (TORCHINDUCTOR_CACHE_DIR), memory that is touched once, fewer processes that "
+		 "start at once.";
+	lg_evidence_add(c, f, s[0].ts, s[n - 1].ts + s[n - 1].dur - s[0].ts, "these steps take %.1f s more than as many "
+			"of the others, of %.1f s in all", warm / 1e9, wall / 1e9);
+}
+
+int lg_judge_run(struct lg_case *c, const struct lg_tally *y, struct lg_error *err)
+{
+	int rc = judge_shape(c, y);
+
+	if (!rc)
+		rc = judge_scope(c, y);
+	if (!rc)
+		tell_warmup(c, y);
+	if (!rc)
+		rc = c->failed;
+	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cpu_places.c - where in the program the main thread spends its time, where the trace has Python stacks or
+ * annotations.
+ *
+ * A place is the innermost function of the program's own and what it calls in a library or the interpreter.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/timeline/timeline_gpu.h"
+#include "base/alloc.h"
+#include "base/map.h"
+
+struct places {
+	struct lg_cpu_place *v;
+	size_t n, cap;
+	struct lg_map by_key; /* names -> place + 1 */
+};
+
+/* What a stretch is in: the call, where it is no function of the program itself, nor the whole step. */
+static uint32_t call_of(const struct lg_trace *t, const struct lg_host_seg *s)
+{
+	if (s->span == LG_NO_ROW || s->span == s->site || t->span.kind[s->span] == LG_SPAN_STEP)
+		return LG_NO_ROW;
+	return s->span;
+}
+
+static lg_str name_of(const struct lg_trace *t, uint32_t row)
+{
+	return row != LG_NO_ROW ? t->span.name[row] : 0;
+}
+
+/* ns of s in which nothing of a runs; *at: 0 at first, s never goes back. */
+static int64_t outside(const struct lg_gpu_ivs *a, size_t *at, const struct lg_host_seg *s)
+{
+	int64_t ns = s->end - s->ts;
+
+	while (a && *at < a->n && a->v[*at].end <= s->ts)
+		++*at;
+	for (size_t i = *at; a && i < a->n && a->v[i].ts < s->end; i++) {
+		const struct lg_gpu_iv *v = &a->v[i];
+
+		ns -= (v->end < s->end ? v->end : s->end) - (v->ts > s->ts ? v->ts : s->ts);
+	}
+	return ns;
+}
+
+static int charge(const struct lg_trace *t, struct places *l, const struct lg_host_seg *s, int64_t ns)
+{
+	uint64_t key = ((uint64_t)name_of(t, s->site) << 32 | name_of(t, call_of(t, s))) + 1;
+	uint32_t at = lg_map_get(&l->by_key, key);
+	struct lg_cpu_place *p;
+
+	if (!at) {
+		if (lg_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v) ||
+		    lg_map_set(&l->by_key, key, (uint32_t)l->n + 1))
+			return LG_E_NOMEM;
+		l->v[l->n++] = (struct lg_cpu_place){ .site = s->site, .call = call_of(t, s) };
+		at = (uint32_t)l->n;
+	}
+	p = &l->v[at - 1];
+	p->ns += ns;
+	if (ns > p->longest) {
+		p->longest = ns;
+		p->at = s->ts;
+	}
+	return 0;
+}
+
+static int cmp_place(const void *a, const void *b)
+{
+	const struct lg_cpu_place *x = a, *y = b;
+
+	return x->ns != y->ns ? (x->ns < y->ns) - (x->ns > y->ns) : (x->at > y->at) - (x->at < y->at);
+}
+
+size_t lg_cpu_places(struct lg_case *c, const struct lg_gpu_run *r, const struct lg_cpu_time_of *what,
+		     struct lg_cpu_place *ret, size_t n)
+{
+	const struct lg_gpu_host *h = lg_gpu_main_host(r);
+	size_t at = 0;
+	struct places l = { .n = 0 };
+	int rc = 0;
+
+	for (size_t k = 0; k < h->n && !rc; k++) {
+		const struct lg_host_seg *s = &h->seg[k];
+
+		if ((what->class == LG_HOST_NONE ? lg_host_is_python(s) : s->class == what->class) &&
+		    s->ts >= what->from && s->end <= what->to &&
+		    (s->site != LG_NO_ROW || call_of(c->t, s) != LG_NO_ROW))
+			rc = charge(c->t, &l, s, outside(what->busy, &at, s));
+	}
+	if (rc)
+		c->failed = rc;
+	if (l.n)
+		qsort(l.v, l.n, sizeof *l.v, cmp_place);
+	n = rc ? 0 : n < l.n ? n : l.n;
+	if (n)
+		memcpy(ret, l.v, n * sizeof *ret);
+	lg_free(l.v);
+	lg_map_done(&l.by_key);
+	return n;
+}
+
+const char *lg_cpu_where(struct lg_case *c, const struct lg_cpu_place *p)
+{
+	const char *where = lg_gpu_place(c, LG_NO_ROW, p->site);
+	const char *call = p->call != LG_NO_ROW ? lg_string(c->t, c->t->span.name[p->call]) : NULL;
+
+	if (!where || !call)
+		return where ? where : call;
+	return lg_arena_printf(&c->v->arena, "%s, in %s", where, call);
+}
+
+const char *lg_cpu_python(struct lg_case *c, const struct lg_gpu_run *r, int64_t from, int64_t to)
+{
+	const int64_t window[] = { from, to };
+	int64_t by[1][LG_CPU_PARTS], told = 0;
+	struct lg_cpu_time_of what = { LG_HOST_NONE, from, to, NULL };
+	struct lg_cpu_place p[3];
+	struct lg_gpu_ivs busy;
+	const char *text = NULL;
+	size_t n;
+
+	if (c->failed)
+		return NULL;
+	if (lg_cpu_parts(c, r, window, 1, by, &busy)) {
+		c->failed = LG_E_NOMEM;
+		return NULL;
+	}
+	what.busy = &busy;
+	n = lg_cpu_places(c, r, &what, p, 3);
+	for (size_t i = 0; i < n && p[i].ns * 5 >= p[0].ns; i++) {
+		told += p[i].ns;
+		text = lg_arena_printf(&c->v->arena, "%s%s%.1f ms at %s", text ? text : "", text ? ", " : "",
+				       (double)p[i].ns / 1e6, lg_cpu_where(c, &p[i]));
+	}
+	lg_free(busy.v);
+	return told * 2 >= by[0][LG_CPU_BETWEEN] ? text : NULL;
+}

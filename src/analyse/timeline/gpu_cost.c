@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_cost.c - what work on the device costs that need not be there: the part of kernels that other
+ * work waited for, and the idle time before them for want of launches.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/timeline/timeline_gpu.h"
+#include "base/alloc.h"
+#include "base/order.h"
+#include "base/upper_bound.h"
+
+int lg_span_names(struct lg_case *c)
+{
+	const struct lg_span_tab *s = &c->t->span;
+	uint8_t *seen = lg_calloc(c->t->n_str + 1, 1);
+	size_t n = 0;
+
+	if (!seen)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < s->n; i++) {
+		n += !seen[s->name[i]];
+		seen[s->name[i]] = 1;
+	}
+	c->n_span_names = 0;
+	c->span_names = lg_arena_alloc(&c->v->arena, n + 1, sizeof *c->span_names);
+	for (lg_str k = 0; c->span_names && k < c->t->n_str; k++)
+		if (seen[k])
+			c->span_names[c->n_span_names++] = k;
+	lg_free(seen);
+	return c->span_names ? 0 : LG_E_NOMEM;
+}
+
+int lg_span_pick(const struct lg_case *c, bool (*pick)(const char *name), uint8_t **ret)
+{
+	*ret = NULL;
+	for (size_t i = 0; i < c->n_span_names; i++) {
+		if (!pick(lg_string(c->t, c->span_names[i])))
+			continue;
+		if (!*ret)
+			*ret = lg_calloc(c->t->n_str, 1);
+		if (!*ret)
+			return LG_E_NOMEM;
+		(*ret)[c->span_names[i]] = 1;
+	}
+	return 0;
+}
+
+int lg_gpu_iv_add(struct lg_gpu_ivs *a, int64_t ts, int64_t end, uint32_t row)
+{
+	if (a->n && ts < a->v[a->n - 1].end)
+		ts = a->v[a->n - 1].end;
+	if (end <= ts)
+		return 0;
+	if (lg_grow(&a->v, &a->cap, a->n + 1, sizeof *a->v))
+		return LG_E_NOMEM;
+	a->v[a->n++] = (struct lg_gpu_iv){ ts, end, row };
+	return 0;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct lg_gpu_iv *x = a, *y = b;
+
+	return (x->ts > y->ts) - (x->ts < y->ts);
+}
+
+int lg_gpu_iv_order(struct lg_gpu_ivs *a)
+{
+	return lg_order(a->v, a->n, sizeof *a->v, by_start);
+}
+
+/* Number of stretches that begin at or before ts. */
+static size_t begun(const struct lg_gpu_ivs *a, int64_t ts)
+{
+	return LG_UPPER_BOUND(a->v, a->n, ts, ts);
+}
+
+bool lg_gpu_within(const struct lg_gpu_ivs *a, int64_t ts)
+{
+	size_t k = begun(a, ts);
+
+	return k && ts < a->v[k - 1].end;
+}
+
+/* What making work i infinitely fast would save: from when the next work was waiting for it. */
+static int64_t savable(const struct lg_trace *t, const struct lg_gpu_run *r, size_t i)
+{
+	const struct lg_gpu_work *w = &r->work[i];
+	int64_t ready;
+
+	if (w->end > r->to || w->ts < r->from)
+		return 0;
+	if (i + 1 >= r->n_work || r->work[i + 1].call == LG_NO_ROW)
+		return w->end - w->ts;
+	ready = t->span.ts[r->work[i + 1].call];
+	if (ready <= w->ts)
+		return w->end - w->ts;
+	for (size_t h = 0; h < r->n_host; h++) {
+		const struct lg_host_seg *s = lg_host_at(&r->host[h], w->end);
+
+		/* The host waits for this kernel. */
+		if (s && (s->class == LG_HOST_SYNC || s->class == LG_HOST_COPY))
+			return w->end - w->ts;
+	}
+	return ready < w->end ? w->end - ready : 0;
+}
+
+void lg_gpu_sum_in(struct lg_case *c, const struct lg_gpu_run *r, size_t i, struct lg_gpu_sums *s)
+{
+	int64_t d = r->work[i].end - r->work[i].ts, saved = savable(c->t, r, i);
+
+	s->ns += d;
+	s->savable += saved;
+	if (saved && r->n_steps >= 2 && !s->by_step)
+		s->by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *s->by_step);
+	if (saved && s->by_step)
+		s->by_step[lg_gpu_step_of(r, r->work[i].ts)] += saved;
+	s->n++;
+	if (d > s->longest) {
+		s->longest = d;
+		s->at = r->work[i].ts;
+		s->row = r->work[i].span;
+	}
+}
+
+void lg_gpu_sum_within(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const struct lg_gpu_ivs *a,
+		       struct lg_gpu_sums *s)
+{
+	const struct lg_trace *t = c->t;
+
+	for (size_t i = 0; a->n && i < r->n_work; i++) {
+		uint32_t call = r->work[i].call;
+
+		if (call != LG_NO_ROW && t->span.thr[call] == thr && lg_gpu_within(a, t->span.ts[call]))
+			lg_gpu_sum_in(c, r, i, s);
+	}
+}
+
+int lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r, bool (*pick)(const char *name),
+		     struct lg_gpu_sums *ret)
+{
+	const struct lg_trace *t = c->t;
+
+	uint8_t *picked;
+	int rc = lg_span_pick(c, pick, &picked);
+
+	*ret = (struct lg_gpu_sums){ .row = LG_NO_ROW };
+	for (size_t h = 0; picked && !rc && h < r->n_host; h++) {
+		lg_thr thr = r->host[h].thr;
+		struct lg_gpu_ivs a = { 0 };
+		int64_t covered = INT64_MIN;
+
+		for (uint32_t p = c->idx->span_off[thr]; p < c->idx->span_off[thr + 1]; p++) {
+			uint32_t row = c->idx->span[p];
+
+			if (!picked[t->span.name[row]] || t->span.ts[row] < covered ||
+			    t->span.ts[row] < lg_gpu_asked_from(r) || t->span.ts[row] >= r->to)
+				continue;
+			covered = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
+			rc = lg_gpu_iv_add(&a, t->span.ts[row], covered, row);
+			if (rc)
+				break;
+			ret->spans++;
+		}
+		if (!rc)
+			lg_gpu_sum_within(c, r, thr, &a, ret);
+		lg_free(a.v);
+	}
+	lg_free(picked);
+	return rc;
+}
+
+/* A part of a piece that lies in a stretch, both by number. */
+struct part {
+	size_t piece, stretch;
+	int64_t from, to;
+};
+
+void lg_gpu_add_pieces(const struct lg_gpu_run *r, size_t *at, int64_t from, int64_t to, int64_t *by)
+{
+	for (; *at < r->n_pieces && r->piece[*at].ts < to; ++*at) {
+		const struct lg_gpu_piece *p = &r->piece[*at];
+		int64_t ts = p->ts > from ? p->ts : from, end = p->ts + p->dur < to ? p->ts + p->dur : to;
+
+		if (end > ts)
+			by[p->cause] += end - ts;
+		if (p->ts + p->dur > to)
+			return;
+	}
+}
+
+/* The first of n pieces, from i on, that ends after ts: near i, as a rule. */
+static size_t piece_after(const struct lg_gpu_piece *v, size_t n, size_t i, int64_t ts)
+{
+	size_t lo = i, hi = i;
+
+	for (size_t by = 1; hi < n && v[hi].ts + v[hi].dur <= ts; by *= 2) {
+		lo = hi + 1;
+		hi += by;
+	}
+	hi = hi < n ? hi : n;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (v[mid].ts + v[mid].dur <= ts)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* From *p (all zero but .to = INT64_MIN at first) on to the next part of a piece for want of launches. */
+static bool next_part(const struct lg_gpu_piece *v, size_t n, const struct lg_gpu_ivs *a, struct part *p)
+{
+	for (; p->stretch < a->n; p->stretch++) {
+		const struct lg_gpu_iv *s = &a->v[p->stretch];
+		int64_t from = s->ts > p->to ? s->ts : p->to;
+
+		if (from >= s->end)
+			continue;
+		for (p->piece = piece_after(v, n, p->piece, from); p->piece < n; p->piece++) {
+			int64_t ts = v[p->piece].ts, end = ts + v[p->piece].dur;
+
+			if (ts >= s->end)
+				break;
+			if (v[p->piece].cause != LG_GPU_BY_LAUNCH)
+				continue;
+			p->from = ts > from ? ts : from;
+			p->to = end < s->end ? end : s->end;
+			return true;
+		}
+	}
+	return false;
+}
+
+int64_t lg_gpu_late_within(const struct lg_gpu_run *r, const struct lg_gpu_ivs *a)
+{
+	struct part p = { .to = INT64_MIN };
+	int64_t sum = 0;
+
+	while (next_part(r->piece, r->n_pieces, a, &p))
+		sum += p.to - p.from;
+	return sum;
+}
+
+/* [from, to) becomes the piece in front of v[n], unless it is empty. */
+static size_t put(struct lg_gpu_piece *v, size_t n, struct lg_gpu_piece like, int64_t from, int64_t to,
+		  uint8_t cause)
+{
+	if (to <= from)
+		return n;
+	like.ts = from;
+	like.dur = to - from;
+	like.cause = cause;
+	v[n - 1] = like;
+	return n - 1;
+}
+
+static int make_room(struct lg_case *c, struct lg_gpu_run *r, size_t more)
+{
+	size_t need = r->n_pieces + more;
+	struct lg_gpu_piece *p = r->piece;
+
+	if (need <= r->cap_pieces)
+		return 0;
+	/* Half as much again: there are other causes to be taken out. */
+	p = lg_realloc(NULL, need + need / 2, sizeof *p);
+	if (!p)
+		return LG_E_NOMEM;
+	memcpy(p, r->piece, r->n_pieces * sizeof *p);
+	p = lg_arena_readopt(&c->v->arena, r->piece, p);
+	if (!p)
+		return LG_E_NOMEM;
+	r->piece = p;
+	r->cap_pieces = need + need / 2;
+	return 0;
+}
+
+/* The parts become pieces of their own, the last one first: what lies behind it moves up, once. */
+static void cut_out(struct lg_gpu_run *r, const struct part *part, size_t n_parts, size_t more, uint8_t into)
+{
+	struct lg_gpu_piece *v = r->piece;
+	size_t in = r->n_pieces, out = in + more; /* not moved yet; moved: from there on */
+
+	r->n_pieces += more;
+	while (n_parts) {
+		size_t at = part[n_parts - 1].piece;
+		const struct lg_gpu_piece whole = v[at];
+		int64_t end = whole.ts + whole.dur;
+
+		out -= in - (at + 1);
+		if (out != at + 1)
+			memmove(v + out, v + at + 1, (in - (at + 1)) * sizeof *v);
+		in = at;
+		for (; n_parts && part[n_parts - 1].piece == at; n_parts--) {
+			const struct part *p = &part[n_parts - 1];
+
+			out = put(v, out, whole, p->to, end, whole.cause);
+			out = put(v, out, whole, p->from, p->to, into);
+			r->by[whole.cause] -= p->to - p->from;
+			r->by[into] += p->to - p->from;
+			end = p->from;
+		}
+		out = put(v, out, whole, whole.ts, end, whole.cause);
+	}
+}
+
+int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_gpu_ivs *a, uint8_t into)
+{
+	struct part p = { .to = INT64_MIN }, *part = NULL;
+	size_t n = 0, cap = 0, more = 0;
+	int rc = 0;
+
+	while (!rc && next_part(r->piece, r->n_pieces, a, &p)) {
+		const struct lg_gpu_piece *q = &r->piece[p.piece];
+		int64_t open = n && part[n - 1].piece == p.piece ? part[n - 1].to : q->ts;
+
+		/* What is left of the piece in front of this part, and behind it. */
+		more += (p.from > open) + (p.to < q->ts + q->dur);
+		rc = lg_grow(&part, &cap, n + 1, sizeof *part);
+		if (!rc)
+			part[n++] = p;
+	}
+	if (!rc && n)
+		rc = make_room(c, r, more);
+	if (!rc)
+		cut_out(r, part, n, more, into);
+	lg_free(part);
+	return rc;
+}
+
+struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, const char *id,
+				const struct lg_gpu_run *r, const struct lg_gpu_sums *s, double part,
+				double confidence, double floor)
+{
+	double lost = (double)s->savable * part, share = lost / (double)(r->to - r->from);
+	struct lg_finding *f;
+
+	if (r->to <= r->from || share < floor)
+		return NULL;
+	f = lg_gpu_finding(c, g, id, lost / 1e6, share, confidence, r);
+	if (!f)
+		return NULL;
+	if (s->by_step)
+		lg_gpu_cap_steps(c, f, r, s->by_step);
+	else if (s->n < 5)
+		lg_gpu_at_most(f, "low");
+	if (s->longest)
+		lg_evidence_add(c, f, s->at, s->longest, "longest: %s",
+				s->row != LG_NO_ROW ? lg_string(c->t, c->t->span.name[s->row]) : "");
+	lg_evidence_add(c, f, INT64_MIN, 0, "%zu kernels, %.1f ms in all, %.1f ms of it with work waiting "
+			"behind them", s->n, (double)s->ns / 1e6, (double)s->savable / 1e6);
+	return f;
+}

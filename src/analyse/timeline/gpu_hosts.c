@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_hosts.c - what each host thread of a process did, as a list of disjoint stretches of time.
+ *
+ * The rows of all threads, one thread behind the other, are dealt to two lanes, each of which has a core
+ * where there are two. The thread that lies in the middle is cut at a moment when nothing of it is open:
+ * what comes then is the same as if it were a thread of its own.
+ */
+#include <string.h>
+
+#include "analyse/timeline/timeline_gpu.h"
+#include "base/alloc.h"
+#include "base/side_thread.h"
+#include "base/upper_bound.h"
+
+enum { NEST_MAX = 512 };
+#define ROUNDING_NS 2000ll
+
+/* A copy from pageable memory or a synchronous call waits for the copy and all before it. */
+static enum lg_host_class host_class(enum lg_name_class k)
+{
+	switch (k) {
+	case LG_NAME_LAUNCH:
+	case LG_NAME_GRAPH_LAUNCH:
+	case LG_NAME_GRAPH_BUILD:
+	case LG_NAME_RUNTIME:
+	case LG_NAME_COPY_CALL:
+		return LG_HOST_LAUNCH;
+	case LG_NAME_SYNC:
+		return LG_HOST_SYNC;
+	case LG_NAME_BLOCKING_COPY:
+		return LG_HOST_COPY;
+	case LG_NAME_ALLOC:
+	case LG_NAME_FREE:
+		return LG_HOST_ALLOC;
+	case LG_NAME_LOADER:
+		return LG_HOST_LOADER;
+	case LG_NAME_COMPILE:
+		return LG_HOST_COMPILE;
+	case LG_NAME_SIDE:
+		return LG_HOST_SIDE;
+	case LG_NAME_LOG:
+		return LG_HOST_LOG;
+	case LG_NAME_FRAME:
+	case LG_NAME_TORCH_FRAME:
+	case LG_NAME_MODULE:
+		return LG_HOST_NONE; /* the interpreter between operators */
+	default:
+		return LG_HOST_OP;
+	}
+}
+
+enum { FILE_LIBRARY = 1, FILE_USER };
+
+/* What is asked of every row is found once for each name and file; then lanes only read it. */
+static void classify_names(const struct lg_case *c, struct lg_gpu *g)
+{
+	const struct lg_trace *t = c->t;
+
+	for (size_t i = 0; i < c->n_span_names; i++)
+		(void)lg_gpu_name(c, g, c->span_names[i]);
+	for (size_t i = 0; i < t->frame.n; i++) {
+		lg_str f = t->frame.file[i];
+		const char *file = lg_string(t, f);
+
+		if (!g->file_class[f])
+			g->file_class[f] = !*file || lg_is_library_path(file) ? FILE_LIBRARY : FILE_USER;
+	}
+}
+
+/* A Python call of the program, not of torch or the interpreter's own library. */
+static bool user_frame(const struct lg_trace *t, const struct lg_gpu *g, uint32_t row)
+{
+	lg_stk s = t->span.stack[row];
+
+	return t->span.kind[row] == LG_SPAN_PYTHON && s &&
+	       g->file_class[t->frame.file[t->stack.frame[s]]] == FILE_USER;
+}
+
+struct nest {
+	int64_t end;
+	uint32_t row;            /* itself */
+	uint32_t span, op, site; /* what it says about the time in it */
+	uint8_t class;
+	bool note;
+};
+
+/* An annotation of the program's own: torch's have a number, a class or a namespace in their names. */
+static bool users_note(const struct lg_trace *t, uint32_t row, enum lg_name_class k)
+{
+	uint8_t kind = t->span.kind[row];
+
+	return (kind == LG_SPAN_NOTE || kind == LG_SPAN_STAGE) && k == LG_NAME_OTHER &&
+	       !strpbrk(lg_string(t, t->span.name[row]), "#.:");
+}
+
+static bool waits(const char *call)
+{
+	return (strcasestr(call, "wait") || strcasestr(call, "sync")) && !strcasestr(call, "async");
+}
+
+/* The class that a span gives itself and what is nested in it. */
+static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest *up, uint32_t row,
+			 const uint8_t *copies)
+{
+	const struct lg_trace *t = c->t;
+	enum lg_name_class k = lg_gpu_name(c, g, t->span.name[row]);
+	struct nest n = { .end = lg_row_end(t, t->span.ts[row], t->span.dur[row]),
+			  .row = row, .span = row, .op = LG_NO_ROW, .site = LG_NO_ROW,
+			  .class = (uint8_t)host_class(k) };
+
+	if (t->span.stage[row] == LG_STAGE_BATCH_WAIT && t->span.kind[row] == LG_SPAN_STAGE)
+		n.class = LG_HOST_LOADER;
+	else if (t->span.stage[row] == LG_STAGE_SIDE && t->span.kind[row] == LG_SPAN_STAGE)
+		n.class = k == LG_NAME_LOG ? LG_HOST_LOG : LG_HOST_SIDE;
+	else if (t->span.kind[row] == LG_SPAN_COMPILE && k != LG_NAME_COMPILED_REGION)
+		n.class = LG_HOST_COMPILE;
+	if (t->span.kind[row] == LG_SPAN_PYTHON && n.class == LG_HOST_OP)
+		n.class = LG_HOST_NONE;
+	/* Of a device whose calls are not known here. */
+	if (t->span.kind[row] == LG_SPAN_RUNTIME && n.class == LG_HOST_OP)
+		n.class = waits(lg_string(t, t->span.name[row])) ? LG_HOST_SYNC : LG_HOST_LAUNCH;
+	if (copies[row] && k == LG_NAME_COPY_CALL)
+		n.class = LG_HOST_COPY;
+	if (k == LG_NAME_STEP)
+		n.class = LG_HOST_NONE;
+	n.note = users_note(t, row, k);
+	if (up) {
+		n.note |= up->note && t->span.kind[row] == LG_SPAN_PYTHON;
+		n.op = up->op;
+		n.site = up->site;
+		if (n.end > up->end)
+			n.end = up->end; /* by rounding; see nest_in() */
+		if (up->class >= LG_HOST_SIDE || n.class <= LG_HOST_LOG) {
+			if (up->class > n.class) {
+				n.class = up->class;
+				n.span = up->span;
+			}
+		}
+	}
+	if (user_frame(t, g, row) || k == LG_NAME_MODULE ||
+	    (n.site == LG_NO_ROW && k != LG_NAME_STEP &&
+	     (t->span.kind[row] == LG_SPAN_STAGE || t->span.kind[row] == LG_SPAN_NOTE)))
+		n.site = row;
+	else if (t->span.kind[row] == LG_SPAN_OP && !lg_is_runtime_name(k) && k != LG_NAME_STEP &&
+		 k != LG_NAME_TORCH_FRAME &&
+		 (n.op == LG_NO_ROW || lg_gpu_name(c, g, t->span.name[n.op]) == LG_NAME_BACKWARD))
+		n.op = row;
+	return n;
+}
+
+/*
+ * Open a span. Spans nest but for two cases: times rounded to a microsecond let a child outlive its
+ * parent a little (clipped), and an annotation begins inside the Python call of its __enter__, which
+ * ends soon: it goes below what ends before it.
+ */
+static size_t nest_in(struct lg_case *c, struct lg_gpu *g, struct nest *stack, size_t depth,
+		      uint32_t row, const uint8_t *copies)
+{
+	int64_t end = lg_row_end(c->t, c->t->span.ts[row], c->t->span.dur[row]);
+	size_t at = depth;
+
+	if (depth == NEST_MAX)
+		return depth;
+	while (at && stack[at - 1].end + ROUNDING_NS < end)
+		at--;
+	memmove(stack + at + 1, stack + at, (depth - at) * sizeof *stack);
+	stack[at] = enter(c, g, at ? &stack[at - 1] : NULL, row, copies);
+	for (size_t i = at + 1; i <= depth; i++)
+		stack[i] = enter(c, g, &stack[i - 1], stack[i].row, copies);
+	return depth + 1;
+}
+
+/* Rows [from, to) of a thread's list in the index, and what came of them. */
+struct part {
+	lg_thr thr;
+	uint32_t from, to;
+	size_t ops, rows, n_graph_launches, n_graph_built, n_launches;
+	bool step, loop, backward, frames, side, compile, compiled;
+	int64_t first, last;             /* of its operators and annotations */
+	uint32_t *mark;                  /* see struct lg_gpu_host */
+	size_t n_marks, cap_marks;
+	struct lg_host_seg *seg;
+	size_t n, cap;
+};
+
+/* Once over the rows, for all that one look tells. */
+static int look(struct lg_case *c, struct lg_gpu *g, struct part *h)
+{
+	const struct lg_trace *t = c->t;
+
+	for (uint32_t p = h->from; p < h->to; p++) {
+		uint32_t row = c->idx->span[p];
+		enum lg_name_class name = lg_gpu_name(c, g, t->span.name[row]);
+		uint8_t kind = t->span.kind[row], stage = t->span.stage[row];
+
+		h->ops += kind == LG_SPAN_OP;
+		h->rows += kind == LG_SPAN_STAGE || kind == LG_SPAN_NOTE || kind == LG_SPAN_RUNTIME;
+		h->step |= kind == LG_SPAN_STEP || name == LG_NAME_STEP;
+		h->loop |= name == LG_NAME_OPTIMIZER || name == LG_NAME_LOADER;
+		h->backward |= name == LG_NAME_BACKWARD || name == LG_NAME_OPTIMIZER ||
+			       stage == LG_STAGE_BACKWARD || stage == LG_STAGE_OPTIMIZER;
+		h->frames |= kind == LG_SPAN_PYTHON;
+		h->side |= name == LG_NAME_SIDE || name == LG_NAME_LOG || stage == LG_STAGE_SIDE;
+		h->compile |= name == LG_NAME_COMPILE ||
+			      (kind == LG_SPAN_COMPILE && name != LG_NAME_COMPILED_REGION);
+		h->compiled |= name == LG_NAME_COMPILED_REGION;
+		h->n_graph_launches += name == LG_NAME_GRAPH_LAUNCH;
+		h->n_graph_built += name == LG_NAME_GRAPH_BUILD;
+		if (kind == LG_SPAN_OP || kind == LG_SPAN_NOTE || kind == LG_SPAN_STAGE) {
+			int64_t end = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
+
+			h->first = t->span.ts[row] < h->first ? t->span.ts[row] : h->first;
+			h->last = end > h->last ? end : h->last;
+		}
+		if (lg_scope_wants(kind, name, t->span.dur[row])) {
+			if (h->n_marks == h->cap_marks &&
+			    lg_grow(&h->mark, &h->cap_marks, h->n_marks + 1, sizeof *h->mark))
+				return LG_E_NOMEM;
+			h->mark[h->n_marks++] = row;
+		}
+	}
+	return 0;
+}
+
+static int segments(struct lg_case *c, struct lg_gpu *g, const uint8_t *copies, struct part *h)
+{
+	const struct lg_trace *t = c->t;
+	struct nest *stack = lg_calloc(NEST_MAX, sizeof *stack);
+	struct lg_host_seg *seg = NULL;
+	size_t n = 0, depth = 0;
+	int64_t now = INT64_MIN;
+	int rc = stack ? 0 : LG_E_NOMEM;
+
+	/* Each row begins one stretch and ends one, at most: room for all of them (what is not written takes
+	 * no memory) is cheaper than a list that is copied as it grows. */
+	if (!rc)
+		rc = lg_grow(&seg, &h->cap, 2 * (size_t)(h->to - h->from) + 1, sizeof *seg);
+	for (uint32_t p = h->from; !rc && p <= h->to; p++) {
+		uint32_t row = p < h->to ? c->idx->span[p] : 0;
+		int64_t ts = p < h->to ? t->span.ts[row] : INT64_MAX;
+		enum lg_name_class name;
+
+		if (p < h->to && (t->span.kind[row] == LG_SPAN_LOCK_WAIT ||
+				  t->span.kind[row] == LG_SPAN_LOCK_HOLD ||
+				  t->span.kind[row] == LG_SPAN_MEMORY || t->span.dur[row] > LG_GPU_WEEK_NS))
+			continue;
+		/* Close what ended, then the time up to here belongs to what is still open. */
+		for (;;) {
+			const struct nest *top = depth ? &stack[depth - 1] : NULL;
+			int64_t until = top ? top->end < ts ? top->end : ts : now;
+
+			if (top && until > now) {
+				struct lg_host_seg s = { now, until, top->span, top->op, top->site,
+							 top->class, top->note };
+
+				if (n && seg[n - 1].end == now && seg[n - 1].class == s.class &&
+				    seg[n - 1].span == s.span && seg[n - 1].op == s.op &&
+				    seg[n - 1].site == s.site) {
+					seg[n - 1].end = until;
+				} else {
+					if (n == h->cap)
+						rc = lg_grow(&seg, &h->cap, n + 1, sizeof *seg);
+					if (rc)
+						break;
+					seg[n++] = s;
+				}
+				now = until;
+			}
+			if (!top || top->end > ts)
+				break;
+			depth--;
+		}
+		if (rc || p == h->to)
+			break;
+		if (now < ts)
+			now = ts;
+		depth = nest_in(c, g, stack, depth, row, copies);
+		name = lg_gpu_name(c, g, t->span.name[row]);
+		h->n_launches += name == LG_NAME_LAUNCH || name == LG_NAME_GRAPH_LAUNCH;
+	}
+	lg_free(stack);
+	h->seg = seg;
+	h->n = n;
+	return rc;
+}
+
+/* What is asked next is near what was asked last: from there in steps that double, then by bisection. */
+size_t lg_host_after(const struct lg_gpu_host *h, int64_t ts)
+{
+	size_t lo = *h->near, hi, by = 1;
+
+	if (lo < h->n && h->seg[lo].end <= ts) {
+		for (hi = lo + 1; hi < h->n && h->seg[hi].end <= ts; hi += by, by *= 2)
+			lo = hi;
+		hi = hi < h->n ? hi : h->n;
+	} else {
+		for (hi = lo; lo && h->seg[lo - 1].end > ts; by *= 2) {
+			hi = lo - 1;
+			lo = hi > by ? hi - by : 0;
+		}
+	}
+	if (lo < hi)
+		lo += LG_UPPER_BOUND(&h->seg[lo], hi - lo, end, ts);
+	*h->near = lo;
+	return lo;
+}
+
+const struct lg_host_seg *lg_host_at(const struct lg_gpu_host *h, int64_t ts)
+{
+	size_t i = lg_host_after(h, ts);
+
+	return i < h->n && h->seg[i].ts <= ts ? &h->seg[i] : NULL;
+}
+
+struct lane {
+	struct lg_case *c;
+	struct lg_gpu *g;
+	const uint8_t *copies;
+	struct part *part;
+	size_t n;
+	int rc;
+};
+
+static bool wanted(const struct part *h)
+{
+	return h->ops || h->rows || h->step;
+}
+
+static void work_off(void *arg)
+{
+	struct lane *l = arg;
+
+	for (size_t i = 0; i < l->n && !l->rc; i++) {
+		struct part *h = &l->part[i];
+		const uint32_t *off = l->c->idx->span_off + h->thr;
+		bool whole = h->from == off[0] && h->to == off[1];
+
+		l->rc = look(l->c, l->g, h);
+		/* Of a thread that is cut, the other part may be what is wanted. */
+		if (!l->rc && (wanted(h) || !whole))
+			l->rc = segments(l->c, l->g, l->copies, h);
+	}
+}
+
+/* Where rows [from, to) of a thread may be cut, near `at`: nothing that began before is open; `to`:
+ * nowhere. */
+static uint32_t cut_near(const struct lg_index *x, uint32_t from, uint32_t to, uint32_t at)
+{
+	uint32_t up = at > from ? at : from + 1, down = up;
+
+	for (; up < to || down > from; up++, down--) {
+		if (up < to && x->span_reach[up - 1] <= x->t->span.ts[x->span[up]])
+			return up;
+		if (down > from && x->span_reach[down - 1] <= x->t->span.ts[x->span[down]])
+			return down;
+		down += down == from; /* it stays there */
+	}
+	return to;
+}
+
+/* The threads of prc as parts; *ret_second: the first that is the second lane's. At most one part more than
+ * there are threads. */
+static size_t deal(const struct lg_case *c, lg_prc prc, struct part *part, size_t *ret_second)
+{
+	const struct lg_index *x = c->idx;
+	size_t n = 0, all = 0, before = 0;
+
+	for (lg_thr k = 1; k < c->t->thread.n; k++)
+		all += c->t->thread.prc[k] == prc ? x->span_off[k + 1] - x->span_off[k] : 0;
+	*ret_second = SIZE_MAX;
+	for (lg_thr k = 1; k < c->t->thread.n; k++) {
+		uint32_t from = x->span_off[k], to = x->span_off[k + 1], cut = to;
+
+		if (c->t->thread.prc[k] != prc || from == to)
+			continue;
+		if (*ret_second == SIZE_MAX && before + (to - from) > all / 2) {
+			if (all / 2 > before)
+				cut = cut_near(x, from, to, from + (uint32_t)(all / 2 - before));
+			/* Uncut, it goes where less of it is too much. */
+			*ret_second = cut < to || all / 2 - before > (to - from) / 2 ? n + 1 : n;
+		}
+		before += to - from;
+		part[n++] = (struct part){ .thr = k, .from = from, .to = cut, .first = INT64_MAX,
+					   .last = INT64_MIN };
+		if (cut < to)
+			part[n++] = (struct part){ .thr = k, .from = cut, .to = to, .first = INT64_MAX,
+						   .last = INT64_MIN };
+	}
+	if (*ret_second > n)
+		*ret_second = n;
+	return n;
+}
+
+/* What b, the rest of a's thread, has becomes a's. */
+static int join(struct part *a, const struct part *b)
+{
+	a->ops += b->ops;
+	a->rows += b->rows;
+	a->n_graph_launches += b->n_graph_launches;
+	a->n_graph_built += b->n_graph_built;
+	a->n_launches += b->n_launches;
+	a->step |= b->step;
+	a->loop |= b->loop;
+	a->backward |= b->backward;
+	a->frames |= b->frames;
+	a->side |= b->side;
+	a->compile |= b->compile;
+	a->compiled |= b->compiled;
+	a->first = b->first < a->first ? b->first : a->first;
+	a->last = b->last > a->last ? b->last : a->last;
+	if (b->n_marks && lg_grow(&a->mark, &a->cap_marks, a->n_marks + b->n_marks, sizeof *a->mark))
+		return LG_E_NOMEM;
+	if (b->n_marks)
+		memcpy(a->mark + a->n_marks, b->mark, b->n_marks * sizeof *b->mark);
+	a->n_marks += b->n_marks;
+	if (b->n && lg_grow(&a->seg, &a->cap, a->n + b->n, sizeof *a->seg))
+		return LG_E_NOMEM;
+	if (b->n)
+		memcpy(a->seg + a->n, b->seg, b->n * sizeof *b->seg);
+	a->n += b->n;
+	return 0;
+}
+
+/* Threads with operators, annotations or runtime calls: those that train, and their helpers. */
+static int add_host(struct lg_case *c, struct lg_gpu_run *r, struct part *h)
+{
+	struct lg_gpu_host *o = &r->host[r->n_host];
+
+	*o = (struct lg_gpu_host){ .thr = h->thr, .n_launches = h->n_launches, .first = h->first,
+				   .last = h->last };
+	o->seg = lg_arena_adopt(&c->v->arena, h->seg);
+	h->seg = NULL;
+	o->n = o->seg ? h->n : 0;
+	o->mark = lg_arena_adopt(&c->v->arena, h->mark);
+	h->mark = NULL;
+	o->n_marks = o->mark ? h->n_marks : 0;
+	o->near = lg_arena_alloc(&c->v->arena, 1, sizeof *o->near);
+	r->n_ops += h->ops;
+	r->n_host++;
+	return c->v->arena.failed ? LG_E_NOMEM : 0;
+}
+
+int lg_gpu_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, const struct lg_launches *l)
+{
+	enum { WORTH_A_THREAD = 1 << 15 };
+	uint8_t *copies = lg_calloc(c->t->span.n, 1);
+	struct part *part = lg_calloc(c->t->thread.n + 1, sizeof *part);
+	struct lane lane[2] = { { .c = c, .g = g, .copies = copies, .part = part } };
+	size_t n = 0, second = 0, rows = 0, most = 0;
+	int64_t first = INT64_MAX;
+	int by_marks = 0;
+	struct lg_side_thread beside;
+	int rc = copies && part ? lg_launches_copies(l, copies) : LG_E_NOMEM;
+
+	if (!rc) {
+		n = deal(c, r->prc, part, &second);
+		r->host = lg_arena_alloc(&c->v->arena, n + 1, sizeof *r->host);
+		rc = r->host ? 0 : LG_E_NOMEM;
+	}
+	if (!rc) {
+		classify_names(c, g);
+		lane[1] = lane[0];
+		lane[0].n = second;
+		lane[1].part += second;
+		lane[1].n = n - second;
+		for (size_t i = second; i < n; i++)
+			rows += part[i].to - part[i].from;
+		lg_side_thread_start(&beside, rows >= WORTH_A_THREAD, work_off, &lane[1]);
+		work_off(&lane[0]);
+		lg_side_thread_wait(&beside);
+		rc = lane[0].rc ? lane[0].rc : lane[1].rc;
+	}
+	for (size_t i = 0; i < n && !rc; i++) {
+		struct part *h = &part[i];
+		int marks;
+
+		if (i + 1 < n && part[i + 1].thr == h->thr)
+			rc = join(h, &part[++i]);
+		r->has_backward |= h->backward;
+		r->has_frames |= h->frames;
+		r->has_side |= h->side;
+		r->has_compile |= h->compile;
+		r->compiled |= h->compiled;
+		r->n_graph_launches += h->n_graph_launches;
+		r->n_graph_built += h->n_graph_built;
+		if (rc || !wanted(h))
+			continue;
+		/* Main: carries the steps; else the loader or the optimizer (an autograd thread may launch
+		 * more than it does); else launches most; else came first. */
+		marks = h->step ? 2 : h->loop;
+		if (marks > by_marks || (marks == by_marks && h->n_launches > most) ||
+		    (!most && !by_marks && !h->n_launches && h->n && h->seg[0].ts < first)) {
+			by_marks = marks;
+			most = h->n_launches;
+			first = h->n ? h->seg[0].ts : first;
+			r->main = h->thr;
+		}
+		rc = add_host(c, r, h);
+	}
+	for (size_t i = 0; part && i < n; i++) {
+		lg_free(part[i].seg);
+		lg_free(part[i].mark);
+	}
+	lg_free(part);
+	lg_free(copies);
+	return rc;
+}

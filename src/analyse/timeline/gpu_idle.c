@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_idle.c - every nanosecond of the window to one cause.
+ *
+ * While the device works, the kind of work is the cause (compute before collective before copy).
+ * While it idles, the next piece of work and the call that launched it say who was late:
+ *  - launched before the device ran dry: the work was queued (dependency between streams, or rows
+ *    are missing);
+ *  - launched later: what that thread did until then, the main thread where it had nothing open.
+ *
+ * A synchronisation costs more than the idle time inside it: it takes away the lead that the host
+ * had. Without it the host would have been earlier by the time it was blocked, so idle time for
+ * want of launches that follows is charged to it until that much is used up. The lead is not
+ * summed over synchronisations: the launch queue is finite (1024 entries in CUDA).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/timeline/timeline_gpu.h"
+#include "base/alloc.h"
+#include "base/order.h"
+
+#define LAUNCH_LATENCY_NS 200000ll
+#define AWAY_NS 2000000ll
+
+struct walk {
+	struct lg_case *c;
+	struct lg_gpu *g;
+	struct lg_gpu_run *r;
+	int64_t debt;            /* lead lost in the last synchronisation, not yet charged */
+	uint8_t debt_cause;
+	struct lg_host_seg debt_seg;
+	size_t other;            /* in r->other: the first that may end later */
+	uint8_t *to_device;      /* by span row: a copy call whose copy went to the device */
+	int failed;
+};
+
+static void give(struct walk *w, int64_t a, int64_t b, uint8_t cause, const struct lg_host_seg *s,
+		 uint32_t span)
+{
+	struct lg_gpu_run *r = w->r;
+	struct lg_gpu_piece p = { .cause = cause, .span = s ? s->span : span,
+				  .op = s ? s->op : LG_NO_ROW, .site = s ? s->site : LG_NO_ROW };
+
+	if (a < r->from)
+		a = r->from;
+	if (b > r->to)
+		b = r->to;
+	if (b <= a || w->failed)
+		return;
+	r->by[cause] += b - a;
+	if (cause == LG_GPU_BY_COMPUTE)
+		p.span = LG_NO_ROW;
+	if (r->n_pieces) {
+		struct lg_gpu_piece *q = &r->piece[r->n_pieces - 1];
+
+		if (q->ts + q->dur == a && q->cause == cause && q->span == p.span && q->op == p.op &&
+		    q->site == p.site) {
+			q->dur += b - a;
+			return;
+		}
+	}
+	if (lg_grow(&r->piece, &r->cap_pieces, r->n_pieces + 1, sizeof *r->piece)) {
+		w->failed = LG_E_NOMEM;
+		return;
+	}
+	p.ts = a;
+	p.dur = b - a;
+	r->piece[r->n_pieces++] = p;
+}
+
+static const struct lg_gpu_host *host_of(const struct lg_gpu_run *r, lg_thr thr)
+{
+	for (size_t i = 0; i < r->n_host; i++)
+		if (r->host[i].thr == thr)
+			return &r->host[i];
+	return NULL;
+}
+
+/* What the launching thread, else the main thread, did at ts; *ret_until: how long that holds. */
+static const struct lg_host_seg *doing(const struct lg_gpu_host *h, const struct lg_gpu_host *m,
+				       int64_t ts, int64_t limit, int64_t *ret_until)
+{
+	const struct lg_gpu_host *of[2] = { h, m != h ? m : NULL };
+	const struct lg_host_seg *found = NULL;
+
+	*ret_until = limit;
+	for (size_t k = 0; k < 2; k++) {
+		size_t i;
+
+		if (!of[k])
+			continue;
+		i = lg_host_after(of[k], ts);
+		if (i == of[k]->n)
+			continue;
+		if (of[k]->seg[i].ts > ts) {
+			if (of[k]->seg[i].ts < *ret_until)
+				*ret_until = of[k]->seg[i].ts;
+			continue;
+		}
+		if (of[k]->seg[i].end < *ret_until)
+			*ret_until = of[k]->seg[i].end;
+		/* An autograd thread that is in no operator waits for the main thread. */
+		if (!found || (found->class == LG_HOST_NONE && of[k]->seg[i].class != LG_HOST_NONE))
+			found = &of[k]->seg[i];
+		if (found->class != LG_HOST_NONE)
+			break;
+	}
+	return found;
+}
+
+static bool first_time(const struct walk *w, const struct lg_host_seg *s)
+{
+	/* In steady state a long call is a stall of the host, not initialisation. */
+	return s && s->class == LG_HOST_LAUNCH && s->span != LG_NO_ROW &&
+	       w->c->t->span.dur[s->span] >= LG_COLD_CALL_NS && w->r->n_steps < 3;
+}
+
+/* [a, b): the host was late with the next launch. */
+static void late_host(struct walk *w, const struct lg_gpu_host *h, const struct lg_gpu_host *m, int64_t a,
+		      int64_t b)
+{
+	while (a < b) {
+		int64_t until, part;
+		const struct lg_host_seg *s = doing(h, m, a, b, &until);
+
+		if (until <= a)
+			until = b;
+		switch (s ? s->class : LG_HOST_NONE) {
+		case LG_HOST_LOADER:
+			give(w, a, until, LG_GPU_BY_LOADER, s, LG_NO_ROW);
+			break;
+		case LG_HOST_COMPILE:
+			give(w, a, until, LG_GPU_BY_COMPILE, s, LG_NO_ROW);
+			break;
+		case LG_HOST_SIDE:
+			give(w, a, until, LG_GPU_BY_SIDE, s, LG_NO_ROW);
+			break;
+		case LG_HOST_LOG:
+			give(w, a, until, LG_GPU_BY_LOG, s, LG_NO_ROW);
+			break;
+		case LG_HOST_ALLOC:
+			give(w, a, until, LG_GPU_BY_ALLOC, s, LG_NO_ROW);
+			break;
+		case LG_HOST_SYNC:
+			give(w, a, until, LG_GPU_BY_SYNC, s, LG_NO_ROW);
+			break;
+		case LG_HOST_COPY:
+			/* Pageable memory is staged by the host inside the call. */
+			give(w, a, until, w->to_device[s->span] ? LG_GPU_BY_PAGEABLE : LG_GPU_BY_SYNC, s,
+			     LG_NO_ROW);
+			break;
+		default:
+			if (first_time(w, s)) {
+				give(w, a, until, LG_GPU_BY_COLD, s, LG_NO_ROW);
+				break;
+			}
+			part = until - a < w->debt ? until - a : w->debt;
+			give(w, a, a + part, w->debt_cause, &w->debt_seg, LG_NO_ROW);
+			w->debt -= part;
+			give(w, a + part, until, LG_GPU_BY_LAUNCH, s, LG_NO_ROW);
+		}
+		a = until;
+	}
+}
+
+/* The device runs dry at ts: was a thread blocked on it? */
+static void note_debt(struct walk *w, const struct lg_gpu_host *h, int64_t ts)
+{
+	const struct lg_host_seg *s = h ? lg_host_at(h, ts) : NULL;
+	int64_t blocked;
+
+	if (!s || s->span == LG_NO_ROW || (s->class != LG_HOST_SYNC && s->class != LG_HOST_COPY))
+		return;
+	blocked = ts - w->c->t->span.ts[s->span];
+	if (blocked <= w->debt)
+		return;
+	w->debt = blocked;
+	w->debt_seg = *s;
+	w->debt_cause = LG_GPU_BY_SYNC;
+	if (w->to_device[s->span])
+		w->debt_cause = LG_GPU_BY_PAGEABLE;
+}
+
+/* All devices of the process idle in [a, b) until `next` starts on this one; NULL: nothing more comes. */
+static void idle_all(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_work *next)
+{
+	const struct lg_trace *t = w->c->t;
+	const struct lg_gpu_host *m = host_of(w->r, w->r->main), *h = m;
+	int64_t called = b, returned = b;
+
+	if (next && next->call != LG_NO_ROW) {
+		h = host_of(w->r, t->span.thr[next->call]);
+		called = t->span.ts[next->call];
+		returned = lg_row_end(t, called, t->span.dur[next->call]);
+	}
+	note_debt(w, h, a);
+	if (m != h)
+		note_debt(w, m, a);
+	if (next && next->call == LG_NO_ROW) {
+		/* Who launched it is not known; a loader or compiler on the main thread is. */
+		while (a < b) {
+			int64_t until;
+			const struct lg_host_seg *s = doing(m, NULL, a, b, &until);
+			uint8_t cause = LG_GPU_BY_UNKNOWN;
+
+			if (until <= a)
+				until = b;
+			if (s && s->class >= LG_HOST_SIDE)
+				cause = s->class == LG_HOST_LOADER ? LG_GPU_BY_LOADER
+					: s->class == LG_HOST_COMPILE ? LG_GPU_BY_COMPILE
+								      : LG_GPU_BY_SIDE;
+			give(w, a, until, cause, s, LG_NO_ROW);
+			a = until;
+		}
+		return;
+	}
+	if (called > a) {
+		int64_t to = called < b ? called : b;
+
+		/* Away for far longer than the lead would have covered: not late for having lost it. Else the
+		 * whole stretch is for that and for what the host does in it: it has one name. */
+		if (w->debt && to - a >= AWAY_NS)
+			w->debt = to - a > 2 * w->debt ? 0 : to - a > w->debt ? to - a : w->debt;
+		late_host(w, h, m, a, to);
+		a = to;
+	} else if (returned <= a && next) {
+		give(w, a, b, LG_GPU_BY_QUEUED, NULL, next->span);
+		return;
+	}
+	if (a < b) {
+		/* Inside the call, and from it to the device: the price of one launch. */
+		struct lg_host_seg s = { .span = next ? next->call : LG_NO_ROW, .op = LG_NO_ROW,
+					 .site = LG_NO_ROW, .class = LG_HOST_LAUNCH };
+		const struct lg_host_seg *at = h && next ? lg_host_at(h, called) : NULL;
+		int64_t until = b, part;
+
+		if (at)
+			s = *at;
+		if (first_time(w, &s)) {
+			give(w, a, b, LG_GPU_BY_COLD, &s, LG_NO_ROW);
+			return;
+		}
+		if (at && at->class >= LG_HOST_SIDE) {
+			late_host(w, h, m, a, b);
+			return;
+		}
+		if (next && next->pageable) {
+			give(w, a, b, next->class == LG_GPU_H2D ? LG_GPU_BY_PAGEABLE : LG_GPU_BY_D2H, &s,
+			     LG_NO_ROW);
+			return;
+		}
+		/* A launch is on the device within tens of microseconds. Longer: the device, or its
+		 * driver, was busy with something that is not in the trace. */
+		if (next && b - (returned > a ? returned : a) > LAUNCH_LATENCY_NS)
+			until = (returned > a ? returned : a) + LAUNCH_LATENCY_NS;
+		part = until - a < w->debt ? until - a : w->debt;
+		give(w, a, a + part, w->debt_cause, &w->debt_seg, LG_NO_ROW);
+		w->debt -= part;
+		give(w, a + part, until, LG_GPU_BY_LAUNCH, &s, LG_NO_ROW);
+		if (until < b)
+			give(w, until, b, LG_GPU_BY_QUEUED, NULL, next->span);
+	}
+}
+
+/* The device idles in [a, b): while another one of the process works, that is what it waits for. */
+static void idle(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_work *next)
+{
+	const struct lg_gpu_run *r = w->r;
+
+	for (; w->other < r->n_other && a < b; w->other++) {
+		const struct lg_gpu_iv *o = &r->other[w->other];
+
+		if (o->end <= a)
+			continue;
+		if (o->ts >= b)
+			break;
+		if (o->ts > a)
+			idle_all(w, a, o->ts, next);
+		give(w, o->ts > a ? o->ts : a, o->end < b ? o->end : b, LG_GPU_BY_OTHER, NULL, o->row);
+		a = o->end;
+		if (a >= b)
+			return; /* and goes on */
+	}
+	if (a < b)
+		idle_all(w, a, b, next);
+}
+
+/* Where a piece of work ends. */
+struct edge {
+	int64_t ts;
+	uint32_t work;
+};
+
+static int cmp_edge(const void *a, const void *b)
+{
+	const struct edge *x = a, *y = b;
+
+	return (x->ts > y->ts) - (x->ts < y->ts);
+}
+
+/* A synchronous copy call waits as a pageable one does, whatever the memory. */
+static void mark_blocking_copies(struct walk *w)
+{
+	for (size_t i = 0; i < w->r->n_work; i++) {
+		struct lg_gpu_work *k = &w->r->work[i];
+
+		if (k->call != LG_NO_ROW &&
+		    lg_gpu_name(w->c, w->g, w->c->t->span.name[k->call]) == LG_NAME_BLOCKING_COPY)
+			k->pageable = true;
+		if (k->call != LG_NO_ROW && k->class == LG_GPU_H2D)
+			w->to_device[k->call] = 1;
+	}
+}
+
+/* [a, b): a copy to the host, and nothing else. A checkpoint's is the checkpoint's. */
+static void copy_out(struct walk *w, const struct lg_gpu_host *m, int64_t a, int64_t b, uint32_t copy)
+{
+	const struct lg_host_seg *s = m ? lg_host_at(m, a) : NULL;
+
+	if (s && s->class == LG_HOST_SIDE)
+		give(w, a, b, LG_GPU_BY_SIDE, s, LG_NO_ROW);
+	else
+		give(w, a, b, LG_GPU_BY_D2H, NULL, copy);
+}
+
+int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+{
+	const struct lg_gpu_host *m = host_of(r, r->main);
+	struct walk w = { .c = c, .g = g, .r = r };
+	struct edge *e = lg_calloc(r->n_work, sizeof *e);
+	size_t n[4] = { 0 }, pageable = 0;
+	uint32_t last[4] = { 0 };
+	int64_t now = r->from;
+
+	w.to_device = lg_calloc(c->t->span.n, 1);
+	for (uint32_t i = 0; e && i < r->n_work; i++)
+		e[i] = (struct edge){ r->work[i].end, i };
+	if (!e || !w.to_device || lg_order(e, r->n_work, sizeof *e, cmp_edge)) {
+		lg_free(e);
+		lg_free(w.to_device);
+		return LG_E_NOMEM;
+	}
+	mark_blocking_copies(&w);
+	/* Most of what is needed at once: a list that grows is copied. */
+	if (r->n_work && lg_grow(&r->piece, &r->cap_pieces, 4 * r->n_work, sizeof *r->piece))
+		w.failed = LG_E_NOMEM;
+	/* Starts are in order already; what ends when something else starts ends after that. */
+	for (size_t begun = 0, over = 0; over < r->n_work;) {
+		bool start = begun < r->n_work && r->work[begun].ts <= e[over].ts;
+		const struct lg_gpu_work *k = &r->work[start ? begun++ : e[over++].work];
+		int64_t ts = start ? k->ts : k->end;
+
+		if (ts > now) {
+			if (n[LG_GPU_COMPUTE])
+				give(&w, now, ts, LG_GPU_BY_COMPUTE, NULL, LG_NO_ROW);
+			else if (n[LG_GPU_COMM])
+				give(&w, now, ts, LG_GPU_BY_COMM, NULL, last[LG_GPU_COMM]);
+			else if (n[LG_GPU_H2D])
+				give(&w, now, ts, pageable ? LG_GPU_BY_PAGEABLE : LG_GPU_BY_PINNED, NULL,
+				     last[LG_GPU_H2D]);
+			else if (n[LG_GPU_D2H])
+				copy_out(&w, m, now, ts, last[LG_GPU_D2H]);
+			else if (now < r->to)
+				idle(&w, now, ts, k);
+			now = ts;
+		}
+		if (start) {
+			n[k->class]++;
+			pageable += k->class == LG_GPU_H2D && k->pageable;
+			last[k->class] = k->span;
+		} else {
+			n[k->class]--;
+			pageable -= k->class == LG_GPU_H2D && k->pageable;
+		}
+	}
+	if (r->n_work && now < r->to)
+		idle(&w, now, r->to, NULL);
+	lg_free(e);
+	lg_free(w.to_device);
+	if (!r->n_pieces) {
+		lg_free(r->piece);
+		r->piece = NULL;
+		r->cap_pieces = 0;
+	} else if (!lg_arena_adopt(&c->v->arena, r->piece)) {
+		r->piece = NULL;
+		r->n_pieces = 0;
+		return LG_E_NOMEM;
+	}
+	return w.failed;
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_launches.c - which call launched which piece of work.
+ *
+ * To put some hundred thousand calls in order takes about as long as to read what the host did, which
+ * needs only the calls of a few copies: both are done at once.
+ */
+#include "analyse/timeline/timeline_gpu.h"
+#include "base/alloc.h"
+#include "base/side_thread.h"
+#include "base/map.h"
+#include "base/order.h"
+
+#define LAUNCH_WITHIN_NS 60000000000ll
+#define LAUNCH_SKEW_NS 20000ll
+
+struct call {
+	int64_t corr, ts;
+	uint32_t row;
+	bool kernel; /* launches one */
+};
+
+static int cmp_call(const void *a, const void *b)
+{
+	const struct call *x = a, *y = b;
+
+	if (x->corr != y->corr)
+		return (x->corr > y->corr) - (x->corr < y->corr);
+	return (x->ts > y->ts) - (x->ts < y->ts);
+}
+
+/*
+ * Calls by correlation number: bucket k holds v[first[k] .. first[k + 1]), by number and time. The
+ * numbers count up, so that buckets are as good as sorted.
+ */
+struct calls {
+	uint32_t *first;
+	struct call *v;
+	size_t n, mask;
+};
+
+/* Nearest call with this correlation that began before the work did. */
+static uint32_t call_of(const struct calls *calls, int64_t corr, int64_t ts)
+{
+	const struct call *v = calls->v;
+	size_t k = (size_t)corr & calls->mask, from = calls->first[k], lo = from, hi = calls->first[k + 1];
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (v[mid].corr < corr || (v[mid].corr == corr && v[mid].ts <= ts + LAUNCH_SKEW_NS))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo == from || v[lo - 1].corr != corr || ts - v[lo - 1].ts > LAUNCH_WITHIN_NS)
+		return LG_NO_ROW;
+	return v[lo - 1].row;
+}
+
+/* The calls of prc's threads, thread by thread. */
+static int list_calls(struct lg_case *c, struct lg_gpu *g, lg_prc prc, struct calls *ret)
+{
+	const struct lg_trace *t = c->t;
+	size_t cap = 0;
+
+	for (uint32_t q = c->idx->thread_off[prc]; q < c->idx->thread_off[prc + 1]; q++) {
+		lg_thr k = c->idx->thread[q];
+
+		for (uint32_t p = c->idx->span_off[k]; p < c->idx->span_off[k + 1]; p++) {
+			uint32_t row = c->idx->span[p];
+			enum lg_name_class name;
+
+			if (t->span.kind[row] == LG_SPAN_STEP || t->span.seq[row] <= 0)
+				continue;
+			name = lg_gpu_name(c, g, t->span.name[row]);
+			/* Of a device whose calls are not known here, too. */
+			if (!lg_is_runtime_name(name) && t->span.kind[row] != LG_SPAN_RUNTIME)
+				continue;
+			if (lg_grow(&ret->v, &cap, ret->n + 1, sizeof *ret->v))
+				return LG_E_NOMEM;
+			ret->v[ret->n++] = (struct call){ t->span.seq[row], t->span.ts[row], row,
+							     name == LG_NAME_LAUNCH };
+		}
+	}
+	return 0;
+}
+
+/* The calls of `from` into *ret. */
+static int sort_calls(const struct calls *from, struct calls *ret)
+{
+	size_t size = 64;
+
+	while (size < from->n)
+		size *= 2;
+	ret->n = from->n;
+	ret->mask = size - 1;
+	ret->first = lg_calloc(size + 2, sizeof *ret->first);
+	ret->v = lg_calloc(from->n, sizeof *ret->v);
+	if (!ret->first || !ret->v)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < from->n; i++)
+		ret->first[((size_t)from->v[i].corr & ret->mask) + 2]++;
+	for (size_t i = 2; i < size + 2; i++)
+		ret->first[i] += ret->first[i - 1];
+	for (size_t i = 0; i < from->n; i++)
+		ret->v[ret->first[((size_t)from->v[i].corr & ret->mask) + 1]++] = from->v[i];
+	for (size_t k = 0; k < size; k++) {
+		uint32_t at = ret->first[k], n = ret->first[k + 1] - at;
+
+		if (n > 1 && lg_order(ret->v + at, n, sizeof *ret->v, cmp_call))
+			return LG_E_NOMEM;
+	}
+	return 0;
+}
+
+struct lg_launches {
+	struct lg_side_thread beside;
+	struct lg_arena *arena;
+	const struct lg_trace *t;
+	struct lg_gpu_run *r;
+	struct calls listed; /* as they come; the thread reads them */
+	struct calls calls;  /* in order */
+	int64_t *unrun, *launched;
+	int rc;              /* of the thread */
+};
+
+static void calls_done(struct calls *c)
+{
+	lg_free(c->v);
+	lg_free(c->first);
+	*c = (struct calls){ 0 };
+}
+
+static uint32_t call_for(const struct lg_trace *t, const struct calls *calls, const struct lg_gpu_work *w)
+{
+	int64_t corr = t->span.seq[w->span];
+
+	return calls->n && corr > 0 ? call_of(calls, corr, w->ts) : LG_NO_ROW;
+}
+
+/*
+ * The launches of kernels that have none in the trace. Not where some are on another device, which is not
+ * looked at. Graphs are no such launches: while one is captured, its kernels do not run.
+ */
+static int list_unrun(struct lg_launches *l)
+{
+	enum { FEW = 3 };
+	struct lg_gpu_run *r = l->r;
+	uint8_t *ran = lg_calloc(l->t->span.n, 1);
+	size_t kernels = 0, unrun = 0;
+
+	if (!ran)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < r->n_work; i++)
+		if (r->work[i].call != LG_NO_ROW)
+			ran[r->work[i].call] = 1;
+	for (size_t i = 0; i < l->listed.n; i++) {
+		const struct call *v = &l->listed.v[i];
+
+		/* A call of the runtime and that of the driver in it have one number, one piece of work. */
+		if (i + 1 < l->listed.n && v[1].corr == v->corr && ran[v[1].row])
+			ran[v->row] = 1;
+		kernels += l->listed.v[i].kernel;
+		unrun += l->listed.v[i].kernel && !ran[l->listed.v[i].row];
+	}
+	/* None of them: calls and work do not have the same numbers. */
+	if (unrun >= FEW && unrun < kernels) {
+		l->unrun = lg_calloc(unrun, sizeof *l->unrun);
+		l->launched = lg_calloc(kernels, sizeof *l->launched);
+		if (!l->unrun || !l->launched) {
+			lg_free(ran);
+			return LG_E_NOMEM;
+		}
+		for (size_t i = 0; i < l->listed.n; i++) {
+			const struct call *v = &l->listed.v[i];
+
+			if (!v->kernel)
+				continue;
+			l->launched[r->n_launched++] = v->ts;
+			if (!ran[v->row])
+				l->unrun[r->n_unrun++] = v->ts;
+		}
+	}
+	lg_free(ran);
+	return 0;
+}
+
+static void match(void *arg)
+{
+	struct lg_launches *l = arg;
+
+	if (l->listed.n)
+		l->rc = sort_calls(&l->listed, &l->calls);
+	for (size_t i = 0; !l->rc && i < l->r->n_work; i++)
+		l->r->work[i].call = call_for(l->t, &l->calls, &l->r->work[i]);
+	if (!l->rc && l->listed.n && !l->r->n_elsewhere)
+		l->rc = list_unrun(l);
+}
+
+int lg_launches_start(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, struct lg_launches **ret)
+{
+	enum { WORTH_A_THREAD = 1 << 15 };
+	struct lg_launches *l = lg_calloc(1, sizeof *l);
+	int rc = l ? 0 : LG_E_NOMEM;
+
+	if (!rc && r->n_work)
+		rc = list_calls(c, g, r->prc, &l->listed);
+	if (rc) {
+		if (l)
+			calls_done(&l->listed);
+		lg_free(l);
+		return rc;
+	}
+	l->arena = &c->v->arena;
+	l->t = c->t;
+	l->r = r;
+	lg_side_thread_start(&l->beside, l->listed.n >= WORTH_A_THREAD, match, l);
+	*ret = l;
+	return 0;
+}
+
+/* Of all calls those with a number that such work has, in the same order: among them the same is found. */
+int lg_launches_copies(const struct lg_launches *l, uint8_t *copies)
+{
+	const struct lg_gpu_run *r = l->r;
+	struct calls some = { 0 }, calls = { 0 };
+	struct lg_map wanted = { 0 };
+	size_t cap = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < r->n_work && !rc; i++)
+		if (r->work[i].pageable && l->t->span.seq[r->work[i].span] > 0)
+			rc = lg_map_set(&wanted, (uint64_t)l->t->span.seq[r->work[i].span], 1);
+	for (size_t i = 0; wanted.n && i < l->listed.n && !rc; i++) {
+		if (!lg_map_get(&wanted, (uint64_t)l->listed.v[i].corr))
+			continue;
+		rc = lg_grow(&some.v, &cap, some.n + 1, sizeof *some.v);
+		if (!rc)
+			some.v[some.n++] = l->listed.v[i];
+	}
+	if (some.n && !rc)
+		rc = sort_calls(&some, &calls);
+	for (size_t i = 0; calls.n && i < r->n_work && !rc; i++) {
+		uint32_t call = r->work[i].pageable ? call_for(l->t, &calls, &r->work[i]) : LG_NO_ROW;
+
+		if (call != LG_NO_ROW)
+			copies[call] = 1;
+	}
+	calls_done(&some);
+	calls_done(&calls);
+	lg_map_done(&wanted);
+	return rc;
+}
+
+int lg_launches_finish(struct lg_launches *l)
+{
+	int rc;
+
+	lg_side_thread_wait(&l->beside);
+	rc = l->rc;
+	if (l->unrun)
+		l->r->unrun = lg_arena_adopt(l->arena, l->unrun);
+	if (l->launched)
+		l->r->launched = lg_arena_adopt(l->arena, l->launched);
+	if (!l->r->unrun || !l->r->launched)
+		l->r->n_unrun = l->r->n_launched = 0;
+	if (!rc && l->arena->failed)
+		rc = LG_E_NOMEM;
+	calls_done(&l->listed);
+	calls_done(&l->calls);
+	lg_free(l);
+	return rc;
+}

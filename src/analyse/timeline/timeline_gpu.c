@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * timeline_gpu.c - collect what each process's device did.
+ *
+ * Of several devices of one process the busiest is judged: a union over devices would hide that
+ * one of them idles.
+ */
+#include "analyse/timeline/timeline_gpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/side_thread.h"
+
+bool lg_gpu_only(const struct lg_trace *t)
+{
+	if (t->state.n || t->sample.n)
+		return false;
+	for (size_t i = 0; i < t->span.n; i++)
+		if (t->span.kind[i] == LG_SPAN_OP || t->span.kind[i] == LG_SPAN_KERNEL ||
+		    t->span.kind[i] == LG_SPAN_COPY)
+			return true;
+	return lg_only_ranges(t);
+}
+
+bool lg_only_ranges(const struct lg_trace *t)
+{
+	bool ranges = false;
+
+	if (t->state.n || t->sample.n)
+		return false;
+	for (size_t i = 0; i < t->span.n; i++) {
+		uint8_t kind = t->span.kind[i];
+
+		/* Marked steps are judged without this. */
+		if (kind == LG_SPAN_OP || kind == LG_SPAN_KERNEL || kind == LG_SPAN_COPY ||
+		    kind == LG_SPAN_STEP)
+			return false;
+		ranges |= kind == LG_SPAN_NOTE && t->span.thr[i];
+	}
+	return ranges;
+}
+
+/* The device a stream belongs to: the outermost track of its branch that is a device. */
+static lg_trk device_of(const struct lg_trace *t, lg_trk k)
+{
+	lg_trk d = k;
+
+	for (int i = 0; k && i < 8; i++, k = t->track.parent[k])
+		if (t->track.kind[k] == LG_TRACK_GPU)
+			d = k;
+	return d;
+}
+
+static bool on_device(const struct lg_trace *t, size_t row)
+{
+	lg_trk k = t->span.track[row];
+	uint8_t kind = t->span.kind[row];
+
+	if (!k || t->span.thr[row] || t->span.dur[row] < 0 || t->span.dur[row] > LG_GPU_WEEK_NS)
+		return false;
+	if (t->track.kind[k] != LG_TRACK_STREAM && t->track.kind[k] != LG_TRACK_GPU)
+		return false;
+	return kind == LG_SPAN_KERNEL || kind == LG_SPAN_COPY || kind == LG_SPAN_COLLECTIVE ||
+	       kind == LG_SPAN_MEMORY;
+}
+
+/* By start. */
+struct device_rows {
+	uint32_t *row;
+	size_t n, cap;
+};
+
+static void classify(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_work *w)
+{
+	const char *name = lg_string(c->t, c->t->span.name[w->span]);
+
+	w->class = LG_GPU_COMPUTE;
+	if (c->t->span.kind[w->span] == LG_SPAN_COLLECTIVE ||
+	    lg_gpu_name(c, g, c->t->span.name[w->span]) == LG_NAME_COMM) {
+		w->class = LG_GPU_COMM;
+		return;
+	}
+	if (strncasecmp(name, "Memcpy", 6) && c->t->span.kind[w->span] != LG_SPAN_COPY)
+		return;
+	/* CUPTI: "Memcpy HtoD (Pageable -> Device)"; ROCm: "Memcpy HtoD (Host -> Device)" or
+	 * CopyHostToDevice, which do not say whether the memory was pinned. */
+	if (strstr(name, "HtoD") || strstr(name, "HostToDevice"))
+		w->class = LG_GPU_H2D;
+	else if (strstr(name, "DtoH") || strstr(name, "DeviceToHost"))
+		w->class = LG_GPU_D2H;
+	w->pageable = strstr(name, "Pageable") != NULL;
+	/* Intel's: memory of the host that the device does not know (M), that it does (H), its own (D). */
+	if (!strncmp(name, "Memcpy ", 7) && name[7] && name[8] == '2') {
+		if (name[9] == 'D' && (name[7] == 'M' || name[7] == 'H'))
+			w->class = LG_GPU_H2D;
+		else if (name[7] == 'D' && (name[9] == 'M' || name[9] == 'H'))
+			w->class = LG_GPU_D2H;
+		w->pageable = name[7] == 'M' || name[9] == 'M';
+	}
+}
+
+static const char *meta_of(const struct lg_case *c, lg_prc prc, const char *key)
+{
+	const struct lg_meta_tab *m = &c->t->meta;
+	const char *v = NULL;
+
+	for (size_t i = 0; i < m->n; i++)
+		if ((m->prc[i] == prc || !m->prc[i]) && !strcmp(lg_string(c->t, m->key[i]), key))
+			v = lg_string(c->t, m->value[i]);
+	return v;
+}
+
+static void device_facts(struct lg_case *c, struct lg_gpu_run *r, lg_trk device)
+{
+	int index = device && c->t->track.index[device] > 0 ? c->t->track.index[device] : 0;
+	const char *v;
+
+	v = meta_of(c, r->prc, lg_arena_printf(&c->v->arena, "gpu.%d.name", index));
+	r->device = v && *v ? v : NULL;
+	v = meta_of(c, r->prc, lg_arena_printf(&c->v->arena, "gpu.%d.compute", index));
+	r->cc_major = v ? (int)strtol(v, NULL, 10) : 0; /* "9.0" */
+	r->amd = meta_of(c, r->prc, "hip.runtime") != NULL ||
+		 (r->device && strstr(r->device, "AMD"));
+}
+
+/* Rows of device work by the process that owns them: row[off[prc] .. off[prc + 1]), by start. */
+struct owned {
+	uint32_t *off, *row;
+};
+
+static int sort_by_owner(const struct lg_trace *t, const lg_prc *owner, const struct device_rows *all,
+			 struct owned *ret)
+{
+	uint32_t *off = lg_calloc(t->process.n + 2, sizeof *off), *row;
+
+	ret->off = off;
+	ret->row = row = lg_calloc(all->n, sizeof *row);
+	if (!off || !row)
+		return LG_E_NOMEM;
+	/* off[prc + 1] is the fill mark of prc and ends up as its end. */
+	for (size_t i = 0; i < all->n; i++)
+		off[owner[t->span.track[all->row[i]]] + 2]++;
+	for (size_t i = 1; i < t->process.n + 2; i++)
+		off[i] += off[i - 1];
+	for (size_t i = 0; i < all->n; i++)
+		row[off[owner[t->span.track[all->row[i]]] + 1]++] = all->row[i];
+	return 0;
+}
+
+/* Rows come by start. */
+static void works_elsewhere(const struct lg_trace *t, struct lg_gpu_run *r, uint32_t row)
+{
+	int64_t ts = t->span.ts[row], end = ts + t->span.dur[row];
+	struct lg_gpu_iv *last = r->n_other ? &r->other[r->n_other - 1] : NULL;
+
+	r->n_elsewhere++;
+	if (!last || ts > last->end)
+		r->other[r->n_other++] = (struct lg_gpu_iv){ ts, end, row };
+	else if (end > last->end)
+		last->end = end;
+}
+
+/* Work of prc's busiest device, by start. */
+static int collect_work(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r,
+			const struct owned *owned)
+{
+	const struct lg_trace *t = c->t;
+	const uint32_t *row = owned->row + owned->off[r->prc];
+	size_t n_rows = owned->off[r->prc + 1] - owned->off[r->prc], n = 0;
+	int64_t *busy;
+	lg_trk device = 0;
+
+	if (!n_rows)
+		return 0;
+	busy = lg_calloc(t->track.n, sizeof *busy);
+	if (!busy)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < n_rows; i++)
+		busy[g->device[t->span.track[row[i]]]] += t->span.dur[row[i]] + 1;
+	for (lg_trk k = 1; k < t->track.n; k++) {
+		r->n_others += busy[k] > 0;
+		if (busy[k] > busy[device])
+			device = k;
+	}
+	r->n_others -= r->n_others > 0;
+	lg_free(busy);
+	if (!device)
+		return 0;
+	for (size_t i = 0; i < n_rows; i++)
+		n += g->device[t->span.track[row[i]]] == device;
+	r->work = lg_arena_alloc(&c->v->arena, n + 1, sizeof *r->work);
+	r->other = n < n_rows ? lg_arena_alloc(&c->v->arena, n_rows - n, sizeof *r->other) : NULL;
+	if (!r->work || (n < n_rows && !r->other))
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < n_rows; i++) {
+		struct lg_gpu_work *w = &r->work[r->n_work];
+		uint32_t k = row[i];
+
+		if (g->device[t->span.track[k]] != device) {
+			works_elsewhere(t, r, k);
+			continue;
+		}
+		*w = (struct lg_gpu_work){ .ts = t->span.ts[k], .end = t->span.ts[k] + t->span.dur[k],
+					   .span = k, .call = LG_NO_ROW,
+					   .stream = t->span.track[k] };
+		classify(c, g, w);
+		r->n_work++;
+	}
+	device_facts(c, r, device);
+	return 0;
+}
+
+/* Processes that own a device track, or ran operators (or where there is nothing else: have ranges); and the
+ * rows of device work. */
+static int find_runs(struct lg_case *c, struct lg_gpu *g, lg_prc *owner, struct device_rows *rows)
+{
+	const struct lg_trace *t = c->t;
+	uint8_t *has = lg_calloc(t->process.n, 1), host = lg_only_ranges(t) ? LG_SPAN_NOTE : LG_SPAN_OP;
+	lg_prc only = 0;
+	size_t n = 0;
+
+	if (!has)
+		return LG_E_NOMEM;
+	for (uint32_t i = 0; i < t->span.n; i++) {
+		if (t->span.thr[i]) {
+			if (t->span.kind[i] == host)
+				has[t->thread.prc[t->span.thr[i]]] = 1;
+			continue;
+		}
+		if (!on_device(t, i))
+			continue;
+		if (lg_grow(&rows->row, &rows->cap, rows->n + 1, sizeof *rows->row)) {
+			lg_free(has);
+			return LG_E_NOMEM;
+		}
+		rows->row[rows->n++] = i;
+	}
+	for (lg_prc p = 1; p < t->process.n; p++)
+		if (has[p]) {
+			only = n ? 0 : p;
+			n++;
+		}
+	for (lg_trk k = 1; k < t->track.n; k++) {
+		lg_trk up = k;
+
+		for (int i = 0; up && !owner[k] && i < 8; i++, up = t->track.parent[up])
+			owner[k] = t->track.prc[up] ? t->track.prc[up]
+				   : t->track.thr[up] ? t->thread.prc[t->track.thr[up]] : 0;
+		if (!owner[k])
+			owner[k] = only; /* one process with operators: the device is its own */
+	}
+	for (size_t i = 0; i < rows->n; i++)
+		if (owner[t->span.track[rows->row[i]]])
+			has[owner[t->span.track[rows->row[i]]]] = 1;
+	g->run = lg_arena_alloc(&c->v->arena, t->process.n + 1, sizeof *g->run);
+	for (lg_prc p = 1; g->run && p < t->process.n; p++)
+		if (has[p])
+			g->run[g->n++] = (struct lg_gpu_run){ .prc = p, .rank = t->process.rank[p] };
+	lg_free(has);
+	return g->run ? 0 : LG_E_NOMEM;
+}
+
+static int cmp_run(const void *a, const void *b)
+{
+	const struct lg_gpu_run *x = a, *y = b;
+
+	if (x->rank != y->rank)
+		return (x->rank > y->rank) - (x->rank < y->rank);
+	return (x->prc > y->prc) - (x->prc < y->prc);
+}
+
+static int collect_launches_and_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+{
+	struct lg_launches *l;
+	int rc = lg_launches_start(c, g, r, &l), also;
+
+	if (rc)
+		return rc;
+	rc = lg_gpu_hosts(c, g, r, l);
+	also = lg_launches_finish(l);
+	return rc ? rc : also;
+}
+
+/* What the rules will ask whatever comes of the account. */
+struct beside {
+	struct lg_case *c;
+	struct lg_gpu *g;
+	struct lg_gpu_run *r;
+	bool amp, batch;
+	struct lg_gpu_ivs busy;
+	int rc;
+};
+
+static void count_launches(const struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+{
+	for (size_t h = 0; h < r->n_host; h++)
+		for (size_t i = 0; i < r->host[h].n; i++) {
+			const struct lg_host_seg *s = &r->host[h].seg[i];
+			enum lg_name_class name;
+
+			if (s->class != LG_HOST_LAUNCH || s->span == LG_NO_ROW ||
+			    s->ts < lg_gpu_asked_from(r) ||
+			    s->ts >= r->to || s->ts != c->t->span.ts[s->span])
+				continue;
+			name = lg_gpu_name(c, g, c->t->span.name[s->span]);
+			r->n_launch_calls += name == LG_NAME_LAUNCH || name == LG_NAME_GRAPH_LAUNCH;
+		}
+}
+
+static void look_beside(void *arg)
+{
+	struct beside *b = arg;
+
+	b->batch = lg_batch_may_infer(b->r);
+	if (b->batch)
+		b->rc = lg_batch_busy(b->c, b->r, &b->busy);
+	if (b->amp)
+		lg_amp_walk(b->c, b->r);
+	count_launches(b->c, b->g, b->r);
+}
+
+static int account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
+{
+	enum { WORTH_A_THREAD = 1 << 15 };
+	struct beside b = { .c = c, .g = g, .r = r, .amp = r->n_ops > 0 };
+	struct lg_gpu_ivs *busy = lg_arena_alloc(&c->v->arena, 1, sizeof *busy);
+	struct lg_side_thread beside;
+	int rc = busy ? 0 : LG_E_NOMEM;
+
+	if (!rc && b.amp)
+		rc = lg_amp_begin(c, r);
+	if (rc)
+		return rc;
+	lg_side_thread_start(&beside, c->t->span.n >= WORTH_A_THREAD, look_beside, &b);
+	rc = lg_gpu_account(c, g, r);
+	lg_side_thread_wait(&beside);
+	if (b.amp && lg_amp_end(c, r) && !rc)
+		rc = LG_E_NOMEM;
+	if (b.busy.v && !lg_arena_adopt(&c->v->arena, b.busy.v))
+		return LG_E_NOMEM;
+	r->batch = b.batch;
+	r->batch_known = true;
+	if (b.batch && !b.rc) {
+		*busy = b.busy;
+		r->busy = busy;
+	}
+	return rc ? rc : b.rc;
+}
+
+int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err)
+{
+	lg_prc *owner = lg_calloc(c->t->track.n + 1, sizeof *owner);
+	struct device_rows rows = { 0 };
+	struct owned owned = { 0 };
+	int rc = 0;
+
+	*ret = (struct lg_gpu){ 0 };
+	ret->device = lg_arena_alloc(&c->v->arena, c->t->track.n + 1, sizeof *ret->device);
+	ret->name_class = lg_arena_alloc(&c->v->arena, c->t->n_str + 1, 1);
+	ret->file_class = lg_arena_alloc(&c->v->arena, c->t->n_str + 1, 1);
+	if (!owner || !ret->device || !ret->name_class || !ret->file_class)
+		rc = LG_E_NOMEM;
+	for (lg_trk k = 1; !rc && k < c->t->track.n; k++)
+		ret->device[k] = device_of(c->t, k);
+	if (!rc)
+		rc = find_runs(c, ret, owner, &rows);
+	if (!rc && ret->n)
+		qsort(ret->run, ret->n, sizeof *ret->run, cmp_run);
+	if (!rc)
+		rc = sort_by_owner(c->t, owner, &rows, &owned);
+	if (!rc)
+		rc = lg_span_names(c);
+	for (size_t i = 0; !rc && i < ret->n; i++) {
+		struct lg_gpu_run *r = &ret->run[i];
+
+		rc = collect_work(c, ret, r, &owned);
+		if (!rc)
+			rc = collect_launches_and_hosts(c, ret, r);
+		if (!rc)
+			rc = lg_scope_of_trace(c, ret, r);
+		/* What nobody is told anything about need not be accounted for. */
+		if (!rc && lg_gpu_judged(r))
+			rc = account(c, ret, r);
+	}
+	lg_free(owner);
+	lg_free(rows.row);
+	lg_free(owned.off);
+	lg_free(owned.row);
+	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
+}

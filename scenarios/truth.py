@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What really happened in a scenario, from the ranks' step times and the agents' logs.
 
-Uses PRODUCT's definitions (slow step: over twice the rolling median and more than 1 ms above it),
+Uses the definitions of doc/contract.md#slow-step (over twice the rolling median and more than 1 ms above it),
 computed here from scratch: nothing is shared with the program under test.
 """
 import bisect

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* severity.h - how bad a loss is, by its share of the run's wall time (the contract's definitions). */
+/* severity.h - how bad a loss is, by its share of the run's wall time (contract.md#severity). */
 #ifndef LG_ANALYSE_SEVERITY_H
 #define LG_ANALYSE_SEVERITY_H
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 
 /*
- * What a loss must rest on to be graded. Repetitions: separate episodes of it (the contract's five), or, of
+ * What a loss must rest on to be graded. Repetitions: separate episodes of it (contract.md#severity), or, of
  * one that is always there, steps that it hit: four of four would come about by chance once in sixteen.
  * Time: the kernel's own grain is a tick, 10 ms at the coarsest (HZ=100), and one such slice more or less
  * must not make a "medium" (3 %) of nothing.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * verdict.h - what the analyses conclude: the derived tables `step`, `part`, `finding`,
- * `evidence` and the summary that `explain` prints (schema 1, PRODUCT section 3).
+ * `evidence` and the summary that `explain` prints (schema 1; words: doc/contract.md).
  *
  * Filled by analyse/, read by advise/ (adds words) and report/ (prints). All strings live in
  * the verdict's arena or are literals; everything is freed by lg_verdict_free().

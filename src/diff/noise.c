@@ -16,7 +16,7 @@
 #include "diff/diff.h"
 
 /* Standard deviation of log(mean step) between starts on one machine: 1 to 2 % is common on machines
- * with several cores (doc/decisions/0012). */
+ * with several cores (doc/decisions/0012-noise-of-a-comparison.md). */
 #define BETWEEN_SD 0.02
 /* A thread next to a busy one on its core runs at 0.6 to 0.75 of its speed alone. */
 #define LOAD_MAX 0.4

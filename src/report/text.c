@@ -215,7 +215,7 @@ static bool is_large(const struct lg_finding *f)
 
 const struct lg_finding *lg_lead(const struct lg_verdict *v)
 {
-	/* What cannot be measured comes last, also behind what is little (PRODUCT section 3). */
+	/* What cannot be measured comes last, also behind what is little (contract.md#order). */
 	for (size_t i = 0; i < v->n_findings && (!i || !is_large(&v->findings[0])); i++)
 		if (matters(&v->findings[i]))
 			return &v->findings[i];
@@ -246,7 +246,7 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 		    v->findings[0].title, v->findings[0].lost_share * 100);
 		add_more(&b, n);
 	} else if (v->n_findings && is_large(&v->findings[0])) {
-		/* Seen too few times for medium or high (PRODUCT section 3). */
+		/* Seen too few times for medium or high (contract.md#severity). */
 		add(&b, "%s: %.0f %% of this run, but too few times to grade; record longer",
 		    v->findings[0].title, v->findings[0].lost_share * 100);
 		add_more(&b, n);

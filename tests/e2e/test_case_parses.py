@@ -279,9 +279,9 @@ def test_samples_are_those_of_perf_script(laggard, binary, text):
 
 def counted():
     """(file, samples) of the cases' index: what perf itself counted, where it could open the file."""
-    if not (CASES / "INDEX.md").exists():
+    if not (CASES / "INDEX.md").exists():  # docs: elsewhere
         return []
-    text = (CASES / "INDEX.md").read_text(encoding="utf-8")
+    text = (CASES / "INDEX.md").read_text(encoding="utf-8")  # docs: elsewhere
     return [(f, int(n)) for f, n in re.findall(r"^\| ([^ |]+) \|.*\[(\d+) samples by perf", text, re.M) if int(n)]
 
 

@@ -12,7 +12,7 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 DATA = HERE.parent / "data"
 CASES = pathlib.Path(os.environ.get("LG_CASES", HERE.parents[2] / "shared" / "cases"))
-with_cases = pytest.mark.skipif(not (CASES / "INDEX.md").exists(), reason="no cases here")
+with_cases = pytest.mark.skipif(not (CASES / "INDEX.md").exists(), reason="no cases here")  # docs: elsewhere
 
 IMPORTED = (
     "GindaChen+nsys-ai/*.sqlite", "extra-p+extrap/*.sqlite", "grantwilkins+training_profile/*/*",

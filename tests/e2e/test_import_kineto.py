@@ -169,7 +169,7 @@ FIGURES = re.compile(r"^\| (\S+\.json(?:\.gz)?) \|.*window ([\d.]+) ms, GPU busy
 
 
 def figures():
-    index = CASES / "INDEX.md"
+    index = CASES / "INDEX.md"  # docs: elsewhere
     return FIGURES.findall(index.read_text()) if index.exists() else []
 
 

@@ -76,12 +76,22 @@ def test_check_style_does_not_look_into_comments_and_strings(copy):
     assert tool("check-style", copy).stdout == before
 
 
+def add(path, line):
+    with open(path, "a", encoding="utf-8") as f:
+        f.write(line + "\n")
+
+
 @pytest.mark.parametrize("spoil, found", [
     (lambda t: (t / "doc/man/laggard-steps.1").unlink(), "command steps has no man page"),
     (lambda t: (t / "README.md").write_text("`laggard fly` and `make coffee`"), "laggard fly"),
-    (lambda t: (t / "CONTRIBUTING.md").write_text("[x](doc/nothing.md)"), "leads nowhere"),
+    (lambda t: (t / "CONTRIBUTING.md").write_text("[x](doc" + "/nothing.md)"), "leads nowhere"),
     (lambda t: (t / "LICENSE").unlink(), "LICENSE is missing"),
-], ids=["page", "command", "link", "file"])
+    (lambda t: add(t / "src/base/map.c", "/* see PLAN" + ".md */"), "src/base/map.c: cites PLAN" + ".md"),
+    (lambda t: add(t / "src/base/map.c", "/* PLAN " + "section 3 */"), "a section of PLAN by number"),
+    (lambda t: add(t / "src/base/map.c", "/* contract.md" + "#luck */"), "has no heading #luck"),
+    (lambda t: add(t / "src/base/map.c", "/* doc" + "/luck */"), "cites doc" + "/luck"),
+    (lambda t: add(t / "doc/man/laggard.1", ".Xr laggard-luck 7"), "cites laggard-luck" + "(7)"),
+], ids=["page", "command", "link", "file", "cited", "number", "heading", "folder", "manual"])
 def test_check_docs_finds_it(copy, spoil, found):
     spoil(copy)
     done = tool("check-docs", copy)

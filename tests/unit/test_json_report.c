@@ -122,7 +122,7 @@ static void numbers_are_plain(void **state)
 		assert_string_equal(lg_num_text(b, sizeof b, rows[i].v, rows[i].decimals), rows[i].want);
 }
 
-/* What PRODUCT section 7 promises of the first release, and what analyse/ may emit. */
+/* What the first release promised, and what analyse/ may emit. */
 static void every_rule_is_complete(void **state)
 {
 	static const char *const ids[] = {

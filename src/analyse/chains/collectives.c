@@ -3,7 +3,7 @@
  * collectives.c - match each rank's side of a collective and find who came last.
  *
  * Ranks are joined by (process group, sequence number), never by clocks or by order. A rank that
- * arrives early waits; whatever delayed the last one delayed everybody (PRODUCT section 8).
+ * arrives early waits; whatever delayed the last one delayed everybody (contract.md#late-rank).
  *
  * Arrival of an explicit collective is the call. DDP's reducer is called from C++ inside
  * backward(); the hook marks the backward as one implicit collective, and the arrival is where

@@ -10,7 +10,7 @@
  *   WAKER  who woke the waiter at the end: the releasing thread, or the one that handed it on
  *
  * A hold may end while the wait goes on (a reader that drops the lock when contended queues
- * behind the writer, PRODUCT section 8): the wait is tiled by all holds that overlap it. A gap
+ * behind the writer, contract.md#mmap_lock): the wait is tiled by all holds that overlap it. A gap
  * right after a hold is the hand-over and belongs to that hold.
  */
 #include <string.h>

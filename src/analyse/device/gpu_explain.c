@@ -270,7 +270,7 @@ void lg_gpu_at_most(struct lg_finding *f, const char *severity)
 
 void lg_gpu_cap_part(struct lg_finding *f, double part)
 {
-	/* PRODUCT section 3: medium and above need five episodes, or a loss that is always there. One long
+	/* contract.md#severity: medium and above need five episodes, or a loss that is always there. One long
 	 * pause among many short ones is graded by these. */
 	const char *most = lg_severity_of(f->lost_share * part);
 

@@ -531,7 +531,7 @@ static double left_to_tell(struct lg_case *c, const struct lg_gpu *g, double wal
 	if (l->one) {
 		if (l->ns * 100 >= wall && !c->v->scope)
 			c->v->scope = "rank_local";
-		/* Only what ends in the rank's own running (PRODUCT section 3). */
+		/* Only what ends in the rank's own running (contract.md#late-rank). */
 		ns = l->ns - ends_elsewhere(c, g, wall);
 		return ns * 5 < l->ns ? -1 : ns;
 	}

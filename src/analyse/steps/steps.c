@@ -21,7 +21,7 @@ enum {
 	MEDIAN_WINDOW = 51,  /* steps in the rolling median; odd */
 	MIN_STEPS = 4,
 	SETUP_NS = 1000000000,
-	SLOW_FLOOR_NS = 1000000, /* PRODUCT section 3: more than 1 ms above the median */
+	SLOW_FLOOR_NS = 1000000, /* contract.md#slow-step: more than 1 ms above the median */
 };
 
 struct boundaries {

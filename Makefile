@@ -30,6 +30,9 @@ bench: deps
 	@$(MAKE) --no-print-directory all
 	@bench/run $(T)
 
+matrix: all
+	@LAGGARD=$(B)/laggard tests/matrix/run --write doc/calibration.md $(T)
+
 cases: all
 	@LAGGARD=$(B)/laggard tools/cases
 
@@ -40,4 +43,4 @@ install: all
 clean:
 	find $(B) -mindepth 1 -maxdepth 1 ! -name trixie -exec rm -rf {} +
 
-.PHONY: all deps try test check asan fuzz bench cases install clean
+.PHONY: all deps try test check asan fuzz bench matrix cases install clean

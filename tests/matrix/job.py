@@ -1,0 +1,413 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training job on paper: hosts that launch, streams that run in order, collectives that wait for the last rank.
+
+Nothing here is shared with what laggard analyses by: the timeline follows from the rules of the hardware
+(a launch takes host time, a kernel starts when it was launched and its stream is free, a collective ends
+when the last rank has come), and what a cause costs is found by running the same job, with the same
+noise, without it. Times are microseconds.
+"""
+import collections
+import copy
+import dataclasses
+import random
+
+COMPUTE, COMM, COPY = 7, 20, 24  # streams
+QUEUE = 1024  # launches the driver holds before it makes the host wait
+
+
+@dataclasses.dataclass
+class Job:
+    """What one job does in a step, and what is wrong with it."""
+    seed: int = 1
+    world: int = 1
+    steps: int = 12
+    first_step: int = 3
+    layers: int = 8
+    op_us: float = 12.0  # host time of an operator beside its launch
+    launch_us: float = 3.5
+    kernel_us: float = 120.0  # mean device time of an operator
+    latency_us: float = 7.0  # launch call to kernel on an idle stream
+    host_noise: float = 0.15
+    device_noise: float = 0.02
+    drift: float = 0.0  # kernels slower by this share at the end of the window
+    read_loss: int = 1  # .item() at the end of every n-th step; 0 = never
+    # data
+    loader: str = "workers"  # workers, main, none
+    batch_us: float = 3000.0  # what one worker needs for a batch
+    workers: int = 4
+    prefetch: int = 2
+    burst_every: int = 0  # every n-th batch costs burst_us more
+    burst_us: float = 0.0
+    copy_mb: float = 0.6
+    copy_gbps: float = 22.0
+    pinned: bool = True
+    copy_stream: bool = False  # prefetched on a stream of its own
+    # device
+    items: int = 0  # .item() in the middle of forward
+    mallocs: int = 0  # cudaMalloc + cudaFree pairs a step
+    malloc_us: float = 400.0
+    tensor_cores: bool = True
+    optimizer: str = "fused"  # fused, foreach, single
+    params: int = 60
+    # ranks
+    bucket_mb: float = 25.0
+    grad_mb: float = 100.0
+    bus_gbps: float = 150.0
+    overlap: bool = True
+    slow_rank: int = -1
+    slow_factor: float = 1.0
+    slow_every: int = 1  # in every n-th step
+    # side work
+    save_every: int = 0
+    save_us: float = 0.0
+    pause_every: int = 0  # a pause of the host that costs nothing on its own: red herring or cause
+    pause_us: float = 0.0
+
+    def without(self, **fields):
+        return dataclasses.replace(copy.copy(self), **fields)
+
+
+@dataclasses.dataclass
+class Event:
+    cat: str
+    name: str
+    tid: int
+    ts: float
+    dur: float
+    args: dict
+
+
+class Rank:
+    """One process: a main thread, autograd's thread, and the streams of its device."""
+    MAIN, AUTOGRAD, PIN = 1001, 1033, 1044
+
+    def __init__(self, job, rank):
+        self.job, self.rank = job, rank
+        self.t = 0.0
+        self.events = []
+        self.free = collections.defaultdict(float)  # stream -> when its last work ends
+        self.queue = collections.deque()  # ends of launched kernels, in order
+        self.correlation = 100 + rank
+        self.external = 0
+        self.section = None
+
+    # -- noise: of a place, not of a sequence, so that a cause that is taken away changes nothing else --
+
+    def at(self, *place):
+        self.section = random.Random(f"{self.job.seed}/{self.rank}/{'/'.join(map(str, place))}")
+
+    def host(self, us):
+        return us * self.section.lognormvariate(0, self.job.host_noise)
+
+    def device(self, us):
+        return max(1.2, us * self.section.gauss(1, self.job.device_noise))
+
+    # -- host --
+
+    def emit(self, cat, name, ts, dur, tid=None, **args):
+        e = Event(cat, name, tid or self.tid, ts, dur, args)
+        self.events.append(e)
+        return e
+
+    def open(self, name, cat="cpu_op", **args):
+        self.external += 1
+        args = {"External id": self.external, **args}
+        return self.emit(cat, name, self.t, 0.0, **args)
+
+    def close(self, e):
+        e.dur = max(self.t - e.ts, 0.05)
+
+    def runtime(self, name, us, **args):
+        self.correlation += 1
+        e = self.emit("cuda_runtime", name, self.t, us, correlation=self.correlation,
+                      **{"External id": self.external}, **args)
+        self.t += us
+        return e
+
+    def launch(self, kernel, us, stream=COMPUTE, after=0.0, call="cudaLaunchKernel", cat="kernel", **args):
+        """Launch; returns when it ends on the device."""
+        while self.queue and self.queue[0] <= self.t:
+            self.queue.popleft()
+        cost = self.host(self.job.launch_us)
+        if len(self.queue) >= QUEUE:
+            cost += max(0.0, self.queue.popleft() - self.t)
+        begin = self.t
+        e = self.runtime(call, cost)
+        start = max(begin + self.job.latency_us, self.t, self.free[stream], after)
+        end = start + us
+        self.free[stream] = end + 0.9  # the gap that streams have between two kernels
+        self.queue.append(end)
+        if cat == "kernel":
+            args = {"grid": [216, 1, 1], "block": [256, 1, 1], "registers per thread": 64, "shared memory": 0,
+                    "blocks per SM": 2.0, "warps per SM": 16.0, "est. achieved occupancy %": 50, "queued": 0, **args}
+        self.emit(cat, kernel, start, us, tid=stream, correlation=e.args["correlation"], device=0, context=1,
+                  stream=stream, **{"External id": self.external}, **args)
+        return end
+
+    def wait_for(self, name, until):
+        """A call that returns when the device has come to `until`."""
+        begin = self.t
+        e = self.runtime(name, self.host(4.0))
+        if until > self.t:
+            self.t = until + 3.0
+            e.dur = self.t - begin
+
+    def item(self, name="aten::item"):
+        outer = self.open(name)
+        self.t += self.host(2.0)
+        inner = self.open("aten::_local_scalar_dense")
+        self.t += self.host(3.0)
+        end = self.launch("Memcpy DtoH (Device -> Pageable)", 1.6, call="cudaMemcpyAsync", cat="gpu_memcpy",
+                          bytes=4, **{"memory bandwidth (GB/s)": 0.002})
+        self.wait_for("cudaStreamSynchronize", end)
+        self.t += self.host(2.0)
+        self.close(inner)
+        self.close(outer)
+
+
+GEMM = {True: "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", False: "ampere_sgemm_128x128_tn"}
+ELEMENT = "void at::native::vectorized_elementwise_kernel<4, at::native::{}, at::detail::Array<char*, 3> >(int, {}, at::detail::Array<char*, 3>)"
+NORM = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16, float>(int, float, c10::BFloat16 const*, c10::BFloat16 const*, c10::BFloat16 const*, float*, float*, c10::BFloat16*)"
+FLASH = "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::bfloat16_t> >(pytorch_flash::Flash_fwd_params)"
+
+# operator, the one inside that launches, kernel, share of the layer's device time
+LAYER = (("aten::linear", "aten::addmm", "gemm", 1.8), ("aten::scaled_dot_product_attention", "aten::_flash_attention_forward", FLASH, 0.9),
+         ("aten::linear", "aten::addmm", "gemm", 1.0), ("aten::add", None, ELEMENT.format("CUDAFunctor_add<float>", "CUDAFunctor_add<float>"), 0.35),
+         ("aten::layer_norm", "aten::native_layer_norm", NORM, 0.35), ("aten::gelu", None, ELEMENT.format("GeluCUDAKernelImpl", "Gelu"), 0.6))
+
+
+def factor(job, rank, step):
+    slow = rank.rank == job.slow_rank and step % job.slow_every == 0
+    return (job.slow_factor if slow else 1.0) * (1 + job.drift * step / max(job.steps - 1, 1))
+
+
+def operator(rank, name, inner, kernel, us, tensor=True):
+    job = rank.job
+    outer = rank.open(name)
+    rank.t += rank.host(job.op_us * 0.35)
+    deep = rank.open(inner) if inner else None
+    rank.t += rank.host(job.op_us * 0.2)
+    rank.launch(GEMM[tensor] if kernel == "gemm" else kernel, rank.device(us))
+    rank.t += rank.host(job.op_us * 0.15)
+    if deep:
+        rank.close(deep)
+    rank.close(outer)
+    rank.t += rank.host(job.op_us * 0.3)
+
+
+class Loader:
+    """Workers with a bounded number of batches ahead; the k-th batch is worker k % n's."""
+
+    def __init__(self, job, rank):
+        self.job, self.rank = job, rank
+        self.ready = []
+        # The window opens on workers that are at it, one after the other.
+        self.free = [(w + 1) / job.workers * job.batch_us - job.batch_us for w in range(job.workers)]
+        for k in range(job.workers * job.prefetch):
+            self.produce(k, 0.0)
+
+    def produce(self, k, asked):
+        job = self.job
+        draw = random.Random(f"{job.seed}/{self.rank.rank}/batch/{k}")
+        cost = job.batch_us * draw.lognormvariate(0, 0.05)
+        if job.burst_every and k % job.burst_every == job.burst_every - 1:
+            cost += job.burst_us
+        w = k % len(self.free)
+        self.free[w] = (max(asked, self.free[w]) if asked else self.free[w]) + cost
+        self.ready.append(self.free[w])
+
+    def next(self, k):
+        job, rank = self.job, self.rank
+        if job.loader == "none":
+            return
+        kind = "_MultiProcessingDataLoaderIter" if job.loader == "workers" else "_SingleProcessDataLoaderIter"
+        e = rank.open(f"enumerate(DataLoader)#{kind}.__next__", cat="user_annotation")
+        rank.at("load", k)
+        if job.loader == "main":
+            end = rank.t + rank.host(job.batch_us)
+            if job.burst_every and k % job.burst_every == job.burst_every - 1:
+                end += job.burst_us
+            while rank.t < end:
+                op = rank.open("aten::stack")
+                rank.t = min(end, rank.t + rank.host(max(job.batch_us / 8, 20)))
+                rank.close(op)
+                rank.t = min(end, rank.t + 5)
+        else:
+            rank.t = max(rank.t, self.ready[k]) + rank.host(90.0)
+            self.produce(k + job.workers * job.prefetch, rank.t)
+        rank.close(e)
+
+
+def copy_batch(rank):
+    job = rank.job
+    n = int(job.copy_mb * 1e6)
+    if not n:
+        return
+    us = n / (job.copy_gbps * (1.0 if job.pinned else 0.35)) / 1e3
+    op = rank.open("aten::to")
+    deep = rank.open("aten::_to_copy")
+    inner = rank.open("aten::copy_")
+    rank.t += rank.host(4.0)
+    kind = "Memcpy HtoD (Pinned -> Device)" if job.pinned else "Memcpy HtoD (Pageable -> Device)"
+    stream = COPY if job.copy_stream else COMPUTE
+    end = rank.launch(kind, us, stream=stream, call="cudaMemcpyAsync", cat="gpu_memcpy", bytes=n,
+                      **{"memory bandwidth (GB/s)": n / us / 1e3})
+    if not job.pinned:
+        # The driver stages pageable memory through a buffer of its own: the call returns when it is through.
+        rank.events[-2].dur = end - rank.events[-2].ts
+        rank.t = max(rank.t, end)
+        rank.wait_for("cudaStreamSynchronize", end)
+    for e in (inner, deep, op):
+        rank.close(e)
+    if job.copy_stream:
+        rank.free[COMPUTE] = max(rank.free[COMPUTE], 0.0)
+
+
+def allocate(rank):
+    job = rank.job
+    for _ in range(job.mallocs):
+        op = rank.open("aten::empty")
+        rank.runtime("cudaMalloc", rank.host(job.malloc_us))
+        rank.close(op)
+        # cudaFree waits until the device is idle (CUDA programming guide, implicit synchronisation).
+        begin = rank.t
+        e = rank.runtime("cudaFree", rank.host(job.malloc_us * 0.6))
+        idle = max(rank.free[COMPUTE], rank.free[COMM])
+        if idle > rank.t:
+            rank.t = idle + 5
+            e.dur = rank.t - begin
+
+
+def all_reduce(rank, step, bucket, mb):
+    """Coroutine: gives (place, start, transfer time), gets when it ends on every rank."""
+    job = rank.job
+    ranks = str(list(range(job.world)))
+    meta = {"Collective name": "allreduce", "dtype": "Float", "In msg nelems": int(mb * 262144), "Out msg nelems": int(mb * 262144),
+            "Group size": job.world, "Process Group Name": "0", "Process Group Description": "default_pg",
+            "Process Group Ranks": ranks, "Seq": step * 1000 + bucket}
+    op = rank.open("c10d::allreduce_")
+    rank.t += rank.host(6.0)
+    note = rank.open("nccl:all_reduce", cat="user_annotation")
+    inner = rank.open("record_param_comms", **meta)
+    rank.t += rank.host(8.0)
+    begin = rank.t
+    call = rank.runtime("cudaLaunchKernelExC", rank.host(5.0))
+    stream = COMM if job.overlap else COMPUTE
+    start = max(begin + job.latency_us, rank.free[stream], rank.free[COMPUTE])
+    us = 12.0 + mb * 1e6 * 2 * (job.world - 1) / job.world / (job.bus_gbps * 1e3)
+    end = yield (step, bucket), start, us
+    rank.free[stream] = max(rank.free[stream], end + 0.9)
+    rank.queue.append(end)
+    rank.emit("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", start, end - start,
+              tid=stream, correlation=call.args["correlation"], device=0, context=1, stream=stream,
+              grid=[24, 1, 1], block=[544, 1, 1], **{"registers per thread": 96, "shared memory": 87568, "queued": 0,
+              "blocks per SM": 0.2, "warps per SM": 3.0, "est. achieved occupancy %": 0, "External id": rank.external}, **meta)
+    for e in (inner, note, op):
+        rank.close(e)
+
+
+def one_step(rank, loader, step):
+    job = rank.job
+    slow = factor(job, rank, step)
+    rank.tid = Rank.MAIN
+    mark = rank.open(f"ProfilerStep#{job.first_step + step}", cat="user_annotation")
+    loader.next(step)
+    rank.at("copy", step)
+    copy_batch(rank)
+    rank.at("pause", step)
+    if job.pause_every and step % job.pause_every == job.pause_every - 1:
+        rank.t += job.pause_us
+    rank.at("forward", step)
+    each = job.kernel_us * slow
+    for layer in range(job.layers):
+        for name, inner, kernel, share in LAYER:
+            operator(rank, name, inner, kernel, each * share, job.tensor_cores)
+        if job.items and layer % max(job.layers // job.items, 1) == 0:
+            rank.item()
+        if layer == job.layers // 2 and job.mallocs:
+            allocate(rank)
+    # backward: autograd's thread launches, the main thread waits for it
+    rank.tid = Rank.AUTOGRAD
+    rank.at("backward", step)
+    buckets = max(1, round(job.grad_mb / job.bucket_mb)) if job.world > 1 and job.grad_mb else 0
+    for layer in range(job.layers):
+        for name, _, kernel, share in reversed(LAYER):
+            node = {"gemm": "AddmmBackward0", FLASH: "ScaledDotProductFlashAttentionBackward0", NORM: "NativeLayerNormBackward0"}.get(
+                kernel, "GeluBackward0" if name == "aten::gelu" else "AddBackward0")
+            outer = rank.open(f"autograd::engine::evaluate_function: {node}")
+            inner = rank.open(node)
+            for part in range(2 if kernel == "gemm" else 1):
+                operator(rank, "aten::mm" if kernel == "gemm" else f"{name}_backward", None,
+                         kernel.replace("fwd", "bwd"), each * share * (1.0 if kernel == "gemm" else 1.6), job.tensor_cores)
+            rank.close(inner)
+            rank.close(outer)
+        done = (layer + 1) * buckets // job.layers
+        for b in range(layer * buckets // job.layers, done):
+            if job.overlap:
+                yield from all_reduce(rank, step, b, job.grad_mb / buckets)
+    if not job.overlap:
+        for b in range(buckets):
+            yield from all_reduce(rank, step, b, job.grad_mb / buckets)
+    if buckets:
+        rank.runtime("cudaStreamWaitEvent", rank.host(1.2))
+        rank.free[COMPUTE] = max(rank.free[COMPUTE], rank.free[COMM])
+    rank.tid = Rank.MAIN
+    rank.t += rank.host(30.0)
+    rank.at("optimizer", step)
+    opt = rank.open("Optimizer.step#AdamW.step", cat="user_annotation")
+    if job.optimizer == "single":
+        for _ in range(job.params):
+            for name, kernel in (("aten::mul_", "MulFunctor<float>"), ("aten::lerp_", "lerp_scalar_kernel"), ("aten::mul_", "MulFunctor<float>"),
+                                 ("aten::addcmul_", "addcmul_cuda_kernel"), ("aten::sqrt", "sqrt_kernel_cuda"), ("aten::addcdiv_", "addcdiv_cuda_kernel")):
+                operator(rank, name, None, ELEMENT.format(kernel, kernel), 2.2)
+    else:
+        for _ in range(max(1, job.params // 60)):
+            operator(rank, "aten::_fused_adamw_" if job.optimizer == "fused" else "aten::_foreach_lerp_", None,
+                     "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::FusedOptimizerTensorListMetadata<4>, at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4, (at::native::ADAM_MODE)1, false> >()", each * 0.8)
+    rank.close(opt)
+    rank.at("end", step)
+    if job.save_every and step % job.save_every == job.save_every - 1:
+        save(rank)
+    if (job.read_loss and step % job.read_loss == job.read_loss - 1) or step == job.steps - 1:
+        rank.item()
+    rank.t += rank.host(25.0)
+    rank.close(mark)
+
+
+def save(rank):
+    """torch.save of a model on the device: every tensor is copied to the host, then written."""
+    job = rank.job
+    for _ in range(min(job.params, 40)):
+        op = rank.open("aten::to")
+        end = rank.launch("Memcpy DtoH (Device -> Pageable)", 180.0, call="cudaMemcpyAsync", cat="gpu_memcpy", bytes=2_000_000,
+                          **{"memory bandwidth (GB/s)": 11.0})
+        rank.wait_for("cudaStreamSynchronize", end)
+        rank.close(op)
+        rank.t += rank.host(10.0)
+    rank.t += job.save_us
+
+
+def run(job):
+    """Simulate: ([Rank], wall time of the window in us)."""
+    ranks = [Rank(job, r) for r in range(job.world)]
+    loaders = [Loader(job, r) for r in ranks]
+
+    def whole(rank, loader):
+        for step in range(job.steps):
+            yield from one_step(rank, loader, step)
+
+    threads = [whole(r, l) for r, l in zip(ranks, loaders)]
+    waiting = [next(t, None) for t in threads]
+    while any(w is not None for w in waiting):
+        places = {w[0] for w in waiting if w is not None}
+        assert len(places) == 1, "ranks parted"
+        # It moves data once all are there, and ends everywhere at about the same time.
+        end = max(w[1] for w in waiting) + waiting[0][2]
+        nxt = []
+        for t in threads:
+            try:
+                nxt.append(t.send(end))
+            except StopIteration:
+                nxt.append(None)
+        waiting = nxt
+    return ranks, max(r.t for r in ranks)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A simulated rank as torch.profiler writes it (schemaVersion 1, torch 2.x field names)."""
+import gzip
+import json
+
+DEVICES = {
+    "NVIDIA A100-SXM4-80GB": (8, 0, 108, 85_000_000_000),
+    "NVIDIA H100 80GB HBM3": (9, 0, 132, 85_000_000_000),
+    "NVIDIA L4": (8, 9, 58, 24_000_000_000),
+}
+BASE = 1_727_740_800_000_000_000  # baseTimeNanoseconds
+START_US = 4_458_676_000.0
+
+
+def document(job, rank, device="NVIDIA A100-SXM4-80GB", cut=None, host="node-a"):
+    """The trace of one rank as a dict. cut: keep only the first share of the events, as a full disk does."""
+    major, minor, sms, memory = DEVICES[device]
+    pid = 41000 + rank.rank
+    events = []
+    ac2g = []
+    device_of = {}
+    for e in rank.events:
+        if e.cat in ("kernel", "gpu_memcpy", "gpu_memset"):
+            device_of[e.args["correlation"]] = e
+    for e in rank.events:
+        on_device = e.cat in ("kernel", "gpu_memcpy", "gpu_memset")
+        args = dict(e.args)
+        if on_device:
+            args["device"] = rank.rank
+        events.append({"ph": "X", "cat": e.cat, "name": e.name, "pid": rank.rank if on_device else pid,
+                       "tid": e.tid if on_device else pid if e.tid == rank.MAIN else pid + 100,
+                       "ts": round(START_US + e.ts, 3), "dur": round(max(e.dur, 0.001), 3), "args": args})
+        if e.cat == "cuda_runtime" and e.args["correlation"] in device_of:
+            k = device_of[e.args["correlation"]]
+            n = e.args["correlation"]
+            ac2g.append({"ph": "s", "id": n, "pid": events[-1]["pid"], "tid": events[-1]["tid"], "ts": events[-1]["ts"],
+                         "cat": "ac2g", "name": "ac2g"})
+            ac2g.append({"ph": "f", "id": n, "pid": rank.rank, "tid": k.tid, "ts": round(START_US + k.ts, 3),
+                         "cat": "ac2g", "name": "ac2g", "bp": "e"})
+    if cut:
+        events = events[:int(len(events) * cut)]
+    names = [{"ph": "M", "name": "process_name", "ts": START_US, "pid": pid, "tid": 0, "args": {"name": "python3"}},
+             {"ph": "M", "name": "process_labels", "ts": START_US, "pid": pid, "tid": 0, "args": {"labels": "CPU"}},
+             {"ph": "M", "name": "process_name", "ts": START_US, "pid": rank.rank, "tid": 0, "args": {"name": "python3"}},
+             {"ph": "M", "name": "process_labels", "ts": START_US, "pid": rank.rank, "tid": 0, "args": {"labels": f"GPU {rank.rank}"}}]
+    doc = {"schemaVersion": 1,
+           "deviceProperties": [{"id": i, "name": device, "totalGlobalMem": memory, "computeMajor": major, "computeMinor": minor,
+                                 "maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 65536,
+                                 "warpSize": 32, "sharedMemPerBlock": 49152, "numSms": sms, "regsPerMultiprocessor": 65536,
+                                 "sharedMemPerBlockOptin": 166912, "sharedMemPerMultiprocessor": 167936}
+                                for i in range(max(job.world, 1))],
+           "cupti_version": 22, "cuda_runtime_version": 12040, "cuda_driver_version": 12040, "record_shapes": 0,
+           "host_name": host, "displayTimeUnit": "ms", "baseTimeNanoseconds": BASE}
+    if job.world > 1:
+        doc["distributedInfo"] = {"backend": "nccl", "rank": rank.rank, "world_size": job.world, "pg_count": 1,
+                                  "pg_config": [{"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl",
+                                                 "pg_size": job.world, "ranks": list(range(job.world))}],
+                                  "nccl_version": "2.21.5"}
+    doc["traceEvents"] = names + events + ac2g
+    doc["traceName"] = f"rank{rank.rank}.json"
+    return doc
+
+
+def write(path, *args, **more):
+    with gzip.open(path, "wt", compresslevel=1) as f:
+        json.dump(document(*args, **more), f, separators=(",", ":"))

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ask laggard about a draw and hold the answer against what the simulation knows."""
+import dataclasses
+import json
+import pathlib
+import random
+import subprocess
+import tempfile
+
+import kineto
+import texts
+from families import WITHOUT
+from job import run
+
+GRADES = ("info", "low", "medium", "high")
+
+
+@dataclasses.dataclass
+class Answer:
+    family: str
+    number: int
+    wall_ms: float
+    causes: dict  # planned id -> what it costs, ms
+    findings: list  # {id, severity, confidence, lost_ms, truth_ms, right}
+    bound: str
+    steps: tuple  # said, true
+    error: str = ""
+
+
+def cost_ms(job, wall_us, finding):
+    """What the job would gain without the cause of a finding; None where the simulation has no such cause."""
+    if finding not in WITHOUT:
+        return None
+    return (wall_us - run(job.without(**WITHOUT[finding]))[1]) / 1e3
+
+
+def is_right(job, found, truth_ms):
+    """None where the simulation cannot tell."""
+    if found["id"] == "gpu.no_tensor_core":
+        return not job.tensor_cores
+    if truth_ms is None:
+        return None
+    return truth_ms >= 0.5 * (found["lost_ms"] or 0) and truth_ms > 0
+
+
+def explain(laggard, paths, answer):
+    """The verdict on files; None, and answer.error, where there is none."""
+    done = subprocess.run([laggard, "explain", "--json", *map(str, paths)], check=False, capture_output=True, text=True, timeout=120)
+    if done.returncode:
+        answer.error = done.stderr.strip()[:200] or f"status {done.returncode}"
+        return None
+    return json.loads(done.stdout)
+
+
+def ask_trace(laggard, draw):
+    job = draw.job
+    ranks, wall_us = run(job)
+    answer = Answer(draw.family, draw.number, wall_us / 1e3, {c: cost_ms(job, wall_us, c) for c in draw.causes}, [], "", (0, job.steps))
+    with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
+        paths = [pathlib.Path(folder) / f"rank{r.rank}.json.gz" for r in ranks]
+        for path, r in zip(paths, ranks):
+            kineto.write(path, job, r, draw.device, draw.cut)
+        said = explain(laggard, paths, answer)
+    if not said:
+        return answer
+    answer.bound = said["bound"]["verdict"]
+    answer.steps = (said["steps"]["count"], job.steps)
+    for f in said["findings"]:
+        truth = answer.causes.get(f["id"])
+        if truth is None and f["severity"] != "info":
+            truth = cost_ms(job, wall_us, f["id"])
+        answer.findings.append({"id": f["id"], "severity": f["severity"], "confidence": f["confidence"],
+                                "lost_ms": f["lost_ms"], "truth_ms": truth, "right": is_right(job, f, truth)})
+    return answer
+
+
+def ask_text(laggard, family, number, seed):
+    write, ill = texts.FAMILIES[family]
+    with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
+        paths, ids, lost = write(random.Random(f"{seed}/{family}/{number}"), pathlib.Path(folder), ill)
+        answer = Answer(family, number, 0.0, dict.fromkeys(ids, lost), [], "", (0, 0))
+        said = explain(laggard, paths, answer)
+    for f in said["findings"] if said else []:
+        # A limit that was hit is also that many recompilations.
+        also = ill == "compile.recompile_limit" and f["id"] == "compile.recompiles"
+        answer.findings.append({"id": f["id"], "severity": f["severity"], "confidence": f["confidence"], "lost_ms": f["lost_ms"],
+                                "truth_ms": lost if f["id"] in ids else None, "right": f["id"] in ids or also})
+    return answer

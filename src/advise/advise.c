@@ -4,16 +4,18 @@
 #include <math.h>
 #include <string.h>
 
-#include "advise/rules.def"
-#include "advise/rules_gpu.def"
+/* As `laggard rules --json` says it. */
+#define BASIS_MEASURED "measured"
+#define BASIS_UNMEASURED "fixed"
+#define BASIS_LOW "low"
+#define BASIS_INFO "info"
 
+/* By rule but for the first, which is none. */
 static const struct lg_rule rules[] = {
-#define R(rid, rfloor, rsentence, rsignal, rthreshold, rfix, rtradeoff, rconfirm, rsources)        \
-	{ .id = rid, .floor = rfloor, .sentence = rsentence, .signal = rsignal,                    \
-	  .threshold = rthreshold, .advice = { rfix, rtradeoff, rconfirm }, .sources = rsources },
-	LG_RULES(R)
-	LG_GPU_RULES(R)
-#undef R
+#define RULE(name, rid, rbasis, rwhose, says, seen, limit, rfix, cost, test, more)                          \
+	{ .id = rid, .sentence = says, .signal = seen, .threshold = limit, .basis = BASIS_##rbasis,          \
+	  .advice = { rfix, cost, test }, .sources = more },
+#include "rules/rules.def"
 };
 
 const struct lg_rule *lg_rules(size_t *ret_n)
@@ -24,24 +26,15 @@ const struct lg_rule *lg_rules(size_t *ret_n)
 
 const struct lg_rule *lg_rule_find(const char *id)
 {
-	for (size_t i = 0; id && i < sizeof rules / sizeof *rules; i++)
-		if (!strcmp(rules[i].id, id))
-			return &rules[i];
-	return NULL;
-}
+	enum lg_rule_id rule = lg_rule_from(id);
 
-/* Findings of the device's timeline; the others are of the host's. */
-static bool of_device(const char *id)
-{
-	return !strncmp(id, "gpu.", 4) || !strncmp(id, "compile.", 8) || !strcmp(id, "comms.exposed") ||
-	       !strcmp(id, "comms.small_messages") || !strcmp(id, "data.pageable_copy") ||
-	       !strcmp(id, "data.serial_copy");
+	return rule ? &rules[rule - 1] : NULL;
 }
 
 /* A cold start comes once: it has no price an hour. */
 static bool is_once(const struct lg_finding *f)
 {
-	return !strcmp(f->id, "warmup.dominates");
+	return lg_rule_from(f->id) == LG_R_WARMUP_DOMINATES;
 }
 
 /*
@@ -60,7 +53,8 @@ static void money(struct lg_verdict *v, double per_hour)
 		const struct lg_finding *f = &v->findings[i];
 
 		if (isfinite(f->lost_share) && f->lost_share > 0 && !is_once(f))
-			*(of_device(f->id) ? &device : &host) += f->lost_share;
+			*(lg_policy(lg_rule_from(f->id))->loss_of == LG_LOSS_OF_DEVICE ? &device : &host) +=
+				f->lost_share;
 	}
 	lost = both ? fmax(device, host) : device + host;
 	/* All of it can be lost only in theory; the price of an hour done must stay a number. */

@@ -9,7 +9,9 @@ struct lg_advice {
 };
 
 struct lg_rule {
-	const char *id, *floor, *sentence, *signal, *threshold;
+	const char *id, *sentence, *signal;
+	const char *threshold; /* with {NUMBER}s: lg_rule_fill() */
+	const char *basis;     /* "measured", "fixed", "low" or "info" */
 	struct lg_advice advice;
 	const char *sources; /* one a line */
 };

@@ -103,14 +103,14 @@ static const char *const file_words[] = { "inode", "i_rwsem", "ext4", "xfs", "bt
 const struct lg_advice *lg_lock_advice(const struct lg_finding *f)
 {
 	const char *lock = f->culprit.lock ? f->culprit.lock : "";
-	const char *rel = f->culprit.relation ? f->culprit.relation : "";
+	enum lg_relation rel = f->culprit.relation;
 
 	if (strcmp(f->id, "host.lock_held"))
 		return NULL;
 	if (strstr(lock, "mmap")) {
-		if (did(f, huge_words) || !strcmp(rel, "kernel"))
+		if (did(f, huge_words) || rel == LG_RELATION_KERNEL)
 			return &huge;
-		if (!strcmp(rel, "self") || !strcmp(rel, "same_process"))
+		if (rel == LG_RELATION_SELF || rel == LG_RELATION_SAME_PROCESS)
 			return &own;
 		if (did(f, smaps_words))
 			return &reader;

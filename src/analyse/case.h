@@ -8,6 +8,8 @@
  */
 #ifndef LG_ANALYSE_CASE_H
 #define LG_ANALYSE_CASE_H
+#include "analyse/chains/ends.h"
+#include "analyse/grade.h"
 #include "analyse/verdict.h"
 #include "store/index.h"
 
@@ -61,29 +63,6 @@ struct lg_chore {
 struct lg_chores {
 	struct lg_chore *v;
 	size_t n;
-};
-
-/* What the end of a chain is. */
-enum lg_end_kind {
-	LG_END_NONE,        /* ordinary: nothing to blame */
-	LG_END_RUN,         /* thr was computing */
-	LG_END_LOCK,        /* thr held a kernel lock */
-	LG_END_CPU,         /* thr had the CPU that was wanted */
-	LG_END_IO,          /* block device */
-	LG_END_STOP,        /* stopped or traced; thr = who did it */
-	LG_END_SLEEP,       /* slept of its own will */
-	LG_END_NET,         /* network or a peer that is not in the trace */
-	LG_END_COMM,        /* everybody has arrived: the transfer itself */
-	LG_END_RECLAIM,     /* memory reclaim or compaction in its own context */
-	LG_END_GC,          /* Python collector; thr = whose */
-	LG_END_FORK,        /* thr copied the address space of its own process */
-	LG_END_SIDE,        /* checkpoint, logging */
-	LG_END_QUOTA,       /* its cgroup's CPU quota was used up */
-	LG_END_PEER,        /* thr, of a program that is not the job's, had to answer first */
-	LG_END_GIL,         /* thr, of the same process, ran Python and so held its lock */
-	LG_END_LOADER,      /* batch wait: worker thr was computing, or the main process itself */
-	LG_END_UNKNOWN,     /* no evidence */
-	LG_END_MAX
 };
 
 /* How the end was established; confidence grows with the number. */
@@ -268,8 +247,6 @@ int lg_match_collectives(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
 const struct lg_arrival *lg_arrival_at(const struct lg_rank *r, int64_t ts);
 
 /* ---- chain.c: why did thr not get on in [a, b)? ---- */
-/* Is such an end a stall that something caused, and not ordinary work or waiting? */
-bool lg_is_cause(uint8_t end);
 /* Pieces tile [a, b) exactly, in time order. */
 void lg_follow(struct lg_case *c, lg_thr thr, int64_t a, int64_t b, int hops, struct lg_pieces *out);
 
@@ -330,7 +307,7 @@ struct lg_rhythm {
  */
 struct lg_rhythm lg_rhythm_of(struct lg_burst *b, size_t n, int64_t gap_ns);
 struct lg_trend {
-	const char *shape;  /* "drift", "shift" or NULL */
+	enum lg_shape shape; /* LG_SHAPE_DRIFT, _SHIFT or _NONE */
 	double shift_s;     /* time of the change since the first step, NAN */
 	size_t at;          /* with a shift: the first step of the new level */
 	double before_ms, after_ms, slope; /* slope: fraction of the median per run */
@@ -362,7 +339,10 @@ int lg_join_saves(struct lg_case *c) LG_MUST_CHECK; /* log_saves.c: those that a
 int lg_find_saves(struct lg_case *c) LG_MUST_CHECK;
 int lg_find_compile(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
 int lg_find_oom(struct lg_case *c) LG_MUST_CHECK; /* oom.c */
-struct lg_finding *lg_finding_add(struct lg_case *c, const char *id);
+/* ---- finding.c ---- */
+struct lg_finding *lg_finding_add(struct lg_case *c, enum lg_rule_id rule);
+/* Was it told before? */
+bool lg_told(const struct lg_case *c, enum lg_rule_id rule);
 void lg_evidence_add(struct lg_case *c, struct lg_finding *f, int64_t ts, int64_t dur,
 		     const char *fmt, ...) LG_PRINTF(5, 6);
 /* What speaks against the finding, or what it cannot tell. */

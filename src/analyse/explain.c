@@ -11,7 +11,6 @@
 #include "analyse/chains/culprit.h"
 #include "analyse/chains/tally.h"
 #include "analyse/links/links.h"
-#include "analyse/severity.h"
 #include "base/alloc.h"
 #include "base/median.h"
 #include "store/merge.h"
@@ -183,22 +182,20 @@ static bool is_inference(const struct lg_verdict *v)
 static void bound(struct lg_case *c, const struct lg_tally *y)
 {
 	struct lg_verdict *v = c->v;
+	int64_t sum[LG_PLACES] = { 0 };
 	double wall = (double)y->wall, unknown = (double)y->unknown / wall;
-	double data = (double)y->by_end[LG_END_LOADER] / wall;
-	double comms = (double)(y->by_end[LG_END_COMM] + y->by_end[LG_END_NET]) / wall;
-	double stall = (double)(y->by_end[LG_END_LOCK] + y->by_end[LG_END_CPU] +
-				y->by_end[LG_END_IO] + y->by_end[LG_END_STOP] +
-				y->by_end[LG_END_RECLAIM] + y->by_end[LG_END_PEER] +
-				y->by_end[LG_END_GIL] +
-				y->by_end[LG_END_QUOTA]) / wall;
-	double run = (double)(y->by_end[LG_END_RUN] + y->by_end[LG_END_GC] +
-			      y->by_end[LG_END_FORK] + y->by_end[LG_END_SIDE]) / wall;
+	double of[LG_PLACES] = { 0 }, data, comms, stall;
 
-	double own = (double)(y->by_end[LG_END_SLEEP] + y->by_end[LG_END_NONE]) / wall;
-
+	for (int end = 0; end < LG_END_MAX; end++)
+		sum[lg_end(end)->place] += y->by_end[end];
+	for (int k = 0; k < LG_PLACES; k++)
+		of[k] = (double)sum[k] / wall;
+	data = of[LG_PLACE_DATA];
+	comms = of[LG_PLACE_COMMS];
+	stall = of[LG_PLACE_STALL];
 	v->inference = is_inference(v);
 	if (!(wall > 0) || unknown > 0.5) {
-		v->bound = "unknown";
+		v->bound = LG_BOUND_UNKNOWN;
 		v->bound_confidence = 0;
 		v->bound_why = "most of the critical path was not seen";
 		return;
@@ -207,17 +204,17 @@ static void bound(struct lg_case *c, const struct lg_tally *y)
 				       "%scritical path: %.0f %% computing on the CPU, %.0f %% stalled by the "
 				       "host, %.0f %% waiting for data, %.0f %% communicating, %.0f %% asleep "
 				       "by its own will or waking up, %.0f %% unexplained",
-				       v->inference ? "inference or evaluation; " : "", run * 100, stall * 100, data * 100,
-				       comms * 100, own * 100, unknown * 100);
+				       v->inference ? "inference or evaluation; " : "", of[LG_PLACE_RUN] * 100, stall * 100, data * 100,
+				       comms * 100, of[LG_PLACE_ASLEEP] * 100, unknown * 100);
 	v->bound_confidence = 0.95 - unknown;
 	if (data >= 0.3 && data > comms && data > stall)
-		v->bound = "data";
+		v->bound = LG_BOUND_DATA;
 	else if (comms >= 0.3 && comms > data && comms > stall)
-		v->bound = "comms";
+		v->bound = LG_BOUND_COMMS;
 	else if (data + comms >= 0.3)
-		v->bound = "mixed";
+		v->bound = LG_BOUND_MIXED;
 	else
-		v->bound = "host";
+		v->bound = LG_BOUND_HOST;
 }
 
 /* Are its steps lines of a log? They tell how long a step took, and nothing of what is in it. */
@@ -288,7 +285,7 @@ static void say_short(struct lg_case *c, const struct lg_tally *y)
 				 "too short to tell what the loop loses as a rule: %zu judged step%s in %.3g s, at "
 				 "least %d steps and %.2g s are needed: no finding counts as more than low; record "
 				 "longer", c->v->n_judged, c->v->n_judged == 1 ? "" : "s", (double)y->wall / 1e9,
-				 LG_REPEATS_MIN, (double)LG_GRADED_NS / 1e9));
+				 LG_N_ANY_REPEATS, (double)LG_N_ANY_GRADED / 1e9));
 }
 
 enum { FEW_WAITS = 12 }; /* of which infer.c could make steps */

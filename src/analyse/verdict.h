@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "base/arena.h"
+#include "rules/rules.h"
 #include "store/trace.h"
 
 /* One nanosecond-exact piece of a step's main-thread time. Pieces of a step are contiguous. */
@@ -55,8 +56,9 @@ struct lg_evidence {
 };
 
 struct lg_finding {
-	const char *id;       /* catalogue: host.lock_held ... */
-	const char *severity; /* high medium low info */
+	enum lg_rule_id rule;
+	const char *id;       /* the rule's: host.lock_held ... */
+	enum lg_severity severity; /* by grade.c alone */
 	double confidence;
 	const char *title, *stage, *detail; /* detail may be NULL */
 	double lost_ms, lost_share, excess_share; /* NAN = null */
@@ -64,7 +66,7 @@ struct lg_finding {
 	bool ordinary; /* such a share belongs to the work itself: low at most, however often it was seen */
 	uint32_t device_causes; /* not printed: bits 1 << enum lg_gpu_cause whose time lost_ms is */
 	struct {
-		const char *relation; /* other_process same_process kernel rank self hardware; NULL */
+		enum lg_relation relation;
 		int32_t pid, tid;     /* -1 = null */
 		const char *comm, *cmdline, *function, *lock, *container; /* NULL = null */
 		int32_t rank;         /* -1 = null */
@@ -115,13 +117,15 @@ struct lg_verdict {
 	size_t n_judged, n_slow;
 	bool empty; /* nothing was recorded that could have steps */
 	double median_ms, p99_ms, slow_threshold_ms, period_s, period_p, shift_s, slope;
-	const char *shape, *scope; /* NULL = null */
+	enum lg_shape shape;
+	enum lg_scope scope;
 	int32_t *ranks;
 	size_t n_ranks;
 
 	struct lg_stage_sum *stages;
 	size_t n_stages;
-	const char *bound, *bound_why; /* bound NULL = null */
+	enum lg_bound bound;
+	const char *bound_why;
 	double bound_confidence;
 
 	struct lg_finding *findings; /* ranked */
@@ -154,7 +158,7 @@ struct lg_verdict {
 
 void lg_verdict_free(struct lg_verdict *v);
 /* A finding of which nothing is known yet but its id. */
-struct lg_finding lg_finding_blank(const char *id);
+struct lg_finding lg_finding_blank(enum lg_rule_id rule);
 /* By lost time; the unmeasured ones come last. */
 void lg_findings_rank(struct lg_verdict *v);
 

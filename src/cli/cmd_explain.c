@@ -20,25 +20,15 @@ struct options {
 	const char *fail_on;
 };
 
-/* info 0 ... high 3; -1 = not a severity */
-static int severity_rank(const char *s)
-{
-	static const char *const names[] = { "info", "low", "medium", "high" };
-
-	for (int i = 0; i < 4; i++)
-		if (!strcmp(s, names[i]))
-			return i;
-	return -1;
-}
-
 static bool fails(const struct lg_verdict *v, const char *on)
 {
-	int level = severity_rank(on);
+	enum lg_severity least;
+	bool by_severity = lg_severity_from(on, &least);
 
 	for (size_t i = 0; i < v->n_findings; i++) {
 		const struct lg_finding *f = &v->findings[i];
 
-		if (level >= 0 ? severity_rank(f->severity) >= level : !strcmp(f->id, on))
+		if (by_severity ? f->severity >= least : !strcmp(f->id, on))
 			return true;
 	}
 	return false;
@@ -99,7 +89,7 @@ static int parse(int argc, char **argv, struct options *opt)
 				return lg_usage(cmd, "--gpus wants their number, not \"%s\"", optarg);
 			break;
 		case FAIL_ON:
-			if (severity_rank(optarg) < 0 && !lg_rule_find(optarg))
+			if (!lg_severity_from(optarg, &(enum lg_severity){ 0 }) && !lg_rule_find(optarg))
 				return lg_usage(cmd, "--fail-on wants high, medium, low, info or a rule id "
 						     "(laggard rules lists them), not \"%s\"", optarg);
 			opt->fail_on = optarg;

@@ -8,7 +8,7 @@
 #include "report/json_write.h"
 #include "report/text.h"
 
-enum { WIDTH = 96, LABEL = 14 };
+enum { WIDTH = 96, LABEL = 14, THRESHOLD_MAX = 1024 };
 
 static void field(struct lg_out *o, const char *label, const char *text)
 {
@@ -29,24 +29,37 @@ static void sources(struct lg_out *o, const char *s)
 	}
 }
 
-static const char *severity_words(const char *floor)
+static void severity(struct lg_out *o, enum lg_rule_id rule)
 {
-	static const char measured[] = "by lost share of the run: high from 10 %, medium from 3 %, low from 1 %, else info";
+	static const char *const words[] = {
+		[LG_BASIS_MEASURED] = "by lost share of the run: high from {ANY.HIGH}, medium from {ANY.MEDIUM}, low from "
+				      "{ANY.LOW}, else info",
+		[LG_BASIS_UNMEASURED] = "medium, or lower where the threshold says so: what it costs cannot be measured "
+					"from one recording",
+		[LG_BASIS_LOW] = "low",
+		[LG_BASIS_INFO] = "info: it is no loss, or none that the run goes on to have",
+	};
+	char text[256];
 
-	if (!strcmp(floor, "measured"))
-		return measured;
-	if (!strcmp(floor, "fixed"))
-		return "medium, or lower where the threshold says so: what it costs cannot be measured from one recording";
-	return !strcmp(floor, "low") ? "low" : "info: it is no loss, or none that the run goes on to have";
+	lg_rule_fill(rule, words[lg_policy(rule)->basis], text, sizeof text);
+	field(o, "severity", text);
+}
+
+static void threshold(const struct lg_rule *r, char *ret, size_t size)
+{
+	lg_rule_fill(lg_rule_from(r->id), r->threshold, ret, size);
 }
 
 static void one(struct lg_out *o, const struct lg_rule *r)
 {
+	char text[THRESHOLD_MAX];
+
+	threshold(r, text, sizeof text);
 	lg_out_printf(o, "%s\n", r->id);
 	field(o, "says", r->sentence);
 	field(o, "signal", r->signal);
-	field(o, "threshold", r->threshold);
-	field(o, "severity", severity_words(r->floor));
+	field(o, "threshold", text);
+	severity(o, lg_rule_from(r->id));
 	field(o, "fix", r->advice.fix);
 	field(o, "trade-off", r->advice.tradeoff);
 	field(o, "to confirm", r->advice.confirm);
@@ -59,13 +72,15 @@ static void as_json(struct lg_out *o, const struct lg_rule *r, size_t n)
 
 	lg_json_open(&j, '[');
 	for (size_t i = 0; i < n; i++) {
+		char text[THRESHOLD_MAX];
 		const char *const pairs[][2] = {
-			{ "id", r[i].id }, { "severity", r[i].floor }, { "sentence", r[i].sentence },
-			{ "signal", r[i].signal }, { "threshold", r[i].threshold },
+			{ "id", r[i].id }, { "severity", r[i].basis }, { "sentence", r[i].sentence },
+			{ "signal", r[i].signal }, { "threshold", text },
 			{ "fix", r[i].advice.fix }, { "tradeoff", r[i].advice.tradeoff },
 			{ "confirm", r[i].advice.confirm }, { "sources", r[i].sources },
 		};
 
+		threshold(&r[i], text, sizeof text);
 		lg_json_open(&j, '{');
 		for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) {
 			lg_json_key(&j, pairs[k][0]);

@@ -155,7 +155,7 @@ static void finding_cell(const struct lg_verdict *v, size_t row, int col, sqlite
 
 	switch (col) {
 	case 0: text(to, f->id); break;
-	case 1: text(to, f->severity); break;
+	case 1: text(to, lg_severity_text(f->severity)); break;
 	case 2: number(to, f->confidence); break;
 	case 3: text(to, f->title); break;
 	case 4: text(to, f->stage); break;
@@ -163,7 +163,7 @@ static void finding_cell(const struct lg_verdict *v, size_t row, int col, sqlite
 	case 6: number(to, f->lost_ms); break;
 	case 7: number(to, f->lost_share); break;
 	case 8: number(to, f->excess_share); break;
-	case 9: text(to, f->culprit.relation); break;
+	case 9: text(to, lg_relation_text(f->culprit.relation)); break;
 	case 10: known(to, f->culprit.pid); break;
 	case 11: known(to, f->culprit.tid); break;
 	case 12: text(to, f->culprit.comm); break;

@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/severity.h"
+#include "analyse/chains/ends.h"
+#include "analyse/grade.h"
 #include "diff/causes.h"
 
 /* Rules tell of no cause that takes less of a step than one to three hundredths. */
@@ -23,7 +24,7 @@
 
 enum { FINDINGS_MAX = 64, EVIDENCE_MAX = 12, SHARES_MAX = 64 };
 
-struct lg_finding *lg_cause_add(struct lg_causes *c, const char *id)
+struct lg_finding *lg_cause_add(struct lg_causes *c, enum lg_rule_id rule)
 {
 	struct lg_verdict *v = &c->d->v;
 	struct lg_finding *f;
@@ -31,7 +32,7 @@ struct lg_finding *lg_cause_add(struct lg_causes *c, const char *id)
 	if (v->n_findings == FINDINGS_MAX)
 		return NULL;
 	f = &v->findings[v->n_findings];
-	*f = lg_finding_blank(id);
+	*f = lg_finding_blank(rule);
 	f->evidence = lg_arena_alloc(&v->arena, EVIDENCE_MAX, sizeof *f->evidence);
 	if (!f->evidence)
 		return NULL;
@@ -60,7 +61,7 @@ void lg_cause_price(struct lg_causes *c, struct lg_finding *f, double ms, double
 
 	f->lost_ms = ms * (double)c->d->after->s.n;
 	f->lost_share = mean > 0 ? ms / mean : (double)NAN;
-	f->severity = lg_severity_of(mean > 0 ? lo / mean : 0);
+	lg_grade_share(f, mean > 0 ? lo / mean : 0);
 	c->told += ms;
 }
 
@@ -103,7 +104,7 @@ uint32_t lg_cause_stage(const char *name)
 /* A copy of a finding of AFTER's verdict with room for more evidence. */
 static struct lg_finding *finding_copy(struct lg_causes *c, const struct lg_finding *g)
 {
-	struct lg_finding *f = lg_cause_add(c, g->id);
+	struct lg_finding *f = lg_cause_add(c, g->rule);
 	struct lg_evidence *room;
 
 	if (!f)
@@ -125,9 +126,7 @@ static void evidence_of(struct lg_finding *f, const struct lg_finding *g)
 
 static bool in_host(const char *id)
 {
-	return !strcmp(id, "host.lock_held") || !strcmp(id, "host.cpu_contention") ||
-	       !strcmp(id, "host.oversubscribed") || !strcmp(id, "host.io_wait") ||
-	       !strcmp(id, "host.stopped");
+	return lg_is_taken_by_host(lg_rule_from(id));
 }
 
 static const struct lg_process_change *new_process(const struct lg_causes *c, int32_t pid)
@@ -196,13 +195,13 @@ static bool has_device(const struct lg_side *s)
 
 static bool by_other_process(const struct lg_finding *f)
 {
-	return f->culprit.relation && !strcmp(f->culprit.relation, "other_process");
+	return f->culprit.relation == LG_RELATION_OTHER_PROCESS;
 }
 
 /* Of a late rank, or of one that is not compared, and for whose loader or save the compared one waits. */
 static bool by_rank(const struct lg_causes *c, const struct lg_finding *f)
 {
-	return (f->culprit.relation && !strcmp(f->culprit.relation, "rank")) ||
+	return (f->culprit.relation == LG_RELATION_RANK) ||
 	       (f->culprit.rank >= 0 && f->culprit.rank != c->d->after->ref_rank);
 }
 
@@ -315,8 +314,7 @@ static void measured(struct lg_causes *c, const struct lg_side_finding *s, struc
 	if (!f)
 		return;
 	lg_cause_price(c, f, p.ms, p.ms - p.half);
-	if (lg_severity_level(g->severity) < lg_severity_level(f->severity))
-		f->severity = g->severity; /* too few episodes stay too few */
+	lg_cap_as(f, g); /* too few episodes stay too few */
 	f->confidence = g->confidence * (c->d->before->has_states || !in_host(s->id) ? 1 : 0.8);
 	f->title = before > 0
 		? lg_arena_printf(&c->d->v.arena, "%s (%.2f ms per step, %.2f before)", g->title, s->ms, before)
@@ -491,8 +489,8 @@ static void unpriced(struct lg_causes *c, const struct lg_side_finding *s)
 	f = finding_copy(c, g);
 	if (!f)
 		return;
-	if (c->d->mean.lo <= 1 && lg_severity_level(f->severity) > lg_severity_level("low"))
-		f->severity = "low";
+	if (c->d->mean.lo <= 1)
+		lg_cap(f, LG_CAP_GUESS);
 	f->title = lg_arena_printf(&c->d->v.arena, "new: %s", g->title);
 	lg_cause_say(c, f, "the run before has no such finding%s", c->d->mean.lo <= 1
 		     ? "; steps are not surely longer than they were" : "");
@@ -508,12 +506,12 @@ static double price_change(struct lg_causes *c, struct lg_finding *f, uint32_t s
 	double half, more = growth(c, set, &half), most = more + half;
 	double ms = lg_cause_drain(c, set, ret_lo), mean = c->d->mean_ms[1];
 
-	if (ms > 0 || lg_severity_level(lg_severity_of(mean > 0 ? most / mean : 0)) < lg_severity_level("medium")) {
+	if (ms > 0 || lg_severity_of(mean > 0 ? most / mean : 0) < LG_SEVERITY_MEDIUM) {
 		lg_cause_price(c, f, ms, *ret_lo);
 		return ms;
 	}
 	f->lost_ms = f->lost_share = (double)NAN;
-	f->severity = "medium";
+	lg_grade_unpriced(f);
 	lg_cause_say(c, f, "not priced, because these two runs vary too much: the stages it touches changed by %+.3f ms "
 		     "per step (95 %%: %+.3f to %+.3f), so that it may cost nothing or up to %.3f; compare longer or "
 		     "quieter ones", more, more - half, most, most);
@@ -544,14 +542,14 @@ static void compile_lost(struct lg_causes *c)
 
 	if (!regions && !frames && !told && !not_asked)
 		return;
-	f = g ? finding_copy(c, g) : lg_cause_add(c, "compile.skipped");
+	f = g ? finding_copy(c, g) : lg_cause_add(c, LG_R_COMPILE_SKIPPED);
 	if (!f)
 		return;
 	c->compile_told = true;
 	if (!g) {
 		f->confidence = 0.9;
 		f->stage = lg_stage_name(LG_STAGE_FORWARD);
-		f->culprit.relation = "self";
+		f->culprit.relation = LG_RELATION_SELF;
 		f->culprit.pid = f->culprit.tid = c->d->after->ref_pid;
 		f->culprit.rank = c->d->after->ref_rank;
 		f->title = not_asked ? "torch.compile was used before and is not called any more: the module runs eagerly"
@@ -565,7 +563,7 @@ static void compile_lost(struct lg_causes *c)
 		lg_cause_say(c, f, "frames compiled by torch._dynamo: %.0f before, %.0f after", b->frames, a->frames);
 	if (*a->mode && !*b->mode)
 		lg_cause_say(c, f, "dispatch mode active after, not before: %s", a->mode);
-	f->severity = "medium";
+	lg_grade_unpriced(f);
 	if (may_be_priced(c, f)) {
 		uint32_t set = lg_cause_compute_stages(c, *a->mode && !*b->mode);
 
@@ -604,7 +602,7 @@ static void debug_left_on(struct lg_causes *c)
 	f = finding_copy(c, g);
 	if (!f)
 		return;
-	f->severity = "medium";
+	lg_grade_unpriced(f);
 	if (c->compile_told) {
 		lg_cause_say(c, f, "not there before; its cost is part of the lost compilation's");
 	} else if (may_be_priced(c, f)) {

@@ -16,7 +16,7 @@ struct lg_causes {
 /* ---- causes.c ---- */
 uint32_t lg_cause_stage(const char *name);   /* by its name; LG_STAGE_OTHER for others */
 /* A new finding without loss; NULL when there is no room. */
-struct lg_finding *lg_cause_add(struct lg_causes *c, const char *id);
+struct lg_finding *lg_cause_add(struct lg_causes *c, enum lg_rule_id rule);
 void lg_cause_say(struct lg_causes *c, struct lg_finding *f, const char *fmt, ...) LG_PRINTF(3, 4);
 /* What it costs: ms per step, at least lo of it for sure. */
 void lg_cause_price(struct lg_causes *c, struct lg_finding *f, double ms, double lo);

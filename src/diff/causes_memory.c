@@ -90,7 +90,7 @@ static void memory_change(struct lg_causes *c, const char *detail, const char *t
 
 	if (ms < 0.01 * c->d->mean_ms[1])
 		return; /* bought for nothing measurable: no news */
-	f = lg_cause_add(c, "regress.memory_saving");
+	f = lg_cause_add(c, LG_R_REGRESS_MEMORY_SAVING);
 	if (!f)
 		return;
 	f->detail = detail;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/severity.h"
+#include "analyse/grade.h"
 #include "diff/causes.h"
 
 enum { PROCESSES_TOLD = 5, FACTS_TOLD = 8 };
@@ -169,21 +169,21 @@ static void operators(struct lg_causes *c, bool waits)
 		if ((strcmp(x.kind, "op") && strcmp(x.kind, "kernel")) || !x.sure || x.delta <= 0 ||
 		    waits_for_device(c, &x) != waits)
 			continue;
-		if (fmin(x.delta, left_over(c)) < 0.03 * c->d->mean_ms[1])
+		if (fmin(x.delta, left_over(c)) < LG_N_REGRESS_OP_FLOOR * c->d->mean_ms[1])
 			continue; /* a stage's finding lists the small ones */
 		other_shapes = !(x.count_before > 0) && *x.shape;
 		if (other_shapes && !in_other_shapes(c, i, &x))
 			continue;
 		expected = more * x.before; /* of the larger batch */
 		ms = fmin(x.delta - expected, left_over(c));
-		if (!x.sure || x.lo <= expected || ms < 0.03 * c->d->mean_ms[1])
+		if (!x.sure || x.lo <= expected || ms < LG_N_REGRESS_OP_FLOOR * c->d->mean_ms[1])
 			continue;
-		f = lg_cause_add(c, "regress.op");
+		f = lg_cause_add(c, LG_R_REGRESS_OP);
 		if (!f)
 			return;
 		f->confidence = 0.85;
 		f->detail = x.kind;
-		f->culprit.relation = "self";
+		f->culprit.relation = LG_RELATION_SELF;
 		f->culprit.function = x.name;
 		f->title = operator_title(c, &x);
 		lg_cause_price(c, f, ms, fmin(ms, x.lo - expected - c->d->between * (x.before + expected)));
@@ -208,17 +208,17 @@ static void stages(struct lg_causes *c)
 		uint32_t g = lg_cause_stage(x->name);
 		struct lg_finding *f;
 
-		if (!(c->lo[g] > 0) || c->pool[g] < 0.01 * c->d->mean_ms[1]) {
+		if (!(c->lo[g] > 0) || c->pool[g] < LG_N_REGRESS_STAGE_FLOOR * c->d->mean_ms[1]) {
 			if (c->pool[g] != 0 && x->sure && fabs(c->pool[g]) >= 0.005 * c->d->mean_ms[1])
 				lg_cause_share(c, lg_arena_printf(&c->d->v.arena, "%s: own time", x->name), NULL, c->pool[g]);
 			continue;
 		}
-		f = lg_cause_add(c, "regress.stage");
+		f = lg_cause_add(c, LG_R_REGRESS_STAGE);
 		if (!f)
 			return;
 		f->confidence = 0.8;
 		f->stage = x->name;
-		f->culprit.relation = "self";
+		f->culprit.relation = LG_RELATION_SELF;
 		f->title = c->d->n_stages > 1
 			? lg_arena_printf(&c->d->v.arena, "stage %s takes %.2f ms of its own per step, %.2f before",
 					  x->name, x->after, x->before)
@@ -236,6 +236,7 @@ static void stages(struct lg_causes *c)
 static void facts(struct lg_causes *c, double unexplained)
 {
 	struct lg_diff *d = c->d;
+	bool alarm = unexplained >= LG_N_REGRESS_VERSION_UNEXPLAINED * d->mean_ms[1];
 	struct lg_finding *f;
 	const char *list = "";
 	size_t n = 0, told = 0;
@@ -248,22 +249,24 @@ static void facts(struct lg_causes *c, double unexplained)
 	}
 	if (!n)
 		return;
-	f = lg_cause_add(c, "regress.version");
+	f = lg_cause_add(c, LG_R_REGRESS_VERSION);
 	if (!f)
 		return;
-	f->confidence = unexplained >= 0.03 * d->mean_ms[1] ? 0.5 : 0.3;
-	f->culprit.relation = "self";
+	f->confidence = alarm ? 0.5 : 0.3;
+	f->culprit.relation = LG_RELATION_SELF;
 	f->title = lg_arena_printf(&d->v.arena, "versions, flags or environment changed: %s%s", list,
 				   n > told ? " ..." : "");
 	/* What a fact costs alone cannot be measured here. It is worth an alarm only when time was
 	 * lost that nothing else accounts for. */
-	f->severity = unexplained >= 0.03 * d->mean_ms[1] ? "medium" : "info";
+	lg_grade_unpriced(f);
+	if (!alarm)
+		lg_cap(f, LG_CAP_EXPLAINED);
 	for (size_t i = 0; i < d->n_facts; i++)
 		if (!lg_diff_is_workload(&d->facts[i]))
 			lg_cause_say(c, f, "%s: %s before, %s after", d->facts[i].key,
 				     d->facts[i].before ? d->facts[i].before : "not told",
 				     d->facts[i].after ? d->facts[i].after : "not told");
-	if (f->severity[0] == 'm')
+	if (alarm)
 		lg_cause_say(c, f, "%.3f ms per step have no other explanation; change them back one at a time to measure "
 		    "each", unexplained);
 }
@@ -282,12 +285,12 @@ static void processes(struct lg_causes *c)
 			known |= d->v.findings[k].culprit.pid == p->pid;
 		if (known)
 			continue;
-		f = lg_cause_add(c, "regress.process");
+		f = lg_cause_add(c, LG_R_REGRESS_PROCESS);
 		if (!f)
 			return;
 		told++;
 		f->confidence = 0.9;
-		f->culprit.relation = "other_process";
+		f->culprit.relation = LG_RELATION_OTHER_PROCESS;
 		f->culprit.pid = p->pid;
 		f->culprit.comm = p->comm;
 		f->culprit.cmdline = p->cmdline;
@@ -301,13 +304,13 @@ static void processes(struct lg_causes *c)
 static void workload(struct lg_causes *c)
 {
 	struct lg_diff *d = c->d;
-	struct lg_finding *f = d->n_unfair ? lg_cause_add(c, "regress.workload") : NULL;
+	struct lg_finding *f = d->n_unfair ? lg_cause_add(c, LG_R_REGRESS_WORKLOAD) : NULL;
 
 	if (!f)
 		return;
-	f->severity = "medium";
+	lg_grade_unpriced(f);
 	f->confidence = 0.95;
-	f->culprit.relation = "self";
+	f->culprit.relation = LG_RELATION_SELF;
 	f->title = lg_arena_printf(&d->v.arena, "the two runs did not do the same work: %s%s", d->unfair[0],
 				   d->n_unfair > 1 ? " ..." : "");
 	for (size_t i = 0; i < d->n_unfair; i++)
@@ -341,8 +344,9 @@ static void rest(struct lg_causes *c)
 	for (size_t i = 0; i < d->n_shares; i++)
 		sum += d->shares[i].ms;
 	left = d->delta_ms - sum;
-	if (d->mean.lo - 1 > 0.03 && left > 0.03 * d->mean_ms[1] && left > 0.3 * d->delta_ms &&
-	    (f = lg_cause_add(c, "regress.step"))) {
+	if (d->mean.lo - 1 > LG_N_REGRESS_STEP_FLOOR && left > LG_N_REGRESS_STEP_FLOOR * d->mean_ms[1] &&
+	    left > LG_N_REGRESS_STEP_PART * d->delta_ms &&
+	    (f = lg_cause_add(c, LG_R_REGRESS_STEP))) {
 		f->confidence = 0.7;
 		f->title = lg_arena_printf(&d->v.arena, "steps take %.2f ms longer and these inputs do not show why",
 					   left);
@@ -364,15 +368,13 @@ static void stolen(struct lg_causes *c)
 	double ms = fmin(after - before, left_over(c));
 	struct lg_finding *f;
 
-	if (!(after - before >= 0.01 * c->d->mean_ms[1]) || !(f = lg_cause_add(c, "host.steal")))
+	if (!(after - before >= 0.01 * c->d->mean_ms[1]) || !(f = lg_cause_add(c, LG_R_HOST_STEAL)))
 		return;
 	f->confidence = 0.9;
-	f->culprit.relation = "hardware";
+	f->culprit.relation = LG_RELATION_HARDWARE;
 	f->title = lg_arena_printf(&c->d->v.arena, "the hypervisor and interrupts took %.2f ms of a step's CPU time, "
 				   "%.2f before", after, before);
 	lg_cause_price(c, f, ms, ms);
-	if (lg_severity_level(f->severity) > lg_severity_level("low"))
-		f->severity = "low";
 	lg_cause_say(c, f, "at least %.1f %% of a step, %.1f %% before (/proc/stat)", 100 * after / c->d->mean_ms[1],
 		     100 * before / c->d->mean_ms[0]);
 	lg_cause_share(c, f->title, f->id, ms);

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/severity.h"
 #include "diff/causes.h"
 
 /* Inputs without steps that tell how the devices did. */
@@ -58,7 +57,7 @@ static const char *sentence(const struct lg_diff *d, struct lg_arena *a)
 	else
 		what = "No change beyond the noise";
 	for (size_t i = 0; i < d->v.n_findings; i++)
-		if (lg_severity_level(d->v.findings[i].severity) >= 2) {
+		if (d->v.findings[i].severity >= LG_SEVERITY_MEDIUM) {
 			first = first ? first : &d->v.findings[i];
 			n++;
 		}

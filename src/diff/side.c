@@ -318,12 +318,12 @@ static int findings(struct lg_side *s, const struct lg_verdict *v, const struct 
 				  : s->s.n ? f->lost_ms / (double)s->s.n : (double)NAN;
 
 		/* Who and which lock; a cause inside the job is told apart by its stage. */
-		if (!f->culprit.relation || strcmp(f->culprit.relation, "other_process"))
+		if (!f->culprit.relation || f->culprit.relation != LG_RELATION_OTHER_PROCESS)
 			who = f->stage ? f->stage : "";
 		if (half_of(f, ms, w, &half))
 			return LG_E_NOMEM;
 		s->findings[s->n_findings++] = (struct lg_side_finding){
-			.id = f->id, .severity = f->severity, .row = (uint32_t)i,
+			.id = f->id, .severity = lg_severity_text(f->severity), .row = (uint32_t)i,
 			.key = lg_arena_printf(&s->arena, "%s|%s", who,
 					       f->culprit.lock ? f->culprit.lock : ""),
 			.ms = ms, .half = half };

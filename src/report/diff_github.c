@@ -48,11 +48,11 @@ void lg_diff_github(const struct lg_diff *d, struct lg_out *o)
 	command(o, "notice", "laggard diff", d->headline, NULL);
 	for (size_t i = 0; i < d->v.n_findings; i++) {
 		const struct lg_finding *f = &d->v.findings[i];
-		bool loud = !strcmp(f->severity, "high") || !strcmp(f->severity, "medium");
+		bool loud = f->severity == LG_SEVERITY_HIGH || f->severity == LG_SEVERITY_MEDIUM;
 
 		if (!strcmp(f->id, "regress.workload"))
 			continue; /* said first */
-		if (loud || !strcmp(f->severity, "low"))
+		if (loud || f->severity == LG_SEVERITY_LOW)
 			command(o, loud ? failed ? "error" : "warning" : "notice", f->id, f->title, f->fix);
 	}
 }

@@ -45,7 +45,7 @@ static void xml(struct lg_out *o, const char *s)
 
 static bool loud(const struct lg_finding *f)
 {
-	return !strcmp(f->severity, "high") || !strcmp(f->severity, "medium");
+	return f->severity == LG_SEVERITY_HIGH || f->severity == LG_SEVERITY_MEDIUM;
 }
 
 static void finding_case(const struct lg_finding *f, bool fails, struct lg_out *o)
@@ -58,7 +58,7 @@ static void finding_case(const struct lg_finding *f, bool fails, struct lg_out *
 	lg_out_puts(o, "\" time=\"0\">\n");
 	lg_out_printf(o, "      <%s", fails ? "failure" : "system-out");
 	if (fails) {
-		lg_out_printf(o, " type=\"%s\" message=\"", f->severity);
+		lg_out_printf(o, " type=\"%s\" message=\"", lg_severity_text(f->severity));
 		xml(o, f->title);
 		lg_out_puts(o, "\"");
 	}

@@ -77,9 +77,9 @@ static void steps(const struct lg_verdict *v, struct lg_json *j)
 	key_num(j, "p99_ms", v->p99_ms, 4);
 	key_count(j, "slow", v->n_slow);
 	key_num(j, "slow_threshold_ms", v->slow_threshold_ms, 4);
-	key_str(j, "shape", v->shape);
+	key_str(j, "shape", lg_shape_text(v->shape));
 	key_num(j, "period_s", v->period_s, 4);
-	key_str(j, "scope", v->scope);
+	key_str(j, "scope", lg_scope_text(v->scope));
 	lg_json_key(j, "ranks");
 	lg_json_open(j, '[');
 	for (size_t i = 0; i < v->n_ranks; i++)
@@ -115,7 +115,7 @@ static void finding(const struct lg_verdict *v, struct lg_json *j, const struct 
 {
 	lg_json_open(j, '{');
 	key_str(j, "id", f->id);
-	key_str(j, "severity", f->severity);
+	key_str(j, "severity", lg_severity_text(f->severity));
 	key_num(j, "confidence", f->confidence, 3);
 	key_str(j, "title", f->title);
 	key_str(j, "stage", f->stage);
@@ -127,7 +127,7 @@ static void finding(const struct lg_verdict *v, struct lg_json *j, const struct 
 
 	lg_json_key(j, "culprit");
 	lg_json_open(j, '{');
-	key_str(j, "relation", f->culprit.relation);
+	key_str(j, "relation", lg_relation_text(f->culprit.relation));
 	key_id(j, "pid", f->culprit.pid);
 	key_id(j, "tid", f->culprit.tid);
 	key_str(j, "comm", f->culprit.comm);
@@ -213,7 +213,7 @@ void lg_json_verdict(const struct lg_verdict *v, struct lg_json *to)
 	lg_json_close(&j, ']');
 	lg_json_key(&j, "bound");
 	lg_json_open_flat(&j, '{');
-	key_str(&j, "verdict", v->bound);
+	key_str(&j, "verdict", lg_bound_text(v->bound));
 	key_num(&j, "confidence", v->bound ? v->bound_confidence : (double)NAN, 3);
 	key_str(&j, "why", v->bound_why);
 	lg_json_close(&j, '}');

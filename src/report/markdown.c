@@ -59,7 +59,8 @@ static void finding(struct lg_out *o, const struct lg_verdict *v, size_t i)
 
 	lg_out_printf(o, "### %zu. ", i + 1);
 	md(o, f->title);
-	lg_out_printf(o, "\n\n- **rule**: `%s`, severity **%s**\n", f->id, f->severity);
+	lg_out_printf(o, "\n\n- **rule**: `%s`, severity **%s**\n", f->id,
+		      lg_severity_text(f->severity));
 	item(o, "who", lg_text_who(f, buf, sizeof buf));
 	if (f->culprit.function)
 		item(o, "doing", lg_text_stack(f, 12, buf, sizeof buf));
@@ -112,7 +113,7 @@ void lg_report_markdown(const struct lg_verdict *v, struct lg_out *o)
 	if (v->n_judged) {
 		md(o, lg_steps_line(v, buf, sizeof buf));
 		if (v->bound) {
-			lg_out_printf(o, "; bound: %s (confidence %.2f)", v->bound, v->bound_confidence);
+			lg_out_printf(o, "; bound: %s (confidence %.2f)", lg_bound_text(v->bound), v->bound_confidence);
 			if (v->bound_why) {
 				lg_out_puts(o, ", ");
 				md(o, v->bound_why);

@@ -28,13 +28,12 @@ static void style(const struct term *t, const char *sgr)
 		lg_out_printf(t->o, "\033[%sm", sgr);
 }
 
-static const char *severity_sgr(const char *s)
+static const char *severity_sgr(enum lg_severity s)
 {
-	if (!strcmp(s, "high"))
-		return "1;31";
-	if (!strcmp(s, "medium"))
-		return "1;33";
-	return !strcmp(s, "low") ? "36" : "2";
+	static const char *const sgr[] = { [LG_SEVERITY_INFO] = "2", [LG_SEVERITY_LOW] = "36",
+					   [LG_SEVERITY_MEDIUM] = "1;33", [LG_SEVERITY_HIGH] = "1;31" };
+
+	return sgr[s];
 }
 
 /* "   label        text wrapped under itself" */
@@ -125,7 +124,7 @@ static void finding(const struct term *t, const struct lg_verdict *v, size_t i)
 {
 	const struct lg_finding *f = &v->findings[i];
 	char buf[4096];
-	size_t first_col = (size_t)snprintf(buf, sizeof buf, "%zu. %s: ", i + 1, f->severity);
+	size_t first_col = (size_t)snprintf(buf, sizeof buf, "%zu. %s: ", i + 1, lg_severity_text(f->severity));
 
 	style(t, severity_sgr(f->severity));
 	lg_out_puts(t->o, buf);
@@ -155,7 +154,7 @@ static void minor(const struct term *t, const struct lg_verdict *v)
 	size_t n = 0, shown = 0;
 
 	for (size_t i = 0; i < v->n_findings; i++)
-		n += !strcmp(v->findings[i].severity, "info");
+		n += v->findings[i].severity == LG_SEVERITY_INFO;
 	if (!n)
 		return;
 	style(t, "2");
@@ -165,7 +164,7 @@ static void minor(const struct term *t, const struct lg_verdict *v)
 		const struct lg_finding *f = &v->findings[i];
 		char buf[1024], ms[32];
 
-		if (strcmp(f->severity, "info"))
+		if (f->severity != LG_SEVERITY_INFO)
 			continue;
 		shown++;
 		snprintf(buf, sizeof buf, "%s%s%s%s", f->title, isfinite(f->lost_ms) ? " (" : "",
@@ -186,7 +185,7 @@ void lg_term_findings(const struct lg_verdict *v, const struct lg_term_options *
 	if (t.width < MIN_WIDTH)
 		t.width = MIN_WIDTH;
 	for (size_t i = 0; i < v->n_findings; i++)
-		if (strcmp(v->findings[i].severity, "info"))
+		if (v->findings[i].severity != LG_SEVERITY_INFO)
 			finding(&t, v, i);
 	minor(&t, v);
 	if (v->n_limits) {
@@ -221,7 +220,7 @@ void lg_report_term(const struct lg_verdict *v, const struct lg_term_options *op
 	if (v->n_judged) {
 		lg_text_wrap(o, lg_steps_line(v, buf, sizeof buf), 0, 2, t.width);
 		if (v->bound) {
-			snprintf(buf, sizeof buf, "bound: %s (confidence %.2f)%s%s", v->bound,
+			snprintf(buf, sizeof buf, "bound: %s (confidence %.2f)%s%s", lg_bound_text(v->bound),
 				 v->bound_confidence, v->bound_why ? ": " : "",
 				 v->bound_why ? v->bound_why : "");
 			lg_text_wrap(o, buf, 0, 2, t.width);

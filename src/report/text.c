@@ -45,25 +45,22 @@ const char *lg_text_num(char *buf, size_t size, double v, int decimals)
 	return buf;
 }
 
-static const char *relation_text(const char *r)
+static const char *relation_words(enum lg_relation r)
 {
-	if (!r)
-		return NULL;
-	if (!strcmp(r, "other_process"))
-		return "another process";
-	if (!strcmp(r, "same_process"))
-		return "the same process";
-	if (!strcmp(r, "kernel"))
-		return "the kernel";
-	if (!strcmp(r, "rank"))
-		return "a rank of the job";
-	return !strcmp(r, "self") ? "itself" : r;
+	static const char *const words[] = {
+		[LG_RELATION_NONE] = NULL, [LG_RELATION_OTHER_PROCESS] = "another process",
+		[LG_RELATION_SAME_PROCESS] = "the same process", [LG_RELATION_KERNEL] = "the kernel",
+		[LG_RELATION_RANK] = "a rank of the job", [LG_RELATION_SELF] = "itself",
+		[LG_RELATION_HARDWARE] = "hardware",
+	};
+
+	return words[r];
 }
 
 const char *lg_text_who(const struct lg_finding *f, char *buf, size_t size)
 {
 	struct sbuf b = start(buf, size);
-	const char *rel = relation_text(f->culprit.relation);
+	const char *rel = relation_words(f->culprit.relation);
 
 	if (f->culprit.pid >= 0)
 		add(&b, "pid %d", f->culprit.pid);
@@ -161,7 +158,7 @@ const char *lg_text_money(const struct lg_verdict *v, char *buf, size_t size)
 
 static bool matters(const struct lg_finding *f)
 {
-	return !strcmp(f->severity, "high") || !strcmp(f->severity, "medium");
+	return f->severity == LG_SEVERITY_HIGH || f->severity == LG_SEVERITY_MEDIUM;
 }
 
 /* What the slow steps took beyond the usual, as a share of all steps' time. */
@@ -178,7 +175,7 @@ static double slow_share(const struct lg_verdict *v)
 /* For good, and beyond what such a shape is told from. */
 static bool got_slower(const struct lg_verdict *v)
 {
-	return v->slower > 0 && v->shape && (!strcmp(v->shape, "shift") || !strcmp(v->shape, "drift"));
+	return v->slower > 0 && v->shape && (v->shape == LG_SHAPE_SHIFT || v->shape == LG_SHAPE_DRIFT);
 }
 
 /* That slow steps are much of the time, and what is known of it. */
@@ -273,7 +270,7 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 			add(&b, " The limits below say why.");
 	} else if (got_slower(v)) {
 		add(&b, "Steps got %.0f %% slower in the course of this input (a %s), and nothing in it says why.",
-		    100 * v->slower, v->shape);
+		    100 * v->slower, lg_shape_text(v->shape));
 		if (v->n_limits)
 			add(&b, " Mind the limits below.");
 	} else if (v->untraced_share >= 0.25) {
@@ -301,7 +298,7 @@ const char *lg_steps_line(const struct lg_verdict *v, char *buf, size_t size)
 	if (isfinite(v->slow_threshold_ms))
 		add(&b, " (over %s ms)", lg_text_num(a, sizeof a, v->slow_threshold_ms, 2));
 	if (v->shape) {
-		add(&b, "; %s", v->shape);
+		add(&b, "; %s", lg_shape_text(v->shape));
 		if (isfinite(v->period_s) && v->period_s < 0.1)
 			add(&b, ", every %s ms", lg_text_num(a, sizeof a, 1e3 * v->period_s, 1));
 		else if (isfinite(v->period_s))
@@ -312,7 +309,7 @@ const char *lg_steps_line(const struct lg_verdict *v, char *buf, size_t size)
 			add(&b, " at %s s", lg_text_num(a, sizeof a, v->shift_s, 2));
 	}
 	if (v->scope)
-		add(&b, "; %s", v->scope);
+		add(&b, "; %s", lg_scope_text(v->scope));
 	if (v->n_ranks) {
 		add(&b, "; rank%s", v->n_ranks > 1 ? "s" : "");
 		for (size_t i = 0; i < v->n_ranks && i < 16; i++)

@@ -54,8 +54,8 @@ static inline size_t loud(const struct pair *p)
 	size_t n = 0;
 
 	for (size_t i = 0; i < p->d->v.n_findings; i++)
-		n += !strcmp(p->d->v.findings[i].severity, "high") ||
-		     !strcmp(p->d->v.findings[i].severity, "medium");
+		n += p->d->v.findings[i].severity == LG_SEVERITY_HIGH ||
+		     p->d->v.findings[i].severity == LG_SEVERITY_MEDIUM;
 	return n;
 }
 

@@ -55,7 +55,7 @@ static void saves_and_messages_are_no_operators(void **state)
 		p.side_ns = 600 * US;
 		o = first(&p, tab[i].id);
 		f = &o.v->findings[0];
-		assert_string_equal(f->severity, "high");
+		assert_int_equal(f->severity, LG_SEVERITY_HIGH);
 		assert_string_equal(f->stage, "side");
 		assert_true(f->lost_share > 0.2 && f->lost_share < 0.5);
 		assert_non_null(strstr(f->culprit.function, tab[i].call));
@@ -68,7 +68,7 @@ static void saves_and_messages_are_no_operators(void **state)
 		o = explain(&p);
 		f = find(o.v, tab[i].id);
 		assert_non_null(f);
-		assert_string_equal(f->severity, "low");
+		assert_int_equal(f->severity, LG_SEVERITY_LOW);
 		assert_true(f->excess_share > 0.9 && o.v->unexplained_share < 0.1);
 		done(&o);
 		p.side_ns = 60 * US; /* a line now and then */

@@ -169,7 +169,7 @@ static void lost_regions_are_a_lost_compilation(void **state)
 	p = compare(&plain, &after);
 	assert_non_null(find(&p, "compile.skipped"));
 	assert_int_equal(loud(&p), 1);
-	assert_string_equal(p.d->v.findings[0].severity, "high");
+	assert_int_equal(p.d->v.findings[0].severity, LG_SEVERITY_HIGH);
 	/* 1.5 ms of a step that took 6.5 */
 	assert_true(fabs(p.d->v.findings[0].lost_ms / (double)p.s[1]->s.n - 1.5) < 0.05);
 	assert_string_equal(p.d->gate.verdict, "fail");
@@ -242,7 +242,7 @@ static void what_is_not_priced_says_why(void **state)
 	p = compare(&before, &after);
 	f = find(&p, "compile.skipped");
 	assert_non_null(f);
-	assert_true(isnan(f->lost_ms) && !strcmp(f->severity, "medium"));
+	assert_true(isnan(f->lost_ms) && f->severity == LG_SEVERITY_MEDIUM);
 	assert_true(says(f, "not priced, because these two runs vary too much") && says(f, "(95 %: -"));
 	done(&p);
 	before.noisy = after.noisy = false;
@@ -356,12 +356,12 @@ static void a_version_is_loud_only_when_something_is_unexplained(void **state)
 	(void)state;
 	after.torch = "2.7.0";
 	p = compare(&plain, &after);
-	assert_string_equal(find(&p, "regress.version")->severity, "info");
+	assert_int_equal(find(&p, "regress.version")->severity, LG_SEVERITY_INFO);
 	assert_int_equal(p.d->n_facts, 1); /* ports and the like are no news */
 	done(&p);
 	after.slower = 1.3;
 	p = compare(&plain, &after);
-	assert_string_equal(find(&p, "regress.version")->severity, "medium");
+	assert_int_equal(find(&p, "regress.version")->severity, LG_SEVERITY_MEDIUM);
 	assert_true(isnan(find(&p, "regress.version")->lost_ms));
 	assert_string_equal(p.d->v.findings[p.d->v.n_findings - 1].id, "regress.version");
 	done(&p);
@@ -405,7 +405,7 @@ static void a_new_finding_without_a_price_is_told(void **state)
 	after.facts = half;
 	after.slower = 1.5;
 	p = compare(&before, &after);
-	assert_string_equal(find(&p, "gpu.amp_misuse")->severity, "medium");
+	assert_int_equal(find(&p, "gpu.amp_misuse")->severity, LG_SEVERITY_MEDIUM);
 	assert_true(isnan(find(&p, "gpu.amp_misuse")->lost_ms));
 	assert_memory_equal(find(&p, "gpu.amp_misuse")->title, "new: ", 5);
 	check_sum(&p);
@@ -413,7 +413,7 @@ static void a_new_finding_without_a_price_is_told(void **state)
 	/* Steps are no longer than they were. */
 	after.slower = 1;
 	p = compare(&before, &after);
-	assert_string_equal(find(&p, "gpu.amp_misuse")->severity, "low");
+	assert_int_equal(find(&p, "gpu.amp_misuse")->severity, LG_SEVERITY_LOW);
 	done(&p);
 	/* It was there before. */
 	before.facts = half;
@@ -500,7 +500,7 @@ static void one_burst_of_stalls_is_less_sure_than_a_rhythm_of_them(void **state)
 	rhythm.period_ns = 1000 * MS;
 	p = compare_traces(synthetic_run(&before), synthetic_run(&rhythm), 0.05);
 	f = find(&p, "host.lock_held");
-	assert_string_equal(f->severity, "medium");
+	assert_int_equal(f->severity, LG_SEVERITY_MEDIUM);
 	lost = f->lost_ms;
 	done(&p);
 	/* As much of it, in a tenth of the run: it may not come again. */
@@ -510,7 +510,7 @@ static void one_burst_of_stalls_is_less_sure_than_a_rhythm_of_them(void **state)
 	p = compare_traces(synthetic_run(&before), synthetic_run(&burst), 0.05);
 	f = find(&p, "host.lock_held");
 	assert_true(fabs(f->lost_ms - lost) < 0.2 * lost);
-	assert_string_equal(f->severity, "info");
+	assert_int_equal(f->severity, LG_SEVERITY_INFO);
 	assert_true(p.s[1]->findings[0].half > 0.8 * p.s[1]->findings[0].ms);
 	bytes = saved(p.s[1], &n);
 	assert_int_equal(lg_baseline_read(bytes, n, "x", &back, &err), 0);
@@ -677,7 +677,7 @@ static void what_two_runs_may_differ_by_is_not_loud(void **state)
 	assert_non_null(f);
 	/* 0.48 ms of a stage that took 3: 0.165 may be noise, 4.5 % are left. */
 	assert_int_equal(loud(&p), 1);
-	assert_string_equal(f->severity, "medium");
+	assert_int_equal(f->severity, LG_SEVERITY_MEDIUM);
 	done(&p);
 	after.slower = 1.08; /* 3.7 % */
 	p = compare(&plain, &after);

@@ -46,7 +46,7 @@ static void check_only(const struct gpu_plan *before, const struct gpu_plan *aft
 
 	assert_true(p.d->v.n_findings > 0);
 	assert_string_equal(f->id, id);
-	assert_string_equal(f->severity, "high");
+	assert_int_equal(f->severity, LG_SEVERITY_HIGH);
 	assert_true(fabs(f->lost_ms / (double)p.s[1]->s.n - ms) < 0.1 * ms);
 	assert_int_equal(loud(&p), 1);
 	assert_string_equal(p.d->gate.verdict, "fail");
@@ -141,7 +141,7 @@ static void a_debugging_aid_leaves_the_loader_its_wait(void **state)
 /* The number in the sentence is the one that is sure, and its interval stands beside it. */
 static void the_sentence_tells_what_is_sure(void **state)
 {
-	struct lg_finding new = { .title = "regions are gone", .severity = "medium", .lost_ms = NAN };
+	struct lg_finding new = { .title = "regions are gone", .severity = LG_SEVERITY_MEDIUM, .lost_ms = NAN };
 	struct lg_diff d = { .mean_ms = { 40, 41 }, .median_ms = { 40, 44 }, .mean = { 1.02, 0.9, 1.2 },
 			     .median = { 1.1, 1.05, 1.15 } };
 
@@ -218,7 +218,7 @@ static void a_larger_batch_is_other_work(void **state)
 	p = compare(&before, &after);
 	assert_int_equal(p.d->n_unfair, 0);
 	assert_string_equal(p.d->v.findings[0].id, "regress.op");
-	assert_string_equal(p.d->v.findings[0].severity, "high");
+	assert_int_equal(p.d->v.findings[0].severity, LG_SEVERITY_HIGH);
 	assert_string_equal(p.d->gate.verdict, "fail");
 	checked(&p);
 }
@@ -379,7 +379,7 @@ static void a_wait_is_judged_by_its_own_measure(void **state)
 		p = compare(&before, &after);
 		f = find(&p, id[i]);
 		assert_non_null(f);
-		assert_string_equal(f->severity, "medium");
+		assert_int_equal(f->severity, LG_SEVERITY_MEDIUM);
 		assert_int_equal(loud(&p), 1);
 		assert_true(p.d->mean.lo < 1); /* the whole step would not prove it */
 		checked(&p);

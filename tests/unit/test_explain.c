@@ -9,7 +9,7 @@ static void a_healthy_run_gets_no_finding(void **state)
 	(void)state;
 	assert_int_equal(loud(o.v), 0);
 	assert_int_equal(o.v->n_slow, 0);
-	assert_string_equal(o.v->shape, "steady");
+	assert_int_equal(o.v->shape, LG_SHAPE_STEADY);
 	assert_int_equal(o.v->n_judged, 1999);
 	done(&o);
 }
@@ -24,14 +24,14 @@ static void names_the_holder_of_the_lock(void **state)
 	f = told(&p, "host.lock_held", &o);
 	assert_ptr_equal(f, &o.v->findings[0]);
 	assert_int_equal(loud(o.v), 1);
-	assert_string_equal(f->culprit.relation, "other_process");
+	assert_int_equal(f->culprit.relation, LG_RELATION_OTHER_PROCESS);
 	assert_int_equal(f->culprit.pid, CULPRIT_PID);
 	assert_string_equal(f->culprit.function, "gather_stats");
 	assert_string_equal(f->culprit.lock, "mmap_lock");
 	assert_int_equal(f->n_victims, 2);
-	assert_string_equal(o.v->shape, "periodic");
+	assert_int_equal(o.v->shape, LG_SHAPE_PERIODIC);
 	assert_true(fabs(o.v->period_s - 2.5) < 0.05);
-	assert_string_equal(o.v->scope, "rotating");
+	assert_int_equal(o.v->scope, LG_SCOPE_ROTATING);
 	/* Each stall is 80 ms, and every nanosecond is counted once though two ranks lost it. */
 	assert_true(fabs(f->lost_ms - 80.0 * (double)o.v->n_slow) < 2.0 * (double)o.v->n_slow);
 	assert_true(f->excess_share > 0.95);
@@ -49,7 +49,7 @@ static void a_lock_of_one_rank_is_rank_local(void **state)
 	p.explicit_collective = true;
 	o = explain(&p);
 	assert_non_null(find(o.v, "host.lock_held"));
-	assert_string_equal(o.v->scope, "rank_local");
+	assert_int_equal(o.v->scope, LG_SCOPE_RANK_LOCAL);
 	assert_int_equal(find(o.v, "host.lock_held")->n_victims, 1);
 	assert_int_equal(find(o.v, "host.lock_held")->victims[0].rank, 1);
 	done(&o);
@@ -63,7 +63,7 @@ static void stalls_of_all_ranks_at_once_are_global(void **state)
 	(void)state;
 	p.all_ranks = true;
 	o = explain(&p);
-	assert_string_equal(o.v->scope, "global");
+	assert_int_equal(o.v->scope, LG_SCOPE_GLOBAL);
 	done(&o);
 }
 
@@ -177,7 +177,7 @@ static void a_used_up_quota_is_told_from_mere_latency(void **state)
 		assert_int_equal(f != NULL, i == 0 || i == 2);
 		assert_int_equal(loud(o.v), !i);
 		if (f && i) { /* as of perf, which tells of no quota */
-			assert_string_equal(f->severity, "low");
+			assert_int_equal(f->severity, LG_SEVERITY_LOW);
 			assert_non_null(strstr(f->title, "probably"));
 			assert_non_null(strstr(f->against[0].text, "nr_throttled"));
 		} else if (f) {
@@ -228,7 +228,7 @@ static void names_who_had_the_cpu(void **state)
 	assert_int_equal(loud(o.v), 1);
 	assert_int_equal(f->culprit.pid, CULPRIT_PID);
 	assert_string_equal(f->culprit.function, "libhash.so.3");
-	assert_string_equal(o.v->scope, "rank_local");
+	assert_int_equal(o.v->scope, LG_SCOPE_RANK_LOCAL);
 	done(&o);
 	/* Which CPU it was ready for shows where it runs next; who ran there knows its number. */
 	p.cpu_untold = true;
@@ -279,7 +279,7 @@ static void what_ranks_take_from_each_other_is_less_sure_where_nobody_else_was_s
 		o = judge(t);
 		f = find(o.v, "host.oversubscribed");
 		assert_non_null(f);
-		assert_int_equal(!strcmp(f->severity, "low"), alone != 0);
+		assert_int_equal(f->severity == LG_SEVERITY_LOW, alone != 0);
 		assert_int_equal(says_against(f, "nothing but these processes"), alone == 1);
 		assert_int_equal(says_against(f, "strangers had the other CPUs"), alone == 2);
 		done(&o);
@@ -297,8 +297,8 @@ static void a_rank_that_computes_longer_now_and_then_is_the_straggler(void **sta
 	f = told(&p, "comms.straggler", &o);
 	assert_int_equal(loud(o.v), 1);
 	assert_int_equal(f->culprit.rank, 1);
-	assert_string_equal(f->culprit.relation, "rank");
-	assert_string_equal(o.v->scope, "rank_local");
+	assert_int_equal(f->culprit.relation, LG_RELATION_RANK);
+	assert_int_equal(o.v->scope, LG_SCOPE_RANK_LOCAL);
 	assert_non_null(strstr(f->title, "was running its own work"));
 	done(&o);
 }
@@ -341,7 +341,7 @@ static void work_of_the_kernel_in_the_main_thread_is_told(void **state)
 	p.run_stack = fork;
 	f = told(&p, "host.self_fork", &o);
 	assert_int_equal(loud(o.v), 1);
-	assert_string_equal(f->culprit.relation, "self");
+	assert_int_equal(f->culprit.relation, LG_RELATION_SELF);
 	assert_string_equal(f->culprit.function, "copy_page_range");
 	assert_int_equal(f->n_victims, 1);
 	assert_true(f->excess_share > 0.8);
@@ -373,7 +373,7 @@ static void a_rank_that_is_always_late_is_a_steady_straggler(void **state)
 	assert_true(isnan(f->excess_share));
 	/* 4 ms of ~14 ms steps, less the ranks' jitter. */
 	assert_true(f->lost_share > 0.2 && f->lost_share < 0.32);
-	assert_string_equal(o.v->shape, "steady");
+	assert_int_equal(o.v->shape, LG_SHAPE_STEADY);
 	done(&o);
 }
 
@@ -396,7 +396,7 @@ static void a_steady_loss_needs_steps_and_time(void **state)
 		p.steady_late_ns = runs[i].late;
 		f = told(&p, "comms.straggler", &o);
 		assert_true(f->lost_share > 0.2);
-		assert_string_equal(f->severity, runs[i].graded ? "high" : "low");
+		assert_int_equal(f->severity, runs[i].graded ? LG_SEVERITY_HIGH : LG_SEVERITY_LOW);
 		assert_int_equal(has_limit(o.v, "too short to tell"), !runs[i].graded);
 		done(&o);
 	}
@@ -411,7 +411,7 @@ static void one_rank_alone_is_single(void **state)
 	p.n_ranks = 1;
 	o = explain(&p);
 	assert_non_null(find(o.v, "host.lock_held"));
-	assert_string_equal(o.v->scope, "single");
+	assert_int_equal(o.v->scope, LG_SCOPE_SINGLE);
 	done(&o);
 }
 
@@ -476,7 +476,7 @@ static void stolen_time_is_told_and_never_loud(void **state)
 	assert_true(has_limit(o.v, "the hypervisor took 20.0 % of the CPU time"));
 	assert_int_equal(o.v->n_findings, 1);
 	assert_string_equal(o.v->findings[0].id, "host.steal");
-	assert_string_equal(o.v->findings[0].severity, "low");
+	assert_int_equal(o.v->findings[0].severity, LG_SEVERITY_LOW);
 	assert_true(isnan(o.v->findings[0].lost_ms));
 	done(&o);
 	p.steal = 0.02;
@@ -629,7 +629,7 @@ static void a_window_of_warm_up_says_so(void **state)
 	(void)state;
 	f = find(o.v, "warmup.dominates");
 	assert_non_null(f);
-	assert_true(!strcmp(f->severity, "info") && isnan(f->lost_ms));
+	assert_true(f->severity == LG_SEVERITY_INFO && isnan(f->lost_ms));
 	assert_non_null(strstr(f->title, "in the first 2 of 59 steps"));
 	done(&o);
 	p.warm_ns = 20 * MS; /* a tenth */
@@ -648,7 +648,7 @@ static void what_dynamo_counts_is_told(void **state)
 	(void)state;
 	f = find(o.v, "compile.recompiles");
 	assert_non_null(f);
-	assert_true(isnan(f->lost_ms) && !strcmp(f->severity, "medium") && f->n_victims == 2);
+	assert_true(isnan(f->lost_ms) && f->severity == LG_SEVERITY_MEDIUM && f->n_victims == 2);
 	assert_non_null(strstr(f->title, "again 6 times"));
 	assert_string_equal(f->culprit.function, "forward /app/net.py:7: size mismatch at index 0");
 	assert_null(find(o.v, "compile.graph_breaks"));
@@ -659,7 +659,7 @@ static void what_dynamo_counts_is_told(void **state)
 	assert_null(find(o.v, "compile.recompiles"));
 	f = find(o.v, "compile.graph_breaks");
 	assert_non_null(f);
-	assert_string_equal(f->severity, "low");
+	assert_int_equal(f->severity, LG_SEVERITY_LOW);
 	assert_non_null(strstr(f->culprit.function, "net.py:9"));
 	done(&o);
 }

@@ -60,7 +60,7 @@ static void two_bursts_that_are_apart_are_a_repetition(void **state)
 	f = accused();
 	assert_non_null(f);
 	assert_int_equal(f->culprit.pid, SUSPECT);
-	assert_string_equal(f->severity, "low");
+	assert_int_equal(f->severity, LG_SEVERITY_LOW);
 	done(&o);
 }
 
@@ -171,7 +171,7 @@ static void one_of_the_busiest_may_be_the_stranger(void **state)
 		if (f) {
 			assert_int_equal(f->culprit.pid, SUSPECT);
 			assert_int_equal(f->victims[0].pid, VICTIM);
-			assert_string_equal(f->severity, kind == TRAINS ? "high" : "low");
+			assert_int_equal(f->severity, kind == TRAINS ? LG_SEVERITY_HIGH : LG_SEVERITY_LOW);
 			assert_int_equal(f->n_against > 0 && strstr(f->against[0].text, "--victim PID") != NULL,
 					 kind == STRANGER);
 		} else {
@@ -353,7 +353,7 @@ static void on_a_full_machine_the_only_one_is_named(void **state)
 	f = accused();
 	assert_non_null(f);
 	assert_int_equal(f->culprit.pid, SUSPECT);
-	assert_string_equal(f->severity, "medium");
+	assert_int_equal(f->severity, LG_SEVERITY_MEDIUM);
 	done(&o);
 }
 
@@ -395,7 +395,7 @@ static void what_may_be_no_training_is_low(void **state)
 			runs(SUSPECT, SUSPECT, 3, at, at + STALL);
 		f = accused();
 		assert_non_null(f);
-		assert_string_equal(f->severity, trains ? "medium" : "low");
+		assert_int_equal(f->severity, trains ? LG_SEVERITY_MEDIUM : LG_SEVERITY_LOW);
 		assert_int_equal(f->n_against, !trains);
 		done(&o);
 	}
@@ -422,7 +422,7 @@ static void equal_ones_that_stand_still_together_are_ranks(void **state)
 		f = accused();
 		assert_non_null(f);
 		assert_int_equal(f->culprit.pid, SUSPECT);
-		assert_string_equal(f->severity, together ? "medium" : "low");
+		assert_int_equal(f->severity, together ? LG_SEVERITY_MEDIUM : LG_SEVERITY_LOW);
 		done(&o);
 	}
 	victim_dso = torch;

@@ -127,7 +127,7 @@ static void places_of_many_pieces_are_one(void **state)
 						    .site = LG_NO_ROW };
 	r.piece[MANY / 2 + 2].dur = 1500;
 	r.piece[8].cause = LG_GPU_BY_SYNC;
-	f = lg_finding_add(&c, "gpu.launch_bound");
+	f = lg_finding_add(&c, LG_R_GPU_LAUNCH_BOUND);
 	assert_non_null(f);
 	lg_gpu_moments(&c, f, &r, 1u << LG_GPU_BY_LAUNCH, 5, "idle");
 	assert_int_equal(c.failed, 0);

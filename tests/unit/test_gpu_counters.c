@@ -48,7 +48,7 @@ static void a_power_limit_that_came_down_is_a_throttle(void **state)
 
 		assert_non_null(f);
 		assert_string_equal(f->detail, "power");
-		assert_string_equal(f->severity, "high");
+		assert_int_equal(f->severity, LG_SEVERITY_HIGH);
 		assert_true(f->lost_share > 0.15 && f->lost_share < 0.45);
 		done(&o);
 	}

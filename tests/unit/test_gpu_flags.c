@@ -20,7 +20,7 @@ static void a_loader_without_events_is_inferred(void **state)
 	assert_true(strstr(o.v->findings[0].title, "inferred") != NULL);
 	assert_true(o.v->findings[0].confidence < 0.7);
 	assert_true(o.v->findings[0].lost_ms < 13 * 10 && o.v->findings[0].lost_ms > 9 * 9);
-	assert_string_equal(o.v->bound, "data");
+	assert_int_equal(o.v->bound, LG_BOUND_DATA);
 	assert_null(find(o.v, "gpu.launch_bound"));
 	assert_true(o.v->n_limits > 0);
 	done(&o);
@@ -141,7 +141,7 @@ static void backward_under_autocast_and_unscaled_float16(void **state)
 	o = explain(&p);
 	assert_non_null(find(o.v, "gpu.amp_misuse"));
 	assert_string_equal(find(o.v, "gpu.amp_misuse")->detail, "no_loss_scaling");
-	assert_string_equal(find(o.v, "gpu.amp_misuse")->severity, "low");
+	assert_int_equal(find(o.v, "gpu.amp_misuse")->severity, LG_SEVERITY_LOW);
 	done(&o);
 	p.scaler = true;
 	o = explain(&p);
@@ -365,7 +365,7 @@ static void convolutions_never_tuned(void **state)
 	o = explain(&p);
 	assert_non_null(find(o.v, "gpu.conv_autotune"));
 	assert_string_equal(find(o.v, "gpu.conv_autotune")->detail, "off");
-	assert_string_equal(find(o.v, "gpu.conv_autotune")->severity, "low");
+	assert_int_equal(find(o.v, "gpu.conv_autotune")->severity, LG_SEVERITY_LOW);
 	done(&o);
 	p.conv_benchmark = true;
 	o = explain(&p);

@@ -250,8 +250,8 @@ static void a_dense_device_is_healthy(void **state)
 
 	(void)state;
 	quiet(&gpu_healthy);
-	assert_string_equal(o.v->bound, "gpu");
-	assert_string_equal(o.v->findings[0].severity, "info");
+	assert_int_equal(o.v->bound, LG_BOUND_GPU);
+	assert_int_equal(o.v->findings[0].severity, LG_SEVERITY_INFO);
 	done(&o);
 }
 
@@ -291,7 +291,7 @@ static void a_loader_without_workers_is_named(void **state)
 	p.loader_ns = 20 * MS; /* the kernels of a step take 10 ms, the launches 1.6 */
 	p.loader_single = true;
 	o = first(&p, "data.loader_wait");
-	assert_string_equal(o.v->bound, "data");
+	assert_int_equal(o.v->bound, LG_BOUND_DATA);
 	assert_string_equal(o.v->findings[0].detail, "workers_zero");
 	assert_string_equal(o.v->findings[0].stage, "batch_wait");
 	/* Exposed: what is not hidden under the 10 ms of kernels, not the 20 ms of the call. */
@@ -340,7 +340,7 @@ static void short_kernels_are_launch_bound(void **state)
 	(void)state;
 	p.kernel_ns = 3 * US;
 	o = first(&p, "gpu.launch_bound");
-	assert_string_equal(o.v->bound, "host");
+	assert_int_equal(o.v->bound, LG_BOUND_HOST);
 	assert_string_equal(o.v->findings[0].detail, "not_compiled");
 	assert_true(fabs(o.v->findings[0].lost_share - 5.0 / 8) < 0.06);
 	done(&o);
@@ -604,7 +604,7 @@ static void a_cpu_trace_gets_no_device_finding(void **state)
 	p.loader_ns = 300 * US; /* 6 %: may be what it takes to take a batch */
 	p.no_gpu = true;
 	o = explain(&p);
-	assert_string_equal(find(o.v, "data.loader_wait")->severity, "low");
+	assert_int_equal(find(o.v, "data.loader_wait")->severity, LG_SEVERITY_LOW);
 	assert_true(!strncmp(o.v->bound_why, "training, operators on the CPU", 30));
 	assert_false(o.v->inference);
 	done(&o);
@@ -631,7 +631,7 @@ static void missing_rows_make_it_abstain(void **state)
 	p.no_launches = true;
 	o = explain(&p);
 	assert_null(find(o.v, "gpu.launch_bound"));
-	assert_string_equal(o.v->bound, "unknown");
+	assert_int_equal(o.v->bound, LG_BOUND_UNKNOWN);
 	done(&o);
 }
 
@@ -694,7 +694,7 @@ static void logs_of_the_compiler(void **state)
 		o = sealed(b);
 		assert_true(o.v->n_findings == 1);
 		assert_string_equal(o.v->findings[0].id, rows[i].id);
-		assert_string_equal(o.v->findings[0].severity, "medium");
+		assert_int_equal(o.v->findings[0].severity, LG_SEVERITY_MEDIUM);
 		assert_true(strstr(o.v->findings[0].culprit.function, "train.py:8") != NULL);
 		done(&o);
 	}
@@ -852,7 +852,7 @@ static void counters_tell_spinning_and_throttled_devices(void **state)
 	o = smi(spinning); /* never seen at work: known by its power at rest */
 	assert_true(o.v->n_findings >= 1);
 	assert_string_equal(o.v->findings[0].id, "gpu.util_lies");
-	assert_string_equal(o.v->findings[0].severity, "high");
+	assert_int_equal(o.v->findings[0].severity, LG_SEVERITY_HIGH);
 	done(&o);
 	o = smi(spinning_half);
 	assert_string_equal(o.v->findings[0].id, "gpu.util_lies");

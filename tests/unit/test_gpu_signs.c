@@ -29,7 +29,7 @@ static void calls_that_write_metrics_are_logging(void **state)
 		p = with(call[i], false);
 		o = first(&p, "side.logging");
 		assert_string_equal(o.v->findings[0].stage, "side");
-		assert_string_equal(o.v->findings[0].severity, "high");
+		assert_int_equal(o.v->findings[0].severity, LG_SEVERITY_HIGH);
 		assert_non_null(strstr(o.v->findings[0].evidence[0].text, call[i]));
 		done(&o);
 	}
@@ -77,7 +77,7 @@ static void calls_that_save_are_checkpoints(void **state)
 	p.only_every = 7;
 	p.side_ns = 100 * MS;
 	o = explain(&p);
-	assert_string_equal(find(o.v, "side.checkpoint")->severity, "low");
+	assert_int_equal(find(o.v, "side.checkpoint")->severity, LG_SEVERITY_LOW);
 	done(&o);
 }
 
@@ -160,7 +160,7 @@ static void a_search_for_nan_in_all_nodes_is_anomaly_detection(void **state)
 	o = explain(&p);
 	f = find(o.v, "debug.left_on");
 	assert_non_null(f);
-	assert_string_equal(f->severity, "medium");
+	assert_int_equal(f->severity, LG_SEVERITY_MEDIUM);
 	assert_non_null(strstr(f->title, "anomaly"));
 	done(&o);
 	p.no_device = true; /* training on the CPU */
@@ -327,7 +327,7 @@ static void graph_breaks_show_without_a_device(void **state)
 	o = explain(&p);
 	f = find(o.v, "compile.graph_breaks");
 	assert_non_null(f);
-	assert_true(isnan(f->lost_ms) && !strcmp(f->severity, "low"));
+	assert_true(isnan(f->lost_ms) && f->severity == LG_SEVERITY_LOW);
 	assert_true(has_evidence(f, "with an idle device"));
 	done(&o);
 }
@@ -438,7 +438,7 @@ static void fp32_matrices_on_volta_and_turing(void **state)
 	o = explain(&p);
 	f = find(o.v, "gpu.no_tensor_core");
 	assert_non_null(f);
-	assert_string_equal(f->severity, "low");
+	assert_int_equal(f->severity, LG_SEVERITY_LOW);
 	assert_string_equal(f->detail, "half_only");
 	assert_true(isnan(f->lost_ms));
 	assert_non_null(strstr(f->fix, "GradScaler"));

@@ -109,12 +109,12 @@ static void a_device_that_slows_down_for_good_is_told(void **state)
 	(void)state;
 	p.n_steps = 96;
 	o = explain(&p);
-	assert_string_equal(o.v->shape, "steady");
+	assert_int_equal(o.v->shape, LG_SHAPE_STEADY);
 	assert_false(has_limit(o.v, "from then on"));
 	done(&o);
 	p.slower_from = 48;
 	o = explain(&p);
-	assert_string_equal(o.v->shape, "shift");
+	assert_int_equal(o.v->shape, LG_SHAPE_SHIFT);
 	assert_true(fabs(o.v->slower - 0.7) < 0.1);
 	assert_true(fabs(o.v->shift_s - 0.5) < 0.1);
 	assert_true(has_limit(o.v, "from then on a step takes 7.0 ms longer, and the device computes 7.0 ms"));

@@ -24,7 +24,7 @@ static void an_allocation_in_every_step_is_no_cold_start(void **state)
 	for (p.alloc_ns = 4 * MS; p.alloc_ns < 100 * MS; p.alloc_ns *= 2) {
 		p.n_alloc = 1;
 		o = first(&p, "gpu.allocator_sync");
-		assert_string_equal(o.v->findings[0].severity, "high");
+		assert_int_equal(o.v->findings[0].severity, LG_SEVERITY_HIGH);
 		assert_null(find(o.v, "warmup.dominates"));
 		done(&o);
 	}
@@ -35,7 +35,7 @@ static void an_allocation_in_every_step_is_no_cold_start(void **state)
 	o = explain(&p);
 	assert_null(find(o.v, "warmup.dominates"));
 	assert_non_null(find(o.v, "gpu.allocator_sync"));
-	assert_string_equal(find(o.v, "gpu.allocator_sync")->severity, "low");
+	assert_int_equal(find(o.v, "gpu.allocator_sync")->severity, LG_SEVERITY_LOW);
 	assert_true(limited(&o, too_few));
 	done(&o);
 	/* In the first step, for as long as all others: a cold start, and what follows is judged. */
@@ -92,14 +92,14 @@ static void a_loss_in_few_steps_is_at_most_low(void **state)
 		o = explain(&p);
 		f = find(o.v, "gpu.launch_bound");
 		assert_non_null(f);
-		assert_string_equal(f->severity, "low");
+		assert_int_equal(f->severity, LG_SEVERITY_LOW);
 		assert_string_equal(f->detail, "pauses");
 		assert_true(limited(&o, too_few));
 		done(&o);
 	}
 	p.n_steps = 30; /* in six */
 	o = first(&p, "gpu.launch_bound");
-	assert_string_equal(o.v->findings[0].severity, "high");
+	assert_int_equal(o.v->findings[0].severity, LG_SEVERITY_HIGH);
 	assert_string_equal(o.v->findings[0].detail, "pauses"); /* compilation does not help, though */
 	assert_non_null(strstr(o.v->findings[0].title, "6 pauses of "));
 	assert_null(strstr(o.v->findings[0].fix, "torch.compile"));
@@ -108,7 +108,7 @@ static void a_loss_in_few_steps_is_at_most_low(void **state)
 	p.n_steps = 3; /* in each of three */
 	p.only_every = 0;
 	o = first(&p, "gpu.launch_bound");
-	assert_string_equal(o.v->findings[0].severity, "high");
+	assert_int_equal(o.v->findings[0].severity, LG_SEVERITY_HIGH);
 	assert_false(limited(&o, too_few));
 	done(&o);
 
@@ -118,7 +118,7 @@ static void a_loss_in_few_steps_is_at_most_low(void **state)
 	o = explain(&p);
 	f = find(o.v, "compile.in_step");
 	assert_non_null(f);
-	assert_string_equal(f->severity, "low");
+	assert_int_equal(f->severity, LG_SEVERITY_LOW);
 	assert_true(limited(&o, "compile.in_step"));
 	done(&o);
 	p.only_every = 0;
@@ -137,13 +137,13 @@ static void what_few_steps_run_is_at_most_low(void **state)
 	p.launch_ns = 40 * US;
 	p.kernel = "ampere_sgemm_128x64_tn";
 	o = first(&p, "gpu.no_tensor_core");
-	assert_string_equal(o.v->findings[0].severity, "high");
+	assert_int_equal(o.v->findings[0].severity, LG_SEVERITY_HIGH);
 	done(&o);
 	p.kernel_at_times = true;
 	p.only_every = 4; /* two of ten */
 	o = explain(&p);
 	assert_non_null(find(o.v, "gpu.no_tensor_core"));
-	assert_string_equal(find(o.v, "gpu.no_tensor_core")->severity, "low");
+	assert_int_equal(find(o.v, "gpu.no_tensor_core")->severity, LG_SEVERITY_LOW);
 	assert_true(limited(&o, "gpu.no_tensor_core"));
 	done(&o);
 	/* On the CPU, one long wait of the loader and one in each step. */
@@ -151,11 +151,11 @@ static void what_few_steps_run_is_at_most_low(void **state)
 	p.no_device = p.no_launches = true;
 	p.loader_ns = 80 * MS;
 	o = first(&p, "data.loader_wait");
-	assert_string_equal(o.v->findings[0].severity, "high");
+	assert_int_equal(o.v->findings[0].severity, LG_SEVERITY_HIGH);
 	done(&o);
 	p.loader_every = 10;
 	o = explain(&p);
-	assert_string_equal(find(o.v, "data.loader_wait")->severity, "low");
+	assert_int_equal(find(o.v, "data.loader_wait")->severity, LG_SEVERITY_LOW);
 	assert_true(limited(&o, "data.loader_wait"));
 	done(&o);
 }
@@ -177,7 +177,7 @@ static void a_loader_that_takes_little_of_a_step_on_the_cpu_is_low(void **state)
 		o = explain(&p);
 		f = find(o.v, "data.loader_wait");
 		assert_non_null(f);
-		assert_string_equal(f->severity, "low");
+		assert_int_equal(f->severity, LG_SEVERITY_LOW);
 		assert_true(fabs(f->lost_share - percent / 100.0) < 0.005);
 		assert_non_null(strstr(f->title, "of the step's time"));
 		done(&o);
@@ -207,7 +207,7 @@ static void one_pause_of_many_operators_is_one(void **state)
 	o = explain(&p);
 	f = find(o.v, "gpu.launch_bound");
 	assert_non_null(f);
-	assert_string_equal(f->severity, "low");
+	assert_int_equal(f->severity, LG_SEVERITY_LOW);
 	assert_string_equal(f->detail, "pauses");
 	assert_non_null(strstr(f->evidence[0].text, "longest pause"));
 	assert_non_null(strstr(f->evidence[0].text, "in train.py(7): step"));
@@ -328,7 +328,7 @@ static void a_host_far_ahead_hides_no_work_of_its_device(void **state)
 		p.copy = COPY_PINNED_SAME;
 		p.copy_ns = 2 * MS; /* of 12 */
 		o = first(&p, "data.serial_copy");
-		assert_string_equal(o.v->findings[0].severity, "high");
+		assert_int_equal(o.v->findings[0].severity, LG_SEVERITY_HIGH);
 		if (!(fabs(o.v->findings[0].lost_share - 2 / 12.0) < 0.01))
 			fail_msg("share %g", o.v->findings[0].lost_share);
 		assert_true(fabs(o.v->findings[0].lost_ms - 5 * 2) < 0.5);

@@ -32,7 +32,7 @@ static char *printed(const struct lg_verdict *v)
 
 static struct lg_finding unknown_finding(const char *id)
 {
-	return (struct lg_finding){ .id = id, .severity = "medium", .confidence = 0.9,
+	return (struct lg_finding){ .id = id, .severity = LG_SEVERITY_MEDIUM, .confidence = 0.9,
 				    .title = "say \"why\"\n", .lost_ms = NAN, .lost_share = NAN,
 				    .excess_share = NAN, .cost_per_hour = NAN,
 				    .culprit = { .pid = -1, .tid = -1, .rank = -1 } };
@@ -140,11 +140,11 @@ static void every_rule_is_complete(void **state)
 		assert_true(strlen(r[i].threshold) > 10 && strlen(r[i].advice.fix) > 40);
 		assert_true(strlen(r[i].advice.tradeoff) > 20 && strlen(r[i].advice.confirm) > 20);
 		assert_true(strlen(r[i].sources) > 20);
-		assert_true(!strcmp(r[i].floor, "measured") || !strcmp(r[i].floor, "fixed") ||
-			    !strcmp(r[i].floor, "low") || !strcmp(r[i].floor, "info"));
+		assert_true(!strcmp(r[i].basis, "measured") || !strcmp(r[i].basis, "fixed") ||
+			    !strcmp(r[i].basis, "low") || !strcmp(r[i].basis, "info"));
 		/* What is always so is no matter of the share that was lost. */
 		assert_int_equal(strstr(r[i].threshold, "always info") && !strstr(r[i].threshold, "Off:"),
-				 !strcmp(r[i].floor, "info"));
+				 !strcmp(r[i].basis, "info"));
 		assert_ptr_equal(lg_rule_find(r[i].id), &r[i]); /* also: no id twice */
 	}
 	for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
@@ -158,17 +158,18 @@ static void lock_advice_follows_the_kind_of_lock_and_holder(void **state)
 	static const char *const smaps[] = { "walk_page_range", "smap_gather_stats" };
 	static const char *const readv[] = { "__access_remote_vm", "process_vm_rw" };
 	static const struct {
-		const char *lock, *relation, *const *stack;
+		const char *lock, *const *stack;
+		enum lg_relation relation;
 		const char *word;
 	} rows[] = {
-		{ "mmap_lock", "other_process", smaps, "smaps_rollup" },
-		{ "mmap_lock", "other_process", readv, "process_vm_readv" },
-		{ "mmap_lock", "other_process", NULL, "address space" },
-		{ "mmap_lock", "self", NULL, "own threads" },
-		{ "mmap_lock", "same_process", smaps, "own threads" },
-		{ "mmap_lock", "kernel", NULL, "khugepaged" },
-		{ "i_rwsem", "other_process", NULL, "one file" },
-		{ "mutex", "other_process", NULL, "hold the lock for less time" },
+		{ "mmap_lock", smaps, LG_RELATION_OTHER_PROCESS, "smaps_rollup" },
+		{ "mmap_lock", readv, LG_RELATION_OTHER_PROCESS, "process_vm_readv" },
+		{ "mmap_lock", NULL, LG_RELATION_OTHER_PROCESS, "address space" },
+		{ "mmap_lock", NULL, LG_RELATION_SELF, "own threads" },
+		{ "mmap_lock", smaps, LG_RELATION_SAME_PROCESS, "own threads" },
+		{ "mmap_lock", NULL, LG_RELATION_KERNEL, "khugepaged" },
+		{ "i_rwsem", NULL, LG_RELATION_OTHER_PROCESS, "one file" },
+		{ "mutex", NULL, LG_RELATION_OTHER_PROCESS, "hold the lock for less time" },
 	};
 
 	(void)state;

@@ -91,7 +91,7 @@ static const char *severity_of(const struct pair *p)
 	assert_int_equal(f->culprit.pid, HOG);
 	for (size_t i = 0; i < f->n_against; i++)
 		doubted |= strstr(f->against[i].text, "--victim PID says so") != NULL;
-	snprintf(severity, sizeof severity, "%s", f->severity);
+	snprintf(severity, sizeof severity, "%s", lg_severity_text(f->severity));
 	assert_int_equal(doubted, !strcmp(severity, "low"));
 	done(&o);
 	return severity;

@@ -238,8 +238,8 @@ static void one_host_is_worse(void **state)
 		assert_words(f->title, "node2 (ranks 8-11)");
 		assert_words(f->title, row[i].has);
 		assert_words(f->title, row[i].usual);
-		assert_string_equal(f->severity, "medium");
-		assert_string_equal(f->culprit.relation, "hardware");
+		assert_int_equal(f->severity, LG_SEVERITY_MEDIUM);
+		assert_int_equal(f->culprit.relation, LG_RELATION_HARDWARE);
 		assert_true(f->confidence >= 0.8);
 		assert_true(has_limit(o.v, "4 hosts, 16 ranks"));
 		done(&o);
@@ -334,7 +334,7 @@ static void a_setting_is_the_reason(void **state)
 	(void)state;
 	assert_words(f->title, "NCCL_P2P_DISABLE=1 is set there");
 	assert_words(f->fix, "unset NCCL_P2P_DISABLE");
-	assert_string_equal(f->culprit.relation, "self");
+	assert_int_equal(f->culprit.relation, LG_RELATION_SELF);
 	assert_true(told(f, "2 channels")); /* a consequence, no finding of its own */
 	done(&o);
 
@@ -355,7 +355,7 @@ static void a_setting_is_the_reason(void **state)
 				     .set_everywhere = "NCCL_P2P_DISABLE set by environment to 1." });
 	f = only(&o, "transport");
 	assert_null(strstr(f->title, "NCCL_P2P_DISABLE"));
-	assert_string_equal(f->culprit.relation, "hardware");
+	assert_int_equal(f->culprit.relation, LG_RELATION_HARDWARE);
 	done(&o);
 }
 
@@ -366,13 +366,13 @@ static void one_peer_is_little(void **state)
 	const struct lg_finding *f = only(&o, "transport");
 
 	(void)state;
-	assert_string_equal(f->severity, "low");
+	assert_int_equal(f->severity, LG_SEVERITY_LOW);
 	assert_true(f->confidence < 0.7 && f->n_against > 0);
 	done(&o);
 
 	o = judge_job(&(struct job){ .hosts = 2, .gpus = 4, .fault = SHM_SET, .first = 1, .last = 1 });
 	f = only(&o, "transport");
-	assert_string_equal(f->severity, "medium");
+	assert_int_equal(f->severity, LG_SEVERITY_MEDIUM);
 	done(&o);
 }
 
@@ -668,7 +668,7 @@ static void one_run_among_others(void **state)
 
 	(void)state;
 	assert_words(f->title, "the run on h3 (pid 77) measures 3");
-	assert_string_equal(f->severity, "medium");
+	assert_int_equal(f->severity, LG_SEVERITY_MEDIUM);
 	done(&o);
 	o = runs(5, 3, 1, 0.01);
 	assert_quiet(&o);
@@ -678,7 +678,7 @@ static void one_run_among_others(void **state)
 	done(&o);
 	o = runs(2, 1, 0.7, 0);
 	f = only(&o, "run_bandwidth");
-	assert_string_equal(f->severity, "low");
+	assert_int_equal(f->severity, LG_SEVERITY_LOW);
 	assert_true(f->n_against > 0);
 	done(&o);
 	o = runs(2, 1, 0.9, 0);

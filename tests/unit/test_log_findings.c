@@ -34,7 +34,7 @@ static void debugging_aids_speak_up_in_the_log(void **state)
 		if (rows[i].detail) {
 			assert_non_null(f);
 			assert_string_equal(f->detail, rows[i].detail);
-			assert_string_equal(f->severity, rows[i].severity);
+			assert_string_equal(lg_severity_text(f->severity), rows[i].severity);
 		} else if (o.v->n_findings) {
 			fail_msg("healthy log %zu: %s", i, o.v->findings[0].title);
 		}
@@ -110,8 +110,9 @@ static void a_failed_request_tells_why(void **state)
 		if (!rows[i].title != !f || (f && !strstr(f->title, rows[i].title)))
 			fail_msg("log %zu: %s", i, f ? f->title : "nothing");
 		if (f && (!rows[i].detail != !f->detail || (f->detail && strcmp(f->detail, rows[i].detail)) ||
-			  strcmp(f->severity, "medium")))
-			fail_msg("log %zu: %s, %s", i, f->detail ? f->detail : "-", f->severity);
+			  f->severity != LG_SEVERITY_MEDIUM))
+			fail_msg("log %zu: %s, %s", i, f->detail ? f->detail : "-",
+				 lg_severity_text(f->severity));
 		done(&o);
 	}
 }
@@ -124,10 +125,10 @@ static void a_failed_request_that_was_caught_is_low(void **state)
 
 	(void)state;
 	assert_non_null(f);
-	assert_string_equal(f->severity, "low");
+	assert_int_equal(f->severity, LG_SEVERITY_LOW);
 	done(&o);
 	o = judge(feed_text(STEPS OOM "2.00 GiB." HAS "0 bytes is free. " HELD("38.00 GiB", "1.00 MiB"), "log"));
-	assert_string_equal(find(o.v, "mem.oom")->severity, "medium");
+	assert_int_equal(find(o.v, "mem.oom")->severity, LG_SEVERITY_MEDIUM);
 	done(&o);
 }
 
@@ -249,7 +250,7 @@ static void saves_that_the_slow_steps_hold_are_their_cause(void **state)
 
 		if (!f)
 			fail_msg("log %zu: nothing", i);
-		assert_string_equal(f->severity, "high");
+		assert_int_equal(f->severity, LG_SEVERITY_HIGH);
 		assert_true(f->lost_ms > 6 * 2150 && f->lost_ms < 6 * 2250);
 		assert_true(f->lost_share > 0.2 && f->lost_share < 0.25);
 		assert_true(f->excess_share > 0.99 && o.v->unexplained_share < 0.01);

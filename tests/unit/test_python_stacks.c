@@ -24,11 +24,11 @@ static void waits_for_batches_are_a_share_of_the_samples(void **state)
 
 	(void)state;
 	assert_non_null(f);
-	assert_string_equal(f->severity, "high");
+	assert_int_equal(f->severity, LG_SEVERITY_HIGH);
 	assert_true(isnan(f->lost_ms)); /* folded stacks have no times */
 	assert_true(fabs(f->lost_share - 0.7) < 1e-9);
 	assert_null(f->detail);
-	assert_string_equal(o.v->bound, "data");
+	assert_int_equal(o.v->bound, LG_BOUND_DATA);
 	done(&o);
 	/* Of several processes the one that waits most. */
 	o = profile("process 4:\"python train.py\";" QUEUE " 100\nprocess 4:\"python train.py\";" FORWARD " 900\n"
@@ -199,7 +199,7 @@ static void with_times_the_loss_is_in_ms_and_episodes_count(void **state)
 
 	(void)state;
 	assert_non_null(f);
-	assert_string_equal(f->severity, "high");
+	assert_int_equal(f->severity, LG_SEVERITY_HIGH);
 	assert_true(fabs(f->lost_ms - 600) < 1 && fabs(f->lost_share - 0.6) < 0.01);
 	done(&o);
 	o = timed(3, 200000); /* three waits, however long, are not the rule */

@@ -179,7 +179,7 @@ static int shifts_seen(enum run run, size_t n, size_t at, int rounds, int *ret_o
 			ts += s[i].dur;
 		}
 		assert_int_equal(lg_trend_of(s, n, &t), 0);
-		seen += t.shape && !strcmp(t.shape, "shift");
+		seen += t.shape == LG_SHAPE_SHIFT;
 		if (t.shape)
 			*ret_off += fabs(t.shift_s * 1e9 - (double)(s[at].ts - s[0].ts)) > 150 * (double)MS;
 	}

@@ -19,10 +19,10 @@ static const char *stack[] = { "smap_gather_stats", "show_smaps_rollup", "seq_re
 static struct lg_verdict sample(struct lg_finding *f)
 {
 	*f = (struct lg_finding){
-		.id = "host.lock_held", .severity = "high", .confidence = 0.98,
+		.id = "host.lock_held", .severity = LG_SEVERITY_HIGH, .confidence = 0.98,
 		.title = "pid 4711 held the mmap_lock of rank 0", .stage = "forward", .lost_ms = 471,
 		.lost_share = 0.19, .excess_share = 0.93, .cost_per_hour = 12.5,
-		.culprit = { .relation = "other_process", .pid = 4711, .tid = 4711, .comm = "python3",
+		.culprit = { .relation = LG_RELATION_OTHER_PROCESS, .pid = 4711, .tid = 4711, .comm = "python3",
 			     .cmdline = "evil \033[2Jagent.py \x9b" "31m", .function = "smap_gather_stats",
 			     .lock = "mmap_lock", .rank = -1, .stack = stack, .n_stack = 3 },
 		.evidence = proof, .n_evidence = 7, .fix = "stop it", .tradeoff = "none" };
@@ -30,8 +30,9 @@ static struct lg_verdict sample(struct lg_finding *f)
 		proof[i] = (struct lg_evidence){ "waited", INT64_MIN, 0 };
 	return (struct lg_verdict){ .findings = f, .n_findings = 1, .n_judged = 100, .n_slow = 5,
 				    .median_ms = 5.1, .p99_ms = 24.8, .slow_threshold_ms = 10.2,
-				    .shape = "periodic", .period_s = 2.5, .period_p = 0.001,
-				    .scope = "rotating", .shift_s = NAN, .slope = NAN, .bound = "host",
+				    .shape = LG_SHAPE_PERIODIC, .period_s = 2.5, .period_p = 0.001,
+				    .scope = LG_SCOPE_ROTATING, .shift_s = NAN, .slope = NAN,
+				    .bound = LG_BOUND_HOST,
 				    .bound_confidence = 0.9, .unexplained_share = 0.04 };
 }
 
@@ -123,10 +124,10 @@ static void it_says_so_when_nothing_is_wrong(void **state)
 
 	(void)state;
 	f.doubted = true;
-	f.severity = "low";
+	f.severity = LG_SEVERITY_LOW;
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "nothing shows that who was held up trains"));
 	f.doubted = false;
-	f.severity = "low"; /* large, but seen too few times to be graded: said as that */
+	f.severity = LG_SEVERITY_LOW; /* large, but seen too few times to be graded: said as that */
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "too few times to grade"));
 	f.lost_share = 0.02; /* below medium, but why slow steps are slow */
 	f.excess_share = 0.8;
@@ -139,7 +140,7 @@ static void it_says_so_when_nothing_is_wrong(void **state)
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is wrong"));
 	v.n_findings = 0;
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is wrong"));
-	v.shape = "shift"; /* for good, whether a finding explains it or not */
+	v.shape = LG_SHAPE_SHIFT; /* for good, whether a finding explains it or not */
 	v.slower = 0.4;
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Steps got 40 % slower"));
 	v.slower = -0.4; /* faster */
@@ -169,11 +170,11 @@ static void what_cannot_be_measured_is_told_first_where_the_measured_is_little(v
 	char buf[512], *s;
 
 	(void)state;
-	f[0].severity = "low";
+	f[0].severity = LG_SEVERITY_LOW;
 	f[0].lost_share = f[0].excess_share = 0.02;
 	f[1] = f[0];
 	f[1].title = "anomaly detection is on";
-	f[1].severity = "medium";
+	f[1].severity = LG_SEVERITY_MEDIUM;
 	f[1].lost_ms = f[1].lost_share = NAN;
 	v.n_findings = 2;
 	assert_string_equal(lg_headline(&v, buf, sizeof buf), f[1].title);
@@ -183,9 +184,9 @@ static void what_cannot_be_measured_is_told_first_where_the_measured_is_little(v
 	f[0].lost_share = 0.3; /* large, though seen too few times */
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "too few times to grade; record longer (and 1 more"));
 	assert_null(lg_lead(&v));
-	f[0].severity = "high";
+	f[0].severity = LG_SEVERITY_HIGH;
 	assert_ptr_equal(lg_lead(&v), &f[0]);
-	f[0].severity = f[1].severity = "low"; /* and nothing that matters */
+	f[0].severity = f[1].severity = LG_SEVERITY_LOW; /* and nothing that matters */
 	f[0].lost_share = 0.02;
 	assert_null(lg_lead(&v));
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is wrong"));

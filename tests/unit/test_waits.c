@@ -40,7 +40,7 @@ static void a_wait_for_the_disk_is_for_ones_own_writes_unless_numbers_name_anoth
 		assert_non_null(strstr(f->title, cases[i].in_title));
 		other = !strcmp(cases[i].detail, "other_load");
 		assert_int_equal(f->culprit.pid, other ? CULPRIT_PID : RANK_PID);
-		assert_string_equal(f->culprit.relation, other ? "other_process" : "self");
+		assert_int_equal(f->culprit.relation, other ? LG_RELATION_OTHER_PROCESS : LG_RELATION_SELF);
 		assert_true(other || f->culprit.n_stack >= 6);
 		assert_int_equal(loud(o.v), 1);
 		assert_non_null(strstr(f->fix, other ? "io.max" : cases[i].stall == STALL_SYNC ? "checkpoint" : "read ahead"));
@@ -256,7 +256,7 @@ static void what_a_loop_without_steps_waited_for_is_told_where_it_is_proven(void
 			assert_int_equal(f->culprit.pid, HOLDER);
 			assert_int_equal(f->victims[0].pid, LOOP);
 			assert_true(isnan(f->lost_ms) && isnan(f->lost_share));
-			assert_string_equal(f->severity, "medium");
+			assert_int_equal(f->severity, LG_SEVERITY_MEDIUM);
 			assert_true(f->confidence > 0.9);
 			assert_non_null(strstr(f->evidence[0].text, "8 separate times, 320 ms of 8.0 s (4.0 %)"));
 			assert_non_null(strstr(f->against[0].text, "marks would measure it"));
@@ -455,7 +455,7 @@ static void who_held_pythons_lock_is_named_only_where_it_ran_python(void **state
 		assert_int_equal(f != NULL, cases[i].share > 0);
 		assert_int_equal(loud(o.v), cases[i].share > 0);
 		if (f) {
-			assert_string_equal(f->culprit.relation, "same_process");
+			assert_int_equal(f->culprit.relation, LG_RELATION_SAME_PROCESS);
 			assert_int_equal(f->culprit.pid, RANK_PID + 1);
 			assert_int_equal(f->culprit.tid, 5001);
 			assert_int_equal(f->n_victims, 1);
@@ -526,7 +526,7 @@ static void whom_a_timer_struck_does_not_part_the_steps(void **state)
 	(void)state;
 	assert_in_range(o.v->n_steps, 395, 400);
 	assert_int_equal(o.v->n_slow, 0);
-	assert_string_equal(o.v->scope, "single");
+	assert_int_equal(o.v->scope, LG_SCOPE_SINGLE);
 	done(&o);
 	o = loop_with_chance_wakers(100);
 	assert_int_equal(o.v->n_slow, 4);

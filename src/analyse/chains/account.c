@@ -22,30 +22,8 @@ struct account {
 
 static uint8_t cause_kind(const struct lg_piece *p)
 {
-	switch (p->end) {
-	case LG_END_LOCK:
-		return LG_CAUSE_LOCK;
-	case LG_END_CPU:
-		return LG_CAUSE_CPU;
-	case LG_END_IO:
-		return LG_CAUSE_IO;
-	case LG_END_STOP:
-		return LG_CAUSE_STOPPED;
-	case LG_END_PEER:
-		return LG_CAUSE_RUNNING;
-	case LG_END_RUN:
-		return p->hops ? LG_CAUSE_RUNNING : LG_CAUSE_NONE;
-	case LG_END_GC:
-	case LG_END_FORK:
-	case LG_END_SIDE:
-	case LG_END_LOADER:
-	case LG_END_RECLAIM:
-	case LG_END_QUOTA:
-	case LG_END_GIL:
-		return LG_CAUSE_OTHER;
-	default:
-		return LG_CAUSE_NONE;
-	}
+	/* Who computes for itself is nobody's cause. */
+	return p->end == LG_END_RUN && !p->hops ? LG_CAUSE_NONE : (uint8_t)lg_end(p->end)->part;
 }
 
 static int cause_of(struct lg_case *c, struct account *acc, const struct lg_piece *p, uint32_t *ret)

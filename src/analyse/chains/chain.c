@@ -29,27 +29,6 @@ void lg_piece_add(struct lg_case *c, struct lg_pieces *p, const struct lg_piece 
 	p->v[p->n++] = *piece;
 }
 
-bool lg_is_cause(uint8_t end)
-{
-	switch (end) {
-	case LG_END_LOCK:
-	case LG_END_CPU:
-	case LG_END_IO:
-	case LG_END_STOP:
-	case LG_END_RECLAIM:
-	case LG_END_GC:
-	case LG_END_FORK:
-	case LG_END_SIDE:
-	case LG_END_LOADER:
-	case LG_END_PEER:
-	case LG_END_QUOTA:
-	case LG_END_GIL:
-		return true;
-	default:
-		return false;
-	}
-}
-
 static void add(struct lg_case *c, struct lg_pieces *out, lg_thr of, int64_t a, int64_t b,
 		enum lg_part_kind kind, enum lg_end_kind end, lg_thr thr, enum lg_proof proof,
 		uint32_t row, int hops)
@@ -445,12 +424,9 @@ static void restage(struct lg_pieces *out, size_t from, uint8_t stage)
 	for (size_t i = from; i < out->n; i++) {
 		struct lg_piece *p = &out->v[i];
 
-		if (stage == LG_STAGE_SIDE && p->end != LG_END_LOCK && p->end != LG_END_CPU &&
-		    p->end != LG_END_STOP && p->end != LG_END_GIL)
+		if (stage == LG_STAGE_SIDE && lg_end(p->end)->in_side == LG_RESTAGED_SIDE)
 			p->end = LG_END_SIDE;
-		else if (stage == LG_STAGE_BATCH_WAIT &&
-			 (p->end == LG_END_RUN || p->end == LG_END_UNKNOWN ||
-			  p->end == LG_END_SLEEP || p->end == LG_END_NET || p->end == LG_END_IO))
+		else if (stage == LG_STAGE_BATCH_WAIT && lg_end(p->end)->in_batch == LG_RESTAGED_LOADER)
 			p->end = LG_END_LOADER;
 	}
 }

@@ -67,15 +67,15 @@ void lg_culprit_identify(struct lg_case *c, struct lg_finding *f, lg_thr thr, lg
 	if (t->process.rank[p] >= 0)
 		f->culprit.rank = t->process.rank[p];
 	if ((t->thread.flags[thr] & LG_THREAD_KERNEL) || t->process.role[p] == LG_ROLE_KERNEL)
-		f->culprit.relation = "kernel";
+		f->culprit.relation = LG_RELATION_KERNEL;
 	else if (thr == victim)
-		f->culprit.relation = "self";
+		f->culprit.relation = LG_RELATION_SELF;
 	else if (p == vp)
-		f->culprit.relation = "same_process";
+		f->culprit.relation = LG_RELATION_SAME_PROCESS;
 	else if (t->process.rank[p] >= 0)
-		f->culprit.relation = "rank";
+		f->culprit.relation = LG_RELATION_RANK;
 	else
-		f->culprit.relation = "other_process";
+		f->culprit.relation = LG_RELATION_OTHER_PROCESS;
 }
 
 void lg_culprit_set_stack(struct lg_case *c, struct lg_finding *f, lg_stk stack)

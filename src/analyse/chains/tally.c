@@ -53,12 +53,6 @@ static uint32_t rank_above(struct lg_case *c, lg_thr thr)
 	return UINT32_MAX;
 }
 
-/* A late rank's own: it computed, or slept of its own will. */
-static bool is_own_doing(uint8_t end)
-{
-	return end == LG_END_RUN || end == LG_END_SLEEP;
-}
-
 static bool of_job(const struct lg_case *c, lg_prc p, lg_thr victim)
 {
 	lg_prc of = c->t->thread.prc[victim];
@@ -93,12 +87,6 @@ static lg_prc patron_of(struct lg_case *c, const struct lg_tally *y, lg_prc p)
 	return p;
 }
 
-/* Ends that one process after the other, each with a pid of its own, may cause for the same master. */
-static bool is_servants(uint8_t end)
-{
-	return end == LG_END_LOCK || end == LG_END_STOP || end == LG_END_PEER;
-}
-
 static bool is_short_lived(const struct lg_case *c, const struct lg_tally *y, lg_prc p)
 {
 	const struct lg_process_tab *t = &c->t->process;
@@ -114,7 +102,8 @@ static int find_patrons(struct lg_case *c, const struct lg_tally *y, lg_prc *pat
 	if (!took)
 		return LG_E_NOMEM;
 	for (size_t i = 0; i < y->n_path; i++)
-		if (y->path[i].end == LG_END_CPU || is_servants(y->path[i].end))
+		if (lg_end(y->path[i].end)->charged == LG_CHARGED_PATRON ||
+		    lg_end(y->path[i].end)->charged == LG_CHARGED_MASTER)
 			took[c->t->thread.prc[y->path[i].thr]] += y->path[i].dur;
 	for (lg_prc p = 0; p < c->t->process.n; p++) {
 		patron[p] = p;
@@ -143,6 +132,7 @@ static int sort_into_causes(struct lg_case *c, const struct lg_tally *y, struct 
 		const struct lg_piece *p = &y->path[i];
 		lg_prc prc = c->t->thread.prc[p->thr];
 		struct lg_cause_sum *s;
+		enum lg_end_charged to = lg_end(p->end)->charged;
 		uint8_t io = LG_IO_UNKNOWN;
 		const char *call;
 		uint64_t key;
@@ -152,14 +142,13 @@ static int sort_into_causes(struct lg_case *c, const struct lg_tally *y, struct 
 			continue;
 		if (p->end == LG_END_IO)
 			io = (uint8_t)lg_io_kind_of(c, p->row, &call);
-		if (p->end == LG_END_CPU || (is_servants(p->end) && is_short_lived(c, y, prc)))
+		if (to == LG_CHARGED_PATRON || (to == LG_CHARGED_MASTER && is_short_lived(c, y, prc)))
 			prc = b->patron[prc];
 		/* The job's own threads push each other aside: one cause, not one a pair of ranks. */
 		if (p->end == LG_END_CPU && of_job(c, prc, p->of))
 			prc = 0;
 		/* What the job does to itself in its own code is one cause for all ranks. */
-		if (p->end == LG_END_GC || p->end == LG_END_FORK || p->end == LG_END_SIDE ||
-		    p->end == LG_END_LOADER)
+		if (to == LG_CHARGED_JOB)
 			prc = 0;
 		key = lg_mix64((uint64_t)prc << 32 | p->lock) ^ lg_mix64(p->end | io << 8);
 		at = lg_map_get(&b->by_key, key);
@@ -409,7 +398,7 @@ static int sum_steps(struct lg_case *c, const struct lg_tally *y, struct step_su
 				continue;
 			if (lg_is_cause(p->end))
 				sum[k].caused += to - from;
-			if (!is_own_doing(p->end))
+			if (!lg_is_own_doing(p->end))
 				continue;
 			sum[k].own += to - from;
 			sum[k].slept += p->end == LG_END_SLEEP ? to - from : 0;
@@ -478,7 +467,7 @@ static void gather(struct lg_case *c, const struct lg_tally *y, struct lg_stragg
 		const struct lg_piece *p = &y->path[i];
 		bool slow = slow_in(&clock, p->ts, p->ts + p->dur) * 2 > p->dur;
 
-		if (!is_own_doing(p->end) || rank_above(c, p->of) != g->rank)
+		if (!lg_is_own_doing(p->end) || rank_above(c, p->of) != g->rank)
 			continue;
 		if (slow && p->end == LG_END_SLEEP && p->dur > longest) {
 			longest = p->dur;
@@ -498,7 +487,7 @@ static int64_t running_in(struct lg_case *c, const struct lg_rank *r, int64_t a,
 	scratch->n = 0;
 	lg_follow(c, r->thr, a, b, 0, scratch);
 	for (size_t i = 0; i < scratch->n; i++)
-		if (is_own_doing(scratch->v[i].end) &&
+		if (lg_is_own_doing(scratch->v[i].end) &&
 		    c->t->thread.prc[scratch->v[i].of] == r->prc)
 			sum += scratch->v[i].dur;
 	return sum;

@@ -377,7 +377,7 @@ static bool backward_too(const struct lg_amp *a)
 
 static bool looked_at(const struct lg_gpu_run *r)
 {
-	return (lg_gpu_judged(r) || r->scope == LG_SCOPE_CPU) && r->n_ops;
+	return (lg_gpu_judged(r) || r->scope == LG_SHOWS_CPU) && r->n_ops;
 }
 
 int lg_gpu_refine_amp(struct lg_case *c, struct lg_gpu *g)
@@ -408,22 +408,21 @@ static struct lg_finding *cost_of(struct lg_case *c, const struct lg_gpu *g, con
 				  const struct lg_gpu_ivs *ivs, double confidence)
 {
 	struct lg_gpu_sums s = { .row = LG_NO_ROW };
-	int64_t lost = r->scope == LG_SCOPE_CPU ? 0 : r->by[LG_GPU_BY_CAST];
+	int64_t lost = r->scope == LG_SHOWS_CPU ? 0 : r->by[LG_GPU_BY_CAST];
 	struct lg_finding *f;
 	double share;
 
 	for (size_t h = 0; h < r->n_host; h++) {
 		lg_gpu_sum_within(c, r, r->host[h].thr, &ivs[h], &s);
-		for (size_t k = 0; r->scope == LG_SCOPE_CPU && k < ivs[h].n; k++)
+		for (size_t k = 0; r->scope == LG_SHOWS_CPU && k < ivs[h].n; k++)
 			lost += ivs[h].v[k].end - ivs[h].v[k].ts;
 	}
 	lost += s.savable;
 	share = r->to > r->from ? (double)lost / (double)(r->to - r->from) : 0;
-	f = lg_gpu_finding(c, g, "gpu.amp_misuse", (double)lost / 1e6, share, confidence, r);
+	f = lg_gpu_finding(c, g, LG_R_GPU_AMP_MISUSE, (double)lost / 1e6, share, confidence, r);
 	if (!f)
 		return NULL;
-	if (f->severity[0] == 'i')
-		f->severity = "low"; /* a mistake is worth a line, whatever it costs here */
+	lg_grade_worth_a_line(f);
 	if (s.n)
 		lg_evidence_add(c, f, s.at, s.longest, "%zu kernels that only convert, %.1f ms in all", s.n,
 				(double)s.ns / 1e6);
@@ -476,14 +475,14 @@ static void tell_unscaled(struct lg_case *c, const struct lg_gpu *g, const struc
 	struct lg_finding *f;
 
 	/* Two steps at least: a scaler that is there shows in each. */
-	if (!r->has_backward || r->scope == LG_SCOPE_INFERENCE || r->n_steps < 2 || !a->n_typed ||
+	if (!r->has_backward || r->scope == LG_SHOWS_INFERENCE || r->n_steps < 2 || !a->n_typed ||
 	    a->n_half * 2 < a->n_typed || a->n_half < MIN_MATRIX || a->n_finite)
 		return;
-	f = lg_gpu_finding(c, g, "gpu.amp_misuse", (double)NAN, (double)NAN, 0.5, r);
+	f = lg_gpu_finding(c, g, LG_R_GPU_AMP_MISUSE, (double)NAN, (double)NAN, 0.5, r);
 	if (!f)
 		return;
 	f->detail = "no_loss_scaling";
-	f->severity = "low";
+	lg_cap(f, LG_CAP_UNMEASURED);
 	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
 	f->title = "training in float16, and nothing looks for infinities in the gradients: the loss seems not to be "
 		   "scaled";
@@ -510,11 +509,11 @@ int lg_find_amp(struct lg_case *c, struct lg_gpu *g)
 			tell_by_hand(c, g, r, r->amp);
 			said[0] = true;
 		}
-		if (backward_too(r->amp) && !said[1] && !lg_gpu_told(c, "gpu.amp_misuse")) {
+		if (backward_too(r->amp) && !said[1] && !lg_told(c, LG_R_GPU_AMP_MISUSE)) {
 			tell_backward(c, g, r, r->amp);
 			said[1] = true;
 		}
-		if (!said[2] && !lg_gpu_told(c, "gpu.amp_misuse")) {
+		if (!said[2] && !lg_told(c, LG_R_GPU_AMP_MISUSE)) {
 			tell_unscaled(c, g, r, r->amp);
 			said[2] = true;
 		}

@@ -19,7 +19,7 @@
 #include "analyse/timeline/timeline_gpu.h"
 #include "base/alloc.h"
 
-enum { DEPTH_MAX = 64, MIN_CHECKED = 20 };
+enum { DEPTH_MAX = 64 };
 enum row_kind { ROW_OTHER, ROW_NODE, ROW_GATHER, ROW_FORWARD, ROW_MODULE, ROW_NAN };
 
 static enum row_kind kind_of(const char *s)
@@ -182,7 +182,7 @@ static void recompute(struct lg_case *c, const struct lg_gpu *g, const struct lg
 	double peak = 0, total = 0, part = 1;
 	struct lg_finding *f;
 
-	if (r->scope != LG_SCOPE_TRAINING)
+	if (r->scope != LG_SHOWS_TRAINING)
 		return;
 	if (!seen) {
 		if (lg_gpu_sum_under(c, r, is_checkpoint_node, &s)) {
@@ -206,9 +206,10 @@ static void recompute(struct lg_case *c, const struct lg_gpu *g, const struct lg
 				"not in this trace: profile with profile_memory=True (a few percent)");
 		return;
 	}
-	if (peak >= 0.8 * total)
+	if (peak >= LG_N_GPU_RECOMPUTE_PEAK * total)
 		return;
-	f = lg_gpu_costs(c, g, "gpu.recompute", r, &s, part, seen ? 0.85 : 0.75, 0.01);
+	f = lg_gpu_costs(c, g, LG_R_GPU_RECOMPUTE, r, &s, part, seen ? 0.85 : 0.75,
+			 LG_N_GPU_RECOMPUTE_FLOOR);
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
@@ -227,9 +228,10 @@ static void anomaly(struct lg_case *c, const struct lg_gpu *g, const struct lg_g
 	struct lg_finding *f;
 
 	/* Checks of one's own are on some tensors; these are on all. */
-	if (l->checked < MIN_CHECKED || 5 * l->checked < 4 * l->nodes || lg_gpu_told(c, "debug.left_on"))
+	if (l->checked < LG_N_DEBUG_LEFT_ON_CHECKED || 5 * l->checked < 4 * l->nodes ||
+	    lg_told(c, LG_R_DEBUG_LEFT_ON))
 		return;
-	f = lg_gpu_finding(c, g, "debug.left_on", (double)NAN, (double)NAN, 0.9, r);
+	f = lg_gpu_finding(c, g, LG_R_DEBUG_LEFT_ON, (double)NAN, (double)NAN, 0.9, r);
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
@@ -259,7 +261,7 @@ int lg_find_backward(struct lg_case *c, struct lg_gpu *g)
 		const struct lg_gpu_run *r = &g->run[i];
 		struct look l = { .row = LG_NO_ROW, .again = { .row = LG_NO_ROW } };
 
-		if (!lg_gpu_judged(r) && r->scope != LG_SCOPE_CPU)
+		if (!lg_gpu_judged(r) && r->scope != LG_SHOWS_CPU)
 			continue;
 		for (size_t h = 0; nodes && h < r->n_host && !c->failed; h++)
 			if (look_at(c, r, kind, r->host[h].thr, &l))

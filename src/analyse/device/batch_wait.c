@@ -283,18 +283,18 @@ static void on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		struct lg_finding *f;
 		int64_t sum = 0;
 
-		if (r->scope != LG_SCOPE_CPU || !lg_batch_may_infer(r))
+		if (r->scope != LG_SHOWS_CPU || !lg_batch_may_infer(r))
 			continue;
 		if (find_holes(c, r, &holes))
 			c->failed = LG_E_NOMEM;
 		for (size_t k = 0; k < holes.n; k++)
 			sum += holes.v[k].end - holes.v[k].ts;
 		f = !c->failed && is_habit(r, &holes) && sum * 10 >= r->to - r->from
-			    ? lg_gpu_finding(c, g, "data.loader_wait", (double)sum / 1e6,
+			    ? lg_gpu_finding(c, g, LG_R_DATA_LOADER_WAIT, (double)sum / 1e6,
 					     (double)sum / (double)(r->to - r->from), 0.9, r) : NULL;
 		if (f) {
-			if (holes.n < 5 && holes.n < r->n_steps)
-				f->severity = "low";
+			if (holes.n < LG_N_ANY_REPEATS && holes.n < r->n_steps)
+				lg_cap(f, LG_CAP_SELDOM);
 			tell(c, f, r, &holes, "nothing runs for");
 		}
 		lg_free(holes.v);
@@ -310,17 +310,17 @@ int lg_find_batch_wait(struct lg_case *c, struct lg_gpu *g)
 	struct lg_gpu_ivs holes = { 0 };
 	struct lg_finding *f;
 
-	if (lg_gpu_told(c, "data.loader_wait"))
+	if (lg_told(c, LG_R_DATA_LOADER_WAIT))
 		return 0;
 	if (lg_gpu_only(c->t))
 		on_cpu(c, g);
-	if (c->failed || !r || share < 0.03)
+	if (c->failed || !r || share < LG_N_DATA_LOADER_WAIT_INFERRED)
 		return c->failed;
 	if (find_holes(c, r, &holes)) {
 		lg_free(holes.v);
 		return c->failed = LG_E_NOMEM;
 	}
-	f = lg_gpu_finding(c, g, "data.loader_wait", lost, share, 0.9, r);
+	f = lg_gpu_finding(c, g, LG_R_DATA_LOADER_WAIT, lost, share, 0.9, r);
 	if (f) {
 		lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_BATCH));
 		tell(c, f, r, &holes, "the device idles");

@@ -13,8 +13,6 @@
 
 #define BIT(cause) (1u << (cause))
 #define SMALL_BYTES 1000000u
-#define TAIL_SHARE 0.08
-#define HIDDEN_WELL 0.25
 
 void lg_comm_op(const char *name, char *ret, size_t size)
 {
@@ -87,7 +85,7 @@ static const char *advice_for(const struct lg_gpu_run *r, enum lg_traffic k)
 		return "all_to_all";
 	if (k == LG_TRAFFIC_UNTOLD)
 		return "point_to_point";
-	if (r->scope == LG_SCOPE_INFERENCE)
+	if (r->scope == LG_SHOWS_INFERENCE)
 		return "tensor_parallel";
 	return k == LG_TRAFFIC_SHARDS ? "shards" : NULL;
 }
@@ -194,7 +192,7 @@ static void name_long_stage(struct lg_case *c, struct lg_finding *f, const struc
 	if (!f->detail || strcmp(f->detail, "send_recv") || f->n_loss_parts || !lg_long_stage(g, &s))
 		return;
 	f->detail = "uneven_stages";
-	f->culprit.relation = "rank";
+	f->culprit.relation = LG_RELATION_RANK;
 	f->culprit.rank = s.run->rank;
 	f->culprit.pid = c->t->process.pid[s.run->prc];
 	f->culprit.function = NULL;
@@ -229,18 +227,19 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g)
 
 	lost *= 1 - wait;
 	share *= 1 - wait;
-	if (!r || share < 0.03 || !r->n_comm)
+	if (!r || share < LG_N_COMMS_EXPOSED_FLOOR || !r->n_comm)
 		return;
 	n = count_comms(c->t, r);
 	small = are_small(r, &n);
-	f = lg_gpu_finding(c, g, small ? "comms.small_messages" : "comms.exposed", lost, share, 0.9, r);
+	f = lg_gpu_finding(c, g, small ? LG_R_COMMS_SMALL_MESSAGES : LG_R_COMMS_EXPOSED, lost, share, 0.9, r);
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_COMM));
 	/* The last bucket has nothing left to hide under: a job that hides all others is a good one. */
-	if (share < TAIL_SHARE && (double)r->by[LG_GPU_BY_COMM] < HIDDEN_WELL * (double)r->comm_ns) {
-		f->severity = "low";
+	if (share < LG_N_COMMS_EXPOSED_TAIL &&
+	    (double)r->by[LG_GPU_BY_COMM] < LG_N_COMMS_EXPOSED_HIDDEN * (double)r->comm_ns) {
+		lg_cap(f, LG_CAP_ORDINARY);
 		lg_evidence_against(c, f, "%.0f %% of the collectives' time is under compute already: what is left "
 				    "may be the last one of each step",
 				    100 - 100 * (double)r->by[LG_GPU_BY_COMM] / (double)r->comm_ns);
@@ -264,14 +263,14 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g)
 
 /* ---- what logs and dumps say (marks) ---- */
 
-static struct lg_finding *log_finding(struct lg_case *c, const char *id, double confidence)
+static struct lg_finding *log_finding(struct lg_case *c, enum lg_rule_id rule, double confidence)
 {
-	struct lg_finding *f = lg_finding_add(c, id);
+	struct lg_finding *f = lg_finding_add(c, rule);
 
 	if (f) {
-		f->severity = "medium";
+		lg_grade_unpriced(f);
 		f->confidence = confidence;
-		f->culprit.relation = "rank";
+		f->culprit.relation = LG_RELATION_RANK;
 		f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 	}
 	return f;
@@ -445,7 +444,7 @@ static void mismatch(struct lg_case *c)
 		} else if (!is_mark(t, i, "log.collective_mismatch")) {
 			continue;
 		}
-		f = f ? f : log_finding(c, "comms.mismatch", 0.95);
+		f = f ? f : log_finding(c, LG_R_COMMS_MISMATCH, 0.95);
 		if (!f)
 			break;
 		f->title = "ranks call different collectives at the same place: their sequences part, and all of them hang";
@@ -565,7 +564,7 @@ static void say_hang(struct lg_case *c, struct lg_finding *f, const struct timeo
 					   all ? " of the job" : ", all that report,",
 					   all ? "" : silent ? lg_arena_printf(a, ", or %s, which do not report, never "
 					   "arrived", silent) : ", or a rank is missing whose log is not here");
-		f->culprit.relation = all ? "hardware" : "rank";
+		f->culprit.relation = all ? LG_RELATION_HARDWARE : LG_RELATION_RANK;
 		if (all)
 			return;
 	} else if (w->complain == 1) {
@@ -584,9 +583,9 @@ static void missing(struct lg_case *c)
 	struct lg_finding *f = NULL;
 	bool by_name;
 
-	if (lg_gpu_told(c, "comms.mismatch"))
+	if (lg_told(c, LG_R_COMMS_MISMATCH))
 		return; /* that explains the timeout */
-	if (lg_gpu_told(c, "comms.missing_rank"))
+	if (lg_told(c, LG_R_COMMS_MISSING_RANK))
 		return; /* dumps know more than watchdogs */
 	for (size_t i = 0; i < t->mark.n; i++) {
 		bool barrier = is_mark(t, i, "log.barrier_timeout");
@@ -594,7 +593,7 @@ static void missing(struct lg_case *c)
 
 		if (!barrier && !is_mark(t, i, "log.watchdog_timeout") && !is_mark(t, i, "log.gloo_timeout"))
 			continue;
-		f = f ? f : log_finding(c, "comms.missing_rank", barrier ? 0.9 : 0.75);
+		f = f ? f : log_finding(c, LG_R_COMMS_MISSING_RANK, barrier ? 0.9 : 0.75);
 		if (!f)
 			return;
 		if (barrier && t->mark.value[i] >= 0 && t->mark.value[i] < 4096)

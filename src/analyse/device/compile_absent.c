@@ -44,20 +44,21 @@ void lg_compile_absent(struct lg_case *c, const struct lg_gpu *g)
 	for (size_t i = 0; i < m->n; i++)
 		if (!strcmp(lg_string(c->t, m->name[i]), "log.compile_start") && !n++)
 			first = i;
-	if (!n || lg_gpu_told(c, "compile.skipped"))
+	if (!n || lg_told(c, LG_R_COMPILE_SKIPPED))
 		return;
 	for (size_t i = 0; i < g->n; i++) {
 		const struct lg_gpu_run *x = &g->run[i];
 
 		/* One step may be what never was compiled, as an evaluation. */
-		if ((!lg_gpu_judged(x) && x->scope != LG_SCOPE_CPU) || !x->n_ops || x->n_steps < 3)
+		if ((!lg_gpu_judged(x) && x->scope != LG_SHOWS_CPU) || !x->n_ops ||
+		    x->n_steps < LG_N_COMPILE_SKIPPED_STEPS)
 			continue;
 		whole++;
 		r = r ? r : x;
 	}
 	if (!whole || has_compiled(c))
 		return;
-	f = lg_gpu_finding(c, g, "compile.skipped", (double)NAN, (double)NAN, 0.8, r);
+	f = lg_gpu_finding(c, g, LG_R_COMPILE_SKIPPED, (double)NAN, (double)NAN, 0.8, r);
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_FORWARD);

@@ -18,7 +18,7 @@
 #include "analyse/timeline/timeline_gpu.h"
 #include "base/alloc.h"
 
-enum { FRAMES_MAX = 1024, MANY_FRAMES = 8, MANY_RECOMPILES = 3, DEPTH_MAX = 64, RESUMES_MAX = 3 };
+enum { FRAMES_MAX = 1024, DEPTH_MAX = 64, RESUMES_MAX = 3 };
 
 struct frame {
 	long frame, highest, lowest;
@@ -234,10 +234,10 @@ static bool compiles(const struct lg_gpu_run *r)
 	return false;
 }
 
-static struct lg_finding *told(struct lg_case *c, const struct lg_gpu *g, const char *id, double ms,
+static struct lg_finding *told(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule, double ms,
 			       double share, double confidence, const struct lg_gpu_run *r)
 {
-	struct lg_finding *f = lg_gpu_finding(c, g, id, ms, share, confidence, r);
+	struct lg_finding *f = lg_gpu_finding(c, g, rule, ms, share, confidence, r);
 
 	if (f)
 		f->stage = lg_stage_name(LG_STAGE_FORWARD);
@@ -247,7 +247,7 @@ static struct lg_finding *told(struct lg_case *c, const struct lg_gpu *g, const 
 static void recompiles(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
 		       const struct frame *x)
 {
-	struct lg_finding *f = told(c, g, "compile.recompiles", (double)NAN, (double)NAN, 0.85, r);
+	struct lg_finding *f = told(c, g, LG_R_COMPILE_RECOMPILES, (double)NAN, (double)NAN, 0.85, r);
 
 	if (!f)
 		return;
@@ -255,7 +255,7 @@ static void recompiles(struct lg_case *c, const struct lg_gpu *g, const struct l
 				   "compiled again and again", x->highest - x->lowest + 1);
 	/* Versions that come back were kept: one for each of a few shapes, compiled once. */
 	if (x->back && !compiles(r)) {
-		f->severity = "info";
+		lg_cap(f, LG_CAP_EXPLAINED);
 		f->confidence = 0.5;
 		f->title = lg_arena_printf(&c->v->arena, "one frame runs in %ld compiled versions in turn, none of them "
 					   "compiled in this window", x->highest - x->lowest + 1);
@@ -278,13 +278,14 @@ static void nested(struct lg_case *c, const struct lg_gpu *g, const struct lg_gp
 	double n = (double)(b->regions > b->lookups ? b->regions : b->lookups);
 	double wall = (double)(r->to - r->from);
 	bool device = lg_gpu_judged(r);
-	struct lg_finding *f = told(c, g, "compile.graph_breaks", device ? (double)NAN : (double)b->ns / 1e6,
+	struct lg_finding *f = told(c, g, LG_R_COMPILE_GRAPH_BREAKS,
+				    device ? (double)NAN : (double)b->ns / 1e6,
 				    device ? (double)NAN : (double)b->ns / wall, 0.9, r);
 
 	if (!f)
 		return;
 	if (device)
-		f->severity = "low"; /* what part of the wait would go is not known */
+		lg_cap(f, LG_CAP_UNMEASURED); /* what part of the wait would go is not known */
 	else if (r->n_steps >= 2)
 		lg_gpu_cap_steps(c, f, r, b->by_step);
 	f->title = lg_arena_printf(&c->v->arena, "compiled code is left in the middle %.1f times a %s: the graph breaks there",
@@ -320,14 +321,14 @@ static void many_frames(struct lg_case *c, const struct lg_gpu *g, const struct 
 	double launch = r->to > r->from ? (double)r->by[LG_GPU_BY_LAUNCH] / (double)(r->to - r->from) : 0;
 	struct lg_finding *f;
 
-	if (x->n < MANY_FRAMES || launch < 0.10)
+	if (x->n < LG_N_COMPILE_GRAPH_BREAKS_FRAMES || launch < LG_N_COMPILE_GRAPH_BREAKS_WAIT)
 		return;
-	f = told(c, g, "compile.graph_breaks", (double)NAN, (double)NAN, 0.6, r);
+	f = told(c, g, LG_R_COMPILE_GRAPH_BREAKS, (double)NAN, (double)NAN, 0.6, r);
 	if (!f)
 		return;
 	f->title = lg_arena_printf(&c->v->arena, "%zu separate compiled regions run, and the device waits for launches: the "
 				   "graph is broken into pieces", x->n);
-	f->severity = "low"; /* what part of the wait is theirs is not known */
+	lg_cap(f, LG_CAP_UNMEASURED); /* what part of the wait is theirs is not known */
 	lg_evidence_add(c, f, x->frame[0].first, 0, "first region %ld; where each break is: TORCH_LOGS=graph_breaks (log "
 			"volume only)", x->frame[0].frame);
 }
@@ -340,16 +341,16 @@ void lg_compile_regions(struct lg_case *c, const struct lg_gpu *g)
 	size_t many = 0;
 
 	for (size_t i = 0; i < g->n && !r; i++)
-		if (lg_gpu_judged(&g->run[i]) || g->run[i].scope == LG_SCOPE_CPU)
+		if (lg_gpu_judged(&g->run[i]) || g->run[i].scope == LG_SHOWS_CPU)
 			r = &g->run[i];
 	if (!x.frame || (r && regions_of(c, r, &x)))
 		c->failed = LG_E_NOMEM;
 	for (size_t k = 0; r && !c->failed && k < x.n; k++)
-		if (x.frame[k].highest - x.frame[k].lowest >= MANY_RECOMPILES)
+		if (x.frame[k].highest - x.frame[k].lowest >= LG_N_COMPILE_RECOMPILES_VERSIONS - 1)
 			many = k + 1;
 	if (many)
 		recompiles(c, g, r, &x.frame[many - 1]);
-	if (r && !c->failed && (x.b.regions || x.b.lookups) && !lg_gpu_told(c, "compile.graph_breaks"))
+	if (r && !c->failed && (x.b.regions || x.b.lookups) && !lg_told(c, LG_R_COMPILE_GRAPH_BREAKS))
 		nested(c, g, r, &x.b);
 	else if (r && !c->failed)
 		many_frames(c, g, r, &x);

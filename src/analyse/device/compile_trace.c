@@ -18,17 +18,15 @@
 
 #define BIT(cause) (1u << (cause))
 
-enum { MANY_TRACES = 5 };
-
 static void in_step(struct lg_case *c, const struct lg_gpu *g)
 {
 	const struct lg_gpu_run *r = NULL;
 	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_COMPILE), &share, &r);
 	struct lg_finding *f;
 
-	if (!r || share < 0.01)
+	if (!r || share < LG_N_COMPILE_IN_STEP_FLOOR)
 		return;
-	f = lg_gpu_finding(c, g, "compile.in_step", lost, share, 0.92, r);
+	f = lg_gpu_finding(c, g, LG_R_COMPILE_IN_STEP, lost, share, 0.92, r);
 	if (!f)
 		return;
 	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_COMPILE));
@@ -62,9 +60,9 @@ static void in_step_on_cpu(struct lg_case *c, const struct lg_gpu *g, const stru
 			longest = !longest || s->end - s->ts > longest->end - longest->ts ? s : longest;
 		}
 	share = (double)sum / (double)(r->to - r->from);
-	if (!longest || share < 0.01)
+	if (!longest || share < LG_N_COMPILE_IN_STEP_FLOOR)
 		return;
-	f = lg_gpu_finding(c, g, "compile.in_step", (double)sum / 1e6, share, 0.9, r);
+	f = lg_gpu_finding(c, g, LG_R_COMPILE_IN_STEP, (double)sum / 1e6, share, 0.9, r);
 	if (!f)
 		return;
 	lg_gpu_cap_steps(c, f, r, by_step);
@@ -75,10 +73,10 @@ static void in_step_on_cpu(struct lg_case *c, const struct lg_gpu *g, const stru
 			longest->span != LG_NO_ROW ? lg_string(c->t, c->t->span.name[longest->span]) : "");
 }
 
-static struct lg_finding *unmeasured(struct lg_case *c, const struct lg_gpu *g, const char *id,
+static struct lg_finding *unmeasured(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
 				     double confidence, const struct lg_gpu_run *r)
 {
-	struct lg_finding *f = lg_gpu_finding(c, g, id, (double)NAN, (double)NAN, confidence, r);
+	struct lg_finding *f = lg_gpu_finding(c, g, rule, (double)NAN, (double)NAN, confidence, r);
 
 	if (f)
 		f->stage = lg_stage_name(LG_STAGE_FORWARD);
@@ -119,7 +117,7 @@ static void launch_blocking(struct lg_case *c, const struct lg_gpu *g)
 		}
 		if (n < 20 || blocked * 20 < n * 19)
 			continue;
-		f = unmeasured(c, g, "debug.left_on", 0.9, r);
+		f = unmeasured(c, g, LG_R_DEBUG_LEFT_ON, 0.9, r);
 		if (!f)
 			break;
 		f->title = "every kernel launch waits for its kernel: CUDA_LAUNCH_BLOCKING=1 (or "
@@ -175,7 +173,8 @@ static bool left_on_told(const struct lg_case *c, const char *what)
 	for (size_t i = 0; i < c->v->n_findings; i++) {
 		const struct lg_finding *f = &c->v->findings[i];
 
-		if (!strcmp(f->id, "debug.left_on") && f->culprit.function && !strcmp(f->culprit.function, what))
+		if (f->rule == LG_R_DEBUG_LEFT_ON && f->culprit.function &&
+		    !strcmp(f->culprit.function, what))
 			return true;
 	}
 	return false;
@@ -185,7 +184,7 @@ static bool left_on_told(const struct lg_case *c, const char *what)
 static void tell_debug(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
 		       const char *what, enum debug_call call, size_t n, int64_t at)
 {
-	struct lg_finding *f = left_on_told(c, what) ? NULL : unmeasured(c, g, "debug.left_on", 0.9, r);
+	struct lg_finding *f = left_on_told(c, what) ? NULL : unmeasured(c, g, LG_R_DEBUG_LEFT_ON, 0.9, r);
 
 	if (!f)
 		return;
@@ -213,7 +212,7 @@ static void debug_frames(struct lg_case *c, const struct lg_gpu *g)
 		int64_t at[DEBUG_CALLS] = { 0 };
 		bool flops, anomaly;
 
-		if (!r->has_frames || (!lg_gpu_judged(r) && r->scope != LG_SCOPE_CPU) || !r->main)
+		if (!r->has_frames || (!lg_gpu_judged(r) && r->scope != LG_SHOWS_CPU) || !r->main)
 			continue;
 		for (uint32_t p = c->idx->span_off[r->main]; p < c->idx->span_off[r->main + 1]; p++) {
 			uint32_t row = c->idx->span[p];
@@ -257,8 +256,8 @@ static enum teller told_by(const char *text)
 }
 
 /* The finding; NULL = nothing to tell. A job's log and its TORCH_TRACE tell the same: it counts once. */
-static struct lg_finding *from_log(struct lg_case *c, const char *name, const char *id, size_t at_least,
-				   const char *severity, const char *title)
+static struct lg_finding *from_log(struct lg_case *c, const char *name, enum lg_rule_id rule, size_t at_least,
+				   const char *title)
 {
 	const struct lg_mark_tab *m = &c->t->mark;
 	struct lg_finding *f;
@@ -274,14 +273,14 @@ static struct lg_finding *from_log(struct lg_case *c, const char *name, const ch
 	n = by[most];
 	if (n < at_least || !n)
 		return NULL;
-	if (lg_gpu_told(c, id))
+	if (lg_told(c, rule))
 		return NULL; /* by the hook, or the trace, which know more than a log line */
-	f = lg_finding_add(c, id);
+	f = lg_finding_add(c, rule);
 	if (!f)
 		return NULL;
-	f->severity = severity;
+	lg_grade_unpriced(f);
 	f->confidence = 0.95;
-	f->culprit.relation = "self";
+	f->culprit.relation = LG_RELATION_SELF;
 	f->stage = lg_stage_name(LG_STAGE_FORWARD);
 	f->title = lg_arena_printf(&c->v->arena, "%s (%zu time%s in the log)", title, n, n == 1 ? "" : "s");
 	for (size_t i = 0; i < m->n && kinds < 4; i++) {
@@ -307,7 +306,7 @@ static struct lg_finding *from_log(struct lg_case *c, const char *name, const ch
 /* A debugging aid that spoke up in the log. */
 static void debug_from_log(struct lg_case *c)
 {
-	struct lg_finding *f = from_log(c, "log.anomaly", "debug.left_on", 1, "medium",
+	struct lg_finding *f = from_log(c, "log.anomaly", LG_R_DEBUG_LEFT_ON, 1,
 					"autograd anomaly detection is on: every backward operator is checked for NaN");
 
 	if (f) {
@@ -315,8 +314,10 @@ static void debug_from_log(struct lg_case *c)
 		f->culprit.function = LG_ANOMALY_DETECTION;
 		f->stage = lg_stage_name(LG_STAGE_BACKWARD);
 	}
-	f = from_log(c, "log.profiled", "debug.left_on", MANY_TRACES, "low", "torch.profiler takes trace after trace");
+	f = from_log(c, "log.profiled", LG_R_DEBUG_LEFT_ON, LG_N_DEBUG_LEFT_ON_TRACES,
+		     "torch.profiler takes trace after trace");
 	if (f) {
+		lg_cap(f, LG_CAP_UNMEASURED);
 		f->detail = "profiler";
 		f->culprit.function = "torch.profiler.profile";
 	}
@@ -333,14 +334,22 @@ static void recompile_limit(struct lg_case *c)
 
 	while (error < m->n && strcmp(lg_string(c->t, m->name[error]), "log.recompile_limit_error"))
 		error++;
-	f = from_log(c, "log.recompile_limit", "compile.recompile_limit", 1, "medium",
+	f = from_log(c, "log.recompile_limit", LG_R_COMPILE_RECOMPILE_LIMIT, 1,
 		     error < m->n ? fails : "a function hit the recompile limit: from then on it runs eagerly");
 	if (error == m->n)
 		return;
 	if (f)
 		lg_evidence_add(c, f, m->ts[error], 0, "%s", lg_string(c->t, m->text[error]));
 	else
-		from_log(c, "log.recompile_limit_error", "compile.recompile_limit", 1, "medium", fails);
+		from_log(c, "log.recompile_limit_error", LG_R_COMPILE_RECOMPILE_LIMIT, 1, fails);
+}
+
+static void ddp_warned(struct lg_case *c, const char *mark, const char *title)
+{
+	struct lg_finding *f = from_log(c, mark, LG_R_COMMS_DDP_FLAGS, 1, title);
+
+	if (f)
+		lg_cap(f, LG_CAP_UNMEASURED);
 }
 
 int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)
@@ -348,33 +357,32 @@ int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)
 	struct lg_finding *failed;
 
 	in_step(c, g);
-	for (size_t i = 0; lg_gpu_only(c->t) && i < g->n && !lg_gpu_told(c, "compile.in_step") && !c->failed; i++)
-		if (g->run[i].scope == LG_SCOPE_CPU && g->run[i].main && g->run[i].n_steps >= 3)
+	for (size_t i = 0; lg_gpu_only(c->t) && i < g->n && !lg_told(c, LG_R_COMPILE_IN_STEP) && !c->failed;
+	     i++)
+		if (g->run[i].scope == LG_SHOWS_CPU && g->run[i].main && g->run[i].n_steps >= 3)
 			in_step_on_cpu(c, g, &g->run[i]);
 	lg_compile_regions(c, g);
 	launch_blocking(c, g);
 	debug_frames(c, g);
-	from_log(c, "log.compile_skipped", "compile.skipped", 1, "medium",
+	from_log(c, "log.compile_skipped", LG_R_COMPILE_SKIPPED, 1,
 		 "torch.compile skipped code that was to be compiled: it runs eagerly");
-	from_log(c, "log.compile_none", "compile.skipped", 1, "medium",
+	from_log(c, "log.compile_none", LG_R_COMPILE_SKIPPED, 1,
 		 "torch.compile found no frame that it could compile");
-	failed = from_log(c, "log.compile_failed", "compile.skipped", 1, "medium",
+	failed = from_log(c, "log.compile_failed", LG_R_COMPILE_SKIPPED, 1,
 			  "compilation failed: that code runs eagerly, or not at all");
 	if (failed)
 		failed->detail = "failed"; /* no mode is to blame: other advice */
 	lg_compile_absent(c, g); /* where no line says why */
 	recompile_limit(c);
-	from_log(c, "log.recompile", "compile.recompiles", 3, "medium",
+	from_log(c, "log.recompile", LG_R_COMPILE_RECOMPILES, LG_N_COMPILE_RECOMPILES_TIMES,
 		 "compiled code is compiled again because a guard fails");
-	from_log(c, "log.graph_break", "compile.graph_breaks", 1, "medium",
+	from_log(c, "log.graph_break", LG_R_COMPILE_GRAPH_BREAKS, 1,
 		 "the compiled graph breaks in user code");
-	from_log(c, "log.tf32_off", "gpu.no_tensor_core", 1, "medium",
+	from_log(c, "log.tf32_off", LG_R_GPU_NO_TENSOR_CORE, 1,
 		 "torch says that TF32 tensor cores are there and not enabled");
-	from_log(c, "log.ddp_find_unused", "comms.ddp_flags", 1, "low",
-		 "DDP looks for unused parameters every step and finds none");
-	from_log(c, "log.ddp_grad_strides", "comms.ddp_flags", 1, "low",
-		 "DDP copies gradients whose strides differ from its buckets'");
-	from_log(c, "log.loader_workers", "data.workers_oversubscribed", 1, "low",
+	ddp_warned(c, "log.ddp_find_unused", "DDP looks for unused parameters every step and finds none");
+	ddp_warned(c, "log.ddp_grad_strides", "DDP copies gradients whose strides differ from its buckets'");
+	from_log(c, "log.loader_workers", LG_R_DATA_WORKERS_OVERSUBSCRIBED, 1,
 		 "the loader has more workers than this process has CPUs");
 	debug_from_log(c);
 	return c->failed;

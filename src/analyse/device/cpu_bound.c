@@ -34,13 +34,12 @@ static enum lg_cpu_part part_of(const struct lg_case *c, const struct lg_host_se
 
 enum lg_cpu_part lg_cpu_part_of(const struct lg_finding *f)
 {
-	static const char *const id[LG_CPU_PARTS] = { [LG_CPU_DATA] = "data.loader_wait",
-						      [LG_CPU_SAVE] = "side.checkpoint",
-						      [LG_CPU_LOG] = "side.logging",
-						      [LG_CPU_COMPILE] = "compile.in_step" };
+	static const enum lg_rule_id of[LG_CPU_PARTS] = {
+		[LG_CPU_DATA] = LG_R_DATA_LOADER_WAIT, [LG_CPU_SAVE] = LG_R_SIDE_CHECKPOINT,
+		[LG_CPU_LOG] = LG_R_SIDE_LOGGING, [LG_CPU_COMPILE] = LG_R_COMPILE_IN_STEP };
 	enum lg_cpu_part p = LG_CPU_DATA;
 
-	while (p < LG_CPU_PARTS && (!id[p] || strcmp(f->id, id[p])))
+	while (p < LG_CPU_PARTS && (!of[p] || f->rule != of[p]))
 		p++;
 	return p;
 }
@@ -166,7 +165,7 @@ int lg_cpu_parts(const struct lg_case *c, const struct lg_gpu_run *r, const int6
 static const struct lg_finding *told_wait(const struct lg_verdict *v)
 {
 	for (size_t i = 0; i < v->n_findings; i++)
-		if (!strcmp(v->findings[i].id, "data.loader_wait") && !isnan(v->findings[i].lost_share))
+		if (v->findings[i].rule == LG_R_DATA_LOADER_WAIT && !isnan(v->findings[i].lost_share))
 			return &v->findings[i];
 	return NULL;
 }
@@ -177,7 +176,7 @@ static const char *compiling(struct lg_case *c)
 	const struct lg_verdict *v = c->v;
 
 	for (size_t i = 0; i < v->n_findings; i++)
-		if (!strcmp(v->findings[i].id, "compile.in_step") && v->findings[i].lost_share > 0)
+		if (v->findings[i].rule == LG_R_COMPILE_IN_STEP && v->findings[i].lost_share > 0)
 			return lg_arena_printf(&c->v->arena, " (%.0f %% compiling them)",
 					       100 * v->findings[i].lost_share);
 	return "";
@@ -216,7 +215,7 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		const int64_t window[] = { r->from, r->to };
 		int64_t by[1][LG_CPU_PARTS];
 
-		if (r->scope != LG_SCOPE_CPU || !r->main || (r->n_steps < 3 && !r->n_requests) ||
+		if (r->scope != LG_SHOWS_CPU || !r->main || (r->n_steps < 3 && !r->n_requests) ||
 		    r->to <= r->from)
 			continue;
 		if (lg_cpu_parts(c, r, window, 1, by, NULL))
@@ -248,7 +247,7 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 	v->bound_why = lg_arena_printf(&v->arena, "%s, operators on the CPU; of the steps' time %.0f %% in "
 				       "operators%s, %.0f %% waiting for data, %.0f %% collectives not under "
 				       "operators, %s%.0f %% between them, not explained",
-				       lg_scope_name(training ? LG_SCOPE_TRAINING : LG_SCOPE_INFERENCE),
+				       lg_scope_name(training ? LG_SHOWS_TRAINING : LG_SHOWS_INFERENCE),
 				       compute * 100, compiling(c), data * 100, comm * 100, saving(c, side),
 				       unknown * 100);
 	v->untraced_share = unknown;
@@ -262,10 +261,10 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 	if (told)
 		v->bound_confidence = fmin(v->bound_confidence, told->confidence);
 	if (data >= 0.3 && data > comm)
-		v->bound = "data";
+		v->bound = LG_BOUND_DATA;
 	else if (comm >= 0.3)
-		v->bound = "comms";
+		v->bound = LG_BOUND_COMMS;
 	else
-		v->bound = data + comm >= 0.3 ? "mixed" : "host";
+		v->bound = data + comm >= 0.3 ? LG_BOUND_MIXED : LG_BOUND_HOST;
 	return 0;
 }

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "analyse/timeline/timeline_gpu.h"
-#include "analyse/severity.h"
 #include "base/alloc.h"
 #include "base/chance.h"
 #include "store/args.h"
@@ -22,7 +21,6 @@
 #define NOISE_NS 100000
 #define CHANCE_MAX 0.05
 
-enum { MIN_MATCHED = 5 };
 
 struct row {
 	lg_str name;
@@ -98,7 +96,7 @@ static bool comparable(const struct ranks *a)
 			if (a->v[i].row[k].name != a->v[0].row[k].name)
 				return false;
 	}
-	return a->n >= 2 && a->v[0].n >= MIN_MATCHED;
+	return a->n >= 2 && a->v[0].n >= LG_N_COMMS_STRAGGLER_MATCHED;
 }
 
 /* That one of n ranks comes last in `last` and more of `of` by chance. */
@@ -186,17 +184,17 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, const struct ranks *
 			more[p] += (late->by[p] - a->v[i].by[p]) / others;
 	}
 	lost = fmin(-more[LG_CPU_COMM], late->caused / wall);
-	if (lost < 0.03)
+	if (lost < LG_N_COMMS_STRAGGLER_CPU)
 		return;
 	if (!c->v->scope)
-		c->v->scope = "rank_local";
+		c->v->scope = LG_SCOPE_RANK_LOCAL;
 	if (is_told(c, late, more, lost))
 		return;
-	f = lg_gpu_finding(c, g, "comms.straggler", lost * wall / 1e6, lost, 0.7, r);
+	f = lg_gpu_finding(c, g, LG_R_COMMS_STRAGGLER, lost * wall / 1e6, lost, 0.7, r);
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
-	f->culprit.relation = "rank";
+	f->culprit.relation = LG_RELATION_RANK;
 	f->culprit.rank = r->rank;
 	f->detail = "persistent";
 	by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *by_step);
@@ -248,7 +246,7 @@ int lg_find_late_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 	for (size_t i = 0; i < g->n && !rc; i++) {
 		const struct lg_gpu_run *r = &g->run[i];
 
-		if (r->scope != LG_SCOPE_CPU || !r->main || r->n_steps < 3 || r->to <= r->from)
+		if (r->scope != LG_SHOWS_CPU || !r->main || r->n_steps < 3 || r->to <= r->from)
 			continue;
 		a.v[a.n].run = r;
 		rc = collect(c, &a.v[a.n++]);

@@ -51,7 +51,7 @@ int lg_cpu_time_most(struct lg_case *c, const struct lg_gpu *g, enum lg_host_cla
 		const struct lg_gpu_run *r = &g->run[i];
 		struct lg_cpu_time t;
 
-		if (r->scope != LG_SCOPE_CPU || !r->main || r->n_steps < 3 || r->to <= r->from)
+		if (r->scope != LG_SHOWS_CPU || !r->main || r->n_steps < 3 || r->to <= r->from)
 			continue;
 		if (time_of(c, r, class, &t))
 			return LG_E_NOMEM;
@@ -81,7 +81,7 @@ const char *lg_cpu_only_on(struct lg_case *c, struct lg_finding *f, const struct
 	return lg_arena_printf(&c->v->arena, "; only on %s", lg_cpu_who(c, t->r));
 }
 
-static void tell(struct lg_case *c, const struct lg_gpu *g, const char *id, enum lg_host_class class,
+static void tell(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule, enum lg_host_class class,
 		 const char *what)
 {
 	struct lg_cpu_place at[3];
@@ -93,9 +93,9 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, const char *id, enum
 		c->failed = LG_E_NOMEM;
 		return;
 	}
-	if (!t.r || lg_cpu_share(&t) < 0.01 || lg_gpu_told(c, id))
+	if (!t.r || lg_cpu_share(&t) < LG_N_SIDE_CHECKPOINT_FLOOR || lg_told(c, rule))
 		return;
-	f = lg_gpu_finding(c, g, id, (double)t.sum / 1e6, lg_cpu_share(&t), 0.85, t.r);
+	f = lg_gpu_finding(c, g, rule, (double)t.sum / 1e6, lg_cpu_share(&t), 0.85, t.r);
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_SIDE);
@@ -122,8 +122,8 @@ int lg_find_side_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 	for (size_t i = 0; i < g->n; i++)
 		any |= g->run[i].has_side;
 	if (any && !c->failed) {
-		tell(c, g, "side.checkpoint", LG_HOST_SIDE, "saves synchronously");
-		tell(c, g, "side.logging", LG_HOST_LOG, "writes metrics or messages synchronously");
+		tell(c, g, LG_R_SIDE_CHECKPOINT, LG_HOST_SIDE, "saves synchronously");
+		tell(c, g, LG_R_SIDE_LOGGING, LG_HOST_LOG, "writes metrics or messages synchronously");
 	}
 	return c->failed;
 }

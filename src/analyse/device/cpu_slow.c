@@ -164,7 +164,7 @@ int lg_cpu_slow_steps(struct lg_case *c, const struct lg_gpu *g)
 	double told = 0;
 
 	for (size_t i = 0, at = 0; i < g->n; at += g->run[i++].n_steps)
-		if (g->run[i].scope == LG_SCOPE_CPU && g->run[i].main &&
+		if (g->run[i].scope == LG_SHOWS_CPU && g->run[i].main &&
 		    add_run(c, &g->run[i], v->steps + at, &e))
 			return LG_E_NOMEM;
 	if (e.all <= 0)

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "analyse/timeline/timeline_gpu.h"
-#include "analyse/severity.h"
 #include "base/alloc.h"
 
 #define BIT(cause) (1u << (cause))
@@ -67,14 +66,14 @@ static void loader(struct lg_case *c, const struct lg_gpu *g)
 	struct waits w;
 	size_t steps;
 
-	if (!r || share < 0.01 || lg_gpu_told(c, "data.loader_wait"))
+	if (!r || share < LG_N_DATA_LOADER_WAIT_DEVICE || lg_told(c, LG_R_DATA_LOADER_WAIT))
 		return;
 	if (waits_of(c, r, &w)) {
 		lg_free(w.v);
 		c->failed = LG_E_NOMEM;
 		return;
 	}
-	f = lg_gpu_finding(c, g, "data.loader_wait", lost, share, 0.93, r);
+	f = lg_gpu_finding(c, g, LG_R_DATA_LOADER_WAIT, lost, share, 0.93, r);
 	if (!f) {
 		lg_free(w.v);
 		return;
@@ -126,7 +125,7 @@ static void pageable(struct lg_case *c, const struct lg_gpu *g)
 	size_t n = 0;
 	struct lg_finding *f;
 
-	if (!r || share < 0.03)
+	if (!r || share < LG_N_DATA_PAGEABLE_COPY_FLOOR)
 		return;
 	for (size_t i = 0; i < r->n_work; i++)
 		if (r->work[i].class == LG_GPU_H2D && r->work[i].pageable &&
@@ -136,7 +135,7 @@ static void pageable(struct lg_case *c, const struct lg_gpu *g)
 		}
 	if (!n)
 		return;
-	f = lg_gpu_finding(c, g, "data.pageable_copy", lost, share, r->amd ? 0.75 : 0.88, r);
+	f = lg_gpu_finding(c, g, LG_R_DATA_PAGEABLE_COPY, lost, share, r->amd ? 0.75 : 0.88, r);
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_H2D);
@@ -189,7 +188,7 @@ static void serial(struct lg_case *c, struct lg_gpu *g)
 	int64_t *busy;
 	struct lg_finding *f;
 
-	if (!r || share < 0.03)
+	if (!r || share < LG_N_DATA_SERIAL_COPY_FLOOR)
 		return;
 	busy = lg_calloc(c->t->track.n, sizeof *busy);
 	if (!busy) {
@@ -208,7 +207,7 @@ static void serial(struct lg_case *c, struct lg_gpu *g)
 			all += r->work[i].end - r->work[i].ts;
 			same += r->work[i].stream == compute ? r->work[i].end - r->work[i].ts : 0;
 		}
-	f = lg_gpu_finding(c, g, "data.serial_copy", lost, share, same * 2 > all ? 0.88 : 0.7, r);
+	f = lg_gpu_finding(c, g, LG_R_DATA_SERIAL_COPY, lost, share, same * 2 > all ? 0.88 : 0.7, r);
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_H2D);
@@ -245,10 +244,10 @@ static void loader_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		c->failed = LG_E_NOMEM;
 		return;
 	}
-	if (!l.r || lg_cpu_share(&l) < 0.01)
+	if (!l.r || lg_cpu_share(&l) < LG_N_DATA_LOADER_WAIT_CPU)
 		return;
-	little = lg_cpu_share(&l) < 0.1;
-	f = lg_gpu_finding(c, g, "data.loader_wait", (double)l.sum / 1e6, lg_cpu_share(&l), 0.85, l.r);
+	little = lg_cpu_share(&l) < LG_N_DATA_LOADER_WAIT_CPU_LITTLE;
+	f = lg_gpu_finding(c, g, LG_R_DATA_LOADER_WAIT, (double)l.sum / 1e6, lg_cpu_share(&l), 0.85, l.r);
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
@@ -256,7 +255,7 @@ static void loader_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 	/* To take a batch that is ready has its cost, too: little of it is no trouble. */
 	f->ordinary = little;
 	if (little)
-		f->severity = lg_severity_of_few(f->lost_share);
+		lg_cap(f, LG_CAP_ORDINARY);
 	f->detail = in_process(c->t, &l) ? "workers_zero" : NULL;
 	because = f->detail ? ": the loader has no workers (num_workers=0)" : "";
 	f->title = lg_arena_printf(&c->v->arena, little ? "the loader takes %.1f %% of the step's time%s" :

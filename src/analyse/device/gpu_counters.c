@@ -11,16 +11,13 @@
 #include <string.h>
 
 #include "analyse/timeline/timeline_gpu.h"
-#include "analyse/severity.h"
 #include "base/alloc.h"
 #include "base/median.h"
 #include "store/merge.h"
 
-enum { MIN_SAMPLES = 30 };
 /* NVML clocks event reasons that mean the device is slower than it could be. */
 enum { SW_POWER_CAP = 0x4, HW_SLOWDOWN = 0x8, SW_THERMAL = 0x20, HW_THERMAL = 0x40, HW_BRAKE = 0x80,
        SLOWER = HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | HW_BRAKE };
-#define BUSY_UTIL 90.0
 
 struct reading {
 	int64_t ts;
@@ -231,7 +228,7 @@ static double quantile(const struct devices *d, const struct device *only, doubl
 		for (size_t k = 0; (!only || only == &d->v[i]) && k < d->v[i].n; k++) {
 			double y = what(&d->v[i].v[k]);
 
-			if (isnan(y) || (busy && !(d->v[i].v[k].util >= BUSY_UTIL)))
+			if (isnan(y) || (busy && !(d->v[i].v[k].util >= LG_N_GPU_UTIL_LIES_BUSY)))
 				continue;
 			if (lg_grow(&v, &cap, n + 1, sizeof *v)) {
 				lg_free(v);
@@ -239,7 +236,7 @@ static double quantile(const struct devices *d, const struct device *only, doubl
 			}
 			v[n++] = y;
 		}
-	if (n >= MIN_SAMPLES) {
+	if (n >= LG_N_GPU_THROTTLED_READINGS) {
 		qsort(v, n, sizeof *v, lg_cmp_f64);
 		x = v[(size_t)(q * (double)(n - 1))];
 	}
@@ -255,19 +252,19 @@ static const char *name_of(struct lg_case *c, const struct device *g)
 	return strstr(name, ": ") ? name : lg_arena_printf(&c->v->arena, "device %d", g->index);
 }
 
-static struct lg_finding *add(struct lg_case *c, const struct devices *d, const char *id, double share,
+static struct lg_finding *add(struct lg_case *c, const struct devices *d, enum lg_rule_id rule, double share,
 			      double confidence)
 {
-	struct lg_finding *f = lg_finding_add(c, id);
+	struct lg_finding *f = lg_finding_add(c, rule);
 
 	if (!f)
 		return NULL;
 	f->lost_share = share;
 	f->lost_ms = share * (double)d->wall / 1e6;
-	f->severity = lg_severity_of(share);
+	lg_grade_steady(f);
 	f->confidence = confidence;
 	f->stage = lg_stage_name(LG_STAGE_OTHER);
-	f->culprit.relation = "hardware";
+	f->culprit.relation = LG_RELATION_HARDWARE;
 	return f;
 }
 
@@ -315,11 +312,11 @@ static void util_lies(struct lg_case *c, struct devices *d)
 	/* Devices draw five to ten times their idle power at full work. Where a run reaches that, its
 	 * own range tells what little power is; where it never does, but was seen at rest, a busy
 	 * reading near rest is no work, either. */
-	if (full >= 4 * idle) {
-		line = idle + 0.35 * (full - idle);
+	if (full >= LG_N_GPU_UTIL_LIES_FULL * idle) {
+		line = idle + LG_N_GPU_UTIL_LIES_RANGE * (full - idle);
 		against = lg_arena_printf(&c->v->arena, "they reach %.0f W", full);
 	} else if (!isnan(rest) && rest >= 5) {
-		line = 2.5 * rest;
+		line = LG_N_GPU_UTIL_LIES_AT_REST * rest;
 		against = lg_arena_printf(&c->v->arena, "at rest they draw %.0f W, and this run never exceeds "
 					  "%.0f W", rest, full);
 	} else {
@@ -334,9 +331,9 @@ static void util_lies(struct lg_case *c, struct devices *d)
 			if (isnan(r->util) || isnan(r->power))
 				continue;
 			n++;
-			g->n_busy += r->util >= BUSY_UTIL;
+			g->n_busy += r->util >= LG_N_GPU_UTIL_LIES_BUSY;
 			g->n_idle += r->util < 10;
-			g->n_spin += r->util >= BUSY_UTIL && r->power < line;
+			g->n_spin += r->util >= LG_N_GPU_UTIL_LIES_BUSY && r->power < line;
 		}
 		spin += g->n_spin;
 		with += g->n_spin * 50 > g->n;
@@ -347,18 +344,18 @@ static void util_lies(struct lg_case *c, struct devices *d)
 	if (used < 2)
 		return;
 	share = n ? (double)spin / (double)n : 0;
-	if (share < 0.03 || spin < MIN_SAMPLES)
+	if (share < LG_N_GPU_UTIL_LIES_FLOOR || spin < LG_N_GPU_UTIL_LIES_READINGS)
 		return;
-	f = add(c, d, "gpu.util_lies", share, 0.85);
+	f = add(c, d, LG_R_GPU_UTIL_LIES, share, 0.85);
 	if (!f)
 		return;
 	/* Now and then is how runs are: checkpoints, the end of an epoch. */
-	if (share < 0.10)
-		f->severity = "low";
+	if (share < LG_N_GPU_UTIL_LIES_OFTEN)
+		lg_cap(f, LG_CAP_ORDINARY);
 	f->title = lg_arena_printf(&c->v->arena,
 				   "%zu of %zu devices show %.0f-100 %% utilisation for %.0f %% of the time at "
 				   "under %.0f W (%s): kernels run that hardly compute, as those that wait in "
-				   "a collective", with, d->n, BUSY_UTIL, share * 100, line, against);
+				   "a collective", with, d->n, LG_N_GPU_UTIL_LIES_BUSY, share * 100, line, against);
 	name_devices(c, d, f);
 	lg_evidence_add(c, f, INT64_MIN, 0, "to find what they wait for: laggard record on the host of the "
 			"idle device for a minute (about one percent of a CPU), or torch.profiler on two "
@@ -371,9 +368,6 @@ static const char *reason_text(uint64_t r)
 	       : r & HW_BRAKE ? "power brake by the machine"
 			      : "hardware slowdown";
 }
-
-#define CAP_DROP 0.1   /* of the clock */
-#define CAP_POWER 1.1  /* times what is drawn without the cap: more of it is heavier work */
 
 /*
  * A software power cap is how large devices normally run: heavy kernels draw all that there is, and the clock
@@ -410,8 +404,9 @@ static bool power_capped(struct lg_case *c, struct devices *d)
 			n += g->v[k].util >= 50;
 			capped += is_capped(&g->v[k]);
 		}
-		if (!(now < (1 - CAP_DROP) * then) || !(watts <= CAP_POWER * usual) ||
-		    (double)capped < 0.05 * (double)n ||
+		if (!(now < (1 - LG_N_GPU_THROTTLED_CLOCK) * then) ||
+		    !(watts <= LG_N_GPU_THROTTLED_POWER * usual) ||
+		    (double)capped < LG_N_GPU_THROTTLED_REASON * (double)n ||
 		    (1 - now / then) * (double)capped / (double)n <= most)
 			continue;
 		share = (double)capped / (double)n;
@@ -423,7 +418,7 @@ static bool power_capped(struct lg_case *c, struct devices *d)
 	}
 	if (worst == d->n)
 		return false;
-	f = add(c, d, "gpu.throttled", lost, 0.8);
+	f = add(c, d, LG_R_GPU_THROTTLED, lost, 0.8);
 	if (!f)
 		return true;
 	f->detail = "power";
@@ -441,7 +436,7 @@ static bool power_capped(struct lg_case *c, struct devices *d)
 static bool hot(struct lg_case *c, struct devices *d)
 {
 	size_t worst = d->n, n_hot = 0, n = 0;
-	double most = 0, full, low = 0, slow = 0.1;
+	double most = 0, full, low = 0, slow = LG_N_GPU_THROTTLED_CLOCK;
 	uint64_t all = 0;
 	struct lg_finding *f;
 
@@ -453,13 +448,13 @@ static bool hot(struct lg_case *c, struct devices *d)
 			busy += g->v[k].util >= 50;
 			of += is_hot(&g->v[k]);
 		}
-		if (busy >= MIN_SAMPLES && (double)of / (double)busy > most) {
+		if (busy >= LG_N_GPU_THROTTLED_READINGS && (double)of / (double)busy > most) {
 			most = (double)of / (double)busy;
 			n_hot = of;
 			worst = i;
 		}
 	}
-	if (worst == d->n || most < 0.05)
+	if (worst == d->n || most < LG_N_GPU_THROTTLED_REASON)
 		return false;
 	full = quantile(d, NULL, 0.95, true, clock_of);
 	for (size_t k = 0; k < d->v[worst].n; k++) {
@@ -475,7 +470,7 @@ static bool hot(struct lg_case *c, struct devices *d)
 	}
 	if (n && full > 0)
 		slow = fmax(0, 1 - low / (double)n / full);
-	f = add(c, d, "gpu.throttled", slow * (double)n_hot / (double)d->v[worst].n, 0.9);
+	f = add(c, d, LG_R_GPU_THROTTLED, slow * (double)n_hot / (double)d->v[worst].n, 0.9);
 	if (!f)
 		return true;
 	f->title = lg_arena_printf(&c->v->arena, "%s is throttled (%s) in %.0f %% of its busy "
@@ -507,9 +502,9 @@ static void slower_than_peers(struct lg_case *c, struct devices *d)
 		most = 1 - own / peers;
 		worst = i;
 	}
-	if (worst == d->n || most < 0.1)
+	if (worst == d->n || most < LG_N_GPU_THROTTLED_CLOCK)
 		return;
-	f = add(c, d, "gpu.throttled", most, 0.65);
+	f = add(c, d, LG_R_GPU_THROTTLED, most, 0.65);
 	if (!f)
 		return;
 	f->title = lg_arena_printf(&c->v->arena, "%s runs at a %.0f %% lower clock than its peers under "
@@ -567,7 +562,7 @@ static void say_other(struct lg_case *c, const struct devices *d)
 
 	for (size_t i = 0; i < d->n; i++)
 		n = d->v[i].n > n ? d->v[i].n : n;
-	if (d->n_other && n < MIN_SAMPLES)
+	if (d->n_other && n < LG_N_GPU_THROTTLED_READINGS)
 		lg_limit(c, lg_arena_printf(&c->v->arena,
 					    "the devices were read %zu times while the steps ran and %zu times before or "
 					    "after: too few to judge clocks and utilisation (explain the readings "

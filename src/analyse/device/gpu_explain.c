@@ -10,7 +10,6 @@
 
 #include "analyse/timeline/timeline_gpu.h"
 #include "analyse/chains/tally.h"
-#include "analyse/severity.h"
 #include "base/alloc.h"
 #include "base/side_thread.h"
 #include "base/map.h"
@@ -28,14 +27,6 @@ void lg_gpu_limit(struct lg_case *c, const char *fmt, ...)
 	va_end(ap);
 	if (c->v->n_limits < LIMITS_ROOM)
 		c->v->limits[c->v->n_limits++] = lg_arena_strdup(&c->v->arena, text);
-}
-
-bool lg_gpu_told(const struct lg_case *c, const char *id)
-{
-	for (size_t i = 0; i < c->v->n_findings; i++)
-		if (!strcmp(c->v->findings[i].id, id))
-			return true;
-	return false;
 }
 
 /* Of what lost() counts: launches by which the one late rank is later than the others. */
@@ -76,20 +67,20 @@ double lg_gpu_lost(const struct lg_gpu *g, uint32_t mask, double *ret_share,
 	return n ? sum / (double)n / 1e6 : 0;
 }
 
-struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, const char *id,
+struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
 				  double lost_ms, double share, double confidence,
 				  const struct lg_gpu_run *worst)
 {
-	struct lg_finding *f = lg_finding_add(c, id);
+	struct lg_finding *f = lg_finding_add(c, rule);
 	size_t judged = 0;
 
 	if (!f)
 		return NULL;
 	f->lost_ms = lost_ms;
 	f->lost_share = share;
-	f->severity = isnan(share) ? "medium" : lg_severity_of(share);
+	lg_grade_steady(f);
 	f->stage = lg_stage_name(LG_STAGE_OTHER);
-	f->culprit.relation = "self";
+	f->culprit.relation = LG_RELATION_SELF;
 	/* One step may be an unusual one; rows that are missing may hide another cause. */
 	if (worst && worst->n_steps < 3)
 		confidence *= 0.85;
@@ -190,18 +181,18 @@ static int64_t next_episode(const struct lg_gpu_run *r, uint32_t mask, struct ep
 
 size_t lg_gpu_enough(const struct lg_gpu_run *r)
 {
-	return r->n_steps < 2 || r->n_steps > LG_REPEATS_MIN ? LG_REPEATS_MIN
+	return r->n_steps < 2 || r->n_steps > LG_N_ANY_REPEATS ? LG_N_ANY_REPEATS
 	       : r->n_steps < 4 ? r->n_steps : r->n_steps - 1;
 }
 
 /* The longest episodes, the longest first. */
 struct longest {
-	int64_t v[LG_REPEATS_MIN];
+	int64_t v[LG_N_ANY_REPEATS];
 };
 
 static void add_episode(struct longest *l, int64_t one)
 {
-	for (size_t k = 0; k < LG_REPEATS_MIN; k++)
+	for (size_t k = 0; k < LG_N_ANY_REPEATS; k++)
 		if (one > l->v[k]) {
 			int64_t less = l->v[k];
 
@@ -260,26 +251,9 @@ static double repeated_part(struct lg_case *c, struct lg_finding *f, const struc
 	return repeated(r, &l, all);
 }
 
-void lg_gpu_at_most(struct lg_finding *f, const char *severity)
-{
-	if (lg_severity_level(f->severity) <= lg_severity_level(severity))
-		return;
-	f->severity = severity;
-	f->few = true;
-}
-
-void lg_gpu_cap_part(struct lg_finding *f, double part)
-{
-	/* contract.md#severity: medium and above need five episodes, or a loss that is always there. One long
-	 * pause among many short ones is graded by these. */
-	const char *most = lg_severity_of(f->lost_share * part);
-
-	lg_gpu_at_most(f, lg_severity_level(most) < lg_severity_level("low") ? "low" : most);
-}
-
 void lg_gpu_cap_rare(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask)
 {
-	lg_gpu_cap_part(f, repeated_part(c, f, r, mask));
+	lg_grade_part(f, repeated_part(c, f, r, mask));
 }
 
 void lg_gpu_cap_steps(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r,
@@ -290,7 +264,7 @@ void lg_gpu_cap_steps(struct lg_case *c, struct lg_finding *f, const struct lg_g
 	for (size_t i = 0; kept && i < r->n_steps; i++)
 		if (by_step[i] > 0)
 			kept[f->n_moments++] = (struct lg_time_lost){ r->step[i], by_step[i] };
-	lg_gpu_cap_part(f, lg_gpu_repeated_steps(r, by_step, r->n_steps));
+	lg_grade_part(f, lg_gpu_repeated_steps(r, by_step, r->n_steps));
 }
 
 /* What was seen too seldom to be graded. */
@@ -309,7 +283,7 @@ static void say_few(struct lg_case *c)
 	if (len)
 		lg_gpu_limit(c, "too short to tell what the loop loses as a rule: most of %s came in fewer than "
 				"%d steps or episodes and is graded lower for that; profile more steps",
-			     ids, LG_REPEATS_MIN);
+			     ids, LG_N_ANY_REPEATS);
 }
 
 /* A place in the program, with the idle time charged to it. */
@@ -487,7 +461,7 @@ static void add_requests(struct lg_verdict *v, const struct lg_gpu_run *r, size_
 	med = r->n_requests ? d[r->n_requests / 2] : 0;
 	for (size_t i = 0; i < r->n_requests; i++)
 		judge_step(v, &v->steps[k + i], med);
-	if (r->n_requests > v->n_judged && r->scope != LG_SCOPE_EMPTY && r->scope != LG_SCOPE_CAPTURE)
+	if (r->n_requests > v->n_judged && r->scope != LG_SHOWS_EMPTY && r->scope != LG_SHOWS_CAPTURE)
 		v->n_judged = r->n_requests;
 }
 
@@ -517,7 +491,7 @@ static int shape_of(struct lg_case *c, const struct lg_gpu *g)
 	struct lg_verdict *v = c->v;
 	struct lg_trend trend;
 
-	v->shape = v->n_slow ? "bursty" : "steady";
+	v->shape = v->n_slow ? LG_SHAPE_BURSTY : LG_SHAPE_STEADY;
 	for (size_t i = 0, at = 0; i < g->n; at += g->run[i++].n_steps) {
 		if (g->run[i].n_steps != v->n_judged)
 			continue;
@@ -528,7 +502,7 @@ static int shape_of(struct lg_case *c, const struct lg_gpu *g)
 			v->slower = trend.slower;
 			v->slope = trend.slope;
 		}
-		if (trend.shape && !strcmp(trend.shape, "shift")) {
+		if (trend.shape == LG_SHAPE_SHIFT) {
 			v->shift_s = trend.shift_s;
 			say_device_slower(c, &g->run[i], g->run[i].step[0] + (int64_t)(trend.shift_s * 1e9));
 		}
@@ -544,11 +518,11 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 	size_t n = 0, k = 0;
 	double *d;
 
-	v->scope = g->n == 1 ? "single" : NULL;
+	v->scope = g->n == 1 ? LG_SCOPE_SINGLE : LG_SCOPE_NONE;
 	for (size_t i = 0; i < g->n; i++)
 		n += g->run[i].n_steps + g->run[i].n_requests;
 	if (!n) {
-		v->shape = v->n_judged < 3 ? NULL : v->n_slow ? "bursty" : "steady";
+		v->shape = v->n_judged < 3 ? LG_SHAPE_NONE : v->n_slow ? LG_SHAPE_BURSTY : LG_SHAPE_STEADY;
 		return 0;
 	}
 	v->steps = lg_arena_alloc(&v->arena, n, sizeof *v->steps);
@@ -581,7 +555,7 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 		for (size_t s = first; s < k; s++)
 			judge_step(v, &v->steps[s], med);
 		if (r->n_steps > v->n_judged &&
-		    (lg_gpu_judged(r) || r->scope == LG_SCOPE_CPU || r->scope == LG_SCOPE_RANGES))
+		    (lg_gpu_judged(r) || r->scope == LG_SHOWS_CPU || r->scope == LG_SHOWS_RANGES))
 			v->n_judged = r->n_steps;
 		if (r->rank >= 0)
 			v->ranks[v->n_ranks++] = r->rank;
@@ -615,27 +589,27 @@ static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)
 		say_requests(c, r, who);
 
 	switch (r->scope) {
-	case LG_SCOPE_CAPTURE:
+	case LG_SHOWS_CAPTURE:
 		lg_gpu_limit(c, "%sthis trace shows CUDA/HIP graphs being captured (%zu built, %zu "
 				"launched): most launches are recorded, not run, so nothing is "
 				"diagnosed; profile the steps after the capture", who,
 			     r->n_graph_built, r->n_graph_launches);
 		break;
-	case LG_SCOPE_EMPTY:
+	case LG_SHOWS_EMPTY:
 		lg_gpu_limit(c, "%san almost empty window (%zu pieces of device work, %zu operators): "
 				"nothing is diagnosed; capture 5 to 10 active steps "
 				"(10-100 MB a rank, no stacks)", who, r->n_work, r->n_ops);
 		break;
-	case LG_SCOPE_COLD:
+	case LG_SHOWS_COLD:
 		lg_gpu_limit(c, "%sone cold start, no steady state: not diagnosed; capture after a few "
 				"steps with schedule(wait=5, warmup=2, active=5), which costs "
 				"nothing but the wait", who);
 		break;
-	case LG_SCOPE_CPU:
+	case LG_SHOWS_CPU:
 		lg_gpu_limit(c, "%sno device activity in this trace (CPU only, or the profiler ran "
 				"without ProfilerActivity.CUDA): nothing is said about a GPU", who);
 		break;
-	case LG_SCOPE_RANGES:
+	case LG_SHOWS_RANGES:
 		if (r->n_steps)
 			lg_gpu_limit(c, "%ssteps told from %s; nothing but ranges was traced: they tell where a step's "
 					"time goes, and not why (nsys profile -t cuda,nvtx,osrt, or laggard record, "
@@ -644,8 +618,8 @@ static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)
 			lg_gpu_limit(c, "%sno repeating steps were found: no range comes back that covers half of "
 					"the window", who);
 		break;
-	case LG_SCOPE_TRAINING:
-	case LG_SCOPE_INFERENCE:
+	case LG_SHOWS_TRAINING:
+	case LG_SHOWS_INFERENCE:
 		if (!r->n_steps && r->n_requests)
 			lg_gpu_limit(c, "%s%s: the window of %.1f ms is judged as one piece", who,
 				     lg_scope_name(r->scope), (double)(r->to - r->from) / 1e6);
@@ -653,7 +627,7 @@ static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)
 			lg_gpu_limit(c, "%s%s without marked steps: the window of %.1f ms is judged as "
 					"one piece; call prof.step() once a step to compare steps", who,
 				     lg_scope_name(r->scope), (double)(r->to - r->from) / 1e6);
-		else if (r->scope == LG_SCOPE_INFERENCE || !r->steps_marked)
+		else if (r->scope == LG_SHOWS_INFERENCE || !r->steps_marked)
 			lg_gpu_limit(c, "%s%s, steps told from %s", who, lg_scope_name(r->scope),
 				     r->steps_from);
 		break;
@@ -715,13 +689,13 @@ static void bound(struct lg_case *c, const struct lg_gpu *g)
 	for (size_t i = 0; i < g->n; i++)
 		if (lg_gpu_judged(&g->run[i])) {
 			judged++;
-			inferring += g->run[i].scope == LG_SCOPE_INFERENCE;
+			inferring += g->run[i].scope == LG_SHOWS_INFERENCE;
 			kind = lg_scope_name(g->run[i].scope);
 		}
 	v->inference = judged && inferring == judged;
 	if (!judged) {
 		if (lg_gpu_only(c->t)) {
-			v->bound = "unknown";
+			v->bound = LG_BOUND_UNKNOWN;
 			v->bound_confidence = 0;
 			v->bound_why = g->n ? lg_arena_printf(&v->arena, "not judged: %s",
 							      lg_scope_name(g->run[0].scope))
@@ -752,13 +726,13 @@ static void bound(struct lg_case *c, const struct lg_gpu *g)
 				       other * 100), unknown > 0 ? unknown * 100 : 0);
 	v->bound_confidence = unknown > 0.5 ? 0.2 : 0.95 - unknown;
 	if (unknown > 0.5)
-		v->bound = "unknown";
+		v->bound = LG_BOUND_UNKNOWN;
 	else if (gpu + other >= 0.75 || gpu + other > 3 * all) /* one of them computes */
-		v->bound = "gpu";
+		v->bound = LG_BOUND_GPU;
 	else if (most < 0.6 * all)
-		v->bound = "mixed";
+		v->bound = LG_BOUND_MIXED;
 	else
-		v->bound = most == host ? "host" : most == comms ? "comms" : "data";
+		v->bound = most == host ? LG_BOUND_HOST : most == comms ? LG_BOUND_COMMS : LG_BOUND_DATA;
 }
 
 int lg_explain_gpu(struct lg_case *c, struct lg_error *err)

@@ -16,8 +16,6 @@
 #include "store/args.h"
 
 #define BIT(cause) (1u << (cause))
-#define STEPWISE_NS 1000000ll
-#define HALF_ONLY_SHARE 0.1 /* of the window: less is not worth other numbers */
 
 enum kernel_kind { K_OTHER, K_FP32, K_TENSOR, K_LAYOUT };
 
@@ -69,14 +67,14 @@ static void half_only(struct lg_case *c, const struct lg_gpu *g, const struct lg
 {
 	struct lg_finding *f;
 
-	if ((double)fp32->savable < HALF_ONLY_SHARE * (double)(r->to - r->from) ||
+	if ((double)fp32->savable < LG_N_GPU_NO_TENSOR_CORE_HALF_ONLY * (double)(r->to - r->from) ||
 	    lacks_tensor_cores(r->device))
 		return;
-	f = lg_gpu_finding(c, g, "gpu.no_tensor_core", (double)NAN, (double)NAN, 0.6, r);
+	f = lg_gpu_finding(c, g, LG_R_GPU_NO_TENSOR_CORE, (double)NAN, (double)NAN, 0.6, r);
 	if (!f)
 		return;
 	f->detail = "half_only";
-	f->severity = "low";
+	lg_cap(f, LG_CAP_UNMEASURED);
 	f->title = lg_arena_printf(&c->v->arena, "%zu matrix and convolution kernels (%.1f ms) run in fp32 on %s, whose "
 				   "tensor cores take float16", fp32->n, (double)fp32->ns / 1e6,
 				   r->device ? r->device : "a device");
@@ -96,7 +94,8 @@ static void tensor_cores(struct lg_case *c, const struct lg_gpu *g, const struct
 		half_only(c, g, r, fp32);
 		return;
 	}
-	f = lg_gpu_costs(c, g, "gpu.no_tensor_core", r, fp32, 0.5, 0.85, 0.01);
+	f = lg_gpu_costs(c, g, LG_R_GPU_NO_TENSOR_CORE, r, fp32, 0.5, 0.85,
+			 LG_N_GPU_NO_TENSOR_CORE_FLOOR);
 	if (!f)
 		return;
 	f->title = lg_arena_printf(&c->v->arena,
@@ -133,7 +132,8 @@ static void attention(struct lg_case *c, const struct lg_gpu *g, const struct lg
 		c->failed = LG_E_NOMEM;
 		return;
 	}
-	f = s.n ? lg_gpu_costs(c, g, "gpu.math_attention", r, &s, 0.5, 0.8, 0.01) : NULL;
+	f = s.n ? lg_gpu_costs(c, g, LG_R_GPU_MATH_ATTENTION, r, &s, 0.5, 0.8,
+			       LG_N_GPU_MATH_ATTENTION_FLOOR) : NULL;
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_FORWARD);
@@ -173,7 +173,7 @@ static void small_batch(struct lg_case *c, const struct lg_gpu *g, const struct 
 	for (size_t i = 0; i < t->meta.n; i++)
 		if (!strcmp(lg_string(t, t->meta.key[i]), "gpu.0.sms"))
 			sms = strtol(lg_string(t, t->meta.value[i]), NULL, 10);
-	if (sms < 8 || gpu < 0.5)
+	if (sms < 8 || gpu < LG_N_GPU_SMALL_BATCH_BUSY)
 		return;
 	of_args = lg_calloc(t->n_str, sizeof *of_args);
 	if (!of_args) {
@@ -191,20 +191,21 @@ static void small_batch(struct lg_case *c, const struct lg_gpu *g, const struct 
 		if (of_args[args] == GRID_UNKNOWN)
 			continue;
 		known += w->end - w->ts;
-		if (w->end - w->ts < STEPWISE_NS && of_args[args] == GRID_SMALL) {
+		if (w->end - w->ts < LG_N_GPU_SMALL_BATCH_STEPWISE && of_args[args] == GRID_SMALL) {
 			small += w->end - w->ts;
 			n++;
 		}
 	}
 	lg_free(of_args);
-	if (n < 20 || (double)small < 0.6 * (double)known)
+	if (n < LG_N_GPU_SMALL_BATCH_KERNELS ||
+	    (double)small < LG_N_GPU_SMALL_BATCH_KERNEL_TIME * (double)known)
 		return;
-	f = lg_gpu_finding(c, g, "gpu.small_batch", (double)NAN, (double)NAN, 0.7, r);
+	f = lg_gpu_finding(c, g, LG_R_GPU_SMALL_BATCH, (double)NAN, (double)NAN, 0.7, r);
 	if (!f)
 		return;
 	/* Requests make the batches of a server, and it may have to answer each at once. */
-	if (r->scope == LG_SCOPE_INFERENCE)
-		f->severity = "low";
+	if (r->scope == LG_SHOWS_INFERENCE)
+		lg_cap(f, LG_CAP_ORDINARY);
 	f->title = lg_arena_printf(&c->v->arena, "%.0f %% of the kernel time runs on less than half of the "
 				   "device's %ld multiprocessors: the work at a time is too small",
 				   100 * (double)small / (double)known, sms);
@@ -419,9 +420,9 @@ static void optimizer(struct lg_case *c, const struct lg_gpu *g)
 		lost += (double)r->optimizer_savable / 1e6;
 		share += (double)r->optimizer_savable / (double)(r->to - r->from);
 	}
-	if (!r || !r->optimizer_kernels || share < 0.02)
+	if (!r || !r->optimizer_kernels || share < LG_N_GPU_UNFUSED_OPTIMIZER_FLOOR)
 		return;
-	f = lg_gpu_finding(c, g, "gpu.unfused_optimizer", lost, share, 0.9, r);
+	f = lg_gpu_finding(c, g, LG_R_GPU_UNFUSED_OPTIMIZER, lost, share, 0.9, r);
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_OPTIMIZER);
@@ -444,9 +445,9 @@ static void zero_grad(struct lg_case *c, const struct lg_gpu *g)
 		lost += (double)r->zero_savable / 1e6;
 		share += (double)r->zero_savable / (double)(r->to - r->from);
 	}
-	if (!r || !r->zero_kernels || share < 0.01)
+	if (!r || !r->zero_kernels || share < LG_N_GPU_ZERO_GRAD_FILL_FLOOR)
 		return;
-	f = lg_gpu_finding(c, g, "gpu.zero_grad_fill", lost, share, 0.9, r);
+	f = lg_gpu_finding(c, g, LG_R_GPU_ZERO_GRAD_FILL, lost, share, 0.9, r);
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_OPTIMIZER);
@@ -467,9 +468,9 @@ static void autotune(struct lg_case *c, const struct lg_gpu *g)
 		lost += (double)r->autotune_savable / 1e6;
 		share += (double)r->autotune_savable / (double)(r->to - r->from);
 	}
-	if (!r || share < 0.01)
+	if (!r || share < LG_N_GPU_CONV_AUTOTUNE_FLOOR)
 		return;
-	f = lg_gpu_finding(c, g, "gpu.conv_autotune", lost, share, r->n_steps < 3 ? 0.6 : 0.85, r);
+	f = lg_gpu_finding(c, g, LG_R_GPU_CONV_AUTOTUNE, lost, share, r->n_steps < 3 ? 0.6 : 0.85, r);
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_FORWARD);
@@ -522,7 +523,7 @@ static void autotune_off(struct lg_case *c, const struct lg_gpu *g, const struct
 	struct lg_gpu_sums s;
 	struct lg_finding *f;
 
-	if (steps < 3 || lg_gpu_told(c, "gpu.conv_autotune"))
+	if (steps < 3 || lg_told(c, LG_R_GPU_CONV_AUTOTUNE))
 		return;
 	seen = lg_calloc(SHAPES, sizeof *seen);
 	if (!seen) {
@@ -574,13 +575,13 @@ static void autotune_off(struct lg_case *c, const struct lg_gpu *g, const struct
 		c->failed = LG_E_NOMEM;
 		return;
 	}
-	if ((double)s.ns < 0.2 * (double)(r->to - r->from))
+	if ((double)s.ns < LG_N_GPU_CONV_AUTOTUNE_OFF * (double)(r->to - r->from))
 		return;
-	f = lg_gpu_finding(c, g, "gpu.conv_autotune", (double)NAN, (double)NAN, 0.7, r);
+	f = lg_gpu_finding(c, g, LG_R_GPU_CONV_AUTOTUNE, (double)NAN, (double)NAN, 0.7, r);
 	if (!f)
 		return;
 	f->detail = "off";
-	f->severity = "low"; /* the default, and the choice without measuring is often a good one */
+	lg_cap(f, LG_CAP_UNMEASURED); /* the default, and the choice without measuring is often a good one */
 	f->stage = lg_stage_name(LG_STAGE_FORWARD);
 	f->title = lg_arena_printf(&c->v->arena, "%zu convolutions a step on shapes that never change, and cudnn.benchmark "
 				   "is off: the fastest algorithm was never looked for", convs / steps);
@@ -618,14 +619,15 @@ int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g)
 	if (!r)
 		return c->failed;
 	tensor_cores(c, g, r, &by[K_FP32], &by[K_TENSOR]);
-	f = by[K_LAYOUT].n ? lg_gpu_costs(c, g, "gpu.layout", r, &by[K_LAYOUT], 1, 0.9, 0.01) : NULL;
+	f = by[K_LAYOUT].n ? lg_gpu_costs(c, g, LG_R_GPU_LAYOUT, r, &by[K_LAYOUT], 1, 0.9,
+					  LG_N_GPU_LAYOUT_FLOOR) : NULL;
 	if (f) {
 		f->title = lg_arena_printf(&c->v->arena, "tensors are turned between NCHW and NHWC around "
 					   "convolutions: %zu kernels, %.1f ms", by[K_LAYOUT].n,
 					   (double)by[K_LAYOUT].ns / 1e6);
 		/* Once on the way in and once on the way out is what channels_last itself takes. */
 		if (r->n_steps && by[K_LAYOUT].n <= 2 * r->n_steps) {
-			f->severity = "low";
+			lg_cap(f, LG_CAP_ORDINARY);
 			lg_evidence_against(c, f, "two a step at most: the model's input and output, once each");
 		}
 	}

@@ -11,9 +11,6 @@
 #include "analyse/timeline/timeline_gpu.h"
 
 #define BIT(cause) (1u << (cause))
-#define STACKS_TAKE 0.2
-#define PAUSE_NS 2000000ll
-#define PAUSES_MOST 0.8
 
 static void cold(struct lg_case *c, const struct lg_gpu *g)
 {
@@ -22,19 +19,18 @@ static void cold(struct lg_case *c, const struct lg_gpu *g)
 		double all = (double)r->whole;
 		struct lg_finding *f;
 
-		if (!r->cold || (r->scope != LG_SCOPE_COLD && !lg_gpu_judged(r)))
+		if (!r->cold || (r->scope != LG_SHOWS_COLD && !lg_gpu_judged(r)))
 			continue;
-		f = lg_gpu_finding(c, g, "warmup.dominates", (double)r->cold / 1e6,
+		f = lg_gpu_finding(c, g, LG_R_WARMUP_DOMINATES, (double)r->cold / 1e6,
 				   all > 0 ? (double)r->cold / all : 0, 0.9, NULL);
 		if (!f)
 			return;
-		f->severity = "info";
 		f->culprit.pid = c->t->process.pid[r->prc];
 		f->title = lg_arena_printf(&c->v->arena,
 					   "%.0f %% of this window is cold start (context, modules, "
 					   "autotuning, first step), not steady state",
 					   100 * (double)r->cold / all);
-		if (r->scope == LG_SCOPE_COLD)
+		if (r->scope == LG_SHOWS_COLD)
 			lg_evidence_add(c, f, r->from, r->to - r->from,
 					"%.1f ms in calls that only queue work or create objects, each over "
 					"1 ms while the device idled: first-time initialisation",
@@ -57,7 +53,7 @@ static const char *launch_fix(struct lg_case *c, const struct lg_gpu_run *r)
 		return "torch.compile(model, mode=\"reduce-overhead\") so that compiled regions are "
 		       "replayed as CUDA graphs; static shapes (pad, or mark_dynamic); move Python "
 		       "work between regions off the critical thread; a larger batch.";
-	if (r->scope == LG_SCOPE_INFERENCE)
+	if (r->scope == LG_SHOWS_INFERENCE)
 		return "model = torch.compile(model, mode=\"reduce-overhead\") (or "
 		       "torch.cuda.make_graphed_callables for static shapes); a larger batch; "
 		       "torch.inference_mode().";
@@ -86,7 +82,7 @@ static struct pauses pauses_of(const struct lg_gpu_run *r)
 			end += x->dur;
 			continue;
 		}
-		if (end > begin && end - begin >= PAUSE_NS) {
+		if (end > begin && end - begin >= LG_N_GPU_LAUNCH_BOUND_PAUSE) {
 			p.long_ns += end - begin;
 			p.n_long++;
 		}
@@ -145,7 +141,7 @@ static bool mostly_pauses(const struct lg_gpu_run *r)
 {
 	struct pauses p = pauses_of(r);
 
-	return (double)p.long_ns > PAUSES_MOST * (double)p.all;
+	return (double)p.long_ns > LG_N_GPU_LAUNCH_BOUND_PAUSES * (double)p.all;
 }
 
 /* Rows are missing (dropped, sampled): a gap may be a kernel that is not in the trace. The same holes that
@@ -155,7 +151,7 @@ static bool may_miss_rows(struct lg_case *c, const struct lg_gpu *g, const struc
 	double queued;
 
 	(void)lg_gpu_lost(g, BIT(LG_GPU_BY_QUEUED), &queued, NULL);
-	if (queued > 0.15 && queued > 0.5 * share) {
+	if (queued > LG_N_GPU_LAUNCH_BOUND_MISSING && queued > 0.5 * share) {
 		lg_gpu_limit(c, "whether the host launches too slowly cannot be told: %.0f %% of the window "
 				"looks like it, but device rows seem to be missing; capture again "
 				"unsampled", share * 100);
@@ -178,13 +174,13 @@ static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
 	struct lg_finding *f;
 	bool pauses;
 
-	/* Below a tenth the device is fed well enough that other levers come first. */
-	if (!r || share < 0.10)
+	/* Below that the device is fed well enough that other levers come first. */
+	if (!r || share < LG_N_GPU_LAUNCH_BOUND_FLOOR)
 		return;
 	(void)lg_gpu_lost(g, BIT(LG_GPU_BY_COMPUTE), &gpu, NULL);
 	if (may_miss_rows(c, g, r, share))
 		return;
-	f = lg_gpu_finding(c, g, "gpu.launch_bound", lost, share, share > 0.2 ? 0.92 : 0.85, r);
+	f = lg_gpu_finding(c, g, LG_R_GPU_LAUNCH_BOUND, lost, share, share > 0.2 ? 0.92 : 0.85, r);
 	if (!f)
 		return;
 	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_LAUNCH));
@@ -194,10 +190,10 @@ static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
 				   "kernel: %.0f kernels a %s, half of them shorter than %.0f us",
 				   share * 100, per_step, r->n_steps ? "step" : "window",
 				   (double)r->median_kernel / 1e3);
-	pauses = mostly_pauses(r) || (f->few && f->severity[0] == 'l');
+	pauses = mostly_pauses(r) || (f->few && f->severity == LG_SEVERITY_LOW);
 	if (pauses)
 		tell_pauses(c, f, r, share);
-	if (pauses && !f->culprit.function && r->scope == LG_SCOPE_INFERENCE && !r->steps_marked) {
+	if (pauses && !f->culprit.function && r->scope == LG_SHOWS_INFERENCE && !r->steps_marked) {
 		f->confidence *= 0.6;
 		lg_evidence_against(c, f, "nothing of the program is open in the pauses: a server to which nobody sends "
 				    "requests looks like this");
@@ -205,7 +201,7 @@ static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
 		f->fix = launch_fix(c, r);
 	f->culprit.tid = r->main ? c->t->thread.tid[r->main] : -1;
 	/* Nsight and traces without operators cannot show a compiled region. */
-	if (!pauses && f->severity[0] != 'l' && !r->compiled && !r->n_graph_launches && r->n_ops) {
+	if (!pauses && f->severity != LG_SEVERITY_LOW && !r->compiled && !r->n_graph_launches && r->n_ops) {
 		f->detail = "not_compiled";
 		lg_evidence_add(c, f, INT64_MIN, 0, "no compiled region and no graph in this window: every operator "
 				"is launched by itself");
@@ -218,8 +214,8 @@ static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
 	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_LAUNCH), 4, "no kernel queued for");
 	/* The recorder of Python calls runs on the host's thread: it alone takes a device from well fed to
 	 * somewhat starved. */
-	if (r->has_frames && share < STACKS_TAKE)
-		f->severity = "low";
+	if (r->has_frames && share < LG_N_GPU_LAUNCH_BOUND_STACKS)
+		lg_cap(f, LG_CAP_ORDINARY);
 	if (r->has_frames)
 		lg_evidence_against(c, f, "the trace was taken with Python stacks, which slow the host by "
 				     "themselves: without them the share is smaller");
@@ -257,9 +253,9 @@ static void host_sync(struct lg_case *c, const struct lg_gpu *g)
 	struct lg_after_sync after;
 	struct lg_finding *f;
 
-	if (!r || share < 0.03)
+	if (!r || share < LG_N_GPU_HOST_SYNC_FLOOR)
 		return;
-	f = lg_gpu_finding(c, g, "gpu.host_sync", lost, share, 0.85, r);
+	f = lg_gpu_finding(c, g, LG_R_GPU_HOST_SYNC, lost, share, 0.85, r);
 	if (!f)
 		return;
 	lg_gpu_cap_rare(c, f, r, mask);
@@ -288,9 +284,9 @@ static void allocator(struct lg_case *c, const struct lg_gpu *g)
 	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_ALLOC), &share, &r);
 	struct lg_finding *f;
 
-	if (!r || share < 0.01)
+	if (!r || share < LG_N_GPU_ALLOCATOR_SYNC_FLOOR)
 		return;
-	f = lg_gpu_finding(c, g, "gpu.allocator_sync", lost, share, 0.9, r);
+	f = lg_gpu_finding(c, g, LG_R_GPU_ALLOCATOR_SYNC, lost, share, 0.9, r);
 	if (!f)
 		return;
 	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_ALLOC));
@@ -305,16 +301,16 @@ static void allocator(struct lg_case *c, const struct lg_gpu *g)
 }
 
 /* What a step does on the side, synchronously. */
-static void on_the_side(struct lg_case *c, const struct lg_gpu *g, const char *id, uint32_t mask,
+static void on_the_side(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule, uint32_t mask,
 			const char *what)
 {
 	const struct lg_gpu_run *r = NULL;
 	double share, lost = lg_gpu_lost(g, mask, &share, &r);
 	struct lg_finding *f;
 
-	if (!r || share < 0.01 || lg_gpu_told(c, id))
+	if (!r || share < LG_N_SIDE_CHECKPOINT_FLOOR || lg_told(c, rule))
 		return;
-	f = lg_gpu_finding(c, g, id, lost, share, 0.85, r);
+	f = lg_gpu_finding(c, g, rule, lost, share, 0.85, r);
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_SIDE);
@@ -333,9 +329,9 @@ static void in_turn(struct lg_case *c, const struct lg_gpu *g)
 	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_OTHER), &share, &r);
 	struct lg_finding *f;
 
-	if (!r || share < 0.10)
+	if (!r || share < LG_N_GPU_DEVICES_IN_TURN_FLOOR)
 		return;
-	f = lg_gpu_finding(c, g, "gpu.devices_in_turn", lost, share, 0.85, r);
+	f = lg_gpu_finding(c, g, LG_R_GPU_DEVICES_IN_TURN, lost, share, 0.85, r);
 	if (!f)
 		return;
 	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_OTHER));
@@ -373,18 +369,17 @@ static void gpu_bound(struct lg_case *c, const struct lg_gpu *g)
 	struct lg_finding *f;
 
 	(void)lg_gpu_lost(g, BIT(LG_GPU_BY_COMPUTE), &share, &r);
-	if (!r || share < 0.75)
+	if (!r || share < LG_N_GPU_BOUND_FLOOR)
 		return;
-	f = lg_gpu_finding(c, g, "gpu.bound", (double)NAN, (double)NAN, 0.9, r);
+	f = lg_gpu_finding(c, g, LG_R_GPU_BOUND, (double)NAN, (double)NAN, 0.9, r);
 	if (!f)
 		return;
-	f->severity = "info";
 	/* Where a tenth and more is lost, the rest does not keep up. */
 	f->title = lg_arena_printf(&c->v->arena, "the device computes %.0f %% of the time: %s", share * 100,
-				   share < 0.9 ? "beside what it waits for, only faster kernels help"
+				   share < LG_N_GPU_BOUND_DENSE ? "beside what it waits for, only faster kernels help"
 				   : "kernels are densely packed, the rest of the pipeline keeps up");
 	copies = copies_inside(c, r, &n_copies);
-	if (copies >= 0.05) {
+	if (copies >= LG_N_GPU_BOUND_COPIES) {
 		f->title = lg_arena_printf(&c->v->arena, "the device is busy %.0f %% of the time: %.0f %% with copies "
 					   "inside its own memory, the rest with kernels", share * 100, copies * 100);
 		f->detail = "copies";
@@ -402,8 +397,8 @@ int lg_find_gpu(struct lg_case *c, struct lg_gpu *g)
 	host_sync(c, g);
 	in_turn(c, g);
 	allocator(c, g);
-	on_the_side(c, g, "side.checkpoint", BIT(LG_GPU_BY_SIDE), "saves synchronously");
-	on_the_side(c, g, "side.logging", BIT(LG_GPU_BY_LOG), "writes metrics or messages synchronously");
+	on_the_side(c, g, LG_R_SIDE_CHECKPOINT, BIT(LG_GPU_BY_SIDE), "saves synchronously");
+	on_the_side(c, g, LG_R_SIDE_LOGGING, BIT(LG_GPU_BY_LOG), "writes metrics or messages synchronously");
 	gpu_bound(c, g);
 	return c->failed;
 }

@@ -17,7 +17,6 @@
 #include <string.h>
 
 #include "analyse/timeline/timeline_gpu.h"
-#include "analyse/severity.h"
 #include "base/alloc.h"
 #include "store/args.h"
 
@@ -382,7 +381,7 @@ int lg_gpu_late(struct lg_case *c, struct lg_gpu *g)
 {
 	struct lg_gpu_late *l;
 
-	if (g->n < 2 || lg_gpu_told(c, "comms.straggler"))
+	if (g->n < 2 || lg_told(c, LG_R_COMMS_STRAGGLER))
 		return 0;
 	l = lg_arena_alloc(&c->v->arena, 1, sizeof *l);
 	if (!l)
@@ -390,7 +389,7 @@ int lg_gpu_late(struct lg_case *c, struct lg_gpu *g)
 	l->rank = lg_arena_alloc(&c->v->arena, g->n, sizeof *l->rank);
 	if (!l->rank || judge(c, g, l))
 		return LG_E_NOMEM;
-	if (l->matched >= 5 && l->with_wait)
+	if (l->matched >= LG_N_COMMS_STRAGGLER_MATCHED && l->with_wait)
 		g->late = l;
 	else
 		g->critical = NULL;
@@ -418,8 +417,7 @@ static void all_wait_in_turn(struct lg_case *c, struct lg_finding *f, const stru
 	/* The title's share is the mean over the ranks. */
 	f->title = lg_arena_printf(&c->v->arena, "%s, which costs %.0f %% of the run", f->title,
 				   f->lost_share * 100);
-	if (!f->few && f->severity[0] != 'i')
-		f->severity = lg_severity_of(f->lost_share);
+	lg_grade_anew(f);
 }
 
 /* What other rules told of the late rank: the others wait for that. ns of the lateness. */
@@ -475,7 +473,7 @@ static void one_rank(struct lg_case *c, const struct lg_gpu *g, struct lg_findin
 	const struct lg_gpu_late *l = g->late;
 	const struct lg_gpu_run *r = &g->run[l->run];
 
-	f->culprit.relation = "rank";
+	f->culprit.relation = LG_RELATION_RANK;
 	f->culprit.rank = r->rank;
 	if (!r->n_steps || l->episodes * 2 >= r->n_steps)
 		f->detail = "persistent";
@@ -506,8 +504,9 @@ static void in_turn(struct lg_case *c, const struct lg_gpu *g, struct lg_finding
 	const struct lg_gpu_late *l = g->late;
 	bool compute = l->ns > 0 && l->more[LG_GPU_BY_COMPUTE] * 2 > l->ns;
 
-	c->v->scope = c->v->scope ? c->v->scope : "rotating";
-	f->culprit.relation = NULL;
+	if (!c->v->scope)
+		c->v->scope = LG_SCOPE_ROTATING;
+	f->culprit.relation = LG_RELATION_NONE;
 	f->culprit.rank = f->culprit.pid = -1;
 	f->detail = "rotating";
 	f->title = lg_arena_printf(&c->v->arena, "ranks wait for each other in turn (the last one changes over %zu "
@@ -529,15 +528,15 @@ static double left_to_tell(struct lg_case *c, const struct lg_gpu *g, double wal
 	double ns, comms, elsewhere;
 
 	if (l->one) {
-		if (l->ns * 100 >= wall && !c->v->scope)
-			c->v->scope = "rank_local";
+		if (l->ns >= LG_N_COMMS_STRAGGLER_FLOOR * wall && !c->v->scope)
+			c->v->scope = LG_SCOPE_RANK_LOCAL;
 		/* Only what ends in the rank's own running (contract.md#late-rank). */
 		ns = l->ns - ends_elsewhere(c, g, wall);
 		return ns * 5 < l->ns ? -1 : ns;
 	}
 	elsewhere = wall > 0 && l->ns * 100 >= wall ? ends_elsewhere(c, g, wall) : 0;
 	if (elsewhere > 0 && !c->v->scope)
-		c->v->scope = "rotating";
+		c->v->scope = LG_SCOPE_ROTATING;
 	if (elsewhere > l->ns * 0.8)
 		return -1;
 	ns = lg_gpu_lost(g, BIT(LG_GPU_BY_COMM), &comms, NULL) * 1e6;
@@ -557,15 +556,15 @@ int lg_find_late(struct lg_case *c, const struct lg_gpu *g)
 	for (size_t i = 0; i < g->n; i++)
 		wall += (double)(g->run[i].to - g->run[i].from) / (double)g->n;
 	ns = left_to_tell(c, g, wall);
-	if (wall <= 0 || ns < 0 || ns * 100 < wall)
+	if (wall <= 0 || ns < 0 || ns < LG_N_COMMS_STRAGGLER_FLOOR * wall)
 		return c->failed;
-	f = lg_gpu_finding(c, g, "comms.straggler", ns / 1e6, ns / wall,
+	f = lg_gpu_finding(c, g, LG_R_COMMS_STRAGGLER, ns / 1e6, ns / wall,
 			   (l->one ? 0.85 : 0.7) * (l->numbered ? 1 : 0.85), r);
 	if (!f)
 		return c->failed;
 	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 	f->device_causes = BIT(LG_GPU_BY_COMM);
-	lg_gpu_cap_part(f, l->repeated);
+	lg_grade_part(f, l->repeated);
 	for (size_t i = 0; i < g->n && i < 8; i++)
 		lg_evidence_add(c, f, INT64_MIN, 0, "%s: last in %zu, made the others wait %.1f ms, waited %.1f ms "
 				"itself", who(c, &g->run[i]), l->rank[i].last, (double)l->rank[i].caused / 1e6,

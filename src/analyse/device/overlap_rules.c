@@ -133,7 +133,7 @@ static void ddp(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_r
 	int64_t lost[2];
 	struct lg_finding *f;
 
-	if (lg_gpu_told(c, "comms.ddp_flags"))
+	if (lg_told(c, LG_R_COMMS_DDP_FLAGS))
 		return;
 	if (lg_gpu_sum_under(c, r, is_search, &search) || lg_gpu_sum_under(c, r, is_copy_back, &copy)) {
 		c->failed = LG_E_NOMEM;
@@ -145,9 +145,9 @@ static void ddp(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_r
 		const struct lg_gpu_sums *s = k ? &copy : &search;
 		double share = (double)lost[k] / (double)(r->to - r->from);
 
-		if (!s->spans || share < 0.01)
+		if (!s->spans || share < LG_N_COMMS_DDP_FLAGS_FLOOR)
 			continue;
-		f = lg_gpu_finding(c, g, "comms.ddp_flags", (double)lost[k] / 1e6, share, 0.9, r);
+		f = lg_gpu_finding(c, g, LG_R_COMMS_DDP_FLAGS, (double)lost[k] / 1e6, share, 0.9, r);
 		if (!f)
 			return;
 		if (!s->n)
@@ -202,9 +202,9 @@ static void ddp_on_cpu(struct lg_case *c, const struct lg_gpu *g, const struct l
 		}
 		ns = host_time(c, r, r->main, k ? is_copy_back : is_search, by_step, &longest, &n);
 		share = (double)ns / (double)(r->to - r->from);
-		if (!n || share < 0.01)
+		if (!n || share < LG_N_COMMS_DDP_FLAGS_FLOOR)
 			continue;
-		f = lg_gpu_finding(c, g, "comms.ddp_flags", (double)ns / 1e6, share, 0.9, r);
+		f = lg_gpu_finding(c, g, LG_R_COMMS_DDP_FLAGS, (double)ns / 1e6, share, 0.9, r);
 		if (!f)
 			continue;
 		lg_gpu_cap_steps(c, f, r, by_step);
@@ -311,8 +311,8 @@ static void fsdp(struct lg_case *c, const struct lg_gpu_run *r)
 	double of;
 
 	for (size_t i = 0; i < c->v->n_findings; i++)
-		if (!strcmp(c->v->findings[i].id, "comms.exposed") ||
-		    !strcmp(c->v->findings[i].id, "comms.small_messages"))
+		if (c->v->findings[i].rule == LG_R_COMMS_EXPOSED ||
+		    c->v->findings[i].rule == LG_R_COMMS_SMALL_MESSAGES)
 			f = &c->v->findings[i];
 	if (!f || !(f->lost_ms > 0) ||
 	    (!has_name(c, is_forward_hook) && !has_name(c, is_backward_hook)) || gathers_of(c, r, &s))
@@ -345,7 +345,7 @@ static void rate_limiter(struct lg_case *c, const struct lg_gpu_run *r)
 	int64_t waited = 0;
 
 	for (size_t i = 0; i < c->v->n_findings; i++)
-		if (!strcmp(c->v->findings[i].id, "gpu.host_sync"))
+		if (c->v->findings[i].rule == LG_R_GPU_HOST_SYNC)
 			f = &c->v->findings[i];
 	for (size_t h = 0; f && h < r->n_host; h++) {
 		struct lg_gpu_ivs a;
@@ -374,8 +374,9 @@ int lg_find_overlap(struct lg_case *c, struct lg_gpu *g)
 	const struct lg_gpu_run *worst = NULL;
 	double share;
 
-	for (size_t i = 0; lg_gpu_only(c->t) && i < g->n && !lg_gpu_told(c, "comms.ddp_flags") && !c->failed; i++)
-		if (g->run[i].scope == LG_SCOPE_CPU && g->run[i].main && g->run[i].n_steps >= 3)
+	for (size_t i = 0; lg_gpu_only(c->t) && i < g->n && !lg_told(c, LG_R_COMMS_DDP_FLAGS) && !c->failed;
+	     i++)
+		if (g->run[i].scope == LG_SHOWS_CPU && g->run[i].main && g->run[i].n_steps >= 3)
 			ddp_on_cpu(c, g, &g->run[i]);
 	(void)lg_gpu_lost(g, BIT(LG_GPU_BY_COMM) | BIT(LG_GPU_BY_WRAPPER), &share, &worst);
 	if (!worst)

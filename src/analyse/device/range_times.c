@@ -132,7 +132,7 @@ int lg_range_times(struct lg_case *c, const struct lg_gpu *g)
 		struct times s = { .n = 0 };
 		int rc;
 
-		if (r->scope != LG_SCOPE_RANGES || !r->n_steps)
+		if (r->scope != LG_SHOWS_RANGES || !r->n_steps)
 			continue;
 		rc = collect(c->t, r, &s);
 		for (size_t k = 0; !rc && k < r->n_steps; k++)

@@ -86,7 +86,8 @@ static inline bool lg_flight_waits(const struct lg_flight *d, const struct lg_fl
 /* comms.mismatch: ranks entered different collectives under one number. */
 int lg_flight_parted(struct lg_flight *d) LG_MUST_CHECK;
 /* A finding about a hang; NULL without memory. */
-struct lg_finding *lg_flight_finding(struct lg_case *c, const char *id, double confidence, int32_t rank);
+struct lg_finding *lg_flight_finding(struct lg_case *c, enum lg_rule_id rule, double confidence,
+				     int32_t rank);
 /* " at train.py:12 step": where a row was called, the innermost frame that is no library's; or "". */
 const char *lg_flight_place(struct lg_case *c, uint32_t row);
 

@@ -80,7 +80,7 @@ static void tell(struct lg_flight *d, size_t from, size_t to)
 			odd = i;
 	if (odd == to)
 		return;
-	f = lg_flight_finding(c, "comms.mismatch", 0.95,
+	f = lg_flight_finding(c, LG_R_COMMS_MISMATCH, 0.95,
 			      most + 1 == to - from && most > 1 ? t->process.rank[v[odd].prc] : -1);
 	if (!f)
 		return;

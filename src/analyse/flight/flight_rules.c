@@ -12,16 +12,16 @@
 
 enum { TOLD_MAX = 8, HELD_MAX = 64, RANKS_SAID = 16 };
 
-struct lg_finding *lg_flight_finding(struct lg_case *c, const char *id, double confidence, int32_t rank)
+struct lg_finding *lg_flight_finding(struct lg_case *c, enum lg_rule_id rule, double confidence, int32_t rank)
 {
-	struct lg_finding *f = lg_finding_add(c, id);
+	struct lg_finding *f = lg_finding_add(c, rule);
 
 	if (!f)
 		return NULL;
-	f->severity = "medium"; /* what a hang costs is not in the dumps */
+	lg_grade_unpriced(f); /* what a hang costs is not in the dumps */
 	f->confidence = confidence;
 	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
-	f->culprit.relation = "rank";
+	f->culprit.relation = LG_RELATION_RANK;
 	f->culprit.rank = rank;
 	return f;
 }
@@ -172,7 +172,7 @@ static void never_entered(struct lg_flight *d, lg_prc late)
 		const char *waits = held_text(c, h);
 
 		if (!f) {
-			f = lg_flight_finding(c, "comms.missing_rank", 0.9, c->t->process.rank[late]);
+			f = lg_flight_finding(c, LG_R_COMMS_MISSING_RANK, 0.9, c->t->process.rank[late]);
 			if (!f)
 				break;
 			f->title = lg_arena_printf(&c->v->arena, "rank %d never entered %s, in which %s for it",
@@ -198,7 +198,7 @@ static void never_entered(struct lg_flight *d, lg_prc late)
 static void stands_still(struct lg_flight *d, const struct lg_flight_side *s, int64_t most)
 {
 	struct lg_case *c = d->c;
-	struct lg_finding *f = lg_flight_finding(c, "comms.missing_rank", 0.7, c->t->process.rank[s->prc]);
+	struct lg_finding *f = lg_flight_finding(c, LG_R_COMMS_MISSING_RANK, 0.7, c->t->process.rank[s->prc]);
 
 	if (!f)
 		return;
@@ -224,7 +224,7 @@ static void nothing_known(struct lg_flight *d)
 		/* Many absent dumps only say that they were not given. */
 		if (!l.absent || l.here < 2 || l.absent * 2 >= l.here || l.most >= s->oldest)
 			continue;
-		f = lg_flight_finding(c, "comms.missing_rank", 0.6, l.absent == 1 ? l.first_absent : -1);
+		f = lg_flight_finding(c, LG_R_COMMS_MISSING_RANK, 0.6, l.absent == 1 ? l.first_absent : -1);
 		if (!f)
 			return;
 		f->title = f->culprit.rank >= 0
@@ -298,7 +298,7 @@ int lg_find_flight(struct lg_case *c)
 	if (!rc && d.n_dumped > 1)
 		rc = lg_flight_parted(&d);
 	/* Sequences that part explain who is missing behind them. */
-	if (!rc && d.n_dumped && !lg_gpu_told(c, "comms.mismatch"))
+	if (!rc && d.n_dumped && !lg_told(c, LG_R_COMMS_MISMATCH))
 		rc = missing_ranks(&d);
 	if (!rc && d.two_runs)
 		lg_limit(c, "Flight Recorder: dumps of one rank are of two runs, whose numbers do not belong together: give those "

@@ -76,7 +76,7 @@ int lg_say_pending(struct lg_case *c)
 	waits = ranks_text(c, is, world, PENDING, PENDING);
 	empty = ranks_text(c, is, world, EMPTY, EMPTY);
 	absent = ranks_text(c, is, world, DUMPED, 0);
-	judged = lg_gpu_told(c, "comms.missing_rank") || lg_gpu_told(c, "comms.mismatch");
+	judged = lg_told(c, LG_R_COMMS_MISSING_RANK) || lg_told(c, LG_R_COMMS_MISMATCH);
 	if (pending || empty)
 		lg_limit(c, lg_arena_printf(&c->v->arena,
 					    "Flight Recorder: %zu collective%s had not completed%s%s%s%s%s%s%s%s", pending,

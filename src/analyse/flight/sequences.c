@@ -141,7 +141,7 @@ static void tell_parted(struct sequences *s, uint32_t row)
 	/* One against the others is the one to look at. */
 	rank = odd != LG_NO_ROW && most > 1 && most + 1 == all
 		       ? t->process.rank[t->thread.prc[t->span.thr[odd]]] : -1;
-	f = odd != LG_NO_ROW ? lg_flight_finding(c, "comms.mismatch", 0.9, rank) : NULL;
+	f = odd != LG_NO_ROW ? lg_flight_finding(c, LG_R_COMMS_MISMATCH, 0.9, rank) : NULL;
 	if (f) {
 		f->title = lg_arena_printf(&c->v->arena, "ranks call different collectives at number %lld of group %s: "
 					   "their sequences part there", (long long)t->span.seq[row], group);
@@ -272,7 +272,7 @@ static void tell_missing(struct sequences *s, const struct lg_rank *r, const uin
 			continue;
 		op = op_of(s, w, in[k]);
 		if (!f) {
-			f = lg_flight_finding(c, "comms.missing_rank", 0.85, r->rank);
+			f = lg_flight_finding(c, LG_R_COMMS_MISSING_RANK, 0.85, r->rank);
 			if (!f)
 				return;
 			f->culprit.pid = t->process.pid[r->prc];

@@ -19,7 +19,6 @@
 #include "analyse/chains/culprit.h"
 #include "analyse/chains/tally.h"
 
-enum { MANY_RECOMPILES = 3 };
 
 /* What one process told about a name: number of samples, value and text of the last. */
 struct told {
@@ -70,7 +69,7 @@ static void compile_skipped(struct lg_case *c, const struct lg_rank *r, const st
 	if (!mode.n && !(nothing && j->n >= 20))
 		return;
 	if (!*f) {
-		*f = lg_finding_add(c, "compile.skipped");
+		*f = lg_finding_add(c, LG_R_COMPILE_SKIPPED);
 		if (!*f)
 			return;
 		lg_fact_finding(c, *f, r);
@@ -108,14 +107,14 @@ static void debug_left_on(struct lg_case *c, const struct lg_rank *r, const stru
 	const char *what[6], *list = "";
 	size_t n = 0;
 
-	if (lg_fact_share(c, r->prc, "debug.anomaly", j->from, j->to) > 0.5)
+	if (lg_fact_share(c, r->prc, "debug.anomaly", j->from, j->to) > LG_N_DEBUG_LEFT_ON_ACTIVE)
 		what[n++] = "autograd anomaly detection";
-	if (lg_fact_share(c, r->prc, "debug.profiler", j->from, j->to) > 0.5)
+	if (lg_fact_share(c, r->prc, "debug.profiler", j->from, j->to) > LG_N_DEBUG_LEFT_ON_ACTIVE)
 		what[n++] = "the autograd profiler";
-	if (lg_fact_share(c, r->prc, "debug.trace_function", j->from, j->to) > 0.5)
+	if (lg_fact_share(c, r->prc, "debug.trace_function", j->from, j->to) > LG_N_DEBUG_LEFT_ON_ACTIVE)
 		what[n++] = "a trace function of the interpreter (sys.settrace: a debugger, coverage)";
 	/* A mode that already explains the lost compilation is not told twice. */
-	if (mode.n >= 2 && !compile_told)
+	if (mode.n >= LG_N_DEBUG_LEFT_ON_SAMPLES && !compile_told)
 		what[n++] = lg_arena_printf(&c->v->arena, "the dispatch mode %s",
 					    mode_name(c, lg_string(c->t, mode.text)));
 	if (detail && !strcmp(detail, "DETAIL"))
@@ -125,7 +124,7 @@ static void debug_left_on(struct lg_case *c, const struct lg_rank *r, const stru
 	if (!n)
 		return;
 	if (!*f) {
-		*f = lg_finding_add(c, "debug.left_on");
+		*f = lg_finding_add(c, LG_R_DEBUG_LEFT_ON);
 		if (!*f)
 			return;
 		lg_fact_finding(c, *f, r);
@@ -194,16 +193,16 @@ static void compiled_badly(struct lg_case *c, const struct lg_rank *r, const str
 	int64_t n = growth(c, r->prc, count, again ? j->from : INT64_MIN, &times);
 
 	/* All frames once, as for the first evaluation, is no habit. */
-	if (n < 1 || (again && times < MANY_RECOMPILES))
+	if (n < 1 || (again && times < LG_N_COMPILE_RECOMPILES_TIMES))
 		return;
 	if (!*f) {
-		*f = lg_finding_add(c, again ? "compile.recompiles" : "compile.graph_breaks");
+		*f = lg_finding_add(c, again ? LG_R_COMPILE_RECOMPILES : LG_R_COMPILE_GRAPH_BREAKS);
 		if (!*f)
 			return;
 		lg_fact_finding(c, *f, r);
 		(*f)->confidence = 0.9;
 		if (!again)
-			(*f)->severity = "low"; /* one in code that is not of the step does no harm */
+			lg_cap(*f, LG_CAP_UNMEASURED); /* one in code that is not of the step does no harm */
 		(*f)->title = again
 			? lg_arena_printf(&c->v->arena, "compiled code was compiled again %lld times while %zu steps were "
 					  "judged: a guard fails", (long long)n, j->n)

@@ -42,7 +42,7 @@ double lg_fact_share(const struct lg_case *c, lg_prc prc, const char *key, int64
 void lg_fact_finding(struct lg_case *c, struct lg_finding *f, const struct lg_rank *r)
 {
 	lg_culprit_identify(c, f, r->thr, r->thr);
-	f->severity = "medium";
+	lg_grade_unpriced(f);
 	f->stage = lg_stage_name(LG_STAGE_FORWARD);
 	f->victims = lg_arena_alloc(&c->v->arena, c->n_ranks, sizeof *f->victims);
 }

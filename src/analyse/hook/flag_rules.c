@@ -15,13 +15,13 @@
 
 #include "analyse/hook/facts.h"
 
-enum { MANY_STEPS = 20, FEW_SHAPES = 2, SMALL_BUCKET_MB = 5, MODELS_MAX = 8 };
+enum { MANY_STEPS = 20, FEW_SHAPES = 2, MODELS_MAX = 8 };
 
 static struct lg_finding *add(struct lg_case *c, const struct lg_rank *r, struct lg_finding **f,
-			      const char *id, double confidence)
+			      enum lg_rule_id rule, double confidence)
 {
 	if (!*f) {
-		*f = lg_finding_add(c, id);
+		*f = lg_finding_add(c, rule);
 		if (!*f)
 			return NULL;
 		lg_fact_finding(c, *f, r);
@@ -93,9 +93,9 @@ static void backward_under_autocast(struct lg_case *c, const struct lg_rank *r, 
 	double share = lg_fact_share(c, r->prc, "torch.autocast_backward", j->from, j->to);
 	struct lg_finding *x;
 
-	if (share <= 0.25) /* one of several passes of a step is enough */
+	if (share <= LG_N_GPU_AMP_MISUSE_PASSES) /* one of several passes of a step is enough */
 		return;
-	x = add(c, r, f, "gpu.amp_misuse", 0.95);
+	x = add(c, r, f, LG_R_GPU_AMP_MISUSE, 0.95);
 	if (!x)
 		return;
 	x->detail = "backward_under_autocast";
@@ -125,9 +125,9 @@ static void manual_half(struct lg_case *c, const struct lg_rank *r, struct lg_fi
 	if (!list || !lg_fact_of(c, r->prc, "torch.autocast_backward") || scales_by_itself(c, r))
 		return;
 	half = elements(list, "float16", &all);
-	if (half < 0.5 * all || (scaler && !strcmp(scaler, "1")))
+	if (half < LG_N_GPU_AMP_MISUSE_HALF * all || (scaler && !strcmp(scaler, "1")))
 		return;
-	x = add(c, r, f, "gpu.amp_misuse", 0.85);
+	x = add(c, r, f, LG_R_GPU_AMP_MISUSE, 0.85);
 	if (!x)
 		return;
 	x->detail = "manual_half";
@@ -158,29 +158,29 @@ static void ddp(struct lg_case *c, const struct lg_rank *r, struct lg_finding **
 		snprintf(key, sizeof key, "ddp.%d.bucket_cap_mb", i);
 		cap = lg_fact_of(c, r->prc, key);
 		if (unused && !strcmp(unused, "True") && !(fixed && !strcmp(fixed, "True"))) {
-			x = add(c, r, f, "comms.ddp_flags", 0.8);
+			x = add(c, r, f, LG_R_COMMS_DDP_FLAGS, 0.8);
 			if (!x)
 				return;
 			x->detail = "find_unused_parameters";
 			x->title = "DDP walks the whole graph before every backward pass "
 				   "(find_unused_parameters=True)";
-			x->severity = "low";
+			lg_cap(x, LG_CAP_UNMEASURED);
 			x->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 			lg_evidence_add(c, x, INT64_MIN, 0, "it is worth its price only if some parameters get no "
 					"gradient in some steps");
 			return;
 		}
 		/* A few megabytes and many buckets of them: each pays the latency of a collective. */
-		if (cap && strtol(cap, NULL, 10) < SMALL_BUCKET_MB &&
-		    size * 4 > (double)SMALL_BUCKET_MB * 10e6) {
-			x = add(c, r, f, "comms.ddp_flags", 0.7);
+		if (cap && strtol(cap, NULL, 10) < LG_N_COMMS_DDP_FLAGS_BUCKET_MB &&
+		    size * 4 > (double)LG_N_COMMS_DDP_FLAGS_BUCKET_MB * 10e6) {
+			x = add(c, r, f, LG_R_COMMS_DDP_FLAGS, 0.7);
 			if (!x)
 				return;
 			x->detail = "bucket_cap_mb";
 			x->title = lg_arena_printf(&c->v->arena, "DDP reduces %.0f MB of gradients in buckets of "
 						   "%s MB: many small collectives", size * 4 / 1e6, cap);
 			x->fix = "DistributedDataParallel(model, bucket_cap_mb=25), or 50 to 100 on fast links.";
-			x->severity = "low";
+			lg_cap(x, LG_CAP_UNMEASURED);
 			x->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 			return;
 		}
@@ -198,11 +198,10 @@ static void fsdp(struct lg_case *c, const struct lg_rank *r, struct lg_finding *
 		prefetch = lg_fact_of(c, r->prc, key);
 		if (!prefetch || strcmp(prefetch, "None"))
 			continue;
-		x = add(c, r, f, "comms.fsdp_flags", 0.8);
+		x = add(c, r, f, LG_R_COMMS_FSDP_FLAGS, 0.8);
 		if (!x)
 			return;
 		x->detail = "backward_prefetch";
-		x->severity = "low";
 		x->stage = lg_stage_name(LG_STAGE_BACKWARD);
 		x->title = "FSDP gathers each layer's parameters in the backward pass only when they are needed "
 			   "(backward_prefetch=None)";
@@ -221,11 +220,11 @@ static void conv_autotune_off(struct lg_case *c, const struct lg_rank *r, const 
 	if (!on || strcmp(on, "0") || !shapes || strtol(shapes, NULL, 10) > FEW_SHAPES || !convs ||
 	    strtol(convs, NULL, 10) < 1 || !device || strcmp(device, "cuda") || j->n < MANY_STEPS)
 		return;
-	x = add(c, r, f, "gpu.conv_autotune", 0.7);
+	x = add(c, r, f, LG_R_GPU_CONV_AUTOTUNE, 0.7);
 	if (!x)
 		return;
 	x->detail = "off";
-	x->severity = "low"; /* the default, and the choice without measuring is often a good one */
+	lg_cap(x, LG_CAP_UNMEASURED); /* the default, and the choice without measuring is often a good one */
 	x->title = lg_arena_printf(&c->v->arena, "%s convolutions on inputs of one shape, and cudnn.benchmark is off: "
 				   "the fastest algorithm was never looked for", convs);
 	x->fix = "torch.backends.cudnn.benchmark = True before the loop.";
@@ -244,10 +243,9 @@ static void workers_oversubscribed(struct lg_case *c, const struct lg_rank *r, s
 
 	if (cpus < 1 || n <= cpus)
 		return;
-	x = add(c, r, f, "data.workers_oversubscribed", 0.9);
+	x = add(c, r, f, LG_R_DATA_WORKERS_OVERSUBSCRIBED, 0.9);
 	if (!x)
 		return;
-	x->severity = "low"; /* workers that wait for a disk cost no CPU */
 	x->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
 	x->title = lg_arena_printf(&c->v->arena, "the loader has %ld workers, and its process may use %ld CPU%s", n, cpus,
 				   cpus > 1 ? "s" : "");

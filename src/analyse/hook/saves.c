@@ -105,7 +105,7 @@ int lg_find_saves(struct lg_case *c)
 		v->saves.bytes_per_hour = bytes / ((double)(to - from) / 3600e9);
 	}
 	for (size_t i = 0; i < v->n_findings; i++)
-		if (!strcmp(v->findings[i].id, "side.checkpoint"))
+		if (v->findings[i].rule == LG_R_SIDE_CHECKPOINT)
 			tell(c, &v->findings[i]);
 	return 0;
 }

@@ -31,15 +31,13 @@
 #include "analyse/host/bursts.h"
 #include "analyse/chains/culprit.h"
 #include "analyse/chains/tally.h"
-#include "analyse/severity.h"
 #include "base/alloc.h"
 #include "base/side_thread.h"
 #include "base/map.h"
 
 enum { RUNS = 20000, FEW_RUNS = 32, FIRST_RUNS = 256, MANY_GROUPS = 16, ENOUGH = 40, SOME = 10 };
-enum { CANDIDATES_MAX = 512, MIN_HITS = 2, BEATS = 8 };
+enum { CANDIDATES_MAX = 512, BEATS = 8 };
 enum { WORTH_A_THREAD = 1 << 17 /* samples */ };
-#define P_LIMIT 0.01
 enum { QUIETER = 2 /* so many times fewer samples has who may be a stranger to another of the busiest */ };
 #define STILL_SHARE 0.7  /* of a burst: then the thread stood still during it */
 #define STILL_MORE 0.3   /* above its ordinary share */
@@ -203,10 +201,10 @@ static void tell_proof(struct lg_case *c, struct lg_finding *f, const struct lg_
 		if (isnan(c->v->period_s)) {
 			c->v->period_s = rhythm->period_s;
 			c->v->period_p = rhythm->p;
-			c->v->shape = "periodic";
+			c->v->shape = LG_SHAPE_PERIODIC;
 		}
 	}
-	if (k->rival.prc && k->rival.p < P_LIMIT && k->rival.covered * 2 >= k->covered) {
+	if (k->rival.prc && k->rival.p < LG_N_HOST_FOREIGN_ACTIVITY_P && k->rival.covered * 2 >= k->covered) {
 		f->confidence *= 0.7;
 		lg_evidence_against(c, f, "%s coincides with them as well (p = %.2g, %.0f ms of the stalls; this one: %.0f ms): "
 				    "one of the two may only follow the other, or both a third",
@@ -236,7 +234,7 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct candid
 	int64_t covered = k->covered, first = 0, last = 0;
 	double p = k->p;
 	lg_prc prc = k->prc;
-	struct lg_finding *f = lg_finding_add(c, "host.foreign_activity");
+	struct lg_finding *f = lg_finding_add(c, LG_R_HOST_FOREIGN_ACTIVITY);
 	struct lg_rhythm rhythm;
 	struct lg_burst *beat;
 	size_t samples, n_at = 0;
@@ -272,10 +270,9 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct candid
 	f->lost_share = (double)covered / (double)wall;
 	f->confidence = fmin(0.8, 0.45 + 0.35 * (double)covered / (double)burst_ns) *
 			(p < 0.001 ? 1 : 0.9);
-	f->severity = lg_gradable(k->hits, wall) ? lg_severity_of(f->lost_share)
-						 : lg_severity_of_few(f->lost_share);
+	lg_grade(f, k->hits, wall);
 	if (c->rank_of_prc[prc]) { /* who of the two is held up, and whether that is a job, is a guess */
-		f->severity = lg_severity_of_few(f->lost_share);
+		lg_cap(f, LG_CAP_GUESS);
 		lg_evidence_against(c, f, "it is one of the busiest itself: nobody said which of them is the job; "
 				    "--victim PID does");
 	}
@@ -461,7 +458,8 @@ static bool agrees(struct candidate *k, const struct lg_stretches *gaps, int64_t
 	}
 	k->n_long = lg_join_occasions(&k->bursts, period);
 	*ret_still = still;
-	return hits >= MIN_HITS && k->n_long >= MIN_HITS && hits * 5 >= k->bursts.n * 3 &&
+	return hits >= LG_N_HOST_FOREIGN_ACTIVITY_HITS && k->n_long >= LG_N_HOST_FOREIGN_ACTIVITY_HITS &&
+	       hits * 5 >= k->bursts.n * 3 &&
 	       (double)still >= (k->usual + STILL_MORE) * (double)busy;
 }
 
@@ -507,17 +505,19 @@ static int judge_candidate(const struct lg_case *c, const struct victim *v, cons
 	memcpy(all.v, k->bursts.v, all.n * sizeof *all.v);
 	n = keep_telling(c, v, k);
 	if (n < all.n && !k->clouded)
-		k->clouded = chance(v, &all, still, P_LIMIT, true) < P_LIMIT;
+		k->clouded = chance(v, &all, still, LG_N_HOST_FOREIGN_ACTIVITY_P, true) <
+			     LG_N_HOST_FOREIGN_ACTIVITY_P;
 	k->bursts.n = k->n_judged = all.n = n;
 	if (agrees(k, gaps, period, &still)) {
 		bool only_cpu;
 
 		memcpy(all.v, k->bursts.v, n * sizeof *all.v);
 		only_cpu = keep_hits(c, v, k);
-		if (k->hits >= MIN_HITS && !only_cpu)
+		if (k->hits >= LG_N_HOST_FOREIGN_ACTIVITY_HITS && !only_cpu)
 			k->p = chance(v, &all, still, k->limit, false);
-		else if (k->hits >= MIN_HITS && !k->clouded)
-			k->clouded = chance(v, &all, still, P_LIMIT, true) < P_LIMIT;
+		else if (k->hits >= LG_N_HOST_FOREIGN_ACTIVITY_HITS && !k->clouded)
+			k->clouded = chance(v, &all, still, LG_N_HOST_FOREIGN_ACTIVITY_P, true) <
+				     LG_N_HOST_FOREIGN_ACTIVITY_P;
 	}
 	lg_free(all.v);
 	return 0;
@@ -561,9 +561,9 @@ static int enter(struct lg_case *c, const struct victim *v, lg_prc p, const stru
 	struct candidate k = { .prc = p, .usual = v->usual, .clouded = t->best.clouded };
 
 	/* In the end it is multiplied by the number of all of them: there are so many already. */
-	k.limit = P_LIMIT / (double)(t->n + 1);
+	k.limit = LG_N_HOST_FOREIGN_ACTIVITY_P / (double)(t->n + 1);
 	rc = judge_candidate(c, v, seen, &k);
-	t->n += k.all.n >= MIN_HITS;
+	t->n += k.all.n >= LG_N_HOST_FOREIGN_ACTIVITY_HITS;
 	t->best.clouded = k.clouded;
 	if (!rc && better(&k, &t->best)) {
 		add_rival(&k, t->best.rival);
@@ -651,7 +651,7 @@ static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, stru
 		return LG_E_NOMEM;
 	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
 		struct victim v = { 0 };
-		struct candidate k = { .prc = best->prc, .limit = P_LIMIT };
+		struct candidate k = { .prc = best->prc, .limit = LG_N_HOST_FOREIGN_ACTIVITY_P };
 
 		if (&c->ranks[i] == victim || c->ranks[i].prc == best->prc ||
 		    !see_victim(c, &c->ranks[i], &v))
@@ -659,7 +659,7 @@ static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, stru
 		rc = find_stalls(c, &v);
 		k.usual = v.usual;
 		rc = rc ? rc : judge_candidate(c, &v, &seen, &k);
-		for (size_t j = 0; !rc && k.p < P_LIMIT && j < k.bursts.n; j++) {
+		for (size_t j = 0; !rc && k.p < LG_N_HOST_FOREIGN_ACTIVITY_P && j < k.bursts.n; j++) {
 			const struct lg_stretch *b = &k.bursts.v[j];
 			bool known = false;
 
@@ -799,7 +799,7 @@ static size_t best_of(const struct lg_case *c, const struct victim *v, const str
 	for (size_t i = 0; i < n; i++) {
 		bool ready = c->always_ready[v[i].rank->thr];
 
-		if (!k[i].prc || k[i].p >= P_LIMIT)
+		if (!k[i].prc || k[i].p >= LG_N_HOST_FOREIGN_ACTIVITY_P)
 			continue;
 		if (best == SIZE_MAX || (best_ready && !ready) ||
 		    (ready == best_ready && k[i].covered > k[best].covered)) {

@@ -7,7 +7,6 @@
 
 #include "analyse/chains/culprit.h"
 #include "analyse/chains/tally.h"
-#include "analyse/severity.h"
 #include "base/alloc.h"
 #include "store/merge.h"
 
@@ -56,7 +55,7 @@ void lg_doubt_oversubscribed(struct lg_case *c, struct lg_finding *f, const stru
 	lg_prc most = 0;
 
 	if (!strcmp(lg_meta_get(c->t, "record.scope"), "processes")) {
-		f->severity = lg_severity_of_few(f->lost_share);
+		lg_cap(f, LG_CAP_GUESS);
 		lg_evidence_against(c, f, "nothing but these processes was recorded: others may have had the other "
 				    "CPUs; record the whole machine (-a)");
 		return;
@@ -76,7 +75,7 @@ void lg_doubt_oversubscribed(struct lg_case *c, struct lg_finding *f, const stru
 	for (lg_prc i = 1; ns && i < c->t->process.n; i++)
 		most = ns[i] > ns[most] ? i : most;
 	if (cpus > 1 && waited > 0 && (double)taken >= MOST * (double)waited * (double)(cpus - 1)) {
-		f->severity = lg_severity_of_few(f->lost_share);
+		lg_cap(f, LG_CAP_GUESS);
 		f->confidence *= 0.5;
 		lg_evidence_against(c, f, "strangers had the other CPUs for %.0f %% of that time, most of it %s: without "
 				    "them the job might have had enough",

@@ -17,7 +17,6 @@
 #include "analyse/timeline/timeline_gpu.h"
 #include "analyse/chains/culprit.h"
 #include "analyse/chains/tally.h"
-#include "analyse/severity.h"
 #include "base/alloc.h"
 #include "base/map.h"
 
@@ -34,7 +33,6 @@ enum {
 	BESIDE = 256    /* a thread that Python's threading started */
 };
 
-#define SHARE_MIN 0.05
 #define ONE_START 0.2
 enum { SAMPLES_MIN = 100 };     /* of a profile without times: a second of py-spy's usual 100 Hz */
 enum { DUMP_IS_PROFILE = 20 };  /* so many dumps of one process are a profile, too */
@@ -306,22 +304,25 @@ static void loader(struct stacks *s, lg_prc prc)
 			       : p->all >= SAMPLES_MIN && !(starts && share < ONE_START);
 	struct lg_finding *f;
 
-	if (share < SHARE_MIN || lg_gpu_told(c, "data.loader_wait"))
+	if (share < LG_N_DATA_LOADER_WAIT_STACKS || lg_told(c, LG_R_DATA_LOADER_WAIT))
 		return;
-	f = lg_finding_add(c, "data.loader_wait");
+	f = lg_finding_add(c, LG_R_DATA_LOADER_WAIT);
 	if (!f)
 		return;
 	lg_culprit_identify(c, f, p->main, p->main);
 	f->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
 	f->lost_ms = p->timed ? (double)p->loader / 1e6 : (double)NAN;
 	f->lost_share = share;
-	f->severity = steady ? lg_severity_of(share) : lg_severity_of_few(share);
+	if (steady)
+		lg_grade_steady(f);
+	else
+		lg_grade(f, 0, 0);
 	f->confidence = 0.8;
 	f->victims = lg_arena_alloc(&c->v->arena, c->t->process.n, sizeof *f->victims);
 	for (lg_prc k = 1; f->victims && k < c->t->process.n; k++) {
 		const struct side *o = &s->side[k];
 
-		if (o->n && (double)o->loader >= SHARE_MIN * whole(o))
+		if (o->n && (double)o->loader >= LG_N_DATA_LOADER_WAIT_STACKS * whole(o))
 			f->victims[f->n_victims++] = (typeof(*f->victims)){
 				.rank = c->t->process.rank[k], .pid = c->t->process.pid[k],
 				.tid = c->t->thread.tid[o->main] };
@@ -355,8 +356,8 @@ static void loader(struct stacks *s, lg_prc prc)
 		lg_evidence_against(c, f, "folded stacks have no times: one long wait looks like many short ones, and "
 				     "whether idle threads were left out does not show (py-spy record --idle --format "
 				     "chrometrace tells both)");
-	if (!c->v->bound && share >= 0.3) {
-		c->v->bound = "data";
+	if (c->v->bound == LG_BOUND_NONE && share >= 0.3) {
+		c->v->bound = LG_BOUND_DATA;
 		c->v->bound_confidence = 0.7;
 		c->v->bound_why = lg_arena_printf(&c->v->arena, "%.0f %% of the main thread's samples are in the loader",
 						  share * 100);
@@ -371,16 +372,16 @@ static void save(struct stacks *s, lg_prc prc)
 	struct lg_finding *f;
 
 	/* Without times one save at the end is as good as one in every tenth step. */
-	if (!p->timed || share < SHARE_MIN || lg_gpu_told(c, "side.checkpoint"))
+	if (!p->timed || share < LG_N_SIDE_CHECKPOINT_STACKS || lg_told(c, LG_R_SIDE_CHECKPOINT))
 		return;
-	f = lg_finding_add(c, "side.checkpoint");
+	f = lg_finding_add(c, LG_R_SIDE_CHECKPOINT);
 	if (!f)
 		return;
 	lg_culprit_identify(c, f, p->main, p->main);
 	f->stage = lg_stage_name(LG_STAGE_SIDE);
 	f->lost_ms = (double)p->save / 1e6;
 	f->lost_share = share;
-	f->severity = lg_severity_of_few(share);
+	lg_grade(f, 0, 0);
 	f->confidence = 0.75;
 	f->title = lg_arena_printf(&c->v->arena, "%s spends %.0f %% of its time in torch.save",
 				   main_of(s, prc), share * 100);

@@ -16,8 +16,6 @@
 #include "analyse/chains/tally.h"
 #include "base/alloc.h"
 
-#define WORTH_SAYING 0.01
-#define WORTH_A_FINDING 0.03
 #define SECOND_NS INT64_C(1000000000) /* what a row is about: the second that ends at its ts */
 
 enum { STEAL, IRQ, SOFTIRQ, KINDS };
@@ -155,17 +153,17 @@ static void tell(struct lg_case *c, const struct lg_cpu_taken *k, const struct l
 	double share = k->running > 0 ? x->ns / k->running : 0;
 	struct lg_finding *f;
 
-	if (!(x->ns > 0 && x->ns >= WORTH_SAYING * k->wall))
+	if (!(x->ns > 0 && x->ns >= LG_N_HOST_STEAL_SAID * k->wall))
 		return;
 	lg_limit(c, lg_arena_printf(a, "%s took %.1f %% of the CPU time that the steps seemed to have (up to %.0f %% of "
 				       "one CPU in a second): when is not known, so that much of what is said to have "
 				       "run did not", who, 100 * share, 100 * x->most));
-	if (x->ns < WORTH_A_FINDING * k->wall || !(f = lg_finding_add(c, "host.steal")))
+	if (x->ns < LG_N_HOST_STEAL_FLOOR * k->wall || !(f = lg_finding_add(c, LG_R_HOST_STEAL)))
 		return;
-	f->severity = "low";
+	lg_grade_unpriced(f);
 	f->confidence = 0.9;
 	f->detail = detail;
-	f->culprit.relation = "hardware";
+	f->culprit.relation = LG_RELATION_HARDWARE;
 	f->title = lg_arena_printf(a, "%s took %.0f %% of the CPU time that the steps seemed to have", who, 100 * share);
 	lg_evidence_add(c, f, INT64_MIN, 0, "at least %.0f ms of the %.0f ms in which the ranks' threads seemed to run",
 			x->ns / 1e6, k->running / 1e6);

@@ -11,13 +11,12 @@
 
 #include "analyse/chains/culprit.h"
 #include "analyse/chains/tally.h"
-#include "analyse/severity.h"
+#include "analyse/host/cause_words.h"
 #include "base/alloc.h"
 #include "base/map.h"
 
 enum { CAUSES_MAX = 16, LIMITS_OF_OTHERS = 2 /* of each that nobody named */ };
 #define TOLD_SHARE 0.01   /* of the time that was seen of the thread */
-#define JUDGED_SHARE 0.03 /* so much is medium, had it a price */
 #define ONE_TURN_NS 20000000ll /* turns on a CPU no farther apart are one time: two ticks of HZ=100 */
 
 /* Did somebody of another program hold up the thread itself, and is that sure? */
@@ -25,13 +24,12 @@ static bool is_proven(struct lg_case *c, const struct lg_rank *r, const struct l
 {
 	if (p->of != r->thr || (p->thr && lg_in_job(c, c->t->thread.prc[p->thr])))
 		return false;
-	switch (p->end) {
-	case LG_END_LOCK:
+	switch (lg_end(p->end)->stepless) {
+	case LG_STEPLESS_OWNER:
 		return p->thr && p->proof >= LG_PROOF_OWNER;
-	case LG_END_CPU:
+	case LG_STEPLESS_RUNNER:
 		return p->thr && c->t->process.role[c->t->thread.prc[p->thr]] != LG_ROLE_RECORDER;
-	case LG_END_QUOTA: /* that it was left out is sure; why is not */
-	case LG_END_STOP:  /* that it was is sure; by whom, its proof says */
+	case LG_STEPLESS_SURE: /* that it was held up is sure; by whom and why need not be */
 		return true;
 	default:
 		return false;
@@ -112,27 +110,6 @@ struct told {
 	bool found;
 };
 
-/* What it waited for, and who is behind it. */
-static const char *fact(struct lg_case *c, const struct lg_cause_sum *s)
-{
-	const char *name = s->thr ? lg_thread_text(c, s->thr) : "a signal or a tracer";
-
-	if (s->n_members > 1 && s->prc)
-		name = lg_arena_printf(&c->v->arena, "%zu processes started by %s", s->n_members,
-				       lg_thread_text(c, c->idx->main_of[s->prc]));
-	switch (s->end) {
-	case LG_END_LOCK:
-		return lg_arena_printf(&c->v->arena, "waited for %s, while %s held it", lg_lock_text(c, s->lock),
-				       name);
-	case LG_END_CPU:
-		return lg_arena_printf(&c->v->arena, "was ready for a CPU that %s had", name);
-	case LG_END_QUOTA:
-		return "was ready beside an idle CPU, as with a used-up CPU quota (nr_throttled in the cgroup's cpu.stat grows)";
-	default:
-		return lg_arena_printf(&c->v->arena, "was stopped by %s", name);
-	}
-}
-
 /* Not enough to be graded, or nobody said that this is the job: then it is no more than a fact. */
 static void tell(struct lg_case *c, const struct lg_rank *r, const struct lg_cause_sum *s, int64_t wall,
 		 bool likely, struct told *told)
@@ -143,7 +120,7 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct lg_cau
 
 	if (share < TOLD_SHARE)
 		return;
-	if (likely && share >= JUDGED_SHARE && lg_gradable(s->rhythm.n_events, wall)) {
+	if (likely && share >= LG_N_CHAIN_STEPLESS && lg_gradable(s->rhythm.n_events, wall)) {
 		told->found = true;
 		if (before)
 			lg_finding_of_waits_too(&c->v->findings[before - 1], c, r, s, wall);
@@ -154,7 +131,7 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct lg_cau
 	}
 	lg_limit(c, lg_arena_printf(&c->v->arena,
 				    "%s %s: %zu time%s, %.0f ms of %.1f s in all: proven, but no steps were seen that it "
-				    "made late", lg_thread_text(c, r->thr), fact(c, s), s->n_pieces,
+				    "made late", lg_thread_text(c, r->thr), lg_cause_fact(c, s), s->n_pieces,
 				    s->n_pieces == 1 ? "" : "s", (double)s->lost / 1e6, (double)wall / 1e9));
 }
 

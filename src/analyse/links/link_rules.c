@@ -17,7 +17,6 @@
 #include "store/args.h"
 
 enum { EVIDENCE_HOSTS = 3, PAST_SAID = 4, FEW = 2 };
-#define LITTLE 0.8 /* of what is usual: more than that is no loud finding by itself */
 
 static const char *const detail[LG_LINK_KINDS] = {
 	[LG_LINK_NETWORK] = "network", [LG_LINK_TRANSPORT] = "transport", [LG_LINK_GDR] = "gdr",
@@ -27,13 +26,13 @@ static const char *const detail[LG_LINK_KINDS] = {
 
 struct lg_finding *lg_link_finding(struct lg_case *c, const char *what, double confidence)
 {
-	struct lg_finding *f = lg_finding_add(c, "comms.degraded_link");
+	struct lg_finding *f = lg_finding_add(c, LG_R_COMMS_DEGRADED_LINK);
 
 	if (f) {
-		f->severity = "medium";
+		lg_grade_unpriced(f);
 		f->confidence = confidence;
 		f->detail = what;
-		f->culprit.relation = "hardware";
+		f->culprit.relation = LG_RELATION_HARDWARE;
 		f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 	}
 	return f;
@@ -150,7 +149,7 @@ static void grade(struct lg_case *c, struct lg_finding *f, uint32_t n_peers, boo
 		f->confidence += n_peers >= 2 ? 0.1 : 0.3;
 	if (n_peers >= 2 || proven)
 		return;
-	f->severity = "low";
+	lg_cap(f, LG_CAP_UNEQUAL);
 	lg_evidence_against(c, f, "only one peer to compare with: it may be the better machine, and the other one as it "
 			     "should be; give the logs of more hosts");
 }
@@ -160,7 +159,7 @@ static void say_setting(struct lg_case *c, struct lg_finding *f, const char *set
 {
 	const char *value = setting + strlen(key) + 1;
 
-	f->culprit.relation = "self";
+	f->culprit.relation = LG_RELATION_SELF;
 	f->title = lg_arena_printf(&c->v->arena, "%s: %s is set there", f->title, setting);
 	lg_evidence_add(c, f, INT64_MIN, 0, "%s in the environment of %s, %s on the others", setting, where,
 			peers ? peers : "unset");
@@ -226,8 +225,8 @@ static void finding_of(struct lg_case *c, struct lg_links *l, uint32_t host, con
 	/* A few channels, or a little of the bandwidth: that may cost nothing. How much goes through a small
 	 * communicator nobody knows: those of tensor parallelism are small and busy. */
 	if ((kind == LG_LINK_CHANNELS || kind == LG_LINK_TOPOLOGY) && !g->setting &&
-	    l->sample[v[0]].value > first->usual * LITTLE)
-		f->severity = "low";
+	    l->sample[v[0]].value > first->usual * LG_N_COMMS_DEGRADED_LINK_LITTLE)
+		lg_cap(f, LG_CAP_UNMEASURED);
 	prc = l->sample[v[0]].prc;
 	who = lg_link_hosts_text(c, l, g->is);
 	others = first->n_usual == 1 && first->n_units == 2
@@ -256,7 +255,7 @@ static void finding_of(struct lg_case *c, struct lg_links *l, uint32_t host, con
 		    l->host[h].local != l->host[host].local) {
 			lg_evidence_against(c, f, "the hosts do not have the same number of ranks (%d and %d): they may not be "
 					     "of one kind", l->host[host].local, l->host[h].local);
-			f->severity = "low";
+			lg_cap(f, LG_CAP_UNEQUAL);
 			f->confidence *= 0.8;
 			break;
 		}
@@ -308,7 +307,7 @@ static void hosts(struct lg_case *c, struct lg_links *l)
 static struct lg_finding *told(struct lg_case *c)
 {
 	for (size_t i = 0; i < c->v->n_findings; i++)
-		if (!strcmp(c->v->findings[i].id, "comms.degraded_link"))
+		if (c->v->findings[i].rule == LG_R_COMMS_DEGRADED_LINK)
 			return &c->v->findings[i];
 	return NULL;
 }
@@ -334,8 +333,8 @@ static void siblings(struct lg_case *c, struct lg_links *l)
 			f->title = lg_arena_printf(&c->v->arena, "the communicator that has one rank a host%s%s has %s, %u of "
 						   "its %u siblings have %s", *of ? ", on " : "", of, has, x->n_usual,
 						   x->n_units - 1, usual);
-			if (s->value > x->usual * LITTLE)
-				f->severity = "low";
+			if (s->value > x->usual * LG_N_COMMS_DEGRADED_LINK_LITTLE)
+				lg_cap(f, LG_CAP_UNMEASURED);
 			lg_evidence_against(c, f, "devices of a host need not be alike: one far from the network may have fewer "
 					     "channels by design");
 		}

@@ -17,8 +17,6 @@
 #include "store/args.h"
 
 enum { LARGE = 1 << 20, EACH_SIDE = 3, SIZES_SAID = 3 };
-#define DROP 0.10  /* of the bandwidth: less is everyday */
-#define ALONE 0.20 /* where there is one other run only */
 
 struct result {
 	uint64_t test, where; /* hashes: operation, type, ranks; hosts and devices */
@@ -145,7 +143,7 @@ static void say_changes(struct lg_case *c, struct lg_finding *f, const struct re
 	lg_free(flag);
 	if (f->n_evidence == before)
 		return;
-	f->severity = "low";
+	lg_cap(f, LG_CAP_UNEQUAL);
 	lg_evidence_against(c, f, "the runs after the drop were not set up as those before it: that may be all there is to it");
 }
 
@@ -172,7 +170,7 @@ static void own_past(struct lg_case *c, struct lg_links *l, struct result *v, si
 			continue;
 		before = median(v + i, at, x);
 		after = median(v + i + at, j - i - at, x);
-		if (after > before * (1 - DROP))
+		if (after > before * (1 - LG_N_COMMS_DEGRADED_LINK_DROP))
 			continue;
 		all++;
 		best = p < best ? p : best;
@@ -240,8 +238,8 @@ static void say_run(struct lg_case *c, const struct lg_links *l, const struct ru
 	}
 	flag[low->prc] = 1;
 	/* Clear of the noise of the others; of two, nobody knows the noise. */
-	if ((n > 2 && (1 - low->ratio < DROP || 1 - low->ratio < 3 * spread)) ||
-	    (n == 2 && low->ratio / run[1].ratio > 1 - ALONE)) {
+	if ((n > 2 && (1 - low->ratio < LG_N_COMMS_DEGRADED_LINK_DROP || 1 - low->ratio < 3 * spread)) ||
+	    (n == 2 && low->ratio / run[1].ratio > 1 - LG_N_COMMS_DEGRADED_LINK_ALONE)) {
 		lg_free(flag);
 		return;
 	}
@@ -260,7 +258,7 @@ static void say_run(struct lg_case *c, const struct lg_links *l, const struct ru
 	if (n > 2) {
 		lg_evidence_add(c, f, INT64_MIN, 0, "the other runs agree within %.1f %%", 100 * spread);
 	} else {
-		f->severity = "low";
+		lg_cap(f, LG_CAP_UNEQUAL);
 		lg_evidence_against(c, f, "two runs only: which of them is odd, and how much runs differ as a rule, cannot be "
 				     "told; give three or more");
 	}

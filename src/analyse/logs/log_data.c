@@ -13,12 +13,10 @@
 #include "analyse/case.h"
 #include "analyse/timeline/timeline_gpu.h"
 #include "analyse/steps/log_steps.h"
-#include "analyse/severity.h"
 #include "base/alloc.h"
 #include "base/median.h"
 
 enum { MIN_LINES = 8 };
-#define TELLS 0.03
 #define AT_START 0.6
 
 struct line {
@@ -107,7 +105,7 @@ static int weigh_slow(struct told *d)
 static void tell(struct lg_case *c, const struct told *d, double share)
 {
 	struct lg_verdict *v = c->v;
-	struct lg_finding *f = lg_finding_add(c, "data.loader_wait");
+	struct lg_finding *f = lg_finding_add(c, LG_R_DATA_LOADER_WAIT);
 	const struct line *worst = d->v;
 
 	if (!f)
@@ -117,10 +115,10 @@ static void tell(struct lg_case *c, const struct told *d, double share)
 	f->lost_ms = d->n_epochs ? d->epoch_data : d->data * lg_steps_per_line(c->t, d->prc);
 	f->lost_share = share;
 	f->excess_share = d->excess > 0 ? d->late / d->excess : (double)NAN;
-	f->severity = lg_severity_of(share);
+	lg_grade_steady(f);
 	f->confidence = 0.85;
 	f->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
-	f->culprit.relation = "self";
+	f->culprit.relation = LG_RELATION_SELF;
 	f->culprit.rank = c->t->process.rank[d->prc];
 	f->title = lg_arena_printf(&v->arena, "the step waits for the next batch for %.0f %% of its time, as the job's own "
 				   "log tells", share * 100);
@@ -144,9 +142,9 @@ static void tell(struct lg_case *c, const struct told *d, double share)
 			    "; lines at every n-th step may show always the same worker's batches");
 	if (isfinite(v->unexplained_share) && isfinite(f->excess_share))
 		v->unexplained_share = fmax(0, v->unexplained_share - f->excess_share);
-	if (v->bound || share < 0.3)
+	if (v->bound != LG_BOUND_NONE || share < 0.3)
 		return;
-	v->bound = "data";
+	v->bound = LG_BOUND_DATA;
 	v->bound_confidence = 0.7;
 	v->bound_why = lg_arena_printf(&v->arena, "of a step's time the log states %.0f %% as the wait for data", share * 100);
 }
@@ -174,7 +172,7 @@ int lg_find_data_in_log(struct lg_case *c)
 		}
 		lg_free(d.v);
 	}
-	if (!c->failed && worst.n && share_of(&worst) >= TELLS)
+	if (!c->failed && worst.n && share_of(&worst) >= LG_N_DATA_LOADER_WAIT_LOG)
 		tell(c, &worst, share_of(&worst));
 	lg_free(worst.v);
 	return c->failed;

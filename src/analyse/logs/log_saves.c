@@ -13,13 +13,11 @@
 #include "analyse/case.h"
 #include "analyse/timeline/timeline_gpu.h"
 #include "analyse/steps/log_steps.h"
-#include "analyse/severity.h"
 #include "base/alloc.h"
 #include "base/chance.h"
 #include "base/median.h"
 
-enum { MIN_STEPS = 8, MIN_HITS = 3 };
-#define P_LIMIT 0.01
+enum { MIN_STEPS = 8 };
 
 struct stated {
 	int64_t ts;
@@ -127,18 +125,18 @@ static double chance(const struct joined *j)
 static void tell(struct lg_case *c, const struct steps *s, const struct joined *j, double p, const char *line)
 {
 	struct lg_verdict *v = c->v;
-	struct lg_finding *f = lg_finding_add(c, "side.checkpoint");
+	struct lg_finding *f = lg_finding_add(c, LG_R_SIDE_CHECKPOINT);
 
 	if (!f)
 		return;
 	f->lost_ms = j->lost * per_line(s);
 	f->lost_share = j->lost / j->all;
 	f->excess_share = j->lost / j->excess;
-	f->few = j->hits < LG_REPEATS_MIN;
-	f->severity = f->few ? lg_severity_of_few(f->lost_share) : lg_severity_of(f->lost_share);
+	f->few = j->hits < LG_N_ANY_REPEATS;
+	lg_grade(f, j->hits, INT64_MAX);
 	f->confidence = 0.85;
 	f->stage = lg_stage_name(LG_STAGE_SIDE);
-	f->culprit.relation = "self";
+	f->culprit.relation = LG_RELATION_SELF;
 	f->title = lg_arena_printf(&v->arena, "the loop saves a checkpoint while the step waits: %zu of the %zu slow "
 				   "steps are those in which the log tells of a save, %.3g s longer than the others",
 				   j->hits, j->slow, j->lost * per_line(s) / 1e3 / (double)j->hits);
@@ -175,7 +173,8 @@ static int judge(struct lg_case *c, const struct lg_stated *of, lg_str save, con
 	}
 	p = chance(&j);
 	/* Most of each hold the other: saves at every third of the slow steps follow another thing's beat. */
-	if (j.hits >= MIN_HITS && p < P_LIMIT && 3 * j.hits >= 2 * j.saves && 3 * j.hits >= 2 * j.slow)
+	if (j.hits >= LG_N_SIDE_CHECKPOINT_HITS && p < LG_N_SIDE_CHECKPOINT_P &&
+	    3 * j.hits >= 2 * j.saves && 3 * j.hits >= 2 * j.slow)
 		tell(c, &s, &j, p, line);
 	lg_free(s.v);
 	return 0;

@@ -191,14 +191,17 @@ static void say(struct lg_case *c, size_t first, size_t lines, size_t last)
 	const char *text = lg_string(t, t->mark.text[first]);
 	struct oom m = read_oom(text);
 	size_t steps = steps_after(t, last);
-	struct lg_finding *f = lg_finding_add(c, "mem.oom");
+	struct lg_finding *f = lg_finding_add(c, LG_R_MEM_OOM);
 
 	if (!f)
 		return;
-	f->severity = steps > 1 ? "low" : "medium";
+	lg_grade_unpriced(f);
+	if (steps >= LG_N_MEM_OOM_STEPS)
+		lg_cap(f, LG_CAP_UNMEASURED);
 	f->detail = cause_of(&m);
 	f->confidence = f->detail ? 0.9 : 0.75;
-	f->culprit.relation = f->detail && !strcmp(f->detail, "co_tenant") ? "other_process" : "self";
+	f->culprit.relation = f->detail && !strcmp(f->detail, "co_tenant") ? LG_RELATION_OTHER_PROCESS
+										 : LG_RELATION_SELF;
 	f->culprit.rank = rank_of(t, first);
 	f->title = title_of(c, &m, f->detail);
 	lg_evidence_add(c, f, t->mark.ts[first], 0, "%s", text);
@@ -214,7 +217,7 @@ static void say(struct lg_case *c, size_t first, size_t lines, size_t last)
 		lg_evidence_against(c, f, "other processes hold %s of the device: without them there is room as well",
 				    size_text(m.others, others));
 	}
-	if (steps > 1)
+	if (steps >= LG_N_MEM_OOM_STEPS)
 		lg_evidence_against(c, f, "%zu step lines follow: it was caught, or the job was started anew", steps);
 }
 

@@ -15,7 +15,6 @@
 #include "analyse/case.h"
 #include "analyse/host/bursts.h"
 #include "analyse/chains/culprit.h"
-#include "analyse/severity.h"
 #include "base/alloc.h"
 #include "base/prefix.h"
 
@@ -237,7 +236,7 @@ bool lg_are_of_one_job(const struct lg_case *c, lg_prc a, lg_prc b)
 void lg_doubt_job(struct lg_case *c, struct lg_finding *f, lg_prc p)
 {
 	f->doubted = true;
-	f->severity = lg_severity_of_few(f->lost_share);
+	lg_cap(f, LG_CAP_GUESS);
 	lg_evidence_against(c, f, "nobody said that %s trains, and nothing shows it (no code of a framework or of "
 			    "collectives in its stacks, no equal process in step with it), so this counts as low at "
 			    "most; --victim PID says so", lg_thread_text(c, c->idx->main_of[p]));

@@ -151,15 +151,15 @@ static int shape_of(struct lg_case *c, struct told *l)
 	rc = lg_trend_of(l->step + l->warm, l->n - l->warm, &trend);
 	if (rc)
 		return rc;
-	v->shape = v->n_slow ? "bursty" : "steady";
+	v->shape = v->n_slow ? LG_SHAPE_BURSTY : LG_SHAPE_STEADY;
 	if (!isnan(in_time.period_s) || !isnan(in_lines.period_s)) {
-		v->shape = "periodic";
+		v->shape = LG_SHAPE_PERIODIC;
 		v->period_s = in_time.period_s;
 		v->period_p = isnan(in_time.period_s) ? in_lines.p : in_time.p;
 	} else if (trend.shape) {
 		v->shape = trend.shape;
 		v->slower = trend.slower;
-		if (!strcmp(trend.shape, "shift"))
+		if (trend.shape == LG_SHAPE_SHIFT)
 			say_shift(c, l, &trend);
 	}
 	/* A loop that does something every so many steps (evaluation, checkpoint) slows those. */

@@ -291,7 +291,7 @@ static void trend_of_few(const struct lg_step *s, size_t n, struct lg_trend *t)
 	    touches(v + at, n - at, mid, !up) || best >= 0.7 * spread(flat, n, &median))
 		return;
 	*t = found;
-	t->shape = "shift";
+	t->shape = LG_SHAPE_SHIFT;
 	t->at = at;
 	t->shift_s = (double)(s[at].ts - s[0].ts) / 1e9;
 	t->slower = t->after_ms / t->before_ms - 1;
@@ -335,10 +335,10 @@ int lg_trend_of(const struct lg_step *s, size_t n, struct lg_trend *t)
 	t->slope = slope_of(level, blocks) * (double)blocks / median;
 	/* A step in the level explains most of its spread; a ramp leaves half of it. */
 	if (fabs(t->after_ms - t->before_ms) > 0.2 * t->before_ms && best < 0.35 * all)
-		t->shape = "shift";
+		t->shape = LG_SHAPE_SHIFT;
 	else if (fabs(t->slope) > 0.2 && best < 0.75 * all)
-		t->shape = "drift";
+		t->shape = LG_SHAPE_DRIFT;
 	if (t->shape)
-		t->slower = *t->shape == 's' ? t->after_ms / t->before_ms - 1 : t->slope;
+		t->slower = t->shape == LG_SHAPE_SHIFT ? t->after_ms / t->before_ms - 1 : t->slope;
 	return 0;
 }

@@ -74,16 +74,16 @@ static int judge_shape(struct lg_case *c, const struct lg_tally *y)
 	v->period_s = v->period_p = v->shift_s = NAN;
 	v->slope = trend.slope;
 	if (share >= 0.01 && !isnan(rhythm.period_s)) {
-		v->shape = "periodic";
+		v->shape = LG_SHAPE_PERIODIC;
 		v->period_s = rhythm.period_s;
 		v->period_p = rhythm.p;
 	} else if (trend.shape) {
 		v->shape = trend.shape;
 		v->slower = trend.slower;
-		if (!strcmp(trend.shape, "shift"))
+		if (trend.shape == LG_SHAPE_SHIFT)
 			v->shift_s = trend.shift_s;
 	} else {
-		v->shape = share >= 0.01 && v->n_slow >= 2 ? "bursty" : "steady";
+		v->shape = share >= 0.01 && v->n_slow >= 2 ? LG_SHAPE_BURSTY : LG_SHAPE_STEADY;
 	}
 	return 0;
 }
@@ -114,7 +114,7 @@ static int judge_scope(struct lg_case *c, const struct lg_tally *y)
 	for (size_t i = 0; i < c->n_ranks; i++)
 		with_steps += c->ranks[i].n_steps > 0;
 	if (with_steps < 2) {
-		v->scope = "single";
+		v->scope = LG_SCOPE_SINGLE;
 		return 0;
 	}
 	votes = lg_calloc(c->n_ranks, sizeof *votes);
@@ -158,16 +158,14 @@ static int judge_scope(struct lg_case *c, const struct lg_tally *y)
 		if (votes[i] > most)
 			most = votes[i];
 	if (total <= 0 || all >= 0.6 * total)
-		v->scope = "global";
+		v->scope = LG_SCOPE_GLOBAL;
 	else
-		v->scope = most >= 0.8 * total ? "rank_local" : "rotating";
+		v->scope = most >= 0.8 * total ? LG_SCOPE_RANK_LOCAL : LG_SCOPE_ROTATING;
 	lg_free(votes);
 	lg_free(own);
 	lg_free(scratch.v);
 	return 0;
 }
-
-#define WARMUP_MOST 0.25
 
 /* Steps that are left out as warm-up may be what most of a short run is. It is no loss of the loop's. */
 static void tell_warmup(struct lg_case *c, const struct lg_tally *y)
@@ -183,15 +181,14 @@ static void tell_warmup(struct lg_case *c, const struct lg_tally *y)
 		warm += s[k].warmup ? (double)s[k].dur - usual : 0;
 		n += s[k].warmup;
 	}
-	if (!n || n == r->n_steps || !(warm > WARMUP_MOST * wall))
+	if (!n || n == r->n_steps || !(warm > LG_N_WARMUP_DOMINATES_FLOOR * wall))
 		return;
-	f = lg_finding_add(c, "warmup.dominates");
+	f = lg_finding_add(c, LG_R_WARMUP_DOMINATES);
 	if (!f)
 		return;
-	f->severity = "info";
 	f->confidence = 0.8;
 	f->stage = lg_stage_name(LG_STAGE_OTHER);
-	f->culprit.relation = "self";
+	f->culprit.relation = LG_RELATION_SELF;
 	f->culprit.pid = c->t->process.pid[r->prc];
 	f->culprit.rank = r->rank;
 	f->title = lg_arena_printf(&c->v->arena, "%.0f %% of the time from the first step on is warm-up or set-up in the "

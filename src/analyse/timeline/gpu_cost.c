@@ -332,7 +332,7 @@ int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_gpu_iv
 	return rc;
 }
 
-struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, const char *id,
+struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
 				const struct lg_gpu_run *r, const struct lg_gpu_sums *s, double part,
 				double confidence, double floor)
 {
@@ -341,13 +341,13 @@ struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, const
 
 	if (r->to <= r->from || share < floor)
 		return NULL;
-	f = lg_gpu_finding(c, g, id, lost / 1e6, share, confidence, r);
+	f = lg_gpu_finding(c, g, rule, lost / 1e6, share, confidence, r);
 	if (!f)
 		return NULL;
 	if (s->by_step)
 		lg_gpu_cap_steps(c, f, r, s->by_step);
-	else if (s->n < 5)
-		lg_gpu_at_most(f, "low");
+	else if (s->n < LG_N_ANY_REPEATS)
+		lg_cap(f, LG_CAP_SELDOM);
 	if (s->longest)
 		lg_evidence_add(c, f, s->at, s->longest, "longest: %s",
 				s->row != LG_NO_ROW ? lg_string(c->t, c->t->span.name[s->row]) : "");

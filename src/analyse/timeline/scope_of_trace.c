@@ -22,17 +22,17 @@
 enum { MIN_WORK = 8, MIN_OPS = 20, MIN_REST = 3 };
 #define COLD_SHARE 0.25
 
-const char *lg_scope_name(enum lg_scope_kind k)
+const char *lg_scope_name(enum lg_trace_shows k)
 {
 	static const char *const name[] = {
-		[LG_SCOPE_NONE] = "not a device trace",
-		[LG_SCOPE_TRAINING] = "training",
-		[LG_SCOPE_INFERENCE] = "inference or evaluation",
-		[LG_SCOPE_CAPTURE] = "graph capture",
-		[LG_SCOPE_EMPTY] = "an almost empty window",
-		[LG_SCOPE_COLD] = "a cold start",
-		[LG_SCOPE_CPU] = "operators on the CPU, no device",
-		[LG_SCOPE_RANGES] = "ranges that the program marks, and nothing else",
+		[LG_SHOWS_NONE] = "not a device trace",
+		[LG_SHOWS_TRAINING] = "training",
+		[LG_SHOWS_INFERENCE] = "inference or evaluation",
+		[LG_SHOWS_CAPTURE] = "graph capture",
+		[LG_SHOWS_EMPTY] = "an almost empty window",
+		[LG_SHOWS_COLD] = "a cold start",
+		[LG_SHOWS_CPU] = "operators on the CPU, no device",
+		[LG_SHOWS_RANGES] = "ranges that the program marks, and nothing else",
 	};
 
 	return name[k];
@@ -421,7 +421,7 @@ static int judge_cold(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 	}
 	if (n < MIN_REST || (warm < MIN_REST && !comes_again(v, n))) {
 		r->cold += sum;
-		r->scope = LG_SCOPE_COLD;
+		r->scope = LG_SHOWS_COLD;
 	} else if (lead && warm >= MIN_REST && !comes_again(v, n)) {
 		for (size_t i = 0; i < lead; i++)
 			r->cold += v[i];
@@ -609,15 +609,15 @@ int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 		return rc;
 	if (!r->n_steps && r->main && !r->has_backward && lg_request_pool(c, g, r))
 		return LG_E_NOMEM;
-	r->scope = r->has_backward ? LG_SCOPE_TRAINING : LG_SCOPE_INFERENCE;
+	r->scope = r->has_backward ? LG_SHOWS_TRAINING : LG_SHOWS_INFERENCE;
 	if (lg_only_ranges(c->t)) {
-		r->scope = LG_SCOPE_RANGES;
+		r->scope = LG_SHOWS_RANGES;
 	} else if (!r->n_work) {
-		r->scope = r->n_ops >= MIN_OPS ? LG_SCOPE_CPU : LG_SCOPE_EMPTY;
+		r->scope = r->n_ops >= MIN_OPS ? LG_SHOWS_CPU : LG_SHOWS_EMPTY;
 	} else if (r->n_graph_built && r->n_graph_built >= r->n_graph_launches) {
-		r->scope = LG_SCOPE_CAPTURE;
+		r->scope = LG_SHOWS_CAPTURE;
 	} else if (r->n_kernels + r->n_comm < MIN_WORK) {
-		r->scope = LG_SCOPE_EMPTY;
+		r->scope = LG_SHOWS_EMPTY;
 	} else {
 		return judge_cold(c, g, r);
 	}

@@ -108,22 +108,22 @@ struct lg_gpu_piece {
 	uint32_t op, site;
 };
 
-enum lg_scope_kind {
-	LG_SCOPE_NONE,     /* not a device or operator trace */
-	LG_SCOPE_TRAINING,
-	LG_SCOPE_INFERENCE,
-	LG_SCOPE_CAPTURE,  /* graphs are being built */
-	LG_SCOPE_EMPTY,    /* too little work to say anything */
-	LG_SCOPE_COLD,     /* one cold start */
-	LG_SCOPE_CPU,      /* operators, no device */
-	LG_SCOPE_RANGES    /* ranges that the program marks, nothing else */
+enum lg_trace_shows {
+	LG_SHOWS_NONE,     /* not a device or operator trace */
+	LG_SHOWS_TRAINING,
+	LG_SHOWS_INFERENCE,
+	LG_SHOWS_CAPTURE,  /* graphs are being built */
+	LG_SHOWS_EMPTY,    /* too little work to say anything */
+	LG_SHOWS_COLD,     /* one cold start */
+	LG_SHOWS_CPU,      /* operators, no device */
+	LG_SHOWS_RANGES    /* ranges that the program marks, nothing else */
 };
 
 struct lg_gpu_run {
 	lg_prc prc;
 	lg_thr main;
 	int32_t rank;
-	enum lg_scope_kind scope;
+	enum lg_trace_shows scope;
 	const char *steps_from; /* what the steps were told from; NULL = no steps */
 	bool steps_marked;      /* from marks of the steps themselves */
 	int64_t from, to;       /* the window that is judged */
@@ -271,7 +271,7 @@ static inline bool lg_scope_wants(uint8_t kind, enum lg_name_class name, int64_t
 }
 /* Steps and window of r, and what kind of run it is. */
 int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r) LG_MUST_CHECK;
-const char *lg_scope_name(enum lg_scope_kind k);
+const char *lg_scope_name(enum lg_trace_shows k);
 /* The step that ts lies in; n_steps when it is in none. */
 size_t lg_gpu_step_of(const struct lg_gpu_run *r, int64_t ts);
 /* The step in which the host was at ts, which may be ahead. */
@@ -445,7 +445,7 @@ int64_t lg_gpu_late_within(const struct lg_gpu_run *r, const struct lg_gpu_ivs *
 int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_gpu_ivs *a,
 		 uint8_t into) LG_MUST_CHECK;
 /* A finding of estimated cost: `part` of the savable time; NULL below floor. */
-struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, const char *id,
+struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
 				const struct lg_gpu_run *r, const struct lg_gpu_sums *s, double part,
 				double confidence, double floor);
 
@@ -544,7 +544,7 @@ int lg_gpu_slow_steps(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK;
 /* May r be diagnosed at all? */
 static inline bool lg_gpu_judged(const struct lg_gpu_run *r)
 {
-	return r->scope == LG_SCOPE_TRAINING || r->scope == LG_SCOPE_INFERENCE;
+	return r->scope == LG_SHOWS_TRAINING || r->scope == LG_SHOWS_INFERENCE;
 }
 /* Sum over judged runs of their causes in mask (bit 1 << cause), each divided by the number of runs:
  * wall time of the run, each nanosecond once. *ret_worst = run that lost most (may be NULL).
@@ -554,17 +554,13 @@ double lg_gpu_lost(const struct lg_gpu *g, uint32_t mask, double *ret_share,
 		   const struct lg_gpu_run **ret_worst);
 /* A finding with lost time, share and severity; confidence as given, lowered for a short window.
  * at_most caps the severity (NULL = by share). */
-struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, const char *id,
+struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
 				  double lost_ms, double share, double confidence,
 				  const struct lg_gpu_run *worst);
-/* Graded no higher than that, and a limit says so: it was not seen often enough. */
-void lg_gpu_at_most(struct lg_finding *f, const char *severity);
 /* So many episodes carry a grade: five, or one in (nearly) every step of fewer. */
 size_t lg_gpu_enough(const struct lg_gpu_run *r);
 /* What part of by_step, of n steps, is left if none counts for more than the last of lg_gpu_enough(). */
 double lg_gpu_repeated_steps(const struct lg_gpu_run *r, const int64_t *by_step, size_t n);
-/* Graded as if it had lost that part of its share only, but low at least. */
-void lg_gpu_cap_part(struct lg_finding *f, double part);
 /* A cause that came up fewer than five times is no more than low. When it did is kept in f->moments. */
 void lg_gpu_cap_rare(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask);
 /* The same of what is told by step; r has two and more. */
@@ -575,8 +571,6 @@ void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu
 		    size_t n, const char *what);
 /* "train.py:42 step" or a module or an operator: where in the user's code. NULL = not in the trace. */
 const char *lg_gpu_place(struct lg_case *c, uint32_t op, uint32_t site);
-/* Was it told before (by the host's chains, which reach further)? */
-bool lg_gpu_told(const struct lg_case *c, const char *id);
 /* The GPU that a counter's track belongs to; 0 = none. */
 lg_trk lg_gpu_of_track(const struct lg_trace *t, lg_trk k);
 void lg_gpu_limit(struct lg_case *c, const char *fmt, ...) LG_PRINTF(2, 3);

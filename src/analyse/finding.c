@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* finding.c - findings and their evidence, and what else is told of a run. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "analyse/chains/tally.h"
+
+struct lg_finding lg_finding_blank(enum lg_rule_id rule)
+{
+	struct lg_finding f = { .rule = rule, .id = lg_policy(rule)->id, .lost_ms = NAN, .lost_share = NAN,
+				.excess_share = NAN, .cost_per_hour = NAN, .title = "" };
+
+	f.culprit.pid = f.culprit.tid = f.culprit.rank = -1;
+	return f;
+}
+
+struct lg_finding *lg_finding_add(struct lg_case *c, enum lg_rule_id rule)
+{
+	struct lg_verdict *v = c->v;
+	struct lg_finding *f;
+
+	if (v->n_findings == LG_FINDINGS_MAX)
+		return NULL;
+	f = &v->findings[v->n_findings++];
+	*f = lg_finding_blank(rule);
+	f->evidence = lg_arena_alloc(&v->arena, LG_EVIDENCE_MAX, sizeof *f->evidence);
+	f->against = lg_arena_alloc(&v->arena, LG_EVIDENCE_MAX, sizeof *f->against);
+	if (!f->evidence || !f->against) {
+		v->n_findings--;
+		c->failed = LG_E_NOMEM;
+		return NULL;
+	}
+	return f;
+}
+
+static void say(struct lg_case *c, struct lg_evidence *list, size_t *n, int64_t ts, int64_t dur,
+		const char *text)
+{
+	if (*n < LG_EVIDENCE_MAX)
+		list[(*n)++] = (struct lg_evidence){
+			.text = lg_arena_strdup(&c->v->arena, text), .ts = ts, .dur = dur };
+}
+
+void lg_evidence_add(struct lg_case *c, struct lg_finding *f, int64_t ts, int64_t dur,
+		     const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	say(c, f->evidence, &f->n_evidence, ts, dur, text);
+}
+
+void lg_evidence_against(struct lg_case *c, struct lg_finding *f, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	say(c, f->against, &f->n_against, INT64_MIN, 0, text);
+}
+
+bool lg_told(const struct lg_case *c, enum lg_rule_id rule)
+{
+	for (size_t i = 0; i < c->v->n_findings; i++)
+		if (c->v->findings[i].rule == rule)
+			return true;
+	return false;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "analyse/grade.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const enum lg_severity cap_most[] = {
+#define CAP(name, most) [LG_CAP_##name] = LG_SEVERITY_##most,
+	LG_CAPS(CAP)
+};
+
+bool lg_gradable(size_t repeats, int64_t wall_ns)
+{
+	return repeats >= LG_N_ANY_REPEATS && wall_ns >= LG_N_ANY_GRADED;
+}
+
+enum lg_severity lg_severity_of(double share)
+{
+	return share >= LG_N_ANY_HIGH ? LG_SEVERITY_HIGH
+	       : share >= LG_N_ANY_MEDIUM ? LG_SEVERITY_MEDIUM
+	       : share >= LG_N_ANY_LOW ? LG_SEVERITY_LOW : LG_SEVERITY_INFO;
+}
+
+static void at_most(struct lg_finding *f, enum lg_severity most)
+{
+	if (f->severity > most)
+		f->severity = most;
+}
+
+/* As severe as the rule may be. */
+static void set(struct lg_finding *f, enum lg_severity severity)
+{
+	enum lg_basis basis = lg_policy(f->rule)->basis;
+
+	f->severity = severity;
+	if (basis == LG_BASIS_LOW)
+		at_most(f, LG_SEVERITY_LOW);
+	else if (basis == LG_BASIS_INFO)
+		at_most(f, LG_SEVERITY_INFO);
+}
+
+void lg_grade_share(struct lg_finding *f, double share)
+{
+	set(f, lg_severity_of(share));
+}
+
+void lg_grade(struct lg_finding *f, size_t repeats, int64_t wall_ns)
+{
+	lg_grade_share(f, f->lost_share);
+	if (!lg_gradable(repeats, wall_ns))
+		at_most(f, LG_SEVERITY_LOW);
+}
+
+void lg_grade_steady(struct lg_finding *f)
+{
+	if (isnan(f->lost_share))
+		lg_grade_unpriced(f);
+	else
+		lg_grade_share(f, f->lost_share);
+}
+
+void lg_grade_unpriced(struct lg_finding *f)
+{
+	set(f, LG_SEVERITY_MEDIUM);
+}
+
+void lg_grade_more(struct lg_finding *f, size_t repeats, int64_t wall_ns)
+{
+	enum lg_severity before = f->severity;
+
+	lg_grade(f, repeats, wall_ns);
+	if (f->severity < before)
+		f->severity = before;
+}
+
+void lg_grade_anew(struct lg_finding *f)
+{
+	if (!f->few && f->severity != LG_SEVERITY_INFO)
+		lg_grade_share(f, f->lost_share);
+}
+
+void lg_grade_part(struct lg_finding *f, double part)
+{
+	enum lg_severity most = lg_severity_of(f->lost_share * part);
+
+	if (most < LG_SEVERITY_LOW)
+		most = LG_SEVERITY_LOW;
+	if (f->severity <= most)
+		return;
+	f->severity = most;
+	f->few = true;
+}
+
+void lg_grade_worth_a_line(struct lg_finding *f)
+{
+	if (f->severity == LG_SEVERITY_INFO)
+		f->severity = LG_SEVERITY_LOW;
+}
+
+void lg_cap(struct lg_finding *f, enum lg_cap why)
+{
+	if (why == LG_CAP_SELDOM && f->severity > cap_most[why])
+		f->few = true;
+	at_most(f, cap_most[why]);
+}
+
+void lg_cap_as(struct lg_finding *f, const struct lg_finding *g)
+{
+	at_most(f, g->severity);
+}
+
+static int cmp_finding(const void *a, const void *b)
+{
+	const struct lg_finding *x = a, *y = b;
+
+	if (isnan(x->lost_ms) != isnan(y->lost_ms))
+		return isnan(x->lost_ms) ? 1 : -1;
+	if (!isnan(x->lost_ms) && x->lost_ms != y->lost_ms)
+		return x->lost_ms < y->lost_ms ? 1 : -1;
+	if (strcmp(x->id, y->id))
+		return strcmp(x->id, y->id);
+	if (x->confidence != y->confidence)
+		return x->confidence < y->confidence ? 1 : -1;
+	return (x->culprit.rank > y->culprit.rank) - (x->culprit.rank < y->culprit.rank);
+}
+
+void lg_findings_rank(struct lg_verdict *v)
+{
+	qsort(v->findings, v->n_findings, sizeof *v->findings, cmp_finding);
+}

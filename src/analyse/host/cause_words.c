@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "analyse/host/cause_words.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/chains/culprit.h"
+#include "analyse/host/loader_story.h"
+#include "base/alloc.h"
+#include "store/merge.h"
+
+const char *lg_ranks_text(struct lg_case *c, const struct lg_finding *f, lg_thr by_way)
+{
+	char buf[8 * (LG_PID_TEXT + 8)] = "", pid[LG_PID_TEXT];
+	bool numbered = true;
+	size_t n = 0;
+
+	for (size_t i = 0; i < f->n_victims; i++)
+		numbered &= f->victims[i].rank >= 0;
+	if (f->n_victims && numbered)
+		n = (size_t)snprintf(buf, sizeof buf, f->n_victims > 1 ? "ranks " : "rank ");
+	for (size_t i = 0; i < f->n_victims; i++) {
+		const char *comma = !i ? "" : i + 1 == f->n_victims ? " and " : ", ";
+
+		if (i == 6) {
+			snprintf(buf + n, sizeof buf - n, " and %zu more", f->n_victims - i);
+			break;
+		}
+		n += numbered ? (size_t)snprintf(buf + n, sizeof buf - n, "%s%d", comma, f->victims[i].rank)
+			      : (size_t)snprintf(buf + n, sizeof buf - n, "%s%s", comma,
+						 lg_pid_text(f->victims[i].pid, pid));
+	}
+	return by_way ? lg_arena_printf(&c->v->arena, "%s (by way of %s)", buf, lg_thread_text(c, by_way))
+		      : lg_arena_strdup(&c->v->arena, buf);
+}
+
+const char *lg_period_text(struct lg_case *c, const struct lg_rhythm *r)
+{
+	if (isnan(r->period_s))
+		return "";
+	return r->period_s < 0.1 ? lg_arena_printf(&c->v->arena, " every %.1f ms", 1e3 * r->period_s)
+				 : lg_arena_printf(&c->v->arena, " every %.2f s", r->period_s);
+}
+
+const char *lg_side_name(struct lg_case *c, const struct lg_cause_sum *s)
+{
+	const struct lg_piece *longest = lg_longest_piece(s);
+
+	for (size_t i = 0; i < c->n_ranks; i++) {
+		const struct lg_rank *r = &c->ranks[i];
+
+		if (r->prc != c->t->thread.prc[longest->of])
+			continue;
+		for (size_t k = 0; k < r->n_segs; k++)
+			if (r->segs[k].ts <= longest->ts && longest->ts < r->segs[k].end &&
+			    c->t->span.name[r->segs[k].span])
+				return lg_string(c->t, c->t->span.name[r->segs[k].span]);
+	}
+	return "side";
+}
+
+bool lg_is_guess(const struct lg_cause_sum *s)
+{
+	return s->end == LG_END_QUOTA && s->by_proof[LG_PROOF_NONE] * 2 > s->lost;
+}
+
+/* ---- titles ---- */
+
+struct title_parts {
+	const char *who, *in; /* the culprit; " in FUNCTION" */
+	const char *job;      /* whose step it was */
+	const char *ranks;    /* the same, and by way of whom */
+	const char *held_up;  /* whose lock it was, or who was stopped: the one on the way, and not the job */
+	const char *every;
+	bool by_way;
+	const struct lg_io_story *io;
+};
+
+static const char *title_lock(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
+			      const struct title_parts *p)
+{
+	struct lg_arena *a = &c->v->arena;
+
+	(void)s;
+	return lg_arena_printf(a, "%s held the %s of %s%s%s; %s", p->who, f->culprit.lock, p->held_up, p->in, p->every,
+			       p->by_way ? lg_arena_printf(a, "%s waited for that one", p->job)
+			       : c->v->n_ranks < 2 ? "the step waited" : "the step waited, and every rank with it");
+}
+
+static const char *title_cpu(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
+			     const struct title_parts *p)
+{
+	(void)f;
+	return lg_arena_printf(&c->v->arena, "%s%s had to wait for a CPU that %s had%s%s",
+			       s->own_job ? "the job's own threads pushed each other aside: " : "", p->ranks, p->who,
+			       p->in, p->every);
+}
+
+static const char *title_io(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
+			    const struct title_parts *p)
+{
+	(void)s;
+	return lg_io_title(c, f, p->io, p->ranks, p->every);
+}
+
+static const char *title_stop(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
+			      const struct title_parts *p)
+{
+	(void)f;
+	return lg_arena_printf(&c->v->arena, "%s stopped by %s%s%s%s%s", p->held_up,
+			       s->thr ? p->who : "a signal or a tracer", p->every, p->by_way ? "; " : "",
+			       p->by_way ? p->job : "", p->by_way ? " waited for it" : "");
+}
+
+static const char *title_reclaim(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
+				 const struct title_parts *p)
+{
+	(void)f, (void)s;
+	return lg_arena_printf(&c->v->arena, "%s reclaimed memory inside the step%s", p->ranks, p->every);
+}
+
+static const char *title_gc(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
+			    const struct title_parts *p)
+{
+	(void)f, (void)s;
+	return lg_arena_printf(&c->v->arena, "Python's garbage collector ran inside the step of %s%s", p->ranks,
+			       p->every);
+}
+
+static const char *title_fork(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
+			      const struct title_parts *p)
+{
+	(void)f, (void)s;
+	return lg_arena_printf(&c->v->arena, "%s forked inside the step and copied the page tables of its whole "
+			       "memory%s", p->ranks, p->every);
+}
+
+static const char *title_side(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
+			      const struct title_parts *p)
+{
+	(void)f;
+	return lg_arena_printf(&c->v->arena, "%s did side work inside the loop (%s) while the step waited%s", p->ranks,
+			       lg_side_name(c, s), p->every);
+}
+
+static const char *title_quota(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
+			       const struct title_parts *p)
+{
+	const char *quota = lg_quota_text(c);
+
+	(void)f;
+	if (lg_is_guess(s))
+		return lg_arena_printf(&c->v->arena, "%s had to wait beside idle CPUs%s: its cgroup's CPU quota was used "
+				       "up, probably", p->ranks, p->every);
+	return lg_arena_printf(&c->v->arena, "%s had used up the CPU quota of the cgroup (%s) and had to wait beside idle "
+			       "CPUs%s", p->ranks, quota ? quota : "size unknown", p->every);
+}
+
+static const char *title_peer(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
+			      const struct title_parts *p)
+{
+	(void)s;
+	return lg_arena_printf(&c->v->arena, "%s waited for %s%s %s (%s)%s", p->ranks, p->who, p->in,
+			       lg_peer_words(f->culprit.lock, &f->detail), f->culprit.lock ? f->culprit.lock : "asleep",
+			       p->every);
+}
+
+static const char *title_gil(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
+			     const struct title_parts *p)
+{
+	return lg_arena_printf(&c->v->arena, "%s waited for Python's lock (the GIL), which thread %d (%s) of the same "
+			       "process held%s%s", p->ranks, f->culprit.tid,
+			       lg_string(c->t, c->t->thread.comm[s->thr]), p->in, p->every);
+}
+
+static const char *title_loader(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
+				const struct title_parts *p)
+{
+	(void)s;
+	return lg_loader_title(c, f, p->ranks, p->every);
+}
+
+/* ---- moments ---- */
+
+/* Where the victim was when it was hit: the innermost named frames that are not lock plumbing. */
+static const char *wait_place(struct lg_case *c, const struct lg_piece *p)
+{
+	const struct lg_trace *t = c->t;
+	lg_stk s = p->row != UINT32_MAX && p->end == LG_END_LOCK ? t->span.stack[p->row] : 0;
+
+	for (; s; s = t->stack.parent[s]) {
+		const char *name = lg_string(t, t->frame.name[t->stack.frame[s]]);
+
+		if (*name && strncmp(name, "rwsem_", 6) && strncmp(name, "down_", 5) &&
+		    strncmp(name, "__down_", 7) && strncmp(name, "mmap_", 5) &&
+		    strncmp(name, "__mutex", 7) && strncmp(name, "mutex_", 6) &&
+		    strncmp(name, "schedule", 8) && strncmp(name, "__schedule", 10) &&
+		    strncmp(name, "bpf_", 4) && strncmp(name, "__traceiter", 11) &&
+		    strncmp(name, "trace_", 6) && strncmp(name, "__bpf", 5))
+			return lg_arena_printf(&c->v->arena, " in %s", name);
+	}
+	return "";
+}
+
+static const char *victim_text(struct lg_case *c, lg_thr of)
+{
+	lg_prc p = c->t->thread.prc[of];
+	char pid[LG_PID_TEXT];
+
+	if (c->t->process.rank[p] >= 0)
+		return lg_arena_printf(&c->v->arena, "rank %d (%s)", c->t->process.rank[p],
+				       lg_pid_text(c->t->process.pid[p], pid));
+	return lg_thread_text(c, of);
+}
+
+/* What shows that it was p->thr who stopped it. */
+static const char *stop_words(const struct lg_piece *p)
+{
+	return !p->thr			       ? ""
+	       : p->proof == LG_PROOF_SCHED    ? " had sent the signal"
+	       : p->proof == LG_PROOF_OWNER    ? " traced it, and let it go on"
+					       : " let it go on: probable";
+}
+
+/* The CPU on which the culprit ran: for which one the other was queued, its own row need not tell (a new
+ * thread is put somewhere when it is woken first). */
+static const char *cpu_text(struct lg_case *c, const struct lg_piece *p)
+{
+	uint32_t row = lg_index_state_at(c->idx, p->thr, p->ts);
+
+	return row == LG_NO_ROW || c->t->state.cpu[row] < 0
+		       ? "its CPU" : lg_arena_printf(&c->v->arena, "CPU %d", c->t->state.cpu[row]);
+}
+
+static void moment_lock(struct lg_case *c, struct lg_finding *f, const struct lg_piece *p, const char *who,
+			const char *by)
+{
+	const char *how = "it held the lock";
+
+	if (p->hold != UINT32_MAX)
+		how = lg_arena_printf(&c->v->arena, "held for %.1f ms", (double)c->t->span.dur[p->hold] / 1e6);
+	else if (p->proof == LG_PROOF_OWNER_READER)
+		how = "last reader stored in the lock: probable";
+	else if (p->proof == LG_PROOF_WAKER)
+		how = "it ended the wait: probable";
+	lg_evidence_add(c, f, p->ts, p->dur, "%s waited %.1f ms for %s%s; holder %s, %s", who, (double)p->dur / 1e6,
+			lg_lock_text(c, p->lock), wait_place(c, p), by, how);
+}
+
+static void moment_peer(struct lg_case *c, struct lg_finding *f, const struct lg_piece *p, const char *who,
+			const char *by)
+{
+	lg_evidence_add(c, f, p->ts, p->dur, "%s waited %.1f ms in %s; %s, which %s, ended the wait", who,
+			(double)p->dur / 1e6, p->lock ? lg_string(c->t, p->lock) : "the kernel", by,
+			c->t->state.kind[p->row] == LG_RUNNING ? "ran meanwhile" : "slept meanwhile");
+}
+
+static void moment_cpu(struct lg_case *c, struct lg_finding *f, const struct lg_piece *p, const char *who,
+		       const char *by)
+{
+	lg_evidence_add(c, f, p->ts, p->dur, "%s was ready to run for %.1f ms while %s had %s", who,
+			(double)p->dur / 1e6, by, cpu_text(c, p));
+}
+
+static void moment_stop(struct lg_case *c, struct lg_finding *f, const struct lg_piece *p, const char *who,
+			const char *by)
+{
+	lg_evidence_add(c, f, p->ts, p->dur, "%s was stopped for %.1f ms%s%s%s", who, (double)p->dur / 1e6,
+			p->thr ? "; " : "", p->thr ? by : "", stop_words(p));
+}
+
+static void moment_gil(struct lg_case *c, struct lg_finding *f, const struct lg_piece *p, const char *who,
+		       const char *by)
+{
+	(void)by;
+	lg_evidence_add(c, f, p->ts, p->dur, "%s waited 5 ms at a time for Python's lock, and thread %d ran Python for "
+			"%.1f ms of that and ended the wait", who, c->t->thread.tid[p->thr], (double)p->dur / 1e6);
+}
+
+static void moment_gc(struct lg_case *c, struct lg_finding *f, const struct lg_piece *p, const char *who,
+		      const char *by)
+{
+	(void)by;
+	lg_evidence_add(c, f, p->ts, p->dur, "%s collected garbage for %.1f ms", who, (double)p->dur / 1e6);
+}
+
+static void moment_fork(struct lg_case *c, struct lg_finding *f, const struct lg_piece *p, const char *who,
+			const char *by)
+{
+	(void)by;
+	lg_evidence_add(c, f, p->ts, p->dur, "%s copied its page tables for %.1f ms%s", who, (double)p->dur / 1e6,
+			lg_forked_text(c, p));
+}
+
+static void moment_other(struct lg_case *c, struct lg_finding *f, const struct lg_piece *p, const char *who,
+			 const char *by)
+{
+	(void)by;
+	lg_evidence_add(c, f, p->ts, p->dur, "%s lost %.1f ms here", who, (double)p->dur / 1e6);
+}
+
+/* ---- facts; name: who is behind it ---- */
+
+static const char *fact_lock(struct lg_case *c, const struct lg_cause_sum *s, const char *name)
+{
+	return lg_arena_printf(&c->v->arena, "waited for %s, while %s held it", lg_lock_text(c, s->lock), name);
+}
+
+static const char *fact_cpu(struct lg_case *c, const struct lg_cause_sum *s, const char *name)
+{
+	(void)s;
+	return lg_arena_printf(&c->v->arena, "was ready for a CPU that %s had", name);
+}
+
+static const char *fact_quota(struct lg_case *c, const struct lg_cause_sum *s, const char *name)
+{
+	(void)c, (void)s, (void)name;
+	return "was ready beside an idle CPU, as with a used-up CPU quota (nr_throttled in the cgroup's cpu.stat grows)";
+}
+
+static const char *fact_stop(struct lg_case *c, const struct lg_cause_sum *s, const char *name)
+{
+	(void)s;
+	return lg_arena_printf(&c->v->arena, "was stopped by %s", name);
+}
+
+/* ---- all of them, by end ---- */
+
+static const struct {
+	const char *(*title)(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
+			     const struct title_parts *p);
+	void (*moment)(struct lg_case *c, struct lg_finding *f, const struct lg_piece *p, const char *who,
+		       const char *by);
+	const char *(*fact)(struct lg_case *c, const struct lg_cause_sum *s, const char *name);
+} words[] = {
+#define X(name, cause, place, part, rule, own_rule, charged, did, pool, side, batch, stepless, title, moment, fact) \
+	[LG_END_##name] = { title, moment, fact },
+#include "analyse/chains/ends.def"
+#undef X
+};
+
+void lg_cause_title(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
+		    const struct lg_io_story *io)
+{
+	struct lg_arena *a = &c->v->arena;
+	/* Whose batch or checkpoint it is goes without saying. */
+	bool by_way = !c->rank_of_prc[c->t->thread.prc[s->victim]] && s->end != LG_END_LOADER &&
+		      s->end != LG_END_SIDE;
+	struct title_parts p = { .by_way = by_way, .io = io, .every = lg_period_text(c, &s->rhythm) };
+
+	p.who = f->culprit.comm ? lg_arena_printf(a, "%s (pid %d)", f->culprit.comm, f->culprit.pid) : "nobody known";
+	p.job = lg_ranks_text(c, f, 0);
+	p.ranks = lg_ranks_text(c, f, by_way ? s->victim : 0);
+	p.held_up = by_way ? lg_thread_text(c, s->victim) : p.job;
+	p.in = f->culprit.function ? lg_arena_printf(a, " in %s", f->culprit.function) : "";
+	/* The process is the same: it is the thread that tells them apart. */
+	if (f->culprit.relation == LG_RELATION_SAME_PROCESS)
+		p.who = lg_thread_text(c, s->thr);
+	if (s->n_members > 1 && !s->own_job)
+		p.who = lg_arena_printf(a, "%zu processes started by %s (%s%s%s%s%s)", s->n_members, p.who,
+					lg_string(c->t, c->t->process.comm[s->member[0]]), s->member[1] ? ", " : "",
+					lg_string(c->t, c->t->process.comm[s->member[1]]), s->member[2] ? ", " : "",
+					lg_string(c->t, c->t->process.comm[s->member[2]]));
+	f->title = words[s->end].title(c, f, s, &p);
+}
+
+static int cmp_longest(const void *a, const void *b)
+{
+	const struct lg_piece *x = *(const struct lg_piece *const *)a;
+	const struct lg_piece *y = *(const struct lg_piece *const *)b;
+
+	if (x->dur != y->dur)
+		return (x->dur < y->dur) - (x->dur > y->dur);
+	return (x->ts > y->ts) - (x->ts < y->ts);
+}
+
+void lg_cause_moments(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
+{
+	const struct lg_piece **v = lg_calloc(s->n_pieces, sizeof *v);
+
+	if (!v) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	memcpy(v, s->pieces, s->n_pieces * sizeof *v);
+	qsort(v, s->n_pieces, sizeof *v, cmp_longest);
+	for (size_t i = 0; i < s->n_pieces && i < 4; i++)
+		words[v[i]->end].moment(c, f, v[i], victim_text(c, v[i]->of), lg_thread_text(c, v[i]->thr));
+	lg_free(v);
+}
+
+const char *lg_cause_fact(struct lg_case *c, const struct lg_cause_sum *s)
+{
+	const char *name = s->thr ? lg_thread_text(c, s->thr) : "a signal or a tracer";
+
+	if (s->n_members > 1 && s->prc)
+		name = lg_arena_printf(&c->v->arena, "%zu processes started by %s", s->n_members,
+				       lg_thread_text(c, c->idx->main_of[s->prc]));
+	return words[s->end].fact(c, s, name);
+}

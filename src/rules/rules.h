@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rules.h - every finding's policy, from the one table (rules.def): its id, the numbers that it is judged by,
+ * how it is graded, and the closed lists of words that a verdict is made of.
+ *
+ * The analyses read numbers and ids from here and never the advice, which advise/ expands from the same rows.
+ */
+#ifndef LG_RULES_RULES_H
+#define LG_RULES_RULES_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum lg_rule_id {
+	LG_R_NONE,
+#define RULE(name, id, ...) LG_R_##name,
+#include "rules/rules.def"
+	LG_R_MAX
+};
+
+#define COUNT(name, number, n) enum { LG_N_##name##_##number = (n) };
+#define SHARE(name, number, value) static const double LG_N_##name##_##number = (value);
+#define PLAIN(name, number, value) static const double LG_N_##name##_##number = (value);
+#define MS(name, number, ms) static const int64_t LG_N_##name##_##number = (ms) * INT64_C(1000000);
+#include "rules/rules.def"
+
+enum lg_basis { LG_BASIS_MEASURED, LG_BASIS_UNMEASURED, LG_BASIS_LOW, LG_BASIS_INFO };
+enum lg_whose_loss { LG_LOSS_OF_HOST, LG_LOSS_OF_DEVICE };
+
+struct lg_policy {
+	const char *id; /* "host.lock_held" */
+	enum lg_basis basis;
+	enum lg_whose_loss loss_of;
+};
+
+const struct lg_policy *lg_policy(enum lg_rule_id rule);
+/* LG_R_NONE: there is no such rule. */
+enum lg_rule_id lg_rule_from(const char *id);
+/* Its number FLOOR; 0 where it has none. */
+double lg_rule_floor(enum lg_rule_id rule);
+/* template with the rule's {NUMBER}s filled in, cut to size; what names no number stays as it is. */
+void lg_rule_fill(enum lg_rule_id rule, const char *template, char *ret, size_t size);
+
+/*
+ * Words that a verdict is made of: an enum each, one function to its text (NULL: it is not known) and one back
+ * (false: there is no such text).
+ */
+#define LG_SEVERITIES(X) X(INFO, "info") X(LOW, "low") X(MEDIUM, "medium") X(HIGH, "high")
+#define LG_SHAPES(X)                                                                                \
+	X(NONE, NULL) X(STEADY, "steady") X(BURSTY, "bursty") X(PERIODIC, "periodic") X(SHIFT, "shift") \
+	X(DRIFT, "drift")
+#define LG_SCOPES(X)                                                                                \
+	X(NONE, NULL) X(SINGLE, "single") X(GLOBAL, "global") X(RANK_LOCAL, "rank_local")           \
+	X(ROTATING, "rotating")
+#define LG_BOUNDS(X)                                                                                \
+	X(NONE, NULL) X(UNKNOWN, "unknown") X(GPU, "gpu") X(DATA, "data") X(COMMS, "comms")         \
+	X(HOST, "host") X(MIXED, "mixed")
+#define LG_RELATIONS(X)                                                                             \
+	X(NONE, NULL) X(OTHER_PROCESS, "other_process") X(SAME_PROCESS, "same_process")             \
+	X(KERNEL, "kernel") X(RANK, "rank") X(SELF, "self") X(HARDWARE, "hardware")
+
+#define LG_WORD_ENUM(name, words, prefix)                                                           \
+	enum name { words(prefix) };                                                                \
+	const char *name##_text(enum name v);                                                       \
+	bool name##_from(const char *text, enum name *ret)
+#define LG_SEVERITY_VALUE(name, text) LG_SEVERITY_##name,
+#define LG_SHAPE_VALUE(name, text) LG_SHAPE_##name,
+#define LG_SCOPE_VALUE(name, text) LG_SCOPE_##name,
+#define LG_BOUND_VALUE(name, text) LG_BOUND_##name,
+#define LG_RELATION_VALUE(name, text) LG_RELATION_##name,
+LG_WORD_ENUM(lg_severity, LG_SEVERITIES, LG_SEVERITY_VALUE); /* in rising order */
+LG_WORD_ENUM(lg_shape, LG_SHAPES, LG_SHAPE_VALUE);
+LG_WORD_ENUM(lg_scope, LG_SCOPES, LG_SCOPE_VALUE);
+LG_WORD_ENUM(lg_bound, LG_BOUNDS, LG_BOUND_VALUE);
+LG_WORD_ENUM(lg_relation, LG_RELATIONS, LG_RELATION_VALUE);
+
+#endif /* LG_RULES_RULES_H */

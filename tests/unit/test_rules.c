@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_rules.c - the table of findings: its numbers stand in its texts, and one place grades by it. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "advise/advise.h"
+#include "analyse/chains/ends.h"
+#include "analyse/grade.h"
+
+static void every_number_that_a_text_names_is_in_the_table(void **state)
+{
+	const struct lg_rule *r;
+	char text[1024];
+	size_t n;
+
+	(void)state;
+	r = lg_rules(&n);
+	assert_int_equal(n, LG_R_MAX - 1);
+	for (size_t i = 0; i < n; i++) {
+		lg_rule_fill(lg_rule_from(r[i].id), r[i].threshold, text, sizeof text);
+		if (strchr(text, '{') || strlen(text) + 1 == sizeof text)
+			fail_msg("%s: %s", r[i].id, text);
+	}
+}
+
+static void every_number_of_a_rule_is_in_its_text(void **state)
+{
+	static const struct {
+		const char *name, *number;
+	} numbers[] = {
+#define SHARE(rule, number, v) { #rule, #number },
+#define PLAIN(rule, number, v) { #rule, #number },
+#define COUNT(rule, number, v) { #rule, #number },
+#define MS(rule, number, v) { #rule, #number },
+#include "rules/rules.def"
+	};
+	static const struct {
+		const char *name, *threshold;
+	} rules[] = {
+#define RULE(name, id, basis, whose, says, signal, threshold, ...) { #name, threshold },
+#include "rules/rules.def"
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+		for (size_t k = 0; k < sizeof rules / sizeof *rules; k++) {
+			char braced[64];
+
+			snprintf(braced, sizeof braced, "{%s}", numbers[i].number);
+			if (!strcmp(numbers[i].name, rules[k].name) && !strstr(rules[k].threshold, braced))
+				fail_msg("%s does not say its %s", rules[k].name, numbers[i].number);
+		}
+}
+
+static void numbers_are_printed_as_they_are_used(void **state)
+{
+	char text[64];
+
+	(void)state;
+	lg_rule_fill(LG_R_HOST_LOCK_HELD, "{FLOOR}, {PROVEN}, {ANY.REPEATS}, {ANY.GRADED}, {NO.SUCH} {", text, sizeof text);
+	assert_string_equal(text, "1 %, 0.2 %, 5, 333 ms, {NO.SUCH} {");
+	lg_rule_fill(LG_R_HOST_LOCK_HELD, "{FLOOR} and more", text, 6);
+	assert_string_equal(text, "1 % a");
+	assert_true(lg_rule_floor(LG_R_DATA_LOADER_WAIT) == LG_N_DATA_LOADER_WAIT_FLOOR);
+	assert_true(lg_rule_floor(LG_R_COMPILE_SKIPPED) == 0);
+	assert_int_equal(LG_N_GPU_LAUNCH_BOUND_PAUSE, 2000000);
+	assert_int_equal(lg_rule_from("host.no_such_thing"), LG_R_NONE);
+	assert_int_equal(lg_rule_from(NULL), LG_R_NONE);
+}
+
+static struct lg_finding lost(enum lg_rule_id rule, double share)
+{
+	return (struct lg_finding){ .rule = rule, .id = lg_policy(rule)->id, .lost_share = share };
+}
+
+static void a_grade_follows_the_share_and_the_repetitions(void **state)
+{
+	static const struct {
+		double share;
+		size_t repeats;
+		int64_t wall;
+		enum lg_severity want;
+	} rows[] = {
+		{ 0.10, 5, 333000000, LG_SEVERITY_HIGH },    { 0.0999, 5, 333000000, LG_SEVERITY_MEDIUM },
+		{ 0.03, 5, 333000000, LG_SEVERITY_MEDIUM },  { 0.0299, 5, 333000000, LG_SEVERITY_LOW },
+		{ 0.01, 5, 333000000, LG_SEVERITY_LOW },     { 0.0099, 5, 333000000, LG_SEVERITY_INFO },
+		{ 0.50, 4, 333000000, LG_SEVERITY_LOW },     { 0.50, 5, 332999999, LG_SEVERITY_LOW },
+		{ 0.005, 4, 1, LG_SEVERITY_INFO },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct lg_finding f = lost(LG_R_HOST_LOCK_HELD, rows[i].share);
+
+		lg_grade(&f, rows[i].repeats, rows[i].wall);
+		if (f.severity != rows[i].want)
+			fail_msg("row %zu: %s", i, lg_severity_text(f.severity));
+	}
+}
+
+static void a_rule_is_never_graded_above_its_basis(void **state)
+{
+	struct lg_finding f = lost(LG_R_HOST_STEAL, 0.5);
+
+	(void)state;
+	lg_grade_steady(&f);
+	assert_int_equal(f.severity, LG_SEVERITY_LOW);
+	f = lost(LG_R_GPU_BOUND, (double)NAN);
+	lg_grade_steady(&f);
+	assert_int_equal(f.severity, LG_SEVERITY_INFO);
+	f = lost(LG_R_COMPILE_SKIPPED, (double)NAN);
+	lg_grade_steady(&f);
+	assert_int_equal(f.severity, LG_SEVERITY_MEDIUM);
+}
+
+static void caps_only_lower(void **state)
+{
+	struct lg_finding f = lost(LG_R_HOST_LOCK_HELD, 0.5), g = lost(LG_R_HOST_LOCK_HELD, 0.005);
+
+	(void)state;
+	lg_grade_steady(&f);
+	lg_grade_part(&f, 0.1);
+	assert_true(f.severity == LG_SEVERITY_MEDIUM && f.few);
+	lg_cap(&f, LG_CAP_GUESS);
+	assert_int_equal(f.severity, LG_SEVERITY_LOW);
+	lg_grade_anew(&f); /* what has too few repetitions stays that */
+	assert_int_equal(f.severity, LG_SEVERITY_LOW);
+	lg_grade_steady(&g);
+	lg_cap(&g, LG_CAP_SELDOM);
+	assert_true(g.severity == LG_SEVERITY_INFO && !g.few); /* it was no more than that */
+	lg_grade_worth_a_line(&g);
+	assert_int_equal(g.severity, LG_SEVERITY_LOW);
+	lg_grade_more(&g, 5, INT64_MAX);
+	assert_int_equal(g.severity, LG_SEVERITY_LOW); /* never lower than before */
+}
+
+static void words_come_back_as_what_they_were(void **state)
+{
+	enum lg_severity s;
+	enum lg_scope scope;
+
+	(void)state;
+	for (int i = LG_SEVERITY_INFO; i <= LG_SEVERITY_HIGH; i++)
+		assert_true(lg_severity_from(lg_severity_text((enum lg_severity)i), &s) && (int)s == i);
+	assert_true(lg_scope_from("rotating", &scope) && scope == LG_SCOPE_ROTATING);
+	assert_false(lg_severity_from("loud", &s));
+	assert_false(lg_scope_from(NULL, &scope));
+	assert_null(lg_shape_text(LG_SHAPE_NONE));
+}
+
+/* What is accused has a rule, and what is no cause has none. */
+static void ends_of_chains_are_whole(void **state)
+{
+	(void)state;
+	for (int i = 0; i < LG_END_MAX; i++) {
+		const struct lg_end *e = lg_end((enum lg_end_kind)i);
+
+		assert_int_equal(lg_is_cause((enum lg_end_kind)i), e->rule != LG_R_NONE);
+		assert_int_equal(e->rule != LG_R_NONE, e->own_rule != LG_R_NONE);
+		assert_true(!e->rule || lg_rule_floor(e->rule) > 0);
+	}
+	assert_true(lg_is_taken_by_host(LG_R_HOST_OVERSUBSCRIBED) && lg_is_taken_by_host(LG_R_HOST_IO_WAIT));
+	assert_false(lg_is_taken_by_host(LG_R_DATA_LOADER_WAIT) || lg_is_taken_by_host(LG_R_NONE));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_number_that_a_text_names_is_in_the_table),
+		cmocka_unit_test(every_number_of_a_rule_is_in_its_text),
+		cmocka_unit_test(numbers_are_printed_as_they_are_used),
+		cmocka_unit_test(a_grade_follows_the_share_and_the_repetitions),
+		cmocka_unit_test(a_rule_is_never_graded_above_its_basis),
+		cmocka_unit_test(caps_only_lower),
+		cmocka_unit_test(words_come_back_as_what_they_were),
+		cmocka_unit_test(ends_of_chains_are_whole),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

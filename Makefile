@@ -31,7 +31,7 @@ bench: deps
 	@bench/run $(T)
 
 matrix: all
-	@LAGGARD=$(B)/laggard tests/matrix/run --write doc/calibration.md $(T)
+	@LAGGARD=$(B)/laggard tests/matrix/run $(T)
 
 cases: all
 	@LAGGARD=$(B)/laggard tools/cases

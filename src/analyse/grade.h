@@ -27,7 +27,7 @@ bool lg_gradable(size_t repeats, int64_t wall_ns);
 /* By its share of the run's wall time alone; NaN is info. */
 enum lg_severity lg_severity_of(double share);
 
-/* f->severity by f->lost_share, seen so often in so much judged time: low at most where that is too little. */
+/* f->severity by f->lost_share, seen so often in so much judged time: low where that is too little. */
 void lg_grade(struct lg_finding *f, size_t repeats, int64_t wall_ns);
 /* The same of what is always there, or was tested otherwise. A share that is not known: as what has no price. */
 void lg_grade_steady(struct lg_finding *f);

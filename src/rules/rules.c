@@ -59,7 +59,8 @@ static const struct number *number_of(enum lg_rule_id rule, const char *what, si
 
 		if (strlen(x->name) != len || strncmp(x->name, name, len))
 			continue;
-		if (dot ? strlen(x->of) == of && !strncmp(x->of, what, of) : is_named(policies[rule].id, x->of))
+		if (dot ? strlen(x->of) == of && !strncmp(x->of, what, of)
+			: is_named(policies[rule].id, x->of))
 			return x;
 	}
 	return NULL;

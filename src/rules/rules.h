@@ -42,7 +42,7 @@ double lg_rule_floor(enum lg_rule_id rule);
 void lg_rule_fill(enum lg_rule_id rule, const char *template, char *ret, size_t size);
 
 /*
- * Words that a verdict is made of: an enum each, one function to its text (NULL: it is not known) and one back
+ * Words that a verdict is made of: an enum each, one function to its text (NULL: not known) and one back
  * (false: there is no such text).
  */
 #define LG_SEVERITIES(X) X(INFO, "info") X(LOW, "low") X(MEDIUM, "medium") X(HIGH, "high")

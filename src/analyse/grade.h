@@ -29,7 +29,7 @@ enum lg_severity lg_severity_of(double share);
 
 /* f->severity by f->lost_share, seen so often in so much judged time: low where that is too little. */
 void lg_grade(struct lg_finding *f, size_t repeats, int64_t wall_ns);
-/* The same of what is always there, or was tested otherwise. A share that is not known: as what has no price. */
+/* The same of what is always there, or was tested otherwise. No known share: as what has no price. */
 void lg_grade_steady(struct lg_finding *f);
 /* By a share that is not f's own: the surer part of it. */
 void lg_grade_share(struct lg_finding *f, double share);

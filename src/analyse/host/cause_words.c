@@ -335,8 +335,8 @@ static const struct {
 		       const char *by);
 	const char *(*fact)(struct lg_case *c, const struct lg_cause_sum *s, const char *name);
 } words[] = {
-#define X(name, cause, place, part, rule, own_rule, charged, did, pool, side, batch, stepless, title, moment, \
-	  fact) \
+#define X(name, cause, place, part, rule, own_rule, charged, did, pool, side, batch, stepless, title, \
+	  moment, fact) \
 	[LG_END_##name] = { title, moment, fact },
 #include "analyse/chains/ends.def"
 #undef X

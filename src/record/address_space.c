@@ -126,7 +126,9 @@ static void read_line(struct lg_spaces *a, struct lg_space *p, char *line)
 	m.pgoff = strtoull(s + 5, &s, 16);
 	for (name = s; *name && fields < 3; fields++) { /* device, inode, then the name */
 		name += strspn(name, " ");
-		if (fields < 2)
+		if (fields == 1)
+			m.inode = strtoull(name, &name, 10);
+		else if (!fields)
 			name += strcspn(name, " ");
 	}
 	m.name = lg_intern(a->b, *name ? name : "//anon");

@@ -14,6 +14,7 @@
 
 struct lg_mapping {
 	uint64_t start, end, pgoff;
+	uint64_t inode; /* 0 = not known */
 	lg_str name;
 	uint32_t dso; /* the user's; 0 in a new mapping */
 };

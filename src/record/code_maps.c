@@ -11,7 +11,8 @@
  * (symbols/resolve.c), because reading the symbols of a large library takes tens of
  * milliseconds that belong to nobody while a training run is being watched. For that the file
  * is opened when its first frame appears: later the process, its mount namespace or the file
- * may be gone.
+ * may be gone. What is in a file, its build id included, is read by a process of its own
+ * (symbols/symbol_child.h): its writer may be anybody.
  *
  * `seen` never answers for an older layout of a process, because the layout's version is part of
  * the key. A 64-bit hash is trusted there: among 2^20 stacks (the cache's bound) two collide once
@@ -32,9 +33,12 @@
 #include "base/alloc.h"
 #include "base/map.h"
 #include "record/address_space.h"
+#include "record/procfs.h"
 #include "symbols/elf_symbols.h"
 #include "symbols/kallsyms.h"
+#include "symbols/open_foreign.h"
 #include "symbols/resolve.h"
+#include "symbols/symbol_child.h"
 
 #define MAP_FILE "/tmp/perf-%d.map" /* where JITs write it, in the mount namespace of their own */
 #define SEEN_MAX (1u << 20)
@@ -47,7 +51,8 @@ struct dso {
 	lg_str name, build_id;
 	enum dso_kind kind;
 	int fd;      /* -1 = not kept */
-	int32_t pid; /* JIT: whose perf map */
+	int32_t pid; /* JIT: whose perf map ... */
+	uid_t owner; /* ... and who that is; -1 = not known */
 };
 
 struct lg_addrs {
@@ -57,7 +62,8 @@ struct lg_addrs {
 	bool kallsyms_tried;
 	struct lg_spaces spaces;
 	struct dso *dso;
-	size_t n_dso, dso_cap, n_fd;
+	size_t n_dso, dso_cap, n_fd, n_jit_fd;
+	struct lg_symbol_child *child; /* NULL: it could not be confined, so there is none */
 	struct lg_map dso_by_key; /* hash of name and file identity */
 	struct lg_map kframe;     /* kernel address -> frame */
 	struct lg_map seen;
@@ -67,11 +73,18 @@ struct lg_addrs {
 int lg_addrs_new(struct lg_addrs **ret, struct lg_session *s, struct lg_error *err)
 {
 	struct lg_addrs *a = lg_calloc(1, sizeof *a);
+	struct lg_error why;
 
 	if (!a)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	a->s = s;
 	a->b = a->spaces.b = lg_session_builder(s);
+	/* Before there is any event, and anything to hide from it. */
+	if (lg_symbol_child_new(&a->child, &why)) {
+		lg_add_diag_now(a->b, LG_DIAG_NAMES_LOST, lg_monotonic_ns(), 1, "%s: user functions have no names",
+				why.message);
+		lg_session_say(s, "without names of user functions: %s", why.message);
+	}
 	a->s_kernel = lg_intern(a->b, "[kernel.kallsyms]");
 	a->s_unknown = lg_intern(a->b, "[unknown]");
 	*ret = a;
@@ -83,6 +96,7 @@ void lg_addrs_free(struct lg_addrs *a)
 	if (!a)
 		return;
 	lg_spaces_done(&a->spaces);
+	lg_symbol_child_free(a->child);
 	for (size_t i = 0; i < a->n_dso; i++)
 		if (a->dso[i].fd >= 0)
 			close(a->dso[i].fd);
@@ -97,10 +111,10 @@ void lg_addrs_free(struct lg_addrs *a)
 /* -- what the sources and the session tell -- */
 
 void lg_addrs_map(struct lg_addrs *a, int32_t pid, uint64_t start, uint64_t len, uint64_t pgoff,
-		  const char *name)
+		  uint64_t inode, const char *name)
 {
 	struct lg_space *p = pid > 0 ? lg_space_get(&a->spaces, pid) : NULL;
-	struct lg_mapping m = { .start = start, .end = start + len, .pgoff = pgoff };
+	struct lg_mapping m = { .start = start, .end = start + len, .pgoff = pgoff, .inode = inode };
 
 	if (!p || !len || m.end < start)
 		return;
@@ -109,10 +123,10 @@ void lg_addrs_map(struct lg_addrs *a, int32_t pid, uint64_t start, uint64_t len,
 }
 
 void lg_session_map(struct lg_session *s, int32_t pid, uint64_t start, uint64_t len, uint64_t pgoff,
-		    const char *name, int64_t ts)
+		    uint64_t inode, const char *name, int64_t ts)
 {
 	(void)ts; /* records come in time order: each changes the layout from here on */
-	lg_addrs_map(lg_session_addrs(s), pid, start, len, pgoff, name);
+	lg_addrs_map(lg_session_addrs(s), pid, start, len, pgoff, inode, name);
 }
 
 void lg_addrs_read_now(struct lg_addrs *a, int32_t pid)
@@ -123,35 +137,51 @@ void lg_addrs_read_now(struct lg_addrs *a, int32_t pid)
 		lg_space_fill(&a->spaces, p);
 }
 
-static int open_perf_map(int32_t pid)
+/* "NSpid:	4711	17": a JIT knows itself by the innermost one. */
+static int pid_of_itself(int32_t pid)
 {
-	char path[96], status[4096], *ns;
-	int fd, ns_pid = pid;
-	ssize_t n = 0;
+	char path[32], status[4096], *ns, *end, *last;
 
 	snprintf(path, sizeof path, "/proc/%d/status", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		n = read(fd, status, sizeof status - 1);
-		close(fd);
-	}
-	status[n > 0 ? n : 0] = 0;
-	/* "NSpid:	4711	17": the JIT knows itself by the innermost one */
-	ns = strstr(status, "\nNSpid:");
-	if (ns) {
-		char *end = strchr(ns + 1, '\n');
+	if (lg_proc_read(path, status, sizeof status) <= 0 || !(ns = strstr(status, "\nNSpid:")))
+		return pid;
+	end = strchr(ns + 1, '\n');
+	if (end)
+		*end = 0;
+	last = strrchr(ns, '\t');
+	return (int)strtol(last ? last : ns + 7, NULL, 10);
+}
 
-		if (end)
-			*end = 0;
-		ns_pid = (int)strtol(strrchr(ns, '\t') ? strrchr(ns, '\t') : ns + 7, NULL, 10);
+static uid_t owner_of(int32_t pid)
+{
+	char path[32];
+	struct stat st;
+
+	snprintf(path, sizeof path, "/proc/%d", pid);
+	return stat(path, &st) ? (uid_t)-1 : st.st_uid;
+}
+
+/* Anyone may write a file of that name for any process: only its own user and root are believed. */
+static int open_perf_map(const struct dso *d)
+{
+	int root = lg_foreign_root(d->pid), fd = -1;
+	char path[48];
+	struct stat st;
+
+	if (root >= 0) {
+		snprintf(path, sizeof path, MAP_FILE, pid_of_itself(d->pid));
+		fd = lg_foreign_look(root, path, LG_FOREIGN_NO_LINK, &st);
+		close(root);
 	}
-	snprintf(path, sizeof path, "/proc/%d/root" MAP_FILE, pid, ns_pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0) {
-		snprintf(path, sizeof path, MAP_FILE, pid);
-		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+		snprintf(path, sizeof path, MAP_FILE, d->pid);
+		fd = lg_foreign_look(AT_FDCWD, path, LG_FOREIGN_NO_LINK, &st);
 	}
-	return fd;
+	if (fd >= 0 && st.st_uid && st.st_uid != d->owner && st.st_uid != geteuid()) {
+		close(fd);
+		fd = -1;
+	}
+	return lg_foreign_open(fd);
 }
 
 void lg_addrs_fork(struct lg_addrs *a, int64_t ts, int32_t ppid, int32_t pid)
@@ -169,26 +199,39 @@ void lg_addrs_exec(struct lg_addrs *a, int64_t ts, int32_t pid)
 void lg_addrs_exit(struct lg_addrs *a, int64_t ts, int32_t pid)
 {
 	for (size_t k = 0; k < a->n_dso; k++)
-		if (a->dso[k].kind == DSO_JIT && a->dso[k].pid == pid && a->dso[k].fd < 0)
-			a->dso[k].fd = open_perf_map(pid);
+		if (a->dso[k].kind == DSO_JIT && a->dso[k].pid == pid && a->dso[k].fd < 0 &&
+		    a->n_jit_fd < KEPT_FDS) {
+			a->dso[k].fd = open_perf_map(&a->dso[k]);
+			a->n_jit_fd += a->dso[k].fd >= 0;
+		}
 	lg_space_exit(&a->spaces, ts, pid);
 }
 
 /* -- files -- */
 
-static int open_mapped(int32_t pid, const struct lg_mapping *m, const char *name)
+/*
+ * The mapping's own file where its path leads to another by now, or to nothing. Looking it up takes the
+ * target's mmap_lock for a moment, so the path comes first; where the kernel does not tell the mapped
+ * inode, what stands at the path is taken for it.
+ */
+static int look_at_mapped(int32_t pid, const struct lg_mapping *m, const char *name, struct stat *ret)
 {
-	char path[4352];
-	int fd;
+	int root = lg_foreign_root(pid), fd = -1, own;
+	struct stat st;
 
-	/* Its own mount namespace first; the mapping itself where the file was deleted. */
-	snprintf(path, sizeof path, "/proc/%d/root%s", pid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd >= 0)
+	if (root >= 0) {
+		fd = lg_foreign_look(root, name, 0, ret);
+		close(root);
+	}
+	if (fd >= 0 && (!m->inode || m->inode == ret->st_ino))
 		return fd;
-	snprintf(path, sizeof path, "/proc/%d/map_files/%llx-%llx", pid,
-		 (unsigned long long)m->start, (unsigned long long)m->end);
-	return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	own = lg_foreign_look_mapped(pid, m->start, m->end, &st);
+	if (own < 0)
+		return fd; /* numbers of inodes differ between the two views of an overlay, as well */
+	if (fd >= 0)
+		close(fd);
+	*ret = st;
+	return own;
 }
 
 static uint32_t dso_add(struct lg_addrs *a, uint64_t key, const struct dso *d)
@@ -200,47 +243,57 @@ static uint32_t dso_add(struct lg_addrs *a, uint64_t key, const struct dso *d)
 	return (uint32_t)++a->n_dso;
 }
 
-static uint32_t dso_of_file(struct lg_addrs *a, int32_t pid, const struct lg_mapping *m)
+/* A file that was not seen before; looked: it, closed here; -1 = it cannot be read. */
+static uint32_t new_dso(struct lg_addrs *a, uint64_t key, int looked, const struct stat *st, lg_str name)
 {
 	struct lg_trace *t = lg_builder_trace(a->b);
-	/* key: name, device, inode. The same path in two containers is two files. */
-	uint64_t key[3] = { m->name, 0, 0 }, h;
-	struct dso d = { .name = m->name, .kind = DSO_FILE, .fd = -1 };
+	uint64_t by_name = XXH3_64bits(&name, sizeof name);
+	struct dso d = { .name = name, .kind = DSO_FILE, .fd = lg_foreign_open(looked) };
 	char id[LG_BUILD_ID_HEX] = "", other[4200];
-	struct stat st;
-	int fd = open_mapped(pid, m, lg_string(t, m->name));
 	uint32_t i;
 
-	if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode)) {
+	if (d.fd >= 0) {
+		if (a->child && lg_symbol_child_build_id(a->child, d.fd, st->st_uid, id))
+			d.build_id = lg_intern(a->b, id);
+		if (lg_map_get(&a->dso_by_key, by_name)) {
+			/* Another file of this name is known: frames must not mix. */
+			snprintf(other, sizeof other, "%s#%.8s", lg_string(t, name), *id ? id : "2");
+			d.name = lg_intern(a->b, other);
+		} else if (lg_map_set(&a->dso_by_key, by_name, 1)) {
+			close(d.fd);
+			return 0;
+		}
+		if (a->n_fd < KEPT_FDS || d.name != name) {
+			a->n_fd++;
+		} else {
+			close(d.fd);
+			d.fd = -1;
+		}
+	}
+	i = dso_add(a, key, &d);
+	if (!i && d.fd >= 0)
+		close(d.fd);
+	return i;
+}
+
+static uint32_t dso_of_file(struct lg_addrs *a, int32_t pid, const struct lg_mapping *m)
+{
+	/* key: name, device, inode. The same path in two containers is two files. */
+	uint64_t key[3] = { m->name, 0, 0 }, h;
+	struct stat st;
+	int looked = look_at_mapped(pid, m, lg_string(lg_builder_trace(a->b), m->name), &st);
+	uint32_t i;
+
+	if (looked >= 0) {
 		key[1] = st.st_dev;
 		key[2] = st.st_ino;
 	}
 	h = XXH3_64bits(key, sizeof key);
 	i = lg_map_get(&a->dso_by_key, h);
-	if (!i && key[2]) {
-		uint64_t by_name = XXH3_64bits(&m->name, sizeof m->name);
-
-		if (lg_elf_build_id_of(fd, id))
-			d.build_id = lg_intern(a->b, id);
-		if (lg_map_get(&a->dso_by_key, by_name)) {
-			/* Another file of this name is known: frames must not mix. */
-			snprintf(other, sizeof other, "%s#%.8s", lg_string(t, m->name),
-				 *id ? id : "2");
-			d.name = lg_intern(a->b, other);
-		} else if (lg_map_set(&a->dso_by_key, by_name, 1)) {
-			close(fd);
-			return 0;
-		}
-		if (a->n_fd < KEPT_FDS || d.name != m->name) {
-			d.fd = fd;
-			fd = -1;
-			a->n_fd++;
-		}
-	}
 	if (!i)
-		i = dso_add(a, h, &d);
-	if (fd >= 0)
-		close(fd);
+		return new_dso(a, h, looked, &st, m->name);
+	if (looked >= 0)
+		close(looked);
 	return i;
 }
 
@@ -264,6 +317,8 @@ static uint32_t dso_of(struct lg_addrs *a, int32_t pid, const struct lg_mapping 
 	}
 	h = XXH3_64bits(&d.name, sizeof d.name) + 1;
 	i = lg_map_get(&a->dso_by_key, h);
+	if (!i && jit)
+		d.owner = owner_of(pid);
 	return i ? i : dso_add(a, h, &d);
 }
 
@@ -423,14 +478,14 @@ lg_stk lg_session_stack(struct lg_session *s, int32_t pid, const uint64_t *kerne
 static int resolve_all(struct lg_addrs *a, struct lg_symbolizer_stats *st, struct lg_error *err)
 {
 	struct lg_symbolizer *sym = NULL;
-	int rc = lg_symbolizer_new(&sym, a->b, err);
+	int rc = lg_symbolizer_new(&sym, a->b, a->child, err);
 
 	for (size_t i = 0; !rc && i < a->n_dso; i++) {
 		struct dso *d = &a->dso[i];
 
 		if (d->kind == DSO_JIT) {
 			if (d->fd < 0)
-				d->fd = open_perf_map(d->pid);
+				d->fd = open_perf_map(d);
 			rc = d->fd < 0 ? 0 : lg_symbolizer_perf_map(sym, d->name, d->fd);
 		} else if (d->fd >= 0) {
 			rc = lg_symbolizer_file(sym, d->name, d->fd);
@@ -440,7 +495,7 @@ static int resolve_all(struct lg_addrs *a, struct lg_symbolizer_stats *st, struc
 		d->fd = -1; /* the symbolizer's now */
 	}
 	if (!rc)
-		rc = lg_symbolizer_run(sym, st, err);
+		rc = lg_symbolizer_run(sym, lg_monotonic_ns(), st, err);
 	lg_symbolizer_free(sym);
 	return rc;
 }
@@ -453,7 +508,7 @@ void lg_addrs_resolve(struct lg_addrs *a, bool all, int64_t little_ns)
 	/*
 	 * Nothing on the way: one large library costs more than any sensible little_ns. Frames
 	 * keep file, offset and build id, so that a recording which was killed can still be
-	 * resolved by its reader (lg_symbolizer_run() needs nothing else).
+	 * resolved by its reader.
 	 */
 	(void)little_ns;
 	if (!all)

@@ -21,6 +21,6 @@ void lg_addrs_read_now(struct lg_addrs *a, int32_t pid);
 lg_stk lg_addrs_stack(struct lg_addrs *a, int32_t pid, const uint64_t *kernel, size_t n_kernel,
 		      const uint64_t *user, size_t n_user);
 void lg_addrs_map(struct lg_addrs *a, int32_t pid, uint64_t start, uint64_t len, uint64_t pgoff,
-		  const char *name);
+		  uint64_t inode, const char *name);
 
 #endif /* LG_RECORD_CODE_MAPS_H */

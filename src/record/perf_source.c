@@ -287,6 +287,15 @@ static void exited(struct source *p, const struct perf_event_header *h,
 	lg_session_exit(p->in.s, head->ts, pid, tid);
 }
 
+/* PERF_RECORD_MMAP2: maj, min, ino; 0 where a build id stands in their place. */
+static uint64_t inode_of(const struct perf_event_header *h, const struct lg_perf_head *head)
+{
+	uint64_t ino;
+
+	memcpy(&ino, head->body + 40, sizeof ino);
+	return h->misc & PERF_RECORD_MISC_MMAP_BUILD_ID ? 0 : ino;
+}
+
 static void feed_side(struct source *p, const struct perf_event_header *h,
 		      const struct lg_perf_head *head)
 {
@@ -324,7 +333,7 @@ static void feed_side(struct source *p, const struct perf_event_header *h,
 		memcpy(id, head->body, 8);
 		memcpy(w, head->body + 8, sizeof w); /* addr, len, pgoff */
 		if (id[0] > 0) /* -1: the kernel's own text */
-			lg_session_map(p->in.s, id[0], w[0], w[1], w[2], text, head->ts);
+			lg_session_map(p->in.s, id[0], w[0], w[1], w[2], inode_of(h, head), text, head->ts);
 		return;
 	case PERF_RECORD_KSYMBOL:
 		if (head->n_body < 16 || !text_at(head, 16, text, sizeof text))

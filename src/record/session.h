@@ -137,9 +137,10 @@ struct lg_lives *lg_session_lives(struct lg_session *s);
 /* Kernel + user address lists to an interned stack; addrs innermost first. */
 lg_stk lg_session_stack(struct lg_session *s, int32_t pid, const uint64_t *kernel, size_t n_kernel,
 			const uint64_t *user, size_t n_user);
-/* A mapping of an executable file or of anonymous code in pid. name borrowed for the call. */
+/* A mapping of an executable file (inode 0: of one that is not known) or of anonymous code in pid. name
+ * borrowed for the call. */
 void lg_session_map(struct lg_session *s, int32_t pid, uint64_t start, uint64_t len, uint64_t pgoff,
-		    const char *name, int64_t ts);
+		    uint64_t inode, const char *name, int64_t ts);
 
 /*
  * hook_inject.c: unpack the Python hook and make cmd's environment from `env`. *ret_env is a

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gelf.h>
+#include <lzma.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,23 +17,13 @@
 
 #include "base/alloc.h"
 #include "symbols/elf_symbols.h"
+#include "symbols/open_foreign.h"
 #include "symbols/options.h"
 
 #define UNPACKED_MAX ((size_t)256 << 20)
+#define SUMMED_MAX ((off_t)4 << 30) /* no debug file is larger; a file without bytes can be */
 
 struct lg_symbol_options lg_symbol_options;
-
-static int open_regular(const char *path)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	struct stat st;
-
-	if (fd >= 0 && (fstat(fd, &st) || !S_ISREG(st.st_mode))) {
-		close(fd);
-		return -1;
-	}
-	return fd;
-}
 
 /* -- debuginfod: by dlopen, since few users have servers and it brings curl along -- */
 
@@ -91,7 +82,7 @@ static int open_in_cache(const char *build_id, const char *file)
 		return -1;
 	snprintf(path, sizeof path, "%s/.build-id/%.2s/%s/%s", lg_symbol_options.cache, build_id, build_id + 2,
 		 file);
-	return open_regular(path);
+	return lg_foreign_open_path(path, 0);
 }
 
 int lg_build_id_kallsyms_open(const char *build_id)
@@ -113,127 +104,140 @@ int lg_build_id_open(const char *build_id)
 	return fd >= 0 ? fd : lg_debuginfod_open(build_id, true);
 }
 
-static int by_build_id(const char *build_id, const char *debug_dir)
-{
-	char path[4096];
-	int fd;
-
-	if (strlen(build_id) < 3)
-		return -1;
-	snprintf(path, sizeof path, "%s/.build-id/%.2s/%s.debug", debug_dir, build_id, build_id + 2);
-	fd = open_regular(path);
-	if (fd >= 0 && !same_id(fd, build_id)) {
-		close(fd);
-		return -1;
-	}
-	return fd;
-}
-
 /* CRC-32 of IEEE 802.3, zlib's, over the whole file (GDB manual, "Separate Debug Files"). */
 static bool same_crc(int fd, GElf_Word want)
 {
 	uint8_t buf[65536];
 	uLong crc = crc32(0, NULL, 0);
 	off_t at = 0;
-	ssize_t n;
+	ssize_t n = 1;
 
-	while ((n = pread(fd, buf, sizeof buf, at)) > 0) {
+	while (at < SUMMED_MAX && (n = pread(fd, buf, sizeof buf, at)) > 0) {
 		crc = crc32(crc, buf, (uInt)n);
 		at += n;
 	}
 	return !n && (GElf_Word)crc == want;
 }
 
-static int by_link(Elf *elf, int fd, const char *build_id, const char *debug_dir)
+/* The folder that fd's file lies in, as a path; "" when that is not known. */
+static void folder_of(int fd, char *buf, size_t size)
 {
-	char self[32], folder[2048], path[4608];
-	GElf_Word crc;
-	const char *name = dwelf_elf_gnu_debuglink(elf, &crc);
+	char self[32], *slash;
 	ssize_t n;
-	char *slash;
 
-	/* A name, not a path: the file must not lead us elsewhere. */
-	if (!name || !*name || strchr(name, '/') || strlen(name) > 255 || fd < 0)
-		return -1;
 	snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
-	n = readlink(self, folder, sizeof folder - 1);
-	if (n <= 0)
-		return -1;
-	folder[n] = 0;
-	slash = strrchr(folder, '/');
-	if (folder[0] != '/' || !slash)
-		return -1;
-	*slash = 0;
-	for (int i = 0; i < 3; i++) {
-		struct stat a, b;
-		int found;
+	n = readlink(self, buf, size - 1);
+	buf[n > 0 ? n : 0] = 0;
+	slash = strrchr(buf, '/');
+	if (buf[0] == '/' && slash)
+		*slash = 0;
+	else
+		buf[0] = 0;
+}
 
-		if (i == 2 && !debug_dir)
-			break;
-		snprintf(path, sizeof path, "%s%s%s/%s", i == 2 ? debug_dir : "", folder,
-			 i == 1 ? "/.debug" : "", name);
-		found = open_regular(path);
-		if (found < 0)
-			continue;
-		/* The link of a file may name the file itself (eu-strip -f without a new name). */
-		if ((fstat(fd, &a) || fstat(found, &b) || a.st_ino != b.st_ino || a.st_dev != b.st_dev) &&
-		    (*build_id ? same_id(found, build_id) : same_crc(found, crc)))
-			return found;
-		close(found);
+/* A name, not a path: the file must not lead us elsewhere. */
+static bool is_name(const char *s)
+{
+	return *s && strcmp(s, ".") && strcmp(s, "..") && !strchr(s, '/');
+}
+
+int lg_debug_candidate(const struct lg_debug_names *d, int fd, const char *debug_dir, unsigned which)
+{
+	static const char *const below[] = { "", "/.debug", "" };
+	char folder[2048], path[4608];
+
+	if (which == LG_DEBUG_BY_SERVER)
+		return lg_debuginfod_open(d->build_id, false);
+	if ((which == LG_DEBUG_BY_ID || which == LG_DEBUG_IN_TREE) && !debug_dir)
+		return -1;
+	if (which == LG_DEBUG_BY_ID) {
+		if (strlen(d->build_id) < 3)
+			return -1;
+		snprintf(path, sizeof path, "%s/.build-id/%.2s/%s.debug", debug_dir, d->build_id, d->build_id + 2);
+		return lg_foreign_open_path(path, 0);
 	}
-	return -1;
+	if (which > LG_DEBUG_IN_TREE || !is_name(d->link) || fd < 0)
+		return -1;
+	folder_of(fd, folder, sizeof folder);
+	if (!*folder)
+		return -1;
+	snprintf(path, sizeof path, "%s%s%s/%s", which == LG_DEBUG_IN_TREE ? debug_dir : "", folder,
+		 below[which - LG_DEBUG_BESIDE], d->link);
+	return lg_foreign_open_path(path, 0);
+}
+
+lg_debug_open_fn *lg_debug_opener = lg_debug_candidate;
+
+/* The link of a file may name the file itself (eu-strip -f without a new name). */
+static bool same_file(int fd, int found)
+{
+	struct stat a, b;
+
+	return !fstat(fd, &a) && !fstat(found, &b) && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+}
+
+static bool belongs(const struct lg_debug_names *d, int fd, int found, unsigned which)
+{
+	if (which == LG_DEBUG_BY_SERVER)
+		return true; /* asked for by its id; an executable's debug file need not repeat it */
+	if (which == LG_DEBUG_BY_ID)
+		return same_id(found, d->build_id);
+	if (same_file(fd, found))
+		return false;
+	return *d->build_id ? same_id(found, d->build_id) : same_crc(found, d->crc);
 }
 
 int lg_debug_file_open(Elf *elf, int fd, const char *build_id, const char *debug_dir)
 {
-	int found = debug_dir ? by_build_id(build_id, debug_dir) : -1;
+	struct lg_debug_names d = { .crc = 0 };
+	GElf_Word crc = 0;
+	const char *link = dwelf_elf_gnu_debuglink(elf, &crc);
 
-	if (found < 0)
-		found = by_link(elf, fd, build_id, debug_dir);
-	return found >= 0 ? found : lg_debuginfod_open(build_id, false);
+	snprintf(d.build_id, sizeof d.build_id, "%s", build_id);
+	if (link && strlen(link) < sizeof d.link && is_name(link)) {
+		snprintf(d.link, sizeof d.link, "%s", link);
+		d.crc = crc;
+	}
+	for (unsigned which = 0; which < LG_DEBUG_CANDIDATES; which++) {
+		bool by_link = which >= LG_DEBUG_BESIDE && which <= LG_DEBUG_IN_TREE;
+		int found = by_link ? !*d.link : !*d.build_id;
+
+		if (found)
+			continue; /* nothing to ask by */
+		found = lg_debug_opener(&d, fd, debug_dir, which);
+		if (found >= 0 && belongs(&d, fd, found, which))
+			return found;
+		if (found >= 0)
+			close(found);
+	}
+	return -1;
 }
 
 /* -- mini debug info -- */
 
-/*
- * liblzma by dlopen: needed only where a distribution ships mini debug info (Fedora, RHEL), and
- * there it is always installed.
- */
-typedef int xz_decode_fn(uint64_t *memlimit, uint32_t flags, const void *allocator,
-			 const uint8_t *in, size_t *in_pos, size_t in_size, uint8_t *out,
-			 size_t *out_pos, size_t out_size);
-#define XZ_OK 0
-#define XZ_BUF_ERROR 10 /* lzma/base.h: the output is too small */
-
 static char *unpack_xz(const void *in, size_t n, size_t *ret_n)
 {
-	void *lib = dlopen("liblzma.so.5", RTLD_NOW | RTLD_LOCAL);
-	xz_decode_fn *decode = NULL;
 	char *out = NULL;
 
-	if (lib)
-		*(void **)&decode = dlsym(lib, "lzma_stream_buffer_decode");
-	for (size_t size = 4 * n + 65536; decode && size <= UNPACKED_MAX; size *= 2) {
+	for (size_t size = 4 * n + 65536; size <= UNPACKED_MAX; size *= 2) {
 		uint64_t limit = UNPACKED_MAX;
 		size_t in_pos = 0, out_pos = 0;
 		char *bigger = lg_realloc(out, size, 1);
-		int rc;
+		lzma_ret rc;
 
 		if (!bigger)
 			break;
 		out = bigger;
-		rc = decode(&limit, 0, NULL, in, &in_pos, n, (uint8_t *)out, &out_pos, size);
-		if (rc == XZ_OK) {
+		rc = lzma_stream_buffer_decode(&limit, 0, NULL, in, &in_pos, n, (uint8_t *)out, &out_pos,
+					       size);
+		if (rc == LZMA_OK) {
 			*ret_n = out_pos;
-			dlclose(lib);
 			return out;
 		}
-		if (rc != XZ_BUF_ERROR)
+		if (rc != LZMA_BUF_ERROR) /* the output is too small */
 			break;
 	}
 	lg_free(out);
-	if (lib)
-		dlclose(lib);
 	return NULL;
 }
 

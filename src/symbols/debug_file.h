@@ -5,6 +5,30 @@
 #include <libelf.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+#include "symbols/elf_symbols.h"
+
+/* What a file says of its debug file; "" where it says nothing. */
+struct lg_debug_names {
+	char build_id[LG_BUILD_ID_HEX];
+	char link[256]; /* of .gnu_debuglink, no path */
+	uint32_t crc;   /* of the whole file that link names */
+};
+
+/* Where it may be, in the order in which one looks. */
+enum {
+	LG_DEBUG_BY_ID,   /* below debug_dir */
+	LG_DEBUG_BESIDE, LG_DEBUG_IN_FOLDER, LG_DEBUG_IN_TREE, /* by link: beside it, .debug, debug_dir */
+	LG_DEBUG_BY_SERVER,
+	LG_DEBUG_CANDIDATES
+};
+
+/* Open one of them, if it is there, without looking into it; fd: of the file itself, to know its folder. */
+int lg_debug_candidate(const struct lg_debug_names *d, int fd, const char *debug_dir, unsigned which);
+/* Who opens them for this process: the above, or where nothing can be opened, one who asks. */
+typedef int lg_debug_open_fn(const struct lg_debug_names *d, int fd, const char *debug_dir, unsigned which);
+extern lg_debug_open_fn *lg_debug_opener;
 
 /*
  * The separate debug file of elf, opened: by build id below debug_dir, by the name and checksum

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * demangle.h - names as the programmer wrote them. C++ by the ABI library's own demangler, Rust
- * (both manglings) here.
+ * demangle.h - names as the programmer wrote them. C++ by libiberty's demangler, Rust (both
+ * manglings) here. Both in bounded time and memory, whatever the name.
  */
 #ifndef LG_SYMBOLS_DEMANGLE_H
 #define LG_SYMBOLS_DEMANGLE_H

@@ -30,6 +30,9 @@
 #define NAME_PART 0x80000000u
 #define NAME_GLOBAL 0x40000000u
 #define NAME_OFFSET 0x3fffffffu
+/* libtorch_cuda.so, the largest known, has less than half a million symbols and 0.3 GB of names. */
+#define SYMBOLS_MAX (2u << 20)
+#define FORGET_AFTER 65536u /* symbols read: the pages of their names are not needed yet */
 #define SIZELESS_MAX 65536 /* an assembler function is not longer */
 #define LOOK_BACK 16       /* nested or overlapping symbols before the nearest one */
 
@@ -86,6 +89,17 @@ static bool in_code(Elf *elf, size_t shndx)
 	return scn && gelf_getshdr(scn, &sh) && (sh.sh_flags & SHF_EXECINSTR);
 }
 
+/* The tables have been gone through from end to end; of their pages few are looked at again. A file
+ * that is mapped (libelf: from its first page on) can be forgotten: it comes back where it is read. */
+static void forget_pages(Elf *elf)
+{
+	size_t n = 0;
+	char *p = elf_rawfile(elf, &n);
+
+	if (p && !((uintptr_t)p & ((uintptr_t)sysconf(_SC_PAGESIZE) - 1)))
+		(void)madvise(p, n, MADV_DONTNEED);
+}
+
 /* Add the functions of one symbol table; the part's strings are taken from the table it links. */
 static int add_table(struct lg_elf *e, unsigned part_i, Elf_Scn *scn, const GElf_Shdr *sh)
 {
@@ -101,12 +115,14 @@ static int add_table(struct lg_elf *e, unsigned part_i, Elf_Scn *scn, const GElf
 		return 0;
 	p->str = str->d_buf;
 	p->n_str = str->d_size;
-	for (size_t i = 0; i < n && i <= INT32_MAX; i++) {
+	for (size_t i = 0; i < n && i < SYMBOLS_MAX; i++) {
 		GElf_Sym s;
 		unsigned type;
 
 		if (!gelf_getsym(data, (int)i, &s))
 			break;
+		if (i % FORGET_AFTER == FORGET_AFTER - 1)
+			forget_pages(p->elf);
 		type = GELF_ST_TYPE(s.st_info);
 		if (s.st_shndx == SHN_UNDEF || !s.st_name || s.st_name >= p->n_str ||
 		    s.st_name > NAME_OFFSET || !s.st_value)
@@ -205,15 +221,11 @@ static int load_symbols(struct lg_elf *e)
 	return rc;
 }
 
-/* The tables have been gone through from end to end; of their pages few are looked at again. A file
- * that is mapped (libelf: from its first page on) can be forgotten: it comes back where it is read. */
-static void forget_pages(Elf *elf)
+void lg_elf_forget(struct lg_elf *e)
 {
-	size_t n = 0;
-	char *p = elf_rawfile(elf, &n);
-
-	if (p && !((uintptr_t)p & ((uintptr_t)sysconf(_SC_PAGESIZE) - 1)))
-		(void)madvise(p, n, MADV_DONTNEED);
+	for (size_t i = 0; i < LG_ELF_PARTS; i++)
+		if (e->part[i].elf && e->part[i].fd >= 0)
+			forget_pages(e->part[i].elf);
 }
 
 static int opened(struct lg_elf **ret, struct lg_elf *e, const char *debug_dir,
@@ -231,9 +243,7 @@ static int opened(struct lg_elf **ret, struct lg_elf *e, const char *debug_dir,
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	}
 	rc = load_symbols(e);
-	for (size_t i = 0; i < LG_ELF_PARTS; i++)
-		if (e->part[i].elf && e->part[i].fd >= 0)
-			forget_pages(e->part[i].elf);
+	lg_elf_forget(e);
 	if (rc) {
 		lg_elf_free(e);
 		return lg_fail(err, rc, LG_NO_OFFSET, "%s", lg_error_text(rc));

@@ -24,6 +24,8 @@ int lg_elf_open(struct lg_elf **ret, int fd, const char *debug_dir, struct lg_er
 int lg_elf_open_memory(struct lg_elf **ret, const void *image, size_t n,
 		       struct lg_error *err) LG_MUST_CHECK;
 void lg_elf_free(struct lg_elf *e);
+/* Give back the pages of the file that were read; they come back where they are read again. */
+void lg_elf_forget(struct lg_elf *e);
 /* "" when it has none. */
 const char *lg_elf_build_id(const struct lg_elf *e);
 /* Offset in the file to address as linked. */

@@ -9,7 +9,10 @@
 
 #include "base/alloc.h"
 
-#define FILE_MAX_BYTES (256u << 20)
+/* Ten times what the largest known JITs write. More is refused whole: what stands at its end may have taken
+ * the place of what stands before it. */
+#define FILE_MAX_BYTES (48u << 20)
+#define CODES_MAX (1u << 20)
 
 struct code {
 	uint64_t start, size;
@@ -53,6 +56,8 @@ static int parse(struct lg_perf_map *m, size_t n)
 			continue;
 		name = end + 1;
 		c.name = (uint32_t)(name - m->text);
+		if (m->n == CODES_MAX)
+			return LG_E_LIMIT;
 		if (lg_grow(&m->code, &m->cap, m->n + 1, sizeof *m->code))
 			return LG_E_NOMEM;
 		m->code[m->n++] = c;
@@ -92,7 +97,7 @@ int lg_perf_map_open(struct lg_perf_map **ret, int fd, struct lg_error *err)
 	rc = parse(m, n);
 	if (rc) {
 		lg_perf_map_free(m);
-		return lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
+		return lg_fail(err, rc, LG_NO_OFFSET, "%s", lg_error_text(rc));
 	}
 	*ret = m;
 	return 0;

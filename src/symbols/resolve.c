@@ -2,25 +2,31 @@
 #include "symbols/resolve.h"
 
 #include <elf.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <link.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/map.h"
-#include "symbols/demangle.h"
 #include "symbols/elf_symbols.h"
-#include "symbols/perf_map.h"
+#include "symbols/open_foreign.h"
+#include "symbols/symbol_child.h"
 
-#define NAME_BYTES 1024 /* templates of torch reach many kB: the head says what it is */
-#define DEBUG_DIR "/usr/lib/debug"
+/*
+ * Time and room for names. Files of root, and of who records, may take what they need: they are as trusted as
+ * laggard itself, and slow only by their size. All files of other users together get what a
+ * recording may last beyond its end.
+ */
+enum { OWN_FILE_MS = 10000, OWN_MS = 30000, FOREIGN_FILE_MS = 1000, FOREIGN_MS = 1400, SAID_MAX = 8 };
+#define FILE_NAME_BYTES ((size_t)16 << 20)
+#define ALL_NAME_BYTES ((size_t)64 << 20)
 
 enum dso_kind { DSO_ELF, DSO_PERF_MAP };
 
@@ -34,15 +40,22 @@ struct lg_symbolizer {
 	struct dso_file *file;
 	size_t n, cap;
 	struct lg_map by_dso; /* dso -> index + 1 */
+	struct lg_symbol_child *child;
+	struct lg_symbolizer_stats st;
+	int64_t own_ms, foreign_ms; /* left */
+	size_t name_bytes;          /* left */
+	int64_t now_ns;             /* of diag rows */
 };
 
-int lg_symbolizer_new(struct lg_symbolizer **ret, struct lg_builder *b, struct lg_error *err)
+int lg_symbolizer_new(struct lg_symbolizer **ret, struct lg_builder *b, struct lg_symbol_child *child,
+		      struct lg_error *err)
 {
 	struct lg_symbolizer *s = lg_calloc(1, sizeof *s);
 
 	if (!s)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	s->b = b;
+	*s = (struct lg_symbolizer){ .b = b, .child = child, .own_ms = OWN_MS, .foreign_ms = FOREIGN_MS,
+				     .name_bytes = ALL_NAME_BYTES };
 	*ret = s;
 	return 0;
 }
@@ -90,6 +103,15 @@ struct want {
 	uint64_t pc;
 };
 
+/* Frames of one file. */
+struct group {
+	const struct want *w;
+	size_t n;
+	int fd;
+	bool perf_map, ours; /* ours: fd is to be closed */
+	uid_t owner;
+};
+
 static int by_dso_pc(const void *a, const void *b)
 {
 	const struct want *x = a, *y = b;
@@ -99,130 +121,224 @@ static int by_dso_pc(const void *a, const void *b)
 	return x->pc < y->pc ? -1 : x->pc > y->pc;
 }
 
+/* Root's first: no other file can take their time. One owner's together: one reader for them. */
+static int by_owner(const void *a, const void *b)
+{
+	const struct group *x = a, *y = b;
+
+	if (x->owner != y->owner)
+		return x->owner < y->owner ? -1 : 1;
+	return x->w < y->w ? -1 : x->w > y->w;
+}
+
+static const char *path_of(const struct lg_symbolizer *s, const struct group *g)
+{
+	return lg_string(lg_builder_trace(s->b), g->w->dso);
+}
+
 /* The vDSO is in no file, but every process of one kernel (and word size) has the same. */
-static int open_vdso(struct lg_elf **ret, struct lg_error *err)
+static int name_vdso(struct lg_symbolizer *s, const struct group *g)
 {
 	const ElfW(Ehdr) *h = (const ElfW(Ehdr) *)getauxval(AT_SYSINFO_EHDR);
-	size_t n;
+	struct lg_elf *elf;
 
-	if (!h)
-		return lg_fail(err, LG_E_NOTFOUND, LG_NO_OFFSET, "no vDSO");
 	/* Section headers are the last thing in it (arch/x86/entry/vdso: linked by ld). */
-	n = h->e_shoff + (size_t)h->e_shnum * h->e_shentsize;
-	return lg_elf_open_memory(ret, h, n, err);
-}
-
-static int open_elf(struct lg_symbolizer *s, const struct want *w, struct lg_elf **ret,
-		    struct lg_symbolizer_stats *st, struct lg_error *err)
-{
-	struct lg_trace *t = lg_builder_trace(s->b);
-	const char *path = lg_string(t, w->dso), *id = lg_string(t, t->frame.build_id[w->frame]);
-	uint32_t i = lg_map_get(&s->by_dso, w->dso);
-	struct stat file;
-	int fd, rc;
-
-	if (!i && !strcmp(path, "[vdso]"))
-		return open_vdso(ret, err);
-	if (!i && path[0] != '/')
-		return lg_fail(err, LG_E_NOTFOUND, LG_NO_OFFSET, "%s is no file", path);
-	fd = i ? s->file[i - 1].fd : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return lg_fail_errno(err, errno, "%s", path);
-	/* A device that was mapped executable must not be read. */
-	rc = fstat(fd, &file) || !S_ISREG(file.st_mode)
-		     ? lg_fail(err, LG_E_NOTFOUND, LG_NO_OFFSET, "%s is no regular file", path)
-		     : lg_elf_open(ret, fd, DEBUG_DIR, err);
-	if (!i)
-		close(fd);
-	if (!rc && *id && *lg_elf_build_id(*ret) && strcmp(id, lg_elf_build_id(*ret))) {
-		st->other_build++;
-		lg_elf_free(*ret);
-		return lg_fail(err, LG_E_NOTFOUND, LG_NO_OFFSET, "%s has been replaced", path);
-	}
-	return rc;
-}
-
-/* Frames come sorted by pc: the same symbol repeats, its name is made once. */
-struct namer {
-	const char *raw;
-	lg_str name;
-};
-
-static void name_frame(struct lg_symbolizer *s, struct namer *n, lg_frm frame, const char *raw,
-		       struct lg_symbolizer_stats *st)
-{
-	char buf[NAME_BYTES];
-
-	if (!raw)
-		return;
-	if (raw != n->raw) {
-		n->raw = raw;
-		n->name = lg_intern(s->b, lg_demangle(raw, buf, sizeof buf));
-	}
-	lg_frame_set_name(s->b, frame, n->name, 0, 0);
-	st->named++;
-}
-
-static int name_group(struct lg_symbolizer *s, const struct want *w, size_t n,
-		      struct lg_symbolizer_stats *st)
-{
-	uint32_t i = lg_map_get(&s->by_dso, w->dso);
-	struct namer namer = { 0 };
-	struct lg_perf_map *map = NULL;
-	struct lg_elf *elf = NULL;
-	struct lg_error why;
-	int rc;
-
-	st->dsos++;
-	if (i && s->file[i - 1].kind == DSO_PERF_MAP)
-		rc = lg_perf_map_open(&map, s->file[i - 1].fd, &why);
-	else
-		rc = open_elf(s, w, &elf, st, &why);
-	if (rc) {
-		st->no_file++;
-		return rc == LG_E_NOMEM ? rc : 0;
-	}
-	for (size_t k = 0; k < n; k++) {
+	if (!h || lg_elf_open_memory(&elf, h, h->e_shoff + (size_t)h->e_shnum * h->e_shentsize, NULL))
+		return LG_E_NOTFOUND;
+	for (size_t i = 0; i < g->n; i++) {
 		uint64_t vaddr, offset;
+		const char *name = NULL;
 
-		if (map)
-			name_frame(s, &namer, w[k].frame, lg_perf_map_find(map, w[k].pc), st);
-		else if (lg_elf_vaddr(elf, w[k].pc, &vaddr))
-			name_frame(s, &namer, w[k].frame, lg_elf_find(elf, vaddr, &offset), st);
+		if (lg_elf_vaddr(elf, g->w[i].pc, &vaddr))
+			name = lg_elf_find(elf, vaddr, &offset);
+		if (!name)
+			continue;
+		lg_frame_set_name(s->b, g->w[i].frame, lg_intern(s->b, name), 0, 0);
+		s->st.named++;
 	}
-	lg_perf_map_free(map);
 	lg_elf_free(elf);
 	return 0;
 }
 
-int lg_symbolizer_run(struct lg_symbolizer *s, struct lg_symbolizer_stats *ret,
-		      struct lg_error *err)
+/* The file behind a group; fd -1: there is none that may be read. */
+static void find_file(struct lg_symbolizer *s, struct group *g)
+{
+	uint32_t i = lg_map_get(&s->by_dso, g->w->dso);
+	struct stat st;
+
+	g->fd = i ? s->file[i - 1].fd : -1;
+	g->perf_map = i && s->file[i - 1].kind == DSO_PERF_MAP;
+	if (!i && path_of(s, g)[0] == '/') {
+		g->fd = lg_foreign_open_path(path_of(s, g), 0);
+		g->ours = true;
+	}
+	g->owner = g->fd >= 0 && !fstat(g->fd, &st) && S_ISREG(st.st_mode) ? st.st_uid : (uid_t)-1;
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+struct naming {
+	struct lg_symbolizer *s;
+	const struct want *w;
+	size_t bytes;
+};
+
+static void take_name(void *self, size_t first, size_t count, const char *name)
+{
+	struct naming *n = self;
+	lg_str str = lg_intern(n->s->b, name);
+
+	for (size_t i = first; i < first + count; i++)
+		lg_frame_set_name(n->s->b, n->w[i].frame, str, 0, 0);
+	n->s->st.named += count;
+	n->bytes += strlen(name) + 1;
+}
+
+/* What became of a file whose names did not all come. */
+static void say_lost(struct lg_symbolizer *s, const struct group *g, const struct lg_symbol_end *end)
+{
+	char why[80];
+
+	if (end->cut)
+		snprintf(why, sizeof why, "its names are too many");
+	else if (end->signal == SIGBUS)
+		snprintf(why, sizeof why, "it shrank while it was read");
+	else if (end->signal == SIGALRM || end->signal == SIGXCPU || end->late)
+		snprintf(why, sizeof why, "reading it took too long");
+	else if (end->signal)
+		snprintf(why, sizeof why, "the process that read it ended by signal %d", end->signal);
+	else
+		snprintf(why, sizeof why, "the process that reads symbols is gone");
+	if (++s->st.lost <= SAID_MAX)
+		lg_add_diag_now(s->b, LG_DIAG_NAMES_LOST, s->now_ns, g->n,
+				"%s: %s; its functions have no names, the recording is whole", path_of(s, g), why);
+}
+
+/* At most LG_JOB_PCS_MAX of a group. False: this file is done with. */
+static bool name_some(struct lg_symbolizer *s, const struct group *g, size_t at, size_t n,
+		      const uint64_t *pcs, int64_t *left_ms, int64_t file_ms)
 {
 	struct lg_trace *t = lg_builder_trace(s->b);
-	struct lg_symbolizer_stats st = { 0 };
+	struct lg_symbol_job job = {
+		.perf_map = g->perf_map, .fd = g->fd, .owner = g->owner, .pcs = pcs, .n = n,
+		.budget_ms = (uint32_t)(*left_ms < file_ms ? *left_ms : file_ms),
+		.name_bytes = s->name_bytes < FILE_NAME_BYTES ? s->name_bytes : FILE_NAME_BYTES,
+		.build_id = lg_string(t, t->frame.build_id[g->w->frame]),
+	};
+	struct naming naming = { s, g->w + at, 0 };
+	struct lg_symbol_end end = { .late = true };
+	int64_t began = now_ms();
+
+	if (job.budget_ms)
+		lg_symbol_child_names(s->child, &job, take_name, &naming, &end);
+	*left_ms -= now_ms() - began;
+	if (*left_ms < 0)
+		*left_ms = 0;
+	s->name_bytes -= naming.bytes;
+	s->st.no_file += end.no_file || end.other_build;
+	s->st.other_build += end.other_build;
+	if (end.signal || end.late || end.gone || end.cut)
+		say_lost(s, g, &end);
+	return !end.no_file && !end.other_build && !end.signal && !end.late && !end.gone && !end.cut;
+}
+
+static int name_group(struct lg_symbolizer *s, const struct group *g)
+{
+	bool own = !g->owner || g->owner == geteuid();
+	uint64_t *pcs;
+
+	s->st.dsos++;
+	if (g->fd < 0 && !strcmp(path_of(s, g), "[vdso]") && !name_vdso(s, g))
+		return 0;
+	if (g->owner == (uid_t)-1 || !s->child) {
+		s->st.no_file++;
+		return 0;
+	}
+	pcs = lg_calloc(g->n, sizeof *pcs);
+	if (!pcs)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < g->n; i++)
+		pcs[i] = g->w[i].pc;
+	for (size_t at = 0, n; at < g->n; at += n) {
+		n = g->n - at < LG_JOB_PCS_MAX ? g->n - at : LG_JOB_PCS_MAX;
+		if (!name_some(s, g, at, n, pcs + at, own ? &s->own_ms : &s->foreign_ms,
+			       own ? OWN_FILE_MS : FOREIGN_FILE_MS))
+			break;
+	}
+	lg_free(pcs);
+	return 0;
+}
+
+static int collect(struct lg_symbolizer *s, struct want **ret)
+{
+	struct lg_trace *t = lg_builder_trace(s->b);
 	struct want *want = NULL;
-	size_t cap = 0;
-	int rc = 0;
+	size_t cap = 0, n = 0;
 
 	for (size_t f = 1; f < t->frame.n; f++) {
 		if (t->frame.name[f] || !t->frame.dso[f] || t->frame.kind[f] != LG_FRAME_USER)
 			continue;
-		if (lg_grow(&want, &cap, st.frames + 1, sizeof *want)) {
+		if (lg_grow(&want, &cap, n + 1, sizeof *want)) {
 			lg_free(want);
-			return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+			return LG_E_NOMEM;
 		}
-		want[st.frames++] = (struct want){ t->frame.dso[f], (lg_frm)f, t->frame.pc[f] };
+		want[n++] = (struct want){ t->frame.dso[f], (lg_frm)f, t->frame.pc[f] };
 	}
-	if (st.frames)
-		qsort(want, st.frames, sizeof *want, by_dso_pc);
-	for (size_t i = 0, end; i < st.frames && !rc; i = end) {
-		for (end = i + 1; end < st.frames && want[end].dso == want[i].dso; end++)
+	if (n)
+		qsort(want, n, sizeof *want, by_dso_pc);
+	s->st.frames = n;
+	*ret = want;
+	return 0;
+}
+
+static int name_all(struct lg_symbolizer *s, const struct want *want)
+{
+	struct group *group = NULL;
+	size_t n = 0, cap = 0;
+	int rc = 0;
+
+	for (size_t i = 0, end; i < s->st.frames && !rc; i = end) {
+		for (end = i + 1; end < s->st.frames && want[end].dso == want[i].dso; end++)
 			;
-		rc = name_group(s, want + i, end - i, &st);
+		rc = lg_grow(&group, &cap, n + 1, sizeof *group);
+		if (rc)
+			break;
+		group[n] = (struct group){ .w = want + i, .n = end - i };
+		find_file(s, &group[n++]);
 	}
+	if (n)
+		qsort(group, n, sizeof *group, by_owner);
+	for (size_t i = 0; i < n; i++) {
+		rc = rc ? rc : name_group(s, &group[i]);
+		if (group[i].ours && group[i].fd >= 0)
+			close(group[i].fd);
+	}
+	lg_free(group);
+	return rc;
+}
+
+int lg_symbolizer_run(struct lg_symbolizer *s, int64_t now_ns, struct lg_symbolizer_stats *ret,
+		      struct lg_error *err)
+{
+	struct want *want = NULL;
+	int rc = collect(s, &want);
+
+	s->now_ns = now_ns;
+	if (!rc)
+		rc = name_all(s, want);
 	lg_free(want);
 	if (rc)
 		return lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
-	*ret = st;
+	if (s->st.lost > SAID_MAX)
+		lg_add_diag_now(s->b, LG_DIAG_NAMES_LOST, now_ns, s->st.lost - SAID_MAX,
+				"%zu more files could not be read: their functions have no names",
+				s->st.lost - SAID_MAX);
+	*ret = s->st;
 	return 0;
 }

@@ -17,8 +17,10 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "symbols/demangle.h"
 #include "symbols/elf_symbols.h"
 #include "symbols/resolve.h"
+#include "symbols/symbol_child.h"
 
 /* Where an address of this process lies in its file: as /proc/PID/maps says. */
 static int locate(uint64_t addr, char path[512], uint64_t *ret_offset)
@@ -132,6 +134,7 @@ static void damaged_files_are_refused_or_read_in_bounds(void **state)
 static void names_all_frames_of_a_builder(void **state)
 {
 	struct lg_builder *b;
+	struct lg_symbol_child *child;
 	struct lg_symbolizer *s;
 	struct lg_symbolizer_stats st;
 	struct lg_trace *t;
@@ -155,8 +158,9 @@ static void names_all_frames_of_a_builder(void **state)
 		clock = lg_intern_frame(b, &(struct lg_frame_row){ .pc = h->e_entry + 4096,
 								   .dso = lg_intern(b, "[vdso]") });
 	}
-	assert_int_equal(lg_symbolizer_new(&s, b, NULL), 0);
-	assert_int_equal(lg_symbolizer_run(s, &st, NULL), 0);
+	assert_int_equal(lg_symbol_child_new(&child, NULL), 0);
+	assert_int_equal(lg_symbolizer_new(&s, b, child, NULL), 0);
+	assert_int_equal(lg_symbolizer_run(s, 1, &st, NULL), 0);
 	t = lg_builder_trace(b);
 	assert_string_equal(lg_string(t, t->frame.name[mine]), "lg_test_function_to_find");
 	assert_int_equal(t->frame.name[gone], 0);
@@ -165,6 +169,7 @@ static void names_all_frames_of_a_builder(void **state)
 	assert_int_equal(st.other_build, 1);
 	assert_true(st.no_file >= 1);
 	lg_symbolizer_free(s);
+	lg_symbol_child_free(child);
 	lg_builder_free(b);
 }
 
@@ -174,11 +179,7 @@ static void demangles_and_cuts_long_names(void **state)
 
 	(void)state;
 	assert_string_equal(lg_demangle("malloc", buf, sizeof buf), "malloc");
-	if (lg_demangle("_ZN2at6native3addEv", buf, sizeof buf) != buf) {
-		print_message("no C++ library here\n");
-		skip();
-	}
-	assert_string_equal(buf, "at::native::add()");
+	assert_string_equal(lg_demangle("_ZN2at6native3addEv", buf, sizeof buf), "at::native::add()");
 	assert_string_equal(lg_demangle("_ZN2at6native3addEv", small, sizeof small), "at::nati...");
 	assert_string_equal(lg_demangle("_Z", buf, sizeof buf), "_Z");
 }

@@ -13,13 +13,14 @@
 #include "base/alloc.h"
 #include "import/perfdata/perf_kcore.h"
 #include "symbols/debug_file.h"
+#include "symbols/demangle.h"
 #include "symbols/elf_symbols.h"
 #include "symbols/inlines.h"
 #include "symbols/jitdump.h"
 #include "symbols/kallsyms.h"
+#include "symbols/open_foreign.h"
 #include "symbols/options.h"
 #include "symbols/perf_map.h"
-#include "symbols/resolve.h"
 #include "symbols/unwind.h"
 
 #define DEBUG_DIR "/usr/lib/debug"
@@ -437,7 +438,7 @@ static void open_file(struct lg_pd_code *c, struct lg_pd_dso *d)
 {
 	const struct lg_trace *t = lg_builder_trace(c->b);
 	const char *id = lg_string(t, d->build_id);
-	int fd = open(lg_string(t, d->name), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	int fd = lg_foreign_open_path(lg_string(t, d->name), 0);
 	struct lg_error why;
 
 	if (fd >= 0 && !is_recorded(c, d, fd, id)) {
@@ -485,8 +486,7 @@ static void open_dso(struct lg_pd_code *c, struct lg_pd_dso *d)
 	} else if (d->kind == DSO_JIT &&
 		   (c->same_host || c->home.proof > LG_PD_BY_KERNEL)) {
 		/* (a process number alone is worth nothing in another boot) */
-		fd = open(lg_string(lg_builder_trace(c->b), d->name),
-			  O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+		fd = lg_foreign_open_path(lg_string(lg_builder_trace(c->b), d->name), LG_FOREIGN_NO_LINK);
 		if (fd >= 0 && !lg_jitdump_open(&d->dump, fd, &why)) {
 			uint64_t next = lg_jitdump_next_reuse(d->dump, c->now);
 

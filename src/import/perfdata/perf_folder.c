@@ -14,6 +14,7 @@
 #include "import/perfdata/perf_import.h"
 #include "import/perfdata/perf_kcore.h"
 #include "import/perfdata/perfdata.h"
+#include "symbols/open_foreign.h"
 
 enum {
 	EVERY = 256,          /* records between two places of which the least time is known */
@@ -40,7 +41,7 @@ bool lg_perfdata_is_folder(const char *folder, char *ret, size_t size)
 
 	if (k < 0 || (size_t)k >= size)
 		return false;
-	fd = open(ret, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	fd = lg_foreign_open_path(ret, 0);
 	if (fd < 0)
 		return false;
 	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && pread(fd, head, sizeof head, 0) == sizeof head)
@@ -87,7 +88,7 @@ static struct lg_pd_member open_member(int folder, const char *name, uint32_t nu
 	struct lg_pd_member one = { .number = number };
 	struct stat st;
 
-	one.fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	one.fd = lg_foreign_open_at(folder, name);
 	one.error = one.fd < 0 ? errno : 0;
 	if (one.fd >= 0 && !fstat(one.fd, &st)) {
 		one.size = (uint64_t)st.st_size;

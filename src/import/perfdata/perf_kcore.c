@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "symbols/kallsyms.h"
+#include "symbols/open_foreign.h"
 
 /* A distribution's has 12 MB, one with every option and its modules 30. */
 #define KALLSYMS_MAX_BYTES (64 << 20)
@@ -45,15 +46,17 @@ void lg_pd_kcore_open(struct lg_pd_kcore *k, const char *path)
 	*k = (struct lg_pd_kcore){ 0 };
 	if (folder < 0)
 		return;
-	k->fd = openat(folder, "kallsyms", O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (k->fd < 0)
+	k->fd = lg_foreign_open_at(folder, "kallsyms");
+	if (k->fd < 0 && errno == EINVAL)
+		snprintf(k->why, sizeof k->why, "is no file");
+	else if (k->fd < 0)
 		snprintf(k->why, sizeof k->why, "cannot be read: %s", strerror(errno));
 	close(folder);
 	if (k->fd < 0)
 		return;
 	k->open = true;
-	if (fstat(k->fd, &st) || !S_ISREG(st.st_mode))
-		snprintf(k->why, sizeof k->why, "is no file");
+	if (fstat(k->fd, &st))
+		snprintf(k->why, sizeof k->why, "cannot be read: %s", strerror(errno));
 	else if (st.st_size > KALLSYMS_MAX_BYTES)
 		snprintf(k->why, sizeof k->why, "has %lld bytes, more than any kernel's",
 			 (long long)st.st_size);

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "symbols/open_foreign.h"
 
 #define NS INT64_C(1000000000)
 
@@ -275,7 +276,7 @@ static void try_file(struct lg_pd_here *h, const struct lg_pd_inode *f)
 
 	if (!f->gen || *name != '/')
 		return;
-	fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	fd = lg_foreign_open_path(name, 0);
 	if (fd < 0)
 		return;
 	read_clocks(h);

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "symbols/open_foreign.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define LOOK (O_PATH | O_CLOEXEC)
+
+static int regular(int fd, struct stat *ret)
+{
+	if (fd >= 0 && (fstat(fd, ret) || !S_ISREG(ret->st_mode))) {
+		close(fd);
+		errno = EINVAL;
+		return -1;
+	}
+	return fd;
+}
+
+/* Linux before 5.6: component by component, no links at all. Mapped files are named without any. */
+static int walk(int root, const char *path)
+{
+	int at = openat(root, ".", LOOK | O_DIRECTORY);
+
+	while (at >= 0 && *path) {
+		char name[256];
+		size_t n;
+		int next;
+
+		path += strspn(path, "/");
+		n = strcspn(path, "/");
+		if (!n)
+			break;
+		if (n >= sizeof name || !strncmp(path, "..", n < 2 ? 2 : n)) {
+			close(at);
+			return -1;
+		}
+		memcpy(name, path, n);
+		name[n] = 0;
+		path += n;
+		next = openat(at, name, LOOK | O_NOFOLLOW);
+		close(at);
+		at = next;
+	}
+	return at;
+}
+
+static int look_in(int root, const char *path, unsigned flags)
+{
+	struct open_how how = { .flags = LOOK | (flags & LG_FOREIGN_NO_LINK ? O_NOFOLLOW : 0),
+				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+	/* EAGAIN: something was renamed meanwhile (openat2(2)); who does that all the time is not waited for. */
+	int fd = -1;
+
+	for (int i = 0; i < 8 && fd < 0; i++) {
+		fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+		if (fd < 0 && errno != EAGAIN)
+			break;
+	}
+	/* EPERM: a container's filter that knows no such call. */
+	return fd < 0 && (errno == ENOSYS || errno == EPERM) ? walk(root, path) : fd;
+}
+
+int lg_foreign_look(int root, const char *path, unsigned flags, struct stat *ret)
+{
+	int fd = root == AT_FDCWD ? open(path, LOOK | (flags & LG_FOREIGN_NO_LINK ? O_NOFOLLOW : 0))
+				  : look_in(root, path, flags);
+
+	return regular(fd, ret);
+}
+
+int lg_foreign_look_mapped(int32_t pid, uint64_t start, uint64_t end, struct stat *ret)
+{
+	char path[96];
+
+	snprintf(path, sizeof path, "/proc/%d/map_files/%llx-%llx", (int)pid, (unsigned long long)start,
+		 (unsigned long long)end);
+	return regular(open(path, LOOK), ret);
+}
+
+int lg_foreign_open(int looked)
+{
+	char path[48];
+	int fd, e;
+
+	if (looked < 0)
+		return -1;
+	snprintf(path, sizeof path, "/proc/self/fd/%d", looked);
+	/* Not to wait for the holder of a lease (fcntl(2), F_SETLEASE). */
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	e = errno;
+	close(looked);
+	errno = e;
+	return fd;
+}
+
+int lg_foreign_open_path(const char *path, unsigned flags)
+{
+	struct stat st;
+
+	return lg_foreign_open(lg_foreign_look(AT_FDCWD, path, flags, &st));
+}
+
+int lg_foreign_open_at(int folder, const char *name)
+{
+	struct stat st;
+
+	return lg_foreign_open(regular(openat(folder, name, LOOK), &st));
+}
+
+int lg_foreign_root(int32_t pid)
+{
+	char path[48];
+
+	snprintf(path, sizeof path, "/proc/%d/root", (int)pid);
+	return open(path, LOOK | O_DIRECTORY);
+}

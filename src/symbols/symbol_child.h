@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * symbol_child.h - the process that reads what other users wrote: ELF files, perf maps, mangled names.
+ *
+ * It has no privileges and opens nothing: descriptors come over a socket, names go back (symbol_wire.h). When
+ * it dies, the file that it read has no names, and the next file finds a new one.
+ *
+ *   recorder --fork--> keeper --fork--> reader, again and again
+ *
+ * The keeper is forked before the recorder has anything to hide: no events, no map of the kernel, nothing of
+ * other processes. It only waits for its reader and forks the next. (A fork of the recorder itself, later,
+ * would carry all that along, and the limits of memory would count it.) A reader sees files of one owner.
+ */
+#ifndef LG_SYMBOLS_SYMBOL_CHILD_H
+#define LG_SYMBOLS_SYMBOL_CHILD_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "symbols/symbol_answer.h"
+
+struct lg_symbol_child;
+
+struct lg_symbol_job {
+	bool perf_map;       /* else an ELF file: pcs are offsets in it, as linked into frames */
+	int fd;              /* stays the caller's */
+	uid_t owner;         /* of the file */
+	const uint64_t *pcs;
+	size_t n;            /* at most LG_JOB_PCS_MAX */
+	uint32_t budget_ms;
+	size_t name_bytes;   /* of names that are wanted at most */
+	const char *build_id; /* refuse a file that has another; "" = any */
+};
+
+/* How a job ended. */
+struct lg_symbol_end {
+	bool no_file, other_build; /* not an ELF file, or too large; replaced since */
+	bool cut;                  /* name_bytes were not enough */
+	int signal;                /* that ended the reader; 0 = none */
+	bool late, gone;           /* it did not answer in time; there is no child any more */
+};
+
+/* Before the process has threads. LG_E_UNSUPPORTED where it could not be confined: then there is none. */
+int lg_symbol_child_new(struct lg_symbol_child **ret, struct lg_error *err) LG_MUST_CHECK;
+/* The child is gone when it returns. NULL is fine. */
+void lg_symbol_child_free(struct lg_symbol_child *c);
+/* The GNU build id of an ELF file; false: it has none, or could not be read in time. */
+bool lg_symbol_child_build_id(struct lg_symbol_child *c, int fd, uid_t owner, char ret_hex[LG_BUILD_ID_HEX]);
+/* Call named for what has a name, in order. */
+void lg_symbol_child_names(struct lg_symbol_child *c, const struct lg_symbol_job *job, lg_named_fn *named,
+			   void *self, struct lg_symbol_end *ret);
+
+/* symbol_reader.c: be the keeper. Says DONE when it is confined, or with a status why it is not. */
+void lg_symbol_keeper(int sock, pid_t recorder) __attribute__((noreturn));
+
+#endif /* LG_SYMBOLS_SYMBOL_CHILD_H */

@@ -277,6 +277,7 @@ static int run(int argc, char **argv)
 	struct parsed p = { .o = { .freq_hz = 99,
 				   .profile = LG_PROFILE_DEFAULT,
 				   .hook = true,
+				   .confine = true,
 				   .env = environ,
 				   .say = say,
 				   .say_arg = &talk } };

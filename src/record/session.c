@@ -16,15 +16,18 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/confine.h"
 #include "record/facts.h"
 #include "record/launch.h"
 #include "record/lives.h"
@@ -571,6 +574,43 @@ static void raise_files(struct lg_session *s)
 	(void)setrlimit(RLIMIT_NOFILE, &r);
 }
 
+/*
+ * What is still needed once every event is open:
+ *   SYS_PTRACE          environ, maps and root of other users' processes; which inode a mapping has
+ *   CHECKPOINT_RESTORE  a mapped file whose path leads elsewhere (map_files)
+ *   DAC_READ_SEARCH     their mark rings, perf maps and libraries
+ *   DAC_OVERRIDE, CHOWN, FOWNER  the recording, in a folder of the user who called sudo
+ *   KILL                signals for the command, which may be another user's, and the end of the reader
+ *   PERFMON, BPF        reading the programs' maps and lists
+ *   SYSLOG              addresses in /proc/kallsyms, read when the first kernel frame comes
+ * Before Linux 5.8 SYS_ADMIN stands for PERFMON and BPF, before 5.9 for CHECKPOINT_RESTORE.
+ */
+static uint64_t needed_capabilities(void)
+{
+	static const uint8_t needed[] = {
+		CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE, CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE, CAP_CHOWN,
+		CAP_FOWNER, CAP_KILL, CAP_PERFMON, CAP_BPF, CAP_SYSLOG,
+	};
+	uint64_t keep = 0;
+
+	for (size_t i = 0; i < sizeof needed; i++)
+		keep |= UINT64_C(1) << needed[i];
+	if (prctl(PR_CAPBSET_READ, CAP_CHECKPOINT_RESTORE, 0, 0, 0) < 0)
+		keep |= UINT64_C(1) << CAP_SYS_ADMIN;
+	return keep;
+}
+
+static void confine(struct lg_session *s)
+{
+	struct lg_error err;
+
+	if (s->opt->confine && lg_confine_capabilities(needed_capabilities(), &err)) {
+		lg_add_diag_now(s->b, LG_DIAG_NO_FEATURE, lg_monotonic_ns(), 1,
+				"the recorder keeps all its capabilities: %s", err.message);
+		lg_session_say(s, "keeping all capabilities: %s", err.message);
+	}
+}
+
 static int begin(struct lg_session *s, struct lg_error *err)
 {
 	const struct lg_record_options *opt = s->opt;
@@ -608,6 +648,7 @@ static int begin(struct lg_session *s, struct lg_error *err)
 	s->began = s->drain_began = s->last_drain = s->flushed = lg_monotonic_ns();
 	if ((rc = start_sources(s, err)))
 		return rc;
+	confine(s);
 	lg_lives_scan(s->lives, lg_monotonic_ns());
 	lg_facts_machine(s->b, opt, s->tier);
 	lg_facts_clocks(s->b, &s->clocks, lg_monotonic_ns(), true);

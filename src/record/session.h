@@ -38,6 +38,7 @@ struct lg_record_options {
 	enum lg_tier tier;    /* AUTO = best that probes well */
 	size_t ring_bytes;    /* per CPU; 0 = default */
 	bool hook, quiet;     /* hook: inject the Python hook into cmd */
+	bool confine;         /* give up for good what the calling process needs no more once sources run */
 	char **env;           /* environment of cmd (libraries never read environ); NULL = empty */
 	const char *cmdline;  /* laggard's own, for the meta row record.cmdline */
 	size_t queue_bytes;   /* bound of the queue of records not fed yet; 0 = default */

@@ -26,6 +26,7 @@
 #include "base/alloc.h"
 #include "symbols/debug_file.h"
 #include "symbols/elf_internal.h"
+#include "symbols/shrunk.h"
 
 #define NAME_PART 0x80000000u
 #define NAME_GLOBAL 0x40000000u
@@ -89,14 +90,22 @@ static bool in_code(Elf *elf, size_t shndx)
 	return scn && gelf_getshdr(scn, &sh) && (sh.sh_flags & SHF_EXECINSTR);
 }
 
+/* The file's first byte where it is mapped (libelf: from its first page on), else NULL. */
+static char *mapped(Elf *elf, size_t *ret_n)
+{
+	char *p = elf_rawfile(elf, ret_n);
+
+	return (uintptr_t)p & ((uintptr_t)sysconf(_SC_PAGESIZE) - 1) ? NULL : p;
+}
+
 /* The tables have been gone through from end to end; of their pages few are looked at again. A file
  * that is mapped (libelf: from its first page on) can be forgotten: it comes back where it is read. */
 static void forget_pages(Elf *elf)
 {
 	size_t n = 0;
-	char *p = elf_rawfile(elf, &n);
+	char *p = mapped(elf, &n);
 
-	if (p && !((uintptr_t)p & ((uintptr_t)sysconf(_SC_PAGESIZE) - 1)))
+	if (p)
 		(void)madvise(p, n, MADV_DONTNEED);
 }
 
@@ -144,6 +153,22 @@ static int add_table(struct lg_elf *e, unsigned part_i, Elf_Scn *scn, const GElf
 	return 0;
 }
 
+static Elf *begin(int fd)
+{
+	static char *const anywhere = (char *)1; /* where it maps the file, libelf says when it has read in it */
+	size_t n = 0;
+	Elf *elf;
+	char *p;
+
+	lg_shrunk_watch(anywhere, SIZE_MAX - 1);
+	elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	p = elf ? mapped(elf, &n) : NULL;
+	if (p)
+		lg_shrunk_watch(p, n);
+	lg_shrunk_let_go(anywhere);
+	return elf;
+}
+
 bool lg_elf_need_debug(struct lg_elf *e)
 {
 	struct lg_elf_part *p = &e->part[LG_ELF_DEBUG];
@@ -156,7 +181,7 @@ bool lg_elf_need_debug(struct lg_elf *e)
 	p->fd = lg_debug_file_open(e->part[LG_ELF_MAIN].elf, e->part[LG_ELF_MAIN].fd, e->build_id,
 				   e->debug_dir);
 	if (p->fd >= 0)
-		p->elf = elf_begin(p->fd, ELF_C_READ_MMAP, NULL);
+		p->elf = begin(p->fd);
 	return p->elf != NULL;
 }
 
@@ -275,7 +300,7 @@ int lg_elf_open(struct lg_elf **ret, int fd, const char *debug_dir, struct lg_er
 		lg_elf_free(e);
 		return lg_fail_errno(err, os_errno, "ELF file");
 	}
-	e->part[0].elf = elf_begin(e->part[0].fd, ELF_C_READ_MMAP, NULL);
+	e->part[0].elf = begin(e->part[0].fd);
 	return opened(ret, e, debug_dir, err);
 }
 
@@ -302,8 +327,11 @@ void lg_elf_free(struct lg_elf *e)
 		lg_cfi_done(&e->cfi[i]);
 	lg_elf_dwarf_done(e);
 	for (size_t i = 0; i < LG_ELF_PARTS; i++) {
-		if (e->part[i].elf)
+		if (e->part[i].elf) {
+			if (e->part[i].fd >= 0)
+				lg_shrunk_let_go(mapped(e->part[i].elf, &(size_t){ 0 }));
 			elf_end(e->part[i].elf);
+		}
 		if (e->part[i].fd >= 0)
 			close(e->part[i].fd);
 		lg_free(e->part[i].image);

@@ -117,11 +117,34 @@ static void references_that_explode_end(void **state)
 	assert_false(lg_rust_demangle(name, buf, sizeof buf));
 }
 
+/* A name of a few hundred bytes that stands for 2^60: P<A, A>, P<P<A, A>, P<A, A> > ... */
+static void doublings_end_with_the_buffer(void **state)
+{
+	char name[2048] = "_Z1f1A1PIS_S_E", buf[1024];
+
+	(void)state;
+	for (unsigned i = 1; i < 60; i++) {
+		static const char digit[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+		char ref[8], *end = name + strlen(name);
+
+		if (i < 36)
+			snprintf(ref, sizeof ref, "S%c_", digit[i]);
+		else
+			snprintf(ref, sizeof ref, "S%c%c_", digit[i / 36], digit[i % 36]);
+		snprintf(end, (size_t)(name + sizeof name - end), "S0_I%s%sE", ref, ref);
+	}
+	assert_true(lg_demangle(name, buf, sizeof buf) == buf);
+	assert_int_equal(strlen(buf), sizeof buf - 1);
+	assert_memory_equal(buf, "f(A, P<A, A>, P<P<A, A>, P<A, A> >,", 35);
+	assert_string_equal(buf + sizeof buf - 4, "...");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_of_rust_v0),
 		cmocka_unit_test(names_of_rust_before_v0),
+		cmocka_unit_test(doublings_end_with_the_buffer),
 		cmocka_unit_test(names_of_cxx_are_not_taken_for_rust),
 		cmocka_unit_test(long_names_are_cut),
 		cmocka_unit_test(references_that_explode_end),

@@ -21,6 +21,7 @@
 #include "symbols/open_foreign.h"
 #include "symbols/options.h"
 #include "symbols/perf_map.h"
+#include "symbols/shrunk.h"
 #include "symbols/unwind.h"
 
 #define DEBUG_DIR "/usr/lib/debug"
@@ -47,6 +48,7 @@ int lg_pd_code_init(struct lg_pd_code *c, struct lg_builder *b, const struct lg_
 {
 	*c = (struct lg_pd_code){ .b = b, .h = h, .reuse_at = UINT64_MAX };
 	c->home.trace = lg_builder_trace(b);
+	lg_shrunk_guard();
 	c->s_kernel = lg_intern(b, "[kernel.kallsyms]");
 	c->s_guest = lg_intern(b, "[guest.kernel.kallsyms]");
 	c->s_hypervisor = lg_intern(b, "[hypervisor]");

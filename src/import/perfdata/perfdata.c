@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "import/perfdata/perf_import.h"
 #include "import/source/stamp.h"
+#include "symbols/shrunk.h"
 
 enum {
 	HEAD_BYTES = PD_FILE_HEADER,
@@ -676,6 +677,8 @@ static void notes(struct lg_pd *p)
 	note(p, LG_DIAG_NO_TIMES, p->timeless, "samples are numbered in the order of the file, 1 us apart");
 	note(p, LG_DIAG_UNRESOLVED, p->code.unnamed, "%zu of %zu addresses have no function here",
 	     p->code.unnamed, p->code.frames);
+	note(p, LG_DIAG_NAMES_LOST, lg_shrunk_pages(), "pages of mapped files were gone while they were read: "
+	     "functions there have no names");
 	note(p, LG_DIAG_UNRESOLVED, p->kcore.why[0] != 0, "kcore_dir/kallsyms, of perf record --kcore, %s",
 	     p->kcore.why);
 	note_proof(p, &p->code);

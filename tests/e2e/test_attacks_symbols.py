@@ -1,0 +1,422 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an unprivileged user does to the symbols that laggard reads as root: each attack runs as nobody against a
+live recording (or the import of a perf.data), beside an honest process whose function must keep its name."""
+import ctypes
+import json
+import os
+import pathlib
+import platform
+import shutil
+import signal
+import stat
+import struct
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+pytestmark = [pytest.mark.live,
+              pytest.mark.skipif(os.geteuid() != 0, reason="attacks by another user need root to record")]
+
+NOBODY = 65534
+FOR_S, BEYOND_S = 2, 2
+MEMORY = 256 << 20
+PAGE = 4096
+# count the first argument down to zero; return
+LOOP = {"x86_64": bytes.fromhex("48ffcf75fbc3"), "aarch64": bytes.fromhex("000400f1e1ffff54c0035fd6")}
+CODE = LOOP.get(platform.machine(), b"")
+EM = {"x86_64": 62, "aarch64": 183}.get(platform.machine(), 0)
+
+
+def doublings(n):
+    """A mangled name of a few hundred bytes that stands for 2^n of them: P<A,A>, P<P<A,A>,P<A,A>> ..."""
+    def ref(i):
+        digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+        return f"S{digits[i] if i < 36 else digits[i // 36] + digits[i % 36]}_"
+    return "_Z1f1A1PIS_S_E" + "".join(f"S0_I{ref(i)}{ref(i)}E" for i in range(1, n))
+
+
+def elf(symbols, size=0, symbol=b"of_the_file"):
+    """A shared object: headers, code in its second page, a symbol table of that many entries. size: sparse."""
+    names = b"\0" + symbol + b"\0"
+    text, strings = PAGE, 2 * PAGE
+    table = max(3 * PAGE, strings + len(names))
+    count = max(symbols, 2)
+    head = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 3, EM, 1, 0, 64, 120, 0, 64, 56, 1, 64, 4, 0)
+    load = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 2 * PAGE, 2 * PAGE, PAGE)
+
+    def section(kind, flags, at, n, link=0, entry=0):
+        return struct.pack("<IIQQQQIIQQ", 0, kind, flags, at, at, n, link, 0, 1, entry)
+    head += load + section(0, 0, 0, 0) + section(1, 6, text, PAGE) + section(3, 0, strings, len(names))
+    head += section(2, 0, table, 24 * count, 2, 24)
+    first = struct.pack("<IBBHQQ", 1, 0x12, 0, 1, text, PAGE)
+    body = bytearray(table + 48)
+    body[:len(head)], body[text:text + len(CODE)] = head, CODE
+    body[strings:strings + len(names)] = names
+    body[table + 24:table + 48] = first
+    return bytes(body), max(size, table + 24 * count)
+
+
+# What every process of these tests does: become somebody, make code, say that it is there, run it.
+PROLOGUE = textwrap.dedent("""
+    import ctypes, mmap, os, sys, time
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+    code, uid, ready, page = bytes.fromhex(sys.argv[1]), int(sys.argv[2]), sys.argv[3], 4096
+    def mapped(fd, offset):
+        flags = mmap.MAP_PRIVATE | (mmap.MAP_ANONYMOUS if fd < 0 else 0)
+        return libc.mmap(None, page, 5 if fd >= 0 else 7, flags, fd, offset)
+    def run(at):
+        spin = ctypes.CFUNCTYPE(None, ctypes.c_ulong)(at)
+        while True:
+            spin(1 << 22)
+    def go():
+        open(ready, "w").close()
+    def anonymous():
+        at = mapped(-1, 0)
+        ctypes.memmove(at, code, len(code))
+        return at
+    def leave_root():
+        os.setgroups([])
+        os.setgid(uid)
+        os.setuid(uid)
+    my_map = f"/tmp/perf-{os.getpid()}.map"
+""")
+
+
+class Stage:
+    """Processes of a test, what they leave in /tmp, and the folder that nobody may write to."""
+
+    def __init__(self, folder):
+        self.folder, self.running = folder, []
+        folder.chmod(0o777)
+
+    def start(self, script, *args, uid=NOBODY):
+        ready = self.folder / f"ready{len(self.running)}"
+        proc = subprocess.Popen([sys.executable, "-c", PROLOGUE + textwrap.dedent(script), CODE.hex(), str(uid),
+                                 str(ready), *map(str, args)])
+        self.running.append(proc)
+        end = time.monotonic() + 60
+        while not ready.exists():
+            assert proc.poll() is None and time.monotonic() < end, "the attacker did not come up"
+            time.sleep(0.01)
+        return proc
+
+    def honest(self):
+        """A process of root whose code has a name in its perf map."""
+        return self.start("""
+            at = anonymous()
+            with open(my_map, "w") as f:
+                f.write(f"{at:x} {page:x} honest_function\\n")
+            go(); run(at)
+        """, uid=0)
+
+    def end(self):
+        for proc in self.running:
+            proc.kill()
+            proc.wait()
+            path = pathlib.Path(f"/tmp/perf-{proc.pid}.map")
+            if path.is_symlink() or path.exists():
+                path.unlink()
+
+
+@pytest.fixture
+def stage():
+    if not CODE:
+        pytest.skip("no machine code for this processor here")
+    folder = pathlib.Path(subprocess.check_output(["mktemp", "-d", "/tmp/attack.XXXXXX"], text=True).strip())
+    s = Stage(folder)
+    yield s
+    s.end()
+    shutil.rmtree(folder)
+
+
+def status_of(pid):
+    try:
+        text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return {}
+    return dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+
+
+def family(pid):
+    """pid and all below it."""
+    found = [pid]
+    for p in found:
+        try:
+            found += map(int, pathlib.Path(f"/proc/{p}/task/{p}/children").read_text().split())
+        except OSError:
+            pass
+    return found
+
+
+class Watch(threading.Thread):
+    """What the recorder and its children have, looked at all the time."""
+
+    def __init__(self, pid):
+        super().__init__(daemon=True)
+        self.pid, self.stop, self.peak, self.children, self.sum = pid, False, {}, {}, 0
+        self.recorder = {}
+
+    def run(self):
+        while not self.stop:
+            now = 0
+            for pid in family(self.pid):
+                s = status_of(pid)
+                if "VmHWM" not in s:
+                    continue
+                now += int(s["VmRSS"].split()[0]) << 10
+                self.peak[pid] = max(self.peak.get(pid, 0), int(s["VmHWM"].split()[0]) << 10)
+                if pid == self.pid:
+                    self.recorder = s
+                elif s["Name"] == "laggard-names":
+                    self.children[pid] = s
+            self.sum = max(self.sum, now)
+            time.sleep(0.005)
+
+
+class Recorded:
+    def __init__(self, path, beyond_s, watch, text):
+        self.path, self.beyond_s, self.watch, self.text = path, beyond_s, watch, text
+
+
+@pytest.fixture
+def recorded(laggard_path, tmp_path):
+    def call():
+        out = tmp_path / "run.lag"
+        proc = subprocess.Popen([laggard_path, "record", "-a", "--for", f"{FOR_S}s", "-o", out],
+                                stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        watch = Watch(proc.pid)
+        watch.start()
+        line = proc.stderr.readline()
+        began = time.monotonic()
+        timer = threading.Timer(FOR_S + 60, proc.kill)
+        timer.start()
+        text = line + proc.stderr.read()
+        status = proc.wait()
+        beyond = time.monotonic() - began - FOR_S
+        timer.cancel()
+        watch.stop = True
+        watch.join()
+        assert status == 0, f"status {status}, {beyond:.1f} s beyond --for\n{text}"
+        return Recorded(out, beyond, watch, text)
+    return call
+
+
+@pytest.fixture
+def record(stage, recorded):
+    """A recording of what the stage has: its end is late by what the machine costs, which one without the attack
+    tells, and by what the attack does."""
+    def call():
+        attacked = recorded()
+        if attacked.beyond_s >= BEYOND_S:
+            for proc in stage.running:
+                proc.send_signal(signal.SIGSTOP)
+            attacked.text += f"without the attack: {recorded_beside(recorded, attacked):.2f} s beyond --for"
+            for proc in stage.running:
+                proc.send_signal(signal.SIGCONT)
+        return attacked
+    return call
+
+
+def recorded_beside(recorded, attacked):
+    """What the machine itself costs now; the attacked recording is late only by what is above it."""
+    kept = attacked.path.with_suffix(".kept")
+    attacked.path.rename(kept)
+    alone = recorded().beyond_s
+    kept.rename(attacked.path)
+    attacked.beyond_s -= alone
+    return alone
+
+
+def query(laggard, path, sql):
+    done = laggard("query", "--json", path, sql)
+    assert done.returncode == 0, done.stderr
+    got = json.loads(done.stdout)
+    return got if isinstance(got, list) else got["rows"]
+
+
+def holds(laggard, r, name="honest_function"):
+    """The recording ended in time, is whole, cost no more memory than it may, and others kept their names."""
+    assert r.beyond_s < BEYOND_S, f"{r.beyond_s:.2f} s beyond --for\n{r.text}"
+    # One process after the other reads: the sum at any moment, and the peaks of the largest two.
+    peaks = sorted(r.watch.peak.values())
+    recorder = r.watch.peak[r.watch.pid]
+    others = [v for pid, v in r.watch.peak.items() if pid != r.watch.pid]
+    assert recorder + max(others, default=0) <= MEMORY, (r.watch.peak, peaks)
+    assert r.watch.sum <= MEMORY
+    done = laggard("explain", "--json", r.path)
+    assert done.returncode == 0, done.stderr
+    names = [row["n"] for row in query(laggard, r.path, f"select count(*) n from frame where name = '{name}'")]
+    assert names[0] > 0, f"{name} lost its name\n{r.text}"
+
+
+def lost(laggard, path):
+    return [row["text"] for row in query(laggard, path, "select text from diag where xid = 27")]
+
+
+def test_the_process_that_reads_symbols_may_do_nothing(laggard, stage, record):
+    stage.honest()
+    r = record()
+    holds(laggard, r)
+    assert r.watch.children, "no process of its own reads symbols"
+    assert not int(r.watch.recorder["CapEff"], 16) & (1 << 21 | 1 << 12 | 1 << 16 | 1 << 17), "SYS_ADMIN, NET_ADMIN ..."
+    assert r.watch.recorder["CapBnd"] == r.watch.recorder["CapEff"] and r.watch.recorder["NoNewPrivs"] == "1"
+    for s in r.watch.children.values():
+        assert (s["CapEff"], s["CapPrm"], s["CapInh"], s["CapAmb"], s["CapBnd"]) == ("0" * 16,) * 5, s
+        assert (s["Seccomp"], s["NoNewPrivs"]) == ("2", "1")
+        assert s["Uid"].split() == s["Gid"].split() == [str(NOBODY)] * 4
+        assert not s["Groups"].strip()
+
+
+def test_a_pipe_in_place_of_a_perf_map(laggard, stage, record):
+    stage.honest()
+    stage.start("""
+        leave_root()
+        os.mkfifo(my_map, 0o666)
+        at = anonymous()
+        go(); run(at)
+    """)
+    holds(laggard, record())
+
+
+def test_another_users_perf_map_names_nothing(laggard, stage, record):
+    """/tmp is everybody's: who knows the pid of a process could name its code."""
+    victim = stage.start("""
+        at = anonymous()
+        go(); run(at)
+    """, uid=0)
+    stage.start("""
+        leave_root()
+        with open(sys.argv[4], "w") as f:
+            f.write("0 7fffffffffff made_by_another\\n")
+        go(); time.sleep(1000)
+    """, f"/tmp/perf-{victim.pid}.map")
+    stage.honest()
+    r = record()
+    holds(laggard, r)
+    assert query(laggard, r.path, "select count(*) n from frame where name = 'made_by_another'")[0]["n"] == 0
+
+
+class Opens:
+    """Counts opens of an inode: inotify(7), IN_OPEN. O_PATH is none."""
+
+    def __init__(self, path):
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        assert self.fd >= 0 and libc.inotify_add_watch(self.fd, os.fsencode(path), 0x20) >= 0
+
+    def count(self):
+        try:
+            return len(os.read(self.fd, 1 << 16)) // 16
+        except BlockingIOError:
+            return 0
+
+
+SWAPPED = """
+    path = sys.argv[4]
+    leave_root()
+    with open(path, "wb") as f:
+        f.write(open(sys.argv[5], "rb").read())
+    fd = os.open(path, os.O_RDONLY)
+    at = mapped(fd, page)
+    os.unlink(path)
+    os.symlink(sys.argv[6], path)
+    go(); run(at)
+"""
+
+
+def test_a_link_in_place_of_a_mapped_file(laggard, stage, record):
+    """The device at its end is opened by nobody; the function is named from the file that was mapped."""
+    device, image = stage.folder / "device", stage.folder / "image"
+    os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 7))
+    image.write_bytes(elf(2)[0])
+    stage.honest()
+    stage.start(SWAPPED, stage.folder / "evil.so", image, device)
+    opens = Opens(device)
+    r = record()
+    holds(laggard, r)
+    assert opens.count() == 0, "root opened the device that the attacker chose"
+    assert query(laggard, r.path, "select count(*) n from frame where name = 'of_the_file'")[0]["n"] > 0
+
+
+SHRINKING = """
+    path, image, size = sys.argv[4:7]
+    leave_root()
+    with open(path, "wb") as f:
+        f.write(open(image, "rb").read())
+        f.truncate(int(size))
+    fd = os.open(path, os.O_RDWR)
+    at = mapped(fd, page)
+    if not os.fork():
+        parent = os.getppid()
+        go()
+        while os.getppid() == parent:
+            os.ftruncate(fd, 2 * page)
+            os.ftruncate(fd, int(size))
+        os._exit(0)
+    run(at)
+"""
+
+
+def test_a_mapped_file_that_shrinks(laggard, stage, record):
+    """libelf maps a file; a page beyond its end is SIGBUS for who reads it."""
+    image = stage.folder / "image"
+    body, size = elf(symbols=40_000_000)
+    image.write_bytes(body)
+    stage.honest()
+    for i in range(4):
+        stage.start(SHRINKING, stage.folder / f"shrinks{i}.so", image, size)
+    r = record()
+    holds(laggard, r)
+    # A file that was whole when it was read has its name; one that was not is told of.
+    named = query(laggard, r.path, "select count(*) n from frame where name = 'of_the_file'")[0]["n"]
+    gone = query(laggard, r.path, "select count(*) n from frame where dso like '%/shrinks%' and ifnull(name, '') = ''")
+    assert named + gone[0]["n"] > 0, "no sample was taken of the attackers"
+    print(named, gone, lost(laggard, r.path))
+
+
+@pytest.mark.parametrize("where", ["perf map", "ELF"])
+def test_thirty_doublings_in_a_name(laggard, stage, record, where):
+    stage.honest()
+    if where == "ELF":
+        image = stage.folder / "image"
+        image.write_bytes(elf(2, symbol=doublings(30).encode())[0])
+        stage.start("""
+            leave_root()
+            at = mapped(os.open(sys.argv[4], os.O_RDONLY), page)
+            go(); run(at)
+        """, image)
+    else:
+        stage.start("""
+            leave_root()
+            at = anonymous()
+            with open(my_map, "w") as f:
+                f.write(f"{at:x} {page:x} {sys.argv[4]}\\n")
+            go(); run(at)
+        """, doublings(30))
+    r = record()
+    holds(laggard, r)
+    names = query(laggard, r.path, "select name from frame where name like 'f(A, P<A, A>%'")
+    assert names and all(len(row["name"]) < 1024 for row in names)
+
+
+def test_perf_maps_of_100_mb(laggard, stage, record):
+    stage.honest()
+    for _ in range(4):
+        stage.start("""
+            leave_root()
+            at = anonymous()
+            with open(my_map, "w") as f:
+                lines = "".join(f"{i:x} 1 a{i}\\n" for i in range(1, 65536))
+                for _ in range(100 * 2**20 // len(lines) + 1):
+                    f.write(lines)
+                f.write(f"{at:x} {page:x} large\\n")
+            go(); run(at)
+        """)
+    r = record()
+    holds(laggard, r)

@@ -221,6 +221,7 @@ static void a_file_that_shrank_reads_as_zeros(void **state)
 	char *p;
 
 	(void)state;
+	signal(SIGBUS, SIG_DFL); /* cmocka has a handler, which would be kept */
 	lg_shrunk_guard();
 	assert_int_equal(ftruncate(fd, 2 * page), 0);
 	p = mmap(NULL, (size_t)(2 * page), PROT_READ, MAP_PRIVATE, fd, 0);

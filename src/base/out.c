@@ -11,6 +11,7 @@
 #include <zlib.h>
 
 #include "base/alloc.h"
+#include "base/place.h"
 #include "base/writer_thread.h"
 
 /* What is longer than two buffers is written by a thread of its own. A write() of 10 KB costs twice as much
@@ -33,7 +34,8 @@ struct device {
 struct lg_out {
 	struct device d;
 	int fd;             /* d.fd */
-	char *tmp, *path;   /* rename tmp -> path on success; NULL for stdout, devices, memory */
+	struct lg_place *place; /* NULL for memory */
+	char *path;         /* NULL for stdout, memory */
 	unsigned char *buf; /* plain bytes waiting */
 	size_t n, cap;
 	uint64_t total;
@@ -216,7 +218,7 @@ static void out_free(struct lg_out *o)
 	lg_writer_thread_free(o->writer);
 	if (o->d.gz)
 		deflateEnd(&o->d.z);
-	lg_free(o->tmp);
+	lg_place_free(o->place);
 	lg_free(o->path);
 	lg_free(o->buf);
 	lg_free(o);
@@ -226,41 +228,22 @@ int lg_out_open(struct lg_out **ret, const char *path, enum lg_out_codec codec,
 		struct lg_error *err)
 {
 	struct lg_out *o = out_new(err);
-	struct stat st;
-	size_t n = strlen(path);
+	int rc;
 
 	if (!o)
 		return LG_E_NOMEM;
-	if (!strcmp(path, "-")) {
-		o->fd = dup(STDOUT_FILENO);
-	} else if (!stat(path, &st) && !S_ISREG(st.st_mode)) {
-		/* A device or pipe cannot be renamed over. */
-		o->path = lg_strdup(path);
-		if (!o->path) {
-			out_free(o);
-			return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-		}
-		o->fd = open(path, O_WRONLY | O_CLOEXEC);
-	} else {
-		o->path = lg_strdup(path);
-		o->tmp = lg_calloc(n + 16, 1);
-		if (!o->path || !o->tmp) {
-			out_free(o);
-			return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-		}
-		snprintf(o->tmp, n + 16, "%s.%ld.tmp", path, (long)getpid());
-		o->fd = open(o->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	}
-	if (o->fd < 0) {
-		int rc = strcmp(path, "-") ? lg_fail_errno(err, errno, "cannot create %s", path)
-					   : lg_fail_errno(err, errno, "cannot write to standard output");
-
+	rc = lg_place_open(&o->place, path, err);
+	if (!rc && strcmp(path, "-") && !(o->path = lg_strdup(path)))
+		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	if (rc) {
 		out_free(o);
 		return rc;
 	}
+	o->fd = lg_place_fd(o->place);
 	o->d.fd = o->fd;
 	o->d.path = o->path;
-	o->d.reserved = o->tmp ? 0 : UINT64_MAX; /* of what is not a new file the offset is not known */
+	/* Of what is not a new file the offset is not known. */
+	o->d.reserved = lg_place_is_file(o->place) ? 0 : UINT64_MAX;
 	if (codec == LG_OUT_GZIP) {
 		/* Level 1: traces are re-read by viewers once; time matters more than size. */
 		if (deflateInit2(&o->d.z, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
@@ -549,14 +532,16 @@ int lg_out_close(struct lg_out *o, struct lg_error *err)
 	write_few(&o->d);
 	give_back(&o->d);
 	look(o);
-	if (o->fd >= 0 && close(o->fd) && !o->failed)
-		o->failed = lg_fail_errno(&o->err, errno, "cannot write %s",
-					  o->path ? o->path : "standard output");
-	if (o->tmp) {
-		if (o->failed)
-			unlink(o->tmp);
-		else if (rename(o->tmp, o->path))
-			o->failed = lg_fail_errno(&o->err, errno, "cannot create %s", o->path);
+	if (o->place) {
+		struct lg_error late;
+
+		rc = lg_place_close(o->place, &late);
+		if (!rc && !o->failed)
+			rc = lg_place_keep(o->place, &late);
+		if (rc && !o->failed) {
+			o->err = late;
+			o->failed = rc;
+		}
 	}
 	rc = o->failed;
 	if (rc && err)
@@ -571,9 +556,5 @@ void lg_out_abort(struct lg_out *o)
 		return;
 	if (o->writer)
 		lg_writer_thread_wait(o->writer);
-	if (o->fd >= 0)
-		close(o->fd);
-	if (o->tmp)
-		unlink(o->tmp);
 	out_free(o);
 }

@@ -15,10 +15,8 @@ struct lg_out;
 
 enum lg_out_codec { LG_OUT_PLAIN, LG_OUT_GZIP };
 
-/*
- * Open path for writing ("-" is standard output). A regular file is written beside its name and
- * renamed on success, so a failure never leaves half a file under the wanted name.
- */
+/* Open path for writing, as place.h says: a file takes its name in lg_out_close() and only when it is
+ * whole. */
 int lg_out_open(struct lg_out **ret, const char *path, enum lg_out_codec codec,
 		struct lg_error *err) LG_MUST_CHECK;
 /* Write into memory; lg_out_close() with lg_out_take() hands the bytes over (lg_free them). */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -48,13 +49,14 @@ static char *default_name(void)
 {
 	char name[64], date[16];
 	time_t now = time(NULL);
+	struct stat st;
 	struct tm tm;
 
 	localtime_r(&now, &tm);
 	strftime(date, sizeof date, "%Y%m%d", &tm);
 	for (unsigned i = 1; i < 100000; i++) {
 		snprintf(name, sizeof name, "laggard-%s-%u.lag", date, i);
-		if (access(name, F_OK))
+		if (lstat(name, &st)) /* a link that leads nowhere takes a name as well */
 			break;
 	}
 	return lg_strdup(name);

@@ -2,6 +2,9 @@
 /* command.h - the command table: one cmd_<name>.c per row. Only cli/ prints, exits, reads env. */
 #ifndef LG_CLI_COMMAND_H
 #define LG_CLI_COMMAND_H
+#include <stdbool.h>
+#include <sys/types.h>
+
 #include "base/error.h"
 
 enum { LG_EXIT_OK = 0, LG_EXIT_FAILED = 1, LG_EXIT_USAGE = 2, LG_EXIT_FINDING = 3 };
@@ -23,6 +26,8 @@ int lg_help(const struct lg_command *cmd);
 /* For what getopt_long() returned and no command has a case for: 'h', ':' (a value is missing) and '?'.
  * word: of the command line. Returns the status to exit with. */
 int lg_option_rest(const struct lg_command *cmd, int c, const char *word);
+/* On whose behalf root runs (sudo): SUDO_UID, SUDO_GID; false when there is nobody but root. */
+bool lg_invoker(uid_t *ret_uid, gid_t *ret_gid);
 /* "2.5s" "500ms" "1m" "3" (seconds) to ns; <0 when it is none of these. */
 int64_t lg_parse_duration(const char *s);
 

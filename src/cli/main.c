@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - the command table and what every command shares: messages, help, durations. */
+#include <errno.h>
 #include <malloc.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/out.h"
+#include "base/place.h"
 #include "cli/command.h"
 #include "cli/load.h"
 
@@ -196,8 +200,34 @@ static int version(int json)
 	return say(json ? js : plain);
 }
 
+static bool number(const char *text, unsigned *ret)
+{
+	char *end;
+	unsigned long v;
+
+	if (!text || *text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	v = strtoul(text, &end, 10);
+	*ret = (unsigned)v;
+	return !*end && !errno && v < UINT32_MAX;
+}
+
+bool lg_invoker(uid_t *ret_uid, gid_t *ret_gid)
+{
+	/* Only root's environment is to be believed: another user could name anybody here. */
+	return !getuid() && !geteuid() && number(getenv("SUDO_UID"), ret_uid) && *ret_uid &&
+	       number(getenv("SUDO_GID"), ret_gid);
+}
+
 int main(int argc, char **argv)
 {
+	uid_t uid;
+	gid_t gid;
+
+	if (lg_invoker(&uid, &gid))
+		lg_place_owner(uid, gid);
+
 	/* Left alone, glibc learns from the first big block that is freed to keep such blocks in its heap,
 	 * where what an import needs for a while only stays resident until the end. */
 	mallopt(M_MMAP_THRESHOLD, 256 << 10);

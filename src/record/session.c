@@ -28,6 +28,7 @@
 
 #include "base/alloc.h"
 #include "base/confine.h"
+#include "base/place.h"
 #include "record/facts.h"
 #include "record/launch.h"
 #include "record/lives.h"
@@ -611,6 +612,21 @@ static void confine(struct lg_session *s)
 	}
 }
 
+/* What a ring holds is written at the end: whether it can be is tried before the command starts. */
+static int open_output(struct lg_session *s, struct lg_error *err)
+{
+	struct lg_place *tried;
+	int rc;
+
+	if (!s->opt->ring_ns)
+		return lg_writer_open(&s->writer, s->opt->out, err);
+	rc = lg_place_open(&tried, s->opt->out, err);
+	if (rc)
+		return rc;
+	lg_place_free(tried);
+	return lg_ring_new(&s->ring, s->opt->ring_ns, 0, err);
+}
+
 static int begin(struct lg_session *s, struct lg_error *err)
 {
 	const struct lg_record_options *opt = s->opt;
@@ -620,13 +636,8 @@ static int begin(struct lg_session *s, struct lg_error *err)
 
 	if ((rc = lg_builder_new(&s->b, err)) ||
 	    (rc = lg_queue_new(&s->q, opt->queue_bytes ? opt->queue_bytes : QUEUE_DEFAULT, err)) ||
+	    (rc = open_output(s, err)) || /* a FIFO may wait for its reader: Ctrl-C must end that */
 	    (rc = block_signals(s, err)))
-		return rc;
-	if (opt->ring_ns)
-		rc = lg_ring_new(&s->ring, opt->ring_ns, 0, err);
-	else
-		rc = lg_writer_open(&s->writer, opt->out, err);
-	if (rc)
 		return rc;
 	if (opt->cmd) {
 		if ((rc = prepare_env(s, err)) ||
@@ -765,10 +776,7 @@ static void session_free(struct lg_session *s)
 	lg_queue_free(s->q);
 	lg_builder_free(s->b);
 	lg_ring_free(s->ring);
-	if (s->writer) { /* nothing was recorded into it */
-		lg_writer_abort(s->writer);
-		(void)unlink(s->opt->out);
-	}
+	lg_writer_abort(s->writer); /* there only if nothing was recorded into it */
 	lg_launch_free(s->child);
 #ifdef LG_HAVE_HOOK
 	lg_hook_free(s->hook);
@@ -824,7 +832,10 @@ int lg_record(const struct lg_record_options *opt, int *ret_status, struct lg_er
 		session_free(s);
 		return rc;
 	}
-	rc = rounds(s, err);
+	/* cmd runs: what lay under this name gives way only now, and a kill leaves what came so far. */
+	rc = s->writer ? lg_writer_keep(s->writer, err) : 0;
+	if (!rc)
+		rc = rounds(s, err);
 	ended = end(s, rc ? NULL : err);
 	rc = rc ? rc : ended;
 	if (!s->child) {

@@ -10,13 +10,14 @@
 #include "store/lag_ring.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/place.h"
 #include "store/lag_chunk.h"
 
 #define DEFAULT_BYTES ((size_t)256 << 20)
@@ -222,7 +223,9 @@ const struct lg_sink lg_ring_sink = { .strings = sink_strings, .rows = sink_rows
 struct dump {
 	int fd;
 	const char *path;
-	uint64_t at;
+	uint64_t at, written;      /* written: what the disk has taken of at bytes */
+	size_t from;               /* first of slide[] that goes into the file */
+	uint64_t left_out;         /* rows before it */
 	struct lg_dir_entry *dir;
 	size_t n_dir, dir_cap;
 };
@@ -239,6 +242,7 @@ static int dump_bytes(struct dump *d, const void *buf, size_t n, struct lg_error
 			continue;
 		if (k <= 0)
 			return lg_fail_errno(err, k ? errno : ENOSPC, "cannot write %s", d->path);
+		d->written += (uint64_t)k;
 		p += k;
 		n -= (size_t)k;
 	}
@@ -260,11 +264,11 @@ static int dump_chunk(struct dump *d, const uint8_t *p, size_t n, struct lg_chun
 	return rc ? rc : dump_bytes(d, p + sizeof head, n - sizeof head, err);
 }
 
-static int dump_list(struct dump *d, const struct list *l, struct lg_error *err)
+static int dump_list(struct dump *d, const struct list *l, size_t from, struct lg_error *err)
 {
 	int rc = 0;
 
-	for (size_t i = l->first; i < l->end && !rc; i++)
+	for (size_t i = from; i < l->end && !rc; i++)
 		rc = dump_chunk(d, l->v[i].p, l->v[i].n, l->v[i].header, err);
 	return rc;
 }
@@ -276,12 +280,12 @@ static int dump_notes(struct lg_ring *r, struct dump *d, struct lg_error *err)
 	struct lg_builder *b;
 	struct lg_trace *t;
 	struct lg_chunk_view v;
-	char text[2][160] = { "" };
+	char text[3][160] = { "" };
 	size_t last, n = 0;
 	int64_t hole;
 	int rc;
 
-	if (!r->dropped && !r->refused)
+	if (!r->dropped && !r->refused && !d->left_out)
 		return 0;
 	rc = lg_builder_new(&b, err);
 	if (rc)
@@ -302,6 +306,20 @@ static int dump_notes(struct lg_ring *r, struct dump *d, struct lg_error *err)
 				       .dur = hole,
 				       .id = LG_DIAG_RING_DROPPED, .cpu = -1, .count = r->dropped,
 				       .text = (lg_str)(r->n_str + n) });
+		n++;
+	}
+	if (d->left_out) {
+		const struct held *first = &r->slide.v[r->slide.first];
+		int64_t until = r->slide.v[d->from - 1].until;
+
+		if (__builtin_sub_overflow(until, first->header.ts_min, &hole) || hole < 0)
+			hole = 0;
+		snprintf(text[n], sizeof text[n],
+			 "the disk is full: the oldest %llu rows are not in this file",
+			 (unsigned long long)d->left_out);
+		lg_add_diag(b, &(struct lg_diag_row){
+				       .ts = first->header.ts_min, .dur = hole, .id = LG_DIAG_RING_DROPPED,
+				       .cpu = -1, .count = d->left_out, .text = (lg_str)(r->n_str + n) });
 		n++;
 	}
 	if (r->refused) {
@@ -338,9 +356,9 @@ static int dump_all(struct lg_ring *r, struct dump *d, struct lg_error *err)
 	int rc = dump_bytes(d, &r->header, sizeof r->header, err);
 
 	if (!rc)
-		rc = dump_list(d, &r->keep, err);
+		rc = dump_list(d, &r->keep, r->keep.first, err);
 	if (!rc)
-		rc = dump_list(d, &r->slide, err);
+		rc = dump_list(d, &r->slide, d->from, err);
 	if (!rc)
 		rc = dump_notes(r, d, err);
 	if (rc)
@@ -354,28 +372,56 @@ static int dump_all(struct lg_ring *r, struct dump *d, struct lg_error *err)
 	return rc ? rc : dump_bytes(d, &t, sizeof t, err);
 }
 
+static bool disk_is_full(const struct lg_error *err)
+{
+	return err->os_errno == ENOSPC || err->os_errno == EDQUOT || err->os_errno == EFBIG;
+}
+
+/* Leave out the oldest chunks, so many that the rest fits where the disk was full. False: nothing
+ * would be left that is worth a file. */
+static bool lighten(const struct lg_ring *r, struct dump *d)
+{
+	size_t n_slide = r->slide.end - d->from, n_keep = r->keep.end - r->keep.first;
+	/* Directory, trailer and the note on what is left out, none of it compressed. */
+	uint64_t need = sizeof r->header + (n_slide + n_keep) * sizeof(struct lg_dir_entry) + 8192;
+	size_t from = r->slide.end, least = d->from + n_slide / 8 + 1;
+
+	for (size_t i = r->keep.first; i < r->keep.end; i++)
+		need += r->keep.v[i].n;
+	while (from > least && need + r->slide.v[from - 1].n <= d->written)
+		need += r->slide.v[--from].n;
+	if (!n_slide || from >= r->slide.end)
+		return false;
+	for (; d->from < from; d->from++)
+		d->left_out += r->slide.v[d->from].header.rows;
+	d->at = d->written = d->n_dir = 0;
+	return !ftruncate(d->fd, 0) && lseek(d->fd, 0, SEEK_SET) == 0;
+}
+
 int lg_ring_dump(struct lg_ring *r, const char *path, struct lg_error *err)
 {
-	struct dump d = { .fd = -1, .path = path };
-	size_t size = strlen(path) + 32;
-	LG_AUTOFREE char *tmp = lg_calloc(size, 1);
+	struct dump d = { .path = path, .from = r->slide.first };
+	struct lg_place *place;
+	struct lg_error ignored;
 	int rc;
 
-	if (!tmp)
-		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	snprintf(tmp, size, "%s.%ld.tmp", path, (long)getpid());
-	d.fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	if (d.fd < 0)
-		return lg_fail_errno(err, errno, "cannot create %s", tmp);
-	rc = dump_all(r, &d, err);
-	lg_free(d.dir);
-	if (close(d.fd) && !rc)
-		rc = lg_fail_errno(err, errno, "cannot write %s", path);
-	if (!rc && rename(tmp, path))
-		rc = lg_fail_errno(err, errno, "cannot create %s", path);
+	err = err ? err : &ignored;
+	rc = lg_place_open(&place, path, err);
 	if (rc)
-		unlink(tmp);
-	return rc;
+		return rc;
+	d.fd = lg_place_fd(place);
+	rc = dump_all(r, &d, err);
+	while (rc && disk_is_full(err) && lg_place_is_file(place) && lighten(r, &d))
+		rc = dump_all(r, &d, err);
+	lg_free(d.dir);
+	if (!rc)
+		rc = lg_place_close(place, err);
+	if (!rc)
+		rc = lg_place_keep(place, err);
+	lg_place_free(place);
+	if (rc || !d.left_out)
+		return rc;
+	return lg_fail_errno(err, ENOSPC, "only the newest %.1f MB are in %s", (double)d.at * 1e-6, path);
 }
 
 size_t lg_ring_bytes(const struct lg_ring *r)

@@ -2,19 +2,17 @@
 #include "store/lag_write.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/place.h"
 #include "store/lag_chunk.h"
 
 struct lg_writer {
-	int fd;
-	char *name;  /* for people: where the rows are to be in the end */
+	struct lg_place *place;
+	char *name;  /* for people */
 	bool kept;   /* what is written so far stays when the rest cannot be */
 	struct lg_coder *coder;
 	uint64_t bytes, rows; /* bytes: end of the last whole chunk */
@@ -30,7 +28,7 @@ static int write_all(struct lg_writer *w, const void *buf, size_t n)
 	size_t left = n;
 
 	while (left) {
-		ssize_t k = write(w->fd, p, left);
+		ssize_t k = write(lg_place_fd(w->place), p, left);
 
 		if (k < 0 && errno == EINTR)
 			continue;
@@ -44,9 +42,10 @@ static int write_all(struct lg_writer *w, const void *buf, size_t n)
 							  w->name, (unsigned long long)w->bytes);
 			else
 				w->failed = lg_fail_errno(&w->err, e, "cannot write %s", w->name);
-			/* Half a chunk tells nothing; where the file cannot be cut the reader
-			 * skips it. */
-			if (ftruncate(w->fd, (off_t)w->bytes))
+			/* Half a chunk tells nothing; where it cannot be cut off the reader skips it.
+			 * Of a stream that is another's file we know no offset. */
+			if (lg_place_is_file(w->place) &&
+			    ftruncate(lg_place_fd(w->place), (off_t)w->bytes))
 				return w->failed;
 			return w->failed;
 		}
@@ -66,8 +65,7 @@ static int report(struct lg_writer *w, struct lg_error *err)
 	return w->failed;
 }
 
-static int writer_open(struct lg_writer **ret, const char *path, const char *name, int live,
-		       struct lg_error *err)
+static int writer_open(struct lg_writer **ret, const char *path, int live, struct lg_error *err)
 {
 	struct lg_writer *w = lg_calloc(1, sizeof *w);
 	struct lg_lag_header h;
@@ -75,21 +73,15 @@ static int writer_open(struct lg_writer **ret, const char *path, const char *nam
 
 	if (!w)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	w->fd = -1;
 	w->kept = live;
-	w->name = lg_strdup(strcmp(name, "-") ? name : "standard output");
+	w->name = lg_strdup(strcmp(path, "-") ? path : "standard output");
 	if (!w->name || lg_coder_new(&w->coder)) {
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 		goto fail;
 	}
-	if (!strcmp(path, "-"))
-		w->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-	else
-		w->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-	if (w->fd < 0) {
-		rc = lg_fail_errno(err, errno, "cannot create %s", w->name);
+	rc = lg_place_open(&w->place, path, err);
+	if (rc)
 		goto fail;
-	}
 	lg_lag_header_init(&h, live);
 	if (write_all(w, &h, sizeof h)) {
 		rc = report(w, err);
@@ -104,15 +96,19 @@ fail:
 
 int lg_writer_open(struct lg_writer **ret, const char *path, struct lg_error *err)
 {
-	return writer_open(ret, path, path, 1, err);
+	return writer_open(ret, path, 1, err);
+}
+
+int lg_writer_keep(struct lg_writer *w, struct lg_error *err)
+{
+	return lg_place_keep(w->place, err);
 }
 
 void lg_writer_abort(struct lg_writer *w)
 {
 	if (!w)
 		return;
-	if (w->fd >= 0)
-		close(w->fd);
+	lg_place_free(w->place);
 	lg_coder_free(w->coder);
 	lg_free(w->name);
 	lg_free(w->dir);
@@ -179,9 +175,17 @@ int lg_writer_close(struct lg_writer *w, struct lg_error *err)
 		if (!w->failed && !put_chunk(w, &v))
 			(void)write_all(w, &t, sizeof t);
 	}
-	if (close(w->fd) && !w->failed)
-		w->failed = lg_fail_errno(&w->err, errno, "cannot write %s", w->name);
-	w->fd = -1;
+	{
+		struct lg_error late;
+		int closed = lg_place_close(w->place, &late);
+
+		if (!closed && (!w->failed || (w->kept && w->bytes)))
+			closed = lg_place_keep(w->place, &late);
+		if (closed && !w->failed) {
+			w->failed = closed;
+			w->err = late;
+		}
+	}
 	rc = w->failed && !w->reported ? report(w, err) : 0;
 	lg_writer_abort(w);
 	return rc;
@@ -227,10 +231,10 @@ static int save(struct lg_writer *w, const struct lg_trace *t, struct lg_error *
 	return rc;
 }
 
-static int save_as(const struct lg_trace *t, const char *path, const char *name, struct lg_error *err)
+int lg_lag_save(const struct lg_trace *t, const char *path, struct lg_error *err)
 {
 	struct lg_writer *w;
-	int rc = writer_open(&w, path, name, 0, err);
+	int rc = writer_open(&w, path, 0, err);
 
 	if (rc)
 		return rc;
@@ -238,28 +242,5 @@ static int save_as(const struct lg_trace *t, const char *path, const char *name,
 	if (!rc)
 		return lg_writer_close(w, err);
 	lg_writer_abort(w);
-	return rc;
-}
-
-/* A recording grows under its name; a trace that is written at once replaces a file (which may be
- * the one it was read from) only when it is whole. */
-int lg_lag_save(const struct lg_trace *t, const char *path, struct lg_error *err)
-{
-	size_t size = strlen(path) + 32;
-	LG_AUTOFREE char *tmp = NULL;
-	struct stat st;
-	int rc;
-
-	if (!strcmp(path, "-") || (!stat(path, &st) && !S_ISREG(st.st_mode)))
-		return save_as(t, path, path, err);
-	tmp = lg_calloc(size, 1);
-	if (!tmp)
-		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	snprintf(tmp, size, "%s.%ld.tmp", path, (long)getpid());
-	rc = save_as(t, tmp, path, err);
-	if (!rc && rename(tmp, path))
-		rc = lg_fail_errno(err, errno, "cannot create %s", path);
-	if (rc)
-		unlink(tmp);
 	return rc;
 }

@@ -169,10 +169,14 @@ static void test_crash_keeps_chunks(void **state)
 	struct lg_trace *u;
 
 	(void)state;
+	(void)unlink(path);
 	assert_int_equal(lg_builder_new(&b, NULL), 0);
 	assert_int_equal(lg_writer_open(&w, path, NULL), 0);
 	random_trace(b, 500, 3);
 	assert_int_equal(lg_builder_flush(b, &lg_writer_sink, w, NULL), 0);
+	assert_int_equal(access(path, F_OK), -1); /* a name only when there is something to keep */
+	assert_int_equal(lg_writer_keep(w, NULL), 0);
+	assert_int_equal(lg_writer_keep(w, NULL), 0);
 	lg_writer_abort(w);
 	lg_builder_free(b);
 	assert_int_equal(lg_lag_open(path, &u, NULL), 0);
@@ -592,6 +596,60 @@ static void test_ring_bytes(void **state)
 	lg_builder_free(b);
 }
 
+/* What a full disk has no room for is the oldest part; the rest is a whole file. */
+static void test_ring_on_a_full_disk(void **state)
+{
+	struct rlimit old, small;
+	struct lg_builder *b;
+	struct lg_ring *r;
+	struct lg_trace *t;
+	struct lg_error err;
+	size_t all, before;
+
+	(void)state;
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	small = old;
+	assert_int_equal(lg_builder_new(&b, NULL), 0);
+	assert_int_equal(lg_ring_new(&r, INT64_MAX / 2, 0, NULL), 0);
+	for (uint64_t i = 0; i < 60; i++) {
+		random_trace(b, 300, i);
+		assert_int_equal(lg_builder_flush(b, &lg_ring_sink, r, NULL), 0);
+	}
+	assert_int_equal(lg_ring_dump(r, path, NULL), 0);
+	assert_int_equal(lg_lag_open(path, &t, NULL), 0);
+	all = before = t->state.n;
+	lg_trace_free(t);
+	for (small.rlim_cur = lg_ring_bytes(r); before > all / 4; small.rlim_cur -= lg_ring_bytes(r) / 10) {
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+		assert_int_equal(lg_ring_dump(r, path, &err), LG_E_IO);
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+		assert_non_null(strstr(err.message, path));
+		assert_non_null(strstr(err.message, "only the newest"));
+		assert_int_equal(lg_lag_open(path, &t, &err), 0);
+		assert_int_equal(n_diag(t, LG_DIAG_RING_DROPPED), 1);
+		assert_int_equal(n_diag(t, LG_DIAG_FILE_TRUNCATED), 0);
+		assert_true(t->state.n > 0 && t->state.n < before);
+		before = t->state.n;
+		lg_trace_free(t);
+	}
+	/* Names alone are no recording: the file before stays as it is. */
+	small.rlim_cur = 3000;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+	assert_int_equal(lg_ring_dump(r, path, &err), LG_E_IO);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+	assert_int_equal(lg_lag_open(path, &t, NULL), 0);
+	assert_int_equal(t->state.n, before);
+	lg_trace_free(t);
+	/* Nothing was taken from the ring: where there is room again, all of it is written. */
+	assert_int_equal(lg_ring_dump(r, path, NULL), 0);
+	assert_int_equal(lg_lag_open(path, &t, NULL), 0);
+	assert_int_equal(t->state.n, all);
+	lg_trace_free(t);
+	lg_ring_free(r);
+	lg_builder_free(b);
+}
+
 /* Everything from builder to reader, told to fail at its n-th allocation. */
 static int whole_life(void)
 {
@@ -702,6 +760,7 @@ int main(void)
 		cmocka_unit_test(test_newer_versions),	cmocka_unit_test(test_bomb),
 		cmocka_unit_test(test_disk_full),	cmocka_unit_test(test_ring),
 		cmocka_unit_test(test_ring_cuts_states), cmocka_unit_test(test_ring_bytes),
+		cmocka_unit_test(test_ring_on_a_full_disk),
 		cmocka_unit_test(test_no_memory),
 		cmocka_unit_test(test_errors),		cmocka_unit_test(test_header_clocks),
 	};

@@ -2,6 +2,8 @@
 /* cmd_record.c - laggard record: options, the name of the file, lines on stderr. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,6 +92,8 @@ static bool parse_number(const char *s, long min, long max, long *ret)
 
 struct parsed {
 	struct lg_record_options o;
+	struct lg_user user;
+	const char *user_name; /* --user */
 	size_t pids_cap;
 	const char *trigger;
 };
@@ -180,6 +184,10 @@ static int set_option(struct parsed *p, const char *name, const char *v)
 			}
 		return bad(name, v, "auto, bpf, perf, own or procfs");
 	}
+	if (!strcmp(name, "--user")) {
+		p->user_name = v;
+		return 0;
+	}
 	p->trigger = v; /* the only one left */
 	return 0;
 }
@@ -188,7 +196,7 @@ static int parse(struct parsed *p, int argc, char **argv)
 {
 	static const char *const with_value[] = {
 		"-o", "--output", "-p", "--pid", "-F", "--freq", "--for", "--ring", "--ring-bytes",
-		"--profile", "--tier", "--trigger",
+		"--profile", "--tier", "--trigger", "--user",
 	};
 	int i;
 
@@ -248,6 +256,44 @@ static int parse(struct parsed *p, int argc, char **argv)
 	return LG_EXIT_OK;
 }
 
+/* Whom CMD runs as: --user, or who ran sudo. What sudo would set in its environment is set in ours, of
+ * which the command gets a copy. */
+static int choose_user(struct parsed *p)
+{
+	const struct passwd *pw;
+	uid_t uid;
+	gid_t gid;
+	long n;
+
+	if (p->user_name && !p->o.cmd)
+		return lg_usage(&lg_cmd_record, "--user is for a CMD");
+	if (!p->o.cmd || (!p->user_name && !lg_invoker(&uid, &gid)))
+		return 0;
+	if (!p->user_name)
+		pw = getpwuid(uid);
+	else if (parse_number(p->user_name, 0, INT_MAX, &n))
+		pw = getpwuid((uid_t)n);
+	else
+		pw = getpwnam(p->user_name);
+	if (!pw && !p->user_name)
+		return lg_usage(&lg_cmd_record, "SUDO_UID %u is no user here: say --user NAME", (unsigned)uid);
+	if (!pw)
+		return lg_usage(&lg_cmd_record, "--user %s: there is no such user", p->user_name);
+	if (pw->pw_uid == geteuid())
+		return 0;
+	if (geteuid())
+		return lg_usage(&lg_cmd_record, "--user %s: only root can start a command as another user",
+				pw->pw_name);
+	/* pw is nobody's to change: no more is asked of the user database here. */
+	p->user = (struct lg_user){ .uid = pw->pw_uid, .gid = pw->pw_gid, .name = pw->pw_name };
+	p->o.user = &p->user;
+	if (setenv("USER", pw->pw_name, 1) || setenv("LOGNAME", pw->pw_name, 1) ||
+	    setenv("HOME", pw->pw_dir, 1) || setenv("SHELL", *pw->pw_shell ? pw->pw_shell : "/bin/sh", 1))
+		return lg_usage(&lg_cmd_record, "out of memory");
+	p->o.env = environ; /* setenv() may have moved it */
+	return 0;
+}
+
 static char *join(int argc, char **argv)
 {
 	size_t size = sizeof "laggard", n;
@@ -291,6 +337,8 @@ static int run(int argc, char **argv)
 		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
 			return lg_help(&lg_cmd_record);
 	status = parse(&p, argc, argv);
+	if (!status)
+		status = choose_user(&p);
 	if (status)
 		goto out;
 	fill_standard_files();
@@ -324,6 +372,7 @@ const struct lg_command lg_cmd_record = {
 		"  -o FILE              write FILE (default laggard-DATE-N.lag)\n"
 		"  -p PID,...           these processes are the job (repeatable)\n"
 		"  -a                   the whole machine (always so)\n"
+		"  --user NAME          start CMD as NAME (default: who ran sudo, else as laggard)\n"
 		"  --for DUR            stop after 30s, 500ms, 2m; CMD goes on\n"
 		"  --ring DUR           keep only the last DUR; SIGUSR1 writes it to FILE-N\n"
 		"  -F HZ                CPU samples a second and CPU (default 99; 0 = none)\n"

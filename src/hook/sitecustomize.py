@@ -13,12 +13,13 @@ def _arm():
     try:
         # So that the recorder can tell "Python never reached the hook" (-I, -E, -S) from
         # "Python ran without importing torch".
-        os.close(os.open(os.path.join(where, "reached"), os.O_WRONLY | os.O_CREAT, 0o600))
+        os.close(os.open(os.path.join(where, "reached"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     except OSError:
         pass
     try:
-        from laggard import _inject
-        _inject.arm()
+        from laggard import _inject, _leave
+        if not _leave.watch():
+            _inject.arm()
     except Exception as e:
         try:
             sys.stderr.write("laggard: hook disabled: %s: %s\n" % (type(e).__name__, e))

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -22,12 +23,21 @@ struct lg_launch {
 	char *name;
 };
 
-static void child(char **cmd, char **env, const sigset_t *mask, int go, int error)
+/* For good: a way back to root would be a way for cmd. */
+static int become(const struct lg_user *user)
+{
+	if (initgroups(user->name, user->gid) || setresgid(user->gid, user->gid, user->gid) ||
+	    setresuid(user->uid, user->uid, user->uid))
+		return errno;
+	return user->uid && !setresuid((uid_t)-1, 0, (uid_t)-1) ? EPERM : 0;
+}
+
+static void child(char **cmd, char **env, const struct lg_user *user, const sigset_t *mask, int go, int error)
 	__attribute__((noreturn));
-static void child(char **cmd, char **env, const sigset_t *mask, int go, int error)
+static void child(char **cmd, char **env, const struct lg_user *user, const sigset_t *mask, int go, int error)
 {
 	char c;
-	int e;
+	int e = 0;
 	ssize_t n;
 
 	do
@@ -37,17 +47,21 @@ static void child(char **cmd, char **env, const sigset_t *mask, int go, int erro
 		_exit(127);
 	signal(SIGPIPE, SIG_DFL);
 	sigprocmask(SIG_SETMASK, mask, NULL);
-	/* execvpe looks cmd[0] up in the PATH that laggard itself has, as a shell would. */
-	execvpe(cmd[0], cmd, env);
-	e = errno;
+	if (user)
+		e = become(user);
+	if (!e) {
+		/* execvpe looks cmd[0] up in the PATH that laggard itself has, as a shell would. */
+		execvpe(cmd[0], cmd, env);
+		e = errno;
+	}
 	do
 		n = write(error, &e, sizeof e);
 	while (n < 0 && errno == EINTR);
 	_exit(e == ENOENT ? 127 : 126);
 }
 
-int lg_launch_fork(struct lg_launch **ret, char **cmd, char **env, const sigset_t *mask,
-		   struct lg_error *err)
+int lg_launch_fork(struct lg_launch **ret, char **cmd, char **env, const struct lg_user *user,
+		   const sigset_t *mask, struct lg_error *err)
 {
 	static char *empty[] = { NULL };
 	struct lg_launch *l = lg_calloc(1, sizeof *l);
@@ -66,7 +80,7 @@ int lg_launch_fork(struct lg_launch **ret, char **cmd, char **env, const sigset_
 	if (!l->pid) {
 		close(go[1]);
 		close(error[0]);
-		child(cmd, env ? env : empty, mask, go[0], error[1]);
+		child(cmd, env ? env : empty, user, mask, go[0], error[1]);
 	}
 	close(go[0]);
 	close(error[1]);

@@ -16,9 +16,16 @@
 
 struct lg_launch;
 
-/* Fork. The child gets mask and the default SIGPIPE before its exec. */
-int lg_launch_fork(struct lg_launch **ret, char **cmd, char **env, const sigset_t *mask,
-		   struct lg_error *err) LG_MUST_CHECK;
+struct lg_user {
+	uid_t uid;
+	gid_t gid;
+	const char *name; /* whose groups it gets */
+};
+
+/* Fork. The child becomes user (NULL: stays who we are; only root can give another) and gets mask and
+ * the default SIGPIPE before its exec. */
+int lg_launch_fork(struct lg_launch **ret, char **cmd, char **env, const struct lg_user *user,
+		   const sigset_t *mask, struct lg_error *err) LG_MUST_CHECK;
 pid_t lg_launch_pid(const struct lg_launch *l);
 /* Let it exec. On failure err says why and lg_launch_status() is 127 (not found) or 126. */
 int lg_launch_go(struct lg_launch *l, struct lg_error *err) LG_MUST_CHECK;

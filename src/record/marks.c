@@ -10,11 +10,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -23,6 +25,7 @@
 #include "record/session.h"
 #include "record/unreached.h"
 
+#define MAX_NAMES 16384             /* of the folder in one look */
 #define MAX_RINGS 4096             /* open at once: a hostile job must not eat our descriptors */
 #define ALIVE_EVERY 1000000000LL   /* ns between looks at whether a process lives */
 #define BATCH 256
@@ -51,6 +54,7 @@ struct marks {
 	unsigned src_i;
 	const char *dir;
 	int dir_fd;
+	uid_t owner;
 	uint64_t own_ns;
 	struct timespec dir_mtime;
 	int64_t looked_at, previous_drain, this_drain;
@@ -91,6 +95,7 @@ static int start(struct lg_session *s, void **ret_self, struct lg_error *err)
 			marks_free(m);
 			return lg_fail_errno(err, e, "cannot open the directory of mark rings");
 		}
+		m->owner = fstat(m->dir_fd, &st) ? (uid_t)-1 : st.st_uid;
 	}
 	*ret_self = m;
 	return 0;
@@ -212,6 +217,41 @@ static void refuse(struct marks *m, uint64_t inode, const char *name, const char
 				"%s: %s", name, why);
 }
 
+/*
+ * A file of the folder, which is its owner's, who may not be root: no link is followed, nothing waits for a
+ * FIFO, nothing is read that is another's (a hard link), and no file system is entered that its owner has
+ * mounted there and that could keep us waiting. -1: not to be had.
+ */
+static int open_file(const struct marks *m, const char *name, struct stat *ret_st)
+{
+	struct open_how how = { .flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+				.resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS };
+	int fd = (int)syscall(SYS_openat2, m->dir_fd, name, &how, sizeof how);
+
+	if (fd < 0 && (errno == ENOSYS || errno == EPERM)) /* before Linux 5.6; a container's filter */
+		fd = openat(m->dir_fd, name, (int)how.flags);
+	if (fd >= 0 && (fstat(fd, ret_st) || !S_ISREG(ret_st->st_mode) || ret_st->st_uid != m->owner)) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* May uid speak for pid? Not of other users' processes; of one that is gone nothing can be forged. */
+static bool may_speak_for(uid_t uid, int32_t pid)
+{
+	char path[64], buf[4096];
+	unsigned id[4];
+	char *p;
+
+	snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+	if (!uid || !read_text(path, buf, sizeof buf) || !(p = strstr(buf, "\nUid:")))
+		return true;
+	if (sscanf(p + 5, "%u %u %u %u", &id[0], &id[1], &id[2], &id[3]) != 4)
+		return false;
+	return id[0] == uid || id[1] == uid || id[2] == uid;
+}
+
 /* Descriptors below MAX_RINGS are ours to use; the entry of a finished ring is used again. */
 static size_t free_entry(struct marks *m)
 {
@@ -237,10 +277,10 @@ static void open_ring(struct marks *m, const char *name)
 			return;
 	if (strlen(name) >= sizeof m->ring[0]->name)
 		return;
-	fd = openat(m->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	fd = open_file(m, name, &st);
 	if (fd < 0)
 		return;
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || lg_map_get(&m->seen, st.st_ino)) {
+	if (lg_map_get(&m->seen, st.st_ino)) {
 		close(fd);
 		return;
 	}
@@ -260,6 +300,11 @@ static void open_ring(struct marks *m, const char *name)
 			     (uint64_t)r.header[LAG_MARK_H_START]);
 	if (pid <= 0) {
 		refuse(m, st.st_ino, name, "its process is in another pid namespace and cannot be found");
+		close(fd);
+		return;
+	}
+	if (!may_speak_for(st.st_uid, pid)) {
+		refuse(m, st.st_ino, name, "its process is another user's");
 		close(fd);
 		return;
 	}
@@ -284,7 +329,8 @@ static void open_ring(struct marks *m, const char *name)
 static void read_note(struct marks *m, const char *name)
 {
 	char buf[400];
-	int fd = openat(m->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+	int fd = open_file(m, name, &st);
 	ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof buf - 1);
 
 	if (fd >= 0)
@@ -323,12 +369,14 @@ static void look(struct marks *m, bool force)
 			close(fd);
 		return;
 	}
-	while ((e = readdir(d))) {
+	for (size_t names = 0; (e = readdir(d)) && names < MAX_NAMES; names++) {
 		if (!strncmp(e->d_name, "mark.", 5))
 			open_ring(m, e->d_name);
 		else if (!strncmp(e->d_name, "off.", 4))
 			read_note(m, e->d_name);
 	}
+	if (e && !m->n_turned_away)
+		m->n_turned_away = 1; /* at least */
 	closedir(d);
 }
 

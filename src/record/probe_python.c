@@ -17,6 +17,8 @@
 
 static const char script[] =
 	"import sys\n"
+	/* -c puts the current folder first, which may be anybody's. */
+	"sys.path[:] = [p for p in sys.path if p]\n"
 	"try:\n"
 	"    from importlib.metadata import version\n"
 	"    torch = 'torch ' + version('torch')\n"
@@ -89,7 +91,7 @@ void lg_probe_python(const char *python, char **env, struct lg_check *ret)
 	*ret = (struct lg_check){ .name = "python", .grade = LG_GRADE_MISSING };
 	snprintf(ret->lost, sizeof ret->lost, "steps and stages of Python programs");
 #ifdef LG_HAVE_HOOK
-	if (lg_hook_prepare(&hook, env, &with, &err)) {
+	if (lg_hook_prepare(&hook, NULL, env, &with, &err)) {
 		snprintf(ret->found, sizeof ret->found, "the hook cannot be unpacked: %.200s",
 			 err.message);
 		return;

@@ -22,6 +22,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -532,6 +533,7 @@ static int block_signals(struct lg_session *s, struct lg_error *err)
 static int prepare_env(struct lg_session *s, struct lg_error *err)
 {
 	char **env = s->opt->env;
+	uint64_t random[2];
 	size_t n = 0;
 
 	if (!s->opt->hook)
@@ -540,7 +542,7 @@ static int prepare_env(struct lg_session *s, struct lg_error *err)
 	{
 		struct lg_error herr = { 0 };
 
-		if (lg_hook_prepare(&s->hook, env, &env, &herr)) {
+		if (lg_hook_prepare(&s->hook, s->opt->user, env, &env, &herr)) {
 			lg_add_diag_now(s->b, LG_DIAG_MARKS_OFF, lg_monotonic_ns(), 1, "%s",
 					herr.message);
 			lg_session_say(s, "without the Python hook: %s", herr.message);
@@ -553,8 +555,10 @@ static int prepare_env(struct lg_session *s, struct lg_error *err)
 	s->env = lg_calloc(n + 2, sizeof *s->env);
 	if (!s->env)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	snprintf(s->token, sizeof s->token, "LAGGARD_SESSION=%d-%" PRIx64, (int)getpid(),
-		 (uint64_t)lg_monotonic_ns());
+	/* Not to be guessed: with it any process could make itself part of the job. */
+	if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+		return lg_fail_errno(err, errno, "getrandom");
+	snprintf(s->token, sizeof s->token, "LAGGARD_SESSION=%016" PRIx64 "%016" PRIx64, random[0], random[1]);
 	s->env[0] = s->token;
 	for (size_t i = 0, k = 1; i < n; i++)
 		if (strncmp(env[i], "LAGGARD_SESSION=", 16))
@@ -641,7 +645,7 @@ static int begin(struct lg_session *s, struct lg_error *err)
 		return rc;
 	if (opt->cmd) {
 		if ((rc = prepare_env(s, err)) ||
-		    (rc = lg_launch_fork(&s->child, opt->cmd, s->env ? s->env : opt->env,
+		    (rc = lg_launch_fork(&s->child, opt->cmd, s->env ? s->env : opt->env, opt->user,
 					 &s->old_mask, err)))
 			return rc;
 		lo.child = lg_launch_pid(s->child);

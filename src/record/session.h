@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/map.h"
+#include "record/launch.h"
 #include "store/builder.h"
 
 struct lg_session;
@@ -29,6 +30,7 @@ enum lg_tier { LG_TIER_AUTO, LG_TIER_BPF, LG_TIER_PERF, LG_TIER_OWN, LG_TIER_PRO
 struct lg_record_options {
 	const char *out;      /* path of the .lag file */
 	char **cmd;           /* NULL = none */
+	const struct lg_user *user; /* whom cmd runs as; NULL = as laggard itself */
 	pid_t *pids;          /* -p */
 	size_t n_pids;
 	int64_t for_ns;       /* 0 = until the command ends or a signal */
@@ -147,9 +149,10 @@ void lg_session_map(struct lg_session *s, int32_t pid, uint64_t start, uint64_t 
  * hook_inject.c: unpack the Python hook and make cmd's environment from `env`. *ret_env is a
  * NULL-terminated array of strings, owned by *ret_hook like the files it unpacked; marks of any
  * process started with it reach lg_source_marks. Failure means: no hook, record goes on.
+ * user: whom cmd runs as, NULL = as laggard itself.
  */
 struct lg_hook;
-int lg_hook_prepare(struct lg_hook **ret_hook, char **env, char ***ret_env,
+int lg_hook_prepare(struct lg_hook **ret_hook, const struct lg_user *user, char **env, char ***ret_env,
 		    struct lg_error *err) LG_MUST_CHECK;
 void lg_hook_free(struct lg_hook *h);
 

@@ -10,6 +10,10 @@ from live import (Accused, Disturbed, pytest_configure, pytest_runtest_makerepor
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCENARIO_LIMIT_S = 420  # with a slow first touch of memory
+# Under sudo a recorded command would run as who ran it, for whom pytest's folders are closed.
+for name in ("SUDO_UID", "SUDO_GID"):
+    os.environ.pop(name, None)
+
 PYTHON = "/usr/bin/python3"  # Debian's, with torch; the first on PATH may be another
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A user without rights against root's laggard: what can be done with files, folders and names."""
 import contextlib
+import json
 import os
 import pathlib
 import pwd
@@ -234,3 +235,230 @@ def test_a_ring_on_a_full_disk_keeps_what_fits(laggard, field):
         assert out.read_bytes() == before and len(list(disk.iterdir())) == 2
     finally:
         subprocess.run(["umount", disk], check=True)
+
+
+# The hook's folder -------------------------------------------------------------------------------
+
+# A job that lives on when its recorder has ended, and then starts programs in every way there is.
+LIVES_ON = """
+import os, pathlib, subprocess, sys, time
+field = pathlib.Path(sys.argv[1])
+copied = dict(os.environ)
+if os.fork():
+    while not (field / "hook").exists():
+        time.sleep(0.02)
+    os._exit(0)
+os.setsid()
+(field / "hook.new").write_text(os.environ["PYTHONPATH"].split(":")[0])
+(field / "hook.new").rename(field / "hook")
+while not (field / "go").exists():
+    time.sleep(0.02)
+tell = [sys.executable, "-c", "import os, sys; print(os.environ.get('PYTHONPATH'), sys.path)"]
+said = [subprocess.run(tell, stdout=subprocess.PIPE, text=True).stdout,
+        subprocess.run(tell, stdout=subprocess.PIPE, text=True, env=copied).stdout,
+        subprocess.run(tell, stdout=subprocess.PIPE, text=True, close_fds=False).stdout]
+os.system(sys.executable + " -c 'import os; print(os.environ.get(\\"PYTHONPATH\\"))' > %s" % (field / "system"))
+said.append((field / "system").read_text())
+import multiprocessing.util
+r, w = os.pipe()
+os.set_inheritable(w, True)
+os.dup2(w, 1)
+pid = multiprocessing.util.spawnv_passfds(os.fsencode(tell[0]), tell, [1])
+os.close(w); os.close(1)
+os.waitpid(pid, 0)
+said.append(os.read(r, 65536).decode())
+said.append(repr(sys.path))
+(field / "said.new").write_text("\\n".join(said))
+(field / "said.new").rename(field / "said")
+subprocess.run(["sh", "-c", "exec \\"$@\\"", "sh", *tell], env=copied, stdout=subprocess.DEVNULL)
+(field / "done").touch()
+"""
+
+
+def wait_for(path, seconds=20):
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < end, f"{path} never came"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("how", ["ends", "is killed"])
+def test_the_hooks_folder_cannot_be_taken_over(laggard_path, field, how):
+    job, marker = field / "job.py", field / "marker"
+    job.write_text(LIVES_ON)
+    (field / "out").mkdir()
+    field.chmod(0o1777)
+    child = subprocess.Popen([laggard_path, "record", "-q", *NO_CAUSE, "-o", field / "out/run.lag", "--",
+                              PYTHON, job, field], stdout=subprocess.DEVNULL)
+    wait_for(field / "hook")
+    hook = pathlib.Path((field / "hook").read_text())
+    if how == "is killed":
+        child.kill()
+    child.wait(timeout=30)
+
+    def plant():
+        with contextlib.suppress(OSError):
+            hook.mkdir(parents=True)
+        with contextlib.suppress(OSError):
+            (hook / "sitecustomize.py").write_text(
+                f"import os\nopen({str(marker)!r}, 'a').write('ran as %d\\n' % os.getuid())\n")
+    attacker(plant)
+    (field / "go").touch()
+    wait_for(field / "done")
+    assert not marker.exists(), marker.read_text()
+    said = (field / "said").read_text()
+    assert said.count("None") >= 4 and str(hook) not in said, said
+
+
+def test_a_fifo_called_lock_holds_nobody(laggard, field):
+    """In a folder such as those that older versions made, which is where a forger looks first."""
+    forged = pathlib.Path("/dev/shm/laggard-AbCdEf")
+
+    def forge():
+        forged.mkdir()
+        os.mkfifo(forged / "lock")
+    attacker(forge)
+    try:
+        done = laggard("record", "-q", *NO_CAUSE, "-o", field / "run.lag", "--", "true", timeout=20)
+        assert done.returncode == 0, done.stderr
+        assert laggard("doctor", timeout=60).returncode == 0
+        assert (forged / "lock").exists()
+    finally:
+        shutil.rmtree(forged)
+
+
+@pytest.mark.parametrize("run", ["writable", "missing"])
+def test_a_forged_folder_is_passed_over(laggard_path, run):
+    """On a machine where root never ran laggard the attacker is first at the names that root would take."""
+    setup = f"""
+        mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+        mount -t tmpfs -o mode=1777 tmpfs /tmp
+        mount -t tmpfs -o mode=755{"" if run == "writable" else ",ro"} tmpfs /run
+        setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups sh -c '
+            mkdir -m 777 /dev/shm/laggard-0 && mkfifo /dev/shm/laggard-0/lock
+            mkdir -m 777 /dev/shm/laggard-0/0123456789abcdef && mkfifo /dev/shm/laggard-0/0123456789abcdef/lock
+            ln -s /dev/shm/laggard-0 /tmp/laggard-1' || exit 99
+        exec "$@" """
+    where = "import os, sys; p = os.environ['PYTHONPATH']; print(p, os.path.exists(p), 'laggard' in sys.modules)"
+    store = pathlib.Path(tempfile.mkdtemp(prefix="laggard-attack-", dir="/var/tmp"))
+    try:
+        copy = shutil.copy(laggard_path, store)  # the build may lie in /tmp
+        done = subprocess.run(["unshare", "--mount", "sh", "-c", setup, "sh", copy, "record", *NO_CAUSE, "-o",
+                               store / "run.lag", "--", PYTHON, "-c", where], check=False, timeout=60,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        shutil.rmtree(store)
+    assert done.returncode == 0, done.stderr
+    path, there, loaded = done.stdout.split()
+    assert path.startswith("/run/laggard/" if run == "writable" else "/tmp/laggard-0/")
+    assert (there, loaded) == ("True", "True")
+
+
+def test_doctor_runs_nothing_from_the_folder_it_stands_in(laggard, theirs, field):
+    marker = field / "marker"
+
+    def plant():
+        for name in ("csv", "email", "zipfile", "textwrap", "importlib_metadata", "json"):
+            (theirs / f"{name}.py").write_text(f"open({str(marker)!r}, 'w')\n")
+    attacker(plant)
+    assert laggard("doctor", cwd=theirs, timeout=120).returncode == 0
+    assert not marker.exists()
+
+
+# Another user's command --------------------------------------------------------------------------
+
+WHO = """
+import json, os, sys, laggard
+for i in range(12):
+    with laggard.stage("forward"):
+        sum(range(20000))
+    laggard.step()
+print(json.dumps([os.getresuid(), os.getresgid(), os.getgroups(),
+                  *map(os.environ.get, ("HOME", "USER", "LOGNAME", "SHELL"))]))
+import time
+time.sleep(0.5)
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("how", ["name", "number", "sudo"])
+def test_the_command_runs_as_the_user_with_its_marks(laggard, field, how):
+    out = field / "run.lag"
+    args = {"name": ["--user", "nobody"], "number": ["--user", str(NOBODY)], "sudo": []}[how]
+    env = {"SUDO_UID": str(NOBODY), "SUDO_GID": str(NOBODY)} if how == "sudo" else {}
+    done = laggard("record", *args, "-o", out, "--", PYTHON, "-c", WHO, env=env, cwd="/")
+    assert done.returncode == 7, done.stderr
+    user = pwd.getpwuid(NOBODY)
+    assert json.loads(done.stdout) == [[NOBODY] * 3, [user.pw_gid] * 3, [user.pw_gid], user.pw_dir, "nobody",
+                                       "nobody", user.pw_shell]
+    assert "hook disabled" not in done.stderr and "without the Python hook" not in done.stderr
+    assert is_private_file(out, NOBODY if how == "sudo" else 0)
+    steps = laggard("steps", "--csv", out)
+    assert len(steps.stdout.splitlines()) >= 11, steps.stdout + steps.stderr
+
+
+def test_root_stays_root_where_nothing_else_is_said(laggard, field):
+    for args, env in (([], {}), (["--user", "root"], {"SUDO_UID": str(NOBODY), "SUDO_GID": str(NOBODY)})):
+        done = laggard("record", "-q", *NO_CAUSE, *args, "-o", field / "run.lag", "--", "id", "-u", env=env)
+        assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
+def test_users_that_cannot_be_are_refused(laggard, laggard_path, field):
+    for args, env, says in ((["--user", "no-such-user", "--", "true"], {}, "there is no such user"),
+                            (["--user", "nobody"], {}, "for a CMD"),
+                            (["--", "true"], {"SUDO_UID": "54321", "SUDO_GID": "54321"}, "SUDO_UID 54321")):
+        done = laggard("record", *NO_CAUSE, "-o", field / "run.lag", *args, env=env)
+        assert done.returncode == 2 and says in done.stderr and done.stderr.count("\n") == 1
+    copy = field / "laggard"
+    shutil.copy(laggard_path, copy)
+    refused = field / "refused"
+
+    def try_it():
+        done = subprocess.run([copy, "record", "--user", "root", "-o", "/tmp/x.lag", "--", "true"], check=False,
+                              stderr=subprocess.PIPE, text=True, timeout=20, cwd="/")
+        assert done.returncode == 2 and "only root" in done.stderr
+    attacker(try_it)
+    assert not refused.exists() and not (field / "run.lag").exists()
+
+
+def test_a_ring_that_the_job_truncates_ends_nothing(laggard, field):
+    out = field / "run.lag"
+    program = """
+import os, time, laggard
+for i in range(300):
+    with laggard.stage("forward"):
+        pass
+    laggard.step()
+where = os.environ["LAGGARD_MARKS"]
+if os.fork() == 0:
+    ring = [where + "/" + n for n in os.listdir(where) if n.startswith("mark.")][0]
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        for size in (0, 4096, 5000, 1 << 40, 70000):
+            os.truncate(ring, size)
+            time.sleep(0.01)
+    os._exit(0)
+os.wait()
+"""
+    done = laggard("record", "--user", "nobody", "-o", out, "--", PYTHON, "-c", program, cwd="/", timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "ends before" not in laggard("explain", "--json", out).stdout
+
+
+def test_marks_of_another_users_process_are_refused(laggard, field):
+    """A ring that says it is root's process, to draw its own steps there."""
+    out = field / "run.lag"
+    program = """
+import os, time
+from laggard import _ring
+victim = os.getppid()
+start = int(open("/proc/%d/stat" % victim).read().rpartition(")")[2].split()[19])
+_ring.os.getpid, _ring._start_time = lambda: victim, lambda: start
+_ring.open_ring()
+for i in range(20):
+    _ring.step(i)
+time.sleep(1)
+"""
+    done = laggard("record", "--user", "nobody", "-o", out, "--", PYTHON, "-c", program, cwd="/", timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "its process is another user's" in laggard("explain", "--json", out).stdout

@@ -531,7 +531,7 @@ static int status_of(const char *script)
 	int st;
 
 	sigemptyset(&mask);
-	assert_int_equal(lg_launch_fork(&l, cmd, env, &mask, &err), 0);
+	assert_int_equal(lg_launch_fork(&l, cmd, env, NULL, &mask, &err), 0);
 	assert_false(lg_launch_ended(l, false)); /* it waits */
 	assert_int_equal(lg_launch_go(l, &err), 0);
 	assert_true(lg_launch_ended(l, true));
@@ -562,13 +562,13 @@ static void says_what_cannot_be_run(void **state)
 
 	(void)state;
 	sigemptyset(&mask);
-	assert_int_equal(lg_launch_fork(&l, cmd, NULL, &mask, &err), 0);
+	assert_int_equal(lg_launch_fork(&l, cmd, NULL, NULL, &mask, &err), 0);
 	assert_int_equal(lg_launch_go(l, &err), LG_E_NOTFOUND);
 	assert_non_null(strstr(err.message, missing));
 	assert_int_equal(lg_launch_status(l), 127);
 	lg_launch_free(l);
 	cmd[0] = refused;
-	assert_int_equal(lg_launch_fork(&l, cmd, NULL, &mask, &err), 0);
+	assert_int_equal(lg_launch_fork(&l, cmd, NULL, NULL, &mask, &err), 0);
 	assert_true(lg_launch_go(l, &err) < 0);
 	assert_int_equal(lg_launch_status(l), 126);
 	lg_launch_free(l);

@@ -7,6 +7,8 @@ stays behind on the module: __spec__, __loader__ and the file are the ones Pytho
 """
 import sys
 
+from laggard import _leave
+
 # Module to the function in this package that patches it.
 _TARGETS = {
     "torch": ("laggard._torch", "patch"),
@@ -30,7 +32,7 @@ class _Finder:
         self.busy = set()
 
     def find_spec(self, name, path=None, target=None):
-        if name not in _TARGETS or name in self.busy:
+        if name not in _TARGETS or name in self.busy or _leave.over():
             return None
         self.busy.add(name)
         try:

@@ -20,6 +20,8 @@ import sys
 import threading
 import time
 
+from laggard import _leave
+
 MAGIC = 0x314B52414D47414C  # "LAGMARK1"
 VERSION = 1
 HEADER = 4096
@@ -299,13 +301,15 @@ def disable(why):
         elif os.environ.get("LAGGARD_MARKS"):
             # No ring to say it in: leave a note for the recorder.
             fd = os.open("%s/off.%d" % (os.environ["LAGGARD_MARKS"], os.getpid()),
-                         os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+                         os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             os.write(fd, why.encode("utf-8", "replace")[:400])
             os.close(fd)
     except Exception:
         pass
     _detach()
     try:
+        if _leave.over():
+            return  # nobody is left to miss a mark
         sys.stderr.write("laggard: hook disabled: %s\n" % " ".join(why.split()))
     except Exception:
         pass

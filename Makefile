@@ -33,8 +33,8 @@ bench: deps
 matrix: all
 	@LAGGARD=$(B)/laggard tests/matrix/run $(T)
 
-cases: all
-	@LAGGARD=$(B)/laggard tools/cases
+cases: deps
+	@tools/run-tests cases
 
 install: all
 	meson configure $(B) -Dprefix=$(prefix)

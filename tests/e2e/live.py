@@ -32,6 +32,7 @@ class Disturbed(Exception):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "live: watches real processes; may be repeated (see tests/e2e/live.py)")
+    config.addinivalue_line("markers", "cases: reads files with known answers; part of the sweep (see case_files.py)")
     config.addinivalue_line("markers", "healthy: nobody is to blame; never repeated (see tests/e2e/live.py)")
 
 

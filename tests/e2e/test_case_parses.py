@@ -1,28 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """perf.data files with a parse beside them that other tools made: our rows against every one of those.
 
-quipper's (perf_data_converter, *.pb_text.gz) holds all records; perfparser's (*.expected.txt) samples and
-stacks. Their address spaces are replayed here from their records, so that frames can be compared, too.
+quipper's (perf_data_converter, *.pb_text) holds all records, perf script's text the samples; perfparser's
+(*.expected.txt, in the large sweep) samples and stacks. Their address spaces are replayed here from their records, so that frames can be compared, too.
 """
 import collections
-import gzip
 import json
-import os
-import pathlib
 import re
 
+import case_files
 import pytest
+from conftest import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-CASES = pathlib.Path(os.environ.get("LG_CASES", ROOT.parent / "shared/cases"))
-QUIPPER = sorted(CASES.glob("*/ref/perf.data.*.pb_text.gz")) if CASES.is_dir() else []
-PERFPARSER = sorted(CASES.glob("*/*/*.expected.txt")) if CASES.is_dir() else []
+pytestmark = pytest.mark.cases
+PERF = ROOT / "tests/data/perf"
+QUIPPER = case_files.find("*/ref/perf.data.*.pb_text")
+PERFPARSER = case_files.find("*/*/*.expected.txt")
 MARKERS = {2**64 - 128: "kernel", 2**64 - 512: "user", 2**64 - 32: "hypervisor"}
 PERF_CONTEXT_MAX = 2**64 - 4095
 COMM_EXEC = MMAP_DATA = 1 << 13
 KERNEL = 1  # LG_FRAME_KERNEL
-
-needs_cases = pytest.mark.skipif(not CASES.is_dir(), reason="the case files are not here (LG_CASES=DIR)")
 
 
 def unquote(text):
@@ -33,19 +30,18 @@ def textproto(path):
     """Text protocol buffers as nested dicts of lists."""
     root = collections.defaultdict(list)
     stack = [root]
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            line = line.strip()
-            if line.endswith("{"):
-                inner = collections.defaultdict(list)
-                stack[-1][line[:-1].strip()].append(inner)
-                stack.append(inner)
-            elif line == "}":
-                stack.pop()
-            elif line:
-                key, value = line.split(": ", 1)
-                stack[-1][key].append(unquote(value) if value[0] == '"' else
-                                      int(value) if re.fullmatch(r"-?\d+", value) else value)
+    for line in case_files.content(path).decode().split("\n"):
+        line = line.strip()
+        if line.endswith("{"):
+            inner = collections.defaultdict(list)
+            stack[-1][line[:-1].strip()].append(inner)
+            stack.append(inner)
+        elif line == "}":
+            stack.pop()
+        elif line:
+            key, value = line.split(": ", 1)
+            stack[-1][key].append(unquote(value) if value[0] == '"' else
+                                  int(value) if re.fullmatch(r"-?\d+", value) else value)
     return root
 
 
@@ -155,10 +151,15 @@ def kind_of(frame):
     return None if frame["dso"] == "[unknown]" or frame["name"] == "[unknown]" else frame["dso"]
 
 
-@needs_cases
-@pytest.mark.parametrize("ref", QUIPPER, ids=lambda p: p.name[:-len(".pb_text.gz")])
+def parsed(ref):
+    """The file that was parsed, packed or not."""
+    name = case_files.plain(ref).removesuffix(".pb_text")
+    return next(p for end in case_files.PACKED if (p := ref.parent.parent / (name + end)).exists())
+
+
+@pytest.mark.parametrize("ref", QUIPPER, ids=case_files.label)
 def test_rows_are_those_of_quipper(laggard, ref):
-    path = ref.parent.parent / ref.name[:-len(".pb_text.gz")]
+    path = parsed(ref)
     want = replay(textproto(ref))
     have = ask(laggard, path, SAMPLES)
     assert len(have) == len(want["samples"])
@@ -192,10 +193,9 @@ def test_rows_are_those_of_quipper(laggard, ref):
     assert not wrong, f"{len(wrong)} of {checked} stacks, such as {wrong[0]}"
 
 
-@needs_cases
-@pytest.mark.parametrize("ref", QUIPPER, ids=lambda p: p.name[:-len(".pb_text.gz")])
+@pytest.mark.parametrize("ref", QUIPPER, ids=case_files.label)
 def test_threads_are_those_of_quipper(laggard, ref):
-    path = ref.parent.parent / ref.name[:-len(".pb_text.gz")]
+    path = parsed(ref)
     parse = textproto(ref)
     want = replay(parse)
     threads = ask(laggard, path, "SELECT id, tid, comm, start, \"end\" FROM thread WHERE id > 0")
@@ -239,9 +239,7 @@ def perfparser_samples(path):
     return [tuple(s) for s in out]
 
 
-@needs_cases
-@pytest.mark.parametrize("ref", PERFPARSER, ids=lambda p: p.parent.name)
-def test_samples_are_those_of_perfparser(laggard, ref):
+def samples_are_those_of_perfparser(laggard, ref):
     path = ref.with_name(ref.name[:-len(".expected.txt")])
     walk = stacks(laggard, path)
     have = [(s["comm"], s["pid"], s["tid"], s["ts"], s["event"], s["weight"],
@@ -251,14 +249,18 @@ def test_samples_are_those_of_perfparser(laggard, ref):
     assert collections.Counter(have) == collections.Counter(want)
 
 
+if PERFPARSER:  # GPL: in the sweep only
+    test_samples_are_those_of_perfparser = pytest.mark.parametrize("ref", PERFPARSER, ids=case_files.label)(
+        samples_are_those_of_perfparser)
+
+
 # perf.data and what perf script printed of the same recording
-TEXTS = [(b, t) for b, t in (("AmZu1212+SOFTWARE-HARDWARE-CODESIGN/nbody.71333712.perf.data",
-                              "AmZu1212+SOFTWARE-HARDWARE-CODESIGN/parallel.perf.txt.gz"),)
-         if (CASES / b).exists()]
+TEXTS = [(PERF / f"{name}.data", PERF / f"script/{name}.txt") for name in
+         ("burn", "two_events", "names", "tied_switches", "sleep_switches")]
+TEXTS += zip(case_files.find("*/nbody.*.perf.data"), case_files.find("*/parallel.perf.txt"))
 
 
-@needs_cases
-@pytest.mark.parametrize("binary, text", TEXTS, ids=[b.rsplit("/", 1)[-1] for b, _ in TEXTS])
+@pytest.mark.parametrize("binary, text", TEXTS, ids=[b.name for b, _ in TEXTS])
 def test_samples_are_those_of_perf_script(laggard, binary, text):
     def read(path):
         walk, out = stacks(laggard, path), []
@@ -271,23 +273,20 @@ def test_samples_are_those_of_perf_script(laggard, binary, text):
                     files.append(name)
             out.append((s["ts"] // 1000, s["tid"], s["weight"], s["event"], tuple(files)))
         return out
-    a, b = read(CASES / binary), read(CASES / text)
-    assert len(a) > 1000
+    a, b = read(binary), read(text)
+    assert len(a) >= 20
     wrong = [(x, y) for x, y in zip(sorted(a), sorted(b)) if x != y]
     assert len(a) == len(b) and not wrong, (len(wrong), wrong[0])
 
 
 def counted():
-    """(file, samples) of the cases' index: what perf itself counted, where it could open the file."""
-    if not (CASES / "INDEX.md").exists():  # docs: elsewhere
-        return []
-    text = (CASES / "INDEX.md").read_text(encoding="utf-8")  # docs: elsewhere
-    return [(f, int(n)) for f, n in re.findall(r"^\| ([^ |]+) \|.*\[(\d+) samples by perf", text, re.M) if int(n)]
+    """(file, samples) of the tables: what perf itself counted, where it could open the file."""
+    return [(root / f, int(n)) for root, text in case_files.tables()
+            for f, n in re.findall(r"^\| ([^ |]+) \|.*\[(\d+) samples by perf", text, re.M) if int(n)]
 
 
-@needs_cases
 def test_samples_are_as_many_as_perf_counts(laggard):
     files = counted()
     wrong = [(f, n, have) for f, n in files
-             if (have := ask(laggard, CASES / f, "SELECT count(*) AS n FROM sample")[0]["n"]) != n]
-    assert len(files) > 20 and not wrong, wrong
+             if (have := ask(laggard, f, "SELECT count(*) AS n FROM sample")[0]["n"]) != n]
+    assert len(files) > 15 and not wrong, wrong

@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real files with known answers: laggard's first finding. Runs where ../shared/cases (or LG_CASES) is."""
+"""Real files with known answers: laggard's first finding and its severity."""
 import importlib.machinery
 import importlib.util
-import os
-import pathlib
 
-import pytest
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-CASES = pathlib.Path(os.environ.get("LG_CASES", ROOT.parent / "shared/cases"))
+import case_files
+from conftest import ROOT
 
 
 def tool():
@@ -24,20 +20,41 @@ def finding(name, severity):
 
 def test_the_table_judges_as_it_says():
     judge = tool().verdict
-    assert judge("none", [finding("gpu.bound", "info")], None, None)[0]
-    assert not judge("none", [finding("gpu.bound", "info"), finding("x.y", "medium")], None, None)[0]
-    assert judge("a.b,c.d", [finding("c.d", "high")], None, None)[0]
-    assert not judge("a.b", [], None, None)[0]
-    assert not judge("a.b", [], "refused", None)[0]
-    assert judge("-", [], "refused", None)[0]
-    assert not judge("-", [], None, "exit -11")[0]
-    assert judge("a.b+c.d", [finding("c.d", "high"), finding("a.b", "high")], None, None)[0]
-    assert not judge("no-gpu", [finding("gpu.launch_bound", "low")], None, None)[0]
+    assert judge("none", "-", [finding("gpu.bound", "info")], None, None)[0]
+    assert not judge("none", "-", [finding("gpu.bound", "info"), finding("x.y", "medium")], None, None)[0]
+    assert judge("a.b,c.d", "-", [finding("c.d", "high")], None, None)[0]
+    assert not judge("a.b", "-", [], None, None)[0]
+    assert not judge("a.b", "-", [], "refused", None)[0]
+    assert judge("-", "-", [], "refused", None)[0]
+    assert not judge("-", "-", [], None, "exit -11")[0]
+    assert judge("a.b+c.d", "-", [finding("c.d", "high"), finding("a.b", "high")], None, None)[0]
+    assert not judge("no-gpu", "-", [finding("gpu.launch_bound", "low")], None, None)[0]
 
 
-@pytest.mark.skipif(not CASES.is_dir(), reason="the case files are not here (LG_CASES=DIR)")
+def test_the_table_judges_how_bad_it_is():
+    judge = tool().verdict
+    assert judge("a.b", "high", [finding("a.b", "high")], None, None)[0]
+    assert not judge("a.b", "high", [finding("a.b", "medium")], None, None)[0]
+    assert "medium" in judge("a.b", "high", [finding("a.b", "medium")], None, None)[1]
+    assert judge("a.b,c.d", "high,low", [finding("c.d", "low")], None, None)[0]
+    assert not judge("a.b,c.d", "high,low", [finding("c.d", "high")], None, None)[0]
+    assert judge("a.b+c.d", "high+low", [finding("c.d", "low"), finding("a.b", "high")], None, None)[0]
+    assert not judge("a.b+c.d", "high+low", [finding("c.d", "high"), finding("a.b", "high")], None, None)[0]
+    ranks = [{**finding("a.b", "high"), "culprit": {"rank": r}} for r in (3, 5)]
+    assert judge("a.b#3+a.b#5", "high+high", ranks, None, None)[0]
+    ranks[1]["severity"] = "medium"
+    assert not judge("a.b#3+a.b#5", "high+high", ranks, None, None)[0]
+
+
+def test_every_line_of_the_table_has_a_severity_for_each_id():
+    for pattern, expected, severity in tool().expectations():
+        if expected not in ("none", "no-gpu", "reads", "refused"):
+            assert severity.count("+") == expected.count("+") and severity.count(",") == expected.count(","), pattern
+
+
 def test_every_case_gets_its_known_answer(laggard_path):
-    rows = list(tool().table(laggard_path, CASES))
-    wrong = [f"{name}: {expected} expected, {found}" for name, expected, found, ok in rows if not ok]
+    rows = list(tool().table(laggard_path, case_files.OWN))
+    wrong = [f"{name}: {expected} ({severity}) expected, {found}" for name, expected, severity, found, ok in rows
+             if not ok]
     assert not wrong, "\n".join(wrong)
-    assert sum(expected not in ("-", "reads") for _, expected, _, _ in rows) >= 20
+    assert sum(expected not in ("-", "reads") for _, expected, *_ in rows) >= 20

@@ -4,8 +4,6 @@ changes that a kind can show are told."""
 import gzip
 import itertools
 import json
-import os
-import pathlib
 import random
 import re
 
@@ -13,7 +11,6 @@ import pytest
 from conftest import ROOT
 
 DATA = ROOT / "tests/data"
-CASES = pathlib.Path(os.environ.get("LG_CASES", ROOT.parent / "shared/cases"))
 KINDS = {
     "kineto": DATA / "kineto/train.json.gz",
     "perf": DATA / "perf/burn.data",
@@ -24,10 +21,8 @@ KINDS = {
     "py-spy": DATA / "pyspy/sampled.speedscope.json",
     "flight recorder": DATA / "flightrec/_dump_0.pickle",
     "folded": DATA / "folded/stacks.folded",
-    "nsys": CASES / "nsys-sqlite/GindaChen+nsys-ai/mfu_2gpu_before.sqlite",
+    "nsys": DATA / "cases/GindaChen+nsys-ai/mfu_2gpu_before.sqlite.zst",
 }
-KINDS["nsys"] = next(iter(sorted(CASES.rglob("mfu_2gpu_before.sqlite"))), None) if CASES.is_dir() else None
-HERE = {name: path for name, path in KINDS.items() if path}
 
 
 def diff(laggard, *args):
@@ -40,18 +35,18 @@ def loud(verdict):
     return [(f["id"], f["title"]) for f in verdict["findings"] if f["severity"] in ("high", "medium")]
 
 
-@pytest.mark.parametrize("kind", sorted(HERE))
+@pytest.mark.parametrize("kind", sorted(KINDS))
 def test_a_file_does_not_differ_from_itself(laggard, kind):
-    verdict = diff(laggard, HERE[kind], HERE[kind])
+    verdict = diff(laggard, KINDS[kind], KINDS[kind])
     assert not loud(verdict) and not verdict["diff"]["unfair"]
     for fmt in ((), ("--markdown",), ("--github",)):
-        done = laggard("diff", HERE[kind], HERE[kind], *fmt)
+        done = laggard("diff", KINDS[kind], KINDS[kind], *fmt)
         assert done.returncode == 0 and done.stdout
 
 
-@pytest.mark.parametrize("before, after", itertools.permutations(sorted(HERE), 2))
+@pytest.mark.parametrize("before, after", itertools.permutations(sorted(KINDS), 2))
 def test_two_kinds_are_not_comparable_and_that_is_said(laggard, before, after):
-    verdict = diff(laggard, HERE[before], HERE[after])
+    verdict = diff(laggard, KINDS[before], KINDS[after])
     d = verdict["diff"]
     formats = [i["format"] for i in verdict["inputs"]]
     if formats[0] != formats[1]:
@@ -61,7 +56,7 @@ def test_two_kinds_are_not_comparable_and_that_is_said(laggard, before, after):
         if len(d["unfair"]) == 1:
             (work,) = [f for f in verdict["findings"] if f["id"] == "regress.workload"]
             assert "batch" not in work["fix"] + work["confirm"] and "same tool" in work["fix"], work
-        text = laggard("diff", HERE[before], HERE[after]).stdout
+        text = laggard("diff", KINDS[before], KINDS[after]).stdout
         assert not re.search(r"^ +-? +-? *[+]? +-\?", text, re.M) and "(not told)" not in text, text
     assert d["headline"] and d["gate"]["verdict"] is None
     assert {f for f, _ in loud(verdict)} <= {"regress.workload"} or d["mean"]["lo"] is not None

@@ -1,30 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """Feeds (nsys, nvidia-smi, logs, Flight Recorder, py-spy, folded stacks): fixtures, joining, and real files.
 
-Real files are read where they are: LG_CASES, or ../shared/cases beside the repository."""
+Real files are those of tests/data/cases, and in the large sweep (LG_CASES) some whose licence does not let them in."""
 import json
 import os
 import pathlib
 import subprocess
 
+import case_files
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 DATA = HERE.parent / "data"
-CASES = pathlib.Path(os.environ.get("LG_CASES", HERE.parents[2] / "shared" / "cases"))
-with_cases = pytest.mark.skipif(not (CASES / "INDEX.md").exists(), reason="no cases here")  # docs: elsewhere
 
 IMPORTED = (
-    "GindaChen+nsys-ai/*.sqlite", "extra-p+extrap/*.sqlite", "grantwilkins+training_profile/*/*",
-    "karpathy+nanoGPT/gpu_metrics*", "text-excerpts+from-index/*", "pytorch+tlparse/inputs/*.log",
-    "pytorch+tlparse/inputs/*.gz", "pytorch+tlparse/inputs/*/*", "AmZu1212*/*.speedscope.json",
-    "jlfwong+speedscope/speedscope/*/*", "Timez-zx+nccl-tests/*", "brendangregg+FlameGraph/ref/*",
-    "NVIDIA+nvidia-resiliency-ext/fr_traces/*/_dump_*")
+    "GindaChen+nsys-ai/*.sqlite", "extra-p+extrap/*.sqlite", "laggard/*.csv", "pytorch+tlparse/inputs/*.log",
+    "pytorch+tlparse/inputs/*.txt", "pytorch+tlparse/inputs/*/*.log", "jlfwong+speedscope/speedscope/*/*.json",
+    "Timez-zx+nccl-tests/*.log", "NVIDIA+nvidia-resiliency-ext/fr_traces/*/_dump_*")
 REFUSED = {
     "NVIDIA+nvidia-resiliency-ext/fr_traces/*/fault_injection.log": "not a trace",
-    "*/memory_*.pickle": "snapshot of CUDA memory",
-    "*/*_memory_snapshot.pickle": "snapshot of CUDA memory",
+    "*/*memory_snapshot.pickle": "snapshot of CUDA memory",
 }
+if case_files.SWEEP:
+    IMPORTED += ("grantwilkins+training_profile/*/*", "karpathy+nanoGPT/gpu_metrics*", "text-excerpts+from-index/*",
+                 "AmZu1212*/*.speedscope.json", "brendangregg+FlameGraph/ref/*")
+    REFUSED["*/memory_*.pickle"] = "snapshot of CUDA memory"
 
 
 @pytest.fixture
@@ -70,10 +70,10 @@ def test_all_feeds_are_one_run(rows):
     assert not found or (found["span"] == 6 and found["sample"] == 7 and found["diag"] >= 3)
 
 
-@with_cases
+@pytest.mark.cases
 @pytest.mark.parametrize("pattern", IMPORTED)
 def test_real_files_import(rows, pattern):
-    files = sorted(p for p in CASES.glob(pattern) if p.is_file())
+    files = case_files.find(pattern)
     assert files
     for file in files:
         found = rows(file)
@@ -81,10 +81,10 @@ def test_real_files_import(rows, pattern):
             assert sum(found[t] for t in ("sample", "span", "counter", "mark", "state")) > 0, file
 
 
-@with_cases
+@pytest.mark.cases
 @pytest.mark.parametrize("pattern", REFUSED)
 def test_real_files_of_other_kinds_are_refused_in_one_line(laggard, tmp_path, pattern):
-    files = sorted(CASES.glob(pattern))
+    files = case_files.find(pattern)
     assert files
     for file in files:
         done = laggard("convert", "--no-verdict", file, "-o", tmp_path / "x.lag")
@@ -92,9 +92,8 @@ def test_real_files_of_other_kinds_are_refused_in_one_line(laggard, tmp_path, pa
         assert REFUSED[pattern] in done.stderr and done.stderr.count("\n") == 1
 
 
-@with_cases
 def test_a_set_of_dumps_is_sixteen_ranks(rows):
-    found = rows(*sorted(CASES.glob("NVIDIA+nvidia-resiliency-ext/fr_traces/lock_gil_1st/_dump_*")))
+    found = rows(*sorted(case_files.OWN.glob("NVIDIA+nvidia-resiliency-ext/fr_traces/lock_gil_1st/_dump_*")))
     assert not found or (found["process"] == 17 and found["span"] == 142)
 
 

@@ -1,24 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.profiler and Chrome traces: fixtures made by torch, and the figures that are known of real ones.
 
-The real traces are looked for in $LG_CASES, else beside the repository in shared/cases; without them
-those tests are skipped.
+The real traces are those of tests/data/cases and, in the large sweep, of LG_CASES.
 """
 import csv
 import decimal
 import gzip
 import json
-import os
 import pathlib
 import re
 import subprocess
 
+import case_files
 import pytest
-
 from conftest import ROOT
 
 DATA = ROOT / "tests/data/kineto"
-CASES = pathlib.Path(os.environ.get("LG_CASES", ROOT.parent / "shared/cases"))
 STEP, STAGE, KERNEL, COPY, COLLECTIVE, WAIT, RUNTIME, OVERHEAD = 1, 2, 4, 5, 6, 16, 18, 20
 BATCH_WAIT, FORWARD, OPTIMIZER = 1, 3, 6
 
@@ -163,22 +160,25 @@ def test_refused_with_one_true_line(laggard, tmp_path, text, says):
     assert says in done.stderr and len(done.stderr.strip().splitlines()) == 1
 
 
-FIGURES = re.compile(r"^\| (\S+\.json(?:\.gz)?) \|.*window ([\d.]+) ms, GPU busy (\d+)%, "
+FIGURES = re.compile(r"^\| (\S+\.json(?:\.gz|\.zst)?) \|.*window ([\d.]+) ms, GPU busy (\d+)%, "
                      r"NCCL exposed (\d+)%, DataLoader (\d+)%, sync API (\d+)%, "
                      r"memcpy API (\d+)%", re.M)
 
 
 def figures():
-    index = CASES / "INDEX.md"  # docs: elsewhere
-    return FIGURES.findall(index.read_text()) if index.exists() else []
+    """(file, figures ...) as whoever chose the files computed them, without laggard."""
+    return [(root / case[0], *case[1:]) for root, text in case_files.tables() for case in FIGURES.findall(text)]
 
 
-@pytest.mark.parametrize("case", figures() or [None], ids=lambda c: c[0] if c else "none")
+def test_there_are_real_traces_with_figures():
+    assert len(figures()) >= 20
+
+
+@pytest.mark.cases
+@pytest.mark.parametrize("case", figures(), ids=lambda c: case_files.label(c[0]))
 def test_sums_of_real_traces(rows, case):
-    if case is None:
-        pytest.skip("no cases here: set LG_CASES")
     name, window, busy, exposed, loader, sync, copies = case[0], *map(float, case[1:])
-    t = rows(CASES / name)
+    t = rows(name)
     spans = t["span"]
     base = [s for s in spans if s["kind"] == STEP] or \
         [s for s in spans if s["kind"] != OVERHEAD]
@@ -212,10 +212,10 @@ def test_sums_of_real_traces(rows, case):
     assert len(t.get("flow", [])) == len(launched)
 
 
+@pytest.mark.cases
 def test_every_chrome_case_is_read(rows):
-    files = sorted(CASES.glob("*/trace-event/*.json"))
-    if not files:
-        pytest.skip("no cases here: set LG_CASES")
+    files = case_files.find("*/trace-event/*.json")
+    assert len(files) >= 10
     for path in files:
         t = rows(path)
         assert t.get("span") or t.get("sample"), path

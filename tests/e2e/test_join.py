@@ -10,10 +10,10 @@ import random
 import shutil
 import subprocess
 
+import case_files
 import pytest
 from conftest import PYTHON, ROOT
 
-CASES = pathlib.Path(os.environ.get("LG_CASES", ROOT.parent / "shared/cases"))
 DATA = ROOT / "tests/data/kineto"
 TRIXIE = os.environ.get("LG_TRIXIE") or str(ROOT / "build/trixie")
 BLOCKED = 3  # enum lg_state_kind
@@ -123,15 +123,12 @@ def test_the_same_with_torch_2(laggard, laggard_path, tmp_path, can_record):
 # ---- ranks ----
 
 def load(path):
-    return json.loads(gzip.decompress(path.read_bytes()), strict=False)
+    return json.loads(case_files.content(path), strict=False)
 
 
 def real_ranks():
     """Real traces with enough collectives on a GPU to be recognised by."""
-    if not CASES.is_dir():
-        return []
-    return [p for p in sorted(CASES.glob("**/*.json.gz"))
-            if p.name in ("df_index_resolver.json.gz", "nccl_data.json.gz", "control.json.gz")]
+    return [p for name in ("df_index_resolver", "nccl_data", "control") for p in case_files.find(f"**/{name}.json")]
 
 
 def other_rank(trace, shift_us, seed):
@@ -161,12 +158,13 @@ def other_rank(trace, shift_us, seed):
     return dict(trace, traceEvents=out, distributedInfo=info)
 
 
+@pytest.mark.cases
 @pytest.mark.parametrize("path", real_ranks(), ids=lambda p: p.name)
 @pytest.mark.parametrize("shift_us", (3_600_000_000, -2_500_000, 40_000, 0))
 def test_ranks_whose_clocks_differ_are_aligned_by_their_collectives(laggard, laggard_path, tmp_path, path,
                                                                     shift_us):
     a, b = tmp_path / "a.json.gz", tmp_path / "b.json.gz"
-    shutil.copy(path, a)
+    a.write_bytes(gzip.compress(case_files.content(path), 1))
     b.write_bytes(gzip.compress(json.dumps(other_rank(load(path), shift_us, 5)).encode(), 1))
     t = dumped(laggard, laggard_path, tmp_path, a, b)
     offset = int(meta(t, "join.b.json.gz.offset_ns"))

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files are written here byte by byte, in both byte orders; recorded ones are in tests/data/perf. */
-#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 #include <zstd.h>
 
 #include <cmocka.h>
@@ -607,96 +605,6 @@ static void survives_every_failing_allocation(void **state)
 	}
 }
 
-/* -- shared cases: beside them stand the parses of perf_data_converter -- */
-
-static const char *cases_dir(void)
-{
-	static char path[4096];
-	const char *given = getenv("LG_CASES"), *data = getenv("LG_TEST_DATA");
-
-	if (given)
-		return given;
-	snprintf(path, sizeof path, "%s/../../../shared/cases", data ? data : "tests/data");
-	return path;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static void check_against_reference(const char *dir, const char *name)
-{
-	static int64_t times[1 << 17];
-	static char line[1 << 16];
-	char path[4600], ref[4800];
-	bool inside = false;
-	size_t n = 0, size;
-	struct lg_error err = { 0 };
-	struct lg_trace *t;
-	uint8_t *p;
-	gzFile f;
-
-	snprintf(path, sizeof path, "%s/%s", dir, name);
-	snprintf(ref, sizeof ref, "%s/ref/%s.pb_text.gz", dir, name);
-	f = gzopen(ref, "rb");
-	p = f ? slurp(path, &size) : NULL;
-	if (!p) {
-		if (f)
-			gzclose(f);
-		return;
-	}
-	while (gzgets(f, line, sizeof line)) {
-		const char *at;
-
-		if (strstr(line, "sample_event {"))
-			inside = true;
-		else if (!strncmp(line, "}", 1) || !strncmp(line, "  }", 3))
-			inside = false;
-		at = inside ? strstr(line, "sample_time_ns: ") : NULL;
-		if (at && n < sizeof times / sizeof *times)
-			times[n++] = strtoll(at + 16, NULL, 10);
-	}
-	gzclose(f);
-	t = import_bytes(p, size, &err);
-	free(p);
-	if (!t)
-		fail_msg("%s: %s", name, err.message);
-	qsort(times, n, sizeof *times, by_value);
-	if (n != t->sample.n)
-		fail_msg("%s: %zu samples, the reference has %zu", name, t->sample.n, n);
-	for (size_t i = 0; i < n; i++)
-		if (times[i] != t->sample.ts[i])
-			fail_msg("%s: sample %zu at %lld, the reference has %lld", name, i,
-				 (long long)t->sample.ts[i], (long long)times[i]);
-	lg_trace_free(t);
-}
-
-static void agrees_with_the_reference_parses(void **state)
-{
-	char dir[4224];
-	struct dirent *e;
-	int n = 0;
-	DIR *d;
-
-	(void)state;
-	snprintf(dir, sizeof dir, "%s/google+perf_data_converter", cases_dir());
-	d = opendir(dir);
-	if (!d) {
-		print_message("no %s\n", dir);
-		skip();
-	}
-	while ((e = readdir(d)))
-		if (!strncmp(e->d_name, "perf.data.", 10) && !strstr(e->d_name, ".buildids")) {
-			check_against_reference(dir, e->d_name);
-			n++;
-		}
-	closedir(d);
-	assert_true(n > 5);
-}
-
 static void put_header_attr(struct file *f, const struct event *e)
 {
 	size_t at = begin(f, PD_HEADER_ATTR, 0);
@@ -774,7 +682,6 @@ int main(void)
 		cmocka_unit_test(knows_events_that_come_late),
 		cmocka_unit_test(survives_truncation_at_every_byte),
 		cmocka_unit_test(survives_every_failing_allocation),
-		cmocka_unit_test(agrees_with_the_reference_parses),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -386,7 +386,7 @@ static void prose_with_the_fields_of_an_event_is_none(void **state)
 		assert_int_equal(lg_import_perfscript.sniff((const uint8_t *)texts[i], strlen(texts[i])), 0);
 }
 
-/* -- foldings of stackcollapse-perf.pl --all, beside the shared cases -- */
+/* -- foldings of stackcollapse-perf.pl --all -- */
 
 struct fold {
 	char *text;
@@ -495,44 +495,32 @@ static void fold_trace(struct folds *fs, const struct lg_trace *t, size_t n_samp
 	}
 }
 
-static const char *cases_dir(void)
-{
-	static char path[4096];
-	const char *given = getenv("LG_CASES"), *data = getenv("LG_TEST_DATA");
-
-	if (given)
-		return given;
-	snprintf(path, sizeof path, "%s/../../../shared/cases", data ? data : "tests/data");
-	return path;
-}
-
 static void folds_like_the_reference(void **state)
 {
-	static const char *const names[] = {
-		"perf-cycles-instructions-01.txt", "perf-dd-stacks-01.txt", "perf-funcab-cmd-01.txt",
-		"perf-java-stacks-01.txt", "perf-js-stacks-01.txt", "perf-vertx-stacks-01.txt.gz",
+	static const char *const names[][2] = { /* text, what stackcollapse-perf.pl --all made of it */
+		{ "perf/script/burn.txt", "burn" },
+		{ "perf/script/two_events.txt", "two_events" },
+		{ "perf/script/names.txt", "names" },
+		{ "cases/jlfwong+speedscope/simple-with-header.linux-perf.txt", "simple-with-header" },
+		{ "cases/jlfwong+speedscope/system-wide.linux-perf.txt", "system-wide" },
 	};
+	const char *data = getenv("LG_TEST_DATA");
 
 	(void)state;
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		struct folds ours = { 0 }, theirs = { 0 };
 		static char line[65536];
-		char path[4352], ref[4352], stem[64];
+		char path[4352], ref[4352];
 		struct lg_import_info info;
 		struct lg_error err = { 0 };
 		struct lg_trace *t;
 		const char *p = path;
 		FILE *f;
 
-		snprintf(path, sizeof path, "%s/brendangregg+FlameGraph/%s", cases_dir(), names[i]);
-		snprintf(stem, sizeof stem, "%.*s", (int)(strstr(names[i], ".txt") - names[i]), names[i]);
-		snprintf(ref, sizeof ref, "%s/brendangregg+FlameGraph/ref/%s-collapsed-all.txt",
-			 cases_dir(), stem);
+		snprintf(path, sizeof path, "%s/%s", data ? data : "tests/data", names[i][0]);
+		snprintf(ref, sizeof ref, "%s/perf/script/%s.folded", data ? data : "tests/data", names[i][1]);
 		f = fopen(ref, "r");
-		if (!f) {
-			print_message("no %s\n", ref);
-			skip();
-		}
+		assert_non_null(f);
 		while (fgets(line, sizeof line, f)) {
 			char *space = strrchr(line, ' ');
 
@@ -557,7 +545,7 @@ static void folds_like_the_reference(void **state)
 			for (m = 0; m < ours.n && strcmp(ours.f[m].text, theirs.f[k].text); m++)
 				;
 			if (m == ours.n || ours.f[m].count != theirs.f[k].count)
-				fail_msg("%s: %s %lu, ours %lu", names[i], theirs.f[k].text,
+				fail_msg("%s: %s %lu, ours %lu", names[i][1], theirs.f[k].text,
 					 theirs.f[k].count, m < ours.n ? ours.f[m].count : 0);
 		}
 		for (size_t k = 0; k < ours.n; k++) {
@@ -566,7 +554,7 @@ static void folds_like_the_reference(void **state)
 			for (m = 0; m < theirs.n && strcmp(ours.f[k].text, theirs.f[m].text); m++)
 				;
 			if (m == theirs.n)
-				fail_msg("%s: only ours: %s %lu", names[i], ours.f[k].text, ours.f[k].count);
+				fail_msg("%s: only ours: %s %lu", names[i][1], ours.f[k].text, ours.f[k].count);
 		}
 		folds_done(&ours);
 		folds_done(&theirs);

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real files with known answers: laggard's first finding and its severity."""
+import fnmatch
 import importlib.machinery
 import importlib.util
+import re
 
 import case_files
 from conftest import ROOT
@@ -50,6 +52,19 @@ def test_every_line_of_the_table_has_a_severity_for_each_id():
     for pattern, expected, severity in tool().expectations():
         if expected not in ("none", "no-gpu", "reads", "refused"):
             assert severity.count("+") == expected.count("+") and severity.count(",") == expected.count(","), pattern
+
+
+def test_every_file_has_its_origin_and_its_licence():
+    names = re.findall(r"^\| (\S+(?:, \S+)*) \|", (case_files.OWN / "README.md").read_text(encoding="utf-8"), re.M)
+    rows = [pattern for name in names for pattern in name.split(", ")]
+    for path in case_files.OWN.rglob("*"):
+        name = str(path.relative_to(case_files.OWN))
+        beside = path.name in tool().SKIP or path.suffix == ".py" or path.parent.name == "reference_outputs" or \
+            path.name == "fault_injection.log"
+        if path.is_file() and not beside:
+            assert any(fnmatch.fnmatch(name, row) for row in rows), name
+            assert name.startswith("laggard/") or (case_files.OWN / name.split("/", 1)[0] / "LICENSE").exists(), name
+    assert sum(p.stat().st_size for p in case_files.OWN.rglob("*") if p.is_file()) <= 10_000_000
 
 
 def test_every_case_gets_its_known_answer(laggard_path):

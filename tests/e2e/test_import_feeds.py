@@ -14,8 +14,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 DATA = HERE.parent / "data"
 
 IMPORTED = (
-    "GindaChen+nsys-ai/*.sqlite", "extra-p+extrap/*.sqlite", "laggard/*.csv", "pytorch+tlparse/inputs/*.log",
-    "pytorch+tlparse/inputs/*.txt", "pytorch+tlparse/inputs/*/*.log", "jlfwong+speedscope/speedscope/*/*.json",
+    "GindaChen+nsys-ai/*.sqlite", "extra-p+extrap/*.sqlite", "laggard/*.csv", "laggard/*.log",
+    "pytorch+tlparse/inputs/*.log", "pytorch+tlparse/inputs/*.txt", "pytorch+tlparse/inputs/*/*.log", "jlfwong+speedscope/speedscope/*/*.json",
     "Timez-zx+nccl-tests/*.log", "NVIDIA+nvidia-resiliency-ext/fr_traces/*/_dump_*")
 REFUSED = {
     "NVIDIA+nvidia-resiliency-ext/fr_traces/*/fault_injection.log": "not a trace",

@@ -25,10 +25,10 @@ LOST_EVENTS, PARTIAL = 1, 18
 
 def tool(name):
     here = pathlib.Path(os.environ.get("LAGGARD_BUILD", pathlib.Path(__file__).parents[2] / "build"))
-    for path in (here / "tests/e2e" / name, here / "bench/bpf_cost" / name, here / name):
+    for path in (here / "tests/e2e" / name, here / "bench/bpf_cost" / name):
         if path.exists():
             return str(path)
-    pytest.skip(f"{name} is not built (no libbpf, clang or bpftool?)")
+    raise AssertionError(f"{name} is not built (no libbpf, clang or bpftool? tools/install-deps build test)")
 
 
 @pytest.fixture(scope="module")

@@ -24,8 +24,7 @@ BATCH_WAIT, FORWARD, OPTIMIZER = 1, 3, 6
 def rows(laggard, laggard_path, tmp_path):
     """rows(file) -> {table: [row, ...]}"""
     tool = pathlib.Path(laggard_path).parent / "tests/e2e/lag_dump"
-    if not tool.exists():
-        pytest.skip("lag_dump is not built")
+    assert tool.exists(), "tests/e2e/lag_dump is not built"
 
     def call(source):
         out = tmp_path / "out.lag"

@@ -121,6 +121,47 @@ def test_a_vfork_is_not_told(verdict):
     assert not of_id(verdict(PYTHON, "-c", LOOP, "spawn", ""), "host.self_fork")
 
 
+# The collector is told of by the hook, which is where torch is.
+COLLECTS = """
+import gc, sys, time
+import torch
+torch.set_num_threads(1)
+gc.disable()
+heap = [[i, [i]] for i in range(400_000)]
+if sys.argv[1] == "frozen":
+    gc.freeze()  # as much to do, and nothing of the heap to look at
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+end, i = time.monotonic() + 4, 0
+while time.monotonic() < end:
+    stop = time.perf_counter() + 0.012
+    while time.perf_counter() < stop:
+        pass
+    loss = model(torch.zeros(4, 8)).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    if i % 10 == 5:
+        gc.collect()
+    optimizer.step()
+    i += 1
+"""
+
+
+def test_the_collector_is_told(verdict, torch_python):
+    v = verdict(torch_python, "-c", COLLECTS, "all")
+    found, = of_id(v, "python.gc_pause")
+    assert found["culprit"]["relation"] == "self"
+    assert found["severity"] in ("medium", "high") and found["excess_share"] > 0.5
+    assert "gc." in found["fix"]
+
+
+@pytest.mark.healthy
+def test_a_collector_with_nothing_to_do_is_not_told(verdict, torch_python):
+    v = verdict(torch_python, "-c", COLLECTS, "frozen")
+    assert v["steps"]["count"] > 50
+    assert not [f for f in of_id(v, "python.gc_pause") if f["severity"] != "info"]
+
+
 def test_ones_own_sync_is_nobody_elses_fault(verdict, tmp_path):
     v = verdict(PYTHON, "-c", LOOP, "sync", tmp_path / "checkpoint")
     found = of_id(v, "host.io_wait")

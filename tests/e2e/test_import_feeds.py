@@ -3,6 +3,7 @@
 
 Real files are those of tests/data/cases, and in the large sweep (LG_CASES) some whose licence does not let them in."""
 import json
+import os
 import pathlib
 
 import case_files

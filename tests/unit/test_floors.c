@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How loud each host cause is, beside what it cost: runs in which one cause takes a known share of the time,
+ * from a healthy run's to a bad one's. The grades are the contract's, written here once more: a rule that
+ * speaks a step too early accuses somebody of nothing worth a look, and these tests see it.
+ */
+#include "run_outcome.h"
+
+static const char *const fork_stack[] = { "entry_SYSCALL_64", "kernel_clone", "copy_process", "dup_mmap",
+					  "copy_page_range", NULL };
+static const char *const reclaim_stack[] = { "asm_exc_page_fault", "do_anonymous_page", "charge_memcg",
+					     "try_to_free_mem_cgroup_pages", "shrink_node", NULL };
+
+static const struct cause {
+	const char *id;
+	enum stall stall;
+	const char *const *run_stack;
+	const char *helper_runs;
+	double throttled_ns;
+} causes[] = {
+	{ .id = "host.lock_held", .stall = STALL_LOCK },
+	{ .id = "host.lock_held", .stall = STALL_FILE_LOCK },
+	{ .id = "host.cpu_contention", .stall = STALL_CPU },
+	{ .id = "host.waited_for", .stall = STALL_SOCKET },
+	{ .id = "host.io_wait", .stall = STALL_SYNC },
+	{ .id = "host.cpu_throttled", .stall = STALL_QUOTA, .throttled_ns = 90e6 },
+	{ .id = "host.self_fork", .stall = STALL_RUN, .run_stack = fork_stack },
+	{ .id = "host.memory_pressure", .stall = STALL_RUN, .run_stack = reclaim_stack },
+	{ .id = "python.gc_pause", .stall = STALL_GC },
+	{ .id = "python.gil_wait", .stall = STALL_GIL, .helper_runs = "/usr/bin/python3.11" },
+	{ .id = "comms.straggler", .stall = STALL_RUN },
+};
+
+enum { CAUSES = sizeof causes / sizeof *causes };
+
+static struct run_plan plan_of(const struct cause *c, int64_t period_ms)
+{
+	struct run_plan p = stalls(c->stall, period_ms);
+
+	p.n_steps = 3000;
+	p.stall_ns = 40 * MS;
+	p.only_rank = 0;
+	p.run_stack = c->run_stack;
+	p.helper_runs = c->helper_runs;
+	p.throttled_ns = c->throttled_ns;
+	return p;
+}
+
+/* What the stalls took of the run, by its steps' own times: what they have beyond the shortest. */
+static double share_of(const struct lg_verdict *v, double *ret_ms)
+{
+	int64_t shortest = INT64_MAX, wall = 0;
+	double excess = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < v->n_steps; i++)
+		if (v->steps[i].dur < shortest)
+			shortest = v->steps[i].dur;
+	for (size_t i = 0; i < v->n_steps; i++) {
+		if (v->steps[i].rank != v->steps[0].rank)
+			continue;
+		n++;
+		wall += v->steps[i].dur;
+		if (v->steps[i].dur > 2 * shortest)
+			excess += (double)(v->steps[i].dur - shortest);
+	}
+	assert_true(n > 1000);
+	*ret_ms = excess / 1e6;
+	return excess / (double)wall;
+}
+
+static const char *grade(double share)
+{
+	return share >= 0.10 ? "high" : share >= 0.03 ? "medium" : share >= 0.01 ? "low" : "info";
+}
+
+/* Shares a twentieth below and above each grade (0.1074, 0.0965; 0.0327, 0.0289; 0.0107, 0.0094), and between. */
+static void as_loud_as_its_share_of_the_time(void **state)
+{
+	static const int period_ms[] = { 370, 410, 600, 1200, 1340, 2000, 3600, 3800 };
+
+	(void)state;
+	for (int i = 0; i < CAUSES; i++)
+		for (size_t k = 0; k < sizeof period_ms / sizeof *period_ms; k++) {
+			struct run_plan p = plan_of(&causes[i], period_ms[k]);
+			struct outcome o = explain(&p);
+			const struct lg_finding *f = find(o.v, causes[i].id);
+			double ms, share = share_of(o.v, &ms);
+
+			if (!f && share >= 0.01)
+				fail_msg("%s: nothing told of %.4f", causes[i].id, share);
+			if (f && strcmp(f->severity, grade(share)))
+				fail_msg("%s: %s of %.4f", causes[i].id, f->severity, share);
+			if (f && fabs(f->lost_ms - ms) > 0.1 * ms)
+				fail_msg("%s: lost %.0f ms, the steps %.0f", causes[i].id, f->lost_ms, ms);
+			for (size_t n = 0; n < o.v->n_findings; n++)
+				if (&o.v->findings[n] != f && is_loud(&o.v->findings[n]))
+					fail_msg("%s: also %s", causes[i].id, o.v->findings[n].title);
+			done(&o);
+		}
+}
+
+/* Stolen time is low at most, and from 3 % on. */
+static void stolen_time_is_told_from_three_percent_on(void **state)
+{
+	static const double steal[] = { 0.02, 0.027, 0.033, 0.05, 0.5 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof steal / sizeof *steal; i++) {
+		struct run_plan p = base;
+		struct outcome o;
+
+		p.steal = steal[i];
+		o = explain(&p);
+		assert_int_equal(find(o.v, "host.steal") != NULL, steal[i] >= 0.03);
+		assert_int_equal(loud(o.v), 0);
+		done(&o);
+	}
+}
+
+/* The rows of every cause are there, only that nothing waits for them: nobody is named. */
+static void what_happens_beside_the_steps_is_nobodys_fault(void **state)
+{
+	(void)state;
+	for (int i = 0; i < CAUSES; i++) {
+		struct run_plan p = plan_of(&causes[i], 400);
+		struct outcome o;
+
+		if (p.run_stack) /* the only samples that there are: they would stand for the whole step */
+			continue;
+		p.stall_ns = 200000; /* a fiftieth of a step: as long as steps differ by themselves */
+		o = explain(&p);
+		if (loud(o.v))
+			fail_msg("%s: %s", causes[i].id, o.v->findings[0].title);
+		assert_null(find(o.v, causes[i].id));
+		done(&o);
+	}
+}
+
+/* What the hook tells of the collector. */
+static void a_collection_is_the_process_s_own_doing(void **state)
+{
+	struct run_plan p = plan_of(&causes[8], 400);
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	f = told(&p, "python.gc_pause", &o);
+	assert_string_equal(f->culprit.relation, "self");
+	assert_int_equal(f->culprit.pid, RANK_PID);
+	assert_int_equal(f->n_victims, 1);
+	assert_true(f->excess_share > 0.8);
+	assert_non_null(strstr(f->fix, "gc."));
+	done(&o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(as_loud_as_its_share_of_the_time),
+		cmocka_unit_test(stolen_time_is_told_from_three_percent_on),
+		cmocka_unit_test(what_happens_beside_the_steps_is_nobodys_fault),
+		cmocka_unit_test(a_collection_is_the_process_s_own_doing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

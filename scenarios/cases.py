@@ -87,9 +87,9 @@ CASES = {
                 Expect("host.cpu_contention", "job", "other_process", victims=(0,))),
         seconds=30),
     "red_herring": Case(
-        what="the agent, and beside it a loud 500 ms garbage collection in rank 1 and 0 every 8 s",
-        big=True, train=("--garbage", "8", "0.5"),
-        causes={"agent": ("exporter.py", "--period", "2.1", "{pids}")},
+        what="the agent, and beside it a loud 500 ms garbage collection in rank 1 and 0, once or twice",
+        big=True, train=("--garbage", "16", "0.5"),
+        causes={"agent": ("exporter.py", "--period", "1.1", "{pids}")},
         expect=(Expect(culprit="agent", functions=ROLLUP, victims=(0, 1), **LOCK),),
         seconds=26, may=("python.gc_pause", "comms.straggler")),
     "flop_counter": Case(

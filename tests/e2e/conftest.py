@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every end-to-end test may use: the program under test, and what this machine permits."""
+import itertools
+import json
 import os
 import pathlib
 import subprocess
@@ -8,6 +10,7 @@ import pytest
 from live import (Accused, Disturbed, pytest_configure, pytest_runtest_makereport,  # noqa: F401
                   pytest_runtest_protocol)
 
+VERDICTS = itertools.count()
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCENARIO_LIMIT_S = 420  # with a slow first touch of memory
 # Under sudo a recorded command would run as who ran it, for whom pytest's folders are closed.
@@ -29,14 +32,29 @@ def laggard_path():
     return str(path)
 
 
+def log_findings(text):
+    """What a test was told, as tests/unit/findings_log.h writes it."""
+    try:
+        findings = json.loads(text)["findings"]
+    except (ValueError, TypeError, KeyError):
+        return
+    test = os.environ["PYTEST_CURRENT_TEST"].split("/")[-1].split(" ")[0].split("[")[0].replace(".py::", ":")
+    with open(os.environ["LG_FINDINGS_LOG"], "a", encoding="utf-8") as log:
+        verdict = next(VERDICTS)
+        log.writelines(f"{test} {verdict} {f['id']} {f['severity']}\n" for f in findings or [{"id": "-", "severity": "-"}])
+
+
 @pytest.fixture
 def laggard(laggard_path):
     """laggard("explain", ...) -> CompletedProcess with text stdout and stderr."""
     def call(*args, timeout=120, env=None, text=True, **more):
-        return subprocess.run([laggard_path, *map(str, args)], check=False, timeout=timeout,
+        done = subprocess.run([laggard_path, *map(str, args)], check=False, timeout=timeout,
                               stdin=more.pop("stdin", subprocess.DEVNULL),
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=text,
                               env={**os.environ, **(env or {})}, **more)
+        if os.environ.get("LG_FINDINGS_LOG"):
+            log_findings(done.stdout)
+        return done
     return call
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -151,7 +152,8 @@ def test_the_collector_is_told(verdict, torch_python):
     v = verdict(torch_python, "-c", COLLECTS, "all")
     found, = of_id(v, "python.gc_pause")
     assert found["culprit"]["relation"] == "self"
-    assert found["severity"] in ("medium", "high") and found["excess_share"] > 0.5
+    assert found["severity"] in ("medium", "high")
+    assert found["lost_ms"] > 200  # of some twenty; what others do to the steps is not the point
     assert "gc." in found["fix"]
 
 
@@ -162,11 +164,26 @@ def test_a_collector_with_nothing_to_do_is_not_told(verdict, torch_python):
     assert not [f for f in of_id(v, "python.gc_pause") if f["severity"] != "info"]
 
 
+def sync_takes_s(path):
+    """What LOOP does, on its own: the shortest of three."""
+    times = []
+    with open(path, "wb") as file:
+        for _ in range(3):
+            file.seek(0)
+            file.write(bytes(48 << 20))
+            file.flush()
+            start = time.monotonic()
+            os.fsync(file.fileno())
+            times.append(time.monotonic() - start)
+    return min(times)
+
+
 def test_ones_own_sync_is_nobody_elses_fault(verdict, tmp_path):
+    if sync_takes_s(tmp_path / "checkpoint") < 0.01:
+        pytest.skip("this directory's file system does not wait for a disk")
     v = verdict(PYTHON, "-c", LOOP, "sync", tmp_path / "checkpoint")
     found = of_id(v, "host.io_wait")
-    if not found:
-        pytest.skip("this directory's file system does not wait for a disk")
+    assert found, v["findings"]
     assert found[0]["detail"] in ("own_sync", "own_write")
     assert found[0]["culprit"]["relation"] == "self"
     assert "checkpoint" in found[0]["fix"] or "own writes" in found[0]["fix"]

@@ -7,6 +7,7 @@
 
 #include "analyse/explain.h"
 #include "diff/diff.h"
+#include "findings_log.h"
 
 struct pair {
 	struct lg_trace *t[2];
@@ -27,6 +28,7 @@ static inline struct pair compare_traces(struct lg_trace *before, struct lg_trac
 		assert_int_equal(lg_side_new(p.v[i], &p.s[i], &err), 0);
 	}
 	assert_int_equal(lg_diff_new(p.s[0], p.s[1], p.v[1], limit, &p.d, &err), 0);
+	log_findings(&p.d->v);
 	return p;
 }
 

@@ -15,6 +15,7 @@
 #include "advise/advise.h"
 #include "analyse/explain.h"
 #include "base/alloc.h"
+#include "findings_log.h"
 
 #define US 1000ll
 #define MS 1000000ll
@@ -59,6 +60,7 @@ static inline struct outcome judge(struct lg_trace *t)
 		assert_true(o.v->findings[i].confidence > 0 && o.v->findings[i].confidence <= 1);
 	}
 	assert_tiled(o.v);
+	log_findings(o.v);
 	return o;
 }
 

@@ -31,7 +31,7 @@ bench: deps
 	@bench/run $(T)
 
 matrix: all
-	@LAGGARD=$(B)/laggard tests/matrix/run $(T)
+	@LAGGARD=$(B)/laggard tests/matrix/run --write doc/calibration.md $(T) # docs: elsewhere, it is made here
 
 cases: deps
 	@tools/run-tests cases

@@ -206,8 +206,8 @@ static void stall(struct maker *m, int r)
 		break;
 	case STALL_GC: /* what the hook's gc.callbacks tell */
 		state(m, m->thr[r], a, ns, LG_RUNNING, 0, r, 0, 0);
-		lg_add_span(m->b, &(struct lg_span_row){ .ts = a, .dur = ns, .thr = m->thr[r], .kind = LG_SPAN_GC,
-							 .seq = -1 });
+		lg_add_span(m->b, &(struct lg_span_row){ .ts = a, .dur = ns, .thr = m->thr[r],
+							 .kind = LG_SPAN_GC, .seq = -1 });
 		break;
 	case STALL_FUTEX_HELPER_LOCK:
 		state(m, m->thr[r], a, ns, LG_BLOCKED, LG_WHY_SLEEP, -1, m->helper[r],

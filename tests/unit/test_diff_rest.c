@@ -18,7 +18,7 @@
 
 struct plan {
 	double step_ms;
-	bool shifting;       /* a step is a forward and a backward pass, which share its time anew each step */
+	bool shifting;       /* a step is a forward and a backward pass; what each has of it changes */
 	double newcomer_cpu; /* of one CPU; 0 = it is not there */
 	bool of_job;         /* the newcomer is a process of the job's */
 };
@@ -40,13 +40,14 @@ static lg_thr process(struct lg_builder *b, int32_t pid, const char *command, in
 
 static void running(struct lg_builder *b, lg_thr thr, int64_t ts, int64_t dur, int cpu)
 {
-	lg_add_state(b, &(struct lg_state_row){ .ts = ts, .dur = dur, .thr = thr, .cpu = cpu, .kind = LG_RUNNING });
+	lg_add_state(b, &(struct lg_state_row){ .ts = ts, .dur = dur, .thr = thr, .cpu = cpu,
+						.kind = LG_RUNNING });
 }
 
 static void stage(struct lg_builder *b, lg_thr thr, int64_t ts, int64_t dur, int what)
 {
-	lg_add_span(b, &(struct lg_span_row){ .ts = ts, .dur = dur, .thr = thr, .seq = -1, .kind = LG_SPAN_STAGE,
-					      .stage = (uint8_t)what });
+	lg_add_span(b, &(struct lg_span_row){ .ts = ts, .dur = dur, .thr = thr, .seq = -1,
+					      .kind = LG_SPAN_STAGE, .stage = (uint8_t)what });
 }
 
 static struct lg_trace *made(const struct plan *p)

@@ -137,6 +137,76 @@ static void what_happens_beside_the_steps_is_nobodys_fault(void **state)
 	}
 }
 
+/* Two short stalls in half a minute: 0.3 % of the time, and no repetition. */
+static void what_came_twice_and_cost_little_is_not_told(void **state)
+{
+	(void)state;
+	for (int i = 0; i < CAUSES; i++) {
+		struct run_plan p = plan_of(&causes[i], 16000);
+		struct outcome o;
+
+		if (p.run_stack) /* as above */
+			continue;
+		o = explain(&p);
+		if (find(o.v, causes[i].id))
+			fail_msg("%s: told of %.4f of the time", causes[i].id, find(o.v, causes[i].id)->lost_share);
+		done(&o);
+	}
+}
+
+/* A rank that is a little late in every step. */
+static void a_steady_straggler_of_less_than_one_percent_is_not_told(void **state)
+{
+	static const struct {
+		int64_t late_ns;
+		bool told;
+	} late[] = { { 40 * US, false }, { 80 * US, false }, { 800 * US, true } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof late / sizeof *late; i++) {
+		struct run_plan p = base;
+		struct outcome o;
+
+		p.n_ranks = 4;
+		p.steady_late_rank = 2;
+		p.steady_late_ns = late[i].late_ns;
+		o = explain(&p);
+		assert_int_equal(find(o.v, "comms.straggler") != NULL, late[i].told);
+		assert_int_equal(loud(o.v), late[i].told);
+		done(&o);
+	}
+}
+
+/* The contract's two bounds of a slow step: 10 % and 1 ms above the median. Steps of 0.5 ms;
+ * some take three and more times as long. */
+static void a_step_is_slow_from_a_millisecond_more_on(void **state)
+{
+	(void)state;
+	for (int more_us = 800; more_us <= 1400; more_us += 600) {
+		struct lg_builder *b;
+		struct outcome o = { 0 };
+		struct lg_trace *t;
+		int64_t ts = 1000 * MS;
+		lg_thr thr;
+
+		assert_int_equal(lg_builder_new(&b, NULL), 0);
+		thr = lg_thread_get(b, RANK_PID, RANK_PID);
+		for (int k = 0; k < 400; k++) {
+			int64_t dur = 500 * US + (k % 50 == 49 ? more_us * US : 0);
+
+			lg_add_span(b, &(struct lg_span_row){ .ts = ts, .dur = dur, .thr = thr, .seq = k,
+							      .kind = LG_SPAN_STEP,
+							      .name = lg_intern(b, "step") });
+			ts += dur;
+		}
+		assert_int_equal(lg_builder_seal(b, &t, NULL), 0);
+		o = judge(t);
+		assert_int_equal(o.v->n_steps, 400);
+		assert_int_equal(o.v->n_slow, more_us > 1000 ? 8 : 0);
+		done(&o);
+	}
+}
+
 /* What the hook tells of the collector. */
 static void a_collection_is_the_process_s_own_doing(void **state)
 {
@@ -160,6 +230,9 @@ int main(void)
 		cmocka_unit_test(as_loud_as_its_share_of_the_time),
 		cmocka_unit_test(stolen_time_is_told_from_three_percent_on),
 		cmocka_unit_test(what_happens_beside_the_steps_is_nobodys_fault),
+		cmocka_unit_test(what_came_twice_and_cost_little_is_not_told),
+		cmocka_unit_test(a_steady_straggler_of_less_than_one_percent_is_not_told),
+		cmocka_unit_test(a_step_is_slow_from_a_millisecond_more_on),
 		cmocka_unit_test(a_collection_is_the_process_s_own_doing),
 	};
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CPU samples alone: who is named for a thread that stands still, and who must not be. Times in ms. */
 #include "analyse/host/bursts.h"
+#include "base/map.h"
 #include "outcome.h"
 #include "store/builder.h"
 
@@ -116,6 +117,35 @@ static void what_happens_once_is_no_repetition(void **state)
 		assert_null(accused());
 		done(&o);
 	}
+}
+
+/* Bursts and stalls at any time: coincidences are as many as there are by chance, and one in a hundred runs has
+ * enough of them to name somebody. */
+static void whose_bursts_fall_anywhere_is_hardly_ever_named(void **state)
+{
+	enum { RUNS = 150, SLOTS = 40, SLOT = LENGTH / SLOTS };
+	int named = 0, met = 0;
+
+	(void)state;
+	for (uint64_t seed = 0; seed < RUNS; seed++) {
+		bool both = false;
+
+		start(8);
+		for (int k = 0; k < SLOTS; k++) {
+			uint64_t drawn = lg_mix64(seed * SLOTS + (uint64_t)k);
+			bool stall = k && drawn % 4 == 0, burst = (drawn >> 8) % 4 == 0;
+
+			runs(VICTIM, VICTIM, 0, k * SLOT + (stall ? STALL : 0), (k + 1) * SLOT);
+			if (burst)
+				runs(SUSPECT, SUSPECT, 3, k * SLOT, k * SLOT + STALL);
+			both |= stall && burst;
+		}
+		met += both;
+		named += accused() != NULL;
+		done(&o);
+	}
+	assert_true(met > RUNS / 2);
+	assert_in_range(named, 0, RUNS * 3 / 100);
 }
 
 /* A build waits for the compiler that it started: the same coincidence, and no stranger. */
@@ -461,6 +491,7 @@ int main(void)
 		cmocka_unit_test(two_bursts_that_are_apart_are_a_repetition),
 		cmocka_unit_test(who_coincides_as_well_is_told),
 		cmocka_unit_test(what_happens_once_is_no_repetition),
+		cmocka_unit_test(whose_bursts_fall_anywhere_is_hardly_ever_named),
 		cmocka_unit_test(who_is_waited_for_was_started_by_the_victim),
 		cmocka_unit_test(one_of_the_busiest_may_be_the_stranger),
 		cmocka_unit_test(a_process_that_is_gone_does_not_stand_still),

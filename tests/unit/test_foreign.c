@@ -119,8 +119,8 @@ static void what_happens_once_is_no_repetition(void **state)
 	}
 }
 
-/* Bursts and stalls at any time: coincidences are as many as there are by chance, and one in a hundred runs has
- * enough of them to name somebody. */
+/* Bursts and stalls at any time: coincidences are as many as there are by chance, and one run in a hundred
+ * has enough of them to name somebody. */
 static void whose_bursts_fall_anywhere_is_hardly_ever_named(void **state)
 {
 	enum { RUNS = 150, SLOTS = 40, SLOT = LENGTH / SLOTS };

@@ -120,6 +120,55 @@ def test_check_committed_finds_what_a_clone_would_lack(copy, text, path, file):
     assert tool("check-committed", copy).returncode == 0
 
 
+@pytest.fixture
+def findings(copy):
+    shutil.copytree(ROOT / "tests/e2e", copy / "tests/e2e", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "tests/findings.tsv", copy / "tests")
+    return copy
+
+
+def change(path, old, new):
+    text = path.read_text(encoding="utf-8")
+    assert text.count(old) >= 1
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+@pytest.mark.parametrize("path, old, new, found", [
+    ("tests/findings.tsv", "regress.step\t", "#", "regress.step has no row"),
+    ("tests/findings.tsv", "\nhost.steal\t", "\nhost.steel\t", "host.steel is no finding"),
+    ("tests/findings.tsv", "test_floors:stolen_time_is_told_from_three_percent_on\ttest", "\ttest",
+     "host.steal has no positive test"),
+    ("tests/unit/test_diff_rest.c", "cmocka_unit_test(processes_that_are_no_news_are_not_told)", "",
+     "there is no test test_diff_rest:processes_that_are_no_news_are_not_told"),
+    ("tests/e2e/test_import_kineto.py", "def test_devices_of_one_process", "def toast_devices_of_one_process",
+     "there is no test test_import_kineto:test_devices_of_one_process"),
+], ids=["row", "id", "positive", "unit", "e2e"])
+def test_check_findings_finds_it(findings, path, old, new, found):
+    assert tool("check-findings", findings).returncode == 0
+    change(findings / path, old, new)
+    done = tool("check-findings", findings)
+    assert done.returncode == 1 and found in done.stdout, done.stdout
+
+
+def test_check_findings_believes_what_the_tests_were_told(findings):
+    """A log in which everything is as the table says, and each way in which it may not be."""
+    rows = [line.split("\t") for line in (findings / "tests/findings.tsv").read_text(encoding="utf-8").splitlines()
+            if not line.startswith("#")]
+    good = [f"{test} 1 {name} low" for name, positive, _ in rows for test in positive.split()]
+    good += [f"{test} 2 - -" for _, _, healthy in rows for test in healthy.split()]
+    log = findings / "log"
+
+    def says(lines):
+        log.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return tool("check-findings", findings, "--log", log, "unit").stdout
+    assert says(good) == ""
+    assert "regress.step: " in says([line for line in good if " regress.step " not in line])
+    twin = "test_diff_rest:processes_that_are_no_news_are_not_told"
+    assert f"{twin} has no verdict without it" in says([line for line in good if not line.startswith(twin)])
+    accused = [line.replace("2 - -", "2 regress.process info") if line.startswith(twin) else line for line in good]
+    assert f"{twin} has no verdict without it" in says(accused)
+
+
 def test_install_deps_refuses_an_unknown_set():
     done = tool("install-deps", "--check", "everything")
     assert done.returncode == 2 and "unknown set" in done.stdout

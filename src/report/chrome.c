@@ -2,9 +2,17 @@
 /*
  * chrome.c - Trace Event Format JSON ("Trace Event Format", the catapult project's document).
  *
- * Slices that nest are complete events ("X"); those dealt to an overlap track are async events
- * ("b"/"e") with an id of their own, because viewers drop X events that overlap without nesting.
+ * Slices that nest are pairs of "B" and "E", written as they open and close; those dealt to an overlap track
+ * are async events ("b"/"e") with an id of their own, because viewers drop what overlaps without nesting.
  * A lane of a thread is a tid of its own, above every real one, named and sorted after it.
+ *
+ * Why not complete events ("X"): readers add ts and dur as floating microseconds, and then what ends together
+ * does not. What speedscope 1.25.0 (src/import/trace-event.ts) asks for besides:
+ *  - an E has its B's name, or it is not taken;
+ *  - of a B and an E of one moment it takes the E first, unless both have the same name and arguments, as
+ *    then it believes in a slice of length 0. E's have no arguments (chrome://tracing warns of those that
+ *    both have), so where a B has none either, and the name of an E, that E is given empty ones;
+ *  - so a slice of length 0 is an instant, which Perfetto draws as one.
  */
 #include <math.h>
 #include <stdio.h>
@@ -19,8 +27,14 @@
 /* Above the tids of later lives in timeline.c; thread rows stay below 2^25. */
 enum { TID_LANES = 1 << 28, TID_STREAMS = 1 << 29, LANES = 8 };
 
-/* Room for everything of an event but its strings. Of what is kept to be copied: one, and all. */
-enum { EVENT_BYTES = 512, KEPT_MAX = 8 << 10, KEPT_BYTES = 16 << 20 };
+/* Room for everything of an event but its strings. */
+enum { EVENT_BYTES = 512 };
+
+/* A slice whose E is not written yet. */
+struct open {
+	int64_t end;
+	size_t name; /* where it is among the names */
+};
 
 struct chrome {
 	struct lg_out *o;
@@ -31,13 +45,16 @@ struct chrome {
 	uint64_t place_of;
 	char place[64];
 	size_t place_n;
-	/* Slices of the flame chart from their name on, by row of the frame table: millions of slices
-	 * are of a few thousand functions. n = 0: not written yet. */
+	/* The track's open slices, outermost first, and their names, one behind the other. */
+	struct open *open;
+	char *names;
+	size_t n_open, open_cap, n_names, names_cap;
+	/* B's of the flame chart from their name on, by row of the frame table: millions of slices are of a
+	 * few thousand functions. Their E's have n_name of it. */
 	struct lg_out *kept; /* where the next one is written */
 	struct lg_arena texts;
-	size_t texts_bytes;
-	struct { const char *p; size_t n; } *tail;
-	size_t n_tails;
+	struct { const char *p; size_t n, n_name; bool has_args; } *tail;
+	bool failed;
 };
 
 /* Append a literal. */
@@ -174,12 +191,17 @@ static void put_args(struct chrome *c, const struct lg_tl_event *e)
 	lg_out_write(c->o, e->n_args ? "}}" : "}", e->n_args ? 2 : 1); /* the event's own as well */
 }
 
+static void put_name(struct lg_out *o, const char *name)
+{
+	lg_out_write(o, ",\"name\":", 8);
+	put_str(o, name);
+}
+
 static void name_cat(struct chrome *c, const char *name, const char *cat, const char *colour)
 {
 	char *at;
 
-	lg_out_write(c->o, ",\"name\":", 8);
-	put_str(c->o, name);
+	put_name(c->o, name);
 	at = lg_out_reserve(c->o, EVENT_BYTES);
 	if (!at)
 		return;
@@ -240,32 +262,33 @@ static void track(void *self, const struct lg_tl_track *t)
 }
 
 /* Keep a slice from its name on, with all that belongs to it. */
-static bool know(void *self, const struct lg_tl_event *e)
+static void know(void *self, const struct lg_tl_event *e)
 {
 	struct chrome *c = self;
 	struct lg_out *o = c->o;
-	uint64_t n;
+	size_t n, n_name;
 	char *copy;
 
-	if (!e->frame || e->frame >= c->n_tails || c->texts_bytes >= KEPT_BYTES)
-		return false;
+	lg_out_clear(c->kept);
+	put_name(c->kept, e->name);
+	n_name = (size_t)lg_out_bytes(c->kept);
 	lg_out_clear(c->kept);
 	c->o = c->kept;
 	name_cat(c, e->name, e->cat, e->colour);
 	put_args(c, e);
 	c->o = o;
-	n = lg_out_bytes(c->kept);
+	n = (size_t)lg_out_bytes(c->kept);
 	/* A writer without memory counts what it did not write. */
-	if (lg_out_failed(c->kept) || n > KEPT_MAX)
-		return false;
-	copy = lg_arena_alloc(&c->texts, n + LG_PEN_SLACK, 1);
-	if (!copy)
-		return false;
+	copy = lg_out_failed(c->kept) ? NULL : lg_arena_alloc(&c->texts, n + LG_PEN_SLACK, 1);
+	if (!copy) {
+		c->failed = true;
+		return;
+	}
 	memcpy(copy, lg_out_view(c->kept), n);
-	c->texts_bytes += n;
 	c->tail[e->frame].p = copy;
 	c->tail[e->frame].n = n;
-	return true;
+	c->tail[e->frame].n_name = n_name;
+	c->tail[e->frame].has_args = e->n_args;
 }
 
 static struct lg_out *out(void *self)
@@ -275,65 +298,98 @@ static struct lg_out *out(void *self)
 	return c->o;
 }
 
-static void flush(void *self)
+/* Would speedscope take the E of one frame and the B of the other for a slice of length 0? */
+static bool seem_one(const struct chrome *c, lg_frm ended, lg_frm begun)
 {
-	(void)self; /* each event is complete in itself */
+	return !c->tail[begun].has_args && c->tail[begun].n_name == c->tail[ended].n_name &&
+	       !memcmp(c->tail[begun].p, c->tail[ended].p, c->tail[begun].n_name);
 }
 
-/* Events that open together and those that close together are next to each other: a time is put into
- * digits once. */
-static void slices(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,
-		   const struct lg_tl_slice *s, size_t n)
+static void turn(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,
+		 const struct lg_tl_turn *turn)
 {
-	enum { HEAD = 128 };
+	enum { HEAD = 128, REST = 16 };
 	const struct chrome *c = self;
-	char head[HEAD + LG_PEN_SLACK], dur[64 + LG_PEN_SLACK], *end = head;
-	size_t n_place, n_head = 0, n_dur = 0;
+	bool at_once = turn->n && turn->end == turn->ts;
+	size_t room = (turn->n_ended + turn->n) * (HEAD + REST) + LG_PEN_SLACK, n_place, n_head;
+	char head[HEAD + LG_PEN_SLACK], *end = head, *ph;
+	unsigned char *at;
 
-	end = PUT(end, ",\n{\"ph\":\"X\",\"pid\":");
+	for (size_t i = 0; i < turn->n_ended; i++)
+		room += c->tail[turn->ended[i]].n_name;
+	for (size_t i = 0; i < turn->n; i++)
+		room += c->tail[turn->frame[i]].n;
+	at = lg_pen_room(pen, room);
+	if (!at)
+		return;
+	ph = PUT(end, ",\n{\"ph\":\"");
+	end = PUT(ph, "E\",\"pid\":");
 	end = put_i64(end, t->pid);
 	end = PUT(end, ",\"tid\":");
 	end = put_i64(end, tid_of(t));
 	end = PUT(end, ",\"ts\":");
 	n_place = (size_t)(end - head);
-	for (size_t i = 0; i < n; i++) {
-		size_t n_tail = c->tail[s[i].frame].n;
-		unsigned char *at = lg_pen_room(pen, sizeof head + sizeof dur + n_tail + LG_PEN_SLACK);
-		uint64_t ns = (uint64_t)s[i].end - (uint64_t)s[i].ts;
-		uint64_t since = (uint64_t)s[i].ts - (uint64_t)c->start;
+	n_head = (size_t)(put_us(end, (uint64_t)turn->end - (uint64_t)c->start) - head);
+	for (size_t i = turn->n_ended; i-- > 0;) {
+		lg_frm frame = turn->ended[i];
 
+		at = lg_pen_put(at, head, n_head);
+		at = lg_pen_put(at, c->tail[frame].p, c->tail[frame].n_name);
+		if (at_once && seem_one(c, frame, turn->frame[0]))
+			at = PUT(at, ",\"args\":{}");
+		*at++ = '}';
+	}
+	*ph = 'B';
+	if (!at_once)
+		n_head = (size_t)(put_us(head + n_place, (uint64_t)turn->ts - (uint64_t)c->start) - head);
+	for (size_t i = 0; i < turn->n; i++) {
+		at = lg_pen_put(at, head, n_head);
+		at = lg_pen_put(at, c->tail[turn->frame[i]].p, c->tail[turn->frame[i]].n);
+	}
+	pen->n = (size_t)(at - pen->p);
+}
+
+/* Write the E's of the slices that end at or before ts, when next (or nothing) begins. */
+static void close_until(struct chrome *c, const struct lg_tl_track *t, int64_t ts, const struct lg_tl_event *next)
+{
+	while (c->n_open && c->open[c->n_open - 1].end <= ts) {
+		const struct open *open = &c->open[--c->n_open];
+		const char *name = c->names + open->name;
+		char *at = begin(c, 'E', t, open->end, 0);
+
+		c->n_names = open->name;
 		if (!at)
 			return;
-		if (!n_head || s[i].ts != s[i - 1].ts)
-			n_head = (size_t)(put_us(head + n_place, since) - head);
-		if (!n_dur || ns != (uint64_t)s[i - 1].end - (uint64_t)s[i - 1].ts)
-			n_dur = (size_t)(put_us(PUT(dur, ",\"dur\":"), ns) - dur);
-		at = lg_pen_put(at, head, n_head);
-		at = lg_pen_put(at, dur, n_dur);
-		at = lg_pen_put(at, c->tail[s[i].frame].p, n_tail);
-		pen->n = (size_t)(at - pen->p);
+		lg_out_commit(c->o, at);
+		put_name(c->o, name);
+		if (next && !next->n_args && next->ts == open->end && !strcmp(next->name, name))
+			lg_out_puts(c->o, ",\"args\":{}");
+		lg_out_write(c->o, "}", 1);
 	}
 }
 
-static void slice(void *self, const struct lg_tl_event *e)
+/* Its E comes later. */
+static void keep_open(struct chrome *c, const struct lg_tl_event *e)
 {
-	struct chrome *c = self;
-	const struct lg_tl_track *t = e->track;
-	char *at;
+	size_t n = strlen(e->name) + 1;
 
-	if (!t->overlap) {
-		at = begin(c, 'X', t, e->ts, 0);
-		if (!at)
-			return;
-		at = PUT(at, ",\"dur\":");
-		lg_out_commit(c->o, put_us(at, (uint64_t)e->end - (uint64_t)e->ts));
-		name_cat(c, e->name, e->cat, e->colour);
-		put_args(c, e);
+	if (lg_grow(&c->open, &c->open_cap, c->n_open + 1, sizeof *c->open) ||
+	    lg_grow(&c->names, &c->names_cap, c->n_names + n, 1)) {
+		c->failed = true;
 		return;
 	}
+	memcpy(c->names + c->n_names, e->name, n);
+	c->open[c->n_open++] = (struct open){ .end = e->end, .name = c->n_names };
+	c->n_names += n;
+}
+
+/* One that may overlap others of its track. */
+static void async(struct chrome *c, const struct lg_tl_event *e)
+{
 	c->n_async++;
 	for (int end = 0; end < 2; end++) {
-		at = begin(c, end ? 'e' : 'b', t, end ? e->end : e->ts, 0);
+		char *at = begin(c, end ? 'e' : 'b', e->track, end ? e->end : e->ts, 0);
+
 		if (!at)
 			return;
 		at = PUT(at, ",\"id\":\"a");
@@ -347,10 +403,34 @@ static void slice(void *self, const struct lg_tl_event *e)
 	}
 }
 
+static void instant(void *self, const struct lg_tl_event *e);
+
+static void slice(void *self, const struct lg_tl_event *e)
+{
+	struct chrome *c = self;
+	char *at;
+
+	if (e->track->overlap) {
+		async(c, e);
+		return;
+	}
+	close_until(c, e->track, e->ts, e);
+	if (e->ts == e->end) {
+		instant(c, e);
+		return;
+	}
+	keep_open(c, e);
+	at = begin(c, 'B', e->track, e->ts, 0);
+	if (!at)
+		return;
+	lg_out_commit(c->o, at);
+	name_cat(c, e->name, e->cat, e->colour);
+	put_args(c, e);
+}
+
 static void track_end(void *self, const struct lg_tl_track *t)
 {
-	(void)self;
-	(void)t;
+	close_until(self, t, INT64_MAX, NULL);
 }
 
 static void instant(void *self, const struct lg_tl_event *e)
@@ -430,16 +510,14 @@ int lg_chrome_write(const struct lg_trace *t, const struct lg_verdict *v, const 
 		    struct lg_out *o, struct lg_error *err)
 {
 	static const struct lg_tl_sink sink = { .track = track, .slice = slice, .track_end = track_end,
-						.out = out, .know = know, .flush = flush,
-						.slices = slices,
+						.out = out, .know = know, .turn = turn,
 						.instant = instant, .counter = counter, .flow = flow };
 	struct chrome c = { .o = o, .start = t->first <= t->last ? t->first : 0 };
 	int rc = lg_out_memory(&c.kept, err);
 
 	if (rc)
 		return rc;
-	c.n_tails = t->frame.n;
-	c.tail = lg_calloc(c.n_tails, sizeof *c.tail);
+	c.tail = lg_calloc(t->frame.n, sizeof *c.tail);
 	if (!c.tail) {
 		lg_out_abort(c.kept);
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
@@ -450,9 +528,13 @@ int lg_chrome_write(const struct lg_trace *t, const struct lg_verdict *v, const 
 	lg_out_puts(o, "},\"traceEvents\":[");
 	if (!rc)
 		rc = lg_timeline(t, v, w, &sink, &c, err);
+	if (!rc && c.failed)
+		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	lg_out_puts(o, "\n]}\n");
 	lg_out_abort(c.kept);
 	lg_arena_done(&c.texts);
 	lg_free(c.tail);
+	lg_free(c.open);
+	lg_free(c.names);
 	return rc;
 }

@@ -414,30 +414,32 @@ static inline uint8_t *end_packet(uint8_t *at, const struct lg_pb_number *ts)
 }
 
 /* Nothing that is written here is read again at once: a load of what several stores wrote waits for them. */
-static void turn(const void *self, struct lg_pen *pen, int64_t end, size_t n_end, int64_t ts,
-		 const lg_frm *frame, size_t n)
+static void turn(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,
+		 const struct lg_tl_turn *turn)
 {
 	enum { STAMPED = 32 }; /* a packet up to its time, or a whole END */
 	const struct perfetto *p = self;
-	const struct lg_pb_number ended = lg_pb_number(stamp(p, end)), began = lg_pb_number(stamp(p, ts));
-	size_t room = (n_end + n) * STAMPED + LG_PEN_SLACK;
+	const struct lg_pb_number ended = lg_pb_number(stamp(p, turn->end));
+	const struct lg_pb_number began = lg_pb_number(stamp(p, turn->ts));
+	size_t room = (turn->n_ended + turn->n) * STAMPED + LG_PEN_SLACK;
 	uint8_t *at;
 
-	for (size_t i = 0; i < n; i++)
-		room += p->tail[frame[i]].n;
+	(void)t; /* the default (start()) */
+	for (size_t i = 0; i < turn->n; i++)
+		room += p->tail[turn->frame[i]].n;
 	at = lg_pen_room(pen, room);
 	if (!at)
 		return;
-	for (size_t i = 0; i < n_end; i++)
+	for (size_t i = 0; i < turn->n_ended; i++)
 		at = end_packet(at, &ended);
-	for (size_t i = 0; i < n; i++) {
-		size_t n_tail = p->tail[frame[i]].n;
+	for (size_t i = 0; i < turn->n; i++) {
+		size_t n_tail = p->tail[turn->frame[i]].n;
 
 		*at++ = TRACE_PACKET << 3 | 2;
 		at = lg_pb_raw(at, 1 + began.n + n_tail);
 		*at++ = PKT_TIMESTAMP << 3;
 		at = lg_pb_put_number(at, &began);
-		at = lg_pen_put(at, p->tail[frame[i]].p, n_tail);
+		at = lg_pen_put(at, p->tail[turn->frame[i]].p, n_tail);
 	}
 	pen->n = (size_t)(at - pen->p);
 }
@@ -449,7 +451,7 @@ static void close_until(struct perfetto *p, const struct lg_tl_track *t, int64_t
 		event_end(p, event(p, TYPE_END, t->id, p->ends[--p->depth]));
 }
 
-static bool know(void *self, const struct lg_tl_event *e)
+static void know(void *self, const struct lg_tl_event *e)
 {
 	struct perfetto *p = self;
 	uint8_t *copy;
@@ -462,17 +464,18 @@ static bool know(void *self, const struct lg_tl_event *e)
 	lg_pb_close(&p->pkt, msg);
 	packet_end(&p->pkt, FLAG_NEEDS_STATE);
 	keep_ahead(p);
-	if (p->pkt.failed || p->failed)
-		return true; /* and all of it fails */
+	if (p->pkt.failed || p->failed) {
+		nomem(p);
+		return;
+	}
 	copy = lg_arena_alloc(&p->arena, p->pkt.n + LG_PEN_SLACK, 1);
 	if (!copy) {
 		nomem(p);
-		return true;
+		return;
 	}
 	memcpy(copy, p->pkt.p, p->pkt.n);
 	p->tail[e->frame].p = copy;
 	p->tail[e->frame].n = p->pkt.n;
-	return true;
 }
 
 static struct lg_out *out(void *self)
@@ -631,13 +634,15 @@ struct sample_head {
 
 static void make_head(struct sample_head *h, lg_thr thr, int32_t cpu, bool kernel)
 {
+	enum { CONTEXT_CPU = 2, CONTEXT_MODE = 3 }; /* 1 is its iid, for those that are interned */
+	enum { MODE_USER = 1, MODE_KERNEL = 2 };
 	uint8_t *at = put(h->bytes, 2, thr), *ctx; /* task_context_iid */
 
 	*at++ = 3 << 3 | 2; /* execution_context */
 	ctx = ++at;
 	if (cpu >= 0)
-		at = put(at, 1, (uint64_t)cpu);
-	at = put(at, 2, kernel ? 2 : 1); /* MODE_KERNEL, _USER */
+		at = put(at, CONTEXT_CPU, (uint64_t)cpu);
+	at = put(at, CONTEXT_MODE, kernel ? MODE_KERNEL : MODE_USER);
 	ctx[-1] = (uint8_t)(at - ctx);
 	h->cpu = cpu;
 	h->n = (size_t)(at - h->bytes);

@@ -751,10 +751,9 @@ static int init(struct lg_timeline *c, struct lg_error *err)
 	c->source_text = lg_calloc(c->t->frame.n + 1, sizeof *c->source_text);
 	c->stack_text = lg_calloc(c->t->stack.n + 1, sizeof *c->stack_text);
 	c->thread_text = lg_calloc(c->t->thread.n + 1, sizeof *c->thread_text);
-	c->known = c->sink->know ? lg_calloc(c->t->frame.n + 1, 1) : NULL;
-	c->stack_known = c->sink->turn ? lg_calloc(c->t->stack.n + 1, 1) : NULL;
-	if ((c->sink->know && !c->known) || (c->sink->turn && !c->stack_known) || !c->pid || !c->tid ||
-	    !c->lane_known || !c->frame_text || !c->source_text || !c->stack_text || !c->thread_text)
+	c->frame_known = lg_calloc(c->t->frame.n + 1, 1);
+	c->stack_known = lg_calloc(c->t->stack.n + 1, 1);
+	if (!c->frame_known || !c->stack_known || !c->pid || !c->tid || !c->lane_known || !c->frame_text || !c->source_text || !c->stack_text || !c->thread_text)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	for (size_t i = 0; i <= p->n; i++)
 		c->pid[i] = INT64_MIN;
@@ -805,11 +804,9 @@ int lg_timeline(const struct lg_trace *t, const struct lg_verdict *v, const stru
 	lg_map_done(&c->tid_taken);
 	lg_map_done(&c->mm_owner);
 	lg_free(c->items);
-	for (size_t i = 0; i < 2; i++) {
-		lg_free(c->batch[i].flames);
+	for (size_t i = 0; i < 2; i++)
 		lg_free(c->batch[i].part);
-	}
-	lg_free(c->known);
+	lg_free(c->frame_known);
 	lg_free(c->stack_known);
 	lg_free(c->pid);
 	lg_free(c->tid);

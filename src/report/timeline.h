@@ -75,10 +75,12 @@ struct lg_tl_flow {
 	int64_t ts, ts_to;
 };
 
-/* A slice of the flame chart; ends of those of one track that are open, outermost first. */
-struct lg_tl_slice {
-	int64_t ts, end;
-	lg_frm frame;
+/* In a flame chart: first the n_ended innermost slices end, at `end`, then n frames begin, at ts, which is no
+ * sooner. Both outermost first. */
+struct lg_tl_turn {
+	int64_t end, ts;
+	const lg_frm *ended, *frame;
+	size_t n_ended, n;
 };
 
 struct lg_tl_sink {
@@ -90,23 +92,19 @@ struct lg_tl_sink {
 	void (*flow)(void *self, const struct lg_tl_flow *f);
 	/*
 	 * The flame chart in bulk: its parts are written in any order, in several threads, and take their
-	 * places in out(). Either slices(), or start() and turn(); and know_sample() and samples() for a
-	 * sink with turns that wants the raw CPU samples (rows of the sample table) besides.
+	 * places in out(). No slice of it has length 0.
 	 *
-	 * know() is called in order, before any part with e->frame: as slice(), of an event without times:
-	 * false when what belongs to it is not kept, which a sink with turns may not say. flush(): parts
-	 * that need what was made known come next. slices(): n slices of a track. start() is in front of
-	 * a part's first turn(): at `end` the n_end innermost ones end, at ts, which is no sooner, n frames
-	 * begin, the outermost first.
+	 * know() is called in order, before any part with e->frame: as slice(), of an event without times.
+	 * Any of these may be NULL: flush(): parts that need what was made known come next; start() is in
+	 * front of a part's first turn(); know_sample() and samples() are for a sink that wants the raw CPU
+	 * samples (rows of the sample table) besides.
 	 */
 	struct lg_out *(*out)(void *self);
-	bool (*know)(void *self, const struct lg_tl_event *e);
+	void (*know)(void *self, const struct lg_tl_event *e);
 	void (*flush)(void *self);
 	void (*start)(const void *self, struct lg_pen *pen, const struct lg_tl_track *t);
-	void (*slices)(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,
-		       const struct lg_tl_slice *s, size_t n);
-	void (*turn)(const void *self, struct lg_pen *pen, int64_t end, size_t n_end, int64_t ts,
-		     const lg_frm *frame, size_t n);
+	void (*turn)(const void *self, struct lg_pen *pen, const struct lg_tl_track *t,
+		     const struct lg_tl_turn *turn);
 	void (*know_sample)(void *self, const struct lg_tl_track *thread, size_t row);
 	void (*samples)(const void *self, struct lg_pen *pen, lg_thr thr, const uint32_t *rows,
 			size_t n);

@@ -10,35 +10,11 @@
 #include "base/alloc.h"
 #include "report/timeline_internal.h"
 
-enum { BATCH_PARTS = 1 << 10, AT_ONCE = 256 };
-
-static void write_slices(const struct tl_part *p, struct lg_pen *pen)
-{
-	const struct lg_timeline *c = p->c;
-	const struct lg_tl_slice *flames = p->batch->flames;
-	struct lg_tl_slice slice[AT_ONCE];
-	size_t n = 0;
-
-	for (size_t i = p->from; i < p->to; i++) {
-		slice[n] = flames[i];
-		if (!tl_clip(c, &slice[n].ts, &slice[n].end))
-			continue;
-		if (++n == AT_ONCE) {
-			c->sink->slices(c->self, pen, &p->track, slice, n);
-			n = 0;
-		}
-	}
-	c->sink->slices(c->self, pen, &p->track, slice, n);
-}
+enum { BATCH_PARTS = 1 << 10 };
 
 static void make(void *arg, struct lg_pen *pen)
 {
-	const struct tl_part *p = arg;
-
-	if (p->c->sink->turn)
-		tl_turns_write(p, pen);
-	else
-		write_slices(p, pen);
+	tl_turns_write(arg, pen);
 }
 
 void tl_part_add(struct lg_timeline *c, const struct tl_part *part)
@@ -50,20 +26,20 @@ void tl_part_add(struct lg_timeline *c, const struct tl_part *part)
 		return;
 	}
 	b->part[b->n_part] = *part;
-	b->part[b->n_part].c = c;
-	b->part[b->n_part++].batch = b;
+	b->part[b->n_part++].c = c;
 }
 
 void tl_batch_write(struct lg_timeline *c, bool all)
 {
 	struct tl_batch *b = &c->batch[c->now];
-	struct lg_out *o = c->sink->out ? c->sink->out(c->self) : NULL;
+	struct lg_out *o = c->sink->out(c->self);
 
-	if (!o || (!all && b->n < c->batch_size && b->n_part < BATCH_PARTS))
+	if (!all && b->n < c->batch_size && b->n_part < BATCH_PARTS)
 		return;
 	lg_out_settle(o); /* the other batch */
 	if (b->n_part && !c->failed) {
-		c->sink->flush(c->self);
+		if (c->sink->flush)
+			c->sink->flush(c->self);
 		for (size_t i = 0; i < b->n_part; i++)
 			lg_out_later(o, make, &b->part[i]);
 	}

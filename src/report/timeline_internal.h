@@ -19,16 +19,13 @@ struct tl_item {
 /* A piece of one thread's flame chart, and of its samples. */
 struct tl_part {
 	struct lg_timeline *c;
-	struct tl_batch *batch;
 	struct lg_tl_track track;  /* without texts */
-	size_t from, to;           /* flames of the batch; with turns: */
-	uint32_t sample, samples;  /* positions in the thread's list of samples */
+	uint32_t from, to;         /* positions in the thread's list of samples */
 };
 
 /* Threads whose charts are written while the next ones are put together: the other batch. */
 struct tl_batch {
-	struct lg_tl_slice *flames;
-	size_t n, cap;             /* flames, or samples of the parts */
+	size_t n;                  /* slices of the parts, roughly */
 	struct tl_part *part;
 	size_t n_part, part_cap;
 };
@@ -50,8 +47,7 @@ struct lg_timeline {
 	struct tl_batch batch[2];
 	size_t now;                    /* the batch that is being put together */
 	size_t batch_size;             /* its n that makes it worth writing */
-	uint8_t *known;                /* by frame: 0 = not asked yet, 1 = known to the sink, 2 = not */
-	uint8_t *stack_known;          /* all its frames have been asked */
+	uint8_t *frame_known, *stack_known; /* to the sink; a stack's frames all are */
 	int64_t period;                /* of sampling, ns */
 	uint64_t flow_id, file;        /* file: file_of(), part of every track's id */
 	/* Texts made once, by row; what does not fit into the budget is made every time. */
@@ -125,7 +121,7 @@ static inline bool tl_is_tick(const struct lg_trace *t, uint32_t row)
 	return !(t->sample.flags[row] & (LG_SAMPLE_NO_CPU | LG_SAMPLE_IDLE));
 }
 int64_t tl_sample_period(const struct lg_timeline *c);
-void tl_samples(struct lg_timeline *c, lg_thr thr);
+void tl_samples(struct lg_timeline *c, lg_thr thr); /* timeline_turns.c */
 /* Tracepoint samples are moments, not time: instants. *track: filled when it is first wanted. */
 void tl_tracepoint(struct lg_timeline *c, lg_thr thr, struct lg_tl_track *track, uint32_t row);
 void tl_know_stack(struct lg_timeline *c, lg_stk stk);
@@ -168,25 +164,11 @@ static inline void tl_fetch(const struct lg_timeline *c, uint32_t p, uint32_t to
 	__builtin_prefetch(&c->t->stack.depth[s->stack[c->x->sample[p + STACK]]]);
 }
 
-/* What is open after a sample, outermost first; what is deeper than this is cut at the inner end. */
-enum { TL_DEPTH = 512 };
-struct tl_open {
-	lg_frm frame[TL_DEPTH];
-	lg_stk stk[TL_DEPTH]; /* whose frames are frame[0..i] */
-	size_t depth;
-	int64_t end;
-};
-
-/* Puts a stack's frames into open, all but depth, and returns their number; the first *ret_same go on. */
-size_t tl_stack_frames(const struct lg_trace *t, struct tl_open *open, lg_stk stk, size_t *ret_same);
-
 /* timeline_turns.c */
-void tl_turns(struct lg_timeline *c, lg_thr thr);
 void tl_turns_write(const struct tl_part *p, struct lg_pen *pen);
 /* timeline_bulk.c */
-/* Flames of a part: what they become stays in the cache until it is written. And of a batch: as many as
- * keep two threads busy for a while; a thread whose slices never all end has more. */
-enum { TL_PART = 1024, TL_BATCH = 1 << 16, TL_FIRST_BATCH = 1 << 13 };
+/* Slices of a batch: as many as keep two threads busy for a while. */
+enum { TL_BATCH = 1 << 16, TL_FIRST_BATCH = 1 << 13 };
 /* A part of the batch that is being put together. */
 void tl_part_add(struct lg_timeline *c, const struct tl_part *part);
 /* Write what there is when it is worth it, or in any case. */

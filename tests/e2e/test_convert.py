@@ -96,9 +96,12 @@ def test_perfetto_holds_the_same_events(convert, kind):
     def as_utf8(s):  # what is not UTF-8 shows as U+FFFD in one and '?' in the other
         return s.replace("\ufffd", "?")
     count = collections.Counter((s.start, s.end, as_utf8(s.name), s.cat) for s in c.slices())
-    assert count == collections.Counter((s.start, s.end, s.name, s.cat) for s in p.slices())
-    instants = [(ts, e) for ts, e in p.of_type(3) if not e[47] and not e[48]]
-    assert len(c.of("i")) == len(instants)
+    for e in c.of("i"):  # slices of length 0 among them
+        ts = c.start + c.ns(e["ts"])
+        count[ts, ts, as_utf8(e["name"]), e["cat"]] += 1
+    others = collections.Counter((s.start, s.end, s.name, s.cat) for s in p.slices())
+    others.update((ts, ts, p.name(e), p.cat(e)) for ts, e in p.of_type(3) if not e[47] and not e[48])
+    assert count == others
     assert len(c.of("C")) == len(p.of_type(4))
     assert len(c.of("s")) == len(c.of("f")) == len(p.flows())
     assert kind == "empty" or count
@@ -156,7 +159,8 @@ def test_nasty_rows_are_drawn_as_they_are(convert):
         by_name[s.name].append((s.start - t0, s.end - t0))
     assert by_name["outer"] == [(1, 10 * ms + 1)]
     assert by_name["inner"] == [(2 * ms, 5 * ms + 1)]
-    assert by_name["nothing at the start"] == [(1, 1)]
+    nothing, = (e for e in c.of("i") if e["name"] == "nothing at the start")
+    assert c.ns(nothing["ts"]) == 1
     end = max(s.end for s in c.slices()) - t0
     assert by_name["cut off"] == [(20 * ms, by_name["blocked: sleep"][0][1])]
     assert by_name["cut off"][0][1] <= end
@@ -165,11 +169,11 @@ def test_nasty_rows_are_drawn_as_they_are(convert):
     assert {"crosses outer", "crosses both", "all_reduce"} <= crossing
     assert not {"outer", "inner", "same interval"} & crossing
     # The lock: who held it, doing what, whose memory.
-    wait, = (e for e in c.of("X") if e["cat"] == "lock_wait")
+    wait, = (e for e in c.nested() if e["cat"] == "lock_wait")
     assert wait["args"]["holder"] == "agent pid 4711 tid 4711"
     assert wait["args"]["holder_function"] == "smap_gather_stats"
     assert wait["args"]["mm_of"].startswith("pid 900 ")
-    hold, = (e for e in c.of("X") if e["cat"] == "lock_hold")
+    hold, = (e for e in c.nested() if e["cat"] == "lock_hold")
     assert hold["name"].startswith("holds mmap_lock of pid 900 ")
     assert hold["name"].endswith("(smap_gather_stats)")
     assert "smap_gather_stats < vfs_read < read" in hold["args"]["stack"]
@@ -178,7 +182,7 @@ def test_nasty_rows_are_drawn_as_they_are(convert):
     assert len(c.of("C")) == 2
     assert c.doc["otherData"]["meta.torch.version"] == "2.6.0"
     assert [e["name"] for e in c.of("s")].count("lock") == 1
-    blocked_by_agent = [e for e in c.of("X") if e["name"].startswith("blocked: ")
+    blocked_by_agent = [e for e in c.nested() if e["name"].startswith("blocked: ")
                         and e.get("args", {}).get("waker_context") == "task"]
     assert [e["name"] for e in c.of("s")].count("wake") == len(blocked_by_agent) == 4
     # A reused pid is another process with its own number and its own name.
@@ -186,7 +190,7 @@ def test_nasty_rows_are_drawn_as_they_are(convert):
     assert len(reused) == 1 and reused[0] > 1 << 22
     assert 4711 in c.process_names
     # Losses are drawn.
-    losses = {e["name"]: e for e in c.of("X") if e["cat"] == "loss"}
+    losses = {e["name"]: e for e in c.nested() + c.of("i") if e["cat"] == "loss"}
     lost = losses["events were lost because a buffer was full"]
     assert lost["args"]["count"] == 77 and c.ns(lost["dur"]) == 2 * ms
     assert "what the recording itself cost" in losses
@@ -282,10 +286,10 @@ def test_slow_steps_are_drawn_with_their_account(convert):
     c = Chrome(convert("stall", ".json"))
     lanes = {t for t, name in c.names.items() if name.endswith("steps (laggard)")}
     assert len(lanes) == 2
-    slow = [e for e in c.of("X") if e["cat"] == "step" and e["name"].endswith("(slow)")]
+    slow = [e for e in c.nested() if e["cat"] == "step" and e["name"].endswith("(slow)")]
     assert slow
     parts = collections.defaultdict(int)
-    for e in c.of("X"):
+    for e in c.nested():
         if e["cat"] == "account":
             parts[e["tid"]] += c.ns(e["dur"])
     for tid in {e["tid"] for e in slow}:  # the pieces of the slow steps fill them exactly

@@ -63,16 +63,39 @@ class Chrome:
         assert ns == int(ns), f"{value} is finer than a nanosecond"
         return int(ns)
 
-    def slices(self):
-        """Complete and async slices, by absolute ns."""
+    def nested(self):
+        """The B events with the "dur" that their E's give them, paired as readers do: by thread, in file order,
+        which is that of time."""
+        assert not self.of("X")
         out = []
+        stacks = collections.defaultdict(list)
+        last = {}
+        for e in self.of("B", "E"):
+            track = (e["pid"], e["tid"])
+            assert last.get(track, 0) <= e["ts"], f"{e} goes back in time"
+            last[track] = e["ts"]
+            if e["ph"] == "B":
+                stacks[track].append(dict(e))
+                out.append(stacks[track][-1])
+                continue
+            begun = stacks[track].pop()
+            assert begun["name"] == e["name"] and not e.get("args")
+            begun["dur"] = e["ts"] - begun["ts"]
+            assert begun["dur"] > 0, "speedscope cannot tell where a slice of length 0 belongs"
+        assert not any(stacks.values())
+        return out
+
+    def slices(self):
+        """Nested and async slices, by absolute ns."""
+        out = []
+        for e in self.nested():
+            ts = self.start + self.ns(e["ts"])
+            out.append(Slice((e["pid"], e["tid"]), ts, ts + self.ns(e["dur"]), e["name"], e["cat"]))
         begun = {}
-        for e in self.of("X", "b", "e"):
+        for e in self.of("b", "e"):
             track = (e["pid"], e["tid"])
             ts = self.start + self.ns(e["ts"])
-            if e["ph"] == "X":
-                out.append(Slice(track, ts, ts + self.ns(e["dur"]), e["name"], e["cat"]))
-            elif e["ph"] == "b":
+            if e["ph"] == "b":
                 assert e["id"] not in begun
                 begun[e["id"]] = (track, ts, e["name"], e["cat"])
             else:
@@ -84,7 +107,7 @@ class Chrome:
 
     def tracks(self):
         by_track = collections.defaultdict(list)
-        for e in self.of("X"):
+        for e in self.nested():
             ts = self.ns(e["ts"])
             by_track[e["pid"], e["tid"]].append(
                 Slice(None, ts, ts + self.ns(e["dur"]), e["name"], e["cat"]))

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -50,6 +51,35 @@ static size_t count(const char *s, const char *what)
 	return n;
 }
 
+/* One B and one E of this name, at these times. */
+static void is_pair(const char *s, const char *ts, const char *end, const char *name)
+{
+	char text[128];
+
+	snprintf(text, sizeof text, "\"ph\":\"B\",\"pid\":7,\"tid\":7,\"ts\":%s,\"name\":\"%s\"", ts, name);
+	assert_int_equal(count(s, text), 1);
+	snprintf(text, sizeof text, "\"ph\":\"E\",\"pid\":7,\"tid\":7,\"ts\":%s,\"name\":\"%s\"}", end, name);
+	assert_int_equal(count(s, text), 1);
+}
+
+/* The phase and the name of each event that is no metadata, in the order of the file: "Ba Ea ia ". An E with
+ * empty arguments is written E+. */
+static void is_order(const char *s, const char *want)
+{
+	char got[512] = "";
+	size_t n = 0;
+
+	for (; (s = strstr(s, "{\"ph\":\"")); s++) {
+		char ph = s[7];
+		const char *name = strstr(s, "\"name\":\"") + 8, *end = strchr(name, '"');
+		const char *mark = !strncmp(end, "\",\"args\":{}}", 12) ? "+" : "";
+
+		if (ph != 'M')
+			n += (size_t)snprintf(got + n, sizeof got - n, "%c%s%.*s ", ph, mark, (int)(end - name), name);
+	}
+	assert_string_equal(got, want);
+}
+
 static void op(struct lg_builder *b, int64_t ts, int64_t dur, const char *name)
 {
 	lg_add_span(b, &(struct lg_span_row){ .ts = ts, .dur = dur, .thr = lg_thread_get(b, 7, 7),
@@ -66,8 +96,8 @@ static void times_are_exact_to_the_nanosecond(void **state)
 	op(b, INT64_C(9007199254740993) + 86400000000001, 999, "b");
 	s = drawn(b, &all);
 	assert_non_null(strstr(s, "\"start_ns\":\"9007199254740993\""));
-	assert_non_null(strstr(s, "\"ts\":0.000,\"dur\":0.001,\"name\":\"a\""));
-	assert_non_null(strstr(s, "\"ts\":86400000000.001,\"dur\":0.999,\"name\":\"b\""));
+	is_pair(s, "0.000", "0.001", "a");
+	is_pair(s, "86400000000.001", "86400000001.000", "b");
 	lg_free(s);
 }
 
@@ -82,8 +112,8 @@ static void the_whole_range_of_time_is_drawn_without_overflow(void **state)
 	op(b, INT64_MIN / 2 + 1, -1, "all");
 	op(b, INT64_MAX / 2 - 3, 2, "late");
 	s = drawn(b, &all);
-	assert_non_null(strstr(s, "\"ts\":9223372036854775.803,\"dur\":0.002,\"name\":\"late\""));
-	assert_non_null(strstr(s, "\"ts\":0.000,\"dur\":9223372036854775.805,\"name\":\"all\""));
+	is_pair(s, "9223372036854775.803", "9223372036854775.805", "late");
+	is_pair(s, "0.000", "9223372036854775.805", "all");
 	lg_free(s);
 }
 
@@ -99,10 +129,81 @@ static void what_crosses_becomes_async(void **state)
 	op(b, 60, 10, "inner too");
 	op(b, 100, 50, "after");
 	s = drawn(b, &all);
-	assert_int_equal(count(s, "\"ph\":\"X\""), 4);
+	assert_int_equal(count(s, "\"ph\":\"B\""), 4);
+	assert_int_equal(count(s, "\"ph\":\"E\""), 4);
 	assert_int_equal(count(s, "\"ph\":\"b\""), 1);
 	assert_int_equal(count(s, "\"ph\":\"e\""), 1);
 	assert_non_null(strstr(s, "\"ph\":\"b\",\"pid\":7,\"tid\":7,\"ts\":0.050,\"id\":\"a1\",\"name\":\"crossing\""));
+	lg_free(s);
+}
+
+static void slices_open_and_close_in_the_order_of_their_nesting(void **state)
+{
+	struct lg_builder *b = builder();
+	char *s;
+
+	(void)state;
+	op(b, 0, 100, "outer");
+	op(b, 0, 100, "same");
+	op(b, 0, 0, "moment");
+	op(b, 10, 90, "inner");
+	op(b, 100, 0, "at the end");
+	op(b, 100, 5, "next");
+	op(b, 110, 5, "later");
+	s = drawn(b, &all);
+	is_order(s, "Bouter Bsame imoment Binner Einner Esame Eouter Bnext iat the end Enext Blater Elater ");
+	lg_free(s);
+}
+
+/* speedscope takes an E and a B of one moment for one slice of length 0 when they look alike. */
+static void an_end_does_not_look_like_the_begin_of_its_moment(void **state)
+{
+	struct lg_builder *b = builder();
+	char *s;
+
+	(void)state;
+	op(b, 0, 20, "p");
+	op(b, 0, 10, "a");
+	op(b, 10, 10, "a");
+	op(b, 20, 5, "p");
+	op(b, 30, 5, "p");
+	s = drawn(b, &all);
+	is_order(s, "Bp Ba E+a Ba Ea E+p Bp Ep Bp Ep ");
+	lg_free(s);
+}
+
+static lg_stk stack(struct lg_builder *b, const char *names)
+{
+	lg_stk stk = 0;
+	char one[2] = "";
+
+	for (; *names; names++) {
+		*one = *names;
+		stk = lg_intern_stack(b, stk, lg_intern_frame(b, &(struct lg_frame_row){ .name = lg_intern(b, one) }));
+	}
+	return stk;
+}
+
+static void sample(struct lg_builder *b, int64_t ts, const char *names)
+{
+	lg_add_sample(b, &(struct lg_sample_row){ .ts = ts, .thr = lg_thread_get(b, 7, 7), .weight = 100,
+						  .event = lg_intern(b, "cpu-clock"), .stack = stack(b, names) });
+}
+
+static void samples_open_and_close_what_changed(void **state)
+{
+	struct lg_builder *b = builder();
+	char *s;
+
+	(void)state;
+	sample(b, 0, "xpa");
+	sample(b, 100, "xa");
+	sample(b, 200, "xab");
+	sample(b, 200, "xac"); /* the one before stands for no time */
+	sample(b, 300, "y");
+	sample(b, 700, "y");
+	s = drawn(b, &all);
+	is_order(s, "Bx Bp Ba E+a Ep Ba Bc Ec Ea Ex By Ey By Ey ");
 	lg_free(s);
 }
 
@@ -115,7 +216,8 @@ static void a_thousand_that_overlap_stay_a_thousand(void **state)
 	for (int i = 0; i < 1000; i++)
 		op(b, i, 1000, "x");
 	s = drawn(b, &all);
-	assert_int_equal(count(s, "\"ph\":\"X\""), 1);
+	assert_int_equal(count(s, "\"ph\":\"B\""), 1);
+	assert_int_equal(count(s, "\"ph\":\"E\""), 1);
 	assert_int_equal(count(s, "\"ph\":\"b\""), 999);
 	lg_free(s);
 }
@@ -154,7 +256,7 @@ static void idle_threads_and_interrupt_wakes_are_not_drawn(void **state)
 							.waker_ctx = ctx, .kind = LG_BLOCKED });
 	lg_add_state(b, &(struct lg_state_row){ .ts = 0, .dur = 100, .thr = w, .kind = LG_RUNNING });
 	s = drawn(b, &all);
-	assert_int_equal(count(s, "\"name\":\"running\""), 1);
+	assert_int_equal(count(s, "\"name\":\"running\""), 2); /* B and E */
 	assert_int_equal(count(s, "\"ph\":\"s\""), 2); /* task and unknown */
 	assert_int_equal(count(s, "\"waker_context\":\"hardirq\""), 1);
 	lg_free(s);
@@ -175,9 +277,9 @@ static void the_window_is_half_open(void **state)
 	s = drawn(b, &w);
 	assert_null(strstr(s, "ends where it begins"));
 	assert_null(strstr(s, "begins where it ends"));
-	assert_non_null(strstr(s, "\"ts\":0.100,\"dur\":0.001,\"name\":\"reaches in\""));
-	assert_non_null(strstr(s, "\"ts\":0.100,\"dur\":0.000,\"name\":\"moment at the start\""));
-	assert_non_null(strstr(s, "\"ts\":0.199,\"dur\":0.001,\"name\":\"reaches out\""));
+	is_pair(s, "0.100", "0.101", "reaches in");
+	assert_non_null(strstr(s, "\"ph\":\"i\",\"pid\":7,\"tid\":7,\"ts\":0.100,\"s\":\"t\",\"name\":\"moment at the start\""));
+	is_pair(s, "0.199", "0.200", "reaches out");
 	lg_free(s);
 }
 
@@ -187,6 +289,9 @@ int main(void)
 		cmocka_unit_test(times_are_exact_to_the_nanosecond),
 		cmocka_unit_test(the_whole_range_of_time_is_drawn_without_overflow),
 		cmocka_unit_test(what_crosses_becomes_async),
+		cmocka_unit_test(slices_open_and_close_in_the_order_of_their_nesting),
+		cmocka_unit_test(an_end_does_not_look_like_the_begin_of_its_moment),
+		cmocka_unit_test(samples_open_and_close_what_changed),
 		cmocka_unit_test(a_thousand_that_overlap_stay_a_thousand),
 		cmocka_unit_test(names_are_escaped),
 		cmocka_unit_test(an_empty_trace_is_an_empty_list),

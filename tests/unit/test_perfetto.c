@@ -104,6 +104,52 @@ static void replaces_what_is_not_utf8(void **state)
 	lg_pb_done(&b);
 }
 
+/* protos/perfetto/trace/profiling/stack_sample.proto of v58: StackSample.execution_context = 3, and in it
+ * iid = 1, cpu = 2, mode = 3 with MODE_USER = 1, MODE_KERNEL = 2. */
+static void samples_say_their_cpu_and_mode(void **state)
+{
+	static const struct {
+		int32_t cpu;
+		uint32_t flags;
+		const char *bytes;
+		size_t n;
+	} rows[] = {
+		{ 5, LG_SAMPLE_KERNEL, "\x1a\x04\x10\x05\x18\x02", 6 },
+		{ 5, 0, "\x1a\x04\x10\x05\x18\x01", 6 },
+		{ 300, 0, "\x1a\x05\x10\xac\x02\x18\x01", 7 },
+		{ 0, LG_SAMPLE_KERNEL, "\x1a\x04\x10\x00\x18\x02", 6 },
+		{ -1, 0, "\x1a\x02\x18\x01", 4 },
+	};
+	const struct lg_window all = { INT64_MIN, INT64_MAX };
+	struct lg_builder *b;
+	struct lg_error err;
+	struct lg_trace *t;
+	struct lg_out *o;
+	const char *at;
+	size_t left;
+
+	(void)state;
+	assert_int_equal(lg_builder_new(&b, &err), 0);
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		lg_add_sample(b, &(struct lg_sample_row){ .ts = (int64_t)i * 10, .thr = lg_thread_get(b, 7, 7),
+							  .cpu = rows[i].cpu, .flags = rows[i].flags,
+							  .event = lg_intern(b, "cpu-clock"), .weight = 10 });
+	assert_int_equal(lg_builder_seal(b, &t, &err), 0);
+	assert_int_equal(lg_out_memory(&o, &err), 0);
+	assert_int_equal(lg_perfetto_write(t, NULL, &all, o, &err), 0);
+	at = lg_out_view(o);
+	left = lg_out_bytes(o);
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const char *found = memmem(at, left, rows[i].bytes, rows[i].n);
+
+		assert_non_null(found); /* in the order of the samples */
+		left -= (size_t)(found - at) + rows[i].n;
+		at = found + rows[i].n;
+	}
+	assert_int_equal(lg_out_close(o, &err), 0);
+	lg_trace_free(t);
+}
+
 static int write_both(const struct lg_trace *t, size_t *ret_bytes)
 {
 	const struct lg_window all = { INT64_MIN, INT64_MAX };
@@ -164,6 +210,7 @@ int main(void)
 		cmocka_unit_test(writes_what_the_encoding_guide_shows),
 		cmocka_unit_test(writes_long_numbers_at_once),
 		cmocka_unit_test(replaces_what_is_not_utf8),
+		cmocka_unit_test(samples_say_their_cpu_and_mode),
 		cmocka_unit_test(survives_every_failing_allocation),
 	};
 

@@ -177,9 +177,19 @@ static void put_args(struct chrome *c, const struct lg_tl_event *e)
 		at = lg_out_reserve(c->o, EVENT_BYTES);
 		if (!at)
 			return;
-		at = i ? PUT(at, ",\"") : PUT(at, ",\"args\":{\"");
-		at = put_own(at, a->key);
-		at = PUT(at, "\":");
+		at = i ? PUT(at, ",") : PUT(at, ",\"args\":{");
+		if (a->read) {
+			lg_out_commit(c->o, at);
+			put_str(c->o, a->key);
+			at = lg_out_reserve(c->o, EVENT_BYTES);
+			if (!at)
+				return;
+		} else {
+			*at++ = '"';
+			at = put_own(at, a->key);
+			*at++ = '"';
+		}
+		*at++ = ':';
 		if (a->type == LG_ARG_INT)
 			at = put_i64(at, a->i);
 		lg_out_commit(c->o, at);
@@ -350,7 +360,8 @@ static void turn(const void *self, struct lg_pen *pen, const struct lg_tl_track 
 }
 
 /* Write the E's of the slices that end at or before ts, when next (or nothing) begins. */
-static void close_until(struct chrome *c, const struct lg_tl_track *t, int64_t ts, const struct lg_tl_event *next)
+static void close_until(struct chrome *c, const struct lg_tl_track *t, int64_t ts,
+			const struct lg_tl_event *next)
 {
 	while (c->n_open && c->open[c->n_open - 1].end <= ts) {
 		const struct open *open = &c->open[--c->n_open];
@@ -467,6 +478,9 @@ static void flow(void *self, const struct lg_tl_flow *f)
 {
 	struct chrome *c = self;
 
+	/* An arrow ends at the slice that is open on a tid; async events are none of it. */
+	if (f->to->overlap)
+		return;
 	for (int end = 0; end < 2; end++) {
 		char *at = begin(c, end ? 'f' : 's', end ? f->to : f->from, end ? f->ts_to : f->ts, 0);
 

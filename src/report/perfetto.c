@@ -338,7 +338,8 @@ static void annotate(struct perfetto *p, const struct lg_tl_arg *a)
 {
 	size_t msg = lg_pb_open(&p->pkt, 4);
 
-	lg_pb_varint(&p->pkt, 1, intern_static(p, IN_ARG_NAME, a->key));
+	lg_pb_varint(&p->pkt, 1, a->read ? intern(p, IN_ARG_NAME, a->key) :
+					   intern_static(p, IN_ARG_NAME, a->key));
 	if (a->type == LG_ARG_INT)
 		lg_pb_varint(&p->pkt, 4, (uint64_t)a->i);
 	else if (a->type == LG_ARG_NUM)

@@ -301,6 +301,43 @@ void tl_arg_fmt(struct lg_timeline *c, const char *key, const char *fmt, ...)
 	a->s = text;
 }
 
+static void arg_pair(struct lg_timeline *c, const char *pair, size_t n)
+{
+	const char *eq = memchr(pair, '=', n);
+	int n_key = eq ? (int)(eq - pair) : 0, n_value = (int)n - (eq ? n_key + 1 : 0);
+	char *key = c->text[c->n_args], *value, *end;
+	struct lg_tl_arg *a;
+
+	if (n_key > TL_KEY || n_value >= TL_TEXT - TL_KEY - TL_NUMBER - 2)
+		return;
+	snprintf(key, TL_KEY + 1, "%.*s", n_key ? n_key : 4, n_key ? pair : "args");
+	for (size_t i = 0; i < c->n_args; i++) /* strict readers refuse a repeated key */
+		if (!strcmp(c->args[i].key, key))
+			return;
+	value = key + strlen(key) + 1;
+	snprintf(value, TL_TEXT - TL_KEY - TL_NUMBER - 2, "%.*s", n_value, eq ? eq + 1 : pair);
+	a = arg(c, key);
+	a->read = true;
+	a->i = strtoll(value, &end, 10);
+	a->s = value;
+	/* As it was written: "0042" or what does not fit is no number. */
+	snprintf(value + n_value + 1, TL_NUMBER, "%lld", (long long)a->i);
+	a->type = n_value && !strcmp(value, value + n_value + 1) ? LG_ARG_INT : LG_ARG_STR;
+}
+
+void tl_arg_pairs(struct lg_timeline *c, lg_str pairs)
+{
+	const char *at = lg_string(c->t, pairs);
+
+	while (*at && c->n_args < TL_ARGS) {
+		size_t n = strcspn(at, "\t");
+
+		if (n)
+			arg_pair(c, at, n);
+		at += n + (at[n] != 0);
+	}
+}
+
 void tl_arg_thread(struct lg_timeline *c, const char *key, lg_thr thr)
 {
 	const struct lg_thread_tab *t = &c->t->thread;
@@ -396,20 +433,33 @@ void tl_instant(struct lg_timeline *c, const struct lg_tl_track *t, int64_t ts, 
 							 .n_args = c->n_args });
 }
 
+/* The flow table does not widen the trace: an arrow may not leave it. */
+static bool is_drawn(const struct lg_timeline *c, int64_t ts)
+{
+	return ts >= c->w.from && ts < c->w.to && ts >= c->t->first && ts <= c->t->last;
+}
+
 void tl_flow(struct lg_timeline *c, const char *name, lg_thr from, enum lg_tl_lane from_lane,
 	     int64_t ts, lg_thr to, enum lg_tl_lane to_lane, int64_t ts_to)
 {
-	struct lg_tl_track a, b;
+	struct lg_tl_track track;
 
-	if (!from || !to || ts < c->w.from || ts_to < c->w.from || ts >= c->w.to || ts_to >= c->w.to)
+	if (!from || !to || !is_drawn(c, ts) || !is_drawn(c, ts_to))
 		return;
-	/* The flow table does not widen the trace: an arrow may not leave it. */
-	if (ts < c->t->first || ts_to < c->t->first || ts > c->t->last || ts_to > c->t->last)
+	tl_thread_track(c, to, to_lane, 0, &track);
+	tl_flow_onto(c, name, from, from_lane, ts, &track, ts_to);
+}
+
+void tl_flow_onto(struct lg_timeline *c, const char *name, lg_thr from, enum lg_tl_lane from_lane,
+		  int64_t ts, const struct lg_tl_track *to, int64_t ts_to)
+{
+	struct lg_tl_track track;
+
+	if (!from || !is_drawn(c, ts) || !is_drawn(c, ts_to))
 		return;
-	tl_thread_track(c, from, from_lane, 0, &a);
-	tl_thread_track(c, to, to_lane, 0, &b);
-	c->sink->flow(c->self, &(struct lg_tl_flow){ .id = ++c->flow_id, .name = name, .from = &a,
-						     .to = &b, .ts = ts, .ts_to = ts_to });
+	tl_thread_track(c, from, from_lane, 0, &track);
+	c->sink->flow(c->self, &(struct lg_tl_flow){ .id = ++c->flow_id, .name = name, .from = &track,
+						     .to = to, .ts = ts, .ts_to = ts_to });
 }
 
 /* ---- nesting ---- */
@@ -594,6 +644,21 @@ static void losses(struct lg_timeline *c)
 	c->sink->track_end(c->self, &lane);
 }
 
+const char *tl_track_name(const struct lg_timeline *c, lg_trk id, const char *none, char *buf, size_t size)
+{
+	const struct lg_track_tab *tr = &c->t->track;
+	const char *own = tr->name[id] ? lg_string(c->t, tr->name[id]) : none;
+	lg_str over = tr->parent[id] != id ? tr->name[tr->parent[id]] : 0;
+
+	if (over)
+		snprintf(buf, size, "%.100s %.200s", lg_string(c->t, over), own);
+	else if (tr->kind[id] == LG_TRACK_COUNTER && tr->index[id] >= 0) /* the CPU's */
+		snprintf(buf, size, "%.200s %d", own, tr->index[id]);
+	else
+		snprintf(buf, size, "%.200s", own);
+	return buf;
+}
+
 static void counters(struct lg_timeline *c)
 {
 	const struct lg_counter_tab *k = &c->t->counter;
@@ -607,6 +672,7 @@ static void counters(struct lg_timeline *c)
 	for (size_t i = 0; i < k->n && !c->failed; i++) {
 		lg_trk id = k->track[i];
 		struct lg_tl_track process, track;
+		char name[TL_FRAME];
 
 		/* JSON holds no NaN or infinity, and a hole in the curve says the same. */
 		if (k->ts[i] < c->w.from || k->ts[i] >= c->w.to || !(k->value[i] - k->value[i] == 0))
@@ -615,7 +681,7 @@ static void counters(struct lg_timeline *c)
 		track = (struct lg_tl_track){
 			.id = track_id(c, ID_TRACK, id, 0, 0), .parent = process.id,
 			.kind = LG_TL_COUNTER, .pid = process.pid, .tid = process.pid,
-			.name = tr->name[id] ? lg_string(c->t, tr->name[id]) : "counter",
+			.name = tl_track_name(c, id, "counter", name, sizeof name),
 			.unit = lg_string(c->t, tr->unit[id]), .order = (int32_t)(id & 0xffffff) };
 		if (!known[id]) {
 			known[id] = 1;
@@ -753,7 +819,8 @@ static int init(struct lg_timeline *c, struct lg_error *err)
 	c->thread_text = lg_calloc(c->t->thread.n + 1, sizeof *c->thread_text);
 	c->frame_known = lg_calloc(c->t->frame.n + 1, 1);
 	c->stack_known = lg_calloc(c->t->stack.n + 1, 1);
-	if (!c->frame_known || !c->stack_known || !c->pid || !c->tid || !c->lane_known || !c->frame_text || !c->source_text || !c->stack_text || !c->thread_text)
+	if (!c->frame_known || !c->stack_known || !c->pid || !c->tid || !c->lane_known || !c->frame_text ||
+	    !c->source_text || !c->stack_text || !c->thread_text)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	for (size_t i = 0; i <= p->n; i++)
 		c->pid[i] = INT64_MIN;
@@ -803,6 +870,7 @@ int lg_timeline(const struct lg_trace *t, const struct lg_verdict *v, const stru
 	lg_map_done(&c->pid_taken);
 	lg_map_done(&c->tid_taken);
 	lg_map_done(&c->mm_owner);
+	lg_map_done(&c->launch);
 	lg_free(c->items);
 	for (size_t i = 0; i < 2; i++)
 		lg_free(c->batch[i].part);

@@ -45,10 +45,11 @@ struct lg_tl_track {
 /*
  * Texts repeat: millions of events carry the names of a few thousand functions. An id that is
  * not 0 stands for the text throughout one walk (equal ids, equal texts), so a sink need not look
- * at the text again. Keys, categories and colours are static: the address will do.
+ * at the text again. Keys (but those of the trace), categories and colours are static: the address will do.
  */
 struct lg_tl_arg {
 	const char *key;
+	bool read; /* key is of the trace: any text, of this event alone */
 	enum { LG_ARG_INT, LG_ARG_NUM, LG_ARG_STR } type;
 	int64_t i;
 	double f;

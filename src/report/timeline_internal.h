@@ -7,7 +7,7 @@
 #include "report/timeline.h"
 #include "store/index.h"
 
-enum { TL_ARGS = 16, TL_TEXT = 2048, TL_FRAME = 512 };
+enum { TL_ARGS = 16, TL_TEXT = 2048, TL_FRAME = 512, TL_KEY = 128, TL_NUMBER = 24 };
 
 /* One slice before it has a track: spans of a thread, sorted and dealt to tracks. */
 struct tl_item {
@@ -50,6 +50,7 @@ struct lg_timeline {
 	uint8_t *frame_known, *stack_known; /* to the sink; a stack's frames all are */
 	int64_t period;                /* of sampling, ns */
 	uint64_t flow_id, file;        /* file: file_of(), part of every track's id */
+	struct lg_map launch;          /* of a moment and an id -> flow row, plus 1 */
 	/* Texts made once, by row; what does not fit into the budget is made every time. */
 	struct lg_arena texts;
 	size_t texts_bytes;
@@ -77,6 +78,7 @@ void tl_arg_str(struct lg_timeline *c, const char *key, const char *s); /* borro
 void tl_arg_static(struct lg_timeline *c, const char *key, const char *s); /* a literal */
 void tl_arg_pool(struct lg_timeline *c, const char *key, lg_str s); /* a string of the trace */
 void tl_arg_source(struct lg_timeline *c, lg_frm f); /* file:line, none when unknown */
+void tl_arg_pairs(struct lg_timeline *c, lg_str pairs); /* "key=value", tabs between; keys that are new */
 void tl_arg_fmt(struct lg_timeline *c, const char *key, const char *fmt, ...) LG_PRINTF(3, 4);
 void tl_arg_thread(struct lg_timeline *c, const char *key, lg_thr thr); /* none for thr 0 */
 void tl_arg_stack(struct lg_timeline *c, const char *key, lg_stk stk);  /* none for stk 0 */
@@ -102,6 +104,12 @@ void tl_instant(struct lg_timeline *c, const struct lg_tl_track *t, int64_t ts, 
 		uint64_t name_id, const char *cat);
 void tl_flow(struct lg_timeline *c, const char *name, lg_thr from, enum lg_tl_lane from_lane,
 	     int64_t ts, lg_thr to, enum lg_tl_lane to_lane, int64_t ts_to);
+
+/* The same, onto a track that has been announced. */
+void tl_flow_onto(struct lg_timeline *c, const char *name, lg_thr from, enum lg_tl_lane from_lane,
+		  int64_t ts, const struct lg_tl_track *to, int64_t ts_to);
+/* Name of a track of the trace: its parent's and its own, or its own and its number. */
+const char *tl_track_name(const struct lg_timeline *c, lg_trk id, const char *none, char *buf, size_t size);
 
 /* Deal c->items to tracks: overlap 0 nests; what does not goes to flat tracks 1, 2, ... Leaves
  * them sorted by (overlap, ts, end descending, rank, row). */

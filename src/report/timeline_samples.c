@@ -14,8 +14,8 @@ enum { GAPS_MAX = 1 << 14 };
 
 /*
  * The sampling period in ns: the median weight of clock events, which is the period by
- * definition; for other events the lower quartile of the distances within threads (a busy
- * thread's samples are one period apart, idle gaps only make distances longer).
+ * definition; for other events the lower quartile of the distances within threads of those that follow
+ * each other (a busy thread's samples are one period apart, idle gaps only make distances longer).
  */
 int64_t tl_sample_period(const struct lg_timeline *c)
 {
@@ -38,7 +38,7 @@ int64_t tl_sample_period(const struct lg_timeline *c)
 		if (is_clock && s->weight[row] && s->weight[row] < INT64_C(1) << 40 &&
 		    n_weight < GAPS_MAX)
 			w[n_weight++] = (int64_t)s->weight[row];
-		if (s->thr[row] == s->thr[before] && n < GAPS_MAX &&
+		if (s->thr[row] == s->thr[before] && tl_is_tick(c->t, before) && n < GAPS_MAX &&
 		    !__builtin_sub_overflow(s->ts[row], s->ts[before], &v[n]) && v[n] > 0)
 			n++;
 	}

@@ -143,15 +143,19 @@ static void emit(struct lg_timeline *c, const struct lg_tl_track *track, const s
 			tl_arg_static(c, "marked", "by hand");
 		tl_arg_thread(c, "peer", s->peer[row]);
 		tl_arg_stack(c, "stack", s->stack[row]);
-		if (!name && s->kind[row] == LG_SPAN_STEP) {
-			snprintf(buf, sizeof buf, "step %lld", (long long)s->seq[row]);
+		if (s->kind[row] == LG_SPAN_STEP && (!name || s->seq[row] >= 0)) {
+			/* As torch.profiler names them: "ProfilerStep#7". */
+			snprintf(buf, sizeof buf, name ? "%.400s#%lld" : "%.0sstep %lld", name ? name : "",
+				 (long long)s->seq[row]);
 			name = buf;
+			name_id = 0;
 		} else if (!name) {
 			name = s->stage[row] ? lg_stage_name(s->stage[row]) : cat_of(s->kind[row]);
 		}
 	}
 	if (s->dur[row] < 0)
 		tl_arg_static(c, "cut_off", "by the end of the trace");
+	tl_arg_pairs(c, s->args[row]);
 	tl_slice(c, track, it->ts, it->end, name, name_id, cat_of(s->kind[row]),
 		 s->kind[row] == LG_SPAN_LOCK_WAIT ? "bad" : NULL);
 }
@@ -211,6 +215,34 @@ static int by_track(const void *pa, const void *pb)
 	return a->row < b->row ? -1 : a->row > b->row;
 }
 
+static uint64_t launch_key(int64_t ts, uint64_t id)
+{
+	return lg_mix64((uint64_t)ts ^ lg_mix64(id));
+}
+
+/* The flow table says of what was launched onto a stream only when and by what id. */
+static void launches(struct lg_timeline *c)
+{
+	const struct lg_flow_tab *f = &c->t->flow;
+
+	for (size_t i = 0; i < f->n && !c->failed; i++)
+		if (f->kind[i] == LG_FLOW_LAUNCH && !f->thr_to[i] &&
+		    lg_map_set(&c->launch, launch_key(f->ts_to[i], f->id[i]), (uint32_t)i + 1))
+			c->failed = LG_E_NOMEM;
+}
+
+/* From the call that launched a span of a stream. */
+static void launch(struct lg_timeline *c, const struct lg_tl_track *track, uint32_t row)
+{
+	const struct lg_span_tab *s = &c->t->span;
+	const struct lg_flow_tab *f = &c->t->flow;
+	uint64_t id = (uint64_t)s->seq[row];
+	uint32_t at = s->peer[row] ? lg_map_get(&c->launch, launch_key(s->ts[row], id)) : 0;
+
+	if (at-- && f->ts_to[at] == s->ts[row] && f->id[at] == id && f->thr[at] == s->peer[row])
+		tl_flow_onto(c, "launch", f->thr[at], LG_LANE_MAIN, f->ts[at], track, f->ts_to[at]);
+}
+
 static void one_track(struct lg_timeline *c, lg_trk id)
 {
 	const struct lg_track_tab *tr = &c->t->track;
@@ -220,15 +252,16 @@ static void one_track(struct lg_timeline *c, lg_trk id)
 		return;
 	tl_process_track(c, tr->prc[id] ? tr->prc[id] : c->t->thread.prc[tr->thr[id]], &process);
 	for (size_t i = 0; i < c->n_items && !c->failed; i++) {
-		char name[256];
+		char name[TL_FRAME];
 
 		if (i && c->items[i].overlap == track.overlap) {
 			emit(c, &track, &c->items[i]);
+			launch(c, &track, c->items[i].row);
 			continue;
 		}
 		if (i)
 			c->sink->track_end(c->self, &track);
-		snprintf(name, sizeof name, "%.200s", tr->name[id] ? lg_string(c->t, tr->name[id]) : "track");
+		tl_track_name(c, id, "track", name, sizeof name);
 		track = (struct lg_tl_track){
 			/* The same mix as thread lanes, in a space of its own. */
 			.id = lg_mix64(7ull << 60 | (uint64_t)(c->items[i].overlap & 0xffffff) << 32 |
@@ -239,6 +272,7 @@ static void one_track(struct lg_timeline *c, lg_trk id)
 		c->sink->track(c->self, &track);
 		track.name = NULL;
 		emit(c, &track, &c->items[i]);
+		launch(c, &track, c->items[i].row);
 	}
 	c->sink->track_end(c->self, &track);
 }
@@ -249,6 +283,7 @@ void tl_track_spans(struct lg_timeline *c)
 	struct on_track *rows = NULL;
 	size_t n = 0, cap = 0;
 
+	launches(c);
 	for (size_t i = 0; i < s->n; i++) {
 		/* A span without thread and track has no place but the machine's. */
 		if (!s->track[i] && s->thr[i])

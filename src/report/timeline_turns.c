@@ -148,7 +148,8 @@ void tl_turns_write(const struct tl_part *p, struct lg_pen *pen)
 	if (started && open.depth &&
 	    (k.next >= to || !joined(c, open.end, c->t->sample.ts[c->x->sample[k.next]])))
 		c->sink->turn(c->self, pen, &p->track,
-			      &(struct lg_tl_turn){ .end = open.end, .ended = open.drawn, .n_ended = open.depth });
+			      &(struct lg_tl_turn){ .end = open.end, .ended = open.drawn,
+						    .n_ended = open.depth });
 }
 
 static void cut(struct lg_timeline *c, const struct lg_tl_track *track, uint32_t from, uint32_t to)

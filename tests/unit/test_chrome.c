@@ -179,7 +179,8 @@ static lg_stk stack(struct lg_builder *b, const char *names)
 
 	for (; *names; names++) {
 		*one = *names;
-		stk = lg_intern_stack(b, stk, lg_intern_frame(b, &(struct lg_frame_row){ .name = lg_intern(b, one) }));
+		stk = lg_intern_stack(b, stk, lg_intern_frame(b, &(struct lg_frame_row){
+								 .name = lg_intern(b, one) }));
 	}
 	return stk;
 }
@@ -204,6 +205,75 @@ static void samples_open_and_close_what_changed(void **state)
 	sample(b, 700, "y");
 	s = drawn(b, &all);
 	is_order(s, "Bx Bp Ba E+a Ep Ba Bc Ec Ea Ex By Ey By Ey ");
+	lg_free(s);
+}
+
+static void further_facts_are_arguments(void **state)
+{
+	struct lg_builder *b = builder();
+	char *s;
+
+	(void)state;
+	lg_add_span(b, &(struct lg_span_row){
+			       .dur = 5, .thr = lg_thread_get(b, 7, 7), .kind = LG_SPAN_OP, .bytes = 4,
+			       .name = lg_intern(b, "x"),
+			       .args = lg_intern(b, "grid=1,2\tregs=032\t\tn=-7\tbytes=6\tplain\tq\"=a=b\te=") });
+	s = drawn(b, &all);
+	/* A key that is there already is not said twice; "032" is no number. */
+	assert_non_null(strstr(s, "\"args\":{\"bytes\":4,\"grid\":\"1,2\",\"regs\":\"032\",\"n\":-7,"
+				  "\"args\":\"plain\",\"q\\\"\":\"a=b\",\"e\":\"\"}}"));
+	lg_free(s);
+}
+
+static void more_facts_than_fit_are_left_out(void **state)
+{
+	struct lg_builder *b = builder();
+	char text[4096] = "", *s;
+	size_t n = 0;
+
+	(void)state;
+	for (int i = 0; i < 40; i++)
+		n += (size_t)snprintf(text + n, sizeof text - n, "%sk%d=%d", i ? "\t" : "", i, i);
+	lg_add_span(b, &(struct lg_span_row){ .dur = 5, .thr = lg_thread_get(b, 7, 7), .kind = LG_SPAN_OP,
+					      .name = lg_intern(b, "x"), .args = lg_intern(b, text) });
+	memset(text, 'v', sizeof text - 1);
+	text[1] = '=';
+	lg_add_span(b, &(struct lg_span_row){ .ts = 5, .dur = 5, .thr = lg_thread_get(b, 7, 7),
+					      .kind = LG_SPAN_OP, .name = lg_intern(b, "y"),
+					      .args = lg_intern(b, text) });
+	s = drawn(b, &all);
+	assert_non_null(strstr(s, "\"k15\":15}}"));
+	assert_null(strstr(s, "\"k16\""));
+	assert_null(strstr(s, "vv"));
+	lg_free(s);
+}
+
+static void counters_and_steps_say_which(void **state)
+{
+	struct lg_builder *b = builder();
+	lg_trk gpu = lg_track_get(b, &(struct lg_track_row){ .kind = LG_TRACK_GPU, .index = 1,
+							     .name = lg_intern(b, "GPU 1") });
+	struct lg_track_row rows[] = {
+		{ .kind = LG_TRACK_COUNTER, .name = lg_intern(b, "cpu.irq"), .index = 3 },
+		{ .kind = LG_TRACK_COUNTER, .name = lg_intern(b, "psi"), .index = -1 },
+		{ .kind = LG_TRACK_COUNTER, .name = lg_intern(b, "util"), .index = -1, .parent = gpu },
+	};
+	char *s;
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++)
+		lg_add_counter(b, &(struct lg_counter_row){ .value = 1, .track = lg_track_get(b, &rows[i]) });
+	for (int64_t seq = -1; seq < 8; seq += 4)
+		lg_add_span(b, &(struct lg_span_row){ .ts = 10 * (seq + 1), .dur = 10, .seq = seq,
+						      .thr = lg_thread_get(b, 7, 7), .kind = LG_SPAN_STEP,
+						      .name = seq == 7 ? 0 : lg_intern(b, "ProfilerStep") });
+	s = drawn(b, &all);
+	assert_int_equal(count(s, "\"name\":\"cpu.irq 3\""), 1);
+	assert_int_equal(count(s, "\"name\":\"psi\""), 1);
+	assert_int_equal(count(s, "\"name\":\"GPU 1 util\""), 1);
+	is_pair(s, "0.000", "0.010", "ProfilerStep");
+	is_pair(s, "0.040", "0.050", "ProfilerStep#3");
+	is_pair(s, "0.080", "0.090", "step 7");
 	lg_free(s);
 }
 
@@ -292,6 +362,9 @@ int main(void)
 		cmocka_unit_test(slices_open_and_close_in_the_order_of_their_nesting),
 		cmocka_unit_test(an_end_does_not_look_like_the_begin_of_its_moment),
 		cmocka_unit_test(samples_open_and_close_what_changed),
+		cmocka_unit_test(further_facts_are_arguments),
+		cmocka_unit_test(more_facts_than_fit_are_left_out),
+		cmocka_unit_test(counters_and_steps_say_which),
 		cmocka_unit_test(a_thousand_that_overlap_stay_a_thousand),
 		cmocka_unit_test(names_are_escaped),
 		cmocka_unit_test(an_empty_trace_is_an_empty_list),

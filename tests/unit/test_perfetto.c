@@ -131,9 +131,10 @@ static void samples_say_their_cpu_and_mode(void **state)
 	(void)state;
 	assert_int_equal(lg_builder_new(&b, &err), 0);
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-		lg_add_sample(b, &(struct lg_sample_row){ .ts = (int64_t)i * 10, .thr = lg_thread_get(b, 7, 7),
-							  .cpu = rows[i].cpu, .flags = rows[i].flags,
-							  .event = lg_intern(b, "cpu-clock"), .weight = 10 });
+		lg_add_sample(b, &(struct lg_sample_row){
+					 .ts = (int64_t)i * 10, .thr = lg_thread_get(b, 7, 7),
+					 .cpu = rows[i].cpu, .flags = rows[i].flags,
+					 .event = lg_intern(b, "cpu-clock"), .weight = 10 });
 	assert_int_equal(lg_builder_seal(b, &t, &err), 0);
 	assert_int_equal(lg_out_memory(&o, &err), 0);
 	assert_int_equal(lg_perfetto_write(t, NULL, &all, o, &err), 0);

@@ -1,0 +1,494 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What other programs read out of `laggard convert`'s files is what `laggard query` counts in the tables.
+
+The programs are the real ones: speedscope's importer from its npm package, run by node, and Perfetto's
+trace_processor_shell, where LG_TRACE_PROCESSOR or PATH has one of v58 or later; LG_PERFETTO_PROTOS may name a
+source tree of Perfetto, whose definitions protoc reads .pftrace files by. What they should find is worked out here
+from the tables alone, to the nanosecond, by the rules that laggard-convert(1) states.
+"""
+import collections
+import csv
+import io
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from trace_files import Chrome, Perfetto, fields
+
+SPEEDSCOPE = "1.25.0"
+COLLECTIVE, LOCK_WAIT, LOCK_HOLD = 6, 7, 8  # enum lg_span_kind
+SPAN_LANES = {COLLECTIVE: "collectives", LOCK_WAIT: "lock waits", LOCK_HOLD: "lock holds"}
+IDLE_SAMPLE, NO_CPU, KERNEL = 2, 12, 1  # LG_SAMPLE_*
+IDLE_THREAD = 4  # LG_THREAD_IDLE
+LATER = 1 << 24  # shown instead of the number of a later life of a tid, with the row added
+DEPTH = 512  # frames of a stack that are drawn
+
+# Two CPUs at work, in functions that call themselves and each other, with pauses.
+BUSY = """
+import threading, time, zlib
+def one(n): return zlib.crc32(bytes(20000)) if n == 0 else one(n - 1)
+def other(n): return one(n) + one(n // 2)
+def work():
+    end = time.monotonic() + 1.2
+    while time.monotonic() < end:
+        for n in range(6): other(n)
+        time.sleep(0.003)
+threads = [threading.Thread(target=work) for _ in range(3)]
+for t in threads: t.start()
+for t in threads: t.join()
+"""
+SAMPLED = ("recording", "perf/tied_both.data", "perf/burn.data", "stall", "nasty", "stacks")
+INPUTS = (*SAMPLED, "perf/sleep_switches.data", "kineto/train.json.gz", "kineto/rank0.json.gz", "same")
+
+
+# ---- what the tables say
+
+class Tables:
+    def __init__(self, laggard, path):
+        self.laggard, self.path = laggard, path
+        self.thread = self.ask("SELECT id, tid, flags, prc FROM thread")
+        self.span = self.ask("SELECT id, ts, dur, thr, track, kind, name FROM span")
+        self.state = self.ask("SELECT ts, dur, thr FROM state")
+        self.sample = self.ask("SELECT ts, thr, cpu, stack, flags, weight, event FROM sample")
+        self.stack = self.ask("SELECT id, parent, frame FROM stack")
+        self.last = self.end_of_all()
+        self.ticks = collections.defaultdict(list)
+        for row in self.sample:
+            if not row["flags"] & (IDLE_SAMPLE | NO_CPU):
+                self.ticks[row["thr"]].append(row)
+
+    def ask(self, sql):
+        done = self.laggard("query", self.path, sql, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def end_of_all(self):
+        """The last moment of the trace, which cuts off what has no end of its own (dur -1)."""
+        ends = self.ask("""SELECT max(t) AS t FROM (
+            SELECT max(ts + max(dur, 0)) AS t FROM span UNION SELECT max(ts + max(dur, 0)) FROM state
+            UNION SELECT max(ts) FROM sample UNION SELECT max(ts) FROM counter UNION SELECT max(ts) FROM mark)""")
+        return ends[0]["t"]
+
+    def end(self, row):
+        return row["ts"] + row["dur"] if row["dur"] >= 0 else self.last
+
+    def per_cpu(self):
+        return collections.Counter(s["cpu"] for rows in self.ticks.values() for s in rows)
+
+    def period(self):
+        rows = [s for thr in sorted(self.ticks) for s in self.ticks[thr]]
+        clock = sorted(s["weight"] for s in rows[1:] if "clock" in s["event"])
+        if clock:
+            return clock[len(clock) // 2]
+        rows = sorted(self.sample, key=lambda s: (s["thr"], s["ts"]))
+        gaps = sorted(b["ts"] - a["ts"] for a, b in zip(rows, rows[1:]) if a["thr"] == b["thr"] and
+                      b["ts"] > a["ts"] and not (a["flags"] | b["flags"]) & (IDLE_SAMPLE | NO_CPU))
+        return gaps[len(gaps) // 4] if len(gaps) >= 8 else 10**9 // 99
+
+    def flames(self, thr, period):
+        """[start, end, depth] of a thread's flame chart."""
+        rows, done, open_ = self.ticks[thr], [], []
+        last = None
+        for row, after in zip(rows, rows[1:] + [None]):
+            start = row["ts"]
+            end = after["ts"] if after and after["ts"] - start <= period + period // 2 else start + period
+            if start == end:
+                continue
+            frames, k = [], row["stack"]
+            while k:
+                frames.append(self.stack[k]["frame"])
+                k = self.stack[k]["parent"]
+            frames = frames[::-1][:DEPTH]
+            same = 0
+            if start == last:
+                while same < min(len(frames), len(open_)) and open_[same][0] == frames[same]:
+                    same += 1
+            while len(open_) > same:
+                _, begun = open_.pop()
+                done.append((begun, last, len(open_)))
+            open_ += [(f, start) for f in frames[same:]]
+            last = end
+        while open_:
+            _, begun = open_.pop()
+            done.append((begun, last, len(open_)))
+        return sorted(done)
+
+    def lanes(self):
+        """{(thread row, lane): [(start, end)]}; lane "" is the thread's own track."""
+        out = collections.defaultdict(list)
+        for s in self.span:
+            if not s["track"] and s["thr"]:
+                out[s["thr"], SPAN_LANES.get(s["kind"], "")].append((s["ts"], self.end(s)))
+        for s in self.state:
+            if not self.thread[s["thr"]]["flags"] & IDLE_THREAD:
+                out[s["thr"], "state"].append((s["ts"], self.end(s)))
+        period = self.period()
+        for thr in self.ticks:
+            flames = [(a, b) for a, b, _ in self.flames(thr, period)]
+            if flames:
+                out[thr, "cpu samples"] = flames
+        return out
+
+    def row_of(self, tid, later):
+        """The thread row that is shown as tid; later: the rows that are shown otherwise."""
+        if tid >= LATER:
+            return tid - LATER
+        row, = (t["id"] for t in self.thread if t["tid"] == tid and t["id"] not in later)
+        return row
+
+
+def nested(intervals):
+    """Those with a length that lie on a lane itself: in order, each within the last one that is still open."""
+    stack, out = [], []
+    for start, end in sorted(intervals, key=lambda i: (i[0], -i[1])):
+        while stack and stack[-1] <= start:
+            stack.pop()
+        if not stack or end <= stack[-1]:
+            stack.append(end)
+            if end > start:
+                out.append((start, end))
+    return out
+
+
+# ---- the files
+
+@pytest.fixture(scope="session")
+def inputs(laggard_path, root, tmp_path_factory):
+    """inputs(name) -> path: of a file of tests/data, of a made-up trace, or of a recording made now."""
+    where = tmp_path_factory.mktemp("exports")
+    tool = next((p / "tests/e2e/make_trace" for p in pathlib.Path(laggard_path).parents
+                 if (p / "tests/e2e/make_trace").exists()), None)
+
+    def call(name):
+        path = where / f"{name}.lag"
+        if "/" in name:
+            return root / "tests/data" / name
+        if path.exists():
+            return path
+        if name == "same":
+            # Frames and spans of one name that follow each other without a gap.
+            path = where / "same.folded.json"
+            path.write_text(json.dumps(same_names()))
+        elif name != "recording":
+            assert tool, "tests/e2e/make_trace is not built"
+            subprocess.run([tool, name, path], check=True)
+        elif os.geteuid():
+            pytest.skip("recording the whole machine needs root")
+        else:
+            subprocess.run([laggard_path, "record", "-q", "-o", path, "--", "/usr/bin/python3", "-c", BUSY],
+                           check=True, timeout=60, stdin=subprocess.DEVNULL)
+        return path
+    return call
+
+
+def same_names():
+    """A Chrome trace of calls of one name, back to back, at odd nanoseconds, and of no length."""
+    events = []
+
+    def add(name, ts, dur):
+        events.append({"ph": "X", "pid": 7, "tid": 7, "cat": "cpu_op", "name": name, "ts": ts / 1000, "dur": dur / 1000})
+    at = 1_000_001
+    for _ in range(50):
+        add("p", at, 301)
+        add("a", at, 100)
+        add("a", at + 100, 100)
+        add("p", at + 100, 100)
+        add("a", at + 150, 0)
+        add("a", at + 200, 101)
+        at += 301
+    return {"traceEvents": events}
+
+
+@pytest.fixture(params=INPUTS)
+def tables(request, inputs, laggard):
+    return Tables(laggard, inputs(request.param))
+
+
+def converted(laggard, path, out):
+    done = laggard("convert", path, "-o", out)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.fixture
+def convert(laggard, tables, tmp_path):
+    def call(suffix):
+        return converted(laggard, tables.path, tmp_path / f"out{suffix}")
+    return call
+
+
+# ---- the programs
+
+@pytest.fixture(scope="session")
+def speedscope(laggard_path, tmp_path_factory):
+    """speedscope(file) -> what its importer makes of it; installed once beside the program under test."""
+    if not shutil.which("node") or not shutil.which("npm"):
+        pytest.skip("speedscope's importer needs node and npm: run tools/install-deps test")
+    home = pathlib.Path(laggard_path).parent / f"speedscope-{SPEEDSCOPE}"
+    release = home / "node_modules/speedscope/dist/release"
+    if not release.exists():
+        home.mkdir(exist_ok=True)
+        done = subprocess.run(["npm", "install", "--prefix", home, "--no-audit", "--no-fund", "--ignore-scripts",
+                               f"speedscope@{SPEEDSCOPE}"], check=False, capture_output=True, text=True, timeout=120,
+                              stdin=subprocess.DEVNULL)
+        if done.returncode:
+            pytest.skip(f"npm cannot install speedscope {SPEEDSCOPE}: {done.stderr.strip().splitlines()[:1]}")
+
+    def call(path):
+        # Deep trees need more stack than node has by default, as browsers have.
+        done = subprocess.run(["node", pathlib.Path(__file__).with_name("speedscope.js"), release, path], check=False,
+                              capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+    return call
+
+
+@pytest.fixture(scope="session")
+def trace_processor():
+    """trace_processor(file, sql) -> rows as tuples of text."""
+    program = os.environ.get("LG_TRACE_PROCESSOR") or shutil.which("trace_processor_shell") or \
+        shutil.which("trace_processor")
+    if not program:
+        pytest.skip("no trace_processor_shell of Perfetto 58 or later in PATH or LG_TRACE_PROCESSOR")
+
+    def call(path, sql):
+        done = subprocess.run([program, "-q", "/dev/stdin", path], input=sql, capture_output=True, text=True,
+                              timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        return [tuple(row) for row in csv.reader(io.StringIO(done.stdout))][1:]
+    return call
+
+
+def lane_tids(chrome):
+    """{(pid, tid of the file): (tid of the thread, lane)} of threads and their lanes."""
+    out = {}
+    for (pid, tid), name in chrome.names.items():
+        number, _, lane = name.partition(" ")
+        if tid < 1 << 28:
+            out[pid, tid] = (tid, "")
+        elif tid < 1 << 29 and number.isdigit():
+            out[pid, tid] = (int(number), lane)
+    return out
+
+
+def of_lanes(tables, tids):
+    """lanes() as (shown tid, lane), with those that the file shows."""
+    later = {tid - LATER for tid, _ in tids.values() if tid >= LATER}
+    lanes = tables.lanes()
+    return {(tid, lane): lanes.get((tables.row_of(tid, later), lane), []) for tid, lane in tids.values()
+            if lane != "steps (laggard)"}
+
+
+# ---- the tests
+
+def test_speedscope_reads_the_slices_of_the_tables(tables, convert, speedscope):
+    path = convert(".json")
+    chrome = Chrome(path)
+    tids = lane_tids(chrome)
+    want = of_lanes(tables, tids)
+    got = speedscope(path)
+    found = 0
+    for profile in got["profiles"]:
+        assert profile["unit"] == "microseconds"
+        pid, tid = (int(profile["name"].rpartition(f"{word} ")[2].rstrip(")").partition(")")[0].partition(",")[0])
+                    for word in ("(pid", "(tid"))
+        lane = tids.get((pid, tid))
+        if lane not in want:
+            continue  # steps as judged, losses, streams: below
+        # From where the profile begins; speedscope counts in floating microseconds.
+        slices = sorted((round(a * 1000), round(b * 1000)) for a, b, _, _ in profile["slices"])
+        expected = nested(want[lane])
+        first = expected[0][0]
+        assert slices == sorted((a - first, b - first) for a, b in expected), lane
+        assert round(profile["total"] * 1000) == max(b for _, b in expected) - first
+        found += 1
+    assert found == sum(bool(nested(intervals)) for intervals in want.values())
+    assert found or not any(want.values())
+
+
+def test_speedscope_reads_every_slice_as_it_is_written(tables, convert, speedscope):
+    """Names, depths, streams and judged steps as well."""
+    path = convert(".json")
+    chrome = Chrome(path)
+    want = {}
+    for track, slices in chrome.tracks().items():
+        first = slices[0].start
+        ends, rows = [], []
+        for s in slices:
+            while ends and ends[-1] <= s.start:
+                ends.pop()
+            rows.append([s.start - first, s.end - first, len(ends), s.name])
+            ends.append(s.end)
+        want[track] = rows
+    profiles = speedscope(path)["profiles"]
+    assert len(profiles) == len(want)
+    for profile, track in zip(profiles, sorted(want)):
+        got = [[round(a * 1000), round(b * 1000), depth, name] for a, b, depth, name in profile["slices"]]
+        assert [row[:3] for row in got] == [row[:3] for row in want[track]], profile["name"]
+        # speedscope shows arguments as part of the name, and a nameless one as "(unnamed)".
+        assert all(g[3].startswith(w[3] or "(unnamed)") for g, w in zip(got, want[track]))
+
+
+def test_the_files_hold_the_slices_of_the_tables(tables, convert):
+    """The same from the wire up, async slices and moments among them."""
+    chrome = Chrome(convert(".json"))
+    tids = lane_tids(chrome)
+    want = of_lanes(tables, tids)
+    got = collections.defaultdict(collections.Counter)
+    for s in chrome.slices():
+        got[tids.get(s.track)][s.start, s.end] += 1
+    for lane, intervals in want.items():
+        assert got[lane] == collections.Counter(i for i in intervals if i[0] < i[1]), lane
+
+
+def test_perfetto_samples_are_on_the_cpus_of_the_tables(tables, convert):
+    p = Perfetto(convert(".pftrace"))
+    cpus, modes = collections.Counter(), collections.Counter()
+    for _, sample in p.samples:
+        context = fields(sample[3][0])
+        assert not context[1], "the context's iid"
+        cpus[context[2][0] if context[2] else -1] += 1
+        modes[context[3][0]] += 1
+    rows = [s for rows in tables.ticks.values() for s in rows]
+    assert cpus == tables.per_cpu()
+    assert modes == collections.Counter(2 if s["flags"] & KERNEL else 1 for s in rows)
+
+
+def test_a_recording_has_samples_on_several_cpus(inputs, laggard):
+    """So that the tests above can fail."""
+    if os.cpu_count() < 2:
+        pytest.skip("one CPU")
+    tables = Tables(laggard, inputs("recording"))
+    assert len(tables.per_cpu()) > 1 and -1 not in tables.per_cpu()
+    assert any(len(rows) > 20 for rows in tables.ticks.values())
+
+
+def test_perfettos_definitions_know_every_field(inputs, laggard, tmp_path):
+    """protoc, by the public definitions, finds the samples' CPUs and modes and nothing without a name."""
+    protos = os.environ.get("LG_PERFETTO_PROTOS")
+    if not protos or not shutil.which("protoc"):
+        pytest.skip("LG_PERFETTO_PROTOS names no source tree of Perfetto (for its protos), or there is no protoc")
+    for name in INPUTS:
+        tables = Tables(laggard, inputs(name))
+        path = converted(laggard, tables.path, tmp_path / "out.pftrace")
+        done = subprocess.run(["protoc", "--decode=perfetto.protos.Trace", f"-I{protos}",
+                               "protos/perfetto/trace/perfetto_trace.proto"], stdin=path.open("rb"), check=False,
+                              capture_output=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        text = done.stdout.decode("utf-8")
+        assert not re.search(r"^ *\d+(:| \{)", text, re.M), "a field that the definitions do not have"
+        contexts = collections.Counter(
+            (int(cpu or -1), mode) for cpu, mode in
+            re.findall(r"execution_context \{\s+(?:cpu: (\d+)\s+)?mode: MODE_(\w+)\s+\}", text))
+        assert contexts == collections.Counter(
+            (s["cpu"], "KERNEL" if s["flags"] & KERNEL else "USER") for rows in tables.ticks.values() for s in rows)
+
+
+def test_trace_processor_counts_samples_as_the_tables(trace_processor, inputs, laggard, tmp_path):
+    for name in INPUTS:
+        tables = Tables(laggard, inputs(name))
+        rows = trace_processor(converted(laggard, tables.path, tmp_path / "out.pftrace"), """
+            SELECT c.cpu, x.cpu_mode, count(*) FROM stack_sample s
+            LEFT JOIN stack_sample_execution_context x ON x.id = s.execution_context_id
+            LEFT JOIN cpu c ON c.id = x.ucpu GROUP BY 1, 2""")
+        want = collections.Counter()
+        for ticks in tables.ticks.values():
+            for s in ticks:
+                if s["stack"]:  # the view has no others
+                    want[str(s["cpu"]) if s["cpu"] >= 0 else "[NULL]",
+                         "kernel" if s["flags"] & KERNEL else "user"] += 1
+        assert collections.Counter({(cpu, mode): int(n) for cpu, mode, n in rows}) == want, name
+
+
+IN_JSON = """
+    SELECT p.pid, t.tid, '', s.ts, s.dur FROM slice s JOIN thread_track k ON k.id = s.track_id
+    JOIN thread t USING (utid) LEFT JOIN process p USING (upid) WHERE s.dur != 0"""
+IN_PFTRACE = """
+    SELECT p.pid, t.tid, iif(k.name = t.name, '', k.name), s.ts, s.dur FROM slice s
+    JOIN track k ON k.id = s.track_id LEFT JOIN track up ON up.id = k.parent_id
+    JOIN thread_track h ON h.id IN (k.id, up.id) JOIN thread t USING (utid)
+    LEFT JOIN process p USING (upid) WHERE s.dur != 0"""
+
+
+@pytest.mark.parametrize("suffix, sql", ((".json", IN_JSON), (".pftrace", IN_PFTRACE)))
+def test_trace_processor_reads_the_slices_of_the_tables(trace_processor, inputs, laggard, tmp_path, suffix, sql):
+    for name in INPUTS:
+        tables = Tables(laggard, inputs(name))
+        chrome = Chrome(converted(laggard, tables.path, tmp_path / "out.json"))
+        tids = lane_tids(chrome)
+        path = converted(laggard, tables.path, tmp_path / f"out{suffix}")
+        start = chrome.start if suffix == ".json" else 0
+        got = collections.defaultdict(collections.Counter)
+        for pid, tid, lane, ts, dur in trace_processor(path, sql):
+            assert int(dur) > 0, "a slice was left open"
+            key = tids.get((int(pid), int(tid))) if suffix == ".json" else (int(tid), lane)
+            got[key][int(ts) + start, int(ts) + int(dur) + start] += 1
+        for lane, intervals in of_lanes(tables, tids).items():
+            expected = nested(intervals) if suffix == ".json" else [i for i in intervals if i[0] < i[1]]
+            assert got[lane] == collections.Counter(expected), (name, lane)
+        assert not trace_processor(
+            path, "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value"), name
+
+
+def launched(n):
+    """A torch.profiler trace: n calls, each of which launches a kernel; two kernels of one stream overlap."""
+    events = []
+    for i in range(n):
+        at = 1000 + 100 * i
+        events += [
+            {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 7, "tid": 7, "ts": at, "dur": 10,
+             "args": {"correlation": 50 + i}},
+            {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 20 + i % 2, "ts": at + 40,
+             "dur": 250 if i == 4 else 55, "args": {"device": 0, "stream": 20 + i % 2, "correlation": 50 + i}},
+            {"ph": "s", "id": 50 + i, "cat": "ac2g", "name": "ac2g", "pid": 7, "tid": 7, "ts": at},
+            {"ph": "f", "id": 50 + i, "cat": "ac2g", "name": "ac2g", "pid": 0, "tid": 20 + i % 2, "ts": at + 40,
+             "bp": "e"}]
+    return {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "GPU"}], "traceEvents": events}
+
+
+def test_launches_are_arrows_onto_streams(laggard, tmp_path):
+    path = tmp_path / "launches.json"
+    path.write_text(json.dumps(launched(9)))
+    out = tmp_path / "out.json"
+    assert laggard("convert", path, "-o", out).returncode == 0
+    tables = Tables(laggard, path)
+    flows = tables.ask("SELECT ts, ts_to FROM flow WHERE kind = 3")
+    assert len(flows) == 9
+    chrome = Chrome(out)
+    starts, ends = ({e["id"]: e for e in chrome.of(ph)} for ph in "sf")
+    crossing = [s for s in chrome.slices() if s.name == "gemm" and s.end - s.start == 250_000]
+    assert len(crossing) == 1 and len(chrome.of("b")) == 1, "the kernel after it overlaps: an async event"
+    assert starts.keys() == ends.keys() and len(starts) == 8, "which no arrow can end at"
+    arrows = {(chrome.start + chrome.ns(s["ts"]), chrome.start + chrome.ns(ends[i]["ts"])) for i, s in starts.items()}
+    assert arrows < {(f["ts"], f["ts_to"]) for f in flows}
+    tracks = chrome.tracks()
+    for i, end in ends.items():
+        assert starts[i]["tid"] == 7 and chrome.names[end["pid"], end["tid"]].startswith("GPU 0 stream 2")
+        assert any(s.name == "gemm" and s.start == chrome.ns(end["ts"]) for s in tracks[end["pid"], end["tid"]])
+    pftrace = tmp_path / "out.pftrace"
+    assert laggard("convert", path, "-o", pftrace).returncode == 0
+    assert {(a[0], b[0]) for a, b in Perfetto(pftrace).flows().values()} == {(f["ts"], f["ts_to"]) for f in flows}
+
+
+@pytest.mark.parametrize("tables", SAMPLED, indirect=True)
+@pytest.mark.parametrize("suffix", (".speedscope.json", ".folded", ".pb.gz"))
+def test_speedscope_adds_samples_up_as_the_tables(tables, convert, speedscope, suffix):
+    total = collections.Counter()
+    for rows in tables.ticks.values():
+        for s in rows:
+            total[s["event"]] += s["weight"]
+    n = sum(tables.per_cpu().values())
+    profiles = speedscope(convert(suffix))["profiles"]
+    if suffix == ".folded":
+        assert sum(p["total"] for p in profiles) == n
+    elif suffix == ".pb.gz":
+        assert [p["total"] for p in profiles] == [total[max(total)]]
+    else:
+        whole = [p["total"] for p in profiles if p["name"].startswith("all processes")]
+        assert sorted(whole) == sorted(total.values())
+        assert sum(p["total"] for p in profiles) == 2 * sum(total.values())

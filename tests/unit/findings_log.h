@@ -42,7 +42,7 @@ static inline void log_findings(const struct lg_verdict *v)
 		fprintf(out, "%s:%s %u - -\n", program_invocation_short_name, running_test, n_verdicts);
 	for (size_t i = 0; i < v->n_findings; i++)
 		fprintf(out, "%s:%s %u %s %s\n", program_invocation_short_name, running_test, n_verdicts,
-			v->findings[i].id, v->findings[i].severity);
+			v->findings[i].id, lg_severity_text(v->findings[i].severity));
 	fclose(out);
 }
 

@@ -140,7 +140,7 @@ static void told_from_its_threshold_on(void **state)
 		done(&o);
 		o = at(f, silent);
 		if (loud(o.v))
-			fail_msg("%s: below its threshold %s is %s", f->id, o.v->findings[0].id, o.v->findings[0].severity);
+			fail_msg("%s: below its threshold %s is %s", f->id, o.v->findings[0].id, lg_severity_text(o.v->findings[0].severity));
 		done(&o);
 	}
 }

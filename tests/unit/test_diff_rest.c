@@ -105,10 +105,10 @@ static void a_process_that_is_new_is_told_and_costs_nothing(void **state)
 	p = compare(&plain, &with);
 	f = find(&p, "regress.process");
 	assert_non_null(f);
-	assert_string_equal(f->severity, "info");
+	assert_int_equal(f->severity, LG_SEVERITY_INFO);
 	assert_true(f->lost_ms == 0);
 	assert_int_equal(f->culprit.pid, NEWCOMER_PID);
-	assert_string_equal(f->culprit.relation, "other_process");
+	assert_int_equal(f->culprit.relation, LG_RELATION_OTHER_PROCESS);
 	assert_non_null(strstr(f->title, "newcomer (pid 4711)"));
 	assert_non_null(strstr(f->evidence[0].text, "0.6 % of a CPU"));
 	assert_int_equal(p.d->v.n_findings, 1);

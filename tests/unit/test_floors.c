@@ -69,9 +69,10 @@ static double share_of(const struct lg_verdict *v, double *ret_ms)
 	return excess / (double)wall;
 }
 
-static const char *grade(double share)
+static enum lg_severity grade(double share)
 {
-	return share >= 0.10 ? "high" : share >= 0.03 ? "medium" : share >= 0.01 ? "low" : "info";
+	return share >= 0.10 ? LG_SEVERITY_HIGH : share >= 0.03 ? LG_SEVERITY_MEDIUM
+		: share >= 0.01 ? LG_SEVERITY_LOW : LG_SEVERITY_INFO;
 }
 
 /* A twentieth below and above each grade (0.1074, 0.0965; 0.0327, 0.0289; 0.0107, 0.0094), and between. */
@@ -89,8 +90,8 @@ static void as_loud_as_its_share_of_the_time(void **state)
 
 			if (!f && share >= 0.01)
 				fail_msg("%s: nothing told of %.4f", causes[i].id, share);
-			if (f && strcmp(f->severity, grade(share)))
-				fail_msg("%s: %s of %.4f", causes[i].id, f->severity, share);
+			if (f && f->severity != grade(share))
+				fail_msg("%s: %s of %.4f", causes[i].id, lg_severity_text(f->severity), share);
 			if (f && fabs(f->lost_ms - ms) > 0.1 * ms)
 				fail_msg("%s: lost %.0f ms, the steps %.0f", causes[i].id, f->lost_ms, ms);
 			for (size_t n = 0; n < o.v->n_findings; n++)
@@ -216,7 +217,7 @@ static void a_collection_is_the_process_s_own_doing(void **state)
 
 	(void)state;
 	f = told(&p, "python.gc_pause", &o);
-	assert_string_equal(f->culprit.relation, "self");
+	assert_int_equal(f->culprit.relation, LG_RELATION_SELF);
 	assert_int_equal(f->culprit.pid, RANK_PID);
 	assert_int_equal(f->n_victims, 1);
 	assert_true(f->excess_share > 0.8);

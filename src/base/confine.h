@@ -51,7 +51,7 @@ struct lg_syscall_rule {
 
 /*
  * From here on only these calls. Any other fails with ENOSYS, as on a kernel that has it not: C libraries try
- * one and fall back to another, and which one is theirs to change. Only the low half of arguments is looked at.
+ * one and fall back to another, and which one is theirs to change. Only the low half of arguments counts.
  * LG_E_UNSUPPORTED where the kernel or this processor has no such filter.
  */
 int lg_confine_syscalls(const struct lg_syscall_rule *rule, size_t n, struct lg_error *err) LG_MUST_CHECK;

@@ -155,7 +155,7 @@ static int add_table(struct lg_elf *e, unsigned part_i, Elf_Scn *scn, const GElf
 
 static Elf *begin(int fd)
 {
-	static char *const anywhere = (char *)1; /* where it maps the file, libelf says when it has read in it */
+	static char *const anywhere = (char *)1; /* libelf tells where only after it has read there */
 	size_t n = 0;
 	Elf *elf;
 	char *p;

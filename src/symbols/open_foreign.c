@@ -53,7 +53,7 @@ static int look_in(int root, const char *path, unsigned flags)
 {
 	struct open_how how = { .flags = LOOK | (flags & LG_FOREIGN_NO_LINK ? O_NOFOLLOW : 0),
 				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
-	/* EAGAIN: something was renamed meanwhile (openat2(2)); who does that all the time is not waited for. */
+	/* EAGAIN: something was renamed meanwhile (openat2(2)); who never stops is not waited for. */
 	int fd = -1;
 
 	for (int i = 0; i < 8 && fd < 0; i++) {

@@ -30,7 +30,8 @@ static void on_bus(int sig, siginfo_t *si, void *context)
 
 		if (at < atomic_load(&mapped[i].start) || at >= atomic_load(&mapped[i].end))
 			continue;
-		if (mmap(page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == page) {
+		if (mmap(page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+			 0) == page) {
 			atomic_fetch_add(&pages, 1);
 			errno = before;
 			return;

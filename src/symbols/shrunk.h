@@ -2,8 +2,8 @@
 /*
  * shrunk.h - files that get shorter while they are mapped.
  *
- * A page that was mapped and lies beyond the end of its file by now is SIGBUS for who reads it, and whoever may
- * write to a library that a perf.data names can make that happen. With the guard such a page reads as zeros.
+ * A page that was mapped and lies beyond the end of its file by now is SIGBUS for who reads it, and who may
+ * write to a library that a perf.data names can make that happen. With the guard it reads as zeros.
  * The recorder needs none: its files are read by a process that may die (symbol_child.h).
  */
 #ifndef LG_SYMBOLS_SHRUNK_H

@@ -67,7 +67,8 @@ bool lg_answer_debug(const void *packet, size_t n, struct lg_debug_names *ret)
 	if (n != sizeof(struct lg_say) + sizeof d)
 		return false;
 	memcpy(&d, (const char *)packet + sizeof(struct lg_say), sizeof d);
-	if (!is_hex(d.build_id, sizeof d.build_id) || !memchr(d.link, 0, sizeof d.link) || strchr(d.link, '/'))
+	if (!is_hex(d.build_id, sizeof d.build_id) || !memchr(d.link, 0, sizeof d.link) ||
+	    strchr(d.link, '/'))
 		return false;
 	*ret = d;
 	return true;

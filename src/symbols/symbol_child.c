@@ -113,8 +113,8 @@ static bool ask(struct lg_symbol_child *c, const struct lg_ask *a, const void *r
 static size_t hear(struct lg_symbol_child *c, struct lg_say *ret, int64_t deadline)
 {
 	while (wait_until(c, POLLIN, deadline)) {
-		/* What does not fit is cut, and then its head and its length do not agree. No descriptors: there
-		 * is no room for them, the kernel throws them away. */
+		/* What does not fit is cut, and then its head and its length do not agree. There is no room
+		 * for descriptors: the kernel throws them away. */
 		ssize_t n = recv(c->sock, c->packet, sizeof c->packet, MSG_DONTWAIT);
 
 		if (n < 0 && (errno == EINTR || errno == EAGAIN))

@@ -68,7 +68,8 @@ static const struct lg_syscall_rule reader_rules[] = {
 
 /* What the keeper does beside that. The reader's own filter takes it away again. */
 static const struct lg_syscall_rule keeper_rules[] = {
-	{ .nr = SYS_clone, .when = { IS(0, CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD) } }, /* fork() */
+	/* fork() */
+	{ .nr = SYS_clone, .when = { IS(0, CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD) } },
 	CALL(wait4), CALL(set_robust_list), CALL(getppid), CALL(getpid), CALL(gettid),
 	{ .nr = SYS_prctl, .when = { IS(0, PR_SET_PDEATHSIG) } },
 	{ .nr = SYS_prctl, .when = { IS(0, PR_SET_NO_NEW_PRIVS) } },
@@ -285,10 +286,13 @@ static void name_all(struct lg_elf *elf, const struct lg_perf_map *map, const ui
 
 	o.n = 0;
 	for (uint32_t i = 0; i < n; i++) {
+		const char *raw = NULL;
+
 		if (map)
-			add_name(&o, i, lg_perf_map_find(map, pcs[i]));
-		else
-			add_name(&o, i, lg_elf_vaddr(elf, pcs[i], &vaddr) ? lg_elf_find(elf, vaddr, &offset) : NULL);
+			raw = lg_perf_map_find(map, pcs[i]);
+		else if (lg_elf_vaddr(elf, pcs[i], &vaddr))
+			raw = lg_elf_find(elf, vaddr, &offset);
+		add_name(&o, i, raw);
 		if (elf && i % FORGET_EVERY == FORGET_EVERY - 1)
 			lg_elf_forget(elf);
 	}

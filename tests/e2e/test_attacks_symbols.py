@@ -81,6 +81,7 @@ PROLOGUE = textwrap.dedent("""
         ctypes.memmove(at, code, len(code))
         return at
     def leave_root():
+        os.nice(15)  # not the CPU is attacked
         os.setgroups([])
         os.setgid(uid)
         os.setuid(uid)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_symbol_answer.c - packets of the process that reads symbols, as if an attacker wrote them. The input is cut
- * into packets: two bytes of length, then the packet. Properties: addresses are named in order, once, and none that
- * was not asked for; names are bounded, have no NUL and no more bytes than are wanted; a debug file is no path.
+ * fuzz_symbol_answer.c - packets of the process that reads symbols, as if an attacker wrote them. The input
+ * is cut into packets: two bytes of length, then the packet. Properties: addresses are named in order, once, and
+ * none that was not asked for; names are bounded, and no more bytes than are wanted; a debug file is no path.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,8 @@ static void named(void *self, size_t first, size_t count, const char *name)
 {
 	struct seen *s = self;
 
-	check(count && first >= s->next && first + count <= PCS && strlen(name) && strlen(name) < LG_SYMBOL_BYTES);
+	check(count && first >= s->next && first + count <= PCS);
+	check(strlen(name) && strlen(name) < LG_SYMBOL_BYTES);
 	s->next = first + count;
 	s->bytes += strlen(name) + 1;
 }

@@ -47,8 +47,8 @@ static int file_of(const char *text)
 static struct lg_symbol_end ask(struct lg_symbol_child *c, int fd, struct got *g, size_t bytes, uid_t owner)
 {
 	static const uint64_t pcs[] = { 0x10, 0x1004, 0x1008, 0x2000 };
-	struct lg_symbol_job job = { .perf_map = true, .fd = fd, .owner = owner, .pcs = pcs, .n = 4, .budget_ms = 5000,
-				     .name_bytes = bytes, .build_id = "" };
+	struct lg_symbol_job job = { .perf_map = true, .fd = fd, .owner = owner, .pcs = pcs, .n = 4,
+				     .budget_ms = 5000, .name_bytes = bytes, .build_id = "" };
 	struct lg_symbol_end end;
 
 	*g = (struct got){ .n = 0 };
@@ -85,7 +85,7 @@ static void names_what_it_is_asked_for(void **state)
 /* A reader that dies is replaced, a keeper that dies is not; neither is waited for without an end. */
 static void a_death_costs_one_file(void **state)
 {
-	char path[64], text[512];
+	char path[64];
 	struct lg_symbol_child *c;
 	struct lg_symbol_end end;
 	struct got g;
@@ -105,7 +105,6 @@ static void a_death_costs_one_file(void **state)
 	assert_non_null(f);
 	assert_int_equal(fscanf(f, "%d", &reader), 1);
 	fclose(f);
-	snprintf(text, sizeof text, "/proc/%d", reader);
 	assert_int_equal(kill(reader, SIGBUS), 0);
 	end = ask(c, fd, &g, 1000, 0);
 	assert_int_equal(end.signal, SIGBUS);
@@ -183,18 +182,19 @@ static void answers_are_a_strangers(void **state)
 
 static void opens_regular_files_alone(void **state)
 {
+	static const char *const good[] = { "/file", "/in", "/up" };
+	static const char *const bad[] = { "/pipe", "/to_pipe", "/dev", "/out", "/etc" };
 	char dir[] = "/tmp/foreign.XXXXXX", path[128], text[256];
 	struct stat st;
 	int root, fd;
 
 	(void)state;
 	assert_non_null(mkdtemp(dir));
-	snprintf(text, sizeof text, "cd %s && echo inside > file && mkfifo pipe && ln -s /file in && ln -s pipe to_pipe "
-		 "&& ln -s ../../../../file up && ln -s /dev/full dev && mkdir etc && ln -s /etc/nothing out", dir);
+	snprintf(text, sizeof text, "cd %s && echo inside > file && mkfifo pipe && ln -s /file in && "
+		 "ln -s pipe to_pipe && ln -s ../../../../file up && ln -s /dev/full dev && mkdir etc && "
+		 "ln -s /etc/nothing out", dir);
 	assert_int_equal(system(text), 0);
 	root = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	static const char *const good[] = { "/file", "/in", "/up" }, *const bad[] = { "/pipe", "/to_pipe", "/dev", "/out", "/etc" };
-
 	for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
 		fd = lg_foreign_open(lg_foreign_look(root, good[i], 0, &st));
 		assert_true(fd >= 0 && read(fd, text, 6) == 6 && !memcmp(text, "inside", 6));

@@ -28,7 +28,7 @@ enum {
 	LG_PACKET_BYTES = 16384,
 	LG_PACKET_PCS = 2000,
 	LG_JOB_PCS_MAX = 1 << 20, /* addresses of one question */
-	LG_SYMBOL_BYTES = 1024,   /* of a name and its NUL: torch's templates reach many kB, the head says it */
+	LG_SYMBOL_BYTES = 1024,   /* of a name and its NUL: some have many kB, the head says it */
 };
 
 struct lg_ask {

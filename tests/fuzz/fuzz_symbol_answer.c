@@ -2,7 +2,8 @@
 /*
  * fuzz_symbol_answer.c - packets of the process that reads symbols, as if an attacker wrote them. The input
  * is cut into packets: two bytes of length, then the packet. Properties: addresses are named in order,
- * once, and none that was not asked for; names are bounded, and no more bytes than are wanted; a debug file is no path.
+ * once, and none that was not asked for; names are bounded, and no more bytes than are wanted; a debug
+ * file is no path.
  */
 #include <stdlib.h>
 #include <string.h>

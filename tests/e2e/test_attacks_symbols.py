@@ -326,7 +326,9 @@ SWAPPED = """
     fd = os.open(path, os.O_RDONLY)
     at = mapped(fd, page)
     os.unlink(path)
+    # What the kernel calls a mapped file that is gone is a path that one may make.
     os.symlink(sys.argv[6], path)
+    os.symlink(sys.argv[6], path + " (deleted)")
     go(); run(at)
 """
 

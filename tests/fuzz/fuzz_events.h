@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_events.h - readers of Chrome traces. The first byte chooses the window's block size, so that
- * events are cut everywhere. Property: whatever could be read can be sealed, and a second reading in one
- * block gives as many rows of each kind.
+ * events are cut everywhere. Property: whatever could be read can be sealed and judged (judge.h), and a second
+ * reading in one block gives as many rows of each kind.
  */
 #ifndef LG_TESTS_FUZZ_EVENTS_H
 #define LG_TESTS_FUZZ_EVENTS_H
@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "import/json/json_events.h"
+#include "judge.h"
 
 typedef int fuzz_reader(struct lg_events *r, struct lg_builder *b, struct lg_error *err);
 
@@ -20,7 +21,7 @@ struct fuzz_rows {
 	bool faulty;
 };
 
-static struct fuzz_rows fuzz_read(fuzz_reader *read, const uint8_t *p, size_t n, size_t block)
+static struct fuzz_rows fuzz_read(fuzz_reader *read, const uint8_t *p, size_t n, size_t block, bool judged)
 {
 	struct fuzz_rows rows = { .faulty = false };
 	struct lg_error err = { 0 };
@@ -46,6 +47,8 @@ static struct fuzz_rows fuzz_read(fuzz_reader *read, const uint8_t *p, size_t n,
 		return rows;
 	for (size_t i = 0; i < n_tables; i++)
 		rows.n[d[i].id] = lg_trace_table(t, &d[i])->n + 1;
+	if (judged)
+		fuzz_judge(t);
 	lg_trace_free(t);
 	return rows;
 }
@@ -56,8 +59,8 @@ static int fuzz_events(fuzz_reader *read, const uint8_t *p, size_t n)
 
 	if (n < 2)
 		return 0;
-	cut = fuzz_read(read, p + 1, n - 1, (size_t)p[0] + 1);
-	whole = fuzz_read(read, p + 1, n - 1, 1 << 16);
+	cut = fuzz_read(read, p + 1, n - 1, (size_t)p[0] + 1, false);
+	whole = fuzz_read(read, p + 1, n - 1, 1 << 16, true);
 	if (!cut.faulty && !whole.faulty && memcmp(cut.n, whole.n, sizeof cut.n))
 		abort();
 	return 0;

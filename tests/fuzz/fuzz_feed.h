@@ -3,7 +3,7 @@
  * fuzz_feed.h - an importer that reads files by path, on bytes in memory.
  *
  * Property: sniffing never fails; reading ends with an error of one line, or with rows that can be sealed
- * and, where a target defines FUZZ_JUDGE, explained.
+ * and judged (judge.h).
  */
 #ifndef LG_FUZZ_FEED_H
 #define LG_FUZZ_FEED_H
@@ -16,9 +16,7 @@
 #include <unistd.h>
 
 #include "import/import.h"
-#ifdef FUZZ_JUDGE
-#include "analyse/explain.h"
-#endif
+#include "judge.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 
@@ -40,13 +38,7 @@ static inline void fuzz_feed(const struct lg_importer *imp, const uint8_t *p, si
 	} else {
 		if (lg_builder_seal(b, &t, NULL))
 			abort();
-#ifdef FUZZ_JUDGE
-		struct lg_verdict *v;
-
-		if (lg_explain(t, NULL, &v, NULL))
-			abort();
-		lg_verdict_free(v);
-#endif
+		fuzz_judge(t);
 		lg_trace_free(t);
 	}
 	close(fd);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_folded.c - folded stacks, and what is concluded from them. */
-#define FUZZ_JUDGE
 #include "fuzz_feed.h"
 #include "import/folded/folded.h"
 

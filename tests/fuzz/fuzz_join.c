@@ -2,7 +2,8 @@
 /*
  * fuzz_join.c - several files of one run. The input is cut at each SEPARATOR. Property: reading
  * them together ends with an error of one line, or with a trace, one description a file whose times
- * lie in order, and the way in which each file but one was joined, or why it was left out.
+ * lie in order, and the way in which each file but one was joined, or why it was left out; and which can be
+ * judged (judge.h).
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "import/import.h"
+#include "judge.h"
 #include "store/merge.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
@@ -70,6 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 		}
 		if (k > 1 && joined(t) + left_out + 1 != k)
 			abort();
+		fuzz_judge(t);
 		lg_trace_free(t);
 	}
 	for (size_t i = 0; i < k; i++)

@@ -7,13 +7,14 @@
  *   first byte odd:  the rest is a list of chunks {section, flags, rows (2), bytes (2), payload}
  *                    that get headers and checksums and lie uncompressed in a new file
  *   first byte 255:  the rest is a file and stays as it is
- * Property: whatever could be read can be sealed, indexed, written and read again, and the second
- * reading gives what the first gave.
+ * Property: whatever could be read can be sealed, indexed, written and read again, the second
+ * reading gives what the first gave, and can be judged (judge.h).
  */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "judge.h"
 #include "store/index.h"
 #include "store/lag_chunk.h"
 #include "store/lag_read.h"
@@ -137,9 +138,10 @@ static void use(const uint8_t *p, size_t n)
 		(void)lg_index_state_at(x, (lg_thr)i, t->first);
 	u = read_again(t);
 	check_same(t, u);
-	lg_trace_free(u);
 	lg_index_free(x);
 	lg_trace_free(t);
+	fuzz_judge(u);
+	lg_trace_free(u);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_nccllog.c - logs of NCCL, and what is concluded from them. */
-#define FUZZ_JUDGE
 #include "fuzz_feed.h"
 #include "import/nccllog/nccllog.h"
 

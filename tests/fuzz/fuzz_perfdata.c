@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Any bytes as a perf.data file: read or refused with one line and an offset inside the file, and
- * what is read can be walked without a check. The files of this machine are not looked at.
+ * what is read can be walked without a check and judged (judge.h). The files of this machine are not looked at.
  */
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "import/perfdata/perfdata.h"
+#include "judge.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -33,6 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (size_t i = 0; i < t->state.n; i++)
 		if (t->state.dur[i] < -1 || t->state.thr[i] >= t->thread.n)
 			abort();
+	fuzz_judge(t);
 	lg_trace_free(t);
 	return 0;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_pyspy.c - py-spy dumps, speedscope files, chrometraces, and what is concluded from them. */
-#define FUZZ_JUDGE
 #include "fuzz_feed.h"
 #include "import/pyspy/pyspy.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_torchlog.c - logs of training jobs and TORCH_TRACE files, and what is concluded from them. */
-#define FUZZ_JUDGE
 #include "fuzz_feed.h"
 #include "import/torchlog/torchlog.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * replay.c - runs a fuzz target over files and folders without a fuzzer, so that the corpus is a
- * regression test with every compiler. Each file is also run cut in half, which a target must
- * stand as well. Usage: replay_<target> PATH...
+ * regression test with every compiler. Each file is also run cut short, in many places, which a target
+ * must stand as well. Usage: replay_<target> PATH...
  */
 #include <dirent.h>
 #include <stdint.h>
@@ -13,7 +13,21 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 
+enum { CUTS = 16 };
+
 static int n_files;
+
+/* A copy exactly as large as the input: sanitizers see the first byte beyond it. */
+static void run(const uint8_t *p, size_t n)
+{
+	uint8_t *copy = malloc(n ? n : 1);
+
+	if (!copy)
+		abort();
+	memcpy(copy, p, n);
+	LLVMFuzzerTestOneInput(copy, n);
+	free(copy);
+}
 
 static int replay_file(const char *path)
 {
@@ -26,14 +40,15 @@ static int replay_file(const char *path)
 		perror(path);
 		return 1;
 	}
-	/* Exactly as large as the input: sanitizers see the first byte beyond it. */
 	p = malloc(st.st_size > 0 ? (size_t)st.st_size : 1);
 	if (!p)
 		abort();
 	n = fread(p, 1, (size_t)st.st_size, f);
 	fclose(f);
-	LLVMFuzzerTestOneInput(p, n);
-	LLVMFuzzerTestOneInput(p, n / 2);
+	run(p, n);
+	for (size_t i = 1; i < CUTS; i++)
+		run(p, n * i / CUTS);
+	run(p, n ? n - 1 : 0);
 	free(p);
 	n_files++;
 	return 0;

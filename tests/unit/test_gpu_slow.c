@@ -48,6 +48,25 @@ static void what_no_finding_explains_is_said(void **state)
 	done(&o);
 }
 
+/* Each rank shows the same slow steps: these are no more slow steps than one rank has. */
+static void a_step_that_is_slow_on_two_ranks_counts_once(void **state)
+{
+	struct gpu_plan p = forty_steps();
+	struct outcome alone, both;
+
+	(void)state;
+	p.heavy_ns = 100 * MS;
+	p.heavy_every = 5;
+	alone = explain(&p);
+	p.n_ranks = 2;
+	both = explain(&p);
+	assert_int_equal(both.v->n_ranks, 2);
+	assert_int_equal(both.v->n_judged, alone.v->n_judged);
+	assert_int_equal(both.v->n_slow, alone.v->n_slow);
+	done(&alone);
+	done(&both);
+}
+
 /* The queue hides most of the wait: what the device works off meanwhile is no longer computation. */
 static void work_of_earlier_steps_is_not_longer(void **state)
 {
@@ -126,6 +145,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_cause_of_slow_steps_has_their_excess),
 		cmocka_unit_test(what_no_finding_explains_is_said),
+		cmocka_unit_test(a_step_that_is_slow_on_two_ranks_counts_once),
 		cmocka_unit_test(work_of_earlier_steps_is_not_longer),
 		cmocka_unit_test(parts_of_the_excess_add_up),
 		cmocka_unit_test(steady_steps_have_no_excess),

@@ -438,11 +438,41 @@ void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu
 
 /* ---- the run as a whole ---- */
 
-static void judge_step(struct lg_verdict *v, struct lg_step *s, double median)
+static void judge_step(struct lg_step *s, double median)
 {
 	s->median = (int64_t)median;
 	s->slow = (double)s->dur > 2 * median && (double)s->dur > median + 1e6;
-	v->n_slow += s->slow;
+}
+
+/* Are its steps counted, not only listed? */
+static bool counts_steps(const struct lg_gpu_run *r)
+{
+	return lg_gpu_judged(r) || r->scope == LG_SHOWS_CPU || r->scope == LG_SHOWS_RANGES;
+}
+
+static bool counts_requests(const struct lg_gpu_run *r)
+{
+	return r->scope != LG_SHOWS_EMPTY && r->scope != LG_SHOWS_CAPTURE;
+}
+
+/* A step is slow that is slow on any rank: a wait for one of them makes all of them late. */
+static int count_slow(struct lg_verdict *v, const struct lg_gpu *g)
+{
+	bool *slow = lg_calloc(v->n_judged, sizeof *slow);
+	size_t at = 0;
+
+	if (!slow && v->n_judged)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < g->n; at += g->run[i++].n_steps)
+		for (size_t s = 0; counts_steps(&g->run[i]) && s < g->run[i].n_steps; s++)
+			slow[s] |= v->steps[at + s].slow;
+	for (size_t i = 0; i < g->n; at += g->run[i++].n_requests)
+		for (size_t s = 0; counts_requests(&g->run[i]) && s < g->run[i].n_requests; s++)
+			slow[s] |= v->steps[at + s].slow;
+	for (size_t s = 0; s < v->n_judged; s++)
+		v->n_slow += slow[s];
+	lg_free(slow);
+	return 0;
 }
 
 /* Requests of a pool are listed behind the steps of all runs: they overlap, nothing divides time by them. */
@@ -460,8 +490,8 @@ static void add_requests(struct lg_verdict *v, const struct lg_gpu_run *r, size_
 	qsort(d, r->n_requests, sizeof *d, lg_cmp_f64);
 	med = r->n_requests ? d[r->n_requests / 2] : 0;
 	for (size_t i = 0; i < r->n_requests; i++)
-		judge_step(v, &v->steps[k + i], med);
-	if (r->n_requests > v->n_judged && r->scope != LG_SHOWS_EMPTY && r->scope != LG_SHOWS_CAPTURE)
+		judge_step(&v->steps[k + i], med);
+	if (r->n_requests > v->n_judged && counts_requests(r))
 		v->n_judged = r->n_requests;
 }
 
@@ -553,15 +583,18 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 		qsort(d, r->n_steps, sizeof *d, lg_cmp_f64);
 		med = d[r->n_steps / 2];
 		for (size_t s = first; s < k; s++)
-			judge_step(v, &v->steps[s], med);
-		if (r->n_steps > v->n_judged &&
-		    (lg_gpu_judged(r) || r->scope == LG_SHOWS_CPU || r->scope == LG_SHOWS_RANGES))
+			judge_step(&v->steps[s], med);
+		if (r->n_steps > v->n_judged && counts_steps(r))
 			v->n_judged = r->n_steps;
 		if (r->rank >= 0)
 			v->ranks[v->n_ranks++] = r->rank;
 	}
 	for (size_t i = 0; i < g->n; k += g->run[i++].n_requests)
 		add_requests(v, &g->run[i], k, d);
+	if (count_slow(v, g)) {
+		lg_free(d);
+		return LG_E_NOMEM;
+	}
 	for (size_t s = 0; s < n; s++)
 		d[s] = (double)v->steps[s].dur / 1e6;
 	qsort(d, n, sizeof *d, lg_cmp_f64);

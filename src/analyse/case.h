@@ -298,6 +298,7 @@ struct lg_burst {
 };
 struct lg_rhythm {
 	double period_s, p; /* period NAN when chance explains the spacing */
+	bool at_most;       /* p is no more than that: no draw did as well */
 	size_t n_events;    /* bursts apart from each other: at the scale of the period, else by gap_ns */
 };
 /*

@@ -117,6 +117,7 @@ struct lg_verdict {
 	size_t n_judged, n_slow;
 	bool empty; /* nothing was recorded that could have steps */
 	double median_ms, p99_ms, slow_threshold_ms, period_s, period_p, shift_s, slope;
+	bool period_p_at_most; /* period_p is an upper bound */
 	enum lg_shape shape;
 	enum lg_scope scope;
 	int32_t *ranks;

@@ -159,7 +159,7 @@ static int series(struct lg_side *s, const struct lg_verdict *v, struct lg_side_
 		s->ref_pid = v->trace->process.pid[w->prc];
 	} else {
 		w->from = v->trace->first;
-		w->to = v->trace->last;
+		w->to = v->trace->last > v->trace->first ? v->trace->last : v->trace->first;
 	}
 	return 0;
 }

@@ -304,7 +304,7 @@ const char *lg_steps_line(const struct lg_verdict *v, char *buf, size_t size)
 		else if (isfinite(v->period_s))
 			add(&b, ", every %s s", lg_text_num(a, sizeof a, v->period_s, 2));
 		if (isfinite(v->period_p))
-			add(&b, " (by chance: p = %.2g)", v->period_p);
+			add(&b, " (by chance: p %s %.2g)", v->period_p_at_most ? "<=" : "=", v->period_p);
 		if (isfinite(v->shift_s))
 			add(&b, " at %s s", lg_text_num(a, sizeof a, v->shift_s, 2));
 	}

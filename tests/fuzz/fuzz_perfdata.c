@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Any bytes as a perf.data file: read or refused with one line and an offset inside the file, and
- * what is read can be walked without a check and judged (judge.h). The files of this machine are not looked at.
+ * what is read can be walked without a check and judged (judge.h). The files of this machine are not
+ * looked at.
  */
 #include <stdint.h>
 #include <stdlib.h>

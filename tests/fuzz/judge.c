@@ -83,7 +83,8 @@ static void check_finding(const struct lg_verdict *v, const struct lg_finding *f
 	must(share(f->excess_share), "%s: excess_share %g", f->id, f->excess_share);
 	must(number(f->cost_per_hour, 0, 1e300), "%s: cost %g", f->id, f->cost_per_hour);
 	for (size_t i = 0; i < f->n_evidence + f->n_against; i++) {
-		const struct lg_evidence *e = i < f->n_evidence ? &f->evidence[i] : &f->against[i - f->n_evidence];
+		const struct lg_evidence *e = i < f->n_evidence ? &f->evidence[i]
+								: &f->against[i - f->n_evidence];
 
 		must(e->text && *e->text && !strstr(e->text, "nan") && !strstr(e->text, "-nan"),
 		     "%s: evidence \"%s\"", f->id, e->text ? e->text : "");
@@ -114,8 +115,8 @@ static void check_verdict(const struct lg_verdict *v)
 		     number(v->stages[i].slow_excess_ms, -1e300, 1e300), "stage %s", v->stages[i].stage);
 	for (size_t i = 0; i < v->n_findings; i++) {
 		check_finding(v, &v->findings[i]);
-		must(!i || isnan(v->findings[i].lost_ms) || v->findings[i].lost_ms <= v->findings[i - 1].lost_ms,
-		     "%s does not stand in the order of loss", v->findings[i].id);
+		must(!i || isnan(v->findings[i].lost_ms) ||
+		     v->findings[i].lost_ms <= v->findings[i - 1].lost_ms, "%s does not stand in the order of loss", v->findings[i].id);
 	}
 	check_part_sums(v);
 }
@@ -180,7 +181,8 @@ static void check_reports(const struct lg_verdict *v)
 }
 
 /* 0, or that memory or a limit of the format was reached; then nothing is known of the bytes. */
-static void check_format(int rc, struct lg_out *o, const char *what, const char *(*fault)(const char *, size_t))
+static void check_format(int rc, struct lg_out *o, const char *what,
+			 const char *(*fault)(const char *, size_t))
 {
 	if (rc)
 		lg_out_abort(o);

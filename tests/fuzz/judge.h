@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * judge.h - what lies behind every importer, on a trace that somebody made up: the analyses, every report,
- * every format of convert and a comparison of the trace with itself.
+ * every format of convert, and a comparison of the trace with itself.
  *
- * Property: no number is infinite, shares are shares, no loss is negative or longer than the run, the parts of
- * a step lie end to end and are as long as it is, a run has not changed against itself, and what is said to be
- * JSON (or a protocol buffer) is. What is broken is said in a line, then abort().
+ * Property: no number is infinite, shares are shares, no loss is negative, the parts of a step lie end to end
+ * and are as long as it is, a run has not changed against itself, and what is said to be JSON (or a protocol
+ * buffer) is. What is broken is said in a line, then abort().
  */
 #ifndef LG_FUZZ_JUDGE_H
 #define LG_FUZZ_JUDGE_H

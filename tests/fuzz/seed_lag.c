@@ -88,7 +88,8 @@ static void put_runs(const char *dir)
 		{ "cpu", { .n_ranks = 2, .n_steps = 40, .period_ns = 200000000, .stall_ns = 30000000,
 			   .stall = STALL_CPU, .only_rank = 1, .steady_late_rank = -1, .no_marks = true } },
 		{ "samples", { .n_ranks = 1, .n_steps = 40, .period_ns = 200000000, .stall_ns = 30000000,
-			       .stall = STALL_LOCK, .only_rank = -1, .steady_late_rank = -1, .samples_only = true } },
+			       .stall = STALL_LOCK, .only_rank = -1, .steady_late_rank = -1,
+			       .samples_only = true } },
 	};
 
 	for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)

@@ -48,6 +48,43 @@ static const struct lg_finding *accused(void)
 	return find(o.v, "host.foreign_activity");
 }
 
+static const char *evidence_of(const struct lg_finding *f, const char *what)
+{
+	for (size_t i = 0; i < f->n_evidence; i++)
+		if (strstr(f->evidence[i].text, what))
+			return f->evidence[i].text;
+	fail_msg("no evidence tells of \"%s\"", what);
+	return NULL;
+}
+
+/* The number of random placements that is told is that of those that were made: few where they lie far off. */
+static void placements_that_were_not_made_are_not_told_of(void **state)
+{
+	size_t made[2];
+
+	(void)state;
+	for (int many = 0; many < 2; many++) {
+		const struct lg_finding *f;
+		const char *text;
+
+		start(8);
+		victim_runs(0, LENGTH, many ? 250 : 2600);
+		for (int at = many ? 250 : 2600; at < LENGTH; at += many ? 250 : 2600)
+			runs(SUSPECT, SUSPECT, 3, at, at + STALL);
+		f = accused();
+		assert_non_null(f);
+		text = evidence_of(f, "random placements");
+		text = strstr(text, "by chance with p <= ");
+		assert_non_null(text);
+		text = strstr(text, "(none of ");
+		assert_non_null(text);
+		made[many] = strtoul(text + strlen("(none of "), NULL, 10);
+		done(&o);
+	}
+	assert_int_equal(made[0], 20000);
+	assert_true(made[1] == 32 || made[1] == 256);
+}
+
 /* A capture of four seconds has two of them: enough, if they are apart. */
 static void two_bursts_that_are_apart_are_a_repetition(void **state)
 {
@@ -487,6 +524,7 @@ static void an_index_changes_no_sum(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(placements_that_were_not_made_are_not_told_of),
 		cmocka_unit_test(an_index_changes_no_sum),
 		cmocka_unit_test(two_bursts_that_are_apart_are_a_repetition),
 		cmocka_unit_test(who_coincides_as_well_is_told),

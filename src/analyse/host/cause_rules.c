@@ -159,8 +159,8 @@ static void say_how_often(struct lg_case *c, struct lg_finding *f, const struct 
 {
 	if (!isnan(s->rhythm.period_s))
 		lg_evidence_add(c, f, INT64_MIN, 0,
-				"%zu times, %.3f s apart; chance would do as well with p = %.4f",
-				s->rhythm.n_events, s->rhythm.period_s, s->rhythm.p);
+				"%zu times, %.3f s apart; chance would do as well with p %s %.4f",
+				s->rhythm.n_events, s->rhythm.period_s, s->rhythm.at_most ? "<=" : "=", s->rhythm.p);
 	else if (s->steady)
 		lg_evidence_add(c, f, INT64_MIN, 0, "%zu waits in %zu steps", s->n_pieces,
 				s->n_steps_hit);

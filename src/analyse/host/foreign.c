@@ -36,6 +36,7 @@
 #include "base/map.h"
 
 enum { RUNS = 20000, FEW_RUNS = 32, FIRST_RUNS = 256, MANY_GROUPS = 16, ENOUGH = 40, SOME = 10 };
+enum { FEW_RUNS_OFF = 8, RUNS_OFF = 6 /* standard deviations: is_out_of_reach() */ };
 enum { CANDIDATES_MAX = 512, BEATS = 8 };
 enum { WORTH_A_THREAD = 1 << 17 /* samples */ };
 enum { QUIETER = 2 /* so many times fewer samples has who may be a stranger to another of the busiest */ };
@@ -70,20 +71,26 @@ static bool is_out_of_reach(double covered, const double *sum, size_t runs, size
 		mean += sum[i] / n;
 	for (size_t i = 0; i < runs; i++)
 		spread += (sum[i] - mean) * (sum[i] - mean) / n;
-	return groups >= MANY_GROUPS && covered - mean > (runs < FIRST_RUNS ? 8 : 6) * sqrt(spread);
+	return groups >= MANY_GROUPS &&
+	       covered - mean > (runs < FIRST_RUNS ? FEW_RUNS_OFF : RUNS_OFF) * sqrt(spread);
 }
+
+struct odds {
+	double p;               /* an upper bound where no placement did as well */
+	size_t placed, as_good; /* placements that were made; how many of them did as well */
+};
 
 /* The chance that the bursts, placed anywhere, cover as much. 1: it is not below limit, as far as can be
  * told; whether_only: it is told no better than which side of the limit it is on. */
-static double chance(const struct victim *v, const struct lg_stretches *bursts, int64_t covered, double limit,
-		     bool whether_only)
+static struct odds chance(const struct victim *v, const struct lg_stretches *bursts, int64_t covered,
+			  double limit, bool whether_only)
 {
 	struct lg_stretch life = v->life;
 	uint64_t seed = 0x6c61676761726432;
 	double first[FIRST_RUNS];
-	size_t as_good = 0, groups = 0;
+	size_t as_good = 0, groups = 0, run = 0;
 
-	for (size_t run = 0; run < RUNS; run++) {
+	for (; run < RUNS; run++) {
 		int64_t sum = 0;
 
 		if ((run == FEW_RUNS || run == FIRST_RUNS) && !as_good &&
@@ -111,9 +118,9 @@ static double chance(const struct victim *v, const struct lg_stretches *bursts, 
 		/* It will not come below the limit: it is there after many, or far above after few. */
 		if ((as_good >= ENOUGH && (double)as_good >= limit * (double)(run + 1)) ||
 		    (as_good >= SOME && (double)as_good >= 4 * limit * (double)(run + 1)))
-			return 1;
+			return (struct odds){ 1, run + 1, as_good };
 	}
-	return (double)(as_good + 1) / (RUNS + 1);
+	return (struct odds){ (double)(as_good + 1) / (RUNS + 1), run, as_good };
 }
 
 /* Innermost frame that most samples share, outside lock and page-walk plumbing. */
@@ -158,7 +165,8 @@ struct beat {
 
 struct candidate {
 	lg_prc prc;
-	double p, usual;
+	struct odds odds;     /* p: of all candidates in the end */
+	double usual;
 	double limit;         /* p above it tells nothing */
 	bool clouded;         /* it coincides, but whoever waits for a CPU would too */
 	int64_t covered;
@@ -169,10 +177,25 @@ struct candidate {
 	struct rival {              /* who explains it next best; prc 0 = nobody */
 		lg_prc prc;
 		double p;
+		bool at_most; /* p */
 		int64_t covered;
 	} rival;
 	struct beat beat[BEATS]; /* the last ones looked at, by CPU */
 };
+
+/* "p <= 0.0005 (20000 random placements, none as good)" */
+static const char *odds_text(struct lg_case *c, const struct odds *o)
+{
+	if (o->as_good)
+		return lg_arena_printf(&c->v->arena, "p = %.2g (%zu of %zu random placements did as well", o->p,
+				       o->as_good, o->placed);
+	/* is_out_of_reach() */
+	if (o->placed < RUNS)
+		return lg_arena_printf(&c->v->arena, "p <= %.2g (none of %zu random placements did as well, which lie "
+				       "over %d standard deviations below", o->p, o->placed,
+				       o->placed < FIRST_RUNS ? FEW_RUNS_OFF : RUNS_OFF);
+	return lg_arena_printf(&c->v->arena, "p <= %.2g (none of %zu random placements did as well", o->p, o->placed);
+}
 
 static void done(struct candidate *k)
 {
@@ -192,23 +215,26 @@ static void tell_proof(struct lg_case *c, struct lg_finding *f, const struct lg_
 
 	lg_evidence_add(c, f, INT64_MIN, 0,
 			"stood still during %zu of its %zu bursts (%.0f %% of their time; %.0f %% is "
-			"usual); by chance with p = %.2g (%d random placements, corrected for the "
-			"number of processes)", k->hits, k->n_long, 100 * (double)k->covered / (double)burst_ns,
-			100 * k->usual, k->p, RUNS);
+			"usual); by chance with %s; corrected for the number of processes)", k->hits,
+			k->n_long, 100 * (double)k->covered / (double)burst_ns, 100 * k->usual,
+			odds_text(c, &k->odds));
 	if (!isnan(rhythm->period_s)) {
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu bursts, %.3f s apart (chance: p = %.2g)", n_beats,
-				rhythm->period_s, rhythm->p);
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu bursts, %.3f s apart (chance: p %s %.2g)", n_beats,
+				rhythm->period_s, rhythm->at_most ? "<=" : "=", rhythm->p);
 		if (isnan(c->v->period_s)) {
 			c->v->period_s = rhythm->period_s;
 			c->v->period_p = rhythm->p;
+			c->v->period_p_at_most = rhythm->at_most;
 			c->v->shape = LG_SHAPE_PERIODIC;
 		}
 	}
 	if (k->rival.prc && k->rival.p < LG_N_HOST_FOREIGN_ACTIVITY_P && k->rival.covered * 2 >= k->covered) {
 		f->confidence *= 0.7;
-		lg_evidence_against(c, f, "%s coincides with them as well (p = %.2g, %.0f ms of the stalls; this one: %.0f ms): "
+		lg_evidence_against(c, f, "%s coincides with them as well (p %s %.2g, %.0f ms of the stalls; this one: %.0f "
+				    "ms): "
 				    "one of the two may only follow the other, or both a third",
-				    lg_thread_text(c, c->idx->main_of[k->rival.prc]), k->rival.p,
+				    lg_thread_text(c, c->idx->main_of[k->rival.prc]), k->rival.at_most ? "<=" : "=",
+				    k->rival.p,
 				    (double)k->rival.covered / 1e6, (double)k->covered / 1e6);
 	}
 	if (k->all.n > k->n_judged)
@@ -232,7 +258,7 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct candid
 	const struct lg_stretches *bursts = &k->bursts;
 	int64_t burst_ns = lg_stretches_time(bursts), wall = c->t->last - c->t->first;
 	int64_t covered = k->covered, first = 0, last = 0;
-	double p = k->p;
+	double p = k->odds.p;
 	lg_prc prc = k->prc;
 	struct lg_finding *f = lg_finding_add(c, LG_R_HOST_FOREIGN_ACTIVITY);
 	struct lg_rhythm rhythm;
@@ -495,9 +521,9 @@ static int judge_candidate(const struct lg_case *c, const struct victim *v, cons
 	size_t n;
 	int rc = find_candidate(k, seen, period, life, &all_busy);
 
-	k->p = 1;
+	k->odds.p = 1;
 	/* Always busy: it coincides with everything and explains nothing. */
-	if (rc || all_busy * 5 > (life.end - life.ts) * 3 || !agrees(k, gaps, period, &still))
+	if (rc || 5 * (double)all_busy > 3 * (double)(life.end - life.ts) || !agrees(k, gaps, period, &still))
 		return rc;
 	all = (struct lg_stretches){ .v = lg_calloc(k->bursts.n, sizeof *all.v), .n = k->bursts.n };
 	if (!all.v)
@@ -505,7 +531,7 @@ static int judge_candidate(const struct lg_case *c, const struct victim *v, cons
 	memcpy(all.v, k->bursts.v, all.n * sizeof *all.v);
 	n = keep_telling(c, v, k);
 	if (n < all.n && !k->clouded)
-		k->clouded = chance(v, &all, still, LG_N_HOST_FOREIGN_ACTIVITY_P, true) <
+		k->clouded = chance(v, &all, still, LG_N_HOST_FOREIGN_ACTIVITY_P, true).p <
 			     LG_N_HOST_FOREIGN_ACTIVITY_P;
 	k->bursts.n = k->n_judged = all.n = n;
 	if (agrees(k, gaps, period, &still)) {
@@ -514,10 +540,10 @@ static int judge_candidate(const struct lg_case *c, const struct victim *v, cons
 		memcpy(all.v, k->bursts.v, n * sizeof *all.v);
 		only_cpu = keep_hits(c, v, k);
 		if (k->hits >= LG_N_HOST_FOREIGN_ACTIVITY_HITS && !only_cpu)
-			k->p = chance(v, &all, still, k->limit, false);
+			k->odds = chance(v, &all, still, k->limit, false);
 		else if (k->hits >= LG_N_HOST_FOREIGN_ACTIVITY_HITS && !k->clouded)
-			k->clouded = chance(v, &all, still, LG_N_HOST_FOREIGN_ACTIVITY_P, true) <
-				     LG_N_HOST_FOREIGN_ACTIVITY_P;
+			k->clouded = chance(v, &all, still, LG_N_HOST_FOREIGN_ACTIVITY_P, true).p <
+			     LG_N_HOST_FOREIGN_ACTIVITY_P;
 	}
 	lg_free(all.v);
 	return 0;
@@ -525,7 +551,7 @@ static int judge_candidate(const struct lg_case *c, const struct victim *v, cons
 
 static bool better(const struct candidate *k, const struct candidate *than)
 {
-	return k->p < than->p || (k->p <= than->p && k->covered > than->covered);
+	return k->odds.p < than->odds.p || (k->odds.p <= than->odds.p && k->covered > than->covered);
 }
 
 static void add_rival(struct candidate *k, struct rival r)
@@ -537,7 +563,7 @@ static void add_rival(struct candidate *k, struct rival r)
 
 static struct rival as_rival(const struct candidate *k)
 {
-	return (struct rival){ k->prc, k->p, k->covered };
+	return (struct rival){ k->prc, k->odds.p, !k->odds.as_good, k->covered };
 }
 
 /* Every second process: who of them explains best why each victim stood still? */
@@ -584,7 +610,7 @@ static void judge_field(void *arg)
 	struct lg_case *c = f->c;
 
 	for (size_t i = 0; i < f->n_victims; i++)
-		f->contest[i].best.p = 1;
+		f->contest[i].best.odds.p = 1;
 	for (lg_prc p = f->first; !f->rc && p < c->t->process.n; p += 2) {
 		struct lg_seen seen;
 
@@ -609,7 +635,7 @@ static struct candidate winner(const struct contest *a, const struct contest *b)
 	best.clouded |= other.clouded;
 	add_rival(&best, other.rival);
 	add_rival(&best, as_rival(&other));
-	best.p *= (double)(a->n + b->n);
+	best.odds.p *= (double)(a->n + b->n);
 	best.rival.p *= (double)(a->n + b->n);
 	done(&other);
 	return best;
@@ -659,7 +685,7 @@ static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, stru
 		rc = find_stalls(c, &v);
 		k.usual = v.usual;
 		rc = rc ? rc : judge_candidate(c, &v, &seen, &k);
-		for (size_t j = 0; !rc && k.p < LG_N_HOST_FOREIGN_ACTIVITY_P && j < k.bursts.n; j++) {
+		for (size_t j = 0; !rc && k.odds.p < LG_N_HOST_FOREIGN_ACTIVITY_P && j < k.bursts.n; j++) {
 			const struct lg_stretch *b = &k.bursts.v[j];
 			bool known = false;
 
@@ -799,7 +825,7 @@ static size_t best_of(const struct lg_case *c, const struct victim *v, const str
 	for (size_t i = 0; i < n; i++) {
 		bool ready = c->always_ready[v[i].rank->thr];
 
-		if (!k[i].prc || k[i].p >= LG_N_HOST_FOREIGN_ACTIVITY_P)
+		if (!k[i].prc || k[i].odds.p >= LG_N_HOST_FOREIGN_ACTIVITY_P)
 			continue;
 		if (best == SIZE_MAX || (best_ready && !ready) ||
 		    (ready == best_ready && k[i].covered > k[best].covered)) {

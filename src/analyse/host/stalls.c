@@ -138,7 +138,8 @@ static const char *every_text(struct lg_case *c, const struct lg_stretches *stal
 	lg_free(b);
 	*ret_period_s = rhythm.period_s;
 	return isnan(rhythm.period_s) ? ""
-	       : lg_arena_printf(&c->v->arena, ", every %.2f s (chance: p = %.2g)", rhythm.period_s, rhythm.p);
+	       : lg_arena_printf(&c->v->arena, ", every %.2f s (chance: p %s %.2g)", rhythm.period_s,
+				 rhythm.at_most ? "<=" : "=", rhythm.p);
 }
 
 /* Where nobody has the CPU in stalls that come as often as the kernel refills quotas (sched_cfs_period_us and

@@ -156,6 +156,7 @@ static int shape_of(struct lg_case *c, struct told *l)
 		v->shape = LG_SHAPE_PERIODIC;
 		v->period_s = in_time.period_s;
 		v->period_p = isnan(in_time.period_s) ? in_lines.p : in_time.p;
+		v->period_p_at_most = isnan(in_time.period_s) ? in_lines.at_most : in_time.at_most;
 	} else if (trend.shape) {
 		v->shape = trend.shape;
 		v->slower = trend.slower;

@@ -7,7 +7,8 @@
  * hit nobody) does not destroy the rhythm. Candidates are the spacings themselves. The score of
  * the best candidate is compared with that of n bursts as long as these, at random moments of the same
  * window and as far apart as these must be to count as separate, drawn RUNS times (Monte Carlo test
- * against chance); p = (better + 1) / (RUNS + 1), times the number of scales at which it was asked.
+ * against chance); p = (better + 1) / (RUNS + 1), times the number of scales at which it was asked. Where
+ * no draw was better that is an upper bound, and is said to be one.
  *
  * Shift: the split of the run that best separates two levels (least absolute deviation around the
  * medians of both sides); drift: Theil-Sen slope over block medians. A run too short for blocks is split
@@ -111,13 +112,15 @@ static size_t join(struct lg_burst *b, size_t n, int64_t gap)
 }
 
 /* The period of these bursts, NAN when chance explains it. ret_score only with a period. */
-static double period_of(const struct lg_burst *b, size_t n, int64_t gap, double *ret_p, double *ret_score)
+static double period_of(const struct lg_burst *b, size_t n, int64_t gap, double *ret_p, bool *ret_at_most,
+			double *ret_score)
 {
 	double t[MAX_EVENTS], d[MAX_EVENTS], least[MAX_EVENTS], u[MAX_EVENTS], span, room, period;
 	uint64_t seed = 0x6c616767617264; /* fixed: the same input gives the same answer */
 	size_t better = 0;
 
 	*ret_p = 1;
+	*ret_at_most = false;
 	if (n > MAX_EVENTS)
 		n = MAX_EVENTS;
 	for (size_t i = 0; i < n; i++)
@@ -150,6 +153,7 @@ static double period_of(const struct lg_burst *b, size_t n, int64_t gap, double 
 		better += null_score <= *ret_score;
 	}
 	*ret_p = (double)(better + 1) / (RUNS + 1);
+	*ret_at_most = !better;
 	return refine(t, d, n - 1, period);
 }
 
@@ -164,10 +168,12 @@ struct lg_rhythm lg_rhythm_of(struct lg_burst *b, size_t n, int64_t gap_ns)
 	none = r;
 	for (int64_t gap = gap_ns; n >= MIN_EVENTS; n = join(b, n, gap)) {
 		if (n != tried) {
-			double p, score, period = period_of(b, n, gap, &p, &score);
+			bool at_most;
+			double p, score, period = period_of(b, n, gap, &p, &at_most, &score);
 
 			if (!isnan(period) && (p < r.p || (p <= r.p && score < best_score))) {
-				r = (struct lg_rhythm){ .period_s = period, .p = p, .n_events = n };
+				r = (struct lg_rhythm){ .period_s = period, .p = p, .at_most = at_most,
+							.n_events = n };
 				best_score = score;
 			}
 			scales++;

@@ -77,6 +77,7 @@ static int judge_shape(struct lg_case *c, const struct lg_tally *y)
 		v->shape = LG_SHAPE_PERIODIC;
 		v->period_s = rhythm.period_s;
 		v->period_p = rhythm.p;
+		v->period_p_at_most = rhythm.at_most;
 	} else if (trend.shape) {
 		v->shape = trend.shape;
 		v->slower = trend.slower;

@@ -27,11 +27,15 @@ fuzz: deps
 	@tools/run-fuzz $(T)
 
 bench: deps
+	@tools/install-deps bench
 	@$(MAKE) --no-print-directory all
 	@bench/run $(T)
 
 matrix: all
 	@LAGGARD=$(B)/laggard tests/matrix/run --write doc/calibration.md $(T) # docs: elsewhere, it is made here
+
+mutants: deps
+	@tools/mutants $(T)
 
 cases: deps
 	@tools/run-tests cases
@@ -43,4 +47,4 @@ install: all
 clean:
 	find $(B) -mindepth 1 -maxdepth 1 ! -name trixie -exec rm -rf {} +
 
-.PHONY: all deps try test check asan fuzz bench matrix cases install clean
+.PHONY: all deps try test check asan fuzz bench matrix mutants cases install clean

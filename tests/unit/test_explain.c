@@ -215,6 +215,25 @@ static void names_the_program_that_had_to_answer(void **state)
 	}
 }
 
+/* What the recording itself costs is told as that, among the limits. */
+static void the_recorder_is_not_accused(void **state)
+{
+	struct run_plan p = stalls(STALL_CPU, 1500);
+	struct lg_trace *t;
+	struct outcome o;
+
+	(void)state;
+	p.only_rank = 0;
+	t = synthetic_run(&p);
+	for (size_t i = 1; i < t->process.n; i++)
+		if (t->process.pid[i] == CULPRIT_PID)
+			t->process.role[i] = LG_ROLE_RECORDER;
+	o = judge(t);
+	for (size_t i = 0; i < o.v->n_findings; i++)
+		assert_int_not_equal(o.v->findings[i].culprit.pid, CULPRIT_PID);
+	done(&o);
+}
+
 static void names_who_had_the_cpu(void **state)
 {
 	struct run_plan p = stalls(STALL_CPU, 1500);
@@ -690,6 +709,7 @@ int main(void)
 		cmocka_unit_test(stalls_of_all_ranks_at_once_are_global),
 		cmocka_unit_test(follows_a_helper_thread_to_the_holder),
 		cmocka_unit_test(an_owner_without_a_hold_is_less_sure),
+		cmocka_unit_test(the_recorder_is_not_accused),
 		cmocka_unit_test(names_who_had_the_cpu),
 		cmocka_unit_test(what_ranks_take_from_each_other_is_less_sure_where_nobody_else_was_seen),
 		cmocka_unit_test(names_who_kept_the_file_lock),

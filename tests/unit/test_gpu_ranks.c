@@ -48,6 +48,25 @@ static void one_late_rank_and_ranks_late_in_turn(void **state)
 	done(&o);
 }
 
+/* Who comes last in four collectives may do so by chance. */
+static void a_few_collectives_accuse_nobody(void **state)
+{
+	struct gpu_plan p = four_ranks();
+	struct outcome o;
+
+	(void)state;
+	p.n_comm = 1;
+	p.late_rank = 2;
+	p.late_ns = 4 * MS;
+	p.n_steps = 8;
+	o = first(&p, "comms.straggler");
+	done(&o);
+	p.n_steps = 4;
+	o = explain(&p);
+	assert_null(find(o.v, "comms.straggler"));
+	done(&o);
+}
+
 /* Collectives on the way, as in tensor parallelism: the first one takes all the lateness. */
 static void the_first_of_many_collectives_may_take_all_the_lateness(void **state)
 {
@@ -290,6 +309,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_late_rank_and_ranks_late_in_turn),
+		cmocka_unit_test(a_few_collectives_accuse_nobody),
 		cmocka_unit_test(the_first_of_many_collectives_may_take_all_the_lateness),
 		cmocka_unit_test(lateness_is_told_as_what_it_ends_in),
 		cmocka_unit_test(steps_that_are_left_out_say_nothing_of_who_is_late),

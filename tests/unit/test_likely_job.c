@@ -12,6 +12,7 @@ enum ended_by { EACH_OTHER, PACKETS, TIMERS };
 struct pair {
 	enum ended_by by;
 	int step[2];       /* of each */
+	int sway;          /* the second falls behind by 1 ms a step for so many, and catches up again; 0 = not */
 	const char *name[2], *dso;
 	int n;
 };
@@ -39,7 +40,7 @@ static void works(struct lg_builder *b, const struct pair *p, int i, lg_thr hog)
 	struct lg_state_row runs = { .kind = LG_RUNNING, .cpu = i };
 	struct lg_state_row pushed = { .kind = LG_RUNNABLE, .reason = LG_WHY_PREEMPTED, .cpu = i };
 	lg_thr thr = worker(b, p, i), other = p->n > 1 ? worker(b, p, !i) : hog;
-	int next = EVERY, at = 0;
+	int next = EVERY, at = 0, k = 0;
 	lg_stk stk = 0;
 
 	if (p->dso)
@@ -51,6 +52,9 @@ static void works(struct lg_builder *b, const struct pair *p, int i, lg_thr hog)
 			 : p->by == PACKETS ? LG_CTX_SOFTIRQ : LG_CTX_HARDIRQ;
 	while (at < LENGTH) {
 		int run_to = at + p->step[i] - WAIT;
+
+		if (p->sway && i)
+			run_to += k++ / p->sway % 2 ? -1 : 1;
 
 		if (at >= next) {
 			state_at(b, thr, at, at + STALL, pushed);
@@ -143,6 +147,17 @@ static void equal_processes_alone_are_none(void **state)
 	assert_string_equal(severity_of(&client), "low");
 }
 
+/* As long as each other's steps, but more than half a step apart now and then: nobody waits for nobody. */
+static void processes_that_sway_against_each_other_are_none(void **state)
+{
+	struct pair p = { .by = PACKETS, .step = { STEP, STEP }, .sway = 2, .name = { "solver", "solver" }, .n = 2 };
+
+	(void)state;
+	assert_string_equal(severity_of(&p), "medium");
+	p.sway = 11;
+	assert_string_equal(severity_of(&p), "low");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -150,6 +165,7 @@ int main(void)
 		cmocka_unit_test(code_of_a_framework_shows_a_job),
 		cmocka_unit_test(equal_processes_in_step_are_a_job),
 		cmocka_unit_test(equal_processes_alone_are_none),
+		cmocka_unit_test(processes_that_sway_against_each_other_are_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,9 +40,15 @@ static void waits_for_batches_are_a_share_of_the_samples(void **state)
 	assert_int_equal(f->n_victims, 2);
 	assert_non_null(strstr(f->title, "main thread of pid 5"));
 	done(&o);
-	/* Too few samples to grade. */
+	/* Too few samples to grade: below a second of py-spy's. */
 	o = profile(QUEUE " 7\n" FORWARD " 3\n", "folded stacks");
 	assert_int_equal(loud(o.v), 0);
+	done(&o);
+	o = profile(QUEUE " 69\n" FORWARD " 30\n", "folded stacks");
+	assert_int_equal(loud(o.v), 0);
+	done(&o);
+	o = profile(QUEUE " 70\n" FORWARD " 30\n", "folded stacks");
+	assert_int_equal(loud(o.v), 1);
 	done(&o);
 }
 

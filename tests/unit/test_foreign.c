@@ -57,7 +57,7 @@ static const char *evidence_of(const struct lg_finding *f, const char *what)
 	return NULL;
 }
 
-/* The number of random placements that is told is that of those that were made: few where they lie far off. */
+/* The number of random placements that is told is that of those made: few where they lie far off. */
 static void placements_that_were_not_made_are_not_told_of(void **state)
 {
 	size_t made[2];

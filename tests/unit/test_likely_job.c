@@ -12,7 +12,7 @@ enum ended_by { EACH_OTHER, PACKETS, TIMERS };
 struct pair {
 	enum ended_by by;
 	int step[2];       /* of each */
-	int sway;          /* the second falls behind by 1 ms a step for so many, and catches up again; 0 = not */
+	int sway;          /* the second falls behind by 1 ms a step for so many, then catches up; 0 = not */
 	const char *name[2], *dso;
 	int n;
 };

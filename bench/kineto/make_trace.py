@@ -8,14 +8,22 @@ ids repeat (as they do in a long job).
 import gzip
 import json
 import re
+import subprocess
 import sys
+
+
+def text_of(path):
+    if str(path).endswith(".zst"):
+        done = subprocess.run(["zstd", "-dc", str(path)], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        return done.stdout.decode("utf-8", "replace")
+    with (gzip.open if str(path).endswith(".gz") else open)(path, "rt", encoding="utf-8", errors="replace") as f:
+        return f.read()
 
 
 def main():
     source, out = sys.argv[1:3]
     want = int(float(sys.argv[3]) * 1e6) if len(sys.argv) > 3 else 300_000_000
-    with (gzip.open if source.endswith(".gz") else open)(source, "rt", errors="replace") as f:
-        text = f.read()
+    text = text_of(source)
     head = re.search(r'"traceEvents"\s*:\s*\[', text)
     start = head.end() if head else text.index("[") + 1
     _, end = json.JSONDecoder(strict=False).raw_decode(text, start - 1)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs whose cause is known by construction: the verdict must say it, and say nothing else. */
+#include "analyse/severity.h"
 #include "run_outcome.h"
 
 static void a_healthy_run_gets_no_finding(void **state)
@@ -213,6 +214,28 @@ static void names_the_program_that_had_to_answer(void **state)
 		}
 		done(&o);
 	}
+}
+
+/* At which share of the run a loss is how bad, to the last digit. */
+static void severities_are_those_of_the_contract(void **state)
+{
+	static const struct {
+		double share;
+		const char *severity, *of_few;
+	} want[] = {
+		{ 1, "high", "low" }, { 0.10, "high", "low" }, { 0.0999, "medium", "low" }, { 0.03, "medium", "low" },
+		{ 0.0299, "low", "low" }, { 0.01, "low", "low" }, { 0.0099, "info", "info" }, { 0, "info", "info" },
+		{ (double)NAN, "info", "info" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+		assert_string_equal(lg_severity_of(want[i].share), want[i].severity);
+		assert_string_equal(lg_severity_of_few(want[i].share), want[i].of_few);
+	}
+	assert_true(lg_gradable(5, 333000000) && lg_gradable(500, INT64_MAX));
+	assert_false(lg_gradable(4, 333000000));
+	assert_false(lg_gradable(5, 332999999));
 }
 
 /* What the recording itself costs is told as that, among the limits. */
@@ -709,6 +732,7 @@ int main(void)
 		cmocka_unit_test(stalls_of_all_ranks_at_once_are_global),
 		cmocka_unit_test(follows_a_helper_thread_to_the_holder),
 		cmocka_unit_test(an_owner_without_a_hold_is_less_sure),
+		cmocka_unit_test(severities_are_those_of_the_contract),
 		cmocka_unit_test(the_recorder_is_not_accused),
 		cmocka_unit_test(names_who_had_the_cpu),
 		cmocka_unit_test(what_ranks_take_from_each_other_is_less_sure_where_nobody_else_was_seen),

@@ -144,10 +144,11 @@ int lg_infer_ranks(struct lg_case *c, int32_t victim_pid)
 			    t->process.rank[v[i].prc] < 0)
 				continue;
 			/* Launchers and shells of the job hardly run. */
-			if (most && v[i].run * 4 < most)
+			if (most && 4 * (double)v[i].run < (double)most)
 				break;
 			most = most ? most : v[i].run;
-		} else if (v[i].run * 4 < v[0].run || v[i].run * 4 < (t->state.n ? t->last - t->first : 0)) {
+		} else if (4 * (double)v[i].run < (double)v[0].run ||
+			   4 * (double)v[i].run < (double)(t->state.n ? t->last - t->first : 0)) {
 			break; /* a fourth of a CPU, and of what the busiest takes */
 		}
 		*r = (struct lg_rank){ .prc = v[i].prc, .thr = v[i].thr,

@@ -448,9 +448,35 @@ static void healthy_twins_stay_silent(void **state)
 	quiet(&p);
 }
 
+/* Volta was the first that has any. */
+static void a_card_without_tensor_cores_is_not_blamed_for_that(void **state)
+{
+	static const struct {
+		const char *device, *compute;
+		bool told;
+	} cards[] = {
+		{ "Tesla P100-PCIE-16GB", "6.0", false }, { "NVIDIA GeForce GTX 1080 Ti", "6.1", false },
+		{ "Tesla V100-SXM2-16GB", "7.0", true }, { "NVIDIA A100-SXM4-40GB", "8.0", true },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
+		struct gpu_plan p = gpu_healthy;
+		struct outcome o;
+
+		p.kernel = "ampere_sgemm_128x64_tn";
+		p.device = cards[i].device;
+		p.compute = cards[i].compute;
+		o = explain(&p);
+		assert_int_equal(find(o.v, "gpu.no_tensor_core") != NULL, cards[i].told);
+		done(&o);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_card_without_tensor_cores_is_not_blamed_for_that),
 		cmocka_unit_test(a_loader_without_events_is_inferred),
 		cmocka_unit_test(holes_that_are_no_batch_wait),
 		cmocka_unit_test(nested_iterators_do_not_make_up_most_of_a_hole),

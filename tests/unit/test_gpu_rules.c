@@ -422,31 +422,6 @@ static void collectives_exposed_small_or_hidden(void **state)
 	quiet(&p);
 }
 
-/* Volta was the first that has any. */
-static void a_card_without_tensor_cores_is_not_blamed_for_that(void **state)
-{
-	static const struct {
-		const char *device, *compute;
-		bool told;
-	} cards[] = {
-		{ "Tesla P100-PCIE-16GB", "6.0", false }, { "NVIDIA GeForce GTX 1080 Ti", "6.1", false },
-		{ "Tesla V100-SXM2-16GB", "7.0", true }, { "NVIDIA A100-SXM4-40GB", "8.0", true },
-	};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
-		struct gpu_plan p = gpu_healthy;
-		struct outcome o;
-
-		p.kernel = "ampere_sgemm_128x64_tn";
-		p.device = cards[i].device;
-		p.compute = cards[i].compute;
-		o = explain(&p);
-		assert_int_equal(find(o.v, "gpu.no_tensor_core") != NULL, cards[i].told);
-		done(&o);
-	}
-}
-
 static void fp32_matrices_on_a_card_with_tensor_cores(void **state)
 {
 	struct gpu_plan p = gpu_healthy;
@@ -996,7 +971,6 @@ int main(void)
 		cmocka_unit_test(copies_that_wait_and_copies_that_run_alone),
 		cmocka_unit_test(the_allocator_in_steps),
 		cmocka_unit_test(collectives_exposed_small_or_hidden),
-		cmocka_unit_test(a_card_without_tensor_cores_is_not_blamed_for_that),
 		cmocka_unit_test(fp32_matrices_on_a_card_with_tensor_cores),
 		cmocka_unit_test(layout_attention_and_recomputation),
 		cmocka_unit_test(optimizers_and_gradients_of_many_kernels),

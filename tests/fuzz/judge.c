@@ -86,7 +86,7 @@ static void check_finding(const struct lg_verdict *v, const struct lg_finding *f
 		const struct lg_evidence *e = i < f->n_evidence ? &f->evidence[i]
 								: &f->against[i - f->n_evidence];
 
-		must(e->text && *e->text && !strstr(e->text, "nan") && !strstr(e->text, "-nan"),
+		must(e->text && *e->text && !strstr(e->text, " nan ") && !strstr(e->text, " -nan"),
 		     "%s: evidence \"%s\"", f->id, e->text ? e->text : "");
 	}
 	must(!v->trace || f->culprit.n_stack < 10000, "%s: a stack of %zu", f->id, f->culprit.n_stack);
@@ -145,7 +145,7 @@ static void check_out(struct lg_out *o, const char *what, const char *(*fault)(c
 		abort();
 }
 
-/* JSON laggard says what numbers mean: one that is no number is null there, never a word of C's. */
+/* What is not known is "-" or left out, never a word of C's for it. */
 static const char *text_fault(const char *text, size_t n)
 {
 	for (size_t i = 0; i < n; i++)

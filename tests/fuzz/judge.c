@@ -66,16 +66,14 @@ static void check_part_sums(const struct lg_verdict *v)
 
 static void check_finding(const struct lg_verdict *v, const struct lg_finding *f)
 {
-	static const char *const severities[] = { "high", "medium", "low", "info", NULL };
-	static const char *const relations[] = { "other_process", "same_process", "kernel", "rank", "self",
-						 "hardware", NULL };
 	static const char *const stages[] = { "batch_wait", "h2d", "forward", "backward", "grad_sync",
 					      "optimizer", "side", "other", NULL };
 
 	must(f->id && lg_rule_find(f->id), "finding \"%s\" has no rule", f->id ? f->id : "");
-	must(f->severity && one_of(f->severity, severities), "%s: severity %s", f->id, f->severity);
+	must(lg_severity_text(f->severity), "%s: severity %d", f->id, (int)f->severity);
 	must(f->title && *f->title, "%s: no title", f->id);
-	must(one_of(f->culprit.relation, relations), "%s: relation %s", f->id, f->culprit.relation);
+	must(f->culprit.relation == LG_RELATION_NONE || lg_relation_text(f->culprit.relation), "%s: relation %d",
+	     f->id, (int)f->culprit.relation);
 	must(one_of(f->stage, stages), "%s: stage %s", f->id, f->stage);
 	must(f->confidence >= 0 && f->confidence <= 1, "%s: confidence %g", f->id, f->confidence);
 	must(number(f->lost_ms, 0, 1e300), "%s: lost_ms %g", f->id, f->lost_ms);
@@ -94,10 +92,6 @@ static void check_finding(const struct lg_verdict *v, const struct lg_finding *f
 
 static void check_verdict(const struct lg_verdict *v)
 {
-	static const char *const shapes[] = { "steady", "bursty", "periodic", "drift", "shift", NULL };
-	static const char *const scopes[] = { "global", "rank_local", "rotating", "single", NULL };
-	static const char *const bounds[] = { "gpu", "data", "comms", "host", "mixed", "unknown", NULL };
-
 	/* A log may tell of steps only how many they were and how long they took. */
 	must(v->n_slow <= v->n_judged && (!v->n_steps || v->n_judged <= v->n_steps),
 	     "%zu slow of %zu judged of %zu steps", v->n_slow, v->n_judged, v->n_steps);
@@ -105,7 +99,9 @@ static void check_verdict(const struct lg_verdict *v)
 	     number(v->slow_threshold_ms, 0, 1e300) && number(v->period_s, 0, 1e300), "step times");
 	must(share(v->period_p) && number(v->shift_s, -1e300, 1e300) && number(v->slope, -1e300, 1e300),
 	     "shape of the run");
-	must(one_of(v->shape, shapes) && one_of(v->scope, scopes) && one_of(v->bound, bounds), "words");
+	must((v->shape == LG_SHAPE_NONE || lg_shape_text(v->shape)) &&
+	     (v->scope == LG_SCOPE_NONE || lg_scope_text(v->scope)) &&
+	     (v->bound == LG_BOUND_NONE || lg_bound_text(v->bound)), "words that there are not");
 	must(share(v->bound_confidence) && share(v->unexplained_share) && share(v->untraced_share) &&
 	     share(v->own_share), "shares: bound %g, unexplained %g, untraced %g, own %g", v->bound_confidence,
 	     v->unexplained_share, v->untraced_share, v->own_share);

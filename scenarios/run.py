@@ -89,7 +89,9 @@ class Run:
                  "--gb", f"{gb:.2f}", *case.train]
         command = [*python, str(here / "launch.py"), "--nproc", str(case.nproc), "--pin", *train]
         if self.laggard:
-            command = [self.laggard, "record", "-o", str(self.recording), "--", *command]
+            # Under sudo the job stays root's: some scenarios enter another root, and all write to self.work.
+            as_root = ["--user", "root"] if os.geteuid() == 0 else []
+            command = [self.laggard, "record", *as_root, "-o", str(self.recording), "--", *command]
         return command
 
     def start_tenant(self):

@@ -114,7 +114,7 @@ static int run(int argc, char **argv)
 		name = lg_tier_name(tier);
 		limits = lg_tier_limits(tier);
 	}
-	lg_probe_machine(".", program, checks, CHECKS_MAX - 2, &n);
+	lg_probe_machine(".", program, environ, checks, CHECKS_MAX - 2, &n);
 	lg_probe_python("python3", environ, &checks[n++]);
 	if (!access(debian, X_OK) && !same_file(debian))
 		lg_probe_python(debian, environ, &checks[n++]);

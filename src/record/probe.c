@@ -16,10 +16,12 @@
 #include <unistd.h>
 
 #include "record/procfs.h"
+#include "record/runtime_dir.h"
 #include "record/tier.h"
 
 struct probing {
 	const char *dir, *program;
+	char **env;
 	struct lg_check *c; /* the one being filled */
 };
 
@@ -315,21 +317,23 @@ static void check_memlock(struct probing *p)
 
 static void check_marks(struct probing *p)
 {
-	static const char dir[] = "/dev/shm";
-	char path[64];
-	int fd;
+	struct lg_error err = { 0 };
+	struct lg_runtime_dir d;
 
-	snprintf(path, sizeof path, "%s/laggard-probe-XXXXXX", dir);
-	fd = mkstemp(path);
-	if (fd >= 0) {
-		close(fd);
-		unlink(path);
-		found(p, LG_GRADE_OK, "%s can be written", dir);
+	if (lg_runtime_dir_make(&d, true, p->env, &err)) {
+		found(p, LG_GRADE_MISSING, "%s", err.message);
+		lost(p, "steps and stages of the training program");
+		fix(p, "sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm");
 		return;
 	}
-	found(p, LG_GRADE_LIMITED, "%s: %s", dir, strerror(errno));
-	lost(p, "marks go through a file on disk: slower, and none where /tmp is read-only");
-	fix(p, "sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm");
+	found(p, d.memory ? LG_GRADE_OK : LG_GRADE_LIMITED, "in %.*s%s",
+	      (int)(strrchr(d.path, '/') - d.path), d.path,
+	      d.memory ? "" : ", which is no memory or has less than 32 MB free");
+	if (!d.memory) {
+		lost(p, "marks go through a file on disk: slower");
+		fix(p, "sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm");
+	}
+	lg_runtime_dir_remove(&d);
 }
 
 static bool loads(const char *const *names, size_t n, const char **ret)
@@ -417,7 +421,7 @@ static void check_disk(struct probing *p)
 	}
 }
 
-void lg_probe_machine(const char *dir, const char *program, struct lg_check *ret, size_t max,
+void lg_probe_machine(const char *dir, const char *program, char **env, struct lg_check *ret, size_t max,
 		      size_t *ret_n)
 {
 	static const struct { const char *name; void (*f)(struct probing *p); } checks[] = {
@@ -428,7 +432,7 @@ void lg_probe_machine(const char *dir, const char *program, struct lg_check *ret
 		{ "memlock", check_memlock }, { "marks", check_marks }, { "gpu", check_gpu },
 		{ "psi", check_psi }, { "cgroup", check_cgroup }, { "disk", check_disk },
 	};
-	struct probing p = { .dir = dir, .program = program };
+	struct probing p = { .dir = dir, .program = program, .env = env };
 	size_t n = 0;
 
 	for (size_t i = 0; i < sizeof checks / sizeof *checks && n < max; i++, n++) {

@@ -19,9 +19,10 @@ struct lg_check {
 
 /*
  * Fill ret (at most max) and *ret_n. dir: where recordings go. program: path of this binary, for
- * the setcap commands. Takes about as long as loading the BPF programs, under a second.
+ * the setcap commands. env: where this user's own folders are. Takes about as long as loading the BPF
+ * programs, under a second.
  */
-void lg_probe_machine(const char *dir, const char *program, struct lg_check *ret, size_t max,
+void lg_probe_machine(const char *dir, const char *program, char **env, struct lg_check *ret, size_t max,
 		      size_t *ret_n);
 
 /* Does the hook reach this Python, and which torch does it have? python: path or name. */

@@ -763,13 +763,19 @@ def test_record_says_when_python_could_not_be_reached(laggard, tmp_path, can_rec
 
 
 @pytest.mark.live
+def runtime_folders():
+    """What a recording made for itself; the folders around that stay."""
+    return {path for base in ("/run/laggard", "/dev/shm/laggard-0", "/tmp/laggard-0")
+            for path in pathlib.Path(base).glob("*")}
+
+
 def test_record_turns_marks_into_steps(laggard, tmp_path, can_record, torch_python):
     program = tmp_path / "train.py"
     program.write_text(textwrap.dedent(TRAIN))
-    before = {p for p in os.listdir("/dev/shm") if p.startswith("laggard-")}
+    before = runtime_folders()
     out = tmp_path / "run.lag"
     done = laggard("record", "-o", out, "--", torch_python, program, 2)
     assert done.returncode == 0, done.stderr
     table = laggard("steps", out).stdout.splitlines()
     assert len(table) == 1 + 12, table
-    assert {p for p in os.listdir("/dev/shm") if p.startswith("laggard-")} <= before
+    assert runtime_folders() <= before

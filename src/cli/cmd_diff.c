@@ -263,8 +263,8 @@ static int save(const char *path, struct lg_side *s, struct lg_error *err)
 	lg_baseline_write(s, o);
 	rc = lg_out_close(o, err);
 	if (!rc)
-		fprintf(stderr, "laggard: baseline of %zu run%s in %s%s\n", s->n_runs,
-			s->n_runs > 1 ? "s" : "", path, again ? ": this one was in it already" : "");
+		lg_say("baseline of %zu run%s in %s%s", s->n_runs, s->n_runs > 1 ? "s" : "", path,
+		       again ? ": this one was in it already" : "");
 	return rc;
 }
 
@@ -336,7 +336,7 @@ static int run(int argc, char **argv)
 		rc = print(d, &opt);
 		if (!rc && d->gate.verdict && !strcmp(d->gate.verdict, "unknown")) {
 			/* A gate that cannot judge must not look like one that let through. */
-			fprintf(stderr, "laggard: --fail-over: %s\n", d->gate.why);
+			lg_say("--fail-over: %s", d->gate.why);
 			rc = LG_EXIT_FAILED;
 		}
 		if (!rc && d->gate.verdict && !strcmp(d->gate.verdict, "fail"))
@@ -349,7 +349,7 @@ static int run(int argc, char **argv)
 			rc = LG_EXIT_FAILED;
 		}
 	} else if (opt.save && rc == LG_EXIT_FINDING) {
-		fprintf(stderr, "laggard: over the limit: %s is left as it was\n", opt.save);
+		lg_say("over the limit: %s is left as it was", opt.save);
 	}
 	lg_diff_free(d);
 	side_done(&b);

@@ -115,28 +115,15 @@ static int table_row(struct printer *p, sqlite3_stmt *q, bool names)
 	return 0;
 }
 
-/* RFC 4180. */
-static void csv_cell(struct lg_out *o, const char *s)
-{
-	if (!strpbrk(s, ",\"\r\n")) {
-		lg_out_puts(o, s);
-		return;
-	}
-	lg_out_write(o, "\"", 1);
-	for (; *s; s++) {
-		if (*s == '"')
-			lg_out_write(o, "\"", 1);
-		lg_out_write(o, s, 1);
-	}
-	lg_out_write(o, "\"", 1);
-}
-
 static void csv_row(struct printer *p, sqlite3_stmt *q, bool names)
 {
 	for (int i = 0; i < p->n; i++) {
 		if (i)
 			lg_out_write(p->o, ",", 1);
-		csv_cell(p->o, names ? sqlite3_column_name(q, i) : cell(p, q, i));
+		if (names || sqlite3_column_type(q, i) == SQLITE_TEXT || sqlite3_column_type(q, i) == SQLITE_BLOB)
+			lg_csv_text(p->o, names ? sqlite3_column_name(q, i) : cell(p, q, i));
+		else
+			lg_out_puts(p->o, cell(p, q, i));
 	}
 	lg_out_puts(p->o, "\r\n");
 }
@@ -283,7 +270,7 @@ const struct lg_command lg_cmd_query = {
 	"stage, input. Every table has id, the row's number, which the columns thr, prc, track, stack,\n"
 	"frame ... of other tables hold. Only SELECT is allowed. Tables and columns: laggard-query(1).\n\n"
 	"  --json     an array of objects\n"
-	"  --csv      RFC 4180\n\n"
+	"  --csv      RFC 4180; control characters as \\xNN, text that begins with = + - @ behind a '\n\n"
 	"example:\n"
 	"  laggard query run.lag \"SELECT name, count(*), sum(dur)/1e6 AS ms FROM span\n"
 	"                        GROUP BY name ORDER BY ms DESC LIMIT 10\"\n",

@@ -32,7 +32,7 @@ static void end_line(struct talk *t)
 static void say(void *arg, const char *line)
 {
 	end_line(arg);
-	fprintf(stderr, "laggard: %s\n", line);
+	lg_say("%s", line);
 }
 
 static void report(void *arg, double seconds, uint64_t events, uint64_t bytes, uint64_t lost)

@@ -17,7 +17,9 @@ struct lg_command {
 extern const struct lg_command lg_cmd_record, lg_cmd_explain, lg_cmd_convert, lg_cmd_steps,
 	lg_cmd_doctor, lg_cmd_rules, lg_cmd_diff, lg_cmd_query;
 
-/* "laggard: MESSAGE" on stderr, one line, with the byte offset where there is one. */
+/* "laggard: TEXT" on stderr: one line whatever names from outside are in it (base/printable.h). */
+void lg_say(const char *fmt, ...) LG_PRINTF(1, 2);
+/* The same for a message, with the byte offset where there is one. */
 void lg_complain(const struct lg_error *err);
 /* Usage error: the message and where help is. Returns LG_EXIT_USAGE. */
 int lg_usage(const struct lg_command *cmd, const char *fmt, ...) LG_PRINTF(2, 3);

@@ -109,7 +109,7 @@ static void drop_left_out(struct lg_loaded *l)
 
 	for (size_t i = 0; i < l->n; i++) {
 		if (*l->info[i].left_out) {
-			fprintf(stderr, "laggard: %s is left out: %s\n", l->paths.path[i], l->info[i].left_out);
+			lg_say("%s is left out: %s", l->paths.path[i], l->info[i].left_out);
 			lg_free(l->paths.path[i]);
 			continue;
 		}

@@ -12,6 +12,7 @@
 
 #include "base/out.h"
 #include "base/place.h"
+#include "base/printable.h"
 #include "cli/command.h"
 #include "cli/load.h"
 
@@ -27,25 +28,40 @@ static const struct lg_command *const commands[] = {
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
+/* 4 KiB of a path, and what is said of it. */
+enum { LINE_MAX_BYTES = 6 << 10 };
+
+void lg_say(const char *fmt, ...)
+{
+	char line[LINE_MAX_BYTES], shown[2 * LINE_MAX_BYTES];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof line, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "laggard: %s\n", lg_show(shown, sizeof shown, line, false));
+}
+
 void lg_complain(const struct lg_error *err)
 {
 	const char *text = *err->message ? err->message : lg_error_text(err->code);
 
 	if (err->offset != LG_NO_OFFSET)
-		fprintf(stderr, "laggard: %s (byte %llu)\n", text, (unsigned long long)err->offset);
+		lg_say("%s (byte %llu)", text, (unsigned long long)err->offset);
 	else
-		fprintf(stderr, "laggard: %s\n", text);
+		lg_say("%s", text);
 }
 
 int lg_usage(const struct lg_command *cmd, const char *fmt, ...)
 {
+	char line[LINE_MAX_BYTES], shown[2 * LINE_MAX_BYTES];
 	va_list ap;
 
-	fprintf(stderr, "laggard %s: ", cmd->name);
 	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
+	vsnprintf(line, sizeof line, fmt, ap);
 	va_end(ap);
-	fprintf(stderr, "; see laggard %s --help\n", cmd->name);
+	fprintf(stderr, "laggard %s: %s; see laggard %s --help\n", cmd->name,
+		lg_show(shown, sizeof shown, line, false), cmd->name);
 	return LG_EXIT_USAGE;
 }
 
@@ -152,9 +168,9 @@ static int unknown(const char *name)
 		}
 	}
 	if (near)
-		fprintf(stderr, "laggard: no command \"%s\"; did you mean \"%s\"?\n", name, near);
+		lg_say("no command \"%s\"; did you mean \"%s\"?", name, near);
 	else
-		fprintf(stderr, "laggard: no command \"%s\"; see laggard --help\n", name);
+		lg_say("no command \"%s\"; see laggard --help", name);
 	return LG_EXIT_USAGE;
 }
 
@@ -240,8 +256,7 @@ int main(int argc, char **argv)
 		bool json = argc > 2 && !strcmp(argv[2], "--json");
 
 		if (argc > 2 + json) {
-			fprintf(stderr, "laggard: %s goes with --json or alone, not with \"%s\"\n", argv[1],
-				argv[2 + json]);
+			lg_say("%s goes with --json or alone, not with \"%s\"", argv[1], argv[2 + json]);
 			return LG_EXIT_USAGE;
 		}
 		return version(json);

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "cli/command.h"
 #include "import/import.h"
 
 static int nomem(struct lg_error *err)
@@ -88,8 +89,7 @@ static int add_folder(struct lg_paths *p, const char *folder, struct lg_error *e
 			continue;
 		}
 		if (!rc)
-			fprintf(stderr, "laggard: %s is left out: no trace of a kind that laggard reads\n",
-				f[i].path);
+			lg_say("%s is left out: no trace of a kind that laggard reads", f[i].path);
 		lg_free(f[i].path);
 	}
 	lg_free(f);

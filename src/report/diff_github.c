@@ -6,19 +6,20 @@
  */
 #include <string.h>
 
+#include "base/printable.h"
 #include "report/diff_report.h"
 
 static void escaped(struct lg_out *o, const char *s, bool property)
 {
-	for (; s && *s; s++) {
+	while (s && *s) {
 		unsigned char c = (unsigned char)*s;
+		size_t n = lg_printable((const unsigned char *)s);
 
 		if (c == '%' || c == '\r' || c == '\n' || (property && (c == ':' || c == ',')))
 			lg_out_printf(o, "%%%02X", c);
-		else if (c < 0x20 || c == 0x7f)
-			lg_out_write(o, " ", 1);
 		else
-			lg_out_write(o, s, 1);
+			lg_out_write(o, n ? s : " ", n ? n : 1);
+		s += n ? n : 1;
 	}
 }
 

@@ -4,21 +4,20 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/printable.h"
 #include "report/report.h"
 #include "report/text.h"
 
 /* Text from outside may not end a table cell, start a tag or a link, or hold control characters. */
 static void md(struct lg_out *o, const char *s)
 {
-	for (; *s; s++) {
-		unsigned char c = (unsigned char)*s;
+	while (*s) {
+		size_t n = lg_printable((const unsigned char *)s);
 
-		if (strchr("\\`*_{}[]<>#|~", c))
+		if (strchr("\\`*_{}[]<>#|~", *s))
 			lg_out_write(o, "\\", 1);
-		if (c < 0x20 || c == 0x7f)
-			lg_out_write(o, " ", 1);
-		else
-			lg_out_write(o, s, 1);
+		lg_out_write(o, n ? s : " ", n ? n : 1);
+		s += n ? n : 1;
 	}
 }
 

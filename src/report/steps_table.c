@@ -122,14 +122,9 @@ void lg_steps_csv(const struct lg_verdict *v, struct lg_out *o)
 			lg_out_puts(o, ",");
 			put_ms(o, r.stage[stage_order[k]]);
 		}
-		/* RFC 4180: quotes are doubled inside a quoted field. */
-		lg_out_puts(o, ",\"");
-		for (const char *c = r.cause; *c; c++) {
-			if (*c == '"')
-				lg_out_puts(o, "\"");
-			lg_out_write(o, *c == '\n' || *c == '\r' ? " " : c, 1);
-		}
-		lg_out_puts(o, "\"\n");
+		lg_out_puts(o, ",");
+		lg_csv_text(o, r.cause);
+		lg_out_puts(o, "\n");
 	}
 }
 

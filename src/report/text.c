@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/printable.h"
 #include "report/json_write.h"
 #include "report/report.h"
 
@@ -320,35 +321,16 @@ const char *lg_steps_line(const struct lg_verdict *v, char *buf, size_t size)
 	return buf;
 }
 
-/* Length of the printable character at s, 0 when it may not be printed as it is. C1 controls
- * (U+0080..U+009F) steer terminals as C0 does. */
-static size_t printable(const unsigned char *s)
-{
-	size_t len = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] <= 0xdf ? 2 :
-		     s[0] >= 0xe0 && s[0] <= 0xef ? 3 : s[0] >= 0xf0 && s[0] <= 0xf4 ? 4 : 0;
-
-	if (len == 1)
-		return s[0] >= 0x20 && s[0] != 0x7f;
-	for (size_t i = 1; i < len; i++)
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	if (len == 2 && s[0] == 0xc2 && s[1] < 0xa0)
-		return 0;
-	if (len == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f)))
-		return 0;
-	if (len == 4 && ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f)))
-		return 0;
-	return len;
-}
-
-/* One word (up to a space or the end), cleaned; returns its columns. o NULL = only count. */
-static unsigned word(struct lg_out *o, const unsigned char **ps)
+/* One word (up to a space or the end), cleaned; returns its columns. o NULL = only count. At a line's start
+ * it may not be a command to a CI runner (base/printable.h), nor one of the other kind anywhere. */
+static unsigned word(struct lg_out *o, const unsigned char **ps, bool line_start)
 {
 	const unsigned char *s = *ps;
+	const unsigned char *colon = line_start && lg_is_command((const char *)s) ? s + 1 : NULL;
 	unsigned cols = 0;
 
 	while (*s && *s != ' ') {
-		size_t len = printable(s);
+		size_t len = s == colon || (*s == '#' && s > *ps && s[-1] == '#') ? 0 : lg_printable(s);
 
 		if (o && len)
 			lg_out_write(o, s, len);
@@ -374,7 +356,7 @@ void lg_text_wrap(struct lg_out *o, const char *text, unsigned col, unsigned ind
 			s++;
 			continue;
 		}
-		cols = word(NULL, &look);
+		cols = word(NULL, &look, false);
 		if (!line_start && col + 1 + cols > width) {
 			lg_out_printf(o, "\n%*s", (int)indent, "");
 			col = indent;
@@ -384,7 +366,7 @@ void lg_text_wrap(struct lg_out *o, const char *text, unsigned col, unsigned ind
 			lg_out_write(o, " ", 1);
 			col++;
 		}
-		col += word(o, &s);
+		col += word(o, &s, line_start);
 		line_start = false;
 	}
 	lg_out_write(o, "\n", 1);
@@ -393,11 +375,45 @@ void lg_text_wrap(struct lg_out *o, const char *text, unsigned col, unsigned ind
 void lg_text_safe(struct lg_out *o, const char *text)
 {
 	const unsigned char *s = (const unsigned char *)text;
+	bool line_start = true;
 
 	while (*s) {
-		if (*s == ' ')
+		if (*s == ' ') {
 			lg_out_write(o, s++, 1);
-		else
-			(void)word(o, &s);
+			continue;
+		}
+		(void)word(o, &s, line_start);
+		line_start = false;
 	}
+}
+
+void lg_csv_text(struct lg_out *o, const char *text)
+{
+	const unsigned char *s = (const unsigned char *)text;
+	bool quoted = strpbrk(text, ",\"") || lg_is_command(text);
+
+	if (quoted)
+		lg_out_write(o, "\"", 1);
+	if (*s && strchr("=+-@", *s))
+		lg_out_write(o, "'", 1);
+	while (*s) {
+		bool command = *s == '#' && s > (const unsigned char *)text && s[-1] == '#';
+		size_t n = lg_printable(s);
+		char one[8];
+
+		if (*s == '"')
+			lg_out_write(o, "\"", 1);
+		if (command) {
+			lg_out_puts(o, "\\x23");
+		} else if (n) {
+			lg_out_write(o, s, n);
+		} else {
+			const char piece[2] = { (char)*s, 0 };
+
+			lg_out_puts(o, lg_show(one, sizeof one, piece, false));
+		}
+		s += n ? n : 1;
+	}
+	if (quoted)
+		lg_out_write(o, "\"", 1);
 }

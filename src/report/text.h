@@ -16,12 +16,20 @@ const char *lg_text_lost(const struct lg_finding *f, char *buf, size_t size);
 
 /*
  * Print text from column col, wrapped at width columns, later lines indented, with a newline at
- * the end. Only printable characters leave: control characters and malformed UTF-8 become '?'.
+ * the end. Only printable characters leave: what lg_printable() refuses becomes '?', and so does what would
+ * make a line a command to a CI runner.
  */
 void lg_text_wrap(struct lg_out *o, const char *text, unsigned col, unsigned indent,
 		  unsigned width);
 /* The same cleaning without wrapping or newline. */
 void lg_text_safe(struct lg_out *o, const char *text);
+
+/*
+ * Text from outside as a field of CSV (RFC 4180): quoted where it must be, what may not be shown as \n or \xNN
+ * (base/printable.h). Text that a spreadsheet would compute (a first character of = + - @) gets an apostrophe
+ * in front, as spreadsheets themselves mark text; numbers do not go through here.
+ */
+void lg_csv_text(struct lg_out *o, const char *text);
 
 /* Text from outside as Markdown, and the sections "findings" and "limits" (markdown.c). */
 void lg_markdown_text(struct lg_out *o, const char *s);

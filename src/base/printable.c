@@ -31,7 +31,11 @@ size_t lg_printable(const unsigned char *s)
 		return 0;
 	if (len == 4 && ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f)))
 		return 0;
-	if ((len == 2 || len == 3) && misleads(c | (uint32_t)(s[0] & (len == 2 ? 0x1f : 0x0f)) << (6 * (len - 1))))
+	if (len == 2)
+		c |= (s[0] & 0x1fu) << 6;
+	else if (len == 3)
+		c |= (s[0] & 0x0fu) << 12;
+	if (len < 4 && misleads(c))
 		return 0;
 	return len;
 }
@@ -42,13 +46,13 @@ bool lg_is_command(const char *text)
 	return text[0] == ':' && text[1] == ':';
 }
 
-static size_t escape(char *to, unsigned char c)
+static size_t escape(char *to, size_t size, unsigned char c)
 {
 	const char *at = c ? strchr("\nn\rr\tt", c) : NULL;
 
 	if (at)
-		return (size_t)sprintf(to, "\\%c", at[1]);
-	return (size_t)sprintf(to, "\\x%02x", c);
+		return (size_t)snprintf(to, size, "\\%c", at[1]);
+	return (size_t)snprintf(to, size, "\\x%02x", c);
 }
 
 const char *lg_show(char *to, size_t size, const char *text, bool starts_line)
@@ -66,11 +70,11 @@ const char *lg_show(char *to, size_t size, const char *text, bool starts_line)
 		if (len)
 			memcpy(piece, s, len);
 		else
-			len = escape(piece, *s);
+			len = escape(piece, sizeof piece, *s);
 		if (n + len + 1 > size) {
 			n = whole;
 			if (n + 4 <= size)
-				n += (size_t)sprintf(to + n, "...");
+				n += (size_t)snprintf(to + n, size - n, "...");
 			break;
 		}
 		memcpy(to + n, piece, len);

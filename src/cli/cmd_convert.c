@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/bounds.h"
 #include "cli/load.h"
 #include "report/convert.h"
 #include "store/lag_write.h"
@@ -100,6 +101,7 @@ static const struct option longs[] = {
 	{ "inline", no_argument, NULL, INLINE },
 	{ "lines", no_argument, NULL, LINES },
 	{ "step-regex", required_argument, NULL, STEP_REGEX },
+	LG_MAX_MEMORY_OPTION,
 	{ "help", no_argument, NULL, 'h' },
 	{ 0 },
 };
@@ -143,6 +145,11 @@ static int parse(int argc, char **argv, struct options *opt)
 			break;
 		case STEP_REGEX:
 			c = lg_step_regex_option(cmd, optarg);
+			if (c >= 0)
+				return c;
+			break;
+		case LG_MAX_MEMORY:
+			c = lg_max_memory_option(cmd, optarg);
 			if (c >= 0)
 				return c;
 			break;
@@ -285,7 +292,9 @@ const struct lg_command lg_cmd_convert = {
 	"  --no-verdict      do not analyse; leave the lane of judged steps out\n"
 	"  --inline          frames of inlined functions, from debug information (perf.data)\n"
 	"  --lines           source file and line of each frame (perf.data)\n"
-	"  --step-regex RE   what a step's line looks like in a job's log (laggard-explain(1))\n\n"
+	"  --step-regex RE   what a step's line looks like in a job's log (laggard-explain(1))\n"
+	LG_MAX_MEMORY_HELP
+	"\n"
 	"example:\n"
 	"  laggard convert run.lag -o run.pftrace --from 10s --to 15s\n"
 	"  laggard convert perf.data -o - --format folded | flamegraph.pl > cpu.svg\n",

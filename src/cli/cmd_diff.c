@@ -12,6 +12,7 @@
 
 #include "advise/advise.h"
 #include "base/alloc.h"
+#include "cli/bounds.h"
 #include "cli/load.h"
 #include "diff/diff.h"
 #include "report/diff_report.h"
@@ -58,6 +59,7 @@ static int parse(int argc, char **argv, struct options *opt)
 		{ "fail-over", required_argument, NULL, FAIL_OVER },
 		{ "save-baseline", required_argument, NULL, SAVE },
 		{ "after", no_argument, NULL, AFTER },
+		LG_MAX_MEMORY_OPTION,
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
@@ -103,6 +105,11 @@ static int parse(int argc, char **argv, struct options *opt)
 			break;
 		case 'r':
 			c = lg_step_regex_option(cmd, optarg);
+			if (c >= 0)
+				return c;
+			break;
+		case LG_MAX_MEMORY:
+			c = lg_max_memory_option(cmd, optarg);
 			if (c >= 0)
 				return c;
 			break;
@@ -372,7 +379,9 @@ const struct lg_command lg_cmd_diff = {
 	"  --fail-over PCT      exit 3 if the step time surely grew by more than PCT %: the whole 95 %\n"
 	"                       interval of the mean or of the median lies above it\n"
 	"  --save-baseline F    write AFTER's numbers to F, to stand for BEFORE later; with one file,\n"
-	"                       only that. A file that fails the limit is not saved\n\n"
+	"                       only that. A file that fails the limit is not saved\n"
+	LG_MAX_MEMORY_HELP
+	"\n"
 	"example:\n"
 	"  laggard diff main.baseline pr.lag --fail-over 5% --junit laggard.xml\n"
 	"  laggard diff old/rank*.json --after new/rank*.json\n",

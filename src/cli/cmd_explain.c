@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "advise/advise.h"
+#include "cli/bounds.h"
 #include "cli/load.h"
 #include "report/report.h"
 
@@ -49,6 +50,7 @@ static int parse(int argc, char **argv, struct options *opt)
 		{ "gpus", required_argument, NULL, GPUS },
 		{ "fail-on", required_argument, NULL, FAIL_ON },
 		{ "step-regex", required_argument, NULL, STEP_REGEX },
+		LG_MAX_MEMORY_OPTION,
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
@@ -96,6 +98,11 @@ static int parse(int argc, char **argv, struct options *opt)
 			break;
 		case STEP_REGEX:
 			c = lg_step_regex_option(cmd, optarg);
+			if (c >= 0)
+				return c;
+			break;
+		case LG_MAX_MEMORY:
+			c = lg_max_memory_option(cmd, optarg);
 			if (c >= 0)
 				return c;
 			break;
@@ -171,7 +178,9 @@ const struct lg_command lg_cmd_explain = {
 	"  --step-regex RE      what a step's line looks like in a job's log: extended regular expression,\n"
 	"                       group 1 the step's number, group 2 (if any) its time in ms, or in s\n"
 	"                       where s or sec follows it\n"
-	"  --html OUT, --baseline FILE   not available yet\n\n"
+	"  --html OUT, --baseline FILE   not available yet\n"
+	LG_MAX_MEMORY_HELP
+	"\n"
 	"example:\n"
 	"  laggard explain run.lag --fail-on medium\n",
 	.run = run,

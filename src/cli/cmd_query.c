@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "cli/bounds.h"
 #include "cli/load.h"
 #include "cli/query_tables.h"
 #include "report/json_write.h"
@@ -118,9 +119,11 @@ static int table_row(struct printer *p, sqlite3_stmt *q, bool names)
 static void csv_row(struct printer *p, sqlite3_stmt *q, bool names)
 {
 	for (int i = 0; i < p->n; i++) {
+		int type = names ? SQLITE_TEXT : sqlite3_column_type(q, i);
+
 		if (i)
 			lg_out_write(p->o, ",", 1);
-		if (names || sqlite3_column_type(q, i) == SQLITE_TEXT || sqlite3_column_type(q, i) == SQLITE_BLOB)
+		if (type == SQLITE_TEXT || type == SQLITE_BLOB)
 			lg_csv_text(p->o, names ? sqlite3_column_name(q, i) : cell(p, q, i));
 		else
 			lg_out_puts(p->o, cell(p, q, i));
@@ -230,6 +233,7 @@ static int run(int argc, char **argv)
 	static const struct option longs[] = {
 		{ "json", no_argument, NULL, 'j' },
 		{ "csv", no_argument, NULL, 'c' },
+		LG_MAX_MEMORY_OPTION,
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
@@ -241,6 +245,12 @@ static int run(int argc, char **argv)
 	opterr = 0;
 	optind = 0; /* glibc: start anew */
 	while ((c = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
+		if (c == LG_MAX_MEMORY) {
+			rc = lg_max_memory_option(&lg_cmd_query, optarg);
+			if (rc >= 0)
+				return rc;
+			continue;
+		}
 		if (c != 'j' && c != 'c')
 			return lg_option_rest(&lg_cmd_query, c, argv[optind - 1]);
 		as = c == 'j' ? AS_JSON : AS_CSV;
@@ -270,7 +280,9 @@ const struct lg_command lg_cmd_query = {
 	"stage, input. Every table has id, the row's number, which the columns thr, prc, track, stack,\n"
 	"frame ... of other tables hold. Only SELECT is allowed. Tables and columns: laggard-query(1).\n\n"
 	"  --json     an array of objects\n"
-	"  --csv      RFC 4180; control characters as \\xNN, text that begins with = + - @ behind a '\n\n"
+	"  --csv      RFC 4180; control characters as \\xNN, text that begins with = + - @ behind a '\n"
+	LG_MAX_MEMORY_HELP
+	"\n"
 	"example:\n"
 	"  laggard query run.lag \"SELECT name, count(*), sum(dur)/1e6 AS ms FROM span\n"
 	"                        GROUP BY name ORDER BY ms DESC LIMIT 10\"\n",

@@ -3,6 +3,7 @@
 #include <getopt.h>
 #include <math.h>
 
+#include "cli/bounds.h"
 #include "cli/load.h"
 #include "report/report.h"
 
@@ -12,6 +13,7 @@ static int run(int argc, char **argv)
 		{ "json", no_argument, NULL, 'j' },
 		{ "csv", no_argument, NULL, 'c' },
 		{ "step-regex", required_argument, NULL, 'r' },
+		LG_MAX_MEMORY_OPTION,
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
@@ -30,6 +32,11 @@ static int run(int argc, char **argv)
 			break;
 		case 'r':
 			rc = lg_step_regex_option(&lg_cmd_steps, optarg);
+			if (rc >= 0)
+				return rc;
+			break;
+		case LG_MAX_MEMORY:
+			rc = lg_max_memory_option(&lg_cmd_steps, optarg);
 			if (rc >= 0)
 				return rc;
 			break;
@@ -63,7 +70,9 @@ const struct lg_command lg_cmd_steps = {
 	.help =
 	"  --json     one object a step\n"
 	"  --csv      for a spreadsheet; milliseconds with all six decimals\n"
-	"  --step-regex RE   what a step's line looks like in a job's log (laggard-explain(1))\n\n"
+	"  --step-regex RE   what a step's line looks like in a job's log (laggard-explain(1))\n"
+	LG_MAX_MEMORY_HELP
+	"\n"
 	"example:\n"
 	"  laggard steps run.lag --csv > steps.csv\n",
 	.run = run,

@@ -12,6 +12,7 @@
 #include "advise/advise.h"
 #include "analyse/explain.h"
 #include "base/alloc.h"
+#include "cli/bounds.h"
 #include "import/import.h"
 #include "import/torchlog/step_regex.h"
 #include "symbols/options.h"
@@ -131,6 +132,7 @@ int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
 	if (!rc && !l.info)
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	if (!rc) {
+		lg_bounds_set(l.paths.path, l.paths.n);
 		symbol_sources();
 		scratch_folder();
 		lg_progress_start("reading ...");

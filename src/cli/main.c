@@ -13,6 +13,7 @@
 #include "base/out.h"
 #include "base/place.h"
 #include "base/printable.h"
+#include "cli/bounds.h"
 #include "cli/command.h"
 #include "cli/load.h"
 
@@ -46,7 +47,10 @@ void lg_complain(const struct lg_error *err)
 {
 	const char *text = *err->message ? err->message : lg_error_text(err->code);
 
-	if (err->offset != LG_NO_OFFSET)
+	if (err->code == LG_E_NOMEM && lg_bounds())
+		lg_say("%s: this needs more than the %llu MiB that it may take; --max-memory SIZE raises that", text,
+		       (unsigned long long)(lg_bounds() >> 20));
+	else if (err->offset != LG_NO_OFFSET)
 		lg_say("%s (byte %llu)", text, (unsigned long long)err->offset);
 	else
 		lg_say("%s", text);

@@ -71,6 +71,7 @@ struct input {
 	char spool[32];    /* /proc/self/fd/N of a pipe's copy */
 	char data[4096];   /* of a folder that is one recording: the file that stands for it */
 	int fd;            /* of that copy; -1 */
+	uint64_t kept;     /* bytes of it */
 	const char *damage; /* why that is not all there is; NULL */
 	int pipe;          /* read as it comes, head is gone from it; -1 */
 	dev_t dev;
@@ -82,6 +83,11 @@ struct input {
 
 static int keep(struct input *in, const void *bytes, size_t n, struct lg_error *err)
 {
+	in->kept += n;
+	if (in->kept > lg_import_room)
+		return lg_fail(err, LG_E_LIMIT, LG_NO_OFFSET,
+			       "%s is no file and holds more than the %llu MiB of it that may be kept in memory: save it "
+			       "as a file, or raise --max-memory", in->name, (unsigned long long)(lg_import_room >> 20));
 	for (size_t done = 0; done < n;) {
 		ssize_t w = write(in->fd, (const char *)bytes + done, n - done);
 

@@ -56,6 +56,8 @@ int lg_import_found(const char *const *paths, size_t n_paths, const bool *may_le
 /* Where packed files are unpacked whose readers go back and forth: a folder; NULL = in memory. Set before the
  * first import. */
 extern const char *lg_import_scratch;
+/* The most bytes of one input that are kept in memory as a file: of a pipe, or unpacked. As above. */
+extern uint64_t lg_import_room;
 
 /* Is this a folder that is one input, not one of inputs? perf record --threads writes such. */
 bool lg_import_is_folder(const char *path);

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -16,11 +18,16 @@
 enum { PIECE = 256 << 10 };
 
 const char *lg_import_scratch;
+uint64_t lg_import_room = UINT64_MAX;
 
 bool lg_is_packed(const uint8_t *head, size_t n)
 {
 	return lg_is_gzip(head, n) || lg_is_zstd(head, n) || lg_is_xz(head, n);
 }
+
+/* What unpacks to more than this many times its size is to fill a disk: recordings shrink by 3 to 10. */
+enum { GROWTH = 64 };
+#define ALWAYS ((uint64_t)256 << 20)
 
 /* Nameless; *ret_folder: "" = in memory. */
 static int scratch(const char **ret_folder)
@@ -56,12 +63,37 @@ static int put(int fd, const uint8_t *p, size_t n)
 	return 0;
 }
 
+/* The most that may be written to fd for a file of this size. */
+static uint64_t room_for(int fd, const char *path, bool in_memory)
+{
+	uint64_t room = ALWAYS, left = UINT64_MAX;
+	struct statvfs v;
+	struct stat st;
+
+	if (!stat(path, &st) && st.st_size > 0)
+		room += (uint64_t)st.st_size * GROWTH;
+	if (in_memory)
+		left = lg_import_room;
+	else if (!fstatvfs(fd, &v))
+		left = (uint64_t)v.f_bavail * v.f_frsize / 2;
+	return room < left ? room : left;
+}
+
+static int too_large(const char *name, uint64_t room, const char *folder, struct lg_error *err)
+{
+	return lg_fail(err, LG_E_LIMIT, LG_NO_OFFSET,
+		       "%s unpacks to more than %llu MiB, the most that is written for it %s%s: unpack it by hand, "
+		       "or name a folder with more room in TMPDIR",
+		       name, (unsigned long long)(room >> 20), *folder ? "to " : "to memory", folder);
+}
+
 int lg_unpack(const char *name, const char *path, int *ret_fd, const char **ret_damage, struct lg_error *err)
 {
 	LG_AUTOFREE uint8_t *piece = lg_realloc(NULL, PIECE, 1);
 	const char *folder = "";
 	struct lg_source *s;
 	int rc, fd, failed = 0;
+	uint64_t room, n = 0;
 	size_t k;
 
 	if (!piece)
@@ -71,16 +103,21 @@ int lg_unpack(const char *name, const char *path, int *ret_fd, const char **ret_
 		return rc;
 	fd = scratch(&folder);
 	failed = fd < 0 ? errno : 0;
-	while (!failed && (k = lg_source_read(s, piece, PIECE)))
+	room = room_for(fd, path, !*folder);
+	while (!failed && n <= room && (k = lg_source_read(s, piece, PIECE))) {
+		n += k;
 		failed = put(fd, piece, k);
+	}
 	*ret_damage = lg_source_damage(s);
 	lg_source_close(s);
-	if (!failed) {
+	if (!failed && n <= room) {
 		*ret_fd = fd;
 		return 0;
 	}
 	if (fd >= 0)
 		close(fd);
+	if (!failed)
+		return too_large(name, room, folder, err);
 	return *folder ? lg_fail_errno(err, failed, "%s: cannot unpack it into %s (TMPDIR may name another folder)",
 				       name, folder)
 		       : lg_fail_errno(err, failed, "%s: cannot unpack it into memory", name);

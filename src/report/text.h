@@ -25,9 +25,9 @@ void lg_text_wrap(struct lg_out *o, const char *text, unsigned col, unsigned ind
 void lg_text_safe(struct lg_out *o, const char *text);
 
 /*
- * Text from outside as a field of CSV (RFC 4180): quoted where it must be, what may not be shown as \n or \xNN
- * (base/printable.h). Text that a spreadsheet would compute (a first character of = + - @) gets an apostrophe
- * in front, as spreadsheets themselves mark text; numbers do not go through here.
+ * Text from outside as a field of CSV (RFC 4180): quoted where it must be, what may not be shown as \n or
+ * \xNN (base/printable.h). Text that a spreadsheet would compute (a first character of = + - @) gets an
+ * apostrophe in front, as spreadsheets themselves mark text; numbers do not go through here.
  */
 void lg_csv_text(struct lg_out *o, const char *text);
 

@@ -3,10 +3,20 @@
 import csv
 import io
 import json
+import os
+import pathlib
+import pickle
 import re
+import resource
+import shutil
+import struct
+import subprocess
+import time
+import zlib
 
 import pytest
 
+DATA = pathlib.Path(__file__).parents[1] / "data"
 HOSTILE = "::error file=x::owned\n::warning::two\x1b]0;title\x07\x9b31m\u202edrow\r##[stop-commands]x"
 # What no line of a terminal or of a CI log may hold: control characters but the line's end, marks that turn text.
 STEERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -70,3 +80,154 @@ def test_names_of_files_are_one_line_on_stderr(laggard, tmp_path):
     (tmp_path / "::error::x\n").write_bytes(b"\0" * 100)
     done = laggard("explain", tmp_path)
     assert harmless(done.stderr) and done.stderr.count("\n") >= 2, done.stderr
+
+
+# -- bombs: what memory, disk and time an input may take --------------------------------------------------------------
+
+MIB = 1 << 20
+
+
+def peak_mib(pid):
+    """What was resident at most so far; 0 once the process is gone. (ru_maxrss counts what the parent had.)"""
+    try:
+        text = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    found = re.search(r"^VmHWM:\s+(\d+) kB", text, re.M)
+    return int(found[1]) / 1024 if found else 0
+
+
+@pytest.fixture
+def measured(laggard_path, tmp_path):
+    """measured(command, ...) -> exit status, stdout, stderr, most resident MiB, seconds. A bound of 60 s for a hang."""
+    def call(*args, **more):
+        start, mib = time.monotonic(), 0
+        with open(tmp_path / "out", "w+b") as out, open(tmp_path / "err", "w+b") as err:
+            with subprocess.Popen([laggard_path, *map(str, args)], stdout=out, stderr=err,
+                                  env={**os.environ, "TMPDIR": str(tmp_path)}, **more) as p:
+                while p.poll() is None:
+                    mib = max(mib, peak_mib(p.pid))
+                    time.sleep(0.005)
+                    if time.monotonic() - start > 60:
+                        p.kill()
+                        p.wait()
+            seconds = time.monotonic() - start
+            out.seek(0), err.seek(0)
+            return p.returncode, out.read().decode(), err.read().decode(), mib, seconds
+    return call
+
+
+def deflated(path, head, piece, mib):
+    """A .gz of head and mib MiB of a repeated piece: behind a full flush the same block is the same bytes again."""
+    pack = zlib.compressobj(9, zlib.DEFLATED, -15)
+    block = piece * (MIB // len(piece))
+    first = pack.compress(head) + pack.flush(zlib.Z_FULL_FLUSH)
+    again = pack.compress(block) + pack.flush(zlib.Z_FULL_FLUSH)
+    crc = zlib.crc32(head)
+    for _ in range(mib):
+        crc = zlib.crc32(block, crc)
+    size = len(head) + mib * len(block)
+    path.write_bytes(b"\x1f\x8b\x08\0\0\0\0\0\0\x03" + first + again * mib + pack.flush() +
+                     struct.pack("<II", crc, size & 0xffffffff))
+    return path
+
+
+def dump_bomb(path):
+    head = pickle.dumps({"version": "2.4", "pg_config": {}, "entries": [{"record_id": 0, "pg_id": 0}]}, 2)[:-3]
+    return deflated(path, head, b"]", 900)
+
+
+def perf_bomb(path):
+    return deflated(path, (DATA / "perf/tiny.data").read_bytes(), b"\0", 2000)
+
+
+BOMBS = {
+    "dump.pickle.gz": dump_bomb,
+    "perf.data.gz": perf_bomb,
+    "trace.json.gz": lambda p: deflated(p, b'{"schemaVersion": 1, "traceEvents": [', b" ", 2000),
+    "events.json.gz": lambda p: deflated(p, b'{"schemaVersion": 1, "traceEvents": [',
+                                         b'{"ph":"X","ts":1,"dur":1,"pid":1,"tid":1,"name":"a"},', 1200),
+    "report.sqlite.gz": lambda p: deflated(p, b"SQLite format 3\0\x10\0\1\1\0\x40\x20\x20" + bytes(76), b"\0", 2000),
+    "job.log.gz": lambda p: deflated(p, (DATA / "torchlog/job.log").read_bytes(), b"x" * 4000 + b"\n", 1200),
+    "stacks.folded.gz": lambda p: deflated(p, b"a;b 1\n", b"python;main;train;forward 17\n", 1200),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_bounded_and_said(measured, tmp_path, name):
+    bomb = BOMBS[name](tmp_path / name)
+    status, out, err, mib, seconds = measured("explain", bomb)
+    print(f"{name}: {bomb.stat().st_size / MIB:.1f} MiB packed, status {status}, {mib:.0f} MiB, {seconds:.1f} s")
+    assert status in (0, 1), err
+    assert mib < 1300 and seconds < 30
+    said = (out if status == 0 else err).replace("\n  ", "")
+    assert re.search(r"times its size|may take|larger than|unpacks to more|without a table", re.sub(r"\s+", " ", said)), said
+    assert status == 0 or err.count("\n") == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted((name, "out", "err")), "nothing is left behind"
+
+
+def test_a_bomb_of_disk_is_bounded(measured, tmp_path):
+    """zstd makes 32000 bytes of one: 64 times the size and 256 MiB is all that is written."""
+    zstd = shutil.which("zstd")
+    assert zstd, "zstd is missing: run tools/install-deps test"
+    data = (DATA / "perf/tiny.data").read_bytes()
+    with open(tmp_path / "plain", "wb") as f:
+        f.write(data)
+        f.truncate(600 * MIB)
+    subprocess.run([zstd, "-q", "--rm", tmp_path / "plain", "-o", tmp_path / "b.data.zst"], check=True)
+    assert (tmp_path / "b.data.zst").stat().st_size < MIB
+    before = os.statvfs(tmp_path)
+    status, _, err, mib, _ = measured("explain", tmp_path / "b.data.zst", preexec_fn=lambda: resource.setrlimit(
+        resource.RLIMIT_FSIZE, (400 * MIB, 400 * MIB)))
+    assert before.f_bavail * before.f_frsize > 2 * 400 * MIB, "too little room to tell"
+    assert status in (0, 1) and mib < 300, err
+
+
+def test_a_pipe_without_end_is_bounded(laggard_path, tmp_path):
+    """What a pipe delivers is kept in memory: no more than the option allows."""
+    with subprocess.Popen([laggard_path, "explain", "-", "--max-memory", "100M"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as p:
+        sent = 0
+        try:
+            p.stdin.write(b"0.1 a;b;c 1\n" * 10)
+            while sent < 400:
+                p.stdin.write(b"name;of;a;stack 1\n" * (MIB // 18))
+                sent += 1
+        except BrokenPipeError:
+            pass
+        out, err = p.communicate(timeout=60)
+    assert 90 < sent < 200 and p.returncode == 1, (sent, out[-300:], err)
+    assert b"--max-memory" in err and err.count(b"\n") == 1
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """Enough distinct names and rows that 64 MiB do not suffice."""
+    path = tmp_path_factory.mktemp("wide") / "trace.json"
+    events = [{"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1 + i % 50, "ts": i * 3, "dur": 2,
+               "name": f"aten::op{i * 7919 % 200000}"} for i in range(300000)]
+    events += [{"ph": "X", "cat": "user_annotation", "pid": 1, "tid": 1, "ts": i * 3000, "dur": 2990,
+                "name": f"ProfilerStep#{i}"} for i in range(300)]
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("command", (("explain",), ("steps",), ("query", "SELECT count(*) FROM span"), ("diff",)))
+def test_the_memory_is_what_the_option_says(measured, wide, command):
+    files = (wide, wide) if command[0] == "diff" else (wide,)
+    done = 0
+    for limit in (64, 68, 72, 80, 88, 96, 400):
+        status, out, err, mib, _ = measured(command[0], *files, *command[1:], f"--max-memory={limit}M")
+        assert status in (0, 1) and mib < limit + 24, (limit, status, mib, err)
+        if status:
+            assert not out and err.count("\n") == 1 and "--max-memory" in err and f"{limit} MiB" in err, err
+        done += status == 0
+    assert 0 < done < 7, "the smallest does not suffice, the largest does"
+
+
+def test_sizes_of_memory(laggard, chrome):
+    for good in ("64M", "1g", "2GiB", "100000000", "1.5G"):
+        assert laggard("explain", chrome, "--max-memory", good).returncode == 0
+    for bad in ("", "1", "63M", "-1G", "G", "1X", "nan", "1e30"):
+        done = laggard("explain", chrome, "--max-memory", bad)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, bad

@@ -27,8 +27,9 @@ struct lg_json_codec {
 	int began, ended; /* inside a member; behind one */
 	const uint8_t *in;    /* input not used yet */
 	size_t n_in;
+	uint64_t packed, unpacked; /* bytes so far */
 	uint8_t *buf;         /* IN_BYTES when reading from fd */
-	char fault[128];
+	char fault[160];
 	int os_errno;         /* of the read that gzip was refused */
 	struct lg_gunzip *gzip;
 	ZSTD_DCtx *zstd;
@@ -55,6 +56,7 @@ static int refill(struct lg_json_codec *c, int *ret_errno)
 	c->eof = !k;
 	c->in = c->buf;
 	c->n_in = (size_t)k;
+	c->packed += c->n_in;
 	return 0;
 }
 
@@ -84,7 +86,7 @@ int lg_json_codec_new(struct lg_json_codec **ret, int fd, const void *data, size
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	c->fd = fd;
 	c->in = data;
-	c->n_in = fd < 0 ? n : 0;
+	c->n_in = c->packed = fd < 0 ? n : 0;
 	c->buf = fd < 0 ? NULL : lg_calloc(IN_BYTES, 1);
 	if (fd >= 0 && !c->buf)
 		goto nomem;
@@ -144,8 +146,7 @@ static size_t unzstd(struct lg_json_codec *c, char *out, size_t size)
 	return to.pos;
 }
 
-int lg_json_codec_read(struct lg_json_codec *c, char *out, size_t size, size_t *ret_n,
-		       int *ret_errno)
+static int read_some(struct lg_json_codec *c, char *out, size_t size, size_t *ret_n, int *ret_errno)
 {
 	size_t n = 0;
 
@@ -205,5 +206,23 @@ int lg_json_codec_read(struct lg_json_codec *c, char *out, size_t size, size_t *
 				      : "the compressed data ends too early");
 	}
 	*ret_n = n;
+	return 0;
+}
+
+int lg_json_codec_read(struct lg_json_codec *c, char *out, size_t size, size_t *ret_n,
+		       int *ret_errno)
+{
+	int rc;
+
+	if (c->kind != PLAIN && lg_is_swollen(c->packed, c->unpacked)) {
+		*ret_n = 0;
+		return 0;
+	}
+	rc = read_some(c, out, size, ret_n, ret_errno);
+	if (rc)
+		return rc;
+	c->unpacked += *ret_n;
+	if (c->kind != PLAIN && lg_is_swollen(c->packed, c->unpacked))
+		fault(c, LG_SWOLLEN);
 	return 0;
 }

@@ -31,4 +31,17 @@ static inline bool lg_is_xz(const void *head, size_t n)
 	return n >= 6 && p[0] == 0xfd && p[1] == '7' && p[2] == 'z' && p[3] == 'X' && p[4] == 'Z' && !p[5];
 }
 
+/*
+ * No trace shrinks so much: a .json.gz of a profiler by 10 to 40, a log that says the same over and over by
+ * 100. What unpacks to more was made to fill memory, a disk or the time of who reads it (deflate goes to
+ * 1032, zstd and xz to ten thousands); the first 256 MiB are let pass, which are read in a second or two.
+ */
+#define LG_SWOLLEN                                                                    \
+	"it unpacks to more than 256 times its size, and is read no further "         \
+	"(unpacked by hand, it is read whole)"
+static inline bool lg_is_swollen(uint64_t packed, uint64_t unpacked)
+{
+	return unpacked > (uint64_t)256 << 20 && unpacked / 256 > packed;
+}
+
 #endif /* LG_IMPORT_SOURCE_PACKING_H */

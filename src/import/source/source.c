@@ -28,7 +28,7 @@ struct lg_source {
 	ZSTD_DStream *zs;
 	int zs_open;        /* inside a frame */
 	lzma_stream xz;
-	uint64_t offset, cut;
+	uint64_t offset, cut, packed; /* packed: bytes of the file so far */
 	const char *damage;
 	int end;
 	/* lines: text[line_at, text_n) is unread */
@@ -63,6 +63,7 @@ static void fill(struct lg_source *s)
 	s->raw_end = k <= 0;
 	s->raw_at = 0;
 	s->raw_n = k > 0 ? (size_t)k : 0;
+	s->packed += s->raw_n;
 }
 
 /* Up to n bytes as the file has them. */
@@ -199,8 +200,12 @@ size_t lg_source_read(struct lg_source *s, void *buf, size_t n)
 	} else {
 		k = take(s, buf, n);
 	}
-	s->end = !k;
 	s->offset += k;
+	if (s->packing != PLAIN && lg_is_swollen(s->packed, s->offset)) {
+		s->damage = LG_SWOLLEN;
+		k = 0;
+	}
+	s->end = !k;
 	return k;
 }
 

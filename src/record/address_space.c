@@ -15,6 +15,8 @@
 #include "base/alloc.h"
 
 #define READS_MAX 4          /* of one process's maps: lost mmap records may need another look */
+#define MAPS_FREE 512        /* executable mappings of one process that count as nothing */
+#define MAPS_MAX 16384       /* ... that are kept: a large training program has 2000 */
 #define EXITED_MAX 512       /* address spaces of dead processes kept ... */
 #define EXITED_NS 1000000000 /* ... for this long at least */
 
@@ -40,11 +42,38 @@ struct lg_space *lg_space_get(struct lg_spaces *a, int32_t pid)
 	return &a->space[a->n++];
 }
 
-static void space_clear(struct lg_spaces *a, struct lg_space *p)
+static void drop_maps(struct lg_spaces *a, struct lg_space *p)
 {
+	if (p->charged)
+		lg_builder_give_back(a->b, p->account, p->charged);
 	lg_free(p->map);
 	p->map = NULL;
-	p->n = p->cap = 0;
+	p->n = p->cap = p->charged = 0;
+}
+
+/* May p have room for n mappings? A few are everybody's; the kernel's limit (65530) times many processes is
+ * not. */
+static bool may_hold(struct lg_spaces *a, struct lg_space *p, size_t n)
+{
+	size_t more = n * sizeof *p->map - p->charged;
+	uint32_t account;
+
+	if (n <= MAPS_FREE || n * sizeof *p->map <= p->charged)
+		return true;
+	if (n > MAPS_MAX || !lg_builder_charge(a->b, p->pid, more, &account))
+		return false;
+	if (p->charged && account != p->account) { /* it became another user's */
+		lg_builder_give_back(a->b, account, more);
+		return false;
+	}
+	p->account = account;
+	p->charged += more;
+	return true;
+}
+
+static void space_clear(struct lg_spaces *a, struct lg_space *p)
+{
+	drop_maps(a, p);
 	p->parent = 0;
 	p->exited = 0;
 	p->reads = 0;
@@ -68,8 +97,10 @@ static size_t map_after(const struct lg_space *p, uint64_t addr)
 	return lo;
 }
 
-static int map_insert(struct lg_space *p, size_t at, const struct lg_mapping *m)
+static int map_insert(struct lg_spaces *a, struct lg_space *p, size_t at, const struct lg_mapping *m)
 {
+	if (p->n == p->cap && !may_hold(a, p, 2 * p->cap))
+		return LG_E_LIMIT;
 	if (lg_grow(&p->map, &p->cap, p->n + 1, sizeof *p->map))
 		return LG_E_NOMEM;
 	memmove(p->map + at + 1, p->map + at, (p->n - at) * sizeof *p->map);
@@ -93,7 +124,7 @@ void lg_space_put(struct lg_spaces *a, struct lg_space *p, const struct lg_mappi
 		if (right.end > m->end) {
 			right.pgoff += m->end - right.start;
 			right.start = m->end;
-			if (map_insert(p, i + 1, &right))
+			if (map_insert(a, p, i + 1, &right))
 				return;
 		}
 		i++;
@@ -107,7 +138,7 @@ void lg_space_put(struct lg_spaces *a, struct lg_space *p, const struct lg_mappi
 	if (end > i)
 		memmove(p->map + i, p->map + end, (p->n - end) * sizeof *p->map);
 	p->n -= end - i;
-	(void)!map_insert(p, i, m); /* out of memory: the frames stay unknown */
+	(void)!map_insert(a, p, i, m); /* out of memory or budget: the frames stay unknown */
 }
 
 /* "7f00-7f10 r-xp 00001000 08:01 1234   /usr/lib/libc.so.6" */
@@ -173,7 +204,7 @@ bool lg_space_read(struct lg_spaces *a, struct lg_space *p)
 
 static int copy_maps(struct lg_spaces *a, struct lg_space *to, const struct lg_space *from)
 {
-	struct lg_mapping *copy = lg_calloc(from->n, sizeof *copy);
+	struct lg_mapping *copy = may_hold(a, to, from->n) ? lg_calloc(from->n, sizeof *copy) : NULL;
 
 	if (!copy)
 		return LG_E_NOMEM;
@@ -265,8 +296,6 @@ void lg_space_exit(struct lg_spaces *a, int64_t ts, int32_t pid)
 			a->n_exited++;
 			continue;
 		}
-		lg_free(p->map);
-		p->map = NULL;
-		p->n = p->cap = 0;
+		drop_maps(a, p);
 	}
 }

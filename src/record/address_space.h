@@ -22,7 +22,8 @@ struct lg_mapping {
 struct lg_space {
 	int32_t pid, parent; /* parent: forked from it while its mappings were not read */
 	struct lg_mapping *map;
-	size_t n, cap;
+	size_t n, cap, charged; /* charged: bytes, to account (store/budget.h) */
+	uint32_t account;
 	uint64_t version; /* never the same for two layouts, whatever process they belong to */
 	int64_t exited;   /* 0 = alive */
 	uint8_t whole;    /* nothing to be read: all mappings were seen or read */

@@ -15,8 +15,8 @@
  * (symbols/symbol_child.h): its writer may be anybody.
  *
  * `seen` never answers for an older layout of a process, because the layout's version is part of
- * the key. A 64-bit hash is trusted there: among 2^20 stacks (the cache's bound) two collide once
- * in 10^7 recordings.
+ * the key. A 64-bit hash is trusted there: among 2^18 stacks (the cache's bound) two collide once
+ * in 10^8 recordings.
  */
 #include "record/code_maps.h"
 
@@ -41,7 +41,7 @@
 #include "symbols/symbol_child.h"
 
 #define MAP_FILE "/tmp/perf-%d.map" /* where JITs write it, in the mount namespace of their own */
-#define SEEN_MAX (1u << 20)
+#define SEEN_MAX (1u << 18)
 #define KEPT_FDS 256      /* beyond it the path is opened again at the end */
 #define DEPTH_MAX 512
 
@@ -118,6 +118,7 @@ void lg_addrs_map(struct lg_addrs *a, int32_t pid, uint64_t start, uint64_t len,
 
 	if (!p || !len || m.end < start)
 		return;
+	lg_builder_for(a->b, pid);
 	m.name = lg_intern(a->b, name);
 	lg_space_put(&a->spaces, p, &m);
 }

@@ -255,6 +255,7 @@ static bool read_life(struct lg_lives *l, struct life *p)
 	    lg_proc_ticks_to_monotonic(st.start) > p->since + SAME_FORK_NS)
 		return false;
 	p->kernel = st.flags & LG_PF_KTHREAD;
+	lg_builder_for(l->b, p->pid);
 	r = lg_process_read(l->b, p->prc);
 	if (!r.ppid)
 		r.ppid = st.ppid;
@@ -321,9 +322,12 @@ static void scan_thread(void *arg, int32_t tid)
 {
 	struct scan *s = arg;
 	char path[64], comm[LG_PROC_COMM];
-	lg_thr thr = lg_thread_get(s->l->b, s->pid, tid);
-	struct lg_thread_row r = lg_thread_read(s->l->b, thr);
+	lg_thr thr;
+	struct lg_thread_row r;
 
+	lg_builder_for(s->l->b, s->pid);
+	thr = lg_thread_get(s->l->b, s->pid, tid);
+	r = lg_thread_read(s->l->b, thr);
 	if (r.comm)
 		return; /* known from a scan or from its events */
 	snprintf(path, sizeof path, "/proc/%d/task/%d/comm", s->pid, tid);
@@ -456,6 +460,7 @@ bool lg_lives_fork(struct lg_lives *l, int64_t ts, int32_t ppid, int32_t pid, in
 	struct lg_thread_row t = lg_thread_read(l->b, old);
 	struct life *p;
 
+	lg_builder_for(l->b, pid == tid ? ppid : pid);
 	if (old && t.end != INT64_MAX && ts <= t.end)
 		return false; /* told again after its end */
 	if (old && t.end == INT64_MAX && t.start != INT64_MIN && ts - t.start < SAME_FORK_NS)

@@ -14,7 +14,9 @@
 #include "record/marks.h"
 
 #define MAX_DEPTH 64
-#define MAX_THREADS 16384 /* of one process; more are counted as lost */
+#define MAX_THREADS 1024 /* of one process that mark; more are counted as lost */
+/* Of one ring: its writer has room for 64 KiB of names, kept once each. */
+enum { NAMES_MAX = 16384, NAME_BYTES_MAX = 1 << 20, NAME_MAX_BYTES = 4096 };
 
 struct open_span {
 	uint64_t token;
@@ -44,6 +46,11 @@ struct lg_mark_rows {
 	enum opened { BY_STAGE, BY_END, BY_START, BY_HAND } step_by;
 	int64_t step_seq;
 	bool hand;         /* the program marks its own steps: others count no more */
+	size_t charged;    /* bytes of open spans, to account (store/budget.h) */
+	uint32_t account;
+	size_t n_names, name_bytes;
+	uint64_t nameless; /* names beyond that */
+	int64_t nameless_at;
 	uint64_t dropped;  /* slots we had no room for */
 	int64_t dropped_at;
 };
@@ -104,14 +111,20 @@ static void drop(struct lg_mark_rows *m, int64_t ts)
 /* Names are kept: a ring says the same few hundred over and over. */
 static lg_str string_of(struct lg_mark_rows *m, uint32_t id)
 {
-	char buf[4096];
+	char buf[NAME_MAX_BYTES];
 	lg_str s = lg_map_get(&m->string_of, id);
 	size_t n;
 
 	if (s || !id)
 		return s;
+	if (m->n_names >= NAMES_MAX || m->name_bytes >= NAME_BYTES_MAX) {
+		m->nameless++;
+		return 0;
+	}
 	n = lg_mark_ring_name(m->ring, id, buf, sizeof buf);
 	s = lg_intern_n(m->b, buf, n);
+	m->n_names++;
+	m->name_bytes += n;
 	if (s && lg_map_set(&m->string_of, id, s))
 		return s; /* not cached: slower, not wrong */
 	return s;
@@ -174,8 +187,10 @@ static void add_span(struct lg_mark_rows *m, lg_thr thr, const struct lg_mark_sl
 
 static void begin(struct lg_mark_rows *m, struct thread *t, const struct lg_mark_slot *s)
 {
-	if (!t->open)
+	if (!t->open && lg_builder_charge(m->b, m->pid, MAX_DEPTH * sizeof *t->open, &m->account)) {
 		t->open = lg_calloc(MAX_DEPTH, sizeof *t->open);
+		m->charged += MAX_DEPTH * sizeof *t->open;
+	}
 	if (!t->open || t->depth == MAX_DEPTH) {
 		drop(m, s->ts);
 		return;
@@ -234,9 +249,13 @@ static void step(struct lg_mark_rows *m, struct thread *t, const struct lg_mark_
 
 void lg_mark_rows_add(struct lg_mark_rows *m, const struct lg_mark_slot *s)
 {
-	struct thread *t = thread_of(m, (int32_t)(uint32_t)s->what);
+	struct thread *t;
 	int64_t dur;
 
+	lg_builder_for(m->b, m->pid);
+	if (!m->nameless)
+		m->nameless_at = s->ts;
+	t = thread_of(m, (int32_t)(uint32_t)s->what);
 	if (!t || s->ts < 0) {
 		drop(m, s->ts);
 		return;
@@ -316,4 +335,10 @@ void lg_mark_rows_end(struct lg_mark_rows *m, int64_t end, bool clean)
 		lg_add_diag_now(m->b, LG_DIAG_MARKS_LOST, m->dropped_at, m->dropped,
 				"pid %d: too many threads or too deeply nested", m->pid);
 	m->dropped = 0;
+	if (m->nameless)
+		lg_add_diag_now(m->b, LG_DIAG_OVER_BUDGET, m->nameless_at, m->nameless,
+				"marks of pid %d with more names than are kept of one process", m->pid);
+	m->nameless = 0;
+	lg_builder_give_back(m->b, m->account, m->charged);
+	m->charged = 0;
 }

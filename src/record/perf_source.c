@@ -382,6 +382,7 @@ static void feed(void *self, int64_t ts, const void *rec, size_t n)
 		p->in.not_understood++;
 		return;
 	}
+	lg_builder_for(p->in.b, head.pid);
 	if (h->type == PERF_RECORD_SAMPLE)
 		feed_sample(p, h, &head);
 	else

@@ -35,6 +35,7 @@
 #include "record/lives.h"
 #include "record/record_queue.h"
 #include "record/tier.h"
+#include "store/budget.h"
 #include "store/lag_ring.h"
 #include "store/lag_write.h"
 
@@ -46,7 +47,12 @@
 #define DRAIN_GAP (10 * MS)  /* a full ring may ask for a drain sooner, not more often than this */
 #define FLUSH_EVERY (1000 * MS)
 #define FLUSH_PENDING (8u << 20)
-#define QUEUE_DEFAULT (256u << 20)
+/* Of records between two drains: a burst of every CPU's rings. With what other users' names may take
+ * (budgets below) the recorder stays under 256 MiB on a machine of usual size, whatever happens on it. */
+#define QUEUE_DEFAULT (24u << 20)
+#define QUEUE_A_CPU (2u << 20)
+#define QUEUE_MOST (256u << 20)
+static const struct lg_budget_limits budgets = { .job = 80u << 20, .user = 20u << 20, .users = 40u << 20 };
 #define SHORT_RUN (2000 * MS)
 
 #ifdef LG_HAVE_ADDRS
@@ -277,6 +283,7 @@ static void feed(void *arg, unsigned src, int64_t ts, const void *rec, size_t n)
 	struct lg_session *s = arg;
 
 	s->run[src].src->feed(s->run[src].self, ts, rec, n);
+	lg_builder_for(s->b, 0);
 }
 
 static void note_losses(struct lg_session *s)
@@ -361,6 +368,7 @@ static int flush(struct lg_session *s, struct lg_error *err)
 {
 	int rc;
 
+	lg_builder_tell_budget(s->b, lg_monotonic_ns());
 	count_rows(s);
 	if (s->ring)
 		rc = lg_builder_flush(s->b, &lg_ring_sink, s->ring, err);
@@ -631,6 +639,14 @@ static int open_output(struct lg_session *s, struct lg_error *err)
 	return lg_ring_new(&s->ring, s->opt->ring_ns, 0, err);
 }
 
+static size_t queue_bytes(const struct lg_record_options *opt)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_CONF);
+	size_t n = QUEUE_DEFAULT + (size_t)(cpus > 0 ? cpus : 1) * QUEUE_A_CPU;
+
+	return opt->queue_bytes ? opt->queue_bytes : n < QUEUE_MOST ? n : QUEUE_MOST;
+}
+
 static int begin(struct lg_session *s, struct lg_error *err)
 {
 	const struct lg_record_options *opt = s->opt;
@@ -639,7 +655,7 @@ static int begin(struct lg_session *s, struct lg_error *err)
 	int rc;
 
 	if ((rc = lg_builder_new(&s->b, err)) ||
-	    (rc = lg_queue_new(&s->q, opt->queue_bytes ? opt->queue_bytes : QUEUE_DEFAULT, err)) ||
+	    (rc = lg_queue_new(&s->q, queue_bytes(opt), err)) ||
 	    (rc = open_output(s, err)) || /* a FIFO may wait for its reader: Ctrl-C must end that */
 	    (rc = block_signals(s, err)))
 		return rc;
@@ -672,6 +688,7 @@ static int begin(struct lg_session *s, struct lg_error *err)
 	if (!s->child && !opt->n_pids)
 		lg_session_say(s, "recording the whole machine%s",
 			       opt->for_ns ? "" : "; Ctrl-C ends it");
+	lg_builder_limit(s->b, &budgets);
 	s->began = lg_monotonic_ns();
 	began = lg_facts_cost(&s->cost);
 	lg_meta_setf(s->b, 0, "record.cost.start_cpu_ns", "%" PRId64, began.cpu_ns);

@@ -459,6 +459,7 @@ static void feed(void *self, int64_t ts, const void *rec, size_t n)
 		p->in.not_understood++;
 		return;
 	}
+	lg_builder_for(p->in.b, head.pid);
 	i = p->tp_of_event[head.event];
 	if ((p->tp[i].chain && !lg_perf_chain(head.body, head.n_body, &c)) ||
 	    head.n_body - c.bytes < 4) {

@@ -20,6 +20,7 @@
 
 #include "base/alloc.h"
 #include "base/map.h"
+#include "store/budget.h"
 #include "store/seal.h"
 
 struct dirty {
@@ -44,6 +45,10 @@ struct lg_builder {
 	} *frame_key;
 	uint8_t *seen;
 	size_t frame_key_cap, seen_cap;
+	struct lg_budget budget;
+	int32_t for_pid;
+	bool unlimited;       /* for rows of the budgets' own */
+	lg_str s_over;
 };
 
 #define DICT_ROWS_MAX 0xfffffff0u
@@ -218,6 +223,7 @@ void lg_builder_free(struct lg_builder *b)
 	lg_map_done(&b->tracks);
 	lg_map_done(&b->pid_life);
 	lg_map_done(&b->tid_life);
+	lg_budget_done(&b->budget);
 	lg_free(b->frame_key);
 	lg_free(b->seen);
 	for (size_t i = 0; i < LG_TABLE_MAX; i++) {
@@ -240,6 +246,77 @@ int lg_builder_failed(const struct lg_builder *b)
 struct lg_trace *lg_builder_trace(struct lg_builder *b)
 {
 	return b->t;
+}
+
+/* Budgets ------------------------------------------------------------------------------------ */
+
+/* What one more of each takes at most: its row, its entries in maps (up to 36 bytes each while one grows). */
+enum { STRING_COST = 64, FRAME_COST = 192, STACK_COST = 80, THREAD_COST = 160, PROCESS_COST = 480 };
+
+static uint64_t id_key(int32_t id)
+{
+	return (uint32_t)id;
+}
+
+static uint32_t account_of(struct lg_builder *b, int32_t pid)
+{
+	lg_prc p = lg_map_get(&b->pid_life, id_key(pid));
+	uint32_t role = b->t->process.role[p];
+	bool job = role == LG_ROLE_RANK || role == LG_ROLE_JOB || role == LG_ROLE_LOADER;
+
+	return lg_budget_account(&b->budget, job, b->t->process.uid[p]);
+}
+
+bool lg_builder_charge(struct lg_builder *b, int32_t pid, size_t bytes, uint32_t *ret_account)
+{
+	*ret_account = LG_JOB_ACCOUNT;
+	if (!lg_budget_counts(&b->budget) || !pid)
+		return true;
+	*ret_account = account_of(b, pid);
+	return lg_budget_take(&b->budget, *ret_account, bytes);
+}
+
+/* May who this is done for have one more of something? */
+static bool affords(struct lg_builder *b, size_t bytes)
+{
+	uint32_t account;
+
+	return b->unlimited || lg_builder_charge(b, b->for_pid, bytes, &account);
+}
+
+void lg_builder_give_back(struct lg_builder *b, uint32_t account, size_t bytes)
+{
+	if (lg_budget_counts(&b->budget))
+		lg_budget_give_back(&b->budget, account, bytes);
+}
+
+void lg_builder_limit(struct lg_builder *b, const struct lg_budget_limits *limits)
+{
+	b->s_over = lg_intern(b, "[over budget]");
+	b->budget.limits = *limits;
+}
+
+void lg_builder_for(struct lg_builder *b, int32_t pid)
+{
+	b->for_pid = pid;
+}
+
+void lg_builder_tell_budget(struct lg_builder *b, int64_t ts)
+{
+	b->unlimited = true;
+	for (size_t i = 0; i < b->budget.n; i++) {
+		struct lg_account *a = &b->budget.all[i];
+		uint64_t n = a->denied - a->told;
+
+		if (!n)
+			continue;
+		a->told = a->denied;
+		if (a->job)
+			lg_add_diag_now(b, LG_DIAG_OVER_BUDGET, ts, n, "of the job");
+		else
+			lg_add_diag_now(b, LG_DIAG_OVER_BUDGET, ts, n, "of user %u", a->uid);
+	}
+	b->unlimited = false;
 }
 
 int lg_builder_put_string(struct lg_builder *b, const char *s, size_t n)
@@ -282,6 +359,8 @@ lg_str lg_intern_n(struct lg_builder *b, const char *s, size_t n)
 		if (b->t->str_off[id + 1] - off == n + 1 && !memcmp(b->t->str_bytes + off, s, n))
 			return id;
 	}
+	if (!affords(b, n + STRING_COST))
+		return b->s_over;
 	id = (uint32_t)b->t->n_str;
 	if (lg_builder_put_string(b, s, n))
 		return 0;
@@ -316,6 +395,8 @@ lg_frm lg_intern_frame(struct lg_builder *b, const struct lg_frame_row *f)
 		     (b->frame_key[id].name == f->name && b->frame_key[id].line == f->line &&
 		      b->frame_key[id].file == f->file)))
 			return id;
+	if (!affords(b, FRAME_COST))
+		return 0;
 	if (lg_grow(&b->frame_key, &b->frame_key_cap, t->n + 1, sizeof *b->frame_key)) {
 		b->failed = LG_E_NOMEM;
 		return 0;
@@ -337,10 +418,14 @@ lg_stk lg_intern_stack(struct lg_builder *b, lg_stk parent, lg_frm frame)
 
 	if (parent >= t->n || frame >= b->t->frame.n)
 		return 0;
+	if (!frame && lg_budget_counts(&b->budget))
+		return parent; /* one beyond the budget */
 	/* The newest stack is nobody's parent yet. */
 	id = parent && parent + 1 == t->n ? 0 : lg_map_get(&b->stacks, key);
 	if (id)
 		return id;
+	if (!affords(b, STACK_COST))
+		return parent;
 	id = add_stack(b, &(struct lg_stack_row){ .parent = parent,
 						  .frame = frame,
 						  .depth = t->depth[parent] + 1 });
@@ -393,14 +478,36 @@ lg_trk lg_track_get(struct lg_builder *b, const struct lg_track_row *r)
 	return id;
 }
 
-static uint64_t id_key(int32_t id)
+/*
+ * The process row of all lives of the account beyond its budget, and its one thread: nothing is told of it
+ * but that it is there. Ids lead to it until their end.
+ */
+static struct lg_account *crowd_of(struct lg_builder *b)
 {
-	return (uint32_t)id;
+	struct lg_account *a = &b->budget.all[account_of(b, b->for_pid)];
+
+	if (a->prc)
+		return a;
+	b->unlimited = true;
+	a->prc = add_process(b, &(struct lg_process_row){ .start = INT64_MIN, .end = INT64_MAX, .pid = -1,
+							  .rank = -1, .local_rank = -1,
+							  .uid = a->uid, .comm = b->s_over });
+	a->thr = add_thread(b, &(struct lg_thread_row){ .start = INT64_MIN, .end = INT64_MAX, .tid = -1,
+							.prc = a->prc, .comm = b->s_over });
+	b->unlimited = false;
+	return a;
+}
+
+/* Rows that stand for many are nobody's to change. */
+static bool is_crowd(const struct lg_builder *b, lg_prc p)
+{
+	return p && b->t->process.pid[p] == -1 && lg_budget_counts(&b->budget);
 }
 
 static lg_prc process_new(struct lg_builder *b, int32_t pid, int32_t ppid, int64_t start)
 {
-	lg_prc p = add_process(b, &(struct lg_process_row){ .start = start,
+	bool known = affords(b, PROCESS_COST);
+	lg_prc p = !known ? crowd_of(b)->prc : add_process(b, &(struct lg_process_row){ .start = start,
 							    .end = INT64_MAX,
 							    .pid = pid,
 							    .ppid = ppid,
@@ -415,11 +522,16 @@ static lg_prc process_new(struct lg_builder *b, int32_t pid, int32_t ppid, int64
 static lg_thr thread_new(struct lg_builder *b, lg_prc p, int32_t pid, int32_t tid, int64_t start)
 {
 	uint32_t flags = (pid == tid && tid ? LG_THREAD_MAIN : 0u) | (!tid ? LG_THREAD_IDLE : 0u);
-	lg_thr thr = add_thread(b, &(struct lg_thread_row){ .start = start,
-							    .end = INT64_MAX,
-							    .tid = tid,
-							    .prc = p,
-							    .flags = flags });
+	lg_thr thr;
+
+	if (is_crowd(b, p) || !affords(b, THREAD_COST))
+		thr = crowd_of(b)->thr;
+	else
+		thr = add_thread(b, &(struct lg_thread_row){ .start = start,
+							     .end = INT64_MAX,
+							     .tid = tid,
+							     .prc = p,
+							     .flags = flags });
 
 	if (thr && lg_map_set(&b->tid_life, id_key(tid), thr))
 		b->failed = LG_E_NOMEM;
@@ -521,7 +633,7 @@ lg_thr lg_thread_start(struct lg_builder *b, int32_t ppid, int32_t pid, int32_t 
 	if (pid == tid) {
 		lg_prc was = lg_map_get(&b->pid_life, id_key(pid));
 
-		if (was && b->t->process.end[was] == INT64_MAX) {
+		if (was && b->t->process.end[was] == INT64_MAX && !is_crowd(b, was)) {
 			b->t->process.end[was] = ts;
 			touch(b, LG_TABLE_process, was);
 		}
@@ -539,6 +651,12 @@ void lg_thread_end(struct lg_builder *b, int32_t tid, int64_t ts)
 
 	if (!thr || !tid || b->t->thread.end[thr] != INT64_MAX)
 		return;
+	if (is_crowd(b, b->t->thread.prc[thr])) {
+		lg_map_remove(&b->tid_life, id_key(tid));
+		if (is_crowd(b, lg_map_get(&b->pid_life, id_key(tid))))
+			lg_map_remove(&b->pid_life, id_key(tid));
+		return;
+	}
 	b->t->thread.end[thr] = ts;
 	touch(b, LG_TABLE_thread, thr);
 	p = b->t->thread.prc[thr];
@@ -552,7 +670,8 @@ void lg_thread_name(struct lg_builder *b, lg_thr thr, lg_str comm)
 {
 	lg_prc p;
 
-	if (!thr || thr >= b->t->thread.n || b->t->thread.comm[thr] == comm)
+	if (!thr || thr >= b->t->thread.n || b->t->thread.comm[thr] == comm ||
+	    is_crowd(b, b->t->thread.prc[thr]))
 		return;
 	p = b->t->thread.prc[thr];
 	b->t->thread.comm[thr] = comm;
@@ -589,7 +708,7 @@ struct lg_thread_row lg_thread_read(const struct lg_builder *b, lg_thr i)
 
 void lg_process_write(struct lg_builder *b, lg_prc p, const struct lg_process_row *row)
 {
-	if (!p || p >= b->t->process.n)
+	if (!p || p >= b->t->process.n || is_crowd(b, p))
 		return;
 	put_process(b, p, row);
 	touch(b, LG_TABLE_process, p);
@@ -597,7 +716,7 @@ void lg_process_write(struct lg_builder *b, lg_prc p, const struct lg_process_ro
 
 void lg_thread_write(struct lg_builder *b, lg_thr thr, const struct lg_thread_row *row)
 {
-	if (!thr || thr >= b->t->thread.n)
+	if (!thr || thr >= b->t->thread.n || is_crowd(b, b->t->thread.prc[thr]))
 		return;
 	put_thread(b, thr, row);
 	touch(b, LG_TABLE_thread, thr);

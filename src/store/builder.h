@@ -13,6 +13,8 @@
  */
 #ifndef LG_STORE_BUILDER_H
 #define LG_STORE_BUILDER_H
+#include <stdbool.h>
+
 #include "store/trace.h"
 
 struct lg_builder;
@@ -20,6 +22,21 @@ struct lg_builder;
 int lg_builder_new(struct lg_builder **ret, struct lg_error *err) LG_MUST_CHECK;
 void lg_builder_free(struct lg_builder *b);
 int lg_builder_failed(const struct lg_builder *b);
+/*
+ * For a recorder, whose dictionaries other users fill (store/budget.h). From lg_builder_limit() on what is
+ * new is charged to who lg_builder_for() named last; pid 0 (as at first): to nobody. A process whose role is
+ * of the job is the job's, else its user's. Beyond a budget, a new string is "[over budget]", a stack ends
+ * where it was known to, and new lives share one row of their user.
+ */
+struct lg_budget_limits;
+void lg_builder_limit(struct lg_builder *b, const struct lg_budget_limits *limits);
+void lg_builder_for(struct lg_builder *b, int32_t pid);
+/* Memory beside the dictionaries that grows with what the process does; false = it may not have it.
+ * *ret_account: for giving it back. */
+bool lg_builder_charge(struct lg_builder *b, int32_t pid, size_t bytes, uint32_t *ret_account);
+void lg_builder_give_back(struct lg_builder *b, uint32_t account, size_t bytes);
+/* A diag row at ts for each account that was denied something since it was last told. */
+void lg_builder_tell_budget(struct lg_builder *b, int64_t ts);
 /* Whoever adds rows found no memory for what they follow from: as if an adder had found none. */
 void lg_builder_fail(struct lg_builder *b);
 /* The rows so far, for readers inside store/ and for tests; time tables are unsorted. */

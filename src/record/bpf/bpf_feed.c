@@ -679,6 +679,7 @@ void lg_bpf_feed(struct lg_bpf_feed *f, const void *rec, size_t n)
 		return;
 	if ((uintptr_t)rec % 8)
 		rec = memcpy(aligned, rec, n);
+	lg_builder_for(f->b, (int32_t)((const struct lg_bpf_hdr *)rec)->tgid);
 	switch (((const struct lg_bpf_hdr *)rec)->kind) {
 	case LG_BPF_SLICE:
 		feed_slice(f, rec);

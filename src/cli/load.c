@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/capability.h>
 #include <sys/ioctl.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "advise/advise.h"
 #include "analyse/explain.h"
 #include "base/alloc.h"
+#include "base/confine.h"
 #include "cli/bounds.h"
 #include "import/import.h"
 #include "import/torchlog/step_regex.h"
@@ -120,6 +122,23 @@ static void drop_left_out(struct lg_loaded *l)
 	l->n = l->paths.n = k;
 }
 
+/*
+ * A file may be hostile: before it is read, what root could do besides goes for good. Kept: reading what
+ * others own, writing outputs into their folders, and addresses in /proc/kallsyms. Where that cannot be
+ * done, reading goes on as before.
+ */
+static void give_up_privileges(void)
+{
+	static const uint8_t kept[] = { CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE, CAP_CHOWN, CAP_FOWNER,
+					CAP_SYSLOG };
+	struct lg_error ignored;
+	uint64_t keep = 0;
+
+	for (size_t i = 0; i < sizeof kept; i++)
+		keep |= UINT64_C(1) << kept[i];
+	(void)!lg_confine_capabilities(keep, &ignored);
+}
+
 int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
 {
 	struct lg_loaded l = { 0 };
@@ -133,6 +152,7 @@ int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	if (!rc) {
 		lg_bounds_set(l.paths.path, l.paths.n);
+		give_up_privileges();
 		symbol_sources();
 		scratch_folder();
 		lg_progress_start("reading ...");

@@ -231,3 +231,21 @@ def test_sizes_of_memory(laggard, chrome):
     for bad in ("", "1", "63M", "-1G", "G", "1X", "nan", "1e30"):
         done = laggard("explain", chrome, "--max-memory", bad)
         assert done.returncode == 2 and done.stderr.count("\n") == 1, bad
+
+
+def test_a_reader_has_no_privilege_to_lose(laggard_path, can_record):
+    """While it waits for its input, root's capabilities are those for files, and exec cannot give more."""
+    with subprocess.Popen([laggard_path, "explain", "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL) as p:
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            status = pathlib.Path(f"/proc/{p.pid}/status").read_text(encoding="utf-8")
+            if "NoNewPrivs:\t1" in status:
+                break
+            time.sleep(0.02)
+        p.stdin.close()
+        p.wait()
+    files = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 34  # CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, SYSLOG
+    assert "NoNewPrivs:\t1" in status
+    for name in ("CapEff", "CapPrm", "CapBnd"):
+        assert not int(re.search(rf"^{name}:\s+(\w+)", status, re.M)[1], 16) & ~files, status

@@ -423,3 +423,59 @@ def test_perf_maps_of_100_mb(laggard, stage, record):
         """)
     r = record()
     holds(laggard, r)
+
+
+# -- imports: whoever wrote the file, or the files it names, does the same to who reads it --
+
+def perf_data(stage, seconds=1):
+    """perf's own recording of all that runs here."""
+    if not shutil.which("perf"):
+        pytest.skip("perf is missing: run tools/install-deps test")
+    out = stage.folder / "perf.data"
+    done = subprocess.run(["perf", "record", "-q", "-B", "-N", "-a", "-e", "cpu-clock", "-o", out, "sleep", str(seconds)],
+                          check=False, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                          text=True)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def explained(laggard, path):
+    done = laggard("explain", "--json", path, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_import_opens_no_device(laggard, stage):
+    device, image = stage.folder / "device", stage.folder / "image"
+    os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 7))
+    image.write_bytes(elf(2)[0])
+    stage.start("""
+        at = mapped(os.open(sys.argv[4], os.O_RDONLY), page)
+        go(); run(at)
+    """, image)
+    data = perf_data(stage)
+    image.unlink()
+    image.symlink_to(device)
+    opens = Opens(device)
+    explained(laggard, data)
+    assert opens.count() == 0
+
+
+def test_an_import_demangles_in_bounded_time(laggard, stage):
+    stage.start("""
+        leave_root()
+        at = anonymous()
+        with open(my_map, "w") as f:
+            f.write(f"{at:x} {page:x} {sys.argv[4]}\\n")
+        go(); run(at)
+    """, doublings(30))
+    explained(laggard, perf_data(stage))
+
+
+def test_an_import_survives_a_file_that_shrinks(laggard, stage):
+    image = stage.folder / "image"
+    body, size = elf(symbols=40_000_000)
+    image.write_bytes(body)
+    stage.start(SHRINKING, stage.folder / "shrinks.so", image, size)
+    data = perf_data(stage)
+    for _ in range(10):
+        explained(laggard, data)

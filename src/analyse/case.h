@@ -114,6 +114,10 @@ struct lg_case {
 	bool has_states;
 	uint8_t no_activity;   /* flags of samples that lg_shows_activity() leaves out */
 	int32_t victim_pid;    /* that the user named; 0 = none */
+	/* registry.c: rules that the finder who is asked leaves to those before it, and how many findings
+	 * they have made. */
+	const enum lg_rule_id *yields; /* NULL = none */
+	size_t told_before;
 	int failed;
 };
 
@@ -338,7 +342,7 @@ int lg_find_python_stacks(struct lg_case *c) LG_MUST_CHECK;
 int lg_find_data_in_log(struct lg_case *c) LG_MUST_CHECK; /* log_data.c: waits for data that a log states */
 int lg_join_saves(struct lg_case *c) LG_MUST_CHECK; /* log_saves.c: those that a job's log tells of */
 int lg_find_saves(struct lg_case *c) LG_MUST_CHECK;
-int lg_find_compile(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
+int lg_find_compile(struct lg_case *c) LG_MUST_CHECK;
 int lg_find_oom(struct lg_case *c) LG_MUST_CHECK; /* oom.c */
 /* ---- finding.c ---- */
 struct lg_finding *lg_finding_add(struct lg_case *c, enum lg_rule_id rule);

@@ -7,10 +7,9 @@
 #include <string.h>
 
 #include "analyse/timeline/timeline_gpu.h"
-#include "analyse/hook/facts.h"
 #include "analyse/chains/culprit.h"
 #include "analyse/chains/tally.h"
-#include "analyse/links/links.h"
+#include "analyse/registry.h"
 #include "base/alloc.h"
 #include "base/median.h"
 #include "store/merge.h"
@@ -549,14 +548,7 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 		rc = lg_account(&c, err);
 	if (!rc)
 		rc = lg_gpu_only(t) ? profiler_stages(&c, err) : judge(&c, err);
-	if (!rc)
-		rc = lg_find_compile(&c, err);
-	if (!rc && lg_find_flags(&c))
-		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	if (!rc)
-		rc = lg_explain_gpu(&c, err);
-	if (!rc && (lg_find_links(&c) || lg_find_data_in_log(&c) || lg_join_saves(&c) || lg_find_saves(&c) ||
-		    lg_find_python_stacks(&c) || lg_find_oom(&c) || lg_say_pending(&c) || lg_say_steal(&c)))
+	if (!rc && lg_ask_finders(&c))
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	if (!rc) {
 		lg_findings_rank(v);

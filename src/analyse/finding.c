@@ -15,12 +15,34 @@ struct lg_finding lg_finding_blank(enum lg_rule_id rule)
 	return f;
 }
 
+static bool is_told_by(const struct lg_verdict *v, size_t n, enum lg_rule_id rule)
+{
+	for (size_t i = 0; i < n; i++)
+		if (v->findings[i].rule == rule)
+			return true;
+	return false;
+}
+
+bool lg_told(const struct lg_case *c, enum lg_rule_id rule)
+{
+	return is_told_by(c->v, c->v->n_findings, rule);
+}
+
+/* Is it one that the finder who is asked does not tell again (registry.c)? */
+static bool is_left_to_others(const struct lg_case *c, enum lg_rule_id rule)
+{
+	for (const enum lg_rule_id *y = c->yields; y && *y; y++)
+		if (*y == rule)
+			return is_told_by(c->v, c->told_before, rule);
+	return false;
+}
+
 struct lg_finding *lg_finding_add(struct lg_case *c, enum lg_rule_id rule)
 {
 	struct lg_verdict *v = c->v;
 	struct lg_finding *f;
 
-	if (v->n_findings == LG_FINDINGS_MAX)
+	if (v->n_findings == LG_FINDINGS_MAX || is_left_to_others(c, rule))
 		return NULL;
 	f = &v->findings[v->n_findings++];
 	*f = lg_finding_blank(rule);
@@ -63,12 +85,4 @@ void lg_evidence_against(struct lg_case *c, struct lg_finding *f, const char *fm
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
 	say(c, f->against, &f->n_against, INT64_MIN, 0, text);
-}
-
-bool lg_told(const struct lg_case *c, enum lg_rule_id rule)
-{
-	for (size_t i = 0; i < c->v->n_findings; i++)
-		if (c->v->findings[i].rule == rule)
-			return true;
-	return false;
 }

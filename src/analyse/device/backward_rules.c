@@ -228,8 +228,7 @@ static void anomaly(struct lg_case *c, const struct lg_gpu *g, const struct lg_g
 	struct lg_finding *f;
 
 	/* Checks of one's own are on some tensors; these are on all. */
-	if (l->checked < LG_N_DEBUG_LEFT_ON_CHECKED || 5 * l->checked < 4 * l->nodes ||
-	    lg_told(c, LG_R_DEBUG_LEFT_ON))
+	if (l->checked < LG_N_DEBUG_LEFT_ON_CHECKED || 5 * l->checked < 4 * l->nodes)
 		return;
 	f = lg_gpu_finding(c, g, LG_R_DEBUG_LEFT_ON, (double)NAN, (double)NAN, 0.9, r);
 	if (!f)

@@ -310,8 +310,6 @@ int lg_find_batch_wait(struct lg_case *c, struct lg_gpu *g)
 	struct lg_gpu_ivs holes = { 0 };
 	struct lg_finding *f;
 
-	if (lg_told(c, LG_R_DATA_LOADER_WAIT))
-		return 0;
 	if (lg_gpu_only(c->t))
 		on_cpu(c, g);
 	if (c->failed || !r || share < LG_N_DATA_LOADER_WAIT_INFERRED)

@@ -237,7 +237,7 @@ static void say_in_turn(struct lg_case *c, const struct ranks *a)
 			"the collectives themselves; laggard record tells which", 100 * comm, who, a->with_wait);
 }
 
-int lg_find_late_on_cpu(struct lg_case *c, const struct lg_gpu *g)
+int lg_find_late_on_cpu(struct lg_case *c, struct lg_gpu *g)
 {
 	struct ranks a = { .v = lg_calloc(g->n + 1, sizeof *a.v) };
 	struct rank *late;

@@ -93,7 +93,7 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule
 		c->failed = LG_E_NOMEM;
 		return;
 	}
-	if (!t.r || lg_cpu_share(&t) < LG_N_SIDE_CHECKPOINT_FLOOR || lg_told(c, rule))
+	if (!t.r || lg_cpu_share(&t) < LG_N_SIDE_CHECKPOINT_FLOOR)
 		return;
 	f = lg_gpu_finding(c, g, rule, (double)t.sum / 1e6, lg_cpu_share(&t), 0.85, t.r);
 	if (!f)
@@ -115,7 +115,7 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule
 		lg_evidence_against(c, f, "the trace was taken with Python stacks, which make Python itself slower");
 }
 
-int lg_find_side_on_cpu(struct lg_case *c, const struct lg_gpu *g)
+int lg_find_side_on_cpu(struct lg_case *c, struct lg_gpu *g)
 {
 	bool any = false;
 

@@ -66,7 +66,7 @@ static void loader(struct lg_case *c, const struct lg_gpu *g)
 	struct waits w;
 	size_t steps;
 
-	if (!r || share < LG_N_DATA_LOADER_WAIT_DEVICE || lg_told(c, LG_R_DATA_LOADER_WAIT))
+	if (!r || share < LG_N_DATA_LOADER_WAIT_DEVICE)
 		return;
 	if (waits_of(c, r, &w)) {
 		lg_free(w.v);

@@ -569,7 +569,7 @@ static void say_other(struct lg_case *c, const struct devices *d)
 					    "alone to judge all of them)", n, d->n_other));
 }
 
-int lg_find_gpu_counters(struct lg_case *c, const struct lg_gpu *g)
+int lg_find_gpu_counters(struct lg_case *c, struct lg_gpu *g)
 {
 	struct devices d = { 0 };
 

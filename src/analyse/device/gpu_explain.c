@@ -10,10 +10,10 @@
 
 #include "analyse/timeline/timeline_gpu.h"
 #include "analyse/chains/tally.h"
+#include "analyse/steps/judge.h"
 #include "base/alloc.h"
 #include "base/side_thread.h"
 #include "base/map.h"
-#include "base/median.h"
 
 enum { LIMITS_ROOM = 32 };
 
@@ -438,12 +438,6 @@ void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu
 
 /* ---- the run as a whole ---- */
 
-static void judge_step(struct lg_step *s, double median)
-{
-	s->median = (int64_t)median;
-	s->slow = (double)s->dur > 2 * median && (double)s->dur > median + 1e6;
-}
-
 /* Are its steps counted, not only listed? */
 static bool counts_steps(const struct lg_gpu_run *r)
 {
@@ -476,23 +470,16 @@ static int count_slow(struct lg_verdict *v, const struct lg_gpu *g)
 }
 
 /* Requests of a pool are listed behind the steps of all runs: they overlap, nothing divides time by them. */
-static void add_requests(struct lg_verdict *v, const struct lg_gpu_run *r, size_t k, double *d)
+static int add_requests(struct lg_verdict *v, const struct lg_gpu_run *r, size_t k)
 {
-	double med;
-
-	for (size_t i = 0; i < r->n_requests; i++) {
+	for (size_t i = 0; i < r->n_requests; i++)
 		v->steps[k + i] = (struct lg_step){ .ts = r->request[i].ts,
 						    .dur = r->request[i].end - r->request[i].ts,
 						    .number = (int64_t)i, .prc = r->prc,
 						    .thr = r->request[i].thr, .rank = r->rank };
-		d[i] = (double)v->steps[k + i].dur;
-	}
-	qsort(d, r->n_requests, sizeof *d, lg_cmp_f64);
-	med = r->n_requests ? d[r->n_requests / 2] : 0;
-	for (size_t i = 0; i < r->n_requests; i++)
-		judge_step(&v->steps[k + i], med);
 	if (r->n_requests > v->n_judged && counts_requests(r))
 		v->n_judged = r->n_requests;
+	return lg_judge_steps(v->steps + k, r->n_requests, LG_STEPS_OF_WINDOW);
 }
 
 /* Is it the device that takes longer for a step from `when` on? Then it is its clock, or more work. */
@@ -521,17 +508,15 @@ static int shape_of(struct lg_case *c, const struct lg_gpu *g)
 	struct lg_verdict *v = c->v;
 	struct lg_trend trend;
 
-	v->shape = v->n_slow ? LG_SHAPE_BURSTY : LG_SHAPE_STEADY;
+	lg_judge_shape(v, false, NULL, v->n_slow > 0);
 	for (size_t i = 0, at = 0; i < g->n; at += g->run[i++].n_steps) {
 		if (g->run[i].n_steps != v->n_judged)
 			continue;
 		if (lg_trend_of(v->steps + at, v->n_judged, &trend))
 			return LG_E_NOMEM;
-		if (trend.shape) {
-			v->shape = trend.shape;
-			v->slower = trend.slower;
+		lg_judge_shape(v, false, &trend, v->n_slow > 0);
+		if (trend.shape)
 			v->slope = trend.slope;
-		}
 		if (trend.shape == LG_SHAPE_SHIFT) {
 			v->shift_s = trend.shift_s;
 			say_device_slower(c, &g->run[i], g->run[i].step[0] + (int64_t)(trend.shift_s * 1e9));
@@ -547,6 +532,7 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 	struct lg_verdict *v = c->v;
 	size_t n = 0, k = 0;
 	double *d;
+	int rc = 0;
 
 	v->scope = g->n == 1 ? LG_SCOPE_SINGLE : LG_SCOPE_NONE;
 	for (size_t i = 0; i < g->n; i++)
@@ -567,41 +553,35 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 	for (size_t i = 0; i < g->n; i++) {
 		const struct lg_gpu_run *r = &g->run[i];
 		size_t first = k;
-		double med;
 
 		for (size_t s = 0; s < r->n_steps; s++, k++) {
 			v->steps[k] = (struct lg_step){ .ts = r->step[s],
 							.dur = r->step[s + 1] - r->step[s],
 							.number = (int64_t)s, .prc = r->prc,
 							.thr = r->main, .rank = r->rank };
-			d[s] = (double)v->steps[k].dur;
 		}
 		if (!r->n_steps)
 			continue;
 		if (lg_gpu_judged(r))
 			lg_step_ends(c->t, r, v->steps + first);
-		qsort(d, r->n_steps, sizeof *d, lg_cmp_f64);
-		med = d[r->n_steps / 2];
-		for (size_t s = first; s < k; s++)
-			judge_step(&v->steps[s], med);
+		rc = lg_judge_steps(v->steps + first, r->n_steps, LG_STEPS_OF_WINDOW);
+		if (rc)
+			break;
 		if (r->n_steps > v->n_judged && counts_steps(r))
 			v->n_judged = r->n_steps;
 		if (r->rank >= 0)
 			v->ranks[v->n_ranks++] = r->rank;
 	}
-	for (size_t i = 0; i < g->n; k += g->run[i++].n_requests)
-		add_requests(v, &g->run[i], k, d);
-	if (count_slow(v, g)) {
-		lg_free(d);
-		return LG_E_NOMEM;
-	}
+	for (size_t i = 0; !rc && i < g->n; k += g->run[i++].n_requests)
+		rc = add_requests(v, &g->run[i], k);
+	if (!rc)
+		rc = count_slow(v, g);
 	for (size_t s = 0; s < n; s++)
 		d[s] = (double)v->steps[s].dur / 1e6;
-	qsort(d, n, sizeof *d, lg_cmp_f64);
-	v->median_ms = lg_quantile_f64(d, n, 0.5);
-	v->p99_ms = lg_quantile_f64(d, n, 0.99);
-	v->slow_threshold_ms = v->median_ms > 1 ? v->median_ms * 2 : v->median_ms + 1;
+	lg_sum_up_steps(v, d, n);
 	lg_free(d);
+	if (rc)
+		return rc;
 	if (v->n_judged >= 3 && shape_of(c, g))
 		return LG_E_NOMEM;
 	return lg_account_stages(c);
@@ -768,61 +748,33 @@ static void bound(struct lg_case *c, const struct lg_gpu *g)
 		v->bound = most == host ? LG_BOUND_HOST : most == comms ? LG_BOUND_COMMS : LG_BOUND_DATA;
 }
 
-int lg_explain_gpu(struct lg_case *c, struct lg_error *err)
+int lg_prepare_devices(struct lg_case *c, struct lg_gpu *g)
 {
-	struct lg_gpu g;
 	bool only = lg_gpu_only(c->t);
-	int rc = lg_gpu_new(c, &g, err);
+	int rc = lg_gpu_new(c, g, NULL);
 
-	if (rc)
-		return rc;
-	if (only && g.n && steps_of(c, &g))
-		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	for (size_t i = 0; i < g.n; i++)
-		if (only || g.run[i].n_work)
-			say_scope(c, &g.run[i]);
-	lg_gpu_refine(c, &g);
-	rc = c->failed;
-	if (!rc)
-		rc = lg_gpu_refine_batch(c, &g);
-	if (!rc)
-		rc = lg_gpu_refine_amp(c, &g);
-	if (!rc)
-		rc = lg_gpu_refine_overlap(c, &g);
-	if (!rc)
-		rc = lg_gpu_late(c, &g);
-	if (!rc)
-		rc = lg_find_gpu(c, &g);
-	if (!rc)
-		rc = lg_find_gpu_kernels(c, &g);
-	if (!rc)
-		rc = lg_find_backward(c, &g);
-	if (!rc)
-		rc = lg_find_data(c, &g);
-	if (!rc && only)
-		rc = lg_find_side_on_cpu(c, &g);
-	if (!rc)
-		rc = lg_find_batch_wait(c, &g);
-	if (!rc)
-		rc = lg_find_amp(c, &g);
-	if (!rc)
-		rc = lg_find_comms(c, &g);
-	if (!rc)
-		rc = lg_find_overlap(c, &g);
-	if (!rc)
-		rc = lg_find_compile_trace(c, &g);
-	if (!rc)
-		rc = lg_find_late(c, &g);
-	if (!rc && only)
-		rc = lg_find_late_on_cpu(c, &g);
-	if (!rc)
-		rc = lg_find_gpu_counters(c, &g);
-	if (!rc && only && g.n)
-		rc = lg_gpu_slow_steps(c, &g);
-	if (!rc && g.n) {
-		say_doubts(c, &g);
-		say_few(c);
-		bound(c, &g);
+	if (!rc && only && g->n)
+		rc = steps_of(c, g);
+	for (size_t i = 0; !rc && i < g->n; i++)
+		if (only || g->run[i].n_work)
+			say_scope(c, &g->run[i]);
+	if (!rc) {
+		lg_gpu_refine(c, g);
+		rc = c->failed;
 	}
-	return rc || c->failed ? lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory") : 0;
+	if (!rc)
+		rc = lg_gpu_refine_batch(c, g);
+	if (!rc)
+		rc = lg_gpu_refine_amp(c, g);
+	if (!rc)
+		rc = lg_gpu_refine_overlap(c, g);
+	return rc ? rc : lg_gpu_late(c, g);
+}
+
+int lg_conclude_devices(struct lg_case *c, struct lg_gpu *g)
+{
+	say_doubts(c, g);
+	say_few(c);
+	bound(c, g);
+	return c->failed;
 }

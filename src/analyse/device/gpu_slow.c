@@ -136,7 +136,7 @@ static void say_where(struct lg_case *c, const struct excess *e)
 		     100 * share_of(e, data), 100 * share_of(e, host), 100 * e->behind / e->all);
 }
 
-int lg_gpu_slow_steps(struct lg_case *c, const struct lg_gpu *g)
+int lg_gpu_slow_steps(struct lg_case *c, struct lg_gpu *g)
 {
 	struct lg_verdict *v = c->v;
 	struct excess e = { .all = 0 };

@@ -544,7 +544,7 @@ static double left_to_tell(struct lg_case *c, const struct lg_gpu *g, double wal
 	return elsewhere > 0 ? fmin(ns, l->ns - elsewhere) : ns;
 }
 
-int lg_find_late(struct lg_case *c, const struct lg_gpu *g)
+int lg_find_late(struct lg_case *c, struct lg_gpu *g)
 {
 	const struct lg_gpu_late *l = g->late;
 	const struct lg_gpu_run *r = l ? &g->run[l->run] : NULL;

@@ -214,7 +214,7 @@ static void compiled_badly(struct lg_case *c, const struct lg_rank *r, const str
 	lg_fact_victim(c, *f, r);
 }
 
-int lg_find_compile(struct lg_case *c, struct lg_error *err)
+int lg_find_compile(struct lg_case *c)
 {
 	struct lg_finding *skipped = NULL, *debug = NULL, *again = NULL, *broken = NULL;
 
@@ -229,5 +229,5 @@ int lg_find_compile(struct lg_case *c, struct lg_error *err)
 		compiled_badly(c, r, &j, true, &again);
 		compiled_badly(c, r, &j, false, &broken);
 	}
-	return c->failed ? lg_fail(err, c->failed, LG_NO_OFFSET, "out of memory") : 0;
+	return c->failed;
 }

@@ -304,7 +304,7 @@ static void loader(struct stacks *s, lg_prc prc)
 			       : p->all >= SAMPLES_MIN && !(starts && share < ONE_START);
 	struct lg_finding *f;
 
-	if (share < LG_N_DATA_LOADER_WAIT_STACKS || lg_told(c, LG_R_DATA_LOADER_WAIT))
+	if (share < LG_N_DATA_LOADER_WAIT_STACKS)
 		return;
 	f = lg_finding_add(c, LG_R_DATA_LOADER_WAIT);
 	if (!f)
@@ -372,7 +372,7 @@ static void save(struct stacks *s, lg_prc prc)
 	struct lg_finding *f;
 
 	/* Without times one save at the end is as good as one in every tenth step. */
-	if (!p->timed || share < LG_N_SIDE_CHECKPOINT_STACKS || lg_told(c, LG_R_SIDE_CHECKPOINT))
+	if (!p->timed || share < LG_N_SIDE_CHECKPOINT_STACKS)
 		return;
 	f = lg_finding_add(c, LG_R_SIDE_CHECKPOINT);
 	if (!f)

@@ -12,6 +12,7 @@
 
 #include "analyse/case.h"
 #include "analyse/timeline/timeline_gpu.h"
+#include "analyse/steps/judge.h"
 #include "analyse/steps/log_steps.h"
 #include "base/alloc.h"
 #include "base/median.h"
@@ -93,7 +94,7 @@ static int weigh_slow(struct told *d)
 	for (size_t i = 0; i < d->n; i++) {
 		double over = d->v[i].ms - median;
 
-		if (d->v[i].ms <= fmax(2 * median, median + 1))
+		if (d->v[i].ms <= lg_slow_beyond(median, 1))
 			continue;
 		d->excess += over;
 		d->late += fmin(fmax(d->v[i].data - usual, 0), over);

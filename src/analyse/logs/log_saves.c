@@ -12,6 +12,7 @@
 
 #include "analyse/case.h"
 #include "analyse/timeline/timeline_gpu.h"
+#include "analyse/steps/judge.h"
 #include "analyse/steps/log_steps.h"
 #include "base/alloc.h"
 #include "base/chance.h"
@@ -88,7 +89,7 @@ static int join(const struct steps *s, struct joined *j)
 	qsort(ms, s->n, sizeof *ms, lg_cmp_f64);
 	j->median = lg_quantile_f64(ms, s->n, 0.5);
 	lg_free(ms);
-	limit = fmax(2 * j->median, j->median + 1);
+	limit = lg_slow_beyond(j->median, 1);
 	while (warm < s->n / 5 && s->v[warm].ms > limit)
 		warm++;
 	for (size_t i = warm; i < s->n; i++) {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/case.h"
+#include "analyse/steps/judge.h"
 #include "base/alloc.h"
 #include "base/median.h"
 
@@ -151,17 +151,13 @@ static int shape_of(struct lg_case *c, struct told *l)
 	rc = lg_trend_of(l->step + l->warm, l->n - l->warm, &trend);
 	if (rc)
 		return rc;
-	v->shape = v->n_slow ? LG_SHAPE_BURSTY : LG_SHAPE_STEADY;
-	if (!isnan(in_time.period_s) || !isnan(in_lines.period_s)) {
-		v->shape = LG_SHAPE_PERIODIC;
+	lg_judge_shape(v, !isnan(in_time.period_s) || !isnan(in_lines.period_s), &trend, v->n_slow > 0);
+	if (v->shape == LG_SHAPE_PERIODIC) {
 		v->period_s = in_time.period_s;
 		v->period_p = isnan(in_time.period_s) ? in_lines.p : in_time.p;
 		v->period_p_at_most = isnan(in_time.period_s) ? in_lines.at_most : in_time.at_most;
-	} else if (trend.shape) {
-		v->shape = trend.shape;
-		v->slower = trend.slower;
-		if (trend.shape == LG_SHAPE_SHIFT)
-			say_shift(c, l, &trend);
+	} else if (v->shape == LG_SHAPE_SHIFT) {
+		say_shift(c, l, &trend);
 	}
 	/* A loop that does something every so many steps (evaluation, checkpoint) slows those. */
 	if (!isnan(in_lines.period_s))
@@ -198,12 +194,8 @@ int lg_steps_of_log(struct lg_case *c)
 	read_lines(c->t, of.track, of.n, &l);
 	for (size_t i = 0; i < l.n; i++)
 		ms[i] = (double)l.step[i].dur / 1e6;
-	qsort(ms, l.n, sizeof *ms, lg_cmp_f64);
 	v->n_judged = l.n;
-	v->median_ms = lg_quantile_f64(ms, l.n, 0.5);
-	v->p99_ms = lg_quantile_f64(ms, l.n, 0.99);
-	/* As for steps that were seen: over twice the median and over 1 ms above it. */
-	v->slow_threshold_ms = v->median_ms > 1 ? 2 * v->median_ms : v->median_ms + 1;
+	lg_sum_up_steps(v, ms, l.n);
 	if (of.kind != LG_STATED_LINES && v->median_ms < 10000)
 		lg_limit(c, "the step times are a progress bar's: its rate is smoothed over several lines and its "
 			 "clock has whole seconds, so a step that was late by less than a second may not show");

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "analyse/chains/tally.h"
+#include "analyse/steps/judge.h"
 #include "base/alloc.h"
 #include "base/median.h"
 
@@ -73,18 +74,13 @@ static int judge_shape(struct lg_case *c, const struct lg_tally *y)
 	}
 	v->period_s = v->period_p = v->shift_s = NAN;
 	v->slope = trend.slope;
-	if (share >= 0.01 && !isnan(rhythm.period_s)) {
-		v->shape = LG_SHAPE_PERIODIC;
+	lg_judge_shape(v, share >= 0.01 && !isnan(rhythm.period_s), &trend, share >= 0.01 && v->n_slow >= 2);
+	if (v->shape == LG_SHAPE_PERIODIC) {
 		v->period_s = rhythm.period_s;
 		v->period_p = rhythm.p;
 		v->period_p_at_most = rhythm.at_most;
-	} else if (trend.shape) {
-		v->shape = trend.shape;
-		v->slower = trend.slower;
-		if (trend.shape == LG_SHAPE_SHIFT)
-			v->shift_s = trend.shift_s;
-	} else {
-		v->shape = share >= 0.01 && v->n_slow >= 2 ? LG_SHAPE_BURSTY : LG_SHAPE_STEADY;
+	} else if (v->shape == LG_SHAPE_SHIFT) {
+		v->shift_s = trend.shift_s;
 	}
 	return 0;
 }

@@ -11,18 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/case.h"
+#include "analyse/steps/judge.h"
 #include "base/alloc.h"
-#include "base/median.h"
 #include "base/upper_bound.h"
 #include "store/merge.h"
 
-enum {
-	MEDIAN_WINDOW = 51,  /* steps in the rolling median; odd */
-	MIN_STEPS = 4,
-	SETUP_NS = 1000000000,
-	SLOW_FLOOR_NS = 1000000, /* contract.md#slow-step: more than 1 ms above the median */
-};
+enum { MIN_STEPS = 4 };
 
 struct boundaries {
 	int64_t *ts;
@@ -136,70 +130,6 @@ static int find_boundaries(struct lg_case *c, const struct lg_rank *r, struct bo
 		b->n = 0;
 		rc = from_stage(c, r, LG_STAGE_FORWARD, false, b);
 	}
-	return rc;
-}
-
-/*
- * Warm-up: leading steps (lazy initialisation, compilation, first touch of memory) until the first
- * run of three ordinary ones, at most a fifth of all. A gap of more than a second and twenty
- * steps inside that fifth is set-up between two loops (calibration, loading): what precedes it
- * is not the loop that is judged.
- */
-static size_t warmup_length(const struct lg_step *s, size_t n, int64_t median)
-{
-	size_t limit = n / 5, from = 0, i, calm = 0;
-
-	for (i = 0; i < limit; i++)
-		if (s[i].dur > SETUP_NS && s[i].dur > median * 20)
-			from = i + 1;
-	for (i = from; i < limit && calm < 3; i++)
-		calm = s[i].dur < median * 2 ? calm + 1 : 0;
-	return calm == 3 ? i - 3 : n > 10 ? limit : n > 2;
-}
-
-/* Rolling median over the judged steps around each; O(n * window). */
-static int rolling_median(struct lg_step *s, size_t n)
-{
-	int64_t *w = lg_calloc(MEDIAN_WINDOW, sizeof *w);
-
-	if (!w)
-		return LG_E_NOMEM;
-	for (size_t i = 0; i < n; i++) {
-		size_t a = i > MEDIAN_WINDOW / 2 ? i - MEDIAN_WINDOW / 2 : 0;
-		size_t z = a + MEDIAN_WINDOW < n ? a + MEDIAN_WINDOW : n, k = 0;
-
-		if (z == n && n > MEDIAN_WINDOW)
-			a = n - MEDIAN_WINDOW;
-		for (size_t j = a; j < z; j++)
-			w[k++] = s[j].dur;
-		qsort(w, k, sizeof *w, lg_cmp_i64);
-		s[i].median = w[k / 2];
-	}
-	lg_free(w);
-	return 0;
-}
-
-static int judge(struct lg_step *s, size_t n)
-{
-	int64_t *d = lg_calloc(n, sizeof *d);
-	size_t warm;
-	int rc;
-
-	if (!d)
-		return LG_E_NOMEM;
-	for (size_t i = 0; i < n; i++)
-		d[i] = s[i].dur;
-	qsort(d, n, sizeof *d, lg_cmp_i64);
-	warm = warmup_length(s, n, d[n / 2]);
-	lg_free(d);
-	for (size_t i = 0; i < warm; i++) {
-		s[i].warmup = true;
-		s[i].median = s[i].dur;
-	}
-	rc = rolling_median(s + warm, n - warm);
-	for (size_t i = warm; i < n; i++)
-		s[i].slow = s[i].dur > 2 * s[i].median &&
-			    s[i].dur > s[i].median + SLOW_FLOOR_NS;
 	return rc;
 }
 
@@ -465,13 +395,7 @@ static int summarise(struct lg_case *c)
 	}
 	for (size_t k = 0; k < most; k++)
 		v->n_slow += slow[k];
-	if (n) {
-		qsort(d, n, sizeof *d, lg_cmp_f64);
-		v->median_ms = lg_quantile_f64(d, n, 0.5);
-		v->p99_ms = lg_quantile_f64(d, n, 0.99);
-		v->slow_threshold_ms =
-			v->median_ms > 1 ? v->median_ms * 2 : v->median_ms + 1;
-	}
+	lg_sum_up_steps(v, d, n);
 	lg_free(d);
 	lg_free(slow);
 	v->ranks = lg_arena_alloc(&v->arena, c->n_ranks, sizeof *v->ranks);
@@ -511,7 +435,7 @@ static int steps_of_ranks(struct lg_case *c, struct lg_step **ret, size_t *ret_n
 		}
 		r->n_steps = n - r->step_first;
 		if (!rc && r->n_steps)
-			rc = judge(steps + r->step_first, r->n_steps);
+			rc = lg_judge_steps(steps + r->step_first, r->n_steps, LG_STEPS_OF_RUN);
 	}
 	lg_free(b.ts);
 	*ret = steps;

@@ -343,13 +343,13 @@ bool lg_gpu_after_sync(struct lg_case *c, const struct lg_gpu_run *r, struct lg_
 /* g->late and g->critical; after all causes are told apart, before the rules. */
 int lg_gpu_late(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;
 /* comms.straggler, for what no other rule told of the late rank; after all of them. */
-int lg_find_late(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK;
+int lg_find_late(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;
 
 /* What a rank computes longer than the others: the same kernels, or more of them? f tells that it does. */
 int lg_late_kernels(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *late,
 		    struct lg_finding *f) LG_MUST_CHECK; /* late_kernels.c */
 /* The same of ranks without a device; after lg_find_data(). */
-int lg_find_late_on_cpu(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK; /* cpu_late.c */
+int lg_find_late_on_cpu(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* cpu_late.c */
 
 /* ---- rules: each looks at all runs and adds its findings ---- */
 int lg_find_gpu(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;         /* gpu_rules.c */
@@ -392,10 +392,12 @@ struct lg_long_stage {
 bool lg_long_stage(const struct lg_gpu *g, struct lg_long_stage *ret);
 
 int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* compile_trace.c */
-int lg_find_gpu_counters(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK; /* gpu_counters.c */
+int lg_find_gpu_counters(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* gpu_counters.c */
 
-/* The one entry for explain.c: after the host's analyses. */
-int lg_explain_gpu(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;  /* gpu_explain.c */
+/* Runs, their steps, and where all their time went, each cause told apart: before the rules. */
+int lg_prepare_devices(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;  /* gpu_explain.c */
+/* What bounds the run, and what is in doubt; after the rules. */
+int lg_conclude_devices(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;
 /* Is this a trace of operators and devices only, without scheduler states or CPU samples? */
 bool lg_gpu_only(const struct lg_trace *t);
 /* And of such a trace, are there no operators nor device rows, but ranges? */
@@ -521,7 +523,7 @@ const char *lg_cpu_where(struct lg_case *c, const struct lg_cpu_place *p);
 const char *lg_cpu_python(struct lg_case *c, const struct lg_gpu_run *r, int64_t from, int64_t to);
 
 /* side.checkpoint and side.logging where there is no device; after lg_find_data(). */
-int lg_find_side_on_cpu(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK;
+int lg_find_side_on_cpu(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;
 /* The excess of slow steps that have no device: a limit says where it lies. */
 int lg_cpu_slow_steps(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK; /* cpu_slow.c */
 
@@ -535,7 +537,7 @@ int lg_find_overlap(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;
 
 /* ---- gpu_slow.c ---- */
 /* The excess of a profiler's slow steps, by the findings that it belongs to; after all rules. */
-int lg_gpu_slow_steps(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK;
+int lg_gpu_slow_steps(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;
 
 /* Told by two rules, once. */
 #define LG_ANOMALY_DETECTION "autograd anomaly detection"

@@ -118,6 +118,8 @@ struct lg_case {
 	 * they have made. */
 	const enum lg_rule_id *yields; /* NULL = none */
 	size_t told_before;
+	size_t limits_cap;           /* of v->limits */
+	size_t n_findings_left_out;  /* LG_FINDINGS_MAX was reached */
 	int failed;
 };
 

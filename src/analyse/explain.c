@@ -14,8 +14,6 @@
 #include "base/median.h"
 #include "store/merge.h"
 
-enum { LIMITS_MAX = 48 };
-
 void lg_verdict_free(struct lg_verdict *v)
 {
 	if (!v)
@@ -23,12 +21,6 @@ void lg_verdict_free(struct lg_verdict *v)
 	lg_index_free(v->index);
 	lg_arena_done(&v->arena);
 	lg_free(v);
-}
-
-void lg_limit(struct lg_case *c, const char *text)
-{
-	if (c->v->n_limits < LIMITS_MAX)
-		c->v->limits[c->v->n_limits++] = text;
 }
 
 /* One line for each kind of gap, with the count and the first details. */
@@ -517,10 +509,9 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 	v->unexplained_share = NAN;
 	v->bound_confidence = NAN;
 	v->findings = lg_arena_alloc(&v->arena, LG_FINDINGS_MAX, sizeof *v->findings);
-	v->limits = lg_arena_alloc(&v->arena, LIMITS_MAX, sizeof *v->limits);
 	c.has_states = t->state.n > 0;
 	c.no_activity = samples_without_activity(t);
-	if (!v->findings || !v->limits)
+	if (!v->findings)
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	else
 		rc = lg_index_new(&v->index, t, err);
@@ -551,6 +542,9 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 	if (!rc && lg_ask_finders(&c))
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	if (!rc) {
+		if (c.n_findings_left_out)
+			lg_limit(&c, lg_arena_printf(&v->arena, "%zu more findings than can be told were left out",
+						     c.n_findings_left_out));
 		lg_findings_rank(v);
 		limits_from_diag(&c);
 		if (v->arena.failed || c.failed)

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "analyse/chains/tally.h"
 
@@ -42,8 +43,12 @@ struct lg_finding *lg_finding_add(struct lg_case *c, enum lg_rule_id rule)
 	struct lg_verdict *v = c->v;
 	struct lg_finding *f;
 
-	if (v->n_findings == LG_FINDINGS_MAX || is_left_to_others(c, rule))
+	if (is_left_to_others(c, rule))
 		return NULL;
+	if (v->n_findings == LG_FINDINGS_MAX) {
+		c->n_findings_left_out++;
+		return NULL;
+	}
 	f = &v->findings[v->n_findings++];
 	*f = lg_finding_blank(rule);
 	f->evidence = lg_arena_alloc(&v->arena, LG_EVIDENCE_MAX, sizeof *f->evidence);
@@ -85,4 +90,24 @@ void lg_evidence_against(struct lg_case *c, struct lg_finding *f, const char *fm
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
 	say(c, f->against, &f->n_against, INT64_MIN, 0, text);
+}
+
+void lg_limit(struct lg_case *c, const char *text)
+{
+	struct lg_verdict *v = c->v;
+
+	if (v->n_limits == c->limits_cap) {
+		size_t cap = c->limits_cap ? 2 * c->limits_cap : 16;
+		const char **more = lg_arena_alloc(&v->arena, cap, sizeof *more);
+
+		if (!more) {
+			c->failed = LG_E_NOMEM;
+			return;
+		}
+		if (v->n_limits)
+			memcpy(more, v->limits, v->n_limits * sizeof *more);
+		v->limits = more;
+		c->limits_cap = cap;
+	}
+	v->limits[v->n_limits++] = text;
 }

@@ -4,12 +4,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "store/kernel_names.h"
 
 static bool is_plumbing(struct lg_plumbing *m, const struct lg_trace *t, lg_frm f)
 {
-	static const char *const prefixes[] = { "__traceiter_", "__bpf_trace_", "perf_trace_",
-						"perf_tp_event", "bpf_trace_run", "trace_event_",
-						"__mmap_lock_do_trace_", "perf_swevent_" };
 	size_t old = m->cap;
 	const char *name;
 
@@ -22,9 +20,8 @@ static bool is_plumbing(struct lg_plumbing *m, const struct lg_trace *t, lg_frm 
 		return m->of[f] == 2;
 	m->of[f] = 1;
 	name = lg_string(t, t->frame.name[f]);
-	for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
-		if (t->frame.kind[f] == LG_FRAME_KERNEL && !strncmp(name, prefixes[i], strlen(prefixes[i])))
-			m->of[f] = 2;
+	if (t->frame.kind[f] == LG_FRAME_KERNEL && lg_is_plumbing(name, LG_PLUMBING_IMPORTED))
+		m->of[f] = 2;
 	return m->of[f] == 2;
 }
 

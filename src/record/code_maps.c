@@ -34,6 +34,7 @@
 #include "base/map.h"
 #include "record/address_space.h"
 #include "record/procfs.h"
+#include "store/kernel_names.h"
 #include "symbols/elf_symbols.h"
 #include "symbols/kallsyms.h"
 #include "symbols/open_foreign.h"
@@ -392,16 +393,8 @@ static lg_frm user_frame(struct lg_addrs *a, struct lg_space *p, uint64_t addr)
  */
 static bool is_plumbing(const struct lg_addrs *a, lg_frm f)
 {
-	static const char *const prefixes[] = { "__traceiter_", "__bpf_trace_", "perf_trace_",
-						"bpf_trace_run", "bpf_prog_",
-						"__mmap_lock_do_trace_" };
-	const struct lg_trace *t = lg_builder_trace(a->b);
-	const char *name = lg_string(t, t->frame.name[f]);
-
-	for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
-		if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
-			return true;
-	return false;
+	return lg_is_plumbing(lg_string(lg_builder_trace(a->b), lg_builder_trace(a->b)->frame.name[f]),
+			      LG_PLUMBING_RECORDED);
 }
 
 static lg_stk build(struct lg_addrs *a, struct lg_space *p, const uint64_t *kernel, size_t n_kernel,

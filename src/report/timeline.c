@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "report/timeline_internal.h"
+#include "store/kernel_names.h"
 
 /* Shown numbers above PID_MAX_LIMIT (2^22, include/linux/threads.h). */
 enum { PID_LATER = 1 << 24, TID_LATER = 1 << 24, PID_OWN = 0x7fffff00 };
@@ -396,21 +397,10 @@ void tl_arg_stack(struct lg_timeline *c, const char *key, lg_stk stk)
 
 const char *tl_function(const struct lg_trace *t, lg_stk stk, char *buf, size_t size)
 {
-	/* kernel/locking/, include/linux/mmap_lock.h: frames that only say "it was a lock". */
-	static const char *const own[] = { "down_read", "down_write", "up_read", "up_write", "rwsem_",
-					   "__down", "__up", "mmap_read_", "mmap_write_", "__mmap_lock",
-					   "mutex_lock", "__mutex", "mutex_unlock", "schedule", "__schedule",
-					   "lock_mm_", "_raw_spin", "native_queued", "queued_", "bpf_",
-					   "trace_", "__traceiter", "__bpf_trace", "perf_trace" };
-
 	*buf = 0;
 	for (lg_stk s = stk; s; s = t->stack.parent[s]) {
-		bool skip = false;
-
 		lg_frame_text(t, t->stack.frame[s], buf, size);
-		for (size_t i = 0; !skip && i < sizeof own / sizeof *own; i++)
-			skip = !strncmp(buf, own[i], strlen(own[i]));
-		if (!skip)
+		if (!lg_is_plumbing(buf, LG_PLUMBING_SHOWN))
 			return buf;
 	}
 	return stk ? lg_frame_text(t, t->stack.frame[stk], buf, size) : buf;

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "store/kernel_names.h"
 #include "store/sched_feed_internal.h"
 
 /* include/trace/events/lock.h */
@@ -124,18 +125,6 @@ static bool takes_mmap_lock(const char *name)
 	return false;
 }
 
-/* Of the lock and of the event itself: whoever called these wanted the lock. */
-static bool is_plumbing(const char *name)
-{
-	static const char *const begins[] = { "rwsem_", "down_", "__down_", "schedule", "__schedule", "trace_",
-					      "__traceiter_", "perf_trace_", "__bpf_trace_", "bpf_" };
-
-	for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
-		if (!strncmp(name, begins[i], strlen(begins[i])))
-			return true;
-	return false;
-}
-
 static bool waits_for_mmap_lock(const struct lg_sched_feed *f, lg_stk stack)
 {
 	const struct lg_trace *t = lg_builder_trace(f->b);
@@ -146,7 +135,8 @@ static bool waits_for_mmap_lock(const struct lg_sched_feed *f, lg_stk stack)
 
 		if (t->frame.kind[frame] != LG_FRAME_KERNEL)
 			return false;
-		if (!is_plumbing(name))
+		/* Whoever called those of the lock and of the event itself wanted the lock. */
+		if (!lg_is_plumbing(name, LG_PLUMBING_WANTED))
 			return takes_mmap_lock(name);
 	}
 	return false;

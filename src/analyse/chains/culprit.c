@@ -5,25 +5,13 @@
 
 #include "base/alloc.h"
 #include "base/map.h"
+#include "store/kernel_names.h"
 
 enum { STACK_MAX = 64, SAMPLES_MAX = 20000 };
 
-/* Kernel frames that take locks, trace, or walk page tables on somebody's behalf. */
 static bool is_plumbing(const char *name)
 {
-	static const char *const prefixes[] = {
-		"mmap_read_", "mmap_write_", "__mmap_lock", "mmap_lock", "lock_mm", "down_", "__down_",
-		"up_read", "up_write", "rwsem_", "mutex_", "__mutex_", "_raw_spin", "bpf_", "__bpf_",
-		"__traceiter_", "trace_", "perf_", "walk_", "__walk_", "lock_next_vma", "lock_vma",
-		"get_mmap_lock", "lock_ctx", "asm_", "sysvec_", "__sysvec", "irq_", "__x64_sys",
-	};
-
-	if (!*name)
-		return true;
-	for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
-		if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
-			return true;
-	return false;
+	return !*name || lg_is_plumbing(name, LG_PLUMBING_CULPRIT);
 }
 
 static const char *frame_name(const struct lg_case *c, lg_stk s)

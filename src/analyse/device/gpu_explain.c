@@ -15,8 +15,6 @@
 #include "base/side_thread.h"
 #include "base/map.h"
 
-enum { LIMITS_ROOM = 32 };
-
 void lg_gpu_limit(struct lg_case *c, const char *fmt, ...)
 {
 	char text[1024];
@@ -25,8 +23,7 @@ void lg_gpu_limit(struct lg_case *c, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	if (c->v->n_limits < LIMITS_ROOM)
-		c->v->limits[c->v->n_limits++] = lg_arena_strdup(&c->v->arena, text);
+	lg_limit(c, lg_arena_strdup(&c->v->arena, text));
 }
 
 /* Of what lost() counts: launches by which the one late rank is later than the others. */

@@ -9,6 +9,7 @@
 #include "analyse/chains/culprit.h"
 #include "analyse/host/loader_story.h"
 #include "base/alloc.h"
+#include "store/kernel_names.h"
 #include "store/merge.h"
 
 const char *lg_ranks_text(struct lg_case *c, const struct lg_finding *f, lg_thr by_way)
@@ -193,12 +194,7 @@ static const char *wait_place(struct lg_case *c, const struct lg_piece *p)
 	for (; s; s = t->stack.parent[s]) {
 		const char *name = lg_string(t, t->frame.name[t->stack.frame[s]]);
 
-		if (*name && strncmp(name, "rwsem_", 6) && strncmp(name, "down_", 5) &&
-		    strncmp(name, "__down_", 7) && strncmp(name, "mmap_", 5) &&
-		    strncmp(name, "__mutex", 7) && strncmp(name, "mutex_", 6) &&
-		    strncmp(name, "schedule", 8) && strncmp(name, "__schedule", 10) &&
-		    strncmp(name, "bpf_", 4) && strncmp(name, "__traceiter", 11) &&
-		    strncmp(name, "trace_", 6) && strncmp(name, "__bpf", 5))
+		if (*name && !lg_is_plumbing(name, LG_PLUMBING_PLACE))
 			return lg_arena_printf(&c->v->arena, " in %s", name);
 	}
 	return "";

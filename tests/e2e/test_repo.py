@@ -59,6 +59,7 @@ def test_check_layers_finds_a_forbidden_include(copy, path, line):
     ("src/report/json.c", "void *p = malloc(3);", "memory"),
     ("src/report/json.c", "/* see /" + "home/bob/notes */", "particular machine"),
     ("src/report/json.c", "\n" * 1001, "lines"),
+    ("src/analyse/grade.c", "int f(void)\n{\n" + "\tg();\n" * 80 + "}", "a function of 83 lines"),
 ], ids=lambda value: value.strip()[:24] or "long")
 def test_check_style_finds_it(copy, path, line, rule):
     before = tool("check-style", copy).stdout.splitlines()

@@ -9,7 +9,8 @@
 
 #include <cmocka.h>
 
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/device/device_rules.h"
+#include "analyse/timeline/cost.h"
 #include "analyse/chains/tally.h"
 #include "base/alloc.h"
 #include "store/builder.h"

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/timeline/window.h"
 #include "base/map.h"
 #include "gpu_outcome.h"
 

@@ -7,7 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/device/device_rules.h"
+#include "analyse/device/finders.h"
+#include "analyse/flight/flight.h"
+#include "analyse/timeline/traffic.h"
+#include "analyse/timeline/window.h"
 #include "base/alloc.h"
 #include "store/args.h"
 

@@ -9,7 +9,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/device/device_rules.h"
+#include "analyse/device/finders.h"
+#include "analyse/timeline/cost.h"
+#include "analyse/timeline/window.h"
 #include "base/alloc.h"
 
 static bool is_compiled(const char *name)

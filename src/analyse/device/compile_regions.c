@@ -15,7 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/device/device_rules.h"
+#include "analyse/device/finders.h"
+#include "analyse/timeline/cost.h"
+#include "analyse/timeline/window.h"
 #include "base/alloc.h"
 
 enum { FRAMES_MAX = 1024, DEPTH_MAX = 64, RESUMES_MAX = 3 };

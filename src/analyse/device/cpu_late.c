@@ -12,7 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/device/device_rules.h"
+#include "analyse/device/finders.h"
+#include "analyse/timeline/cpu_time.h"
+#include "analyse/timeline/window.h"
 #include "base/alloc.h"
 #include "base/chance.h"
 #include "store/args.h"

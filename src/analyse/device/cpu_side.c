@@ -7,7 +7,10 @@
  */
 #include <math.h>
 
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/device/device_rules.h"
+#include "analyse/device/finders.h"
+#include "analyse/timeline/cpu_time.h"
+#include "analyse/timeline/window.h"
 #include "base/alloc.h"
 
 static int time_of(struct lg_case *c, const struct lg_gpu_run *r, enum lg_host_class class,

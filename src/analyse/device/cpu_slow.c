@@ -9,7 +9,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/device/device_rules.h"
+#include "analyse/device/finders.h"
+#include "analyse/timeline/cost.h"
+#include "analyse/timeline/cpu_time.h"
+#include "analyse/timeline/window.h"
 #include "base/alloc.h"
 #include "base/median.h"
 #include "store/index.h"

@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/device/device_rules.h"
+#include "analyse/device/finders.h"
+#include "analyse/timeline/cost.h"
+#include "analyse/timeline/cpu_time.h"
 #include "base/alloc.h"
 
 #define BIT(cause) (1u << (cause))

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/device/device_rules.h"
+#include "analyse/device/finders.h"
 #include "base/alloc.h"
 #include "base/median.h"
 #include "store/merge.h"

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/device/device_rules.h"
+#include "analyse/device/finders.h"
+#include "analyse/timeline/window.h"
 #include "analyse/chains/tally.h"
 #include "analyse/steps/judge.h"
 #include "base/alloc.h"

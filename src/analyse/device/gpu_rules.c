@@ -8,7 +8,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/device/device_rules.h"
+#include "analyse/device/finders.h"
+#include "analyse/timeline/window.h"
 
 #define BIT(cause) (1u << (cause))
 

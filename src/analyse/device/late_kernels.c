@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/device/finders.h"
+#include "analyse/timeline/window.h"
 #include "base/alloc.h"
 #include "base/map.h"
 #include "store/args.h"

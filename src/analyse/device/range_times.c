@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/device/device_rules.h"
+#include "analyse/timeline/window.h"
 #include "base/alloc.h"
 #include "base/median.h"
 

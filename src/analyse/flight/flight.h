@@ -85,6 +85,9 @@ static inline bool lg_flight_waits(const struct lg_flight *d, const struct lg_fl
 /* ---- flight_parted.c ---- */
 /* comms.mismatch: ranks entered different collectives under one number. */
 int lg_flight_parted(struct lg_flight *d) LG_MUST_CHECK;
+/* Ranks that are missing, or whose calls part: from dumps of the Flight Recorder, from the hook's marks. */
+int lg_find_flight(struct lg_case *c) LG_MUST_CHECK;    /* flight_rules.c */
+int lg_find_sequences(struct lg_case *c) LG_MUST_CHECK; /* sequences.c */
 /* A finding about a hang; NULL without memory. */
 struct lg_finding *lg_flight_finding(struct lg_case *c, enum lg_rule_id rule, double confidence,
 				     int32_t rank);

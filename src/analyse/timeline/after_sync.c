@@ -6,7 +6,8 @@
  * host then works for milliseconds before it launches again, that work is the other half of the cause, and
  * often what changed: many loops read their loss in every step and lose nothing by it.
  */
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/device/device_rules.h"
+#include "analyse/timeline/window.h"
 
 #define WORK_NS 2000000ll /* no launch takes that long */
 #define MOST 0.5

@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/timeline/cost.h"
+#include "analyse/timeline/traffic.h"
 #include "base/alloc.h"
 #include "store/args.h"
 

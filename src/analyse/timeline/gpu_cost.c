@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/device/device_rules.h"
+#include "analyse/timeline/cost.h"
+#include "analyse/timeline/window.h"
 #include "base/alloc.h"
 #include "base/order.h"
 #include "base/upper_bound.h"

@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/timeline/window.h"
 #include "base/alloc.h"
 #include "base/side_thread.h"
 #include "base/upper_bound.h"

@@ -5,7 +5,7 @@
  * To put some hundred thousand calls in order takes about as long as to read what the host did, which
  * needs only the calls of a few copies: both are done at once.
  */
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/timeline/window.h"
 #include "base/alloc.h"
 #include "base/side_thread.h"
 #include "base/map.h"

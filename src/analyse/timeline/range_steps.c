@@ -10,7 +10,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/timeline/window.h"
 #include "base/alloc.h"
 
 enum { NAMES_MAX = 64, STEPS_MIN = 3 };

@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/timeline/cost.h"
+#include "analyse/timeline/window.h"
 #include "base/alloc.h"
 #include "base/median.h"
 

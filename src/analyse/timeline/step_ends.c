@@ -6,7 +6,7 @@
  * host's steps are then as short as their launches until the queue is full. Work belongs to the step that
  * orders it.
  */
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/timeline/window.h"
 
 /* A device that is behind by less is only finishing the last step. */
 #define BEHIND_SHARE 0.1

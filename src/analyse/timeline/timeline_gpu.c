@@ -5,7 +5,9 @@
  * Of several devices of one process the busiest is judged: a union over devices would hide that
  * one of them idles.
  */
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/device/finders.h"
+#include "analyse/timeline/cost.h"
+#include "analyse/timeline/window.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device_rules.h - what the rules of devices share. */
+#ifndef LG_ANALYSE_DEVICE_DEVICE_RULES_H
+#define LG_ANALYSE_DEVICE_DEVICE_RULES_H
+#include "analyse/timeline/timeline_gpu.h"
+
+/* ---- shared by the rules (gpu_explain.c) ---- */
+/* Sum over judged runs of their causes in mask (bit 1 << cause), each divided by the number of runs:
+ * wall time of the run, each nanosecond once. *ret_worst = run that lost most (may be NULL).
+ * Where all wait for one rank (g->critical) its account is the run's, but for the launches by which it is
+ * later than the others: these are comms.straggler's. */
+double lg_gpu_lost(const struct lg_gpu *g, uint32_t mask, double *ret_share,
+		   const struct lg_gpu_run **ret_worst);
+/* A finding with lost time, share and severity; confidence as given, lowered for a short window.
+ * at_most caps the severity (NULL = by share). */
+struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
+				  double lost_ms, double share, double confidence,
+				  const struct lg_gpu_run *worst);
+/* So many episodes carry a grade: five, or one in (nearly) every step of fewer. */
+size_t lg_gpu_enough(const struct lg_gpu_run *r);
+/* What part of by_step, of n steps, is left if none counts for more than the last of lg_gpu_enough(). */
+double lg_gpu_repeated_steps(const struct lg_gpu_run *r, const int64_t *by_step, size_t n);
+/* A cause that came up fewer than five times is no more than low. When it did is kept in f->moments. */
+void lg_gpu_cap_rare(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask);
+/* The same of what is told by step; r has two and more. */
+void lg_gpu_cap_steps(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r,
+		      const int64_t *by_step);
+/* Add the n longest pieces of cause as evidence, merged by place. */
+void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask,
+		    size_t n, const char *what);
+/* "train.py:42 step" or a module or an operator: where in the user's code. NULL = not in the trace. */
+const char *lg_gpu_place(struct lg_case *c, uint32_t op, uint32_t site);
+/* The GPU that a counter's track belongs to; 0 = none. */
+lg_trk lg_gpu_of_track(const struct lg_trace *t, lg_trk k);
+void lg_gpu_limit(struct lg_case *c, const char *fmt, ...) LG_PRINTF(2, 3);
+
+#endif /* LG_ANALYSE_DEVICE_DEVICE_RULES_H */

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cost.h - names that are looked for, and what the work launched there costs. */
+#ifndef LG_ANALYSE_TIMELINE_COST_H
+#define LG_ANALYSE_TIMELINE_COST_H
+#include "analyse/timeline/timeline_gpu.h"
+
+/* ---- gpu_cost.c: names that are looked for ---- */
+/* Collect the names that spans have, once; before the next one. */
+int lg_span_names(struct lg_case *c) LG_MUST_CHECK;
+/* The span names that pick() accepts: a byte for each string, freed by the caller; NULL = none does, so
+ * that there is nothing to look for. */
+int lg_span_pick(const struct lg_case *c, bool (*pick)(const char *name), uint8_t **ret) LG_MUST_CHECK;
+
+/* ---- gpu_cost.c: places on the host, and what the work launched there costs ---- */
+struct lg_gpu_sums {
+	int64_t ns, savable, longest, at;
+	size_t n, spans;
+	uint32_t row;  /* of the longest */
+	int64_t *by_step; /* savable, where there are steps to tell apart; of the arena */
+};
+/* Stretches of one host thread: by start, disjoint. */
+struct lg_gpu_ivs {
+	struct lg_gpu_iv {
+		int64_t ts, end;
+		uint32_t row;
+	} *v;
+	size_t n, cap;
+};
+/* Must come in order; what overlaps the last one is cut. LG_E_NOMEM. */
+int lg_gpu_iv_add(struct lg_gpu_ivs *a, int64_t ts, int64_t end, uint32_t row) LG_MUST_CHECK;
+/* Rows that were put in otherwise, by their begin; they may overlap. */
+int lg_gpu_iv_order(struct lg_gpu_ivs *a) LG_MUST_CHECK;
+bool lg_gpu_within(const struct lg_gpu_ivs *a, int64_t ts);
+/* Add work i of r to s. */
+void lg_gpu_sum_in(struct lg_case *c, const struct lg_gpu_run *r, size_t i, struct lg_gpu_sums *s);
+/* Add the work that thr launched within a. */
+void lg_gpu_sum_within(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const struct lg_gpu_ivs *a,
+		       struct lg_gpu_sums *s);
+/* Work launched inside the outermost spans of r's threads whose name pick() accepts. */
+int lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r, bool (*pick)(const char *name),
+		     struct lg_gpu_sums *ret) LG_MUST_CHECK;
+/* Adds what [from, to) of r's window is, by cause; *at: a piece that does not end before from, afterwards one
+ * that does not end before to. */
+void lg_gpu_add_pieces(const struct lg_gpu_run *r, size_t *at, int64_t from, int64_t to, int64_t *by);
+/* Idle time for want of launches that lies within a. */
+int64_t lg_gpu_late_within(const struct lg_gpu_run *r, const struct lg_gpu_ivs *a);
+/* Give that time to another cause, so that it is not counted twice. */
+int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_gpu_ivs *a,
+		 uint8_t into) LG_MUST_CHECK;
+/* A finding of estimated cost: `part` of the savable time; NULL below floor. */
+struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
+				const struct lg_gpu_run *r, const struct lg_gpu_sums *s, double part,
+				double confidence, double floor);
+
+#endif /* LG_ANALYSE_TIMELINE_COST_H */

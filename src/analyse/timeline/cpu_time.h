@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cpu_time.h - what a process does that has no device, and where in the program. */
+#ifndef LG_ANALYSE_TIMELINE_CPU_TIME_H
+#define LG_ANALYSE_TIMELINE_CPU_TIME_H
+#include "analyse/timeline/cost.h"
+
+/* What a process does that has no device: each nanosecond is of the first that any of its threads is in. */
+enum lg_cpu_part {
+	LG_CPU_DATA,      /* the loader */
+	LG_CPU_SAVE,      /* the main thread saves, */
+	LG_CPU_LOG,       /* or writes metrics and messages, */
+	LG_CPU_COMPILE,   /* or compiles */
+	LG_CPU_OPERATORS,
+	LG_CPU_COMM,      /* collectives */
+	LG_CPU_BETWEEN,   /* nothing that was traced */
+	LG_CPU_PARTS
+};
+/* by: a row for each of the n stretches from at[i] to at[i + 1]: ns. *ret_any, which may be NULL: when
+ * anything ran, disjoint, in order; ret_any->v is the caller's. */
+int lg_cpu_parts(const struct lg_case *c, const struct lg_gpu_run *r, const int64_t *at, size_t n,
+		 int64_t (*by)[LG_CPU_PARTS], struct lg_gpu_ivs *ret_any) LG_MUST_CHECK;
+/* What part of a step a finding is about; LG_CPU_PARTS = of another kind. */
+enum lg_cpu_part lg_cpu_part_of(const struct lg_finding *f);
+/* What r's main thread spends in stretches of one class: without a device, all of it is exposed. */
+struct lg_cpu_time {
+	const struct lg_gpu_run *r;
+	int64_t sum, longest, at; /* ns; at: where the longest stretch begins */
+	int64_t *by_step;
+	size_t n;                 /* stretches */
+	double others;            /* share of it in the other runs, in the mean; NAN = there are none */
+	uint32_t row;             /* in the longest: what gives it its class */
+};
+/* cpu_side.c: of all runs without a device, the one that has most of it; ret->r NULL: none has. */
+int lg_cpu_time_most(struct lg_case *c, const struct lg_gpu *g, enum lg_host_class class,
+		     struct lg_cpu_time *ret) LG_MUST_CHECK;
+/* "; only on rank 0", where it is: of t->r's rank f tells. "" else. */
+const char *lg_cpu_only_on(struct lg_case *c, struct lg_finding *f, const struct lg_cpu_time *t);
+const char *lg_cpu_who(struct lg_case *c, const struct lg_gpu_run *r); /* "rank 0" */
+static inline double lg_cpu_share(const struct lg_cpu_time *t)
+{
+	return t->r ? (double)t->sum / (double)(t->r->to - t->r->from) : 0;
+}
+/* ---- cpu_places.c ---- */
+struct lg_cpu_place {
+	uint32_t site, call; /* rows or none: the innermost function of the program; what that calls */
+	int64_t ns, longest, at;
+};
+/* Stretches of a class in [from, to), without what lies in busy, if that is not NULL. */
+struct lg_cpu_time_of {
+	enum lg_host_class class;
+	int64_t from, to;
+	const struct lg_gpu_ivs *busy;
+};
+/* Where r's main thread spends that time, the most first, at most n. */
+size_t lg_cpu_places(struct lg_case *c, const struct lg_gpu_run *r, const struct lg_cpu_time_of *what,
+		     struct lg_cpu_place *ret, size_t n);
+/* "train.py:97 flush_metrics, in <built-in function sleep>" */
+const char *lg_cpu_where(struct lg_case *c, const struct lg_cpu_place *p);
+/* The same of the time in which nothing of r is traced but Python's stacks and the program's annotations:
+ * "31.2 ms at train.py:97 ..., 4.1 ms at ..."; NULL = there are none, or they tell less than half of it. */
+const char *lg_cpu_python(struct lg_case *c, const struct lg_gpu_run *r, int64_t from, int64_t to);
+
+#endif /* LG_ANALYSE_TIMELINE_CPU_TIME_H */

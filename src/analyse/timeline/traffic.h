@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* traffic.h - what moves over the links, and for what. */
+#ifndef LG_ANALYSE_TIMELINE_TRAFFIC_H
+#define LG_ANALYSE_TIMELINE_TRAFFIC_H
+#include "analyse/timeline/timeline_gpu.h"
+
+/* "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)" -> "AllReduce". */
+void lg_comm_op(const char *name, char *ret, size_t size);                  /* comms_rules.c */
+
+/* ---- comm_traffic.c ---- */
+/* What moves over the links, as far as the advice depends on it. */
+enum lg_traffic {
+	LG_TRAFFIC_REDUCE, LG_TRAFFIC_SHARDS, LG_TRAFFIC_EXCHANGE, LG_TRAFFIC_PAIRS,
+	LG_TRAFFIC_UNTOLD, /* sends and receives, perhaps of one all-to-all */
+	LG_TRAFFIC_MAX
+};
+/* What r's exposed time is spent on: each kind that is a quarter of it, at least the largest. */
+struct lg_exposed_kind {
+	enum lg_traffic is;
+	double share;  /* of the exposed time; 0 = nothing tells */
+	char op[32];   /* what its collectives are called */
+};
+/* ret: room for LG_TRAFFIC_MAX. Returns how many; the largest first. */
+size_t lg_exposed_kinds(struct lg_case *c, const struct lg_gpu_run *r, struct lg_exposed_kind *ret);
+
+/* ---- pipeline_stages.c ---- */
+/* A rank with more work of its own than the others, which wait for what it sends. */
+struct lg_long_stage {
+	const struct lg_gpu_run *run;
+	size_t replicas;          /* further ranks with as much */
+	double own_ms, others_ms; /* a step; the mean of those with less */
+};
+bool lg_long_stage(const struct lg_gpu *g, struct lg_long_stage *ret);
+
+#endif /* LG_ANALYSE_TIMELINE_TRAFFIC_H */

@@ -417,6 +417,17 @@ static char state_of(int32_t pid)
 	return end ? end[2] : 0;
 }
 
+/* Whether the process has become this program: until then its environment may read as empty. */
+static bool runs(int32_t pid, const char *comm)
+{
+	char path[64], line[64];
+	ssize_t n;
+
+	snprintf(path, sizeof path, "/proc/%d/comm", pid);
+	n = lg_proc_read(path, line, sizeof line);
+	return n > 0 && !strncmp(line, comm, strlen(comm)) && state_of(pid) == 'S';
+}
+
 /* A rank; a shell of it that ended and that nobody has waited for; that shell's child, alive. */
 struct orphaned {
 	int32_t rank, middle, daemon;
@@ -449,6 +460,9 @@ static void start_orphaned(struct orphaned *o)
 	for (int i = 0; i < 1000 && state_of(o->middle) != 'Z'; i++)
 		nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
 	assert_int_equal(state_of(o->middle), 'Z');
+	for (int i = 0; i < 1000 && !runs(o->rank, "sleep"); i++)
+		nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+	assert_true(runs(o->rank, "sleep"));
 }
 
 /* The environment of a zombie cannot be read: it has not lost the rank for that. */

@@ -509,8 +509,9 @@ static void step(struct sim *s, int k)
 	if (!p->no_step_marks) {
 		char name[32];
 
-		snprintf(name, sizeof name, "%s%d", p->step_marks ? p->step_marks : "ProfilerStep#", k);
-		span(s, begin, s->now - begin + p->overlap_ns, LG_SPAN_STEP, 0, name, k);
+		snprintf(name, sizeof name, "%s%d", p->step_marks ? p->step_marks : "ProfilerStep#",
+			 p->first_step + k);
+		span(s, begin, s->now - begin + p->overlap_ns, LG_SPAN_STEP, 0, name, p->first_step + k);
 		if (p->ddp_buckets)
 			span(s, begin + 1, 10, LG_SPAN_STAGE, LG_STAGE_FORWARD, "DistributedDataParallel.forward", -1);
 	}

@@ -19,6 +19,7 @@ struct gpu_plan {
 	bool inference;         /* no backward, no optimizer */
 	bool no_step_marks;
 	const char *step_marks; /* what is before the number; NULL = ProfilerStep# */
+	int first_step;         /* the number of the first one */
 	int64_t loader_ns;
 	bool loader_single;
 	int loader_every;       /* wait only in every n-th step; 0 = always */

@@ -355,6 +355,30 @@ static void short_marks_before_the_queue_is_full_are_steps(void **state)
 	done(&o);
 }
 
+/* ProfilerStep#550 is step 550 of the run, whichever of the window is judged first. */
+static void steps_keep_the_numbers_that_the_program_gave_them(void **state)
+{
+	(void)state;
+	for (int kind = 0; kind < 3; kind++) {
+		struct gpu_plan p = gpu_healthy;
+		int64_t left_out = kind == 1; /* a cold start */
+		struct outcome o;
+
+		p.first_step = 550;
+		p.cold_ns = kind == 1 ? 200 * MS : p.cold_ns;
+		p.launch_ns = kind == 2 ? 2 * US : p.launch_ns; /* the device is steps behind */
+		o = explain(&p);
+		assert_true(o.v->n_steps >= 3);
+		for (size_t i = 0; i < o.v->n_steps; i++)
+			assert_int_equal(o.v->steps[i].number, 550 + left_out + (int64_t)i);
+		done(&o);
+		p.no_step_marks = true; /* told from something else: they are counted */
+		o = explain(&p);
+		assert_int_equal(o.v->steps[0].number, 0);
+		done(&o);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -370,6 +394,7 @@ int main(void)
 		cmocka_unit_test(a_long_pause_joins_no_steps),
 		cmocka_unit_test(a_host_far_ahead_hides_no_work_of_its_device),
 		cmocka_unit_test(short_marks_before_the_queue_is_full_are_steps),
+		cmocka_unit_test(steps_keep_the_numbers_that_the_program_gave_them),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

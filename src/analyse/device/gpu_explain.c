@@ -525,6 +525,22 @@ static int shape_of(struct lg_case *c, const struct lg_gpu *g)
 	return 0;
 }
 
+/* As the program counts them, where its marks say so: ProfilerStep#550 is step 550 of the run. */
+static void keep_numbers(const struct lg_trace *t, const struct lg_gpu_run *r, struct lg_step *step)
+{
+	const struct lg_gpu_host *h = r->steps_marked && r->main ? lg_gpu_main_host(r) : NULL;
+	const int64_t *begin = r->asked ? r->asked : r->step;
+	size_t m = 0;
+
+	for (size_t s = 0; h && s < r->n_steps; s++) {
+		while (m < h->n_marks && t->span.ts[h->mark[m]] < begin[s])
+			m++;
+		for (size_t k = m; k < h->n_marks && t->span.ts[h->mark[k]] == begin[s]; k++)
+			if (t->span.kind[h->mark[k]] == LG_SPAN_STEP && t->span.seq[h->mark[k]] >= 0)
+				step[s].number = t->span.seq[h->mark[k]];
+	}
+}
+
 /* Steps of a pure profiler trace, where the host's marks gave none. */
 static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 {
@@ -561,6 +577,7 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 		}
 		if (!r->n_steps)
 			continue;
+		keep_numbers(c->t, r, v->steps + first);
 		if (lg_gpu_judged(r))
 			lg_step_ends(c->t, r, v->steps + first);
 		rc = lg_judge_steps(v->steps + first, r->n_steps, LG_STEPS_OF_WINDOW);

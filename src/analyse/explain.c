@@ -2,6 +2,9 @@
 /* explain.c - the analyses in order, and what is said about the run as a whole. */
 #include "analyse/explain.h"
 
+#include "analyse/chains/chains.h"
+#include "analyse/finders.h"
+#include "analyse/steps/steps.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

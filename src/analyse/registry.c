@@ -9,6 +9,7 @@
  */
 #include "analyse/registry.h"
 
+#include "analyse/finders.h"
 #include "analyse/device/finders.h"
 #include "analyse/hook/facts.h"
 #include "analyse/links/links.h"

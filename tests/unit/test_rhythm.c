@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "analyse/case.h"
+#include "analyse/steps/steps.h"
 #include "base/median.h"
 
 #define MS 1000000LL

@@ -9,7 +9,8 @@
  */
 #include <string.h>
 
-#include "analyse/case.h"
+#include "analyse/chains/chains.h"
+#include "analyse/steps/steps.h"
 #include "base/alloc.h"
 
 enum {

@@ -11,7 +11,7 @@
  */
 #include <string.h>
 
-#include "analyse/case.h"
+#include "analyse/chains/chains.h"
 #include "analyse/host/bursts.h"
 #include "base/alloc.h"
 #include "base/prefix.h"

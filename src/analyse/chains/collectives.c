@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/case.h"
+#include "analyse/chains/chains.h"
 #include "base/alloc.h"
 #include "base/map.h"
 #include "base/median.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "analyse/chains/culprit.h"
 
+#include "analyse/chains/chains.h"
 #include <string.h>
 
 #include "base/alloc.h"

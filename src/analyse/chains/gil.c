@@ -12,7 +12,7 @@
  */
 #include <string.h>
 
-#include "analyse/case.h"
+#include "analyse/chains/chains.h"
 #include "base/alloc.h"
 #include "base/map.h"
 #include "base/upper_bound.h"

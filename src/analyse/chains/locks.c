@@ -15,7 +15,7 @@
  */
 #include <string.h>
 
-#include "analyse/case.h"
+#include "analyse/chains/chains.h"
 #include "base/alloc.h"
 #include "base/map.h"
 

@@ -8,7 +8,7 @@
  * there (Yang and Miller 1988: critical path of a message-passing program). Everything between the
  * last arrival and the release is the transfer itself.
  */
-#include "analyse/case.h"
+#include "analyse/chains/chains.h"
 #include "base/alloc.h"
 
 static void reverse(struct lg_piece *v, size_t n)

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyse/case.h"
+#include "analyse/chains/chains.h"
 #include "base/alloc.h"
 #include "store/merge.h"
 

@@ -12,7 +12,7 @@
  */
 #include <string.h>
 
-#include "analyse/case.h"
+#include "analyse/chains/chains.h"
 #include "base/prefix.h"
 
 /* Does the stack of a waking in a soft interrupt show that its thread sent what came? */

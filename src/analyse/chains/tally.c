@@ -2,6 +2,8 @@
 /* tally.c - see tally.h. Times in ns; every sum is over the critical path unless it says so. */
 #include "analyse/chains/tally.h"
 
+#include "analyse/chains/chains.h"
+#include "analyse/steps/steps.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

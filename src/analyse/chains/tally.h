@@ -4,7 +4,7 @@
  */
 #ifndef LG_ANALYSE_CHAINS_TALLY_H
 #define LG_ANALYSE_CHAINS_TALLY_H
-#include "analyse/case.h"
+#include "analyse/steps/steps.h"
 
 enum { LG_FINDINGS_MAX = 64, LG_EVIDENCE_MAX = 12 };
 

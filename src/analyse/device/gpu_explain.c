@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyse/chains/chains.h"
+#include "analyse/steps/steps.h"
 #include "analyse/device/device_rules.h"
 #include "analyse/device/finders.h"
 #include "analyse/timeline/window.h"

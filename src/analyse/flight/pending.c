@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analyse/finders.h"
 #include "analyse/timeline/timeline_gpu.h"
 #include "base/alloc.h"
 

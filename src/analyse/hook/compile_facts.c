@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyse/finders.h"
 #include "analyse/hook/facts.h"
 #include "analyse/chains/culprit.h"
 #include "analyse/chains/tally.h"

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "analyse/case.h"
+#include "analyse/finders.h"
 #include "base/alloc.h"
 
 /* The hook's stage, or the call itself where the profiler took Python stacks. known: by string, what

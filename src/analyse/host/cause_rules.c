@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyse/chains/chains.h"
+#include "analyse/steps/steps.h"
 #include "analyse/chains/culprit.h"
 #include "analyse/chains/ends.h"
 #include "analyse/host/cause_words.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "analyse/host/cause_words.h"
 
+#include "analyse/chains/chains.h"
+#include "analyse/steps/steps.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 /* cause_words.h - what is said of the end of a chain: title, moments, as a mere fact (chains/ends.def). */
 #ifndef LG_ANALYSE_HOST_CAUSE_WORDS_H
 #define LG_ANALYSE_HOST_CAUSE_WORDS_H
+#include "analyse/steps/steps.h"
 #include "analyse/chains/tally.h"
 #include "analyse/host/io.h"
 

@@ -28,6 +28,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyse/finders.h"
+#include "analyse/steps/steps.h"
 #include "analyse/host/bursts.h"
 #include "analyse/chains/culprit.h"
 #include "analyse/chains/tally.h"

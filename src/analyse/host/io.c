@@ -10,6 +10,7 @@
  */
 #include "analyse/host/io.h"
 
+#include "analyse/steps/steps.h"
 #include <string.h>
 
 #include "analyse/chains/culprit.h"

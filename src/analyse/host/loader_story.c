@@ -8,6 +8,7 @@
  */
 #include "analyse/host/loader_story.h"
 
+#include "analyse/chains/chains.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "analyse/steps/steps.h"
 #include "analyse/chains/culprit.h"
 #include "analyse/chains/tally.h"
 #include "base/alloc.h"

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analyse/finders.h"
 #include "analyse/timeline/timeline_gpu.h"
 #include "analyse/chains/culprit.h"
 #include "analyse/chains/tally.h"

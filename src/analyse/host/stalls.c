@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyse/chains/chains.h"
+#include "analyse/steps/steps.h"
 #include "analyse/host/bursts.h"
 #include "analyse/chains/culprit.h"
 #include "base/alloc.h"

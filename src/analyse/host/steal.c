@@ -9,10 +9,10 @@
  */
 #include "analyse/host/steal.h"
 
+#include "analyse/finders.h"
 #include <math.h>
 #include <string.h>
 
-#include "analyse/case.h"
 #include "analyse/chains/tally.h"
 #include "base/alloc.h"
 

@@ -9,6 +9,8 @@
  */
 #include <stdlib.h>
 
+#include "analyse/chains/chains.h"
+#include "analyse/steps/steps.h"
 #include "analyse/chains/culprit.h"
 #include "analyse/chains/tally.h"
 #include "analyse/host/cause_words.h"

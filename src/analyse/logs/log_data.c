@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/case.h"
+#include "analyse/finders.h"
 #include "analyse/timeline/timeline_gpu.h"
 #include "analyse/steps/judge.h"
 #include "analyse/steps/log_steps.h"

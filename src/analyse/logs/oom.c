@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/case.h"
+#include "analyse/finders.h"
 
 #define KIB 1024.0
 enum { SIZE_TEXT = 24 };

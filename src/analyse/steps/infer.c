@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/case.h"
+#include "analyse/steps/steps.h"
 #include "analyse/chains/culprit.h"
 #include "base/alloc.h"
 #include "base/side_thread.h"

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "analyse/case.h"
+#include "analyse/steps/steps.h"
 #include "base/alloc.h"
 #include "base/map.h"
 

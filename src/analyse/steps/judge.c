@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "analyse/steps/judge.h"
 
+#include "analyse/steps/steps.h"
 #include <math.h>
 #include <stdlib.h>
 

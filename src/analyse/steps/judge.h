@@ -7,7 +7,7 @@
  */
 #ifndef LG_ANALYSE_STEPS_JUDGE_H
 #define LG_ANALYSE_STEPS_JUDGE_H
-#include "analyse/case.h"
+#include "analyse/steps/steps.h"
 
 /* By whom steps were found, and so what is usual around one. */
 enum lg_steps_of {

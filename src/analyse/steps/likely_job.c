@@ -12,7 +12,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "analyse/case.h"
+#include "analyse/chains/chains.h"
+#include "analyse/steps/steps.h"
 #include "analyse/host/bursts.h"
 #include "analyse/chains/culprit.h"
 #include "base/alloc.h"

@@ -7,6 +7,7 @@
  */
 #include "analyse/steps/log_steps.h"
 
+#include "analyse/steps/steps.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/case.h"
+#include "analyse/steps/steps.h"
 #include "base/alloc.h"
 #include "base/map.h"
 #include "base/median.h"

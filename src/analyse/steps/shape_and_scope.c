@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyse/chains/chains.h"
+#include "analyse/steps/steps.h"
 #include "analyse/chains/tally.h"
 #include "analyse/steps/judge.h"
 #include "base/alloc.h"

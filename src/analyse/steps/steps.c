@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyse/steps/steps.h"
 #include "analyse/steps/judge.h"
 #include "base/alloc.h"
 #include "base/upper_bound.h"

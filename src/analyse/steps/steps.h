@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* steps.h - who trains, where steps begin, which job is judged, and how slow steps lie. */
+#ifndef LG_ANALYSE_STEPS_STEPS_H
+#define LG_ANALYSE_STEPS_STEPS_H
+#include "analyse/case.h"
+
+/* ---- steps.c: ranks, their steps, stage segments ---- */
+int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err) LG_MUST_CHECK;
+/* Were the states read from /proc now and then? The repetition that they show is the poll's as much as the
+ * program's. */
+bool lg_is_polled(const struct lg_case *c);
+/* r->spans of r->thr: also of a thread that is no rank. */
+int lg_rank_spans(struct lg_case *c, struct lg_rank *r) LG_MUST_CHECK;
+/* r->segs from r->spans. */
+int lg_stage_segments(struct lg_case *c, struct lg_rank *r) LG_MUST_CHECK;
+/* What r's slow steps took beyond the median around them; steps: of all ranks. */
+int64_t lg_excess_of(const struct lg_rank *r, const struct lg_step *steps);
+/* Stage of rank r's main thread at ts. */
+uint8_t lg_stage_at(const struct lg_rank *r, int64_t ts);
+/* Next stage change of r after ts (INT64_MAX when none). */
+int64_t lg_stage_next(const struct lg_rank *r, int64_t ts);
+
+/* ---- infer.c: the same for programs without marks ---- */
+/* Did anybody say that p trains: the recorder, or the user? */
+bool lg_was_named(const struct lg_case *c, lg_prc p);
+/* "nobody said which process trains; the busiest: A, B": where there are several. NULL = there is no doubt. */
+const char *lg_candidates_text(struct lg_case *c);
+/* A limit that says so, where there is doubt: chosen was judged, and why. */
+void lg_say_candidates(struct lg_case *c, lg_thr chosen, const char *why);
+/* ---- likely_job.c: does anything show that one of the busiest trains? ---- */
+/* steps: of all ranks. Where some are likely jobs the others are left out; *ret_dropped: there were any. */
+int lg_find_likely_jobs(struct lg_case *c, const struct lg_step *steps, bool *ret_dropped) LG_MUST_CHECK;
+/* Somebody said so, or something shows it. */
+bool lg_is_likely_job(const struct lg_case *c, lg_prc p);
+/* Two equal processes that are. */
+bool lg_are_of_one_job(const struct lg_case *c, lg_prc a, lg_prc b);
+/* p, which is none, was held up: that is low at most, and why is said. */
+void lg_doubt_job(struct lg_case *c, struct lg_finding *f, lg_prc p);
+/* Fill c->ranks with the processes that look like the job (victim_pid: that one). */
+int lg_infer_ranks(struct lg_case *c, int32_t victim_pid) LG_MUST_CHECK;
+/* Step boundaries from the repetition of the thread's waits; *ret is freed by the caller. */
+int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **ret, size_t *ret_n)
+	LG_MUST_CHECK;
+
+/* ---- job.c ---- */
+/* The life that created p; 0 = not in the trace. */
+lg_prc lg_parent_of(struct lg_case *c, lg_prc p);
+/* Did `from` start p, itself or by others? */
+bool lg_descends(struct lg_case *c, lg_prc p, lg_prc from);
+/* Ranks, their loaders and descendants, the command that was recorded, further processes of the
+ * same program beside a rank. */
+bool lg_in_job(struct lg_case *c, lg_prc p);
+/* Did anybody say of p itself that it trains or loads data? */
+bool lg_is_worker(const struct lg_case *c, lg_prc p);
+/* Is p of another training job, that marks its steps in the same trace? */
+bool lg_in_other_job(const struct lg_case *c, lg_prc p);
+/*
+ * c->ranks have their steps: where they are of several jobs, those of the one with the largest excess are
+ * left, and a limit says so. *ret_chosen: some were dropped.
+ */
+int lg_choose_job(struct lg_case *c, const struct lg_step *steps, bool *ret_chosen) LG_MUST_CHECK;
+
+/* ---- rhythm.c ---- */
+struct lg_burst {
+	int64_t ts, end; /* ns */
+	int64_t weight;  /* of any unit: those with under a twentieth of the heaviest are noise */
+};
+struct lg_rhythm {
+	double period_s, p; /* period NAN when chance explains the spacing */
+	bool at_most;       /* p is no more than that: no draw did as well */
+	size_t n_events;    /* bursts apart from each other: at the scale of the period, else by gap_ns */
+};
+/*
+ * Are n bursts (sorted by ts; the array is used up) periodic, start to start? Test against chance by Monte
+ * Carlo. Those at most gap_ns apart are one; so, where that shows a rhythm, are those of four times as much,
+ * and so on: what comes every 3 s may come in pieces.
+ */
+struct lg_rhythm lg_rhythm_of(struct lg_burst *b, size_t n, int64_t gap_ns);
+struct lg_trend {
+	enum lg_shape shape; /* LG_SHAPE_DRIFT, _SHIFT or _NONE */
+	double shift_s;     /* time of the change since the first step, NAN */
+	size_t at;          /* with a shift: the first step of the new level */
+	double before_ms, after_ms, slope; /* slope: fraction of the median per run */
+	double slower;                     /* with a shape: the end against the beginning, as a share */
+};
+int lg_trend_of(const struct lg_step *steps, size_t n, struct lg_trend *ret) LG_MUST_CHECK;
+
+/* ---- log_steps.c ---- */
+/* Step times that a log states, where there are no steps. 1 = there are some, 0, or LG_E_NOMEM. */
+int lg_steps_of_log(struct lg_case *c) LG_MUST_CHECK;
+
+#endif /* LG_ANALYSE_STEPS_STEPS_H */

@@ -1,8 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/map.h"
 
+#include <sys/random.h>
+#include <time.h>
+
 #include "base/alloc.h"
 #include "base/error.h"
+
+uint64_t lg_map_secret;
+
+/* Before main(), so that no map is ever filled under another secret than it is searched with. */
+__attribute__((constructor)) static void draw_secret(void)
+{
+	struct timespec now;
+
+	/* An early boot without entropy: harder to guess than nothing, and never a reason to wait. */
+	if (getrandom(&lg_map_secret, sizeof lg_map_secret, GRND_NONBLOCK) != sizeof lg_map_secret) {
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		lg_map_secret = lg_mix64((uint64_t)now.tv_nsec ^ (uint64_t)(uintptr_t)&now);
+	}
+}
 
 static int rehash(struct lg_map *m, size_t cap)
 {
@@ -55,7 +72,7 @@ void lg_map_remove(struct lg_map *m, uint64_t key)
 		return;
 	/* Backward-shift deletion keeps probe sequences whole without tombstones. */
 	for (j = (i + 1) & mask; m->slot[j].value; j = (j + 1) & mask) {
-		size_t home = (size_t)lg_mix64(m->slot[j].key) & mask;
+		size_t home = lg_map_home(m->slot[j].key, mask);
 
 		if (((j - home) & mask) >= ((j - i) & mask)) {
 			m->slot[i] = m->slot[j];

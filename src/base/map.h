@@ -4,6 +4,9 @@
  *
  * The value 0 means "absent", which fits the ids of the store (0 = none). Keys are mixed
  * before use, so raw pointers, pids and counters are fine. Not thread-safe.
+ *
+ * Keys come out of files that others write: with a mix that everybody can compute, ids can be chosen
+ * that all want one slot, and every look-up walks past all of them. So each process mixes its own way.
  */
 #ifndef LG_BASE_MAP_H
 #define LG_BASE_MAP_H
@@ -36,11 +39,20 @@ static inline uint64_t lg_mix64(uint64_t x)
 	return x ^ (x >> 31);
 }
 
+/* Drawn when the process starts: for hashes that never leave it. Nothing that is written may depend on it. */
+extern uint64_t lg_map_secret;
+
+/* For map.c and what is below: the slot a key wants. */
+static inline size_t lg_map_home(uint64_t key, size_t mask)
+{
+	return (size_t)lg_mix64(key ^ lg_map_secret) & mask;
+}
+
 /* For map.c and what is below: where key is or would be; cap is not 0. */
 static inline size_t lg_map_slot_of(const struct lg_map *m, uint64_t key)
 {
 	size_t mask = m->cap - 1;
-	size_t i = (size_t)lg_mix64(key) & mask;
+	size_t i = lg_map_home(key, mask);
 
 	while (m->slot[i].value && m->slot[i].key != key)
 		i = (i + 1) & mask;
@@ -51,7 +63,7 @@ static inline size_t lg_map_slot_of(const struct lg_map *m, uint64_t key)
 static inline void lg_map_ahead(const struct lg_map *m, uint64_t key)
 {
 	if (m->cap)
-		__builtin_prefetch(&m->slot[(size_t)lg_mix64(key) & (m->cap - 1)]);
+		__builtin_prefetch(&m->slot[lg_map_home(key, m->cap - 1)]);
 }
 
 /* Find; 0 when absent. */

@@ -431,7 +431,8 @@ lg_stk lg_addrs_stack(struct lg_addrs *a, int32_t pid, const uint64_t *kernel, s
 		      const uint64_t *user, size_t n_user)
 {
 	struct lg_space *p = NULL;
-	uint64_t h = 1;
+	/* Whoever is sampled chooses the addresses: by a known hash also whose stack is taken for his. */
+	uint64_t h = lg_map_secret;
 	lg_stk stk;
 
 	if (n_kernel > DEPTH_MAX)
@@ -441,7 +442,7 @@ lg_stk lg_addrs_stack(struct lg_addrs *a, int32_t pid, const uint64_t *kernel, s
 	if (!n_kernel && !n_user)
 		return 0;
 	if (n_kernel)
-		h = XXH3_64bits(kernel, n_kernel * sizeof *kernel);
+		h = XXH3_64bits_withSeed(kernel, n_kernel * sizeof *kernel, h);
 	if (n_user && pid > 0 && (p = lg_space_get(&a->spaces, pid))) {
 		lg_space_fill(&a->spaces, p);
 		if (!lg_space_find(p, user[0]))

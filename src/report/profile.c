@@ -93,7 +93,7 @@ static int add(struct lg_profile *p, struct lg_map *index, const struct lg_trace
 		return LG_E_NOMEM;
 	count = p->event[key[0]].is_count ? weight : 1;
 	/* A chain of probes: two keys may share a hash, and a count in the wrong stack is a lie. */
-	for (hash = XXH3_64bits(key, sizeof key);; hash++) {
+	for (hash = XXH3_64bits_withSeed(key, sizeof key, lg_map_secret);; hash++) {
 		at = lg_map_get(index, hash);
 		if (!at)
 			break;

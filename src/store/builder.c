@@ -353,7 +353,7 @@ lg_str lg_intern_n(struct lg_builder *b, const char *s, size_t n)
 		for (n = STRING_MAX; n > STRING_MAX - 4 && (s[n] & 0xc0) == 0x80; n--)
 			;
 	}
-	for (h = XXH3_64bits(s, n); (id = lg_map_get(&b->strings, h)); h++) {
+	for (h = XXH3_64bits_withSeed(s, n, lg_map_secret); (id = lg_map_get(&b->strings, h)); h++) {
 		uint64_t off = b->t->str_off[id];
 
 		if (b->t->str_off[id + 1] - off == n + 1 && !memcmp(b->t->str_bytes + off, s, n))
@@ -380,7 +380,7 @@ static uint64_t frame_hash(const struct lg_frame_row *f)
 	uint64_t key[4] = { f->pc, (uint64_t)f->dso << 32 | f->name, (uint64_t)f->kind << 32 | f->line,
 			    f->file };
 
-	return XXH3_64bits(key, sizeof key);
+	return XXH3_64bits_withSeed(key, sizeof key, lg_map_secret);
 }
 
 lg_frm lg_intern_frame(struct lg_builder *b, const struct lg_frame_row *f)
@@ -463,7 +463,7 @@ void lg_frame_set_name(struct lg_builder *b, lg_frm f, lg_str name, lg_str file,
 
 lg_trk lg_track_get(struct lg_builder *b, const struct lg_track_row *r)
 {
-	uint64_t h = XXH3_64bits(r, sizeof *r);
+	uint64_t h = XXH3_64bits_withSeed(r, sizeof *r, lg_map_secret);
 	struct lg_track_tab *t = &b->t->track;
 	uint32_t id;
 

@@ -308,11 +308,10 @@ int lg_find_sequences(struct lg_case *c)
 	uint32_t row;
 	int rc;
 
-	/* Ranks of one job have numbers of their own. */
+	/* Ranks of one job have numbers of their own; equal ones follow each other. */
 	for (size_t i = 0; i < c->n_ranks; i++)
-		for (size_t k = 0; k <= i; k++)
-			if (c->ranks[i].rank < 0 || (k < i && c->ranks[i].rank == c->ranks[k].rank))
-				return 0;
+		if (c->ranks[i].rank < 0 || (i && c->ranks[i].rank == c->ranks[i - 1].rank))
+			return 0;
 	if (c->n_ranks < 2)
 		return 0;
 	rc = first_parted(&s, &row);

@@ -209,7 +209,8 @@ int lg_find_likely_jobs(struct lg_case *c, const struct lg_step *steps, bool *re
 					runs_framework(c, r->prc, known);
 	}
 	lg_free(known);
-	for (size_t i = 0; i < c->n_ranks; i++)
+	/* Those with marks are all of a job already, and may be tens of thousands; inferred ones are few. */
+	for (size_t i = 0; i < c->n_ranks && c->ranks[0].inferred; i++)
 		for (size_t k = 0; k < i; k++) {
 			lg_prc a = c->ranks[i].prc, b = c->ranks[k].prc;
 

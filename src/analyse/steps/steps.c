@@ -236,23 +236,17 @@ int64_t lg_excess_of(const struct lg_rank *r, const struct lg_step *steps)
 	return sum;
 }
 
-/* The thread of prc that carries its steps: most step and stage spans, else the main thread. */
-static lg_thr training_thread(const struct lg_case *c, lg_prc prc, const uint32_t *marks_of)
+/* Of each process the thread that carries its steps: most step and stage spans, else the main thread. */
+static void training_threads(const struct lg_case *c, const uint32_t *marks_of, lg_thr *ret_best)
 {
-	lg_thr best = 0;
-	uint32_t most = 0;
-
 	for (lg_thr i = 1; i < c->t->thread.n; i++) {
-		if (c->t->thread.prc[i] != prc)
-			continue;
-		if (marks_of[i] > most) {
-			most = marks_of[i];
-			best = i;
-		} else if (!most && (c->t->thread.flags[i] & LG_THREAD_MAIN)) {
-			best = i;
-		}
+		lg_thr *best = &ret_best[c->t->thread.prc[i]];
+
+		/* Row 0 is no thread and has no marks. */
+		if (marks_of[i] > marks_of[*best] ||
+		    (!marks_of[*best] && (c->t->thread.flags[i] & LG_THREAD_MAIN)))
+			*best = i;
 	}
-	return best;
 }
 
 static int cmp_rank(const void *a, const void *b)
@@ -313,14 +307,16 @@ static int collect_ranks(struct lg_case *c, int32_t victim_pid)
 	const struct lg_trace *t = c->t;
 	uint32_t *marks_of = lg_calloc(t->thread.n, sizeof *marks_of);
 	uint32_t *prc_marks = lg_calloc(t->process.n, sizeof *prc_marks);
+	lg_thr *trains = lg_calloc(t->process.n, sizeof *trains);
 	size_t n = 0;
 
 	c->ranks = lg_arena_alloc(&c->v->arena, t->process.n, sizeof *c->ranks);
 	c->rank_of_thr = lg_arena_alloc(&c->v->arena, t->thread.n, sizeof *c->rank_of_thr);
 	c->rank_of_prc = lg_arena_alloc(&c->v->arena, t->process.n, sizeof *c->rank_of_prc);
-	if (!marks_of || !prc_marks || !c->ranks || !c->rank_of_thr || !c->rank_of_prc) {
+	if (!marks_of || !prc_marks || !trains || !c->ranks || !c->rank_of_thr || !c->rank_of_prc) {
 		lg_free(marks_of);
 		lg_free(prc_marks);
+		lg_free(trains);
 		return LG_E_NOMEM;
 	}
 	for (size_t i = 0; i < t->span.n; i++) {
@@ -334,6 +330,8 @@ static int collect_ranks(struct lg_case *c, int32_t victim_pid)
 		marks_of[t->span.thr[i]]++;
 		prc_marks[t->thread.prc[t->span.thr[i]]]++;
 	}
+	marks_of[0] = 0;
+	training_threads(c, marks_of, trains);
 	for (lg_prc p = 1; p < t->process.n; p++) {
 		struct lg_rank *r = &c->ranks[n];
 		uint32_t role = t->process.role[p];
@@ -343,13 +341,14 @@ static int collect_ranks(struct lg_case *c, int32_t victim_pid)
 		if ((victim_pid && t->process.pid[p] != victim_pid) || prc_marks[p] < MIN_STEPS)
 			continue;
 		r->prc = p;
-		r->thr = training_thread(c, p, marks_of);
+		r->thr = trains[p];
 		r->rank = t->process.rank[p];
 		if (r->thr)
 			n++;
 	}
 	lg_free(marks_of);
 	lg_free(prc_marks);
+	lg_free(trains);
 	c->n_ranks = n;
 	c->victim_pid = victim_pid;
 	if (!n) {

@@ -100,33 +100,50 @@ static lg_prc processes(struct kineto *k)
 	return prc;
 }
 
+/* The process of a name: that of the first thread of its pid. */
+static void name_process(struct kineto *k, const struct kin_name *n, const struct lg_map *first)
+{
+	uint32_t at = lg_map_get(first, (uint64_t)n->pid);
+	struct lg_process_row p;
+	lg_prc prc;
+
+	if (!at)
+		return;
+	prc = lg_thread_process(k->b, k->threads[at - 1].id);
+	p = lg_process_read(k->b, prc);
+	p.comm = n->name;
+	lg_process_write(k->b, prc, &p);
+}
+
+static void name_thread(struct kineto *k, const struct kin_name *n)
+{
+	struct kin_key *t = kin_known_thread(k, n->pid, n->tid);
+	struct lg_thread_row row;
+
+	if (!t)
+		return;
+	row = lg_thread_read(k->b, t->id);
+	row.comm = n->name;
+	lg_thread_write(k->b, t->id, &row);
+}
+
 void kin_names(struct kineto *k)
 {
+	struct lg_map first = { 0 }; /* pid -> index + 1 of its first thread */
+
+	for (size_t i = 0; k->n_names && i < k->n_threads; i++)
+		if (!lg_map_get(&first, (uint64_t)k->threads[i].pid) &&
+		    lg_map_set(&first, (uint64_t)k->threads[i].pid, (uint32_t)i + 1))
+			k->failed = LG_E_NOMEM;
 	for (size_t i = 0; i < k->n_names; i++) {
-		const struct kin_name *n = &k->names[i];
-
-		for (size_t j = 0; j < k->n_threads; j++) {
-			struct kin_key *t = &k->threads[j];
-
-			if (t->pid != n->pid || n->gpu)
-				continue;
-			if (n->process) {
-				lg_prc prc = lg_thread_process(k->b, t->id);
-				struct lg_process_row p = lg_process_read(k->b, prc);
-
-				p.comm = n->name;
-				lg_process_write(k->b, prc, &p);
-				break;
-			}
-			if (t->tid == n->tid) {
-				struct lg_thread_row row = lg_thread_read(k->b, t->id);
-
-				row.comm = n->name;
-				lg_thread_write(k->b, t->id, &row);
-				break;
-			}
-		}
+		if (k->names[i].gpu)
+			continue;
+		if (k->names[i].process)
+			name_process(k, &k->names[i], &first);
+		else
+			name_thread(k, &k->names[i]);
 	}
+	lg_map_done(&first);
 }
 
 /*

@@ -82,17 +82,37 @@ static void keep(struct kin_memo *m, const struct lg_slice *s)
 	}
 }
 
+/* The entry of (pid, tid) in list, NULL when there is none; *ret_h is then where map keeps a new one. */
+static struct kin_key *lookup(const struct lg_map *map, struct kin_key *list, int64_t pid,
+			      int64_t tid, uint64_t *ret_h)
+{
+	uint64_t h = lg_mix64((uint64_t)pid ^ lg_map_secret) + (uint64_t)tid;
+	uint32_t at;
+
+	for (; (at = lg_map_get(map, h)); h++)
+		if (list[at - 1].pid == pid && list[at - 1].tid == tid)
+			return &list[at - 1];
+	*ret_h = h;
+	return NULL;
+}
+
+struct kin_key *kin_known_thread(const struct kineto *k, int64_t pid, int64_t tid)
+{
+	uint64_t h;
+
+	return lookup(&k->thread_of, k->threads, pid, tid, &h);
+}
+
 /* The entry of (pid, tid); *ret_new when it was made. NULL without memory. */
 static struct kin_key *find(struct kineto *k, struct lg_map *map, struct kin_key **list, size_t *n,
 			    size_t *cap, int64_t pid, int64_t tid, bool *ret_new)
 {
-	uint64_t h = lg_mix64((uint64_t)pid) + (uint64_t)tid;
-	uint32_t at;
+	uint64_t h;
+	struct kin_key *known = lookup(map, *list, pid, tid, &h);
 
 	*ret_new = false;
-	for (; (at = lg_map_get(map, h)); h++)
-		if ((*list)[at - 1].pid == pid && (*list)[at - 1].tid == tid)
-			return &(*list)[at - 1];
+	if (known)
+		return known;
 	if (*n >= UINT32_MAX - 1 || lg_grow(list, cap, *n + 1, sizeof **list) ||
 	    lg_map_set(map, h, (uint32_t)*n + 1)) {
 		k->failed = LG_E_NOMEM;

@@ -145,6 +145,8 @@ void kin_done(struct kineto *k);
 
 /* kineto_ids.c */
 struct kin_key *kin_thread(struct kineto *k, const struct lg_event *e, enum kin_cat cat);
+/* The thread of these ids, NULL where no event had them. */
+struct kin_key *kin_known_thread(const struct kineto *k, int64_t pid, int64_t tid);
 lg_trk kin_stream(struct kineto *k, const struct lg_event *e);
 lg_trk kin_gpu(struct kineto *k, int64_t device);
 lg_str kin_text(struct kineto *k, const struct lg_slice *s);

@@ -306,7 +306,7 @@ lg_stk kin_call_stack(struct kineto *k, const struct lg_slice *s)
 		k->failed = LG_E_NOMEM;
 		return 0;
 	}
-	m = &k->stacks[XXH3_64bits(s->p, s->n) % KIN_STACKS];
+	m = &k->stacks[XXH3_64bits_withSeed(s->p, s->n, lg_map_secret) % KIN_STACKS];
 	if (m->stack && m->n == s->n && !memcmp(m->text, s->p, s->n))
 		return m->stack;
 	m->stack = 0;

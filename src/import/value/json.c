@@ -275,7 +275,7 @@ int lg_doc_json(struct lg_doc *d, char *text, size_t n, struct lg_error *err)
 	if (n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3))
 		j.p += 3;
 	(void)value(&j, &d->root, 0);
-	if (j.nomem) {
+	if (j.nomem || lg_doc_index(d)) {
 		lg_doc_done(d);
 		return lg_fail(err, LG_E_NOMEM, (uint64_t)(j.p - text), "out of memory");
 	}

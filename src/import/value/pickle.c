@@ -351,6 +351,8 @@ int lg_doc_pickle(struct lg_doc *d, char *p, size_t n, struct lg_error *err)
 		for (size_t i = 1; i < d->n; i++)
 			if (d->v[i].kind == LG_TEXT)
 				d->v[i].s = d->own_text + d->v[i].i;
+		if (lg_doc_index(d))
+			rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	}
 	lg_free(k.stack);
 	lg_free(k.memo);

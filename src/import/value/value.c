@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "import/value/value.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/alloc.h"
 
 enum { SMALL_INTS = 1 << 16, VALUES_MAX = 1 << 28 };
+enum { WALKED_MAX = 16 }; /* pairs of a dictionary that is simply walked */
+enum { KEY_MAX = 64 };    /* bytes: a pickle may hold one long key many times, and nobody asks for such */
 
 int lg_doc_init(struct lg_doc *d, struct lg_error *err)
 {
@@ -29,6 +33,7 @@ void lg_doc_done(struct lg_doc *d)
 	lg_free(d->v);
 	lg_free(d->small_int);
 	lg_free(d->own_text);
+	lg_map_done(&d->large);
 	*d = (struct lg_doc){ 0 };
 }
 
@@ -91,6 +96,35 @@ int lg_value_put(struct lg_doc *d, uint32_t dict, uint32_t key, uint32_t item)
 	return 0;
 }
 
+static uint64_t pair_hash(uint32_t dict, const char *key, size_t n)
+{
+	return XXH3_64bits_withSeed(key, n, lg_map_secret ^ lg_mix64(dict));
+}
+
+/* A dump may name one dictionary as all of its entries: walking it for each of them would never end. */
+int lg_doc_index(struct lg_doc *d)
+{
+	for (uint32_t dict = 1; dict < d->n; dict++) {
+		const struct lg_value *c = &d->v[dict];
+
+		for (uint32_t i = 0; c->kind == LG_DICT && c->n > WALKED_MAX && i < c->n; i++) {
+			const struct lg_value *key = &d->v[c->items[2 * i]];
+
+			if (key->kind == LG_TEXT && key->n <= KEY_MAX &&
+			    lg_map_set(&d->large, pair_hash(dict, key->s, key->n), i + 1))
+				return LG_E_NOMEM;
+		}
+	}
+	return 0;
+}
+
+static bool is_key(const struct lg_doc *d, const struct lg_value *dict, uint32_t i, const char *key, size_t n)
+{
+	const struct lg_value *name = &d->v[dict->items[2 * i]];
+
+	return name->kind == LG_TEXT && name->n == n && !memcmp(name->s, key, n);
+}
+
 uint32_t lg_value_get(const struct lg_doc *d, uint32_t dict, const char *key)
 {
 	const struct lg_value *c = &d->v[dict];
@@ -99,12 +133,17 @@ uint32_t lg_value_get(const struct lg_doc *d, uint32_t dict, const char *key)
 	if (c->kind != LG_DICT)
 		return 0;
 	/* The last of equal keys wins, as everywhere. */
-	for (uint32_t i = c->n; i-- > 0;) {
-		const struct lg_value *name = &d->v[c->items[2 * i]];
+	if (c->n > WALKED_MAX && k <= KEY_MAX) {
+		uint32_t at = lg_map_get(&d->large, pair_hash(dict, key, k));
 
-		if (name->kind == LG_TEXT && name->n == k && !memcmp(name->s, key, k))
-			return c->items[2 * i + 1];
+		if (!at)
+			return 0;
+		if (is_key(d, c, at - 1, key, k))
+			return c->items[2 * at - 1];
 	}
+	for (uint32_t i = c->n; i-- > 0;)
+		if (is_key(d, c, i, key, k))
+			return c->items[2 * i + 1];
 	return 0;
 }
 

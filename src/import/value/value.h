@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/map.h"
 
 enum lg_value_kind { LG_NULL, LG_BOOL, LG_INT, LG_REAL, LG_TEXT, LG_LIST, LG_DICT };
 
@@ -37,6 +38,7 @@ struct lg_doc {
 	size_t own_n, own_cap;
 	const char *cut;     /* NULL, or why the document ends early; what came before is there */
 	uint64_t cut_at;     /* byte */
+	struct lg_map large; /* dict and key -> pair + 1, of dictionaries that are too long to be walked */
 };
 
 void lg_doc_done(struct lg_doc *d);
@@ -63,5 +65,7 @@ uint32_t lg_value_new_int(struct lg_doc *d, int64_t i);
 int lg_value_push(struct lg_doc *d, uint32_t list, uint32_t item);
 int lg_value_put(struct lg_doc *d, uint32_t dict, uint32_t key, uint32_t item);
 int lg_doc_init(struct lg_doc *d, struct lg_error *err);
+/* When all is built: look-ups then take as long in a large dictionary as in a small one. 0 or LG_E_NOMEM. */
+int lg_doc_index(struct lg_doc *d) LG_MUST_CHECK;
 
 #endif /* LG_IMPORT_VALUE_VALUE_H */

@@ -35,12 +35,13 @@ static void limits_from_diag(struct lg_case *c)
 		uint64_t count = 0;
 		size_t rows = 0;
 		lg_str text = 0, other = 0;
+		char number[32];
 
 		for (size_t i = 0; i < d->n; i++) {
 			if (d->id[i] != id)
 				continue;
 			rows++;
-			count += d->count[i];
+			count = lg_count_sum(count, d->count[i]);
 			if (!text)
 				text = d->text[i];
 			else if (!other && d->text[i] != text)
@@ -49,8 +50,9 @@ static void limits_from_diag(struct lg_case *c)
 		if (!rows)
 			continue;
 		lg_limit(c, lg_arena_printf(&c->v->arena, "%s%s%s%s%s%s", lg_diag_sentence(id),
-					 count > 1 ? lg_arena_printf(&c->v->arena, " (%llu)",
-								     (unsigned long long)count)
+					 count > 1 ? lg_arena_printf(&c->v->arena, " (%s)",
+								     lg_count_text(count, number,
+										   sizeof number))
 						   : "",
 					 text ? ": " : "", text ? lg_string(c->t, text) : "",
 					 other ? "; " : "", other ? lg_string(c->t, other) : ""));

@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "cli/command.h"
 #include "record/session.h"
+#include "store/trace.h"
 
 extern char **environ;
 
@@ -38,10 +39,11 @@ static void say(void *arg, const char *line)
 static void report(void *arg, double seconds, uint64_t events, uint64_t bytes, uint64_t lost)
 {
 	struct talk *t = arg;
+	char number[32];
 
-	fprintf(stderr, "\rlaggard: %.0f s, %llu events, %.1f MB, %llu lost; Ctrl-C ends   ",
+	fprintf(stderr, "\rlaggard: %.0f s, %llu events, %.1f MB, %s lost; Ctrl-C ends   ",
 		seconds, (unsigned long long)events, (double)bytes * 1e-6,
-		(unsigned long long)lost);
+		lg_count_text(lost, number, sizeof number));
 	fflush(stderr);
 	t->line_open = true;
 }

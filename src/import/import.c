@@ -399,7 +399,7 @@ static void describe(struct lg_import_info *info, const struct lg_trace *t, int6
 	info->lost_events = 0;
 	for (size_t i = 0; i < t->diag.n; i++)
 		if (counts_events(t->diag.id[i]))
-			info->lost_events += t->diag.count[i];
+			info->lost_events = lg_count_sum(info->lost_events, t->diag.count[i]);
 }
 
 static int import_path(const char *path, struct lg_trace **ret, struct lg_import_info *info,

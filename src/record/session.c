@@ -357,7 +357,7 @@ static void count_rows(struct lg_session *s)
 		case LG_DIAG_MARKS_LOST:
 		case LG_DIAG_TABLE_FULL:
 		case LG_DIAG_OUT_OF_ORDER:
-			s->lost += t->diag.count[i];
+			s->lost = lg_count_sum(s->lost, t->diag.count[i]);
 			break;
 		default:
 			break;
@@ -716,7 +716,7 @@ static const char *cost_text(const struct lg_cost *c, char *buf, size_t size)
 static void note_cost(struct lg_session *s)
 {
 	struct lg_cost c = lg_facts_cost(&s->cost);
-	char text[48];
+	char text[48], lost[32];
 
 	lg_meta_setf(s->b, 0, "record.cost.cpu_ns", "%" PRId64, c.cpu_ns);
 	lg_meta_setf(s->b, 0, "record.cost.wall_ns", "%" PRId64, c.wall_ns);
@@ -725,25 +725,24 @@ static void note_cost(struct lg_session *s)
 	lg_meta_setf(s->b, 0, "record.lost", "%" PRIu64, s->lost);
 	lg_meta_setf(s->b, 0, "record.bytes", "%" PRIu64, output_bytes(s));
 	lg_add_diag_now(s->b, LG_DIAG_OWN_COST, lg_monotonic_ns(), 1,
-			"recorder: %s, %.1f MB of memory, %" PRIu64 " events, %.1f MB written, %" PRIu64
-			" lost",
+			"recorder: %s, %.1f MB of memory, %" PRIu64 " events, %.1f MB written, %s lost",
 			cost_text(&c, text, sizeof text), (double)c.rss_bytes * 1e-6, s->events,
-			(double)output_bytes(s) * 1e-6, s->lost);
+			(double)output_bytes(s) * 1e-6, lg_count_text(s->lost, lost, sizeof lost));
 	s->cost = c;
 }
 
 static void say_summary(struct lg_session *s, unsigned ranks, uint64_t bytes)
 {
 	const char *unit = s->events >= 10000 ? "k" : "";
-	char who[32] = "", cost[48];
+	char who[32] = "", cost[48], lost[32];
 
 	if (ranks)
 		snprintf(who, sizeof who, "%u rank%s, ", ranks, ranks == 1 ? "" : "s");
-	lg_session_say(s, "recorded %.1f s, %s%" PRIu64 "%s events, %.1f MB, cost %s, %" PRIu64
-		       " lost -> %s",
+	lg_session_say(s, "recorded %.1f s, %s%" PRIu64 "%s events, %.1f MB, cost %s, %s lost -> %s",
 		       (double)s->cost.wall_ns * 1e-9, who,
 		       *unit ? s->events / 1000 : s->events, unit, (double)bytes * 1e-6,
-		       cost_text(&s->cost, cost, sizeof cost), s->lost, s->opt->out);
+		       cost_text(&s->cost, cost, sizeof cost),
+		       lg_count_text(s->lost, lost, sizeof lost), s->opt->out);
 	lg_session_say(s, "next: laggard explain %s", s->opt->out);
 }
 

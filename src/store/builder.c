@@ -121,7 +121,7 @@ static inline void see(struct lg_builder *b, lg_thr thr)
 #define SEE_flow(b, r) ((void)0)
 #define SEE_clock(b, r) ((void)0)
 #define SEE_meta(b, r) ((void)0)
-#define SEE_diag(b, r) ((void)0)
+#define SEE_diag(b, r) ((b)->t->diag.count[(b)->t->diag.n - 1] = lg_count_sum((r)->count, 0))
 
 #define T_DICT(tname)
 #define T_TIME(tname)                                                                              \
@@ -129,8 +129,8 @@ static inline void see(struct lg_builder *b, lg_thr thr)
 	{                                                                                          \
 		if (reserve_##tname(b))                                                            \
 			return;                                                                    \
-		SEE_##tname(b, r);                                                                 \
 		put_##tname(b, b->t->tname.n++, r);                                                \
+		SEE_##tname(b, r);                                                                 \
 	}
 #define T(tname, id, kind) T_TAB(tname) T_COPY(tname) T_##kind(tname)
 LG_TABLES(T)

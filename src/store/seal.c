@@ -369,6 +369,12 @@ static void extent_of(struct lg_trace *t, const int64_t *ts, const int64_t *dur,
 	t->last = last;
 }
 
+static void check_counts(struct lg_diag_tab *d)
+{
+	for (size_t i = 0; i < d->n; i++)
+		d->count[i] = lg_count_sum(d->count[i], 0);
+}
+
 /* One more diag row (the builder's own functions are not at hand here). */
 static int add_diag(struct lg_trace *t, enum lg_diag_id id, uint64_t count)
 {
@@ -445,6 +451,7 @@ int lg_seal(struct lg_trace *t, struct lg_error *err)
 	bad += check_dur(t->state.ts, t->state.dur, t->state.n);
 	bad += check_dur(t->span.ts, t->span.dur, t->span.n);
 	bad += check_dur(t->diag.ts, t->diag.dur, t->diag.n);
+	check_counts(&t->diag);
 	/* Facts (meta) and notes (diag, clock) do not widen the recording. */
 	t->first = INT64_MAX;
 	t->last = INT64_MIN;

@@ -103,6 +103,15 @@ enum lg_diag_severity lg_diag_severity(uint32_t id)
 	}
 }
 
+const char *lg_count_text(uint64_t count, char *buf, size_t size)
+{
+	if (count >= LG_COUNT_MAX)
+		snprintf(buf, size, "an implausible number");
+	else
+		snprintf(buf, size, "%llu", (unsigned long long)count);
+	return buf;
+}
+
 const char *lg_stage_name(uint32_t stage)
 {
 	static const char *const names[LG_STAGE_MAX] = {

@@ -175,6 +175,18 @@ enum lg_diag_id {
 enum lg_diag_severity { LG_DIAG_INFO, LG_DIAG_LOSS, LG_DIAG_ERROR };
 const char *lg_diag_sentence(uint32_t id); /* "unknown" sentence for unknown ids */
 enum lg_diag_severity lg_diag_severity(uint32_t id);
+/*
+ * Counts of what is missing come from files and from rings that others write. More than LG_COUNT_MAX,
+ * a million a second for thirty years, is none: it stays at that, on the way in and in sums, and is told
+ * in words.
+ */
+#define LG_COUNT_MAX UINT64_C(1000000000000000)
+static inline uint64_t lg_count_sum(uint64_t a, uint64_t b)
+{
+	return a >= LG_COUNT_MAX || b >= LG_COUNT_MAX - a ? LG_COUNT_MAX : a + b;
+}
+/* "17" or "an implausible number", in buf. */
+const char *lg_count_text(uint64_t count, char *buf, size_t size);
 const char *lg_stage_name(uint32_t stage); /* as in schema 1: "batch_wait" ... "other" */
 
 struct lg_trace {

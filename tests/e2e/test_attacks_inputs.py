@@ -233,6 +233,22 @@ def test_sizes_of_memory(laggard, chrome):
         assert done.returncode == 2 and done.stderr.count("\n") == 1, bad
 
 
+def test_forged_counts_are_told_in_words(laggard, tmp_path):
+    """A perf.data file in which two buffers claim to have lost 2^63 - 1 and 365518 events: beyond 2^63 together."""
+    attr = struct.pack("<IIQQQQQ", 1, 112, 0, 1000, 0x7, 0, 1 << 18).ljust(112, b"\0") + struct.pack("<QQ", 0, 0)
+    body = b"".join(struct.pack("<IHHQQIIQ", 2, 0, 40, 1, n, 7, 7, 100 + n % 7) for n in ((1 << 63) - 1, 365518))
+    head = struct.pack("<8s7Q", b"PERFILE2", 104, 128, 104, 128, 104 + 128, len(body), 0).ljust(104, b"\0")
+    path = tmp_path / "perf.data"
+    path.write_bytes(head + attr + body)
+    done = laggard("explain", path)
+    assert done.returncode == 0, done.stderr
+    assert "(an implausible number)" in re.sub(r"\s+", " ", done.stdout)
+    assert not re.search(r"\d{12}", done.stdout), done.stdout
+    assert json.loads(laggard("explain", path, "--json").stdout)["inputs"][0]["lost_events"] == 10**15
+    done = laggard("query", path, "SELECT sum(count) AS n FROM diag WHERE xid = 1", "--json")
+    assert 10**15 <= json.loads(done.stdout)[0]["n"] < 2 * 10**15, done.stdout
+
+
 def test_a_reader_has_no_privilege_to_lose(laggard_path, can_record):
     """While it waits for its input, root's capabilities are those for files, and exec cannot give more."""
     with subprocess.Popen([laggard_path, "explain", "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,

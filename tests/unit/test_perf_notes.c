@@ -27,7 +27,7 @@ static void put_sample(struct file *f, uint32_t tid, uint64_t ts)
 	end(f, at);
 }
 
-static void put_lost(struct file *f, uint32_t n, uint64_t ts)
+static void put_lost(struct file *f, uint64_t n, uint64_t ts)
 {
 	size_t at = begin(f, PD_LOST, 0);
 
@@ -37,7 +37,7 @@ static void put_lost(struct file *f, uint32_t n, uint64_t ts)
 	end(f, at);
 }
 
-static void put_lost_samples(struct file *f, uint32_t n, uint64_t ts, uint16_t misc)
+static void put_lost_samples(struct file *f, uint64_t n, uint64_t ts, uint16_t misc)
 {
 	size_t at = begin(f, PD_LOST_SAMPLES, misc);
 
@@ -163,6 +163,26 @@ static void what_the_hardware_dropped_comes_on_top(void **state)
 	t = finish(&file, data);
 	assert_int_equal(diags(t, LG_DIAG_LOST_EVENTS), 17);
 	assert_int_equal(diags(t, LG_DIAG_LOST_SAMPLES), 4);
+	lg_trace_free(t);
+}
+
+/* Two halves of what 64 bits hold, and one more, are no small number: nor would any sum of them be. */
+static void forged_counts_stay_large(void **state)
+{
+	size_t data = start(&file);
+	struct lg_trace *t;
+
+	(void)state;
+	put_sample(&file, 7, 100);
+	put_lost(&file, UINT64_C(1) << 63, 150);
+	put_lost(&file, (UINT64_C(1) << 63) + 1, 160);
+	put_lost_samples(&file, UINT64_MAX, 170, 0);
+	put_sample(&file, 7, 200);
+	put_lost_samples(&file, UINT64_MAX, 0, 0);
+	put_lost_samples(&file, 7, 0, 0);
+	t = finish(&file, data);
+	assert_int_equal(diags(t, LG_DIAG_LOST_EVENTS), 2 * LG_COUNT_MAX);
+	assert_int_equal(diags(t, LG_DIAG_LOST_SAMPLES), LG_COUNT_MAX);
 	lg_trace_free(t);
 }
 
@@ -382,6 +402,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(counts_a_loss_once),
 		cmocka_unit_test(what_the_hardware_dropped_comes_on_top),
+		cmocka_unit_test(forged_counts_stay_large),
 		cmocka_unit_test(tells_the_threads_of_the_kernel),
 		cmocka_unit_test(process_2_may_be_anybody),
 		cmocka_unit_test(says_what_is_behind_the_last_part),

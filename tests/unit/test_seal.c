@@ -293,12 +293,37 @@ static void test_index_no_memory(void **state)
 	lg_trace_free(t);
 }
 
+/* What a builder is given, and what stands in a file's columns. */
+static void test_forged_counts(void **state)
+{
+	struct lg_builder *b = fresh();
+	struct lg_trace *t;
+	char text[32];
+
+	(void)state;
+	lg_add_diag_now(b, LG_DIAG_LOST_EVENTS, 1, UINT64_MAX, "given");
+	assert_int_equal(lg_builder_trace(b)->diag.count[0], LG_COUNT_MAX);
+	lg_add_diag_now(b, LG_DIAG_LOST_EVENTS, 2, LG_COUNT_MAX - 1, "the most");
+	lg_add_diag_now(b, LG_DIAG_LOST_EVENTS, 3, 1, "read");
+	lg_builder_trace(b)->diag.count[2] = UINT64_MAX / 2 + 2;
+	t = seal(b);
+	assert_int_equal(t->diag.count[0], LG_COUNT_MAX);
+	assert_int_equal(t->diag.count[1], LG_COUNT_MAX - 1);
+	assert_int_equal(t->diag.count[2], LG_COUNT_MAX);
+	assert_int_equal(lg_count_sum(UINT64_MAX, 1), LG_COUNT_MAX);
+	assert_int_equal(lg_count_sum(LG_COUNT_MAX - 2, 1), LG_COUNT_MAX - 1);
+	assert_string_equal(lg_count_text(lg_count_sum(LG_COUNT_MAX - 1, 1), text, sizeof text),
+			    "an implausible number");
+	assert_string_equal(lg_count_text(LG_COUNT_MAX - 1, text, sizeof text), "999999999999999");
+	lg_trace_free(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sorted_and_stable), cmocka_unit_test(test_few_late),
 		cmocka_unit_test(test_lists_in_turns),
-		cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_empty),		  cmocka_unit_test(test_forged_counts),
 		cmocka_unit_test(test_bad_ids),		  cmocka_unit_test(test_impossible_times),
 		cmocka_unit_test(test_stack_cycles),	  cmocka_unit_test(test_index),
 		cmocka_unit_test(test_index_no_memory),

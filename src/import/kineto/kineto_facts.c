@@ -193,10 +193,11 @@ static void own_account(struct kineto *k, const char *text, int64_t ts)
 				"device did after that is not in the trace");
 	for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
 		uint64_t n = counted(line, odd[i]);
+		char number[32];
 
 		if (n)
 			lg_add_diag_now(k->b, LG_DIAG_NOT_UNDERSTOOD, ts, n, "the profiler says of its records of the "
-					"device: %s = %llu", odd[i], (unsigned long long)n);
+					"device: %s = %s", odd[i], lg_count_text(n, number, sizeof number));
 	}
 }
 

@@ -247,7 +247,7 @@ static void lost_record(struct lg_pd *p, const struct lg_pd_sample *who, int64_t
 	if (!n)
 		return;
 	if (id == LG_DIAG_LOST_EVENTS)
-		p->lost += n;
+		p->lost = lg_count_sum(p->lost, n);
 	lg_add_diag(p->b, &(struct lg_diag_row){ .ts = from, .dur = ts - from, .id = id,
 						 .cpu = who->cpu, .count = n,
 						 .text = lg_intern(p->b, why) });
@@ -269,7 +269,7 @@ static void lost_samples_record(struct lg_pd *p, const struct lg_pd_sample *who,
 	if (misc & PDM_LOST_SAMPLES_BPF) /* left out on request */
 		return;
 	if (made_up && !p->timeless_file)
-		p->lost_by_event += n;
+		p->lost_by_event = lg_count_sum(p->lost_by_event, n);
 	else
 		lost_record(p, who, ts, n, LG_DIAG_LOST_SAMPLES);
 }

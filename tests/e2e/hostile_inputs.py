@@ -2,6 +2,7 @@
 """Files that are cheap to write and, where a reader compares all with all, dear to read. SHAPES[name](n): bytes."""
 import json
 import pickle
+import sqlite3
 
 SHAPES = {}
 SUFFIX = {}
@@ -178,6 +179,35 @@ def kineto_python_deep(n):
 
 
 @shape("json")
+def kineto_loader_waits(n):
+    """Every step waits for its batch, while helper threads, one each, collect garbage."""
+    m = n // 4
+    return kineto([step(i, i * 1000, 999) for i in range(m)]
+                  + [slice_("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", i * 1000 + 1, 100 + i % 7 * 100,
+                            cat="user_annotation") for i in range(m)]
+                  + [slice_("Optimizer.step#SGD.step", i * 1000 + 900, 50, cat="user_annotation") for i in range(m)]
+                  + [slice_("gc.collect", i * 1000 + 5, 500, tid=10 + i) for i in range(m)])
+
+
+@shape("json")
+def kineto_pids_that_reduce(n):
+    m = n // 12
+    return kineto([e for p in range(1, m + 1) for i in range(6) for e in
+                   (step(i, i * 1000 + p % 5, 990, p, p),
+                    slice_("gloo:all_reduce", i * 1000 + 10 + p % 50, 500, p, p, "user_annotation", seq=i))])
+
+
+@shape("json")
+def kineto_copies_and_waits(n):
+    m = n // 5
+    return kineto([step(i, i * 1000, 999) for i in range(m)] + [launch(i * 1000 + 10, 1, 2 * i + 1) for i in range(m)]
+                  + [slice_("cudaStreamSynchronize", i * 1000 + 20, 900, cat="cuda_runtime", correlation=2 * i + 2) for i in range(m)]
+                  + [kernel("Memcpy HtoD (Pageable -> Device)", i * 1000 + 30, 800, correlation=2 * i + 1) | {"cat": "gpu_memcpy"}
+                     for i in range(m)]
+                  + [slice_("aten::item", i * 1000 + 15, 950) for i in range(m)])
+
+
+@shape("json")
 def kineto_memory(n):
     return kineto(steps(20, n) + [{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": i,
                                    "args": {"Device Type": 1, "Device Id": i, "Addr": i, "Bytes": 512, "Total Allocated": i,
@@ -303,6 +333,19 @@ def script_few_threads_switch(n):
         out.append(f"a {a}/1 [000] {t:.6f}: sched:sched_wakeup: comm=a pid={b} prio=120 target_cpu=000\n\n")
         out.append(f"a {a}/1 [000] {t:.6f}: sched:sched_switch: prev_comm=a prev_pid={a} prev_prio=120 prev_state=D ==> "
                    f"next_comm=a next_pid={b} next_prio=120\n\n")
+    return "".join(out).encode()
+
+
+@shape("txt")
+def script_wakes_many(n):
+    """All sleep, one wakes all, and the next does so again."""
+    out, k = [], 400
+    for i in range(n // (2 * k)):
+        for j in range(2, k):
+            t = i + j / 1000
+            out.append(f"a 1/1 [000] {t:.6f}: sched:sched_wakeup: comm=b pid={j} prio=120 target_cpu=000\n\n")
+            out.append(f"b {j}/{j} [{j % 8:03d}] {t + 0.0001:.6f}: sched:sched_switch: prev_comm=b prev_pid={j} prev_prio=120 "
+                       f"prev_state=S ==> next_comm=b next_pid={j + 1} next_prio=120\n\n")
     return "".join(out).encode()
 
 
@@ -478,3 +521,44 @@ def speedscope_profiles(n):
                        "shared": {"frames": [{"name": "f"}]},
                        "profiles": [{"type": "sampled", "name": f"Thread {i} \"t\"", "unit": "seconds", "startValue": 0, "endValue": 1,
                                      "samples": [[0]], "weights": [1]} for i in range(n)]}).encode()
+
+
+def nsys(ranges, kernels=(), calls=()):
+    """An export of Nsight Systems; rows as its tables have them."""
+    db = sqlite3.connect(":memory:")
+    db.executescript("""
+        CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT);
+        CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT);
+        CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, text TEXT, globalTid INTEGER, textId INTEGER);
+        CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, globalTid INTEGER, correlationId INTEGER,
+                                                  nameId INTEGER);
+        CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER,
+                                                 correlationId INTEGER, globalPid INTEGER, shortName INTEGER,
+                                                 demangledName INTEGER);
+        INSERT INTO StringIds VALUES (1, 'cudaLaunchKernel'), (2, 'kernel');
+        INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_SCHEMA_VERSION', '3.11.0');""")
+    db.executemany("INSERT INTO NVTX_EVENTS VALUES (?, ?, 59, ?, ?, NULL)", ranges)
+    db.executemany("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?, ?, ?, ?, 2, 2)", kernels)
+    db.executemany("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, ?, 1)", calls)
+    db.commit()
+    return db.serialize()
+
+
+def global_id(pid, tid=0):
+    return 1 << 56 | (pid & 0xffffff) << 24 | tid & 0xffffff
+
+
+@shape("sqlite")
+def nsys_nested(n):
+    return nsys([(i, 4 * n - i, f"r{i % 9}", global_id(1, 1)) for i in range(n)])
+
+
+@shape("sqlite")
+def nsys_processes(n):
+    return nsys([(i, i + 50, f"step {i}", global_id(i + 1, i + 1)) for i in range(n)])
+
+
+@shape("sqlite")
+def nsys_one_correlation(n):
+    return nsys([(i * 1000, i * 1000 + 999, f"step {i}", global_id(1, 1)) for i in range(50)],
+                [(i, i + n, i % 3, i, 5, global_id(1)) for i in range(n)], [(i, i + 1, global_id(1, 1), 5) for i in range(n)])

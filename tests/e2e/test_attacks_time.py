@@ -9,7 +9,7 @@ from hostile_inputs import SHAPES, SUFFIX
 # Where laggard once took time by the square: as large as shows it.
 LARGE = {"chrome_thread_names": 50000, "kineto_pids": 50000, "kineto_colliding_tids": 25000, "flight_groups": 50000,
          "flight_one_dict_as_all_entries": 12000, "folded_colliding_names": 25000}
-USUAL = 10000
+USUAL = 6000
 SLACK_S = 0.3   # what is lost to starting, and to a machine that does other things
 RATIO = 7       # 4 is linear, 16 is the square
 

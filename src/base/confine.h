@@ -7,6 +7,7 @@
  */
 #ifndef LG_BASE_CONFINE_H
 #define LG_BASE_CONFINE_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -55,5 +56,12 @@ struct lg_syscall_rule {
  * LG_E_UNSUPPORTED where the kernel or this processor has no such filter.
  */
 int lg_confine_syscalls(const struct lg_syscall_rule *rule, size_t n, struct lg_error *err) LG_MUST_CHECK;
+/*
+ * From here on none of the calls for which a program that only computes, reads and writes files has no
+ * use: no program or process is started (threads are), none signalled but this one, none traced, nothing
+ * mounted or loaded, no identity taken, no io_uring. Without network: no socket either. They fail with
+ * ENOSYS. LG_E_UNSUPPORTED as above.
+ */
+int lg_confine_to_files(bool network, struct lg_error *err) LG_MUST_CHECK;
 
 #endif /* LG_BASE_CONFINE_H */

@@ -124,8 +124,8 @@ static void drop_left_out(struct lg_loaded *l)
 
 /*
  * A file may be hostile: before it is read, what root could do besides goes for good. Kept: reading what
- * others own, writing outputs into their folders, and addresses in /proc/kallsyms. Where that cannot be
- * done, reading goes on as before.
+ * others own, writing outputs into their folders, and addresses in /proc/kallsyms. System calls that reading
+ * files takes no part in go, too. Where that cannot be done, reading goes on as before.
  */
 static void give_up_privileges(void)
 {
@@ -137,6 +137,7 @@ static void give_up_privileges(void)
 	for (size_t i = 0; i < sizeof kept; i++)
 		keep |= UINT64_C(1) << kept[i];
 	(void)!lg_confine_capabilities(keep, &ignored);
+	(void)!lg_confine_to_files(lg_symbol_options.debuginfod, &ignored);
 }
 
 int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
@@ -152,8 +153,8 @@ int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	if (!rc) {
 		lg_bounds_set(l.paths.path, l.paths.n);
-		give_up_privileges();
 		symbol_sources();
+		give_up_privileges();
 		scratch_folder();
 		lg_progress_start("reading ...");
 		rc = lg_import_found((const char *const *)l.paths.path, l.n, l.paths.perhaps, &l.trace,

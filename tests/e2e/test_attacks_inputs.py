@@ -249,19 +249,30 @@ def test_forged_counts_are_told_in_words(laggard, tmp_path):
     assert 10**15 <= json.loads(done.stdout)[0]["n"] < 2 * 10**15, done.stdout
 
 
-def test_a_reader_has_no_privilege_to_lose(laggard_path, can_record):
-    """While it waits for its input, root's capabilities are those for files, and exec cannot give more."""
-    with subprocess.Popen([laggard_path, "explain", "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                          stderr=subprocess.DEVNULL) as p:
+def filters(pid):
+    """How many filters of system calls a process has (Linux 5.9 and later)."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    return int(re.search(r"^Seccomp_filters:\s+(\d+)", status, re.M)[1])
+
+
+@pytest.mark.parametrize("command", (("explain", "-"), ("steps", "-"), ("convert", "-o", "out.lag", "-"),
+                                     ("query", "-", "SELECT 1"), ("diff", "-", DATA / "perf/tiny.data")),
+                         ids=lambda c: c[0])
+def test_a_reader_has_no_privilege_to_lose(laggard_path, can_record, tmp_path, command):
+    """While it waits for its input, root's capabilities are those for files, calls are filtered."""
+    mine = filters(os.getpid())
+    with subprocess.Popen([laggard_path, *command], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, cwd=tmp_path) as p:
         end = time.monotonic() + 20
         while time.monotonic() < end:
             status = pathlib.Path(f"/proc/{p.pid}/status").read_text(encoding="utf-8")
-            if "NoNewPrivs:\t1" in status:
+            if "NoNewPrivs:\t1" in status and filters(p.pid) > mine:
                 break
             time.sleep(0.02)
         p.stdin.close()
         p.wait()
     files = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 34  # CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, SYSLOG
     assert "NoNewPrivs:\t1" in status
+    assert "Seccomp:\t2" in status and int(re.search(r"^Seccomp_filters:\s+(\d+)", status, re.M)[1]) == mine + 1
     for name in ("CapEff", "CapPrm", "CapBnd"):
         assert not int(re.search(rf"^{name}:\s+(\w+)", status, re.M)[1], 16) & ~files, status

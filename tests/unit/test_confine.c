@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_confine.c - what a reader of files can no longer do, and what it still can. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/confine.h"
+
+static void *touch(void *arg)
+{
+	*(int *)arg = 1;
+	return NULL;
+}
+
+/* Exit status of a child that is confined: the number of the first expectation that fails. */
+static int confined(bool network, pid_t other)
+{
+	char *const argv[] = { NULL };
+	pthread_t thread;
+	int ran = 0;
+
+	if (lg_confine_to_files(network, NULL))
+		return 1;
+	if (pthread_create(&thread, NULL, touch, &ran) || pthread_join(thread, NULL) || !ran)
+		return 2;
+	if (fork() != -1 || errno != ENOSYS)
+		return 3;
+	if (execv("/bin/true", argv) != -1 || errno != ENOSYS)
+		return 4;
+	if (kill(other, 0) != -1 || errno != ENOSYS)
+		return 5;
+	if (syscall(SYS_tgkill, other, other, 0) != -1 || errno != ENOSYS)
+		return 6;
+	if (syscall(SYS_tgkill, getpid(), getpid(), 0))
+		return 7;
+	if ((socket(AF_UNIX, SOCK_STREAM, 0) >= 0) != network)
+		return 8;
+	if (getppid() != other)
+		return 9;
+	return 0;
+}
+
+static void files_and_threads_remain(void **state)
+{
+	(void)state;
+	if (LG_CONFINE_SANITIZER)
+		skip();
+	for (int network = 0; network < 2; network++) {
+		pid_t parent = getpid(), child = fork();
+		int status;
+
+		assert_true(child >= 0);
+		if (!child)
+			_exit(confined(network, parent));
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_true(WIFEXITED(status));
+		assert_int_equal(WEXITSTATUS(status), 0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(files_and_threads_remain) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -206,6 +206,9 @@ int lg_index_new(struct lg_index **ret, const struct lg_trace *t, struct lg_erro
 	k.ids = t->thread.prc;
 	if (lists(k, t->thread.n, t->process.n, &x->thread_off, &x->thread))
 		goto fail;
+	k.ids = t->meta.prc;
+	if (lists(k, t->meta.n, t->process.n, &x->meta_off, &x->meta))
+		goto fail;
 	k.ids = NULL;
 	if (lists(k, t->state.n, (size_t)x->n_host * x->n_cpu, &x->cpu_off, &x->cpu))
 		goto fail;
@@ -235,6 +238,8 @@ void lg_index_free(struct lg_index *x)
 	lg_free(x->main_of);
 	lg_free(x->thread_off);
 	lg_free(x->thread);
+	lg_free(x->meta_off);
+	lg_free(x->meta);
 	lg_free(x->cpu_off);
 	lg_free(x->cpu);
 	lg_free(x->host_of);

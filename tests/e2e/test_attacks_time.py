@@ -33,3 +33,10 @@ def test_time_grows_with_the_file(laggard, tmp_path, name):
         short, long = (cpu_of(lambda f=f: laggard(what[0], f, *what[1:], timeout=60)) for f in files)
         print(f"{name} {what[0]}: {os.path.getsize(files[1]) / 1e6:.1f} MB, {short:.2f} s, {long:.2f} s")
         assert long < RATIO * short + SLACK_S, (what[0], short, long)
+
+
+def test_facts_of_one_file_and_processes_of_another(laggard, tmp_path):
+    """Each process was asked for its facts, and all facts were looked at for each: half a minute for these 9 MB."""
+    (tmp_path / "a.json").write_bytes(SHAPES["kineto_pids"](50000))
+    (tmp_path / "_dump_0").write_bytes(SHAPES["flight_groups"](50000))
+    assert cpu_of(lambda: laggard("explain", tmp_path, "--json", timeout=60)) < 8

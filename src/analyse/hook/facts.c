@@ -11,9 +11,12 @@ const char *lg_fact_of(const struct lg_case *c, lg_prc prc, const char *key)
 	const struct lg_meta_tab *m = &c->t->meta;
 	const char *value = NULL;
 
-	for (size_t i = 0; i < m->n; i++)
-		if (m->prc[i] == prc && !strcmp(lg_string(c->t, m->key[i]), key))
+	for (uint32_t p = c->idx->meta_off[prc]; p < c->idx->meta_off[prc + 1]; p++) {
+		uint32_t i = c->idx->meta[p];
+
+		if (!strcmp(lg_string(c->t, m->key[i]), key))
 			value = lg_string(c->t, m->value[i]);
+	}
 	return value;
 }
 
@@ -23,10 +26,11 @@ double lg_fact_share(const struct lg_case *c, lg_prc prc, const char *key, int64
 	int64_t on = 0, since = from;
 	bool is_on = false;
 
-	for (size_t i = 0; i < m->n; i++) {
+	for (uint32_t p = c->idx->meta_off[prc]; p < c->idx->meta_off[prc + 1]; p++) {
+		uint32_t i = c->idx->meta[p];
 		int64_t ts;
 
-		if (m->prc[i] != prc || strcmp(lg_string(c->t, m->key[i]), key))
+		if (strcmp(lg_string(c->t, m->key[i]), key))
 			continue;
 		ts = m->ts[i] < from ? from : m->ts[i] > to ? to : m->ts[i];
 		if (is_on)

@@ -165,6 +165,7 @@ static void ring(const char *path)
 	w[LAG_MARK_H_SLOTS_OFF] = LAG_MARK_PAGE;
 	w[LAG_MARK_H_NAMES_OFF] = off;
 	w[LAG_MARK_H_NAMES_CAP] = NAMES;
+	w[LAG_MARK_H_NAMES_LOST] = INT64_MAX;
 	w[LAG_MARK_H_RANK] = (uint64_t)-1;
 	w[LAG_MARK_H_PID_NS] = ns.st_ino;
 	w[LAG_MARK_H_MAGIC] = LAG_MARK_MAGIC;

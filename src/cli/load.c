@@ -124,18 +124,20 @@ static void drop_left_out(struct lg_loaded *l)
 
 /*
  * A file may be hostile: before it is read, what root could do besides goes for good. Kept: reading what
- * others own, writing outputs into their folders, and addresses in /proc/kallsyms. System calls that reading
+ * others own, writing outputs into their folders, mappings of processes that a perf.data tells of and that still
+ * run, and addresses in /proc/kallsyms. System calls that reading
  * files takes no part in go, too. Where that cannot be done, reading goes on as before.
  */
 static void give_up_privileges(void)
 {
 	static const uint8_t kept[] = { CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE, CAP_CHOWN, CAP_FOWNER,
-					CAP_SYSLOG };
+					CAP_SYS_PTRACE, CAP_SYSLOG };
 	struct lg_error ignored;
 	uint64_t keep = 0;
 
 	for (size_t i = 0; i < sizeof kept; i++)
 		keep |= UINT64_C(1) << kept[i];
+	lg_import_before_confined();
 	(void)!lg_confine_capabilities(keep, &ignored);
 	(void)!lg_confine_to_files(lg_symbol_options.debuginfod, &ignored);
 }

@@ -66,4 +66,11 @@ bool lg_import_is_folder(const char *path);
 enum lg_import_known { LG_IMPORT_NO, LG_IMPORT_PERHAPS, LG_IMPORT_YES };
 enum lg_import_known lg_import_knows(const char *path);
 
+/*
+ * Reads what a later lg_import() may ask the kernel for and a confined process is refused: perf's own clock
+ * (perf_event_open), by which a perf.data without a clock id is told from one of another boot. Tens of
+ * microseconds; once a process, later calls do nothing.
+ */
+void lg_import_before_confined(void);
+
 #endif /* LG_IMPORT_IMPORT_H */

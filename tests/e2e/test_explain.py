@@ -224,12 +224,16 @@ def test_rules_are_printed_whole(laggard):
 def test_every_id_that_the_analyses_emit_has_a_rule(laggard, root):
     """And every rule is told by somebody; which tests see it told is tests/findings.tsv."""
     ids = {r["id"] for r in json.loads(laggard("rules", "--json").stdout)}
+    of = {i.upper().replace(".", "_"): i for i in ids}
     texts = [path.read_text(encoding="utf-8") for folder in ("analyse", "diff")
-             for path in (root / "src" / folder).rglob("*.c")]
+             for path in (root / "src" / folder).rglob("*.[ch]")]
     assert len(texts) > 50
     added, named = set(), set()
     for text in texts:
-        added |= set(re.findall(r'_(?:add|finding)\(c, (?:g, )?"([a-z]+\.[a-z_]+)"', text))
-        named |= set(re.findall(r'"([a-z]+\.[a-z_]+)"', text))
+        added |= {of[name] for name in re.findall(r"_(?:add|finding)\(c, (?:g, )?LG_R_([A-Z_]+)", text)}
+        named |= {of[name] for name in re.findall(r"\bLG_R_([A-Z_]+)", text) if name in of}
+    # What the end of a chain is told by stands in the table of ends.
+    ends = (root / "src/analyse/chains/ends.def").read_text(encoding="utf-8")
+    named |= {of[name] for name in re.findall(r"\b[A-Z_]{6,}\b", ends) if name in of}
     assert {"comms.straggler", "gpu.launch_bound", "comms.missing_rank", "regress.stage"} <= added <= ids
     assert ids <= named

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "import/import.h"
 #include "symbols/open_foreign.h"
 
 #define NS INT64_C(1000000000)
@@ -125,6 +126,21 @@ static bool perf_now(int64_t *ret)
 	return ok;
 }
 
+/* How far perf's own clock is ahead of CLOCK_MONOTONIC, once for the process. */
+static struct { bool tried, known; int64_t ahead; } perf_clock;
+
+void lg_import_before_confined(void)
+{
+	int64_t t;
+
+	if (perf_clock.tried)
+		return;
+	perf_clock.tried = true;
+	perf_clock.known = perf_now(&t);
+	if (perf_clock.known)
+		perf_clock.ahead = t - now(CLOCK_MONOTONIC);
+}
+
 static void read_clocks(struct lg_pd_here *h)
 {
 	if (h->clock_tried)
@@ -137,7 +153,9 @@ static void read_clocks(struct lg_pd_here *h)
 		h->slept = now(CLOCK_BOOTTIME) - now(CLOCK_MONOTONIC);
 	switch (h->clockid) {
 	case -1:
-		h->clock_known = perf_now(&h->clock_now);
+		lg_import_before_confined();
+		h->clock_known = perf_clock.known;
+		h->clock_now = now(CLOCK_MONOTONIC) + perf_clock.ahead;
 		break;
 	case CLOCK_REALTIME: case CLOCK_MONOTONIC: case CLOCK_MONOTONIC_RAW: case CLOCK_BOOTTIME:
 		h->clock_now = now(h->clockid);

@@ -124,9 +124,9 @@ static void drop_left_out(struct lg_loaded *l)
 
 /*
  * A file may be hostile: before it is read, what root could do besides goes for good. Kept: reading what
- * others own, writing outputs into their folders, mappings of processes that a perf.data tells of and that still
- * run, and addresses in /proc/kallsyms. System calls that reading
- * files takes no part in go, too. Where that cannot be done, reading goes on as before.
+ * others own, writing outputs into their folders, mappings of processes that a perf.data tells of and that
+ * still run, and addresses in /proc/kallsyms. System calls that reading files takes no part in go, too.
+ * Where that cannot be done, reading goes on as before.
  */
 static void give_up_privileges(void)
 {

@@ -67,14 +67,20 @@ def match(expect, truth, finding):
     return out
 
 
-def judge_lost(expect, truth, finding):
-    """Lost time against the excess of the steps that the cause really touched, by the ranks' own clocks."""
+def judge_lost(expect, truth, finding, findings):
+    """Lost time against the excess of the steps that the cause really touched, by the ranks' own clocks.
+
+    A step knows no reason: who holds a lock while it computes costs its waiters the lock and their neighbours
+    the CPU, and both are in the excess. So all that the culprit is named for counts.
+    """
     if not expect.culprit or finding["lost_ms"] is None:
         return []
+    pid = truth.cause_pids[expect.culprit]
+    told = sum(f["lost_ms"] or 0 for f in findings if (f.get("culprit") or {}).get("pid") == pid)
     excess = truth.excess_ms(expect.culprit)
     low, high = LOST_BOUNDS
-    if not low * excess <= finding["lost_ms"] <= high * excess + LOST_SLACK_MS:
-        return [Wrong(f"{expect.id}: lost_ms {finding['lost_ms']:.0f}, "
+    if not low * excess <= told <= high * excess + LOST_SLACK_MS:
+        return [Wrong(f"{expect.id}: lost_ms {told:.0f} for all that {expect.culprit} did, "
                       f"the steps it touched lost {excess:.0f}")]
     return []
 
@@ -164,7 +170,7 @@ def judge(case, truth, verdict):
         good = [i for wrong, i in tries if not wrong]
         if good:
             used.append(good[0])
-            out += judge_lost(expect, truth, findings[good[0]])
+            out += judge_lost(expect, truth, findings[good[0]], findings)
             continue
         near = min((wrong for wrong, i in tries if findings[i]["id"] == expect.id),
                    key=len, default=None)

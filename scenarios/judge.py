@@ -2,7 +2,10 @@
 """Compare a verdict (explain --json, schema 1) with a scenario's expectation and with the truth."""
 
 
-LOST_BOUNDS = 0.8, 1.2  # of lost_ms, as a share of what the ranks' own clocks say
+# Of lost_ms, as a share of what the steps that a cause touched lost by the ranks' own clocks. On quiet machines
+# the ten runs measured gave 0.80 to 0.95: in the rest of the excess the job's own threads pushed each other aside.
+LOST_BOUNDS = 0.7, 1.2
+SHARED_LOW = 0.5      # where two causes are at work: a step that both touched is in the truth of each (0.65, 0.74)
 LOST_SLACK_MS = 30      # what an act leaves behind in the next steps
 FOREIGN_LIMIT = 0.10  # share of the machine that others may use before a wrong verdict means little
 UNSEEN_MS = 250       # CPU time that neighbours.py may miss of a process: a tick a thread, its last second
@@ -79,6 +82,8 @@ def judge_lost(expect, truth, finding, findings):
     told = sum(f["lost_ms"] or 0 for f in findings if (f.get("culprit") or {}).get("pid") == pid)
     excess = truth.excess_ms(expect.culprit)
     low, high = LOST_BOUNDS
+    if len(truth.cause_pids) > 1:
+        low = SHARED_LOW
     if not low * excess <= told <= high * excess + LOST_SLACK_MS:
         return [Wrong(f"{expect.id}: lost_ms {told:.0f} for all that {expect.culprit} did, "
                       f"the steps it touched lost {excess:.0f}")]

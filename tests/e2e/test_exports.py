@@ -31,7 +31,7 @@ DEPTH = 512  # frames of a stack that are drawn
 # Two CPUs at work, in functions that call themselves and each other, with pauses.
 BUSY = """
 import threading, time, zlib
-def one(n): return zlib.crc32(bytes(20000)) if n == 0 else one(n - 1)
+def one(n): return zlib.crc32(bytes(2000000)) if n == 0 else one(n - 1)
 def other(n): return one(n) + one(n // 2)
 def work():
     end = time.monotonic() + 1.2

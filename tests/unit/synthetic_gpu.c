@@ -18,7 +18,8 @@ struct sim {
 	const struct gpu_plan *p;
 	lg_thr main, autograd;
 	lg_thr on;               /* who launches */
-	lg_trk gpu, stream[STREAMS];
+	lg_trk gpu, stream[STREAMS], other;
+	int grid;
 	int64_t now;             /* the host */
 	int64_t free[STREAMS];   /* when a stream has done all */
 	int64_t done[QUEUE];     /* ends of the last launches */
@@ -69,8 +70,8 @@ static int64_t device(struct sim *s, int stream, int64_t at, int64_t ns, int kin
 	if (kind == LG_SPAN_KERNEL && (s->step < s->p->lost_steps ||
 				       (s->p->lost_every && s->n_rows % s->p->lost_every == 0)))
 		return start;
-	if (s->p->grid)
-		snprintf(args, sizeof args, "grid=%d,1,1", s->p->grid);
+	if (s->grid)
+		snprintf(args, sizeof args, "grid=%d,1,1", s->grid);
 	if (s->p->coll && !strncmp(name, "nccl", 4))
 		snprintf(args, sizeof args, "coll=%s\tseq=%d", coll_name(s), s->n_coll++);
 	lg_add_span(s->b, &(struct lg_span_row){ .ts = start, .dur = ns, .track = s->stream[stream],
@@ -361,6 +362,27 @@ static void region(struct sim *s, int frame, int breaks)
 	span(s, begin, s->now - begin, LG_SPAN_OP, 0, name, -1);
 }
 
+static void extra(struct sim *s, const struct gpu_extra *x)
+{
+	s->grid = x->grid;
+	for (int i = 0; i < x->n; i++)
+		launch(s, STREAM_COMPUTE, x->kernel, x->ns, x->op);
+	s->grid = s->p->grid;
+}
+
+/* All of this device is done, then the other one works, and the host waits for it. */
+static void on_the_other_device(struct sim *s)
+{
+	drain(s, "cudaStreamSynchronize");
+	s->corr++;
+	lg_add_span(s->b, &(struct lg_span_row){ .ts = s->now + 4 * US, .dur = s->p->other_ns,
+						 .track = s->other, .kind = LG_SPAN_KERNEL, .seq = s->corr,
+						 .name = lg_intern(s->b, "void there") });
+	call(s, "cudaLaunchKernel", 8 * US);
+	s->corr++;
+	call(s, "cudaStreamSynchronize", s->p->other_ns);
+}
+
 static void step(struct sim *s, int k)
 {
 	const struct gpu_plan *p = s->p;
@@ -460,6 +482,7 @@ static void step(struct sim *s, int k)
 		s->now += 2 * US;
 		region(s, 10 * i, p->breaks);
 	}
+	extra(s, &p->extra);
 	body(s, k);
 	if (p->side && now) {
 		int64_t start = s->now;
@@ -504,6 +527,8 @@ static void step(struct sim *s, int k)
 			      : "void at::native::multi_tensor_apply_kernel");
 	for (int i = 0; i < p->optimizers; i++)
 		under(s, "Optimizer.step#AdamW.step", 4, "void at::native::multi_tensor_apply_kernel");
+	if (p->other_ns)
+		on_the_other_device(s);
 	if (p->frames)
 		span(s, begin, s->now - begin, LG_SPAN_PYTHON, 0, "train.py(7): step", -1);
 	if (!p->no_step_marks) {
@@ -551,6 +576,7 @@ void synthetic_gpu_into(struct lg_builder *b, const struct gpu_plan *p)
 		s->b = b;
 		s->p = p;
 		s->rank = rank;
+		s->grid = p->grid;
 		s->now = 1000 * MS;
 		s->on = s->main = lg_thread_get(b, PID + rank, PID + rank);
 		s->autograd = lg_thread_get(b, PID + rank, PID + 1000 + rank);
@@ -561,6 +587,16 @@ void synthetic_gpu_into(struct lg_builder *b, const struct gpu_plan *p)
 									       .prc = prc, .index = i,
 									       .parent = s->gpu,
 									       .name = lg_intern(b, "stream") });
+		if (p->other_ns) {
+			struct lg_track_row of = { .kind = LG_TRACK_GPU, .prc = prc, .index = 1,
+						   .name = lg_intern(b, "GPU 1") };
+
+			of.parent = lg_track_get(b, &of);
+			of.kind = LG_TRACK_STREAM;
+			of.index = STREAM_COMPUTE;
+			of.name = lg_intern(b, "stream");
+			s->other = lg_track_get(b, &of);
+		}
 		facts(s, prc);
 		for (int k = 0; k < p->n_steps; k++)
 			step(s, k);

@@ -115,6 +115,13 @@ struct gpu_plan {
 	int64_t break_ns;       /* Python at each break */
 	bool resumes;           /* frames that go on behind a break */
 	bool resumes_eagerly;   /* these are not compiled */
+	/* More of every step, before its other work: n kernels of that name, each under that operator. */
+	struct gpu_extra {
+		const char *kernel, *op;
+		int n, grid;
+		int64_t ns;
+	} extra;
+	int64_t other_ns;       /* behind all of a step another device of the process works so long */
 };
 
 extern const struct gpu_plan gpu_healthy;

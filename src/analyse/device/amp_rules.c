@@ -33,7 +33,7 @@
 
 #define BIT(cause) (1u << (cause))
 
-enum { DEPTH_MAX = 256, MIN_MATRIX = 4, ATEN = 0x80 };
+enum { DEPTH_MAX = 256, ATEN = 0x80 };
 
 enum op_kind { OP_OTHER, OP_MATRIX, OP_CAST, OP_COPY, OP_VIEW, OP_MATRIX_NODE, OP_FINITE, OP_NEUTRAL };
 
@@ -368,14 +368,14 @@ static bool by_hand(const struct lg_amp *a, const struct lg_gpu_run *r)
 {
 	size_t steps = r->n_steps ? r->n_steps : 1;
 
-	return a->n_matrix >= MIN_MATRIX && a->n_hand >= MIN_MATRIX * steps && a->n_hand * 2 >= a->n_matrix &&
-	       a->n_pairs * 10 <= a->n_matrix;
+	return a->n_matrix >= LG_N_GPU_AMP_MISUSE_MATRIX && a->n_hand >= LG_N_GPU_AMP_MISUSE_MATRIX * steps &&
+	       a->n_hand * 2 >= a->n_matrix && a->n_pairs * 10 <= a->n_matrix;
 }
 
 static bool backward_too(const struct lg_amp *a)
 {
-	return a->n_back >= MIN_MATRIX && a->n_back_pairs * 5 >= a->n_back * 4 && a->n_cast_pairs &&
-	       a->n_neutral_pairs * 20 <= a->n_neutral;
+	return a->n_back >= LG_N_GPU_AMP_MISUSE_MATRIX && a->n_back_pairs * 5 >= a->n_back * 4 &&
+	       a->n_cast_pairs && a->n_neutral_pairs * 20 <= a->n_neutral;
 }
 
 static bool looked_at(const struct lg_gpu_run *r)
@@ -479,7 +479,7 @@ static void tell_unscaled(struct lg_case *c, const struct lg_gpu *g, const struc
 
 	/* Two steps at least: a scaler that is there shows in each. */
 	if (!r->has_backward || r->scope == LG_SHOWS_INFERENCE || r->n_steps < 2 || !a->n_typed ||
-	    a->n_half * 2 < a->n_typed || a->n_half < MIN_MATRIX || a->n_finite)
+	    a->n_half * 2 < a->n_typed || a->n_half < LG_N_GPU_AMP_MISUSE_MATRIX || a->n_finite)
 		return;
 	f = lg_gpu_finding(c, g, LG_R_GPU_AMP_MISUSE, (double)NAN, (double)NAN, 0.5, r);
 	if (!f)

@@ -193,7 +193,7 @@ int lg_gpu_refine_batch(struct lg_case *c, struct lg_gpu *g)
 	for (size_t i = 0; i < g->n; i++) {
 		struct lg_gpu_run *r = &g->run[i];
 		struct lg_gpu_ivs holes = { 0 };
-		double floor = 0.03 * (double)(r->to - r->from);
+		double floor = LG_N_DATA_LOADER_WAIT_INFERRED * (double)(r->to - r->from);
 
 		if (!lg_gpu_judged(r) || !lg_batch_may_infer(r))
 			continue;
@@ -292,7 +292,8 @@ static void on_cpu(struct lg_case *c, const struct lg_gpu *g)
 			c->failed = LG_E_NOMEM;
 		for (size_t k = 0; k < holes.n; k++)
 			sum += holes.v[k].end - holes.v[k].ts;
-		f = !c->failed && is_habit(r, &holes) && sum * 10 >= r->to - r->from
+		f = !c->failed && is_habit(r, &holes) &&
+		    (double)sum >= LG_N_DATA_LOADER_WAIT_INFERRED_CPU * (double)(r->to - r->from)
 			    ? lg_gpu_finding(c, g, LG_R_DATA_LOADER_WAIT, (double)sum / 1e6,
 					     (double)sum / (double)(r->to - r->from), 0.9, r) : NULL;
 		if (f) {

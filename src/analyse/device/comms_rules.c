@@ -231,10 +231,12 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g)
 
 	lost *= 1 - wait;
 	share *= 1 - wait;
-	if (!r || share < LG_N_COMMS_EXPOSED_FLOOR || !r->n_comm)
+	if (!r || !r->n_comm)
 		return;
 	n = count_comms(c->t, r);
 	small = are_small(r, &n);
+	if (share < (small ? LG_N_COMMS_SMALL_MESSAGES_FLOOR : LG_N_COMMS_EXPOSED_FLOOR))
+		return;
 	f = lg_gpu_finding(c, g, small ? LG_R_COMMS_SMALL_MESSAGES : LG_R_COMMS_EXPOSED, lost, share, 0.9, r);
 	if (!f)
 		return;

@@ -96,7 +96,7 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule
 		c->failed = LG_E_NOMEM;
 		return;
 	}
-	if (!t.r || lg_cpu_share(&t) < LG_N_SIDE_CHECKPOINT_FLOOR)
+	if (!t.r || lg_cpu_share(&t) < lg_rule_floor(rule))
 		return;
 	f = lg_gpu_finding(c, g, rule, (double)t.sum / 1e6, lg_cpu_share(&t), 0.85, t.r);
 	if (!f)

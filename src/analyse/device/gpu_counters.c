@@ -498,12 +498,13 @@ static void slower_than_peers(struct lg_case *c, struct devices *d)
 	for (size_t i = 0; i < d->n; i++) {
 		double own = quantile(d, &d->v[i], 0.5, true, clock_of);
 
-		if (isnan(own) || isnan(peers) || own > 0.9 * peers || 1 - own / peers < most)
+		if (isnan(own) || isnan(peers) || own > (1 - LG_N_GPU_THROTTLED_CLOCK) * peers ||
+		    1 - own / peers < most)
 			continue;
 		most = 1 - own / peers;
 		worst = i;
 	}
-	if (worst == d->n || most < LG_N_GPU_THROTTLED_CLOCK)
+	if (worst == d->n)
 		return;
 	f = add(c, d, LG_R_GPU_THROTTLED, most, 0.65);
 	if (!f)

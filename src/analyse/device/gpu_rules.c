@@ -310,7 +310,7 @@ static void on_the_side(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_
 	double share, lost = lg_gpu_lost(g, mask, &share, &r);
 	struct lg_finding *f;
 
-	if (!r || share < LG_N_SIDE_CHECKPOINT_FLOOR)
+	if (!r || share < lg_rule_floor(rule))
 		return;
 	f = lg_gpu_finding(c, g, rule, lost, share, 0.85, r);
 	if (!f)

@@ -14,8 +14,6 @@
 #include "base/alloc.h"
 #include "base/map.h"
 
-#define LONG_NS (30 * INT64_C(1000000000))
-
 struct sequences {
 	struct lg_case *c;
 	struct lg_map members; /* process and group -> text + 1 */
@@ -191,8 +189,9 @@ static int first_parted(struct sequences *s, uint32_t *ret)
 static int64_t long_wait(const struct lg_trace *t, uint32_t row, int64_t usual)
 {
 	int64_t dur = t->span.dur[row] >= 0 ? t->span.dur[row] : t->last - t->span.ts[row];
+	int64_t least = LG_N_COMMS_MISSING_RANK_LONG_S * INT64_C(1000000000);
 
-	return dur >= LONG_NS && dur / 10 >= usual ? dur : 0;
+	return dur >= least && dur / LG_N_COMMS_MISSING_RANK_LONGER >= usual ? dur : 0;
 }
 
 static bool is_among(const char *ranks, int32_t rank)

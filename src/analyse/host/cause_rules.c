@@ -144,15 +144,16 @@ static enum lg_rule_id rule_of(struct lg_case *c, const struct lg_cause_sum *s, 
 {
 	const struct lg_end *end = lg_end(s->end);
 	bool often = s->rhythm.n_events >= LG_N_CHAIN_TIMES;
+	enum lg_rule_id rule = s->own_job ? end->own_rule : end->rule;
 
-	if (!end->rule || (share < lg_rule_floor(end->rule) && !(excess >= LG_N_CHAIN_SLOW && often) &&
-			   !(s->end == LG_END_LOCK && share >= LG_N_HOST_LOCK_HELD_PROVEN && often)))
+	if (s->end == LG_END_SIDE && is_logging(lg_side_name(c, s)))
+		rule = LG_R_SIDE_LOGGING;
+	if (!rule || (share < lg_rule_floor(rule) && !(excess >= LG_N_CHAIN_SLOW && often) &&
+		      !(s->end == LG_END_LOCK && share >= LG_N_HOST_LOCK_HELD_PROVEN && often)))
 		return LG_R_NONE;
 	if (s->end == LG_END_CPU && c->t->process.role[s->prc] == LG_ROLE_RECORDER)
 		return LG_R_NONE; /* our own cost is reported as such, in limits */
-	if (s->end == LG_END_SIDE && is_logging(lg_side_name(c, s)))
-		return LG_R_SIDE_LOGGING;
-	return s->own_job ? end->own_rule : end->rule;
+	return rule;
 }
 
 /* How often, and how much of what is slow ends here. */

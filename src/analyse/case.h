@@ -157,6 +157,15 @@ static inline bool lg_shows_activity(const struct lg_case *c, size_t row)
 	return !(c->t->sample.flags[row] & c->no_activity);
 }
 
+/* Does an importer say so of this input? */
+static inline bool lg_has_diag(const struct lg_trace *t, uint32_t id)
+{
+	for (size_t i = 0; i < t->diag.n; i++)
+		if (t->diag.id[i] == id)
+			return true;
+	return false;
+}
+
 /* Append; on exhaustion ctx->failed is set. */
 void lg_piece_add(struct lg_case *c, struct lg_pieces *p, const struct lg_piece *piece);
 

@@ -356,12 +356,7 @@ static int judge_without_steps(struct lg_case *c, struct lg_error *err)
 /* A recording that holds nothing, which its importer says. */
 static bool is_empty(const struct lg_trace *t)
 {
-	if (t->sample.n || t->state.n || t->span.n)
-		return false;
-	for (size_t i = 0; i < t->diag.n; i++)
-		if (t->diag.id[i] == LG_DIAG_NO_SAMPLES)
-			return true;
-	return false;
+	return !t->sample.n && !t->state.n && !t->span.n && lg_has_diag(t, LG_DIAG_NO_SAMPLES);
 }
 
 /* Whose computing in slow steps the step waited for longest, of the job's threads but the ranks' own. 0 =
@@ -429,8 +424,9 @@ static int judge(struct lg_case *c, struct lg_error *err)
 		if (rc)
 			return rc > 0 ? 0 : lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
 	}
-	c->v->empty = is_empty(c->t);
-	if (ref == UINT32_MAX && !c->v->empty && !say_no_repetition(c))
+	if (is_empty(c->t))
+		c->v->unjudged = "The recording holds no samples";
+	if (ref == UINT32_MAX && !c->v->unjudged && !say_no_repetition(c))
 		lg_limit(c, c->has_states && !c->victim_pid
 				    ? "no repeating steps were found: no marks of a training loop in this input; "
 				      "--victim PID names the process to judge"
@@ -509,6 +505,7 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 		return lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
 	c.v = v;
 	v->trace = t;
+	v->cut = lg_has_diag(t, LG_DIAG_FILE_TRUNCATED);
 	v->median_ms = v->p99_ms = v->slow_threshold_ms = NAN;
 	v->period_s = v->period_p = v->shift_s = NAN;
 	v->unexplained_share = NAN;

@@ -115,7 +115,8 @@ struct lg_verdict {
 
 	/* Schema 1 "steps": NAN / NULL where unknown. */
 	size_t n_judged, n_slow;
-	bool empty; /* nothing was recorded that could have steps */
+	const char *unjudged; /* why no step is judged, as the head of a sentence; NULL = no such reason */
+	bool cut;             /* a file ends before its data does */
 	double median_ms, p99_ms, slow_threshold_ms, period_s, period_p, shift_s, slope;
 	bool period_p_at_most; /* period_p is an upper bound */
 	enum lg_shape shape;

@@ -248,11 +248,11 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 		add(&b, "%s: %.0f %% of this run, but too few times to grade; record longer",
 		    v->findings[0].title, v->findings[0].lost_share * 100);
 		add_more(&b, n);
+	} else if (!v->n_judged && v->unjudged) {
+		add(&b, "%s: nothing is judged.", v->unjudged);
 	} else if (!v->n_judged && v->n_steps) {
 		add(&b, "Nothing is judged: %zu step%s in this input, and the limits below say why not.", v->n_steps,
 		    v->n_steps == 1 ? "" : "s");
-	} else if (!v->n_judged && v->empty) {
-		add(&b, "The recording holds no samples: nothing is judged.");
 	} else if (!v->n_judged) {
 		add(&b, "No repeating training steps found in this input: nothing is judged.");
 	} else if (v->n_findings && v->findings[0].excess_share >= 0.3 && v->n_slow >= 5) {
@@ -285,6 +285,9 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 		if (v->n_limits)
 			add(&b, " Mind the limits below.");
 	}
+	if (v->cut && (v->n_judged || !v->unjudged))
+		add(&b, "%s file is cut: what it ends before is not judged.",
+		    *buf && buf[strlen(buf) - 1] == '.' ? " The" : "; the");
 	return buf;
 }
 

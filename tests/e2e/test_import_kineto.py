@@ -10,10 +10,16 @@ import json
 import pathlib
 import re
 import subprocess
+import sys
 
 import case_files
 import pytest
 from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "tests/matrix"))
+import families  # noqa: E402
+import job  # noqa: E402
+import kineto  # noqa: E402
 
 DATA = ROOT / "tests/data/kineto"
 STEP, STAGE, KERNEL, COPY, COLLECTIVE, WAIT, RUNTIME, OVERHEAD = 1, 2, 4, 5, 6, 16, 18, 20
@@ -144,6 +150,36 @@ def test_truncated_file_is_read_to_its_end(rows, tmp_path):
     assert len(text) // 2 - 2000 < int(diag["text"].split()[-1]) <= len(text) // 2
     # The base stands at the end of the file and is lost with it: no claim about the time of day.
     assert "clock" not in t
+
+
+def drawn(family, number):
+    """(document, events of the host, those of the device) of a drawn rank, as tests/matrix writes it."""
+    draw = families.draw(family, number, 1)
+    ranks, _ = job.run(draw.job)
+    document = kineto.document(draw.job, ranks[0], draw.device)
+    device = [e for e in document["traceEvents"] if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset", "ac2g")]
+    return document, [e for e in document["traceEvents"] if e not in device], device
+
+
+@pytest.mark.parametrize("family", ("loader", "healthy"))
+@pytest.mark.parametrize("share, judged", ((0.2, False), (0.3, False), (0.5, False), (0.97, True), (1, True)))
+def test_a_trace_that_is_cut_before_its_kernels_is_not_judged(laggard, tmp_path, family, share, judged):
+    """The profiler writes what the host did first: what is left of half a file is a host that waits for nothing."""
+    document, host, device = drawn(family, 1)
+    document["traceEvents"] = host + device
+    text = json.dumps(document)
+    path = tmp_path / "rank0.json"
+    path.write_text(text[:int(len(text) * share)])
+    verdict = json.loads(laggard("explain", "--json", path).stdout)
+    said = " ".join(laggard("explain", path).stdout.split())
+    assert ("file is cut" in said) == (share < 1)
+    if judged:
+        assert verdict["bound"]["verdict"] == {"loader": "data", "healthy": "gpu"}[family]
+        assert (" file is cut: what it ends before is not judged." in said) == (share < 1)
+    else:
+        assert said.startswith("The file is cut before the work of its device: nothing is judged.")
+        assert verdict["bound"] | {"why": ""} == {"verdict": "unknown", "confidence": 0, "why": ""}
+        assert not verdict["findings"]
 
 
 @pytest.mark.parametrize("text, says", [

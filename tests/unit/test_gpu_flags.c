@@ -29,7 +29,7 @@ static void a_loader_without_events_is_inferred(void **state)
 	assert_true(o.v->findings[0].lost_ms > 14 * 9);
 	done(&o);
 	p.hole_op_ns = 0;
-	p.no_device = true; /* on the CPU all of it is exposed */
+	p.no_device = p.no_launches = true; /* on the CPU all of it is exposed */
 	o = explain(&p);
 	assert_non_null(find(o.v, "data.loader_wait"));
 	assert_string_equal(find(o.v, "data.loader_wait")->detail, "inferred");

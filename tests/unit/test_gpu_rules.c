@@ -591,7 +591,7 @@ static void a_cpu_trace_gets_no_device_finding(void **state)
 	struct outcome o;
 
 	(void)state;
-	p.no_device = true;
+	p.no_device = p.no_launches = true;
 	o = explain(&p);
 	for (size_t i = 0; i < o.v->n_findings; i++)
 		assert_int_not_equal(strncmp(o.v->findings[i].id, "gpu.", 4), 0);

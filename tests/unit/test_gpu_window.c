@@ -237,6 +237,47 @@ static void one_long_pause_does_not_grade_many_short_ones(void **state)
 	done(&o);
 }
 
+/* Nothing is said of a device whose work is missing, nor of what it may have waited for. */
+static void not_judged(const struct gpu_plan *p, const char *why)
+{
+	struct outcome o = explain(p);
+
+	assert_int_equal(o.v->n_findings, 0);
+	assert_int_equal(o.v->bound, LG_BOUND_UNKNOWN);
+	assert_true(o.v->bound_confidence <= 0);
+	assert_int_equal(o.v->n_judged, 0);
+	assert_non_null(o.v->unjudged);
+	assert_true(limited(&o, why));
+	done(&o);
+}
+
+static void a_trace_without_its_kernels_is_not_judged(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.loader_ns = 20 * MS; /* of which the device hides half: 92 % would be data's */
+	o = first(&p, "data.loader_wait");
+	assert_null(o.v->unjudged);
+	done(&o);
+	p.no_device = true; /* launches, and not one kernel */
+	not_judged(&p, "no row of the device is in the trace");
+	p.no_launches = true; /* the profiler was never asked for the device: see cpu_bound.c */
+	o = explain(&p);
+	assert_null(o.v->unjudged);
+	assert_true(limited(&o, "no device activity in this trace"));
+	done(&o);
+	p = gpu_healthy;
+	p.loader_ns = 20 * MS;
+	p.n_steps = 16;
+	for (p.lost_steps = 9; p.lost_steps <= 15; p.lost_steps++)
+		not_judged(&p, "kernels are missing from the trace");
+	p.lost_steps = 0;
+	p.lost_every = 3; /* throughout */
+	not_judged(&p, "kernels are missing from the trace");
+}
+
 static void steps_whose_kernels_were_lost_are_left_out(void **state)
 {
 	struct gpu_plan p = gpu_healthy;
@@ -271,6 +312,11 @@ static void steps_whose_kernels_were_lost_are_left_out(void **state)
 	p.n_steps = 4;
 	p.lost_steps = 2;
 	p.launch_ns = 40 * US;
+	not_judged(&p, "kernels are missing from the trace");
+	/* One in six, everywhere: nothing is said about the host. */
+	p = gpu_healthy;
+	p.lost_every = 6;
+	p.launch_ns = 60 * US;
 	o = explain(&p);
 	assert_null(find(o.v, "gpu.launch_bound"));
 	assert_true(limited(&o, "whether the host launches too slowly cannot be told"));
@@ -390,6 +436,7 @@ int main(void)
 		cmocka_unit_test(a_loader_that_takes_little_of_a_step_on_the_cpu_is_low),
 		cmocka_unit_test(one_pause_of_many_operators_is_one),
 		cmocka_unit_test(one_long_pause_does_not_grade_many_short_ones),
+		cmocka_unit_test(a_trace_without_its_kernels_is_not_judged),
 		cmocka_unit_test(steps_whose_kernels_were_lost_are_left_out),
 		cmocka_unit_test(a_long_pause_joins_no_steps),
 		cmocka_unit_test(a_host_far_ahead_hides_no_work_of_its_device),

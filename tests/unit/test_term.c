@@ -159,8 +159,12 @@ static void it_says_so_when_nothing_is_wrong(void **state)
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is judged: 1 step in"));
 	v.n_steps = 0;
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "No repeating training steps"));
-	v.empty = true;
-	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "holds no samples"));
+	v.unjudged = "The recording holds no samples";
+	assert_string_equal(lg_headline(&v, buf, sizeof buf), "The recording holds no samples: nothing is judged.");
+	v.cut = true; /* the reason says it where that is why */
+	assert_string_equal(lg_headline(&v, buf, sizeof buf), "The recording holds no samples: nothing is judged.");
+	v.unjudged = NULL;
+	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), ". The file is cut: what it ends before is not"));
 }
 
 static void what_cannot_be_measured_is_told_first_where_the_measured_is_little(void **state)

@@ -612,6 +612,15 @@ static void say_requests(struct lg_case *c, const struct lg_gpu_run *r, const ch
 		     r->n_request_threads, r->requests_at_once);
 }
 
+static size_t launches_of(const struct lg_gpu_run *r)
+{
+	size_t n = 0;
+
+	for (size_t h = 0; !r->n_launched && h < r->n_host; h++)
+		n += r->host[h].n_launches;
+	return r->n_launched ? r->n_launched : n;
+}
+
 static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)
 {
 	const char *who = r->rank >= 0 ? lg_arena_printf(&c->v->arena, "rank %d: ", r->rank) : "";
@@ -635,6 +644,14 @@ static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)
 		lg_gpu_limit(c, "%sone cold start, no steady state: not diagnosed; capture after a few "
 				"steps with schedule(wait=5, warmup=2, active=5), which costs "
 				"nothing but the wait", who);
+		break;
+	case LG_SHOWS_LOST:
+		lg_gpu_limit(c, "%s%s, of %zu kernel launches: a device that idles and one whose rows are missing look "
+				"alike, so nothing is said of it; %s", who, r->n_work
+			     ? lg_arena_printf(&c->v->arena, "%zu kernels are missing from the trace", r->n_unrun)
+			     : "no row of the device is in the trace", launches_of(r),
+			     c->v->cut ? "the file is cut: copy it again, or let the profiler write all of it"
+				       : "profile again (kineto loses what its buffers have no room for: fewer steps)");
 		break;
 	case LG_SHOWS_CPU:
 		lg_gpu_limit(c, "%sno device activity in this trace (CPU only, or the profiler ran "
@@ -728,6 +745,10 @@ static void bound(struct lg_case *c, const struct lg_gpu *g)
 		if (lg_gpu_only(c->t)) {
 			v->bound = LG_BOUND_UNKNOWN;
 			v->bound_confidence = 0;
+			for (size_t i = 0; i < g->n; i++)
+				if (g->run[i].scope == LG_SHOWS_LOST)
+					v->unjudged = v->cut ? "The file is cut before the work of its device"
+							     : "The device's work is missing from the trace";
 			v->bound_why = g->n ? lg_arena_printf(&v->arena, "not judged: %s",
 							      lg_scope_name(g->run[0].scope))
 					    : "no device work in this trace";

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyse/hook/facts.h"
 #include "analyse/timeline/cost.h"
 #include "analyse/timeline/window.h"
 #include "base/alloc.h"
@@ -32,6 +33,7 @@ const char *lg_scope_name(enum lg_trace_shows k)
 		[LG_SHOWS_CAPTURE] = "graph capture",
 		[LG_SHOWS_EMPTY] = "an almost empty window",
 		[LG_SHOWS_COLD] = "a cold start",
+		[LG_SHOWS_LOST] = "a device whose work is missing from the trace",
 		[LG_SHOWS_CPU] = "operators on the CPU, no device",
 		[LG_SHOWS_RANGES] = "ranges that the program marks, and nothing else",
 	};
@@ -576,6 +578,21 @@ static int drop_unrun_steps(const struct lg_trace *t, struct lg_gpu_run *r)
 	return 0;
 }
 
+/* Is the device's work missing, so that nothing tells whether it idled? Of graphs that are captured launches
+ * never run. A file that is cut may end before the calls, too. */
+static bool lost_its_device(const struct lg_case *c, const struct lg_gpu_run *r)
+{
+	size_t launches = 0, left_out = r->cut_head + r->cut_tail;
+
+	if (r->n_graph_built)
+		return false;
+	if (r->n_work)
+		return r->unrun_share > LG_N_ANY_LOST || left_out > r->n_steps;
+	for (size_t h = 0; h < r->n_host; h++)
+		launches += r->host[h].n_launches;
+	return launches >= MIN_WORK || (c->v->cut && lg_fact_of(c, r->prc, "gpu.0.name"));
+}
+
 int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 {
 	struct bounds b = { 0 };
@@ -613,6 +630,8 @@ int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 	r->scope = r->has_backward ? LG_SHOWS_TRAINING : LG_SHOWS_INFERENCE;
 	if (lg_only_ranges(c->t)) {
 		r->scope = LG_SHOWS_RANGES;
+	} else if (lost_its_device(c, r)) {
+		r->scope = LG_SHOWS_LOST;
 	} else if (!r->n_work) {
 		r->scope = r->n_ops >= MIN_OPS ? LG_SHOWS_CPU : LG_SHOWS_EMPTY;
 	} else if (r->n_graph_built && r->n_graph_built >= r->n_graph_launches) {

@@ -115,6 +115,7 @@ enum lg_trace_shows {
 	LG_SHOWS_CAPTURE,  /* graphs are being built */
 	LG_SHOWS_EMPTY,    /* too little work to say anything */
 	LG_SHOWS_COLD,     /* one cold start */
+	LG_SHOWS_LOST,     /* launches whose kernels are missing, so many that idle and lost look alike */
 	LG_SHOWS_CPU,      /* operators, no device */
 	LG_SHOWS_RANGES    /* ranges that the program marks, nothing else */
 };

@@ -7,6 +7,7 @@
 /* As `laggard rules --json` says it. */
 #define BASIS_MEASURED "measured"
 #define BASIS_UNMEASURED "fixed"
+#define BASIS_HANG "hang"
 #define BASIS_LOW "low"
 #define BASIS_INFO "info"
 

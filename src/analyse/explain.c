@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/median.h"
 #include "store/merge.h"
+#include "base/words.h"
 
 void lg_verdict_free(struct lg_verdict *v)
 {
@@ -275,12 +276,15 @@ static uint32_t drop_stepless(struct lg_case *c, uint32_t ref)
 /* A loop that is seen for an instant shows what it did then, not what it does. */
 static void say_short(struct lg_case *c, const struct lg_tally *y)
 {
+	char wall[LG_MS_TEXT];
+
 	if (lg_gradable(c->v->n_judged, y->wall))
 		return;
 	lg_limit(c, lg_arena_printf(&c->v->arena,
-				 "too short to tell what the loop loses as a rule: %zu judged step%s in %.3g s, at "
+				 "too short to tell what the loop loses as a rule: %zu judged step%s in %s, at "
 				 "least %d steps and %.2g s are needed: no finding counts as more than low; record "
-				 "longer", c->v->n_judged, c->v->n_judged == 1 ? "" : "s", (double)y->wall / 1e9,
+				 "longer", c->v->n_judged, lg_s(c->v->n_judged),
+				 lg_ms_text((double)y->wall / 1e6, wall),
 				 LG_N_ANY_REPEATS, (double)LG_N_ANY_GRADED / 1e9));
 }
 

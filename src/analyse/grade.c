@@ -62,7 +62,7 @@ void lg_grade_steady(struct lg_finding *f)
 
 void lg_grade_unpriced(struct lg_finding *f)
 {
-	set(f, LG_SEVERITY_MEDIUM);
+	set(f, lg_policy(f->rule)->basis == LG_BASIS_HANG ? LG_SEVERITY_HIGH : LG_SEVERITY_MEDIUM);
 }
 
 void lg_grade_more(struct lg_finding *f, size_t repeats, int64_t wall_ns)

@@ -33,7 +33,7 @@ void lg_grade(struct lg_finding *f, size_t repeats, int64_t wall_ns);
 void lg_grade_steady(struct lg_finding *f);
 /* By a share that is not f's own: the surer part of it. */
 void lg_grade_share(struct lg_finding *f, double share);
-/* One recording cannot measure what it costs. */
+/* One recording cannot measure what it costs: medium, but a run that hangs is high. */
 void lg_grade_unpriced(struct lg_finding *f);
 /* Its price has grown, or was seen on another victim as well: never lower than before. */
 void lg_grade_more(struct lg_finding *f, size_t repeats, int64_t wall_ns);

@@ -66,7 +66,7 @@ static int parse(int argc, char **argv, struct options *opt)
 	const struct lg_command *cmd = &lg_cmd_diff;
 	size_t n = 0;
 	bool split = false;
-	int c;
+	int c, as;
 
 	opterr = 0;
 	optind = 0; /* glibc: start anew */
@@ -84,13 +84,13 @@ static int parse(int argc, char **argv, struct options *opt)
 			opt->n_side[0] = n;
 			break;
 		case JSON:
-			opt->as = AS_JSON;
-			break;
 		case MARKDOWN:
-			opt->as = AS_MARKDOWN;
-			break;
 		case GITHUB:
-			opt->as = AS_GITHUB;
+			as = c == JSON ? AS_JSON : c == MARKDOWN ? AS_MARKDOWN : AS_GITHUB;
+			if (opt->as && opt->as != as)
+				return lg_usage(cmd, "--json, --markdown and --github all want the output: give one of "
+						"them");
+			opt->as = as;
 			break;
 		case JUNIT:
 			opt->junit = optarg;

@@ -64,10 +64,10 @@ static int parse(int argc, char **argv, struct options *opt)
 	while ((c = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
 		switch (c) {
 		case JSON:
-			opt->as = AS_JSON;
-			break;
 		case MARKDOWN:
-			opt->as = AS_MARKDOWN;
+			if (opt->as && opt->as != (c == JSON ? AS_JSON : AS_MARKDOWN))
+				return lg_usage(cmd, "--json and --markdown both want the output: give one of them");
+			opt->as = c == JSON ? AS_JSON : AS_MARKDOWN;
 			break;
 		case HTML:
 			return lg_usage(cmd, "--html is not available yet");

@@ -36,6 +36,7 @@ static void severity(struct lg_out *o, enum lg_rule_id rule)
 				      "{ANY.LOW}, else info",
 		[LG_BASIS_UNMEASURED] = "medium, or lower where the threshold says so: what it costs cannot be measured "
 					"from one recording",
+		[LG_BASIS_HANG] = "high: the run does not go on",
 		[LG_BASIS_LOW] = "low",
 		[LG_BASIS_INFO] = "info: it is no loss, or none that the run goes on to have",
 	};

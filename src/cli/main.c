@@ -50,6 +50,8 @@ void lg_complain(const struct lg_error *err)
 	if (err->code == LG_E_NOMEM && lg_bounds())
 		lg_say("%s: this needs more than the %llu MiB that it may take; --max-memory SIZE raises that", text,
 		       (unsigned long long)(lg_bounds() >> 20));
+	else if (!err->offset)
+		lg_say("%s (at its first byte)", text);
 	else if (err->offset != LG_NO_OFFSET)
 		lg_say("%s (byte %llu)", text, (unsigned long long)err->offset);
 	else

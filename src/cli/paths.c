@@ -13,6 +13,8 @@
 #include "cli/command.h"
 #include "import/import.h"
 
+enum { FOLDERS_DEEP = 16 };
+
 static int nomem(struct lg_error *err)
 {
 	return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
@@ -51,33 +53,60 @@ static char *inside(const char *folder, const char *name)
 	return path;
 }
 
-static int add_folder(struct lg_paths *p, const char *folder, struct lg_error *err)
+/* What lies in a folder and those in it, in no order. */
+struct listing {
+	struct found *v;
+	size_t n, cap, n_left_out;
+};
+
+static int list(struct listing *l, const char *folder, int depth, struct lg_error *err);
+
+/* Takes path over. A link to a folder is not followed: it may lead to what is listed already. */
+static int list_one(struct listing *l, char *path, int depth, struct lg_error *err)
 {
-	DIR *d = opendir(folder);
-	struct found *f = NULL;
-	size_t n = 0, cap = 0, n_left_out = 0;
-	struct dirent *e;
-	struct stat st;
+	struct stat st, link;
+	bool whole = path && !stat(path, &st) && (S_ISREG(st.st_mode) || lg_import_is_folder(path));
 	int rc = 0;
 
+	if (whole && !lg_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v)) {
+		l->v[l->n] = (struct found){ path, lg_import_knows(path) };
+		l->n_left_out += l->v[l->n++].known == LG_IMPORT_NO;
+		return 0;
+	}
+	if (!path || whole)
+		rc = nomem(err);
+	else if (!lstat(path, &link) && S_ISDIR(link.st_mode) && depth < FOLDERS_DEEP)
+		rc = list(l, path, depth + 1, err);
+	lg_free(path);
+	return rc;
+}
+
+static int list(struct listing *l, const char *folder, int depth, struct lg_error *err)
+{
+	DIR *d = opendir(folder);
+	struct dirent *e;
+	int rc = 0;
+
+	if (!d && depth) {
+		lg_say("%s is left out: %s", folder, strerror(errno));
+		return 0;
+	}
 	if (!d)
 		return lg_fail_errno(err, errno, "cannot open %s", folder);
-	while (!rc && (e = readdir(d))) {
-		char *path = e->d_name[0] == '.' ? NULL : inside(folder, e->d_name);
-
-		if (e->d_name[0] == '.')
-			continue;
-		if (path && (stat(path, &st) || (!S_ISREG(st.st_mode) && !lg_import_is_folder(path)))) {
-			lg_free(path);
-		} else if (!path || lg_grow(&f, &cap, n + 1, sizeof *f)) {
-			lg_free(path);
-			rc = nomem(err);
-		} else {
-			f[n] = (struct found){ path, lg_import_knows(path) };
-			n_left_out += f[n++].known == LG_IMPORT_NO;
-		}
-	}
+	while (!rc && (e = readdir(d)))
+		if (e->d_name[0] != '.')
+			rc = list_one(l, inside(folder, e->d_name), depth, err);
 	closedir(d);
+	return rc;
+}
+
+static int add_folder(struct lg_paths *p, const char *folder, struct lg_error *err)
+{
+	struct listing l = { 0 };
+	int rc = list(&l, folder, 0, err);
+	struct found *f = l.v;
+	size_t n = l.n, n_left_out = l.n_left_out;
+
 	if (!rc && n == n_left_out)
 		rc = lg_fail(err, LG_E_NOTFOUND, LG_NO_OFFSET, "%s holds no trace%s", folder,
 			     n ? " of a kind that laggard reads" : "");

@@ -66,8 +66,8 @@ static void fill(const struct lg_verdict *v, const struct lg_step *s, struct row
 		else if (t && prc)
 			snprintf(who, sizeof who, "%s%.64s %s", *comm ? " " : "", comm,
 				 lg_pid_text(t->process.pid[prc], pid));
-		snprintf(r->cause, sizeof r->cause, "%s%s%s,%s, %.1f ms", kinds[c->kind < 7 ? c->kind : 6],
-			 c->lock && t ? " " : "", c->lock && t ? lg_string(t, c->lock) : "", who,
+		snprintf(r->cause, sizeof r->cause, "%s%s%s%s%s, %.1f ms", kinds[c->kind < 7 ? c->kind : 6],
+			 c->lock && t ? " " : "", c->lock && t ? lg_string(t, c->lock) : "", *who ? "," : "", who,
 			 (double)best / 1e6);
 	}
 }

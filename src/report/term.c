@@ -101,6 +101,16 @@ static void evidence(const struct term *t, const struct lg_verdict *v, const cha
 		fieldf(t, "", "... and %zu more (--json has all)", n - shown);
 }
 
+/* As it is counted here, where what is info has no number. */
+static size_t number_of(const struct lg_verdict *v, size_t i)
+{
+	size_t n = 1;
+
+	for (size_t k = 0; k < i; k++)
+		n += v->findings[k].severity != LG_SEVERITY_INFO;
+	return n;
+}
+
 /* Findings of one rule often share their advice: say it once. */
 static void advice(const struct term *t, const struct lg_verdict *v, size_t i)
 {
@@ -109,9 +119,9 @@ static void advice(const struct term *t, const struct lg_verdict *v, size_t i)
 	for (size_t k = 0; k < i; k++) {
 		const struct lg_finding *g = &v->findings[k];
 
-		if (f->fix && g->fix && !strcmp(f->fix, g->fix) && f->confirm == g->confirm &&
-		    f->tradeoff == g->tradeoff) {
-			fieldf(t, "fix", "as for %zu", k + 1);
+		if (g->severity != LG_SEVERITY_INFO && f->fix && g->fix && !strcmp(f->fix, g->fix) &&
+		    f->confirm == g->confirm && f->tradeoff == g->tradeoff) {
+			fieldf(t, "fix", "as for %zu", number_of(v, k));
 			return;
 		}
 	}
@@ -124,7 +134,8 @@ static void finding(const struct term *t, const struct lg_verdict *v, size_t i)
 {
 	const struct lg_finding *f = &v->findings[i];
 	char buf[4096];
-	size_t first_col = (size_t)snprintf(buf, sizeof buf, "%zu. %s: ", i + 1, lg_severity_text(f->severity));
+	size_t first_col = (size_t)snprintf(buf, sizeof buf, "%zu. %s: ", number_of(v, i),
+					    lg_severity_text(f->severity));
 
 	style(t, severity_sgr(f->severity));
 	lg_out_puts(t->o, buf);

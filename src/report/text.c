@@ -211,8 +211,17 @@ static bool is_large(const struct lg_finding *f)
 	return f->lost_share >= 0.03 && (f->doubted || !f->ordinary);
 }
 
+static bool is_hang(const struct lg_finding *f)
+{
+	return lg_policy(lg_rule_from(f->id))->basis == LG_BASIS_HANG;
+}
+
 const struct lg_finding *lg_lead(const struct lg_verdict *v)
 {
+	/* Who waits for a run that hangs is not helped by what made it slow before. */
+	for (size_t i = 0; i < v->n_findings; i++)
+		if (matters(&v->findings[i]) && is_hang(&v->findings[i]))
+			return &v->findings[i];
 	/* What cannot be measured comes last, also behind what is little (contract.md#order). */
 	for (size_t i = 0; i < v->n_findings && (!i || !is_large(&v->findings[0])); i++)
 		if (matters(&v->findings[i]))

@@ -24,7 +24,7 @@ enum lg_rule_id {
 #define MS(name, number, ms) static const int64_t LG_N_##name##_##number = (ms) * INT64_C(1000000);
 #include "rules/rules.def"
 
-enum lg_basis { LG_BASIS_MEASURED, LG_BASIS_UNMEASURED, LG_BASIS_LOW, LG_BASIS_INFO };
+enum lg_basis { LG_BASIS_MEASURED, LG_BASIS_UNMEASURED, LG_BASIS_HANG, LG_BASIS_LOW, LG_BASIS_INFO };
 enum lg_whose_loss { LG_LOSS_OF_HOST, LG_LOSS_OF_DEVICE };
 
 struct lg_policy {

@@ -57,7 +57,7 @@ def test_the_rank_that_did_not_enter_is_named(laggard, tmp_path, status, as_json
     for rank in range(4):
         dump(tmp_path, rank, ring(5, 0 if rank == 2 else 3), status, as_json=as_json)
     (finding,) = explain(laggard, tmp_path)
-    assert finding["id"] == "comms.missing_rank" and finding["severity"] == "medium"
+    assert finding["id"] == "comms.missing_rank" and finding["severity"] == "high"
     assert finding["culprit"]["rank"] == 2 and finding["lost_ms"] is None
     assert "ranks 0, 1, 3 wait" in finding["title"] and "all_reduce" in finding["title"]
     assert "number 6 of group 0" in finding["evidence"][0]["text"]

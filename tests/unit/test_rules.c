@@ -118,6 +118,9 @@ static void a_rule_is_never_graded_above_its_basis(void **state)
 	f = lost(LG_R_COMPILE_SKIPPED, (double)NAN);
 	lg_grade_steady(&f);
 	assert_int_equal(f.severity, LG_SEVERITY_MEDIUM);
+	f = lost(LG_R_COMMS_MISSING_RANK, (double)NAN);
+	lg_grade_steady(&f);
+	assert_int_equal(f.severity, LG_SEVERITY_HIGH);
 }
 
 static void caps_only_lower(void **state)

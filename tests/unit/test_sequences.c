@@ -124,7 +124,7 @@ static void accused(const struct plan *p, const char *id, int rank)
 
 	assert_non_null(f);
 	assert_int_equal(f->culprit.rank, rank);
-	assert_int_equal(f->severity, LG_SEVERITY_MEDIUM);
+	assert_int_equal(f->severity, LG_SEVERITY_HIGH);
 	assert_true(isnan(f->lost_ms));
 	assert_true(f->n_evidence > 0);
 	assert_null(strstr(f->title, "Work.wait"));

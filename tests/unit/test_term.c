@@ -196,6 +196,46 @@ static void what_cannot_be_measured_is_told_first_where_the_measured_is_little(v
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is wrong"));
 }
 
+static void findings_are_counted_as_they_are_shown(void **state)
+{
+	struct lg_finding f[4];
+	struct lg_verdict v = sample(&f[0]);
+	char *s;
+
+	(void)state;
+	for (size_t i = 1; i < 4; i++)
+		f[i] = f[0];
+	f[1].severity = LG_SEVERITY_INFO; /* has no number: a line of its own at the end */
+	f[2].fix = "start it";
+	f[3].fix = "start it";
+	v.n_findings = 4;
+	s = printed(&v, false, 0, 0);
+	assert_non_null(strstr(s, "\n2. high"));
+	assert_non_null(strstr(s, "\n3. high"));
+	assert_null(strstr(s, "\n4. "));
+	assert_non_null(strstr(s, "as for 2\n"));
+	lg_free(s);
+}
+
+/* Not before what made it slow while it still ran. */
+static void a_hang_leads(void **state)
+{
+	struct lg_finding f[2];
+	struct lg_verdict v = sample(&f[0]);
+	char buf[512];
+
+	(void)state;
+	f[1] = f[0];
+	f[1].id = "comms.missing_rank";
+	f[1].title = "rank 3 never entered all_reduce";
+	f[1].lost_ms = f[1].lost_share = NAN;
+	v.n_findings = 2;
+	assert_string_equal(lg_headline(&v, buf, sizeof buf),
+			    "rank 3 never entered all_reduce (and 1 more finding)");
+	f[1].severity = LG_SEVERITY_LOW;
+	assert_ptr_equal(lg_lead(&v), &f[0]);
+}
+
 static void markdown_escapes_what_it_quotes(void **state)
 {
 	struct lg_finding f;
@@ -218,6 +258,8 @@ int main(void)
 		cmocka_unit_test(lines_keep_within_the_width),
 		cmocka_unit_test(it_says_so_when_nothing_is_wrong),
 		cmocka_unit_test(what_cannot_be_measured_is_told_first_where_the_measured_is_little),
+		cmocka_unit_test(findings_are_counted_as_they_are_shown),
+		cmocka_unit_test(a_hang_leads),
 		cmocka_unit_test(markdown_escapes_what_it_quotes),
 	};
 

@@ -12,6 +12,7 @@
 #include "analyse/timeline/cpu_time.h"
 #include "analyse/timeline/window.h"
 #include "base/alloc.h"
+#include "base/words.h"
 
 static int time_of(struct lg_case *c, const struct lg_gpu_run *r, enum lg_host_class class,
 		   struct lg_cpu_time *ret)
@@ -105,7 +106,7 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule
 	lg_gpu_cap_steps(c, f, t.r, t.by_step);
 	f->title = lg_arena_printf(&c->v->arena, "the loop %s: %.0f %% of the steps' time%s", what, 100 * f->lost_share,
 				   lg_cpu_only_on(c, f, &t));
-	lg_evidence_add(c, f, t.at, t.longest, "%zu times, %.1f ms in all; longest", t.n, (double)t.sum / 1e6);
+	lg_evidence_add(c, f, t.at, t.longest, "%zu time%s, %.1f ms in all; longest", t.n, lg_s(t.n), (double)t.sum / 1e6);
 	n = lg_cpu_places(c, t.r, &(struct lg_cpu_time_of){ class, t.r->from, t.r->to, NULL }, at, 3);
 	for (size_t i = 0; i < n && at[i].ns * 10 >= at[0].ns; i++) {
 		const char *where = lg_cpu_where(c, &at[i]);

@@ -427,8 +427,9 @@ void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu
 			where = "between operators, in code that the trace does not show";
 		else if (!f->culprit.function && 4 * v[j].ns >= v[0].ns)
 			f->culprit.function = where ? where : call;
-		lg_evidence_add(c, f, v[j].at, v[j].longest, "%s %.1f ms in %zu times%s%s%s%s", what,
-				(double)v[j].ns / 1e6, v[j].n, where ? ": " : "", where ? where : "",
+		lg_evidence_add(c, f, v[j].at, v[j].longest, "%s %.1f ms %s%s%s%s%s", what,
+				(double)v[j].ns / 1e6,
+				v[j].n == 1 ? "once" : lg_arena_printf(&c->v->arena, "in %zu times", v[j].n), where ? ": " : "", where ? where : "",
 				call ? where ? ", in " : ": in " : "", call ? call : "");
 	}
 	lg_free(l->v);

@@ -21,6 +21,7 @@
 #include "analyse/timeline/cost.h"
 #include "analyse/timeline/window.h"
 #include "base/alloc.h"
+#include "base/words.h"
 
 #define BIT(cause) (1u << (cause))
 
@@ -156,8 +157,8 @@ static void ddp(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_r
 		if (!s->n)
 			lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_WRAPPER));
 		ddp_words(c, f, k, share, true);
-		lg_evidence_add(c, f, s->at ? s->at : INT64_MIN, s->longest, "%zu times, %zu kernels of %.1f ms; %.1f ms "
-				"idle for want of launches meanwhile", s->spans, s->n, (double)s->ns / 1e6,
+		lg_evidence_add(c, f, s->at ? s->at : INT64_MIN, s->longest, "%zu time%s, %zu kernel%s of %.1f ms; %.1f ms "
+				"idle for want of launches meanwhile", s->spans, lg_s(s->spans), s->n, lg_s(s->n), (double)s->ns / 1e6,
 				(double)(k ? r->ddp_copy : r->ddp_search) / 1e6);
 	}
 }
@@ -212,8 +213,8 @@ static void ddp_on_cpu(struct lg_case *c, const struct lg_gpu *g, const struct l
 			continue;
 		lg_gpu_cap_steps(c, f, r, by_step);
 		ddp_words(c, f, k, share, false);
-		lg_evidence_add(c, f, longest.ts, longest.end - longest.ts, "%zu times, %.1f ms in all; longest", n,
-				(double)ns / 1e6);
+		lg_evidence_add(c, f, longest.ts, longest.end - longest.ts, "%zu time%s, %.1f ms in all; longest", n,
+				lg_s(n), (double)ns / 1e6);
 	}
 }
 

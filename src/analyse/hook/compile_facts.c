@@ -19,6 +19,7 @@
 #include "analyse/hook/facts.h"
 #include "analyse/chains/culprit.h"
 #include "analyse/chains/tally.h"
+#include "base/words.h"
 
 
 /* What one process told about a name: number of samples, value and text of the last. */
@@ -181,7 +182,8 @@ static void reasons(struct lg_case *c, struct lg_finding *f, lg_prc prc, const c
 			continue;
 		if (!told++)
 			f->culprit.function = text;
-		lg_evidence_add(c, f, m->ts[i], 0, "%s (%lld times)", text, (long long)m->value[i]);
+		lg_evidence_add(c, f, m->ts[i], 0, "%s (%lld time%s)", text, (long long)m->value[i],
+				lg_s((uint64_t)m->value[i]));
 	}
 }
 
@@ -205,9 +207,10 @@ static void compiled_badly(struct lg_case *c, const struct lg_rank *r, const str
 		if (!again)
 			lg_cap(*f, LG_CAP_UNMEASURED); /* one in code that is not of the step does no harm */
 		(*f)->title = again
-			? lg_arena_printf(&c->v->arena, "compiled code was compiled again %lld times while %zu steps were "
-					  "judged: a guard fails", (long long)n, j->n)
-			: lg_arena_printf(&c->v->arena, "the compiled graph breaks in %lld places", (long long)n);
+			? lg_arena_printf(&c->v->arena, "compiled code was compiled again %lld time%s while %zu steps were "
+					  "judged: a guard fails", (long long)n, lg_s((uint64_t)n), j->n)
+			: lg_arena_printf(&c->v->arena, "the compiled graph breaks in %lld place%s", (long long)n,
+					  lg_s((uint64_t)n));
 		reasons(c, *f, r->prc, again ? "dynamo.recompile" : "dynamo.graph_break", again ? j->from : INT64_MIN);
 		lg_evidence_add(c, *f, INT64_MIN, 0, "this recording cannot measure the loss: mend it and compare 50 steps "
 				"(laggard diff)");

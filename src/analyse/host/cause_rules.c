@@ -20,6 +20,7 @@
 #include "analyse/host/loader_story.h"
 #include "base/alloc.h"
 #include "store/merge.h"
+#include "base/words.h"
 
 /* How often it was seen: in separate episodes, or, where it is always there, in so many steps. */
 static size_t repeats_of(const struct lg_cause_sum *s)
@@ -165,17 +166,18 @@ static void say_how_often(struct lg_case *c, struct lg_finding *f, const struct 
 				"%zu times, %.3f s apart; chance would do as well with p %s %.4f",
 				s->rhythm.n_events, s->rhythm.period_s, s->rhythm.at_most ? "<=" : "=", s->rhythm.p);
 	else if (s->steady)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu waits in %zu steps", s->n_pieces,
-				s->n_steps_hit);
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu wait%s in %zu step%s", s->n_pieces,
+				lg_s(s->n_pieces), s->n_steps_hit, lg_s(s->n_steps_hit));
 	else
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu separate time%s, %zu waits, in %zu steps",
-				s->rhythm.n_events, s->rhythm.n_events == 1 ? "" : "s", s->n_pieces, s->n_steps_hit);
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu separate time%s, %zu wait%s, in %zu step%s",
+				s->rhythm.n_events, lg_s(s->rhythm.n_events), s->n_pieces, lg_s(s->n_pieces),
+				s->n_steps_hit, lg_s(s->n_steps_hit));
 	if (!isnan(f->excess_share))
-		lg_evidence_add(c, f, INT64_MIN, 0, "%.0f %% of the excess of %zu slow steps ends here",
-				f->excess_share * 100, y->n_slow);
+		lg_evidence_add(c, f, INT64_MIN, 0, "%.0f %% of the excess of %zu slow step%s ends here",
+				f->excess_share * 100, y->n_slow, lg_s(y->n_slow));
 	if (samples && f->culprit.function)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu CPU samples of the culprit in those moments",
-				samples);
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu CPU sample%s of the culprit in those moments",
+				samples, lg_s(samples));
 }
 
 static void say_against(struct lg_case *c, struct lg_finding *f, const struct lg_tally *y,

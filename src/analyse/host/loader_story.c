@@ -16,6 +16,7 @@
 #include "analyse/chains/culprit.h"
 #include "base/alloc.h"
 #include "base/median.h"
+#include "base/words.h"
 
 enum { FETCHES_MIN = 3, SLOWER = 2 };
 
@@ -216,8 +217,8 @@ void lg_loader_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 	} else if (y.spawned * 2 > y.all) {
 		f->detail = "respawn";
 		lg_evidence_add(c, f, INT64_MIN, 0, "%.0f %% of the wait lies between the start of workers and their "
-				"first batch; they were started %zu times", 100 * (double)y.spawned / (double)y.all,
-				y.n_spawns);
+				"first batch; they were started %zu time%s", 100 * (double)y.spawned / (double)y.all,
+				y.n_spawns, lg_s(y.n_spawns));
 	} else if (workers ? !strcmp(workers, "0") : y.by_own * 2 > y.all) {
 		f->detail = "workers_zero";
 	} else if (slow) {

@@ -15,6 +15,7 @@
 #include "analyse/chains/culprit.h"
 #include "base/alloc.h"
 #include "store/merge.h"
+#include "base/words.h"
 
 #define TOLD_SHARE 0.05 /* of its life */
 enum { OTHERS = 2 };     /* who had its CPU, by name */
@@ -160,6 +161,7 @@ int lg_say_stalls(struct lg_case *c, const struct lg_rank *r, const struct lg_st
 	struct lg_stretches stalls = { 0 };
 	const char *by_states, *every, *meanwhile;
 	double period_s = NAN;
+	char at_least[LG_MS_TEXT];
 	int64_t least, all;
 	int rc = find_long(gaps, &stalls, &least);
 
@@ -170,10 +172,11 @@ int lg_say_stalls(struct lg_case *c, const struct lg_rank *r, const struct lg_st
 		every = every_text(c, &stalls, &period_s);
 		meanwhile = by_states ? by_states : cpu_text(c, r, &stalls, period, all, ret_idle);
 		lg_limit(c, lg_arena_printf(&c->v->arena,
-					    "stalls without a proven cause: %s stood still %zu time%s for %.3g ms or "
+					    "stalls without a proven cause: %s stood still %zu time%s for %s or "
 					    "longer, %.2f s of %.1f s in all%s: %s%s; waiting as usual (for data, for other "
 					    "ranks) looks the same%s", lg_thread_text(c, r->thr), stalls.n,
-					    stalls.n == 1 ? "" : "s", (double)least / 1e6, (double)all / 1e9,
+					    lg_s(stalls.n), lg_ms_text((double)least / 1e6, at_least),
+					    (double)all / 1e9,
 					    (double)(life.end - life.ts) / 1e9, every, meanwhile,
 					    quota_text(*ret_idle, period_s),
 					    by_states ? "; steps that are marked tell them apart"

@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/median.h"
 #include "store/args.h"
+#include "base/words.h"
 
 enum { LARGE = 1 << 20, EACH_SIDE = 3, SIZES_SAID = 3 };
 
@@ -189,10 +190,10 @@ static void own_past(struct lg_case *c, struct lg_links *l, struct result *v, si
 				   hit[0].before, 100 * (1 - hit[0].after / hit[0].before));
 	for (size_t i = 0; i < hits; i++)
 		lg_evidence_add(c, f, v[hit[i].first + hit[i].at].ts, 0,
-				"%lld bytes: %zu times before the drop (median %.2f GB/s), %zu times after it (median %.2f "
+				"%lld bytes: %zu time%s before the drop (median %.2f GB/s), %zu time%s after it (median %.2f "
 				"GB/s), all of these below all of those; by chance %s",
-				(long long)v[hit[i].first].size, hit[i].at, hit[i].before,
-				hit[i].n - hit[i].at, hit[i].after,
+				(long long)v[hit[i].first].size, hit[i].at, lg_s(hit[i].at), hit[i].before,
+				hit[i].n - hit[i].at, lg_s(hit[i].n - hit[i].at), hit[i].after,
 				hit[i].p < 1e-6 ? "less than once in a million"
 						: lg_arena_printf(&c->v->arena, "once in %.0f", 1 / hit[i].p));
 	lg_evidence_add(c, f, INT64_MIN, 0, "%zu of the %zu sizes that were measured often enough show it", all, sizes);

@@ -16,6 +16,7 @@
 #include "analyse/steps/log_steps.h"
 #include "base/alloc.h"
 #include "base/median.h"
+#include "base/words.h"
 
 enum { MIN_LINES = 8 };
 #define AT_START 0.6
@@ -108,6 +109,7 @@ static void tell(struct lg_case *c, const struct told *d, double share)
 	struct lg_verdict *v = c->v;
 	struct lg_finding *f = lg_finding_add(c, LG_R_DATA_LOADER_WAIT);
 	const struct line *worst = d->v;
+	char step[LG_MS_TEXT], wait[LG_MS_TEXT];
 
 	if (!f)
 		return;
@@ -123,11 +125,11 @@ static void tell(struct lg_case *c, const struct told *d, double share)
 	f->culprit.rank = c->t->process.rank[d->prc];
 	f->title = lg_arena_printf(&v->arena, "the step waits for the next batch for %.0f %% of its time, as the job's own "
 				   "log tells", share * 100);
-	lg_evidence_add(c, f, INT64_MIN, 0, "%zu lines tell both: %.4g ms a step in the mean, %.4g ms of it for data",
-			d->n, d->sum / (double)d->n, d->data / (double)d->n);
+	lg_evidence_add(c, f, INT64_MIN, 0, "%zu lines tell both: %s a step in the mean, %s of it for data", d->n,
+			lg_ms_text(d->sum / (double)d->n, step), lg_ms_text(d->data / (double)d->n, wait));
 	if (d->n_epochs)
-		lg_evidence_add(c, f, INT64_MIN, 0, "the means that they tell add up to %.4g s, %.4g s of it for data",
-				d->epoch / 1e3, d->epoch_data / 1e3);
+		lg_evidence_add(c, f, INT64_MIN, 0, "the means that they tell add up to %s, %s of it for data",
+				lg_ms_text(d->epoch, step), lg_ms_text(d->epoch_data, wait));
 	if (d->n_epochs > 1 && d->first >= AT_START * d->epoch_data) {
 		f->detail = "respawn";
 		lg_evidence_add(c, f, INT64_MIN, 0, "%.0f %% of it in the first step of each of %zu epochs, as when "
@@ -136,8 +138,8 @@ static void tell(struct lg_case *c, const struct told *d, double share)
 					   "job's own log tells, most of it in the first step of each epoch",
 					   share * 100);
 	}
-	lg_evidence_add(c, f, worst->ts, 0, "the longest wait that is told: %.4g ms of a step of %.4g", worst->data,
-			worst->ms);
+	lg_evidence_add(c, f, worst->ts, 0, "the longest wait that is told: %s of a step of %s",
+			lg_ms_text(worst->data, wait), lg_ms_text(worst->ms, step));
 	lg_evidence_against(c, f, "what the loop counts as data may hold more than the wait for its loader (a copy to "
 			    "the device, preparation on the training thread)%s", d->n_epochs ? "" :
 			    "; lines at every n-th step may show always the same worker's batches");

@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/chance.h"
 #include "base/median.h"
+#include "base/words.h"
 
 enum { MIN_STEPS = 8 };
 
@@ -127,6 +128,7 @@ static void tell(struct lg_case *c, const struct steps *s, const struct joined *
 {
 	struct lg_verdict *v = c->v;
 	struct lg_finding *f = lg_finding_add(c, LG_R_SIDE_CHECKPOINT);
+	char text[LG_MS_TEXT];
 
 	if (!f)
 		return;
@@ -139,9 +141,11 @@ static void tell(struct lg_case *c, const struct steps *s, const struct joined *
 	f->stage = lg_stage_name(LG_STAGE_SIDE);
 	f->culprit.relation = LG_RELATION_SELF;
 	f->title = lg_arena_printf(&v->arena, "the loop saves a checkpoint while the step waits: %zu of the %zu slow "
-				   "steps are those in which the log tells of a save, %.3g s longer than the others",
-				   j->hits, j->slow, j->lost * per_line(s) / 1e3 / (double)j->hits);
-	lg_evidence_add(c, f, j->at, j->dur, "the longest step that holds a save; the median is %.4g ms", j->median);
+				   "steps are those in which the log tells of a save, %s longer than the others",
+				   j->hits, j->slow,
+				   lg_ms_text(j->lost * per_line(s) / (double)j->hits, text));
+	lg_evidence_add(c, f, j->at, j->dur, "the longest step that holds a save; the median is %s",
+			lg_ms_text(j->median, text));
 	lg_evidence_add(c, f, INT64_MIN, 0, "%zu of %zu steps hold a save, %zu of them are slow; of the %zu others %zu "
 			"are (by chance: p = %.2g)", j->saves, j->n, j->hits, j->n - j->saves, j->slow - j->hits, p);
 	lg_evidence_add(c, f, INT64_MIN, 0, "%s", line);

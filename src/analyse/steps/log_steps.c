@@ -15,6 +15,7 @@
 #include "analyse/steps/judge.h"
 #include "base/alloc.h"
 #include "base/median.h"
+#include "base/words.h"
 
 enum { MIN_LINES = 3 };
 
@@ -123,12 +124,15 @@ static size_t slow_ones(const struct told *l, bool lines, struct lg_burst *ret)
 /* Since when: in time where lines carry it, and always as who reads the log finds it. */
 static void say_shift(struct lg_case *c, const struct told *l, const struct lg_trend *trend)
 {
+	char before[LG_MS_TEXT], after[LG_MS_TEXT];
+
 	if (l->has_times)
 		c->v->shift_s = trend->shift_s;
 	lg_limit(c, lg_arena_printf(&c->v->arena,
-				    "the level changes at the %zu. of the %zu stated times, from %.4g to %.4g ms: what "
+				    "the level changes at the %zu. of the %zu stated times, from %s to %s: what "
 				    "the log, and the host's, say there comes first", l->warm + trend->at + 1, l->n,
-				    trend->before_ms, trend->after_ms));
+				    lg_ms_text(trend->before_ms, before),
+				    lg_ms_text(trend->after_ms, after)));
 }
 
 /* How the slow ones lie: in a rhythm of time or of lines, in one change of the level, or anyhow. */

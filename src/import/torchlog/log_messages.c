@@ -385,6 +385,30 @@ static int deepspeed_step(struct lg_torchlog *l, const struct lg_log_line *line)
 	return 1;
 }
 
+/*
+ * transformers' Trainer: "{'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 5e-05, 'epoch': 0.1}", behind whatever a
+ * logger puts before it, every logging_steps steps, and without their number: lines are counted. Where its
+ * bar counts the steps themselves, that one tells more.
+ */
+static int trainer_dict(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	const char *m = strstr(line->msg, "{'loss': ");
+	struct lg_log_step *s;
+
+	if (!m || !strstr(m, "'epoch': "))
+		return 0;
+	s = lg_torchlog_last_step(l, lg_torchlog_thread(l, line), -1);
+	if (l->bars_of_steps || (l->by_framework && !l->by_trainer) || !s) {
+		lg_torchlog_mark_step(l, line, -1);
+	} else {
+		lg_torchlog_step(l, line, s->step + 1, (double)NAN);
+		l->by_trainer++;
+	}
+	m += strlen("{'loss': ");
+	counter(l, line, "log.loss", "", strtod(m + (*m == '\''), NULL));
+	return 1;
+}
+
 static int framework_step(struct lg_torchlog *l, const struct lg_log_line *line)
 {
 	const char *m = line->msg, *p;
@@ -428,13 +452,7 @@ static int framework_step(struct lg_torchlog *l, const struct lg_log_line *line)
 		return 1;
 	if (nemo_step(l, line) || deepspeed_step(l, line))
 		return 1;
-	/* Hugging Face: "{'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 5e-05, 'epoch': 0.1}" */
-	if (!strncmp(m, "{'loss': ", 9)) {
-		lg_torchlog_mark_step(l, line, -1);
-		counter(l, line, "log.loss", "", real_after(m, "'loss':"));
-		return 1;
-	}
-	return 0;
+	return trainer_dict(l, line);
 }
 
 static int step_line(struct lg_torchlog *l, const struct lg_log_line *line)
@@ -446,6 +464,7 @@ static int step_line(struct lg_torchlog *l, const struct lg_log_line *line)
 		if (!bar)
 			return lg_torchlog_plain_step(l, line);
 	}
+	l->bars_of_steps |= bar > LG_LOG_BAR_ASIDE;
 	/* A bar that loads or evaluates says nothing of how the loop prints its steps. */
 	l->by_framework |= bar != LG_LOG_BAR_SETUP && bar != LG_LOG_BAR_ASIDE;
 	return 1;

@@ -411,6 +411,9 @@ static void notes(struct lg_torchlog *l, const struct lg_source *in)
 	if (!l->has_time)
 		lg_add_diag_now(l->b, LG_DIAG_NO_TIMES, 0, l->known,
 				"the log's lines are numbered 1 us apart");
+	if (l->by_trainer)
+		lg_add_diag_now(l->b, LG_DIAG_PARTIAL, l->first, l->by_trainer,
+				"Trainer prints a line every logging_steps steps: what is called a step here is as many");
 	if (lg_step_regex_given() && !l->by_regex)
 		lg_add_diag_now(l->b, LG_DIAG_NOT_UNDERSTOOD, l->first, l->lines,
 				"no line of the log matches --step-regex");
@@ -519,7 +522,8 @@ static int sniff(const uint8_t *head, size_t n)
 {
 	static const char *const words[] = { "torch/_dynamo", "ProcessGroupNCCL", "Watchdog caught", " NCCL INFO ",
 					     "CUDA out of memory", "elapsed time per iteration", "it/s]",
-					     "UserWarning:", "torch.distributed", "torchrun", "__recompiles" };
+					     "UserWarning:", "torch.distributed", "torchrun", "__recompiles",
+					     "{'loss': " };
 	LG_AUTOFREE char *text = lg_calloc(HEAD_BYTES + 1, 1);
 	struct lg_log_line line;
 	char *p = text, *nl;
@@ -540,7 +544,7 @@ static int sniff(const uint8_t *head, size_t n)
 	p += strspn(p, " \t\r\n");
 	if (!strncmp(p, "laggard-baseline\t", 17)) /* ours, no log */
 		return 0;
-	if (!printable || *p == '{' || !strncmp(p, "[{", 2) || !strncmp(p, "#!", 2) ||
+	if (!printable || (*p == '{' && p[1] != '\'') || !strncmp(p, "[{", 2) || !strncmp(p, "#!", 2) ||
 	    (*p == '<' && !names_no_file(p)))
 		return 0;
 	if (*p == '[' && strspn(p + 1, " \r\n\t") && strchr("{[]", p[1 + strspn(p + 1, " \r\n\t")]))

@@ -103,6 +103,8 @@ struct lg_torchlog {
 	int64_t now, first, last, resolution; /* time of the last stamped line */
 	int has_time, has_zone, has_year;
 	int by_framework; /* a step line of a known framework was there */
+	int bars_of_steps; /* a bar that may count a training's steps was there */
+	uint64_t by_trainer; /* lines of transformers' Trainer that were counted as steps */
 	struct lg_map bar_of; /* words before a progress bar, or its length, and whose -> index + 1 */
 	struct lg_log_bar *bar;
 	size_t n_bar, cap_bar;

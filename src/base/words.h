@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* words.h - numbers as a sentence has them: "1 wait", "8.7 s". */
+#ifndef LG_BASE_WORDS_H
+#define LG_BASE_WORDS_H
+#include <stdint.h>
+
+enum { LG_MS_TEXT = 32 };
+
+/* What a noun ends in behind n of it: printf("%zu wait%s", n, lg_s(n)). */
+static inline const char *lg_s(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
+/* A length of time in ms: three digits and a unit, never an exponent: "0.123 ms", "87 ms", "8.7 s". Returns buf. */
+const char *lg_ms_text(double ms, char buf[LG_MS_TEXT]);
+
+#endif /* LG_BASE_WORDS_H */

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said in so many words: headlines that promise no more than was judged, numbers, folders, outputs."""
+import datetime
+import json
+
+import pytest
+
+
+def write(path, lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def steps(n=60, ms=500, slow=()):
+    """Lines of a training loop with times of its own."""
+    at, lines = datetime.datetime(2026, 1, 2, 3, 4, 5), []
+    for i in range(n):
+        at += datetime.timedelta(milliseconds=ms * (10 if i in slow else 1))
+        lines.append(f"{at:%Y-%m-%d %H:%M:%S},{at.microsecond // 1000:03d} INFO step {i} loss {3 - i / 100:.3f}")
+    return lines
+
+
+def explain(laggard, *paths):
+    done = laggard("explain", *paths)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_one_output_at_a_time(laggard, tmp_path):
+    path = write(tmp_path / "job.log", steps())
+    for both in (["--json", "--markdown"], ["--markdown", "--json"]):
+        done = laggard("explain", path, *both)
+        assert done.returncode == 2 and "one of them" in done.stderr and not done.stdout
+    assert laggard("explain", path, "--json", "--json").returncode == 0
+    assert laggard("diff", path, path, "--json", "--markdown").returncode == 2
+
+
+def test_folders_are_read_with_those_in_them(laggard, tmp_path):
+    write(tmp_path / "run/host1/deep/rank0.log", steps())
+    (tmp_path / "run/host1/back").symlink_to(tmp_path / "run")
+    write(tmp_path / "run/.hidden/other.log", steps())
+    done = laggard("explain", tmp_path / "run", "--json")
+    assert done.returncode == 0, done.stderr
+    verdict = json.loads(done.stdout)
+    assert [i["path"] for i in verdict["inputs"]] == [str(tmp_path / "run/host1/deep/rank0.log")]
+    assert verdict["steps"]["count"] > 50
+    (tmp_path / "empty/within").mkdir(parents=True)
+    done = laggard("explain", tmp_path / "empty")
+    assert done.returncode == 1 and "holds no trace" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["%PDF-1.4\nnothing", ""])
+def test_what_is_refused_from_its_first_byte_on_says_so(laggard, tmp_path, text):
+    path = tmp_path / "odd.json"
+    path.write_text(text)
+    done = laggard("explain", path)
+    assert done.returncode == 1 and "byte 0" not in done.stderr and done.stderr.count("\n") == 1
+
+
+TRAINER = "{{'loss': {:.4f}, 'grad_norm': 1.25, 'learning_rate': 4.5e-05, 'epoch': {:.2f}}}"
+
+
+def test_the_trainers_own_lines_are_steps(laggard, tmp_path):
+    """transformers prints dictionaries, with or without a logger's words before them."""
+    stamped = [f"{line.split(' step')[0]} - {TRAINER.format(3 - i / 60, i / 20)}"
+               for i, line in enumerate(steps(slow=(9, 19, 29, 39, 49)))]
+    verdict = json.loads(laggard("explain", write(tmp_path / "a.log", stamped), "--json").stdout)
+    assert verdict["steps"]["count"] == 59 and abs(verdict["steps"]["median_ms"] - 500) < 1
+    assert verdict["steps"]["slow"] == 5 and verdict["steps"]["shape"] == "periodic"
+    assert any("logging_steps" in limit for limit in verdict["limits"])
+    bare = write(tmp_path / "b.log", [TRAINER.format(3 - i / 60, i / 20) for i in range(60)])
+    assert "No repeating training steps" in explain(laggard, bare)
+
+
+def test_the_trainers_bar_counts_better_than_its_lines(laggard, tmp_path):
+    lines = []
+    for i in range(1, 61):
+        lines.append(f"  {i}%|##  | {i}/600 [{i // 60:02d}:{i % 60:02d}<10:00,  1.00s/it]")
+        if not i % 10:
+            lines.append(TRAINER.format(3 - i / 60, i / 20))
+    verdict = json.loads(laggard("explain", write(tmp_path / "c.log", lines), "--json").stdout)
+    assert verdict["steps"]["count"] >= 50 and abs(verdict["steps"]["median_ms"] - 1000) < 1
+    assert not any("logging_steps" in limit for limit in verdict["limits"])

@@ -41,7 +41,7 @@
 #define INIT_PID_NS 0xEFFFFFFCu /* PROC_PID_INIT_INO, include/linux/proc_ns.h */
 
 enum tp {
-	TP_SWITCH_RUN, TP_SWITCH_BLOCK, TP_WAKING, TP_FORK, TP_EXIT, TP_EXEC,
+	TP_SWITCH_RUN, TP_SWITCH_BLOCK, TP_WAKING, TP_MOVE, TP_FORK, TP_EXIT, TP_EXEC,
 	TP_BEGIN, TP_END, TP_ACQUIRED, TP_RELEASED, TP_MAX
 };
 
@@ -57,6 +57,7 @@ static const struct {
 	[TP_SWITCH_BLOCK] = { "sched", "sched_switch", "prev_state != 0 && prev_state != 256", 1, 0, 0,
 			      { "prev_pid", "prev_state", "next_pid" } },
 	[TP_WAKING] = { "sched", "sched_waking", NULL, 0, 0, 0, { "pid", "target_cpu" } },
+	[TP_MOVE] = { "sched", "sched_migrate_task", NULL, 0, 0, 1, { "pid", "orig_cpu", "dest_cpu" } },
 	[TP_FORK] = { "sched", "sched_process_fork", NULL, 0, 0, 0, { "child_pid" } },
 	[TP_EXIT] = { "sched", "sched_process_exit", NULL, 0, 0, 0, { "pid" } },
 	[TP_EXEC] = { "sched", "sched_process_exec", NULL, 0, 0, 0, { "pid" } },
@@ -395,6 +396,11 @@ static void feed_event(struct source *p, enum tp i, const struct lg_perf_head *h
 			.waker_pid = head->pid, .waker_tid = head->tid,
 			.target_cpu = (int32_t)arg[1], .ctx = context_of(o, raw, n),
 			.stack = stack });
+		break;
+	case TP_MOVE:
+		lg_sched_moved(p->sched, &(struct lg_sched_move){ .ts = head->ts, .tid = (int32_t)arg[0],
+								  .from_cpu = (int32_t)arg[1],
+								  .to_cpu = (int32_t)arg[2] });
 		break;
 	case TP_FORK: /* its process is told by the perf source's fork record, a little earlier */
 		lg_sched_forked(p->sched, head->ts, -1, (int32_t)arg[0]);

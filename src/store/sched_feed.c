@@ -513,6 +513,28 @@ void lg_sched_woke(struct lg_sched_feed *f, const struct lg_sched_waking *e)
 	t->cpu = e->target_cpu;
 }
 
+/*
+ * Each queue's part of the wait is a row of its own: whoever ran on that CPU meanwhile is why it waited. A
+ * waking tells where the sleeper had run before, and is followed at once by a move to where it is put
+ * (kernel/sched/core.c, try_to_wake_up()): that is the beginning of the wait, and no part of it.
+ */
+void lg_sched_moved(struct lg_sched_feed *f, const struct lg_sched_move *e)
+{
+	enum { PLACING_NS = 50000 };
+	uint32_t i = slot_of(f, e->tid);
+	struct lg_sched_task *t = i ? &f->task[i] : NULL;
+	int64_t ts;
+
+	if (!t || t->kind != LG_RUNNABLE)
+		return;
+	ts = in_order(f, t, e->ts);
+	if (e->from_cpu >= 0 && ts - t->since >= PLACING_NS) {
+		t->cpu = e->from_cpu;
+		close_state(f, t, ts);
+	}
+	t->cpu = e->to_cpu;
+}
+
 void lg_sched_forked(struct lg_sched_feed *f, int64_t ts, int32_t pid, int32_t tid)
 {
 	uint32_t i = slot_of(f, tid);

@@ -46,6 +46,13 @@ struct lg_sched_waking {
 	lg_stk stack; /* the waker's */
 };
 
+/* A thread that waits for a CPU is put into another one's queue (sched_migrate_task), or its place is told
+ * behind its waking (sched_wakeup; from_cpu -1). */
+struct lg_sched_move {
+	int64_t ts;
+	int32_t tid, from_cpu, to_cpu;
+};
+
 /* lock:contention_begin. flags are the kernel's LCB_F_* (include/trace/events/lock.h). */
 struct lg_sched_contention {
 	int64_t ts;
@@ -87,6 +94,8 @@ enum lg_state_reason lg_sched_reason(uint64_t prev_state);
 
 void lg_sched_switched(struct lg_sched_feed *f, const struct lg_sched_switch *e);
 void lg_sched_woke(struct lg_sched_feed *f, const struct lg_sched_waking *e);
+/* Of one that does not wait for a CPU nothing is noted. */
+void lg_sched_moved(struct lg_sched_feed *f, const struct lg_sched_move *e);
 /* A new life of tid begins; pid -1 = not known yet. */
 void lg_sched_forked(struct lg_sched_feed *f, int64_t ts, int32_t pid, int32_t tid);
 /* tid will run only as far as its last switch. */

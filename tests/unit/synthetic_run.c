@@ -412,6 +412,15 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 	m.next_stall = 1000 * MS + p->period_ns;
 	for (int k = 0; k < p->n_steps; k++)
 		step(&m, k);
+	if (p->culprit_passes) {
+		struct lg_process_row row = lg_process_read(m.b, lg_thread_process(m.b, m.culprit));
+
+		row.start = 1000 * MS + 1;
+		row.end = m.t[0] - 1;
+		lg_process_write(m.b, lg_thread_process(m.b, m.culprit), &row);
+	}
+	if (p->recorded_by)
+		lg_meta_set(m.b, 0, "record.cmdline", p->recorded_by);
 	if (p->scope)
 		lg_meta_set(m.b, 0, "record.scope", p->scope);
 	if (p->tier)

@@ -32,6 +32,8 @@ struct run_plan {
 	bool samples_only;     /* CPU samples each ms instead of states and lock rows */
 	bool servants;         /* each stall is another short-lived child of the culprit's */
 	const char *tier;      /* that recorded it; NULL = not told */
+	const char *recorded_by; /* record.cmdline; NULL = not told */
+	bool culprit_passes;   /* it was started after the recording, and ends before it */
 	const char *scope;     /* record.scope; NULL = not told */
 	const char *const *waker_stack; /* STALL_TCP: of the soft interrupt's waking, outermost first */
 	const char *const *wait_stack; /* STALL_SOCKET: where it waits; NULL = for a Unix socket */

@@ -152,6 +152,39 @@ static void a_preempted_thread_was_runnable_all_the_time(void **state)
 	check(x, 1, LG_RUNNING, 0, 170, 130);
 }
 
+static void move(struct fixture *x, uint32_t tid, uint64_t ts, uint32_t from)
+{
+	struct lg_bpf_move r = { .h = header(LG_BPF_MOVE, ts, 900, tid), .from_cpu = from };
+
+	lg_bpf_feed(x->f, &r, sizeof r);
+}
+
+/* It ran on CPU 3 (the header's), after it had waited for 1 and for 2. */
+static void a_wait_for_a_cpu_is_told_of_each_queue(void **state)
+{
+	struct fixture *x = *state;
+
+	for (int i = 0; i < 9; i++)
+		move(x, 901, 10 + i, 7); /* of a wait that is over */
+	move(x, 901, 160, 1);
+	move(x, 901, 165, 2);
+	slice(x, 901, 100, LG_WHY_SLEEP, 150, 170, 300, LG_WHY_SLEEP, LG_CTX_TASK);
+	check(x, 0, LG_BLOCKED, LG_WHY_SLEEP, 100, 50);
+	check(x, 1, LG_RUNNABLE, LG_WHY_WOKEN, 150, 10);
+	assert_int_equal(state_row(x, 1).cpu, 1);
+	check(x, 2, LG_RUNNABLE, LG_WHY_WOKEN, 160, 5);
+	assert_int_equal(state_row(x, 2).cpu, 2);
+	check(x, 3, LG_RUNNABLE, LG_WHY_WOKEN, 165, 5);
+	assert_int_equal(state_row(x, 3).cpu, 3);
+	check(x, 4, LG_RUNNING, 0, 170, 130);
+	assert_int_equal(n_states(x), 5);
+	/* The next wait, in one queue. */
+	slice(x, 901, 300, LG_WHY_PREEMPTED, 0, 400, 500, LG_WHY_SLEEP, 0);
+	check(x, 5, LG_RUNNABLE, LG_WHY_PREEMPTED, 300, 100);
+	assert_int_equal(state_row(x, 5).cpu, 3);
+	assert_int_equal(n_states(x), 7);
+}
+
 static void a_waking_that_was_not_seen_leaves_the_wait_blocked(void **state)
 {
 	struct fixture *x = *state;
@@ -483,6 +516,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(a_slice_is_blocked_then_runnable_then_running),
 		T(a_preempted_thread_was_runnable_all_the_time),
+		T(a_wait_for_a_cpu_is_told_of_each_queue),
 		T(a_waking_that_was_not_seen_leaves_the_wait_blocked),
 		T(nothing_is_claimed_for_a_gap),
 		T(rows_of_a_thread_never_overlap),

@@ -236,23 +236,51 @@ static void severities_are_those_of_the_contract(void **state)
 	assert_false(lg_gradable(5, 332999999));
 }
 
-/* What the recording itself costs is told as that, among the limits. */
+/* What the recording itself costs is told as that, among the limits: a CPU that it had, a lock that it held (it
+ * reads the maps of whom it attaches to), a job that it stopped (its hook is put in). */
 static void the_recorder_is_not_accused(void **state)
 {
-	struct run_plan p = stalls(STALL_CPU, 1500);
-	struct lg_trace *t;
-	struct outcome o;
+	static const enum stall ways[] = { STALL_CPU, STALL_LOCK, STALL_SOCKET };
 
 	(void)state;
-	p.only_rank = 0;
-	t = synthetic_run(&p);
-	for (size_t i = 1; i < t->process.n; i++)
-		if (t->process.pid[i] == CULPRIT_PID)
-			t->process.role[i] = LG_ROLE_RECORDER;
-	o = judge(t);
-	for (size_t i = 0; i < o.v->n_findings; i++)
-		assert_int_not_equal(o.v->findings[i].culprit.pid, CULPRIT_PID);
-	done(&o);
+	for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
+		struct run_plan p = stalls(ways[k], 1500);
+		struct lg_trace *t;
+		struct outcome o;
+
+		p.only_rank = 0;
+		t = synthetic_run(&p);
+		for (size_t i = 1; i < t->process.n; i++)
+			if (t->process.pid[i] == CULPRIT_PID)
+				t->process.role[i] = LG_ROLE_RECORDER;
+		o = judge(t);
+		for (size_t i = 0; i < o.v->n_findings; i++)
+			assert_int_not_equal(o.v->findings[i].culprit.pid, CULPRIT_PID);
+		assert_true(has_limit(o.v, "recording itself cost"));
+		done(&o);
+	}
+}
+
+/* Another tool's file says by which command it was recorded: that process is no culprit, one of the same name
+ * that comes and goes is. */
+static void the_tool_that_made_the_file_is_not_accused(void **state)
+{
+	(void)state;
+	for (int passing = 0; passing < 2; passing++) {
+		struct run_plan p = stalls(STALL_LOCK, 1500);
+		bool accused = false;
+		struct outcome o;
+
+		p.only_rank = 0;
+		p.recorded_by = "/opt/tools/watcher record -a -g";
+		p.culprit_passes = passing;
+		o = judge(synthetic_run(&p));
+		for (size_t i = 0; i < o.v->n_findings; i++)
+			accused |= o.v->findings[i].culprit.pid == CULPRIT_PID;
+		assert_int_equal(accused, passing);
+		assert_int_equal(has_limit(o.v, "recording itself cost"), !passing);
+		done(&o);
+	}
 }
 
 static void names_who_had_the_cpu(void **state)
@@ -732,6 +760,7 @@ int main(void)
 		cmocka_unit_test(an_owner_without_a_hold_is_less_sure),
 		cmocka_unit_test(severities_are_those_of_the_contract),
 		cmocka_unit_test(the_recorder_is_not_accused),
+		cmocka_unit_test(the_tool_that_made_the_file_is_not_accused),
 		cmocka_unit_test(names_who_had_the_cpu),
 		cmocka_unit_test(what_ranks_take_from_each_other_is_less_sure_where_nobody_else_was_seen),
 		cmocka_unit_test(names_who_kept_the_file_lock),

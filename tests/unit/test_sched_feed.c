@@ -54,6 +54,11 @@ static void wake(int64_t ts, int tid, int waker)
 						    .ctx = LG_CTX_TASK });
 }
 
+static void move(int64_t ts, int tid, int from, int to)
+{
+	lg_sched_moved(f, &(struct lg_sched_move){ .ts = ts, .tid = tid, .from_cpu = from, .to_cpu = to });
+}
+
 static void begin(int64_t ts, int tid, uint64_t lock, uint32_t flags)
 {
 	lg_sched_contention_begin(f, &(struct lg_sched_contention){
@@ -109,6 +114,50 @@ static void follows_a_thread_through_sleep_wake_and_run(void **state)
 	assert_int_equal(t->state.reason[5], LG_WHY_PREEMPTED);
 	expect(6, 8, LG_RUNNING, 1400, -1);
 	assert_int_equal(t->state.n, 7);
+}
+
+/* In whose queue it waited, and how long, and not where it ran in the end. */
+static void a_wait_for_a_cpu_is_told_of_each_queue(void **state)
+{
+	struct lg_trace *t = lg_builder_trace(b);
+
+	(void)state;
+	sw(1100, 0, 7, 0, 8); /* preempted on CPU 0 */
+	move(40001100, 7, 0, 3);
+	move(40061100, 7, 3, 2);
+	sw(40091100, 2, 0, 0, 7);
+	expect(1, 8, LG_RUNNABLE, START, 100);
+	expect(2, 7, LG_RUNNABLE, 1100, 40000000);
+	assert_int_equal(t->state.cpu[2], 0);
+	assert_int_equal(t->state.reason[2], LG_WHY_PREEMPTED);
+	expect(3, 7, LG_RUNNABLE, 40001100, 60000);
+	assert_int_equal(t->state.cpu[3], 3);
+	expect(4, 7, LG_RUNNABLE, 40061100, 30000);
+	assert_int_equal(t->state.cpu[4], 2);
+	assert_int_equal(t->state.reason[4], LG_WHY_PREEMPTED);
+	assert_int_equal(t->state.n, 5);
+}
+
+/* sched_waking tells where it slept; where it is put comes at once, or from sched_wakeup. */
+static void placing_a_woken_thread_is_no_part_of_its_wait(void **state)
+{
+	struct lg_trace *t = lg_builder_trace(b);
+
+	(void)state;
+	sw(1100, 0, 7, S, 0);
+	move(1200, 7, 0, 1); /* asleep: nothing that is waited for */
+	wake(1300, 7, 9);
+	move(1400, 7, 0, 3);
+	move(2000000, 7, -1, 2); /* sched_wakeup, as late as an interrupt on that CPU */
+	sw(9000000, 2, 0, 0, 7);
+	move(9000100, 7, 2, 3); /* it runs */
+	expect(1, 7, LG_BLOCKED, 1100, 200);
+	expect(2, 7, LG_RUNNABLE, 1300, 9000000 - 1300);
+	assert_int_equal(t->state.cpu[2], 2);
+	assert_int_equal(t->state.n, 3);
+	move(9000200, 1234, 0, 1); /* never seen: no row, no crash */
+	sw(9100000, 2, 7, S, 0);
+	expect(3, 7, LG_RUNNING, 9000000, 100000);
 }
 
 static void preemption_of_a_thread_about_to_sleep_is_runnable(void **state)
@@ -615,6 +664,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(follows_a_thread_through_sleep_wake_and_run),
+		TEST(a_wait_for_a_cpu_is_told_of_each_queue),
+		TEST(placing_a_woken_thread_is_no_part_of_its_wait),
 		TEST(preemption_of_a_thread_about_to_sleep_is_runnable),
 		TEST(a_waking_just_before_the_switch_out_is_used),
 		TEST(a_stale_waking_is_not_used_for_the_next_sleep),

@@ -65,6 +65,9 @@ static void reads_wakings_of_both_forms(void **state)
 	e = parsed("x 7 [001] 1.000001: sched:sched_wakeup_new: a:b:8 [120] success=1 CPU:002");
 	assert_int_equal(e.kind, LG_PS_WAKEUP_NEW);
 	assert_true(e.understood && e.tid == 8 && e.target_cpu == 2 && e.comm.n == 3);
+	e = parsed("x 7 [001] 1.000001: sched:sched_migrate_task: comm=a b pid=8 prio=120 orig_cpu=3 dest_cpu=1");
+	assert_int_equal(e.kind, LG_PS_MOVE);
+	assert_true(e.understood && e.tid == 8 && e.from_cpu == 3 && e.target_cpu == 1);
 	e = parsed("x 7 [001] 1.000001: sched:sched_waking: a:8 [120]");
 	assert_true(e.understood && e.target_cpu == -1);
 	assert_int_equal(parsed("x 7 [001] 1.000001: sched:sched_stat_runtime: comm=x pid=8").kind, LG_PS_NO_SCHED);
@@ -84,6 +87,7 @@ static void lines_that_lack_something_are_not_understood(void **state)
 		"x 7 [001] 1.000001: sched:sched_switch: x:7 [120] ==> y:8 [120]",
 		"x 7 [001] 1.000001: sched:sched_switch: x [120] S ==> y:8 [120]",
 		"x 7 [001] 1.000001: sched:sched_waking: comm=a prio=120",
+		"x 7 [001] 1.000001: sched:sched_migrate_task: comm=a pid=8 prio=120 dest_cpu=1",
 	};
 
 	(void)state;

@@ -152,8 +152,6 @@ static enum lg_rule_id rule_of(struct lg_case *c, const struct lg_cause_sum *s, 
 	if (!rule || (share < lg_rule_floor(rule) && !(excess >= LG_N_CHAIN_SLOW && often) &&
 		      !(s->end == LG_END_LOCK && share >= LG_N_HOST_LOCK_HELD_PROVEN && often)))
 		return LG_R_NONE;
-	if (s->end == LG_END_CPU && c->t->process.role[s->prc] == LG_ROLE_RECORDER)
-		return LG_R_NONE; /* our own cost is reported as such, in limits */
 	return rule;
 }
 
@@ -218,10 +216,15 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	/* What is there all the time may still be what makes slow steps slow: then both are said. */
 	bool steady = s->steady && excess < LG_N_CHAIN_SLOW;
 	enum lg_rule_id rule = rule_of(c, s, share, excess);
-	struct lg_finding *f = rule ? lg_finding_add(c, rule) : NULL;
+	bool price = rule && s->prc && lg_is_recorder(c, s->prc);
+	struct lg_finding *f = rule && !price ? lg_finding_add(c, rule) : NULL;
 	struct lg_io_story io = { 0 };
 	size_t samples;
 
+	if (price)
+		lg_limit(c, lg_arena_printf(&c->v->arena, "recording itself cost %.0f ms of %.1f s (%.1f %%): the job %s",
+					    (double)s->lost / 1e6, (double)y->wall / 1e9, 100 * share,
+					    lg_cause_fact(c, s)));
 	if (!f)
 		return;
 	lg_culprit_identify(c, f, s->n_members > 1 && s->prc && !s->own_job && c->idx->main_of[s->prc]

@@ -397,5 +397,5 @@ const char *lg_cause_fact(struct lg_case *c, const struct lg_cause_sum *s)
 	if (s->n_members > 1 && s->prc)
 		name = lg_arena_printf(&c->v->arena, "%zu processes started by %s", s->n_members,
 				       lg_thread_text(c, c->idx->main_of[s->prc]));
-	return words[s->end].fact(c, s, name);
+	return words[s->end].fact ? words[s->end].fact(c, s, name) : lg_arena_printf(&c->v->arena, "waited for %s", name);
 }

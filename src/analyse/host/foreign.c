@@ -621,8 +621,7 @@ static void judge_field(void *arg)
 	for (lg_prc p = f->first; !f->rc && p < c->t->process.n; p += 2) {
 		struct lg_seen seen;
 
-		if (lg_is_worker(c, p) || c->t->process.pid[p] <= 0 ||
-		    c->t->process.role[p] == LG_ROLE_RECORDER)
+		if (lg_is_worker(c, p) || c->t->process.pid[p] <= 0 || lg_is_recorder(c, p))
 			continue;
 		f->rc = lg_find_seen(c, p, &seen);
 		for (size_t i = 0; !f->rc && i < f->n_victims; i++)
@@ -739,8 +738,8 @@ static int judge_all(struct lg_case *c, const struct victim *v, size_t n, struct
 		half[i] = (struct field){ .c = c, .victim = v, .n_victims = n, .first = 1 + i,
 					  .contest = lg_calloc(n, sizeof *half[i].contest) };
 	rc = half[0].contest && half[1].contest ? 0 : LG_E_NOMEM;
-	for (size_t i = 0; i < n; i++)
-		(void)lg_parent_of(c, v[i].rank->prc); /* from here on it is only looked at */
+	for (size_t i = 0; i < n; i++) /* from here on these are only looked at */
+		(void)(lg_parent_of(c, v[i].rank->prc) || lg_in_job(c, v[i].rank->prc));
 	if (!rc) {
 		lg_side_thread_start(&beside, c->t->sample.n > WORTH_A_THREAD, judge_field, &half[1]);
 		judge_field(&half[0]);

@@ -24,13 +24,14 @@ enum { CAUSES_MAX = 16, LIMITS_OF_OTHERS = 2 /* of each that nobody named */ };
 /* Did somebody of another program hold up the thread itself, and is that sure? */
 static bool is_proven(struct lg_case *c, const struct lg_rank *r, const struct lg_piece *p)
 {
-	if (p->of != r->thr || (p->thr && lg_in_job(c, c->t->thread.prc[p->thr])))
+	if (p->of != r->thr || (p->thr && (lg_in_job(c, c->t->thread.prc[p->thr]) ||
+					   lg_is_recorder(c, c->t->thread.prc[p->thr]))))
 		return false;
 	switch (lg_end(p->end)->stepless) {
 	case LG_STEPLESS_OWNER:
 		return p->thr && p->proof >= LG_PROOF_OWNER;
 	case LG_STEPLESS_RUNNER:
-		return p->thr && c->t->process.role[c->t->thread.prc[p->thr]] != LG_ROLE_RECORDER;
+		return p->thr != 0;
 	case LG_STEPLESS_SURE: /* that it was held up is sure; by whom and why need not be */
 		return true;
 	default:

@@ -109,6 +109,40 @@ static void hand_down(struct lg_case *c, uint8_t *belongs, enum belongs side)
 		belongs[i] = belongs[i] == side;
 }
 
+/* Is p called as the first word of a recorder's command line? The kernel keeps 15 bytes of a name. */
+static bool is_called_so(const struct lg_case *c, lg_prc p, const char *cmdline)
+{
+	enum { COMM_MAX = 15 };
+	size_t n = strcspn(cmdline, " ");
+	const char *comm = lg_string(c->t, c->t->process.comm[p]), *slash = memrchr(cmdline, '/', n);
+
+	if (slash) {
+		n -= (size_t)(slash + 1 - cmdline);
+		cmdline = slash + 1;
+	}
+	n = n < COMM_MAX ? n : COMM_MAX;
+	return n && strlen(comm) == n && !memcmp(comm, cmdline, n);
+}
+
+bool lg_is_recorder(struct lg_case *c, lg_prc p)
+{
+	const struct lg_process_tab *t = &c->t->process;
+	lg_prc parent = lg_parent_of(c, p);
+
+	if (t->role[p] == LG_ROLE_RECORDER)
+		return true;
+	if (parent && t->role[parent] == LG_ROLE_RECORDER && t->comm[parent] == t->comm[p])
+		return true;
+	/* Another run of the same tool comes and goes. */
+	if (t->start[p] > c->t->first || t->end[p] < c->t->last || lg_in_job(c, p))
+		return false;
+	for (size_t i = 0; i < c->t->meta.n; i++)
+		if (!strcmp(lg_string(c->t, c->t->meta.key[i]), "record.cmdline") &&
+		    is_called_so(c, p, lg_string(c->t, c->t->meta.value[i])))
+			return true;
+	return false;
+}
+
 static int find_members(struct lg_case *c)
 {
 	const struct lg_process_tab *p = &c->t->process;

@@ -54,6 +54,9 @@ bool lg_in_job(struct lg_case *c, lg_prc p);
 bool lg_is_worker(const struct lg_case *c, lg_prc p);
 /* Is p of another training job, that marks its steps in the same trace? */
 bool lg_in_other_job(const struct lg_case *c, lg_prc p);
+/* The recorder, as laggard marks itself, and a copy of it; or the program that the trace says it was recorded
+ * by, from beginning to end. What it does to the job is the price of looking, and no finding. */
+bool lg_is_recorder(struct lg_case *c, lg_prc p);
 /*
  * c->ranks have their steps: where they are of several jobs, those of the one with the largest excess are
  * left, and a limit says so. *ret_chosen: some were dropped.

@@ -13,7 +13,7 @@
 #include "store/sched_feed.h"
 
 enum kind {
-	EV_NONE, EV_SWITCH, EV_WAKING, EV_WAKEUP, EV_EXEC, EV_CONTEND, EV_CONTENDED, EV_MM_TAKEN,
+	EV_NONE, EV_SWITCH, EV_WAKING, EV_WAKEUP, EV_MOVE, EV_EXEC, EV_CONTEND, EV_CONTENDED, EV_MM_TAKEN,
 	EV_MM_RELEASED, EV_IO_ISSUE, EV_IO_DONE, EV_SYSCALL, EV_SYSRET, EV_IRQ, EV_IRQ_END,
 	EV_SOFTIRQ, EV_SOFTIRQ_END, EV_KINDS
 };
@@ -69,6 +69,7 @@ static const struct {
 	{ "sched:sched_waking", EV_WAKING, { "pid", "target_cpu", "comm" } },
 	{ "sched:sched_wakeup", EV_WAKEUP, { "pid", "target_cpu", "comm" } },
 	{ "sched:sched_wakeup_new", EV_WAKEUP, { "pid", "target_cpu", "comm" } },
+	{ "sched:sched_migrate_task", EV_MOVE, { "pid", "orig_cpu", "dest_cpu" } },
 	{ "sched:sched_process_exec", EV_EXEC, { "pid" } },
 	{ "lock:contention_begin", EV_CONTEND, { "lock_addr", "flags" } },
 	{ "lock:contention_end", EV_CONTENDED, { "lock_addr" } },
@@ -299,7 +300,8 @@ static void turn_event(struct lg_pd *p, const struct bound *b, const struct lg_p
 			lg_pd_turns_leave(p, ts, task, stk, s->cpu, lg_sched_reason(prev_state));
 		return;
 	}
-	lg_pd_turns_woke(p, ts, tid, task->thr, context_of(b, s, p->h.swap), stk);
+	if (b->kind != EV_MOVE)
+		lg_pd_turns_woke(p, ts, tid, task->thr, context_of(b, s, p->h.swap), stk);
 }
 
 static void sched_event(struct lg_pd *p, const struct bound *b, const struct lg_pd_sample *s,
@@ -325,8 +327,16 @@ static void sched_event(struct lg_pd *p, const struct bound *b, const struct lg_
 			.next_tid = next, .next_pid = pid_of(p, next, s, &b->at[3]), .stack = stk });
 		return;
 	}
-	if (b->kind == EV_WAKEUP && p->events->has_waking && strcmp(b->format->name, "sched:sched_wakeup_new"))
-		return; /* sched_waking said it, and who did it */
+	if (b->kind == EV_MOVE) {
+		lg_sched_moved(f, &(struct lg_sched_move){ ts, tid, (int32_t)value(s, &b->at[1], swap),
+							   (int32_t)value(s, &b->at[2], swap) });
+		return;
+	}
+	if (b->kind == EV_WAKEUP && p->events->has_waking && strcmp(b->format->name, "sched:sched_wakeup_new")) {
+		/* sched_waking told who woke it; here it has its place. */
+		lg_sched_moved(f, &(struct lg_sched_move){ ts, tid, -1, (int32_t)value(s, &b->at[1], swap) });
+		return;
+	}
 	(void)pid_of(p, tid, s, &b->at[2]);
 	lg_sched_woke(f, &(struct lg_sched_waking){
 		.ts = ts, .cpu = s->cpu, .tid = tid, .waker_pid = s->pid, .waker_tid = s->tid,
@@ -543,6 +553,7 @@ void lg_pd_events_sample(struct lg_pd *p, struct lg_pd_attr *a, const struct lg_
 	case EV_SWITCH:
 	case EV_WAKING:
 	case EV_WAKEUP:
+	case EV_MOVE:
 		sched_event(p, b, s, ts, task, stk);
 		break;
 	case EV_EXEC:

@@ -104,6 +104,17 @@ static void kernel_waking(struct lg_ps_sched_line *e, struct cursor *c)
 	e->target_cpu = skip(c, "target_cpu=") ? number(c) : -1;
 }
 
+static void kernel_move(struct lg_ps_sched_line *e, struct cursor *c)
+{
+	e->comm = name_up_to(c, " pid=");
+	e->tid = number(c);
+	drop_number(c, "prio=");
+	c->bad |= !skip(c, "orig_cpu=");
+	e->from_cpu = number(c);
+	c->bad |= !skip(c, "dest_cpu=");
+	e->target_cpu = number(c);
+}
+
 /* "a b:7 [120]": the name may have colons, what follows the last one before the bracket is the id. */
 static int32_t plugin_task(struct cursor *c, struct lg_ps_view *ret_comm)
 {
@@ -155,7 +166,8 @@ static enum lg_ps_sched_kind kind_of(struct lg_ps_view event)
 	} known[] = { { "sched:sched_switch", LG_PS_SWITCH },
 		      { "sched:sched_waking", LG_PS_WAKING },
 		      { "sched:sched_wakeup", LG_PS_WAKEUP },
-		      { "sched:sched_wakeup_new", LG_PS_WAKEUP_NEW } };
+		      { "sched:sched_wakeup_new", LG_PS_WAKEUP_NEW },
+		      { "sched:sched_migrate_task", LG_PS_MOVE } };
 
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (event.n == strlen(known[i].name) && !memcmp(event.p, known[i].name, event.n))
@@ -167,7 +179,7 @@ void lg_ps_sched_parse(struct lg_ps_sched_line *ret, const struct lg_ps_line *l)
 {
 	struct cursor c = { .p = l->rest.p, .end = l->rest.p + l->rest.n };
 
-	*ret = (struct lg_ps_sched_line){ .kind = kind_of(l->event), .target_cpu = -1 };
+	*ret = (struct lg_ps_sched_line){ .kind = kind_of(l->event), .target_cpu = -1, .from_cpu = -1 };
 	if (ret->kind == LG_PS_NO_SCHED)
 		return;
 	if (ret->kind == LG_PS_SWITCH) {
@@ -178,7 +190,7 @@ void lg_ps_sched_parse(struct lg_ps_sched_line *ret, const struct lg_ps_line *l)
 		c.bad |= ret->prev_tid < 0 || ret->next_tid < 0;
 	} else {
 		if (skip(&c, "comm="))
-			kernel_waking(ret, &c);
+			(ret->kind == LG_PS_MOVE ? kernel_move : kernel_waking)(ret, &c);
 		else
 			plugin_waking(ret, &c);
 		c.bad |= ret->tid < 0;
@@ -223,8 +235,13 @@ void lg_ps_sched_event(struct lg_ps_sched *s, struct lg_builder *b, const struct
 		return;
 	}
 	s->has_waking |= e->kind == LG_PS_WAKING;
-	if (e->kind == LG_PS_WAKEUP && s->has_waking)
-		return; /* sched_waking said it, and who did it */
+	/* sched_waking told who woke it; sched_wakeup comes when it has its place. */
+	if (e->kind == LG_PS_MOVE || (e->kind == LG_PS_WAKEUP && s->has_waking)) {
+		if (e->target_cpu >= 0)
+			lg_sched_moved(s->feed, &(struct lg_sched_move){ l->ts, e->tid, e->from_cpu,
+									 e->target_cpu });
+		return;
+	}
 	lg_sched_woke(s->feed, &(struct lg_sched_waking){
 		.ts = l->ts, .cpu = l->cpu, .tid = e->tid, .waker_pid = l->pid, .waker_tid = l->tid,
 		.target_cpu = e->target_cpu, .ctx = lg_context_of_stack(t, stk), .stack = stk });

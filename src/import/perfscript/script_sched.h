@@ -12,7 +12,7 @@
 #include "import/plumbing.h"
 #include "store/sched_feed.h"
 
-enum lg_ps_sched_kind { LG_PS_NO_SCHED, LG_PS_SWITCH, LG_PS_WAKING, LG_PS_WAKEUP, LG_PS_WAKEUP_NEW };
+enum lg_ps_sched_kind { LG_PS_NO_SCHED, LG_PS_SWITCH, LG_PS_WAKING, LG_PS_WAKEUP, LG_PS_WAKEUP_NEW, LG_PS_MOVE };
 
 struct lg_ps_sched_line {
 	enum lg_ps_sched_kind kind;
@@ -22,6 +22,7 @@ struct lg_ps_sched_line {
 	int32_t prev_tid, next_tid;  /* LG_PS_SWITCH */
 	uint64_t prev_state;
 	int32_t tid, target_cpu;     /* the others; target_cpu -1 = not printed */
+	int32_t from_cpu;            /* LG_PS_MOVE: to target_cpu */
 };
 
 /* Of an event line. kind LG_PS_NO_SCHED: of another event. */

@@ -36,6 +36,8 @@ struct wait { /* a lock wait that an unfinished slice may have slept in */
 	lg_stk owner_stack;
 };
 
+#define N_MOVES 8 /* the balancer moves nobody more often than every few ms; what is beyond them is one part */
+
 struct thread {
 	int64_t last_end;    /* of its newest state row: rows of a thread never overlap */
 	int64_t sleep_begin; /* of `sleep_stack` */
@@ -45,6 +47,11 @@ struct thread {
 	unsigned n_frames;
 	unsigned n_waits;    /* ever */
 	struct wait waits[N_WAITS];
+	struct move {        /* of the wait for a CPU that is not over: until then it was in that queue */
+		int64_t ts;
+		int32_t from_cpu;
+	} moves[N_MOVES];
+	unsigned n_moves;
 	bool known; /* had a slice since its birth or its last death */
 };
 
@@ -110,6 +117,7 @@ static const size_t fixed_size[LG_BPF_KINDS] = {
 	[LG_BPF_HOLD] = sizeof(struct lg_bpf_hold),
 	[LG_BPF_MEMORY] = sizeof(struct lg_bpf_memory),
 	[LG_BPF_SIGNAL] = sizeof(struct lg_bpf_signal),
+	[LG_BPF_MOVE] = sizeof(struct lg_bpf_move),
 	[LG_BPF_OPEN] = sizeof(struct lg_bpf_open),
 };
 
@@ -339,6 +347,23 @@ struct off { /* time off the CPU, [off, in) */
 	uint8_t why, ctx, flags; /* flags: of the wait's start */
 };
 
+/* Ready to run: each queue's part is a row of its own. cpu: where it ran then. */
+static void add_ready(struct lg_bpf_feed *f, struct thread *t, struct lg_state_row *row, int64_t end)
+{
+	int32_t cpu = row->cpu;
+
+	for (unsigned i = 0; i < t->n_moves; i++) {
+		if (t->moves[i].ts <= row->ts || (end >= 0 && t->moves[i].ts >= end))
+			continue;
+		row->cpu = t->moves[i].from_cpu;
+		add_state(f, t, row, t->moves[i].ts);
+		row->ts = t->moves[i].ts;
+		row->flags = 0;
+	}
+	row->cpu = cpu;
+	add_state(f, t, row, end);
+}
+
 static void add_off(struct lg_bpf_feed *f, struct thread *t, lg_thr thr, const struct off *o)
 {
 	lg_thr waker = o->waker ? lg_thread_get(f->b, -1, (int32_t)o->waker) : 0;
@@ -351,7 +376,7 @@ static void add_off(struct lg_bpf_feed *f, struct thread *t, lg_thr thr, const s
 
 	if (o->why < LG_WHY_SLEEP) {
 		row.kind = LG_RUNNABLE;
-		add_state(f, t, &row, o->in);
+		add_ready(f, t, &row, o->in);
 		return;
 	}
 	row.kind = LG_BLOCKED;
@@ -375,7 +400,7 @@ static void add_off(struct lg_bpf_feed *f, struct thread *t, lg_thr thr, const s
 		.ts = o->wake, .thr = thr, .cpu = o->cpu, .kind = LG_RUNNABLE,
 		.reason = LG_WHY_WOKEN, .waker = waker, .waker_ctx = o->ctx,
 	};
-	add_state(f, t, &row, o->in);
+	add_ready(f, t, &row, o->in);
 }
 
 static void feed_slice(struct lg_bpf_feed *f, const struct lg_bpf_slice *r)
@@ -411,6 +436,7 @@ static void feed_slice(struct lg_bpf_feed *f, const struct lg_bpf_slice *r)
 	add_state(f, t, &row, out);
 	t->sleep_stack = 0;
 	t->sender = 0;
+	t->n_moves = 0;
 	if (r->out_why != LG_WHY_DEAD)
 		return;
 	/* Told after its last slice, so that this one belongs to the life that ends here. */
@@ -646,6 +672,17 @@ static void feed_memory(struct lg_bpf_feed *f, const struct lg_bpf_memory *r)
 	});
 }
 
+static void feed_move(struct lg_bpf_feed *f, const struct lg_bpf_move *r)
+{
+	struct thread *t = state_of(f, r->h.tid);
+
+	if (!t)
+		return;
+	if (t->n_moves == N_MOVES) /* the oldest may be of a wait that was told as part of a sum */
+		memmove(t->moves, t->moves + 1, --t->n_moves * sizeof *t->moves);
+	t->moves[t->n_moves++] = (struct move){ (int64_t)r->h.ts, (int32_t)r->from_cpu };
+}
+
 static void feed_signal(struct lg_bpf_feed *f, const struct lg_bpf_signal *r)
 {
 	static const struct { uint32_t sig; const char *name; } names[] = {
@@ -707,6 +744,9 @@ void lg_bpf_feed(struct lg_bpf_feed *f, const void *rec, size_t n)
 		break;
 	case LG_BPF_SIGNAL:
 		feed_signal(f, rec);
+		break;
+	case LG_BPF_MOVE:
+		feed_move(f, rec);
 		break;
 	default:
 		break; /* LG_BPF_OPEN comes from the iterator only */

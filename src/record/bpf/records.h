@@ -33,6 +33,7 @@ enum lg_bpf_kind {
 	LG_BPF_HOLD,   /* hold of an mmap_lock, at its release */
 	LG_BPF_MEMORY, /* direct reclaim or compaction, at its end */
 	LG_BPF_SIGNAL,
+	LG_BPF_MOVE,   /* a thread that waited for a CPU was put into another one's queue */
 	LG_BPF_OPEN,   /* only from the iterator at the end: what every thread was doing */
 	LG_BPF_KINDS
 };
@@ -120,6 +121,11 @@ struct lg_bpf_signal { /* hdr.tid: target */
 	struct lg_bpf_hdr h;
 	__u32 sig, sender_tid, sender_tgid;
 	__s32 result; /* TRACE_SIGNAL_*: 0 = delivered */
+};
+
+struct lg_bpf_move { /* hdr.ts: when; hdr.cpu: who moved it ran there */
+	struct lg_bpf_hdr h;
+	__u32 from_cpu, zero;
 };
 
 struct lg_bpf_open { /* fixed size, as the iterator writes it */

@@ -4,6 +4,8 @@
 #define LG_SCHED_BPF_H
 
 #define JOB_NAP_NS 1000000
+#define QUEUED_NS 50000          /* in one queue: less is where it was put at its waking, or no matter */
+#define OTHERS_QUEUED_NS 1000000 /* the same of others than the job */
 #define WALK_AGAIN_NS 1000000000
 #define SENDER_SKIP 6
 #define SHALLOW_ENOUGH 32 /* of 256: the counter wraps, then it walks 32 times */
@@ -437,6 +439,48 @@ IRQ_PROGRAMS(irq_handler, IN_HARDIRQ)
 IRQ_PROGRAMS(local_timer, IN_HARDIRQ)
 IRQ_PROGRAMS(irq_work, IN_HARDIRQ)
 IRQ_PROGRAMS(softirq, IN_SOFTIRQ)
+
+/* The CPU in whose queue it is. */
+static __always_inline __u32 queue_of(struct task_struct *p, const struct thread *th)
+{
+	struct task_struct___cpu *old = (void *)p;
+
+	if (bpf_core_field_exists(p->thread_info.cpu))
+		return BPF_CORE_READ(p, thread_info.cpu);
+	return bpf_core_field_exists(old->cpu) ? BPF_CORE_READ(old, cpu) : th->cpu;
+}
+
+SEC("tp_btf/sched_migrate_task")
+int BPF_PROG(lg_moved, struct task_struct *p)
+{
+	struct lg_bpf_move *r;
+	struct thread *th;
+	__u64 now, since;
+	void *ring;
+
+	th = enabled ? thread_of(p) : 0;
+	if (!th || th->running || !th->off_ts || th->tgid == cfg_self)
+		return 0;
+	since = th->off_why < WHY_SLEEP ? th->off_ts : th->wake_ts;
+	if (!since)
+		return 0; /* asleep */
+	now = bpf_ktime_get_ns();
+	since = th->moved_ts > since ? th->moved_ts : since;
+	if (now - since < (th->job ? QUEUED_NS : OTHERS_QUEUED_NS))
+		return 0;
+	ring = ring_of(bpf_get_smp_processor_id());
+	r = ring ? bpf_ringbuf_reserve(ring, sizeof(*r), 0) : 0;
+	if (!r) {
+		count_lost(LG_BPF_MOVE);
+		return 0;
+	}
+	th->moved_ts = now;
+	fill(&r->h, now, th->tid, th->tgid, LG_BPF_MOVE);
+	r->from_cpu = queue_of(p, th);
+	r->zero = 0;
+	bpf_ringbuf_submit(r, wake_flag(ring));
+	return 0;
+}
 
 /* A new thread's first wait starts when its parent puts it on a run queue. */
 SEC("tp_btf/sched_wakeup_new")

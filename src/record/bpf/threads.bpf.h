@@ -121,6 +121,7 @@ struct thread {
 	__u8 gap;          /* its coming was not reported */
 	__u8 shallow;      /* user stacks of one frame in a row, see user_stack() */
 	__u64 exec;        /* se.sum_exec_runtime when it left last */
+	__u64 moved_ts;    /* put from one CPU's queue into another's, in the newest wait or before */
 	/* below: rarely touched */
 	__u64 stack_ts;    /* of the newest stack of a sleep */
 	__u64 walked_ts;   /* of the newest that was walked, see read_raw_stack() */

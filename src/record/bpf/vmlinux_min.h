@@ -104,7 +104,16 @@ struct pt_regs___arm64 {
 	int syscallno;
 };
 
+struct thread_info {
+	unsigned int cpu; /* x86: since 5.16 */
+};
+
+struct task_struct___cpu {
+	unsigned int cpu;
+};
+
 struct task_struct {
+	struct thread_info thread_info;
 	struct thread_struct thread;
 	unsigned int __state;
 	struct sched_entity se;

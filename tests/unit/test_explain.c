@@ -236,8 +236,8 @@ static void severities_are_those_of_the_contract(void **state)
 	assert_false(lg_gradable(5, 332999999));
 }
 
-/* What the recording itself costs is told as that, among the limits: a CPU that it had, a lock that it held (it
- * reads the maps of whom it attaches to), a job that it stopped (its hook is put in). */
+/* What the recording itself costs is told as that, among the limits: a CPU that it had, a lock that it held
+ * (it reads the maps of whom it attaches to), an answer that it was slow to give. */
 static void the_recorder_is_not_accused(void **state)
 {
 	static const enum stall ways[] = { STALL_CPU, STALL_LOCK, STALL_SOCKET };

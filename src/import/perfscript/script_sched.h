@@ -12,7 +12,9 @@
 #include "import/plumbing.h"
 #include "store/sched_feed.h"
 
-enum lg_ps_sched_kind { LG_PS_NO_SCHED, LG_PS_SWITCH, LG_PS_WAKING, LG_PS_WAKEUP, LG_PS_WAKEUP_NEW, LG_PS_MOVE };
+enum lg_ps_sched_kind {
+	LG_PS_NO_SCHED, LG_PS_SWITCH, LG_PS_WAKING, LG_PS_WAKEUP, LG_PS_WAKEUP_NEW, LG_PS_MOVE
+};
 
 struct lg_ps_sched_line {
 	enum lg_ps_sched_kind kind;

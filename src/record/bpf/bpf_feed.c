@@ -36,7 +36,7 @@ struct wait { /* a lock wait that an unfinished slice may have slept in */
 	lg_stk owner_stack;
 };
 
-#define N_MOVES 8 /* the balancer moves nobody more often than every few ms; what is beyond them is one part */
+#define N_MOVES 8 /* the balancer moves nobody more often than every few ms */
 
 struct thread {
 	int64_t last_end;    /* of its newest state row: rows of a thread never overlap */

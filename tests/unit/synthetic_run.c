@@ -209,6 +209,14 @@ static void stall(struct maker *m, int r)
 		lg_add_span(m->b, &(struct lg_span_row){ .ts = a, .dur = ns, .thr = m->thr[r],
 							 .kind = LG_SPAN_GC, .seq = -1 });
 		break;
+	case STALL_BATCH: /* a loader without workers */
+		state(m, m->thr[r], a, ns, LG_RUNNING, 0, r, 0, 0);
+		span(m, m->thr[r], a, ns, LG_SPAN_STAGE, LG_STAGE_BATCH_WAIT);
+		break;
+	case STALL_STOP:
+		state(m, m->thr[r], a, ns, LG_BLOCKED, LG_WHY_STOPPED, -1, m->culprit, 0);
+		state(m, m->culprit, a, ns, LG_BLOCKED, LG_WHY_SLEEP, -1, 0, m->nap_stack);
+		break;
 	case STALL_FUTEX_HELPER_LOCK:
 		state(m, m->thr[r], a, ns, LG_BLOCKED, LG_WHY_SLEEP, -1, m->helper[r],
 		      m->futex_stack);
@@ -316,10 +324,12 @@ static void step(struct maker *m, int k)
 		run(m, r, 500000);
 		span(m, m->thr[r], last, 500000, LG_SPAN_STAGE, LG_STAGE_OPTIMIZER);
 		if (!r && p->save_every && k % p->save_every == p->save_every - 1) {
+			const char *name = p->save_as ? p->save_as : "torch.save";
+
 			lg_add_span(m->b, &(struct lg_span_row){ .ts = m->t[r], .dur = p->save_ns,
 								 .thr = m->thr[r], .kind = LG_SPAN_STAGE,
 								 .stage = LG_STAGE_SIDE, .seq = -1,
-								 .name = lg_intern(m->b, "torch.save") });
+								 .name = lg_intern(m->b, name) });
 			run(m, r, p->save_ns);
 			if (p->save_bytes)
 				lg_add_mark(m->b, &(struct lg_mark_row){ .ts = m->t[r], .thr = m->thr[r],

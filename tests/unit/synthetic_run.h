@@ -13,7 +13,7 @@
 
 enum stall { STALL_NONE, STALL_LOCK, STALL_CPU, STALL_RUN, STALL_FUTEX_HELPER_LOCK,
 	     STALL_FILE_LOCK, STALL_SOCKET, STALL_QUOTA, STALL_SYNC, STALL_READ,
-	     STALL_TCP, STALL_GIL, STALL_GC };
+	     STALL_TCP, STALL_GIL, STALL_GC, STALL_BATCH, STALL_STOP };
 
 struct run_plan {
 	int n_ranks, n_steps;
@@ -65,6 +65,7 @@ struct run_plan {
 	bool inference;        /* no backward pass, no optimizer */
 	int save_every;        /* steps; rank 0 saves save_bytes in save_ns */
 	int64_t save_ns, save_bytes;
+	const char *save_as;   /* NULL = torch.save */
 };
 
 enum { RELAY_PID = 5100, CULPRIT_PID = 4711, RANK_PID = 900 };

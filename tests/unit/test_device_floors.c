@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * From which share of the time on (or number, where it has no price) each cause on a device is told. One knob
- * of a healthy loop is turned until the finding comes: there its share must be what the rule's threshold says
- * (laggard rules ID), neither less (an accusation for nothing) nor much more (a cause that is kept quiet).
- * Below, nothing is loud at all.
- */
+/* test_device_floors.c - from which share of the time on each cause on a device is told (floor.h). */
+#include "floor.h"
 #include "gpu_outcome.h"
 
 static void loader(struct gpu_plan *p, int64_t x)
@@ -150,11 +146,6 @@ static void memory_left(struct gpu_plan *p, int64_t x)
 	p->reserved = (double)x / 1000;
 }
 
-static double per_mille(int64_t x)
-{
-	return (double)x / 1000;
-}
-
 /* A single one, in steps that are shorter and shorter. */
 static void autotuning(struct gpu_plan *p, int64_t x)
 {
@@ -216,11 +207,6 @@ static void few_small(struct gpu_plan *p, int64_t x)
 	p->n_kernels = 1;
 	p->kernel_ns = 900 * US;
 	p->n_steps = (int)x;
-}
-
-static double as_it_is(int64_t x)
-{
-	return (double)x;
 }
 
 /* ---- loaders that leave no event, and devices that nobody traced ---- */
@@ -319,59 +305,50 @@ static double part_of_tail(int64_t x)
 	return 600e3 / (600e3 + 10 * (double)x);
 }
 
-static const struct floor {
-	const char *id;
-	double share, until; /* of the threshold; told at the latest there (a kernel more may be a jump) */
-	void (*turn)(struct gpu_plan *p, int64_t x);
-	int64_t silent, told; /* at these of the knob; which of them is the larger depends */
-	/* Of a finding that has no price: what it is judged by, by the knob. NULL = its share of the time. */
-	double (*truth)(int64_t x);
-	const char *says;     /* in its title, or its detail; NULL = anything */
-	bool loudly;          /* told means loud, it is told before */
-} floors[] = {
-	{ "data.loader_wait", 0.01, 0.02, loader, MS, .told = 12 * MS },
-	{ "data.loader_wait", 0.03, 0.031, hole, 1100 * US, .told = 12 * MS, .says = "inferred" },
-	{ "data.loader_wait", 0.10, 0.105, hole_on_cpu, 1100 * US, .told = 5 * MS, .says = "inferred" },
-	{ "data.loader_wait", 0.01, 0.011, loader_on_cpu, 5 * US, .told = MS },
-	{ "data.loader_wait", 0.10, 0.105, loader_on_cpu, 5 * US, .told = MS, .loudly = true },
-	{ "data.pageable_copy", 0.03, 0.031, pageable, 20 * US, .told = 3 * MS },
-	{ "data.serial_copy", 0.03, 0.031, pinned, 20 * US, .told = 3 * MS },
-	{ "gpu.allocator_sync", 0.01, 0.011, allocator, US, .told = 3 * MS },
-	{ "gpu.bound", 0.74, 0.76, idle, 20 * MS, .told = US, .truth = busy_beside },
-	{ "gpu.bound", 0.89, 0.91, idle, 20 * MS, .told = US, .truth = busy_beside, .says = "densely" },
-	{ "gpu.bound", 0.049, 0.052, copies_inside, 10 * US, .told = 2 * MS, .truth = beside_10_ms, .says = "copies" },
-	{ "gpu.host_sync", 0.03, 0.031, lost_lead, 8 * US, .told = 40 * US },
-	{ "gpu.devices_in_turn", 0.10, 0.101, in_turn, 10 * US, .told = 9 * MS },
-	{ "gpu.no_tensor_core", 0.01, 0.0102, fp32, 2 * US, .told = MS },
-	{ "gpu.no_tensor_core", 0.099, 0.102, fp32_of_volta, 2 * US, .told = MS, .truth = ten_beside_10_ms },
-	{ "gpu.math_attention", 0.01, 0.0102, attention, 2 * US, .told = MS },
-	{ "gpu.recompute", 0.01, 0.0102, checkpoints, 2 * US, .told = MS },
-	{ "gpu.recompute", 0.795, 0.801, memory_left, 950, .told = 300, .truth = per_mille },
-	{ "gpu.conv_autotune", 0.01, 0.0105, autotuning, 500 * US, .told = 5 * US },
-	{ "gpu.conv_autotune", 0.196, 0.204, untuned, 10, .told = 100, .truth = of_50_us, .says = "off" },
-	{ "gpu.small_batch", 0.59, 0.61, small_beside_large, 10 * US, .told = 900 * US, .truth = hundred_beside_10_ms },
-	{ "gpu.small_batch", 0.98, 1.01, short_ones, 3 * MS, .told = 100 * US, .truth = in_ms },
-	{ "gpu.small_batch", 0.49, 0.51, small_and_idle, 30 * MS, .told = US, .truth = busy_beside },
-	{ "gpu.small_batch", 20, 23, few_small, 5, .told = 60, .truth = as_it_is },
-	{ "comms.exposed", 0.03, 0.031, exposed, 10 * US, .told = MS },
-	{ "comms.exposed", 0.08, 0.081, tail, 10 * US, .told = 5 * MS, .loudly = true },
-	{ "comms.exposed", 0.24, 0.26, hidden, MS, .told = 50 * US, .truth = part_of_tail, .loudly = true },
-	{ "comms.small_messages", 0.03, 0.031, small_messages, 500, .told = 40 * US },
-	{ "gpu.launch_bound", 0.10, 0.11, launches, 8 * US, .told = 120 * US },
-	{ "gpu.launch_bound", 0.20, 0.21, launches_with_stacks, 8 * US, .told = 120 * US, .loudly = true },
-	{ "gpu.launch_bound", 1.9, 2.1, pauses, 1200 * US, .told = 5 * MS, .truth = in_ms, .says = "pauses" },
-	{ "gpu.unfused_optimizer", 0.02, 0.06, optimizer, 1, .told = 400 },
-	{ "gpu.unfused_optimizer", 0.02, 0.021, optimizer_of_300, MS, .told = 20 * US },
-	{ "gpu.zero_grad_fill", 0.01, 0.011, zeros, 1, .told = 400 },
-	{ "compile.in_step", 0.01, 0.011, compiler, 10 * US, .told = 30 * MS },
-	{ "compile.in_step", 0.01, 0.011, compiler_on_cpu, 5 * US, .told = 3 * MS },
-	{ "gpu.layout", 0.01, 0.02, layout, 1, .told = 100 },
-	{ "side.checkpoint", 0.01, 0.02, saves, 100 * US, .told = 30 * MS },
-	{ "side.checkpoint", 0.01, 0.011, saves_on_cpu, 5 * US, .told = 3 * MS },
-	{ "side.logging", 0.01, 0.02, logs, 100 * US, .told = 30 * MS },
-	{ "side.logging", 0.01, 0.011, logs_on_cpu, 5 * US, .told = 3 * MS },
-	{ "comms.ddp_flags", 0.01, 0.011, unused, 10 * US, .told = 3 * MS },
-	{ "comms.ddp_flags", 0.01, 0.011, unused_on_cpu, US, .told = MS },
+static const struct floor floors[] = {
+	{ "data.loader_wait", 0.01, 0.02, { loader }, MS, .told = 12 * MS },
+	{ "data.loader_wait", 0.03, 0.031, { hole }, 1100 * US, .told = 12 * MS, .says = "inferred" },
+	{ "data.loader_wait", 0.10, 0.105, { hole_on_cpu }, 1100 * US, .told = 5 * MS, .says = "inferred" },
+	{ "data.loader_wait", 0.01, 0.011, { loader_on_cpu }, 5 * US, .told = MS },
+	{ "data.loader_wait", 0.10, 0.105, { loader_on_cpu }, 5 * US, .told = MS, .loudly = true },
+	{ "data.pageable_copy", 0.03, 0.031, { pageable }, 20 * US, .told = 3 * MS },
+	{ "data.serial_copy", 0.03, 0.031, { pinned }, 20 * US, .told = 3 * MS },
+	{ "gpu.allocator_sync", 0.01, 0.011, { allocator }, US, .told = 3 * MS },
+	{ "gpu.bound", 0.74, 0.76, { idle }, 20 * MS, .told = US, .truth = busy_beside, .others = true },
+	{ "gpu.bound", 0.89, 0.91, { idle }, 20 * MS, .told = US, .truth = busy_beside, .says = "densely", .others = true },
+	{ "gpu.bound", 0.049, 0.052, { copies_inside }, 10 * US, .told = 2 * MS, .truth = beside_10_ms, .says = "copies" },
+	{ "gpu.host_sync", 0.03, 0.031, { lost_lead }, 8 * US, .told = 40 * US },
+	{ "gpu.devices_in_turn", 0.10, 0.101, { in_turn }, 10 * US, .told = 9 * MS },
+	{ "gpu.no_tensor_core", 0.01, 0.0102, { fp32 }, 2 * US, .told = MS },
+	{ "gpu.no_tensor_core", 0.099, 0.102, { fp32_of_volta }, 2 * US, .told = MS, .truth = ten_beside_10_ms },
+	{ "gpu.math_attention", 0.01, 0.0102, { attention }, 2 * US, .told = MS },
+	{ "gpu.recompute", 0.01, 0.0102, { checkpoints }, 2 * US, .told = MS },
+	{ "gpu.recompute", 0.795, 0.801, { memory_left }, 950, .told = 300, .truth = per_mille },
+	{ "gpu.conv_autotune", 0.01, 0.0105, { autotuning }, 500 * US, .told = 5 * US },
+	{ "gpu.conv_autotune", 0.196, 0.204, { untuned }, 10, .told = 100, .truth = of_50_us, .says = "off" },
+	{ "gpu.small_batch", 0.59, 0.61, { small_beside_large }, 10 * US, .told = 900 * US, .truth = hundred_beside_10_ms },
+	{ "gpu.small_batch", 0.98, 1.01, { short_ones }, 3 * MS, .told = 100 * US, .truth = in_ms },
+	{ "gpu.small_batch", 0.49, 0.51, { small_and_idle }, 30 * MS, .told = US, .truth = busy_beside, .others = true },
+	{ "gpu.small_batch", 20, 23, { few_small }, 5, .told = 60, .truth = as_it_is },
+	{ "comms.exposed", 0.03, 0.031, { exposed }, 10 * US, .told = MS },
+	{ "comms.exposed", 0.08, 0.081, { tail }, 10 * US, .told = 5 * MS, .loudly = true },
+	{ "comms.exposed", 0.24, 0.26, { hidden }, MS, .told = 50 * US, .truth = part_of_tail, .loudly = true },
+	{ "comms.small_messages", 0.03, 0.031, { small_messages }, 500, .told = 40 * US },
+	{ "gpu.launch_bound", 0.10, 0.11, { launches }, 8 * US, .told = 120 * US },
+	{ "gpu.launch_bound", 0.20, 0.21, { launches_with_stacks }, 8 * US, .told = 120 * US, .loudly = true },
+	{ "gpu.launch_bound", 1.9, 2.1, { pauses }, 1200 * US, .told = 5 * MS, .truth = in_ms, .says = "pauses", .others = true },
+	{ "gpu.unfused_optimizer", 0.02, 0.06, { optimizer }, 1, .told = 400 },
+	{ "gpu.unfused_optimizer", 0.02, 0.021, { optimizer_of_300 }, MS, .told = 20 * US },
+	{ "gpu.zero_grad_fill", 0.01, 0.011, { zeros }, 1, .told = 400 },
+	{ "compile.in_step", 0.01, 0.011, { compiler }, 10 * US, .told = 30 * MS },
+	{ "compile.in_step", 0.01, 0.011, { compiler_on_cpu }, 5 * US, .told = 3 * MS },
+	{ "gpu.layout", 0.01, 0.02, { layout }, 1, .told = 100 },
+	{ "side.checkpoint", 0.01, 0.02, { saves }, 100 * US, .told = 30 * MS },
+	{ "side.checkpoint", 0.01, 0.011, { saves_on_cpu }, 5 * US, .told = 3 * MS },
+	{ "side.logging", 0.01, 0.02, { logs }, 100 * US, .told = 30 * MS },
+	{ "side.logging", 0.01, 0.011, { logs_on_cpu }, 5 * US, .told = 3 * MS },
+	{ "comms.ddp_flags", 0.01, 0.011, { unused }, 10 * US, .told = 3 * MS },
+	{ "comms.ddp_flags", 0.01, 0.011, { unused_on_cpu }, US, .told = MS },
 };
 
 static struct outcome at(const struct floor *f, int64_t x)
@@ -383,83 +360,10 @@ static struct outcome at(const struct floor *f, int64_t x)
 	return explain(&p);
 }
 
-static const struct lg_finding *finding(const struct floor *f, const struct outcome *o)
-{
-	for (size_t i = 0; i < o->v->n_findings; i++) {
-		const struct lg_finding *x = &o->v->findings[i];
-
-		if (!strcmp(x->id, f->id) && (!f->loudly || is_loud(x)) &&
-		    (!f->says || strstr(x->title, f->says) || (x->detail && !strcmp(x->detail, f->says))))
-			return x;
-	}
-	return NULL;
-}
-
-static bool is_told(const struct floor *f, int64_t x)
-{
-	struct outcome o = at(f, x);
-	bool told = finding(f, &o) != NULL;
-
-	done(&o);
-	return told;
-}
-
-/* The knob's last silent and first told positions. */
-static void find_edge(const struct floor *f, int64_t *ret_silent, int64_t *ret_told)
-{
-	int64_t silent = f->silent, told = f->told;
-
-	while (llabs(told - silent) > 1 + (silent < told ? silent : told) / 200) {
-		int64_t x = silent + (told - silent) / 2;
-
-		*(is_told(f, x) ? &told : &silent) = x;
-	}
-	*ret_silent = silent;
-	*ret_told = told;
-}
-
-/* 1: it is not told from its threshold on, or others are accused below it. */
-static int judge_floor(const struct floor *f)
-{
-	const char *says = f->says ? f->says : "";
-	int64_t silent, told;
-	struct outcome o;
-	double share;
-	int bad = 0;
-
-	if (is_told(f, f->silent) || !is_told(f, f->told)) {
-		print_error("%s %s: not silent at %lld, or not told at %lld\n", f->id, says, (long long)f->silent,
-			    (long long)f->told);
-		return 1;
-	}
-	find_edge(f, &silent, &told);
-	o = at(f, told);
-	share = f->truth ? f->truth(told) : finding(f, &o)->lost_share;
-	done(&o);
-	if (share < f->share || share > f->until) {
-		print_error("%s %s: told from %.4f on, its threshold is %.4f to %.4f\n", f->id, says, share, f->share,
-			    f->until);
-		bad = 1;
-	}
-	o = at(f, silent);
-	for (size_t k = 0; !f->truth && k < o.v->n_findings; k++)
-		if (is_loud(&o.v->findings[k])) {
-			print_error("%s %s: below its threshold %s is %s\n", f->id, says, o.v->findings[k].id,
-				    lg_severity_text(o.v->findings[k].severity));
-			bad = 1;
-		}
-	done(&o);
-	return bad;
-}
-
 static void told_from_its_threshold_on(void **state)
 {
-	int bad = 0;
-
 	(void)state;
-	for (size_t i = 0; i < sizeof floors / sizeof *floors; i++)
-		bad += judge_floor(&floors[i]);
-	assert_int_equal(bad, 0);
+	floors_judge(floors, sizeof floors / sizeof *floors, at);
 }
 
 int main(void)

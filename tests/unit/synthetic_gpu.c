@@ -383,6 +383,30 @@ static void on_the_other_device(struct sim *s)
 	call(s, "cudaStreamSynchronize", s->p->other_ns);
 }
 
+static void copy_pageable(struct sim *s, const char *name, uint64_t bytes)
+{
+	int64_t at = s->now, start;
+
+	s->corr++;
+	start = device(s, STREAM_COMPUTE, at + 5 * US, 50 * US, LG_SPAN_COPY, name, bytes);
+	call(s, "cudaMemcpyAsync", start + 50 * US - at + 3 * US);
+	span(s, at - US, s->now - at + 2 * US, LG_SPAN_OP, 0, "aten::copy_", -1);
+	s->now += 2 * US;
+}
+
+static void fetch(struct sim *s, const struct gpu_fetch *f)
+{
+	for (int i = 0; i < f->n; i++) {
+		for (int k = 0; k < f->kernels; k++)
+			launch(s, STREAM_COMPUTE, "void contiguous", 5 * US, "aten::contiguous");
+		copy_pageable(s, "Memcpy DtoH (Device -> Pageable)", f->bytes);
+		s->now += f->write_ns;
+	}
+	s->now += f->after_ns;
+	for (int i = 0; f->back && i < f->n; i++)
+		copy_pageable(s, "Memcpy HtoD (Pageable -> Device)", f->bytes);
+}
+
 static void step(struct sim *s, int k)
 {
 	const struct gpu_plan *p = s->p;
@@ -496,6 +520,8 @@ static void step(struct sim *s, int k)
 		s->now += p->side_ns;
 		span(s, start, s->now - start, p->side_note ? LG_SPAN_NOTE : LG_SPAN_PYTHON, 0, p->side, -1);
 	}
+	if (now)
+		fetch(s, &p->fetch);
 	if (p->pause_ns && now) {
 		for (int i = 0; i < STREAMS; i++)
 			s->now = s->free[i] > s->now ? s->free[i] : s->now;

@@ -88,6 +88,14 @@ struct gpu_plan {
 	const char *side;       /* a call (or annotation) of side_ns behind the backward pass */
 	bool side_note;
 	int64_t side_ns, side_copy_ns; /* within it, a copy to the host */
+	/* Tensors that are copied to the host one by one behind the backward pass, and written. */
+	struct gpu_fetch {
+		int n;
+		uint64_t bytes; /* of each; 50 us */
+		int64_t write_ns, after_ns;
+		int kernels;    /* before each */
+		bool back;      /* and what the host made of it back to the device */
+	} fetch;
 	int only_every;         /* pauses, calls on the side, allocations and compilation: 0 = in all steps */
 	bool kernel_at_times;   /* .kernel, too */
 	int lost_steps;         /* kernels of so many first steps are missing */

@@ -467,9 +467,58 @@ static void fp32_matrices_on_volta_and_turing(void **state)
 	done(&o);
 }
 
+/* Without Python's stacks nothing is called a save: that all the state leaves the device is what tells it. */
+static void a_save_that_nothing_names_is_known_by_what_it_fetches(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	p.n_steps = 30;
+	p.only_every = 5;
+	p.fetch = (struct gpu_fetch){ .n = 60, .bytes = 2000000, .write_ns = 300 * US, .after_ns = 40 * MS };
+	o = first(&p, "side.checkpoint");
+	f = &o.v->findings[0];
+	assert_int_equal(f->severity, LG_SEVERITY_HIGH);
+	assert_non_null(strstr(f->title, "fetches 60 tensors (120.0 MB)"));
+	/* Six times: copies, writes, and what is written behind them. */
+	assert_true(f->lost_ms > 6 * (60 * 0.35 + 40) && f->lost_ms < 6 * (60 * 0.37 + 42));
+	assert_true(f->confidence < 0.8 && f->n_against);
+	assert_null(find(o.v, "gpu.host_sync"));
+	assert_null(find(o.v, "gpu.launch_bound"));
+	done(&o);
+	p.fetch.kernels = 1; /* each made contiguous first */
+	o = first(&p, "side.checkpoint");
+	done(&o);
+	/* Among kernels they are what the step asks for; few, or small, they are its metrics. */
+	p.fetch.kernels = 5;
+	o = first(&p, "gpu.host_sync");
+	assert_null(find(o.v, "side.checkpoint"));
+	done(&o);
+	p.fetch.kernels = 0;
+	p.fetch.bytes = 4;
+	o = explain(&p);
+	assert_null(find(o.v, "side.checkpoint"));
+	done(&o);
+	p.fetch.bytes = 2000000;
+	p.fetch.n = 15;
+	o = explain(&p);
+	assert_null(find(o.v, "side.checkpoint"));
+	done(&o);
+	/* An optimizer on the host takes the gradients and gives the weights back. */
+	p.fetch.n = 60;
+	p.fetch.back = true;
+	o = explain(&p);
+	assert_null(find(o.v, "side.checkpoint"));
+	assert_true(loud(o.v) > 0);
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_save_that_nothing_names_is_known_by_what_it_fetches),
 		cmocka_unit_test(calls_that_write_metrics_are_logging),
 		cmocka_unit_test(calls_that_save_are_checkpoints),
 		cmocka_unit_test(forward_code_in_the_backward_pass_is_recomputation),

@@ -302,6 +302,21 @@ static void allocator(struct lg_case *c, const struct lg_gpu *g)
 	}
 }
 
+/* Nothing in the trace calls it a save. */
+static void tell_unnamed(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, double share)
+{
+	double each = (double)r->save_copies / (double)r->n_saves;
+
+	f->title = lg_arena_printf(&c->v->arena, "the loop fetches %.0f tensors (%.1f MB) from the device and launches "
+				   "nothing meanwhile, as a save does: the device idles %.0f %% of the window for it",
+				   each, (double)r->save_bytes / (double)r->n_saves / 1e6, share * 100);
+	f->confidence *= 0.9;
+	lg_evidence_add(c, f, INT64_MIN, 0, "%zu time%s in this window, %.1f MB in all", r->n_saves,
+			r->n_saves == 1 ? "" : "s", (double)r->save_bytes / 1e6);
+	lg_evidence_against(c, f, "no call in this trace is named a save: whatever takes the whole state to the host (an "
+			     "average of the weights kept there) looks the same; with_stack=True names it");
+}
+
 /* What a step does on the side, synchronously. */
 static void on_the_side(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule, uint32_t mask,
 			const char *what)
@@ -320,6 +335,8 @@ static void on_the_side(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_
 	lg_gpu_moments(c, f, r, mask, 4, "device idle");
 	f->title = lg_arena_printf(&c->v->arena, "the loop %s: the device idles %.0f %% of the window meanwhile",
 				   what, share * 100);
+	if (rule == LG_R_SIDE_CHECKPOINT && r->n_saves)
+		tell_unnamed(c, f, r, share);
 	if (r->has_frames)
 		lg_evidence_against(c, f, "the trace was taken with Python stacks, which make Python itself slower");
 }

@@ -383,8 +383,10 @@ int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err)
 		if (!rc)
 			rc = lg_scope_of_trace(c, ret, r);
 		/* What nobody is told anything about need not be accounted for. */
-		if (!rc && lg_gpu_judged(r))
+		if (!rc && lg_gpu_judged(r)) {
+			lg_gpu_unnamed_saves(c->t, r);
 			rc = account(c, ret, r);
+		}
 	}
 	lg_free(owner);
 	lg_free(rows.row);

@@ -168,6 +168,8 @@ struct lg_gpu_run {
 	size_t autotune_kernels;
 	int64_t autotune_savable, *autotune_by_step;
 	int64_t ddp_search, ddp_copy; /* overlap_rules.c: idle time in DDP's own work */
+	size_t n_saves, save_copies; /* unnamed_saves.c: what looks like a save, and the tensors in them */
+	int64_t save_bytes;
 	struct lg_amp *amp;     /* amp_rules.c: what its operators say, when it was looked at */
 	bool batch_known, batch; /* batch_wait.c: may a wait for batches be inferred, if that was asked; */
 	struct lg_gpu_ivs *busy; /* if so, when the host was at work */

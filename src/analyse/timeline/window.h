@@ -88,6 +88,10 @@ int lg_request_pool(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 /* Where the last of n steps ends, whose range ends at `end`; not after `to`. */
 int64_t lg_last_step_end(const int64_t *begin, size_t n, int64_t end, int64_t to);
 
+/* ---- unnamed_saves.c ---- */
+/* What the main thread does becomes LG_HOST_SIDE where it fetches tensor after tensor; r->to is known. */
+void lg_gpu_unnamed_saves(const struct lg_trace *t, struct lg_gpu_run *r);
+
 /* ---- gpu_idle.c ---- */
 /* Give every nanosecond of r's window to one cause. Pieces tile [from, to). lg_gpu_new() does it for what
  * lg_gpu_judged(). */

@@ -445,6 +445,31 @@ static void a_rank_that_is_always_late_is_a_steady_straggler(void **state)
 	done(&o);
 }
 
+/* Who lost the CPU early in the step is at its own work when the others wait, as they were before: that is not
+ * why it is late. */
+static void a_rank_that_something_made_late_is_no_straggler(void **state)
+{
+	struct run_plan p = stalls(STALL_CPU, 12);
+	struct outcome o;
+	const struct lg_finding *f;
+
+	(void)state;
+	p.n_steps = 400;
+	p.stall_ns = 3 * MS;
+	p.only_rank = 1;
+	p.explicit_collective = true;
+	f = told(&p, "host.cpu_contention", &o);
+	assert_true(f->lost_share > 0.15);
+	assert_null(find(o.v, "comms.straggler"));
+	done(&o);
+	/* As long by its own work: that one is. */
+	p.stall = STALL_RUN;
+	f = told(&p, "comms.straggler", &o);
+	assert_int_equal(f->culprit.rank, 1);
+	assert_true(f->lost_share > 0.15);
+	done(&o);
+}
+
 /* The same loss, in too few steps, and in too little time: told, not graded. */
 static void a_steady_loss_needs_steps_and_time(void **state)
 {
@@ -773,6 +798,7 @@ int main(void)
 		cmocka_unit_test(work_of_the_kernel_in_the_main_thread_is_told),
 		cmocka_unit_test(a_rank_that_waits_for_what_it_started_says_so),
 		cmocka_unit_test(a_rank_that_is_always_late_is_a_steady_straggler),
+		cmocka_unit_test(a_rank_that_something_made_late_is_no_straggler),
 		cmocka_unit_test(a_steady_loss_needs_steps_and_time),
 		cmocka_unit_test(one_rank_alone_is_single),
 		cmocka_unit_test(steps_without_marks_are_inferred),

@@ -135,7 +135,7 @@ static int collect(struct lg_case *c, struct lg_rank *r)
 
 struct match {
 	int64_t late_ts, second_ts;
-	uint32_t late_rank, n;
+	uint32_t late_rank, second_rank, n;
 };
 
 static uint64_t key_of(const struct lg_case *c, uint32_t row)
@@ -174,10 +174,12 @@ int lg_match_collectives(struct lg_case *c, struct lg_error *err)
 			m[at].n++;
 			if (a->came > m[at].late_ts) {
 				m[at].second_ts = m[at].late_ts;
+				m[at].second_rank = m[at].late_rank;
 				m[at].late_ts = a->came;
 				m[at].late_rank = i;
 			} else if (a->came > m[at].second_ts) {
 				m[at].second_ts = a->came;
+				m[at].second_rank = i;
 			}
 		}
 	}
@@ -193,6 +195,7 @@ int lg_match_collectives(struct lg_case *c, struct lg_error *err)
 			a->late_rank = at->late_rank;
 			a->late_ts = at->late_ts;
 			a->second_ts = at->second_ts;
+			a->second_rank = at->second_rank;
 			a->n_seen = at->n;
 		}
 	}

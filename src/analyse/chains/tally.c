@@ -480,26 +480,12 @@ static void gather(struct lg_case *c, const struct lg_tally *y, struct lg_stragg
 	}
 }
 
-/* Time of [a, b) in which rank r's own process was running on the way to its arrival. */
-static int64_t running_in(struct lg_case *c, const struct lg_rank *r, int64_t a, int64_t b,
-			  struct lg_pieces *scratch)
-{
-	int64_t sum = 0;
-
-	scratch->n = 0;
-	lg_follow(c, r->thr, a, b, 0, scratch);
-	for (size_t i = 0; i < scratch->n; i++)
-		if (lg_is_own_doing(scratch->v[i].end) &&
-		    c->t->thread.prc[scratch->v[i].of] == r->prc)
-			sum += scratch->v[i].dur;
-	return sum;
-}
-
 static int find_straggler(struct lg_case *c, struct lg_tally *y)
 {
 	const struct lg_rank *ref = &c->ranks[y->ref];
 	struct lg_straggler *g = &y->straggler;
 	struct own_doing *slow = lg_calloc(c->n_ranks, sizeof *slow);
+	struct lg_own_time *by = lg_calloc(c->n_ranks, sizeof *by);
 	int64_t *steady = lg_calloc(c->n_ranks, sizeof *steady);
 	size_t *last = lg_calloc(c->n_ranks, sizeof *last);
 	int64_t *late = lg_calloc(ref->n_arrivals, sizeof *late);
@@ -507,7 +493,7 @@ static int find_straggler(struct lg_case *c, struct lg_tally *y)
 	struct lg_pieces scratch = { 0 };
 	uint32_t best = UINT32_MAX;
 	size_t n_late = 0;
-	int rc = slow && steady && last && late ? 0 : LG_E_NOMEM;
+	int rc = slow && by && steady && last && late ? 0 : LG_E_NOMEM;
 
 	g->rank = UINT32_MAX;
 	if (!rc)
@@ -520,6 +506,7 @@ static int find_straggler(struct lg_case *c, struct lg_tally *y)
 	}
 	for (size_t i = 0; !rc && i < ref->n_arrivals; i++) {
 		const struct lg_arrival *a = &ref->arrivals[i];
+		struct lg_own_time own;
 
 		if (a->late_rank == UINT32_MAX || a->n_seen < c->n_ranks || a->came == INT64_MIN)
 			continue;
@@ -527,10 +514,12 @@ static int find_straggler(struct lg_case *c, struct lg_tally *y)
 		last[a->late_rank]++;
 		if (slow_in(&clock, a->second_ts, a->late_ts))
 			continue; /* slow steps are counted by their excess */
-		steady[a->late_rank] += running_in(c, &c->ranks[a->late_rank], a->second_ts,
-						   a->late_ts, &scratch);
+		own = lg_late_by(c, a, &scratch);
+		by[a->late_rank].ran += own.ran;
+		by[a->late_rank].slept += own.slept;
 	}
 	for (uint32_t i = 0; !rc && i < c->n_ranks; i++) {
+		steady[i] = by[i].ran + by[i].slept;
 		/* Late now and then is noise that all ranks share; late nearly always is a cause. */
 		if (last[i] * 4 < g->n_matched * 3 || steady[i] * 20 < y->wall)
 			steady[i] = 0;
@@ -541,9 +530,9 @@ static int find_straggler(struct lg_case *c, struct lg_tally *y)
 	if (!rc && best != UINT32_MAX) {
 		g->rank = best;
 		g->slow_lost = slow[best].lost;
-		g->slow_slept = slow[best].slept;
 		g->lost = slow[best].lost + steady[best];
 		g->steady = steady[best] > slow[best].lost;
+		g->slept = g->steady ? by[best].slept > by[best].ran : slow[best].slept * 2 > slow[best].lost;
 		g->n_last = last[best];
 		g->n_events = slow[best].events;
 		for (size_t i = 0; i < ref->n_arrivals; i++)
@@ -554,6 +543,7 @@ static int find_straggler(struct lg_case *c, struct lg_tally *y)
 		gather(c, y, g);
 	}
 	lg_free(slow);
+	lg_free(by);
 	lg_free(steady);
 	lg_free(last);
 	lg_free(late);

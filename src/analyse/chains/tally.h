@@ -35,7 +35,7 @@ struct lg_straggler {
 	uint32_t rank;       /* index; UINT32_MAX = none */
 	bool steady;
 	int64_t lost, slow_lost, median_late;
-	int64_t slow_slept;  /* of slow_lost, it slept of its own will, or who it waited for did */
+	bool slept;          /* of its own will, or who it waited for did, more than it ran, as far as late by it */
 	lg_thr sleeper;      /* the longest at a time in slow steps; 0 = nobody did */
 	size_t n_last, n_matched, n_events;
 	const struct lg_piece **pieces;
@@ -57,6 +57,18 @@ struct lg_tally {
 	struct lg_straggler straggler;
 	int64_t own_excess;  /* ns of slow steps' excess that was somebody's own running */
 };
+
+/* ---- lateness.c ---- */
+/* ns of own doing: computing, asleep. */
+struct lg_own_time {
+	int64_t ran, slept;
+};
+/* Of rank r's own process in [a, b), on the way of its main thread. */
+struct lg_own_time lg_own_time_in(struct lg_case *c, const struct lg_rank *r, int64_t a, int64_t b,
+				  struct lg_pieces *scratch);
+/* How much longer the last rank of a collective was at that than the last but one, since they were last
+ * together; negative where it was shorter. */
+struct lg_own_time lg_late_by(struct lg_case *c, const struct lg_arrival *a, struct lg_pieces *scratch);
 
 /* Everything lives in the verdict's arena. Also sets the verdict's shape, scope and period. */
 int lg_tally(struct lg_case *c, uint32_t ref, const struct lg_pieces *path, struct lg_tally *ret,

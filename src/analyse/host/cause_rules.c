@@ -328,18 +328,6 @@ void lg_finding_of_waits_too(struct lg_finding *f, struct lg_case *c, const stru
 		lg_grade_more(f, s->rhythm.n_events, wall);
 }
 
-/* More than it ran, as far as it came late by it. */
-static bool has_slept(const struct lg_straggler *g)
-{
-	int64_t asleep = 0;
-
-	if (!g->steady)
-		return g->slow_slept * 2 > g->slow_lost;
-	for (size_t i = 0; i < g->n_pieces; i++)
-		asleep += g->pieces[i]->end == LG_END_SLEEP ? g->pieces[i]->dur : -g->pieces[i]->dur;
-	return asleep > 0;
-}
-
 static const char *slept_text(struct lg_case *c, const struct lg_rank *r, const struct lg_straggler *g)
 {
 	lg_prc prc = g->sleeper ? c->t->thread.prc[g->sleeper] : r->prc;
@@ -360,12 +348,10 @@ static void straggler(struct lg_case *c, const struct lg_tally *y)
 	struct lg_finding *f;
 	uint8_t *others;
 	char pid[LG_PID_TEXT];
-	bool slept;
 
 	/* Without matched collectives nobody has been seen to arrive. */
 	if (g->rank == UINT32_MAX || share < LG_N_COMMS_STRAGGLER_FLOOR || !g->n_matched)
 		return;
-	slept = has_slept(g);
 	f = lg_finding_add(c, LG_R_COMMS_STRAGGLER);
 	others = lg_arena_alloc(&c->v->arena, c->n_ranks, 1);
 	if (!f || !others)
@@ -376,7 +362,7 @@ static void straggler(struct lg_case *c, const struct lg_tally *y)
 	lg_culprit_identify(c, f, r->thr, 0);
 	f->culprit.relation = LG_RELATION_RANK;
 	add_victims(c, f, others);
-	if (!slept) /* what it computes besides has made nobody wait */
+	if (!g->slept) /* what it computes besides has made nobody wait */
 		lg_culprit_of_samples(c, f, g->pieces, g->n_pieces, &(size_t){ 0 });
 	f->lost_ms = (double)g->lost / 1e6;
 	f->lost_share = share;
@@ -389,12 +375,12 @@ static void straggler(struct lg_case *c, const struct lg_tally *y)
 				   "rank %d (%s) arrives last in the collective%s: it %s while the others "
 				   "waited", r->rank, lg_pid_text(f->culprit.pid, pid),
 				   g->steady ? " in most steps" : "",
-				   slept ? slept_text(c, r, g) : "was running its own work");
+				   g->slept ? slept_text(c, r, g) : "was running its own work");
 	lg_evidence_add(c, f, INT64_MIN, 0, "last in %zu of %zu matched collectives, by %.1f ms in the "
 			"median", g->n_last, g->n_matched, (double)g->median_late / 1e6);
 	if (!g->steady)
 		lg_evidence_add(c, f, INT64_MIN, 0, "%zu slow steps in which it %s longer than usual",
-				g->n_events, slept ? "stood still" : "ran");
+				g->n_events, g->slept ? "stood still" : "ran");
 }
 
 int lg_find_causes(struct lg_case *c, const struct lg_tally *y, struct lg_error *err)

@@ -551,6 +551,7 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 		if (c.n_findings_left_out)
 			lg_limit(&c, lg_arena_printf(&v->arena, "%zu more findings than can be told were left out",
 						     c.n_findings_left_out));
+		lg_findings_calibrate(v);
 		lg_findings_rank(v);
 		limits_from_diag(&c);
 		if (v->arena.failed || c.failed)

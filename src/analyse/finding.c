@@ -10,7 +10,7 @@
 struct lg_finding lg_finding_blank(enum lg_rule_id rule)
 {
 	struct lg_finding f = { .rule = rule, .id = lg_policy(rule)->id, .lost_ms = NAN, .lost_share = NAN,
-				.excess_share = NAN, .cost_per_hour = NAN, .title = "" };
+				.excess_share = NAN, .cost_per_hour = NAN, .strength = NAN, .title = "" };
 
 	f.culprit.pid = f.culprit.tid = f.culprit.rank = -1;
 	return f;

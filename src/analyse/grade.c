@@ -110,6 +110,16 @@ void lg_cap_as(struct lg_finding *f, const struct lg_finding *g)
 	at_most(f, g->severity);
 }
 
+void lg_findings_calibrate(struct lg_verdict *v)
+{
+	for (size_t i = 0; i < v->n_findings; i++) {
+		struct lg_finding *f = &v->findings[i];
+
+		f->strength = f->confidence;
+		f->confidence = lg_worth(f->rule, f->strength, NULL);
+	}
+}
+
 static int cmp_finding(const void *a, const void *b)
 {
 	const struct lg_finding *x = a, *y = b;

@@ -59,7 +59,8 @@ struct lg_finding {
 	enum lg_rule_id rule;
 	const char *id;       /* the rule's: host.lock_held ... */
 	enum lg_severity severity; /* by grade.c alone */
-	double confidence;
+	double confidence;    /* how often findings of such strength are right (lg_worth()) */
+	double strength;      /* of its evidence, 0 to 1, by the rule; NAN = not stated */
 	const char *title, *stage, *detail; /* detail may be NULL */
 	double lost_ms, lost_share, excess_share; /* NAN = null */
 	bool doubted; /* nobody said, and nothing shows, that whoever was held up trains: low at most */

@@ -117,6 +117,7 @@ static void finding(const struct lg_verdict *v, struct lg_json *j, const struct 
 	key_str(j, "id", f->id);
 	key_str(j, "severity", lg_severity_text(f->severity));
 	key_num(j, "confidence", f->confidence, 3);
+	key_num(j, "strength", f->strength, 3);
 	key_str(j, "title", f->title);
 	key_str(j, "stage", f->stage);
 	if (f->detail)

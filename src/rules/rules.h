@@ -38,6 +38,12 @@ const struct lg_policy *lg_policy(enum lg_rule_id rule);
 enum lg_rule_id lg_rule_from(const char *id);
 /* Its number FLOOR; 0 where it has none. */
 double lg_rule_floor(enum lg_rule_id rule);
+/*
+ * How often findings of that rule and strength of evidence (0 to 1, as the rule states it) were right, on
+ * drawn jobs: calibration.def. *ret_draws (NULL: not wanted): how many draws say so; 0 where the rule was
+ * never drawn, and all rules' share is given. Without any calibration, the strength itself.
+ */
+double lg_worth(enum lg_rule_id rule, double strength, unsigned *ret_draws);
 /* template with the rule's {NUMBER}s filled in, cut to size; what names no number stays as it is. */
 void lg_rule_fill(enum lg_rule_id rule, const char *template, char *ret, size_t size);
 

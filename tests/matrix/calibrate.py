@@ -2,43 +2,57 @@
 """From findings that were right or wrong to the confidence that a finding may state.
 
 A rule states how strong its evidence is; what that is worth is measured. Pool-adjacent-violators (isotonic
-regression, Barlow et al. 1972) on strength against hits; a rule with few draws of its own leans on all rules' curve
-(the curve counts as PRIOR draws). Even draws fit, odd draws judge.
+regression, Barlow et al. 1972) on strength against hits, for all rules together; then for each rule on its own
+draws, with that curve counting as PRIOR draws at each strength. Even draws fit, odd draws judge.
 """
-PRIOR = 10.0
+PRIOR = 6.0
+TOP = 0.995  # nothing is surer than what so few draws can show
 
 
 def isotonic(points):
-    """[(strength, hit)] -> [(strength from which, rate)], never falling."""
+    """[(strength, hits, draws)] -> [(strength from which, share, draws)], never falling."""
     blocks = []
-    for strength, hit in sorted(points):
-        blocks.append([strength, float(hit), 1.0])
+    for strength, hits, n in sorted(points):
+        blocks.append([strength, hits, n])
         # Equal strengths are one block, whatever came first.
-        while len(blocks) > 1 and (blocks[-2][0] == blocks[-1][0] or blocks[-2][1] / blocks[-2][2] >= blocks[-1][1] / blocks[-1][2]):
-            _, hits, n = blocks.pop()
-            blocks[-1][1] += hits
-            blocks[-1][2] += n
-    return [(low, hits / n) for low, hits, n in blocks]
+        while len(blocks) > 1 and (blocks[-2][0] == blocks[-1][0] or
+                                   blocks[-2][1] / blocks[-2][2] >= blocks[-1][1] / blocks[-1][2]):
+            _, more_hits, more = blocks.pop()
+            blocks[-1][1] += more_hits
+            blocks[-1][2] += more
+    return [(low, hits / n, n) for low, hits, n in blocks]
 
 
 def value(curve, strength):
-    rate = curve[0][1] if curve else 0.5
-    for low, r in curve:
-        if strength >= low:
-            rate = r
-    return rate
+    share = curve[0][1] if curve else 0.5
+    for low, worth, _ in curve:
+        if strength >= low - 1e-9:
+            share = worth
+    return share
 
 
 def fit(findings):
-    """[(id, strength, hit)] -> {id: {strength: confidence}}."""
-    curve = isotonic([(s, h) for _, s, h in findings])
-    table = {}
+    """[(id, strength, hit)] -> {id: curve}; id None: all rules together."""
+    every = isotonic([(s, float(h), 1.0) for _, s, h in findings])
+    table = {None: every}
     for rule in sorted({f[0] for f in findings}):
-        own = [(s, h) for i, s, h in findings if i == rule]
-        for strength in sorted({s for s, _ in own}):
-            hits = [h for s, h in own if s == strength]
-            table.setdefault(rule, {})[strength] = (sum(hits) + PRIOR * value(curve, strength)) / (len(hits) + PRIOR)
+        own = [(s, bool(h)) for i, s, h in findings if i == rule]
+        # The same strength to two digits is one point: few draws of a continuous measure tell no more.
+        points = {}
+        for s, h in own:
+            hits, n = points.get(round(s, 2), (0.0, 0))
+            points[round(s, 2)] = hits + h, n + 1
+        share = PRIOR / len(points)  # the curve counts once a rule, however many strengths it has
+        curve = isotonic([(s, hits + share * value(every, s), n + share) for s, (hits, n) in points.items()])
+        counted = {low: 0 for low, _, _ in curve}
+        for s, (_, n) in points.items():
+            counted[max(low for low in counted if low <= s + 1e-9)] += n
+        table[rule] = [(low, worth, counted[low]) for low, worth, _ in curve]
     return table
+
+
+def worth(table, rule, strength):
+    return min(value(table.get(rule) or table[None], strength), TOP)
 
 
 def bins(pairs, n=5):
@@ -50,3 +64,11 @@ def bins(pairs, n=5):
         if part:
             out.append((part[0][0], part[-1][0], sum(p for p, _ in part) / len(part), sum(h for _, h in part) / len(part), len(part)))
     return out
+
+
+def rows(table):
+    """The lines of src/rules/calibration.def."""
+    for rule, curve in table.items():
+        name = rule.replace(".", "_").upper() if rule else "ANY"
+        for low, share, n in curve:
+            yield f"WORTH({name}, {low:.3f}, {min(share, TOP):.3f}, {round(n)})"

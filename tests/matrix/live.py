@@ -214,6 +214,6 @@ def ask(laggard, build, family, number, seed):
             right = culprit in pids
         elif right and family in ("live_straggler", "live_late_now_and_then"):
             right = (f.get("culprit") or {}).get("rank") in (spec["late_rank"], None)
-        answer.findings.append({"id": f["id"], "severity": f["severity"], "confidence": f["confidence"], "lost_ms": f["lost_ms"],
+        answer.findings.append({"id": f["id"], "severity": f["severity"], "confidence": f["confidence"], "strength": f["strength"], "lost_ms": f["lost_ms"],
                                 "truth_ms": cost if right else None, "right": right, "title": f["title"]})
     return answer

@@ -24,6 +24,8 @@ class Answer:
     findings: list  # {id, severity, confidence, lost_ms, truth_ms, right}
     bound: str
     steps: tuple  # said, true
+    scope: str = ""
+    touched: int = 0  # steps that the cause made longer
     error: str = ""
 
 
@@ -69,7 +71,7 @@ def ask_trace(laggard, draw):
         truth = answer.causes.get(f["id"])
         if truth is None and f["severity"] != "info":
             truth = cost_ms(job, wall_us, f["id"])
-        answer.findings.append({"id": f["id"], "severity": f["severity"], "confidence": f["confidence"],
+        answer.findings.append({"id": f["id"], "severity": f["severity"], "confidence": f["confidence"], "strength": f["strength"],
                                 "lost_ms": f["lost_ms"], "truth_ms": truth, "right": is_right(job, f, truth)})
     return answer
 
@@ -83,6 +85,6 @@ def ask_text(laggard, family, number, seed):
     for f in said["findings"] if said else []:
         # A limit that was hit is also that many recompilations.
         also = ill == "compile.recompile_limit" and f["id"] == "compile.recompiles"
-        answer.findings.append({"id": f["id"], "severity": f["severity"], "confidence": f["confidence"], "lost_ms": f["lost_ms"],
+        answer.findings.append({"id": f["id"], "severity": f["severity"], "confidence": f["confidence"], "strength": f["strength"], "lost_ms": f["lost_ms"],
                                 "truth_ms": lost if f["id"] in ids else None, "right": f["id"] in ids or also})
     return answer

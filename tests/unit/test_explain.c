@@ -445,8 +445,8 @@ static void a_rank_that_is_always_late_is_a_steady_straggler(void **state)
 	done(&o);
 }
 
-/* Who lost the CPU early in the step is at its own work when the others wait, as they were before: that is not
- * why it is late. */
+/* Who lost the CPU early in the step is at its own work when the others wait, as they were before: that is
+ * not why it is late. */
 static void a_rank_that_something_made_late_is_no_straggler(void **state)
 {
 	struct run_plan p = stalls(STALL_CPU, 12);

@@ -2,9 +2,9 @@
 /*
  * lateness.c - what made the last rank of a collective late by its own doing.
  *
- * What it did while the others already waited is not it: whoever lost 20 ms at the beginning of a step is seen
- * at its end, doing what the others have done before. So the whole way since the ranks were last together is
- * compared with that of the rank that came before it: a rank is late by what it does longer than that one.
+ * What it did while the others already waited is not it: whoever lost 20 ms at the beginning of a step is
+ * seen at its end, doing what the others have done before. So the whole way since the ranks were last
+ * together is compared with that of the rank that came before it: a rank is late by what it does longer.
  */
 #include "analyse/chains/chains.h"
 #include "analyse/chains/tally.h"

@@ -35,7 +35,7 @@ struct lg_straggler {
 	uint32_t rank;       /* index; UINT32_MAX = none */
 	bool steady;
 	int64_t lost, slow_lost, median_late;
-	bool slept;          /* of its own will, or who it waited for did, more than it ran, as far as late by it */
+	bool slept;          /* of its own will, or who it waited for did, rather than run: when late */
 	lg_thr sleeper;      /* the longest at a time in slow steps; 0 = nobody did */
 	size_t n_last, n_matched, n_events;
 	const struct lg_piece **pieces;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job.c - a training job for the live matrix: ranks that load, compute, meet and update, and mark their stages.
+ * job.c - a training job for the live matrix: ranks load, compute, meet, update, and mark their stages.
  *
  *	job KEY=VALUE...
  *
@@ -104,7 +104,8 @@ static struct {
 	int ready;
 	double us, burst_us;
 	int burst_every;
-} loader = { .lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER, .less = PTHREAD_COND_INITIALIZER };
+} loader = { .lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER,
+	     .less = PTHREAD_COND_INITIALIZER };
 
 static void *load(void *none)
 {

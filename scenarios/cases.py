@@ -92,6 +92,11 @@ CASES = {
         causes={"agent": ("exporter.py", "--period", "1.1", "{pids}")},
         expect=(Expect(culprit="agent", functions=ROLLUP, victims=(0, 1), **LOCK),),
         seconds=26, may=("python.gc_pause", "comms.straggler")),
+    "late_in_turn": Case(
+        what="one rank has 60 ms more to compute every 25 steps, each time another one",
+        train=("--late-in-turn", "25", "60"),
+        expect=(Expect("comms.straggler", relation="rank", victims=(0, 1), severity="medium"),),
+        seconds=15, scopes=("rotating",)),
     "flop_counter": Case(
         what="torch.compile, and a FLOP counter that was left on switches it off",
         trixie=True, nproc=1, train=("--compile", "aot_eager", "--flop-counter"),

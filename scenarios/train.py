@@ -181,6 +181,21 @@ class Garbage:
             gc.collect()
 
 
+class LateInTurn:
+    """Now and then one rank has more to compute than the others: a long sequence, in the next one's shard later."""
+
+    def __init__(self, rank, every, more_ms):
+        self.rank, self.every, self.more_s, self.step = rank, int(every), more_ms / 1e3, 0
+
+    def __call__(self):
+        self.step += 1
+        if self.step % self.every or self.step // self.every % dist.get_world_size() != self.rank:
+            return
+        end = time.thread_time() + self.more_s
+        while time.thread_time() < end:
+            pass
+
+
 @contextlib.contextmanager
 def flop_counter():
     """As left on by a library that logs MFU: a dispatch mode that is active for the whole run."""
@@ -207,6 +222,7 @@ def train(args, out, rank):
     garbage = Garbage(*args.garbage) if args.garbage else None
     each_step = [Journal(out / "journal")] if args.journal else []
     each_step += [Question(out / "registry")] if args.ask else []
+    each_step += [LateInTurn(rank, *args.late_in_turn)] if args.late_in_turn else []
 
     steps = []
     end = None
@@ -258,6 +274,7 @@ def main():
     parser.add_argument("--garbage", type=float, nargs=2, metavar=("EVERY_S", "PAUSE_S"))
     parser.add_argument("--journal", action="store_true", help="append to OUT/journal each step")
     parser.add_argument("--ask", action="store_true", help="ask OUT/registry, a socket, each step")
+    parser.add_argument("--late-in-turn", type=float, nargs=2, metavar=("STEPS", "MORE_MS"))
     parser.add_argument("--compile", metavar="BACKEND")
     parser.add_argument("--flop-counter", action="store_true")
     args = parser.parse_args()

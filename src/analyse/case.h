@@ -45,6 +45,7 @@ struct lg_arrival {
 	uint32_t late_rank;  /* index into ctx->ranks of who came last; UINT32_MAX = unmatched */
 	int64_t late_ts;     /* when the last one came */
 	int64_t second_ts;   /* when the last but one came */
+	int64_t first_ts;    /* when the first one came */
 	uint32_t second_rank;
 	uint32_t n_seen;     /* ranks matched */
 };

@@ -396,12 +396,13 @@ static lg_thr who_ran(struct lg_case *c, const struct lg_tally *y)
 /* Nobody else's: of ranks that others wait for, straggler() says more. */
 static void say_own_doing(struct lg_case *c, const struct lg_tally *y)
 {
+	bool told = c->n_ranks > 1 && !c->ranks[y->ref].inferred;
 	lg_thr who;
 
 	if (y->own_excess * 10 <= y->excess || y->excess <= 0)
 		return;
 	c->v->own_share = fmin(1, (double)y->own_excess / (double)y->excess);
-	if (c->n_ranks > 1 && !c->ranks[y->ref].inferred)
+	if (told && (y->own_excess - y->straggler.slow_lost) * 10 <= y->excess)
 		return;
 	who = who_ran(c, y);
 	lg_limit(c, lg_arena_printf(&c->v->arena,
@@ -409,7 +410,7 @@ static void say_own_doing(struct lg_case *c, const struct lg_tally *y)
 				    "threads, or programs that it started, computed or slept, and "
 				    "the training thread did so itself or waited for them%s%s%s; a chain "
 				    "of waits leads no further, a profiler of the job does",
-				    100 * c->v->own_share, who ? ", most of it for what " : "",
+				    100 * (c->v->own_share - (told ? (double)y->straggler.slow_lost / (double)y->excess : 0)), who ? ", most of it for what " : "",
 				    who ? lg_thread_text(c, who) : "", who ? " computed" : ""));
 }
 

@@ -371,6 +371,31 @@ static void a_rank_that_computes_longer_now_and_then_is_the_straggler(void **sta
 	done(&o);
 }
 
+/* One rank is late by its own work, then the other: both are named, and what both cost. */
+static void ranks_that_are_late_in_turn_are_named_together(void **state)
+{
+	struct run_plan p = stalls(STALL_RUN, 800);
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	f = told(&p, "comms.straggler", &o);
+	assert_int_equal(o.v->scope, LG_SCOPE_ROTATING);
+	assert_int_equal(loud(o.v), 1);
+	assert_string_equal(f->detail, "rotating");
+	assert_int_equal(f->n_victims, 2);
+	assert_non_null(strstr(f->title, "ranks 0 and 1 arrive last in the collective in turn"));
+	assert_true(f->excess_share > 0.9);
+	done(&o);
+	/* All at once nobody waits for anybody. */
+	p.all_ranks = true;
+	o = explain(&p);
+	assert_null(find(o.v, "comms.straggler"));
+	assert_int_equal(o.v->scope, LG_SCOPE_GLOBAL);
+	assert_true(has_limit(o.v, "is the job's own doing"));
+	done(&o);
+}
+
 /* It computes in every step, and stands still in the slow ones only, for what its child does not answer. */
 static void a_rank_that_waits_for_what_it_started_says_so(void **state)
 {
@@ -795,6 +820,7 @@ int main(void)
 		cmocka_unit_test(servants_of_one_master_are_one_cause),
 		cmocka_unit_test(polled_states_give_no_steps),
 		cmocka_unit_test(a_rank_that_computes_longer_now_and_then_is_the_straggler),
+		cmocka_unit_test(ranks_that_are_late_in_turn_are_named_together),
 		cmocka_unit_test(work_of_the_kernel_in_the_main_thread_is_told),
 		cmocka_unit_test(a_rank_that_waits_for_what_it_started_says_so),
 		cmocka_unit_test(a_rank_that_is_always_late_is_a_steady_straggler),

@@ -134,7 +134,7 @@ static int collect(struct lg_case *c, struct lg_rank *r)
 }
 
 struct match {
-	int64_t late_ts, second_ts;
+	int64_t late_ts, second_ts, first_ts;
 	uint32_t late_rank, second_rank, n;
 };
 
@@ -167,11 +167,13 @@ int lg_match_collectives(struct lg_case *c, struct lg_error *err)
 					break;
 				at = (uint32_t)n++;
 				m[at] = (struct match){ .late_ts = INT64_MIN,
-							.second_ts = INT64_MIN };
+							.second_ts = INT64_MIN,
+							.first_ts = INT64_MAX };
 			}
 			if (a->came == INT64_MIN)
 				continue;
 			m[at].n++;
+			m[at].first_ts = a->came < m[at].first_ts ? a->came : m[at].first_ts;
 			if (a->came > m[at].late_ts) {
 				m[at].second_ts = m[at].late_ts;
 				m[at].second_rank = m[at].late_rank;
@@ -195,6 +197,7 @@ int lg_match_collectives(struct lg_case *c, struct lg_error *err)
 			a->late_rank = at->late_rank;
 			a->late_ts = at->late_ts;
 			a->second_ts = at->second_ts;
+			a->first_ts = at->first_ts;
 			a->second_rank = at->second_rank;
 			a->n_seen = at->n;
 		}

@@ -15,13 +15,7 @@
 
 /* ---- slow time of the reference rank ---- */
 
-struct slow_clock {
-	const struct lg_step *s;
-	size_t n, i;
-};
-
-/* Time of [a, b) inside slow steps; calls must come in order of a. */
-static int64_t slow_in(struct slow_clock *k, int64_t a, int64_t b)
+int64_t lg_slow_in(struct lg_slow_clock *k, int64_t a, int64_t b)
 {
 	int64_t sum = 0;
 
@@ -41,18 +35,6 @@ static uint32_t rank_index_of(const struct lg_case *c, lg_thr thr)
 {
 	/* 0 - 1: none */
 	return c->rank_of_prc[c->t->thread.prc[thr]] - 1;
-}
-
-/* The rank that it belongs to, or that started its process. */
-static uint32_t rank_above(struct lg_case *c, lg_thr thr)
-{
-	enum { GENERATIONS = 4 };
-	lg_prc prc = c->t->thread.prc[thr];
-
-	for (int i = 0; i < GENERATIONS && prc; i++, prc = lg_parent_of(c, prc))
-		if (c->rank_of_prc[prc])
-			return c->rank_of_prc[prc] - 1;
-	return UINT32_MAX;
 }
 
 static bool of_job(const struct lg_case *c, lg_prc p, lg_thr victim)
@@ -127,7 +109,7 @@ struct building {
 
 static int sort_into_causes(struct lg_case *c, const struct lg_tally *y, struct building *b)
 {
-	struct slow_clock clock = { .s = &c->v->steps[c->ranks[y->ref].step_first],
+	struct lg_slow_clock clock = { .s = &c->v->steps[c->ranks[y->ref].step_first],
 				    .n = c->ranks[y->ref].n_steps };
 
 	for (size_t i = 0; i < y->n_path; i++) {
@@ -170,7 +152,7 @@ static int sort_into_causes(struct lg_case *c, const struct lg_tally *y, struct 
 		s = &b->v[at - 1];
 		b->of_piece[i] = at;
 		s->lost += p->dur;
-		s->slow_lost += slow_in(&clock, p->ts, p->ts + p->dur);
+		s->slow_lost += lg_slow_in(&clock, p->ts, p->ts + p->dur);
 		s->by_proof[p->proof] += p->dur;
 		s->n_pieces++;
 		r = rank_index_of(c, p->of);
@@ -360,197 +342,6 @@ static int find_causes(struct lg_case *c, struct lg_tally *y)
 	return rc;
 }
 
-/* ---- the late rank's own running ---- */
-
-/* Per step of ref: time on the path that was somebody's own doing, of it asleep; time with a cause; and who
- * had most of the first. */
-struct step_sum {
-	int64_t own, slept, caused;
-	uint32_t rank;
-};
-
-/* Of a rank, in slow steps: own doing beyond the usual. */
-struct own_doing {
-	int64_t lost, slept;
-	size_t events;
-};
-
-static int sum_steps(struct lg_case *c, const struct lg_tally *y, struct step_sum *sum)
-{
-	const struct lg_rank *r = &c->ranks[y->ref];
-	const struct lg_step *s = &c->v->steps[r->step_first];
-	int64_t *by_rank = lg_calloc(c->n_ranks, sizeof *by_rank);
-	size_t i = 0;
-
-	if (!by_rank)
-		return LG_E_NOMEM;
-	for (size_t k = 0; k < r->n_steps; k++) {
-		int64_t a = s[k].ts, b = s[k].ts + s[k].dur, most = 0;
-
-		memset(by_rank, 0, c->n_ranks * sizeof *by_rank);
-		while (i < y->n_path && y->path[i].ts + y->path[i].dur <= a)
-			i++;
-		for (size_t j = i; j < y->n_path && y->path[j].ts < b; j++) {
-			const struct lg_piece *p = &y->path[j];
-			int64_t from = p->ts > a ? p->ts : a;
-			int64_t to = p->ts + p->dur < b ? p->ts + p->dur : b;
-			uint32_t q;
-
-			if (to <= from)
-				continue;
-			if (lg_is_cause(p->end))
-				sum[k].caused += to - from;
-			if (!lg_is_own_doing(p->end))
-				continue;
-			sum[k].own += to - from;
-			sum[k].slept += p->end == LG_END_SLEEP ? to - from : 0;
-			q = rank_above(c, p->of);
-			if (q != UINT32_MAX)
-				by_rank[q] += to - from;
-		}
-		sum[k].rank = UINT32_MAX;
-		for (uint32_t q = 0; q < c->n_ranks; q++)
-			if (by_rank[q] > most) {
-				most = by_rank[q];
-				sum[k].rank = q;
-			}
-	}
-	lg_free(by_rank);
-	return 0;
-}
-
-/* Beyond the usual, which is the median of the steps that are not slow. */
-static int slow_stragglers(struct lg_case *c, struct lg_tally *y, struct own_doing *of)
-{
-	const struct lg_rank *r = &c->ranks[y->ref];
-	const struct lg_step *s = &c->v->steps[r->step_first];
-	struct step_sum *sum = lg_calloc(r->n_steps, sizeof *sum);
-	int64_t *own = lg_calloc(r->n_steps, sizeof *own), *slept = lg_calloc(r->n_steps, sizeof *slept);
-	int64_t usual, usual_sleep;
-	int rc = sum && own && slept ? sum_steps(c, y, sum) : LG_E_NOMEM;
-	size_t n = 0;
-
-	for (size_t k = 0; !rc && k < r->n_steps; k++)
-		if (!s[k].slow && !s[k].warmup) {
-			own[n] = sum[k].own;
-			slept[n++] = sum[k].slept;
-		}
-	usual = lg_median_i64(own, n);
-	usual_sleep = lg_median_i64(slept, n);
-	for (size_t k = 0; n && k < r->n_steps; k++) {
-		int64_t excess = s[k].dur - s[k].median, extra = sum[k].own - usual;
-		int64_t asleep = sum[k].slept - usual_sleep;
-
-		if (!s[k].slow || s[k].warmup || sum[k].rank == UINT32_MAX)
-			continue;
-		if (extra > excess - sum[k].caused)
-			extra = excess - sum[k].caused;
-		if (extra <= excess / 4)
-			continue;
-		of[sum[k].rank].lost += extra;
-		of[sum[k].rank].slept += asleep > extra ? extra : asleep > 0 ? asleep : 0;
-		of[sum[k].rank].events++;
-	}
-	lg_free(sum);
-	lg_free(own);
-	lg_free(slept);
-	return rc;
-}
-
-/* What the late rank did, and where it was late in slow steps only, what it did in those. */
-static void gather(struct lg_case *c, const struct lg_tally *y, struct lg_straggler *g)
-{
-	const struct lg_rank *ref = &c->ranks[y->ref];
-	struct slow_clock clock = { .s = &c->v->steps[ref->step_first], .n = ref->n_steps };
-	int64_t longest = 0;
-
-	g->pieces = lg_arena_alloc(&c->v->arena, y->n_path, sizeof *g->pieces);
-	for (size_t i = 0; g->pieces && i < y->n_path; i++) {
-		const struct lg_piece *p = &y->path[i];
-		bool slow = slow_in(&clock, p->ts, p->ts + p->dur) * 2 > p->dur;
-
-		if (!lg_is_own_doing(p->end) || rank_above(c, p->of) != g->rank)
-			continue;
-		if (slow && p->end == LG_END_SLEEP && p->dur > longest) {
-			longest = p->dur;
-			g->sleeper = p->thr;
-		}
-		if ((g->steady || slow) && c->t->thread.prc[p->of] == c->ranks[g->rank].prc)
-			g->pieces[g->n_pieces++] = p;
-	}
-}
-
-static int find_straggler(struct lg_case *c, struct lg_tally *y)
-{
-	const struct lg_rank *ref = &c->ranks[y->ref];
-	struct lg_straggler *g = &y->straggler;
-	struct own_doing *slow = lg_calloc(c->n_ranks, sizeof *slow);
-	struct lg_own_time *by = lg_calloc(c->n_ranks, sizeof *by);
-	int64_t *steady = lg_calloc(c->n_ranks, sizeof *steady);
-	size_t *last = lg_calloc(c->n_ranks, sizeof *last);
-	int64_t *late = lg_calloc(ref->n_arrivals, sizeof *late);
-	struct slow_clock clock = { .s = &c->v->steps[ref->step_first], .n = ref->n_steps };
-	struct lg_pieces scratch = { 0 };
-	uint32_t best = UINT32_MAX;
-	size_t n_late = 0;
-	int rc = slow && by && steady && last && late ? 0 : LG_E_NOMEM;
-
-	g->rank = UINT32_MAX;
-	if (!rc)
-		rc = slow_stragglers(c, y, slow);
-	for (uint32_t i = 0; !rc && i < c->n_ranks; i++) {
-		y->own_excess += slow[i].lost;
-		/* Nobody waits for one that is alone: its own business, told as a limit. */
-		if (c->n_ranks < 2)
-			slow[i] = (struct own_doing){ 0 };
-	}
-	for (size_t i = 0; !rc && i < ref->n_arrivals; i++) {
-		const struct lg_arrival *a = &ref->arrivals[i];
-		struct lg_own_time own;
-
-		if (a->late_rank == UINT32_MAX || a->n_seen < c->n_ranks || a->came == INT64_MIN)
-			continue;
-		g->n_matched++;
-		last[a->late_rank]++;
-		if (slow_in(&clock, a->second_ts, a->late_ts))
-			continue; /* slow steps are counted by their excess */
-		own = lg_late_by(c, a, &scratch);
-		by[a->late_rank].ran += own.ran;
-		by[a->late_rank].slept += own.slept;
-	}
-	for (uint32_t i = 0; !rc && i < c->n_ranks; i++) {
-		steady[i] = by[i].ran + by[i].slept;
-		/* Late now and then is noise that all ranks share; late nearly always is a cause. */
-		if (last[i] * 4 < g->n_matched * 3 || steady[i] * 20 < y->wall)
-			steady[i] = 0;
-		if (steady[i] + slow[i].lost > 0 &&
-		    (best == UINT32_MAX || steady[i] + slow[i].lost > steady[best] + slow[best].lost))
-			best = i;
-	}
-	if (!rc && best != UINT32_MAX) {
-		g->rank = best;
-		g->slow_lost = slow[best].lost;
-		g->lost = slow[best].lost + steady[best];
-		g->steady = steady[best] > slow[best].lost;
-		g->slept = g->steady ? by[best].slept > by[best].ran : slow[best].slept * 2 > slow[best].lost;
-		g->n_last = last[best];
-		g->n_events = slow[best].events;
-		for (size_t i = 0; i < ref->n_arrivals; i++)
-			if (ref->arrivals[i].late_rank == best)
-				late[n_late++] = ref->arrivals[i].late_ts - ref->arrivals[i].second_ts;
-		qsort(late, n_late, sizeof *late, lg_cmp_i64);
-		g->median_late = n_late ? late[n_late / 2] : 0;
-		gather(c, y, g);
-	}
-	lg_free(slow);
-	lg_free(by);
-	lg_free(steady);
-	lg_free(last);
-	lg_free(late);
-	lg_free(scratch.v);
-	return rc;
-}
-
 int lg_tally(struct lg_case *c, uint32_t ref, const struct lg_pieces *path, struct lg_tally *y,
 	     struct lg_error *err)
 {
@@ -569,7 +360,7 @@ int lg_tally(struct lg_case *c, uint32_t ref, const struct lg_pieces *path, stru
 		y->n_slow += c->v->steps[r->step_first + k].slow;
 	rc = find_causes(c, y);
 	if (!rc)
-		rc = find_straggler(c, y);
+		rc = lg_find_late_ranks(c, y);
 	if (!rc) {
 		for (size_t i = 0; i < y->n_causes; i++)
 			y->explained += y->causes[i].slow_lost;

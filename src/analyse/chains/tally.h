@@ -31,11 +31,27 @@ struct lg_cause_sum {
 	uint8_t *of_rank;    /* by rank index: was hit */
 };
 
+/* What a rank's own process did, ns: it computed, it slept, it was held up by what something caused. */
+struct lg_own_time {
+	int64_t ran, slept, stalled;
+};
+
+/* A rank that came late by its own doing, ns. */
+struct lg_late_rank {
+	int64_t lost;                  /* all of it; 0 = it is not named */
+	int64_t slow_lost, slow_slept; /* in slow steps, beyond the usual; of that it slept, or whom it awaited */
+	struct lg_own_time steady;     /* in the others, where it is nearly always last */
+	size_t n_last, n_events;       /* collectives in which it was last; slow steps */
+};
+
+/* All that are named, of_rank[i].lost > 0, added up. */
 struct lg_straggler {
-	uint32_t rank;       /* index; UINT32_MAX = none */
+	uint32_t rank;       /* index of the one that is named first; UINT32_MAX = none */
+	struct lg_late_rank *of_rank; /* by index */
+	size_t n_late;       /* named: more than one, if they are late in turn */
 	bool steady;
 	int64_t lost, slow_lost, median_late;
-	bool slept;          /* of its own will, or who it waited for did, rather than run: when late */
+	bool slept;          /* it, or who it waited for, more than it ran, as far as late by it */
 	lg_thr sleeper;      /* the longest at a time in slow steps; 0 = nobody did */
 	size_t n_last, n_matched, n_events;
 	const struct lg_piece **pieces;
@@ -58,17 +74,20 @@ struct lg_tally {
 	int64_t own_excess;  /* ns of slow steps' excess that was somebody's own running */
 };
 
-/* ---- lateness.c ---- */
-/* ns of own doing: computing, asleep. */
-struct lg_own_time {
-	int64_t ran, slept;
+/* Time inside a rank's slow steps: those of one clock are asked for in order. */
+struct lg_slow_clock {
+	const struct lg_step *s;
+	size_t n, i;
 };
-/* Of rank r's own process in [a, b), on the way of its main thread. */
+/* Of [a, b), which does not begin before that of the last call. */
+int64_t lg_slow_in(struct lg_slow_clock *k, int64_t a, int64_t b);
+
+/* ---- lateness.c ---- */
+/* Of rank r's own process in [a, b), on the way of its main thread. scratch: used up. */
 struct lg_own_time lg_own_time_in(struct lg_case *c, const struct lg_rank *r, int64_t a, int64_t b,
 				  struct lg_pieces *scratch);
-/* How much longer the last rank of a collective was at that than the last but one, since they were last
- * together; negative where it was shorter. */
-struct lg_own_time lg_late_by(struct lg_case *c, const struct lg_arrival *a, struct lg_pieces *scratch);
+/* Fills y->straggler and y->own_excess. */
+int lg_find_late_ranks(struct lg_case *c, struct lg_tally *y) LG_MUST_CHECK;
 
 /* Everything lives in the verdict's arena. Also sets the verdict's shape, scope and period. */
 int lg_tally(struct lg_case *c, uint32_t ref, const struct lg_pieces *path, struct lg_tally *ret,

@@ -338,16 +338,45 @@ static const char *slept_text(struct lg_case *c, const struct lg_rank *r, const 
 			       lg_thread_text(c, g->sleeper));
 }
 
+/* Who was late, for its part, where several were. */
+static void tell_each(struct lg_case *c, struct lg_finding *f, const struct lg_straggler *g, const char *how)
+{
+	for (uint32_t i = 0; i < c->n_ranks; i++)
+		if (g->of_rank[i].lost)
+			lg_evidence_add(c, f, INT64_MIN, 0, "rank %d: %.0f ms, in %zu slow step%s in which it %s longer than "
+					"usual; last in %zu of %zu matched collectives", c->ranks[i].rank,
+					(double)g->of_rank[i].lost / 1e6, g->of_rank[i].n_events,
+					g->of_rank[i].n_events == 1 ? "" : "s", how, g->of_rank[i].n_last, g->n_matched);
+}
+
+static const char *late_title(struct lg_case *c, const struct lg_finding *f,
+			      const struct lg_straggler *g)
+{
+	const struct lg_rank *r = &c->ranks[g->rank];
+	struct lg_finding late = {
+		.victims = lg_arena_alloc(&c->v->arena, c->n_ranks, sizeof *late.victims) };
+	const char *did = g->slept ? slept_text(c, r, g) : "was running its own work";
+	char pid[LG_PID_TEXT];
+
+	if (g->n_late < 2 || !late.victims)
+		return lg_arena_printf(&c->v->arena, "rank %d (%s) arrives last in the collective%s: it %s while the others "
+				       "waited", r->rank, lg_pid_text(f->culprit.pid, pid),
+				       g->steady ? " in most steps" : "", did);
+	for (size_t i = 0; i < c->n_ranks; i++)
+		if (g->of_rank[i].lost)
+			add_victim(c, &late, &c->ranks[i]);
+	return lg_arena_printf(&c->v->arena, "%s arrive last in the collective in turn: each %s while the others waited",
+			       lg_ranks_text(c, &late, 0), did);
+}
+
 static void straggler(struct lg_case *c, const struct lg_tally *y)
 {
 	const struct lg_straggler *g = &y->straggler;
 	double share = (double)g->lost / (double)y->wall;
 	/* Collectives of the warm-up are counted, too, in n_last. */
 	size_t steps = g->n_last < c->v->n_judged ? g->n_last : c->v->n_judged;
-	const struct lg_rank *r;
 	struct lg_finding *f;
 	uint8_t *others;
-	char pid[LG_PID_TEXT];
 
 	/* Without matched collectives nobody has been seen to arrive. */
 	if (g->rank == UINT32_MAX || share < LG_N_COMMS_STRAGGLER_FLOOR || !g->n_matched)
@@ -356,10 +385,9 @@ static void straggler(struct lg_case *c, const struct lg_tally *y)
 	others = lg_arena_alloc(&c->v->arena, c->n_ranks, 1);
 	if (!f || !others)
 		return;
-	r = &c->ranks[g->rank];
 	for (size_t i = 0; i < c->n_ranks; i++)
-		others[i] = i != g->rank;
-	lg_culprit_identify(c, f, r->thr, 0);
+		others[i] = g->n_late > 1 || i != g->rank;
+	lg_culprit_identify(c, f, c->ranks[g->rank].thr, 0);
 	f->culprit.relation = LG_RELATION_RANK;
 	add_victims(c, f, others);
 	if (!g->slept) /* what it computes besides has made nobody wait */
@@ -371,11 +399,12 @@ static void straggler(struct lg_case *c, const struct lg_tally *y)
 	lg_grade(f, g->steady ? steps : g->n_events, y->wall);
 	f->confidence = (g->steady ? 0.9 : 0.85) * (1 - 0.5 * lg_loss_share(c));
 	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
-	f->title = lg_arena_printf(&c->v->arena,
-				   "rank %d (%s) arrives last in the collective%s: it %s while the others "
-				   "waited", r->rank, lg_pid_text(f->culprit.pid, pid),
-				   g->steady ? " in most steps" : "",
-				   g->slept ? slept_text(c, r, g) : "was running its own work");
+	f->detail = g->n_late > 1 ? "rotating" : NULL;
+	f->title = late_title(c, f, g);
+	if (g->n_late > 1) {
+		tell_each(c, f, g, g->slept ? "stood still" : "ran");
+		return;
+	}
 	lg_evidence_add(c, f, INT64_MIN, 0, "last in %zu of %zu matched collectives, by %.1f ms in the "
 			"median", g->n_last, g->n_matched, (double)g->median_late / 1e6);
 	if (!g->steady)

@@ -87,20 +87,6 @@ static int judge_shape(struct lg_case *c, const struct lg_tally *y)
 	return 0;
 }
 
-/* Stalls of rank r itself in [a, b): pieces that do not belong to another rank's process. */
-static int64_t own_stall(struct lg_case *c, const struct lg_rank *r, int64_t a, int64_t b,
-			 struct lg_pieces *scratch)
-{
-	int64_t sum = 0;
-
-	scratch->n = 0;
-	lg_follow(c, r->thr, a, b, 0, scratch);
-	for (size_t i = 0; i < scratch->n; i++)
-		if (c->t->thread.prc[scratch->v[i].of] == r->prc && lg_is_cause(scratch->v[i].end))
-			sum += scratch->v[i].dur;
-	return sum;
-}
-
 static int judge_scope(struct lg_case *c, const struct lg_tally *y)
 {
 	struct lg_verdict *v = c->v;
@@ -131,7 +117,7 @@ static int judge_scope(struct lg_case *c, const struct lg_tally *y)
 		if (!s->slow || s->warmup)
 			continue;
 		for (size_t i = 0; i < c->n_ranks; i++) {
-			own[i] = own_stall(c, &c->ranks[i], s->ts, s->ts + s->dur, &scratch);
+			own[i] = lg_own_time_in(c, &c->ranks[i], s->ts, s->ts + s->dur, &scratch).stalled;
 			sum += own[i];
 			if (own[i] > top) {
 				top = own[i];
@@ -149,13 +135,11 @@ static int judge_scope(struct lg_case *c, const struct lg_tally *y)
 			votes[origin] += (double)(s->dur - s->median);
 		total += (double)(s->dur - s->median);
 	}
-	if (y->straggler.rank != UINT32_MAX) {
-		votes[y->straggler.rank] += (double)y->straggler.lost;
-		total += (double)y->straggler.lost;
+	for (size_t i = 0; i < c->n_ranks; i++) {
+		votes[i] += (double)y->straggler.of_rank[i].lost;
+		total += (double)y->straggler.of_rank[i].lost;
+		most = votes[i] > most ? votes[i] : most;
 	}
-	for (size_t i = 0; i < c->n_ranks; i++)
-		if (votes[i] > most)
-			most = votes[i];
 	if (total <= 0 || all >= 0.6 * total)
 		v->scope = LG_SCOPE_GLOBAL;
 	else

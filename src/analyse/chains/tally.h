@@ -39,7 +39,7 @@ struct lg_own_time {
 /* A rank that came late by its own doing, ns. */
 struct lg_late_rank {
 	int64_t lost;                  /* all of it; 0 = it is not named */
-	int64_t slow_lost, slow_slept; /* in slow steps, beyond the usual; of that it slept, or whom it awaited */
+	int64_t slow_lost, slow_slept; /* beyond the usual in slow steps; the latter asleep */
 	struct lg_own_time steady;     /* in the others, where it is nearly always last */
 	size_t n_last, n_events;       /* collectives in which it was last; slow steps */
 };

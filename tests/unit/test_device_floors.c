@@ -305,6 +305,64 @@ static double part_of_tail(int64_t x)
 	return 600e3 / (600e3 + 10 * (double)x);
 }
 
+/* Four milliseconds a step in one piece; what launches take beside them is in two hundred. */
+static void pauses_and_launches(struct gpu_plan *p, int64_t x)
+{
+	p->pause_ns = 4 * MS;
+	p->launch_ns = x;
+}
+
+static double part_of_pauses(int64_t x)
+{
+	return 4e6 / (4e6 + 200 * ((double)x - 50e3));
+}
+
+/* ---- what is compiled, and cast ---- */
+
+static void separate_regions(struct gpu_plan *p, int64_t x)
+{
+	p->launch_ns = 80 * US;
+	p->regions = (int)x;
+}
+
+static void regions_and_launches(struct gpu_plan *p, int64_t x)
+{
+	p->launch_ns = x;
+	p->regions = 12;
+}
+
+static double of_a_launch(int64_t x)
+{
+	return ((double)x - 50e3) / (double)x;
+}
+
+/* A new version in each step. */
+static void versions(struct gpu_plan *p, int64_t x)
+{
+	p->region_versions = 1;
+	p->regions_once = true;
+	p->n_steps = (int)x;
+}
+
+/* Half of the operators are of the forward pass, with a cast before each. */
+static void casts(struct gpu_plan *p, int64_t x)
+{
+	p->n_kernels = 2 * (int)x;
+	p->kernel_ns = 100 * US;
+	p->sync_every = p->n_kernels;
+	p->casts = CAST_BY_HAND;
+	p->scaler = true;
+}
+
+/* One node of autograd a step, and each is searched for NaN. */
+static void searched(struct gpu_plan *p, int64_t x)
+{
+	p->nodes = p->search_nan = true;
+	p->n_kernels = 2;
+	p->kernel_ns = MS;
+	p->n_steps = (int)x;
+}
+
 static const struct floor floors[] = {
 	{ "data.loader_wait", 0.01, 0.02, { loader }, MS, .told = 12 * MS },
 	{ "data.loader_wait", 0.03, 0.031, { hole }, 1100 * US, .told = 12 * MS, .says = "inferred" },
@@ -337,6 +395,14 @@ static const struct floor floors[] = {
 	{ "gpu.launch_bound", 0.10, 0.11, { launches }, 8 * US, .told = 120 * US },
 	{ "gpu.launch_bound", 0.20, 0.21, { launches_with_stacks }, 8 * US, .told = 120 * US, .loudly = true },
 	{ "gpu.launch_bound", 1.9, 2.1, { pauses }, 1200 * US, .told = 5 * MS, .truth = in_ms, .says = "pauses", .others = true },
+	{ "gpu.launch_bound", 0.80, 0.85, { pauses_and_launches }, 200 * US, .told = 48 * US, .truth = part_of_pauses,
+	  .says = "pauses", .others = true },
+	{ "compile.graph_breaks", 8, 8, { separate_regions }, 2, .told = 30, .truth = as_it_is, .others = true },
+	{ "compile.graph_breaks", 0.07, 0.11, { regions_and_launches }, 40 * US, .told = 200 * US,
+	  .truth = of_a_launch },
+	{ "compile.recompiles", 4, 4, { versions }, 3, .told = 12, .truth = as_it_is },
+	{ "gpu.amp_misuse", 4, 4, { casts }, 1, .told = 12, .truth = as_it_is },
+	{ "debug.left_on", 20, 22, { searched }, 4, .told = 60, .truth = as_it_is, .others = true },
 	{ "gpu.unfused_optimizer", 0.02, 0.06, { optimizer }, 1, .told = 400 },
 	{ "gpu.unfused_optimizer", 0.02, 0.021, { optimizer_of_300 }, MS, .told = 20 * US },
 	{ "gpu.zero_grad_fill", 0.01, 0.011, { zeros }, 1, .told = 400 },

@@ -3,7 +3,7 @@
  * test_links.c - comms.degraded_link: logs of made-up jobs, read and judged; for each branch one that has the
  * fault and a healthy twin.
  */
-#include "outcome.h"
+#include "floor.h"
 
 #include "base/alloc.h"
 #include "feed_trace.h"
@@ -19,6 +19,7 @@ struct job {
 	int first, last; /* hosts that have it */
 	bool one_process, same_pid, old, smaller; /* old: NCCL 2.10; smaller: bad hosts have one GPU less */
 	const char *set_everywhere;
+	int part;            /* of 1000: TOPOLOGY leaves so much; 0 = half */
 };
 
 struct text {
@@ -51,6 +52,7 @@ static void rank_lines(struct text *t, const struct job *j, int h, int g, int wh
 	bool gdr = strcmp(net, "Socket") && !(bad && j->fault == NO_GDR);
 	char me[64], dev[3][16];
 	enum fault f = bad ? j->fault : HEALTHY;
+	double bw = f == TOPOLOGY ? 0.24 * (j->part ? j->part : 500) : 240;
 
 	if (g >= gpus)
 		return;
@@ -87,8 +89,7 @@ static void rank_lines(struct text *t, const struct job *j, int h, int g, int wh
 			put(t, "%s NET/IB : GPU Direct RDMA %s for HCA %d 'mlx5_%d'%s\n", me,
 			    f == NO_GDR ? "Disabled" : "Enabled", i, i, f == NO_GDR ? " (no module)" : "");
 		put(t, j->old ? "%s === System : maxWidth %.1f totalWidth %.1f ===\n"
-			      : "%s === System : maxBw %.1f totalBw %.1f ===\n", me, f == TOPOLOGY ? 120.0 : 240.0,
-		    f == TOPOLOGY ? 120.0 : 240.0);
+			      : "%s === System : maxBw %.1f totalBw %.1f ===\n", me, bw, bw);
 		if (!j->old)
 			put(t, "%s NVLS multicast support is %savailable on dev %d\n", me, f == NO_NVLS ? "not " : "", g);
 		if (!j->old)
@@ -686,6 +687,56 @@ static void one_run_among_others(void **state)
 	done(&o);
 }
 
+/* ---- from where on (floor.h) ---- */
+
+static struct outcome fallen_to(const struct floor *f, int64_t x)
+{
+	(void)f;
+	return repeated(10, 6, (double)x / 1000, 0.001);
+}
+
+static struct outcome one_of_five_at(const struct floor *f, int64_t x)
+{
+	(void)f;
+	return runs(5, 3, (double)x / 1000, 0.001);
+}
+
+static struct outcome one_of_two_at(const struct floor *f, int64_t x)
+{
+	(void)f;
+	return runs(2, 1, (double)x / 1000, 0);
+}
+
+static struct outcome topology_of(const struct floor *f, int64_t x)
+{
+	(void)f;
+	return judge_job(&(struct job){ .hosts = 4, .gpus = 2, .fault = TOPOLOGY, .first = 1, .last = 1,
+					.part = (int)x });
+}
+
+static void told_from_its_threshold_on(void **state)
+{
+	static const struct {
+		struct floor f;
+		floor_run *run;
+	} rows[] = {
+		{ { "comms.degraded_link", 0.89, 0.905, { NULL }, 990, .told = 500, .truth = per_mille,
+		    .says = "own_bandwidth" }, fallen_to },
+		{ { "comms.degraded_link", 0.89, 0.905, { NULL }, 990, .told = 500, .truth = per_mille,
+		    .says = "run_bandwidth" }, one_of_five_at },
+		{ { "comms.degraded_link", 0.79, 0.805, { NULL }, 990, .told = 500, .truth = per_mille,
+		    .says = "run_bandwidth" }, one_of_two_at },
+		{ { "comms.degraded_link", 0.79, 0.805, { NULL }, 990, .told = 300, .truth = per_mille,
+		    .loudly = true }, topology_of },
+	};
+	int bad = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		bad += floor_judge(&rows[i].f, rows[i].run);
+	assert_int_equal(bad, 0);
+}
+
 /* ---- the same lines elsewhere ---- */
 
 static void a_job_log_is_judged_too(void **state)
@@ -769,6 +820,7 @@ int main(void)
 		cmocka_unit_test(what_comes_back_worse_is_compared_with_its_past),
 		cmocka_unit_test(bandwidth_that_falls_and_stays_low),
 		cmocka_unit_test(one_run_among_others),
+		cmocka_unit_test(told_from_its_threshold_on),
 		cmocka_unit_test(a_job_log_is_judged_too),
 		cmocka_unit_test(without_memory_it_is_said),
 	};

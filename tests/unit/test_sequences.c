@@ -27,6 +27,7 @@ struct plan {
 	bool p2p, other_group;
 	bool split;         /* `alone` has a group of its own of that name, the others are in another */
 	int alone;
+	int64_t usual;      /* the calls before take so long; 0 = 5 ms */
 	bool same_rank;     /* all say that they are rank 0 */
 };
 
@@ -75,7 +76,8 @@ static struct outcome run(const struct plan *p)
 			    p->split ? rank == p->alone ? "2,3" : rest[p->alone] :
 			    p->other_group && rank == p->odd ? "1,2" : p->other_group ? "0,2" : "0,1,2");
 		for (int k = 0; k < STEPS; k++) {
-			int64_t ts = SEC + k * 100 * MS;
+			int64_t usual = p->usual ? p->usual : 5 * MS;
+			int64_t ts = SEC + k * (95 * MS + usual);
 			bool late = k >= 8 && p->waits;
 
 			if (k > 8 && p->waits && !p->comes)
@@ -83,7 +85,7 @@ static struct outcome run(const struct plan *p)
 			if (late && rank == p->odd && p->absent && !p->comes)
 				break;
 			ts += k > 8 && p->waits ? p->waits : 0;
-			lg_add_span(b, &(struct lg_span_row){ .ts = ts, .dur = 90 * MS, .thr = thr, .seq = k,
+			lg_add_span(b, &(struct lg_span_row){ .ts = ts, .dur = 85 * MS + usual, .thr = thr, .seq = k,
 							      .kind = LG_SPAN_STEP });
 			if (late && k == 8 && rank == p->odd && p->comes)
 				call(b, p, thr, rank, k, ts + p->waits, 5 * MS);
@@ -91,11 +93,11 @@ static struct outcome run(const struct plan *p)
 				call(b, p, thr, rank, k, ts + 10 * MS,
 				     p->times_out || p->comes ? p->waits : -1);
 			else
-				call(b, p, thr, rank, k, ts + 10 * MS, 5 * MS);
+				call(b, p, thr, rank, k, ts + 10 * MS, usual);
 		}
 	}
 	/* The recording goes on for as long. */
-	lg_add_mark(b, &(struct lg_mark_row){ .ts = 2 * SEC + p->waits, .thr = 1, .name = lg_intern(b, "end") });
+	lg_add_mark(b, &(struct lg_mark_row){ .ts = 2 * SEC + 8 * p->usual + p->waits, .thr = 1, .name = lg_intern(b, "end") });
 	assert_int_equal(lg_builder_seal(b, &t, &err), 0);
 	return judge(t);
 }
@@ -161,6 +163,12 @@ static void a_rank_that_never_comes(void **state)
 	silent(&(struct plan){ .odd = 1, .absent = true, .waits = 3 * SEC });
 	silent(&(struct plan){ .odd = 1, .absent = true, .waits = 60 * SEC, .comes = true });
 	silent(&(struct plan){ .odd = -1, .waits = 60 * SEC });
+	/* Half a minute, and ten times the longest wait before. */
+	silent(&(struct plan){ .odd = 1, .absent = true, .waits = 28 * SEC, .times_out = true });
+	accused(&(struct plan){ .odd = 1, .absent = true, .waits = 31 * SEC, .times_out = true }, "comms.missing_rank", 1);
+	silent(&(struct plan){ .odd = 1, .absent = true, .waits = 38 * SEC, .times_out = true, .usual = 4 * SEC });
+	accused(&(struct plan){ .odd = 1, .absent = true, .waits = 42 * SEC, .times_out = true, .usual = 4 * SEC },
+		"comms.missing_rank", 1);
 	/* It is in another group of that name, and has fewer calls there. */
 	silent(&(struct plan){ .odd = 2, .absent = true, .waits = 60 * SEC, .split = true, .alone = 2 });
 }

@@ -283,6 +283,10 @@ static void step(struct maker *m, int k)
 		if (k >= p->recompiles_from && k < p->recompiles_from + p->recompiles)
 			told(m, r, "dynamo.recompile", k - p->recompiles_from + 1,
 			     "forward /app/net.py:7: size mismatch at index 0");
+		if (k >= 30 && k < 30 + p->modes)
+			lg_add_mark(m->b, &(struct lg_mark_row){ .ts = m->t[r], .thr = m->thr[r],
+								 .name = lg_intern(m->b, "dispatch_mode"),
+								 .text = lg_intern(m->b, "a.b.FlopCounterMode") });
 		if (p->graph_breaks && k == 3)
 			told(m, r, "dynamo.graph_break", p->graph_breaks, "call_function print in /app/net.py:9");
 	}
@@ -415,8 +419,15 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 		row.role = LG_ROLE_RANK;
 		row.mm = 0xffff888000000000u + (uint64_t)r * 4096;
 		lg_process_write(m.b, lg_thread_process(m.b, m.thr[r]), &row);
-		for (const char *const *f = p->facts; f && f[0]; f += 2)
-			lg_meta_set(m.b, lg_thread_process(m.b, m.thr[r]), f[0], f[1]);
+		for (const char *const *f = p->facts; f && f[0]; f += 2) {
+			lg_prc prc = lg_thread_process(m.b, m.thr[r]);
+
+			lg_meta_set(m.b, prc, f[0], f[1]);
+			if (p->facts_for_ns)
+				lg_add_meta(m.b, &(struct lg_meta_row){ .ts = 1000 * MS + p->facts_for_ns, .prc = prc,
+									.key = lg_intern(m.b, f[0]),
+									.value = lg_intern(m.b, "0") });
+		}
 		m.t[r] = 1000 * MS;
 	}
 	m.next_stall = 1000 * MS + p->period_ns;

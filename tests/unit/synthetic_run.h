@@ -58,6 +58,8 @@ struct run_plan {
 	bool asleep;           /* STALL_SOCKET: the culprit slept instead of computing */
 	bool innocent;         /* samples_only: the culprit is as busy, but at other times */
 	const char *const *facts; /* key, value ... NULL: what the hook told of every rank */
+	int64_t facts_for_ns;  /* "0" from then on; 0 = never */
+	int modes;             /* samples with a dispatch mode on the stack */
 	int recompiles, recompiles_from; /* torch._dynamo's, one a step from that one on */
 	int graph_breaks;
 	int warm_steps;        /* the first ones, which take so much longer */

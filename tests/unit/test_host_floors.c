@@ -173,6 +173,72 @@ static double ms_of_them(int64_t x)
 	return 20 * (double)x;
 }
 
+/* ---- what the hook tells ---- */
+
+/* Of the 600 steps' time; a step takes 9.84 ms. */
+static void for_a_while(struct run_plan *p, const char *const *facts, int64_t x)
+{
+	p->facts = facts;
+	p->facts_for_ns = x * 600 * 9840;
+}
+
+static void autocast_backward(struct run_plan *p, int64_t x)
+{
+	static const char *const facts[] = { "torch.autocast_backward", "1", NULL };
+
+	for_a_while(p, facts, x);
+}
+
+static void anomaly_detection(struct run_plan *p, int64_t x)
+{
+	static const char *const facts[] = { "debug.anomaly", "1", NULL };
+
+	for_a_while(p, facts, x);
+}
+
+static void half_model(struct run_plan *p, int64_t x)
+{
+	static char types[64];
+	static const char *const facts[] = { "torch.autocast_backward", "0", "model.0.parameters", types, NULL };
+
+	snprintf(types, sizeof types, "float16=%d,float32=%d", (int)x, (int)(1000 - x));
+	p->facts = facts;
+}
+
+static void buckets(struct run_plan *p, int64_t x)
+{
+	static char mb[16];
+	static const char *const facts[] = { "ddp.0.bucket_cap_mb", mb, "model.0.parameters", "float32=900000000",
+					     NULL };
+
+	snprintf(mb, sizeof mb, "%d", (int)x);
+	p->facts = facts;
+}
+
+static void dispatch_modes(struct run_plan *p, int64_t x)
+{
+	p->modes = (int)x;
+}
+
+static void recompiles(struct run_plan *p, int64_t x)
+{
+	p->recompiles = (int)x;
+	p->recompiles_from = 100;
+}
+
+static void warm_up(struct run_plan *p, int64_t x)
+{
+	p->n_steps = 60;
+	p->warm_steps = 3;
+	p->warm_ns = x;
+}
+
+/* Where the first of them began is not seen. */
+static double two_of_sixty(int64_t x)
+{
+	return 2 * (double)x / (2 * (double)x + 59 * 9840e3);
+}
+
 static const struct floor floors[] = {
 	{ "host.lock_held", 0.002, 0.00203, { .stall = lock_often }, US, .told = 900 * US },
 	{ "host.lock_held", 0.01, 0.0102, { .stall = lock_twice }, MS, .told = 400 * MS },
@@ -196,6 +262,13 @@ static const struct floor floors[] = {
 	  .others = true },
 	{ "host.waited_for", 333, 360, { .stall = steps_of_20_ms }, 8, .told = 60, .truth = ms_of_them,
 	  .loudly = true },
+	{ "gpu.amp_misuse", 0.24, 0.265, { .stall = autocast_backward }, 10, .told = 900, .truth = per_mille },
+	{ "gpu.amp_misuse", 0.5, 0.502, { .stall = half_model }, 10, .told = 900, .truth = per_mille },
+	{ "debug.left_on", 0.49, 0.515, { .stall = anomaly_detection }, 10, .told = 990, .truth = per_mille },
+	{ "debug.left_on", 2, 2, { .stall = dispatch_modes }, 0, .told = 9, .truth = as_it_is },
+	{ "comms.ddp_flags", 4, 4, { .stall = buckets }, 40, .told = 1, .truth = as_it_is },
+	{ "compile.recompiles", 3, 3, { .stall = recompiles }, 1, .told = 30, .truth = as_it_is },
+	{ "warmup.dominates", 0.25, 0.26, { .stall = warm_up }, 20 * MS, .told = 400 * MS, .truth = two_of_sixty },
 	{ "comms.straggler", 0.01, 0.0102, { .stall = late }, MS, .told = 400 * MS },
 };
 

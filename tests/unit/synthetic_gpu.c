@@ -16,7 +16,7 @@ const struct gpu_plan gpu_healthy = { .n_ranks = 1, .n_steps = 10, .n_kernels = 
 struct sim {
 	struct lg_builder *b;
 	const struct gpu_plan *p;
-	lg_thr main, autograd;
+	lg_thr main, autograd, gloo;
 	lg_thr on;               /* who launches */
 	lg_trk gpu, stream[STREAMS], other;
 	int grid;
@@ -407,6 +407,14 @@ static void fetch(struct sim *s, const struct gpu_fetch *f)
 		copy_pageable(s, "Memcpy HtoD (Pageable -> Device)", f->bytes);
 }
 
+static void on_the_cpu(struct sim *s, int64_t ns)
+{
+	lg_add_span(s->b, &(struct lg_span_row){ .ts = s->now, .dur = ns, .thr = s->gloo, .seq = -1,
+						 .kind = LG_SPAN_COLLECTIVE,
+						 .name = lg_intern(s->b, "gloo:all_reduce") });
+	s->now += ns;
+}
+
 static void step(struct sim *s, int k)
 {
 	const struct gpu_plan *p = s->p;
@@ -529,6 +537,8 @@ static void step(struct sim *s, int k)
 	}
 	if (late && !p->late_loader)
 		be_late(s, late_ns);
+	if (p->gloo_ns)
+		on_the_cpu(s, p->gloo_ns + (late || !anybody ? 0 : late_ns));
 	/* All leave together when the last has come: who is late is in it for a shorter time. */
 	if (!p->comm_overlaps)
 		for (int i = 0; i < p->n_comm; i++)
@@ -623,6 +633,11 @@ void synthetic_gpu_into(struct lg_builder *b, const struct gpu_plan *p)
 			of.name = lg_intern(b, "stream");
 			s->other = lg_track_get(b, &of);
 		}
+		if (p->gloo_ns)
+			s->gloo = lg_thread_get(b, PID + rank, PID + 2000 + rank);
+		if (p->compile_logged)
+			lg_add_mark(b, &(struct lg_mark_row){ .ts = s->now, .thr = s->main,
+							      .name = lg_intern(b, "log.compile_start") });
 		facts(s, prc);
 		for (int k = 0; k < p->n_steps; k++)
 			step(s, k);

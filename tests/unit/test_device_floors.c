@@ -363,6 +363,31 @@ static void searched(struct gpu_plan *p, int64_t x)
 	p->n_steps = (int)x;
 }
 
+static void compiled_by_the_log(struct gpu_plan *p, int64_t x)
+{
+	p->compile_logged = true;
+	p->n_steps = (int)x;
+}
+
+/* ---- ranks ---- */
+
+/* Steps of eight milliseconds on the CPU, in which a rank comes so late. */
+static void late_on_cpu(struct gpu_plan *p, int64_t x)
+{
+	on_cpu(p);
+	p->launch_ns = 40 * US;
+	p->n_ranks = 4;
+	p->gloo_ns = 200 * US;
+	p->late_rank = 2;
+	p->late_ns = x;
+}
+
+static void few_collectives(struct gpu_plan *p, int64_t x)
+{
+	late_on_cpu(p, 4 * MS);
+	p->n_steps = (int)x;
+}
+
 static const struct floor floors[] = {
 	{ "data.loader_wait", 0.01, 0.02, { loader }, MS, .told = 12 * MS },
 	{ "data.loader_wait", 0.03, 0.031, { hole }, 1100 * US, .told = 12 * MS, .says = "inferred" },
@@ -387,7 +412,7 @@ static const struct floor floors[] = {
 	{ "gpu.small_batch", 0.59, 0.61, { small_beside_large }, 10 * US, .told = 900 * US, .truth = hundred_beside_10_ms },
 	{ "gpu.small_batch", 0.98, 1.01, { short_ones }, 3 * MS, .told = 100 * US, .truth = in_ms },
 	{ "gpu.small_batch", 0.49, 0.51, { small_and_idle }, 30 * MS, .told = US, .truth = busy_beside, .others = true },
-	{ "gpu.small_batch", 20, 23, { few_small }, 5, .told = 60, .truth = as_it_is },
+	{ "gpu.small_batch", 20, 20, { few_small }, 5, .told = 60, .truth = as_it_is },
 	{ "comms.exposed", 0.03, 0.031, { exposed }, 10 * US, .told = MS },
 	{ "comms.exposed", 0.08, 0.081, { tail }, 10 * US, .told = 5 * MS, .loudly = true },
 	{ "comms.exposed", 0.24, 0.26, { hidden }, MS, .told = 50 * US, .truth = part_of_tail, .loudly = true },
@@ -402,7 +427,10 @@ static const struct floor floors[] = {
 	  .truth = of_a_launch },
 	{ "compile.recompiles", 4, 4, { versions }, 3, .told = 12, .truth = as_it_is },
 	{ "gpu.amp_misuse", 4, 4, { casts }, 1, .told = 12, .truth = as_it_is },
-	{ "debug.left_on", 20, 22, { searched }, 4, .told = 60, .truth = as_it_is, .others = true },
+	{ "debug.left_on", 20, 20, { searched }, 4, .told = 60, .truth = as_it_is, .others = true },
+	{ "compile.skipped", 3, 3, { compiled_by_the_log }, 2, .told = 12, .truth = as_it_is },
+	{ "comms.straggler", 0.03, 0.0305, { late_on_cpu }, 10 * US, .told = 2 * MS },
+	{ "comms.straggler", 5, 5, { few_collectives }, 3, .told = 12, .truth = as_it_is },
 	{ "gpu.unfused_optimizer", 0.02, 0.06, { optimizer }, 1, .told = 400 },
 	{ "gpu.unfused_optimizer", 0.02, 0.021, { optimizer_of_300 }, MS, .told = 20 * US },
 	{ "gpu.zero_grad_fill", 0.01, 0.011, { zeros }, 1, .told = 400 },

@@ -85,6 +85,8 @@ static void what_held_it_up_is_priced_in_the_time_that_was_seen(void **state)
 		{ { NO_CPU, 8, 40, false, false, false, false }, NULL, true },
 		{ { STOPPED, 4, 80, true, false, false, false }, NULL, true },     /* too few to be graded */
 		{ { NO_CPU, 8, 15, true, false, false, false }, NULL, true },      /* too little */
+		{ { NO_CPU, 8, 28, true, false, false, false }, NULL, true }, /* 2.8 % */
+		{ { NO_CPU, 8, 32, true, false, false, false }, "medium", false }, /* 3.2 % */
 		{ { STOPPED, 8, 2, true, false, false, false }, NULL, false },
 		{ { NO_CPU, 8, 2, true, false, false, false }, NULL, false },
 		{ { NO_CPU, 8, 40, true, true, false, false }, NULL, false }, /* a thread of its own had it */

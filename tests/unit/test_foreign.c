@@ -2,7 +2,7 @@
 /* CPU samples alone: who is named for a thread that stands still, and who must not be. Times in ms. */
 #include "analyse/host/bursts.h"
 #include "base/map.h"
-#include "outcome.h"
+#include "floor.h"
 #include "store/builder.h"
 
 enum { VICTIM = 900, SUSPECT = 4711, LENGTH = 8000, STALL = 60 };
@@ -183,6 +183,34 @@ static void whose_bursts_fall_anywhere_is_hardly_ever_named(void **state)
 	}
 	assert_true(met > RUNS / 2);
 	assert_in_range(named, 0, RUNS * 3 / 100);
+}
+
+/* Two bursts, and the victim stands still in x of each 1000 ms: it would be hit by chance, too. */
+static struct outcome two_bursts_beside(const struct floor *f, int64_t x)
+{
+	(void)f;
+	start(8);
+	for (int at = 0; at < LENGTH; at += 1000)
+		runs(VICTIM, VICTIM, 0, at + (at ? (int)x : 0), at + 1000);
+	runs(SUSPECT, SUSPECT, 3, 2000, 2000 + STALL);
+	runs(SUSPECT, SUSPECT, 3, 5000, 5000 + STALL);
+	(void)accused();
+	return o;
+}
+
+/* Wherever the two bursts lay: that both were in stalls. */
+static double both_by_chance(int64_t x)
+{
+	return pow(((double)x - STALL) / 1000, 2);
+}
+
+static void told_from_its_threshold_on(void **state)
+{
+	static const struct floor p = { "host.foreign_activity", 0.004, 0.012, { NULL }, 800, .told = 70,
+					.truth = both_by_chance, .others = true };
+
+	(void)state;
+	assert_int_equal(floor_judge(&p, two_bursts_beside), 0);
 }
 
 /* A build waits for the compiler that it started: the same coincidence, and no stranger. */
@@ -530,6 +558,7 @@ int main(void)
 		cmocka_unit_test(who_coincides_as_well_is_told),
 		cmocka_unit_test(what_happens_once_is_no_repetition),
 		cmocka_unit_test(whose_bursts_fall_anywhere_is_hardly_ever_named),
+		cmocka_unit_test(told_from_its_threshold_on),
 		cmocka_unit_test(who_is_waited_for_was_started_by_the_victim),
 		cmocka_unit_test(one_of_the_busiest_may_be_the_stranger),
 		cmocka_unit_test(a_process_that_is_gone_does_not_stand_still),

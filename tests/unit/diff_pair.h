@@ -3,6 +3,8 @@
 #ifndef LG_TESTS_DIFF_PAIR_H
 #define LG_TESTS_DIFF_PAIR_H
 #include <math.h>
+#include <stdlib.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "analyse/explain.h"
@@ -59,6 +61,27 @@ static inline size_t loud(const struct pair *p)
 		n += p->d->v.findings[i].severity == LG_SEVERITY_HIGH ||
 		     p->d->v.findings[i].severity == LG_SEVERITY_MEDIUM;
 	return n;
+}
+
+/* Where a knob's finding is told first, between a silent position and one at which it is told (floor.h). */
+static inline int64_t told_from(struct pair (*run)(int64_t x), bool (*is_told)(const struct pair *p),
+				int64_t silent, int64_t told)
+{
+	int ends = 2; /* are looked at first */
+
+	while (ends || labs(told - silent) > 1 + (silent < told ? silent : told) / 100) {
+		int64_t x = ends == 2 ? silent : ends == 1 ? told : silent + (told - silent) / 2;
+		struct pair p = run(x);
+		bool is = is_told(&p);
+
+		done(&p);
+		if (ends)
+			assert_int_equal(is, ends == 1);
+		else
+			*(is ? &told : &silent) = x;
+		ends -= ends > 0;
+	}
+	return told;
 }
 
 /* Each millisecond of the change once, whatever explains it; findings by what they cost. */

@@ -129,7 +129,7 @@ struct gpu_plan {
 		int n, grid;
 		int64_t ns;
 	} extra;
-	int64_t gloo_ns;        /* a collective on the CPU, a thread's row; all leave it when the last has come */
+	int64_t gloo_ns;        /* a collective on the CPU; all leave it when the last has come */
 	bool compile_logged;    /* the job's log says that torch.compile worked */
 	int64_t other_ns;       /* behind all of a step another device of the process works so long */
 };

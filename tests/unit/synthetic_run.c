@@ -424,9 +424,9 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 
 			lg_meta_set(m.b, prc, f[0], f[1]);
 			if (p->facts_for_ns)
-				lg_add_meta(m.b, &(struct lg_meta_row){ .ts = 1000 * MS + p->facts_for_ns, .prc = prc,
-									.key = lg_intern(m.b, f[0]),
-									.value = lg_intern(m.b, "0") });
+				lg_add_meta(m.b, &(struct lg_meta_row){
+					.ts = 1000 * MS + p->facts_for_ns, .prc = prc,
+					.key = lg_intern(m.b, f[0]), .value = lg_intern(m.b, "0") });
 		}
 		m.t[r] = 1000 * MS;
 	}

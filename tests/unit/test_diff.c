@@ -259,6 +259,69 @@ static void what_is_not_priced_says_why(void **state)
 	done(&p);
 }
 
+/* ---- from where on (diff_pair.h) ---- */
+
+static struct pair new_op_of_us(int64_t x)
+{
+	struct plan after = plain;
+
+	after.new_op_ms = (double)x / 1000;
+	return compare(&plain, &after);
+}
+
+static bool op_is_told(const struct pair *p)
+{
+	return find(p, "regress.op") != NULL;
+}
+
+static struct pair later_by_us(int64_t x)
+{
+	struct run_plan before = { .n_ranks = 1, .n_steps = 400, .only_rank = -1, .steady_late_rank = -1 };
+	struct run_plan after = before;
+
+	after.steady_late_rank = 0;
+	after.steady_late_ns = x * 1000;
+	return compare_traces(synthetic_run(&before), synthetic_run(&after), 0.05);
+}
+
+static bool stage_is_told(const struct pair *p)
+{
+	return find(p, "regress.stage") != NULL;
+}
+
+/* Forward, three of 6.5 ms, takes so many hundred thousandths longer, and another version is in use. */
+static struct pair slower_version(int64_t x)
+{
+	struct plan before = plain, after;
+
+	before.noisy = false;
+	after = before;
+	after.torch = "2.7.0";
+	after.slower = 1 + (double)x / 1e5;
+	return compare(&before, &after);
+}
+
+static bool version_is_loud(const struct pair *p)
+{
+	return find(p, "regress.version") && find(p, "regress.version")->severity == LG_SEVERITY_MEDIUM;
+}
+
+static void told_from_their_thresholds_on(void **state)
+{
+	double op = (double)told_from(new_op_of_us, op_is_told, 10, 1500) / 1000;
+	double stage = (double)told_from(later_by_us, stage_is_told, 10, 1500) / 1000;
+	double slower = 3 * (double)told_from(slower_version, version_is_loud, 100, 50000) / 1e5;
+
+	(void)state;
+	op /= op + 6.5;
+	stage /= stage + 9.84;
+	slower /= slower + 6.5;
+	/* Two runs of one program differ by 2.5 %: so much of it needs no explanation. */
+	slower -= 0.025;
+	if (op < 0.03 || op > 0.032 || stage < 0.01 || stage > 0.011 || slower < 0.029 || slower > 0.032)
+		fail_msg("told from %.4f, %.4f, %.4f on", op, stage, slower);
+}
+
 static void a_new_operator_is_named(void **state)
 {
 	struct plan after = plain;
@@ -822,6 +885,7 @@ int main(void)
 		cmocka_unit_test(operators_of_lost_regions_are_no_causes_of_their_own),
 		cmocka_unit_test(lost_regions_that_cost_nothing_are_low),
 		cmocka_unit_test(what_is_not_priced_says_why),
+		cmocka_unit_test(told_from_their_thresholds_on),
 		cmocka_unit_test(a_new_operator_is_named),
 		cmocka_unit_test(a_slower_stage_without_a_culprit_is_regress_stage),
 		cmocka_unit_test(a_rank_that_got_late_is_named),

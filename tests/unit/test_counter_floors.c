@@ -217,21 +217,6 @@ static double of_rest(int64_t x)
 	return (double)x / at_rest.power;
 }
 
-/* 170 W are more than a third of what x watts leave, and less than two and a half times rest. */
-static struct reading full_at(int gpu, int k, int64_t x)
-{
-	struct reading r = at_work;
-
-	(void)gpu;
-	r.power = k % 2 ? 170 : (double)x;
-	return r;
-}
-
-static struct lg_trace *at_most(int64_t x)
-{
-	return table(2, 400, full_at, x);
-}
-
 static const struct floor floors[] = {
 	{ "gpu.throttled", 0.05, 0.0515, { .made = hot }, 5, .told = 500, .truth = per_mille, .says = "is throttled" },
 	{ "gpu.throttled", 30, 30, { .made = few_hot }, 5, .told = 90, .truth = as_it_is },
@@ -246,8 +231,8 @@ static const struct floor floors[] = {
 	{ "gpu.util_lies", 30, 30, { .made = few_spinning }, 5, .told = 60, .truth = of_two },
 	{ "gpu.util_lies", 90, 90, { .made = half_spinning }, 20, .told = 99, .truth = as_it_is },
 	{ "gpu.util_lies", 0.345, 0.35, { .made = at_watts }, 400, .told = 100, .truth = of_its_range },
-	{ "gpu.util_lies", 2.47, 2.5, { .made = never_at_full }, 240, .told = 100, .truth = of_rest },
-	{ "gpu.util_lies", 3.97, 4, { .made = at_most }, 300, .told = 200, .truth = of_rest },
+	/* 35 % of the way from rest to 4.5 times rest */
+	{ "gpu.util_lies", 2.2, 2.225, { .made = never_at_full }, 240, .told = 100, .truth = of_rest },
 };
 
 static struct outcome at(const struct floor *f, int64_t x)

@@ -122,6 +122,125 @@ static void a_lower_clock_without_a_reason_is_said_to_have_none(void **state)
 	done(&o);
 }
 
+/* What cards of several makes draw, W: at rest, and at most; data sheets and tables of nvidia-smi, rocm-smi
+ * and hl-smi. The last one is never seen at rest: a context keeps its clock up. */
+static const struct make {
+	const char *name;
+	int rest, limit, mhz;
+} makes[] = {
+	{ "NVIDIA H100 SXM", 70, 700, 1980 }, { "NVIDIA A100 PCIe", 35, 250, 1410 }, { "NVIDIA L4", 16, 72, 2040 },
+	{ "Tesla T4", 10, 70, 1590 }, { "Tesla V100", 42, 300, 1530 }, { "GeForce RTX 3090", 25, 350, 2100 },
+	{ "AMD MI300X", 140, 750, 2100 }, { "AMD MI250X", 90, 560, 1700 }, { "Intel Max 1550", 160, 600, 1600 },
+	{ "Gaudi 2", 100, 600, 1650 }, { "in use at rest", 130, 350, 1700 },
+};
+
+struct use {
+	double of_range; /* power while busy */
+	double of_clock;
+	int memory, cards;
+	bool rests, limit;
+};
+
+static struct outcome used_so(const struct make *m, const struct use *u)
+{
+	static char text[1 << 17];
+	size_t k = (size_t)sprintf(text, "timestamp, index, utilization.gpu [%%], utilization.memory [%%], power.draw [W], "
+					 "%sclocks.current.sm [MHz], clocks.max.sm [MHz]\n",
+				   u->limit ? "power.limit [W], " : "");
+	bool in_use = m == &makes[sizeof makes / sizeof *makes - 1];
+
+	for (int i = 0; i < 200 * u->cards; i++) {
+		int s = i / u->cards;
+		bool busy = !u->rests || s % 5;
+		double watts = m->rest + (busy ? u->of_range * (m->limit - m->rest) : 0) + 0.01 * m->rest * (s % 3);
+
+		k += (size_t)sprintf(text + k, "2026/03/01 10:%02d:%02d.000, %d, %d %%, %d %%, %.2f W, ", s / 60, s % 60,
+				     i % u->cards, busy ? 98 : 0, busy ? u->memory : 0, watts);
+		if (u->limit)
+			k += (size_t)sprintf(text + k, "%d W, ", m->limit);
+		k += (size_t)sprintf(text + k, "%.0f MHz, %d MHz\n", busy || in_use ? u->of_clock * m->mhz : 0.15 * m->mhz,
+				     m->mhz);
+	}
+	return judge(feed_text(text, "nvidia-smi"));
+}
+
+static void cards_of_all_makes_spin_at_little_power(void **state)
+{
+	/* Alone and together, with and without a rest to look at. */
+	static const struct use ill[] = {
+		{ 0.12, 0.97, 1, 1, true, true }, { 0.12, 0.97, 1, 4, true, true },
+		{ 0.05, 0.97, 1, 1, false, true }, { 0.20, 0.80, 5, 4, true, true },
+	};
+	static const struct use healthy[] = {
+		{ 0.45, 0.97, 20, 4, true, true }, { 0.45, 0.97, 20, 4, true, false }, { 0.97, 0.9, 50, 4, true, true },
+		{ 0.35, 0.97, 20, 1, true, true }, { 0.60, 0.97, 20, 1, false, true }, { 0.85, 0.97, 20, 1, false, false },
+		/* a clock that is locked low; memory that is the limit */
+		{ 0.15, 0.5, 20, 4, true, true }, { 0.22, 0.97, 60, 1, true, true },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof makes / sizeof *makes; i++) {
+		for (size_t k = 0; k < sizeof ill / sizeof *ill; k++) {
+			struct outcome o = used_so(&makes[i], &ill[k]);
+			const struct lg_finding *f = find(o.v, "gpu.util_lies");
+			/* Of the last one rest is not known, so that nothing is: of a range of three times it. */
+			bool seen = (ill[k].rests && makes[i].limit > 3 * makes[i].rest) ||
+				    makes[i].limit >= 7 * makes[i].rest;
+
+
+			if (seen && (!f || !is_loud(f)))
+				fail_msg("%s spins (%zu) and is not told", makes[i].name, k);
+			if (f)
+				assert_null(strstr(f->title, "never exceeds"));
+			done(&o);
+		}
+		for (size_t k = 0; k < sizeof healthy / sizeof *healthy; k++) {
+			struct outcome o = used_so(&makes[i], &healthy[k]);
+
+			if (loud(o.v))
+				fail_msg("%s works (%zu): %s", makes[i].name, k, o.v->findings[0].title);
+			done(&o);
+		}
+	}
+}
+
+/* n devices, of which the last `hot` are too hot; each a little more than the one before it. */
+static struct outcome heat(int n, int hot)
+{
+	static char text[1 << 18];
+	size_t k = (size_t)sprintf(text, "timestamp, index, utilization.gpu [%%], power.draw [W], clocks.sm [MHz], "
+					 "clocks_event_reasons.active\n");
+
+	for (int i = 0; i < 240 * n; i++) {
+		int g = i % n, s = i / n;
+		bool now = g >= n - hot && s % 10 < 5 + g % 2;
+
+		k += (size_t)sprintf(text + k, "2026/03/01 10:%02d:%02d.000, %d, 97 %%, 400 W, %d MHz, 0x%016x\n", s / 60,
+				     s % 60, g, now ? 1300 : 1980, now ? 0x40 : 0);
+	}
+	return judge(feed_text(text, "nvidia-smi"));
+}
+
+static void one_device_is_named_only_where_it_stands_apart(void **state)
+{
+	struct outcome o = heat(8, 1);
+
+	(void)state;
+	assert_non_null(strstr(find(o.v, "gpu.throttled")->title, "device 7 is throttled"));
+	assert_non_null(strstr(find(o.v, "gpu.throttled")->title, "wait for the slowest"));
+	done(&o);
+	o = heat(8, 3);
+	assert_non_null(strstr(find(o.v, "gpu.throttled")->title, "3 of 8 devices are throttled"));
+	done(&o);
+	o = heat(4, 4); /* the room is too hot */
+	assert_non_null(strstr(find(o.v, "gpu.throttled")->title, "4 of 4 devices are throttled"));
+	done(&o);
+	o = heat(1, 1); /* nobody waits for it */
+	assert_non_null(strstr(find(o.v, "gpu.throttled")->title, "device 0 is throttled"));
+	assert_null(strstr(find(o.v, "gpu.throttled")->title, "slowest"));
+	done(&o);
+}
+
 /* More devices than a rack has. */
 static void no_device_is_left_out(void **state)
 {
@@ -163,6 +282,8 @@ int main(void)
 		cmocka_unit_test(a_power_cap_under_heavy_work_is_normal),
 		cmocka_unit_test(the_clock_of_an_idle_device_is_no_loss),
 		cmocka_unit_test(a_lower_clock_without_a_reason_is_said_to_have_none),
+		cmocka_unit_test(cards_of_all_makes_spin_at_little_power),
+		cmocka_unit_test(one_device_is_named_only_where_it_stands_apart),
 		cmocka_unit_test(no_device_is_left_out),
 	};
 

@@ -830,7 +830,12 @@ static struct smi hot(int gpu, int i)
 /* One device busy at little power (filler kernels), the others never used. */
 static struct smi alone(int gpu, int i)
 {
-	return gpu == 1 ? spinning(gpu, i) : (struct smi){ 0, 70, 300, 0 };
+	return gpu == 1 ? (struct smi){ 100, 100 + i % 9, 1700, 0 } : (struct smi){ 0, 70, 300, 0 };
+}
+
+static struct smi alone_half(int gpu, int i)
+{
+	return i % 100 < 50 ? working(gpu, i) : alone(gpu, i);
 }
 
 static struct smi slower(int gpu, int i)
@@ -867,21 +872,30 @@ static void counters_tell_spinning_and_throttled_devices(void **state)
 	done(&o);
 }
 
+/* Alone it spins as well, and waits for no other device. */
 static void a_device_alone_waits_for_no_other(void **state)
 {
-	struct outcome o = smi_of(1, 2, spinning);
+	struct outcome o = smi_of(1, 2, alone);
 
 	(void)state;
-	assert_int_equal(o.v->n_findings, 0);
+	for (int n = 0; n < 3; n++) {
+		const struct lg_finding *f = find(o.v, "gpu.util_lies");
+
+		assert_non_null(f);
+		assert_true(is_loud(f));
+		assert_null(strstr(f->title, "collective"));
+		assert_non_null(strstr(f->title, "no other device works"));
+		for (size_t i = 0; i < f->n_evidence; i++)
+			assert_null(strstr(f->evidence[i].text, "wait for what its rank does"));
+		done(&o);
+		o = n ? smi(alone) : smi_of(1, 2, alone_half);
+	}
 	done(&o);
-	o = smi_of(1, 2, spinning_half);
-	assert_int_equal(o.v->n_findings, 0);
-	done(&o);
-	o = smi(alone);
-	assert_int_equal(o.v->n_findings, 0);
+	o = smi_of(1, 2, working);
+	assert_int_equal(loud(o.v), 0);
 	done(&o);
 	o = smi_of(1, 3, spinning); /* two, and they can */
-	assert_true(o.v->n_findings && !strcmp(o.v->findings[0].id, "gpu.util_lies"));
+	assert_non_null(strstr(find(o.v, "gpu.util_lies")->title, "wait in a collective"));
 	done(&o);
 }
 

@@ -3,8 +3,11 @@
  * gpu_counters.c - what nvidia-smi or NVML sampled: throttling, and utilisation that is no work.
  *
  * "Utilisation" is the share of time with any kernel on the device, so a collective that spins for
- * a late rank counts 100 %. Power tells them apart: a device that computes draws several times what
- * one that spins does (the same device, the same run: no table of products is needed).
+ * a late rank counts 100 %. Power tells them apart: between what a device draws at rest and the most it may
+ * draw, work shows. The most is its power limit; where no limit was read, what it was seen to draw, and a
+ * multiple of rest at least (cards of four makers have 4 to 14 times that, most of them 5 to 10). A reading tells nothing where the
+ * clock is down, so that full work takes little power, or where the memory is busy. One device is named
+ * among several only where it stands apart from them.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -22,7 +25,7 @@ enum { SW_POWER_CAP = 0x4, HW_SLOWDOWN = 0x8, SW_THERMAL = 0x20, HW_THERMAL = 0x
 
 struct reading {
 	int64_t ts;
-	double util, power, clock, temp;
+	double util, power, clock, temp, mem, top; /* top: the highest clock it may have */
 	uint64_t reasons;
 };
 
@@ -32,7 +35,7 @@ struct device {
 	lg_str host;
 	struct reading *v;
 	size_t n, cap;
-	double limit;
+	double limit, line; /* W; busy and below the line, it does not work */
 	size_t n_busy, n_spin, n_idle;
 	bool used; /* in more than one reading of a hundred */
 };
@@ -41,6 +44,7 @@ struct devices {
 	struct device *v;
 	size_t n, cap;
 	bool has_util, has_power, has_reasons, has_clock;
+	size_t n_used;
 	int64_t wall;
 	int64_t from, to;    /* readings of other times do not count */
 	size_t n_other;
@@ -54,12 +58,13 @@ lg_trk lg_gpu_of_track(const struct lg_trace *t, lg_trk k)
 	return 0;
 }
 
-enum metric { UTIL, POWER, CLOCK, TEMP, REASONS, LIMIT, REASON_FLAG, NO_METRIC };
+enum metric { UTIL, POWER, CLOCK, TOP, MEM, TEMP, REASONS, LIMIT, REASON_FLAG, NO_METRIC };
 
 static enum metric metric_of(const char *name, uint64_t *ret_bit)
 {
 	static const struct { const char *name; enum metric m; uint64_t bit; } known[] = {
 		{ "gpu.util", UTIL, 0 }, { "gpu.power", POWER, 0 }, { "gpu.clock_sm", CLOCK, 0 },
+		{ "gpu.clocks.max.sm", TOP, 0 }, { "gpu.mem_util", MEM, 0 },
 		{ "gpu.temp", TEMP, 0 }, { "gpu.throttle", REASONS, 0 }, { "gpu.power_limit", LIMIT, 0 },
 		{ "gpu.throttle.sw_power_cap", REASON_FLAG, SW_POWER_CAP },
 		{ "gpu.throttle.hw_slowdown", REASON_FLAG, HW_SLOWDOWN },
@@ -146,7 +151,7 @@ static int collect(const struct lg_case *c, struct devices *d)
 				break;
 			g->v[g->n] = g->n ? g->v[g->n - 1]
 					  : (struct reading){ .util = NAN, .power = NAN, .clock = NAN,
-							      .temp = NAN };
+							      .temp = NAN, .mem = NAN, .top = NAN };
 			g->v[g->n].reasons = 0;
 			g->v[g->n++].ts = t->counter.ts[i];
 		}
@@ -155,6 +160,8 @@ static int collect(const struct lg_case *c, struct devices *d)
 		case UTIL: r->util = x; d->has_util = true; break;
 		case POWER: r->power = x; d->has_power = true; break;
 		case CLOCK: r->clock = x; d->has_clock = true; break;
+		case TOP: r->top = x; break;
+		case MEM: r->mem = x; break;
 		case TEMP: r->temp = x; break;
 		case LIMIT: g->limit = x; break;
 		case REASONS:
@@ -173,6 +180,21 @@ static int collect(const struct lg_case *c, struct devices *d)
 	return rc;
 }
 
+/* In more than one reading of a hundred. */
+static void count_used(struct devices *d)
+{
+	for (size_t i = 0; i < d->n; i++) {
+		struct device *g = &d->v[i];
+
+		for (size_t k = 0; k < g->n; k++) {
+			g->n_idle += g->v[k].util < 10;
+			g->n_busy += g->v[k].util >= LG_N_GPU_UTIL_LIES_BUSY;
+		}
+		g->used = (g->n - g->n_idle) * 100 > g->n;
+		d->n_used += g->used;
+	}
+}
+
 static double power_of(const struct reading *r)
 {
 	return r->power;
@@ -186,6 +208,16 @@ static double power_at_rest(const struct reading *r)
 static double clock_of(const struct reading *r)
 {
 	return r->clock;
+}
+
+static double clock_at_rest(const struct reading *r)
+{
+	return r->util < 5 ? r->clock : (double)NAN;
+}
+
+static double top_clock(const struct reading *r)
+{
+	return isnan(r->top) ? r->clock : r->top;
 }
 
 static bool is_capped(const struct reading *r)
@@ -253,6 +285,45 @@ static const char *name_of(struct lg_case *c, const struct device *g)
 	return strstr(name, ": ") ? name : lg_arena_printf(&c->v->arena, "device %d", g->index);
 }
 
+/* Of devices' badness, how many are like the worst: those on its side of the widest gap, where no two of a
+ * side are so far apart and who is on the other side is half as bad at most; else all that are bad at all.
+ * NAN: was not read. */
+static size_t like_the_worst(const double *bad, size_t n)
+{
+	LG_AUTOFREE double *v = lg_calloc(n + 1, sizeof *v);
+	size_t k = 0, at = 0, some = 0;
+	double gap = 0;
+
+	for (size_t i = 0; v && i < n; i++)
+		if (!isnan(bad[i])) {
+			v[k++] = bad[i];
+			some += bad[i] > 0;
+		}
+	if (k < 2)
+		return k;
+	qsort(v, k, sizeof *v, lg_cmp_f64);
+	for (size_t i = 1; i < k; i++)
+		if (v[i] - v[i - 1] > gap) {
+			gap = v[i] - v[i - 1];
+			at = i;
+		}
+	return at && 2 * gap > v[at] && gap > v[at - 1] - v[0] && gap > v[k - 1] - v[at] ? k - at : some;
+}
+
+/* "device 3 is", or "4 of 8 devices are": who is as bad as `worst`; what all lose by it. */
+static const char *who_is(struct lg_case *c, const struct devices *d, size_t worst, const double *bad)
+{
+	size_t n = like_the_worst(bad, d->n);
+
+	return n > 1 ? lg_arena_printf(&c->v->arena, "%zu of %zu devices are", n, d->n)
+		     : lg_arena_printf(&c->v->arena, "%s is", name_of(c, &d->v[worst]));
+}
+
+static const char *who_waits(const struct devices *d)
+{
+	return d->n_used > 1 ? "; ranks that work together wait for the slowest" : "";
+}
+
 static struct lg_finding *add(struct lg_case *c, const struct devices *d, enum lg_rule_id rule, double share,
 			      double confidence)
 {
@@ -273,17 +344,18 @@ static struct lg_finding *add(struct lg_case *c, const struct devices *d, enum l
 static void name_devices(struct lg_case *c, const struct devices *d, struct lg_finding *f)
 {
 	const struct device *lazy = NULL;
+	size_t n_lazy = 0;
 
 	for (size_t i = 0; i < d->n; i++)
-		if (d->v[i].used && d->v[i].n_spin * 10 < d->v[i].n && d->v[i].n_idle * 3 > d->v[i].n)
+		if (d->v[i].used && d->v[i].n_spin * 10 < d->v[i].n && d->v[i].n_idle * 3 > d->v[i].n) {
 			lazy = &d->v[i];
-	if (lazy) {
-		f->culprit.rank = -1;
+			n_lazy++;
+		}
+	if (n_lazy == 1)
 		lg_evidence_add(c, f, INT64_MIN, 0,
-				"%s is idle (below 10 %%) in %.0f %% of its readings: the others "
-				"wait for what its rank does on the host (checkpoint, evaluation, logging)",
+				"%s is idle (below 10 %%) in %.0f %% of its readings: the others may wait for what "
+				"its rank does on the host (checkpoint, evaluation, logging)",
 				name_of(c, lazy), 100 * (double)lazy->n_idle / (double)lazy->n);
-	}
 	for (size_t i = 0; i < d->n && i < 8; i++) {
 		const struct device *g = &d->v[i];
 		double n = fmax(1, (double)g->n);
@@ -293,57 +365,80 @@ static void name_devices(struct lg_case *c, const struct devices *d, struct lg_f
 				name_of(c, g), 100 * (double)g->n_busy / n, g->n,
 				100 * (double)g->n_spin / n);
 	}
+	lg_evidence_add(c, f, INT64_MIN, 0, "%s", n_lazy == 1
+			? "to find what they wait for: laggard record on the host of the idle device for a minute "
+			  "(about one percent of a CPU), or torch.profiler on two ranks"
+			: "which kernels those are, and for what they wait: torch.profiler for five steps");
+}
+
+/* Power of g at rest, W: its own readings, else all devices'. A device whose clock is up is not at rest,
+ * however little it is asked for. NAN: that was not seen. */
+static double rest_of(const struct devices *d, const struct device *g)
+{
+	double up = LG_N_GPU_UTIL_LIES_CLOCK * quantile(d, g, 0.99, false, clock_of);
+	double rest;
+
+	if (quantile(d, g, 0.5, false, clock_at_rest) >= up)
+		return NAN;
+	rest = quantile(d, g, 0.1, false, power_at_rest);
+	if (isnan(rest))
+		rest = quantile(d, NULL, 0.1, false, power_at_rest);
+	return rest >= 5 ? rest : (double)NAN;
+}
+
+/* g->line, and what it is held against; NULL: this table does not tell. */
+static const char *line_of(struct lg_case *c, const struct devices *d, struct device *g)
+{
+	double rest = rest_of(d, g), seen = quantile(d, NULL, 0.995, false, power_of);
+	double part = d->n_used > 1 ? LG_N_GPU_UTIL_LIES_RANGE : LG_N_GPU_UTIL_LIES_ALONE, most = g->limit;
+	bool known = most > 0, rests = !isnan(rest);
+
+	if (!rests)
+		rest = quantile(d, g, 0.01, false, power_of);
+	if (!rests && known)
+		rest = fmin(rest, most / LG_N_GPU_UTIL_LIES_MOST);
+	if (!known)
+		most = rests ? fmax(seen, LG_N_GPU_UTIL_LIES_FULL * rest) : seen;
+	if (!(most >= (known ? 1 : LG_N_GPU_UTIL_LIES_FULL) * rest))
+		return NULL;
+	g->line = rest + part * (most - rest);
+	return known ? lg_arena_printf(&c->v->arena, "their limit is %.0f W", most)
+	       : most <= seen ? lg_arena_printf(&c->v->arena, "they reach %.0f W", seen)
+			      : lg_arena_printf(&c->v->arena, "at rest they draw %.0f W, and cards may draw %.1f "
+						"times that and more", rest, LG_N_GPU_UTIL_LIES_FULL);
+}
+
+/* Busy, at little power, with a clock that would take more and a memory that is not the reason. */
+static bool spins(const struct device *g, const struct reading *r, double top)
+{
+	if (!(r->util >= LG_N_GPU_UTIL_LIES_BUSY) || !(r->power < g->line) ||
+	    r->mem >= LG_N_GPU_UTIL_LIES_MEMORY)
+		return false;
+	return isnan(r->clock) || isnan(top) || r->clock >= LG_N_GPU_UTIL_LIES_CLOCK * top;
 }
 
 static void util_lies(struct lg_case *c, struct devices *d)
 {
-	double rest = quantile(d, NULL, 0.1, false, power_at_rest);
-	double idle = isnan(rest) ? quantile(d, NULL, 0.01, false, power_of) : rest;
-	double full = quantile(d, NULL, 0.995, false, power_of);
-	double line, share;
-	const char *against;
-	size_t n = 0, spin = 0, with = 0, used = 0;
+	const char *against = NULL;
+	size_t n = 0, spin = 0, with = 0;
+	double line = 0, share;
 	struct lg_finding *f;
 
-	if (!d->has_util || !d->has_power || isnan(full))
-		return;
-	for (size_t i = 0; i < d->n; i++)
-		if (d->v[i].limit > full)
-			full = d->v[i].limit;
-	/* Devices draw five to ten times their idle power at full work. Where a run reaches that, its
-	 * own range tells what little power is; where it never does, but was seen at rest, a busy
-	 * reading near rest is no work, either. */
-	if (full >= LG_N_GPU_UTIL_LIES_FULL * idle) {
-		line = idle + LG_N_GPU_UTIL_LIES_RANGE * (full - idle);
-		against = lg_arena_printf(&c->v->arena, "they reach %.0f W", full);
-	} else if (!isnan(rest) && rest >= 5) {
-		line = LG_N_GPU_UTIL_LIES_AT_REST * rest;
-		against = lg_arena_printf(&c->v->arena, "at rest they draw %.0f W, and this run never exceeds "
-					  "%.0f W", rest, full);
-	} else {
-		return;
-	}
-	for (size_t i = 0; i < d->n; i++) {
+	for (size_t i = 0; d->has_util && d->has_power && i < d->n; i++) {
 		struct device *g = &d->v[i];
+		double top = quantile(d, g, 0.99, false, top_clock);
+		const char *of = g->used ? line_of(c, d, g) : NULL;
 
-		for (size_t k = 0; k < g->n; k++) {
-			const struct reading *r = &g->v[k];
-
-			if (isnan(r->util) || isnan(r->power))
-				continue;
-			n++;
-			g->n_busy += r->util >= LG_N_GPU_UTIL_LIES_BUSY;
-			g->n_idle += r->util < 10;
-			g->n_spin += r->util >= LG_N_GPU_UTIL_LIES_BUSY && r->power < line;
-		}
+		for (size_t k = 0; of && k < g->n; k++)
+			g->n_spin += spins(g, &g->v[k], top);
+		n += g->used ? g->n : 0;
 		spin += g->n_spin;
 		with += g->n_spin * 50 > g->n;
-		g->used = (g->n - g->n_idle) * 100 > g->n;
-		used += g->used;
+		if (g->n_spin && g->line > line) {
+			line = g->line;
+			against = of;
+		}
 	}
-	/* A device waits for others in a collective: where no second one works, ever, there is none. */
-	if (used < 2)
-		return;
 	share = n ? (double)spin / (double)n : 0;
 	if (share < LG_N_GPU_UTIL_LIES_FLOOR || spin < LG_N_GPU_UTIL_LIES_READINGS)
 		return;
@@ -355,12 +450,11 @@ static void util_lies(struct lg_case *c, struct devices *d)
 		lg_cap(f, LG_CAP_ORDINARY);
 	f->title = lg_arena_printf(&c->v->arena,
 				   "%zu of %zu devices show %.0f-100 %% utilisation for %.0f %% of the time at "
-				   "under %.0f W (%s): kernels run that hardly compute, as those that wait in "
-				   "a collective", with, d->n, LG_N_GPU_UTIL_LIES_BUSY, share * 100, line, against);
+				   "under %.0f W (%s): kernels run that hardly compute%s", with, d->n,
+				   LG_N_GPU_UTIL_LIES_BUSY, share * 100, line, against,
+				   d->n_used > 1 ? ", as those that wait in a collective do"
+						 : "; no other device works that it could wait for");
 	name_devices(c, d, f);
-	lg_evidence_add(c, f, INT64_MIN, 0, "to find what they wait for: laggard record on the host of the "
-			"idle device for a minute (about one percent of a CPU), or torch.profiler on two "
-			"ranks");
 }
 
 static const char *reason_text(uint64_t r)
@@ -378,11 +472,12 @@ static const char *reason_text(uint64_t r)
 static bool power_capped(struct lg_case *c, struct devices *d)
 {
 	size_t worst = d->n;
+	LG_AUTOFREE double *bad = lg_calloc(d->n, sizeof *bad);
 	double most = 0, share = 0, low = 0, full = 0, lost = 0, peers[2] = { 0 };
 	bool asked = false;
 	struct lg_finding *f;
 
-	for (size_t i = 0; d->has_reasons && d->has_clock && d->has_power && i < d->n; i++) {
+	for (size_t i = 0; bad && d->has_reasons && d->has_clock && d->has_power && i < d->n; i++) {
 		struct device *g = &d->v[i];
 		double now = quantile(d, g, 0.5, false, capped_clock);
 		double watts = quantile(d, g, 0.5, false, capped_power);
@@ -407,11 +502,13 @@ static bool power_capped(struct lg_case *c, struct devices *d)
 		}
 		if (!(now < (1 - LG_N_GPU_THROTTLED_CLOCK) * then) ||
 		    !(watts <= LG_N_GPU_THROTTLED_POWER * usual) ||
-		    (double)capped < LG_N_GPU_THROTTLED_REASON * (double)n ||
-		    (1 - now / then) * (double)capped / (double)n <= most)
+		    (double)capped < LG_N_GPU_THROTTLED_REASON * (double)n)
+			continue;
+		bad[i] = (1 - now / then) * (double)capped / (double)n;
+		if (bad[i] <= most)
 			continue;
 		share = (double)capped / (double)n;
-		most = (1 - now / then) * share;
+		most = bad[i];
 		lost = most * (double)n / (double)g->n;
 		low = now;
 		full = then;
@@ -424,9 +521,9 @@ static bool power_capped(struct lg_case *c, struct devices *d)
 		return true;
 	f->detail = "power";
 	f->title = lg_arena_printf(&c->v->arena,
-				   "%s is held down by its power limit in %.0f %% of its busy time: %.0f %% lower clock "
-				   "without drawing more; every rank waits for the slowest device",
-				   name_of(c, &d->v[worst]), share * 100, 100 * (1 - low / full));
+				   "%s held down by the power limit in %.0f %% of the busy time: %.0f %% lower clock "
+				   "without drawing more%s", who_is(c, d, worst, bad), share * 100,
+				   100 * (1 - low / full), who_waits(d));
 	lg_evidence_add(c, f, INT64_MIN, 0, "clock %.0f MHz under the cap, %.0f MHz without it", low, full);
 	lg_evidence_against(c, f, "heavier kernels at the same power would look the same: compare power.limit with that "
 			     "of the peers, and the throughput before and after");
@@ -437,11 +534,12 @@ static bool power_capped(struct lg_case *c, struct devices *d)
 static bool hot(struct lg_case *c, struct devices *d)
 {
 	size_t worst = d->n, n_hot = 0, n = 0;
+	LG_AUTOFREE double *bad = lg_calloc(d->n, sizeof *bad);
 	double most = 0, full, low = 0, slow = LG_N_GPU_THROTTLED_CLOCK;
 	uint64_t all = 0;
 	struct lg_finding *f;
 
-	for (size_t i = 0; d->has_reasons && i < d->n; i++) {
+	for (size_t i = 0; bad && d->has_reasons && i < d->n; i++) {
 		const struct device *g = &d->v[i];
 		size_t busy = 0, of = 0;
 
@@ -449,8 +547,9 @@ static bool hot(struct lg_case *c, struct devices *d)
 			busy += g->v[k].util >= 50;
 			of += is_hot(&g->v[k]);
 		}
-		if (busy >= LG_N_GPU_THROTTLED_READINGS && (double)of / (double)busy > most) {
-			most = (double)of / (double)busy;
+		bad[i] = busy >= LG_N_GPU_THROTTLED_READINGS ? (double)of / (double)busy : (double)NAN;
+		if (bad[i] > most) {
+			most = bad[i];
 			n_hot = of;
 			worst = i;
 		}
@@ -474,9 +573,8 @@ static bool hot(struct lg_case *c, struct devices *d)
 	f = add(c, d, LG_R_GPU_THROTTLED, slow * (double)n_hot / (double)d->v[worst].n, 0.9);
 	if (!f)
 		return true;
-	f->title = lg_arena_printf(&c->v->arena, "%s is throttled (%s) in %.0f %% of its busy "
-				   "time; every rank waits for the slowest device",
-				   name_of(c, &d->v[worst]), reason_text(all), most * 100);
+	f->title = lg_arena_printf(&c->v->arena, "%s throttled (%s) in %.0f %% of the busy time%s",
+				   who_is(c, d, worst, bad), reason_text(all), most * 100, who_waits(d));
 	if (n)
 		lg_evidence_add(c, f, INT64_MIN, 0, "clock %.0f MHz then, %.0f MHz otherwise",
 				low / (double)n, full);
@@ -488,20 +586,21 @@ static bool hot(struct lg_case *c, struct devices *d)
 /* No reason says so: a device that runs slower than its peers under the same load. */
 static void slower_than_peers(struct lg_case *c, struct devices *d)
 {
+	LG_AUTOFREE double *bad = lg_calloc(d->n, sizeof *bad);
 	size_t worst = d->n;
 	double most = 0, peers;
 	struct lg_finding *f;
 
-	if (!d->has_clock || d->n < 2)
+	if (!bad || !d->has_clock || d->n < 2)
 		return;
 	peers = quantile(d, NULL, 0.5, true, clock_of);
 	for (size_t i = 0; i < d->n; i++) {
 		double own = quantile(d, &d->v[i], 0.5, true, clock_of);
 
-		if (isnan(own) || isnan(peers) || own > (1 - LG_N_GPU_THROTTLED_CLOCK) * peers ||
-		    1 - own / peers < most)
+		bad[i] = 1 - own / peers;
+		if (!(own <= (1 - LG_N_GPU_THROTTLED_CLOCK) * peers) || bad[i] < most)
 			continue;
-		most = 1 - own / peers;
+		most = bad[i];
 		worst = i;
 	}
 	if (worst == d->n)
@@ -509,8 +608,8 @@ static void slower_than_peers(struct lg_case *c, struct devices *d)
 	f = add(c, d, LG_R_GPU_THROTTLED, most, 0.65);
 	if (!f)
 		return;
-	f->title = lg_arena_printf(&c->v->arena, "%s runs at a %.0f %% lower clock than its peers under "
-				   "load", name_of(c, &d->v[worst]), most * 100);
+	f->title = lg_arena_printf(&c->v->arena, "%s clocked %.0f %% lower than its peers under load",
+				   who_is(c, d, worst, bad), most * 100);
 	lg_evidence_add(c, f, INT64_MIN, 0, "median clock while busy %.0f MHz, of all devices %.0f MHz",
 			peers * (1 - most), peers);
 	lg_evidence_against(c, f, d->has_reasons
@@ -580,6 +679,7 @@ int lg_find_gpu_counters(struct lg_case *c, struct lg_gpu *g)
 	window(c, g, &d);
 	if (collect(c, &d))
 		c->failed = LG_E_NOMEM;
+	count_used(&d);
 	if (!c->failed && d.n) {
 		util_lies(c, &d);
 		throttled(c, &d);

@@ -128,9 +128,12 @@ static const struct make {
 	const char *name;
 	int rest, limit, mhz;
 } makes[] = {
-	{ "NVIDIA H100 SXM", 70, 700, 1980 }, { "NVIDIA A100 PCIe", 35, 250, 1410 }, { "NVIDIA L4", 16, 72, 2040 },
-	{ "Tesla T4", 10, 70, 1590 }, { "Tesla V100", 42, 300, 1530 }, { "GeForce RTX 3090", 25, 350, 2100 },
-	{ "AMD MI300X", 140, 750, 2100 }, { "AMD MI250X", 90, 560, 1700 }, { "Intel Max 1550", 160, 600, 1600 },
+	{ "NVIDIA H100 SXM", 70, 700, 1980 }, { "NVIDIA A100 PCIe", 35, 250, 1410 },
+	{ "NVIDIA L4", 16, 72, 2040 },
+	{ "Tesla T4", 10, 70, 1590 }, { "Tesla V100", 42, 300, 1530 },
+	{ "GeForce RTX 3090", 25, 350, 2100 },
+	{ "AMD MI300X", 140, 750, 2100 }, { "AMD MI250X", 90, 560, 1700 },
+	{ "Intel Max 1550", 160, 600, 1600 },
 	{ "Gaudi 2", 100, 600, 1650 }, { "in use at rest", 130, 350, 1700 },
 };
 
@@ -144,22 +147,23 @@ struct use {
 static struct outcome used_so(const struct make *m, const struct use *u)
 {
 	static char text[1 << 17];
-	size_t k = (size_t)sprintf(text, "timestamp, index, utilization.gpu [%%], utilization.memory [%%], power.draw [W], "
-					 "%sclocks.current.sm [MHz], clocks.max.sm [MHz]\n",
+	size_t k = (size_t)sprintf(text, "timestamp, index, utilization.gpu [%%], utilization.memory [%%], "
+					 "power.draw [W], %sclocks.current.sm [MHz], clocks.max.sm [MHz]\n",
 				   u->limit ? "power.limit [W], " : "");
 	bool in_use = m == &makes[sizeof makes / sizeof *makes - 1];
 
 	for (int i = 0; i < 200 * u->cards; i++) {
 		int s = i / u->cards;
 		bool busy = !u->rests || s % 5;
-		double watts = m->rest + (busy ? u->of_range * (m->limit - m->rest) : 0) + 0.01 * m->rest * (s % 3);
+		double more = busy ? u->of_range * (m->limit - m->rest) : 0;
+		double watts = m->rest * (1 + 0.01 * (s % 3)) + more;
 
-		k += (size_t)sprintf(text + k, "2026/03/01 10:%02d:%02d.000, %d, %d %%, %d %%, %.2f W, ", s / 60, s % 60,
-				     i % u->cards, busy ? 98 : 0, busy ? u->memory : 0, watts);
+		k += (size_t)sprintf(text + k, "2026/03/01 10:%02d:%02d.000, %d, %d %%, %d %%, %.2f W, ", s / 60,
+				     s % 60, i % u->cards, busy ? 98 : 0, busy ? u->memory : 0, watts);
 		if (u->limit)
 			k += (size_t)sprintf(text + k, "%d W, ", m->limit);
-		k += (size_t)sprintf(text + k, "%.0f MHz, %d MHz\n", busy || in_use ? u->of_clock * m->mhz : 0.15 * m->mhz,
-				     m->mhz);
+		k += (size_t)sprintf(text + k, "%.0f MHz, %d MHz\n",
+				     (busy || in_use ? u->of_clock : 0.15) * m->mhz, m->mhz);
 	}
 	return judge(feed_text(text, "nvidia-smi"));
 }
@@ -172,8 +176,9 @@ static void cards_of_all_makes_spin_at_little_power(void **state)
 		{ 0.05, 0.97, 1, 1, false, true }, { 0.20, 0.80, 5, 4, true, true },
 	};
 	static const struct use healthy[] = {
-		{ 0.45, 0.97, 20, 4, true, true }, { 0.45, 0.97, 20, 4, true, false }, { 0.97, 0.9, 50, 4, true, true },
-		{ 0.35, 0.97, 20, 1, true, true }, { 0.60, 0.97, 20, 1, false, true }, { 0.85, 0.97, 20, 1, false, false },
+		{ 0.45, 0.97, 20, 4, true, true }, { 0.45, 0.97, 20, 4, true, false },
+		{ 0.97, 0.9, 50, 4, true, true }, { 0.35, 0.97, 20, 1, true, true },
+		{ 0.60, 0.97, 20, 1, false, true }, { 0.85, 0.97, 20, 1, false, false },
 		/* a clock that is locked low; memory that is the limit */
 		{ 0.15, 0.5, 20, 4, true, true }, { 0.22, 0.97, 60, 1, true, true },
 	};
@@ -183,7 +188,7 @@ static void cards_of_all_makes_spin_at_little_power(void **state)
 		for (size_t k = 0; k < sizeof ill / sizeof *ill; k++) {
 			struct outcome o = used_so(&makes[i], &ill[k]);
 			const struct lg_finding *f = find(o.v, "gpu.util_lies");
-			/* Of the last one rest is not known, so that nothing is: of a range of three times it. */
+			/* Of the last one rest is not known. */
 			bool seen = (ill[k].rests && makes[i].limit > 3 * makes[i].rest) ||
 				    makes[i].limit >= 7 * makes[i].rest;
 
@@ -241,6 +246,141 @@ static void one_device_is_named_only_where_it_stands_apart(void **state)
 	done(&o);
 }
 
+struct smi {
+	double util, power, clock, reasons;
+};
+
+static void counter(struct lg_builder *b, lg_trk gpu, const char *name, int64_t ts, double value)
+{
+	lg_trk k = lg_track_get(b, &(struct lg_track_row){ .kind = LG_TRACK_COUNTER, .parent = gpu,
+							   .index = -1, .name = lg_intern(b, name) });
+
+	lg_add_counter(b, &(struct lg_counter_row){ .ts = ts, .track = k, .value = value });
+}
+
+/* 600 readings of each device; the first 60 at rest. fn gives the others. */
+static struct outcome smi_of(int from, int to, struct smi (*fn)(int gpu, int i))
+{
+	struct lg_builder *b = NULL;
+	struct lg_trace *t = NULL;
+
+	assert_int_equal(lg_builder_new(&b, NULL), 0);
+	for (int g = from; g < to; g++) {
+		lg_trk gpu = lg_track_get(b, &(struct lg_track_row){ .kind = LG_TRACK_GPU, .index = g,
+								     .name = lg_intern(b, "GPU") });
+
+		for (int i = 0; i < 600; i++) {
+			struct smi x = i < 60 ? (struct smi){ 0, 70, 300, 0 } : fn(g, i);
+
+			counter(b, gpu, "gpu.util", i * 100 * MS, x.util);
+			counter(b, gpu, "gpu.power", i * 100 * MS, x.power);
+			counter(b, gpu, "gpu.clock_sm", i * 100 * MS, x.clock);
+			counter(b, gpu, "gpu.throttle", i * 100 * MS, x.reasons);
+		}
+	}
+	assert_int_equal(lg_builder_seal(b, &t, NULL), 0);
+	return judge(t);
+}
+
+static struct outcome smi(struct smi (*fn)(int gpu, int i))
+{
+	return smi_of(0, 4, fn);
+}
+
+static struct smi working(int gpu, int i)
+{
+	return (struct smi){ 95 + gpu % 3, 420 + i % 50, 1700, 4 /* power cap: normal */ };
+}
+
+static struct smi spinning(int gpu, int i)
+{
+	if (!gpu)
+		return (struct smi){ i % 50 ? 2 : 80, 120, 1700, 0 };
+	return (struct smi){ 100, 140 + i % 9, 1700, 0 };
+}
+
+static struct smi spinning_half(int gpu, int i)
+{
+	return i % 100 < 50 ? working(gpu, i) : spinning(gpu, i);
+}
+
+static struct smi hot(int gpu, int i)
+{
+	return gpu == 2 && i % 3 ? (struct smi){ 99, 300, 1100, 0x40 } : working(gpu, i);
+}
+
+/* One device busy at little power (filler kernels), the others never used. */
+static struct smi alone(int gpu, int i)
+{
+	return gpu == 1 ? (struct smi){ 100, 100 + i % 9, 1700, 0 } : (struct smi){ 0, 70, 300, 0 };
+}
+
+static struct smi alone_half(int gpu, int i)
+{
+	return i % 100 < 50 ? working(gpu, i) : alone(gpu, i);
+}
+
+static struct smi slower(int gpu, int i)
+{
+	struct smi x = working(gpu, i);
+
+	x.clock = gpu == 1 ? 1300 : 1700;
+	return x;
+}
+
+static void counters_tell_spinning_and_throttled_devices(void **state)
+{
+	struct outcome o = smi(working);
+
+	(void)state;
+	for (size_t i = 0; i < o.v->n_findings; i++)
+		assert_false(is_loud(&o.v->findings[i]));
+	done(&o);
+	o = smi(spinning); /* never seen at work: known by its power at rest */
+	assert_true(o.v->n_findings >= 1);
+	assert_string_equal(o.v->findings[0].id, "gpu.util_lies");
+	assert_int_equal(o.v->findings[0].severity, LG_SEVERITY_HIGH);
+	done(&o);
+	o = smi(spinning_half);
+	assert_string_equal(o.v->findings[0].id, "gpu.util_lies");
+	done(&o);
+	o = smi(hot);
+	assert_string_equal(o.v->findings[0].id, "gpu.throttled");
+	assert_true(strstr(o.v->findings[0].title, "device 2") != NULL);
+	done(&o);
+	o = smi(slower);
+	assert_string_equal(o.v->findings[0].id, "gpu.throttled");
+	assert_true(strstr(o.v->findings[0].title, "device 1") != NULL);
+	done(&o);
+}
+
+/* Alone it spins as well, and waits for no other device. */
+static void a_device_alone_waits_for_no_other(void **state)
+{
+	struct outcome o = smi_of(1, 2, alone);
+
+	(void)state;
+	for (int n = 0; n < 3; n++) {
+		const struct lg_finding *f = find(o.v, "gpu.util_lies");
+
+		assert_non_null(f);
+		assert_true(is_loud(f));
+		assert_null(strstr(f->title, "collective"));
+		assert_non_null(strstr(f->title, "no other device works"));
+		for (size_t i = 0; i < f->n_evidence; i++)
+			assert_null(strstr(f->evidence[i].text, "wait for what its rank does"));
+		done(&o);
+		o = n ? smi(alone) : smi_of(1, 2, alone_half);
+	}
+	done(&o);
+	o = smi_of(1, 2, working);
+	assert_int_equal(loud(o.v), 0);
+	done(&o);
+	o = smi_of(1, 3, spinning); /* two, and they can */
+	assert_non_null(strstr(find(o.v, "gpu.util_lies")->title, "wait in a collective"));
+	done(&o);
+}
+
 /* More devices than a rack has. */
 static void no_device_is_left_out(void **state)
 {
@@ -284,6 +424,8 @@ int main(void)
 		cmocka_unit_test(a_lower_clock_without_a_reason_is_said_to_have_none),
 		cmocka_unit_test(cards_of_all_makes_spin_at_little_power),
 		cmocka_unit_test(one_device_is_named_only_where_it_stands_apart),
+		cmocka_unit_test(counters_tell_spinning_and_throttled_devices),
+		cmocka_unit_test(a_device_alone_waits_for_no_other),
 		cmocka_unit_test(no_device_is_left_out),
 	};
 

@@ -3,11 +3,11 @@
  * gpu_counters.c - what nvidia-smi or NVML sampled: throttling, and utilisation that is no work.
  *
  * "Utilisation" is the share of time with any kernel on the device, so a collective that spins for
- * a late rank counts 100 %. Power tells them apart: between what a device draws at rest and the most it may
- * draw, work shows. The most is its power limit; where no limit was read, what it was seen to draw, and a
- * multiple of rest at least (cards of four makers have 4 to 14 times that, most of them 5 to 10). A reading tells nothing where the
- * clock is down, so that full work takes little power, or where the memory is busy. One device is named
- * among several only where it stands apart from them.
+ * a late rank counts 100 %. Power tells them apart: between what a device draws at rest and the most
+ * it may draw, work shows. The most is its power limit; where no limit was read, what it was seen to
+ * draw, and a multiple of rest at least (cards of four makers have 4 to 14 times that, most of them 5
+ * to 10). A reading tells nothing where the clock is down, so that full work takes little power, or
+ * where the memory is busy. One device is named among several only where it stands apart from them.
  */
 #include <math.h>
 #include <stdlib.h>

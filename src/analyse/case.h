@@ -174,6 +174,13 @@ void lg_piece_add(struct lg_case *c, struct lg_pieces *p, const struct lg_piece 
 /* A line for the verdict's limits: what could not be seen. text: of the verdict's arena, or static. */
 void lg_limit(struct lg_case *c, const char *text);
 
+/*
+ * what was found in the input, and no rule judges: while there is any, nobody says that nothing is wrong.
+ * A noun for the headline ("2 killed workers"), of the verdict's arena, or static. example: a line of it for the
+ * limits; NULL = another limit says it.
+ */
+void lg_not_judged(struct lg_case *c, const char *what, const char *example);
+
 /* ---- finding.c ---- */
 struct lg_finding *lg_finding_add(struct lg_case *c, enum lg_rule_id rule);
 /* Was it told before? */

@@ -137,6 +137,7 @@ static int stages(struct lg_case *c, uint32_t ref)
 }
 
 #define OPEN_SHARE 0.05
+#define UNSEEN_SHARE 0.25
 
 /* Chains that lead nowhere, where they are a good part of the run: why, and what would tell. */
 static void say_open_ends(struct lg_case *c, const struct lg_tally *y)
@@ -150,6 +151,9 @@ static void say_open_ends(struct lg_case *c, const struct lg_tally *y)
 					    "interrupts, so who sent them is not known; of a program of this host "
 					    "only where the waking's stack shows it sending (tier bpf, or tier perf "
 					    "with --profile deep)", net * 100));
+	if (unknown >= UNSEEN_SHARE && c->has_states)
+		lg_not_judged(c, lg_arena_printf(&c->v->arena, "%.0f %% of the critical path, which nothing explains",
+						 unknown * 100), NULL);
 	if (unknown >= OPEN_SHARE && c->has_states)
 		lg_limit(c, lg_arena_printf(&c->v->arena,
 					    "%.0f %% of the critical path is unexplained: waits that nobody in the "
@@ -549,6 +553,8 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 	if (!rc && lg_ask_finders(&c))
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	if (!rc) {
+		if (v->n_judged && !c.has_states && v->bound <= LG_BOUND_UNKNOWN)
+			lg_not_judged(&c, "what the steps waited for, which this input does not tell", NULL);
 		if (c.n_findings_left_out)
 			lg_limit(&c, lg_arena_printf(&v->arena, "%zu more findings than can be told were left out",
 						     c.n_findings_left_out));

@@ -29,4 +29,13 @@ int lg_find_saves(struct lg_case *c) LG_MUST_CHECK;
 int lg_find_compile(struct lg_case *c) LG_MUST_CHECK;
 int lg_find_oom(struct lg_case *c) LG_MUST_CHECK; /* oom.c */
 
+/* ---- logs/log_signals.c: every kind of line that an importer keeps, by rules/signals.def ---- */
+int lg_find_log_signals(struct lg_case *c) LG_MUST_CHECK;
+/* That the job ended by a failure; after whatever may say why. */
+int lg_find_failure(struct lg_case *c) LG_MUST_CHECK;
+
+/* ---- logs/memory_growth.c, steps/still.c: what the verdict has to say although no rule judges it ---- */
+int lg_say_memory_growth(struct lg_case *c) LG_MUST_CHECK;
+int lg_say_still(struct lg_case *c) LG_MUST_CHECK;
+
 #endif /* LG_ANALYSE_FINDERS_H */

@@ -111,3 +111,14 @@ void lg_limit(struct lg_case *c, const char *text)
 	}
 	v->limits[v->n_limits++] = text;
 }
+
+void lg_not_judged(struct lg_case *c, const char *what, const char *example)
+{
+	enum { IN_HEADLINE = 3 };
+	struct lg_verdict *v = c->v;
+
+	if (v->n_not_judged++ < IN_HEADLINE)
+		v->not_judged = !v->not_judged ? what : lg_arena_printf(&v->arena, "%s, %s", v->not_judged, what);
+	if (example)
+		lg_limit(c, lg_arena_printf(&v->arena, "no rule judges %s%s%s", what, *example ? ": " : "", example));
+}

@@ -32,6 +32,8 @@ static const struct lg_finder finders[] = {
 	{ .of_device = lg_find_comms },
 	{ .of_device = lg_find_overlap },
 	{ .of_device = lg_find_compile_trace },
+	{ .of_run = lg_find_log_signals },
+	{ .of_device = lg_compile_absent }, /* where no line says why */
 	{ .of_device = lg_find_late },
 	{ .of_device = lg_find_late_on_cpu, .needs = ALONE },
 	{ .of_device = lg_find_gpu_counters },
@@ -44,6 +46,9 @@ static const struct lg_finder finders[] = {
 	{ .of_run = lg_find_saves },
 	{ .of_run = lg_find_python_stacks, .yields = { LG_R_DATA_LOADER_WAIT, LG_R_SIDE_CHECKPOINT } },
 	{ .of_run = lg_find_oom },
+	{ .of_run = lg_find_failure },
+	{ .of_run = lg_say_memory_growth },
+	{ .of_run = lg_say_still },
 	{ .of_run = lg_say_pending },
 	{ .of_run = lg_say_steal },
 };

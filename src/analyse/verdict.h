@@ -155,6 +155,9 @@ struct lg_verdict {
 		double lost_share;        /* of it, by all measured findings; each moment once */
 		double per_training_hour; /* what an hour of training done costs */
 	} cost;
+	const char *still;           /* the run stands still: who, since when; NULL */
+	const char *not_judged;      /* what the input tells of and no rule judges: the first of n; NULL */
+	size_t n_not_judged;
 	const char **limits;
 	size_t n_limits;
 };

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/printable.h"
+#include "base/words.h"
 #include "report/json_write.h"
 #include "report/report.h"
 
@@ -235,6 +236,24 @@ static void add_more(struct sbuf *b, size_t n)
 		add(b, " (and %zu more finding%s)", n, n > 1 ? "s" : "");
 }
 
+/* Nothing is wrong: only where all that the input tells of was judged (contract.md#nothing-wrong). */
+static void add_all_clear(struct sbuf *b, const struct lg_verdict *v)
+{
+	add(b, "%s: %zu step%s%s", v->not_judged || v->cut ? "Nothing was found in what could be judged"
+						 : "Nothing is wrong that this input can show",
+	    v->n_judged, lg_s(v->n_judged), v->inference ? " of inference or evaluation" : "");
+	if (v->n_slow)
+		add(b, ", %zu of them slow", v->n_slow);
+	add(b, ", no finding at medium or above.");
+	if (v->n_limits && !v->not_judged)
+		add(b, " Mind the limits below.");
+}
+
+static bool is_sentence(const struct sbuf *b)
+{
+	return b->n && b->p[b->n - 1] == '.';
+}
+
 const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 {
 	struct sbuf b = start(buf, size);
@@ -243,7 +262,10 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 
 	for (size_t i = 0; i < v->n_findings; i++)
 		n += matters(&v->findings[i]);
-	if (lead) {
+	if (v->still && !(lead && is_hang(lead))) {
+		add(&b, "The run stands still: %s", v->still);
+		add_more(&b, n);
+	} else if (lead) {
 		add(&b, "%s", lead->title);
 		add_more(&b, n - 1);
 	} else if (!v->n_judged && v->n_findings) {
@@ -286,17 +308,13 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 	} else if (v->untraced_share >= 0.25) {
 		add_untraced(&b, v);
 	} else {
-		add(&b, "Nothing is wrong that this input can show: %zu step%s%s", v->n_judged,
-		    v->n_judged == 1 ? "" : "s", v->inference ? " of inference or evaluation" : "");
-		if (v->n_slow)
-			add(&b, ", %zu of them slow", v->n_slow);
-		add(&b, ", no finding at medium or above.");
-		if (v->n_limits)
-			add(&b, " Mind the limits below.");
+		add_all_clear(&b, v);
 	}
 	if (v->cut && (v->n_judged || !v->unjudged))
-		add(&b, "%s file is cut: what it ends before is not judged.",
-		    *buf && buf[strlen(buf) - 1] == '.' ? " The" : "; the");
+		add(&b, "%s file is cut: what it ends before is not judged.", is_sentence(&b) ? " The" : "; the");
+	if (!lead && v->not_judged)
+		add(&b, "%s judged: %s%s.", is_sentence(&b) ? " Not" : "; not", v->not_judged,
+		    v->n_not_judged > 3 ? " and more" : "");
 	return buf;
 }
 

@@ -117,6 +117,70 @@ static void a_failed_request_tells_why(void **state)
 	}
 }
 
+#define SUMMARY(ooms, retries) "|                  PyTorch CUDA memory summary, device ID 0                 |\n" \
+	"|            CUDA OOMs: " ooms "            |        cudaMalloc retries: " retries "         |\n"
+
+/* Each is a finding, or the verdict says that nobody judges it; and a log without them has neither. */
+static void no_line_that_is_kept_goes_by_unjudged(void **state)
+{
+	static const struct {
+		const char *text, *id, *severity, *not_judged;
+	} rows[] = {
+		{ "[rank1]: torch.distributed.elastic ERROR failed (exitcode: -9) local_rank: 1 (pid: 4242) of binary: python\n",
+		  "job.failed", "high", NULL },
+		{ "RuntimeError: DataLoader worker (pid 4242) is killed by signal: Killed.\n", "job.failed", "high", NULL },
+		{ "[rank3]: torch.distributed.DistBackendError: NCCL error in: x.cpp:93, ncclSystemError: System call failed\n",
+		  "job.failed", "high", NULL },
+		{ "skipping cudagraphs due to mutated inputs (1 instances)\n", "gpu.launch_bound", "low", NULL },
+		{ "x.py:3: UserWarning: Memory efficient kernel not used because: (Triggered internally at sdp_utils.h)\n",
+		  "gpu.math_attention", "low", NULL },
+		{ SUMMARY("0", "3"), "gpu.allocator_sync", "low", NULL },
+		{ SUMMARY("2", "0"), NULL, NULL, "requests for device memory that failed" },
+		{ "x.py:3: UserWarning: cumsum_cuda_kernel does not have a deterministic implementation, but you set\n", NULL,
+		  NULL, "without a deterministic implementation (1 line)" },
+		{ "host1:77:78 [0] misc/socket.cc:484 NCCL WARN socketStartConnect: connect to 10.0.0.1<53> failed\n", NULL,
+		  NULL, "what NCCL warns of" },
+		/* healthy: what a log never tells is all that is left */
+		{ SUMMARY("0", "0"), NULL, NULL, NULL },
+		{ "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 32768.0\n", NULL, NULL, NULL },
+		{ "Using FallbackKernel: aten.sort\nwe are skipping cudagraphs in this talk\n", NULL, NULL, NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		char text[4096];
+		struct outcome o;
+		const struct lg_finding *f;
+
+		snprintf(text, sizeof text, STEPS STEPS "%s", rows[i].text);
+		o = judge(feed_text(text, "log"));
+		f = o.v->n_findings ? &o.v->findings[0] : NULL;
+		if (!rows[i].id != !f || (f && (strcmp(f->id, rows[i].id) ||
+						strcmp(lg_severity_text(f->severity), rows[i].severity))))
+			fail_msg("log %zu: %s %s", i, f ? f->id : "nothing", f ? lg_severity_text(f->severity) : "");
+		if (rows[i].not_judged && (!o.v->not_judged || !strstr(o.v->not_judged, rows[i].not_judged)))
+			fail_msg("log %zu leaves out: %s", i, o.v->not_judged ? o.v->not_judged : "nothing");
+		if (!rows[i].not_judged && o.v->n_not_judged > (o.v->n_judged > 0))
+			fail_msg("log %zu leaves out: %s", i, o.v->not_judged);
+		done(&o);
+	}
+}
+
+/* An elastic launcher starts it anew; and where a rank that is missing says why, that is told. */
+static void a_failure_is_told_where_nothing_says_why(void **state)
+{
+#define KILLED "[rank1]: failed (exitcode: -9) local_rank: 1 (pid: 4242) of binary: python\n"
+	struct outcome o = judge(feed_text(KILLED STEPS STEPS, "log"));
+
+	(void)state;
+	assert_int_equal(find(o.v, "job.failed")->severity, LG_SEVERITY_LOW);
+	done(&o);
+	o = judge(feed_text(STEPS KILLED OOM "2.00 GiB." HAS "0 bytes is free. " HELD("38.00 GiB", "1.00 MiB"), "log"));
+	assert_null(find(o.v, "job.failed"));
+	assert_non_null(find(o.v, "mem.oom"));
+	done(&o);
+}
+
 /* A search for the batch size runs into it on purpose. */
 static void a_failed_request_that_was_caught_is_low(void **state)
 {
@@ -303,6 +367,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_failed_request_tells_why),
+		cmocka_unit_test(no_line_that_is_kept_goes_by_unjudged),
+		cmocka_unit_test(a_failure_is_told_where_nothing_says_why),
 		cmocka_unit_test(a_failed_request_that_was_caught_is_low),
 		cmocka_unit_test(a_function_at_its_recompile_limit_runs_eagerly_or_fails),
 		cmocka_unit_test(debugging_aids_speak_up_in_the_log),

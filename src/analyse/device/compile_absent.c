@@ -37,7 +37,7 @@ static bool has_compiled(struct lg_case *c)
 	return found;
 }
 
-void lg_compile_absent(struct lg_case *c, const struct lg_gpu *g)
+int lg_compile_absent(struct lg_case *c, struct lg_gpu *g)
 {
 	const struct lg_mark_tab *m = &c->t->mark;
 	const struct lg_gpu_run *r = NULL;
@@ -48,7 +48,7 @@ void lg_compile_absent(struct lg_case *c, const struct lg_gpu *g)
 		if (!strcmp(lg_string(c->t, m->name[i]), "log.compile_start") && !n++)
 			first = i;
 	if (!n || lg_told(c, LG_R_COMPILE_SKIPPED))
-		return;
+		return 0;
 	for (size_t i = 0; i < g->n; i++) {
 		const struct lg_gpu_run *x = &g->run[i];
 
@@ -60,10 +60,10 @@ void lg_compile_absent(struct lg_case *c, const struct lg_gpu *g)
 		r = r ? r : x;
 	}
 	if (!whole || has_compiled(c))
-		return;
+		return c->failed;
 	f = lg_gpu_finding(c, g, LG_R_COMPILE_SKIPPED, (double)NAN, (double)NAN, 0.8, r);
 	if (!f)
-		return;
+		return c->failed;
 	f->stage = lg_stage_name(LG_STAGE_FORWARD);
 	f->title = lg_arena_printf(&c->v->arena, "the log shows that torch.compile worked, and no compiled region runs in "
 				   "the %zu profiled steps: they run eagerly", r->n_steps);
@@ -74,4 +74,5 @@ void lg_compile_absent(struct lg_case *c, const struct lg_gpu *g)
 	lg_evidence_add(c, f, INT64_MIN, 0, "what it costs is not in these files: compare the step time with a run in "
 			"which they are there (laggard diff)");
 	lg_evidence_against(c, f, "the log may be of code that these steps do not call");
+	return c->failed;
 }

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * compile_trace.c - what became of torch.compile, from a profiler's trace and from logs.
+ * compile_trace.c - what became of torch.compile, from a profiler's trace (from logs: logs/log_signals.c).
  *
- * Trace: "... (dynamo_timed)" spans are compilation itself; what runs compiled: compile_regions.c. Logs: the
- * marks of the log importers (log.graph_break, log.recompile ...), one a message, its text "what, file:line".
- * What a lost or broken compilation costs cannot be measured without a run that has it: the
- * finding says so and stays at medium.
+ * "... (dynamo_timed)" spans are compilation itself; what runs compiled: compile_regions.c. What a lost or broken
+ * compilation costs cannot be measured without a run that has it: the finding says so and stays at medium.
  */
 #include <math.h>
 #include <stdio.h>
@@ -240,125 +238,8 @@ static void debug_frames(struct lg_case *c, const struct lg_gpu *g)
 	lg_free(bits);
 }
 
-/* ---- logs ---- */
-
-/*
- * Who tells of it: torch's warning about a call ("from `Tensor.item()` (/app/train.py:6)"), the job's log of that
- * artifact, or TORCH_TRACE, which names the compilation ("f (/app/train.py:6) [0/1]: ..."). All may tell the same.
- */
-enum teller { BY_WARNING, BY_LOG, BY_TRACE, TELLERS };
-
-static enum teller told_by(const char *text)
-{
-	const char *p = *text == '[' ? text : strstr(text, " [");
-	int used = 0;
-
-	if (!strncmp(text, "from `", 6))
-		return BY_WARNING;
-	return p && (sscanf(p, " [%*d/%*d]:%n", &used), used > 0) ? BY_TRACE : BY_LOG;
-}
-
-/* The finding; NULL = nothing to tell. A job's log and its TORCH_TRACE tell the same: it counts once. */
-static struct lg_finding *from_log(struct lg_case *c, const char *name, enum lg_rule_id rule, size_t at_least,
-				   const char *title)
-{
-	const struct lg_mark_tab *m = &c->t->mark;
-	struct lg_finding *f;
-	lg_str said[4];
-	size_t by[TELLERS] = { 0 }, n, kinds = 0;
-	enum teller most = BY_WARNING;
-
-	for (size_t i = 0; i < m->n; i++)
-		if (!strcmp(lg_string(c->t, m->name[i]), name))
-			by[told_by(lg_string(c->t, m->text[i]))]++;
-	for (enum teller i = BY_LOG; i < TELLERS; i++)
-		most = by[i] > by[most] || (by[i] && most == BY_WARNING) ? i : most;
-	n = by[most];
-	if (n < at_least || !n)
-		return NULL;
-	if (lg_told(c, rule))
-		return NULL; /* by the hook, or the trace, which know more than a log line */
-	f = lg_finding_add(c, rule);
-	if (!f)
-		return NULL;
-	lg_grade_unpriced(f);
-	f->confidence = 0.95;
-	f->culprit.relation = LG_RELATION_SELF;
-	f->stage = lg_stage_name(LG_STAGE_FORWARD);
-	f->title = lg_arena_printf(&c->v->arena, "%s (%zu time%s in the log)", title, n, n == 1 ? "" : "s");
-	for (size_t i = 0; i < m->n && kinds < 4; i++) {
-		bool seen = false;
-
-		if (strcmp(lg_string(c->t, m->name[i]), name) ||
-		    told_by(lg_string(c->t, m->text[i])) != most)
-			continue;
-		for (size_t k = 0; k < kinds; k++)
-			seen |= said[k] == m->text[i];
-		if (seen)
-			continue;
-		said[kinds++] = m->text[i];
-		lg_evidence_add(c, f, m->ts[i], 0, "%s", lg_string(c->t, m->text[i]));
-		if (!f->culprit.function && *lg_string(c->t, m->text[i]))
-			f->culprit.function = lg_string(c->t, m->text[i]);
-	}
-	lg_evidence_add(c, f, INT64_MIN, 0, "a log does not tell what it costs: compare the step time with "
-			"and without (laggard diff)");
-	return f;
-}
-
-/* A debugging aid that spoke up in the log. */
-static void debug_from_log(struct lg_case *c)
-{
-	struct lg_finding *f = from_log(c, "log.anomaly", LG_R_DEBUG_LEFT_ON, 1,
-					"autograd anomaly detection is on: every backward operator is checked for NaN");
-
-	if (f) {
-		f->detail = "anomaly";
-		f->culprit.function = LG_ANOMALY_DETECTION;
-		f->stage = lg_stage_name(LG_STAGE_BACKWARD);
-	}
-	f = from_log(c, "log.profiled", LG_R_DEBUG_LEFT_ON, LG_N_DEBUG_LEFT_ON_TRACES,
-		     "torch.profiler takes trace after trace");
-	if (f) {
-		lg_cap(f, LG_CAP_UNMEASURED);
-		f->detail = "profiler";
-		f->culprit.function = "torch.profiler.profile";
-	}
-}
-
-/* With fullgraph=True torch raises an error where it would go on eagerly. */
-static void recompile_limit(struct lg_case *c)
-{
-	static const char fails[] = "a function hit the recompile limit and must not run eagerly (fullgraph=True): "
-				    "torch raises an error";
-	const struct lg_mark_tab *m = &c->t->mark;
-	struct lg_finding *f;
-	size_t error = 0;
-
-	while (error < m->n && strcmp(lg_string(c->t, m->name[error]), "log.recompile_limit_error"))
-		error++;
-	f = from_log(c, "log.recompile_limit", LG_R_COMPILE_RECOMPILE_LIMIT, 1,
-		     error < m->n ? fails : "a function hit the recompile limit: from then on it runs eagerly");
-	if (error == m->n)
-		return;
-	if (f)
-		lg_evidence_add(c, f, m->ts[error], 0, "%s", lg_string(c->t, m->text[error]));
-	else
-		from_log(c, "log.recompile_limit_error", LG_R_COMPILE_RECOMPILE_LIMIT, 1, fails);
-}
-
-static void ddp_warned(struct lg_case *c, const char *mark, const char *title)
-{
-	struct lg_finding *f = from_log(c, mark, LG_R_COMMS_DDP_FLAGS, 1, title);
-
-	if (f)
-		lg_cap(f, LG_CAP_UNMEASURED);
-}
-
 int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)
 {
-	struct lg_finding *failed;
-
 	in_step(c, g);
 	for (size_t i = 0; lg_gpu_only(c->t) && i < g->n && !lg_told(c, LG_R_COMPILE_IN_STEP) && !c->failed;
 	     i++)
@@ -367,26 +248,5 @@ int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)
 	lg_compile_regions(c, g);
 	launch_blocking(c, g);
 	debug_frames(c, g);
-	from_log(c, "log.compile_skipped", LG_R_COMPILE_SKIPPED, 1,
-		 "torch.compile skipped code that was to be compiled: it runs eagerly");
-	from_log(c, "log.compile_none", LG_R_COMPILE_SKIPPED, 1,
-		 "torch.compile found no frame that it could compile");
-	failed = from_log(c, "log.compile_failed", LG_R_COMPILE_SKIPPED, 1,
-			  "compilation failed: that code runs eagerly, or not at all");
-	if (failed)
-		failed->detail = "failed"; /* no mode is to blame: other advice */
-	lg_compile_absent(c, g); /* where no line says why */
-	recompile_limit(c);
-	from_log(c, "log.recompile", LG_R_COMPILE_RECOMPILES, LG_N_COMPILE_RECOMPILES_TIMES,
-		 "compiled code is compiled again because a guard fails");
-	from_log(c, "log.graph_break", LG_R_COMPILE_GRAPH_BREAKS, 1,
-		 "the compiled graph breaks in user code");
-	from_log(c, "log.tf32_off", LG_R_GPU_NO_TENSOR_CORE, 1,
-		 "torch says that TF32 tensor cores are there and not enabled");
-	ddp_warned(c, "log.ddp_find_unused", "DDP looks for unused parameters every step and finds none");
-	ddp_warned(c, "log.ddp_grad_strides", "DDP copies gradients whose strides differ from its buckets'");
-	from_log(c, "log.loader_workers", LG_R_DATA_WORKERS_OVERSUBSCRIBED, 1,
-		 "the loader has more workers than this process has CPUs");
-	debug_from_log(c);
 	return c->failed;
 }

@@ -22,11 +22,13 @@
 #include "base/side_thread.h"
 #include "base/map.h"
 #include "base/median.h"
+#include "base/words.h"
 
 enum { MIN_EVENTS = 12, MIN_EVENTS_UNTOLD = 20, MAX_RANKS = 16, GROUPS_MAX = 256 };
 #define MIN_STEP_NS 1000000ll
 #define MAX_STEP_NS 60000000000ll
 #define SAME_SPREAD 0.05
+#define POLL_SHARE 0.01
 
 struct busy {
 	lg_prc prc;
@@ -292,6 +294,24 @@ static int sort_waits(const struct lg_case *c, const struct lg_rank *r, struct g
 	return rc;
 }
 
+/*
+ * A thread that wakes again and again, and whose process does nothing meanwhile, polls (gloo's loop does
+ * with a limit of 10 ms while a collective hangs): a rhythm, but no steps.
+ */
+static bool is_poll(struct lg_case *c, const struct lg_rank *r, const struct group *g)
+{
+	int64_t from = g->ts[0], to = g->ts[g->n - 1];
+	double share = to > from ? (double)lg_process_ran(c, r->prc, from, to) / (double)(to - from) : 1;
+	char every[LG_MS_TEXT];
+
+	if (share >= POLL_SHARE)
+		return false;
+	lg_limit(c, lg_arena_printf(&c->v->arena, "%s wakes every %s, and its process runs for %.2f %% of the time: it "
+				    "polls, these are no steps", lg_thread_text(c, r->thr),
+				    lg_ms_text((double)g->median / 1e6, every), 100 * share));
+	return true;
+}
+
 int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **ret, size_t *ret_n)
 {
 	struct groups *g = lg_calloc(1, sizeof *g);
@@ -329,6 +349,8 @@ int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **re
 		if (g->v[i].n > best->n && g->v[i].spread < best_score + SAME_SPREAD &&
 		    llabs(g->v[i].median - best->median) * 10 < best->median)
 			best = &g->v[i];
+	if (best && is_poll(c, r, best))
+		best = NULL;
 	if (best) {
 		*ret = best->ts;
 		*ret_n = best->n;

@@ -92,4 +92,8 @@ int lg_trend_of(const struct lg_step *steps, size_t n, struct lg_trend *ret) LG_
 /* Step times that a log states, where there are no steps. 1 = there are some, 0, or LG_E_NOMEM. */
 int lg_steps_of_log(struct lg_case *c) LG_MUST_CHECK;
 
+/* ---- still.c ---- */
+/* CPU time of all its threads in [from, to), by states; ns. */
+int64_t lg_process_ran(const struct lg_case *c, lg_prc p, int64_t from, int64_t to);
+
 #endif /* LG_ANALYSE_STEPS_STEPS_H */

@@ -132,6 +132,11 @@ static int sentence(struct lg_torchlog *l, const struct lg_log_line *line)
 		{ "Traceback of forward call that caused the error", "log.anomaly" },
 		{ "ActivityProfilerController.cpp:", "log.profiled" },
 		{ "failed (exitcode: ", "log.worker_failed" },
+		{ ") is killed by signal: ", "log.worker_failed" }, /* torch/utils/data/_utils/signal_handling.py */
+		/* aten/src/ATen/native/transformers/cuda/sdp_utils.cpp */
+		{ "attention kernel not used because", "log.sdpa_fallback" },
+		{ "efficient kernel not used because", "log.sdpa_fallback" },
+		{ "Torch was not compiled with flash attention", "log.sdpa_fallback" },
 		{ "'train_runtime': ", "log.train_summary" },
 	};
 
@@ -204,6 +209,10 @@ static int memory_summary(struct lg_torchlog *l, const struct lg_log_line *line)
 	if (l->summary_device < 0)
 		return 0;
 	if (strstr(m, "CUDA OOMs: ")) {
+		if (int_after(m, "CUDA OOMs: ", 0) > 0)
+			lg_torchlog_mark(l, line, "log.alloc_ooms", int_after(m, "CUDA OOMs: ", 0), NULL);
+		if (int_after(m, "cudaMalloc retries: ", 0) > 0)
+			lg_torchlog_mark(l, line, "log.alloc_retries", int_after(m, "cudaMalloc retries: ", 0), NULL);
 		snprintf(l->summary, sizeof l->summary, "OOMs %lld, cudaMalloc retries %lld",
 			 (long long)int_after(m, "CUDA OOMs: ", 0),
 			 (long long)int_after(m, "cudaMalloc retries: ", 0));

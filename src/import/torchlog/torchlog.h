@@ -23,6 +23,8 @@
  *   log.nccl_error           -; line
  *   log.worker_failed        exit code; line
  *   log.oom                  bytes asked for; line
+ *   log.alloc_ooms .alloc_retries  their number; line  as memory_summary() counts them, if any
+ *   log.sdpa_fallback        -; line            why an attention kernel is not used
  *   log.memory_summary       device; allocated and reserved, now and peak, OOMs, retries
  *   log.anomaly              -; autograd's anomaly mode is on, and where it said so
  *   log.profiled             -; line            torch.profiler finished a trace

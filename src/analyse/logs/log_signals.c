@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * log_signals.c - what single lines of a log are signs of (rules/signals.def): findings of the rules that
+ * they belong to, that a job ended by a failure, and what nobody judges.
+ *
+ * One mark is a message, its text "what, file:line". What it costs no log tells.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "analyse/finders.h"
+#include "base/alloc.h"
+#include "base/map.h"
+#include "base/words.h"
+
+/*
+ * Who tells of it: torch's warning about a call ("from `Tensor.item()` (/app/train.py:6)"), the job's log of that
+ * artifact, or TORCH_TRACE, which names the compilation ("f (/app/train.py:6) [0/1]: ..."). All may tell the same:
+ * it counts once.
+ */
+enum teller { BY_WARNING, BY_LOG, BY_TRACE, TELLERS };
+enum price { PRICE_UNKNOWN, PRICE_FLAG };
+enum { EXAMPLES = 4 };
+
+static const struct signal {
+	const char *mark, *detail, *function;
+	const char *title; /* of a finding, or what nobody judges; NULL: judged elsewhere */
+	enum lg_rule_id rule; /* LG_R_NONE: not found here */
+	size_t at_least;
+	enum price price;
+	uint8_t stage;
+} signals[] = {
+#define FOUND(mark, rule, at_least, price, stage, detail, function, title)                          \
+	{ mark, detail, function, title, LG_R_##rule, at_least, PRICE_##price, LG_STAGE_##stage },
+#define NOTED(mark, at_least, what) { mark, NULL, NULL, what, LG_R_NONE, at_least, PRICE_UNKNOWN, 0 },
+#define READ(name) { .mark = name },
+#include "rules/signals.def"
+};
+enum { SIGNALS = sizeof signals / sizeof *signals };
+
+/* The marks of one kind. */
+struct heard {
+	size_t n, by[TELLERS];
+	size_t first; /* row */
+	uint32_t row[TELLERS][EXAMPLES]; /* some of them, no text twice */
+	size_t n_rows[TELLERS];
+};
+
+static enum teller told_by(const char *text)
+{
+	const char *p = *text == '[' ? text : strstr(text, " [");
+	int used = 0;
+
+	if (!strncmp(text, "from `", 6))
+		return BY_WARNING;
+	return p && (sscanf(p, " [%*d/%*d]:%n", &used), used > 0) ? BY_TRACE : BY_LOG;
+}
+
+static void hear(const struct lg_mark_tab *m, const char *text, size_t i, struct heard *h)
+{
+	enum teller who = told_by(text);
+	size_t n = h->n_rows[who];
+
+	h->first = h->n++ ? h->first : i;
+	h->by[who]++;
+	for (size_t k = 0; k < n; k++)
+		if (m->text[h->row[who][k]] == m->text[i])
+			return;
+	if (n < EXAMPLES)
+		h->row[who][h->n_rows[who]++] = (uint32_t)i;
+}
+
+static size_t signal_of(const char *mark)
+{
+	size_t i = 0;
+
+	while (i < SIGNALS && strcmp(signals[i].mark, mark))
+		i++;
+	return i;
+}
+
+static bool is_of_log(const char *mark)
+{
+	return !strncmp(mark, "log.", 4);
+}
+
+/* heard: of SIGNALS, by row of signals.def, and of one more for the marks of logs that are not in it. */
+static int hear_all(const struct lg_case *c, struct heard *heard)
+{
+	const struct lg_mark_tab *m = &c->t->mark;
+	struct lg_map known = { 0 }; /* name -> its signal + 1 */
+	int rc = 0;
+
+	for (size_t i = 0; i < m->n && !rc; i++) {
+		uint32_t at = lg_map_get(&known, (uint64_t)m->name[i] + 1);
+
+		if (!at) {
+			const char *name = lg_string(c->t, m->name[i]);
+			size_t s = signal_of(name);
+
+			at = s < SIGNALS || is_of_log(name) ? (uint32_t)s + 1 : UINT32_MAX;
+			rc = lg_map_set(&known, (uint64_t)m->name[i] + 1, at);
+		}
+		if (at != UINT32_MAX && (at == SIGNALS + 1 || signals[at - 1].title))
+			hear(m, lg_string(c->t, m->text[i]), i, &heard[at - 1]);
+	}
+	lg_map_done(&known);
+	return rc;
+}
+
+/* The finding; NULL = too few, or told already by the hook or the trace, which know more than a line. */
+static struct lg_finding *tell(struct lg_case *c, const struct signal *s, const struct heard *h,
+			       const char *title)
+{
+	const struct lg_mark_tab *m = &c->t->mark;
+	enum teller most = BY_WARNING;
+	struct lg_finding *f;
+	size_t n;
+
+	for (enum teller i = BY_LOG; i < TELLERS; i++)
+		most = h->by[i] > h->by[most] || (h->by[i] && most == BY_WARNING) ? i : most;
+	n = h->by[most];
+	if (!n || n < s->at_least || lg_told(c, s->rule))
+		return NULL;
+	f = lg_finding_add(c, s->rule);
+	if (!f)
+		return NULL;
+	lg_grade_unpriced(f);
+	if (s->price == PRICE_FLAG)
+		lg_cap(f, LG_CAP_UNMEASURED);
+	f->confidence = 0.95;
+	f->culprit.relation = LG_RELATION_SELF;
+	f->stage = lg_stage_name(s->stage);
+	f->detail = s->detail;
+	f->title = lg_arena_printf(&c->v->arena, "%s (%zu time%s in the log)", title, n, lg_s(n));
+	for (size_t k = 0; k < h->n_rows[most]; k++) {
+		const char *text = lg_string(c->t, m->text[h->row[most][k]]);
+
+		lg_evidence_add(c, f, m->ts[h->row[most][k]], 0, "%s", text);
+		if (!f->culprit.function && *text)
+			f->culprit.function = text;
+	}
+	if (s->function)
+		f->culprit.function = s->function;
+	lg_evidence_add(c, f, INT64_MIN, 0, "a log does not tell what it costs: compare the step time with "
+			"and without (laggard diff)");
+	return f;
+}
+
+/* With fullgraph=True torch raises an error where it would go on eagerly. */
+static void recompile_limit(struct lg_case *c)
+{
+	static const char fails[] = "a function hit the recompile limit and must not run eagerly (fullgraph=True): "
+				    "torch raises an error";
+	static const struct signal limit = { .mark = "log.recompile_limit", .rule = LG_R_COMPILE_RECOMPILE_LIMIT,
+					     .stage = LG_STAGE_FORWARD };
+	const struct lg_mark_tab *m = &c->t->mark;
+	struct heard hit = { 0 }, raised = { 0 };
+	struct lg_finding *f;
+
+	for (size_t i = 0; i < m->n; i++) {
+		const char *name = lg_string(c->t, m->name[i]);
+
+		if (!strcmp(name, limit.mark))
+			hear(m, lg_string(c->t, m->text[i]), i, &hit);
+		else if (!strcmp(name, "log.recompile_limit_error"))
+			hear(m, lg_string(c->t, m->text[i]), i, &raised);
+	}
+	f = tell(c, &limit, &hit, raised.n ? fails : "a function hit the recompile limit: from then on it runs eagerly");
+	if (f && raised.n)
+		lg_evidence_add(c, f, m->ts[raised.first], 0, "%s", lg_string(c->t, m->text[raised.first]));
+	else if (!f && raised.n)
+		tell(c, &limit, &raised, fails);
+}
+
+static void not_judged(struct lg_case *c, const struct heard *h, const char *what)
+{
+	lg_not_judged(c, lg_arena_printf(&c->v->arena, "%s (%zu line%s)", what, h->n, lg_s(h->n)),
+		      lg_string(c->t, c->t->mark.text[h->first]));
+}
+
+int lg_find_log_signals(struct lg_case *c)
+{
+	struct heard *heard = lg_calloc(SIGNALS + 1, sizeof *heard);
+
+	if (!heard || hear_all(c, heard)) {
+		lg_free(heard);
+		return c->failed = LG_E_NOMEM;
+	}
+	for (size_t i = 0; i < SIGNALS; i++)
+		if (signals[i].rule)
+			tell(c, &signals[i], &heard[i], signals[i].title);
+		else if (signals[i].title && heard[i].n >= signals[i].at_least)
+			not_judged(c, &heard[i], signals[i].title);
+	recompile_limit(c);
+	if (heard[SIGNALS].n)
+		not_judged(c, &heard[SIGNALS], lg_string(c->t, c->t->mark.name[heard[SIGNALS].first]));
+	lg_free(heard);
+	return c->failed;
+}
+
+/* ---- a job that failed ---- */
+
+static int32_t rank_of(const struct lg_trace *t, size_t mark)
+{
+	return t->process.rank[t->thread.prc[t->mark.thr[mark]]];
+}
+
+/* Step lines behind it: an elastic launcher started the job anew. */
+static size_t steps_after(const struct lg_trace *t, size_t mark)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->mark.n; i++)
+		n += t->mark.ts[i] > t->mark.ts[mark] && !strcmp(lg_string(t, t->mark.name[i]), "log.step");
+	return n;
+}
+
+/* The surest sign first: others are what follows when a process is gone. */
+static const struct {
+	const char *mark, *detail, *title;
+} failures[] = {
+	{ "log.worker_failed", "worker", "a process of the job was killed or ended with an error" },
+	{ "log.nccl_error", "nccl", "NCCL failed" },
+	{ "log.watchdog_exception", "watchdog", "the watchdog of a process group took its process down" },
+	{ "log.peer_lost", "peer", "a peer closed its connection: its process ended, or its host is gone" },
+};
+enum { FAILURES = sizeof failures / sizeof *failures };
+
+int lg_find_failure(struct lg_case *c)
+{
+	const struct lg_trace *t = c->t;
+	size_t n[FAILURES] = { 0 }, first[FAILURES] = { 0 }, last = 0, k = 0, steps;
+	struct lg_finding *f;
+
+	for (size_t i = 0; i < t->mark.n; i++)
+		for (size_t s = 0; s < FAILURES; s++)
+			if (!strcmp(lg_string(t, t->mark.name[i]), failures[s].mark)) {
+				first[s] = n[s]++ ? first[s] : i;
+				last = i;
+			}
+	while (k < FAILURES && !n[k])
+		k++;
+	/* Those say why it ended. */
+	if (k == FAILURES || lg_told(c, LG_R_COMMS_MISSING_RANK) || lg_told(c, LG_R_COMMS_MISMATCH) ||
+	    lg_told(c, LG_R_MEM_OOM))
+		return 0;
+	f = lg_finding_add(c, LG_R_JOB_FAILED);
+	if (!f)
+		return c->failed;
+	lg_grade_unpriced(f);
+	f->confidence = 0.9;
+	f->detail = failures[k].detail;
+	f->culprit.relation = LG_RELATION_RANK;
+	f->culprit.rank = rank_of(t, first[k]);
+	f->title = f->culprit.rank >= 0 ? lg_arena_printf(&c->v->arena, "%s (rank %d)", failures[k].title, f->culprit.rank)
+					: failures[k].title;
+	for (size_t s = k; s < FAILURES; s++)
+		if (n[s])
+			lg_evidence_add(c, f, t->mark.ts[first[s]], 0, "%s%s", lg_string(t, t->mark.text[first[s]]),
+					n[s] > 1 ? lg_arena_printf(&c->v->arena, " (the first of %zu such lines)", n[s])
+						 : "");
+	steps = steps_after(t, last);
+	if (steps >= LG_N_JOB_FAILED_STEPS) {
+		lg_cap(f, LG_CAP_UNMEASURED);
+		lg_evidence_against(c, f, "%zu step lines follow: the job was started anew", steps);
+	}
+	return c->failed;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * memory_growth.c - memory that grows from one quarter of the input to the next, to its end. No rule says
+ * what grows, or when it will be too much: that it grows is told, and keeps a verdict from being an
+ * all-clear.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyse/finders.h"
+#include "base/alloc.h"
+#include "base/median.h"
+
+enum { QUARTERS = 4, MIN_OF_EACH = 8 };
+#define LONG_NS (30 * INT64_C(1000000000))
+#define MIN_GROWTH 0.10  /* over all quarters */
+#define GOES_ON 0.25     /* the last quarter's growth, of the largest: what warms up stands at the end */
+
+static bool is_memory(const char *name)
+{
+	static const char *const names[] = { "memory allocated", "memory reserved", "gpu.mem_used" };
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (!strcmp(name, names[i]))
+			return true;
+	return false;
+}
+
+/* Medians of the quarters of n values in the order of time. v is sorted piece by piece. */
+static bool grows(double *v, size_t n, double *ret_first, double *ret_last)
+{
+	double m[QUARTERS], most = 0;
+
+	if (n < QUARTERS * MIN_OF_EACH)
+		return false;
+	for (size_t q = 0; q < QUARTERS; q++) {
+		size_t from = n * q / QUARTERS, to = n * (q + 1) / QUARTERS;
+
+		qsort(v + from, to - from, sizeof *v, lg_cmp_f64);
+		m[q] = lg_quantile_f64(v + from, to - from, 0.5);
+		if (q && m[q] <= m[q - 1])
+			return false;
+		most = q && m[q] - m[q - 1] > most ? m[q] - m[q - 1] : most;
+	}
+	*ret_first = m[0];
+	*ret_last = m[QUARTERS - 1];
+	return m[0] > 0 && m[3] - m[0] >= MIN_GROWTH * m[0] && m[3] - m[2] >= GOES_ON * most;
+}
+
+static const char *whose(struct lg_case *c, lg_trk k)
+{
+	const struct lg_trace *t = c->t;
+	lg_trk of = t->track.parent[k] ? t->track.parent[k] : k;
+
+	return t->track.index[of] >= 0 ? lg_arena_printf(&c->v->arena, " of device %d", t->track.index[of]) : "";
+}
+
+int lg_say_memory_growth(struct lg_case *c)
+{
+	const struct lg_trace *t = c->t;
+	double *v = NULL, first, last;
+
+	/* Within a step memory grows as it should. */
+	if (c->v->n_judged < LG_N_ANY_REPEATS && t->last - LONG_NS < t->first)
+		return 0;
+	for (lg_trk k = 1; k < t->track.n && !c->failed; k++) {
+		size_t n = 0;
+
+		if (t->track.kind[k] != LG_TRACK_COUNTER || !is_memory(lg_string(t, t->track.name[k])))
+			continue;
+		v = v ? v : lg_calloc(t->counter.n + 1, sizeof *v);
+		if (!v)
+			return c->failed = LG_E_NOMEM;
+		for (size_t i = 0; i < t->counter.n; i++)
+			if (t->counter.track[i] == k)
+				v[n++] = t->counter.value[i];
+		if (!grows(v, n, &first, &last))
+			continue;
+		lg_not_judged(c, "memory that grows to the end",
+			      lg_arena_printf(&c->v->arena, "%s%s, %.1f MB in the first quarter of the input and %.1f MB in "
+					      "the last (medians); what is kept is told by torch.cuda.memory._snapshot()",
+					      lg_string(t, t->track.name[k]), whose(c, k), first / 1e6,
+					      last / 1e6));
+		break; /* one is enough to look */
+	}
+	lg_free(v);
+	return c->failed;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * still.c - a run that does not go on: its steps ended long before the recording did, or there were none,
+ * and its process hardly ran meanwhile. Why it stands is for the rules to say; that it stands is no healthy
+ * run.
+ */
+#include <stdlib.h>
+
+#include "analyse/chains/culprit.h"
+#include "analyse/finders.h"
+#include "analyse/steps/steps.h"
+#include "base/words.h"
+
+#define IDLE_SHARE 0.02 /* of one CPU, by all of its threads */
+#define LONG_NS (LG_N_COMMS_MISSING_RANK_LONG_S * INT64_C(1000000000))
+
+int64_t lg_process_ran(const struct lg_case *c, lg_prc p, int64_t from, int64_t to)
+{
+	const struct lg_state_tab *s = &c->t->state;
+	int64_t ran = 0;
+
+	for (lg_thr thr = 1; thr < c->t->thread.n; thr++) {
+		if (c->t->thread.prc[thr] != p)
+			continue;
+		for (uint32_t k = c->idx->state_off[thr]; k < c->idx->state_off[thr + 1]; k++) {
+			uint32_t row = c->idx->state[k];
+			int64_t a = s->ts[row], z = lg_row_end(c->t, a, s->dur[row]);
+
+			if (s->kind[row] == LG_RUNNING && a < to && z > from)
+				ran += (z < to ? z : to) - (a > from ? a : from);
+		}
+	}
+	return ran;
+}
+
+/* Its last states: until when it was seen. */
+static int64_t seen_until(const struct lg_case *c, const struct lg_rank *r)
+{
+	uint32_t last = r->states[r->n_states - 1];
+
+	return lg_row_end(c->t, c->t->state.ts[last], c->t->state.dur[last]);
+}
+
+static void judge_rank(struct lg_case *c, const struct lg_rank *r)
+{
+	const struct lg_step *s = &c->v->steps[r->step_first];
+	int64_t from, to, longest = 0;
+	char gone[LG_MS_TEXT];
+	double share;
+
+	if (!r->n_states || (!r->n_steps && r->inferred && !lg_was_named(c, r->prc)))
+		return;
+	from = r->n_steps ? s[r->n_steps - 1].ts + s[r->n_steps - 1].dur : c->t->state.ts[r->states[0]];
+	to = seen_until(c, r);
+	for (size_t i = 0; i < r->n_steps; i++)
+		longest = s[i].dur > longest ? s[i].dur : longest;
+	if (to - from < LONG_NS || to - from < LG_N_COMMS_MISSING_RANK_LONGER * longest)
+		return;
+	share = (double)lg_process_ran(c, r->prc, from, to) / (double)(to - from);
+	if (share > IDLE_SHARE)
+		return;
+	c->v->still = lg_arena_printf(&c->v->arena, "%s %s in the last %s, in which it ran for %.1f %% of the time",
+				      lg_thread_text(c, r->thr), r->n_steps ? "began no step" : "did next to nothing",
+				      lg_ms_text((double)(to - from) / 1e6, gone), 100 * share);
+	lg_limit(c, lg_arena_printf(&c->v->arena, "the run stands still: %s; what every thread of it waits in says why "
+				    "(py-spy dump --pid on each rank)", c->v->still));
+}
+
+int lg_say_still(struct lg_case *c)
+{
+	for (size_t i = 0; i < c->n_ranks && c->has_states && !lg_is_polled(c) && !c->v->still; i++)
+		judge_rank(c, &c->ranks[i]);
+	return c->failed;
+}

@@ -291,8 +291,14 @@ static void step(struct maker *m, int k)
 			told(m, r, "dynamo.graph_break", p->graph_breaks, "call_function print in /app/net.py:9");
 	}
 	for (int r = 0; r < p->n_ranks; r++) {
-		int64_t begin = m->t[r], jitter = (k * 7 + r * 3) % 5 * 20000;
+		bool noisy = p->batch_every && k % p->batch_every == p->batch_every - 1;
+		int64_t batch = p->batch_ns + (noisy ? p->batch_more_ns : 0), begin = m->t[r] + batch;
+		int64_t jitter = (k * 7 + r * 3) % 5 * 20000 + (noisy ? p->noise_ns : 0);
 
+		if (batch) {
+			span(m, m->thr[r], m->t[r], batch, LG_SPAN_STAGE, LG_STAGE_BATCH_WAIT);
+			run(m, r, batch);
+		}
 		run(m, r, 2 * MS + (k < p->warm_steps ? p->warm_ns : 0));
 		if (hit == r || (hit >= 0 && p->all_ranks))
 			stall(m, r);

@@ -64,6 +64,9 @@ struct run_plan {
 	int graph_breaks;
 	int warm_steps;        /* the first ones, which take so much longer */
 	int64_t warm_ns;
+	int64_t batch_ns;      /* each step makes its batch itself */
+	int batch_every;       /* steps: then batch_more_ns longer, and the step noise_ns for itself */
+	int64_t batch_more_ns, noise_ns;
 	bool inference;        /* no backward pass, no optimizer */
 	int save_every;        /* steps; rank 0 saves save_bytes in save_ns */
 	int64_t save_ns, save_bytes;

@@ -101,6 +101,53 @@ static void as_loud_as_its_share_of_the_time(void **state)
 		}
 }
 
+/* A batch that is made in each step takes 7 % of the time in every run: what else makes steps slow, and
+ * longer batches in those, make no finding of it, as none is made without. */
+static void one_floor_for_a_loader_whatever_the_noise(void **state)
+{
+	(void)state;
+	for (int64_t noise = 0; noise < 3; noise++) {
+		struct run_plan p = base;
+		struct outcome o;
+
+		p.n_ranks = 1;
+		p.batch_ns = 750000;
+		p.batch_every = 90;
+		p.noise_ns = 12 * MS * (noise > 0);
+		p.batch_more_ns = 4 * MS * (noise > 1);
+		o = explain(&p);
+		assert_null(find(o.v, "data.loader_wait"));
+		done(&o);
+	}
+}
+
+/* Batches that come late now and then are priced by what the slow steps lost to them. */
+static void late_batches_now_and_then_are_told(void **state)
+{
+	static const int every[] = { 60, 500 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof every / sizeof *every; i++) {
+		struct run_plan p = base;
+		const struct lg_finding *f;
+		struct outcome o;
+
+		p.n_ranks = 1;
+		p.batch_ns = 200000;
+		p.batch_every = every[i];
+		p.batch_more_ns = 40 * MS;
+		o = explain(&p);
+		f = find(o.v, "data.loader_wait");
+		assert_int_equal(f != NULL, !i); /* 6 % of the time; 0.8 % */
+		if (f) {
+			assert_int_equal(f->severity, LG_SEVERITY_MEDIUM);
+			assert_true(fabs(f->lost_ms - 33 * 40) < 0.05 * 33 * 40);
+			assert_true(f->excess_share > 0.95);
+		}
+		done(&o);
+	}
+}
+
 /* Stolen time is low at most, and from 3 % on; from 1 % on it is said. */
 static void stolen_time_is_told_from_three_percent_on(void **state)
 {
@@ -231,6 +278,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(as_loud_as_its_share_of_the_time),
 		cmocka_unit_test(stolen_time_is_told_from_three_percent_on),
+		cmocka_unit_test(one_floor_for_a_loader_whatever_the_noise),
+		cmocka_unit_test(late_batches_now_and_then_are_told),
 		cmocka_unit_test(what_happens_beside_the_steps_is_nobodys_fault),
 		cmocka_unit_test(what_came_twice_and_cost_little_is_not_told),
 		cmocka_unit_test(a_steady_straggler_of_less_than_one_percent_is_not_told),

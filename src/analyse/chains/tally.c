@@ -162,22 +162,37 @@ static int sort_into_causes(struct lg_case *c, const struct lg_tally *y, struct 
 	return 0;
 }
 
-/* Separate occurrences: pieces closer together than a step are one. */
+/* Of the pieces that are that long, those closer together than a step are one. */
+static struct lg_rhythm events_of(struct lg_case *c, const struct lg_cause_sum *s, int64_t least,
+				  int64_t step_ns, struct lg_burst *b)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n_pieces; i++) {
+		const struct lg_piece *p = s->pieces[i];
+
+		if (p->dur < least)
+			continue;
+		b[n] = (struct lg_burst){ p->ts, p->ts + p->dur, p->dur };
+		/* What was held when the first of them came was taken before that. */
+		if (p->hold != UINT32_MAX && (!n || p->ts - b[n - 1].end > step_ns))
+			b[n].ts = c->t->span.ts[p->hold];
+		n++;
+	}
+	return lg_rhythm_of(b, n, step_ns);
+}
+
+/* Separate occurrences. Where some of it is in every step all are one: then those that stand out. */
 static int find_events(struct lg_case *c, struct lg_cause_sum *s, int64_t step_ns)
 {
+	enum { STANDS_OUT = 20 };
 	struct lg_burst *b = lg_calloc(s->n_pieces, sizeof *b);
 
 	if (!b)
 		return LG_E_NOMEM;
-	for (size_t i = 0; i < s->n_pieces; i++) {
-		const struct lg_piece *p = s->pieces[i];
-
-		b[i] = (struct lg_burst){ p->ts, p->ts + p->dur, p->dur };
-		/* What was held when the first of them came was taken before that. */
-		if (p->hold != UINT32_MAX && (!i || p->ts - b[i - 1].end > step_ns))
-			b[i].ts = c->t->span.ts[p->hold];
-	}
-	s->rhythm = lg_rhythm_of(b, s->n_pieces, step_ns);
+	s->rhythm = events_of(c, s, 0, step_ns, b);
+	if (s->rhythm.n_events < LG_N_CHAIN_TIMES)
+		s->rhythm = events_of(c, s, lg_longest_piece(s)->dur / STANDS_OUT, step_ns, b);
 	lg_free(b);
 	return 0;
 }
@@ -284,6 +299,14 @@ static int count_hits(struct lg_case *c, const struct lg_tally *y, struct lg_cau
 	return 0;
 }
 
+/* What it takes of every step makes none of them slow. */
+static void leave_usual_out(struct lg_cause_sum *s, int64_t wall, int64_t slow)
+{
+	double usual = wall > slow ? (double)(s->lost - s->slow_lost) / (double)(wall - slow) : 0;
+
+	s->slow_lost -= (int64_t)fmin((double)s->slow_lost, usual * (double)slow);
+}
+
 static int64_t median_step(const struct lg_case *c, uint32_t ref)
 {
 	const struct lg_rank *r = &c->ranks[ref];
@@ -294,7 +317,7 @@ static int64_t median_step(const struct lg_case *c, uint32_t ref)
 static int find_causes(struct lg_case *c, struct lg_tally *y)
 {
 	struct building b = { 0 };
-	int64_t step_ns = median_step(c, y->ref), left_out = 0;
+	int64_t step_ns = median_step(c, y->ref), left_out = 0, slow = 0;
 	int rc;
 
 	b.of_piece = lg_calloc(y->n_path, sizeof *b.of_piece);
@@ -316,7 +339,11 @@ static int find_causes(struct lg_case *c, struct lg_tally *y)
 
 			s->pieces[s->n_pieces++] = &y->path[i];
 		}
+	for (size_t k = 0; k < c->ranks[y->ref].n_steps; k++)
+		slow += c->v->steps[c->ranks[y->ref].step_first + k].slow
+				? c->v->steps[c->ranks[y->ref].step_first + k].dur : 0;
 	for (size_t i = 0; !rc && i < b.n; i++) {
+		leave_usual_out(&b.v[i], y->wall, slow);
 		b.v[i].left_out = left_out;
 		rc = find_events(c, &b.v[i], step_ns);
 		if (!rc)

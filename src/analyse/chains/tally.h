@@ -18,7 +18,7 @@ struct lg_cause_sum {
 	int64_t left_out;    /* ns: its victims were ready beside an idle CPU, by LG_END_QUOTA */
 	bool own_job;        /* culprit belongs to the same job */
 	int64_t lost;        /* ns on the critical path */
-	int64_t slow_lost;   /* of it inside slow steps */
+	int64_t slow_lost;   /* of it inside slow steps, beyond what it takes of the others */
 	int64_t by_proof[LG_PROOF_SCHED + 1];
 	const struct lg_piece **pieces;
 	size_t n_pieces;

@@ -140,17 +140,24 @@ static size_t what_it_did(struct lg_case *c, struct lg_finding *f, const struct 
 	return samples;
 }
 
+/* What a cause took of the run's time, of the excess of its slow steps, and of the time beyond the usual. */
+struct shares {
+	double all, excess, beyond;
+};
+
 /* Is it worth a sentence, and under which rule? LG_R_NONE: no. */
-static enum lg_rule_id rule_of(struct lg_case *c, const struct lg_cause_sum *s, double share, double excess)
+static enum lg_rule_id rule_of(struct lg_case *c, const struct lg_cause_sum *s, const struct shares *of)
 {
 	const struct lg_end *end = lg_end(s->end);
 	bool often = s->rhythm.n_events >= LG_N_CHAIN_TIMES;
 	enum lg_rule_id rule = s->own_job ? end->own_rule : end->rule;
+	bool slow = of->excess >= LG_N_CHAIN_SLOW && often &&
+		    (s->end != LG_END_LOADER || of->beyond >= LG_N_DATA_LOADER_WAIT_BURSTS);
 
 	if (s->end == LG_END_SIDE && is_logging(lg_side_name(c, s)))
 		rule = LG_R_SIDE_LOGGING;
-	if (!rule || (share < lg_rule_floor(rule) && !(excess >= LG_N_CHAIN_SLOW && often) &&
-		      !(s->end == LG_END_LOCK && share >= LG_N_HOST_LOCK_HELD_PROVEN && often)))
+	if (!rule || (of->all < lg_rule_floor(rule) && !slow &&
+		      !(s->end == LG_END_LOCK && of->all >= LG_N_HOST_LOCK_HELD_PROVEN && often)))
 		return LG_R_NONE;
 	return rule;
 }
@@ -211,11 +218,15 @@ static void count_a_part(struct lg_case *c, struct lg_finding *f, const struct l
 
 static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_cause_sum *s)
 {
-	double share = (double)s->lost / (double)y->wall;
-	double excess = y->excess > 0 ? (double)s->slow_lost / (double)y->excess : 0;
+	const struct shares of = { .all = (double)s->lost / (double)y->wall,
+				   .excess = y->excess > 0 ? (double)s->slow_lost / (double)y->excess : 0,
+				   .beyond = (double)s->slow_lost / (double)y->wall };
 	/* What is there all the time may still be what makes slow steps slow: then both are said. */
-	bool steady = s->steady && excess < LG_N_CHAIN_SLOW;
-	enum lg_rule_id rule = rule_of(c, s, share, excess);
+	bool steady = s->steady && of.excess < LG_N_CHAIN_SLOW;
+	enum lg_rule_id rule = rule_of(c, s, &of);
+	/* Named for what it is to slow steps only: that is its price. */
+	bool in_slow = rule == LG_R_DATA_LOADER_WAIT && of.all < lg_rule_floor(rule);
+	double share = in_slow ? of.beyond : of.all;
 	bool price = rule && s->prc && lg_is_recorder(c, s->prc);
 	struct lg_finding *f = rule && !price ? lg_finding_add(c, rule) : NULL;
 	struct lg_io_story io = { 0 };
@@ -237,9 +248,9 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	if (s->lock)
 		f->culprit.lock = lg_lock_text(c, s->lock);
 	samples = what_it_did(c, f, s, &io);
-	f->lost_ms = (double)s->lost / 1e6;
+	f->lost_ms = (double)(in_slow ? s->slow_lost : s->lost) / 1e6;
 	f->lost_share = share;
-	f->excess_share = steady ? (double)NAN : excess > 1 ? 1 : excess;
+	f->excess_share = steady ? (double)NAN : fmin(1, of.excess);
 	if (rule == LG_R_HOST_OVERSUBSCRIBED)
 		count_a_part(c, f, s);
 	lg_grade(f, repeats_of(s), y->wall);
@@ -251,7 +262,7 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	say_how_often(c, f, y, s, samples);
 	lg_cause_moments(c, f, s);
 	keep_moments(c, f, s);
-	say_against(c, f, y, s, excess);
+	say_against(c, f, y, s, of.excess);
 }
 
 /* Whoever held up a loop without steps, and what he was at. Returns how many samples agree. */

@@ -13,6 +13,8 @@
  *    then it believes in a slice of length 0. E's have no arguments (chrome://tracing warns of those that
  *    both have), so where a B has none either, and the name of an E, that E is given empty ones;
  *  - so a slice of length 0 is an instant, which Perfetto draws as one.
+ * It warns on its console of each E without the arguments that its B has, and takes it. With them it takes slices
+ * that are alike and touch for one.
  */
 #include <math.h>
 #include <stdio.h>
@@ -39,7 +41,7 @@ struct open {
 struct chrome {
 	struct lg_out *o;
 	int64_t start;
-	uint64_t n_async;
+	uint64_t n_async, n_unbound; /* arrows that are left out */
 	bool any;
 	/* "pid":1,"tid":2 of the track drawn last: events come track by track. */
 	uint64_t place_of;
@@ -478,9 +480,11 @@ static void flow(void *self, const struct lg_tl_flow *f)
 {
 	struct chrome *c = self;
 
-	/* An arrow ends at the slice that is open on a tid; async events are none of it. */
-	if (f->to->overlap)
+	/* An arrow ends at the slice that is open on a tid; async events and instants are none of it. */
+	if (!f->bound) {
+		c->n_unbound++;
 		return;
+	}
 	for (int end = 0; end < 2; end++) {
 		char *at = begin(c, end ? 'f' : 's', end ? f->to : f->from, end ? f->ts_to : f->ts, 0);
 
@@ -544,7 +548,7 @@ int lg_chrome_write(const struct lg_trace *t, const struct lg_verdict *v, const 
 		rc = lg_timeline(t, v, w, &sink, &c, err);
 	if (!rc && c.failed)
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	lg_out_puts(o, "\n]}\n");
+	lg_out_printf(o, "\n],\"arrows_left_out\":%llu}\n", (unsigned long long)c.n_unbound);
 	lg_out_abort(c.kept);
 	lg_arena_done(&c.texts);
 	lg_free(c.tail);

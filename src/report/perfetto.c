@@ -29,7 +29,7 @@ enum { /* Trace, TracePacket */
 	PKT_TRACK_EVENT = 11, PKT_INTERNED = 12, PKT_FLAGS = 13, PKT_CLOCK_ID = 58,
 	PKT_DEFAULTS = 59, PKT_TRACK_DESCRIPTOR = 60, PKT_FIRST = 87, PKT_STACK_SAMPLE = 135
 };
-enum { EVENT_TYPE = 9, EVENT_TRACK = 11 }; /* TrackEvent */
+enum { EVENT_TYPE = 9, EVENT_TRACK = 11, EVENT_FLOWS = 47, EVENT_FLOWS_ENDING = 48 }; /* TrackEvent */
 enum { FLAG_CLEARED = 1, FLAG_NEEDS_STATE = 2, SEQUENCE = 1 };
 enum { CLOCK_ID_REALTIME = 1, CLOCK_ID_MONOTONIC = 3, CLOCK_ID_BOOTTIME = 6 };
 enum { TYPE_BEGIN = 1, TYPE_END = 2, TYPE_INSTANT = 3, TYPE_COUNTER = 4 };
@@ -37,6 +37,12 @@ enum { IN_CATEGORY = 1, IN_NAME = 2, IN_ARG_NAME = 3, IN_FUNCTION = 5, IN_FRAME 
        IN_CALLSTACK = 7, IN_MAPPING_PATH = 17, IN_SOURCE_PATH = 18, IN_MAPPING = 19,
        IN_ARG_STRING = 29, IN_TASK = 48 };
 enum { N_INTERNED = 32, RECENT_BITS = 12 };
+
+/* Where it ends. */
+struct arrow {
+	uint64_t id, track;
+	int64_t ts;
+};
 
 struct perfetto {
 	const struct lg_trace *t;
@@ -55,6 +61,12 @@ struct perfetto {
 	/* Packets of slices of the flame chart from behind their time on, by row of the frame table;
 	 * n = 0: not known. What they refer to is interned. */
 	struct { const uint8_t *p; size_t n; } *tail;
+	/* Arrows that begin at one moment of a track, and are not written yet. */
+	const char *arrows_name;
+	uint64_t arrows_track;
+	int64_t arrows_ts;
+	struct arrow *arrows;
+	size_t n_arrows, arrows_cap;
 	uint64_t shift; /* added to every time: packets cannot hold negative ones */
 	bool failed;
 };
@@ -530,18 +542,53 @@ static void counter(void *self, const struct lg_tl_track *t, int64_t ts, double 
 	event_end(p, msg);
 }
 
+/* An instant at the moment of an arrow's end, or of several. */
+static size_t arrow_end(struct perfetto *p, uint64_t track, int64_t ts)
+{
+	size_t msg = event(p, TYPE_INSTANT, track, ts);
+
+	lg_pb_varint(&p->pkt, 10, intern_static(p, IN_NAME, p->arrows_name));
+	lg_pb_varint(&p->pkt, 3, intern_static(p, IN_CATEGORY, "flow"));
+	return msg;
+}
+
+/*
+ * To Perfetto's reader instants of one moment lie within each other, and a graph may launch more than it takes
+ * (TL_DEPTH in timeline_internal.h): arrows that come of one moment in a row begin at one instant. It is written
+ * before their ends, for where all have the same time.
+ */
+static void flush_arrows(struct perfetto *p)
+{
+	size_t msg;
+
+	if (!p->n_arrows)
+		return;
+	msg = arrow_end(p, p->arrows_track, p->arrows_ts);
+	for (size_t i = 0; i < p->n_arrows; i++)
+		lg_pb_fixed64(&p->pkt, EVENT_FLOWS, p->arrows[i].id); /* global to the trace */
+	event_end(p, msg);
+	for (size_t i = 0; i < p->n_arrows; i++) {
+		msg = arrow_end(p, p->arrows[i].track, p->arrows[i].ts);
+		lg_pb_fixed64(&p->pkt, EVENT_FLOWS_ENDING, p->arrows[i].id);
+		event_end(p, msg);
+	}
+	p->n_arrows = 0;
+}
+
 static void flow(void *self, const struct lg_tl_flow *f)
 {
 	struct perfetto *p = self;
 
-	for (int end = 0; end < 2; end++) {
-		size_t msg = event(p, TYPE_INSTANT, end ? f->to->id : f->from->id, end ? f->ts_to : f->ts);
-
-		name_cat(p, f->name, 1ull << 63 | (uint64_t)(uintptr_t)f->name, "flow");
-		/* flow_ids 47, terminating_flow_ids 48; ids are global to the trace. */
-		lg_pb_fixed64(&p->pkt, end ? 48 : 47, f->id);
-		event_end(p, msg);
+	if (f->from->id != p->arrows_track || f->ts != p->arrows_ts || f->name != p->arrows_name)
+		flush_arrows(p);
+	if (lg_grow(&p->arrows, &p->arrows_cap, p->n_arrows + 1, sizeof *p->arrows)) {
+		nomem(p);
+		return;
 	}
+	p->arrows[p->n_arrows++] = (struct arrow){ .id = f->id, .track = f->to->id, .ts = f->ts_to };
+	p->arrows_track = f->from->id;
+	p->arrows_ts = f->ts;
+	p->arrows_name = f->name;
 }
 
 /* ---- StackSample ---- */
@@ -737,6 +784,7 @@ int lg_perfetto_write(const struct lg_trace *t, const struct lg_verdict *v,
 	} else {
 		clocks(p);
 		rc = lg_timeline(t, v, w, &sink, p, err);
+		flush_arrows(p);
 		if (!rc && p->failed)
 			rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	}
@@ -750,6 +798,7 @@ int lg_perfetto_write(const struct lg_trace *t, const struct lg_verdict *v,
 	lg_pb_done(&p->ahead);
 	lg_free(p->strings);
 	lg_free(p->ends);
+	lg_free(p->arrows);
 	lg_free(p->tail);
 	lg_free(p->frame_known);
 	lg_free(p->stack_known);

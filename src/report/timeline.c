@@ -409,6 +409,7 @@ const char *tl_function(const struct lg_trace *t, lg_stk stk, char *buf, size_t 
 void tl_slice(struct lg_timeline *c, const struct lg_tl_track *t, int64_t ts, int64_t end,
 	      const char *name, uint64_t name_id, const char *cat, const char *colour)
 {
+	tl_note_open(c, t, ts, end);
 	c->sink->slice(c->self, &(struct lg_tl_event){ .track = t, .ts = ts, .end = end,
 						       .name = name, .name_id = name_id,
 						       .cat = cat, .colour = colour,
@@ -421,35 +422,6 @@ void tl_instant(struct lg_timeline *c, const struct lg_tl_track *t, int64_t ts, 
 	c->sink->instant(c->self, &(struct lg_tl_event){ .track = t, .ts = ts, .end = ts, .name = name,
 							 .name_id = name_id, .cat = cat, .args = c->args,
 							 .n_args = c->n_args });
-}
-
-/* The flow table does not widen the trace: an arrow may not leave it. */
-static bool is_drawn(const struct lg_timeline *c, int64_t ts)
-{
-	return ts >= c->w.from && ts < c->w.to && ts >= c->t->first && ts <= c->t->last;
-}
-
-void tl_flow(struct lg_timeline *c, const char *name, lg_thr from, enum lg_tl_lane from_lane,
-	     int64_t ts, lg_thr to, enum lg_tl_lane to_lane, int64_t ts_to)
-{
-	struct lg_tl_track track;
-
-	if (!from || !to || !is_drawn(c, ts) || !is_drawn(c, ts_to))
-		return;
-	tl_thread_track(c, to, to_lane, 0, &track);
-	tl_flow_onto(c, name, from, from_lane, ts, &track, ts_to);
-}
-
-void tl_flow_onto(struct lg_timeline *c, const char *name, lg_thr from, enum lg_tl_lane from_lane,
-		  int64_t ts, const struct lg_tl_track *to, int64_t ts_to)
-{
-	struct lg_tl_track track;
-
-	if (!from || !is_drawn(c, ts) || !is_drawn(c, ts_to))
-		return;
-	tl_thread_track(c, from, from_lane, 0, &track);
-	c->sink->flow(c->self, &(struct lg_tl_flow){ .id = ++c->flow_id, .name = name, .from = &track,
-						     .to = to, .ts = ts, .ts_to = ts_to });
 }
 
 /* ---- nesting ---- */
@@ -548,7 +520,7 @@ int tl_deal(struct lg_timeline *c)
 
 		while (depth && stack[depth - 1] <= it->ts)
 			depth--;
-		if (!depth || stack[depth - 1] >= it->end) {
+		if (!depth || (stack[depth - 1] >= it->end && depth < TL_DEPTH)) {
 			if (lg_grow(&stack, &stack_cap, depth + 1, sizeof *stack))
 				goto nomem;
 			stack[depth++] = it->end;
@@ -769,27 +741,6 @@ static void verdict_lanes(struct lg_timeline *c)
 	}
 }
 
-static void table_flows(struct lg_timeline *c)
-{
-	static const char *const names[] = { "flow", "wake", "lock", "launch", "collective" };
-	const struct lg_flow_tab *f = &c->t->flow;
-	bool have[5] = { 0 };
-
-	for (size_t i = 0; i < f->n && !c->failed; i++) {
-		unsigned kind = f->kind[i] < 5 ? f->kind[i] : 0;
-		enum lg_tl_lane lane = kind == LG_FLOW_WAKE || kind == LG_FLOW_LOCK ? LG_LANE_STATE :
-				       LG_LANE_MAIN;
-
-		have[kind] = true;
-		tl_flow(c, names[kind], f->thr[i], lane, f->ts[i], f->thr_to[i], lane, f->ts_to[i]);
-	}
-	/* Most sources give wakers and holders as columns of the rows themselves. */
-	if (!have[LG_FLOW_WAKE])
-		tl_wake_flows(c);
-	if (!have[LG_FLOW_LOCK])
-		tl_lock_flows(c);
-}
-
 static int init(struct lg_timeline *c, struct lg_error *err)
 {
 	const struct lg_process_tab *p = &c->t->process;
@@ -852,7 +803,7 @@ int lg_timeline(const struct lg_trace *t, const struct lg_verdict *v, const stru
 		tl_track_spans(c);
 		marks(c);
 		counters(c);
-		table_flows(c);
+		tl_flows(c);
 		if (c->failed)
 			rc = lg_fail(err, c->failed, LG_NO_OFFSET, "%s", lg_error_text(c->failed));
 	}
@@ -861,6 +812,9 @@ int lg_timeline(const struct lg_trace *t, const struct lg_verdict *v, const stru
 	lg_map_done(&c->tid_taken);
 	lg_map_done(&c->mm_owner);
 	lg_map_done(&c->launch);
+	lg_map_done(&c->opens_of);
+	lg_free(c->opens);
+	lg_free(c->open);
 	lg_free(c->items);
 	for (size_t i = 0; i < 2; i++)
 		lg_free(c->batch[i].part);

@@ -9,11 +9,26 @@
 
 enum { TL_ARGS = 16, TL_TEXT = 2048, TL_FRAME = 512, TL_KEY = 128, TL_NUMBER = 24 };
 
+/*
+ * How deep slices of a track nest. Perfetto's reader drops what is deeper than 512 (SliceTracker::kMaxDepth), and
+ * to it an instant is a slice like others; what is left is room for those.
+ */
+enum { TL_DEPTH = 500 };
+
 /* One slice before it has a track: spans of a thread, sorted and dealt to tracks. */
 struct tl_item {
 	int64_t ts, end;
 	uint32_t row, overlap;
 	uint8_t rank; /* of two with the same interval the lower one encloses */
+};
+
+/* A time throughout which slices are open on a track: those that touch are one. */
+struct tl_open {
+	int64_t ts, end;
+};
+struct tl_opens {
+	uint64_t track;
+	size_t first, n;
 };
 
 /* A piece of one thread's flame chart, and of its samples. */
@@ -50,6 +65,10 @@ struct lg_timeline {
 	uint8_t *frame_known, *stack_known; /* to the sink; a stack's frames all are */
 	int64_t period;                /* of sampling, ns */
 	uint64_t flow_id, file;        /* file: file_of(), part of every track's id */
+	struct tl_open *open;          /* where arrows may end: track by track, by time */
+	struct tl_opens *opens;        /* each track's */
+	struct lg_map opens_of;        /* a track's id -> its row in opens, plus 1 */
+	size_t n_open, open_cap, n_opens, opens_cap;
 	struct lg_map launch;          /* of a moment and an id -> flow row, plus 1 */
 	/* Texts made once, by row; what does not fit into the budget is made every time. */
 	struct lg_arena texts;
@@ -102,12 +121,6 @@ void tl_slice(struct lg_timeline *c, const struct lg_tl_track *t, int64_t ts, in
 	      const char *name, uint64_t name_id, const char *cat, const char *colour);
 void tl_instant(struct lg_timeline *c, const struct lg_tl_track *t, int64_t ts, const char *name,
 		uint64_t name_id, const char *cat);
-void tl_flow(struct lg_timeline *c, const char *name, lg_thr from, enum lg_tl_lane from_lane,
-	     int64_t ts, lg_thr to, enum lg_tl_lane to_lane, int64_t ts_to);
-
-/* The same, onto a track that has been announced. */
-void tl_flow_onto(struct lg_timeline *c, const char *name, lg_thr from, enum lg_tl_lane from_lane,
-		  int64_t ts, const struct lg_tl_track *to, int64_t ts_to);
 /* Name of a track of the trace: its parent's and its own, or its own and its number. */
 const char *tl_track_name(const struct lg_timeline *c, lg_trk id, const char *none, char *buf, size_t size);
 
@@ -119,10 +132,15 @@ int tl_item_add(struct lg_timeline *c, int64_t ts, int64_t end, uint32_t row, ui
 /* timeline_spans.c */
 void tl_spans(struct lg_timeline *c, lg_thr thr);
 void tl_track_spans(struct lg_timeline *c);
-void tl_lock_flows(struct lg_timeline *c);
+/* timeline_arrows.c */
+/* Arrows may be bound to this slice. */
+void tl_note_open(struct lg_timeline *c, const struct lg_tl_track *t, int64_t ts, int64_t end);
+/* All but launches, which are drawn with what was launched. */
+void tl_flows(struct lg_timeline *c);
+/* The arrow of row `flow` of the table, from its thread onto a track that has been announced. */
+void tl_flow_onto(struct lg_timeline *c, const char *name, uint32_t flow, const struct lg_tl_track *to);
 /* timeline_states.c */
 void tl_states(struct lg_timeline *c, lg_thr thr);
-void tl_wake_flows(struct lg_timeline *c);
 /* timeline_samples.c: samples that stand for time are ticks */
 static inline bool tl_is_tick(const struct lg_trace *t, uint32_t row)
 {

@@ -2,6 +2,7 @@
 /* timeline_spans.c - steps, stages, operators, collectives, lock waits and holds, GPU streams. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "report/timeline_internal.h"
@@ -240,7 +241,7 @@ static void launch(struct lg_timeline *c, const struct lg_tl_track *track, uint3
 	uint32_t at = s->peer[row] ? lg_map_get(&c->launch, launch_key(s->ts[row], id)) : 0;
 
 	if (at-- && f->ts_to[at] == s->ts[row] && f->id[at] == id && f->thr[at] == s->peer[row])
-		tl_flow_onto(c, "launch", f->thr[at], LG_LANE_MAIN, f->ts[at], track, f->ts_to[at]);
+		tl_flow_onto(c, "launch", at, track);
 }
 
 static void one_track(struct lg_timeline *c, lg_trk id)
@@ -252,7 +253,7 @@ static void one_track(struct lg_timeline *c, lg_trk id)
 		return;
 	tl_process_track(c, tr->prc[id] ? tr->prc[id] : c->t->thread.prc[tr->thr[id]], &process);
 	for (size_t i = 0; i < c->n_items && !c->failed; i++) {
-		char name[TL_FRAME];
+		char name[TL_FRAME + 16];
 
 		if (i && c->items[i].overlap == track.overlap) {
 			emit(c, &track, &c->items[i]);
@@ -261,7 +262,9 @@ static void one_track(struct lg_timeline *c, lg_trk id)
 		}
 		if (i)
 			c->sink->track_end(c->self, &track);
-		tl_track_name(c, id, "track", name, sizeof name);
+		tl_track_name(c, id, "track", name, TL_FRAME);
+		if (c->items[i].overlap)
+			snprintf(name + strlen(name), 16, " (%u)", c->items[i].overlap + 1);
 		track = (struct lg_tl_track){
 			/* The same mix as thread lanes, in a space of its own. */
 			.id = lg_mix64(7ull << 60 | (uint64_t)(c->items[i].overlap & 0xffffff) << 32 |
@@ -311,16 +314,4 @@ void tl_track_spans(struct lg_timeline *c)
 			one_track(c, id);
 	}
 	lg_free(rows);
-}
-
-/* Holder -> waiter, at the moment the waiter starts to wait: who stands in whose way. */
-void tl_lock_flows(struct lg_timeline *c)
-{
-	const struct lg_span_tab *s = &c->t->span;
-
-	for (size_t i = 0; i < s->n && !c->failed; i++)
-		if (s->kind[i] == LG_SPAN_LOCK_WAIT && s->peer[i] && s->peer[i] != s->thr[i] &&
-		    !s->track[i])
-			tl_flow(c, "lock", s->peer[i], LG_LANE_STATE, s->ts[i], s->thr[i],
-				LG_LANE_LOCK_WAIT, s->ts[i]);
 }

@@ -118,20 +118,3 @@ void tl_states(struct lg_timeline *c, lg_thr thr)
 	}
 	c->sink->track_end(c->self, &track);
 }
-
-/* Waker -> woken, at the wakeup; not from interrupts, whose current task did nothing. */
-void tl_wake_flows(struct lg_timeline *c)
-{
-	const struct lg_state_tab *s = &c->t->state;
-
-	for (size_t i = 0; i < s->n && !c->failed; i++) {
-		int64_t at;
-
-		if (s->kind[i] != LG_BLOCKED || !s->waker[i] || s->dur[i] < 0 ||
-		    s->waker_ctx[i] > LG_CTX_TASK || s->flags[i] & LG_STATE_SUMMED ||
-		    c->t->thread.flags[s->waker[i]] & LG_THREAD_IDLE)
-			continue;
-		at = s->ts[i] + s->dur[i];
-		tl_flow(c, "wake", s->waker[i], LG_LANE_STATE, at, s->thr[i], LG_LANE_STATE, at);
-	}
-}

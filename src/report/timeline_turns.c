@@ -21,11 +21,10 @@
 enum { AT_ONCE = 256, SLICES = 8, PART = 1024 };
 
 /* What is open after a sample, outermost first; what is deeper than this is cut at the inner end. */
-enum { DEPTH = 512 };
 struct open {
-	lg_frm frame[DEPTH];
-	lg_stk stk[DEPTH]; /* whose frames are frame[0..i] */
-	lg_frm drawn[DEPTH]; /* frame[], before the sample that is being looked at */
+	lg_frm frame[TL_DEPTH];
+	lg_stk stk[TL_DEPTH]; /* whose frames are frame[0..i] */
+	lg_frm drawn[TL_DEPTH]; /* frame[], before the sample that is being looked at */
 	size_t depth;
 	int64_t end;
 };
@@ -33,7 +32,7 @@ struct open {
 /* Puts a stack's frames into open, all but depth, and returns their number; the first *ret_same go on. */
 static size_t stack_frames(const struct lg_trace *t, struct open *open, lg_stk stk, size_t *ret_same)
 {
-	size_t depth = t->stack.depth[stk], n = depth < DEPTH ? depth : DEPTH, i = depth;
+	size_t depth = t->stack.depth[stk], n = depth < TL_DEPTH ? depth : TL_DEPTH, i = depth;
 	size_t same = n < open->depth ? n : open->depth;
 
 	for (; stk && i; stk = t->stack.parent[stk]) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * speedscope.js RELEASE-FOLDER FILE: what speedscope's own importer reads out of a file, as one line of JSON:
- * {warnings, profiles: [{name, unit, total, slices: [[start, end, depth, name]]}]}, times as the profile counts.
+ * {taken_anyway, warnings, profiles: [{name, unit, total, slices: [[start, end, depth, name]]}]}, times as the
+ * profile counts. taken_anyway: warnings of E's that have other arguments than their B; warnings: all others.
  *
  * The npm package is a bundle for browsers that shows what it loads and gives nothing back. It is run up to
  * where the page would be drawn; what it gives window.speedscope.loadFileFromBase64 to load with is called.
@@ -30,9 +31,17 @@ function nothing() {
 	});
 }
 
-let warnings = 0;
+let taken_anyway = 0;
+const warnings = [];
+function warn(text) {
+	if (/^ts=\S+: Tried to end .* was on the top of the stack\. Ending .* instead\.$/s.test(text))
+		taken_anyway++;
+	else
+		warnings.push(text);
+}
+
 const page = {
-	console: { log() {}, warn() { warnings++; }, error: console.error },
+	console: { log() {}, warn, error: console.error },
 	location: { hash: "", href: "file:///", protocol: "file:", search: "" },
 	document: nothing(), navigator: nothing(), localStorage: nothing(), requestAnimationFrame() {},
 	TextDecoder, TextEncoder, atob, btoa, setTimeout, clearTimeout, performance, Blob, URL,
@@ -54,7 +63,7 @@ page.load(path.basename(file), fs.readFileSync(file).toString("base64")).then((g
 		});
 		return { name: profile.getName(), unit: profile.getWeightUnit(), total: profile.getTotalWeight(), slices };
 	});
-	process.stdout.write(JSON.stringify({ warnings, profiles }) + "\n");
+	process.stdout.write(JSON.stringify({ taken_anyway, warnings, profiles }) + "\n");
 }).catch((error) => {
 	console.error(String(error));
 	process.exit(1);

@@ -26,7 +26,8 @@ SPAN_LANES = {COLLECTIVE: "collectives", LOCK_WAIT: "lock waits", LOCK_HOLD: "lo
 IDLE_SAMPLE, NO_CPU, KERNEL = 2, 12, 1  # LG_SAMPLE_*
 IDLE_THREAD = 4  # LG_THREAD_IDLE
 LATER = 1 << 24  # shown instead of the number of a later life of a tid, with the row added
-DEPTH = 512  # frames of a stack that are drawn
+LOSSES = 0x7fffff00  # the pid they are shown under
+DEPTH = 500  # how deep slices nest (laggard-convert(1))
 
 # Two CPUs at work, in functions that call themselves and each other, with pauses.
 BUSY = """
@@ -42,8 +43,13 @@ threads = [threading.Thread(target=work) for _ in range(3)]
 for t in threads: t.start()
 for t in threads: t.join()
 """
+# One of each kind of file that is read, and what readers have refused.
 SAMPLED = ("recording", "perf/tied_both.data", "perf/burn.data", "stall", "nasty", "stacks")
-INPUTS = (*SAMPLED, "perf/sleep_switches.data", "kineto/train.json.gz", "kineto/rank0.json.gz", "same")
+HTA = "cases/facebookresearch+HolisticTraceAnalysis/"
+INPUTS = (*SAMPLED, "perf/sleep_switches.data", "cases/google+perf_data_converter/perf.data.systemwide.0-3.4.zst",
+          "kineto/train.json.gz", "kineto/rank0.json.gz", HTA + "critical_path/simple_add_trace.json.zst",
+          "cases/GindaChen+nsys-ai/healthy_1pct.sqlite.zst", "flightrec/_dump_0.pickle", "pyspy/chrometrace.json",
+          "torchlog/job.log", "nccllog/nccl.log", "smi/dmon.txt", "same", "deep")
 
 
 # ---- what the tables say
@@ -119,10 +125,12 @@ class Tables:
         return sorted(done)
 
     def lanes(self):
-        """{(thread row, lane): [(start, end)]}; lane "" is the thread's own track."""
+        """{(thread row, lane) or ("track", row): [(start, end)]}; lane "" is the thread's own track."""
         out = collections.defaultdict(list)
         for s in self.span:
-            if not s["track"] and s["thr"]:
+            if s["track"] or not s["thr"]:
+                out["track", s["track"]].append((s["ts"], self.end(s)))
+            else:
                 out[s["thr"], SPAN_LANES.get(s["kind"], "")].append((s["ts"], self.end(s)))
         for s in self.state:
             if not self.thread[s["thr"]]["flags"] & IDLE_THREAD:
@@ -148,7 +156,7 @@ def nested(intervals):
     for start, end in sorted(intervals, key=lambda i: (i[0], -i[1])):
         while stack and stack[-1] <= start:
             stack.pop()
-        if not stack or end <= stack[-1]:
+        if not stack or (end <= stack[-1] and len(stack) < DEPTH):
             stack.append(end)
             if end > start:
                 out.append((start, end))
@@ -170,10 +178,9 @@ def inputs(laggard_path, root, tmp_path_factory):
             return root / "tests/data" / name
         if path.exists():
             return path
-        if name == "same":
-            # Frames and spans of one name that follow each other without a gap.
-            path = where / "same.folded.json"
-            path.write_text(json.dumps(same_names()))
+        if name in MADE:
+            path = where / f"{name}.json"
+            path.write_text(json.dumps(MADE[name]()))
         elif name != "recording":
             assert tool, "tests/e2e/make_trace is not built"
             subprocess.run([tool, name, path], check=True)
@@ -202,6 +209,21 @@ def same_names():
         add("a", at + 200, 101)
         at += 301
     return {"traceEvents": events}
+
+
+def deep():
+    """A torch.profiler trace: calls within calls, the last of which launches a graph of as many kernels."""
+    n = 600  # readers know 512
+    events = [{"ph": "X", "cat": "python_function", "name": f"f{i}", "pid": 7, "tid": 7, "ts": 1000 + i,
+               "dur": 3 * n - 2 * i} for i in range(n)]
+    events.append({"ph": "X", "cat": "cuda_runtime", "name": "cudaGraphLaunch", "pid": 7, "tid": 7, "ts": 900,
+                   "dur": 50, "args": {"correlation": 9}})
+    events += [{"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 20, "ts": 2000 + 10 * i, "dur": 9,
+                "args": {"device": 0, "stream": 20, "correlation": 9}} for i in range(n)]
+    return {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "GPU"}], "traceEvents": events}
+
+
+MADE = {"same": same_names, "deep": deep}
 
 
 @pytest.fixture(params=INPUTS)
@@ -265,7 +287,7 @@ def trace_processor():
 
 
 def lane_tids(chrome):
-    """{(pid, tid of the file): (tid of the thread, lane)} of threads and their lanes."""
+    """{(pid, tid of the file): (tid of the thread, lane)} of threads and their lanes, ("track", row) of others."""
     out = {}
     for (pid, tid), name in chrome.names.items():
         number, _, lane = name.partition(" ")
@@ -273,15 +295,32 @@ def lane_tids(chrome):
             out[pid, tid] = (tid, "")
         elif tid < 1 << 29 and number.isdigit():
             out[pid, tid] = (int(number), lane)
+        elif pid != LOSSES:
+            out[pid, tid] = ("track", tid - (1 << 29))
     return out
+
+
+class Lanes:
+    """lanes(pid, tid or None, name of the track) -> what lane_tids() calls it, of a .pftrace."""
+
+    def __init__(self, chrome):
+        rows = [((pid, name), tid - (1 << 29)) for (pid, tid), name in chrome.names.items()
+                if tid >= 1 << 29 and pid != LOSSES]
+        self.tracks = dict(rows)
+        assert len(self.tracks) == len(rows), "then a name does not tell them apart"
+
+    def __call__(self, pid, tid, name):
+        if (pid, name) not in self.tracks:
+            name = re.sub(r" ?\(\d+\)$", "", name)  # of those that do not nest
+        return (tid, name) if tid is not None else ("track", self.tracks.get((pid, name)))
 
 
 def of_lanes(tables, tids):
     """lanes() as (shown tid, lane), with those that the file shows."""
-    later = {tid - LATER for tid, _ in tids.values() if tid >= LATER}
+    later = {tid - LATER for tid, _ in tids.values() if tid != "track" and tid >= LATER}
     lanes = tables.lanes()
-    return {(tid, lane): lanes.get((tables.row_of(tid, later), lane), []) for tid, lane in tids.values()
-            if lane != "steps (laggard)"}
+    return {(tid, lane): lanes.get((tid if tid == "track" else tables.row_of(tid, later), lane), [])
+            for tid, lane in tids.values() if lane != "steps (laggard)"}
 
 
 # ---- the tests
@@ -325,8 +364,12 @@ def test_speedscope_reads_every_slice_as_it_is_written(tables, convert, speedsco
             rows.append([s.start - first, s.end - first, len(ends), s.name])
             ends.append(s.end)
         want[track] = rows
-    profiles = speedscope(path)["profiles"]
+    got = speedscope(path)
+    profiles = got["profiles"]
     assert len(profiles) == len(want)
+    assert not got["warnings"]
+    # An E with its B's arguments would not be warned of, but taken for the end of one like it that it touches.
+    assert got["taken_anyway"] == sum("args" in b or "args" in b["end"] for b in chrome.nested())
     for profile, track in zip(profiles, sorted(want)):
         got = [[round(a * 1000), round(b * 1000), depth, name] for a, b, depth, name in profile["slices"]]
         assert [row[:3] for row in got] == [row[:3] for row in want[track]], profile["name"]
@@ -335,15 +378,23 @@ def test_speedscope_reads_every_slice_as_it_is_written(tables, convert, speedsco
 
 
 def test_the_files_hold_the_slices_of_the_tables(tables, convert):
-    """The same from the wire up, async slices and moments among them."""
+    """The same from the wire up, in both formats; async slices among them."""
     chrome = Chrome(convert(".json"))
     tids = lane_tids(chrome)
     want = of_lanes(tables, tids)
     got = collections.defaultdict(collections.Counter)
     for s in chrome.slices():
         got[tids.get(s.track)][s.start, s.end] += 1
+    p = Perfetto(convert(".pftrace"))
+    lanes = Lanes(chrome)
+    others = collections.defaultdict(collections.Counter)
+    shift = max(-chrome.start, 0)  # packets know no times below 0
+    for s in p.slices():
+        if s.start < s.end:
+            others[lanes(*p.place(s.track))][s.start - shift, s.end - shift] += 1
     for lane, intervals in want.items():
         assert got[lane] == collections.Counter(i for i in intervals if i[0] < i[1]), lane
+        assert got[lane] == others[lane], lane
 
 
 def test_perfetto_samples_are_on_the_cpus_of_the_tables(tables, convert):
@@ -389,50 +440,68 @@ def test_perfettos_definitions_know_every_field(inputs, laggard, tmp_path):
             (s["cpu"], "KERNEL" if s["flags"] & KERNEL else "USER") for rows in tables.ticks.values() for s in rows)
 
 
-def test_trace_processor_counts_samples_as_the_tables(trace_processor, inputs, laggard, tmp_path):
-    for name in INPUTS:
-        tables = Tables(laggard, inputs(name))
-        rows = trace_processor(converted(laggard, tables.path, tmp_path / "out.pftrace"), """
-            SELECT c.cpu, x.cpu_mode, count(*) FROM stack_sample s
-            LEFT JOIN stack_sample_execution_context x ON x.id = s.execution_context_id
-            LEFT JOIN cpu c ON c.id = x.ucpu GROUP BY 1, 2""")
-        want = collections.Counter()
-        for ticks in tables.ticks.values():
-            for s in ticks:
-                if s["stack"]:  # the view has no others
-                    want[str(s["cpu"]) if s["cpu"] >= 0 else "[NULL]",
-                         "kernel" if s["flags"] & KERNEL else "user"] += 1
-        assert collections.Counter({(cpu, mode): int(n) for cpu, mode, n in rows}) == want, name
+def test_trace_processor_counts_samples_as_the_tables(trace_processor, tables, convert):
+    rows = trace_processor(convert(".pftrace"), """
+        SELECT c.cpu, x.cpu_mode, count(*) FROM stack_sample s
+        LEFT JOIN stack_sample_execution_context x ON x.id = s.execution_context_id
+        LEFT JOIN cpu c ON c.id = x.ucpu GROUP BY 1, 2""")
+    want = collections.Counter()
+    for ticks in tables.ticks.values():
+        for s in ticks:
+            if s["stack"]:  # the view has no others
+                want[str(s["cpu"]) if s["cpu"] >= 0 else "[NULL]", "kernel" if s["flags"] & KERNEL else "user"] += 1
+    assert collections.Counter({(cpu, mode): int(n) for cpu, mode, n in rows}) == want
 
 
 IN_JSON = """
     SELECT p.pid, t.tid, '', s.ts, s.dur FROM slice s JOIN thread_track k ON k.id = s.track_id
     JOIN thread t USING (utid) LEFT JOIN process p USING (upid) WHERE s.dur != 0"""
+# A track of a thread is one with its utid: lanes are that, too, and say no parent.
 IN_PFTRACE = """
-    SELECT p.pid, t.tid, iif(k.name = t.name, '', k.name), s.ts, s.dur FROM slice s
-    JOIN track k ON k.id = s.track_id LEFT JOIN track up ON up.id = k.parent_id
-    JOIN thread_track h ON h.id IN (k.id, up.id) JOIN thread t USING (utid)
-    LEFT JOIN process p USING (upid) WHERE s.dur != 0"""
+    SELECT p.pid, t.tid, ifnull(k.name, ''), s.ts, s.dur FROM slice s JOIN thread_track k ON k.id = s.track_id
+    JOIN thread t USING (utid) LEFT JOIN process p USING (upid) WHERE s.dur != 0
+    UNION ALL SELECT p.pid, -1, ifnull(k.name, ''), s.ts, s.dur FROM slice s
+    JOIN process_track k ON k.id = s.track_id JOIN process p USING (upid) WHERE s.dur != 0"""
 
 
-@pytest.mark.parametrize("suffix, sql", ((".json", IN_JSON), (".pftrace", IN_PFTRACE)))
-def test_trace_processor_reads_the_slices_of_the_tables(trace_processor, inputs, laggard, tmp_path, suffix, sql):
-    for name in INPUTS:
-        tables = Tables(laggard, inputs(name))
-        chrome = Chrome(converted(laggard, tables.path, tmp_path / "out.json"))
-        tids = lane_tids(chrome)
-        path = converted(laggard, tables.path, tmp_path / f"out{suffix}")
-        start = chrome.start if suffix == ".json" else 0
-        got = collections.defaultdict(collections.Counter)
-        for pid, tid, lane, ts, dur in trace_processor(path, sql):
-            assert int(dur) > 0, "a slice was left open"
-            key = tids.get((int(pid), int(tid))) if suffix == ".json" else (int(tid), lane)
-            got[key][int(ts) + start, int(ts) + int(dur) + start] += 1
-        for lane, intervals in of_lanes(tables, tids).items():
-            expected = nested(intervals) if suffix == ".json" else [i for i in intervals if i[0] < i[1]]
-            assert got[lane] == collections.Counter(expected), (name, lane)
-        assert not trace_processor(
-            path, "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value"), name
+@pytest.mark.parametrize("suffix", (".json", ".pftrace"))
+def test_trace_processor_reads_the_slices_of_the_tables(trace_processor, tables, convert, suffix):
+    chrome = Chrome(convert(".json"))
+    tids, lanes, shift = lane_tids(chrome), Lanes(chrome), max(-chrome.start, 0)
+    got = collections.defaultdict(collections.Counter)
+    for pid, tid, name, ts, dur in trace_processor(convert(suffix), IN_JSON if suffix == ".json" else IN_PFTRACE):
+        assert int(dur) > 0, "a slice was left open"
+        if suffix == ".json":
+            lane, start = tids.get((int(pid), int(tid))), int(ts) + chrome.start
+        else:
+            lane, start = lanes(int(pid), int(tid) if int(tid) >= 0 else None, name), int(ts) - shift
+        got[lane][start, start + int(dur)] += 1
+    for lane, intervals in of_lanes(tables, tids).items():
+        expected = nested(intervals) if suffix == ".json" else [i for i in intervals if i[0] < i[1]]
+        assert got[lane] == collections.Counter(expected), lane
+        assert sum((b - a) * n for (a, b), n in got[lane].items()) == sum(b - a for a, b in expected)
+
+
+@pytest.mark.parametrize("suffix", (".json", ".pftrace"))
+def test_trace_processor_reads_every_event_as_it_is_written(trace_processor, tables, convert, suffix):
+    """Names, async slices, instants, arrows and counters as well; and it finds nothing to complain of."""
+    path = convert(suffix)
+    if suffix == ".json":
+        chrome = Chrome(path)
+        want = collections.Counter((s.start - chrome.start, s.end - s.start, s.name) for s in chrome.slices())
+        want.update((chrome.ns(e["ts"]), 0, e["name"]) for e in chrome.of("i"))
+        arrows, counters = len(chrome.of("s")), len(chrome.of("C"))
+    else:
+        p = Perfetto(path)
+        want = collections.Counter((s.start, s.end - s.start, s.name) for s in p.slices())
+        want.update((ts, 0, p.name(e)) for ts, e in p.of_type(3))
+        arrows, counters = len(p.flows()), len(p.of_type(4))
+    rows = trace_processor(path, "SELECT ts, dur, hex(ifnull(name, '')) FROM slice")
+    assert collections.Counter((int(ts), int(dur), bytes.fromhex(name).decode()) for ts, dur, name in rows) == want
+    assert trace_processor(path, "SELECT count(*) FROM flow") == [(str(arrows),)]
+    assert trace_processor(path, """SELECT count(*) FROM counter JOIN track ON track.id = track_id
+                           WHERE type != 'stack_sample_session_counter'""") == [(str(counters),)]
+    assert not trace_processor(path, "SELECT name, severity, value FROM stats WHERE severity != 'info' AND value")
 
 
 def launched(n):
@@ -464,6 +533,7 @@ def test_launches_are_arrows_onto_streams(laggard, tmp_path):
     crossing = [s for s in chrome.slices() if s.name == "gemm" and s.end - s.start == 250_000]
     assert len(crossing) == 1 and len(chrome.of("b")) == 1, "the kernel after it overlaps: an async event"
     assert starts.keys() == ends.keys() and len(starts) == 8, "which no arrow can end at"
+    assert chrome.doc["arrows_left_out"] == 1
     arrows = {(chrome.start + chrome.ns(s["ts"]), chrome.start + chrome.ns(ends[i]["ts"])) for i, s in starts.items()}
     assert arrows < {(f["ts"], f["ts_to"]) for f in flows}
     tracks = chrome.tracks()

@@ -81,6 +81,7 @@ class Chrome:
             begun = stacks[track].pop()
             assert begun["name"] == e["name"] and not e.get("args")
             begun["dur"] = e["ts"] - begun["ts"]
+            begun["end"] = e
             assert begun["dur"] > 0, "speedscope cannot tell where a slice of length 0 belongs"
         assert not any(stacks.values())
         return out
@@ -203,6 +204,15 @@ class Perfetto:
         if d[5]:
             assert d[5][0] in self.tracks, "a child before its parent"
         self.tracks[uuid] = d
+
+    def place(self, uuid):
+        """(pid, tid, name) of a track; tid None: of the process; name "": the thread's own."""
+        d = self.tracks[uuid]
+        name = "" if d[4] else d[2][0].decode("utf-8")
+        while not d[3] and not d[4]:
+            d = self.tracks[d[5][0]]
+        owner = fields((d[4] or d[3])[0])
+        return owner[1][0], owner[2][0] if d[4] else None, name
 
     def text(self, index, iid):
         return self.interned[index][iid][2][0].decode("utf-8")

@@ -13,8 +13,8 @@
  *    then it believes in a slice of length 0. E's have no arguments (chrome://tracing warns of those that
  *    both have), so where a B has none either, and the name of an E, that E is given empty ones;
  *  - so a slice of length 0 is an instant, which Perfetto draws as one.
- * It warns on its console of each E without the arguments that its B has, and takes it. With them it takes slices
- * that are alike and touch for one.
+ * It warns on its console of each E without the arguments that its B has, and takes it. With them it would
+ * take slices that are alike and touch for one.
  */
 #include <math.h>
 #include <stdio.h>

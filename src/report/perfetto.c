@@ -553,9 +553,9 @@ static size_t arrow_end(struct perfetto *p, uint64_t track, int64_t ts)
 }
 
 /*
- * To Perfetto's reader instants of one moment lie within each other, and a graph may launch more than it takes
- * (TL_DEPTH in timeline_internal.h): arrows that come of one moment in a row begin at one instant. It is written
- * before their ends, for where all have the same time.
+ * To Perfetto's reader instants of one moment lie within each other, and a graph may launch more than it
+ * takes (TL_DEPTH in timeline_internal.h): arrows that come of one moment in a row begin at one instant. It
+ * is written before their ends, which may have the same time.
  */
 static void flush_arrows(struct perfetto *p)
 {

@@ -74,7 +74,7 @@ struct lg_tl_flow {
 	const char *name;
 	const struct lg_tl_track *from, *to;
 	int64_t ts, ts_to;
-	bool bound; /* a slice is open at either end */
+	bool bound; /* a slice is open at either end, and it does not go back in time */
 };
 
 /* In a flame chart: first the n_ended innermost slices end, at `end`, then n frames begin, at ts, which is no

@@ -2,9 +2,9 @@
 /*
  * timeline_arrows.c - who woke, held up and launched whom.
  *
- * Readers of Chrome JSON draw an arrow from slice to slice: to them one that begins or ends where none is open
- * is an error. So what is drawn is noted, and each end of an arrow stands on the lane that suits it best of
- * those with a slice at that moment.
+ * Readers of Chrome JSON draw an arrow from slice to slice: to them one that begins or ends where none is
+ * open is an error. So what is drawn is noted, and each end of an arrow stands on the lane that suits it best
+ * of those with a slice at that moment.
  */
 #include "base/alloc.h"
 #include "report/timeline_internal.h"
@@ -104,7 +104,7 @@ static void arrow(struct lg_timeline *c, const char *name, struct end from, stru
 	if (!from.thr || !to.thr || !is_drawn(c, from.ts) || !is_drawn(c, to.ts))
 		return;
 	bound = find_end(c, from.thr, from.lane, from.ts, &a);
-	f.bound = find_end(c, to.thr, to.lane, to.ts, &b) && bound;
+	f.bound = find_end(c, to.thr, to.lane, to.ts, &b) && bound && from.ts <= to.ts;
 	f.id = ++c->flow_id;
 	f.from = &a;
 	f.to = &b;
@@ -119,7 +119,8 @@ void tl_flow_onto(struct lg_timeline *c, const char *name, uint32_t flow, const 
 
 	if (!t->thr[flow] || !is_drawn(c, f.ts) || !is_drawn(c, f.ts_to))
 		return;
-	f.bound = find_end(c, t->thr[flow], LG_LANE_MAIN, f.ts, &a) && is_open(c, to->id, f.ts_to);
+	f.bound = find_end(c, t->thr[flow], LG_LANE_MAIN, f.ts, &a) && is_open(c, to->id, f.ts_to) &&
+		  f.ts <= f.ts_to;
 	f.id = ++c->flow_id;
 	f.from = &a;
 	c->sink->flow(c->self, &f);

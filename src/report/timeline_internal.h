@@ -10,8 +10,8 @@
 enum { TL_ARGS = 16, TL_TEXT = 2048, TL_FRAME = 512, TL_KEY = 128, TL_NUMBER = 24 };
 
 /*
- * How deep slices of a track nest. Perfetto's reader drops what is deeper than 512 (SliceTracker::kMaxDepth), and
- * to it an instant is a slice like others; what is left is room for those.
+ * How deep slices of a track nest. Perfetto's reader drops what is deeper than 512 (SliceTracker::kMaxDepth),
+ * and to it an instant is a slice like others; what is left is room for those.
  */
 enum { TL_DEPTH = 500 };
 

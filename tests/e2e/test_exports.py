@@ -410,6 +410,24 @@ def test_perfetto_samples_are_on_the_cpus_of_the_tables(tables, convert):
     assert modes == collections.Counter(2 if s["flags"] & KERNEL else 1 for s in rows)
 
 
+@pytest.mark.parametrize("name", ("deep", "stacks"))
+def test_perfetto_files_are_no_deeper_than_their_reader_takes(inputs, laggard, tmp_path, name):
+    """512, where instants of one moment lie within each other and in what is open."""
+    p = Perfetto(converted(laggard, inputs(name), tmp_path / "out.pftrace"))
+    depth, deepest = collections.Counter(), 0
+    instants = collections.Counter()
+    for ts, e in p.events:
+        track = e[11][0]
+        if e[9] == [3]:
+            instants[track, ts] += 1
+        else:
+            depth[track] += 1 if e[9] == [1] else -1
+        deepest = max(deepest, depth[track] + instants[track, ts])
+    assert DEPTH <= deepest <= 512
+    assert all(begin[0] <= end[0] for begin, end in p.flows().values())
+    assert len(p.flows()) == (600 if name == "deep" else 0)
+
+
 def test_a_recording_has_samples_on_several_cpus(inputs, laggard):
     """So that the tests above can fail."""
     if os.cpu_count() < 2:

@@ -262,5 +262,6 @@ class Perfetto:
                 for raw in e[field]:
                     flow = struct.unpack("<Q", raw)[0]
                     assert out[flow][end] is None
+                    assert not end or out[flow][0], "readers take the first for where it begins"
                     out[flow][end] = (ts, e[11][0])
         return out

@@ -63,7 +63,7 @@ def healthy(rng, seed, kernel_us=0.0):
     return job
 
 
-SHORT = {"host_sync": (15, 60), "launch_bound": (2, 9), "optimizer": (15, 60)}  # kernels, us
+SHORT = {"host_sync": (15, 60), "launch_bound": (2, 9), "launch_latency": (2, 5), "optimizer": (15, 60)}  # kernels, us
 
 
 def ill(family, rng, seed):
@@ -92,6 +92,13 @@ def ill(family, rng, seed):
     if family == "launch_bound":
         job.op_us = rng.uniform(12, 60)
         job.world = 1
+        return job, ["gpu.launch_bound"]
+    if family == "launch_latency":
+        # A slow driver call, and a device that takes as long again: kernels are launched while the last one runs,
+        # and yet none is there when it ends.
+        job.launch_us, job.op_us, job.world = rng.uniform(7, 12), rng.uniform(1, 6), 1
+        job.latency_us = job.launch_us + rng.uniform(2, 12)
+        job.host_noise = rng.uniform(0.05, 0.2)
         return job, ["gpu.launch_bound"]
     if family == "allocator":
         job.mallocs = rng.randint(1, 10)
@@ -127,7 +134,7 @@ def ill(family, rng, seed):
     raise KeyError(family)
 
 
-ILL = ("loader", "loader_main", "loader_burst", "host_sync", "launch_bound", "allocator", "exposed", "straggler", "pageable",
+ILL = ("loader", "loader_main", "loader_burst", "host_sync", "launch_bound", "launch_latency", "allocator", "exposed", "straggler", "pageable",
        "serial_copy", "optimizer", "checkpoint")
 
 
@@ -137,7 +144,7 @@ def draw(family, number, seed):
     if family == "healthy":
         return Draw(family, number, healthy(rng, rng.random()), [], device)
     if family == "two":
-        first, second = rng.sample([f for f in ILL if f not in ("launch_bound", "host_sync", "optimizer", "checkpoint", "loader_burst")], 2)
+        first, second = rng.sample([f for f in ILL if f not in ("launch_bound", "launch_latency", "host_sync", "optimizer", "checkpoint", "loader_burst")], 2)
         one, causes = ill(first, rng, rng.random())
         other, more = ill(second, rng, one.seed)
         for field in dataclasses.fields(Job):

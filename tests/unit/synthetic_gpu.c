@@ -96,9 +96,9 @@ static void launch(struct sim *s, int stream, const char *name, int64_t ns, cons
 			call(s, "cudaLaunchKernel", s->p->cold_ns);
 		start = device(s, stream, s->now, ns, LG_SPAN_KERNEL, name, 0);
 	} else {
-		int64_t at = s->now;
+		int64_t at = s->now, latency = s->p->latency_ns ? s->p->latency_ns : 4 * US;
 
-		start = device(s, stream, at + 4 * US, ns, LG_SPAN_KERNEL, name, 0);
+		start = device(s, stream, at + latency, ns, LG_SPAN_KERNEL, name, 0);
 		cost = s->p->blocking ? start + ns + 3 * US - at : cost - cost / 2;
 		if (s->p->no_launches)
 			s->now += cost;

@@ -14,6 +14,7 @@ enum gpu_stream { STREAM_COMPUTE = 7, STREAM_COPY = 13, STREAM_COMM = 20 };
 struct gpu_plan {
 	int n_ranks, n_steps, n_kernels;
 	int64_t kernel_ns, launch_ns;
+	int64_t latency_ns;     /* from the launch call to the idle device; 0 = 4 us */
 	const char *kernel;     /* name; NULL = an ordinary one */
 	const char *op;         /* operator around each launch; NULL = aten::linear */
 	bool inference;         /* no backward, no optimizer */

@@ -237,6 +237,32 @@ static void one_long_pause_does_not_grade_many_short_ones(void **state)
 	done(&o);
 }
 
+/* Short kernels behind a slow way to the device: each is launched while the last one still runs, and the
+ * device runs dry all the same. What takes longer than a launch does here waits for something else. */
+static void a_launch_that_takes_its_time_is_the_hosts(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.kernel_ns = 4 * US;
+	p.launch_ns = 10 * US;
+	for (p.latency_ns = 11 * US; p.latency_ns <= 19 * US; p.latency_ns += 2 * US) {
+		o = first(&p, "gpu.launch_bound");
+		/* Four of ten microseconds are kernels. */
+		assert_true(o.v->findings[0].lost_share > 0.5 && o.v->findings[0].lost_share < 0.65);
+		assert_false(limited(&o, "although work was queued"));
+		done(&o);
+	}
+	/* Rows are missing, and calls are far ahead: still work that was queued. */
+	p = gpu_healthy;
+	p.lost_every = 5;
+	o = explain(&p);
+	assert_null(find(o.v, "gpu.launch_bound"));
+	assert_true(limited(&o, "although work was queued"));
+	done(&o);
+}
+
 /* Nothing is said of a device whose work is missing, nor of what it may have waited for. */
 static void not_judged(const struct gpu_plan *p, const char *why)
 {
@@ -436,6 +462,7 @@ int main(void)
 		cmocka_unit_test(a_loader_that_takes_little_of_a_step_on_the_cpu_is_low),
 		cmocka_unit_test(one_pause_of_many_operators_is_one),
 		cmocka_unit_test(one_long_pause_does_not_grade_many_short_ones),
+		cmocka_unit_test(a_launch_that_takes_its_time_is_the_hosts),
 		cmocka_unit_test(a_trace_without_its_kernels_is_not_judged),
 		cmocka_unit_test(steps_whose_kernels_were_lost_are_left_out),
 		cmocka_unit_test(a_long_pause_joins_no_steps),

@@ -4,9 +4,10 @@
  *
  * While the device works, the kind of work is the cause (compute before collective before copy).
  * While it idles, the next piece of work and the call that launched it say who was late:
- *  - launched before the device ran dry: the work was queued (dependency between streams, or rows
- *    are missing);
- *  - launched later: what that thread did until then, the main thread where it had nothing open.
+ *  - launched so long before the device ran dry that it could have begun by then: the work was queued
+ *    (dependency between streams, or rows are missing);
+ *  - launched later: what that thread did until then, the main thread where it had nothing open; and from
+ *    the call on what a launch takes to reach a device of this trace that has nothing to do.
  *
  * A synchronisation costs more than the idle time inside it: it takes away the lead that the host
  * had. Without it the host would have been earlier by the time it was blocked, so idle time for
@@ -19,6 +20,7 @@
 #include "analyse/timeline/cost.h"
 #include "analyse/timeline/window.h"
 #include "base/alloc.h"
+#include "base/median.h"
 #include "base/order.h"
 
 #define LAUNCH_LATENCY_NS 200000ll
@@ -31,6 +33,7 @@ struct walk {
 	int64_t debt;            /* lead lost in the last synchronisation, not yet charged */
 	uint8_t debt_cause;
 	struct lg_host_seg debt_seg;
+	int64_t latency;         /* from a launch call to the device, where that has nothing else to do */
 	size_t other;            /* in r->other: the first that may end later */
 	uint8_t *to_device;      /* by span row: a copy call whose copy went to the device */
 	int failed;
@@ -183,6 +186,24 @@ static void note_debt(struct walk *w, const struct lg_gpu_host *h, int64_t ts)
 		w->debt_cause = LG_GPU_BY_PAGEABLE;
 }
 
+/* [a, b): who launched what comes next is not known; a loader or compiler on the main thread is. */
+static void unknown_launch(struct walk *w, const struct lg_gpu_host *m, int64_t a, int64_t b)
+{
+	while (a < b) {
+		int64_t until;
+		const struct lg_host_seg *s = doing(m, NULL, a, b, &until);
+		uint8_t cause = LG_GPU_BY_UNKNOWN;
+
+		if (until <= a)
+			until = b;
+		if (s && s->class >= LG_HOST_SIDE)
+			cause = s->class == LG_HOST_LOADER ? LG_GPU_BY_LOADER
+				: s->class == LG_HOST_COMPILE ? LG_GPU_BY_COMPILE : LG_GPU_BY_SIDE;
+		give(w, a, until, cause, s, LG_NO_ROW);
+		a = until;
+	}
+}
+
 /* All devices of the process idle in [a, b) until `next` starts on this one; NULL: nothing more comes. */
 static void idle_all(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_work *next)
 {
@@ -199,21 +220,7 @@ static void idle_all(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_w
 	if (m != h)
 		note_debt(w, m, a);
 	if (next && next->call == LG_NO_ROW) {
-		/* Who launched it is not known; a loader or compiler on the main thread is. */
-		while (a < b) {
-			int64_t until;
-			const struct lg_host_seg *s = doing(m, NULL, a, b, &until);
-			uint8_t cause = LG_GPU_BY_UNKNOWN;
-
-			if (until <= a)
-				until = b;
-			if (s && s->class >= LG_HOST_SIDE)
-				cause = s->class == LG_HOST_LOADER ? LG_GPU_BY_LOADER
-					: s->class == LG_HOST_COMPILE ? LG_GPU_BY_COMPILE
-								      : LG_GPU_BY_SIDE;
-			give(w, a, until, cause, s, LG_NO_ROW);
-			a = until;
-		}
+		unknown_launch(w, m, a, b);
 		return;
 	}
 	if (called > a) {
@@ -225,7 +232,7 @@ static void idle_all(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_w
 			w->debt = to - a > 2 * w->debt ? 0 : to - a > w->debt ? to - a : w->debt;
 		late_host(w, h, m, a, to);
 		a = to;
-	} else if (returned <= a && next) {
+	} else if (returned <= a && next && called + w->latency <= a) {
 		give(w, a, b, LG_GPU_BY_QUEUED, NULL, next->span);
 		return;
 	}
@@ -253,8 +260,10 @@ static void idle_all(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_w
 		}
 		/* A launch is on the device within tens of microseconds. Longer: the device, or its
 		 * driver, was busy with something that is not in the trace. */
-		if (next && b - (returned > a ? returned : a) > LAUNCH_LATENCY_NS)
-			until = (returned > a ? returned : a) + LAUNCH_LATENCY_NS;
+		if (next && returned > a && b - returned > LAUNCH_LATENCY_NS)
+			until = returned + LAUNCH_LATENCY_NS;
+		else if (next && returned <= a && b > called + w->latency)
+			until = called + w->latency;
 		part = until - a < w->debt ? until - a : w->debt;
 		give(w, a, a + part, w->debt_cause, &w->debt_seg, LG_NO_ROW);
 		w->debt -= part;
@@ -300,6 +309,45 @@ static int cmp_edge(const void *a, const void *b)
 	return (x->ts > y->ts) - (x->ts < y->ts);
 }
 
+/*
+ * From a launch call to its work, where the device was idle when it was called: nine of ten are not
+ * longer. Where too few were called then (kernels so short that the device always runs dry between a call
+ * and its work), the shortest of what follows on idle time, which is none that waits for another stream.
+ */
+static int64_t launch_latency(struct walk *walk)
+{
+	enum { ENOUGH = 8, SHORTEST = 10, MOST = 40000 };
+	const struct lg_trace *t = walk->c->t;
+	const struct lg_gpu_run *r = walk->r;
+	int64_t *idle = lg_calloc(r->n_work, sizeof *idle), *any = lg_calloc(r->n_work, sizeof *any);
+	int64_t dry = INT64_MIN, latency = 0;
+	size_t n = 0, k = 0;
+
+	if (!idle || !any)
+		walk->failed = LG_E_NOMEM;
+	for (size_t i = 0; !walk->failed && i < r->n_work; i++) {
+		const struct lg_gpu_work *w = &r->work[i];
+
+		if (w->call != LG_NO_ROW && w->ts > dry && w->class <= LG_GPU_COMM) {
+			int64_t took = w->ts - t->span.ts[w->call];
+
+			any[k++] = took;
+			if (t->span.ts[w->call] >= dry)
+				idle[n++] = took;
+		}
+		dry = w->end > dry ? w->end : dry;
+	}
+	if (n >= ENOUGH)
+		latency = lg_select_i64(idle, n, n - 1 - n / 10);
+	else if (k >= ENOUGH)
+		latency = lg_select_i64(any, k, k / SHORTEST);
+	if (n < ENOUGH && latency > MOST)
+		latency = MOST;
+	lg_free(idle);
+	lg_free(any);
+	return latency < LAUNCH_LATENCY_NS ? latency : LAUNCH_LATENCY_NS;
+}
+
 /* A synchronous copy call waits as a pageable one does, whatever the memory. */
 static void mark_blocking_copies(struct walk *w)
 {
@@ -343,6 +391,7 @@ int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 		return LG_E_NOMEM;
 	}
 	mark_blocking_copies(&w);
+	w.latency = launch_latency(&w);
 	/* Most of what is needed at once: a list that grows is copied. */
 	if (r->n_work && lg_grow(&r->piece, &r->cap_pieces, 4 * r->n_work, sizeof *r->piece))
 		w.failed = LG_E_NOMEM;

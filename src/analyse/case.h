@@ -60,6 +60,7 @@ struct lg_gil_wait {
 struct lg_chore {
 	int64_t from, end;
 	uint8_t kind; /* LG_END_FORK, LG_END_RECLAIM */
+	bool on_write; /* LG_END_FORK: pages that it shared with the copy, when it wrote to them */
 };
 
 struct lg_chores {

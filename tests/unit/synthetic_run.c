@@ -15,6 +15,7 @@ struct maker {
 	lg_stk sync_stack, read_stack, tcp_stack, interrupted_stack;
 	int64_t next_stall;
 	int n_stalls;
+	const char *const *const *run_stack; /* of plan's run_stacks */
 };
 
 static lg_stk on_top_of(struct lg_builder *b, lg_stk s, const char *const *names)
@@ -199,10 +200,14 @@ static void stall(struct maker *m, int r)
 		break;
 	case STALL_RUN:
 		state(m, m->thr[r], a, ns, LG_RUNNING, 0, r, 0, 0);
-		for (int64_t ts = a; m->p->run_stack && ts < a + ns; ts += MS)
+		if (m->p->run_stacks && m->run_stack)
+			m->run_stack += m->run_stack[1] != NULL;
+		else
+			m->run_stack = m->p->run_stacks;
+		for (int64_t ts = a; (m->p->run_stack || m->run_stack) && ts < a + ns; ts += MS)
 			lg_add_sample(m->b, &(struct lg_sample_row){
 				.ts = ts, .thr = m->thr[r], .cpu = r,
-				.stack = stack_of(m->b, m->p->run_stack) });
+				.stack = stack_of(m->b, m->run_stack ? *m->run_stack : m->p->run_stack) });
 		break;
 	case STALL_GC: /* what the hook's gc.callbacks tell */
 		state(m, m->thr[r], a, ns, LG_RUNNING, 0, r, 0, 0);

@@ -38,6 +38,7 @@ struct run_plan {
 	const char *const *waker_stack; /* STALL_TCP: of the soft interrupt's waking, outermost first */
 	const char *const *wait_stack; /* STALL_SOCKET: where it waits; NULL = for a Unix socket */
 	const char *const *run_stack;  /* STALL_RUN: of CPU samples each ms meanwhile; NULL = none */
+	const char *const *const *run_stacks; /* STALL_RUN: of each stall in turn, the last one stays; NULL */
 	bool helper_computes;  /* STALL_FUTEX_HELPER_LOCK: instead of waiting for the lock */
 	bool by_way;           /* STALL_SOCKET: another program, RELAY_PID, waits for the culprit meanwhile */
 	const char *const *relay_stack; /* where that one waits, if elsewhere */

@@ -319,6 +319,14 @@ static void names_who_had_the_cpu(void **state)
 	done(&o);
 }
 
+static bool says_for(const struct lg_finding *f, const char *text)
+{
+	for (size_t i = 0; i < f->n_evidence; i++)
+		if (strstr(f->evidence[i].text, text))
+			return true;
+	return false;
+}
+
 static bool says_against(const struct lg_finding *f, const char *text)
 {
 	for (size_t i = 0; i < f->n_against; i++)
@@ -423,6 +431,8 @@ static void work_of_the_kernel_in_the_main_thread_is_told(void **state)
 					    "copy_page_range", NULL };
 	static const char *const reclaim[] = { "asm_exc_page_fault", "do_anonymous_page", "charge_memcg",
 					       "try_to_free_mem_cgroup_pages", "shrink_node", NULL };
+	static const char *const write[] = { "asm_exc_page_fault", "handle_mm_fault", "do_wp_page", "wp_page_copy",
+					     "copy_mc_generic", NULL };
 	static const char *const thread[] = { "entry_SYSCALL_64", "kernel_clone", "copy_process", "dup_task_struct",
 					      NULL };
 	struct run_plan p = stalls(STALL_RUN, 800);
@@ -439,6 +449,18 @@ static void work_of_the_kernel_in_the_main_thread_is_told(void **state)
 	assert_int_equal(f->n_victims, 1);
 	assert_true(f->excess_share > 0.8);
 	done(&o);
+	/* Pages that are written to after it are its price; without a fork they are not. */
+	p.run_stack = NULL;
+	p.run_stacks = (const char *const *const[]){ fork, write, write, NULL };
+	f = told(&p, "host.self_fork", &o);
+	assert_true(f->excess_share > 0.95);
+	assert_true(says_for(f, "after them, in pages that it wrote to"));
+	done(&o);
+	p.run_stacks = (const char *const *const[]){ write, write, NULL };
+	o = explain(&p);
+	assert_null(find(o.v, "host.self_fork"));
+	done(&o);
+	p.run_stacks = NULL;
 	p.run_stack = reclaim;
 	f = told(&p, "host.memory_pressure", &o);
 	assert_int_equal(loud(o.v), 1);

@@ -46,8 +46,10 @@ const struct lg_gil_wait *lg_gil_wait_in(const struct lg_case *c, lg_thr thr, in
 
 /* ---- chores.c: the kernel's work in a main thread, by samples ---- */
 int lg_find_chores(struct lg_case *c) LG_MUST_CHECK;
-/* "; the copy was pid 17 (tool)": the process that piece p, which ends in a copy, made; "" = not told. */
-const char *lg_forked_text(struct lg_case *c, const struct lg_piece *p);
+/* Was the kernel at such work in that stack? */
+bool lg_is_chore(const struct lg_trace *t, lg_stk stack);
+/* "copied its page tables for 20.0 ms; the copy was pid 17 (tool)", of a piece that ends in LG_END_FORK. */
+const char *lg_fork_text(struct lg_case *c, const struct lg_piece *p);
 /* The first one of thr that covers part of [a, b); NULL = none. */
 const struct lg_chore *lg_chore_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b);
 

@@ -4,7 +4,8 @@
  *
  *  - fork(2) copies every page table of the process while the caller waits (kernel/fork.c, dup_mmap();
  *    mm/memory.c, copy_page_range()): of a large process that takes milliseconds per GB, and every page that
- *    is written afterwards is copied, too. Threads share theirs: kernel_clone() alone says nothing.
+ *    is written afterwards is copied, too (do_wp_page()): without a copy before it that is something else.
+ *    Threads share theirs: kernel_clone() alone says nothing.
  *  - Who asks for memory when there is none looks for some first (mm/vmscan.c, do_try_to_free_pages(); of a
  *    cgroup at its limit try_to_free_mem_cgroup_pages(); mm/compaction.c). Mostly that is computing, not
  *    waiting.
@@ -19,19 +20,30 @@
 
 #define ONE_CHORE 2.5 /* sampling periods from one sample of it to the next, at most */
 
+enum { ON_WRITE = LG_END_MAX }; /* a kind of frame: LG_END_FORK, if it has forked */
+
 static uint8_t kind_of_frame(const struct lg_trace *t, lg_frm f)
 {
 	static const char *const copies[] = { "dup_mm", "copy_page_range", "copy_p4d_range", "copy_pud_range",
 					      "copy_pmd_range", "copy_pte_range", NULL };
 	static const char *const reclaims[] = { "do_try_to_free_pages", "try_to_free_", "__perform_reclaim",
 						"__alloc_pages_direct_", "try_to_compact_pages", NULL };
+	static const char *const writes[] = { "do_wp_page", "wp_page_copy", "do_huge_pmd_wp_page", NULL };
 	const char *name;
 
 	if (t->frame.kind[f] != LG_FRAME_KERNEL)
 		return LG_END_NONE;
 	name = lg_string(t, t->frame.name[f]);
 	return lg_begins_with_any(name, copies) ? LG_END_FORK
-	       : lg_begins_with_any(name, reclaims) ? LG_END_RECLAIM : LG_END_NONE;
+	       : lg_begins_with_any(name, reclaims) ? LG_END_RECLAIM
+	       : lg_begins_with_any(name, writes) ? (uint8_t)ON_WRITE : LG_END_NONE;
+}
+
+bool lg_is_chore(const struct lg_trace *t, lg_stk s)
+{
+	while (s && kind_of_frame(t, t->stack.frame[s]) == LG_END_NONE)
+		s = t->stack.parent[s];
+	return s != 0;
 }
 
 /* By stack row; NULL = no stack of the trace shows any, or memory is exhausted (*ret_rc). */
@@ -68,16 +80,21 @@ static int find_in(struct lg_case *c, const uint8_t *of_stack, const struct lg_r
 {
 	const struct lg_sample_tab *s = &c->t->sample;
 	int64_t period = lg_sampling_period(c, r->thr);
+	bool forked = false;
 
 	for (uint32_t i = c->idx->sample_off[r->thr]; period > 0 && i < c->idx->sample_off[r->thr + 1]; i++) {
 		uint32_t row = c->idx->sample[i];
 		int64_t from = s->ts[row] - period / 2, end = from + period;
 		uint8_t kind = of_stack[s->stack[row]];
 		struct lg_chore *last = l->n ? &l->v[l->n - 1] : NULL;
+		bool on_write = kind == ON_WRITE;
 
-		if (kind == LG_END_NONE || !lg_shows_activity(c, row))
+		if (kind == LG_END_NONE || (on_write && !forked) || !lg_shows_activity(c, row))
 			continue;
-		if (last && last->kind == kind && (double)(end - last->end) <= ONE_CHORE * (double)period) {
+		forked |= kind == LG_END_FORK;
+		kind = on_write ? LG_END_FORK : kind;
+		if (last && last->kind == kind && last->on_write == on_write &&
+		    (double)(end - last->end) <= ONE_CHORE * (double)period) {
 			last->end = end;
 			continue;
 		}
@@ -85,7 +102,7 @@ static int find_in(struct lg_case *c, const uint8_t *of_stack, const struct lg_r
 			from = last->end;
 		if (lg_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v))
 			return LG_E_NOMEM;
-		l->v[l->n++] = (struct lg_chore){ from, end, kind };
+		l->v[l->n++] = (struct lg_chore){ from, end, kind, on_write };
 	}
 	return 0;
 }
@@ -112,19 +129,23 @@ int lg_find_chores(struct lg_case *c)
 	return rc;
 }
 
-const char *lg_forked_text(struct lg_case *c, const struct lg_piece *p)
+const char *lg_fork_text(struct lg_case *c, const struct lg_piece *p)
 {
 	const struct lg_process_tab *t = &c->t->process;
 	const struct lg_chore *f = lg_chore_in(c, p->thr, p->ts, p->ts + p->dur);
 	lg_prc parent = c->t->thread.prc[p->thr];
+	const char *copy = "";
 
+	if (f && f->on_write)
+		return lg_arena_printf(&c->v->arena, "copied pages that it shared with its copy, as it wrote to them, for "
+				       "%.1f ms", (double)p->dur / 1e6);
 	/* It starts when all is copied. */
-	for (lg_prc i = 1; f && i < t->n; i++)
+	for (lg_prc i = 1; f && i < t->n && !*copy; i++)
 		if (t->ppid[i] == t->pid[parent] && t->start[i] > f->from &&
 		    t->start[i] < f->end + (f->end - f->from))
-			return lg_arena_printf(&c->v->arena, "; the copy was pid %d (%s)", t->pid[i],
+			copy = lg_arena_printf(&c->v->arena, "; the copy was pid %d (%s)", t->pid[i],
 					       lg_string(c->t, t->comm[i]));
-	return "";
+	return lg_arena_printf(&c->v->arena, "copied its page tables for %.1f ms%s", (double)p->dur / 1e6, copy);
 }
 
 const struct lg_chore *lg_chore_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b)

@@ -282,6 +282,9 @@ void lg_culprit_of_samples(struct lg_case *c, struct lg_finding *f, const struct
 		while (lg_next_cpu_sample(c, &samples, &row)) {
 			lg_stk at = own_frame(c, sm->stack[row]);
 
+			/* One sample stands for the time around it, in which others saw something else. */
+			if (p[i]->end == LG_END_FORK && !lg_is_chore(c->t, at))
+				continue;
 			while (at && !name_of(c, at) && !file_of(c, at))
 				at = c->t->stack.parent[at];
 			/* Of a file without symbols the file is known; its callers are not where it is. */

@@ -162,6 +162,23 @@ static enum lg_rule_id rule_of(struct lg_case *c, const struct lg_cause_sum *s, 
 	return rule;
 }
 
+/* A fork is paid for once more by each page that is written to afterwards. */
+static void say_on_write(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
+{
+	int64_t later = 0;
+
+	for (size_t i = 0; i < s->n_pieces; i++) {
+		const struct lg_piece *p = s->pieces[i];
+		const struct lg_chore *chore = lg_chore_in(c, p->thr, p->ts, p->ts + p->dur);
+
+		later += chore && chore->on_write ? p->dur : 0;
+	}
+	if (later)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%.0f ms in the forks, %.0f ms after them, in pages that it wrote to and "
+				"shared with the copy (copy on write)", (double)(s->lost - later) / 1e6,
+				(double)later / 1e6);
+}
+
 /* How often, and how much of what is slow ends here. */
 static void say_how_often(struct lg_case *c, struct lg_finding *f, const struct lg_tally *y,
 			  const struct lg_cause_sum *s, size_t samples)
@@ -260,6 +277,8 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	f->stage = lg_stage_name(s->stage);
 	lg_cause_title(c, f, s, &io);
 	say_how_often(c, f, y, s, samples);
+	if (s->end == LG_END_FORK)
+		say_on_write(c, f, s);
 	lg_cause_moments(c, f, s);
 	keep_moments(c, f, s);
 	say_against(c, f, y, s, of.excess);

@@ -288,8 +288,7 @@ static void moment_fork(struct lg_case *c, struct lg_finding *f, const struct lg
 			const char *by)
 {
 	(void)by;
-	lg_evidence_add(c, f, p->ts, p->dur, "%s copied its page tables for %.1f ms%s", who, (double)p->dur / 1e6,
-			lg_forked_text(c, p));
+	lg_evidence_add(c, f, p->ts, p->dur, "%s %s", who, lg_fork_text(c, p));
 }
 
 static void moment_other(struct lg_case *c, struct lg_finding *f, const struct lg_piece *p, const char *who,

@@ -348,6 +348,8 @@ def test_a_forged_folder_is_passed_over(laggard_path, run):
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     finally:
         shutil.rmtree(store)
+    if "cannot change root filesystem propagation" in done.stderr:
+        pytest.skip("/ is no mount point here (a chroot): no mounts can be hidden from others (mount --bind ROOT ROOT)")
     assert done.returncode == 0, done.stderr
     path, there, loaded = done.stdout.split()
     assert path.startswith("/run/laggard/" if run == "writable" else "/tmp/laggard-0/")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a fuzzer starts with is made of the repository alone."""
 import shutil
+import sqlite3
 import subprocess
 import sys
 
@@ -19,7 +20,10 @@ def test_seeds_and_words_are_made_of_the_repository(root, tmp_path, name):
 
 
 def test_the_databases_of_the_corpus_are_those_of_the_unit_test(root, tmp_path):
-    """Written anew they are what is there, but for SQLite's own header, which names its version."""
+    """Written anew they hold what is there; versions of SQLite leave different bytes in a page's free room."""
+    def held(path):
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
+            return list(db.iterdump())
     shutil.copytree(root / "tests/unit", tmp_path / "tests/unit")
     (tmp_path / "tests/fuzz/corpus/nsys").mkdir(parents=True)
     shutil.copy(root / "tests/fuzz/seed_nsys.py", tmp_path / "tests/fuzz")
@@ -27,4 +31,5 @@ def test_the_databases_of_the_corpus_are_those_of_the_unit_test(root, tmp_path):
     made = sorted((tmp_path / "tests/fuzz/corpus/nsys").iterdir())
     assert len(made) == 3
     for path in made:
-        assert path.read_bytes()[100:] == (root / "tests/fuzz/corpus/nsys" / path.name).read_bytes()[100:]
+        assert held(path) == held(root / "tests/fuzz/corpus/nsys" / path.name)
+        assert len(held(path)) > 5

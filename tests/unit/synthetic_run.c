@@ -12,7 +12,7 @@ struct maker {
 	lg_thr thr[16], helper[16], culprit, relay;
 	int64_t t[16];      /* each rank's clock */
 	lg_stk hold_stack, wait_stack, futex_stack, sample_stack, file_stack, socket_stack, nap_stack;
-	lg_stk sync_stack, read_stack, tcp_stack, interrupted_stack;
+	lg_stk sync_stack, open_stack, read_stack, tcp_stack, interrupted_stack;
 	int64_t next_stall;
 	int n_stalls;
 	const char *const *const *run_stack; /* of plan's run_stacks */
@@ -272,6 +272,12 @@ static void stall(struct maker *m, int r)
 	m->t[r] += ns;
 }
 
+static void wait_disk(struct maker *m, int r, int64_t ns, lg_stk stack)
+{
+	state(m, m->thr[r], m->t[r], ns, LG_BLOCKED, LG_WHY_IOWAIT, -1, 0, stack);
+	m->t[r] += ns;
+}
+
 static void step(struct maker *m, int k)
 {
 	const struct run_plan *p = m->p;
@@ -341,11 +347,14 @@ static void step(struct maker *m, int k)
 		if (!r && p->save_every && k % p->save_every == p->save_every - 1) {
 			const char *name = p->save_as ? p->save_as : "torch.save";
 
-			lg_add_span(m->b, &(struct lg_span_row){ .ts = m->t[r], .dur = p->save_ns,
-								 .thr = m->thr[r], .kind = LG_SPAN_STAGE,
-								 .stage = LG_STAGE_SIDE, .seq = -1,
-								 .name = lg_intern(m->b, name) });
+			wait_disk(m, r, p->open_ns, m->open_stack);
+			if (!p->save_unmarked)
+				lg_add_span(m->b, &(struct lg_span_row){
+					.ts = m->t[r], .dur = p->save_ns, .thr = m->thr[r], .seq = -1,
+					.kind = LG_SPAN_STAGE, .stage = LG_STAGE_SIDE,
+					.name = lg_intern(m->b, name) });
 			run(m, r, p->save_ns);
+			wait_disk(m, r, p->sync_ns, m->sync_stack);
 			if (p->save_bytes)
 				lg_add_mark(m->b, &(struct lg_mark_row){ .ts = m->t[r], .thr = m->thr[r],
 									 .value = p->save_bytes,
@@ -383,6 +392,8 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 	static const char *const sync[] = { "entry_SYSCALL_64_after_hwframe", "do_syscall_64", "__x64_sys_fsync",
 					    "do_fsync", "ext4_sync_file", "folio_wait_writeback",
 					    "folio_wait_bit", NULL };
+	static const char *const open[] = { "entry_SYSCALL_64_after_hwframe", "do_syscall_64", "__x64_sys_openat",
+					    "do_truncate", "ext4_truncate", "submit_bio_wait", NULL };
 	static const char *const rd[] = { "entry_SYSCALL_64_after_hwframe", "do_syscall_64", "__x64_sys_pread64",
 					  "vfs_read", "filemap_read", "folio_wait_bit_common", NULL };
 	static const char *const irq[] = { "asm_sysvec_reschedule_ipi", "irqentry_exit_to_user_mode", NULL };
@@ -405,6 +416,7 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 	m.tcp_stack = stack_of(m.b, tcp);
 	m.sync_stack = stack_of(m.b, sync);
 	m.read_stack = stack_of(m.b, rd);
+	m.open_stack = stack_of(m.b, open);
 	m.nap_stack = stack_of(m.b, nap);
 	m.culprit = lg_thread_get(m.b, CULPRIT_PID, CULPRIT_PID);
 	lg_thread_name(m.b, m.culprit, lg_intern(m.b, "watcher"));

@@ -71,6 +71,8 @@ struct run_plan {
 	bool inference;        /* no backward pass, no optimizer */
 	int save_every;        /* steps; rank 0 saves save_bytes in save_ns */
 	int64_t save_ns, save_bytes;
+	int64_t open_ns, sync_ns; /* waits for the disk, at once before and behind the save's mark */
+	bool save_unmarked;    /* there is no mark: the same without a save */
 	const char *save_as;   /* NULL = torch.save */
 };
 

@@ -743,6 +743,34 @@ static void checkpoints_are_counted_in_time_and_bytes(void **state)
 	done(&o);
 }
 
+/* Opening the file and syncing it are the save's; the same waits with no save beside them are not. */
+static void a_save_is_one_finding_with_its_parts(void **state)
+{
+	struct run_plan p = base;
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	p.save_every = 40;
+	p.save_ns = 20 * MS;
+	p.open_ns = 8 * MS;
+	p.sync_ns = 60 * MS; /* longer than near: its own writes all the same */
+	f = told(&p, "side.checkpoint", &o);
+	assert_int_equal(loud(o.v), 1);
+	assert_null(find(o.v, "host.io_wait"));
+	assert_true(fabs(f->lost_ms - 50 * 88) < 0.03 * 50 * 88);
+	assert_true(f->excess_share > 0.95);
+	assert_string_equal(f->stage, "side");
+	assert_int_equal(f->culprit.pid, RANK_PID);
+	assert_true(says_for(f, "ms in torch.save itself") && says_for(f, "ms for the disk in openat") &&
+		    says_for(f, "ms for the disk in fsync"));
+	done(&o);
+	p.save_unmarked = true;
+	f = told(&p, "host.io_wait", &o);
+	assert_null(find(o.v, "side.checkpoint"));
+	done(&o);
+}
+
 static void an_empty_trace_says_that_there_are_no_steps(void **state)
 {
 	struct lg_builder *b;
@@ -855,6 +883,7 @@ int main(void)
 		cmocka_unit_test(survives_the_failure_of_any_allocation),
 		cmocka_unit_test(facts_of_the_hook_become_findings),
 		cmocka_unit_test(checkpoints_are_counted_in_time_and_bytes),
+		cmocka_unit_test(a_save_is_one_finding_with_its_parts),
 		cmocka_unit_test(an_empty_trace_says_that_there_are_no_steps),
 		cmocka_unit_test(inference_is_named),
 		cmocka_unit_test(what_dynamo_counts_is_told),

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "analyse/chains/chains.h"
+#include "analyse/host/io.h"
 #include "analyse/steps/steps.h"
 #include "base/alloc.h"
 
@@ -418,15 +419,45 @@ static void follow_blocked(struct lg_case *c, lg_thr thr, uint32_t row, int64_t 
 	}
 }
 
+/*
+ * A save is more than the call that has the name: the file is opened and cut before it, written out and
+ * synced behind it. What the thread itself did there, and waited for the disk, is the save's, as far as it is
+ * near; and what it waited for its own writes in any case.
+ */
+static bool is_of_save(const struct lg_case *c, const struct lg_rank *r, const struct lg_piece *p)
+{
+	enum { NEAR = 2 /* times as long as the call */ };
+	const struct lg_stage_seg *save;
+	const char *call;
+	int64_t apart;
+
+	if (p->end != LG_END_RUN && p->end != LG_END_IO && p->end != LG_END_SLEEP && p->end != LG_END_NONE)
+		return false;
+	save = lg_save_beside(c, r, p->ts);
+	if (!save)
+		return false;
+	apart = p->ts >= save->end ? p->ts - save->end : save->ts - p->ts;
+	return apart <= NEAR * (save->end - save->ts) ||
+	       (p->end == LG_END_IO && lg_io_kind_of(c, p->row, &call) >= LG_IO_WRITE);
+}
+
+static void side(struct lg_piece *p)
+{
+	p->end = LG_END_SIDE;
+	p->thr = p->thr ? p->thr : p->of; /* who waits for its own writes */
+}
+
 /* Everything inside a checkpoint or log call, or while waiting for a batch, is that stage's
  * cost unless a host cause explains it better. */
-static void restage(struct lg_pieces *out, size_t from, uint8_t stage)
+static void restage(const struct lg_case *c, const struct lg_rank *r, struct lg_pieces *out, size_t from,
+		    uint8_t stage)
 {
 	for (size_t i = from; i < out->n; i++) {
 		struct lg_piece *p = &out->v[i];
 
-		if (stage == LG_STAGE_SIDE && lg_end(p->end)->in_side == LG_RESTAGED_SIDE)
-			p->end = LG_END_SIDE;
+		if (stage == LG_STAGE_SIDE ? lg_end(p->end)->in_side == LG_RESTAGED_SIDE
+					   : stage == LG_STAGE_OTHER && is_of_save(c, r, p))
+			side(p);
 		else if (stage == LG_STAGE_BATCH_WAIT && lg_end(p->end)->in_batch == LG_RESTAGED_LOADER)
 			p->end = LG_END_LOADER;
 	}
@@ -481,7 +512,7 @@ void lg_follow(struct lg_case *c, lg_thr thr, int64_t a, int64_t b, int hops, st
 				next = to;
 			follow_state(c, thr, row, from, next, hops, out);
 			if (r)
-				restage(out, mark, lg_stage_at(r, from));
+				restage(c, r, out, mark, lg_stage_at(r, from));
 			from = next;
 		}
 		a = to > a ? to : a;

@@ -222,7 +222,8 @@ static int find_majorities(struct lg_case *c, struct lg_cause_sum *s)
 			s->victim = p->of;
 		}
 		if (r != UINT32_MAX)
-			stage_ns[lg_stage_at(&c->ranks[r], p->ts)] += p->dur;
+			stage_ns[p->end == LG_END_SIDE ? LG_STAGE_SIDE
+						       : lg_stage_at(&c->ranks[r], p->ts)] += p->dur;
 	}
 	for (uint8_t k = 0; k < LG_STAGE_MAX; k++)
 		if (stage_ns[k] > stage_ns[s->stage])

@@ -162,6 +162,43 @@ static enum lg_rule_id rule_of(struct lg_case *c, const struct lg_cause_sum *s, 
 	return rule;
 }
 
+/* What a save was made of: the call that has the name, waits for the disk by system call, and the rest. */
+static void say_save(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
+{
+	enum { CALLS = 4 };
+	struct { const char *name; int64_t ns; } v[CALLS] = { 0 };
+	const char *waits = "", *call;
+	int64_t inside = 0, beside = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n_pieces; i++) {
+		const struct lg_piece *p = s->pieces[i];
+		uint32_t r = c->rank_of_prc[c->t->thread.prc[p->of]];
+		size_t k = 0;
+
+		if (!r || !lg_save_beside(c, &c->ranks[r - 1], p->ts)) {
+			inside += p->dur;
+			continue;
+		}
+		(void)lg_io_kind_of(c, p->row, &call);
+		while (call && k < n && strcmp(v[k].name, call))
+			k++;
+		if (!call || k == CALLS) {
+			beside += p->dur;
+			continue;
+		}
+		v[k].name = call;
+		v[k].ns += p->dur;
+		n += k == n;
+	}
+	for (size_t k = 0; k < n; k++)
+		waits = lg_arena_printf(&c->v->arena, "%s, %.0f ms for the disk in %s", waits, (double)v[k].ns / 1e6,
+					v[k].name);
+	if (n || beside)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%.0f ms in %s itself%s, %.0f ms beside it (opening, writing out, closing)",
+				(double)inside / 1e6, lg_side_name(c, s), waits, (double)beside / 1e6);
+}
+
 /* A fork is paid for once more by each page that is written to afterwards. */
 static void say_on_write(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
 {
@@ -277,6 +314,8 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	f->stage = lg_stage_name(s->stage);
 	lg_cause_title(c, f, s, &io);
 	say_how_often(c, f, y, s, samples);
+	if (rule == LG_R_SIDE_CHECKPOINT)
+		say_save(c, f, s);
 	if (s->end == LG_END_FORK)
 		say_on_write(c, f, s);
 	lg_cause_moments(c, f, s);

@@ -50,18 +50,13 @@ const char *lg_period_text(struct lg_case *c, const struct lg_rhythm *r)
 const char *lg_side_name(struct lg_case *c, const struct lg_cause_sum *s)
 {
 	const struct lg_piece *longest = lg_longest_piece(s);
+	uint32_t r = c->rank_of_prc[c->t->thread.prc[longest->of]];
+	const struct lg_stage_seg *seg = r ? lg_save_beside(c, &c->ranks[r - 1], longest->ts) : NULL;
 
-	for (size_t i = 0; i < c->n_ranks; i++) {
-		const struct lg_rank *r = &c->ranks[i];
-
-		if (r->prc != c->t->thread.prc[longest->of])
-			continue;
-		for (size_t k = 0; k < r->n_segs; k++)
-			if (r->segs[k].ts <= longest->ts && longest->ts < r->segs[k].end &&
-			    c->t->span.name[r->segs[k].span])
-				return lg_string(c->t, c->t->span.name[r->segs[k].span]);
-	}
-	return "side";
+	for (size_t k = 0; r && !seg && k < c->ranks[r - 1].n_segs; k++)
+		if (c->ranks[r - 1].segs[k].ts <= longest->ts && longest->ts < c->ranks[r - 1].segs[k].end)
+			seg = &c->ranks[r - 1].segs[k];
+	return seg && c->t->span.name[seg->span] ? lg_string(c->t, c->t->span.name[seg->span]) : "side";
 }
 
 bool lg_is_guess(const struct lg_cause_sum *s)

@@ -215,6 +215,22 @@ uint8_t lg_stage_at(const struct lg_rank *r, int64_t ts)
 	return i && r->segs[i - 1].end > ts ? r->segs[i - 1].stage : (uint8_t)LG_STAGE_OTHER;
 }
 
+static bool is_save(const struct lg_case *c, const struct lg_stage_seg *g)
+{
+	return g->stage == LG_STAGE_SIDE && strstr(lg_string(c->t, c->t->span.name[g->span]), "save");
+}
+
+const struct lg_stage_seg *lg_save_beside(const struct lg_case *c, const struct lg_rank *r, int64_t ts)
+{
+	size_t i = seg_upper(r, ts);
+
+	if (i && r->segs[i - 1].end > ts)
+		return NULL;
+	if (i && is_save(c, &r->segs[i - 1]))
+		return &r->segs[i - 1];
+	return i < r->n_segs && is_save(c, &r->segs[i]) ? &r->segs[i] : NULL;
+}
+
 int64_t lg_stage_next(const struct lg_rank *r, int64_t ts)
 {
 	size_t i = seg_upper(r, ts);

@@ -17,6 +17,8 @@ int lg_stage_segments(struct lg_case *c, struct lg_rank *r) LG_MUST_CHECK;
 int64_t lg_excess_of(const struct lg_rank *r, const struct lg_step *steps);
 /* Stage of rank r's main thread at ts. */
 uint8_t lg_stage_at(const struct lg_rank *r, int64_t ts);
+/* In no stage at ts, and the one before or behind it is a save; NULL = it is not so. */
+const struct lg_stage_seg *lg_save_beside(const struct lg_case *c, const struct lg_rank *r, int64_t ts);
 /* Next stage change of r after ts (INT64_MAX when none). */
 int64_t lg_stage_next(const struct lg_rank *r, int64_t ts);
 

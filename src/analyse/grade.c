@@ -76,20 +76,27 @@ void lg_grade_more(struct lg_finding *f, size_t repeats, int64_t wall_ns)
 
 void lg_grade_anew(struct lg_finding *f)
 {
-	if (!f->few && f->severity != LG_SEVERITY_INFO)
+	if (!f->seen && f->severity != LG_SEVERITY_INFO)
 		lg_grade_share(f, f->lost_share);
 }
 
-void lg_grade_part(struct lg_finding *f, double part)
+double lg_proven(size_t seen)
+{
+	/* What comes k times in a window comes this often in the mean of such windows, at least, with 95 %:
+	 * the rate of a Poisson process of which k and more are seen once in twenty windows. */
+	static const double at_least[LG_N_ANY_REPEATS] = { 0, 0.0513, 0.3554, 0.8177, 1.3663 };
+
+	return seen >= LG_N_ANY_REPEATS ? 1 : seen ? at_least[seen] / (double)seen : 0;
+}
+
+void lg_grade_part(struct lg_finding *f, double part, size_t seen)
 {
 	enum lg_severity most = lg_severity_of(f->lost_share * part);
 
-	if (most < LG_SEVERITY_LOW)
-		most = LG_SEVERITY_LOW;
-	if (f->severity <= most)
-		return;
-	f->severity = most;
-	f->few = true;
+	at_most(f, most < LG_SEVERITY_LOW ? LG_SEVERITY_LOW : most);
+	f->seen = seen;
+	if (seen)
+		f->confidence *= 1 - 0.2 / (double)seen;
 }
 
 void lg_grade_worth_a_line(struct lg_finding *f)
@@ -100,8 +107,6 @@ void lg_grade_worth_a_line(struct lg_finding *f)
 
 void lg_cap(struct lg_finding *f, enum lg_cap why)
 {
-	if (why == LG_CAP_SELDOM && f->severity > cap_most[why])
-		f->few = true;
 	at_most(f, cap_most[why]);
 }
 

@@ -11,7 +11,6 @@
 
 /* Why a finding counts for less than its share: X(name, most). */
 #define LG_CAPS(X)                                                                                          \
-	X(SELDOM, LOW)       /* seen too few times to be graded: f->few */                                  \
 	X(GUESS, LOW)        /* who or what it was, or whom it hit, is not proven */                        \
 	X(UNMEASURED, LOW)   /* a flag, a warning, a part of something: its own price is not known */       \
 	X(ORDINARY, LOW)     /* such a share belongs to the work itself */                                  \
@@ -39,8 +38,11 @@ void lg_grade_unpriced(struct lg_finding *f);
 void lg_grade_more(struct lg_finding *f, size_t repeats, int64_t wall_ns);
 /* Its price is another one now. What had too few repetitions, or is no loss, stays that. */
 void lg_grade_anew(struct lg_finding *f);
-/* Graded as if it had lost that part of its share only, but low at least; f->few where that is less. */
-void lg_grade_part(struct lg_finding *f, double part);
+/* Of a loss that a window shows in so many episodes, the part that is beyond chance: 1 from five on. */
+double lg_proven(size_t seen);
+/* Graded as if it had lost that part of its share only, but low at least. seen: the few episodes that most
+ * of it came in, for which it is less sure; 0 = it came often. */
+void lg_grade_part(struct lg_finding *f, double part, size_t seen);
 /* A mistake is worth a line, whatever it costs here. */
 void lg_grade_worth_a_line(struct lg_finding *f);
 void lg_cap(struct lg_finding *f, enum lg_cap why);

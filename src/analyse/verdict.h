@@ -84,7 +84,7 @@ struct lg_finding {
 	struct lg_loss_part { const char *says, *detail, *fix, *tradeoff; } *loss_parts;
 	size_t n_loss_parts;  /* 0 = it is one */
 	double cost_per_hour; /* NAN = not asked */
-	bool few;             /* would be graded higher, had it been seen often enough */
+	size_t seen;          /* a profiler's window: most of it came in so few episodes; 0 = it came often */
 	struct lg_time_lost { int64_t ts, dur; } *moments; /* not printed: what lost_ms was added up from */
 	size_t n_moments;     /* 0 = not kept */
 };

@@ -276,8 +276,8 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 		add_more(&b, n);
 	} else if (v->n_findings && is_large(&v->findings[0])) {
 		/* Seen too few times for medium or high (contract.md#severity). */
-		add(&b, "%s: %.0f %% of this run, but too few times to grade; record longer",
-		    v->findings[0].title, v->findings[0].lost_share * 100);
+		add(&b, "%s: %.0f %% of this run%s; record longer", v->findings[0].title,
+		    v->findings[0].lost_share * 100, v->findings[0].seen ? "" : ", but too few times to grade");
 		add_more(&b, n);
 	} else if (!v->n_judged && v->unjudged) {
 		add(&b, "%s: nothing is judged.", v->unjudged);

@@ -63,12 +63,13 @@ static void saves_and_messages_are_no_operators(void **state)
 		assert_null(strstr(f->title, "only on"));
 		done(&o);
 		p.n_steps = 40;
-		p.only_every = 10; /* too few to be graded, but why these steps are slow */
+		p.only_every = 10; /* four times, and why these steps are slow */
 		p.side_ns = 40 * MS;
 		o = explain(&p);
 		f = find(o.v, tab[i].id);
 		assert_non_null(f);
-		assert_int_equal(f->severity, LG_SEVERITY_LOW);
+		assert_int_equal(f->severity, LG_SEVERITY_HIGH);
+		assert_non_null(strstr(f->title, "(seen 4 times)"));
 		assert_true(f->excess_share > 0.9 && o.v->unexplained_share < 0.1);
 		done(&o);
 		p.side_ns = 60 * US; /* a line now and then */

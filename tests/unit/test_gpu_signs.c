@@ -243,8 +243,8 @@ static void the_compiler_works_in_steps_on_cpus_too(void **state)
 	o = explain(&p);
 	assert_null(find(o.v, "compile.in_step"));
 	done(&o);
-	p.compile_ns = 40 * MS;
-	p.only_every = 10; /* in two steps: no habit */
+	p.compile_ns = 10 * MS;
+	p.only_every = 10; /* in two steps: little of it is proven to be a habit */
 	o = explain(&p);
 	assert_non_null(find(o.v, "compile.in_step"));
 	assert_false(is_loud(find(o.v, "compile.in_step")));

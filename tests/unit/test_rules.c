@@ -129,19 +129,36 @@ static void caps_only_lower(void **state)
 
 	(void)state;
 	lg_grade_steady(&f);
-	lg_grade_part(&f, 0.1);
-	assert_true(f.severity == LG_SEVERITY_MEDIUM && f.few);
+	lg_grade_part(&f, 0.1, 2);
+	assert_true(f.severity == LG_SEVERITY_MEDIUM && f.seen == 2);
 	lg_cap(&f, LG_CAP_GUESS);
 	assert_int_equal(f.severity, LG_SEVERITY_LOW);
 	lg_grade_anew(&f); /* what has too few repetitions stays that */
 	assert_int_equal(f.severity, LG_SEVERITY_LOW);
 	lg_grade_steady(&g);
-	lg_cap(&g, LG_CAP_SELDOM);
-	assert_true(g.severity == LG_SEVERITY_INFO && !g.few); /* it was no more than that */
+	lg_grade_part(&g, lg_proven(1), 1);
+	assert_int_equal(g.severity, LG_SEVERITY_INFO); /* it was no more than that */
 	lg_grade_worth_a_line(&g);
 	assert_int_equal(g.severity, LG_SEVERITY_LOW);
 	lg_grade_more(&g, 5, INT64_MAX);
 	assert_int_equal(g.severity, LG_SEVERITY_LOW); /* never lower than before */
+}
+
+/* A rate at which so many and more would be seen once in twenty windows is what they prove. */
+static void few_episodes_prove_what_chance_leaves(void **state)
+{
+	(void)state;
+	for (size_t n = 1; n < LG_N_ANY_REPEATS; n++) {
+		double rate = lg_proven(n) * (double)n, term = exp(-rate), fewer = 0;
+
+		for (size_t k = 0; k < n; k++) {
+			fewer += term;
+			term *= rate / (double)(k + 1);
+		}
+		assert_true(fabs(1 - fewer - 0.05) < 1e-3);
+		assert_true(lg_proven(n) < lg_proven(n + 1));
+	}
+	assert_true(lg_proven(0) == 0 && lg_proven(LG_N_ANY_REPEATS) == 1);
 }
 
 static void words_come_back_as_what_they_were(void **state)
@@ -182,6 +199,7 @@ int main(void)
 		cmocka_unit_test(a_grade_follows_the_share_and_the_repetitions),
 		cmocka_unit_test(a_rule_is_never_graded_above_its_basis),
 		cmocka_unit_test(caps_only_lower),
+		cmocka_unit_test(few_episodes_prove_what_chance_leaves),
 		cmocka_unit_test(words_come_back_as_what_they_were),
 		cmocka_unit_test(ends_of_chains_are_whole),
 	};

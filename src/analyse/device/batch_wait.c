@@ -298,7 +298,7 @@ static void on_cpu(struct lg_case *c, const struct lg_gpu *g)
 					     (double)sum / (double)(r->to - r->from), 0.9, r) : NULL;
 		if (f) {
 			if (holes.n < LG_N_ANY_REPEATS && holes.n < r->n_steps)
-				lg_cap(f, LG_CAP_SELDOM);
+				lg_grade_part(f, lg_proven(holes.n), holes.n);
 			tell(c, f, r, &holes, "nothing runs for");
 		}
 		lg_free(holes.v);

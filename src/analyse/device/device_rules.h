@@ -18,9 +18,9 @@ struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, enu
 				  const struct lg_gpu_run *worst);
 /* So many episodes carry a grade: five, or one in (nearly) every step of fewer. */
 size_t lg_gpu_enough(const struct lg_gpu_run *r);
-/* What part of by_step, of n steps, is left if none counts for more than the last of lg_gpu_enough(). */
-double lg_gpu_repeated_steps(const struct lg_gpu_run *r, const int64_t *by_step, size_t n);
-/* A cause that came up fewer than five times is no more than low. When it did is kept in f->moments. */
+/* Of by_step, of n steps. */
+struct lg_gpu_proof lg_gpu_proof_of(const struct lg_gpu_run *r, const int64_t *by_step, size_t n);
+/* Graded by the part of it that its episodes prove. When they were is kept in f->moments. */
 void lg_gpu_cap_rare(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask);
 /* The same of what is told by step; r has two and more. */
 void lg_gpu_cap_steps(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r,

@@ -202,19 +202,28 @@ static void add_episode(struct longest *l, int64_t one)
 		}
 }
 
-/* What part of all is left if none of its episodes counts for more than the last one that r needs: only those
- * before it are longer. */
-static double repeated(const struct lg_gpu_run *r, const struct longest *l, int64_t all)
+/* A loss is made of layers: what the k-th longest episode has above the next one came k times. Each counts as
+ * far as that many prove it. Few episodes are most of it that have four fifths. */
+static struct lg_gpu_proof proof_of(const struct lg_gpu_run *r, const struct longest *l, int64_t all)
 {
-	size_t last = lg_gpu_enough(r) - 1;
-	int64_t left = all;
+	size_t enough = lg_gpu_enough(r);
+	struct lg_gpu_proof p = { .seen = 0 };
+	double proven = (double)all;
+	int64_t top = 0;
 
-	for (size_t k = 0; k < last; k++)
-		left -= l->v[k] - l->v[last];
-	return all > 0 ? (double)left / (double)all : 0;
+	for (size_t k = 1; k < enough; k++) {
+		double layer = (double)(l->v[k - 1] - l->v[k]) * (double)k;
+
+		proven -= layer * (1 - lg_proven(k));
+		top += l->v[k - 1];
+		if (!p.seen && 5 * top >= 4 * all)
+			p.seen = k;
+	}
+	p.part = all > 0 ? proven / (double)all : 0;
+	return p;
 }
 
-double lg_gpu_repeated_steps(const struct lg_gpu_run *r, const int64_t *by_step, size_t n)
+struct lg_gpu_proof lg_gpu_proof_of(const struct lg_gpu_run *r, const int64_t *by_step, size_t n)
 {
 	struct longest l = { { 0 } };
 	int64_t all = 0;
@@ -223,7 +232,7 @@ double lg_gpu_repeated_steps(const struct lg_gpu_run *r, const int64_t *by_step,
 		add_episode(&l, by_step[i]);
 		all += by_step[i];
 	}
-	return repeated(r, &l, all);
+	return proof_of(r, &l, all);
 }
 
 /* Room for a moment of each step, so that runs can be compared by them. NULL: no steps to tell apart. */
@@ -237,11 +246,11 @@ static struct lg_time_lost *room_for_moments(struct lg_case *c, struct lg_findin
 	return f->moments;
 }
 
-static double repeated_part(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r,
-			    uint32_t mask)
+void lg_gpu_cap_rare(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask)
 {
 	struct lg_time_lost *kept = room_for_moments(c, f, r);
 	struct longest l = { { 0 } };
+	struct lg_gpu_proof proof;
 	int64_t one, ts, all = 0;
 
 	for (struct episodes e = { 0 }; (one = next_episode(r, mask, &e, &ts)); all += one) {
@@ -249,42 +258,33 @@ static double repeated_part(struct lg_case *c, struct lg_finding *f, const struc
 		if (kept && f->n_moments < r->n_steps)
 			kept[f->n_moments++] = (struct lg_time_lost){ ts, one };
 	}
-	return repeated(r, &l, all);
-}
-
-void lg_gpu_cap_rare(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask)
-{
-	lg_grade_part(f, repeated_part(c, f, r, mask));
+	proof = proof_of(r, &l, all);
+	lg_grade_part(f, proof.part, proof.seen);
 }
 
 void lg_gpu_cap_steps(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r,
 		      const int64_t *by_step)
 {
 	struct lg_time_lost *kept = room_for_moments(c, f, r);
+	struct lg_gpu_proof proof = lg_gpu_proof_of(r, by_step, r->n_steps);
 
 	for (size_t i = 0; kept && i < r->n_steps; i++)
 		if (by_step[i] > 0)
 			kept[f->n_moments++] = (struct lg_time_lost){ r->step[i], by_step[i] };
-	lg_grade_part(f, lg_gpu_repeated_steps(r, by_step, r->n_steps));
+	lg_grade_part(f, proof.part, proof.seen);
 }
 
-/* What was seen too seldom to be graded. */
+/* The title of what came in few episodes says so. */
 static void say_few(struct lg_case *c)
 {
-	char ids[256] = "";
-	size_t len = 0;
-
 	for (size_t i = 0; i < c->v->n_findings; i++) {
-		const struct lg_finding *f = &c->v->findings[i];
+		struct lg_finding *f = &c->v->findings[i];
 
-		if (f->few && len < sizeof ids)
-			len += (size_t)snprintf(ids + len, sizeof ids - len, "%s%s (%.0f %% of the window)",
-						len ? ", " : "", f->id, 100 * f->lost_share);
+		if (f->seen && f->title)
+			f->title = lg_arena_printf(&c->v->arena, f->seen == 1 ? "%s (seen once)"
+						   : f->seen == 2 ? "%s (seen twice)" : "%s (seen %zu times)",
+						   f->title, f->seen);
 	}
-	if (len)
-		lg_gpu_limit(c, "too short to tell what the loop loses as a rule: most of %s came in fewer than "
-				"%d steps or episodes and is graded lower for that; profile more steps",
-			     ids, LG_N_ANY_REPEATS);
 }
 
 /* A place in the program, with the idle time charged to it. */

@@ -128,8 +128,8 @@ static void tell_pauses(struct lg_case *c, struct lg_finding *f, const struct lg
 
 	f->title = lg_arena_printf(&c->v->arena, "the device waits %.0f %% of %s for the host to launch the next "
 				   "kernel, most of it in %s%s%s", share * 100,
-				   f->few ? "this window" : "the time",
-				   f->few || p.n_long < 5 ? "a few pauses"
+				   f->seen ? "this window" : "the time",
+				   f->seen || p.n_long < 5 ? "a few pauses"
 				   : lg_arena_printf(&c->v->arena, "%zu pauses of %.1f ms", p.n_long,
 						     (double)p.long_ns / (double)p.n_long / 1e6),
 				   where ? ", the longest in " : "", where ? where : "");
@@ -192,7 +192,7 @@ static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
 				   "kernel: %.0f kernels a %s, half of them shorter than %.0f us",
 				   share * 100, per_step, r->n_steps ? "step" : "window",
 				   (double)r->median_kernel / 1e3);
-	pauses = mostly_pauses(r) || (f->few && f->severity == LG_SEVERITY_LOW);
+	pauses = mostly_pauses(r) || f->seen;
 	if (pauses)
 		tell_pauses(c, f, r, share);
 	if (pauses && !f->culprit.function && r->scope == LG_SHOWS_INFERENCE && !r->steps_marked) {

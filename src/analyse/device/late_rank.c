@@ -238,10 +238,13 @@ static int count_steps(const struct lg_gpu *g, struct lg_gpu_late *l, const stru
 	/* Under a twentieth of the worst step is noise beside it. */
 	for (size_t s = 0; s < n_steps; s++)
 		l->episodes += by_step[s] && by_step[s] * 20 >= most;
-	l->repeated = lg_gpu_repeated_steps(&g->run[l->run], by_step, n_steps);
+	l->proof = lg_gpu_proof_of(&g->run[l->run], by_step, n_steps);
 	if (!most) { /* no steps are known */
 		l->episodes = l->with_wait;
-		l->repeated = l->with_wait >= lg_gpu_enough(&g->run[l->run]);
+		bool often = l->with_wait >= lg_gpu_enough(&g->run[l->run]);
+
+		l->proof = (struct lg_gpu_proof){ often ? 1 : lg_proven(l->with_wait),
+						  often ? 0 : l->with_wait };
 	}
 	lg_free(by_step);
 	return 0;
@@ -568,7 +571,7 @@ int lg_find_late(struct lg_case *c, struct lg_gpu *g)
 		return c->failed;
 	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 	f->device_causes = BIT(LG_GPU_BY_COMM);
-	lg_grade_part(f, l->repeated);
+	lg_grade_part(f, l->proof.part, l->proof.seen);
 	for (size_t i = 0; i < g->n && i < 8; i++)
 		lg_evidence_add(c, f, INT64_MIN, 0, "%s: last in %zu, made the others wait %.1f ms, waited %.1f ms "
 				"itself", who(c, &g->run[i]), l->rank[i].last, (double)l->rank[i].caused / 1e6,

@@ -135,9 +135,9 @@ static void tell(struct lg_case *c, const struct steps *s, const struct joined *
 	f->lost_ms = j->lost * per_line(s);
 	f->lost_share = j->lost / j->all;
 	f->excess_share = j->lost / j->excess;
-	f->few = j->hits < LG_N_ANY_REPEATS;
-	lg_grade(f, j->hits, INT64_MAX);
 	f->confidence = 0.85;
+	lg_grade_steady(f);
+	lg_grade_part(f, lg_proven(j->hits), 0);
 	f->stage = lg_stage_name(LG_STAGE_SIDE);
 	f->culprit.relation = LG_RELATION_SELF;
 	f->title = lg_arena_printf(&v->arena, "the loop saves a checkpoint while the step waits: %zu of the %zu slow "

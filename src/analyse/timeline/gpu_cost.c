@@ -349,7 +349,7 @@ struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, enum 
 	if (s->by_step)
 		lg_gpu_cap_steps(c, f, r, s->by_step);
 	else if (s->n < LG_N_ANY_REPEATS)
-		lg_cap(f, LG_CAP_SELDOM);
+		lg_grade_part(f, lg_proven(s->n), s->n);
 	if (s->longest)
 		lg_evidence_add(c, f, s->at, s->longest, "longest: %s",
 				s->row != LG_NO_ROW ? lg_string(c->t, c->t->span.name[s->row]) : "");

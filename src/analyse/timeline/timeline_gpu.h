@@ -198,7 +198,10 @@ struct lg_gpu_late {
 	bool one, numbered;         /* it is one rank; collectives are matched by number */
 	size_t matched, with_wait;  /* collectives */
 	size_t episodes;            /* steps in which ranks wait */
-	double repeated;            /* part of the waits, without what is longer in fewer than five steps */
+	struct lg_gpu_proof {
+		double part;        /* of a loss: what is beyond chance, by how often it was seen */
+		size_t seen;        /* most of it came in so few episodes; 0 = in enough */
+	} proof;
 	int64_t caused;
 	double ns;                  /* what the others wait for the late ones and no computation hides */
 	double more[LG_GPU_BY_MAX]; /* ns that the late ones have of a cause beyond the others */

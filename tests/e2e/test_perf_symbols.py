@@ -220,6 +220,11 @@ def test_a_cut_recording_is_believed_for_a_file_made_since_boot(laggard, spinnin
     data = cut(record("sh", "-c", "./deep; dd if=/dev/zero of=/dev/null bs=1M count=3000 status=none"))
     names, kernel, limits = convert(laggard, data, where)
     assert {"main", "burn", "has_inlined"} <= names
+    assert ", made since this machine started" in limits
+    with open("/proc/stat", encoding="ascii") as f:
+        boot = next(int(line.split()[1]) for line in f if line.startswith("btime"))
+    if os.stat("/bin/sh").st_ctime > boot:
+        pytest.skip("believed; what is not cannot be shown here: this root's own programs were installed since the boot, too")
     assert "deep, made since this machine started" in limits
     if os.geteuid() == 0 and b"[kernel.kallsyms]_" in data:
         assert kernel

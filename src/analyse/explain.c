@@ -515,7 +515,7 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 	c.v = v;
 	v->trace = t;
 	v->cut = lg_has_diag(t, LG_DIAG_FILE_TRUNCATED);
-	v->median_ms = v->p99_ms = v->slow_threshold_ms = NAN;
+	v->min_ms = v->median_ms = v->p99_ms = v->max_ms = v->slow_threshold_ms = NAN;
 	v->period_s = v->period_p = v->shift_s = NAN;
 	v->unexplained_share = NAN;
 	v->bound_confidence = NAN;

@@ -118,7 +118,8 @@ struct lg_verdict {
 	size_t n_judged, n_slow;
 	const char *unjudged; /* why no step is judged, as the head of a sentence; NULL = no such reason */
 	bool cut;             /* a file ends before its data does */
-	double median_ms, p99_ms, slow_threshold_ms, period_s, period_p, shift_s, slope;
+	double min_ms, median_ms, p99_ms, max_ms, slow_threshold_ms, period_s, period_p, shift_s, slope;
+	bool uneven;           /* step times lie far apart, and none of them need be slow */
 	bool period_p_at_most; /* period_p is an upper bound */
 	enum lg_shape shape;
 	enum lg_scope scope;

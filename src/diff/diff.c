@@ -59,7 +59,8 @@ int lg_diff_new(const struct lg_side *before, const struct lg_side *after,
 		d->v = *after_v;
 	else
 		d->v.bound_confidence = d->v.unexplained_share = d->v.period_s = d->v.period_p =
-			d->v.shift_s = d->v.slope = d->v.slow_threshold_ms = (double)NAN;
+			d->v.shift_s = d->v.slope = d->v.slow_threshold_ms = d->v.min_ms =
+			d->v.max_ms = (double)NAN;
 	d->v.arena = (struct lg_arena){ 0 };
 	d->before = before;
 	d->after = after;

@@ -73,8 +73,10 @@ static void steps(const struct lg_verdict *v, struct lg_json *j)
 	lg_json_key(j, "steps");
 	lg_json_open_flat(j, '{');
 	key_count(j, "count", v->n_judged);
+	key_num(j, "min_ms", v->min_ms, 4);
 	key_num(j, "median_ms", v->median_ms, 4);
 	key_num(j, "p99_ms", v->p99_ms, 4);
+	key_num(j, "max_ms", v->max_ms, 4);
 	key_count(j, "slow", v->n_slow);
 	key_num(j, "slow_threshold_ms", v->slow_threshold_ms, 4);
 	key_str(j, "shape", lg_shape_text(v->shape));

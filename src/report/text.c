@@ -321,13 +321,16 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 const char *lg_steps_line(const struct lg_verdict *v, char *buf, size_t size)
 {
 	struct sbuf b = start(buf, size);
-	char a[32], c[32];
+	char a[32], c[32], least[32], most[32];
 
-	add(&b, "steps: %zu, median %s ms, p99 %s ms", v->n_judged,
-	    lg_text_num(a, sizeof a, v->median_ms, 2), lg_text_num(c, sizeof c, v->p99_ms, 2));
+	add(&b, "steps: %zu, min %s ms, median %s ms, p99 %s ms, max %s ms", v->n_judged,
+	    lg_text_num(least, sizeof least, v->min_ms, 2), lg_text_num(a, sizeof a, v->median_ms, 2),
+	    lg_text_num(c, sizeof c, v->p99_ms, 2), lg_text_num(most, sizeof most, v->max_ms, 2));
 	add(&b, "; %zu slow", v->n_slow);
 	if (isfinite(v->slow_threshold_ms))
 		add(&b, " (over %s ms)", lg_text_num(a, sizeof a, v->slow_threshold_ms, 2));
+	if (!v->shape && v->uneven)
+		add(&b, "; without a level of their own: a tenth and nine tenths of them lie far apart");
 	if (v->shape) {
 		add(&b, "; %s", lg_shape_text(v->shape));
 		if (isfinite(v->period_s) && v->period_s < 0.1)

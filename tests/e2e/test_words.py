@@ -82,3 +82,13 @@ def test_the_trainers_bar_counts_better_than_its_lines(laggard, tmp_path):
     verdict = json.loads(laggard("explain", write(tmp_path / "c.log", lines), "--json").stdout)
     assert verdict["steps"]["count"] >= 50 and abs(verdict["steps"]["median_ms"] - 1000) < 1
     assert not any("logging_steps" in limit for limit in verdict["limits"])
+
+
+def test_how_steps_lie_is_said_in_numbers(laggard, tmp_path):
+    path = write(tmp_path / "few.log", [f"iteration {i}/ 5 | elapsed time per iteration (ms): {ms:.1f} |"
+                                        for i, ms in enumerate((118, 116, 1015, 1068, 1076), 1)])
+    done = laggard("explain", path, "--json")
+    steps_of = json.loads(done.stdout)["steps"]
+    assert steps_of["shape"] is None and steps_of["max_ms"] == 1076
+    text = " ".join(explain(laggard, path).split())
+    assert "max 1076.00 ms" in text and "steady" not in text and "Nothing is wrong" not in text

@@ -29,7 +29,8 @@ static struct lg_verdict sample(struct lg_finding *f)
 	for (size_t i = 0; i < 7; i++)
 		proof[i] = (struct lg_evidence){ "waited", INT64_MIN, 0 };
 	return (struct lg_verdict){ .findings = f, .n_findings = 1, .n_judged = 100, .n_slow = 5,
-				    .median_ms = 5.1, .p99_ms = 24.8, .slow_threshold_ms = 10.2,
+				    .min_ms = 4.9, .median_ms = 5.1, .p99_ms = 24.8, .max_ms = 31,
+				    .slow_threshold_ms = 10.2,
 				    .shape = LG_SHAPE_PERIODIC, .period_s = 2.5, .period_p = 0.001,
 				    .scope = LG_SCOPE_ROTATING, .shift_s = NAN, .slope = NAN,
 				    .bound = LG_BOUND_HOST,
@@ -58,7 +59,7 @@ static char *printed(const struct lg_verdict *v, bool colour, unsigned width, in
 static void the_sentence_comes_first_and_all_parts_follow(void **state)
 {
 	static const char *const want[] = {
-		"100, median 5.10 ms, p99 24.80 ms; 5 slow (over 10.20 ms); periodic, every 2.50 s",
+		"100, min 4.90 ms, median 5.10 ms, p99 24.80 ms, max 31.00 ms; 5 slow (over 10.20 ms); periodic, every 2.50 s",
 		"rotating", "bound: host", "1. high: pid 4711", "471.0 ms, 19.0 % of the run, 93 %",
 		"confidence 0.98", "smap_gather_stats < show_smaps_rollup < seq_read_iter",
 		"another process", "mmap_lock", "fix", "stop it", "trade-off", "12.50 an hour",

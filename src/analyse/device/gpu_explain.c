@@ -472,7 +472,7 @@ static int count_slow(struct lg_verdict *v, const struct lg_gpu *g)
 }
 
 /* Requests of a pool are listed behind the steps of all runs: they overlap, nothing divides time by them. */
-static int add_requests(struct lg_verdict *v, const struct lg_gpu_run *r, size_t k)
+static int add_requests(struct lg_verdict *v, const struct lg_gpu_run *r, size_t k, double *noise)
 {
 	for (size_t i = 0; i < r->n_requests; i++)
 		v->steps[k + i] = (struct lg_step){ .ts = r->request[i].ts,
@@ -481,7 +481,7 @@ static int add_requests(struct lg_verdict *v, const struct lg_gpu_run *r, size_t
 						    .thr = r->request[i].thr, .rank = r->rank };
 	if (r->n_requests > v->n_judged && counts_requests(r))
 		v->n_judged = r->n_requests;
-	return lg_judge_steps(v->steps + k, r->n_requests, LG_STEPS_OF_WINDOW);
+	return lg_judge_steps(v->steps + k, r->n_requests, LG_STEPS_OF_WINDOW, noise);
 }
 
 /* Is it the device that takes longer for a step from `when` on? Then it is its clock, or more work. */
@@ -549,7 +549,7 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 {
 	struct lg_verdict *v = c->v;
 	size_t n = 0, k = 0;
-	double *d;
+	double *d, noise = 0;
 	int rc = 0;
 
 	v->scope = g->n == 1 ? LG_SCOPE_SINGLE : LG_SCOPE_NONE;
@@ -583,7 +583,7 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 		keep_numbers(c->t, r, v->steps + first);
 		if (lg_gpu_judged(r))
 			lg_step_ends(c->t, r, v->steps + first);
-		rc = lg_judge_steps(v->steps + first, r->n_steps, LG_STEPS_OF_WINDOW);
+		rc = lg_judge_steps(v->steps + first, r->n_steps, LG_STEPS_OF_WINDOW, &noise);
 		if (rc)
 			break;
 		if (r->n_steps > v->n_judged && counts_steps(r))
@@ -592,12 +592,12 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 			v->ranks[v->n_ranks++] = r->rank;
 	}
 	for (size_t i = 0; !rc && i < g->n; k += g->run[i++].n_requests)
-		rc = add_requests(v, &g->run[i], k);
+		rc = add_requests(v, &g->run[i], k, &noise);
 	if (!rc)
 		rc = count_slow(v, g);
 	for (size_t s = 0; s < n; s++)
 		d[s] = (double)v->steps[s].dur / 1e6;
-	lg_sum_up_steps(v, d, n);
+	lg_sum_up_steps(v, d, n, noise);
 	lg_free(d);
 	if (rc)
 		return rc;

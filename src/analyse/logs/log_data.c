@@ -80,7 +80,7 @@ static int read_lines(const struct lg_trace *t, lg_trk data, struct told *ret)
 /* How much of what slow lines have too much is their wait. */
 static int weigh_slow(struct told *d)
 {
-	double *ms = lg_calloc(2 * d->n, sizeof *ms), *wait = ms ? ms + d->n : NULL, median, usual;
+	double *ms = lg_calloc(2 * d->n, sizeof *ms), *wait = ms ? ms + d->n : NULL, median, usual, limit;
 
 	if (!ms)
 		return LG_E_NOMEM;
@@ -92,10 +92,11 @@ static int weigh_slow(struct told *d)
 	qsort(wait, d->n, sizeof *wait, lg_cmp_f64);
 	median = lg_quantile_f64(ms, d->n, 0.5);
 	usual = lg_quantile_f64(wait, d->n, 0.5);
+	limit = lg_slow_beyond(median, lg_noise_of(ms, d->n), 1);
 	for (size_t i = 0; i < d->n; i++) {
 		double over = d->v[i].ms - median;
 
-		if (d->v[i].ms <= lg_slow_beyond(median, 1))
+		if (d->v[i].ms <= limit)
 			continue;
 		d->excess += over;
 		d->late += fmin(fmax(d->v[i].data - usual, 0), over);

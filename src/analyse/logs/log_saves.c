@@ -89,8 +89,8 @@ static int join(const struct steps *s, struct joined *j)
 		ms[i] = s->v[i].ms;
 	qsort(ms, s->n, sizeof *ms, lg_cmp_f64);
 	j->median = lg_quantile_f64(ms, s->n, 0.5);
+	limit = lg_slow_beyond(j->median, lg_noise_of(ms, s->n), 1);
 	lg_free(ms);
-	limit = lg_slow_beyond(j->median, 1);
 	while (warm < s->n / 5 && s->v[warm].ms > limit)
 		warm++;
 	for (size_t i = warm; i < s->n; i++) {

@@ -14,9 +14,25 @@ enum {
 };
 #define MS_NS 1e6
 
-double lg_slow_beyond(double usual, double ms)
+/*
+ * Noise has a tail: taken for exponential above the median, it is known by the median and one quantile
+ * above it. Its reach is where a run of n steps has one in hundred: tail * ln(50 n). The quantile leaves
+ * out what may be slow, 15 % of the steps (of fewer than 20 a quarter); where more are, the reach is large,
+ * and twice the usual is the line.
+ */
+double lg_noise_of(const double *sorted, size_t n)
 {
-	return fmax(2 * usual, usual + ms);
+	double q = n >= 20 ? 0.85 : 0.75, usual = lg_quantile_f64(sorted, n, 0.5), tail;
+
+	if (n < 3 || !(usual > 0))
+		return 1;
+	tail = (lg_quantile_f64(sorted, n, q) - usual) / usual / log(0.5 / (1 - q));
+	return fmin(1, fmax(LG_N_ANY_SLOW, tail * log(50 * (double)n)));
+}
+
+double lg_slow_beyond(double usual, double noise, double ms)
+{
+	return fmax(usual * (1 + noise), usual + ms);
 }
 
 /*
@@ -59,14 +75,18 @@ static int rolling_median(struct lg_step *s, size_t n)
 	return 0;
 }
 
-int lg_judge_steps(struct lg_step *s, size_t n, enum lg_steps_of from)
+int lg_judge_steps(struct lg_step *s, size_t n, enum lg_steps_of from, double *noise)
 {
 	int64_t *d = lg_calloc(n, sizeof *d), median;
+	double *ratio = lg_calloc(n, sizeof *ratio), own;
 	size_t warm = 0;
 	int rc = 0;
 
-	if (!d)
+	if (!d || !ratio) {
+		lg_free(d);
+		lg_free(ratio);
 		return LG_E_NOMEM;
+	}
 	for (size_t i = 0; i < n; i++)
 		d[i] = s[i].dur;
 	qsort(d, n, sizeof *d, lg_cmp_i64);
@@ -79,19 +99,29 @@ int lg_judge_steps(struct lg_step *s, size_t n, enum lg_steps_of from)
 	for (size_t i = 0; i < n; i++) {
 		s[i].warmup = i < warm;
 		s[i].median = i < warm ? s[i].dur : from == LG_STEPS_OF_RUN ? s[i].median : median;
-		s[i].slow = (double)s[i].dur > lg_slow_beyond((double)s[i].median, MS_NS);
+		ratio[i] = s[i].median > 0 ? (double)s[i].dur / (double)s[i].median : 1;
 	}
+	qsort(ratio + warm, n - warm, sizeof *ratio, lg_cmp_f64);
+	own = lg_noise_of(ratio + warm, n - warm);
+	*noise = fmax(*noise, own);
+	for (size_t i = 0; i < n; i++)
+		s[i].slow = (double)s[i].dur > lg_slow_beyond((double)s[i].median, own, MS_NS);
+	lg_free(ratio);
 	return rc;
 }
 
-void lg_sum_up_steps(struct lg_verdict *v, double *ms, size_t n)
+void lg_sum_up_steps(struct lg_verdict *v, double *ms, size_t n, double noise)
 {
 	if (!n)
 		return;
 	qsort(ms, n, sizeof *ms, lg_cmp_f64);
 	v->median_ms = lg_quantile_f64(ms, n, 0.5);
 	v->p99_ms = lg_quantile_f64(ms, n, 0.99);
-	v->slow_threshold_ms = lg_slow_beyond(v->median_ms, 1);
+	v->min_ms = ms[0];
+	v->max_ms = ms[n - 1];
+	v->uneven = lg_quantile_f64(ms, n, 0.9) - lg_quantile_f64(ms, n, 0.1) >
+		    LG_N_ANY_UNEVEN * v->median_ms;
+	v->slow_threshold_ms = lg_slow_beyond(v->median_ms, noise, 1);
 }
 
 void lg_judge_shape(struct lg_verdict *v, bool periodic, const struct lg_trend *trend, bool bursty)
@@ -102,6 +132,6 @@ void lg_judge_shape(struct lg_verdict *v, bool periodic, const struct lg_trend *
 		v->shape = trend->shape;
 		v->slower = trend->slower;
 	} else {
-		v->shape = bursty ? LG_SHAPE_BURSTY : LG_SHAPE_STEADY;
+		v->shape = bursty ? LG_SHAPE_BURSTY : v->uneven ? LG_SHAPE_NONE : LG_SHAPE_STEADY;
 	}
 }

@@ -2,8 +2,9 @@
 /*
  * judge.h - the one judge of steps: which are warm-up, which are slow, and what all of them come to.
  *
- * Finders of steps are many (marks, spans, rhythm, device rows, lines of a log); what a step is, once found,
- * is judged here alike. Slow: over twice what is usual, and over 1 ms above it (contract.md#slow-step).
+ * Finders of steps are many (marks, spans, rhythm, device rows, lines of a log); what a step is, once
+ * found, is judged here alike. Slow: further above what is usual than the run's own noise reaches
+ * (contract.md#slow-step).
  */
 #ifndef LG_ANALYSE_STEPS_JUDGE_H
 #define LG_ANALYSE_STEPS_JUDGE_H
@@ -15,12 +16,15 @@ enum lg_steps_of {
 	LG_STEPS_OF_WINDOW, /* a profiler's window: its median; where it begins is settled before */
 };
 
+/* How far noise reaches, as a share of the usual, of n durations in order, or of their ratios to it. */
+double lg_noise_of(const double *sorted, size_t n);
 /* From where on a step is slow; ms: a millisecond in the unit of usual. */
-double lg_slow_beyond(double usual, double ms);
-/* median, slow and warmup of n steps of one thread, in order. */
-int lg_judge_steps(struct lg_step *s, size_t n, enum lg_steps_of from) LG_MUST_CHECK;
-/* v's median, p99 and threshold, of n durations in ms, which are put in order. */
-void lg_sum_up_steps(struct lg_verdict *v, double *ms, size_t n);
+double lg_slow_beyond(double usual, double noise, double ms);
+/* median, slow and warmup of n steps of one thread, in order. *noise: the largest so far, for
+ * lg_sum_up_steps(). */
+int lg_judge_steps(struct lg_step *s, size_t n, enum lg_steps_of from, double *noise) LG_MUST_CHECK;
+/* v's min, median, p99, max and threshold, of n durations in ms, which are put in order. */
+void lg_sum_up_steps(struct lg_verdict *v, double *ms, size_t n, double noise);
 /* How slow steps lie: in a rhythm, else in a change of the level (which may be NULL), else anyhow. */
 void lg_judge_shape(struct lg_verdict *v, bool periodic, const struct lg_trend *trend, bool bursty);
 

@@ -177,7 +177,7 @@ int lg_steps_of_log(struct lg_case *c)
 {
 	struct lg_verdict *v = c->v;
 	struct told l = { 0 };
-	double excess = 0;
+	double excess = 0, noise = 0;
 	struct lg_stated of;
 	double *ms;
 	int rc = lg_stated_steps(c->t, MIN_LINES, &of);
@@ -197,28 +197,23 @@ int lg_steps_of_log(struct lg_case *c)
 		return c->failed = LG_E_NOMEM;
 	}
 	read_lines(c->t, of.track, of.n, &l);
-	for (size_t i = 0; i < l.n; i++)
+	rc = lg_judge_steps(l.step, l.n, LG_STEPS_OF_RUN, &noise);
+	for (size_t i = 0; !rc && i < l.n; i++) {
+		l.warm += l.step[i].warmup;
 		ms[i] = (double)l.step[i].dur / 1e6;
-	v->n_judged = l.n;
-	lg_sum_up_steps(v, ms, l.n);
+		v->n_slow += l.step[i].slow;
+		excess += l.step[i].slow ? (double)(l.step[i].dur - l.step[i].median) / 1e6 : 0;
+	}
+	v->n_judged = l.n - l.warm;
+	lg_sum_up_steps(v, ms + l.warm, l.n - l.warm, noise);
 	if (of.kind != LG_STATED_LINES && v->median_ms < 10000)
 		lg_limit(c, "the step times are a progress bar's: its rate is smoothed over several lines and its "
 			 "clock has whole seconds, so a step that was late by less than a second may not show");
-	for (size_t i = 0; i < l.n; i++) {
-		double d = (double)l.step[i].dur / 1e6;
-
-		l.step[i].slow = d > v->slow_threshold_ms;
-		v->n_slow += l.step[i].slow;
-		if (l.step[i].slow && l.warm == i && i < l.n / 5)
-			l.warm++;
-		else if (l.step[i].slow)
-			excess += d - v->median_ms;
-	}
 	v->slow_excess_ms = excess;
 	/* Nothing but lines: nothing of it can be explained. */
 	if (excess > 0)
 		v->unexplained_share = 1;
-	rc = shape_of(c, &l);
+	rc = rc ? rc : shape_of(c, &l);
 	lg_free(ms);
 	lg_free(l.step);
 	return rc ? c->failed = rc : 1;

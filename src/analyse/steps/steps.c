@@ -377,7 +377,7 @@ static int collect_ranks(struct lg_case *c, int32_t victim_pid)
 }
 
 /* A step of a distributed run happens on every rank: it is counted once. */
-static int summarise(struct lg_case *c)
+static int summarise(struct lg_case *c, double noise)
 {
 	struct lg_verdict *v = c->v;
 	double *d = lg_calloc(v->n_steps, sizeof *d);
@@ -411,7 +411,7 @@ static int summarise(struct lg_case *c)
 	}
 	for (size_t k = 0; k < most; k++)
 		v->n_slow += slow[k];
-	lg_sum_up_steps(v, d, n);
+	lg_sum_up_steps(v, d, n, noise);
 	lg_free(d);
 	lg_free(slow);
 	v->ranks = lg_arena_alloc(&v->arena, c->n_ranks, sizeof *v->ranks);
@@ -423,13 +423,14 @@ static int summarise(struct lg_case *c)
 	return 0;
 }
 
-static int steps_of_ranks(struct lg_case *c, struct lg_step **ret, size_t *ret_n)
+static int steps_of_ranks(struct lg_case *c, struct lg_step **ret, size_t *ret_n, double *ret_noise)
 {
 	struct boundaries b = { 0 };
 	struct lg_step *steps = NULL;
 	size_t n = 0, cap = 0;
 	int rc = 0;
 
+	*ret_noise = 0;
 	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
 		struct lg_rank *r = &c->ranks[i];
 
@@ -451,7 +452,7 @@ static int steps_of_ranks(struct lg_case *c, struct lg_step **ret, size_t *ret_n
 		}
 		r->n_steps = n - r->step_first;
 		if (!rc && r->n_steps)
-			rc = lg_judge_steps(steps + r->step_first, r->n_steps, LG_STEPS_OF_RUN);
+			rc = lg_judge_steps(steps + r->step_first, r->n_steps, LG_STEPS_OF_RUN, ret_noise);
 	}
 	lg_free(b.ts);
 	*ret = steps;
@@ -463,11 +464,12 @@ int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err)
 {
 	struct lg_step *steps = NULL;
 	bool dropped = false;
+	double noise = 0;
 	size_t n = 0;
 	int rc = collect_ranks(c, victim_pid);
 
 	if (!rc)
-		rc = steps_of_ranks(c, &steps, &n);
+		rc = steps_of_ranks(c, &steps, &n, &noise);
 	if (!rc)
 		rc = lg_find_likely_jobs(c, steps, &dropped);
 	/* Of inferred ones nobody said that they are jobs; without states there is one file a rank. */
@@ -478,7 +480,7 @@ int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err)
 		steps = NULL;
 		rc = index_ranks(c);
 		if (!rc)
-			rc = steps_of_ranks(c, &steps, &n);
+			rc = steps_of_ranks(c, &steps, &n, &noise);
 	}
 	if (!rc) {
 		c->v->steps = lg_arena_alloc(&c->v->arena, n + 1, sizeof *steps);
@@ -490,6 +492,6 @@ int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err)
 	}
 	lg_free(steps);
 	if (!rc)
-		rc = summarise(c);
+		rc = summarise(c, noise);
 	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
 }

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A part of the matrix (tests/matrix): another one for every commit, so that no draw can be tuned to."""
+import os
+import re
+import subprocess
+import sys
+
+
+def test_drawn_jobs_are_judged_right(root, laggard_path):
+    """No healthy draw is accused; of one draw a family (some 25), four of five have the true cause first."""
+    counted = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=root, check=False, capture_output=True, text=True)
+    seed = counted.stdout.strip() or "1"
+    done = subprocess.run([sys.executable, root / "tests/matrix/run", "--draws", "1", "--healthy", "40", "--seed", seed],
+                          check=False, capture_output=True, text=True, timeout=600,
+                          env={**os.environ, "LAGGARD": str(laggard_path)})
+    assert "Traceback" not in done.stderr, done.stderr
+    print(done.stdout)
+    assert re.search(r"on \d\d healthy draws: 0 \(goal 0\)", done.stdout), f"seed {seed}: {done.stdout}"
+    first = float(re.search(r"The true cause first: ([\d.]+)%", done.stdout)[1])
+    assert first >= 80, f"seed {seed}: {done.stdout}"

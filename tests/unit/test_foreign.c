@@ -102,6 +102,48 @@ static void two_bursts_that_are_apart_are_a_repetition(void **state)
 	done(&o);
 }
 
+/*
+ * Seen for as long as somebody looks with perf: one that comes every 0.9 s for 10 s, every 2.5 s for 8 s,
+ * beside a program as busy at other times. Where it came once nobody is named, and it is said how long to
+ * record.
+ */
+static void readers_of_a_few_seconds_are_named_or_the_time_is_told(void **state)
+{
+	static const struct {
+		int every, length;
+		bool named;
+	} seen[] = { { 900, 10000, true }, { 2500, 8000, true }, { 2500, 4800, false } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof seen / sizeof *seen; i++) {
+		const struct lg_finding *f;
+
+		start(8);
+		lg_thread_name(b, lg_thread_get(b, 4800, 4800), lg_intern(b, "innocent"));
+		for (int at = 0; at < seen[i].length; at += seen[i].every) {
+			int end = at + seen[i].every < seen[i].length ? at + seen[i].every : seen[i].length;
+
+			/* It waits for others for 3 ms of each 14 as well. */
+			for (int step = at + (at ? STALL : 0); step < end; step += 14)
+				runs(VICTIM, VICTIM, 0, step, step + 11 < end ? step + 11 : end);
+			if (at)
+				runs(SUSPECT, SUSPECT, 3, at, at + STALL);
+			runs(4800, 4800, 5, at + 400, at + 400 + STALL);
+		}
+		f = accused();
+		assert_int_equal(f != NULL, seen[i].named);
+		if (f) {
+			assert_int_equal(f->culprit.pid, SUSPECT);
+			assert_non_null(evidence_of(f, "by chance with p <= "));
+			assert_int_equal(f->severity,
+					 f->lost_share >= 0.03 ? LG_SEVERITY_MEDIUM : LG_SEVERITY_LOW);
+		}
+		assert_int_equal(has_limit(o.v, "suspect (pid 4711) was busy in 1 stall of victim"), !seen[i].named);
+		assert_int_equal(has_limit(o.v, "would show it (perf record -a -g -- sleep"), !seen[i].named);
+		done(&o);
+	}
+}
+
 /* Two run in the stalls: whoever is named, the other is said, and less is sure. */
 static void who_coincides_as_well_is_told(void **state)
 {
@@ -555,6 +597,7 @@ int main(void)
 		cmocka_unit_test(placements_that_were_not_made_are_not_told_of),
 		cmocka_unit_test(an_index_changes_no_sum),
 		cmocka_unit_test(two_bursts_that_are_apart_are_a_repetition),
+		cmocka_unit_test(readers_of_a_few_seconds_are_named_or_the_time_is_told),
 		cmocka_unit_test(who_coincides_as_well_is_told),
 		cmocka_unit_test(what_happens_once_is_no_repetition),
 		cmocka_unit_test(whose_bursts_fall_anywhere_is_hardly_ever_named),

@@ -35,6 +35,7 @@
 #include "analyse/chains/tally.h"
 #include "base/alloc.h"
 #include "base/side_thread.h"
+#include "base/words.h"
 #include "base/map.h"
 
 enum { RUNS = 20000, FEW_RUNS = 32, FIRST_RUNS = 256, MANY_GROUPS = 16, ENOUGH = 40, SOME = 10 };
@@ -42,6 +43,7 @@ enum { FEW_RUNS_OFF = 8, RUNS_OFF = 6 /* standard deviations: is_out_of_reach() 
 enum { CANDIDATES_MAX = 512, BEATS = 8 };
 enum { WORTH_A_THREAD = 1 << 17 /* samples */ };
 enum { QUIETER = 2 /* so many times fewer samples has who may be a stranger to another of the busiest */ };
+#define MAY_BE_CHANCE 0.05 /* of one candidate: below it is worth to record longer */
 #define STILL_SHARE 0.7  /* of a burst: then the thread stood still during it */
 #define STILL_MORE 0.3   /* above its ordinary share */
 #define OWN_SHARE 0.5    /* of the long stalls: they are this candidate's, though it had the thread's CPU */
@@ -165,9 +167,18 @@ struct beat {
 	bool turns;
 };
 
+/* Who would be named, did it go on like that. */
+struct hint {
+	lg_prc prc; /* 0 = nobody */
+	double p;   /* of it alone */
+	size_t hits, rivals; /* how often; how many candidates there are */
+};
+
 struct candidate {
 	lg_prc prc;
+	struct hint hint;     /* of whoever is the best of all */
 	struct odds odds;     /* p: of all candidates in the end */
+	struct odds maybe;    /* of it alone, where it coincides at all; placed 0 = it does not */
 	double usual;
 	double limit;         /* p above it tells nothing */
 	bool clouded;         /* it coincides, but whoever waits for a CPU would too */
@@ -470,7 +481,8 @@ static int find_candidate(struct candidate *k, const struct lg_seen *seen, int64
 	return rc;
 }
 
-/* How well do the bursts and the thread's standing still agree? False: not even at first sight. */
+/* How well do the bursts and the thread's standing still agree, in k->hits bursts? False: not even at first
+ * sight, whether they are enough or not. */
 static bool agrees(struct candidate *k, const struct lg_stretches *gaps, int64_t period, int64_t *ret_still)
 {
 	int64_t busy = 0, still = 0;
@@ -486,9 +498,13 @@ static bool agrees(struct candidate *k, const struct lg_stretches *gaps, int64_t
 	}
 	k->n_long = lg_join_occasions(&k->bursts, period);
 	*ret_still = still;
-	return hits >= LG_N_HOST_FOREIGN_ACTIVITY_HITS && k->n_long >= LG_N_HOST_FOREIGN_ACTIVITY_HITS &&
-	       hits * 5 >= k->bursts.n * 3 &&
-	       (double)still >= (k->usual + STILL_MORE) * (double)busy;
+	k->hits = hits;
+	return hits && hits * 5 >= k->bursts.n * 3 && (double)still >= (k->usual + STILL_MORE) * (double)busy;
+}
+
+static bool is_repeated(const struct candidate *k)
+{
+	return k->hits >= LG_N_HOST_FOREIGN_ACTIVITY_HITS && k->n_long >= LG_N_HOST_FOREIGN_ACTIVITY_HITS;
 }
 
 /* Keep the bursts during which the thread stood still. True: the candidate mostly had its CPU then, and has
@@ -527,6 +543,10 @@ static int judge_candidate(const struct lg_case *c, const struct victim *v, cons
 	/* Always busy: it coincides with everything and explains nothing. */
 	if (rc || 5 * (double)all_busy > 3 * (double)(life.end - life.ts) || !agrees(k, gaps, period, &still))
 		return rc;
+	if (!is_repeated(k)) {
+		k->maybe = chance(v, &k->bursts, still, MAY_BE_CHANCE, true);
+		return 0;
+	}
 	all = (struct lg_stretches){ .v = lg_calloc(k->bursts.n, sizeof *all.v), .n = k->bursts.n };
 	if (!all.v)
 		return LG_E_NOMEM;
@@ -541,13 +561,13 @@ static int judge_candidate(const struct lg_case *c, const struct victim *v, cons
 	 * A few that are left of many are a choice, not a sample: two of 23 happened to lie in stalls, and no
 	 * random placement of two does as well.
 	 */
-	if (2 * n >= n_all && agrees(k, gaps, period, &still)) {
+	if (2 * n >= n_all && agrees(k, gaps, period, &still) && is_repeated(k)) {
 		bool only_cpu;
 
 		memcpy(all.v, k->bursts.v, n * sizeof *all.v);
 		only_cpu = keep_hits(c, v, k);
 		if (k->hits >= LG_N_HOST_FOREIGN_ACTIVITY_HITS && !only_cpu)
-			k->odds = chance(v, &all, still, k->limit, false);
+			k->odds = k->maybe = chance(v, &all, still, k->limit, false);
 		else if (k->hits >= LG_N_HOST_FOREIGN_ACTIVITY_HITS && !k->clouded)
 			k->clouded = chance(v, &all, still, LG_N_HOST_FOREIGN_ACTIVITY_P, true).p <
 			     LG_N_HOST_FOREIGN_ACTIVITY_P;
@@ -581,10 +601,17 @@ struct field {
 	struct contest {
 		size_t n; /* candidates */
 		struct candidate best;
+		struct hint hint;
 	} *contest; /* by victim */
 	lg_prc first;
 	int rc;
 };
+
+/* It may come again. */
+static bool is_there(const struct lg_case *c, const struct victim *v, lg_prc p)
+{
+	return c->t->process.start[p] <= v->life.ts && c->t->process.end[p] >= v->life.end;
+}
 
 static int enter(struct lg_case *c, const struct victim *v, lg_prc p, const struct lg_seen *seen,
 		 struct contest *t)
@@ -598,6 +625,13 @@ static int enter(struct lg_case *c, const struct victim *v, lg_prc p, const stru
 	rc = judge_candidate(c, v, seen, &k);
 	t->n += k.all.n >= LG_N_HOST_FOREIGN_ACTIVITY_HITS;
 	t->best.clouded = k.clouded;
+	if (!rc && k.maybe.placed && is_there(c, v, p)) {
+		struct hint h = { .prc = p, .hits = k.hits,
+				  .p = (double)(k.maybe.as_good + 1) / (double)(k.maybe.placed + 1) };
+
+		if (h.p < MAY_BE_CHANCE && (!t->hint.prc || h.p < t->hint.p))
+			t->hint = h;
+	}
 	if (!rc && better(&k, &t->best)) {
 		add_rival(&k, t->best.rival);
 		add_rival(&k, as_rival(&t->best));
@@ -639,6 +673,8 @@ static struct candidate winner(const struct contest *a, const struct contest *b)
 	struct candidate best = second ? b->best : a->best, other = second ? a->best : b->best;
 
 	best.clouded |= other.clouded;
+	best.hint = b->hint.prc && (!a->hint.prc || b->hint.p < a->hint.p) ? b->hint : a->hint;
+	best.hint.rivals = a->n + b->n;
 	add_rival(&best, other.rival);
 	add_rival(&best, as_rival(&other));
 	best.odds.p *= (double)(a->n + b->n);
@@ -803,6 +839,23 @@ static double worth_telling(const struct lg_case *c, const struct victim *v, con
 	       (c->always_ready[thr] ? 0 : 4) + (k->clouded ? 2 : 0) + busy / (double)c->t->sample.n;
 }
 
+/* Too few times to tell: how long it takes to see it often enough. */
+static void tell_how_long(struct lg_case *c, const struct victim *v, const struct hint *h)
+{
+	double seen_s = (double)(v->life.end - v->life.ts) / 1e9, times = (double)h->hits;
+	double rivals = (double)(h->rivals > 1 ? h->rivals : 1);
+	double enough = ceil(log(LG_N_HOST_FOREIGN_ACTIVITY_P / rivals) / log(pow(h->p, 1 / times)));
+
+	enough = fmax(enough, times + LG_N_HOST_FOREIGN_ACTIVITY_HITS);
+	lg_limit(c, lg_arena_printf(&c->v->arena, "%s was busy in %zu stall%s of %s, which chance does as well with p = %.2g (of "
+				    "%.0f processes): too few times to name it in %.1f s; if it goes on like that, %.0f s "
+				    "would show it (perf record -a -g -- sleep %.0f)",
+				    lg_thread_text(c, c->idx->main_of[h->prc]), h->hits, lg_s(h->hits),
+				    lg_thread_text(c, v->rank->thr), h->p, rivals, seen_s,
+				    5 * ceil(1.25 * enough * seen_s / times / 5),
+				    5 * ceil(1.25 * enough * seen_s / times / 5)));
+}
+
 static int tell_nobody(struct lg_case *c, const struct victim *v, const struct candidate *k, size_t n)
 {
 	size_t at = 0, busiest = 0;
@@ -816,6 +869,8 @@ static int tell_nobody(struct lg_case *c, const struct victim *v, const struct c
 			at = i;
 	lg_say_candidates(c, v[at].rank->thr, "the busiest of those that stood still");
 	rc = lg_say_stalls(c, v[at].rank, &v[at].gaps, v[at].life, v[at].period, &idle);
+	if (k[at].hint.prc)
+		tell_how_long(c, &v[at], &k[at].hint);
 	if (k[at].clouded && !(idle >= LG_MOSTLY_IDLE))
 		abstain(c, v[at].rank);
 	return rc;

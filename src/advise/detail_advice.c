@@ -58,6 +58,35 @@ static const struct {
 		   "ratio below 1), and accumulate gradients, so that there are fewer of them.",
 	    .tradeoff = "State on the device takes 8 to 12 bytes a parameter; more accumulation is a larger batch.",
 	    .confirm = "One step without optimizer.step(): the copies are gone." } },
+	{ "data.serial_copy", "weights",
+	  { .fix = "The model does not fit, or is kept on the host on purpose, and the link sets the pace: make "
+		   "it smaller (8 or 4 bits a weight, a smaller model, shards on more devices), use what was "
+		   "copied for longer (a larger batch, more requests at once, gradient accumulation), and copy "
+		   "the next layer from pinned memory on a stream of its own while this one computes.",
+	    .tradeoff = "Fewer bits change the numbers; larger batches take memory for activations.",
+	    .confirm = "Double the batch: the step takes hardly longer." } },
+	{ "data.pageable_copy", "weights",
+	  { .fix = "The model does not fit, or is kept on the host on purpose, and the link sets the pace: make "
+		   "it smaller (8 or 4 bits a weight, a smaller model, shards on more devices), use what was "
+		   "copied for longer (a larger batch, more requests at once, gradient accumulation), and copy "
+		   "the next layer from pinned memory on a stream of its own while this one computes.",
+	    .tradeoff = "Fewer bits change the numbers; larger batches take memory for activations.",
+	    .confirm = "Double the batch: the step takes hardly longer." } },
+	{ "gpu.allocator_sync", "uncached",
+	  { .fix = "Switch the cache on again: unset PYTORCH_NO_CUDA_MEMORY_CACHING (PYTORCH_NO_HIP_MEMORY_CACHING), "
+		   "which is for compute-sanitizer and memcheck; or look at what replaced the allocator "
+		   "(torch.cuda.memory.change_current_allocator, PYTORCH_CUDA_ALLOC_CONF=backend:...). It is no "
+		   "fragmentation: expandable_segments does not help.",
+	    .tradeoff = "None, but that tools which look for wrong accesses see less.",
+	    .confirm = "torch.cuda.memory_stats()['num_device_alloc'] grows by thousands a step, and by none with the "
+		       "cache." } },
+	{ "data.loader_wait", "burst",
+	  { .fix = "Batches come in bursts: prefetch_factor 4 and more rides over one slow batch if the workers are "
+		   "faster than the loop in the mean. No depth helps when the average rate is too low: then more "
+		   "workers, or less work a batch. Find the slow batches first (a large sample, a new shard, a "
+		   "remote file).",
+	    .tradeoff = "Deeper prefetch holds more batches in memory.",
+	    .confirm = "Iterate over the loader alone: batches a second against steps a second tells which it is." } },
 	{ "gpu.host_sync", "copies_to_host",
 	  { .fix = "Copy less and not so often (reduce on the device first, every N steps), into pinned memory with "
 		   "non_blocking=True on a stream of its own, and wait for an event where the data is used. Of an "

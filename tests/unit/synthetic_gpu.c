@@ -456,7 +456,7 @@ static void step(struct sim *s, int k)
 		span(s, s->now, p->hole_op_ns, LG_SPAN_OP, 0, "aten::stack", -1);
 		s->now += p->hole_op_ns;
 	}
-	if (p->copy)
+	for (int i = 0; p->copy && i < (p->copies ? p->copies : 1); i++)
 		copy_in(s);
 	if (p->copy_in_optimizer)
 		span(s, s->now - 10 * US, 11 * US, LG_SPAN_STAGE, LG_STAGE_OPTIMIZER, "Optimizer.step#CPUAdam.step", -1);

@@ -29,6 +29,7 @@ struct gpu_plan {
 	int sync_every;         /* .item() after so many kernels; 0 = never */
 	int64_t copy_ns;        /* one host to device copy a step */
 	enum { COPY_PAGEABLE = 1, COPY_PINNED_SAME, COPY_PINNED_SIDE, COPY_INSIDE } copy;
+	int copies;             /* so many of them; 0 = 1 */
 	bool copy_in_optimizer; /* the optimizer's step orders it */
 	int n_alloc;            /* cudaMalloc calls a step, each of alloc_ns, after a drain */
 	int64_t alloc_ns;

@@ -321,6 +321,7 @@ static void a_loader_in_bursts_and_one_that_starts_anew(void **state)
 	p.loader_every = 5;
 	o = first(&p, "data.loader_wait");
 	assert_string_equal(o.v->findings[0].detail, "burst");
+	assert_non_null(strstr(o.v->findings[0].fix, "No depth helps when the average rate is too low"));
 	done(&o);
 	p.n_steps = 19; /* the first wait is warm-up; one is left, at the next epoch */
 	p.loader_every = 10;
@@ -767,6 +768,91 @@ static void watchdogs_tell_a_mismatch_from_a_missing_rank(void **state)
 	done(&o);
 }
 
+/* Layers that come from the host one by one are no batches, in whatever memory they lie. */
+static void weights_that_are_streamed_are_no_batches(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.copy = COPY_PINNED_SAME;
+	p.copy_ns = 320 * US; /* 8 MB each: 25 GB/s */
+	p.copies = 24;
+	for (int k = 0; k < 2; k++) {
+		o = first(&p, k ? "data.pageable_copy" : "data.serial_copy");
+		assert_string_equal(o.v->findings[0].detail, "weights");
+		assert_non_null(strstr(o.v->findings[0].title, "24 copies a step, 0.19 GB at 25.0 GB/s"));
+		assert_non_null(strstr(o.v->findings[0].fix, "does not fit"));
+		done(&o);
+		p.copy = COPY_PAGEABLE;
+	}
+	p.copy = COPY_PINNED_SAME;
+	p.copies = 2; /* inputs and labels */
+	p.copy_ns = 4 * MS;
+	o = first(&p, "data.serial_copy");
+	assert_null(o.v->findings[0].detail);
+	done(&o);
+}
+
+/* With its cache off the allocator asks the driver for each tensor: fragmentation does not. */
+static void an_allocator_without_its_cache_is_not_fragmented(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.n_alloc = 100;
+	p.alloc_ns = 100 * US;
+	o = first(&p, "gpu.allocator_sync");
+	assert_string_equal(o.v->findings[0].detail, "uncached");
+	assert_non_null(strstr(o.v->findings[0].fix, "PYTORCH_NO_CUDA_MEMORY_CACHING"));
+	assert_non_null(strstr(o.v->findings[0].fix, "no fragmentation"));
+	done(&o);
+	p.n_alloc = 10;
+	p.alloc_ns = MS;
+	o = first(&p, "gpu.allocator_sync");
+	assert_null(o.v->findings[0].detail);
+	assert_non_null(strstr(o.v->findings[0].fix, "expandable_segments:True"));
+	done(&o);
+}
+
+/* Behind a host that is slow nothing waits for them; they are named all the same. */
+static void fp32_is_named_beside_the_larger_cause(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.kernel = "ampere_sgemm_128x64_tn";
+	p.kernel_ns = 10 * US;
+	p.launch_ns = 60 * US;
+	o = first(&p, "gpu.launch_bound");
+	assert_non_null(find(o.v, "gpu.no_tensor_core"));
+	assert_int_equal(find(o.v, "gpu.no_tensor_core")->severity, LG_SEVERITY_LOW);
+	assert_true(isnan(find(o.v, "gpu.no_tensor_core")->lost_ms));
+	assert_non_null(strstr(find(o.v, "gpu.no_tensor_core")->title, "once the larger cause is gone"));
+	done(&o);
+	p.kernel_ns = 2 * US; /* 3 % of the time */
+	o = first(&p, "gpu.launch_bound");
+	assert_null(find(o.v, "gpu.no_tensor_core"));
+	done(&o);
+	p.kernel_ns = 10 * US;
+	p.kernel = NULL;
+	o = first(&p, "gpu.launch_bound");
+	assert_null(find(o.v, "gpu.no_tensor_core"));
+	done(&o);
+}
+
+/* It makes the host wait so that less memory is taken: nothing overlaps by it. */
+static void limiting_gathers_is_no_way_to_overlap(void **state)
+{
+	const struct lg_rule *r = lg_rule_find("comms.exposed");
+
+	(void)state;
+	assert_non_null(r);
+	assert_null(strstr(r->advice.fix, "limit_all_gathers"));
+}
+
 static void names_are_what_they_are(void **state)
 {
 	static const struct { const char *name; enum lg_name_class k; } rows[] = {
@@ -864,6 +950,10 @@ int main(void)
 		cmocka_unit_test(missing_rows_make_it_abstain),
 		cmocka_unit_test(logs_of_the_compiler),
 		cmocka_unit_test(watchdogs_tell_a_mismatch_from_a_missing_rank),
+		cmocka_unit_test(weights_that_are_streamed_are_no_batches),
+		cmocka_unit_test(an_allocator_without_its_cache_is_not_fragmented),
+		cmocka_unit_test(fp32_is_named_beside_the_larger_cause),
+		cmocka_unit_test(limiting_gathers_is_no_way_to_overlap),
 		cmocka_unit_test(names_are_what_they_are),
 	};
 

@@ -120,6 +120,65 @@ static void loader(struct lg_case *c, const struct lg_gpu *g)
 	lg_free(w.v);
 }
 
+/* Large copies to the device in the window. */
+struct large {
+	size_t n, n_sizes;
+	uint64_t bytes;
+	int64_t ns;
+};
+
+static int cmp_size(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+static int large_copies(const struct lg_case *c, const struct lg_gpu_run *r, struct large *ret)
+{
+	LG_AUTOFREE uint64_t *size = lg_calloc(r->n_work, sizeof *size);
+
+	*ret = (struct large){ 0 };
+	if (!size)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < r->n_work; i++) {
+		const struct lg_gpu_work *w = &r->work[i];
+		uint64_t bytes = c->t->span.bytes[w->span];
+
+		if (w->class != LG_GPU_H2D || w->ts < r->from || w->end > r->to ||
+		    bytes < LG_N_DATA_SERIAL_COPY_MEGABYTES * 1000000ull)
+			continue;
+		size[ret->n++] = bytes;
+		ret->bytes += bytes;
+		ret->ns += w->end - w->ts;
+	}
+	qsort(size, ret->n, sizeof *size, cmp_size);
+	for (size_t i = 0; i < ret->n; i++)
+		ret->n_sizes += !i || size[i] != size[i - 1];
+	return 0;
+}
+
+/* Many copies of few sizes are no batches, which are one or two a step: layers of a model lie on the host. */
+static void tell_weights(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, double share)
+{
+	struct large l;
+	double parts = r->n_steps ? (double)r->n_steps : 1;
+
+	if (large_copies(c, r, &l)) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	if (l.n < LG_N_DATA_SERIAL_COPY_WEIGHTS || l.n_sizes * 8 > l.n || (double)l.n < 8 * parts)
+		return;
+	f->detail = "weights";
+	f->title = lg_arena_printf(&c->v->arena, "weights are streamed from the host: %.0f copies a %s, %.2f GB at %.1f "
+				   "GB/s, for which the device idles %.0f %% of the time", (double)l.n / parts,
+				   r->n_steps ? "step" : "window", (double)l.bytes / parts / 1e9,
+				   (double)l.bytes / (double)l.ns, share * 100);
+	lg_evidence_add(c, f, INT64_MIN, 0, "%zu copies of %zu size%s, %.1f MB in the mean: batches are one or two a step",
+			l.n, l.n_sizes, l.n_sizes == 1 ? "" : "s", (double)l.bytes / (double)l.n / 1e6);
+}
+
 static void pageable(struct lg_case *c, const struct lg_gpu *g)
 {
 	const struct lg_gpu_run *r = NULL;
@@ -148,6 +207,7 @@ static void pageable(struct lg_case *c, const struct lg_gpu *g)
 				   "%.0f %% of the device's time: the copy itself, and the lead that "
 				   "the host loses", r->amd ? "synchronous copy calls" : "pageable memory",
 				   share * 100);
+	tell_weights(c, f, r, share);
 	lg_evidence_add(c, f, INT64_MIN, 0, "%zu such copies, %.1f MB", n, (double)bytes / 1e6);
 	if (r->amd)
 		lg_evidence_against(c, f, "ROCm's trace does not say whether the memory was pinned: the calls "
@@ -223,6 +283,8 @@ static void serial(struct lg_case *c, struct lg_gpu *g)
 		f->stage = lg_stage_name(LG_STAGE_OPTIMIZER);
 		f->title = lg_arena_printf(&c->v->arena, "copies to the device run alone for %.0f %% of its time: the "
 					   "optimizer's step orders them, as where it works on the host", share * 100);
+	} else {
+		tell_weights(c, f, r, share);
 	}
 	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_PINNED));
 	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_PINNED), 3, "copying alone");

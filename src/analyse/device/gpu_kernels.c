@@ -86,6 +86,25 @@ static void half_only(struct lg_case *c, const struct lg_gpu *g, const struct lg
 	lg_evidence_against(c, f, "not priced: what float16 gains depends on the model, and it changes the numbers");
 }
 
+/* What nothing waits for today is next when the larger cause is gone. */
+static void hidden_fp32(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
+			const struct lg_gpu_sums *fp32)
+{
+	struct lg_finding *f;
+
+	if ((double)fp32->ns < LG_N_GPU_NO_TENSOR_CORE_BESIDE * (double)(r->to - r->from))
+		return;
+	f = lg_gpu_finding(c, g, LG_R_GPU_NO_TENSOR_CORE, (double)NAN, (double)NAN, 0.8, r);
+	if (!f)
+		return;
+	lg_cap(f, LG_CAP_UNMEASURED);
+	f->title = lg_arena_printf(&c->v->arena, "%zu matrix and convolution kernels (%.1f ms) run in plain fp32 on %s, "
+				   "which has tensor cores: little waits for them now, more will once the larger "
+				   "cause is gone", fp32->n, (double)fp32->ns / 1e6, r->device ? r->device : "a device");
+	lg_evidence_add(c, f, INT64_MIN, 0, "%.1f ms of them with work waiting behind them",
+			(double)fp32->savable / 1e6);
+}
+
 static void tensor_cores(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
 			 const struct lg_gpu_sums *fp32, const struct lg_gpu_sums *tensor)
 {
@@ -99,8 +118,10 @@ static void tensor_cores(struct lg_case *c, const struct lg_gpu *g, const struct
 	}
 	f = lg_gpu_costs(c, g, LG_R_GPU_NO_TENSOR_CORE, r, fp32, 0.5, 0.85,
 			 LG_N_GPU_NO_TENSOR_CORE_FLOOR);
-	if (!f)
+	if (!f) {
+		hidden_fp32(c, g, r, fp32);
 		return;
+	}
 	f->title = lg_arena_printf(&c->v->arena,
 				   "%zu matrix and convolution kernels run in plain fp32 on %s, which has "
 				   "tensor cores: TF32 or autocast would at least halve their %.1f ms", fp32->n,

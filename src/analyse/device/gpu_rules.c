@@ -280,11 +280,33 @@ static void host_sync(struct lg_case *c, const struct lg_gpu *g)
 			     "of up to twice that as a whole; an explicit synchronisation made for timing is part of it");
 }
 
+static bool in_window(const struct lg_gpu_run *r, int64_t ts)
+{
+	return ts >= r->from && ts < r->to;
+}
+
+/* Calls in the window that take memory from the driver. */
+static size_t mallocs_of(const struct lg_case *c, const struct lg_gpu_run *r)
+{
+	const struct lg_span_tab *s = &c->t->span;
+	size_t n = 0;
+
+	for (size_t h = 0; h < r->n_host; h++)
+		for (size_t i = 0; i < r->host[h].n; i++) {
+			const struct lg_host_seg *x = &r->host[h].seg[i];
+
+			if (x->class == LG_HOST_ALLOC && x->ts == s->ts[x->span] && in_window(r, x->ts))
+				n += lg_name_class_of(lg_string(c->t, s->name[x->span])) == LG_NAME_ALLOC;
+		}
+	return n;
+}
+
 static void allocator(struct lg_case *c, const struct lg_gpu *g)
 {
 	const struct lg_gpu_run *r = NULL;
 	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_ALLOC), &share, &r);
 	struct lg_finding *f;
+	size_t n;
 
 	if (!r || share < LG_N_GPU_ALLOCATOR_SYNC_FLOOR)
 		return;
@@ -296,6 +318,13 @@ static void allocator(struct lg_case *c, const struct lg_gpu *g)
 	f->title = lg_arena_printf(&c->v->arena, "device memory is taken from or given back to the driver "
 				   "inside steps: the device idles %.0f %% of the time for it",
 				   share * 100);
+	n = mallocs_of(c, r);
+	if ((double)n >= LG_N_GPU_ALLOCATOR_SYNC_UNCACHED * (double)r->n_kernels) {
+		f->detail = "uncached";
+		f->title = lg_arena_printf(&c->v->arena, "nearly every tensor takes its memory from the driver (%zu calls "
+					   "for %zu kernels), as where the allocator's cache is switched off: the device "
+					   "idles %.0f %% of the time for it", n, r->n_kernels, share * 100);
+	}
 	if (r->n_steps < 3) {
 		f->confidence *= 0.7;
 		lg_evidence_against(c, f, "in the first steps this is normal: the caching allocator fills");

@@ -120,6 +120,15 @@ static bool first_time(const struct walk *w, const struct lg_host_seg *s)
 	       w->c->t->span.dur[s->span] >= LG_COLD_CALL_NS && w->r->n_steps < 3;
 }
 
+/* What the host did that was not to launch; 0 = it was late with it. */
+static const uint8_t idle_by[] = {
+	[LG_HOST_LOG] = LG_GPU_BY_LOG,	     [LG_HOST_SYNC] = LG_GPU_BY_SYNC,
+	[LG_HOST_COPY] = LG_GPU_BY_SYNC,     [LG_HOST_ALLOC] = LG_GPU_BY_ALLOC,
+	[LG_HOST_SIDE] = LG_GPU_BY_SIDE,     [LG_HOST_COMPILE] = LG_GPU_BY_COMPILE,
+	[LG_HOST_LOADER] = LG_GPU_BY_LOADER,
+};
+_Static_assert(!LG_GPU_BY_COMPUTE, "which is no cause of idle time");
+
 /* [a, b): the host was late with the next launch. */
 static void late_host(struct walk *w, const struct lg_gpu_host *h, const struct lg_gpu_host *m, int64_t a,
 		      int64_t b)
@@ -127,43 +136,23 @@ static void late_host(struct walk *w, const struct lg_gpu_host *h, const struct 
 	while (a < b) {
 		int64_t until, part;
 		const struct lg_host_seg *s = doing(h, m, a, b, &until);
+		enum lg_gpu_cause cause;
 
 		if (until <= a)
 			until = b;
-		switch (s ? s->class : LG_HOST_NONE) {
-		case LG_HOST_LOADER:
-			give(w, a, until, LG_GPU_BY_LOADER, s, LG_NO_ROW);
-			break;
-		case LG_HOST_COMPILE:
-			give(w, a, until, LG_GPU_BY_COMPILE, s, LG_NO_ROW);
-			break;
-		case LG_HOST_SIDE:
-			give(w, a, until, LG_GPU_BY_SIDE, s, LG_NO_ROW);
-			break;
-		case LG_HOST_LOG:
-			give(w, a, until, LG_GPU_BY_LOG, s, LG_NO_ROW);
-			break;
-		case LG_HOST_ALLOC:
-			give(w, a, until, LG_GPU_BY_ALLOC, s, LG_NO_ROW);
-			break;
-		case LG_HOST_SYNC:
-			give(w, a, until, LG_GPU_BY_SYNC, s, LG_NO_ROW);
-			break;
-		case LG_HOST_COPY:
-			/* Pageable memory is staged by the host inside the call. */
-			give(w, a, until, w->to_device[s->span] ? LG_GPU_BY_PAGEABLE : LG_GPU_BY_SYNC, s,
-			     LG_NO_ROW);
-			break;
-		default:
-			if (first_time(w, s)) {
-				give(w, a, until, LG_GPU_BY_COLD, s, LG_NO_ROW);
-				break;
-			}
+		cause = s ? idle_by[s->class] : LG_GPU_BY_COMPUTE;
+		if (s && s->class == LG_HOST_COPY && w->to_device[s->span])
+			cause = LG_GPU_BY_PAGEABLE; /* such memory is staged by the host inside the call */
+		if (!cause && first_time(w, s))
+			cause = LG_GPU_BY_COLD;
+		if (!cause) {
 			part = until - a < w->debt ? until - a : w->debt;
 			give(w, a, a + part, w->debt_cause, &w->debt_seg, LG_NO_ROW);
 			w->debt -= part;
-			give(w, a + part, until, LG_GPU_BY_LAUNCH, s, LG_NO_ROW);
+			a += part;
+			cause = LG_GPU_BY_LAUNCH;
 		}
+		give(w, a, until, cause, s, LG_NO_ROW);
 		a = until;
 	}
 }

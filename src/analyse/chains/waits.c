@@ -17,94 +17,112 @@ struct lg_wait_cache {
 	uint8_t *stack_class; /* by stack row: enum + 1 */
 };
 
+#define RELEASED "to release the lock or semaphore that they share"
+
 static const struct {
-	const char *prefix; /* the function's name starts with this */
+	const char *prefix; /* the function's name starts with this; the first one counts */
 	uint8_t class;
+	const char *did, *detail; /* NULL, or see lg_peer_words() */
 } wait_functions[] = {
-	{ "futex_wait", LG_WAIT_FUTEX },		 /* kernel/futex/waitwake.c */
-	{ "futex_lock_pi", LG_WAIT_FUTEX },		 /* kernel/futex/pi.c */
-	{ "__futex_wait", LG_WAIT_FUTEX },
-	{ "do_futex", LG_WAIT_FUTEX },
-	{ "ep_poll", LG_WAIT_POLL },			 /* fs/eventpoll.c */
-	{ "do_epoll_wait", LG_WAIT_POLL },
-	{ "do_poll", LG_WAIT_POLL },			 /* fs/select.c */
-	{ "do_sys_poll", LG_WAIT_POLL },
-	{ "poll_schedule_timeout", LG_WAIT_POLL },
-	{ "do_select", LG_WAIT_POLL },
-	{ "core_sys_select", LG_WAIT_POLL },
-	{ "io_cqring_wait", LG_WAIT_POLL },		 /* io_uring/io_uring.c */
-	{ "eventfd_read", LG_WAIT_PIPE },		 /* fs/eventfd.c */
-	{ "anon_pipe_", LG_WAIT_PIPE },			 /* fs/pipe.c, since 6.15 */
-	{ "pipe_", LG_WAIT_PIPE },
-	{ "fifo_open", LG_WAIT_PIPE },
-	{ "do_semtimedop", LG_WAIT_ANSWER },		 /* ipc/sem.c, msg.c, mqueue.c */
-	{ "__do_semtimedop", LG_WAIT_ANSWER },
-	{ "do_msgrcv", LG_WAIT_ANSWER },
-	{ "do_msgsnd", LG_WAIT_ANSWER },
-	{ "wq_sleep", LG_WAIT_ANSWER },
-	{ "n_tty_", LG_WAIT_ANSWER },			 /* drivers/tty/n_tty.c: a terminal that is full */
-	{ "request_wait_answer", LG_WAIT_ANSWER },	 /* fs/fuse/dev.c: the file system's daemon */
-	{ "p9_client_rpc", LG_WAIT_ANSWER },		 /* net/9p/client.c */
-	{ "flock_lock_inode_wait", LG_WAIT_FILE_LOCK },	 /* fs/locks.c */
-	{ "posix_lock_inode_wait", LG_WAIT_FILE_LOCK },
-	{ "locks_lock_inode_wait", LG_WAIT_FILE_LOCK },
-	{ "do_lock_file_wait", LG_WAIT_FILE_LOCK },
-	{ "fcntl_setlk", LG_WAIT_FILE_LOCK },
-	{ "__break_lease", LG_WAIT_FILE_LOCK },
-	{ "unix_stream_", LG_WAIT_SOCKET },		 /* net/unix/af_unix.c */
-	{ "unix_dgram_", LG_WAIT_SOCKET },
-	{ "unix_wait_for_peer", LG_WAIT_SOCKET },
-	{ "sk_wait_data", LG_WAIT_SOCKET },		 /* net/core/sock.c */
-	{ "sk_stream_wait_memory", LG_WAIT_SOCKET },	 /* net/core/stream.c */
-	{ "tcp_recvmsg", LG_WAIT_SOCKET },
-	{ "inet_csk_accept", LG_WAIT_SOCKET },
-	{ "inet_wait_for_connect", LG_WAIT_SOCKET },
-	{ "__skb_wait_for_more_packets", LG_WAIT_SOCKET },
-	{ "hrtimer_nanosleep", LG_WAIT_SLEEP },		 /* kernel/time/hrtimer.c */
-	{ "do_nanosleep", LG_WAIT_SLEEP },
-	{ "common_nsleep", LG_WAIT_SLEEP },
-	{ "do_sigtimedwait", LG_WAIT_SLEEP },
-	{ "rwsem_down_", LG_WAIT_LOCK },		 /* kernel/locking/rwsem.c */
-	{ "__down_read", LG_WAIT_LOCK },
-	{ "__down_write", LG_WAIT_LOCK },
-	{ "down_read", LG_WAIT_LOCK },
-	{ "down_write", LG_WAIT_LOCK },
-	{ "__mutex_lock", LG_WAIT_LOCK },		 /* kernel/locking/mutex.c */
-	{ "mutex_lock", LG_WAIT_LOCK },
-	{ "__ww_mutex_lock", LG_WAIT_LOCK },
-	{ "rt_mutex_slowlock", LG_WAIT_LOCK },
-	{ "percpu_rwsem_wait", LG_WAIT_LOCK },		 /* kernel/locking/percpu-rwsem.c */
-	{ "__percpu_down_read", LG_WAIT_LOCK },
-	{ "io_schedule", LG_WAIT_DISK },		 /* kernel/sched/core.c */
-	{ "bit_wait_io", LG_WAIT_DISK },
-	{ "folio_wait_", LG_WAIT_DISK },		 /* mm/filemap.c */
-	{ "wait_on_page_", LG_WAIT_DISK },
-	{ "__wait_on_buffer", LG_WAIT_DISK },
-	{ "submit_bio_wait", LG_WAIT_DISK },
-	{ "jbd2_log_wait_commit", LG_WAIT_DISK },
-	{ "blk_mq_get_tag", LG_WAIT_DISK },
-	{ "rq_qos_wait", LG_WAIT_DISK },
-	{ "wbt_wait", LG_WAIT_DISK },
-	{ "balance_dirty_pages", LG_WAIT_DISK },	 /* mm/page-writeback.c */
-	{ "rpc_wait_bit_killable", LG_WAIT_DISK },	 /* net/sunrpc: NFS */
-	{ "do_wait", LG_WAIT_CHILD },			 /* kernel/exit.c */
-	{ "kernel_wait4", LG_WAIT_CHILD },
-	{ "do_signal_stop", LG_WAIT_STOP },		 /* kernel/signal.c */
-	{ "ptrace_stop", LG_WAIT_STOP },
-	{ "do_jobctl_trap", LG_WAIT_STOP },
-	{ "do_freezer_trap", LG_WAIT_STOP },
-	{ "shrink_node", LG_WAIT_RECLAIM },		 /* mm/vmscan.c */
-	{ "do_try_to_free_pages", LG_WAIT_RECLAIM },
-	{ "try_to_free_", LG_WAIT_RECLAIM },
-	{ "reclaim_throttle", LG_WAIT_RECLAIM },
-	{ "mem_cgroup_handle_over_high", LG_WAIT_RECLAIM },
-	{ "compact_zone", LG_WAIT_RECLAIM },		 /* mm/compaction.c */
-	{ "handle_userfault", LG_WAIT_FAULT },
-	{ "nvidia_", LG_WAIT_GPU },			 /* out-of-tree GPU drivers' ioctl waits */
-	{ "_nv", LG_WAIT_GPU },
-	{ "amdgpu_", LG_WAIT_GPU },
-	{ "kfd_wait_on_events", LG_WAIT_GPU },		 /* drivers/gpu/drm/amd/amdkfd */
-	{ "dma_fence_", LG_WAIT_GPU },			 /* drivers/dma-buf/dma-fence.c */
+#define W(prefix, class) { prefix, LG_WAIT_##class, NULL, NULL }
+#define ENDED(prefix, class, did, detail) { prefix, LG_WAIT_##class, did, detail }
+	ENDED("futex_wait", FUTEX, RELEASED, "shared_lock"), /* kernel/futex/waitwake.c */
+	ENDED("futex_lock_pi", FUTEX, RELEASED, "shared_lock"), /* kernel/futex/pi.c */
+	ENDED("__futex_wait", FUTEX, RELEASED, "shared_lock"),
+	ENDED("do_futex", FUTEX, RELEASED, "shared_lock"),
+	W("ep_poll", POLL), /* fs/eventpoll.c */
+	W("do_epoll_wait", POLL),
+	W("do_poll", POLL), /* fs/select.c */
+	W("do_sys_poll", POLL),
+	W("poll_schedule_timeout", POLL),
+	W("do_select", POLL),
+	W("core_sys_select", POLL),
+	W("io_cqring_wait", POLL), /* io_uring/io_uring.c */
+	ENDED("eventfd_read", PIPE, "to signal the event", "pipe"), /* fs/eventfd.c */
+	ENDED("anon_pipe_read", PIPE, "to write into the pipe", "pipe"),
+	ENDED("anon_pipe_write", PIPE, "to read from the pipe", "pipe"),
+	ENDED("anon_pipe_", PIPE, "to serve the pipe", "pipe"), /* fs/pipe.c, since 6.15 */
+	ENDED("pipe_read", PIPE, "to write into the pipe", "pipe"),
+	ENDED("pipe_write", PIPE, "to read from the pipe", "pipe"),
+	ENDED("pipe_", PIPE, "to serve the pipe", "pipe"),
+	ENDED("fifo_open", PIPE, "to open the pipe", "pipe"),
+	/* ipc/sem.c, msg.c, mqueue.c */
+	ENDED("do_semtimedop", ANSWER, "to post the semaphore", "shared_lock"),
+	ENDED("__do_semtimedop", ANSWER, "to post the semaphore", "shared_lock"),
+	ENDED("do_msgrcv", ANSWER, "to send a message", "pipe"),
+	ENDED("do_msgsnd", ANSWER, "to take a message", "pipe"),
+	ENDED("wq_sleep", ANSWER, "to serve the message queue", "pipe"),
+	ENDED("n_tty_write", ANSWER, "to read from the terminal", "pipe"),
+	/* drivers/tty/n_tty.c: a terminal that is full */
+	ENDED("n_tty_", ANSWER, "to write to the terminal", "pipe"),
+	/* fs/fuse/dev.c: the file system's daemon */
+	ENDED("request_wait_answer", ANSWER, "to answer for its file system", "answer"),
+	/* net/9p/client.c */
+	ENDED("p9_client_rpc", ANSWER, "to answer for its file system", "answer"),
+	W("flock_lock_inode_wait", FILE_LOCK), /* fs/locks.c */
+	W("posix_lock_inode_wait", FILE_LOCK),
+	W("locks_lock_inode_wait", FILE_LOCK),
+	W("do_lock_file_wait", FILE_LOCK),
+	W("fcntl_setlk", FILE_LOCK),
+	W("__break_lease", FILE_LOCK),
+	ENDED("unix_stream_sendmsg", SOCKET, "to read what it had sent", "answer"),
+	ENDED("unix_stream_", SOCKET, "to answer", "answer"), /* net/unix/af_unix.c */
+	ENDED("unix_dgram_", SOCKET, "to answer", "answer"),
+	ENDED("unix_wait_for_peer", SOCKET, "to read what it had sent", "answer"),
+	ENDED("sk_wait_data", SOCKET, "to answer", "answer"), /* net/core/sock.c */
+	/* net/core/stream.c */
+	ENDED("sk_stream_wait_memory", SOCKET, "to read what it had sent", "answer"),
+	ENDED("tcp_recvmsg", SOCKET, "to answer", "answer"),
+	ENDED("inet_csk_accept", SOCKET, "to connect", "answer"),
+	ENDED("inet_wait_for_connect", SOCKET, "to accept the connection", "answer"),
+	ENDED("__skb_wait_for_more_packets", SOCKET, "to answer", "answer"),
+	W("hrtimer_nanosleep", SLEEP), /* kernel/time/hrtimer.c */
+	W("do_nanosleep", SLEEP),
+	W("common_nsleep", SLEEP),
+	W("do_sigtimedwait", SLEEP),
+	W("rwsem_down_", LOCK), /* kernel/locking/rwsem.c */
+	W("__down_read", LOCK),
+	W("__down_write", LOCK),
+	W("down_read", LOCK),
+	W("down_write", LOCK),
+	W("__mutex_lock", LOCK), /* kernel/locking/mutex.c */
+	W("mutex_lock", LOCK),
+	W("__ww_mutex_lock", LOCK),
+	W("rt_mutex_slowlock", LOCK),
+	W("percpu_rwsem_wait", LOCK), /* kernel/locking/percpu-rwsem.c */
+	W("__percpu_down_read", LOCK),
+	W("io_schedule", DISK), /* kernel/sched/core.c */
+	W("bit_wait_io", DISK),
+	W("folio_wait_", DISK), /* mm/filemap.c */
+	W("wait_on_page_", DISK),
+	W("__wait_on_buffer", DISK),
+	W("submit_bio_wait", DISK),
+	W("jbd2_log_wait_commit", DISK),
+	W("blk_mq_get_tag", DISK),
+	W("rq_qos_wait", DISK),
+	W("wbt_wait", DISK),
+	W("balance_dirty_pages", DISK), /* mm/page-writeback.c */
+	W("rpc_wait_bit_killable", DISK), /* net/sunrpc: NFS */
+	W("do_wait", CHILD), /* kernel/exit.c */
+	W("kernel_wait4", CHILD),
+	W("do_signal_stop", STOP), /* kernel/signal.c */
+	W("ptrace_stop", STOP),
+	W("do_jobctl_trap", STOP),
+	W("do_freezer_trap", STOP),
+	W("shrink_node", RECLAIM), /* mm/vmscan.c */
+	W("do_try_to_free_pages", RECLAIM),
+	W("try_to_free_", RECLAIM),
+	W("reclaim_throttle", RECLAIM),
+	W("mem_cgroup_handle_over_high", RECLAIM),
+	W("compact_zone", RECLAIM), /* mm/compaction.c */
+	W("handle_userfault", FAULT),
+	W("nvidia_", GPU), /* out-of-tree GPU drivers' ioctl waits */
+	W("_nv", GPU),
+	W("amdgpu_", GPU),
+	W("kfd_wait_on_events", GPU), /* drivers/gpu/drm/amd/amdkfd */
+	W("dma_fence_", GPU), /* drivers/dma-buf/dma-fence.c */
+#undef W
+#undef ENDED
 };
 
 int lg_waits_new(struct lg_case *c, struct lg_error *err)
@@ -132,12 +150,24 @@ void lg_waits_free(struct lg_wait_cache *w)
 	lg_free(w);
 }
 
+enum { WAIT_FUNCTIONS = sizeof wait_functions / sizeof *wait_functions };
+
+/* WAIT_FUNCTIONS: it is none of them. */
+static size_t row_of_name(const char *name)
+{
+	size_t i = 0;
+
+	while (i < WAIT_FUNCTIONS &&
+	       strncmp(name, wait_functions[i].prefix, strlen(wait_functions[i].prefix)))
+		i++;
+	return i;
+}
+
 static uint8_t class_of_name(const char *name)
 {
-	for (size_t i = 0; i < sizeof wait_functions / sizeof *wait_functions; i++)
-		if (!strncmp(name, wait_functions[i].prefix, strlen(wait_functions[i].prefix)))
-			return wait_functions[i].class;
-	return LG_WAIT_UNKNOWN;
+	size_t i = row_of_name(name);
+
+	return i < WAIT_FUNCTIONS ? wait_functions[i].class : LG_WAIT_UNKNOWN;
 }
 
 static uint8_t class_of_frame(struct lg_case *c, lg_frm f)
@@ -205,49 +235,14 @@ const char *lg_lock_text(const struct lg_case *c, lg_str lock)
 	return class_of_name(name) == LG_WAIT_FILE_LOCK ? "file lock" : name;
 }
 
-/* What whoever ended a wait in `function` did for it: the words between "waited for X" and the function. */
-static const struct {
-	const char *prefix, *did, *detail;
-} endings[] = {
-	{ "futex", "to release the lock or semaphore that they share", "shared_lock" },
-	{ "__futex", "to release the lock or semaphore that they share", "shared_lock" },
-	{ "do_futex", "to release the lock or semaphore that they share", "shared_lock" },
-	{ "do_semtimedop", "to post the semaphore", "shared_lock" },
-	{ "__do_semtimedop", "to post the semaphore", "shared_lock" },
-	{ "do_msgrcv", "to send a message", "pipe" },
-	{ "do_msgsnd", "to take a message", "pipe" },
-	{ "wq_sleep", "to serve the message queue", "pipe" },
-	{ "pipe_read", "to write into the pipe", "pipe" },
-	{ "anon_pipe_read", "to write into the pipe", "pipe" },
-	{ "pipe_write", "to read from the pipe", "pipe" },
-	{ "anon_pipe_write", "to read from the pipe", "pipe" },
-	{ "pipe_", "to serve the pipe", "pipe" },
-	{ "fifo_open", "to open the pipe", "pipe" },
-	{ "eventfd_read", "to signal the event", "pipe" },
-	{ "n_tty_write", "to read from the terminal", "pipe" },
-	{ "n_tty_", "to write to the terminal", "pipe" },
-	{ "unix_stream_sendmsg", "to read what it had sent", "answer" },
-	{ "unix_wait_for_peer", "to read what it had sent", "answer" },
-	{ "sk_stream_wait_memory", "to read what it had sent", "answer" },
-	{ "unix_", "to answer", "answer" },
-	{ "sk_wait_data", "to answer", "answer" },
-	{ "tcp_recvmsg", "to answer", "answer" },
-	{ "__skb_wait_for_more_packets", "to answer", "answer" },
-	{ "inet_csk_accept", "to connect", "answer" },
-	{ "inet_wait_for_connect", "to accept the connection", "answer" },
-	{ "request_wait_answer", "to answer for its file system", "answer" },
-	{ "p9_client_rpc", "to answer for its file system", "answer" },
-};
-
 const char *lg_peer_words(const char *function, const char **ret_detail)
 {
-	*ret_detail = NULL;
-	for (size_t i = 0; function && i < sizeof endings / sizeof *endings; i++)
-		if (!strncmp(function, endings[i].prefix, strlen(endings[i].prefix))) {
-			*ret_detail = endings[i].detail;
-			return endings[i].did;
-		}
-	switch (function ? class_of_name(function) : LG_WAIT_UNKNOWN) {
+	size_t i = function ? row_of_name(function) : WAIT_FUNCTIONS;
+
+	*ret_detail = i < WAIT_FUNCTIONS ? wait_functions[i].detail : NULL;
+	if (*ret_detail)
+		return wait_functions[i].did;
+	switch (i < WAIT_FUNCTIONS ? wait_functions[i].class : LG_WAIT_UNKNOWN) {
 	case LG_WAIT_CHILD:
 		return "to end";
 	case LG_WAIT_POLL: /* of a socket, a pipe, an event: which is not on the stack */

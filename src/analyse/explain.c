@@ -553,6 +553,8 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 	if (!rc && lg_ask_finders(&c))
 		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	if (!rc) {
+		if (lg_has_diag(t, LG_DIAG_OTHER_TIME))
+			lg_not_judged(&c, "what changed from one run to the other (laggard diff BEFORE AFTER)", NULL);
 		if (v->n_judged && !c.has_states && v->bound <= LG_BOUND_UNKNOWN)
 			lg_not_judged(&c, "what the steps waited for, which this input does not tell", NULL);
 		if (c.n_findings_left_out)

@@ -69,10 +69,12 @@ void lg_cause_share(struct lg_causes *c, const char *what, const char *id, doubl
 {
 	struct lg_diff *d = c->d;
 	bool sure = d->mean.lo > 1 || d->mean.hi < 1;
+	double share = sure && d->delta_ms != 0 ? ms / d->delta_ms : (double)NAN;
 
+	/* What goes the other way, or is outdone by what does, is no part of the change. */
 	if (d->n_shares < SHARES_MAX)
 		d->shares[d->n_shares++] = (struct lg_share){
-			what, id, ms, sure && d->delta_ms != 0 ? ms / d->delta_ms : (double)NAN };
+			what, id, ms, share >= 0 && share <= 1 ? share : (double)NAN };
 }
 
 static const struct lg_side_finding *same_before(const struct lg_causes *c, const struct lg_side_finding *f)
@@ -465,10 +467,12 @@ void lg_cause_top_items(struct lg_causes *c, struct lg_finding *f, const char *k
 
 	for (size_t i = 0; i < c->d->n_items && told < 3; i++) {
 		const struct lg_change *x = &c->d->items[i];
+		char name[LG_KERNEL_TEXT];
 
 		if (strcmp(x->kind, kind) || !x->sure || x->delta <= 0)
 			continue;
-		lg_cause_say(c, f, "%s %s%s%s: %.3f ms per step before, %.3f after (%.1f calls, %.1f)", kind, x->name,
+		lg_cause_say(c, f, "%s %s%s%s: %.3f ms per step before, %.3f after (%.1f calls, %.1f)", kind,
+		    lg_change_name(x, name, sizeof name),
 		    *x->shape ? " " : "", x->shape, x->before, x->after, x->count_before, x->count_after);
 		told++;
 	}
@@ -489,7 +493,7 @@ static void unpriced(struct lg_causes *c, const struct lg_side_finding *s)
 	f = finding_copy(c, g);
 	if (!f)
 		return;
-	if (c->d->mean.lo <= 1)
+	if (c->d->mean.lo <= 1 && lg_policy(f->rule)->basis != LG_BASIS_HANG)
 		lg_cap(f, LG_CAP_GUESS);
 	f->title = lg_arena_printf(&c->d->v.arena, "new: %s", g->title);
 	lg_cause_say(c, f, "the run before has no such finding%s", c->d->mean.lo <= 1

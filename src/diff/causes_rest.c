@@ -129,14 +129,16 @@ static const char *operator_title(const struct lg_causes *c, const struct lg_cha
 {
 	const struct lg_change *was = x->before > 0 ? NULL : in_place_of(c, x);
 	struct lg_arena *a = &c->d->v.arena;
+	char is[LG_KERNEL_TEXT], old[LG_KERNEL_TEXT];
+	const char *name = lg_change_name(x, is, sizeof is);
 
 	if (x->before > 0)
-		return lg_arena_printf(a, "%s %s takes %.3f ms per step, %.3f before", x->kind, x->name, x->after,
+		return lg_arena_printf(a, "%s %s takes %.3f ms per step, %.3f before", x->kind, name, x->after,
 				       x->before);
 	if (was)
 		return lg_arena_printf(a, "%s %s is new: %.3f ms per step; %s, called as often before, took %.3f and is "
-				       "gone", x->kind, x->name, x->after, was->name, was->before);
-	return lg_arena_printf(a, "%s %s is new: %.3f ms per step", x->kind, x->name, x->after);
+				       "gone", x->kind, name, x->after, lg_change_name(was, old, sizeof old), was->before);
+	return lg_arena_printf(a, "%s %s is new: %.3f ms per step", x->kind, name, x->after);
 }
 
 /*

@@ -120,6 +120,13 @@ const char *lg_gauge_device(const struct lg_gauge_change *g, char *buf, size_t s
 void lg_diff_noise(struct lg_diff *d);
 /* ---- causes.c: findings, ranked; shares of the change ---- */
 int lg_diff_causes(struct lg_diff *d, const struct lg_verdict *after_v) LG_MUST_CHECK;
+/* ---- short_kernel.c ---- */
+enum { LG_KERNEL_TEXT = 96 };
+/* "void at::native::f<4, at::native::G<float> >(int)" as "f<4, G<float> >", cut to size; buf, or name itself. */
+const char *lg_short_kernel(const char *name, char *buf, size_t size);
+/* As a person reads it: x->name, of a kernel short. */
+const char *lg_change_name(const struct lg_change *x, char *buf, size_t size);
+
 /* ---- headline.c ---- */
 void lg_diff_headline(struct lg_diff *d);
 void lg_diff_gate(struct lg_diff *d);

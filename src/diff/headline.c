@@ -36,9 +36,31 @@ static const char *of_gauges(const struct lg_diff *d, struct lg_arena *a)
 			       first->after, *first->unit ? first->unit : "no unit");
 }
 
+/* What took less time than before, first of all: a stage, where stages are known, else what ran. */
+static const struct lg_change *most_gained(const struct lg_change *v, size_t n)
+{
+	const struct lg_change *best = NULL;
+
+	for (size_t i = 0; i < n; i++)
+		if (v[i].sure && v[i].delta < 0 && (!best || v[i].delta < best->delta))
+			best = &v[i];
+	return best;
+}
+
+static const char *gained(const struct lg_diff *d, struct lg_arena *a)
+{
+	const struct lg_change *x = most_gained(d->stages, d->n_stages);
+	char name[LG_KERNEL_TEXT];
+
+	x = x ? x : most_gained(d->items, d->n_items);
+	return x ? lg_arena_printf(a, " Most of it: %s %s %.3f ms a step.", x->kind, lg_change_name(x, name, sizeof name),
+				   x->delta) : "";
+}
+
 static const char *sentence(const struct lg_diff *d, struct lg_arena *a)
 {
-	const char *what, *cause = "", *sure = "", *typical = "", *more = "";
+	const char *what, *cause = "", *sure = "", *typical = "", *more = "", *better = "";
+	bool faster = false;
 	const struct lg_finding *first = NULL;
 	size_t n = 0;
 
@@ -52,10 +74,14 @@ static const char *sentence(const struct lg_diff *d, struct lg_arena *a)
 		what = lg_arena_printf(a, "%.1f %% slower", (d->mean.value - 1) * 100);
 	else if (d->median.lo > 1)
 		what = lg_arena_printf(a, "%.1f %% slower in the median", (d->median.value - 1) * 100);
-	else if (d->mean.hi < 1)
+	else if ((faster = d->mean.hi < 1))
 		what = lg_arena_printf(a, "%.1f %% faster", (1 - d->mean.value) * 100);
+	else if ((faster = d->median.hi < 1))
+		what = lg_arena_printf(a, "%.1f %% faster in the median", (1 - d->median.value) * 100);
 	else
 		what = "No change beyond the noise";
+	if (faster)
+		better = gained(d, a);
 	for (size_t i = 0; i < d->v.n_findings; i++)
 		if (d->v.findings[i].severity >= LG_SEVERITY_MEDIUM) {
 			first = first ? first : &d->v.findings[i];
@@ -64,17 +90,17 @@ static const char *sentence(const struct lg_diff *d, struct lg_arena *a)
 	if (n > 1)
 		more = lg_arena_printf(a, " (and %zu more finding%s)", n - 1, n > 2 ? "s" : "");
 	if (n)
-		cause = lg_arena_printf(a, " %s: %s%s.", first->lost_ms > 0 ? "Most of it" : "What is new",
+		cause = lg_arena_printf(a, " %s: %s%s.", faster ? "What is worse" : first->lost_ms > 0 ? "Most of it" : "What is new",
 					first->title, more);
 	if (!isnan(d->mean.lo))
 		sure = lg_arena_printf(a, " (95 %%: %+.1f to %+.1f %%)", (d->mean.lo - 1) * 100,
 				       (d->mean.hi - 1) * 100);
-	if (!(d->mean.lo > 1) && d->median.lo > 1)
+	if ((!(d->mean.lo > 1) && d->median.lo > 1) || (!(d->mean.hi < 1) && d->median.hi < 1))
 		typical = lg_arena_printf(a, " (95 %%: %+.1f to %+.1f %%)", (d->median.lo - 1) * 100,
 					  (d->median.hi - 1) * 100);
-	return lg_arena_printf(a, "%s: mean step %.3f ms before, %.3f ms after%s; median %.3f and %.3f%s.%s",
+	return lg_arena_printf(a, "%s: mean step %.3f ms before, %.3f ms after%s; median %.3f and %.3f%s.%s%s",
 			       what, d->mean_ms[0], d->mean_ms[1], sure, d->median_ms[0], d->median_ms[1],
-			       typical, cause);
+			       typical, better, cause);
 }
 
 void lg_diff_headline(struct lg_diff *d)

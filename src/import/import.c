@@ -463,7 +463,7 @@ static void say_place(struct lg_builder *b, const struct lg_join *j, const struc
 	char text[192];
 
 	if (j->apart)
-		lg_add_diag_now(b, LG_DIAG_PARTIAL, ts, 1, "%s is of another time: %s", info->path,
+		lg_add_diag_now(b, LG_DIAG_OTHER_TIME, ts, 1, "%s is of another time: %s", info->path,
 				when(j, to, text, sizeof text));
 	else if (j->other_pace)
 		lg_add_diag_now(b, LG_DIAG_PARTIAL, ts, 1,
@@ -501,7 +501,7 @@ static int add_input(struct lg_builder *b, const struct lg_trace *ref, const cha
 		snprintf(info->left_out, sizeof info->left_out, "it is of another time: ");
 		when(&j, to, info->left_out + strlen(info->left_out),
 		     sizeof info->left_out - strlen(info->left_out));
-		lg_add_diag_now(b, LG_DIAG_PARTIAL, INT64_MIN, 1, "%s is left out: %s", info->path,
+		lg_add_diag_now(b, LG_DIAG_OTHER_TIME, INT64_MIN, 1, "%s is left out: %s", info->path,
 				info->left_out);
 		return 0;
 	}

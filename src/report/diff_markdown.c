@@ -11,7 +11,7 @@ enum { ITEMS_SHOWN = 15, GAUGES_SHOWN = 24 };
 static void rows(struct lg_out *o, const struct lg_change *v, size_t n, const char *title)
 {
 	size_t shown = 0;
-	char a[32], b[32], c[32];
+	char a[32], b[32], c[32], name[LG_KERNEL_TEXT];
 
 	for (size_t i = 0; i < n && shown < ITEMS_SHOWN; i++) {
 		if (!isnan(v[i].count_before) && (!v[i].sure || !strcmp(v[i].kind, "stage")))
@@ -20,7 +20,7 @@ static void rows(struct lg_out *o, const struct lg_change *v, size_t n, const ch
 			lg_out_printf(o, "| %s | before, ms per step | after | difference |\n|---|---:|---:|---:|\n",
 				      title);
 		lg_out_puts(o, "| ");
-		lg_markdown_text(o, v[i].name);
+		lg_markdown_text(o, lg_change_name(&v[i], name, sizeof name));
 		if (*v[i].shape) {
 			lg_out_puts(o, " ");
 			lg_markdown_text(o, v[i].shape);
@@ -83,9 +83,10 @@ void lg_diff_markdown(const struct lg_diff *d, struct lg_out *o)
 		for (size_t i = 0; i < d->n_shares; i++) {
 			lg_out_puts(o, "| ");
 			lg_markdown_text(o, d->shares[i].what);
-			lg_out_printf(o, " | %s%s | %s %% |\n", d->shares[i].ms > 0 ? "+" : "",
+			lg_out_printf(o, " | %s%s | %s%s |\n", d->shares[i].ms > 0 ? "+" : "",
 				      lg_text_num(a, sizeof a, d->shares[i].ms, 3),
-				      lg_text_num(b, sizeof b, d->shares[i].share * 100, 0));
+				      lg_text_num(b, sizeof b, d->shares[i].share * 100, 0),
+				      isfinite(d->shares[i].share) ? " %" : "");
 		}
 		lg_out_puts(o, "\n");
 	}

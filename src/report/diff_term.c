@@ -25,14 +25,14 @@ static void head(const struct lg_term_options *t, struct lg_out *o, const char *
 
 static void row(struct lg_out *o, const struct lg_change *c)
 {
-	char a[32], b[32], x[32];
+	char a[32], b[32], x[32], name[LG_KERNEL_TEXT];
 
 	lg_out_printf(o, "  %10s %10s %c%9s%s  ", lg_text_num(a, sizeof a, c->before, 3),
 		      lg_text_num(b, sizeof b, c->after, 3), c->delta < 0 ? '-' : '+',
 		      lg_text_num(x, sizeof x, fabs(c->delta), 3), c->sure ? " " : "?");
 	if (strcmp(c->kind, "stage") || !isnan(c->count_before))
 		lg_out_printf(o, "%s ", c->kind);
-	lg_text_safe(o, c->name);
+	lg_text_safe(o, lg_change_name(c, name, sizeof name));
 	if (*c->shape) {
 		lg_out_puts(o, " ");
 		lg_text_safe(o, c->shape);
@@ -53,9 +53,10 @@ static void shares(const struct lg_diff *d, const struct lg_term_options *t, str
 
 		snprintf(buf, sizeof buf, "%s%s%s", d->shares[i].id ? d->shares[i].id : "",
 			 d->shares[i].id ? ": " : "", d->shares[i].what);
-		lg_out_printf(o, "  %c%10s %6s%%  ", d->shares[i].ms < 0 ? '-' : '+',
+		lg_out_printf(o, "  %c%10s %6s%s  ", d->shares[i].ms < 0 ? '-' : '+',
 			      lg_text_num(ms, sizeof ms, fabs(d->shares[i].ms), 3),
-			      lg_text_num(sh, sizeof sh, d->shares[i].share * 100, 0));
+			      lg_text_num(sh, sizeof sh, d->shares[i].share * 100, 0),
+			      isfinite(d->shares[i].share) ? "%" : " ");
 		lg_text_wrap(o, buf, 22, 22, width);
 	}
 	lg_out_puts(o, "\n");

@@ -92,3 +92,37 @@ def test_how_steps_lie_is_said_in_numbers(laggard, tmp_path):
     assert steps_of["shape"] is None and steps_of["max_ms"] == 1076
     text = " ".join(explain(laggard, path).split())
     assert "max 1076.00 ms" in text and "steady" not in text and "Nothing is wrong" not in text
+
+
+def test_files_of_two_runs_point_at_diff(laggard, tmp_path):
+    first = write(tmp_path / "a.log", steps())
+    second = write(tmp_path / "b.log", [line.replace("2026-01-02 03", "2026-01-02 09") for line in steps(ms=700)])
+    text = " ".join(explain(laggard, first, second).split())
+    assert "two runs" in text and "6 hours after a.log" in text
+    assert "(laggard diff BEFORE AFTER)" in text.split("steps:", maxsplit=1)[0]
+    same = write(tmp_path / "c.log", [line.replace("INFO", "[rank1] INFO") for line in steps()])
+    assert "two runs" not in explain(laggard, first, same)
+
+
+def test_shares_of_a_change_are_shares(laggard, tmp_path):
+    """Two stages go opposite ways: what the one takes is more than all of the change."""
+    def trace(path, wait, forward):
+        events, at = [], 0
+        for i in range(40):
+            jitter = i * i % 7 * 10
+            for name, dur in (("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", wait + jitter),
+                              ("aten::mm", forward + jitter)):
+                events.append({"ph": "X", "cat": "cpu_op", "name": name, "pid": 7, "tid": 7, "ts": at, "dur": dur})
+                at += dur
+            events.append({"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{i}", "pid": 7, "tid": 7,
+                           "ts": at - wait - forward - 2 * jitter, "dur": wait + forward + 2 * jitter})
+        path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+        return path
+    before = trace(tmp_path / "before.json", 50000, 40000)
+    after = trace(tmp_path / "after.json", 6000, 60000)
+    done = laggard("diff", before, after, "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)["diff"]
+    assert all(x["share"] is None or 0 <= x["share"] <= 1 for x in told["explained"]), told["explained"]
+    head = " ".join(laggard("diff", before, after).stdout.split())
+    assert "faster: mean step" in head and "Most of it: " in head and "-44." in head.split("What is worse")[0]

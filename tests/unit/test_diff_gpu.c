@@ -142,6 +142,9 @@ static void a_debugging_aid_leaves_the_loader_its_wait(void **state)
 static void the_sentence_tells_what_is_sure(void **state)
 {
 	struct lg_finding new = { .title = "regions are gone", .severity = LG_SEVERITY_MEDIUM, .lost_ms = NAN };
+	struct lg_change gains[] = { { .kind = "stage", .name = "forward", .delta = -3, .sure = true },
+				     { .kind = "stage", .name = "batch_wait", .delta = -44, .sure = true },
+				     { .kind = "stage", .name = "other", .delta = -90 } };
 	struct lg_diff d = { .mean_ms = { 40, 41 }, .median_ms = { 40, 44 }, .mean = { 1.02, 0.9, 1.2 },
 			     .median = { 1.1, 1.05, 1.15 } };
 
@@ -149,6 +152,19 @@ static void the_sentence_tells_what_is_sure(void **state)
 	lg_diff_headline(&d);
 	assert_string_equal(d.headline, "10.0 % slower in the median: mean step 40.000 ms before, 41.000 ms after "
 			    "(95 %: -10.0 to +20.0 %); median 40.000 and 44.000 (95 %: +5.0 to +15.0 %).");
+	/* One pause makes the mean unsure; what got better comes first, what is worse behind it. */
+	d.mean = (struct lg_ratio){ 1.01, 0.9, 1.2 };
+	d.median = (struct lg_ratio){ 0.9, 0.85, 0.95 };
+	d.stages = gains;
+	d.n_stages = 3;
+	d.v.findings = &new;
+	d.v.n_findings = 1;
+	lg_diff_headline(&d);
+	assert_non_null(strstr(d.headline, "10.0 % faster in the median"));
+	assert_non_null(strstr(d.headline, "(95 %: -15.0 to -5.0 %). Most of it: stage batch_wait -44.000 ms a step. What is "
+			       "worse: regions are gone."));
+	d.stages = NULL;
+	d.n_stages = d.v.n_findings = 0;
 	d.mean = (struct lg_ratio){ 1.1, 1.02, 1.2 };
 	lg_diff_headline(&d);
 	assert_non_null(strstr(d.headline, "10.0 % slower: mean step"));
@@ -162,6 +178,25 @@ static void the_sentence_tells_what_is_sure(void **state)
 	lg_diff_headline(&d);
 	assert_non_null(strstr(d.headline, "Most of it: regions are gone"));
 	lg_arena_done(&d.v.arena);
+}
+
+static void a_kernel_is_called_by_what_tells_it_from_others(void **state)
+{
+	static const char *const rows[][2] = {
+		{ "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> "
+		  ">(int, at::native::FillFunctor<float>, std::array<char*, 1ul>)",
+		  "vectorized_elementwise_kernel<4, FillFunctor<float>, array<char*, 1ul> >" },
+		{ "void at::native::(anonymous namespace)::softmax_warp_forward<float, float, float, 9, false>(float*, "
+		  "float const*, int)", "softmax_warp_forward<float, float, float, 9, false>" },
+		{ "ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_tn" },
+		{ "triton_poi_fused_add_0", "triton_poi_fused_add_0" },
+	};
+	char buf[LG_KERNEL_TEXT], cut[16];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		assert_string_equal(lg_short_kernel(rows[i][0], buf, sizeof buf), rows[i][1]);
+	assert_string_equal(lg_short_kernel(rows[3][0], cut, sizeof cut), "triton_poi_f...");
 }
 
 /* 4 % more of everything, though both have a cause that did not change. */
@@ -415,6 +450,7 @@ int main(void)
 		cmocka_unit_test(pageable_copies_are_told),
 		cmocka_unit_test(two_new_causes_have_their_own),
 		cmocka_unit_test(a_debugging_aid_leaves_the_loader_its_wait),
+		cmocka_unit_test(a_kernel_is_called_by_what_tells_it_from_others),
 		cmocka_unit_test(the_sentence_tells_what_is_sure),
 		cmocka_unit_test(what_did_not_change_explains_nothing),
 		cmocka_unit_test(a_larger_batch_is_other_work),

@@ -146,10 +146,11 @@ static void long_ones(struct run_plan *p, int64_t x)
 /* Ten of them beside ten saves of 90 ms, which are slow for another reason. */
 static void beside_saves(struct run_plan *p, int64_t x)
 {
-	p->n_steps = 3000;
+	p->n_steps = 3010; /* ten saves, and ten stalls */
 	p->stall = STALL_SOCKET;
 	p->stall_ns = x;
 	p->period_ns = 2700 * MS;
+	p->stalls_for_ns = 28000 * MS;
 	p->save_every = 300;
 	p->save_ns = 90 * MS;
 }

@@ -521,8 +521,13 @@ static void step(struct sim *s, int k)
 
 		if (p->side_copy_ns) {
 			s->corr++;
-			at = device(s, STREAM_COMPUTE, s->now + 5 * US, p->side_copy_ns, LG_SPAN_COPY,
-				    "Memcpy DtoH (Device -> Pageable)", 8000000);
+			at = s->now + 5 * US;
+			at = s->free[STREAM_COMPUTE] > at ? s->free[STREAM_COMPUTE] : at;
+			if (p->side_copy_lost)
+				s->free[STREAM_COMPUTE] = at + p->side_copy_ns;
+			else
+				device(s, STREAM_COMPUTE, at, p->side_copy_ns, LG_SPAN_COPY,
+				       "Memcpy DtoH (Device -> Pageable)", 8000000);
 			call(s, "cudaMemcpyAsync", at + p->side_copy_ns - s->now + 3 * US);
 		}
 		s->now += p->side_ns;

@@ -89,7 +89,8 @@ struct gpu_plan {
 	int64_t pause_ns;       /* Python without an event after the backward pass, the device has run dry */
 	const char *side;       /* a call (or annotation) of side_ns behind the backward pass */
 	bool side_note;
-	int64_t side_ns, side_copy_ns; /* within it, a copy to the host */
+	int64_t side_ns, side_copy_ns; /* within it, a copy to the host, */
+	bool side_copy_lost;    /* of which the device has no row */
 	/* Tensors that are copied to the host one by one behind the backward pass, and written. */
 	struct gpu_fetch {
 		int n;

@@ -467,6 +467,36 @@ static void fp32_matrices_on_volta_and_turing(void **state)
 	done(&o);
 }
 
+/* A host that waits for a copy to its memory, in a range of the program: that range is where the time goes,
+ * whether or not the device's row of the copy is there. */
+static void a_copy_to_the_host_leads_with_the_range_it_is_in(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.side = "grad_all_reduce";
+	p.side_note = true;
+	p.side_copy_ns = 14 * MS;
+	p.n_comm = 1;
+	p.comm_ns = MS;
+	for (int lost = 0; lost < 2; lost++) {
+		p.side_copy_lost = lost;
+		o = first(&p, "gpu.host_sync");
+		assert_int_equal(o.v->findings[0].severity, LG_SEVERITY_HIGH);
+		assert_non_null(strstr(o.v->findings[0].title, "grad_all_reduce"));
+		assert_true(o.v->findings[0].lost_ms > 9 * 14 && o.v->findings[0].lost_ms < 11 * 14.1);
+		assert_null(strstr(o.v->findings[0].title, "nccl"));
+		assert_int_equal(o.v->bound, LG_BOUND_HOST);
+		done(&o);
+	}
+	p.side_copy_ns = 20 * US; /* one that costs nothing */
+	p.side_copy_lost = false;
+	o = explain(&p);
+	assert_null(find(o.v, "gpu.host_sync"));
+	done(&o);
+}
+
 /* Without Python's stacks nothing is called a save: that all the state leaves the device is what tells it. */
 static void a_save_that_nothing_names_is_known_by_what_it_fetches(void **state)
 {
@@ -518,6 +548,7 @@ static void a_save_that_nothing_names_is_known_by_what_it_fetches(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_copy_to_the_host_leads_with_the_range_it_is_in),
 		cmocka_unit_test(a_save_that_nothing_names_is_known_by_what_it_fetches),
 		cmocka_unit_test(calls_that_write_metrics_are_logging),
 		cmocka_unit_test(calls_that_save_are_checkpoints),

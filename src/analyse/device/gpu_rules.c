@@ -254,6 +254,7 @@ static void host_sync(struct lg_case *c, const struct lg_gpu *g)
 	double share, copies, lost = lg_gpu_lost(g, mask, &share, &r);
 	struct lg_after_sync after;
 	struct lg_finding *f;
+	const char *where;
 
 	if (!r || share < LG_N_GPU_HOST_SYNC_FLOOR)
 		return;
@@ -268,8 +269,9 @@ static void host_sync(struct lg_case *c, const struct lg_gpu *g)
 	(void)lg_gpu_lost(g, BIT(LG_GPU_BY_D2H), &copies, NULL);
 	if (copies * 2 > share) {
 		f->detail = "copies_to_host";
+		where = f->culprit.function && strncmp(f->culprit.function, "Memcpy", 6) ? f->culprit.function : NULL;
 		f->title = lg_arena_printf(&c->v->arena, "copies from the device to the host run alone for %.0f %% of the "
-					   "device's time", copies * 100);
+					   "device's time%s%s", copies * 100, where ? ", in " : "", where ? where : "");
 	} else if (lg_gpu_after_sync(c, r, &after)) {
 		tell_work(c, f, &after, share);
 	}

@@ -120,7 +120,9 @@ static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest 
 	/* Of a device whose calls are not known here. */
 	if (t->span.kind[row] == LG_SPAN_RUNTIME && n.class == LG_HOST_OP)
 		n.class = waits(lg_string(t, t->span.name[row])) ? LG_HOST_SYNC : LG_HOST_LAUNCH;
-	if (copies[row] && k == LG_NAME_COPY_CALL)
+	/* A copy whose row was lost, and whose call took far longer than to order it, made the host wait. */
+	if (k == LG_NAME_COPY_CALL && (copies[row] == LG_COPY_PAGEABLE ||
+				       (!copies[row] && t->span.dur[row] >= LG_COLD_CALL_NS)))
 		n.class = LG_HOST_COPY;
 	if (k == LG_NAME_STEP)
 		n.class = LG_HOST_NONE;

@@ -355,11 +355,18 @@ static void mark_blocking_copies(struct walk *w)
 static void copy_out(struct walk *w, const struct lg_gpu_host *m, int64_t a, int64_t b, uint32_t copy)
 {
 	const struct lg_host_seg *s = m ? lg_host_at(m, a) : NULL;
+	struct lg_host_seg waits = { .span = copy, .op = LG_NO_ROW, .site = LG_NO_ROW };
 
-	if (s && s->class == LG_HOST_SIDE)
+	if (s && s->class == LG_HOST_SIDE) {
 		give(w, a, b, LG_GPU_BY_SIDE, s, LG_NO_ROW);
-	else
-		give(w, a, b, LG_GPU_BY_D2H, NULL, copy);
+		return;
+	}
+	/* Where the host waits for it, that place is where it is. */
+	if (s && (s->class == LG_HOST_COPY || s->class == LG_HOST_SYNC)) {
+		waits.op = s->op;
+		waits.site = s->site;
+	}
+	give(w, a, b, LG_GPU_BY_D2H, &waits, LG_NO_ROW);
 }
 
 int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)

@@ -220,6 +220,11 @@ int lg_launches_start(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r,
 	return 0;
 }
 
+static bool is_copy(const struct lg_trace *t, const struct lg_gpu_work *w)
+{
+	return w->class == LG_GPU_H2D || w->class == LG_GPU_D2H || t->span.kind[w->span] == LG_SPAN_COPY;
+}
+
 /* Of all calls those with a number that such work has, in the same order: among them the same is found. */
 int lg_launches_copies(const struct lg_launches *l, uint8_t *copies)
 {
@@ -230,7 +235,7 @@ int lg_launches_copies(const struct lg_launches *l, uint8_t *copies)
 	int rc = 0;
 
 	for (size_t i = 0; i < r->n_work && !rc; i++)
-		if (r->work[i].pageable && l->t->span.seq[r->work[i].span] > 0)
+		if (is_copy(l->t, &r->work[i]) && l->t->span.seq[r->work[i].span] > 0)
 			rc = lg_map_set(&wanted, (uint64_t)l->t->span.seq[r->work[i].span], 1);
 	for (size_t i = 0; wanted.n && i < l->listed.n && !rc; i++) {
 		if (!lg_map_get(&wanted, (uint64_t)l->listed.v[i].corr))
@@ -242,10 +247,10 @@ int lg_launches_copies(const struct lg_launches *l, uint8_t *copies)
 	if (some.n && !rc)
 		rc = sort_calls(&some, &calls);
 	for (size_t i = 0; calls.n && i < r->n_work && !rc; i++) {
-		uint32_t call = r->work[i].pageable ? call_for(l->t, &calls, &r->work[i]) : LG_NO_ROW;
+		uint32_t call = is_copy(l->t, &r->work[i]) ? call_for(l->t, &calls, &r->work[i]) : LG_NO_ROW;
 
 		if (call != LG_NO_ROW)
-			copies[call] = 1;
+			copies[call] = r->work[i].pageable ? LG_COPY_PAGEABLE : LG_COPY_OTHER;
 	}
 	calls_done(&some);
 	calls_done(&calls);

@@ -9,7 +9,8 @@ struct lg_launches;
 /* Find r->work[].call, in a thread; until finish() nobody else may look at it. */
 int lg_launches_start(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r,
 		      struct lg_launches **ret) LG_MUST_CHECK;
-/* Meanwhile: mark the calls (rows) of r's pageable copies. */
+/* Meanwhile: mark the calls (rows) of r's copies. */
+enum { LG_COPY_PAGEABLE = 1, LG_COPY_OTHER };
 int lg_launches_copies(const struct lg_launches *l, uint8_t *copies) LG_MUST_CHECK;
 int lg_launches_finish(struct lg_launches *l) LG_MUST_CHECK;
 

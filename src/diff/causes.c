@@ -65,13 +65,18 @@ void lg_cause_price(struct lg_causes *c, struct lg_finding *f, double ms, double
 	c->told += ms;
 }
 
+#define SHARE_NOISE 0.1
+
 void lg_cause_share(struct lg_causes *c, const char *what, const char *id, double ms)
 {
 	struct lg_diff *d = c->d;
 	bool sure = d->mean.lo > 1 || d->mean.hi < 1;
 	double share = sure && d->delta_ms != 0 ? ms / d->delta_ms : (double)NAN;
 
-	/* What goes the other way, or is outdone by what does, is no part of the change. */
+	/* What goes the other way, or is outdone by what does, is no part of the change; a little more than
+	 * all of it, as measured, is all. */
+	if (share > 1 && share <= 1 + SHARE_NOISE)
+		share = 1;
 	if (d->n_shares < SHARES_MAX)
 		d->shares[d->n_shares++] = (struct lg_share){
 			what, id, ms, share >= 0 && share <= 1 ? share : (double)NAN };

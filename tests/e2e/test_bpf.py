@@ -158,6 +158,43 @@ def test_states_of_a_thread_join_without_overlap(dump, victim):
     assert sum(s["ctx"] in (2, 3) and "waker" not in s for s in asleep) > 0.9 * len(asleep)
 
 
+HOG = """
+import os, sys, time
+victim = int(sys.argv[1])
+os.sched_setaffinity(0, {0})
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
+while True:
+    end = time.monotonic() + 0.04
+    while time.monotonic() < end:
+        pass
+    os.sched_setaffinity(victim, {1})  # out of this CPU's queue
+    time.sleep(0.1)
+    os.sched_setaffinity(victim, {0})
+    time.sleep(0.1)
+"""
+
+
+def test_a_wait_for_a_cpu_is_told_of_each_queue(dump):
+    """It waits for 40 ms in the queue of CPU 0, and then runs on CPU 1: whoever has that one is not why."""
+    if not {0, 1} <= os.sched_getaffinity(0):
+        pytest.skip("needs two CPUs")
+    victim = subprocess.Popen([sys.executable, "-c", "import os; os.sched_setaffinity(0, {0})\nwhile True: pass"])
+    hog = None
+    try:
+        rec = Recording(dump, 2, "-j", victim.pid, "-f", victim.pid)
+        hog = subprocess.Popen([sys.executable, "-c", HOG, str(victim.pid)])
+        rec.rows()
+    finally:
+        for child in filter(None, (victim, hog)):
+            child.kill()
+            child.wait()
+    states = sorted((s for s in rec.of("state") if s["thr"]["tid"] == victim.pid), key=lambda s: s["ts"])
+    waits = [(a, b) for a, b in zip(states, states[1:]) if a["kind"] == "runnable" and a["dur"] > 30_000_000]
+    moved = [(a, b) for a, b in waits if a["cpu"] == 0 and b["cpu"] == 1 and b["ts"] == a["ts"] + a["dur"]]
+    assert len(moved) >= 4, waits
+    assert all(a["dur"] < 60_000_000 for a, _ in moved), moved
+
+
 def test_says_who_stopped_whom(dump):
     child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:

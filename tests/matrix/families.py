@@ -54,10 +54,10 @@ def healthy(rng, seed, kernel_us=0.0):
     job.copy_stream = rng.random() < 0.5
     job.optimizer = rng.choice(["fused", "foreach"])
     if job.world > 1:
-        # Half of backward hides what the ranks send.
-        budget_us = step_us * rng.uniform(0.05, 0.25)
-        job.grad_mb = max(1.0, budget_us * job.bus_gbps * 1e3 / 2e6)
-        job.bucket_mb = max(job.grad_mb / rng.randint(4, job.layers), 0.25)
+        # Half of backward hides what the ranks send, but for the last bucket: of that, a hundredth of the step.
+        share, buckets = rng.uniform(0.05, 0.25), rng.randint(4, job.layers)
+        job.grad_mb = max(1.0, step_us * min(share, 0.01 * buckets) * job.bus_gbps * 1e3 / 2e6)
+        job.bucket_mb = max(job.grad_mb / buckets, 0.25)
     if step_us < 4000:
         job.read_loss = rng.choice([0, 10])
     return job
@@ -143,6 +143,9 @@ def draw(family, number, seed):
     device = rng.choice(["NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "NVIDIA L4"])
     if family == "healthy":
         return Draw(family, number, healthy(rng, rng.random()), [], device)
+    if family == "cut":  # whatever it is, nothing is known of its device
+        job, _ = ill(rng.choice([f for f in ILL if f != "checkpoint"]), rng, rng.random())
+        return Draw(family, number, job, [], device, cut=rng.uniform(0.1, 0.8))
     if family == "two":
         first, second = rng.sample([f for f in ILL if f not in ("launch_bound", "launch_latency", "host_sync", "optimizer", "checkpoint", "loader_burst")], 2)
         one, causes = ill(first, rng, rng.random())

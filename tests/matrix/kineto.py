@@ -13,7 +13,7 @@ START_US = 4_458_676_000.0
 
 
 def document(job, rank, device="NVIDIA A100-SXM4-80GB", cut=None, host="node-a"):
-    """The trace of one rank as a dict. cut: keep only the first share of the events, as a full disk does."""
+    """The trace of one rank as a dict. cut: only the first share of the events, as a full disk leaves."""
     major, minor, sms, memory = DEVICES[device]
     pid = 41000 + rank.rank
     events = []
@@ -37,8 +37,9 @@ def document(job, rank, device="NVIDIA A100-SXM4-80GB", cut=None, host="node-a")
                          "cat": "ac2g", "name": "ac2g"})
             ac2g.append({"ph": "f", "id": n, "pid": rank.rank, "tid": k.tid, "ts": round(START_US + k.ts, 3),
                          "cat": "ac2g", "name": "ac2g", "bp": "e"})
-    if cut:
-        events = events[:int(len(events) * cut)]
+    if cut:  # what the host did comes first
+        host = [e for e in events if e["cat"] not in ("kernel", "gpu_memcpy", "gpu_memset")]
+        events = (host + [e for e in events if e["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")])[:int(len(events) * cut)]
     names = [{"ph": "M", "name": "process_name", "ts": START_US, "pid": pid, "tid": 0, "args": {"name": "python3"}},
              {"ph": "M", "name": "process_labels", "ts": START_US, "pid": pid, "tid": 0, "args": {"labels": "CPU"}},
              {"ph": "M", "name": "process_name", "ts": START_US, "pid": rank.rank, "tid": 0, "args": {"name": "python3"}},

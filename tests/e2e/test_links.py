@@ -172,3 +172,19 @@ def test_a_sweep_of_settings_is_no_link_that_fell(links, setting):
     found = [f for f in links([lines])[1] if f["detail"] == "own_bandwidth"]
     assert [f["severity"] for f in found] == ["low" if setting else "medium"]
     assert any(f"{setting}=Tree" in e["text"] for e in found[0]["evidence"]) == bool(setting)
+
+
+@pytest.mark.parametrize("there, back, told", ((20, 240, True), (119, 240, True), (125, 240, False), (240, 240, False)))
+def test_a_path_that_is_narrower_one_way_is_told_of_one_host(links, there, back, told):
+    """NCCL_DEBUG_SUBSYS=GRAPH prints the paths of each device; every rank of a host prints the same."""
+    log = lines_of(0)
+    for gpu in range(GPUS):
+        me = f"worker-0:{100 + gpu}:{120 + gpu} [{gpu}] NCCL INFO"
+        log += [f"{me} GPU/1b000 :GPU/1b000 (0/5000.000000/LOC) GPU/2b000 (1/{there}.000000/NVL) CPU/0 (1/24.0/PHB) ",
+                f"{me} GPU/2b000 :GPU/1b000 (1/{back}.000000/NVL) GPU/2b000 (0/5000.000000/LOC) CPU/0 (1/24.0/PHB) "]
+    verdict, found = links([log])
+    assert len(found) == told
+    if told:
+        assert (found[0]["detail"], found[0]["severity"]) == ("one_way", "medium")
+        assert f"from GPU/1b000 to GPU/2b000 has {there} GB/s, and 240 back" in found[0]["title"]
+        assert len(found[0]["evidence"]) == 1, verdict

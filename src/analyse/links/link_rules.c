@@ -512,6 +512,7 @@ int lg_find_links(struct lg_case *c)
 		siblings(c, &l);
 		past(c, &l);
 	}
+	lg_find_link_paths(c);
 	if (!c->failed)
 		rc = lg_find_link_speed(c, &l);
 	if (!c->failed)

@@ -112,4 +112,7 @@ struct lg_finding *lg_link_finding(struct lg_case *c, const char *detail, double
 /* ---- link_rules.c ---- */
 int lg_find_links(struct lg_case *c) LG_MUST_CHECK;
 
+/* ---- link_paths.c: one host's own topology, which needs no peer to be compared with ---- */
+void lg_find_link_paths(struct lg_case *c);
+
 #endif /* LG_ANALYSE_LINKS_LINKS_H */

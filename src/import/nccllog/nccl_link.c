@@ -225,12 +225,39 @@ static void direct_rdma(struct lg_nccl_log *l, struct lg_nccl_process *p, const 
 		      strstr(end, "no module") ? "\twhy=no module" : "");
 }
 
+/* "GPU/1000 :GPU/1000 (0/5000.0/LOC) GPU/2000 (1/240.0/NVL) CPU/1 (1/24.0/PHB)": hops, GB/s and class of the best
+ * path from one device to each other; with NCCL_DEBUG_SUBSYS=GRAPH. */
+static int paths(struct lg_nccl_log *l, const struct lg_nccl_process *p, const char *m)
+{
+	const char *at = strstr(m, " :GPU/");
+	char from[LABEL_BYTES], to[LABEL_BYTES], class[8];
+	double bw;
+	int used = 0;
+
+	if (!at || (size_t)(at - m) >= sizeof from || strcspn(m, " ") != (size_t)(at - m))
+		return 0;
+	snprintf(from, sizeof from, "%.*s", (int)(at - m), m);
+	at += 2;
+	while (begins(at, "GPU/") && strcspn(at, " ") < sizeof to) {
+		snprintf(to, sizeof to, "%.*s", (int)strcspn(at, " "), at);
+		if (sscanf(at + strlen(to), " (%*d/%lf/%7[A-Z0-9])%n", &bw, class, &used) != 2 || !(bw > 0 && bw < 1e6))
+			break;
+		if (strcmp(from, to))
+			lg_nccl_factf(l, p, "nccl.path", "from=%s\tto=%s\tgbps=%.1f\tclass=%s", from, to, bw, class);
+		at += strlen(to) + (size_t)used;
+		at += strspn(at, " ");
+	}
+	return 1;
+}
+
 int lg_nccl_link(struct lg_nccl_log *l, struct lg_nccl_process *p, const char *m)
 {
 	const char *at;
 
 	if (*m == 'C' || *m == 'R')
 		return connection(l, p, m);
+	if (begins(m, "GPU/"))
+		return paths(l, p, m);
 	if (begins(m, "NET/IB : Using ")) {
 		adapters(l, p, m + 15);
 		return 1;

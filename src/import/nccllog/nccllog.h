@@ -3,6 +3,7 @@
  * nccllog.h - logs of NCCL_DEBUG=INFO, and of nccl-tests around them.
  *
  * Meta of the process: dist.nccl (version), cuda.driver, nccl.net (network), nccl.channels (as printed),
+ * nccl.path (from, to, gbps, class: devices of one host, by the topology),
  * nccl.max_bw (of the topology, GB/s), nccl.via.p2p / .shm / .net / .other (connections), nccl.gdr
  * (on, off, mixed), nccl.collectives (calls logged), nccl.warnings, nccl.note (a way that NCCL cannot take),
  * env.NCCL_*; what connects its devices, and the adapters: nccl_link.c.

@@ -6,7 +6,7 @@
  * cannot say by what. But if the training thread stands still during another process's bursts of
  * activity far more than at other times, that process is named, as a correlation.
  *
- * Test: the candidate's bursts keep their lengths and are thrown anywhere in the victim's life, RUNS
+ * Test: the candidate's bursts keep their lengths and are thrown anywhere in the victim's life, LG_RUNS
  * times (Monte Carlo); p is the share of throws in which the thread stood still for as long,
  * multiplied by the number of candidates (Bonferroni). How often it stands still of its own
  * accord (waiting for other ranks, pushed off a busy CPU) is in the throws, so it needs no
@@ -30,17 +30,15 @@
 
 #include "analyse/finders.h"
 #include "analyse/steps/steps.h"
-#include "analyse/host/bursts.h"
+#include "analyse/host/foreign.h"
 #include "analyse/chains/culprit.h"
 #include "analyse/chains/tally.h"
 #include "base/alloc.h"
 #include "base/side_thread.h"
-#include "base/words.h"
 #include "base/map.h"
 
-enum { RUNS = 20000, FEW_RUNS = 32, FIRST_RUNS = 256, MANY_GROUPS = 16, ENOUGH = 40, SOME = 10 };
-enum { FEW_RUNS_OFF = 8, RUNS_OFF = 6 /* standard deviations: is_out_of_reach() */ };
-enum { CANDIDATES_MAX = 512, BEATS = 8 };
+enum { FEW_RUNS = 32, MANY_GROUPS = 16, ENOUGH = 40, SOME = 10 };
+enum { CANDIDATES_MAX = 512 };
 enum { WORTH_A_THREAD = 1 << 17 /* samples */ };
 enum { QUIETER = 2 /* so many times fewer samples has who may be a stranger to another of the busiest */ };
 #define MAY_BE_CHANCE 0.05 /* of one candidate: below it is worth to record longer */
@@ -51,15 +49,6 @@ enum { QUIETER = 2 /* so many times fewer samples has who may be a stranger to a
 #define STALLS_TOLD 0.05 /* of its life: so long a thread stood still that is told of */
 #define TURN_NS 20000000ll /* two ticks of the slowest clock (HZ=100): longer than a turn of the scheduler */
 #define TURNS_SHARE 0.15 /* of the burst's CPU, later on: then another rank runs there in turns with it */
-
-/* One that may have been stalled. */
-struct victim {
-	const struct lg_rank *rank;
-	int64_t period; /* of its samples */
-	struct lg_stretch life;
-	struct lg_stretches gaps;
-	double usual;   /* share of its life that it stands still */
-};
 
 /*
  * After so many placements of which none did as well: could any of the others? Each group of bursts falls
@@ -76,28 +65,23 @@ static bool is_out_of_reach(double covered, const double *sum, size_t runs, size
 	for (size_t i = 0; i < runs; i++)
 		spread += (sum[i] - mean) * (sum[i] - mean) / n;
 	return groups >= MANY_GROUPS &&
-	       covered - mean > (runs < FIRST_RUNS ? FEW_RUNS_OFF : RUNS_OFF) * sqrt(spread);
+	       covered - mean > (runs < LG_FIRST_RUNS ? LG_FEW_RUNS_OFF : LG_RUNS_OFF) * sqrt(spread);
 }
-
-struct odds {
-	double p;               /* an upper bound where no placement did as well */
-	size_t placed, as_good; /* placements that were made; how many of them did as well */
-};
 
 /* The chance that the bursts, placed anywhere, cover as much. 1: it is not below limit, as far as can be
  * told; whether_only: it is told no better than which side of the limit it is on. */
-static struct odds chance(const struct victim *v, const struct lg_stretches *bursts, int64_t covered,
+static struct lg_odds chance(const struct lg_victim *v, const struct lg_stretches *bursts, int64_t covered,
 			  double limit, bool whether_only)
 {
 	struct lg_stretch life = v->life;
 	uint64_t seed = 0x6c61676761726432;
-	double first[FIRST_RUNS];
+	double first[LG_FIRST_RUNS];
 	size_t as_good = 0, groups = 0, run = 0;
 
-	for (; run < RUNS; run++) {
+	for (; run < LG_RUNS; run++) {
 		int64_t sum = 0;
 
-		if ((run == FEW_RUNS || run == FIRST_RUNS) && !as_good &&
+		if ((run == FEW_RUNS || run == LG_FIRST_RUNS) && !as_good &&
 		    is_out_of_reach((double)covered, first, run, groups))
 			break;
 		/* None of ten times as many as would show one at the limit. */
@@ -116,219 +100,21 @@ static struct odds chance(const struct victim *v, const struct lg_stretches *bur
 				sum += lg_covered(&v->gaps, bursts->v[k].ts + at, bursts->v[k].end + at);
 			groups += !run;
 		}
-		if (run < FIRST_RUNS)
+		if (run < LG_FIRST_RUNS)
 			first[run] = (double)sum;
 		as_good += sum >= covered;
 		/* It will not come below the limit: it is there after many, or far above after few. */
 		if ((as_good >= ENOUGH && (double)as_good >= limit * (double)(run + 1)) ||
 		    (as_good >= SOME && (double)as_good >= 4 * limit * (double)(run + 1)))
-			return (struct odds){ 1, run + 1, as_good };
+			return (struct lg_odds){ 1, run + 1, as_good };
 	}
-	return (struct odds){ (double)(as_good + 1) / (RUNS + 1), run, as_good };
+	return (struct lg_odds){ (double)(as_good + 1) / (LG_RUNS + 1), run, as_good };
 }
 
-/* Innermost frame that most samples share, outside lock and page-walk plumbing. */
-static void name_function(struct lg_case *c, struct lg_finding *f, lg_prc prc,
-			  const struct lg_stretches *gaps, size_t *ret_n)
-{
-	const struct lg_index *x = c->idx;
-	struct lg_piece piece = { .hold = UINT32_MAX, .row = UINT32_MAX, .end = LG_END_LOCK };
-	const struct lg_piece **list = lg_calloc(gaps->n, sizeof *list);
-	struct lg_piece *v = lg_calloc(gaps->n, sizeof *v);
-	size_t n = 0;
-
-	*ret_n = 0;
-	if (!list || !v)
-		c->failed = LG_E_NOMEM;
-	for (size_t i = 0; list && v && i < gaps->n; i++) {
-		v[i] = piece;
-		v[i].ts = gaps->v[i].ts;
-		v[i].dur = gaps->v[i].end - gaps->v[i].ts;
-		v[i].thr = x->main_of[prc];
-		for (uint32_t k = x->thread_off[prc]; k < x->thread_off[prc + 1]; k++) {
-			uint32_t p = lg_index_sample_from(x, x->thread[k], v[i].ts);
-
-			if (p < x->sample_off[x->thread[k] + 1] &&
-			    c->t->sample.ts[x->sample[p]] < gaps->v[i].end)
-				v[i].thr = x->thread[k];
-		}
-		list[n++] = &v[i];
-	}
-	if (n)
-		lg_culprit_shared_function(c, f, list, n, ret_n);
-	lg_free(list);
-	lg_free(v);
-}
-
-/* The later half of a beat, on one CPU: does a rank take turns there? The bursts of a beat all ask. */
-struct beat {
-	int64_t from, to;
-	int32_t cpu;
-	bool turns;
-};
-
-/* Who would be named, did it go on like that. */
-struct hint {
-	lg_prc prc; /* 0 = nobody */
-	double p;   /* of it alone */
-	size_t hits, rivals; /* how often; how many candidates there are */
-};
-
-struct candidate {
-	lg_prc prc;
-	struct hint hint;     /* of whoever is the best of all */
-	struct odds odds;     /* p: of all candidates in the end */
-	struct odds maybe;    /* of it alone, where it coincides at all; placed 0 = it does not */
-	double usual;
-	double limit;         /* p above it tells nothing */
-	bool clouded;         /* it coincides, but whoever waits for a CPU would too */
-	int64_t covered;
-	size_t n_long, hits;  /* occasions */
-	size_t n_judged;      /* bursts that can tell */
-	struct lg_stretches all;    /* its long bursts */
-	struct lg_stretches bursts; /* those that can tell; in the end those in which it stood still */
-	struct rival {              /* who explains it next best; prc 0 = nobody */
-		lg_prc prc;
-		double p;
-		bool at_most; /* p */
-		int64_t covered;
-	} rival;
-	struct beat beat[BEATS]; /* the last ones looked at, by CPU */
-};
-
-/* "p <= 0.0005 (20000 random placements, none as good)" */
-static const char *odds_text(struct lg_case *c, const struct odds *o)
-{
-	if (o->as_good)
-		return lg_arena_printf(&c->v->arena, "p = %.2g (%zu of %zu random placements did as well", o->p,
-				       o->as_good, o->placed);
-	/* is_out_of_reach() */
-	if (o->placed < RUNS)
-		return lg_arena_printf(&c->v->arena, "p <= %.2g (none of %zu random placements did as well, which lie "
-				       "over %d standard deviations below", o->p, o->placed,
-				       o->placed < FIRST_RUNS ? FEW_RUNS_OFF : RUNS_OFF);
-	return lg_arena_printf(&c->v->arena, "p <= %.2g (none of %zu random placements did as well", o->p, o->placed);
-}
-
-static void done(struct candidate *k)
+static void done(struct lg_candidate *k)
 {
 	lg_free(k->all.v);
 	lg_free(k->bursts.v);
-}
-
-/* What the correlation rests on, and what speaks against it. */
-static void tell_proof(struct lg_case *c, struct lg_finding *f, const struct lg_rank *r,
-		       const struct candidate *k, const struct lg_rhythm *rhythm, size_t n_beats,
-		       size_t samples)
-{
-	const struct lg_stretches *bursts = &k->bursts;
-	const char *others = lg_candidates_text(c);
-	int64_t burst_ns = lg_stretches_time(bursts);
-	size_t told = 0;
-
-	lg_evidence_add(c, f, INT64_MIN, 0,
-			"stood still during %zu of its %zu bursts (%.0f %% of their time; %.0f %% is "
-			"usual); by chance with %s; corrected for the number of processes)", k->hits,
-			k->n_long, 100 * (double)k->covered / (double)burst_ns, 100 * k->usual,
-			odds_text(c, &k->odds));
-	if (!isnan(rhythm->period_s)) {
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu bursts, %.3f s apart (chance: p %s %.2g)", n_beats,
-				rhythm->period_s, rhythm->at_most ? "<=" : "=", rhythm->p);
-		if (isnan(c->v->period_s)) {
-			c->v->period_s = rhythm->period_s;
-			c->v->period_p = rhythm->p;
-			c->v->period_p_at_most = rhythm->at_most;
-			c->v->shape = LG_SHAPE_PERIODIC;
-		}
-	}
-	if (k->rival.prc && k->rival.p < LG_N_HOST_FOREIGN_ACTIVITY_P && k->rival.covered * 2 >= k->covered) {
-		f->confidence *= 0.7;
-		lg_evidence_against(c, f, "%s coincides with them as well (p %s %.2g, %.0f ms of the stalls; this one: %.0f "
-				    "ms): "
-				    "one of the two may only follow the other, or both a third",
-				    lg_thread_text(c, c->idx->main_of[k->rival.prc]), k->rival.at_most ? "<=" : "=",
-				    k->rival.p,
-				    (double)k->rival.covered / 1e6, (double)k->covered / 1e6);
-	}
-	if (k->all.n > k->n_judged)
-		lg_evidence_add(c, f, INT64_MIN, 0, "left out: %zu bursts while a third party had the CPU of %s, or "
-				"a rank ran in turns with it", k->all.n - k->n_judged,
-				lg_thread_text(c, r->thr));
-	if (samples)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu CPU samples of it inside the stalls", samples);
-	if (others)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%s: of them, the stalls of %s are covered longest; --victim PID "
-				"names another", others, lg_thread_text(c, r->thr));
-	for (size_t i = 0; i < bursts->n && told < 4; i++, told++)
-		lg_evidence_add(c, f, bursts->v[i].ts, bursts->v[i].end - bursts->v[i].ts,
-				"%s stood still for most of the %.1f ms while it ran",
-				lg_thread_text(c, r->thr),
-				(double)(bursts->v[i].end - bursts->v[i].ts) / 1e6);
-}
-
-static void tell(struct lg_case *c, const struct lg_rank *r, const struct candidate *k)
-{
-	const struct lg_stretches *bursts = &k->bursts;
-	int64_t burst_ns = lg_stretches_time(bursts), wall = c->t->last - c->t->first;
-	int64_t covered = k->covered, first = 0, last = 0;
-	double p = k->odds.p;
-	lg_prc prc = k->prc;
-	struct lg_finding *f = lg_finding_add(c, LG_R_HOST_FOREIGN_ACTIVITY);
-	struct lg_rhythm rhythm;
-	struct lg_burst *beat;
-	size_t samples, n_at = 0;
-	const char *every = "";
-
-	if (!f)
-		return;
-	beat = lg_calloc(k->all.n, sizeof *beat);
-	if (!beat) {
-		c->failed = LG_E_NOMEM;
-		return;
-	}
-	/* Its rhythm is its own: also of the bursts that do not count as evidence. */
-	for (size_t i = 0; i < k->all.n; i++)
-		if (k->all.v[i].beat) {
-			last = k->all.v[i].ts;
-			first = n_at ? first : last;
-			beat[n_at++] = (struct lg_burst){ last, last, 1 };
-		}
-	rhythm = lg_rhythm_of(beat, n_at, 0);
-	lg_free(beat);
-	name_function(c, f, prc, bursts, &samples);
-	lg_culprit_identify(c, f, c->idx->main_of[prc], r->thr);
-	f->victims = lg_arena_alloc(&c->v->arena, 1, sizeof *f->victims);
-	if (f->victims) {
-		f->victims[0].rank = r->rank;
-		f->victims[0].pid = c->t->process.pid[r->prc];
-		f->victims[0].tid = c->t->thread.tid[r->thr];
-		f->n_victims = 1;
-	}
-	f->stage = "other";
-	f->lost_ms = (double)covered / 1e6;
-	f->lost_share = (double)covered / (double)wall;
-	f->confidence = fmin(0.8, 0.45 + 0.35 * (double)covered / (double)burst_ns) *
-			(p < 0.001 ? 1 : 0.9);
-	lg_grade(f, k->hits, wall);
-	if (c->rank_of_prc[prc]) { /* who of the two is held up, and whether that is a job, is a guess */
-		lg_cap(f, LG_CAP_GUESS);
-		lg_evidence_against(c, f, "it is one of the busiest itself: nobody said which of them is the job; "
-				    "--victim PID does");
-	}
-	if (!lg_is_likely_job(c, r->prc))
-		lg_doubt_job(c, f, r->prc);
-	if (!isnan(rhythm.period_s))
-		every = lg_arena_printf(&c->v->arena, " every %.2f s", rhythm.period_s);
-	else if (n_at == 2 || n_at == 3)
-		every = lg_arena_printf(&c->v->arena, ", %.2f s apart",
-					(double)(last - first) / 1e9 / (double)(n_at - 1));
-	f->title = lg_arena_printf(&c->v->arena,
-				   "bursts of %s (pid %d)%s%s%s coincide with stalls of %s: a correlation, "
-				   "no wait chain was recorded", f->culprit.comm ? f->culprit.comm : "?",
-				   f->culprit.pid, f->culprit.function ? " in " : "",
-				   f->culprit.function ? f->culprit.function : "", every,
-				   lg_thread_text(c, r->thr));
-	tell_proof(c, f, r, k, &rhythm, n_at, samples);
 }
 
 static size_t n_samples(const struct lg_case *c, const struct lg_rank *r)
@@ -377,11 +163,11 @@ static double own_share(const struct lg_stretches *gaps, const struct lg_stretch
 
 /* Does a rank run on this burst's CPU, in turns with it, in the later half of the beat? (At its begin a
  * rank may still be on its way to where it waits for the others.) */
-static bool takes_turns(const struct lg_case *c, struct candidate *k, const struct lg_stretch *b,
+static bool takes_turns(const struct lg_case *c, struct lg_candidate *k, const struct lg_stretch *b,
 			int64_t period)
 {
 	const struct lg_sample_tab *s = &c->t->sample;
-	struct beat *beat = &k->beat[(uint32_t)b->cpu % BEATS];
+	struct lg_beat *beat = &k->beat[(uint32_t)b->cpu % LG_BEATS];
 	int64_t from = b->ts, to = b->end;
 	size_t n = 0, i = 0;
 
@@ -408,7 +194,7 @@ static bool takes_turns(const struct lg_case *c, struct candidate *k, const stru
 			n += s->cpu[row] == b->cpu && lg_shows_activity(c, row);
 		}
 	}
-	*beat = (struct beat){ from, to, b->cpu,
+	*beat = (struct lg_beat){ from, to, b->cpu,
 			       (double)n * (double)period >= TURNS_SHARE * (double)(to - from) };
 	return beat->turns;
 }
@@ -434,7 +220,7 @@ static bool cpu_was_taken(const struct lg_case *c, lg_prc candidate, lg_thr vict
  * always ready has its CPU, nothing shows whether it waits or its turn is over. long_still: for longer than
  * turns are it did not run; then it waits, for this or for that.
  */
-static bool tells_nothing(const struct lg_case *c, struct candidate *k, lg_thr victim,
+static bool tells_nothing(const struct lg_case *c, struct lg_candidate *k, lg_thr victim,
 			  const struct lg_stretch *b, int64_t period, bool long_still)
 {
 	return cpu_was_taken(c, k->prc, victim, b, period, false) || takes_turns(c, k, b, period) ||
@@ -442,7 +228,7 @@ static bool tells_nothing(const struct lg_case *c, struct candidate *k, lg_thr v
 }
 
 /* Keep the bursts that can tell something; their number. */
-static size_t keep_telling(const struct lg_case *c, const struct victim *v, struct candidate *k)
+static size_t keep_telling(const struct lg_case *c, const struct lg_victim *v, struct lg_candidate *k)
 {
 	struct lg_stretch *b = k->bursts.v;
 	size_t n = 0;
@@ -464,7 +250,7 @@ static size_t keep_telling(const struct lg_case *c, const struct victim *v, stru
 }
 
 /* Its long bursts: for its rhythm, and to be judged. */
-static int find_candidate(struct candidate *k, const struct lg_seen *seen, int64_t period,
+static int find_candidate(struct lg_candidate *k, const struct lg_seen *seen, int64_t period,
 			  struct lg_stretch life, int64_t *ret_busy)
 {
 	int rc = lg_find_bursts(seen, period, life, &k->all);
@@ -483,7 +269,8 @@ static int find_candidate(struct candidate *k, const struct lg_seen *seen, int64
 
 /* How well do the bursts and the thread's standing still agree, in k->hits bursts? False: not even at first
  * sight, whether they are enough or not. */
-static bool agrees(struct candidate *k, const struct lg_stretches *gaps, int64_t period, int64_t *ret_still)
+static bool agrees(struct lg_candidate *k, const struct lg_stretches *gaps, int64_t period,
+		   int64_t *ret_still)
 {
 	int64_t busy = 0, still = 0;
 	size_t hits = 0;
@@ -502,14 +289,14 @@ static bool agrees(struct candidate *k, const struct lg_stretches *gaps, int64_t
 	return hits && hits * 5 >= k->bursts.n * 3 && (double)still >= (k->usual + STILL_MORE) * (double)busy;
 }
 
-static bool is_repeated(const struct candidate *k)
+static bool is_repeated(const struct lg_candidate *k)
 {
 	return k->hits >= LG_N_HOST_FOREIGN_ACTIVITY_HITS && k->n_long >= LG_N_HOST_FOREIGN_ACTIVITY_HITS;
 }
 
 /* Keep the bursts during which the thread stood still. True: the candidate mostly had its CPU then, and has
  * no more to do with such stalls than others. */
-static bool keep_hits(const struct lg_case *c, const struct victim *v, struct candidate *k)
+static bool keep_hits(const struct lg_case *c, const struct lg_victim *v, struct lg_candidate *k)
 {
 	size_t n = 0, n_same_cpu = 0;
 
@@ -529,8 +316,8 @@ static bool keep_hits(const struct lg_case *c, const struct victim *v, struct ca
 	return (n_same_cpu * 2 >= n || c->rank_of_prc[k->prc]) && own_share(&v->gaps, &k->bursts) < OWN_SHARE;
 }
 
-static int judge_candidate(const struct lg_case *c, const struct victim *v, const struct lg_seen *seen,
-			   struct candidate *k)
+static int judge_candidate(const struct lg_case *c, const struct lg_victim *v, const struct lg_seen *seen,
+			   struct lg_candidate *k)
 {
 	const struct lg_stretches *gaps = &v->gaps;
 	struct lg_stretch life = v->life;
@@ -576,49 +363,49 @@ static int judge_candidate(const struct lg_case *c, const struct victim *v, cons
 	return 0;
 }
 
-static bool better(const struct candidate *k, const struct candidate *than)
+static bool better(const struct lg_candidate *k, const struct lg_candidate *than)
 {
 	return k->odds.p < than->odds.p || (k->odds.p <= than->odds.p && k->covered > than->covered);
 }
 
-static void add_rival(struct candidate *k, struct rival r)
+static void add_rival(struct lg_candidate *k, struct lg_rival r)
 {
 	if (r.prc && (!k->rival.prc || r.p < k->rival.p ||
 		      (r.p <= k->rival.p && r.covered > k->rival.covered)))
 		k->rival = r;
 }
 
-static struct rival as_rival(const struct candidate *k)
+static struct lg_rival as_rival(const struct lg_candidate *k)
 {
-	return (struct rival){ k->prc, k->odds.p, !k->odds.as_good, k->covered };
+	return (struct lg_rival){ k->prc, k->odds.p, !k->odds.as_good, k->covered };
 }
 
 /* Every second process: who of them explains best why each victim stood still? */
 struct field {
 	struct lg_case *c;
-	const struct victim *victim;
+	const struct lg_victim *victim;
 	size_t n_victims;
 	struct contest {
 		size_t n; /* candidates */
-		struct candidate best;
-		struct hint hint;
+		struct lg_candidate best;
+		struct lg_hint hint;
 	} *contest; /* by victim */
 	lg_prc first;
 	int rc;
 };
 
 /* It may come again. */
-static bool is_there(const struct lg_case *c, const struct victim *v, lg_prc p)
+static bool is_there(const struct lg_case *c, const struct lg_victim *v, lg_prc p)
 {
 	return c->t->process.start[p] <= v->life.ts && c->t->process.end[p] >= v->life.end;
 }
 
-static int enter(struct lg_case *c, const struct victim *v, lg_prc p, const struct lg_seen *seen,
+static int enter(struct lg_case *c, const struct lg_victim *v, lg_prc p, const struct lg_seen *seen,
 		 struct contest *t)
 {
 	/* Clouded is what one of them found: the others need not ask. */
 	int rc;
-	struct candidate k = { .prc = p, .usual = v->usual, .clouded = t->best.clouded };
+	struct lg_candidate k = { .prc = p, .usual = v->usual, .clouded = t->best.clouded };
 
 	/* In the end it is multiplied by the number of all of them: there are so many already. */
 	k.limit = LG_N_HOST_FOREIGN_ACTIVITY_P / (double)(t->n + 1);
@@ -626,7 +413,7 @@ static int enter(struct lg_case *c, const struct victim *v, lg_prc p, const stru
 	t->n += k.all.n >= LG_N_HOST_FOREIGN_ACTIVITY_HITS;
 	t->best.clouded = k.clouded;
 	if (!rc && k.maybe.placed && is_there(c, v, p)) {
-		struct hint h = { .prc = p, .hits = k.hits,
+		struct lg_hint h = { .prc = p, .hits = k.hits,
 				  .p = (double)(k.maybe.as_good + 1) / (double)(k.maybe.placed + 1) };
 
 		if (h.p < MAY_BE_CHANCE && (!t->hint.prc || h.p < t->hint.p))
@@ -667,10 +454,10 @@ static void judge_field(void *arg)
 }
 
 /* The two halves' contests of one victim are one: the best of both. */
-static struct candidate winner(const struct contest *a, const struct contest *b)
+static struct lg_candidate winner(const struct contest *a, const struct contest *b)
 {
 	bool second = better(&b->best, &a->best);
-	struct candidate best = second ? b->best : a->best, other = second ? a->best : b->best;
+	struct lg_candidate best = second ? b->best : a->best, other = second ? a->best : b->best;
 
 	best.clouded |= other.clouded;
 	best.hint = b->hint.prc && (!a->hint.prc || b->hint.p < a->hint.p) ? b->hint : a->hint;
@@ -684,14 +471,14 @@ static struct candidate winner(const struct contest *a, const struct contest *b)
 }
 
 /* False: there are too few samples of it. */
-static bool see_victim(struct lg_case *c, const struct lg_rank *r, struct victim *v)
+static bool see_victim(struct lg_case *c, const struct lg_rank *r, struct lg_victim *v)
 {
-	*v = (struct victim){ .rank = r, .life = lg_sampled_life(c, r->prc),
+	*v = (struct lg_victim){ .rank = r, .life = lg_sampled_life(c, r->prc),
 			      .period = lg_sampling_period(c, r->thr) };
 	return v->period > 0 && v->life.end > v->life.ts;
 }
 
-static int find_stalls(const struct lg_case *c, struct victim *v)
+static int find_stalls(const struct lg_case *c, struct lg_victim *v)
 {
 	int rc = lg_find_gaps(c, v->rank->thr, v->period, v->life, &v->gaps);
 
@@ -710,7 +497,7 @@ static int cmp_stretch(const void *a, const void *b)
 
 /* What stalls one rank stalls those that wait for it: bursts that can tell nothing of the victim (they had
  * its CPU) may tell it of another rank. */
-static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, struct candidate *best)
+static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, struct lg_candidate *best)
 {
 	struct lg_seen seen;
 	int rc = 0;
@@ -718,8 +505,8 @@ static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, stru
 	if (lg_find_seen(c, best->prc, &seen))
 		return LG_E_NOMEM;
 	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
-		struct victim v = { 0 };
-		struct candidate k = { .prc = best->prc, .limit = LG_N_HOST_FOREIGN_ACTIVITY_P };
+		struct lg_victim v = { 0 };
+		struct lg_candidate k = { .prc = best->prc, .limit = LG_N_HOST_FOREIGN_ACTIVITY_P };
 
 		if (&c->ranks[i] == victim || c->ranks[i].prc == best->prc ||
 		    !see_victim(c, &c->ranks[i], &v))
@@ -750,21 +537,8 @@ static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, stru
 	return rc;
 }
 
-/* The thread had no CPU free: who ran while it did not is no proof of anything. */
-static void abstain(struct lg_case *c, const struct lg_rank *r)
-{
-	lg_limit(c, lg_arena_printf(&c->v->arena, "others had the CPU of %s while it stood still: %s",
-				    lg_thread_text(c, r->thr),
-				    c->t->state.n ? "its samples cannot tell whom it waited for from who had that CPU "
-						    "meanwhile, and without steps its states prove no more than these limits "
-						    "say; mark its steps, or use laggard record"
-						  : "samples alone cannot tell whom it waited for from who had that CPU "
-						    "meanwhile; record with -e sched:sched_switch as well, or with laggard "
-						    "record"));
-}
-
 /* Every process against every victim, on two cores. ret: the best for each of them, also with an error. */
-static int judge_all(struct lg_case *c, const struct victim *v, size_t n, struct candidate *ret)
+static int judge_all(struct lg_case *c, const struct lg_victim *v, size_t n, struct lg_candidate *ret)
 {
 	struct field half[2];
 	struct lg_side_thread beside;
@@ -803,7 +577,7 @@ static void find_ready(void *arg)
 }
 
 /* Those that may have been stalled: they were there for at least half of the recording. */
-static int find_victims(struct lg_case *c, struct victim *v, size_t *ret_n)
+static int find_victims(struct lg_case *c, struct lg_victim *v, size_t *ret_n)
 {
 	struct ready_search ready = { .c = c, .period = INT64_MAX };
 	struct lg_side_thread beside;
@@ -829,7 +603,7 @@ static int find_victims(struct lg_case *c, struct victim *v, size_t *ret_n)
 
 /* Of whom to tell that nobody was found: not who mostly sleeps; who stood still for long, not who has what
  * the others leave; rather one whose CPU was taken; the busiest. */
-static double worth_telling(const struct lg_case *c, const struct victim *v, const struct candidate *k,
+static double worth_telling(const struct lg_case *c, const struct lg_victim *v, const struct lg_candidate *k,
 			    size_t busiest)
 {
 	lg_thr thr = v->rank->thr;
@@ -839,24 +613,7 @@ static double worth_telling(const struct lg_case *c, const struct victim *v, con
 	       (c->always_ready[thr] ? 0 : 4) + (k->clouded ? 2 : 0) + busy / (double)c->t->sample.n;
 }
 
-/* Too few times to tell: how long it takes to see it often enough. */
-static void tell_how_long(struct lg_case *c, const struct victim *v, const struct hint *h)
-{
-	double seen_s = (double)(v->life.end - v->life.ts) / 1e9, times = (double)h->hits;
-	double rivals = (double)(h->rivals > 1 ? h->rivals : 1);
-	double enough = ceil(log(LG_N_HOST_FOREIGN_ACTIVITY_P / rivals) / log(pow(h->p, 1 / times)));
-
-	enough = fmax(enough, times + LG_N_HOST_FOREIGN_ACTIVITY_HITS);
-	lg_limit(c, lg_arena_printf(&c->v->arena, "%s was busy in %zu stall%s of %s, which chance does as well with p = %.2g (of "
-				    "%.0f processes): too few times to name it in %.1f s; if it goes on like that, %.0f s "
-				    "would show it (perf record -a -g -- sleep %.0f)",
-				    lg_thread_text(c, c->idx->main_of[h->prc]), h->hits, lg_s(h->hits),
-				    lg_thread_text(c, v->rank->thr), h->p, rivals, seen_s,
-				    5 * ceil(1.25 * enough * seen_s / times / 5),
-				    5 * ceil(1.25 * enough * seen_s / times / 5)));
-}
-
-static int tell_nobody(struct lg_case *c, const struct victim *v, const struct candidate *k, size_t n)
+static int tell_nobody(struct lg_case *c, const struct lg_victim *v, const struct lg_candidate *k, size_t n)
 {
 	size_t at = 0, busiest = 0;
 	double idle;
@@ -870,15 +627,16 @@ static int tell_nobody(struct lg_case *c, const struct victim *v, const struct c
 	lg_say_candidates(c, v[at].rank->thr, "the busiest of those that stood still");
 	rc = lg_say_stalls(c, v[at].rank, &v[at].gaps, v[at].life, v[at].period, &idle);
 	if (k[at].hint.prc)
-		tell_how_long(c, &v[at], &k[at].hint);
+		lg_tell_how_long(c, &v[at], &k[at].hint);
 	if (k[at].clouded && !(idle >= LG_MOSTLY_IDLE))
-		abstain(c, v[at].rank);
+		lg_tell_cpu_taken(c, v[at].rank);
 	return rc;
 }
 
 /* The victim whose stalls are explained for the longest time; one that only has what the others leave is the
  * last to be pitied. SIZE_MAX = none. */
-static size_t best_of(const struct lg_case *c, const struct victim *v, const struct candidate *k, size_t n)
+static size_t best_of(const struct lg_case *c, const struct lg_victim *v, const struct lg_candidate *k,
+		      size_t n)
 {
 	size_t best = SIZE_MAX;
 	bool best_ready = false;
@@ -899,8 +657,8 @@ static size_t best_of(const struct lg_case *c, const struct victim *v, const str
 
 int lg_find_foreign(struct lg_case *c, struct lg_error *err)
 {
-	struct victim *v = lg_calloc(c->n_ranks, sizeof *v);
-	struct candidate *k = lg_calloc(c->n_ranks, sizeof *k);
+	struct lg_victim *v = lg_calloc(c->n_ranks, sizeof *v);
+	struct lg_candidate *k = lg_calloc(c->n_ranks, sizeof *k);
 	size_t n = 0, best = SIZE_MAX;
 	int rc = v && k ? 0 : LG_E_NOMEM;
 
@@ -913,7 +671,7 @@ int lg_find_foreign(struct lg_case *c, struct lg_error *err)
 	if (best != SIZE_MAX) {
 		rc = add_other_ranks(c, v[best].rank, &k[best]);
 		if (!rc)
-			tell(c, v[best].rank, &k[best]);
+			lg_tell_foreign(c, v[best].rank, &k[best]);
 	} else if (!rc && n) {
 		rc = tell_nobody(c, v, k, n);
 	}

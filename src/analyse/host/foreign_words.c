@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* foreign_words.c - what is said of a correlation in CPU samples, and where there is none. */
+#include "analyse/host/foreign.h"
+
+#include <math.h>
+
+#include "analyse/chains/culprit.h"
+#include "analyse/finders.h"
+#include "analyse/steps/steps.h"
+#include "base/alloc.h"
+#include "base/words.h"
+
+/* Innermost frame that most samples share, outside lock and page-walk plumbing. */
+static void name_function(struct lg_case *c, struct lg_finding *f, lg_prc prc,
+			  const struct lg_stretches *gaps, size_t *ret_n)
+{
+	const struct lg_index *x = c->idx;
+	struct lg_piece piece = { .hold = UINT32_MAX, .row = UINT32_MAX, .end = LG_END_LOCK };
+	const struct lg_piece **list = lg_calloc(gaps->n, sizeof *list);
+	struct lg_piece *v = lg_calloc(gaps->n, sizeof *v);
+	size_t n = 0;
+
+	*ret_n = 0;
+	if (!list || !v)
+		c->failed = LG_E_NOMEM;
+	for (size_t i = 0; list && v && i < gaps->n; i++) {
+		v[i] = piece;
+		v[i].ts = gaps->v[i].ts;
+		v[i].dur = gaps->v[i].end - gaps->v[i].ts;
+		v[i].thr = x->main_of[prc];
+		for (uint32_t k = x->thread_off[prc]; k < x->thread_off[prc + 1]; k++) {
+			uint32_t p = lg_index_sample_from(x, x->thread[k], v[i].ts);
+
+			if (p < x->sample_off[x->thread[k] + 1] &&
+			    c->t->sample.ts[x->sample[p]] < gaps->v[i].end)
+				v[i].thr = x->thread[k];
+		}
+		list[n++] = &v[i];
+	}
+	if (n)
+		lg_culprit_shared_function(c, f, list, n, ret_n);
+	lg_free(list);
+	lg_free(v);
+}
+
+/* "p <= 0.0005 (20000 random placements, none as good)" */
+static const char *odds_text(struct lg_case *c, const struct lg_odds *o)
+{
+	if (o->as_good)
+		return lg_arena_printf(&c->v->arena, "p = %.2g (%zu of %zu random placements did as well", o->p,
+				       o->as_good, o->placed);
+	/* is_out_of_reach() */
+	if (o->placed < LG_RUNS)
+		return lg_arena_printf(&c->v->arena, "p <= %.2g (none of %zu random placements did as well, which lie "
+				       "over %d standard deviations below", o->p, o->placed,
+				       o->placed < LG_FIRST_RUNS ? LG_FEW_RUNS_OFF : LG_RUNS_OFF);
+	return lg_arena_printf(&c->v->arena, "p <= %.2g (none of %zu random placements did as well", o->p, o->placed);
+}
+
+/* What the correlation rests on, and what speaks against it. */
+static void tell_proof(struct lg_case *c, struct lg_finding *f, const struct lg_rank *r,
+		       const struct lg_candidate *k, const struct lg_rhythm *rhythm, size_t n_beats,
+		       size_t samples)
+{
+	const struct lg_stretches *bursts = &k->bursts;
+	const char *others = lg_candidates_text(c);
+	int64_t burst_ns = lg_stretches_time(bursts);
+	size_t told = 0;
+
+	lg_evidence_add(c, f, INT64_MIN, 0,
+			"stood still during %zu of its %zu bursts (%.0f %% of their time; %.0f %% is "
+			"usual); by chance with %s; corrected for the number of processes)", k->hits,
+			k->n_long, 100 * (double)k->covered / (double)burst_ns, 100 * k->usual,
+			odds_text(c, &k->odds));
+	if (!isnan(rhythm->period_s)) {
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu bursts, %.3f s apart (chance: p %s %.2g)", n_beats,
+				rhythm->period_s, rhythm->at_most ? "<=" : "=", rhythm->p);
+		if (isnan(c->v->period_s)) {
+			c->v->period_s = rhythm->period_s;
+			c->v->period_p = rhythm->p;
+			c->v->period_p_at_most = rhythm->at_most;
+			c->v->shape = LG_SHAPE_PERIODIC;
+		}
+	}
+	if (k->rival.prc && k->rival.p < LG_N_HOST_FOREIGN_ACTIVITY_P && k->rival.covered * 2 >= k->covered) {
+		f->confidence *= 0.7;
+		lg_evidence_against(c, f, "%s coincides with them as well (p %s %.2g, %.0f ms of the stalls; this one: %.0f "
+				    "ms): "
+				    "one of the two may only follow the other, or both a third",
+				    lg_thread_text(c, c->idx->main_of[k->rival.prc]), k->rival.at_most ? "<=" : "=",
+				    k->rival.p,
+				    (double)k->rival.covered / 1e6, (double)k->covered / 1e6);
+	}
+	if (k->all.n > k->n_judged)
+		lg_evidence_add(c, f, INT64_MIN, 0, "left out: %zu bursts while a third party had the CPU of %s, or "
+				"a rank ran in turns with it", k->all.n - k->n_judged,
+				lg_thread_text(c, r->thr));
+	if (samples)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%zu CPU samples of it inside the stalls", samples);
+	if (others)
+		lg_evidence_add(c, f, INT64_MIN, 0, "%s: of them, the stalls of %s are covered longest; --victim PID "
+				"names another", others, lg_thread_text(c, r->thr));
+	for (size_t i = 0; i < bursts->n && told < 4; i++, told++)
+		lg_evidence_add(c, f, bursts->v[i].ts, bursts->v[i].end - bursts->v[i].ts,
+				"%s stood still for most of the %.1f ms while it ran",
+				lg_thread_text(c, r->thr),
+				(double)(bursts->v[i].end - bursts->v[i].ts) / 1e6);
+}
+
+void lg_tell_foreign(struct lg_case *c, const struct lg_rank *r, const struct lg_candidate *k)
+{
+	const struct lg_stretches *bursts = &k->bursts;
+	int64_t burst_ns = lg_stretches_time(bursts), wall = c->t->last - c->t->first;
+	int64_t covered = k->covered, first = 0, last = 0;
+	double p = k->odds.p;
+	lg_prc prc = k->prc;
+	struct lg_finding *f = lg_finding_add(c, LG_R_HOST_FOREIGN_ACTIVITY);
+	struct lg_rhythm rhythm;
+	struct lg_burst *beat;
+	size_t samples, n_at = 0;
+	const char *every = "";
+
+	if (!f)
+		return;
+	beat = lg_calloc(k->all.n, sizeof *beat);
+	if (!beat) {
+		c->failed = LG_E_NOMEM;
+		return;
+	}
+	/* Its rhythm is its own: also of the bursts that do not count as evidence. */
+	for (size_t i = 0; i < k->all.n; i++)
+		if (k->all.v[i].beat) {
+			last = k->all.v[i].ts;
+			first = n_at ? first : last;
+			beat[n_at++] = (struct lg_burst){ last, last, 1 };
+		}
+	rhythm = lg_rhythm_of(beat, n_at, 0);
+	lg_free(beat);
+	name_function(c, f, prc, bursts, &samples);
+	lg_culprit_identify(c, f, c->idx->main_of[prc], r->thr);
+	f->victims = lg_arena_alloc(&c->v->arena, 1, sizeof *f->victims);
+	if (f->victims) {
+		f->victims[0].rank = r->rank;
+		f->victims[0].pid = c->t->process.pid[r->prc];
+		f->victims[0].tid = c->t->thread.tid[r->thr];
+		f->n_victims = 1;
+	}
+	f->stage = "other";
+	f->lost_ms = (double)covered / 1e6;
+	f->lost_share = (double)covered / (double)wall;
+	f->confidence = fmin(0.8, 0.45 + 0.35 * (double)covered / (double)burst_ns) *
+			(p < 0.001 ? 1 : 0.9);
+	lg_grade(f, k->hits, wall);
+	if (c->rank_of_prc[prc]) { /* who of the two is held up, and whether that is a job, is a guess */
+		lg_cap(f, LG_CAP_GUESS);
+		lg_evidence_against(c, f, "it is one of the busiest itself: nobody said which of them is the job; "
+				    "--victim PID does");
+	}
+	if (!lg_is_likely_job(c, r->prc))
+		lg_doubt_job(c, f, r->prc);
+	if (!isnan(rhythm.period_s))
+		every = lg_arena_printf(&c->v->arena, " every %.2f s", rhythm.period_s);
+	else if (n_at == 2 || n_at == 3)
+		every = lg_arena_printf(&c->v->arena, ", %.2f s apart",
+					(double)(last - first) / 1e9 / (double)(n_at - 1));
+	f->title = lg_arena_printf(&c->v->arena,
+				   "bursts of %s (pid %d)%s%s%s coincide with stalls of %s: a correlation, "
+				   "no wait chain was recorded", f->culprit.comm ? f->culprit.comm : "?",
+				   f->culprit.pid, f->culprit.function ? " in " : "",
+				   f->culprit.function ? f->culprit.function : "", every,
+				   lg_thread_text(c, r->thr));
+	tell_proof(c, f, r, k, &rhythm, n_at, samples);
+}
+
+/* The thread had no CPU free: who ran while it did not is no proof of anything. */
+void lg_tell_cpu_taken(struct lg_case *c, const struct lg_rank *r)
+{
+	lg_limit(c, lg_arena_printf(&c->v->arena, "others had the CPU of %s while it stood still: %s",
+				    lg_thread_text(c, r->thr),
+				    c->t->state.n ? "its samples cannot tell whom it waited for from who had that CPU "
+						    "meanwhile, and without steps its states prove no more than these limits "
+						    "say; mark its steps, or use laggard record"
+						  : "samples alone cannot tell whom it waited for from who had that CPU "
+						    "meanwhile; record with -e sched:sched_switch as well, or with laggard "
+						    "record"));
+}
+
+/* Too few times to tell: how long it takes to see it often enough. */
+void lg_tell_how_long(struct lg_case *c, const struct lg_victim *v, const struct lg_hint *h)
+{
+	double seen_s = (double)(v->life.end - v->life.ts) / 1e9, times = (double)h->hits;
+	double rivals = (double)(h->rivals > 1 ? h->rivals : 1);
+	double enough = ceil(log(LG_N_HOST_FOREIGN_ACTIVITY_P / rivals) / log(pow(h->p, 1 / times)));
+
+	enough = fmax(enough, times + LG_N_HOST_FOREIGN_ACTIVITY_HITS);
+	lg_limit(c, lg_arena_printf(&c->v->arena, "%s was busy in %zu stall%s of %s, which chance does as well with p = %.2g (of "
+				    "%.0f processes): too few times to name it in %.1f s; if it goes on like that, %.0f s "
+				    "would show it (perf record -a -g -- sleep %.0f)",
+				    lg_thread_text(c, c->idx->main_of[h->prc]), h->hits, lg_s(h->hits),
+				    lg_thread_text(c, v->rank->thr), h->p, rivals, seen_s,
+				    5 * ceil(1.25 * enough * seen_s / times / 5),
+				    5 * ceil(1.25 * enough * seen_s / times / 5)));
+}

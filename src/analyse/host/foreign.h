@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* foreign.h - who was busy while a thread stood still: what foreign.c finds by samples, foreign_words.c tells. */
+/* foreign.h - who was busy while a thread stood still: found by foreign.c, told by foreign_words.c. */
 #ifndef LG_ANALYSE_HOST_FOREIGN_H
 #define LG_ANALYSE_HOST_FOREIGN_H
 #include "analyse/host/bursts.h"

@@ -491,7 +491,7 @@ def test_torch_without_kineto_needs_no_mark_of_a_step(laggard, tmp_path):
     ({"pause": lambda r, s: 8000 if r == 2 else 0}, "comms.straggler", "% in nothing that was traced"),
     ({"loader": lambda r, s: 8000 if r == 2 else 200}, "data.loader_wait", None),
     ({}, None, None),
-    ({"pause": lambda r, s: 90000 if (r, s) == (2, 4) else 150 if r == 2 else 0}, None, None),
+    ({"pause": lambda r, s: 60000 if (r, s) == (2, 4) else 50 if r == 2 else 0}, None, None),
     ({"pause": lambda r, s: 8000 if r == 2 and s % 12 < 7 else 4000 if r == s % 2 and s % 12 > 6 else 0}, None, "in turn"),
     ({"work": lambda r, s: 5000 + (r * 7 + s * 5) % 11 * 40}, None, None)))
 def test_ranks_on_the_cpu_wait_for_the_late_one(laggard, tmp_path, late, rule, says, legacy):

@@ -109,14 +109,16 @@ int lg_advise(struct lg_verdict *v, double cost_per_hour, struct lg_error *err)
 	for (size_t i = 0; i < v->n_findings; i++) {
 		struct lg_finding *f = &v->findings[i];
 		const struct lg_advice *advice = advice_for(f);
+		const struct lg_rule *r = lg_rule_find(f->id);
+		const struct lg_advice *usual = r ? &r->advice : advice;
 
 		advise_parts(v, f);
 		if (!f->fix)
 			f->fix = advice->fix;
 		if (!f->tradeoff)
-			f->tradeoff = advice->tradeoff;
+			f->tradeoff = advice->tradeoff ? advice->tradeoff : usual->tradeoff;
 		if (!f->confirm)
-			f->confirm = advice->confirm;
+			f->confirm = advice->confirm ? advice->confirm : usual->confirm;
 		/* NAN on either side (not asked, not measurable) stays NAN. */
 		f->cost_per_hour = is_once(f) ? (double)NAN : cost_per_hour * f->lost_share;
 	}

@@ -315,6 +315,42 @@ static const struct {
 		   "request had failed.",
 	    .tradeoff = "None.",
 	    .confirm = "torch.empty(bytes, dtype=torch.uint8, device='cuda') of that size in a new process." } },
+	{ "gpu.amp_misuse", "backward_under_autocast",
+	  { .fix = "End the autocast block after the loss: with torch.autocast(device): loss = "
+		   "criterion(model(x), y); then, outside of it, loss.backward() "
+		   "(scaler.scale(loss).backward() for float16)." } },
+	{ "gpu.amp_misuse", "no_loss_scaling",
+	  { .fix = "torch.autocast(device, dtype=torch.bfloat16), which needs no scaling; or "
+		   "torch.amp.GradScaler: scaler.scale(loss).backward(); scaler.step(optimizer); "
+		   "scaler.update()." } },
+	{ "gpu.amp_misuse", "manual_half",
+	  { .fix = "Keep the model in float32 and let autocast choose: with torch.autocast(device, "
+		   "dtype=torch.bfloat16) around forward and loss; on devices without bfloat16 use float16 "
+		   "and torch.amp.GradScaler." } },
+	{ "comms.ddp_flags", "bucket_cap_mb",
+	  { .fix = "DistributedDataParallel(model, bucket_cap_mb=25), or 50 to 100 on fast links." } },
+	{ "comms.ddp_flags", "gradient_as_bucket_view",
+	  { .fix = "DistributedDataParallel(model, gradient_as_bucket_view=True).",
+	    .tradeoff = "Gradients are views: detach_() on them fails, and whoever keeps a gradient over steps "
+			"has to clone it." } },
+	{ "comms.small_messages", "ddp_buckets",
+	  { .fix = "DistributedDataParallel(model, bucket_cap_mb=25), or 50 to 100 on fast links: the "
+		   "gradients of a step in a few pieces." } },
+	{ "data.loader_wait", "inferred",
+	  { .fix = "Let batches be made ahead of the loop: a prefetching iterator on another thread or "
+		   "process (Ray Data: prefetch_batches; Hugging Face and WebDataset: wrap them in a "
+		   "DataLoader with num_workers=4, persistent_workers=True, pin_memory=True).",
+	    .confirm = "Mark it: with torch.profiler.record_function(\"data_loading\") around next(), or run "
+		       "on one batch that is kept, and compare the step time." } },
+	{ "gpu.host_sync", "fsdp_limit_all_gathers",
+	  { .fix = "FullyShardedDataParallel(..., limit_all_gathers=False), if memory allows; else smaller "
+		   "units.",
+	    .tradeoff = "More layers' parameters are in memory at once; the allocator may then retry, which "
+			"costs more." } },
+	{ "warmup.dominates", "recording",
+	  { .fix = "Record longer, or the job when it is past its start (laggard record -p PID --for 60s). "
+		   "If the start itself matters: a compile cache (TORCHINDUCTOR_CACHE_DIR), memory that is "
+		   "touched once, fewer processes that start at once." } },
 };
 
 const struct lg_advice *lg_detail_advice(const struct lg_finding *f)

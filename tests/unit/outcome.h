@@ -57,6 +57,8 @@ static inline struct outcome judge(struct lg_trace *t)
 		if (!lg_rule_find(o.v->findings[i].id))
 			fail_msg("no rule for %s", o.v->findings[i].id);
 		assert_non_null(o.v->findings[i].fix);
+		assert_non_null(o.v->findings[i].tradeoff);
+		assert_non_null(o.v->findings[i].confirm);
 		assert_true(o.v->findings[i].confidence > 0 && o.v->findings[i].confidence <= 1);
 	}
 	assert_tiled(o.v);

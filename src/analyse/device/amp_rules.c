@@ -466,8 +466,6 @@ static void tell_backward(struct lg_case *c, const struct lg_gpu *g, const struc
 	f->title = lg_arena_printf(&c->v->arena, "backward() runs inside the autocast region: %zu of %zu matrix operators "
 				   "of autograd's nodes are dispatched through autocast again", a->n_back_pairs,
 				   a->n_back);
-	f->fix = "End the autocast block after the loss: with torch.autocast(device): loss = criterion(model(x), "
-		 "y); then, outside of it, loss.backward() (scaler.scale(loss).backward() for float16).";
 	lg_evidence_add(c, f, c->t->span.ts[a->row], c->t->span.dur[a->row], "the first: %s holds an operator of the "
 			"same name, which only autocast does", lg_string(c->t, c->t->span.name[a->row]));
 }
@@ -489,8 +487,6 @@ static void tell_unscaled(struct lg_case *c, const struct lg_gpu *g, const struc
 	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
 	f->title = "training in float16, and nothing looks for infinities in the gradients: the loss seems not to be "
 		   "scaled";
-	f->fix = "torch.autocast(device, dtype=torch.bfloat16), which needs no scaling; or torch.amp.GradScaler: "
-		 "scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update().";
 	lg_evidence_add(c, f, INT64_MIN, 0, "%zu of %zu matrix operators of known types take float16", a->n_half,
 			a->n_typed);
 	lg_evidence_against(c, f, "a loss that is scaled by a constant, or by a framework of its own, looks the same");

@@ -256,11 +256,6 @@ static void tell(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_ru
 	f->title = lg_arena_printf(&c->v->arena, "%s %.0f %% of the time at the start of the step, before the host "
 				   "orders its first work: inferred to be the wait for the next batch", what,
 				   100 * f->lost_share);
-	f->fix = "Let batches be made ahead of the loop: a prefetching iterator on another thread or process (Ray "
-		 "Data: prefetch_batches; Hugging Face and WebDataset: wrap them in a DataLoader with "
-		 "num_workers=4, persistent_workers=True, pin_memory=True).";
-	f->confirm = "Mark it: with torch.profiler.record_function(\"data_loading\") around next(), or run on one "
-		     "batch that is kept, and compare the step time.";
 	for (size_t i = 1; i < a->n; i++)
 		if (a->v[i].end - a->v[i].ts > a->v[longest].end - a->v[longest].ts)
 			longest = i;

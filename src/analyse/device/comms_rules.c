@@ -258,11 +258,8 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g)
 					   "compute: %.0f %% of the device's time",
 					   n.ordered / (r->n_steps ? r->n_steps : 1), r->n_steps ? "step" : "window",
 					   (double)r->comm_ns / (double)r->n_comm / 1e3, share * 100);
-		if (by_ddp(c, r)) {
+		if (by_ddp(c, r))
 			f->detail = "ddp_buckets";
-			f->fix = "DistributedDataParallel(model, bucket_cap_mb=25), or 50 to 100 on fast links: the "
-				 "gradients of a step in a few pieces.";
-		}
 	}
 	exposed_evidence(c, f, g, r, &n);
 }

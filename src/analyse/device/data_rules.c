@@ -104,11 +104,6 @@ static void loader(struct lg_case *c, const struct lg_gpu *g)
 				   : f->detail && !strcmp(f->detail, "respawn")
 					   ? ", nearly all of it in one wait, as where workers are started anew"
 				   : f->detail ? ", in some steps only: the workers deliver in bursts" : "");
-	if (w.single)
-		f->fix = "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True); raise "
-			 "num_workers up to the free CPUs while the wait shrinks.";
-	else if (f->detail && !strcmp(f->detail, "respawn"))
-		f->fix = "DataLoader(..., persistent_workers=True), so that workers survive the epoch.";
 	if (w.n)
 		lg_evidence_add(c, f, w.at, w.longest, "%zu waits of the loader with an idle device, %.1f ms "
 				"in the median, %.1f ms at most", w.n, (double)w.v[w.n / 2] / 1e6,

@@ -609,7 +609,6 @@ static void autotune_off(struct lg_case *c, const struct lg_gpu *g, const struct
 	f->stage = lg_stage_name(LG_STAGE_FORWARD);
 	f->title = lg_arena_printf(&c->v->arena, "%zu convolutions a step on shapes that never change, and cudnn.benchmark "
 				   "is off: the fastest algorithm was never looked for", convs / steps);
-	f->fix = "torch.backends.cudnn.benchmark = True before the loop.";
 	lg_evidence_add(c, f, INT64_MIN, 0, "%.1f ms of the window in convolutions; %zu of %zu calls on shapes of every "
 			"step, all with benchmark=False", (double)s.ns / 1e6, again, convs);
 }

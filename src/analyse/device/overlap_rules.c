@@ -124,11 +124,6 @@ static void ddp_words(struct lg_case *c, struct lg_finding *f, bool copies, doub
 				   copies || !device ? "it takes" : "the device idles", share * 100,
 				   copies && device ? "device's time" : device ? "time" : "step's time",
 				   copies || !device ? "" : " for it");
-	if (!copies)
-		return;
-	f->fix = "DistributedDataParallel(model, gradient_as_bucket_view=True).";
-	f->tradeoff = "Gradients are views: detach_() on them fails, and whoever keeps a gradient over steps has to clone "
-		      "it.";
 }
 
 static void ddp(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
@@ -368,8 +363,6 @@ static void rate_limiter(struct lg_case *c, const struct lg_gpu_run *r)
 	if (!f || !waited || waited * 2 < r->by[LG_GPU_BY_SYNC])
 		return;
 	f->detail = "fsdp_limit_all_gathers";
-	f->fix = "FullyShardedDataParallel(..., limit_all_gathers=False), if memory allows; else smaller units.";
-	f->tradeoff = "More layers' parameters are in memory at once; the allocator may then retry, which costs more.";
 	lg_evidence_add(c, f, INT64_MIN, 0, "%.1f ms of it in FSDP's rate limiter", (double)waited / 1e6);
 }
 

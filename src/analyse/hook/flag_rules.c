@@ -101,8 +101,6 @@ static void backward_under_autocast(struct lg_case *c, const struct lg_rank *r, 
 	x->detail = "backward_under_autocast";
 	x->stage = lg_stage_name(LG_STAGE_BACKWARD);
 	x->title = "backward() runs inside the autocast region: its operators are cast a second time";
-	x->fix = "End the autocast block after the loss: with torch.autocast(device): loss = criterion(model(x), "
-		 "y); then, outside of it, loss.backward() (scaler.scale(loss).backward() for float16).";
 	lg_evidence_add(c, x, j->from, j->to - j->from, "autocast was on at the start of backward() in %.0f %% of "
 			"the time of %zu judged steps", share * 100, j->n);
 }
@@ -134,9 +132,6 @@ static void manual_half(struct lg_case *c, const struct lg_rank *r, struct lg_fi
 	x->title = lg_arena_printf(&c->v->arena, "%.0f %% of the trained parameters are float16 themselves "
 				   "(model.half()), and nothing scales the loss: small gradients become zero, and "
 				   "updates are rounded away", 100 * half / all);
-	x->fix = "Keep the model in float32 and let autocast choose: with torch.autocast(device, "
-		 "dtype=torch.bfloat16) around forward and loss; on devices without bfloat16 use float16 and "
-		 "torch.amp.GradScaler.";
 	lg_evidence_add(c, x, INT64_MIN, 0, "parameters that require gradients, by type: %s; GradScaler %s", list,
 			scaler ? "disabled" : "never used");
 }
@@ -179,7 +174,6 @@ static void ddp(struct lg_case *c, const struct lg_rank *r, struct lg_finding **
 			x->detail = "bucket_cap_mb";
 			x->title = lg_arena_printf(&c->v->arena, "DDP reduces %.0f MB of gradients in buckets of "
 						   "%s MB: many small collectives", size * 4 / 1e6, cap);
-			x->fix = "DistributedDataParallel(model, bucket_cap_mb=25), or 50 to 100 on fast links.";
 			lg_cap(x, LG_CAP_UNMEASURED);
 			x->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 			return;
@@ -227,7 +221,6 @@ static void conv_autotune_off(struct lg_case *c, const struct lg_rank *r, const 
 	lg_cap(x, LG_CAP_UNMEASURED); /* the default, and the choice without measuring is often a good one */
 	x->title = lg_arena_printf(&c->v->arena, "%s convolutions on inputs of one shape, and cudnn.benchmark is off: "
 				   "the fastest algorithm was never looked for", convs);
-	x->fix = "torch.backends.cudnn.benchmark = True before the loop.";
 	lg_evidence_add(c, x, j->from, j->to - j->from, "%s shape%s of the model's inputs in %zu judged steps", shapes,
 			strcmp(shapes, "1") ? "s" : "", j->n);
 }

@@ -169,6 +169,7 @@ static void tell_warmup(struct lg_case *c, const struct lg_tally *y)
 	f = lg_finding_add(c, LG_R_WARMUP_DOMINATES);
 	if (!f)
 		return;
+	f->detail = "recording";
 	f->confidence = 0.8;
 	f->stage = lg_stage_name(LG_STAGE_OTHER);
 	f->culprit.relation = LG_RELATION_SELF;
@@ -177,9 +178,6 @@ static void tell_warmup(struct lg_case *c, const struct lg_tally *y)
 	f->title = lg_arena_printf(&c->v->arena, "%.0f %% of the time from the first step on is warm-up or set-up in the "
 				   "first %zu of %zu steps, not steady state: they are left out", 100 * warm / wall, n,
 				   r->n_steps);
-	f->fix = "Record longer, or the job when it is past its start (laggard record -p PID --for 60s). If the start itself "
-		 "matters: a compile cache (TORCHINDUCTOR_CACHE_DIR), memory that is touched once, fewer processes that "
-		 "start at once.";
 	lg_evidence_add(c, f, s[0].ts, s[n - 1].ts + s[n - 1].dur - s[0].ts, "these steps take %.1f s more than as many "
 			"of the others, of %.1f s in all", warm / 1e9, wall / 1e9);
 }

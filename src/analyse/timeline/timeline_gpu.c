@@ -384,8 +384,8 @@ int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err)
 			rc = lg_scope_of_trace(c, ret, r);
 		/* What nobody is told anything about need not be accounted for. */
 		if (!rc && lg_gpu_judged(r)) {
-			lg_gpu_unnamed_saves(c->t, r);
-			rc = account(c, ret, r);
+			rc = lg_gpu_unnamed_saves(c, r);
+			rc = rc ? rc : account(c, ret, r);
 		}
 	}
 	lg_free(owner);

@@ -8,9 +8,11 @@
  * optimizer on the CPU) are offloaded, not saved. The whole stretch, up to what the host does next, becomes
  * LG_HOST_SIDE.
  */
-#include <string.h>
-
 #include "analyse/timeline/window.h"
+#include "base/alloc.h"
+
+/* Rows in which what comes next is looked for: most often it is the next one. */
+enum { LOOK_AHEAD = 4096 };
 
 /* Copies to the host that belong together, by number of r->work. */
 struct fetch {
@@ -38,7 +40,7 @@ static int64_t next_doing(const struct lg_trace *t, const struct lg_gpu_run *r, 
 	const struct lg_host_seg *s = lg_host_at(h, called);
 	uint32_t op = s ? s->op : LG_NO_ROW;
 
-	for (size_t k = i + 1; k < r->n_work; k++)
+	for (size_t k = i + 1; k < r->n_work && k - i < LOOK_AHEAD; k++)
 		if (r->work[k].call != LG_NO_ROW && t->span.ts[r->work[k].call] > called) {
 			until = t->span.ts[r->work[k].call];
 			break;
@@ -61,7 +63,7 @@ static int64_t comes_back(const struct lg_trace *t, const struct lg_gpu_run *r, 
 	int64_t sum = 0, until = INT64_MAX;
 	size_t next = f->last + 1;
 
-	for (; next < r->n_work && until == INT64_MAX; next++)
+	for (; next < r->n_work && next - f->last < LOOK_AHEAD && until == INT64_MAX; next++)
 		if (r->work[next].call != LG_NO_ROW && r->work[next].class <= LG_GPU_COMM &&
 		    t->span.ts[r->work[next].call] > f->called)
 			until = t->span.ts[r->work[next].call];
@@ -75,56 +77,87 @@ static int64_t comes_back(const struct lg_trace *t, const struct lg_gpu_run *r, 
 	return sum;
 }
 
-/* What the main thread does in [from, to) becomes one stretch of a save; several stretches lie in there. */
-static void rewrite(struct lg_gpu_host *h, int64_t from, int64_t to, struct lg_host_seg save)
-{
-	size_t a = lg_host_after(h, from), b;
+/* Stretches of the main thread, by time, disjoint. */
+struct saves {
+	struct lg_host_seg *v;
+	size_t n, cap;
+};
 
-	if (a < h->n && h->seg[a].ts < from)
-		h->seg[a++].end = from;
-	for (b = a; b < h->n && h->seg[b].end <= to; b++)
-		;
-	if (b == a) /* there would have to be room */
-		return;
-	if (b < h->n && h->seg[b].ts < to)
-		h->seg[b].ts = to;
+/* What the main thread does in them becomes one stretch of a save each. */
+static int rewrite(struct lg_arena *arena, struct lg_gpu_host *h, const struct saves *saves)
+{
+	struct lg_host_seg *v = lg_arena_alloc(arena, h->n + 3 * saves->n + 1, sizeof *v);
+	size_t n = 0, k = 0, told = 0;
+
+	if (!v)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < h->n; i++) {
+		struct lg_host_seg x = h->seg[i];
+
+		for (; k < saves->n && x.end > saves->v[k].ts; k++) {
+			const struct lg_host_seg *save = &saves->v[k];
+
+			if (x.ts < save->ts) {
+				v[n] = x;
+				v[n++].end = save->ts;
+			}
+			if (told == k) {
+				v[n++] = *save;
+				told++;
+			}
+			x.ts = x.ts > save->end ? x.ts : save->end;
+			if (x.end <= save->end)
+				break; /* the next one may lie in it, too */
+		}
+		if (x.end > x.ts)
+			v[n++] = x;
+	}
+	h->seg = v;
+	h->n = n;
+	*h->near = 0;
+	return 0;
+}
+
+/* f is complete. */
+static int judge(const struct lg_trace *t, struct lg_gpu_run *r, const struct fetch *f, struct saves *saves)
+{
+	struct lg_host_seg *last = saves->n ? &saves->v[saves->n - 1] : NULL, save;
+	const struct lg_host_seg *s;
+	int64_t from, to;
+
+	if (f->n < LG_N_SIDE_CHECKPOINT_COPIES ||
+	    f->bytes < LG_N_SIDE_CHECKPOINT_MEGABYTES * 1000000ll || 2 * comes_back(t, r, f) > f->bytes)
+		return 0;
+	from = t->span.ts[r->work[f->first].call];
+	s = lg_host_at(lg_gpu_main_host(r), from);
+	if (!s || (last && from < last->end))
+		return 0;
+	to = next_doing(t, r, f->last, from);
+	if (to <= from)
+		return 0;
+	save = *s;
 	save.ts = from;
 	save.end = to;
 	save.class = LG_HOST_SIDE;
 	save.note = false;
-	h->seg[a] = save;
-	memmove(h->seg + a + 1, h->seg + b, (h->n - b) * sizeof *h->seg);
-	h->n -= b - a - 1;
-	*h->near = 0;
-}
-
-/* f is complete. */
-static void judge(const struct lg_trace *t, struct lg_gpu_run *r, const struct fetch *f)
-{
-	struct lg_gpu_host *h = &r->host[lg_gpu_main_host(r) - r->host];
-	const struct lg_host_seg *s;
-	int64_t from, to;
-
-	if (f->n < LG_N_SIDE_CHECKPOINT_COPIES || f->bytes < LG_N_SIDE_CHECKPOINT_MEGABYTES * 1000000ll ||
-	    2 * comes_back(t, r, f) > f->bytes)
-		return;
-	from = t->span.ts[r->work[f->first].call];
-	to = next_doing(t, r, f->last, from);
-	s = lg_host_at(h, from);
-	if (!s || to <= from)
-		return;
-	rewrite(h, from, to, *s);
+	if (lg_grow(&saves->v, &saves->cap, saves->n + 1, sizeof *saves->v))
+		return LG_E_NOMEM;
+	saves->v[saves->n++] = save;
 	r->n_saves++;
 	r->save_copies += f->n;
 	r->save_bytes += f->bytes;
+	return 0;
 }
 
-void lg_gpu_unnamed_saves(const struct lg_trace *t, struct lg_gpu_run *r)
+int lg_gpu_unnamed_saves(struct lg_case *c, struct lg_gpu_run *r)
 {
 	enum { ONE_TENSORS = 2 };
+	const struct lg_trace *t = c->t;
+	struct saves saves = { 0 };
 	struct fetch f = { 0 };
+	int rc = 0;
 
-	for (size_t i = 0; r->main && i < r->n_work; i++) {
+	for (size_t i = 0; !rc && r->main && i < r->n_work; i++) {
 		const struct lg_gpu_work *w = &r->work[i];
 		int64_t called = w->call != LG_NO_ROW ? t->span.ts[w->call] : w->ts;
 
@@ -137,10 +170,14 @@ void lg_gpu_unnamed_saves(const struct lg_trace *t, struct lg_gpu_run *r)
 			f.bytes += (int64_t)t->span.bytes[w->span];
 			f.called = called;
 		} else if (f.n && called > f.called && w->class <= LG_GPU_COMM && ++f.others > ONE_TENSORS) {
-			judge(t, r, &f);
+			rc = judge(t, r, &f, &saves);
 			f = (struct fetch){ 0 };
 		}
 	}
-	if (f.n)
-		judge(t, r, &f);
+	if (f.n && !rc)
+		rc = judge(t, r, &f, &saves);
+	if (saves.n && !rc)
+		rc = rewrite(&c->v->arena, &r->host[lg_gpu_main_host(r) - r->host], &saves);
+	lg_free(saves.v);
+	return rc;
 }

@@ -91,7 +91,7 @@ int64_t lg_last_step_end(const int64_t *begin, size_t n, int64_t end, int64_t to
 
 /* ---- unnamed_saves.c ---- */
 /* What the main thread does becomes LG_HOST_SIDE where it fetches tensor after tensor; r->to is known. */
-void lg_gpu_unnamed_saves(const struct lg_trace *t, struct lg_gpu_run *r);
+int lg_gpu_unnamed_saves(struct lg_case *c, struct lg_gpu_run *r) LG_MUST_CHECK;
 
 /* ---- gpu_idle.c ---- */
 /* Give every nanosecond of r's window to one cause. Pieces tile [from, to). lg_gpu_new() does it for what

@@ -120,8 +120,13 @@ void lg_findings_calibrate(struct lg_verdict *v)
 	for (size_t i = 0; i < v->n_findings; i++) {
 		struct lg_finding *f = &v->findings[i];
 
+		unsigned draws;
+
 		f->strength = f->confidence;
-		f->confidence = lg_worth(f->rule, f->strength, NULL);
+		f->confidence = lg_worth(f->rule, f->severity >= LG_SEVERITY_MEDIUM, f->strength, &draws);
+		if (f->severity == LG_SEVERITY_LOW && draws >= LG_N_ANY_DRAWS &&
+		    f->confidence < LG_N_ANY_BELIEVED)
+			lg_cap(f, LG_CAP_UNBELIEVED);
 	}
 }
 

@@ -15,6 +15,7 @@
 	X(UNMEASURED, LOW)   /* a flag, a warning, a part of something: its own price is not known */       \
 	X(ORDINARY, LOW)     /* such a share belongs to the work itself */                                  \
 	X(UNEQUAL, LOW)      /* there is one other to compare with, or they are not of one kind */          \
+	X(UNBELIEVED, INFO)  /* what was drawn says that it is wrong more often than right */             \
 	X(EXPLAINED, INFO)   /* nothing is lost that has no other explanation */
 enum lg_cap {
 #define LG_CAP_VALUE(name, most) LG_CAP_##name,

@@ -39,11 +39,12 @@ enum lg_rule_id lg_rule_from(const char *id);
 /* Its number FLOOR; 0 where it has none. */
 double lg_rule_floor(enum lg_rule_id rule);
 /*
- * How often findings of that rule and strength of evidence (0 to 1, as the rule states it) were right, on
- * drawn jobs: calibration.def. *ret_draws (NULL: not wanted): how many draws say so; 0 where the rule was
- * never drawn, and all rules' share is given. Without any calibration, the strength itself.
+ * How often findings of that rule and strength of evidence (0 to 1, as the rule states it), loud (medium or
+ * high) or not, were right on drawn jobs: calibration.def. *ret_draws (NULL: not wanted): how many draws of
+ * such evidence or weaker there were; 0 where there were none, and the rule's own word is all there is: the
+ * strength, and no more than stronger evidence was worth.
  */
-double lg_worth(enum lg_rule_id rule, double strength, unsigned *ret_draws);
+double lg_worth(enum lg_rule_id rule, bool loud, double strength, unsigned *ret_draws);
 /* template with the rule's {NUMBER}s filled in, cut to size; what names no number stays as it is. */
 void lg_rule_fill(enum lg_rule_id rule, const char *template, char *ret, size_t size);
 

@@ -247,7 +247,7 @@ def test_a_running_total_shows_its_slow_steps(laggard, tmp_path, slow):
         total += 250 * (slow if slow and i % 10 == 1 else 1)
         lines.append(f"step:{i}/200 train_loss:5.0 train_time:{total}ms step_avg:{total / (i + 1):.2f}ms")
     n, median, limits = steps_of(laggard, tmp_path / "a.log", lines)
-    assert (n, median) == (200, 250)
+    assert (n, median) == (199 if slow else 200, 250)  # a slow first step is warm-up
     assert ("every 10th line" in limits) == bool(slow)
 
 

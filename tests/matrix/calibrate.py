@@ -2,11 +2,11 @@
 """From findings that were right or wrong to the confidence that a finding may state.
 
 A rule states how strong its evidence is; what that is worth is measured. Pool-adjacent-violators (isotonic
-regression, Barlow et al. 1972) on strength against hits, for all rules together; then for each rule on its own
-draws, with that curve counting as PRIOR draws at each strength. Even draws fit, odd draws judge.
+regression, Barlow et al. 1972) on strength against hits, for all rules together; then for each rule, loud (medium
+or high) or not, on its own draws, with that curve counting as PRIOR draws at each strength. Even draws fit, odd draws judge.
 """
 PRIOR = 6.0
-TOP = 0.995  # nothing is surer than what so few draws can show
+BOTTOM, TOP = 0.02, 0.98  # nothing is surer than what so few draws can show
 
 
 def isotonic(points):
@@ -32,7 +32,7 @@ def value(curve, strength):
 
 
 def fit(findings):
-    """[(id, strength, hit)] -> {id: curve}; id None: all rules together."""
+    """[(key, strength, hit)] -> {key: curve}; key: (id, loud); None: all rules together."""
     every = isotonic([(s, float(h), 1.0) for _, s, h in findings])
     table = {None: every}
     for rule in sorted({f[0] for f in findings}):
@@ -52,7 +52,12 @@ def fit(findings):
 
 
 def worth(table, rule, strength):
-    return min(value(table.get(rule) or table[None], strength), TOP)
+    """What the program says: for a rule that was never drawn, the strength."""
+    curve = table.get(rule)
+    if not curve:
+        return strength
+    share = min(max(value(curve, strength), BOTTOM), TOP)
+    return share if strength >= curve[0][0] - 1e-3 else min(share, strength)
 
 
 def bins(pairs, n=5):
@@ -69,6 +74,5 @@ def bins(pairs, n=5):
 def rows(table):
     """The lines of src/rules/calibration.def."""
     for rule, curve in table.items():
-        name = rule.replace(".", "_").upper() if rule else "ANY"
-        for low, share, n in curve:
-            yield f"WORTH({name}, {low:.3f}, {min(share, TOP):.3f}, {round(n)})"
+        for low, share, n in curve if rule else ():
+            yield f"{'LOUD' if rule[1] else 'QUIET'}({rule[0].replace('.', '_').upper()}, {low:.3f}, {min(max(share, BOTTOM), TOP):.3f}, {round(n)})"

@@ -69,7 +69,7 @@ def ask_trace(laggard, draw):
     answer.steps = (said["steps"]["count"], job.steps)
     for f in said["findings"]:
         truth = answer.causes.get(f["id"])
-        if truth is None and f["severity"] != "info":
+        if truth is None and (f["severity"] != "info" or (f["lost_ms"] or 0) >= 10 * answer.wall_ms / 1e3):
             truth = cost_ms(job, wall_us, f["id"])
         answer.findings.append({"id": f["id"], "severity": f["severity"], "confidence": f["confidence"], "strength": f["strength"],
                                 "lost_ms": f["lost_ms"], "truth_ms": truth, "right": is_right(job, f, truth)})

@@ -90,7 +90,7 @@ static void the_first_of_many_collectives_may_take_all_the_lateness(void **state
 	quiet(&p);
 	o = explain(&p);
 	assert_non_null(find(o.v, "comms.straggler"));
-	assert_int_equal(find(o.v, "comms.straggler")->severity, LG_SEVERITY_LOW);
+	assert_true(find(o.v, "comms.straggler")->severity < LG_SEVERITY_MEDIUM);
 	assert_null(find(o.v, "comms.straggler")->detail);
 	done(&o);
 }

@@ -514,7 +514,7 @@ static void a_save_that_nothing_names_is_known_by_what_it_fetches(void **state)
 	assert_non_null(strstr(f->title, "fetches 60 tensors (120.0 MB)"));
 	/* Six times: copies, writes, and what is written behind them. */
 	assert_true(f->lost_ms > 6 * (60 * 0.35 + 40) && f->lost_ms < 6 * (60 * 0.37 + 42));
-	assert_true(f->confidence < 0.8 && f->n_against);
+	assert_true(f->strength < 0.8 && f->n_against);
 	assert_null(find(o.v, "gpu.host_sync"));
 	assert_null(find(o.v, "gpu.launch_bound"));
 	done(&o);

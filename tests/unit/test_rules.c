@@ -190,6 +190,29 @@ static void ends_of_chains_are_whole(void **state)
 	assert_false(lg_is_taken_by_host(LG_R_DATA_LOADER_WAIT) || lg_is_taken_by_host(LG_R_NONE));
 }
 
+/* Worth never falls with strength; weaker evidence than was drawn is no surer than its own word. */
+static void worth_rises_with_strength(void **state)
+{
+	(void)state;
+	for (int rule = 1; rule < LG_R_MAX; rule++)
+		for (int loud = 0; loud < 2; loud++) {
+			double before = 0;
+			unsigned draws, drawn;
+
+			(void)lg_worth((enum lg_rule_id)rule, loud, 1, &drawn);
+			for (int i = 0; i <= 100; i++) {
+				double worth = lg_worth((enum lg_rule_id)rule, loud, i / 100.0, &draws);
+
+				assert_true(worth >= before && worth <= 1);
+				if (!drawn)
+					assert_true(worth == i / 100.0);
+				if (!draws)
+					assert_true(worth <= i / 100.0);
+				before = worth;
+			}
+		}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -202,6 +225,7 @@ int main(void)
 		cmocka_unit_test(few_episodes_prove_what_chance_leaves),
 		cmocka_unit_test(words_come_back_as_what_they_were),
 		cmocka_unit_test(ends_of_chains_are_whole),
+		cmocka_unit_test(worth_rises_with_strength),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

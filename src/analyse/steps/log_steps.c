@@ -18,6 +18,7 @@
 #include "base/words.h"
 
 enum { MIN_LINES = 3 };
+static const int64_t BAR_GRAIN_NS = 1000000000; /* a progress bar tells whole seconds */
 
 static enum lg_stated_kind kind_of(const struct lg_trace *t, lg_trk k)
 {
@@ -199,6 +200,9 @@ int lg_steps_of_log(struct lg_case *c)
 	read_lines(c->t, of.track, of.n, &l);
 	rc = lg_judge_steps(l.step, l.n, LG_STEPS_OF_RUN, &noise);
 	for (size_t i = 0; !rc && i < l.n; i++) {
+		/* A bar's clock shows no less. */
+		if (of.kind != LG_STATED_LINES && l.step[i].dur - l.step[i].median < BAR_GRAIN_NS)
+			l.step[i].slow = false;
 		l.warm += l.step[i].warmup;
 		ms[i] = (double)l.step[i].dur / 1e6;
 		v->n_slow += l.step[i].slow;

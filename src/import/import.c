@@ -197,6 +197,9 @@ static int input_open(struct input *in, const char *path, struct lg_error *err)
 	} else if (S_ISDIR(st.st_mode)) {
 		rc = lg_fail(err, LG_E_FORMAT, LG_NO_OFFSET, "%s is a directory: name its files",
 			     path);
+	} else if (strcmp(path, "-") && S_ISCHR(st.st_mode) && !isatty(fd)) {
+		/* /dev/zero never ends. */
+		rc = lg_fail(err, LG_E_FORMAT, LG_NO_OFFSET, "%s is a device: name a file", path);
 	} else if (!strcmp(path, "-") || !S_ISREG(st.st_mode)) {
 		rc = read_head(in, fd, false, err);
 		if (!rc && can_stream(in)) {

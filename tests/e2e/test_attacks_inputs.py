@@ -212,6 +212,13 @@ def wide(tmp_path_factory):
     return path
 
 
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/full", "/dev/null"])
+def test_a_device_is_no_file(laggard, device):
+    done = laggard("explain", device, timeout=5)
+    assert done.returncode == 1
+    assert done.stderr == f"laggard: {device} is a device: name a file\n"
+
+
 @pytest.mark.parametrize("command", (("explain",), ("steps",), ("query", "SELECT count(*) FROM span"), ("diff",)))
 def test_the_memory_is_what_the_option_says(measured, wide, command):
     files = (wide, wide) if command[0] == "diff" else (wide,)

@@ -152,7 +152,7 @@ static void late_host(struct walk *w, const struct lg_gpu_host *h, const struct 
 			a += part;
 			cause = LG_GPU_BY_LAUNCH;
 		}
-		give(w, a, until, cause, s, LG_NO_ROW);
+		give(w, a, until, (uint8_t)cause, s, LG_NO_ROW);
 		a = until;
 	}
 }

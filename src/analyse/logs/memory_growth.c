@@ -56,34 +56,58 @@ static const char *whose(struct lg_case *c, lg_trk k)
 	return t->track.index[of] >= 0 ? lg_arena_printf(&c->v->arena, " of device %d", t->track.index[of]) : "";
 }
 
+/* The values of each track together, in the order of time: *ret_off[k] is where those of track k begin. */
+static double *by_track(const struct lg_trace *t, size_t **ret_off)
+{
+	size_t *off = lg_calloc(t->track.n + 2, sizeof *off);
+	double *v = lg_calloc(t->counter.n + 1, sizeof *v);
+
+	*ret_off = off;
+	if (!off || !v) {
+		lg_free(v);
+		return NULL;
+	}
+	for (size_t i = 0; i < t->counter.n; i++)
+		off[t->counter.track[i] + 2]++;
+	for (size_t k = 2; k < t->track.n + 2; k++)
+		off[k] += off[k - 1];
+	/* off[k + 1] runs through track k, and ends where the next one begins. */
+	for (size_t i = 0; i < t->counter.n; i++)
+		v[off[t->counter.track[i] + 1]++] = t->counter.value[i];
+	return v;
+}
+
+static void say_growth(struct lg_case *c, lg_trk k, double first, double last)
+{
+	const char *text = lg_arena_printf(
+		&c->v->arena, "%s%s, %.1f MB in the first quarter of the input and %.1f MB in the last (medians); "
+		"what is kept is told by torch.cuda.memory._snapshot()",
+		lg_string(c->t, c->t->track.name[k]), whose(c, k), first / 1e6, last / 1e6);
+
+	lg_not_judged(c, "memory that grows to the end", text);
+}
+
 int lg_say_memory_growth(struct lg_case *c)
 {
 	const struct lg_trace *t = c->t;
-	double *v = NULL, first, last;
+	double *v, first, last;
+	size_t *off;
 
-	/* Within a step memory grows as it should. */
-	if (c->v->n_judged < LG_N_ANY_REPEATS && t->last - LONG_NS < t->first)
+	/* Within a step memory grows as it should. Empty traces end before they begin. */
+	if (t->last < t->first ||
+	    (c->v->n_judged < LG_N_ANY_REPEATS && (uint64_t)t->last - (uint64_t)t->first < LONG_NS))
 		return 0;
-	for (lg_trk k = 1; k < t->track.n && !c->failed; k++) {
-		size_t n = 0;
-
-		if (t->track.kind[k] != LG_TRACK_COUNTER || !is_memory(lg_string(t, t->track.name[k])))
+	v = by_track(t, &off);
+	if (!v)
+		c->failed = LG_E_NOMEM;
+	for (lg_trk k = 1; v && k < t->track.n; k++) {
+		if (t->track.kind[k] != LG_TRACK_COUNTER || !is_memory(lg_string(t, t->track.name[k])) ||
+		    !grows(v + off[k], off[k + 1] - off[k], &first, &last))
 			continue;
-		v = v ? v : lg_calloc(t->counter.n + 1, sizeof *v);
-		if (!v)
-			return c->failed = LG_E_NOMEM;
-		for (size_t i = 0; i < t->counter.n; i++)
-			if (t->counter.track[i] == k)
-				v[n++] = t->counter.value[i];
-		if (!grows(v, n, &first, &last))
-			continue;
-		lg_not_judged(c, "memory that grows to the end",
-			      lg_arena_printf(&c->v->arena, "%s%s, %.1f MB in the first quarter of the input and %.1f MB in "
-					      "the last (medians); what is kept is told by torch.cuda.memory._snapshot()",
-					      lg_string(t, t->track.name[k]), whose(c, k), first / 1e6,
-					      last / 1e6));
+		say_growth(c, k, first, last);
 		break; /* one is enough to look */
 	}
 	lg_free(v);
+	lg_free(off);
 	return c->failed;
 }

@@ -4,6 +4,15 @@
 
 #include "advise/advise.h"
 
+/* A copy from pinned memory and one that is not: the model is too large either way. */
+#define STREAMED_WEIGHTS                                                                                    \
+	{ .fix = "The model does not fit, or is kept on the host on purpose, and the link sets the pace: make " \
+		   "it smaller (8 or 4 bits a weight, a smaller model, shards on more devices), use what was " \
+		   "copied for longer (a larger batch, more requests at once, gradient accumulation), and copy " \
+		   "the next layer from pinned memory on a stream of its own while this one computes.", \
+	    .tradeoff = "Fewer bits change the numbers; larger batches take memory for activations.", \
+	    .confirm = "Double the batch: the step takes hardly longer." }
+
 static const struct {
 	const char *id, *detail;
 	struct lg_advice words;
@@ -58,20 +67,8 @@ static const struct {
 		   "ratio below 1), and accumulate gradients, so that there are fewer of them.",
 	    .tradeoff = "State on the device takes 8 to 12 bytes a parameter; more accumulation is a larger batch.",
 	    .confirm = "One step without optimizer.step(): the copies are gone." } },
-	{ "data.serial_copy", "weights",
-	  { .fix = "The model does not fit, or is kept on the host on purpose, and the link sets the pace: make "
-		   "it smaller (8 or 4 bits a weight, a smaller model, shards on more devices), use what was "
-		   "copied for longer (a larger batch, more requests at once, gradient accumulation), and copy "
-		   "the next layer from pinned memory on a stream of its own while this one computes.",
-	    .tradeoff = "Fewer bits change the numbers; larger batches take memory for activations.",
-	    .confirm = "Double the batch: the step takes hardly longer." } },
-	{ "data.pageable_copy", "weights",
-	  { .fix = "The model does not fit, or is kept on the host on purpose, and the link sets the pace: make "
-		   "it smaller (8 or 4 bits a weight, a smaller model, shards on more devices), use what was "
-		   "copied for longer (a larger batch, more requests at once, gradient accumulation), and copy "
-		   "the next layer from pinned memory on a stream of its own while this one computes.",
-	    .tradeoff = "Fewer bits change the numbers; larger batches take memory for activations.",
-	    .confirm = "Double the batch: the step takes hardly longer." } },
+	{ "data.serial_copy", "weights", STREAMED_WEIGHTS },
+	{ "data.pageable_copy", "weights", STREAMED_WEIGHTS },
 	{ "gpu.allocator_sync", "uncached",
 	  { .fix = "Switch the cache on again: unset PYTORCH_NO_CUDA_MEMORY_CACHING (PYTORCH_NO_HIP_MEMORY_CACHING), "
 		   "which is for compute-sanitizer and memcheck; or look at what replaced the allocator "

@@ -129,8 +129,6 @@ import torch
 torch.set_num_threads(1)
 gc.disable()
 heap = [[i, [i]] for i in range(400_000)]
-if sys.argv[1] == "frozen":
-    gc.freeze()  # as much to do, and nothing of the heap to look at
 model = torch.nn.Linear(8, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 end, i = time.monotonic() + 4, 0
@@ -144,6 +142,8 @@ while time.monotonic() < end:
     if i % 10 == 5:
         gc.collect()
     optimizer.step()
+    if not i and sys.argv[1] == "frozen":
+        gc.freeze()  # as much to do, and nothing of the heap to look at, nor of what torch 2 imports in a first step
     i += 1
 """
 

@@ -98,6 +98,8 @@ static void launch(struct sim *s, int stream, const char *name, int64_t ns, cons
 	} else {
 		int64_t at = s->now, latency = s->p->latency_ns ? s->p->latency_ns : 4 * US;
 
+		if (s->p->unseen_ns && s->corr % 20 == 0)
+			s->free[stream] = (s->free[stream] > at ? s->free[stream] : at) + s->p->unseen_ns;
 		start = device(s, stream, at + latency, ns, LG_SPAN_KERNEL, name, 0);
 		cost = s->p->blocking ? start + ns + 3 * US - at : cost - cost / 2;
 		if (s->p->no_launches)
@@ -123,6 +125,7 @@ static void drain(struct sim *s, const char *name)
 static void copy_in(struct sim *s)
 {
 	const struct gpu_plan *p = s->p;
+	uint64_t bytes = p->copy_bytes ? p->copy_bytes : 8000000;
 	int64_t start;
 
 	s->corr++;
@@ -130,12 +133,12 @@ static void copy_in(struct sim *s)
 		int64_t at = s->now;
 
 		start = device(s, STREAM_COMPUTE, at + 5 * US, p->copy_ns, LG_SPAN_COPY,
-			       "Memcpy HtoD (Pageable -> Device)", 8000000);
+			       "Memcpy HtoD (Pageable -> Device)", bytes);
 		call(s, "cudaMemcpyAsync", start + p->copy_ns - at + 3 * US);
 	} else {
 		(void)device(s, p->copy == COPY_PINNED_SIDE ? STREAM_COPY : STREAM_COMPUTE, s->now + 5 * US,
 			     p->copy_ns, LG_SPAN_COPY, p->copy == COPY_INSIDE
-			     ? "Memcpy DtoD (Device -> Device)" : "Memcpy HtoD (Pinned -> Device)", 8000000);
+			     ? "Memcpy DtoD (Device -> Device)" : "Memcpy HtoD (Pinned -> Device)", bytes);
 		call(s, "cudaMemcpyAsync", 6 * US);
 	}
 }

@@ -30,6 +30,7 @@ struct gpu_plan {
 	int64_t copy_ns;        /* one host to device copy a step */
 	enum { COPY_PAGEABLE = 1, COPY_PINNED_SAME, COPY_PINNED_SIDE, COPY_INSIDE } copy;
 	int copies;             /* so many of them; 0 = 1 */
+	uint64_t copy_bytes;    /* of each; 0 = 8 MB */
 	bool copy_in_optimizer; /* the optimizer's step orders it */
 	int n_alloc;            /* cudaMalloc calls a step, each of alloc_ns, after a drain */
 	int64_t alloc_ns;
@@ -106,6 +107,7 @@ struct gpu_plan {
 	int slower_from;        /* from that step on kernels take 1.7 times as long; 0 = never */
 	int unseen_steps;       /* so many first steps are not in the trace at all */
 	int lost_every;         /* every n-th kernel is missing; 0 = none */
+	int64_t unseen_ns;      /* before every 20th kernel it works so long, of which there is no trace */
 	int64_t overlap_ns;     /* a step's mark ends so much after the next one's begin */
 	/* Backward as nodes of autograd, a kernel each: with forward code in every tenth, that many pairs of
 	 * operators (in such a Python call); with a search for NaN behind it. */

@@ -27,6 +27,43 @@ static void allocator(struct gpu_plan *p, int64_t x)
 	p->alloc_ns = x;
 }
 
+/* Beside 200 kernels x more, each of which has memory of its own. */
+static void uncached(struct gpu_plan *p, int64_t x)
+{
+	p->n_alloc = (int)x;
+	p->alloc_ns = 100 * US;
+}
+
+static double of_them_and_200(int64_t x)
+{
+	return (double)x / (double)(200 + x);
+}
+
+/* 8 MB each, ten a step: so many steps. */
+static void streamed(struct gpu_plan *p, int64_t x)
+{
+	p->copy = COPY_PINNED_SAME;
+	p->copy_ns = 320 * US;
+	p->copies = 10;
+	p->n_steps = (int)x;
+}
+
+static double ten_each(int64_t x)
+{
+	return 10 * (double)x;
+}
+
+static void streamed_in_pieces(struct gpu_plan *p, int64_t x)
+{
+	streamed(p, 24);
+	p->copy_bytes = (uint64_t)x;
+}
+
+static double in_mb(int64_t x)
+{
+	return (double)x / 1e6;
+}
+
 static void exposed(struct gpu_plan *p, int64_t x)
 {
 	p->n_comm = 4;
@@ -113,6 +150,19 @@ static void in_turn(struct gpu_plan *p, int64_t x)
 static void fp32(struct gpu_plan *p, int64_t x)
 {
 	p->extra = (struct gpu_extra){ .kernel = "ampere_sgemm_128x64_tn", .op = "aten::mm", .n = 10, .ns = x };
+}
+
+/* Behind a host that needs 60 us for each nothing waits for them. */
+static void fp32_unawaited(struct gpu_plan *p, int64_t x)
+{
+	p->kernel = "ampere_sgemm_128x64_tn";
+	p->kernel_ns = x;
+	p->launch_ns = 60 * US;
+}
+
+static double of_a_60_us_launch(int64_t x)
+{
+	return (double)x / 60e3;
 }
 
 /* Volta's tensor cores take float16 alone. */
@@ -282,6 +332,19 @@ static void pauses(struct gpu_plan *p, int64_t x)
 	p->pause_ns = x;
 }
 
+/* Behind a host that takes 85 us to launch 50, work of which there is no trace: ten times a step of 17 ms. */
+static void unseen_work(struct gpu_plan *p, int64_t x)
+{
+	p->launch_ns = 85 * US;
+	p->unseen_ns = x;
+}
+
+/* Without what a launch may take by itself. */
+static double ten_of_17_ms(int64_t x)
+{
+	return 10 * ((double)x - 245e3) / 17e6;
+}
+
 /* A tail behind ten that are hidden. */
 static void tail(struct gpu_plan *p, int64_t x)
 {
@@ -396,7 +459,12 @@ static const struct floor floors[] = {
 	{ "data.loader_wait", 0.10, 0.105, { loader_on_cpu }, 5 * US, .told = MS, .loudly = true },
 	{ "data.pageable_copy", 0.03, 0.031, { pageable }, 20 * US, .told = 3 * MS },
 	{ "data.serial_copy", 0.03, 0.031, { pinned }, 20 * US, .told = 3 * MS },
+	{ "data.serial_copy", 100, 100, { streamed }, 6, .told = 24, .truth = ten_each, .says = "weights", .others = true },
+	{ "data.serial_copy", 1, 1.006, { streamed_in_pieces }, 1000, .told = 8000000, .truth = in_mb, .says = "weights",
+	  .others = true },
 	{ "gpu.allocator_sync", 0.01, 0.011, { allocator }, US, .told = 3 * MS },
+	{ "gpu.allocator_sync", 0.24, 0.254, { uncached }, 5, .told = 150, .truth = of_them_and_200, .says = "uncached",
+	  .others = true },
 	{ "gpu.bound", 0.74, 0.76, { idle }, 20 * MS, .told = US, .truth = busy_beside, .others = true },
 	{ "gpu.bound", 0.89, 0.91, { idle }, 20 * MS, .told = US, .truth = busy_beside, .says = "densely", .others = true },
 	{ "gpu.bound", 0.049, 0.052, { copies_inside }, 10 * US, .told = 2 * MS, .truth = beside_10_ms, .says = "copies" },
@@ -404,6 +472,8 @@ static const struct floor floors[] = {
 	{ "gpu.devices_in_turn", 0.10, 0.101, { in_turn }, 10 * US, .told = 9 * MS },
 	{ "gpu.no_tensor_core", 0.01, 0.0102, { fp32 }, 2 * US, .told = MS },
 	{ "gpu.no_tensor_core", 0.099, 0.102, { fp32_of_volta }, 2 * US, .told = MS, .truth = ten_beside_10_ms },
+	{ "gpu.no_tensor_core", 0.048, 0.052, { fp32_unawaited }, US, .told = 10 * US, .truth = of_a_60_us_launch,
+	  .others = true },
 	{ "gpu.math_attention", 0.01, 0.0102, { attention }, 2 * US, .told = MS },
 	{ "gpu.recompute", 0.01, 0.0102, { checkpoints }, 2 * US, .told = MS },
 	{ "gpu.recompute", 0.795, 0.801, { memory_left }, 950, .told = 300, .truth = per_mille },
@@ -422,6 +492,7 @@ static const struct floor floors[] = {
 	{ "gpu.launch_bound", 1.9, 2.1, { pauses }, 1200 * US, .told = 5 * MS, .truth = in_ms, .says = "pauses", .others = true },
 	{ "gpu.launch_bound", 0.80, 0.85, { pauses_and_launches }, 200 * US, .told = 48 * US, .truth = part_of_pauses,
 	  .says = "pauses", .others = true },
+	{ "gpu.launch_bound", 0.145, 0.155, { unseen_work }, 600 * US, .told = 50 * US, .truth = ten_of_17_ms },
 	{ "compile.graph_breaks", 8, 8, { separate_regions }, 2, .told = 30, .truth = as_it_is, .others = true },
 	{ "compile.graph_breaks", 0.07, 0.11, { regions_and_launches }, 40 * US, .told = 200 * US,
 	  .truth = of_a_launch },

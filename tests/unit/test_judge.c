@@ -108,12 +108,19 @@ static void steps_that_lie_far_apart_are_not_steady(void **state)
 {
 	static const double apart[] = { 118, 116, 1015, 1068, 1076 };
 	static const double level[] = { 1001, 1016, 1015, 1068, 1076 };
+	/* Nine tenths to one tenth: 49 and 51 % of the median. */
+	static const double near[] = { 755, 755, 1000, 1245, 1245 };
+	static const double beyond[] = { 745, 745, 1000, 1255, 1255 };
 	struct lg_verdict v;
 
 	(void)state;
 	assert_int_equal(shape_of(apart, 5, &v), LG_SHAPE_NONE);
 	assert_true(v.uneven && v.min_ms == 116 && v.max_ms == 1076 && v.median_ms == 1015);
 	assert_int_equal(shape_of(level, 5, &v), LG_SHAPE_STEADY);
+	(void)shape_of(near, 5, &v);
+	assert_false(v.uneven);
+	(void)shape_of(beyond, 5, &v);
+	assert_true(v.uneven);
 }
 
 int main(void)

@@ -714,6 +714,22 @@ static struct outcome topology_of(const struct floor *f, int64_t x)
 					.part = (int)x });
 }
 
+/* The way back between two of a host's devices has so much of the 240 GB/s there. */
+static struct outcome way_back_of(const struct floor *f, int64_t x)
+{
+	struct job j = { .hosts = 1, .gpus = 2 };
+	struct text t = log_of(&j);
+	struct outcome o;
+
+	(void)f;
+	put(&t, "node0:1000:1050 [0] NCCL INFO GPU/1000 :GPU/1000 (0/5000.0/LOC) GPU/2000 (1/240.0/NVL)\n"
+		"node0:1000:1050 [0] NCCL INFO GPU/2000 :GPU/1000 (1/%.1f/NVL) GPU/2000 (0/5000.0/LOC)\n",
+	    0.24 * (double)x);
+	o = judge_text(t.p, "NCCL log");
+	free(t.p);
+	return o;
+}
+
 static void told_from_its_threshold_on(void **state)
 {
 	static const struct {
@@ -728,6 +744,8 @@ static void told_from_its_threshold_on(void **state)
 		    .says = "run_bandwidth" }, one_of_two_at },
 		{ { "comms.degraded_link", 0.79, 0.805, { NULL }, 990, .told = 300, .truth = per_mille,
 		    .loudly = true }, topology_of },
+		{ { "comms.degraded_link", 0.49, 0.5, { NULL }, 990, .told = 100, .truth = per_mille,
+		    .says = "one_way" }, way_back_of },
 	};
 	int bad = 0;
 

@@ -80,6 +80,12 @@ static struct lg_trace *steps_after(int64_t x)
 		     "iteration 10/ 100 | elapsed time per iteration (ms): 512.3 |\n", x, "log");
 }
 
+static struct lg_trace *steps_after_a_kill(int64_t x)
+{
+	return lines("DataLoader worker (pid 77) is killed by signal: Killed.\n",
+		     "iteration 10/ 100 | elapsed time per iteration (ms): 512.3 |\n", x, "log");
+}
+
 static struct lg_trace *profiled(int64_t x)
 {
 	return lines("iteration 10/ 100 | elapsed time per iteration (ms): 512.3 |\n",
@@ -131,6 +137,7 @@ static const struct floor floors[] = {
 	{ "side.checkpoint", 0.009, 0.01, { .made = by_chance }, 14, .told = 60, .truth = chance },
 	{ "side.checkpoint", 0.05, 0.051, { .made = in_a_save }, 5000, .told = 200000 },
 	{ "mem.oom", 1, 1, { .made = steps_after }, 9, .told = 0, .truth = as_it_is, .loudly = true },
+	{ "job.failed", 1, 1, { .made = steps_after_a_kill }, 9, .told = 0, .truth = as_it_is, .loudly = true },
 	{ "debug.left_on", 5, 5, { .made = profiled }, 1, .told = 9, .truth = as_it_is },
 };
 

@@ -89,17 +89,14 @@ static int stages(struct lg_case *c, uint32_t ref)
 {
 	struct lg_verdict *v = c->v;
 	const struct lg_rank *r = &c->ranks[ref];
-	double *ordinary = lg_calloc(r->n_steps * LG_STAGE_MAX, sizeof *ordinary);
-	double *slow = lg_calloc(r->n_steps * LG_STAGE_MAX, sizeof *slow);
+	LG_AUTOFREE double *ordinary = lg_calloc(r->n_steps * LG_STAGE_MAX, sizeof *ordinary);
+	LG_AUTOFREE double *slow = lg_calloc(r->n_steps * LG_STAGE_MAX, sizeof *slow);
 	double sum[LG_STAGE_MAX] = { 0 }, total = 0;
 	size_t n = 0, n_slow = 0;
 
 	v->stages = lg_arena_alloc(&v->arena, LG_STAGE_MAX, sizeof *v->stages);
-	if (!ordinary || !slow || !v->stages) {
-		lg_free(ordinary);
-		lg_free(slow);
+	if (!ordinary || !slow || !v->stages)
 		return LG_E_NOMEM;
-	}
 	for (size_t k = 0; k < r->n_steps; k++) {
 		const struct lg_step *s = &v->steps[r->step_first + k];
 		double ms[LG_STAGE_MAX];
@@ -131,8 +128,6 @@ static int stages(struct lg_case *c, uint32_t ref)
 			.slow_excess_ms = n_slow ? x - m : 0,
 		};
 	}
-	lg_free(ordinary);
-	lg_free(slow);
 	return 0;
 }
 
@@ -373,7 +368,7 @@ static lg_thr who_ran(struct lg_case *c, const struct lg_tally *y)
 {
 	const struct lg_rank *r = &c->ranks[y->ref];
 	const struct lg_step *s = &c->v->steps[r->step_first], *end = s + r->n_steps;
-	int64_t *ran = lg_calloc(c->t->thread.n, sizeof *ran);
+	LG_AUTOFREE int64_t *ran = lg_calloc(c->t->thread.n, sizeof *ran);
 	lg_thr most = 0;
 
 	if (!ran) {
@@ -393,7 +388,6 @@ static lg_thr who_ran(struct lg_case *c, const struct lg_tally *y)
 		most = ran[p->thr] > ran[most] ? p->thr : most;
 	}
 	most = ran[most] * 2 > y->own_excess ? most : 0;
-	lg_free(ran);
 	return most;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "analyse/grade.h"
+#include "base/order.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -140,9 +141,8 @@ static int cmp_finding(const void *a, const void *b)
 		return x->lost_ms < y->lost_ms ? 1 : -1;
 	if (strcmp(x->id, y->id))
 		return strcmp(x->id, y->id);
-	if (x->confidence != y->confidence)
-		return x->confidence < y->confidence ? 1 : -1;
-	return (x->culprit.rank > y->culprit.rank) - (x->culprit.rank < y->culprit.rank);
+	return LG_CMP(y->confidence, x->confidence) ?:
+	       (x->culprit.rank > y->culprit.rank) - (x->culprit.rank < y->culprit.rank);
 }
 
 void lg_findings_rank(struct lg_verdict *v)

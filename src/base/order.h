@@ -15,4 +15,7 @@
  * order of the same elements. */
 int lg_order(void *v, size_t n, size_t size, int (*cmp)(const void *a, const void *b)) LG_MUST_CHECK;
 
+/* Less, equal or greater, as qsort() asks: of several keys LG_CMP(a, b) ?: LG_CMP(c, d). */
+#define LG_CMP(a, b) (((a) > (b)) - ((a) < (b)))
+
 #endif /* LG_BASE_ORDER_H */

@@ -81,7 +81,8 @@ static int64_t terminal_wait(struct lg_case *c, lg_thr thr, int64_t from, int64_
 static int64_t typical_span(struct lg_case *c, const struct lg_rank *r)
 {
 	const struct lg_span_tab *s = &c->t->span;
-	int64_t *d = lg_calloc(r->n_spans, sizeof *d), median = 0;
+	LG_AUTOFREE int64_t *d = lg_calloc(r->n_spans, sizeof *d);
+	int64_t median = 0;
 	size_t n = 0;
 
 	for (size_t i = 0; d && i < r->n_spans; i++)
@@ -92,7 +93,6 @@ static int64_t typical_span(struct lg_case *c, const struct lg_rank *r)
 		qsort(d, n, sizeof *d, lg_cmp_i64);
 		median = d[n / 2];
 	}
-	lg_free(d);
 	return median;
 }
 
@@ -147,7 +147,7 @@ static uint64_t key_of(const struct lg_case *c, uint32_t row)
 int lg_match_collectives(struct lg_case *c, struct lg_error *err)
 {
 	struct lg_map by_key = { 0 };
-	struct match *m = NULL;
+	LG_AUTOFREE struct match *m = NULL;
 	size_t n = 1, cap = 0;
 	int rc = 0;
 
@@ -203,7 +203,6 @@ int lg_match_collectives(struct lg_case *c, struct lg_error *err)
 		}
 	}
 	lg_map_done(&by_key);
-	lg_free(m);
 	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
 }
 

@@ -120,7 +120,7 @@ struct ran {
 /* Keep the waits for threads that ran Python meanwhile. */
 static int keep_proven(const struct lg_case *c, struct waits *w)
 {
-	struct ran *ran = lg_calloc(w->n, sizeof *ran);
+	LG_AUTOFREE struct ran *ran = lg_calloc(w->n, sizeof *ran);
 	struct lg_map by_thr = { 0 };
 	size_t n = 0, kept = 0;
 	int rc = ran ? 0 : LG_E_NOMEM;
@@ -142,7 +142,6 @@ static int keep_proven(const struct lg_case *c, struct waits *w)
 	}
 	w->n = kept;
 	lg_map_done(&by_thr);
-	lg_free(ran);
 	return rc;
 }
 

@@ -135,7 +135,7 @@ static int sum_steps(struct lg_case *c, const struct lg_tally *y, struct step_su
 {
 	const struct lg_rank *r = &c->ranks[y->ref];
 	const struct lg_step *s = &c->v->steps[r->step_first];
-	int64_t *by_rank = lg_calloc(c->n_ranks, sizeof *by_rank);
+	LG_AUTOFREE int64_t *by_rank = lg_calloc(c->n_ranks, sizeof *by_rank);
 	size_t at = 0, i = 0;
 
 	if (!by_rank)
@@ -148,7 +148,6 @@ static int sum_steps(struct lg_case *c, const struct lg_tally *y, struct step_su
 			if (r->arrivals[j].late_rank == sum[k].rank && r->arrivals[j].came != INT64_MIN)
 				sum[k].kept += r->arrivals[j].late_ts - r->arrivals[j].first_ts;
 	}
-	lg_free(by_rank);
 	return 0;
 }
 
@@ -156,7 +155,8 @@ static int sum_steps(struct lg_case *c, const struct lg_tally *y, struct step_su
 static int usual_sum(const struct lg_step *s, const struct step_sum *sum, size_t n_steps,
 		     struct step_sum *ret)
 {
-	int64_t *own = lg_calloc(n_steps, sizeof *own), *slept = lg_calloc(n_steps, sizeof *slept);
+	LG_AUTOFREE int64_t *own = lg_calloc(n_steps, sizeof *own);
+	LG_AUTOFREE int64_t *slept = lg_calloc(n_steps, sizeof *slept);
 	int rc = own && slept ? 0 : LG_E_NOMEM;
 	size_t n = 0;
 
@@ -166,8 +166,6 @@ static int usual_sum(const struct lg_step *s, const struct step_sum *sum, size_t
 			slept[n++] = sum[k].slept;
 		}
 	*ret = (struct step_sum){ .own = lg_median_i64(own, n), .slept = lg_median_i64(slept, n) };
-	lg_free(own);
-	lg_free(slept);
 	return rc ? rc : n ? 1 : 0;
 }
 
@@ -176,7 +174,8 @@ static int late_in_slow_steps(struct lg_case *c, struct lg_tally *y, struct lg_l
 {
 	const struct lg_rank *r = &c->ranks[y->ref];
 	const struct lg_step *s = &c->v->steps[r->step_first];
-	struct step_sum *sum = lg_calloc(r->n_steps, sizeof *sum), usual;
+	LG_AUTOFREE struct step_sum *sum = lg_calloc(r->n_steps, sizeof *sum);
+	struct step_sum usual;
 	int rc = sum ? sum_steps(c, y, sum) : LG_E_NOMEM;
 	bool any;
 
@@ -200,7 +199,6 @@ static int late_in_slow_steps(struct lg_case *c, struct lg_tally *y, struct lg_l
 		of[sum[k].rank].slow_slept += asleep > extra ? extra : asleep > 0 ? asleep : 0;
 		of[sum[k].rank].n_events++;
 	}
-	lg_free(sum);
 	return rc < 0 ? rc : 0;
 }
 
@@ -259,7 +257,7 @@ static void gather(struct lg_case *c, const struct lg_tally *y, struct lg_stragg
 
 static int median_lateness(const struct lg_rank *ref, struct lg_straggler *g)
 {
-	int64_t *late = lg_calloc(ref->n_arrivals, sizeof *late);
+	LG_AUTOFREE int64_t *late = lg_calloc(ref->n_arrivals, sizeof *late);
 	size_t n = 0;
 
 	if (!late)
@@ -269,7 +267,6 @@ static int median_lateness(const struct lg_rank *ref, struct lg_straggler *g)
 			late[n++] = ref->arrivals[i].late_ts - ref->arrivals[i].second_ts;
 	qsort(late, n, sizeof *late, lg_cmp_i64);
 	g->median_late = n ? late[n / 2] : 0;
-	lg_free(late);
 	return 0;
 }
 

@@ -38,7 +38,7 @@ int lg_locks_new(struct lg_case *c, struct lg_error *err)
 	const struct lg_span_tab *s = &c->t->span;
 	struct lg_lock_table *l = lg_calloc(1, sizeof *l);
 	size_t n_hold = 0, cap = 0;
-	uint32_t *fill = NULL, *row = NULL;
+	LG_AUTOFREE uint32_t *fill = NULL, *row = NULL;
 
 	if (!l)
 		goto nomem;
@@ -75,12 +75,8 @@ int lg_locks_new(struct lg_case *c, struct lg_error *err)
 		l->hold[p] = (uint32_t)i;
 		l->reach[p] = p > l->hold_off[o] && l->reach[p - 1] > end ? l->reach[p - 1] : end;
 	}
-	lg_free(fill);
-	lg_free(row);
 	return 0;
 nomem:
-	lg_free(fill);
-	lg_free(row);
 	return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 }
 

@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/map.h"
 #include "base/median.h"
+#include "base/order.h"
 
 /* ---- slow time of the reference rank ---- */
 
@@ -81,7 +82,7 @@ static bool is_short_lived(const struct lg_case *c, const struct lg_tally *y, lg
 
 static int find_patrons(struct lg_case *c, const struct lg_tally *y, lg_prc *patron)
 {
-	int64_t *took = lg_calloc(c->t->process.n, sizeof *took);
+	LG_AUTOFREE int64_t *took = lg_calloc(c->t->process.n, sizeof *took);
 
 	if (!took)
 		return LG_E_NOMEM;
@@ -95,7 +96,6 @@ static int find_patrons(struct lg_case *c, const struct lg_tally *y, lg_prc *pat
 		    !of_job(c, p, 0) && c->t->process.role[p] == LG_ROLE_OTHER)
 			patron[p] = patron_of(c, y, p);
 	}
-	lg_free(took);
 	return c->failed;
 }
 
@@ -186,14 +186,13 @@ static struct lg_rhythm events_of(struct lg_case *c, const struct lg_cause_sum *
 static int find_events(struct lg_case *c, struct lg_cause_sum *s, int64_t step_ns)
 {
 	enum { STANDS_OUT = 20 };
-	struct lg_burst *b = lg_calloc(s->n_pieces, sizeof *b);
+	LG_AUTOFREE struct lg_burst *b = lg_calloc(s->n_pieces, sizeof *b);
 
 	if (!b)
 		return LG_E_NOMEM;
 	s->rhythm = events_of(c, s, 0, step_ns, b);
 	if (s->rhythm.n_events < LG_N_CHAIN_TIMES)
 		s->rhythm = events_of(c, s, lg_longest_piece(s)->dur / STANDS_OUT, step_ns, b);
-	lg_free(b);
 	return 0;
 }
 
@@ -256,9 +255,7 @@ static int cmp_lost(const void *a, const void *b)
 {
 	const struct lg_cause_sum *x = a, *y = b;
 
-	if (x->lost != y->lost)
-		return (x->lost < y->lost) - (x->lost > y->lost);
-	return (x->end > y->end) - (x->end < y->end);
+	return LG_CMP(y->lost, x->lost) ?: LG_CMP(x->end, y->end);
 }
 
 /* Steps it took at least a fiftieth of, and the processes that make up the sum. */
@@ -267,7 +264,8 @@ static int count_hits(struct lg_case *c, const struct lg_tally *y, struct lg_cau
 {
 	const struct lg_rank *r = &c->ranks[y->ref];
 	const struct lg_step *st = &c->v->steps[r->step_first];
-	int64_t *took = lg_calloc(c->t->process.n, sizeof *took), in_step = 0;
+	LG_AUTOFREE int64_t *took = lg_calloc(c->t->process.n, sizeof *took);
+	int64_t in_step = 0;
 	size_t k = 0;
 
 	if (!took)
@@ -296,7 +294,6 @@ static int count_hits(struct lg_case *c, const struct lg_tally *y, struct lg_cau
 		took[best] = 0;
 	}
 	s->steady = s->slow_lost * 2 < s->lost || s->n_steps_hit * 5 >= r->n_steps;
-	lg_free(took);
 	return 0;
 }
 

@@ -16,7 +16,7 @@ static int cmp_side(const void *a, const void *b)
 {
 	const struct lg_flight_side *x = a, *y = b;
 
-	return x->prc != y->prc ? (x->prc > y->prc) - (x->prc < y->prc) : strcmp(x->name, y->name);
+	return LG_CMP(x->prc, y->prc) ?: strcmp(x->name, y->name);
 }
 
 /* The side of process p of the group that is called so; NULL. */
@@ -146,13 +146,8 @@ static int cmp_entry(const void *a, const void *b)
 {
 	const struct lg_flight_entry *x = a, *y = b;
 
-	if (x->group != y->group)
-		return (x->group > y->group) - (x->group < y->group);
-	if (x->seq != y->seq)
-		return (x->seq > y->seq) - (x->seq < y->seq);
-	if (x->prc != y->prc)
-		return (x->prc > y->prc) - (x->prc < y->prc);
-	return (x->row > y->row) - (x->row < y->row);
+	return LG_CMP(x->group, y->group) ?: LG_CMP(x->seq, y->seq) ?: LG_CMP(x->prc, y->prc) ?:
+	       LG_CMP(x->row, y->row);
 }
 
 /*
@@ -163,13 +158,11 @@ static int order_entries(struct lg_flight *d)
 {
 	const struct lg_trace *t = d->c->t;
 	struct lg_flight_entry *v = d->entry;
-	int64_t *latest = lg_calloc(d->n + 1, sizeof *latest);
+	LG_AUTOFREE int64_t *latest = lg_calloc(d->n + 1, sizeof *latest);
 	size_t to = 0;
 
-	if (!latest || lg_order(v, d->n_entries, sizeof *v, cmp_entry)) {
-		lg_free(latest);
+	if (!latest || lg_order(v, d->n_entries, sizeof *v, cmp_entry))
 		return LG_E_NOMEM;
-	}
 	for (size_t i = 0; i < d->n_entries; i++) {
 		int64_t ts = t->span.ts[v[i].row], *last = &latest[v[i].side];
 		bool same = to && v[to - 1].side == v[i].side && v[to - 1].seq == v[i].seq &&
@@ -182,7 +175,6 @@ static int order_entries(struct lg_flight *d)
 			v[to++] = v[i];
 	}
 	d->n_entries = to;
-	lg_free(latest);
 	return 0;
 }
 

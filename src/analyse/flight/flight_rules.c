@@ -155,7 +155,7 @@ static struct held *first_held(const struct lg_case *c, struct accused *a)
 static void never_entered(struct lg_flight *d, lg_prc late)
 {
 	struct lg_case *c = d->c;
-	struct accused *a = lg_calloc(1, sizeof *a);
+	LG_AUTOFREE struct accused *a = lg_calloc(1, sizeof *a);
 	struct lg_finding *f = NULL;
 	struct held *h;
 
@@ -189,7 +189,6 @@ static void never_entered(struct lg_flight *d, lg_prc late)
 	if (f)
 		lg_evidence_against(c, f, "for some milliseconds a run that moves may look like this: a second dump, or the "
 				     "watchdog's timeout in the logs, tells them apart");
-	lg_free(a);
 }
 
 /* Others have completed what this rank has entered and not completed: its device, or its watchdog, stands.
@@ -247,7 +246,7 @@ static void note_late(struct lg_flight_look *l, lg_prc p)
 
 static int missing_ranks(struct lg_flight *d)
 {
-	uint8_t *late = lg_calloc(d->c->t->process.n, 1);
+	LG_AUTOFREE uint8_t *late = lg_calloc(d->c->t->process.n, 1);
 	size_t told = 0;
 	bool any = false;
 
@@ -286,7 +285,6 @@ static int missing_ranks(struct lg_flight *d)
 	}
 	if (!any)
 		nothing_known(d);
-	lg_free(late);
 	return d->c->failed;
 }
 

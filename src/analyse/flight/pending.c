@@ -43,7 +43,7 @@ static const char *ranks_text(struct lg_case *c, const uint8_t *is, int32_t worl
 int lg_say_pending(struct lg_case *c)
 {
 	const struct lg_trace *t = c->t;
-	uint8_t *is = lg_calloc(RANKS_MAX, sizeof *is);
+	LG_AUTOFREE uint8_t *is = lg_calloc(RANKS_MAX, sizeof *is);
 	const char *waits, *empty, *absent;
 	bool judged;
 	int32_t world = 0;
@@ -87,6 +87,5 @@ int lg_say_pending(struct lg_case *c)
 					    judged ? "" : "; that a rank holds the others up does not follow from it",
 					    !judged && (empty || absent)
 						    ? ": begin with those of which there is nothing" : ""));
-	lg_free(is);
 	return 0;
 }

@@ -110,7 +110,8 @@ static void tell_parted(struct sequences *s, uint32_t row)
 	struct lg_case *c = s->c;
 	const struct lg_trace *t = c->t;
 	const char *group = lg_string(t, t->span.group[row]);
-	uint32_t *side = lg_calloc(c->n_ranks, sizeof *side), best = row, odd = LG_NO_ROW;
+	LG_AUTOFREE uint32_t *side = lg_calloc(c->n_ranks, sizeof *side);
+	uint32_t best = row, odd = LG_NO_ROW;
 	size_t most = 0, all = 0;
 	struct lg_finding *f;
 	int32_t rank;
@@ -149,7 +150,6 @@ static void tell_parted(struct sequences *s, uint32_t row)
 						c->ranks[i].rank, lg_string(t, t->span.name[side[i]]),
 						(unsigned long long)t->span.bytes[side[i]]);
 	}
-	lg_free(side);
 }
 
 /* The first number under which two ranks differ; LG_NO_ROW. */
@@ -286,8 +286,8 @@ static void tell_missing(struct sequences *s, const struct lg_rank *r, const uin
 static int missing(struct sequences *s)
 {
 	struct lg_case *c = s->c;
-	uint32_t *in = lg_calloc(c->n_ranks, sizeof *in);
-	int64_t *ns = lg_calloc(c->n_ranks, sizeof *ns);
+	LG_AUTOFREE uint32_t *in = lg_calloc(c->n_ranks, sizeof *in);
+	LG_AUTOFREE int64_t *ns = lg_calloc(c->n_ranks, sizeof *ns);
 
 	if (!in || !ns)
 		c->failed = LG_E_NOMEM;
@@ -296,8 +296,6 @@ static int missing(struct sequences *s)
 	for (size_t i = 0; !c->failed && i < c->n_ranks; i++)
 		if (in[i] == LG_NO_ROW)
 			tell_missing(s, &c->ranks[i], in, ns);
-	lg_free(in);
-	lg_free(ns);
 	return c->failed;
 }
 

@@ -64,16 +64,14 @@ int lg_find_saves(struct lg_case *c)
 {
 	const struct lg_trace *t = c->t;
 	struct lg_verdict *v = c->v;
-	int64_t *of_prc = lg_calloc(t->process.n, sizeof *of_prc), from, to, all = 0, most = 0;
-	uint8_t *names = lg_calloc(t->n_str, 1);
+	LG_AUTOFREE int64_t *of_prc = lg_calloc(t->process.n, sizeof *of_prc);
+	int64_t from, to, all = 0, most = 0;
+	LG_AUTOFREE uint8_t *names = lg_calloc(t->n_str, 1);
 	double bytes = 0;
 	bool known = false;
 
-	if (!of_prc || !names) {
-		lg_free(of_prc);
-		lg_free(names);
+	if (!of_prc || !names)
 		return c->failed = LG_E_NOMEM;
-	}
 	window(c, &from, &to);
 	v->saves.bytes = v->saves.bytes_per_s = v->saves.bytes_per_hour = NAN;
 	for (size_t i = 0; i < t->span.n; i++) {
@@ -93,8 +91,6 @@ int lg_find_saves(struct lg_case *c)
 			bytes += (double)t->mark.value[i];
 			known = true;
 		}
-	lg_free(of_prc);
-	lg_free(names);
 	if (!v->saves.n || to <= from)
 		return 0;
 	/* Ranks that save at the same time wait once, so the one that saves longest counts. */

@@ -70,7 +70,8 @@ int64_t lg_sampling_period(struct lg_case *c, lg_thr thr)
 	const struct lg_index *x = c->idx;
 	const uint32_t *row = x->sample + x->sample_off[thr];
 	size_t n = x->sample_off[thr + 1] - x->sample_off[thr], stride = n / DISTANCES + 1, k = 0;
-	int64_t *d, period;
+	LG_AUTOFREE int64_t *d = NULL;
+	int64_t period;
 
 	if (n < 8)
 		return 0;
@@ -88,7 +89,6 @@ int64_t lg_sampling_period(struct lg_case *c, lg_thr thr)
 			d[k++] = c->t->sample.ts[row[i]] - c->t->sample.ts[row[last]];
 	}
 	period = k ? lg_select_i64(d, k, k / 2) : 0;
-	lg_free(d);
 	return period;
 }
 

@@ -11,6 +11,7 @@
 #include "analyse/chains/culprit.h"
 #include "analyse/host/loader_story.h"
 #include "base/alloc.h"
+#include "base/order.h"
 #include "store/kernel_names.h"
 #include "store/merge.h"
 
@@ -364,14 +365,12 @@ static int cmp_longest(const void *a, const void *b)
 	const struct lg_piece *x = *(const struct lg_piece *const *)a;
 	const struct lg_piece *y = *(const struct lg_piece *const *)b;
 
-	if (x->dur != y->dur)
-		return (x->dur < y->dur) - (x->dur > y->dur);
-	return (x->ts > y->ts) - (x->ts < y->ts);
+	return LG_CMP(y->dur, x->dur) ?: LG_CMP(x->ts, y->ts);
 }
 
 void lg_cause_moments(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
 {
-	const struct lg_piece **v = lg_calloc(s->n_pieces, sizeof *v);
+	LG_AUTOFREE const struct lg_piece **v = lg_calloc(s->n_pieces, sizeof *v);
 
 	if (!v) {
 		c->failed = LG_E_NOMEM;
@@ -381,7 +380,6 @@ void lg_cause_moments(struct lg_case *c, struct lg_finding *f, const struct lg_c
 	qsort(v, s->n_pieces, sizeof *v, cmp_longest);
 	for (size_t i = 0; i < s->n_pieces && i < 4; i++)
 		words[v[i]->end].moment(c, f, v[i], victim_text(c, v[i]->of), lg_thread_text(c, v[i]->thr));
-	lg_free(v);
 }
 
 const char *lg_cause_fact(struct lg_case *c, const struct lg_cause_sum *s)

@@ -657,8 +657,8 @@ static size_t best_of(const struct lg_case *c, const struct lg_victim *v, const 
 
 int lg_find_foreign(struct lg_case *c, struct lg_error *err)
 {
-	struct lg_victim *v = lg_calloc(c->n_ranks, sizeof *v);
-	struct lg_candidate *k = lg_calloc(c->n_ranks, sizeof *k);
+	LG_AUTOFREE struct lg_victim *v = lg_calloc(c->n_ranks, sizeof *v);
+	LG_AUTOFREE struct lg_candidate *k = lg_calloc(c->n_ranks, sizeof *k);
 	size_t n = 0, best = SIZE_MAX;
 	int rc = v && k ? 0 : LG_E_NOMEM;
 
@@ -679,8 +679,6 @@ int lg_find_foreign(struct lg_case *c, struct lg_error *err)
 		lg_stretches_done(&v[i].gaps);
 		done(&k[i]);
 	}
-	lg_free(v);
-	lg_free(k);
 	rc = rc ? rc : c->failed;
 	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
 }

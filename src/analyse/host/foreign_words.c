@@ -16,8 +16,8 @@ static void name_function(struct lg_case *c, struct lg_finding *f, lg_prc prc,
 {
 	const struct lg_index *x = c->idx;
 	struct lg_piece piece = { .hold = UINT32_MAX, .row = UINT32_MAX, .end = LG_END_LOCK };
-	const struct lg_piece **list = lg_calloc(gaps->n, sizeof *list);
-	struct lg_piece *v = lg_calloc(gaps->n, sizeof *v);
+	LG_AUTOFREE const struct lg_piece **list = lg_calloc(gaps->n, sizeof *list);
+	LG_AUTOFREE struct lg_piece *v = lg_calloc(gaps->n, sizeof *v);
 	size_t n = 0;
 
 	*ret_n = 0;
@@ -39,8 +39,6 @@ static void name_function(struct lg_case *c, struct lg_finding *f, lg_prc prc,
 	}
 	if (n)
 		lg_culprit_shared_function(c, f, list, n, ret_n);
-	lg_free(list);
-	lg_free(v);
 }
 
 /* "p <= 0.0005 (20000 random placements, none as good)" */

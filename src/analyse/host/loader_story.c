@@ -163,7 +163,7 @@ static int cmp_lost(const void *a, const void *b)
 static const struct maker *slow_one(struct story *y, int64_t *ret_usual)
 {
 	const struct maker *worst;
-	int64_t *others = lg_calloc(y->n, sizeof *others);
+	LG_AUTOFREE int64_t *others = lg_calloc(y->n, sizeof *others);
 	size_t n = 0;
 
 	if (!others) {
@@ -177,7 +177,6 @@ static const struct maker *slow_one(struct story *y, int64_t *ret_usual)
 		if (y->maker[i].fetch)
 			others[n++] = y->maker[i].fetch;
 	*ret_usual = lg_median_i64(others, n);
-	lg_free(others);
 	return n && worst->prc != y->own && worst->fetch >= SLOWER * *ret_usual && worst->lost * 2 > y->all
 		       ? worst : NULL;
 }
@@ -195,7 +194,7 @@ static void say_settings(struct lg_case *c, struct lg_finding *f, const struct s
 void lg_loader_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
 {
 	struct story y = { 0 };
-	struct spawn *spawn = NULL;
+	LG_AUTOFREE struct spawn *spawn = NULL;
 	const struct maker *slow;
 	const char *workers;
 	const struct lg_rank *r = NULL;
@@ -246,7 +245,6 @@ void lg_loader_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 	for (size_t i = 0; i < y.n; i++)
 		lg_free(y.maker[i].fetches);
 	lg_free(y.maker);
-	lg_free(spawn);
 }
 
 const char *lg_loader_title(struct lg_case *c, const struct lg_finding *f, const char *ranks,

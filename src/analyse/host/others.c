@@ -52,7 +52,8 @@ void lg_doubt_oversubscribed(struct lg_case *c, struct lg_finding *f, const stru
 {
 	const struct lg_state_tab *t = &c->t->state;
 	size_t stride = s->n_pieces / PIECES_MAX + 1, cpus = c->idx->n_cpu;
-	int64_t *ns, waited = 0, taken = 0;
+	LG_AUTOFREE int64_t *ns = NULL;
+	int64_t waited = 0, taken = 0;
 	lg_prc most = 0;
 
 	if (!strcmp(lg_meta_get(c->t, "record.scope"), "processes")) {
@@ -83,5 +84,4 @@ void lg_doubt_oversubscribed(struct lg_case *c, struct lg_finding *f, const stru
 				    100 * (double)taken / ((double)waited * (double)(cpus - 1)),
 				    lg_thread_text(c, c->idx->main_of[most]));
 	}
-	lg_free(ns);
 }

@@ -194,7 +194,8 @@ static void add_up(struct stacks *s)
 static const char *hottest(const struct stacks *s, lg_prc of, bool workers, uint16_t want, double *ret_share)
 {
 	const struct lg_trace *t = s->c->t;
-	uint64_t *by_frame = lg_calloc(t->frame.n + 1, sizeof *by_frame), all = 0;
+	LG_AUTOFREE uint64_t *by_frame = lg_calloc(t->frame.n + 1, sizeof *by_frame);
+	uint64_t all = 0;
 	struct lg_map first = { 0 }; /* name and file -> frame: lines of one function are one */
 	lg_frm best = 0;
 
@@ -221,7 +222,6 @@ static const char *hottest(const struct stacks *s, lg_prc of, bool workers, uint
 	lg_map_done(&first);
 	if (best)
 		*ret_share = (double)by_frame[best] / (double)all;
-	lg_free(by_frame);
 	if (!best)
 		return NULL;
 	return lg_arena_printf(&s->c->v->arena, "%s (%s)", lg_string(t, t->frame.name[best]),

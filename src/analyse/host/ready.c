@@ -76,15 +76,12 @@ int lg_find_always_ready(struct lg_case *c, int64_t period)
 	int64_t slot_ns = period * SLOT_PERIODS > SLOT_NS ? period * SLOT_PERIODS : SLOT_NS;
 	int64_t wall = c->t->last - c->t->first;
 	double slots = (double)wall / (double)slot_ns;
-	struct seen_cpu *cpus = lg_calloc(CPUS_MAX, sizeof *cpus);
-	struct seen_thread *threads = lg_calloc(c->t->thread.n, sizeof *threads);
+	LG_AUTOFREE struct seen_cpu *cpus = lg_calloc(CPUS_MAX, sizeof *cpus);
+	LG_AUTOFREE struct seen_thread *threads = lg_calloc(c->t->thread.n, sizeof *threads);
 
 	c->always_ready = lg_arena_alloc(&c->v->arena, c->t->thread.n, sizeof *c->always_ready);
-	if (!cpus || !threads || !c->always_ready) {
-		lg_free(cpus);
-		lg_free(threads);
+	if (!cpus || !threads || !c->always_ready)
 		return LG_E_NOMEM;
-	}
 	if (slots >= SLOTS_MIN)
 		look(c, period, slot_ns, cpus, threads);
 	for (lg_thr i = 1; i < c->t->thread.n; i++) {
@@ -97,7 +94,5 @@ int lg_find_always_ready(struct lg_case *c, int64_t period)
 				     ran >= RUN_SHARE * (double)wall && idle <= IDLE_SHARE * ran &&
 				     !(c->t->thread.flags[i] & (LG_THREAD_IDLE | LG_THREAD_KERNEL));
 	}
-	lg_free(cpus);
-	lg_free(threads);
 	return 0;
 }

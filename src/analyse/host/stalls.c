@@ -45,17 +45,16 @@ static const char *cpu_text(struct lg_case *c, const struct lg_rank *r, const st
 			    int64_t period, int64_t all, double *ret_idle)
 {
 	const struct lg_sample_tab *s = &c->t->sample;
-	size_t *n = lg_calloc(c->t->process.n, sizeof *n), busy = 0;
+	LG_AUTOFREE size_t *n = lg_calloc(c->t->process.n, sizeof *n);
+	size_t busy = 0;
 	const char *text;
 
 	if (!n) {
 		c->failed = LG_E_NOMEM;
 		return "";
 	}
-	if (!strcmp(lg_meta_get(c->t, "record.scope"), "processes")) {
-		lg_free(n);
+	if (!strcmp(lg_meta_get(c->t, "record.scope"), "processes"))
 		return "what its CPU did meanwhile is not in a recording of single programs; perf record -a has it";
-	}
 	for (size_t i = 0; i < stalls->n; i++) {
 		int32_t cpu = lg_cpu_before(c, r->thr, stalls->v[i].ts);
 		int64_t end = stalls->v[i].end;
@@ -86,7 +85,6 @@ static const char *cpu_text(struct lg_case *c, const struct lg_rank *r, const st
 				       lg_thread_text(c, c->idx->main_of[most]), 100 * fmin(1, share));
 		n[most] = 0;
 	}
-	lg_free(n);
 	return text;
 }
 
@@ -127,7 +125,7 @@ static const char *state_text(struct lg_case *c, const struct lg_rank *r, const 
 
 static const char *every_text(struct lg_case *c, const struct lg_stretches *stalls, double *ret_period_s)
 {
-	struct lg_burst *b = lg_calloc(stalls->n, sizeof *b);
+	LG_AUTOFREE struct lg_burst *b = lg_calloc(stalls->n, sizeof *b);
 	struct lg_rhythm rhythm;
 
 	if (!b) {
@@ -138,7 +136,6 @@ static const char *every_text(struct lg_case *c, const struct lg_stretches *stal
 		b[i] = (struct lg_burst){ stalls->v[i].ts, stalls->v[i].end,
 					  stalls->v[i].end - stalls->v[i].ts };
 	rhythm = lg_rhythm_of(b, stalls->n, 0);
-	lg_free(b);
 	*ret_period_s = rhythm.period_s;
 	return isnan(rhythm.period_s) ? ""
 	       : lg_arena_printf(&c->v->arena, ", every %.2f s (chance: p %s %.2g)", rhythm.period_s,

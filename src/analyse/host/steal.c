@@ -46,17 +46,15 @@ static int kind_of(const struct lg_trace *t, lg_trk k)
 static int gather(const struct lg_trace *t, struct taken *ret)
 {
 	const struct lg_counter_tab *k = &t->counter;
-	uint32_t *first = lg_calloc(t->track.n + 1, sizeof *first);
+	LG_AUTOFREE uint32_t *first = lg_calloc(t->track.n + 1, sizeof *first);
 
 	ret->row = lg_calloc(k->n + 1, sizeof *ret->row);
 	for (lg_trk i = 0; i < t->track.n; i++)
 		if (kind_of(t, i) < KINDS && (size_t)t->track.index[i] >= ret->n_cpus)
 			ret->n_cpus = (size_t)t->track.index[i] + 1;
 	ret->cpu = lg_calloc(ret->n_cpus + 1, sizeof *ret->cpu);
-	if (!first || !ret->row || !ret->cpu) {
-		lg_free(first);
+	if (!first || !ret->row || !ret->cpu)
 		return LG_E_NOMEM;
-	}
 	for (size_t i = 0; i < k->n; i++)
 		first[k->track[i] + 1]++;
 	for (lg_trk i = 0; i < t->track.n; i++) {
@@ -69,7 +67,6 @@ static int gather(const struct lg_trace *t, struct taken *ret)
 	}
 	for (size_t i = 0; i < k->n; i++)
 		ret->row[first[k->track[i]]++] = (uint32_t)i;
-	lg_free(first);
 	return 0;
 }
 

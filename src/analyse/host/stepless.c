@@ -16,6 +16,7 @@
 #include "analyse/host/cause_words.h"
 #include "base/alloc.h"
 #include "base/map.h"
+#include "base/order.h"
 
 enum { CAUSES_MAX = 16, LIMITS_OF_OTHERS = 2 /* of each that nobody named */ };
 #define TOLD_SHARE 0.01   /* of the time that was seen of the thread */
@@ -68,7 +69,7 @@ static uint64_t cause_key(struct lg_case *c, const struct lg_piece *p)
 /* How many processes the waits are of, and the names of three. */
 static int count_members(struct lg_case *c, struct lg_cause_sum *s)
 {
-	uint8_t *seen = lg_calloc(c->t->process.n, 1);
+	LG_AUTOFREE uint8_t *seen = lg_calloc(c->t->process.n, 1);
 
 	if (!seen)
 		return LG_E_NOMEM;
@@ -80,7 +81,6 @@ static int count_members(struct lg_case *c, struct lg_cause_sum *s)
 		s->n_members += !seen[p];
 		seen[p] = 1;
 	}
-	lg_free(seen);
 	return 0;
 }
 
@@ -88,7 +88,7 @@ static int count_members(struct lg_case *c, struct lg_cause_sum *s)
 static int add_up(struct lg_case *c, const struct lg_rank *r, const struct lg_piece **v, size_t n,
 		  struct lg_cause_sum *ret)
 {
-	struct lg_burst *b = lg_calloc(n, sizeof *b);
+	LG_AUTOFREE struct lg_burst *b = lg_calloc(n, sizeof *b);
 	const struct lg_piece *longest = v[0];
 
 	if (!b)
@@ -103,7 +103,6 @@ static int add_up(struct lg_case *c, const struct lg_rank *r, const struct lg_pi
 	}
 	ret->thr = longest->thr;
 	ret->rhythm = lg_rhythm_of(b, n, v[0]->end == LG_END_CPU ? ONE_TURN_NS : 0);
-	lg_free(b);
 	return count_members(c, ret);
 }
 
@@ -154,8 +153,7 @@ static int cmp_cause(const void *a, const void *b)
 {
 	const struct cause *x = a, *y = b;
 
-	return x->lost != y->lost ? (x->lost < y->lost) - (x->lost > y->lost)
-				  : (x->key > y->key) - (x->key < y->key);
+	return LG_CMP(y->lost, x->lost) ?: LG_CMP(x->key, y->key);
 }
 
 /* The causes of all proven waits, the one that took most first. */
@@ -191,7 +189,7 @@ static int find_causes(struct lg_case *c, const struct lg_rank *r, const struct 
 static int judge_pieces(struct lg_case *c, const struct lg_rank *r, const struct lg_pieces *all, int64_t wall,
 			int64_t left_out, struct told *told)
 {
-	const struct lg_piece **v = lg_calloc(all->n, sizeof *v);
+	LG_AUTOFREE const struct lg_piece **v = lg_calloc(all->n, sizeof *v);
 	bool likely = lg_is_likely_job(c, r->prc);
 	struct causes causes = { 0 };
 	int rc = v ? find_causes(c, r, all, &causes) : LG_E_NOMEM;
@@ -210,7 +208,6 @@ static int judge_pieces(struct lg_case *c, const struct lg_rank *r, const struct
 	}
 	lg_free(causes.v);
 	lg_map_done(&causes.at);
-	lg_free(v);
 	return rc;
 }
 
@@ -232,8 +229,9 @@ static int64_t follow(struct lg_case *c, const struct lg_rank *r, struct lg_piec
 
 int lg_judge_stepless(struct lg_case *c, bool *ret_found)
 {
-	struct lg_pieces *of = lg_calloc(c->n_ranks, sizeof *of);
-	int64_t *wall = lg_calloc(c->n_ranks, sizeof *wall), left_out = 0;
+	LG_AUTOFREE struct lg_pieces *of = lg_calloc(c->n_ranks, sizeof *of);
+	LG_AUTOFREE int64_t *wall = lg_calloc(c->n_ranks, sizeof *wall);
+	int64_t left_out = 0;
 	struct told told = { 0 };
 	int rc = of && wall ? 0 : LG_E_NOMEM;
 
@@ -249,7 +247,5 @@ int lg_judge_stepless(struct lg_case *c, bool *ret_found)
 		lg_free(of[i].v);
 	*ret_found = told.found;
 	lg_map_done(&told.of_key);
-	lg_free(of);
-	lg_free(wall);
 	return rc ? rc : c->failed;
 }

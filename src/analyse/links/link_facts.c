@@ -12,6 +12,7 @@
 #include "analyse/links/links.h"
 #include "base/alloc.h"
 #include "base/median.h"
+#include "base/order.h"
 #include "store/args.h"
 
 enum { STRICT_UNITS = 4 };
@@ -274,15 +275,8 @@ static int by_key(const void *a, const void *b)
 {
 	const struct lg_link_sample *x = a, *y = b;
 
-	if (x->kind != y->kind)
-		return (x->kind > y->kind) - (x->kind < y->kind);
-	if (x->key != y->key)
-		return (x->key > y->key) - (x->key < y->key);
-	if (x->unit != y->unit)
-		return (x->unit > y->unit) - (x->unit < y->unit);
-	if (x->value != y->value)
-		return (x->value > y->value) - (x->value < y->value);
-	return (x->prc > y->prc) - (x->prc < y->prc);
+	return LG_CMP(x->kind, y->kind) ?: LG_CMP(x->key, y->key) ?: LG_CMP(x->unit, y->unit) ?:
+	       LG_CMP(x->value, y->value) ?: LG_CMP(x->prc, y->prc);
 }
 
 static bool below(double v, double usual)
@@ -345,14 +339,12 @@ static void vote(struct lg_case *c, struct lg_links *l, const uint32_t *v, size_
 
 static void compare(struct lg_case *c, struct lg_links *l)
 {
-	uint32_t *v = lg_calloc(l->n_sample + 1, sizeof *v);
-	double *x = lg_calloc(l->n_sample + 1, sizeof *x);
+	LG_AUTOFREE uint32_t *v = lg_calloc(l->n_sample + 1, sizeof *v);
+	LG_AUTOFREE double *x = lg_calloc(l->n_sample + 1, sizeof *x);
 	struct lg_map score = { 0 };
 	size_t n = 0, to = 0;
 
 	if (!v || !x) {
-		lg_free(v);
-		lg_free(x);
 		c->failed = LG_E_NOMEM;
 		return;
 	}
@@ -383,14 +375,12 @@ static void compare(struct lg_case *c, struct lg_links *l)
 	}
 	l->n_less = to;
 	lg_map_done(&score);
-	lg_free(v);
-	lg_free(x);
 }
 
 int lg_links_read(struct lg_case *c, struct lg_links *l)
 {
 	const struct lg_trace *t = c->t;
-	uint8_t *seen = lg_calloc(t->process.n + 1, sizeof *seen);
+	LG_AUTOFREE uint8_t *seen = lg_calloc(t->process.n + 1, sizeof *seen);
 	struct lg_link_host *h;
 
 	if (!seen)
@@ -414,7 +404,6 @@ int lg_links_read(struct lg_case *c, struct lg_links *l)
 		seen[p] = 1;
 		fact(c, l, i, key + 5);
 	}
-	lg_free(seen);
 	if (!c->failed && l->n_host && lg_link_read_settings(c, l))
 		return c->failed;
 	if (!c->failed)

@@ -14,6 +14,7 @@
 #include "analyse/timeline/timeline_gpu.h"
 #include "analyse/links/links.h"
 #include "base/alloc.h"
+#include "base/order.h"
 #include "store/args.h"
 
 enum { EVIDENCE_HOSTS = 3, PAST_SAID = 4, FEW = 2 };
@@ -263,10 +264,10 @@ static void finding_of(struct lg_case *c, struct lg_links *l, uint32_t host, con
 
 static void hosts(struct lg_case *c, struct lg_links *l)
 {
-	uint8_t *is = lg_calloc(l->n_host + 1, 1), *done = lg_calloc(l->n_host + 1, 1);
-	uint8_t *flag = lg_calloc(c->t->process.n + 1, 1);
-	uint32_t *v = lg_calloc(l->n_less + 1, sizeof *v);
-	struct group *g = lg_calloc(l->n_host + 1, sizeof *g);
+	LG_AUTOFREE uint8_t *is = lg_calloc(l->n_host + 1, 1), *done = lg_calloc(l->n_host + 1, 1);
+	LG_AUTOFREE uint8_t *flag = lg_calloc(c->t->process.n + 1, 1);
+	LG_AUTOFREE uint32_t *v = lg_calloc(l->n_less + 1, sizeof *v);
+	LG_AUTOFREE struct group *g = lg_calloc(l->n_host + 1, sizeof *g);
 
 	if (!is || !done || !flag || !v || !g)
 		c->failed = LG_E_NOMEM;
@@ -297,11 +298,6 @@ static void hosts(struct lg_case *c, struct lg_links *l)
 		flag_processes(c, l, is, kind, flag);
 		finding_of(c, l, h, &g[h], v);
 	}
-	lg_free(is);
-	lg_free(done);
-	lg_free(flag);
-	lg_free(v);
-	lg_free(g);
 }
 
 static struct lg_finding *told(struct lg_case *c)
@@ -349,18 +345,9 @@ static int by_life(const void *a, const void *b)
 {
 	const struct lg_link_comm *x = a, *y = b;
 
-	if (x->host != y->host)
-		return (x->host > y->host) - (x->host < y->host);
-	if (x->dev != y->dev)
-		return (x->dev > y->dev) - (x->dev < y->dev);
-	if (x->nranks != y->nranks)
-		return x->nranks < y->nranks ? 1 : -1;
-	if (x->rank != y->rank)
-		return x->rank - y->rank;
-	if (x->nth != y->nth)
-		return x->nth - y->nth;
-	return x->again != y->again ? (x->again > y->again) - (x->again < y->again)
-				    : (x->mark > y->mark) - (x->mark < y->mark);
+	return LG_CMP(x->host, y->host) ?: LG_CMP(x->dev, y->dev) ?: LG_CMP(y->nranks, x->nranks) ?:
+	       LG_CMP(x->rank, y->rank) ?: LG_CMP(x->nth, y->nth) ?: LG_CMP(x->again, y->again) ?:
+	       LG_CMP(x->mark, y->mark);
 }
 
 /*
@@ -452,7 +439,7 @@ static void past_of(struct lg_case *c, struct lg_links *l, enum lg_link_kind kin
 static void past(struct lg_case *c, struct lg_links *l)
 {
 	static const enum lg_link_kind kinds[] = { LG_LINK_NETWORK, LG_LINK_TOPOLOGY, LG_LINK_CHANNELS };
-	uint8_t *is = lg_calloc(l->n_host + 1, 1), *flag = lg_calloc(c->t->process.n + 1, 1);
+	LG_AUTOFREE uint8_t *is = lg_calloc(l->n_host + 1, 1), *flag = lg_calloc(c->t->process.n + 1, 1);
 
 	if (!is || !flag)
 		c->failed = LG_E_NOMEM;
@@ -460,8 +447,6 @@ static void past(struct lg_case *c, struct lg_links *l)
 		qsort(l->comm, l->n_comm, sizeof *l->comm, by_life);
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !c->failed; i++)
 		past_of(c, l, kinds[i], is, flag);
-	lg_free(is);
-	lg_free(flag);
 }
 
 /* ---- what was compared ---- */

@@ -14,6 +14,7 @@
 #include "analyse/links/links.h"
 #include "base/alloc.h"
 #include "base/median.h"
+#include "base/order.h"
 #include "store/args.h"
 #include "base/words.h"
 
@@ -76,26 +77,16 @@ static int by_place(const void *a, const void *b)
 {
 	const struct result *x = a, *y = b;
 
-	if (x->where != y->where)
-		return (x->where > y->where) - (x->where < y->where);
-	if (x->test != y->test)
-		return (x->test > y->test) - (x->test < y->test);
-	if (x->size != y->size)
-		return (x->size > y->size) - (x->size < y->size);
-	return x->ts != y->ts ? (x->ts > y->ts) - (x->ts < y->ts) : (x->mark > y->mark) - (x->mark < y->mark);
+	return LG_CMP(x->where, y->where) ?: LG_CMP(x->test, y->test) ?: LG_CMP(x->size, y->size) ?:
+	       LG_CMP(x->ts, y->ts) ?: LG_CMP(x->mark, y->mark);
 }
 
 static int by_run(const void *a, const void *b)
 {
 	const struct result *x = a, *y = b;
 
-	if (x->test != y->test)
-		return (x->test > y->test) - (x->test < y->test);
-	if (x->size != y->size)
-		return (x->size > y->size) - (x->size < y->size);
-	if (x->prc != y->prc)
-		return (x->prc > y->prc) - (x->prc < y->prc);
-	return (x->mark > y->mark) - (x->mark < y->mark);
+	return LG_CMP(x->test, y->test) ?: LG_CMP(x->size, y->size) ?: LG_CMP(x->prc, y->prc) ?:
+	       LG_CMP(x->mark, y->mark);
 }
 
 static double median(const struct result *v, size_t n, double *x)
@@ -131,7 +122,7 @@ static double drop_of(const struct result *v, size_t n, double *x, size_t *ret_a
 /* Who tries out settings measures them one after the other: v[0..at) before the drop, v[at..n) after it. */
 static void say_changes(struct lg_case *c, struct lg_finding *f, const struct result *v, size_t at, size_t n)
 {
-	uint8_t *flag = lg_calloc(c->t->process.n + 1, 1);
+	LG_AUTOFREE uint8_t *flag = lg_calloc(c->t->process.n + 1, 1);
 	size_t before = f->n_evidence;
 
 	if (!flag) {
@@ -141,7 +132,6 @@ static void say_changes(struct lg_case *c, struct lg_finding *f, const struct re
 	for (size_t i = 0; i < n; i++)
 		flag[v[i].prc] |= i < at ? 2 : 1;
 	lg_link_differences(c, f, flag, NULL); /* a run that is on both sides is 3, of neither */
-	lg_free(flag);
 	if (f->n_evidence == before)
 		return;
 	lg_cap(f, LG_CAP_UNEQUAL);
@@ -209,7 +199,7 @@ static int by_ratio(const void *a, const void *b)
 {
 	const struct run *x = a, *y = b;
 
-	return (x->ratio > y->ratio) - (x->ratio < y->ratio);
+	return LG_CMP(x->ratio, y->ratio);
 }
 
 static const char *run_text(struct lg_case *c, lg_prc p)
@@ -223,7 +213,7 @@ static const char *run_text(struct lg_case *c, lg_prc p)
 static void say_run(struct lg_case *c, const struct lg_links *l, const struct run *run, size_t n,
 		    size_t sizes, double example, double usual, int64_t size)
 {
-	uint8_t *flag = lg_calloc(c->t->process.n + 1, 1);
+	LG_AUTOFREE uint8_t *flag = lg_calloc(c->t->process.n + 1, 1);
 	const struct run *low = &run[0];
 	double spread = 0;
 	const char *setting, *key = NULL, *peers = NULL;
@@ -241,14 +231,11 @@ static void say_run(struct lg_case *c, const struct lg_links *l, const struct ru
 	/* Clear of the noise of the others; of two, nobody knows the noise. */
 	if ((n > 2 && (1 - low->ratio < LG_N_COMMS_DEGRADED_LINK_DROP || 1 - low->ratio < 3 * spread)) ||
 	    (n == 2 && low->ratio / run[1].ratio > 1 - LG_N_COMMS_DEGRADED_LINK_ALONE)) {
-		lg_free(flag);
 		return;
 	}
 	f = lg_link_finding(c, "run_bandwidth", n > 3 ? 0.85 : n == 3 ? 0.75 : 0.5);
-	if (!f) {
-		lg_free(flag);
+	if (!f)
 		return;
-	}
 	f->culprit.pid = c->t->process.pid[low->prc];
 	f->title = lg_arena_printf(&c->v->arena, "%s measures %.0f %% less bandwidth than %s", run_text(c, low->prc),
 				   100 * (1 - (n == 2 ? low->ratio / run[1].ratio : low->ratio)),
@@ -267,7 +254,6 @@ static void say_run(struct lg_case *c, const struct lg_links *l, const struct ru
 	if (setting)
 		lg_evidence_add(c, f, INT64_MIN, 0, "that run has %s, the others have it %s%s", setting,
 				peers ? "at " : "unset", peers ? peers : "");
-	lg_free(flag);
 }
 
 struct field {
@@ -362,9 +348,9 @@ static void runs_of(struct lg_case *c, struct lg_links *l, const struct result *
 
 int lg_find_link_speed(struct lg_case *c, struct lg_links *l)
 {
-	struct result *v = NULL;
+	LG_AUTOFREE struct result *v = NULL;
 	size_t n = 0;
-	double *x = NULL;
+	LG_AUTOFREE double *x = NULL;
 
 	if (!l->n_tests)
 		return 0;
@@ -379,8 +365,6 @@ int lg_find_link_speed(struct lg_case *c, struct lg_links *l)
 			runs_of(c, l, v + i, j - i, x);
 		}
 	}
-	lg_free(v);
-	lg_free(x);
 	return c->failed;
 }
 
@@ -397,13 +381,8 @@ static int by_port(const void *a, const void *b)
 {
 	const struct event *x = a, *y = b;
 
-	if (x->host != y->host)
-		return (x->host > y->host) - (x->host < y->host);
-	if (x->hca != y->hca)
-		return (x->hca > y->hca) - (x->hca < y->hca);
-	if (x->prc != y->prc)
-		return (x->prc > y->prc) - (x->prc < y->prc);
-	return (x->mark > y->mark) - (x->mark < y->mark);
+	return LG_CMP(x->host, y->host) ?: LG_CMP(x->hca, y->hca) ?: LG_CMP(x->prc, y->prc) ?:
+	       LG_CMP(x->mark, y->mark);
 }
 
 static bool says(const char *text, const char *key, const char *value)
@@ -459,7 +438,7 @@ static void port(struct lg_case *c, const struct event *v, size_t n)
 int lg_find_link_events(struct lg_case *c, struct lg_links *l)
 {
 	const struct lg_trace *t = c->t;
-	struct event *v = NULL;
+	LG_AUTOFREE struct event *v = NULL;
 	size_t n = 0, cap = 0, fatal = 0, failed = 0, ras = 0;
 
 	(void)l;
@@ -496,7 +475,6 @@ int lg_find_link_events(struct lg_case *c, struct lg_links *l)
 			j++;
 		port(c, v + i, j - i);
 	}
-	lg_free(v);
 	if (fatal || failed || ras)
 		lg_limit(c, lg_arena_printf(&c->v->arena,
 					    "NCCL's logs: %zu transfers ended with an error, %zu fatal events of adapters, %zu "

@@ -32,7 +32,7 @@ const char *lg_link_ranks_text(struct lg_case *c, const struct lg_links *l, cons
 			       int32_t *ret_one)
 {
 	const struct lg_trace *t = c->t;
-	int64_t *v = lg_calloc(l->n_comm + t->process.n + 1, sizeof *v);
+	LG_AUTOFREE int64_t *v = lg_calloc(l->n_comm + t->process.n + 1, sizeof *v);
 	size_t n = 0, ranges = 0, distinct = 0, at = 0;
 	uint32_t h;
 	char text[256];
@@ -73,7 +73,6 @@ const char *lg_link_ranks_text(struct lg_case *c, const struct lg_links *l, cons
 	}
 	if (distinct == 1)
 		*ret_one = (int32_t)v[0];
-	lg_free(v);
 	if (!n)
 		return "";
 	return lg_arena_printf(&c->v->arena, " (rank%s %s%s)", distinct > 1 ? "s" : "", text,

@@ -80,7 +80,8 @@ static int read_lines(const struct lg_trace *t, lg_trk data, struct told *ret)
 /* How much of what slow lines have too much is their wait. */
 static int weigh_slow(struct told *d)
 {
-	double *ms = lg_calloc(2 * d->n, sizeof *ms), *wait = ms ? ms + d->n : NULL, median, usual, limit;
+	LG_AUTOFREE double *ms = lg_calloc(2 * d->n, sizeof *ms);
+	double *wait = ms ? ms + d->n : NULL, median, usual, limit;
 
 	if (!ms)
 		return LG_E_NOMEM;
@@ -101,7 +102,6 @@ static int weigh_slow(struct told *d)
 		d->excess += over;
 		d->late += fmin(fmax(d->v[i].data - usual, 0), over);
 	}
-	lg_free(ms);
 	return 0;
 }
 

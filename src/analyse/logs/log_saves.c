@@ -80,7 +80,8 @@ static double per_line(const struct steps *s)
 
 static int join(const struct steps *s, struct joined *j)
 {
-	double *ms = lg_calloc(s->n, sizeof *ms), limit;
+	LG_AUTOFREE double *ms = lg_calloc(s->n, sizeof *ms);
+	double limit;
 	size_t warm = 0;
 
 	if (!ms)
@@ -90,7 +91,6 @@ static int join(const struct steps *s, struct joined *j)
 	qsort(ms, s->n, sizeof *ms, lg_cmp_f64);
 	j->median = lg_quantile_f64(ms, s->n, 0.5);
 	limit = lg_slow_beyond(j->median, lg_noise_of(ms, s->n), 1);
-	lg_free(ms);
 	while (warm < s->n / 5 && s->v[warm].ms > limit)
 		warm++;
 	for (size_t i = warm; i < s->n; i++) {

@@ -181,12 +181,10 @@ static void not_judged(struct lg_case *c, const struct heard *h, const char *wha
 
 int lg_find_log_signals(struct lg_case *c)
 {
-	struct heard *heard = lg_calloc(SIGNALS + 1, sizeof *heard);
+	LG_AUTOFREE struct heard *heard = lg_calloc(SIGNALS + 1, sizeof *heard);
 
-	if (!heard || hear_all(c, heard)) {
-		lg_free(heard);
+	if (!heard || hear_all(c, heard))
 		return c->failed = LG_E_NOMEM;
-	}
 	for (size_t i = 0; i < SIGNALS; i++)
 		if (signals[i].rule)
 			tell(c, &signals[i], &heard[i], signals[i].title);
@@ -195,7 +193,6 @@ int lg_find_log_signals(struct lg_case *c)
 	recompile_limit(c);
 	if (heard[SIGNALS].n)
 		not_judged(c, &heard[SIGNALS], lg_string(c->t, c->t->mark.name[heard[SIGNALS].first]));
-	lg_free(heard);
 	return c->failed;
 }
 

@@ -90,8 +90,9 @@ static void say_growth(struct lg_case *c, lg_trk k, double first, double last)
 int lg_say_memory_growth(struct lg_case *c)
 {
 	const struct lg_trace *t = c->t;
-	double *v, first, last;
-	size_t *off;
+	LG_AUTOFREE size_t *off = NULL;
+	LG_AUTOFREE double *v = NULL;
+	double first, last;
 
 	/* Within a step memory grows as it should. Empty traces end before they begin. */
 	if (t->last < t->first ||
@@ -107,7 +108,5 @@ int lg_say_memory_growth(struct lg_case *c)
 		say_growth(c, k, first, last);
 		break; /* one is enough to look */
 	}
-	lg_free(v);
-	lg_free(off);
 	return c->failed;
 }

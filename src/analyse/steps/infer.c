@@ -81,12 +81,11 @@ static struct busy *busiest(const struct lg_case *c, size_t *ret_n)
 {
 	const struct lg_trace *t = c->t;
 	struct busy *v = lg_calloc(t->process.n, sizeof *v);
-	int64_t *thr_ns = lg_calloc(t->thread.n, 2 * sizeof *thr_ns);
+	LG_AUTOFREE int64_t *thr_ns = lg_calloc(t->thread.n, 2 * sizeof *thr_ns);
 
 	*ret_n = 0;
 	if (!v || !thr_ns) {
 		lg_free(v);
-		lg_free(thr_ns);
 		return NULL;
 	}
 	if (t->state.n)
@@ -106,7 +105,6 @@ static struct busy *busiest(const struct lg_case *c, size_t *ret_n)
 		if (!v[p].thr || thr_ns[i] > thr_ns[v[p].thr])
 			v[p].thr = i;
 	}
-	lg_free(thr_ns);
 	qsort(v, t->process.n, sizeof *v, cmp_busy);
 	*ret_n = t->process.n;
 	return v;
@@ -123,7 +121,7 @@ int lg_infer_ranks(struct lg_case *c, int32_t victim_pid)
 {
 	const struct lg_trace *t = c->t;
 	size_t n = 0, n_busy;
-	struct busy *v = busiest(c, &n_busy);
+	LG_AUTOFREE struct busy *v = busiest(c, &n_busy);
 	bool told = false;
 	int64_t most = 0; /* CPU time of the job's busiest process, ns */
 
@@ -158,7 +156,6 @@ int lg_infer_ranks(struct lg_case *c, int32_t victim_pid)
 		n++;
 	}
 	c->n_ranks = n;
-	lg_free(v);
 	return 0;
 }
 
@@ -198,16 +195,15 @@ struct group {
 /* Spread of the spacings around their median (MAD / median); INFINITY when it is no rhythm. */
 static double irregularity(struct lg_case *c, const int64_t *ts, size_t n, int64_t *ret_median)
 {
-	int64_t *d = lg_calloc(n, sizeof *d), median;
+	LG_AUTOFREE int64_t *d = lg_calloc(n, sizeof *d);
+	int64_t median;
 	double spread = INFINITY;
 
 	*ret_median = 0;
 	if (!d)
 		c->failed = LG_E_NOMEM;
-	if (!d || n < 2) {
-		lg_free(d);
+	if (!d || n < 2)
 		return INFINITY;
-	}
 	for (size_t i = 0; i + 1 < n; i++)
 		d[i] = ts[i + 1] - ts[i];
 	qsort(d, n - 1, sizeof *d, lg_cmp_i64);
@@ -219,7 +215,6 @@ static double irregularity(struct lg_case *c, const int64_t *ts, size_t n, int64
 		spread = (double)d[(n - 1) / 2] / (double)median;
 	}
 	*ret_median = median;
-	lg_free(d);
 	return spread;
 }
 
@@ -314,7 +309,7 @@ static bool is_poll(struct lg_case *c, const struct lg_rank *r, const struct gro
 
 int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **ret, size_t *ret_n)
 {
-	struct groups *g = lg_calloc(1, sizeof *g);
+	LG_AUTOFREE struct groups *g = lg_calloc(1, sizeof *g);
 	/* Thinned, even waits at random come near 0.4: where nobody said that this is the job, more is
 	 * asked. */
 	bool told = lg_was_named(c, r->prc);
@@ -360,6 +355,5 @@ int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **re
 		lg_free(g->v[i].ts);
 	if (g)
 		lg_map_done(&g->by_key);
-	lg_free(g);
 	return rc;
 }

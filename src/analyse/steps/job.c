@@ -45,7 +45,7 @@ static bool is_member(const struct lg_case *c, lg_prc i)
 static int find_parents(struct lg_case *c)
 {
 	const struct lg_process_tab *p = &c->t->process;
-	lg_prc *same_pid = lg_calloc(p->n, sizeof *same_pid);
+	LG_AUTOFREE lg_prc *same_pid = lg_calloc(p->n, sizeof *same_pid);
 	lg_prc *parent = lg_arena_alloc(&c->v->arena, p->n, sizeof *parent);
 	struct lg_map newest = { 0 };
 	int rc = same_pid && parent ? 0 : LG_E_NOMEM;
@@ -64,7 +64,6 @@ static int find_parents(struct lg_case *c)
 		parent[i] = k == i ? 0 : k;
 	}
 	lg_map_done(&newest);
-	lg_free(same_pid);
 	if (!rc)
 		c->parent = parent;
 	return rc;
@@ -298,7 +297,8 @@ static bool drop_nameless(struct lg_case *c)
 
 int lg_choose_job(struct lg_case *c, const struct lg_step *steps, bool *ret_chosen)
 {
-	uint32_t *job = lg_calloc(c->n_ranks, sizeof *job), chosen = 0;
+	LG_AUTOFREE uint32_t *job = lg_calloc(c->n_ranks, sizeof *job);
+	uint32_t chosen = 0;
 	bool nameless, several = false;
 	int64_t most = -1;
 	size_t n = 0;
@@ -332,6 +332,5 @@ int lg_choose_job(struct lg_case *c, const struct lg_step *steps, bool *ret_chos
 		c->n_ranks = n;
 	}
 	*ret_chosen = several || nameless;
-	lg_free(job);
 	return rc;
 }

@@ -56,7 +56,7 @@ static size_t warmup_length(const struct lg_step *s, size_t n, int64_t median)
 /* Of the steps around each; O(n * window). */
 static int rolling_median(struct lg_step *s, size_t n)
 {
-	int64_t *w = lg_calloc(MEDIAN_WINDOW, sizeof *w);
+	LG_AUTOFREE int64_t *w = lg_calloc(MEDIAN_WINDOW, sizeof *w);
 
 	if (!w)
 		return LG_E_NOMEM;
@@ -71,27 +71,24 @@ static int rolling_median(struct lg_step *s, size_t n)
 		qsort(w, k, sizeof *w, lg_cmp_i64);
 		s[i].median = w[k / 2];
 	}
-	lg_free(w);
 	return 0;
 }
 
 int lg_judge_steps(struct lg_step *s, size_t n, enum lg_steps_of from, double *noise)
 {
-	int64_t *d = lg_calloc(n, sizeof *d), median;
-	double *ratio = lg_calloc(n, sizeof *ratio), own;
+	LG_AUTOFREE int64_t *d = lg_calloc(n, sizeof *d);
+	int64_t median;
+	LG_AUTOFREE double *ratio = lg_calloc(n, sizeof *ratio);
+	double own;
 	size_t warm = 0;
 	int rc = 0;
 
-	if (!d || !ratio) {
-		lg_free(d);
-		lg_free(ratio);
+	if (!d || !ratio)
 		return LG_E_NOMEM;
-	}
 	for (size_t i = 0; i < n; i++)
 		d[i] = s[i].dur;
 	qsort(d, n, sizeof *d, lg_cmp_i64);
 	median = n ? d[n / 2] : 0;
-	lg_free(d);
 	if (from == LG_STEPS_OF_RUN) {
 		warm = warmup_length(s, n, median);
 		rc = rolling_median(s + warm, n - warm);
@@ -106,7 +103,6 @@ int lg_judge_steps(struct lg_step *s, size_t n, enum lg_steps_of from, double *n
 	*noise = fmax(*noise, own);
 	for (size_t i = 0; i < n; i++)
 		s[i].slow = (double)s[i].dur > lg_slow_beyond((double)s[i].median, own, MS_NS);
-	lg_free(ratio);
 	return rc;
 }
 

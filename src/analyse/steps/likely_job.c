@@ -195,20 +195,17 @@ static bool drop_unlikely(struct lg_case *c)
 
 int lg_find_likely_jobs(struct lg_case *c, const struct lg_step *steps, bool *ret_dropped)
 {
-	uint8_t *known = lg_calloc(c->t->frame.n, 1);
+	LG_AUTOFREE uint8_t *known = lg_calloc(c->t->frame.n, 1);
 
 	c->likely_job = lg_arena_alloc(&c->v->arena, c->t->process.n, 1);
-	if (!known || !c->likely_job) {
-		lg_free(known);
+	if (!known || !c->likely_job)
 		return LG_E_NOMEM;
-	}
 	for (size_t i = 0; i < c->n_ranks; i++) {
 		const struct lg_rank *r = &c->ranks[i];
 
 		c->likely_job[r->prc] = !r->inferred || r->rank >= 0 || lg_was_named(c, r->prc) ||
 					runs_framework(c, r->prc, known);
 	}
-	lg_free(known);
 	/* Those with marks are all of a job already, and may be tens of thousands; inferred ones are few. */
 	for (size_t i = 0; i < c->n_ranks && c->ranks[0].inferred; i++)
 		for (size_t k = 0; k < i; k++) {

@@ -32,7 +32,7 @@ static enum lg_stated_kind kind_of(const struct lg_trace *t, lg_trk k)
 
 int lg_stated_steps(const struct lg_trace *t, size_t min, struct lg_stated *ret)
 {
-	size_t *n = lg_calloc(t->track.n + 1, sizeof *n);
+	LG_AUTOFREE size_t *n = lg_calloc(t->track.n + 1, sizeof *n);
 
 	*ret = (struct lg_stated){ 0 };
 	if (!n)
@@ -45,7 +45,6 @@ int lg_stated_steps(const struct lg_trace *t, size_t min, struct lg_stated *ret)
 		if (kind > ret->kind || (kind && kind == ret->kind && n[k] > ret->n))
 			*ret = (struct lg_stated){ .track = k, .n = n[k], .kind = kind };
 	}
-	lg_free(n);
 	return 0;
 }
 
@@ -140,7 +139,7 @@ static void say_shift(struct lg_case *c, const struct told *l, const struct lg_t
 static int shape_of(struct lg_case *c, struct told *l)
 {
 	struct lg_verdict *v = c->v;
-	struct lg_burst *b = lg_calloc(l->n + 1, sizeof *b);
+	LG_AUTOFREE struct lg_burst *b = lg_calloc(l->n + 1, sizeof *b);
 	struct lg_rhythm in_time = { .period_s = NAN }, in_lines;
 	struct lg_trend trend;
 	size_t slow;
@@ -153,7 +152,6 @@ static int shape_of(struct lg_case *c, struct told *l)
 		in_time = lg_rhythm_of(b, slow_ones(l, false, b), l->spacing / 4);
 	slow = slow_ones(l, true, b);
 	in_lines = lg_rhythm_of(b, slow, LINE / 4);
-	lg_free(b);
 	rc = lg_trend_of(l->step + l->warm, l->n - l->warm, &trend);
 	if (rc)
 		return rc;
@@ -180,7 +178,7 @@ int lg_steps_of_log(struct lg_case *c)
 	struct told l = { 0 };
 	double excess = 0, noise = 0;
 	struct lg_stated of;
-	double *ms;
+	LG_AUTOFREE double *ms = NULL;
 	int rc = lg_stated_steps(c->t, MIN_LINES, &of);
 
 	if (rc)
@@ -191,12 +189,9 @@ int lg_steps_of_log(struct lg_case *c)
 		lg_limit(c, "no line of the log tells of training: these steps are those of a progress bar that "
 			 "evaluates, or whose words name other work");
 	ms = lg_calloc(of.n, sizeof *ms);
-	l.step = lg_calloc(of.n, sizeof *l.step);
-	if (!ms || !l.step) {
-		lg_free(ms);
-		lg_free(l.step);
+	l.step = lg_arena_alloc(&v->arena, of.n, sizeof *l.step);
+	if (!ms || !l.step)
 		return c->failed = LG_E_NOMEM;
-	}
 	read_lines(c->t, of.track, of.n, &l);
 	rc = lg_judge_steps(l.step, l.n, LG_STEPS_OF_RUN, &noise);
 	for (size_t i = 0; !rc && i < l.n; i++) {
@@ -218,7 +213,5 @@ int lg_steps_of_log(struct lg_case *c)
 	if (excess > 0)
 		v->unexplained_share = 1;
 	rc = rc ? rc : shape_of(c, &l);
-	lg_free(ms);
-	lg_free(l.step);
 	return rc ? c->failed = rc : 1;
 }

@@ -198,7 +198,7 @@ static double median_of(double *v, size_t n)
 static int block_medians(const struct lg_step *s, size_t n, double *level, size_t *ret_n)
 {
 	size_t blocks = n / 8 < BLOCKS ? n / 8 : BLOCKS;
-	double *w = lg_calloc(n, sizeof *w);
+	LG_AUTOFREE double *w = lg_calloc(n, sizeof *w);
 
 	*ret_n = blocks;
 	if (!w)
@@ -210,7 +210,6 @@ static int block_medians(const struct lg_step *s, size_t n, double *level, size_
 			w[i - a] = (double)s[i].dur / 1e6;
 		level[b] = median_of(w, z - a);
 	}
-	lg_free(w);
 	return 0;
 }
 

@@ -93,8 +93,9 @@ static int judge_scope(struct lg_case *c, const struct lg_tally *y)
 	const struct lg_rank *ref = &c->ranks[y->ref];
 	struct lg_pieces scratch = { 0 };
 	size_t with_steps = 0;
-	double *votes, all = 0, total = 0, most = 0;
-	int64_t *own;
+	double all = 0, total = 0, most = 0;
+	LG_AUTOFREE double *votes = NULL;
+	LG_AUTOFREE int64_t *own = NULL;
 
 	for (size_t i = 0; i < c->n_ranks; i++)
 		with_steps += c->ranks[i].n_steps > 0;
@@ -104,11 +105,8 @@ static int judge_scope(struct lg_case *c, const struct lg_tally *y)
 	}
 	votes = lg_calloc(c->n_ranks, sizeof *votes);
 	own = lg_calloc(c->n_ranks, sizeof *own);
-	if (!votes || !own) {
-		lg_free(votes);
-		lg_free(own);
+	if (!votes || !own)
 		return LG_E_NOMEM;
-	}
 	for (size_t k = 0; k < ref->n_steps && !c->failed; k++) {
 		const struct lg_step *s = &v->steps[ref->step_first + k];
 		int64_t top = 0, sum = 0;
@@ -144,8 +142,6 @@ static int judge_scope(struct lg_case *c, const struct lg_tally *y)
 		v->scope = LG_SCOPE_GLOBAL;
 	else
 		v->scope = most >= 0.8 * total ? LG_SCOPE_RANK_LOCAL : LG_SCOPE_ROTATING;
-	lg_free(votes);
-	lg_free(own);
 	lg_free(scratch.v);
 	return 0;
 }

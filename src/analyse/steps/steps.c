@@ -14,6 +14,7 @@
 #include "analyse/steps/steps.h"
 #include "analyse/steps/judge.h"
 #include "base/alloc.h"
+#include "base/order.h"
 #include "base/upper_bound.h"
 #include "store/merge.h"
 
@@ -269,9 +270,7 @@ static int cmp_rank(const void *a, const void *b)
 {
 	const struct lg_rank *x = a, *y = b;
 
-	if (x->rank != y->rank)
-		return (x->rank > y->rank) - (x->rank < y->rank);
-	return (x->prc > y->prc) - (x->prc < y->prc);
+	return LG_CMP(x->rank, y->rank) ?: LG_CMP(x->prc, y->prc);
 }
 
 int lg_rank_spans(struct lg_case *c, struct lg_rank *r)
@@ -321,20 +320,16 @@ static int index_ranks(struct lg_case *c)
 static int collect_ranks(struct lg_case *c, int32_t victim_pid)
 {
 	const struct lg_trace *t = c->t;
-	uint32_t *marks_of = lg_calloc(t->thread.n, sizeof *marks_of);
-	uint32_t *prc_marks = lg_calloc(t->process.n, sizeof *prc_marks);
-	lg_thr *trains = lg_calloc(t->process.n, sizeof *trains);
+	LG_AUTOFREE uint32_t *marks_of = lg_calloc(t->thread.n, sizeof *marks_of);
+	LG_AUTOFREE uint32_t *prc_marks = lg_calloc(t->process.n, sizeof *prc_marks);
+	LG_AUTOFREE lg_thr *trains = lg_calloc(t->process.n, sizeof *trains);
 	size_t n = 0;
 
 	c->ranks = lg_arena_alloc(&c->v->arena, t->process.n, sizeof *c->ranks);
 	c->rank_of_thr = lg_arena_alloc(&c->v->arena, t->thread.n, sizeof *c->rank_of_thr);
 	c->rank_of_prc = lg_arena_alloc(&c->v->arena, t->process.n, sizeof *c->rank_of_prc);
-	if (!marks_of || !prc_marks || !trains || !c->ranks || !c->rank_of_thr || !c->rank_of_prc) {
-		lg_free(marks_of);
-		lg_free(prc_marks);
-		lg_free(trains);
+	if (!marks_of || !prc_marks || !trains || !c->ranks || !c->rank_of_thr || !c->rank_of_prc)
 		return LG_E_NOMEM;
-	}
 	for (size_t i = 0; i < t->span.n; i++) {
 		uint8_t k = t->span.kind[i];
 		bool step = k == LG_SPAN_STEP ||
@@ -362,9 +357,6 @@ static int collect_ranks(struct lg_case *c, int32_t victim_pid)
 		if (r->thr)
 			n++;
 	}
-	lg_free(marks_of);
-	lg_free(prc_marks);
-	lg_free(trains);
 	c->n_ranks = n;
 	c->victim_pid = victim_pid;
 	if (!n) {
@@ -380,19 +372,16 @@ static int collect_ranks(struct lg_case *c, int32_t victim_pid)
 static int summarise(struct lg_case *c, double noise)
 {
 	struct lg_verdict *v = c->v;
-	double *d = lg_calloc(v->n_steps, sizeof *d);
-	uint8_t *slow;
+	LG_AUTOFREE double *d = lg_calloc(v->n_steps, sizeof *d);
+	LG_AUTOFREE uint8_t *slow = NULL;
 	size_t n = 0, most = 0;
 
 	for (size_t i = 0; i < c->n_ranks; i++)
 		if (c->ranks[i].n_steps > most)
 			most = c->ranks[i].n_steps;
 	slow = lg_calloc(most, 1);
-	if (!d || !slow) {
-		lg_free(d);
-		lg_free(slow);
+	if (!d || !slow)
 		return LG_E_NOMEM;
-	}
 	for (size_t i = 0; i < c->n_ranks; i++) {
 		const struct lg_rank *r = &c->ranks[i];
 		size_t judged = 0;
@@ -412,8 +401,6 @@ static int summarise(struct lg_case *c, double noise)
 	for (size_t k = 0; k < most; k++)
 		v->n_slow += slow[k];
 	lg_sum_up_steps(v, d, n, noise);
-	lg_free(d);
-	lg_free(slow);
 	v->ranks = lg_arena_alloc(&v->arena, c->n_ranks, sizeof *v->ranks);
 	if (!v->ranks)
 		return LG_E_NOMEM;
@@ -462,7 +449,7 @@ static int steps_of_ranks(struct lg_case *c, struct lg_step **ret, size_t *ret_n
 
 int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err)
 {
-	struct lg_step *steps = NULL;
+	LG_AUTOFREE struct lg_step *steps = NULL;
 	bool dropped = false;
 	double noise = 0;
 	size_t n = 0;
@@ -490,7 +477,6 @@ int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err)
 		else if (n)
 			memcpy(c->v->steps, steps, n * sizeof *steps);
 	}
-	lg_free(steps);
 	if (!rc)
 		rc = summarise(c, noise);
 	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "analyse/chains/chains.h"
-#include "analyse/host/io.h"
 #include "analyse/steps/steps.h"
 #include "base/alloc.h"
 

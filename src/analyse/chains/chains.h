@@ -21,6 +21,11 @@ const char *lg_peer_words(const char *function, const char **ret_detail);
 /* A piece's lock as one says it: a file lock is known by the function that waits for it. */
 const char *lg_lock_text(const struct lg_case *c, lg_str lock);
 
+/* What a wait for a disk was for. */
+enum lg_io_kind { LG_IO_UNKNOWN, LG_IO_READ, LG_IO_WRITE, LG_IO_SYNC };
+/* What the blocked row waits for, by the system call on its stack; *ret_call: its name. */
+enum lg_io_kind lg_io_kind_of(const struct lg_case *c, uint32_t row, const char **ret_call);
+
 /* ---- senders.c ---- */
 /* Who ended the blocked row, where that is sure; 0 = nobody, or an interrupt. */
 lg_thr lg_waker_of(const struct lg_case *c, uint32_t state_row);

@@ -15,8 +15,8 @@
 #include "analyse/chains/chains.h"
 #include "analyse/host/bursts.h"
 #include "base/alloc.h"
-#include "base/prefix.h"
 #include "base/upper_bound.h"
+#include "rules/names.h"
 
 #define ONE_CHORE 2.5 /* sampling periods from one sample of it to the next, at most */
 
@@ -24,19 +24,14 @@ enum { ON_WRITE = LG_END_MAX }; /* a kind of frame: LG_END_FORK, if it has forke
 
 static uint8_t kind_of_frame(const struct lg_trace *t, lg_frm f)
 {
-	static const char *const copies[] = { "dup_mm", "copy_page_range", "copy_p4d_range", "copy_pud_range",
-					      "copy_pmd_range", "copy_pte_range", NULL };
-	static const char *const reclaims[] = { "do_try_to_free_pages", "try_to_free_", "__perform_reclaim",
-						"__alloc_pages_direct_", "try_to_compact_pages", NULL };
-	static const char *const writes[] = { "do_wp_page", "wp_page_copy", "do_huge_pmd_wp_page", NULL };
 	const char *name;
 
 	if (t->frame.kind[f] != LG_FRAME_KERNEL)
 		return LG_END_NONE;
 	name = lg_string(t, t->frame.name[f]);
-	return lg_begins_with_any(name, copies) ? LG_END_FORK
-	       : lg_begins_with_any(name, reclaims) ? LG_END_RECLAIM
-	       : lg_begins_with_any(name, writes) ? (uint8_t)ON_WRITE : LG_END_NONE;
+	return lg_is_named(name, LG_NAMED_FORK) ? LG_END_FORK
+	       : lg_is_named(name, LG_NAMED_RECLAIM) ? LG_END_RECLAIM
+	       : lg_is_named(name, LG_NAMED_ON_WRITE) ? (uint8_t)ON_WRITE : LG_END_NONE;
 }
 
 bool lg_is_chore(const struct lg_trace *t, lg_stk s)

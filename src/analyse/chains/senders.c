@@ -13,20 +13,11 @@
 #include <string.h>
 
 #include "analyse/chains/chains.h"
-#include "base/prefix.h"
+#include "rules/names.h"
 
 /* Does the stack of a waking in a soft interrupt show that its thread sent what came? */
 static bool was_sent(const struct lg_case *c, lg_stk stack)
 {
-	/* arch/x86/kernel/irq.c, idtentry.h; arch/arm64/kernel/entry-common.c; kernel/softirq.c */
-	static const char *const interrupts[] = { "irq_exit", "__irq_exit", "invoke_softirq", "sysvec_", "asm_",
-						  "__sysvec_", "common_interrupt", "__common_interrupt", "el1_",
-						  "el1h_", "el0_irq", "el0t_64_irq", "__el1_irq", "gic_handle_irq",
-						  "handle_irq", "run_ksoftirqd", "smpboot_thread_fn", "kthread",
-						  NULL };
-	/* What the thread itself did: net/ipv4, net/ipv6 */
-	static const char *const sends[] = { "tcp_", "__tcp_", "udp_", "udpv6_", "raw_send", "ping_", "sctp_", "inet_",
-					     "inet6_", "mptcp_", NULL };
 	const struct lg_trace *t = c->t;
 	bool backlog = false, inside = false;
 
@@ -37,11 +28,11 @@ static bool was_sent(const struct lg_case *c, lg_stk stack)
 		if (t->frame.kind[f] != LG_FRAME_KERNEL)
 			break;
 		if (inside) {
-			if (lg_begins_with_any(name, sends))
+			if (lg_is_named(name, LG_NAMED_SEND))
 				return true;
 			continue;
 		}
-		if (lg_begins_with_any(name, interrupts))
+		if (lg_is_named(name, LG_NAMED_INTERRUPT))
 			return false;
 		backlog |= !strcmp(name, "process_backlog");
 		if (!strncmp(name, "__local_bh_enable", 17)) {

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/host/io.h"
 #include "base/alloc.h"
 #include "base/map.h"
 #include "base/median.h"

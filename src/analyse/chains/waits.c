@@ -17,112 +17,14 @@ struct lg_wait_cache {
 	uint8_t *stack_class; /* by stack row: enum + 1 */
 };
 
-#define RELEASED "to release the lock or semaphore that they share"
-
 static const struct {
 	const char *prefix; /* the function's name starts with this; the first one counts */
 	uint8_t class;
 	const char *did, *detail; /* NULL, or see lg_peer_words() */
 } wait_functions[] = {
-#define W(prefix, class) { prefix, LG_WAIT_##class, NULL, NULL }
-#define ENDED(prefix, class, did, detail) { prefix, LG_WAIT_##class, did, detail }
-	ENDED("futex_wait", FUTEX, RELEASED, "shared_lock"), /* kernel/futex/waitwake.c */
-	ENDED("futex_lock_pi", FUTEX, RELEASED, "shared_lock"), /* kernel/futex/pi.c */
-	ENDED("__futex_wait", FUTEX, RELEASED, "shared_lock"),
-	ENDED("do_futex", FUTEX, RELEASED, "shared_lock"),
-	W("ep_poll", POLL), /* fs/eventpoll.c */
-	W("do_epoll_wait", POLL),
-	W("do_poll", POLL), /* fs/select.c */
-	W("do_sys_poll", POLL),
-	W("poll_schedule_timeout", POLL),
-	W("do_select", POLL),
-	W("core_sys_select", POLL),
-	W("io_cqring_wait", POLL), /* io_uring/io_uring.c */
-	ENDED("eventfd_read", PIPE, "to signal the event", "pipe"), /* fs/eventfd.c */
-	ENDED("anon_pipe_read", PIPE, "to write into the pipe", "pipe"),
-	ENDED("anon_pipe_write", PIPE, "to read from the pipe", "pipe"),
-	ENDED("anon_pipe_", PIPE, "to serve the pipe", "pipe"), /* fs/pipe.c, since 6.15 */
-	ENDED("pipe_read", PIPE, "to write into the pipe", "pipe"),
-	ENDED("pipe_write", PIPE, "to read from the pipe", "pipe"),
-	ENDED("pipe_", PIPE, "to serve the pipe", "pipe"),
-	ENDED("fifo_open", PIPE, "to open the pipe", "pipe"),
-	/* ipc/sem.c, msg.c, mqueue.c */
-	ENDED("do_semtimedop", ANSWER, "to post the semaphore", "shared_lock"),
-	ENDED("__do_semtimedop", ANSWER, "to post the semaphore", "shared_lock"),
-	ENDED("do_msgrcv", ANSWER, "to send a message", "pipe"),
-	ENDED("do_msgsnd", ANSWER, "to take a message", "pipe"),
-	ENDED("wq_sleep", ANSWER, "to serve the message queue", "pipe"),
-	ENDED("n_tty_write", ANSWER, "to read from the terminal", "pipe"),
-	/* drivers/tty/n_tty.c: a terminal that is full */
-	ENDED("n_tty_", ANSWER, "to write to the terminal", "pipe"),
-	/* fs/fuse/dev.c: the file system's daemon */
-	ENDED("request_wait_answer", ANSWER, "to answer for its file system", "answer"),
-	/* net/9p/client.c */
-	ENDED("p9_client_rpc", ANSWER, "to answer for its file system", "answer"),
-	W("flock_lock_inode_wait", FILE_LOCK), /* fs/locks.c */
-	W("posix_lock_inode_wait", FILE_LOCK),
-	W("locks_lock_inode_wait", FILE_LOCK),
-	W("do_lock_file_wait", FILE_LOCK),
-	W("fcntl_setlk", FILE_LOCK),
-	W("__break_lease", FILE_LOCK),
-	ENDED("unix_stream_sendmsg", SOCKET, "to read what it had sent", "answer"),
-	ENDED("unix_stream_", SOCKET, "to answer", "answer"), /* net/unix/af_unix.c */
-	ENDED("unix_dgram_", SOCKET, "to answer", "answer"),
-	ENDED("unix_wait_for_peer", SOCKET, "to read what it had sent", "answer"),
-	ENDED("sk_wait_data", SOCKET, "to answer", "answer"), /* net/core/sock.c */
-	/* net/core/stream.c */
-	ENDED("sk_stream_wait_memory", SOCKET, "to read what it had sent", "answer"),
-	ENDED("tcp_recvmsg", SOCKET, "to answer", "answer"),
-	ENDED("inet_csk_accept", SOCKET, "to connect", "answer"),
-	ENDED("inet_wait_for_connect", SOCKET, "to accept the connection", "answer"),
-	ENDED("__skb_wait_for_more_packets", SOCKET, "to answer", "answer"),
-	W("hrtimer_nanosleep", SLEEP), /* kernel/time/hrtimer.c */
-	W("do_nanosleep", SLEEP),
-	W("common_nsleep", SLEEP),
-	W("do_sigtimedwait", SLEEP),
-	W("rwsem_down_", LOCK), /* kernel/locking/rwsem.c */
-	W("__down_read", LOCK),
-	W("__down_write", LOCK),
-	W("down_read", LOCK),
-	W("down_write", LOCK),
-	W("__mutex_lock", LOCK), /* kernel/locking/mutex.c */
-	W("mutex_lock", LOCK),
-	W("__ww_mutex_lock", LOCK),
-	W("rt_mutex_slowlock", LOCK),
-	W("percpu_rwsem_wait", LOCK), /* kernel/locking/percpu-rwsem.c */
-	W("__percpu_down_read", LOCK),
-	W("io_schedule", DISK), /* kernel/sched/core.c */
-	W("bit_wait_io", DISK),
-	W("folio_wait_", DISK), /* mm/filemap.c */
-	W("wait_on_page_", DISK),
-	W("__wait_on_buffer", DISK),
-	W("submit_bio_wait", DISK),
-	W("jbd2_log_wait_commit", DISK),
-	W("blk_mq_get_tag", DISK),
-	W("rq_qos_wait", DISK),
-	W("wbt_wait", DISK),
-	W("balance_dirty_pages", DISK), /* mm/page-writeback.c */
-	W("rpc_wait_bit_killable", DISK), /* net/sunrpc: NFS */
-	W("do_wait", CHILD), /* kernel/exit.c */
-	W("kernel_wait4", CHILD),
-	W("do_signal_stop", STOP), /* kernel/signal.c */
-	W("ptrace_stop", STOP),
-	W("do_jobctl_trap", STOP),
-	W("do_freezer_trap", STOP),
-	W("shrink_node", RECLAIM), /* mm/vmscan.c */
-	W("do_try_to_free_pages", RECLAIM),
-	W("try_to_free_", RECLAIM),
-	W("reclaim_throttle", RECLAIM),
-	W("mem_cgroup_handle_over_high", RECLAIM),
-	W("compact_zone", RECLAIM), /* mm/compaction.c */
-	W("handle_userfault", FAULT),
-	W("nvidia_", GPU), /* out-of-tree GPU drivers' ioctl waits */
-	W("_nv", GPU),
-	W("amdgpu_", GPU),
-	W("kfd_wait_on_events", GPU), /* drivers/gpu/drm/amd/amdkfd */
-	W("dma_fence_", GPU), /* drivers/dma-buf/dma-fence.c */
-#undef W
-#undef ENDED
+#define WAIT(prefix, class) { prefix, LG_WAIT_##class, NULL, NULL },
+#define ENDED(prefix, class, did, detail) { prefix, LG_WAIT_##class, did, detail },
+#include "rules/names.def"
 };
 
 int lg_waits_new(struct lg_case *c, struct lg_error *err)
@@ -250,4 +152,57 @@ const char *lg_peer_words(const char *function, const char **ret_detail)
 	default:
 		return "to go on";
 	}
+}
+
+/* ---- waits for a disk ---- */
+
+static const struct {
+	const char *name;
+	uint8_t kind;
+} calls[] = {
+#define CALL(name, kind) { name, LG_IO_##kind },
+#include "rules/names.def"
+};
+
+/* The name behind __x64_sys_, __arm64_sys_, __do_sys_ ...; NULL: no entry of a system call. */
+static const char *call_of(const char *function)
+{
+	const char *name = strstr(function, "_sys_");
+
+	return name && !strncmp(function, "__", 2) ? name + 5 : NULL;
+}
+
+static uint8_t kind_of_frame(const char *function, const char **ret_call)
+{
+	const char *call = call_of(function);
+
+	for (size_t i = 0; call && i < sizeof calls / sizeof *calls; i++)
+		if (!strcmp(calls[i].name, call)) {
+			*ret_call = calls[i].name;
+			return calls[i].kind;
+		}
+	/* mm/filemap.c: the page of a mapped file is not in memory */
+	if (!strcmp(function, "filemap_fault")) {
+		*ret_call = "a page fault";
+		return LG_IO_READ;
+	}
+	return LG_IO_UNKNOWN;
+}
+
+enum lg_io_kind lg_io_kind_of(const struct lg_case *c, uint32_t row, const char **ret_call)
+{
+	const struct lg_trace *t = c->t;
+	lg_stk s = row < t->state.n ? t->state.stack[row] : 0;
+
+	*ret_call = NULL;
+	for (; s; s = t->stack.parent[s]) {
+		lg_frm f = t->stack.frame[s];
+		uint8_t kind = t->frame.kind[f] != LG_FRAME_KERNEL
+				       ? LG_IO_UNKNOWN
+				       : kind_of_frame(lg_string(t, t->frame.name[f]), ret_call);
+
+		if (kind)
+			return (enum lg_io_kind)kind;
+	}
+	return LG_IO_UNKNOWN;
 }

@@ -2,9 +2,8 @@
 /* io.h - waits for a disk: the waiter's own request, and who else loads the disk. */
 #ifndef LG_ANALYSE_HOST_IO_H
 #define LG_ANALYSE_HOST_IO_H
+#include "analyse/chains/chains.h"
 #include "analyse/chains/tally.h"
-
-enum lg_io_kind { LG_IO_UNKNOWN, LG_IO_READ, LG_IO_WRITE, LG_IO_SYNC };
 
 struct lg_io_story {
 	enum lg_io_kind kind;
@@ -14,8 +13,6 @@ struct lg_io_story {
 	bool by_job;       /* the one who waits for the disk is of the job */
 };
 
-/* What the blocked row waits for, by the system call on its stack; *ret_call: its name. */
-enum lg_io_kind lg_io_kind_of(const struct lg_case *c, uint32_t row, const char **ret_call);
 /* Culprit, detail and evidence of a host.io_wait. */
 void lg_io_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
 		struct lg_io_story *ret);

@@ -17,7 +17,7 @@
 #include "analyse/host/bursts.h"
 #include "analyse/chains/culprit.h"
 #include "base/alloc.h"
-#include "base/prefix.h"
+#include "rules/names.h"
 
 enum { SAMPLES_MAX = 4096, HITS = 2, STEPS_LEAST = 12, WAITS_LEAST = 12 };
 #define IN_STEP 0.8        /* length of the mean of the distances, as directions: 1 = all are the same */
@@ -25,17 +25,11 @@ enum { SAMPLES_MAX = 4096, HITS = 2, STEPS_LEAST = 12, WAITS_LEAST = 12 };
 
 static bool is_framework(const struct lg_trace *t, lg_frm f)
 {
-	static const char *const libraries[] = { "libtorch", "libc10", "libnccl", "librccl", "libmpi", "libgloo",
-						 "libjax", "libxla", "xla_extension", "libtensorflow", "libpaddle",
-						 "libmxnet", "libhccl", "libcuda", "libcublas", "libcudnn",
-						 "libamdhip", "libhsa-runtime", "libze_", NULL };
-	static const char *const functions[] = { "at::native::", "c10d::", "torch::", "ncclAll", "ncclGroup", "gloo::",
-						 "MPI_", "PMPI_", "_ZN2at6native", "_ZN4c10d", "_ZN5torch", NULL };
 	const char *dso = lg_string(t, t->frame.dso[f]), *slash = strrchr(dso, '/');
 
 	return t->frame.kind[f] != LG_FRAME_KERNEL &&
-	       (lg_begins_with_any(slash ? slash + 1 : dso, libraries) ||
-		lg_begins_with_any(lg_string(t, t->frame.name[f]), functions));
+	       (lg_is_named(slash ? slash + 1 : dso, LG_NAMED_LIBRARY) ||
+		lg_is_named(lg_string(t, t->frame.name[f]), LG_NAMED_FRAMEWORK));
 }
 
 /* known: by frame, 0 = not looked at, 1 = no, 2 = yes. */

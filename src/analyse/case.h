@@ -8,6 +8,8 @@
  */
 #ifndef LG_ANALYSE_CASE_H
 #define LG_ANALYSE_CASE_H
+#include <string.h>
+
 #include "analyse/chains/ends.h"
 #include "analyse/grade.h"
 #include "analyse/verdict.h"
@@ -169,6 +171,17 @@ static inline bool lg_has_diag(const struct lg_trace *t, uint32_t id)
 	return false;
 }
 
+static inline bool lg_is_mark(const struct lg_trace *t, size_t i, const char *name)
+{
+	return !strcmp(lg_string(t, t->mark.name[i]), name);
+}
+
+/* -1 = of none. */
+static inline int32_t lg_rank_of_mark(const struct lg_trace *t, size_t i)
+{
+	return t->process.rank[t->thread.prc[t->mark.thr[i]]];
+}
+
 /* Append; on exhaustion ctx->failed is set. */
 void lg_piece_add(struct lg_case *c, struct lg_pieces *p, const struct lg_piece *piece);
 
@@ -190,5 +203,10 @@ void lg_evidence_add(struct lg_case *c, struct lg_finding *f, int64_t ts, int64_
 		     const char *fmt, ...) LG_PRINTF(5, 6);
 /* What speaks against the finding, or what it cannot tell. */
 void lg_evidence_against(struct lg_case *c, struct lg_finding *f, const char *fmt, ...) LG_PRINTF(3, 4);
+
+/* Its part of the slow steps' excess is explained. */
+void lg_explains_excess(struct lg_verdict *v, const struct lg_finding *f);
+/* Nothing else says what the run is bound by: waits for data, if they are such a share. */
+void lg_bound_by_data(struct lg_case *c, double share, const char *why);
 
 #endif /* LG_ANALYSE_CASE_H */

@@ -346,14 +346,12 @@ static bool are_of_log(const struct lg_case *c)
 }
 
 /* What is proven of the threads' waits, else what coincides with their stalls. */
-static int judge_without_steps(struct lg_case *c, struct lg_error *err)
+static int judge_without_steps(struct lg_case *c)
 {
 	bool found = false;
 	int rc = lg_judge_stepless(c, &found);
 
-	if (rc)
-		return lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
-	return c->t->sample.n && !found ? lg_find_foreign(c, err) : 0;
+	return !rc && c->t->sample.n && !found ? lg_find_foreign(c) : rc;
 }
 
 /* A recording that holds nothing, which its importer says. */
@@ -412,7 +410,7 @@ static void say_own_doing(struct lg_case *c, const struct lg_tally *y)
 				    who ? lg_thread_text(c, who) : "", who ? " computed" : ""));
 }
 
-static int judge(struct lg_case *c, struct lg_error *err)
+static int judge(struct lg_case *c)
 {
 	struct lg_pieces path = { 0 };
 	struct lg_tally y;
@@ -425,7 +423,7 @@ static int judge(struct lg_case *c, struct lg_error *err)
 			lg_limit(c, "the step times are those that the log states, one a line: what the steps waited "
 				 "for it does not tell");
 		if (rc)
-			return rc > 0 ? 0 : lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
+			return rc > 0 ? 0 : rc;
 	}
 	if (is_empty(c->t))
 		c->v->unjudged = "The recording holds no samples";
@@ -435,7 +433,7 @@ static int judge(struct lg_case *c, struct lg_error *err)
 				      "--victim PID names the process to judge"
 				    : "no repeating steps were found: no marks of a training loop in this input");
 	if (ref == UINT32_MAX)
-		return judge_without_steps(c, err);
+		return judge_without_steps(c);
 	if (c->ranks[ref].inferred)
 		lg_limit(c, "steps are inferred from the repetition of the main thread's waits: no marks in "
 			 "this input");
@@ -453,15 +451,15 @@ static int judge(struct lg_case *c, struct lg_error *err)
 						 lg_pid_text(c->t->process.pid[c->ranks[i + 1].prc], other)));
 			break;
 		}
-	rc = lg_critical_path(c, ref, &path, err);
+	rc = lg_critical_path(c, ref, &path);
 	if (!rc)
-		rc = lg_tally(c, ref, &path, &y, err);
+		rc = lg_tally(c, ref, &path, &y);
 	if (!rc)
-		rc = lg_judge_run(c, &y, err);
+		rc = lg_judge_run(c, &y);
 	if (!rc)
-		rc = lg_find_causes(c, &y, err);
-	if (!rc && stages(c, ref))
-		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+		rc = lg_find_causes(c, &y);
+	if (!rc)
+		rc = stages(c, ref);
 	if (!rc) {
 		bound(c, &y);
 		say_short(c, &y);
@@ -481,12 +479,14 @@ static int judge(struct lg_case *c, struct lg_error *err)
 }
 
 /* A profiler's trace has no scheduler states: there are no chains to follow, only its stages. */
-static int profiler_stages(struct lg_case *c, struct lg_error *err)
+static int judge_what_there_is(struct lg_case *c)
 {
-	uint32_t ref = reference_rank(c);
+	uint32_t ref;
 
-	return ref != UINT32_MAX && stages(c, ref)
-		       ? lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory") : 0;
+	if (!lg_gpu_only(c->t))
+		return judge(c);
+	ref = reference_rank(c);
+	return ref != UINT32_MAX ? stages(c, ref) : 0;
 }
 
 static uint8_t samples_without_activity(const struct lg_trace *t)
@@ -497,15 +497,55 @@ static uint8_t samples_without_activity(const struct lg_trace *t)
 	return LG_SAMPLE_OFFCPU;
 }
 
+static void conclude(struct lg_case *c)
+{
+	struct lg_verdict *v = c->v;
+
+	if (lg_has_diag(c->t, LG_DIAG_OTHER_TIME))
+		lg_not_judged(c, "what changed from one run to the other (laggard diff BEFORE AFTER)", NULL);
+	if (v->n_judged && !c->has_states && v->bound <= LG_BOUND_UNKNOWN)
+		lg_not_judged(c, "what the steps waited for, which this input does not tell", NULL);
+	if (c->n_findings_left_out)
+		lg_limit(c, lg_arena_printf(&v->arena, "%zu more findings than can be told were left out",
+					    c->n_findings_left_out));
+	lg_findings_calibrate(v);
+	lg_findings_rank(v);
+	limits_from_diag(c);
+}
+
+/* All that may fail here is memory. */
+static int explain(struct lg_case *c)
+{
+	static int (*const questions[])(struct lg_case *c) = {
+		lg_waits_new, lg_find_steps, lg_locks_new, lg_match_collectives, lg_find_gil_waits, lg_find_chores,
+		lg_account, judge_what_there_is, lg_ask_finders,
+	};
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < sizeof questions / sizeof *questions; i++)
+		rc = questions[i](c);
+	if (!rc)
+		conclude(c);
+	return rc ? rc : c->v->arena.failed || c->failed ? LG_E_NOMEM : 0;
+}
+
+static bool is_there(const struct lg_trace *t, int32_t pid)
+{
+	for (lg_prc p = 1; p < t->process.n; p++)
+		if (t->process.pid[p] == pid)
+			return true;
+	return false;
+}
+
 int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 	       struct lg_verdict **ret, struct lg_error *err)
 {
-	struct lg_case c = { .t = t };
+	struct lg_case c = { .t = t, .victim_pid = opt ? opt->victim_pid : 0 };
 	struct lg_verdict *v = lg_calloc(1, sizeof *v);
-	int rc = LG_E_NOMEM;
+	int rc;
 
 	if (!v)
-		return lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	c.v = v;
 	v->trace = t;
 	v->cut = lg_has_diag(t, LG_DIAG_FILE_TRUNCATED);
@@ -516,49 +556,15 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 	v->findings = lg_arena_alloc(&v->arena, LG_FINDINGS_MAX, sizeof *v->findings);
 	c.has_states = t->state.n > 0;
 	c.no_activity = samples_without_activity(t);
-	if (!v->findings)
-		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	else
-		rc = lg_index_new(&v->index, t, err);
+	rc = lg_index_new(&v->index, t, err);
 	c.idx = v->index;
-	if (!rc && opt && opt->victim_pid) {
-		lg_prc p = 1;
-
-		while (p < t->process.n && t->process.pid[p] != opt->victim_pid)
-			p++;
-		if (p == t->process.n)
-			rc = lg_fail(err, LG_E_NOTFOUND, LG_NO_OFFSET,
-				     "there is no process with pid %d in this input", opt->victim_pid);
-	}
-	if (!rc)
-		rc = lg_waits_new(&c, err);
-	if (!rc)
-		rc = lg_find_steps(&c, opt ? opt->victim_pid : 0, err);
-	if (!rc)
-		rc = lg_locks_new(&c, err);
-	if (!rc)
-		rc = lg_match_collectives(&c, err);
-	if (!rc && (lg_find_gil_waits(&c) || lg_find_chores(&c)))
-		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	if (!rc)
-		rc = lg_account(&c, err);
-	if (!rc)
-		rc = lg_gpu_only(t) ? profiler_stages(&c, err) : judge(&c, err);
-	if (!rc && lg_ask_finders(&c))
-		rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
-	if (!rc) {
-		if (lg_has_diag(t, LG_DIAG_OTHER_TIME))
-			lg_not_judged(&c, "what changed from one run to the other (laggard diff BEFORE AFTER)", NULL);
-		if (v->n_judged && !c.has_states && v->bound <= LG_BOUND_UNKNOWN)
-			lg_not_judged(&c, "what the steps waited for, which this input does not tell", NULL);
-		if (c.n_findings_left_out)
-			lg_limit(&c, lg_arena_printf(&v->arena, "%zu more findings than can be told were left out",
-						     c.n_findings_left_out));
-		lg_findings_calibrate(v);
-		lg_findings_rank(v);
-		limits_from_diag(&c);
-		if (v->arena.failed || c.failed)
-			rc = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	if (!rc && c.victim_pid && !is_there(t, c.victim_pid)) {
+		rc = lg_fail(err, LG_E_NOTFOUND, LG_NO_OFFSET, "there is no process with pid %d in this input",
+			     c.victim_pid);
+	} else if (!rc) {
+		rc = v->findings ? explain(&c) : LG_E_NOMEM;
+		if (rc)
+			lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
 	}
 	lg_locks_free(c.locks);
 	lg_waits_free(c.waits);

@@ -122,3 +122,18 @@ void lg_not_judged(struct lg_case *c, const char *what, const char *example)
 	if (example)
 		lg_limit(c, lg_arena_printf(&v->arena, "no rule judges %s%s%s", what, *example ? ": " : "", example));
 }
+
+void lg_explains_excess(struct lg_verdict *v, const struct lg_finding *f)
+{
+	if (isfinite(v->unexplained_share) && isfinite(f->excess_share))
+		v->unexplained_share = fmax(0, v->unexplained_share - f->excess_share);
+}
+
+void lg_bound_by_data(struct lg_case *c, double share, const char *why)
+{
+	if (c->v->bound != LG_BOUND_NONE || share < 0.3)
+		return;
+	c->v->bound = LG_BOUND_DATA;
+	c->v->bound_confidence = 0.7;
+	c->v->bound_why = why;
+}

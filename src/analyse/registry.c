@@ -11,7 +11,6 @@
 
 #include "analyse/finders.h"
 #include "analyse/device/finders.h"
-#include "analyse/hook/facts.h"
 #include "analyse/links/links.h"
 
 #define ALONE LG_NEEDS_TRACE_ONLY

@@ -20,7 +20,7 @@ static size_t slow_of(size_t n, double *ret_noise)
 	size_t slow = 0;
 
 	*ret_noise = 0;
-	assert_int_equal(lg_judge_steps(step, n, LG_STEPS_OF_RUN, ret_noise), 0);
+	assert_int_equal(lg_judge_steps(step, n, LG_STEPS_OF_RUN, 0, ret_noise), 0);
 	for (size_t i = 0; i < n; i++)
 		slow += step[i].slow;
 	return slow;

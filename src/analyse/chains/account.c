@@ -122,7 +122,7 @@ static int account_step(struct lg_case *c, struct account *acc, const struct lg_
 	return rc;
 }
 
-int lg_account(struct lg_case *c, struct lg_error *err)
+int lg_account(struct lg_case *c)
 {
 	struct lg_verdict *v = c->v;
 	struct account acc = { 0 };
@@ -152,7 +152,7 @@ int lg_account(struct lg_case *c, struct lg_error *err)
 	lg_free(acc.causes);
 	lg_map_done(&acc.by_key);
 	lg_free(scratch.v);
-	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
+	return rc;
 }
 
 int lg_account_stages(struct lg_case *c)

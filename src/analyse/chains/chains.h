@@ -10,7 +10,7 @@ enum lg_wait_class {
 	LG_WAIT_LOCK, LG_WAIT_DISK, LG_WAIT_CHILD, LG_WAIT_STOP, LG_WAIT_FAULT, LG_WAIT_RECLAIM,
 	LG_WAIT_GPU, LG_WAIT_FILE_LOCK, LG_WAIT_ANSWER
 };
-int lg_waits_new(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
+int lg_waits_new(struct lg_case *c) LG_MUST_CHECK;
 void lg_waits_free(struct lg_wait_cache *w);
 enum lg_wait_class lg_wait_class_of(struct lg_case *c, uint32_t state_row);
 /* The kernel function that a blocked row waited in; 0 = no stack. */
@@ -36,7 +36,7 @@ lg_thr lg_waker_of(const struct lg_case *c, uint32_t state_row);
 bool lg_until_own_timer(const struct lg_case *c, uint32_t state_row);
 
 /* ---- locks.c: who held what ---- */
-int lg_locks_new(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
+int lg_locks_new(struct lg_case *c) LG_MUST_CHECK;
 void lg_locks_free(struct lg_lock_table *l);
 /* The lock wait of thr that covers part of [a, b), first one at or after a; UINT32_MAX = none. */
 uint32_t lg_lock_wait_in(struct lg_case *c, lg_thr thr, int64_t a, int64_t b);
@@ -59,7 +59,7 @@ const char *lg_fork_text(struct lg_case *c, const struct lg_piece *p);
 const struct lg_chore *lg_chore_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b);
 
 /* ---- collectives.c: who arrived last ---- */
-int lg_match_collectives(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
+int lg_match_collectives(struct lg_case *c) LG_MUST_CHECK;
 /* The collective rank r was waiting in at ts, NULL when none. */
 const struct lg_arrival *lg_arrival_at(const struct lg_rank *r, int64_t ts);
 
@@ -76,14 +76,13 @@ bool lg_quota_is_told(struct lg_case *c);
 const char *lg_quota_text(struct lg_case *c);
 
 /* ---- account.c: parts of every step; invariant: parts tile the step ---- */
-int lg_account(struct lg_case *c, struct lg_error *err) LG_MUST_CHECK;
+int lg_account(struct lg_case *c) LG_MUST_CHECK;
 /* Parts of steps that are told without scheduler states: which stage is known, what the thread did is not.
  * They replace all that there were. */
 int lg_account_stages(struct lg_case *c) LG_MUST_CHECK;
 
 /* ---- path.c: the critical path of the run through all ranks ---- */
 /* Pieces tile [first step's start, last step's end) of rank ref, in time order. */
-int lg_critical_path(struct lg_case *c, uint32_t ref, struct lg_pieces *out, struct lg_error *err)
-	LG_MUST_CHECK;
+int lg_critical_path(struct lg_case *c, uint32_t ref, struct lg_pieces *out) LG_MUST_CHECK;
 
 #endif /* LG_ANALYSE_CHAINS_CHAINS_H */

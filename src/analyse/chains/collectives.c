@@ -144,7 +144,7 @@ static uint64_t key_of(const struct lg_case *c, uint32_t row)
 	       1;
 }
 
-int lg_match_collectives(struct lg_case *c, struct lg_error *err)
+int lg_match_collectives(struct lg_case *c)
 {
 	struct lg_map by_key = { 0 };
 	LG_AUTOFREE struct match *m = NULL;
@@ -203,7 +203,7 @@ int lg_match_collectives(struct lg_case *c, struct lg_error *err)
 		}
 	}
 	lg_map_done(&by_key);
-	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
+	return rc;
 }
 
 const struct lg_arrival *lg_arrival_at(const struct lg_rank *r, int64_t ts)

@@ -67,13 +67,8 @@ static struct lg_own_time late_by(struct lg_case *c, const struct lg_arrival *a,
 	own.slept -= other.slept;
 	/* No more than the others saw of it: the rest was made up for elsewhere. */
 	if (own.ran + own.slept > most) {
-		if (own.ran >= most || own.slept <= 0) {
-			own = (struct lg_own_time){ .ran = most };
-		} else if (own.slept >= most || own.ran <= 0) {
-			own = (struct lg_own_time){ .slept = most };
-		} else {
-			own.slept = most - own.ran;
-		}
+		own.ran = own.ran >= most || own.slept <= 0 ? most : own.slept >= most || own.ran <= 0 ? 0 : own.ran;
+		own.slept = most - own.ran;
 	}
 	return own;
 }

@@ -33,7 +33,7 @@ static bool is_hold(const struct lg_span_tab *s, size_t i)
 	return s->kind[i] == LG_SPAN_LOCK_HOLD && s->object[i];
 }
 
-int lg_locks_new(struct lg_case *c, struct lg_error *err)
+int lg_locks_new(struct lg_case *c)
 {
 	const struct lg_span_tab *s = &c->t->span;
 	struct lg_lock_table *l = lg_calloc(1, sizeof *l);
@@ -41,24 +41,24 @@ int lg_locks_new(struct lg_case *c, struct lg_error *err)
 	LG_AUTOFREE uint32_t *fill = NULL, *row = NULL;
 
 	if (!l)
-		goto nomem;
+		return LG_E_NOMEM;
 	c->locks = l;
 	for (size_t i = 0; i < s->n; i++) {
 		if (!is_hold(s, i))
 			continue;
 		if (lg_grow(&row, &cap, n_hold + 1, sizeof *row))
-			goto nomem;
+			return LG_E_NOMEM;
 		row[n_hold++] = (uint32_t)i;
 		if (!lg_map_get(&l->object_i, s->object[i]) &&
 		    lg_map_set(&l->object_i, s->object[i], (uint32_t)++l->n_objects))
-			goto nomem;
+			return LG_E_NOMEM;
 	}
 	l->hold_off = lg_calloc(l->n_objects + 2, sizeof *l->hold_off);
 	l->hold = lg_calloc(n_hold, sizeof *l->hold);
 	l->reach = lg_calloc(n_hold, sizeof *l->reach);
 	fill = lg_calloc(l->n_objects + 2, sizeof *fill);
 	if (!l->hold_off || !l->hold || !l->reach || !fill)
-		goto nomem;
+		return LG_E_NOMEM;
 	for (size_t k = 0; k < n_hold; k++)
 		l->hold_off[lg_map_get(&l->object_i, s->object[row[k]]) + 1]++;
 	for (size_t i = 1; i < l->n_objects + 2; i++)
@@ -76,8 +76,6 @@ int lg_locks_new(struct lg_case *c, struct lg_error *err)
 		l->reach[p] = p > l->hold_off[o] && l->reach[p - 1] > end ? l->reach[p - 1] : end;
 	}
 	return 0;
-nomem:
-	return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 }
 
 void lg_locks_free(struct lg_lock_table *l)

@@ -31,7 +31,7 @@ static void follow_backwards(struct lg_case *c, lg_thr thr, int64_t a, int64_t b
 	reverse(out->v + mark, out->n - mark);
 }
 
-int lg_critical_path(struct lg_case *c, uint32_t ref, struct lg_pieces *out, struct lg_error *err)
+int lg_critical_path(struct lg_case *c, uint32_t ref, struct lg_pieces *out)
 {
 	const struct lg_state_tab *s = &c->t->state;
 	const struct lg_rank *r = &c->ranks[ref];
@@ -92,5 +92,5 @@ int lg_critical_path(struct lg_case *c, uint32_t ref, struct lg_pieces *out, str
 		jumps = 0;
 	}
 	reverse(out->v, out->n);
-	return c->failed ? lg_fail(err, c->failed, LG_NO_OFFSET, "out of memory") : 0;
+	return c->failed;
 }

@@ -366,8 +366,7 @@ static int find_causes(struct lg_case *c, struct lg_tally *y)
 	return rc;
 }
 
-int lg_tally(struct lg_case *c, uint32_t ref, const struct lg_pieces *path, struct lg_tally *y,
-	     struct lg_error *err)
+int lg_tally(struct lg_case *c, uint32_t ref, const struct lg_pieces *path, struct lg_tally *y)
 {
 	const struct lg_rank *r = &c->ranks[ref];
 	int rc;
@@ -394,7 +393,7 @@ int lg_tally(struct lg_case *c, uint32_t ref, const struct lg_pieces *path, stru
 	}
 	if (!rc)
 		rc = c->failed;
-	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
+	return rc;
 }
 
 const struct lg_piece *lg_longest_piece(const struct lg_cause_sum *s)

@@ -90,14 +90,14 @@ struct lg_own_time lg_own_time_in(struct lg_case *c, const struct lg_rank *r, in
 int lg_find_late_ranks(struct lg_case *c, struct lg_tally *y) LG_MUST_CHECK;
 
 /* Everything lives in the verdict's arena. Also sets the verdict's shape, scope and period. */
-int lg_tally(struct lg_case *c, uint32_t ref, const struct lg_pieces *path, struct lg_tally *ret,
-	     struct lg_error *err) LG_MUST_CHECK;
+int lg_tally(struct lg_case *c, uint32_t ref, const struct lg_pieces *path, struct lg_tally *ret)
+	LG_MUST_CHECK;
 /* Scope, shape, period, from the tally and all ranks' slow steps. */
-int lg_judge_run(struct lg_case *c, const struct lg_tally *y, struct lg_error *err) LG_MUST_CHECK;
+int lg_judge_run(struct lg_case *c, const struct lg_tally *y) LG_MUST_CHECK;
 const struct lg_piece *lg_longest_piece(const struct lg_cause_sum *s);
 /* Share of events that were lost while recording, 0..1. */
 double lg_loss_share(const struct lg_case *c);
-int lg_find_causes(struct lg_case *c, const struct lg_tally *y, struct lg_error *err) LG_MUST_CHECK;
+int lg_find_causes(struct lg_case *c, const struct lg_tally *y) LG_MUST_CHECK;
 
 /* Own threads push each other aside where strangers have the other CPUs: that is doubted (others.c). */
 void lg_doubt_oversubscribed(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s);

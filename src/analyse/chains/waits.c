@@ -27,7 +27,7 @@ static const struct {
 #include "rules/names.def"
 };
 
-int lg_waits_new(struct lg_case *c, struct lg_error *err)
+int lg_waits_new(struct lg_case *c)
 {
 	struct lg_wait_cache *w = lg_calloc(1, sizeof *w);
 
@@ -37,7 +37,7 @@ int lg_waits_new(struct lg_case *c, struct lg_error *err)
 	}
 	if (!w || !w->frame_class || !w->stack_class) {
 		lg_waits_free(w);
-		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+		return LG_E_NOMEM;
 	}
 	c->waits = w;
 	return 0;

@@ -481,7 +481,7 @@ static int add_requests(struct lg_verdict *v, const struct lg_gpu_run *r, size_t
 						    .thr = r->request[i].thr, .rank = r->rank };
 	if (r->n_requests > v->n_judged && counts_requests(r))
 		v->n_judged = r->n_requests;
-	return lg_judge_steps(v->steps + k, r->n_requests, LG_STEPS_OF_WINDOW, noise);
+	return lg_judge_steps(v->steps + k, r->n_requests, LG_STEPS_OF_WINDOW, 0, noise);
 }
 
 /* Is it the device that takes longer for a step from `when` on? Then it is its clock, or more work. */
@@ -583,7 +583,7 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 		keep_numbers(c->t, r, v->steps + first);
 		if (lg_gpu_judged(r))
 			lg_step_ends(c->t, r, v->steps + first);
-		rc = lg_judge_steps(v->steps + first, r->n_steps, LG_STEPS_OF_WINDOW, &noise);
+		rc = lg_judge_steps(v->steps + first, r->n_steps, LG_STEPS_OF_WINDOW, 0, &noise);
 		if (rc)
 			break;
 		if (r->n_steps > v->n_judged && counts_steps(r))

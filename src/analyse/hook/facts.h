@@ -26,7 +26,4 @@ struct lg_fact_span lg_fact_window(const struct lg_case *c, const struct lg_rank
 void lg_fact_finding(struct lg_case *c, struct lg_finding *f, const struct lg_rank *r);
 void lg_fact_victim(struct lg_case *c, struct lg_finding *f, const struct lg_rank *r);
 
-/* Flags that cost time whatever the model: mixed precision by hand, DDP and FSDP (flag_rules.c). */
-int lg_find_flags(struct lg_case *c) LG_MUST_CHECK;
-
 #endif /* LG_ANALYSE_HOOK_FACTS_H */

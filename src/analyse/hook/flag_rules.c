@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyse/finders.h"
 #include "analyse/hook/facts.h"
 
 enum { MANY_STEPS = 20, FEW_SHAPES = 2, MODELS_MAX = 8 };

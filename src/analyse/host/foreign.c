@@ -655,7 +655,7 @@ static size_t best_of(const struct lg_case *c, const struct lg_victim *v, const 
 	return best;
 }
 
-int lg_find_foreign(struct lg_case *c, struct lg_error *err)
+int lg_find_foreign(struct lg_case *c)
 {
 	LG_AUTOFREE struct lg_victim *v = lg_calloc(c->n_ranks, sizeof *v);
 	LG_AUTOFREE struct lg_candidate *k = lg_calloc(c->n_ranks, sizeof *k);
@@ -679,6 +679,5 @@ int lg_find_foreign(struct lg_case *c, struct lg_error *err)
 		lg_stretches_done(&v[i].gaps);
 		done(&k[i]);
 	}
-	rc = rc ? rc : c->failed;
-	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
+	return rc ? rc : c->failed;
 }

@@ -357,12 +357,8 @@ static void loader(struct stacks *s, lg_prc prc)
 		lg_evidence_against(c, f, "folded stacks have no times: one long wait looks like many short ones, and "
 				     "whether idle threads were left out does not show (py-spy record --idle --format "
 				     "chrometrace tells both)");
-	if (c->v->bound == LG_BOUND_NONE && share >= 0.3) {
-		c->v->bound = LG_BOUND_DATA;
-		c->v->bound_confidence = 0.7;
-		c->v->bound_why = lg_arena_printf(&c->v->arena, "%.0f %% of the main thread's samples are in the loader",
-						  share * 100);
-	}
+	lg_bound_by_data(c, share, lg_arena_printf(&c->v->arena, "%.0f %% of the main thread's samples are in the loader",
+						   share * 100));
 }
 
 static void save(struct stacks *s, lg_prc prc)

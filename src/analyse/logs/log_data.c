@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "analyse/finders.h"
-#include "analyse/timeline/timeline_gpu.h"
 #include "analyse/steps/judge.h"
 #include "analyse/steps/log_steps.h"
 #include "base/alloc.h"
@@ -89,11 +88,8 @@ static int weigh_slow(struct told *d)
 		ms[i] = d->v[i].ms;
 		wait[i] = d->v[i].data;
 	}
-	qsort(ms, d->n, sizeof *ms, lg_cmp_f64);
-	qsort(wait, d->n, sizeof *wait, lg_cmp_f64);
-	median = lg_quantile_f64(ms, d->n, 0.5);
-	usual = lg_quantile_f64(wait, d->n, 0.5);
-	limit = lg_slow_beyond(median, lg_noise_of(ms, d->n), 1);
+	limit = lg_slow_of(ms, d->n, &median);
+	(void)lg_slow_of(wait, d->n, &usual);
 	for (size_t i = 0; i < d->n; i++) {
 		double over = d->v[i].ms - median;
 
@@ -144,13 +140,9 @@ static void tell(struct lg_case *c, const struct told *d, double share)
 	lg_evidence_against(c, f, "what the loop counts as data may hold more than the wait for its loader (a copy to "
 			    "the device, preparation on the training thread)%s", d->n_epochs ? "" :
 			    "; lines at every n-th step may show always the same worker's batches");
-	if (isfinite(v->unexplained_share) && isfinite(f->excess_share))
-		v->unexplained_share = fmax(0, v->unexplained_share - f->excess_share);
-	if (v->bound != LG_BOUND_NONE || share < 0.3)
-		return;
-	v->bound = LG_BOUND_DATA;
-	v->bound_confidence = 0.7;
-	v->bound_why = lg_arena_printf(&v->arena, "of a step's time the log states %.0f %% as the wait for data", share * 100);
+	lg_explains_excess(v, f);
+	lg_bound_by_data(c, share, lg_arena_printf(&v->arena, "of a step's time the log states %.0f %% as the wait for data",
+						   share * 100));
 }
 
 int lg_find_data_in_log(struct lg_case *c)
@@ -158,8 +150,7 @@ int lg_find_data_in_log(struct lg_case *c)
 	const struct lg_trace *t = c->t;
 	struct told worst = { 0 };
 
-	/* Where more than a log was read, its waits say more. */
-	if (c->has_states || t->sample.n || lg_gpu_only(t))
+	if (!lg_is_log_alone(c))
 		return 0;
 	for (lg_trk k = 1; k < t->track.n && !c->failed; k++) {
 		struct told d;

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "analyse/finders.h"
-#include "analyse/timeline/timeline_gpu.h"
 #include "analyse/steps/judge.h"
 #include "analyse/steps/log_steps.h"
 #include "base/alloc.h"
@@ -31,8 +30,6 @@ struct steps {
 	struct stated *v;
 	size_t n, next; /* next: of which the lines before it are still being read */
 	bool save;      /* one was told since the line before */
-	int64_t first, last; /* numbers of the lines */
-	size_t numbered;
 };
 
 /* What the slow ones and those that hold a save have in common. */
@@ -61,21 +58,11 @@ static void place_saves(const struct lg_trace *t, lg_prc prc, lg_str save, lg_st
 		s->save |= is_save;
 		if (is_save || t->mark.value[i] < 0)
 			continue;
-		if (!s->numbered++)
-			s->first = t->mark.value[i];
-		s->last = t->mark.value[i];
 		if (s->next < s->n && s->v[s->next].ts == t->mark.ts[i])
 			pass(s);
 	}
 	while (s->next < s->n)
 		pass(s);
-}
-
-/* How many steps a line stands for: a loop may print every tenth. */
-static double per_line(const struct steps *s)
-{
-	return s->numbered > 1 && s->last > s->first
-		       ? fmax(1, ((double)s->last - (double)s->first) / (double)(s->numbered - 1)) : 1;
 }
 
 static int join(const struct steps *s, struct joined *j)
@@ -88,9 +75,7 @@ static int join(const struct steps *s, struct joined *j)
 		return LG_E_NOMEM;
 	for (size_t i = 0; i < s->n; i++)
 		ms[i] = s->v[i].ms;
-	qsort(ms, s->n, sizeof *ms, lg_cmp_f64);
-	j->median = lg_quantile_f64(ms, s->n, 0.5);
-	limit = lg_slow_beyond(j->median, lg_noise_of(ms, s->n), 1);
+	limit = lg_slow_of(ms, s->n, &j->median);
 	while (warm < s->n / 5 && s->v[warm].ms > limit)
 		warm++;
 	for (size_t i = warm; i < s->n; i++) {
@@ -124,7 +109,7 @@ static double chance(const struct joined *j)
 	return fmin(p, 1);
 }
 
-static void tell(struct lg_case *c, const struct steps *s, const struct joined *j, double p, const char *line)
+static void tell(struct lg_case *c, const struct joined *j, double per_line, double p, const char *line)
 {
 	struct lg_verdict *v = c->v;
 	struct lg_finding *f = lg_finding_add(c, LG_R_SIDE_CHECKPOINT);
@@ -132,7 +117,7 @@ static void tell(struct lg_case *c, const struct steps *s, const struct joined *
 
 	if (!f)
 		return;
-	f->lost_ms = j->lost * per_line(s);
+	f->lost_ms = j->lost * per_line;
 	f->lost_share = j->lost / j->all;
 	f->excess_share = j->lost / j->excess;
 	f->confidence = 0.85;
@@ -143,7 +128,7 @@ static void tell(struct lg_case *c, const struct steps *s, const struct joined *
 	f->title = lg_arena_printf(&v->arena, "the loop saves a checkpoint while the step waits: %zu of the %zu slow "
 				   "steps are those in which the log tells of a save, %s longer than the others",
 				   j->hits, j->slow,
-				   lg_ms_text(j->lost * per_line(s) / (double)j->hits, text));
+				   lg_ms_text(j->lost * per_line / (double)j->hits, text));
 	lg_evidence_add(c, f, j->at, j->dur, "the longest step that holds a save; the median is %s",
 			lg_ms_text(j->median, text));
 	lg_evidence_add(c, f, INT64_MIN, 0, "%zu of %zu steps hold a save, %zu of them are slow; of the %zu others %zu "
@@ -151,37 +136,33 @@ static void tell(struct lg_case *c, const struct steps *s, const struct joined *
 	lg_evidence_add(c, f, INT64_MIN, 0, "%s", line);
 	lg_evidence_against(c, f, "the log tells the order of its lines, not what a step waits for: what the loop does "
 			    "beside each save (evaluation, logging) takes part of that time");
-	if (isfinite(v->unexplained_share))
-		v->unexplained_share = fmax(0, v->unexplained_share - f->excess_share);
+	lg_explains_excess(v, f);
 }
 
 static int judge(struct lg_case *c, const struct lg_stated *of, lg_str save, const char *line)
 {
 	const struct lg_trace *t = c->t;
 	lg_str step = 0;
-	struct steps s = { .v = lg_calloc(of->n, sizeof *s.v) };
+	struct steps s = { .v = lg_arena_alloc(&c->v->arena, of->n, sizeof *s.v) };
 	struct joined j = { 0 };
 	double p;
 
 	if (!s.v)
 		return LG_E_NOMEM;
 	for (size_t i = 0; !step && i < t->mark.n; i++)
-		if (!strcmp(lg_string(t, t->mark.name[i]), "log.step"))
+		if (lg_is_mark(t, i, "log.step"))
 			step = t->mark.name[i];
 	for (size_t i = 0; i < t->counter.n && s.n < of->n; i++)
 		if (t->counter.track[i] == of->track)
 			s.v[s.n++] = (struct stated){ .ts = t->counter.ts[i], .ms = t->counter.value[i] };
 	place_saves(t, t->track.prc[of->track], save, step, &s);
-	if (join(&s, &j)) {
-		lg_free(s.v);
+	if (join(&s, &j))
 		return LG_E_NOMEM;
-	}
 	p = chance(&j);
 	/* Most of each hold the other: saves at every third of the slow steps follow another thing's beat. */
 	if (j.hits >= LG_N_SIDE_CHECKPOINT_HITS && p < LG_N_SIDE_CHECKPOINT_P &&
 	    3 * j.hits >= 2 * j.saves && 3 * j.hits >= 2 * j.slow)
-		tell(c, &s, &j, p, line);
-	lg_free(s.v);
+		tell(c, &j, lg_steps_per_line(t, t->track.prc[of->track]), p, line);
 	return 0;
 }
 
@@ -191,10 +172,9 @@ int lg_join_saves(struct lg_case *c)
 	struct lg_stated of;
 	size_t i = 0;
 
-	/* Where more than a log was read, its waits say what a save costs. */
-	if (c->has_states || t->sample.n || lg_gpu_only(t))
+	if (!lg_is_log_alone(c))
 		return 0;
-	while (i < t->mark.n && strcmp(lg_string(t, t->mark.name[i]), "log.checkpoint"))
+	while (i < t->mark.n && !lg_is_mark(t, i, "log.checkpoint"))
 		i++;
 	if (i == t->mark.n)
 		return 0;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "analyse/finders.h"
+#include "analyse/steps/log_steps.h"
 #include "base/alloc.h"
 #include "base/map.h"
 #include "base/words.h"
@@ -34,6 +35,7 @@ static const struct signal {
 	{ mark, detail, function, title, LG_R_##rule, at_least, PRICE_##price, LG_STAGE_##stage },
 #define NOTED(mark, at_least, what) { mark, NULL, NULL, what, LG_R_NONE, at_least, PRICE_UNKNOWN, 0 },
 #define READ(name) { .mark = name },
+#define FAILED(name, detail, title) READ(name)
 #include "rules/signals.def"
 };
 enum { SIGNALS = sizeof signals / sizeof *signals };
@@ -101,7 +103,7 @@ static int hear_all(const struct lg_case *c, struct heard *heard)
 			at = s < SIGNALS || is_of_log(name) ? (uint32_t)s + 1 : UINT32_MAX;
 			rc = lg_map_set(&known, (uint64_t)m->name[i] + 1, at);
 		}
-		if (at != UINT32_MAX && (at == SIGNALS + 1 || signals[at - 1].title))
+		if (at != UINT32_MAX)
 			hear(m, lg_string(c->t, m->text[i]), i, &heard[at - 1]);
 	}
 	lg_map_done(&known);
@@ -148,29 +150,21 @@ static struct lg_finding *tell(struct lg_case *c, const struct signal *s, const 
 }
 
 /* With fullgraph=True torch raises an error where it would go on eagerly. */
-static void recompile_limit(struct lg_case *c)
+static void recompile_limit(struct lg_case *c, const struct heard *heard)
 {
 	static const char fails[] = "a function hit the recompile limit and must not run eagerly (fullgraph=True): "
 				    "torch raises an error";
 	static const struct signal limit = { .mark = "log.recompile_limit", .rule = LG_R_COMPILE_RECOMPILE_LIMIT,
 					     .stage = LG_STAGE_FORWARD };
+	const struct heard *hit = &heard[signal_of(limit.mark)], *raised = &heard[signal_of("log.recompile_limit_error")];
 	const struct lg_mark_tab *m = &c->t->mark;
-	struct heard hit = { 0 }, raised = { 0 };
-	struct lg_finding *f;
+	struct lg_finding *f = tell(c, &limit, hit, raised->n ? fails : "a function hit the recompile limit: from then on "
+									"it runs eagerly");
 
-	for (size_t i = 0; i < m->n; i++) {
-		const char *name = lg_string(c->t, m->name[i]);
-
-		if (!strcmp(name, limit.mark))
-			hear(m, lg_string(c->t, m->text[i]), i, &hit);
-		else if (!strcmp(name, "log.recompile_limit_error"))
-			hear(m, lg_string(c->t, m->text[i]), i, &raised);
-	}
-	f = tell(c, &limit, &hit, raised.n ? fails : "a function hit the recompile limit: from then on it runs eagerly");
-	if (f && raised.n)
-		lg_evidence_add(c, f, m->ts[raised.first], 0, "%s", lg_string(c->t, m->text[raised.first]));
-	else if (!f && raised.n)
-		tell(c, &limit, &raised, fails);
+	if (f && raised->n)
+		lg_evidence_add(c, f, m->ts[raised->first], 0, "%s", lg_string(c->t, m->text[raised->first]));
+	else if (!f && raised->n)
+		tell(c, &limit, raised, fails);
 }
 
 static void not_judged(struct lg_case *c, const struct heard *h, const char *what)
@@ -190,7 +184,7 @@ int lg_find_log_signals(struct lg_case *c)
 			tell(c, &signals[i], &heard[i], signals[i].title);
 		else if (signals[i].title && heard[i].n >= signals[i].at_least)
 			not_judged(c, &heard[i], signals[i].title);
-	recompile_limit(c);
+	recompile_limit(c, heard);
 	if (heard[SIGNALS].n)
 		not_judged(c, &heard[SIGNALS], lg_string(c->t, c->t->mark.name[heard[SIGNALS].first]));
 	return c->failed;
@@ -198,29 +192,12 @@ int lg_find_log_signals(struct lg_case *c)
 
 /* ---- a job that failed ---- */
 
-static int32_t rank_of(const struct lg_trace *t, size_t mark)
-{
-	return t->process.rank[t->thread.prc[t->mark.thr[mark]]];
-}
-
-/* Step lines behind it: an elastic launcher started the job anew. */
-static size_t steps_after(const struct lg_trace *t, size_t mark)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < t->mark.n; i++)
-		n += t->mark.ts[i] > t->mark.ts[mark] && !strcmp(lg_string(t, t->mark.name[i]), "log.step");
-	return n;
-}
-
 /* The surest sign first: others are what follows when a process is gone. */
 static const struct {
 	const char *mark, *detail, *title;
 } failures[] = {
-	{ "log.worker_failed", "worker", "a process of the job was killed or ended with an error" },
-	{ "log.nccl_error", "nccl", "NCCL failed" },
-	{ "log.watchdog_exception", "watchdog", "the watchdog of a process group took its process down" },
-	{ "log.peer_lost", "peer", "a peer closed its connection: its process ended, or its host is gone" },
+#define FAILED(mark, detail, title) { mark, detail, title },
+#include "rules/signals.def"
 };
 enum { FAILURES = sizeof failures / sizeof *failures };
 
@@ -232,7 +209,7 @@ int lg_find_failure(struct lg_case *c)
 
 	for (size_t i = 0; i < t->mark.n; i++)
 		for (size_t s = 0; s < FAILURES; s++)
-			if (!strcmp(lg_string(t, t->mark.name[i]), failures[s].mark)) {
+			if (lg_is_mark(t, i, failures[s].mark)) {
 				first[s] = n[s]++ ? first[s] : i;
 				last = i;
 			}
@@ -249,7 +226,7 @@ int lg_find_failure(struct lg_case *c)
 	f->confidence = 0.9;
 	f->detail = failures[k].detail;
 	f->culprit.relation = LG_RELATION_RANK;
-	f->culprit.rank = rank_of(t, first[k]);
+	f->culprit.rank = lg_rank_of_mark(t, first[k]);
 	f->title = f->culprit.rank >= 0 ? lg_arena_printf(&c->v->arena, "%s (rank %d)", failures[k].title, f->culprit.rank)
 					: failures[k].title;
 	for (size_t s = k; s < FAILURES; s++)
@@ -257,7 +234,7 @@ int lg_find_failure(struct lg_case *c)
 			lg_evidence_add(c, f, t->mark.ts[first[s]], 0, "%s%s", lg_string(t, t->mark.text[first[s]]),
 					n[s] > 1 ? lg_arena_printf(&c->v->arena, " (the first of %zu such lines)", n[s])
 						 : "");
-	steps = steps_after(t, last);
+	steps = lg_step_lines_after(t, last, false);
 	if (steps >= LG_N_JOB_FAILED_STEPS) {
 		lg_cap(f, LG_CAP_UNMEASURED);
 		lg_evidence_against(c, f, "%zu step lines follow: the job was started anew", steps);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "analyse/finders.h"
+#include "analyse/steps/log_steps.h"
 
 #define KIB 1024.0
 enum { SIZE_TEXT = 24 };
@@ -164,33 +165,12 @@ static const char *title_of(struct lg_case *c, const struct oom *m, const char *
 						     "leaves no room", tried);
 }
 
-static bool is_mark(const struct lg_trace *t, size_t i, const char *name)
-{
-	return !strcmp(lg_string(t, t->mark.name[i]), name);
-}
-
-static int32_t rank_of(const struct lg_trace *t, size_t i)
-{
-	return t->process.rank[t->thread.prc[t->mark.thr[i]]];
-}
-
-/* Step lines of the same rank behind the message: somebody caught it, or the job was started anew. */
-static size_t steps_after(const struct lg_trace *t, size_t oom)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < t->mark.n; i++)
-		n += t->mark.ts[i] > t->mark.ts[oom] && is_mark(t, i, "log.step") &&
-		     rank_of(t, i) == rank_of(t, oom);
-	return n;
-}
-
 static void say(struct lg_case *c, size_t first, size_t lines, size_t last)
 {
 	const struct lg_trace *t = c->t;
 	const char *text = lg_string(t, t->mark.text[first]);
 	struct oom m = read_oom(text);
-	size_t steps = steps_after(t, last);
+	size_t steps = lg_step_lines_after(t, last, true);
 	struct lg_finding *f = lg_finding_add(c, LG_R_MEM_OOM);
 
 	if (!f)
@@ -202,7 +182,7 @@ static void say(struct lg_case *c, size_t first, size_t lines, size_t last)
 	f->confidence = f->detail ? 0.9 : 0.75;
 	f->culprit.relation = f->detail && !strcmp(f->detail, "co_tenant") ? LG_RELATION_OTHER_PROCESS
 										 : LG_RELATION_SELF;
-	f->culprit.rank = rank_of(t, first);
+	f->culprit.rank = lg_rank_of_mark(t, first);
 	f->title = title_of(c, &m, f->detail);
 	lg_evidence_add(c, f, t->mark.ts[first], 0, "%s", text);
 	if (lines > 1)
@@ -226,7 +206,7 @@ int lg_find_oom(struct lg_case *c)
 	size_t first = c->t->mark.n, last = 0, lines = 0;
 
 	for (size_t i = 0; i < c->t->mark.n; i++)
-		if (is_mark(c->t, i, "log.oom")) {
+		if (lg_is_mark(c->t, i, "log.oom")) {
 			first = lines++ ? first : i;
 			last = i;
 		}

@@ -35,6 +35,13 @@ double lg_slow_beyond(double usual, double noise, double ms)
 	return fmax(usual * (1 + noise), usual + ms);
 }
 
+double lg_slow_of(double *ms, size_t n, double *ret_median)
+{
+	qsort(ms, n, sizeof *ms, lg_cmp_f64);
+	*ret_median = lg_quantile_f64(ms, n, 0.5);
+	return lg_slow_beyond(*ret_median, lg_noise_of(ms, n), 1);
+}
+
 /*
  * Warm-up: leading steps (lazy initialisation, compilation, first touch of memory) until the first
  * run of three ordinary ones, at most a fifth of all. A gap of more than a second and twenty
@@ -74,7 +81,7 @@ static int rolling_median(struct lg_step *s, size_t n)
 	return 0;
 }
 
-int lg_judge_steps(struct lg_step *s, size_t n, enum lg_steps_of from, double *noise)
+int lg_judge_steps(struct lg_step *s, size_t n, enum lg_steps_of from, int64_t grain, double *noise)
 {
 	LG_AUTOFREE int64_t *d = lg_calloc(n, sizeof *d);
 	int64_t median;
@@ -102,7 +109,8 @@ int lg_judge_steps(struct lg_step *s, size_t n, enum lg_steps_of from, double *n
 	own = lg_noise_of(ratio + warm, n - warm);
 	*noise = fmax(*noise, own);
 	for (size_t i = 0; i < n; i++)
-		s[i].slow = (double)s[i].dur > lg_slow_beyond((double)s[i].median, own, MS_NS);
+		s[i].slow = (double)s[i].dur > lg_slow_beyond((double)s[i].median, own, MS_NS) &&
+			    s[i].dur - s[i].median >= grain;
 	return rc;
 }
 

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "analyse/steps/judge.h"
+#include "analyse/timeline/timeline_gpu.h"
 #include "base/alloc.h"
 #include "base/median.h"
 #include "base/words.h"
@@ -67,6 +68,21 @@ double lg_steps_per_line(const struct lg_trace *t, lg_prc p)
 		last = at;
 	}
 	return n ? fmax(1, steps / (double)n) : 1;
+}
+
+bool lg_is_log_alone(const struct lg_case *c)
+{
+	return !c->has_states && !c->t->sample.n && !lg_gpu_only(c->t);
+}
+
+size_t lg_step_lines_after(const struct lg_trace *t, size_t mark, bool of_rank)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->mark.n; i++)
+		n += t->mark.ts[i] > t->mark.ts[mark] && lg_is_mark(t, i, "log.step") &&
+		     (!of_rank || lg_rank_of_mark(t, i) == lg_rank_of_mark(t, mark));
+	return n;
 }
 
 /* The stated times in the order of their lines, and where the k-th step began. */
@@ -193,11 +209,8 @@ int lg_steps_of_log(struct lg_case *c)
 	if (!ms || !l.step)
 		return c->failed = LG_E_NOMEM;
 	read_lines(c->t, of.track, of.n, &l);
-	rc = lg_judge_steps(l.step, l.n, LG_STEPS_OF_RUN, &noise);
+	rc = lg_judge_steps(l.step, l.n, LG_STEPS_OF_RUN, of.kind != LG_STATED_LINES ? BAR_GRAIN_NS : 0, &noise);
 	for (size_t i = 0; !rc && i < l.n; i++) {
-		/* A bar's clock shows no less. */
-		if (of.kind != LG_STATED_LINES && l.step[i].dur - l.step[i].median < BAR_GRAIN_NS)
-			l.step[i].slow = false;
 		l.warm += l.step[i].warmup;
 		ms[i] = (double)l.step[i].dur / 1e6;
 		v->n_slow += l.step[i].slow;

@@ -2,8 +2,7 @@
 /* log_steps.h - which of the step times that a job's log states are the training's. */
 #ifndef LG_ANALYSE_STEPS_LOG_STEPS_H
 #define LG_ANALYSE_STEPS_LOG_STEPS_H
-#include "base/error.h"
-#include "store/trace.h"
+#include "analyse/case.h"
 
 /* How sure it is that a track's values are those of a training's steps: the greater, the surer. */
 enum lg_stated_kind {
@@ -24,5 +23,10 @@ struct lg_stated {
 int lg_stated_steps(const struct lg_trace *t, size_t min, struct lg_stated *ret) LG_MUST_CHECK;
 /* How many steps a line of p stands for: a loop may print every tenth. */
 double lg_steps_per_line(const struct lg_trace *t, lg_prc p);
+
+/* Is a job's log all that was read? Where there is more, that says more. */
+bool lg_is_log_alone(const struct lg_case *c);
+/* Step lines behind a mark: it was caught, or the job was started anew. of_rank: the same rank's only. */
+size_t lg_step_lines_after(const struct lg_trace *t, size_t mark, bool of_rank);
 
 #endif /* LG_ANALYSE_STEPS_LOG_STEPS_H */

@@ -178,7 +178,7 @@ static void tell_warmup(struct lg_case *c, const struct lg_tally *y)
 			"of the others, of %.1f s in all", warm / 1e9, wall / 1e9);
 }
 
-int lg_judge_run(struct lg_case *c, const struct lg_tally *y, struct lg_error *err)
+int lg_judge_run(struct lg_case *c, const struct lg_tally *y)
 {
 	int rc = judge_shape(c, y);
 
@@ -188,5 +188,5 @@ int lg_judge_run(struct lg_case *c, const struct lg_tally *y, struct lg_error *e
 		tell_warmup(c, y);
 	if (!rc)
 		rc = c->failed;
-	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
+	return rc;
 }

@@ -358,7 +358,6 @@ static int collect_ranks(struct lg_case *c, int32_t victim_pid)
 			n++;
 	}
 	c->n_ranks = n;
-	c->victim_pid = victim_pid;
 	if (!n) {
 		int rc = lg_infer_ranks(c, victim_pid);
 
@@ -439,7 +438,7 @@ static int steps_of_ranks(struct lg_case *c, struct lg_step **ret, size_t *ret_n
 		}
 		r->n_steps = n - r->step_first;
 		if (!rc && r->n_steps)
-			rc = lg_judge_steps(steps + r->step_first, r->n_steps, LG_STEPS_OF_RUN, ret_noise);
+			rc = lg_judge_steps(steps + r->step_first, r->n_steps, LG_STEPS_OF_RUN, 0, ret_noise);
 	}
 	lg_free(b.ts);
 	*ret = steps;
@@ -447,13 +446,13 @@ static int steps_of_ranks(struct lg_case *c, struct lg_step **ret, size_t *ret_n
 	return rc;
 }
 
-int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err)
+int lg_find_steps(struct lg_case *c)
 {
 	LG_AUTOFREE struct lg_step *steps = NULL;
 	bool dropped = false;
 	double noise = 0;
 	size_t n = 0;
-	int rc = collect_ranks(c, victim_pid);
+	int rc = collect_ranks(c, c->victim_pid);
 
 	if (!rc)
 		rc = steps_of_ranks(c, &steps, &n, &noise);
@@ -479,5 +478,5 @@ int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err)
 	}
 	if (!rc)
 		rc = summarise(c, noise);
-	return rc ? lg_fail(err, rc, LG_NO_OFFSET, "out of memory") : 0;
+	return rc;
 }

@@ -5,7 +5,7 @@
 #include "analyse/case.h"
 
 /* ---- steps.c: ranks, their steps, stage segments ---- */
-int lg_find_steps(struct lg_case *c, int32_t victim_pid, struct lg_error *err) LG_MUST_CHECK;
+int lg_find_steps(struct lg_case *c) LG_MUST_CHECK;
 /* Were the states read from /proc now and then? The repetition that they show is the poll's as much as the
  * program's. */
 bool lg_is_polled(const struct lg_case *c);

@@ -60,14 +60,6 @@ static void limits_from_diag(struct lg_case *c)
 	}
 }
 
-static double median_of(double *v, size_t n)
-{
-	if (!n)
-		return 0;
-	qsort(v, n, sizeof *v, lg_cmp_f64);
-	return v[n / 2];
-}
-
 static void stage_times(const struct lg_rank *r, const struct lg_step *s, double *ms)
 {
 	int64_t a = s->ts, end = s->ts + s->dur;
@@ -118,8 +110,8 @@ static int stages(struct lg_case *c, uint32_t ref)
 			n++;
 	}
 	for (uint32_t g = LG_STAGE_BATCH_WAIT; g < LG_STAGE_MAX; g++) {
-		double m = median_of(ordinary + (size_t)g * r->n_steps, n);
-		double x = median_of(slow + (size_t)g * r->n_steps, n_slow);
+		double m = n ? lg_median_f64(ordinary + (size_t)g * r->n_steps, n) : 0;
+		double x = lg_median_f64(slow + (size_t)g * r->n_steps, n_slow);
 
 		v->stages[v->n_stages++] = (struct lg_stage_sum){
 			.stage = lg_stage_name(g),
@@ -517,8 +509,8 @@ static void conclude(struct lg_case *c)
 static int explain(struct lg_case *c)
 {
 	static int (*const questions[])(struct lg_case *c) = {
-		lg_waits_new, lg_find_steps, lg_locks_new, lg_match_collectives, lg_find_gil_waits, lg_find_chores,
-		lg_account, judge_what_there_is, lg_ask_finders,
+		lg_waits_new, lg_find_steps, lg_locks_new, lg_match_collectives, lg_find_gil_waits,
+		lg_find_chores, lg_account, judge_what_there_is, lg_ask_finders,
 	};
 	int rc = 0;
 

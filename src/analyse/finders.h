@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* finders.h - who is asked of a run, in the order of registry.c. Each adds findings and limits: 0 or LG_E_NOMEM. */
+/* finders.h - who is asked of a run, in the order of registry.c. Each adds findings and limits. */
 #ifndef LG_ANALYSE_FINDERS_H
 #define LG_ANALYSE_FINDERS_H
 #include "analyse/case.h"
@@ -15,8 +15,8 @@ int lg_say_steal(struct lg_case *c) LG_MUST_CHECK;
 
 /* ---- hook/ ---- */
 int lg_find_compile(struct lg_case *c) LG_MUST_CHECK; /* compile_facts.c */
-int lg_find_flags(struct lg_case *c) LG_MUST_CHECK; /* flag_rules.c: settings that cost time whatever the model */
-int lg_find_saves(struct lg_case *c) LG_MUST_CHECK; /* saves.c: checkpoints of the loop; after all findings of them */
+int lg_find_flags(struct lg_case *c) LG_MUST_CHECK; /* flag_rules.c: settings that cost time */
+int lg_find_saves(struct lg_case *c) LG_MUST_CHECK; /* saves.c: checkpoints; after all findings */
 
 /* ---- logs/ ---- */
 /* log_signals.c: every kind of line that an importer keeps, by rules/signals.def. */

@@ -166,7 +166,5 @@ struct lg_verdict {
 void lg_verdict_free(struct lg_verdict *v);
 /* A finding of which nothing is known yet but its id. */
 struct lg_finding lg_finding_blank(enum lg_rule_id rule);
-/* By lost time; the unmeasured ones come last. */
-void lg_findings_rank(struct lg_verdict *v);
 
 #endif /* LG_ANALYSE_VERDICT_H */

@@ -26,6 +26,13 @@ int64_t lg_median_i64(int64_t *v, size_t n)
 	return v[n / 2];
 }
 
+double lg_median_f64(double *v, size_t n)
+{
+	if (n)
+		qsort(v, n, sizeof *v, lg_cmp_f64);
+	return n ? v[n / 2] : (double)NAN;
+}
+
 static void swap(int64_t *a, int64_t *b)
 {
 	int64_t was = *a;

@@ -11,6 +11,8 @@ int lg_cmp_f64(const void *a, const void *b);
 
 /* Sorts v; the upper median v[n / 2], or 0 when there is none. */
 int64_t lg_median_i64(int64_t *v, size_t n);
+/* The same; NaN when there is none. */
+double lg_median_f64(double *v, size_t n);
 
 /*
  * The quantile q in [0, 1] of v, which is in order; NaN for n 0. Between two values it lies on the line from

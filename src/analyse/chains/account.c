@@ -136,20 +136,15 @@ int lg_account(struct lg_case *c)
 			rc = account_step(c, &acc, &c->ranks[i],
 					  &v->steps[c->ranks[i].step_first + k], &scratch);
 	if (!rc) {
-		v->parts = lg_arena_alloc(&v->arena, acc.n, sizeof *v->parts);
-		v->causes = lg_arena_alloc(&v->arena, acc.n_causes, sizeof *v->causes);
-		if (!v->parts || !v->causes) {
-			rc = LG_E_NOMEM;
-		} else {
-			if (acc.n)
-				memcpy(v->parts, acc.parts, acc.n * sizeof *v->parts);
-			memcpy(v->causes, acc.causes, acc.n_causes * sizeof *v->causes);
-			v->n_parts = acc.n;
-			v->n_causes = acc.n_causes;
-		}
+		v->parts = lg_arena_adopt(&v->arena, acc.parts);
+		v->causes = lg_arena_adopt(&v->arena, acc.causes);
+		v->n_parts = acc.n;
+		v->n_causes = acc.n_causes;
+		rc = v->arena.failed ? LG_E_NOMEM : 0;
+	} else {
+		lg_free(acc.parts);
+		lg_free(acc.causes);
 	}
-	lg_free(acc.parts);
-	lg_free(acc.causes);
 	lg_map_done(&acc.by_key);
 	lg_free(scratch.v);
 	return rc;
@@ -185,14 +180,7 @@ int lg_account_stages(struct lg_case *c)
 		}
 		s->n_parts = (uint32_t)(acc.n - first);
 	}
-	v->n_parts = 0;
-	v->parts = rc ? NULL : lg_arena_alloc(&v->arena, acc.n, sizeof *v->parts);
-	if (!v->parts)
-		rc = LG_E_NOMEM;
-	if (!rc && acc.n) {
-		memcpy(v->parts, acc.parts, acc.n * sizeof *v->parts);
-		v->n_parts = acc.n;
-	}
-	lg_free(acc.parts);
-	return rc;
+	v->parts = lg_arena_adopt(&v->arena, acc.parts);
+	v->n_parts = v->parts ? acc.n : 0;
+	return rc ? rc : v->arena.failed ? LG_E_NOMEM : 0;
 }

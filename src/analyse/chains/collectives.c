@@ -82,18 +82,13 @@ static int64_t typical_span(struct lg_case *c, const struct lg_rank *r)
 {
 	const struct lg_span_tab *s = &c->t->span;
 	LG_AUTOFREE int64_t *d = lg_calloc(r->n_spans, sizeof *d);
-	int64_t median = 0;
 	size_t n = 0;
 
 	for (size_t i = 0; d && i < r->n_spans; i++)
 		if (s->kind[r->spans[i]] == LG_SPAN_COLLECTIVE &&
 		    (s->flags[r->spans[i]] & LG_SPAN_IMPLICIT) && s->dur[r->spans[i]] > 0)
 			d[n++] = s->dur[r->spans[i]];
-	if (n) {
-		qsort(d, n, sizeof *d, lg_cmp_i64);
-		median = d[n / 2];
-	}
-	return median;
+	return lg_median_i64(d, n);
 }
 
 static int cmp_arrival(const void *a, const void *b)

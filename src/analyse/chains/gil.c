@@ -195,15 +195,8 @@ int lg_find_gil_waits(struct lg_case *c)
 			c->ranks[i].n_gil = own.n;
 		}
 	}
-	if (!rc && w.n) {
-		c->gil = lg_arena_alloc(&c->v->arena, w.n, sizeof *c->gil);
-		if (c->gil)
-			memcpy(c->gil, w.v, w.n * sizeof *c->gil);
-		else
-			rc = LG_E_NOMEM;
-	}
-	lg_free(w.v);
-	return rc;
+	c->gil = lg_arena_adopt(&c->v->arena, w.v);
+	return rc ? rc : w.v && !c->gil ? LG_E_NOMEM : 0;
 }
 
 const struct lg_gil_wait *lg_gil_wait_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b)

@@ -67,7 +67,8 @@ static struct lg_own_time late_by(struct lg_case *c, const struct lg_arrival *a,
 	own.slept -= other.slept;
 	/* No more than the others saw of it: the rest was made up for elsewhere. */
 	if (own.ran + own.slept > most) {
-		own.ran = own.ran >= most || own.slept <= 0 ? most : own.slept >= most || own.ran <= 0 ? 0 : own.ran;
+		own.ran = own.ran >= most || own.slept <= 0 ? most
+			  : own.slept >= most || own.ran <= 0 ? 0 : own.ran;
 		own.slept = most - own.ran;
 	}
 	return own;
@@ -260,8 +261,7 @@ static int median_lateness(const struct lg_rank *ref, struct lg_straggler *g)
 	for (size_t i = 0; i < ref->n_arrivals; i++)
 		if (ref->arrivals[i].late_rank != UINT32_MAX && g->of_rank[ref->arrivals[i].late_rank].lost)
 			late[n++] = ref->arrivals[i].late_ts - ref->arrivals[i].second_ts;
-	qsort(late, n, sizeof *late, lg_cmp_i64);
-	g->median_late = n ? late[n / 2] : 0;
+	g->median_late = lg_median_i64(late, n);
 	return 0;
 }
 

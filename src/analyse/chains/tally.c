@@ -352,14 +352,11 @@ static int find_causes(struct lg_case *c, struct lg_tally *y)
 	}
 	if (!rc && b.n) {
 		qsort(b.v, b.n, sizeof *b.v, cmp_lost);
-		y->causes = lg_arena_alloc(&c->v->arena, b.n, sizeof *b.v);
-		if (y->causes)
-			memcpy(y->causes, b.v, b.n * sizeof *b.v);
-		else
-			rc = LG_E_NOMEM;
-		y->n_causes = rc ? 0 : b.n;
+		y->n_causes = b.n;
 	}
-	lg_free(b.v);
+	y->causes = lg_arena_adopt(&c->v->arena, b.v);
+	if (b.v && !y->causes)
+		rc = LG_E_NOMEM;
 	lg_free(b.of_piece);
 	lg_free(b.patron);
 	lg_map_done(&b.by_key);

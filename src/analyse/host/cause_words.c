@@ -67,7 +67,12 @@ bool lg_is_guess(const struct lg_cause_sum *s)
 
 /* ---- titles ---- */
 
-struct title_parts {
+/* What a title is made of. */
+struct title {
+	struct lg_case *c;
+	struct lg_arena *a;
+	struct lg_finding *f;
+	const struct lg_cause_sum *s;
 	const char *who, *in; /* the culprit; " in FUNCTION" */
 	const char *job;      /* whose step it was */
 	const char *ranks;    /* the same, and by way of whom */
@@ -77,108 +82,83 @@ struct title_parts {
 	const struct lg_io_story *io;
 };
 
-static const char *title_lock(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
-			      const struct title_parts *p)
+static const char *title_lock(const struct title *t)
 {
-	struct lg_arena *a = &c->v->arena;
-
-	(void)s;
-	return lg_arena_printf(a, "%s held the %s of %s%s%s; %s", p->who, f->culprit.lock, p->held_up, p->in, p->every,
-			       p->by_way ? lg_arena_printf(a, "%s waited for that one", p->job)
-			       : c->v->n_ranks < 2 ? "the step waited" : "the step waited, and every rank with it");
+	return lg_arena_printf(t->a, "%s held the %s of %s%s%s; %s", t->who, t->f->culprit.lock, t->held_up, t->in, t->every,
+			       t->by_way ? lg_arena_printf(t->a, "%s waited for that one", t->job)
+			       : t->c->v->n_ranks < 2 ? "the step waited" : "the step waited, and every rank with it");
 }
 
-static const char *title_cpu(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
-			     const struct title_parts *p)
+static const char *title_cpu(const struct title *t)
 {
-	(void)f;
-	return lg_arena_printf(&c->v->arena, "%s%s had to wait for a CPU that %s had%s%s",
-			       s->own_job ? "the job's own threads pushed each other aside: " : "", p->ranks, p->who,
-			       p->in, p->every);
+	return lg_arena_printf(t->a, "%s%s had to wait for a CPU that %s had%s%s",
+			       t->s->own_job ? "the job's own threads pushed each other aside: " : "", t->ranks, t->who,
+			       t->in, t->every);
 }
 
-static const char *title_io(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
-			    const struct title_parts *p)
+static const char *title_io(const struct title *t)
 {
-	(void)s;
-	return lg_io_title(c, f, p->io, p->ranks, p->every);
+	return lg_io_title(t->c, t->f, t->io, t->ranks, t->every);
 }
 
-static const char *title_stop(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
-			      const struct title_parts *p)
+static const char *title_stop(const struct title *t)
 {
-	(void)f;
-	return lg_arena_printf(&c->v->arena, "%s stopped by %s%s%s%s%s", p->held_up,
-			       s->thr ? p->who : "a signal or a tracer", p->every, p->by_way ? "; " : "",
-			       p->by_way ? p->job : "", p->by_way ? " waited for it" : "");
+	return lg_arena_printf(t->a, "%s stopped by %s%s%s%s%s", t->held_up,
+			       t->s->thr ? t->who : "a signal or a tracer", t->every, t->by_way ? "; " : "",
+			       t->by_way ? t->job : "", t->by_way ? " waited for it" : "");
 }
 
-static const char *title_reclaim(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
-				 const struct title_parts *p)
+static const char *title_reclaim(const struct title *t)
 {
-	(void)f, (void)s;
-	return lg_arena_printf(&c->v->arena, "%s reclaimed memory inside the step%s", p->ranks, p->every);
+	return lg_arena_printf(t->a, "%s reclaimed memory inside the step%s", t->ranks, t->every);
 }
 
-static const char *title_gc(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
-			    const struct title_parts *p)
+static const char *title_gc(const struct title *t)
 {
-	(void)f, (void)s;
-	return lg_arena_printf(&c->v->arena, "Python's garbage collector ran inside the step of %s%s", p->ranks,
-			       p->every);
+	return lg_arena_printf(t->a, "Python's garbage collector ran inside the step of %s%s", t->ranks, t->every);
 }
 
-static const char *title_fork(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
-			      const struct title_parts *p)
+static const char *title_fork(const struct title *t)
 {
-	(void)f, (void)s;
-	return lg_arena_printf(&c->v->arena, "%s forked inside the step and copied the page tables of its whole "
-			       "memory%s", p->ranks, p->every);
+	return lg_arena_printf(t->a, "%s forked inside the step and copied the page tables of its whole memory%s",
+			       t->ranks, t->every);
 }
 
-static const char *title_side(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
-			      const struct title_parts *p)
+static const char *title_side(const struct title *t)
 {
-	(void)f;
-	return lg_arena_printf(&c->v->arena, "%s did side work inside the loop (%s) while the step waited%s", p->ranks,
-			       lg_side_name(c, s), p->every);
+	return lg_arena_printf(t->a, "%s did side work inside the loop (%s) while the step waited%s", t->ranks,
+			       lg_side_name(t->c, t->s), t->every);
 }
 
-static const char *title_quota(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
-			       const struct title_parts *p)
+static const char *title_quota(const struct title *t)
 {
-	const char *quota = lg_quota_text(c);
+	const char *quota = lg_quota_text(t->c);
 
-	(void)f;
-	if (lg_is_guess(s))
-		return lg_arena_printf(&c->v->arena, "%s had to wait beside idle CPUs%s: its cgroup's CPU quota was used "
-				       "up, probably", p->ranks, p->every);
-	return lg_arena_printf(&c->v->arena, "%s had used up the CPU quota of the cgroup (%s) and had to wait beside idle "
-			       "CPUs%s", p->ranks, quota ? quota : "size unknown", p->every);
+	if (lg_is_guess(t->s))
+		return lg_arena_printf(t->a, "%s had to wait beside idle CPUs%s: its cgroup's CPU quota was used up, "
+				       "probably", t->ranks, t->every);
+	return lg_arena_printf(t->a, "%s had used up the CPU quota of the cgroup (%s) and had to wait beside idle CPUs%s",
+			       t->ranks, quota ? quota : "size unknown", t->every);
 }
 
-static const char *title_peer(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
-			      const struct title_parts *p)
+static const char *title_peer(const struct title *t)
 {
-	(void)s;
-	return lg_arena_printf(&c->v->arena, "%s waited for %s%s %s (%s)%s", p->ranks, p->who, p->in,
-			       lg_peer_words(f->culprit.lock, &f->detail), f->culprit.lock ? f->culprit.lock : "asleep",
-			       p->every);
+	const char *lock = t->f->culprit.lock;
+
+	return lg_arena_printf(t->a, "%s waited for %s%s %s (%s)%s", t->ranks, t->who, t->in,
+			       lg_peer_words(lock, &t->f->detail), lock ? lock : "asleep", t->every);
 }
 
-static const char *title_gil(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
-			     const struct title_parts *p)
+static const char *title_gil(const struct title *t)
 {
-	return lg_arena_printf(&c->v->arena, "%s waited for Python's lock (the GIL), which thread %d (%s) of the same "
-			       "process held%s%s", p->ranks, f->culprit.tid,
-			       lg_string(c->t, c->t->thread.comm[s->thr]), p->in, p->every);
+	return lg_arena_printf(t->a, "%s waited for Python's lock (the GIL), which thread %d (%s) of the same process "
+			       "held%s%s", t->ranks, t->f->culprit.tid,
+			       lg_string(t->c->t, t->c->t->thread.comm[t->s->thr]), t->in, t->every);
 }
 
-static const char *title_loader(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
-				const struct title_parts *p)
+static const char *title_loader(const struct title *t)
 {
-	(void)s;
-	return lg_loader_title(c, f, p->ranks, p->every);
+	return lg_loader_title(t->c, t->f, t->ranks, t->every);
 }
 
 /* ---- moments ---- */
@@ -228,70 +208,67 @@ static const char *cpu_text(struct lg_case *c, const struct lg_piece *p)
 		       ? "its CPU" : lg_arena_printf(&c->v->arena, "CPU %d", c->t->state.cpu[row]);
 }
 
-static void moment_lock(struct lg_case *c, struct lg_finding *f, const struct lg_piece *p, const char *who,
-			const char *by)
+/* One of its waits. */
+struct moment {
+	struct lg_case *c;
+	struct lg_finding *f;
+	const struct lg_piece *p;
+	const char *who, *by; /* waited; ended it */
+	double ms;
+};
+
+static void moment_lock(const struct moment *m)
 {
-	const char *how = "it held the lock";
+	const struct lg_piece *p = m->p;
+	const char *how = p->proof == LG_PROOF_OWNER_READER ? "last reader stored in the lock: probable"
+			  : p->proof == LG_PROOF_WAKER ? "it ended the wait: probable" : "it held the lock";
 
 	if (p->hold != UINT32_MAX)
-		how = lg_arena_printf(&c->v->arena, "held for %.1f ms", (double)c->t->span.dur[p->hold] / 1e6);
-	else if (p->proof == LG_PROOF_OWNER_READER)
-		how = "last reader stored in the lock: probable";
-	else if (p->proof == LG_PROOF_WAKER)
-		how = "it ended the wait: probable";
-	lg_evidence_add(c, f, p->ts, p->dur, "%s waited %.1f ms for %s%s; holder %s, %s", who, (double)p->dur / 1e6,
-			lg_lock_text(c, p->lock), wait_place(c, p), by, how);
+		how = lg_arena_printf(&m->c->v->arena, "held for %.1f ms", (double)m->c->t->span.dur[p->hold] / 1e6);
+	lg_evidence_add(m->c, m->f, p->ts, p->dur, "%s waited %.1f ms for %s%s; holder %s, %s", m->who, m->ms,
+			lg_lock_text(m->c, p->lock), wait_place(m->c, p), m->by, how);
 }
 
-static void moment_peer(struct lg_case *c, struct lg_finding *f, const struct lg_piece *p, const char *who,
-			const char *by)
+static void moment_peer(const struct moment *m)
 {
-	lg_evidence_add(c, f, p->ts, p->dur, "%s waited %.1f ms in %s; %s, which %s, ended the wait", who,
-			(double)p->dur / 1e6, p->lock ? lg_string(c->t, p->lock) : "the kernel", by,
-			c->t->state.kind[p->row] == LG_RUNNING ? "ran meanwhile" : "slept meanwhile");
+	const struct lg_trace *t = m->c->t;
+
+	lg_evidence_add(m->c, m->f, m->p->ts, m->p->dur, "%s waited %.1f ms in %s; %s, which %s, ended the wait", m->who,
+			m->ms, m->p->lock ? lg_string(t, m->p->lock) : "the kernel", m->by,
+			t->state.kind[m->p->row] == LG_RUNNING ? "ran meanwhile" : "slept meanwhile");
 }
 
-static void moment_cpu(struct lg_case *c, struct lg_finding *f, const struct lg_piece *p, const char *who,
-		       const char *by)
+static void moment_cpu(const struct moment *m)
 {
-	lg_evidence_add(c, f, p->ts, p->dur, "%s was ready to run for %.1f ms while %s had %s", who,
-			(double)p->dur / 1e6, by, cpu_text(c, p));
+	lg_evidence_add(m->c, m->f, m->p->ts, m->p->dur, "%s was ready to run for %.1f ms while %s had %s", m->who, m->ms,
+			m->by, cpu_text(m->c, m->p));
 }
 
-static void moment_stop(struct lg_case *c, struct lg_finding *f, const struct lg_piece *p, const char *who,
-			const char *by)
+static void moment_stop(const struct moment *m)
 {
-	lg_evidence_add(c, f, p->ts, p->dur, "%s was stopped for %.1f ms%s%s%s", who, (double)p->dur / 1e6,
-			p->thr ? "; " : "", p->thr ? by : "", stop_words(p));
+	lg_evidence_add(m->c, m->f, m->p->ts, m->p->dur, "%s was stopped for %.1f ms%s%s%s", m->who, m->ms,
+			m->p->thr ? "; " : "", m->p->thr ? m->by : "", stop_words(m->p));
 }
 
-static void moment_gil(struct lg_case *c, struct lg_finding *f, const struct lg_piece *p, const char *who,
-		       const char *by)
+static void moment_gil(const struct moment *m)
 {
-	(void)by;
-	lg_evidence_add(c, f, p->ts, p->dur, "%s waited 5 ms at a time for Python's lock, and thread %d ran Python for "
-			"%.1f ms of that and ended the wait", who, c->t->thread.tid[p->thr], (double)p->dur / 1e6);
+	lg_evidence_add(m->c, m->f, m->p->ts, m->p->dur, "%s waited 5 ms at a time for Python's lock, and thread %d ran "
+			"Python for %.1f ms of that and ended the wait", m->who, m->c->t->thread.tid[m->p->thr], m->ms);
 }
 
-static void moment_gc(struct lg_case *c, struct lg_finding *f, const struct lg_piece *p, const char *who,
-		      const char *by)
+static void moment_gc(const struct moment *m)
 {
-	(void)by;
-	lg_evidence_add(c, f, p->ts, p->dur, "%s collected garbage for %.1f ms", who, (double)p->dur / 1e6);
+	lg_evidence_add(m->c, m->f, m->p->ts, m->p->dur, "%s collected garbage for %.1f ms", m->who, m->ms);
 }
 
-static void moment_fork(struct lg_case *c, struct lg_finding *f, const struct lg_piece *p, const char *who,
-			const char *by)
+static void moment_fork(const struct moment *m)
 {
-	(void)by;
-	lg_evidence_add(c, f, p->ts, p->dur, "%s %s", who, lg_fork_text(c, p));
+	lg_evidence_add(m->c, m->f, m->p->ts, m->p->dur, "%s %s", m->who, lg_fork_text(m->c, m->p));
 }
 
-static void moment_other(struct lg_case *c, struct lg_finding *f, const struct lg_piece *p, const char *who,
-			 const char *by)
+static void moment_other(const struct moment *m)
 {
-	(void)by;
-	lg_evidence_add(c, f, p->ts, p->dur, "%s lost %.1f ms here", who, (double)p->dur / 1e6);
+	lg_evidence_add(m->c, m->f, m->p->ts, m->p->dur, "%s lost %.1f ms here", m->who, m->ms);
 }
 
 /* ---- facts; name: who is behind it ---- */
@@ -322,10 +299,8 @@ static const char *fact_stop(struct lg_case *c, const struct lg_cause_sum *s, co
 /* ---- all of them, by end ---- */
 
 static const struct {
-	const char *(*title)(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
-			     const struct title_parts *p);
-	void (*moment)(struct lg_case *c, struct lg_finding *f, const struct lg_piece *p, const char *who,
-		       const char *by);
+	const char *(*title)(const struct title *t);
+	void (*moment)(const struct moment *m);
 	const char *(*fact)(struct lg_case *c, const struct lg_cause_sum *s, const char *name);
 } words[] = {
 #define X(name, cause, place, part, rule, own_rule, charged, did, pool, side, batch, stepless, title, \
@@ -342,7 +317,8 @@ void lg_cause_title(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 	/* Whose batch or checkpoint it is goes without saying. */
 	bool by_way = !c->rank_of_prc[c->t->thread.prc[s->victim]] && s->end != LG_END_LOADER &&
 		      s->end != LG_END_SIDE;
-	struct title_parts p = { .by_way = by_way, .io = io, .every = lg_period_text(c, &s->rhythm) };
+	struct title p = { .c = c, .a = a, .f = f, .s = s, .by_way = by_way, .io = io,
+			   .every = lg_period_text(c, &s->rhythm) };
 
 	p.who = f->culprit.comm ? lg_arena_printf(a, "%s (pid %d)", f->culprit.comm, f->culprit.pid) : "nobody known";
 	p.job = lg_ranks_text(c, f, 0);
@@ -357,7 +333,7 @@ void lg_cause_title(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 					lg_string(c->t, c->t->process.comm[s->member[0]]), s->member[1] ? ", " : "",
 					lg_string(c->t, c->t->process.comm[s->member[1]]), s->member[2] ? ", " : "",
 					lg_string(c->t, c->t->process.comm[s->member[2]]));
-	f->title = words[s->end].title(c, f, s, &p);
+	f->title = words[s->end].title(&p);
 }
 
 static int cmp_longest(const void *a, const void *b)
@@ -379,7 +355,9 @@ void lg_cause_moments(struct lg_case *c, struct lg_finding *f, const struct lg_c
 	memcpy(v, s->pieces, s->n_pieces * sizeof *v);
 	qsort(v, s->n_pieces, sizeof *v, cmp_longest);
 	for (size_t i = 0; i < s->n_pieces && i < 4; i++)
-		words[v[i]->end].moment(c, f, v[i], victim_text(c, v[i]->of), lg_thread_text(c, v[i]->thr));
+		words[v[i]->end].moment(&(struct moment){ .c = c, .f = f, .p = v[i], .who = victim_text(c, v[i]->of),
+							  .by = lg_thread_text(c, v[i]->thr),
+							  .ms = (double)v[i]->dur / 1e6 });
 }
 
 const char *lg_cause_fact(struct lg_case *c, const struct lg_cause_sum *s)

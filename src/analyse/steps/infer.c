@@ -206,13 +206,11 @@ static double irregularity(struct lg_case *c, const int64_t *ts, size_t n, int64
 		return INFINITY;
 	for (size_t i = 0; i + 1 < n; i++)
 		d[i] = ts[i + 1] - ts[i];
-	qsort(d, n - 1, sizeof *d, lg_cmp_i64);
-	median = d[(n - 1) / 2];
+	median = lg_median_i64(d, n - 1);
 	if (median >= MIN_STEP_NS && median <= MAX_STEP_NS) {
 		for (size_t i = 0; i + 1 < n; i++)
 			d[i] = llabs(d[i] - median);
-		qsort(d, n - 1, sizeof *d, lg_cmp_i64);
-		spread = (double)d[(n - 1) / 2] / (double)median;
+		spread = (double)lg_median_i64(d, n - 1) / (double)median;
 	}
 	*ret_median = median;
 	return spread;

@@ -75,8 +75,7 @@ static int rolling_median(struct lg_step *s, size_t n)
 			a = n - MEDIAN_WINDOW;
 		for (size_t j = a; j < z; j++)
 			w[k++] = s[j].dur;
-		qsort(w, k, sizeof *w, lg_cmp_i64);
-		s[i].median = w[k / 2];
+		s[i].median = lg_median_i64(w, k);
 	}
 	return 0;
 }
@@ -94,8 +93,7 @@ int lg_judge_steps(struct lg_step *s, size_t n, enum lg_steps_of from, int64_t g
 		return LG_E_NOMEM;
 	for (size_t i = 0; i < n; i++)
 		d[i] = s[i].dur;
-	qsort(d, n, sizeof *d, lg_cmp_i64);
-	median = n ? d[n / 2] : 0;
+	median = lg_median_i64(d, n);
 	if (from == LG_STEPS_OF_RUN) {
 		warm = warmup_length(s, n, median);
 		rc = rolling_median(s + warm, n - warm);

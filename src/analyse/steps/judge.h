@@ -20,8 +20,8 @@ enum lg_steps_of {
 double lg_noise_of(const double *sorted, size_t n);
 /* From where on a step is slow; ms: a millisecond in the unit of usual. */
 double lg_slow_beyond(double usual, double noise, double ms);
-/* median, slow and warmup of n steps of one thread, in order. grain: of the clock that timed them, which shows
- * no less. *noise: the largest so far, for lg_sum_up_steps(). */
+/* median, slow and warmup of n steps of one thread, in order. grain: of the clock that timed them, which
+ * shows no less. *noise: the largest so far, for lg_sum_up_steps(). */
 int lg_judge_steps(struct lg_step *s, size_t n, enum lg_steps_of from, int64_t grain, double *noise)
 	LG_MUST_CHECK;
 /* ms in order, their median, and from where on one of them is slow. */

@@ -209,7 +209,8 @@ int lg_steps_of_log(struct lg_case *c)
 	if (!ms || !l.step)
 		return c->failed = LG_E_NOMEM;
 	read_lines(c->t, of.track, of.n, &l);
-	rc = lg_judge_steps(l.step, l.n, LG_STEPS_OF_RUN, of.kind != LG_STATED_LINES ? BAR_GRAIN_NS : 0, &noise);
+	rc = lg_judge_steps(l.step, l.n, LG_STEPS_OF_RUN, of.kind != LG_STATED_LINES ? BAR_GRAIN_NS : 0,
+			    &noise);
 	for (size_t i = 0; !rc && i < l.n; i++) {
 		l.warm += l.step[i].warmup;
 		ms[i] = (double)l.step[i].dur / 1e6;

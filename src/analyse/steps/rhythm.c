@@ -186,14 +186,6 @@ struct lg_rhythm lg_rhythm_of(struct lg_burst *b, size_t n, int64_t gap_ns)
 	return r.p < P_LIMIT ? r : none;
 }
 
-static double median_of(double *v, size_t n)
-{
-	if (!n)
-		return NAN;
-	qsort(v, n, sizeof *v, lg_cmp_f64);
-	return v[n / 2];
-}
-
 /* Medians of up to BLOCKS equal blocks of steps: slow steps do not move them. */
 static int block_medians(const struct lg_step *s, size_t n, double *level, size_t *ret_n)
 {
@@ -208,7 +200,7 @@ static int block_medians(const struct lg_step *s, size_t n, double *level, size_
 
 		for (size_t i = a; i < z; i++)
 			w[i - a] = (double)s[i].dur / 1e6;
-		level[b] = median_of(w, z - a);
+		level[b] = lg_median_f64(w, z - a);
 	}
 	return 0;
 }
@@ -218,7 +210,7 @@ static double spread(const double *v, size_t n, double *ret_median)
 	double w[BLOCKS], sum = 0;
 
 	memcpy(w, v, n * sizeof *v);
-	*ret_median = median_of(w, n);
+	*ret_median = lg_median_f64(w, n);
 	for (size_t i = 0; i < n; i++)
 		sum += fabs(v[i] - *ret_median);
 	return sum;
@@ -253,7 +245,7 @@ static double slope_of(const double *v, size_t n)
 	for (size_t i = 0; i < n; i++)
 		for (size_t j = i + 1; j < n; j++)
 			slopes[k++] = (v[j] - v[i]) / (double)(j - i);
-	return median_of(slopes, k);
+	return lg_median_f64(slopes, k);
 }
 
 /* More than a tenth of v above (or below) the level between the two sides. */

@@ -470,11 +470,9 @@ int lg_find_steps(struct lg_case *c)
 	}
 	if (!rc) {
 		c->v->steps = lg_arena_alloc(&c->v->arena, n + 1, sizeof *steps);
-		c->v->n_steps = n;
-		if (!c->v->steps)
-			rc = LG_E_NOMEM;
-		else if (n)
-			memcpy(c->v->steps, steps, n * sizeof *steps);
+		c->v->n_steps = c->v->steps ? n : 0;
+		memcpy(c->v->steps, steps, c->v->n_steps * sizeof *steps);
+		rc = c->v->steps ? 0 : LG_E_NOMEM;
 	}
 	if (!rc)
 		rc = summarise(c, noise);

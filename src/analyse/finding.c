@@ -137,3 +137,31 @@ void lg_bound_by_data(struct lg_case *c, double share, const char *why)
 	c->v->bound_confidence = 0.7;
 	c->v->bound_why = why;
 }
+
+void lg_victim_add(struct lg_case *c, struct lg_finding *f, size_t at_most, int32_t rank, lg_prc p, lg_thr thr)
+{
+	if (!f->victims)
+		f->victims = lg_arena_alloc(&c->v->arena, at_most, sizeof *f->victims);
+	if (f->victims && f->n_victims < at_most)
+		f->victims[f->n_victims++] = (typeof(*f->victims)){
+			.rank = rank, .pid = c->t->process.pid[p], .tid = c->t->thread.tid[thr] };
+}
+
+const char *lg_ranges_text(struct lg_case *c, const int64_t *v, size_t n, size_t at_most, size_t *ret_n)
+{
+	const char *text = "";
+	size_t ranges = 0;
+
+	*ret_n = 0;
+	for (size_t i = 0, j; i < n; i = j) {
+		for (j = i + 1; j < n && v[j] <= v[j - 1] + 1;)
+			j++;
+		*ret_n += (size_t)(v[j - 1] - v[i]) + 1;
+		if (ranges++ < at_most)
+			text = v[j - 1] > v[i] ? lg_arena_printf(&c->v->arena, "%s%s%lld-%lld", text, *text ? ", " : "",
+								 (long long)v[i], (long long)v[j - 1])
+					       : lg_arena_printf(&c->v->arena, "%s%s%lld", text, *text ? ", " : "",
+								 (long long)v[i]);
+	}
+	return ranges > at_most ? lg_arena_printf(&c->v->arena, "%s ...", text) : text;
+}

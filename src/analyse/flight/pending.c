@@ -4,12 +4,12 @@
  * complete, and of which there is nothing. A fact for whoever looks into a hang, no verdict: a healthy run
  * that is dumped has collectives under way, too.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "analyse/finders.h"
 #include "analyse/timeline/timeline_gpu.h"
 #include "base/alloc.h"
+#include "base/words.h"
 
 enum { RANKS_MAX = 1 << 17, RANGES_MAX = 12 };
 enum { DUMPED = 1, EMPTY = 2, PENDING = 4 }; /* of a rank */
@@ -17,27 +17,17 @@ enum { DUMPED = 1, EMPTY = 2, PENDING = 4 }; /* of a rank */
 /* "rank 3" or "ranks 0-8, 10, 12-15": those whose bits under mask are want. NULL = none. */
 static const char *ranks_text(struct lg_case *c, const uint8_t *is, int32_t world, uint8_t mask, uint8_t want)
 {
-	char text[256];
-	size_t at = 0, n = 0, ranges = 0;
+	LG_AUTOFREE int64_t *v = lg_calloc((size_t)world, sizeof *v);
+	const char *text;
+	size_t n = 0;
 
-	for (int32_t r = 0, end; r < world; r = end) {
-		int k = 0;
-
-		for (end = r; end < world && (is[end] & mask) == want; end++)
-			n++;
-		if (end == r) {
-			end++;
-			continue;
-		}
-		if (ranges++ < RANGES_MAX)
-			k = snprintf(text + at, sizeof text - at, end - r > 1 ? "%s%d-%d" : "%s%d",
-				     ranges > 1 ? ", " : "", r, end - 1);
-		at += k > 0 ? (size_t)k : 0;
-	}
-	if (!n)
-		return NULL;
-	return lg_arena_printf(&c->v->arena, "rank%s %s%s", n > 1 ? "s" : "", text,
-			       ranges > RANGES_MAX ? " ..." : "");
+	for (int32_t r = 0; v && r < world; r++)
+		if ((is[r] & mask) == want)
+			v[n++] = r;
+	if (!v)
+		c->failed = LG_E_NOMEM;
+	text = lg_ranges_text(c, v, n, RANGES_MAX, &n);
+	return n ? lg_arena_printf(&c->v->arena, "rank%s %s", lg_s(n), text) : NULL;
 }
 
 int lg_say_pending(struct lg_case *c)
@@ -87,5 +77,5 @@ int lg_say_pending(struct lg_case *c)
 					    judged ? "" : "; that a rank holds the others up does not follow from it",
 					    !judged && (empty || absent)
 						    ? ": begin with those of which there is nothing" : ""));
-	return 0;
+	return c->failed;
 }

@@ -65,39 +65,27 @@ static void compile_skipped(struct lg_case *c, const struct lg_rank *r, const st
 	/* The hook reads the counters at every fifth forward that it samples: enough must have passed
 	 * for "nothing was compiled" to mean something. */
 	bool nothing = !ok.n || !ok.value;
+	struct lg_finding *x;
 
-	if (!asked.n && !backend)
+	if ((!asked.n && !backend) || (!mode.n && !(nothing && j->n >= 20)))
 		return;
-	if (!mode.n && !(nothing && j->n >= 20))
+	x = lg_fact_finding(c, f, r, LG_R_COMPILE_SKIPPED, mode.n && nothing ? 0.97 : mode.n ? 0.9 : 0.7);
+	if (!x)
 		return;
-	if (!*f) {
-		*f = lg_finding_add(c, LG_R_COMPILE_SKIPPED);
-		if (!*f)
-			return;
-		lg_fact_finding(c, *f, r);
-		(*f)->confidence = mode.n && nothing ? 0.97 : mode.n ? 0.9 : 0.7;
-		if (mode.n) {
-			(*f)->title = lg_arena_printf(
-				&c->v->arena, "torch.compile was asked for, but the dispatch mode %s is "
-					      "active in the training step: compiled code is skipped and "
-					      "the module runs eagerly", name);
-			(*f)->culprit.function = name;
-			lg_evidence_add(c, *f, mode.ts, 0, "dispatch mode on the stack at the start of "
-					"forward in %zu samples: %s", mode.n, text);
-		} else {
-			(*f)->title = "torch.compile was asked for, but no frame was compiled: the "
-				      "module runs eagerly";
-		}
-		if (backend)
-			lg_evidence_add(c, *f, INT64_MIN, 0, "torch.compile(backend=%s) was called", backend);
-		lg_evidence_add(c, *f, ok.n ? ok.ts : INT64_MIN, 0,
-				"torch._dynamo: %lld frames compiled after %zu steps",
-				(long long)ok.value, j->n);
-		lg_evidence_add(c, *f, INT64_MIN, 0,
-				"this recording cannot measure the loss: run 50 steps without it "
-				"and compare (laggard diff)");
+	x->title = "torch.compile was asked for, but no frame was compiled: the module runs eagerly";
+	if (mode.n) {
+		x->title = lg_arena_printf(&c->v->arena, "torch.compile was asked for, but the dispatch mode %s is active in "
+					   "the training step: compiled code is skipped and the module runs eagerly", name);
+		x->culprit.function = name;
+		lg_evidence_add(c, x, mode.ts, 0, "dispatch mode on the stack at the start of forward in %zu samples: %s",
+				mode.n, text);
 	}
-	lg_fact_victim(c, *f, r);
+	if (backend)
+		lg_evidence_add(c, x, INT64_MIN, 0, "torch.compile(backend=%s) was called", backend);
+	lg_evidence_add(c, x, ok.n ? ok.ts : INT64_MIN, 0, "torch._dynamo: %lld frames compiled after %zu steps",
+			(long long)ok.value, j->n);
+	lg_evidence_add(c, x, INT64_MIN, 0, "this recording cannot measure the loss: run 50 steps without it and compare "
+			"(laggard diff)");
 }
 
 static void debug_left_on(struct lg_case *c, const struct lg_rank *r, const struct lg_fact_span *j,
@@ -107,6 +95,7 @@ static void debug_left_on(struct lg_case *c, const struct lg_rank *r, const stru
 	const char *detail = lg_fact_of(c, r->prc, "env.TORCH_DISTRIBUTED_DEBUG");
 	const char *blocking = lg_fact_of(c, r->prc, "env.CUDA_LAUNCH_BLOCKING");
 	const char *what[6], *list = "";
+	struct lg_finding *x;
 	size_t n = 0;
 
 	if (lg_fact_share(c, r->prc, "debug.anomaly", j->from, j->to) > LG_N_DEBUG_LEFT_ON_ACTIVE)
@@ -123,25 +112,17 @@ static void debug_left_on(struct lg_case *c, const struct lg_rank *r, const stru
 		what[n++] = "TORCH_DISTRIBUTED_DEBUG=DETAIL";
 	if (blocking && !strcmp(blocking, "1"))
 		what[n++] = "CUDA_LAUNCH_BLOCKING=1";
-	if (!n)
+	x = n ? lg_fact_finding(c, f, r, LG_R_DEBUG_LEFT_ON, 0.95) : NULL;
+	if (!x)
 		return;
-	if (!*f) {
-		*f = lg_finding_add(c, LG_R_DEBUG_LEFT_ON);
-		if (!*f)
-			return;
-		lg_fact_finding(c, *f, r);
-		(*f)->confidence = 0.95;
-		for (size_t i = 0; i < n; i++)
-			list = lg_arena_printf(&c->v->arena, "%s%s%s", list, i ? ", " : "", what[i]);
-		(*f)->title = lg_arena_printf(&c->v->arena, "left on during training: %s", list);
-		(*f)->culprit.function = what[0];
-		if (mode.n)
-			lg_evidence_add(c, *f, mode.ts, 0, "on the dispatch mode stack in %zu samples: %s",
-					mode.n, lg_string(c->t, mode.text));
-		lg_evidence_add(c, *f, j->from, j->to - j->from, "active while %zu steps were judged",
-				j->n);
-	}
-	lg_fact_victim(c, *f, r);
+	for (size_t i = 0; i < n; i++)
+		list = lg_arena_printf(&c->v->arena, "%s%s%s", list, i ? ", " : "", what[i]);
+	x->title = lg_arena_printf(&c->v->arena, "left on during training: %s", list);
+	x->culprit.function = what[0];
+	if (mode.n)
+		lg_evidence_add(c, x, mode.ts, 0, "on the dispatch mode stack in %zu samples: %s", mode.n,
+				lg_string(c->t, mode.text));
+	lg_evidence_add(c, x, j->from, j->to - j->from, "active while %zu steps were judged", j->n);
 }
 
 /* By how much a count of torch._dynamo's grew since then, and in how many of the samples. */
@@ -192,30 +173,25 @@ static void compiled_badly(struct lg_case *c, const struct lg_rank *r, const str
 			   bool again, struct lg_finding **f)
 {
 	const char *count = again ? "dynamo.recompiles" : "dynamo.graph_breaks";
+	struct lg_finding *x;
 	size_t times;
 	int64_t n = growth(c, r->prc, count, again ? j->from : INT64_MIN, &times);
 
 	/* All frames once, as for the first evaluation, is no habit. */
 	if (n < 1 || (again && times < LG_N_COMPILE_RECOMPILES_TIMES))
 		return;
-	if (!*f) {
-		*f = lg_finding_add(c, again ? LG_R_COMPILE_RECOMPILES : LG_R_COMPILE_GRAPH_BREAKS);
-		if (!*f)
-			return;
-		lg_fact_finding(c, *f, r);
-		(*f)->confidence = 0.9;
-		if (!again)
-			lg_cap(*f, LG_CAP_UNMEASURED); /* one in code that is not of the step does no harm */
-		(*f)->title = again
-			? lg_arena_printf(&c->v->arena, "compiled code was compiled again %lld time%s while %zu steps were "
-					  "judged: a guard fails", (long long)n, lg_s((uint64_t)n), j->n)
-			: lg_arena_printf(&c->v->arena, "the compiled graph breaks in %lld place%s", (long long)n,
-					  lg_s((uint64_t)n));
-		reasons(c, *f, r->prc, again ? "dynamo.recompile" : "dynamo.graph_break", again ? j->from : INT64_MIN);
-		lg_evidence_add(c, *f, INT64_MIN, 0, "this recording cannot measure the loss: mend it and compare 50 steps "
-				"(laggard diff)");
-	}
-	lg_fact_victim(c, *f, r);
+	x = lg_fact_finding(c, f, r, again ? LG_R_COMPILE_RECOMPILES : LG_R_COMPILE_GRAPH_BREAKS, 0.9);
+	if (!x)
+		return;
+	if (!again)
+		lg_cap(x, LG_CAP_UNMEASURED); /* one in code that is not of the step does no harm */
+	x->title = again ? lg_arena_printf(&c->v->arena, "compiled code was compiled again %lld time%s while %zu steps were "
+					   "judged: a guard fails", (long long)n, lg_s((uint64_t)n), j->n)
+			 : lg_arena_printf(&c->v->arena, "the compiled graph breaks in %lld place%s", (long long)n,
+					   lg_s((uint64_t)n));
+	reasons(c, x, r->prc, again ? "dynamo.recompile" : "dynamo.graph_break", again ? j->from : INT64_MIN);
+	lg_evidence_add(c, x, INT64_MIN, 0, "this recording cannot measure the loss: mend it and compare 50 steps (laggard "
+			"diff)");
 }
 
 int lg_find_compile(struct lg_case *c)

@@ -43,20 +43,23 @@ double lg_fact_share(const struct lg_case *c, lg_prc prc, const char *key, int64
 	return to > from ? (double)on / (double)(to - from) : 0;
 }
 
-void lg_fact_finding(struct lg_case *c, struct lg_finding *f, const struct lg_rank *r)
+struct lg_finding *lg_fact_finding(struct lg_case *c, struct lg_finding **f, const struct lg_rank *r,
+				   enum lg_rule_id rule, double confidence)
 {
-	lg_culprit_identify(c, f, r->thr, r->thr);
-	lg_grade_unpriced(f);
-	f->stage = lg_stage_name(LG_STAGE_FORWARD);
-	f->victims = lg_arena_alloc(&c->v->arena, c->n_ranks, sizeof *f->victims);
-}
+	bool first = !*f;
 
-void lg_fact_victim(struct lg_case *c, struct lg_finding *f, const struct lg_rank *r)
-{
-	if (f->victims)
-		f->victims[f->n_victims++] = (typeof(*f->victims)){
-			.rank = r->rank, .pid = c->t->process.pid[r->prc],
-			.tid = c->t->thread.tid[r->thr] };
+	if (first)
+		*f = lg_finding_add(c, rule);
+	if (!*f)
+		return NULL;
+	if (first) {
+		lg_culprit_identify(c, *f, r->thr, r->thr);
+		lg_grade_unpriced(*f);
+		(*f)->stage = lg_stage_name(LG_STAGE_FORWARD);
+		(*f)->confidence = confidence;
+	}
+	lg_victim_add(c, *f, c->n_ranks, r->rank, r->prc, r->thr);
+	return first ? *f : NULL;
 }
 
 struct lg_fact_span lg_fact_window(const struct lg_case *c, const struct lg_rank *r)

@@ -18,23 +18,6 @@
 
 enum { MANY_STEPS = 20, FEW_SHAPES = 2, MODELS_MAX = 8 };
 
-static struct lg_finding *add(struct lg_case *c, const struct lg_rank *r, struct lg_finding **f,
-			      enum lg_rule_id rule, double confidence)
-{
-	if (!*f) {
-		*f = lg_finding_add(c, rule);
-		if (!*f)
-			return NULL;
-		lg_fact_finding(c, *f, r);
-		(*f)->confidence = confidence;
-	} else {
-		lg_fact_victim(c, *f, r);
-		return NULL; /* told already, of another rank */
-	}
-	lg_fact_victim(c, *f, r);
-	return *f;
-}
-
 /* "bfloat16=12,float32=400": elements of that type; *ret_all of all. */
 static double elements(const char *list, const char *type, double *ret_all)
 {
@@ -96,7 +79,7 @@ static void backward_under_autocast(struct lg_case *c, const struct lg_rank *r, 
 
 	if (share <= LG_N_GPU_AMP_MISUSE_PASSES) /* one of several passes of a step is enough */
 		return;
-	x = add(c, r, f, LG_R_GPU_AMP_MISUSE, 0.95);
+	x = lg_fact_finding(c, f, r, LG_R_GPU_AMP_MISUSE, 0.95);
 	if (!x)
 		return;
 	x->detail = "backward_under_autocast";
@@ -126,7 +109,7 @@ static void manual_half(struct lg_case *c, const struct lg_rank *r, struct lg_fi
 	half = elements(list, "float16", &all);
 	if (half < LG_N_GPU_AMP_MISUSE_HALF * all || (scaler && !strcmp(scaler, "1")))
 		return;
-	x = add(c, r, f, LG_R_GPU_AMP_MISUSE, 0.85);
+	x = lg_fact_finding(c, f, r, LG_R_GPU_AMP_MISUSE, 0.85);
 	if (!x)
 		return;
 	x->detail = "manual_half";
@@ -154,7 +137,7 @@ static void ddp(struct lg_case *c, const struct lg_rank *r, struct lg_finding **
 		snprintf(key, sizeof key, "ddp.%d.bucket_cap_mb", i);
 		cap = lg_fact_of(c, r->prc, key);
 		if (unused && !strcmp(unused, "True") && !(fixed && !strcmp(fixed, "True"))) {
-			x = add(c, r, f, LG_R_COMMS_DDP_FLAGS, 0.8);
+			x = lg_fact_finding(c, f, r, LG_R_COMMS_DDP_FLAGS, 0.8);
 			if (!x)
 				return;
 			x->detail = "find_unused_parameters";
@@ -169,7 +152,7 @@ static void ddp(struct lg_case *c, const struct lg_rank *r, struct lg_finding **
 		/* A few megabytes and many buckets of them: each pays the latency of a collective. */
 		if (cap && strtol(cap, NULL, 10) < LG_N_COMMS_DDP_FLAGS_BUCKET_MB &&
 		    size * 4 > (double)LG_N_COMMS_DDP_FLAGS_BUCKET_MB * 10e6) {
-			x = add(c, r, f, LG_R_COMMS_DDP_FLAGS, 0.7);
+			x = lg_fact_finding(c, f, r, LG_R_COMMS_DDP_FLAGS, 0.7);
 			if (!x)
 				return;
 			x->detail = "bucket_cap_mb";
@@ -193,7 +176,7 @@ static void fsdp(struct lg_case *c, const struct lg_rank *r, struct lg_finding *
 		prefetch = lg_fact_of(c, r->prc, key);
 		if (!prefetch || strcmp(prefetch, "None"))
 			continue;
-		x = add(c, r, f, LG_R_COMMS_FSDP_FLAGS, 0.8);
+		x = lg_fact_finding(c, f, r, LG_R_COMMS_FSDP_FLAGS, 0.8);
 		if (!x)
 			return;
 		x->detail = "backward_prefetch";
@@ -215,7 +198,7 @@ static void conv_autotune_off(struct lg_case *c, const struct lg_rank *r, const 
 	if (!on || strcmp(on, "0") || !shapes || strtol(shapes, NULL, 10) > FEW_SHAPES || !convs ||
 	    strtol(convs, NULL, 10) < 1 || !device || strcmp(device, "cuda") || j->n < MANY_STEPS)
 		return;
-	x = add(c, r, f, LG_R_GPU_CONV_AUTOTUNE, 0.7);
+	x = lg_fact_finding(c, f, r, LG_R_GPU_CONV_AUTOTUNE, 0.7);
 	if (!x)
 		return;
 	x->detail = "off";
@@ -237,7 +220,7 @@ static void workers_oversubscribed(struct lg_case *c, const struct lg_rank *r, s
 
 	if (cpus < 1 || n <= cpus)
 		return;
-	x = add(c, r, f, LG_R_DATA_WORKERS_OVERSUBSCRIBED, 0.9);
+	x = lg_fact_finding(c, f, r, LG_R_DATA_WORKERS_OVERSUBSCRIBED, 0.9);
 	if (!x)
 		return;
 	x->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);

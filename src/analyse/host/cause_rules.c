@@ -46,18 +46,13 @@ static double confidence_of(const struct lg_case *c, const struct lg_tally *y, c
 	return sum * (1 - 0.5 * lg_loss_share(c));
 }
 
-static void add_victim(const struct lg_case *c, struct lg_finding *f, const struct lg_rank *r)
+static void add_victim(struct lg_case *c, struct lg_finding *f, const struct lg_rank *r)
 {
-	f->victims[f->n_victims].rank = r->rank;
-	f->victims[f->n_victims].pid = c->t->process.pid[r->prc];
-	f->victims[f->n_victims++].tid = c->t->thread.tid[r->thr];
+	lg_victim_add(c, f, c->n_ranks, r->rank, r->prc, r->thr);
 }
 
 static void add_victims(struct lg_case *c, struct lg_finding *f, const uint8_t *of_rank)
 {
-	f->victims = lg_arena_alloc(&c->v->arena, c->n_ranks, sizeof *f->victims);
-	if (!f->victims)
-		return;
 	for (size_t i = 0; i < c->n_ranks; i++)
 		if (of_rank[i])
 			add_victim(c, f, &c->ranks[i]);
@@ -384,8 +379,7 @@ void lg_finding_of_waits_too(struct lg_finding *f, struct lg_case *c, const stru
 {
 	double share = (double)s->lost / (double)wall;
 
-	if (f->victims && f->n_victims < c->n_ranks)
-		add_victim(c, f, r);
+	add_victim(c, f, r);
 	lg_evidence_add(c, f, INT64_MIN, 0, "%s as well: %zu separate times, %.0f ms of %.1f s (%.1f %%)",
 			lg_thread_text(c, r->thr), s->rhythm.n_events, (double)s->lost / 1e6,
 			(double)wall / 1e9, 100 * share);
@@ -422,12 +416,11 @@ static const char *late_title(struct lg_case *c, const struct lg_finding *f,
 			      const struct lg_straggler *g)
 {
 	const struct lg_rank *r = &c->ranks[g->rank];
-	struct lg_finding late = {
-		.victims = lg_arena_alloc(&c->v->arena, c->n_ranks, sizeof *late.victims) };
+	struct lg_finding late = { 0 };
 	const char *did = g->slept ? slept_text(c, r, g) : "was running its own work";
 	char pid[LG_PID_TEXT];
 
-	if (g->n_late < 2 || !late.victims)
+	if (g->n_late < 2)
 		return lg_arena_printf(&c->v->arena, "rank %d (%s) arrives last in the collective%s: it %s while the others "
 				       "waited", r->rank, lg_pid_text(f->culprit.pid, pid),
 				       g->steady ? " in most steps" : "", did);

@@ -136,13 +136,7 @@ void lg_tell_foreign(struct lg_case *c, const struct lg_rank *r, const struct lg
 	lg_free(beat);
 	name_function(c, f, prc, bursts, &samples);
 	lg_culprit_identify(c, f, c->idx->main_of[prc], r->thr);
-	f->victims = lg_arena_alloc(&c->v->arena, 1, sizeof *f->victims);
-	if (f->victims) {
-		f->victims[0].rank = r->rank;
-		f->victims[0].pid = c->t->process.pid[r->prc];
-		f->victims[0].tid = c->t->thread.tid[r->thr];
-		f->n_victims = 1;
-	}
+	lg_victim_add(c, f, 1, r->rank, r->prc, r->thr);
 	f->stage = "other";
 	f->lost_ms = (double)covered / 1e6;
 	f->lost_share = (double)covered / (double)wall;

@@ -319,14 +319,11 @@ static void loader(struct stacks *s, lg_prc prc)
 	else
 		lg_grade(f, 0, 0);
 	f->confidence = 0.8;
-	f->victims = lg_arena_alloc(&c->v->arena, c->t->process.n, sizeof *f->victims);
-	for (lg_prc k = 1; f->victims && k < c->t->process.n; k++) {
+	for (lg_prc k = 1; k < c->t->process.n; k++) {
 		const struct side *o = &s->side[k];
 
 		if (o->n && (double)o->loader >= LG_N_DATA_LOADER_WAIT_STACKS * whole(o))
-			f->victims[f->n_victims++] = (typeof(*f->victims)){
-				.rank = c->t->process.rank[k], .pid = c->t->process.pid[k],
-				.tid = c->t->thread.tid[o->main] };
+			lg_victim_add(c, f, c->t->process.n, c->t->process.rank[k], k, o->main);
 	}
 	f->title = lg_arena_printf(&c->v->arena, "%s spends %.0f %% of its %s on getting the next batch",
 				   main_of(s, prc), share * 100, p->timed ? "time" : "samples");

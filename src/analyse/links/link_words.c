@@ -7,6 +7,7 @@
 #include "analyse/links/links.h"
 #include "base/alloc.h"
 #include "base/median.h"
+#include "base/words.h"
 #include "store/args.h"
 
 enum { HOSTS_SAID = 3, RANGES_SAID = 6, DIFFERENCES_SAID = 4, THINGS_SAID = 6, NOTES_SAID = 2 };
@@ -33,9 +34,9 @@ const char *lg_link_ranks_text(struct lg_case *c, const struct lg_links *l, cons
 {
 	const struct lg_trace *t = c->t;
 	LG_AUTOFREE int64_t *v = lg_calloc(l->n_comm + t->process.n + 1, sizeof *v);
-	size_t n = 0, ranges = 0, distinct = 0, at = 0;
+	size_t n = 0, distinct;
+	const char *text;
 	uint32_t h;
-	char text[256];
 
 	*ret_one = -1;
 	if (!v) {
@@ -59,24 +60,10 @@ const char *lg_link_ranks_text(struct lg_case *c, const struct lg_links *l, cons
 	}
 	if (n)
 		qsort(v, n, sizeof *v, lg_cmp_i64);
-	*text = 0;
-	for (size_t i = 0, j; i < n; i = j) {
-		int k = 0;
-
-		for (j = i + 1; j < n && v[j] <= v[j - 1] + 1;)
-			j++;
-		distinct += (size_t)(v[j - 1] - v[i]) + 1;
-		if (ranges++ < RANGES_SAID)
-			k = snprintf(text + at, sizeof text - at, v[j - 1] > v[i] ? "%s%lld-%lld" : "%s%lld",
-				     ranges > 1 ? ", " : "", (long long)v[i], (long long)v[j - 1]);
-		at += k > 0 ? (size_t)k : 0;
-	}
+	text = lg_ranges_text(c, v, n, RANGES_SAID, &distinct);
 	if (distinct == 1)
 		*ret_one = (int32_t)v[0];
-	if (!n)
-		return "";
-	return lg_arena_printf(&c->v->arena, " (rank%s %s%s)", distinct > 1 ? "s" : "", text,
-			       ranges > RANGES_SAID ? " ..." : "");
+	return n ? lg_arena_printf(&c->v->arena, " (rank%s %s)", lg_s(distinct), text) : "";
 }
 
 static const char *arg_text(struct lg_case *c, const char *args, const char *key)
@@ -166,24 +153,8 @@ static const struct {
 	enum effect effect;
 	uint32_t kinds;
 } settings[] = {
-	{ "NCCL_NET", SOCKET, K(NETWORK) | K(GDR) | K(TOPOLOGY) | K(CHANNELS) },
-	{ "NCCL_IB_DISABLE", NOT_ZERO, K(NETWORK) | K(GDR) | K(ADAPTERS) | K(TOPOLOGY) | K(CHANNELS) },
-	{ "NCCL_IB_HCA", ANY, K(NETWORK) | K(ADAPTERS) | K(SPEED) | K(GDR) | K(TOPOLOGY) | K(CHANNELS) },
-	{ "NCCL_NET_PLUGIN", ANY, K(NETWORK) },
-	{ "NCCL_P2P_DISABLE", NOT_ZERO, K(TRANSPORT) | K(TOPOLOGY) | K(NVLS) | K(CHANNELS) },
-	{ "NCCL_P2P_LEVEL", ANY, K(TRANSPORT) | K(TOPOLOGY) | K(CHANNELS) },
-	{ "NCCL_SHM_DISABLE", NOT_ZERO, K(TRANSPORT) | K(TOPOLOGY) | K(CHANNELS) },
-	{ "NCCL_CUMEM_ENABLE", ZERO, K(NVLS) },
-	{ "NCCL_NET_GDR_LEVEL", ANY, K(GDR) | K(TOPOLOGY) | K(CHANNELS) },
-	{ "NCCL_NET_GDR_READ", ZERO, K(GDR) },
-	{ "NCCL_DMABUF_ENABLE", ZERO, K(GDR) },
-	{ "NCCL_NVLS_ENABLE", ZERO, K(NVLS) | K(CHANNELS) },
-	{ "NCCL_MAX_NCHANNELS", ANY, K(CHANNELS) },
-	{ "NCCL_MAX_CTAS", ANY, K(CHANNELS) },
-	{ "NCCL_MIN_NCHANNELS", ANY, K(CHANNELS) },
-	{ "NCCL_NCHANNELS_PER_NET_PEER", ANY, K(CHANNELS) },
-	{ "NCCL_TOPO_FILE", ANY, K(TRANSPORT) | K(GDR) | K(TOPOLOGY) | K(CHANNELS) },
-	{ "NCCL_GRAPH_FILE", ANY, K(CHANNELS) },
+#define SETTING(key, effect, kinds) { key, effect, kinds },
+#include "rules/names.def"
 };
 #undef K
 

@@ -470,8 +470,9 @@ int lg_find_steps(struct lg_case *c)
 	}
 	if (!rc) {
 		c->v->steps = lg_arena_alloc(&c->v->arena, n + 1, sizeof *steps);
-		c->v->n_steps = c->v->steps ? n : 0;
-		memcpy(c->v->steps, steps, c->v->n_steps * sizeof *steps);
+		c->v->n_steps = n;
+		if (n && c->v->steps)
+			memcpy(c->v->steps, steps, n * sizeof *steps);
 		rc = c->v->steps ? 0 : LG_E_NOMEM;
 	}
 	if (!rc)

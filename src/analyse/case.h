@@ -202,11 +202,13 @@ bool lg_told(const struct lg_case *c, enum lg_rule_id rule);
 void lg_evidence_add(struct lg_case *c, struct lg_finding *f, int64_t ts, int64_t dur,
 		     const char *fmt, ...) LG_PRINTF(5, 6);
 /* One more of those that it held up; room for at most so many is made at the first. */
-void lg_victim_add(struct lg_case *c, struct lg_finding *f, size_t at_most, int32_t rank, lg_prc p, lg_thr thr);
+void lg_victim_add(struct lg_case *c, struct lg_finding *f, size_t at_most, int32_t rank, lg_prc p,
+		   lg_thr thr);
 /* What speaks against the finding, or what it cannot tell. */
 void lg_evidence_against(struct lg_case *c, struct lg_finding *f, const char *fmt, ...) LG_PRINTF(3, 4);
 
-/* "0-8, 10" of n numbers in order, which may repeat: so many ranges at most, then " ..." *ret_n: distinct ones. */
+/* "0-8, 10" of n numbers in order, which may repeat: so many ranges at most, then " ...". *ret_n: distinct
+ * ones. */
 const char *lg_ranges_text(struct lg_case *c, const int64_t *v, size_t n, size_t at_most, size_t *ret_n);
 /* Its part of the slow steps' excess is explained. */
 void lg_explains_excess(struct lg_verdict *v, const struct lg_finding *f);

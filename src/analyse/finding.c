@@ -138,7 +138,8 @@ void lg_bound_by_data(struct lg_case *c, double share, const char *why)
 	c->v->bound_why = why;
 }
 
-void lg_victim_add(struct lg_case *c, struct lg_finding *f, size_t at_most, int32_t rank, lg_prc p, lg_thr thr)
+void lg_victim_add(struct lg_case *c, struct lg_finding *f, size_t at_most, int32_t rank, lg_prc p,
+		   lg_thr thr)
 {
 	if (!f->victims)
 		f->victims = lg_arena_alloc(&c->v->arena, at_most, sizeof *f->victims);

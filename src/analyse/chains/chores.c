@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "analyse/chains/chains.h"
-#include "analyse/host/bursts.h"
+#include "analyse/chains/bursts.h"
 #include "base/alloc.h"
 #include "base/upper_bound.h"
 #include "rules/names.h"

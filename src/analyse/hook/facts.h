@@ -23,8 +23,8 @@ struct lg_fact_span {
 struct lg_fact_span lg_fact_window(const struct lg_case *c, const struct lg_rank *r);
 
 /*
- * A finding about ranks' own processes whose cost is not known: medium. *f: the one that has been told of another
- * rank, or NULL; r is a victim of it. Returns a new one, of which more has to be said; NULL = there is none.
+ * A finding about ranks' own processes whose cost is not known: medium. *f: the one that has been told of
+ * another rank, or NULL; r is a victim of it. Returns a new one, of which more has to be said; NULL = none.
  */
 struct lg_finding *lg_fact_finding(struct lg_case *c, struct lg_finding **f, const struct lg_rank *r,
 				   enum lg_rule_id rule, double confidence);

@@ -355,9 +355,9 @@ void lg_cause_moments(struct lg_case *c, struct lg_finding *f, const struct lg_c
 	memcpy(v, s->pieces, s->n_pieces * sizeof *v);
 	qsort(v, s->n_pieces, sizeof *v, cmp_longest);
 	for (size_t i = 0; i < s->n_pieces && i < 4; i++)
-		words[v[i]->end].moment(&(struct moment){ .c = c, .f = f, .p = v[i], .who = victim_text(c, v[i]->of),
-							  .by = lg_thread_text(c, v[i]->thr),
-							  .ms = (double)v[i]->dur / 1e6 });
+		words[v[i]->end].moment(&(struct moment){
+			.c = c, .f = f, .p = v[i], .who = victim_text(c, v[i]->of),
+			.by = lg_thread_text(c, v[i]->thr), .ms = (double)v[i]->dur / 1e6 });
 }
 
 const char *lg_cause_fact(struct lg_case *c, const struct lg_cause_sum *s)

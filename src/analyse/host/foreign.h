@@ -2,7 +2,7 @@
 /* foreign.h - who was busy while a thread stood still: found by foreign.c, told by foreign_words.c. */
 #ifndef LG_ANALYSE_HOST_FOREIGN_H
 #define LG_ANALYSE_HOST_FOREIGN_H
-#include "analyse/host/bursts.h"
+#include "analyse/chains/bursts.h"
 
 enum { LG_RUNS = 20000, LG_FIRST_RUNS = 256, LG_BEATS = 8 };
 enum { LG_FEW_RUNS_OFF = 8, LG_RUNS_OFF = 6 /* standard deviations: is_out_of_reach() */ };
@@ -63,5 +63,14 @@ void lg_tell_foreign(struct lg_case *c, const struct lg_rank *r, const struct lg
 void lg_tell_cpu_taken(struct lg_case *c, const struct lg_rank *r);
 /* A limit: who would be named, and how long to record. */
 void lg_tell_how_long(struct lg_case *c, const struct lg_victim *v, const struct lg_hint *h);
+
+/* ---- ready.c, stalls.c ---- */
+/* c->always_ready: threads that want a CPU all the time, and so have what the others leave (ready.c). */
+int lg_find_always_ready(struct lg_case *c, int64_t period) LG_MUST_CHECK;
+/* A limit: the longer stalls of r, for which nobody was named (stalls.c). *ret_idle: the share of them in
+ * which nobody had its CPU, by samples; NAN = not told. */
+int lg_say_stalls(struct lg_case *c, const struct lg_rank *r, const struct lg_stretches *gaps,
+		  struct lg_stretch life, int64_t period, double *ret_idle) LG_MUST_CHECK;
+#define LG_MOSTLY_IDLE 0.5 /* of that share: then it did not wait for want of a CPU */
 
 #endif /* LG_ANALYSE_HOST_FOREIGN_H */

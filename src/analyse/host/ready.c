@@ -11,7 +11,7 @@
  * or later, and who works in bursts is missing from most slots. Idle is what is sampled as such, and where a
  * CPU shows no sample (of hardware cycles an idle CPU gives none).
  */
-#include "analyse/host/bursts.h"
+#include "analyse/host/foreign.h"
 #include "base/alloc.h"
 
 enum { CPUS_MAX = 4096, STILL_PERIODS = 3 };

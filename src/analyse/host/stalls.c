@@ -11,7 +11,7 @@
 
 #include "analyse/chains/chains.h"
 #include "analyse/steps/steps.h"
-#include "analyse/host/bursts.h"
+#include "analyse/host/foreign.h"
 #include "analyse/chains/culprit.h"
 #include "base/alloc.h"
 #include "store/merge.h"

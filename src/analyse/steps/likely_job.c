@@ -14,7 +14,7 @@
 
 #include "analyse/chains/chains.h"
 #include "analyse/steps/steps.h"
-#include "analyse/host/bursts.h"
+#include "analyse/chains/bursts.h"
 #include "analyse/chains/culprit.h"
 #include "base/alloc.h"
 #include "rules/names.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bursts.c - see bursts.h. */
-#include "analyse/host/bursts.h"
+#include "analyse/chains/bursts.h"
 
 #include <stdlib.h>
 

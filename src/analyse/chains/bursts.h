@@ -4,8 +4,8 @@
  *
  * A thread that computes shows a sample every period. Lists are in order of time, their stretches disjoint.
  */
-#ifndef LG_ANALYSE_HOST_BURSTS_H
-#define LG_ANALYSE_HOST_BURSTS_H
+#ifndef LG_ANALYSE_CHAINS_BURSTS_H
+#define LG_ANALYSE_CHAINS_BURSTS_H
 #include "analyse/case.h"
 
 struct lg_stretch {
@@ -70,9 +70,6 @@ int64_t lg_sampling_period(struct lg_case *c, lg_thr thr);
 int lg_find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct lg_stretch life,
 		 struct lg_stretches *gaps) LG_MUST_CHECK;
 
-/* c->always_ready: threads that want a CPU all the time, and so have what the others leave (ready.c). */
-int lg_find_always_ready(struct lg_case *c, int64_t period) LG_MUST_CHECK;
-
 /* When a process was seen, by samples of its threads, in order; those that are always ready are left out.
  * Free v with lg_free(). */
 struct lg_seen {
@@ -91,11 +88,6 @@ int lg_find_bursts(const struct lg_seen *seen, int64_t period, struct lg_stretch
 size_t lg_first_sample(const struct lg_sample_tab *s, int64_t ts);
 /* The CPU that thr ran on when it was seen last before ts; -1 = not seen. */
 int32_t lg_cpu_before(const struct lg_case *c, lg_thr thr, int64_t ts);
-/* A limit: the longer stalls of r, for which nobody was named (stalls.c). *ret_idle: the share of them in
- * which nobody had its CPU, by samples; NAN = not told. */
-int lg_say_stalls(struct lg_case *c, const struct lg_rank *r, const struct lg_stretches *gaps,
-		  struct lg_stretch life, int64_t period, double *ret_idle) LG_MUST_CHECK;
-#define LG_MOSTLY_IDLE 0.5 /* of that share: then it did not wait for want of a CPU */
 /* Keep those that are long enough to be judged; the time that they take. */
 int64_t lg_keep_long(struct lg_stretches *b, int64_t period);
 /* Bursts with less between them than the longer one lasts are one occasion. Their number. */
@@ -104,4 +96,4 @@ size_t lg_join_occasions(struct lg_stretches *b, int64_t period);
  * one lasts are one beat. */
 void lg_mark_beats(struct lg_stretches *all);
 
-#endif /* LG_ANALYSE_HOST_BURSTS_H */
+#endif /* LG_ANALYSE_CHAINS_BURSTS_H */

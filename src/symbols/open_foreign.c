@@ -3,17 +3,35 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define LOOK (O_PATH | O_CLOEXEC)
 
+/*
+ * Files of /proc, /sys, tracefs ... are regular ones, and to open or read them may act: it takes messages
+ * from the kernel's log, it pauses tracing. Who has a mount namespace of his own binds them to any name in
+ * it. All these filesystems are made of nothing, and say so.
+ */
+static bool is_of_the_kernel(int fd)
+{
+	struct statfs s;
+
+	if (fstatfs(fd, &s))
+		return true;
+	return !s.f_blocks && s.f_type != TMPFS_MAGIC && s.f_type != RAMFS_MAGIC &&
+	       s.f_type != HUGETLBFS_MAGIC && s.f_type != FUSE_SUPER_MAGIC;
+}
+
 static int regular(int fd, struct stat *ret)
 {
-	if (fd >= 0 && (fstat(fd, ret) || !S_ISREG(ret->st_mode))) {
+	if (fd >= 0 && (fstat(fd, ret) || !S_ISREG(ret->st_mode) || is_of_the_kernel(fd))) {
 		close(fd);
 		errno = EINVAL;
 		return -1;

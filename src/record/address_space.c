@@ -76,6 +76,7 @@ static void space_clear(struct lg_spaces *a, struct lg_space *p)
 	drop_maps(a, p);
 	p->parent = 0;
 	p->exited = 0;
+	p->user_known = false;
 	p->reads = 0;
 	p->whole = 0;
 	p->version = ++a->versions;

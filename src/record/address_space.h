@@ -8,6 +8,7 @@
 #ifndef LG_RECORD_ADDRESS_SPACE_H
 #define LG_RECORD_ADDRESS_SPACE_H
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "base/map.h"
 #include "store/builder.h"
@@ -28,6 +29,8 @@ struct lg_space {
 	int64_t exited;   /* 0 = alive */
 	uint8_t whole;    /* nothing to be read: all mappings were seen or read */
 	uint8_t reads;
+	bool user_known;
+	uid_t uid;        /* the real one; the user's, with user_known, which an exec forgets */
 };
 
 struct lg_spaces {

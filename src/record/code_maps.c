@@ -51,6 +51,7 @@ enum dso_kind { DSO_FILE, DSO_JIT, DSO_OTHER };
 struct dso {
 	lg_str name, build_id;
 	enum dso_kind kind;
+	bool trusted; /* the job runs it, root, or who records */
 	int fd;      /* -1 = not kept */
 	int32_t pid; /* JIT: whose perf map ... */
 	uid_t owner; /* ... and who that is; -1 = not known */
@@ -369,6 +370,26 @@ void lg_addrs_ksymbol(struct lg_addrs *a, uint64_t addr, uint64_t len, const cha
 	lg_map_done(&a->seen);
 }
 
+/* Who changes the user without another program is taken for who it was. */
+static bool is_trusted(struct lg_addrs *a, struct lg_space *p)
+{
+	char path[32], text[4096];
+	struct lg_proc_status st;
+
+	if (lg_session_is_job(a->s, p->pid))
+		return true;
+	if (!p->user_known) {
+		p->user_known = true;
+		p->uid = (uid_t)-1;
+		snprintf(path, sizeof path, "/proc/%d/status", p->pid);
+		if (lg_proc_read(path, text, sizeof text) > 0) {
+			lg_proc_parse_status(text, &st);
+			p->uid = st.uid;
+		}
+	}
+	return !p->uid || p->uid == geteuid();
+}
+
 /* 0 when no mapping covers addr. */
 static lg_frm user_frame(struct lg_addrs *a, struct lg_space *p, uint64_t addr)
 {
@@ -381,6 +402,8 @@ static lg_frm user_frame(struct lg_addrs *a, struct lg_space *p, uint64_t addr)
 		m->dso = dso_of(a, p->pid, m);
 	if (!m->dso)
 		return 0;
+	if (!a->dso[m->dso - 1].trusted)
+		a->dso[m->dso - 1].trusted = is_trusted(a, p);
 	row.dso = a->dso[m->dso - 1].name;
 	row.build_id = a->dso[m->dso - 1].build_id;
 	row.pc = a->dso[m->dso - 1].kind == DSO_JIT ? addr : addr - m->start + m->pgoff;
@@ -478,6 +501,8 @@ static int resolve_all(struct lg_addrs *a, struct lg_symbolizer_stats *st, struc
 	for (size_t i = 0; !rc && i < a->n_dso; i++) {
 		struct dso *d = &a->dso[i];
 
+		if (d->trusted && (rc = lg_symbolizer_trust(sym, d->name)))
+			break;
 		if (d->kind == DSO_JIT) {
 			if (d->fd < 0)
 				d->fd = open_perf_map(d);

@@ -20,9 +20,9 @@
 #include "symbols/symbol_child.h"
 
 /*
- * Time and room for names. Files of root, and of who records, may take what they need: they are as trusted as
- * laggard itself, and slow only by their size. All files of other users together get what a
- * recording may last beyond its end.
+ * Time and room for names. Files of root, and of who records, may take what they need where those
+ * run them, or the job does: they are as trusted as laggard itself, and slow only by their size. Files of
+ * other users, and what only other users run, together get what a recording may last beyond its end.
  */
 enum { OWN_FILE_MS = 10000, OWN_MS = 30000, FOREIGN_FILE_MS = 1000, FOREIGN_MS = 1400, SAID_MAX = 8 };
 #define FILE_NAME_BYTES ((size_t)16 << 20)
@@ -40,6 +40,7 @@ struct lg_symbolizer {
 	struct dso_file *file;
 	size_t n, cap;
 	struct lg_map by_dso; /* dso -> index + 1 */
+	struct lg_map trusted;
 	struct lg_symbol_child *child;
 	struct lg_symbolizer_stats st;
 	int64_t own_ms, foreign_ms; /* left */
@@ -68,6 +69,7 @@ void lg_symbolizer_free(struct lg_symbolizer *s)
 		close(s->file[i].fd);
 	lg_free(s->file);
 	lg_map_done(&s->by_dso);
+	lg_map_done(&s->trusted);
 	lg_free(s);
 }
 
@@ -97,6 +99,11 @@ int lg_symbolizer_perf_map(struct lg_symbolizer *s, lg_str dso, int fd)
 	return add_file(s, dso, fd, DSO_PERF_MAP);
 }
 
+int lg_symbolizer_trust(struct lg_symbolizer *s, lg_str dso)
+{
+	return lg_map_set(&s->trusted, dso, 1);
+}
+
 struct want {
 	lg_str dso;
 	lg_frm frame;
@@ -109,6 +116,7 @@ struct group {
 	size_t n;
 	int fd;
 	bool perf_map, ours; /* ours: fd is to be closed */
+	bool trusted;        /* file, and who runs it */
 	uid_t owner;
 };
 
@@ -121,11 +129,13 @@ static int by_dso_pc(const void *a, const void *b)
 	return x->pc < y->pc ? -1 : x->pc > y->pc;
 }
 
-/* Root's first: no other file can take their time. One owner's together: one reader for them. */
+/* Trusted ones first: no other file can take their time. One owner's together: one reader for them. */
 static int by_owner(const void *a, const void *b)
 {
 	const struct group *x = a, *y = b;
 
+	if (x->trusted != y->trusted)
+		return x->trusted ? -1 : 1;
 	if (x->owner != y->owner)
 		return x->owner < y->owner ? -1 : 1;
 	return x->w < y->w ? -1 : x->w > y->w;
@@ -173,6 +183,7 @@ static void find_file(struct lg_symbolizer *s, struct group *g)
 		g->ours = true;
 	}
 	g->owner = g->fd >= 0 && !fstat(g->fd, &st) && S_ISREG(st.st_mode) ? st.st_uid : (uid_t)-1;
+	g->trusted = (!g->owner || g->owner == geteuid()) && lg_map_get(&s->trusted, g->w->dso);
 }
 
 static int64_t now_ms(void)
@@ -250,7 +261,6 @@ static bool name_some(struct lg_symbolizer *s, const struct group *g, size_t at,
 
 static int name_group(struct lg_symbolizer *s, const struct group *g)
 {
-	bool own = !g->owner || g->owner == geteuid();
 	uint64_t *pcs;
 
 	s->st.dsos++;
@@ -267,8 +277,8 @@ static int name_group(struct lg_symbolizer *s, const struct group *g)
 		pcs[i] = g->w[i].pc;
 	for (size_t at = 0, n; at < g->n; at += n) {
 		n = g->n - at < LG_JOB_PCS_MAX ? g->n - at : LG_JOB_PCS_MAX;
-		if (!name_some(s, g, at, n, pcs + at, own ? &s->own_ms : &s->foreign_ms,
-			       own ? OWN_FILE_MS : FOREIGN_FILE_MS))
+		if (!name_some(s, g, at, n, pcs + at, g->trusted ? &s->own_ms : &s->foreign_ms,
+			       g->trusted ? OWN_FILE_MS : FOREIGN_FILE_MS))
 			break;
 	}
 	lg_free(pcs);

@@ -31,6 +31,9 @@ void lg_symbolizer_free(struct lg_symbolizer *s);
 int lg_symbolizer_file(struct lg_symbolizer *s, lg_str dso, int fd) LG_MUST_CHECK;
 /* Frames of dso are JIT code (pc = address); fd (taken over) is the perf map that names them. */
 int lg_symbolizer_perf_map(struct lg_symbolizer *s, lg_str dso, int fd) LG_MUST_CHECK;
+/* Frames of dso are wanted for the job, for root or for who records. What only others run, whoever owns
+ * the file, has the time of all others together: they could run through every library there is. */
+int lg_symbolizer_trust(struct lg_symbolizer *s, lg_str dso) LG_MUST_CHECK;
 /* Name what can be named, once. A missing file is no error. now_ns: time of diag rows. */
 int lg_symbolizer_run(struct lg_symbolizer *s, int64_t now_ns, struct lg_symbolizer_stats *ret,
 		      struct lg_error *err) LG_MUST_CHECK;

@@ -15,6 +15,13 @@
 
 #define NOBODY 65534 /* Linux' overflow user and group (kernel/sys.c, DEFAULT_OVERFLOWUID) */
 
+/*
+ * A user for each process, by its pid (at most 2^22, linux/threads.h). No range that is given to anybody
+ * reaches here: systemd's containers end at 0x6fffffff (uids-gids.md), its foreign users begin at 0x7ffe0000,
+ * sssd maps to at most 2000200000 (sssd-ldap(5), ldap_idmap_range_max).
+ */
+#define OWN_USER 0x7f000000u
+
 #if defined(__x86_64__)
 #define ARCH AUDIT_ARCH_X86_64
 #elif defined(__aarch64__)
@@ -54,14 +61,19 @@ int lg_confine_capabilities(uint64_t keep, struct lg_error *err)
 	return 0;
 }
 
-int lg_confine_to_nobody(struct lg_error *err)
+static bool become(uid_t id)
+{
+	return !setresgid(id, id, id) && !setresuid(id, id, id);
+}
+
+int lg_confine_to_own_user(struct lg_error *err)
 {
 	/* While there is CAP_SETPCAP: changing the user takes it. */
 	drop_bounds(0);
 	if (!geteuid()) {
 		(void)!setgroups(0, NULL);
-		(void)!setresgid(NOBODY, NOBODY, NOBODY);
-		(void)!setresuid(NOBODY, NOBODY, NOBODY);
+		if (!become(OWN_USER + (uid_t)getpid()))
+			(void)become(NOBODY);
 	}
 	return lg_confine_capabilities(0, err);
 }

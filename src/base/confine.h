@@ -34,10 +34,11 @@
  */
 int lg_confine_capabilities(uint64_t keep, struct lg_error *err) LG_MUST_CHECK;
 /*
- * Keep none, and become the user and the group nobody without other groups, if the process may choose (it has
- * CAP_SETUID, and its user namespace knows nobody); else it stays who it is.
+ * Keep none, and become a user and a group that nobody else is, without other groups, if the process may
+ * choose (it has CAP_SETUID); nobody, where its user namespace knows no such user; else it stays who it
+ * is. Who shares a user may signal: processes of "nobody" are of many services, and not of one mind.
  */
-int lg_confine_to_nobody(struct lg_error *err) LG_MUST_CHECK;
+int lg_confine_to_own_user(struct lg_error *err) LG_MUST_CHECK;
 
 /* What a call's argument must be: none of the bits in forbid; equal when that is asked for. */
 struct lg_syscall_arg {

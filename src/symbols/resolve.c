@@ -222,6 +222,8 @@ static void say_lost(struct lg_symbolizer *s, const struct group *g, const struc
 		snprintf(why, sizeof why, "it shrank while it was read");
 	else if (end->signal == SIGALRM || end->signal == SIGXCPU || end->late)
 		snprintf(why, sizeof why, "reading it took too long");
+	else if (end->stopped)
+		snprintf(why, sizeof why, "the process that reads symbols was stopped, or its read hangs");
 	else if (end->signal)
 		snprintf(why, sizeof why, "the process that read it ended by signal %d", end->signal);
 	else

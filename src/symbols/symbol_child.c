@@ -27,13 +27,16 @@ enum {
 	BUILD_ID_MS = 50,
 	BUILD_IDS_MS = 500,    /* all that were slow together; then no more are asked for */
 	SLOW_MS = 5,
+	LOOK_MS = 100,         /* how often it is asked whether the reader still runs, */
+	LOOKS_IDLE = 10,       /* and how often in a row it may not have: stopped, a read that hangs */
+	REAP_MS = 200,         /* who is frozen, or waits for a disk, does not even die */
 	DEBUG_FILES_MAX = 16,  /* candidates of one file */
 };
 
 struct lg_symbol_child {
-	pid_t keeper;
+	pid_t keeper, reader;
 	int sock;
-	bool gone, has_owner;
+	bool gone, stopped, has_owner;
 	uid_t owner; /* whose files the reader has seen */
 	uint32_t seq;
 	int64_t ids_ms; /* spent on slow build ids */
@@ -48,6 +51,31 @@ static int64_t now_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* CPU time of a process so far; -1: there is none. */
+static int64_t ran_ns(pid_t pid)
+{
+	struct timespec t;
+	clockid_t clock;
+
+	if (pid <= 0 || clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &t))
+		return -1;
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Who does not die now is left to do so: its user is its own, and it has nobody to answer to. */
+static void reap(pid_t pid)
+{
+	const struct timespec ms = { .tv_nsec = 1000000 };
+
+	for (int i = 0; i < REAP_MS; i++) {
+		pid_t got = waitpid(pid, NULL, WNOHANG);
+
+		if (got && (got > 0 || errno != EINTR))
+			return;
+		(void)nanosleep(&ms, NULL);
+	}
+}
+
 static void give_up(struct lg_symbol_child *c)
 {
 	c->gone = true;
@@ -57,26 +85,33 @@ static void give_up(struct lg_symbol_child *c)
 	/* The reader goes with its keeper (PR_SET_PDEATHSIG). */
 	if (c->keeper > 0) {
 		(void)kill(c->keeper, SIGKILL);
-		while (waitpid(c->keeper, NULL, 0) < 0 && errno == EINTR)
-			;
+		reap(c->keeper);
 	}
 	c->keeper = 0;
 }
 
-static bool wait_until(const struct lg_symbol_child *c, short what, int64_t deadline)
+static bool wait_until(struct lg_symbol_child *c, short what, int64_t deadline)
 {
 	struct pollfd p = { .fd = c->sock, .events = what };
+	int64_t ran = ran_ns(c->reader);
 
-	for (;;) {
-		int64_t left = deadline - now_ms();
-		int n = left < 0 ? 0 : poll(&p, 1, (int)left);
+	/* Looks are counted, not their time: who stops the recorder as well (Ctrl-Z) costs no names. */
+	for (int idle = 0; idle < LOOKS_IDLE; idle++) {
+		int64_t left = deadline - now_ms(), now;
+		int n = left < 0 ? 0 : poll(&p, 1, left < LOOK_MS ? (int)left : LOOK_MS);
 
 		/* Also where there is always more to hear. */
 		if (n > 0)
 			return true;
-		if (!n || errno != EINTR)
+		if (n < 0 ? errno != EINTR : left <= LOOK_MS)
 			return false;
+		now = ran_ns(c->reader);
+		if (now != ran)
+			idle = 0;
+		ran = now;
 	}
+	c->stopped = true;
+	return false;
 }
 
 static bool ask(struct lg_symbol_child *c, const struct lg_ask *a, const void *rest, size_t n, int fd,
@@ -121,7 +156,9 @@ static size_t hear(struct lg_symbol_child *c, struct lg_say *ret, int64_t deadli
 			continue;
 		if (n <= 0 || !lg_answer_head(c->packet, (size_t)n, ret))
 			return 0;
-		if (ret->kind == LG_SAY_DIED || ret->seq == c->seq)
+		if (ret->kind == LG_SAY_READER)
+			c->reader = ret->status;
+		else if (ret->kind == LG_SAY_DIED || ret->seq == c->seq)
 			return (size_t)n;
 	}
 	return 0;
@@ -274,7 +311,8 @@ void lg_symbol_child_names(struct lg_symbol_child *c, const struct lg_symbol_job
 		size_t n = hear(c, &say, deadline);
 
 		if (!n) {
-			ret->late = now_ms() >= deadline;
+			ret->stopped = c->stopped;
+			ret->late = !c->stopped && now_ms() >= deadline;
 			last = -1;
 		} else if (say.kind == LG_SAY_WANT_DEBUG) {
 			last = files++ < DEBUG_FILES_MAX && answer_debug(c, job, n, say.n, deadline) ? 0 : -1;

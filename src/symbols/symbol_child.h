@@ -7,6 +7,8 @@
  *
  *   recorder --fork--> keeper --fork--> reader, again and again
  *
+ * Both have a user of their own, so that no other user's process may signal them.
+ *
  * The keeper is forked before the recorder has anything to hide: no events, no map of the kernel, nothing of
  * other processes. It only waits for its reader and forks the next. (A fork of the recorder itself, later,
  * would carry all that along, and the limits of memory would count it.) A reader sees files of one owner.
@@ -38,7 +40,8 @@ struct lg_symbol_end {
 	bool no_file, other_build; /* not an ELF file, or too large; replaced since */
 	bool cut;                  /* name_bytes were not enough */
 	int signal;                /* that ended the reader; 0 = none */
-	bool late, gone;           /* it did not answer in time; there is no child any more */
+	bool late, stopped;        /* it did not answer in time; it did not even run */
+	bool gone;                 /* there is no child any more */
 };
 
 /* Before the process has threads. LG_E_UNSUPPORTED where it could not be confined: then there is none. */

@@ -135,7 +135,7 @@ static int confine(pid_t recorder, struct lg_error *err)
 	int rc;
 
 	(void)prctl(PR_SET_NAME, "laggard-names", 0, 0, 0);
-	if ((rc = limits(err)) || (rc = lg_confine_to_nobody(err)))
+	if ((rc = limits(err)) || (rc = lg_confine_to_own_user(err)))
 		return rc;
 	/* After the change of the user, which forgets it. */
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0))
@@ -385,6 +385,8 @@ void lg_symbol_keeper(int sock, pid_t recorder)
 
 		if (!pid)
 			reader();
+		if (pid > 0)
+			say_head(LG_SAY_READER, pid);
 		if (pid < 0 || waitpid(pid, &st, 0) != pid || (WIFEXITED(st) && WEXITSTATUS(st) == ENDED))
 			break;
 		if (WIFEXITED(st) && WEXITSTATUS(st) == LEFT)

@@ -9,6 +9,7 @@
  *                                -> OPENED, NAMES ..., DONE
  *   ASK_LEAVE                    the next file is another user's: an unused process takes over
  *   ... -> WANT_DEBUG, answered by ASK_DEBUG with a file or without one
+ *   READER, from the parent of the process that reads from now on: its pid
  *   ... -> DIED, from the parent of the process that read: nothing more comes of that file
  *
  * seq is the number of the question. Both run the same program, so bytes are as the compiler lays them. The
@@ -22,7 +23,9 @@
 #include "symbols/elf_symbols.h"
 
 enum lg_ask_kind { LG_ASK_BUILD_ID = 1, LG_ASK_ELF, LG_ASK_PERF_MAP, LG_ASK_PCS, LG_ASK_LEAVE, LG_ASK_DEBUG };
-enum lg_say_kind { LG_SAY_OPENED = 1, LG_SAY_NAMES, LG_SAY_WANT_DEBUG, LG_SAY_DONE, LG_SAY_DIED };
+enum lg_say_kind {
+	LG_SAY_OPENED = 1, LG_SAY_NAMES, LG_SAY_WANT_DEBUG, LG_SAY_DONE, LG_SAY_READER, LG_SAY_DIED
+};
 
 enum {
 	LG_PACKET_BYTES = 16384,
@@ -40,7 +43,7 @@ struct lg_ask {
 struct lg_say {
 	uint32_t kind, seq;
 	uint32_t n;     /* NAMES: bytes of records; WANT_DEBUG: which candidate */
-	int32_t status; /* OPENED: 0 or LG_E_*; DIED: the signal, or 0 */
+	int32_t status; /* OPENED: 0 or LG_E_*; DIED: the signal, or 0; READER: the pid */
 };
 
 /* After OPENED; "" where the file has none. */

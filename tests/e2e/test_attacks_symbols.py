@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an unprivileged user does to the symbols that laggard reads as root: each attack runs as nobody against a
 live recording (or the import of a perf.data), beside an honest process whose function must keep its name."""
+import contextlib
 import ctypes
 import json
 import os
@@ -28,6 +29,9 @@ PAGE = 4096
 # count the first argument down to zero; return
 LOOP = {"x86_64": bytes.fromhex("48ffcf75fbc3"), "aarch64": bytes.fromhex("000400f1e1ffff54c0035fd6")}
 CODE = LOOP.get(platform.machine(), b"")
+# the same, called from a chain of frame pointers that the second argument begins
+BELOW = {"x86_64": bytes.fromhex("554889f548ffcf75fb5dc3"),
+         "aarch64": bytes.fromhex("fd7bbfa9fd0301aa000400f1e1ffff54fd7bc1a8c0035fd6")}.get(platform.machine(), b"")
 EM = {"x86_64": 62, "aarch64": 183}.get(platform.machine(), 0)
 
 
@@ -96,10 +100,10 @@ class Stage:
         self.folder, self.running = folder, []
         folder.chmod(0o777)
 
-    def start(self, script, *args, uid=NOBODY):
+    def start(self, script, *args, uid=NOBODY, stdout=None):
         ready = self.folder / f"ready{len(self.running)}"
         proc = subprocess.Popen([sys.executable, "-c", PROLOGUE + textwrap.dedent(script), CODE.hex(), str(uid),
-                                 str(ready), *map(str, args)])
+                                 str(ready), *map(str, args)], stdout=stdout)
         self.running.append(proc)
         end = time.monotonic() + 60
         while not ready.exists():
@@ -187,7 +191,8 @@ class Recorded:
 
 @pytest.fixture
 def recorded(laggard_path, tmp_path):
-    def call():
+    def call(*during):
+        """during: what happens halfway, and what it is told behind the recorder's pid."""
         out = tmp_path / "run.lag"
         proc = subprocess.Popen([laggard_path, "record", "-a", "--for", f"{FOR_S}s", "-o", out],
                                 stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -197,6 +202,9 @@ def recorded(laggard_path, tmp_path):
         began = time.monotonic()
         timer = threading.Timer(FOR_S + 60, proc.kill)
         timer.start()
+        if during:
+            time.sleep(FOR_S / 2)
+            during[0](proc.pid, *during[1:])
         text = line + proc.stderr.read()
         status = proc.wait()
         beyond = time.monotonic() - began - FOR_S
@@ -270,8 +278,100 @@ def test_the_process_that_reads_symbols_may_do_nothing(laggard, stage, record):
     for s in r.watch.children.values():
         assert (s["CapEff"], s["CapPrm"], s["CapInh"], s["CapAmb"], s["CapBnd"]) == ("0" * 16,) * 5, s
         assert (s["Seccomp"], s["NoNewPrivs"]) == ("2", "1")
-        assert s["Uid"].split() == s["Gid"].split() == [str(NOBODY)] * 4
+        users = set(s["Uid"].split()) | set(s["Gid"].split())
+        assert len(users) == 1 and int(users.pop()) >= 0x7f000000, "a user that nobody else is"
         assert not s["Groups"].strip()
+
+
+SIGNALS = """
+    import signal
+    leave_root()
+    go()
+    while not os.path.exists(sys.argv[4]):
+        time.sleep(0.01)
+    for pid in map(int, open(sys.argv[4]).read().split()):
+        for n in (signal.SIGSTOP, signal.SIGKILL):
+            try:
+                os.kill(pid, n)
+                print("done", flush=True)
+            except PermissionError:
+                print("refused", flush=True)
+"""
+
+
+def keeper_and_reader(recorder):
+    pids = [p for p in family(recorder) if status_of(p).get("Name") == "laggard-names"]
+    assert len(pids) == 2
+    return pids
+
+
+def test_no_other_user_can_signal_the_process_that_reads_symbols(laggard, stage, recorded, monkeypatch):
+    """Who is nobody, and who called sudo."""
+    caller = 54321
+    monkeypatch.setenv("SUDO_UID", str(caller))
+    monkeypatch.setenv("SUDO_GID", str(caller))
+    stage.honest()
+    said, pids = [stage.folder / f"said.{uid}" for uid in (NOBODY, caller)], stage.folder / "pids"
+
+    def tell(recorder):
+        new = stage.folder / "pids.new"
+        new.write_text(" ".join(map(str, keeper_and_reader(recorder))))
+        new.rename(pids)
+    for uid, path in zip((NOBODY, caller), said):
+        with path.open("w") as f:
+            stage.start(SIGNALS, pids, uid=uid, stdout=f)
+    r = recorded(tell)
+    assert [path.read_text().split() for path in said] == [["refused"] * 4] * 2
+    assert query(laggard, r.path, "select count(*) n from frame where name = 'honest_function'")[0]["n"] > 0
+
+
+@contextlib.contextmanager
+def freezer():
+    """A function that freezes processes: of the first version of control groups where there is one, in which
+    a process that is frozen does not even die."""
+    for root, file, on, off in (("/sys/fs/cgroup/freezer", "freezer.state", "FROZEN", "THAWED"),
+                                ("/sys/fs/cgroup", "cgroup.freeze", "1", "0")):
+        group = pathlib.Path(root) / f"laggard-attack-{os.getpid()}"
+        with contextlib.suppress(OSError):
+            group.mkdir()
+            break
+    else:
+        pytest.skip("no control groups to freeze a process in")
+
+    def freeze(pids):
+        for pid in pids:
+            (group / "cgroup.procs").write_text(str(pid))
+        (group / file).write_text(on)
+    try:
+        yield freeze
+    finally:
+        (group / file).write_text(off)
+        end = time.monotonic() + 20
+        while (group / "cgroup.procs").read_text() and time.monotonic() < end:
+            time.sleep(0.05)
+        group.rmdir()
+
+
+@pytest.mark.parametrize("how", ["stopped", "frozen", "killed"])
+def test_the_process_that_reads_symbols_does_not_answer(laggard, stage, recorded, how):
+    """Whatever stops it (root may; a read can hang): the recording is whole, in time, and the loss is said."""
+    def stop(recorder, do):
+        do(keeper_and_reader(recorder))
+
+    def signals(number):
+        return lambda pids: [os.kill(p, number) for p in pids]
+    stage.honest()
+    with contextlib.ExitStack() as stack:
+        do = {"stopped": lambda: signals(signal.SIGSTOP), "killed": lambda: signals(signal.SIGKILL),
+              "frozen": lambda: stack.enter_context(freezer())}[how]()
+        r = recorded(stop, do)
+    if r.beyond_s >= BEYOND_S:
+        recorded_beside(recorded, r)
+    assert r.beyond_s < BEYOND_S, f"{r.beyond_s:.2f} s beyond --for\n{r.text}"
+    assert any("the process that reads symbols" in text for text in lost(laggard, r.path)), lost(laggard, r.path)
+    done = laggard("explain", "--json", r.path)
+    assert done.returncode == 0 and "ends before" not in done.stdout, done.stderr
+    assert query(laggard, r.path, "select count(*) n from sample")[0]["n"] > 0
 
 
 def test_a_pipe_in_place_of_a_perf_map(laggard, stage, record):
@@ -347,6 +447,63 @@ def test_a_link_in_place_of_a_mapped_file(laggard, stage, record):
     assert query(laggard, r.path, "select count(*) n from frame where name = 'of_the_file'")[0]["n"] > 0
 
 
+# A mount namespace of one's own, in which every user may bind what he can name to any name.
+BINDS = """
+    leave_root()
+    libc.prctl(4, 1, 0, 0, 0)  # dumpable again: /proc/self is one's own
+    was, group = os.getuid(), os.getgid()
+    if libc.unshare(0x10000000 | 0x20000):  # CLONE_NEWUSER | CLONE_NEWNS
+        print("refused", flush=True)
+        go(); time.sleep(1000)
+    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {was} 1"), ("gid_map", f"0 {group} 1")):
+        with open("/proc/self/" + name, "w") as f:
+            f.write(text)
+    def mount(what, where, kind, flags):
+        assert not libc.mount(os.fsencode(what), os.fsencode(where), kind, flags, None), ctypes.get_errno()
+"""
+BOUND_MAP = BINDS + """
+    open(my_map, "w").close()
+    mount("/proc/kmsg", my_map, None, 4096)
+    at = anonymous()
+    go(); run(at)
+"""
+# The recorder compares inodes: a tmpfs counts them from 1, and so does sysfs.
+BOUND_FILE = BINDS + """
+    image, folder, target = sys.argv[4:7]
+    mount("tmpfs", folder, b"tmpfs", 0)
+    path, wanted = folder + "/evil.so", os.stat(target).st_ino
+    while True:
+        with open(path, "wb") as f:
+            f.write(open(image, "rb").read())
+        if os.stat(path).st_ino >= wanted:
+            break
+        os.unlink(path)
+    at = mapped(os.open(path, os.O_RDONLY), page)
+    mount(target, path, None, 4096)
+    go(); run(at)
+"""
+
+
+@pytest.mark.parametrize("where", ["perf map", "ELF"])
+def test_a_file_of_the_kernels_bound_to_a_name(laggard, stage, record, where):
+    """It is a regular file, and to open or to read it may act (/proc/kmsg, tracefs): root must not."""
+    target = pathlib.Path("/proc/kmsg" if where == "perf map" else "/sys/kernel/notes")
+    image, folder = stage.folder / "image", stage.folder / "mount"
+    image.write_bytes(elf(2)[0])
+    folder.mkdir()
+    folder.chmod(0o777)
+    opens = Opens(target)
+    stage.honest()
+    with (stage.folder / "said").open("w") as f:
+        stage.start(BOUND_MAP if where == "perf map" else BOUND_FILE, image, folder, target, stdout=f)
+    if (stage.folder / "said").read_text():
+        pytest.skip("no user namespaces for users here")
+    opens.count()
+    r = record()
+    holds(laggard, r)
+    assert opens.count() == 0, f"root opened {target}"
+
+
 SHRINKING = """
     path, image, size = sys.argv[4:7]
     leave_root()
@@ -381,6 +538,36 @@ def test_a_mapped_file_that_shrinks(laggard, stage, record):
     gone = query(laggard, r.path, "select count(*) n from frame where dso like '%/shrinks%' and ifnull(name, '') = ''")
     assert named + gone[0]["n"] > 0, "no sample was taken of the attackers"
     print(named, gone, lost(laggard, r.path))
+
+
+def test_roots_large_files_that_others_run(laggard, stage, record):
+    """What root owns may take its time, but not for whoever maps it: there may be thousands of libraries."""
+    body, size = elf(symbols=40_000_000)
+    images = [stage.folder / f"large{i}.so" for i in range(240)]
+    images[0].write_bytes(body)
+    os.truncate(images[0], size)
+    for link in images[1:]:
+        link.hardlink_to(images[0])
+    stage.honest()
+    attack = """
+        leave_root()
+        chain = (ctypes.c_uint64 * (2 * len(sys.argv)))()
+        begin, images = ctypes.addressof(chain), sys.argv[5:]
+        for i, path in enumerate(images):
+            chain[2 * i] = begin + 16 * (i + 1) if i + 1 < len(images) else 0
+            chain[2 * i + 1] = mapped(os.open(path, os.O_RDONLY), page) + 8
+        code = bytes.fromhex(sys.argv[4])
+        below = ctypes.CFUNCTYPE(None, ctypes.c_ulong, ctypes.c_void_p)(anonymous())
+        go()
+        while True:
+            below(1 << 22, begin)
+    """
+    for mine in images[:120], images[120:]:
+        stage.start(attack, BELOW.hex(), *mine)
+    r = record()
+    holds(laggard, r)
+    assert query(laggard, r.path, "select count(*) n from frame where dso like '%/large%'")[0]["n"] > 0
+    assert any("took too long" in text for text in lost(laggard, r.path)), lost(laggard, r.path)
 
 
 @pytest.mark.parametrize("where", ["perf map", "ELF"])

@@ -38,14 +38,12 @@ static bool fails(const struct lg_verdict *v, const char *on)
 /* *ret_exit >= 0: leave with that status. */
 static int parse(int argc, char **argv, struct options *opt)
 {
-	enum { JSON = 256, MARKDOWN, HTML, VICTIM, BASELINE, COST, FAIL_ON,
+	enum { JSON = 256, MARKDOWN, VICTIM, COST, FAIL_ON,
 	       STEP_REGEX, GPUS };
 	static const struct option longs[] = {
 		{ "json", no_argument, NULL, JSON },
 		{ "markdown", no_argument, NULL, MARKDOWN },
-		{ "html", required_argument, NULL, HTML },
 		{ "victim", required_argument, NULL, VICTIM },
-		{ "baseline", required_argument, NULL, BASELINE },
 		{ "cost-per-hour", required_argument, NULL, COST },
 		{ "gpus", required_argument, NULL, GPUS },
 		{ "fail-on", required_argument, NULL, FAIL_ON },
@@ -69,10 +67,6 @@ static int parse(int argc, char **argv, struct options *opt)
 				return lg_usage(cmd, "--json and --markdown both want the output: give one of them");
 			opt->as = c == JSON ? AS_JSON : AS_MARKDOWN;
 			break;
-		case HTML:
-			return lg_usage(cmd, "--html is not available yet");
-		case BASELINE:
-			return lg_usage(cmd, "--baseline is not available yet");
 		case VICTIM:
 			errno = 0;
 			pid = strtol(optarg, &end, 10);
@@ -178,7 +172,6 @@ const struct lg_command lg_cmd_explain = {
 	"  --step-regex RE      what a step's line looks like in a job's log: extended regular expression,\n"
 	"                       group 1 the step's number, group 2 (if any) its time in ms, or in s\n"
 	"                       where s or sec follows it\n"
-	"  --html OUT, --baseline FILE   not available yet\n"
 	LG_MAX_MEMORY_HELP
 	"\n"
 	"example:\n"

@@ -280,7 +280,8 @@ const struct lg_command lg_cmd_query = {
 	"stage, input. Every table has id, the row's number, which the columns thr, prc, track, stack,\n"
 	"frame ... of other tables hold. Only SELECT is allowed. Tables and columns: laggard-query(1).\n\n"
 	"  --json     an array of objects\n"
-	"  --csv      RFC 4180; control characters as \\xNN, text that begins with = + - @ behind a '\n"
+	"  --csv      RFC 4180; control characters as \\n, \\r, \\t or \\xNN (of a JSON file's names, an import\n"
+	"             makes spaces), text that begins with = + - @ behind a '\n"
 	LG_MAX_MEMORY_HELP
 	"\n"
 	"example:\n"

@@ -97,7 +97,6 @@ struct parsed {
 	struct lg_user user;
 	const char *user_name; /* --user */
 	size_t pids_cap;
-	const char *trigger;
 };
 
 static int add_pids(struct parsed *p, const char *text)
@@ -186,11 +185,7 @@ static int set_option(struct parsed *p, const char *name, const char *v)
 			}
 		return bad(name, v, "auto, bpf, perf, own or procfs");
 	}
-	if (!strcmp(name, "--user")) {
-		p->user_name = v;
-		return 0;
-	}
-	p->trigger = v; /* the only one left */
+	p->user_name = v; /* --user: the only one left */
 	return 0;
 }
 
@@ -198,7 +193,7 @@ static int parse(struct parsed *p, int argc, char **argv)
 {
 	static const char *const with_value[] = {
 		"-o", "--output", "-p", "--pid", "-F", "--freq", "--for", "--ring", "--ring-bytes",
-		"--profile", "--tier", "--trigger", "--user",
+		"--profile", "--tier", "--user",
 	};
 	int i;
 
@@ -250,11 +245,6 @@ static int parse(struct parsed *p, int argc, char **argv)
 		p->o.cmd = argv + i;
 	else if (i > 1 && !strcmp(argv[i - 1], "--"))
 		return lg_usage(&lg_cmd_record, "-- needs a command");
-	if (p->trigger && !p->o.ring_ns)
-		return lg_usage(&lg_cmd_record, "--trigger needs --ring DUR");
-	if (p->trigger)
-		return lg_usage(&lg_cmd_record, "--trigger does not work yet; send SIGUSR1 to dump "
-						"the ring");
 	return LG_EXIT_OK;
 }
 

@@ -112,7 +112,7 @@ def test_a_command_that_cannot_run_is_one_line(laggard, out):
 @pytest.mark.parametrize("args, word", [
     (["--for", "soon"], "duration"), (["-F", "many"], "number"), (["-p", "x"], "process"),
     (["-p", "1999999999"], "999"), (["--tier", "magic"], "bpf"), (["--profile", "x"], "light"),
-    (["--"], "command"), (["--wrong"], "--wrong"), (["-o"], "value"), (["--trigger", "x"], "--ring"),
+    (["--"], "command"), (["--wrong"], "--wrong"), (["-o"], "value"), (["--trigger", "x"], "--trigger"),
 ])
 def test_wrong_usage_is_one_line_and_status_2(laggard, tmp_path, args, word):
     done = laggard("record", *args, cwd=tmp_path)

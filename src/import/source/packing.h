@@ -37,8 +37,8 @@ static inline bool lg_is_xz(const void *head, size_t n)
  * 1032, zstd and xz to ten thousands); the first 256 MiB are let pass, which are read in a second or two.
  */
 #define LG_SWOLLEN                                                                    \
-	"it unpacks to more than 256 times its size, and is read no further "         \
-	"(unpacked by hand, it is read whole)"
+	"it unpacks to more than 256 MiB and 256 times its size, and is read no "     \
+	"further (unpacked by hand, it is read whole)"
 static inline bool lg_is_swollen(uint64_t packed, uint64_t unpacked)
 {
 	return unpacked > (uint64_t)256 << 20 && unpacked / 256 > packed;

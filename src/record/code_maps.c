@@ -370,13 +370,15 @@ void lg_addrs_ksymbol(struct lg_addrs *a, uint64_t addr, uint64_t len, const cha
 	lg_map_done(&a->seen);
 }
 
-/* Who changes the user without another program is taken for who it was. */
+/* Who changes the user without another program is taken for who it was. Where no job is named, anybody
+ * says of himself that he trains (RANK in the environment). */
 static bool is_trusted(struct lg_addrs *a, struct lg_space *p)
 {
+	bool named = lg_session_child(a->s) || lg_session_options(a->s)->n_pids;
 	char path[32], text[4096];
 	struct lg_proc_status st;
 
-	if (lg_session_is_job(a->s, p->pid))
+	if (named && lg_session_is_job(a->s, p->pid))
 		return true;
 	if (!p->user_known) {
 		p->user_known = true;

@@ -100,10 +100,10 @@ class Stage:
         self.folder, self.running = folder, []
         folder.chmod(0o777)
 
-    def start(self, script, *args, uid=NOBODY, stdout=None):
+    def start(self, script, *args, uid=NOBODY, **more):
         ready = self.folder / f"ready{len(self.running)}"
         proc = subprocess.Popen([sys.executable, "-c", PROLOGUE + textwrap.dedent(script), CODE.hex(), str(uid),
-                                 str(ready), *map(str, args)], stdout=stdout)
+                                 str(ready), *map(str, args)], **more)
         self.running.append(proc)
         end = time.monotonic() + 60
         while not ready.exists():
@@ -563,7 +563,7 @@ def test_roots_large_files_that_others_run(laggard, stage, record):
             below(1 << 22, begin)
     """
     for mine in images[:120], images[120:]:
-        stage.start(attack, BELOW.hex(), *mine)
+        stage.start(attack, BELOW.hex(), *mine, env={**os.environ, "RANK": "0", "WORLD_SIZE": "2"})
     r = record()
     holds(laggard, r)
     assert query(laggard, r.path, "select count(*) n from frame where dso like '%/large%'")[0]["n"] > 0

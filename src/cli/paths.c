@@ -3,15 +3,18 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "cli/command.h"
 #include "import/import.h"
+#include "symbols/open_foreign.h"
 
 enum { FOLDERS_DEEP = 16 };
 
@@ -61,11 +64,22 @@ struct listing {
 
 static int list(struct listing *l, const char *folder, int depth, struct lg_error *err);
 
+/* Also behind a link, but neither a device nor a pipe, nor a file of the kernel's own (/proc/kmsg). */
+static bool is_file(const char *path)
+{
+	struct stat st;
+	int fd = lg_foreign_look(AT_FDCWD, path, 0, &st);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
 /* Takes path over. A link to a folder is not followed: it may lead to what is listed already. */
 static int list_one(struct listing *l, char *path, int depth, struct lg_error *err)
 {
-	struct stat st, link;
-	bool whole = path && !stat(path, &st) && (S_ISREG(st.st_mode) || lg_import_is_folder(path));
+	struct stat link;
+	bool whole = path && (is_file(path) || lg_import_is_folder(path));
 	int rc = 0;
 
 	if (whole && !lg_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v)) {

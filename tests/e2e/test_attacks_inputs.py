@@ -212,6 +212,19 @@ def wide(tmp_path_factory):
     return path
 
 
+def test_a_folder_leads_to_no_device_and_no_file_of_the_kernel(laggard, tmp_path):
+    """Who reads /proc/kmsg takes the log's messages, and waits for the next one."""
+    os.mkfifo(tmp_path / "pipe.json")
+    for name, target in (("kmsg.json", "/proc/kmsg"), ("zero.json", "/dev/zero"), ("all", "/"), ("here", tmp_path),
+                         ("mem.json", "/proc/self/mem")):
+        (tmp_path / name).symlink_to(target)
+    done = laggard("explain", tmp_path, timeout=10)
+    assert done.returncode == 1 and "holds no trace\n" in done.stderr
+    (tmp_path / "linked").symlink_to(DATA / "perf/tiny.data")
+    done = laggard("explain", "--json", tmp_path, timeout=20)
+    assert done.returncode == 0 and "linked" in done.stdout, done.stderr
+
+
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/full", "/dev/null"])
 def test_a_device_is_no_file(laggard, device):
     done = laggard("explain", device, timeout=5)

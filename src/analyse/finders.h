@@ -29,6 +29,7 @@ int lg_find_oom(struct lg_case *c) LG_MUST_CHECK; /* oom.c */
 
 /* ---- what the verdict has to say although no rule judges it ---- */
 int lg_say_memory_growth(struct lg_case *c) LG_MUST_CHECK; /* logs/memory_growth.c */
+int lg_say_counters(struct lg_case *c) LG_MUST_CHECK; /* logs/unread_counters.c, by rules/counters.def */
 int lg_say_still(struct lg_case *c) LG_MUST_CHECK; /* steps/still.c */
 int lg_say_pending(struct lg_case *c) LG_MUST_CHECK; /* flight/pending.c: what dumps leave open */
 

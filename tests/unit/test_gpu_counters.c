@@ -415,6 +415,52 @@ static void no_device_is_left_out(void **state)
 	done(&o);
 }
 
+/* Four devices, read 60 times; `column` of device 2 becomes `value` in the middle. */
+static struct outcome faulty(const char *column, const char *before, const char *after)
+{
+	static char text[1 << 15];
+	size_t k = (size_t)sprintf(text, "timestamp, index, utilization.gpu [%%], power.draw [W], clocks.sm [MHz], %s\n", column);
+
+	for (int i = 0; i < 240; i++)
+		k += (size_t)sprintf(text + k, "2026/03/01 10:%02d:%02d.000, %d, 97 %%, %d W, 1980 MHz, %s\n", i / 4 / 60,
+				     i / 4 % 60, i % 4, 650 + i % 7, i % 4 == 2 && i >= 120 ? after : before);
+	return judge(feed_text(text, "nvidia-smi"));
+}
+
+/* What a counter of faults counts has no price here, and is no all-clear either. */
+static void counters_that_no_rule_reads_are_told(void **state)
+{
+	static const struct {
+		const char *column, *before, *after, *told; /* NULL: nothing to be told of */
+	} rows[] = {
+		{ "ecc.errors.uncorrected.volatile.total", "0", "1", "memory errors that ECC could not correct" },
+		{ "ecc.errors.corrected.volatile.total", "0", "17", "memory errors that ECC corrected" },
+		{ "ecc.errors.corrected.aggregate.total", "5", "5", NULL }, /* long ago */
+		{ "retired_pages.pending", "No", "Yes", "pages of device memory that wait to be retired" },
+		{ "retired_pages.pending", "No", "No", NULL },
+		{ "remapped_rows.uncorrectable", "0", "1", "rows of device memory that were remapped" },
+		{ "clocks_event_reasons.active", "0x0000000000000000", "0x0000000000000002",
+		  "clocks that a setting holds down" },
+		{ "clocks_event_reasons.active", "0x0000000000000000", "0x0000000000000001", NULL },
+		{ "fan.speed [%]", "30 %", "80 %", NULL },
+		{ "new.thing", "1", "2", "what some counters say" },
+		{ "new.thing", "1", "1", NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct outcome o = faulty(rows[i].column, rows[i].before, rows[i].after);
+
+		assert_int_equal(loud(o.v), 0);
+		if (!rows[i].told != !o.v->not_judged ||
+		    (rows[i].told && !strstr(o.v->not_judged, rows[i].told)))
+			fail_msg("%s: %s", rows[i].column, o.v->not_judged ? o.v->not_judged : "nothing");
+		if (rows[i].told)
+			assert_true(has_limit(o.v, rows[i].told));
+		done(&o);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -427,6 +473,7 @@ int main(void)
 		cmocka_unit_test(counters_tell_spinning_and_throttled_devices),
 		cmocka_unit_test(a_device_alone_waits_for_no_other),
 		cmocka_unit_test(no_device_is_left_out),
+		cmocka_unit_test(counters_that_no_rule_reads_are_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,12 +20,12 @@
 #include "store/merge.h"
 
 /* NVML clocks event reasons that mean the device is slower than it could be. */
-enum { SW_POWER_CAP = 0x4, HW_SLOWDOWN = 0x8, SW_THERMAL = 0x20, HW_THERMAL = 0x40, HW_BRAKE = 0x80,
-       SLOWER = HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | HW_BRAKE };
+enum { SETTING = 0x2, SW_POWER_CAP = 0x4, HW_SLOWDOWN = 0x8, SYNC_BOOST = 0x10, SW_THERMAL = 0x20, HW_THERMAL = 0x40,
+       HW_BRAKE = 0x80, SLOWER = HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | HW_BRAKE, CHOSEN = SETTING | SYNC_BOOST };
 
 struct reading {
 	int64_t ts;
-	double util, power, clock, temp, mem, top; /* top: the highest clock it may have */
+	double util, power, clock, mem, top; /* top: the highest clock it may have */
 	uint64_t reasons;
 };
 
@@ -58,21 +58,13 @@ lg_trk lg_gpu_of_track(const struct lg_trace *t, lg_trk k)
 	return 0;
 }
 
-enum metric { UTIL, POWER, CLOCK, TOP, MEM, TEMP, REASONS, LIMIT, REASON_FLAG, NO_METRIC };
+enum metric { UTIL, POWER, CLOCK, TOP, MEM, REASONS, LIMIT, REASON_FLAG, NO_METRIC };
 
 static enum metric metric_of(const char *name, uint64_t *ret_bit)
 {
 	static const struct { const char *name; enum metric m; uint64_t bit; } known[] = {
-		{ "gpu.util", UTIL, 0 }, { "gpu.power", POWER, 0 }, { "gpu.clock_sm", CLOCK, 0 },
-		{ "gpu.clocks.max.sm", TOP, 0 }, { "gpu.mem_util", MEM, 0 },
-		{ "gpu.temp", TEMP, 0 }, { "gpu.throttle", REASONS, 0 }, { "gpu.power_limit", LIMIT, 0 },
-		{ "gpu.throttle.sw_power_cap", REASON_FLAG, SW_POWER_CAP },
-		{ "gpu.throttle.hw_slowdown", REASON_FLAG, HW_SLOWDOWN },
-		{ "gpu.throttle.sw_thermal_slowdown", REASON_FLAG, SW_THERMAL },
-		{ "gpu.throttle.hw_thermal_slowdown", REASON_FLAG, HW_THERMAL },
-		{ "gpu.throttle.hw_power_brake_slowdown", REASON_FLAG, HW_BRAKE },
-		{ "gpu.thermal_violation", REASON_FLAG, SW_THERMAL },
-		{ "gpu.power_violation", REASON_FLAG, SW_POWER_CAP },
+#define DEVICE(name, metric, bit) { name, metric, bit },
+#include "rules/counters.def"
 	};
 
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -151,7 +143,7 @@ static int collect(const struct lg_case *c, struct devices *d)
 				break;
 			g->v[g->n] = g->n ? g->v[g->n - 1]
 					  : (struct reading){ .util = NAN, .power = NAN, .clock = NAN,
-							      .temp = NAN, .mem = NAN, .top = NAN };
+							      .mem = NAN, .top = NAN };
 			g->v[g->n].reasons = 0;
 			g->v[g->n++].ts = t->counter.ts[i];
 		}
@@ -162,7 +154,6 @@ static int collect(const struct lg_case *c, struct devices *d)
 		case CLOCK: r->clock = x; d->has_clock = true; break;
 		case TOP: r->top = x; break;
 		case MEM: r->mem = x; break;
-		case TEMP: r->temp = x; break;
 		case LIMIT: g->limit = x; break;
 		case REASONS:
 			r->reasons |= x >= 0 && x < 1e15 ? (uint64_t)x : 0;
@@ -656,6 +647,28 @@ static void window(const struct lg_case *c, const struct lg_gpu *g, struct devic
 	}
 }
 
+/* Clocks that somebody set: no rule knows whether they were meant to be. */
+static void say_set(struct lg_case *c, const struct devices *d)
+{
+	for (size_t i = 0; i < d->n; i++) {
+		const struct device *g = &d->v[i];
+		size_t busy = 0, set = 0;
+
+		for (size_t k = 0; k < g->n; k++)
+			if (g->v[k].util >= 50) {
+				busy++;
+				set += (g->v[k].reasons & CHOSEN) && !(g->v[k].reasons & (SLOWER | SW_POWER_CAP));
+			}
+		if (set < LG_N_GPU_THROTTLED_READINGS || (double)set < LG_N_GPU_THROTTLED_REASON * (double)busy)
+			continue;
+		lg_not_judged(c, "clocks that a setting holds down",
+			      lg_arena_printf(&c->v->arena, "%s in %.0f %% of its busy readings (application clocks or sync "
+					      "boost; nvidia-smi -q -d CLOCK)", name_of(c, g),
+					      100 * (double)set / (double)busy));
+		return; /* one is enough to look */
+	}
+}
+
 /* Why there is no word about the readings that somebody gave. */
 static void say_other(struct lg_case *c, const struct devices *d)
 {
@@ -683,6 +696,7 @@ int lg_find_gpu_counters(struct lg_case *c, struct lg_gpu *g)
 	if (!c->failed && d.n) {
 		util_lies(c, &d);
 		throttled(c, &d);
+		say_set(c, &d);
 		say_other(c, &d);
 	}
 	for (size_t i = 0; d.v && i < d.n; i++)

@@ -277,9 +277,9 @@ static double number(const char *p, size_t n)
 		return __builtin_nan("");
 	memcpy(text, p, n);
 	text[n] = 0;
-	if (!strcmp(text, "Active"))
+	if (!strcmp(text, "Active") || !strcmp(text, "Yes"))
 		return 1;
-	if (!strcmp(text, "Not Active"))
+	if (!strcmp(text, "Not Active") || !strcmp(text, "No"))
 		return 0;
 	if (n > 2 && text[0] == '0' && text[1] == 'x')
 		return (double)strtoull(text, &end, 16);

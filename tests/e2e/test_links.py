@@ -188,3 +188,27 @@ def test_a_path_that_is_narrower_one_way_is_told_of_one_host(links, there, back,
         assert (found[0]["detail"], found[0]["severity"]) == ("one_way", "medium")
         assert f"from GPU/1b000 to GPU/2b000 has {there} GB/s, and 240 back" in found[0]["title"]
         assert len(found[0]["evidence"]) == 1, verdict
+
+
+def sweep(links_gbps, best_gbps, hosts=1, largest=30):
+    """nccl-tests on the devices of one host, in NCCL's log of them: latency, then the best."""
+    log = [line for g in range(4) for line in set_up(100 + g, g, g, 4, 8, "0x1")]
+    log = [line.replace("nNodes 1", f"nNodes {hosts}") for line in log]
+    at = next(i for i, line in enumerate(log) if "coll channels" in line)
+    log.insert(at, f"n1:100:120 [0] NCCL INFO === System : maxBw {links_gbps} totalBw {links_gbps} ===")
+    log += ["# nThread 1 nGpus 4 minBytes 8 maxBytes 1073741824 step: 2(factor) warmup iters: 5 iters: 20"]
+    log += [f"#  Rank  {g} Group  0 Pid {100 + g if g else 100} on n1 device  {g} [0x1b] NVIDIA A100-SXM4-80GB" for g in range(4)]
+    for power in range(16, largest + 1):
+        size = 1 << power
+        bus = best_gbps * size / (size + (1 << 22))
+        log.append(f"{size} {size // 4} float sum -1 {size / bus / 1e3:.1f} {bus / 1.5:.2f} {bus:.2f} 0 {size / bus / 1e3:.1f} {bus / 1.5:.2f} {bus:.2f} 0")
+    return log
+
+
+def test_a_sweep_far_below_the_links_of_its_host(links):
+    (found,) = links([sweep(240.0, 11.5)])[1]
+    assert found["detail"] == "below_class" and found["severity"] == "medium" and "240 GB/s" in found["title"], found
+    assert not links([sweep(240.0, 228.0)])[1]
+    assert not links([sweep(24.0, 11.5)])[1], "PCIe: half of its rate is what it does"
+    assert not links([sweep(240.0, 11.5, hosts=2)])[1], "over the network"
+    assert not links([sweep(240.0, 228.0, largest=20)])[1], "small messages measure latency"

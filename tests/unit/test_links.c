@@ -642,7 +642,7 @@ static struct outcome runs(int n, int bad, double factor, double noise)
 	struct lg_import_info info[8];
 	struct lg_trace *t = NULL;
 	struct lg_error err = { 0 };
-	const char *path[8];
+	const char *path[8] = { 0 };
 	struct outcome o;
 
 	for (int i = 0; i < n; i++) {

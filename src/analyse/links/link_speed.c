@@ -3,8 +3,9 @@
  * link_speed.c - what nccl-tests measured, and what adapters reported.
  *
  * A result is compared with the same test of the same sizes: again on the same devices (later values that are
- * all below all earlier ones), and by other runs (one run clearly apart from the others, which agree). Small
- * messages measure latency and are left out.
+ * all below all earlier ones), and by other runs (one run clearly apart from the others, which agree). The best
+ * of a sweep on one host is held against the links that NCCL found there itself. Small messages measure
+ * latency and are left out.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 #include "store/args.h"
 #include "base/words.h"
 
-enum { LARGE = 1 << 20, EACH_SIDE = 3, SIZES_SAID = 3 };
+enum { LARGE = 1 << 20, FULL = 32 << 20, EACH_SIDE = 3, SIZES_SAID = 3 };
 
 struct result {
 	uint64_t test, where; /* hashes: operation, type, ranks; hosts and devices */
@@ -190,6 +191,53 @@ static void own_past(struct lg_case *c, struct lg_links *l, struct result *v, si
 	say_changes(c, f, v + hit[0].first, hit[0].at, hit[0].n);
 }
 
+/* Bandwidth of the links of that host, GB/s, as NCCL found it for a communicator of so many ranks that has no
+ * other host; 0 = not told. */
+static double class_of(const struct lg_links *l, lg_str host, int64_t ranks)
+{
+	double bw = 0;
+
+	for (size_t i = 0; i < l->n_comm; i++) {
+		const struct lg_link_comm *m = &l->comm[i];
+
+		if (m->host == host && m->nodes == 1 && m->nranks == ranks && m->bw > 0)
+			bw = bw > 0 ? fmin(bw, m->bw) : m->bw;
+	}
+	return bw;
+}
+
+/* v, by place: sweeps whose best is far below the class of the links that they went over. */
+static void below_class(struct lg_case *c, struct lg_links *l, const struct result *v, size_t n)
+{
+	const struct lg_trace *t = c->t;
+	struct lg_finding *f = NULL;
+
+	for (size_t i = 0, j; i < n; i = j) {
+		const struct result *best = NULL;
+		lg_str host = t->process.host[v[i].prc];
+		const char *ranks, *name = lg_string(t, host);
+		double class;
+		size_t k;
+
+		for (j = i; j < n && v[j].where == v[i].where && v[j].test == v[i].test; j++)
+			if (v[j].size >= FULL && (!best || v[j].bus > best->bus))
+				best = &v[j];
+		ranks = best ? lg_arg(lg_string(t, t->mark.text[best->mark]), "ranks", &k) : NULL;
+		class = ranks ? class_of(l, host, strtol(ranks, NULL, 10)) : 0;
+		if (!(class > 0))
+			continue;
+		l->n_compared++;
+		if (best->bus >= LG_N_COMMS_DEGRADED_LINK_CLASS * class)
+			continue;
+		if (!f && (f = lg_link_finding(c, "below_class", 0.8)))
+			f->title = lg_arena_printf(&c->v->arena, "nccl-tests on %s reaches %.4g GB/s at best, over links of %.4g "
+						   "GB/s by NCCL's own topology", name, best->bus, class);
+		if (f)
+			lg_evidence_add(c, f, best->ts, 0, "%s: %lld bytes at %.4g GB/s, %.0f %% of its links' %.4g GB/s", name,
+					(long long)best->size, best->bus, 100 * best->bus / class, class);
+	}
+}
+
 struct run {
 	lg_prc prc;
 	double ratio; /* to the middle of all runs, over the sizes */
@@ -358,6 +406,7 @@ int lg_find_link_speed(struct lg_case *c, struct lg_links *l)
 		c->failed = LG_E_NOMEM;
 	if (n && !c->failed) {
 		own_past(c, l, v, n, x);
+		below_class(c, l, v, n);
 		qsort(v, n, sizeof *v, by_run);
 		for (size_t i = 0, j; i < n && !c->failed; i = j) {
 			for (j = i; j < n && v[j].test == v[i].test;)

@@ -3,8 +3,9 @@
  * links.h - what NCCL's logs tell of the ways between devices, host by host, and which host has worse ones
  * than the others or than it had itself (comms.degraded_link).
  *
- * Nothing is held against what hardware should do: only like against like. A pair of devices is compared with
- * the same pair of other hosts, a communicator with others of its shape or with itself before a restart.
+ * Nothing is held against what hardware should do: only like against like, or against what NCCL found
+ * itself. A pair of devices is compared with the same pair of other hosts, a communicator with others of its
+ * shape or with itself before a restart.
  */
 #ifndef LG_ANALYSE_LINKS_LINKS_H
 #define LG_ANALYSE_LINKS_LINKS_H

@@ -68,6 +68,8 @@ static int64_t device(struct sim *s, int stream, int64_t at, int64_t ns, int kin
 	    (s->p->drop_rows && s->n_rows % s->p->drop_rows))
 		return start;
 	if (kind == LG_SPAN_KERNEL && (s->step < s->p->lost_steps ||
+				       (s->p->lost_from && s->step >= s->p->lost_from &&
+					(!s->p->lost_until || s->step < s->p->lost_until)) ||
 				       (s->p->lost_every && s->n_rows % s->p->lost_every == 0)))
 		return start;
 	if (s->grid)

@@ -103,6 +103,7 @@ struct gpu_plan {
 	int only_every;         /* pauses, calls on the side, allocations and compilation: 0 = in all steps */
 	bool kernel_at_times;   /* .kernel, too */
 	int lost_steps;         /* kernels of so many first steps are missing */
+	int lost_from, lost_until; /* kernels of that step and of those after it; 0 = none, and to the end */
 	const char *device, *compute; /* NULL: an A100 */
 	int slower_from;        /* from that step on kernels take 1.7 times as long; 0 = never */
 	int unseen_steps;       /* so many first steps are not in the trace at all */

@@ -331,6 +331,7 @@ static void steps_whose_kernels_were_lost_are_left_out(void **state)
 {
 	struct gpu_plan p = gpu_healthy;
 	struct outcome o;
+	double usual_ms;
 
 	(void)state;
 	p.lost_steps = 3;
@@ -351,6 +352,19 @@ static void steps_whose_kernels_were_lost_are_left_out(void **state)
 	assert_true(limited(&o, "have no kernel in the trace"));
 	assert_non_null(find(o.v, "gpu.bound"));
 	done(&o);
+	/* The last ones: those that are kept last until the device has done them. */
+	p.lost_steps = 0;
+	o = explain(&p);
+	usual_ms = o.v->median_ms;
+	done(&o);
+	p.lost_from = 13;
+	quiet(&p);
+	o = explain(&p);
+	assert_true(limited(&o, "3 at the end are left out"));
+	assert_true(fabs(o.v->median_ms - usual_ms) < 0.1 * usual_ms);
+	done(&o);
+	p.lost_from = 0;
+	p.lost_steps = 3;
 	/* What the others have is found all the same. */
 	p.launch_ns = 40 * US;
 	p.loader_ns = 8 * MS;
@@ -376,6 +390,36 @@ static void steps_whose_kernels_were_lost_are_left_out(void **state)
 	o = explain(&p);
 	assert_int_equal(o.v->n_steps, p.n_steps);
 	assert_false(limited(&o, "no kernel in the trace"));
+	done(&o);
+}
+
+/* A buffer of the profiler's overflowed: while its rows are missing the device only seems to idle, whatever
+ * the host waits for; what the other steps wait for is found all the same. */
+static void rows_lost_in_the_middle_are_no_idle_time(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	const struct lg_finding *f;
+	struct outcome o;
+	double alone_ms;
+
+	(void)state;
+	p.n_steps = 20;
+	p.sync_every = p.n_kernels;
+	quiet(&p);
+	p.lost_from = 8;
+	p.lost_until = 11;
+	quiet(&p);
+	p.lost_from = p.lost_until = 0;
+	p.loader_ns = 8 * MS;
+	o = first(&p, "data.loader_wait");
+	alone_ms = o.v->findings[0].lost_ms;
+	done(&o);
+	p.lost_from = 8;
+	p.lost_until = 11;
+	o = explain(&p);
+	f = find(o.v, "data.loader_wait");
+	assert_non_null(f);
+	assert_true(f->lost_ms > 0.75 * alone_ms && f->lost_ms <= 1.02 * alone_ms);
 	done(&o);
 }
 
@@ -488,6 +532,7 @@ int main(void)
 		cmocka_unit_test(a_launch_that_takes_its_time_is_the_hosts),
 		cmocka_unit_test(a_trace_without_its_kernels_is_not_judged),
 		cmocka_unit_test(steps_whose_kernels_were_lost_are_left_out),
+		cmocka_unit_test(rows_lost_in_the_middle_are_no_idle_time),
 		cmocka_unit_test(a_long_pause_joins_no_steps),
 		cmocka_unit_test(a_host_far_ahead_hides_no_work_of_its_device),
 		cmocka_unit_test(short_marks_before_the_queue_is_full_are_steps),

@@ -33,6 +33,7 @@ struct walk {
 	int64_t debt;            /* lead lost in the last synchronisation, not yet charged */
 	uint8_t debt_cause;
 	struct lg_host_seg debt_seg;
+	int64_t called;          /* the last piece of work that ended; INT64_MIN = none */
 	int64_t latency;         /* from a launch call to the device, where that has nothing else to do */
 	size_t other;            /* in r->other: the first that may end later */
 	uint8_t *to_device;      /* by span row: a copy call whose copy went to the device */
@@ -262,10 +263,39 @@ static void idle_all(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_w
 	}
 }
 
-/* The device idles in [a, b): while another one of the process works, that is what it waits for. */
+/* ns, at most, of work that was ordered between the last one and the next, and that the profiler lost. */
+static int64_t lost_work(const struct walk *w, const struct lg_gpu_work *next)
+{
+	enum { LONGER = 2 /* times the mean */ };
+	const struct lg_gpu_run *r = w->r;
+	int64_t called = next && next->call != LG_NO_ROW ? w->c->t->span.ts[next->call] : INT64_MAX;
+	size_t lo = 0, hi = r->n_unrun, n;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (r->unrun[mid] <= w->called)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (n = lo; n < r->n_unrun && r->unrun[n] < called; n++)
+		;
+	return r->n_kernels ? (int64_t)(n - lo) * LONGER * (r->kernel_ns / (int64_t)r->n_kernels) : 0;
+}
+
+/* The device idles in [a, b): while another one of the process works, that is what it waits for; and where
+ * rows of its own are missing, it may have worked itself. */
 static void idle(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_work *next)
 {
 	const struct lg_gpu_run *r = w->r;
+	int64_t lost = r->n_unrun ? lost_work(w, next) : 0;
+
+	if (lost) {
+		lost = lost < b - a ? lost : b - a;
+		give(w, a, a + lost, LG_GPU_BY_QUEUED, NULL, next ? next->span : LG_NO_ROW);
+		a += lost;
+	}
 
 	for (; w->other < r->n_other && a < b; w->other++) {
 		const struct lg_gpu_iv *o = &r->other[w->other];
@@ -372,7 +402,7 @@ static void copy_out(struct walk *w, const struct lg_gpu_host *m, int64_t a, int
 int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 {
 	const struct lg_gpu_host *m = host_of(r, r->main);
-	struct walk w = { .c = c, .g = g, .r = r };
+	struct walk w = { .c = c, .g = g, .r = r, .called = INT64_MIN };
 	struct edge *e = lg_calloc(r->n_work, sizeof *e);
 	size_t n[4] = { 0 }, pageable = 0;
 	uint32_t last[4] = { 0 };
@@ -417,6 +447,8 @@ int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 			last[k->class] = k->span;
 		} else {
 			n[k->class]--;
+			if (k->call != LG_NO_ROW && c->t->span.ts[k->call] > w.called)
+				w.called = c->t->span.ts[k->call];
 			pageable -= k->class == LG_GPU_H2D && k->pageable;
 		}
 	}

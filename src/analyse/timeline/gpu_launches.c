@@ -5,8 +5,11 @@
  * To put some hundred thousand calls in order takes about as long as to read what the host did, which
  * needs only the calls of a few copies: both are done at once.
  */
+#include <stdlib.h>
+
 #include "analyse/timeline/window.h"
 #include "base/alloc.h"
+#include "base/median.h"
 #include "base/side_thread.h"
 #include "base/map.h"
 #include "base/order.h"
@@ -39,11 +42,13 @@ struct calls {
 	size_t n, mask;
 };
 
-/* Nearest call with this correlation that began before the work did. */
+/* Nearest call with this correlation that began before the work did. Numbers come again in long traces; one
+ * that is there once is the work's however far a device is behind. */
 static uint32_t call_of(const struct calls *calls, int64_t corr, int64_t ts)
 {
 	const struct call *v = calls->v;
 	size_t k = (size_t)corr & calls->mask, from = calls->first[k], lo = from, hi = calls->first[k + 1];
+	bool again;
 
 	while (lo < hi) {
 		size_t mid = (lo + hi) / 2;
@@ -53,7 +58,10 @@ static uint32_t call_of(const struct calls *calls, int64_t corr, int64_t ts)
 		else
 			hi = mid;
 	}
-	if (lo == from || v[lo - 1].corr != corr || ts - v[lo - 1].ts > LAUNCH_WITHIN_NS)
+	if (lo == from || v[lo - 1].corr != corr)
+		return LG_NO_ROW;
+	again = (lo - 1 > from && v[lo - 2].corr == corr) || (lo < calls->first[k + 1] && v[lo].corr == corr);
+	if (again && ts - v[lo - 1].ts > LAUNCH_WITHIN_NS)
 		return LG_NO_ROW;
 	return v[lo - 1].row;
 }
@@ -181,6 +189,8 @@ static int list_unrun(struct lg_launches *l)
 			if (!ran[v->row])
 				l->unrun[r->n_unrun++] = v->ts;
 		}
+		/* Threads come one after the other. */
+		qsort(l->unrun, r->n_unrun, sizeof *l->unrun, lg_cmp_i64);
 	}
 	lg_free(ran);
 	return 0;

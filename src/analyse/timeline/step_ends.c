@@ -81,7 +81,7 @@ int lg_steps_of_device(struct lg_case *c, struct lg_gpu_run *r)
 	struct own o = { 0 };
 	int64_t *b, from = n ? r->step[0] : 0;
 
-	if (!n || !r->n_work || r->cut_head || r->cut_tail || r->unrun_share > UNRUN_SHARE)
+	if (!n || !r->n_work || r->cut_head || r->unrun_share > UNRUN_SHARE)
 		return 0;
 	b = lg_arena_alloc(&c->v->arena, n + 1, sizeof *b);
 	o.done = lg_arena_alloc(&c->v->arena, n, sizeof *o.done);

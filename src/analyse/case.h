@@ -204,6 +204,8 @@ void lg_evidence_add(struct lg_case *c, struct lg_finding *f, int64_t ts, int64_
 /* One more of those that it held up; room for at most so many is made at the first. */
 void lg_victim_add(struct lg_case *c, struct lg_finding *f, size_t at_most, int32_t rank, lg_prc p,
 		   lg_thr thr);
+/* One of several ranks that f accuses together. */
+void lg_culprit_rank_add(struct lg_case *c, struct lg_finding *f, int32_t rank);
 /* What speaks against the finding, or what it cannot tell. */
 void lg_evidence_against(struct lg_case *c, struct lg_finding *f, const char *fmt, ...) LG_PRINTF(3, 4);
 

@@ -61,10 +61,12 @@ struct lg_finding *lg_finding_add(struct lg_case *c, enum lg_rule_id rule)
 	return f;
 }
 
-static void say(struct lg_case *c, struct lg_evidence *list, size_t *n, int64_t ts, int64_t dur,
+static void say(struct lg_case *c, struct lg_evidence *list, size_t *n, size_t *left_out, int64_t ts, int64_t dur,
 		const char *text)
 {
-	if (*n < LG_EVIDENCE_MAX)
+	if (*n == LG_EVIDENCE_MAX)
+		(*left_out)++;
+	else
 		list[(*n)++] = (struct lg_evidence){
 			.text = lg_arena_strdup(&c->v->arena, text), .ts = ts, .dur = dur };
 }
@@ -78,7 +80,7 @@ void lg_evidence_add(struct lg_case *c, struct lg_finding *f, int64_t ts, int64_
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	say(c, f->evidence, &f->n_evidence, ts, dur, text);
+	say(c, f->evidence, &f->n_evidence, &f->evidence_left_out, ts, dur, text);
 }
 
 void lg_evidence_against(struct lg_case *c, struct lg_finding *f, const char *fmt, ...)
@@ -89,7 +91,25 @@ void lg_evidence_against(struct lg_case *c, struct lg_finding *f, const char *fm
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	say(c, f->against, &f->n_against, INT64_MIN, 0, text);
+	say(c, f->against, &f->n_against, &f->against_left_out, INT64_MIN, 0, text);
+}
+
+void lg_culprit_rank_add(struct lg_case *c, struct lg_finding *f, int32_t rank)
+{
+	size_t n = f->n_culprit_ranks;
+
+	if (!(n & (n - 1))) { /* 0, or a power of two: full */
+		int32_t *more = lg_arena_alloc(&c->v->arena, n ? 2 * n : 1, sizeof *more);
+
+		if (!more) {
+			c->failed = LG_E_NOMEM;
+			return;
+		}
+		if (n)
+			memcpy(more, f->culprit_ranks, n * sizeof *more);
+		f->culprit_ranks = more;
+	}
+	f->culprit_ranks[f->n_culprit_ranks++] = rank;
 }
 
 void lg_limit(struct lg_case *c, const char *text)

@@ -123,6 +123,8 @@ void lg_findings_calibrate(struct lg_verdict *v)
 
 		unsigned draws;
 
+		if (!isnan(f->strength))
+			continue; /* done, where it was found */
 		f->strength = f->confidence;
 		f->confidence = lg_worth(f->rule, f->severity >= LG_SEVERITY_MEDIUM, f->strength, &draws);
 		if (f->severity == LG_SEVERITY_LOW && draws >= LG_N_ANY_DRAWS &&

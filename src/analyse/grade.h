@@ -50,7 +50,8 @@ void lg_cap(struct lg_finding *f, enum lg_cap why);
 /* No worse than g, which is the same finding elsewhere. */
 void lg_cap_as(struct lg_finding *f, const struct lg_finding *g);
 
-/* From the strength of evidence, which the rules stated, to what it is worth; the strength is kept. */
+/* From the strength of evidence, which the rules stated, to what it is worth; the strength is kept, and what
+ * has one already stays as it is. */
 void lg_findings_calibrate(struct lg_verdict *v);
 /* By lost time; the unmeasured ones come last. */
 void lg_findings_rank(struct lg_verdict *v);

@@ -74,10 +74,13 @@ struct lg_finding {
 		const char **stack;
 		size_t n_stack;
 	} culprit;
+	int32_t *culprit_ranks; /* several that are accused together; culprit.rank: -1, or the worst */
+	size_t n_culprit_ranks;
 	struct { int32_t rank, pid, tid; } *victims;
 	size_t n_victims;
 	struct lg_evidence *evidence, *against;
 	size_t n_evidence, n_against;
+	size_t evidence_left_out, against_left_out; /* lines that found no room */
 	const char *confirm;  /* experiment that would confirm it; NULL */
 	const char *fix, *tradeoff;
 	/* Where the loss has parts that want different advice; not printed. detail is that of the first. */

@@ -45,8 +45,10 @@ void lg_cause_say(struct lg_causes *c, struct lg_finding *f, const char *fmt, ..
 	char text[1024];
 	va_list ap;
 
-	if (f->n_evidence == EVIDENCE_MAX)
+	if (f->n_evidence == EVIDENCE_MAX) {
+		f->evidence_left_out++;
 		return;
+	}
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
@@ -119,7 +121,7 @@ static struct lg_finding *finding_copy(struct lg_causes *c, const struct lg_find
 	room = f->evidence;
 	*f = *g;
 	f->evidence = room;
-	f->n_evidence = 0;
+	f->n_evidence = f->evidence_left_out = 0;
 	f->fix = f->tradeoff = f->confirm = NULL; /* given anew by advise */
 	f->cost_per_hour = NAN;
 	return f;
@@ -669,6 +671,7 @@ int lg_diff_causes(struct lg_diff *d, const struct lg_verdict *after_v)
 	lg_causes_rest(&c);
 	for (size_t i = 0; after_v && i < a->n_findings; i++)
 		unpriced(&c, &a->findings[i]);
+	lg_findings_calibrate(&d->v);
 	lg_findings_rank(&d->v);
 	if (d->n_shares)
 		qsort(d->shares, d->n_shares, sizeof *d->shares, cmp_share);

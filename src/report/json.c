@@ -113,6 +113,15 @@ static void evidence(const struct lg_verdict *v, struct lg_json *j, const char *
 	lg_json_close(j, ']');
 }
 
+/* Optional: lines that there was no room for. */
+static void left_out(struct lg_json *j, const char *key, size_t n)
+{
+	if (!n)
+		return;
+	lg_json_key(j, key);
+	lg_json_int(j, (int64_t)n);
+}
+
 static void finding(const struct lg_verdict *v, struct lg_json *j, const struct lg_finding *f)
 {
 	lg_json_open(j, '{');
@@ -146,6 +155,13 @@ static void finding(const struct lg_verdict *v, struct lg_json *j, const struct 
 	key_str(j, "container", f->culprit.container);
 	lg_json_close(j, '}');
 
+	if (f->n_culprit_ranks) { /* optional: several are accused together */
+		lg_json_key(j, "culprit_ranks");
+		lg_json_open_flat(j, '[');
+		for (size_t i = 0; i < f->n_culprit_ranks; i++)
+			lg_json_int(j, f->culprit_ranks[i]);
+		lg_json_close(j, ']');
+	}
 	lg_json_key(j, "victims");
 	lg_json_open(j, '[');
 	for (size_t i = 0; i < f->n_victims; i++) {
@@ -158,6 +174,8 @@ static void finding(const struct lg_verdict *v, struct lg_json *j, const struct 
 	lg_json_close(j, ']');
 	evidence(v, j, "evidence", f->evidence, f->n_evidence);
 	evidence(v, j, "against", f->against, f->n_against);
+	left_out(j, "evidence_left_out", f->evidence_left_out);
+	left_out(j, "against_left_out", f->against_left_out);
 	key_str(j, "confirm", f->confirm);
 	key_str(j, "fix", f->fix);
 	key_str(j, "tradeoff", f->tradeoff);

@@ -31,7 +31,7 @@ static void item(struct lg_out *o, const char *label, const char *text)
 }
 
 static void evidence(struct lg_out *o, const struct lg_verdict *v, const char *label,
-		     const struct lg_evidence *e, size_t n)
+		     const struct lg_evidence *e, size_t n, size_t left_out)
 {
 	if (!n)
 		return;
@@ -49,6 +49,8 @@ static void evidence(struct lg_out *o, const struct lg_verdict *v, const char *l
 		md(o, e[i].text);
 		lg_out_puts(o, "\n");
 	}
+	if (left_out)
+		lg_out_printf(o, "  - and %zu more\n", left_out);
 }
 
 static void finding(struct lg_out *o, const struct lg_verdict *v, size_t i)
@@ -68,8 +70,8 @@ static void finding(struct lg_out *o, const struct lg_verdict *v, size_t i)
 	item(o, "lost", lg_text_lost(f, buf, sizeof buf));
 	item(o, "stage", f->stage);
 	item(o, "detail", f->detail);
-	evidence(o, v, "evidence", f->evidence, f->n_evidence);
-	evidence(o, v, "against", f->against, f->n_against);
+	evidence(o, v, "evidence", f->evidence, f->n_evidence, f->evidence_left_out);
+	evidence(o, v, "against", f->against, f->n_against, f->against_left_out);
 	item(o, "to confirm", f->confirm);
 	item(o, "fix", f->fix);
 	item(o, "trade-off", f->tradeoff);

@@ -82,7 +82,7 @@ static void stages(const struct term *t, const struct lg_verdict *v)
 }
 
 static void evidence(const struct term *t, const struct lg_verdict *v, const char *label,
-		     const struct lg_evidence *e, size_t n)
+		     const struct lg_evidence *e, size_t n, size_t left_out)
 {
 	size_t shown = n < EVIDENCE_SHOWN ? n : EVIDENCE_SHOWN;
 
@@ -97,8 +97,9 @@ static void evidence(const struct term *t, const struct lg_verdict *v, const cha
 		else
 			fieldf(t, i ? "" : label, "at %.3f s: %s", s, e[i].text);
 	}
-	if (n > shown)
-		fieldf(t, "", "... and %zu more (--json has all)", n - shown);
+	if (n + left_out > shown)
+		fieldf(t, "", left_out ? "... and %zu more (--json has %zu of them)" : "... and %zu more (--json has all)",
+		       n + left_out - shown, n - shown);
 }
 
 /* As it is counted here, where what is info has no number. */
@@ -151,8 +152,8 @@ static void finding(const struct term *t, const struct lg_verdict *v, size_t i)
 	field(t, "lost", lg_text_lost(f, buf, sizeof buf));
 	field(t, "stage", f->stage);
 	field(t, "detail", f->detail);
-	evidence(t, v, "evidence", f->evidence, f->n_evidence);
-	evidence(t, v, "against", f->against, f->n_against);
+	evidence(t, v, "evidence", f->evidence, f->n_evidence, f->evidence_left_out);
+	evidence(t, v, "against", f->against, f->n_against, f->against_left_out);
 	advice(t, v, i);
 	if (isfinite(f->cost_per_hour))
 		fieldf(t, "cost", "%.2f an hour", f->cost_per_hour);

@@ -44,7 +44,16 @@ static void one_late_rank_and_ranks_late_in_turn(void **state)
 	assert_non_null(find(o.v, "comms.straggler"));
 	assert_string_equal(find(o.v, "comms.straggler")->detail, "rotating");
 	assert_int_equal(find(o.v, "comms.straggler")->culprit.rank, -1);
+	assert_int_equal(find(o.v, "comms.straggler")->n_culprit_ranks, 4);
+	assert_int_equal(find(o.v, "comms.straggler")->culprit_ranks[3], 3);
+	assert_int_equal(find(o.v, "comms.straggler")->evidence_left_out, 0);
 	assert_int_equal(o.v->scope, LG_SCOPE_ROTATING);
+	done(&o);
+	/* A line for each rank: of those that find no room it is said how many there are. */
+	p.n_ranks = 16;
+	o = explain(&p);
+	assert_non_null(find(o.v, "comms.straggler"));
+	assert_true(find(o.v, "comms.straggler")->evidence_left_out >= 4);
 	done(&o);
 }
 

@@ -387,8 +387,11 @@ static int judge(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_late *l)
 int lg_gpu_late(struct lg_case *c, struct lg_gpu *g)
 {
 	struct lg_gpu_late *l;
+	size_t judged = 0;
 
-	if (g->n < 2 || lg_told(c, LG_R_COMMS_STRAGGLER))
+	for (size_t i = 0; i < g->n; i++)
+		judged += lg_gpu_judged(&g->run[i]);
+	if (judged < 2 || lg_told(c, LG_R_COMMS_STRAGGLER))
 		return 0;
 	l = lg_arena_alloc(&c->v->arena, 1, sizeof *l);
 	if (!l)
@@ -516,6 +519,9 @@ static void in_turn(struct lg_case *c, const struct lg_gpu *g, struct lg_finding
 	f->culprit.relation = LG_RELATION_NONE;
 	f->culprit.rank = f->culprit.pid = -1;
 	f->detail = "rotating";
+	for (size_t i = 0; i < g->n; i++)
+		if (l->rank[i].last)
+			lg_culprit_rank_add(c, f, g->run[i].rank);
 	f->title = lg_arena_printf(&c->v->arena, "ranks wait for each other in turn (the last one changes over %zu "
 				   "collectives): %s", l->with_wait,
 				   compute ? "the late one computes longer, so work is shared out unevenly"
@@ -572,7 +578,7 @@ int lg_find_late(struct lg_case *c, struct lg_gpu *g)
 	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 	f->device_causes = BIT(LG_GPU_BY_COMM);
 	lg_grade_part(f, l->proof.part, l->proof.seen);
-	for (size_t i = 0; i < g->n && i < 8; i++)
+	for (size_t i = 0; i < g->n; i++)
 		lg_evidence_add(c, f, INT64_MIN, 0, "%s: last in %zu, made the others wait %.1f ms, waited %.1f ms "
 				"itself", who(c, &g->run[i]), l->rank[i].last, (double)l->rank[i].caused / 1e6,
 				(double)l->rank[i].waited / 1e6);

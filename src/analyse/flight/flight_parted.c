@@ -84,6 +84,9 @@ static void tell(struct lg_flight *d, size_t from, size_t to)
 			      most + 1 == to - from && most > 1 ? t->process.rank[v[odd].prc] : -1);
 	if (!f)
 		return;
+	for (size_t i = from; i < to && f->culprit.rank < 0 && most * 2 > to - from; i++)
+		if (!alike(t, v[best].row, v[i].row))
+			lg_culprit_rank_add(c, f, t->process.rank[v[i].prc]);
 	f->detail = unlike(t, v[best].row, v[odd].row);
 	if (strcmp(f->detail, "operation") && f->culprit.rank >= 0)
 		f->title = lg_arena_printf(&c->v->arena, "rank %d brings another %s to %s number %lld of group %s than "

@@ -144,11 +144,14 @@ static void tell_parted(struct sequences *s, uint32_t row)
 	if (f) {
 		f->title = lg_arena_printf(&c->v->arena, "ranks call different collectives at number %lld of group %s: "
 					   "their sequences part there", (long long)t->span.seq[row], group);
-		for (size_t i = 0; i < c->n_ranks && f->n_evidence < 6; i++)
-			if (side[i] != LG_NO_ROW)
-				lg_evidence_add(c, f, t->span.ts[side[i]], 0, "rank %d calls %s of %llu bytes",
-						c->ranks[i].rank, lg_string(t, t->span.name[side[i]]),
-						(unsigned long long)t->span.bytes[side[i]]);
+		for (size_t i = 0; i < c->n_ranks; i++) {
+			if (side[i] == LG_NO_ROW)
+				continue;
+			if (rank < 0 && most * 2 > all && !alike(t, best, side[i]))
+				lg_culprit_rank_add(c, f, c->ranks[i].rank);
+			lg_evidence_add(c, f, t->span.ts[side[i]], 0, "rank %d calls %s of %llu bytes", c->ranks[i].rank,
+					lg_string(t, t->span.name[side[i]]), (unsigned long long)t->span.bytes[side[i]]);
+		}
 	}
 }
 
@@ -263,7 +266,7 @@ static void tell_missing(struct sequences *s, const struct lg_rank *r, const uin
 	const struct lg_trace *t = c->t;
 	struct lg_finding *f = NULL;
 
-	for (size_t k = 0; k < c->n_ranks && (!f || f->n_evidence < 6); k++) {
+	for (size_t k = 0; k < c->n_ranks; k++) {
 		const struct lg_rank *w = &c->ranks[k];
 		const char *op;
 

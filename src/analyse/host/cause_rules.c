@@ -405,11 +405,13 @@ static const char *slept_text(struct lg_case *c, const struct lg_rank *r, const 
 static void tell_each(struct lg_case *c, struct lg_finding *f, const struct lg_straggler *g, const char *how)
 {
 	for (uint32_t i = 0; i < c->n_ranks; i++)
-		if (g->of_rank[i].lost)
+		if (g->of_rank[i].lost) {
+			lg_culprit_rank_add(c, f, c->ranks[i].rank);
 			lg_evidence_add(c, f, INT64_MIN, 0, "rank %d: %.0f ms, in %zu slow step%s in which it %s longer than "
 					"usual; last in %zu of %zu matched collectives", c->ranks[i].rank,
 					(double)g->of_rank[i].lost / 1e6, g->of_rank[i].n_events,
 					g->of_rank[i].n_events == 1 ? "" : "s", how, g->of_rank[i].n_last, g->n_matched);
+		}
 }
 
 static const char *late_title(struct lg_case *c, const struct lg_finding *f,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_rules.c - the catalogue of findings. */
 #include <getopt.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "advise/advise.h"
@@ -46,6 +47,43 @@ static void severity(struct lg_out *o, enum lg_rule_id rule)
 	field(o, "severity", text);
 }
 
+/* What its confidence is worth, as drawn jobs have shown (doc/calibration.md). */
+static void worth(struct lg_out *o, enum lg_rule_id rule)
+{
+	const struct lg_worth_row *r = NULL;
+	const char *label = "confidence";
+	char text[160];
+
+	while ((r = lg_worth_next(rule, r))) {
+		snprintf(text, sizeof text, "%s, evidence of strength %.2f and more: right in %.0f %% of drawn jobs (%u "
+			 "draw%s)", r->loud ? "medium and high" : "low", r->from, 100 * r->worth, r->draws,
+			 r->draws == 1 ? "" : "s");
+		field(o, label, text);
+		label = "";
+	}
+	if (*label)
+		field(o, label, "the strength of its evidence, as the rule states it: no jobs were drawn with such a cause");
+}
+
+static void worth_json(struct lg_json *j, enum lg_rule_id rule)
+{
+	lg_json_key(j, "worth");
+	lg_json_open(j, '[');
+	for (const struct lg_worth_row *r = NULL; (r = lg_worth_next(rule, r));) {
+		lg_json_open_flat(j, '{');
+		lg_json_key(j, "severity");
+		lg_json_str(j, r->loud ? "medium" : "low");
+		lg_json_key(j, "strength_from");
+		lg_json_num(j, r->from, 3);
+		lg_json_key(j, "right");
+		lg_json_num(j, r->worth, 3);
+		lg_json_key(j, "draws");
+		lg_json_int(j, r->draws);
+		lg_json_close(j, '}');
+	}
+	lg_json_close(j, ']');
+}
+
 static void threshold(const struct lg_rule *r, char *ret, size_t size)
 {
 	lg_rule_fill(lg_rule_from(r->id), r->threshold, ret, size);
@@ -61,6 +99,7 @@ static void one(struct lg_out *o, const struct lg_rule *r)
 	field(o, "signal", r->signal);
 	field(o, "threshold", text);
 	severity(o, lg_rule_from(r->id));
+	worth(o, lg_rule_from(r->id));
 	field(o, "fix", r->advice.fix);
 	field(o, "trade-off", r->advice.tradeoff);
 	field(o, "to confirm", r->advice.confirm);
@@ -87,6 +126,7 @@ static void as_json(struct lg_out *o, const struct lg_rule *r, size_t n)
 			lg_json_key(&j, pairs[k][0]);
 			lg_json_str(&j, pairs[k][1]);
 		}
+		worth_json(&j, lg_rule_from(r[i].id));
 		lg_json_close(&j, '}');
 	}
 	lg_json_close(&j, ']');

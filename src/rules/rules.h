@@ -45,6 +45,15 @@ double lg_rule_floor(enum lg_rule_id rule);
  * strength, and no more than stronger evidence was worth.
  */
 double lg_worth(enum lg_rule_id rule, bool loud, double strength, unsigned *ret_draws);
+/* A line of that table: evidence from that strength on was right in so many of the draws. */
+struct lg_worth_row {
+	enum lg_rule_id rule;
+	bool loud;
+	unsigned draws;
+	double from, worth;
+};
+/* The rule's next line after last (NULL: its first); NULL = there is no more. */
+const struct lg_worth_row *lg_worth_next(enum lg_rule_id rule, const struct lg_worth_row *last);
 /* template with the rule's {NUMBER}s filled in, cut to size; what names no number stays as it is. */
 void lg_rule_fill(enum lg_rule_id rule, const char *template, char *ret, size_t size);
 

@@ -3,17 +3,20 @@
 
 #include "rules/rules.h"
 
-static const struct {
-	enum lg_rule_id rule;
-	bool loud;
-	unsigned draws;
-	double from, worth;
-} rows[] = {
+static const struct lg_worth_row rows[] = {
 #define LOUD(name, strength, share, n) { LG_R_##name, true, (n), (strength), (share) },
 #define QUIET(name, strength, share, n) { LG_R_##name, false, (n), (strength), (share) },
 #include "rules/calibration.def"
 	{ LG_R_MAX, false, 0, 0, 0 },
 };
+
+const struct lg_worth_row *lg_worth_next(enum lg_rule_id rule, const struct lg_worth_row *last)
+{
+	for (const struct lg_worth_row *r = last ? last + 1 : rows; r->rule != LG_R_MAX; r++)
+		if (r->rule == rule)
+			return r;
+	return NULL;
+}
 
 double lg_worth(enum lg_rule_id rule, bool loud, double strength, unsigned *ret_draws)
 {

@@ -216,8 +216,15 @@ def test_rules_are_printed_whole(laggard):
     for rule in ids:
         assert rule in listing
         text = laggard("rules", rule).stdout
-        for word in ("signal", "threshold", "fix", "trade-off", "sources"):
+        for word in ("signal", "threshold", "confidence", "fix", "trade-off", "sources"):
             assert f"  {word}" in text
+    # What confidence is worth is the table that verdicts take it from.
+    (rule,) = json.loads(laggard("rules", "data.loader_wait", "--json").stdout)
+    loud = [w for w in rule["worth"] if w["severity"] == "medium"]
+    assert loud and all(w["draws"] and 0 < w["right"] < 1 for w in loud)
+    assert f"right in {100 * loud[-1]['right']:.0f} %" in " ".join(laggard("rules", "data.loader_wait").stdout.split())
+    (rule,) = json.loads(laggard("rules", "mem.oom", "--json").stdout)
+    assert not rule["worth"] and "no jobs were drawn" in laggard("rules", "mem.oom").stdout
 
 
 def test_every_id_that_the_analyses_emit_has_a_rule(laggard, root):

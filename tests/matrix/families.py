@@ -21,7 +21,7 @@ WITHOUT = {
     "gpu.allocator_sync": {"mallocs": 0},
     "gpu.unfused_optimizer": {"optimizer": "fused"},
     "comms.exposed": {"bus_gbps": 1e7},
-    "comms.straggler": {"slow_factor": 1.0},
+    "comms.straggler": {"slow_factor": 1.0, "rank_noise": 0.0},
     "side.checkpoint": {"save_every": 0},
 }
 
@@ -34,7 +34,7 @@ class Draw:
     causes: list  # ids, the planned ones; empty = healthy
     device: str = "NVIDIA A100-SXM4-80GB"
     cut: float = 0.0  # the file ends after this share
-    truth_rank: int = -1
+    lost: tuple = ()  # (first, last) share of the window of which the device's rows are lost, in one rank or all (rank, -1)
 
 
 def log_uniform(rng, low, high):
@@ -42,27 +42,78 @@ def log_uniform(rng, low, high):
 
 
 def healthy(rng, seed, kernel_us=0.0):
-    """A job whose device is busy: what a good loop looks like, at any size."""
-    kernel_us = kernel_us or log_uniform(rng, 60, 4000)
-    job = Job(seed=seed, world=rng.choice([1, 1, 1, 2, 2, 4, 8]), steps=rng.randint(5, 24), first_step=rng.randint(0, 5000),
-              layers=rng.randint(4, 12), kernel_us=kernel_us, op_us=rng.uniform(5, 18), latency_us=rng.uniform(4, 10),
-              host_noise=rng.uniform(0.05, 0.4), device_noise=rng.uniform(0.002, 0.04), drift=rng.choice([0, 0, 0, 0.04]),
-              read_loss=rng.choice([0, 0, 1, 5]), workers=rng.randint(2, 8), prefetch=2, pinned=True)
-    step_us = job.layers * 15 * kernel_us
-    job.batch_us = step_us * job.workers * rng.uniform(0.05, 0.5)
+    """A job whose device is busy: what a good loop looks like, at any size: steps of 1 ms to 10 s, 1 to 16 ranks."""
+    layers = rng.randint(2, 12)
+    kernel_us = kernel_us or max(log_uniform(rng, 1e3, 1e7) / (15 * layers), 30)
+    step_us = layers * 15 * kernel_us
+    # Ranks that meet in steps of a few ms pay for it; that is what comms.exposed is of.
+    world = rng.choice([1, 1, 1, 2, 2, 4, 8, 16]) if step_us > 8e3 else 1
+    job = Job(seed=seed, world=world, steps=max(5, min(rng.randint(5, 40), 800 // (world * layers))), first_step=rng.randint(0, 5000),
+              layers=layers, kernel_us=kernel_us, op_us=rng.uniform(3, min(18, 0.35 * kernel_us)), latency_us=rng.uniform(4, 10),
+              host_noise=log_uniform(rng, 0.03, 0.6), device_noise=rng.uniform(0.002, 0.06), work_noise=rng.choice([0, 0, 0.03, 0.12]),
+              rank_noise=rng.uniform(0, 0.003), drift=rng.choice([0, 0, 0, 0.03, 0.06]), workers=rng.randint(1, 16), prefetch=rng.randint(2, 4),
+              pinned=True, copy_stream=rng.random() < 0.5, optimizer=rng.choice(["fused", "foreach"]), params=rng.randint(20, 400))
+    # Reading the loss lets the device run dry for as long as the host takes to come back.
+    job.read_loss = rng.choice([0, 0, 1, 5]) if step_us > 3e4 else rng.choice([0, 10])
+    job.batch_us = step_us * job.workers * rng.uniform(0.05, 0.7)
     job.copy_mb = min(step_us * rng.uniform(0.0005, 0.004) * job.copy_gbps / 1e3, 200)
-    job.copy_stream = rng.random() < 0.5
-    job.optimizer = rng.choice(["fused", "foreach"])
     if job.world > 1:
         # Half of backward hides what the ranks send, but for the last bucket: of that, a hundredth of the step.
-        share, buckets = rng.uniform(0.05, 0.25), rng.randint(4, job.layers)
+        share, buckets = rng.uniform(0.05, 0.25), rng.randint(max(2, layers // 3), layers)
         job.grad_mb = max(1.0, step_us * min(share, 0.01 * buckets) * job.bus_gbps * 1e3 / 2e6)
         job.bucket_mb = max(job.grad_mb / buckets, 0.25)
-    if step_us < 4000:
-        job.read_loss = rng.choice([0, 10])
     return job
 
 
+def herring(rng, job):
+    """Loud, now and then, and cheap."""
+    if rng.random() < 0.3:
+        job.pause_every, job.pause_us = rng.randint(5, 9), job.layers * 15 * job.kernel_us * rng.uniform(0.005, 0.02)
+    return job
+
+
+def twin(family, rng, seed):
+    """Looks like the family's, and costs next to nothing."""
+    job = ill(family, rng, seed)[0] if family not in SHORT else healthy(rng, seed, log_uniform(rng, *BUSY.get(family, (60, 4000))))
+    step_us = job.layers * 15 * job.kernel_us
+    little = step_us * rng.uniform(0.0005, 0.004)
+    if step_us < 3e4:
+        job.read_loss = rng.choice([0, 10])
+    if family == "loader":
+        job.batch_us, job.ahead = step_us * job.workers * rng.uniform(0.6, 0.85), True  # all but too slow
+    elif family == "loader_main":
+        job.batch_us = little
+    elif family == "loader_burst":
+        job.burst_us, job.ahead = step_us * job.workers * 0.4, True  # what is ahead is enough
+    elif family == "host_sync":
+        job.items = job.layers
+    elif family == "launch_bound":
+        job.op_us, job.world, job.read_loss = rng.uniform(1, 5), 1, 0
+    elif family == "launch_latency":
+        job.latency_us = rng.uniform(10, 30)  # behind a queue nobody sees it
+        job.op_us = min(job.op_us, 10)
+    elif family == "allocator":
+        job.malloc_us, job.mallocs = little / 2, 1
+        if step_us < 3e4:  # cudaFree lets the device run dry
+            job.mallocs = 0
+    elif family == "exposed":
+        job.overlap, job.bucket_mb = True, job.grad_mb / 8
+        job.grad_mb = step_us * rng.uniform(0.02, 0.06) * job.bus_gbps * 1e3 / 2e6
+        job.bucket_mb = job.grad_mb / max(4, job.layers)
+    elif family == "straggler":
+        job.slow_factor = 1 + rng.uniform(0, 0.004)
+    elif family == "pageable":
+        job.copy_mb = little * job.copy_gbps * 0.35 / 1e3
+    elif family == "serial_copy":
+        job.copy_stream = True
+    elif family == "optimizer":
+        job.optimizer = "foreach"
+    elif family == "checkpoint":
+        job.save_us = little * job.save_every
+    return herring(rng, job)
+
+
+BUSY = {"host_sync": (3000, 20000), "launch_bound": (25, 60)}  # of their twins
 SHORT = {"host_sync": (15, 60), "launch_bound": (2, 9), "launch_latency": (2, 5), "optimizer": (15, 60)}  # kernels, us
 
 
@@ -71,7 +122,7 @@ def ill(family, rng, seed):
     step_us = job.layers * 15 * job.kernel_us
     weight = log_uniform(rng, 0.06, 1.5)  # of the step
     if family == "loader":
-        job.loader, job.batch_us = "workers", step_us * (1 + weight) * job.workers
+        job.loader, job.batch_us, job.ahead = "workers", step_us * (1 + weight) * job.workers, False
         return job, ["data.loader_wait"]
     if family == "loader_main":
         job.loader, job.batch_us = "main", step_us * weight
@@ -79,7 +130,7 @@ def ill(family, rng, seed):
         return job, ["data.loader_wait"]
     if family == "loader_burst":
         job.steps = rng.randint(24, 48)
-        job.burst_every = rng.randint(4, 8)
+        job.burst_every, job.ahead = rng.randint(4, 8), False
         job.workers = rng.randint(1, 2)
         job.batch_us = step_us * job.workers * 0.5
         job.burst_us = step_us * (job.workers * job.prefetch + 1 + weight * job.burst_every)
@@ -105,13 +156,13 @@ def ill(family, rng, seed):
         job.malloc_us = max(50.0, step_us * weight / job.mallocs)
         return job, ["gpu.allocator_sync"]
     if family == "exposed":
-        job.world = rng.choice([2, 4, 8])
+        job.world = rng.choice([2, 4, 8, 16])
         job.grad_mb = step_us * weight * job.bus_gbps * 1e3 / 2e6
         job.overlap = False
         job.bucket_mb = job.grad_mb / rng.randint(1, 6)
         return job, ["comms.exposed"]
     if family == "straggler":
-        job.world = rng.choice([2, 4, 8])
+        job.world = rng.choice([2, 4, 8, 16])
         job.slow_rank, job.slow_factor = rng.randrange(job.world), 1 + weight
         return job, ["comms.straggler"]
     if family == "pageable":
@@ -136,13 +187,19 @@ def ill(family, rng, seed):
 
 ILL = ("loader", "loader_main", "loader_burst", "host_sync", "launch_bound", "launch_latency", "allocator", "exposed", "straggler", "pageable",
        "serial_copy", "optimizer", "checkpoint")
+WELL = ("healthy", "cut", "lost", *(f"twin_{f}" for f in ILL))
 
 
 def draw(family, number, seed):
     rng = random.Random(f"{seed}/{family}/{number}")
     device = rng.choice(["NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "NVIDIA L4"])
     if family == "healthy":
-        return Draw(family, number, healthy(rng, rng.random()), [], device)
+        return Draw(family, number, herring(rng, healthy(rng, rng.random())), [], device)
+    if family.startswith("twin_"):
+        return Draw(family, number, twin(family[5:], rng, rng.random()), [], device)
+    if family == "lost":  # a buffer of CUPTI's overflowed: nothing is known of the device in between
+        job, begin = herring(rng, healthy(rng, rng.random())), rng.uniform(0, 0.9)
+        return Draw(family, number, job, [], device, lost=(begin, begin + rng.uniform(0.02, 0.3), rng.choice([-1, rng.randrange(job.world)])))
     if family == "cut":  # whatever it is, nothing is known of its device
         job, _ = ill(rng.choice([f for f in ILL if f != "checkpoint"]), rng, rng.random())
         return Draw(family, number, job, [], device, cut=rng.uniform(0.1, 0.8))
@@ -155,13 +212,11 @@ def draw(family, number, seed):
                 setattr(one, field.name, getattr(other, field.name))
         return Draw(family, number, one, causes + more, device)
     job, causes = ill(family, rng, rng.random())
-    if rng.random() < 0.3:  # a red herring: loud, now and then, and cheap
-        job.pause_every, job.pause_us = rng.randint(5, 9), job.layers * 15 * job.kernel_us * rng.uniform(0.005, 0.02)
-    return Draw(family, number, job, causes, device)
+    return Draw(family, number, herring(rng, job), causes, device)
 
 
 TOUCHES = {
-    "loader": ("loader", "batch_us", "workers"), "loader_main": ("loader", "batch_us"),
+    "loader": ("loader", "batch_us", "workers", "ahead"), "loader_main": ("loader", "batch_us"),
     "allocator": ("mallocs", "malloc_us"), "exposed": ("world", "grad_mb", "overlap", "bucket_mb", "bus_gbps"),
     "straggler": ("world", "slow_rank", "slow_factor", "grad_mb", "bucket_mb"), "pageable": ("pinned", "copy_stream", "copy_mb"),
     "serial_copy": ("pinned", "copy_stream", "copy_mb"),

@@ -9,6 +9,7 @@ noise, without it. Times are microseconds.
 import collections
 import copy
 import dataclasses
+import math
 import random
 
 COMPUTE, COMM, COPY = 7, 20, 24  # streams
@@ -29,6 +30,8 @@ class Job:
     latency_us: float = 7.0  # launch call to kernel on an idle stream
     host_noise: float = 0.15
     device_noise: float = 0.02
+    work_noise: float = 0.0  # of a step's work, on all ranks alike: batches differ in length
+    rank_noise: float = 0.0  # on each rank by itself
     drift: float = 0.0  # kernels slower by this share at the end of the window
     read_loss: int = 1  # .item() at the end of every n-th step; 0 = never
     # data
@@ -36,6 +39,7 @@ class Job:
     batch_us: float = 3000.0  # what one worker needs for a batch
     workers: int = 4
     prefetch: int = 2
+    ahead: bool = True  # when the window opens, all that may be prepared is
     burst_every: int = 0  # every n-th batch costs burst_us more
     burst_us: float = 0.0
     copy_mb: float = 0.6
@@ -178,7 +182,9 @@ LAYER = (("aten::linear", "aten::addmm", "gemm", 1.8), ("aten::scaled_dot_produc
 
 def factor(job, rank, step):
     slow = rank.rank == job.slow_rank and step % job.slow_every == 0
-    return (job.slow_factor if slow else 1.0) * (1 + job.drift * step / max(job.steps - 1, 1))
+    work = random.Random(f"{job.seed}/work/{step}").gauss(0, job.work_noise)
+    own = random.Random(f"{job.seed}/{rank.rank}/work/{step}").gauss(0, job.rank_noise)
+    return (job.slow_factor if slow else 1.0) * (1 + job.drift * step / max(job.steps - 1, 1)) * math.exp(work + own)
 
 
 def operator(rank, name, inner, kernel, us, tensor=True):
@@ -200,6 +206,9 @@ class Loader:
 
     def __init__(self, job, rank):
         self.job, self.rank = job, rank
+        if job.ahead:
+            self.ready, self.free = [0.0] * (job.workers * job.prefetch), [0.0] * job.workers
+            return
         self.ready = []
         # The window opens on workers that are at it, one after the other.
         self.free = [(w + 1) / job.workers * job.batch_us - job.batch_us for w in range(job.workers)]

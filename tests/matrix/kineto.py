@@ -8,22 +8,27 @@ DEVICES = {
     "NVIDIA H100 80GB HBM3": (9, 0, 132, 85_000_000_000),
     "NVIDIA L4": (8, 9, 58, 24_000_000_000),
 }
+ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 BASE = 1_727_740_800_000_000_000  # baseTimeNanoseconds
 START_US = 4_458_676_000.0
 
 
-def document(job, rank, device="NVIDIA A100-SXM4-80GB", cut=None, host="node-a"):
-    """The trace of one rank as a dict. cut: only the first share of the events, as a full disk leaves."""
+def document(job, rank, device="NVIDIA A100-SXM4-80GB", cut=None, lost=(), host="node-a"):
+    """The trace of one rank as a dict. cut: only the first share of the events, as a full disk leaves; lost:
+    (first, last, rank or -1): the share of the window in which the device's rows were dropped."""
     major, minor, sms, memory = DEVICES[device]
     pid = 41000 + rank.rank
     events = []
     ac2g = []
     device_of = {}
-    for e in rank.events:
-        if e.cat in ("kernel", "gpu_memcpy", "gpu_memset"):
+    rows = rank.events
+    if lost and lost[2] in (-1, rank.rank):
+        rows = [e for e in rows if e.cat not in ON_DEVICE or not lost[0] * rank.t <= e.ts < lost[1] * rank.t]
+    for e in rows:
+        if e.cat in ON_DEVICE:
             device_of[e.args["correlation"]] = e
-    for e in rank.events:
-        on_device = e.cat in ("kernel", "gpu_memcpy", "gpu_memset")
+    for e in rows:
+        on_device = e.cat in ON_DEVICE
         args = dict(e.args)
         if on_device:
             args["device"] = rank.rank
@@ -38,8 +43,8 @@ def document(job, rank, device="NVIDIA A100-SXM4-80GB", cut=None, host="node-a")
             ac2g.append({"ph": "f", "id": n, "pid": rank.rank, "tid": k.tid, "ts": round(START_US + k.ts, 3),
                          "cat": "ac2g", "name": "ac2g", "bp": "e"})
     if cut:  # what the host did comes first
-        host = [e for e in events if e["cat"] not in ("kernel", "gpu_memcpy", "gpu_memset")]
-        events = (host + [e for e in events if e["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")])[:int(len(events) * cut)]
+        host = [e for e in events if e["cat"] not in ON_DEVICE]
+        events = (host + [e for e in events if e["cat"] in ON_DEVICE])[:int(len(events) * cut)]
     names = [{"ph": "M", "name": "process_name", "ts": START_US, "pid": pid, "tid": 0, "args": {"name": "python3"}},
              {"ph": "M", "name": "process_labels", "ts": START_US, "pid": pid, "tid": 0, "args": {"labels": "CPU"}},
              {"ph": "M", "name": "process_name", "ts": START_US, "pid": rank.rank, "tid": 0, "args": {"name": "python3"}},

@@ -4,12 +4,14 @@
 `live/job.c` trains nothing but waits, computes and meets as training does; `live/cause.c` is somebody beside it.
 What a cause costs is read off the ranks' own clocks: the excess of the steps that it touched over the median
 of those that it did not (an act now and then), or the time without a batch, or between the last rank's arrival
-and the others' (always).
+and the others' (always). What others of the machine had of its CPUs meanwhile is measured, and said of each draw in
+which it was much (DISTURBED): such a draw counts all the same.
 """
 import bisect
 import os
 import pathlib
 import random
+import resource
 import signal
 import statistics
 import subprocess
@@ -22,6 +24,7 @@ from families import log_uniform
 SECONDS = 9
 LATE_MS = 400  # what of the job's start and end is in the recording, but in no step
 CPUS = os.cpu_count() or 1
+DISTURBED = 0.15  # CPUs that neither the job, nor who was to disturb it, nor the recorder had
 
 # family -> the ids that name its cause
 FAMILIES = {
@@ -125,6 +128,13 @@ def cost_ms(family, spec, ranks, acts):
     return excess_ms(first, acts)
 
 
+def cpu_s():
+    """Seconds of CPU that this machine gave, or was kept from giving, and those of our children that ended."""
+    ticks = [int(x) for x in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    ours = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK"), ours.ru_utime + ours.ru_stime
+
+
 def run(laggard, build, spec, beside, folder):
     """(ranks' steps, acts, pids of those beside) of one recorded run."""
     recording = folder / "run.lag"
@@ -188,15 +198,21 @@ def ask(laggard, build, family, number, seed):
     spec, beside = draw(family, number, seed)
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
         folder = pathlib.Path(folder)
-        answer = score.Answer(family, number, 0.0, {}, [], "", (0, 0))
+        ids = FAMILIES.get(family, ())
+        # What is not known to have cost little counts, also where the run failed.
+        answer = score.Answer(family, number, 0.0, dict.fromkeys(ids[:1]), [], "", (0, 0))
+        before, begun = cpu_s(), time.monotonic()
         try:
             ranks, acts, pids, recording = run(laggard, build, spec, beside, folder)
-        except RuntimeError as e:
+            if not all(len(r) > 1 for r in ranks):
+                raise RuntimeError("a rank made no steps")
+        except (RuntimeError, subprocess.TimeoutExpired) as e:
             answer.error = str(e)
             return answer
+        (busy, ours), took = (y - x for x, y in zip(before, cpu_s())), time.monotonic() - begun
+        answer.others_cpus = max(0.0, busy - ours) / took
         first = ranks[0]
         answer.wall_ms = (first[-1][0] + first[-1][1] - first[0][0]) / 1e6
-        ids = FAMILIES.get(family, ())
         cost = None
         if ids:
             cost, answer.touched = cost_ms(family, spec, ranks, acts)

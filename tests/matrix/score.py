@@ -27,6 +27,7 @@ class Answer:
     scope: str = ""
     touched: int = 0  # steps that the cause made longer
     error: str = ""
+    others_cpus: float = 0.0  # live: CPUs that strangers to the draw had
 
 
 def cost_ms(job, wall_us, finding):
@@ -46,8 +47,12 @@ def is_right(job, found, truth_ms):
 
 
 def explain(laggard, paths, answer):
-    """The verdict on files; None, and answer.error, where there is none."""
-    done = subprocess.run([laggard, "explain", "--json", *map(str, paths)], check=False, capture_output=True, text=True, timeout=120)
+    return ask(laggard, ["explain", "--json", *paths], answer)
+
+
+def ask(laggard, words, answer):
+    """The verdict; None, and answer.error, where there is none."""
+    done = subprocess.run([laggard, *map(str, words)], check=False, capture_output=True, text=True, timeout=120)
     if done.returncode:
         answer.error = done.stderr.strip()[:200] or f"status {done.returncode}"
         return None
@@ -61,7 +66,7 @@ def ask_trace(laggard, draw):
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
         paths = [pathlib.Path(folder) / f"rank{r.rank}.json.gz" for r in ranks]
         for path, r in zip(paths, ranks):
-            kineto.write(path, job, r, draw.device, draw.cut)
+            kineto.write(path, job, r, draw.device, draw.cut, draw.lost)
         said = explain(laggard, paths, answer)
     if not said:
         return answer

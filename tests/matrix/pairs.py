@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pairs: a job before and after one change, or none. What the change costs is the wall time of the job after it less
+that of the same job, with the same noise, without it; before has noise of its own, as another day has.
+"""
+import dataclasses
+import pathlib
+import random
+import tempfile
+
+import kineto
+import score
+from families import Draw, healthy, log_uniform
+from job import run
+
+
+def change(family, rng, job):
+    """(fields after it, ids that name it)"""
+    step_us = job.layers * 15 * job.kernel_us
+    weight = log_uniform(rng, 0.08, 0.8)  # of the step
+    if family == "diff_loader":
+        return {"batch_us": step_us * (1 + weight) * job.workers, "ahead": False}, ("data.loader_wait", "regress.stage")
+    if family == "diff_kernels":
+        return {"kernel_us": job.kernel_us * (1 + weight)}, ("regress.op", "regress.stage", "regress.step")
+    if family == "diff_precision":
+        return {"tensor_cores": False, "kernel_us": job.kernel_us * (1 + weight)}, ("gpu.no_tensor_core", "regress.op")
+    if family == "diff_exposed":
+        mb = step_us * weight * job.bus_gbps * 1e3 / 2e6
+        return {"overlap": False, "grad_mb": mb, "bucket_mb": mb / 4}, ("comms.exposed", "regress.stage", "regress.op")
+    if family == "diff_straggler":
+        return {"slow_rank": rng.randrange(job.world), "slow_factor": 1 + weight}, ("comms.straggler",)
+    if family == "diff_allocator":
+        return {"mallocs": 4, "malloc_us": max(50.0, step_us * weight / 4)}, ("gpu.allocator_sync",)
+    if family == "diff_pageable":
+        return {"pinned": False, "copy_stream": False, "copy_mb": step_us * weight * job.copy_gbps * 0.35 / 1e3}, ("data.pageable_copy",)
+    return {}, ()
+
+
+ILL = ("diff_loader", "diff_kernels", "diff_precision", "diff_exposed", "diff_straggler", "diff_allocator", "diff_pageable")
+WELL = ("diff_same",)
+
+
+def draw(family, number, seed):
+    """(before, after, fields that undo the change, ids, device)"""
+    rng = random.Random(f"{seed}/{family}/{number}")
+    before = healthy(rng, rng.random())
+    while family in ("diff_exposed", "diff_straggler") and before.world < 2:
+        before = healthy(rng, rng.random())
+    before.steps = max(before.steps, 8)
+    fields, ids = change(family, rng, before)
+    after = dataclasses.replace(before, seed=rng.random(), **fields)
+    return Draw(family, number, after, list(ids)), before, {k: getattr(before, k) for k in fields}
+
+
+def ask(laggard, family, number, seed):
+    drawn, before, undo = draw(family, number, seed)
+    after, ids = drawn.job, drawn.causes
+    ranks, wall_us = run(after)
+    cost = (wall_us - run(after.without(**undo))[1]) / 1e3
+    answer = score.Answer(family, number, wall_us / 1e3, {}, [], "", (0, after.steps))
+    with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
+        sides = []
+        for name, job, of in (("before", before, run(before)[0]), ("after", after, ranks)):
+            sides.append(pathlib.Path(folder) / name)
+            sides[-1].mkdir()
+            for r in of:
+                kineto.write(sides[-1] / f"rank{r.rank}.json.gz", job, r, drawn.device)
+        said = score.ask(laggard, ["diff", "--json", *sides], answer)
+    found = said["findings"] if said else []
+    if ids:  # one change may go by several names: the first that is told, else the best
+        answer.causes = {next((f["id"] for f in found if f["id"] in ids), ids[0]): cost}
+    for f in found:
+        truth = cost if ids else 0.0
+        right = f["id"] in ids and (f["lost_ms"] is None or truth >= 0.5 * f["lost_ms"])
+        if f["id"] == "regress.workload":  # other copies or gradients are other work: that is so
+            right = None
+        answer.findings.append({"id": f["id"], "severity": f["severity"], "confidence": f["confidence"], "strength": f["strength"],
+                                "lost_ms": f["lost_ms"], "truth_ms": truth, "right": right})
+    return answer

@@ -61,8 +61,8 @@ struct lg_finding *lg_finding_add(struct lg_case *c, enum lg_rule_id rule)
 	return f;
 }
 
-static void say(struct lg_case *c, struct lg_evidence *list, size_t *n, size_t *left_out, int64_t ts, int64_t dur,
-		const char *text)
+static void say(struct lg_case *c, struct lg_evidence *list, size_t *n, size_t *left_out, int64_t ts,
+		int64_t dur, const char *text)
 {
 	if (*n == LG_EVIDENCE_MAX)
 		(*left_out)++;

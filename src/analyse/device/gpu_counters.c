@@ -20,8 +20,9 @@
 #include "store/merge.h"
 
 /* NVML clocks event reasons that mean the device is slower than it could be. */
-enum { SETTING = 0x2, SW_POWER_CAP = 0x4, HW_SLOWDOWN = 0x8, SYNC_BOOST = 0x10, SW_THERMAL = 0x20, HW_THERMAL = 0x40,
-       HW_BRAKE = 0x80, SLOWER = HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | HW_BRAKE, CHOSEN = SETTING | SYNC_BOOST };
+enum { SETTING = 0x2, SW_POWER_CAP = 0x4, HW_SLOWDOWN = 0x8, SYNC_BOOST = 0x10, SW_THERMAL = 0x20,
+       HW_THERMAL = 0x40, HW_BRAKE = 0x80, CHOSEN = SETTING | SYNC_BOOST,
+       SLOWER = HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | HW_BRAKE };
 
 struct reading {
 	int64_t ts;
@@ -657,9 +658,11 @@ static void say_set(struct lg_case *c, const struct devices *d)
 		for (size_t k = 0; k < g->n; k++)
 			if (g->v[k].util >= 50) {
 				busy++;
-				set += (g->v[k].reasons & CHOSEN) && !(g->v[k].reasons & (SLOWER | SW_POWER_CAP));
+				set += (g->v[k].reasons & CHOSEN) &&
+				       !(g->v[k].reasons & (SLOWER | SW_POWER_CAP));
 			}
-		if (set < LG_N_GPU_THROTTLED_READINGS || (double)set < LG_N_GPU_THROTTLED_REASON * (double)busy)
+		if (set < LG_N_GPU_THROTTLED_READINGS ||
+		    (double)set < LG_N_GPU_THROTTLED_REASON * (double)busy)
 			continue;
 		lg_not_judged(c, "clocks that a setting holds down",
 			      lg_arena_printf(&c->v->arena, "%s in %.0f %% of its busy readings (application clocks or sync "

@@ -149,8 +149,9 @@ static void tell_parted(struct sequences *s, uint32_t row)
 				continue;
 			if (rank < 0 && most * 2 > all && !alike(t, best, side[i]))
 				lg_culprit_rank_add(c, f, c->ranks[i].rank);
-			lg_evidence_add(c, f, t->span.ts[side[i]], 0, "rank %d calls %s of %llu bytes", c->ranks[i].rank,
-					lg_string(t, t->span.name[side[i]]), (unsigned long long)t->span.bytes[side[i]]);
+			lg_evidence_add(c, f, t->span.ts[side[i]], 0, "rank %d calls %s of %llu bytes",
+					c->ranks[i].rank, lg_string(t, t->span.name[side[i]]),
+					(unsigned long long)t->span.bytes[side[i]]);
 		}
 	}
 }

@@ -3,8 +3,8 @@
  * link_speed.c - what nccl-tests measured, and what adapters reported.
  *
  * A result is compared with the same test of the same sizes: again on the same devices (later values that are
- * all below all earlier ones), and by other runs (one run clearly apart from the others, which agree). The best
- * of a sweep on one host is held against the links that NCCL found there itself. Small messages measure
+ * all below all earlier ones), and by other runs (one run clearly apart from the others, which agree). The
+ * best of a sweep on one host is held against the links that NCCL found there itself. Small messages measure
  * latency and are left out.
  */
 #include <math.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * unread_counters.c - counters that no rule reads (rules/counters.def): those of faults, and those that nobody
- * knows and that change. A verdict that does not say so would be an all-clear of what nobody looked at.
+ * unread_counters.c - counters that no rule reads (rules/counters.def): those of faults, and those that
+ * nobody knows and that change. A verdict that does not say so would be an all-clear of what nobody looked
+ * at.
  */
 #include <math.h>
 #include <string.h>
@@ -36,7 +37,8 @@ static size_t row_of(const char *name)
 	for (; i < ROWS; i++) {
 		size_t n = strlen(rows[i].name);
 
-		if (rows[i].name[n - 1] == '*' ? !strncmp(name, rows[i].name, n - 1) : !strcmp(name, rows[i].name))
+		if (rows[i].name[n - 1] == '*' ? !strncmp(name, rows[i].name, n - 1)
+					       : !strcmp(name, rows[i].name))
 			break;
 	}
 	return i;

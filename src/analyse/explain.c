@@ -205,14 +205,17 @@ static void bound(struct lg_case *c, const struct lg_tally *y)
 		v->bound = LG_BOUND_HOST;
 }
 
+static bool is_log_step(const struct lg_trace *t, size_t span)
+{
+	return !strcmp(lg_string(t, t->span.name[span]), "log step");
+}
+
 /* Are its steps lines of a log? They tell how long a step took, and nothing of what is in it. */
 static bool is_of_log(const struct lg_case *c, const struct lg_rank *r)
 {
-	const struct lg_span_tab *s = &c->t->span;
-
 	for (size_t i = 0; i < r->n_spans; i++)
-		if (s->kind[r->spans[i]] == LG_SPAN_STEP)
-			return !strcmp(lg_string(c->t, s->name[r->spans[i]]), "log step");
+		if (c->t->span.kind[r->spans[i]] == LG_SPAN_STEP)
+			return is_log_step(c->t, r->spans[i]);
 	return false;
 }
 
@@ -330,7 +333,7 @@ static bool are_of_log(const struct lg_case *c)
 			return false;
 		if (t->span.kind[i] != LG_SPAN_STEP)
 			continue;
-		if (strcmp(lg_string(t, t->span.name[i]), "log step"))
+		if (!is_log_step(t, i))
 			return false;
 		lines++;
 	}

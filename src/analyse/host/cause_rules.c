@@ -265,6 +265,18 @@ static void count_a_part(struct lg_case *c, struct lg_finding *f, const struct l
 	f->lost_share /= LG_N_HOST_OVERSUBSCRIBED_PART;
 }
 
+/* Whoever held it up, and what he was at. Returns how many samples agree. */
+static size_t who_held_up(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
+			  struct lg_io_story *io)
+{
+	lg_thr master = s->n_members > 1 && s->prc && !s->own_job ? c->idx->main_of[s->prc] : 0;
+
+	lg_culprit_identify(c, f, master ? master : s->thr, s->victim);
+	if (s->lock)
+		f->culprit.lock = lg_lock_text(c, s->lock);
+	return what_it_did(c, f, s, io);
+}
+
 static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_cause_sum *s)
 {
 	const struct shares of = { .all = (double)s->lost / (double)y->wall,
@@ -287,16 +299,12 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 					    lg_cause_fact(c, s)));
 	if (!f)
 		return;
-	lg_culprit_identify(c, f, s->n_members > 1 && s->prc && !s->own_job && c->idx->main_of[s->prc]
-					  ? c->idx->main_of[s->prc] : s->thr, s->victim);
 	add_victims(c, f, s->of_rank);
 	if (!f->n_victims) { /* another program was held up, and the reference rank with it */
 		s->of_rank[y->ref] = 1;
 		add_victims(c, f, s->of_rank);
 	}
-	if (s->lock)
-		f->culprit.lock = lg_lock_text(c, s->lock);
-	samples = what_it_did(c, f, s, &io);
+	samples = who_held_up(c, f, s, &io);
 	f->lost_ms = (double)(in_slow ? s->slow_lost : s->lost) / 1e6;
 	f->lost_share = share;
 	f->excess_share = steady ? (double)NAN : fmin(1, of.excess);
@@ -318,18 +326,6 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	say_against(c, f, y, s, of.excess);
 }
 
-/* Whoever held up a loop without steps, and what he was at. Returns how many samples agree. */
-static size_t who_held_up(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
-{
-	struct lg_io_story io = { 0 };
-	lg_thr master = s->n_members > 1 && s->prc ? c->idx->main_of[s->prc] : 0;
-
-	lg_culprit_identify(c, f, master ? master : s->thr, s->victim);
-	if (s->lock)
-		f->culprit.lock = lg_lock_text(c, s->lock);
-	return what_it_did(c, f, s, &io);
-}
-
 bool lg_finding_of_waits(struct lg_case *c, const struct lg_rank *r, const struct lg_cause_sum *s,
 			 int64_t wall)
 {
@@ -342,7 +338,7 @@ bool lg_finding_of_waits(struct lg_case *c, const struct lg_rank *r, const struc
 	if (!f)
 		return false;
 	hit[r - c->ranks] = 1;
-	samples = who_held_up(c, f, s);
+	samples = who_held_up(c, f, s, &(struct lg_io_story){ 0 });
 	add_victims(c, f, hit);
 	lg_grade_unpriced(f);
 	f->confidence = confidence_of(c, &y, s);

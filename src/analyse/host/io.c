@@ -46,7 +46,7 @@ struct load {
 
 enum { DISKS_MAX = 64 };
 
-static const char *behind(const char *text, const char *prefix)
+static const char *text_after(const char *text, const char *prefix)
 {
 	size_t n = strlen(prefix);
 
@@ -75,13 +75,9 @@ static void add_up(struct lg_case *c, const struct lg_cause_sum *s, struct load 
 			l->of_prc[c->t->track.prc[k->track[i]]] += k->value[i];
 			continue;
 		}
-		disk = behind(name, "disk.read ");
-		if (!disk)
-			disk = behind(name, "disk.written ");
-		if (!disk) {
-			disk = behind(name, "disk.busy ");
-			busy = true;
-		}
+		busy = !strncmp(name, "disk.busy ", 10);
+		disk = busy ? name + 10 : text_after(name, "disk.read ");
+		disk = disk ? disk : text_after(name, "disk.written ");
 		if (!disk)
 			continue;
 		while (at < l->n_disks && strcmp(names[at], disk))

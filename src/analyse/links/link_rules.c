@@ -19,10 +19,21 @@
 
 enum { EVIDENCE_HOSTS = 3, PAST_SAID = 4, FEW = 2 };
 
-static const char *const detail[LG_LINK_KINDS] = {
-	[LG_LINK_NETWORK] = "network", [LG_LINK_TRANSPORT] = "transport", [LG_LINK_GDR] = "gdr",
-	[LG_LINK_ADAPTERS] = "adapters", [LG_LINK_SPEED] = "adapter_speed", [LG_LINK_NVLS] = "nvls",
-	[LG_LINK_TOPOLOGY] = "topology", [LG_LINK_CHANNELS] = "channels",
+/* A kind's detail and title: says[0] WHO says[1] HAS says[2] PEERS says[3] USUAL; value_first: HAS, WHO,
+ * USUAL, PEERS. WHO: hosts and their ranks. PEERS: "the 3 others". */
+static const struct {
+	const char *detail, *says[4];
+	bool value_first;
+} link_kinds[LG_LINK_KINDS] = {
+	[LG_LINK_NETWORK] = { "network", { "the network of ", " is ", ", that of ", " is " }, false },
+	[LG_LINK_TRANSPORT] = { "transport", { "GPUs of ", " are connected by ", ", the same pairs of ", " by " }, false },
+	[LG_LINK_GDR] = { "gdr", { "adapters of ", " work ", ", those of ", " " }, false },
+	[LG_LINK_ADAPTERS] = { "adapters", { "NCCL uses ", " on ", ", ", " on " }, true },
+	[LG_LINK_SPEED] = { "adapter_speed", { "an adapter of ", " runs at ", ", the same one of ", " at " }, false },
+	[LG_LINK_NVLS] = { "nvls", { "GPUs of ", " work ", ", those of ", " " }, false },
+	[LG_LINK_TOPOLOGY] = { "topology", { "NCCL finds ", " for the GPUs of ", ", ", " on " }, true },
+	[LG_LINK_CHANNELS] = { "channels", { "communicators of ", " have ", ", those of the same shape on ", " have " },
+			       false },
 };
 
 struct lg_finding *lg_link_finding(struct lg_case *c, const char *what, double confidence)
@@ -114,32 +125,14 @@ static void flag_processes(const struct lg_case *c, const struct lg_links *l, co
 	}
 }
 
-/* who: hosts and their ranks. peers: "the 3 others". */
 static const char *title_of(struct lg_case *c, uint32_t kind, const char *who, const char *has,
 			    const char *usual, const char *peers)
 {
-	struct lg_arena *a = &c->v->arena;
+	const char *const *says = link_kinds[kind].says;
+	bool value = link_kinds[kind].value_first;
 
-	switch ((enum lg_link_kind)kind) {
-	case LG_LINK_NETWORK:
-		return lg_arena_printf(a, "the network of %s is %s, that of %s is %s", who, has, peers, usual);
-	case LG_LINK_TRANSPORT:
-		return lg_arena_printf(a, "GPUs of %s are connected by %s, the same pairs of %s by %s", who, has, peers,
-				       usual);
-	case LG_LINK_GDR:
-		return lg_arena_printf(a, "adapters of %s work %s, those of %s %s", who, has, peers, usual);
-	case LG_LINK_ADAPTERS:
-		return lg_arena_printf(a, "NCCL uses %s on %s, %s on %s", has, who, usual, peers);
-	case LG_LINK_SPEED:
-		return lg_arena_printf(a, "an adapter of %s runs at %s, the same one of %s at %s", who, has, peers, usual);
-	case LG_LINK_NVLS:
-		return lg_arena_printf(a, "GPUs of %s work %s, those of %s %s", who, has, peers, usual);
-	case LG_LINK_TOPOLOGY:
-		return lg_arena_printf(a, "NCCL finds %s for the GPUs of %s, %s on %s", has, who, usual, peers);
-	default:
-		return lg_arena_printf(a, "communicators of %s have %s, those of the same shape on %s have %s", who, has,
-				       peers, usual);
-	}
+	return lg_arena_printf(&c->v->arena, "%s%s%s%s%s%s%s%s", says[0], value ? has : who, says[1], value ? who : has,
+			       says[2], value ? usual : peers, says[3], value ? peers : usual);
 }
 
 /* One peer is no majority: then nothing but a setting that explains it tells which of the two is odd. */
@@ -220,7 +213,7 @@ static void finding_of(struct lg_case *c, struct lg_links *l, uint32_t host, con
 	lg_prc prc;
 
 	n = shorts_of(c, l, host, kind, v, &first);
-	if (!n || !(f = lg_link_finding(c, detail[kind], 0.5)))
+	if (!n || !(f = lg_link_finding(c, link_kinds[kind].detail, 0.5)))
 		return;
 	grade(c, f, first->n_usual, g->setting != NULL);
 	/* A few channels, or a little of the bandwidth: that may cost nothing. How much goes through a small
@@ -323,7 +316,7 @@ static void siblings(struct lg_case *c, struct lg_links *l)
 			continue;
 		of = lg_link_of_text(c, l, &x->sample, 1);
 		if (!f) {
-			f = lg_link_finding(c, detail[LG_LINK_CHANNELS], 0.7);
+			f = lg_link_finding(c, link_kinds[LG_LINK_CHANNELS].detail, 0.7);
 			if (!f)
 				return;
 			f->title = lg_arena_printf(&c->v->arena, "the communicator that has one rank a host%s%s has %s, %u of "
@@ -413,7 +406,7 @@ static void past_of(struct lg_case *c, struct lg_links *l, enum lg_link_kind kin
 		if (flag[x->prc] != 1)
 			flag[x->prc] = 2;
 		if (!f) {
-			f = lg_link_finding(c, detail[kind], 0.75);
+			f = lg_link_finding(c, link_kinds[kind].detail, 0.75);
 			if (!f)
 				return;
 			f->title = lg_arena_printf(&c->v->arena, "a communicator of %d ranks was set up again with %s, it had "

@@ -180,7 +180,7 @@ int lg_join_saves(struct lg_case *c)
 		return 0;
 	if (lg_stated_steps(t, MIN_STEPS, &of))
 		return c->failed = LG_E_NOMEM;
-	if (of.track && of.kind != LG_STATED_ASIDE && judge(c, &of, t->mark.name[i],
+	if (of.track && of.kind != LG_STATED_OTHER_WORK && judge(c, &of, t->mark.name[i],
 							     lg_string(t, t->mark.text[i])))
 		c->failed = LG_E_NOMEM;
 	return c->failed;

@@ -205,11 +205,11 @@ static bool is_distributed(const struct lg_case *c, const struct lg_rank *r)
 static void sort_into_jobs(const struct lg_case *c, uint32_t *job)
 {
 	const struct lg_process_tab *p = &c->t->process;
-	bool twice = false;
+	bool numbers_repeat = false;
 
 	for (size_t i = 0; i < c->n_ranks; i++)
 		for (size_t k = 0; k < i; k++)
-			twice |= c->ranks[i].rank >= 0 && c->ranks[i].rank == c->ranks[k].rank &&
+			numbers_repeat |= c->ranks[i].rank >= 0 && c->ranks[i].rank == c->ranks[k].rank &&
 				 same_host(p, c->ranks[i].prc, c->ranks[k].prc);
 	for (size_t i = 0; i < c->n_ranks; i++) {
 		lg_prc a = c->ranks[i].prc;
@@ -219,7 +219,7 @@ static void sort_into_jobs(const struct lg_case *c, uint32_t *job)
 			lg_prc b = c->ranks[k].prc;
 
 			if (is_distributed(c, &c->ranks[k]) && p->world[a] == p->world[b] &&
-			    (!twice || !same_host(p, a, b) || p->ppid[a] == p->ppid[b])) {
+			    (!numbers_repeat || !same_host(p, a, b) || p->ppid[a] == p->ppid[b])) {
 				job[i] = job[k];
 				break;
 			}

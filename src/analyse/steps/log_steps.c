@@ -28,7 +28,7 @@ static enum lg_stated_kind kind_of(const struct lg_trace *t, lg_trk k)
 	if (!strcmp(name, "log.step_ms"))
 		return t->track.index[k] < 0 ? LG_STATED_LINES : LG_STATED_LOOP;
 	return !strcmp(name, "log.bar_ms") ? LG_STATED_BAR :
-	       !strcmp(name, "log.aside_ms") ? LG_STATED_ASIDE : LG_STATED_NONE;
+	       !strcmp(name, "log.aside_ms") ? LG_STATED_OTHER_WORK : LG_STATED_NONE;
 }
 
 int lg_stated_steps(const struct lg_trace *t, size_t min, struct lg_stated *ret)
@@ -201,7 +201,7 @@ int lg_steps_of_log(struct lg_case *c)
 		return c->failed = rc;
 	if (!of.track)
 		return 0;
-	if (of.kind == LG_STATED_ASIDE)
+	if (of.kind == LG_STATED_OTHER_WORK)
 		lg_limit(c, "no line of the log tells of training: these steps are those of a progress bar that "
 			 "evaluates, or whose words name other work");
 	ms = lg_calloc(of.n, sizeof *ms);

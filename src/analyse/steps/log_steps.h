@@ -7,7 +7,7 @@
 /* How sure it is that a track's values are those of a training's steps: the greater, the surer. */
 enum lg_stated_kind {
 	LG_STATED_NONE,
-	LG_STATED_ASIDE, /* a progress bar that evaluates, or names other work */
+	LG_STATED_OTHER_WORK, /* a progress bar that evaluates, or names other work */
 	LG_STATED_BAR,   /* one that does not say what it counts */
 	LG_STATED_LOOP,  /* one that names a training loop */
 	LG_STATED_LINES, /* step lines */

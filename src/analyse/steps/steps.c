@@ -105,7 +105,7 @@ bool lg_is_polled(const struct lg_case *c)
 
 static int find_boundaries(struct lg_case *c, const struct lg_rank *r, struct boundaries *b)
 {
-	int rc;
+	int rc = 0;
 
 	if (r->inferred && lg_is_polled(c)) {
 		lg_limit(c, "steps cannot be inferred from states that were read from /proc every 20 ms: let the "
@@ -118,19 +118,13 @@ static int find_boundaries(struct lg_case *c, const struct lg_rank *r, struct bo
 		b->cap = b->n;
 		return rc;
 	}
-	rc = from_step_spans(c, r, true, b);
-
-	if (!rc && b->n < MIN_STEPS) {
+	for (int best = 0; best < 4; best++) {
 		b->n = 0;
-		rc = from_step_spans(c, r, false, b);
-	}
-	if (!rc && b->n < MIN_STEPS) {
-		b->n = 0;
-		rc = from_stage(c, r, LG_STAGE_OPTIMIZER, true, b);
-	}
-	if (!rc && b->n < MIN_STEPS) {
-		b->n = 0;
-		rc = from_stage(c, r, LG_STAGE_FORWARD, false, b);
+		rc = best < 2 ? from_step_spans(c, r, !best, b)
+			      : from_stage(c, r, best == 2 ? LG_STAGE_OPTIMIZER : LG_STAGE_FORWARD, best == 2,
+					   b);
+		if (rc || b->n >= MIN_STEPS)
+			break;
 	}
 	return rc;
 }

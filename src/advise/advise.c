@@ -84,8 +84,8 @@ static void advise_parts(struct lg_verdict *v, struct lg_finding *f)
 
 		one.detail = p->detail;
 		a = advice_for(&one);
-		fix = join(v, fix, p->says, p->fix ? p->fix : a->fix);
-		tradeoff = join(v, tradeoff, p->says, p->tradeoff ? p->tradeoff : a->tradeoff);
+		fix = join(v, fix, p->says, a->fix);
+		tradeoff = join(v, tradeoff, p->says, a->tradeoff);
 		confirm = join(v, confirm, p->says, a->confirm);
 	}
 	f->fix = f->fix ? f->fix : fix;

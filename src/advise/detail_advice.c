@@ -13,6 +13,22 @@
 	    .tradeoff = "Fewer bits change the numbers; larger batches take memory for activations.", \
 	    .confirm = "Double the batch: the step takes hardly longer." }
 
+/* FSDP's gathers, by where those were ordered that nothing hides. */
+#define FSDP_ADVICE(id)                                                                                      \
+	{ id, "fsdp_backward_prefetch",                                                                      \
+	  { .fix = "FullyShardedDataParallel(..., backward_prefetch=BackwardPrefetch.BACKWARD_PRE); with "   \
+		   "fully_shard: module.set_modules_to_backward_prefetch([...]).", FSDP_COSTS } },           \
+	{ id, "fsdp_forward_prefetch",                                                                       \
+	  { .fix = "FullyShardedDataParallel(..., forward_prefetch=True) where the order of layers is fixed; " \
+		   "with fully_shard: module.set_modules_to_forward_prefetch([...]); or wrap larger units, "  \
+		   "so that each gather has more compute to hide under.", FSDP_COSTS } },                    \
+	{ id, "fsdp_gathers",                                                                                \
+	  { .fix = "Gathers are prefetched and still too slow: larger units, sharding within a machine only " \
+		   "(ShardingStrategy.HYBRID_SHARD), bf16 parameters (MixedPrecision), a larger batch.",     \
+	    FSDP_COSTS } }
+#define FSDP_COSTS                                                                                           \
+	.tradeoff = "Prefetch holds two layers' parameters; larger units and hybrid sharding take more memory."
+
 static const struct {
 	const char *id, *detail;
 	struct lg_advice words;
@@ -184,6 +200,28 @@ static const struct {
 		   "background. Graphs or compilation do not help against pauses.",
 	    .tradeoff = "Input prepared ahead takes memory and CPUs, and is a step older.",
 	    .confirm = "Leave the named call out for a few steps (a constant in its place): the pauses go with it." } },
+	{ "gpu.launch_bound", "graphs",
+	  { .fix = "Graphs are replayed already: put what is launched between them (sampling, input "
+		   "copies, metrics) into the graph or onto the device, and prepare the next "
+		   "step's inputs on another thread while the graph runs." } },
+	{ "gpu.launch_bound", "compiled",
+	  { .fix = "torch.compile(model, mode=\"reduce-overhead\") so that compiled regions are "
+		   "replayed as CUDA graphs; static shapes (pad, or mark_dynamic); move Python "
+		   "work between regions off the critical thread; a larger batch." } },
+	{ "gpu.launch_bound", "inference",
+	  { .fix = "model = torch.compile(model, mode=\"reduce-overhead\") (or "
+		   "torch.cuda.make_graphed_callables for static shapes); a larger batch; "
+		   "torch.inference_mode()." } },
+	{ "comms.straggler", "slower_device",
+	  { .fix = "Compare that rank's device with a peer's on their hosts: nvidia-smi -q -d CLOCK,PERFORMANCE,POWER,"
+		   "TEMPERATURE (reasons to slow down that are active, a lower limit), nvidia-smi --query-compute-apps="
+		   "pid,used_memory --format=csv (a process that does not belong there), dmesg for Xid; then raise the "
+		   "limit, end the other process, or drain the host.",
+	    .tradeoff = "A host that is drained computes nothing while it is looked at.",
+	    .confirm = "Let the rank and a peer change devices (CUDA_VISIBLE_DEVICES, another order of hosts): the "
+		       "lateness stays with the device." } },
+	FSDP_ADVICE("comms.exposed"),
+	FSDP_ADVICE("comms.small_messages"),
 	{ "comms.exposed", "send_recv",
 	  { .fix = "Stages of a pipeline wait for each other: more microbatches a step (the bubble is (stages - 1) / "
 		   "microbatches), a schedule that keeps stages busy (torch.distributed.pipelining.ScheduleInterleaved1F1B, "
@@ -352,8 +390,10 @@ static const struct {
 
 const struct lg_advice *lg_detail_advice(const struct lg_finding *f)
 {
-	for (size_t i = 0; f->detail && i < sizeof advice / sizeof *advice; i++)
-		if (!strcmp(advice[i].id, f->id) && !strcmp(advice[i].detail, f->detail))
+	const char *key = f->advice ? f->advice : f->detail;
+
+	for (size_t i = 0; key && i < sizeof advice / sizeof *advice; i++)
+		if (!strcmp(advice[i].id, f->id) && !strcmp(advice[i].detail, key))
 			return &advice[i].words;
 	return NULL;
 }

@@ -182,6 +182,14 @@ static inline int32_t lg_rank_of_mark(const struct lg_trace *t, size_t i)
 	return t->process.rank[t->thread.prc[t->mark.thr[i]]];
 }
 
+/* Does rc say that something failed? Then the case remembers it. */
+static inline bool lg_failed(struct lg_case *c, int rc)
+{
+	if (rc)
+		c->failed = rc;
+	return rc != 0;
+}
+
 /* Append; on exhaustion ctx->failed is set. */
 void lg_piece_add(struct lg_case *c, struct lg_pieces *p, const struct lg_piece *piece);
 
@@ -206,6 +214,9 @@ void lg_victim_add(struct lg_case *c, struct lg_finding *f, size_t at_most, int3
 		   lg_thr thr);
 /* One of several ranks that f accuses together. */
 void lg_culprit_rank_add(struct lg_case *c, struct lg_finding *f, int32_t rank);
+/* The same of what is no moment. */
+#define lg_evidence(c, f, ...) lg_evidence_add((c), (f), INT64_MIN, 0, __VA_ARGS__)
+#define lg_title(c, f, ...) ((f)->title = lg_arena_printf(&(c)->v->arena, __VA_ARGS__))
 /* What speaks against the finding, or what it cannot tell. */
 void lg_evidence_against(struct lg_case *c, struct lg_finding *f, const char *fmt, ...) LG_PRINTF(3, 4);
 

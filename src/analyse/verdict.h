@@ -81,10 +81,11 @@ struct lg_finding {
 	struct lg_evidence *evidence, *against;
 	size_t n_evidence, n_against;
 	size_t evidence_left_out, against_left_out; /* lines that found no room */
+	const char *advice;   /* not printed: its words of advise/ fit better than those of detail; NULL */
 	const char *confirm;  /* experiment that would confirm it; NULL */
 	const char *fix, *tradeoff;
 	/* Where the loss has parts that want different advice; not printed. detail is that of the first. */
-	struct lg_loss_part { const char *says, *detail, *fix, *tradeoff; } *loss_parts;
+	struct lg_loss_part { const char *says, *detail; } *loss_parts;
 	size_t n_loss_parts;  /* 0 = it is one */
 	double cost_per_hour; /* NAN = not asked */
 	size_t seen;          /* a profiler's window: most of it came in so few episodes; 0 = it came often */

@@ -225,6 +225,10 @@ static inline int64_t lg_row_end(const struct lg_trace *t, int64_t ts, int64_t d
 {
 	return dur < 0 ? t->last : ts + dur;
 }
+static inline int64_t lg_span_end(const struct lg_trace *t, uint32_t row)
+{
+	return lg_row_end(t, t->span.ts[row], t->span.dur[row]);
+}
 
 void lg_trace_free(struct lg_trace *t);
 

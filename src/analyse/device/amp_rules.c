@@ -20,22 +20,19 @@
  * Types are known with record_shapes=True, else from the names of newer copy kernels; without either
  * nothing is said.
  */
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "analyse/device/device_rules.h"
-#include "analyse/device/finders.h"
-#include "analyse/timeline/cost.h"
-#include "analyse/timeline/window.h"
-#include "base/alloc.h"
+#include "rules/device_names.h"
 #include "store/args.h"
-
-#define BIT(cause) (1u << (cause))
 
 enum { DEPTH_MAX = 256, ATEN = 0x80 };
 
 enum op_kind { OP_OTHER, OP_MATRIX, OP_CAST, OP_COPY, OP_VIEW, OP_MATRIX_NODE, OP_FINITE, OP_NEUTRAL };
+static const struct lg_name_row amp_rows[] = {
+#define AMP(how, text, means) { LG_MATCH_##how, text, OP_##means },
+#include "rules/device_names.def"
+};
 
 /* What one run's operators say. */
 struct lg_amp {
@@ -77,38 +74,6 @@ struct walk {
 	int failed;
 };
 
-static enum op_kind kind_of(const char *s)
-{
-	static const char *const matrix[] = { "aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::bmm",
-					      "aten::baddbmm", "aten::conv1d", "aten::conv2d", "aten::conv3d",
-					      "aten::conv_transpose2d", "aten::einsum", NULL };
-	static const char *const node[] = { "MmBackward0", "AddmmBackward0", "BmmBackward0", "BaddbmmBackward0",
-					    "MmBackward", "AddmmBackward", "BmmBackward", "LinearBackward0", NULL };
-	static const char *const view[] = { "aten::t", "aten::transpose", "aten::view", "aten::reshape",
-					    "aten::permute", "aten::expand", "aten::detach", NULL };
-	static const char *const finite[] = { "aten::_amp_foreach_non_finite_check_and_unscale_", "aten::isinf",
-					      "aten::isfinite", "aten::isnan", "aten::_amp_update_scale_", NULL };
-
-	for (size_t i = 0; matrix[i]; i++)
-		if (!strcmp(s, matrix[i]))
-			return OP_MATRIX;
-	for (size_t i = 0; node[i]; i++)
-		if (!strcmp(s, node[i]))
-			return OP_MATRIX_NODE;
-	for (size_t i = 0; view[i]; i++)
-		if (!strcmp(s, view[i]))
-			return OP_VIEW;
-	if (!strcmp(s, "aten::mul") || !strcmp(s, "aten::add") || !strcmp(s, "aten::add_") ||
-	    !strcmp(s, "aten::mul_") || !strcmp(s, "aten::relu") || !strcmp(s, "aten::empty"))
-		return OP_NEUTRAL;
-	for (size_t i = 0; finite[i]; i++)
-		if (!strcmp(s, finite[i]))
-			return OP_FINITE;
-	if (!strcmp(s, "aten::to") || !strcmp(s, "aten::_to_copy") || !strcmp(s, "aten::type_as"))
-		return OP_CAST;
-	return strcmp(s, "aten::copy_") ? OP_OTHER : OP_COPY;
-}
-
 enum type { T_UNKNOWN, T_OTHER, T_FLOAT, T_HALF, T_BFLOAT };
 
 static enum type type_of(const char *p, size_t n)
@@ -124,21 +89,9 @@ static enum type type_of(const char *p, size_t n)
 static enum type input_type(const struct lg_trace *t, uint32_t row, size_t k)
 {
 	size_t n;
-	const char *p = lg_span_arg(t, row, "types", &n), *end = p ? p + n : NULL;
+	const char *list = lg_span_arg(t, row, "types", &n), *type = lg_gpu_listed(list, n, k, &n);
 
-	for (size_t i = 0; p && p < end; i++) {
-		const char *open = memchr(p, '"', (size_t)(end - p)), *close;
-
-		if (!open)
-			break;
-		close = memchr(open + 1, '"', (size_t)(end - open - 1));
-		if (!close)
-			break;
-		if (i == k)
-			return type_of(open + 1, (size_t)(close - open - 1));
-		p = close + 1;
-	}
-	return T_UNKNOWN;
+	return type ? type_of(type, n) : T_UNKNOWN;
 }
 
 static bool is_half(enum type k)
@@ -248,7 +201,7 @@ static void enter(struct walk *w, uint32_t row)
 	if (w->depth == DEPTH_MAX)
 		return;
 	l = &w->up[w->depth++];
-	*l = (struct level){ .ts = t->span.ts[row], .end = lg_row_end(t, t->span.ts[row], t->span.dur[row]),
+	*l = (struct level){ .ts = t->span.ts[row], .end = lg_span_end(t, row),
 			     .row = row, .kind = (uint8_t)((w->class[t->span.name[row]] & ~ATEN) - 1),
 			     .back = t->span.stage[row] == LG_STAGE_BACKWARD };
 	if (up) {
@@ -268,20 +221,18 @@ static int walk_host(struct lg_case *c, const struct lg_gpu_run *r, size_t host,
 		     const uint8_t *float_copy, struct lg_amp *a)
 {
 	const struct lg_trace *t = c->t;
-	struct walk *w = lg_calloc(1, sizeof *w);
-	lg_thr thr = r->host[host].thr;
-	int rc;
+	LG_AUTOFREE struct walk *w = lg_calloc(1, sizeof *w);
+	struct lg_gpu_rows rows = lg_gpu_rows(c, r, r->host[host].thr, NULL);
+	uint32_t row;
 
 	if (!w)
 		return LG_E_NOMEM;
 	*w = (struct walk){ .t = t, .class = class, .float_copy = float_copy, .a = a, .host = host };
-	for (uint32_t p = c->idx->span_off[thr]; p < c->idx->span_off[thr + 1] && !w->failed; p++) {
-		uint32_t row = c->idx->span[p];
+	while (!w->failed && lg_gpu_next_row(&rows, &row)) {
 		uint8_t kind = t->span.kind[row];
 
-		if (t->span.ts[row] < lg_gpu_asked_from(r) || t->span.ts[row] >= r->to ||
-		    (kind != LG_SPAN_OP && kind != LG_SPAN_RUNTIME && kind != LG_SPAN_STAGE &&
-		     kind != LG_SPAN_NOTE))
+		if (kind != LG_SPAN_OP && kind != LG_SPAN_RUNTIME && kind != LG_SPAN_STAGE &&
+		    kind != LG_SPAN_NOTE)
 			continue;
 		while (w->depth && w->up[w->depth - 1].end <= t->span.ts[row])
 			leave(w);
@@ -289,9 +240,7 @@ static int walk_host(struct lg_case *c, const struct lg_gpu_run *r, size_t host,
 	}
 	while (w->depth)
 		leave(w);
-	rc = w->failed;
-	lg_free(w);
-	return rc;
+	return w->failed;
 }
 
 /* Once a run: what it says does not depend on where its time went. All of it is the arena's. */
@@ -314,14 +263,16 @@ int lg_amp_begin(struct lg_case *c, struct lg_gpu_run *r)
 void lg_amp_walk(struct lg_case *c, struct lg_gpu_run *r)
 {
 	const struct lg_trace *t = c->t;
-	uint8_t *class = lg_calloc(t->n_str + 1, 1), *copies = lg_calloc(t->span.n + 1, 1), *picked = NULL;
+	LG_AUTOFREE uint8_t *class = lg_calloc(t->n_str + 1, 1), *picked = NULL;
+	LG_AUTOFREE uint8_t *copies = lg_calloc(t->span.n + 1, 1);
 	int rc = class && copies ? 0 : LG_E_NOMEM;
 
 	for (size_t i = 0; !rc && i < c->n_span_names; i++) {
 		const char *name = lg_string(t, c->span_names[i]);
 
-		class[c->span_names[i]] = (uint8_t)((kind_of(name) + 1) |
-						    (strncmp(name, "aten::", 6) ? 0 : ATEN));
+		class[c->span_names[i]] =
+			(uint8_t)((lg_name_means(amp_rows, sizeof amp_rows / sizeof *amp_rows, name) + 1) |
+				  (strncmp(name, "aten::", 6) ? 0 : ATEN));
 	}
 	if (!rc)
 		rc = lg_span_pick(c, is_float_copy, &picked);
@@ -330,9 +281,6 @@ void lg_amp_walk(struct lg_case *c, struct lg_gpu_run *r)
 			copies[r->work[i].call] = 1;
 	for (size_t h = 0; !rc && h < r->n_host; h++)
 		rc = walk_host(c, r, h, class, copies, r->amp);
-	lg_free(class);
-	lg_free(copies);
-	lg_free(picked);
 	r->amp->rc = rc;
 }
 
@@ -366,9 +314,8 @@ static int look(struct lg_case *c, struct lg_gpu_run *r)
 /* An autocast made by hand: most matrix operators have a cast before them, hardly any is a pair. */
 static bool by_hand(const struct lg_amp *a, const struct lg_gpu_run *r)
 {
-	size_t steps = r->n_steps ? r->n_steps : 1;
-
-	return a->n_matrix >= LG_N_GPU_AMP_MISUSE_MATRIX && a->n_hand >= LG_N_GPU_AMP_MISUSE_MATRIX * steps &&
+	return a->n_matrix >= LG_N_GPU_AMP_MISUSE_MATRIX &&
+	       (double)a->n_hand >= LG_N_GPU_AMP_MISUSE_MATRIX * lg_gpu_steps(r) &&
 	       a->n_hand * 2 >= a->n_matrix && a->n_pairs * 10 <= a->n_matrix;
 }
 
@@ -376,11 +323,6 @@ static bool backward_too(const struct lg_amp *a)
 {
 	return a->n_back >= LG_N_GPU_AMP_MISUSE_MATRIX && a->n_back_pairs * 5 >= a->n_back * 4 &&
 	       a->n_cast_pairs && a->n_neutral_pairs * 20 <= a->n_neutral;
-}
-
-static bool looked_at(const struct lg_gpu_run *r)
-{
-	return (lg_gpu_judged(r) || r->scope == LG_SHOWS_CPU) && r->n_ops;
 }
 
 int lg_gpu_refine_amp(struct lg_case *c, struct lg_gpu *g)
@@ -413,16 +355,14 @@ static struct lg_finding *cost_of(struct lg_case *c, const struct lg_gpu *g, con
 	struct lg_gpu_sums s = { .row = LG_NO_ROW };
 	int64_t lost = r->scope == LG_SHOWS_CPU ? 0 : r->by[LG_GPU_BY_CAST];
 	struct lg_finding *f;
-	double share;
 
 	for (size_t h = 0; h < r->n_host; h++) {
 		lg_gpu_sum_within(c, r, r->host[h].thr, &ivs[h], &s);
-		for (size_t k = 0; r->scope == LG_SHOWS_CPU && k < ivs[h].n; k++)
-			lost += ivs[h].v[k].end - ivs[h].v[k].ts;
+		lost += r->scope == LG_SHOWS_CPU ? lg_gpu_iv_sum(&ivs[h]) : 0;
 	}
 	lost += s.savable;
-	share = r->to > r->from ? (double)lost / (double)(r->to - r->from) : 0;
-	f = lg_gpu_finding(c, g, LG_R_GPU_AMP_MISUSE, (double)lost / 1e6, share, confidence, r);
+	f = lg_gpu_finding(c, g, LG_R_GPU_AMP_MISUSE, (double)lost / 1e6, lg_gpu_part(r, (double)lost),
+			   confidence, r);
 	if (!f)
 		return NULL;
 	lg_grade_worth_a_line(f);
@@ -436,22 +376,22 @@ static void tell_by_hand(struct lg_case *c, const struct lg_gpu *g, const struct
 			 const struct lg_amp *a)
 {
 	struct lg_finding *f = cost_of(c, g, r, a->hand, 0.8);
-	size_t steps = r->n_steps ? r->n_steps : 1;
 
 	if (!f)
 		return;
 	f->detail = "manual_casts";
 	f->stage = lg_stage_name(LG_STAGE_FORWARD);
-	f->title = lg_arena_printf(&c->v->arena, "tensors are cast by hand before %zu of %zu matrix operators (%zu casts "
-				   "a %s) where autocast would cast, and keep the weights' casts", a->n_hand,
-				   a->n_matrix, a->n_casts / steps, r->n_steps ? "step" : "window");
+	lg_title(c, f, "tensors are cast by hand before %zu of %zu matrix operators (%zu casts a %s) where "
+		 "autocast would cast, and keep the weights' casts", a->n_hand, a->n_matrix, a->n_casts /
+		 (r->n_steps ? r->n_steps : 1), lg_gpu_a_step(r));
 	f->culprit.function = lg_gpu_place(c, a->row, LG_NO_ROW);
-	lg_evidence_add(c, f, c->t->span.ts[a->row], c->t->span.dur[a->row], "the first: %s, without autocast's pair",
-			lg_string(c->t, c->t->span.name[a->row]));
+	lg_evidence_add(c, f, c->t->span.ts[a->row], c->t->span.dur[a->row], "the first: %s, without "
+			"autocast's pair", lg_string(c->t, c->t->span.name[a->row]));
 	if (!a->n_finite && a->n_half)
-		lg_evidence_add(c, f, INT64_MIN, 0, "float16, and nothing in the window looks for infinities: the loss "
-				"seems not to be scaled");
-	lg_evidence_against(c, f, "the cost is that of the casts themselves; autocast needs some of them, too");
+		lg_evidence(c, f, "float16, and nothing in the window looks for infinities: the loss seems "
+			    "not to be scaled");
+	lg_evidence_against(c, f, "the cost is that of the casts themselves; autocast needs some of them, "
+			    "too");
 }
 
 static void tell_backward(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
@@ -463,11 +403,11 @@ static void tell_backward(struct lg_case *c, const struct lg_gpu *g, const struc
 		return;
 	f->detail = "backward_under_autocast";
 	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
-	f->title = lg_arena_printf(&c->v->arena, "backward() runs inside the autocast region: %zu of %zu matrix operators "
-				   "of autograd's nodes are dispatched through autocast again", a->n_back_pairs,
-				   a->n_back);
-	lg_evidence_add(c, f, c->t->span.ts[a->row], c->t->span.dur[a->row], "the first: %s holds an operator of the "
-			"same name, which only autocast does", lg_string(c->t, c->t->span.name[a->row]));
+	lg_title(c, f, "backward() runs inside the autocast region: %zu of %zu matrix operators of "
+		 "autograd's nodes are dispatched through autocast again", a->n_back_pairs, a->n_back);
+	lg_evidence_add(c, f, c->t->span.ts[a->row], c->t->span.dur[a->row], "the first: %s holds an "
+			"operator of the same name, which only autocast does", lg_string(c->t,
+			c->t->span.name[a->row]));
 }
 
 static void tell_unscaled(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
@@ -479,7 +419,7 @@ static void tell_unscaled(struct lg_case *c, const struct lg_gpu *g, const struc
 	if (!r->has_backward || r->scope == LG_SHOWS_INFERENCE || r->n_steps < 2 || !a->n_typed ||
 	    a->n_half * 2 < a->n_typed || a->n_half < LG_N_GPU_AMP_MISUSE_MATRIX || a->n_finite)
 		return;
-	f = lg_gpu_finding(c, g, LG_R_GPU_AMP_MISUSE, (double)NAN, (double)NAN, 0.5, r);
+	f = lg_gpu_unpriced(c, g, LG_R_GPU_AMP_MISUSE, 0.5, r);
 	if (!f)
 		return;
 	f->detail = "no_loss_scaling";
@@ -487,9 +427,9 @@ static void tell_unscaled(struct lg_case *c, const struct lg_gpu *g, const struc
 	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
 	f->title = "training in float16, and nothing looks for infinities in the gradients: the loss seems not to be "
 		   "scaled";
-	lg_evidence_add(c, f, INT64_MIN, 0, "%zu of %zu matrix operators of known types take float16", a->n_half,
-			a->n_typed);
-	lg_evidence_against(c, f, "a loss that is scaled by a constant, or by a framework of its own, looks the same");
+	lg_evidence(c, f, "%zu of %zu matrix operators of known types take float16", a->n_half, a->n_typed);
+	lg_evidence_against(c, f, "a loss that is scaled by a constant, or by a framework of its own, "
+			    "looks the same");
 }
 
 int lg_find_amp(struct lg_case *c, struct lg_gpu *g)
@@ -499,7 +439,7 @@ int lg_find_amp(struct lg_case *c, struct lg_gpu *g)
 	for (size_t i = 0; i < g->n; i++) {
 		struct lg_gpu_run *r = &g->run[i];
 
-		if (!looked_at(r))
+		if (!lg_gpu_traced(r) || !r->n_ops)
 			continue;
 		if (look(c, r))
 			return c->failed = LG_E_NOMEM;

@@ -12,42 +12,28 @@
  * Anomaly detection (torch/csrc/autograd/engine.cpp): every output of every node is asked whether it holds
  * a NaN, by aten::isnan behind the node's row; nodes that gather gradients have no output.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "analyse/device/device_rules.h"
-#include "analyse/device/finders.h"
-#include "analyse/timeline/cost.h"
-#include "analyse/timeline/window.h"
-#include "base/alloc.h"
+#include "rules/device_names.h"
 
 enum { DEPTH_MAX = 64 };
 enum row_kind { ROW_OTHER, ROW_NODE, ROW_GATHER, ROW_FORWARD, ROW_MODULE, ROW_NAN };
 
+static const struct lg_name_row backward_rows[] = {
+#define BACKWARD(how, text, means) { LG_MATCH_##how, text, ROW_##means },
+#include "rules/device_names.def"
+};
+
 static enum row_kind kind_of(const char *s)
 {
-	static const char node[] = "autograd::engine::evaluate_function: ";
-	static const char *const forward[] = { "aten::linear", "aten::conv1d", "aten::conv2d", "aten::conv3d",
-					       "aten::layer_norm", "aten::group_norm", "aten::batch_norm",
-					       "aten::rms_norm", "aten::instance_norm", "aten::gelu", "aten::relu",
-					       "aten::relu_", "aten::silu", "aten::silu_", "aten::softmax",
-					       "aten::dropout", "aten::scaled_dot_product_attention",
-					       "aten::embedding", "aten::max_pool2d", "aten::leaky_relu", NULL };
-
-	if (!strncmp(s, node, sizeof node - 1))
-		return strstr(s, "AccumulateGrad") ? ROW_GATHER : ROW_NODE;
-	if (!strcmp(s, "aten::isnan"))
-		return ROW_NAN;
-	if (!strncmp(s, "nn.Module: ", 11))
-		return ROW_MODULE;
 	/* With Python stacks: what unpacks a dropped tensor. */
 	if (strstr(s, "torch/utils/checkpoint.py(") && (strstr(s, "): recompute_fn") || strstr(s, "unpack_hook")))
 		return ROW_MODULE;
-	for (size_t i = 0; forward[i]; i++)
-		if (!strcmp(s, forward[i]))
-			return ROW_FORWARD;
-	return ROW_OTHER;
+	if (!strncmp(s, "autograd::engine::evaluate_function: ", 37) && strstr(s, "AccumulateGrad"))
+		return ROW_GATHER;
+	return (enum row_kind)lg_name_means(backward_rows, sizeof backward_rows / sizeof *backward_rows, s);
 }
 
 /* A node that is open, and the forward code in it so far. */
@@ -94,7 +80,7 @@ static int close_node(struct look *l, struct node *n, struct lg_gpu_ivs *a)
 static void add_forward(const struct lg_trace *t, const uint8_t *kind, struct look *l, struct node *n,
 			uint32_t row)
 {
-	int64_t ts = t->span.ts[row], end = lg_row_end(t, ts, t->span.dur[row]);
+	int64_t ts = t->span.ts[row], end = lg_span_end(t, row);
 
 	if (ts < n->to)
 		return; /* within one that is counted */
@@ -112,19 +98,16 @@ static int look_at(struct lg_case *c, const struct lg_gpu_run *r, const uint8_t 
 {
 	const struct lg_trace *t = c->t;
 	struct node up[DEPTH_MAX];
-	struct lg_gpu_ivs a = { 0 };
+	LG_AUTO_IVS a = { 0 };
+	struct lg_gpu_rows rows = lg_gpu_rows(c, r, thr, kind);
 	size_t depth = 0;
-	uint32_t lone = LG_NO_ROW; /* forward code in no node: one of equal time may follow */
+	uint32_t row, lone = LG_NO_ROW; /* forward code in no node: one of equal time may follow */
 	int rc = 0;
 
-	for (uint32_t p = c->idx->span_off[thr]; !rc && p < c->idx->span_off[thr + 1]; p++) {
-		uint32_t row = c->idx->span[p];
-		int64_t ts = t->span.ts[row], end;
+	while (!rc && lg_gpu_next_row(&rows, &row)) {
+		int64_t ts = t->span.ts[row], end = lg_span_end(t, row);
 		struct node *top;
 
-		if (!kind[t->span.name[row]] || ts < lg_gpu_asked_from(r) || ts >= r->to)
-			continue;
-		end = lg_row_end(t, ts, t->span.dur[row]);
 		/* By rounding, the next one may begin before the last one's end. */
 		while (!rc && depth &&
 		       (up[depth - 1].end <= ts ||
@@ -166,7 +149,6 @@ static int look_at(struct lg_case *c, const struct lg_gpu_run *r, const uint8_t 
 		rc = close_node(l, &up[--depth], &a);
 	if (!rc)
 		lg_gpu_sum_within(c, r, thr, &a, &l->again);
-	lg_free(a.v);
 	return rc;
 }
 
@@ -188,10 +170,8 @@ static void recompute(struct lg_case *c, const struct lg_gpu *g, const struct lg
 	if (r->scope != LG_SHOWS_TRAINING)
 		return;
 	if (!seen) {
-		if (lg_gpu_sum_under(c, r, is_checkpoint_node, &s)) {
-			c->failed = LG_E_NOMEM;
+		if (lg_failed(c, lg_gpu_sum_under(c, r, is_checkpoint_node, &s)))
 			return;
-		}
 		/* Of forward again plus backward (twice forward), a third is the recomputation. */
 		part = 1.0 / 3;
 	}
@@ -206,7 +186,7 @@ static void recompute(struct lg_case *c, const struct lg_gpu *g, const struct lg
 			total = strtod(lg_string(t, t->meta.value[i]), NULL);
 	if (!(peak > 0) || !(total > 0)) {
 		lg_gpu_limit(c, "activations are recomputed (checkpointing); whether memory forces that is "
-				"not in this trace: profile with profile_memory=True (a few percent)");
+			     "not in this trace: profile with profile_memory=True (a few percent)");
 		return;
 	}
 	if (peak >= LG_N_GPU_RECOMPUTE_PEAK * total)
@@ -215,14 +195,13 @@ static void recompute(struct lg_case *c, const struct lg_gpu *g, const struct lg
 			 LG_N_GPU_RECOMPUTE_FLOOR);
 	if (!f)
 		return;
-	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
-	f->title = lg_arena_printf(&c->v->arena, "activations are recomputed in the backward pass although memory "
-				   "peaks at %.0f %% of the device's", 100 * peak / total);
-	lg_evidence_add(c, f, INT64_MIN, 0, "peak reserved %.1f GB of %.1f GB", peak / 1e9, total / 1e9);
+	lg_title(c, f, "activations are recomputed in the backward pass although memory peaks at %.0f %% "
+		 "of the device's", 100 * peak / total);
+	lg_evidence(c, f, "peak reserved %.1f GB of %.1f GB", peak / 1e9, total / 1e9);
 	if (seen)
-		lg_evidence_add(c, f, l->row != LG_NO_ROW ? t->span.ts[l->row] : INT64_MIN, 0,
-				"forward code runs in %zu nodes of the backward pass, first %s", l->regions,
-				l->row != LG_NO_ROW ? lg_string(t, t->span.name[l->row]) : "");
+		lg_evidence_add(c, f, l->row != LG_NO_ROW ? t->span.ts[l->row] : INT64_MIN, 0, "forward "
+				"code runs in %zu nodes of the backward pass, first %s", l->regions, l->row
+				!= LG_NO_ROW ? lg_string(t, t->span.name[l->row]) : "");
 }
 
 static void anomaly(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
@@ -233,23 +212,25 @@ static void anomaly(struct lg_case *c, const struct lg_gpu *g, const struct lg_g
 	/* Checks of one's own are on some tensors; these are on all. */
 	if (l->checked < LG_N_DEBUG_LEFT_ON_CHECKED || 5 * l->checked < 4 * l->nodes)
 		return;
-	f = lg_gpu_finding(c, g, LG_R_DEBUG_LEFT_ON, (double)NAN, (double)NAN, 0.9, r);
+	f = lg_gpu_unpriced(c, g, LG_R_DEBUG_LEFT_ON, 0.9, r);
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
 	f->title = "autograd anomaly detection is active in the profiled steps: every result of the backward pass is "
 		   "searched for NaN, and the host waits for the answer";
 	f->culprit.function = LG_ANOMALY_DETECTION;
-	lg_evidence_add(c, f, l->checked_at, 0, "aten::isnan on the results of %zu of %zu nodes of the backward pass",
-			l->checked, l->nodes);
-	lg_evidence_add(c, f, INT64_MIN, 0, "what it costs is not in this trace: run 50 steps without it and compare "
-			"(laggard diff)");
+	lg_evidence_add(c, f, l->checked_at, 0, "aten::isnan on the results of %zu of %zu nodes of the "
+			"backward pass", l->checked, l->nodes);
+	lg_evidence(c, f, "what it costs is not in this trace: run 50 steps without it and compare "
+		    "(laggard diff)");
 }
 
 int lg_find_backward(struct lg_case *c, struct lg_gpu *g)
 {
 	const struct lg_trace *t = c->t;
-	uint8_t *kind = lg_calloc(t->n_str + 1, 1);
+	LG_AUTOFREE uint8_t *kind = lg_calloc(t->n_str + 1, 1);
+	struct look l = { .row = LG_NO_ROW, .again = { .row = LG_NO_ROW } };
+	const struct lg_gpu_run *r = lg_gpu_first_traced(g);
 	bool nodes = false;
 
 	if (!kind)
@@ -258,22 +239,11 @@ int lg_find_backward(struct lg_case *c, struct lg_gpu *g)
 		kind[c->span_names[i]] = (uint8_t)kind_of(lg_string(t, c->span_names[i]));
 		nodes |= kind[c->span_names[i]] == ROW_NODE;
 	}
-	/* Ranks run the same program: the first says what it does. */
-	for (size_t i = 0; i < g->n; i++) {
-		const struct lg_gpu_run *r = &g->run[i];
-		struct look l = { .row = LG_NO_ROW, .again = { .row = LG_NO_ROW } };
-
-		if (!lg_gpu_judged(r) && r->scope != LG_SHOWS_CPU)
-			continue;
-		for (size_t h = 0; nodes && h < r->n_host && !c->failed; h++)
-			if (look_at(c, r, kind, r->host[h].thr, &l))
-				c->failed = LG_E_NOMEM;
-		if (!c->failed)
-			recompute(c, g, r, &l);
-		if (!c->failed)
-			anomaly(c, g, r, &l);
-		break;
-	}
-	lg_free(kind);
+	for (size_t h = 0; r && nodes && h < r->n_host && !c->failed; h++)
+		(void)lg_failed(c, look_at(c, r, kind, r->host[h].thr, &l));
+	if (r && !c->failed)
+		recompute(c, g, r, &l);
+	if (r && !c->failed)
+		anomaly(c, g, r, &l);
 	return c->failed;
 }

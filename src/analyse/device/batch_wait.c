@@ -16,35 +16,15 @@
  * and it costs only what the device idles in it for want of launches. Most steps must have one; or
  * three and more, each as long as a step (a loader that delivers in bursts): one alone may be anything.
  */
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "analyse/device/device_rules.h"
-#include "analyse/device/finders.h"
-#include "analyse/timeline/cost.h"
-#include "analyse/timeline/window.h"
-#include "base/alloc.h"
 #include "base/median.h"
+#include "base/upper_bound.h"
 
-#define BIT(cause) (1u << (cause))
 #define HOLE_NS 1000000ll
 
 enum { MIN_STEPS = 3, MIN_HOLES = 3 };
-
-static bool in_window(const struct lg_gpu_run *r, const struct lg_host_seg *s)
-{
-	return s->end > r->from && s->ts < r->to;
-}
-
-static bool has_loader(const struct lg_gpu_run *r)
-{
-	for (size_t h = 0; h < r->n_host; h++)
-		for (size_t i = 0; i < r->host[h].n; i++)
-			if (r->host[h].seg[i].class == LG_HOST_LOADER && in_window(r, &r->host[h].seg[i]))
-				return true;
-	return false;
-}
 
 /*
  * When the host was at the step's work: calls of the runtime, operators that order work, annotations. An
@@ -52,11 +32,12 @@ static bool has_loader(const struct lg_gpu_run *r)
  */
 int lg_batch_busy(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_gpu_ivs *ret)
 {
-	struct lg_gpu_ivs all = { 0 };
+	int rc = 0;
 
+	*ret = (struct lg_gpu_ivs){ 0 };
 	for (size_t h = 0; h < r->n_host; h++) {
 		const struct lg_gpu_host *o = &r->host[h];
-		size_t own = all.n; /* this thread's begin here */
+		size_t own = ret->n; /* this thread's begin here */
 
 		for (size_t i = 0, j; i < o->n; i = j) {
 			bool orders = !r->n_work || o->seg[i].op == LG_NO_ROW ||
@@ -64,62 +45,29 @@ int lg_batch_busy(const struct lg_case *c, const struct lg_gpu_run *r, struct lg
 
 			for (j = i; j < o->n && o->seg[j].op == o->seg[i].op; j++)
 				orders |= o->seg[j].class >= LG_HOST_LAUNCH;
-			for (size_t k = i; orders && k < j; k++) {
-				if (o->seg[k].class == LG_HOST_NONE || !in_window(r, &o->seg[k]))
-					continue;
-				/* Nearly every one begins where the last one ends. */
-				if (all.n > own && o->seg[k].ts <= all.v[all.n - 1].end) {
-					all.v[all.n - 1].end = o->seg[k].end;
-					continue;
-				}
-				if (lg_grow(&all.v, &all.cap, all.n + 1, sizeof *all.v)) {
-					lg_free(all.v);
-					return LG_E_NOMEM;
-				}
-				all.v[all.n++] = (struct lg_gpu_iv){ o->seg[k].ts, o->seg[k].end, LG_NO_ROW };
-			}
+			for (size_t k = i; orders && k < j && !rc; k++)
+				if (o->seg[k].class != LG_HOST_NONE && lg_host_in_window(r, &o->seg[k]))
+					rc = lg_gpu_iv_put(ret, own, o->seg[k].ts, o->seg[k].end);
 		}
 	}
-	*ret = (struct lg_gpu_ivs){ 0 };
-	/* The threads' stretches are in order each. */
-	if (lg_gpu_iv_order(&all)) {
-		lg_free(all.v);
-		return LG_E_NOMEM;
+	rc = rc ? rc : lg_gpu_iv_join(ret);
+	if (rc) {
+		lg_free(ret->v);
+		*ret = (struct lg_gpu_ivs){ 0 };
 	}
-	for (size_t i = 0; i < all.n; i++) {
-		struct lg_gpu_iv *last = ret->n ? &ret->v[ret->n - 1] : NULL;
-
-		if (last && all.v[i].ts <= last->end) {
-			last->end = all.v[i].end > last->end ? all.v[i].end : last->end;
-			continue;
-		}
-		if (lg_gpu_iv_add(ret, all.v[i].ts, all.v[i].end, LG_NO_ROW)) {
-			lg_free(all.v);
-			lg_free(ret->v);
-			*ret = (struct lg_gpu_ivs){ 0 };
-			return LG_E_NOMEM;
-		}
-	}
-	lg_free(all.v);
-	return 0;
+	return rc;
 }
 
 /* The hole around ts: from the end of what came before it, at most from `since`, to what comes next. */
 static struct lg_gpu_iv hole_at(const struct lg_gpu_ivs *a, int64_t ts, int64_t since, int64_t until)
 {
 	struct lg_gpu_iv hole = { since, until, LG_NO_ROW };
+	size_t k = LG_UPPER_BOUND(a->v, a->n, end, ts);
 
-	for (size_t lo = 0, hi = a->n; lo < hi;) {
-		size_t mid = (lo + hi) / 2;
-
-		if (a->v[mid].end <= ts) {
-			hole.ts = a->v[mid].end > since ? a->v[mid].end : since;
-			lo = mid + 1;
-		} else {
-			hole.end = a->v[mid].ts < until ? a->v[mid].ts : until;
-			hi = mid;
-		}
-	}
+	if (k && a->v[k - 1].end > since)
+		hole.ts = a->v[k - 1].end;
+	if (k < a->n && a->v[k].ts < until)
+		hole.end = a->v[k].ts;
 	return hole; /* end <= ts: something was going on */
 }
 
@@ -139,7 +87,7 @@ static int64_t longest_hole(const struct lg_gpu_ivs *a, int64_t from, int64_t to
 /* Holes at the starts of r's steps that look like waits for a batch. */
 static int find_holes(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_gpu_ivs *ret)
 {
-	struct lg_gpu_ivs own = { 0 };
+	LG_AUTO_IVS own = { 0 };
 	int rc = r->busy ? 0 : lg_batch_busy(c, r, &own);
 	const struct lg_gpu_ivs *a = r->busy ? r->busy : &own;
 
@@ -153,14 +101,13 @@ static int find_holes(const struct lg_case *c, const struct lg_gpu_run *r, struc
 			continue;
 		rc = lg_gpu_iv_add(ret, hole.ts, hole.end, LG_NO_ROW);
 	}
-	lg_free(own.v);
 	return rc;
 }
 
 /* Are there enough of them to be a habit? */
 static bool is_habit(const struct lg_gpu_run *r, const struct lg_gpu_ivs *holes)
 {
-	int64_t *v;
+	LG_AUTOFREE int64_t *v = NULL;
 	int64_t hole, step;
 
 	if (holes->n * 2 > r->n_steps)
@@ -174,7 +121,6 @@ static bool is_habit(const struct lg_gpu_run *r, const struct lg_gpu_ivs *holes)
 	for (size_t i = 0; i < r->n_steps; i++)
 		v[i] = r->step[i + 1] - r->step[i];
 	step = lg_median_i64(v, r->n_steps);
-	lg_free(v);
 	return hole >= step;
 }
 
@@ -185,26 +131,22 @@ bool lg_batch_may_infer(const struct lg_gpu_run *r)
 	/* A host that is steps ahead has no batch to wait for. */
 	return r->main && !r->asked && r->n_steps >= MIN_STEPS && r->steps_from &&
 	       (r->steps_marked || !strcmp(r->steps_from, "Optimizer.step")) &&
-	       !has_loader(r);
+	       !lg_gpu_does(r, LG_HOST_LOADER);
 }
 
 int lg_gpu_refine_batch(struct lg_case *c, struct lg_gpu *g)
 {
 	for (size_t i = 0; i < g->n; i++) {
 		struct lg_gpu_run *r = &g->run[i];
-		struct lg_gpu_ivs holes = { 0 };
+		LG_AUTO_IVS holes = { 0 };
 		double floor = LG_N_DATA_LOADER_WAIT_INFERRED * (double)(r->to - r->from);
 
 		if (!lg_gpu_judged(r) || !lg_batch_may_infer(r))
 			continue;
-		if (find_holes(c, r, &holes)) {
-			lg_free(holes.v);
-			return c->failed = LG_E_NOMEM;
-		}
-		if (is_habit(r, &holes) && (double)lg_gpu_late_within(r, &holes) >= floor &&
-		    lg_gpu_carve(c, r, &holes, LG_GPU_BY_BATCH))
-			c->failed = LG_E_NOMEM;
-		lg_free(holes.v);
+		if (lg_failed(c, find_holes(c, r, &holes)))
+			break;
+		if (is_habit(r, &holes) && (double)lg_gpu_late_within(r, &holes) >= floor)
+			(void)lg_failed(c, lg_gpu_carve(c, r, &holes, LG_GPU_BY_BATCH));
 	}
 	return c->failed;
 }
@@ -218,30 +160,22 @@ static bool is_next(const char *name)
 static bool in_next(struct lg_case *c, const struct lg_gpu_run *r, const struct lg_gpu_ivs *a)
 {
 	const struct lg_trace *t = c->t;
-	int64_t inside = 0, all = 0, until = INT64_MIN; /* one may call another: up to there it is counted */
+	int64_t inside = 0, until = INT64_MIN; /* one may call another: up to there it is counted */
 	size_t at = 0;
-	uint8_t *picked = NULL;
+	LG_AUTOFREE uint8_t *picked = NULL;
 
-	for (size_t i = 0; i < a->n; i++)
-		all += a->v[i].end - a->v[i].ts;
-	if (r->has_frames && lg_span_pick(c, is_next, &picked))
-		c->failed = LG_E_NOMEM;
+	if (r->has_frames)
+		(void)lg_failed(c, lg_span_pick(c, is_next, &picked));
 	for (uint32_t p = c->idx->span_off[r->main]; picked && p < c->idx->span_off[r->main + 1]; p++) {
 		uint32_t row = c->idx->span[p];
-		int64_t from = t->span.ts[row] > until ? t->span.ts[row] : until;
-		int64_t end = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
+		int64_t from = t->span.ts[row] > until ? t->span.ts[row] : until, end = lg_span_end(t, row);
 
 		if (t->span.kind[row] != LG_SPAN_PYTHON || !picked[t->span.name[row]] || end <= from)
 			continue;
 		until = end;
-		while (at < a->n && a->v[at].end <= from)
-			at++;
-		for (size_t i = at; i < a->n && a->v[i].ts < end; i++)
-			inside += (a->v[i].end < end ? a->v[i].end : end) -
-				  (a->v[i].ts > from ? a->v[i].ts : from);
+		inside += lg_gpu_iv_shared(a, &at, from, end);
 	}
-	lg_free(picked);
-	return inside * 2 > all;
+	return inside * 2 > lg_gpu_iv_sum(a);
 }
 
 static void tell(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r,
@@ -250,26 +184,24 @@ static void tell(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_ru
 	bool known = in_next(c, r, a);
 	size_t longest = 0;
 
-	f->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
 	f->detail = "inferred";
 	f->confidence *= known ? 0.85 : 0.65;
-	f->title = lg_arena_printf(&c->v->arena, "%s %.0f %% of the time at the start of the step, before the host "
-				   "orders its first work: inferred to be the wait for the next batch", what,
-				   100 * f->lost_share);
+	lg_title(c, f, "%s %.0f %% of the time at the start of the step, before the host orders its first "
+		 "work: inferred to be the wait for the next batch", what, 100 * f->lost_share);
 	for (size_t i = 1; i < a->n; i++)
 		if (a->v[i].end - a->v[i].ts > a->v[longest].end - a->v[longest].ts)
 			longest = i;
 	if (a->n)
-		lg_evidence_add(c, f, a->v[longest].ts, a->v[longest].end - a->v[longest].ts,
-				"%zu of %zu steps begin with a hole of a millisecond or more, three times as long as any "
-				"other of the step; the longest", a->n, r->n_steps);
+		lg_evidence_add(c, f, a->v[longest].ts, a->v[longest].end - a->v[longest].ts, "%zu of %zu "
+				"steps begin with a hole of a millisecond or more, three times as long as "
+				"any other of the step; the longest", a->n, r->n_steps);
 	if (known)
-		lg_evidence_add(c, f, INT64_MIN, 0, "Python is in an iterator's __next__ for most of it");
+		lg_evidence(c, f, "Python is in an iterator's __next__ for most of it");
 	else
-		lg_evidence_against(c, f, "no loader marks itself in this trace: what stands there may be other Python of "
-			       "the program (logging, bookkeeping)");
-	lg_gpu_limit(c, "the wait for batches is inferred from holes at the starts of steps: this loader leaves no "
-		     "event (torch's DataLoader does)");
+		lg_evidence_against(c, f, "no loader marks itself in this trace: what stands there may be "
+				    "other Python of the program (logging, bookkeeping)");
+	lg_gpu_limit(c, "the wait for batches is inferred from holes at the starts of steps: this loader "
+		     "leaves no event (torch's DataLoader does)");
 }
 
 /* Training on the CPU: the hole is exposed as it is. */
@@ -277,52 +209,43 @@ static void on_cpu(struct lg_case *c, const struct lg_gpu *g)
 {
 	for (size_t i = 0; i < g->n; i++) {
 		const struct lg_gpu_run *r = &g->run[i];
-		struct lg_gpu_ivs holes = { 0 };
+		LG_AUTO_IVS holes = { 0 };
 		struct lg_finding *f;
-		int64_t sum = 0;
+		double sum;
 
 		if (r->scope != LG_SHOWS_CPU || !lg_batch_may_infer(r))
 			continue;
-		if (find_holes(c, r, &holes))
-			c->failed = LG_E_NOMEM;
-		for (size_t k = 0; k < holes.n; k++)
-			sum += holes.v[k].end - holes.v[k].ts;
-		f = !c->failed && is_habit(r, &holes) &&
-		    (double)sum >= LG_N_DATA_LOADER_WAIT_INFERRED_CPU * (double)(r->to - r->from)
-			    ? lg_gpu_finding(c, g, LG_R_DATA_LOADER_WAIT, (double)sum / 1e6,
-					     (double)sum / (double)(r->to - r->from), 0.9, r) : NULL;
-		if (f) {
-			if (holes.n < LG_N_ANY_REPEATS && holes.n < r->n_steps)
-				lg_grade_part(f, lg_proven(holes.n), holes.n);
-			tell(c, f, r, &holes, "nothing runs for");
-		}
-		lg_free(holes.v);
-		if (f || c->failed)
+		if (lg_failed(c, find_holes(c, r, &holes)))
 			return;
+		sum = (double)lg_gpu_iv_sum(&holes);
+		if (!is_habit(r, &holes) ||
+		    sum < LG_N_DATA_LOADER_WAIT_INFERRED_CPU * (double)(r->to - r->from))
+			continue;
+		f = lg_gpu_finding(c, g, LG_R_DATA_LOADER_WAIT, sum / 1e6, lg_gpu_part(r, sum), 0.9, r);
+		if (!f)
+			continue;
+		if (holes.n < LG_N_ANY_REPEATS && holes.n < r->n_steps)
+			lg_grade_part(f, lg_proven(holes.n), holes.n);
+		tell(c, f, r, &holes, "nothing runs for");
+		return;
 	}
 }
 
 int lg_find_batch_wait(struct lg_case *c, struct lg_gpu *g)
 {
-	const struct lg_gpu_run *r = NULL;
-	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_BATCH), &share, &r);
-	struct lg_gpu_ivs holes = { 0 };
+	struct lg_gpu_loss l = lg_gpu_lost(g, LG_GPU_BIT(LG_GPU_BY_BATCH));
+	LG_AUTO_IVS holes = { 0 };
 	struct lg_finding *f;
 
 	if (lg_gpu_only(c->t))
 		on_cpu(c, g);
-	if (c->failed || !r || share < LG_N_DATA_LOADER_WAIT_INFERRED)
+	if (c->failed || !l.worst || l.share < LG_N_DATA_LOADER_WAIT_INFERRED ||
+	    lg_failed(c, find_holes(c, l.worst, &holes)))
 		return c->failed;
-	if (find_holes(c, r, &holes)) {
-		lg_free(holes.v);
-		return c->failed = LG_E_NOMEM;
-	}
-	f = lg_gpu_finding(c, g, LG_R_DATA_LOADER_WAIT, lost, share, 0.9, r);
+	f = lg_gpu_idles(c, g, LG_R_DATA_LOADER_WAIT, &l, 0, 0.9);
 	if (f) {
-		lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_BATCH));
-		tell(c, f, r, &holes, "the device idles");
-		lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_BATCH), 3, "device idle");
+		tell(c, f, l.worst, &holes, "the device idles");
+		lg_gpu_moments(c, f, l.worst, l.mask, 3, "device idle");
 	}
-	lg_free(holes.v);
 	return c->failed;
 }

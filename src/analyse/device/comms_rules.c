@@ -8,14 +8,11 @@
 #include <string.h>
 
 #include "analyse/device/device_rules.h"
-#include "analyse/device/finders.h"
 #include "analyse/flight/flight.h"
 #include "analyse/timeline/traffic.h"
-#include "analyse/timeline/window.h"
-#include "base/alloc.h"
+#include "base/words.h"
 #include "store/args.h"
 
-#define BIT(cause) (1u << (cause))
 #define SMALL_BYTES 1000000u
 
 void lg_comm_op(const char *name, char *ret, size_t size)
@@ -113,8 +110,8 @@ static struct comm_counts count_comms(const struct lg_trace *t, const struct lg_
 
 		/* A kernel may reach over the window's edges: of the time alone is told what lies inside. */
 		if (w->class == LG_GPU_COMM && w->end > r->from && w->ts < r->to)
-			n.kernel_ns += (w->end < r->to ? w->end : r->to) -
-				       (w->ts > r->from ? w->ts : r->from);
+			n.kernel_ns +=
+				(w->end < r->to ? w->end : r->to) - (w->ts > r->from ? w->ts : r->from);
 		/* The host runs ahead: what a step orders may run after the window. */
 		n.ordered += w->class == LG_GPU_COMM && w->call != LG_NO_ROW &&
 			     t->span.ts[w->call] >= lg_gpu_asked_from(r) && t->span.ts[w->call] < r->to;
@@ -145,17 +142,17 @@ static bool are_small(const struct lg_gpu_run *r, const struct comm_counts *n)
 static void exposed_evidence(struct lg_case *c, struct lg_finding *f, const struct lg_gpu *g,
 			     const struct lg_gpu_run *r, const struct comm_counts *n)
 {
-	lg_evidence_add(c, f, INT64_MIN, 0, "%zu collective kernels, %.1f ms in all, %.0f %% of it with "
-			"nothing else running", r->n_comm, (double)n->kernel_ns / 1e6,
-			100 * (double)r->by[LG_GPU_BY_COMM] / (double)(n->kernel_ns ? n->kernel_ns : 1));
+	lg_evidence(c, f, "%zu collective kernels, %.1f ms in all, %.0f %% of it with nothing else running",
+		    r->n_comm, (double)n->kernel_ns / 1e6, 100 * (double)r->by[LG_GPU_BY_COMM] /
+		    (double)(n->kernel_ns ? n->kernel_ns : 1));
 	if (n->n_known)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%.1f MB a collective in the mean (%zu with a size in the "
-				"trace)", (double)n->bytes / 1e6 / (double)n->n_known, n->n_known);
-	lg_evidence_add(c, f, INT64_MIN, 0, "%zu of %zu start while kernels run", n->shared, n->n);
-	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_COMM), 3, "collective alone");
+		lg_evidence(c, f, "%.1f MB a collective in the mean (%zu with a size in the trace)",
+			    (double)n->bytes / 1e6 / (double)n->n_known, n->n_known);
+	lg_evidence(c, f, "%zu of %zu start while kernels run", n->shared, n->n);
+	lg_gpu_moments(c, f, r, LG_GPU_BIT(LG_GPU_BY_COMM), 3, "collective alone");
 	if (g->n == 1)
-		lg_evidence_against(c, f, "one rank only: waiting for a late rank looks like transfer here; "
-				    "give the traces of two or more ranks to tell them apart");
+		lg_evidence_against(c, f, "one rank only: waiting for a late rank looks like transfer "
+				    "here; give the traces of two or more ranks to tell them apart");
 }
 
 /* What is exposed, by kinds that each want advice of their own. */
@@ -183,8 +180,8 @@ static void tell_kinds(struct lg_case *c, struct lg_finding *f, const struct lg_
 		f->n_loss_parts = 0;
 	if (n < 2)
 		list = kind[0].share > 0.5 ? lg_arena_printf(&c->v->arena, "most of it in %s", kind[0].op) : "";
-	f->title = lg_arena_printf(&c->v->arena, "collectives that no computation hides take %.0f %% of the device's "
-				   "time%s%s%s", share * 100, *list ? ", " : "", n > 1 ? "of it in " : "", list);
+	lg_title(c, f, "collectives that no computation hides take %.0f %% of the device's time%s%s%s",
+		 share * 100, *list ? ", " : "", n > 1 ? "of it in " : "", list);
 }
 
 /* Whose work the stages of a pipeline wait for. Transfers take as long on all ranks; this is no transfer. */
@@ -204,60 +201,56 @@ static void name_long_stage(struct lg_case *c, struct lg_finding *f, const struc
 		if (f->victims[i].rank != s.run->rank)
 			f->victims[n++] = f->victims[i];
 	f->n_victims = n;
-	f->title = lg_arena_printf(&c->v->arena, "the ranks stand in sends and receives for %.0f %% of the devices' "
-				   "time: a step of rank %d has %.1f ms of work, of the others %.1f",
-				   share * 100, s.run->rank, s.own_ms, s.others_ms);
+	lg_title(c, f, "the ranks stand in sends and receives for %.0f %% of the devices' time: a step of "
+		 "rank %d has %.1f ms of work, of the others %.1f", share * 100, s.run->rank, s.own_ms,
+		 s.others_ms);
 	if (s.replicas)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu further rank%s as much work as rank %d (within 5 %%)", s.replicas,
-				s.replicas == 1 ? " has" : "s have", s.run->rank);
+		lg_evidence(c, f, "%zu further rank%s as much work as rank %d (within 5 %%)", s.replicas,
+			    s.replicas == 1 ? " has" : "s have", s.run->rank);
 	for (size_t i = 0; i < g->n && i < 16; i++) {
 		const struct lg_gpu_run *r = &g->run[i];
 		double step = (double)(r->to - r->from) / 1e6 / (double)r->n_steps;
 		double stands = (double)r->by[LG_GPU_BY_COMM] / 1e6 / (double)r->n_steps;
 
-		lg_evidence_add(c, f, INT64_MIN, 0, "rank %d: %.1f ms a step of its own, %.1f ms in collectives "
-				"alone", r->rank, step - stands, stands);
+		lg_evidence(c, f, "rank %d: %.1f ms a step of its own, %.1f ms in collectives alone",
+			    r->rank, step - stands, stands);
 	}
 }
 
 static void exposed(struct lg_case *c, const struct lg_gpu *g)
 {
-	const struct lg_gpu_run *r = NULL;
-	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_COMM), &share, &r);
-	double wait = lost > 0 ? fmin(waits_of(g) / 1e6 / lost, 1) : 0;
+	struct lg_gpu_loss l = lg_gpu_lost(g, LG_GPU_BIT(LG_GPU_BY_COMM));
+	const struct lg_gpu_run *r = l.worst;
+	double wait = l.ms > 0 ? fmin(waits_of(g) / 1e6 / l.ms, 1) : 0;
 	struct comm_counts n;
 	struct lg_finding *f;
 	bool small;
 
-	lost *= 1 - wait;
-	share *= 1 - wait;
 	if (!r || !r->n_comm)
 		return;
+	l.ms *= 1 - wait;
+	l.share *= 1 - wait;
 	n = count_comms(c->t, r);
 	small = are_small(r, &n);
-	if (share < (small ? LG_N_COMMS_SMALL_MESSAGES_FLOOR : LG_N_COMMS_EXPOSED_FLOOR))
-		return;
-	f = lg_gpu_finding(c, g, small ? LG_R_COMMS_SMALL_MESSAGES : LG_R_COMMS_EXPOSED, lost, share, 0.9, r);
+	f = lg_gpu_idles(c, g, small ? LG_R_COMMS_SMALL_MESSAGES : LG_R_COMMS_EXPOSED, &l,
+			 small ? LG_N_COMMS_SMALL_MESSAGES_FLOOR : LG_N_COMMS_EXPOSED_FLOOR, 0.9);
 	if (!f)
 		return;
-	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
-	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_COMM));
 	/* The last bucket has nothing left to hide under: a job that hides all others is a good one. */
-	if (share < LG_N_COMMS_EXPOSED_TAIL &&
+	if (l.share < LG_N_COMMS_EXPOSED_TAIL &&
 	    (double)r->by[LG_GPU_BY_COMM] < LG_N_COMMS_EXPOSED_HIDDEN * (double)r->comm_ns) {
 		lg_cap(f, LG_CAP_ORDINARY);
-		lg_evidence_against(c, f, "%.0f %% of the collectives' time is under compute already: what is left "
-				    "may be the last one of each step",
-				    100 - 100 * (double)r->by[LG_GPU_BY_COMM] / (double)r->comm_ns);
+		lg_evidence_against(c, f, "%.0f %% of the collectives' time is under compute already: what "
+				    "is left may be the last one of each step", 100 - 100 *
+				    (double)r->by[LG_GPU_BY_COMM] / (double)r->comm_ns);
 	}
 	if (!small) {
-		tell_kinds(c, f, r, share);
-		name_long_stage(c, f, g, share);
+		tell_kinds(c, f, r, l.share);
+		name_long_stage(c, f, g, l.share);
 	} else {
-		f->title = lg_arena_printf(&c->v->arena, "%zu collectives a %s of %.0f us each are not under "
-					   "compute: %.0f %% of the device's time",
-					   n.ordered / (r->n_steps ? r->n_steps : 1), r->n_steps ? "step" : "window",
-					   (double)r->comm_ns / (double)r->n_comm / 1e3, share * 100);
+		lg_title(c, f, "%zu collectives a %s of %.0f us each are not under compute: %.0f %% of the "
+			 "device's time", n.ordered / (r->n_steps ? r->n_steps : 1), lg_gpu_a_step(r),
+			 (double)r->comm_ns / (double)r->n_comm / 1e3, l.share * 100);
 		if (by_ddp(c, r))
 			f->detail = "ddp_buckets";
 	}
@@ -277,11 +270,6 @@ static struct lg_finding *log_finding(struct lg_case *c, enum lg_rule_id rule, d
 		f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 	}
 	return f;
-}
-
-static int32_t rank_of_mark(const struct lg_trace *t, size_t i)
-{
-	return t->process.rank[t->thread.prc[t->mark.thr[i]]];
 }
 
 /* The operation and size of a watchdog line: what has to be equal on all ranks. */
@@ -304,11 +292,6 @@ static bool same_call(const char *a, const char *b)
 	return true;
 }
 
-static bool is_mark(const struct lg_trace *t, size_t i, const char *name)
-{
-	return !strcmp(lg_string(t, t->mark.name[i]), name);
-}
-
 /*
  * Which group a watchdog's line is of: "[PG ID 2 PG GUID 5(TP) Rank 1]" (the id is the process's own, the GUID
  * is the group's name on all ranks), before torch 2.5 "[PG 5 (TP) Rank 1]". Before 2.2 it is not told: *ret_n = 0.
@@ -325,14 +308,6 @@ static const char *group_of(const char *line, size_t *ret_n)
 	at = name ? name + 8 : at + 3;
 	*ret_n = rank > at ? (size_t)(rank - at) : 0;
 	return at;
-}
-
-static bool group_told(const char *line)
-{
-	size_t n;
-
-	(void)group_of(line, &n);
-	return n > 0;
 }
 
 /* May two watchdogs' lines of one number be of two groups? Each group counts for itself. */
@@ -352,8 +327,9 @@ static size_t parted_from(const struct lg_trace *t, const uint32_t *v, size_t n,
 	for (size_t k = 0; k < n; k++) {
 		const char *other = lg_string(t, t->mark.text[v[k]]);
 
-		if (t->mark.value[v[k]] == t->mark.value[i] && rank_of_mark(t, v[k]) != rank_of_mark(t, i) &&
-		    !other_group(other, text) && !same_call(other, text))
+		if (t->mark.value[v[k]] == t->mark.value[i] &&
+		    lg_rank_of_mark(t, v[k]) != lg_rank_of_mark(t, i) && !other_group(other, text) &&
+		    !same_call(other, text))
 			return v[k];
 	}
 	return t->mark.n;
@@ -385,7 +361,7 @@ static size_t ranks_there(const struct lg_trace *t, const uint32_t *v, size_t n,
 	size_t ranks = 0;
 
 	for (size_t k = 0; k < n; k++) {
-		int32_t rank = rank_of_mark(t, v[k]);
+		int32_t rank = lg_rank_of_mark(t, v[k]);
 
 		if (rank < 0 || rank >= 4096 || seen[rank] || !one_place(t, v[k], i) ||
 		    same_call(lg_string(t, t->mark.text[v[k]]), lg_string(t, t->mark.text[i])) != same)
@@ -411,13 +387,12 @@ static void name_odd(struct lg_case *c, struct lg_finding *f, const uint32_t *v,
 	}
 	if (n_b != 1 || n_a < 3)
 		return;
-	f->culprit.rank = rank_of_mark(t, other);
-	f->title = lg_arena_printf(&c->v->arena, "rank %d calls %s where the %zu other ranks that report call %s: their "
-				   "sequences part, and all of them hang", f->culprit.rank,
-				   op_type(c, lg_string(t, t->mark.text[other])), n_a,
-				   op_type(c, lg_string(t, t->mark.text[one])));
-	lg_evidence_against(c, f, "who is alone is not always who is wrong: the code that rank %d was in decides",
-			    f->culprit.rank);
+	f->culprit.rank = lg_rank_of_mark(t, other);
+	lg_title(c, f, "rank %d calls %s where the %zu other ranks that report call %s: their sequences "
+		 "part, and all of them hang", f->culprit.rank, op_type(c, lg_string(t,
+		 t->mark.text[other])), n_a, op_type(c, lg_string(t, t->mark.text[one])));
+	lg_evidence_against(c, f, "who is alone is not always who is wrong: the code that rank %d was in "
+			    "decides", f->culprit.rank);
 }
 
 /* The sequences part: torch's own check says so, or the watchdogs of two ranks waited in different
@@ -427,32 +402,31 @@ static void mismatch(struct lg_case *c)
 	enum { LINES_MAX = 8192 }; /* a few of each rank */
 	const struct lg_trace *t = c->t;
 	struct lg_finding *f = NULL;
-	uint32_t *timeout = lg_calloc(LINES_MAX, sizeof *timeout);
+	LG_AUTOFREE uint32_t *timeout = lg_calloc(LINES_MAX, sizeof *timeout);
 	size_t n = 0, n_timeouts = 0, sure = 0, parted[2] = { t->mark.n, t->mark.n };
 
-	if (!timeout) {
-		c->failed = LG_E_NOMEM;
+	if (lg_failed(c, timeout ? 0 : LG_E_NOMEM))
 		return;
-	}
 	for (size_t i = 0; i < t->mark.n; i++) {
-		size_t other = t->mark.n;
+		size_t other = t->mark.n, told[2];
 
-		if (is_mark(t, i, "log.watchdog_timeout")) {
+		if (lg_is_mark(t, i, "log.watchdog_timeout")) {
 			if (n_timeouts < LINES_MAX)
 				other = parted_from(t, timeout, n_timeouts, i);
 			if (n_timeouts < LINES_MAX)
 				timeout[n_timeouts++] = (uint32_t)i;
 			if (other == t->mark.n)
 				continue;
-		} else if (!is_mark(t, i, "log.collective_mismatch")) {
+		} else if (!lg_is_mark(t, i, "log.collective_mismatch")) {
 			continue;
 		}
 		f = f ? f : log_finding(c, LG_R_COMMS_MISMATCH, 0.95);
 		if (!f)
 			break;
 		f->title = "ranks call different collectives at the same place: their sequences part, and all of them hang";
-		sure += other == t->mark.n || (group_told(lg_string(t, t->mark.text[i])) &&
-					       group_told(lg_string(t, t->mark.text[other])));
+		(void)group_of(lg_string(t, t->mark.text[i]), &told[0]);
+		(void)group_of(lg_string(t, t->mark.text[other < t->mark.n ? other : i]), &told[1]);
+		sure += other == t->mark.n || (told[0] && told[1]);
 		if (other < t->mark.n && parted[0] == t->mark.n) {
 			parted[0] = other;
 			parted[1] = i;
@@ -462,19 +436,19 @@ static void mismatch(struct lg_case *c)
 		if (++n > 4)
 			continue;
 		if (other < t->mark.n)
-			lg_evidence_add(c, f, t->mark.ts[other], 0, "rank %d: %s", rank_of_mark(t, other),
+			lg_evidence_add(c, f, t->mark.ts[other], 0, "rank %d: %s", lg_rank_of_mark(t, other),
 					lg_string(t, t->mark.text[other]));
-		lg_evidence_add(c, f, t->mark.ts[i], 0, "rank %d: %s", rank_of_mark(t, i),
-				lg_string(t, t->mark.text[i]));
+		lg_evidence_add(c, f, t->mark.ts[i], 0, "rank %d: %s", lg_rank_of_mark(t, i), lg_string(t,
+				t->mark.text[i]));
 	}
 	if (f && parted[0] < t->mark.n)
 		name_odd(c, f, timeout, n_timeouts, parted[0], parted[1]);
 	if (f && !sure) {
 		f->confidence = 0.75;
-		lg_evidence_against(c, f, "these lines do not say of which process group they are: two groups that wait under "
-				     "the same number look alike; torch 2.2 and later say it, and so do Flight Recorder dumps");
+		lg_evidence_against(c, f, "these lines do not say of which process group they are: two "
+				    "groups that wait under the same number look alike; torch 2.2 and "
+				    "later say it, and so do Flight Recorder dumps");
 	}
-	lg_free(timeout);
 }
 
 /* Where those wait that a watchdog reports: in one collective, in several, or it is not told. */
@@ -487,7 +461,7 @@ static enum place place_of(const struct lg_trace *t)
 	for (size_t i = 0; i < t->mark.n; i++) {
 		const char *a, *b;
 
-		if (!is_mark(t, i, "log.watchdog_timeout"))
+		if (!lg_is_mark(t, i, "log.watchdog_timeout"))
 			continue;
 		first = first < t->mark.n ? first : i;
 		a = lg_string(t, t->mark.text[first]);
@@ -560,22 +534,21 @@ static void say_hang(struct lg_case *c, struct lg_finding *f, const struct timeo
 
 		f->detail = "hang";
 		if (silent)
-			lg_evidence_add(c, f, INT64_MIN, 0, "%zu ranks complain, %s do not: look at these first",
-					w->complain, silent);
-		f->title = lg_arena_printf(a, "%s%zu ranks%s wait in the same collective until it times out: the network "
-					   "or a device hangs%s", all ? "all " : "", w->complain,
-					   all ? " of the job" : ", all that report,",
-					   all ? "" : silent ? lg_arena_printf(a, ", or %s, which do not report, never "
-					   "arrived", silent) : ", or a rank is missing whose log is not here");
+			lg_evidence(c, f, "%zu ranks complain, %s do not: look at these first", w->complain,
+				    silent);
+		lg_title(c, f, "%s%zu ranks%s wait in the same collective until it times out: the network "
+			 "or a device hangs%s", all ? "all " : "", w->complain, all ? " of the job" : ", "
+			 "all that report,", all ? "" : silent ? lg_arena_printf(a, ", or %s, which do not "
+			 "report, never arrived", silent) : ", or a rank is missing whose log is not here");
 		f->culprit.relation = all ? LG_RELATION_HARDWARE : LG_RELATION_RANK;
 		if (all)
 			return;
 	} else if (w->complain == 1) {
-		f->title = lg_arena_printf(a, "a collective timed out on rank %d: another never arrived, or the network "
-					   "or a device hangs", w->first);
+		lg_title(c, f, "a collective timed out on rank %d: another never arrived, or the network "
+			 "or a device hangs", w->first);
 	}
-	lg_evidence_against(c, f, "whether a rank is missing, and which, cannot be told from these lines: give the logs "
-			    "of all ranks, or Flight Recorder dumps (always-on, cheap)");
+	lg_evidence_against(c, f, "whether a rank is missing, and which, cannot be told from these lines: "
+			    "give the logs of all ranks, or Flight Recorder dumps (always-on, cheap)");
 }
 
 /* Somebody waited until a timeout. Whoever does not complain is the one to look at. */
@@ -586,15 +559,14 @@ static void missing(struct lg_case *c)
 	struct lg_finding *f = NULL;
 	bool by_name;
 
-	if (lg_told(c, LG_R_COMMS_MISMATCH))
-		return; /* that explains the timeout */
-	if (lg_told(c, LG_R_COMMS_MISSING_RANK))
-		return; /* dumps know more than watchdogs */
+	/* The one explains the timeout; of the other, dumps know more than watchdogs. */
+	if (lg_told(c, LG_R_COMMS_MISMATCH) || lg_told(c, LG_R_COMMS_MISSING_RANK))
+		return;
 	for (size_t i = 0; i < t->mark.n; i++) {
-		bool barrier = is_mark(t, i, "log.barrier_timeout");
-		int32_t rank = rank_of_mark(t, i), world = t->process.world[t->thread.prc[t->mark.thr[i]]];
+		bool barrier = lg_is_mark(t, i, "log.barrier_timeout");
+		int32_t rank = lg_rank_of_mark(t, i), world = t->process.world[t->thread.prc[t->mark.thr[i]]];
 
-		if (!barrier && !is_mark(t, i, "log.watchdog_timeout") && !is_mark(t, i, "log.gloo_timeout"))
+		if (!barrier && !lg_is_mark(t, i, "log.watchdog_timeout") && !lg_is_mark(t, i, "log.gloo_timeout"))
 			continue;
 		f = f ? f : log_finding(c, LG_R_COMMS_MISSING_RANK, barrier ? 0.9 : 0.75);
 		if (!f)
@@ -616,10 +588,9 @@ static void missing(struct lg_case *c)
 	/* One silent rank is an accusation; many only mean that their logs are not here. */
 	if (w.named >= 0 && (w.silent <= 1 || f->confidence > 0.8)) {
 		f->culprit.rank = w.named;
-		f->title = lg_arena_printf(&c->v->arena, "a collective timed out: rank %d never arrived", w.named);
+		lg_title(c, f, "a collective timed out: rank %d never arrived", w.named);
 		if (w.silent)
-			lg_evidence_add(c, f, INT64_MIN, 0, "%zu ranks complain, rank %d does not", w.complain,
-					w.named);
+			lg_evidence(c, f, "%zu ranks complain, rank %d does not", w.complain, w.named);
 	} else {
 		say_hang(c, f, &w);
 	}

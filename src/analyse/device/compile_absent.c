@@ -6,14 +6,10 @@
  * kernels have names of their own. Where a log shows that the compiler worked and a profile of whole steps
  * has none of these, the steps run eagerly: a dispatch mode, a wrapper around the module, another code path.
  */
-#include <math.h>
 #include <string.h>
 
 #include "analyse/device/device_rules.h"
-#include "analyse/device/finders.h"
-#include "analyse/timeline/cost.h"
-#include "analyse/timeline/window.h"
-#include "base/alloc.h"
+#include "base/words.h"
 
 static bool is_compiled(const char *name)
 {
@@ -24,16 +20,11 @@ static bool is_compiled(const char *name)
 /* Any row at all, also of a thread or stream that is not judged. */
 static bool has_compiled(struct lg_case *c)
 {
-	uint8_t *picked;
-	bool found = false;
+	LG_AUTOFREE uint8_t *picked = NULL;
+	bool found = lg_failed(c, lg_span_pick(c, is_compiled, &picked));
 
-	if (lg_span_pick(c, is_compiled, &picked)) {
-		c->failed = LG_E_NOMEM;
-		return true;
-	}
 	for (size_t i = 0; picked && i < c->t->span.n && !found; i++)
 		found = picked[c->t->span.name[i]];
-	lg_free(picked);
 	return found;
 }
 
@@ -41,7 +32,7 @@ int lg_compile_absent(struct lg_case *c, struct lg_gpu *g)
 {
 	const struct lg_mark_tab *m = &c->t->mark;
 	const struct lg_gpu_run *r = NULL;
-	size_t n = 0, first = 0, whole = 0;
+	size_t n = 0, first = 0;
 	struct lg_finding *f;
 
 	for (size_t i = 0; i < m->n; i++)
@@ -53,26 +44,22 @@ int lg_compile_absent(struct lg_case *c, struct lg_gpu *g)
 		const struct lg_gpu_run *x = &g->run[i];
 
 		/* One step may be what never was compiled, as an evaluation. */
-		if ((!lg_gpu_judged(x) && x->scope != LG_SHOWS_CPU) || !x->n_ops ||
-		    x->n_steps < LG_N_COMPILE_SKIPPED_STEPS)
-			continue;
-		whole++;
-		r = r ? r : x;
+		if (!r && lg_gpu_traced(x) && x->n_ops && x->n_steps >= LG_N_COMPILE_SKIPPED_STEPS)
+			r = x;
 	}
-	if (!whole || has_compiled(c))
+	if (!r || has_compiled(c))
 		return c->failed;
-	f = lg_gpu_finding(c, g, LG_R_COMPILE_SKIPPED, (double)NAN, (double)NAN, 0.8, r);
+	f = lg_gpu_unpriced(c, g, LG_R_COMPILE_SKIPPED, 0.8, r);
 	if (!f)
 		return c->failed;
-	f->stage = lg_stage_name(LG_STAGE_FORWARD);
-	f->title = lg_arena_printf(&c->v->arena, "the log shows that torch.compile worked, and no compiled region runs in "
-				   "the %zu profiled steps: they run eagerly", r->n_steps);
-	lg_evidence_add(c, f, m->ts[first], 0, "%zu compilation%s in the log, first %s", n, n == 1 ? "" : "s",
+	lg_title(c, f, "the log shows that torch.compile worked, and no compiled region runs in the %zu "
+		 "profiled steps: they run eagerly", r->n_steps);
+	lg_evidence_add(c, f, m->ts[first], 0, "%zu compilation%s in the log, first %s", n, lg_s(n),
 			*lg_string(c->t, m->text[first]) ? lg_string(c->t, m->text[first]) : "here");
-	lg_evidence_add(c, f, INT64_MIN, 0, "Torch-Compiled Region, CompiledFunction, triton kernels in the trace: "
-			"none among %zu operators", r->n_ops);
-	lg_evidence_add(c, f, INT64_MIN, 0, "what it costs is not in these files: compare the step time with a run in "
-			"which they are there (laggard diff)");
+	lg_evidence(c, f, "Torch-Compiled Region, CompiledFunction, triton kernels in the trace: none "
+		    "among %zu operators", r->n_ops);
+	lg_evidence(c, f, "what it costs is not in these files: compare the step time with a run in which "
+		    "they are there (laggard diff)");
 	lg_evidence_against(c, f, "the log may be of code that these steps do not call");
 	return c->failed;
 }

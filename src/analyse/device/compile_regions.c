@@ -16,10 +16,6 @@
 #include <string.h>
 
 #include "analyse/device/device_rules.h"
-#include "analyse/device/finders.h"
-#include "analyse/timeline/cost.h"
-#include "analyse/timeline/window.h"
-#include "base/alloc.h"
 
 enum { FRAMES_MAX = 1024, DEPTH_MAX = 64, RESUMES_MAX = 3 };
 
@@ -143,7 +139,7 @@ static int add_row(struct lg_case *c, const struct lg_gpu_run *r, uint32_t row, 
 {
 	const struct lg_trace *t = c->t;
 	const char *name = lg_string(t, t->span.name[row]);
-	int64_t ts = t->span.ts[row], end = lg_row_end(t, ts, t->span.dur[row]);
+	int64_t ts = t->span.ts[row], end = lg_span_end(t, row);
 	struct breaks *b = &g->b;
 	long frame, compile;
 	int rc = 0;
@@ -177,27 +173,23 @@ static int add_thread(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
 		      struct regions *g)
 {
 	const struct lg_trace *t = c->t;
+	struct lg_gpu_rows rows = lg_gpu_rows(c, r, thr, NULL);
 	struct nest o = { .n = 0 };
+	uint32_t row;
 	int rc = 0;
 
-	for (uint32_t p = c->idx->span_off[thr]; p < c->idx->span_off[thr + 1] && !rc; p++) {
-		uint32_t row = c->idx->span[p];
+	while (!rc && lg_gpu_next_row(&rows, &row)) {
+		bool region = picked[t->span.name[row]];
 		int64_t end;
 
-		if (!picked[t->span.name[row]] && !o.n) /* nearly every row */
-			continue;
-		if (t->span.ts[row] < lg_gpu_asked_from(r) || t->span.ts[row] >= r->to)
-			continue;
-		if (picked[t->span.name[row]]) {
-			close_until(&o, t->span.ts[row]);
-			rc = add_row(c, r, row, &o, g);
-			continue;
-		}
-		if (t->span.kind[row] == LG_SPAN_PYTHON || t->span.kind[row] == LG_SPAN_NOTE)
+		if (!region &&
+		    (!o.n || t->span.kind[row] == LG_SPAN_PYTHON || t->span.kind[row] == LG_SPAN_NOTE))
 			continue;
 		close_until(&o, t->span.ts[row]);
-		end = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
-		if (o.n && end > o.v[o.n - 1].last)
+		if (region)
+			rc = add_row(c, r, row, &o, g);
+		end = lg_span_end(t, row);
+		if (!region && o.n && end > o.v[o.n - 1].last)
 			o.v[o.n - 1].last = end;
 	}
 	return rc;
@@ -206,7 +198,7 @@ static int add_thread(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
 /* g->frame has room for FRAMES_MAX. */
 static int regions_of(struct lg_case *c, const struct lg_gpu_run *r, struct regions *g)
 {
-	uint8_t *picked;
+	LG_AUTOFREE uint8_t *picked = NULL;
 	int rc = lg_span_pick(c, is_looked_for, &picked);
 
 	g->n = 0;
@@ -222,54 +214,32 @@ static int regions_of(struct lg_case *c, const struct lg_gpu_run *r, struct regi
 			g->b.late += lg_gpu_late_within(r, &g->b.gaps);
 	}
 	lg_free(g->b.gaps.v);
-	lg_free(picked);
 	return rc;
-}
-
-/* Does the compiler work in the window? */
-static bool compiles(const struct lg_gpu_run *r)
-{
-	for (size_t h = 0; h < r->n_host; h++)
-		for (size_t i = 0; i < r->host[h].n; i++)
-			if (r->host[h].seg[i].class == LG_HOST_COMPILE && r->host[h].seg[i].end > r->from &&
-			    r->host[h].seg[i].ts < r->to)
-				return true;
-	return false;
-}
-
-static struct lg_finding *told(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule, double ms,
-			       double share, double confidence, const struct lg_gpu_run *r)
-{
-	struct lg_finding *f = lg_gpu_finding(c, g, rule, ms, share, confidence, r);
-
-	if (f)
-		f->stage = lg_stage_name(LG_STAGE_FORWARD);
-	return f;
 }
 
 static void recompiles(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
 		       const struct frame *x)
 {
-	struct lg_finding *f = told(c, g, LG_R_COMPILE_RECOMPILES, (double)NAN, (double)NAN, 0.85, r);
+	struct lg_finding *f = lg_gpu_unpriced(c, g, LG_R_COMPILE_RECOMPILES, 0.85, r);
 
 	if (!f)
 		return;
-	f->title = lg_arena_printf(&c->v->arena, "one frame runs in %ld compiled versions within this window: it is "
-				   "compiled again and again", x->highest - x->lowest + 1);
+	lg_title(c, f, "one frame runs in %ld compiled versions within this window: it is compiled again "
+		 "and again", x->highest - x->lowest + 1);
 	/* Versions that come back were kept: one for each of a few shapes, compiled once. */
-	if (x->back && !compiles(r)) {
+	if (x->back && !lg_gpu_does(r, LG_HOST_COMPILE)) {
 		lg_cap(f, LG_CAP_EXPLAINED);
 		f->confidence = 0.5;
-		f->title = lg_arena_printf(&c->v->arena, "one frame runs in %ld compiled versions in turn, none of them "
-					   "compiled in this window", x->highest - x->lowest + 1);
+		lg_title(c, f, "one frame runs in %ld compiled versions in turn, none of them compiled in "
+			 "this window", x->highest - x->lowest + 1);
 	}
-	if (!compiles(r))
-		lg_evidence_against(c, f, "the compiler is not seen at work in this window: versions compiled before it, for "
-				    "shapes that come in order, look the same");
-	lg_evidence_add(c, f, x->first, 0, "Torch-Compiled Region %ld/%ld to %ld/%ld", x->frame, x->lowest, x->frame,
-			x->highest);
-	lg_evidence_add(c, f, INT64_MIN, 0, "which guard fails is not in the trace: TORCH_LOGS=recompiles (log volume "
-			"only) names it");
+	if (!lg_gpu_does(r, LG_HOST_COMPILE))
+		lg_evidence_against(c, f, "the compiler is not seen at work in this window: versions "
+				    "compiled before it, for shapes that come in order, look the same");
+	lg_evidence_add(c, f, x->first, 0, "Torch-Compiled Region %ld/%ld to %ld/%ld", x->frame, x->lowest,
+			x->frame, x->highest);
+	lg_evidence(c, f, "which guard fails is not in the trace: TORCH_LOGS=recompiles (log volume only) "
+		    "names it");
 }
 
 /* Regions inside of regions. With a device its idle time is told by the launches that come late; what part
@@ -279,11 +249,10 @@ static void nested(struct lg_case *c, const struct lg_gpu *g, const struct lg_gp
 {
 	const struct lg_trace *t = c->t;
 	double n = (double)(b->regions > b->lookups ? b->regions : b->lookups);
-	double wall = (double)(r->to - r->from);
 	bool device = lg_gpu_judged(r);
-	struct lg_finding *f = told(c, g, LG_R_COMPILE_GRAPH_BREAKS,
-				    device ? (double)NAN : (double)b->ns / 1e6,
-				    device ? (double)NAN : (double)b->ns / wall, 0.9, r);
+	struct lg_finding *f = device ? lg_gpu_unpriced(c, g, LG_R_COMPILE_GRAPH_BREAKS, 0.9, r)
+				      : lg_gpu_finding(c, g, LG_R_COMPILE_GRAPH_BREAKS, (double)b->ns / 1e6,
+						       lg_gpu_part(r, (double)b->ns), 0.9, r);
 
 	if (!f)
 		return;
@@ -291,61 +260,59 @@ static void nested(struct lg_case *c, const struct lg_gpu *g, const struct lg_gp
 		lg_cap(f, LG_CAP_UNMEASURED); /* what part of the wait would go is not known */
 	else if (r->n_steps >= 2)
 		lg_gpu_cap_steps(c, f, r, b->by_step);
-	f->title = lg_arena_printf(&c->v->arena, "compiled code is left in the middle %.1f times a %s: the graph breaks there",
-				   n / (r->n_steps ? (double)r->n_steps : 1), r->n_steps ? "step" : "window");
+	lg_title(c, f, "compiled code is left in the middle %.1f times a %s: the graph breaks there", n /
+		 lg_gpu_steps(r), lg_gpu_a_step(r));
 	if (b->inner != LG_NO_ROW)
 		lg_evidence_add(c, f, t->span.ts[b->inner], t->span.dur[b->inner], "inside of %s runs %s",
 				lg_string(t, t->span.name[b->outer]), lg_string(t, t->span.name[b->inner]));
 	if (b->lookups > b->regions)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu of %zu times what follows the break is not compiled",
-				b->lookups - b->regions, b->lookups);
+		lg_evidence(c, f, "%zu of %zu times what follows the break is not compiled", b->lookups -
+			    b->regions, b->lookups);
 	for (size_t i = 0; i < b->n_resumes; i++) {
 		const char *name = lg_string(t, b->resume[i]);
 
 		if (!f->culprit.function)
 			f->culprit.function = name;
-		lg_evidence_add(c, f, INT64_MIN, 0, "goes on behind a break: %s", name);
+		lg_evidence(c, f, "goes on behind a break: %s", name);
 	}
 	if (device)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%.1f ms of Python between the pieces, %.1f ms of it with an idle device; "
-				"what the lost fusion costs is not in it", (double)b->ns / 1e6, (double)b->late / 1e6);
+		lg_evidence(c, f, "%.1f ms of Python between the pieces, %.1f ms of it with an idle "
+			    "device; what the lost fusion costs is not in it", (double)b->ns / 1e6,
+			    (double)b->late / 1e6);
 	else
-		lg_evidence_add(c, f, INT64_MIN, 0, "%.1f ms of Python between the pieces: at least that is lost; what the "
-				"lost fusion costs is not in it", (double)b->ns / 1e6);
+		lg_evidence(c, f, "%.1f ms of Python between the pieces: at least that is lost; what the "
+			    "lost fusion costs is not in it", (double)b->ns / 1e6);
 	if (!b->n_resumes)
-		lg_evidence_add(c, f, INT64_MIN, 0, "where each break is: TORCH_LOGS=graph_breaks (log volume only), or a "
-				"trace with_stack=True");
+		lg_evidence(c, f, "where each break is: TORCH_LOGS=graph_breaks (log volume only), or a "
+			    "trace with_stack=True");
 }
 
 /* Many frames one behind the other are graph breaks only if they leave the device waiting. */
 static void many_frames(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
 			const struct regions *x)
 {
-	double launch = r->to > r->from ? (double)r->by[LG_GPU_BY_LAUNCH] / (double)(r->to - r->from) : 0;
 	struct lg_finding *f;
 
-	if (x->n < LG_N_COMPILE_GRAPH_BREAKS_FRAMES || launch < LG_N_COMPILE_GRAPH_BREAKS_WAIT)
+	if (x->n < LG_N_COMPILE_GRAPH_BREAKS_FRAMES ||
+	    lg_gpu_part(r, (double)r->by[LG_GPU_BY_LAUNCH]) < LG_N_COMPILE_GRAPH_BREAKS_WAIT)
 		return;
-	f = told(c, g, LG_R_COMPILE_GRAPH_BREAKS, (double)NAN, (double)NAN, 0.6, r);
+	f = lg_gpu_unpriced(c, g, LG_R_COMPILE_GRAPH_BREAKS, 0.6, r);
 	if (!f)
 		return;
-	f->title = lg_arena_printf(&c->v->arena, "%zu separate compiled regions run, and the device waits for launches: the "
-				   "graph is broken into pieces", x->n);
+	lg_title(c, f, "%zu separate compiled regions run, and the device waits for launches: the graph is "
+		 "broken into pieces", x->n);
 	lg_cap(f, LG_CAP_UNMEASURED); /* what part of the wait is theirs is not known */
-	lg_evidence_add(c, f, x->frame[0].first, 0, "first region %ld; where each break is: TORCH_LOGS=graph_breaks (log "
-			"volume only)", x->frame[0].frame);
+	lg_evidence_add(c, f, x->frame[0].first, 0, "first region %ld; where each break is: "
+			"TORCH_LOGS=graph_breaks (log volume only)", x->frame[0].frame);
 }
 
 /* Of the first rank that can be looked at: all run the same program. */
 void lg_compile_regions(struct lg_case *c, const struct lg_gpu *g)
 {
 	struct regions x = { .frame = lg_calloc(FRAMES_MAX, sizeof *x.frame) };
-	const struct lg_gpu_run *r = NULL;
+	const struct lg_gpu_run *r = lg_gpu_first_traced(g);
 	size_t many = 0;
 
-	for (size_t i = 0; i < g->n && !r; i++)
-		if (lg_gpu_judged(&g->run[i]) || g->run[i].scope == LG_SHOWS_CPU)
-			r = &g->run[i];
 	if (!x.frame || (r && regions_of(c, r, &x)))
 		c->failed = LG_E_NOMEM;
 	for (size_t k = 0; r && !c->failed && k < x.n; k++)

@@ -5,83 +5,43 @@
  * "... (dynamo_timed)" spans are compilation itself; what runs compiled: compile_regions.c. What a lost or broken
  * compilation costs cannot be measured without a run that has it: the finding says so and stays at medium.
  */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "analyse/device/device_rules.h"
-#include "analyse/device/finders.h"
-#include "analyse/timeline/cost.h"
-#include "analyse/timeline/window.h"
-#include "analyse/chains/tally.h"
-#include "base/alloc.h"
-
-#define BIT(cause) (1u << (cause))
+#include "analyse/timeline/cpu_time.h"
 
 static void in_step(struct lg_case *c, const struct lg_gpu *g)
 {
-	const struct lg_gpu_run *r = NULL;
-	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_COMPILE), &share, &r);
-	struct lg_finding *f;
+	struct lg_gpu_loss l = lg_gpu_lost(g, LG_GPU_BIT(LG_GPU_BY_COMPILE));
+	struct lg_finding *f = lg_gpu_idles(c, g, LG_R_COMPILE_IN_STEP, &l, LG_N_COMPILE_IN_STEP_FLOOR, 0.92);
 
-	if (!r || share < LG_N_COMPILE_IN_STEP_FLOOR)
-		return;
-	f = lg_gpu_finding(c, g, LG_R_COMPILE_IN_STEP, lost, share, 0.92, r);
 	if (!f)
 		return;
-	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_COMPILE));
-	f->title = lg_arena_printf(&c->v->arena, "torch.compile works inside the profiled steps: the device idles "
-				   "%.0f %% of the time for it", share * 100);
-	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_COMPILE), 4, "device idle");
-	if (r->n_steps < 3)
+	lg_title(c, f, "torch.compile works inside the profiled steps: the device idles %.0f %% of the "
+		 "time for it", l.share * 100);
+	lg_gpu_moments(c, f, l.worst, l.mask, 4, "device idle");
+	if (l.worst->n_steps < 3)
 		lg_evidence_against(c, f, "in the first steps this is normal; it must not be there later");
 }
 
 /* Training on the CPU: the thread that compiles does nothing else, and nobody else does its work. */
-static void in_step_on_cpu(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
+static void in_step_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 {
-	int64_t *by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *by_step), sum = 0;
-	const struct lg_host_seg *longest = NULL;
+	struct lg_cpu_time t;
 	struct lg_finding *f;
-	double share;
 
-	if (!by_step) {
-		c->failed = LG_E_NOMEM;
+	if (lg_failed(c, lg_cpu_time_most(c, g, LG_HOST_COMPILE, &t)) || !t.r ||
+	    lg_cpu_share(&t) < LG_N_COMPILE_IN_STEP_FLOOR)
 		return;
-	}
-	for (size_t h = 0; h < r->n_host; h++)
-		for (size_t i = 0; r->host[h].thr == r->main && i < r->host[h].n; i++) {
-			const struct lg_host_seg *s = &r->host[h].seg[i];
-
-			if (s->class != LG_HOST_COMPILE || s->ts < r->from || s->end > r->to)
-				continue;
-			sum += s->end - s->ts;
-			by_step[lg_gpu_step_of(r, s->ts)] += s->end - s->ts;
-			longest = !longest || s->end - s->ts > longest->end - longest->ts ? s : longest;
-		}
-	share = (double)sum / (double)(r->to - r->from);
-	if (!longest || share < LG_N_COMPILE_IN_STEP_FLOOR)
-		return;
-	f = lg_gpu_finding(c, g, LG_R_COMPILE_IN_STEP, (double)sum / 1e6, share, 0.9, r);
+	f = lg_gpu_finding(c, g, LG_R_COMPILE_IN_STEP, (double)t.sum / 1e6, lg_cpu_share(&t), 0.9, t.r);
 	if (!f)
 		return;
-	lg_gpu_cap_steps(c, f, r, by_step);
-	f->title = lg_arena_printf(&c->v->arena, "torch.compile works inside the profiled steps: %.0f %% of their time",
-				   share * 100);
-	lg_evidence_add(c, f, longest->ts, longest->end - longest->ts, "%.1f ms in all; longest%s%s", (double)sum / 1e6,
-			longest->span != LG_NO_ROW ? ": " : "",
-			longest->span != LG_NO_ROW ? lg_string(c->t, c->t->span.name[longest->span]) : "");
-}
-
-static struct lg_finding *unmeasured(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
-				     double confidence, const struct lg_gpu_run *r)
-{
-	struct lg_finding *f = lg_gpu_finding(c, g, rule, (double)NAN, (double)NAN, confidence, r);
-
-	if (f)
-		f->stage = lg_stage_name(LG_STAGE_FORWARD);
-	return f;
+	lg_gpu_cap_steps(c, f, t.r, t.by_step);
+	lg_title(c, f, "torch.compile works inside the profiled steps: %.0f %% of their time",
+		 lg_cpu_share(&t) * 100);
+	lg_evidence_add(c, f, t.at, t.longest, "%.1f ms in all; longest%s%s", (double)t.sum / 1e6, t.row !=
+			LG_NO_ROW ? ": " : "", t.row != LG_NO_ROW ? lg_string(c->t, c->t->span.name[t.row])
+			: "");
 }
 
 static bool is_launch(const char *name)
@@ -95,40 +55,36 @@ static bool is_launch(const char *name)
  */
 static void launch_blocking(struct lg_case *c, const struct lg_gpu *g)
 {
-	uint8_t *picked;
+	LG_AUTOFREE uint8_t *picked = NULL;
 
-	if (lg_span_pick(c, is_launch, &picked))
-		c->failed = LG_E_NOMEM;
+	(void)lg_failed(c, lg_span_pick(c, is_launch, &picked));
 	for (size_t i = 0; picked && i < g->n; i++) {
 		const struct lg_gpu_run *r = &g->run[i];
 		size_t n = 0, blocked = 0;
 		struct lg_finding *f;
 
-		if (!lg_gpu_judged(r))
-			continue;
-		for (size_t k = 0; k < r->n_work; k++) {
+		for (size_t k = 0; lg_gpu_judged(r) && k < r->n_work; k++) {
 			const struct lg_gpu_work *w = &r->work[k];
 
 			if (w->class != LG_GPU_COMPUTE || w->call == LG_NO_ROW || w->end - w->ts < 20000 ||
 			    !picked[c->t->span.name[w->call]])
 				continue;
 			n++;
-			blocked += lg_row_end(c->t, c->t->span.ts[w->call],
-					      c->t->span.dur[w->call]) >= w->end;
+			blocked += lg_span_end(c->t, w->call) >= w->end;
 		}
 		if (n < 20 || blocked * 20 < n * 19)
 			continue;
-		f = unmeasured(c, g, LG_R_DEBUG_LEFT_ON, 0.9, r);
+		f = lg_gpu_unpriced(c, g, LG_R_DEBUG_LEFT_ON, 0.9, r);
 		if (!f)
-			break;
+			return;
+		f->stage = lg_stage_name(LG_STAGE_FORWARD);
 		f->title = "every kernel launch waits for its kernel: CUDA_LAUNCH_BLOCKING=1 (or "
 			   "HIP_LAUNCH_BLOCKING, AMD_SERIALIZE_KERNEL) is left on";
 		f->culprit.function = "CUDA_LAUNCH_BLOCKING";
 		lg_evidence_add(c, f, r->from, r->to - r->from, "%zu of %zu launches of kernels over 20 us "
 				"return after the kernel's end", blocked, n);
-		break;
+		return;
 	}
-	lg_free(picked);
 }
 
 /*
@@ -150,23 +106,21 @@ enum { DEBUG_MANY = 20 };
 static uint8_t *debug_bits(struct lg_case *c)
 {
 	const struct lg_trace *t = c->t;
-	uint8_t *bits = NULL;
+	uint8_t *bits = lg_calloc(t->frame.n, 1);
+	bool any = false;
 
-	for (size_t f = 0; f < t->frame.n; f++)
-		for (size_t k = 0; k < DEBUG_CALLS; k++) {
-			if (!strstr(lg_string(t, t->frame.file[f]), debug_calls[k].file) ||
-			    (debug_calls[k].function &&
-			     strcmp(lg_string(t, t->frame.name[f]), debug_calls[k].function)))
-				continue;
-			if (!bits)
-				bits = lg_calloc(t->frame.n, 1);
-			if (!bits) {
-				c->failed = LG_E_NOMEM;
-				return NULL;
+	for (size_t f = 0; !lg_failed(c, bits ? 0 : LG_E_NOMEM) && f < t->frame.n; f++)
+		for (size_t k = 0; k < DEBUG_CALLS; k++)
+			if (strstr(lg_string(t, t->frame.file[f]), debug_calls[k].file) &&
+			    (!debug_calls[k].function ||
+			     !strcmp(lg_string(t, t->frame.name[f]), debug_calls[k].function))) {
+				bits[f] |= (uint8_t)(1u << k);
+				any = true;
 			}
-			bits[f] |= (uint8_t)(1u << k);
-		}
-	return bits;
+	if (any)
+		return bits;
+	lg_free(bits);
+	return NULL;
 }
 
 static bool left_on_told(const struct lg_case *c, const char *what)
@@ -185,44 +139,40 @@ static bool left_on_told(const struct lg_case *c, const char *what)
 static void tell_debug(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
 		       const char *what, enum debug_call call, size_t n, int64_t at)
 {
-	struct lg_finding *f = left_on_told(c, what) ? NULL : unmeasured(c, g, LG_R_DEBUG_LEFT_ON, 0.9, r);
+	struct lg_finding *f =
+		left_on_told(c, what) ? NULL : lg_gpu_unpriced(c, g, LG_R_DEBUG_LEFT_ON, 0.9, r);
 
 	if (!f)
 		return;
-	f->title = lg_arena_printf(&c->v->arena, "%s is active in the profiled steps%s", what,
-				   call != DEBUG_FLOPS || r->compiled
-					   ? "" : ", and no compiled region runs: torch.compile is "
-						  "skipped under such a mode");
+	f->stage = lg_stage_name(LG_STAGE_FORWARD);
+	lg_title(c, f, "%s is active in the profiled steps%s", what, call != DEBUG_FLOPS || r->compiled ? ""
+		 : ", and no compiled region runs: torch.compile is skipped under such a mode");
 	f->culprit.function = what;
 	lg_evidence_add(c, f, at, 0, "%zu calls of %s in %s", n, debug_calls[call].function,
 			debug_calls[call].file);
-	lg_evidence_add(c, f, INT64_MIN, 0, "the trace was slowed by its stacks, so the loss is not measured: "
-			"run 50 steps without it and compare (laggard diff)");
+	lg_evidence(c, f, "the trace was slowed by its stacks, so the loss is not measured: run 50 steps "
+		    "without it and compare (laggard diff)");
 }
 
 /* Their frames in the main thread; ranks run the same program. */
 static void debug_frames(struct lg_case *c, const struct lg_gpu *g)
 {
 	const struct lg_trace *t = c->t;
-	uint8_t *bits = debug_bits(c);
+	LG_AUTOFREE uint8_t *bits = debug_bits(c);
 	bool told = false;
 
 	for (size_t i = 0; bits && i < g->n && !told; i++) {
 		const struct lg_gpu_run *r = &g->run[i];
 		size_t n[DEBUG_CALLS] = { 0 };
 		int64_t at[DEBUG_CALLS] = { 0 };
+		struct lg_gpu_rows rows = lg_gpu_rows(c, r, r->main, NULL);
 		bool flops, anomaly;
+		uint32_t row;
 
-		if (!r->has_frames || (!lg_gpu_judged(r) && r->scope != LG_SHOWS_CPU) || !r->main)
-			continue;
-		for (uint32_t p = c->idx->span_off[r->main]; p < c->idx->span_off[r->main + 1]; p++) {
-			uint32_t row = c->idx->span[p];
-			lg_stk s = t->span.stack[row];
+		while (r->has_frames && lg_gpu_traced(r) && r->main && lg_gpu_next_row(&rows, &row)) {
+			lg_stk s = t->span.kind[row] == LG_SPAN_PYTHON ? t->span.stack[row] : 0;
 
-			if (t->span.kind[row] != LG_SPAN_PYTHON || !s ||
-			    t->span.ts[row] < lg_gpu_asked_from(r) || t->span.ts[row] >= r->to)
-				continue;
-			for (size_t k = 0; k < DEBUG_CALLS; k++)
+			for (size_t k = 0; s && k < DEBUG_CALLS; k++)
 				if (bits[t->stack.frame[s]] >> k & 1)
 					at[k] = n[k]++ ? at[k] : t->span.ts[row];
 		}
@@ -235,16 +185,13 @@ static void debug_frames(struct lg_case *c, const struct lg_gpu *g)
 				   at[DEBUG_STACKS]);
 		told = flops || anomaly;
 	}
-	lg_free(bits);
 }
 
 int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)
 {
 	in_step(c, g);
-	for (size_t i = 0; lg_gpu_only(c->t) && i < g->n && !lg_told(c, LG_R_COMPILE_IN_STEP) && !c->failed;
-	     i++)
-		if (g->run[i].scope == LG_SHOWS_CPU && g->run[i].main && g->run[i].n_steps >= 3)
-			in_step_on_cpu(c, g, &g->run[i]);
+	if (lg_gpu_only(c->t) && !lg_told(c, LG_R_COMPILE_IN_STEP) && !c->failed)
+		in_step_on_cpu(c, g);
 	lg_compile_regions(c, g);
 	launch_blocking(c, g);
 	debug_frames(c, g);

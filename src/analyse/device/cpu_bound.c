@@ -10,13 +10,8 @@
 #include <string.h>
 
 #include "analyse/device/device_rules.h"
-#include "analyse/device/finders.h"
-#include "analyse/timeline/cost.h"
-#include "analyse/timeline/cpu_time.h"
-#include "analyse/timeline/window.h"
 #include "analyse/hook/facts.h"
-#include "base/alloc.h"
-#include "store/index.h"
+#include "analyse/timeline/cpu_time.h"
 
 #define PYTHON_MIN 0.1 /* of the steps' time, to be told where it goes */
 
@@ -59,70 +54,34 @@ static int add_collectives(const struct lg_case *c, const struct lg_gpu_run *r, 
 		for (uint32_t p = c->idx->span_off[thr]; p < c->idx->span_off[thr + 1]; p++) {
 			uint32_t row = c->idx->span[p];
 
-			if (s->kind[row] != LG_SPAN_COLLECTIVE || s->dur[row] <= 0 || s->ts[row] >= r->to)
-				continue;
-			if (lg_grow(&all->v, &all->cap, all->n + 1, sizeof *all->v))
+			if (s->kind[row] == LG_SPAN_COLLECTIVE && s->dur[row] > 0 && s->ts[row] < r->to &&
+			    lg_gpu_iv_put(all, all->n, s->ts[row], s->ts[row] + s->dur[row]))
 				return LG_E_NOMEM;
-			all->v[all->n++] = (struct lg_gpu_iv){ s->ts[row], s->ts[row] + s->dur[row], row };
 		}
 	}
 	return 0;
 }
 
-/* When a thread of r's process does that or an earlier part: disjoint, in order; ret->v is the caller's. */
+/* When a thread of r's process does that or an earlier part: disjoint, in order; ret->v is the caller's, also
+ * without memory. */
 static int busy(const struct lg_case *c, const struct lg_gpu_run *r, enum lg_cpu_part part,
 		struct lg_gpu_ivs *ret)
 {
-	struct lg_gpu_ivs all = { 0 };
-	size_t n = 0;
+	int rc = 0;
 
-	*ret = all;
+	ret->n = 0;
 	for (size_t h = 0; h < r->n_host; h++) {
 		const struct lg_gpu_host *o = &r->host[h];
-		size_t own = all.n; /* this thread's begin here */
+		size_t own = ret->n; /* this thread's begin here */
 
-		for (size_t i = 0; i < o->n; i++) {
-			const struct lg_host_seg *s = &o->seg[i];
-
-			if (s->end <= r->from || s->ts >= r->to || part_of(c, s, o->thr == r->main) > part)
-				continue;
-			/* Nearly every one begins where the last one ends. */
-			if (all.n > own && s->ts <= all.v[all.n - 1].end) {
-				all.v[all.n - 1].end = s->end;
-				continue;
-			}
-			if (lg_grow(&all.v, &all.cap, all.n + 1, sizeof *all.v)) {
-				lg_free(all.v);
-				return LG_E_NOMEM;
-			}
-			all.v[all.n++] = (struct lg_gpu_iv){ s->ts, s->end, LG_NO_ROW };
-		}
+		for (size_t i = 0; i < o->n && !rc; i++)
+			if (lg_host_in_window(r, &o->seg[i]) &&
+			    part_of(c, &o->seg[i], o->thr == r->main) <= part)
+				rc = lg_gpu_iv_put(ret, own, o->seg[i].ts, o->seg[i].end);
 	}
-	if ((part == LG_CPU_COMM && add_collectives(c, r, &all)) || lg_gpu_iv_order(&all)) {
-		lg_free(all.v);
-		return LG_E_NOMEM;
-	}
-	for (size_t i = 0; i < all.n; i++) {
-		if (!n || all.v[i].ts > all.v[n - 1].end)
-			all.v[n++] = all.v[i];
-		else if (all.v[i].end > all.v[n - 1].end)
-			all.v[n - 1].end = all.v[i].end;
-	}
-	all.n = n;
-	*ret = all;
-	return 0;
-}
-
-/* ns of [from, to) in v; *at: 0 at first, from never goes back. */
-static int64_t within(const struct lg_gpu_ivs *v, size_t *at, int64_t from, int64_t to)
-{
-	int64_t sum = 0;
-
-	while (*at < v->n && v->v[*at].end <= from)
-		++*at;
-	for (size_t i = *at; i < v->n && v->v[i].ts < to; i++)
-		sum += (v->v[i].end < to ? v->v[i].end : to) - (v->v[i].ts > from ? v->v[i].ts : from);
-	return sum;
+	if (!rc && part == LG_CPU_COMM)
+		rc = add_collectives(c, r, ret);
+	return rc ? rc : lg_gpu_iv_join(ret);
 }
 
 /* Else it is what it was without. */
@@ -145,13 +104,12 @@ int lg_cpu_parts(const struct lg_case *c, const struct lg_gpu_run *r, const int6
 	for (enum lg_cpu_part k = LG_CPU_DATA; k < LG_CPU_BETWEEN; k++) {
 		size_t i = 0;
 
-		if (has_part(c, r, k)) {
+		if (has_part(c, r, k) && busy(c, r, k, &v)) {
 			lg_free(v.v);
-			if (busy(c, r, k, &v))
-				return LG_E_NOMEM;
+			return LG_E_NOMEM;
 		}
 		for (size_t s = 0; s < n; s++)
-			by[s][k] = within(&v, &i, at[s], at[s + 1]);
+			by[s][k] = lg_gpu_iv_shared(&v, &i, at[s], at[s + 1]);
 	}
 	for (size_t s = 0; s < n; s++) {
 		by[s][LG_CPU_BETWEEN] = at[s + 1] - at[s] - by[s][LG_CPU_COMM];
@@ -200,9 +158,8 @@ static void tell_python(struct lg_case *c, const struct lg_gpu_run *most, int64_
 		return;
 	c->v->untraced_in = in;
 	lg_gpu_limit(c, "between operators nothing runs but Python for %.1f ms%s%s; of that %s%s",
-		     (double)longest / 1e6, most->rank >= 0 ? " on " : "",
-		     most->rank >= 0 ? lg_cpu_who(c, most) : "", in,
-		     most->has_frames ? "" : " (with_stack=True tells the lines)");
+		     (double)longest / 1e6, most->rank >= 0 ? " on " : "", most->rank >= 0 ? lg_cpu_who(c,
+		     most) : "", in, most->has_frames ? "" : " (with_stack=True tells the lines)");
 }
 
 int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)

@@ -13,17 +13,12 @@
 #include <string.h>
 
 #include "analyse/device/device_rules.h"
-#include "analyse/device/finders.h"
 #include "analyse/timeline/cpu_time.h"
-#include "analyse/timeline/window.h"
-#include "base/alloc.h"
 #include "base/chance.h"
 #include "store/args.h"
-#include "store/index.h"
 
 #define NOISE_NS 100000
 #define CHANCE_MAX 0.05
-
 
 struct row {
 	lg_str name;
@@ -80,13 +75,12 @@ static int collect(const struct lg_case *c, struct rank *k)
 static int shares(const struct lg_case *c, struct rank *k)
 {
 	const int64_t window[] = { k->run->from, k->run->to };
-	double wall = (double)(k->run->to - k->run->from);
 	int64_t by[1][LG_CPU_PARTS];
 
 	if (lg_cpu_parts(c, k->run, window, 1, by, NULL))
 		return LG_E_NOMEM;
 	for (int p = 0; p < LG_CPU_PARTS; p++)
-		k->by[p] = (double)by[0][p] / wall;
+		k->by[p] = lg_gpu_part(k->run, (double)by[0][p]);
 	return 0;
 }
 
@@ -153,10 +147,10 @@ static bool is_told(struct lg_case *c, const struct rank *late, const double *mo
 		if (p == LG_CPU_PARTS || more[p] * 2 < lost)
 			continue;
 		if (strstr(f->title, "; only on "))
-			f->title = lg_arena_printf(&c->v->arena, "%s, and the other ranks wait for it", f->title);
+			lg_title(c, f, "%s, and the other ranks wait for it", f->title);
 		else
-			f->title = lg_arena_printf(&c->v->arena, "%s; only on %s, and the other ranks wait for it",
-						   f->title, lg_cpu_who(c, late->run));
+			lg_title(c, f, "%s; only on %s, and the other ranks wait for it", f->title,
+				 lg_cpu_who(c, late->run));
 		f->culprit.rank = late->run->rank;
 		return true;
 	}
@@ -169,7 +163,8 @@ static void tell_python(struct lg_case *c, struct lg_finding *f, const struct lg
 	const char *in = lg_cpu_python(c, r, r->from, r->to);
 
 	if (in)
-		lg_evidence_add(c, f, INT64_MIN, 0, "of what the late rank does beside operators, Python's stacks tell %s", in);
+		lg_evidence(c, f, "of what the late rank does beside operators, Python's stacks tell %s",
+			    in);
 }
 
 static void tell(struct lg_case *c, const struct lg_gpu *g, const struct ranks *a, const struct rank *late)
@@ -196,7 +191,6 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, const struct ranks *
 	f = lg_gpu_finding(c, g, LG_R_COMMS_STRAGGLER, lost * wall / 1e6, lost, 0.7, r);
 	if (!f)
 		return;
-	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 	f->culprit.relation = LG_RELATION_RANK;
 	f->culprit.rank = r->rank;
 	f->detail = "persistent";
@@ -208,15 +202,15 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, const struct ranks *
 	}
 	if (by_step)
 		lg_gpu_cap_steps(c, f, r, by_step);
-	f->title = lg_arena_printf(&c->v->arena, "%s arrives last in %zu of the %zu collectives in which ranks wait for "
-				   "each other", lg_cpu_who(c, r), late->last, a->with_wait);
+	lg_title(c, f, "%s arrives last in %zu of the %zu collectives in which ranks wait for each other",
+		 lg_cpu_who(c, r), late->last, a->with_wait);
 	for (size_t i = 0; i < a->n && i < 8; i++)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%s: last in %zu, made the others wait %.1f ms; %.0f %% of its time "
-				"in collectives alone", lg_cpu_who(c, a->v[i].run), a->v[i].last,
-				a->v[i].caused / 1e6, 100 * a->v[i].by[LG_CPU_COMM]);
-	lg_evidence_add(c, f, INT64_MIN, 0, "of its time the late rank has %+.0f %% in operators, %+.0f %% waiting for "
-			"data, %+.0f %% in nothing that was traced (Python, a sleep, a save), against the others",
-			100 * more[LG_CPU_OPERATORS], 100 * more[LG_CPU_DATA], 100 * more[LG_CPU_BETWEEN]);
+		lg_evidence(c, f, "%s: last in %zu, made the others wait %.1f ms; %.0f %% of its time in "
+			    "collectives alone", lg_cpu_who(c, a->v[i].run), a->v[i].last, a->v[i].caused /
+			    1e6, 100 * a->v[i].by[LG_CPU_COMM]);
+	lg_evidence(c, f, "of its time the late rank has %+.0f %% in operators, %+.0f %% waiting for data, "
+		    "%+.0f %% in nothing that was traced (Python, a sleep, a save), against the others", 100
+		    * more[LG_CPU_OPERATORS], 100 * more[LG_CPU_DATA], 100 * more[LG_CPU_BETWEEN]);
 	if (more[LG_CPU_BETWEEN] * 4 > lost)
 		tell_python(c, f, r);
 	lg_evidence_against(c, f, "collectives are matched by their order, not by a number");
@@ -235,9 +229,10 @@ static void say_in_turn(struct lg_case *c, const struct ranks *a)
 	for (size_t i = 0; i < a->n && i < 8; i++)
 		who = lg_arena_printf(&c->v->arena, "%s%s%s in %zu", who, i ? ", " : "", lg_cpu_who(c, a->v[i].run),
 				      a->v[i].last);
-	lg_gpu_limit(c, "for %.0f %% of the steps' time ranks are in collectives that no operator covers, and who comes "
-			"last changes (%s of %zu): ranks that share CPUs, work that differs from step to step, or "
-			"the collectives themselves; laggard record tells which", 100 * comm, who, a->with_wait);
+	lg_gpu_limit(c, "for %.0f %% of the steps' time ranks are in collectives that no operator covers, "
+		     "and who comes last changes (%s of %zu): ranks that share CPUs, work that differs "
+		     "from step to step, or the collectives themselves; laggard record tells which", 100 *
+		     comm, who, a->with_wait);
 }
 
 int lg_find_late_on_cpu(struct lg_case *c, struct lg_gpu *g)
@@ -249,7 +244,7 @@ int lg_find_late_on_cpu(struct lg_case *c, struct lg_gpu *g)
 	for (size_t i = 0; i < g->n && !rc; i++) {
 		const struct lg_gpu_run *r = &g->run[i];
 
-		if (r->scope != LG_SHOWS_CPU || !r->main || r->n_steps < 3 || r->to <= r->from)
+		if (!lg_cpu_judged(r))
 			continue;
 		a.v[a.n].run = r;
 		rc = collect(c, &a.v[a.n++]);

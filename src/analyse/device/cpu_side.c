@@ -8,10 +8,7 @@
 #include <math.h>
 
 #include "analyse/device/device_rules.h"
-#include "analyse/device/finders.h"
 #include "analyse/timeline/cpu_time.h"
-#include "analyse/timeline/window.h"
-#include "base/alloc.h"
 #include "base/words.h"
 
 static int time_of(struct lg_case *c, const struct lg_gpu_run *r, enum lg_host_class class,
@@ -55,7 +52,7 @@ int lg_cpu_time_most(struct lg_case *c, const struct lg_gpu *g, enum lg_host_cla
 		const struct lg_gpu_run *r = &g->run[i];
 		struct lg_cpu_time t;
 
-		if (r->scope != LG_SHOWS_CPU || !r->main || r->n_steps < 3 || r->to <= r->from)
+		if (!lg_cpu_judged(r))
 			continue;
 		if (time_of(c, r, class, &t))
 			return LG_E_NOMEM;
@@ -93,30 +90,27 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule
 	struct lg_finding *f;
 	size_t n;
 
-	if (lg_cpu_time_most(c, g, class, &t)) {
-		c->failed = LG_E_NOMEM;
-		return;
-	}
-	if (!t.r || lg_cpu_share(&t) < lg_rule_floor(rule))
+	if (lg_failed(c, lg_cpu_time_most(c, g, class, &t)) || !t.r || lg_cpu_share(&t) < lg_rule_floor(rule))
 		return;
 	f = lg_gpu_finding(c, g, rule, (double)t.sum / 1e6, lg_cpu_share(&t), 0.85, t.r);
 	if (!f)
 		return;
-	f->stage = lg_stage_name(LG_STAGE_SIDE);
 	lg_gpu_cap_steps(c, f, t.r, t.by_step);
-	f->title = lg_arena_printf(&c->v->arena, "the loop %s: %.0f %% of the steps' time%s", what, 100 * f->lost_share,
-				   lg_cpu_only_on(c, f, &t));
-	lg_evidence_add(c, f, t.at, t.longest, "%zu time%s, %.1f ms in all; longest", t.n, lg_s(t.n), (double)t.sum / 1e6);
+	lg_title(c, f, "the loop %s: %.0f %% of the steps' time%s", what, 100 * f->lost_share,
+		 lg_cpu_only_on(c, f, &t));
+	lg_evidence_add(c, f, t.at, t.longest, "%zu time%s, %.1f ms in all; longest", t.n, lg_s(t.n),
+			(double)t.sum / 1e6);
 	n = lg_cpu_places(c, t.r, &(struct lg_cpu_time_of){ class, t.r->from, t.r->to, NULL }, at, 3);
 	for (size_t i = 0; i < n && at[i].ns * 10 >= at[0].ns; i++) {
 		const char *where = lg_cpu_where(c, &at[i]);
 
 		if (!i)
 			f->culprit.function = where;
-		lg_evidence_add(c, f, INT64_MIN, 0, "%.1f ms of it at %s", (double)at[i].ns / 1e6, where);
+		lg_evidence(c, f, "%.1f ms of it at %s", (double)at[i].ns / 1e6, where);
 	}
 	if (t.r->has_frames)
-		lg_evidence_against(c, f, "the trace was taken with Python stacks, which make Python itself slower");
+		lg_evidence_against(c, f, "the trace was taken with Python stacks, which make Python "
+				    "itself slower");
 }
 
 int lg_find_side_on_cpu(struct lg_case *c, struct lg_gpu *g)

@@ -7,16 +7,11 @@
  * others have in the median; what is above is its excess, scaled down to the step's where another is shorter.
  */
 #include <math.h>
-#include <string.h>
 
 #include "analyse/device/device_rules.h"
-#include "analyse/device/finders.h"
-#include "analyse/timeline/cost.h"
 #include "analyse/timeline/cpu_time.h"
-#include "analyse/timeline/window.h"
-#include "base/alloc.h"
 #include "base/median.h"
-#include "store/index.h"
+#include "base/upper_bound.h"
 
 struct excess {
 	double of[LG_CPU_PARTS], all; /* ns, of the slow steps */
@@ -49,7 +44,8 @@ static int count_operators(const struct lg_case *c, const struct lg_gpu_run *r, 
 			   struct excess *e)
 {
 	const struct lg_span_tab *sp = &c->t->span;
-	int64_t *n = lg_calloc(2 * r->n_steps, sizeof *n), *slow = n + r->n_steps;
+	LG_AUTOFREE int64_t *n = lg_calloc(2 * r->n_steps, sizeof *n);
+	int64_t *slow = n + r->n_steps;
 	size_t n_slow = 0, n_normal = 0;
 
 	if (!n)
@@ -70,7 +66,6 @@ static int count_operators(const struct lg_case *c, const struct lg_gpu_run *r, 
 	}
 	e->ops_slow = lg_median_i64(slow, n_slow);
 	e->ops_normal = lg_median_i64(n, n_normal);
-	lg_free(n);
 	return 0;
 }
 
@@ -78,19 +73,17 @@ static int add_run(struct lg_case *c, const struct lg_gpu_run *r, const struct l
 		   struct excess *e)
 {
 	size_t n = r->n_steps, at = 0;
-	int64_t (*by)[LG_CPU_PARTS], *normal, usual[LG_CPU_PARTS];
-	struct lg_gpu_ivs all = { 0 };
-	int rc = LG_E_NOMEM;
+	LG_AUTOFREE int64_t (*by)[LG_CPU_PARTS] = lg_calloc(n, sizeof *by);
+	LG_AUTOFREE int64_t *normal = lg_calloc(n, sizeof *normal);
+	int64_t usual[LG_CPU_PARTS];
+	LG_AUTO_IVS all = { 0 };
 
 	if (!lg_gpu_tells_slow(step, n))
 		return 0;
-	by = lg_calloc(n, sizeof *by);
-	normal = lg_calloc(n, sizeof *normal);
-	if (by && normal)
-		rc = lg_cpu_parts(c, r, r->step, n, by, &all);
-	if (!rc)
-		lg_gpu_usual(step, n, by[0], LG_CPU_PARTS, normal, usual);
-	for (size_t s = 0; !rc && s < n; s++) {
+	if (!by || !normal || lg_cpu_parts(c, r, r->step, n, by, &all))
+		return LG_E_NOMEM;
+	lg_gpu_usual(step, n, by[0], LG_CPU_PARTS, normal, usual);
+	for (size_t s = 0; s < n; s++) {
 		double more;
 
 		if (!step[s].slow)
@@ -100,28 +93,16 @@ static int add_run(struct lg_case *c, const struct lg_gpu_run *r, const struct l
 		e->frames |= r->has_frames;
 		longest_hole(r, &all, &at, r->step[s], r->step[s + 1], e);
 	}
-	lg_free(by);
-	lg_free(normal);
-	lg_free(all.v);
-	return rc ? rc : count_operators(c, r, step, e);
+	return count_operators(c, r, step, e);
 }
 
 /* "Optimizer.step#AdamW.step", which ran last before ts on the main thread; NULL = nothing did. */
 static const char *last_before(const struct lg_case *c, const struct lg_gpu_run *r, int64_t ts)
 {
 	const struct lg_gpu_host *h = lg_gpu_main_host(r);
-	uint32_t row = LG_NO_ROW;
+	size_t k = LG_UPPER_BOUND(h->seg, h->n, end, ts);
+	uint32_t row = !k ? LG_NO_ROW : h->seg[k - 1].op != LG_NO_ROW ? h->seg[k - 1].op : h->seg[k - 1].span;
 
-	for (size_t lo = 0, hi = h->n; lo < hi;) {
-		size_t mid = (lo + hi) / 2;
-
-		if (h->seg[mid].end <= ts) {
-			row = h->seg[mid].op != LG_NO_ROW ? h->seg[mid].op : h->seg[mid].span;
-			lo = mid + 1;
-		} else {
-			hi = mid;
-		}
-	}
 	return row == LG_NO_ROW ? NULL : lg_string(c->t, c->t->span.name[row]);
 }
 
@@ -153,11 +134,11 @@ static void say_where(struct lg_case *c, const struct excess *e)
 					       : "the same work took longer, as where others use the CPUs");
 	if (e->of[LG_CPU_COMPILE] > 0.005 * e->all)
 		compiling = lg_arena_printf(&c->v->arena, "%.0f %% compiling, ", 100 * e->of[LG_CPU_COMPILE] / e->all);
-	lg_gpu_limit(c, "slow steps took %.1f ms more than the median; of that %s%.0f %% in operators, %.0f %% waiting "
-			"for data, %.0f %% in collectives, and for %.0f %% nothing that was traced ran (Python, a "
-			"save, a collection, a sleep: %slaggard record tells)%s", e->all / 1e6, compiling,
-		     100 * e->of[LG_CPU_OPERATORS] / e->all, 100 * e->of[LG_CPU_DATA] / e->all,
-		     100 * e->of[LG_CPU_COMM] / e->all, 100 * e->of[LG_CPU_BETWEEN] / e->all,
+	lg_gpu_limit(c, "slow steps took %.1f ms more than the median; of that %s%.0f %% in operators, "
+		     "%.0f %% waiting for data, %.0f %% in collectives, and for %.0f %% nothing that was "
+		     "traced ran (Python, a save, a collection, a sleep: %slaggard record tells)%s", e->all
+		     / 1e6, compiling, 100 * e->of[LG_CPU_OPERATORS] / e->all, 100 * e->of[LG_CPU_DATA] /
+		     e->all, 100 * e->of[LG_CPU_COMM] / e->all, 100 * e->of[LG_CPU_BETWEEN] / e->all,
 		     e->frames ? "" : "with_stack=True or ", more);
 }
 

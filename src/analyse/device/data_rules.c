@@ -4,31 +4,20 @@
  *
  * Only idle device time counts: a loader that works while kernels run costs nothing.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "analyse/device/device_rules.h"
-#include "analyse/device/finders.h"
-#include "analyse/timeline/cost.h"
 #include "analyse/timeline/cpu_time.h"
-#include "base/alloc.h"
-
-#define BIT(cause) (1u << (cause))
+#include "base/median.h"
+#include "base/words.h"
 
 struct waits {
-	int64_t *v;      /* exposed wait of each __next__ */
+	int64_t *v;      /* exposed wait of each __next__, the longest last */
 	size_t n;
 	bool single;     /* _SingleProcessDataLoaderIter: no workers */
 	int64_t longest, at, sum;
 };
-
-static int cmp_desc(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x < y) - (x > y);
-}
 
 /* Exposed wait by call of the loader. */
 static int waits_of(const struct lg_case *c, const struct lg_gpu_run *r, struct waits *w)
@@ -57,61 +46,65 @@ static int waits_of(const struct lg_case *c, const struct lg_gpu_run *r, struct 
 		w->single |= strstr(lg_string(c->t, c->t->span.name[p->span]), "_SingleProcess") != NULL;
 	}
 	if (w->n)
-		qsort(w->v, w->n, sizeof *w->v, cmp_desc);
+		qsort(w->v, w->n, sizeof *w->v, lg_cmp_i64);
 	return 0;
+}
+
+/* The longest n of them. */
+static int64_t longest(const struct waits *w, size_t n)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < n && i < w->n; i++)
+		sum += w->v[w->n - 1 - i];
+	return sum;
+}
+
+/* How the waits lie; NULL: in no way that tells more. */
+static const char *way_of(const struct waits *w, size_t steps)
+{
+	if (w->single)
+		return "workers_zero";
+	if (steps >= 4 && w->n && longest(w, 1) * 5 > w->sum * 4)
+		return "respawn"; /* one wait is four fifths of all: workers were started */
+	/* A few calls wait, the others find their batch ready: workers deliver in bursts. */
+	return steps >= 8 && w->n && longest(w, steps / 3) * 5 > w->sum * 4 ? "burst" : NULL;
+}
+
+static void tell_loader(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_loss *l,
+			const struct waits *w)
+{
+	const struct lg_gpu_run *r = l->worst;
+	struct lg_finding *f = lg_gpu_idles(c, g, LG_R_DATA_LOADER_WAIT, l, 0, 0.93);
+	bool respawn;
+
+	if (!f)
+		return;
+	f->detail = way_of(w, r->n_steps > w->n ? r->n_steps : w->n);
+	respawn = f->detail && !strcmp(f->detail, "respawn");
+	lg_title(c, f, "the device idles %.0f %% of the time waiting for the next batch%s", l->share * 100,
+		 w->single ? ": the loader has no workers (num_workers=0) and works on the training thread"
+		 : respawn ? ", nearly all of it in one wait, as where workers are started anew" : f->detail
+		 ? ", in some steps only: the workers deliver in bursts" : "");
+	if (w->n)
+		lg_evidence_add(c, f, w->at, w->longest, "%zu waits of the loader with an idle device, "
+				"%.1f ms in the median, %.1f ms at most", w->n, (double)w->v[(w->n - 1) / 2]
+				/ 1e6, (double)w->v[w->n - 1] / 1e6);
+	if (respawn)
+		lg_evidence_against(c, f, "one batch that was late for another reason (storage, a large "
+				    "sample) looks the same");
+	lg_gpu_moments(c, f, r, l->mask, 3, "device idle");
 }
 
 static void loader(struct lg_case *c, const struct lg_gpu *g)
 {
-	const struct lg_gpu_run *r = NULL;
-	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_LOADER), &share, &r);
-	struct lg_finding *f;
-	struct waits w;
-	size_t steps;
+	struct lg_gpu_loss l = lg_gpu_lost(g, LG_GPU_BIT(LG_GPU_BY_LOADER));
+	struct waits w = { 0 };
 
-	if (!r || share < LG_N_DATA_LOADER_WAIT_DEVICE)
+	if (!l.worst || l.share < LG_N_DATA_LOADER_WAIT_DEVICE)
 		return;
-	if (waits_of(c, r, &w)) {
-		lg_free(w.v);
-		c->failed = LG_E_NOMEM;
-		return;
-	}
-	f = lg_gpu_finding(c, g, LG_R_DATA_LOADER_WAIT, lost, share, 0.93, r);
-	if (!f) {
-		lg_free(w.v);
-		return;
-	}
-	steps = r->n_steps > w.n ? r->n_steps : w.n;
-	f->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
-	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_LOADER));
-	if (w.single)
-		f->detail = "workers_zero";
-	else if (steps >= 4 && w.n && w.v[0] * 5 > w.sum * 4)
-		f->detail = "respawn"; /* one wait is four fifths of all: workers were started */
-	else if (steps >= 8 && w.n) {
-		/* A few calls wait, the others find their batch ready: workers deliver in bursts. */
-		int64_t few = 0;
-
-		for (size_t i = 0; i < steps / 3 && i < w.n; i++)
-			few += w.v[i];
-		if (few * 5 > w.sum * 4)
-			f->detail = "burst";
-	}
-	f->title = lg_arena_printf(&c->v->arena, "the device idles %.0f %% of the time waiting for the next "
-				   "batch%s", share * 100,
-				   w.single ? ": the loader has no workers (num_workers=0) and works on "
-					      "the training thread"
-				   : f->detail && !strcmp(f->detail, "respawn")
-					   ? ", nearly all of it in one wait, as where workers are started anew"
-				   : f->detail ? ", in some steps only: the workers deliver in bursts" : "");
-	if (w.n)
-		lg_evidence_add(c, f, w.at, w.longest, "%zu waits of the loader with an idle device, %.1f ms "
-				"in the median, %.1f ms at most", w.n, (double)w.v[w.n / 2] / 1e6,
-				(double)w.v[0] / 1e6);
-	if (f->detail && !strcmp(f->detail, "respawn"))
-		lg_evidence_against(c, f, "one batch that was late for another reason (storage, a large sample) looks "
-				    "the same");
-	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_LOADER), 3, "device idle");
+	if (!lg_failed(c, waits_of(c, l.worst, &w)))
+		tell_loader(c, g, &l, &w);
 	lg_free(w.v);
 }
 
@@ -140,7 +133,7 @@ static int large_copies(const struct lg_case *c, const struct lg_gpu_run *r, str
 		const struct lg_gpu_work *w = &r->work[i];
 		uint64_t bytes = c->t->span.bytes[w->span];
 
-		if (w->class != LG_GPU_H2D || w->ts < r->from || w->end > r->to ||
+		if (w->class != LG_GPU_H2D || !lg_gpu_in_window(r, w) ||
 		    bytes < LG_N_DATA_SERIAL_COPY_MEGABYTES * 1000000ull)
 			continue;
 		size[ret->n++] = bytes;
@@ -157,73 +150,63 @@ static int large_copies(const struct lg_case *c, const struct lg_gpu_run *r, str
 static void tell_weights(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, double share)
 {
 	struct large l;
-	double parts = r->n_steps ? (double)r->n_steps : 1;
+	double parts = lg_gpu_steps(r);
 
-	if (large_copies(c, r, &l)) {
-		c->failed = LG_E_NOMEM;
-		return;
-	}
-	if (l.n < LG_N_DATA_SERIAL_COPY_WEIGHTS || l.n_sizes * 8 > l.n || (double)l.n < 8 * parts)
+	if (lg_failed(c, large_copies(c, r, &l)) || l.n < LG_N_DATA_SERIAL_COPY_WEIGHTS ||
+	    l.n_sizes * 8 > l.n || (double)l.n < 8 * parts)
 		return;
 	f->detail = "weights";
-	f->title = lg_arena_printf(&c->v->arena, "weights are streamed from the host: %.0f copies a %s, %.2f GB at %.1f "
-				   "GB/s, for which the device idles %.0f %% of the time", (double)l.n / parts,
-				   r->n_steps ? "step" : "window", (double)l.bytes / parts / 1e9,
-				   (double)l.bytes / (double)l.ns, share * 100);
-	lg_evidence_add(c, f, INT64_MIN, 0, "%zu copies of %zu size%s, %.1f MB in the mean: batches are one or two a step",
-			l.n, l.n_sizes, l.n_sizes == 1 ? "" : "s", (double)l.bytes / (double)l.n / 1e6);
+	lg_title(c, f, "weights are streamed from the host: %.0f copies a %s, %.2f GB at %.1f GB/s, for "
+		 "which the device idles %.0f %% of the time", (double)l.n / parts, lg_gpu_a_step(r),
+		 (double)l.bytes / parts / 1e9, (double)l.bytes / (double)l.ns, share * 100);
+	lg_evidence(c, f, "%zu copies of %zu size%s, %.1f MB in the mean: batches are one or two a step",
+		    l.n, l.n_sizes, lg_s(l.n_sizes), (double)l.bytes / (double)l.n / 1e6);
 }
 
 static void pageable(struct lg_case *c, const struct lg_gpu *g)
 {
-	const struct lg_gpu_run *r = NULL;
-	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_PAGEABLE), &share, &r);
+	struct lg_gpu_loss l = lg_gpu_lost(g, LG_GPU_BIT(LG_GPU_BY_PAGEABLE));
+	const struct lg_gpu_run *r = l.worst;
 	uint64_t bytes = 0;
 	size_t n = 0;
 	struct lg_finding *f;
 
-	if (!r || share < LG_N_DATA_PAGEABLE_COPY_FLOOR)
-		return;
-	for (size_t i = 0; i < r->n_work; i++)
+	for (size_t i = 0; r && i < r->n_work; i++)
 		if (r->work[i].class == LG_GPU_H2D && r->work[i].pageable &&
 		    r->work[i].ts >= r->from && r->work[i].ts < r->to) {
 			bytes += c->t->span.bytes[r->work[i].span];
 			n++;
 		}
-	if (!n)
-		return;
-	f = lg_gpu_finding(c, g, LG_R_DATA_PAGEABLE_COPY, lost, share, r->amd ? 0.75 : 0.88, r);
+	f = n ? lg_gpu_idles(c, g, LG_R_DATA_PAGEABLE_COPY, &l, LG_N_DATA_PAGEABLE_COPY_FLOOR,
+			     r->amd ? 0.75 : 0.88)
+	      : NULL;
 	if (!f)
 		return;
-	f->stage = lg_stage_name(LG_STAGE_H2D);
-	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_PAGEABLE));
-	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_PAGEABLE), 4, "device idle");
-	f->title = lg_arena_printf(&c->v->arena, "host to device copies that make the host wait (%s) cost "
-				   "%.0f %% of the device's time: the copy itself, and the lead that "
-				   "the host loses", r->amd ? "synchronous copy calls" : "pageable memory",
-				   share * 100);
-	tell_weights(c, f, r, share);
-	lg_evidence_add(c, f, INT64_MIN, 0, "%zu such copies, %.1f MB", n, (double)bytes / 1e6);
+	lg_gpu_moments(c, f, r, l.mask, 4, "device idle");
+	lg_title(c, f, "host to device copies that make the host wait (%s) cost %.0f %% of the device's "
+		 "time: the copy itself, and the lead that the host loses", r->amd ? "synchronous copy "
+		 "calls" : "pageable memory", l.share * 100);
+	tell_weights(c, f, r, l.share);
+	lg_evidence(c, f, "%zu such copies, %.1f MB", n, (double)bytes / 1e6);
 	if (r->amd)
-		lg_evidence_against(c, f, "ROCm's trace does not say whether the memory was pinned: the calls "
-				     "waited, that is measured");
+		lg_evidence_against(c, f, "ROCm's trace does not say whether the memory was pinned: the "
+				    "calls waited, that is measured");
 }
 
 /* How long copies to the device take that an optimizer's step orders: parameters, and no batch. */
 static int64_t optimizers_copies(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r)
 {
 	const struct lg_trace *t = c->t;
-	struct lg_gpu_ivs steps = { 0 };
+	LG_AUTO_IVS steps = { 0 };
 	int64_t sum = 0;
 
 	for (size_t h = 0; h < r->n_host; h++)
 		for (size_t p = 0; r->host[h].thr == r->main && p < r->host[h].n_marks; p++) {
 			uint32_t row = r->host[h].mark[p];
 
-			if (lg_gpu_name(c, g, t->span.name[row]) == LG_NAME_OPTIMIZER &&
-			    lg_gpu_iv_add(&steps, t->span.ts[row],
-					  lg_row_end(t, t->span.ts[row], t->span.dur[row]), row))
-				c->failed = LG_E_NOMEM;
+			if (lg_gpu_name(c, g, t->span.name[row]) == LG_NAME_OPTIMIZER)
+				(void)lg_failed(c, lg_gpu_iv_add(&steps, t->span.ts[row],
+								 lg_span_end(t, row), row));
 		}
 	for (size_t i = 0; steps.n && i < r->n_work; i++) {
 		const struct lg_gpu_work *w = &r->work[i];
@@ -232,57 +215,61 @@ static int64_t optimizers_copies(struct lg_case *c, struct lg_gpu *g, const stru
 		    lg_gpu_within(&steps, t->span.ts[w->call]))
 			sum += w->end - w->ts;
 	}
-	lg_free(steps.v);
 	return sum;
 }
 
-/* Pinned copies that nothing overlapped. On the compute stream they cannot overlap. */
-static void serial(struct lg_case *c, struct lg_gpu *g)
+/* How long r's copies to the device take, and *ret_same: those on the stream that computes most. -1 without
+ * memory. */
+static int64_t copies_of(const struct lg_case *c, const struct lg_gpu_run *r, int64_t *ret_same)
 {
-	const struct lg_gpu_run *r = NULL;
-	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_PINNED), &share, &r);
-	int64_t same = 0, all = 0;
+	LG_AUTOFREE int64_t *busy = lg_calloc(c->t->track.n, sizeof *busy);
 	lg_trk compute = 0;
-	int64_t *busy;
-	struct lg_finding *f;
+	int64_t all = 0;
 
-	if (!r || share < LG_N_DATA_SERIAL_COPY_FLOOR)
-		return;
-	busy = lg_calloc(c->t->track.n, sizeof *busy);
-	if (!busy) {
-		c->failed = LG_E_NOMEM;
-		return;
-	}
+	*ret_same = 0;
+	if (!busy)
+		return -1;
 	for (size_t i = 0; i < r->n_work; i++)
 		if (r->work[i].class == LG_GPU_COMPUTE)
 			busy[r->work[i].stream] += r->work[i].end - r->work[i].ts;
 	for (lg_trk k = 1; k < c->t->track.n; k++)
 		if (busy[k] > busy[compute])
 			compute = k;
-	lg_free(busy);
 	for (size_t i = 0; i < r->n_work; i++)
 		if (r->work[i].class == LG_GPU_H2D) {
 			all += r->work[i].end - r->work[i].ts;
-			same += r->work[i].stream == compute ? r->work[i].end - r->work[i].ts : 0;
+			*ret_same += r->work[i].stream == compute ? r->work[i].end - r->work[i].ts : 0;
 		}
-	f = lg_gpu_finding(c, g, LG_R_DATA_SERIAL_COPY, lost, share, same * 2 > all ? 0.88 : 0.7, r);
+	return all;
+}
+
+/* Pinned copies that nothing overlapped. On the compute stream they cannot overlap. */
+static void serial(struct lg_case *c, struct lg_gpu *g)
+{
+	struct lg_gpu_loss l = lg_gpu_lost(g, LG_GPU_BIT(LG_GPU_BY_PINNED));
+	const struct lg_gpu_run *r = l.worst;
+	int64_t same, all;
+	struct lg_finding *f;
+
+	if (!r || l.share < LG_N_DATA_SERIAL_COPY_FLOOR)
+		return;
+	all = copies_of(c, r, &same);
+	f = lg_failed(c, all < 0 ? LG_E_NOMEM : 0) ? NULL
+	    : lg_gpu_idles(c, g, LG_R_DATA_SERIAL_COPY, &l, 0, same * 2 > all ? 0.88 : 0.7);
 	if (!f)
 		return;
-	f->stage = lg_stage_name(LG_STAGE_H2D);
-	f->title = lg_arena_printf(&c->v->arena, "host to device copies run alone for %.0f %% of the device's "
-				   "time: %s", share * 100,
-				   same * 2 > all ? "they are on the compute stream, so nothing can overlap them"
-						  : "no kernel is ready while they run");
+	lg_title(c, f, "host to device copies run alone for %.0f %% of the device's time: %s", l.share *
+		 100, same * 2 > all ? "they are on the compute stream, so nothing can overlap them" : "no "
+		 "kernel is ready while they run");
 	if (optimizers_copies(c, g, r) * 2 > all) {
 		f->detail = "optimizer";
 		f->stage = lg_stage_name(LG_STAGE_OPTIMIZER);
-		f->title = lg_arena_printf(&c->v->arena, "copies to the device run alone for %.0f %% of its time: the "
-					   "optimizer's step orders them, as where it works on the host", share * 100);
+		lg_title(c, f, "copies to the device run alone for %.0f %% of its time: the optimizer's "
+			 "step orders them, as where it works on the host", l.share * 100);
 	} else {
-		tell_weights(c, f, r, share);
+		tell_weights(c, f, r, l.share);
 	}
-	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_PINNED));
-	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_PINNED), 3, "copying alone");
+	lg_gpu_moments(c, f, r, l.mask, 3, "copying alone");
 }
 
 /* Does the loader work in the main process? */
@@ -300,17 +287,13 @@ static void loader_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 	const char *because;
 	bool little;
 
-	if (lg_cpu_time_most(c, g, LG_HOST_LOADER, &l)) {
-		c->failed = LG_E_NOMEM;
-		return;
-	}
-	if (!l.r || lg_cpu_share(&l) < LG_N_DATA_LOADER_WAIT_CPU)
+	if (lg_failed(c, lg_cpu_time_most(c, g, LG_HOST_LOADER, &l)) || !l.r ||
+	    lg_cpu_share(&l) < LG_N_DATA_LOADER_WAIT_CPU)
 		return;
 	little = lg_cpu_share(&l) < LG_N_DATA_LOADER_WAIT_CPU_LITTLE;
 	f = lg_gpu_finding(c, g, LG_R_DATA_LOADER_WAIT, (double)l.sum / 1e6, lg_cpu_share(&l), 0.85, l.r);
 	if (!f)
 		return;
-	f->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
 	lg_gpu_cap_steps(c, f, l.r, l.by_step);
 	/* To take a batch that is ready has its cost, too: little of it is no trouble. */
 	f->ordinary = little;
@@ -318,14 +301,12 @@ static void loader_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		lg_cap(f, LG_CAP_ORDINARY);
 	f->detail = in_process(c->t, &l) ? "workers_zero" : NULL;
 	because = f->detail ? ": the loader has no workers (num_workers=0)" : "";
-	f->title = lg_arena_printf(&c->v->arena, little ? "the loader takes %.1f %% of the step's time%s" :
-				   "the step waits %.0f %% of its time for the next batch%s",
-				   100 * f->lost_share, because);
-	f->title = lg_arena_printf(&c->v->arena, "%s%s", f->title,
-				   little ? "" : lg_cpu_only_on(c, f, &l));
+	lg_title(c, f, little ? "the loader takes %.1f %% of the step's time%s%s" : "the step waits %.0f "
+		 "%% of its time for the next batch%s%s", 100 * f->lost_share, because, little ? "" :
+		 lg_cpu_only_on(c, f, &l));
 	if (little && !f->detail)
-		lg_evidence_against(c, f, "to take a batch that is ready has its cost, too: not all of this "
-				    "is a wait");
+		lg_evidence_against(c, f, "to take a batch that is ready has its cost, too: not all of "
+				    "this is a wait");
 	lg_evidence_add(c, f, l.at, l.longest, "%zu stretches in the loader, %.1f ms in all; longest", l.n,
 			(double)l.sum / 1e6);
 }

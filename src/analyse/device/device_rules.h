@@ -1,21 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device_rules.h - what the rules of devices share. */
+/* device_rules.h - what the rules of devices share, and all that each of them looks at. */
 #ifndef LG_ANALYSE_DEVICE_DEVICE_RULES_H
 #define LG_ANALYSE_DEVICE_DEVICE_RULES_H
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/device/finders.h"
+#include "analyse/timeline/cost.h"
 
-/* ---- shared by the rules (gpu_explain.c) ---- */
-/* Sum over judged runs of their causes in mask (bit 1 << cause), each divided by the number of runs:
- * wall time of the run, each nanosecond once. *ret_worst = run that lost most (may be NULL).
- * Where all wait for one rank (g->critical) its account is the run's, but for the launches by which it is
- * later than the others: these are comms.straggler's. */
-double lg_gpu_lost(const struct lg_gpu *g, uint32_t mask, double *ret_share,
-		   const struct lg_gpu_run **ret_worst);
-/* A finding with lost time, share and severity; confidence as given, lowered for a short window.
- * at_most caps the severity (NULL = by share). */
+/* ---- gpu_explain.c ---- */
+struct lg_gpu_loss {
+	uint32_t mask; /* causes, LG_GPU_BIT() */
+	double ms, share;
+	const struct lg_gpu_run *worst; /* that lost most; NULL = none is judged */
+};
+/* Sum over judged runs of their causes in mask, each divided by the number of runs: wall time of the run,
+ * each nanosecond once. Where all wait for one rank (g->critical) its account is the run's, but for the
+ * launches by which it is later than the others: these are comms.straggler's. */
+struct lg_gpu_loss lg_gpu_lost(const struct lg_gpu *g, uint32_t mask);
+static inline double lg_gpu_share(const struct lg_gpu *g, uint32_t mask)
+{
+	return lg_gpu_lost(g, mask).share;
+}
+/* A finding with lost time, share and severity; confidence as given, lowered for a short window. */
 struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
 				  double lost_ms, double share, double confidence,
 				  const struct lg_gpu_run *worst);
+/* The same of what the trace shows, and not what it costs. */
+struct lg_finding *lg_gpu_unpriced(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
+				   double confidence, const struct lg_gpu_run *worst);
+/* The same of l, graded by how often it came; NULL below floor. */
+struct lg_finding *lg_gpu_idles(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
+				const struct lg_gpu_loss *l, double floor, double confidence);
 /* So many episodes carry a grade: five, or one in (nearly) every step of fewer. */
 size_t lg_gpu_enough(const struct lg_gpu_run *r);
 /* Of by_step, of n steps. */

@@ -19,7 +19,7 @@ int lg_find_late_on_cpu(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* c
 /* ---- rules: each looks at all runs and adds its findings ---- */
 int lg_find_gpu(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;         /* gpu_rules.c */
 /* Take optimizer, zero_grad and autotuning out of the other causes; before all rules. */
-void lg_gpu_refine(struct lg_case *c, struct lg_gpu *g);                    /* gpu_kernels.c */
+int lg_gpu_refine(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;       /* gpu_kernels.c */
 int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* gpu_kernels.c */
 int lg_find_backward(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;    /* backward_rules.c */
 int lg_find_data(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;        /* data_rules.c */

@@ -344,23 +344,20 @@ static void name_devices(struct lg_case *c, const struct devices *d, struct lg_f
 			n_lazy++;
 		}
 	if (n_lazy == 1)
-		lg_evidence_add(c, f, INT64_MIN, 0,
-				"%s is idle (below 10 %%) in %.0f %% of its readings: the others may wait for what "
-				"its rank does on the host (checkpoint, evaluation, logging)",
-				name_of(c, lazy), 100 * (double)lazy->n_idle / (double)lazy->n);
+		lg_evidence(c, f, "%s is idle (below 10 %%) in %.0f %% of its readings: the others may "
+			    "wait for what its rank does on the host (checkpoint, evaluation, logging)",
+			    name_of(c, lazy), 100 * (double)lazy->n_idle / (double)lazy->n);
 	for (size_t i = 0; i < d->n && i < 8; i++) {
 		const struct device *g = &d->v[i];
 		double n = fmax(1, (double)g->n);
 
-		lg_evidence_add(c, f, INT64_MIN, 0,
-				"%s: busy in %.0f %% of %zu readings, %.0f %% of all at low power",
-				name_of(c, g), 100 * (double)g->n_busy / n, g->n,
-				100 * (double)g->n_spin / n);
+		lg_evidence(c, f, "%s: busy in %.0f %% of %zu readings, %.0f %% of all at low power",
+			    name_of(c, g), 100 * (double)g->n_busy / n, g->n, 100 * (double)g->n_spin / n);
 	}
-	lg_evidence_add(c, f, INT64_MIN, 0, "%s", n_lazy == 1
-			? "to find what they wait for: laggard record on the host of the idle device for a minute "
-			  "(about one percent of a CPU), or torch.profiler on two ranks"
-			: "which kernels those are, and for what they wait: torch.profiler for five steps");
+	lg_evidence(c, f, "%s", n_lazy == 1 ? "to find what they wait for: laggard record on the host of "
+		    "the idle device for a minute (about one percent of a CPU), or torch.profiler on two "
+		    "ranks" : "which kernels those are, and for what they wait: torch.profiler for five "
+		    "steps");
 }
 
 /* Power of g at rest, W: its own readings, else all devices'. A device whose clock is up is not at rest,
@@ -440,12 +437,10 @@ static void util_lies(struct lg_case *c, struct devices *d)
 	/* Now and then is how runs are: checkpoints, the end of an epoch. */
 	if (share < LG_N_GPU_UTIL_LIES_OFTEN)
 		lg_cap(f, LG_CAP_ORDINARY);
-	f->title = lg_arena_printf(&c->v->arena,
-				   "%zu of %zu devices show %.0f-100 %% utilisation for %.0f %% of the time at "
-				   "under %.0f W (%s): kernels run that hardly compute%s", with, d->n,
-				   LG_N_GPU_UTIL_LIES_BUSY, share * 100, line, against,
-				   d->n_used > 1 ? ", as those that wait in a collective do"
-						 : "; no other device works that it could wait for");
+	lg_title(c, f, "%zu of %zu devices show %.0f-100 %% utilisation for %.0f %% of the time at under "
+		 "%.0f W (%s): kernels run that hardly compute%s", with, d->n, LG_N_GPU_UTIL_LIES_BUSY,
+		 share * 100, line, against, d->n_used > 1 ? ", as those that wait in a collective do" :
+		 "; no other device works that it could wait for");
 	name_devices(c, d, f);
 }
 
@@ -512,13 +507,12 @@ static bool power_capped(struct lg_case *c, struct devices *d)
 	if (!f)
 		return true;
 	f->detail = "power";
-	f->title = lg_arena_printf(&c->v->arena,
-				   "%s held down by the power limit in %.0f %% of the busy time: %.0f %% lower clock "
-				   "without drawing more%s", who_is(c, d, worst, bad), share * 100,
-				   100 * (1 - low / full), who_waits(d));
-	lg_evidence_add(c, f, INT64_MIN, 0, "clock %.0f MHz under the cap, %.0f MHz without it", low, full);
-	lg_evidence_against(c, f, "heavier kernels at the same power would look the same: compare power.limit with that "
-			     "of the peers, and the throughput before and after");
+	lg_title(c, f, "%s held down by the power limit in %.0f %% of the busy time: %.0f %% lower clock "
+		 "without drawing more%s", who_is(c, d, worst, bad), share * 100, 100 * (1 - low / full),
+		 who_waits(d));
+	lg_evidence(c, f, "clock %.0f MHz under the cap, %.0f MHz without it", low, full);
+	lg_evidence_against(c, f, "heavier kernels at the same power would look the same: compare "
+			    "power.limit with that of the peers, and the throughput before and after");
 	return true;
 }
 
@@ -565,13 +559,13 @@ static bool hot(struct lg_case *c, struct devices *d)
 	f = add(c, d, LG_R_GPU_THROTTLED, slow * (double)n_hot / (double)d->v[worst].n, 0.9);
 	if (!f)
 		return true;
-	f->title = lg_arena_printf(&c->v->arena, "%s throttled (%s) in %.0f %% of the busy time%s",
-				   who_is(c, d, worst, bad), reason_text(all), most * 100, who_waits(d));
+	lg_title(c, f, "%s throttled (%s) in %.0f %% of the busy time%s", who_is(c, d, worst, bad),
+		 reason_text(all), most * 100, who_waits(d));
 	if (n)
-		lg_evidence_add(c, f, INT64_MIN, 0, "clock %.0f MHz then, %.0f MHz otherwise",
-				low / (double)n, full);
+		lg_evidence(c, f, "clock %.0f MHz then, %.0f MHz otherwise", low / (double)n, full);
 	else
-		lg_evidence_against(c, f, "clocks are not in this input: a tenth of that time is taken as lost");
+		lg_evidence_against(c, f, "clocks are not in this input: a tenth of that time is taken as "
+				    "lost");
 	return true;
 }
 
@@ -600,15 +594,14 @@ static void slower_than_peers(struct lg_case *c, struct devices *d)
 	f = add(c, d, LG_R_GPU_THROTTLED, most, 0.65);
 	if (!f)
 		return;
-	f->title = lg_arena_printf(&c->v->arena, "%s clocked %.0f %% lower than its peers under load",
-				   who_is(c, d, worst, bad), most * 100);
-	lg_evidence_add(c, f, INT64_MIN, 0, "median clock while busy %.0f MHz, of all devices %.0f MHz",
-			peers * (1 - most), peers);
-	lg_evidence_against(c, f, d->has_reasons
-				     ? "no clocks event reason names heat or power: its clocks may be set lower "
-				       "(nvidia-smi -q -d CLOCK), or it is another model"
-				     : "the reasons are not in this input: add clocks_event_reasons.active to "
-				       "--query-gpu");
+	lg_title(c, f, "%s clocked %.0f %% lower than its peers under load", who_is(c, d, worst, bad), most
+		 * 100);
+	lg_evidence(c, f, "median clock while busy %.0f MHz, of all devices %.0f MHz", peers * (1 - most),
+		    peers);
+	lg_evidence_against(c, f, d->has_reasons ? "no clocks event reason names heat or power: its clocks "
+			    "may be set lower (nvidia-smi -q -d CLOCK), or it is another model" : "the "
+			    "reasons are not in this input: add clocks_event_reasons.active to "
+			    "--query-gpu");
 }
 
 static void throttled(struct lg_case *c, struct devices *d)

@@ -9,15 +9,12 @@
 #include <string.h>
 
 #include "analyse/chains/chains.h"
-#include "analyse/steps/steps.h"
 #include "analyse/device/device_rules.h"
-#include "analyse/device/finders.h"
-#include "analyse/timeline/window.h"
-#include "analyse/chains/tally.h"
 #include "analyse/steps/judge.h"
-#include "base/alloc.h"
-#include "base/side_thread.h"
+#include "analyse/steps/steps.h"
 #include "base/map.h"
+#include "base/side_thread.h"
+#include "base/words.h"
 
 void lg_gpu_limit(struct lg_case *c, const char *fmt, ...)
 {
@@ -38,15 +35,15 @@ static double later_launches(const struct lg_gpu *g, uint32_t mask)
 	return asked && g->late->more[LG_GPU_BY_LAUNCH] > 0 ? g->late->more[LG_GPU_BY_LAUNCH] : 0;
 }
 
-double lg_gpu_lost(const struct lg_gpu *g, uint32_t mask, double *ret_share,
-		   const struct lg_gpu_run **ret_worst)
+struct lg_gpu_loss lg_gpu_lost(const struct lg_gpu *g, uint32_t mask)
 {
+	struct lg_gpu_loss l = { .mask = mask };
 	double sum = 0, wall = 0, most = -1;
 	size_t n = 0;
 
 	for (size_t i = 0; i < g->n; i++) {
 		const struct lg_gpu_run *r = &g->run[i];
-		double lost = 0, share;
+		double lost = 0;
 
 		if (!lg_gpu_judged(r) || r->to <= r->from || (g->critical && r != g->critical))
 			continue;
@@ -57,16 +54,21 @@ double lg_gpu_lost(const struct lg_gpu *g, uint32_t mask, double *ret_share,
 		n++;
 		sum += lost;
 		wall += (double)(r->to - r->from);
-		share = lost / (double)(r->to - r->from);
-		if (share > most) {
-			most = share;
-			if (ret_worst)
-				*ret_worst = r;
+		if (lg_gpu_part(r, lost) > most) {
+			most = lg_gpu_part(r, lost);
+			l.worst = r;
 		}
 	}
-	*ret_share = wall > 0 ? sum / wall : 0;
-	return n ? sum / (double)n / 1e6 : 0;
+	l.share = wall > 0 ? sum / wall : 0;
+	l.ms = n ? sum / (double)n / 1e6 : 0;
+	return l;
 }
+
+/* In which part of the step a rule's loss lies. */
+static const uint8_t stage_of[LG_R_MAX] = {
+#define STAGE(rule, stage) [LG_R_##rule] = LG_STAGE_##stage,
+#include "rules/rules.def"
+};
 
 struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
 				  double lost_ms, double share, double confidence,
@@ -80,7 +82,7 @@ struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, enu
 	f->lost_ms = lost_ms;
 	f->lost_share = share;
 	lg_grade_steady(f);
-	f->stage = lg_stage_name(LG_STAGE_OTHER);
+	f->stage = lg_stage_name(stage_of[rule] ? stage_of[rule] : LG_STAGE_OTHER);
 	f->culprit.relation = LG_RELATION_SELF;
 	/* One step may be an unusual one; rows that are missing may hide another cause. */
 	if (worst && worst->n_steps < 3)
@@ -103,6 +105,23 @@ struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, enu
 		f->culprit.pid = c->t->process.pid[worst->prc];
 		f->culprit.rank = judged > 1 ? worst->rank : -1;
 	}
+	return f;
+}
+
+struct lg_finding *lg_gpu_unpriced(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
+				   double confidence, const struct lg_gpu_run *worst)
+{
+	return lg_gpu_finding(c, g, rule, (double)NAN, (double)NAN, confidence, worst);
+}
+
+struct lg_finding *lg_gpu_idles(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
+				const struct lg_gpu_loss *l, double floor, double confidence)
+{
+	struct lg_finding *f = !l->worst || l->share < floor ? NULL
+			       : lg_gpu_finding(c, g, rule, l->ms, l->share, confidence, l->worst);
+
+	if (f)
+		lg_gpu_cap_rare(c, f, l->worst, l->mask);
 	return f;
 }
 
@@ -281,9 +300,8 @@ static void say_few(struct lg_case *c)
 		struct lg_finding *f = &c->v->findings[i];
 
 		if (f->seen && f->title)
-			f->title = lg_arena_printf(&c->v->arena, f->seen == 1 ? "%s (seen once)"
-						   : f->seen == 2 ? "%s (seen twice)" : "%s (seen %zu times)",
-						   f->title, f->seen);
+			lg_title(c, f, f->seen == 1 ? "%s (seen once)" : f->seen == 2 ? "%s (seen twice)" :
+				 "%s (seen %zu times)", f->title, f->seen);
 	}
 }
 
@@ -427,10 +445,10 @@ void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu
 			where = "between operators, in code that the trace does not show";
 		else if (!f->culprit.function && 4 * v[j].ns >= v[0].ns)
 			f->culprit.function = where ? where : call;
-		lg_evidence_add(c, f, v[j].at, v[j].longest, "%s %.1f ms %s%s%s%s%s", what,
-				(double)v[j].ns / 1e6,
-				v[j].n == 1 ? "once" : lg_arena_printf(&c->v->arena, "in %zu times", v[j].n), where ? ": " : "", where ? where : "",
-				call ? where ? ", in " : ": in " : "", call ? call : "");
+		lg_evidence_add(c, f, v[j].at, v[j].longest, "%s %.1f ms %s%s%s%s%s", what, (double)v[j].ns
+				/ 1e6, v[j].n == 1 ? "once" : lg_arena_printf(&c->v->arena, "in %zu times",
+				v[j].n), where ? ": " : "", where ? where : "", call ? where ? ", in " :
+				": in " : "", call ? call : "");
 	}
 	lg_free(l->v);
 	lg_map_done(&l->by_key);
@@ -454,7 +472,7 @@ static bool counts_requests(const struct lg_gpu_run *r)
 /* A step is slow that is slow on any rank: a wait for one of them makes all of them late. */
 static int count_slow(struct lg_verdict *v, const struct lg_gpu *g)
 {
-	bool *slow = lg_calloc(v->n_judged, sizeof *slow);
+	LG_AUTOFREE bool *slow = lg_calloc(v->n_judged, sizeof *slow);
 	size_t at = 0;
 
 	if (!slow && v->n_judged)
@@ -467,7 +485,6 @@ static int count_slow(struct lg_verdict *v, const struct lg_gpu *g)
 			slow[s] |= v->steps[at + s].slow;
 	for (size_t s = 0; s < v->n_judged; s++)
 		v->n_slow += slow[s];
-	lg_free(slow);
 	return 0;
 }
 
@@ -499,9 +516,10 @@ static void say_device_slower(struct lg_case *c, const struct lg_gpu_run *r, int
 	longer = (double)(r->step[r->n_steps] - r->step[at]) / (double)n[1] -
 		 (double)(r->step[at] - r->step[0]) / (double)n[0];
 	if (longer > 0 && computes > 0.5 * longer)
-		lg_gpu_limit(c, "from then on a step takes %.1f ms longer, and the device computes %.1f ms longer: a "
-				"lower clock (nvidia-smi --query-gpu=clocks.sm,clocks_event_reasons.active beside the "
-				"run tells), or more work a step", longer / 1e6, computes / 1e6);
+		lg_gpu_limit(c, "from then on a step takes %.1f ms longer, and the device computes %.1f ms "
+			     "longer: a lower clock (nvidia-smi "
+			     "--query-gpu=clocks.sm,clocks_event_reasons.active beside the run tells), or "
+			     "more work a step", longer / 1e6, computes / 1e6);
 }
 
 /* Of the run with most steps: the others go the same way. */
@@ -549,7 +567,8 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 {
 	struct lg_verdict *v = c->v;
 	size_t n = 0, k = 0;
-	double *d, noise = 0;
+	LG_AUTOFREE double *d = NULL;
+	double noise = 0;
 	int rc = 0;
 
 	v->scope = g->n == 1 ? LG_SCOPE_SINGLE : LG_SCOPE_NONE;
@@ -562,10 +581,8 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 	v->steps = lg_arena_alloc(&v->arena, n, sizeof *v->steps);
 	v->ranks = lg_arena_alloc(&v->arena, g->n, sizeof *v->ranks);
 	d = lg_calloc(n, sizeof *d);
-	if (!v->steps || !v->ranks || !d) {
-		lg_free(d);
+	if (!v->steps || !v->ranks || !d)
 		return LG_E_NOMEM;
-	}
 	v->n_steps = n;
 	v->n_ranks = v->n_judged = v->n_slow = 0;
 	for (size_t i = 0; i < g->n; i++) {
@@ -598,7 +615,6 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 	for (size_t s = 0; s < n; s++)
 		d[s] = (double)v->steps[s].dur / 1e6;
 	lg_sum_up_steps(v, d, n, noise);
-	lg_free(d);
 	if (rc)
 		return rc;
 	if (v->n_judged >= 3 && shape_of(c, g))
@@ -606,11 +622,16 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 	return lg_account_stages(c);
 }
 
+static const char *who_is(struct lg_case *c, const struct lg_gpu_run *r)
+{
+	return r->rank >= 0 ? lg_arena_printf(&c->v->arena, "rank %d: ", r->rank) : "";
+}
+
 static void say_requests(struct lg_case *c, const struct lg_gpu_run *r, const char *who)
 {
-	lg_gpu_limit(c, "%s%zu requests, told from %s: %zu threads serve them, %.1f at once in the mean; they overlap, so "
-			"each is counted as a step and nothing is told by step", who, r->n_requests, r->requests_from,
-		     r->n_request_threads, r->requests_at_once);
+	lg_gpu_limit(c, "%s%zu requests, told from %s: %zu threads serve them, %.1f at once in the mean; "
+		     "they overlap, so each is counted as a step and nothing is told by step", who,
+		     r->n_requests, r->requests_from, r->n_request_threads, r->requests_at_once);
 }
 
 static size_t launches_of(const struct lg_gpu_run *r)
@@ -624,48 +645,47 @@ static size_t launches_of(const struct lg_gpu_run *r)
 
 static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)
 {
-	const char *who = r->rank >= 0 ? lg_arena_printf(&c->v->arena, "rank %d: ", r->rank) : "";
+	const char *who = who_is(c, r);
 
 	if (r->n_requests)
 		say_requests(c, r, who);
-
 	switch (r->scope) {
 	case LG_SHOWS_CAPTURE:
 		lg_gpu_limit(c, "%sthis trace shows CUDA/HIP graphs being captured (%zu built, %zu "
-				"launched): most launches are recorded, not run, so nothing is "
-				"diagnosed; profile the steps after the capture", who,
-			     r->n_graph_built, r->n_graph_launches);
+			     "launched): most launches are recorded, not run, so nothing is diagnosed; "
+			     "profile the steps after the capture", who, r->n_graph_built,
+			     r->n_graph_launches);
 		break;
 	case LG_SHOWS_EMPTY:
 		lg_gpu_limit(c, "%san almost empty window (%zu pieces of device work, %zu operators): "
-				"nothing is diagnosed; capture 5 to 10 active steps "
-				"(10-100 MB a rank, no stacks)", who, r->n_work, r->n_ops);
+			     "nothing is diagnosed; capture 5 to 10 active steps (10-100 MB a rank, no "
+			     "stacks)", who, r->n_work, r->n_ops);
 		break;
 	case LG_SHOWS_COLD:
 		lg_gpu_limit(c, "%sone cold start, no steady state: not diagnosed; capture after a few "
-				"steps with schedule(wait=5, warmup=2, active=5), which costs "
-				"nothing but the wait", who);
+			     "steps with schedule(wait=5, warmup=2, active=5), which costs nothing but the "
+			     "wait", who);
 		break;
 	case LG_SHOWS_LOST:
-		lg_gpu_limit(c, "%s%s, of %zu kernel launches: a device that idles and one whose rows are missing look "
-				"alike, so nothing is said of it; %s", who, r->n_work
-			     ? lg_arena_printf(&c->v->arena, "%zu kernels are missing from the trace", r->n_unrun)
-			     : "no row of the device is in the trace", launches_of(r),
-			     c->v->cut ? "the file is cut: copy it again, or let the profiler write all of it"
-				       : "profile again (kineto loses what its buffers have no room for: fewer steps)");
+		lg_gpu_limit(c, "%s%s, of %zu kernel launches: a device that idles and one whose rows are "
+			     "missing look alike, so nothing is said of it; %s", who, r->n_work ?
+			     lg_arena_printf(&c->v->arena, "%zu kernels are missing from the trace",
+			     r->n_unrun) : "no row of the device is in the trace", launches_of(r), c->v->cut
+			     ? "the file is cut: copy it again, or let the profiler write all of it" :
+			     "profile again (kineto loses what its buffers have no room for: fewer steps)");
 		break;
 	case LG_SHOWS_CPU:
-		lg_gpu_limit(c, "%sno device activity in this trace (CPU only, or the profiler ran "
-				"without ProfilerActivity.CUDA): nothing is said about a GPU", who);
+		lg_gpu_limit(c, "%sno device activity in this trace (CPU only, or the profiler ran without "
+			     "ProfilerActivity.CUDA): nothing is said about a GPU", who);
 		break;
 	case LG_SHOWS_RANGES:
 		if (r->n_steps)
-			lg_gpu_limit(c, "%ssteps told from %s; nothing but ranges was traced: they tell where a step's "
-					"time goes, and not why (nsys profile -t cuda,nvtx,osrt, or laggard record, "
-					"does)", who, r->steps_from);
+			lg_gpu_limit(c, "%ssteps told from %s; nothing but ranges was traced: they tell "
+				     "where a step's time goes, and not why (nsys profile -t "
+				     "cuda,nvtx,osrt, or laggard record, does)", who, r->steps_from);
 		else if (!r->n_requests)
-			lg_gpu_limit(c, "%sno repeating steps were found: no range comes back that covers half of "
-					"the window", who);
+			lg_gpu_limit(c, "%sno repeating steps were found: no range comes back that covers "
+				     "half of the window", who);
 		break;
 	case LG_SHOWS_TRAINING:
 	case LG_SHOWS_INFERENCE:
@@ -673,8 +693,8 @@ static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)
 			lg_gpu_limit(c, "%s%s: the window of %.1f ms is judged as one piece", who,
 				     lg_scope_name(r->scope), (double)(r->to - r->from) / 1e6);
 		else if (!r->n_steps)
-			lg_gpu_limit(c, "%s%s without marked steps: the window of %.1f ms is judged as "
-					"one piece; call prof.step() once a step to compare steps", who,
+			lg_gpu_limit(c, "%s%s without marked steps: the window of %.1f ms is judged as one "
+				     "piece; call prof.step() once a step to compare steps", who,
 				     lg_scope_name(r->scope), (double)(r->to - r->from) / 1e6);
 		else if (r->scope == LG_SHOWS_INFERENCE || !r->steps_marked)
 			lg_gpu_limit(c, "%s%s, steps told from %s", who, lg_scope_name(r->scope),
@@ -688,49 +708,61 @@ static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)
 /* Launches whose kernels the profiler missed. */
 static void say_unrun(struct lg_case *c, const struct lg_gpu_run *r)
 {
-	const char *who = r->rank >= 0 ? lg_arena_printf(&c->v->arena, "rank %d: ", r->rank) : "";
+	const char *who = who_is(c, r);
 
 	if (r->cut_head || r->cut_tail)
-		lg_gpu_limit(c, "%s%zu of %zu kernel launches have no kernel in the trace (the profiler lost "
-				"them, or they went into a graph): %zu step%s at the beginning and %zu at the end are left out", who,
-			     r->n_unrun, r->n_launched, r->cut_head, r->cut_head == 1 ? "" : "s", r->cut_tail);
+		lg_gpu_limit(c, "%s%zu of %zu kernel launches have no kernel in the trace (the profiler "
+			     "lost them, or they went into a graph): %zu step%s at the beginning and %zu "
+			     "at the end are left out", who, r->n_unrun, r->n_launched, r->cut_head,
+			     lg_s(r->cut_head), r->cut_tail);
 	if (r->unrun_share > 0.05)
-		lg_gpu_limit(c, "%s%.0f %% of the kernel launches %shave no kernel in the trace: the device "
-				"looks idle where they ran", who, r->unrun_share * 100,
-			     r->cut_head || r->cut_tail ? "that are left " : "");
+		lg_gpu_limit(c, "%s%.0f %% of the kernel launches %shave no kernel in the trace: the "
+			     "device looks idle where they ran", who, r->unrun_share * 100, r->cut_head ||
+			     r->cut_tail ? "that are left " : "");
 }
 
 static void say_doubts(struct lg_case *c, const struct lg_gpu *g)
 {
-	double queued, unknown;
+	double queued = lg_gpu_share(g, LG_GPU_BIT(LG_GPU_BY_QUEUED));
+	double unknown = lg_gpu_share(g, LG_GPU_BIT(LG_GPU_BY_UNKNOWN));
 
 	for (size_t i = 0; i < g->n; i++)
 		if (lg_gpu_judged(&g->run[i]))
 			say_unrun(c, &g->run[i]);
-
-	(void)lg_gpu_lost(g, 1u << LG_GPU_BY_QUEUED, &queued, NULL);
-	(void)lg_gpu_lost(g, 1u << LG_GPU_BY_UNKNOWN, &unknown, NULL);
 	if (queued > 0.15)
 		lg_gpu_limit(c, "the device idled for %.0f %% of the window although work was queued: "
-				"streams wait for each other, or device rows are missing from the "
-				"trace (dropped or sampled)", queued * 100);
+			     "streams wait for each other, or device rows are missing from the trace "
+			     "(dropped or sampled)", queued * 100);
 	if (unknown > 0.15)
-		lg_gpu_limit(c, "for %.0f %% of the window the call that launched the next work is not "
-				"in the trace: who was late cannot be told; record with "
-				"ProfilerActivity.CPU as well", unknown * 100);
+		lg_gpu_limit(c, "for %.0f %% of the window the call that launched the next work is not in "
+			     "the trace: who was late cannot be told; record with ProfilerActivity.CPU as "
+			     "well", unknown * 100);
+}
+
+/* Nothing is judged of a device: what else tells of the run? */
+static int bound_without(struct lg_case *c, const struct lg_gpu *g)
+{
+	struct lg_verdict *v = c->v;
+
+	if (!lg_gpu_only(c->t))
+		return 0;
+	v->bound = LG_BOUND_UNKNOWN;
+	v->bound_confidence = 0;
+	for (size_t i = 0; i < g->n; i++)
+		if (g->run[i].scope == LG_SHOWS_LOST)
+			v->unjudged = v->cut ? "The file is cut before the work of its device"
+					     : "The device's work is missing from the trace";
+	v->bound_why = g->n ? lg_arena_printf(&v->arena, "not judged: %s", lg_scope_name(g->run[0].scope))
+			    : "no device work in this trace";
+	return lg_failed(c, lg_bound_on_cpu(c, g)) ? c->failed : lg_range_times(c, g);
 }
 
 /* Who bounds the run, from the shares of the judged windows. */
-static void bound(struct lg_case *c, const struct lg_gpu *g)
+static int bound(struct lg_case *c, const struct lg_gpu *g)
 {
-	const uint32_t data_mask = 1u << LG_GPU_BY_LOADER | 1u << LG_GPU_BY_BATCH |
-				   1u << LG_GPU_BY_PAGEABLE | 1u << LG_GPU_BY_PINNED;
-	const uint32_t host_mask = 1u << LG_GPU_BY_LAUNCH | 1u << LG_GPU_BY_SYNC | 1u << LG_GPU_BY_ALLOC |
-				   1u << LG_GPU_BY_COMPILE | 1u << LG_GPU_BY_SIDE | 1u << LG_GPU_BY_LOG |
-				   1u << LG_GPU_BY_COLD | 1u << LG_GPU_BY_D2H | 1u << LG_GPU_BY_AUTOTUNE |
-				   1u << LG_GPU_BY_OPTIMIZER | 1u << LG_GPU_BY_ZERO |
-				   1u << LG_GPU_BY_CAST | 1u << LG_GPU_BY_WRAPPER;
-	double gpu, data, comms, host, other, unknown, most, all;
+	double gpu = lg_gpu_share(g, LG_GPU_BIT(LG_GPU_BY_COMPUTE)), data = lg_gpu_share(g, LG_GPU_DATA);
+	double comms = lg_gpu_share(g, LG_GPU_BIT(LG_GPU_BY_COMM)), host = lg_gpu_share(g, LG_GPU_HOST);
+	double other = lg_gpu_share(g, LG_GPU_BIT(LG_GPU_BY_OTHER)), unknown, most, all;
 	struct lg_verdict *v = c->v;
 	size_t judged = 0, inferring = 0;
 	const char *kind = NULL;
@@ -742,34 +774,13 @@ static void bound(struct lg_case *c, const struct lg_gpu *g)
 			kind = lg_scope_name(g->run[i].scope);
 		}
 	v->inference = judged && inferring == judged;
-	if (!judged) {
-		if (lg_gpu_only(c->t)) {
-			v->bound = LG_BOUND_UNKNOWN;
-			v->bound_confidence = 0;
-			for (size_t i = 0; i < g->n; i++)
-				if (g->run[i].scope == LG_SHOWS_LOST)
-					v->unjudged = v->cut ? "The file is cut before the work of its device"
-							     : "The device's work is missing from the trace";
-			v->bound_why = g->n ? lg_arena_printf(&v->arena, "not judged: %s",
-							      lg_scope_name(g->run[0].scope))
-					    : "no device work in this trace";
-			c->failed = lg_bound_on_cpu(c, g);
-			if (!c->failed)
-				c->failed = lg_range_times(c, g);
-		}
-		return;
-	}
-	(void)lg_gpu_lost(g, 1u << LG_GPU_BY_COMPUTE, &gpu, NULL);
-	(void)lg_gpu_lost(g, data_mask, &data, NULL);
-	(void)lg_gpu_lost(g, 1u << LG_GPU_BY_COMM, &comms, NULL);
-	(void)lg_gpu_lost(g, host_mask, &host, NULL);
+	if (!judged)
+		return bound_without(c, g);
 	if (g->critical)
-		host += later_launches(g, host_mask) / (double)(g->critical->to - g->critical->from);
-	(void)lg_gpu_lost(g, 1u << LG_GPU_BY_OTHER, &other, NULL);
+		host += later_launches(g, LG_GPU_HOST) / (double)(g->critical->to - g->critical->from);
 	unknown = 1 - gpu - data - comms - host - other;
 	all = data + comms + host;
-	most = data > comms ? data : comms;
-	most = host > most ? host : most;
+	most = fmax(data, fmax(comms, host));
 	v->bound_why = lg_arena_printf(&v->arena,
 				       "%s; of the device's time %.0f %% computing, %.0f %% collectives not "
 				       "under compute, %.0f %% waiting for data and copies, %.0f %% waiting "
@@ -786,10 +797,14 @@ static void bound(struct lg_case *c, const struct lg_gpu *g)
 		v->bound = LG_BOUND_MIXED;
 	else
 		v->bound = most == host ? LG_BOUND_HOST : most == comms ? LG_BOUND_COMMS : LG_BOUND_DATA;
+	return 0;
 }
 
 int lg_prepare_devices(struct lg_case *c, struct lg_gpu *g)
 {
+	/* Each cause is told apart from what is left of the others. */
+	static int (*const then[])(struct lg_case *, struct lg_gpu *) = {
+		lg_gpu_refine, lg_gpu_refine_batch, lg_gpu_refine_amp, lg_gpu_refine_overlap, lg_gpu_late };
 	bool only = lg_gpu_only(c->t);
 	int rc = lg_gpu_new(c, g, NULL);
 
@@ -798,23 +813,15 @@ int lg_prepare_devices(struct lg_case *c, struct lg_gpu *g)
 	for (size_t i = 0; !rc && i < g->n; i++)
 		if (only || g->run[i].n_work)
 			say_scope(c, &g->run[i]);
-	if (!rc) {
-		lg_gpu_refine(c, g);
-		rc = c->failed;
-	}
-	if (!rc)
-		rc = lg_gpu_refine_batch(c, g);
-	if (!rc)
-		rc = lg_gpu_refine_amp(c, g);
-	if (!rc)
-		rc = lg_gpu_refine_overlap(c, g);
-	return rc ? rc : lg_gpu_late(c, g);
+	for (size_t i = 0; !rc && i < sizeof then / sizeof *then; i++)
+		rc = then[i](c, g);
+	return rc;
 }
 
 int lg_conclude_devices(struct lg_case *c, struct lg_gpu *g)
 {
 	say_doubts(c, g);
 	say_few(c);
-	bound(c, g);
+	(void)lg_failed(c, bound(c, g));
 	return c->failed;
 }

@@ -9,34 +9,29 @@
 #include <string.h>
 
 #include "analyse/device/device_rules.h"
-#include "analyse/device/finders.h"
-#include "analyse/timeline/window.h"
+#include "base/words.h"
 
-#define BIT(cause) (1u << (cause))
+#define BIT LG_GPU_BIT
 
 static void cold(struct lg_case *c, const struct lg_gpu *g)
 {
 	for (size_t i = 0; i < g->n; i++) {
 		const struct lg_gpu_run *r = &g->run[i];
-		double all = (double)r->whole;
+		double share = r->whole > 0 ? (double)r->cold / (double)r->whole : 0;
 		struct lg_finding *f;
 
 		if (!r->cold || (r->scope != LG_SHOWS_COLD && !lg_gpu_judged(r)))
 			continue;
-		f = lg_gpu_finding(c, g, LG_R_WARMUP_DOMINATES, (double)r->cold / 1e6,
-				   all > 0 ? (double)r->cold / all : 0, 0.9, NULL);
+		f = lg_gpu_finding(c, g, LG_R_WARMUP_DOMINATES, (double)r->cold / 1e6, share, 0.9, NULL);
 		if (!f)
 			return;
 		f->culprit.pid = c->t->process.pid[r->prc];
-		f->title = lg_arena_printf(&c->v->arena,
-					   "%.0f %% of this window is cold start (context, modules, "
-					   "autotuning, first step), not steady state",
-					   100 * (double)r->cold / all);
+		lg_title(c, f, "%.0f %% of this window is cold start (context, modules, autotuning, first "
+			 "step), not steady state", 100 * share);
 		if (r->scope == LG_SHOWS_COLD)
-			lg_evidence_add(c, f, r->from, r->to - r->from,
-					"%.1f ms in calls that only queue work or create objects, each over "
-					"1 ms while the device idled: first-time initialisation",
-					(double)r->cold / 1e6);
+			lg_evidence_add(c, f, r->from, r->to - r->from, "%.1f ms in calls that only queue "
+					"work or create objects, each over 1 ms while the device idled: "
+					"first-time initialisation", (double)r->cold / 1e6);
 		else
 			lg_evidence_add(c, f, r->from, 0, "the steps before this moment took %.1f ms more "
 					"than as many of the %zu that follow", (double)r->cold / 1e6,
@@ -45,22 +40,11 @@ static void cold(struct lg_case *c, const struct lg_gpu *g)
 	}
 }
 
-static const char *launch_fix(struct lg_case *c, const struct lg_gpu_run *r)
+/* NULL: the rule's words fit. */
+static const char *launch_advice(const struct lg_gpu_run *r)
 {
-	if (r->n_graph_launches)
-		return "Graphs are replayed already: put what is launched between them (sampling, input "
-		       "copies, metrics) into the graph or onto the device, and prepare the next "
-		       "step's inputs on another thread while the graph runs.";
-	if (r->compiled)
-		return "torch.compile(model, mode=\"reduce-overhead\") so that compiled regions are "
-		       "replayed as CUDA graphs; static shapes (pad, or mark_dynamic); move Python "
-		       "work between regions off the critical thread; a larger batch.";
-	if (r->scope == LG_SHOWS_INFERENCE)
-		return "model = torch.compile(model, mode=\"reduce-overhead\") (or "
-		       "torch.cuda.make_graphed_callables for static shapes); a larger batch; "
-		       "torch.inference_mode().";
-	(void)c;
-	return NULL; /* the rule's words fit */
+	return r->n_graph_launches ? "graphs" : r->compiled ? "compiled"
+	       : r->scope == LG_SHOWS_INFERENCE ? "inference" : NULL;
 }
 
 /* Stretches in which the device waits for a launch, whatever the host does meanwhile. */
@@ -126,17 +110,16 @@ static void tell_pauses(struct lg_case *c, struct lg_finding *f, const struct lg
 	struct pauses p = pauses_of(r);
 	const char *where = r->main ? around(c, r, &p) : NULL;
 
-	f->title = lg_arena_printf(&c->v->arena, "the device waits %.0f %% of %s for the host to launch the next "
-				   "kernel, most of it in %s%s%s", share * 100,
-				   f->seen ? "this window" : "the time",
-				   f->seen || p.n_long < 5 ? "a few pauses"
-				   : lg_arena_printf(&c->v->arena, "%zu pauses of %.1f ms", p.n_long,
-						     (double)p.long_ns / (double)p.n_long / 1e6),
-				   where ? ", the longest in " : "", where ? where : "");
+	lg_title(c, f, "the device waits %.0f %% of %s for the host to launch the next kernel, most of it "
+		 "in %s%s%s", share * 100, f->seen ? "this window" : "the time", f->seen || p.n_long < 5 ?
+		 "a few pauses" : lg_arena_printf(&c->v->arena, "%zu pauses of %.1f ms", p.n_long,
+		 (double)p.long_ns / (double)p.n_long / 1e6), where ? ", the longest in " : "", where ?
+		 where : "");
 	f->detail = "pauses";
 	f->culprit.function = where;
 	lg_evidence_add(c, f, p.at, p.longest, "longest pause %.1f ms, of %.1f ms in all%s%s",
-			(double)p.longest / 1e6, (double)p.all / 1e6, where ? ": in " : "", where ? where : "");
+			(double)p.longest / 1e6, (double)p.all / 1e6, where ? ": in " : "", where ? where :
+			"");
 }
 
 static bool mostly_pauses(const struct lg_gpu_run *r)
@@ -150,19 +133,18 @@ static bool mostly_pauses(const struct lg_gpu_run *r)
  * leave queued work without a start make launches look late. */
 static bool may_miss_rows(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r, double share)
 {
-	double queued;
+	double queued = lg_gpu_share(g, BIT(LG_GPU_BY_QUEUED));
 
-	(void)lg_gpu_lost(g, BIT(LG_GPU_BY_QUEUED), &queued, NULL);
 	if (queued > LG_N_GPU_LAUNCH_BOUND_MISSING && queued > 0.5 * share) {
-		lg_gpu_limit(c, "whether the host launches too slowly cannot be told: %.0f %% of the window "
-				"looks like it, but device rows seem to be missing; capture again "
-				"unsampled", share * 100);
+		lg_gpu_limit(c, "whether the host launches too slowly cannot be told: %.0f %% of the "
+			     "window looks like it, but device rows seem to be missing; capture again "
+			     "unsampled", share * 100);
 		return true;
 	}
 	if (r->unrun_share > 0.5 * share) {
-		lg_gpu_limit(c, "whether the host launches too slowly cannot be told: %.0f %% of the window "
-				"looks like it, but %.0f %% of the launches have no kernel in the trace",
-			     share * 100, r->unrun_share * 100);
+		lg_gpu_limit(c, "whether the host launches too slowly cannot be told: %.0f %% of the "
+			     "window looks like it, but %.0f %% of the launches have no kernel in the "
+			     "trace", share * 100, r->unrun_share * 100);
 		return true;
 	}
 	return false;
@@ -170,60 +152,51 @@ static bool may_miss_rows(struct lg_case *c, const struct lg_gpu *g, const struc
 
 static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
 {
-	const struct lg_gpu_run *r = NULL;
-	double share, gpu, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_LAUNCH), &share, &r);
-	double per_step;
+	struct lg_gpu_loss l = lg_gpu_lost(g, BIT(LG_GPU_BY_LAUNCH));
+	const struct lg_gpu_run *r = l.worst;
 	struct lg_finding *f;
 	bool pauses;
 
-	/* Below that the device is fed well enough that other levers come first. */
-	if (!r || share < LG_N_GPU_LAUNCH_BOUND_FLOOR)
+	/* Below the floor the device is fed well enough that other levers come first. */
+	if (!r || l.share < LG_N_GPU_LAUNCH_BOUND_FLOOR || may_miss_rows(c, g, r, l.share))
 		return;
-	(void)lg_gpu_lost(g, BIT(LG_GPU_BY_COMPUTE), &gpu, NULL);
-	if (may_miss_rows(c, g, r, share))
-		return;
-	f = lg_gpu_finding(c, g, LG_R_GPU_LAUNCH_BOUND, lost, share, share > 0.2 ? 0.92 : 0.85, r);
+	f = lg_gpu_idles(c, g, LG_R_GPU_LAUNCH_BOUND, &l, 0, l.share > 0.2 ? 0.92 : 0.85);
 	if (!f)
 		return;
-	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_LAUNCH));
-	per_step = r->n_steps ? (double)r->n_kernels / (double)r->n_steps : (double)r->n_kernels;
-	f->title = lg_arena_printf(&c->v->arena,
-				   "the device waits %.0f %% of the time for the host to launch the next "
-				   "kernel: %.0f kernels a %s, half of them shorter than %.0f us",
-				   share * 100, per_step, r->n_steps ? "step" : "window",
-				   (double)r->median_kernel / 1e3);
+	lg_title(c, f, "the device waits %.0f %% of the time for the host to launch the next kernel: %.0f "
+		 "kernels a %s, half of them shorter than %.0f us", l.share * 100, (double)r->n_kernels /
+		 lg_gpu_steps(r), lg_gpu_a_step(r), (double)r->median_kernel / 1e3);
 	pauses = mostly_pauses(r) || f->seen;
 	if (pauses)
-		tell_pauses(c, f, r, share);
+		tell_pauses(c, f, r, l.share);
 	if (pauses && !f->culprit.function && r->scope == LG_SHOWS_INFERENCE && !r->steps_marked) {
 		f->confidence *= 0.6;
-		lg_evidence_against(c, f, "nothing of the program is open in the pauses: a server to which nobody sends "
-				    "requests looks like this");
+		lg_evidence_against(c, f, "nothing of the program is open in the pauses: a server to which "
+				    "nobody sends requests looks like this");
 	} else if (!pauses)
-		f->fix = launch_fix(c, r);
+		f->advice = launch_advice(r);
 	f->culprit.tid = r->main ? c->t->thread.tid[r->main] : -1;
 	/* Nsight and traces without operators cannot show a compiled region. */
 	if (!pauses && f->severity != LG_SEVERITY_LOW && !r->compiled && !r->n_graph_launches && r->n_ops) {
 		f->detail = "not_compiled";
-		lg_evidence_add(c, f, INT64_MIN, 0, "no compiled region and no graph in this window: every operator "
-				"is launched by itself");
+		lg_evidence(c, f, "no compiled region and no graph in this window: every operator is "
+			    "launched by itself");
 	}
-	lg_evidence_add(c, f, INT64_MIN, 0,
-			"device computing %.0f %%; %zu kernels in %.1f ms, %zu launch calls%s%s", gpu * 100,
-			r->n_kernels, (double)(r->to - r->from) / 1e6, r->n_launch_calls,
-			r->compiled ? ", compiled regions in use" : "",
-			r->n_graph_launches ? ", graphs replayed" : "");
-	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_LAUNCH), 4, "no kernel queued for");
+	lg_evidence(c, f, "device computing %.0f %%; %zu kernels in %.1f ms, %zu launch calls%s%s",
+		    lg_gpu_share(g, BIT(LG_GPU_BY_COMPUTE)) * 100, r->n_kernels, (double)(r->to - r->from) /
+		    1e6, r->n_launch_calls, r->compiled ? ", compiled regions in use" : "",
+		    r->n_graph_launches ? ", graphs replayed" : "");
+	lg_gpu_moments(c, f, r, l.mask, 4, "no kernel queued for");
 	/* The recorder of Python calls runs on the host's thread: it alone takes a device from well fed to
 	 * somewhat starved. */
-	if (r->has_frames && share < LG_N_GPU_LAUNCH_BOUND_STACKS)
+	if (r->has_frames && l.share < LG_N_GPU_LAUNCH_BOUND_STACKS)
 		lg_cap(f, LG_CAP_ORDINARY);
 	if (r->has_frames)
 		lg_evidence_against(c, f, "the trace was taken with Python stacks, which slow the host by "
-				     "themselves: without them the share is smaller");
+				    "themselves: without them the share is smaller");
 	if (r->n_steps < 3)
-		lg_evidence_against(c, f, "%s: an unusual one cannot be told from the others",
-			       r->n_steps ? "fewer than three steps in the window" : "no marked steps");
+		lg_evidence_against(c, f, "%s: an unusual one cannot be told from the others", r->n_steps ?
+				    "fewer than three steps in the window" : "no marked steps");
 }
 
 /* The host reads a result and then works, before it launches again. */
@@ -235,56 +208,46 @@ static void tell_work(struct lg_case *c, struct lg_finding *f, const struct lg_a
 						      (double)a->where_ns / (double)a->n / 1e6, a->where)
 				    : lg_arena_printf(&c->v->arena, "is away for %.1f ms", each);
 
-	f->title = lg_arena_printf(&c->v->arena, "the host waits for the device%s%s and then %s before it launches "
-				   "again: the device idles %.0f %% of the time", waited ? " in " : "",
-				   waited ? waited : "", does, share * 100);
+	lg_title(c, f, "the host waits for the device%s%s and then %s before it launches again: the device "
+		 "idles %.0f %% of the time", waited ? " in " : "", waited ? waited : "", does, share *
+		 100);
 	f->detail = "work_after_sync";
 	if (a->where)
 		f->culprit.function = a->where;
-	lg_evidence_add(c, f, a->at, a->longest, "%zu stretches of %.1f ms in the mean between the wait and the next "
-			"launch: %s", a->n, each, a->where ? lg_arena_printf(&c->v->arena, "%.0f %% in %s",
-			100 * (double)a->where_ns / (double)a->ns, a->where)
-			: "between operators, in code that the trace does not show, or in many places");
+	lg_evidence_add(c, f, a->at, a->longest, "%zu stretches of %.1f ms in the mean between the wait "
+			"and the next launch: %s", a->n, each, a->where ? lg_arena_printf(&c->v->arena,
+			"%.0f %% in %s", 100 * (double)a->where_ns / (double)a->ns, a->where) : "between "
+			"operators, in code that the trace does not show, or in many places");
 }
 
 static void host_sync(struct lg_case *c, const struct lg_gpu *g)
 {
-	const uint32_t mask = BIT(LG_GPU_BY_SYNC) | BIT(LG_GPU_BY_D2H);
-	const struct lg_gpu_run *r = NULL;
-	double share, copies, lost = lg_gpu_lost(g, mask, &share, &r);
+	struct lg_gpu_loss l = lg_gpu_lost(g, BIT(LG_GPU_BY_SYNC) | BIT(LG_GPU_BY_D2H));
+	struct lg_finding *f = lg_gpu_idles(c, g, LG_R_GPU_HOST_SYNC, &l, LG_N_GPU_HOST_SYNC_FLOOR, 0.85);
+	double copies = lg_gpu_share(g, BIT(LG_GPU_BY_D2H));
 	struct lg_after_sync after;
-	struct lg_finding *f;
 	const char *where;
 
-	if (!r || share < LG_N_GPU_HOST_SYNC_FLOOR)
-		return;
-	f = lg_gpu_finding(c, g, LG_R_GPU_HOST_SYNC, lost, share, 0.85, r);
 	if (!f)
 		return;
-	lg_gpu_cap_rare(c, f, r, mask);
-	lg_gpu_moments(c, f, r, mask, 5, "device idle");
-	f->title = lg_arena_printf(&c->v->arena, "the host waits for the device and loses its lead%s%s: the "
-				   "device then idles %.0f %% of the time", f->culprit.function ? " in " : "",
-				   f->culprit.function ? f->culprit.function : "", share * 100);
-	(void)lg_gpu_lost(g, BIT(LG_GPU_BY_D2H), &copies, NULL);
-	if (copies * 2 > share) {
+	lg_gpu_moments(c, f, l.worst, l.mask, 5, "device idle");
+	where = f->culprit.function;
+	lg_title(c, f, "the host waits for the device and loses its lead%s%s: the device then idles %.0f "
+		 "%% of the time", where ? " in " : "", where ? where : "", l.share * 100);
+	if (copies * 2 > l.share) {
 		f->detail = "copies_to_host";
-		where = f->culprit.function && strncmp(f->culprit.function, "Memcpy", 6) ? f->culprit.function : NULL;
-		f->title = lg_arena_printf(&c->v->arena, "copies from the device to the host run alone for %.0f %% of the "
-					   "device's time%s%s", copies * 100, where ? ", in " : "", where ? where : "");
-	} else if (lg_gpu_after_sync(c, r, &after)) {
-		tell_work(c, f, &after, share);
+		where = where && strncmp(where, "Memcpy", 6) ? where : NULL;
+		lg_title(c, f, "copies from the device to the host run alone for %.0f %% of the device's "
+			 "time%s%s", copies * 100, where ? ", in " : "", where ? where : "");
+	} else if (lg_gpu_after_sync(c, l.worst, &after)) {
+		tell_work(c, f, &after, l.share);
 	}
-	if (!r->has_frames)
-		lg_evidence_add(c, f, INT64_MIN, 0, "no Python stacks in this trace: the line is not known; "
-				"one step with with_stack=True names it (5-10 times the size)");
-	lg_evidence_against(c, f, "charged: idle time up to what the host was blocked before it, and stretches "
-			     "of up to twice that as a whole; an explicit synchronisation made for timing is part of it");
-}
-
-static bool in_window(const struct lg_gpu_run *r, int64_t ts)
-{
-	return ts >= r->from && ts < r->to;
+	if (!l.worst->has_frames)
+		lg_evidence(c, f, "no Python stacks in this trace: the line is not known; one step with "
+			    "with_stack=True names it (5-10 times the size)");
+	lg_evidence_against(c, f, "charged: idle time up to what the host was blocked before it, and "
+			    "stretches of up to twice that as a whole; an explicit synchronisation made "
+			    "for timing is part of it");
 }
 
 /* Calls in the window that take memory from the driver. */
@@ -297,7 +260,8 @@ static size_t mallocs_of(const struct lg_case *c, const struct lg_gpu_run *r)
 		for (size_t i = 0; i < r->host[h].n; i++) {
 			const struct lg_host_seg *x = &r->host[h].seg[i];
 
-			if (x->class == LG_HOST_ALLOC && x->ts == s->ts[x->span] && in_window(r, x->ts))
+			if (x->class == LG_HOST_ALLOC && x->ts == s->ts[x->span] && x->ts >= r->from &&
+			    x->ts < r->to)
 				n += lg_name_class_of(lg_string(c->t, s->name[x->span])) == LG_NAME_ALLOC;
 		}
 	return n;
@@ -305,29 +269,24 @@ static size_t mallocs_of(const struct lg_case *c, const struct lg_gpu_run *r)
 
 static void allocator(struct lg_case *c, const struct lg_gpu *g)
 {
-	const struct lg_gpu_run *r = NULL;
-	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_ALLOC), &share, &r);
-	struct lg_finding *f;
+	struct lg_gpu_loss l = lg_gpu_lost(g, BIT(LG_GPU_BY_ALLOC));
+	struct lg_finding *f =
+		lg_gpu_idles(c, g, LG_R_GPU_ALLOCATOR_SYNC, &l, LG_N_GPU_ALLOCATOR_SYNC_FLOOR, 0.9);
 	size_t n;
 
-	if (!r || share < LG_N_GPU_ALLOCATOR_SYNC_FLOOR)
-		return;
-	f = lg_gpu_finding(c, g, LG_R_GPU_ALLOCATOR_SYNC, lost, share, 0.9, r);
 	if (!f)
 		return;
-	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_ALLOC));
-	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_ALLOC), 4, "device idle");
-	f->title = lg_arena_printf(&c->v->arena, "device memory is taken from or given back to the driver "
-				   "inside steps: the device idles %.0f %% of the time for it",
-				   share * 100);
-	n = mallocs_of(c, r);
-	if ((double)n >= LG_N_GPU_ALLOCATOR_SYNC_UNCACHED * (double)r->n_kernels) {
+	lg_gpu_moments(c, f, l.worst, l.mask, 4, "device idle");
+	lg_title(c, f, "device memory is taken from or given back to the driver inside steps: the device "
+		 "idles %.0f %% of the time for it", l.share * 100);
+	n = mallocs_of(c, l.worst);
+	if ((double)n >= LG_N_GPU_ALLOCATOR_SYNC_UNCACHED * (double)l.worst->n_kernels) {
 		f->detail = "uncached";
-		f->title = lg_arena_printf(&c->v->arena, "nearly every tensor takes its memory from the driver (%zu calls "
-					   "for %zu kernels), as where the allocator's cache is switched off: the device "
-					   "idles %.0f %% of the time for it", n, r->n_kernels, share * 100);
+		lg_title(c, f, "nearly every tensor takes its memory from the driver (%zu calls for %zu "
+			 "kernels), as where the allocator's cache is switched off: the device idles %.0f "
+			 "%% of the time for it", n, l.worst->n_kernels, l.share * 100);
 	}
-	if (r->n_steps < 3) {
+	if (l.worst->n_steps < 3) {
 		f->confidence *= 0.7;
 		lg_evidence_against(c, f, "in the first steps this is normal: the caching allocator fills");
 	}
@@ -338,59 +297,51 @@ static void tell_unnamed(struct lg_case *c, struct lg_finding *f, const struct l
 {
 	double each = (double)r->save_copies / (double)r->n_saves;
 
-	f->title = lg_arena_printf(&c->v->arena, "the loop fetches %.0f tensors (%.1f MB) from the device and launches "
-				   "nothing meanwhile, as a save does: the device idles %.0f %% of the window for it",
-				   each, (double)r->save_bytes / (double)r->n_saves / 1e6, share * 100);
+	lg_title(c, f, "the loop fetches %.0f tensors (%.1f MB) from the device and launches nothing "
+		 "meanwhile, as a save does: the device idles %.0f %% of the window for it", each,
+		 (double)r->save_bytes / (double)r->n_saves / 1e6, share * 100);
 	f->confidence *= 0.9;
-	lg_evidence_add(c, f, INT64_MIN, 0, "%zu time%s in this window, %.1f MB in all", r->n_saves,
-			r->n_saves == 1 ? "" : "s", (double)r->save_bytes / 1e6);
-	lg_evidence_against(c, f, "no call in this trace is named a save: whatever takes the whole state to the host (an "
-			     "average of the weights kept there) looks the same; with_stack=True names it");
+	lg_evidence(c, f, "%zu time%s in this window, %.1f MB in all", r->n_saves, lg_s(r->n_saves),
+		    (double)r->save_bytes / 1e6);
+	lg_evidence_against(c, f, "no call in this trace is named a save: whatever takes the whole state "
+			    "to the host (an average of the weights kept there) looks the same; "
+			    "with_stack=True names it");
 }
 
 /* What a step does on the side, synchronously. */
 static void on_the_side(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule, uint32_t mask,
 			const char *what)
 {
-	const struct lg_gpu_run *r = NULL;
-	double share, lost = lg_gpu_lost(g, mask, &share, &r);
-	struct lg_finding *f;
+	struct lg_gpu_loss l = lg_gpu_lost(g, mask);
+	struct lg_finding *f = lg_gpu_idles(c, g, rule, &l, lg_rule_floor(rule), 0.85);
 
-	if (!r || share < lg_rule_floor(rule))
-		return;
-	f = lg_gpu_finding(c, g, rule, lost, share, 0.85, r);
 	if (!f)
 		return;
-	f->stage = lg_stage_name(LG_STAGE_SIDE);
-	lg_gpu_cap_rare(c, f, r, mask);
-	lg_gpu_moments(c, f, r, mask, 4, "device idle");
-	f->title = lg_arena_printf(&c->v->arena, "the loop %s: the device idles %.0f %% of the window meanwhile",
-				   what, share * 100);
-	if (rule == LG_R_SIDE_CHECKPOINT && r->n_saves)
-		tell_unnamed(c, f, r, share);
-	if (r->has_frames)
-		lg_evidence_against(c, f, "the trace was taken with Python stacks, which make Python itself slower");
+	lg_gpu_moments(c, f, l.worst, mask, 4, "device idle");
+	lg_title(c, f, "the loop %s: the device idles %.0f %% of the window meanwhile", what, l.share *
+		 100);
+	if (rule == LG_R_SIDE_CHECKPOINT && l.worst->n_saves)
+		tell_unnamed(c, f, l.worst, l.share);
+	if (l.worst->has_frames)
+		lg_evidence_against(c, f, "the trace was taken with Python stacks, which make Python "
+				    "itself slower");
 }
 
 /* A model split over devices of one process, a layer here and the next one there. */
 static void in_turn(struct lg_case *c, const struct lg_gpu *g)
 {
-	const struct lg_gpu_run *r = NULL;
-	double share, lost = lg_gpu_lost(g, BIT(LG_GPU_BY_OTHER), &share, &r);
-	struct lg_finding *f;
+	struct lg_gpu_loss l = lg_gpu_lost(g, BIT(LG_GPU_BY_OTHER));
+	struct lg_finding *f =
+		lg_gpu_idles(c, g, LG_R_GPU_DEVICES_IN_TURN, &l, LG_N_GPU_DEVICES_IN_TURN_FLOOR, 0.85);
 
-	if (!r || share < LG_N_GPU_DEVICES_IN_TURN_FLOOR)
-		return;
-	f = lg_gpu_finding(c, g, LG_R_GPU_DEVICES_IN_TURN, lost, share, 0.85, r);
 	if (!f)
 		return;
-	lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_OTHER));
-	f->title = lg_arena_printf(&c->v->arena, "the %zu devices of one process work in turn: the busiest stands still "
-				   "%.0f %% of the time while another works", r->n_others + 1, share * 100);
-	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_OTHER), 2, "another device works for");
+	lg_title(c, f, "the %zu devices of one process work in turn: the busiest stands still %.0f %% of "
+		 "the time while another works", l.worst->n_others + 1, l.share * 100);
+	lg_gpu_moments(c, f, l.worst, l.mask, 2, "another device works for");
 	f->culprit.function = NULL; /* each kernel there is as good as any */
-	lg_evidence_add(c, f, INT64_MIN, 0, "%zu rows of other devices, %zu of the one that is judged",
-			r->n_elsewhere, r->n_work);
+	lg_evidence(c, f, "%zu rows of other devices, %zu of the one that is judged", l.worst->n_elsewhere,
+		    l.worst->n_work);
 }
 
 /* Time in which the device copies from its own memory to its own memory, as a share of the window. */
@@ -403,38 +354,36 @@ static double copies_inside(const struct lg_case *c, const struct lg_gpu_run *r,
 		const struct lg_gpu_work *w = &r->work[i];
 
 		if (w->class != LG_GPU_COMPUTE || c->t->span.kind[w->span] != LG_SPAN_COPY ||
-		    w->ts < r->from || w->end > r->to)
+		    !lg_gpu_in_window(r, w))
 			continue;
 		ns += w->end - w->ts;
 		++*ret_n;
 	}
-	return (double)ns / (double)(r->to - r->from);
+	return lg_gpu_part(r, (double)ns);
 }
 
 static void gpu_bound(struct lg_case *c, const struct lg_gpu *g)
 {
-	const struct lg_gpu_run *r = NULL;
-	double share, copies;
+	struct lg_gpu_loss l = lg_gpu_lost(g, BIT(LG_GPU_BY_COMPUTE)); /* no loss, but for once */
+	const struct lg_gpu_run *r = l.worst;
+	struct lg_finding *f =
+		!r || l.share < LG_N_GPU_BOUND_FLOOR ? NULL : lg_gpu_unpriced(c, g, LG_R_GPU_BOUND, 0.9, r);
+	double copies;
 	size_t n_copies;
-	struct lg_finding *f;
 
-	(void)lg_gpu_lost(g, BIT(LG_GPU_BY_COMPUTE), &share, &r);
-	if (!r || share < LG_N_GPU_BOUND_FLOOR)
-		return;
-	f = lg_gpu_finding(c, g, LG_R_GPU_BOUND, (double)NAN, (double)NAN, 0.9, r);
 	if (!f)
 		return;
 	/* Where a tenth and more is lost, the rest does not keep up. */
-	f->title = lg_arena_printf(&c->v->arena, "the device computes %.0f %% of the time: %s", share * 100,
-				   share < LG_N_GPU_BOUND_DENSE ? "beside what it waits for, only faster kernels help"
-				   : "kernels are densely packed, the rest of the pipeline keeps up");
+	lg_title(c, f, "the device computes %.0f %% of the time: %s", l.share * 100, l.share <
+		 LG_N_GPU_BOUND_DENSE ? "beside what it waits for, only faster kernels help" : "kernels "
+		 "are densely packed, the rest of the pipeline keeps up");
 	copies = copies_inside(c, r, &n_copies);
 	if (copies >= LG_N_GPU_BOUND_COPIES) {
-		f->title = lg_arena_printf(&c->v->arena, "the device is busy %.0f %% of the time: %.0f %% with copies "
-					   "inside its own memory, the rest with kernels", share * 100, copies * 100);
+		lg_title(c, f, "the device is busy %.0f %% of the time: %.0f %% with copies inside its own "
+			 "memory, the rest with kernels", l.share * 100, copies * 100);
 		f->detail = "copies";
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu copies from device to device (%.1f a step)", n_copies,
-				(double)n_copies / (double)(r->n_steps ? r->n_steps : 1));
+		lg_evidence(c, f, "%zu copies from device to device (%.1f a step)", n_copies,
+			    (double)n_copies / lg_gpu_steps(r));
 	}
 	lg_evidence_add(c, f, r->from, r->to - r->from, "%zu kernels, median %.0f us", r->n_kernels,
 			(double)r->median_kernel / 1e3);

@@ -12,10 +12,6 @@
 #include <math.h>
 
 #include "analyse/device/device_rules.h"
-#include "analyse/device/finders.h"
-#include "analyse/timeline/cost.h"
-#include "analyse/timeline/window.h"
-#include "base/alloc.h"
 #include "base/median.h"
 
 enum { NORMAL_MIN = 3 };
@@ -75,17 +71,14 @@ static int64_t own_excess(const struct lg_step *step, size_t s, int64_t usual)
 static int add_run(const struct lg_gpu_run *r, const struct lg_step *step, struct excess *e)
 {
 	size_t n = r->n_steps, m = 0;
-	int64_t (*by)[LG_GPU_BY_MAX], *normal, usual[LG_GPU_BY_MAX], length;
+	LG_AUTOFREE int64_t (*by)[LG_GPU_BY_MAX] = lg_calloc(n, sizeof *by);
+	LG_AUTOFREE int64_t *normal = lg_calloc(n, sizeof *normal);
+	int64_t usual[LG_GPU_BY_MAX], length;
 
 	if (!lg_gpu_tells_slow(step, n))
 		return 0;
-	by = lg_calloc(n, sizeof *by);
-	normal = lg_calloc(n, sizeof *normal);
-	if (!by || !normal) {
-		lg_free(by);
-		lg_free(normal);
+	if (!by || !normal)
 		return LG_E_NOMEM;
-	}
 	for (size_t s = 0, at = 0; s < n; s++)
 		lg_gpu_add_pieces(r, &at, r->step[s], r->step[s + 1], by[s]);
 	lg_gpu_usual(step, n, by[0], LG_GPU_BY_MAX, normal, usual);
@@ -107,8 +100,6 @@ static int add_run(const struct lg_gpu_run *r, const struct lg_step *step, struc
 			e->behind += (compute - own) * scale;
 		}
 	}
-	lg_free(by);
-	lg_free(normal);
 	return 0;
 }
 
@@ -125,18 +116,15 @@ static double share_of(const struct excess *e, uint32_t mask)
 /* A verdict without a cause still tells where to look. */
 static void say_where(struct lg_case *c, const struct excess *e)
 {
-	const uint32_t compute = 1u << LG_GPU_BY_COMPUTE, comms = 1u << LG_GPU_BY_COMM;
-	const uint32_t data = 1u << LG_GPU_BY_LOADER | 1u << LG_GPU_BY_BATCH | 1u << LG_GPU_BY_PAGEABLE |
-			      1u << LG_GPU_BY_PINNED | 1u << LG_GPU_BY_D2H;
-	const uint32_t other = 1u << LG_GPU_BY_OTHER;
-	const uint32_t host = ((1u << LG_GPU_BY_QUEUED) - 1) & ~(compute | comms | data | other);
+	const uint32_t copies = LG_GPU_BIT(LG_GPU_BY_D2H);
 
-	lg_gpu_limit(c, "slow steps took %.1f ms more than the median; of that the device computed longer for "
-			"%.0f %% (longer inputs, a lower clock, other work), was in collectives alone for "
-			"%.0f %%, waited for data and copies for %.0f %% and for the host for %.0f %%, and worked "
-			"off what earlier steps had ordered for %.0f %%; the rest is not told",
-		     e->all / 1e6, 100 * share_of(e, compute), 100 * share_of(e, comms),
-		     100 * share_of(e, data), 100 * share_of(e, host), 100 * e->behind / e->all);
+	lg_gpu_limit(c, "slow steps took %.1f ms more than the median; of that the device computed longer "
+		     "for %.0f %% (longer inputs, a lower clock, other work), was in collectives alone for "
+		     "%.0f %%, waited for data and copies for %.0f %% and for the host for %.0f %%, and "
+		     "worked off what earlier steps had ordered for %.0f %%; the rest is not told", e->all /
+		     1e6, 100 * share_of(e, LG_GPU_BIT(LG_GPU_BY_COMPUTE)), 100 * share_of(e,
+		     LG_GPU_BIT(LG_GPU_BY_COMM)), 100 * share_of(e, LG_GPU_DATA | copies), 100 * share_of(e,
+		     LG_GPU_HOST & ~copies), 100 * e->behind / e->all);
 }
 
 int lg_gpu_slow_steps(struct lg_case *c, struct lg_gpu *g)

@@ -12,9 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/device/finders.h"
-#include "analyse/timeline/window.h"
-#include "base/alloc.h"
+#include "analyse/device/device_rules.h"
 #include "base/map.h"
 #include "store/args.h"
 
@@ -73,12 +71,11 @@ static struct kind *kind_of(const struct lg_trace *t, struct kinds *k, uint32_t 
 /* What r computes in its window, a step: as the late one, or as one of n others. */
 static int add_run(const struct lg_trace *t, const struct lg_gpu_run *r, size_t n, bool late, struct kinds *k)
 {
-	double part = 1 / (double)n / (r->n_steps ? (double)r->n_steps : 1);
+	double part = 1 / (double)n / lg_gpu_steps(r);
 
 	for (size_t i = 0; i < r->n_work; i++) {
 		const struct lg_gpu_work *w = &r->work[i];
-		/* The host runs ahead: a kernel is of the step that orders it. */
-		int64_t ts = w->call != LG_NO_ROW ? t->span.ts[w->call] : w->ts;
+		int64_t ts = lg_gpu_ordered_at(t, w);
 		struct kind *x;
 
 		if (w->class != LG_GPU_COMPUTE || ts < r->from || ts >= r->to)
@@ -135,47 +132,41 @@ static void say_device(struct lg_case *c, struct lg_finding *f, const struct bey
 {
 	double times = b->same / b->same_rest;
 
-	f->title = lg_arena_printf(&c->v->arena, "%s: its device takes %.2f times as long for the same kernels", f->title,
-				   times);
-	lg_evidence_add(c, f, INT64_MIN, 0, "the same kernels%s, as many of them: %.2f ms a step there, %.2f ms on the "
-			"others; %.0f %% of that time is in kinds of kernels that take longer: a lower clock, a power or "
-			"heat limit, or another user of that device", shaped ? ", with the same grids" : "", b->same / 1e6,
-			b->same_rest / 1e6, 100 * b->slower / b->same);
+	lg_title(c, f, "%s: its device takes %.2f times as long for the same kernels", f->title, times);
+	lg_evidence(c, f, "the same kernels%s, as many of them: %.2f ms a step there, %.2f ms on the "
+		    "others; %.0f %% of that time is in kinds of kernels that take longer: a lower clock, "
+		    "a power or heat limit, or another user of that device", shaped ? ", with the same "
+		    "grids" : "", b->same / 1e6, b->same_rest / 1e6, 100 * b->slower / b->same);
 	if (!shaped)
-		lg_evidence_against(c, f, "the trace does not tell the kernels' grids: larger tensors look the same");
-	f->fix = "Compare that rank's device with a peer's on their hosts: nvidia-smi -q -d CLOCK,PERFORMANCE,POWER,"
-		 "TEMPERATURE (reasons to slow down that are active, a lower limit), nvidia-smi --query-compute-apps="
-		 "pid,used_memory --format=csv (a process that does not belong there), dmesg for Xid; then raise the limit, "
-		 "end the other process, or drain the host.";
-	f->tradeoff = "A host that is drained computes nothing while it is looked at.";
-	f->confirm = "Let the rank and a peer change devices (CUDA_VISIBLE_DEVICES, another order of hosts): the lateness "
-		     "stays with the device.";
+		lg_evidence_against(c, f, "the trace does not tell the kernels' grids: larger tensors look "
+				    "the same");
+	f->advice = "slower_device";
 }
 
 static void say_few_kinds(struct lg_case *c, struct lg_finding *f, const struct beyond *b)
 {
 	const struct lg_trace *t = c->t;
 
-	f->title = lg_arena_printf(&c->v->arena, "%s: it has as many kernels as the others, and some of them take longer "
-				   "there", f->title);
-	lg_evidence_add(c, f, INT64_MIN, 0, "the same number of kernels, %.2f ms a step there and %.2f ms on the others; "
-			"%.0f %% of that time is in kinds that take longer, most in %s (%.1f us each, %.1f us on the "
-			"others): other data for the same grid (lengths, rows of an expert), or a device that is slower at "
-			"this", b->same / 1e6, b->same_rest / 1e6, 100 * b->slower / b->same,
-			lg_string(t, b->longest->name), b->longest->late.ns / b->longest->late.n / 1e3,
-			b->longest->rest.ns / b->longest->rest.n / 1e3);
+	lg_title(c, f, "%s: it has as many kernels as the others, and some of them take longer there",
+		 f->title);
+	lg_evidence(c, f, "the same number of kernels, %.2f ms a step there and %.2f ms on the others; "
+		    "%.0f %% of that time is in kinds that take longer, most in %s (%.1f us each, %.1f us "
+		    "on the others): other data for the same grid (lengths, rows of an expert), or a "
+		    "device that is slower at this", b->same / 1e6, b->same_rest / 1e6, 100 * b->slower /
+		    b->same, lg_string(t, b->longest->name), b->longest->late.ns / b->longest->late.n / 1e3,
+		    b->longest->rest.ns / b->longest->rest.n / 1e3);
 }
 
 static void say_work(struct lg_case *c, struct lg_finding *f, const struct beyond *b)
 {
 	const struct kind *x = b->most;
 
-	f->title = lg_arena_printf(&c->v->arena, "%s: it has more or other kernels to run", f->title);
-	lg_evidence_add(c, f, INT64_MIN, 0, "%.2f ms a step in kernels that the others do not have, or have fewer of, most "
-			"in %s%s%.*s (%.1f a step there, %.1f on the others); those that all have take %+.1f %%: the work is "
-			"shared out unevenly", b->more / 1e6, lg_string(c->t, x->name), x->len ? " with grid " : "",
-			(int)x->len, x->shape, x->late.n, x->rest.n,
-			b->same_rest > 0 ? 100 * (b->same / b->same_rest - 1) : 0);
+	lg_title(c, f, "%s: it has more or other kernels to run", f->title);
+	lg_evidence(c, f, "%.2f ms a step in kernels that the others do not have, or have fewer of, most "
+		    "in %s%s%.*s (%.1f a step there, %.1f on the others); those that all have take %+.1f "
+		    "%%: the work is shared out unevenly", b->more / 1e6, lg_string(c->t, x->name), x->len ?
+		    " with grid " : "", (int)x->len, x->shape, x->late.n, x->rest.n, b->same_rest > 0 ? 100
+		    * (b->same / b->same_rest - 1) : 0);
 }
 
 static void say(struct lg_case *c, struct lg_finding *f, const struct kinds *k)
@@ -193,9 +184,14 @@ static void say(struct lg_case *c, struct lg_finding *f, const struct kinds *k)
 	else if (b.more >= most * all && b.most)
 		say_work(c, f, &b);
 	else
-		lg_evidence_add(c, f, INT64_MIN, 0, "of the %.2f ms a step that it computes longer %.2f are kernels that all "
-				"have and that take longer there, %.2f kernels that it has more of", all / 1e6,
-				b.longer / 1e6, b.more / 1e6);
+		lg_evidence(c, f, "of the %.2f ms a step that it computes longer %.2f are kernels that all "
+			    "have and that take longer there, %.2f kernels that it has more of", all / 1e6,
+			    b.longer / 1e6, b.more / 1e6);
+}
+
+static bool is_other(const struct lg_gpu_run *r, const struct lg_gpu_run *late)
+{
+	return r != late && lg_gpu_judged(r) && !r->n_steps == !late->n_steps;
 }
 
 int lg_late_kernels(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *late,
@@ -206,9 +202,9 @@ int lg_late_kernels(struct lg_case *c, const struct lg_gpu *g, const struct lg_g
 	int rc = add_run(c->t, late, 1, true, &k);
 
 	for (size_t i = 0; i < g->n; i++)
-		n += &g->run[i] != late && lg_gpu_judged(&g->run[i]) && !g->run[i].n_steps == !late->n_steps;
+		n += is_other(&g->run[i], late);
 	for (size_t i = 0; n && !rc && i < g->n; i++)
-		if (&g->run[i] != late && lg_gpu_judged(&g->run[i]) && !g->run[i].n_steps == !late->n_steps)
+		if (is_other(&g->run[i], late))
 			rc = add_run(c->t, &g->run[i], n, false, &k);
 	if (n && !rc)
 		say(c, f, &k);

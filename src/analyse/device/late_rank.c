@@ -17,14 +17,11 @@
 #include <string.h>
 
 #include "analyse/device/device_rules.h"
-#include "analyse/device/finders.h"
-#include "analyse/timeline/cost.h"
+#include "analyse/timeline/cpu_time.h"
 #include "analyse/timeline/traffic.h"
-#include "analyse/timeline/window.h"
-#include "base/alloc.h"
 #include "store/args.h"
 
-#define BIT(cause) (1u << (cause))
+#define BIT LG_GPU_BIT
 #define NOISE_NS 100000
 /* What no rule tells by itself: the late rank's own running. */
 #define OWN (BIT(LG_GPU_BY_COMPUTE) | BIT(LG_GPU_BY_LAUNCH) | BIT(LG_GPU_BY_QUEUED) | \
@@ -91,19 +88,16 @@ struct colls {
 	size_t n, cap, numbered;
 };
 
-/* The host may be steps ahead of its device: a row is of the step that orders it. */
-static int64_t ordered_at(const struct lg_trace *t, const struct lg_gpu_work *w)
-{
-	return w->call != LG_NO_ROW ? t->span.ts[w->call] : w->ts;
-}
-
 static int collect_run(const struct lg_trace *t, const struct lg_gpu_run *r, uint32_t run, struct counts *k,
 		       struct colls *ret)
 {
 	for (uint32_t j = 0; j < r->n_work; j++) {
 		const struct lg_gpu_work *w = &r->work[j];
-		struct coll x = { .group = t->span.group[w->span], .run = run, .work = j,
-				  .dur = w->end - w->ts, .before = ordered_at(t, w) < lg_gpu_asked_from(r) };
+		struct coll x = { .group = t->span.group[w->span],
+				  .run = run,
+				  .work = j,
+				  .dur = w->end - w->ts,
+				  .before = lg_gpu_ordered_at(t, w) < lg_gpu_asked_from(r) };
 		const char *seq;
 		size_t len;
 
@@ -148,7 +142,7 @@ static size_t step_at(const struct lg_gpu_run *r, int64_t ts)
 /* The step of r that orders w, likewise. */
 static size_t ordered_in(const struct lg_trace *t, const struct lg_gpu_run *r, const struct lg_gpu_work *w)
 {
-	int64_t at = ordered_at(t, w);
+	int64_t at = lg_gpu_ordered_at(t, w);
 	size_t s = lg_gpu_asked_in(r, at);
 
 	if (w->call == LG_NO_ROW)
@@ -219,7 +213,8 @@ static void add_ranks(const struct lg_gpu *g, struct lg_gpu_late *l, const struc
 static int count_steps(const struct lg_gpu *g, struct lg_gpu_late *l, const struct colls *all)
 {
 	size_t n_steps = 1;
-	int64_t *by_step, most = 0;
+	LG_AUTOFREE int64_t *by_step = NULL;
+	int64_t most = 0;
 
 	for (size_t i = 0; i < g->n; i++)
 		n_steps = g->run[i].n_steps > n_steps ? g->run[i].n_steps : n_steps;
@@ -246,7 +241,6 @@ static int count_steps(const struct lg_gpu *g, struct lg_gpu_late *l, const stru
 		l->proof = (struct lg_gpu_proof){ often ? 1 : lg_proven(l->with_wait),
 						  often ? 0 : l->with_wait };
 	}
-	lg_free(by_step);
 	return 0;
 }
 
@@ -313,17 +307,18 @@ static size_t cuts(const struct lg_trace *t, const struct lg_gpu *g, const struc
 static int compare_in_turn(const struct lg_trace *t, const struct lg_gpu *g, struct lg_gpu_late *l,
 			   const struct coll *v, size_t n)
 {
-	size_t n_steps = g->run[0].n_steps, n_cuts, *at;
-	int64_t *cut, (*by)[LG_GPU_BY_MAX];
+	size_t n_steps = g->run[0].n_steps, n_cuts;
+	LG_AUTOFREE int64_t *cut = lg_calloc(g->n * n_steps, sizeof *cut);
+	LG_AUTOFREE int64_t (*by)[LG_GPU_BY_MAX] = lg_calloc(g->n, sizeof *by);
+	LG_AUTOFREE size_t *at = lg_calloc(g->n, sizeof *at);
 	double scale, covered = 0;
 
 	for (size_t i = 0; i < g->n; i++)
 		if (!lg_gpu_judged(&g->run[i]))
 			return 0;
-	cut = lg_calloc(g->n * n_steps, sizeof *cut);
-	at = lg_calloc(g->n, sizeof *at);
-	by = lg_calloc(g->n, sizeof *by);
-	n_cuts = cut && at && by && n_steps ? cuts(t, g, v, n, cut) : 0;
+	if (!cut || !at || !by)
+		return LG_E_NOMEM;
+	n_cuts = n_steps ? cuts(t, g, v, n, cut) : 0;
 	for (size_t s = 1; s < n_cuts; s++) {
 		size_t late = 0;
 		bool whole = true;
@@ -359,11 +354,7 @@ static int compare_in_turn(const struct lg_trace *t, const struct lg_gpu *g, str
 		}
 		l->ns = fmax(0, -l->more[LG_GPU_BY_COMM]);
 	}
-	n_cuts = cut && at && by;
-	lg_free(cut);
-	lg_free(at);
-	lg_free(by);
-	return n_cuts ? 0 : LG_E_NOMEM;
+	return 0;
 }
 
 static int judge(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_late *l)
@@ -406,27 +397,20 @@ int lg_gpu_late(struct lg_case *c, struct lg_gpu *g)
 	return 0;
 }
 
-static const char *who(struct lg_case *c, const struct lg_gpu_run *r)
-{
-	return r->rank >= 0 ? lg_arena_printf(&c->v->arena, "rank %d", r->rank)
-			    : lg_arena_printf(&c->v->arena, "process %d", c->t->process.pid[r->prc]);
-}
-
 /* f is what makes now this, now that rank late: all lose what the late one loses, not the mean over ranks. */
 static void all_wait_in_turn(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_late *l, double own,
 			     double ns, double wall)
 {
-	f->title = lg_arena_printf(&c->v->arena, "%s; on the ranks in turn, and the others wait", f->title);
-	lg_evidence_add(c, f, INT64_MIN, 0, "ranks wait for each other in %zu of %zu collectives: the late one has "
-			"%.1f ms of this more than the others, who are in collectives meanwhile", l->with_wait,
-			l->matched, ns / 1e6);
+	lg_title(c, f, "%s; on the ranks in turn, and the others wait", f->title);
+	lg_evidence(c, f, "ranks wait for each other in %zu of %zu collectives: the late one has %.1f ms "
+		    "of this more than the others, who are in collectives meanwhile", l->with_wait,
+		    l->matched, ns / 1e6);
 	if (own / 1e6 <= f->lost_ms)
 		return;
 	f->lost_ms = own / 1e6;
 	f->lost_share = own / wall;
 	/* The title's share is the mean over the ranks. */
-	f->title = lg_arena_printf(&c->v->arena, "%s, which costs %.0f %% of the run", f->title,
-				   f->lost_share * 100);
+	lg_title(c, f, "%s, which costs %.0f %% of the run", f->title, f->lost_share * 100);
 	lg_grade_anew(f);
 }
 
@@ -459,12 +443,12 @@ static double ends_elsewhere(struct lg_case *c, const struct lg_gpu *g, double w
 			all_wait_in_turn(c, f, l, own, ns, wall);
 			continue;
 		}
-		f->title = lg_arena_printf(&c->v->arena, "%s; %s%s, and the other ranks wait for it", f->title,
-					   ns * 10 >= own * 9 ? "only on " : "most on ", who(c, r));
-		lg_evidence_add(c, f, INT64_MIN, 0, "%s arrives last in %zu of the %zu collectives in which ranks "
-				"wait (%zu matched): %.1f ms of this more than the others have, who are in "
-				"collectives meanwhile", who(c, r), l->rank[l->run].last, l->with_wait,
-				l->matched, ns / 1e6);
+		lg_title(c, f, "%s; %s%s, and the other ranks wait for it", f->title, ns * 10 >= own * 9 ?
+			 "only on " : "most on ", lg_cpu_who(c, r));
+		lg_evidence(c, f, "%s arrives last in %zu of the %zu collectives in which ranks wait (%zu "
+			    "matched): %.1f ms of this more than the others have, who are in collectives "
+			    "meanwhile", lg_cpu_who(c, r), l->rank[l->run].last, l->with_wait, l->matched,
+			    ns / 1e6);
 	}
 	return fmin(sum, l->ns);
 }
@@ -487,10 +471,9 @@ static void one_rank(struct lg_case *c, const struct lg_gpu *g, struct lg_findin
 	f->culprit.rank = r->rank;
 	if (!r->n_steps || l->episodes * 2 >= r->n_steps)
 		f->detail = "persistent";
-	f->title = lg_arena_printf(&c->v->arena, "%s arrives last in %zu of the %zu collectives in which ranks "
-				   "wait for each other%s", who(c, r), l->rank[l->run].last, l->with_wait,
-				   r->n_steps ? lg_arena_printf(&c->v->arena, ", in %zu of %zu steps",
-								l->episodes, r->n_steps) : "");
+	lg_title(c, f, "%s arrives last in %zu of the %zu collectives in which ranks wait for each other%s",
+		 lg_cpu_who(c, r), l->rank[l->run].last, l->with_wait, r->n_steps ?
+		 lg_arena_printf(&c->v->arena, ", in %zu of %zu steps", l->episodes, r->n_steps) : "");
 	for (size_t i = 0; g->critical && i < sizeof own / sizeof *own; i++) {
 		double ns = 0;
 
@@ -498,8 +481,8 @@ static void one_rank(struct lg_case *c, const struct lg_gpu *g, struct lg_findin
 			ns += own[i].mask >> k & 1 && l->more[k] > 0 ? l->more[k] : 0;
 		if (ns * 10 < l->ns)
 			continue;
-		lg_evidence_add(c, f, INT64_MIN, 0, "its device %s %.1f ms longer than the others'%s",
-				own[i].does, ns / 1e6, own[i].what);
+		lg_evidence(c, f, "its device %s %.1f ms longer than the others'%s", own[i].does, ns / 1e6,
+			    own[i].what);
 		if (own[i].mask & BIT(LG_GPU_BY_LAUNCH))
 			lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_LAUNCH), 2, "no kernel queued for");
 		if (own[i].mask & BIT(LG_GPU_BY_COMPUTE) && lg_late_kernels(c, g, r, f))
@@ -522,15 +505,14 @@ static void in_turn(struct lg_case *c, const struct lg_gpu *g, struct lg_finding
 	for (size_t i = 0; i < g->n; i++)
 		if (l->rank[i].last)
 			lg_culprit_rank_add(c, f, g->run[i].rank);
-	f->title = lg_arena_printf(&c->v->arena, "ranks wait for each other in turn (the last one changes over %zu "
-				   "collectives): %s", l->with_wait,
-				   compute ? "the late one computes longer, so work is shared out unevenly"
-				   : l->ns > 0 ? "a cause on the hosts, not one rank"
-					       : "not one rank, rather what the hosts share");
+	lg_title(c, f, "ranks wait for each other in turn (the last one changes over %zu collectives): %s",
+		 l->with_wait, compute ? "the late one computes longer, so work is shared out unevenly" :
+		 l->ns > 0 ? "a cause on the hosts, not one rank" : "not one rank, rather what the hosts "
+		 "share");
 	if (!compute)
 		return;
-	lg_evidence_add(c, f, INT64_MIN, 0, "the device of the late one computes %.1f ms longer than the others', in "
-			"all", l->more[LG_GPU_BY_COMPUTE] / 1e6);
+	lg_evidence(c, f, "the device of the late one computes %.1f ms longer than the others', in all",
+		    l->more[LG_GPU_BY_COMPUTE] / 1e6);
 	f->device_causes |= BIT(LG_GPU_BY_COMPUTE);
 }
 
@@ -538,7 +520,7 @@ static void in_turn(struct lg_case *c, const struct lg_gpu *g, struct lg_finding
 static double left_to_tell(struct lg_case *c, const struct lg_gpu *g, double wall)
 {
 	const struct lg_gpu_late *l = g->late;
-	double ns, comms, elsewhere;
+	double ns, elsewhere;
 
 	if (l->one) {
 		if (l->ns >= LG_N_COMMS_STRAGGLER_FLOOR * wall && !c->v->scope)
@@ -552,7 +534,7 @@ static double left_to_tell(struct lg_case *c, const struct lg_gpu *g, double wal
 		c->v->scope = LG_SCOPE_ROTATING;
 	if (elsewhere > l->ns * 0.8)
 		return -1;
-	ns = lg_gpu_lost(g, BIT(LG_GPU_BY_COMM), &comms, NULL) * 1e6;
+	ns = lg_gpu_lost(g, BIT(LG_GPU_BY_COMM)).ms * 1e6;
 	ns = fmin((double)l->caused, ns > 0 ? ns : (double)l->caused);
 	return elsewhere > 0 ? fmin(ns, l->ns - elsewhere) : ns;
 }
@@ -575,19 +557,18 @@ int lg_find_late(struct lg_case *c, struct lg_gpu *g)
 			   (l->one ? 0.85 : 0.7) * (l->numbered ? 1 : 0.85), r);
 	if (!f)
 		return c->failed;
-	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 	f->device_causes = BIT(LG_GPU_BY_COMM);
 	lg_grade_part(f, l->proof.part, l->proof.seen);
 	for (size_t i = 0; i < g->n; i++)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%s: last in %zu, made the others wait %.1f ms, waited %.1f ms "
-				"itself", who(c, &g->run[i]), l->rank[i].last, (double)l->rank[i].caused / 1e6,
-				(double)l->rank[i].waited / 1e6);
+		lg_evidence(c, f, "%s: last in %zu, made the others wait %.1f ms, waited %.1f ms itself",
+			    lg_cpu_who(c, &g->run[i]), l->rank[i].last, (double)l->rank[i].caused / 1e6,
+			    (double)l->rank[i].waited / 1e6);
 	if (l->one)
 		one_rank(c, g, f);
 	else
 		in_turn(c, g, f);
 	if (!l->numbered)
-		lg_evidence_against(c, f, "collectives are matched by their order, not by a number: an older trace "
-				     "format");
+		lg_evidence_against(c, f, "collectives are matched by their order, not by a number: an "
+				    "older trace format");
 	return c->failed;
 }

@@ -12,18 +12,10 @@
  * ..._prefetch annotations, others when their layer is reached; rate_limiter is the wait of
  * limit_all_gathers. A gather is late only if the device computes nothing meanwhile.
  */
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "analyse/device/device_rules.h"
-#include "analyse/device/finders.h"
-#include "analyse/timeline/cost.h"
-#include "analyse/timeline/window.h"
-#include "base/alloc.h"
 #include "base/words.h"
-
-#define BIT(cause) (1u << (cause))
 
 static bool is_search(const char *s)
 {
@@ -61,26 +53,10 @@ static bool is_rate_limiter(const char *s)
 static int spans_of(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
 		    bool (*pick)(const char *), struct lg_gpu_ivs *ret)
 {
-	const struct lg_trace *t = c->t;
-
-	uint8_t *picked;
+	LG_AUTOFREE uint8_t *picked = NULL;
 	int rc = lg_span_pick(c, pick, &picked);
 
-	*ret = (struct lg_gpu_ivs){ 0 };
-	for (uint32_t p = c->idx->span_off[thr]; picked && !rc && p < c->idx->span_off[thr + 1]; p++) {
-		uint32_t row = c->idx->span[p];
-
-		if (picked[t->span.name[row]] && t->span.ts[row] >= lg_gpu_asked_from(r) &&
-		    t->span.ts[row] < r->to)
-			rc = lg_gpu_iv_add(ret, t->span.ts[row],
-					   lg_row_end(t, t->span.ts[row], t->span.dur[row]), row);
-	}
-	lg_free(picked);
-	if (rc) {
-		lg_free(ret->v);
-		*ret = (struct lg_gpu_ivs){ 0 };
-	}
-	return rc;
+	return rc ? rc : lg_gpu_spans(c, r, thr, picked, ret);
 }
 
 /* Idle time for want of launches inside such spans goes to the wrapper. */
@@ -90,12 +66,11 @@ static int carve(struct lg_case *c, struct lg_gpu_run *r, bool (*pick)(const cha
 	int rc = 0;
 
 	for (size_t h = 0; h < r->n_host && !rc; h++) {
-		struct lg_gpu_ivs a;
+		LG_AUTO_IVS a = { 0 };
 
 		rc = spans_of(c, r, r->host[h].thr, pick, &a);
 		if (!rc && a.n)
 			rc = lg_gpu_carve(c, r, &a, LG_GPU_BY_WRAPPER);
-		lg_free(a.v);
 	}
 	*ret = r->by[LG_GPU_BY_WRAPPER] - before;
 	return rc;
@@ -118,98 +93,68 @@ static void ddp_words(struct lg_case *c, struct lg_finding *f, bool copies, doub
 {
 	f->stage = lg_stage_name(copies ? LG_STAGE_GRAD_SYNC : LG_STAGE_FORWARD);
 	f->detail = copies ? "gradient_as_bucket_view" : "find_unused_parameters";
-	f->title = lg_arena_printf(&c->v->arena, "%s: %s %.0f %% of the %s%s", copies
-				   ? "DDP copies every gradient out of its bucket after the reduction"
-				   : "DDP looks for unused parameters before every backward pass",
-				   copies || !device ? "it takes" : "the device idles", share * 100,
-				   copies && device ? "device's time" : device ? "time" : "step's time",
-				   copies || !device ? "" : " for it");
+	lg_title(c, f, "%s: %s %.0f %% of the %s%s", copies ? "DDP copies every gradient out of its bucket "
+		 "after the reduction" : "DDP looks for unused parameters before every backward pass",
+		 copies || !device ? "it takes" : "the device idles", share * 100, copies && device ?
+		 "device's time" : device ? "time" : "step's time", copies || !device ? "" : " for it");
 }
 
 static void ddp(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
 {
-	struct lg_gpu_sums search, copy;
-	int64_t lost[2];
+	struct lg_gpu_sums sums[2];
+	const int64_t idle[2] = { r->ddp_search, r->ddp_copy };
 	struct lg_finding *f;
 
-	if (lg_told(c, LG_R_COMMS_DDP_FLAGS))
+	if (lg_told(c, LG_R_COMMS_DDP_FLAGS) || lg_failed(c, lg_gpu_sum_under(c, r, is_search, &sums[0])) ||
+	    lg_failed(c, lg_gpu_sum_under(c, r, is_copy_back, &sums[1])))
 		return;
-	if (lg_gpu_sum_under(c, r, is_search, &search) || lg_gpu_sum_under(c, r, is_copy_back, &copy)) {
-		c->failed = LG_E_NOMEM;
-		return;
-	}
-	lost[0] = r->ddp_search + search.savable;
-	lost[1] = r->ddp_copy + copy.savable;
 	for (size_t k = 0; k < 2; k++) {
-		const struct lg_gpu_sums *s = k ? &copy : &search;
-		double share = (double)lost[k] / (double)(r->to - r->from);
+		const struct lg_gpu_sums *s = &sums[k];
+		double lost = (double)(idle[k] + s->savable), share = lg_gpu_part(r, lost);
 
 		if (!s->spans || share < LG_N_COMMS_DDP_FLAGS_FLOOR)
 			continue;
-		f = lg_gpu_finding(c, g, LG_R_COMMS_DDP_FLAGS, (double)lost[k] / 1e6, share, 0.9, r);
+		f = lg_gpu_finding(c, g, LG_R_COMMS_DDP_FLAGS, lost / 1e6, share, 0.9, r);
 		if (!f)
 			return;
 		if (!s->n)
-			lg_gpu_cap_rare(c, f, r, BIT(LG_GPU_BY_WRAPPER));
+			lg_gpu_cap_rare(c, f, r, LG_GPU_BIT(LG_GPU_BY_WRAPPER));
 		ddp_words(c, f, k, share, true);
-		lg_evidence_add(c, f, s->at ? s->at : INT64_MIN, s->longest, "%zu time%s, %zu kernel%s of %.1f ms; %.1f ms "
-				"idle for want of launches meanwhile", s->spans, lg_s(s->spans), s->n, lg_s(s->n), (double)s->ns / 1e6,
-				(double)(k ? r->ddp_copy : r->ddp_search) / 1e6);
+		lg_evidence_add(c, f, s->at ? s->at : INT64_MIN, s->longest, "%zu time%s, %zu kernel%s of "
+				"%.1f ms; %.1f ms idle for want of launches meanwhile", s->spans,
+				lg_s(s->spans), s->n, lg_s(s->n), (double)s->ns / 1e6, (double)idle[k] /
+				1e6);
 	}
-}
-
-/* What thr does in such spans within r's window: ns, in all and by step. */
-static int64_t host_time(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
-			 bool (*pick)(const char *), int64_t *by_step, struct lg_gpu_iv *ret_longest,
-			 size_t *ret_n)
-{
-	struct lg_gpu_ivs a;
-	int64_t sum = 0;
-
-	*ret_longest = (struct lg_gpu_iv){ 0 };
-	if (spans_of(c, r, thr, pick, &a)) {
-		c->failed = LG_E_NOMEM;
-		return 0;
-	}
-	for (size_t i = 0; i < a.n; i++) {
-		size_t s = lg_gpu_step_of(r, a.v[i].ts);
-
-		sum += a.v[i].end - a.v[i].ts;
-		if (s < r->n_steps)
-			by_step[s] += a.v[i].end - a.v[i].ts;
-		if (a.v[i].end - a.v[i].ts > ret_longest->end - ret_longest->ts)
-			*ret_longest = a.v[i];
-	}
-	*ret_n = a.n;
-	lg_free(a.v);
-	return sum;
 }
 
 /* Training on the CPU: what the main thread does for DDP, no operator does meanwhile. */
 static void ddp_on_cpu(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
 {
-	for (size_t k = 0; k < 2 && !c->failed; k++) {
+	for (size_t k = 0; k < 2; k++) {
 		int64_t *by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *by_step), ns;
-		struct lg_gpu_iv longest;
+		struct lg_gpu_iv longest = { 0 };
+		LG_AUTO_IVS a = { 0 };
 		struct lg_finding *f;
-		size_t n = 0;
-		double share;
 
-		if (!by_step) {
-			c->failed = LG_E_NOMEM;
+		if (lg_failed(c, !by_step ? LG_E_NOMEM
+					  : spans_of(c, r, r->main, k ? is_copy_back : is_search, &a)))
 			return;
+		for (size_t i = 0; i < a.n; i++) {
+			by_step[lg_gpu_step_of(r, a.v[i].ts)] += a.v[i].end - a.v[i].ts;
+			if (a.v[i].end - a.v[i].ts > longest.end - longest.ts)
+				longest = a.v[i];
 		}
-		ns = host_time(c, r, r->main, k ? is_copy_back : is_search, by_step, &longest, &n);
-		share = (double)ns / (double)(r->to - r->from);
-		if (!n || share < LG_N_COMMS_DDP_FLAGS_FLOOR)
+		ns = lg_gpu_iv_sum(&a);
+		if (!a.n || lg_gpu_part(r, (double)ns) < LG_N_COMMS_DDP_FLAGS_FLOOR)
 			continue;
-		f = lg_gpu_finding(c, g, LG_R_COMMS_DDP_FLAGS, (double)ns / 1e6, share, 0.9, r);
+		f = lg_gpu_finding(c, g, LG_R_COMMS_DDP_FLAGS, (double)ns / 1e6, lg_gpu_part(r, (double)ns),
+				   0.9, r);
 		if (!f)
 			continue;
 		lg_gpu_cap_steps(c, f, r, by_step);
-		ddp_words(c, f, k, share, false);
-		lg_evidence_add(c, f, longest.ts, longest.end - longest.ts, "%zu time%s, %.1f ms in all; longest", n,
-				lg_s(n), (double)ns / 1e6);
+		ddp_words(c, f, k, lg_gpu_part(r, (double)ns), false);
+		lg_evidence_add(c, f, longest.ts, longest.end - longest.ts, "%zu time%s, %.1f ms in all; "
+				"longest", a.n, lg_s(a.n), (double)ns / 1e6);
 	}
 }
 
@@ -228,7 +173,7 @@ static bool is_gather(const char *s)
 static int gathers_of(struct lg_case *c, const struct lg_gpu_run *r, struct gathers *ret)
 {
 	const struct lg_trace *t = c->t;
-	uint32_t *call = lg_calloc(t->span.n, sizeof *call);
+	LG_AUTOFREE uint32_t *call = lg_calloc(t->span.n, sizeof *call);
 
 	*ret = (struct gathers){ 0 };
 	if (!call)
@@ -238,7 +183,7 @@ static int gathers_of(struct lg_case *c, const struct lg_gpu_run *r, struct gath
 			call[r->work[i].span] = r->work[i].call + 1;
 	for (size_t h = 0; h < r->n_host; h++) {
 		lg_thr thr = r->host[h].thr;
-		struct lg_gpu_ivs pre = { 0 }, forward = { 0 }, backward = { 0 };
+		LG_AUTO_IVS pre = { 0 }, forward = { 0 }, backward = { 0 };
 
 		if (spans_of(c, r, thr, is_prefetch, &pre) ||
 		    spans_of(c, r, thr, is_forward_hook, &forward) ||
@@ -267,11 +212,7 @@ static int gathers_of(struct lg_case *c, const struct lg_gpu_run *r, struct gath
 				ret->at = p->ts;
 			}
 		}
-		lg_free(pre.v);
-		lg_free(forward.v);
-		lg_free(backward.v);
 	}
-	lg_free(call);
 	return c->failed;
 }
 
@@ -283,104 +224,83 @@ static bool has_name(const struct lg_case *c, bool (*pick)(const char *))
 	return false;
 }
 
-/* Of the gathers alone, where f has other parts. */
-static void gathers_advice(struct lg_finding *f, const char *detail, const char *fix)
+/* The gathers' advice; where f has other parts, it is that of the gathers alone. */
+static void advise_gathers(struct lg_finding *f, const char *key)
 {
-	const char *tradeoff = "Prefetch holds two layers' parameters; larger units and hybrid sharding take more memory.";
+	bool shards = f->detail && !strcmp(f->detail, "shards");
 
 	for (size_t i = 0; i < f->n_loss_parts; i++)
-		if (f->loss_parts[i].detail && !strcmp(f->loss_parts[i].detail, "shards")) {
-			f->loss_parts[i].fix = fix;
-			f->loss_parts[i].tradeoff = tradeoff;
-		}
-	if (f->n_loss_parts && (!f->detail || strcmp(f->detail, "shards")))
-		return;
-	f->detail = detail;
-	if (f->n_loss_parts)
-		return;
-	f->fix = fix;
-	f->tradeoff = tradeoff;
+		if (f->loss_parts[i].detail && !strcmp(f->loss_parts[i].detail, "shards"))
+			f->loss_parts[i].detail = key;
+	if (!f->n_loss_parts || shards)
+		f->detail = key;
+}
+
+/* The last of that rule, or of the other. */
+static struct lg_finding *found(const struct lg_case *c, enum lg_rule_id rule, enum lg_rule_id other)
+{
+	struct lg_finding *f = NULL;
+
+	for (size_t i = 0; i < c->v->n_findings; i++)
+		if (c->v->findings[i].rule == rule || c->v->findings[i].rule == other)
+			f = &c->v->findings[i];
+	return f;
 }
 
 /* Refines comms.exposed, which has the time: it is not lost twice. */
 static void fsdp(struct lg_case *c, const struct lg_gpu_run *r)
 {
-	struct lg_finding *f = NULL;
+	struct lg_finding *f = found(c, LG_R_COMMS_EXPOSED, LG_R_COMMS_SMALL_MESSAGES);
 	struct gathers s;
-	double of;
 
-	for (size_t i = 0; i < c->v->n_findings; i++)
-		if (c->v->findings[i].rule == LG_R_COMMS_EXPOSED ||
-		    c->v->findings[i].rule == LG_R_COMMS_SMALL_MESSAGES)
-			f = &c->v->findings[i];
 	if (!f || !(f->lost_ms > 0) ||
 	    (!has_name(c, is_forward_hook) && !has_name(c, is_backward_hook)) || gathers_of(c, r, &s))
 		return;
-	of = (double)r->by[LG_GPU_BY_COMM];
-	if ((double)(s.forward + s.backward + s.prefetched) < 0.3 * of)
+	if ((double)(s.forward + s.backward + s.prefetched) < 0.3 * (double)r->by[LG_GPU_BY_COMM])
 		return; /* the exposed ones are others */
-	if (s.backward > s.forward && s.backward * 2 > s.prefetched)
-		gathers_advice(f, "fsdp_backward_prefetch",
-			       "FullyShardedDataParallel(..., backward_prefetch=BackwardPrefetch.BACKWARD_PRE); with "
-			       "fully_shard: module.set_modules_to_backward_prefetch([...]).");
-	else if (s.forward * 2 > s.prefetched)
-		gathers_advice(f, "fsdp_forward_prefetch",
-			       "FullyShardedDataParallel(..., forward_prefetch=True) where the order of layers is fixed; "
-			       "with fully_shard: module.set_modules_to_forward_prefetch([...]); or wrap larger units, "
-			       "so that each gather has more compute to hide under.");
-	else
-		gathers_advice(f, "fsdp_gathers",
-			       "Gathers are prefetched and still too slow: larger units, sharding within a machine only "
-			       "(ShardingStrategy.HYBRID_SHARD), bf16 parameters (MixedPrecision), a larger batch.");
-	lg_evidence_add(c, f, s.at, s.longest, "FSDP's gathers alone on the device: %.1f ms ordered when forward "
-			"reached the layer, %.1f ms when backward did, %.1f ms by prefetch",
+	advise_gathers(f, s.backward > s.forward && s.backward * 2 > s.prefetched ? "fsdp_backward_prefetch"
+			  : s.forward * 2 > s.prefetched ? "fsdp_forward_prefetch" : "fsdp_gathers");
+	lg_evidence_add(c, f, s.at, s.longest, "FSDP's gathers alone on the device: %.1f ms ordered when "
+			"forward reached the layer, %.1f ms when backward did, %.1f ms by prefetch",
 			(double)s.forward / 1e6, (double)s.backward / 1e6, (double)s.prefetched / 1e6);
 }
 
 /* limit_all_gathers makes the host wait: that shows as a synchronisation. */
 static void rate_limiter(struct lg_case *c, const struct lg_gpu_run *r)
 {
-	struct lg_finding *f = NULL;
+	struct lg_finding *f = found(c, LG_R_GPU_HOST_SYNC, LG_R_GPU_HOST_SYNC);
 	int64_t waited = 0;
 
-	for (size_t i = 0; i < c->v->n_findings; i++)
-		if (c->v->findings[i].rule == LG_R_GPU_HOST_SYNC)
-			f = &c->v->findings[i];
 	for (size_t h = 0; f && h < r->n_host; h++) {
-		struct lg_gpu_ivs a;
+		LG_AUTO_IVS a = { 0 };
 
-		if (spans_of(c, r, r->host[h].thr, is_rate_limiter, &a)) {
-			c->failed = LG_E_NOMEM;
+		if (lg_failed(c, spans_of(c, r, r->host[h].thr, is_rate_limiter, &a)))
 			return;
-		}
 		for (size_t i = 0; i < r->n_pieces; i++)
 			if ((r->piece[i].cause == LG_GPU_BY_SYNC) && r->piece[i].span != LG_NO_ROW &&
 			    c->t->span.thr[r->piece[i].span] == r->host[h].thr &&
 			    lg_gpu_within(&a, c->t->span.ts[r->piece[i].span]))
 				waited += r->piece[i].dur;
-		lg_free(a.v);
 	}
 	if (!f || !waited || waited * 2 < r->by[LG_GPU_BY_SYNC])
 		return;
 	f->detail = "fsdp_limit_all_gathers";
-	lg_evidence_add(c, f, INT64_MIN, 0, "%.1f ms of it in FSDP's rate limiter", (double)waited / 1e6);
+	lg_evidence(c, f, "%.1f ms of it in FSDP's rate limiter", (double)waited / 1e6);
 }
 
 int lg_find_overlap(struct lg_case *c, struct lg_gpu *g)
 {
-	const struct lg_gpu_run *worst = NULL;
-	double share;
+	const struct lg_gpu_run *worst =
+		lg_gpu_lost(g, LG_GPU_BIT(LG_GPU_BY_COMM) | LG_GPU_BIT(LG_GPU_BY_WRAPPER)).worst;
 
 	for (size_t i = 0; lg_gpu_only(c->t) && i < g->n && !lg_told(c, LG_R_COMMS_DDP_FLAGS) && !c->failed;
 	     i++)
-		if (g->run[i].scope == LG_SHOWS_CPU && g->run[i].main && g->run[i].n_steps >= 3)
+		if (lg_cpu_judged(&g->run[i]))
 			ddp_on_cpu(c, g, &g->run[i]);
-	(void)lg_gpu_lost(g, BIT(LG_GPU_BY_COMM) | BIT(LG_GPU_BY_WRAPPER), &share, &worst);
 	if (!worst)
-		return 0;
+		return c->failed;
 	ddp(c, g, worst);
 	fsdp(c, worst);
-	(void)lg_gpu_lost(g, BIT(LG_GPU_BY_SYNC), &share, &worst);
-	rate_limiter(c, worst);
+	rate_limiter(c, lg_gpu_lost(g, LG_GPU_BIT(LG_GPU_BY_SYNC)).worst);
 	return c->failed;
 }

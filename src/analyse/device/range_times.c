@@ -7,9 +7,7 @@
 #include <string.h>
 
 #include "analyse/device/device_rules.h"
-#include "analyse/timeline/window.h"
-#include "base/alloc.h"
-#include "base/median.h"
+#include "base/words.h"
 
 enum { NAMES_MAX = 32, TOLD = 4 };
 
@@ -36,12 +34,10 @@ static void add(const struct lg_gpu_run *r, struct times *s, size_t k, int64_t f
 
 static int collect(const struct lg_trace *t, const struct lg_gpu_run *r, struct times *s)
 {
-	struct lg_range_walk w = { .h = r->host, .covered = INT64_MIN + LG_GPU_ROUNDING_NS };
+	struct lg_range_walk w = lg_range_walk(lg_gpu_main_host(r));
 	int64_t until = INT64_MIN;
 	uint32_t row;
 
-	while (w.h->thr != r->main)
-		w.h++;
 	s->by = lg_calloc(r->n_steps, sizeof *s->by);
 	if (!s->by)
 		return LG_E_NOMEM;
@@ -94,30 +90,21 @@ static const char *shares(struct lg_case *c, const struct times *s, const int64_
 static int say_slow(struct lg_case *c, const struct lg_gpu_run *r, const struct lg_step *step,
 		    const struct times *s)
 {
-	int64_t more[NAMES_MAX + 1] = { 0 }, all = 0, *normal = lg_calloc(r->n_steps, sizeof *normal);
+	int64_t more[NAMES_MAX + 1] = { 0 }, usual[NAMES_MAX + 1], all = 0;
+	LG_AUTOFREE int64_t *normal = lg_calloc(r->n_steps, sizeof *normal);
 	size_t n_slow = 0;
 
 	if (!normal)
 		return LG_E_NOMEM;
-	for (size_t k = 0; k <= NAMES_MAX; k++) {
-		int64_t usual;
-		size_t n = 0;
-
-		for (size_t i = 0; i < r->n_steps; i++)
-			if (!step[i].slow)
-				normal[n++] = s->by[i][k];
-		usual = lg_median_i64(normal, n);
-		for (size_t i = 0; i < r->n_steps; i++)
-			if (step[i].slow && s->by[i][k] > usual) {
-				more[k] += s->by[i][k] - usual;
-				all += s->by[i][k] - usual;
+	lg_gpu_usual(step, r->n_steps, s->by[0], NAMES_MAX + 1, normal, usual);
+	for (size_t i = 0; i < r->n_steps; n_slow += step[i++].slow)
+		for (size_t k = 0; step[i].slow && k <= NAMES_MAX; k++)
+			if (s->by[i][k] > usual[k]) {
+				more[k] += s->by[i][k] - usual[k];
+				all += s->by[i][k] - usual[k];
 			}
-	}
-	lg_free(normal);
-	for (size_t i = 0; i < r->n_steps; i++)
-		n_slow += step[i].slow;
 	if (n_slow && all > 0)
-		lg_gpu_limit(c, "%zu slow step%s took longer by %.1f ms: %s", n_slow, n_slow == 1 ? "" : "s",
+		lg_gpu_limit(c, "%zu slow step%s took longer by %.1f ms: %s", n_slow, lg_s(n_slow),
 			     (double)all / 1e6, shares(c, s, more, all));
 	return 0;
 }

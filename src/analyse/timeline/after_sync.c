@@ -7,7 +7,6 @@
  * often what changed: many loops read their loss in every step and lose nothing by it.
  */
 #include "analyse/device/device_rules.h"
-#include "analyse/timeline/window.h"
 
 #define WORK_NS 2000000ll /* no launch takes that long */
 #define MOST 0.5
@@ -23,14 +22,6 @@ struct tally {
 	struct doing v[32];
 	size_t n;
 };
-
-static const struct lg_gpu_host *main_host(const struct lg_gpu_run *r)
-{
-	for (size_t h = 0; h < r->n_host; h++)
-		if (r->host[h].thr == r->main)
-			return &r->host[h];
-	return NULL;
-}
 
 static void count(struct tally *y, const struct lg_trace *t, const struct lg_host_seg *s, int64_t ns)
 {
@@ -83,7 +74,7 @@ static size_t stretch(const struct lg_gpu_run *r, size_t i, int64_t *charged)
 
 bool lg_gpu_after_sync(struct lg_case *c, const struct lg_gpu_run *r, struct lg_after_sync *ret)
 {
-	const struct lg_gpu_host *m = main_host(r);
+	const struct lg_gpu_host *m = r->main ? lg_gpu_main_host(r) : NULL;
 	struct tally y = { .n = 0 };
 	int64_t charged, in_long = 0, works = 0;
 	const struct doing *most = NULL;

@@ -13,7 +13,6 @@
 
 #include "analyse/timeline/cost.h"
 #include "analyse/timeline/traffic.h"
-#include "base/alloc.h"
 #include "store/args.h"
 
 /* In this order: parts of other names come behind them. */
@@ -115,8 +114,8 @@ static size_t move_of(const struct lg_case *c, const uint8_t *ranges, uint32_t r
 /* The exposed time by what moves; by[MOVES]: nothing tells. */
 static int sum_exposed(struct lg_case *c, const struct lg_gpu_run *r, int64_t *by)
 {
-	uint8_t *ranges, *is = lg_calloc(r->n_work + 1, 1);
-	uint32_t *work = lg_calloc(c->t->span.n + 1, sizeof *work);
+	LG_AUTOFREE uint8_t *ranges = NULL, *is = lg_calloc(r->n_work + 1, 1);
+	LG_AUTOFREE uint32_t *work = lg_calloc(c->t->span.n + 1, sizeof *work);
 	int rc = is && work ? lg_span_pick(c, is_comm_range, &ranges) : LG_E_NOMEM;
 
 	if (!rc) {
@@ -132,10 +131,7 @@ static int sum_exposed(struct lg_case *c, const struct lg_gpu_run *r, int64_t *b
 				continue;
 			by[work[p->span] ? is[work[p->span] - 1] : MOVES] += p->dur;
 		}
-		lg_free(ranges);
 	}
-	lg_free(is);
-	lg_free(work);
 	return rc;
 }
 
@@ -174,8 +170,7 @@ size_t lg_exposed_kinds(struct lg_case *c, const struct lg_gpu_run *r, struct lg
 	int64_t by[MOVES + 1] = { 0 }, kind[LG_TRAFFIC_MAX] = { 0 }, all;
 	size_t n = 0;
 
-	if (sum_exposed(c, r, by))
-		c->failed = LG_E_NOMEM;
+	(void)lg_failed(c, sum_exposed(c, r, by));
 	all = by[MOVES];
 	for (size_t i = 0; i < MOVES; i++) {
 		kind[moves[i].is] += by[i];

@@ -2,7 +2,8 @@
 /* cost.h - names that are looked for, and what the work launched there costs. */
 #ifndef LG_ANALYSE_TIMELINE_COST_H
 #define LG_ANALYSE_TIMELINE_COST_H
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/timeline/window.h"
+#include "base/alloc.h"
 
 /* ---- gpu_cost.c: names that are looked for ---- */
 /* Collect the names that spans have, once; before the next one. */
@@ -10,6 +11,9 @@ int lg_span_names(struct lg_case *c) LG_MUST_CHECK;
 /* The span names that pick() accepts: a byte for each string, freed by the caller; NULL = none does, so
  * that there is nothing to look for. */
 int lg_span_pick(const struct lg_case *c, bool (*pick)(const char *name), uint8_t **ret) LG_MUST_CHECK;
+
+/* Text k of a list of arguments, ["", "[1, 1]", "False"], which may be NULL; NULL = there are fewer. */
+const char *lg_gpu_listed(const char *list, size_t n, size_t k, size_t *ret_n);
 
 /* ---- gpu_cost.c: places on the host, and what the work launched there costs ---- */
 struct lg_gpu_sums {
@@ -26,11 +30,51 @@ struct lg_gpu_ivs {
 	} *v;
 	size_t n, cap;
 };
+static inline void lg_gpu_ivs_done(struct lg_gpu_ivs *a)
+{
+	lg_free(a->v);
+}
+#define LG_AUTO_IVS __attribute__((cleanup(lg_gpu_ivs_done))) struct lg_gpu_ivs
 /* Must come in order; what overlaps the last one is cut. LG_E_NOMEM. */
 int lg_gpu_iv_add(struct lg_gpu_ivs *a, int64_t ts, int64_t end, uint32_t row) LG_MUST_CHECK;
-/* Rows that were put in otherwise, by their begin; they may overlap. */
-int lg_gpu_iv_order(struct lg_gpu_ivs *a) LG_MUST_CHECK;
+/* In any order, before lg_gpu_iv_join(); what touches the last one put in, from a->v[own] on, becomes one
+ * with it: each thread's stretches are in order, and nearly every one begins where the last one ends. */
+int lg_gpu_iv_put(struct lg_gpu_ivs *a, size_t own, int64_t ts, int64_t end) LG_MUST_CHECK;
+/* Of stretches put in in any order, their union. */
+int lg_gpu_iv_join(struct lg_gpu_ivs *a) LG_MUST_CHECK;
+int64_t lg_gpu_iv_sum(const struct lg_gpu_ivs *a);
+/* ns of [from, to) in a; *at: 0 at first, from never goes back. */
+int64_t lg_gpu_iv_shared(const struct lg_gpu_ivs *a, size_t *at, int64_t from, int64_t to);
 bool lg_gpu_within(const struct lg_gpu_ivs *a, int64_t ts);
+
+/* The rows of a thread that the host began for r's window, by time. */
+struct lg_gpu_rows {
+	const struct lg_case *c;
+	const uint8_t *picked; /* names, see lg_span_pick(); NULL = all */
+	uint32_t at, end;
+	int64_t from, to;
+};
+static inline struct lg_gpu_rows lg_gpu_rows(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
+					     const uint8_t *picked)
+{
+	return (struct lg_gpu_rows){ c, picked, c->idx->span_off[thr], c->idx->span_off[thr + 1],
+				     lg_gpu_asked_from(r), r->to };
+}
+/* *ret: the next one. False: that was all. */
+static inline bool lg_gpu_next_row(struct lg_gpu_rows *w, uint32_t *ret)
+{
+	const struct lg_span_tab *s = &w->c->t->span;
+
+	while (w->at < w->end) {
+		*ret = w->c->idx->span[w->at++];
+		if (s->ts[*ret] >= w->from && s->ts[*ret] < w->to && (!w->picked || w->picked[s->name[*ret]]))
+			return true;
+	}
+	return false;
+}
+/* Those of h's thread as stretches, the outermost whole. */
+int lg_gpu_spans(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const uint8_t *picked,
+		 struct lg_gpu_ivs *ret) LG_MUST_CHECK;
 /* Add work i of r to s. */
 void lg_gpu_sum_in(struct lg_case *c, const struct lg_gpu_run *r, size_t i, struct lg_gpu_sums *s);
 /* Add the work that thr launched within a. */
@@ -44,6 +88,13 @@ int lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r, bool (*pick)
 void lg_gpu_add_pieces(const struct lg_gpu_run *r, size_t *at, int64_t from, int64_t to, int64_t *by);
 /* Idle time for want of launches that lies within a. */
 int64_t lg_gpu_late_within(const struct lg_gpu_run *r, const struct lg_gpu_ivs *a);
+/* A piece gets another cause. */
+static inline void lg_gpu_charge(struct lg_gpu_run *r, struct lg_gpu_piece *p, uint8_t cause)
+{
+	r->by[p->cause] -= p->dur;
+	p->cause = cause;
+	r->by[cause] += p->dur;
+}
 /* Give that time to another cause, so that it is not counted twice. */
 int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_gpu_ivs *a,
 		 uint8_t into) LG_MUST_CHECK;

@@ -9,9 +9,7 @@
 #include <string.h>
 
 #include "analyse/device/device_rules.h"
-#include "analyse/timeline/cost.h"
 #include "analyse/timeline/cpu_time.h"
-#include "base/alloc.h"
 #include "base/map.h"
 
 struct places {
@@ -31,21 +29,6 @@ static uint32_t call_of(const struct lg_trace *t, const struct lg_host_seg *s)
 static lg_str name_of(const struct lg_trace *t, uint32_t row)
 {
 	return row != LG_NO_ROW ? t->span.name[row] : 0;
-}
-
-/* ns of s in which nothing of a runs; *at: 0 at first, s never goes back. */
-static int64_t outside(const struct lg_gpu_ivs *a, size_t *at, const struct lg_host_seg *s)
-{
-	int64_t ns = s->end - s->ts;
-
-	while (a && *at < a->n && a->v[*at].end <= s->ts)
-		++*at;
-	for (size_t i = *at; a && i < a->n && a->v[i].ts < s->end; i++) {
-		const struct lg_gpu_iv *v = &a->v[i];
-
-		ns -= (v->end < s->end ? v->end : s->end) - (v->ts > s->ts ? v->ts : s->ts);
-	}
-	return ns;
 }
 
 static int charge(const struct lg_trace *t, struct places *l, const struct lg_host_seg *s, int64_t ns)
@@ -91,10 +74,10 @@ size_t lg_cpu_places(struct lg_case *c, const struct lg_gpu_run *r, const struct
 		if ((what->class == LG_HOST_NONE ? lg_host_is_python(s) : s->class == what->class) &&
 		    s->ts >= what->from && s->end <= what->to &&
 		    (s->site != LG_NO_ROW || call_of(c->t, s) != LG_NO_ROW))
-			rc = charge(c->t, &l, s, outside(what->busy, &at, s));
+			rc = charge(c->t, &l, s, s->end - s->ts -
+				    (what->busy ? lg_gpu_iv_shared(what->busy, &at, s->ts, s->end) : 0));
 	}
-	if (rc)
-		c->failed = rc;
+	(void)lg_failed(c, rc);
 	if (l.n)
 		qsort(l.v, l.n, sizeof *l.v, cmp_place);
 	n = rc ? 0 : n < l.n ? n : l.n;
@@ -125,12 +108,8 @@ const char *lg_cpu_python(struct lg_case *c, const struct lg_gpu_run *r, int64_t
 	const char *text = NULL;
 	size_t n;
 
-	if (c->failed)
+	if (c->failed || lg_failed(c, lg_cpu_parts(c, r, window, 1, by, &busy)))
 		return NULL;
-	if (lg_cpu_parts(c, r, window, 1, by, &busy)) {
-		c->failed = LG_E_NOMEM;
-		return NULL;
-	}
 	what.busy = &busy;
 	n = lg_cpu_places(c, r, &what, p, 3);
 	for (size_t i = 0; i < n && p[i].ns * 5 >= p[0].ns; i++) {

@@ -7,9 +7,6 @@
 #include <string.h>
 
 #include "analyse/device/device_rules.h"
-#include "analyse/timeline/cost.h"
-#include "analyse/timeline/window.h"
-#include "base/alloc.h"
 #include "base/order.h"
 #include "base/upper_bound.h"
 
@@ -49,6 +46,23 @@ int lg_span_pick(const struct lg_case *c, bool (*pick)(const char *name), uint8_
 	return 0;
 }
 
+const char *lg_gpu_listed(const char *list, size_t n, size_t k, size_t *ret_n)
+{
+	const char *end = list + n, *close;
+
+	for (size_t i = 0; list && list < end; i++, list = close + 1) {
+		const char *open = memchr(list, '"', (size_t)(end - list));
+
+		close = open ? memchr(open + 1, '"', (size_t)(end - open - 1)) : NULL;
+		if (!close)
+			break;
+		*ret_n = (size_t)(close - open - 1);
+		if (i == k)
+			return open + 1;
+	}
+	return NULL;
+}
+
 int lg_gpu_iv_add(struct lg_gpu_ivs *a, int64_t ts, int64_t end, uint32_t row)
 {
 	if (a->n && ts < a->v[a->n - 1].end)
@@ -68,20 +82,57 @@ static int by_start(const void *a, const void *b)
 	return (x->ts > y->ts) - (x->ts < y->ts);
 }
 
-int lg_gpu_iv_order(struct lg_gpu_ivs *a)
+int lg_gpu_iv_put(struct lg_gpu_ivs *a, size_t own, int64_t ts, int64_t end)
 {
-	return lg_order(a->v, a->n, sizeof *a->v, by_start);
+	if (a->n > own && ts <= a->v[a->n - 1].end) {
+		a->v[a->n - 1].end = end;
+		return 0;
+	}
+	if (lg_grow(&a->v, &a->cap, a->n + 1, sizeof *a->v))
+		return LG_E_NOMEM;
+	a->v[a->n++] = (struct lg_gpu_iv){ ts, end, LG_NO_ROW };
+	return 0;
 }
 
-/* Number of stretches that begin at or before ts. */
-static size_t begun(const struct lg_gpu_ivs *a, int64_t ts)
+int lg_gpu_iv_join(struct lg_gpu_ivs *a)
 {
-	return LG_UPPER_BOUND(a->v, a->n, ts, ts);
+	size_t n = 0;
+
+	if (lg_order(a->v, a->n, sizeof *a->v, by_start))
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < a->n; i++) {
+		if (!n || a->v[i].ts > a->v[n - 1].end)
+			a->v[n++] = a->v[i];
+		else if (a->v[i].end > a->v[n - 1].end)
+			a->v[n - 1].end = a->v[i].end;
+	}
+	a->n = n;
+	return 0;
+}
+
+int64_t lg_gpu_iv_sum(const struct lg_gpu_ivs *a)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < a->n; i++)
+		sum += a->v[i].end - a->v[i].ts;
+	return sum;
+}
+
+int64_t lg_gpu_iv_shared(const struct lg_gpu_ivs *a, size_t *at, int64_t from, int64_t to)
+{
+	int64_t sum = 0;
+
+	while (*at < a->n && a->v[*at].end <= from)
+		++*at;
+	for (size_t i = *at; i < a->n && a->v[i].ts < to; i++)
+		sum += (a->v[i].end < to ? a->v[i].end : to) - (a->v[i].ts > from ? a->v[i].ts : from);
+	return sum;
 }
 
 bool lg_gpu_within(const struct lg_gpu_ivs *a, int64_t ts)
 {
-	size_t k = begun(a, ts);
+	size_t k = LG_UPPER_BOUND(a->v, a->n, ts, ts);
 
 	return k && ts < a->v[k - 1].end;
 }
@@ -143,34 +194,38 @@ void lg_gpu_sum_within(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr
 int lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r, bool (*pick)(const char *name),
 		     struct lg_gpu_sums *ret)
 {
-	const struct lg_trace *t = c->t;
-
-	uint8_t *picked;
+	LG_AUTOFREE uint8_t *picked = NULL;
 	int rc = lg_span_pick(c, pick, &picked);
 
 	*ret = (struct lg_gpu_sums){ .row = LG_NO_ROW };
 	for (size_t h = 0; picked && !rc && h < r->n_host; h++) {
-		lg_thr thr = r->host[h].thr;
-		struct lg_gpu_ivs a = { 0 };
+		struct lg_gpu_rows w = lg_gpu_rows(c, r, r->host[h].thr, picked);
+		LG_AUTO_IVS a = { 0 };
 		int64_t covered = INT64_MIN;
+		uint32_t row;
 
-		for (uint32_t p = c->idx->span_off[thr]; p < c->idx->span_off[thr + 1]; p++) {
-			uint32_t row = c->idx->span[p];
-
-			if (!picked[t->span.name[row]] || t->span.ts[row] < covered ||
-			    t->span.ts[row] < lg_gpu_asked_from(r) || t->span.ts[row] >= r->to)
+		while (!rc && lg_gpu_next_row(&w, &row)) {
+			if (c->t->span.ts[row] < covered)
 				continue;
-			covered = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
-			rc = lg_gpu_iv_add(&a, t->span.ts[row], covered, row);
-			if (rc)
-				break;
+			covered = lg_span_end(c->t, row);
+			rc = lg_gpu_iv_add(&a, c->t->span.ts[row], covered, row);
 			ret->spans++;
 		}
 		if (!rc)
-			lg_gpu_sum_within(c, r, thr, &a, ret);
-		lg_free(a.v);
+			lg_gpu_sum_within(c, r, r->host[h].thr, &a, ret);
 	}
-	lg_free(picked);
+	return rc;
+}
+
+int lg_gpu_spans(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const uint8_t *picked,
+		 struct lg_gpu_ivs *ret)
+{
+	struct lg_gpu_rows w = lg_gpu_rows(c, r, thr, picked);
+	uint32_t row;
+	int rc = 0;
+
+	while (picked && !rc && lg_gpu_next_row(&w, &row))
+		rc = lg_gpu_iv_add(ret, c->t->span.ts[row], lg_span_end(c->t, row), row);
 	return rc;
 }
 
@@ -338,12 +393,10 @@ struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, enum 
 				const struct lg_gpu_run *r, const struct lg_gpu_sums *s, double part,
 				double confidence, double floor)
 {
-	double lost = (double)s->savable * part, share = lost / (double)(r->to - r->from);
-	struct lg_finding *f;
+	double lost = (double)s->savable * part, share = lg_gpu_part(r, lost);
+	struct lg_finding *f =
+		share < floor ? NULL : lg_gpu_finding(c, g, rule, lost / 1e6, share, confidence, r);
 
-	if (r->to <= r->from || share < floor)
-		return NULL;
-	f = lg_gpu_finding(c, g, rule, lost / 1e6, share, confidence, r);
 	if (!f)
 		return NULL;
 	if (s->by_step)

@@ -287,6 +287,15 @@ static int segments(struct lg_case *c, struct lg_gpu *g, const uint8_t *copies, 
 	return rc;
 }
 
+bool lg_gpu_does(const struct lg_gpu_run *r, enum lg_host_class class)
+{
+	for (size_t h = 0; h < r->n_host; h++)
+		for (size_t i = 0; i < r->host[h].n; i++)
+			if (r->host[h].seg[i].class == class && lg_host_in_window(r, &r->host[h].seg[i]))
+				return true;
+	return false;
+}
+
 /* What is asked next is near what was asked last: from there in steps that double, then by bisection. */
 size_t lg_host_after(const struct lg_gpu_host *h, int64_t ts)
 {

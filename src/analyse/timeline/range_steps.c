@@ -10,8 +10,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "analyse/timeline/window.h"
-#include "base/alloc.h"
+#include "analyse/timeline/cost.h"
 
 enum { NAMES_MAX = 64, STEPS_MIN = 3 };
 
@@ -45,7 +44,7 @@ bool lg_range_next(const struct lg_trace *t, struct lg_range_walk *w, uint32_t *
 {
 	while (w->next < w->h->n_marks) {
 		uint32_t row = w->h->mark[w->next++];
-		int64_t ts = t->span.ts[row], end = lg_row_end(t, ts, t->span.dur[row]);
+		int64_t ts = t->span.ts[row], end = lg_span_end(t, row);
 
 		if (t->span.kind[row] != LG_SPAN_NOTE && t->span.kind[row] != LG_SPAN_STAGE)
 			continue;
@@ -58,11 +57,6 @@ bool lg_range_next(const struct lg_trace *t, struct lg_range_walk *w, uint32_t *
 	return false;
 }
 
-static struct lg_range_walk walk_of(const struct lg_gpu_host *h)
-{
-	return (struct lg_range_walk){ .h = h, .covered = INT64_MIN + LG_GPU_ROUNDING_NS };
-}
-
 /*
  * Among names that come often enough, the one with the most time tells how often: of those that come as
  * often, the first begins a step. NULL = none.
@@ -72,7 +66,7 @@ static const char *recurring(struct lg_case *c, struct lg_gpu *g, const struct l
 	struct { const char *name; size_t n; int64_t ns; } seen[NAMES_MAX];
 	const struct lg_trace *t = c->t;
 	size_t n = 0, best = NAMES_MAX;
-	struct lg_range_walk w = walk_of(h);
+	struct lg_range_walk w = lg_range_walk(h);
 	uint32_t row;
 
 	while (lg_range_next(t, &w, &row)) {
@@ -109,7 +103,7 @@ struct rows {
 static int rows_of(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_host *h, const char *name,
 		   struct rows *ret)
 {
-	struct lg_range_walk w = walk_of(h);
+	struct lg_range_walk w = lg_range_walk(h);
 	uint32_t row;
 
 	while (lg_range_next(c->t, &w, &row)) {
@@ -147,7 +141,7 @@ static bool of_a_pool(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_r
 	size_t others = 0;
 
 	for (size_t h = 0; h < r->n_host && others <= own; h++) {
-		struct lg_range_walk w = walk_of(&r->host[h]);
+		struct lg_range_walk w = lg_range_walk(&r->host[h]);
 		uint32_t row;
 
 		if (&r->host[h] == m)
@@ -166,7 +160,7 @@ static bool holds_the_work(const struct lg_trace *t, const struct lg_gpu_run *r,
 
 	for (size_t i = 0; i < r->n_work; i++) {
 		const struct lg_gpu_work *w = &r->work[i];
-		int64_t ts = w->call != LG_NO_ROW ? t->span.ts[w->call] : w->ts;
+		int64_t ts = lg_gpu_ordered_at(t, w);
 
 		all += w->end - w->ts;
 		in += ts >= from && ts < to ? w->end - w->ts : 0;
@@ -192,7 +186,7 @@ int lg_range_steps(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run 
 	const struct lg_trace *t = c->t;
 	const char *name = recurring(c, g, m);
 	struct rows a = { 0 };
-	int64_t *b = NULL;
+	LG_AUTOFREE int64_t *b = NULL;
 	size_t n = 0;
 	int rc = name ? rows_of(c, g, m, name, &a) : 0;
 
@@ -206,8 +200,7 @@ int lg_range_steps(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run 
 		if (!n || t->span.ts[a.v[i]] > b[n - 1])
 			b[n++] = t->span.ts[a.v[i]];
 	if (n >= STEPS_MIN) {
-		b[n] = lg_last_step_end(b, n, lg_row_end(t, t->span.ts[a.v[a.n - 1]],
-							 t->span.dur[a.v[a.n - 1]]), r->to);
+		b[n] = lg_last_step_end(b, n, lg_span_end(t, a.v[a.n - 1]), r->to);
 		if (b[n] > b[n - 1] && holds_the_work(t, r, b[0], b[n])) {
 			*ret = b;
 			*ret_n = n + 1;
@@ -215,7 +208,6 @@ int lg_range_steps(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run 
 			b = NULL;
 		}
 	}
-	lg_free(b);
 	lg_free(a.v);
 	return rc;
 }

@@ -10,8 +10,6 @@
 #include <string.h>
 
 #include "analyse/timeline/cost.h"
-#include "analyse/timeline/window.h"
-#include "base/alloc.h"
 #include "base/map.h"
 
 enum { REQUESTS_MIN = 3, A_THREAD_MIN = 2, NAMES_MAX = 512 };
@@ -56,7 +54,7 @@ static bool next_row(struct lg_case *c, struct lg_gpu *g, bool frames, struct lg
 static int add_name(struct names *a, struct lg_map *by_name, const struct lg_trace *t, uint32_t row,
 		    size_t host)
 {
-	int64_t ts = t->span.ts[row], end = lg_row_end(t, ts, t->span.dur[row]);
+	int64_t ts = t->span.ts[row], end = lg_span_end(t, row);
 	lg_str name = t->span.name[row];
 	uint32_t k = lg_map_get(by_name, name);
 	struct name *x;
@@ -97,7 +95,7 @@ static int best_name(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_ru
 
 	*ret = 0;
 	for (size_t h = 0; h < r->n_host; h++) {
-		struct lg_range_walk w = { .h = &r->host[h], .covered = INT64_MIN + LG_GPU_ROUNDING_NS };
+		struct lg_range_walk w = lg_range_walk(&r->host[h]);
 		uint32_t at = c->idx->span_off[r->host[h].thr], row;
 
 		while (!rc && next_row(c, g, frames, &w, &at, &row))
@@ -128,24 +126,22 @@ static int collect(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, bo
 {
 	const struct lg_trace *t = c->t;
 	size_t cap = 0, n = 0;
-	struct lg_request *v = NULL;
+	LG_AUTOFREE struct lg_request *v = NULL;
 
 	r->n_request_threads = 0;
 	for (size_t h = 0; h < r->n_host; h++) {
-		struct lg_range_walk w = { .h = &r->host[h], .covered = INT64_MIN + LG_GPU_ROUNDING_NS };
+		struct lg_range_walk w = lg_range_walk(&r->host[h]);
 		uint32_t at = c->idx->span_off[r->host[h].thr], row;
 		size_t first = n;
 
 		while (next_row(c, g, frames, &w, &at, &row)) {
-			int64_t ts = t->span.ts[row], end = lg_row_end(t, ts, t->span.dur[row]);
+			int64_t ts = t->span.ts[row], end = lg_span_end(t, row);
 
 			if (!is_like(t, frames, name, t->span.name[row]) || end <= ts ||
 			    (n > first && ts < v[n - 1].end))
 				continue;
-			if (lg_grow(&v, &cap, n + 1, sizeof *v)) {
-				lg_free(v);
+			if (lg_grow(&v, &cap, n + 1, sizeof *v))
 				return LG_E_NOMEM;
-			}
 			v[n++] = (struct lg_request){ ts, end, r->host[h].thr };
 		}
 		r->n_request_threads += n > first;
@@ -157,7 +153,6 @@ static int collect(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, bo
 	}
 	r->n_requests = n;
 	r->requests_from = lg_string(t, name);
-	lg_free(v);
 	return r->request ? 0 : LG_E_NOMEM;
 }
 
@@ -182,30 +177,17 @@ static bool in_request(const struct lg_gpu_run *r, lg_thr thr, int64_t ts)
 /* ns in which at least one request is served; *ret_sum: of all. */
 static int served(const struct lg_gpu_run *r, int64_t *ret, int64_t *ret_sum)
 {
-	struct lg_gpu_ivs a = { 0 };
-	int64_t until = INT64_MIN;
+	LG_AUTO_IVS a = { 0 };
+	int rc = 0;
 
-	*ret = *ret_sum = 0;
-	for (size_t i = 0; i < r->n_requests; i++) {
-		if (lg_grow(&a.v, &a.cap, a.n + 1, sizeof *a.v)) {
-			lg_free(a.v);
-			return LG_E_NOMEM;
-		}
-		a.v[a.n++] = (struct lg_gpu_iv){ r->request[i].ts, r->request[i].end, LG_NO_ROW };
+	*ret_sum = 0;
+	for (size_t i = 0; i < r->n_requests && !rc; i++) {
+		rc = lg_gpu_iv_put(&a, a.n, r->request[i].ts, r->request[i].end);
 		*ret_sum += r->request[i].end - r->request[i].ts;
 	}
-	if (lg_gpu_iv_order(&a)) {
-		lg_free(a.v);
-		return LG_E_NOMEM;
-	}
-	for (size_t i = 0; i < a.n; i++) {
-		int64_t from = a.v[i].ts > until ? a.v[i].ts : until;
-
-		*ret += a.v[i].end > from ? a.v[i].end - from : 0;
-		until = a.v[i].end > until ? a.v[i].end : until;
-	}
-	lg_free(a.v);
-	return 0;
+	rc = rc ? rc : lg_gpu_iv_join(&a);
+	*ret = lg_gpu_iv_sum(&a);
+	return rc;
 }
 
 /* Is half of the device's time ordered in them, or without a device half of the window served? Of many rows

@@ -11,15 +11,12 @@
  * about steady state (kineto: schedule(wait, warmup, active) exists for that), so it is named and
  * not diagnosed.
  */
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "analyse/hook/facts.h"
 #include "analyse/timeline/cost.h"
-#include "analyse/timeline/window.h"
-#include "base/alloc.h"
 #include "base/median.h"
+#include "base/upper_bound.h"
 
 enum { MIN_WORK = 8, MIN_OPS = 20, MIN_REST = 3 };
 #define COLD_SHARE 0.25
@@ -69,7 +66,7 @@ static int from_spans(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_r
 	b->n = 0;
 	for (size_t p = 0; p < m->n_marks; p++) {
 		uint32_t row = m->mark[p];
-		int64_t end = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
+		int64_t end = lg_span_end(t, row);
 
 		if (t->span.ts[row] < covered - LG_GPU_ROUNDING_NS ||
 		    (t->span.ts[row] < covered && end <= covered) || !pick(c, g, row, arg))
@@ -278,20 +275,11 @@ static int64_t *latest_ends(const struct lg_gpu_run *r)
 	return ends;
 }
 
-/* Does device work fill more than a tenth of (a, b)? One long collective may run beside all the others. */
-static bool device_busy(const struct lg_gpu_run *r, int64_t a, int64_t b, const int64_t *ends)
+bool lg_gpu_at_work(const struct lg_gpu_run *r, int64_t a, int64_t b, const int64_t *ends)
 {
 	int64_t busy = 0, until = a;
-	size_t lo = 0, hi = r->n_work;
+	size_t lo = ends ? lg_upper_bound(ends, r->n_work, sizeof *ends, 0, a) : 0;
 
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (ends[mid] <= a)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	for (size_t i = lo; i < r->n_work && r->work[i].ts < b; i++) {
 		int64_t s = r->work[i].ts > until ? r->work[i].ts : until;
 		int64_t e = r->work[i].end < b ? r->work[i].end : b;
@@ -308,19 +296,7 @@ static bool device_busy(const struct lg_gpu_run *r, int64_t a, int64_t b, const 
 
 static size_t step_in(const int64_t *step, size_t n, int64_t ts)
 {
-	size_t lo = 0, hi = n;
-
-	if (!n || ts < step[0])
-		return n;
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (step[mid + 1] <= ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return !n || ts < step[0] ? n : lg_upper_bound(step + 1, n, sizeof *step, 0, ts);
 }
 
 size_t lg_gpu_step_of(const struct lg_gpu_run *r, int64_t ts)
@@ -340,7 +316,8 @@ static int64_t first_time_calls(struct lg_case *c, struct lg_gpu *g, const struc
 				int64_t *by_step)
 {
 	const struct lg_trace *t = c->t;
-	int64_t sum = 0, *ends = latest_ends(r);
+	LG_AUTOFREE int64_t *ends = latest_ends(r);
+	int64_t sum = 0;
 
 	if (!ends)
 		return -1;
@@ -357,7 +334,7 @@ static int64_t first_time_calls(struct lg_case *c, struct lg_gpu *g, const struc
 
 			if ((!alloc && !order) || dur < (alloc ? LG_COLD_ALLOC_NS : LG_COLD_CALL_NS) ||
 			    ts < r->from || ts + dur > r->to || ts < covered ||
-			    device_busy(r, ts, ts + dur, ends))
+			    lg_gpu_at_work(r, ts, ts + dur, ends))
 				continue;
 			covered = ts + dur;
 			sum += dur;
@@ -366,7 +343,6 @@ static int64_t first_time_calls(struct lg_case *c, struct lg_gpu *g, const struc
 				by_step[step] += dur;
 		}
 	}
-	lg_free(ends);
 	return sum;
 }
 
@@ -405,19 +381,13 @@ static void skip_steps(struct lg_gpu_run *r, size_t n)
 static int judge_cold(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 {
 	size_t n = r->n_steps, warm = 0, lead = 0;
-	int64_t *v = lg_calloc(n + 1, sizeof *v), sum;
+	LG_AUTOFREE int64_t *v = lg_calloc(n + 1, sizeof *v);
+	int64_t sum = v ? first_time_calls(c, g, r, n ? v : NULL) : -1;
 
-	if (!v)
+	if (sum < 0)
 		return LG_E_NOMEM;
-	sum = first_time_calls(c, g, r, n ? v : NULL);
-	if (sum < 0) {
-		lg_free(v);
-		return LG_E_NOMEM;
-	}
-	if ((double)sum <= COLD_SHARE * (double)(r->to - r->from)) {
-		lg_free(v);
+	if ((double)sum <= COLD_SHARE * (double)(r->to - r->from))
 		return 0;
-	}
 	for (size_t i = 0; i < n; i++) {
 		lead += lead == i && is_cold(r, i, v[i]);
 		warm += !is_cold(r, i, v[i]);
@@ -430,7 +400,6 @@ static int judge_cold(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 			r->cold += v[i];
 		skip_steps(r, lead);
 	}
-	lg_free(v);
 	return 0;
 }
 
@@ -443,14 +412,12 @@ static bool is_training_kernel(const char *s)
 
 static int count(struct lg_case *c, struct lg_gpu_run *r)
 {
-	int64_t *v = lg_calloc(r->n_work, sizeof *v);
-	uint8_t *training = NULL;
+	LG_AUTOFREE int64_t *v = lg_calloc(r->n_work, sizeof *v);
+	LG_AUTOFREE uint8_t *training = NULL;
 
 	/* Names are looked through, not millions of rows. */
-	if (!v || (!r->has_backward && !r->n_ops && lg_span_pick(c, is_training_kernel, &training))) {
-		lg_free(v);
+	if (!v || (!r->has_backward && !r->n_ops && lg_span_pick(c, is_training_kernel, &training)))
 		return LG_E_NOMEM;
-	}
 	for (size_t i = 0; i < r->n_work; i++) {
 		const struct lg_gpu_work *w = &r->work[i];
 
@@ -467,8 +434,6 @@ static int count(struct lg_case *c, struct lg_gpu_run *r)
 		}
 	}
 	r->median_kernel = r->n_kernels ? lg_select_i64(v, r->n_kernels, r->n_kernels / 2) : 0;
-	lg_free(v);
-	lg_free(training);
 	return 0;
 }
 
@@ -529,7 +494,7 @@ static int64_t first_kept(const struct lg_trace *t, const struct lg_gpu_run *r, 
 static int drop_unrun_steps(const struct lg_trace *t, struct lg_gpu_run *r)
 {
 	size_t n = r->n_steps, head = 0, tail = 0, unrun = 0, launched = 0;
-	size_t *of = n && r->n_unrun ? lg_calloc(2 * n, sizeof *of) : NULL;
+	LG_AUTOFREE size_t *of = n && r->n_unrun ? lg_calloc(2 * n, sizeof *of) : NULL;
 
 	if (!r->n_unrun)
 		return 0;
@@ -557,7 +522,6 @@ static int drop_unrun_steps(const struct lg_trace *t, struct lg_gpu_run *r)
 		launched += of[2 * i];
 		unrun += of[2 * i + 1];
 	}
-	lg_free(of);
 	if (!n) {
 		launched = r->n_launched;
 		unrun = r->n_unrun;

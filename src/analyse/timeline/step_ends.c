@@ -47,28 +47,6 @@ static void find_own(const struct lg_trace *t, const struct lg_gpu_run *r, struc
 			o->first = w;
 }
 
-/* Is the device at work in (from, to), as far as the trace has it, for a tenth of the time and more? */
-static bool at_work(const struct lg_gpu_run *r, int64_t from, int64_t to)
-{
-	int64_t busy = 0, until = from;
-
-	for (size_t i = 0; i < r->n_work && r->work[i].ts < to; i++) {
-		int64_t a = r->work[i].ts > until ? r->work[i].ts : until;
-		int64_t b = r->work[i].end < to ? r->work[i].end : to;
-
-		if (b > a) {
-			busy += b - a;
-			until = b;
-		}
-	}
-	return busy * 10 > to - from;
-}
-
-static int64_t returned(const struct lg_trace *t, const struct lg_gpu_work *w)
-{
-	return lg_row_end(t, t->span.ts[w->call], t->span.dur[w->call]);
-}
-
 /*
  * A window in which the device is as far behind at the end as at the beginning, and still does what was
  * ordered before, shows the loop as it is. One that begins with an empty queue, or lacks what came before,
@@ -97,8 +75,8 @@ int lg_steps_of_device(struct lg_case *c, struct lg_gpu_run *r)
 		b[n] = o.done[s] > b[n] ? o.done[s] : b[n];
 	if ((double)(b[n] - r->step[n]) <= BEHIND_SHARE * (double)(r->step[n] - r->step[0]))
 		return 0;
-	if (o.first && o.first->ts - returned(c->t, o.first) > BEHIND_NS) {
-		if (at_work(r, r->step[0], o.first->ts))
+	if (o.first && o.first->ts - lg_span_end(c->t, o.first->call) > BEHIND_NS) {
+		if (lg_gpu_at_work(r, r->step[0], o.first->ts, NULL))
 			return 0;
 		from = o.first->ts;
 	}

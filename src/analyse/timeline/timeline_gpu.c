@@ -5,14 +5,10 @@
  * Of several devices of one process the busiest is judged: a union over devices would hide that
  * one of them idles.
  */
-#include "analyse/device/finders.h"
-#include "analyse/timeline/cost.h"
-#include "analyse/timeline/window.h"
-
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "analyse/device/finders.h"
 #include "base/side_thread.h"
 
 bool lg_gpu_only(const struct lg_trace *t)
@@ -171,7 +167,7 @@ static int collect_work(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *
 	const struct lg_trace *t = c->t;
 	const uint32_t *row = owned->row + owned->off[r->prc];
 	size_t n_rows = owned->off[r->prc + 1] - owned->off[r->prc], n = 0;
-	int64_t *busy;
+	LG_AUTOFREE int64_t *busy = NULL;
 	lg_trk device = 0;
 
 	if (!n_rows)
@@ -187,7 +183,6 @@ static int collect_work(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *
 			device = k;
 	}
 	r->n_others -= r->n_others > 0;
-	lg_free(busy);
 	if (!device)
 		return 0;
 	for (size_t i = 0; i < n_rows; i++)
@@ -219,7 +214,8 @@ static int collect_work(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *
 static int find_runs(struct lg_case *c, struct lg_gpu *g, lg_prc *owner, struct device_rows *rows)
 {
 	const struct lg_trace *t = c->t;
-	uint8_t *has = lg_calloc(t->process.n, 1), host = lg_only_ranges(t) ? LG_SPAN_NOTE : LG_SPAN_OP;
+	LG_AUTOFREE uint8_t *has = lg_calloc(t->process.n, 1);
+	uint8_t host = lg_only_ranges(t) ? LG_SPAN_NOTE : LG_SPAN_OP;
 	lg_prc only = 0;
 	size_t n = 0;
 
@@ -233,10 +229,8 @@ static int find_runs(struct lg_case *c, struct lg_gpu *g, lg_prc *owner, struct 
 		}
 		if (!on_device(t, i))
 			continue;
-		if (lg_grow(&rows->row, &rows->cap, rows->n + 1, sizeof *rows->row)) {
-			lg_free(has);
+		if (lg_grow(&rows->row, &rows->cap, rows->n + 1, sizeof *rows->row))
 			return LG_E_NOMEM;
-		}
 		rows->row[rows->n++] = i;
 	}
 	for (lg_prc p = 1; p < t->process.n; p++)
@@ -260,7 +254,6 @@ static int find_runs(struct lg_case *c, struct lg_gpu *g, lg_prc *owner, struct 
 	for (lg_prc p = 1; g->run && p < t->process.n; p++)
 		if (has[p])
 			g->run[g->n++] = (struct lg_gpu_run){ .prc = p, .rank = t->process.rank[p] };
-	lg_free(has);
 	return g->run ? 0 : LG_E_NOMEM;
 }
 
@@ -353,7 +346,7 @@ static int account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 
 int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err)
 {
-	lg_prc *owner = lg_calloc(c->t->track.n + 1, sizeof *owner);
+	LG_AUTOFREE lg_prc *owner = lg_calloc(c->t->track.n + 1, sizeof *owner);
 	struct device_rows rows = { 0 };
 	struct owned owned = { 0 };
 	int rc = 0;
@@ -388,7 +381,6 @@ int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err)
 			rc = rc ? rc : account(c, ret, r);
 		}
 	}
-	lg_free(owner);
 	lg_free(rows.row);
 	lg_free(owned.off);
 	lg_free(owned.row);

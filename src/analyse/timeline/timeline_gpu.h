@@ -101,6 +101,14 @@ enum lg_gpu_cause {
 	LG_GPU_BY_MAX
 };
 
+#define LG_GPU_BIT(cause) (1u << (cause))
+#define LG_GPU_DATA (LG_GPU_BIT(LG_GPU_BY_LOADER) | LG_GPU_BIT(LG_GPU_BY_BATCH) | \
+		     LG_GPU_BIT(LG_GPU_BY_PAGEABLE) | LG_GPU_BIT(LG_GPU_BY_PINNED))
+/* All that the host does or leaves undone, but for batches and collectives. */
+#define LG_GPU_HOST                                                                                  \
+	((LG_GPU_BIT(LG_GPU_BY_OTHER) - 1) & ~(LG_GPU_BIT(LG_GPU_BY_COMPUTE) | LG_GPU_BIT(LG_GPU_BY_COMM) | \
+					       LG_GPU_DATA))
+
 struct lg_gpu_piece {
 	int64_t ts, dur;
 	uint8_t cause;
@@ -161,12 +169,10 @@ struct lg_gpu_run {
 	size_t n_kernels, n_comm, n_launch_calls, n_unlaunched, n_graph_launches, n_graph_built;
 	size_t n_ops;
 	int64_t kernel_ns, comm_ns, median_kernel;
-	/* gpu_kernels.c: optimizer kernels a step where there are too many, those of zero_grad. */
-	size_t optimizer_kernels, zero_kernels;
-	int64_t optimizer_savable, zero_savable;
-	/* The same file: kernels that are measured as candidates; by step where there are some. */
-	size_t autotune_kernels;
-	int64_t autotune_savable, *autotune_by_step;
+	struct lg_gpu_extra {   /* gpu_kernels.c: what has a cause of its own costs by its kernels, too */
+		size_t kernels;
+		int64_t savable, *by_step; /* ns; NULL = not told */
+	} optimizer, zero_grad, autotune; /* kernels a step where there are too many; all; of candidates */
 	int64_t ddp_search, ddp_copy; /* overlap_rules.c: idle time in DDP's own work */
 	size_t n_saves, save_copies; /* unnamed_saves.c: what looks like a save, and the tensors in them */
 	int64_t save_bytes;
@@ -254,6 +260,48 @@ bool lg_only_ranges(const struct lg_trace *t);
 static inline bool lg_gpu_judged(const struct lg_gpu_run *r)
 {
 	return r->scope == LG_SHOWS_TRAINING || r->scope == LG_SHOWS_INFERENCE;
+}
+/* Or can at least its operators be looked at? */
+static inline bool lg_gpu_traced(const struct lg_gpu_run *r)
+{
+	return lg_gpu_judged(r) || r->scope == LG_SHOWS_CPU;
+}
+/* Ranks run the same program: the first of these says what it does. NULL: there is none. */
+static inline const struct lg_gpu_run *lg_gpu_first_traced(const struct lg_gpu *g)
+{
+	for (size_t i = 0; i < g->n; i++)
+		if (lg_gpu_traced(&g->run[i]))
+			return &g->run[i];
+	return NULL;
+}
+/* Is it judged by what its main thread does, as there is no device? */
+static inline bool lg_cpu_judged(const struct lg_gpu_run *r)
+{
+	return r->scope == LG_SHOWS_CPU && r->main && r->n_steps >= 3 && r->to > r->from;
+}
+/* What is counted in a window is told for each step, or, without any, for the window. */
+static inline double lg_gpu_steps(const struct lg_gpu_run *r)
+{
+	return r->n_steps ? (double)r->n_steps : 1;
+}
+static inline const char *lg_gpu_a_step(const struct lg_gpu_run *r)
+{
+	return r->n_steps ? "step" : "window";
+}
+/* What part of r's window is that? */
+static inline double lg_gpu_part(const struct lg_gpu_run *r, double ns)
+{
+	return r->to > r->from ? ns / (double)(r->to - r->from) : 0;
+}
+/* When the host asked for it: it may be steps ahead of its device, and a row is of the step that orders it.
+ */
+static inline int64_t lg_gpu_ordered_at(const struct lg_trace *t, const struct lg_gpu_work *w)
+{
+	return w->call != LG_NO_ROW ? t->span.ts[w->call] : w->ts;
+}
+static inline bool lg_gpu_in_window(const struct lg_gpu_run *r, const struct lg_gpu_work *w)
+{
+	return w->ts >= r->from && w->end <= r->to;
 }
 
 #endif /* LG_ANALYSE_TIMELINE_TIMELINE_GPU_H */

@@ -18,6 +18,12 @@ int lg_launches_finish(struct lg_launches *l) LG_MUST_CHECK;
 /* r->host, and what is told by one look at the rows of r's threads. */
 int lg_gpu_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, const struct lg_launches *l)
 	LG_MUST_CHECK;
+/* Does any of r's threads do that in the window? */
+bool lg_gpu_does(const struct lg_gpu_run *r, enum lg_host_class class);
+static inline bool lg_host_in_window(const struct lg_gpu_run *r, const struct lg_host_seg *s)
+{
+	return s->end > r->from && s->ts < r->to;
+}
 /* The first segment that ends after ts; h->n = none. */
 size_t lg_host_after(const struct lg_gpu_host *h, int64_t ts);
 /* What thr did at ts; NULL when it is in no span. */
@@ -37,6 +43,9 @@ static inline bool lg_scope_wants(uint8_t kind, enum lg_name_class name, int64_t
 /* Steps and window of r, and what kind of run it is. */
 int lg_scope_of_trace(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r) LG_MUST_CHECK;
 const char *lg_scope_name(enum lg_trace_shows k);
+/* Does device work fill more than a tenth of (a, b)? One long collective may run beside all the others:
+ * ends[i], when the last of the work up to i ends, says from where on to look; NULL: from the first on. */
+bool lg_gpu_at_work(const struct lg_gpu_run *r, int64_t a, int64_t b, const int64_t *ends);
 /* The step that ts lies in; n_steps when it is in none. */
 size_t lg_gpu_step_of(const struct lg_gpu_run *r, int64_t ts);
 /* The step in which the host was at ts, which may be ahead. */
@@ -72,12 +81,16 @@ int lg_range_steps(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run 
 	LG_MUST_CHECK;
 /* v->bound_why, and where slow steps took longer, of runs that have nothing but ranges. */
 int lg_range_times(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK; /* range_times.c */
-/* Next of h's ranges that lie in no other one; *w: { h, 0, INT64_MIN + LG_GPU_ROUNDING_NS } at first. */
+/* Next of h's ranges that lie in no other one. */
 struct lg_range_walk {
 	const struct lg_gpu_host *h;
 	size_t next;
 	int64_t covered;
 };
+static inline struct lg_range_walk lg_range_walk(const struct lg_gpu_host *h)
+{
+	return (struct lg_range_walk){ .h = h, .covered = INT64_MIN + LG_GPU_ROUNDING_NS };
+}
 bool lg_range_next(const struct lg_trace *t, struct lg_range_walk *w, uint32_t *ret);
 /* Names are equal but for the numbers in them. */
 bool lg_range_same_name(const char *a, const char *b);

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rules/device_names.h"
+
+#include <string.h>
+
+static bool fits(const struct lg_name_row *row, const char *name)
+{
+	switch (row->how) {
+	case LG_MATCH_IS: return !strcmp(name, row->text);
+	case LG_MATCH_STARTS: return !strncmp(name, row->text, strlen(row->text));
+	case LG_MATCH_HAS: return strstr(name, row->text) != NULL;
+	default: return strcasestr(name, row->text) != NULL;
+	}
+}
+
+int lg_name_means(const struct lg_name_row *row, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (fits(&row[i], name))
+			return row[i].means;
+	return 0;
+}
+
+bool lg_on_list(enum lg_name_list list, const char *name)
+{
+	static const struct lg_name_row rows[] = {
+#define LIST(name, how, text) { LG_MATCH_##how, text, LG_LIST_##name },
+#include "rules/device_names.def"
+	};
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (rows[i].means == (int)list && fits(&rows[i], name))
+			return true;
+	return false;
+}

@@ -34,6 +34,7 @@
 #include "base/map.h"
 #include "record/address_space.h"
 #include "record/procfs.h"
+#include "record/pythons.h"
 #include "store/kernel_names.h"
 #include "symbols/elf_symbols.h"
 #include "symbols/kallsyms.h"
@@ -65,6 +66,7 @@ struct lg_addrs {
 	struct lg_spaces spaces;
 	struct dso *dso;
 	size_t n_dso, dso_cap, n_fd, n_jit_fd;
+	struct lg_pythons *pythons;
 	struct lg_symbol_child *child; /* NULL: it could not be confined, so there is none */
 	struct lg_map dso_by_key; /* hash of name and file identity */
 	struct lg_map kframe;     /* kernel address -> frame */
@@ -89,6 +91,11 @@ int lg_addrs_new(struct lg_addrs **ret, struct lg_session *s, struct lg_error *e
 	}
 	a->s_kernel = lg_intern(a->b, "[kernel.kallsyms]");
 	a->s_unknown = lg_intern(a->b, "[unknown]");
+	a->pythons = lg_pythons_new(a->b);
+	if (!a->pythons) {
+		lg_addrs_free(a);
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
+	}
 	*ret = a;
 	return 0;
 }
@@ -98,6 +105,7 @@ void lg_addrs_free(struct lg_addrs *a)
 	if (!a)
 		return;
 	lg_spaces_done(&a->spaces);
+	lg_pythons_free(a->pythons);
 	lg_symbol_child_free(a->child);
 	for (size_t i = 0; i < a->n_dso; i++)
 		if (a->dso[i].fd >= 0)
@@ -191,12 +199,14 @@ void lg_addrs_fork(struct lg_addrs *a, int64_t ts, int32_t ppid, int32_t pid)
 {
 	(void)ts;
 	lg_space_fork(&a->spaces, ppid, pid);
+	lg_pythons_fork(a->pythons, ppid, pid);
 }
 
 void lg_addrs_exec(struct lg_addrs *a, int64_t ts, int32_t pid)
 {
 	(void)ts;
 	lg_space_exec(&a->spaces, pid);
+	lg_pythons_exec(a->pythons, pid);
 }
 
 void lg_addrs_exit(struct lg_addrs *a, int64_t ts, int32_t pid)
@@ -209,6 +219,8 @@ void lg_addrs_exit(struct lg_addrs *a, int64_t ts, int32_t pid)
 		}
 	lg_space_exit(&a->spaces, ts, pid);
 }
+
+_Static_assert(LG_SESSION_PYTHON == LG_BPF_PYTHON_FRAMES, "room for what a record holds");
 
 /* -- files -- */
 
@@ -422,24 +434,64 @@ static bool is_plumbing(const struct lg_addrs *a, lg_frm f)
 			      LG_PLUMBING_RECORDED);
 }
 
-static lg_stk build(struct lg_addrs *a, struct lg_space *p, const uint64_t *kernel, size_t n_kernel,
-		    const uint64_t *user, size_t n_user)
+/* Where Python's frames stand: native frames of the function that runs them are theirs. */
+struct mixer {
+	struct lg_addrs *a;
+	const lg_frm *python;
+	const uint64_t *told;
+	size_t n_python, next;
+	struct lg_python_range eval;
+};
+
+/* The frames that one call of the interpreter ran; all that are left, where none is known to. */
+static size_t put_python(struct mixer *m, lg_frm *frames, size_t n, bool all)
 {
-	lg_frm frames[DEPTH_MAX];
+	while (m->next < m->n_python && n < DEPTH_MAX) {
+		size_t i = m->next++;
+
+		if (m->python[i])
+			frames[n++] = m->python[i];
+		if (!all && (m->told[i] & LG_BPF_PYTHON_ENTRY))
+			break;
+		/* The mark of one that has none of its own. */
+		if (!all && m->next < m->n_python && !(m->told[m->next] & LG_BPF_PYTHON_CODE)) {
+			m->next++;
+			break;
+		}
+	}
+	return n;
+}
+
+static lg_frm user_or_unknown(struct lg_addrs *a, struct lg_space *p, const uint64_t *user, size_t i)
+{
+	/* Callers' addresses are where they go on: the call is just before it. */
+	lg_frm f = p ? user_frame(a, p, user[i] - (i ? 1 : 0)) : 0;
+
+	if (f || i)
+		return f; /* no code there: the chain of frame pointers was broken */
+	return lg_intern_frame(a->b, &(struct lg_frame_row){ .pc = user[i], .dso = a->s_unknown });
+}
+
+static lg_stk build(struct lg_addrs *a, struct lg_space *p, const struct lg_addresses *of, struct mixer *m)
+{
+	const uint64_t *kernel = of->kernel;
+	size_t n_kernel = of->n_kernel, n = 0, first = 0;
+	lg_frm frames[2 * DEPTH_MAX];
 	lg_stk stk = 0;
-	size_t n = 0, first = 0;
 
-	for (size_t i = 0; i < n_user; i++) {
-		/* Callers' addresses are where they go on: the call is just before it. */
-		lg_frm f = p ? user_frame(a, p, user[i] - (i ? 1 : 0)) : 0;
+	for (size_t i = 0; i < of->n_user; i++) {
+		lg_frm f;
 
-		if (!f && i)
-			break; /* no code there: the chain of frame pointers was broken */
+		if (m->next < m->n_python && of->user[i] >= m->eval.lo && of->user[i] < m->eval.hi) {
+			n = put_python(m, frames, n, false);
+			continue;
+		}
+		f = user_or_unknown(a, p, of->user, i);
 		if (!f)
-			f = lg_intern_frame(a->b, &(struct lg_frame_row){ .pc = user[i],
-									  .dso = a->s_unknown });
+			break;
 		frames[n++] = f;
 	}
+	n = put_python(m, frames, n, true);
 	while (n)
 		stk = lg_intern_stack(a->b, stk, frames[--n]);
 	while (n_kernel && is_plumbing(a, kernel_frame(a, *kernel))) {
@@ -452,34 +504,50 @@ static lg_stk build(struct lg_addrs *a, struct lg_space *p, const uint64_t *kern
 	return stk;
 }
 
-lg_stk lg_addrs_stack(struct lg_addrs *a, int32_t pid, const uint64_t *kernel, size_t n_kernel,
-		      const uint64_t *user, size_t n_user)
+static struct lg_space *whole_space(struct lg_addrs *a, int32_t pid, uint64_t addr)
 {
+	struct lg_space *p = pid > 0 ? lg_space_get(&a->spaces, pid) : NULL;
+
+	if (!p)
+		return NULL;
+	lg_space_fill(&a->spaces, p);
+	if (!lg_space_find(p, addr))
+		lg_space_read(&a->spaces, p); /* a record was lost, or memory became code */
+	return p;
+}
+
+lg_stk lg_addrs_stack(struct lg_addrs *a, const struct lg_addresses *told)
+{
+	struct lg_addresses of = *told;
+	lg_frm python[LG_BPF_PYTHON_FRAMES];
+	struct mixer m = { .a = a, .python = python, .told = of.python };
 	struct lg_space *p = NULL;
 	/* Whoever is sampled chooses the addresses: by a known hash also whose stack is taken for his. */
 	uint64_t h = lg_map_secret;
 	lg_stk stk;
 
-	if (n_kernel > DEPTH_MAX)
-		n_kernel = DEPTH_MAX;
-	if (n_user > DEPTH_MAX)
-		n_user = DEPTH_MAX;
-	if (!n_kernel && !n_user)
+	of.n_kernel = of.n_kernel < DEPTH_MAX ? of.n_kernel : DEPTH_MAX;
+	of.n_user = of.n_user < DEPTH_MAX ? of.n_user : DEPTH_MAX;
+	m.n_python = of.n_python < LG_BPF_PYTHON_FRAMES ? of.n_python : LG_BPF_PYTHON_FRAMES;
+	if (!of.n_kernel && !of.n_user && !m.n_python)
 		return 0;
-	if (n_kernel)
-		h = XXH3_64bits_withSeed(kernel, n_kernel * sizeof *kernel, h);
-	if (n_user && pid > 0 && (p = lg_space_get(&a->spaces, pid))) {
-		lg_space_fill(&a->spaces, p);
-		if (!lg_space_find(p, user[0]))
-			lg_space_read(&a->spaces, p); /* a record was lost, or memory became code */
-		h = XXH3_64bits_withSeed(user, n_user * sizeof *user, h ^ p->version);
-	} else if (n_user) {
-		h = XXH3_64bits_withSeed(user, n_user * sizeof *user, h);
+	if (of.n_kernel)
+		h = XXH3_64bits_withSeed(of.kernel, of.n_kernel * sizeof *of.kernel, h);
+	if (of.n_user) {
+		p = whole_space(a, of.pid, of.user[0]);
+		h = XXH3_64bits_withSeed(of.user, of.n_user * sizeof *of.user, h ^ (p ? p->version : 0));
+	}
+	if (m.n_python) {
+		/* By what they are, not by where: another function may lie there by now. */
+		for (size_t i = 0; i < m.n_python; i++)
+			python[i] = !(of.python[i] & LG_BPF_PYTHON_CODE) ? 0 : lg_pythons_frame(a->pythons, of.pid, of.python[i], lg_monotonic_ns());
+		m.eval = lg_pythons_eval(a->pythons, of.pid);
+		h = XXH3_64bits_withSeed(python, m.n_python * sizeof *python, h ^ m.eval.lo);
 	}
 	stk = lg_map_get(&a->seen, h);
 	if (stk)
 		return stk;
-	stk = build(a, p, kernel, n_kernel, user, n_user);
+	stk = build(a, p, &of, &m);
 	if (a->seen.n >= SEEN_MAX)
 		lg_map_done(&a->seen);
 	if (stk)
@@ -487,10 +555,57 @@ lg_stk lg_addrs_stack(struct lg_addrs *a, int32_t pid, const uint64_t *kernel, s
 	return stk;
 }
 
-lg_stk lg_session_stack(struct lg_session *s, int32_t pid, const uint64_t *kernel, size_t n_kernel,
-			const uint64_t *user, size_t n_user)
+lg_stk lg_session_stack(struct lg_session *s, const struct lg_addresses *of)
 {
-	return lg_addrs_stack(lg_session_addrs(s), pid, kernel, n_kernel, user, n_user);
+	return lg_addrs_stack(lg_session_addrs(s), of);
+}
+
+/* -- interpreters -- */
+
+/* Files that may be CPython: each is asked what it exports, but not each library of a process. */
+static bool may_be_python(const char *name)
+{
+	const char *slash = strrchr(name, '/');
+
+	return slash && (!strncmp(slash + 1, "python", 6) || !strncmp(slash + 1, "libpython", 9));
+}
+
+const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32_t pid)
+{
+	struct lg_addrs *a = lg_session_addrs(s);
+	const struct lg_bpf_python_layout *found = lg_pythons_layout(a->pythons, pid);
+	struct lg_space *p = found || !a->child ? NULL : lg_space_get(&a->spaces, pid);
+
+	if (p)
+		lg_space_fill(&a->spaces, p);
+	for (size_t i = 0; p && i < p->n && !found; i++) {
+		const struct lg_mapping *m = &p->map[i];
+		const char *name = lg_string(lg_builder_trace(a->b), m->name);
+		struct lg_say_exports e;
+		struct stat st;
+		int fd;
+
+		if (!may_be_python(name))
+			continue;
+		fd = lg_foreign_open(look_at_mapped(pid, m, name, &st));
+		if (fd < 0)
+			continue;
+		if (lg_symbol_child_exports(a->child, fd, st.st_uid, &e) && e.at[LG_EXPORT_RUNTIME] &&
+		    lg_pythons_add(a->pythons, pid, name, m->start - m->pgoff, &e, owner_of(pid)))
+			found = lg_pythons_layout(a->pythons, pid);
+		close(fd);
+	}
+	return found;
+}
+
+void lg_session_python_sample(struct lg_session *s, int32_t tid, int64_t ts, const uint64_t *frames, size_t n)
+{
+	lg_pythons_sample(lg_session_addrs(s)->pythons, tid, ts, frames, n);
+}
+
+size_t lg_session_take_python(struct lg_session *s, int32_t tid, int64_t ts, uint64_t *frames)
+{
+	return lg_pythons_take(lg_session_addrs(s)->pythons, tid, ts, frames);
 }
 
 /* -- names -- */
@@ -516,6 +631,8 @@ static int resolve_all(struct lg_addrs *a, struct lg_symbolizer_stats *st, struc
 		}
 		d->fd = -1; /* the symbolizer's now */
 	}
+	if (!rc)
+		rc = lg_pythons_resolve(a->pythons, sym);
 	if (!rc)
 		rc = lg_symbolizer_run(sym, lg_monotonic_ns(), st, err);
 	lg_symbolizer_free(sym);

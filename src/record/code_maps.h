@@ -18,8 +18,7 @@ void lg_addrs_ksymbol(struct lg_addrs *a, uint64_t addr, uint64_t len, const cha
  */
 void lg_addrs_read_now(struct lg_addrs *a, int32_t pid);
 /* As lg_session_stack(), which only looks the object up. */
-lg_stk lg_addrs_stack(struct lg_addrs *a, int32_t pid, const uint64_t *kernel, size_t n_kernel,
-		      const uint64_t *user, size_t n_user);
+lg_stk lg_addrs_stack(struct lg_addrs *a, const struct lg_addresses *of);
 void lg_addrs_map(struct lg_addrs *a, int32_t pid, uint64_t start, uint64_t len, uint64_t pgoff,
 		  uint64_t inode, const char *name);
 

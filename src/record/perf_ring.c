@@ -47,7 +47,8 @@ struct lg_perf_set {
 	uint32_t n_event;
 	struct ring *ring;
 	size_t n, cap;
-	bool enabled;
+	bool enabled, program_refused;
+	int program; /* its file + 1; 0 = none */
 	struct lg_map event_of_id; /* kernel id -> event + 1 */
 	uint64_t whole[65536 / 8];
 };
@@ -202,6 +203,8 @@ static int open_one(struct lg_perf_set *s, struct ring *r, uint32_t k)
 	if (fd < 0)
 		return -errno;
 	r->fd[k] = fd;
+	if (!k && s->program && ioctl(fd, PERF_EVENT_IOC_SET_BPF, s->program - 1))
+		s->program_refused = true;
 	if (!k) {
 		bool first = true;
 
@@ -299,6 +302,16 @@ void lg_perf_set_disable(struct lg_perf_set *s)
 			if (s->ring[i].fd[k] >= 0)
 				ioctl(s->ring[i].fd[k], PERF_EVENT_IOC_DISABLE, 0);
 	s->enabled = false;
+}
+
+void lg_perf_set_program(struct lg_perf_set *s, int prog_fd)
+{
+	s->program = prog_fd + 1;
+}
+
+bool lg_perf_set_program_refused(const struct lg_perf_set *s)
+{
+	return s->program_refused;
 }
 
 int lg_perf_set_fd(const struct lg_perf_set *s, size_t i)

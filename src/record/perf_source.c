@@ -69,7 +69,7 @@ static struct perf_event_attr side_attr(bool kernel, bool own)
 	};
 }
 
-static int open_events(struct source *p, size_t ring_bytes, unsigned freq_hz, pid_t pid,
+static int open_events(struct source *p, size_t ring_bytes, unsigned freq_hz, pid_t pid, int sampler,
 		       struct lg_error *err)
 {
 	struct perf_event_attr attr;
@@ -77,6 +77,8 @@ static int open_events(struct source *p, size_t ring_bytes, unsigned freq_hz, pi
 
 	if (rc)
 		return rc;
+	if (sampler >= 0)
+		lg_perf_set_program(p->in.set, sampler);
 	p->kernel = true;
 	attr = sample_attr(freq_hz, pid > 0, true);
 	rc = lg_perf_set_add(p->in.set, &attr, NULL, pid > 0 ? "task-clock" : "cpu-clock",
@@ -100,7 +102,7 @@ static int open_events(struct source *p, size_t ring_bytes, unsigned freq_hz, pi
 static int probe(struct lg_probe *ret, struct lg_error *err)
 {
 	struct source p = { 0 };
-	int rc = open_events(&p, (size_t)64 << 10, 99, -1, err);
+	int rc = open_events(&p, (size_t)64 << 10, 99, -1, -1, err);
 
 	if (!rc)
 		rc = lg_perf_set_enable(p.in.set, err);
@@ -159,7 +161,7 @@ static int start(struct lg_session *s, void **ret_self, struct lg_error *err)
 				     "without privileges only a command given after -- is sampled");
 	}
 	if (!rc)
-		rc = open_events(p, ring_size(o), o->freq_hz, pid, err);
+		rc = open_events(p, ring_size(o), o->freq_hz, pid, lg_session_sampler(s), err);
 	/* Of a process that runs already only the thread asked for would be told. */
 	if (!rc && pid > 0 && lg_session_child(s)) {
 		struct lg_sched_options so = { .start = lg_monotonic_ns() };
@@ -214,6 +216,7 @@ static void feed_sample(struct source *p, const struct perf_event_header *h,
 			const struct lg_perf_head *head)
 {
 	struct lg_sample_row row = { .ts = head->ts, .cpu = head->cpu, .event = p->s_event };
+	uint64_t python[LG_SESSION_PYTHON];
 	struct lg_perf_chain c;
 
 	if (head->event != p->ev_sample || head->n_body < 8 ||
@@ -233,7 +236,10 @@ static void feed_sample(struct source *p, const struct perf_event_header *h,
 	p->n_user += c.n_user > 0;
 	p->n_short += c.n_user == 1;
 	row.thr = thread_of(p, head->pid, head->tid, head->ts);
-	row.stack = lg_session_stack(p->in.s, head->pid, c.kernel, c.n_kernel, c.user, c.n_user);
+	row.stack = lg_session_stack(p->in.s, &(struct lg_addresses){
+		.pid = head->pid, .kernel = c.kernel, .n_kernel = c.n_kernel, .user = c.user, .n_user = c.n_user,
+		.python = python,
+		.n_python = lg_session_take_python(p->in.s, head->tid, head->ts, python) });
 	if ((h->misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL)
 		row.flags |= LG_SAMPLE_KERNEL;
 	lg_add_sample(p->in.b, &row);
@@ -415,6 +421,9 @@ static int finish(void *self, struct lg_error *err)
 				"%llu of %llu user stacks show only the innermost function: that code "
 				"is built without frame pointers",
 				(unsigned long long)p->n_short, (unsigned long long)p->n_user);
+	if (lg_perf_set_program_refused(p->in.set))
+		lg_add_diag_now(p->in.b, LG_DIAG_NO_FEATURE, now, 1,
+				"the kernel runs no program at CPU samples: they have no Python frames");
 	if (!p->kernel)
 		lg_add_diag_now(p->in.b, LG_DIAG_NO_PERMISSION, now, 1,
 				"CPU samples cover user space only");

@@ -92,6 +92,7 @@ struct lg_session {
 	unsigned fullest; /* permille of the fullest ring that cannot call, in this drain */
 	uint64_t events, lost;
 	unsigned dumps, interrupts;
+	int sampler;      /* a program for each CPU sample; -1 = none */
 	bool stop, hurry, dump, woken, held_back, output_failed;
 	char refused[640], refused_tiers[48]; /* tiers that do not work here */
 	int64_t next_check;
@@ -102,6 +103,8 @@ const struct lg_record_options *lg_session_options(const struct lg_session *s) {
 unsigned lg_session_source_index(const struct lg_session *s) { return s->starting; }
 enum lg_tier lg_session_tier(const struct lg_session *s) { return s->tier; }
 struct lg_addrs *lg_session_addrs(struct lg_session *s) { return s->addrs; }
+void lg_session_set_sampler(struct lg_session *s, int prog_fd) { s->sampler = prog_fd; }
+int lg_session_sampler(const struct lg_session *s) { return s->sampler; }
 struct lg_lives *lg_session_lives(struct lg_session *s) { return s->lives; }
 
 pid_t lg_session_self(const struct lg_session *s)
@@ -842,7 +845,7 @@ int lg_record(const struct lg_record_options *opt, int *ret_status, struct lg_er
 	if (!err)
 		err = &ignored;
 	s->opt = opt;
-	s->epoll = s->signals = -1;
+	s->epoll = s->signals = s->sampler = -1;
 	s->drain_every = DRAIN_EVERY;
 	*ret_status = 1;
 	rc = begin(s, err);

@@ -137,9 +137,32 @@ struct lg_addrs *lg_session_addrs(struct lg_session *s);
 struct lg_lives;
 struct lg_lives *lg_session_lives(struct lg_session *s);
 
-/* Kernel + user address lists to an interned stack; addrs innermost first. */
-lg_stk lg_session_stack(struct lg_session *s, int32_t pid, const uint64_t *kernel, size_t n_kernel,
-			const uint64_t *user, size_t n_user);
+/* What a stack is made of, innermost first. Python's frames are those of bpf/records.h, and are read where the
+ * interpreter's own function is among the user's, else behind those. */
+struct lg_addresses {
+	int32_t pid;
+	const uint64_t *kernel, *user, *python;
+	size_t n_kernel, n_user, n_python;
+};
+
+/* Address lists to an interned stack. */
+lg_stk lg_session_stack(struct lg_session *s, const struct lg_addresses *of);
+/*
+ * Is pid CPython, and where does it keep its frames? NULL: no, or not yet. From time to time for those of the
+ * job: it looks at pid's files and at its memory.
+ */
+struct lg_bpf_python_layout;
+const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32_t pid);
+/*
+ * Python's frames of the CPU sample that comes next of a thread, told by the source that sees them; the source
+ * of samples takes them: their number, at most LG_SESSION_PYTHON.
+ */
+enum { LG_SESSION_PYTHON = 24 };
+void lg_session_python_sample(struct lg_session *s, int32_t tid, int64_t ts, const uint64_t *frames, size_t n);
+size_t lg_session_take_python(struct lg_session *s, int32_t tid, int64_t ts, uint64_t *frames);
+/* The program that tells them, to be run at each sample; -1 = there is none. Valid while that source lives. */
+void lg_session_set_sampler(struct lg_session *s, int prog_fd);
+int lg_session_sampler(const struct lg_session *s);
 /* A mapping of an executable file (inode 0: of one that is not known) or of anonymous code in pid. name
  * borrowed for the call. */
 void lg_session_map(struct lg_session *s, int32_t pid, uint64_t start, uint64_t len, uint64_t pgoff,

@@ -479,7 +479,9 @@ static void feed(void *self, int64_t ts, const void *rec, size_t n)
 	}
 	p->tp_count[i]++;
 	if (c.n_kernel || c.n_user)
-		stack = lg_session_stack(p->in.s, head.pid, c.kernel, c.n_kernel, c.user, c.n_user);
+		stack = lg_session_stack(p->in.s, &(struct lg_addresses){
+			.pid = head.pid, .kernel = c.kernel, .n_kernel = c.n_kernel, .user = c.user,
+			.n_user = c.n_user });
 	feed_event(p, i, &head, head.body + c.bytes + 4, raw_size, stack);
 }
 

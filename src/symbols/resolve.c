@@ -28,11 +28,10 @@ enum { OWN_FILE_MS = 10000, OWN_MS = 30000, FOREIGN_FILE_MS = 1000, FOREIGN_MS =
 #define FILE_NAME_BYTES ((size_t)16 << 20)
 #define ALL_NAME_BYTES ((size_t)64 << 20)
 
-enum dso_kind { DSO_ELF, DSO_PERF_MAP };
-
 struct dso_file {
-	enum dso_kind kind;
+	enum lg_ask_kind kind; /* LG_ASK_ELF, LG_ASK_PERF_MAP or LG_ASK_PYTHON */
 	int fd;
+	uid_t owner; /* LG_ASK_PYTHON: whose memory it was; the file is the recorder's */
 };
 
 struct lg_symbolizer {
@@ -73,7 +72,7 @@ void lg_symbolizer_free(struct lg_symbolizer *s)
 	lg_free(s);
 }
 
-static int add_file(struct lg_symbolizer *s, lg_str dso, int fd, enum dso_kind kind)
+static int add_file(struct lg_symbolizer *s, lg_str dso, int fd, enum lg_ask_kind kind, uid_t owner)
 {
 	if (fd < 0 || lg_map_get(&s->by_dso, dso)) {
 		if (fd >= 0)
@@ -85,18 +84,23 @@ static int add_file(struct lg_symbolizer *s, lg_str dso, int fd, enum dso_kind k
 		close(fd);
 		return LG_E_NOMEM;
 	}
-	s->file[s->n++] = (struct dso_file){ kind, fd };
+	s->file[s->n++] = (struct dso_file){ kind, fd, owner };
 	return 0;
 }
 
 int lg_symbolizer_file(struct lg_symbolizer *s, lg_str dso, int fd)
 {
-	return add_file(s, dso, fd, DSO_ELF);
+	return add_file(s, dso, fd, LG_ASK_ELF, 0);
 }
 
 int lg_symbolizer_perf_map(struct lg_symbolizer *s, lg_str dso, int fd)
 {
-	return add_file(s, dso, fd, DSO_PERF_MAP);
+	return add_file(s, dso, fd, LG_ASK_PERF_MAP, 0);
+}
+
+int lg_symbolizer_python(struct lg_symbolizer *s, lg_str dso, int fd, uid_t owner)
+{
+	return add_file(s, dso, fd, LG_ASK_PYTHON, owner);
 }
 
 int lg_symbolizer_trust(struct lg_symbolizer *s, lg_str dso)
@@ -115,8 +119,9 @@ struct group {
 	const struct want *w;
 	size_t n;
 	int fd;
-	bool perf_map, ours; /* ours: fd is to be closed */
-	bool trusted;        /* file, and who runs it */
+	bool ours;    /* fd is to be closed */
+	bool trusted; /* file, and who runs it */
+	enum lg_ask_kind kind;
 	uid_t owner;
 };
 
@@ -177,13 +182,17 @@ static void find_file(struct lg_symbolizer *s, struct group *g)
 	struct stat st;
 
 	g->fd = i ? s->file[i - 1].fd : -1;
-	g->perf_map = i && s->file[i - 1].kind == DSO_PERF_MAP;
+	g->kind = i ? s->file[i - 1].kind : LG_ASK_ELF;
 	if (!i && path_of(s, g)[0] == '/') {
 		g->fd = lg_foreign_open_path(path_of(s, g), 0);
 		g->ours = true;
 	}
 	g->owner = g->fd >= 0 && !fstat(g->fd, &st) && S_ISREG(st.st_mode) ? st.st_uid : (uid_t)-1;
 	g->trusted = (!g->owner || g->owner == geteuid()) && lg_map_get(&s->trusted, g->w->dso);
+	if (g->kind == LG_ASK_PYTHON) {
+		g->owner = s->file[i - 1].owner;
+		g->trusted = !g->owner || g->owner == geteuid();
+	}
 }
 
 static int64_t now_ms(void)
@@ -198,15 +207,20 @@ struct naming {
 	struct lg_symbolizer *s;
 	const struct want *w;
 	size_t bytes;
+	bool python; /* "function\nfile\nline" */
 };
 
 static void take_name(void *self, size_t first, size_t count, const char *name)
 {
 	struct naming *n = self;
-	lg_str str = lg_intern(n->s->b, name);
+	const char *nl = n->python ? strchr(name, '\n') : NULL, *second = nl ? strchr(nl + 1, '\n') : NULL;
+	struct lg_builder *b = n->s->b;
+	lg_str str = lg_intern_n(b, name, nl ? (size_t)(nl - name) : strlen(name));
+	lg_str file = second ? lg_intern_n(b, nl + 1, (size_t)(second - nl - 1)) : 0;
+	uint32_t line = second ? (uint32_t)strtoul(second + 1, NULL, 10) : 0;
 
 	for (size_t i = first; i < first + count; i++)
-		lg_frame_set_name(n->s->b, n->w[i].frame, str, 0, 0);
+		lg_frame_set_name(b, n->w[i].frame, str, file, line);
 	n->s->st.named += count;
 	n->bytes += strlen(name) + 1;
 }
@@ -239,12 +253,12 @@ static bool name_some(struct lg_symbolizer *s, const struct group *g, size_t at,
 {
 	struct lg_trace *t = lg_builder_trace(s->b);
 	struct lg_symbol_job job = {
-		.perf_map = g->perf_map, .fd = g->fd, .owner = g->owner, .pcs = pcs, .n = n,
+		.kind = g->kind, .fd = g->fd, .owner = g->owner, .pcs = pcs, .n = n,
 		.budget_ms = (uint32_t)(*left_ms < file_ms ? *left_ms : file_ms),
 		.name_bytes = s->name_bytes < FILE_NAME_BYTES ? s->name_bytes : FILE_NAME_BYTES,
 		.build_id = lg_string(t, t->frame.build_id[g->w->frame]),
 	};
-	struct naming naming = { s, g->w + at, 0 };
+	struct naming naming = { s, g->w + at, 0, g->kind == LG_ASK_PYTHON };
 	struct lg_symbol_end end = { .late = true };
 	int64_t began = now_ms();
 
@@ -294,7 +308,8 @@ static int collect(struct lg_symbolizer *s, struct want **ret)
 	size_t cap = 0, n = 0;
 
 	for (size_t f = 1; f < t->frame.n; f++) {
-		if (t->frame.name[f] || !t->frame.dso[f] || t->frame.kind[f] != LG_FRAME_USER)
+		if (t->frame.name[f] || !t->frame.dso[f] ||
+		    (t->frame.kind[f] != LG_FRAME_USER && !lg_map_get(&s->by_dso, t->frame.dso[f])))
 			continue;
 		if (lg_grow(&want, &cap, n + 1, sizeof *want)) {
 			lg_free(want);

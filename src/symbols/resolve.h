@@ -7,6 +7,8 @@
  */
 #ifndef LG_SYMBOLS_RESOLVE_H
 #define LG_SYMBOLS_RESOLVE_H
+#include <sys/types.h>
+
 #include "store/builder.h"
 
 struct lg_symbolizer;
@@ -34,6 +36,8 @@ int lg_symbolizer_perf_map(struct lg_symbolizer *s, lg_str dso, int fd) LG_MUST_
 /* Frames of dso are wanted for the job, for root or for who records. What only others run, whoever owns
  * the file, has the time of all others together: they could run through every library there is. */
 int lg_symbolizer_trust(struct lg_symbolizer *s, lg_str dso) LG_MUST_CHECK;
+/* Frames of dso are Python's (pc: symbols/python_code.h); fd (taken over) has the code objects of a user's. */
+int lg_symbolizer_python(struct lg_symbolizer *s, lg_str dso, int fd, uid_t owner) LG_MUST_CHECK;
 /* Name what can be named, once. A missing file is no error. now_ns: time of diag rows. */
 int lg_symbolizer_run(struct lg_symbolizer *s, int64_t now_ns, struct lg_symbolizer_stats *ret,
 		      struct lg_error *err) LG_MUST_CHECK;

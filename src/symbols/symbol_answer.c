@@ -8,7 +8,7 @@ bool lg_answer_head(const void *packet, size_t n, struct lg_say *ret)
 	if (n < sizeof *ret || n > LG_PACKET_BYTES)
 		return false;
 	memcpy(ret, packet, sizeof *ret);
-	return ret->kind >= LG_SAY_OPENED && ret->kind <= LG_SAY_DIED;
+	return ret->kind >= LG_SAY_OPENED && ret->kind <= LG_SAY_EXPORTS;
 }
 
 static bool is_hex(const char *s, size_t size)
@@ -28,6 +28,14 @@ bool lg_answer_id(const void *packet, size_t n, char ret_hex[LG_BUILD_ID_HEX])
 	if (!is_hex(id.hex, sizeof id.hex))
 		return false;
 	memcpy(ret_hex, id.hex, sizeof id.hex);
+	return true;
+}
+
+bool lg_answer_exports(const void *packet, size_t n, struct lg_say_exports *ret)
+{
+	if (n != sizeof(struct lg_say) + sizeof *ret)
+		return false;
+	memcpy(ret, (const char *)packet + sizeof(struct lg_say), sizeof *ret);
 	return true;
 }
 

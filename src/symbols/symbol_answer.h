@@ -24,6 +24,8 @@ typedef void lg_named_fn(void *self, size_t first, size_t count, const char *nam
 bool lg_answer_head(const void *packet, size_t n, struct lg_say *ret);
 /* The build id behind OPENED's head: hex or "". False: refused. */
 bool lg_answer_id(const void *packet, size_t n, char ret_hex[LG_BUILD_ID_HEX]);
+/* EXPORTS: any numbers. */
+bool lg_answer_exports(const void *packet, size_t n, struct lg_say_exports *ret);
 /* NAMES: call named for each record; false, with what came before it taken: refused. */
 bool lg_answer_names(struct lg_answer *a, const void *packet, size_t n, lg_named_fn *named, void *self);
 /* WANT_DEBUG. */

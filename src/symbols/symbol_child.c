@@ -213,28 +213,41 @@ static bool begin(struct lg_symbol_child *c, const struct lg_ask *a, int fd, uid
 	return ask(c, a, NULL, 0, fd, deadline);
 }
 
-bool lg_symbol_child_build_id(struct lg_symbol_child *c, int fd, uid_t owner, char ret_hex[LG_BUILD_ID_HEX])
+/* A short question, answered in one packet of that kind: its size, 0 = no answer. */
+static size_t ask_shortly(struct lg_symbol_child *c, enum lg_ask_kind what, int fd, uid_t owner,
+			  enum lg_say_kind kind)
 {
 	int64_t began = now_ms(), deadline = began + BUILD_ID_MS + GRACE_MS;
-	struct lg_ask a = { .kind = LG_ASK_BUILD_ID, .budget_ms = BUILD_ID_MS };
+	struct lg_ask a = { .kind = what, .budget_ms = BUILD_ID_MS };
 	struct lg_say say;
-	bool ok = false;
 	size_t n = 0;
 
-	ret_hex[0] = 0;
 	if (c->gone || c->ids_ms > BUILD_IDS_MS)
-		return false;
+		return 0;
 	a.seq = ++c->seq;
 	if (begin(c, &a, fd, owner, deadline))
 		n = hear(c, &say, deadline);
 	/* Late on a busy machine is no reason to lose all names: a late answer has an old number. */
 	if (!n && now_ms() < deadline)
 		give_up(c);
-	else if (n && say.kind == LG_SAY_OPENED)
-		ok = lg_answer_id(c->packet, n, ret_hex) && *ret_hex;
 	if (now_ms() - began > SLOW_MS)
 		c->ids_ms += now_ms() - began;
-	return ok;
+	return n && say.kind == kind ? n : 0;
+}
+
+bool lg_symbol_child_build_id(struct lg_symbol_child *c, int fd, uid_t owner, char ret_hex[LG_BUILD_ID_HEX])
+{
+	size_t n = ask_shortly(c, LG_ASK_BUILD_ID, fd, owner, LG_SAY_OPENED);
+
+	ret_hex[0] = 0;
+	return n && lg_answer_id(c->packet, n, ret_hex) && *ret_hex;
+}
+
+bool lg_symbol_child_exports(struct lg_symbol_child *c, int fd, uid_t owner, struct lg_say_exports *ret)
+{
+	size_t n = ask_shortly(c, LG_ASK_EXPORTS, fd, owner, LG_SAY_EXPORTS);
+
+	return n && lg_answer_exports(c->packet, n, ret);
 }
 
 static bool send_pcs(struct lg_symbol_child *c, const struct lg_symbol_job *job, int64_t deadline)
@@ -297,8 +310,7 @@ void lg_symbol_child_names(struct lg_symbol_child *c, const struct lg_symbol_job
 			   void *self, struct lg_symbol_end *ret)
 {
 	int64_t deadline = now_ms() + job->budget_ms + GRACE_MS;
-	struct lg_ask a = { .kind = job->perf_map ? LG_ASK_PERF_MAP : LG_ASK_ELF, .n = (uint32_t)job->n,
-			    .budget_ms = job->budget_ms };
+	struct lg_ask a = { .kind = job->kind, .n = (uint32_t)job->n, .budget_ms = job->budget_ms };
 	struct lg_answer answer = { .n_pcs = job->n, .bytes_left = job->name_bytes };
 	int last = c->gone ? -1 : 0, files = 0;
 

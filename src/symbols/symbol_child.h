@@ -25,7 +25,8 @@
 struct lg_symbol_child;
 
 struct lg_symbol_job {
-	bool perf_map;       /* else an ELF file: pcs are offsets in it, as linked into frames */
+	/* LG_ASK_ELF: pcs are offsets in the file, as linked into frames; LG_ASK_PERF_MAP, LG_ASK_PYTHON */
+	enum lg_ask_kind kind;
 	int fd;              /* stays the caller's */
 	uid_t owner;         /* of the file */
 	const uint64_t *pcs;
@@ -50,6 +51,8 @@ int lg_symbol_child_new(struct lg_symbol_child **ret, struct lg_error *err) LG_M
 void lg_symbol_child_free(struct lg_symbol_child *c);
 /* The GNU build id of an ELF file; false: it has none, or could not be read in time. */
 bool lg_symbol_child_build_id(struct lg_symbol_child *c, int fd, uid_t owner, char ret_hex[LG_BUILD_ID_HEX]);
+/* What LG_EXPORT_NAMES are in an ELF file; false: it could not be read in time. */
+bool lg_symbol_child_exports(struct lg_symbol_child *c, int fd, uid_t owner, struct lg_say_exports *ret);
 /* Call named for what has a name, in order. */
 void lg_symbol_child_names(struct lg_symbol_child *c, const struct lg_symbol_job *job, lg_named_fn *named,
 			   void *self, struct lg_symbol_end *ret);

@@ -25,7 +25,9 @@
 #include "base/alloc.h"
 #include "base/confine.h"
 #include "symbols/demangle.h"
+#include "symbols/elf_exports.h"
 #include "symbols/perf_map.h"
+#include "symbols/python_code.h"
 #include "symbols/symbol_child.h"
 
 enum {
@@ -222,6 +224,25 @@ static void opened(int status, const char *build_id)
 	say(&p, sizeof p);
 }
 
+static void exported(int fd)
+{
+	static const char *const names[LG_EXPORTS] = LG_EXPORT_NAMES;
+	struct lg_elf_export v[LG_EXPORTS] = { 0 };
+	struct {
+		struct lg_say head;
+		struct lg_say_exports exports;
+	} p = { .head = { .kind = LG_SAY_EXPORTS, .seq = seq } };
+
+	for (size_t i = 0; i < LG_EXPORTS; i++)
+		v[i].name = names[i];
+	(void)!lg_elf_exports(fd, v, LG_EXPORTS);
+	for (size_t i = 0; i < LG_EXPORTS; i++) {
+		p.exports.at[i] = v[i].at;
+		p.exports.size[i] = v[i].size;
+	}
+	say(&p, sizeof p);
+}
+
 /* -- work -- */
 
 struct names {
@@ -279,6 +300,22 @@ static void add_name(struct names *o, uint32_t i, const char *raw)
 	}
 }
 
+/* Each has a text of its own: it goes out before the next is made. */
+static void name_python(const struct lg_python_dump *dump, const uint64_t *pcs, uint32_t n)
+{
+	static struct names o;
+	char buf[LG_SYMBOL_BYTES];
+
+	o.n = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		o.raw = lg_python_dump_find(dump, pcs[i], buf, sizeof buf);
+		o.first = i;
+		o.count = o.raw != NULL;
+		close_record(&o);
+	}
+	send_names(&o);
+}
+
 static void name_all(struct lg_elf *elf, const struct lg_perf_map *map, const uint64_t *pcs, uint32_t n)
 {
 	static struct names o;
@@ -318,17 +355,22 @@ static uint64_t *hear_pcs(uint32_t n)
 static void name_job(const struct lg_ask *a, int fd)
 {
 	uint64_t *pcs = a->n <= LG_JOB_PCS_MAX ? hear_pcs(a->n) : NULL;
+	struct lg_python_dump *dump = NULL;
 	struct lg_perf_map *map = NULL;
 	struct lg_elf *elf = NULL;
 	struct lg_error err;
 	int rc = !pcs ? LG_E_NOMEM
 		 : a->kind == LG_ASK_PERF_MAP ? lg_perf_map_open(&map, fd, &err)
+		 : a->kind == LG_ASK_PYTHON   ? lg_python_dump_open(&dump, fd)
 					      : lg_elf_open(&elf, fd, "", &err);
 
 	opened(rc, elf ? lg_elf_build_id(elf) : "");
-	if (!rc)
+	if (dump)
+		name_python(dump, pcs, a->n);
+	else if (!rc)
 		name_all(elf, map, pcs, a->n);
 	say_head(LG_SAY_DONE, 0);
+	lg_python_dump_free(dump);
 	lg_perf_map_free(map);
 	lg_elf_free(elf);
 	lg_free(pcs);
@@ -361,7 +403,10 @@ static void reader(void)
 		} else if (a.kind == LG_ASK_BUILD_ID && fd >= 0) {
 			(void)!lg_elf_build_id_of(fd, id);
 			opened(0, id);
-		} else if ((a.kind == LG_ASK_ELF || a.kind == LG_ASK_PERF_MAP) && fd >= 0) {
+		} else if (a.kind == LG_ASK_EXPORTS && fd >= 0) {
+			exported(fd);
+		} else if ((a.kind == LG_ASK_ELF || a.kind == LG_ASK_PERF_MAP || a.kind == LG_ASK_PYTHON) &&
+			   fd >= 0) {
 			name_job(&a, fd);
 		} /* else: of a question that its reader did not survive */
 		read_for(0);

@@ -5,7 +5,8 @@
  * One packet a message over a socket pair (SOCK_SEQPACKET): a head, then what the kind says.
  *
  *   ASK_BUILD_ID  + the file     -> OPENED
- *   ASK_ELF, ASK_PERF_MAP + file, then ASK_PCS until n addresses are there
+ *   ASK_EXPORTS   + the file     -> EXPORTS
+ *   ASK_ELF, ASK_PERF_MAP, ASK_PYTHON + file, then ASK_PCS until n addresses are there
  *                                -> OPENED, NAMES ..., DONE
  *   ASK_LEAVE                    the next file is another user's: an unused process takes over
  *   ... -> WANT_DEBUG, answered by ASK_DEBUG with a file or without one
@@ -22,10 +23,15 @@
 #include "symbols/debug_file.h"
 #include "symbols/elf_symbols.h"
 
-enum lg_ask_kind { LG_ASK_BUILD_ID = 1, LG_ASK_ELF, LG_ASK_PERF_MAP, LG_ASK_PCS, LG_ASK_LEAVE, LG_ASK_DEBUG };
+enum lg_ask_kind { LG_ASK_BUILD_ID = 1, LG_ASK_ELF, LG_ASK_PERF_MAP, LG_ASK_PCS, LG_ASK_LEAVE, LG_ASK_DEBUG,
+		   LG_ASK_EXPORTS, LG_ASK_PYTHON };
 enum lg_say_kind {
-	LG_SAY_OPENED = 1, LG_SAY_NAMES, LG_SAY_WANT_DEBUG, LG_SAY_DONE, LG_SAY_READER, LG_SAY_DIED
+	LG_SAY_OPENED = 1, LG_SAY_NAMES, LG_SAY_WANT_DEBUG, LG_SAY_DONE, LG_SAY_READER, LG_SAY_DIED, LG_SAY_EXPORTS
 };
+
+/* What is asked for by ASK_EXPORTS. */
+enum lg_export { LG_EXPORT_RUNTIME, LG_EXPORT_EVAL, LG_EXPORT_VERSION, LG_EXPORTS };
+#define LG_EXPORT_NAMES { "_PyRuntime", "_PyEval_EvalFrameDefault", "Py_Version" }
 
 enum {
 	LG_PACKET_BYTES = 16384,
@@ -50,6 +56,11 @@ struct lg_say {
 struct lg_say_id {
 	char hex[LG_BUILD_ID_HEX];
 } __attribute__((aligned(4)));
+
+/* After EXPORTS: as in struct lg_elf_export, 0 = there is none. */
+struct lg_say_exports {
+	uint64_t at[LG_EXPORTS], size[LG_EXPORTS];
+} __attribute__((packed));
 
 /* A record of NAMES, without gaps: this, then len bytes. Addresses first, first + 1 ... have this name. */
 struct lg_say_name {

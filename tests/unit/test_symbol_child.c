@@ -47,7 +47,7 @@ static int file_of(const char *text)
 static struct lg_symbol_end ask(struct lg_symbol_child *c, int fd, struct got *g, size_t bytes, uid_t owner)
 {
 	static const uint64_t pcs[] = { 0x10, 0x1004, 0x1008, 0x2000 };
-	struct lg_symbol_job job = { .perf_map = true, .fd = fd, .owner = owner, .pcs = pcs, .n = 4,
+	struct lg_symbol_job job = { .kind = LG_ASK_PERF_MAP, .fd = fd, .owner = owner, .pcs = pcs, .n = 4,
 				     .budget_ms = 5000, .name_bytes = bytes, .build_id = "" };
 	struct lg_symbol_end end;
 

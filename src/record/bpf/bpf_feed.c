@@ -28,6 +28,8 @@ enum { LCB_F_SPIN = 1, LCB_F_READ = 2, LCB_F_WRITE = 4, LCB_F_RT = 8, LCB_F_PERC
 #define PF_KTHREAD 0x00200000u
 
 #define N_WAITS 4
+#define LOOKS_MAX 8 /* for Python in one round: each reads a process's files and memory */
+#define LOOKED 256  /* rounds after which a process is not looked at any more */
 
 struct wait { /* a lock wait that an unfinished slice may have slept in */
 	int64_t begin, end;
@@ -58,8 +60,9 @@ struct thread {
 struct lg_bpf_feed {
 	struct lg_session *s;
 	struct lg_builder *b;
-	void (*job)(void *arg, int32_t pid);
-	void *arg;
+	struct lg_bpf_watch watch;
+	unsigned n_looks;       /* for Python, that are left in this round */
+	struct lg_map pythons;  /* pid -> rounds + 1 in which it was none; LOOKED = it is or never will */
 	struct lg_map by_tid; /* -> index + 1 into threads */
 	struct thread *threads;
 	size_t n_threads, cap_threads;
@@ -74,8 +77,8 @@ struct lg_bpf_feed {
 	bool summed;
 };
 
-int lg_bpf_feed_new(struct lg_bpf_feed **ret, struct lg_session *s,
-		    void (*job)(void *arg, int32_t pid), void *arg, struct lg_error *err)
+int lg_bpf_feed_new(struct lg_bpf_feed **ret, struct lg_session *s, const struct lg_bpf_watch *watch,
+		    struct lg_error *err)
 {
 	struct lg_bpf_feed *f = lg_calloc(1, sizeof *f);
 
@@ -83,8 +86,7 @@ int lg_bpf_feed_new(struct lg_bpf_feed **ret, struct lg_session *s,
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	f->s = s;
 	f->b = lg_session_builder(s);
-	f->job = job;
-	f->arg = arg;
+	f->watch = *watch;
 	/* Without it locks have no names and stacks begin with a few frames of tracing. */
 	if (lg_kernel_data_load(&f->data))
 		f->data = NULL;
@@ -101,6 +103,7 @@ void lg_bpf_feed_free(struct lg_bpf_feed *f)
 	lg_map_done(&f->by_tid);
 	lg_map_done(&f->mms);
 	lg_map_done(&f->known);
+	lg_map_done(&f->pythons);
 	lg_free(f->threads);
 	lg_free(f->unused);
 	lg_free(f->pids);
@@ -118,6 +121,7 @@ static const size_t fixed_size[LG_BPF_KINDS] = {
 	[LG_BPF_MEMORY] = sizeof(struct lg_bpf_memory),
 	[LG_BPF_SIGNAL] = sizeof(struct lg_bpf_signal),
 	[LG_BPF_MOVE] = sizeof(struct lg_bpf_move),
+	[LG_BPF_PYTHON] = sizeof(struct lg_bpf_python),
 	[LG_BPF_OPEN] = sizeof(struct lg_bpf_open),
 };
 
@@ -176,10 +180,10 @@ bool lg_bpf_record_ok(const void *rec, size_t n)
 		const struct lg_bpf_open *o = rec;
 
 		return h.n_kernel <= LG_BPF_KERNEL_FRAMES && h.n_user <= LG_BPF_USER_FRAMES &&
-		       o->hold_kernel <= LG_BPF_KERNEL_FRAMES &&
+		       h.n_python <= LG_BPF_PYTHON_FRAMES && o->hold_kernel <= LG_BPF_KERNEL_FRAMES &&
 		       o->hold_user <= LG_BPF_USER_FRAMES && o->peer_kernel <= LG_BPF_PEER_FRAMES;
 	}
-	frames = (size_t)h.n_kernel + h.n_user + h.n_peer;
+	frames = (size_t)h.n_kernel + h.n_user + h.n_peer + h.n_python;
 	return n >= fixed_size[h.kind] + 8 * frames;
 }
 
@@ -233,17 +237,47 @@ static void ask_job(struct lg_bpf_feed *f, int32_t pid)
 	if (lg_map_get(&f->known, (uint32_t)pid) == 2 || !lg_session_is_job(f->s, pid))
 		return;
 	if (!lg_map_set(&f->known, (uint32_t)pid, 2))
-		f->job(f->arg, pid);
+		f->watch.job(f->watch.arg, pid);
+}
+
+/* An interpreter is there some time after its program began, and then where it is does not change: looked for
+ * in rounds 1, 2, 4, 8 ... */
+static void ask_python(struct lg_bpf_feed *f, int32_t pid)
+{
+	uint32_t round = lg_map_get(&f->pythons, (uint32_t)pid) + 1;
+	const struct lg_bpf_python_layout *layout = NULL;
+
+	if (round > LOOKED || lg_map_get(&f->known, (uint32_t)pid) != 2)
+		return;
+	if (!(round & (round - 1))) {
+		if (!f->n_looks)
+			return;
+		f->n_looks--;
+		layout = lg_session_python(f->s, pid);
+	}
+	if (layout)
+		f->watch.python(f->watch.arg, pid, layout);
+	if (lg_map_set(&f->pythons, (uint32_t)pid, layout ? LOOKED : round))
+		f->n_looks = 0;
+}
+
+/* Another program, or another process. */
+static void forget_python(struct lg_bpf_feed *f, int32_t pid)
+{
+	lg_map_remove(&f->pythons, (uint32_t)pid);
+	f->watch.python(f->watch.arg, pid, NULL);
 }
 
 void lg_bpf_feed_jobs(struct lg_bpf_feed *f)
 {
 	size_t i, n = 0;
 
+	f->n_looks = LOOKS_MAX;
 	for (i = 0; i < f->n_pids; i++) {
 		if (!lg_map_get(&f->known, (uint32_t)f->pids[i]))
 			continue; /* died */
 		ask_job(f, f->pids[i]);
+		ask_python(f, f->pids[i]);
 		f->pids[n++] = f->pids[i];
 	}
 	f->n_pids = n;
@@ -284,12 +318,16 @@ static void feed_task(struct lg_bpf_feed *f, const struct lg_bpf_task *r)
 	comm[sizeof r->comm] = 0;
 	if (r->h.flags & LG_BPF_FORK) {
 		forget_thread(f, r->h.tid);
-		if (tid == tgid)
+		if (tid == tgid) {
 			lg_map_remove(&f->known, (uint32_t)tgid);
+			lg_map_remove(&f->pythons, (uint32_t)tgid);
+		}
 		lg_session_fork(f->s, (int64_t)r->h.ts, (int32_t)r->ptgid, tgid, tid);
 	}
-	if (r->h.flags & LG_BPF_EXEC)
+	if (r->h.flags & LG_BPF_EXEC) {
+		forget_python(f, tgid);
 		lg_session_exec(f->s, (int64_t)r->h.ts, tgid, comm);
+	}
 	thr = lg_thread_get(f->b, tgid, tid);
 	lg_thread_name(f->b, thr, lg_intern(f->b, comm));
 	if (r->task_flags & PF_KTHREAD) {
@@ -469,12 +507,13 @@ static void add_sum(struct lg_bpf_feed *f, uint32_t tgid, uint32_t tid, int64_t 
 	}
 }
 
-static lg_stk stack_of(struct lg_bpf_feed *f, uint32_t tgid, const uint64_t *frames, size_t n_kernel,
-		       size_t n_user)
+/* frames: the kernel's, then the user's; python: of the same moment. */
+static lg_stk mixed_stack(struct lg_bpf_feed *f, uint32_t tgid, const uint64_t *frames, size_t n_kernel,
+			  size_t n_user, const uint64_t *python, size_t n_python)
 {
 	size_t i, skip = 0;
 
-	if (!n_kernel && !n_user)
+	if (!n_kernel && !n_user && !n_python)
 		return 0;
 	/* Stacks taken in the thread's own context begin inside the BPF program. */
 	for (i = 0; f->data && i < n_kernel && i < 6; i++)
@@ -482,12 +521,21 @@ static lg_stk stack_of(struct lg_bpf_feed *f, uint32_t tgid, const uint64_t *fra
 			skip = i + 1;
 	frames += skip;
 	n_kernel -= skip;
-	return lg_session_stack(f->s, (int32_t)tgid, frames, n_kernel, frames + n_kernel, n_user);
+	return lg_session_stack(f->s, &(struct lg_addresses){
+		.pid = (int32_t)tgid, .kernel = frames, .n_kernel = n_kernel, .user = frames + n_kernel,
+		.n_user = n_user, .python = python, .n_python = n_python });
+}
+
+static lg_stk stack_of(struct lg_bpf_feed *f, uint32_t tgid, const uint64_t *frames, size_t n_kernel,
+		       size_t n_user)
+{
+	return mixed_stack(f, tgid, frames, n_kernel, n_user, NULL, 0);
 }
 
 static void feed_sleep(struct lg_bpf_feed *f, const struct lg_bpf_sleep *r)
 {
 	uint64_t both[LG_BPF_KERNEL_FRAMES + LG_BPF_USER_FRAMES];
+	const uint64_t *python = (const uint64_t *)(r + 1) + r->h.n_kernel + r->h.n_user + r->h.n_peer;
 	struct thread *t = state_of(f, r->h.tid);
 
 	if (!t)
@@ -511,7 +559,7 @@ static void feed_sleep(struct lg_bpf_feed *f, const struct lg_bpf_sleep *r)
 			return;
 		memcpy(both, t->frames, 8 * n);
 		memcpy(both + n, r + 1, (size_t)8 * r->h.n_user);
-		t->sleep_stack = stack_of(f, r->h.tgid, both, n, r->h.n_user);
+		t->sleep_stack = mixed_stack(f, r->h.tgid, both, n, r->h.n_user, python, r->h.n_python);
 		return;
 	}
 	t->n_frames = 0;
@@ -523,7 +571,8 @@ static void feed_sleep(struct lg_bpf_feed *f, const struct lg_bpf_sleep *r)
 		t->n_frames = r->h.n_kernel;
 		memcpy(t->frames, r + 1, (size_t)8 * r->h.n_kernel);
 	}
-	t->sleep_stack = stack_of(f, r->h.tgid, (const uint64_t *)(r + 1), r->h.n_kernel, r->h.n_user);
+	t->sleep_stack = mixed_stack(f, r->h.tgid, (const uint64_t *)(r + 1), r->h.n_kernel, r->h.n_user, python,
+				     r->h.n_python);
 }
 
 /* ---- locks ----------------------------------------------------------------------------------- */
@@ -748,6 +797,13 @@ void lg_bpf_feed(struct lg_bpf_feed *f, const void *rec, size_t n)
 	case LG_BPF_MOVE:
 		feed_move(f, rec);
 		break;
+	case LG_BPF_PYTHON: {
+		const struct lg_bpf_python *r = rec;
+
+		lg_session_python_sample(f->s, (int32_t)r->h.tid, (int64_t)r->h.ts, (const uint64_t *)(r + 1),
+					 r->h.n_python);
+		break;
+	}
 	default:
 		break; /* LG_BPF_OPEN comes from the iterator only */
 	}
@@ -806,9 +862,10 @@ static void feed_open(struct lg_bpf_feed *f, const struct lg_bpf_open *r, int64_
 
 		memcpy(frames, r->kernel, 8 * k);
 		memcpy(frames + k, r->user, 8 * u);
-		if (!r->running && (k || u)) {
+		if (!r->running && (k || u || r->h.n_python)) {
 			t->sleep_begin = (int64_t)r->off_ts;
-			t->sleep_stack = stack_of(f, tgid, frames, k, u);
+			t->sleep_stack = mixed_stack(f, tgid, frames, k, u, (const uint64_t *)r->python,
+						     r->h.n_python);
 		}
 		add_off(f, t, thr, &(struct off){
 			.off = (int64_t)r->off_ts, .wake = (int64_t)r->wake_ts,

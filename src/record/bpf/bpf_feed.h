@@ -12,9 +12,16 @@
 struct lg_session;
 struct lg_bpf_feed;
 
-/* job(arg, pid): pid was found to be of the job and should be watched closely. */
-int lg_bpf_feed_new(struct lg_bpf_feed **ret, struct lg_session *s,
-		    void (*job)(void *arg, int32_t pid), void *arg, struct lg_error *err) LG_MUST_CHECK;
+/* What is found out about processes that the programs should know, too. */
+struct lg_bpf_watch {
+	void (*job)(void *arg, int32_t pid); /* it is of the job and should be watched closely */
+	/* Where its Python frames are; NULL: it runs another program now. */
+	void (*python)(void *arg, int32_t pid, const struct lg_bpf_python_layout *layout);
+	void *arg;
+};
+
+int lg_bpf_feed_new(struct lg_bpf_feed **ret, struct lg_session *s, const struct lg_bpf_watch *watch,
+		    struct lg_error *err) LG_MUST_CHECK;
 void lg_bpf_feed_free(struct lg_bpf_feed *f);
 /* A record is whole when its sizes agree; anything else is refused (0) and counted by the caller. */
 bool lg_bpf_record_ok(const void *rec, size_t n);

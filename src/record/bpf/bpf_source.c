@@ -54,7 +54,7 @@ struct bpf_source {
 
 static const char *const kind_names[LG_BPF_KINDS] = {
 	"", "slices", "sums", "sleep stacks", "tasks", "lock waits", "lock holds", "memory waits",
-	"signals", "open states",
+	"signals", "moves", "Python frames of samples", "open states",
 };
 
 /* libbpf tells the reason of a failure only through this; the first warning names the program. */
@@ -292,6 +292,20 @@ static void on_job(void *arg, int32_t pid)
 	b->skel->bss->job_version++;
 }
 
+static void on_python(void *arg, int32_t pid, const struct lg_bpf_python_layout *layout)
+{
+	struct bpf_source *b = arg;
+	uint32_t key = (uint32_t)pid;
+
+	if (layout)
+		/* Full: as many processes without Python frames. on_job() has said that there are too many. */
+		(void)!bpf_map__update_elem(b->skel->maps.pythons, &key, sizeof key, layout, sizeof *layout,
+					    BPF_ANY);
+	else if (bpf_map__delete_elem(b->skel->maps.pythons, &key, sizeof key, 0))
+		return; /* it was none */
+	b->skel->bss->job_version++;
+}
+
 static int make_rings(struct bpf_source *b, unsigned size, struct lg_error *err)
 {
 	int map = bpf_map__fd(b->skel->maps.rings), r;
@@ -400,12 +414,14 @@ static int attach(struct laggard_bpf *skel, struct lg_error *err)
 {
 	struct bpf_program *prog;
 
-	/* Not laggard_bpf__attach(): it would also attach the iterator for good. */
+	/* Not laggard_bpf__attach(): it would also attach the iterator for good. The sampler runs at the
+	 * events of another source. */
 	bpf_object__for_each_program(prog, skel->obj) {
 		struct bpf_link *link;
 		const char *name = bpf_program__name(prog);
 
-		if (!bpf_program__autoload(prog) || !strcmp(name, "lg_iterate"))
+		if (!bpf_program__autoload(prog) || !strcmp(name, "lg_iterate") ||
+		    !strcmp(name, "lg_sample"))
 			continue;
 		link = bpf_program__attach(prog);
 		if (!link)
@@ -442,7 +458,7 @@ static int source_start(struct lg_session *s, void **ret_self, struct lg_error *
 		r = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 		goto fail;
 	}
-	r = lg_bpf_feed_new(&b->feed, s, on_job, b, err);
+	r = lg_bpf_feed_new(&b->feed, s, &(struct lg_bpf_watch){ on_job, on_python, b }, err);
 	if (r)
 		goto fail;
 	r = load(&b->skel, opt, b->n_cpus, lg_session_self(s), &b->n_rings, missing, sizeof missing,
@@ -465,6 +481,8 @@ static int source_start(struct lg_session *s, void **ret_self, struct lg_error *
 		goto fail;
 	lg_bpf_feed_start(b->feed, list, n_list);
 	lg_free(list);
+	if (bpf_program__autoload(b->skel->progs.lg_sample))
+		lg_session_set_sampler(s, bpf_program__fd(b->skel->progs.lg_sample));
 	b->drained = lg_monotonic_ns();
 	if (missing[0])
 		lg_add_diag_now(lg_session_builder(s), LG_DIAG_NO_FEATURE, b->drained, 1,

@@ -21,6 +21,7 @@
 #include <bpf/bpf_tracing.h>
 #include "records.h"
 #include "threads.bpf.h"
+#include "python.bpf.h"
 #include "sched.bpf.h"
 #include "locks.bpf.h"
 
@@ -218,6 +219,8 @@ static __always_inline void list_open(struct seq_file *seq, struct task_struct *
 						   sizeof(r->kernel)) / 8);
 		r->h.n_user = th->n_user;
 		bpf_probe_read_kernel(r->user, sizeof(r->user), th->user);
+		r->h.n_python = th->n_python;
+		bpf_probe_read_kernel(r->python, sizeof(r->python), th->python_frames);
 	}
 	bpf_seq_write(seq, r, sizeof(*r));
 }

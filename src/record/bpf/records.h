@@ -4,7 +4,7 @@
  * laggard.bpf.c and bpf_source.c, included by both.
  *
  * Every record starts with struct lg_bpf_hdr; addresses of stacks follow the fixed part, kernel
- * frames first, then user frames, then the peer's kernel frames, innermost first. Times are
+ * frames first, then user frames, then the peer's kernel frames, then Python's, innermost first. Times are
  * CLOCK_MONOTONIC ns; 0 means "not known". Ids are those of the recorder's pid namespace.
  *
  * There is no switch and no wakeup record: one slice record when a thread leaves its CPU says
@@ -21,6 +21,7 @@
 #define LG_BPF_KERNEL_FRAMES 32
 #define LG_BPF_USER_FRAMES 16
 #define LG_BPF_PEER_FRAMES 24
+#define LG_BPF_PYTHON_FRAMES 24
 #define LG_BPF_SENDER_FRAMES 48 /* from the wake-up through the network's receiving half to the sender's */
 
 enum lg_bpf_kind {
@@ -34,6 +35,7 @@ enum lg_bpf_kind {
 	LG_BPF_MEMORY, /* direct reclaim or compaction, at its end */
 	LG_BPF_SIGNAL,
 	LG_BPF_MOVE,   /* a thread that waited for a CPU was put into another one's queue */
+	LG_BPF_PYTHON, /* Python frames of a thread that a CPU sample struck, just before that sample */
 	LG_BPF_OPEN,   /* only from the iterator at the end: what every thread was doing */
 	LG_BPF_KINDS
 };
@@ -55,8 +57,18 @@ struct lg_bpf_hdr {
 	__u32 tid, tgid;
 	__u8 kind, n_kernel, n_user, flags;
 	__u16 cpu;
-	__u8 n_peer, zero;
+	__u8 n_peer, n_python;
 };
+
+/*
+ * A Python frame: its code object's address; whether the interpreter was entered anew for it, so that its
+ * caller is native; how far into the code object the instruction is, in units of two bytes (0xffff: farther).
+ * An address of 0 is no frame, but says this of the one before.
+ */
+#define LG_BPF_PYTHON_CODE ((1ull << 47) - 1)
+#define LG_BPF_PYTHON_ENTRY (1ull << 47)
+#define LG_BPF_PYTHON_UNITS 48
+#define LG_BPF_PYTHON_FAR 0xffffu
 
 struct lg_bpf_slice { /* hdr.ts: left the CPU */
 	struct lg_bpf_hdr h;
@@ -128,6 +140,27 @@ struct lg_bpf_move { /* hdr.ts: when; hdr.cpu: who moved it ran there */
 	__u32 from_cpu, zero;
 };
 
+struct lg_bpf_python { /* hdr.ts: of the sample, or a little before */
+	struct lg_bpf_hdr h;
+};
+
+/*
+ * Where CPython keeps a thread's frames: bytes into its structs (record/python_layout.c). What differs between
+ * its versions is numbers, so that the walk has no branches.
+ */
+struct lg_bpf_python_layout {
+	__u64 position_mask, code_mask; /* (position & position_mask) - (code's address & code_mask) ... */
+	__u64 shim_mask;                /* all ones: a frame that is an entry has no code of its own */
+	__s32 tls;                      /* from the thread's base to the slot that holds its state */
+	__u16 state_frame;              /* in the state: the innermost frame ... */
+	__u16 frame_behind;             /* ... or what points to it here; LG_BPF_PYTHON_DIRECT: it does itself */
+	__u16 state_pthread;
+	__u16 frame_previous, frame_code, frame_position, frame_entry;
+	__u8 position_shift;            /* ... >> that is in units of two bytes */
+	__u8 entry_least;               /* the byte at frame_entry is that or more: an entry */
+};
+#define LG_BPF_PYTHON_DIRECT 0xffffu
+
 struct lg_bpf_open { /* fixed size, as the iterator writes it */
 	struct lg_bpf_hdr h;
 	__u64 in_ts, off_ts, wake_ts;
@@ -140,11 +173,12 @@ struct lg_bpf_open { /* fixed size, as the iterator writes it */
 	__u32 sum_n;
 	__u8 running, off_why;
 	__u16 wake_cpu;
-	__u8 hold_kernel, hold_user, peer_kernel, zero[5];
+	__u8 hold_kernel, hold_user, peer_kernel, zero[5]; /* hdr.n_python: where it sleeps */
 	__u64 kernel[LG_BPF_KERNEL_FRAMES]; /* where it sleeps */
 	__u64 user[LG_BPF_USER_FRAMES];
 	__u64 hold_frames[LG_BPF_KERNEL_FRAMES + LG_BPF_USER_FRAMES]; /* foreign hold */
 	__u64 peer_frames[LG_BPF_PEER_FRAMES];
+	__u64 python[LG_BPF_PYTHON_FRAMES];
 };
 
 #define LG_BPF_SIZE(type, size) _Static_assert(sizeof(struct type) == (size), #type)
@@ -157,10 +191,13 @@ LG_BPF_SIZE(lg_bpf_lock, 72);
 LG_BPF_SIZE(lg_bpf_hold, 48);
 LG_BPF_SIZE(lg_bpf_memory, 40);
 LG_BPF_SIZE(lg_bpf_signal, 40);
-LG_BPF_SIZE(lg_bpf_open, 1136);
+LG_BPF_SIZE(lg_bpf_python, 24);
+LG_BPF_SIZE(lg_bpf_python_layout, 48);
+LG_BPF_SIZE(lg_bpf_open, 1328);
 
 /* Frames a record of variable length may carry, and so its greatest size. */
-#define LG_BPF_MAX_FRAMES (LG_BPF_KERNEL_FRAMES + LG_BPF_USER_FRAMES + LG_BPF_SENDER_FRAMES)
+#define LG_BPF_MAX_FRAMES                                                                                  \
+	(LG_BPF_KERNEL_FRAMES + LG_BPF_USER_FRAMES + LG_BPF_SENDER_FRAMES + LG_BPF_PYTHON_FRAMES)
 #define LG_BPF_MAX_RECORD (sizeof(struct lg_bpf_lock) + 8 * LG_BPF_MAX_FRAMES)
 
 #endif /* LG_RECORD_BPF_RECORDS_H */

@@ -170,8 +170,10 @@ static __always_inline void leave(void *ctx, struct thread *th, struct task_stru
 	th->waker_tid = 0;
 	th->waker_ctx = 0;
 	th->n_user = 0;
-	if (why < WHY_SLEEP)
+	if (why < WHY_SLEEP) {
+		th->n_python = 0;
 		return;
+	}
 	if (th->tent_ts && now - th->tent_ts < 100000) {
 		/*
 		 * Woken between setting its state and getting here: the waker saw the state, and
@@ -183,6 +185,8 @@ static __always_inline void leave(void *ctx, struct thread *th, struct task_stru
 	}
 	if (cfg_user_stacks && th->job && th->tid == th->tgid)
 		user_stack(ctx, th, t);
+	if (cfg_user_stacks && th->python)
+		python_sleeps(th, t);
 }
 
 SEC("tp_btf/sched_switch")
@@ -346,6 +350,11 @@ static __always_inline void sleeper_stack(void *ctx, struct thread *th, struct t
 				8 * LG_BPF_SENDER_FRAMES);
 		r->h.n_peer = (__u8)(k / 8);
 		size += k;
+	}
+	if (th->n_python) {
+		r->h.n_python = th->n_python;
+		bpf_probe_read_kernel((void *)r + size, sizeof(th->python_frames), th->python_frames);
+		size += (th->n_python * 8u) & 0xf8;
 	}
 	if (!output(r, size, LG_BPF_SLEEP))
 		th->stack_places = 0; /* user space does not have it */

@@ -85,8 +85,16 @@ struct {
 	__type(value, __u32);
 } jobs SEC(".maps");
 
+/* Where the job's Python processes keep their frames. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct lg_bpf_python_layout);
+} pythons SEC(".maps");
+
 enum { SCRATCH_WAKING, SCRATCH_LOCK, SCRATCH_RELEASE, SCRATCH_MEMORY, SCRATCH_COMPACT, SCRATCH_ITER,
-       SCRATCH_MAX };
+       SCRATCH_SAMPLE, SCRATCH_MAX };
 
 struct scratch {
 	__u8 bytes[2048];
@@ -132,11 +140,14 @@ struct thread {
 	__u64 lock, lock_begin;
 	__u32 owner_tid, owner_tgid, owner_flags;
 	__u8 n_peer, n_user, hold_kernel, hold_user;
+	__u8 python, n_python; /* its process is in `pythons`; frames below, where it left the CPU */
+	__u64 python_mark;     /* of those, see python_sleeps() */
 	struct hold hold[2]; /* foreign, own */
 	__u64 memory_begin[2];
 	__u64 peer[LG_BPF_PEER_FRAMES];
 	__u64 user[LG_BPF_USER_FRAMES];
 	__u64 hold_frames[LG_BPF_KERNEL_FRAMES + LG_BPF_USER_FRAMES];
+	__u64 python_frames[LG_BPF_PYTHON_FRAMES];
 };
 
 struct {
@@ -273,7 +284,7 @@ static __always_inline void fill(struct lg_bpf_hdr *h, __u64 ts, __u32 tid, __u3
 	h->flags = 0;
 	h->cpu = (__u16)bpf_get_smp_processor_id();
 	h->n_peer = 0;
-	h->zero = 0;
+	h->n_python = 0;
 }
 
 /* False: lost, and counted. */
@@ -325,6 +336,7 @@ static __always_inline void is_job_now(struct thread *th)
 {
 	th->job_version = job_version;
 	th->job = bpf_map_lookup_elem(&jobs, &th->tgid) != 0;
+	th->python = th->job && bpf_map_lookup_elem(&pythons, &th->tgid);
 }
 
 static __always_inline struct thread *thread_new(struct task_struct *t)
@@ -381,6 +393,17 @@ static __always_inline void report_task(struct task_struct *t, struct task_struc
 	bpf_ringbuf_submit(r, wake);
 }
 
+/* A loader's workers are forks: what is where is the same. An exec is told to user space, which takes it back. */
+static __always_inline void python_fork(struct thread *th, __u32 parent)
+{
+	struct lg_bpf_python_layout copy, *l = bpf_map_lookup_elem(&pythons, &parent);
+
+	if (!l)
+		return;
+	copy = *l;
+	th->python = !bpf_map_update_elem(&pythons, &th->tgid, &copy, BPF_ANY);
+}
+
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(lg_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -399,6 +422,7 @@ int BPF_PROG(lg_fork, struct task_struct *parent, struct task_struct *child)
 		if (job) {
 			bpf_map_update_elem(&jobs, &th->tgid, job, BPF_ANY);
 			th->job = 1;
+			python_fork(th, tgid);
 		}
 	}
 	th->off_ts = now;

@@ -83,6 +83,14 @@ struct thread_struct {
 	unsigned long sp;
 };
 
+struct thread_struct___x86 { /* where thread-local storage is: x86-64, arm64 */
+	unsigned long fsbase;
+};
+
+struct task_struct___x86 {
+	struct thread_struct___x86 thread;
+};
+
 struct cpu_context {
 	unsigned long sp;
 };

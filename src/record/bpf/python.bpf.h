@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * python.bpf.h - the frames of CPython's interpreter, read in the thread's own context. Part of laggard.bpf.c.
+ *
+ * Only addresses and small numbers leave the kernel; what they are called is looked up later (python_code.c).
+ * Nothing can be paged in from here: a frame whose page is not there ends the walk, which loses callers.
+ */
+#ifndef LG_PYTHON_BPF_H
+#define LG_PYTHON_BPF_H
+
+/* Since Linux 6.3 a sample has its time before the program runs, and its frames are to be there before it. */
+#define BEFORE_SAMPLE_NS 20000
+
+static __always_inline __u64 user_word(__u64 at)
+{
+	__u64 v = 0;
+
+	bpf_probe_read_user(&v, sizeof(v), (void *)at);
+	return v;
+}
+
+static __always_inline __u64 thread_base(struct task_struct *t)
+{
+	struct task_struct___x86 *x86 = (void *)t;
+
+	return bpf_core_field_exists(x86->thread.fsbase) ? BPF_CORE_READ(x86, thread.fsbase) : 0;
+}
+
+/* The innermost frame of the current thread; 0 = it runs no Python. */
+static __always_inline __u64 python_innermost(const struct lg_bpf_python_layout *l, struct task_struct *t)
+{
+	__u64 base = thread_base(t), state, frame;
+
+	if (!base)
+		return 0;
+	state = user_word(base + (__s64)l->tls);
+	/* A state that says it is another thread's is none, or the layout is not this build's. */
+	if (!state || user_word(state + l->state_pthread) != base)
+		return 0;
+	frame = user_word(state + l->state_frame);
+	if (l->frame_behind != LG_BPF_PYTHON_DIRECT && frame)
+		frame = user_word(frame + l->frame_behind);
+	return frame;
+}
+
+struct python_frames {
+	__u64 v[LG_BPF_PYTHON_FRAMES];
+};
+
+/*
+ * The number of frames from `frame` on. Without branches but the loop's own: the verifier would follow each way
+ * through all rounds. Not static: it then looks at this once, not at each call.
+ */
+__noinline int lg_python_walk(struct lg_bpf_python_layout *l, __u64 frame, struct python_frames *ret)
+{
+	__u32 i;
+
+	if (!l || !ret)
+		return 0;
+	for (i = 0; i < LG_BPF_PYTHON_FRAMES; i++) {
+		__u64 code, units, far, entry, mark;
+
+		if (!frame)
+			break;
+		code = user_word(frame + l->frame_code) & LG_BPF_PYTHON_CODE & ~3ull;
+		mark = user_word(frame + l->frame_entry) & 0xff;
+		units = ((user_word(frame + l->frame_position) & l->position_mask) - (code & l->code_mask)) >>
+			(l->position_shift & 1);
+		far = units >> 16;
+		far = (far | -far) >> 63;
+		entry = (mark - l->entry_least) >> 63 ^ 1;
+		code &= ~(-entry & l->shim_mask);
+		ret->v[i] = code | entry * LG_BPF_PYTHON_ENTRY | ((units | -far) & LG_BPF_PYTHON_FAR) << LG_BPF_PYTHON_UNITS;
+		frame = user_word(frame + l->frame_previous);
+	}
+	return (int)i;
+}
+
+/*
+ * Where a thread goes to sleep. It does so in the same place ten thousand times: the same innermost frame at
+ * the same instruction, called from the same place, has the callers that it had.
+ */
+static __always_inline void python_sleeps(struct thread *th, struct task_struct *t)
+{
+	struct lg_bpf_python_layout *l = bpf_map_lookup_elem(&pythons, &th->tgid);
+	__u64 frame = l ? python_innermost(l, t) : 0, caller, mark;
+
+	if (!frame) {
+		th->n_python = 0;
+		return;
+	}
+	caller = user_word(frame + l->frame_previous);
+	mark = (frame ^ user_word(frame + l->frame_position)) * 0x9e3779b97f4a7c15ull;
+	if (caller)
+		mark = (mark ^ caller ^ user_word(caller + l->frame_position)) * 0x9e3779b97f4a7c15ull;
+	if (th->python_mark == mark && th->n_python)
+		return;
+	th->python_mark = mark;
+	th->n_python = (__u8)lg_python_walk(l, frame, (struct python_frames *)th->python_frames);
+}
+
+/* On the sampling event of perf_source.c, before its sample is written. */
+SEC("perf_event")
+int lg_sample(void *ctx)
+{
+	struct lg_bpf_python_layout *l;
+	struct task_struct *t;
+	struct lg_bpf_python *r;
+	__u32 tgid;
+	__u64 frame;
+
+	(void)ctx;
+	if (!enabled || !cfg_user_stacks)
+		return 1;
+	t = bpf_get_current_task_btf();
+	tgid = tgid_of(t);
+	l = bpf_map_lookup_elem(&pythons, &tgid);
+	frame = l ? python_innermost(l, t) : 0;
+	r = frame ? scratch_of(SCRATCH_SAMPLE) : 0;
+	if (!r)
+		return 1;
+	fill(&r->h, bpf_ktime_get_ns() - BEFORE_SAMPLE_NS, tid_of(t), tgid, LG_BPF_PYTHON);
+	r->h.n_python = (__u8)lg_python_walk(l, frame, (struct python_frames *)(r + 1));
+	output(r, sizeof(*r) + ((r->h.n_python * 8u) & 0xf8), LG_BPF_PYTHON);
+	return 1;
+}
+
+#endif /* LG_PYTHON_BPF_H */

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pythons.h - the CPython processes of the job: where they keep their frames, and what those are called.
+ *
+ * The BPF programs read addresses of code objects in the thread's own context (bpf/python.bpf.h). Here each
+ * object is copied once out of the process, with few process_vm_readv() calls when it is first seen, and not
+ * looked into: the copies are a file that the process which reads symbols gets at the end
+ * (symbols/python_code.h). One thread.
+ */
+#ifndef LG_RECORD_PYTHONS_H
+#define LG_RECORD_PYTHONS_H
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "record/bpf/records.h"
+#include "store/builder.h"
+#include "symbols/symbol_wire.h"
+
+struct lg_pythons;
+struct lg_symbolizer;
+
+struct lg_python_range {
+	uint64_t lo, hi; /* of the function that runs Python; both 0: not known */
+};
+
+struct lg_pythons *lg_pythons_new(struct lg_builder *b); /* NULL without memory */
+void lg_pythons_free(struct lg_pythons *p);
+/*
+ * pid has mapped an interpreter: name of the file, base (its mapping's start less its offset in the file), what it
+ * exports, whose the process is. False, with the reason said once: its frames cannot be read.
+ */
+bool lg_pythons_add(struct lg_pythons *p, int32_t pid, const char *name, uint64_t base,
+		    const struct lg_say_exports *exports, uid_t owner);
+void lg_pythons_fork(struct lg_pythons *p, int32_t parent, int32_t pid);
+void lg_pythons_exec(struct lg_pythons *p, int32_t pid);
+/* NULL = pid is none that is known. */
+const struct lg_bpf_python_layout *lg_pythons_layout(struct lg_pythons *p, int32_t pid);
+struct lg_python_range lg_pythons_eval(struct lg_pythons *p, int32_t pid);
+/* A frame as the programs tell it (LG_BPF_PYTHON_*); 0 = its code object could not be read any more. */
+lg_frm lg_pythons_frame(struct lg_pythons *p, int32_t pid, uint64_t told, int64_t now);
+/* Frames told for a thread's next CPU sample; taken by it, if it is that one: at most LG_BPF_PYTHON_FRAMES. */
+void lg_pythons_sample(struct lg_pythons *p, int32_t tid, int64_t ts, const uint64_t *told, size_t n);
+size_t lg_pythons_take(struct lg_pythons *p, int32_t tid, int64_t ts, uint64_t *told);
+/* Hand the copies over; says what was not read. */
+int lg_pythons_resolve(struct lg_pythons *p, struct lg_symbolizer *s) LG_MUST_CHECK;
+
+#endif /* LG_RECORD_PYTHONS_H */

@@ -197,16 +197,14 @@ static int open_perf_map(const struct dso *d)
 
 void lg_addrs_fork(struct lg_addrs *a, int64_t ts, int32_t ppid, int32_t pid)
 {
-	(void)ts;
 	lg_space_fork(&a->spaces, ppid, pid);
-	lg_pythons_fork(a->pythons, ppid, pid);
+	lg_pythons_fork(a->pythons, ts, ppid, pid);
 }
 
 void lg_addrs_exec(struct lg_addrs *a, int64_t ts, int32_t pid)
 {
-	(void)ts;
 	lg_space_exec(&a->spaces, pid);
-	lg_pythons_exec(a->pythons, pid);
+	lg_pythons_exec(a->pythons, ts, pid);
 }
 
 void lg_addrs_exit(struct lg_addrs *a, int64_t ts, int32_t pid)

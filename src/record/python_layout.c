@@ -15,8 +15,9 @@
 #define SHIM .entry_least = 3, .shim_mask = UINT64_MAX
 #define WALK(frame, behind, pthread, previous, of_code, at, kind, mark, how)                               \
 	.walk = { .state_frame = (frame), .frame_behind = (behind), .state_pthread = (pthread),            \
-		  .frame_previous = (previous), .frame_code = (of_code), .frame_position = (at), kind,     \
-		  .frame_entry = (mark), how }
+		  .frame_bytes = (((mark) > (at) ? (mark) : (at)) & ~7) + 8,                               \
+		  .frame_previous = (previous) / 8, .frame_code = (of_code) / 8, .frame_position = (at) / 8, \
+		  kind, .frame_entry = (mark) / 8, .entry_shift = (mark) % 8 * 8, how }
 #define CODE(first_line, path, function, lines, code_at)                                                   \
 	.code = { .line = (first_line), .file = (path), .name = (function), .table = (lines), .units = (code_at) / 2 }
 

@@ -35,6 +35,7 @@
 struct process {
 	int32_t pid;
 	uint32_t life; /* no other process has it, nor this pid before */
+	int64_t found; /* when it was looked at, or forked */
 	const struct lg_python_layout *of;
 	unsigned minor;
 	struct lg_bpf_python_layout walk;
@@ -201,7 +202,8 @@ bool lg_pythons_add(struct lg_pythons *p, int32_t pid, const char *name, uint64_
 		    const struct lg_say_exports *e, uid_t owner)
 {
 	uint64_t runtime = base + e->at[LG_EXPORT_RUNTIME];
-	struct process q = { .pid = pid, .minor = minor_of(pid, name, base, e), .dump = dump_of(p, owner) };
+	struct process q = { .pid = pid, .minor = minor_of(pid, name, base, e), 
+			     .dump = dump_of(p, owner), .found = lg_monotonic_ns() };
 	int32_t key;
 
 	q.of = lg_python_layout(q.minor);
@@ -224,24 +226,25 @@ bool lg_pythons_add(struct lg_pythons *p, int32_t pid, const char *name, uint64_
 	return put_process(p, &q);
 }
 
-void lg_pythons_fork(struct lg_pythons *p, int32_t parent, int32_t pid)
+void lg_pythons_fork(struct lg_pythons *p, int64_t ts, int32_t parent, int32_t pid)
 {
 	const struct process *of = process_of(p, parent);
 	struct process child;
 
-	lg_pythons_exec(p, pid); /* whoever had the number before */
-	if (!of || parent == pid)
+	lg_pythons_exec(p, ts, pid); /* whoever had the number before */
+	if (!of || parent == pid || process_of(p, pid))
 		return;
 	child = *of;
 	child.pid = pid;
+	child.found = ts;
 	(void)put_process(p, &child);
 }
 
-void lg_pythons_exec(struct lg_pythons *p, int32_t pid)
+void lg_pythons_exec(struct lg_pythons *p, int64_t ts, int32_t pid)
 {
 	struct process *q = process_of(p, pid);
 
-	if (q)
+	if (q && q->found <= ts)
 		q->gone = true;
 }
 

@@ -31,8 +31,9 @@ void lg_pythons_free(struct lg_pythons *p);
  */
 bool lg_pythons_add(struct lg_pythons *p, int32_t pid, const char *name, uint64_t base,
 		    const struct lg_say_exports *exports, uid_t owner);
-void lg_pythons_fork(struct lg_pythons *p, int32_t parent, int32_t pid);
-void lg_pythons_exec(struct lg_pythons *p, int32_t pid);
+void lg_pythons_fork(struct lg_pythons *p, int64_t ts, int32_t parent, int32_t pid);
+/* Told late, pid may have been added since as what it runs now: then it stays. */
+void lg_pythons_exec(struct lg_pythons *p, int64_t ts, int32_t pid);
 /* NULL = pid is none that is known. */
 const struct lg_bpf_python_layout *lg_pythons_layout(struct lg_pythons *p, int32_t pid);
 struct lg_python_range lg_pythons_eval(struct lg_pythons *p, int32_t pid);

@@ -261,11 +261,19 @@ static void ask_python(struct lg_bpf_feed *f, int32_t pid)
 		f->n_looks = 0;
 }
 
-/* Another program, or another process. */
-static void forget_python(struct lg_bpf_feed *f, int32_t pid)
+/* Another program: told late, it may have been looked at as what it is now. */
+static void exec_python(struct lg_bpf_feed *f, int32_t pid)
 {
+	const struct lg_bpf_python_layout *layout = NULL;
+
 	lg_map_remove(&f->pythons, (uint32_t)pid);
-	f->watch.python(f->watch.arg, pid, NULL);
+	if (f->n_looks && lg_map_get(&f->known, (uint32_t)pid) == 2) {
+		f->n_looks--;
+		layout = lg_session_python(f->s, pid);
+	}
+	f->watch.python(f->watch.arg, pid, layout);
+	if (layout && lg_map_set(&f->pythons, (uint32_t)pid, LOOKED))
+		f->n_looks = 0;
 }
 
 void lg_bpf_feed_jobs(struct lg_bpf_feed *f)
@@ -325,8 +333,8 @@ static void feed_task(struct lg_bpf_feed *f, const struct lg_bpf_task *r)
 		lg_session_fork(f->s, (int64_t)r->h.ts, (int32_t)r->ptgid, tgid, tid);
 	}
 	if (r->h.flags & LG_BPF_EXEC) {
-		forget_python(f, tgid);
 		lg_session_exec(f->s, (int64_t)r->h.ts, tgid, comm);
+		exec_python(f, tgid);
 	}
 	thr = lg_thread_get(f->b, tgid, tid);
 	lg_thread_name(f->b, thr, lg_intern(f->b, comm));

@@ -47,56 +47,55 @@ struct python_frames {
 	__u64 v[LG_BPF_PYTHON_FRAMES];
 };
 
+/* What a frame holds. One on each CPU: switches and samples do not interrupt each other. */
+struct python_frame {
+	__u64 word[16];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct python_frame);
+} python_frame SEC(".maps");
+
 /*
- * The number of frames from `frame` on. Without branches but the loop's own: the verifier would follow each way
- * through all rounds. Not static: it then looks at this once, not at each call.
+ * The number of frames from `frame` on. One read a frame, and without branches but the loop's own: the verifier
+ * would follow each way through all rounds. Not static: it then looks at this once, not at each call.
  */
 __noinline int lg_python_walk(struct lg_bpf_python_layout *l, __u64 frame, struct python_frames *ret)
 {
-	__u32 i;
+	__u32 zero = 0, i;
+	struct python_frame *f = bpf_map_lookup_elem(&python_frame, &zero);
 
-	if (!l || !ret)
+	if (!l || !ret || !f)
 		return 0;
 	for (i = 0; i < LG_BPF_PYTHON_FRAMES; i++) {
 		__u64 code, units, far, entry, mark;
 
-		if (!frame)
+		if (!frame || bpf_probe_read_user(f, l->frame_bytes & 127, (void *)frame))
 			break;
-		code = user_word(frame + l->frame_code) & LG_BPF_PYTHON_CODE & ~3ull;
-		mark = user_word(frame + l->frame_entry) & 0xff;
-		units = ((user_word(frame + l->frame_position) & l->position_mask) - (code & l->code_mask)) >>
+		code = f->word[l->frame_code & 15] & LG_BPF_PYTHON_CODE & ~3ull;
+		mark = f->word[l->frame_entry & 15] >> (l->entry_shift & 63) & 0xff;
+		units = ((f->word[l->frame_position & 15] & l->position_mask) - (code & l->code_mask)) >>
 			(l->position_shift & 1);
 		far = units >> 16;
 		far = (far | -far) >> 63;
 		entry = (mark - l->entry_least) >> 63 ^ 1;
 		code &= ~(-entry & l->shim_mask);
 		ret->v[i] = code | entry * LG_BPF_PYTHON_ENTRY | ((units | -far) & LG_BPF_PYTHON_FAR) << LG_BPF_PYTHON_UNITS;
-		frame = user_word(frame + l->frame_previous);
+		frame = f->word[l->frame_previous & 15];
 	}
 	return (int)i;
 }
 
-/*
- * Where a thread goes to sleep. It does so in the same place ten thousand times: the same innermost frame at
- * the same instruction, called from the same place, has the callers that it had.
- */
+/* Where a thread goes to sleep. */
 static __always_inline void python_sleeps(struct thread *th, struct task_struct *t)
 {
 	struct lg_bpf_python_layout *l = bpf_map_lookup_elem(&pythons, &th->tgid);
-	__u64 frame = l ? python_innermost(l, t) : 0, caller, mark;
+	__u64 frame = l ? python_innermost(l, t) : 0;
 
-	if (!frame) {
-		th->n_python = 0;
-		return;
-	}
-	caller = user_word(frame + l->frame_previous);
-	mark = (frame ^ user_word(frame + l->frame_position)) * 0x9e3779b97f4a7c15ull;
-	if (caller)
-		mark = (mark ^ caller ^ user_word(caller + l->frame_position)) * 0x9e3779b97f4a7c15ull;
-	if (th->python_mark == mark && th->n_python)
-		return;
-	th->python_mark = mark;
-	th->n_python = (__u8)lg_python_walk(l, frame, (struct python_frames *)th->python_frames);
+	th->n_python = frame ? (__u8)lg_python_walk(l, frame, (struct python_frames *)th->python_frames) : 0;
 }
 
 /* On the sampling event of perf_source.c, before its sample is written. */

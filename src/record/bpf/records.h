@@ -155,9 +155,10 @@ struct lg_bpf_python_layout {
 	__u16 state_frame;              /* in the state: the innermost frame ... */
 	__u16 frame_behind;             /* ... or what points to it here; LG_BPF_PYTHON_DIRECT: it does itself */
 	__u16 state_pthread;
-	__u16 frame_previous, frame_code, frame_position, frame_entry;
+	__u8 frame_bytes;               /* of a frame that are read; below: words of 8 bytes in them */
+	__u8 frame_previous, frame_code, frame_position, frame_entry;
 	__u8 position_shift;            /* ... >> that is in units of two bytes */
-	__u8 entry_least;               /* the byte at frame_entry is that or more: an entry */
+	__u8 entry_shift, entry_least;  /* the byte there is that or more: an entry */
 };
 #define LG_BPF_PYTHON_DIRECT 0xffffu
 

@@ -141,7 +141,6 @@ struct thread {
 	__u32 owner_tid, owner_tgid, owner_flags;
 	__u8 n_peer, n_user, hold_kernel, hold_user;
 	__u8 python, n_python; /* its process is in `pythons`; frames below, where it left the CPU */
-	__u64 python_mark;     /* of those, see python_sleeps() */
 	struct hold hold[2]; /* foreign, own */
 	__u64 memory_begin[2];
 	__u64 peer[LG_BPF_PEER_FRAMES];

@@ -138,23 +138,37 @@ static const char *symbol_of(uint64_t addr)
 	return lo ? symbols[lo - 1].name : "?";
 }
 
-lg_stk lg_session_stack(struct lg_session *s, int32_t pid, const uint64_t *kernel, size_t n_kernel,
-			const uint64_t *user, size_t n_user)
+lg_stk lg_session_stack(struct lg_session *s, const struct lg_addresses *of)
 {
+	size_t n_user = of->n_user, n_kernel = of->n_kernel;
 	lg_stk stk = 0;
 	char text[32];
 
-	(void)pid;
 	while (n_user--) {
-		snprintf(text, sizeof text, "0x%" PRIx64, user[n_user]);
+		snprintf(text, sizeof text, "0x%" PRIx64, of->user[n_user]);
 		stk = lg_intern_stack(s->b, stk, lg_intern_frame(s->b, &(struct lg_frame_row){
-			.pc = user[n_user], .kind = LG_FRAME_USER, .name = lg_intern(s->b, text)}));
+			.pc = of->user[n_user], .kind = LG_FRAME_USER, .name = lg_intern(s->b, text)}));
 	}
 	while (n_kernel--)
 		stk = lg_intern_stack(s->b, stk, lg_intern_frame(s->b, &(struct lg_frame_row){
-			.pc = kernel[n_kernel], .kind = LG_FRAME_KERNEL,
-			.name = lg_intern(s->b, symbol_of(kernel[n_kernel]))}));
+			.pc = of->kernel[n_kernel], .kind = LG_FRAME_KERNEL,
+			.name = lg_intern(s->b, symbol_of(of->kernel[n_kernel]))}));
 	return stk;
+}
+
+/* Scheduler and locks only. */
+const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32_t pid)
+{
+	(void)s; (void)pid;
+	return NULL;
+}
+void lg_session_python_sample(struct lg_session *s, int32_t tid, int64_t ts, const uint64_t *frames, size_t n)
+{
+	(void)s; (void)tid; (void)ts; (void)frames; (void)n;
+}
+void lg_session_set_sampler(struct lg_session *s, int prog_fd)
+{
+	(void)s; (void)prog_fd;
 }
 
 static int by_time(const void *a, const void *b)

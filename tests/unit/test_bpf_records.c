@@ -16,7 +16,12 @@
 /* The part of a session that the feed uses. */
 struct lg_session {
 	struct lg_builder *b;
-	int32_t job;
+	int32_t job, python; /* pids */
+	struct lg_bpf_python_layout layout;
+	int32_t sampled_tid;
+	int64_t sampled_ts;
+	size_t sampled_n;
+	uint64_t sampled_first;
 };
 
 struct lg_builder *lg_session_builder(struct lg_session *s) { return s->b; }
@@ -34,30 +39,50 @@ void lg_session_exit(struct lg_session *s, int64_t ts, int32_t pid, int32_t tid)
 	(void)pid;
 	lg_thread_end(s->b, tid, ts);
 }
-lg_stk lg_session_stack(struct lg_session *s, int32_t pid, const uint64_t *kernel, size_t n_kernel,
-			const uint64_t *user, size_t n_user)
+lg_stk lg_session_stack(struct lg_session *s, const struct lg_addresses *of)
 {
+	size_t n_user = of->n_user, n_kernel = of->n_kernel, n_python = of->n_python;
 	lg_stk stk = 0;
 
-	(void)pid;
+	while (n_python--)
+		stk = lg_intern_stack(s->b, stk, lg_intern_frame(s->b, &(struct lg_frame_row){
+			.pc = of->python[n_python], .kind = LG_FRAME_PYTHON}));
 	while (n_user--)
 		stk = lg_intern_stack(s->b, stk, lg_intern_frame(s->b, &(struct lg_frame_row){
-			.pc = user[n_user], .kind = LG_FRAME_USER}));
+			.pc = of->user[n_user], .kind = LG_FRAME_USER}));
 	while (n_kernel--)
 		stk = lg_intern_stack(s->b, stk, lg_intern_frame(s->b, &(struct lg_frame_row){
-			.pc = kernel[n_kernel], .kind = LG_FRAME_KERNEL}));
+			.pc = of->kernel[n_kernel], .kind = LG_FRAME_KERNEL}));
 	return stk;
+}
+
+const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32_t pid)
+{
+	return s->python == pid ? &s->layout : NULL;
+}
+
+void lg_session_python_sample(struct lg_session *s, int32_t tid, int64_t ts, const uint64_t *frames, size_t n)
+{
+	s->sampled_tid = tid;
+	s->sampled_ts = ts;
+	s->sampled_n = n;
+	s->sampled_first = n ? frames[0] : 0;
 }
 
 struct fixture {
 	struct lg_session s;
 	struct lg_bpf_feed *f;
-	int32_t told_job;
+	int32_t told_job, told_python; /* python: negative where it was taken back */
 };
 
 static void on_job(void *arg, int32_t pid)
 {
 	((struct fixture *)arg)->told_job = pid;
+}
+
+static void on_python(void *arg, int32_t pid, const struct lg_bpf_python_layout *layout)
+{
+	((struct fixture *)arg)->told_python = layout ? pid : -pid;
 }
 
 static int setup(void **state)
@@ -67,7 +92,7 @@ static int setup(void **state)
 	assert_non_null(x);
 	x->s.job = 900;
 	assert_int_equal(lg_builder_new(&x->s.b, NULL), 0);
-	assert_int_equal(lg_bpf_feed_new(&x->f, &x->s, on_job, x, NULL), 0);
+	assert_int_equal(lg_bpf_feed_new(&x->f, &x->s, &(struct lg_bpf_watch){ on_job, on_python, x }, NULL), 0);
 	*state = x;
 	return 0;
 }
@@ -454,6 +479,80 @@ static void a_process_of_the_job_is_told_once_it_is_known(void **state)
 	assert_int_equal(x->told_job, 0);
 }
 
+static void python_frames_are_part_of_a_sleeps_stack(void **state)
+{
+	struct fixture *x = *state;
+	struct {
+		struct lg_bpf_sleep r;
+		uint64_t frames[5];
+	} s = { .r = { .h = header(LG_BPF_SLEEP, 150, 900, 901), .off_ts = 100, .sender_tid = 77 },
+		.frames = { 0x30, 0x10, 0x50, 0xabc, 0xdef } };
+	const struct lg_trace *t = lg_builder_trace(x->s.b);
+	lg_stk stack;
+
+	s.r.h.n_kernel = 1;
+	s.r.h.n_user = 1;
+	s.r.h.n_peer = 1;
+	s.r.h.n_python = 2;
+	lg_bpf_feed(x->f, &s, sizeof s);
+	slice(x, 901, 100, LG_WHY_SLEEP, 150, 170, 300, LG_WHY_SLEEP, 0);
+	stack = state_row(x, 0).stack;
+	assert_int_equal(t->stack.depth[stack], 4);
+	while (t->stack.parent[stack])
+		stack = t->stack.parent[stack];
+	assert_int_equal(t->frame.pc[t->stack.frame[stack]], 0xdef);
+	assert_int_equal(t->frame.kind[t->stack.frame[stack]], LG_FRAME_PYTHON);
+	s.r.h.n_python = 3;
+	assert_false(lg_bpf_record_ok(&s, sizeof s));
+}
+
+static void python_frames_of_a_sample_go_to_who_samples(void **state)
+{
+	struct fixture *x = *state;
+	struct {
+		struct lg_bpf_python r;
+		uint64_t frames[2];
+	} s = { .r = { .h = header(LG_BPF_PYTHON, 150, 900, 901) }, .frames = { 0xabc, 0xdef } };
+
+	s.r.h.n_python = 2;
+	lg_bpf_feed(x->f, &s, sizeof s);
+	assert_int_equal(x->s.sampled_tid, 901);
+	assert_int_equal(x->s.sampled_ts, 150);
+	assert_int_equal(x->s.sampled_n, 2);
+	assert_int_equal(x->s.sampled_first, 0xabc);
+}
+
+static void an_interpreter_is_looked_for_less_and_less_often_until_it_is_there(void **state)
+{
+	struct fixture *x = *state;
+	struct lg_bpf_task t = { .h = header(LG_BPF_TASK, 50, 900, 900), .ptgid = 1, .comm = "python3" };
+	int rounds = 0;
+
+	t.h.flags = LG_BPF_FORK;
+	lg_bpf_feed(x->f, &t, sizeof t);
+	lg_bpf_feed_jobs(x->f);
+	lg_bpf_feed_jobs(x->f);
+	assert_int_equal(x->told_python, 0);
+	x->s.python = 900; /* after rounds 1 and 2 come 4, 8 ... */
+	while (!x->told_python && rounds < 100) {
+		lg_bpf_feed_jobs(x->f);
+		rounds++;
+	}
+	assert_int_equal(rounds, 2);
+	assert_int_equal(x->told_python, 900);
+	x->told_python = 0;
+	lg_bpf_feed_jobs(x->f);
+	assert_int_equal(x->told_python, 0);
+	/* It runs something else: taken back, and looked for anew. */
+	x->s.python = 0;
+	t.h.flags = LG_BPF_EXEC;
+	lg_bpf_feed(x->f, &t, sizeof t);
+	assert_int_equal(x->told_python, -900);
+	x->s.python = 900;
+	lg_bpf_feed_jobs(x->f);
+	assert_int_equal(x->told_python, 900);
+}
+
 static void refuses_records_whose_sizes_do_not_agree(void **state)
 {
 	struct fixture *x = *state;
@@ -532,6 +631,9 @@ int main(void)
 		T(what_is_open_at_the_end_has_no_length),
 		T(a_thread_woken_at_the_end_had_a_whole_wait),
 		T(a_process_of_the_job_is_told_once_it_is_known),
+		T(python_frames_are_part_of_a_sleeps_stack),
+		T(python_frames_of_a_sample_go_to_who_samples),
+		T(an_interpreter_is_looked_for_less_and_less_often_until_it_is_there),
 		T(refuses_records_whose_sizes_do_not_agree),
 		T(survives_any_bytes),
 	};

@@ -34,7 +34,8 @@
 
 struct process {
 	int32_t pid;
-	uint32_t life; /* no other process has it, nor this pid before */
+	uint32_t life;   /* no other process has it, nor this pid before */
+	uint32_t parent; /* the life that it was forked from; 0 = none */
 	int64_t found; /* when it was looked at, or forked */
 	const struct lg_python_layout *of;
 	unsigned minor;
@@ -237,6 +238,7 @@ void lg_pythons_fork(struct lg_pythons *p, int64_t ts, int32_t parent, int32_t p
 	child = *of;
 	child.pid = pid;
 	child.found = ts;
+	child.parent = of->life;
 	(void)put_process(p, &child);
 }
 
@@ -345,13 +347,21 @@ static uint32_t copy_object(struct lg_pythons *p, const struct process *q, const
 	return keep(p, &p->dump[q->dump - 1], &o);
 }
 
+static uint64_t place(uint32_t life, uint64_t address)
+{
+	return lg_mix64(address) ^ lg_mix64(life);
+}
+
+/* What a fork has from its parent is known at once: many a child is gone before it could be read. */
 static struct code *code_at(struct lg_pythons *p, const struct process *q, uint64_t address)
 {
-	uint64_t key = lg_mix64(address) ^ lg_mix64(q->life);
-	uint32_t i = lg_map_get(&p->by_address, key);
+	uint64_t key = place(q->life, address);
+	uint32_t i = lg_map_get(&p->by_address, key), old = 0;
 
 	if (i)
 		return &p->code[i - 1];
+	if (q->parent)
+		old = lg_map_get(&p->by_address, place(q->parent, address));
 	if (p->n_code >= CODES_MAX) {
 		lg_map_done(&p->by_address);
 		p->n_code = 0;
@@ -359,7 +369,7 @@ static struct code *code_at(struct lg_pythons *p, const struct process *q, uint6
 	if (lg_grow(&p->code, &p->cap_code, p->n_code + 1, sizeof *p->code) ||
 	    lg_map_set(&p->by_address, key, (uint32_t)p->n_code + 1))
 		return NULL;
-	p->code[p->n_code] = (struct code){ .looked = INT64_MIN };
+	p->code[p->n_code] = old ? p->code[old - 1] : (struct code){ .looked = INT64_MIN };
 	return &p->code[p->n_code++];
 }
 

@@ -67,6 +67,19 @@ void lg_culprit_identify(struct lg_case *c, struct lg_finding *f, lg_thr thr, lg
 		f->culprit.relation = LG_RELATION_OTHER_PROCESS;
 }
 
+/* "tokenize (data.py:88)" where the source is known, as it is of what an interpreter runs. */
+static const char *frame_with_line(struct lg_case *c, lg_frm f, char *buf, size_t size)
+{
+	const char *file = lg_string(c->t, c->t->frame.file[f]), *slash = strrchr(file, '/');
+	size_t n;
+
+	lg_frame_text(c->t, f, buf, size);
+	n = strlen(buf);
+	if (c->t->frame.kind[f] == LG_FRAME_PYTHON && c->t->frame.line[f] && *file && !strchr(buf, '('))
+		snprintf(buf + n, size - n, " (%s:%u)", slash ? slash + 1 : file, c->t->frame.line[f]);
+	return buf;
+}
+
 void lg_culprit_set_stack(struct lg_case *c, struct lg_finding *f, lg_stk stack)
 {
 	const char **v = lg_arena_alloc(&c->v->arena, STACK_MAX, sizeof *v);
@@ -76,8 +89,7 @@ void lg_culprit_set_stack(struct lg_case *c, struct lg_finding *f, lg_stk stack)
 	if (!v)
 		return;
 	for (lg_stk s = stack; s && n < STACK_MAX; s = c->t->stack.parent[s])
-		v[n++] = lg_arena_strdup(&c->v->arena, lg_frame_text(c->t, c->t->stack.frame[s], buf,
-								     sizeof buf));
+		v[n++] = lg_arena_strdup(&c->v->arena, frame_with_line(c, c->t->stack.frame[s], buf, sizeof buf));
 	f->culprit.stack = v;
 	f->culprit.n_stack = n;
 }

@@ -46,6 +46,8 @@ void lg_lock_pieces(struct lg_case *c, uint32_t wait_row, lg_thr of, int64_t a, 
 
 /* ---- gil.c: Python's lock ---- */
 int lg_find_gil_waits(struct lg_case *c) LG_MUST_CHECK;
+/* Native code of CPython itself. */
+bool lg_is_interpreters(const struct lg_trace *t, lg_frm f);
 /* The first wait of thr for it that covers part of [a, b); NULL = none. */
 const struct lg_gil_wait *lg_gil_wait_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b);
 

@@ -255,6 +255,16 @@ void lg_culprit_of_hold(struct lg_case *c, struct lg_finding *f, const struct lg
 		*ret_samples = inside;
 }
 
+/* The Python function for which the interpreter's own code at s runs; s itself, where that is none of its. */
+static lg_stk interpreted(const struct lg_case *c, lg_stk s)
+{
+	lg_stk at = s;
+
+	while (at && lg_is_interpreters(c->t, c->t->stack.frame[at]))
+		at = c->t->stack.parent[at];
+	return at && c->t->frame.kind[c->t->stack.frame[at]] == LG_FRAME_PYTHON ? at : s;
+}
+
 /*
  * What the thread itself was at: the innermost frame that no interrupt put there. Entries:
  * arch/x86/include/asm/idtentry.h, arch/arm64/kernel/entry.S (el0t_64_irq and the like). A fault
@@ -272,7 +282,7 @@ static lg_stk own_frame(const struct lg_case *c, lg_stk stack)
 		    (!strncmp(name, "el", 2) && strstr(name, "_64_irq")))
 			own = c->t->stack.parent[s];
 	}
-	return own;
+	return interpreted(c, own);
 }
 
 static struct lg_cpu_samples samples_of(const struct lg_case *c, const struct lg_piece *p)

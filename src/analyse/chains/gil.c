@@ -85,21 +85,23 @@ static int64_t at_work_since(const struct lg_case *c, lg_thr thr, int64_t from, 
 	return end;
 }
 
+bool lg_is_interpreters(const struct lg_trace *t, lg_frm f)
+{
+	const char *name = lg_string(t, t->frame.name[f]), *dso = lg_string(t, t->frame.dso[f]);
+	const char *slash = strrchr(dso, '/'), *file = slash ? slash + 1 : dso;
+
+	return t->frame.kind[f] != LG_FRAME_KERNEL && t->frame.kind[f] != LG_FRAME_PYTHON &&
+	       (!strncmp(name, "_Py", 3) || !strncmp(name, "Py", 2) ||
+		!strncmp(file, "python", 6) || !strncmp(file, "libpython", 9));
+}
+
 /* Was it in the interpreter itself? A library that it called may have given the lock up before. */
 static bool runs_python(const struct lg_case *c, lg_stk s)
 {
-	for (; s; s = c->t->stack.parent[s]) {
-		lg_frm f = c->t->stack.frame[s];
-		const char *name = lg_string(c->t, c->t->frame.name[f]);
-		const char *dso = lg_string(c->t, c->t->frame.dso[f]);
-		const char *slash = strrchr(dso, '/'), *file = slash ? slash + 1 : dso;
-
-		if (c->t->frame.kind[f] == LG_FRAME_KERNEL)
-			continue;
-		return c->t->frame.kind[f] == LG_FRAME_PYTHON || !strncmp(name, "_Py", 3) ||
-		       !strncmp(name, "Py", 2) || !strncmp(file, "python", 6) || !strncmp(file, "libpython", 9);
-	}
-	return false;
+	while (s && c->t->frame.kind[c->t->stack.frame[s]] == LG_FRAME_KERNEL)
+		s = c->t->stack.parent[s];
+	return s && (c->t->frame.kind[c->t->stack.frame[s]] == LG_FRAME_PYTHON ||
+		     lg_is_interpreters(c->t, c->t->stack.frame[s]));
 }
 
 static void count_samples(const struct lg_case *c, const struct lg_gil_wait *w, size_t *all, size_t *python)

@@ -538,7 +538,10 @@ lg_stk lg_addrs_stack(struct lg_addrs *a, const struct lg_addresses *told)
 	if (m.n_python) {
 		/* By what they are, not by where: another function may lie there by now. */
 		for (size_t i = 0; i < m.n_python; i++)
-			python[i] = !(of.python[i] & LG_BPF_PYTHON_CODE) ? 0 : lg_pythons_frame(a->pythons, of.pid, of.python[i], lg_monotonic_ns());
+			python[i] = of.python[i] & LG_BPF_PYTHON_CODE
+					    ? lg_pythons_frame(a->pythons, of.pid, of.python[i],
+							       lg_monotonic_ns())
+					    : 0;
 		m.eval = lg_pythons_eval(a->pythons, of.pid);
 		h = XXH3_64bits_withSeed(python, m.n_python * sizeof *python, h ^ m.eval.lo);
 	}

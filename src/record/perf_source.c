@@ -237,8 +237,8 @@ static void feed_sample(struct source *p, const struct perf_event_header *h,
 	p->n_short += c.n_user == 1;
 	row.thr = thread_of(p, head->pid, head->tid, head->ts);
 	row.stack = lg_session_stack(p->in.s, &(struct lg_addresses){
-		.pid = head->pid, .kernel = c.kernel, .n_kernel = c.n_kernel, .user = c.user, .n_user = c.n_user,
-		.python = python,
+		.pid = head->pid, .kernel = c.kernel, .n_kernel = c.n_kernel, .user = c.user,
+		.n_user = c.n_user, .python = python,
 		.n_python = lg_session_take_python(p->in.s, head->tid, head->ts, python) });
 	if ((h->misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL)
 		row.flags |= LG_SAMPLE_KERNEL;

@@ -4,9 +4,11 @@
 #include <stddef.h>
 
 #define DIRECT LG_BPF_PYTHON_DIRECT
-/* kind: a frame's position is a number of bytes, of units, or an address. how: the interpreter calls itself for EACH
- * frame; a frame that it was entered for is MARKED; a SHIM without code lies below it, whose owner is 3 or, since
- * 3.14, more (FRAME_OWNED_BY_CSTACK). */
+/*
+ * kind: a frame's position is a number of bytes, of units, or an address. how: the interpreter calls itself for
+ * EACH frame; a frame that it was entered for is MARKED; a SHIM without code lies below it, whose owner is 3 or,
+ * since 3.14, more (FRAME_OWNED_BY_CSTACK).
+ */
 #define BYTE .position_mask = UINT32_MAX, .position_shift = 1
 #define UNIT .position_mask = UINT32_MAX
 #define ADDRESS .position_mask = UINT64_MAX, .code_mask = UINT64_MAX, .position_shift = 1
@@ -19,7 +21,8 @@
 		  .frame_previous = (previous) / 8, .frame_code = (of_code) / 8, .frame_position = (at) / 8, \
 		  kind, .frame_entry = (mark) / 8, .entry_shift = (mark) % 8 * 8, how }
 #define CODE(first_line, path, function, lines, code_at)                                                   \
-	.code = { .line = (first_line), .file = (path), .name = (function), .table = (lines), .units = (code_at) / 2 }
+	.code = { .line = (first_line), .file = (path), .name = (function), .table = (lines),              \
+		  .units = (code_at) / 2 }
 
 static const struct lg_python_layout layouts[] = {
 	{ 1396, WALK(24, DIRECT, 176, 24, 32, 104, BYTE, 0, EACH), CODE(40, 104, 112, 120, 0) },

@@ -203,7 +203,7 @@ bool lg_pythons_add(struct lg_pythons *p, int32_t pid, const char *name, uint64_
 		    const struct lg_say_exports *e, uid_t owner)
 {
 	uint64_t runtime = base + e->at[LG_EXPORT_RUNTIME];
-	struct process q = { .pid = pid, .minor = minor_of(pid, name, base, e), 
+	struct process q = { .pid = pid, .minor = minor_of(pid, name, base, e),
 			     .dump = dump_of(p, owner), .found = lg_monotonic_ns() };
 	int32_t key;
 

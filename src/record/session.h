@@ -137,8 +137,8 @@ struct lg_addrs *lg_session_addrs(struct lg_session *s);
 struct lg_lives;
 struct lg_lives *lg_session_lives(struct lg_session *s);
 
-/* What a stack is made of, innermost first. Python's frames are those of bpf/records.h, and are read where the
- * interpreter's own function is among the user's, else behind those. */
+/* What a stack is made of, innermost first. Python's frames are as in bpf/records.h; they take the place of the
+ * interpreter's own function among the user's, or stand behind those. */
 struct lg_addresses {
 	int32_t pid;
 	const uint64_t *kernel, *user, *python;
@@ -154,13 +154,14 @@ lg_stk lg_session_stack(struct lg_session *s, const struct lg_addresses *of);
 struct lg_bpf_python_layout;
 const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32_t pid);
 /*
- * Python's frames of the CPU sample that comes next of a thread, told by the source that sees them; the source
- * of samples takes them: their number, at most LG_SESSION_PYTHON.
+ * Python's frames of the CPU sample that comes next of a thread, told by the source that sees them; the
+ * source of samples takes them: their number, at most LG_SESSION_PYTHON.
  */
 enum { LG_SESSION_PYTHON = 24 };
-void lg_session_python_sample(struct lg_session *s, int32_t tid, int64_t ts, const uint64_t *frames, size_t n);
+void lg_session_python_sample(struct lg_session *s, int32_t tid, int64_t ts, const uint64_t *frames,
+			      size_t n);
 size_t lg_session_take_python(struct lg_session *s, int32_t tid, int64_t ts, uint64_t *frames);
-/* The program that tells them, to be run at each sample; -1 = there is none. Valid while that source lives. */
+/* The program that tells them, to be run at each sample; -1 = there is none. Valid while its source lives. */
 void lg_session_set_sampler(struct lg_session *s, int prog_fd);
 int lg_session_sampler(const struct lg_session *s);
 /* A mapping of an executable file (inode 0: of one that is not known) or of anonymous code in pid. name

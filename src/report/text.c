@@ -81,20 +81,30 @@ const char *lg_text_who(const struct lg_finding *f, char *buf, size_t size)
 	return buf;
 }
 
+/* A frame of the function itself: "tokenize", or with its line "tokenize (data.py:88)". */
+static bool is_frame_of(const char *frame, const char *function)
+{
+	size_t n = strlen(function);
+
+	return !strncmp(frame, function, n) && (!frame[n] || !strncmp(frame + n, " (", 2));
+}
+
 const char *lg_text_stack(const struct lg_finding *f, size_t max, char *buf, size_t size)
 {
+	const char *function = f->culprit.function;
 	struct sbuf b = start(buf, size);
 	size_t from = 0;
 
-	if (f->culprit.function)
-		add(&b, "%s", f->culprit.function);
 	/* The function may sit below frames that say nothing (a lock's slow path): then the
 	 * stack is shown from that function on. */
-	for (size_t i = 0; f->culprit.function && i < f->culprit.n_stack; i++)
-		if (!strcmp(f->culprit.stack[i], f->culprit.function)) {
+	for (size_t i = 0; function && i < f->culprit.n_stack; i++)
+		if (is_frame_of(f->culprit.stack[i], function)) {
+			function = f->culprit.stack[i];
 			from = i + 1;
 			break;
 		}
+	if (function)
+		add(&b, "%s", function);
 	for (size_t i = from, shown = 1; i < f->culprit.n_stack && shown < max; i++, shown++)
 		add(&b, "%s%s", b.n ? " < " : "", f->culprit.stack[i]);
 	if (f->culprit.n_stack > from + max)

@@ -9,7 +9,8 @@
 
 #define SYMBOLS_MAX (2 << 20)
 
-static void look_up(Elf_Data *data, const char *str, size_t n_str, uint64_t bias, struct lg_elf_export *v, size_t n)
+static void look_up(Elf_Data *data, const char *str, size_t n_str, uint64_t bias, struct lg_elf_export *v,
+		    size_t n)
 {
 	GElf_Sym s;
 

@@ -90,7 +90,8 @@ static bool text_of(const uint8_t *p, size_t n, unsigned minor, struct text *ret
 	bits >>= minor < 14 ? 2 : 16;
 	ret->kind = bits & 7;
 	ascii = bits >> 4 & 1;
-	if (!(bits >> 3 & 1) || (ret->kind != 1 && ret->kind != 2 && ret->kind != 4) || (ascii && ret->kind != 1))
+	if (!(bits >> 3 & 1) || (ret->kind != 1 && ret->kind != 2 && ret->kind != 4) ||
+	    (ascii && ret->kind != 1))
 		return false;
 	ret->at = ascii ? ascii_size : compact_size;
 	ret->length = length > 255 ? 255 : (size_t)length;
@@ -176,7 +177,7 @@ static int64_t signed_varint(struct table *t)
 	return v & 1 ? -(int64_t)(v >> 1) : (int64_t)(v >> 1);
 }
 
-/* Entries of Objects/locations.md; *ret_known: the entry has a line at all. */
+/* Entries of locations; *ret_known: the entry has a line at all. */
 static int64_t line_of_locations(struct table *t, uint32_t units, int64_t line, bool *ret_known)
 {
 	uint32_t at = 0;

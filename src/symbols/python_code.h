@@ -6,7 +6,7 @@
  * and of the line table as they lay in memory, padded to 8. Whoever made them may be anybody: they are read
  * in the process that reads symbols.
  *
- * Line tables: Objects/lnotab_notes.txt (3.8 to 3.10), Objects/locations.md (since 3.11) of CPython.
+ * Line tables: lnotab_notes (3.8 to 3.10) and locations (since 3.11) below Objects/ of CPython.
  */
 #ifndef LG_SYMBOLS_PYTHON_CODE_H
 #define LG_SYMBOLS_PYTHON_CODE_H

@@ -36,7 +36,7 @@ int lg_symbolizer_perf_map(struct lg_symbolizer *s, lg_str dso, int fd) LG_MUST_
 /* Frames of dso are wanted for the job, for root or for who records. What only others run, whoever owns
  * the file, has the time of all others together: they could run through every library there is. */
 int lg_symbolizer_trust(struct lg_symbolizer *s, lg_str dso) LG_MUST_CHECK;
-/* Frames of dso are Python's (pc: symbols/python_code.h); fd (taken over) has the code objects of a user's. */
+/* Frames of dso are Python's (pc: symbols/python_code.h); fd (taken over) has code objects of that user. */
 int lg_symbolizer_python(struct lg_symbolizer *s, lg_str dso, int fd, uid_t owner) LG_MUST_CHECK;
 /* Name what can be named, once. A missing file is no error. now_ns: time of diag rows. */
 int lg_symbolizer_run(struct lg_symbolizer *s, int64_t now_ns, struct lg_symbolizer_stats *ret,

@@ -2,8 +2,8 @@
 /*
  * fuzz_python_code.c - copies of code objects out of a process that may have any.
  *
- * Properties: what is found is terminated text of three lines without control characters, asking twice gives the
- * same, and no object but those of whole records.
+ * Properties: what is found is terminated text of three lines without control characters, asking twice gives
+ * the same, and no object but those of whole records.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -92,7 +92,8 @@ static int setup(void **state)
 	assert_non_null(x);
 	x->s.job = 900;
 	assert_int_equal(lg_builder_new(&x->s.b, NULL), 0);
-	assert_int_equal(lg_bpf_feed_new(&x->f, &x->s, &(struct lg_bpf_watch){ on_job, on_python, x }, NULL), 0);
+	assert_int_equal(lg_bpf_feed_new(&x->f, &x->s, &(struct lg_bpf_watch){ on_job, on_python, x }, NULL),
+			 0);
 	*state = x;
 	return 0;
 }

@@ -2,6 +2,7 @@
 #include "analyse/chains/culprit.h"
 
 #include "analyse/chains/chains.h"
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -89,7 +90,8 @@ void lg_culprit_set_stack(struct lg_case *c, struct lg_finding *f, lg_stk stack)
 	if (!v)
 		return;
 	for (lg_stk s = stack; s && n < STACK_MAX; s = c->t->stack.parent[s])
-		v[n++] = lg_arena_strdup(&c->v->arena, frame_with_line(c, c->t->stack.frame[s], buf, sizeof buf));
+		v[n++] = lg_arena_strdup(&c->v->arena,
+					 frame_with_line(c, c->t->stack.frame[s], buf, sizeof buf));
 	f->culprit.stack = v;
 	f->culprit.n_stack = n;
 }

@@ -579,8 +579,8 @@ static void feed_sleep(struct lg_bpf_feed *f, const struct lg_bpf_sleep *r)
 		t->n_frames = r->h.n_kernel;
 		memcpy(t->frames, r + 1, (size_t)8 * r->h.n_kernel);
 	}
-	t->sleep_stack = mixed_stack(f, r->h.tgid, (const uint64_t *)(r + 1), r->h.n_kernel, r->h.n_user, python,
-				     r->h.n_python);
+	t->sleep_stack = mixed_stack(f, r->h.tgid, (const uint64_t *)(r + 1), r->h.n_kernel, r->h.n_user,
+				     python, r->h.n_python);
 }
 
 /* ---- locks ----------------------------------------------------------------------------------- */

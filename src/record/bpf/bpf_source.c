@@ -298,7 +298,7 @@ static void on_python(void *arg, int32_t pid, const struct lg_bpf_python_layout 
 	uint32_t key = (uint32_t)pid;
 
 	if (layout)
-		/* Full: as many processes without Python frames. on_job() has said that there are too many. */
+		/* Full: the rest has no Python frames. on_job() has said that there are too many. */
 		(void)!bpf_map__update_elem(b->skel->maps.pythons, &key, sizeof key, layout, sizeof *layout,
 					    BPF_ANY);
 	else if (bpf_map__delete_elem(b->skel->maps.pythons, &key, sizeof key, 0))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * python.bpf.h - the frames of CPython's interpreter, read in the thread's own context. Part of laggard.bpf.c.
+ * python.bpf.h - the frames of CPython's interpreter, read in the thread's own context.
+ * Part of laggard.bpf.c.
  *
  * Only addresses and small numbers leave the kernel; what they are called is looked up later (python_code.c).
  * Nothing can be paged in from here: a frame whose page is not there ends the walk, which loses callers.
@@ -60,8 +61,8 @@ struct {
 } python_frame SEC(".maps");
 
 /*
- * The number of frames from `frame` on. One read a frame, and without branches but the loop's own: the verifier
- * would follow each way through all rounds. Not static: it then looks at this once, not at each call.
+ * The number of frames from `frame` on. One read a frame, and without branches but the loop's own: the
+ * verifier would follow each way through all rounds. Not static: it then looks at this once, not at each call.
  */
 __noinline int lg_python_walk(struct lg_bpf_python_layout *l, __u64 frame, struct python_frames *ret)
 {
@@ -73,6 +74,8 @@ __noinline int lg_python_walk(struct lg_bpf_python_layout *l, __u64 frame, struc
 	for (i = 0; i < LG_BPF_PYTHON_FRAMES; i++) {
 		__u64 code, units, far, entry, mark;
 
+		/* far, entry: 1 or 0 */
+
 		if (!frame || bpf_probe_read_user(f, l->frame_bytes & 127, (void *)frame))
 			break;
 		code = f->word[l->frame_code & 15] & LG_BPF_PYTHON_CODE & ~3ull;
@@ -83,7 +86,8 @@ __noinline int lg_python_walk(struct lg_bpf_python_layout *l, __u64 frame, struc
 		far = (far | -far) >> 63;
 		entry = (mark - l->entry_least) >> 63 ^ 1;
 		code &= ~(-entry & l->shim_mask);
-		ret->v[i] = code | entry * LG_BPF_PYTHON_ENTRY | ((units | -far) & LG_BPF_PYTHON_FAR) << LG_BPF_PYTHON_UNITS;
+		units = (units | -far) & LG_BPF_PYTHON_FAR;
+		ret->v[i] = code | entry * LG_BPF_PYTHON_ENTRY | units << LG_BPF_PYTHON_UNITS;
 		frame = f->word[l->frame_previous & 15];
 	}
 	return (int)i;

@@ -145,15 +145,15 @@ struct lg_bpf_python { /* hdr.ts: of the sample, or a little before */
 };
 
 /*
- * Where CPython keeps a thread's frames: bytes into its structs (record/python_layout.c). What differs between
- * its versions is numbers, so that the walk has no branches.
+ * Where CPython keeps a thread's frames: bytes into its structs (record/python_layout.c). What differs
+ * between its versions is numbers, so that the walk has no branches.
  */
 struct lg_bpf_python_layout {
 	__u64 position_mask, code_mask; /* (position & position_mask) - (code's address & code_mask) ... */
 	__u64 shim_mask;                /* all ones: a frame that is an entry has no code of its own */
 	__s32 tls;                      /* from the thread's base to the slot that holds its state */
 	__u16 state_frame;              /* in the state: the innermost frame ... */
-	__u16 frame_behind;             /* ... or what points to it here; LG_BPF_PYTHON_DIRECT: it does itself */
+	__u16 frame_behind;             /* ... or what points to it here; LG_BPF_PYTHON_DIRECT: itself */
 	__u16 state_pthread;
 	__u8 frame_bytes;               /* of a frame that are read; below: words of 8 bytes in them */
 	__u8 frame_previous, frame_code, frame_position, frame_entry;

@@ -392,7 +392,8 @@ static __always_inline void report_task(struct task_struct *t, struct task_struc
 	bpf_ringbuf_submit(r, wake);
 }
 
-/* A loader's workers are forks: what is where is the same. An exec is told to user space, which takes it back. */
+/* A loader's workers are forks: what is where is the same. An exec is told to user space, which takes it
+ * back. */
 static __always_inline void python_fork(struct thread *th, __u32 parent)
 {
 	struct lg_bpf_python_layout copy, *l = bpf_map_lookup_elem(&pythons, &parent);

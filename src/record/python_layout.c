@@ -5,9 +5,9 @@
 
 #define DIRECT LG_BPF_PYTHON_DIRECT
 /*
- * kind: a frame's position is a number of bytes, of units, or an address. how: the interpreter calls itself for
- * EACH frame; a frame that it was entered for is MARKED; a SHIM without code lies below it, whose owner is 3 or,
- * since 3.14, more (FRAME_OWNED_BY_CSTACK).
+ * kind: a frame's position is a number of bytes, of units, or an address. how: the interpreter calls itself
+ * for EACH frame; a frame that it was entered for is MARKED; a SHIM without code lies below it, whose owner
+ * is 3 or, since 3.14, more (FRAME_OWNED_BY_CSTACK).
  */
 #define BYTE .position_mask = UINT32_MAX, .position_shift = 1
 #define UNIT .position_mask = UINT32_MAX

@@ -26,8 +26,8 @@ struct lg_python_range {
 struct lg_pythons *lg_pythons_new(struct lg_builder *b); /* NULL without memory */
 void lg_pythons_free(struct lg_pythons *p);
 /*
- * pid has mapped an interpreter: name of the file, base (its mapping's start less its offset in the file), what
- * it exports, whose the process is. False, with the reason said once: its frames cannot be read.
+ * pid has mapped an interpreter: name of the file, base (its mapping's start less its offset in the file),
+ * what it exports, whose the process is. False, with the reason said once: its frames cannot be read.
  */
 bool lg_pythons_add(struct lg_pythons *p, int32_t pid, const char *name, uint64_t base,
 		    const struct lg_say_exports *exports, uid_t owner);
@@ -39,7 +39,7 @@ const struct lg_bpf_python_layout *lg_pythons_layout(struct lg_pythons *p, int32
 struct lg_python_range lg_pythons_eval(struct lg_pythons *p, int32_t pid);
 /* A frame as the programs tell it (LG_BPF_PYTHON_*); 0 = its code object could not be read any more. */
 lg_frm lg_pythons_frame(struct lg_pythons *p, int32_t pid, uint64_t told, int64_t now);
-/* Frames told for a thread's next CPU sample, at most LG_BPF_PYTHON_FRAMES; taken by it, if it is that one. */
+/* Frames told for a thread's next CPU sample, at most LG_BPF_PYTHON_FRAMES; taken by it, if it is the one. */
 void lg_pythons_sample(struct lg_pythons *p, int32_t tid, int64_t ts, const uint64_t *told, size_t n);
 size_t lg_pythons_take(struct lg_pythons *p, int32_t tid, int64_t ts, uint64_t *told);
 /* Hand the copies over; says what was not read. */

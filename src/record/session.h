@@ -137,8 +137,8 @@ struct lg_addrs *lg_session_addrs(struct lg_session *s);
 struct lg_lives;
 struct lg_lives *lg_session_lives(struct lg_session *s);
 
-/* What a stack is made of, innermost first. Python's frames are as in bpf/records.h; they take the place of the
- * interpreter's own function among the user's, or stand behind those. */
+/* What a stack is made of, innermost first. Python's frames are as in bpf/records.h; they take the place of
+ * the interpreter's own function among the user's, or stand behind those. */
 struct lg_addresses {
 	int32_t pid;
 	const uint64_t *kernel, *user, *python;

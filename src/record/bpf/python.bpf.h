@@ -62,7 +62,7 @@ struct {
 
 /*
  * The number of frames from `frame` on. One read a frame, and without branches but the loop's own: the
- * verifier would follow each way through all rounds. Not static: it then looks at this once, not at each call.
+ * verifier would follow each way through all rounds. Not static: it then looks at this once, not at calls.
  */
 __noinline int lg_python_walk(struct lg_bpf_python_layout *l, __u64 frame, struct python_frames *ret)
 {

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_perf_order.c - records into time order, and from one thread to the other. */
+#include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/alloc.h"
@@ -12,6 +16,7 @@
 #include "import/perfdata/perf_buckets.h"
 #include "import/perfdata/perf_handover.h"
 #include "random_trace.h"
+#include "symbols/shrunk.h"
 
 enum { RECORDS = 40000 };
 
@@ -144,6 +149,63 @@ static void hands_over_all_in_order(void **state)
 		for (size_t i = 0; i < got.n; i++)
 			assert_int_equal(got.offset[i], i);
 	}
+}
+
+struct reader {
+	pthread_t reader;
+	const volatile char *gone;
+	size_t n_beside;
+};
+
+/* Reads where a mapped file ended, but not on the spot. */
+static int read_gone(void *self, const struct lg_pd_handed *e, size_t slot)
+{
+	struct reader *r = self;
+
+	(void)e;
+	(void)slot;
+	if (!pthread_equal(pthread_self(), r->reader)) {
+		r->n_beside++;
+		assert_int_equal(*r->gone, 0);
+	}
+	return 0;
+}
+
+/* The names of code are read in the thread, from files that others may cut. */
+static void the_thread_outlives_a_file_that_shrank(void **state)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), before = lg_shrunk_pages();
+	int fd = memfd_create("file", MFD_CLOEXEC);
+	struct lg_pd_block block = { .refs = 1 };
+	struct lg_pd_pool pool = { 0 };
+	struct reader r = { .reader = pthread_self() };
+	const struct lg_pd_hands hands = { .work = read_gone, .self = &r };
+	struct lg_pd_handover *h;
+	struct lg_pd_handed *handed;
+	char *p;
+
+	(void)state;
+	signal(SIGBUS, SIG_DFL); /* cmocka has a handler, which would be kept */
+	lg_shrunk_guard();
+	assert_int_equal(ftruncate(fd, (off_t)page), 0);
+	p = mmap(NULL, page, PROT_READ, MAP_PRIVATE, fd, 0);
+	assert_true(p != MAP_FAILED);
+	lg_shrunk_watch(p, page);
+	r.gone = p;
+	assert_int_equal(ftruncate(fd, 0), 0);
+	assert_int_equal(lg_pd_handover_new(&h, &pool, &hands, NULL), 0);
+	for (size_t i = 0; i < RECORDS; i++) {
+		const struct lg_pd_entry e = { .ts = i, .block = &block };
+
+		assert_int_equal(lg_pd_handover_add(h, &e, &handed), 0);
+	}
+	assert_int_equal(lg_pd_handover_wait(h), 0);
+	lg_pd_handover_free(h);
+	assert_true(r.n_beside > 0);
+	assert_int_equal(lg_shrunk_pages(), before + 1);
+	lg_shrunk_let_go(p);
+	munmap(p, page);
+	close(fd);
 }
 
 static void selects_what_a_sort_would_put_there(void **state)
@@ -296,6 +358,7 @@ int main(void)
 		cmocka_unit_test(hands_out_what_every_cpu_wrote_in_order),
 		cmocka_unit_test(orders_within_the_window),
 		cmocka_unit_test(hands_over_all_in_order),
+		cmocka_unit_test(the_thread_outlives_a_file_that_shrank),
 		cmocka_unit_test(remembers_chains),
 		cmocka_unit_test(has_a_number_as_long_as_it_means_the_same),
 		cmocka_unit_test(keeps_the_values_of_keys),

@@ -108,8 +108,10 @@ static void start(struct lg_pd_handover *h)
 	sigset_t all, old;
 
 	h->tried = true;
-	/* Signals are the reader's business: what they interrupt there, this thread must not swallow. */
+	/* Signals are the reader's business: what they interrupt there, this thread must not swallow. But a
+	 * fault is of who reads, and ends the process where it is blocked: symbols/shrunk.h takes SIGBUS. */
 	sigfillset(&all);
+	sigdelset(&all, SIGBUS);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	h->threaded = !pthread_create(&h->thread, NULL, run, h);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

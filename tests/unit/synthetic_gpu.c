@@ -577,6 +577,8 @@ static void step(struct sim *s, int k)
 		on_the_other_device(s);
 	if (p->frames)
 		span(s, begin, s->now - begin, LG_SPAN_PYTHON, 0, "train.py(7): step", -1);
+	if (p->sync_at_end && k == p->n_steps - 1)
+		drain(s, "cudaDeviceSynchronize");
 	if (!p->no_step_marks) {
 		char name[32];
 

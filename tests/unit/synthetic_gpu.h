@@ -27,6 +27,7 @@ struct gpu_plan {
 	int heavy_every;        /* every n-th step has a kernel of heavy_ns; 0 = none */
 	int64_t heavy_ns;
 	int sync_every;         /* .item() after so many kernels; 0 = never */
+	bool sync_at_end;       /* the host waits for the device at the end of the last step */
 	int64_t copy_ns;        /* one host to device copy a step */
 	enum { COPY_PAGEABLE = 1, COPY_PINNED_SAME, COPY_PINNED_SIDE, COPY_INSIDE } copy;
 	int copies;             /* so many of them; 0 = 1 */

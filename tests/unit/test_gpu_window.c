@@ -4,6 +4,7 @@
  * steps whose kernels were lost, losses that came too seldom to be graded. Each with its twin.
  */
 #include "gpu_outcome.h"
+#include "report/report.h"
 
 static bool limited(const struct outcome *o, const char *what)
 {
@@ -393,6 +394,29 @@ static void steps_whose_kernels_were_lost_are_left_out(void **state)
 	done(&o);
 }
 
+/* What is not in the trace clears nobody, however little of it that is; one that is whole does. */
+static void a_trace_that_is_not_whole_clears_nobody(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+	char buf[1024];
+
+	(void)state;
+	p.n_steps = 20;
+	p.sync_every = p.n_kernels;
+	o = explain(&p);
+	assert_non_null(strstr(lg_headline(o.v, buf, sizeof buf), "Nothing is wrong that this input can show"));
+	done(&o);
+	p.lost_from = 8;
+	for (p.lost_until = 9; p.lost_until <= 12; p.lost_until++) {
+		o = explain(&p);
+		lg_headline(o.v, buf, sizeof buf);
+		if (strstr(buf, "Nothing is wrong") || !strstr(buf, "the trace is not whole"))
+			fail_msg("%d steps lost: %s", p.lost_until - p.lost_from, buf);
+		done(&o);
+	}
+}
+
 /* A buffer of the profiler's overflowed: while its rows are missing the device only seems to idle, whatever
  * the host waits for; what the other steps wait for is found all the same. */
 static void rows_lost_in_the_middle_are_no_idle_time(void **state)
@@ -494,6 +518,31 @@ static void short_marks_before_the_queue_is_full_are_steps(void **state)
 	done(&o);
 }
 
+/* Steps ahead until its queue is full, and at the end it waits for the device: no step is longer for that,
+ * nor where rows of some are missing. */
+static void a_host_that_waits_at_the_end_had_no_slower_steps(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	char buf[1024];
+
+	(void)state;
+	p.launch_ns = 2 * US;
+	p.n_steps = 16;
+	p.sync_at_end = true;
+	for (p.lost_until = 0; p.lost_until <= 8; p.lost_until += 8) {
+		struct outcome o;
+
+		p.lost_from = p.lost_until ? 6 : 0;
+		o = explain(&p);
+		assert_int_equal(o.v->n_steps, 16);
+		assert_int_equal(o.v->n_slow, 0);
+		if (!(fabs(o.v->median_ms - 10) < 0.5 && o.v->min_ms > 9 && o.v->max_ms < 11))
+			fail_msg("%g to %g ms", o.v->min_ms, o.v->max_ms);
+		assert_null(strstr(lg_headline(o.v, buf, sizeof buf), "slower"));
+		done(&o);
+	}
+}
+
 /* ProfilerStep#550 is step 550 of the run, whichever of the window is judged first. */
 static void steps_keep_the_numbers_that_the_program_gave_them(void **state)
 {
@@ -532,10 +581,12 @@ int main(void)
 		cmocka_unit_test(a_launch_that_takes_its_time_is_the_hosts),
 		cmocka_unit_test(a_trace_without_its_kernels_is_not_judged),
 		cmocka_unit_test(steps_whose_kernels_were_lost_are_left_out),
+		cmocka_unit_test(a_trace_that_is_not_whole_clears_nobody),
 		cmocka_unit_test(rows_lost_in_the_middle_are_no_idle_time),
 		cmocka_unit_test(a_long_pause_joins_no_steps),
 		cmocka_unit_test(a_host_far_ahead_hides_no_work_of_its_device),
 		cmocka_unit_test(short_marks_before_the_queue_is_full_are_steps),
+		cmocka_unit_test(a_host_that_waits_at_the_end_had_no_slower_steps),
 		cmocka_unit_test(steps_keep_the_numbers_that_the_program_gave_them),
 	};
 

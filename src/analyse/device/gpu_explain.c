@@ -721,6 +721,27 @@ static void say_unrun(struct lg_case *c, const struct lg_gpu_run *r)
 			     r->cut_tail ? "that are left " : "");
 }
 
+/*
+ * A trace that is not whole clears nobody: what its device did where rows are missing is not judged. A launch
+ * or two may miss their kernel where a whole window ends; those of a graph's capture never run.
+ */
+static void say_not_whole(struct lg_case *c, const struct lg_gpu *g)
+{
+	const double whole = 0.01; /* less can hide nothing that would be at medium */
+	double share = 0;
+
+	for (size_t i = 0; i < g->n; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+		double lost = r->n_launched ? (double)r->n_unrun / (double)r->n_launched : 0;
+
+		if (lg_gpu_judged(r) && !r->n_graph_built && lost > share)
+			share = lost;
+	}
+	if (share > whole)
+		lg_not_judged(c, lg_arena_printf(&c->v->arena, "the device where its rows are missing (the trace is not "
+						 "whole: %.0f %% of the kernels are not in it)", share * 100), NULL);
+}
+
 static void say_doubts(struct lg_case *c, const struct lg_gpu *g)
 {
 	double queued = lg_gpu_share(g, LG_GPU_BIT(LG_GPU_BY_QUEUED));
@@ -729,6 +750,8 @@ static void say_doubts(struct lg_case *c, const struct lg_gpu *g)
 	for (size_t i = 0; i < g->n; i++)
 		if (lg_gpu_judged(&g->run[i]))
 			say_unrun(c, &g->run[i]);
+	say_not_whole(c, g);
+
 	if (queued > 0.15)
 		lg_gpu_limit(c, "the device idled for %.0f %% of the window although work was queued: "
 			     "streams wait for each other, or device rows are missing from the trace "

@@ -7,11 +7,14 @@
  * orders it.
  */
 #include "analyse/timeline/window.h"
+#include "base/alloc.h"
 
 /* A device that is behind by less is only finishing the last step. */
 #define BEHIND_SHARE 0.1
 #define BEHIND_NS 200000ll
-/* More launches than that without their kernel: where the steps' work ends is not known. */
+/* In steps: a host that waits in each for the device to do the one before has steps as long as its. */
+#define FAR_BEHIND 2
+/* More of a step's launches than that, its last ones, without their kernel: when it was done is not known. */
 #define UNRUN_SHARE 0.1
 
 /* The steps' own work: where the stream of its kernels begins with it, and in done[] when the last that a
@@ -48,18 +51,69 @@ static void find_own(const struct lg_trace *t, const struct lg_gpu_run *r, struc
 }
 
 /*
+ * The steps whose last kernels are missing from the trace: what is left of them ends early, or with the host,
+ * which may be far ahead. Their done[] becomes INT64_MAX. Returns how many, or a negative error.
+ */
+static int forget_unrun(const struct lg_trace *t, const struct lg_gpu_run *r, int64_t *done)
+{
+	size_t n = r->n_steps, *launched = lg_calloc(n, sizeof *launched), *last = lg_calloc(n, sizeof *last);
+	int64_t *ran = lg_calloc(n, sizeof *ran);
+	int k = launched && last && ran ? 0 : LG_E_NOMEM;
+
+	for (size_t s = 0; !k && s < n; s++)
+		ran[s] = INT64_MIN;
+	for (size_t i = 0; !k && i < r->n_work; i++) {
+		const struct lg_gpu_work *w = &r->work[i];
+		size_t s = ordered_in(t, r, w);
+
+		if (s < n && t->span.kind[w->span] == LG_SPAN_KERNEL && t->span.ts[w->call] > ran[s])
+			ran[s] = t->span.ts[w->call];
+	}
+	for (size_t i = 0; !k && i < r->n_launched; i++) {
+		size_t s = lg_gpu_step_of(r, r->launched[i]);
+
+		if (s < n) {
+			launched[s]++;
+			last[s] += r->launched[i] > ran[s];
+		}
+	}
+	for (size_t s = 0; k >= 0 && s < n; s++)
+		if (last[s] >= 3 && (double)last[s] > UNRUN_SHARE * (double)launched[s]) {
+			done[s] = INT64_MAX;
+			k++;
+		}
+	lg_free(launched);
+	lg_free(last);
+	lg_free(ran);
+	return k;
+}
+
+/* b[] is when each step was done; where that is not in the trace, the steps of the hole share it evenly. */
+static void spread_over_holes(const int64_t *done, int64_t *b, size_t n)
+{
+	for (size_t s = 0, to; s < n; s = to + 1) {
+		for (to = s; to + 1 < n && done[to] == INT64_MAX; to++)
+			;
+		for (size_t i = s; i < to; i++)
+			b[i + 1] = b[s] + (b[to + 1] - b[s]) / (int64_t)(to + 1 - s) * (int64_t)(i + 1 - s);
+	}
+}
+
+/*
  * A window in which the device is as far behind at the end as at the beginning, and still does what was
  * ordered before, shows the loop as it is. One that begins with an empty queue, or lacks what came before,
  * shows of the device only what it did while the host ran ahead: a step then lasts until the device has
- * done it.
+ * done it. At the end the host may have waited for it after all (a loss that is read, the
+ * profiler's stop): then it is told by where the device was furthest behind.
  */
 int lg_steps_of_device(struct lg_case *c, struct lg_gpu_run *r)
 {
 	size_t n = r->n_steps;
 	struct own o = { 0 };
-	int64_t *b, from = n ? r->step[0] : 0;
+	int64_t *b, from = n ? r->step[0] : 0, behind = 0;
+	int unknown;
 
-	if (!n || !r->n_work || r->cut_head || r->unrun_share > UNRUN_SHARE)
+	if (!n || !r->n_work || r->cut_head)
 		return 0;
 	b = lg_arena_alloc(&c->v->arena, n + 1, sizeof *b);
 	o.done = lg_arena_alloc(&c->v->arena, n, sizeof *o.done);
@@ -73,7 +127,16 @@ int lg_steps_of_device(struct lg_case *c, struct lg_gpu_run *r)
 	b[n] = r->step[n];
 	for (size_t s = 0; s < n; s++)
 		b[n] = o.done[s] > b[n] ? o.done[s] : b[n];
-	if ((double)(b[n] - r->step[n]) <= BEHIND_SHARE * (double)(r->step[n] - r->step[0]))
+	for (size_t s = 0; s < n; s++)
+		behind = o.done[s] > r->step[s + 1] + behind ? o.done[s] - r->step[s + 1] : behind;
+	unknown = r->n_unrun ? forget_unrun(c->t, r, o.done) : 0;
+	if (unknown < 0)
+		return unknown;
+	if (2 * (size_t)unknown > n)
+		return 0;
+	if (behind <= FAR_BEHIND * ((r->step[n] - r->step[0]) / (int64_t)n))
+		behind = b[n] - r->step[n];
+	if ((double)behind <= BEHIND_SHARE * (double)(r->step[n] - r->step[0]))
 		return 0;
 	if (o.first && o.first->ts - lg_span_end(c->t, o.first->call) > BEHIND_NS) {
 		if (lg_gpu_at_work(r, r->step[0], o.first->ts, NULL))
@@ -82,10 +145,13 @@ int lg_steps_of_device(struct lg_case *c, struct lg_gpu_run *r)
 	}
 	b[0] = from;
 	for (size_t s = 0; s < n; s++) {
-		b[s + 1] = o.done[s] > r->step[s + 1] ? o.done[s] : r->step[s + 1];
+		int64_t end = o.done[s] != INT64_MAX ? o.done[s] : s + 1 < n ? b[s] : b[n];
+
+		b[s + 1] = end > r->step[s + 1] ? end : r->step[s + 1];
 		if (b[s + 1] <= b[s])
 			b[s + 1] = b[s] + 1;
 	}
+	spread_over_holes(o.done, b, n);
 	r->asked = r->step;
 	r->step = b;
 	r->from = b[0];

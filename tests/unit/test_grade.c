@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include <math.h>
+
 #include "analyse/grade.h"
 #include "analyse/verdict.h"
 
@@ -27,7 +29,7 @@ double lg_worth(enum lg_rule_id rule, bool loud, double strength, unsigned *ret_
 
 static enum lg_severity calibrated(enum lg_severity severity, double as_often, unsigned of_draws)
 {
-	struct lg_finding f = { .severity = severity, .confidence = 0.9 };
+	struct lg_finding f = { .severity = severity, .confidence = 0.9, .strength = NAN };
 	struct lg_verdict v = { .findings = &f, .n_findings = 1 };
 
 	worth = as_often;

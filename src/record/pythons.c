@@ -25,6 +25,7 @@
 /* From the program at a sampling event to the time that the kernel writes into its sample. */
 #define SAMPLE_NS 200000
 #define SAMPLED_MAX 65536
+#define OBJECT_TYPE 8         /* in any object, behind its count of references */
 #define HEAD_BYTES 216        /* of a code object: all that python_layout.c points at */
 /* nptl/descr.h of glibc: the first block of keys lies in the thread's descriptor, 16 bytes each. */
 #define GLIBC_KEYS_AT 0x310
@@ -41,6 +42,7 @@ struct process {
 	unsigned minor;
 	struct lg_bpf_python_layout walk;
 	struct lg_python_range eval;
+	uint64_t code_type; /* the type of code objects; 0 = not known */
 	uint32_t dump;
 	bool gone; /* executed another program */
 };
@@ -221,6 +223,8 @@ bool lg_pythons_add(struct lg_pythons *p, int32_t pid, const char *name, uint64_
 		return false; /* not initialised yet, or another C library */
 	q.walk = q.of->walk;
 	q.walk.tls = GLIBC_KEYS_AT + 16 * key + 8;
+	if (e->at[LG_EXPORT_CODE])
+		q.code_type = base + e->at[LG_EXPORT_CODE];
 	if (e->at[LG_EXPORT_EVAL])
 		q.eval = (struct lg_python_range){ base + e->at[LG_EXPORT_EVAL],
 						   base + e->at[LG_EXPORT_EVAL] + e->size[LG_EXPORT_EVAL] };
@@ -384,7 +388,8 @@ static void look_again(struct lg_pythons *p, const struct process *q, uint64_t a
 	if (c->object && id == c->head)
 		return;
 	c->head = id;
-	c->object = copy_object(p, q, head);
+	/* What a module ran once is freed behind it, and another object may lie there by now. */
+	c->object = q->code_type && word_at(head, OBJECT_TYPE) != q->code_type ? 0 : copy_object(p, q, head);
 }
 
 lg_frm lg_pythons_frame(struct lg_pythons *p, int32_t pid, uint64_t told, int64_t now)

@@ -31,8 +31,8 @@ enum lg_say_kind {
 };
 
 /* What is asked for by ASK_EXPORTS. */
-enum lg_export { LG_EXPORT_RUNTIME, LG_EXPORT_EVAL, LG_EXPORT_VERSION, LG_EXPORTS };
-#define LG_EXPORT_NAMES { "_PyRuntime", "_PyEval_EvalFrameDefault", "Py_Version" }
+enum lg_export { LG_EXPORT_RUNTIME, LG_EXPORT_EVAL, LG_EXPORT_VERSION, LG_EXPORT_CODE, LG_EXPORTS };
+#define LG_EXPORT_NAMES { "_PyRuntime", "_PyEval_EvalFrameDefault", "Py_Version", "PyCode_Type" }
 
 enum {
 	LG_PACKET_BYTES = 16384,

@@ -236,7 +236,7 @@ def test_every_id_that_the_analyses_emit_has_a_rule(laggard, root):
     assert len(texts) > 50
     added, named = set(), set()
     for text in texts:
-        added |= {of[name] for name in re.findall(r"_(?:add|finding)\(c, (?:g, )?LG_R_([A-Z_]+)", text)}
+        added |= {of[name] for name in re.findall(r"_(?:add|finding|idles|lost)\(c, (?:g, )?LG_R_([A-Z_]+)", text)}
         named |= {of[name] for name in re.findall(r"\bLG_R_([A-Z_]+)", text) if name in of}
     # What the end of a chain is told by stands in the table of ends.
     ends = (root / "src/analyse/chains/ends.def").read_text(encoding="utf-8")

@@ -27,6 +27,7 @@ struct maker {
 	int64_t lost;     /* of the step's */
 	int64_t fetch;    /* ns: median of a batch's making; 0 = not told */
 	int64_t *fetches; /* until then */
+	int64_t last;     /* when its last batch was made; 0 = not told */
 	size_t n, cap;
 };
 
@@ -109,12 +110,24 @@ static void take_fetches(const struct lg_case *c, struct story *y)
 			return;
 		}
 		m->fetches[m->n++] = s->dur[i];
+		if (m->last < s->ts[i] + s->dur[i])
+			m->last = s->ts[i] + s->dur[i];
 	}
 	for (size_t i = 0; i < y->n; i++) {
 		struct maker *m = &y->maker[i];
 
 		m->fetch = m->n >= FETCHES_MIN ? lg_median_i64(m->fetches, m->n) : 0;
 	}
+}
+
+/* Would it not be, if the workers stayed? They are started, or one that has made its last batch leaves. */
+static bool is_turnover(const struct lg_case *c, const struct maker *m, const struct lg_piece *p,
+			const struct spawn *spawn, size_t n_spawns)
+{
+	for (size_t k = 0; k < n_spawns; k++)
+		if (spawn[k].from <= p->ts && p->ts < spawn[k].to)
+			return true;
+	return n_spawns && m && m->last && p->ts >= m->last && c->t->process.end[m->prc] != INT64_MAX;
 }
 
 static void take_pieces(struct lg_case *c, struct story *y, const struct lg_cause_sum *s,
@@ -144,11 +157,7 @@ static void take_pieces(struct lg_case *c, struct story *y, const struct lg_caus
 			else if (class == LG_WAIT_SLEEP)
 				y->slept += p->dur;
 		}
-		for (size_t k = 0; k < n_spawns; k++)
-			if (spawn[k].from <= p->ts && p->ts < spawn[k].to) {
-				y->spawned += p->dur;
-				break;
-			}
+		y->spawned += is_turnover(c, m, p, spawn, n_spawns) ? p->dur : 0;
 	}
 }
 
@@ -208,15 +217,15 @@ void lg_loader_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 	y.own = r->prc;
 	workers = lg_fact_of(c, y.own, "loader.num_workers");
 	y.n_spawns = spawns_of(c, r, &spawn, &y.failed);
-	take_pieces(c, &y, s, spawn, y.n_spawns);
 	take_fetches(c, &y);
+	take_pieces(c, &y, s, spawn, y.n_spawns);
 	slow = slow_one(&y, &usual);
 	if (y.failed) {
 		c->failed = y.failed;
 	} else if (y.spawned * 2 > y.all) {
 		f->detail = "respawn";
 		lg_evidence_add(c, f, INT64_MIN, 0, "%.0f %% of the wait lies between the start of workers and their "
-				"first batch; they were started %zu time%s", 100 * (double)y.spawned / (double)y.all,
+				"first batch, or behind their last; they were started %zu time%s", 100 * (double)y.spawned / (double)y.all,
 				y.n_spawns, lg_s(y.n_spawns));
 	} else if (workers ? !strcmp(workers, "0") : y.by_own * 2 > y.all) {
 		f->detail = "workers_zero";

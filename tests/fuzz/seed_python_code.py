@@ -26,6 +26,10 @@ def record(code):
     return struct.pack("<IIiIIIII", size, MINOR, first, *map(len, parts), AT[4] // 2, 0) + body.ljust(size - 32, b"\0")
 
 
+SOURCE = """
+def plain(x):
+    return x
+
 class Näme:
     def grüße(self, x):
         if x:
@@ -33,8 +37,16 @@ class Näme:
                     1)
         for 名 in range(x):
             self.grüße(名)
+"""
+
+
+def functions():
+    """Of a file whose name says nothing of this machine."""
+    names = {}
+    exec(compile(SOURCE, "train.py", "exec"), names)  # pylint: disable=exec-used
+    return names["plain"], names["Näme"].grüße
 
 
 with open(sys.argv[1], "wb") as out:
-    for function in (word, record, Näme.grüße):
+    for function in functions():
         out.write(record(function.__code__))

@@ -143,8 +143,7 @@ static int cmp_finding(const void *a, const void *b)
 		return x->lost_ms < y->lost_ms ? 1 : -1;
 	if (strcmp(x->id, y->id))
 		return strcmp(x->id, y->id);
-	return LG_CMP(y->confidence, x->confidence) ?:
-	       (x->culprit.rank > y->culprit.rank) - (x->culprit.rank < y->culprit.rank);
+	return LG_CMP(y->confidence, x->confidence) ?: LG_CMP(x->culprit.rank, y->culprit.rank);
 }
 
 void lg_findings_rank(struct lg_verdict *v)

@@ -536,11 +536,12 @@ lg_stk lg_addrs_stack(struct lg_addrs *a, const struct lg_addresses *told)
 		h = XXH3_64bits_withSeed(of.user, of.n_user * sizeof *of.user, h ^ (p ? p->version : 0));
 	}
 	if (m.n_python) {
+		int64_t now = lg_monotonic_ns();
+
 		/* By what they are, not by where: another function may lie there by now. */
 		for (size_t i = 0; i < m.n_python; i++)
 			python[i] = of.python[i] & LG_BPF_PYTHON_CODE
-					    ? lg_pythons_frame(a->pythons, of.pid, of.python[i],
-							       lg_monotonic_ns())
+					    ? lg_pythons_frame(a->pythons, of.pid, of.python[i], now)
 					    : 0;
 		m.eval = lg_pythons_eval(a->pythons, of.pid);
 		h = XXH3_64bits_withSeed(python, m.n_python * sizeof *python, h ^ m.eval.lo);
@@ -563,14 +564,6 @@ lg_stk lg_session_stack(struct lg_session *s, const struct lg_addresses *of)
 
 /* -- interpreters -- */
 
-/* Files that may be CPython: each is asked what it exports, but not each library of a process. */
-static bool may_be_python(const char *name)
-{
-	const char *slash = strrchr(name, '/');
-
-	return slash && (!strncmp(slash + 1, "python", 6) || !strncmp(slash + 1, "libpython", 9));
-}
-
 const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32_t pid)
 {
 	struct lg_addrs *a = lg_session_addrs(s);
@@ -586,8 +579,8 @@ const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32
 		struct stat st;
 		int fd;
 
-		if (!may_be_python(name))
-			continue;
+		if (name[0] != '/' || !lg_is_python_file(name))
+			continue; /* not each library is asked what it exports */
 		fd = lg_foreign_open(look_at_mapped(pid, m, name, &st));
 		if (fd < 0)
 			continue;

@@ -205,13 +205,12 @@ bool lg_pythons_add(struct lg_pythons *p, int32_t pid, const char *name, uint64_
 		    const struct lg_say_exports *e, uid_t owner)
 {
 	uint64_t runtime = base + e->at[LG_EXPORT_RUNTIME];
-	struct process q = { .pid = pid, .minor = minor_of(pid, name, base, e),
-			     .dump = dump_of(p, owner), .found = lg_monotonic_ns() };
+	struct process q = { .pid = pid, .minor = minor_of(pid, name, base, e), .found = lg_monotonic_ns() };
 	int32_t key;
 
 	q.of = lg_python_layout(q.minor);
-	if (!q.of || !q.dump) {
-		say_once(p, name, q.of ? "too many users" : "this version of Python is not known");
+	if (!q.of) {
+		say_once(p, name, "this version of Python is not known");
 		return false;
 	}
 	if (!has_gil(pid, runtime)) {
@@ -221,6 +220,11 @@ bool lg_pythons_add(struct lg_pythons *p, int32_t pid, const char *name, uint64_
 	if (read_memory(pid, runtime + q.of->tls_key, &key, sizeof key) != sizeof key || key < 0 ||
 	    key >= GLIBC_FIRST_KEYS)
 		return false; /* not initialised yet, or another C library */
+	q.dump = dump_of(p, owner);
+	if (!q.dump) {
+		say_once(p, name, "too many users");
+		return false;
+	}
 	q.walk = q.of->walk;
 	q.walk.tls = GLIBC_KEYS_AT + 16 * key + 8;
 	if (e->at[LG_EXPORT_CODE])

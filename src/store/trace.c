@@ -2,6 +2,7 @@
 #include "store/trace.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/alloc.h"
 
@@ -123,6 +124,13 @@ const char *lg_stage_name(uint32_t stage)
 	};
 
 	return stage < LG_STAGE_MAX ? names[stage] : "other";
+}
+
+bool lg_is_python_file(const char *path)
+{
+	const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+
+	return !strncmp(file, "python", 6) || !strncmp(file, "libpython", 9);
 }
 
 const char *lg_frame_text(const struct lg_trace *t, lg_frm f, char *buf, size_t size)

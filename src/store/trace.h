@@ -9,6 +9,7 @@
 #ifndef LG_STORE_TRACE_H
 #define LG_STORE_TRACE_H
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -215,6 +216,8 @@ static inline const struct lg_tab *lg_trace_table_const(const struct lg_trace *t
 {
 	return (const struct lg_tab *)(const void *)((const char *)t + d->trace_offset);
 }
+/* Does CPython's own code lie in a file of this name: python3.11, libpython3.11.so.1.0? */
+bool lg_is_python_file(const char *path);
 /* Name of a frame for people: function, or dso+0xoffset. Writes into buf, returns it. */
 const char *lg_frame_text(const struct lg_trace *t, lg_frm f, char *buf, size_t size);
 /* "pid 12"; "pid unknown" where the source has none (negative). Writes into buf, returns it. */

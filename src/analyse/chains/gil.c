@@ -87,12 +87,11 @@ static int64_t at_work_since(const struct lg_case *c, lg_thr thr, int64_t from, 
 
 bool lg_is_interpreters(const struct lg_trace *t, lg_frm f)
 {
-	const char *name = lg_string(t, t->frame.name[f]), *dso = lg_string(t, t->frame.dso[f]);
-	const char *slash = strrchr(dso, '/'), *file = slash ? slash + 1 : dso;
+	const char *name = lg_string(t, t->frame.name[f]);
 
 	return t->frame.kind[f] != LG_FRAME_KERNEL && t->frame.kind[f] != LG_FRAME_PYTHON &&
 	       (!strncmp(name, "_Py", 3) || !strncmp(name, "Py", 2) ||
-		!strncmp(file, "python", 6) || !strncmp(file, "libpython", 9));
+		lg_is_python_file(lg_string(t, t->frame.dso[f])));
 }
 
 /* Was it in the interpreter itself? A library that it called may have given the lock up before. */

@@ -62,7 +62,7 @@ struct lg_bpf_feed {
 	struct lg_builder *b;
 	struct lg_bpf_watch watch;
 	unsigned n_looks;       /* for Python, that are left in this round */
-	struct lg_map pythons;  /* pid -> rounds + 1 in which it was none; LOOKED = it is or never will */
+	struct lg_map pythons;  /* pid -> rounds in which it was none; LOOKED = it is one, or never will be */
 	struct lg_map by_tid; /* -> index + 1 into threads */
 	struct thread *threads;
 	size_t n_threads, cap_threads;
@@ -240,40 +240,39 @@ static void ask_job(struct lg_bpf_feed *f, int32_t pid)
 		f->watch.job(f->watch.arg, pid);
 }
 
+/* Is pid, of the job, CPython? Then it is told, and not looked for again. Only while n_looks is not 0. */
+static bool find_python(struct lg_bpf_feed *f, int32_t pid)
+{
+	const struct lg_bpf_python_layout *layout = lg_session_python(f->s, pid);
+
+	f->n_looks--;
+	if (!layout)
+		return false;
+	f->watch.python(f->watch.arg, pid, layout);
+	if (lg_map_set(&f->pythons, (uint32_t)pid, LOOKED))
+		f->n_looks = 0;
+	return true;
+}
+
 /* An interpreter is there some time after its program began, and then where it is does not change: looked for
  * in rounds 1, 2, 4, 8 ... */
 static void ask_python(struct lg_bpf_feed *f, int32_t pid)
 {
 	uint32_t round = lg_map_get(&f->pythons, (uint32_t)pid) + 1;
-	const struct lg_bpf_python_layout *layout = NULL;
+	bool look = !(round & (round - 1));
 
-	if (round > LOOKED || lg_map_get(&f->known, (uint32_t)pid) != 2)
+	if (round > LOOKED || lg_map_get(&f->known, (uint32_t)pid) != 2 || (look && !f->n_looks))
 		return;
-	if (!(round & (round - 1))) {
-		if (!f->n_looks)
-			return;
-		f->n_looks--;
-		layout = lg_session_python(f->s, pid);
-	}
-	if (layout)
-		f->watch.python(f->watch.arg, pid, layout);
-	if (lg_map_set(&f->pythons, (uint32_t)pid, layout ? LOOKED : round))
+	if ((!look || !find_python(f, pid)) && lg_map_set(&f->pythons, (uint32_t)pid, round))
 		f->n_looks = 0;
 }
 
 /* Another program: told late, it may have been looked at as what it is now. */
 static void exec_python(struct lg_bpf_feed *f, int32_t pid)
 {
-	const struct lg_bpf_python_layout *layout = NULL;
-
 	lg_map_remove(&f->pythons, (uint32_t)pid);
-	if (f->n_looks && lg_map_get(&f->known, (uint32_t)pid) == 2) {
-		f->n_looks--;
-		layout = lg_session_python(f->s, pid);
-	}
-	f->watch.python(f->watch.arg, pid, layout);
-	if (layout && lg_map_set(&f->pythons, (uint32_t)pid, LOOKED))
-		f->n_looks = 0;
+	if (!f->n_looks || lg_map_get(&f->known, (uint32_t)pid) != 2 || !find_python(f, pid))
+		f->watch.python(f->watch.arg, pid, NULL);
 }
 
 void lg_bpf_feed_jobs(struct lg_bpf_feed *f)

@@ -2,6 +2,7 @@
 #include "base/confine.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <linux/audit.h>
 #include <linux/capability.h>
@@ -10,6 +11,7 @@
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -228,4 +230,23 @@ int lg_confine_to_files(bool network, struct lg_error *err)
 	for (size_t i = 0; i < n; i++)
 		put_rule(&p, &other_than_files[i], UNKNOWN_CALL);
 	return install(&p, SECCOMP_RET_ALLOW, err);
+}
+
+void lg_confine_to_socket(int sock, int at)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	struct rlimit r;
+
+	/* Both above what is overwritten below. */
+	null = fcntl(null, F_DUPFD_CLOEXEC, 16);
+	sock = fcntl(sock, F_DUPFD_CLOEXEC, 16);
+	for (int fd = 0; fd < at; fd++)
+		(void)dup2(null, fd);
+	(void)dup2(sock, at);
+	if (!syscall(SYS_close_range, at + 1, ~0u, 0))
+		return;
+	if (getrlimit(RLIMIT_NOFILE, &r))
+		r.rlim_cur = 1024;
+	for (int fd = at + 1; fd < (int)r.rlim_cur; fd++)
+		close(fd);
 }

@@ -40,6 +40,12 @@ int lg_confine_capabilities(uint64_t keep, struct lg_error *err) LG_MUST_CHECK;
  */
 int lg_confine_to_own_user(struct lg_error *err) LG_MUST_CHECK;
 
+/*
+ * Keep no descriptor but sock, which becomes number `at`; those below it lead to /dev/null. For a process
+ * that was forked and shall not hold open what its parent had.
+ */
+void lg_confine_to_socket(int sock, int at);
+
 /* What a call's argument must be: none of the bits in forbid; equal when that is asked for. */
 struct lg_syscall_arg {
 	uint8_t arg, used, equal; /* equal: must be value; else: none of the bits of value */

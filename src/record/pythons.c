@@ -1,23 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "record/pythons.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include <unistd.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "base/alloc.h"
 #include "base/map.h"
+#include "record/far_memory.h"
 #include "record/python_layout.h"
 #include "record/session.h"
 #include "symbols/python_code.h"
 #include "symbols/resolve.h"
 
-#define DUMP_BYTES_MAX ((size_t)32 << 20) /* of all copies */
+#define DUMP_BYTES_MAX ((size_t)40 << 20) /* of all copies */
+#define OWNER_BYTES_MAX ((size_t)20 << 20) /* of one user's: a storm of his takes nobody else's names */
+#define LOOKS_MAX 4000                    /* at objects of one user in a second: 0.1 s of CPU time */
+#define WITHHELD_MAX 2                    /* processes of one user whose memory does not come */
 #define OBJECTS_MAX (1u << 20)            /* the wider part of a frame's pc would hold more */
 #define PROCESSES_MAX 16384
 #define CODES_MAX (1u << 18)  /* addresses remembered; beyond it each is looked up anew */
@@ -44,7 +49,7 @@ struct process {
 	struct lg_python_range eval;
 	uint64_t code_type; /* the type of code objects; 0 = not known */
 	uint32_t dump;
-	bool gone; /* executed another program */
+	bool gone; /* executed another program, or gives nothing to read */
 };
 
 struct code { /* what was seen at an address */
@@ -58,6 +63,10 @@ struct dump { /* copies of one user's */
 	int fd;
 	lg_str dso;
 	uint32_t n;
+	size_t bytes;
+	unsigned withheld;
+	unsigned looks;  /* since */
+	int64_t since;
 };
 
 struct sampled {
@@ -68,6 +77,7 @@ struct sampled {
 
 struct lg_pythons {
 	struct lg_builder *b;
+	struct lg_far *far;
 	struct process *process;
 	size_t n, cap;
 	struct lg_map by_pid;
@@ -80,7 +90,8 @@ struct lg_pythons {
 	struct sampled *sampled; /* by thread; one that died leaves its place to be used by its number */
 	size_t n_sampled, cap_sampled;
 	struct lg_map by_tid;
-	uint64_t unread, over;
+	int64_t swept;
+	uint64_t unread, over, held_back, untold;
 	bool said_version;
 	uint8_t record[sizeof(struct lg_python_object) + 2 * LG_PYTHON_STRING_MAX + LG_PYTHON_TABLE_MAX + 8];
 };
@@ -89,8 +100,14 @@ struct lg_pythons *lg_pythons_new(struct lg_builder *b)
 {
 	struct lg_pythons *p = lg_calloc(1, sizeof *p);
 
-	if (p)
-		p->b = b;
+	if (!p)
+		return NULL;
+	p->b = b;
+	p->far = lg_far_new();
+	if (!p->far) {
+		lg_free(p);
+		return NULL;
+	}
 	return p;
 }
 
@@ -101,6 +118,7 @@ void lg_pythons_free(struct lg_pythons *p)
 	for (size_t i = 0; i < p->n_dump; i++)
 		if (p->dump[i].fd >= 0)
 			close(p->dump[i].fd);
+	lg_far_free(p->far);
 	lg_free(p->process);
 	lg_free(p->code);
 	lg_free(p->sampled);
@@ -111,20 +129,6 @@ void lg_pythons_free(struct lg_pythons *p)
 	lg_free(p);
 }
 
-/* Bytes read; fewer than n where a page is not there. */
-static size_t read_memory(int32_t pid, uint64_t at, void *buf, size_t n)
-{
-	struct iovec to = { buf, n }, from = { (void *)(uintptr_t)at, n };
-	ssize_t got = process_vm_readv(pid, &to, 1, &from, 1, 0);
-
-	if (got >= 0 || n <= 4096 - at % 4096)
-		return got > 0 ? (size_t)got : 0;
-	/* One element is read whole or not at all: up to the end of its first page, then. */
-	to.iov_len = from.iov_len = 4096 - at % 4096;
-	got = process_vm_readv(pid, &to, 1, &from, 1, 0);
-	return got > 0 ? (size_t)got : 0;
-}
-
 static struct process *process_of(struct lg_pythons *p, int32_t pid)
 {
 	uint32_t i = lg_map_get(&p->by_pid, (uint32_t)pid);
@@ -132,11 +136,34 @@ static struct process *process_of(struct lg_pythons *p, int32_t pid)
 	return i && !p->process[i - 1].gone ? &p->process[i - 1] : NULL;
 }
 
+/* Numbers of processes that are no more; a fork of a Python is one, however short. */
+static void forget_dead(struct lg_pythons *p)
+{
+	size_t n = 0;
+
+	lg_map_done(&p->by_pid);
+	for (size_t i = 0; i < p->n; i++) {
+		if (p->process[i].gone || (kill(p->process[i].pid, 0) && errno == ESRCH))
+			continue;
+		p->process[n] = p->process[i];
+		if (!lg_map_set(&p->by_pid, (uint32_t)p->process[n].pid, (uint32_t)n + 1))
+			n++;
+	}
+	p->n = n;
+}
+
 static bool put_process(struct lg_pythons *p, const struct process *what)
 {
 	uint32_t i = lg_map_get(&p->by_pid, (uint32_t)what->pid);
 
 	if (!i) {
+		int64_t now = p->n >= PROCESSES_MAX ? lg_monotonic_ns() : 0;
+
+		if (now - p->swept > TRUST_NS) {
+			p->swept = now;
+			forget_dead(p);
+		}
+		p->untold += p->n >= PROCESSES_MAX;
 		if (p->n >= PROCESSES_MAX || lg_grow(&p->process, &p->cap, p->n + 1, sizeof *p->process) ||
 		    lg_map_set(&p->by_pid, (uint32_t)what->pid, (uint32_t)p->n + 1))
 			return false;
@@ -157,6 +184,27 @@ static void say_once(struct lg_pythons *p, const char *name, const char *why)
 	p->said_version = true;
 }
 
+/* False: the process gives nothing any more. */
+static bool read_ranges(struct lg_pythons *p, const struct process *q, struct lg_far_range *r, size_t n)
+{
+	struct dump *d = &p->dump[q->dump - 1];
+	unsigned before = lg_far_withheld(p->far);
+
+	if (d->withheld >= WITHHELD_MAX)
+		return false;
+	if (lg_far_read(p->far, q->pid, r, n))
+		return true;
+	d->withheld += lg_far_withheld(p->far) - before;
+	return false;
+}
+
+static bool read_all(struct lg_pythons *p, const struct process *q, uint64_t at, void *to, size_t n)
+{
+	struct lg_far_range r = { .at = at, .to = to, .n = n };
+
+	return read_ranges(p, q, &r, 1) && r.got == n;
+}
+
 /* ".../python3.11", ".../libpython3.8.so.1.0": before 3.11 no variable tells. */
 static unsigned minor_of_name(const char *name)
 {
@@ -165,21 +213,22 @@ static unsigned minor_of_name(const char *name)
 	return at ? (unsigned)strtoul(at + 8, NULL, 10) : 0;
 }
 
-static unsigned minor_of(int32_t pid, const char *name, uint64_t base, const struct lg_say_exports *e)
+static unsigned minor_of(struct lg_pythons *p, const struct process *q, const char *name, uint64_t base,
+			 const struct lg_say_exports *e)
 {
 	uint64_t version;
 
 	if (e->at[LG_EXPORT_VERSION] &&
-	    read_memory(pid, base + e->at[LG_EXPORT_VERSION], &version, sizeof version) == sizeof version)
+	    read_all(p, q, base + e->at[LG_EXPORT_VERSION], &version, sizeof version))
 		return version >> 24 == 3 ? version >> 16 & 0xff : 0; /* PY_VERSION_HEX */
 	return minor_of_name(name);
 }
 
-static bool has_gil(int32_t pid, uint64_t runtime)
+static bool has_gil(struct lg_pythons *p, const struct process *q, uint64_t runtime)
 {
 	uint64_t head[3];
 
-	return read_memory(pid, runtime, head, sizeof head) != sizeof head ||
+	return !read_all(p, q, runtime, head, sizeof head) ||
 	       memcmp(head, DEBUG_COOKIE, sizeof head[0]) != 0 || !head[2];
 }
 
@@ -205,28 +254,29 @@ bool lg_pythons_add(struct lg_pythons *p, int32_t pid, const char *name, uint64_
 		    const struct lg_say_exports *e, uid_t owner)
 {
 	uint64_t runtime = base + e->at[LG_EXPORT_RUNTIME];
-	struct process q = { .pid = pid, .minor = minor_of(pid, name, base, e), .found = lg_monotonic_ns() };
-	int32_t key;
+	struct process q = { .pid = pid, .dump = dump_of(p, owner), .found = lg_monotonic_ns() };
+	int32_t key[2];
 
+	if (!q.dump) {
+		say_once(p, name, "too many users");
+		return false;
+	}
+	q.minor = minor_of(p, &q, name, base, e);
 	q.of = lg_python_layout(q.minor);
 	if (!q.of) {
 		say_once(p, name, "this version of Python is not known");
 		return false;
 	}
-	if (!has_gil(pid, runtime)) {
+	if (!has_gil(p, &q, runtime)) {
 		say_once(p, name, "a build without the GIL keeps its frames elsewhere");
 		return false;
 	}
-	if (read_memory(pid, runtime + q.of->tls_key, &key, sizeof key) != sizeof key || key < 0 ||
-	    key >= GLIBC_FIRST_KEYS)
+	/* Py_tss_t: is it made yet, and which one (Include/pythread.h). Until it is made it says 0. */
+	if (!read_all(p, &q, runtime + q.of->tls_key - sizeof key[0], key, sizeof key) || !key[0] ||
+	    key[1] < 0 || key[1] >= GLIBC_FIRST_KEYS)
 		return false; /* not initialised yet, or another C library */
-	q.dump = dump_of(p, owner);
-	if (!q.dump) {
-		say_once(p, name, "too many users");
-		return false;
-	}
 	q.walk = q.of->walk;
-	q.walk.tls = GLIBC_KEYS_AT + 16 * key + 8;
+	q.walk.tls = GLIBC_KEYS_AT + 16 * key[1] + 8;
 	if (e->at[LG_EXPORT_CODE])
 		q.code_type = base + e->at[LG_EXPORT_CODE];
 	if (e->at[LG_EXPORT_EVAL])
@@ -292,29 +342,43 @@ static uint64_t identity(const struct process *q, const uint8_t *head)
 	return XXH3_64bits(v, sizeof v);
 }
 
-/* A PyBytes: refcount, type, size, hash, then the bytes. */
-static uint32_t read_bytes(int32_t pid, uint64_t at, uint8_t *out)
+/*
+ * The two strings and the table, one behind the other at `at`; the strings as they lie there: the
+ * process that reads symbols makes text of them. First what tells how long they say they are.
+ */
+static bool read_parts(struct lg_pythons *p, const struct process *q, const uint8_t *head, uint8_t *at,
+		       struct lg_python_object *ret)
 {
-	uint64_t head[4];
-	size_t n;
+	/* Of a str: refcount, type, length; of a PyBytes: these, hash, then the bytes. */
+	uint64_t says[3][4] = { { 0 } };
+	uint16_t offset[3] = { q->of->code.name, q->of->code.file, q->of->code.table };
+	struct lg_far_range r[3];
+	size_t used = 0;
 
-	if (read_memory(pid, at, head, sizeof head) != sizeof head)
-		return 0;
-	n = head[2] < LG_PYTHON_TABLE_MAX ? (size_t)head[2] : LG_PYTHON_TABLE_MAX;
-	return (uint32_t)read_memory(pid, at + sizeof head, out, n);
-}
-
-/* A str as it lies there: the process that reads symbols makes text of it. */
-static uint32_t read_string(int32_t pid, uint64_t at, uint8_t *out)
-{
-	uint64_t head[3];
-	size_t n;
-
-	if (read_memory(pid, at, head, sizeof head) != sizeof head)
-		return 0;
-	/* The head, and as many characters of the widest kind; behind its end is what it may not read. */
-	n = head[2] < 255 ? 72 + 4 * (size_t)head[2] : LG_PYTHON_STRING_MAX;
-	return (uint32_t)read_memory(pid, at, out, n < LG_PYTHON_STRING_MAX ? n : LG_PYTHON_STRING_MAX);
+	for (size_t i = 0; i < 3; i++)
+		r[i] = (struct lg_far_range){ word_at(head, offset[i]), says[i], i < 2 ? 24 : 32, 0 };
+	if (!read_ranges(p, q, r, 3) || r[0].got < 24 || r[1].got < 24)
+		return false;
+	for (size_t i = 0; i < 2; i++) {
+		/* The head, and as many characters of the widest kind; behind its end is what it may not
+		 * read. */
+		r[i].n = says[i][2] < 255 ? 72 + 4 * (size_t)says[i][2] : LG_PYTHON_STRING_MAX;
+		r[i].n = r[i].n < LG_PYTHON_STRING_MAX ? r[i].n : LG_PYTHON_STRING_MAX;
+	}
+	r[2].at += 32;
+	r[2].n = says[2][2] < LG_PYTHON_TABLE_MAX ? (size_t)says[2][2] : LG_PYTHON_TABLE_MAX;
+	if (r[2].got < 32)
+		r[2].n = 0;
+	for (size_t i = 0; i < 3; used += r[i++].n)
+		r[i].to = at + used;
+	if (!read_ranges(p, q, r, 3) || !r[0].got || !r[1].got)
+		return false;
+	memmove(at + r[0].got, r[1].to, r[1].got);
+	memmove(at + r[0].got + r[1].got, r[2].to, r[2].got);
+	ret->n_name = (uint32_t)r[0].got;
+	ret->n_file = (uint32_t)r[1].got;
+	ret->n_table = (uint32_t)r[2].got;
+	return true;
 }
 
 /* The number of the object + 1; 0 = no room. */
@@ -331,12 +395,14 @@ static uint32_t keep(struct lg_pythons *p, struct dump *d, struct lg_python_obje
 	i = lg_map_get(&p->by_content, h);
 	if (i)
 		return i;
-	if (p->bytes + o->bytes > DUMP_BYTES_MAX || d->n >= OBJECTS_MAX ||
+	if (p->bytes + o->bytes > DUMP_BYTES_MAX || d->bytes + o->bytes > OWNER_BYTES_MAX ||
+	    d->n >= OBJECTS_MAX ||
 	    write(d->fd, p->record, o->bytes) != (ssize_t)o->bytes) {
 		p->over++;
 		return 0;
 	}
 	p->bytes += o->bytes;
+	d->bytes += o->bytes;
 	i = ++d->n;
 	return lg_map_set(&p->by_content, h, i) ? 0 : i;
 }
@@ -344,15 +410,9 @@ static uint32_t keep(struct lg_pythons *p, struct dump *d, struct lg_python_obje
 static uint32_t copy_object(struct lg_pythons *p, const struct process *q, const uint8_t *head)
 {
 	struct lg_python_object o = { .minor = q->minor, .code_units = q->of->code.units };
-	uint8_t *at = p->record + sizeof o;
 
 	memcpy(&o.first_line, head + q->of->code.line, sizeof o.first_line);
-	o.n_name = read_string(q->pid, word_at(head, q->of->code.name), at);
-	o.n_file = read_string(q->pid, word_at(head, q->of->code.file), at + o.n_name);
-	if (!o.n_name || !o.n_file)
-		return 0;
-	o.n_table = read_bytes(q->pid, word_at(head, q->of->code.table), at + o.n_name + o.n_file);
-	return keep(p, &p->dump[q->dump - 1], &o);
+	return read_parts(p, q, head, p->record + sizeof o, &o) ? keep(p, &p->dump[q->dump - 1], &o) : 0;
 }
 
 static uint64_t place(uint32_t life, uint64_t address)
@@ -381,12 +441,27 @@ static struct code *code_at(struct lg_pythons *p, const struct process *q, uint6
 	return &p->code[p->n_code++];
 }
 
+/* Who makes objects faster than they can be read waits for his own names. */
+static bool may_look(struct lg_pythons *p, const struct process *q, int64_t now)
+{
+	struct dump *d = &p->dump[q->dump - 1];
+
+	if (now - d->since > 1000000000) {
+		d->since = now;
+		d->looks = 0;
+	}
+	if (d->looks++ < LOOKS_MAX)
+		return true;
+	p->held_back++;
+	return false;
+}
+
 static void look_again(struct lg_pythons *p, const struct process *q, uint64_t address, struct code *c)
 {
 	uint8_t head[HEAD_BYTES];
 	uint64_t id;
 
-	if (read_memory(q->pid, address, head, sizeof head) != sizeof head)
+	if (!read_all(p, q, address, head, sizeof head))
 		return; /* the process is gone: what was known of it stays true */
 	id = identity(q, head);
 	if (c->object && id == c->head)
@@ -404,9 +479,12 @@ lg_frm lg_pythons_frame(struct lg_pythons *p, int32_t pid, uint64_t told, int64_
 
 	if (!c)
 		return 0;
-	if (c->looked == INT64_MIN || now - c->looked > TRUST_NS) {
+	if ((c->looked == INT64_MIN || now - c->looked > TRUST_NS) && may_look(p, q, now)) {
+		unsigned withheld = lg_far_withheld(p->far);
+
 		look_again(p, q, address, c);
 		c->looked = now;
+		q->gone = lg_far_withheld(p->far) != withheld;
 	}
 	p->unread += !c->object;
 	if (!c->object)
@@ -453,14 +531,24 @@ size_t lg_pythons_take(struct lg_pythons *p, int32_t tid, int64_t ts, uint64_t *
 
 int lg_pythons_resolve(struct lg_pythons *p, struct lg_symbolizer *s)
 {
+	const struct {
+		uint64_t n;
+		enum lg_diag_id id;
+		const char *what;
+	} lost[] = {
+		{ p->unread, LG_DIAG_UNRESOLVED, "Python frames whose code was gone when it was to be read" },
+		{ p->over, LG_DIAG_NAMES_LOST, "Python functions are too many: the rest has no names" },
+		{ p->held_back, LG_DIAG_NAMES_LOST,
+		  "Python code objects came faster than they are read: some have no names, or older ones" },
+		{ p->untold, LG_DIAG_NAMES_LOST, "Python processes are too many: the rest has native frames only" },
+		{ lg_far_withheld(p->far), LG_DIAG_NAMES_LOST,
+		  "Python processes gave no memory to read: their functions have no names" },
+	};
 	int rc = 0;
 
-	if (p->unread)
-		lg_add_diag_now(p->b, LG_DIAG_UNRESOLVED, lg_monotonic_ns(), p->unread,
-				"Python frames whose code was gone when it was to be read");
-	if (p->over)
-		lg_add_diag_now(p->b, LG_DIAG_NAMES_LOST, lg_monotonic_ns(), p->over,
-				"Python functions are too many: the rest has no names");
+	for (size_t i = 0; i < sizeof lost / sizeof *lost; i++)
+		if (lost[i].n)
+			lg_add_diag_now(p->b, lost[i].id, lg_monotonic_ns(), lost[i].n, "%s", lost[i].what);
 	for (size_t i = 0; i < p->n_dump && !rc; i++) {
 		rc = lg_symbolizer_python(s, p->dump[i].dso, p->dump[i].fd, p->dump[i].owner);
 		p->dump[i].fd = -1; /* the symbolizer's now */

@@ -21,6 +21,12 @@
 #include "base/alloc.h"
 #include "store/lag_chunk.h"
 
+/*
+ * Bytes looked at in vain: passed by in search of a chunk, summed or unpacked for nothing. A hole of
+ * terabytes costs its writer nothing, nor does a header every 64 bytes that claims the next 64 MB.
+ */
+#define IN_VAIN_MAX ((uint64_t)1 << 30)
+
 struct reader {
 	const char *path;
 	struct lg_builder *b;
@@ -39,6 +45,7 @@ struct reader {
 	uint32_t next_seq;
 	uint64_t n_good, rows;
 	uint64_t n_bad;       /* stretches of damage */
+	uint64_t in_vain;
 	uint64_t first_bad;   /* file offset */
 	uint64_t n_missing;   /* chunks that the numbering says are gone */
 	uint64_t n_unknown;   /* chunks of sections of a newer laggard */
@@ -192,11 +199,12 @@ static int use_chunk(struct reader *r, const struct lg_chunk_header *h, const ui
 /* Move to the next place that could be a chunk or the trailer; 0 bytes left = none. */
 static int resync(struct reader *r, struct lg_error *err)
 {
+	static const uint8_t zeros[8];
 	uint64_t chunk = LG_CHUNK_MAGIC, trailer = LG_TRAILER_MAGIC;
-	size_t have;
+	size_t have, n;
 	int rc;
 
-	for (;;) {
+	while (r->in_vain <= IN_VAIN_MAX) {
 		uint8_t low = (uint8_t)(chunk & 0xff), tail = (uint8_t)(trailer & 0xff);
 
 		rc = fill(r, 8, &have, err);
@@ -212,10 +220,14 @@ static int resync(struct reader *r, struct lg_error *err)
 			if ((*p == low && !memcmp(p, &chunk, 8)) ||
 			    (*p == tail && !memcmp(p, &trailer, 8)))
 				return 0;
-			skip(r, 1);
-			have--;
+			/* Neither begins with a zero: holes go by in words. */
+			n = memcmp(p, zeros, 8) ? 1 : 8;
+			skip(r, n);
+			r->in_vain += n;
+			have -= n;
 		}
 	}
+	return 0;
 }
 
 enum step { STEP_MORE, STEP_END, STEP_DAMAGE };
@@ -265,8 +277,10 @@ static int one_chunk(struct reader *r, enum step *ret, struct lg_error *err)
 		*ret = STEP_END;
 		return 0;
 	}
-	if (lg_lag_sum(r->buf + r->pos + sizeof h, h.stored_bytes) != h.payload_sum)
+	if (lg_lag_sum(r->buf + r->pos + sizeof h, h.stored_bytes) != h.payload_sum) {
+		r->in_vain += h.stored_bytes;
 		return 0;
+	}
 	/* Numbers that run backwards are another recording appended to this one: its ids mean
 	 * something else. */
 	if (h.seq < r->next_seq)
@@ -274,12 +288,14 @@ static int one_chunk(struct reader *r, enum step *ret, struct lg_error *err)
 	r->n_missing += h.seq - r->next_seq;
 	r->next_seq = h.seq + (h.section != LG_SECTION_DIRECTORY);
 	rc = use_chunk(r, &h, r->buf + r->pos + sizeof h, err);
-	if (rc == LG_E_FORMAT)
+	if (rc == LG_E_FORMAT) {
 		damaged(r);
-	else if (rc)
+		r->in_vain += h.raw_bytes;
+	} else if (rc) {
 		return rc;
-	else if (h.section != LG_SECTION_DIRECTORY)
+	} else if (h.section != LG_SECTION_DIRECTORY) {
 		r->n_good++;
+	}
 	skip(r, have < sizeof h + padded ? have : sizeof h + padded);
 	*ret = r->over_budget ? STEP_END : STEP_MORE;
 	return 0;
@@ -436,7 +452,7 @@ static int read_all(struct reader *r, struct lg_error *err)
 	if (!r->z)
 		return oom(err);
 	rc = read_header(r, err);
-	while (!rc && step != STEP_END) {
+	while (!rc && step != STEP_END && r->in_vain <= IN_VAIN_MAX) {
 		rc = one_chunk(r, &step, err);
 		if (!rc && step == STEP_DAMAGE) {
 			damaged(r);

@@ -15,7 +15,13 @@
 #include "symbols/elf_dwarf.h"
 #include "symbols/elf_internal.h"
 
-enum { DEPTH_MAX = 64, RANGES_MAX = 1 << 16 };
+enum {
+	DEPTH_MAX = 64,
+	RANGES_MAX = 1 << 16,
+	/* Scopes and ranges passed by in one file, a few seconds of time: who makes a function of millions of
+	 * them has each address look through all. */
+	STEPS_MAX = 1 << 26
+};
 
 struct range {
 	uint64_t from, to;
@@ -34,8 +40,15 @@ struct lg_elf_lines {
 	struct range *range; /* of units */
 	size_t n, cap;
 	struct unit *unit;
-	size_t n_unit, unit_cap;
+	size_t n_unit, unit_cap, steps;
 };
+
+static _Atomic size_t cut;
+
+size_t lg_inlines_cut(void)
+{
+	return cut;
+}
 
 static int by_start(const void *pa, const void *pb)
 {
@@ -46,13 +59,26 @@ static int by_start(const void *pa, const void *pb)
 	return a->to > b->to ? -1 : a->to < b->to; /* what encloses comes first */
 }
 
-static void add_ranges(Dwarf_Die *die, uint32_t unit, struct range **list, size_t *n, size_t *cap)
+/* One more of what is passed by; false: it was too many. */
+static bool step(struct lg_elf_lines *l)
+{
+	if (l->steps < STEPS_MAX) {
+		l->steps++;
+		return true;
+	}
+	cut += l->steps++ == STEPS_MAX;
+	return false;
+}
+
+static void add_ranges(struct lg_elf_lines *l, Dwarf_Die *die, uint32_t unit, struct range **list, size_t *n,
+		       size_t *cap)
 {
 	Dwarf_Addr base, from, to;
 	ptrdiff_t at = 0;
 	int rounds = 0;
 
-	while ((at = dwarf_ranges(die, at, &base, &from, &to)) > 0 && rounds++ < RANGES_MAX) {
+	while ((at = dwarf_ranges(die, at, &base, &from, &to)) > 0 && rounds++ < RANGES_MAX &&
+	       step(l)) {
 		/* From 0 on: the linker threw the code away. */
 		if (!from || to <= from || lg_grow(list, cap, *n + 1, sizeof **list))
 			continue;
@@ -96,7 +122,7 @@ static struct lg_elf_lines *lines_of(struct lg_elf *e)
 		if (lg_grow(&l->unit, &l->unit_cap, l->n_unit + 1, sizeof *l->unit))
 			break;
 		l->unit[l->n_unit] = (struct unit){ .die = dwarf_dieoffset(&die) };
-		add_ranges(&die, (uint32_t)l->n_unit++, &l->range, &l->n, &l->cap);
+		add_ranges(l, &die, (uint32_t)l->n_unit++, &l->range, &l->n, &l->cap);
 	}
 	if (l && l->n)
 		qsort(l->range, l->n, sizeof *l->range, by_start);
@@ -115,7 +141,7 @@ void lg_elf_lines_free(struct lg_elf_lines *l)
 }
 
 /* Functions with code below die: at the top, in namespaces and classes. */
-static void add_functions(struct unit *u, Dwarf_Die *die, int depth)
+static void add_functions(struct lg_elf_lines *l, struct unit *u, Dwarf_Die *die, int depth)
 {
 	Dwarf_Die child;
 
@@ -124,11 +150,11 @@ static void add_functions(struct unit *u, Dwarf_Die *die, int depth)
 	do {
 		switch (dwarf_tag(&child)) {
 		case DW_TAG_subprogram:
-			add_ranges(&child, 0, &u->fn, &u->n, &u->cap);
+			add_ranges(l, &child, 0, &u->fn, &u->n, &u->cap);
 			break;
 		case DW_TAG_namespace: case DW_TAG_class_type: case DW_TAG_structure_type:
 		case DW_TAG_union_type: case DW_TAG_module:
-			add_functions(u, &child, depth + 1);
+			add_functions(l, u, &child, depth + 1);
 			break;
 		default:
 			break;
@@ -157,8 +183,20 @@ static uint64_t number(Dwarf_Die *die, unsigned attr)
 	return dwarf_attr(die, attr, &a) && !dwarf_formudata(&a, &v) ? v : 0;
 }
 
+static bool holds(struct lg_elf_lines *l, Dwarf_Die *die, uint64_t addr)
+{
+	Dwarf_Addr base, from, to;
+	ptrdiff_t at = 0;
+
+	while ((at = dwarf_ranges(die, at, &base, &from, &to)) > 0 && step(l))
+		if (from <= addr && addr < to)
+			return true;
+	return false;
+}
+
 /* From a function down the scopes that hold addr; the inlined ones into chain, outermost first. */
-static size_t inlined_at(Dwarf_Die *function, uint64_t addr, Dwarf_Die chain[DEPTH_MAX])
+static size_t inlined_at(struct lg_elf_lines *l, Dwarf_Die *function, uint64_t addr,
+			 Dwarf_Die chain[DEPTH_MAX])
 {
 	Dwarf_Die die = *function, child;
 	size_t n = 0;
@@ -171,8 +209,8 @@ static size_t inlined_at(Dwarf_Die *function, uint64_t addr, Dwarf_Die chain[DEP
 
 			if (tag == DW_TAG_inlined_subroutine || tag == DW_TAG_lexical_block ||
 			    tag == DW_TAG_try_block || tag == DW_TAG_catch_block)
-				found = dwarf_haspc(&child, addr) == 1;
-		} while (!found && !dwarf_siblingof(&child, &child));
+				found = holds(l, &child, addr);
+		} while (!found && step(l) && !dwarf_siblingof(&child, &child));
 		if (!found)
 			break;
 		if (dwarf_tag(&child) == DW_TAG_inlined_subroutine) {
@@ -204,7 +242,7 @@ size_t lg_elf_source(struct lg_elf *e, uint64_t vaddr, struct lg_source_frame *r
 		return 0;
 	if (!u->tried) {
 		u->tried = true;
-		add_functions(u, &cu, 0);
+		add_functions(l, u, &cu, 0);
 		if (u->n)
 			qsort(u->fn, u->n, sizeof *u->fn, by_start);
 	}
@@ -219,7 +257,7 @@ size_t lg_elf_source(struct lg_elf *e, uint64_t vaddr, struct lg_source_frame *r
 		ret[0] = at;
 		return at.file != NULL;
 	}
-	n_chain = inlined_at(&function, vaddr, chain);
+	n_chain = inlined_at(l, &function, vaddr, chain);
 	if (n_chain && dwarf_getsrcfiles(&cu, &files, &n_files))
 		files = NULL;
 	while (n_chain && n + 1 < max) {

@@ -25,4 +25,7 @@ struct lg_source_frame {
  */
 size_t lg_elf_source(struct lg_elf *e, uint64_t vaddr, struct lg_source_frame *ret, size_t max);
 
+/* Files so far that have so many scopes that not all addresses were looked for in all of them. */
+size_t lg_inlines_cut(void);
+
 #endif /* LG_SYMBOLS_INLINES_H */

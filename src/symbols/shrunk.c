@@ -4,18 +4,36 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { FILES_MAX = 4096 }; /* what is mapped beyond that many ends the process as ever */
+enum {
+	FILES_MAX = 4096, /* what is mapped beyond that many ends the process as ever */
+	PAGES_MAX = 16384
+};
 
 static struct {
 	_Atomic uintptr_t start, end; /* end 0: free */
 } mapped[FILES_MAX];
 static _Atomic size_t n_mapped, pages;
 static uintptr_t page_bytes;
+
+/*
+ * A page of zeros. Each is a mapping of its own, and a process may have so many (vm.max_map_count, 65530):
+ * who shortens a file that is read here and there gets the process to that limit, where this fails, and so
+ * does every malloc() that maps. Before that the rest of the file is covered at once.
+ */
+static bool zeros(void *page, uintptr_t start, uintptr_t end)
+{
+	/* Of what may lie anywhere nobody knows the end. */
+	bool one = start < page_bytes || atomic_load(&pages) < PAGES_MAX;
+	size_t n = one ? page_bytes : end - (uintptr_t)page;
+
+	return mmap(page, n, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == page;
+}
 
 /* Only what a signal handler may do: atomics and system calls. */
 static void on_bus(int sig, siginfo_t *si, void *context)
@@ -30,8 +48,7 @@ static void on_bus(int sig, siginfo_t *si, void *context)
 
 		if (at < atomic_load(&mapped[i].start) || at >= atomic_load(&mapped[i].end))
 			continue;
-		if (mmap(page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-			 0) == page) {
+		if (zeros(page, atomic_load(&mapped[i].start), atomic_load(&mapped[i].end))) {
 			atomic_fetch_add(&pages, 1);
 			errno = before;
 			return;
@@ -74,10 +91,16 @@ void lg_shrunk_let_go(const void *p)
 {
 	size_t n = atomic_load(&n_mapped);
 
-	for (size_t i = 0; p && i < n; i++)
-		if (atomic_load(&mapped[i].start) == (uintptr_t)p && atomic_load(&mapped[i].end) > 1) {
-			atomic_store(&mapped[i].start, 0);
-			atomic_store(&mapped[i].end, 0);
-			return;
-		}
+	for (size_t i = 0; p && i < n; i++) {
+		uintptr_t end = atomic_load(&mapped[i].end);
+
+		/* Each of two threads that let go of the same address (elf_symbols.c has one for "anywhere")
+		 * frees an entry of its own. */
+		if (atomic_load(&mapped[i].start) != (uintptr_t)p || end <= 1 ||
+		    !atomic_compare_exchange_strong(&mapped[i].end, &end, 1))
+			continue;
+		atomic_store(&mapped[i].start, 0);
+		atomic_store(&mapped[i].end, 0);
+		return;
+	}
 }

@@ -110,26 +110,6 @@ static void usual_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Nothing of the recorder's but the socket, at its place. */
-static void close_others(int sock)
-{
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	struct rlimit r;
-
-	/* Both above what is overwritten below. */
-	null = fcntl(null, F_DUPFD_CLOEXEC, 16);
-	sock = fcntl(sock, F_DUPFD_CLOEXEC, 16);
-	for (int fd = 0; fd < SOCK; fd++)
-		(void)dup2(null, fd);
-	(void)dup2(sock, SOCK);
-	if (!syscall(SYS_close_range, SOCK + 1, ~0u, 0))
-		return;
-	if (getrlimit(RLIMIT_NOFILE, &r))
-		r.rlim_cur = 1024;
-	for (int fd = SOCK + 1; fd < (int)r.rlim_cur; fd++)
-		close(fd);
-}
-
 static int confine(pid_t recorder, struct lg_error *err)
 {
 	struct lg_syscall_rule rules[sizeof reader_rules / sizeof *reader_rules +
@@ -421,7 +401,7 @@ void lg_symbol_keeper(int sock, pid_t recorder)
 	int rc;
 
 	usual_signals();
-	close_others(sock);
+	lg_confine_to_socket(sock, SOCK);
 	rc = confine(recorder, &err);
 	say_head(LG_SAY_DONE, rc);
 	for (int deaths = 0; !rc && deaths < DEATHS_MAX;) {

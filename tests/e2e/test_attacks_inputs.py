@@ -269,6 +269,20 @@ def test_forged_counts_are_told_in_words(laggard, tmp_path):
     assert 10**15 <= json.loads(done.stdout)[0]["n"] < 2 * 10**15, done.stdout
 
 
+def test_a_recording_of_a_terabyte_of_nothing(laggard, chrome, tmp_path):
+    """Damage is searched for what lies behind it, but not without end."""
+    path = tmp_path / "hole.lag"
+    assert laggard("convert", chrome, "-o", path).returncode == 0
+    whole = path.stat().st_size
+    os.truncate(path, whole - 100)  # in the middle of the directory, that is behind all rows
+    os.truncate(path, 1 << 40)
+    for command in (("explain", path), ("query", path, "SELECT count(*) FROM span")):
+        done = laggard(*command, timeout=20)
+        assert done.returncode == 0 and done.stderr.count("\n") <= 2, done.stderr
+    done = laggard("query", path, "SELECT text FROM diag WHERE xid IN (7, 8)", "--json")
+    assert json.loads(done.stdout), "what was not read is said"
+
+
 def filters(pid):
     """How many filters of system calls a process has (Linux 5.9 and later)."""
     status = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8")

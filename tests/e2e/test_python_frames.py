@@ -5,6 +5,7 @@ import glob
 import io
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 
@@ -210,3 +211,84 @@ def test_a_forked_worker_has_frames_too(laggard, walk):
     assert len(logs) == 2
     for log in logs:
         check(laggard, path, log)
+
+
+RARE = r"""
+import json, os, sys, time
+clock, log = time.monotonic_ns, []
+
+
+def nap(seconds, caller):
+    begin = clock()
+    time.sleep(seconds)
+    if seconds > 0.01:
+        log.append([begin, clock(), caller])
+
+
+def one(seconds):
+    nap(seconds, "one")
+
+
+def two(seconds):
+    nap(seconds, "two")
+
+
+end = clock() + 4_000_000_000
+while clock() < end:
+    for i in range(60):
+        (one if i % 3 else two)(0.0002)
+    (one if len(log) % 2 else two)(0.02)
+with open(sys.argv[1], "w") as out:
+    json.dump({"pid": os.getpid(), "log": log}, out)
+"""
+
+
+@pytest.mark.live
+def test_a_long_sleep_where_all_others_are_short(laggard, tmp_path):
+    """There the function is read, and callers are not: told ones must not be those of another sleep."""
+    script, out = tmp_path / "rare.py", tmp_path / "log"
+    script.write_text(RARE)
+    done = laggard("record", "--no-hook", "-o", tmp_path / "run.lag", "--", PYTHON, script, out)
+    assert done.returncode == 0, done.stderr
+    if "tier bpf" not in done.stderr:
+        pytest.skip("tier bpf does not work here: " + done.stderr.split("\n")[0])
+    told, stacks = json.loads(out.read_text()), Stacks(laggard, tmp_path / "run.lag")
+    rows = table(laggard, tmp_path / "run.lag", "SELECT state.ts AS ts, state.stack AS stack FROM state JOIN thread "
+                 f"ON thread.id = state.thr WHERE thread.tid = {told['pid']} AND state.kind = 3 AND state.dur > 15000000 "
+                 "AND state.stack > 0")
+    line = [i + 1 for i, text in enumerate(RARE.split("\n")) if "time.sleep(" in text][0]
+    n = 0
+    for row in rows:
+        caller = [c for begin, end, c in told["log"] if begin <= int(row["ts"]) < end]
+        found = stacks.python(int(row["stack"]))
+        if caller and found:
+            n += 1
+            assert found[0][0] == "nap" and found[0][2] == line, found
+            assert [f[0] for f in found[1:]] in ([], caller + ["<module>"]), (found, caller)
+    print(f"{len(told['log'])} long sleeps, {n} with frames")
+    assert n >= 0.6 * len(told["log"])
+
+
+LATE = """
+import time
+def late():
+    end = time.monotonic() + 2.5
+    while time.monotonic() < end:
+        pass
+late()
+"""
+
+
+@pytest.mark.live
+def test_an_interpreter_that_was_looked_at_before_it_was_one(laggard, laggard_path, tmp_path):
+    """Until it has made its key, what is there says 0, which another library's key is here."""
+    script, late = tmp_path / "late.py", pathlib.Path(laggard_path).parent / "tests/e2e/late_start.so"
+    assert late.exists(), "tests/e2e/late_start is not built"
+    script.write_text(LATE)
+    done = laggard("record", "--no-hook", "-o", tmp_path / "run.lag", "--", "/usr/bin/env",
+                   f"LD_PRELOAD={late}", PYTHON, script)
+    assert done.returncode == 0, done.stderr
+    if "tier bpf" not in done.stderr:
+        pytest.skip("tier bpf does not work here: " + done.stderr.split("\n")[0])
+    frames = table(laggard, tmp_path / "run.lag", "SELECT name FROM frame WHERE kind = 2")
+    assert "late" in [f["name"] for f in frames], frames

@@ -212,6 +212,7 @@ static void selects_what_a_sort_would_put_there(void **state)
 {
 	enum { N = 2000 };
 	int64_t v[N], w[N];
+	double real[N];
 	uint64_t seed = 9;
 
 	(void)state;
@@ -219,11 +220,14 @@ static void selects_what_a_sort_would_put_there(void **state)
 		size_t n = 1 + rnd(&seed) % N, k = rnd(&seed) % n;
 		uint64_t values = 1 + rnd(&seed) % (round % 2 ? 5 : 1u << 20);
 
-		for (size_t i = 0; i < n; i++)
+		for (size_t i = 0; i < n; i++) {
 			v[i] = w[i] = round % 5 == 0 ? (int64_t)i : round % 7 == 0 ? -(int64_t)i
 				      : (int64_t)(rnd(&seed) % values) - 100;
+			real[i] = (double)v[i];
+		}
 		qsort(w, n, sizeof *w, lg_cmp_i64);
 		assert_int_equal(lg_select_i64(v, n, k), w[k]);
+		assert_int_equal((int64_t)lg_select_f64(real, n, k), w[k]);
 	}
 }
 

@@ -241,6 +241,30 @@ static void a_file_that_shrank_reads_as_zeros(void **state)
 	close(fd);
 }
 
+/* A process may have 65530 mappings: not each page of a large file becomes one. */
+static void a_file_that_shrank_takes_few_mappings(void **state)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 50000 * page;
+	int fd = memfd_create("file", MFD_CLOEXEC);
+	size_t before = lg_shrunk_pages();
+	char *p;
+
+	(void)state;
+	signal(SIGBUS, SIG_DFL);
+	lg_shrunk_guard();
+	assert_int_equal(ftruncate(fd, (off_t)n), 0);
+	p = mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0);
+	assert_true(p != MAP_FAILED);
+	lg_shrunk_watch(p, n);
+	assert_int_equal(ftruncate(fd, 0), 0);
+	for (size_t at = 0; at < n; at += 2 * page)
+		assert_int_equal(((volatile char *)p)[at], 0);
+	assert_true(lg_shrunk_pages() - before < 20000);
+	lg_shrunk_let_go(p);
+	munmap(p, n);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -249,6 +273,7 @@ int main(void)
 		cmocka_unit_test(answers_are_a_strangers),
 		cmocka_unit_test(opens_regular_files_alone),
 		cmocka_unit_test(a_file_that_shrank_reads_as_zeros),
+		cmocka_unit_test(a_file_that_shrank_takes_few_mappings),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "import/perfdata/perf_import.h"
 #include "import/source/stamp.h"
+#include "symbols/inlines.h"
 #include "symbols/shrunk.h"
 
 enum {
@@ -679,6 +680,8 @@ static void notes(struct lg_pd *p)
 	     p->code.unnamed, p->code.frames);
 	note(p, LG_DIAG_NAMES_LOST, lg_shrunk_pages(), "pages of mapped files were gone while they were read: "
 	     "functions there have no names");
+	note(p, LG_DIAG_NAMES_LOST, lg_inlines_cut(), "files have more debug information than is looked through: "
+	     "not all functions inlined there are told");
 	note(p, LG_DIAG_UNRESOLVED, p->kcore.why[0] != 0, "kcore_dir/kallsyms, of perf record --kcore, %s",
 	     p->kcore.why);
 	note_proof(p, &p->code);

@@ -49,7 +49,9 @@ struct bpf_source {
 	uint64_t *lost_before;    /* LG_BPF_KINDS * n_cpus */
 	char *open_list;
 	size_t n_open;
-	bool failed_jobs;
+	bool failed_jobs, failed_layouts;
+	struct lg_bpf_python_layout layouts[LG_BPF_PYTHON_LAYOUTS - 1]; /* the kernel's [0] is none */
+	uint32_t n_layouts;
 };
 
 static const char *const kind_names[LG_BPF_KINDS] = {
@@ -292,16 +294,40 @@ static void on_job(void *arg, int32_t pid)
 	b->skel->bss->job_version++;
 }
 
+/* Which of the kernel's layouts this is, there from now on; 0 = there are too many, which is said once. */
+static uint32_t layout_index(struct bpf_source *b, const struct lg_bpf_python_layout *layout)
+{
+	uint32_t i;
+
+	for (i = 0; i < b->n_layouts; i++) {
+		if (!memcmp(&b->layouts[i], layout, sizeof *layout))
+			return i + 1;
+	}
+	if (++i == LG_BPF_PYTHON_LAYOUTS) {
+		if (!b->failed_layouts)
+			lg_add_diag_now(lg_session_builder(b->s), LG_DIAG_TABLE_FULL, lg_monotonic_ns(), 1,
+					"too many builds of Python in the job: the rest has no Python frames");
+		b->failed_layouts = true;
+		return 0;
+	}
+	if (bpf_map__update_elem(b->skel->maps.python_layouts, &i, sizeof i, layout, sizeof *layout, BPF_ANY))
+		return 0;
+	b->layouts[b->n_layouts++] = *layout;
+	return i;
+}
+
 static void on_python(void *arg, int32_t pid, const struct lg_bpf_python_layout *layout)
 {
 	struct bpf_source *b = arg;
-	uint32_t key = (uint32_t)pid;
+	uint32_t key = (uint32_t)pid, i;
 
-	if (layout)
+	if (layout) {
+		i = layout_index(b, layout);
+		if (!i)
+			return;
 		/* Full: the rest has no Python frames. on_job() has said that there are too many. */
-		(void)!bpf_map__update_elem(b->skel->maps.pythons, &key, sizeof key, layout, sizeof *layout,
-					    BPF_ANY);
-	else if (bpf_map__delete_elem(b->skel->maps.pythons, &key, sizeof key, 0))
+		(void)!bpf_map__update_elem(b->skel->maps.pythons, &key, sizeof key, &i, sizeof i, BPF_ANY);
+	} else if (bpf_map__delete_elem(b->skel->maps.pythons, &key, sizeof key, 0))
 		return; /* it was none */
 	b->skel->bss->job_version++;
 }

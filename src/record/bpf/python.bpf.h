@@ -61,10 +61,12 @@ struct {
 } python_frame SEC(".maps");
 
 /*
- * The number of frames from `frame` on. One read a frame, and without branches but the loop's own: the
- * verifier would follow each way through all rounds. Not static: it then looks at this once, not at calls.
+ * The number of frames from `frame` on, `most` or fewer. One read a frame, and without branches but the
+ * loop's own: the verifier would follow each way through all rounds. Not static: it then looks at this once,
+ * not at calls.
  */
-__noinline int lg_python_walk(struct lg_bpf_python_layout *l, __u64 frame, struct python_frames *ret)
+__noinline int lg_python_walk(struct lg_bpf_python_layout *l, __u64 frame, __u32 most,
+			       struct python_frames *ret)
 {
 	__u32 zero = 0, i;
 	struct python_frame *f = bpf_map_lookup_elem(&python_frame, &zero);
@@ -76,7 +78,7 @@ __noinline int lg_python_walk(struct lg_bpf_python_layout *l, __u64 frame, struc
 
 		/* far, entry: 1 or 0 */
 
-		if (!frame || bpf_probe_read_user(f, l->frame_bytes & 127, (void *)frame))
+		if (i >= most || !frame || bpf_probe_read_user(f, l->frame_bytes & 127, (void *)frame))
 			break;
 		code = f->word[l->frame_code & 15] & LG_BPF_PYTHON_CODE & ~3ull;
 		mark = f->word[l->frame_entry & 15] >> (l->entry_shift & 63) & 0xff;
@@ -93,13 +95,56 @@ __noinline int lg_python_walk(struct lg_bpf_python_layout *l, __u64 frame, struc
 	return (int)i;
 }
 
-/* Where a thread goes to sleep. */
+static __always_inline struct lg_bpf_python_layout *python_layout(__u32 i)
+{
+	return i ? bpf_map_lookup_elem(&python_layouts, &i) : 0;
+}
+
+/* Of the line in the innermost of its frames. */
+static __always_inline __u8 *naps_here(struct thread *th)
+{
+	return &th->naps[(th->python_frames[0] * 0x9e3779b97f4a7c15ull >> 32) % PYTHON_PLACES];
+}
+
+/*
+ * Where a thread goes to sleep. How long for is not known yet, and most sleeps are too short to be told of.
+ * At a line of Python whose last sleeps were all short only the innermost frame is read: if a long one
+ * follows after all, its function and line are known, and its callers are not.
+ */
 static __always_inline void python_sleeps(struct thread *th, struct task_struct *t)
 {
-	struct lg_bpf_python_layout *l = bpf_map_lookup_elem(&pythons, &th->tgid);
-	__u64 frame = l ? python_innermost(l, t) : 0;
+	struct python_frames *frames = (struct python_frames *)th->python_frames;
+	struct lg_bpf_python_layout *l;
+	__u64 frame;
+	__u32 n;
 
-	th->n_python = frame ? (__u8)lg_python_walk(l, frame, (struct python_frames *)th->python_frames) : 0;
+	th->n_python = 0;
+	/* Most threads of a training process never run Python: they are asked now and then. */
+	if (th->stateless >= STATELESS_ENOUGH && ++th->stateless % STATELESS_ENOUGH)
+		return;
+	l = python_layout(th->python);
+	frame = l ? python_innermost(l, t) : 0;
+	n = frame ? lg_python_walk(l, frame, 1, frames) : 0;
+	if (!n) {
+		if (th->stateless < STATELESS_ENOUGH)
+			th->stateless++;
+	} else {
+		th->stateless = 0;
+		if (*naps_here(th) < PYTHON_NAPS)
+			n = lg_python_walk(l, frame, LG_BPF_PYTHON_FRAMES, frames);
+	}
+	th->n_python = (__u8)n;
+}
+
+/* It is over: was it one that a step can feel? */
+static __always_inline void python_wakes(struct thread *th, __u64 slept)
+{
+	__u8 *naps = naps_here(th);
+
+	if (slept >= JOB_NAP_NS)
+		*naps = 0;
+	else if (*naps < PYTHON_NAPS)
+		(*naps)++;
 }
 
 /* On the sampling event of perf_source.c, before its sample is written. */
@@ -109,7 +154,7 @@ int lg_sample(void *ctx)
 	struct lg_bpf_python_layout *l;
 	struct task_struct *t;
 	struct lg_bpf_python *r;
-	__u32 tgid;
+	__u32 tgid, *layout;
 	__u64 frame;
 
 	(void)ctx;
@@ -117,13 +162,14 @@ int lg_sample(void *ctx)
 		return 1;
 	t = bpf_get_current_task_btf();
 	tgid = tgid_of(t);
-	l = bpf_map_lookup_elem(&pythons, &tgid);
+	layout = bpf_map_lookup_elem(&pythons, &tgid);
+	l = layout ? python_layout(*layout) : 0;
 	frame = l ? python_innermost(l, t) : 0;
 	r = frame ? scratch_of(SCRATCH_SAMPLE) : 0;
 	if (!r)
 		return 1;
 	fill(&r->h, bpf_ktime_get_ns() - BEFORE_SAMPLE_NS, tid_of(t), tgid, LG_BPF_PYTHON);
-	r->h.n_python = (__u8)lg_python_walk(l, frame, (struct python_frames *)(r + 1));
+	r->h.n_python = (__u8)lg_python_walk(l, frame, LG_BPF_PYTHON_FRAMES, (struct python_frames *)(r + 1));
 	output(r, sizeof(*r) + ((r->h.n_python * 8u) & 0xf8), LG_BPF_PYTHON);
 	return 1;
 }

@@ -161,6 +161,7 @@ struct lg_bpf_python_layout {
 	__u8 entry_shift, entry_least;  /* the byte there is that or more: an entry */
 };
 #define LG_BPF_PYTHON_DIRECT 0xffffu
+#define LG_BPF_PYTHON_LAYOUTS 64 /* builds of Python in one recording, and one more; at most 256 */
 
 struct lg_bpf_open { /* fixed size, as the iterator writes it */
 	struct lg_bpf_hdr h;

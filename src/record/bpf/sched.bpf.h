@@ -3,7 +3,6 @@
 #ifndef LG_SCHED_BPF_H
 #define LG_SCHED_BPF_H
 
-#define JOB_NAP_NS 1000000
 #define QUEUED_NS 50000          /* in one queue: less is where it was put at its waking, or no matter */
 #define OTHERS_QUEUED_NS 1000000 /* the same of others than the job */
 #define WALK_AGAIN_NS 1000000000
@@ -391,6 +390,8 @@ static __always_inline int waking(void *ctx, struct task_struct *p, __u8 ctx_now
 	th->wake_cpu = (__u16)bpf_get_smp_processor_id();
 	if (!th->off_ts || th->tgid == cfg_self)
 		return 0;
+	if (th->n_python)
+		python_wakes(th, now - th->off_ts);
 	/*
 	 * A stack costs ten times what the rest does. Every uninterruptible sleep has one, and every
 	 * sleep of the job that a step can feel (a millisecond); of shorter naps, and of those of

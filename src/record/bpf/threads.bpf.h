@@ -85,12 +85,20 @@ struct {
 	__type(value, __u32);
 } jobs SEC(".maps");
 
-/* Where the job's Python processes keep their frames. */
+/* Where Python processes keep their frames: one entry for all of one build. [0] is none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LG_BPF_PYTHON_LAYOUTS);
+	__type(key, __u32);
+	__type(value, struct lg_bpf_python_layout);
+} python_layouts SEC(".maps");
+
+/* The job's Python processes: which of these. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
 	__type(key, __u32);
-	__type(value, struct lg_bpf_python_layout);
+	__type(value, __u32);
 } pythons SEC(".maps");
 
 enum { SCRATCH_WAKING, SCRATCH_LOCK, SCRATCH_RELEASE, SCRATCH_MEMORY, SCRATCH_COMPACT, SCRATCH_ITER,
@@ -99,6 +107,11 @@ enum { SCRATCH_WAKING, SCRATCH_LOCK, SCRATCH_RELEASE, SCRATCH_MEMORY, SCRATCH_CO
 struct scratch {
 	__u8 bytes[2048];
 };
+
+#define JOB_NAP_NS 1000000 /* shorter sleeps of the job no step can feel */
+#define PYTHON_PLACES 8
+#define STATELESS_ENOUGH 16 /* of 256: the counter wraps, then it is asked 16 times */
+#define PYTHON_NAPS 16 /* this many in a row, and the next is taken for one more */
 
 /* Scratch behind the greatest record: the sleeper's raw stack. */
 #define RAW_STACK_AT 1024
@@ -140,7 +153,9 @@ struct thread {
 	__u64 lock, lock_begin;
 	__u32 owner_tid, owner_tgid, owner_flags;
 	__u8 n_peer, n_user, hold_kernel, hold_user;
-	__u8 python, n_python; /* its process is in `pythons`; frames below, where it left the CPU */
+	__u8 python, n_python; /* which layout, 0 = no Python; frames below, where it left the CPU */
+	__u8 stateless;        /* sleeps in a row in which it had no frame of Python */
+	__u8 naps[PYTHON_PLACES]; /* sleeps in a row that no step can feel, at lines with that hash */
 	struct hold hold[2]; /* foreign, own */
 	__u64 memory_begin[2];
 	__u64 peer[LG_BPF_PEER_FRAMES];
@@ -333,9 +348,12 @@ static __always_inline __u32 own_stack(void *ctx, void *rec, __u32 at, bool user
 
 static __always_inline void is_job_now(struct thread *th)
 {
+	__u32 *python;
+
 	th->job_version = job_version;
 	th->job = bpf_map_lookup_elem(&jobs, &th->tgid) != 0;
-	th->python = th->job && bpf_map_lookup_elem(&pythons, &th->tgid);
+	python = th->job ? bpf_map_lookup_elem(&pythons, &th->tgid) : 0;
+	th->python = python ? (__u8)*python : 0;
 }
 
 static __always_inline struct thread *thread_new(struct task_struct *t)
@@ -396,12 +414,13 @@ static __always_inline void report_task(struct task_struct *t, struct task_struc
  * back. */
 static __always_inline void python_fork(struct thread *th, __u32 parent)
 {
-	struct lg_bpf_python_layout copy, *l = bpf_map_lookup_elem(&pythons, &parent);
+	__u32 copy, *layout = bpf_map_lookup_elem(&pythons, &parent);
 
-	if (!l)
+	if (!layout)
 		return;
-	copy = *l;
-	th->python = !bpf_map_update_elem(&pythons, &th->tgid, &copy, BPF_ANY);
+	copy = *layout;
+	if (!bpf_map_update_elem(&pythons, &th->tgid, &copy, BPF_ANY))
+		th->python = (__u8)copy;
 }
 
 SEC("tp_btf/sched_process_fork")

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "record/far_memory.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/confine.h"
+#include "record/procfs.h"
+
+enum {
+	SOCK = 3,
+	START_MS = 2000,
+	PATIENCE_MS = 200,  /* memory that was swapped out comes sooner */
+	BUSY_MS = 1000,     /* ... unless the reader has not had a CPU */
+	WITHHELD_MAX = 4,   /* then nobody is asked any more: a recording may not last long beyond its end */
+	PAGE = 4096
+};
+
+struct ask {
+	uint32_t seq;
+	int32_t pid; /* 0: nothing is asked */
+	uint32_t n;
+	struct {
+		uint64_t at, n;
+	} range[LG_FAR_RANGES];
+};
+
+struct answer {
+	uint32_t seq;
+	int32_t reader; /* who answers */
+	uint64_t got[LG_FAR_RANGES];
+	uint8_t bytes[LG_FAR_BYTES];
+};
+
+struct lg_far {
+	pid_t keeper, reader;
+	int sock; /* -1: none but ourselves reads */
+	uint32_t seq;
+	unsigned withheld;
+	struct answer answer;
+};
+
+/* Bytes read; fewer than n where a page is not there. */
+static size_t read_range(int32_t pid, uint64_t at, void *buf, size_t n)
+{
+	struct iovec to = { buf, n }, from = { (void *)(uintptr_t)at, n };
+	ssize_t got = n ? process_vm_readv(pid, &to, 1, &from, 1, 0) : 0;
+
+	if (got >= 0 || n <= PAGE - at % PAGE)
+		return got > 0 ? (size_t)got : 0;
+	/* One element is read whole or not at all: up to the end of its first page, then. */
+	to.iov_len = from.iov_len = PAGE - at % PAGE;
+	got = process_vm_readv(pid, &to, 1, &from, 1, 0);
+	return got > 0 ? (size_t)got : 0;
+}
+
+/* -- keeper and reader -- */
+
+static void read_for_others(void) __attribute__((noreturn));
+static void read_for_others(void)
+{
+	static struct answer a;
+	struct ask ask = { .seq = 0 };
+
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	for (;;) {
+		size_t used = 0;
+
+		for (size_t i = 0; i < ask.n && i < LG_FAR_RANGES; i++) {
+			size_t n = ask.range[i].n < sizeof a.bytes - used ? (size_t)ask.range[i].n
+									 : sizeof a.bytes - used;
+
+			a.got[i] = read_range(ask.pid, ask.range[i].at, a.bytes + used, n);
+			used += (size_t)a.got[i];
+		}
+		a.seq = ask.seq;
+		a.reader = getpid();
+		if (send(SOCK, &a, offsetof(struct answer, bytes) + used, MSG_NOSIGNAL) < 0 ||
+		    recv(SOCK, &ask, sizeof ask, 0) != sizeof ask)
+			_exit(0);
+	}
+}
+
+/* SIGTERM: another reader is wanted. A reader that ends by itself has no recorder any more. */
+static void keep(int sock, pid_t recorder) __attribute__((noreturn));
+static void keep(int sock, pid_t recorder)
+{
+	sigset_t those, all;
+	pid_t reader;
+	int sig;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	sigemptyset(&those);
+	sigaddset(&those, SIGTERM);
+	sigaddset(&those, SIGCHLD);
+	(void)signal(SIGCHLD, SIG_DFL);
+	(void)signal(SIGTERM, SIG_DFL);
+	lg_confine_to_socket(sock, SOCK); /* a reader that waits for a page may outlive the recorder */
+	(void)prctl(PR_SET_NAME, "laggard-memory", 0, 0, 0);
+	if (lg_confine_capabilities(UINT64_C(1) << CAP_SYS_PTRACE, NULL) ||
+	    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) ||
+	    getppid() != recorder)
+		_exit(1);
+	for (;;) {
+		reader = fork();
+		if (!reader)
+			read_for_others();
+		do {
+			if (reader < 0 || sigwait(&those, &sig) || waitpid(reader, NULL, WNOHANG) == reader)
+				_exit(0);
+		} while (sig != SIGTERM);
+		(void)kill(reader, SIGKILL);
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			;
+	}
+}
+
+/* -- recorder -- */
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static bool wants_a_cpu(pid_t pid)
+{
+	struct lg_proc_stat st;
+
+	return pid > 0 && !lg_proc_stat(pid, 0, &st) && st.state == 'R';
+}
+
+/* The answer to the latest question; the bytes of it. */
+static bool hear(struct lg_far *f, int patience_ms, size_t *ret)
+{
+	int64_t began = now_ms();
+
+	for (;;) {
+		struct pollfd p = { .fd = f->sock, .events = POLLIN };
+		int64_t left = began + patience_ms - now_ms();
+		ssize_t n;
+
+		if (poll(&p, 1, left > 0 ? (int)left : 10) < 1) {
+			if (left > 0 || (now_ms() - began < BUSY_MS && wants_a_cpu(f->reader)))
+				continue;
+			return false;
+		}
+		n = recv(f->sock, &f->answer, sizeof f->answer, MSG_DONTWAIT);
+		if (n < 0 && (errno == EINTR || errno == EAGAIN))
+			continue;
+		if (n < (ssize_t)offsetof(struct answer, bytes))
+			return false;
+		f->reader = f->answer.reader;
+		if (f->answer.seq != f->seq)
+			continue; /* a reader's first word, or a late one */
+		*ret = (size_t)n - offsetof(struct answer, bytes);
+		return true;
+	}
+}
+
+static bool ask(struct lg_far *f, int32_t pid, struct lg_far_range *range, size_t n)
+{
+	struct ask a = { .seq = ++f->seq, .pid = pid, .n = (uint32_t)n };
+	size_t used = 0, bytes = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		a.range[i].at = range[i].at;
+		a.range[i].n = range[i].n;
+	}
+	if (send(f->sock, &a, sizeof a, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 || !hear(f, PATIENCE_MS, &bytes))
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		size_t got = (size_t)f->answer.got[i];
+
+		if (got > range[i].n || got > bytes - used)
+			return false;
+		memcpy(range[i].to, f->answer.bytes + used, got);
+		range[i].got = got;
+		used += got;
+	}
+	return true;
+}
+
+bool lg_far_read(struct lg_far *f, int32_t pid, struct lg_far_range *range, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		range[i].got = 0;
+	if (f->sock < 0 && !f->withheld) {
+		for (size_t i = 0; i < n; i++)
+			range[i].got = read_range(pid, range[i].at, range[i].to, range[i].n);
+		return true;
+	}
+	if (f->withheld >= WITHHELD_MAX || n > LG_FAR_RANGES)
+		return false;
+	if (ask(f, pid, range, n))
+		return true;
+	for (size_t i = 0; i < n; i++)
+		range[i].got = 0;
+	f->withheld++;
+	(void)kill(f->keeper, SIGTERM);
+	f->reader = f->keeper; /* who is to start the next one */
+	return false;
+}
+
+unsigned lg_far_withheld(const struct lg_far *f)
+{
+	return f->withheld;
+}
+
+static bool may_look_into_others(void)
+{
+	struct __user_cap_header_struct h = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct d[2];
+
+	return !syscall(SYS_capget, &h, d) && d[0].effective >> CAP_SYS_PTRACE & 1;
+}
+
+struct lg_far *lg_far_new(void)
+{
+	struct lg_far *f = lg_calloc(1, sizeof *f);
+	pid_t recorder = getpid();
+	size_t none;
+	int pair[2];
+
+	if (!f)
+		return NULL;
+	f->sock = -1;
+	if (!may_look_into_others())
+		return f;
+	f->withheld = WITHHELD_MAX; /* without a reader nothing is read */
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+		return f;
+	f->sock = pair[0];
+	f->keeper = fork();
+	if (!f->keeper)
+		keep(pair[1], recorder);
+	close(pair[1]);
+	if (f->keeper > 0 && hear(f, START_MS, &none))
+		f->withheld = 0;
+	return f;
+}
+
+void lg_far_free(struct lg_far *f)
+{
+	if (!f)
+		return;
+	if (f->sock >= 0)
+		close(f->sock);
+	/* The reader goes with it, as soon as it can. The keeper itself waits for nothing. */
+	if (f->keeper > 0) {
+		(void)kill(f->keeper, SIGKILL);
+		while (waitpid(f->keeper, NULL, 0) < 0 && errno == EINTR)
+			;
+	}
+	lg_free(f);
+}

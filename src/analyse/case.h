@@ -13,6 +13,9 @@
 #include "analyse/chains/ends.h"
 #include "analyse/grade.h"
 #include "analyse/verdict.h"
+#include "base/alloc.h"
+#include "base/each.h"
+#include "base/order.h"
 #include "store/index.h"
 
 /* The main thread of one training process: whose lateness is the question. */
@@ -125,8 +128,62 @@ struct lg_case {
 	size_t told_before;
 	size_t limits_cap;           /* of v->limits */
 	size_t n_findings_left_out;  /* LG_FINDINGS_MAX was reached */
+	struct lg_finding scrap;     /* see lg_finding_or_scrap() */
 	int failed;
 };
+
+/* Rows of a list of the index, by time, each cut to [a, b). */
+struct lg_rows {
+	const int64_t *ts, *dur;
+	const uint32_t *list;
+	uint32_t at, end;
+	int64_t a, b;
+	/* The one that lg_next_row() came to, and its part of [a, b). */
+	uint32_t row;
+	int64_t from, to;
+};
+
+static inline struct lg_rows lg_states_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b)
+{
+	return (struct lg_rows){ .ts = c->t->state.ts, .dur = c->t->state.dur, .list = c->idx->state,
+				 .at = lg_index_state_from(c->idx, thr, a),
+				 .end = c->idx->state_off[thr + 1], .a = a, .b = b };
+}
+
+static inline struct lg_rows lg_spans_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b)
+{
+	return (struct lg_rows){ .ts = c->t->span.ts, .dur = c->t->span.dur, .list = c->idx->span,
+				 .at = lg_index_span_from(c->idx, thr, a),
+				 .end = c->idx->span_off[thr + 1], .a = a, .b = b };
+}
+
+/* What ran on that CPU of the machine that thr runs on. */
+static inline struct lg_rows lg_runs_in(const struct lg_case *c, lg_thr thr, int32_t cpu, int64_t a,
+					int64_t b)
+{
+	uint32_t end, at = lg_index_cpu_from(c->idx, thr, cpu, a, &end);
+
+	return (struct lg_rows){ .ts = c->t->state.ts, .dur = c->t->state.dur, .list = c->idx->cpu,
+				 .at = at, .end = end, .a = a, .b = b };
+}
+
+/* False: that was all. */
+static inline bool lg_next_row(const struct lg_case *c, struct lg_rows *r)
+{
+	while (r->at < r->end) {
+		int64_t end;
+
+		r->row = r->list[r->at++];
+		if (r->ts[r->row] >= r->b)
+			return false;
+		end = lg_row_end(c->t, r->ts[r->row], r->dur[r->row]);
+		r->from = r->ts[r->row] > r->a ? r->ts[r->row] : r->a;
+		r->to = end < r->b ? end : r->b;
+		if (r->from < r->to)
+			return true;
+	}
+	return false;
+}
 
 /* The CPU samples of a thread in [from, to), by time. Where a tracepoint was hit says nothing of what the
  * thread is at most of the time, and its innermost frames are the tracepoint's. */
@@ -171,6 +228,22 @@ static inline bool lg_has_diag(const struct lg_trace *t, uint32_t id)
 	return false;
 }
 
+static inline const char *lg_span_name(const struct lg_trace *t, size_t row)
+{
+	return lg_string(t, t->span.name[row]);
+}
+
+#define lg_ms(ns) ((double)(ns) / 1e6)
+
+/* The longest of what comes, the first of equal ones, and when it began. */
+static inline void lg_keep_longest(int64_t *longest, int64_t *at, int64_t dur, int64_t ts)
+{
+	if (dur > *longest) {
+		*longest = dur;
+		*at = ts;
+	}
+}
+
 static inline bool lg_is_mark(const struct lg_trace *t, size_t i, const char *name)
 {
 	return !strcmp(lg_string(t, t->mark.name[i]), name);
@@ -190,11 +263,24 @@ static inline bool lg_failed(struct lg_case *c, int rc)
 	return rc != 0;
 }
 
+/* As lg_calloc(); on exhaustion the case remembers it. */
+static inline void *lg_scratch(struct lg_case *c, size_t n, size_t size)
+{
+	void *p = lg_calloc(n, size);
+
+	if (!p)
+		c->failed = LG_E_NOMEM;
+	return p;
+}
+
 /* Append; on exhaustion ctx->failed is set. */
 void lg_piece_add(struct lg_case *c, struct lg_pieces *p, const struct lg_piece *piece);
 
 /* A line for the verdict's limits: what could not be seen. text: of the verdict's arena, or static. */
 void lg_limit(struct lg_case *c, const char *text);
+
+/* The same, written as printf() does. */
+#define lg_say(c, ...) lg_limit((c), lg_text((c), __VA_ARGS__))
 
 /*
  * what was found in the input, and no rule judges: while there is any, nobody says that nothing is wrong.
@@ -205,8 +291,10 @@ void lg_not_judged(struct lg_case *c, const char *what, const char *example);
 
 /* ---- finding.c ---- */
 struct lg_finding *lg_finding_add(struct lg_case *c, enum lg_rule_id rule);
-/* Was it told before? */
-bool lg_told(const struct lg_case *c, enum lg_rule_id rule);
+/* The same, never NULL: one that nobody is told of is written to c->scrap. */
+struct lg_finding *lg_finding_or_scrap(struct lg_case *c, enum lg_rule_id rule);
+/* Was it told before? The first one; NULL. */
+struct lg_finding *lg_told(const struct lg_case *c, enum lg_rule_id rule);
 void lg_evidence_add(struct lg_case *c, struct lg_finding *f, int64_t ts, int64_t dur,
 		     const char *fmt, ...) LG_PRINTF(5, 6);
 /* One more of those that it held up; room for at most so many is made at the first. */
@@ -216,7 +304,8 @@ void lg_victim_add(struct lg_case *c, struct lg_finding *f, size_t at_most, int3
 void lg_culprit_rank_add(struct lg_case *c, struct lg_finding *f, int32_t rank);
 /* The same of what is no moment. */
 #define lg_evidence(c, f, ...) lg_evidence_add((c), (f), INT64_MIN, 0, __VA_ARGS__)
-#define lg_title(c, f, ...) ((f)->title = lg_arena_printf(&(c)->v->arena, __VA_ARGS__))
+#define lg_text(c, ...) lg_arena_printf(&(c)->v->arena, __VA_ARGS__)
+#define lg_title(c, f, ...) ((f)->title = lg_text(c, __VA_ARGS__))
 /* What speaks against the finding, or what it cannot tell. */
 void lg_evidence_against(struct lg_case *c, struct lg_finding *f, const char *fmt, ...) LG_PRINTF(3, 4);
 

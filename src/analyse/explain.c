@@ -50,13 +50,10 @@ static void limits_from_diag(struct lg_case *c)
 		}
 		if (!rows)
 			continue;
-		lg_limit(c, lg_arena_printf(&c->v->arena, "%s%s%s%s%s%s", lg_diag_sentence(id),
-					 count > 1 ? lg_arena_printf(&c->v->arena, " (%s)",
-								     lg_count_text(count, number,
-										   sizeof number))
-						   : "",
-					 text ? ": " : "", text ? lg_string(c->t, text) : "",
-					 other ? "; " : "", other ? lg_string(c->t, other) : ""));
+		lg_count_text(count, number, sizeof number);
+		lg_say(c, "%s%s%s%s%s%s", lg_diag_sentence(id), count > 1 ? lg_text(c, " (%s)", number) : "",
+		       text ? ": " : "", text ? lg_string(c->t, text) : "",
+		       other ? "; " : "", other ? lg_string(c->t, other) : "");
 	}
 }
 
@@ -133,20 +130,17 @@ static void say_open_ends(struct lg_case *c, const struct lg_tally *y)
 	double net = (double)y->by_end[LG_END_NET] / wall;
 
 	if (net >= OPEN_SHARE)
-		lg_limit(c, lg_arena_printf(&c->v->arena,
-					    "%.0f %% of the critical path waited for the network: packets come in "
-					    "interrupts, so who sent them is not known; of a program of this host "
-					    "only where the waking's stack shows it sending (tier bpf, or tier perf "
-					    "with --profile deep)", net * 100));
+		lg_say(c, "%.0f %% of the critical path waited for the network: packets come in "
+		       "interrupts, so who sent them is not known; of a program of this host only where "
+		       "the waking's stack shows it sending (tier bpf, or tier perf with --profile "
+		       "deep)", net * 100);
 	if (unknown >= UNSEEN_SHARE && c->has_states)
 		lg_not_judged(c, lg_arena_printf(&c->v->arena, "%.0f %% of the critical path, which nothing explains",
 						 unknown * 100), NULL);
 	if (unknown >= OPEN_SHARE && c->has_states)
-		lg_limit(c, lg_arena_printf(&c->v->arena,
-					    "%.0f %% of the critical path is unexplained: waits that nobody in the "
-					    "recording ended (a timer, as in Python's wait for the GIL, or an "
-					    "interrupt), or time that was not seen; py-spy dump --pid tells of the "
-					    "GIL", unknown * 100));
+		lg_say(c, "%.0f %% of the critical path is unexplained: waits that nobody in the "
+		       "recording ended (a timer, as in Python's wait for the GIL, or an interrupt), or "
+		       "time that was not seen; py-spy dump --pid tells of the GIL", unknown * 100);
 }
 
 /* Are stages known, and none of them a backward pass, an optimizer or a reduction of gradients? */
@@ -274,12 +268,10 @@ static void say_short(struct lg_case *c, const struct lg_tally *y)
 
 	if (lg_gradable(c->v->n_judged, y->wall))
 		return;
-	lg_limit(c, lg_arena_printf(&c->v->arena,
-				 "too short to tell what the loop loses as a rule: %zu judged step%s in %s, at "
-				 "least %d steps and %.2g s are needed: no finding counts as more than low; record "
-				 "longer", c->v->n_judged, lg_s(c->v->n_judged),
-				 lg_ms_text((double)y->wall / 1e6, wall),
-				 LG_N_ANY_REPEATS, (double)LG_N_ANY_GRADED / 1e9));
+	lg_say(c, "too short to tell what the loop loses as a rule: %zu judged step%s in %s, at least "
+	       "%d steps and %.2g s are needed: no finding counts as more than low; record longer",
+	       c->v->n_judged, lg_s(c->v->n_judged), lg_ms_text((double)y->wall / 1e6, wall),
+	       LG_N_ANY_REPEATS, (double)LG_N_ANY_GRADED / 1e9);
 }
 
 enum { FEW_WAITS = 12 }; /* of which infer.c could make steps */
@@ -309,16 +301,13 @@ static bool say_no_repetition(struct lg_case *c)
 	}
 	if (all <= 0)
 		return false;
-	lg_limit(c, lg_arena_printf(&c->v->arena,
-				    "no repeating steps were found: %s ran for %.0f %% of %.1f s, was ready "
-				    "without a CPU for %.0f %%, and waited %zu time%s: %s, so no repetition can "
-				    "be seen from outside; let the hook mark its steps (laggard record -- "
-				    "COMMAND), or call laggard.step() (in C: laggard/mark.h) at the end of each",
-				    lg_thread_text(c, r->thr), 100 * (double)ran / (double)all,
-				    (double)all / 1e9, 100 * (double)queued / (double)all, waits,
-				    waits == 1 ? "" : "s",
-				    waits < FEW_WAITS ? "a loop that hardly ever waits looks the same all the time"
-						      : "those have no rhythm"));
+	lg_say(c, "no repeating steps were found: %s ran for %.0f %% of %.1f s, was ready without a CPU for "
+	       "%.0f %%, and waited %zu time%s: %s, so no repetition can be seen from outside; let the hook mark "
+	       "its steps (laggard record -- COMMAND), or call laggard.step() (in C: laggard/mark.h) at the end "
+	       "of each", lg_thread_text(c, r->thr), 100 * (double)ran / (double)all, (double)all / 1e9,
+	       100 * (double)queued / (double)all, waits, lg_s(waits),
+	       waits < FEW_WAITS ? "a loop that hardly ever waits looks the same all the time"
+				 : "those have no rhythm");
 	return true;
 }
 
@@ -361,13 +350,11 @@ static lg_thr who_ran(struct lg_case *c, const struct lg_tally *y)
 {
 	const struct lg_rank *r = &c->ranks[y->ref];
 	const struct lg_step *s = &c->v->steps[r->step_first], *end = s + r->n_steps;
-	LG_AUTOFREE int64_t *ran = lg_calloc(c->t->thread.n, sizeof *ran);
+	LG_AUTOFREE int64_t *ran = lg_scratch(c, c->t->thread.n, sizeof *ran);
 	lg_thr most = 0;
 
-	if (!ran) {
-		c->failed = LG_E_NOMEM;
+	if (!ran)
 		return 0;
-	}
 	for (size_t i = 0; i < y->n_path; i++) {
 		const struct lg_piece *p = &y->path[i];
 
@@ -380,29 +367,28 @@ static lg_thr who_ran(struct lg_case *c, const struct lg_tally *y)
 		ran[p->thr] += p->dur;
 		most = ran[p->thr] > ran[most] ? p->thr : most;
 	}
-	most = ran[most] * 2 > y->own_excess ? most : 0;
-	return most;
+	return ran[most] * 2 > y->own_excess ? most : 0;
 }
 
 /* Nobody else's: of ranks that others wait for, straggler() says more. */
 static void say_own_doing(struct lg_case *c, const struct lg_tally *y)
 {
 	bool told = c->n_ranks > 1 && !c->ranks[y->ref].inferred;
+	double own;
 	lg_thr who;
 
 	if (y->own_excess * 10 <= y->excess || y->excess <= 0)
 		return;
-	c->v->own_share = fmin(1, (double)y->own_excess / (double)y->excess);
+	own = c->v->own_share = fmin(1, (double)y->own_excess / (double)y->excess);
 	if (told && (y->own_excess - y->straggler.slow_lost) * 10 <= y->excess)
 		return;
 	who = who_ran(c, y);
-	lg_limit(c, lg_arena_printf(&c->v->arena,
-				    "%.0f %% of the slow steps' excess is the job's own doing: its "
-				    "threads, or programs that it started, computed or slept, and "
-				    "the training thread did so itself or waited for them%s%s%s; a chain "
-				    "of waits leads no further, a profiler of the job does",
-				    100 * (c->v->own_share - (told ? (double)y->straggler.slow_lost / (double)y->excess : 0)), who ? ", most of it for what " : "",
-				    who ? lg_thread_text(c, who) : "", who ? " computed" : ""));
+	if (told)
+		own -= (double)y->straggler.slow_lost / (double)y->excess;
+	lg_say(c, "%.0f %% of the slow steps' excess is the job's own doing: its threads, or programs that it "
+	       "started, computed or slept, and the training thread did so itself or waited for them%s%s%s; a chain "
+	       "of waits leads no further, a profiler of the job does", 100 * own,
+	       who ? ", most of it for what " : "", who ? lg_thread_text(c, who) : "", who ? " computed" : "");
 }
 
 static int judge(struct lg_case *c)
@@ -439,22 +425,14 @@ static int judge(struct lg_case *c)
 		if (c->ranks[i].rank >= 0 && c->ranks[i].rank == c->ranks[i + 1].rank) {
 			char one[LG_PID_TEXT], other[LG_PID_TEXT];
 
-			lg_limit(c, lg_arena_printf(&c->v->arena,
-						 "rank %d is two processes (%s and %s): do these files "
-						 "belong to one run?", c->ranks[i].rank,
-						 lg_pid_text(c->t->process.pid[c->ranks[i].prc], one),
-						 lg_pid_text(c->t->process.pid[c->ranks[i + 1].prc], other)));
+			lg_say(c, "rank %d is two processes (%s and %s): do these files belong to one "
+			       "run?", c->ranks[i].rank,
+			       lg_pid_text(c->t->process.pid[c->ranks[i].prc], one),
+			       lg_pid_text(c->t->process.pid[c->ranks[i + 1].prc], other));
 			break;
 		}
-	rc = lg_critical_path(c, ref, &path);
-	if (!rc)
-		rc = lg_tally(c, ref, &path, &y);
-	if (!rc)
-		rc = lg_judge_run(c, &y);
-	if (!rc)
-		rc = lg_find_causes(c, &y);
-	if (!rc)
-		rc = stages(c, ref);
+	rc = lg_critical_path(c, ref, &path) ?: lg_tally(c, ref, &path, &y) ?: lg_judge_run(c, &y) ?:
+	     lg_find_causes(c, &y) ?: stages(c, ref);
 	if (!rc) {
 		bound(c, &y);
 		say_short(c, &y);
@@ -501,8 +479,7 @@ static void conclude(struct lg_case *c)
 	if (v->n_judged && !c->has_states && v->bound <= LG_BOUND_UNKNOWN)
 		lg_not_judged(c, "what the steps waited for, which this input does not tell", NULL);
 	if (c->n_findings_left_out)
-		lg_limit(c, lg_arena_printf(&v->arena, "%zu more findings than can be told were left out",
-					    c->n_findings_left_out));
+		lg_say(c, "%zu more findings than can be told were left out", c->n_findings_left_out);
 	lg_findings_calibrate(v);
 	lg_findings_rank(v);
 	limits_from_diag(c);

@@ -16,17 +16,17 @@ struct lg_finding lg_finding_blank(enum lg_rule_id rule)
 	return f;
 }
 
-static bool is_told_by(const struct lg_verdict *v, size_t n, enum lg_rule_id rule)
+static struct lg_finding *told_by(const struct lg_verdict *v, size_t n, enum lg_rule_id rule)
 {
 	for (size_t i = 0; i < n; i++)
 		if (v->findings[i].rule == rule)
-			return true;
-	return false;
+			return &v->findings[i];
+	return NULL;
 }
 
-bool lg_told(const struct lg_case *c, enum lg_rule_id rule)
+struct lg_finding *lg_told(const struct lg_case *c, enum lg_rule_id rule)
 {
-	return is_told_by(c->v, c->v->n_findings, rule);
+	return told_by(c->v, c->v->n_findings, rule);
 }
 
 /* Is it one that the finder who is asked does not tell again (registry.c)? */
@@ -34,7 +34,7 @@ static bool is_left_to_others(const struct lg_case *c, enum lg_rule_id rule)
 {
 	for (const enum lg_rule_id *y = c->yields; y && *y; y++)
 		if (*y == rule)
-			return is_told_by(c->v, c->told_before, rule);
+			return told_by(c->v, c->told_before, rule);
 	return false;
 }
 
@@ -55,10 +55,17 @@ struct lg_finding *lg_finding_add(struct lg_case *c, enum lg_rule_id rule)
 	f->against = lg_arena_alloc(&v->arena, LG_EVIDENCE_MAX, sizeof *f->against);
 	if (!f->evidence || !f->against) {
 		v->n_findings--;
-		c->failed = LG_E_NOMEM;
 		return NULL;
 	}
 	return f;
+}
+
+struct lg_finding *lg_finding_or_scrap(struct lg_case *c, enum lg_rule_id rule)
+{
+	struct lg_finding *f = lg_finding_add(c, rule);
+
+	c->scrap = lg_finding_blank(rule);
+	return f ? f : &c->scrap;
 }
 
 static void say(struct lg_case *c, struct lg_evidence *list, size_t *n, size_t *left_out, int64_t ts,
@@ -66,7 +73,7 @@ static void say(struct lg_case *c, struct lg_evidence *list, size_t *n, size_t *
 {
 	if (*n == LG_EVIDENCE_MAX)
 		(*left_out)++;
-	else
+	else if (list) /* of c->scrap there is none */
 		list[(*n)++] = (struct lg_evidence){
 			.text = lg_arena_strdup(&c->v->arena, text), .ts = ts, .dur = dur };
 }
@@ -101,10 +108,8 @@ void lg_culprit_rank_add(struct lg_case *c, struct lg_finding *f, int32_t rank)
 	if (!(n & (n - 1))) { /* 0, or a power of two: full */
 		int32_t *more = lg_arena_alloc(&c->v->arena, n ? 2 * n : 1, sizeof *more);
 
-		if (!more) {
-			c->failed = LG_E_NOMEM;
+		if (!more)
 			return;
-		}
 		if (n)
 			memcpy(more, f->culprit_ranks, n * sizeof *more);
 		f->culprit_ranks = more;
@@ -120,10 +125,8 @@ void lg_limit(struct lg_case *c, const char *text)
 		size_t cap = c->limits_cap ? 2 * c->limits_cap : 16;
 		const char **more = lg_arena_alloc(&v->arena, cap, sizeof *more);
 
-		if (!more) {
-			c->failed = LG_E_NOMEM;
+		if (!more)
 			return;
-		}
 		if (v->n_limits)
 			memcpy(more, v->limits, v->n_limits * sizeof *more);
 		v->limits = more;

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/error.h"
+
 /* n * size bytes, zeroed; NULL on overflow or exhaustion. n * size == 0 gives a valid pointer. */
 void *lg_calloc(size_t n, size_t size);
 /* The same for a hash table or an index that is used all over and at random. */
@@ -26,6 +28,10 @@ uint64_t lg_alloc_count(void);
 
 /* Grow *p (elements of size bytes) so that need elements fit; doubles. 0 or LG_E_NOMEM. */
 int lg_grow(void *p, size_t *cap, size_t need, size_t size) __attribute__((warn_unused_result));
+
+/* Adds an element behind the n of v, which grows as by lg_grow(). 0 or LG_E_NOMEM. */
+#define LG_APPEND(v, n, cap, ...) \
+	(lg_grow(&(v), &(cap), (n) + 1, sizeof *(v)) ? LG_E_NOMEM : ((v)[(n)++] = __VA_ARGS__, 0))
 
 static inline void lg_free_p(void *p)
 {

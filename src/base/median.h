@@ -22,5 +22,6 @@ double lg_quantile_f64(const double *v, size_t n, double q);
 
 /* What stands at v[k] when v is in order, k < n; reorders v, in linear time on average. */
 int64_t lg_select_i64(int64_t *v, size_t n, size_t k);
+double lg_select_f64(double *v, size_t n, size_t k); /* without NaN */
 
 #endif /* LG_BASE_MEDIAN_H */

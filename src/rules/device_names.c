@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rules/device_names.h"
 
+#include <fnmatch.h>
 #include <string.h>
 
 static bool fits(const struct lg_name_row *row, const char *name)
@@ -9,6 +10,7 @@ static bool fits(const struct lg_name_row *row, const char *name)
 	case LG_MATCH_IS: return !strcmp(name, row->text);
 	case LG_MATCH_STARTS: return !strncmp(name, row->text, strlen(row->text));
 	case LG_MATCH_HAS: return strstr(name, row->text) != NULL;
+	case LG_MATCH_LIKE: return !fnmatch(row->text, name, 0);
 	default: return strcasestr(name, row->text) != NULL;
 	}
 }

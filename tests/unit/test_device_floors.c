@@ -451,6 +451,15 @@ static void few_collectives(struct gpu_plan *p, int64_t x)
 	p->n_steps = (int)x;
 }
 
+static void late_in_turn(struct gpu_plan *p, int64_t x)
+{
+	p->n_ranks = 4;
+	p->n_comm = 2;
+	p->comm_ns = 100 * US;
+	p->late_rank = -2;
+	p->late_ns = x;
+}
+
 static const struct floor floors[] = {
 	{ "data.loader_wait", 0.01, 0.02, { loader }, MS, .told = 12 * MS },
 	{ "data.loader_wait", 0.03, 0.031, { hole }, 1100 * US, .told = 12 * MS, .says = "inferred" },
@@ -502,6 +511,7 @@ static const struct floor floors[] = {
 	{ "compile.skipped", 3, 3, { compiled_by_the_log }, 2, .told = 12, .truth = as_it_is },
 	{ "comms.straggler", 0.03, 0.0305, { late_on_cpu }, 10 * US, .told = 2 * MS },
 	{ "comms.straggler", 5, 5, { few_collectives }, 3, .told = 12, .truth = as_it_is },
+	{ "comms.straggler", 0.045, 0.055, { late_in_turn }, 50 * US, .told = 4 * MS, .loudly = true },
 	{ "gpu.unfused_optimizer", 0.02, 0.06, { optimizer }, 1, .told = 400 },
 	{ "gpu.unfused_optimizer", 0.02, 0.021, { optimizer_of_300 }, MS, .told = 20 * US },
 	{ "gpu.zero_grad_fill", 0.01, 0.011, { zeros }, 1, .told = 400 },

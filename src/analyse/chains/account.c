@@ -39,16 +39,11 @@ static int cause_of(struct lg_case *c, struct account *acc, const struct lg_piec
 		return 0;
 	at = lg_map_get(&acc->by_key, key);
 	if (!at) {
-		int rc = lg_grow(&acc->causes, &acc->causes_cap, acc->n_causes + 1,
-				 sizeof *acc->causes);
-
-		if (!rc)
-			rc = lg_map_set(&acc->by_key, key, (uint32_t)acc->n_causes);
-		if (rc)
-			return rc;
-		at = (uint32_t)acc->n_causes++;
-		acc->causes[at] = (struct lg_cause){ .kind = kind, .thr = p->thr, .prc = prc,
-						     .lock = p->lock };
+		at = (uint32_t)acc->n_causes;
+		if (lg_map_set(&acc->by_key, key, at) ||
+		    LG_APPEND(acc->causes, acc->n_causes, acc->causes_cap,
+			      (struct lg_cause){ .kind = kind, .thr = p->thr, .prc = prc, .lock = p->lock }))
+			return LG_E_NOMEM;
 	}
 	acc->causes[at].lost += p->dur;
 	*ret = at;
@@ -65,10 +60,7 @@ static int part_add(struct account *acc, size_t step_first, const struct lg_part
 		last->dur += p->dur;
 		return 0;
 	}
-	if (lg_grow(&acc->parts, &acc->cap, acc->n + 1, sizeof *acc->parts))
-		return LG_E_NOMEM;
-	acc->parts[acc->n++] = *p;
-	return 0;
+	return LG_APPEND(acc->parts, acc->n, acc->cap, *p);
 }
 
 static int account_step(struct lg_case *c, struct account *acc, const struct lg_rank *r,
@@ -127,10 +119,8 @@ int lg_account(struct lg_case *c)
 	struct lg_verdict *v = c->v;
 	struct account acc = { 0 };
 	struct lg_pieces scratch = { 0 };
-	int rc = lg_grow(&acc.causes, &acc.causes_cap, 16, sizeof *acc.causes);
+	int rc = LG_APPEND(acc.causes, acc.n_causes, acc.causes_cap, (struct lg_cause){ 0 });
 
-	if (!rc)
-		acc.causes[acc.n_causes++] = (struct lg_cause){ 0 };
 	for (size_t i = 0; !rc && i < c->n_ranks; i++)
 		for (size_t k = 0; !rc && k < c->ranks[i].n_steps; k++)
 			rc = account_step(c, &acc, &c->ranks[i],

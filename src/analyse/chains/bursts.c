@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/median.h"
+#include "base/upper_bound.h"
 
 enum { BURSTS_MAX = 4096, JOIN_PERIODS = 5 };
 enum { DISTANCES = 1 << 14 }; /* of all that a thread's samples have: enough for a median */
@@ -13,10 +14,7 @@ enum { STILL_PERIODS = 3, BURST_PERIODS = 4 }; /* shorter is below what the samp
 
 int lg_stretch_add(struct lg_stretches *l, int64_t ts, int64_t end)
 {
-	if (lg_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v))
-		return LG_E_NOMEM;
-	l->v[l->n++] = (struct lg_stretch){ .ts = ts, .end = end };
-	return 0;
+	return LG_APPEND(l->v, l->n, l->cap, (struct lg_stretch){ .ts = ts, .end = end });
 }
 
 int64_t lg_stretches_time(const struct lg_stretches *l)
@@ -71,15 +69,12 @@ int64_t lg_sampling_period(struct lg_case *c, lg_thr thr)
 	const uint32_t *row = x->sample + x->sample_off[thr];
 	size_t n = x->sample_off[thr + 1] - x->sample_off[thr], stride = n / DISTANCES + 1, k = 0;
 	LG_AUTOFREE int64_t *d = NULL;
-	int64_t period;
 
 	if (n < 8)
 		return 0;
-	d = lg_calloc(n < DISTANCES ? n : DISTANCES, sizeof *d);
-	if (!d) {
-		c->failed = LG_E_NOMEM;
+	d = lg_scratch(c, n < DISTANCES ? n : DISTANCES, sizeof *d);
+	if (!d)
 		return 0;
-	}
 	for (size_t i = 1, last; i < n; i += stride) {
 		if (!lg_shows_activity(c, row[i]))
 			continue;
@@ -88,8 +83,7 @@ int64_t lg_sampling_period(struct lg_case *c, lg_thr thr)
 		if (lg_shows_activity(c, row[last]))
 			d[k++] = c->t->sample.ts[row[i]] - c->t->sample.ts[row[last]];
 	}
-	period = k ? lg_select_i64(d, k, k / 2) : 0;
-	return period;
+	return k ? lg_select_i64(d, k, k / 2) : 0;
 }
 
 /* A thread's rows lie all over the table: have those that come soon. */
@@ -133,17 +127,7 @@ int lg_find_gaps(const struct lg_case *c, lg_thr thr, int64_t period, struct lg_
 
 size_t lg_first_sample(const struct lg_sample_tab *s, int64_t ts)
 {
-	size_t lo = 0, hi = s->n;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (s->ts[mid] < ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return ts > INT64_MIN ? lg_upper_bound(s->ts, s->n, sizeof *s->ts, 0, ts - 1) : 0;
 }
 
 int32_t lg_cpu_before(const struct lg_case *c, lg_thr thr, int64_t ts)

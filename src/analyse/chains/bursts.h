@@ -7,6 +7,7 @@
 #ifndef LG_ANALYSE_CHAINS_BURSTS_H
 #define LG_ANALYSE_CHAINS_BURSTS_H
 #include "analyse/case.h"
+#include "base/upper_bound.h"
 
 struct lg_stretch {
 	int64_t ts, end;
@@ -36,7 +37,7 @@ int64_t lg_stretches_time(const struct lg_stretches *l);
 /* Time of [a, b) inside the stretches. (Here, because it is asked some million times.) */
 static inline int64_t lg_covered(const struct lg_stretches *l, int64_t a, int64_t b)
 {
-	size_t lo = 0, hi = l->at ? 0 : l->n;
+	size_t lo = l->at ? 0 : LG_UPPER_BOUND(l->v, l->n, end, a);
 	int64_t sum = 0;
 
 	if (l->at && a > l->from) {
@@ -44,14 +45,6 @@ static inline int64_t lg_covered(const struct lg_stretches *l, int64_t a, int64_
 
 		for (lo = k < l->n_at ? l->at[k] : l->n; lo < l->n && l->v[lo].end <= a;)
 			lo++;
-	}
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (l->v[mid].end > a)
-			hi = mid;
-		else
-			lo = mid + 1;
 	}
 	for (; lo < l->n && l->v[lo].ts < b; lo++) {
 		int64_t from = l->v[lo].ts > a ? l->v[lo].ts : a;

@@ -23,98 +23,89 @@ void lg_piece_add(struct lg_case *c, struct lg_pieces *p, const struct lg_piece 
 {
 	if (piece->dur <= 0)
 		return;
-	if (lg_grow(&p->v, &p->cap, p->n + 1, sizeof *p->v)) {
+	if (LG_APPEND(p->v, p->n, p->cap, *piece))
 		c->failed = LG_E_NOMEM;
-		return;
-	}
-	p->v[p->n++] = *piece;
 }
 
-static void add(struct lg_case *c, struct lg_pieces *out, lg_thr of, int64_t a, int64_t b,
-		enum lg_part_kind kind, enum lg_end_kind end, lg_thr thr, enum lg_proof proof,
-		uint32_t row, int hops)
+/* What is followed, one after the other: a thread's state, and how many hops away from whom it began. */
+struct way {
+	struct lg_case *c;
+	struct lg_pieces *out;
+	lg_thr thr;
+	uint32_t row;
+	int hops;
+	enum lg_part_kind kind; /* of the row */
+};
+
+/* hop: thr is one hop further. */
+static void add(const struct way *w, int64_t a, int64_t b, enum lg_end_kind end, lg_thr thr,
+		enum lg_proof proof, int hop)
 {
-	lg_piece_add(c, out, &(struct lg_piece){ .ts = a, .dur = b - a, .of = of, .thr = thr,
-						 .end = (uint8_t)end, .proof = (uint8_t)proof,
-						 .kind = (uint8_t)kind, .hops = (uint8_t)hops,
-						 .row = row, .hold = UINT32_MAX });
+	lg_piece_add(w->c, w->out, &(struct lg_piece){
+		.ts = a, .dur = b - a, .of = w->thr, .thr = thr, .end = (uint8_t)end, .proof = (uint8_t)proof,
+		.kind = (uint8_t)w->kind, .hops = (uint8_t)(w->hops + hop), .row = w->row,
+		.hold = UINT32_MAX });
 }
 
-static void run_or_chore(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a, int64_t b, int hops,
-			struct lg_pieces *out)
+static void unexplained(const struct way *w, int64_t a, int64_t b)
+{
+	add(w, a, b, LG_END_UNKNOWN, 0, LG_PROOF_NONE, 0);
+}
+
+static void run_or_chore(const struct way *w, int64_t a, int64_t b)
 {
 	const struct lg_chore *f;
 
-	for (; a < b && (f = lg_chore_in(c, thr, a, b)); a = f->end < b ? f->end : b) {
+	for (; a < b && (f = lg_chore_in(w->c, w->thr, a, b)); a = f->end < b ? f->end : b) {
 		int64_t from = f->from > a ? f->from : a, to = f->end < b ? f->end : b;
 
-		add(c, out, thr, a, from, LG_PART_RUNNING, LG_END_RUN, thr, LG_PROOF_SCHED, row, hops);
+		add(w, a, from, LG_END_RUN, w->thr, LG_PROOF_SCHED, 0);
 		/* Who took the memory is not told. */
-		add(c, out, thr, from, to, LG_PART_RUNNING, (enum lg_end_kind)f->kind,
-		    f->kind == LG_END_RECLAIM ? 0 : thr, LG_PROOF_SCHED, row, hops);
+		add(w, from, to, (enum lg_end_kind)f->kind, f->kind == LG_END_RECLAIM ? 0 : w->thr,
+		    LG_PROOF_SCHED, 0);
 	}
-	add(c, out, thr, a, b, LG_PART_RUNNING, LG_END_RUN, thr, LG_PROOF_SCHED, row, hops);
+	add(w, a, b, LG_END_RUN, w->thr, LG_PROOF_SCHED, 0);
 }
 
 /* Running: the collector's share is told apart where the hook marked it. */
-static void follow_running(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a, int64_t b,
-			   int hops, struct lg_pieces *out)
+static void follow_running(const struct way *w, int64_t a, int64_t b)
 {
-	const struct lg_span_tab *s = &c->t->span;
-	uint32_t p = lg_index_span_from(c->idx, thr, a);
+	struct lg_rows spans = lg_spans_in(w->c, w->thr, a, b);
+	struct way collector = *w;
 
-	for (; a < b && p < c->idx->span_off[thr + 1]; p++) {
-		uint32_t span = c->idx->span[p];
-		int64_t from, to;
-
-		if (s->ts[span] >= b)
-			break;
-		if (s->kind[span] != LG_SPAN_GC)
+	while (lg_next_row(w->c, &spans)) {
+		if (w->c->t->span.kind[spans.row] != LG_SPAN_GC)
 			continue;
-		from = s->ts[span] > a ? s->ts[span] : a;
-		to = lg_row_end(c->t, s->ts[span], s->dur[span]);
-		if (to > b)
-			to = b;
-		if (to <= from)
-			continue;
-		run_or_chore(c, thr, row, a, from, hops, out);
-		add(c, out, thr, from, to, LG_PART_RUNNING, LG_END_GC, thr, LG_PROOF_SCHED, span,
-		    hops);
-		a = to;
+		run_or_chore(w, a, spans.from);
+		collector.row = spans.row;
+		add(&collector, spans.from, spans.to, LG_END_GC, w->thr, LG_PROOF_SCHED, 0);
+		spans.a = a = spans.to;
 	}
-	run_or_chore(c, thr, row, a, b, hops, out);
+	run_or_chore(w, a, b);
 }
 
 /* Ready, and nobody has the CPU. */
-static void beside_idle_cpu(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a, int64_t b, bool left_out,
-			    int hops, struct lg_pieces *out)
+static void beside_idle_cpu(const struct way *w, int64_t a, int64_t b, bool left_out)
 {
 	bool quota;
 
 	if (b - a < WAKE_LATENCY_NS) {
-		add(c, out, thr, a, b, LG_PART_RUNNABLE, LG_END_NONE, 0, LG_PROOF_NONE, row, hops);
+		add(w, a, b, LG_END_NONE, 0, LG_PROOF_NONE, 0);
 		return;
 	}
-	quota = lg_quota_used_up(c, a, b);
-	add(c, out, thr, a, b, LG_PART_RUNNABLE, quota || left_out ? LG_END_QUOTA : LG_END_UNKNOWN, 0,
-	    quota ? LG_PROOF_OWNER : LG_PROOF_NONE, row, quota || left_out ? hops + 1 : hops);
+	quota = lg_quota_used_up(w->c, a, b);
+	add(w, a, b, quota || left_out ? LG_END_QUOTA : LG_END_UNKNOWN, 0,
+	    quota ? LG_PROOF_OWNER : LG_PROOF_NONE, quota || left_out);
 }
 
 /* For how long of the row nobody ran on that CPU. */
 static int64_t idle_during(const struct lg_case *c, lg_thr thr, uint32_t row, int32_t cpu)
 {
-	const struct lg_state_tab *s = &c->t->state;
-	int64_t a = s->ts[row], b = lg_row_end(c->t, a, s->dur[row]), idle = b - a;
-	uint32_t end, p = lg_index_cpu_from(c->idx, thr, cpu, a, &end);
+	int64_t a = c->t->state.ts[row], b = lg_row_end(c->t, a, c->t->state.dur[row]), idle = b - a;
+	struct lg_rows runs = lg_runs_in(c, thr, cpu, a, b);
 
-	for (; p < end; p++) {
-		uint32_t run = c->idx->cpu[p];
-		int64_t to = lg_row_end(c->t, s->ts[run], s->dur[run]);
-
-		if (s->ts[run] >= b)
-			break;
-		idle -= (to < b ? to : b) - (s->ts[run] > a ? s->ts[run] : a);
-	}
+	while (lg_next_row(c, &runs))
+		idle -= runs.to - runs.from;
 	return idle;
 }
 
@@ -132,42 +123,33 @@ static bool is_left_out(struct lg_case *c, lg_thr thr, uint32_t row, int32_t cpu
 }
 
 /* Runnable: whoever ran on the CPU that thr was queued for. */
-static void follow_runnable(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a, int64_t b,
-			    int hops, struct lg_pieces *out)
+static void follow_runnable(const struct way *w, int64_t a, int64_t b)
 {
-	const struct lg_state_tab *s = &c->t->state;
-	int32_t cpu = s->cpu[row];
-	uint32_t p, end;
+	const struct lg_state_tab *s = &w->c->t->state;
+	int32_t cpu = s->cpu[w->row];
+	struct lg_rows runs;
 
 	if (cpu < 0) {
-		uint32_t next = lg_index_state_at(c->idx, thr,
-						  lg_row_end(c->t, s->ts[row], s->dur[row]));
+		uint32_t next = lg_index_state_at(w->c->idx, w->thr,
+						  lg_row_end(w->c->t, s->ts[w->row], s->dur[w->row]));
 
 		cpu = next == LG_NO_ROW ? -1 : s->cpu[next];
 	}
-	if (is_left_out(c, thr, row, cpu)) {
-		beside_idle_cpu(c, thr, row, a, b, true, hops, out);
+	if (is_left_out(w->c, w->thr, w->row, cpu)) {
+		beside_idle_cpu(w, a, b, true);
 		return;
 	}
-	p = lg_index_cpu_from(c->idx, thr, cpu, a, &end);
-	for (; a < b && p < end; p++) {
-		uint32_t run = c->idx->cpu[p];
-		int64_t from = s->ts[run] > a ? s->ts[run] : a;
-		int64_t to = lg_row_end(c->t, s->ts[run], s->dur[run]);
+	runs = lg_runs_in(w->c, w->thr, cpu, a, b);
+	while (lg_next_row(w->c, &runs)) {
+		lg_thr by = s->thr[runs.row];
 
-		if (from >= b)
-			break;
-		if (to > b)
-			to = b;
-		if (s->thr[run] == thr || c->t->thread.flags[s->thr[run]] & LG_THREAD_IDLE ||
-		    to <= from)
+		if (by == w->thr || w->c->t->thread.flags[by] & LG_THREAD_IDLE)
 			continue;
-		beside_idle_cpu(c, thr, row, a, from, false, hops, out);
-		add(c, out, thr, from, to, LG_PART_RUNNABLE, LG_END_CPU, s->thr[run],
-		    LG_PROOF_SCHED, row, hops + 1);
-		a = to;
+		beside_idle_cpu(w, a, runs.from, false);
+		add(w, runs.from, runs.to, LG_END_CPU, by, LG_PROOF_SCHED, 1);
+		runs.a = a = runs.to;
 	}
-	beside_idle_cpu(c, thr, row, a, b, false, hops, out);
+	beside_idle_cpu(w, a, b, false);
 }
 
 /* Who sent the signal that stopped thr: the recorder leaves `signal` marks with the sender. */
@@ -277,143 +259,128 @@ static void follow_gil(struct lg_case *c, const struct lg_gil_wait *w, int64_t a
 static void follow_file_lock(struct lg_case *c, lg_thr of, uint32_t row, int64_t a, int64_t b, int hops,
 			     struct lg_pieces *out)
 {
-	const struct lg_state_tab *s = &c->t->state;
 	lg_thr holder = lg_waker_of(c, row);
-	uint32_t p = lg_index_state_from(c->idx, holder, a);
+	struct lg_rows before = lg_states_in(c, holder, a, b);
 
 	while (a < b) {
-		int64_t from = b, end = b;
-		uint32_t wait = LG_NO_ROW;
+		bool waits = false;
+		int64_t from = b;
 
-		for (; hops < MAX_HOPS && wait == LG_NO_ROW && p < c->idx->state_off[holder + 1]; p++) {
-			uint32_t at = c->idx->state[p];
-			lg_thr before = s->kind[at] == LG_BLOCKED ? lg_waker_of(c, at) : 0;
+		while (hops < MAX_HOPS && !waits && lg_next_row(c, &before)) {
+			bool blocked = c->t->state.kind[before.row] == LG_BLOCKED;
+			lg_thr by = blocked ? lg_waker_of(c, before.row) : 0;
 
-			if (s->ts[at] >= b)
-				break;
-			end = lg_row_end(c->t, s->ts[at], s->dur[at]);
-			if (end <= a || !before || before == of ||
-			    lg_wait_class_of(c, at) != LG_WAIT_FILE_LOCK)
-				continue;
-			from = s->ts[at] > a ? s->ts[at] : a;
-			end = end < b ? end : b;
-			wait = at;
+			waits = by && by != of && lg_wait_class_of(c, before.row) == LG_WAIT_FILE_LOCK;
+			from = waits ? before.from : b;
 		}
-		if (wait == LG_NO_ROW)
-			from = end = b;
-		if (from > a)
-			lg_piece_add(c, out, &(struct lg_piece){
-				.ts = a, .dur = from - a, .of = of, .thr = holder, .end = LG_END_LOCK,
-				.proof = LG_PROOF_OWNER, .kind = LG_PART_BLOCKED, .hops = (uint8_t)(hops + 1),
-				.row = UINT32_MAX, .hold = UINT32_MAX, .lock = lg_wait_name_of(c, row) });
-		if (wait != LG_NO_ROW)
-			follow_file_lock(c, of, wait, from, end, hops + 1, out);
-		a = end;
+		lg_piece_add(c, out, &(struct lg_piece){
+			.ts = a, .dur = from - a, .of = of, .thr = holder, .end = LG_END_LOCK,
+			.proof = LG_PROOF_OWNER, .kind = LG_PART_BLOCKED, .hops = (uint8_t)(hops + 1),
+			.row = UINT32_MAX, .hold = UINT32_MAX, .lock = lg_wait_name_of(c, row) });
+		if (waits)
+			follow_file_lock(c, of, before.row, from, before.to, hops + 1, out);
+		before.a = a = waits ? before.to : b;
+	}
+}
+
+/* Is it in a collective from a on? Until the last one came that is the last one's time, then the transfer. */
+static bool follow_arrival(const struct way *w, const struct lg_arrival *arr, int64_t a, int64_t b)
+{
+	struct way transfer = *w;
+	int64_t cut;
+
+	if (!arr || arr->late_rank == UINT32_MAX)
+		return false;
+	cut = arr->late_rank == w->c->rank_of_thr[w->thr] - 1 ? a : arr->late_ts;
+	cut = cut < a ? a : cut > b ? b : cut;
+	if (cut > a)
+		lg_follow(w->c, w->c->ranks[arr->late_rank].thr, a, cut, w->hops + 1, w->out);
+	transfer.row = arr->span;
+	add(&transfer, cut, b, LG_END_COMM, 0, LG_PROOF_SCHED, 1);
+	return true;
+}
+
+/* Does who ends such a wait of another program answer it? Else it only happened to run. */
+static bool is_answer(const struct lg_case *c, enum lg_wait_class class, uint32_t row, lg_thr waker)
+{
+	switch (class) {
+	case LG_WAIT_FUTEX: case LG_WAIT_PIPE: case LG_WAIT_SOCKET: case LG_WAIT_POLL: case LG_WAIT_CHILD:
+	case LG_WAIT_ANSWER:
+		return true;
+	default:
+		return class == LG_WAIT_UNKNOWN && c->t->state.stack[row] && is_program(c, waker);
 	}
 }
 
 /* Blocked and not on a kernel lock. */
-static void follow_sleep(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a, int64_t b, int hops,
-			 struct lg_pieces *out)
+static void follow_sleep(const struct way *w, int64_t a, int64_t b)
 {
+	struct lg_case *c = w->c;
 	const struct lg_state_tab *s = &c->t->state;
-	enum lg_wait_class class = lg_wait_class_of(c, row);
-	uint32_t r = c->rank_of_thr[thr];
-	enum lg_end_kind end = LG_END_UNKNOWN;
-	lg_thr waker = lg_waker_of(c, row), by;
+	enum lg_wait_class class = lg_wait_class_of(c, w->row);
+	uint32_t r = c->rank_of_thr[w->thr];
+	const struct lg_arrival *arr = r ? lg_arrival_at(&c->ranks[r - 1], a) : NULL;
+	lg_thr waker = lg_waker_of(c, w->row), by;
 	enum lg_proof proof = LG_PROOF_SCHED;
+	bool ours = waker && same_job(c, w->thr, waker);
+	size_t mark = w->out->n;
 
-	switch (class) {
-	case LG_WAIT_DISK:
-		add(c, out, thr, a, b, LG_PART_BLOCKED, LG_END_IO, 0, LG_PROOF_SCHED, row, hops + 1);
+	if (class == LG_WAIT_DISK) {
+		add(w, a, b, LG_END_IO, 0, LG_PROOF_SCHED, 1);
+	} else if (class == LG_WAIT_STOP) {
+		by = stopper_of(c, w->thr, s->ts[w->row]);
+		by = by ? by : resumed_by(c, w->thr, w->row, &proof);
+		add(w, a, b, LG_END_STOP, by, proof, 1);
+	} else if (class == LG_WAIT_SLEEP) {
+		add(w, a, b, LG_END_SLEEP, w->thr, LG_PROOF_SCHED, 0);
+	} else if (class == LG_WAIT_RECLAIM) {
+		add(w, a, b, LG_END_RECLAIM, 0, LG_PROOF_SCHED, 1);
+	} else if (class == LG_WAIT_FILE_LOCK && waker) {
+		follow_file_lock(c, w->thr, w->row, a, b, w->hops, w->out);
+	} else if (follow_arrival(w, arr, a, b)) {
 		return;
-	case LG_WAIT_STOP:
-		by = stopper_of(c, thr, s->ts[row]);
-		by = by ? by : resumed_by(c, thr, row, &proof);
-		add(c, out, thr, a, b, LG_PART_BLOCKED, LG_END_STOP, by, proof, row, hops + 1);
-		return;
-	case LG_WAIT_SLEEP:
-		add(c, out, thr, a, b, LG_PART_BLOCKED, LG_END_SLEEP, thr, LG_PROOF_SCHED, row,
-		    hops);
-		return;
-	case LG_WAIT_RECLAIM:
-		add(c, out, thr, a, b, LG_PART_BLOCKED, LG_END_RECLAIM, 0, LG_PROOF_SCHED, row,
-		    hops + 1);
-		return;
-	case LG_WAIT_FILE_LOCK:
-		if (!waker)
-			break;
-		follow_file_lock(c, thr, row, a, b, hops, out);
-		return;
-	default:
-		break;
-	}
-	if (r) {
-		const struct lg_arrival *arr = lg_arrival_at(&c->ranks[r - 1], a);
+	} else if (waker && !ours && lg_until_own_timer(c, w->row)) {
+		add(w, a, b, LG_END_SLEEP, w->thr, LG_PROOF_SCHED, 0);
+	} else if (waker && (ours || is_answer(c, class, w->row, waker))) {
+		lg_follow(c, waker, a, b, w->hops + 1, w->out);
+		if (!ours)
+			blame_peer(c, w->thr, w->row, w->out, mark);
+	} else {
+		bool irq = s->waker_ctx[w->row] == LG_CTX_SOFTIRQ || s->waker_ctx[w->row] == LG_CTX_HARDIRQ;
+		bool net = arr || (irq && (class == LG_WAIT_SOCKET || class == LG_WAIT_POLL));
 
-		if (arr && arr->late_rank != UINT32_MAX) {
-			int64_t cut = arr->late_rank == r - 1 ? a : arr->late_ts;
-
-			cut = cut < a ? a : cut > b ? b : cut;
-			if (cut > a)
-				lg_follow(c, c->ranks[arr->late_rank].thr, a, cut, hops + 1, out);
-			add(c, out, thr, cut, b, LG_PART_BLOCKED, LG_END_COMM, 0, LG_PROOF_SCHED,
-			    arr->span, hops + 1);
-			return;
-		}
-		if (arr)
-			end = LG_END_NET;
+		add(w, a, b, net ? LG_END_NET : LG_END_UNKNOWN, 0, LG_PROOF_NONE, 0);
 	}
-	if (waker && !same_job(c, thr, waker) && lg_until_own_timer(c, row)) {
-		add(c, out, thr, a, b, LG_PART_BLOCKED, LG_END_SLEEP, thr, LG_PROOF_SCHED, row, hops);
-		return;
-	}
-	if (waker &&
-	    (same_job(c, thr, waker) || class == LG_WAIT_FUTEX || class == LG_WAIT_PIPE ||
-	     class == LG_WAIT_SOCKET || class == LG_WAIT_POLL || class == LG_WAIT_CHILD ||
-	     class == LG_WAIT_ANSWER ||
-	     (class == LG_WAIT_UNKNOWN && s->stack[row] && is_program(c, waker)))) {
-		size_t mark = out->n;
-
-		lg_follow(c, waker, a, b, hops + 1, out);
-		if (!same_job(c, thr, waker))
-			blame_peer(c, thr, row, out, mark);
-		return;
-	}
-	if (s->waker_ctx[row] == LG_CTX_SOFTIRQ || s->waker_ctx[row] == LG_CTX_HARDIRQ)
-		end = class == LG_WAIT_SOCKET || class == LG_WAIT_POLL ? LG_END_NET : end;
-	add(c, out, thr, a, b, LG_PART_BLOCKED, end, 0, LG_PROOF_NONE, row, hops);
 }
 
-static void follow_blocked(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a, int64_t b,
-			   int hops, struct lg_pieces *out)
+static void follow_blocked(const struct way *w, int64_t a, int64_t b)
 {
-	const struct lg_span_tab *s = &c->t->span;
-	const struct lg_gil_wait *gil = lg_gil_wait_in(c, thr, a, b);
+	const struct lg_span_tab *s = &w->c->t->span;
+	const struct lg_gil_wait *gil = lg_gil_wait_in(w->c, w->thr, a, b);
 
 	if (gil && gil->from <= a && gil->end >= b) {
-		follow_gil(c, gil, a, b, hops, out);
+		follow_gil(w->c, gil, a, b, w->hops, w->out);
 		return;
 	}
 	if (gil && gil->from > a) { /* somebody had it before that holder */
-		follow_sleep(c, thr, row, a, gil->from, hops, out);
-		follow_blocked(c, thr, row, gil->from, b, hops, out);
+		follow_sleep(w, a, gil->from);
+		follow_blocked(w, gil->from, b);
 		return;
 	}
 	while (a < b) {
-		uint32_t wait = lg_lock_wait_in(c, thr, a, b);
+		uint32_t wait = lg_lock_wait_in(w->c, w->thr, a, b);
 		int64_t from, to;
 
 		if (wait == UINT32_MAX) {
-			follow_sleep(c, thr, row, a, b, hops, out);
+			follow_sleep(w, a, b);
 			return;
 		}
 		from = s->ts[wait] > a ? s->ts[wait] : a;
-		to = lg_row_end(c->t, s->ts[wait], s->dur[wait]);
+		to = lg_row_end(w->c->t, s->ts[wait], s->dur[wait]);
 		to = to > b ? b : to;
 		if (from > a)
-			follow_sleep(c, thr, row, a, from, hops, out);
-		lg_lock_pieces(c, wait, thr, from, to, hops, out);
+			follow_sleep(w, a, from);
+		lg_lock_pieces(w->c, wait, w->thr, from, to, w->hops, w->out);
 		a = to;
 	}
 }
@@ -462,60 +429,56 @@ static void restage(const struct lg_case *c, const struct lg_rank *r, struct lg_
 	}
 }
 
-static void follow_state(struct lg_case *c, lg_thr thr, uint32_t row, int64_t a, int64_t b, int hops,
-			 struct lg_pieces *out)
+/* w->thr, of which no state is known in [a, b). */
+static void follow_nothing(const struct way *w, int64_t a, int64_t b)
 {
-	switch (c->t->state.kind[row]) {
+	struct way none = *w;
+
+	none.kind = LG_PART_UNEXPLAINED;
+	none.row = UINT32_MAX;
+	unexplained(&none, a, b);
+}
+
+static void follow_state(struct way *w, int64_t a, int64_t b)
+{
+	switch (w->c->t->state.kind[w->row]) {
 	case LG_RUNNING:
-		follow_running(c, thr, row, a, b, hops, out);
+		w->kind = LG_PART_RUNNING;
+		follow_running(w, a, b);
 		break;
 	case LG_RUNNABLE:
-		follow_runnable(c, thr, row, a, b, hops, out);
+		w->kind = LG_PART_RUNNABLE;
+		follow_runnable(w, a, b);
 		break;
 	case LG_BLOCKED:
-		follow_blocked(c, thr, row, a, b, hops, out);
+		w->kind = LG_PART_BLOCKED;
+		follow_blocked(w, a, b);
 		break;
 	default:
-		add(c, out, thr, a, b, LG_PART_UNEXPLAINED, LG_END_UNKNOWN, 0, LG_PROOF_NONE, row,
-		    hops);
+		w->kind = LG_PART_UNEXPLAINED;
+		unexplained(w, a, b);
 	}
 }
 
 void lg_follow(struct lg_case *c, lg_thr thr, int64_t a, int64_t b, int hops, struct lg_pieces *out)
 {
-	const struct lg_state_tab *s = &c->t->state;
 	const struct lg_rank *r = c->rank_of_thr[thr] ? &c->ranks[c->rank_of_thr[thr] - 1] : NULL;
-	uint32_t p = lg_index_state_from(c->idx, thr, a), end = c->idx->state_off[thr + 1];
+	struct way w = { .c = c, .out = out, .thr = thr, .hops = hops };
+	struct lg_rows states = lg_states_in(c, thr, a, b);
 
-	if (hops >= MAX_HOPS) {
-		add(c, out, thr, a, b, LG_PART_UNEXPLAINED, LG_END_UNKNOWN, 0, LG_PROOF_NONE,
-		    UINT32_MAX, hops);
-		return;
-	}
-	for (; a < b && p < end && !c->failed; p++) {
-		uint32_t row = c->idx->state[p];
-		int64_t from = s->ts[row] > a ? s->ts[row] : a;
-		int64_t to = lg_row_end(c->t, s->ts[row], s->dur[row]);
-
-		if (from >= b)
-			break;
-		if (to > b)
-			to = b;
-		add(c, out, thr, a, from, LG_PART_UNEXPLAINED, LG_END_UNKNOWN, 0, LG_PROOF_NONE,
-		    UINT32_MAX, hops);
-		while (from < to) {
-			int64_t next = r ? lg_stage_next(r, from) : to;
+	while (hops < MAX_HOPS && !c->failed && lg_next_row(c, &states)) {
+		w.row = states.row;
+		follow_nothing(&w, a, states.from);
+		for (int64_t from = states.from, next; from < states.to; from = next) {
 			size_t mark = out->n;
 
-			if (next > to)
-				next = to;
-			follow_state(c, thr, row, from, next, hops, out);
+			next = r ? lg_stage_next(r, from) : states.to;
+			next = next < states.to ? next : states.to;
+			follow_state(&w, from, next);
 			if (r)
 				restage(c, r, out, mark, lg_stage_at(r, from));
-			from = next;
 		}
-		a = to > a ? to : a;
+		states.a = a = states.to;
 	}
-	add(c, out, thr, a, b, LG_PART_UNEXPLAINED, LG_END_UNKNOWN, 0, LG_PROOF_NONE, UINT32_MAX,
-	    hops);
+	follow_nothing(&w, a, b);
 }

@@ -95,9 +95,8 @@ static int find_in(struct lg_case *c, const uint8_t *of_stack, const struct lg_r
 		}
 		if (last && from < last->end)
 			from = last->end;
-		if (lg_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v))
+		if (LG_APPEND(l->v, l->n, l->cap, (struct lg_chore){ from, end, kind, on_write }))
 			return LG_E_NOMEM;
-		l->v[l->n++] = (struct lg_chore){ from, end, kind, on_write };
 	}
 	return 0;
 }

@@ -20,6 +20,7 @@
 #include "base/alloc.h"
 #include "base/map.h"
 #include "base/median.h"
+#include "base/order.h"
 #include "base/upper_bound.h"
 
 /* Own running time allowed after the arrival: copying buckets back. */
@@ -91,12 +92,7 @@ static int64_t typical_span(struct lg_case *c, const struct lg_rank *r)
 	return lg_median_i64(d, n);
 }
 
-static int cmp_arrival(const void *a, const void *b)
-{
-	const struct lg_arrival *x = a, *y = b;
-
-	return (x->ts > y->ts) - (x->ts < y->ts);
-}
+LG_ORDER_BY(cmp_arrival, struct lg_arrival, LG_CMP(x->ts, y->ts))
 
 static int collect(struct lg_case *c, struct lg_rank *r)
 {
@@ -155,15 +151,13 @@ int lg_match_collectives(struct lg_case *c)
 			uint32_t at = lg_map_get(&by_key, key);
 
 			if (!at) {
-				rc = lg_grow(&m, &cap, n + 1, sizeof *m);
-				if (!rc)
-					rc = lg_map_set(&by_key, key, (uint32_t)n);
+				at = (uint32_t)n;
+				rc = lg_map_set(&by_key, key, at) ?:
+				     LG_APPEND(m, n, cap, (struct match){ .late_ts = INT64_MIN,
+									  .second_ts = INT64_MIN,
+									  .first_ts = INT64_MAX });
 				if (rc)
 					break;
-				at = (uint32_t)n++;
-				m[at] = (struct match){ .late_ts = INT64_MIN,
-							.second_ts = INT64_MIN,
-							.first_ts = INT64_MAX };
 			}
 			if (a->came == INT64_MIN)
 				continue;

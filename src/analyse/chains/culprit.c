@@ -26,14 +26,11 @@ const char *lg_thread_text(struct lg_case *c, lg_thr thr)
 	const struct lg_trace *t = c->t;
 	lg_prc p = t->thread.prc[thr];
 	char pid[LG_PID_TEXT];
+	const char *of = "";
 
-	return lg_arena_printf(&c->v->arena, "%s (%s%s)", lg_string(t, t->process.comm[p]),
-			       lg_pid_text(t->process.pid[p], pid),
-			       t->thread.tid[thr] == t->process.pid[p]
-				       ? ""
-				       : lg_arena_printf(&c->v->arena, ", thread %d %s",
-							 t->thread.tid[thr],
-							 lg_string(t, t->thread.comm[thr])));
+	if (t->thread.tid[thr] != t->process.pid[p])
+		of = lg_text(c, ", thread %d %s", t->thread.tid[thr], lg_string(t, t->thread.comm[thr]));
+	return lg_text(c, "%s (%s%s)", lg_string(t, t->process.comm[p]), lg_pid_text(t->process.pid[p], pid), of);
 }
 
 void lg_culprit_identify(struct lg_case *c, struct lg_finding *f, lg_thr thr, lg_thr victim)
@@ -335,26 +332,16 @@ void lg_culprit_of_time(struct lg_case *c, struct lg_finding *f, const struct lg
 	int64_t ran = 0, slept = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		uint32_t k = lg_index_state_from(c->idx, p[i]->thr, p[i]->ts);
+		struct lg_rows states = lg_states_in(c, p[i]->thr, p[i]->ts, p[i]->ts + p[i]->dur);
 
-		for (; k < c->idx->state_off[p[i]->thr + 1]; k++) {
-			uint32_t row = c->idx->state[k];
-			int64_t from = s->ts[row] > p[i]->ts ? s->ts[row] : p[i]->ts;
-			int64_t to = lg_row_end(c->t, s->ts[row], s->dur[row]);
-			lg_str name;
+		while (lg_next_row(c, &states)) {
+			int64_t dur = states.to - states.from;
+			bool runs = s->kind[states.row] != LG_BLOCKED;
+			lg_str name = runs ? 0 : lg_wait_name_of(c, states.row);
 
-			if (from >= p[i]->ts + p[i]->dur)
-				break;
-			to = to < p[i]->ts + p[i]->dur ? to : p[i]->ts + p[i]->dur;
-			if (s->kind[row] != LG_BLOCKED) {
-				ran += to - from;
-				continue;
-			}
-			slept += to - from;
-			name = lg_wait_name_of(c, row);
+			*(runs ? &ran : &slept) += dur;
 			if (name)
-				vote_for(&asleep, name, s->stack[row],
-					 (uint32_t)((to - from) / 1000 & UINT32_MAX));
+				vote_for(&asleep, name, s->stack[states.row], (uint32_t)(dur / 1000));
 		}
 	}
 	w = winner(&asleep);

@@ -171,9 +171,8 @@ static int find_in(struct lg_case *c, const struct lg_rank *r, struct waits *w)
 		one.from = since > one.from ? since : one.from;
 		if (one.from >= one.end)
 			continue;
-		if (lg_grow(&w->v, &w->cap, w->n + 1, sizeof *w->v))
+		if (LG_APPEND(w->v, w->n, w->cap, one))
 			return LG_E_NOMEM;
-		w->v[w->n++] = one;
 	}
 	return 0;
 }

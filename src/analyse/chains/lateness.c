@@ -306,9 +306,9 @@ int lg_find_late_ranks(struct lg_case *c, struct lg_tally *y)
 
 	g->rank = UINT32_MAX;
 	g->of_rank = lg_arena_alloc(&c->v->arena, c->n_ranks, sizeof *g->of_rank);
-	rc = g->of_rank ? late_in_most_steps(c, y, g->of_rank) : LG_E_NOMEM;
-	if (!rc)
-		rc = late_in_slow_steps(c, y, g->of_rank);
+	if (!g->of_rank)
+		return LG_E_NOMEM;
+	rc = late_in_most_steps(c, y, g->of_rank) ?: late_in_slow_steps(c, y, g->of_rank);
 	if (rc)
 		return rc;
 	name_late_ranks(c, g);

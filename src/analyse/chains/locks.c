@@ -18,6 +18,7 @@
 #include "analyse/chains/chains.h"
 #include "base/alloc.h"
 #include "base/map.h"
+#include "base/upper_bound.h"
 
 enum { HANDOVER_NS = 2000000 };
 
@@ -46,9 +47,8 @@ int lg_locks_new(struct lg_case *c)
 	for (size_t i = 0; i < s->n; i++) {
 		if (!is_hold(s, i))
 			continue;
-		if (lg_grow(&row, &cap, n_hold + 1, sizeof *row))
+		if (LG_APPEND(row, n_hold, cap, (uint32_t)i))
 			return LG_E_NOMEM;
-		row[n_hold++] = (uint32_t)i;
 		if (!lg_map_get(&l->object_i, s->object[i]) &&
 		    lg_map_set(&l->object_i, s->object[i], (uint32_t)++l->n_objects))
 			return LG_E_NOMEM;
@@ -91,18 +91,12 @@ void lg_locks_free(struct lg_lock_table *l)
 
 uint32_t lg_lock_wait_in(struct lg_case *c, lg_thr thr, int64_t a, int64_t b)
 {
-	const struct lg_span_tab *s = &c->t->span;
-	uint32_t p = lg_index_span_from(c->idx, thr, a);
+	struct lg_rows spans = lg_spans_in(c, thr, a, b);
 
-	for (; p < c->idx->span_off[thr + 1]; p++) {
-		uint32_t row = c->idx->span[p];
-
-		if (s->ts[row] >= b)
-			break;
-		if (s->kind[row] == LG_SPAN_LOCK_WAIT && !(s->flags[row] & LG_SPAN_SPIN) &&
-		    lg_row_end(c->t, s->ts[row], s->dur[row]) > a)
-			return row;
-	}
+	while (lg_next_row(c, &spans))
+		if (c->t->span.kind[spans.row] == LG_SPAN_LOCK_WAIT &&
+		    !(c->t->span.flags[spans.row] & LG_SPAN_SPIN))
+			return spans.row;
 	return UINT32_MAX;
 }
 
@@ -114,24 +108,17 @@ static uint32_t hold_at(struct lg_case *c, uint64_t object, lg_thr waiter, int64
 	const struct lg_span_tab *s = &c->t->span;
 	struct lg_lock_table *l = c->locks;
 	uint32_t o = lg_map_get(&l->object_i, object), best = UINT32_MAX;
-	uint32_t lo, hi, end;
+	uint32_t p, end;
 	int64_t best_end = ts;
 
 	*ret_next = INT64_MAX;
 	if (!o)
 		return UINT32_MAX;
-	lo = l->hold_off[o];
-	hi = end = l->hold_off[o + 1];
-	while (lo < hi) { /* first position whose reach goes beyond ts */
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (l->reach[mid] > ts)
-			hi = mid;
-		else
-			lo = mid + 1;
-	}
-	for (; lo < end; lo++) {
-		uint32_t row = l->hold[lo];
+	p = l->hold_off[o];
+	end = l->hold_off[o + 1];
+	/* From the first on that reaches beyond ts. */
+	for (p += (uint32_t)lg_upper_bound(l->reach + p, end - p, sizeof *l->reach, 0, ts); p < end; p++) {
+		uint32_t row = l->hold[p];
 		int64_t row_end = lg_row_end(c->t, s->ts[row], s->dur[row]);
 
 		if (s->thr[row] == waiter || row_end <= ts)

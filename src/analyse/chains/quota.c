@@ -34,10 +34,8 @@ static bool find_rows(struct lg_case *c)
 	for (size_t i = 0; i < k->n; i++)
 		n += is_throttle_track(c, k->track[i]);
 	c->quota_rows = lg_arena_alloc(&c->v->arena, n + 1, sizeof *c->quota_rows);
-	if (!c->quota_rows) {
-		c->failed = LG_E_NOMEM;
+	if (!c->quota_rows)
 		return false;
-	}
 	for (size_t i = 0; i < k->n; i++)
 		if (is_throttle_track(c, k->track[i]))
 			c->quota_rows[c->n_quota_rows++] = (uint32_t)i;

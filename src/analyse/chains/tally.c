@@ -136,17 +136,14 @@ static int sort_into_causes(struct lg_case *c, const struct lg_tally *y, struct 
 		key = lg_mix64((uint64_t)prc << 32 | p->lock) ^ lg_mix64(p->end | io << 8);
 		at = lg_map_get(&b->by_key, key);
 		if (!at) {
-			if (lg_grow(&b->v, &b->cap, b->n + 1, sizeof *b->v) ||
-			    lg_map_set(&b->by_key, key, (uint32_t)++b->n))
+			uint8_t *of_rank = lg_arena_alloc(&c->v->arena, c->n_ranks, 1);
+
+			at = (uint32_t)b->n + 1;
+			if (!of_rank || lg_map_set(&b->by_key, key, at) ||
+			    LG_APPEND(b->v, b->n, b->cap, (struct lg_cause_sum){
+				.end = p->end, .prc = prc, .thr = p->thr, .victim = p->of, .lock = p->lock,
+				.of_rank = of_rank, .own_job = of_job(c, c->t->thread.prc[p->thr], p->of) }))
 				return LG_E_NOMEM;
-			at = (uint32_t)b->n;
-			b->v[at - 1] = (struct lg_cause_sum){
-				.end = p->end, .prc = prc, .thr = p->thr, .victim = p->of,
-				.lock = p->lock,
-				.of_rank = lg_arena_alloc(&c->v->arena, c->n_ranks, 1) };
-			if (!b->v[at - 1].of_rank)
-				return LG_E_NOMEM;
-			b->v[at - 1].own_job = of_job(c, c->t->thread.prc[p->thr], p->of);
 		}
 		s = &b->v[at - 1];
 		b->of_piece[i] = at;
@@ -208,9 +205,7 @@ static int find_majorities(struct lg_case *c, struct lg_cause_sum *s)
 		uint32_t us = (uint32_t)(p->dur / 1000 + 1), r = rank_index_of(c, p->of);
 		uint32_t a = lg_map_get(&thr_ns, p->thr) + us, b = lg_map_get(&of_ns, p->of) + us;
 
-		rc = lg_map_set(&thr_ns, p->thr, a);
-		if (!rc)
-			rc = lg_map_set(&of_ns, p->of, b);
+		rc = lg_map_set(&thr_ns, p->thr, a) ?: lg_map_set(&of_ns, p->of, b);
 		if (a > best_thr) {
 			best_thr = a;
 			s->thr = p->thr;
@@ -250,12 +245,7 @@ static void count_idle_holds(struct lg_case *c, struct lg_cause_sum *s)
 	s->other_holds = total > used ? total - used : 0;
 }
 
-static int cmp_lost(const void *a, const void *b)
-{
-	const struct lg_cause_sum *x = a, *y = b;
-
-	return LG_CMP(y->lost, x->lost) ?: LG_CMP(x->end, y->end);
-}
+LG_ORDER_BY(cmp_lost, struct lg_cause_sum, LG_CMP(y->lost, x->lost) ?: LG_CMP(x->end, y->end))
 
 /* Steps it took at least a fiftieth of, and the processes that make up the sum. */
 static int count_hits(struct lg_case *c, const struct lg_tally *y, struct lg_cause_sum *s,
@@ -319,9 +309,7 @@ static int find_causes(struct lg_case *c, struct lg_tally *y)
 
 	b.of_piece = lg_calloc(y->n_path, sizeof *b.of_piece);
 	b.patron = lg_calloc(c->t->process.n, sizeof *b.patron);
-	rc = b.of_piece && b.patron ? find_patrons(c, y, b.patron) : LG_E_NOMEM;
-	if (!rc)
-		rc = sort_into_causes(c, y, &b);
+	rc = b.of_piece && b.patron ? find_patrons(c, y, b.patron) ?: sort_into_causes(c, y, &b) : LG_E_NOMEM;
 	for (size_t i = 0; !rc && i < b.n; i++) {
 		b.v[i].pieces = lg_arena_alloc(&c->v->arena, b.v[i].n_pieces, sizeof *b.v[i].pieces);
 		b.v[i].n_pieces = 0;
@@ -336,17 +324,16 @@ static int find_causes(struct lg_case *c, struct lg_tally *y)
 
 			s->pieces[s->n_pieces++] = &y->path[i];
 		}
-	for (size_t k = 0; k < c->ranks[y->ref].n_steps; k++)
-		slow += c->v->steps[c->ranks[y->ref].step_first + k].slow
-				? c->v->steps[c->ranks[y->ref].step_first + k].dur : 0;
+	for (size_t k = 0; k < c->ranks[y->ref].n_steps; k++) {
+		const struct lg_step *s = &c->v->steps[c->ranks[y->ref].step_first + k];
+
+		slow += s->slow ? s->dur : 0;
+	}
 	for (size_t i = 0; !rc && i < b.n; i++) {
 		leave_usual_out(&b.v[i], y->wall, slow);
 		b.v[i].left_out = left_out;
-		rc = find_events(c, &b.v[i], step_ns);
-		if (!rc)
-			rc = find_majorities(c, &b.v[i]);
-		if (!rc)
-			rc = count_hits(c, y, &b.v[i], step_ns);
+		rc = find_events(c, &b.v[i], step_ns) ?: find_majorities(c, &b.v[i]) ?:
+		     count_hits(c, y, &b.v[i], step_ns);
 		if (b.v[i].end == LG_END_LOCK)
 			count_idle_holds(c, &b.v[i]);
 	}
@@ -378,19 +365,15 @@ int lg_tally(struct lg_case *c, uint32_t ref, const struct lg_pieces *path, stru
 	y->excess = lg_excess_of(r, c->v->steps);
 	for (size_t k = 0; k < r->n_steps; k++)
 		y->n_slow += c->v->steps[r->step_first + k].slow;
-	rc = find_causes(c, y);
-	if (!rc)
-		rc = lg_find_late_ranks(c, y);
-	if (!rc) {
-		for (size_t i = 0; i < y->n_causes; i++)
-			y->explained += y->causes[i].slow_lost;
-		y->explained += y->straggler.slow_lost;
-		if (y->explained > y->excess)
-			y->explained = y->excess;
-	}
-	if (!rc)
-		rc = c->failed;
-	return rc;
+	rc = find_causes(c, y) ?: lg_find_late_ranks(c, y);
+	if (rc)
+		return rc;
+	y->explained = y->straggler.slow_lost;
+	for (size_t i = 0; i < y->n_causes; i++)
+		y->explained += y->causes[i].slow_lost;
+	if (y->explained > y->excess)
+		y->explained = y->excess;
+	return c->failed;
 }
 
 const struct lg_piece *lg_longest_piece(const struct lg_cause_sum *s)

@@ -106,12 +106,6 @@ static bool converts(const struct lg_trace *t, uint32_t row)
 	return (to == T_FLOAT && is_half(from)) || (is_half(to) && from == T_FLOAT);
 }
 
-/* Kernels of torch 2 that convert: bfloat16tofloat32_copy_kernel_cuda, float16_copy_kernel_cuda ... */
-static bool is_float_copy(const char *kernel)
-{
-	return strstr(kernel, "float16_copy_kernel") || strstr(kernel, "float16tofloat32_copy_kernel");
-}
-
 /* A cast by hand ended. Where forward goes on with a matrix operator, it was made for that. */
 static void hand_cast(struct walk *w, const struct level *l)
 {
@@ -128,18 +122,9 @@ static void hand_matrix(struct walk *w, uint32_t row)
 	if (!a->n_hand++)
 		a->row = row;
 	a->n_casts += w->n_pending;
-	for (size_t i = 0; i < w->n_pending && !w->failed; i++) {
+	for (size_t i = 0; i < w->n_pending && !w->failed; i++)
 		w->failed = lg_gpu_iv_add(&a->hand[w->host], w->pending[i].ts, w->pending[i].end,
 					  w->pending[i].row);
-	}
-}
-
-/* What derivatives.yaml writes into the formulas of such nodes. aten::linear there is forward code that
- * checkpointing runs again, under autocast as it should. */
-static bool formula_calls(const char *name)
-{
-	return !strcmp(name, "aten::mm") || !strcmp(name, "aten::bmm") || !strcmp(name, "aten::addmm") ||
-	       !strcmp(name, "aten::baddbmm");
 }
 
 static void leave(struct walk *w)
@@ -163,7 +148,7 @@ static void leave(struct walk *w)
 			a->n_half += k == T_HALF;
 		}
 		if (up && up->kind == OP_MATRIX_NODE &&
-		    formula_calls(lg_string(w->t, w->t->span.name[l->row]))) {
+		    lg_on_list(LG_LIST_FORMULA_CALLS, lg_string(w->t, w->t->span.name[l->row]))) {
 			a->n_back++;
 			a->n_back_pairs += l->pair;
 			if (l->pair && a->n_back_pairs == 1 && !a->n_hand)
@@ -209,8 +194,7 @@ static void enter(struct walk *w, uint32_t row)
 		l->inner = up->inner || (t->span.kind[up->row] == LG_SPAN_OP &&
 					 t->span.stage[up->row] != LG_STAGE_BACKWARD &&
 					 w->class[t->span.name[up->row]] & ATEN);
-		if (l->end > up->end)
-			l->end = up->end;
+		l->end = LG_MIN(l->end, up->end);
 		up->pair |= t->span.name[up->row] == t->span.name[row];
 	}
 	if ((l->kind == OP_COPY && converts(t, row)) || w->float_copy[row])
@@ -271,14 +255,14 @@ void lg_amp_walk(struct lg_case *c, struct lg_gpu_run *r)
 		const char *name = lg_string(t, c->span_names[i]);
 
 		class[c->span_names[i]] =
-			(uint8_t)((lg_name_means(amp_rows, sizeof amp_rows / sizeof *amp_rows, name) + 1) |
+			(uint8_t)((lg_name_means(amp_rows, LG_COUNT(amp_rows), name) + 1) |
 				  (strncmp(name, "aten::", 6) ? 0 : ATEN));
 	}
 	if (!rc)
-		rc = lg_span_pick(c, is_float_copy, &picked);
-	for (size_t i = 0; picked && i < r->n_work; i++)
-		if (r->work[i].call != LG_NO_ROW && picked[t->span.name[r->work[i].span]])
-			copies[r->work[i].call] = 1;
+		rc = lg_span_pick(c, LG_LIST_FLOAT_COPIES, &picked);
+	LG_EACH_WHILE(picked, w, r->work, r->n_work)
+		if (w->call != LG_NO_ROW && picked[t->span.name[w->span]])
+			copies[w->call] = 1;
 	for (size_t h = 0; !rc && h < r->n_host; h++)
 		rc = walk_host(c, r, h, class, copies, r->amp);
 	r->amp->rc = rc;
@@ -327,8 +311,7 @@ static bool backward_too(const struct lg_amp *a)
 
 int lg_gpu_refine_amp(struct lg_case *c, struct lg_gpu *g)
 {
-	for (size_t i = 0; i < g->n; i++) {
-		struct lg_gpu_run *r = &g->run[i];
+	LG_EACH(r, g->run, g->n) {
 		int rc = 0;
 
 		if (!lg_gpu_judged(r) || !r->n_ops)
@@ -361,14 +344,12 @@ static struct lg_finding *cost_of(struct lg_case *c, const struct lg_gpu *g, con
 		lost += r->scope == LG_SHOWS_CPU ? lg_gpu_iv_sum(&ivs[h]) : 0;
 	}
 	lost += s.savable;
-	f = lg_gpu_finding(c, g, LG_R_GPU_AMP_MISUSE, (double)lost / 1e6, lg_gpu_part(r, (double)lost),
+	f = lg_gpu_finding(c, g, LG_R_GPU_AMP_MISUSE, lg_ms(lost), lg_gpu_part(r, (double)lost),
 			   confidence, r);
-	if (!f)
-		return NULL;
 	lg_grade_worth_a_line(f);
 	if (s.n)
 		lg_evidence_add(c, f, s.at, s.longest, "%zu kernels that only convert, %.1f ms in all", s.n,
-				(double)s.ns / 1e6);
+				lg_ms(s.ns));
 	return f;
 }
 
@@ -377,8 +358,6 @@ static void tell_by_hand(struct lg_case *c, const struct lg_gpu *g, const struct
 {
 	struct lg_finding *f = cost_of(c, g, r, a->hand, 0.8);
 
-	if (!f)
-		return;
 	f->detail = "manual_casts";
 	f->stage = lg_stage_name(LG_STAGE_FORWARD);
 	lg_title(c, f, "tensors are cast by hand before %zu of %zu matrix operators (%zu casts a %s) where "
@@ -386,7 +365,7 @@ static void tell_by_hand(struct lg_case *c, const struct lg_gpu *g, const struct
 		 (r->n_steps ? r->n_steps : 1), lg_gpu_a_step(r));
 	f->culprit.function = lg_gpu_place(c, a->row, LG_NO_ROW);
 	lg_evidence_add(c, f, c->t->span.ts[a->row], c->t->span.dur[a->row], "the first: %s, without "
-			"autocast's pair", lg_string(c->t, c->t->span.name[a->row]));
+			"autocast's pair", lg_span_name(c->t, a->row));
 	if (!a->n_finite && a->n_half)
 		lg_evidence(c, f, "float16, and nothing in the window looks for infinities: the loss seems "
 			    "not to be scaled");
@@ -399,15 +378,12 @@ static void tell_backward(struct lg_case *c, const struct lg_gpu *g, const struc
 {
 	struct lg_finding *f = cost_of(c, g, r, a->again, 0.85);
 
-	if (!f)
-		return;
 	f->detail = "backward_under_autocast";
 	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
 	lg_title(c, f, "backward() runs inside the autocast region: %zu of %zu matrix operators of "
 		 "autograd's nodes are dispatched through autocast again", a->n_back_pairs, a->n_back);
 	lg_evidence_add(c, f, c->t->span.ts[a->row], c->t->span.dur[a->row], "the first: %s holds an "
-			"operator of the same name, which only autocast does", lg_string(c->t,
-			c->t->span.name[a->row]));
+			"operator of the same name, which only autocast does", lg_span_name(c->t, a->row));
 }
 
 static void tell_unscaled(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
@@ -420,8 +396,6 @@ static void tell_unscaled(struct lg_case *c, const struct lg_gpu *g, const struc
 	    a->n_half * 2 < a->n_typed || a->n_half < LG_N_GPU_AMP_MISUSE_MATRIX || a->n_finite)
 		return;
 	f = lg_gpu_unpriced(c, g, LG_R_GPU_AMP_MISUSE, 0.5, r);
-	if (!f)
-		return;
 	f->detail = "no_loss_scaling";
 	lg_cap(f, LG_CAP_UNMEASURED);
 	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
@@ -436,9 +410,7 @@ int lg_find_amp(struct lg_case *c, struct lg_gpu *g)
 {
 	bool said[3] = { false };
 
-	for (size_t i = 0; i < g->n; i++) {
-		struct lg_gpu_run *r = &g->run[i];
-
+	LG_EACH(r, g->run, g->n) {
 		if (!lg_gpu_traced(r) || !r->n_ops)
 			continue;
 		if (look(c, r))

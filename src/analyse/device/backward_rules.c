@@ -33,7 +33,7 @@ static enum row_kind kind_of(const char *s)
 		return ROW_MODULE;
 	if (!strncmp(s, "autograd::engine::evaluate_function: ", 37) && strstr(s, "AccumulateGrad"))
 		return ROW_GATHER;
-	return (enum row_kind)lg_name_means(backward_rows, sizeof backward_rows / sizeof *backward_rows, s);
+	return (enum row_kind)lg_name_means(backward_rows, LG_COUNT(backward_rows), s);
 }
 
 /* A node that is open, and the forward code in it so far. */
@@ -88,7 +88,7 @@ static void add_forward(const struct lg_trace *t, const uint8_t *kind, struct lo
 		n->from = ts;
 		n->row = row;
 	}
-	n->to = end < n->end ? end : n->end;
+	n->to = LG_MIN(end, n->end);
 	n->forward++;
 	l->modules += kind[t->span.name[row]] == ROW_MODULE;
 }
@@ -152,11 +152,6 @@ static int look_at(struct lg_case *c, const struct lg_gpu_run *r, const uint8_t 
 	return rc;
 }
 
-static bool is_checkpoint_node(const char *s)
-{
-	return !strcmp(s, "CheckpointFunctionBackward");
-}
-
 static void recompute(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
 		      const struct look *l)
 {
@@ -170,7 +165,7 @@ static void recompute(struct lg_case *c, const struct lg_gpu *g, const struct lg
 	if (r->scope != LG_SHOWS_TRAINING)
 		return;
 	if (!seen) {
-		if (lg_failed(c, lg_gpu_sum_under(c, r, is_checkpoint_node, &s)))
+		if (lg_failed(c, lg_gpu_sum_under(c, r, LG_LIST_CHECKPOINT_NODES, &s)))
 			return;
 		/* Of forward again plus backward (twice forward), a third is the recomputation. */
 		part = 1.0 / 3;
@@ -185,8 +180,8 @@ static void recompute(struct lg_case *c, const struct lg_gpu *g, const struct lg
 		if (!strcmp(lg_string(t, t->meta.key[i]), "gpu.0.memory"))
 			total = strtod(lg_string(t, t->meta.value[i]), NULL);
 	if (!(peak > 0) || !(total > 0)) {
-		lg_gpu_limit(c, "activations are recomputed (checkpointing); whether memory forces that is "
-			     "not in this trace: profile with profile_memory=True (a few percent)");
+		lg_say(c, "activations are recomputed (checkpointing); whether memory forces that is "
+		       "not in this trace: profile with profile_memory=True (a few percent)");
 		return;
 	}
 	if (peak >= LG_N_GPU_RECOMPUTE_PEAK * total)
@@ -201,7 +196,7 @@ static void recompute(struct lg_case *c, const struct lg_gpu *g, const struct lg
 	if (seen)
 		lg_evidence_add(c, f, l->row != LG_NO_ROW ? t->span.ts[l->row] : INT64_MIN, 0, "forward "
 				"code runs in %zu nodes of the backward pass, first %s", l->regions, l->row
-				!= LG_NO_ROW ? lg_string(t, t->span.name[l->row]) : "");
+				!= LG_NO_ROW ? lg_span_name(t, l->row) : "");
 }
 
 static void anomaly(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
@@ -213,8 +208,6 @@ static void anomaly(struct lg_case *c, const struct lg_gpu *g, const struct lg_g
 	if (l->checked < LG_N_DEBUG_LEFT_ON_CHECKED || 5 * l->checked < 4 * l->nodes)
 		return;
 	f = lg_gpu_unpriced(c, g, LG_R_DEBUG_LEFT_ON, 0.9, r);
-	if (!f)
-		return;
 	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
 	f->title = "autograd anomaly detection is active in the profiled steps: every result of the backward pass is "
 		   "searched for NaN, and the host waits for the answer";

@@ -35,13 +35,12 @@ int lg_batch_busy(const struct lg_case *c, const struct lg_gpu_run *r, struct lg
 	int rc = 0;
 
 	*ret = (struct lg_gpu_ivs){ 0 };
-	for (size_t h = 0; h < r->n_host; h++) {
-		const struct lg_gpu_host *o = &r->host[h];
+	LG_EACH(o, r->host, r->n_host) {
 		size_t own = ret->n; /* this thread's begin here */
 
 		for (size_t i = 0, j; i < o->n; i = j) {
 			bool orders = !r->n_work || o->seg[i].op == LG_NO_ROW ||
-				      strncmp(lg_string(c->t, c->t->span.name[o->seg[i].op]), "aten::", 6);
+				      strncmp(lg_span_name(c->t, o->seg[i].op), "aten::", 6);
 
 			for (j = i; j < o->n && o->seg[j].op == o->seg[i].op; j++)
 				orders |= o->seg[j].class >= LG_HOST_LAUNCH;
@@ -79,8 +78,7 @@ static int64_t longest_hole(const struct lg_gpu_ivs *a, int64_t from, int64_t to
 	while (*at < a->n && a->v[*at].end < from)
 		++*at;
 	for (size_t i = *at + 1; i < a->n && a->v[i].ts <= to; i++)
-		if (a->v[i].ts - a->v[i - 1].end > longest)
-			longest = a->v[i].ts - a->v[i - 1].end;
+		longest = LG_MAX(longest, a->v[i].ts - a->v[i - 1].end);
 	return longest;
 }
 
@@ -136,8 +134,7 @@ bool lg_batch_may_infer(const struct lg_gpu_run *r)
 
 int lg_gpu_refine_batch(struct lg_case *c, struct lg_gpu *g)
 {
-	for (size_t i = 0; i < g->n; i++) {
-		struct lg_gpu_run *r = &g->run[i];
+	LG_EACH(r, g->run, g->n) {
 		LG_AUTO_IVS holes = { 0 };
 		double floor = LG_N_DATA_LOADER_WAIT_INFERRED * (double)(r->to - r->from);
 
@@ -151,11 +148,6 @@ int lg_gpu_refine_batch(struct lg_case *c, struct lg_gpu *g)
 	return c->failed;
 }
 
-static bool is_next(const char *name)
-{
-	return strstr(name, "): __next__") || strstr(name, "built-in function next");
-}
-
 /* Is Python in an iterator's __next__ for most of these moments? Stacks tell what a hole cannot. */
 static bool in_next(struct lg_case *c, const struct lg_gpu_run *r, const struct lg_gpu_ivs *a)
 {
@@ -165,10 +157,10 @@ static bool in_next(struct lg_case *c, const struct lg_gpu_run *r, const struct 
 	LG_AUTOFREE uint8_t *picked = NULL;
 
 	if (r->has_frames)
-		(void)lg_failed(c, lg_span_pick(c, is_next, &picked));
+		(void)lg_failed(c, lg_span_pick(c, LG_LIST_NEXT, &picked));
 	for (uint32_t p = c->idx->span_off[r->main]; picked && p < c->idx->span_off[r->main + 1]; p++) {
 		uint32_t row = c->idx->span[p];
-		int64_t from = t->span.ts[row] > until ? t->span.ts[row] : until, end = lg_span_end(t, row);
+		int64_t from = LG_MAX(t->span.ts[row], until), end = lg_span_end(t, row);
 
 		if (t->span.kind[row] != LG_SPAN_PYTHON || !picked[t->span.name[row]] || end <= from)
 			continue;
@@ -200,15 +192,15 @@ static void tell(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_ru
 	else
 		lg_evidence_against(c, f, "no loader marks itself in this trace: what stands there may be "
 				    "other Python of the program (logging, bookkeeping)");
-	lg_gpu_limit(c, "the wait for batches is inferred from holes at the starts of steps: this loader "
-		     "leaves no event (torch's DataLoader does)");
+	if (f != &c->scrap) /* the loader's own wait was told */
+		lg_say(c, "the wait for batches is inferred from holes at the starts of steps: this loader "
+		       "leaves no event (torch's DataLoader does)");
 }
 
 /* Training on the CPU: the hole is exposed as it is. */
 static void on_cpu(struct lg_case *c, const struct lg_gpu *g)
 {
-	for (size_t i = 0; i < g->n; i++) {
-		const struct lg_gpu_run *r = &g->run[i];
+	LG_EACH(r, g->run, g->n) {
 		LG_AUTO_IVS holes = { 0 };
 		struct lg_finding *f;
 		double sum;
@@ -222,8 +214,6 @@ static void on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		    sum < LG_N_DATA_LOADER_WAIT_INFERRED_CPU * (double)(r->to - r->from))
 			continue;
 		f = lg_gpu_finding(c, g, LG_R_DATA_LOADER_WAIT, sum / 1e6, lg_gpu_part(r, sum), 0.9, r);
-		if (!f)
-			continue;
 		if (holes.n < LG_N_ANY_REPEATS && holes.n < r->n_steps)
 			lg_grade_part(f, lg_proven(holes.n), holes.n);
 		tell(c, f, r, &holes, "nothing runs for");
@@ -243,9 +233,7 @@ int lg_find_batch_wait(struct lg_case *c, struct lg_gpu *g)
 	    lg_failed(c, find_holes(c, l.worst, &holes)))
 		return c->failed;
 	f = lg_gpu_idles(c, g, LG_R_DATA_LOADER_WAIT, &l, 0, 0.9);
-	if (f) {
-		tell(c, f, l.worst, &holes, "the device idles");
-		lg_gpu_moments(c, f, l.worst, l.mask, 3, "device idle");
-	}
+	tell(c, f, l.worst, &holes, "the device idles");
+	lg_gpu_moments(c, f, l.worst, l.mask, 3, "device idle");
 	return c->failed;
 }

@@ -3,30 +3,15 @@
  * comms_rules.c - collectives that nothing hides, that are too small, or that a rank never entered.
  */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "analyse/device/device_rules.h"
 #include "analyse/flight/flight.h"
 #include "analyse/timeline/traffic.h"
-#include "base/words.h"
 #include "store/args.h"
 
 #define SMALL_BYTES 1000000u
-
-void lg_comm_op(const char *name, char *ret, size_t size)
-{
-	static const char *const ops[] = { "AllReduce", "ReduceScatter", "AllGather", "Broadcast",
-					   "SendRecv", "AllToAll", "Reduce", "all_reduce", NULL };
-
-	for (size_t i = 0; ops[i]; i++)
-		if (strcasestr(name, ops[i])) {
-			snprintf(ret, size, "%s", ops[i]);
-			return;
-		}
-	snprintf(ret, size, "collective");
-}
 
 /* Bytes of one device collective: its row's, else its arguments'; 0 = unknown. */
 static uint64_t bytes_of(const struct lg_trace *t, uint32_t row)
@@ -56,10 +41,10 @@ static bool by_ddp(const struct lg_case *c, const struct lg_gpu_run *r)
 
 	for (size_t i = 0; i < c->n_span_names && !ddp; i++)
 		ddp = !strcmp(lg_string(c->t, c->span_names[i]), "DistributedDataParallel.forward");
-	for (size_t i = 0; i < r->n_work && ddp; i++)
-		if (r->work[i].class == LG_GPU_COMM && r->work[i].call != LG_NO_ROW) {
+	LG_EACH_WHILE(ddp, w, r->work, r->n_work)
+		if (w->class == LG_GPU_COMM && w->call != LG_NO_ROW) {
 			n++;
-			behind += c->t->span.thr[r->work[i].call] != r->main;
+			behind += c->t->span.thr[w->call] != r->main;
 		}
 	return n && behind * 2 > n;
 }
@@ -104,21 +89,19 @@ static struct comm_counts count_comms(const struct lg_trace *t, const struct lg_
 	struct comm_counts n = { 0 };
 	int64_t last_compute = 0;
 
-	for (size_t i = 0; i < r->n_work; i++) {
-		const struct lg_gpu_work *w = &r->work[i];
+	LG_EACH(w, r->work, r->n_work) {
 		uint64_t bytes;
 
 		/* A kernel may reach over the window's edges: of the time alone is told what lies inside. */
 		if (w->class == LG_GPU_COMM && w->end > r->from && w->ts < r->to)
-			n.kernel_ns +=
-				(w->end < r->to ? w->end : r->to) - (w->ts > r->from ? w->ts : r->from);
+			n.kernel_ns += LG_MIN(w->end, r->to) - LG_MAX(w->ts, r->from);
 		/* The host runs ahead: what a step orders may run after the window. */
 		n.ordered += w->class == LG_GPU_COMM && w->call != LG_NO_ROW &&
 			     t->span.ts[w->call] >= lg_gpu_asked_from(r) && t->span.ts[w->call] < r->to;
 		if (w->ts < r->from || w->ts >= r->to)
 			continue;
 		if (w->class != LG_GPU_COMM) {
-			last_compute = w->end > last_compute ? w->end : last_compute;
+			last_compute = LG_MAX(w->end, last_compute);
 			continue;
 		}
 		n.shared += w->ts < last_compute;
@@ -128,7 +111,7 @@ static struct comm_counts count_comms(const struct lg_trace *t, const struct lg_
 		n.n_small += bytes && bytes < SMALL_BYTES;
 		n.n++;
 	}
-	n.ordered = n.ordered > r->n_comm ? n.ordered : r->n_comm;
+	n.ordered = LG_MAX(n.ordered, r->n_comm);
 	return n;
 }
 
@@ -143,11 +126,11 @@ static void exposed_evidence(struct lg_case *c, struct lg_finding *f, const stru
 			     const struct lg_gpu_run *r, const struct comm_counts *n)
 {
 	lg_evidence(c, f, "%zu collective kernels, %.1f ms in all, %.0f %% of it with nothing else running",
-		    r->n_comm, (double)n->kernel_ns / 1e6, 100 * (double)r->by[LG_GPU_BY_COMM] /
+		    r->n_comm, lg_ms(n->kernel_ns), 100 * (double)r->by[LG_GPU_BY_COMM] /
 		    (double)(n->kernel_ns ? n->kernel_ns : 1));
 	if (n->n_known)
 		lg_evidence(c, f, "%.1f MB a collective in the mean (%zu with a size in the trace)",
-			    (double)n->bytes / 1e6 / (double)n->n_known, n->n_known);
+			    lg_ms(n->bytes) / (double)n->n_known, n->n_known);
 	lg_evidence(c, f, "%zu of %zu start while kernels run", n->shared, n->n);
 	lg_gpu_moments(c, f, r, LG_GPU_BIT(LG_GPU_BY_COMM), 3, "collective alone");
 	if (g->n == 1)
@@ -167,10 +150,10 @@ static void tell_kinds(struct lg_case *c, struct lg_finding *f, const struct lg_
 		const char *detail = advice_for(r, kind[i].is), *says;
 		struct lg_loss_part *last = i ? &part[f->n_loss_parts - 1] : NULL;
 
-		says = lg_arena_printf(&c->v->arena, "%s (%.0f %%)", kind[i].op, 100 * kind[i].share);
-		list = lg_arena_printf(&c->v->arena, "%s%s%s", list, i ? ", " : "", says);
+		says = lg_text(c, "%s (%.0f %%)", kind[i].op, 100 * kind[i].share);
+		list = lg_text(c, "%s%s%s", list, i ? ", " : "", says);
 		if (last && last->detail == detail)
-			last->says = lg_arena_printf(&c->v->arena, "%s, %s", last->says, says);
+			last->says = lg_text(c, "%s, %s", last->says, says);
 		else
 			part[f->n_loss_parts++] = (struct lg_loss_part){ .says = says, .detail = detail };
 	}
@@ -179,7 +162,7 @@ static void tell_kinds(struct lg_case *c, struct lg_finding *f, const struct lg_
 	if (n < 2 || f->n_loss_parts < 2)
 		f->n_loss_parts = 0;
 	if (n < 2)
-		list = kind[0].share > 0.5 ? lg_arena_printf(&c->v->arena, "most of it in %s", kind[0].op) : "";
+		list = kind[0].share > 0.5 ? lg_text(c, "most of it in %s", kind[0].op) : "";
 	lg_title(c, f, "collectives that no computation hides take %.0f %% of the device's time%s%s%s",
 		 share * 100, *list ? ", " : "", n > 1 ? "of it in " : "", list);
 }
@@ -209,8 +192,8 @@ static void name_long_stage(struct lg_case *c, struct lg_finding *f, const struc
 			    s.replicas == 1 ? " has" : "s have", s.run->rank);
 	for (size_t i = 0; i < g->n && i < 16; i++) {
 		const struct lg_gpu_run *r = &g->run[i];
-		double step = (double)(r->to - r->from) / 1e6 / (double)r->n_steps;
-		double stands = (double)r->by[LG_GPU_BY_COMM] / 1e6 / (double)r->n_steps;
+		double step = lg_ms(r->to - r->from) / (double)r->n_steps;
+		double stands = lg_ms(r->by[LG_GPU_BY_COMM]) / (double)r->n_steps;
 
 		lg_evidence(c, f, "rank %d: %.1f ms a step of its own, %.1f ms in collectives alone",
 			    r->rank, step - stands, stands);
@@ -261,14 +244,12 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g)
 
 static struct lg_finding *log_finding(struct lg_case *c, enum lg_rule_id rule, double confidence)
 {
-	struct lg_finding *f = lg_finding_add(c, rule);
+	struct lg_finding *f = lg_finding_or_scrap(c, rule);
 
-	if (f) {
-		lg_grade_unpriced(f);
-		f->confidence = confidence;
-		f->culprit.relation = LG_RELATION_RANK;
-		f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
-	}
+	lg_grade_unpriced(f);
+	f->confidence = confidence;
+	f->culprit.relation = LG_RELATION_RANK;
+	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 	return f;
 }
 
@@ -342,8 +323,8 @@ static const char *op_type(struct lg_case *c, const char *line)
 	int n = at ? (int)strcspn(at + 7, ", )") : 0, k = numel ? (int)strcspn(numel + 8, ", )") : 0;
 
 	return !at ? "another operation"
-	       : numel ? lg_arena_printf(&c->v->arena, "%.*s of %.*s elements", n, at + 7, k, numel + 8)
-		       : lg_arena_printf(&c->v->arena, "%.*s", n, at + 7);
+	       : numel ? lg_text(c, "%.*s of %.*s elements", n, at + 7, k, numel + 8)
+		       : lg_text(c, "%.*s", n, at + 7);
 }
 
 static bool one_place(const struct lg_trace *t, size_t a, size_t b)
@@ -421,8 +402,6 @@ static void mismatch(struct lg_case *c)
 			continue;
 		}
 		f = f ? f : log_finding(c, LG_R_COMMS_MISMATCH, 0.95);
-		if (!f)
-			break;
 		f->title = "ranks call different collectives at the same place: their sequences part, and all of them hang";
 		(void)group_of(lg_string(t, t->mark.text[i]), &told[0]);
 		(void)group_of(lg_string(t, t->mark.text[other < t->mark.n ? other : i]), &told[1]);
@@ -513,8 +492,7 @@ static const char *few_silent(struct lg_case *c, const struct timeouts *w)
 		return NULL;
 	for (int32_t k = 0; k < w->world && k < 4096; k++)
 		if (!w->said[k])
-			list = list ? lg_arena_printf(&c->v->arena, "%s, %d", list, k)
-				    : lg_arena_printf(&c->v->arena, "ranks %d", k);
+			list = list ? lg_text(c, "%s, %d", list, k) : lg_text(c, "ranks %d", k);
 	return list;
 }
 
@@ -569,13 +547,11 @@ static void missing(struct lg_case *c)
 		if (!barrier && !lg_is_mark(t, i, "log.watchdog_timeout") && !lg_is_mark(t, i, "log.gloo_timeout"))
 			continue;
 		f = f ? f : log_finding(c, LG_R_COMMS_MISSING_RANK, barrier ? 0.9 : 0.75);
-		if (!f)
-			return;
 		if (barrier && t->mark.value[i] >= 0 && t->mark.value[i] < 4096)
 			w.named = (int32_t)t->mark.value[i];
 		if (rank >= 0 && rank < 4096)
 			w.said[rank] = 1;
-		w.world = world > w.world ? world : w.world;
+		w.world = LG_MAX(world, w.world);
 		if (++w.n <= 4)
 			lg_evidence_add(c, f, t->mark.ts[i], 0, "%s", lg_string(t, t->mark.text[i]));
 	}

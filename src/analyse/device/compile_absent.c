@@ -11,17 +11,11 @@
 #include "analyse/device/device_rules.h"
 #include "base/words.h"
 
-static bool is_compiled(const char *name)
-{
-	return !strncmp(name, "triton_", 7) || strstr(name, "CompiledFxGraph") || strstr(name, "CompiledFunction") ||
-	       strstr(name, "Compiled Region") || strstr(name, "CompiledAutograd");
-}
-
 /* Any row at all, also of a thread or stream that is not judged. */
 static bool has_compiled(struct lg_case *c)
 {
 	LG_AUTOFREE uint8_t *picked = NULL;
-	bool found = lg_failed(c, lg_span_pick(c, is_compiled, &picked));
+	bool found = lg_failed(c, lg_span_pick(c, LG_LIST_COMPILED, &picked));
 
 	for (size_t i = 0; picked && i < c->t->span.n && !found; i++)
 		found = picked[c->t->span.name[i]];
@@ -40,9 +34,7 @@ int lg_compile_absent(struct lg_case *c, struct lg_gpu *g)
 			first = i;
 	if (!n || lg_told(c, LG_R_COMPILE_SKIPPED))
 		return 0;
-	for (size_t i = 0; i < g->n; i++) {
-		const struct lg_gpu_run *x = &g->run[i];
-
+	LG_EACH(x, g->run, g->n) {
 		/* One step may be what never was compiled, as an evaluation. */
 		if (!r && lg_gpu_traced(x) && x->n_ops && x->n_steps >= LG_N_COMPILE_SKIPPED_STEPS)
 			r = x;
@@ -50,8 +42,6 @@ int lg_compile_absent(struct lg_case *c, struct lg_gpu *g)
 	if (!r || has_compiled(c))
 		return c->failed;
 	f = lg_gpu_unpriced(c, g, LG_R_COMPILE_SKIPPED, 0.8, r);
-	if (!f)
-		return c->failed;
 	lg_title(c, f, "the log shows that torch.compile worked, and no compiled region runs in the %zu "
 		 "profiled steps: they run eagerly", r->n_steps);
 	lg_evidence_add(c, f, m->ts[first], 0, "%zu compilation%s in the log, first %s", n, lg_s(n),

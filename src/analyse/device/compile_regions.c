@@ -42,10 +42,11 @@ struct regions {
 	struct breaks b;
 };
 
+static const char prefix[] = "Torch-Compiled Region: ";
+
 /* "Torch-Compiled Region: 3/1" -> frame 3, compilation 1. */
 static bool parse_region(const char *name, long *ret_frame, long *ret_compile)
 {
-	static const char prefix[] = "Torch-Compiled Region: ";
 	char *end;
 
 	if (strncmp(name, prefix, sizeof prefix - 1))
@@ -55,19 +56,6 @@ static bool parse_region(const char *name, long *ret_frame, long *ret_compile)
 		return false;
 	*ret_compile = strtol(end + 1, NULL, 10);
 	return true;
-}
-
-static bool is_region(const char *name)
-{
-	long frame, compile;
-
-	return parse_region(name, &frame, &compile);
-}
-
-static bool is_looked_for(const char *name)
-{
-	return is_region(name) || !strcmp(name, "TorchDynamo Cache Lookup") ||
-	       strstr(name, "torch_dynamo_resume_in_");
 }
 
 static void count_version(struct regions *g, long frame, long compile, int64_t ts)
@@ -84,10 +72,8 @@ static void count_version(struct regions *g, long frame, long compile, int64_t t
 					    .first = ts };
 	v[k].n++;
 	v[k].back += compile < v[k].highest;
-	if (compile > v[k].highest)
-		v[k].highest = compile;
-	if (compile < v[k].lowest)
-		v[k].lowest = compile;
+	v[k].highest = LG_MAX(v[k].highest, compile);
+	v[k].lowest = LG_MIN(v[k].lowest, compile);
 }
 
 /* Regions that are open at one moment of a thread; last: when what ran in it ended. */
@@ -133,12 +119,12 @@ static void keep_resume(struct breaks *b, lg_str name)
 		b->resume[b->n_resumes++] = name;
 }
 
-/* A row that is_looked_for(). */
+/* A row that regions_of() looks for. */
 static int add_row(struct lg_case *c, const struct lg_gpu_run *r, uint32_t row, struct nest *o,
 		   struct regions *g)
 {
 	const struct lg_trace *t = c->t;
-	const char *name = lg_string(t, t->span.name[row]);
+	const char *name = lg_span_name(t, row);
 	int64_t ts = t->span.ts[row], end = lg_span_end(t, row);
 	struct breaks *b = &g->b;
 	long frame, compile;
@@ -199,8 +185,15 @@ static int add_thread(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
 static int regions_of(struct lg_case *c, const struct lg_gpu_run *r, struct regions *g)
 {
 	LG_AUTOFREE uint8_t *picked = NULL;
-	int rc = lg_span_pick(c, is_looked_for, &picked);
+	int rc = lg_span_pick(c, LG_LIST_REGIONS, &picked);
+	long frame, compile;
 
+	for (size_t i = 0; picked && i < c->n_span_names; i++) {
+		const char *name = lg_string(c->t, c->span_names[i]);
+
+		if (!strncmp(name, prefix, sizeof prefix - 1) && !parse_region(name, &frame, &compile))
+			picked[c->span_names[i]] = 0;
+	}
 	g->n = 0;
 	g->b = (struct breaks){ .outer = LG_NO_ROW, .inner = LG_NO_ROW };
 	if (!rc && picked) {
@@ -222,8 +215,6 @@ static void recompiles(struct lg_case *c, const struct lg_gpu *g, const struct l
 {
 	struct lg_finding *f = lg_gpu_unpriced(c, g, LG_R_COMPILE_RECOMPILES, 0.85, r);
 
-	if (!f)
-		return;
 	lg_title(c, f, "one frame runs in %ld compiled versions within this window: it is compiled again "
 		 "and again", x->highest - x->lowest + 1);
 	/* Versions that come back were kept: one for each of a few shapes, compiled once. */
@@ -248,14 +239,12 @@ static void nested(struct lg_case *c, const struct lg_gpu *g, const struct lg_gp
 		   const struct breaks *b)
 {
 	const struct lg_trace *t = c->t;
-	double n = (double)(b->regions > b->lookups ? b->regions : b->lookups);
+	double n = (double)LG_MAX(b->regions, b->lookups);
 	bool device = lg_gpu_judged(r);
 	struct lg_finding *f = device ? lg_gpu_unpriced(c, g, LG_R_COMPILE_GRAPH_BREAKS, 0.9, r)
-				      : lg_gpu_finding(c, g, LG_R_COMPILE_GRAPH_BREAKS, (double)b->ns / 1e6,
+				      : lg_gpu_finding(c, g, LG_R_COMPILE_GRAPH_BREAKS, lg_ms(b->ns),
 						       lg_gpu_part(r, (double)b->ns), 0.9, r);
 
-	if (!f)
-		return;
 	if (device)
 		lg_cap(f, LG_CAP_UNMEASURED); /* what part of the wait would go is not known */
 	else if (r->n_steps >= 2)
@@ -264,7 +253,7 @@ static void nested(struct lg_case *c, const struct lg_gpu *g, const struct lg_gp
 		 lg_gpu_steps(r), lg_gpu_a_step(r));
 	if (b->inner != LG_NO_ROW)
 		lg_evidence_add(c, f, t->span.ts[b->inner], t->span.dur[b->inner], "inside of %s runs %s",
-				lg_string(t, t->span.name[b->outer]), lg_string(t, t->span.name[b->inner]));
+				lg_span_name(t, b->outer), lg_span_name(t, b->inner));
 	if (b->lookups > b->regions)
 		lg_evidence(c, f, "%zu of %zu times what follows the break is not compiled", b->lookups -
 			    b->regions, b->lookups);
@@ -277,11 +266,11 @@ static void nested(struct lg_case *c, const struct lg_gpu *g, const struct lg_gp
 	}
 	if (device)
 		lg_evidence(c, f, "%.1f ms of Python between the pieces, %.1f ms of it with an idle "
-			    "device; what the lost fusion costs is not in it", (double)b->ns / 1e6,
-			    (double)b->late / 1e6);
+			    "device; what the lost fusion costs is not in it", lg_ms(b->ns),
+			    lg_ms(b->late));
 	else
 		lg_evidence(c, f, "%.1f ms of Python between the pieces: at least that is lost; what the "
-			    "lost fusion costs is not in it", (double)b->ns / 1e6);
+			    "lost fusion costs is not in it", lg_ms(b->ns));
 	if (!b->n_resumes)
 		lg_evidence(c, f, "where each break is: TORCH_LOGS=graph_breaks (log volume only), or a "
 			    "trace with_stack=True");
@@ -297,8 +286,6 @@ static void many_frames(struct lg_case *c, const struct lg_gpu *g, const struct 
 	    lg_gpu_part(r, (double)r->by[LG_GPU_BY_LAUNCH]) < LG_N_COMPILE_GRAPH_BREAKS_WAIT)
 		return;
 	f = lg_gpu_unpriced(c, g, LG_R_COMPILE_GRAPH_BREAKS, 0.6, r);
-	if (!f)
-		return;
 	lg_title(c, f, "%zu separate compiled regions run, and the device waits for launches: the graph is "
 		 "broken into pieces", x->n);
 	lg_cap(f, LG_CAP_UNMEASURED); /* what part of the wait is theirs is not known */

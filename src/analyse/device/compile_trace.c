@@ -33,20 +33,13 @@ static void in_step_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 	if (lg_failed(c, lg_cpu_time_most(c, g, LG_HOST_COMPILE, &t)) || !t.r ||
 	    lg_cpu_share(&t) < LG_N_COMPILE_IN_STEP_FLOOR)
 		return;
-	f = lg_gpu_finding(c, g, LG_R_COMPILE_IN_STEP, (double)t.sum / 1e6, lg_cpu_share(&t), 0.9, t.r);
-	if (!f)
-		return;
+	f = lg_gpu_finding(c, g, LG_R_COMPILE_IN_STEP, lg_ms(t.sum), lg_cpu_share(&t), 0.9, t.r);
 	lg_gpu_cap_steps(c, f, t.r, t.by_step);
 	lg_title(c, f, "torch.compile works inside the profiled steps: %.0f %% of their time",
 		 lg_cpu_share(&t) * 100);
-	lg_evidence_add(c, f, t.at, t.longest, "%.1f ms in all; longest%s%s", (double)t.sum / 1e6, t.row !=
-			LG_NO_ROW ? ": " : "", t.row != LG_NO_ROW ? lg_string(c->t, c->t->span.name[t.row])
+	lg_evidence_add(c, f, t.at, t.longest, "%.1f ms in all; longest%s%s", lg_ms(t.sum), t.row !=
+			LG_NO_ROW ? ": " : "", t.row != LG_NO_ROW ? lg_span_name(c->t, t.row)
 			: "");
-}
-
-static bool is_launch(const char *name)
-{
-	return strstr(name, "Launch") != NULL;
 }
 
 /*
@@ -57,15 +50,12 @@ static void launch_blocking(struct lg_case *c, const struct lg_gpu *g)
 {
 	LG_AUTOFREE uint8_t *picked = NULL;
 
-	(void)lg_failed(c, lg_span_pick(c, is_launch, &picked));
-	for (size_t i = 0; picked && i < g->n; i++) {
-		const struct lg_gpu_run *r = &g->run[i];
+	(void)lg_failed(c, lg_span_pick(c, LG_LIST_LAUNCHES, &picked));
+	LG_EACH_WHILE(picked, r, g->run, g->n) {
 		size_t n = 0, blocked = 0;
 		struct lg_finding *f;
 
-		for (size_t k = 0; lg_gpu_judged(r) && k < r->n_work; k++) {
-			const struct lg_gpu_work *w = &r->work[k];
-
+		LG_EACH_WHILE(lg_gpu_judged(r), w, r->work, r->n_work) {
 			if (w->class != LG_GPU_COMPUTE || w->call == LG_NO_ROW || w->end - w->ts < 20000 ||
 			    !picked[c->t->span.name[w->call]])
 				continue;
@@ -75,8 +65,6 @@ static void launch_blocking(struct lg_case *c, const struct lg_gpu *g)
 		if (n < 20 || blocked * 20 < n * 19)
 			continue;
 		f = lg_gpu_unpriced(c, g, LG_R_DEBUG_LEFT_ON, 0.9, r);
-		if (!f)
-			return;
 		f->stage = lg_stage_name(LG_STAGE_FORWARD);
 		f->title = "every kernel launch waits for its kernel: CUDA_LAUNCH_BLOCKING=1 (or "
 			   "HIP_LAUNCH_BLOCKING, AMD_SERIALIZE_KERNEL) is left on";
@@ -125,13 +113,10 @@ static uint8_t *debug_bits(struct lg_case *c)
 
 static bool left_on_told(const struct lg_case *c, const char *what)
 {
-	for (size_t i = 0; i < c->v->n_findings; i++) {
-		const struct lg_finding *f = &c->v->findings[i];
-
+	LG_EACH(f, c->v->findings, c->v->n_findings)
 		if (f->rule == LG_R_DEBUG_LEFT_ON && f->culprit.function &&
 		    !strcmp(f->culprit.function, what))
 			return true;
-	}
 	return false;
 }
 
@@ -161,8 +146,7 @@ static void debug_frames(struct lg_case *c, const struct lg_gpu *g)
 	LG_AUTOFREE uint8_t *bits = debug_bits(c);
 	bool told = false;
 
-	for (size_t i = 0; bits && i < g->n && !told; i++) {
-		const struct lg_gpu_run *r = &g->run[i];
+	LG_EACH_WHILE(bits && !told, r, g->run, g->n) {
 		size_t n[DEBUG_CALLS] = { 0 };
 		int64_t at[DEBUG_CALLS] = { 0 };
 		struct lg_gpu_rows rows = lg_gpu_rows(c, r, r->main, NULL);

@@ -70,8 +70,7 @@ static int busy(const struct lg_case *c, const struct lg_gpu_run *r, enum lg_cpu
 	int rc = 0;
 
 	ret->n = 0;
-	for (size_t h = 0; h < r->n_host; h++) {
-		const struct lg_gpu_host *o = &r->host[h];
+	LG_EACH(o, r->host, r->n_host) {
 		size_t own = ret->n; /* this thread's begin here */
 
 		for (size_t i = 0; i < o->n && !rc; i++)
@@ -126,9 +125,9 @@ int lg_cpu_parts(const struct lg_case *c, const struct lg_gpu_run *r, const int6
 /* What was found to be waiting for batches, also where no event says so (batch_wait.c). */
 static const struct lg_finding *told_wait(const struct lg_verdict *v)
 {
-	for (size_t i = 0; i < v->n_findings; i++)
-		if (v->findings[i].rule == LG_R_DATA_LOADER_WAIT && !isnan(v->findings[i].lost_share))
-			return &v->findings[i];
+	LG_EACH(f, v->findings, v->n_findings)
+		if (f->rule == LG_R_DATA_LOADER_WAIT && !isnan(f->lost_share))
+			return f;
 	return NULL;
 }
 
@@ -137,16 +136,15 @@ static const char *compiling(struct lg_case *c)
 {
 	const struct lg_verdict *v = c->v;
 
-	for (size_t i = 0; i < v->n_findings; i++)
-		if (v->findings[i].rule == LG_R_COMPILE_IN_STEP && v->findings[i].lost_share > 0)
-			return lg_arena_printf(&c->v->arena, " (%.0f %% compiling them)",
-					       100 * v->findings[i].lost_share);
+	LG_EACH(f, v->findings, v->n_findings)
+		if (f->rule == LG_R_COMPILE_IN_STEP && f->lost_share > 0)
+			return lg_text(c, " (%.0f %% compiling them)", 100 * f->lost_share);
 	return "";
 }
 
 static const char *saving(struct lg_case *c, double share)
 {
-	return share < 0.005 ? "" : lg_arena_printf(&c->v->arena, "%.0f %% saving and writing messages, ", share * 100);
+	return share < 0.005 ? "" : lg_text(c, "%.0f %% saving and writing messages, ", share * 100);
 }
 
 /* Where stacks or annotations say what ran between operators: of the run that has most of such time. */
@@ -157,9 +155,9 @@ static void tell_python(struct lg_case *c, const struct lg_gpu_run *most, int64_
 	if (!in)
 		return;
 	c->v->untraced_in = in;
-	lg_gpu_limit(c, "between operators nothing runs but Python for %.1f ms%s%s; of that %s%s",
-		     (double)longest / 1e6, most->rank >= 0 ? " on " : "", most->rank >= 0 ? lg_cpu_who(c,
-		     most) : "", in, most->has_frames ? "" : " (with_stack=True tells the lines)");
+	lg_say(c, "between operators nothing runs but Python for %.1f ms%s%s; of that %s%s",
+	       lg_ms(longest), most->rank >= 0 ? " on " : "", most->rank >= 0 ? lg_cpu_who(c,
+	       most) : "", in, most->has_frames ? "" : " (with_stack=True tells the lines)");
 }
 
 int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
@@ -171,8 +169,7 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 	int64_t longest = 0;
 	double wall = 0, data = 0, side = 0, compute = 0, comm = 0, unknown;
 
-	for (size_t i = 0; i < g->n; i++) {
-		const struct lg_gpu_run *r = &g->run[i];
+	LG_EACH(r, g->run, g->n) {
 		const int64_t window[] = { r->from, r->to };
 		int64_t by[1][LG_CPU_PARTS];
 

@@ -39,14 +39,7 @@ struct ranks {
 	size_t n, matched, with_wait;
 };
 
-static int cmp_row(const void *a, const void *b)
-{
-	const struct row *x = a, *y = b;
-
-	if (x->name != y->name)
-		return x->name < y->name ? -1 : 1;
-	return (x->ts > y->ts) - (x->ts < y->ts);
-}
+LG_ORDER_BY(cmp_row, struct row, LG_CMP(x->name, y->name) ?: LG_CMP(x->ts, y->ts))
 
 static int collect(const struct lg_case *c, struct rank *k)
 {
@@ -62,13 +55,12 @@ static int collect(const struct lg_case *c, struct rank *k)
 			if (s->kind[row] != LG_SPAN_COLLECTIVE || s->dur[row] < 0 || s->ts[row] < r->from ||
 			    s->ts[row] >= r->to || lg_span_p2p(c->t, row))
 				continue;
-			if (lg_grow(&k->row, &k->cap, k->n + 1, sizeof *k->row))
+			if (LG_APPEND(k->row, k->n, k->cap,
+				      (struct row){ s->name[row], s->ts[row], s->dur[row], 0 }))
 				return LG_E_NOMEM;
-			k->row[k->n++] = (struct row){ s->name[row], s->ts[row], s->dur[row], 0 };
 		}
 	}
-	if (k->n)
-		qsort(k->row, k->n, sizeof *k->row, cmp_row);
+	LG_SORT(k->row, k->n, cmp_row);
 	return 0;
 }
 
@@ -140,8 +132,7 @@ static struct rank *late_one(struct ranks *a)
  * one has of each part beyond the others. */
 static bool is_told(struct lg_case *c, const struct rank *late, const double *more, double lost)
 {
-	for (size_t i = 0; i < c->v->n_findings; i++) {
-		struct lg_finding *f = &c->v->findings[i];
+	LG_EACH(f, c->v->findings, c->v->n_findings) {
 		enum lg_cpu_part p = lg_cpu_part_of(f);
 
 		if (p == LG_CPU_PARTS || more[p] * 2 < lost)
@@ -175,11 +166,11 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, const struct ranks *
 	struct lg_finding *f;
 	int64_t *by_step;
 
-	for (size_t i = 0; i < a->n; i++) {
-		if (&a->v[i] == late)
+	LG_EACH(x, a->v, a->n) {
+		if (x == late)
 			continue;
 		for (int p = 0; p < LG_CPU_PARTS; p++)
-			more[p] += (late->by[p] - a->v[i].by[p]) / others;
+			more[p] += (late->by[p] - x->by[p]) / others;
 	}
 	lost = fmin(-more[LG_CPU_COMM], late->caused / wall);
 	if (lost < LG_N_COMMS_STRAGGLER_CPU)
@@ -189,8 +180,6 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, const struct ranks *
 	if (is_told(c, late, more, lost))
 		return;
 	f = lg_gpu_finding(c, g, LG_R_COMMS_STRAGGLER, lost * wall / 1e6, lost, 0.7, r);
-	if (!f)
-		return;
 	f->culprit.relation = LG_RELATION_RANK;
 	f->culprit.rank = r->rank;
 	f->detail = "persistent";
@@ -227,12 +216,12 @@ static void say_in_turn(struct lg_case *c, const struct ranks *a)
 	if (comm < 0.1 || !a->with_wait)
 		return;
 	for (size_t i = 0; i < a->n && i < 8; i++)
-		who = lg_arena_printf(&c->v->arena, "%s%s%s in %zu", who, i ? ", " : "", lg_cpu_who(c, a->v[i].run),
-				      a->v[i].last);
-	lg_gpu_limit(c, "for %.0f %% of the steps' time ranks are in collectives that no operator covers, "
-		     "and who comes last changes (%s of %zu): ranks that share CPUs, work that differs "
-		     "from step to step, or the collectives themselves; laggard record tells which", 100 *
-		     comm, who, a->with_wait);
+		who = lg_text(c, "%s%s%s in %zu", who, i ? ", " : "", lg_cpu_who(c, a->v[i].run),
+			      a->v[i].last);
+	lg_say(c, "for %.0f %% of the steps' time ranks are in collectives that no operator covers, "
+	       "and who comes last changes (%s of %zu): ranks that share CPUs, work that differs "
+	       "from step to step, or the collectives themselves; laggard record tells which", 100 *
+	       comm, who, a->with_wait);
 }
 
 int lg_find_late_on_cpu(struct lg_case *c, struct lg_gpu *g)
@@ -241,9 +230,7 @@ int lg_find_late_on_cpu(struct lg_case *c, struct lg_gpu *g)
 	struct rank *late;
 	int rc = a.v ? 0 : LG_E_NOMEM;
 
-	for (size_t i = 0; i < g->n && !rc; i++) {
-		const struct lg_gpu_run *r = &g->run[i];
-
+	LG_EACH_WHILE(!rc, r, g->run, g->n) {
 		if (!lg_cpu_judged(r))
 			continue;
 		a.v[a.n].run = r;

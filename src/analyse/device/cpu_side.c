@@ -21,9 +21,7 @@ static int time_of(struct lg_case *c, const struct lg_gpu_run *r, enum lg_host_c
 	ret->by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *ret->by_step);
 	if (!ret->by_step)
 		return LG_E_NOMEM;
-	for (size_t k = 0; k < h->n; k++) {
-		const struct lg_host_seg *s = &h->seg[k];
-
+	LG_EACH(s, h->seg, h->n) {
 		if (s->class != class || s->ts < r->from || s->end > r->to)
 			continue;
 		ret->sum += s->end - s->ts;
@@ -48,8 +46,7 @@ int lg_cpu_time_most(struct lg_case *c, const struct lg_gpu *g, enum lg_host_cla
 	size_t n = 0;
 
 	*ret = (struct lg_cpu_time){ .r = NULL };
-	for (size_t i = 0; i < g->n; i++) {
-		const struct lg_gpu_run *r = &g->run[i];
+	LG_EACH(r, g->run, g->n) {
 		struct lg_cpu_time t;
 
 		if (!lg_cpu_judged(r))
@@ -70,8 +67,8 @@ const char *lg_cpu_who(struct lg_case *c, const struct lg_gpu_run *r)
 	int32_t pid = c->t->process.pid[r->prc];
 
 	if (r->rank >= 0)
-		return lg_arena_printf(&c->v->arena, "rank %d", r->rank);
-	return pid >= 0 ? lg_arena_printf(&c->v->arena, "process %d", pid) : "one process";
+		return lg_text(c, "rank %d", r->rank);
+	return pid >= 0 ? lg_text(c, "process %d", pid) : "one process";
 }
 
 const char *lg_cpu_only_on(struct lg_case *c, struct lg_finding *f, const struct lg_cpu_time *t)
@@ -79,7 +76,7 @@ const char *lg_cpu_only_on(struct lg_case *c, struct lg_finding *f, const struct
 	if (!(t->others * 4 < lg_cpu_share(t))) /* one run only, too */
 		return "";
 	f->culprit.rank = t->r->rank;
-	return lg_arena_printf(&c->v->arena, "; only on %s", lg_cpu_who(c, t->r));
+	return lg_text(c, "; only on %s", lg_cpu_who(c, t->r));
 }
 
 static void tell(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule, enum lg_host_class class,
@@ -92,21 +89,19 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule
 
 	if (lg_failed(c, lg_cpu_time_most(c, g, class, &t)) || !t.r || lg_cpu_share(&t) < lg_rule_floor(rule))
 		return;
-	f = lg_gpu_finding(c, g, rule, (double)t.sum / 1e6, lg_cpu_share(&t), 0.85, t.r);
-	if (!f)
-		return;
+	f = lg_gpu_finding(c, g, rule, lg_ms(t.sum), lg_cpu_share(&t), 0.85, t.r);
 	lg_gpu_cap_steps(c, f, t.r, t.by_step);
 	lg_title(c, f, "the loop %s: %.0f %% of the steps' time%s", what, 100 * f->lost_share,
 		 lg_cpu_only_on(c, f, &t));
 	lg_evidence_add(c, f, t.at, t.longest, "%zu time%s, %.1f ms in all; longest", t.n, lg_s(t.n),
-			(double)t.sum / 1e6);
+			lg_ms(t.sum));
 	n = lg_cpu_places(c, t.r, &(struct lg_cpu_time_of){ class, t.r->from, t.r->to, NULL }, at, 3);
 	for (size_t i = 0; i < n && at[i].ns * 10 >= at[0].ns; i++) {
 		const char *where = lg_cpu_where(c, &at[i]);
 
 		if (!i)
 			f->culprit.function = where;
-		lg_evidence(c, f, "%.1f ms of it at %s", (double)at[i].ns / 1e6, where);
+		lg_evidence(c, f, "%.1f ms of it at %s", lg_ms(at[i].ns), where);
 	}
 	if (t.r->has_frames)
 		lg_evidence_against(c, f, "the trace was taken with Python stacks, which make Python "

@@ -58,12 +58,11 @@ static int count_operators(const struct lg_case *c, const struct lg_gpu_run *r, 
 			n[s]++;
 	}
 	/* What is read lies before what is written. */
-	for (size_t s = 0; s < r->n_steps; s++) {
+	for (size_t s = 0; s < r->n_steps; s++)
 		if (step[s].slow)
 			slow[n_slow++] = n[s];
 		else
 			n[n_normal++] = n[s];
-	}
 	e->ops_slow = lg_median_i64(slow, n_slow);
 	e->ops_normal = lg_median_i64(n, n_normal);
 	return 0;
@@ -103,7 +102,7 @@ static const char *last_before(const struct lg_case *c, const struct lg_gpu_run 
 	size_t k = LG_UPPER_BOUND(h->seg, h->n, end, ts);
 	uint32_t row = !k ? LG_NO_ROW : h->seg[k - 1].op != LG_NO_ROW ? h->seg[k - 1].op : h->seg[k - 1].span;
 
-	return row == LG_NO_ROW ? NULL : lg_string(c->t, c->t->span.name[row]);
+	return row == LG_NO_ROW ? NULL : lg_span_name(c->t, row);
 }
 
 /* "; the longest such time is 250.2 ms, on rank 1, ..." */
@@ -114,7 +113,7 @@ static const char *say_hole(struct lg_case *c, const struct excess *e)
 	struct lg_arena *a = &c->v->arena;
 
 	return lg_arena_printf(a, "; the longest such time is %.1f ms%s%s%s%s%s",
-			       (double)(e->hole.end - e->hole.ts) / 1e6,
+			       lg_ms(e->hole.end - e->hole.ts),
 			       e->run->rank >= 0 ? lg_arena_printf(a, " on rank %d", e->run->rank) : "",
 			       in ? ", of that " : "", in ? in : "", after && !in ? " and follows " : "",
 			       after && !in ? after : "");
@@ -127,19 +126,18 @@ static void say_where(struct lg_case *c, const struct excess *e)
 	if (e->of[LG_CPU_BETWEEN] * 2 > e->all && e->run)
 		more = say_hole(c, e);
 	else if (e->of[LG_CPU_OPERATORS] * 2 > e->all)
-		more = lg_arena_printf(&c->v->arena, "; a slow step has %lld operators on its thread, another "
-				       "%lld: %s", (long long)e->ops_slow, (long long)e->ops_normal,
-				       e->ops_slow * 4 > e->ops_normal * 5
-					       ? "more work, as of an evaluation"
-					       : "the same work took longer, as where others use the CPUs");
+		more = lg_text(c, "; a slow step has %lld operators on its thread, another %lld: %s",
+			       (long long)e->ops_slow, (long long)e->ops_normal,
+			       e->ops_slow * 4 > e->ops_normal * 5 ? "more work, as of an evaluation" :
+			       "the same work took longer, as where others use the CPUs");
 	if (e->of[LG_CPU_COMPILE] > 0.005 * e->all)
-		compiling = lg_arena_printf(&c->v->arena, "%.0f %% compiling, ", 100 * e->of[LG_CPU_COMPILE] / e->all);
-	lg_gpu_limit(c, "slow steps took %.1f ms more than the median; of that %s%.0f %% in operators, "
-		     "%.0f %% waiting for data, %.0f %% in collectives, and for %.0f %% nothing that was "
-		     "traced ran (Python, a save, a collection, a sleep: %slaggard record tells)%s", e->all
-		     / 1e6, compiling, 100 * e->of[LG_CPU_OPERATORS] / e->all, 100 * e->of[LG_CPU_DATA] /
-		     e->all, 100 * e->of[LG_CPU_COMM] / e->all, 100 * e->of[LG_CPU_BETWEEN] / e->all,
-		     e->frames ? "" : "with_stack=True or ", more);
+		compiling = lg_text(c, "%.0f %% compiling, ", 100 * e->of[LG_CPU_COMPILE] / e->all);
+	lg_say(c, "slow steps took %.1f ms more than the median; of that %s%.0f %% in operators, "
+	       "%.0f %% waiting for data, %.0f %% in collectives, and for %.0f %% nothing that was "
+	       "traced ran (Python, a save, a collection, a sleep: %slaggard record tells)%s", e->all
+	       / 1e6, compiling, 100 * e->of[LG_CPU_OPERATORS] / e->all, 100 * e->of[LG_CPU_DATA] /
+	       e->all, 100 * e->of[LG_CPU_COMM] / e->all, 100 * e->of[LG_CPU_BETWEEN] / e->all,
+	       e->frames ? "" : "with_stack=True or ", more);
 }
 
 int lg_cpu_slow_steps(struct lg_case *c, const struct lg_gpu *g)
@@ -154,8 +152,7 @@ int lg_cpu_slow_steps(struct lg_case *c, const struct lg_gpu *g)
 			return LG_E_NOMEM;
 	if (e.all <= 0)
 		return 0;
-	for (size_t i = 0; i < v->n_findings; i++) {
-		struct lg_finding *f = &v->findings[i];
+	LG_EACH(f, v->findings, v->n_findings) {
 		enum lg_cpu_part p = lg_cpu_part_of(f);
 
 		if (p == LG_CPU_PARTS || isnan(f->lost_share))

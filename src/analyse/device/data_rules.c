@@ -26,27 +26,20 @@ static int waits_of(const struct lg_case *c, const struct lg_gpu_run *r, struct 
 	size_t cap = 0;
 
 	*w = (struct waits){ 0 };
-	for (size_t i = 0; i < r->n_pieces; i++) {
-		const struct lg_gpu_piece *p = &r->piece[i];
-
+	LG_EACH(p, r->piece, r->n_pieces) {
 		if (p->cause != LG_GPU_BY_LOADER || p->span == LG_NO_ROW)
 			continue;
 		if (p->span != last) {
-			if (lg_grow(&w->v, &cap, w->n + 1, sizeof *w->v))
+			if (LG_APPEND(w->v, w->n, cap, 0))
 				return LG_E_NOMEM;
-			w->v[w->n++] = 0;
 			last = p->span;
 		}
 		w->v[w->n - 1] += p->dur;
 		w->sum += p->dur;
-		if (p->dur > w->longest) {
-			w->longest = p->dur;
-			w->at = p->ts;
-		}
-		w->single |= strstr(lg_string(c->t, c->t->span.name[p->span]), "_SingleProcess") != NULL;
+		lg_keep_longest(&w->longest, &w->at, p->dur, p->ts);
+		w->single |= strstr(lg_span_name(c->t, p->span), "_SingleProcess") != NULL;
 	}
-	if (w->n)
-		qsort(w->v, w->n, sizeof *w->v, lg_cmp_i64);
+	LG_SORT(w->v, w->n, lg_cmp_i64);
 	return 0;
 }
 
@@ -78,9 +71,7 @@ static void tell_loader(struct lg_case *c, const struct lg_gpu *g, const struct 
 	struct lg_finding *f = lg_gpu_idles(c, g, LG_R_DATA_LOADER_WAIT, l, 0, 0.93);
 	bool respawn;
 
-	if (!f)
-		return;
-	f->detail = way_of(w, r->n_steps > w->n ? r->n_steps : w->n);
+	f->detail = way_of(w, LG_MAX(r->n_steps, w->n));
 	respawn = f->detail && !strcmp(f->detail, "respawn");
 	lg_title(c, f, "the device idles %.0f %% of the time waiting for the next batch%s", l->share * 100,
 		 w->single ? ": the loader has no workers (num_workers=0) and works on the training thread"
@@ -89,7 +80,7 @@ static void tell_loader(struct lg_case *c, const struct lg_gpu *g, const struct 
 	if (w->n)
 		lg_evidence_add(c, f, w->at, w->longest, "%zu waits of the loader with an idle device, "
 				"%.1f ms in the median, %.1f ms at most", w->n, (double)w->v[(w->n - 1) / 2]
-				/ 1e6, (double)w->v[w->n - 1] / 1e6);
+				/ 1e6, lg_ms(w->v[w->n - 1]));
 	if (respawn)
 		lg_evidence_against(c, f, "one batch that was late for another reason (storage, a large "
 				    "sample) looks the same");
@@ -115,12 +106,7 @@ struct large {
 	int64_t ns;
 };
 
-static int cmp_size(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
+LG_ORDER_BY(cmp_size, uint64_t, (*x > *y) - (*x < *y))
 
 static int large_copies(const struct lg_case *c, const struct lg_gpu_run *r, struct large *ret)
 {
@@ -129,8 +115,7 @@ static int large_copies(const struct lg_case *c, const struct lg_gpu_run *r, str
 	*ret = (struct large){ 0 };
 	if (!size)
 		return LG_E_NOMEM;
-	for (size_t i = 0; i < r->n_work; i++) {
-		const struct lg_gpu_work *w = &r->work[i];
+	LG_EACH(w, r->work, r->n_work) {
 		uint64_t bytes = c->t->span.bytes[w->span];
 
 		if (w->class != LG_GPU_H2D || !lg_gpu_in_window(r, w) ||
@@ -187,7 +172,7 @@ static void pageable(struct lg_case *c, const struct lg_gpu *g)
 		 "time: the copy itself, and the lead that the host loses", r->amd ? "synchronous copy "
 		 "calls" : "pageable memory", l.share * 100);
 	tell_weights(c, f, r, l.share);
-	lg_evidence(c, f, "%zu such copies, %.1f MB", n, (double)bytes / 1e6);
+	lg_evidence(c, f, "%zu such copies, %.1f MB", n, lg_ms(bytes));
 	if (r->amd)
 		lg_evidence_against(c, f, "ROCm's trace does not say whether the memory was pinned: the "
 				    "calls waited, that is measured");
@@ -208,13 +193,10 @@ static int64_t optimizers_copies(struct lg_case *c, struct lg_gpu *g, const stru
 				(void)lg_failed(c, lg_gpu_iv_add(&steps, t->span.ts[row],
 								 lg_span_end(t, row), row));
 		}
-	for (size_t i = 0; steps.n && i < r->n_work; i++) {
-		const struct lg_gpu_work *w = &r->work[i];
-
+	LG_EACH_WHILE(steps.n, w, r->work, r->n_work)
 		if (w->class == LG_GPU_H2D && w->call != LG_NO_ROW &&
 		    lg_gpu_within(&steps, t->span.ts[w->call]))
 			sum += w->end - w->ts;
-	}
 	return sum;
 }
 
@@ -275,7 +257,7 @@ static void serial(struct lg_case *c, struct lg_gpu *g)
 /* Does the loader work in the main process? */
 static bool in_process(const struct lg_trace *t, const struct lg_cpu_time *l)
 {
-	return l->row != LG_NO_ROW && strstr(lg_string(t, t->span.name[l->row]), "_SingleProcess");
+	return l->row != LG_NO_ROW && strstr(lg_span_name(t, l->row), "_SingleProcess");
 }
 
 /* Training on the CPU: the loader's time on the main thread is exposed as it is. Of several ranks, the one
@@ -291,9 +273,7 @@ static void loader_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 	    lg_cpu_share(&l) < LG_N_DATA_LOADER_WAIT_CPU)
 		return;
 	little = lg_cpu_share(&l) < LG_N_DATA_LOADER_WAIT_CPU_LITTLE;
-	f = lg_gpu_finding(c, g, LG_R_DATA_LOADER_WAIT, (double)l.sum / 1e6, lg_cpu_share(&l), 0.85, l.r);
-	if (!f)
-		return;
+	f = lg_gpu_finding(c, g, LG_R_DATA_LOADER_WAIT, lg_ms(l.sum), lg_cpu_share(&l), 0.85, l.r);
 	lg_gpu_cap_steps(c, f, l.r, l.by_step);
 	/* To take a batch that is ready has its cost, too: little of it is no trouble. */
 	f->ordinary = little;
@@ -308,7 +288,7 @@ static void loader_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		lg_evidence_against(c, f, "to take a batch that is ready has its cost, too: not all of "
 				    "this is a wait");
 	lg_evidence_add(c, f, l.at, l.longest, "%zu stretches in the loader, %.1f ms in all; longest", l.n,
-			(double)l.sum / 1e6);
+			lg_ms(l.sum));
 }
 
 int lg_find_data(struct lg_case *c, struct lg_gpu *g)

@@ -45,6 +45,5 @@ void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu
 const char *lg_gpu_place(struct lg_case *c, uint32_t op, uint32_t site);
 /* The GPU that a counter's track belongs to; 0 = none. */
 lg_trk lg_gpu_of_track(const struct lg_trace *t, lg_trk k);
-void lg_gpu_limit(struct lg_case *c, const char *fmt, ...) LG_PRINTF(2, 3);
 
 #endif /* LG_ANALYSE_DEVICE_DEVICE_RULES_H */

@@ -15,7 +15,6 @@
 
 #include "analyse/device/device_rules.h"
 #include "analyse/device/finders.h"
-#include "base/alloc.h"
 #include "base/median.h"
 #include "store/merge.h"
 
@@ -68,7 +67,7 @@ static enum metric metric_of(const char *name, uint64_t *ret_bit)
 #include "rules/counters.def"
 	};
 
-	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+	for (size_t i = 0; i < LG_COUNT(known); i++)
 		if (!strcmp(name, known[i].name)) {
 			*ret_bit = known[i].bit;
 			return known[i].m;
@@ -79,8 +78,7 @@ static enum metric metric_of(const char *name, uint64_t *ret_bit)
 /* How long readings were taken: hours in which nobody read, between two logs, are nobody's loss. */
 static int time_read(struct devices *d)
 {
-	for (size_t i = 0; i < d->n; i++) {
-		const struct device *g = &d->v[i];
+	LG_EACH(g, d->v, d->n) {
 		size_t n = g->n ? g->n - 1 : 0;
 		LG_AUTOFREE int64_t *apart = lg_calloc(n + 1, sizeof *apart);
 		int64_t sum = 0, most;
@@ -91,8 +89,8 @@ static int time_read(struct devices *d)
 			apart[k] = g->v[k + 1].ts - g->v[k].ts;
 		most = n ? 100 * lg_median_i64(apart, n) : 0;
 		for (size_t k = 0; k < n; k++)
-			sum += apart[k] < most ? apart[k] : most;
-		d->wall = sum > d->wall ? sum : d->wall;
+			sum += LG_MIN(apart[k], most);
+		d->wall = LG_MAX(sum, d->wall);
 	}
 	return 0;
 }
@@ -101,9 +99,9 @@ static int time_read(struct devices *d)
 static int collect(const struct lg_case *c, struct devices *d)
 {
 	const struct lg_trace *t = c->t;
-	size_t *of = lg_calloc(t->track.n, sizeof *of);
-	enum metric *m = lg_calloc(t->track.n, sizeof *m);
-	uint64_t *bit = lg_calloc(t->track.n, sizeof *bit);
+	LG_AUTOFREE size_t *of = lg_calloc(t->track.n, sizeof *of);
+	LG_AUTOFREE enum metric *m = lg_calloc(t->track.n, sizeof *m);
+	LG_AUTOFREE uint64_t *bit = lg_calloc(t->track.n, sizeof *bit);
 	int64_t other = INT64_MIN;
 	int rc = of && m && bit ? 0 : LG_E_NOMEM;
 
@@ -117,10 +115,10 @@ static int collect(const struct lg_case *c, struct devices *d)
 		while (i < d->n && d->v[i].track != gpu)
 			i++;
 		if (i == d->n) {
-			rc = lg_grow(&d->v, &d->cap, d->n + 1, sizeof *d->v);
+			rc = LG_APPEND(d->v, d->n, d->cap,
+				       (struct device){ .track = gpu, .index = t->track.index[gpu] });
 			if (rc)
 				break;
-			d->v[d->n++] = (struct device){ .track = gpu, .index = t->track.index[gpu] };
 		}
 		of[k] = i + 1;
 	}
@@ -164,109 +162,66 @@ static int collect(const struct lg_case *c, struct devices *d)
 		default: break;
 		}
 	}
-	if (!rc)
-		rc = time_read(d);
-	lg_free(of);
-	lg_free(m);
-	lg_free(bit);
-	return rc;
+	return rc ? rc : time_read(d);
+}
+
+/* What a reading was taken in. */
+enum state { ANY, AT_REST, IDLE, BUSY, VERY_BUSY, CAPPED, HOT, FREE, SET };
+
+static bool is_in(const struct reading *r, enum state s)
+{
+	switch (s) {
+	case AT_REST: return r->util < 5;
+	case IDLE: return r->util < 10;
+	case BUSY: return r->util >= 50;
+	case VERY_BUSY: return r->util >= LG_N_GPU_UTIL_LIES_BUSY;
+	case CAPPED: return is_in(r, BUSY) && (r->reasons & SW_POWER_CAP) && !(r->reasons & SLOWER);
+	case HOT: return is_in(r, BUSY) && (r->reasons & SLOWER);
+	case SET: return is_in(r, BUSY) && (r->reasons & CHOSEN) && !(r->reasons & (SLOWER | SW_POWER_CAP));
+	case FREE: return is_in(r, BUSY) && !r->reasons;
+	default: return true;
+	}
+}
+
+static size_t count_in(const struct device *g, enum state s)
+{
+	size_t n = 0;
+
+	for (size_t k = 0; k < g->n; k++)
+		n += is_in(&g->v[k], s);
+	return n;
 }
 
 /* In more than one reading of a hundred. */
 static void count_used(struct devices *d)
 {
-	for (size_t i = 0; i < d->n; i++) {
-		struct device *g = &d->v[i];
-
-		for (size_t k = 0; k < g->n; k++) {
-			g->n_idle += g->v[k].util < 10;
-			g->n_busy += g->v[k].util >= LG_N_GPU_UTIL_LIES_BUSY;
-		}
+	LG_EACH(g, d->v, d->n) {
+		g->n_idle = count_in(g, IDLE);
+		g->n_busy = count_in(g, VERY_BUSY);
 		g->used = (g->n - g->n_idle) * 100 > g->n;
 		d->n_used += g->used;
 	}
 }
 
-static double power_of(const struct reading *r)
+/* q-quantile of m (POWER, CLOCK, or TOP: the highest clock that is known) over all devices' readings in that
+ * state for which it is a number; NAN when too few. */
+static double quantile(const struct devices *d, const struct device *only, double q, enum state when,
+		       enum metric m)
 {
-	return r->power;
-}
-
-static double power_at_rest(const struct reading *r)
-{
-	return r->util < 5 ? r->power : (double)NAN;
-}
-
-static double clock_of(const struct reading *r)
-{
-	return r->clock;
-}
-
-static double clock_at_rest(const struct reading *r)
-{
-	return r->util < 5 ? r->clock : (double)NAN;
-}
-
-static double top_clock(const struct reading *r)
-{
-	return isnan(r->top) ? r->clock : r->top;
-}
-
-static bool is_capped(const struct reading *r)
-{
-	return (r->reasons & SW_POWER_CAP) && !(r->reasons & SLOWER) && r->util >= 50;
-}
-
-static bool is_hot(const struct reading *r)
-{
-	return (r->reasons & SLOWER) && r->util >= 50;
-}
-
-static double capped_clock(const struct reading *r)
-{
-	return is_capped(r) ? r->clock : (double)NAN;
-}
-
-static double capped_power(const struct reading *r)
-{
-	return is_capped(r) ? r->power : (double)NAN;
-}
-
-static double free_clock(const struct reading *r)
-{
-	return !r->reasons && r->util >= 50 ? r->clock : (double)NAN;
-}
-
-static double free_power(const struct reading *r)
-{
-	return !r->reasons && r->util >= 50 ? r->power : (double)NAN;
-}
-
-/* q-quantile of what() over all devices' readings for which it is a number; NAN when too few. */
-static double quantile(const struct devices *d, const struct device *only, double q, bool busy,
-		       double (*what)(const struct reading *r))
-{
-	double *v = NULL, x = NAN;
+	LG_AUTOFREE double *v = NULL;
 	size_t n = 0, cap = 0;
 
-	for (size_t i = 0; i < d->n; i++)
-		for (size_t k = 0; (!only || only == &d->v[i]) && k < d->v[i].n; k++) {
-			double y = what(&d->v[i].v[k]);
+	LG_EACH(x, d->v, d->n)
+		for (size_t k = 0; (!only || only == x) && k < x->n; k++) {
+			const struct reading *r = &x->v[k];
+			double y = m == POWER ? r->power : m == TOP && !isnan(r->top) ? r->top : r->clock;
 
-			if (isnan(y) || (busy && !(d->v[i].v[k].util >= LG_N_GPU_UTIL_LIES_BUSY)))
-				continue;
-			if (lg_grow(&v, &cap, n + 1, sizeof *v)) {
-				lg_free(v);
+			if (!isnan(y) && is_in(r, when) && LG_APPEND(v, n, cap, y))
 				return NAN;
-			}
-			v[n++] = y;
 		}
-	if (n >= LG_N_GPU_THROTTLED_READINGS) {
-		qsort(v, n, sizeof *v, lg_cmp_f64);
-		x = v[(size_t)(q * (double)(n - 1))];
-	}
-	lg_free(v);
-	return x;
+	if (n < LG_N_GPU_THROTTLED_READINGS)
+		return NAN;
+	return lg_select_f64(v, n, (size_t)(q * (double)(n - 1)));
 }
 
 /* "device 3", or "node2/gpu.csv: GPU 3" where several machines were merged. */
@@ -274,7 +229,7 @@ static const char *name_of(struct lg_case *c, const struct device *g)
 {
 	const char *name = lg_string(c->t, c->t->track.name[g->track]);
 
-	return strstr(name, ": ") ? name : lg_arena_printf(&c->v->arena, "device %d", g->index);
+	return strstr(name, ": ") ? name : lg_text(c, "device %d", g->index);
 }
 
 /* Of devices' badness, how many are like the worst: those on its side of the widest gap, where no two of a
@@ -307,8 +262,8 @@ static const char *who_is(struct lg_case *c, const struct devices *d, size_t wor
 {
 	size_t n = like_the_worst(bad, d->n);
 
-	return n > 1 ? lg_arena_printf(&c->v->arena, "%zu of %zu devices are", n, d->n)
-		     : lg_arena_printf(&c->v->arena, "%s is", name_of(c, &d->v[worst]));
+	return n > 1 ? lg_text(c, "%zu of %zu devices are", n, d->n)
+		     : lg_text(c, "%s is", name_of(c, &d->v[worst]));
 }
 
 static const char *who_waits(const struct devices *d)
@@ -319,10 +274,8 @@ static const char *who_waits(const struct devices *d)
 static struct lg_finding *add(struct lg_case *c, const struct devices *d, enum lg_rule_id rule, double share,
 			      double confidence)
 {
-	struct lg_finding *f = lg_finding_add(c, rule);
+	struct lg_finding *f = lg_finding_or_scrap(c, rule);
 
-	if (!f)
-		return NULL;
 	f->lost_share = share;
 	f->lost_ms = share * (double)d->wall / 1e6;
 	lg_grade_steady(f);
@@ -338,9 +291,9 @@ static void name_devices(struct lg_case *c, const struct devices *d, struct lg_f
 	const struct device *lazy = NULL;
 	size_t n_lazy = 0;
 
-	for (size_t i = 0; i < d->n; i++)
-		if (d->v[i].used && d->v[i].n_spin * 10 < d->v[i].n && d->v[i].n_idle * 3 > d->v[i].n) {
-			lazy = &d->v[i];
+	LG_EACH(x, d->v, d->n)
+		if (x->used && x->n_spin * 10 < x->n && x->n_idle * 3 > x->n) {
+			lazy = x;
 			n_lazy++;
 		}
 	if (n_lazy == 1)
@@ -364,26 +317,26 @@ static void name_devices(struct lg_case *c, const struct devices *d, struct lg_f
  * however little it is asked for. NAN: that was not seen. */
 static double rest_of(const struct devices *d, const struct device *g)
 {
-	double up = LG_N_GPU_UTIL_LIES_CLOCK * quantile(d, g, 0.99, false, clock_of);
+	double up = LG_N_GPU_UTIL_LIES_CLOCK * quantile(d, g, 0.99, ANY, CLOCK);
 	double rest;
 
-	if (quantile(d, g, 0.5, false, clock_at_rest) >= up)
+	if (quantile(d, g, 0.5, AT_REST, CLOCK) >= up)
 		return NAN;
-	rest = quantile(d, g, 0.1, false, power_at_rest);
+	rest = quantile(d, g, 0.1, AT_REST, POWER);
 	if (isnan(rest))
-		rest = quantile(d, NULL, 0.1, false, power_at_rest);
+		rest = quantile(d, NULL, 0.1, AT_REST, POWER);
 	return rest >= 5 ? rest : (double)NAN;
 }
 
 /* g->line, and what it is held against; NULL: this table does not tell. */
 static const char *line_of(struct lg_case *c, const struct devices *d, struct device *g)
 {
-	double rest = rest_of(d, g), seen = quantile(d, NULL, 0.995, false, power_of);
+	double rest = rest_of(d, g), seen = quantile(d, NULL, 0.995, ANY, POWER);
 	double part = d->n_used > 1 ? LG_N_GPU_UTIL_LIES_RANGE : LG_N_GPU_UTIL_LIES_ALONE, most = g->limit;
 	bool known = most > 0, rests = !isnan(rest);
 
 	if (!rests)
-		rest = quantile(d, g, 0.01, false, power_of);
+		rest = quantile(d, g, 0.01, ANY, POWER);
 	if (!rests && known)
 		rest = fmin(rest, most / LG_N_GPU_UTIL_LIES_MOST);
 	if (!known)
@@ -391,10 +344,10 @@ static const char *line_of(struct lg_case *c, const struct devices *d, struct de
 	if (!(most >= (known ? 1 : LG_N_GPU_UTIL_LIES_FULL) * rest))
 		return NULL;
 	g->line = rest + part * (most - rest);
-	return known ? lg_arena_printf(&c->v->arena, "their limit is %.0f W", most)
-	       : most <= seen ? lg_arena_printf(&c->v->arena, "they reach %.0f W", seen)
-			      : lg_arena_printf(&c->v->arena, "at rest they draw %.0f W, and cards may draw %.1f "
-						"times that and more", rest, LG_N_GPU_UTIL_LIES_FULL);
+	return known ? lg_text(c, "their limit is %.0f W", most)
+	       : most <= seen ? lg_text(c, "they reach %.0f W", seen)
+			      : lg_text(c, "at rest they draw %.0f W, and cards may draw %.1f "
+					"times that and more", rest, LG_N_GPU_UTIL_LIES_FULL);
 }
 
 /* Busy, at little power, with a clock that would take more and a memory that is not the reason. */
@@ -413,9 +366,8 @@ static void util_lies(struct lg_case *c, struct devices *d)
 	double line = 0, share;
 	struct lg_finding *f;
 
-	for (size_t i = 0; d->has_util && d->has_power && i < d->n; i++) {
-		struct device *g = &d->v[i];
-		double top = quantile(d, g, 0.99, false, top_clock);
+	LG_EACH_WHILE(d->has_util && d->has_power, g, d->v, d->n) {
+		double top = quantile(d, g, 0.99, ANY, TOP);
 		const char *of = g->used ? line_of(c, d, g) : NULL;
 
 		for (size_t k = 0; of && k < g->n; k++)
@@ -432,8 +384,6 @@ static void util_lies(struct lg_case *c, struct devices *d)
 	if (share < LG_N_GPU_UTIL_LIES_FLOOR || spin < LG_N_GPU_UTIL_LIES_READINGS)
 		return;
 	f = add(c, d, LG_R_GPU_UTIL_LIES, share, 0.85);
-	if (!f)
-		return;
 	/* Now and then is how runs are: checkpoints, the end of an epoch. */
 	if (share < LG_N_GPU_UTIL_LIES_OFTEN)
 		lg_cap(f, LG_CAP_ORDINARY);
@@ -447,8 +397,7 @@ static void util_lies(struct lg_case *c, struct devices *d)
 static const char *reason_text(uint64_t r)
 {
 	return r & (HW_THERMAL | SW_THERMAL) ? "too hot"
-	       : r & HW_BRAKE ? "power brake by the machine"
-			      : "hardware slowdown";
+	       : r & HW_BRAKE ? "power brake by the machine" : "hardware slowdown";
 }
 
 /*
@@ -466,26 +415,22 @@ static bool power_capped(struct lg_case *c, struct devices *d)
 
 	for (size_t i = 0; bad && d->has_reasons && d->has_clock && d->has_power && i < d->n; i++) {
 		struct device *g = &d->v[i];
-		double now = quantile(d, g, 0.5, false, capped_clock);
-		double watts = quantile(d, g, 0.5, false, capped_power);
-		double then = quantile(d, g, 0.5, false, free_clock);
-		double usual = quantile(d, g, 0.5, false, free_power);
-		size_t n = 0, capped = 0;
+		double now = quantile(d, g, 0.5, CAPPED, CLOCK);
+		double watts = quantile(d, g, 0.5, CAPPED, POWER);
+		double then = quantile(d, g, 0.5, FREE, CLOCK);
+		double usual = quantile(d, g, 0.5, FREE, POWER);
+		size_t n = count_in(g, BUSY), capped = count_in(g, CAPPED);
 
 		if (isnan(now) || isnan(watts))
 			continue;
 		if (isnan(then) || isnan(usual)) { /* capped all the time: as its peers run */
 			if (!asked) {
-				peers[0] = quantile(d, NULL, 0.5, false, free_clock);
-				peers[1] = quantile(d, NULL, 0.5, false, free_power);
+				peers[0] = quantile(d, NULL, 0.5, FREE, CLOCK);
+				peers[1] = quantile(d, NULL, 0.5, FREE, POWER);
 				asked = true;
 			}
 			then = peers[0];
 			usual = peers[1];
-		}
-		for (size_t k = 0; k < g->n; k++) {
-			n += g->v[k].util >= 50;
-			capped += is_capped(&g->v[k]);
 		}
 		if (!(now < (1 - LG_N_GPU_THROTTLED_CLOCK) * then) ||
 		    !(watts <= LG_N_GPU_THROTTLED_POWER * usual) ||
@@ -504,8 +449,6 @@ static bool power_capped(struct lg_case *c, struct devices *d)
 	if (worst == d->n)
 		return false;
 	f = add(c, d, LG_R_GPU_THROTTLED, lost, 0.8);
-	if (!f)
-		return true;
 	f->detail = "power";
 	lg_title(c, f, "%s held down by the power limit in %.0f %% of the busy time: %.0f %% lower clock "
 		 "without drawing more%s", who_is(c, d, worst, bad), share * 100, 100 * (1 - low / full),
@@ -527,12 +470,8 @@ static bool hot(struct lg_case *c, struct devices *d)
 
 	for (size_t i = 0; bad && d->has_reasons && i < d->n; i++) {
 		const struct device *g = &d->v[i];
-		size_t busy = 0, of = 0;
+		size_t busy = count_in(g, BUSY), of = count_in(g, HOT);
 
-		for (size_t k = 0; k < g->n; k++) {
-			busy += g->v[k].util >= 50;
-			of += is_hot(&g->v[k]);
-		}
 		bad[i] = busy >= LG_N_GPU_THROTTLED_READINGS ? (double)of / (double)busy : (double)NAN;
 		if (bad[i] > most) {
 			most = bad[i];
@@ -542,11 +481,9 @@ static bool hot(struct lg_case *c, struct devices *d)
 	}
 	if (worst == d->n || most < LG_N_GPU_THROTTLED_REASON)
 		return false;
-	full = quantile(d, NULL, 0.95, true, clock_of);
-	for (size_t k = 0; k < d->v[worst].n; k++) {
-		const struct reading *r = &d->v[worst].v[k];
-
-		if (!is_hot(r))
+	full = quantile(d, NULL, 0.95, VERY_BUSY, CLOCK);
+	LG_EACH(r, d->v[worst].v, d->v[worst].n) {
+		if (!is_in(r, HOT))
 			continue;
 		all |= r->reasons;
 		if (!isnan(r->clock)) {
@@ -557,8 +494,6 @@ static bool hot(struct lg_case *c, struct devices *d)
 	if (n && full > 0)
 		slow = fmax(0, 1 - low / (double)n / full);
 	f = add(c, d, LG_R_GPU_THROTTLED, slow * (double)n_hot / (double)d->v[worst].n, 0.9);
-	if (!f)
-		return true;
 	lg_title(c, f, "%s throttled (%s) in %.0f %% of the busy time%s", who_is(c, d, worst, bad),
 		 reason_text(all), most * 100, who_waits(d));
 	if (n)
@@ -579,9 +514,9 @@ static void slower_than_peers(struct lg_case *c, struct devices *d)
 
 	if (!bad || !d->has_clock || d->n < 2)
 		return;
-	peers = quantile(d, NULL, 0.5, true, clock_of);
+	peers = quantile(d, NULL, 0.5, VERY_BUSY, CLOCK);
 	for (size_t i = 0; i < d->n; i++) {
-		double own = quantile(d, &d->v[i], 0.5, true, clock_of);
+		double own = quantile(d, &d->v[i], 0.5, VERY_BUSY, CLOCK);
 
 		bad[i] = 1 - own / peers;
 		if (!(own <= (1 - LG_N_GPU_THROTTLED_CLOCK) * peers) || bad[i] < most)
@@ -592,8 +527,6 @@ static void slower_than_peers(struct lg_case *c, struct devices *d)
 	if (worst == d->n)
 		return;
 	f = add(c, d, LG_R_GPU_THROTTLED, most, 0.65);
-	if (!f)
-		return;
 	lg_title(c, f, "%s clocked %.0f %% lower than its peers under load", who_is(c, d, worst, bad), most
 		 * 100);
 	lg_evidence(c, f, "median clock while busy %.0f MHz, of all devices %.0f MHz", peers * (1 - most),
@@ -624,16 +557,14 @@ static void window(const struct lg_case *c, const struct lg_gpu *g, struct devic
 	d->to = INT64_MAX;
 	if (*lg_meta_get(c->t, "join.unplaced"))
 		return;
-	for (size_t i = 0; i < v->n_steps; i++) {
-		const struct lg_step *s = &v->steps[i];
-
-		from = s->ts < from ? s->ts : from;
+	LG_EACH(s, v->steps, v->n_steps) {
+		from = LG_MIN(s->ts, from);
 		to = s->ts + s->dur > to ? s->ts + s->dur : to;
 	}
-	for (size_t i = 0; !v->n_steps && i < g->n; i++)
-		if (g->run[i].n_work) {
-			from = g->run[i].from < from ? g->run[i].from : from;
-			to = g->run[i].to > to ? g->run[i].to : to;
+	LG_EACH_WHILE(!v->n_steps, r, g->run, g->n)
+		if (r->n_work) {
+			from = LG_MIN(r->from, from);
+			to = LG_MAX(r->to, to);
 		}
 	if (from < to) {
 		d->from = from;
@@ -644,23 +575,15 @@ static void window(const struct lg_case *c, const struct lg_gpu *g, struct devic
 /* Clocks that somebody set: no rule knows whether they were meant to be. */
 static void say_set(struct lg_case *c, const struct devices *d)
 {
-	for (size_t i = 0; i < d->n; i++) {
-		const struct device *g = &d->v[i];
-		size_t busy = 0, set = 0;
+	LG_EACH(g, d->v, d->n) {
+		size_t busy = count_in(g, BUSY), set = count_in(g, SET);
 
-		for (size_t k = 0; k < g->n; k++)
-			if (g->v[k].util >= 50) {
-				busy++;
-				set += (g->v[k].reasons & CHOSEN) &&
-				       !(g->v[k].reasons & (SLOWER | SW_POWER_CAP));
-			}
 		if (set < LG_N_GPU_THROTTLED_READINGS ||
 		    (double)set < LG_N_GPU_THROTTLED_REASON * (double)busy)
 			continue;
-		lg_not_judged(c, "clocks that a setting holds down",
-			      lg_arena_printf(&c->v->arena, "%s in %.0f %% of its busy readings (application clocks or sync "
-					      "boost; nvidia-smi -q -d CLOCK)", name_of(c, g),
-					      100 * (double)set / (double)busy));
+		lg_not_judged(c, "clocks that a setting holds down", lg_text(c, "%s in %.0f %% of its "
+			      "busy readings (application clocks or sync boost; nvidia-smi -q -d CLOCK)",
+			      name_of(c, g), 100 * (double)set / (double)busy));
 		return; /* one is enough to look */
 	}
 }
@@ -671,12 +594,11 @@ static void say_other(struct lg_case *c, const struct devices *d)
 	size_t n = 0;
 
 	for (size_t i = 0; i < d->n; i++)
-		n = d->v[i].n > n ? d->v[i].n : n;
+		n = LG_MAX(d->v[i].n, n);
 	if (d->n_other && n < LG_N_GPU_THROTTLED_READINGS)
-		lg_limit(c, lg_arena_printf(&c->v->arena,
-					    "the devices were read %zu times while the steps ran and %zu times before or "
-					    "after: too few to judge clocks and utilisation (explain the readings "
-					    "alone to judge all of them)", n, d->n_other));
+		lg_say(c, "the devices were read %zu times while the steps ran and %zu times "
+		       "before or after: too few to judge clocks and utilisation (explain the readings "
+		       "alone to judge all of them)", n, d->n_other);
 }
 
 int lg_find_gpu_counters(struct lg_case *c, struct lg_gpu *g)

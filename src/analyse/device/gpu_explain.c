@@ -4,7 +4,6 @@
  * order, and who bounds the run. Also what the rules share.
  */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,17 +14,6 @@
 #include "base/map.h"
 #include "base/side_thread.h"
 #include "base/words.h"
-
-void lg_gpu_limit(struct lg_case *c, const char *fmt, ...)
-{
-	char text[1024];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
-	va_end(ap);
-	lg_limit(c, lg_arena_strdup(&c->v->arena, text));
-}
 
 /* Of what lost() counts: launches by which the one late rank is later than the others. */
 static double later_launches(const struct lg_gpu *g, uint32_t mask)
@@ -41,8 +29,7 @@ struct lg_gpu_loss lg_gpu_lost(const struct lg_gpu *g, uint32_t mask)
 	double sum = 0, wall = 0, most = -1;
 	size_t n = 0;
 
-	for (size_t i = 0; i < g->n; i++) {
-		const struct lg_gpu_run *r = &g->run[i];
+	LG_EACH(r, g->run, g->n) {
 		double lost = 0;
 
 		if (!lg_gpu_judged(r) || r->to <= r->from || (g->critical && r != g->critical))
@@ -74,11 +61,9 @@ struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, enu
 				  double lost_ms, double share, double confidence,
 				  const struct lg_gpu_run *worst)
 {
-	struct lg_finding *f = lg_finding_add(c, rule);
+	struct lg_finding *f = lg_finding_or_scrap(c, rule);
 	size_t judged = 0;
 
-	if (!f)
-		return NULL;
 	f->lost_ms = lost_ms;
 	f->lost_share = share;
 	lg_grade_steady(f);
@@ -91,9 +76,7 @@ struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, enu
 		confidence *= 1 - 0.5 * (double)worst->n_unlaunched / (double)worst->n_work;
 	f->confidence = confidence;
 	f->victims = lg_arena_alloc(&c->v->arena, g->n + 1, sizeof *f->victims);
-	for (size_t i = 0; f->victims && i < g->n; i++) {
-		const struct lg_gpu_run *r = &g->run[i];
-
+	LG_EACH_WHILE(f->victims, r, g->run, g->n) {
 		if (!lg_gpu_judged(r))
 			continue;
 		judged++;
@@ -134,7 +117,7 @@ const char *lg_gpu_place(struct lg_case *c, uint32_t op, uint32_t site)
 		lg_stk s = t->span.stack[op];
 		char buf[256];
 
-		what = lg_string(t, t->span.name[op]);
+		what = lg_span_name(t, op);
 		/* Traces of 2021 carry the call stack with the operator: innermost user frame. */
 		for (; s && !where; s = t->stack.parent[s])
 			if (!lg_is_library_path(lg_frame_text(t, t->stack.frame[s], buf, sizeof buf)) &&
@@ -145,13 +128,13 @@ const char *lg_gpu_place(struct lg_case *c, uint32_t op, uint32_t site)
 		lg_stk s = t->span.kind[site] == LG_SPAN_PYTHON ? t->span.stack[site] : 0;
 		lg_frm f = s ? t->stack.frame[s] : 0;
 
-		where = lg_string(t, t->span.name[site]);
+		where = lg_span_name(t, site);
 		if (f && *lg_string(t, t->frame.file[f]) && t->frame.line[f])
-			where = lg_arena_printf(&c->v->arena, "%s:%u %s", lg_string(t, t->frame.file[f]),
-						t->frame.line[f], lg_string(t, t->frame.name[f]));
+			where = lg_text(c, "%s:%u %s", lg_string(t, t->frame.file[f]),
+					t->frame.line[f], lg_string(t, t->frame.name[f]));
 	}
 	if (where && what)
-		return lg_arena_printf(&c->v->arena, "%s at %s", what, where);
+		return lg_text(c, "%s at %s", what, where);
 	return where ? where : what;
 }
 
@@ -296,13 +279,10 @@ void lg_gpu_cap_steps(struct lg_case *c, struct lg_finding *f, const struct lg_g
 /* The title of what came in few episodes says so. */
 static void say_few(struct lg_case *c)
 {
-	for (size_t i = 0; i < c->v->n_findings; i++) {
-		struct lg_finding *f = &c->v->findings[i];
-
+	LG_EACH(f, c->v->findings, c->v->n_findings)
 		if (f->seen && f->title)
 			lg_title(c, f, f->seen == 1 ? "%s (seen once)" : f->seen == 2 ? "%s (seen twice)" :
 				 "%s (seen %zu times)", f->title, f->seen);
-	}
 }
 
 /* A place in the program, with the idle time charged to it. */
@@ -313,12 +293,7 @@ struct place {
 	size_t n;
 };
 
-static int cmp_place(const void *a, const void *b)
-{
-	const struct place *x = a, *y = b;
-
-	return x->ns != y->ns ? (x->ns < y->ns) - (x->ns > y->ns) : (x->at > y->at) - (x->at < y->at);
-}
+LG_ORDER_BY(cmp_place, struct place, LG_CMP(y->ns, x->ns) ?: LG_CMP(x->at, y->at))
 
 /* The call or device row that is charged says more than the operator around it; an operator, a Python frame
  * or a step does not. */
@@ -374,10 +349,7 @@ static int charge(struct places *l, const struct place *x)
 		return LG_E_NOMEM;
 	v->ns += x->ns;
 	v->n += x->n;
-	if (x->longest > v->longest) {
-		v->longest = x->longest;
-		v->at = x->at;
-	}
+	lg_keep_longest(&v->longest, &v->at, x->longest, x->at);
 	return 0;
 }
 
@@ -446,7 +418,7 @@ void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu
 		else if (!f->culprit.function && 4 * v[j].ns >= v[0].ns)
 			f->culprit.function = where ? where : call;
 		lg_evidence_add(c, f, v[j].at, v[j].longest, "%s %.1f ms %s%s%s%s%s", what, (double)v[j].ns
-				/ 1e6, v[j].n == 1 ? "once" : lg_arena_printf(&c->v->arena, "in %zu times",
+				/ 1e6, v[j].n == 1 ? "once" : lg_text(c, "in %zu times",
 				v[j].n), where ? ": " : "", where ? where : "", call ? where ? ", in " :
 				": in " : "", call ? call : "");
 	}
@@ -509,17 +481,17 @@ static void say_device_slower(struct lg_case *c, const struct lg_gpu_run *r, int
 
 	if (!lg_gpu_judged(r) || !n[0] || !n[1] || at >= r->n_steps)
 		return;
-	for (size_t i = 0; i < r->n_pieces; i++)
-		if (r->piece[i].cause == LG_GPU_BY_COMPUTE)
-			ns[r->piece[i].ts >= when] += (double)r->piece[i].dur;
+	LG_EACH(p, r->piece, r->n_pieces)
+		if (p->cause == LG_GPU_BY_COMPUTE)
+			ns[p->ts >= when] += (double)p->dur;
 	computes = ns[1] / (double)n[1] - ns[0] / (double)n[0];
 	longer = (double)(r->step[r->n_steps] - r->step[at]) / (double)n[1] -
 		 (double)(r->step[at] - r->step[0]) / (double)n[0];
 	if (longer > 0 && computes > 0.5 * longer)
-		lg_gpu_limit(c, "from then on a step takes %.1f ms longer, and the device computes %.1f ms "
-			     "longer: a lower clock (nvidia-smi "
-			     "--query-gpu=clocks.sm,clocks_event_reasons.active beside the run tells), or "
-			     "more work a step", longer / 1e6, computes / 1e6);
+		lg_say(c, "from then on a step takes %.1f ms longer, and the device computes %.1f ms "
+		       "longer: a lower clock (nvidia-smi "
+		       "--query-gpu=clocks.sm,clocks_event_reasons.active beside the run tells), or "
+		       "more work a step", longer / 1e6, computes / 1e6);
 }
 
 /* Of the run with most steps: the others go the same way. */
@@ -585,16 +557,14 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 		return LG_E_NOMEM;
 	v->n_steps = n;
 	v->n_ranks = v->n_judged = v->n_slow = 0;
-	for (size_t i = 0; i < g->n; i++) {
-		const struct lg_gpu_run *r = &g->run[i];
+	LG_EACH(r, g->run, g->n) {
 		size_t first = k;
 
-		for (size_t s = 0; s < r->n_steps; s++, k++) {
+		for (size_t s = 0; s < r->n_steps; s++, k++)
 			v->steps[k] = (struct lg_step){ .ts = r->step[s],
 							.dur = r->step[s + 1] - r->step[s],
 							.number = (int64_t)s, .prc = r->prc,
 							.thr = r->main, .rank = r->rank };
-		}
 		if (!r->n_steps)
 			continue;
 		keep_numbers(c->t, r, v->steps + first);
@@ -613,7 +583,7 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 	if (!rc)
 		rc = count_slow(v, g);
 	for (size_t s = 0; s < n; s++)
-		d[s] = (double)v->steps[s].dur / 1e6;
+		d[s] = lg_ms(v->steps[s].dur);
 	lg_sum_up_steps(v, d, n, noise);
 	if (rc)
 		return rc;
@@ -624,14 +594,14 @@ static int steps_of(struct lg_case *c, const struct lg_gpu *g)
 
 static const char *who_is(struct lg_case *c, const struct lg_gpu_run *r)
 {
-	return r->rank >= 0 ? lg_arena_printf(&c->v->arena, "rank %d: ", r->rank) : "";
+	return r->rank >= 0 ? lg_text(c, "rank %d: ", r->rank) : "";
 }
 
 static void say_requests(struct lg_case *c, const struct lg_gpu_run *r, const char *who)
 {
-	lg_gpu_limit(c, "%s%zu requests, told from %s: %zu threads serve them, %.1f at once in the mean; "
-		     "they overlap, so each is counted as a step and nothing is told by step", who,
-		     r->n_requests, r->requests_from, r->n_request_threads, r->requests_at_once);
+	lg_say(c, "%s%zu requests, told from %s: %zu threads serve them, %.1f at once in the mean; "
+	       "they overlap, so each is counted as a step and nothing is told by step", who,
+	       r->n_requests, r->requests_from, r->n_request_threads, r->requests_at_once);
 }
 
 static size_t launches_of(const struct lg_gpu_run *r)
@@ -651,54 +621,51 @@ static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)
 		say_requests(c, r, who);
 	switch (r->scope) {
 	case LG_SHOWS_CAPTURE:
-		lg_gpu_limit(c, "%sthis trace shows CUDA/HIP graphs being captured (%zu built, %zu "
-			     "launched): most launches are recorded, not run, so nothing is diagnosed; "
-			     "profile the steps after the capture", who, r->n_graph_built,
-			     r->n_graph_launches);
+		lg_say(c, "%sthis trace shows CUDA/HIP graphs being captured (%zu built, %zu launched): "
+		       "most launches are recorded, not run, so nothing is diagnosed; profile the steps "
+		       "after the capture", who, r->n_graph_built, r->n_graph_launches);
 		break;
 	case LG_SHOWS_EMPTY:
-		lg_gpu_limit(c, "%san almost empty window (%zu pieces of device work, %zu operators): "
-			     "nothing is diagnosed; capture 5 to 10 active steps (10-100 MB a rank, no "
-			     "stacks)", who, r->n_work, r->n_ops);
+		lg_say(c, "%san almost empty window (%zu pieces of device work, %zu operators): "
+		       "nothing is diagnosed; capture 5 to 10 active steps (10-100 MB a rank, no "
+		       "stacks)", who, r->n_work, r->n_ops);
 		break;
 	case LG_SHOWS_COLD:
-		lg_gpu_limit(c, "%sone cold start, no steady state: not diagnosed; capture after a few "
-			     "steps with schedule(wait=5, warmup=2, active=5), which costs nothing but the "
-			     "wait", who);
+		lg_say(c, "%sone cold start, no steady state: not diagnosed; capture after a few steps "
+		       "with schedule(wait=5, warmup=2, active=5), which costs nothing but the wait", who);
 		break;
 	case LG_SHOWS_LOST:
-		lg_gpu_limit(c, "%s%s, of %zu kernel launches: a device that idles and one whose rows are "
-			     "missing look alike, so nothing is said of it; %s", who, r->n_work ?
-			     lg_arena_printf(&c->v->arena, "%zu kernels are missing from the trace",
-			     r->n_unrun) : "no row of the device is in the trace", launches_of(r), c->v->cut
-			     ? "the file is cut: copy it again, or let the profiler write all of it" :
-			     "profile again (kineto loses what its buffers have no room for: fewer steps)");
+		lg_say(c, "%s%s, of %zu kernel launches: a device that idles and one whose rows are "
+		       "missing look alike, so nothing is said of it; %s", who, r->n_work ?
+		       lg_text(c, "%zu kernels are missing from the trace",
+		       r->n_unrun) : "no row of the device is in the trace", launches_of(r), c->v->cut
+		       ? "the file is cut: copy it again, or let the profiler write all of it" :
+		       "profile again (kineto loses what its buffers have no room for: fewer steps)");
 		break;
 	case LG_SHOWS_CPU:
-		lg_gpu_limit(c, "%sno device activity in this trace (CPU only, or the profiler ran without "
-			     "ProfilerActivity.CUDA): nothing is said about a GPU", who);
+		lg_say(c, "%sno device activity in this trace (CPU only, or the profiler ran without "
+		       "ProfilerActivity.CUDA): nothing is said about a GPU", who);
 		break;
 	case LG_SHOWS_RANGES:
 		if (r->n_steps)
-			lg_gpu_limit(c, "%ssteps told from %s; nothing but ranges was traced: they tell "
-				     "where a step's time goes, and not why (nsys profile -t "
-				     "cuda,nvtx,osrt, or laggard record, does)", who, r->steps_from);
+			lg_say(c, "%ssteps told from %s; nothing but ranges was traced: they tell "
+			       "where a step's time goes, and not why (nsys profile -t "
+			       "cuda,nvtx,osrt, or laggard record, does)", who, r->steps_from);
 		else if (!r->n_requests)
-			lg_gpu_limit(c, "%sno repeating steps were found: no range comes back that covers "
-				     "half of the window", who);
+			lg_say(c, "%sno repeating steps were found: no range comes back that covers "
+			       "half of the window", who);
 		break;
 	case LG_SHOWS_TRAINING:
 	case LG_SHOWS_INFERENCE:
 		if (!r->n_steps && r->n_requests)
-			lg_gpu_limit(c, "%s%s: the window of %.1f ms is judged as one piece", who,
-				     lg_scope_name(r->scope), (double)(r->to - r->from) / 1e6);
+			lg_say(c, "%s%s: the window of %.1f ms is judged as one piece", who,
+			       lg_scope_name(r->scope), lg_ms(r->to - r->from));
 		else if (!r->n_steps)
-			lg_gpu_limit(c, "%s%s without marked steps: the window of %.1f ms is judged as one "
-				     "piece; call prof.step() once a step to compare steps", who,
-				     lg_scope_name(r->scope), (double)(r->to - r->from) / 1e6);
+			lg_say(c, "%s%s without marked steps: the window of %.1f ms is judged as one "
+			       "piece; call prof.step() once a step to compare steps", who,
+			       lg_scope_name(r->scope), lg_ms(r->to - r->from));
 		else if (r->scope == LG_SHOWS_INFERENCE || !r->steps_marked)
-			lg_gpu_limit(c, "%s%s, steps told from %s", who, lg_scope_name(r->scope),
-				     r->steps_from);
+			lg_say(c, "%s%s, steps told from %s", who, lg_scope_name(r->scope), r->steps_from);
 		break;
 	default:
 		break;
@@ -711,14 +678,14 @@ static void say_unrun(struct lg_case *c, const struct lg_gpu_run *r)
 	const char *who = who_is(c, r);
 
 	if (r->cut_head || r->cut_tail)
-		lg_gpu_limit(c, "%s%zu of %zu kernel launches have no kernel in the trace (the profiler "
-			     "lost them, or they went into a graph): %zu step%s at the beginning and %zu "
-			     "at the end are left out", who, r->n_unrun, r->n_launched, r->cut_head,
-			     lg_s(r->cut_head), r->cut_tail);
+		lg_say(c, "%s%zu of %zu kernel launches have no kernel in the trace (the profiler "
+		       "lost them, or they went into a graph): %zu step%s at the beginning and %zu "
+		       "at the end are left out", who, r->n_unrun, r->n_launched, r->cut_head,
+		       lg_s(r->cut_head), r->cut_tail);
 	if (r->unrun_share > 0.05)
-		lg_gpu_limit(c, "%s%.0f %% of the kernel launches %shave no kernel in the trace: the "
-			     "device looks idle where they ran", who, r->unrun_share * 100, r->cut_head ||
-			     r->cut_tail ? "that are left " : "");
+		lg_say(c, "%s%.0f %% of the kernel launches %shave no kernel in the trace: the "
+		       "device looks idle where they ran", who, r->unrun_share * 100, r->cut_head ||
+		       r->cut_tail ? "that are left " : "");
 }
 
 /*
@@ -730,15 +697,14 @@ static void say_not_whole(struct lg_case *c, const struct lg_gpu *g)
 	const double whole = 0.01; /* less can hide nothing that would be at medium */
 	double share = 0;
 
-	for (size_t i = 0; i < g->n; i++) {
-		const struct lg_gpu_run *r = &g->run[i];
+	LG_EACH(r, g->run, g->n) {
 		double lost = r->n_launched ? (double)r->n_unrun / (double)r->n_launched : 0;
 
 		if (lg_gpu_judged(r) && !r->n_graph_built && lost > share)
 			share = lost;
 	}
 	if (share > whole)
-		lg_not_judged(c, lg_arena_printf(&c->v->arena, "the device where its rows are missing (the trace is not "
+		lg_not_judged(c, lg_text(c, "the device where its rows are missing (the trace is not "
 						 "whole: %.0f %% of the kernels are not in it)", share * 100), NULL);
 }
 
@@ -753,13 +719,13 @@ static void say_doubts(struct lg_case *c, const struct lg_gpu *g)
 	say_not_whole(c, g);
 
 	if (queued > 0.15)
-		lg_gpu_limit(c, "the device idled for %.0f %% of the window although work was queued: "
-			     "streams wait for each other, or device rows are missing from the trace "
-			     "(dropped or sampled)", queued * 100);
+		lg_say(c, "the device idled for %.0f %% of the window although work was queued: "
+		       "streams wait for each other, or device rows are missing from the trace "
+		       "(dropped or sampled)", queued * 100);
 	if (unknown > 0.15)
-		lg_gpu_limit(c, "for %.0f %% of the window the call that launched the next work is not in "
-			     "the trace: who was late cannot be told; record with ProfilerActivity.CPU as "
-			     "well", unknown * 100);
+		lg_say(c, "for %.0f %% of the window the call that launched the next work is not in "
+		       "the trace: who was late cannot be told; record with ProfilerActivity.CPU as "
+		       "well", unknown * 100);
 }
 
 /* Nothing is judged of a device: what else tells of the run? */
@@ -790,11 +756,11 @@ static int bound(struct lg_case *c, const struct lg_gpu *g)
 	size_t judged = 0, inferring = 0;
 	const char *kind = NULL;
 
-	for (size_t i = 0; i < g->n; i++)
-		if (lg_gpu_judged(&g->run[i])) {
+	LG_EACH(r, g->run, g->n)
+		if (lg_gpu_judged(r)) {
 			judged++;
-			inferring += g->run[i].scope == LG_SHOWS_INFERENCE;
-			kind = lg_scope_name(g->run[i].scope);
+			inferring += r->scope == LG_SHOWS_INFERENCE;
+			kind = lg_scope_name(r->scope);
 		}
 	v->inference = judged && inferring == judged;
 	if (!judged)
@@ -833,10 +799,10 @@ int lg_prepare_devices(struct lg_case *c, struct lg_gpu *g)
 
 	if (!rc && only && g->n)
 		rc = steps_of(c, g);
-	for (size_t i = 0; !rc && i < g->n; i++)
-		if (only || g->run[i].n_work)
-			say_scope(c, &g->run[i]);
-	for (size_t i = 0; !rc && i < sizeof then / sizeof *then; i++)
+	LG_EACH_WHILE(!rc, r, g->run, g->n)
+		if (only || r->n_work)
+			say_scope(c, r);
+	for (size_t i = 0; !rc && i < LG_COUNT(then); i++)
 		rc = then[i](c, g);
 	return rc;
 }

@@ -21,18 +21,6 @@ static const struct lg_name_row kernel_rows[] = {
 #include "rules/device_names.def"
 };
 
-/* The small chips of Turing (TU116, TU117) have none. */
-static bool lacks_tensor_cores(const char *device)
-{
-	static const char *const small[] = { "GTX 16", "MX450", "MX550", "T400", "T500", "T550", "T600", "T1000",
-					     "T1200" };
-
-	for (size_t i = 0; device && i < sizeof small / sizeof *small; i++)
-		if (strstr(device, small[i]))
-			return true;
-	return false;
-}
-
 /*
  * Volta and Turing: no switch makes tensor cores of these take fp32. What float16 gains there depends on the
  * model, and it needs a scaled loss: that is said, and not priced.
@@ -42,10 +30,8 @@ static struct lg_finding *fp32_finding(struct lg_case *c, const struct lg_gpu *g
 {
 	struct lg_finding *f = lg_gpu_unpriced(c, g, LG_R_GPU_NO_TENSOR_CORE, confidence, r);
 
-	if (!f)
-		return NULL;
 	lg_cap(f, LG_CAP_UNMEASURED);
-	lg_evidence(c, f, "%.1f ms of them with work waiting behind them", (double)fp32->savable / 1e6);
+	lg_evidence(c, f, "%.1f ms of them with work waiting behind them", lg_ms(fp32->savable));
 	return f;
 }
 
@@ -60,14 +46,12 @@ static void half_only(struct lg_case *c, const struct lg_gpu *g, const struct lg
 	struct lg_finding *f;
 
 	if (lg_gpu_part(r, (double)fp32->savable) < LG_N_GPU_NO_TENSOR_CORE_HALF_ONLY ||
-	    lacks_tensor_cores(r->device))
+	    (r->device && lg_on_list(LG_LIST_NO_TENSOR_CORES, r->device)))
 		return;
 	f = fp32_finding(c, g, r, fp32, 0.6);
-	if (!f)
-		return;
 	f->detail = "half_only";
 	lg_title(c, f, "%zu matrix and convolution kernels (%.1f ms) run in fp32 on %s, whose tensor cores "
-		 "take float16", fp32->n, (double)fp32->ns / 1e6, device_of(r));
+		 "take float16", fp32->n, lg_ms(fp32->ns), device_of(r));
 	lg_evidence_against(c, f, "not priced: what float16 gains depends on the model, and it changes the "
 			    "numbers");
 }
@@ -82,7 +66,7 @@ static void hidden_fp32(struct lg_case *c, const struct lg_gpu *g, const struct 
 	if (f)
 		lg_title(c, f, "%zu matrix and convolution kernels (%.1f ms) run in plain fp32 on %s, "
 			 "which has tensor cores: little waits for them now, more will once the larger "
-			 "cause is gone", fp32->n, (double)fp32->ns / 1e6, device_of(r));
+			 "cause is gone", fp32->n, lg_ms(fp32->ns), device_of(r));
 }
 
 static void tensor_cores(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
@@ -104,26 +88,10 @@ static void tensor_cores(struct lg_case *c, const struct lg_gpu *g, const struct
 	}
 	lg_title(c, f, "%zu matrix and convolution kernels run in plain fp32 on %s, which has tensor "
 		 "cores: TF32 or autocast would at least halve their %.1f ms", fp32->n, device_of(r),
-		 (double)fp32->ns / 1e6);
-	lg_evidence(c, f, "matrix kernels on tensor cores: %zu, %.1f ms", tensor->n, (double)tensor->ns /
-		    1e6);
+		 lg_ms(fp32->ns));
+	lg_evidence(c, f, "matrix kernels on tensor cores: %zu, %.1f ms", tensor->n, lg_ms(tensor->ns));
 	lg_evidence_against(c, f, "the gain is an estimate (half of the time that other work waited for): "
 			    "small matrices gain less, large ones more");
-}
-
-static bool is_math_attention(const char *s)
-{
-	return !strcmp(s, "aten::_scaled_dot_product_attention_math");
-}
-
-static bool is_zero_grad(const char *s)
-{
-	return !strncmp(s, "Optimizer.zero_grad#", 20);
-}
-
-static bool is_optimizer_step(const char *s)
-{
-	return !strncmp(s, "Optimizer.step#", 15);
 }
 
 static void attention(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
@@ -131,7 +99,7 @@ static void attention(struct lg_case *c, const struct lg_gpu *g, const struct lg
 	struct lg_gpu_sums s;
 	struct lg_finding *f;
 
-	if (lg_failed(c, lg_gpu_sum_under(c, r, is_math_attention, &s)) || !s.n)
+	if (lg_failed(c, lg_gpu_sum_under(c, r, LG_LIST_MATH_ATTENTION, &s)) || !s.n)
 		return;
 	f = lg_gpu_costs(c, g, LG_R_GPU_MATH_ATTENTION, r, &s, 0.5, 0.8, LG_N_GPU_MATH_ATTENTION_FLOOR);
 	if (!f)
@@ -177,8 +145,7 @@ static void small_batch(struct lg_case *c, const struct lg_gpu *g, const struct 
 	of_args = lg_calloc(t->n_str, sizeof *of_args);
 	if (lg_failed(c, of_args ? 0 : LG_E_NOMEM))
 		return;
-	for (size_t i = 0; i < r->n_work; i++) {
-		const struct lg_gpu_work *w = &r->work[i];
+	LG_EACH(w, r->work, r->n_work) {
 		lg_str args = t->span.args[w->span];
 
 		if (w->class != LG_GPU_COMPUTE || !lg_gpu_in_window(r, w))
@@ -197,8 +164,6 @@ static void small_batch(struct lg_case *c, const struct lg_gpu *g, const struct 
 	    (double)small < LG_N_GPU_SMALL_BATCH_KERNEL_TIME * (double)known)
 		return;
 	f = lg_gpu_unpriced(c, g, LG_R_GPU_SMALL_BATCH, 0.7, r);
-	if (!f)
-		return;
 	/* Requests make the batches of a server, and it may have to answer each at once. */
 	if (r->scope == LG_SHOWS_INFERENCE)
 		lg_cap(f, LG_CAP_ORDINARY);
@@ -206,18 +171,17 @@ static void small_batch(struct lg_case *c, const struct lg_gpu *g, const struct 
 		 "multiprocessors: the work at a time is too small", 100 * (double)small / (double)known,
 		 sms);
 	lg_evidence(c, f, "%zu kernels with fewer than %ld blocks, %.1f ms; double the batch and see "
-		    "whether the step takes less than twice as long", n, sms / 2, (double)small / 1e6);
+		    "whether the step takes less than twice as long", n, sms / 2, lg_ms(small));
 }
 
 /* Idle time for want of launches while the thread was in a picked span goes to its own cause, so that
  * it is not counted twice. */
-static int move_idle(struct lg_case *c, struct lg_gpu_run *r, bool (*pick)(const char *name), uint8_t into)
+static int move_idle(struct lg_case *c, struct lg_gpu_run *r, enum lg_name_list list, uint8_t into)
 {
 	LG_AUTOFREE uint8_t *picked = NULL;
-	int rc = lg_span_pick(c, pick, &picked);
+	int rc = lg_span_pick(c, list, &picked);
 
-	for (size_t i = 0; picked && i < r->n_pieces; i++) {
-		struct lg_gpu_piece *p = &r->piece[i];
+	LG_EACH_WHILE(picked, p, r->piece, r->n_pieces) {
 		uint32_t rows[3] = { p->site, p->op, p->span };
 		bool inside = false;
 
@@ -227,16 +191,6 @@ static int move_idle(struct lg_case *c, struct lg_gpu_run *r, bool (*pick)(const
 			lg_gpu_charge(r, p, into);
 	}
 	return rc;
-}
-
-static bool is_conv_op(const char *s)
-{
-	return strstr(s, "conv") != NULL && !strncmp(s, "aten::", 6);
-}
-
-static bool is_event_wait(const char *s)
-{
-	return strstr(s, "EventSynchronize") != NULL;
 }
 
 /* Of one thread: convolutions that wait for events, and each up to its last such wait. */
@@ -259,7 +213,7 @@ static int tuned_of(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr 
 		} else if (ts < to && wait[t->span.name[row]]) {
 			rc = lg_gpu_iv_add(ret_op, from, to, op); /* again: nothing is left of it */
 			if (!rc)
-				rc = lg_gpu_iv_add(ret_test, from, end < to ? end : to, op);
+				rc = lg_gpu_iv_add(ret_test, from, LG_MIN(end, to), op);
 		}
 	}
 	return rc;
@@ -270,8 +224,7 @@ static void move_tuned(const struct lg_case *c, struct lg_gpu_run *r, lg_thr thr
 {
 	const struct lg_trace *t = c->t;
 
-	for (size_t k = 0; op->n && k < r->n_pieces; k++) {
-		struct lg_gpu_piece *p = &r->piece[k];
+	LG_EACH_WHILE(op->n, p, r->piece, r->n_pieces) {
 		uint32_t row = p->span != LG_NO_ROW ? p->span : p->op;
 
 		if ((p->cause != LG_GPU_BY_SYNC && p->cause != LG_GPU_BY_LAUNCH &&
@@ -291,10 +244,10 @@ static int move_autotune(struct lg_case *c, struct lg_gpu_run *r)
 {
 	struct lg_gpu_sums s = { .row = LG_NO_ROW };
 	LG_AUTOFREE uint8_t *conv = NULL, *wait = NULL;
-	int rc = lg_span_pick(c, is_conv_op, &conv);
+	int rc = lg_span_pick(c, LG_LIST_CONVOLUTIONS, &conv);
 
 	if (!rc && conv)
-		rc = lg_span_pick(c, is_event_wait, &wait);
+		rc = lg_span_pick(c, LG_LIST_EVENT_WAITS, &wait);
 	for (size_t h = 0; !rc && conv && wait && h < r->n_host; h++) {
 		LG_AUTO_IVS op = { 0 }, test = { 0 };
 
@@ -319,16 +272,15 @@ static int move_autotune(struct lg_case *c, struct lg_gpu_run *r)
 static int sum_single_tensor(struct lg_case *c, const struct lg_gpu_run *r, struct lg_gpu_sums *ret)
 {
 	const struct lg_trace *t = c->t;
-	LG_AUTOFREE uint8_t *picked = NULL;
-	int rc = lg_span_pick(c, is_optimizer_step, &picked);
+	int rc = 0;
 
 	*ret = (struct lg_gpu_sums){ .row = LG_NO_ROW };
-	for (size_t h = 0; picked && !rc && h < r->n_host; h++) {
+	for (size_t h = 0; !rc && h < r->n_host; h++) {
 		LG_AUTO_IVS a = { 0 };
 
-		rc = lg_gpu_spans(c, r, r->host[h].thr, picked, &a);
+		rc = lg_gpu_spans(c, r, r->host[h].thr, LG_LIST_OPTIMIZER_STEPS, &a);
 		for (size_t i = 0; a.n && !rc && i < r->n_work; i++) {
-			const char *name = lg_string(t, t->span.name[r->work[i].span]);
+			const char *name = lg_span_name(t, r->work[i].span);
 			uint32_t call = r->work[i].call;
 
 			if (call != LG_NO_ROW && t->span.thr[call] == r->host[h].thr &&
@@ -351,13 +303,13 @@ static int refine(struct lg_case *c, struct lg_gpu_run *r)
 		rc = sum_single_tensor(c, r, &s);
 	if (!rc && s.n / steps >= MANY) {
 		r->optimizer = (struct lg_gpu_extra){ s.n / steps, s.savable, NULL };
-		rc = move_idle(c, r, is_optimizer_step, LG_GPU_BY_OPTIMIZER);
+		rc = move_idle(c, r, LG_LIST_OPTIMIZER_STEPS, LG_GPU_BY_OPTIMIZER);
 	}
 	if (!rc)
-		rc = lg_gpu_sum_under(c, r, is_zero_grad, &s);
+		rc = lg_gpu_sum_under(c, r, LG_LIST_ZERO_GRAD, &s);
 	if (!rc && s.n) {
 		r->zero_grad = (struct lg_gpu_extra){ s.n, s.savable, NULL };
-		rc = move_idle(c, r, is_zero_grad, LG_GPU_BY_ZERO);
+		rc = move_idle(c, r, LG_LIST_ZERO_GRAD, LG_GPU_BY_ZERO);
 	}
 	return rc;
 }
@@ -377,7 +329,7 @@ static struct lg_finding *with_kernels(struct lg_case *c, const struct lg_gpu *g
 {
 	struct lg_finding *f;
 
-	l->ms += (double)x->savable / 1e6;
+	l->ms += lg_ms(x->savable);
 	l->share += lg_gpu_part(l->worst, (double)x->savable);
 	if (l->share < lg_rule_floor(rule))
 		return NULL;
@@ -432,7 +384,7 @@ static void autotune(struct lg_case *c, const struct lg_gpu *g)
 		 "shapes change under cudnn.benchmark, or it is the first time", l.share * 100);
 	if (x->kernels)
 		lg_evidence(c, f, "%zu kernels of candidates, %.1f ms of them with work waiting behind "
-			    "them", x->kernels, (double)x->savable / 1e6);
+			    "them", x->kernels, lg_ms(x->savable));
 	lg_gpu_moments(c, f, l.worst, l.mask, 3, "autotuning");
 }
 
@@ -504,18 +456,16 @@ static void autotune_off(struct lg_case *c, const struct lg_gpu *g, const struct
 		again += 10 * x->v[k].steps >= 9 * (steps - 1) ? x->v[k].n : 0;
 	/* Convolutions that matter, nearly all of them on shapes that every step has. */
 	if (x->convs < 2 * steps || again * 10 < x->convs * 9 ||
-	    lg_failed(c, lg_gpu_sum_under(c, r, is_conv_op, &s)) ||
+	    lg_failed(c, lg_gpu_sum_under(c, r, LG_LIST_CONVOLUTIONS, &s)) ||
 	    lg_gpu_part(r, (double)s.ns) < LG_N_GPU_CONV_AUTOTUNE_OFF)
 		return;
 	f = lg_gpu_unpriced(c, g, LG_R_GPU_CONV_AUTOTUNE, 0.7, r);
-	if (!f)
-		return;
 	f->detail = "off";
 	lg_cap(f, LG_CAP_UNMEASURED); /* the default, and the choice without measuring is often a good one */
 	lg_title(c, f, "%zu convolutions a step on shapes that never change, and cudnn.benchmark is off: "
 		 "the fastest algorithm was never looked for", x->convs / steps);
 	lg_evidence(c, f, "%.1f ms of the window in convolutions; %zu of %zu calls on shapes of every "
-		    "step, all with benchmark=False", (double)s.ns / 1e6, again, x->convs);
+		    "step, all with benchmark=False", lg_ms(s.ns), again, x->convs);
 }
 
 int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g)
@@ -538,7 +488,7 @@ int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g)
 			continue;
 		if (!kind[name])
 			kind[name] = (uint8_t)(lg_name_means(kernel_rows,
-							     sizeof kernel_rows / sizeof *kernel_rows,
+							     LG_COUNT(kernel_rows),
 							     lg_string(c->t, name)) +
 					       1);
 		if (kind[name] > 1)
@@ -550,7 +500,7 @@ int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g)
 	f = layout->n ? lg_gpu_costs(c, g, LG_R_GPU_LAYOUT, r, layout, 1, 0.9, LG_N_GPU_LAYOUT_FLOOR) : NULL;
 	if (f) {
 		lg_title(c, f, "tensors are turned between NCHW and NHWC around convolutions: %zu kernels, "
-			 "%.1f ms", layout->n, (double)layout->ns / 1e6);
+			 "%.1f ms", layout->n, lg_ms(layout->ns));
 		/* Once on the way in and once on the way out is what channels_last itself takes. */
 		if (r->n_steps && layout->n <= 2 * r->n_steps) {
 			lg_cap(f, LG_CAP_ORDINARY);

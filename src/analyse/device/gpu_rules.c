@@ -5,7 +5,6 @@
  * All by exposed time: idle nanoseconds of the device, each given to one cause by gpu_idle.c. The
  * raw length of a call (a 50 ms cudaMemcpyAsync while kernels run) is never a loss by itself.
  */
-#include <math.h>
 #include <string.h>
 
 #include "analyse/device/device_rules.h"
@@ -15,27 +14,23 @@
 
 static void cold(struct lg_case *c, const struct lg_gpu *g)
 {
-	for (size_t i = 0; i < g->n; i++) {
-		const struct lg_gpu_run *r = &g->run[i];
+	LG_EACH(r, g->run, g->n) {
 		double share = r->whole > 0 ? (double)r->cold / (double)r->whole : 0;
 		struct lg_finding *f;
 
 		if (!r->cold || (r->scope != LG_SHOWS_COLD && !lg_gpu_judged(r)))
 			continue;
-		f = lg_gpu_finding(c, g, LG_R_WARMUP_DOMINATES, (double)r->cold / 1e6, share, 0.9, NULL);
-		if (!f)
-			return;
+		f = lg_gpu_finding(c, g, LG_R_WARMUP_DOMINATES, lg_ms(r->cold), share, 0.9, NULL);
 		f->culprit.pid = c->t->process.pid[r->prc];
 		lg_title(c, f, "%.0f %% of this window is cold start (context, modules, autotuning, first "
 			 "step), not steady state", 100 * share);
 		if (r->scope == LG_SHOWS_COLD)
 			lg_evidence_add(c, f, r->from, r->to - r->from, "%.1f ms in calls that only queue "
 					"work or create objects, each over 1 ms while the device idled: "
-					"first-time initialisation", (double)r->cold / 1e6);
+					"first-time initialisation", lg_ms(r->cold));
 		else
 			lg_evidence_add(c, f, r->from, 0, "the steps before this moment took %.1f ms more "
-					"than as many of the %zu that follow", (double)r->cold / 1e6,
-					r->n_steps);
+					"than as many of the %zu that follow", lg_ms(r->cold), r->n_steps);
 		return;
 	}
 }
@@ -92,7 +87,7 @@ static const char *around(struct lg_case *c, const struct lg_gpu_run *r, const s
 	for (uint32_t k = c->idx->span_off[r->main]; k < c->idx->span_off[r->main + 1]; k++) {
 		uint32_t row = c->idx->span[k];
 		int64_t ts = t->span.ts[row], end = lg_row_end(t, ts, t->span.dur[row]);
-		int64_t from = ts > p->at ? ts : p->at;
+		int64_t from = LG_MAX(ts, p->at);
 		int64_t to = end < p->at + p->longest ? end : p->at + p->longest;
 
 		if (ts > p->at + p->longest)
@@ -112,14 +107,13 @@ static void tell_pauses(struct lg_case *c, struct lg_finding *f, const struct lg
 
 	lg_title(c, f, "the device waits %.0f %% of %s for the host to launch the next kernel, most of it "
 		 "in %s%s%s", share * 100, f->seen ? "this window" : "the time", f->seen || p.n_long < 5 ?
-		 "a few pauses" : lg_arena_printf(&c->v->arena, "%zu pauses of %.1f ms", p.n_long,
+		 "a few pauses" : lg_text(c, "%zu pauses of %.1f ms", p.n_long,
 		 (double)p.long_ns / (double)p.n_long / 1e6), where ? ", the longest in " : "", where ?
 		 where : "");
 	f->detail = "pauses";
 	f->culprit.function = where;
 	lg_evidence_add(c, f, p.at, p.longest, "longest pause %.1f ms, of %.1f ms in all%s%s",
-			(double)p.longest / 1e6, (double)p.all / 1e6, where ? ": in " : "", where ? where :
-			"");
+			lg_ms(p.longest), lg_ms(p.all), where ? ": in " : "", where ? where : "");
 }
 
 static bool mostly_pauses(const struct lg_gpu_run *r)
@@ -136,15 +130,15 @@ static bool may_miss_rows(struct lg_case *c, const struct lg_gpu *g, const struc
 	double queued = lg_gpu_share(g, BIT(LG_GPU_BY_QUEUED));
 
 	if (queued > LG_N_GPU_LAUNCH_BOUND_MISSING && queued > 0.5 * share) {
-		lg_gpu_limit(c, "whether the host launches too slowly cannot be told: %.0f %% of the "
-			     "window looks like it, but device rows seem to be missing; capture again "
-			     "unsampled", share * 100);
+		lg_say(c, "whether the host launches too slowly cannot be told: %.0f %% of the "
+		       "window looks like it, but device rows seem to be missing; capture again "
+		       "unsampled", share * 100);
 		return true;
 	}
 	if (r->unrun_share > 0.5 * share) {
-		lg_gpu_limit(c, "whether the host launches too slowly cannot be told: %.0f %% of the "
-			     "window looks like it, but %.0f %% of the launches have no kernel in the "
-			     "trace", share * 100, r->unrun_share * 100);
+		lg_say(c, "whether the host launches too slowly cannot be told: %.0f %% of the "
+		       "window looks like it, but %.0f %% of the launches have no kernel in the "
+		       "trace", share * 100, r->unrun_share * 100);
 		return true;
 	}
 	return false;
@@ -161,8 +155,6 @@ static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
 	if (!r || l.share < LG_N_GPU_LAUNCH_BOUND_FLOOR || may_miss_rows(c, g, r, l.share))
 		return;
 	f = lg_gpu_idles(c, g, LG_R_GPU_LAUNCH_BOUND, &l, 0, l.share > 0.2 ? 0.92 : 0.85);
-	if (!f)
-		return;
 	lg_title(c, f, "the device waits %.0f %% of the time for the host to launch the next kernel: %.0f "
 		 "kernels a %s, half of them shorter than %.0f us", l.share * 100, (double)r->n_kernels /
 		 lg_gpu_steps(r), lg_gpu_a_step(r), (double)r->median_kernel / 1e3);
@@ -204,9 +196,9 @@ static void tell_work(struct lg_case *c, struct lg_finding *f, const struct lg_a
 {
 	const char *waited = f->culprit.function;
 	double each = (double)a->ns / (double)a->n / 1e6;
-	const char *does = a->where ? lg_arena_printf(&c->v->arena, "is %.1f ms in %s",
-						      (double)a->where_ns / (double)a->n / 1e6, a->where)
-				    : lg_arena_printf(&c->v->arena, "is away for %.1f ms", each);
+	const char *does = a->where ? lg_text(c, "is %.1f ms in %s",
+					      (double)a->where_ns / (double)a->n / 1e6, a->where)
+				    : lg_text(c, "is away for %.1f ms", each);
 
 	lg_title(c, f, "the host waits for the device%s%s and then %s before it launches again: the device "
 		 "idles %.0f %% of the time", waited ? " in " : "", waited ? waited : "", does, share *
@@ -215,7 +207,7 @@ static void tell_work(struct lg_case *c, struct lg_finding *f, const struct lg_a
 	if (a->where)
 		f->culprit.function = a->where;
 	lg_evidence_add(c, f, a->at, a->longest, "%zu stretches of %.1f ms in the mean between the wait "
-			"and the next launch: %s", a->n, each, a->where ? lg_arena_printf(&c->v->arena,
+			"and the next launch: %s", a->n, each, a->where ? lg_text(c,
 			"%.0f %% in %s", 100 * (double)a->where_ns / (double)a->ns, a->where) : "between "
 			"operators, in code that the trace does not show, or in many places");
 }
@@ -257,13 +249,10 @@ static size_t mallocs_of(const struct lg_case *c, const struct lg_gpu_run *r)
 	size_t n = 0;
 
 	for (size_t h = 0; h < r->n_host; h++)
-		for (size_t i = 0; i < r->host[h].n; i++) {
-			const struct lg_host_seg *x = &r->host[h].seg[i];
-
+		LG_EACH(x, r->host[h].seg, r->host[h].n)
 			if (x->class == LG_HOST_ALLOC && x->ts == s->ts[x->span] && x->ts >= r->from &&
 			    x->ts < r->to)
 				n += lg_name_class_of(lg_string(c->t, s->name[x->span])) == LG_NAME_ALLOC;
-		}
 	return n;
 }
 
@@ -302,7 +291,7 @@ static void tell_unnamed(struct lg_case *c, struct lg_finding *f, const struct l
 		 (double)r->save_bytes / (double)r->n_saves / 1e6, share * 100);
 	f->confidence *= 0.9;
 	lg_evidence(c, f, "%zu time%s in this window, %.1f MB in all", r->n_saves, lg_s(r->n_saves),
-		    (double)r->save_bytes / 1e6);
+		    lg_ms(r->save_bytes));
 	lg_evidence_against(c, f, "no call in this trace is named a save: whatever takes the whole state "
 			    "to the host (an average of the weights kept there) looks the same; "
 			    "with_stack=True names it");
@@ -350,9 +339,7 @@ static double copies_inside(const struct lg_case *c, const struct lg_gpu_run *r,
 	int64_t ns = 0;
 
 	*ret_n = 0;
-	for (size_t i = 0; i < r->n_work; i++) {
-		const struct lg_gpu_work *w = &r->work[i];
-
+	LG_EACH(w, r->work, r->n_work) {
 		if (w->class != LG_GPU_COMPUTE || c->t->span.kind[w->span] != LG_SPAN_COPY ||
 		    !lg_gpu_in_window(r, w))
 			continue;

@@ -118,13 +118,13 @@ static void say_where(struct lg_case *c, const struct excess *e)
 {
 	const uint32_t copies = LG_GPU_BIT(LG_GPU_BY_D2H);
 
-	lg_gpu_limit(c, "slow steps took %.1f ms more than the median; of that the device computed longer "
-		     "for %.0f %% (longer inputs, a lower clock, other work), was in collectives alone for "
-		     "%.0f %%, waited for data and copies for %.0f %% and for the host for %.0f %%, and "
-		     "worked off what earlier steps had ordered for %.0f %%; the rest is not told", e->all /
-		     1e6, 100 * share_of(e, LG_GPU_BIT(LG_GPU_BY_COMPUTE)), 100 * share_of(e,
-		     LG_GPU_BIT(LG_GPU_BY_COMM)), 100 * share_of(e, LG_GPU_DATA | copies), 100 * share_of(e,
-		     LG_GPU_HOST & ~copies), 100 * e->behind / e->all);
+	lg_say(c, "slow steps took %.1f ms more than the median; of that the device computed longer "
+	       "for %.0f %% (longer inputs, a lower clock, other work), was in collectives alone for "
+	       "%.0f %%, waited for data and copies for %.0f %% and for the host for %.0f %%, and "
+	       "worked off what earlier steps had ordered for %.0f %%; the rest is not told", e->all /
+	       1e6, 100 * share_of(e, LG_GPU_BIT(LG_GPU_BY_COMPUTE)), 100 * share_of(e,
+	       LG_GPU_BIT(LG_GPU_BY_COMM)), 100 * share_of(e, LG_GPU_DATA | copies), 100 * share_of(e,
+	       LG_GPU_HOST & ~copies), 100 * e->behind / e->all);
 }
 
 int lg_gpu_slow_steps(struct lg_case *c, struct lg_gpu *g)
@@ -135,18 +135,14 @@ int lg_gpu_slow_steps(struct lg_case *c, struct lg_gpu *g)
 	size_t at = 0;
 
 	/* Steps are in the order of the runs (steps_of()). */
-	for (size_t i = 0; i < g->n; i++) {
-		const struct lg_gpu_run *r = &g->run[i];
-
+	LG_EACH(r, g->run, g->n) {
 		if (lg_gpu_judged(r) && r->n_pieces && add_run(r, v->steps + at, &e))
 			return LG_E_NOMEM;
 		at += r->n_steps;
 	}
 	if (e.all <= 0)
 		return lg_cpu_slow_steps(c, g);
-	for (size_t i = 0; i < v->n_findings; i++) {
-		struct lg_finding *f = &v->findings[i];
-
+	LG_EACH(f, v->findings, v->n_findings) {
 		if (!f->device_causes)
 			continue;
 		f->excess_share = share_of(&e, f->device_causes);

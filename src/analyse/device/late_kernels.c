@@ -9,7 +9,6 @@
  * not tell how long a sequence is, or how many rows an expert gets.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "analyse/device/device_rules.h"
@@ -73,8 +72,7 @@ static int add_run(const struct lg_trace *t, const struct lg_gpu_run *r, size_t 
 {
 	double part = 1 / (double)n / lg_gpu_steps(r);
 
-	for (size_t i = 0; i < r->n_work; i++) {
-		const struct lg_gpu_work *w = &r->work[i];
+	LG_EACH(w, r->work, r->n_work) {
 		int64_t ts = lg_gpu_ordered_at(t, w);
 		struct kind *x;
 
@@ -102,8 +100,7 @@ static struct beyond sum_up(const struct kinds *k)
 	double longest = 0, most = 0;
 	struct beyond b = { 0 };
 
-	for (size_t i = 0; i < k->n; i++) {
-		const struct kind *x = &k->v[i];
+	LG_EACH(x, k->v, k->n) {
 		double both = fmin(x->late.n, x->rest.n), more = x->late.ns - x->rest.ns;
 
 		if (both > 0) {

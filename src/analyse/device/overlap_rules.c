@@ -17,50 +17,8 @@
 #include "analyse/device/device_rules.h"
 #include "base/words.h"
 
-static bool is_search(const char *s)
-{
-	return !strcmp(s, "torch.distributed.ddp.reducer::search_unused_parameters");
-}
-
-static bool is_copy_back(const char *s)
-{
-	return !strcmp(s, "torch.distributed.ddp.reducer::copy_bucket_to_grad");
-}
-
-static bool is_prefetch(const char *s)
-{
-	return !strncmp(s, "FullyShardedDataParallel._", 26) && strstr(s, "_prefetch");
-}
-
-static bool is_forward_hook(const char *s)
-{
-	return !strcmp(s, "FullyShardedDataParallel._pre_forward") ||
-	       !strcmp(s, "FullyShardedDataParallel.forward") || !strncmp(s, "FSDP::pre_forward", 17);
-}
-
-static bool is_backward_hook(const char *s)
-{
-	return !strncmp(s, "FullyShardedDataParallel._pre_backward_hook", 43) ||
-	       !strncmp(s, "FSDP::pre_backward", 18);
-}
-
-static bool is_rate_limiter(const char *s)
-{
-	return !strcmp(s, "FullyShardedDataParallel.rate_limiter");
-}
-
-/* Outermost spans of thr that pick() accepts. */
-static int spans_of(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
-		    bool (*pick)(const char *), struct lg_gpu_ivs *ret)
-{
-	LG_AUTOFREE uint8_t *picked = NULL;
-	int rc = lg_span_pick(c, pick, &picked);
-
-	return rc ? rc : lg_gpu_spans(c, r, thr, picked, ret);
-}
-
 /* Idle time for want of launches inside such spans goes to the wrapper. */
-static int carve(struct lg_case *c, struct lg_gpu_run *r, bool (*pick)(const char *), int64_t *ret)
+static int carve(struct lg_case *c, struct lg_gpu_run *r, enum lg_name_list list, int64_t *ret)
 {
 	int64_t before = r->by[LG_GPU_BY_WRAPPER];
 	int rc = 0;
@@ -68,7 +26,7 @@ static int carve(struct lg_case *c, struct lg_gpu_run *r, bool (*pick)(const cha
 	for (size_t h = 0; h < r->n_host && !rc; h++) {
 		LG_AUTO_IVS a = { 0 };
 
-		rc = spans_of(c, r, r->host[h].thr, pick, &a);
+		rc = lg_gpu_spans(c, r, r->host[h].thr, list, &a);
 		if (!rc && a.n)
 			rc = lg_gpu_carve(c, r, &a, LG_GPU_BY_WRAPPER);
 	}
@@ -78,12 +36,11 @@ static int carve(struct lg_case *c, struct lg_gpu_run *r, bool (*pick)(const cha
 
 int lg_gpu_refine_overlap(struct lg_case *c, struct lg_gpu *g)
 {
-	for (size_t i = 0; i < g->n; i++) {
-		struct lg_gpu_run *r = &g->run[i];
-
+	LG_EACH(r, g->run, g->n) {
 		if (!lg_gpu_judged(r))
 			continue;
-		if (carve(c, r, is_search, &r->ddp_search) || carve(c, r, is_copy_back, &r->ddp_copy))
+		if (carve(c, r, LG_LIST_DDP_SEARCH, &r->ddp_search) ||
+		    carve(c, r, LG_LIST_DDP_COPY, &r->ddp_copy))
 			return c->failed = LG_E_NOMEM;
 	}
 	return 0;
@@ -105,8 +62,9 @@ static void ddp(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_r
 	const int64_t idle[2] = { r->ddp_search, r->ddp_copy };
 	struct lg_finding *f;
 
-	if (lg_told(c, LG_R_COMMS_DDP_FLAGS) || lg_failed(c, lg_gpu_sum_under(c, r, is_search, &sums[0])) ||
-	    lg_failed(c, lg_gpu_sum_under(c, r, is_copy_back, &sums[1])))
+	if (lg_told(c, LG_R_COMMS_DDP_FLAGS) ||
+	    lg_failed(c, lg_gpu_sum_under(c, r, LG_LIST_DDP_SEARCH, &sums[0])) ||
+	    lg_failed(c, lg_gpu_sum_under(c, r, LG_LIST_DDP_COPY, &sums[1])))
 		return;
 	for (size_t k = 0; k < 2; k++) {
 		const struct lg_gpu_sums *s = &sums[k];
@@ -115,15 +73,12 @@ static void ddp(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_r
 		if (!s->spans || share < LG_N_COMMS_DDP_FLAGS_FLOOR)
 			continue;
 		f = lg_gpu_finding(c, g, LG_R_COMMS_DDP_FLAGS, lost / 1e6, share, 0.9, r);
-		if (!f)
-			return;
 		if (!s->n)
 			lg_gpu_cap_rare(c, f, r, LG_GPU_BIT(LG_GPU_BY_WRAPPER));
 		ddp_words(c, f, k, share, true);
 		lg_evidence_add(c, f, s->at ? s->at : INT64_MIN, s->longest, "%zu time%s, %zu kernel%s of "
 				"%.1f ms; %.1f ms idle for want of launches meanwhile", s->spans,
-				lg_s(s->spans), s->n, lg_s(s->n), (double)s->ns / 1e6, (double)idle[k] /
-				1e6);
+				lg_s(s->spans), s->n, lg_s(s->n), lg_ms(s->ns), lg_ms(idle[k]));
 	}
 }
 
@@ -131,13 +86,13 @@ static void ddp(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_r
 static void ddp_on_cpu(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
 {
 	for (size_t k = 0; k < 2; k++) {
+		enum lg_name_list list = k ? LG_LIST_DDP_COPY : LG_LIST_DDP_SEARCH;
 		int64_t *by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *by_step), ns;
 		struct lg_gpu_iv longest = { 0 };
 		LG_AUTO_IVS a = { 0 };
 		struct lg_finding *f;
 
-		if (lg_failed(c, !by_step ? LG_E_NOMEM
-					  : spans_of(c, r, r->main, k ? is_copy_back : is_search, &a)))
+		if (lg_failed(c, !by_step ? LG_E_NOMEM : lg_gpu_spans(c, r, r->main, list, &a)))
 			return;
 		for (size_t i = 0; i < a.n; i++) {
 			by_step[lg_gpu_step_of(r, a.v[i].ts)] += a.v[i].end - a.v[i].ts;
@@ -147,14 +102,12 @@ static void ddp_on_cpu(struct lg_case *c, const struct lg_gpu *g, const struct l
 		ns = lg_gpu_iv_sum(&a);
 		if (!a.n || lg_gpu_part(r, (double)ns) < LG_N_COMMS_DDP_FLAGS_FLOOR)
 			continue;
-		f = lg_gpu_finding(c, g, LG_R_COMMS_DDP_FLAGS, (double)ns / 1e6, lg_gpu_part(r, (double)ns),
+		f = lg_gpu_finding(c, g, LG_R_COMMS_DDP_FLAGS, lg_ms(ns), lg_gpu_part(r, (double)ns),
 				   0.9, r);
-		if (!f)
-			continue;
 		lg_gpu_cap_steps(c, f, r, by_step);
 		ddp_words(c, f, k, lg_gpu_part(r, (double)ns), false);
 		lg_evidence_add(c, f, longest.ts, longest.end - longest.ts, "%zu time%s, %.1f ms in all; "
-				"longest", a.n, lg_s(a.n), (double)ns / 1e6);
+				"longest", a.n, lg_s(a.n), lg_ms(ns));
 	}
 }
 
@@ -163,11 +116,6 @@ struct gathers {
 	size_t n;
 	int64_t longest, at;
 };
-
-static bool is_gather(const char *s)
-{
-	return strcasestr(s, "AllGather") || strcasestr(s, "all_gather");
-}
 
 /* Exposed gathers by where they were ordered. */
 static int gathers_of(struct lg_case *c, const struct lg_gpu_run *r, struct gathers *ret)
@@ -178,24 +126,23 @@ static int gathers_of(struct lg_case *c, const struct lg_gpu_run *r, struct gath
 	*ret = (struct gathers){ 0 };
 	if (!call)
 		return LG_E_NOMEM;
-	for (size_t i = 0; i < r->n_work; i++)
-		if (r->work[i].call != LG_NO_ROW)
-			call[r->work[i].span] = r->work[i].call + 1;
+	LG_EACH(w, r->work, r->n_work)
+		if (w->call != LG_NO_ROW)
+			call[w->span] = w->call + 1;
 	for (size_t h = 0; h < r->n_host; h++) {
 		lg_thr thr = r->host[h].thr;
 		LG_AUTO_IVS pre = { 0 }, forward = { 0 }, backward = { 0 };
 
-		if (spans_of(c, r, thr, is_prefetch, &pre) ||
-		    spans_of(c, r, thr, is_forward_hook, &forward) ||
-		    spans_of(c, r, thr, is_backward_hook, &backward))
+		if (lg_gpu_spans(c, r, thr, LG_LIST_FSDP_PREFETCH, &pre) ||
+		    lg_gpu_spans(c, r, thr, LG_LIST_FSDP_FORWARD, &forward) ||
+		    lg_gpu_spans(c, r, thr, LG_LIST_FSDP_BACKWARD, &backward))
 			c->failed = LG_E_NOMEM;
-		for (size_t i = 0; i < r->n_pieces && !c->failed; i++) {
-			const struct lg_gpu_piece *p = &r->piece[i];
+		LG_EACH_WHILE(!c->failed, p, r->piece, r->n_pieces) {
 			uint32_t row = p->cause == LG_GPU_BY_COMM && p->span != LG_NO_ROW ? call[p->span] : 0;
 			int64_t at;
 
 			if (!row || t->span.thr[row - 1] != thr ||
-			    !is_gather(lg_string(t, t->span.name[p->span])))
+			    !lg_on_list(LG_LIST_GATHERS, lg_span_name(t, p->span)))
 				continue;
 			at = t->span.ts[row - 1];
 			if (lg_gpu_within(&pre, at))
@@ -207,19 +154,16 @@ static int gathers_of(struct lg_case *c, const struct lg_gpu_run *r, struct gath
 			else
 				continue;
 			ret->n++;
-			if (p->dur > ret->longest) {
-				ret->longest = p->dur;
-				ret->at = p->ts;
-			}
+			lg_keep_longest(&ret->longest, &ret->at, p->dur, p->ts);
 		}
 	}
 	return c->failed;
 }
 
-static bool has_name(const struct lg_case *c, bool (*pick)(const char *))
+static bool has_name(const struct lg_case *c, enum lg_name_list list)
 {
 	for (size_t i = 0; i < c->n_span_names; i++)
-		if (pick(lg_string(c->t, c->span_names[i])))
+		if (lg_on_list(list, lg_string(c->t, c->span_names[i])))
 			return true;
 	return false;
 }
@@ -254,7 +198,8 @@ static void fsdp(struct lg_case *c, const struct lg_gpu_run *r)
 	struct gathers s;
 
 	if (!f || !(f->lost_ms > 0) ||
-	    (!has_name(c, is_forward_hook) && !has_name(c, is_backward_hook)) || gathers_of(c, r, &s))
+	    (!has_name(c, LG_LIST_FSDP_FORWARD) && !has_name(c, LG_LIST_FSDP_BACKWARD)) ||
+	    gathers_of(c, r, &s))
 		return;
 	if ((double)(s.forward + s.backward + s.prefetched) < 0.3 * (double)r->by[LG_GPU_BY_COMM])
 		return; /* the exposed ones are others */
@@ -262,7 +207,7 @@ static void fsdp(struct lg_case *c, const struct lg_gpu_run *r)
 			  : s.forward * 2 > s.prefetched ? "fsdp_forward_prefetch" : "fsdp_gathers");
 	lg_evidence_add(c, f, s.at, s.longest, "FSDP's gathers alone on the device: %.1f ms ordered when "
 			"forward reached the layer, %.1f ms when backward did, %.1f ms by prefetch",
-			(double)s.forward / 1e6, (double)s.backward / 1e6, (double)s.prefetched / 1e6);
+			lg_ms(s.forward), lg_ms(s.backward), lg_ms(s.prefetched));
 }
 
 /* limit_all_gathers makes the host wait: that shows as a synchronisation. */
@@ -274,18 +219,18 @@ static void rate_limiter(struct lg_case *c, const struct lg_gpu_run *r)
 	for (size_t h = 0; f && h < r->n_host; h++) {
 		LG_AUTO_IVS a = { 0 };
 
-		if (lg_failed(c, spans_of(c, r, r->host[h].thr, is_rate_limiter, &a)))
+		if (lg_failed(c, lg_gpu_spans(c, r, r->host[h].thr, LG_LIST_FSDP_LIMITER, &a)))
 			return;
-		for (size_t i = 0; i < r->n_pieces; i++)
-			if ((r->piece[i].cause == LG_GPU_BY_SYNC) && r->piece[i].span != LG_NO_ROW &&
-			    c->t->span.thr[r->piece[i].span] == r->host[h].thr &&
-			    lg_gpu_within(&a, c->t->span.ts[r->piece[i].span]))
-				waited += r->piece[i].dur;
+		LG_EACH(p, r->piece, r->n_pieces)
+			if ((p->cause == LG_GPU_BY_SYNC) && p->span != LG_NO_ROW &&
+			    c->t->span.thr[p->span] == r->host[h].thr &&
+			    lg_gpu_within(&a, c->t->span.ts[p->span]))
+				waited += p->dur;
 	}
 	if (!f || !waited || waited * 2 < r->by[LG_GPU_BY_SYNC])
 		return;
 	f->detail = "fsdp_limit_all_gathers";
-	lg_evidence(c, f, "%.1f ms of it in FSDP's rate limiter", (double)waited / 1e6);
+	lg_evidence(c, f, "%.1f ms of it in FSDP's rate limiter", lg_ms(waited));
 }
 
 int lg_find_overlap(struct lg_case *c, struct lg_gpu *g)

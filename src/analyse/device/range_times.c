@@ -4,7 +4,6 @@
  * without operators, device, scheduler states and samples can tell.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "analyse/device/device_rules.h"
 #include "base/words.h"
@@ -21,10 +20,10 @@ struct times {
 /* Add [from, to), of the k-th name, to the steps that it lies in. */
 static void add(const struct lg_gpu_run *r, struct times *s, size_t k, int64_t from, int64_t to)
 {
-	from = from > r->from ? from : r->from;
-	to = to < r->to ? to : r->to;
+	from = LG_MAX(from, r->from);
+	to = LG_MIN(to, r->to);
 	for (size_t i = lg_gpu_step_of(r, from); from < to && i < r->n_steps; i++) {
-		int64_t end = to < r->step[i + 1] ? to : r->step[i + 1];
+		int64_t end = LG_MIN(to, r->step[i + 1]);
 
 		s->by[i][k] += end - from;
 		s->by[i][NAMES_MAX] -= end - from;
@@ -44,7 +43,7 @@ static int collect(const struct lg_trace *t, const struct lg_gpu_run *r, struct 
 	for (size_t i = 0; i < r->n_steps; i++)
 		s->by[i][NAMES_MAX] = r->step[i + 1] - r->step[i];
 	while (lg_range_next(t, &w, &row)) {
-		int64_t ts = t->span.ts[row] > until ? t->span.ts[row] : until;
+		int64_t ts = LG_MAX(t->span.ts[row], until);
 		size_t k = 0;
 
 		until = w.covered;
@@ -81,9 +80,8 @@ static const char *shares(struct lg_case *c, const struct times *s, const int64_
 					100 * (double)v[best] / (double)all,
 					lg_string(c->t, s->name[best]));
 	}
-	return lg_arena_printf(&c->v->arena, "%s%.0f %% in %s", text,
-			       100 * (double)(rest > 0 ? rest : 0) / (double)all,
-			       len ? "others or none" : "ranges that are each less than 1 %, or none");
+	return lg_text(c, "%s%.0f %% in %s", text, 100 * (double)(rest > 0 ? rest : 0) / (double)all, len ?
+		       "others or none" : "ranges that are each less than 1 %, or none");
 }
 
 /* In which ranges slow steps took longer than those that are not slow. */
@@ -104,8 +102,8 @@ static int say_slow(struct lg_case *c, const struct lg_gpu_run *r, const struct 
 				all += s->by[i][k] - usual[k];
 			}
 	if (n_slow && all > 0)
-		lg_gpu_limit(c, "%zu slow step%s took longer by %.1f ms: %s", n_slow, lg_s(n_slow),
-			     (double)all / 1e6, shares(c, s, more, all));
+		lg_say(c, "%zu slow step%s took longer by %.1f ms: %s", n_slow, lg_s(n_slow),
+		       lg_ms(all), shares(c, s, more, all));
 	return 0;
 }
 

@@ -5,19 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/map.h"
-#include "base/order.h"
 #include "store/args.h"
 
 static const char group_key[] = "flight.group.", last_key[] = "flight.last.";
 
-static int cmp_side(const void *a, const void *b)
-{
-	const struct lg_flight_side *x = a, *y = b;
-
-	return LG_CMP(x->prc, y->prc) ?: strcmp(x->name, y->name);
-}
+LG_ORDER_BY(cmp_side, struct lg_flight_side, LG_CMP(x->prc, y->prc) ?: strcmp(x->name, y->name))
 
 /* The side of process p of the group that is called so; NULL. */
 static struct lg_flight_side *side_called(const struct lg_flight *d, lg_prc p, const char *name)
@@ -65,7 +58,7 @@ static int read_groups(struct lg_flight *d)
 		if (!rc)
 			d->side[d->n++] = (struct lg_flight_side){
 				.name = key + sizeof group_key - 1, .fact = lg_string(t, t->meta.value[i]),
-				.fact_id = t->meta.value[i], .prc = p, .enqueued = -1, .completed = -1,
+				.prc = p, .enqueued = -1, .completed = -1,
 				.oldest = -1, .row = LG_NO_ROW, .last_row = LG_NO_ROW };
 		/* One group: the same name (one string has one id) with the same ranks. */
 		if (!rc) {
@@ -99,8 +92,8 @@ static void read_numbers(struct lg_flight *d)
 		s = side_called(d, p, key + sizeof last_key - 1);
 		if (s && sscanf(lg_string(t, t->meta.value[i]), "%lld %lld %lld", &enqueued, &started,
 				&completed) == 3) {
-			s->enqueued = s->enqueued > enqueued ? s->enqueued : enqueued;
-			s->completed = s->completed > completed ? s->completed : completed;
+			s->enqueued = LG_MAX(s->enqueued, enqueued);
+			s->completed = LG_MAX(s->completed, completed);
 			s->status = true;
 			s->counted = s->completed >= 0;
 		}
@@ -110,7 +103,7 @@ static void read_numbers(struct lg_flight *d)
 /* Numbers of send and receive, and of what is coalesced with them, differ between ranks as they like. */
 static bool pairwise(const struct lg_trace *t, size_t row)
 {
-	const char *name = lg_string(t, t->span.name[row]);
+	const char *name = lg_span_name(t, row);
 	size_t n;
 
 	return lg_span_arg(t, row, "p2p", &n) || strstr(name, ":send") || strstr(name, ":recv") ||
@@ -142,13 +135,9 @@ static void note_waiting(struct lg_flight_side *s, const struct lg_trace *t, uin
 	}
 }
 
-static int cmp_entry(const void *a, const void *b)
-{
-	const struct lg_flight_entry *x = a, *y = b;
-
-	return LG_CMP(x->group, y->group) ?: LG_CMP(x->seq, y->seq) ?: LG_CMP(x->prc, y->prc) ?:
-	       LG_CMP(x->row, y->row);
-}
+LG_ORDER_BY(cmp_entry, struct lg_flight_entry,
+	    LG_CMP(x->group, y->group) ?: LG_CMP(x->seq, y->seq) ?: LG_CMP(x->prc, y->prc) ?:
+	    LG_CMP(x->row, y->row))
 
 /*
  * In the order of their numbers, each once: two dumps of one rank have much in common. Dumps of two runs do
@@ -258,9 +247,7 @@ static void settle(struct lg_flight *d)
 {
 	const struct lg_trace *t = d->c->t;
 
-	for (size_t i = 0; i < d->n; i++) {
-		struct lg_flight_side *s = &d->side[i];
-
+	LG_EACH(s, d->side, d->n) {
 		if (s->status && s->completed >= 0)
 			s->oldest = s->enqueued > s->completed ? s->completed + 1 : -1;
 		if (s->row != LG_NO_ROW && t->span.seq[s->row] != s->oldest)

@@ -22,7 +22,6 @@ enum { LG_FLIGHT_RANKS = 1 << 17 };
 struct lg_flight_side {
 	const char *name;   /* of the group */
 	const char *fact;   /* its description and ranks */
-	lg_str fact_id;
 	lg_prc prc;
 	uint32_t group;     /* equal for equal groups; from 1 */
 	int64_t enqueued, completed; /* the last; -1 = none, or not known */
@@ -88,7 +87,7 @@ int lg_flight_parted(struct lg_flight *d) LG_MUST_CHECK;
 /* Ranks that are missing, or whose calls part: from dumps of the Flight Recorder, from the hook's marks. */
 int lg_find_flight(struct lg_case *c) LG_MUST_CHECK;    /* flight_rules.c */
 int lg_find_sequences(struct lg_case *c) LG_MUST_CHECK; /* sequences.c */
-/* A finding about a hang; NULL without memory. */
+/* A finding about a hang. */
 struct lg_finding *lg_flight_finding(struct lg_case *c, enum lg_rule_id rule, double confidence,
 				     int32_t rank);
 /* " at train.py:12 step": where a row was called, the innermost frame that is no library's; or "". */

@@ -17,7 +17,7 @@ static bool equal_sizes(const char *name)
 					   "reduce_scatter", "broadcast", "reduce" };
 	const char *op = strchr(name, ':');
 
-	for (size_t i = 0; op && i < sizeof ops / sizeof *ops; i++)
+	for (size_t i = 0; op && i < LG_COUNT(ops); i++)
 		if (!strcmp(op + 1, ops[i]))
 			return true;
 	return false;
@@ -33,7 +33,7 @@ static const char *unlike(const struct lg_trace *t, uint32_t a, uint32_t b)
 		return "operation";
 	if (x && y && n && k && (n != k || memcmp(x, y, n)))
 		return "dtype";
-	return !equal_sizes(lg_string(t, t->span.name[a])) || !t->span.bytes[a] || !t->span.bytes[b] ||
+	return !equal_sizes(lg_span_name(t, a)) || !t->span.bytes[a] || !t->span.bytes[b] ||
 	       t->span.bytes[a] == t->span.bytes[b] ? NULL : "size";
 }
 
@@ -72,7 +72,7 @@ static void tell(struct lg_flight *d, size_t from, size_t to)
 	const struct lg_trace *t = c->t;
 	size_t most, best = majority(t, v, from, to, &most), odd = to;
 	const char *name = lg_string(t, t->span.group[v[from].row]);
-	const char *op = lg_string(t, t->span.name[v[best].row]);
+	const char *op = lg_span_name(t, v[best].row);
 	struct lg_finding *f;
 
 	for (size_t i = from; i < to && odd == to; i++)
@@ -82,25 +82,22 @@ static void tell(struct lg_flight *d, size_t from, size_t to)
 		return;
 	f = lg_flight_finding(c, LG_R_COMMS_MISMATCH, 0.95,
 			      most + 1 == to - from && most > 1 ? t->process.rank[v[odd].prc] : -1);
-	if (!f)
-		return;
 	for (size_t i = from; i < to && f->culprit.rank < 0 && most * 2 > to - from; i++)
 		if (!alike(t, v[best].row, v[i].row))
 			lg_culprit_rank_add(c, f, t->process.rank[v[i].prc]);
 	f->detail = unlike(t, v[best].row, v[odd].row);
 	if (strcmp(f->detail, "operation") && f->culprit.rank >= 0)
-		f->title = lg_arena_printf(&c->v->arena, "rank %d brings another %s to %s number %lld of group %s than "
-					   "the others", f->culprit.rank, f->detail, op, (long long)v[from].seq, name);
+		lg_title(c, f, "rank %d brings another %s to %s number %lld of group %s than "
+			 "the others", f->culprit.rank, f->detail, op, (long long)v[from].seq, name);
 	else if (strcmp(f->detail, "operation"))
-		f->title = lg_arena_printf(&c->v->arena, "ranks bring different %ss to %s number %lld of group %s",
-					   f->detail, op, (long long)v[from].seq, name);
+		lg_title(c, f, "ranks bring different %ss to %s number %lld of group %s",
+			 f->detail, op, (long long)v[from].seq, name);
 	else if (f->culprit.rank >= 0)
-		f->title = lg_arena_printf(&c->v->arena, "rank %d enters another collective than the others at number "
-					   "%lld of group %s: their sequences part there", f->culprit.rank,
-					   (long long)v[from].seq, name);
+		lg_title(c, f, "rank %d enters another collective than the others at number %lld of group "
+			 "%s: their sequences part there", f->culprit.rank, (long long)v[from].seq, name);
 	else
-		f->title = lg_arena_printf(&c->v->arena, "ranks enter different collectives at number %lld of group %s: "
-					   "their sequences part there", (long long)v[from].seq, name);
+		lg_title(c, f, "ranks enter different collectives at number %lld of group %s: "
+			 "their sequences part there", (long long)v[from].seq, name);
 	for (size_t i = from, n = 0; i < to && n < SIDES_MAX; i++) {
 		size_t n_in, n_type;
 		const char *in = lg_span_arg(t, v[i].row, "in", &n_in);
@@ -110,11 +107,9 @@ static void tell(struct lg_flight *d, size_t from, size_t to)
 			continue; /* one for all of them */
 		n++;
 		lg_evidence_add(c, f, t->span.ts[v[i].row], 0, "rank %d%s: %s, inputs %.*s %.*s%s",
-				t->process.rank[v[i].prc],
-				i == best && most > 1
-					? lg_arena_printf(&c->v->arena, " and %zu more", most - 1) : "",
-				lg_string(t, t->span.name[v[i].row]), (int)n_in, in ? in : "", (int)n_type,
-				type ? type : "", lg_flight_place(c, v[i].row));
+				t->process.rank[v[i].prc], i == best && most > 1 ? lg_text(c, " and %zu "
+				"more", most - 1) : "", lg_span_name(t, v[i].row), (int)n_in, in ? in : "",
+				(int)n_type, type ? type : "", lg_flight_place(c, v[i].row));
 	}
 }
 

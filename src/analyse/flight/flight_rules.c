@@ -3,21 +3,17 @@
  * flight_rules.c - the rank that the others wait for in a run that hangs, from dumps of the Flight Recorder.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "analyse/flight/flight.h"
-#include "base/alloc.h"
 #include "store/args.h"
 
 enum { TOLD_MAX = 8, HELD_MAX = 64, RANKS_SAID = 16 };
 
 struct lg_finding *lg_flight_finding(struct lg_case *c, enum lg_rule_id rule, double confidence, int32_t rank)
 {
-	struct lg_finding *f = lg_finding_add(c, rule);
+	struct lg_finding *f = lg_finding_or_scrap(c, rule);
 
-	if (!f)
-		return NULL;
 	lg_grade_unpriced(f); /* what a hang costs is not in the dumps */
 	f->confidence = confidence;
 	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
@@ -38,16 +34,16 @@ const char *lg_flight_place(struct lg_case *c, uint32_t row)
 		    lg_is_library_path(lg_frame_text(t, f, buf, sizeof buf)))
 			continue;
 		if (*lg_string(t, t->frame.file[f]) && t->frame.line[f])
-			return lg_arena_printf(&c->v->arena, " at %s:%u %s", lg_string(t, t->frame.file[f]),
-					       t->frame.line[f], lg_string(t, t->frame.name[f]));
-		return lg_arena_printf(&c->v->arena, " at %s", buf);
+			return lg_text(c, " at %s:%u %s", lg_string(t, t->frame.file[f]),
+				       t->frame.line[f], lg_string(t, t->frame.name[f]));
+		return lg_text(c, " at %s", buf);
 	}
 	return "";
 }
 
 static const char *op_of(const struct lg_case *c, const struct lg_flight_side *s)
 {
-	return s->row != LG_NO_ROW ? lg_string(c->t, c->t->span.name[s->row]) : "a collective";
+	return s->row != LG_NO_ROW ? lg_span_name(c->t, s->row) : "a collective";
 }
 
 /* "nccl:all_to_all number 20537 of group 74 (EXPERT ...), inputs [2,8] BFloat16 at train.py:30 step" */
@@ -58,13 +54,13 @@ static const char *collective_text(struct lg_case *c, const struct lg_flight_sid
 	size_t n_in = 0, n_type = 0;
 
 	if (s->row == LG_NO_ROW)
-		return lg_arena_printf(&c->v->arena, "number %lld of group %s (%.*s), which is not in the ring",
-				       (long long)s->oldest, s->name, n_fact, s->fact);
+		return lg_text(c, "number %lld of group %s (%.*s), which is not in the ring",
+			       (long long)s->oldest, s->name, n_fact, s->fact);
 	in = lg_span_arg(c->t, s->row, "in", &n_in);
 	type = lg_span_arg(c->t, s->row, "dtype", &n_type);
-	return lg_arena_printf(&c->v->arena, "%s number %lld of group %s (%.*s), inputs %.*s %.*s%s", op_of(c, s),
-			       (long long)s->oldest, s->name, n_fact, s->fact, (int)n_in, in ? in : "",
-			       (int)n_type, type ? type : "", lg_flight_place(c, s->row));
+	return lg_text(c, "%s number %lld of group %s (%.*s), inputs %.*s %.*s%s", op_of(c, s),
+		       (long long)s->oldest, s->name, n_fact, s->fact, (int)n_in, in ? in : "",
+		       (int)n_type, type ? type : "", lg_flight_place(c, s->row));
 }
 
 static int64_t since(const struct lg_case *c, const struct lg_flight_side *s)
@@ -126,15 +122,15 @@ static void add_held(struct lg_flight_look *l, lg_prc p)
 static const char *held_text(struct lg_case *c, const struct held *h)
 {
 	char text[RANKS_SAID * 13 + 1] = "";
-	size_t len = 0, n = h->n < RANKS_SAID ? h->n : RANKS_SAID;
+	size_t len = 0, n = LG_MIN(h->n, RANKS_SAID);
 
 	for (size_t i = 0; i < n; i++)
 		len += (size_t)snprintf(text + len, sizeof text - len, "%s%d", i ? ", " : "", h->rank[i]);
 	if (h->n == 1)
-		return lg_arena_printf(&c->v->arena, "rank %s waits", text);
+		return lg_text(c, "rank %s waits", text);
 	if (h->n > n)
-		return lg_arena_printf(&c->v->arena, "ranks %s and %zu more wait", text, h->n - n);
-	return lg_arena_printf(&c->v->arena, "ranks %s wait", text);
+		return lg_text(c, "ranks %s and %zu more wait", text, h->n - n);
+	return lg_text(c, "ranks %s wait", text);
 }
 
 /* The wait that began first: the others are behind it. */
@@ -142,12 +138,9 @@ static struct held *first_held(const struct lg_case *c, struct accused *a)
 {
 	struct held *best = NULL;
 
-	for (size_t i = 0; i < a->n; i++) {
-		struct held *h = &a->held[i];
-
+	LG_EACH(h, a->held, a->n)
 		if (h->n && (!best || earlier(c, h->s, best->s)))
 			best = h;
-	}
 	return best;
 }
 
@@ -155,40 +148,35 @@ static struct held *first_held(const struct lg_case *c, struct accused *a)
 static void never_entered(struct lg_flight *d, lg_prc late)
 {
 	struct lg_case *c = d->c;
-	LG_AUTOFREE struct accused *a = lg_calloc(1, sizeof *a);
+	LG_AUTOFREE struct accused *a = lg_scratch(c, 1, sizeof *a);
 	struct lg_finding *f = NULL;
 	struct held *h;
 
-	if (!a) {
-		c->failed = LG_E_NOMEM;
+	if (!a)
 		return;
-	}
 	a->late = late;
-	for (size_t i = 0; i < d->n; i++)
-		if (lg_flight_waits(d, &d->side[i]))
-			(void)lg_flight_look(d, &d->side[i], add_held, a);
+	LG_EACH(s, d->side, d->n)
+		if (lg_flight_waits(d, s))
+			(void)lg_flight_look(d, s, add_held, a);
 	for (int n = 0; n < 4 && (h = first_held(c, a)); n++, h->n = 0) {
 		const struct lg_flight_side *own = lg_flight_side_of(d, late, h->s);
 		const char *waits = held_text(c, h);
 
 		if (!f) {
 			f = lg_flight_finding(c, LG_R_COMMS_MISSING_RANK, 0.9, c->t->process.rank[late]);
-			if (!f)
-				break;
-			f->title = lg_arena_printf(&c->v->arena, "rank %d never entered %s, in which %s for it",
-						   f->culprit.rank, op_of(c, h->s), waits);
+			lg_title(c, f, "rank %d never entered %s, in which %s for it",
+				 f->culprit.rank, op_of(c, h->s), waits);
 		}
 		lg_evidence_add(c, f, since(c, h->s), 0, "%s in %s; rank %d entered %s", waits,
-				collective_text(c, h->s), f->culprit.rank,
-				own && own->enqueued >= 0
-					? lg_arena_printf(&c->v->arena, "number %lld last%s", (long long)own->enqueued,
-							  lg_flight_place(c, own->last_row)) : "none");
+				collective_text(c, h->s), f->culprit.rank, own && own->enqueued >= 0 ?
+				lg_text(c, "number %lld last%s", (long long)own->enqueued,
+				lg_flight_place(c, own->last_row)) : "none");
 	}
 	if (f && d->empty[late])
-		lg_evidence_add(c, f, INT64_MIN, 0, "the ring of rank %d is empty", f->culprit.rank);
+		lg_evidence(c, f, "the ring of rank %d is empty", f->culprit.rank);
 	if (f)
 		lg_evidence_against(c, f, "for some milliseconds a run that moves may look like this: a second dump, or the "
-				     "watchdog's timeout in the logs, tells them apart");
+				    "watchdog's timeout in the logs, tells them apart");
 }
 
 /* Others have completed what this rank has entered and not completed: its device, or its watchdog, stands.
@@ -199,10 +187,8 @@ static void stands_still(struct lg_flight *d, const struct lg_flight_side *s, in
 	struct lg_case *c = d->c;
 	struct lg_finding *f = lg_flight_finding(c, LG_R_COMMS_MISSING_RANK, 0.7, c->t->process.rank[s->prc]);
 
-	if (!f)
-		return;
-	f->title = lg_arena_printf(&c->v->arena, "rank %d does not complete collectives that its peers have completed: "
-				   "its device stands", f->culprit.rank);
+	lg_title(c, f, "rank %d does not complete collectives that its peers have completed: "
+		 "its device stands", f->culprit.rank);
 	lg_evidence_add(c, f, since(c, s), 0, "its oldest that has not completed is %s; another rank of the group has "
 			"completed number %lld", collective_text(c, s), (long long)most);
 }
@@ -212,8 +198,7 @@ static void nothing_known(struct lg_flight *d)
 {
 	struct lg_case *c = d->c;
 
-	for (size_t i = 0; i < d->n; i++) {
-		const struct lg_flight_side *s = &d->side[i];
+	LG_EACH(s, d->side, d->n) {
 		struct lg_flight_look l;
 		struct lg_finding *f;
 
@@ -224,13 +209,11 @@ static void nothing_known(struct lg_flight *d)
 		if (!l.absent || l.here < 2 || l.absent * 2 >= l.here || l.most >= s->oldest)
 			continue;
 		f = lg_flight_finding(c, LG_R_COMMS_MISSING_RANK, 0.6, l.absent == 1 ? l.first_absent : -1);
-		if (!f)
-			return;
 		f->title = f->culprit.rank >= 0
-				   ? lg_arena_printf(&c->v->arena, "all ranks but rank %d wait in %s, and of that one there is "
-						     "no dump", f->culprit.rank, op_of(c, s))
-				   : lg_arena_printf(&c->v->arena, "all ranks but %zu wait in %s, and of these there is no "
-						     "dump", l.absent, op_of(c, s));
+				   ? lg_text(c, "all ranks but rank %d wait in %s, and of that one there is "
+					     "no dump", f->culprit.rank, op_of(c, s))
+				   : lg_text(c, "all ranks but %zu wait in %s, and of these there is no "
+					     "dump", l.absent, op_of(c, s));
 		lg_evidence_add(c, f, since(c, s), 0, "%zu ranks have entered %s", l.here, collective_text(c, s));
 		lg_evidence_against(c, f, "a dump that was not given looks the same: give those of all ranks");
 		return;
@@ -268,10 +251,9 @@ static int missing_ranks(struct lg_flight *d)
 		told++;
 	}
 	if (told > TOLD_MAX)
-		lg_limit(d->c, lg_arena_printf(&d->c->v->arena, "Flight Recorder: %zu ranks never entered what others wait in; the "
-					       "first %d of them are findings", told, TOLD_MAX));
-	for (size_t i = 0; told && i < d->n && told < TOLD_MAX; i++) {
-		const struct lg_flight_side *s = &d->side[i];
+		lg_say(d->c, "Flight Recorder: %zu ranks never entered what others wait in; the "
+		       "first %d of them are findings", told, TOLD_MAX);
+	LG_EACH_WHILE(told && told < TOLD_MAX, s, d->side, d->n) {
 		int64_t most;
 
 		if (!lg_flight_waits(d, s) || d->waits[s->prc] || late[s->prc])

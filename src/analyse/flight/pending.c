@@ -7,8 +7,6 @@
 #include <string.h>
 
 #include "analyse/finders.h"
-#include "analyse/timeline/timeline_gpu.h"
-#include "base/alloc.h"
 #include "base/words.h"
 
 enum { RANKS_MAX = 1 << 17, RANGES_MAX = 12 };
@@ -27,7 +25,7 @@ static const char *ranks_text(struct lg_case *c, const uint8_t *is, int32_t worl
 	if (!v)
 		c->failed = LG_E_NOMEM;
 	text = lg_ranges_text(c, v, n, RANGES_MAX, &n);
-	return n ? lg_arena_printf(&c->v->arena, "rank%s %s", lg_s(n), text) : NULL;
+	return n ? lg_text(c, "rank%s %s", lg_s(n), text) : NULL;
 }
 
 int lg_say_pending(struct lg_case *c)
@@ -51,10 +49,10 @@ int lg_say_pending(struct lg_case *c)
 		is[rank] |= DUMPED;
 		if (!strcmp(key, "flight.entries"))
 			is[rank] |= EMPTY;
-		world = t->process.world[p] > world ? t->process.world[p] : world;
+		world = LG_MAX(t->process.world[p], world);
 		world = rank >= world ? rank + 1 : world;
 	}
-	world = world < RANKS_MAX ? world : RANKS_MAX;
+	world = LG_MIN(world, RANKS_MAX);
 	for (size_t i = 0; world && i < t->mark.n; i++) {
 		int32_t rank = t->process.rank[t->thread.prc[t->mark.thr[i]]];
 
@@ -69,13 +67,11 @@ int lg_say_pending(struct lg_case *c)
 	absent = ranks_text(c, is, world, DUMPED, 0);
 	judged = lg_told(c, LG_R_COMMS_MISSING_RANK) || lg_told(c, LG_R_COMMS_MISMATCH);
 	if (pending || empty)
-		lg_limit(c, lg_arena_printf(&c->v->arena,
-					    "Flight Recorder: %zu collective%s had not completed%s%s%s%s%s%s%s%s", pending,
-					    pending == 1 ? "" : "s", waits ? " on " : "", waits ? waits : "",
-					    empty ? "; nothing is in the dump of " : "", empty ? empty : "",
-					    absent ? "; there is no dump of " : "", absent ? absent : "",
-					    judged ? "" : "; that a rank holds the others up does not follow from it",
-					    !judged && (empty || absent)
-						    ? ": begin with those of which there is nothing" : ""));
+		lg_say(c, "Flight Recorder: %zu collective%s had not completed%s%s%s%s%s%s%s%s", pending,
+		       pending == 1 ? "" : "s", waits ? " on " : "", waits ? waits : "", empty ? "; "
+		       "nothing is in the dump of " : "", empty ? empty : "", absent ? "; there is no "
+		       "dump of " : "", absent ? absent : "", judged ? "" : "; that a rank holds the "
+		       "others up does not follow from it", !judged && (empty || absent) ? ": begin with "
+		       "those of which there is nothing" : "");
 	return c->failed;
 }

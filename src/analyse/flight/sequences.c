@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "analyse/flight/flight.h"
-#include "base/alloc.h"
 #include "base/map.h"
 
 struct sequences {
@@ -83,11 +82,11 @@ static uint64_t key_of(struct sequences *s, uint32_t row)
 static bool alike(const struct lg_trace *t, uint32_t a, uint32_t b)
 {
 	static const char *const equal[] = { "all_reduce", "broadcast", "reduce" };
-	const char *op = lg_string(t, t->span.name[a]);
+	const char *op = lg_span_name(t, a);
 
 	if (t->span.name[a] != t->span.name[b])
 		return false;
-	for (size_t i = 0; i < sizeof equal / sizeof *equal; i++)
+	for (size_t i = 0; i < LG_COUNT(equal); i++)
 		if (!strcmp(op, equal[i]) && t->span.bytes[a] && t->span.bytes[b])
 			return t->span.bytes[a] == t->span.bytes[b];
 	return true;
@@ -110,16 +109,14 @@ static void tell_parted(struct sequences *s, uint32_t row)
 	struct lg_case *c = s->c;
 	const struct lg_trace *t = c->t;
 	const char *group = lg_string(t, t->span.group[row]);
-	LG_AUTOFREE uint32_t *side = lg_calloc(c->n_ranks, sizeof *side);
+	LG_AUTOFREE uint32_t *side = lg_scratch(c, c->n_ranks, sizeof *side);
 	uint32_t best = row, odd = LG_NO_ROW;
 	size_t most = 0, all = 0;
 	struct lg_finding *f;
 	int32_t rank;
 
-	if (!side) {
-		c->failed = LG_E_NOMEM;
+	if (!side)
 		return;
-	}
 	for (size_t i = 0; i < c->n_ranks; i++) {
 		side[i] = side_of(s, &c->ranks[i], row);
 		all += side[i] != LG_NO_ROW;
@@ -142,15 +139,15 @@ static void tell_parted(struct sequences *s, uint32_t row)
 		       ? t->process.rank[t->thread.prc[t->span.thr[odd]]] : -1;
 	f = odd != LG_NO_ROW ? lg_flight_finding(c, LG_R_COMMS_MISMATCH, 0.9, rank) : NULL;
 	if (f) {
-		f->title = lg_arena_printf(&c->v->arena, "ranks call different collectives at number %lld of group %s: "
-					   "their sequences part there", (long long)t->span.seq[row], group);
+		lg_title(c, f, "ranks call different collectives at number %lld of group %s: "
+			 "their sequences part there", (long long)t->span.seq[row], group);
 		for (size_t i = 0; i < c->n_ranks; i++) {
 			if (side[i] == LG_NO_ROW)
 				continue;
 			if (rank < 0 && most * 2 > all && !alike(t, best, side[i]))
 				lg_culprit_rank_add(c, f, c->ranks[i].rank);
 			lg_evidence_add(c, f, t->span.ts[side[i]], 0, "rank %d calls %s of %llu bytes",
-					c->ranks[i].rank, lg_string(t, t->span.name[side[i]]),
+					c->ranks[i].rank, lg_span_name(t, side[i]),
 					(unsigned long long)t->span.bytes[side[i]]);
 		}
 	}
@@ -246,7 +243,7 @@ static uint32_t hangs_in(const struct lg_trace *t, const struct lg_rank *r, int6
 		*ret_ns = long_wait(t, row, usual);
 		if (*ret_ns)
 			return row;
-		usual = t->span.dur[row] > usual ? t->span.dur[row] : usual;
+		usual = LG_MAX(t->span.dur[row], usual);
 	}
 	return LG_NO_ROW;
 }
@@ -257,7 +254,7 @@ static const char *op_of(struct sequences *s, const struct lg_rank *r, uint32_t 
 	const struct lg_trace *t = s->c->t;
 	uint32_t call = side_of(s, r, row);
 
-	return lg_string(t, t->span.name[call != LG_NO_ROW ? call : row]);
+	return lg_span_name(t, call != LG_NO_ROW ? call : row);
 }
 
 /* Rank r, who waits for nobody; in, ns: what the others wait in, and for how long. */
@@ -276,11 +273,9 @@ static void tell_missing(struct sequences *s, const struct lg_rank *r, const uin
 		op = op_of(s, w, in[k]);
 		if (!f) {
 			f = lg_flight_finding(c, LG_R_COMMS_MISSING_RANK, 0.85, r->rank);
-			if (!f)
-				return;
 			f->culprit.pid = t->process.pid[r->prc];
-			f->title = lg_arena_printf(&c->v->arena, "rank %d never called %s, in which rank %d waits for %.0f s",
-						   r->rank, op, w->rank, (double)ns[k] / 1e9);
+			lg_title(c, f, "rank %d never called %s, in which rank %d waits for %.0f s",
+				 r->rank, op, w->rank, (double)ns[k] / 1e9);
 		}
 		lg_evidence_add(c, f, t->span.ts[in[k]], ns[k], "rank %d waits in %s number %lld of group %s", w->rank, op,
 				(long long)t->span.seq[in[k]], lg_string(t, t->span.group[in[k]]));

@@ -106,8 +106,7 @@ static void debug_left_on(struct lg_case *c, const struct lg_rank *r, const stru
 		what[n++] = "a trace function of the interpreter (sys.settrace: a debugger, coverage)";
 	/* A mode that already explains the lost compilation is not told twice. */
 	if (mode.n >= LG_N_DEBUG_LEFT_ON_SAMPLES && !compile_told)
-		what[n++] = lg_arena_printf(&c->v->arena, "the dispatch mode %s",
-					    mode_name(c, lg_string(c->t, mode.text)));
+		what[n++] = lg_text(c, "the dispatch mode %s", mode_name(c, lg_string(c->t, mode.text)));
 	if (detail && !strcmp(detail, "DETAIL"))
 		what[n++] = "TORCH_DISTRIBUTED_DEBUG=DETAIL";
 	if (blocking && !strcmp(blocking, "1"))

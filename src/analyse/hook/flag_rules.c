@@ -40,53 +40,57 @@ static double elements(const char *list, const char *type, double *ret_all)
 	return of;
 }
 
-/* The root module with most parameters: the others are losses and heads. NULL = none was told. */
-static const char *model_fact(const struct lg_case *c, const struct lg_rank *r, const char *what,
-			      double *ret_size)
+/* One rank, and what is said of a flag of it. */
+struct look {
+	struct lg_case *c;
+	const struct lg_rank *r;
+	struct lg_fact_span j;
+	int model;   /* the root module with most parameters: others are losses and heads; -1 = none */
+	double size; /* its parameters */
+	const char *title, *evidence;
+	const char *detail; /* where it is not the row's */
+	double confidence;  /* the same */
+};
+
+/* "ddp.0.static_graph"; NULL = not told. */
+static const char *fact(const struct look *k, const char *of, int i, const char *what)
 {
 	char key[64];
-	double most = 0, all;
-	int best = -1;
 
+	snprintf(key, sizeof key, "%s.%d.%s", of, i, what);
+	return i < 0 ? NULL : lg_fact_of(k->c, k->r->prc, key);
+}
+
+static bool is_fact(const char *fact, const char *value)
+{
+	return fact && !strcmp(fact, value);
+}
+
+static void find_model(struct look *k)
+{
+	k->model = -1;
 	for (int i = 0; i < MODELS_MAX; i++) {
-		const char *list;
+		const char *list = fact(k, "model", i, "parameters");
+		double all = 0;
 
-		snprintf(key, sizeof key, "model.%d.parameters", i);
-		list = lg_fact_of(c, r->prc, key);
-		if (!list)
-			continue;
-		(void)elements(list, "", &all);
-		if (all > most) {
-			most = all;
-			best = i;
-		}
+		if (list)
+			(void)elements(list, "", &all);
+		k->model = all > k->size ? i : k->model;
+		k->size = fmax(all, k->size);
 	}
-	*ret_size = most;
-	if (best < 0)
-		return NULL;
-	snprintf(key, sizeof key, "model.%d.%s", best, what);
-	return lg_fact_of(c, r->prc, key);
 }
 
 /* Backward operators take their types from forward; under autocast every one of them is dispatched
  * through it again, and those on its fp32 list are cast up (torch.amp: "backward under autocast is not
  * recommended"). */
-static void backward_under_autocast(struct lg_case *c, const struct lg_rank *r, const struct lg_fact_span *j,
-				    struct lg_finding **f)
+static bool backward_under_autocast(struct look *k)
 {
-	double share = lg_fact_share(c, r->prc, "torch.autocast_backward", j->from, j->to);
-	struct lg_finding *x;
+	double share = lg_fact_share(k->c, k->r->prc, "torch.autocast_backward", k->j.from, k->j.to);
 
-	if (share <= LG_N_GPU_AMP_MISUSE_PASSES) /* one of several passes of a step is enough */
-		return;
-	x = lg_fact_finding(c, f, r, LG_R_GPU_AMP_MISUSE, 0.95);
-	if (!x)
-		return;
-	x->detail = "backward_under_autocast";
-	x->stage = lg_stage_name(LG_STAGE_BACKWARD);
-	x->title = "backward() runs inside the autocast region: its operators are cast a second time";
-	lg_evidence_add(c, x, j->from, j->to - j->from, "autocast was on at the start of backward() in %.0f %% of "
-			"the time of %zu judged steps", share * 100, j->n);
+	k->title = "backward() runs inside the autocast region: its operators are cast a second time";
+	k->evidence = lg_text(k->c, "autocast was on at the start of backward() in %.0f %% of the time of %zu judged "
+			      "steps", share * 100, k->j.n);
+	return share > LG_N_GPU_AMP_MISUSE_PASSES; /* one of several passes of a step is enough */
 }
 
 /* A framework that keeps float32 copies and scales the loss by itself. */
@@ -96,156 +100,142 @@ static bool scales_by_itself(const struct lg_case *c, const struct lg_rank *r)
 	       lg_fact_of(c, r->prc, "module.megatron");
 }
 
-static void manual_half(struct lg_case *c, const struct lg_rank *r, struct lg_finding **f)
+static bool manual_half(struct look *k)
 {
-	const char *scaler = lg_fact_of(c, r->prc, "amp.grad_scaler");
-	double all, half, size;
-	const char *list = model_fact(c, r, "parameters", &size);
-	struct lg_finding *x;
+	const char *scaler = lg_fact_of(k->c, k->r->prc, "amp.grad_scaler");
+	const char *list = fact(k, "model", k->model, "parameters");
+	double all, half;
 
 	/* Without a backward pass it is inference, where half() is right. */
-	if (!list || !lg_fact_of(c, r->prc, "torch.autocast_backward") || scales_by_itself(c, r))
-		return;
+	if (!list || !lg_fact_of(k->c, k->r->prc, "torch.autocast_backward") || scales_by_itself(k->c, k->r))
+		return false;
 	half = elements(list, "float16", &all);
-	if (half < LG_N_GPU_AMP_MISUSE_HALF * all || (scaler && !strcmp(scaler, "1")))
-		return;
-	x = lg_fact_finding(c, f, r, LG_R_GPU_AMP_MISUSE, 0.85);
-	if (!x)
-		return;
-	x->detail = "manual_half";
-	x->title = lg_arena_printf(&c->v->arena, "%.0f %% of the trained parameters are float16 themselves "
-				   "(model.half()), and nothing scales the loss: small gradients become zero, and "
-				   "updates are rounded away", 100 * half / all);
-	lg_evidence_add(c, x, INT64_MIN, 0, "parameters that require gradients, by type: %s; GradScaler %s", list,
-			scaler ? "disabled" : "never used");
+	k->title = lg_text(k->c, "%.0f %% of the trained parameters are float16 themselves (model.half()), and nothing "
+			   "scales the loss: small gradients become zero, and updates are rounded away",
+			   100 * half / all);
+	k->evidence = lg_text(k->c, "parameters that require gradients, by type: %s; GradScaler %s", list,
+			      scaler ? "disabled" : "never used");
+	return !(half < LG_N_GPU_AMP_MISUSE_HALF * all || is_fact(scaler, "1"));
 }
 
-static void ddp(struct lg_case *c, const struct lg_rank *r, struct lg_finding **f)
+static bool ddp(struct look *k)
 {
-	double size;
-	struct lg_finding *x;
-
-	(void)model_fact(c, r, "parameters", &size);
 	for (int i = 0; i < MODELS_MAX; i++) {
-		char key[64];
-		const char *unused, *fixed, *cap;
+		const char *cap = fact(k, "ddp", i, "bucket_cap_mb");
 
-		snprintf(key, sizeof key, "ddp.%d.find_unused_parameters", i);
-		unused = lg_fact_of(c, r->prc, key);
-		snprintf(key, sizeof key, "ddp.%d.static_graph", i);
-		fixed = lg_fact_of(c, r->prc, key);
-		snprintf(key, sizeof key, "ddp.%d.bucket_cap_mb", i);
-		cap = lg_fact_of(c, r->prc, key);
-		if (unused && !strcmp(unused, "True") && !(fixed && !strcmp(fixed, "True"))) {
-			x = lg_fact_finding(c, f, r, LG_R_COMMS_DDP_FLAGS, 0.8);
-			if (!x)
-				return;
-			x->detail = "find_unused_parameters";
-			x->title = "DDP walks the whole graph before every backward pass "
+		if (is_fact(fact(k, "ddp", i, "find_unused_parameters"), "True") &&
+		    !is_fact(fact(k, "ddp", i, "static_graph"), "True")) {
+			k->title = "DDP walks the whole graph before every backward pass "
 				   "(find_unused_parameters=True)";
-			lg_cap(x, LG_CAP_UNMEASURED);
-			x->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
-			lg_evidence_add(c, x, INT64_MIN, 0, "it is worth its price only if some parameters get no "
-					"gradient in some steps");
-			return;
+			k->evidence = "it is worth its price only if some parameters get no gradient in some steps";
+			return true;
 		}
 		/* A few megabytes and many buckets of them: each pays the latency of a collective. */
 		if (cap && strtol(cap, NULL, 10) < LG_N_COMMS_DDP_FLAGS_BUCKET_MB &&
-		    size * 4 > (double)LG_N_COMMS_DDP_FLAGS_BUCKET_MB * 10e6) {
-			x = lg_fact_finding(c, f, r, LG_R_COMMS_DDP_FLAGS, 0.7);
-			if (!x)
-				return;
-			x->detail = "bucket_cap_mb";
-			x->title = lg_arena_printf(&c->v->arena, "DDP reduces %.0f MB of gradients in buckets of "
-						   "%s MB: many small collectives", size * 4 / 1e6, cap);
-			lg_cap(x, LG_CAP_UNMEASURED);
-			x->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
-			return;
+		    k->size * 4 > (double)LG_N_COMMS_DDP_FLAGS_BUCKET_MB * 10e6) {
+			k->title = lg_text(k->c, "DDP reduces %.0f MB of gradients in buckets of %s MB: many small "
+					   "collectives", k->size * 4 / 1e6, cap);
+			k->detail = "bucket_cap_mb";
+			k->confidence = 0.7;
+			return true;
 		}
 	}
+	return false;
 }
 
-static void fsdp(struct lg_case *c, const struct lg_rank *r, struct lg_finding **f)
+static bool fsdp(struct look *k)
 {
-	for (int i = 0; i < MODELS_MAX; i++) {
-		char key[64];
-		const char *prefetch;
-		struct lg_finding *x;
-
-		snprintf(key, sizeof key, "fsdp.%d.backward_prefetch", i);
-		prefetch = lg_fact_of(c, r->prc, key);
-		if (!prefetch || strcmp(prefetch, "None"))
-			continue;
-		x = lg_fact_finding(c, f, r, LG_R_COMMS_FSDP_FLAGS, 0.8);
-		if (!x)
-			return;
-		x->detail = "backward_prefetch";
-		x->stage = lg_stage_name(LG_STAGE_BACKWARD);
-		x->title = "FSDP gathers each layer's parameters in the backward pass only when they are needed "
-			   "(backward_prefetch=None)";
-		return;
-	}
+	k->title = "FSDP gathers each layer's parameters in the backward pass only when they are needed "
+		   "(backward_prefetch=None)";
+	for (int i = 0; i < MODELS_MAX; i++)
+		if (is_fact(fact(k, "fsdp", i, "backward_prefetch"), "None"))
+			return true;
+	return false;
 }
 
-static void conv_autotune_off(struct lg_case *c, const struct lg_rank *r, const struct lg_fact_span *j,
-			      struct lg_finding **f)
+static bool conv_autotune_off(struct look *k)
 {
-	const char *on = lg_fact_of(c, r->prc, "cudnn.benchmark"), *shapes = lg_fact_of(c, r->prc, "input.shapes");
-	double size;
-	const char *convs = model_fact(c, r, "convolutions", &size), *device = model_fact(c, r, "device", &size);
-	struct lg_finding *x;
+	const char *shapes = lg_fact_of(k->c, k->r->prc, "input.shapes");
+	const char *convs = fact(k, "model", k->model, "convolutions");
 
-	if (!on || strcmp(on, "0") || !shapes || strtol(shapes, NULL, 10) > FEW_SHAPES || !convs ||
-	    strtol(convs, NULL, 10) < 1 || !device || strcmp(device, "cuda") || j->n < MANY_STEPS)
-		return;
-	x = lg_fact_finding(c, f, r, LG_R_GPU_CONV_AUTOTUNE, 0.7);
-	if (!x)
-		return;
-	x->detail = "off";
-	lg_cap(x, LG_CAP_UNMEASURED); /* the default, and the choice without measuring is often a good one */
-	x->title = lg_arena_printf(&c->v->arena, "%s convolutions on inputs of one shape, and cudnn.benchmark is off: "
-				   "the fastest algorithm was never looked for", convs);
-	lg_evidence_add(c, x, j->from, j->to - j->from, "%s shape%s of the model's inputs in %zu judged steps", shapes,
-			strcmp(shapes, "1") ? "s" : "", j->n);
+	if (!is_fact(lg_fact_of(k->c, k->r->prc, "cudnn.benchmark"), "0") || !shapes ||
+	    strtol(shapes, NULL, 10) > FEW_SHAPES || !convs || strtol(convs, NULL, 10) < 1 ||
+	    !is_fact(fact(k, "model", k->model, "device"), "cuda") || k->j.n < MANY_STEPS)
+		return false;
+	k->title = lg_text(k->c, "%s convolutions on inputs of one shape, and cudnn.benchmark is off: the fastest "
+			   "algorithm was never looked for", convs);
+	k->evidence = lg_text(k->c, "%s shape%s of the model's inputs in %zu judged steps", shapes,
+			      strcmp(shapes, "1") ? "s" : "", k->j.n);
+	return true;
 }
 
 /* torch warns of the same at the loader's construction (torch/utils/data/dataloader.py,
  * _check_worker_number_rationality); ranks of one machine that share its CPUs are not in that. */
-static void workers_oversubscribed(struct lg_case *c, const struct lg_rank *r, struct lg_finding **f)
+static bool workers_oversubscribed(struct look *k)
 {
-	const char *workers = lg_fact_of(c, r->prc, "loader.num_workers");
-	const char *may = lg_fact_of(c, r->prc, "cpu.affinity");
+	const char *workers = lg_fact_of(k->c, k->r->prc, "loader.num_workers");
+	const char *may = lg_fact_of(k->c, k->r->prc, "cpu.affinity");
 	long n = workers ? strtol(workers, NULL, 10) : 0, cpus = may ? strtol(may, NULL, 10) : 0;
-	struct lg_finding *x;
 
-	if (cpus < 1 || n <= cpus)
+	k->title = lg_text(k->c, "the loader has %ld workers, and its process may use %ld CPU%s", n, cpus,
+			   cpus > 1 ? "s" : "");
+	k->evidence = lg_text(k->c, "num_workers=%ld; the process's affinity has %ld CPU%s", n, cpus,
+			      cpus > 1 ? "s" : "");
+	return cpus >= 1 && n > cpus;
+}
+
+static const struct {
+	bool (*is_set)(struct look *k); /* and what to say of it */
+	enum lg_rule_id rule;
+	double confidence;
+	const char *detail;
+	uint8_t stage;
+	bool in_time;    /* its evidence is of the judged steps */
+	bool unmeasured; /* it may do no harm: the default, or a good choice */
+} flags[] = {
+#define FLAG(is_set, rule, confidence, detail, stage, in_time, unmeasured) \
+	{ is_set, rule, confidence, detail, LG_STAGE_##stage, in_time, unmeasured }
+	FLAG(backward_under_autocast, LG_R_GPU_AMP_MISUSE, 0.95, "backward_under_autocast", BACKWARD, true, false),
+	FLAG(manual_half, LG_R_GPU_AMP_MISUSE, 0.85, "manual_half", FORWARD, false, false),
+	FLAG(ddp, LG_R_COMMS_DDP_FLAGS, 0.8, "find_unused_parameters", GRAD_SYNC, false, true),
+	FLAG(fsdp, LG_R_COMMS_FSDP_FLAGS, 0.8, "backward_prefetch", BACKWARD, false, false),
+	FLAG(conv_autotune_off, LG_R_GPU_CONV_AUTOTUNE, 0.7, "off", FORWARD, true, true),
+	FLAG(workers_oversubscribed, LG_R_DATA_WORKERS_OVERSUBSCRIBED, 0.9, NULL, BATCH_WAIT, false, false),
+};
+enum { FLAGS = sizeof flags / sizeof *flags };
+
+static void tell(struct look *k, size_t i, struct lg_finding **told)
+{
+	struct lg_finding *f = lg_fact_finding(k->c, told, k->r, flags[i].rule,
+					       k->detail ? k->confidence : flags[i].confidence);
+
+	if (!f)
 		return;
-	x = lg_fact_finding(c, f, r, LG_R_DATA_WORKERS_OVERSUBSCRIBED, 0.9);
-	if (!x)
-		return;
-	x->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
-	x->title = lg_arena_printf(&c->v->arena, "the loader has %ld workers, and its process may use %ld CPU%s", n, cpus,
-				   cpus > 1 ? "s" : "");
-	lg_evidence_add(c, x, INT64_MIN, 0, "num_workers=%ld; the process's affinity has %ld CPU%s", n, cpus,
-			cpus > 1 ? "s" : "");
+	f->detail = k->detail ? k->detail : flags[i].detail;
+	f->stage = lg_stage_name(flags[i].stage);
+	f->title = k->title;
+	if (flags[i].unmeasured)
+		lg_cap(f, LG_CAP_UNMEASURED);
+	if (k->evidence)
+		lg_evidence_add(k->c, f, flags[i].in_time ? k->j.from : INT64_MIN,
+				flags[i].in_time ? k->j.to - k->j.from : 0, "%s", k->evidence);
 }
 
 int lg_find_flags(struct lg_case *c)
 {
-	struct lg_finding *under = NULL, *half = NULL, *d = NULL, *s = NULL, *conv = NULL, *workers = NULL;
+	struct lg_finding *told[FLAGS] = { NULL };
 
-	for (size_t i = 0; i < c->n_ranks; i++) {
-		const struct lg_rank *r = &c->ranks[i];
-		struct lg_fact_span j = lg_fact_window(c, r);
+	for (size_t n = 0; n < c->n_ranks; n++) {
+		struct look k = { .c = c, .r = &c->ranks[n], .j = lg_fact_window(c, &c->ranks[n]) };
 
-		if (!j.n)
+		if (!k.j.n)
 			continue;
-		backward_under_autocast(c, r, &j, &under);
-		manual_half(c, r, &half);
-		ddp(c, r, &d);
-		fsdp(c, r, &s);
-		conv_autotune_off(c, r, &j, &conv);
-		workers_oversubscribed(c, r, &workers);
+		find_model(&k);
+		for (size_t i = 0; i < FLAGS; i++) {
+			k.title = k.evidence = k.detail = NULL;
+			if (flags[i].is_set(&k))
+				tell(&k, i, &told[i]);
+		}
 	}
 	return c->failed;
 }

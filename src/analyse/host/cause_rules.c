@@ -62,11 +62,7 @@ static void add_victims(struct lg_case *c, struct lg_finding *f, const uint8_t *
 static void keep_moments(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
 {
 	f->moments = lg_arena_alloc(&c->v->arena, s->n_pieces, sizeof *f->moments);
-	if (!f->moments) {
-		c->failed = LG_E_NOMEM;
-		return;
-	}
-	for (size_t i = 0; i < s->n_pieces; i++)
+	for (size_t i = 0; f->moments && i < s->n_pieces; i++)
 		f->moments[f->n_moments++] = (struct lg_time_lost){ s->pieces[i]->ts, s->pieces[i]->dur };
 }
 
@@ -294,9 +290,8 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	size_t samples;
 
 	if (price)
-		lg_limit(c, lg_arena_printf(&c->v->arena, "recording itself cost %.0f ms of %.1f s (%.1f %%): the job %s",
-					    (double)s->lost / 1e6, (double)y->wall / 1e9, 100 * share,
-					    lg_cause_fact(c, s)));
+		lg_say(c, "recording itself cost %.0f ms of %.1f s (%.1f %%): the job %s",
+		       (double)s->lost / 1e6, (double)y->wall / 1e9, 100 * share, lg_cause_fact(c, s));
 	if (!f)
 		return;
 	add_victims(c, f, s->of_rank);
@@ -346,11 +341,10 @@ bool lg_finding_of_waits(struct lg_case *c, const struct lg_rank *r, const struc
 	lg_evidence_add(c, f, INT64_MIN, 0, "%zu separate times, %.0f ms of %.1f s (%.1f %%)", s->rhythm.n_events,
 			(double)s->lost / 1e6, (double)wall / 1e9, 100 * share);
 	if (s->end == LG_END_LOCK) {
-		f->title = lg_arena_printf(&c->v->arena, "%s (pid %d) held the %s of %s%s%s%s; it waited",
-					   f->culprit.comm ? f->culprit.comm : "?", f->culprit.pid, f->culprit.lock,
-					   lg_ranks_text(c, f, 0), f->culprit.function ? " in " : "",
-					   f->culprit.function ? f->culprit.function : "",
-					   lg_period_text(c, &s->rhythm));
+		lg_title(c, f, "%s (pid %d) held the %s of %s%s%s%s; it waited",
+			 f->culprit.comm ? f->culprit.comm : "?", f->culprit.pid, f->culprit.lock,
+			 lg_ranks_text(c, f, 0), f->culprit.function ? " in " : "",
+			 f->culprit.function ? f->culprit.function : "", lg_period_text(c, &s->rhythm));
 		lg_evidence_against(c, f, "no steps were seen, so what they lose by it is not known: marks would "
 				    "measure it (laggard record -- COMMAND, or laggard.step() at the end of each)");
 	} else {
@@ -359,8 +353,7 @@ bool lg_finding_of_waits(struct lg_case *c, const struct lg_rank *r, const struc
 		f->lost_share = share;
 		lg_grade(f, s->rhythm.n_events, wall);
 		if (samples && f->culprit.function)
-			lg_evidence_add(c, f, INT64_MIN, 0, "%zu CPU samples of the culprit in those moments",
-					samples);
+			lg_evidence(c, f, "%zu CPU samples of the culprit in those moments", samples);
 		lg_evidence_against(c, f, "no steps were seen: the price is the time that the thread stood still, "
 				    "of all that was seen of it");
 		doubt_quota(c, f, s);

@@ -82,52 +82,9 @@ struct title {
 	const struct lg_io_story *io;
 };
 
-static const char *title_lock(const struct title *t)
-{
-	return lg_arena_printf(t->a, "%s held the %s of %s%s%s; %s", t->who, t->f->culprit.lock, t->held_up, t->in, t->every,
-			       t->by_way ? lg_arena_printf(t->a, "%s waited for that one", t->job)
-			       : t->c->v->n_ranks < 2 ? "the step waited" : "the step waited, and every rank with it");
-}
-
-static const char *title_cpu(const struct title *t)
-{
-	return lg_arena_printf(t->a, "%s%s had to wait for a CPU that %s had%s%s",
-			       t->s->own_job ? "the job's own threads pushed each other aside: " : "", t->ranks, t->who,
-			       t->in, t->every);
-}
-
 static const char *title_io(const struct title *t)
 {
 	return lg_io_title(t->c, t->f, t->io, t->ranks, t->every);
-}
-
-static const char *title_stop(const struct title *t)
-{
-	return lg_arena_printf(t->a, "%s stopped by %s%s%s%s%s", t->held_up,
-			       t->s->thr ? t->who : "a signal or a tracer", t->every, t->by_way ? "; " : "",
-			       t->by_way ? t->job : "", t->by_way ? " waited for it" : "");
-}
-
-static const char *title_reclaim(const struct title *t)
-{
-	return lg_arena_printf(t->a, "%s reclaimed memory inside the step%s", t->ranks, t->every);
-}
-
-static const char *title_gc(const struct title *t)
-{
-	return lg_arena_printf(t->a, "Python's garbage collector ran inside the step of %s%s", t->ranks, t->every);
-}
-
-static const char *title_fork(const struct title *t)
-{
-	return lg_arena_printf(t->a, "%s forked inside the step and copied the page tables of its whole memory%s",
-			       t->ranks, t->every);
-}
-
-static const char *title_side(const struct title *t)
-{
-	return lg_arena_printf(t->a, "%s did side work inside the loop (%s) while the step waited%s", t->ranks,
-			       lg_side_name(t->c, t->s), t->every);
 }
 
 static const char *title_quota(const struct title *t)
@@ -147,13 +104,6 @@ static const char *title_peer(const struct title *t)
 
 	return lg_arena_printf(t->a, "%s waited for %s%s %s (%s)%s", t->ranks, t->who, t->in,
 			       lg_peer_words(lock, &t->f->detail), lock ? lock : "asleep", t->every);
-}
-
-static const char *title_gil(const struct title *t)
-{
-	return lg_arena_printf(t->a, "%s waited for Python's lock (the GIL), which thread %d (%s) of the same process "
-			       "held%s%s", t->ranks, t->f->culprit.tid,
-			       lg_string(t->c->t, t->c->t->thread.comm[t->s->thr]), t->in, t->every);
 }
 
 static const char *title_loader(const struct title *t)
@@ -208,107 +158,56 @@ static const char *cpu_text(struct lg_case *c, const struct lg_piece *p)
 		       ? "its CPU" : lg_arena_printf(&c->v->arena, "CPU %d", c->t->state.cpu[row]);
 }
 
-/* One of its waits. */
-struct moment {
-	struct lg_case *c;
-	struct lg_finding *f;
-	const struct lg_piece *p;
-	const char *who, *by; /* waited; ended it */
-	double ms;
-};
-
-static void moment_lock(const struct moment *m)
+/* What shows that it held the lock. */
+static const char *holder_words(struct lg_case *c, const struct lg_piece *p)
 {
-	const struct lg_piece *p = m->p;
-	const char *how = p->proof == LG_PROOF_OWNER_READER ? "last reader stored in the lock: probable"
-			  : p->proof == LG_PROOF_WAKER ? "it ended the wait: probable" : "it held the lock";
-
-	if (p->hold != UINT32_MAX)
-		how = lg_arena_printf(&m->c->v->arena, "held for %.1f ms", (double)m->c->t->span.dur[p->hold] / 1e6);
-	lg_evidence_add(m->c, m->f, p->ts, p->dur, "%s waited %.1f ms for %s%s; holder %s, %s", m->who, m->ms,
-			lg_lock_text(m->c, p->lock), wait_place(m->c, p), m->by, how);
-}
-
-static void moment_peer(const struct moment *m)
-{
-	const struct lg_trace *t = m->c->t;
-
-	lg_evidence_add(m->c, m->f, m->p->ts, m->p->dur, "%s waited %.1f ms in %s; %s, which %s, ended the wait", m->who,
-			m->ms, m->p->lock ? lg_string(t, m->p->lock) : "the kernel", m->by,
-			t->state.kind[m->p->row] == LG_RUNNING ? "ran meanwhile" : "slept meanwhile");
-}
-
-static void moment_cpu(const struct moment *m)
-{
-	lg_evidence_add(m->c, m->f, m->p->ts, m->p->dur, "%s was ready to run for %.1f ms while %s had %s", m->who, m->ms,
-			m->by, cpu_text(m->c, m->p));
-}
-
-static void moment_stop(const struct moment *m)
-{
-	lg_evidence_add(m->c, m->f, m->p->ts, m->p->dur, "%s was stopped for %.1f ms%s%s%s", m->who, m->ms,
-			m->p->thr ? "; " : "", m->p->thr ? m->by : "", stop_words(m->p));
-}
-
-static void moment_gil(const struct moment *m)
-{
-	lg_evidence_add(m->c, m->f, m->p->ts, m->p->dur, "%s waited 5 ms at a time for Python's lock, and thread %d ran "
-			"Python for %.1f ms of that and ended the wait", m->who, m->c->t->thread.tid[m->p->thr], m->ms);
-}
-
-static void moment_gc(const struct moment *m)
-{
-	lg_evidence_add(m->c, m->f, m->p->ts, m->p->dur, "%s collected garbage for %.1f ms", m->who, m->ms);
-}
-
-static void moment_fork(const struct moment *m)
-{
-	lg_evidence_add(m->c, m->f, m->p->ts, m->p->dur, "%s %s", m->who, lg_fork_text(m->c, m->p));
-}
-
-static void moment_other(const struct moment *m)
-{
-	lg_evidence_add(m->c, m->f, m->p->ts, m->p->dur, "%s lost %.1f ms here", m->who, m->ms);
-}
-
-/* ---- facts; name: who is behind it ---- */
-
-static const char *fact_lock(struct lg_case *c, const struct lg_cause_sum *s, const char *name)
-{
-	return lg_arena_printf(&c->v->arena, "waited for %s, while %s held it", lg_lock_text(c, s->lock), name);
-}
-
-static const char *fact_cpu(struct lg_case *c, const struct lg_cause_sum *s, const char *name)
-{
-	(void)s;
-	return lg_arena_printf(&c->v->arena, "was ready for a CPU that %s had", name);
-}
-
-static const char *fact_quota(struct lg_case *c, const struct lg_cause_sum *s, const char *name)
-{
-	(void)c, (void)s, (void)name;
-	return "was ready beside an idle CPU, as with a used-up CPU quota (nr_throttled in the cgroup's cpu.stat grows)";
-}
-
-static const char *fact_stop(struct lg_case *c, const struct lg_cause_sum *s, const char *name)
-{
-	(void)s;
-	return lg_arena_printf(&c->v->arena, "was stopped by %s", name);
+	if (p->end == LG_END_LOCK && p->hold != UINT32_MAX)
+		return lg_text(c, "held for %.1f ms", (double)c->t->span.dur[p->hold] / 1e6);
+	return p->proof == LG_PROOF_OWNER_READER ? "last reader stored in the lock: probable"
+	       : p->proof == LG_PROOF_WAKER ? "it ended the wait: probable" : "it held the lock";
 }
 
 /* ---- all of them, by end ---- */
 
 static const struct {
-	const char *(*title)(const struct title *t);
-	void (*moment)(const struct moment *m);
-	const char *(*fact)(struct lg_case *c, const struct lg_cause_sum *s, const char *name);
+	struct {
+		const char *text;
+		const char *(*by)(const struct title *t);
+	} title;
+	const char *moment, *fact;
 } words[] = {
+#define TEXT(text) { text, NULL }
+#define BY(function) { NULL, function }
 #define X(name, cause, place, part, rule, own_rule, charged, did, pool, side, batch, stepless, title, \
 	  moment, fact) \
 	[LG_END_##name] = { title, moment, fact },
 #include "analyse/chains/ends.def"
 #undef X
 };
+
+/* A word of such a text. */
+struct word {
+	const char *name, *is;
+};
+
+/* The text, each {name} replaced by what it is. */
+static const char *fill(struct lg_case *c, const char *text, const struct word *w, size_t n)
+{
+	const char *filled = "";
+
+	for (const char *open; (open = strchr(text, '{')); text = open + strcspn(open, "}") + 1) {
+		size_t k = 0, len = strcspn(open + 1, "}");
+
+		while (k < n && (strlen(w[k].name) != len || strncmp(w[k].name, open + 1, len)))
+			k++;
+		filled = lg_text(c, "%s%.*s%s", filled, (int)(open - text), text, k < n && w[k].is ? w[k].is : "");
+	}
+	return lg_text(c, "%s%s", filled, text);
+}
+
+#define FILL(c, text, ...) \
+	fill((c), (text), (const struct word[]){ __VA_ARGS__ }, \
+	     sizeof((const struct word[]){ __VA_ARGS__ }) / sizeof(struct word))
 
 void lg_cause_title(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
 		    const struct lg_io_story *io)
@@ -333,7 +232,16 @@ void lg_cause_title(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 					lg_string(c->t, c->t->process.comm[s->member[0]]), s->member[1] ? ", " : "",
 					lg_string(c->t, c->t->process.comm[s->member[1]]), s->member[2] ? ", " : "",
 					lg_string(c->t, c->t->process.comm[s->member[2]]));
-	f->title = words[s->end].title(&p);
+	f->title = words[s->end].title.by ? words[s->end].title.by(&p) : FILL(c, words[s->end].title.text,
+		{ "who", p.who }, { "in", p.in }, { "job", p.job }, { "ranks", p.ranks }, { "every", p.every },
+		{ "held up", p.held_up }, { "lock", f->culprit.lock }, { "side", lg_side_name(c, s) },
+		{ "tid", lg_text(c, "%d", f->culprit.tid) },
+		{ "thread", lg_string(c->t, c->t->thread.comm[s->thr]) },
+		{ "own", s->own_job ? "the job's own threads pushed each other aside: " : "" },
+		{ "stopper", s->thr ? p.who : "a signal or a tracer" },
+		{ "waited too", by_way ? lg_text(c, "; %s waited for it", p.job) : "" },
+		{ "waited", by_way ? lg_text(c, "%s waited for that one", p.job) : c->v->n_ranks < 2
+			    ? "the step waited" : "the step waited, and every rank with it" });
 }
 
 static int cmp_longest(const void *a, const void *b)
@@ -346,18 +254,25 @@ static int cmp_longest(const void *a, const void *b)
 
 void lg_cause_moments(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
 {
-	LG_AUTOFREE const struct lg_piece **v = lg_calloc(s->n_pieces, sizeof *v);
+	LG_AUTOFREE const struct lg_piece **v = lg_scratch(c, s->n_pieces, sizeof *v);
 
-	if (!v) {
-		c->failed = LG_E_NOMEM;
+	if (!v)
 		return;
-	}
 	memcpy(v, s->pieces, s->n_pieces * sizeof *v);
 	qsort(v, s->n_pieces, sizeof *v, cmp_longest);
-	for (size_t i = 0; i < s->n_pieces && i < 4; i++)
-		words[v[i]->end].moment(&(struct moment){
-			.c = c, .f = f, .p = v[i], .who = victim_text(c, v[i]->of),
-			.by = lg_thread_text(c, v[i]->thr), .ms = (double)v[i]->dur / 1e6 });
+	for (size_t i = 0; i < s->n_pieces && i < 4; i++) {
+		const struct lg_piece *p = v[i];
+		const char *by = lg_thread_text(c, p->thr);
+		bool runs = p->end == LG_END_PEER && c->t->state.kind[p->row] == LG_RUNNING;
+
+		lg_evidence_add(c, f, p->ts, p->dur, "%s", FILL(c, words[p->end].moment,
+			{ "who", victim_text(c, p->of) }, { "ms", lg_text(c, "%.1f", (double)p->dur / 1e6) },
+			{ "by", by }, { "lock", lg_lock_text(c, p->lock) }, { "place", wait_place(c, p) },
+			{ "held", holder_words(c, p) }, { "in", p->lock ? lg_string(c->t, p->lock) : "the kernel" },
+			{ "did", runs ? "ran meanwhile" : "slept meanwhile" }, { "cpu", cpu_text(c, p) },
+			{ "stopper", p->thr ? lg_text(c, "; %s%s", by, stop_words(p)) : "" },
+			{ "tid", lg_text(c, "%d", c->t->thread.tid[p->thr]) }, { "forked", lg_fork_text(c, p) }));
+	}
 }
 
 const char *lg_cause_fact(struct lg_case *c, const struct lg_cause_sum *s)
@@ -367,5 +282,5 @@ const char *lg_cause_fact(struct lg_case *c, const struct lg_cause_sum *s)
 	if (s->n_members > 1 && s->prc)
 		name = lg_arena_printf(&c->v->arena, "%zu processes started by %s", s->n_members,
 				       lg_thread_text(c, c->idx->main_of[s->prc]));
-	return words[s->end].fact ? words[s->end].fact(c, s, name) : lg_arena_printf(&c->v->arena, "waited for %s", name);
+	return FILL(c, words[s->end].fact, { "name", name }, { "lock", lg_lock_text(c, s->lock) });
 }

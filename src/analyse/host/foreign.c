@@ -36,6 +36,7 @@
 #include "base/alloc.h"
 #include "base/side_thread.h"
 #include "base/map.h"
+#include "base/order.h"
 
 enum { FEW_RUNS = 32, MANY_GROUPS = 16, ENOUGH = 40, SOME = 10 };
 enum { CANDIDATES_MAX = 512 };
@@ -480,20 +481,13 @@ static bool see_victim(struct lg_case *c, const struct lg_rank *r, struct lg_vic
 
 static int find_stalls(const struct lg_case *c, struct lg_victim *v)
 {
-	int rc = lg_find_gaps(c, v->rank->thr, v->period, v->life, &v->gaps);
+	int rc = lg_find_gaps(c, v->rank->thr, v->period, v->life, &v->gaps) ?: lg_stretches_index(&v->gaps);
 
-	if (!rc)
-		rc = lg_stretches_index(&v->gaps);
 	v->usual = (double)lg_stretches_time(&v->gaps) / (double)(v->life.end - v->life.ts);
 	return rc;
 }
 
-static int cmp_stretch(const void *a, const void *b)
-{
-	const struct lg_stretch *x = a, *y = b;
-
-	return (x->ts > y->ts) - (x->ts < y->ts);
-}
+LG_ORDER_BY(cmp_stretch, struct lg_stretch, LG_CMP(x->ts, y->ts))
 
 /* What stalls one rank stalls those that wait for it: bursts that can tell nothing of the victim (they had
  * its CPU) may tell it of another rank. */
@@ -660,10 +654,8 @@ int lg_find_foreign(struct lg_case *c)
 	LG_AUTOFREE struct lg_victim *v = lg_calloc(c->n_ranks, sizeof *v);
 	LG_AUTOFREE struct lg_candidate *k = lg_calloc(c->n_ranks, sizeof *k);
 	size_t n = 0, best = SIZE_MAX;
-	int rc = v && k ? 0 : LG_E_NOMEM;
+	int rc = v && k ? find_victims(c, v, &n) : LG_E_NOMEM;
 
-	if (!rc)
-		rc = find_victims(c, v, &n);
 	if (!rc && n)
 		rc = judge_all(c, v, n, k);
 	if (!rc)

@@ -16,13 +16,11 @@ static void name_function(struct lg_case *c, struct lg_finding *f, lg_prc prc,
 {
 	const struct lg_index *x = c->idx;
 	struct lg_piece piece = { .hold = UINT32_MAX, .row = UINT32_MAX, .end = LG_END_LOCK };
-	LG_AUTOFREE const struct lg_piece **list = lg_calloc(gaps->n, sizeof *list);
-	LG_AUTOFREE struct lg_piece *v = lg_calloc(gaps->n, sizeof *v);
+	LG_AUTOFREE const struct lg_piece **list = lg_scratch(c, gaps->n, sizeof *list);
+	LG_AUTOFREE struct lg_piece *v = lg_scratch(c, gaps->n, sizeof *v);
 	size_t n = 0;
 
 	*ret_n = 0;
-	if (!list || !v)
-		c->failed = LG_E_NOMEM;
 	for (size_t i = 0; list && v && i < gaps->n; i++) {
 		v[i] = piece;
 		v[i].ts = gaps->v[i].ts;
@@ -65,11 +63,10 @@ static void tell_proof(struct lg_case *c, struct lg_finding *f, const struct lg_
 	int64_t burst_ns = lg_stretches_time(bursts);
 	size_t told = 0;
 
-	lg_evidence_add(c, f, INT64_MIN, 0,
-			"stood still during %zu of its %zu bursts (%.0f %% of their time; %.0f %% is "
-			"usual); by chance with %s; corrected for the number of processes)", k->hits,
-			k->n_long, 100 * (double)k->covered / (double)burst_ns, 100 * k->usual,
-			odds_text(c, &k->odds));
+	lg_evidence(c, f, "stood still during %zu of its %zu bursts (%.0f %% of their time; %.0f %% is "
+		    "usual); by chance with %s; corrected for the number of processes)", k->hits,
+		    k->n_long, 100 * (double)k->covered / (double)burst_ns, 100 * k->usual,
+		    odds_text(c, &k->odds));
 	if (!isnan(rhythm->period_s)) {
 		lg_evidence_add(c, f, INT64_MIN, 0, "%zu bursts, %.3f s apart (chance: p %s %.2g)", n_beats,
 				rhythm->period_s, rhythm->at_most ? "<=" : "=", rhythm->p);
@@ -99,9 +96,8 @@ static void tell_proof(struct lg_case *c, struct lg_finding *f, const struct lg_
 		lg_evidence_add(c, f, INT64_MIN, 0, "%s: of them, the stalls of %s are covered longest; --victim PID "
 				"names another", others, lg_thread_text(c, r->thr));
 	for (size_t i = 0; i < bursts->n && told < 4; i++, told++)
-		lg_evidence_add(c, f, bursts->v[i].ts, bursts->v[i].end - bursts->v[i].ts,
-				"%s stood still for most of the %.1f ms while it ran",
-				lg_thread_text(c, r->thr),
+		lg_evidence_add(c, f, bursts->v[i].ts, bursts->v[i].end - bursts->v[i].ts, "%s stood "
+				"still for most of the %.1f ms while it ran", lg_thread_text(c, r->thr),
 				(double)(bursts->v[i].end - bursts->v[i].ts) / 1e6);
 }
 
@@ -120,11 +116,9 @@ void lg_tell_foreign(struct lg_case *c, const struct lg_rank *r, const struct lg
 
 	if (!f)
 		return;
-	beat = lg_calloc(k->all.n, sizeof *beat);
-	if (!beat) {
-		c->failed = LG_E_NOMEM;
+	beat = lg_scratch(c, k->all.n, sizeof *beat);
+	if (!beat)
 		return;
-	}
 	/* Its rhythm is its own: also of the bursts that do not count as evidence. */
 	for (size_t i = 0; i < k->all.n; i++)
 		if (k->all.v[i].beat) {
@@ -153,28 +147,23 @@ void lg_tell_foreign(struct lg_case *c, const struct lg_rank *r, const struct lg
 	if (!isnan(rhythm.period_s))
 		every = lg_arena_printf(&c->v->arena, " every %.2f s", rhythm.period_s);
 	else if (n_at == 2 || n_at == 3)
-		every = lg_arena_printf(&c->v->arena, ", %.2f s apart",
-					(double)(last - first) / 1e9 / (double)(n_at - 1));
-	f->title = lg_arena_printf(&c->v->arena,
-				   "bursts of %s (pid %d)%s%s%s coincide with stalls of %s: a correlation, "
-				   "no wait chain was recorded", f->culprit.comm ? f->culprit.comm : "?",
-				   f->culprit.pid, f->culprit.function ? " in " : "",
-				   f->culprit.function ? f->culprit.function : "", every,
-				   lg_thread_text(c, r->thr));
+		every = lg_text(c, ", %.2f s apart", (double)(last - first) / 1e9 / (double)(n_at - 1));
+	lg_title(c, f, "bursts of %s (pid %d)%s%s%s coincide with stalls of %s: a correlation, no wait "
+		 "chain was recorded", f->culprit.comm ? f->culprit.comm : "?", f->culprit.pid,
+		 f->culprit.function ? " in " : "", f->culprit.function ? f->culprit.function : "",
+		 every, lg_thread_text(c, r->thr));
 	tell_proof(c, f, r, k, &rhythm, n_at, samples);
 }
 
 /* The thread had no CPU free: who ran while it did not is no proof of anything. */
 void lg_tell_cpu_taken(struct lg_case *c, const struct lg_rank *r)
 {
-	lg_limit(c, lg_arena_printf(&c->v->arena, "others had the CPU of %s while it stood still: %s",
-				    lg_thread_text(c, r->thr),
-				    c->t->state.n ? "its samples cannot tell whom it waited for from who had that CPU "
-						    "meanwhile, and without steps its states prove no more than these limits "
-						    "say; mark its steps, or use laggard record"
-						  : "samples alone cannot tell whom it waited for from who had that CPU "
-						    "meanwhile; record with -e sched:sched_switch as well, or with laggard "
-						    "record"));
+	lg_say(c, "others had the CPU of %s while it stood still: %s", lg_thread_text(c, r->thr),
+	       c->t->state.n ? "its samples cannot tell whom it waited for from who had that CPU meanwhile, and "
+			       "without steps its states prove no more than these limits say; mark its steps, or "
+			       "use laggard record"
+			     : "samples alone cannot tell whom it waited for from who had that CPU meanwhile; record "
+			       "with -e sched:sched_switch as well, or with laggard record");
 }
 
 /* Too few times to tell: how long it takes to see it often enough. */
@@ -185,11 +174,10 @@ void lg_tell_how_long(struct lg_case *c, const struct lg_victim *v, const struct
 	double enough = ceil(log(LG_N_HOST_FOREIGN_ACTIVITY_P / rivals) / log(pow(h->p, 1 / times)));
 
 	enough = fmax(enough, times + LG_N_HOST_FOREIGN_ACTIVITY_HITS);
-	lg_limit(c, lg_arena_printf(&c->v->arena, "%s was busy in %zu stall%s of %s, which chance does as well with p = %.2g (of "
-				    "%.0f processes): too few times to name it in %.1f s; if it goes on like that, %.0f s "
-				    "would show it (perf record -a -g -- sleep %.0f)",
-				    lg_thread_text(c, c->idx->main_of[h->prc]), h->hits, lg_s(h->hits),
-				    lg_thread_text(c, v->rank->thr), h->p, rivals, seen_s,
-				    5 * ceil(1.25 * enough * seen_s / times / 5),
-				    5 * ceil(1.25 * enough * seen_s / times / 5)));
+	lg_say(c, "%s was busy in %zu stall%s of %s, which chance does as well with p = %.2g (of %.0f "
+	       "processes): too few times to name it in %.1f s; if it goes on like that, %.0f s would "
+	       "show it (perf record -a -g -- sleep %.0f)", lg_thread_text(c, c->idx->main_of[h->prc]),
+	       h->hits, lg_s(h->hits), lg_thread_text(c, v->rank->thr), h->p, rivals, seen_s,
+	       5 * ceil(1.25 * enough * seen_s / times / 5),
+	       5 * ceil(1.25 * enough * seen_s / times / 5));
 }

@@ -152,11 +152,9 @@ void lg_io_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cause_s
 
 	*st = (struct lg_io_story){ .by_job = lg_in_job(c, t->thread.prc[s->victim]) };
 	st->kind = lg_io_kind_of(c, longest->row, &st->call);
-	l.of_prc = lg_calloc(t->process.n, sizeof *l.of_prc);
-	if (!l.of_prc) {
-		c->failed = LG_E_NOMEM;
+	l.of_prc = lg_scratch(c, t->process.n, sizeof *l.of_prc);
+	if (!l.of_prc)
 		return;
-	}
 	add_up(c, s, &l, names);
 	tell(c, f, s, st, &l, names);
 	lg_free(l.of_prc);

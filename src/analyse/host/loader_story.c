@@ -16,6 +16,7 @@
 #include "analyse/chains/culprit.h"
 #include "base/alloc.h"
 #include "base/median.h"
+#include "base/order.h"
 #include "base/words.h"
 
 enum { FETCHES_MIN = 3, SLOWER = 2 };
@@ -45,12 +46,8 @@ static struct maker *maker_of(struct story *y, lg_prc prc)
 	for (size_t i = 0; i < y->n; i++)
 		if (y->maker[i].prc == prc)
 			return &y->maker[i];
-	if (lg_grow(&y->maker, &y->cap, y->n + 1, sizeof *y->maker)) {
-		y->failed = LG_E_NOMEM;
-		return NULL;
-	}
-	y->maker[y->n] = (struct maker){ .prc = prc };
-	return &y->maker[y->n++];
+	y->failed = LG_APPEND(y->maker, y->n, y->cap, (struct maker){ .prc = prc });
+	return y->failed ? NULL : &y->maker[y->n - 1];
 }
 
 /* [from, to): the training thread starts workers and has no batch yet. */
@@ -82,11 +79,9 @@ static size_t spawns_of(const struct lg_case *c, const struct lg_rank *r, struct
 			k++;
 		if (k < r->n_spans)
 			x.to = lg_row_end(c->t, c->t->span.ts[r->spans[k]], c->t->span.dur[r->spans[k]]);
-		if (lg_grow(&v, &cap, n + 1, sizeof *v)) {
-			*ret_rc = LG_E_NOMEM;
+		*ret_rc = LG_APPEND(v, n, cap, x);
+		if (*ret_rc)
 			break;
-		}
-		v[n++] = x;
 	}
 	*ret = v;
 	return n;
@@ -105,11 +100,10 @@ static void take_fetches(const struct lg_case *c, struct story *y)
 		    c->t->process.ppid[prc] != c->t->process.pid[y->own] || !is_span(c, (uint32_t)i, "fetch"))
 			continue;
 		m = maker_of(y, prc);
-		if (!m || lg_grow(&m->fetches, &m->cap, m->n + 1, sizeof *m->fetches)) {
+		if (!m || LG_APPEND(m->fetches, m->n, m->cap, s->dur[i])) {
 			y->failed = LG_E_NOMEM;
 			return;
 		}
-		m->fetches[m->n++] = s->dur[i];
 		if (m->last < s->ts[i] + s->dur[i])
 			m->last = s->ts[i] + s->dur[i];
 	}
@@ -161,12 +155,7 @@ static void take_pieces(struct lg_case *c, struct story *y, const struct lg_caus
 	}
 }
 
-static int cmp_lost(const void *a, const void *b)
-{
-	const struct maker *x = a, *y = b;
-
-	return (x->lost < y->lost) - (x->lost > y->lost);
-}
+LG_ORDER_BY(cmp_lost, struct maker, LG_CMP(y->lost, x->lost))
 
 /* The one with most of the time, if it is as slow as slow_worker asks; *ret_usual: the others' median. */
 static const struct maker *slow_one(struct story *y, int64_t *ret_usual)

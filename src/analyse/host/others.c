@@ -27,23 +27,15 @@ static bool is_stranger(struct lg_case *c, lg_prc p, lg_prc of)
 /* Time of [a, b) that strangers had on the CPU; ns: by process, added to. */
 static int64_t strangers_on(struct lg_case *c, lg_thr of, int32_t cpu, int64_t a, int64_t b, int64_t *ns)
 {
-	const struct lg_state_tab *s = &c->t->state;
-	uint32_t end, p = lg_index_cpu_from(c->idx, of, cpu, a, &end);
+	struct lg_rows runs = lg_runs_in(c, of, cpu, a, b);
 	int64_t sum = 0;
 
-	for (; p < end; p++) {
-		uint32_t run = c->idx->cpu[p];
-		lg_prc prc = c->t->thread.prc[s->thr[run]];
-		int64_t from = s->ts[run] > a ? s->ts[run] : a;
-		int64_t to = lg_row_end(c->t, s->ts[run], s->dur[run]);
+	while (lg_next_row(c, &runs)) {
+		lg_prc prc = c->t->thread.prc[c->t->state.thr[runs.row]];
+		int64_t dur = is_stranger(c, prc, c->t->thread.prc[of]) ? runs.to - runs.from : 0;
 
-		if (s->ts[run] >= b)
-			break;
-		to = to < b ? to : b;
-		if (to <= from || !is_stranger(c, prc, c->t->thread.prc[of]))
-			continue;
-		ns[prc] += to - from;
-		sum += to - from;
+		ns[prc] += dur;
+		sum += dur;
 	}
 	return sum;
 }
@@ -62,9 +54,7 @@ void lg_doubt_oversubscribed(struct lg_case *c, struct lg_finding *f, const stru
 				    "CPUs; record the whole machine (-a)");
 		return;
 	}
-	ns = lg_calloc(c->t->process.n, sizeof *ns);
-	if (!ns)
-		c->failed = LG_E_NOMEM;
+	ns = lg_scratch(c, c->t->process.n, sizeof *ns);
 	for (size_t i = 0; ns && i < s->n_pieces; i += stride) {
 		const struct lg_piece *p = s->pieces[i];
 		uint32_t row = lg_index_state_at(c->idx, p->thr, p->ts);

@@ -194,14 +194,12 @@ static void add_up(struct stacks *s)
 static const char *hottest(const struct stacks *s, lg_prc of, bool workers, uint16_t want, double *ret_share)
 {
 	const struct lg_trace *t = s->c->t;
-	LG_AUTOFREE uint64_t *by_frame = lg_calloc(t->frame.n + 1, sizeof *by_frame);
+	LG_AUTOFREE uint64_t *by_frame = lg_scratch(s->c, t->frame.n + 1, sizeof *by_frame);
 	uint64_t all = 0;
 	struct lg_map first = { 0 }; /* name and file -> frame: lines of one function are one */
 	lg_frm best = 0;
 
 	*ret_share = 0;
-	if (!by_frame)
-		s->c->failed = LG_E_NOMEM;
 	for (size_t i = 0; by_frame && i < t->sample.n; i++) {
 		lg_stk k = t->sample.stack[i];
 		lg_frm f = k ? t->stack.frame[k] : 0;
@@ -337,10 +335,9 @@ static void loader(struct stacks *s, lg_prc prc)
 	if (single) {
 		f->detail = "workers_zero";
 		f->culprit.function = hottest(s, prc, false, IN_LOADER | IN_FETCH, &of);
-		f->title = lg_arena_printf(&c->v->arena,
-					   "%s: the loader has no workers (num_workers=0) and works on the training "
-					   "thread%s%s", f->title, f->culprit.function ? ", in " : "",
-					   f->culprit.function ? f->culprit.function : "");
+		lg_title(c, f, "%s: the loader has no workers (num_workers=0) and works on the training "
+			 "thread%s%s", f->title, f->culprit.function ? ", in " : "",
+			 f->culprit.function ? f->culprit.function : "");
 	} else if (starts) {
 		f->detail = "respawn";
 		f->title = lg_arena_printf(&c->v->arena, "%s: %.0f %% of that starts workers", f->title,
@@ -377,10 +374,8 @@ static void save(struct stacks *s, lg_prc prc)
 	f->lost_share = share;
 	lg_grade(f, 0, 0);
 	f->confidence = 0.75;
-	f->title = lg_arena_printf(&c->v->arena, "%s spends %.0f %% of its time in torch.save",
-				   main_of(s, prc), share * 100);
-	lg_evidence_add(c, f, INT64_MIN, 0, "%.1f ms of %.1f ms of its samples", (double)p->save / 1e6,
-			whole(p) / 1e6);
+	lg_title(c, f, "%s spends %.0f %% of its time in torch.save", main_of(s, prc), share * 100);
+	lg_evidence(c, f, "%.1f ms of %.1f ms of its samples", (double)p->save / 1e6, whole(p) / 1e6);
 }
 
 /* Torch's function of that kind, else the innermost one, of a dumped main thread. */
@@ -449,20 +444,16 @@ static void say_dumps(struct stacks *s)
 	if (named > NAMED_MAX)
 		list = lg_arena_printf(&c->v->arena, "%s and %zu more", list, named - NAMED_MAX);
 	if (in_comm && named)
-		lg_limit(c, lg_arena_printf(&c->v->arena,
-					    "a dump is one moment, nothing of it can be measured: %zu of %zu main threads "
-					    "are in a collective (%s), and %s; where dumps a while later show the same, "
-					    "that is who the others wait for", in_comm, n, comm, list));
+		lg_say(c, "a dump is one moment, nothing of it can be measured: %zu of %zu main threads "
+		       "are in a collective (%s), and %s; where dumps a while later show the same, that "
+		       "is who the others wait for", in_comm, n, comm, list);
 	else if (in_comm)
-		lg_limit(c, lg_arena_printf(&c->v->arena,
-					    "a dump is one moment, nothing of it can be measured: %s in a collective "
-					    "(%s): who they wait for is not among the dumps, or it is the network",
-					    n > 1 ? lg_arena_printf(&c->v->arena, "all %zu main threads are", n)
-						  : "the main thread is", comm));
+		lg_say(c, "a dump is one moment, nothing of it can be measured: %s in a collective (%s): who they "
+		       "wait for is not among the dumps, or it is the network",
+		       n > 1 ? lg_text(c, "all %zu main threads are", n) : "the main thread is", comm);
 	else
-		lg_limit(c, lg_arena_printf(&c->v->arena,
-					    "a dump is one moment, nothing of it can be measured: %s; py-spy record --idle "
-					    "--format chrometrace tells how much of the time that is", list));
+		lg_say(c, "a dump is one moment, nothing of it can be measured: %s; py-spy record "
+		       "--idle --format chrometrace tells how much of the time that is", list);
 }
 
 int lg_find_python_stacks(struct lg_case *c)

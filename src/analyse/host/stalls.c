@@ -45,14 +45,12 @@ static const char *cpu_text(struct lg_case *c, const struct lg_rank *r, const st
 			    int64_t period, int64_t all, double *ret_idle)
 {
 	const struct lg_sample_tab *s = &c->t->sample;
-	LG_AUTOFREE size_t *n = lg_calloc(c->t->process.n, sizeof *n);
+	LG_AUTOFREE size_t *n = lg_scratch(c, c->t->process.n, sizeof *n);
 	size_t busy = 0;
 	const char *text;
 
-	if (!n) {
-		c->failed = LG_E_NOMEM;
+	if (!n)
 		return "";
-	}
 	if (!strcmp(lg_meta_get(c->t, "record.scope"), "processes"))
 		return "what its CPU did meanwhile is not in a recording of single programs; perf record -a has it";
 	for (size_t i = 0; i < stalls->n; i++) {
@@ -92,26 +90,21 @@ static const char *cpu_text(struct lg_case *c, const struct lg_rank *r, const st
 static const char *state_text(struct lg_case *c, const struct lg_rank *r, const struct lg_stretches *stalls,
 			      int64_t all)
 {
-	const struct lg_state_tab *s = &c->t->state;
 	int64_t blocked = 0, ready = 0, longest = 0;
 	lg_str where = 0;
 
 	for (size_t i = 0; i < stalls->n; i++) {
-		uint32_t p = lg_index_state_from(c->idx, r->thr, stalls->v[i].ts);
+		struct lg_rows states = lg_states_in(c, r->thr, stalls->v[i].ts, stalls->v[i].end);
 
-		for (; p < c->idx->state_off[r->thr + 1]; p++) {
-			uint32_t row = c->idx->state[p];
-			int64_t end = lg_row_end(c->t, s->ts[row], s->dur[row]), dur;
+		while (lg_next_row(c, &states)) {
+			uint8_t kind = c->t->state.kind[states.row];
+			int64_t dur = states.to - states.from;
 
-			if (s->ts[row] >= stalls->v[i].end)
-				break;
-			dur = (end < stalls->v[i].end ? end : stalls->v[i].end) -
-			      (s->ts[row] > stalls->v[i].ts ? s->ts[row] : stalls->v[i].ts);
-			blocked += s->kind[row] == LG_BLOCKED ? dur : 0;
-			ready += s->kind[row] == LG_RUNNABLE ? dur : 0;
-			if (s->kind[row] == LG_BLOCKED && dur > longest) {
+			blocked += kind == LG_BLOCKED ? dur : 0;
+			ready += kind == LG_RUNNABLE ? dur : 0;
+			if (kind == LG_BLOCKED && dur > longest) {
 				longest = dur;
-				where = lg_wait_name_of(c, row);
+				where = lg_wait_name_of(c, states.row);
 			}
 		}
 	}
@@ -125,13 +118,11 @@ static const char *state_text(struct lg_case *c, const struct lg_rank *r, const 
 
 static const char *every_text(struct lg_case *c, const struct lg_stretches *stalls, double *ret_period_s)
 {
-	LG_AUTOFREE struct lg_burst *b = lg_calloc(stalls->n, sizeof *b);
+	LG_AUTOFREE struct lg_burst *b = lg_scratch(c, stalls->n, sizeof *b);
 	struct lg_rhythm rhythm;
 
-	if (!b) {
-		c->failed = LG_E_NOMEM;
+	if (!b)
 		return "";
-	}
 	for (size_t i = 0; i < stalls->n; i++)
 		b[i] = (struct lg_burst){ stalls->v[i].ts, stalls->v[i].end,
 					  stalls->v[i].end - stalls->v[i].ts };
@@ -168,17 +159,14 @@ int lg_say_stalls(struct lg_case *c, const struct lg_rank *r, const struct lg_st
 		by_states = c->has_states ? state_text(c, r, &stalls, all) : NULL;
 		every = every_text(c, &stalls, &period_s);
 		meanwhile = by_states ? by_states : cpu_text(c, r, &stalls, period, all, ret_idle);
-		lg_limit(c, lg_arena_printf(&c->v->arena,
-					    "stalls without a proven cause: %s stood still %zu time%s for %s or "
-					    "longer, %.2f s of %.1f s in all%s: %s%s; waiting as usual (for data, for other "
-					    "ranks) looks the same%s", lg_thread_text(c, r->thr), stalls.n,
-					    lg_s(stalls.n), lg_ms_text((double)least / 1e6, at_least),
-					    (double)all / 1e9,
-					    (double)(life.end - life.ts) / 1e9, every, meanwhile,
-					    quota_text(*ret_idle, period_s),
-					    by_states ? "; steps that are marked tell them apart"
-						      : "; scheduler states tell them apart: record with -e "
-							"sched:sched_switch as well, or with laggard record"));
+		lg_say(c, "stalls without a proven cause: %s stood still %zu time%s for %s or longer, %.2f s of "
+		       "%.1f s in all%s: %s%s; waiting as usual (for data, for other ranks) looks the same%s",
+		       lg_thread_text(c, r->thr), stalls.n, lg_s(stalls.n),
+		       lg_ms_text((double)least / 1e6, at_least), (double)all / 1e9,
+		       (double)(life.end - life.ts) / 1e9, every, meanwhile, quota_text(*ret_idle, period_s),
+		       by_states ? "; steps that are marked tell them apart"
+				 : "; scheduler states tell them apart: record with -e sched:sched_switch as well, "
+				   "or with laggard record");
 	}
 	lg_free(stalls.v);
 	return rc ? rc : c->failed;

@@ -131,10 +131,9 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct lg_cau
 			c->failed = LG_E_NOMEM;
 		return;
 	}
-	lg_limit(c, lg_arena_printf(&c->v->arena,
-				    "%s %s: %zu time%s, %.0f ms of %.1f s in all: proven, but no steps were seen that it "
-				    "made late", lg_thread_text(c, r->thr), lg_cause_fact(c, s), s->n_pieces,
-				    s->n_pieces == 1 ? "" : "s", (double)s->lost / 1e6, (double)wall / 1e9));
+	lg_say(c, "%s %s: %zu time%s, %.0f ms of %.1f s in all: proven, but no steps were seen that it "
+	       "made late", lg_thread_text(c, r->thr), lg_cause_fact(c, s), s->n_pieces,
+	       s->n_pieces == 1 ? "" : "s", (double)s->lost / 1e6, (double)wall / 1e9);
 }
 
 struct cause {
@@ -149,12 +148,7 @@ struct causes {
 	struct lg_map at; /* key -> index + 1 */
 };
 
-static int cmp_cause(const void *a, const void *b)
-{
-	const struct cause *x = a, *y = b;
-
-	return LG_CMP(y->lost, x->lost) ?: LG_CMP(x->key, y->key);
-}
+LG_ORDER_BY(cmp_cause, struct cause, LG_CMP(y->lost, x->lost) ?: LG_CMP(x->key, y->key))
 
 /* The causes of all proven waits, the one that took most first. */
 static int find_causes(struct lg_case *c, const struct lg_rank *r, const struct lg_pieces *all,
@@ -170,12 +164,11 @@ static int find_causes(struct lg_case *c, const struct lg_rank *r, const struct 
 			continue;
 		k = lg_map_get(&ret->at, key);
 		if (!k) {
-			rc = lg_grow(&ret->v, &ret->cap, ret->n + 1, sizeof *ret->v) ||
-			     lg_map_set(&ret->at, key, (uint32_t)ret->n + 1) ? LG_E_NOMEM : 0;
+			k = (uint32_t)ret->n + 1;
+			rc = lg_map_set(&ret->at, key, k) ?:
+			     LG_APPEND(ret->v, ret->n, ret->cap, (struct cause){ .key = key });
 			if (rc)
 				break;
-			ret->v[ret->n++] = (struct cause){ .key = key };
-			k = (uint32_t)ret->n;
 		}
 		ret->v[k - 1].lost += all->v[i].dur;
 		ret->v[k - 1].n++;

@@ -10,9 +10,7 @@
 #include <string.h>
 
 #include "analyse/links/links.h"
-#include "base/alloc.h"
 #include "base/median.h"
-#include "base/order.h"
 #include "store/args.h"
 
 enum { STRICT_UNITS = 4 };
@@ -53,7 +51,7 @@ static uint64_t word(const char *args, const char *key)
 	return v ? hash(v, n) : 0;
 }
 
-static bool is(const char *args, const char *key, const char *value)
+bool lg_link_is(const char *args, const char *key, const char *value)
 {
 	size_t n;
 	const char *v = lg_arg(args, key, &n);
@@ -72,22 +70,15 @@ static struct lg_link_host *host_at(struct lg_case *c, struct lg_links *l, lg_st
 
 	if (at)
 		return &l->host[at - 1];
-	if (lg_grow(&l->host, &l->cap_host, l->n_host + 1, sizeof *l->host) ||
-	    lg_map_set(&l->by_host, name, (uint32_t)l->n_host + 1)) {
-		c->failed = LG_E_NOMEM;
+	if (lg_failed(c, lg_map_set(&l->by_host, name, (uint32_t)l->n_host + 1)) ||
+	    lg_failed(c, LG_APPEND(l->host, l->n_host, l->cap_host, (struct lg_link_host){ .name = name })))
 		return NULL;
-	}
-	l->host[l->n_host] = (struct lg_link_host){ .name = name };
-	return &l->host[l->n_host++];
+	return &l->host[l->n_host - 1];
 }
 
 static void add(struct lg_case *c, struct lg_links *l, const struct lg_link_sample *s)
 {
-	if (lg_grow(&l->sample, &l->cap_sample, l->n_sample + 1, sizeof *l->sample)) {
-		c->failed = LG_E_NOMEM;
-		return;
-	}
-	l->sample[l->n_sample++] = *s;
+	(void)lg_failed(c, LG_APPEND(l->sample, l->n_sample, l->cap_sample, *s));
 }
 
 /* Whose rank is it, in that communicator? Those without an id are told apart by their size, and where several
@@ -104,7 +95,7 @@ static bool is_of_this_host(struct lg_case *c, const struct lg_links *l, size_t 
 {
 	const char *v = lg_string(c->t, c->t->meta.value[row]);
 	int32_t rank = (int32_t)number(v, "rank", -1), peer = (int32_t)number(v, "peer", -1);
-	uint64_t dev = word(v, is(v, "way", "send") ? "from" : "to");
+	uint64_t dev = word(v, lg_link_is(v, "way", "send") ? "from" : "to");
 	lg_prc p = c->t->meta.prc[row];
 	bool any = false;
 
@@ -132,8 +123,8 @@ static void fact(struct lg_case *c, struct lg_links *l, size_t row, const char *
 	if (!strcmp(key, "link")) {
 		s.kind = LG_LINK_TRANSPORT;
 		s.key = mix(word(v, "from"), word(v, "to"));
-		s.value = is(v, "by", "direct") ? LG_WAY_DIRECT : is(v, "by", "indirect") ? LG_WAY_INDIRECT
-			  : is(v, "by", "shm") ? LG_WAY_SHM : LG_WAY_NET;
+		s.value = lg_link_is(v, "by", "direct") ? LG_WAY_DIRECT : lg_link_is(v, "by", "indirect") ? LG_WAY_INDIRECT
+			  : lg_link_is(v, "by", "shm") ? LG_WAY_SHM : LG_WAY_NET;
 		l->n_pairs[(int)s.value]++;
 	} else if (!strcmp(key, "near")) {
 		if (!is_of_this_host(c, l, row))
@@ -141,7 +132,7 @@ static void fact(struct lg_case *c, struct lg_links *l, size_t row, const char *
 		s.kind = LG_LINK_TRANSPORT;
 		s.key = mix(word(v, "from"), word(v, "to"));
 		s.value = LG_WAY_NET;
-		l->n_pairs[LG_WAY_NET] += is(v, "way", "send");
+		l->n_pairs[LG_WAY_NET] += lg_link_is(v, "way", "send");
 	} else if (!strcmp(key, "net")) {
 		s.kind = LG_LINK_NETWORK;
 		s.value = strcmp(v, "Socket") != 0;
@@ -154,7 +145,7 @@ static void fact(struct lg_case *c, struct lg_links *l, size_t row, const char *
 		const char *net = lg_arg(v, "net", &n);
 
 		s.kind = LG_LINK_NETWORK;
-		s.value = !is(v, "net", "Socket");
+		s.value = !lg_link_is(v, "net", "Socket");
 		if (!net)
 			return;
 		add(c, l, &s);
@@ -208,7 +199,7 @@ static void communicator(struct lg_case *c, struct lg_links *l, size_t i)
 	m.dev = word(v, "dev");
 	m.id = word(v, "id");
 	m.has_net = word(v, "net") != 0;
-	m.socket = is(v, "net", "Socket");
+	m.socket = lg_link_is(v, "net", "Socket");
 	if (lg_grow(&l->comm, &l->cap_comm, l->n_comm + 1, sizeof *l->comm) || !(h = host_at(c, l, m.host))) {
 		c->failed = LG_E_NOMEM;
 		return;
@@ -232,8 +223,7 @@ static void communicator(struct lg_case *c, struct lg_links *l, size_t i)
  */
 static void shapes(struct lg_case *c, struct lg_links *l)
 {
-	for (size_t i = 0; i < l->n_comm && !c->failed; i++) {
-		const struct lg_link_comm *m = &l->comm[i];
+	LG_EACH_WHILE(!c->failed, m, l->comm, l->n_comm) {
 		uint64_t shape = mix(mix((uint64_t)m->nranks << 32 | (uint32_t)m->nodes, (uint64_t)m->local),
 				     (uint64_t)m->nth);
 		bool across = m->local == 1 && m->nodes > 1;
@@ -271,13 +261,9 @@ static void shapes(struct lg_case *c, struct lg_links *l)
 	}
 }
 
-static int by_key(const void *a, const void *b)
-{
-	const struct lg_link_sample *x = a, *y = b;
-
-	return LG_CMP(x->kind, y->kind) ?: LG_CMP(x->key, y->key) ?: LG_CMP(x->unit, y->unit) ?:
-	       LG_CMP(x->value, y->value) ?: LG_CMP(x->prc, y->prc);
-}
+LG_ORDER_BY(by_key, struct lg_link_sample,
+	    LG_CMP(x->kind, y->kind) ?: LG_CMP(x->key, y->key) ?: LG_CMP(x->unit, y->unit) ?:
+	    LG_CMP(x->value, y->value) ?: LG_CMP(x->prc, y->prc))
 
 static bool below(double v, double usual)
 {
@@ -339,17 +325,14 @@ static void vote(struct lg_case *c, struct lg_links *l, const uint32_t *v, size_
 
 static void compare(struct lg_case *c, struct lg_links *l)
 {
-	LG_AUTOFREE uint32_t *v = lg_calloc(l->n_sample + 1, sizeof *v);
-	LG_AUTOFREE double *x = lg_calloc(l->n_sample + 1, sizeof *x);
+	LG_AUTOFREE uint32_t *v = lg_scratch(c, l->n_sample + 1, sizeof *v);
+	LG_AUTOFREE double *x = lg_scratch(c, l->n_sample + 1, sizeof *x);
 	struct lg_map score = { 0 };
 	size_t n = 0, to = 0;
 
-	if (!v || !x) {
-		c->failed = LG_E_NOMEM;
+	if (!v || !x)
 		return;
-	}
-	if (l->n_sample)
-		qsort(l->sample, l->n_sample, sizeof *l->sample, by_key);
+	LG_SORT(l->sample, l->n_sample, by_key);
 	for (size_t i = 0; i < l->n_sample && !c->failed; i++) {
 		const struct lg_link_sample *s = &l->sample[i], *before = s - 1;
 
@@ -380,11 +363,7 @@ static void compare(struct lg_case *c, struct lg_links *l)
 int lg_links_read(struct lg_case *c, struct lg_links *l)
 {
 	const struct lg_trace *t = c->t;
-	LG_AUTOFREE uint8_t *seen = lg_calloc(t->process.n + 1, sizeof *seen);
-	struct lg_link_host *h;
 
-	if (!seen)
-		return c->failed = LG_E_NOMEM;
 	for (size_t i = 0; i < t->mark.n && !c->failed; i++) {
 		const char *name = lg_string(t, t->mark.name[i]);
 
@@ -398,11 +377,8 @@ int lg_links_read(struct lg_case *c, struct lg_links *l)
 
 		if (!p || strncmp(key, "nccl.", 5) || !t->process.host[p])
 			continue;
-		h = host_at(c, l, t->process.host[p]);
-		if (h && !seen[p])
-			h->n_processes++;
-		seen[p] = 1;
-		fact(c, l, i, key + 5);
+		if (host_at(c, l, t->process.host[p]))
+			fact(c, l, i, key + 5);
 	}
 	if (!c->failed && l->n_host && lg_link_read_settings(c, l))
 		return c->failed;

@@ -4,12 +4,10 @@
  * both ways at one speed: one way that is less is a lane that is lost, or a bridge that is off. One log
  * shows it.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "analyse/links/links.h"
-#include "base/alloc.h"
 #include "store/args.h"
 
 enum { PAIRS_MAX = 64 }; /* each is looked for among all */
@@ -17,16 +15,8 @@ enum { PAIRS_MAX = 64 }; /* each is looked for among all */
 struct path {
 	lg_prc prc;
 	double gbps;
-	char from[48], to[48], class[8];
+	const char *from, *to, *class;
 };
-
-static void copy(char *to, size_t size, const char *args, const char *key)
-{
-	size_t n = 0;
-	const char *v = lg_arg(args, key, &n);
-
-	snprintf(to, size, "%.*s", (int)n, v ? v : "");
-}
 
 static struct path *read_paths(struct lg_case *c, size_t *ret_n)
 {
@@ -36,41 +26,28 @@ static struct path *read_paths(struct lg_case *c, size_t *ret_n)
 
 	for (size_t i = 0; i < t->meta.n; i++) {
 		const char *args = lg_string(t, t->meta.value[i]);
-		char gbps[16];
+		struct path x = { .prc = t->meta.prc[i] };
 
 		if (strcmp(lg_string(t, t->meta.key[i]), "nccl.path"))
 			continue;
-		if (lg_grow(&v, &cap, n + 1, sizeof *v)) {
-			c->failed = LG_E_NOMEM;
+		x.from = lg_link_arg(c, args, "from");
+		x.to = lg_link_arg(c, args, "to");
+		x.class = lg_link_arg(c, args, "class");
+		x.gbps = strtod(lg_link_arg(c, args, "gbps"), NULL);
+		if (x.gbps > 0 && lg_failed(c, LG_APPEND(v, n, cap, x)))
 			break;
-		}
-		v[n].prc = t->meta.prc[i];
-		copy(v[n].from, sizeof v[n].from, args, "from");
-		copy(v[n].to, sizeof v[n].to, args, "to");
-		copy(v[n].class, sizeof v[n].class, args, "class");
-		copy(gbps, sizeof gbps, args, "gbps");
-		v[n].gbps = strtod(gbps, NULL);
-		n += v[n].gbps > 0;
 	}
 	*ret_n = n;
 	return v;
 }
 
-static int by_pair(const void *a, const void *b)
-{
-	const struct path *x = a, *y = b;
-	int d = (x->prc > y->prc) - (x->prc < y->prc);
-
-	d = d ? d : strcmp(x->from, y->from);
-	return d ? d : strcmp(x->to, y->to);
-}
+LG_ORDER_BY(by_pair, struct path,
+	    LG_CMP(x->prc, y->prc) ?: strcmp(x->from, y->from) ?: strcmp(x->to, y->to))
 
 static const struct path *back_of(const struct path *v, size_t n, const struct path *x)
 {
-	struct path key = { .prc = x->prc };
+	struct path key = { .prc = x->prc, .from = x->to, .to = x->from };
 
-	memcpy(key.from, x->to, sizeof key.from);
-	memcpy(key.to, x->from, sizeof key.to);
 	return n ? bsearch(&key, v, n, sizeof *v, by_pair) : NULL;
 }
 
@@ -90,9 +67,8 @@ static const char *title_of(struct lg_case *c, const struct path *x, const struc
 {
 	const char *host = lg_string(c->t, c->t->process.host[x->prc]);
 
-	return lg_arena_printf(&c->v->arena, "on %s the path from %s to %s has %.4g GB/s, and %.4g back: a link "
-			       "between them lost a part", *host ? host : "this host", x->from, x->to, x->gbps,
-			       back->gbps);
+	return lg_text(c, "on %s the path from %s to %s has %.4g GB/s, and %.4g back: a link between them "
+		       "lost a part", *host ? host : "this host", x->from, x->to, x->gbps, back->gbps);
 }
 
 void lg_find_link_paths(struct lg_case *c)
@@ -101,10 +77,9 @@ void lg_find_link_paths(struct lg_case *c)
 	size_t n, pairs = 0;
 	struct path *v = read_paths(c, &n);
 
-	if (n)
-		qsort(v, n, sizeof *v, by_pair);
-	for (size_t i = 0; i < n && pairs < PAIRS_MAX && !c->failed; i++) {
-		const struct path *x = &v[i], *back = back_of(v, n, x);
+	LG_SORT(v, n, by_pair);
+	LG_EACH_WHILE(pairs < PAIRS_MAX && !c->failed, x, v, n) {
+		const struct path *back = back_of(v, n, x);
 
 		if (!back || x->gbps >= LG_N_COMMS_DEGRADED_LINK_ONE_WAY * back->gbps ||
 		    seen_before(c, v, n, x))
@@ -112,15 +87,13 @@ void lg_find_link_paths(struct lg_case *c)
 		pairs++;
 		if (!f) {
 			f = lg_link_finding(c, "one_way", 0.9);
-			if (!f)
-				break;
 			f->title = title_of(c, x, back);
 		}
-		lg_evidence_add(c, f, INT64_MIN, 0, "NCCL's topology: %s to %s %.4g GB/s (%s), back %.4g GB/s (%s)",
-				x->from, x->to, x->gbps, x->class, back->gbps, back->class);
+		lg_evidence(c, f, "NCCL's topology: %s to %s %.4g GB/s (%s), back %.4g GB/s (%s)",
+			    x->from, x->to, x->gbps, x->class, back->gbps, back->class);
 	}
 	if (f && pairs > 1)
-		f->title = lg_arena_printf(&c->v->arena, "%s; %zu such pairs%s", f->title, pairs,
-					   pairs == PAIRS_MAX ? " and more" : "");
+		lg_title(c, f, "%s; %zu such pairs%s", f->title, pairs,
+			 pairs == PAIRS_MAX ? " and more" : "");
 	lg_free(v);
 }

@@ -11,10 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/timeline/timeline_gpu.h"
 #include "analyse/links/links.h"
-#include "base/alloc.h"
-#include "base/order.h"
 #include "store/args.h"
 
 enum { EVIDENCE_HOSTS = 3, PAST_SAID = 4, FEW = 2 };
@@ -38,15 +35,13 @@ static const struct {
 
 struct lg_finding *lg_link_finding(struct lg_case *c, const char *what, double confidence)
 {
-	struct lg_finding *f = lg_finding_add(c, LG_R_COMMS_DEGRADED_LINK);
+	struct lg_finding *f = lg_finding_or_scrap(c, LG_R_COMMS_DEGRADED_LINK);
 
-	if (f) {
-		lg_grade_unpriced(f);
-		f->confidence = confidence;
-		f->detail = what;
-		f->culprit.relation = LG_RELATION_HARDWARE;
-		f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
-	}
+	lg_grade_unpriced(f);
+	f->confidence = confidence;
+	f->detail = what;
+	f->culprit.relation = LG_RELATION_HARDWARE;
+	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 	return f;
 }
 
@@ -131,8 +126,8 @@ static const char *title_of(struct lg_case *c, uint32_t kind, const char *who, c
 	const char *const *says = link_kinds[kind].says;
 	bool value = link_kinds[kind].value_first;
 
-	return lg_arena_printf(&c->v->arena, "%s%s%s%s%s%s%s%s", says[0], value ? has : who, says[1], value ? who : has,
-			       says[2], value ? usual : peers, says[3], value ? peers : usual);
+	return lg_text(c, "%s%s%s%s%s%s%s%s", says[0], value ? has : who, says[1], value ? who : has,
+		       says[2], value ? usual : peers, says[3], value ? peers : usual);
 }
 
 /* One peer is no majority: then nothing but a setting that explains it tells which of the two is odd. */
@@ -145,7 +140,7 @@ static void grade(struct lg_case *c, struct lg_finding *f, uint32_t n_peers, boo
 		return;
 	lg_cap(f, LG_CAP_UNEQUAL);
 	lg_evidence_against(c, f, "only one peer to compare with: it may be the better machine, and the other one as it "
-			     "should be; give the logs of more hosts");
+			    "should be; give the logs of more hosts");
 }
 
 static void say_setting(struct lg_case *c, struct lg_finding *f, const char *setting, const char *key,
@@ -154,15 +149,13 @@ static void say_setting(struct lg_case *c, struct lg_finding *f, const char *set
 	const char *value = setting + strlen(key) + 1;
 
 	f->culprit.relation = LG_RELATION_SELF;
-	f->title = lg_arena_printf(&c->v->arena, "%s: %s is set there", f->title, setting);
-	lg_evidence_add(c, f, INT64_MIN, 0, "%s in the environment of %s, %s on the others", setting, where,
-			peers ? peers : "unset");
-	f->fix = lg_arena_printf(&c->v->arena, "On %s %s before the job starts (it is %s there, %s on the others): look at "
-				 "the image, the launcher's environment and /etc/nccl.conf or ~/.nccl.conf of that host.",
-				 where,
-				 peers ? lg_arena_printf(&c->v->arena, "run `export %s=%s`", key, peers)
-				       : lg_arena_printf(&c->v->arena, "run `unset %s`", key),
-				 value, peers ? peers : "unset");
+	lg_title(c, f, "%s: %s is set there", f->title, setting);
+	lg_evidence(c, f, "%s in the environment of %s, %s on the others", setting, where,
+		    peers ? peers : "unset");
+	f->fix = lg_text(c, "On %s %s before the job starts (it is %s there, %s on the others): look at "
+			 "the image, the launcher's environment and /etc/nccl.conf or ~/.nccl.conf of "
+			 "that host.", where, peers ? lg_text(c, "run `export %s=%s`", key, peers) :
+			 lg_text(c, "run `unset %s`", key), value, peers ? peers : "unset");
 	f->tradeoff = "None where the setting was forgotten; where it was made to get around a fault of that host, the "
 		      "fault comes back and has to be repaired.";
 	f->confirm = "Start the job once without it: the same lines of NCCL's log then read as on the others.";
@@ -186,11 +179,10 @@ static void say_shorts(struct lg_case *c, struct lg_links *l, struct lg_finding 
 			if (!n)
 				continue;
 			of = lg_link_of_text(c, l, v, n);
-			lg_evidence_add(c, f, INT64_MIN, 0, "%s: %s%s%s; %u of %u %s: %s",
-					lg_string(c->t, l->host[h].name), of, *of ? ": " : "",
-					lg_link_value_text(c, l, v[0]), first->n_usual, first->n_units,
-					k == LG_LINK_CHANNELS ? "communicators or hosts" : "hosts",
-					lg_link_value_text(c, l, first->usual_sample));
+			lg_evidence(c, f, "%s: %s%s%s; %u of %u %s: %s", lg_string(c->t, l->host[h].name),
+				    of, *of ? ": " : "", lg_link_value_text(c, l, v[0]), first->n_usual,
+				    first->n_units, k == LG_LINK_CHANNELS ? "communicators or hosts" :
+				    "hosts", lg_link_value_text(c, l, first->usual_sample));
 		}
 	}
 }
@@ -213,8 +205,9 @@ static void finding_of(struct lg_case *c, struct lg_links *l, uint32_t host, con
 	lg_prc prc;
 
 	n = shorts_of(c, l, host, kind, v, &first);
-	if (!n || !(f = lg_link_finding(c, link_kinds[kind].detail, 0.5)))
+	if (!n)
 		return;
+	f = lg_link_finding(c, link_kinds[kind].detail, 0.5);
 	grade(c, f, first->n_usual, g->setting != NULL);
 	/* A few channels, or a little of the bandwidth: that may cost nothing. How much goes through a small
 	 * communicator nobody knows: those of tensor parallelism are small and busy. */
@@ -225,13 +218,13 @@ static void finding_of(struct lg_case *c, struct lg_links *l, uint32_t host, con
 	who = lg_link_hosts_text(c, l, g->is);
 	others = first->n_usual == 1 && first->n_units == 2
 			 ? lg_string(c->t, l->sample[first->usual_sample].host)
-			 : lg_arena_printf(&c->v->arena, "%u other%s", first->n_usual, first->n_usual > 1 ? "s" : "");
+			 : lg_text(c, "%u other%s", first->n_usual, first->n_usual > 1 ? "s" : "");
 	/* Which of its devices, where it is not most of them. */
 	of = n <= FEW && (kind == LG_LINK_TRANSPORT || kind == LG_LINK_SPEED || kind == LG_LINK_GDR)
 		     ? lg_link_of_text(c, l, v, n) : "";
 	f->title = title_of(c, kind,
-			    lg_arena_printf(&c->v->arena, "%s%s%s%s", who, lg_link_ranks_text(c, l, g->is, &rank),
-					    *of ? ", " : "", of),
+			    lg_text(c, "%s%s%s%s", who, lg_link_ranks_text(c, l, g->is, &rank),
+				    *of ? ", " : "", of),
 			    lg_link_value_text(c, l, v[0]), lg_link_value_text(c, l, first->usual_sample),
 			    others);
 	for (lg_prc p = 1; p < c->t->process.n; p++)
@@ -248,7 +241,7 @@ static void finding_of(struct lg_case *c, struct lg_links *l, uint32_t host, con
 		if (!g->is[h] && l->host[h].local && l->host[host].local &&
 		    l->host[h].local != l->host[host].local) {
 			lg_evidence_against(c, f, "the hosts do not have the same number of ranks (%d and %d): they may not be "
-					     "of one kind", l->host[host].local, l->host[h].local);
+					    "of one kind", l->host[host].local, l->host[h].local);
 			lg_cap(f, LG_CAP_UNEQUAL);
 			f->confidence *= 0.8;
 			break;
@@ -293,21 +286,12 @@ static void hosts(struct lg_case *c, struct lg_links *l)
 	}
 }
 
-static struct lg_finding *told(struct lg_case *c)
-{
-	for (size_t i = 0; i < c->v->n_findings; i++)
-		if (c->v->findings[i].rule == LG_R_COMMS_DEGRADED_LINK)
-			return &c->v->findings[i];
-	return NULL;
-}
-
 /* Communicators with one rank a host, among their siblings on the other devices. */
 static void siblings(struct lg_case *c, struct lg_links *l)
 {
-	struct lg_finding *f = told(c);
+	struct lg_finding *f = lg_told(c, LG_R_COMMS_DEGRADED_LINK);
 
-	for (size_t i = 0; i < l->n_less; i++) {
-		const struct lg_link_short *x = &l->less[i];
+	LG_EACH(x, l->less, l->n_less) {
 		const struct lg_link_sample *s = &l->sample[x->sample];
 		const char *has = lg_link_value_text(c, l, x->sample);
 		const char *usual = lg_link_value_text(c, l, x->usual_sample), *of;
@@ -317,31 +301,25 @@ static void siblings(struct lg_case *c, struct lg_links *l)
 		of = lg_link_of_text(c, l, &x->sample, 1);
 		if (!f) {
 			f = lg_link_finding(c, link_kinds[LG_LINK_CHANNELS].detail, 0.7);
-			if (!f)
-				return;
-			f->title = lg_arena_printf(&c->v->arena, "the communicator that has one rank a host%s%s has %s, %u of "
-						   "its %u siblings have %s", *of ? ", on " : "", of, has, x->n_usual,
-						   x->n_units - 1, usual);
+			lg_title(c, f, "the communicator that has one rank a host%s%s has %s, %u of "
+				 "its %u siblings have %s", *of ? ", on " : "", of, has, x->n_usual,
+				 x->n_units - 1, usual);
 			if (s->value > x->usual * LG_N_COMMS_DEGRADED_LINK_LITTLE)
 				lg_cap(f, LG_CAP_UNMEASURED);
 			lg_evidence_against(c, f, "devices of a host need not be alike: one far from the network may have fewer "
-					     "channels by design");
+					    "channels by design");
 		}
-		lg_evidence_add(c, f, INT64_MIN, 0, "a communicator with one rank a host%s%s: %s; %u of %u: %s",
-				*of ? ", on " : "", of, has, x->n_usual, x->n_units, usual);
+		lg_evidence(c, f, "a communicator with one rank a host%s%s: %s; %u of %u: %s",
+			    *of ? ", on " : "", of, has, x->n_usual, x->n_units, usual);
 	}
 }
 
 /* ---- its own past ---- */
 
-static int by_life(const void *a, const void *b)
-{
-	const struct lg_link_comm *x = a, *y = b;
-
-	return LG_CMP(x->host, y->host) ?: LG_CMP(x->dev, y->dev) ?: LG_CMP(y->nranks, x->nranks) ?:
-	       LG_CMP(x->rank, y->rank) ?: LG_CMP(x->nth, y->nth) ?: LG_CMP(x->again, y->again) ?:
-	       LG_CMP(x->mark, y->mark);
-}
+LG_ORDER_BY(by_life, struct lg_link_comm,
+	    LG_CMP(x->host, y->host) ?: LG_CMP(x->dev, y->dev) ?: LG_CMP(y->nranks, x->nranks) ?:
+	    LG_CMP(x->rank, y->rank) ?: LG_CMP(x->nth, y->nth) ?: LG_CMP(x->again, y->again) ?:
+	    LG_CMP(x->mark, y->mark))
 
 /*
  * Is y what x was, set up again? One process may make a group of a pair of devices, and when that is gone
@@ -378,10 +356,10 @@ static const char *past_text(struct lg_case *c, enum lg_link_kind k, const struc
 	const char *net = lg_arg(lg_string(c->t, c->t->mark.text[m->mark]), "net", &n);
 
 	if (k == LG_LINK_NETWORK)
-		return lg_arena_printf(&c->v->arena, "network %.*s", net ? (int)n : 0, net ? net : "");
+		return lg_text(c, "network %.*s", net ? (int)n : 0, net ? net : "");
 	if (k == LG_LINK_TOPOLOGY)
-		return lg_arena_printf(&c->v->arena, "%.1f GB/s", m->bw);
-	return lg_arena_printf(&c->v->arena, "%d channel%s", m->coll, m->coll > 1 ? "s" : "");
+		return lg_text(c, "%.1f GB/s", m->bw);
+	return lg_text(c, "%d channel%s", m->coll, m->coll > 1 ? "s" : "");
 }
 
 static void past_of(struct lg_case *c, struct lg_links *l, enum lg_link_kind kind, uint8_t *is, uint8_t *flag)
@@ -407,10 +385,8 @@ static void past_of(struct lg_case *c, struct lg_links *l, enum lg_link_kind kin
 			flag[x->prc] = 2;
 		if (!f) {
 			f = lg_link_finding(c, link_kinds[kind].detail, 0.75);
-			if (!f)
-				return;
-			f->title = lg_arena_printf(&c->v->arena, "a communicator of %d ranks was set up again with %s, it had "
-						   "%s before", y->nranks, past_text(c, kind, y), past_text(c, kind, x));
+			lg_title(c, f, "a communicator of %d ranks was set up again with %s, it had "
+				 "%s before", y->nranks, past_text(c, kind, y), past_text(c, kind, x));
 		}
 		if (n <= PAST_SAID)
 			lg_evidence_add(c, f, c->t->mark.ts[y->mark], 0, "rank %d of %d on %s: %s, before %s", y->rank,
@@ -421,8 +397,8 @@ static void past_of(struct lg_case *c, struct lg_links *l, enum lg_link_kind kin
 		return;
 	f->confidence = n > 1 ? 0.85 : 0.75;
 	if (n_hosts == 1)
-		f->title = lg_arena_printf(&c->v->arena, "%s (on %s%s)", f->title, lg_link_hosts_text(c, l, is),
-					   lg_link_ranks_text(c, l, is, &rank));
+		lg_title(c, f, "%s (on %s%s)", f->title, lg_link_hosts_text(c, l, is),
+			 lg_link_ranks_text(c, l, is, &rank));
 	setting = lg_link_setting(c, l, flag, kind, &key, &peers);
 	if (setting)
 		say_setting(c, f, setting, key, peers, lg_link_hosts_text(c, l, is));
@@ -438,7 +414,7 @@ static void past(struct lg_case *c, struct lg_links *l)
 		c->failed = LG_E_NOMEM;
 	if (l->n_comm && !c->failed)
 		qsort(l->comm, l->n_comm, sizeof *l->comm, by_life);
-	for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !c->failed; i++)
+	for (size_t i = 0; i < LG_COUNT(kinds) && !c->failed; i++)
 		past_of(c, l, kinds[i], is, flag);
 }
 
@@ -461,22 +437,20 @@ static void say_compared(struct lg_case *c, const struct lg_links *l)
 		net = net ? net : v;
 	}
 	for (size_t i = 0; i < l->n_host; i++)
-		world = l->host[i].nranks > world ? l->host[i].nranks : world;
-	if (told(c))
+		world = LG_MAX(l->host[i].nranks, world);
+	if (lg_told(c, LG_R_COMMS_DEGRADED_LINK))
 		end = "what stands out is a finding";
 	else if (l->n_compared)
-		end = l->n_undecided ? lg_arena_printf(&c->v->arena, "in %zu of them hosts differ, but no majority tells what "
-						       "is usual", l->n_undecided)
+		end = l->n_undecided ? lg_text(c, "in %zu of them hosts differ, but no majority tells what "
+					       "is usual", l->n_undecided)
 				     : "nothing stands out";
 	else
 		end = "nothing to compare it with: give the logs of all hosts, or of an earlier run, together";
-	lg_limit(c, lg_arena_printf(&c->v->arena,
-				    "NCCL's logs: %zu host%s, %d rank%s, network %s%s; pairs of devices: %zu P2P, %zu shared "
-				    "memory, %zu network; communicators set up by a rank: %zu; results of nccl-tests: %zu; "
-				    "%zu things compared: %s", l->n_host,
-				    l->n_host == 1 ? "" : "s", world, world == 1 ? "" : "s", net ? net : "not told", mixed,
-				    direct, l->n_pairs[LG_WAY_SHM], l->n_pairs[LG_WAY_NET], l->n_comm,
-				    l->n_tests, l->n_compared, end));
+	lg_say(c, "NCCL's logs: %zu host%s, %d rank%s, network %s%s; pairs of devices: %zu "
+	       "P2P, %zu shared memory, %zu network; communicators set up by a rank: %zu; results of "
+	       "nccl-tests: %zu; %zu things compared: %s", l->n_host, l->n_host == 1 ? "" : "s", world,
+	       world == 1 ? "" : "s", net ? net : "not told", mixed, direct, l->n_pairs[LG_WAY_SHM],
+	       l->n_pairs[LG_WAY_NET], l->n_comm, l->n_tests, l->n_compared, end);
 }
 
 int lg_find_links(struct lg_case *c)
@@ -494,7 +468,7 @@ int lg_find_links(struct lg_case *c)
 	if (!c->failed)
 		rc = lg_find_link_speed(c, &l);
 	if (!c->failed)
-		rc = lg_find_link_events(c, &l);
+		rc = lg_find_link_events(c);
 	if (!c->failed && l.n_host && (l.n_comm || l.n_sample || l.n_tests))
 		say_compared(c, &l);
 	lg_links_done(&l);

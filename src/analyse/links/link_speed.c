@@ -11,11 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analyse/timeline/timeline_gpu.h"
 #include "analyse/links/links.h"
-#include "base/alloc.h"
 #include "base/median.h"
-#include "base/order.h"
 #include "store/args.h"
 #include "base/words.h"
 
@@ -67,28 +64,19 @@ static int collect(struct lg_case *c, struct result **ret, size_t *ret_n)
 							      ? (double)r.size / strtod(count, NULL) + 0.5
 							      : 0));
 		r.where = arg(2, text, "where");
-		if (lg_grow(ret, &cap, *ret_n + 1, sizeof **ret))
+		if (LG_APPEND(*ret, *ret_n, cap, r))
 			return LG_E_NOMEM;
-		(*ret)[(*ret_n)++] = r;
 	}
 	return 0;
 }
 
-static int by_place(const void *a, const void *b)
-{
-	const struct result *x = a, *y = b;
+LG_ORDER_BY(by_place, struct result,
+	    LG_CMP(x->where, y->where) ?: LG_CMP(x->test, y->test) ?: LG_CMP(x->size, y->size) ?:
+	    LG_CMP(x->ts, y->ts) ?: LG_CMP(x->mark, y->mark))
 
-	return LG_CMP(x->where, y->where) ?: LG_CMP(x->test, y->test) ?: LG_CMP(x->size, y->size) ?:
-	       LG_CMP(x->ts, y->ts) ?: LG_CMP(x->mark, y->mark);
-}
-
-static int by_run(const void *a, const void *b)
-{
-	const struct result *x = a, *y = b;
-
-	return LG_CMP(x->test, y->test) ?: LG_CMP(x->size, y->size) ?: LG_CMP(x->prc, y->prc) ?:
-	       LG_CMP(x->mark, y->mark);
-}
+LG_ORDER_BY(by_run, struct result,
+	    LG_CMP(x->test, y->test) ?: LG_CMP(x->size, y->size) ?: LG_CMP(x->prc, y->prc) ?:
+	    LG_CMP(x->mark, y->mark))
 
 static double median(const struct result *v, size_t n, double *x)
 {
@@ -123,13 +111,11 @@ static double drop_of(const struct result *v, size_t n, double *x, size_t *ret_a
 /* Who tries out settings measures them one after the other: v[0..at) before the drop, v[at..n) after it. */
 static void say_changes(struct lg_case *c, struct lg_finding *f, const struct result *v, size_t at, size_t n)
 {
-	LG_AUTOFREE uint8_t *flag = lg_calloc(c->t->process.n + 1, 1);
+	LG_AUTOFREE uint8_t *flag = lg_scratch(c, c->t->process.n + 1, 1);
 	size_t before = f->n_evidence;
 
-	if (!flag) {
-		c->failed = LG_E_NOMEM;
+	if (!flag)
 		return;
-	}
 	for (size_t i = 0; i < n; i++)
 		flag[v[i].prc] |= i < at ? 2 : 1;
 	lg_link_differences(c, f, flag, NULL); /* a run that is on both sides is 3, of neither */
@@ -146,8 +132,7 @@ static void own_past(struct lg_case *c, struct lg_links *l, struct result *v, si
 	double best = 1;
 	struct lg_finding *f;
 
-	if (n)
-		qsort(v, n, sizeof *v, by_place);
+	LG_SORT(v, n, by_place);
 	for (size_t i = 0, j, at = 0; i < n; i = j) {
 		double p, before, after;
 
@@ -165,7 +150,7 @@ static void own_past(struct lg_case *c, struct lg_links *l, struct result *v, si
 		if (after > before * (1 - LG_N_COMMS_DEGRADED_LINK_DROP))
 			continue;
 		all++;
-		best = p < best ? p : best;
+		best = LG_MIN(p, best);
 		if (hits < SIZES_SAID)
 			hit[hits++] = (typeof(hit[0])){ i, at, j - i, before, after, p };
 	}
@@ -174,11 +159,9 @@ static void own_past(struct lg_case *c, struct lg_links *l, struct result *v, si
 	if (!all || (best * (double)sizes > 0.01 && (all < 2 || all * 2 < sizes)))
 		return;
 	f = lg_link_finding(c, "own_bandwidth", all > 1 ? 0.85 : 0.75);
-	if (!f)
-		return;
-	f->title = lg_arena_printf(&c->v->arena, "nccl-tests measures %.1f GB/s where it measured %.1f GB/s before, on the "
-				   "same devices: the bandwidth fell by %.0f %% and stayed there", hit[0].after,
-				   hit[0].before, 100 * (1 - hit[0].after / hit[0].before));
+	lg_title(c, f, "nccl-tests measures %.1f GB/s where it measured %.1f GB/s before, on the "
+		 "same devices: the bandwidth fell by %.0f %% and stayed there", hit[0].after,
+		 hit[0].before, 100 * (1 - hit[0].after / hit[0].before));
 	for (size_t i = 0; i < hits; i++)
 		lg_evidence_add(c, f, v[hit[i].first + hit[i].at].ts, 0,
 				"%lld bytes: %zu time%s before the drop (median %.2f GB/s), %zu time%s after it (median %.2f "
@@ -186,8 +169,8 @@ static void own_past(struct lg_case *c, struct lg_links *l, struct result *v, si
 				(long long)v[hit[i].first].size, hit[i].at, lg_s(hit[i].at), hit[i].before,
 				hit[i].n - hit[i].at, lg_s(hit[i].n - hit[i].at), hit[i].after,
 				hit[i].p < 1e-6 ? "less than once in a million"
-						: lg_arena_printf(&c->v->arena, "once in %.0f", 1 / hit[i].p));
-	lg_evidence_add(c, f, INT64_MIN, 0, "%zu of the %zu sizes that were measured often enough show it", all, sizes);
+						: lg_text(c, "once in %.0f", 1 / hit[i].p));
+	lg_evidence(c, f, "%zu of the %zu sizes that were measured often enough show it", all, sizes);
 	say_changes(c, f, v + hit[0].first, hit[0].at, hit[0].n);
 }
 
@@ -197,12 +180,9 @@ static double class_of(const struct lg_links *l, lg_str host, int64_t ranks)
 {
 	double bw = 0;
 
-	for (size_t i = 0; i < l->n_comm; i++) {
-		const struct lg_link_comm *m = &l->comm[i];
-
+	LG_EACH(m, l->comm, l->n_comm)
 		if (m->host == host && m->nodes == 1 && m->nranks == ranks && m->bw > 0)
 			bw = bw > 0 ? fmin(bw, m->bw) : m->bw;
-	}
 	return bw;
 }
 
@@ -229,12 +209,13 @@ static void below_class(struct lg_case *c, struct lg_links *l, const struct resu
 		l->n_compared++;
 		if (best->bus >= LG_N_COMMS_DEGRADED_LINK_CLASS * class)
 			continue;
-		if (!f && (f = lg_link_finding(c, "below_class", 0.8)))
-			f->title = lg_arena_printf(&c->v->arena, "nccl-tests on %s reaches %.4g GB/s at best, over links of %.4g "
-						   "GB/s by NCCL's own topology", name, best->bus, class);
-		if (f)
-			lg_evidence_add(c, f, best->ts, 0, "%s: %lld bytes at %.4g GB/s, %.0f %% of its links' %.4g GB/s", name,
-					(long long)best->size, best->bus, 100 * best->bus / class, class);
+		if (!f) {
+			f = lg_link_finding(c, "below_class", 0.8);
+			lg_title(c, f, "nccl-tests on %s reaches %.4g GB/s at best, over links of %.4g "
+				 "GB/s by NCCL's own topology", name, best->bus, class);
+		}
+		lg_evidence_add(c, f, best->ts, 0, "%s: %lld bytes at %.4g GB/s, %.0f %% of its links' %.4g GB/s", name,
+				(long long)best->size, best->bus, 100 * best->bus / class, class);
 	}
 }
 
@@ -243,19 +224,13 @@ struct run {
 	double ratio; /* to the middle of all runs, over the sizes */
 };
 
-static int by_ratio(const void *a, const void *b)
-{
-	const struct run *x = a, *y = b;
-
-	return LG_CMP(x->ratio, y->ratio);
-}
+LG_ORDER_BY(by_ratio, struct run, LG_CMP(x->ratio, y->ratio))
 
 static const char *run_text(struct lg_case *c, lg_prc p)
 {
 	const struct lg_trace *t = c->t;
 
-	return lg_arena_printf(&c->v->arena, "the run on %s (pid %d)", lg_string(t, t->process.host[p]),
-			       t->process.pid[p]);
+	return lg_text(c, "the run on %s (pid %d)", lg_string(t, t->process.host[p]), t->process.pid[p]);
 }
 
 static void say_run(struct lg_case *c, const struct lg_links *l, const struct run *run, size_t n,
@@ -267,10 +242,8 @@ static void say_run(struct lg_case *c, const struct lg_links *l, const struct ru
 	const char *setting, *key = NULL, *peers = NULL;
 	struct lg_finding *f;
 
-	if (!flag) {
-		c->failed = LG_E_NOMEM;
+	if (!flag)
 		return;
-	}
 	for (size_t i = 1; i < n; i++) {
 		spread = fmax(spread, fabs(1 - run[i].ratio));
 		flag[run[i].prc] = 2;
@@ -282,26 +255,23 @@ static void say_run(struct lg_case *c, const struct lg_links *l, const struct ru
 		return;
 	}
 	f = lg_link_finding(c, "run_bandwidth", n > 3 ? 0.85 : n == 3 ? 0.75 : 0.5);
-	if (!f)
-		return;
 	f->culprit.pid = c->t->process.pid[low->prc];
-	f->title = lg_arena_printf(&c->v->arena, "%s measures %.0f %% less bandwidth than %s", run_text(c, low->prc),
-				   100 * (1 - (n == 2 ? low->ratio / run[1].ratio : low->ratio)),
-				   n == 2 ? run_text(c, run[1].prc)
-					  : lg_arena_printf(&c->v->arena, "the middle of %zu runs of the same test", n));
-	lg_evidence_add(c, f, INT64_MIN, 0, "%zu sizes of the same test; %lld bytes: %.2f GB/s, the others %.2f GB/s", sizes,
-			(long long)size, example, usual);
+	lg_title(c, f, "%s measures %.0f %% less bandwidth than %s", run_text(c, low->prc),
+		 100 * (1 - (n == 2 ? low->ratio / run[1].ratio : low->ratio)), n == 2 ? run_text(c,
+		 run[1].prc) : lg_text(c, "the middle of %zu runs of the same test", n));
+	lg_evidence(c, f, "%zu sizes of the same test; %lld bytes: %.2f GB/s, the others %.2f GB/s", sizes,
+		    (long long)size, example, usual);
 	if (n > 2) {
-		lg_evidence_add(c, f, INT64_MIN, 0, "the other runs agree within %.1f %%", 100 * spread);
+		lg_evidence(c, f, "the other runs agree within %.1f %%", 100 * spread);
 	} else {
 		lg_cap(f, LG_CAP_UNEQUAL);
 		lg_evidence_against(c, f, "two runs only: which of them is odd, and how much runs differ as a rule, cannot be "
-				     "told; give three or more");
+				    "told; give three or more");
 	}
 	setting = lg_link_setting(c, l, flag, LG_LINK_CHANNELS, &key, &peers);
 	if (setting)
-		lg_evidence_add(c, f, INT64_MIN, 0, "that run has %s, the others have it %s%s", setting,
-				peers ? "at " : "unset", peers ? peers : "");
+		lg_evidence(c, f, "that run has %s, the others have it %s%s", setting,
+			    peers ? "at " : "unset", peers ? peers : "");
 }
 
 struct field {
@@ -316,13 +286,13 @@ struct field {
 
 static int runs_in(struct field *f, const struct result *v, size_t n)
 {
-	for (size_t i = 0; i < n; i++) {
-		if (!v[i].prc || lg_map_get(&f->index, v[i].prc))
+	LG_EACH(x, v, n) {
+		if (!x->prc || lg_map_get(&f->index, x->prc))
 			continue;
 		if (lg_grow(&f->run, &f->cap, f->n + 1, sizeof *f->run) ||
-		    lg_map_set(&f->index, v[i].prc, (uint32_t)f->n + 1))
+		    lg_map_set(&f->index, x->prc, (uint32_t)f->n + 1))
 			return LG_E_NOMEM;
-		f->run[f->n++] = (struct run){ .prc = v[i].prc };
+		f->run[f->n++] = (struct run){ .prc = x->prc };
 	}
 	return 0;
 }
@@ -426,21 +396,9 @@ struct event {
 	bool down, up;
 };
 
-static int by_port(const void *a, const void *b)
-{
-	const struct event *x = a, *y = b;
-
-	return LG_CMP(x->host, y->host) ?: LG_CMP(x->hca, y->hca) ?: LG_CMP(x->prc, y->prc) ?:
-	       LG_CMP(x->mark, y->mark);
-}
-
-static bool says(const char *text, const char *key, const char *value)
-{
-	size_t n;
-	const char *v = lg_arg(text, key, &n);
-
-	return v && n == strlen(value) && !memcmp(v, value, n);
-}
+LG_ORDER_BY(by_port, struct event,
+	    LG_CMP(x->host, y->host) ?: LG_CMP(x->hca, y->hca) ?: LG_CMP(x->prc, y->prc) ?:
+	    LG_CMP(x->mark, y->mark))
 
 /* One port, or, of a version that does not name them, the ports of a host: every process of the host tells of
  * it, so the one that tells most counts. */
@@ -468,29 +426,29 @@ static void port(struct lg_case *c, const struct event *v, size_t n)
 			back = v[j - 1].up; /* the last that it tells of */
 		}
 	}
-	if (!first || !(f = lg_link_finding(c, "port_error", 0.9)))
+	if (!first)
 		return;
-	name = named ? lg_arena_printf(&c->v->arena, "port %.*s of %s", (int)k, hca, lg_string(t, v->host))
-		     : lg_arena_printf(&c->v->arena, "ports of %s", lg_string(t, v->host));
-	times = lg_arena_printf(&c->v->arena, "%zu time%s", down, down == 1 ? "" : "s");
+	f = lg_link_finding(c, "port_error", 0.9);
+	name = named ? lg_text(c, "port %.*s of %s", (int)k, hca, lg_string(t, v->host))
+		     : lg_text(c, "ports of %s", lg_string(t, v->host));
+	times = lg_text(c, "%zu time%s", down, down == 1 ? "" : "s");
 	/* Whether each of several came back, lines without their names do not tell. */
 	if (!named)
 		end = up ? ", all of them together" : ", all of them together, and no line says that one came back";
 	else
 		end = back ? " and came back" : up ? ", and after the last time no line says that it came back"
 						   : ", and no line says that it came back";
-	f->title = lg_arena_printf(&c->v->arena, "%s lost %s link %s%s", name, named ? "its" : "their", times, end);
+	lg_title(c, f, "%s lost %s link %s%s", name, named ? "its" : "their", times, end);
 	lg_evidence_add(c, f, t->mark.ts[first->mark], 0, "%s: \"port error\" %s, \"port active\" %zu time%s", name, times,
 			up, up == 1 ? "" : "s");
 }
 
-int lg_find_link_events(struct lg_case *c, struct lg_links *l)
+int lg_find_link_events(struct lg_case *c)
 {
 	const struct lg_trace *t = c->t;
 	LG_AUTOFREE struct event *v = NULL;
 	size_t n = 0, cap = 0, fatal = 0, failed = 0, ras = 0;
 
-	(void)l;
 	for (size_t i = 0; i < t->mark.n && !c->failed; i++) {
 		const char *name = lg_string(t, t->mark.name[i]), *text = lg_string(t, t->mark.text[i]), *hca;
 		struct event e = { .mark = (uint32_t)i, .prc = t->thread.prc[t->mark.thr[i]] };
@@ -503,19 +461,16 @@ int lg_find_link_events(struct lg_case *c, struct lg_links *l)
 		ras += !strcmp(name, "nccl.ras");
 		if (strcmp(name, "nccl.link_event"))
 			continue;
-		fatal += says(text, "fatal", "1");
-		e.down = says(text, "what", "port error");
-		e.up = says(text, "what", "port active");
+		fatal += lg_link_is(text, "fatal", "1");
+		e.down = lg_link_is(text, "what", "port error");
+		e.up = lg_link_is(text, "what", "port active");
 		if (!e.down && !e.up)
 			continue;
 		e.host = t->process.host[e.prc];
 		hca = lg_arg(text, "hca", &k);
 		e.hca = hca ? (lg_str)(hash(3, hca, k) >> 32) : 0;
-		if (lg_grow(&v, &cap, n + 1, sizeof *v)) {
-			c->failed = LG_E_NOMEM;
+		if (lg_failed(c, LG_APPEND(v, n, cap, e)))
 			break;
-		}
-		v[n++] = e;
 	}
 	if (n && !c->failed)
 		qsort(v, n, sizeof *v, by_port);
@@ -525,9 +480,8 @@ int lg_find_link_events(struct lg_case *c, struct lg_links *l)
 		port(c, v + i, j - i);
 	}
 	if (fatal || failed || ras)
-		lg_limit(c, lg_arena_printf(&c->v->arena,
-					    "NCCL's logs: %zu transfers ended with an error, %zu fatal events of adapters, %zu "
-					    "reports of its RAS about processes that do not answer: failures, no slow link; the "
-					    "first of them in time is the one to look at", failed, fatal, ras));
+		lg_say(c, "NCCL's logs: %zu transfers ended with an error, %zu fatal events of adapters, %zu "
+		       "reports of its RAS about processes that do not answer: failures, no slow link; the "
+		       "first of them in time is the one to look at", failed, fatal, ras);
 	return c->failed;
 }

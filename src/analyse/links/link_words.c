@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* link_words.c - hosts, ranks and ways in words, and the settings that explain a worse way. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "analyse/links/links.h"
-#include "base/alloc.h"
 #include "base/median.h"
 #include "base/words.h"
 #include "store/args.h"
@@ -22,56 +20,50 @@ const char *lg_link_hosts_text(struct lg_case *c, const struct lg_links *l, cons
 	for (size_t i = 0; i < l->n_host && said < (n > HOSTS_SAID + 1 ? HOSTS_SAID : n); i++)
 		if (is[i]) {
 			said++;
-			text = lg_arena_printf(&c->v->arena, "%s%s%s", text,
-					       said == 1 ? "" : said == n ? " and " : ", ",
-					       lg_string(c->t, l->host[i].name));
+			text = lg_text(c, "%s%s%s", text, said == 1 ? "" : said == n ? " and " : ", ",
+				       lg_string(c->t, l->host[i].name));
 		}
-	return said < n ? lg_arena_printf(&c->v->arena, "%s and %zu more", text, n - said) : text;
+	return said < n ? lg_text(c, "%s and %zu more", text, n - said) : text;
 }
 
 const char *lg_link_ranks_text(struct lg_case *c, const struct lg_links *l, const uint8_t *is,
 			       int32_t *ret_one)
 {
 	const struct lg_trace *t = c->t;
-	LG_AUTOFREE int64_t *v = lg_calloc(l->n_comm + t->process.n + 1, sizeof *v);
+	LG_AUTOFREE int64_t *v = lg_scratch(c, l->n_comm + t->process.n + 1, sizeof *v);
 	size_t n = 0, distinct;
 	const char *text;
 	uint32_t h;
 
 	*ret_one = -1;
-	if (!v) {
-		c->failed = LG_E_NOMEM;
+	if (!v)
 		return "";
-	}
 	for (lg_prc p = 1; p < t->process.n; p++) {
 		h = lg_link_host_of(l, t->process.host[p]);
 		if (h != UINT32_MAX && is[h] && t->process.rank[p] >= 0)
 			v[n++] = t->process.rank[p];
 	}
 	/* A process of several ranks has none of its own. */
-	for (size_t i = 0; i < l->n_comm; i++) {
-		const struct lg_link_comm *m = &l->comm[i];
-
+	LG_EACH(m, l->comm, l->n_comm) {
 		h = lg_link_host_of(l, m->host);
 		if (h != UINT32_MAX && is[h] && t->process.rank[m->prc] < 0 &&
 		    m->nranks == l->host[h].nranks &&
 		    m->rank >= 0)
 			v[n++] = m->rank;
 	}
-	if (n)
-		qsort(v, n, sizeof *v, lg_cmp_i64);
+	LG_SORT(v, n, lg_cmp_i64);
 	text = lg_ranges_text(c, v, n, RANGES_SAID, &distinct);
 	if (distinct == 1)
 		*ret_one = (int32_t)v[0];
-	return n ? lg_arena_printf(&c->v->arena, " (rank%s %s)", lg_s(distinct), text) : "";
+	return n ? lg_text(c, " (rank%s %s)", lg_s(distinct), text) : "";
 }
 
-static const char *arg_text(struct lg_case *c, const char *args, const char *key)
+const char *lg_link_arg(struct lg_case *c, const char *args, const char *key)
 {
 	size_t n;
 	const char *v = lg_arg(args, key, &n);
 
-	return v ? lg_arena_printf(&c->v->arena, "%.*s", (int)(n < 64 ? n : 64), v) : "";
+	return v ? lg_text(c, "%.*s", (int)(n < 64 ? n : 64), v) : "";
 }
 
 const char *lg_link_value_text(struct lg_case *c, const struct lg_links *l, uint32_t sample)
@@ -85,44 +77,43 @@ const char *lg_link_value_text(struct lg_case *c, const struct lg_links *l, uint
 
 	switch ((enum lg_link_kind)s->kind) {
 	case LG_LINK_NETWORK:
-		net = arg_text(c, a, "net");
+		net = lg_link_arg(c, a, "net");
 		return *net ? net : a;
 	case LG_LINK_TRANSPORT:
 		return way[(int)s->value];
 	case LG_LINK_GDR:
 		return s->value > 0 ? "with GPU Direct RDMA" : "without GPU Direct RDMA";
 	case LG_LINK_ADAPTERS:
-		return lg_arena_printf(&c->v->arena, "%.0f adapter%s", s->value, s->value > 1 ? "s" : "");
+		return lg_text(c, "%.0f adapter%s", s->value, s->value > 1 ? "s" : "");
 	case LG_LINK_SPEED:
-		return lg_arena_printf(&c->v->arena, "%.4g Gbit/s", s->value / 1e3);
+		return lg_text(c, "%.4g Gbit/s", s->value / 1e3);
 	case LG_LINK_NVLS:
 		return s->value > 0 ? "with NVLS" : "without NVLS";
 	case LG_LINK_TOPOLOGY:
-		return lg_arena_printf(&c->v->arena, "%.1f GB/s", s->value);
+		return lg_text(c, "%.1f GB/s", s->value);
 	case LG_LINK_CHANNELS:
-		return lg_arena_printf(&c->v->arena, "%.0f channel%s", s->value, s->value > 1 ? "s" : "");
+		return lg_text(c, "%.0f channel%s", s->value, s->value > 1 ? "s" : "");
 	default:
 		return "";
 	}
 }
 
-static const char *of_text(struct lg_case *c, const struct lg_links *l, const struct lg_link_sample *s)
+static const char *of_text(struct lg_case *c, const struct lg_link_sample *s)
 {
-	const char *a = lg_string(c->t, s->a), *dev = arg_text(c, a, "dev"), *name = arg_text(c, a, "name");
+	const char *a = lg_string(c->t, s->a), *dev = lg_link_arg(c, a, "dev"), *name = lg_link_arg(c, a, "name");
 
-	(void)l;
 	switch ((enum lg_link_kind)s->kind) {
 	case LG_LINK_TRANSPORT:
-		return lg_arena_printf(&c->v->arena, "device %s to %s", arg_text(c, a, "from"), arg_text(c, a, "to"));
+		return lg_text(c, "device %s to %s", lg_link_arg(c, a, "from"), lg_link_arg(c, a, "to"));
 	case LG_LINK_GDR:
 		if (*name)
 			return name;
-		return lg_arena_printf(&c->v->arena, "device %s (%s)", dev, arg_text(c, a, "way"));
+		return lg_text(c, "device %s (%s)", dev, lg_link_arg(c, a, "way"));
 	case LG_LINK_SPEED:
 		return name;
 	case LG_LINK_TOPOLOGY:
 	case LG_LINK_CHANNELS:
-		return *dev ? lg_arena_printf(&c->v->arena, "device %s", dev) : "";
+		return *dev ? lg_text(c, "device %s", dev) : "";
 	default:
 		return "";
 	}
@@ -134,14 +125,14 @@ const char *lg_link_of_text(struct lg_case *c, const struct lg_links *l, const u
 	size_t said = 0;
 
 	for (size_t i = 0; i < n && said < THINGS_SAID; i++) {
-		const char *one = of_text(c, l, &l->sample[sample[i]]);
+		const char *one = of_text(c, &l->sample[sample[i]]);
 
 		if (!*one || !strcmp(one, last))
 			continue;
 		last = one;
-		text = lg_arena_printf(&c->v->arena, "%s%s%s", text, said++ ? ", " : "", one);
+		text = lg_text(c, "%s%s%s", text, said++ ? ", " : "", one);
 	}
-	return n > THINGS_SAID && said == THINGS_SAID ? lg_arena_printf(&c->v->arena, "%s ...", text) : text;
+	return n > THINGS_SAID && said == THINGS_SAID ? lg_text(c, "%s ...", text) : text;
 }
 
 /* ---- settings ---- */
@@ -182,21 +173,21 @@ int lg_link_read_settings(struct lg_case *c, struct lg_links *l)
 
 		if (!t->meta.prc[i] || strncmp(key, "env.NCCL_", 9))
 			continue;
-		while (k < sizeof settings / sizeof *settings && strcmp(key + 4, settings[k].key))
+		while (k < LG_COUNT(settings) && strcmp(key + 4, settings[k].key))
 			k++;
-		if (k == sizeof settings / sizeof *settings)
+		if (k == LG_COUNT(settings))
 			continue;
-		if (lg_grow(&l->env, &l->cap_env, l->n_env + 1, sizeof *l->env))
-			return c->failed = LG_E_NOMEM;
-		l->env[l->n_env++] = (struct lg_link_env){ (uint32_t)i, k };
+		if (lg_failed(c, LG_APPEND(l->env, l->n_env, l->cap_env,
+					   (struct lg_link_env){ (uint32_t)i, k })))
+			break;
 	}
-	return 0;
+	return c->failed;
 }
 
 const char *lg_link_setting(struct lg_case *c, const struct lg_links *l, const uint8_t *flag,
 			    enum lg_link_kind kind, const char **ret_key, const char **ret_peers)
 {
-	enum { N = sizeof settings / sizeof *settings };
+	enum { N = LG_COUNT(settings) };
 	const struct lg_trace *t = c->t;
 	lg_str have[N] = { 0 }, others[N] = { 0 };
 	bool same[N] = { false };
@@ -221,7 +212,7 @@ const char *lg_link_setting(struct lg_case *c, const struct lg_links *l, const u
 			continue;
 		*ret_key = settings[k].key;
 		*ret_peers = others[k] ? lg_string(t, others[k]) : NULL;
-		return lg_arena_printf(&c->v->arena, "%s=%s", settings[k].key, lg_string(t, have[k]));
+		return lg_text(c, "%s=%s", settings[k].key, lg_string(t, have[k]));
 	}
 	return NULL;
 }
@@ -236,10 +227,10 @@ static bool is_telling(const char *key)
 static const char *difference_text(struct lg_case *c, const char *key, const char *value)
 {
 	if (!strncmp(key, "env.", 4))
-		return lg_arena_printf(&c->v->arena, "%s=%s", key + 4, value);
+		return lg_text(c, "%s=%s", key + 4, value);
 	if (!strcmp(key, "nccl.note"))
-		return lg_arena_printf(&c->v->arena, "\"%s\"", value);
-	return lg_arena_printf(&c->v->arena, "%s %s", !strcmp(key, "dist.nccl") ? "NCCL" : "CUDA driver", value);
+		return lg_text(c, "\"%s\"", value);
+	return lg_text(c, "%s %s", !strcmp(key, "dist.nccl") ? "NCCL" : "CUDA driver", value);
 }
 
 void lg_link_differences(struct lg_case *c, struct lg_finding *f, const uint8_t *flag, const char *setting)
@@ -275,7 +266,7 @@ void lg_link_differences(struct lg_case *c, struct lg_finding *f, const uint8_t 
 				continue;
 			if (!strcmp(name, "nccl.note") && notes++ >= NOTES_SAID)
 				continue;
-			lg_evidence_add(c, f, INT64_MIN, 0, side == 1 ? "only there: %s" : "only on the others: %s", text);
+			lg_evidence(c, f, side == 1 ? "only there: %s" : "only on the others: %s", text);
 			said++;
 		}
 	for (int i = 1; i <= 2; i++) {

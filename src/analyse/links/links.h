@@ -44,7 +44,7 @@ struct lg_link_sample {
 	bool strict;   /* units need not be alike: only few against many */
 	uint64_t key, unit;
 	double value;
-	lg_str host, a, b; /* a, b: for words, by kind */
+	lg_str host, a; /* a: for words, by kind */
 	lg_prc prc;
 };
 
@@ -59,7 +59,6 @@ struct lg_link_host {
 	lg_str name;
 	uint32_t kinds;       /* bit k: some short of that kind */
 	int32_t local, nranks; /* of its largest communicator; 0 = not told */
-	size_t n_processes;
 };
 
 struct lg_links {
@@ -78,6 +77,11 @@ struct lg_links {
 	size_t n_tests, n_compared, n_undecided; /* results of nccl-tests; things that were compared, and
 						  * those in which no value is that of most */
 };
+
+/* ---- arguments of a line ---- */
+bool lg_link_is(const char *args, const char *key, const char *value); /* link_facts.c */
+/* Its text; "" = not there. */
+const char *lg_link_arg(struct lg_case *c, const char *args, const char *key); /* link_words.c */
 
 /* ---- link_facts.c ---- */
 int lg_links_read(struct lg_case *c, struct lg_links *l) LG_MUST_CHECK;
@@ -106,8 +110,8 @@ void lg_link_differences(struct lg_case *c, struct lg_finding *f, const uint8_t 
 
 /* ---- link_speed.c: results of nccl-tests, and events of adapters ---- */
 int lg_find_link_speed(struct lg_case *c, struct lg_links *l) LG_MUST_CHECK;
-int lg_find_link_events(struct lg_case *c, struct lg_links *l) LG_MUST_CHECK;
-/* A blank finding of this rule; NULL = no room. */
+int lg_find_link_events(struct lg_case *c) LG_MUST_CHECK;
+/* A blank finding of this rule. */
 struct lg_finding *lg_link_finding(struct lg_case *c, const char *detail, double confidence);
 
 /* ---- link_rules.c ---- */

@@ -57,9 +57,8 @@ static int read_lines(const struct lg_trace *t, lg_trk data, struct told *ret)
 			last = (struct line){ .ts = t->counter.ts[i], .ms = t->counter.value[i] };
 		} else if (k == data && last.ts == t->counter.ts[i] && t->counter.value[i] <= last.ms) {
 			last.data = t->counter.value[i];
-			if (lg_grow(&ret->v, &ret->cap, ret->n + 1, sizeof *ret->v))
+			if (LG_APPEND(ret->v, ret->n, ret->cap, last))
 				return LG_E_NOMEM;
-			ret->v[ret->n++] = last;
 			ret->sum += last.ms;
 			ret->data += last.data;
 			ret->first += ret->n == 1 ? last.data : 0;

@@ -22,6 +22,7 @@
 #include "base/side_thread.h"
 #include "base/map.h"
 #include "base/median.h"
+#include "base/order.h"
 #include "base/words.h"
 
 enum { MIN_EVENTS = 12, MIN_EVENTS_UNTOLD = 20, MAX_RANKS = 16, GROUPS_MAX = 256 };
@@ -36,12 +37,7 @@ struct busy {
 	int64_t run;
 };
 
-static int cmp_busy(const void *a, const void *b)
-{
-	const struct busy *x = a, *y = b;
-
-	return (x->run < y->run) - (x->run > y->run);
-}
+LG_ORDER_BY(cmp_busy, struct busy, LG_CMP(y->run, x->run))
 
 /* CPU samples of each thread, of rows [from, to). */
 struct share {
@@ -195,13 +191,11 @@ struct group {
 /* Spread of the spacings around their median (MAD / median); INFINITY when it is no rhythm. */
 static double irregularity(struct lg_case *c, const int64_t *ts, size_t n, int64_t *ret_median)
 {
-	LG_AUTOFREE int64_t *d = lg_calloc(n, sizeof *d);
+	LG_AUTOFREE int64_t *d = lg_scratch(c, n, sizeof *d);
 	int64_t median;
 	double spread = INFINITY;
 
 	*ret_median = 0;
-	if (!d)
-		c->failed = LG_E_NOMEM;
 	if (!d || n < 2)
 		return INFINITY;
 	for (size_t i = 0; i + 1 < n; i++)
@@ -249,18 +243,15 @@ static int add_to(struct groups *g, uint64_t key, int64_t ts)
 	uint32_t at = lg_map_get(&g->by_key, key);
 	struct group *x;
 
+	if (!at && g->n == GROUPS_MAX)
+		return 0;
 	if (!at) {
-		if (g->n == GROUPS_MAX)
-			return 0;
-		if (lg_map_set(&g->by_key, key, (uint32_t)g->n + 1))
-			return LG_E_NOMEM;
 		at = (uint32_t)++g->n;
+		if (lg_map_set(&g->by_key, key, at))
+			return LG_E_NOMEM;
 	}
 	x = &g->v[at - 1];
-	if (lg_grow(&x->ts, &x->cap, x->n + 1, sizeof *x->ts))
-		return LG_E_NOMEM;
-	x->ts[x->n++] = ts;
-	return 0;
+	return LG_APPEND(x->ts, x->n, x->cap, ts);
 }
 
 /*

@@ -267,8 +267,7 @@ static const char *pids_text(struct lg_case *c, const uint32_t *job, uint32_t ch
 			text = lg_arena_printf(&c->v->arena, "%s%srank %d, whose pid is unknown", text,
 					       n > 1 ? ", " : "", r->rank);
 		else
-			text = lg_arena_printf(&c->v->arena, "%s%sa process whose pid is unknown", text,
-					       n > 1 ? ", " : "");
+			text = lg_text(c, "%s%sa process whose pid is unknown", text, n > 1 ? ", " : "");
 	}
 	return all > 8 ? lg_arena_printf(&c->v->arena, "%s and %zu more", text, all - 8) : text;
 }
@@ -319,12 +318,9 @@ int lg_choose_job(struct lg_case *c, const struct lg_step *steps, bool *ret_chos
 		}
 	}
 	if (several) {
-		lg_limit(c, lg_arena_printf(&c->v->arena,
-					    "several jobs mark their steps in this recording: the one with the "
-					    "most excess is judged (%s), not %s: --victim PID judges "
-					    "another",
-					    pids_text(c, job, chosen, true),
-					    pids_text(c, job, chosen, false)));
+		lg_say(c, "several jobs mark their steps in this recording: the one with the most "
+		       "excess is judged (%s), not %s: --victim PID judges another",
+		       pids_text(c, job, chosen, true), pids_text(c, job, chosen, false));
 		rc = mark_others(c, job, chosen);
 		for (size_t i = 0; i < c->n_ranks; i++)
 			if (job[i] == chosen)

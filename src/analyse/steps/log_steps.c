@@ -144,11 +144,9 @@ static void say_shift(struct lg_case *c, const struct told *l, const struct lg_t
 
 	if (l->has_times)
 		c->v->shift_s = trend->shift_s;
-	lg_limit(c, lg_arena_printf(&c->v->arena,
-				    "the level changes at the %zu. of the %zu stated times, from %s to %s: what "
-				    "the log, and the host's, say there comes first", l->warm + trend->at + 1, l->n,
-				    lg_ms_text(trend->before_ms, before),
-				    lg_ms_text(trend->after_ms, after)));
+	lg_say(c, "the level changes at the %zu. of the %zu stated times, from %s to %s: what the log, "
+	       "and the host's, say there comes first", l->warm + trend->at + 1, l->n,
+	       lg_ms_text(trend->before_ms, before), lg_ms_text(trend->after_ms, after));
 }
 
 /* How the slow ones lie: in a rhythm of time or of lines, in one change of the level, or anyhow. */
@@ -181,10 +179,8 @@ static int shape_of(struct lg_case *c, struct told *l)
 	}
 	/* A loop that does something every so many steps (evaluation, checkpoint) slows those. */
 	if (!isnan(in_lines.period_s))
-		lg_limit(c, lg_arena_printf(&v->arena,
-					    "%zu of the %zu stated times are slow, every %.3gth line: what the loop "
-					    "itself does that often comes first", slow, l->n,
-					    in_lines.period_s));
+		lg_say(c, "%zu of the %zu stated times are slow, every %.3gth line: what the loop "
+		       "itself does that often comes first", slow, l->n, in_lines.period_s);
 	return 0;
 }
 

@@ -180,13 +180,9 @@ static void tell_warmup(struct lg_case *c, const struct lg_tally *y)
 
 int lg_judge_run(struct lg_case *c, const struct lg_tally *y)
 {
-	int rc = judge_shape(c, y);
+	int rc = judge_shape(c, y) ?: judge_scope(c, y);
 
 	if (!rc)
-		rc = judge_scope(c, y);
-	if (!rc)
 		tell_warmup(c, y);
-	if (!rc)
-		rc = c->failed;
-	return rc;
+	return rc ?: c->failed;
 }

@@ -29,10 +29,7 @@ static int push(struct boundaries *b, int64_t ts)
 {
 	if (b->n && b->ts[b->n - 1] == ts)
 		return 0;
-	if (lg_grow(&b->ts, &b->cap, b->n + 1, sizeof *b->ts))
-		return LG_E_NOMEM;
-	b->ts[b->n++] = ts;
-	return 0;
+	return LG_APPEND(b->ts, b->n, b->cap, ts);
 }
 
 /*
@@ -129,6 +126,23 @@ static int find_boundaries(struct lg_case *c, const struct lg_rank *r, struct bo
 	return rc;
 }
 
+struct segs {
+	struct lg_stage_seg *v;
+	size_t n, cap;
+};
+
+static int seg_add(struct segs *l, int64_t from, int64_t to, const struct lg_stage_seg *of)
+{
+	struct lg_stage_seg seg = *of;
+
+	seg.ts = from;
+	seg.end = to;
+	if (from >= to || !LG_APPEND(l->v, l->n, l->cap, seg))
+		return 0;
+	lg_free(l->v);
+	return LG_E_NOMEM;
+}
+
 /*
  * Stage of the main thread over time: the innermost stage span wins. Spans nest (backward contains
  * grad_sync), so one sweep with a stack gives disjoint segments.
@@ -136,22 +150,10 @@ static int find_boundaries(struct lg_case *c, const struct lg_rank *r, struct bo
 int lg_stage_segments(struct lg_case *c, struct lg_rank *r)
 {
 	const struct lg_span_tab *s = &c->t->span;
-	struct lg_stage_seg stack[64], *seg = NULL;
-	size_t n = 0, cap = 0, depth = 0;
+	struct lg_stage_seg stack[64];
+	struct segs l = { 0 };
+	size_t depth = 0;
 	int64_t now = INT64_MIN;
-
-#define EMIT(from, to, seg_)                                                                       \
-	do {                                                                                       \
-		if ((to) > (from)) {                                                               \
-			if (lg_grow(&seg, &cap, n + 1, sizeof *seg)) {                             \
-				lg_free(seg);                                                      \
-				return LG_E_NOMEM;                                                 \
-			}                                                                          \
-			seg[n] = (seg_);                                                           \
-			seg[n].ts = (from);                                                        \
-			seg[n++].end = (to);                                                       \
-		}                                                                                  \
-	} while (0)
 
 	for (size_t i = 0; i <= r->n_spans; i++) {
 		uint32_t row = i < r->n_spans ? r->spans[i] : 0;
@@ -166,13 +168,14 @@ int lg_stage_segments(struct lg_case *c, struct lg_rank *r)
 			ts = s->ts[row];
 		}
 		while (depth && stack[depth - 1].end <= ts) {
-			EMIT(now, stack[depth - 1].end, stack[depth - 1]);
+			if (seg_add(&l, now, stack[depth - 1].end, &stack[depth - 1]))
+				return LG_E_NOMEM;
 			now = stack[--depth].end > now ? stack[depth].end : now;
 		}
 		if (i == r->n_spans)
 			break;
-		if (depth)
-			EMIT(now, ts, stack[depth - 1]);
+		if (depth && seg_add(&l, now, ts, &stack[depth - 1]))
+			return LG_E_NOMEM;
 		if (depth < 64) {
 			int64_t end = lg_row_end(c->t, ts, s->dur[row]);
 
@@ -189,13 +192,9 @@ int lg_stage_segments(struct lg_case *c, struct lg_rank *r)
 		}
 		now = ts;
 	}
-#undef EMIT
-	r->segs = lg_arena_alloc(&c->v->arena, n + 1, sizeof *seg);
-	if (r->segs && n)
-		memcpy(r->segs, seg, n * sizeof *seg);
-	r->n_segs = r->segs ? n : 0;
-	lg_free(seg);
-	return r->segs ? 0 : LG_E_NOMEM;
+	r->segs = lg_arena_adopt(&c->v->arena, l.v);
+	r->n_segs = r->segs ? l.n : 0;
+	return c->v->arena.failed ? LG_E_NOMEM : 0;
 }
 
 static size_t seg_upper(const struct lg_rank *r, int64_t ts)
@@ -260,12 +259,7 @@ static void training_threads(const struct lg_case *c, const uint32_t *marks_of, 
 	}
 }
 
-static int cmp_rank(const void *a, const void *b)
-{
-	const struct lg_rank *x = a, *y = b;
-
-	return LG_CMP(x->rank, y->rank) ?: LG_CMP(x->prc, y->prc);
-}
+LG_ORDER_BY(cmp_rank, struct lg_rank, LG_CMP(x->rank, y->rank) ?: LG_CMP(x->prc, y->prc))
 
 int lg_rank_spans(struct lg_case *c, struct lg_rank *r)
 {
@@ -279,11 +273,10 @@ int lg_rank_spans(struct lg_case *c, struct lg_rank *r)
 		if (kind[row] != LG_SPAN_STEP && kind[row] != LG_SPAN_STAGE &&
 		    kind[row] != LG_SPAN_COLLECTIVE && kind[row] != LG_SPAN_WAIT)
 			continue;
-		if (lg_grow(&v, &cap, n + 1, sizeof *v)) {
+		if (LG_APPEND(v, n, cap, row)) {
 			lg_free(v);
 			return LG_E_NOMEM;
 		}
-		v[n++] = row;
 	}
 	r->spans = lg_arena_adopt(&c->v->arena, v);
 	r->n_spans = r->spans ? n : 0;
@@ -352,13 +345,7 @@ static int collect_ranks(struct lg_case *c, int32_t victim_pid)
 			n++;
 	}
 	c->n_ranks = n;
-	if (!n) {
-		int rc = lg_infer_ranks(c, victim_pid);
-
-		if (rc)
-			return rc;
-	}
-	return index_ranks(c);
+	return (n ? 0 : lg_infer_ranks(c, victim_pid)) ?: index_ranks(c);
 }
 
 /* A step of a distributed run happens on every rank: it is counted once. */
@@ -415,20 +402,12 @@ static int steps_of_ranks(struct lg_case *c, struct lg_step **ret, size_t *ret_n
 		struct lg_rank *r = &c->ranks[i];
 
 		b.n = 0;
-		rc = find_boundaries(c, r, &b);
-		if (!rc)
-			rc = lg_stage_segments(c, r);
+		rc = find_boundaries(c, r, &b) ?: lg_stage_segments(c, r);
 		r->step_first = n;
 		for (size_t k = 0; !rc && k + 1 < b.n; k++) {
-			rc = lg_grow(&steps, &cap, n + 1, sizeof *steps);
-			if (rc)
-				break;
-			steps[n++] = (struct lg_step){ .ts = b.ts[k],
-						       .dur = b.ts[k + 1] - b.ts[k],
-						       .number = (int64_t)k,
-						       .prc = r->prc,
-						       .thr = r->thr,
-						       .rank = r->rank };
+			rc = LG_APPEND(steps, n, cap, (struct lg_step){
+				.ts = b.ts[k], .dur = b.ts[k + 1] - b.ts[k], .number = (int64_t)k,
+				.prc = r->prc, .thr = r->thr, .rank = r->rank });
 		}
 		r->n_steps = n - r->step_first;
 		if (!rc && r->n_steps)
@@ -446,30 +425,24 @@ int lg_find_steps(struct lg_case *c)
 	bool dropped = false;
 	double noise = 0;
 	size_t n = 0;
-	int rc = collect_ranks(c, c->victim_pid);
+	int rc = collect_ranks(c, c->victim_pid) ?: steps_of_ranks(c, &steps, &n, &noise) ?:
+		 lg_find_likely_jobs(c, steps, &dropped);
 
-	if (!rc)
-		rc = steps_of_ranks(c, &steps, &n, &noise);
-	if (!rc)
-		rc = lg_find_likely_jobs(c, steps, &dropped);
 	/* Of inferred ones nobody said that they are jobs; without states there is one file a rank. */
 	if (!rc && c->n_ranks > 1 && !c->ranks[0].inferred && c->has_states)
 		rc = lg_choose_job(c, steps, &dropped);
 	if (!rc && dropped) {
 		lg_free(steps);
 		steps = NULL;
-		rc = index_ranks(c);
-		if (!rc)
-			rc = steps_of_ranks(c, &steps, &n, &noise);
+		rc = index_ranks(c) ?: steps_of_ranks(c, &steps, &n, &noise);
 	}
-	if (!rc) {
-		c->v->steps = lg_arena_alloc(&c->v->arena, n + 1, sizeof *steps);
-		c->v->n_steps = n;
-		if (n && c->v->steps)
-			memcpy(c->v->steps, steps, n * sizeof *steps);
-		rc = c->v->steps ? 0 : LG_E_NOMEM;
-	}
-	if (!rc)
-		rc = summarise(c, noise);
-	return rc;
+	if (rc)
+		return rc;
+	c->v->steps = lg_arena_alloc(&c->v->arena, n + 1, sizeof *steps);
+	if (!c->v->steps)
+		return LG_E_NOMEM;
+	c->v->n_steps = n;
+	if (n)
+		memcpy(c->v->steps, steps, n * sizeof *steps);
+	return summarise(c, noise);
 }

@@ -16,19 +16,13 @@
 
 int64_t lg_process_ran(const struct lg_case *c, lg_prc p, int64_t from, int64_t to)
 {
-	const struct lg_state_tab *s = &c->t->state;
 	int64_t ran = 0;
 
-	for (lg_thr thr = 1; thr < c->t->thread.n; thr++) {
-		if (c->t->thread.prc[thr] != p)
-			continue;
-		for (uint32_t k = c->idx->state_off[thr]; k < c->idx->state_off[thr + 1]; k++) {
-			uint32_t row = c->idx->state[k];
-			int64_t a = s->ts[row], z = lg_row_end(c->t, a, s->dur[row]);
+	for (uint32_t k = c->idx->thread_off[p]; k < c->idx->thread_off[p + 1]; k++) {
+		struct lg_rows states = lg_states_in(c, c->idx->thread[k], from, to);
 
-			if (s->kind[row] == LG_RUNNING && a < to && z > from)
-				ran += (z < to ? z : to) - (a > from ? a : from);
-		}
+		while (lg_next_row(c, &states))
+			ran += c->t->state.kind[states.row] == LG_RUNNING ? states.to - states.from : 0;
 	}
 	return ran;
 }

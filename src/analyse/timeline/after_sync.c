@@ -50,7 +50,7 @@ static void look(struct tally *y, const struct lg_trace *t, const struct lg_gpu_
 {
 	for (size_t i = lg_host_after(m, from); i < m->n && m->seg[i].ts < to; i++) {
 		const struct lg_host_seg *s = &m->seg[i];
-		int64_t a = s->ts > from ? s->ts : from, b = s->end < to ? s->end : to;
+		int64_t a = LG_MAX(s->ts, from), b = LG_MIN(s->end, to);
 
 		if (b > a && s->class != LG_HOST_SYNC && s->class != LG_HOST_COPY)
 			count(y, t, s, b - a);
@@ -93,16 +93,13 @@ bool lg_gpu_after_sync(struct lg_case *c, const struct lg_gpu_run *r, struct lg_
 		in_long += charged;
 		ret->n++;
 		ret->ns += ns;
-		if (ns > ret->longest) {
-			ret->longest = ns;
-			ret->at = r->piece[i].ts;
-		}
+		lg_keep_longest(&ret->longest, &ret->at, ns, r->piece[i].ts);
 		look(&y, c->t, m, r->piece[i].ts, r->piece[i].ts + ns);
 	}
-	for (size_t i = 0; i < y.n; i++) {
-		works += y.v[i].ns;
-		if (!most || y.v[i].ns > most->ns)
-			most = &y.v[i];
+	LG_EACH(x, y.v, y.n) {
+		works += x->ns;
+		if (!most || x->ns > most->ns)
+			most = x;
 	}
 	/* Or the host waits for something else meanwhile: another device, say. */
 	if (!ret->n || (double)in_long < MOST * (double)r->by[LG_GPU_BY_SYNC] ||

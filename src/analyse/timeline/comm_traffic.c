@@ -30,7 +30,7 @@ static const struct {
 	{ "recv", "Recv", LG_TRAFFIC_PAIRS },
 	{ "reduce", "Reduce", LG_TRAFFIC_REDUCE },
 };
-enum { MOVES = sizeof moves / sizeof *moves };
+enum { MOVES = LG_COUNT(moves) };
 
 /* Which of moves[] a name tells, however it is written; MOVES = none. */
 static size_t told_by(const char *name, size_t len)
@@ -48,12 +48,6 @@ static size_t told_by(const char *name, size_t len)
 	return MOVES;
 }
 
-/* Ranges of torch's process groups and of NCCL itself. */
-static bool is_comm_range(const char *name)
-{
-	return !strncmp(name, "nccl", 4) || !strncmp(name, "c10d::", 6) || !strcmp(name, "record_param_comms");
-}
-
 /* A row's own "Collective name". */
 static size_t told_by_argument(const struct lg_trace *t, uint32_t row)
 {
@@ -65,7 +59,7 @@ static size_t told_by_argument(const struct lg_trace *t, uint32_t row)
 
 static size_t told_by_row_name(const struct lg_trace *t, uint32_t row)
 {
-	const char *name = lg_string(t, t->span.name[row]);
+	const char *name = lg_span_name(t, row);
 
 	return told_by(name, strlen(name));
 }
@@ -116,7 +110,7 @@ static int sum_exposed(struct lg_case *c, const struct lg_gpu_run *r, int64_t *b
 {
 	LG_AUTOFREE uint8_t *ranges = NULL, *is = lg_calloc(r->n_work + 1, 1);
 	LG_AUTOFREE uint32_t *work = lg_calloc(c->t->span.n + 1, sizeof *work);
-	int rc = is && work ? lg_span_pick(c, is_comm_range, &ranges) : LG_E_NOMEM;
+	int rc = is && work ? lg_span_pick(c, LG_LIST_COMM_RANGES, &ranges) : LG_E_NOMEM;
 
 	if (!rc) {
 		for (size_t i = 0; i < r->n_work; i++)
@@ -124,9 +118,7 @@ static int sum_exposed(struct lg_case *c, const struct lg_gpu_run *r, int64_t *b
 				work[r->work[i].span] = (uint32_t)i + 1;
 				is[i] = (uint8_t)move_of(c, ranges, r->work[i].span, r->work[i].call);
 			}
-		for (size_t i = 0; i < r->n_pieces; i++) {
-			const struct lg_gpu_piece *p = &r->piece[i];
-
+		LG_EACH(p, r->piece, r->n_pieces) {
 			if (p->cause != LG_GPU_BY_COMM || p->span == LG_NO_ROW)
 				continue;
 			by[work[p->span] ? is[work[p->span] - 1] : MOVES] += p->dur;
@@ -158,12 +150,8 @@ static void name_kind(const int64_t *by, struct lg_exposed_kind *k, int64_t of)
 		snprintf(k->op, sizeof k->op, "%s and %s", moves[best].says, moves[next].says);
 }
 
-static int cmp_share(const void *a, const void *b)
-{
-	const struct lg_exposed_kind *x = a, *y = b;
-
-	return x->share != y->share ? (x->share < y->share) - (x->share > y->share) : (int)x->is - (int)y->is;
-}
+LG_ORDER_BY(cmp_share, struct lg_exposed_kind,
+	    LG_CMP(y->share, x->share) ?: (int)x->is - (int)y->is)
 
 size_t lg_exposed_kinds(struct lg_case *c, const struct lg_gpu_run *r, struct lg_exposed_kind *ret)
 {

@@ -4,13 +4,14 @@
 #define LG_ANALYSE_TIMELINE_COST_H
 #include "analyse/timeline/window.h"
 #include "base/alloc.h"
+#include "rules/device_names.h"
 
 /* ---- gpu_cost.c: names that are looked for ---- */
 /* Collect the names that spans have, once; before the next one. */
 int lg_span_names(struct lg_case *c) LG_MUST_CHECK;
-/* The span names that pick() accepts: a byte for each string, freed by the caller; NULL = none does, so
+/* The span names that are on a list: a byte for each string, freed by the caller; NULL = none does, so
  * that there is nothing to look for. */
-int lg_span_pick(const struct lg_case *c, bool (*pick)(const char *name), uint8_t **ret) LG_MUST_CHECK;
+int lg_span_pick(const struct lg_case *c, enum lg_name_list list, uint8_t **ret) LG_MUST_CHECK;
 
 /* Text k of a list of arguments, ["", "[1, 1]", "False"], which may be NULL; NULL = there are fewer. */
 const char *lg_gpu_listed(const char *list, size_t n, size_t k, size_t *ret_n);
@@ -72,16 +73,16 @@ static inline bool lg_gpu_next_row(struct lg_gpu_rows *w, uint32_t *ret)
 	}
 	return false;
 }
-/* Those of h's thread as stretches, the outermost whole. */
-int lg_gpu_spans(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const uint8_t *picked,
+/* Those of thr whose name is on the list as stretches, the outermost whole. */
+int lg_gpu_spans(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, enum lg_name_list list,
 		 struct lg_gpu_ivs *ret) LG_MUST_CHECK;
 /* Add work i of r to s. */
 void lg_gpu_sum_in(struct lg_case *c, const struct lg_gpu_run *r, size_t i, struct lg_gpu_sums *s);
 /* Add the work that thr launched within a. */
 void lg_gpu_sum_within(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const struct lg_gpu_ivs *a,
 		       struct lg_gpu_sums *s);
-/* Work launched inside the outermost spans of r's threads whose name pick() accepts. */
-int lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r, bool (*pick)(const char *name),
+/* Work launched inside the outermost spans of r's threads whose name is on the list. */
+int lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r, enum lg_name_list list,
 		     struct lg_gpu_sums *ret) LG_MUST_CHECK;
 /* Adds what [from, to) of r's window is, by cause; *at: a piece that does not end before from, afterwards one
  * that does not end before to. */

@@ -46,19 +46,11 @@ static int charge(const struct lg_trace *t, struct places *l, const struct lg_ho
 	}
 	p = &l->v[at - 1];
 	p->ns += ns;
-	if (ns > p->longest) {
-		p->longest = ns;
-		p->at = s->ts;
-	}
+	lg_keep_longest(&p->longest, &p->at, ns, s->ts);
 	return 0;
 }
 
-static int cmp_place(const void *a, const void *b)
-{
-	const struct lg_cpu_place *x = a, *y = b;
-
-	return x->ns != y->ns ? (x->ns < y->ns) - (x->ns > y->ns) : (x->at > y->at) - (x->at < y->at);
-}
+LG_ORDER_BY(cmp_place, struct lg_cpu_place, LG_CMP(y->ns, x->ns) ?: LG_CMP(x->at, y->at))
 
 size_t lg_cpu_places(struct lg_case *c, const struct lg_gpu_run *r, const struct lg_cpu_time_of *what,
 		     struct lg_cpu_place *ret, size_t n)
@@ -68,19 +60,15 @@ size_t lg_cpu_places(struct lg_case *c, const struct lg_gpu_run *r, const struct
 	struct places l = { .n = 0 };
 	int rc = 0;
 
-	for (size_t k = 0; k < h->n && !rc; k++) {
-		const struct lg_host_seg *s = &h->seg[k];
-
+	LG_EACH_WHILE(!rc, s, h->seg, h->n)
 		if ((what->class == LG_HOST_NONE ? lg_host_is_python(s) : s->class == what->class) &&
 		    s->ts >= what->from && s->end <= what->to &&
 		    (s->site != LG_NO_ROW || call_of(c->t, s) != LG_NO_ROW))
 			rc = charge(c->t, &l, s, s->end - s->ts -
 				    (what->busy ? lg_gpu_iv_shared(what->busy, &at, s->ts, s->end) : 0));
-	}
 	(void)lg_failed(c, rc);
-	if (l.n)
-		qsort(l.v, l.n, sizeof *l.v, cmp_place);
-	n = rc ? 0 : n < l.n ? n : l.n;
+	LG_SORT(l.v, l.n, cmp_place);
+	n = rc ? 0 : LG_MIN(n, l.n);
 	if (n)
 		memcpy(ret, l.v, n * sizeof *ret);
 	lg_free(l.v);
@@ -91,11 +79,11 @@ size_t lg_cpu_places(struct lg_case *c, const struct lg_gpu_run *r, const struct
 const char *lg_cpu_where(struct lg_case *c, const struct lg_cpu_place *p)
 {
 	const char *where = lg_gpu_place(c, LG_NO_ROW, p->site);
-	const char *call = p->call != LG_NO_ROW ? lg_string(c->t, c->t->span.name[p->call]) : NULL;
+	const char *call = p->call != LG_NO_ROW ? lg_span_name(c->t, p->call) : NULL;
 
 	if (!where || !call)
 		return where ? where : call;
-	return lg_arena_printf(&c->v->arena, "%s, in %s", where, call);
+	return lg_text(c, "%s, in %s", where, call);
 }
 
 const char *lg_cpu_python(struct lg_case *c, const struct lg_gpu_run *r, int64_t from, int64_t to)
@@ -114,8 +102,8 @@ const char *lg_cpu_python(struct lg_case *c, const struct lg_gpu_run *r, int64_t
 	n = lg_cpu_places(c, r, &what, p, 3);
 	for (size_t i = 0; i < n && p[i].ns * 5 >= p[0].ns; i++) {
 		told += p[i].ns;
-		text = lg_arena_printf(&c->v->arena, "%s%s%.1f ms at %s", text ? text : "", text ? ", " : "",
-				       (double)p[i].ns / 1e6, lg_cpu_where(c, &p[i]));
+		text = lg_text(c, "%s%s%.1f ms at %s", text ? text : "", text ? ", " : "",
+			       lg_ms(p[i].ns), lg_cpu_where(c, &p[i]));
 	}
 	lg_free(busy.v);
 	return told * 2 >= by[0][LG_CPU_BETWEEN] ? text : NULL;

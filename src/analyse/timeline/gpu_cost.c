@@ -3,11 +3,9 @@
  * gpu_cost.c - what work on the device costs that need not be there: the part of kernels that other
  * work waited for, and the idle time before them for want of launches.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "analyse/device/device_rules.h"
-#include "base/order.h"
 #include "base/upper_bound.h"
 
 int lg_span_names(struct lg_case *c)
@@ -31,11 +29,11 @@ int lg_span_names(struct lg_case *c)
 	return c->span_names ? 0 : LG_E_NOMEM;
 }
 
-int lg_span_pick(const struct lg_case *c, bool (*pick)(const char *name), uint8_t **ret)
+int lg_span_pick(const struct lg_case *c, enum lg_name_list list, uint8_t **ret)
 {
 	*ret = NULL;
 	for (size_t i = 0; i < c->n_span_names; i++) {
-		if (!pick(lg_string(c->t, c->span_names[i])))
+		if (!lg_on_list(list, lg_string(c->t, c->span_names[i])))
 			continue;
 		if (!*ret)
 			*ret = lg_calloc(c->t->n_str, 1);
@@ -69,18 +67,12 @@ int lg_gpu_iv_add(struct lg_gpu_ivs *a, int64_t ts, int64_t end, uint32_t row)
 		ts = a->v[a->n - 1].end;
 	if (end <= ts)
 		return 0;
-	if (lg_grow(&a->v, &a->cap, a->n + 1, sizeof *a->v))
+	if (LG_APPEND(a->v, a->n, a->cap, (struct lg_gpu_iv){ ts, end, row }))
 		return LG_E_NOMEM;
-	a->v[a->n++] = (struct lg_gpu_iv){ ts, end, row };
 	return 0;
 }
 
-static int by_start(const void *a, const void *b)
-{
-	const struct lg_gpu_iv *x = a, *y = b;
-
-	return (x->ts > y->ts) - (x->ts < y->ts);
-}
+LG_ORDER_BY(by_start, struct lg_gpu_iv, LG_CMP(x->ts, y->ts))
 
 int lg_gpu_iv_put(struct lg_gpu_ivs *a, size_t own, int64_t ts, int64_t end)
 {
@@ -88,9 +80,8 @@ int lg_gpu_iv_put(struct lg_gpu_ivs *a, size_t own, int64_t ts, int64_t end)
 		a->v[a->n - 1].end = end;
 		return 0;
 	}
-	if (lg_grow(&a->v, &a->cap, a->n + 1, sizeof *a->v))
+	if (LG_APPEND(a->v, a->n, a->cap, (struct lg_gpu_iv){ ts, end, LG_NO_ROW }))
 		return LG_E_NOMEM;
-	a->v[a->n++] = (struct lg_gpu_iv){ ts, end, LG_NO_ROW };
 	return 0;
 }
 
@@ -100,12 +91,11 @@ int lg_gpu_iv_join(struct lg_gpu_ivs *a)
 
 	if (lg_order(a->v, a->n, sizeof *a->v, by_start))
 		return LG_E_NOMEM;
-	for (size_t i = 0; i < a->n; i++) {
+	for (size_t i = 0; i < a->n; i++)
 		if (!n || a->v[i].ts > a->v[n - 1].end)
 			a->v[n++] = a->v[i];
 		else if (a->v[i].end > a->v[n - 1].end)
 			a->v[n - 1].end = a->v[i].end;
-	}
 	a->n = n;
 	return 0;
 }
@@ -114,8 +104,8 @@ int64_t lg_gpu_iv_sum(const struct lg_gpu_ivs *a)
 {
 	int64_t sum = 0;
 
-	for (size_t i = 0; i < a->n; i++)
-		sum += a->v[i].end - a->v[i].ts;
+	LG_EACH(x, a->v, a->n)
+		sum += x->end - x->ts;
 	return sum;
 }
 
@@ -126,7 +116,7 @@ int64_t lg_gpu_iv_shared(const struct lg_gpu_ivs *a, size_t *at, int64_t from, i
 	while (*at < a->n && a->v[*at].end <= from)
 		++*at;
 	for (size_t i = *at; i < a->n && a->v[i].ts < to; i++)
-		sum += (a->v[i].end < to ? a->v[i].end : to) - (a->v[i].ts > from ? a->v[i].ts : from);
+		sum += LG_MIN(a->v[i].end, to) - LG_MAX(a->v[i].ts, from);
 	return sum;
 }
 
@@ -191,11 +181,11 @@ void lg_gpu_sum_within(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr
 	}
 }
 
-int lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r, bool (*pick)(const char *name),
+int lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r, enum lg_name_list list,
 		     struct lg_gpu_sums *ret)
 {
 	LG_AUTOFREE uint8_t *picked = NULL;
-	int rc = lg_span_pick(c, pick, &picked);
+	int rc = lg_span_pick(c, list, &picked);
 
 	*ret = (struct lg_gpu_sums){ .row = LG_NO_ROW };
 	for (size_t h = 0; picked && !rc && h < r->n_host; h++) {
@@ -217,12 +207,13 @@ int lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r, bool (*pick)
 	return rc;
 }
 
-int lg_gpu_spans(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const uint8_t *picked,
+int lg_gpu_spans(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, enum lg_name_list list,
 		 struct lg_gpu_ivs *ret)
 {
+	LG_AUTOFREE uint8_t *picked = NULL;
+	int rc = lg_span_pick(c, list, &picked);
 	struct lg_gpu_rows w = lg_gpu_rows(c, r, thr, picked);
 	uint32_t row;
-	int rc = 0;
 
 	while (picked && !rc && lg_gpu_next_row(&w, &row))
 		rc = lg_gpu_iv_add(ret, c->t->span.ts[row], lg_span_end(c->t, row), row);
@@ -239,7 +230,7 @@ void lg_gpu_add_pieces(const struct lg_gpu_run *r, size_t *at, int64_t from, int
 {
 	for (; *at < r->n_pieces && r->piece[*at].ts < to; ++*at) {
 		const struct lg_gpu_piece *p = &r->piece[*at];
-		int64_t ts = p->ts > from ? p->ts : from, end = p->ts + p->dur < to ? p->ts + p->dur : to;
+		int64_t ts = LG_MAX(p->ts, from), end = p->ts + p->dur < to ? p->ts + p->dur : to;
 
 		if (end > ts)
 			by[p->cause] += end - ts;
@@ -257,7 +248,7 @@ static size_t piece_after(const struct lg_gpu_piece *v, size_t n, size_t i, int6
 		lo = hi + 1;
 		hi += by;
 	}
-	hi = hi < n ? hi : n;
+	hi = LG_MIN(hi, n);
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 
@@ -274,7 +265,7 @@ static bool next_part(const struct lg_gpu_piece *v, size_t n, const struct lg_gp
 {
 	for (; p->stretch < a->n; p->stretch++) {
 		const struct lg_gpu_iv *s = &a->v[p->stretch];
-		int64_t from = s->ts > p->to ? s->ts : p->to;
+		int64_t from = LG_MAX(s->ts, p->to);
 
 		if (from >= s->end)
 			continue;
@@ -285,8 +276,8 @@ static bool next_part(const struct lg_gpu_piece *v, size_t n, const struct lg_gp
 				break;
 			if (v[p->piece].cause != LG_GPU_BY_LAUNCH)
 				continue;
-			p->from = ts > from ? ts : from;
-			p->to = end < s->end ? end : s->end;
+			p->from = LG_MAX(ts, from);
+			p->to = LG_MIN(end, s->end);
 			return true;
 		}
 	}
@@ -377,9 +368,7 @@ int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_gpu_iv
 
 		/* What is left of the piece in front of this part, and behind it. */
 		more += (p.from > open) + (p.to < q->ts + q->dur);
-		rc = lg_grow(&part, &cap, n + 1, sizeof *part);
-		if (!rc)
-			part[n++] = p;
+		rc = LG_APPEND(part, n, cap, p);
 	}
 	if (!rc && n)
 		rc = make_room(c, r, more);
@@ -405,8 +394,8 @@ struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, enum 
 		lg_grade_part(f, lg_proven(s->n), s->n);
 	if (s->longest)
 		lg_evidence_add(c, f, s->at, s->longest, "longest: %s",
-				s->row != LG_NO_ROW ? lg_string(c->t, c->t->span.name[s->row]) : "");
-	lg_evidence_add(c, f, INT64_MIN, 0, "%zu kernels, %.1f ms in all, %.1f ms of it with work waiting "
-			"behind them", s->n, (double)s->ns / 1e6, (double)s->savable / 1e6);
+				s->row != LG_NO_ROW ? lg_span_name(c->t, s->row) : "");
+	lg_evidence(c, f, "%zu kernels, %.1f ms in all, %.1f ms of it with work waiting "
+		    "behind them", s->n, lg_ms(s->ns), lg_ms(s->savable));
 	return f;
 }

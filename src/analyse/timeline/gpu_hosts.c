@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "analyse/timeline/window.h"
-#include "base/alloc.h"
 #include "base/side_thread.h"
 #include "base/upper_bound.h"
 
@@ -19,35 +18,18 @@ enum { NEST_MAX = 512 };
 /* A copy from pageable memory or a synchronous call waits for the copy and all before it. */
 static enum lg_host_class host_class(enum lg_name_class k)
 {
-	switch (k) {
-	case LG_NAME_LAUNCH:
-	case LG_NAME_GRAPH_LAUNCH:
-	case LG_NAME_GRAPH_BUILD:
-	case LG_NAME_RUNTIME:
-	case LG_NAME_COPY_CALL:
-		return LG_HOST_LAUNCH;
-	case LG_NAME_SYNC:
-		return LG_HOST_SYNC;
-	case LG_NAME_BLOCKING_COPY:
-		return LG_HOST_COPY;
-	case LG_NAME_ALLOC:
-	case LG_NAME_FREE:
-		return LG_HOST_ALLOC;
-	case LG_NAME_LOADER:
-		return LG_HOST_LOADER;
-	case LG_NAME_COMPILE:
-		return LG_HOST_COMPILE;
-	case LG_NAME_SIDE:
-		return LG_HOST_SIDE;
-	case LG_NAME_LOG:
-		return LG_HOST_LOG;
-	case LG_NAME_FRAME:
-	case LG_NAME_TORCH_FRAME:
-	case LG_NAME_MODULE:
+	static const uint8_t of[LG_NAME_COMM + 1] = {
+		[LG_NAME_LAUNCH] = LG_HOST_LAUNCH, [LG_NAME_GRAPH_LAUNCH] = LG_HOST_LAUNCH,
+		[LG_NAME_GRAPH_BUILD] = LG_HOST_LAUNCH, [LG_NAME_RUNTIME] = LG_HOST_LAUNCH,
+		[LG_NAME_COPY_CALL] = LG_HOST_LAUNCH, [LG_NAME_SYNC] = LG_HOST_SYNC,
+		[LG_NAME_BLOCKING_COPY] = LG_HOST_COPY, [LG_NAME_ALLOC] = LG_HOST_ALLOC,
+		[LG_NAME_FREE] = LG_HOST_ALLOC, [LG_NAME_LOADER] = LG_HOST_LOADER,
+		[LG_NAME_COMPILE] = LG_HOST_COMPILE, [LG_NAME_SIDE] = LG_HOST_SIDE,
+		[LG_NAME_LOG] = LG_HOST_LOG };
+
+	if (k == LG_NAME_FRAME || k == LG_NAME_TORCH_FRAME || k == LG_NAME_MODULE)
 		return LG_HOST_NONE; /* the interpreter between operators */
-	default:
-		return LG_HOST_OP;
-	}
+	return of[k] ? of[k] : LG_HOST_OP;
 }
 
 enum { FILE_LIBRARY = 1, FILE_USER };
@@ -91,7 +73,7 @@ static bool users_note(const struct lg_trace *t, uint32_t row, enum lg_name_clas
 	uint8_t kind = t->span.kind[row];
 
 	return (kind == LG_SPAN_NOTE || kind == LG_SPAN_STAGE) && k == LG_NAME_OTHER &&
-	       !strpbrk(lg_string(t, t->span.name[row]), "#.:");
+	       !strpbrk(lg_span_name(t, row), "#.:");
 }
 
 static bool waits(const char *call)
@@ -119,7 +101,7 @@ static struct nest enter(struct lg_case *c, struct lg_gpu *g, const struct nest 
 		n.class = LG_HOST_NONE;
 	/* Of a device whose calls are not known here. */
 	if (t->span.kind[row] == LG_SPAN_RUNTIME && n.class == LG_HOST_OP)
-		n.class = waits(lg_string(t, t->span.name[row])) ? LG_HOST_SYNC : LG_HOST_LAUNCH;
+		n.class = waits(lg_span_name(t, row)) ? LG_HOST_SYNC : LG_HOST_LAUNCH;
 	/* A copy whose row was lost, and whose call took far longer than to order it, made the host wait. */
 	if (k == LG_NAME_COPY_CALL && (copies[row] == LG_COPY_PAGEABLE ||
 				       (!copies[row] && t->span.dur[row] >= LG_COLD_CALL_NS)))
@@ -212,14 +194,12 @@ static int look(struct lg_case *c, struct lg_gpu *g, struct part *h)
 		if (kind == LG_SPAN_OP || kind == LG_SPAN_NOTE || kind == LG_SPAN_STAGE) {
 			int64_t end = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
 
-			h->first = t->span.ts[row] < h->first ? t->span.ts[row] : h->first;
-			h->last = end > h->last ? end : h->last;
+			h->first = LG_MIN(t->span.ts[row], h->first);
+			h->last = LG_MAX(end, h->last);
 		}
 		if (lg_scope_wants(kind, name, t->span.dur[row])) {
-			if (h->n_marks == h->cap_marks &&
-			    lg_grow(&h->mark, &h->cap_marks, h->n_marks + 1, sizeof *h->mark))
+			if (LG_APPEND(h->mark, h->n_marks, h->cap_marks, row))
 				return LG_E_NOMEM;
-			h->mark[h->n_marks++] = row;
 		}
 	}
 	return 0;
@@ -228,7 +208,7 @@ static int look(struct lg_case *c, struct lg_gpu *g, struct part *h)
 static int segments(struct lg_case *c, struct lg_gpu *g, const uint8_t *copies, struct part *h)
 {
 	const struct lg_trace *t = c->t;
-	struct nest *stack = lg_calloc(NEST_MAX, sizeof *stack);
+	LG_AUTOFREE struct nest *stack = lg_calloc(NEST_MAX, sizeof *stack);
 	struct lg_host_seg *seg = NULL;
 	size_t n = 0, depth = 0;
 	int64_t now = INT64_MIN;
@@ -250,7 +230,7 @@ static int segments(struct lg_case *c, struct lg_gpu *g, const uint8_t *copies, 
 		/* Close what ended, then the time up to here belongs to what is still open. */
 		for (;;) {
 			const struct nest *top = depth ? &stack[depth - 1] : NULL;
-			int64_t until = top ? top->end < ts ? top->end : ts : now;
+			int64_t until = top ? LG_MIN(top->end, ts) : now;
 
 			if (top && until > now) {
 				struct lg_host_seg s = { now, until, top->span, top->op, top->site,
@@ -261,11 +241,9 @@ static int segments(struct lg_case *c, struct lg_gpu *g, const uint8_t *copies, 
 				    seg[n - 1].site == s.site) {
 					seg[n - 1].end = until;
 				} else {
-					if (n == h->cap)
-						rc = lg_grow(&seg, &h->cap, n + 1, sizeof *seg);
+					rc = LG_APPEND(seg, n, h->cap, s);
 					if (rc)
 						break;
-					seg[n++] = s;
 				}
 				now = until;
 			}
@@ -275,13 +253,11 @@ static int segments(struct lg_case *c, struct lg_gpu *g, const uint8_t *copies, 
 		}
 		if (rc || p == h->to)
 			break;
-		if (now < ts)
-			now = ts;
+		now = LG_MAX(now, ts);
 		depth = nest_in(c, g, stack, depth, row, copies);
 		name = lg_gpu_name(c, g, t->span.name[row]);
 		h->n_launches += name == LG_NAME_LAUNCH || name == LG_NAME_GRAPH_LAUNCH;
 	}
-	lg_free(stack);
 	h->seg = seg;
 	h->n = n;
 	return rc;
@@ -304,7 +280,7 @@ size_t lg_host_after(const struct lg_gpu_host *h, int64_t ts)
 	if (lo < h->n && h->seg[lo].end <= ts) {
 		for (hi = lo + 1; hi < h->n && h->seg[hi].end <= ts; hi += by, by *= 2)
 			lo = hi;
-		hi = hi < h->n ? hi : h->n;
+		hi = LG_MIN(hi, h->n);
 	} else {
 		for (hi = lo; lo && h->seg[lo - 1].end > ts; by *= 2) {
 			hi = lo - 1;
@@ -342,8 +318,7 @@ static void work_off(void *arg)
 {
 	struct lane *l = arg;
 
-	for (size_t i = 0; i < l->n && !l->rc; i++) {
-		struct part *h = &l->part[i];
+	LG_EACH_WHILE(!l->rc, h, l->part, l->n) {
 		const uint32_t *off = l->c->idx->span_off + h->thr;
 		bool whole = h->from == off[0] && h->to == off[1];
 
@@ -398,8 +373,7 @@ static size_t deal(const struct lg_case *c, lg_prc prc, struct part *part, size_
 			part[n++] = (struct part){ .thr = k, .from = cut, .to = to, .first = INT64_MAX,
 						   .last = INT64_MIN };
 	}
-	if (*ret_second > n)
-		*ret_second = n;
+	*ret_second = LG_MIN(*ret_second, n);
 	return n;
 }
 
@@ -418,8 +392,8 @@ static int join(struct part *a, const struct part *b)
 	a->side |= b->side;
 	a->compile |= b->compile;
 	a->compiled |= b->compiled;
-	a->first = b->first < a->first ? b->first : a->first;
-	a->last = b->last > a->last ? b->last : a->last;
+	a->first = LG_MIN(b->first, a->first);
+	a->last = LG_MAX(b->last, a->last);
 	if (b->n_marks && lg_grow(&a->mark, &a->cap_marks, a->n_marks + b->n_marks, sizeof *a->mark))
 		return LG_E_NOMEM;
 	if (b->n_marks)
@@ -455,8 +429,8 @@ static int add_host(struct lg_case *c, struct lg_gpu_run *r, struct part *h)
 int lg_gpu_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, const struct lg_launches *l)
 {
 	enum { WORTH_A_THREAD = 1 << 15 };
-	uint8_t *copies = lg_calloc(c->t->span.n, 1);
-	struct part *part = lg_calloc(c->t->thread.n + 1, sizeof *part);
+	LG_AUTOFREE uint8_t *copies = lg_calloc(c->t->span.n, 1);
+	LG_AUTOFREE struct part *part = lg_calloc(c->t->thread.n + 1, sizeof *part);
 	struct lane lane[2] = { { .c = c, .g = g, .copies = copies, .part = part } };
 	size_t n = 0, second = 0, rows = 0, most = 0;
 	int64_t first = INT64_MAX;
@@ -513,7 +487,5 @@ int lg_gpu_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, cons
 		lg_free(part[i].seg);
 		lg_free(part[i].mark);
 	}
-	lg_free(part);
-	lg_free(copies);
 	return rc;
 }

@@ -14,14 +14,11 @@
  * want of launches that follows is charged to it until that much is used up. The lead is not
  * summed over synchronisations: the launch queue is finite (1024 entries in CUDA).
  */
-#include <stdlib.h>
-#include <string.h>
 
 #include "analyse/timeline/cost.h"
 #include "analyse/timeline/window.h"
-#include "base/alloc.h"
 #include "base/median.h"
-#include "base/order.h"
+#include "base/upper_bound.h"
 
 #define LAUNCH_LATENCY_NS 200000ll
 #define AWAY_NS 2000000ll
@@ -47,10 +44,8 @@ static void give(struct walk *w, int64_t a, int64_t b, uint8_t cause, const stru
 	struct lg_gpu_piece p = { .cause = cause, .span = s ? s->span : span,
 				  .op = s ? s->op : LG_NO_ROW, .site = s ? s->site : LG_NO_ROW };
 
-	if (a < r->from)
-		a = r->from;
-	if (b > r->to)
-		b = r->to;
+	a = LG_MAX(a, r->from);
+	b = LG_MIN(b, r->to);
 	if (b <= a || w->failed)
 		return;
 	r->by[cause] += b - a;
@@ -65,20 +60,16 @@ static void give(struct walk *w, int64_t a, int64_t b, uint8_t cause, const stru
 			return;
 		}
 	}
-	if (lg_grow(&r->piece, &r->cap_pieces, r->n_pieces + 1, sizeof *r->piece)) {
-		w->failed = LG_E_NOMEM;
-		return;
-	}
 	p.ts = a;
 	p.dur = b - a;
-	r->piece[r->n_pieces++] = p;
+	w->failed = LG_APPEND(r->piece, r->n_pieces, r->cap_pieces, p);
 }
 
 static const struct lg_gpu_host *host_of(const struct lg_gpu_run *r, lg_thr thr)
 {
-	for (size_t i = 0; i < r->n_host; i++)
-		if (r->host[i].thr == thr)
-			return &r->host[i];
+	LG_EACH(h, r->host, r->n_host)
+		if (h->thr == thr)
+			return h;
 	return NULL;
 }
 
@@ -99,12 +90,10 @@ static const struct lg_host_seg *doing(const struct lg_gpu_host *h, const struct
 		if (i == of[k]->n)
 			continue;
 		if (of[k]->seg[i].ts > ts) {
-			if (of[k]->seg[i].ts < *ret_until)
-				*ret_until = of[k]->seg[i].ts;
+			*ret_until = LG_MIN(*ret_until, of[k]->seg[i].ts);
 			continue;
 		}
-		if (of[k]->seg[i].end < *ret_until)
-			*ret_until = of[k]->seg[i].end;
+		*ret_until = LG_MIN(*ret_until, of[k]->seg[i].end);
 		/* An autograd thread that is in no operator waits for the main thread. */
 		if (!found || (found->class == LG_HOST_NONE && of[k]->seg[i].class != LG_HOST_NONE))
 			found = &of[k]->seg[i];
@@ -187,8 +176,7 @@ static void unknown_launch(struct walk *w, const struct lg_gpu_host *m, int64_t 
 		if (until <= a)
 			until = b;
 		if (s && s->class >= LG_HOST_SIDE)
-			cause = s->class == LG_HOST_LOADER ? LG_GPU_BY_LOADER
-				: s->class == LG_HOST_COMPILE ? LG_GPU_BY_COMPILE : LG_GPU_BY_SIDE;
+			cause = idle_by[s->class];
 		give(w, a, until, cause, s, LG_NO_ROW);
 		a = until;
 	}
@@ -214,7 +202,7 @@ static void idle_all(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_w
 		return;
 	}
 	if (called > a) {
-		int64_t to = called < b ? called : b;
+		int64_t to = LG_MIN(called, b);
 
 		/* Away for far longer than the lead would have covered: not late for having lost it. Else the
 		 * whole stretch is for that and for what the host does in it: it has one name. */
@@ -269,16 +257,8 @@ static int64_t lost_work(const struct walk *w, const struct lg_gpu_work *next)
 	enum { LONGER = 2 /* times the mean */ };
 	const struct lg_gpu_run *r = w->r;
 	int64_t called = next && next->call != LG_NO_ROW ? w->c->t->span.ts[next->call] : INT64_MAX;
-	size_t lo = 0, hi = r->n_unrun, n;
+	size_t lo = lg_upper_bound(r->unrun, r->n_unrun, sizeof *r->unrun, 0, w->called), n;
 
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (r->unrun[mid] <= w->called)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
 	for (n = lo; n < r->n_unrun && r->unrun[n] < called; n++)
 		;
 	return r->n_kernels ? (int64_t)(n - lo) * LONGER * (r->kernel_ns / (int64_t)r->n_kernels) : 0;
@@ -306,7 +286,7 @@ static void idle(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_work 
 			break;
 		if (o->ts > a)
 			idle_all(w, a, o->ts, next);
-		give(w, o->ts > a ? o->ts : a, o->end < b ? o->end : b, LG_GPU_BY_OTHER, NULL, o->row);
+		give(w, LG_MAX(o->ts, a), LG_MIN(o->end, b), LG_GPU_BY_OTHER, NULL, o->row);
 		a = o->end;
 		if (a >= b)
 			return; /* and goes on */
@@ -321,12 +301,7 @@ struct edge {
 	uint32_t work;
 };
 
-static int cmp_edge(const void *a, const void *b)
-{
-	const struct edge *x = a, *y = b;
-
-	return (x->ts > y->ts) - (x->ts < y->ts);
-}
+LG_ORDER_BY(cmp_edge, struct edge, LG_CMP(x->ts, y->ts))
 
 /*
  * From a launch call to its work, where the device was idle when it was called: nine of ten are not
@@ -338,15 +313,14 @@ static int64_t launch_latency(struct walk *walk)
 	enum { ENOUGH = 8, SHORTEST = 10, MOST = 40000 };
 	const struct lg_trace *t = walk->c->t;
 	const struct lg_gpu_run *r = walk->r;
-	int64_t *idle = lg_calloc(r->n_work, sizeof *idle), *any = lg_calloc(r->n_work, sizeof *any);
+	LG_AUTOFREE int64_t *idle = lg_calloc(r->n_work, sizeof *idle);
+	LG_AUTOFREE int64_t *any = lg_calloc(r->n_work, sizeof *any);
 	int64_t dry = INT64_MIN, latency = 0;
 	size_t n = 0, k = 0;
 
 	if (!idle || !any)
 		walk->failed = LG_E_NOMEM;
-	for (size_t i = 0; !walk->failed && i < r->n_work; i++) {
-		const struct lg_gpu_work *w = &r->work[i];
-
+	LG_EACH_WHILE(!walk->failed, w, r->work, r->n_work) {
 		if (w->call != LG_NO_ROW && w->ts > dry && w->class <= LG_GPU_COMM) {
 			int64_t took = w->ts - t->span.ts[w->call];
 
@@ -354,7 +328,7 @@ static int64_t launch_latency(struct walk *walk)
 			if (t->span.ts[w->call] >= dry)
 				idle[n++] = took;
 		}
-		dry = w->end > dry ? w->end : dry;
+		dry = LG_MAX(w->end, dry);
 	}
 	if (n >= ENOUGH)
 		latency = lg_select_i64(idle, n, n - 1 - n / 10);
@@ -362,17 +336,13 @@ static int64_t launch_latency(struct walk *walk)
 		latency = lg_select_i64(any, k, k / SHORTEST);
 	if (n < ENOUGH && latency > MOST)
 		latency = MOST;
-	lg_free(idle);
-	lg_free(any);
 	return latency < LAUNCH_LATENCY_NS ? latency : LAUNCH_LATENCY_NS;
 }
 
 /* A synchronous copy call waits as a pageable one does, whatever the memory. */
 static void mark_blocking_copies(struct walk *w)
 {
-	for (size_t i = 0; i < w->r->n_work; i++) {
-		struct lg_gpu_work *k = &w->r->work[i];
-
+	LG_EACH(k, w->r->work, w->r->n_work) {
 		if (k->call != LG_NO_ROW &&
 		    lg_gpu_name(w->c, w->g, w->c->t->span.name[k->call]) == LG_NAME_BLOCKING_COPY)
 			k->pageable = true;
@@ -402,20 +372,17 @@ static void copy_out(struct walk *w, const struct lg_gpu_host *m, int64_t a, int
 int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 {
 	const struct lg_gpu_host *m = host_of(r, r->main);
-	struct walk w = { .c = c, .g = g, .r = r, .called = INT64_MIN };
-	struct edge *e = lg_calloc(r->n_work, sizeof *e);
+	LG_AUTOFREE struct edge *e = lg_calloc(r->n_work, sizeof *e);
+	LG_AUTOFREE uint8_t *to_device = lg_calloc(c->t->span.n, 1);
+	struct walk w = { .c = c, .g = g, .r = r, .called = INT64_MIN, .to_device = to_device };
 	size_t n[4] = { 0 }, pageable = 0;
 	uint32_t last[4] = { 0 };
 	int64_t now = r->from;
 
-	w.to_device = lg_calloc(c->t->span.n, 1);
 	for (uint32_t i = 0; e && i < r->n_work; i++)
 		e[i] = (struct edge){ r->work[i].end, i };
-	if (!e || !w.to_device || lg_order(e, r->n_work, sizeof *e, cmp_edge)) {
-		lg_free(e);
-		lg_free(w.to_device);
+	if (!e || !to_device || lg_order(e, r->n_work, sizeof *e, cmp_edge))
 		return LG_E_NOMEM;
-	}
 	mark_blocking_copies(&w);
 	w.latency = launch_latency(&w);
 	/* Most of what is needed at once: a list that grows is copied. */
@@ -454,8 +421,6 @@ int lg_gpu_account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 	}
 	if (r->n_work && now < r->to)
 		idle(&w, now, r->to, NULL);
-	lg_free(e);
-	lg_free(w.to_device);
 	if (!r->n_pieces) {
 		lg_free(r->piece);
 		r->piece = NULL;

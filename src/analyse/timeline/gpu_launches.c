@@ -8,11 +8,9 @@
 #include <stdlib.h>
 
 #include "analyse/timeline/window.h"
-#include "base/alloc.h"
 #include "base/median.h"
 #include "base/side_thread.h"
 #include "base/map.h"
-#include "base/order.h"
 
 #define LAUNCH_WITHIN_NS 60000000000ll
 #define LAUNCH_SKEW_NS 20000ll
@@ -23,14 +21,7 @@ struct call {
 	bool kernel; /* launches one */
 };
 
-static int cmp_call(const void *a, const void *b)
-{
-	const struct call *x = a, *y = b;
-
-	if (x->corr != y->corr)
-		return (x->corr > y->corr) - (x->corr < y->corr);
-	return (x->ts > y->ts) - (x->ts < y->ts);
-}
+LG_ORDER_BY(cmp_call, struct call, LG_CMP(x->corr, y->corr) ?: LG_CMP(x->ts, y->ts))
 
 /*
  * Calls by correlation number: bucket k holds v[first[k] .. first[k + 1]), by number and time. The
@@ -155,7 +146,7 @@ static int list_unrun(struct lg_launches *l)
 {
 	enum { FEW = 3 };
 	struct lg_gpu_run *r = l->r;
-	uint8_t *ran = lg_calloc(l->t->span.n, 1);
+	LG_AUTOFREE uint8_t *ran = lg_calloc(l->t->span.n, 1);
 	size_t kernels = 0, unrun = 0;
 
 	if (!ran)
@@ -176,13 +167,9 @@ static int list_unrun(struct lg_launches *l)
 	if (unrun >= FEW && unrun < kernels) {
 		l->unrun = lg_calloc(unrun, sizeof *l->unrun);
 		l->launched = lg_calloc(kernels, sizeof *l->launched);
-		if (!l->unrun || !l->launched) {
-			lg_free(ran);
+		if (!l->unrun || !l->launched)
 			return LG_E_NOMEM;
-		}
-		for (size_t i = 0; i < l->listed.n; i++) {
-			const struct call *v = &l->listed.v[i];
-
+		LG_EACH(v, l->listed.v, l->listed.n) {
 			if (!v->kernel)
 				continue;
 			l->launched[r->n_launched++] = v->ts;
@@ -192,7 +179,6 @@ static int list_unrun(struct lg_launches *l)
 		/* Threads come one after the other. */
 		qsort(l->unrun, r->n_unrun, sizeof *l->unrun, lg_cmp_i64);
 	}
-	lg_free(ran);
 	return 0;
 }
 
@@ -202,8 +188,8 @@ static void match(void *arg)
 
 	if (l->listed.n)
 		l->rc = sort_calls(&l->listed, &l->calls);
-	for (size_t i = 0; !l->rc && i < l->r->n_work; i++)
-		l->r->work[i].call = call_for(l->t, &l->calls, &l->r->work[i]);
+	LG_EACH_WHILE(!l->rc, w, l->r->work, l->r->n_work)
+		w->call = call_for(l->t, &l->calls, w);
 	if (!l->rc && l->listed.n && !l->r->n_elsewhere)
 		l->rc = list_unrun(l);
 }
@@ -250,9 +236,7 @@ int lg_launches_copies(const struct lg_launches *l, uint8_t *copies)
 	for (size_t i = 0; wanted.n && i < l->listed.n && !rc; i++) {
 		if (!lg_map_get(&wanted, (uint64_t)l->listed.v[i].corr))
 			continue;
-		rc = lg_grow(&some.v, &cap, some.n + 1, sizeof *some.v);
-		if (!rc)
-			some.v[some.n++] = l->listed.v[i];
+		rc = LG_APPEND(some.v, some.n, cap, l->listed.v[i]);
 	}
 	if (some.n && !rc)
 		rc = sort_calls(&some, &calls);

@@ -18,7 +18,7 @@ enum { STEPS_MIN = 3 };
 /* ms a step. */
 static double own_ms(const struct lg_gpu_run *r)
 {
-	return (double)(r->to - r->from - r->by[LG_GPU_BY_COMM]) / 1e6 / (double)r->n_steps;
+	return lg_ms(r->to - r->from - r->by[LG_GPU_BY_COMM]) / (double)r->n_steps;
 }
 
 bool lg_long_stage(const struct lg_gpu *g, struct lg_long_stage *ret)
@@ -27,9 +27,7 @@ bool lg_long_stage(const struct lg_gpu *g, struct lg_long_stage *ret)
 	size_t n = 0;
 
 	*ret = (struct lg_long_stage){ 0 };
-	for (size_t i = 0; i < g->n; i++) {
-		const struct lg_gpu_run *r = &g->run[i];
-
+	LG_EACH(r, g->run, g->n) {
 		if (!lg_gpu_judged(r) || r->n_steps < STEPS_MIN || r->rank < 0)
 			return false;
 		if (!ret->run || own_ms(r) > ret->own_ms) {
@@ -37,10 +35,8 @@ bool lg_long_stage(const struct lg_gpu *g, struct lg_long_stage *ret)
 			ret->own_ms = own_ms(r);
 		}
 	}
-	for (size_t i = 0; i < g->n; i++) {
-		const struct lg_gpu_run *r = &g->run[i];
-
-		waits += (double)r->by[LG_GPU_BY_COMM] / 1e6 / (double)r->n_steps;
+	LG_EACH(r, g->run, g->n) {
+		waits += lg_ms(r->by[LG_GPU_BY_COMM]) / (double)r->n_steps;
 		if (own_ms(r) >= SAME * ret->own_ms) {
 			ret->replicas += r != ret->run;
 		} else {

@@ -16,7 +16,7 @@ enum { NAMES_MAX = 64, STEPS_MIN = 3 };
 
 bool lg_range_same_name(const char *a, const char *b)
 {
-	while (*a && *b) {
+	while (*a && *b)
 		if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
 			while (isdigit((unsigned char)*a))
 				a++;
@@ -25,14 +25,13 @@ bool lg_range_same_name(const char *a, const char *b)
 		} else if (*a++ != *b++) {
 			return false;
 		}
-	}
 	return *a == *b;
 }
 
 bool lg_range_may_be_step(struct lg_case *c, struct lg_gpu *g, uint32_t row)
 {
 	const struct lg_trace *t = c->t;
-	const char *name = lg_string(t, t->span.name[row]);
+	const char *name = lg_span_name(t, row);
 
 	return (t->span.kind[row] == LG_SPAN_NOTE ||
 		(t->span.kind[row] == LG_SPAN_STAGE && t->span.stage[row] == LG_STAGE_FORWARD)) &&
@@ -70,7 +69,7 @@ static const char *recurring(struct lg_case *c, struct lg_gpu *g, const struct l
 	uint32_t row;
 
 	while (lg_range_next(t, &w, &row)) {
-		const char *name = lg_string(t, t->span.name[row]);
+		const char *name = lg_span_name(t, row);
 		size_t k = 0;
 
 		if (!lg_range_may_be_step(c, g, row))
@@ -108,11 +107,10 @@ static int rows_of(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_host
 
 	while (lg_range_next(c->t, &w, &row)) {
 		if (!lg_range_may_be_step(c, g, row) ||
-		    !lg_range_same_name(lg_string(c->t, c->t->span.name[row]), name))
+		    !lg_range_same_name(lg_span_name(c->t, row), name))
 			continue;
-		if (lg_grow(&ret->v, &ret->cap, ret->n + 1, sizeof *ret->v))
+		if (LG_APPEND(ret->v, ret->n, ret->cap, row))
 			return LG_E_NOMEM;
-		ret->v[ret->n++] = row;
 	}
 	return 0;
 }
@@ -148,7 +146,7 @@ static bool of_a_pool(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_r
 			continue;
 		while (lg_range_next(c->t, &w, &row))
 			others += lg_range_may_be_step(c, g, row) &&
-				  lg_range_same_name(lg_string(c->t, c->t->span.name[row]), name);
+				  lg_range_same_name(lg_span_name(c->t, row), name);
 	}
 	return others > own;
 }
@@ -158,8 +156,7 @@ static bool holds_the_work(const struct lg_trace *t, const struct lg_gpu_run *r,
 {
 	int64_t in = 0, all = 0;
 
-	for (size_t i = 0; i < r->n_work; i++) {
-		const struct lg_gpu_work *w = &r->work[i];
+	LG_EACH(w, r->work, r->n_work) {
 		int64_t ts = lg_gpu_ordered_at(t, w);
 
 		all += w->end - w->ts;
@@ -175,8 +172,7 @@ int64_t lg_last_step_end(const int64_t *begin, size_t n, int64_t end, int64_t to
 
 	for (size_t i = 1; i < n; i++)
 		longest = begin[i] - begin[i - 1] > longest ? begin[i] - begin[i - 1] : longest;
-	if (end < begin[n - 1] + longest)
-		end = begin[n - 1] + longest;
+	end = LG_MAX(end, begin[n - 1] + longest);
 	return end < to ? end : to;
 }
 

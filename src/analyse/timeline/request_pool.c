@@ -66,9 +66,8 @@ static int add_name(struct names *a, struct lg_map *by_name, const struct lg_tra
 	if (!k && a->n == NAMES_MAX) /* remembered, so that it is looked for once */
 		return lg_map_set(by_name, name, NAMES_MAX + 1);
 	if (!k) {
-		if (lg_grow(&a->v, &a->cap, a->n + 1, sizeof *a->v))
+		if (LG_APPEND(a->v, a->n, a->cap, (struct name){ .name = name, .host = SIZE_MAX }))
 			return LG_E_NOMEM;
-		a->v[a->n++] = (struct name){ .name = name, .host = SIZE_MAX };
 		k = (uint32_t)a->n;
 	}
 	if (!lg_map_get(by_name, name) && lg_map_set(by_name, name, k))
@@ -112,14 +111,7 @@ static int best_name(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_ru
 	return rc;
 }
 
-static int cmp_request(const void *a, const void *b)
-{
-	const struct lg_request *x = a, *y = b;
-
-	if (x->thr != y->thr)
-		return x->thr < y->thr ? -1 : 1;
-	return (x->ts > y->ts) - (x->ts < y->ts);
-}
+LG_ORDER_BY(cmp_request, struct lg_request, LG_CMP(x->thr, y->thr) ?: LG_CMP(x->ts, y->ts))
 
 /* r->request[], by thread. */
 static int collect(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, bool frames, lg_str name)
@@ -140,9 +132,8 @@ static int collect(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, bo
 			if (!is_like(t, frames, name, t->span.name[row]) || end <= ts ||
 			    (n > first && ts < v[n - 1].end))
 				continue;
-			if (lg_grow(&v, &cap, n + 1, sizeof *v))
+			if (LG_APPEND(v, n, cap, (struct lg_request){ ts, end, r->host[h].thr }))
 				return LG_E_NOMEM;
-			v[n++] = (struct lg_request){ ts, end, r->host[h].thr };
 		}
 		r->n_request_threads += n > first;
 	}

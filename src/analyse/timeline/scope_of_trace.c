@@ -47,34 +47,8 @@ static int push(struct bounds *b, int64_t ts)
 {
 	if (b->n && ts <= b->v[b->n - 1])
 		return 0;
-	if (lg_grow(&b->v, &b->cap, b->n + 1, sizeof *b->v))
+	if (LG_APPEND(b->v, b->n, b->cap, ts))
 		return LG_E_NOMEM;
-	b->v[b->n++] = ts;
-	return 0;
-}
-
-/* Spans of the main thread for which pick() says yes, as boundaries; outermost only. pick() may only accept
- * what lg_scope_wants(). */
-static int from_spans(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r, bool ends,
-		      bool (*pick)(struct lg_case *c, struct lg_gpu *g, uint32_t row, const void *arg),
-		      const void *arg, struct bounds *b)
-{
-	const struct lg_trace *t = c->t;
-	const struct lg_gpu_host *m = lg_gpu_main_host(r);
-	int64_t covered = INT64_MIN + LG_GPU_ROUNDING_NS;
-
-	b->n = 0;
-	for (size_t p = 0; p < m->n_marks; p++) {
-		uint32_t row = m->mark[p];
-		int64_t end = lg_span_end(t, row);
-
-		if (t->span.ts[row] < covered - LG_GPU_ROUNDING_NS ||
-		    (t->span.ts[row] < covered && end <= covered) || !pick(c, g, row, arg))
-			continue;
-		covered = end;
-		if (push(b, ends ? end : t->span.ts[row]))
-			return LG_E_NOMEM;
-	}
 	return 0;
 }
 
@@ -90,12 +64,35 @@ struct last_mark {
 	int64_t ts, shortest;
 };
 
-static bool is_step(struct lg_case *c, struct lg_gpu *g, uint32_t row, const void *arg)
+static bool is_step(struct lg_case *c, struct lg_gpu *g, uint32_t row, const struct last_mark *last)
 {
-	const struct last_mark *last = arg;
-
 	return is_mark(c, g, row) && c->t->span.dur[row] > 0 &&
 	       (c->t->span.ts[row] < last->ts || c->t->span.dur[row] > last->shortest);
+}
+
+/* Spans of the main thread of that class (which lg_scope_wants()) as boundaries; outermost only. */
+static int from_spans(struct lg_case *c, struct lg_gpu *g, const struct lg_gpu_run *r, bool ends,
+		      enum lg_name_class class, const struct last_mark *last, struct bounds *b)
+{
+	const struct lg_trace *t = c->t;
+	const struct lg_gpu_host *m = lg_gpu_main_host(r);
+	int64_t covered = INT64_MIN + LG_GPU_ROUNDING_NS;
+
+	b->n = 0;
+	for (size_t p = 0; p < m->n_marks; p++) {
+		uint32_t row = m->mark[p];
+		int64_t end = lg_span_end(t, row);
+
+		if (t->span.ts[row] < covered - LG_GPU_ROUNDING_NS ||
+		    (t->span.ts[row] < covered && end <= covered) ||
+		    !(class == LG_NAME_STEP ? is_step(c, g, row, last)
+					    : lg_gpu_name(c, g, t->span.name[row]) == class))
+			continue;
+		covered = end;
+		if (push(b, ends ? end : t->span.ts[row]))
+			return LG_E_NOMEM;
+	}
+	return 0;
 }
 
 /* The marks' name without the step's number: the profiler's, or a range that the program marks. */
@@ -105,7 +102,7 @@ static const char *marks_name(struct lg_case *c, struct lg_gpu *g, const struct 
 	const struct lg_gpu_host *m = lg_gpu_main_host(r);
 
 	for (size_t p = 0; p < m->n_marks; p++) {
-		const char *name = lg_string(c->t, c->t->span.name[m->mark[p]]);
+		const char *name = lg_span_name(c->t, m->mark[p]);
 		size_t n = strlen(name);
 
 		if (!is_step(c, g, m->mark[p], last))
@@ -114,21 +111,9 @@ static const char *marks_name(struct lg_case *c, struct lg_gpu *g, const struct 
 			n--;
 		if (!strncmp(name, "ProfilerStep", 12) || !n)
 			break;
-		return lg_arena_printf(&c->v->arena, "the ranges named \"%.*s\"", (int)(n < 60 ? n : 60), name);
+		return lg_text(c, "the ranges named \"%.*s\"", (int)(n < 60 ? n : 60), name);
 	}
 	return "ProfilerStep";
-}
-
-static bool is_optimizer(struct lg_case *c, struct lg_gpu *g, uint32_t row, const void *arg)
-{
-	(void)arg;
-	return lg_gpu_name(c, g, c->t->span.name[row]) == LG_NAME_OPTIMIZER;
-}
-
-static bool is_loader(struct lg_case *c, struct lg_gpu *g, uint32_t row, const void *arg)
-{
-	(void)arg;
-	return lg_gpu_name(c, g, c->t->span.name[row]) == LG_NAME_LOADER;
 }
 
 /* First and last moment of work that the process itself ordered; the profiler's own start and its
@@ -137,17 +122,13 @@ static void extent(const struct lg_trace *t, struct lg_gpu_run *r)
 {
 	int64_t first = INT64_MAX, last = INT64_MIN, op_last = INT64_MIN;
 
-	for (size_t i = 0; i < r->n_work; i++) {
-		if (r->work[i].ts < first)
-			first = r->work[i].ts;
-		if (r->work[i].end > last)
-			last = r->work[i].end;
+	LG_EACH(w, r->work, r->n_work) {
+		first = LG_MIN(first, w->ts);
+		last = LG_MAX(last, w->end);
 	}
 	for (size_t h = 0; h < r->n_host; h++) {
-		if (r->host[h].first < first)
-			first = r->host[h].first;
-		if (r->host[h].last > op_last)
-			op_last = r->host[h].last;
+		first = LG_MIN(first, r->host[h].first);
+		op_last = LG_MAX(op_last, r->host[h].last);
 	}
 	if (r->n_work && last < op_last)
 		last = op_last;
@@ -185,14 +166,15 @@ static int64_t usually_apart(int64_t *v, size_t n)
 	int64_t most = 2 * lg_select_i64(v, n, n - 1 - pauses), sum = 0;
 
 	for (size_t i = 0; i < n; i++)
-		sum += v[i] < most ? v[i] : most;
+		sum += LG_MIN(v[i], most);
 	return sum / (int64_t)n;
 }
 
 /* Ends of optimizers, three and more, become boundaries of steps. */
 static int join_optimizers(const struct lg_gpu_run *r, struct bounds *b)
 {
-	int64_t *v = b->v, *apart = lg_calloc(b->n, sizeof *apart), typical;
+	LG_AUTOFREE int64_t *apart = lg_calloc(b->n, sizeof *apart);
+	int64_t *v = b->v, typical;
 	size_t n = b->n, k = 1;
 	int rc;
 
@@ -202,13 +184,11 @@ static int join_optimizers(const struct lg_gpu_run *r, struct bounds *b)
 	for (size_t i = 1; i < n; i++)
 		apart[i - 1] = v[i] - v[i - 1];
 	typical = usually_apart(apart, n - 1) / 10;
-	lg_free(apart);
-	for (size_t i = 1; i < n; i++) {
+	for (size_t i = 1; i < n; i++)
 		if (v[i] - v[k - 1] < typical)
 			v[k - 1] = v[i];
 		else
 			v[k++] = v[i];
-	}
 	b->n = k;
 	rc = push(b, v[k - 1]);
 	/* The time before the first end is a step, too. */
@@ -229,7 +209,7 @@ static int find_bounds(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r
 	size_t n;
 	int rc;
 
-	rc = from_spans(c, g, r, false, is_step, &last, b);
+	rc = from_spans(c, g, r, false, LG_NAME_STEP, &last, b);
 	if (rc)
 		return rc;
 	if (b->n) {
@@ -237,7 +217,7 @@ static int find_bounds(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r
 
 		r->steps_from = marks_name(c, g, r, &last);
 		r->steps_marked = true;
-		rc = from_spans(c, g, r, true, is_step, &last, &e);
+		rc = from_spans(c, g, r, true, LG_NAME_STEP, &last, &e);
 		if (!rc)
 			rc = push(b, e.v[e.n - 1]);
 		lg_free(e.v);
@@ -245,12 +225,12 @@ static int find_bounds(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r
 	}
 	extent(c->t, r);
 	r->steps_from = "Optimizer.step";
-	rc = from_spans(c, g, r, true, is_optimizer, NULL, b);
+	rc = from_spans(c, g, r, true, LG_NAME_OPTIMIZER, NULL, b);
 	if (!rc && b->n >= 3)
 		return join_optimizers(r, b);
 	r->steps_from = "the loader";
 	if (!rc)
-		rc = from_spans(c, g, r, false, is_loader, NULL, b);
+		rc = from_spans(c, g, r, false, LG_NAME_LOADER, NULL, b);
 	if (!rc && b->n >= 3)
 		return push(b, lg_last_step_end(b->v, b->n, b->v[b->n - 1], r->to));
 	r->steps_from = NULL;
@@ -281,8 +261,8 @@ bool lg_gpu_at_work(const struct lg_gpu_run *r, int64_t a, int64_t b, const int6
 	size_t lo = ends ? lg_upper_bound(ends, r->n_work, sizeof *ends, 0, a) : 0;
 
 	for (size_t i = lo; i < r->n_work && r->work[i].ts < b; i++) {
-		int64_t s = r->work[i].ts > until ? r->work[i].ts : until;
-		int64_t e = r->work[i].end < b ? r->work[i].end : b;
+		int64_t s = LG_MAX(r->work[i].ts, until);
+		int64_t e = LG_MIN(r->work[i].end, b);
 
 		if (e > s) {
 			busy += e - s;
@@ -403,24 +383,15 @@ static int judge_cold(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 	return 0;
 }
 
-/* A kernel of a backward pass or an optimizer, for traces without operators (Nsight). */
-static bool is_training_kernel(const char *s)
-{
-	return strcasestr(s, "backward") || strcasestr(s, "dgrad") || strcasestr(s, "wgrad") ||
-	       strcasestr(s, "_bwd") || strcasestr(s, "adam") || strstr(s, "multi_tensor_apply");
-}
-
 static int count(struct lg_case *c, struct lg_gpu_run *r)
 {
 	LG_AUTOFREE int64_t *v = lg_calloc(r->n_work, sizeof *v);
 	LG_AUTOFREE uint8_t *training = NULL;
 
 	/* Names are looked through, not millions of rows. */
-	if (!v || (!r->has_backward && !r->n_ops && lg_span_pick(c, is_training_kernel, &training)))
+	if (!v || (!r->has_backward && !r->n_ops && lg_span_pick(c, LG_LIST_TRAINING_KERNELS, &training)))
 		return LG_E_NOMEM;
-	for (size_t i = 0; i < r->n_work; i++) {
-		const struct lg_gpu_work *w = &r->work[i];
-
+	LG_EACH(w, r->work, r->n_work) {
 		if (w->end <= r->from || w->ts >= r->to)
 			continue;
 		r->n_unlaunched += w->call == LG_NO_ROW;
@@ -477,8 +448,7 @@ static int64_t first_kept(const struct lg_trace *t, const struct lg_gpu_run *r, 
 {
 	enum { BEHIND_NS = 200000 };
 
-	for (size_t i = 0; i < r->n_work; i++) {
-		const struct lg_gpu_work *w = &r->work[i];
+	LG_EACH(w, r->work, r->n_work) {
 		int64_t called = w->call != LG_NO_ROW ? t->span.ts[w->call] : INT64_MIN;
 
 		if (called >= from && t->span.kind[w->span] == LG_SPAN_KERNEL)

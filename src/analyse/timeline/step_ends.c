@@ -7,7 +7,6 @@
  * orders it.
  */
 #include "analyse/timeline/window.h"
-#include "base/alloc.h"
 
 /* A device that is behind by less is only finishing the last step. */
 #define BEHIND_SHARE 0.1
@@ -32,8 +31,7 @@ static size_t ordered_in(const struct lg_trace *t, const struct lg_gpu_run *r, c
 
 static void find_own(const struct lg_trace *t, const struct lg_gpu_run *r, struct own *o)
 {
-	for (size_t i = 0; i < r->n_work; i++) {
-		const struct lg_gpu_work *w = &r->work[i];
+	LG_EACH(w, r->work, r->n_work) {
 		size_t s = ordered_in(t, r, w);
 
 		if (s >= r->n_steps)
@@ -41,8 +39,7 @@ static void find_own(const struct lg_trace *t, const struct lg_gpu_run *r, struc
 		o->n++;
 		if (!o->first && w->class <= LG_GPU_COMM)
 			o->first = w;
-		if (w->end > o->done[s])
-			o->done[s] = w->end;
+		o->done[s] = LG_MAX(o->done[s], w->end);
 	}
 	/* A copy on a stream of its own does not wait for the kernels before it, one on theirs does. */
 	for (const struct lg_gpu_work *w = r->work; o->first && w < o->first; w++)
@@ -56,14 +53,14 @@ static void find_own(const struct lg_trace *t, const struct lg_gpu_run *r, struc
  */
 static int forget_unrun(const struct lg_trace *t, const struct lg_gpu_run *r, int64_t *done)
 {
-	size_t n = r->n_steps, *launched = lg_calloc(n, sizeof *launched), *last = lg_calloc(n, sizeof *last);
-	int64_t *ran = lg_calloc(n, sizeof *ran);
+	size_t n = r->n_steps;
+	LG_AUTOFREE size_t *launched = lg_calloc(n, sizeof *launched), *last = lg_calloc(n, sizeof *last);
+	LG_AUTOFREE int64_t *ran = lg_calloc(n, sizeof *ran);
 	int k = launched && last && ran ? 0 : LG_E_NOMEM;
 
 	for (size_t s = 0; !k && s < n; s++)
 		ran[s] = INT64_MIN;
-	for (size_t i = 0; !k && i < r->n_work; i++) {
-		const struct lg_gpu_work *w = &r->work[i];
+	LG_EACH_WHILE(!k, w, r->work, r->n_work) {
 		size_t s = ordered_in(t, r, w);
 
 		if (s < n && t->span.kind[w->span] == LG_SPAN_KERNEL && t->span.ts[w->call] > ran[s])
@@ -82,9 +79,6 @@ static int forget_unrun(const struct lg_trace *t, const struct lg_gpu_run *r, in
 			done[s] = INT64_MAX;
 			k++;
 		}
-	lg_free(launched);
-	lg_free(last);
-	lg_free(ran);
 	return k;
 }
 
@@ -126,7 +120,7 @@ int lg_steps_of_device(struct lg_case *c, struct lg_gpu_run *r)
 		return 0; /* whose most of it is, is not known */
 	b[n] = r->step[n];
 	for (size_t s = 0; s < n; s++)
-		b[n] = o.done[s] > b[n] ? o.done[s] : b[n];
+		b[n] = LG_MAX(o.done[s], b[n]);
 	for (size_t s = 0; s < n; s++)
 		behind = o.done[s] > r->step[s + 1] + behind ? o.done[s] - r->step[s + 1] : behind;
 	unknown = r->n_unrun ? forget_unrun(c->t, r, o.done) : 0;
@@ -147,7 +141,7 @@ int lg_steps_of_device(struct lg_case *c, struct lg_gpu_run *r)
 	for (size_t s = 0; s < n; s++) {
 		int64_t end = o.done[s] != INT64_MAX ? o.done[s] : s + 1 < n ? b[s] : b[n];
 
-		b[s + 1] = end > r->step[s + 1] ? end : r->step[s + 1];
+		b[s + 1] = LG_MAX(end, r->step[s + 1]);
 		if (b[s + 1] <= b[s])
 			b[s + 1] = b[s] + 1;
 	}
@@ -163,8 +157,7 @@ void lg_step_ends(const struct lg_trace *t, const struct lg_gpu_run *r, struct l
 {
 	int64_t until = r->step[0];
 
-	for (size_t i = 0; !r->asked && i < r->n_work; i++) {
-		const struct lg_gpu_work *w = &r->work[i];
+	LG_EACH_WHILE(!r->asked, w, r->work, r->n_work) {
 		int64_t at = w->call == LG_NO_ROW ? INT64_MAX : t->span.ts[w->call];
 		size_t s = lg_gpu_step_of(r, at);
 
@@ -174,11 +167,9 @@ void lg_step_ends(const struct lg_trace *t, const struct lg_gpu_run *r, struct l
 			step[s].done = w->end;
 	}
 	for (size_t s = 0; s < r->n_steps; s++) {
-		step[s].ready = until > step[s].ts ? until : step[s].ts;
-		if (step[s].done < step[s].ts + step[s].dur)
-			step[s].done = step[s].ts + step[s].dur;
-		if (step[s].done < step[s].ready)
-			step[s].done = step[s].ready;
+		step[s].ready = LG_MAX(until, step[s].ts);
+		step[s].done = LG_MAX(step[s].done, step[s].ts + step[s].dur);
+		step[s].done = LG_MAX(step[s].done, step[s].ready);
 		until = step[s].done;
 	}
 }

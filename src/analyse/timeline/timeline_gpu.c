@@ -72,7 +72,7 @@ struct device_rows {
 
 static void classify(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_work *w)
 {
-	const char *name = lg_string(c->t, c->t->span.name[w->span]);
+	const char *name = lg_span_name(c->t, w->span);
 
 	w->class = LG_GPU_COMPUTE;
 	if (c->t->span.kind[w->span] == LG_SPAN_COLLECTIVE ||
@@ -115,12 +115,11 @@ static void device_facts(struct lg_case *c, struct lg_gpu_run *r, lg_trk device)
 	int index = device && c->t->track.index[device] > 0 ? c->t->track.index[device] : 0;
 	const char *v;
 
-	v = meta_of(c, r->prc, lg_arena_printf(&c->v->arena, "gpu.%d.name", index));
+	v = meta_of(c, r->prc, lg_text(c, "gpu.%d.name", index));
 	r->device = v && *v ? v : NULL;
-	v = meta_of(c, r->prc, lg_arena_printf(&c->v->arena, "gpu.%d.compute", index));
+	v = meta_of(c, r->prc, lg_text(c, "gpu.%d.compute", index));
 	r->cc_major = v ? (int)strtol(v, NULL, 10) : 0; /* "9.0" */
-	r->amd = meta_of(c, r->prc, "hip.runtime") != NULL ||
-		 (r->device && strstr(r->device, "AMD"));
+	r->amd = meta_of(c, r->prc, "hip.runtime") != NULL || (r->device && strstr(r->device, "AMD"));
 }
 
 /* Rows of device work by the process that owns them: row[off[prc] .. off[prc + 1]), by start. */
@@ -200,8 +199,7 @@ static int collect_work(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *
 			continue;
 		}
 		*w = (struct lg_gpu_work){ .ts = t->span.ts[k], .end = t->span.ts[k] + t->span.dur[k],
-					   .span = k, .call = LG_NO_ROW,
-					   .stream = t->span.track[k] };
+					   .span = k, .call = LG_NO_ROW, .stream = t->span.track[k] };
 		classify(c, g, w);
 		r->n_work++;
 	}
@@ -229,9 +227,8 @@ static int find_runs(struct lg_case *c, struct lg_gpu *g, lg_prc *owner, struct 
 		}
 		if (!on_device(t, i))
 			continue;
-		if (lg_grow(&rows->row, &rows->cap, rows->n + 1, sizeof *rows->row))
+		if (LG_APPEND(rows->row, rows->n, rows->cap, i))
 			return LG_E_NOMEM;
-		rows->row[rows->n++] = i;
 	}
 	for (lg_prc p = 1; p < t->process.n; p++)
 		if (has[p]) {
@@ -257,14 +254,7 @@ static int find_runs(struct lg_case *c, struct lg_gpu *g, lg_prc *owner, struct 
 	return g->run ? 0 : LG_E_NOMEM;
 }
 
-static int cmp_run(const void *a, const void *b)
-{
-	const struct lg_gpu_run *x = a, *y = b;
-
-	if (x->rank != y->rank)
-		return (x->rank > y->rank) - (x->rank < y->rank);
-	return (x->prc > y->prc) - (x->prc < y->prc);
-}
+LG_ORDER_BY(cmp_run, struct lg_gpu_run, LG_CMP(x->rank, y->rank) ?: LG_CMP(x->prc, y->prc))
 
 static int collect_launches_and_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 {
@@ -291,8 +281,7 @@ struct beside {
 static void count_launches(const struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 {
 	for (size_t h = 0; h < r->n_host; h++)
-		for (size_t i = 0; i < r->host[h].n; i++) {
-			const struct lg_host_seg *s = &r->host[h].seg[i];
+		LG_EACH(s, r->host[h].seg, r->host[h].n) {
 			enum lg_name_class name;
 
 			if (s->class != LG_HOST_LAUNCH || s->span == LG_NO_ROW ||
@@ -367,9 +356,7 @@ int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err)
 		rc = sort_by_owner(c->t, owner, &rows, &owned);
 	if (!rc)
 		rc = lg_span_names(c);
-	for (size_t i = 0; !rc && i < ret->n; i++) {
-		struct lg_gpu_run *r = &ret->run[i];
-
+	LG_EACH_WHILE(!rc, r, ret->run, ret->n) {
 		rc = collect_work(c, ret, r, &owned);
 		if (!rc)
 			rc = collect_launches_and_hosts(c, ret, r);

@@ -4,9 +4,6 @@
 #define LG_ANALYSE_TIMELINE_TRAFFIC_H
 #include "analyse/timeline/timeline_gpu.h"
 
-/* "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)" -> "AllReduce". */
-void lg_comm_op(const char *name, char *ret, size_t size);                  /* comms_rules.c */
-
 /* ---- comm_traffic.c ---- */
 /* What moves over the links, as far as the advice depends on it. */
 enum lg_traffic {

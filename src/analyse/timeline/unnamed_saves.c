@@ -9,7 +9,6 @@
  * LG_HOST_SIDE.
  */
 #include "analyse/timeline/window.h"
-#include "base/alloc.h"
 
 /* Rows in which what comes next is looked for: most often it is the next one. */
 enum { LOOK_AHEAD = 4096 };
@@ -105,7 +104,7 @@ static int rewrite(struct lg_arena *arena, struct lg_gpu_host *h, const struct s
 				v[n++] = *save;
 				told++;
 			}
-			x.ts = x.ts > save->end ? x.ts : save->end;
+			x.ts = LG_MAX(x.ts, save->end);
 			if (x.end <= save->end)
 				break; /* the next one may lie in it, too */
 		}
@@ -140,9 +139,8 @@ static int judge(const struct lg_trace *t, struct lg_gpu_run *r, const struct fe
 	save.end = to;
 	save.class = LG_HOST_SIDE;
 	save.note = false;
-	if (lg_grow(&saves->v, &saves->cap, saves->n + 1, sizeof *saves->v))
+	if (LG_APPEND(saves->v, saves->n, saves->cap, save))
 		return LG_E_NOMEM;
-	saves->v[saves->n++] = save;
 	r->n_saves++;
 	r->save_copies += f->n;
 	r->save_bytes += f->bytes;

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* each.h - walk a vector, one element after the other. */
+#ifndef LG_BASE_EACH_H
+#define LG_BASE_EACH_H
+
+/* For each element of v[0..n), pointed to by `one`; v may be NULL where n is 0. Both stay as they are. */
+#define LG_EACH(one, v, n) LG_EACH_WHILE(1, one, v, n)
+/* The same, as long as cond holds. */
+#define LG_EACH_WHILE(cond, one, v, n)                                                           \
+	for (__typeof__(&*(v)) one = (v), one##_end = (n) ? one + (n) : one; (cond) && one != one##_end; \
+	     one++)
+
+#endif /* LG_BASE_EACH_H */

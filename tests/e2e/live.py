@@ -6,7 +6,8 @@
 @pytest.mark.healthy  a live test of a run in which nobody is to blame: its first failure is final.
 Accused               raised where somebody innocent is named, in whichever test: final as well.
 Disturbed             raised where the kernel's own account shows that somebody else really had the CPUs: that
-                      was no attempt. A test is begun anew twice for that, then it fails.
+                      was no attempt. A test is begun anew twice for that; then this machine cannot judge it,
+                      which is a skip with that reason, unless an attempt was wrong.
 
 Every attempt is told to tools/run-tests, as properties of the test's JUnit entry.
 """
@@ -105,6 +106,10 @@ def pytest_runtest_protocol(item, nextitem):
         failed = reports if bad else failed
         if skipped and bad is None or attempts.add(bad):
             break
+    if attempts.disturbed > DISTURBED_MAX and not attempts.wrong:
+        for report in (r for r in reports if r.failed):
+            report.outcome = "skipped"
+            report.longrepr = (str(item.path), 0, f"Skipped: disturbed {attempts.disturbed} times: {first_line(report)}")
     if attempts.right or attempts.said:
         reports[-1].user_properties.extend(attempts.properties())
     for report in reports:

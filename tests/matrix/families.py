@@ -105,7 +105,8 @@ def twin(family, rng, seed):
     elif family == "pageable":
         job.copy_mb = little * job.copy_gbps * 0.35 / 1e3
     elif family == "serial_copy":
-        job.copy_stream = True
+        # Beside the kernels there is room for it; a copy as long as the step makes the link the limit.
+        job.copy_stream, job.copy_mb = True, min(job.copy_mb, 0.7 * step_us * job.copy_gbps / 1e3)
     elif family == "optimizer":
         job.optimizer = "foreach"
     elif family == "checkpoint":
@@ -139,7 +140,7 @@ def ill(family, rng, seed):
         # Short kernels behind a pause of the host: each read of a number leaves the device without work.
         job.items = rng.randint(job.layers // 2, job.layers)
         job.op_us = rng.uniform(8, 14)
-        return job, ["gpu.host_sync"]
+        return job, ["gpu.host_sync", "gpu.launch_bound"]  # the shortest kernels are shorter than their launch
     if family == "launch_bound":
         job.op_us = rng.uniform(12, 60)
         job.world = 1

@@ -522,6 +522,13 @@ static void a_save_that_nothing_names_is_known_by_what_it_fetches(void **state)
 	o = first(&p, "side.checkpoint");
 	done(&o);
 	/* Among kernels they are what the step asks for; few, or small, they are its metrics. */
+	p.fetch.kernels = 0;
+	p.copy = COPY_PINNED_SAME; /* the next batch is no tensor that comes back, however large */
+	p.copy_bytes = 200000000;
+	p.copy_ns = US;
+	o = first(&p, "side.checkpoint");
+	done(&o);
+	p.copy = 0;
 	p.fetch.kernels = 5;
 	o = first(&p, "gpu.host_sync");
 	assert_null(find(o.v, "side.checkpoint"));

@@ -4,11 +4,12 @@
  *
  * What a save leaves is that the main thread fetches tensor after tensor from the device, megabytes of
  * them, and orders nothing else meanwhile (torch.save takes each storage to the host and writes it); then it
- * writes the rest. Metrics are a few bytes each. Tensors that come back after the host has worked on them (an
- * optimizer on the CPU) are offloaded, not saved. The whole stretch, up to what the host does next, becomes
- * LG_HOST_SIDE.
+ * writes the rest. Metrics are a few bytes each. Tensors that come back after the host has worked on them
+ * (an optimizer on the CPU) are offloaded, not saved; the next batch comes, too, and comes in the other steps
+ * as well. The whole stretch, up to what the host does next, becomes LG_HOST_SIDE.
  */
 #include "analyse/timeline/window.h"
+#include "base/median.h"
 
 /* Rows in which what comes next is looked for: most often it is the next one. */
 enum { LOOK_AHEAD = 4096 };
@@ -54,6 +55,30 @@ static int64_t next_doing(const struct lg_trace *t, const struct lg_gpu_run *r, 
 			return x->ts;
 	}
 	return until;
+}
+
+/* Bytes that go to the device in a step in which nothing is fetched, in the median: its batch. 0: there is no
+ * such step. */
+static int comes_anyway(const struct lg_trace *t, const struct lg_gpu_run *r, const struct fetch *fetch,
+			size_t n, int64_t *ret)
+{
+	LG_AUTOFREE int64_t *bytes = lg_calloc(r->n_steps + 1, sizeof *bytes);
+	size_t usual = 0;
+
+	if (!bytes)
+		return LG_E_NOMEM;
+	LG_EACH(w, r->work, r->n_work)
+		if (w->class == LG_GPU_H2D && w->call != LG_NO_ROW)
+			bytes[lg_gpu_asked_in(r, t->span.ts[w->call])] += (int64_t)t->span.bytes[w->span];
+	LG_EACH(f, fetch, n)
+		for (size_t k = lg_gpu_asked_in(r, t->span.ts[r->work[f->first].call]);
+		     k <= LG_MIN(lg_gpu_asked_in(r, f->called), r->n_steps); k++)
+			bytes[k] = -1;
+	LG_EACH(b, bytes, r->n_steps)
+		if (*b >= 0)
+			bytes[usual++] = *b;
+	*ret = lg_median_i64(bytes, usual);
+	return 0;
 }
 
 /* Bytes that go to the device between f and the next kernel, all by the host's calls. */
@@ -117,19 +142,15 @@ static int rewrite(struct lg_arena *arena, struct lg_gpu_host *h, const struct s
 	return 0;
 }
 
-/* f is complete. */
-static int judge(const struct lg_trace *t, struct lg_gpu_run *r, const struct fetch *f, struct saves *saves)
+/* `anyway`: bytes that go to the device in the other steps. */
+static int judge(const struct lg_trace *t, struct lg_gpu_run *r, const struct fetch *f, int64_t anyway,
+		 struct saves *saves)
 {
 	struct lg_host_seg *last = saves->n ? &saves->v[saves->n - 1] : NULL, save;
-	const struct lg_host_seg *s;
-	int64_t from, to;
+	int64_t from = t->span.ts[r->work[f->first].call], to;
+	const struct lg_host_seg *s = lg_host_at(lg_gpu_main_host(r), from);
 
-	if (f->n < LG_N_SIDE_CHECKPOINT_COPIES ||
-	    f->bytes < LG_N_SIDE_CHECKPOINT_MEGABYTES * 1000000ll || 2 * comes_back(t, r, f) > f->bytes)
-		return 0;
-	from = t->span.ts[r->work[f->first].call];
-	s = lg_host_at(lg_gpu_main_host(r), from);
-	if (!s || (last && from < last->end))
+	if (2 * (comes_back(t, r, f) - anyway) > f->bytes || !s || (last && from < last->end))
 		return 0;
 	to = next_doing(t, r, f->last, from);
 	if (to <= from)
@@ -147,11 +168,25 @@ static int judge(const struct lg_trace *t, struct lg_gpu_run *r, const struct fe
 	return 0;
 }
 
-int lg_gpu_unnamed_saves(struct lg_case *c, struct lg_gpu_run *r)
+/* Runs of copies to the host that are many and large. */
+struct fetches {
+	struct fetch *v;
+	size_t n, cap;
+};
+
+static int complete(struct fetches *all, struct fetch *f)
+{
+	bool large = f->n >= LG_N_SIDE_CHECKPOINT_COPIES &&
+		     f->bytes >= LG_N_SIDE_CHECKPOINT_MEGABYTES * 1000000ll;
+	struct fetch whole = *f;
+
+	*f = (struct fetch){ 0 };
+	return large ? LG_APPEND(all->v, all->n, all->cap, whole) : 0;
+}
+
+static int find(const struct lg_trace *t, const struct lg_gpu_run *r, struct fetches *all)
 {
 	enum { ONE_TENSORS = 2 };
-	const struct lg_trace *t = c->t;
-	struct saves saves = { 0 };
 	struct fetch f = { 0 };
 	int rc = 0;
 
@@ -168,14 +203,26 @@ int lg_gpu_unnamed_saves(struct lg_case *c, struct lg_gpu_run *r)
 			f.bytes += (int64_t)t->span.bytes[w->span];
 			f.called = called;
 		} else if (f.n && called > f.called && w->class <= LG_GPU_COMM && ++f.others > ONE_TENSORS) {
-			rc = judge(t, r, &f, &saves);
-			f = (struct fetch){ 0 };
+			rc = complete(all, &f);
 		}
 	}
-	if (f.n && !rc)
-		rc = judge(t, r, &f, &saves);
+	return rc ? rc : complete(all, &f);
+}
+
+int lg_gpu_unnamed_saves(struct lg_case *c, struct lg_gpu_run *r)
+{
+	struct fetches all = { 0 };
+	struct saves saves = { 0 };
+	int64_t anyway = 0;
+	int rc = find(c->t, r, &all);
+
+	if (!rc && all.n)
+		rc = comes_anyway(c->t, r, all.v, all.n, &anyway);
+	LG_EACH_WHILE(!rc, f, all.v, all.n)
+		rc = judge(c->t, r, f, anyway, &saves);
 	if (saves.n && !rc)
 		rc = rewrite(&c->v->arena, &r->host[lg_gpu_main_host(r) - r->host], &saves);
+	lg_free(all.v);
 	lg_free(saves.v);
 	return rc;
 }

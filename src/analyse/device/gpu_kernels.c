@@ -5,7 +5,8 @@
  *
  * A faster kernel helps only where the next piece of work was already queued, or where the host
  * waits for the device: that part of its time is what it can save ("savable"). On a device that
- * waits for the host, kernel time is free.
+ * waits for the host, kernel time is free; but where kernels need not be launched at all, the host's
+ * time for them goes, too, and with it idle time and kernel alike.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -284,6 +285,7 @@ static int sum_single_tensor(struct lg_case *c, const struct lg_gpu_run *r, stru
 			uint32_t call = r->work[i].call;
 
 			if (call != LG_NO_ROW && t->span.thr[call] == r->host[h].thr &&
+			    r->work[i].ts >= r->from && r->work[i].end <= r->to &&
 			    lg_gpu_within(&a, t->span.ts[call]) && !strstr(name, "multi_tensor") &&
 			    strncmp(name, "triton_", 7))
 				lg_gpu_sum_in(c, r, i, ret);
@@ -302,7 +304,7 @@ static int refine(struct lg_case *c, struct lg_gpu_run *r)
 	if (!rc)
 		rc = sum_single_tensor(c, r, &s);
 	if (!rc && s.n / steps >= MANY) {
-		r->optimizer = (struct lg_gpu_extra){ s.n / steps, s.savable, NULL };
+		r->optimizer = (struct lg_gpu_extra){ s.n / steps, s.ns, NULL };
 		rc = move_idle(c, r, LG_LIST_OPTIMIZER_STEPS, LG_GPU_BY_OPTIMIZER);
 	}
 	if (!rc)

@@ -66,8 +66,7 @@ static void stage_times(const struct lg_rank *r, const struct lg_step *s, double
 		int64_t next = lg_stage_next(r, a);
 		uint8_t stage = lg_stage_at(r, a);
 
-		if (next > end)
-			next = end;
+		next = LG_MIN(next, end);
 		ms[stage ? stage : LG_STAGE_OTHER] += (double)(next - a) / 1e6;
 		a = next;
 	}
@@ -86,8 +85,7 @@ static int stages(struct lg_case *c, uint32_t ref)
 	v->stages = lg_arena_alloc(&v->arena, LG_STAGE_MAX, sizeof *v->stages);
 	if (!ordinary || !slow || !v->stages)
 		return LG_E_NOMEM;
-	for (size_t k = 0; k < r->n_steps; k++) {
-		const struct lg_step *s = &v->steps[r->step_first + k];
+	LG_EACH(s, &v->steps[r->step_first], r->n_steps) {
 		double ms[LG_STAGE_MAX];
 
 		if (s->warmup)
@@ -355,9 +353,7 @@ static lg_thr who_ran(struct lg_case *c, const struct lg_tally *y)
 
 	if (!ran)
 		return 0;
-	for (size_t i = 0; i < y->n_path; i++) {
-		const struct lg_piece *p = &y->path[i];
-
+	LG_EACH(p, y->path, y->n_path) {
 		while (s < end && s->ts + s->dur <= p->ts)
 			s++;
 		if (s == end)

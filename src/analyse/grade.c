@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "analyse/grade.h"
+#include "base/each.h"
 #include "base/order.h"
 
 #include <math.h>
@@ -25,8 +26,7 @@ enum lg_severity lg_severity_of(double share)
 
 static void at_most(struct lg_finding *f, enum lg_severity most)
 {
-	if (f->severity > most)
-		f->severity = most;
+	f->severity = LG_MIN(f->severity, most);
 }
 
 /* As severe as the rule may be. */
@@ -71,8 +71,7 @@ void lg_grade_more(struct lg_finding *f, size_t repeats, int64_t wall_ns)
 	enum lg_severity before = f->severity;
 
 	lg_grade(f, repeats, wall_ns);
-	if (f->severity < before)
-		f->severity = before;
+	f->severity = LG_MAX(f->severity, before);
 }
 
 void lg_grade_anew(struct lg_finding *f)
@@ -118,9 +117,7 @@ void lg_cap_as(struct lg_finding *f, const struct lg_finding *g)
 
 void lg_findings_calibrate(struct lg_verdict *v)
 {
-	for (size_t i = 0; i < v->n_findings; i++) {
-		struct lg_finding *f = &v->findings[i];
-
+	LG_EACH(f, v->findings, v->n_findings) {
 		unsigned draws;
 
 		if (!isnan(f->strength))

@@ -65,9 +65,7 @@ int lg_ask_finders(struct lg_case *c)
 	bool prepared = false;
 	int rc = 0;
 
-	for (size_t i = 0; !rc && i < sizeof finders / sizeof *finders; i++) {
-		const struct lg_finder *f = &finders[i];
-
+	LG_EACH_WHILE(!rc, f, finders, sizeof finders / sizeof *finders) {
 		if (f->of_device && !prepared) {
 			prepared = true;
 			rc = lg_prepare_devices(c, &g);

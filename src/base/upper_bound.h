@@ -28,4 +28,12 @@ static inline size_t lg_upper_bound(const void *v, size_t n, size_t size, size_t
 #define LG_UPPER_BOUND(v, n, key, limit) \
 	lg_upper_bound((v), (n), sizeof *(v), offsetof(__typeof__(*(v)), key), (limit))
 
+/* Moves lo to the first of [lo, hi) of which `before`, an expression of its place mid, does not hold: it
+ * holds of all before one of which it holds. */
+#define LG_BISECT(lo, hi, mid, before)                    \
+	for (size_t mid; (lo) < (hi);) {                   \
+		mid = (lo) + ((hi) - (lo)) / 2;            \
+		(before) ? ((lo) = mid + 1) : ((hi) = mid); \
+	}
+
 #endif /* LG_BASE_UPPER_BOUND_H */

@@ -79,8 +79,7 @@ static int account_step(struct lg_case *c, struct account *acc, const struct lg_
 	lg_follow(c, r->thr, step->ts, step->ts + step->dur, 0, scratch);
 	if (c->failed)
 		return c->failed;
-	for (size_t i = 0; !rc && i < scratch->n; i++) {
-		const struct lg_piece *p = &scratch->v[i];
+	LG_EACH_WHILE(!rc, p, scratch->v, scratch->n) {
 		int64_t a = p->ts, end = p->ts + p->dur;
 		uint32_t cause;
 
@@ -100,11 +99,9 @@ static int account_step(struct lg_case *c, struct account *acc, const struct lg_
 				part.kind = kinds[c->t->state.kind[row] & 3];
 				if (p->end == LG_END_UNKNOWN)
 					part.kind = LG_PART_UNEXPLAINED;
-				if (e < to)
-					to = e;
+				to = LG_MIN(e, to);
 			}
-			if (next < to)
-				to = next;
+			to = LG_MIN(next, to);
 			part.dur = to - a;
 			rc = part_add(acc, first, &part);
 			a = to;
@@ -147,8 +144,7 @@ int lg_account_stages(struct lg_case *c)
 	struct lg_rank r = { 0 };
 	int rc = 0;
 
-	for (size_t i = 0; !rc && i < v->n_steps; i++) {
-		struct lg_step *s = &v->steps[i];
+	LG_EACH_WHILE(!rc, s, v->steps, v->n_steps) {
 		int64_t end = s->ts + s->dur;
 		size_t first = acc.n;
 

@@ -218,8 +218,7 @@ void lg_mark_beats(struct lg_stretches *all)
 	int64_t longest = 0;
 
 	for (size_t i = 0; i < all->n; i++)
-		if (all->v[i].end - all->v[i].ts > longest)
-			longest = all->v[i].end - all->v[i].ts;
+		longest = LG_MAX(all->v[i].end - all->v[i].ts, longest);
 	for (size_t i = 0; i < all->n; i++)
 		all->v[i].beat = !i || all->v[i].ts - all->v[i - 1].end > longest;
 }

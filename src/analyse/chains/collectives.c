@@ -62,8 +62,7 @@ static int64_t terminal_wait(struct lg_case *c, lg_thr thr, int64_t from, int64_
 		int64_t a = s->ts[row] > from ? s->ts[row] : from;
 		int64_t e = lg_row_end(c->t, s->ts[row], s->dur[row]);
 
-		if (e > to)
-			e = to;
+		e = LG_MIN(e, to);
 		if (e > a) {
 			if (is_peer_wait(c, row, thr, a, e)) {
 				if (busy * TAIL_RUN_DEN <= (to - a) * TAIL_RUN_NUM &&
@@ -145,8 +144,7 @@ int lg_match_collectives(struct lg_case *c)
 	for (size_t i = 0; !rc && i < c->n_ranks; i++)
 		rc = collect(c, &c->ranks[i]);
 	for (uint32_t i = 0; !rc && i < c->n_ranks; i++) {
-		for (size_t k = 0; !rc && k < c->ranks[i].n_arrivals; k++) {
-			const struct lg_arrival *a = &c->ranks[i].arrivals[k];
+		LG_EACH_WHILE(!rc, a, c->ranks[i].arrivals, c->ranks[i].n_arrivals) {
 			uint64_t key = key_of(c, a->span);
 			uint32_t at = lg_map_get(&by_key, key);
 
@@ -175,8 +173,7 @@ int lg_match_collectives(struct lg_case *c)
 		}
 	}
 	for (uint32_t i = 0; !rc && i < c->n_ranks; i++) {
-		for (size_t k = 0; k < c->ranks[i].n_arrivals; k++) {
-			struct lg_arrival *a = &c->ranks[i].arrivals[k];
+		LG_EACH(a, c->ranks[i].arrivals, c->ranks[i].n_arrivals) {
 			const struct match *at = &m[lg_map_get(&by_key, key_of(c, a->span))];
 
 			if (at->n < 2)

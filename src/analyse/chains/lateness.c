@@ -26,9 +26,7 @@ struct lg_own_time lg_own_time_in(struct lg_case *c, const struct lg_rank *r, in
 
 	scratch->n = 0;
 	lg_follow(c, r->thr, a, b, 0, scratch);
-	for (size_t i = 0; i < scratch->n; i++) {
-		const struct lg_piece *p = &scratch->v[i];
-
+	LG_EACH(p, scratch->v, scratch->n) {
 		if (c->t->thread.prc[p->of] != r->prc)
 			continue;
 		if (lg_is_cause(p->end))
@@ -205,8 +203,7 @@ static int late_in_most_steps(struct lg_case *c, struct lg_tally *y, struct lg_l
 	struct lg_slow_clock clock = { .s = &c->v->steps[ref->step_first], .n = ref->n_steps };
 	struct lg_pieces scratch = { 0 };
 
-	for (size_t i = 0; i < ref->n_arrivals; i++) {
-		const struct lg_arrival *a = &ref->arrivals[i];
+	LG_EACH(a, ref->arrivals, ref->n_arrivals) {
 		struct lg_own_time own;
 
 		if (a->late_rank == UINT32_MAX || a->n_seen < c->n_ranks || a->came == INT64_MIN)
@@ -235,8 +232,7 @@ static void gather(struct lg_case *c, const struct lg_tally *y, struct lg_stragg
 	int64_t longest = 0;
 
 	g->pieces = lg_arena_alloc(&c->v->arena, y->n_path, sizeof *g->pieces);
-	for (size_t i = 0; g->pieces && i < y->n_path; i++) {
-		const struct lg_piece *p = &y->path[i];
+	LG_EACH_WHILE(g->pieces, p, y->path, y->n_path) {
 		bool slow = lg_slow_in(&clock, p->ts, p->ts + p->dur) * 2 > p->dur;
 		uint32_t q = lg_is_own_doing(p->end) ? rank_above(c, p->of) : UINT32_MAX;
 

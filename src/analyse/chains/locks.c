@@ -181,8 +181,7 @@ void lg_lock_pieces(struct lg_case *c, uint32_t wait, lg_thr of, int64_t a, int6
 		} else {
 			end = next;
 		}
-		if (end > b)
-			end = b;
+		end = LG_MIN(end, b);
 		if (hold == UINT32_MAX && last != UINT32_MAX && a - last_end < HANDOVER_NS &&
 		    end - last_end < HANDOVER_NS)
 			hold = last;

@@ -12,6 +12,7 @@
 #include "analyse/chains/chains.h"
 #include "base/alloc.h"
 #include "store/merge.h"
+#include "base/upper_bound.h"
 
 #define ROW_COVERS_NS INT64_C(1500000000) /* a second, and a late drain */
 #define WRITTEN_AGAIN_NS INT64_C(5000000000)
@@ -45,19 +46,12 @@ static bool find_rows(struct lg_case *c)
 bool lg_quota_used_up(struct lg_case *c, int64_t a, int64_t b)
 {
 	const struct lg_counter_tab *k = &c->t->counter;
-	size_t i;
+	size_t i = 0, end;
 
 	if (!find_rows(c))
 		return false;
-	i = c->n_quota_rows;
-	for (size_t lo = 0, hi = i; lo < hi; i = lo) { /* the first row that begins to count after b */
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (k->ts[c->quota_rows[mid]] - ROW_COVERS_NS < b)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	end = c->n_quota_rows;
+	LG_BISECT(i, end, mid, k->ts[c->quota_rows[mid]] - ROW_COVERS_NS < b); /* the first one after b */
 	while (i-- > 0) {
 		uint32_t row = c->quota_rows[i];
 		int64_t until = k->ts[row] + WRITTEN_AGAIN_NS; /* it stands as long as no other comes */

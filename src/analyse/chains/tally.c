@@ -324,11 +324,8 @@ static int find_causes(struct lg_case *c, struct lg_tally *y)
 
 			s->pieces[s->n_pieces++] = &y->path[i];
 		}
-	for (size_t k = 0; k < c->ranks[y->ref].n_steps; k++) {
-		const struct lg_step *s = &c->v->steps[c->ranks[y->ref].step_first + k];
-
+	LG_EACH(s, &c->v->steps[c->ranks[y->ref].step_first], c->ranks[y->ref].n_steps)
 		slow += s->slow ? s->dur : 0;
-	}
 	for (size_t i = 0; !rc && i < b.n; i++) {
 		leave_usual_out(&b.v[i], y->wall, slow);
 		b.v[i].left_out = left_out;
@@ -371,8 +368,7 @@ int lg_tally(struct lg_case *c, uint32_t ref, const struct lg_pieces *path, stru
 	y->explained = y->straggler.slow_lost;
 	for (size_t i = 0; i < y->n_causes; i++)
 		y->explained += y->causes[i].slow_lost;
-	if (y->explained > y->excess)
-		y->explained = y->excess;
+	y->explained = LG_MIN(y->explained, y->excess);
 	return c->failed;
 }
 

@@ -212,8 +212,7 @@ static double quantile(const struct devices *d, const struct device *only, doubl
 	size_t n = 0, cap = 0;
 
 	LG_EACH(x, d->v, d->n)
-		for (size_t k = 0; (!only || only == x) && k < x->n; k++) {
-			const struct reading *r = &x->v[k];
+		LG_EACH_WHILE(!only || only == x, r, x->v, x->n) {
 			double y = m == POWER ? r->power : m == TOP && !isnan(r->top) ? r->top : r->clock;
 
 			if (!isnan(y) && is_in(r, when) && LG_APPEND(v, n, cap, y))

@@ -405,8 +405,7 @@ void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu
 	if (first.rc || second.rc)
 		c->failed = LG_E_NOMEM;
 	v = l->v;
-	if (l->n && !c->failed)
-		qsort(v, l->n, sizeof *v, cmp_place);
+	LG_SORT(v, l->n, cmp_place);
 	for (size_t j = 0; j < l->n && j < n && !c->failed; j++) {
 		const char *where = lg_gpu_place(c, v[j].op_row, v[j].site_row);
 		const char *call = v[j].call ? lg_string(t, v[j].call) : NULL;

@@ -74,10 +74,8 @@ static int64_t nth(struct counts *k, const struct coll *x)
 
 	while (i < k->n && !(k->v[i].group == x->group && k->v[i].op == x->op))
 		i++;
-	if (i == k->n) {
-		if (LG_APPEND(k->v, k->n, k->cap, (struct key_count){ .group = x->group, .op = x->op }))
-			return -1;
-	}
+	if (i == k->n && LG_APPEND(k->v, k->n, k->cap, (struct key_count){ .group = x->group, .op = x->op }))
+		return -1;
 	return k->v[i].n++;
 }
 
@@ -123,8 +121,7 @@ static int collect(const struct lg_trace *t, const struct lg_gpu *g, struct coll
 		rc = collect_run(t, &g->run[i], i, &k, ret);
 	}
 	lg_free(k.v);
-	if (ret->n && !rc)
-		qsort(ret->v, ret->n, sizeof *ret->v, cmp_coll);
+	LG_SORT(ret->v, ret->n, cmp_coll);
 	return rc;
 }
 
@@ -425,8 +422,7 @@ static double ends_elsewhere(struct lg_case *c, const struct lg_gpu *g, double w
 	uint32_t seen = 0;
 	double sum = 0;
 
-	for (size_t i = 0; (r || !l->one) && l->ns > 0 && i < c->v->n_findings; i++) {
-		struct lg_finding *f = &c->v->findings[i];
+	LG_EACH_WHILE((r || !l->one) && l->ns > 0, f, c->v->findings, c->v->n_findings) {
 		uint32_t mask = f->device_causes & ~(OWN | BIT(LG_GPU_BY_COMM));
 		double ns = 0, own = 0;
 

@@ -54,12 +54,11 @@ static int read_groups(struct lg_flight *d)
 			d->empty[p] = 1;
 		if (!is_key(key, group_key, sizeof group_key - 1))
 			continue;
-		rc = lg_grow(&d->side, &d->cap, d->n + 1, sizeof *d->side);
-		if (!rc)
-			d->side[d->n++] = (struct lg_flight_side){
+		rc = LG_APPEND(d->side, d->n, d->cap,
+			       (struct lg_flight_side){
 				.name = key + sizeof group_key - 1, .fact = lg_string(t, t->meta.value[i]),
 				.prc = p, .enqueued = -1, .completed = -1,
-				.oldest = -1, .row = LG_NO_ROW, .last_row = LG_NO_ROW };
+				.oldest = -1, .row = LG_NO_ROW, .last_row = LG_NO_ROW });
 		/* One group: the same name (one string has one id) with the same ranks. */
 		if (!rc) {
 			uint64_t id = ((uint64_t)t->meta.key[i] << 32 | t->meta.value[i]) + 1;
@@ -188,11 +187,11 @@ static int read_entries(struct lg_flight *d)
 			d->unlike[s->group] = 1;
 			continue;
 		}
-		if (lg_grow(&d->entry, &d->cap_entries, d->n_entries + 1, sizeof *d->entry))
+		if (LG_APPEND(d->entry, d->n_entries, d->cap_entries,
+			      (struct lg_flight_entry){ .group = s->group, .row = (uint32_t)i, .prc = p,
+							.seq = t->span.seq[i],
+							.side = (uint32_t)(s - d->side) }))
 			return LG_E_NOMEM;
-		d->entry[d->n_entries++] = (struct lg_flight_entry){ .group = s->group, .row = (uint32_t)i,
-								     .prc = p, .seq = t->span.seq[i],
-								     .side = (uint32_t)(s - d->side) };
 		note(s, t, (uint32_t)i);
 	}
 	for (size_t i = 0; i < d->n_entries; i++)

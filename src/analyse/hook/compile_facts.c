@@ -197,8 +197,7 @@ int lg_find_compile(struct lg_case *c)
 {
 	struct lg_finding *skipped = NULL, *debug = NULL, *again = NULL, *broken = NULL;
 
-	for (size_t i = 0; i < c->n_ranks; i++) {
-		const struct lg_rank *r = &c->ranks[i];
+	LG_EACH(r, c->ranks, c->n_ranks) {
 		struct lg_fact_span j = lg_fact_window(c, r);
 
 		if (!j.n)

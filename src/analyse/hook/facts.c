@@ -66,9 +66,7 @@ struct lg_fact_span lg_fact_window(const struct lg_case *c, const struct lg_rank
 {
 	struct lg_fact_span j = { 0 };
 
-	for (size_t k = 0; k < r->n_steps; k++) {
-		const struct lg_step *s = &c->v->steps[r->step_first + k];
-
+	LG_EACH(s, &c->v->steps[r->step_first], r->n_steps) {
 		if (s->warmup)
 			continue;
 		if (!j.n++)

@@ -35,9 +35,7 @@ static void window(const struct lg_case *c, int64_t *ret_from, int64_t *ret_to)
 
 	*ret_from = INT64_MAX;
 	*ret_to = INT64_MIN;
-	for (size_t i = 0; i < v->n_steps; i++) {
-		const struct lg_step *s = &v->steps[i];
-
+	LG_EACH(s, v->steps, v->n_steps) {
 		if (s->warmup)
 			continue;
 		*ret_from = s->ts < *ret_from ? s->ts : *ret_from;

@@ -276,9 +276,7 @@ static bool agrees(struct lg_candidate *k, const struct lg_stretches *gaps, int6
 	int64_t busy = 0, still = 0;
 	size_t hits = 0;
 
-	for (size_t i = 0; i < k->bursts.n; i++) {
-		struct lg_stretch *b = &k->bursts.v[i];
-
+	LG_EACH(b, k->bursts.v, k->bursts.n) {
 		b->still = lg_covered(gaps, b->ts, b->end);
 		busy += b->end - b->ts;
 		still += b->still;
@@ -523,11 +521,9 @@ static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, stru
 		done(&k);
 	}
 	lg_free(seen.v);
-	if (best->bursts.n)
-		qsort(best->bursts.v, best->bursts.n, sizeof *best->bursts.v, cmp_stretch);
+	LG_SORT(best->bursts.v, best->bursts.n, cmp_stretch);
 	best->hits = lg_join_occasions(&best->bursts, lg_sampling_period(c, victim->thr));
-	if (best->n_long < best->hits)
-		best->n_long = best->hits;
+	best->n_long = LG_MAX(best->hits, best->n_long);
 	return rc;
 }
 

@@ -15,6 +15,7 @@
 
 #include "analyse/chains/culprit.h"
 #include "base/alloc.h"
+#include "base/upper_bound.h"
 
 #define ROW_COVERS_NS INT64_C(1200000000) /* a second, and a late drain */
 #define BUSY_SHARE 0.2
@@ -26,14 +27,7 @@ static bool counts(const struct lg_cause_sum *s, int64_t ts)
 {
 	size_t lo = 0, hi = s->n_pieces;
 
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (s->pieces[mid]->ts < ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	LG_BISECT(lo, hi, mid, s->pieces[mid]->ts < ts);
 	return lo && s->pieces[lo - 1]->ts + s->pieces[lo - 1]->dur > ts - ROW_COVERS_NS;
 }
 

@@ -104,14 +104,10 @@ static void take_fetches(const struct lg_case *c, struct story *y)
 			y->failed = LG_E_NOMEM;
 			return;
 		}
-		if (m->last < s->ts[i] + s->dur[i])
-			m->last = s->ts[i] + s->dur[i];
+		m->last = LG_MAX(s->ts[i] + s->dur[i], m->last);
 	}
-	for (size_t i = 0; i < y->n; i++) {
-		struct maker *m = &y->maker[i];
-
+	LG_EACH(m, y->maker, y->n)
 		m->fetch = m->n >= FETCHES_MIN ? lg_median_i64(m->fetches, m->n) : 0;
-	}
 }
 
 /* Would it not be, if the workers stayed? They are started, or one that has made its last batch leaves. */

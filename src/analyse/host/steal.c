@@ -15,6 +15,7 @@
 
 #include "analyse/chains/tally.h"
 #include "base/alloc.h"
+#include "base/upper_bound.h"
 
 #define SECOND_NS INT64_C(1000000000) /* what a row is about: the second that ends at its ts */
 
@@ -77,14 +78,8 @@ static void add_taken(const struct lg_trace *t, const struct rows *u, int64_t fr
 	const struct lg_counter_tab *k = &t->counter;
 	size_t at = 0, end = u->n;
 
-	while (at < end) { /* the first that is about what comes after from */
-		size_t mid = (at + end) / 2;
-
-		if (k->ts[u->v[mid]] - SECOND_NS <= from)
-			at = mid + 1;
-		else
-			end = mid;
-	}
+	/* The first that is about what comes after from. */
+	LG_BISECT(at, end, mid, k->ts[u->v[mid]] - SECOND_NS <= from);
 	for (at -= at > 0; at < u->n && k->ts[u->v[at]] - SECOND_NS < to; at++) {
 		double value = k->value[u->v[at]];
 		int64_t a = k->ts[u->v[at]] - SECOND_NS;
@@ -131,9 +126,7 @@ int lg_cpu_taken(const struct lg_verdict *v, struct lg_cpu_taken *ret)
 	int rc = gather(v->trace, &s);
 
 	*ret = (struct lg_cpu_taken){ .told = !rc && s.n_cpus && one_host(v) };
-	for (size_t i = 0; ret->told && i < v->n_steps; i++) {
-		const struct lg_step *step = &v->steps[i];
-
+	LG_EACH_WHILE(ret->told, step, v->steps, v->n_steps) {
 		ret->wall += step->warmup ? 0 : (double)step->dur;
 		for (uint32_t p = step->warmup ? step->n_parts : 0; p < step->n_parts; p++)
 			add_part(v->trace, &s, &v->parts[step->part_first + p], ret);

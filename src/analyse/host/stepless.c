@@ -173,8 +173,7 @@ static int find_causes(struct lg_case *c, const struct lg_rank *r, const struct 
 		ret->v[k - 1].lost += all->v[i].dur;
 		ret->v[k - 1].n++;
 	}
-	if (ret->n)
-		qsort(ret->v, ret->n, sizeof *ret->v, cmp_cause);
+	LG_SORT(ret->v, ret->n, cmp_cause);
 	return rc;
 }
 

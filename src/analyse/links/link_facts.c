@@ -312,13 +312,11 @@ static void vote(struct lg_case *c, struct lg_links *l, const uint32_t *v, size_
 				c->failed = LG_E_NOMEM;
 		} else if (below(s->value, usual)) {
 			if (lg_map_set(score, who | 1, lg_map_get(score, who | 1) + 1) ||
-			    lg_grow(&l->less, &l->cap_less, l->n_less + 1, sizeof *l->less)) {
+			    LG_APPEND(l->less, l->n_less, l->cap_less,
+				      (struct lg_link_short){
+					      .sample = v[i], .usual_sample = v[best], .usual = usual,
+					      .n_usual = (uint32_t)count, .n_units = (uint32_t)n }))
 				c->failed = LG_E_NOMEM;
-				return;
-			}
-			l->less[l->n_less++] = (struct lg_link_short){
-				.sample = v[i], .usual_sample = v[best], .usual = usual,
-				.n_usual = (uint32_t)count, .n_units = (uint32_t)n };
 		}
 	}
 }

@@ -412,8 +412,7 @@ static void past(struct lg_case *c, struct lg_links *l)
 
 	if (!is || !flag)
 		c->failed = LG_E_NOMEM;
-	if (l->n_comm && !c->failed)
-		qsort(l->comm, l->n_comm, sizeof *l->comm, by_life);
+	LG_SORT(l->comm, l->n_comm, by_life);
 	for (size_t i = 0; i < LG_COUNT(kinds) && !c->failed; i++)
 		past_of(c, l, kinds[i], is, flag);
 }

@@ -289,10 +289,9 @@ static int runs_in(struct field *f, const struct result *v, size_t n)
 	LG_EACH(x, v, n) {
 		if (!x->prc || lg_map_get(&f->index, x->prc))
 			continue;
-		if (lg_grow(&f->run, &f->cap, f->n + 1, sizeof *f->run) ||
-		    lg_map_set(&f->index, x->prc, (uint32_t)f->n + 1))
+		if (lg_map_set(&f->index, x->prc, (uint32_t)f->n + 1) ||
+		    LG_APPEND(f->run, f->n, f->cap, (struct run){ .prc = x->prc }))
 			return LG_E_NOMEM;
-		f->run[f->n++] = (struct run){ .prc = x->prc };
 	}
 	return 0;
 }
@@ -472,8 +471,7 @@ int lg_find_link_events(struct lg_case *c)
 		if (lg_failed(c, LG_APPEND(v, n, cap, e)))
 			break;
 	}
-	if (n && !c->failed)
-		qsort(v, n, sizeof *v, by_port);
+	LG_SORT(v, n, by_port);
 	for (size_t i = 0, j; i < n && !c->failed; i = j) {
 		for (j = i; j < n && v[j].host == v[i].host && v[j].hca == v[i].hca;)
 			j++;

@@ -309,8 +309,7 @@ int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **re
 
 	*ret = NULL;
 	*ret_n = 0;
-	for (size_t i = 0; !rc && i < g->n; i++) {
-		struct group *x = &g->v[i];
+	LG_EACH_WHILE(!rc, x, g->v, g->n) {
 		double cover;
 
 		if (x->n < MIN_EVENTS)

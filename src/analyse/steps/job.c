@@ -284,9 +284,7 @@ static bool drop_nameless(struct lg_case *c)
 
 	for (size_t i = 0; i < all; i++)
 		recorded |= p->pid[c->ranks[i].prc] >= 0 && c->ranks[i].n_states;
-	for (size_t i = 0; i < all; i++) {
-		const struct lg_rank *r = &c->ranks[i];
-
+	LG_EACH(r, c->ranks, all) {
 		if (!recorded || p->pid[r->prc] >= 0 || r->rank >= 0 || r->n_states)
 			c->ranks[n++] = *r;
 	}

@@ -194,9 +194,7 @@ int lg_find_likely_jobs(struct lg_case *c, const struct lg_step *steps, bool *re
 	c->likely_job = lg_arena_alloc(&c->v->arena, c->t->process.n, 1);
 	if (!known || !c->likely_job)
 		return LG_E_NOMEM;
-	for (size_t i = 0; i < c->n_ranks; i++) {
-		const struct lg_rank *r = &c->ranks[i];
-
+	LG_EACH(r, c->ranks, c->n_ranks) {
 		c->likely_job[r->prc] = !r->inferred || r->rank >= 0 || lg_was_named(c, r->prc) ||
 					runs_framework(c, r->prc, known);
 	}

@@ -121,8 +121,7 @@ static double period_of(const struct lg_burst *b, size_t n, int64_t gap, double 
 
 	*ret_p = 1;
 	*ret_at_most = false;
-	if (n > MAX_EVENTS)
-		n = MAX_EVENTS;
+	n = LG_MIN(n, MAX_EVENTS);
 	for (size_t i = 0; i < n; i++)
 		t[i] = (double)(int64_t)((uint64_t)b[i].ts - (uint64_t)b[0].ts) / 1e9;
 	span = room = t[n - 1];

@@ -26,9 +26,7 @@ static struct lg_burst *slow_steps(struct lg_case *c, int64_t min_excess, size_t
 	*ret_n = 0;
 	if (!b)
 		return NULL;
-	for (size_t i = 0; i < v->n_steps; i++) {
-		const struct lg_step *s = &v->steps[i];
-
+	LG_EACH(s, v->steps, v->n_steps) {
 		if (s->slow && s->dur - s->median >= min_excess)
 			b[(*ret_n)++] = (struct lg_burst){ s->ts, s->ts + s->dur, s->dur - s->median };
 	}
@@ -107,8 +105,7 @@ static int judge_scope(struct lg_case *c, const struct lg_tally *y)
 	own = lg_calloc(c->n_ranks, sizeof *own);
 	if (!votes || !own)
 		return LG_E_NOMEM;
-	for (size_t k = 0; k < ref->n_steps && !c->failed; k++) {
-		const struct lg_step *s = &v->steps[ref->step_first + k];
+	LG_EACH_WHILE(!c->failed, s, &v->steps[ref->step_first], ref->n_steps) {
 		int64_t top = 0, sum = 0;
 		size_t origin = 0, big = 0;
 

@@ -238,11 +238,8 @@ int64_t lg_excess_of(const struct lg_rank *r, const struct lg_step *steps)
 {
 	int64_t sum = 0;
 
-	for (size_t k = 0; k < r->n_steps; k++) {
-		const struct lg_step *s = &steps[r->step_first + k];
-
+	LG_EACH(s, &steps[r->step_first], r->n_steps)
 		sum += s->slow ? s->dur - s->median : 0;
-	}
 	return sum;
 }
 
@@ -357,13 +354,11 @@ static int summarise(struct lg_case *c, double noise)
 	size_t n = 0, most = 0;
 
 	for (size_t i = 0; i < c->n_ranks; i++)
-		if (c->ranks[i].n_steps > most)
-			most = c->ranks[i].n_steps;
+		most = LG_MAX(c->ranks[i].n_steps, most);
 	slow = lg_calloc(most, 1);
 	if (!d || !slow)
 		return LG_E_NOMEM;
-	for (size_t i = 0; i < c->n_ranks; i++) {
-		const struct lg_rank *r = &c->ranks[i];
+	LG_EACH(r, c->ranks, c->n_ranks) {
 		size_t judged = 0;
 
 		for (size_t k = 0; k < r->n_steps; k++) {
@@ -375,8 +370,7 @@ static int summarise(struct lg_case *c, double noise)
 			d[n++] = (double)s->dur / 1e6;
 			slow[k] |= s->slow;
 		}
-		if (judged > v->n_judged)
-			v->n_judged = judged;
+		v->n_judged = LG_MAX(judged, v->n_judged);
 	}
 	for (size_t k = 0; k < most; k++)
 		v->n_slow += slow[k];
@@ -398,9 +392,7 @@ static int steps_of_ranks(struct lg_case *c, struct lg_step **ret, size_t *ret_n
 	int rc = 0;
 
 	*ret_noise = 0;
-	for (size_t i = 0; !rc && i < c->n_ranks; i++) {
-		struct lg_rank *r = &c->ranks[i];
-
+	LG_EACH_WHILE(!rc, r, c->ranks, c->n_ranks) {
 		b.n = 0;
 		rc = find_boundaries(c, r, &b) ?: lg_stage_segments(c, r);
 		r->step_first = n;

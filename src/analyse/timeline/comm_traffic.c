@@ -14,6 +14,7 @@
 #include "analyse/timeline/cost.h"
 #include "analyse/timeline/traffic.h"
 #include "store/args.h"
+#include "base/upper_bound.h"
 
 /* In this order: parts of other names come behind them. */
 static const struct {
@@ -73,14 +74,7 @@ static size_t told_by_host(const struct lg_case *c, const uint8_t *ranges, uint3
 	int64_t ts = t->span.ts[call];
 	size_t first = c->idx->span_off[thr], lo = first, hi = c->idx->span_off[thr + 1];
 
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (t->span.ts[c->idx->span[mid]] <= ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	LG_BISECT(lo, hi, mid, t->span.ts[c->idx->span[mid]] <= ts);
 	for (size_t n = 0; lo-- > first && n < ROWS_BACK; n++) {
 		uint32_t row = c->idx->span[lo];
 		size_t k;

@@ -38,11 +38,11 @@ static int charge(const struct lg_trace *t, struct places *l, const struct lg_ho
 	struct lg_cpu_place *p;
 
 	if (!at) {
-		if (lg_grow(&l->v, &l->cap, l->n + 1, sizeof *l->v) ||
-		    lg_map_set(&l->by_key, key, (uint32_t)l->n + 1))
+		at = (uint32_t)l->n + 1;
+		if (lg_map_set(&l->by_key, key, at) ||
+		    LG_APPEND(l->v, l->n, l->cap,
+			      (struct lg_cpu_place){ .site = s->site, .call = call_of(t, s) }))
 			return LG_E_NOMEM;
-		l->v[l->n++] = (struct lg_cpu_place){ .site = s->site, .call = call_of(t, s) };
-		at = (uint32_t)l->n;
 	}
 	p = &l->v[at - 1];
 	p->ns += ns;

@@ -249,14 +249,7 @@ static size_t piece_after(const struct lg_gpu_piece *v, size_t n, size_t i, int6
 		hi += by;
 	}
 	hi = LG_MIN(hi, n);
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (v[mid].ts + v[mid].dur <= ts)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	LG_BISECT(lo, hi, mid, v[mid].ts + v[mid].dur <= ts);
 	return lo;
 }
 

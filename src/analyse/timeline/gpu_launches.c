@@ -11,6 +11,7 @@
 #include "base/median.h"
 #include "base/side_thread.h"
 #include "base/map.h"
+#include "base/upper_bound.h"
 
 #define LAUNCH_WITHIN_NS 60000000000ll
 #define LAUNCH_SKEW_NS 20000ll
@@ -38,20 +39,14 @@ struct calls {
 static uint32_t call_of(const struct calls *calls, int64_t corr, int64_t ts)
 {
 	const struct call *v = calls->v;
-	size_t k = (size_t)corr & calls->mask, from = calls->first[k], lo = from, hi = calls->first[k + 1];
+	size_t at = (size_t)corr & calls->mask, from = calls->first[at], end = calls->first[at + 1];
+	size_t lo = from, hi = end;
 	bool again;
 
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (v[mid].corr < corr || (v[mid].corr == corr && v[mid].ts <= ts + LAUNCH_SKEW_NS))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	LG_BISECT(lo, hi, k, v[k].corr < corr || (v[k].corr == corr && v[k].ts <= ts + LAUNCH_SKEW_NS));
 	if (lo == from || v[lo - 1].corr != corr)
 		return LG_NO_ROW;
-	again = (lo - 1 > from && v[lo - 2].corr == corr) || (lo < calls->first[k + 1] && v[lo].corr == corr);
+	again = (lo - 1 > from && v[lo - 2].corr == corr) || (lo < end && v[lo].corr == corr);
 	if (again && ts - v[lo - 1].ts > LAUNCH_WITHIN_NS)
 		return LG_NO_ROW;
 	return v[lo - 1].row;
@@ -76,10 +71,10 @@ static int list_calls(struct lg_case *c, struct lg_gpu *g, lg_prc prc, struct ca
 			/* Of a device whose calls are not known here, too. */
 			if (!lg_is_runtime_name(name) && t->span.kind[row] != LG_SPAN_RUNTIME)
 				continue;
-			if (lg_grow(&ret->v, &cap, ret->n + 1, sizeof *ret->v))
+			if (LG_APPEND(ret->v, ret->n, cap,
+				      (struct call){ t->span.seq[row], t->span.ts[row], row,
+						     name == LG_NAME_LAUNCH }))
 				return LG_E_NOMEM;
-			ret->v[ret->n++] = (struct call){ t->span.seq[row], t->span.ts[row], row,
-							     name == LG_NAME_LAUNCH };
 		}
 	}
 	return 0;

@@ -11,6 +11,7 @@
 
 #include "analyse/timeline/cost.h"
 #include "base/map.h"
+#include "base/upper_bound.h"
 
 enum { REQUESTS_MIN = 3, A_THREAD_MIN = 2, NAMES_MAX = 512 };
 
@@ -140,7 +141,7 @@ static int collect(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, bo
 	r->request = lg_arena_alloc(&c->v->arena, n + 1, sizeof *r->request);
 	if (r->request && n) {
 		memcpy(r->request, v, n * sizeof *v);
-		qsort(r->request, n, sizeof *v, cmp_request);
+		LG_SORT(r->request, n, cmp_request);
 	}
 	r->n_requests = n;
 	r->requests_from = lg_string(t, name);
@@ -153,14 +154,7 @@ static bool in_request(const struct lg_gpu_run *r, lg_thr thr, int64_t ts)
 	const struct lg_request key = { .ts = ts, .thr = thr }, *x;
 	size_t lo = 0, hi = r->n_requests;
 
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (cmp_request(&r->request[mid], &key) <= 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	LG_BISECT(lo, hi, mid, cmp_request(&r->request[mid], &key) <= 0);
 	x = lo ? &r->request[lo - 1] : NULL;
 	return x && x->thr == thr && ts < x->end;
 }

@@ -350,8 +350,7 @@ int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err)
 		ret->device[k] = device_of(c->t, k);
 	if (!rc)
 		rc = find_runs(c, ret, owner, &rows);
-	if (!rc && ret->n)
-		qsort(ret->run, ret->n, sizeof *ret->run, cmp_run);
+	LG_SORT(ret->run, ret->n, cmp_run);
 	if (!rc)
 		rc = sort_by_owner(c->t, owner, &rows, &owned);
 	if (!rc)

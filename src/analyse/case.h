@@ -293,6 +293,9 @@ void lg_not_judged(struct lg_case *c, const char *what, const char *example);
 struct lg_finding *lg_finding_add(struct lg_case *c, enum lg_rule_id rule);
 /* The same, never NULL: one that nobody is told of is written to c->scrap. */
 struct lg_finding *lg_finding_or_scrap(struct lg_case *c, enum lg_rule_id rule);
+/* The same, graded as what has no price so far. stage: LG_STAGE_NONE where no part of a step is meant. */
+struct lg_finding *lg_finding_about(struct lg_case *c, enum lg_rule_id rule, uint32_t stage,
+				    enum lg_relation culprit, double confidence);
 /* Was it told before? The first one; NULL. */
 struct lg_finding *lg_told(const struct lg_case *c, enum lg_rule_id rule);
 void lg_evidence_add(struct lg_case *c, struct lg_finding *f, int64_t ts, int64_t dur,

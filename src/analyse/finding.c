@@ -68,6 +68,18 @@ struct lg_finding *lg_finding_or_scrap(struct lg_case *c, enum lg_rule_id rule)
 	return f ? f : &c->scrap;
 }
 
+struct lg_finding *lg_finding_about(struct lg_case *c, enum lg_rule_id rule, uint32_t stage,
+				    enum lg_relation culprit, double confidence)
+{
+	struct lg_finding *f = lg_finding_or_scrap(c, rule);
+
+	lg_grade_unpriced(f);
+	f->confidence = confidence;
+	f->stage = stage ? lg_stage_name(stage) : NULL;
+	f->culprit.relation = culprit;
+	return f;
+}
+
 static void say(struct lg_case *c, struct lg_evidence *list, size_t *n, size_t *left_out, int64_t ts,
 		int64_t dur, const char *text)
 {

@@ -102,7 +102,7 @@ struct votes {
 	size_t n, total;
 };
 
-static void vote_for(struct votes *vs, uint32_t value, uint32_t example, uint32_t weight)
+static void vote(struct votes *vs, uint32_t value, uint32_t example, uint32_t weight)
 {
 	vs->total += weight;
 	for (size_t i = 0; i < vs->n; i++)
@@ -112,11 +112,6 @@ static void vote_for(struct votes *vs, uint32_t value, uint32_t example, uint32_
 		}
 	if (vs->n < sizeof vs->v / sizeof *vs->v)
 		vs->v[vs->n++] = (struct vote){ value, weight, example };
-}
-
-static void vote(struct votes *vs, uint32_t value, uint32_t example)
-{
-	vote_for(vs, value, example, 1);
 }
 
 static const struct vote *winner(const struct votes *vs)
@@ -142,14 +137,10 @@ static size_t from_outermost(const struct lg_case *c, lg_stk s, lg_stk *v, size_
 {
 	size_t n = 0;
 
-	for (; s && n < max; s = c->t->stack.parent[s])
-		v[n++] = s;
-	for (size_t i = 0; i < n / 2; i++) {
-		lg_stk tmp = v[i];
-
-		v[i] = v[n - 1 - i];
-		v[n - 1 - i] = tmp;
-	}
+	for (lg_stk k = s; k && n < max; k = c->t->stack.parent[k])
+		n++;
+	for (size_t i = n; i-- > 0; s = c->t->stack.parent[s])
+		v[i] = s;
 	return n;
 }
 
@@ -213,7 +204,7 @@ void lg_culprit_of_hold(struct lg_case *c, struct lg_finding *f, const struct lg
 		struct lg_cpu_samples samples;
 
 		if (at)
-			vote(&acquirers, name_of(c, at), taken);
+			vote(&acquirers, name_of(c, at), taken, 1);
 		if (hold != UINT32_MAX) {
 			if (hold == last_hold)
 				continue;
@@ -232,7 +223,7 @@ void lg_culprit_of_hold(struct lg_case *c, struct lg_finding *f, const struct lg
 				name = at ? name_of(c, at) : 0;
 			}
 			if (name)
-				vote(&work, name, sm->stack[row]);
+				vote(&work, name, sm->stack[row], 1);
 		}
 	}
 	a = winner(&acquirers);
@@ -310,7 +301,7 @@ void lg_culprit_of_samples(struct lg_case *c, struct lg_finding *f, const struct
 				at = c->t->stack.parent[at];
 			/* Of a file without symbols the file is known; its callers are not where it is. */
 			if (at)
-				vote(&leaves, name_of(c, at) ? name_of(c, at) : file_of(c, at), at);
+				vote(&leaves, name_of(c, at) ? name_of(c, at) : file_of(c, at), at, 1);
 		}
 	}
 	*ret_samples = leaves.total;
@@ -341,7 +332,7 @@ void lg_culprit_of_time(struct lg_case *c, struct lg_finding *f, const struct lg
 
 			*(runs ? &ran : &slept) += dur;
 			if (name)
-				vote_for(&asleep, name, s->stack[states.row], (uint32_t)(dur / 1000));
+				vote(&asleep, name, s->stack[states.row], (uint32_t)(dur / 1000));
 		}
 	}
 	w = winner(&asleep);

@@ -242,17 +242,6 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g)
 
 /* ---- what logs and dumps say (marks) ---- */
 
-static struct lg_finding *log_finding(struct lg_case *c, enum lg_rule_id rule, double confidence)
-{
-	struct lg_finding *f = lg_finding_or_scrap(c, rule);
-
-	lg_grade_unpriced(f);
-	f->confidence = confidence;
-	f->culprit.relation = LG_RELATION_RANK;
-	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
-	return f;
-}
-
 /* The operation and size of a watchdog line: what has to be equal on all ranks. */
 static bool same_call(const char *a, const char *b)
 {
@@ -401,7 +390,7 @@ static void mismatch(struct lg_case *c)
 		} else if (!lg_is_mark(t, i, "log.collective_mismatch")) {
 			continue;
 		}
-		f = f ? f : log_finding(c, LG_R_COMMS_MISMATCH, 0.95);
+		f = f ? f : lg_flight_finding(c, LG_R_COMMS_MISMATCH, 0.95, -1);
 		f->title = "ranks call different collectives at the same place: their sequences part, and all of them hang";
 		(void)group_of(lg_string(t, t->mark.text[i]), &told[0]);
 		(void)group_of(lg_string(t, t->mark.text[other < t->mark.n ? other : i]), &told[1]);
@@ -546,7 +535,7 @@ static void missing(struct lg_case *c)
 
 		if (!barrier && !lg_is_mark(t, i, "log.watchdog_timeout") && !lg_is_mark(t, i, "log.gloo_timeout"))
 			continue;
-		f = f ? f : log_finding(c, LG_R_COMMS_MISSING_RANK, barrier ? 0.9 : 0.75);
+		f = f ? f : lg_flight_finding(c, LG_R_COMMS_MISSING_RANK, barrier ? 0.9 : 0.75, -1);
 		if (barrier && t->mark.value[i] >= 0 && t->mark.value[i] < 4096)
 			w.named = (int32_t)t->mark.value[i];
 		if (rank >= 0 && rank < 4096)

@@ -273,14 +273,11 @@ static const char *who_waits(const struct devices *d)
 static struct lg_finding *add(struct lg_case *c, const struct devices *d, enum lg_rule_id rule, double share,
 			      double confidence)
 {
-	struct lg_finding *f = lg_finding_or_scrap(c, rule);
+	struct lg_finding *f = lg_finding_about(c, rule, LG_STAGE_OTHER, LG_RELATION_HARDWARE, confidence);
 
 	f->lost_share = share;
 	f->lost_ms = share * (double)d->wall / 1e6;
 	lg_grade_steady(f);
-	f->confidence = confidence;
-	f->stage = lg_stage_name(LG_STAGE_OTHER);
-	f->culprit.relation = LG_RELATION_HARDWARE;
 	return f;
 }
 

@@ -414,6 +414,16 @@ static void all_wait_in_turn(struct lg_case *c, struct lg_finding *f, const stru
 	lg_grade_anew(f);
 }
 
+/* What the late rank has of them beyond the others, ns. */
+static double more_of(const struct lg_gpu_late *l, uint32_t mask)
+{
+	double ns = 0;
+
+	for (uint32_t k = 0; k < LG_GPU_BY_MAX; k++)
+		ns += mask >> k & 1 && l->more[k] > 0 ? l->more[k] : 0;
+	return ns;
+}
+
 /* What other rules told of the late rank: the others wait for that. ns of the lateness. */
 static double ends_elsewhere(struct lg_case *c, const struct lg_gpu *g, double wall)
 {
@@ -424,18 +434,14 @@ static double ends_elsewhere(struct lg_case *c, const struct lg_gpu *g, double w
 
 	LG_EACH_WHILE((r || !l->one) && l->ns > 0, f, c->v->findings, c->v->n_findings) {
 		uint32_t mask = f->device_causes & ~(OWN | BIT(LG_GPU_BY_COMM));
-		double ns = 0, own = 0;
+		double ns = more_of(l, mask), own = 0;
 
-		for (uint32_t k = 0; k < LG_GPU_BY_MAX; k++) {
-			ns += mask >> k & 1 && l->more[k] > 0 ? l->more[k] : 0;
+		for (uint32_t k = 0; k < LG_GPU_BY_MAX; k++)
 			own += mask >> k & 1 ? r ? (double)r->by[k] : l->late_by[k] : 0;
-		}
 		/* A tenth of the wait: the rest may be chance. */
 		if (ns * 10 < l->ns)
 			continue;
-		/* Of two findings that share a cause it counts once. */
-		for (uint32_t k = 0; k < LG_GPU_BY_MAX; k++)
-			sum += (mask & ~seen) >> k & 1 && l->more[k] > 0 ? l->more[k] : 0;
+		sum += more_of(l, mask & ~seen); /* of two findings that share a cause it counts once */
 		seen |= mask;
 		f->device_causes |= BIT(LG_GPU_BY_COMM);
 		if (!r) {
@@ -474,10 +480,8 @@ static void one_rank(struct lg_case *c, const struct lg_gpu *g, struct lg_findin
 		 lg_cpu_who(c, r), l->rank[l->run].last, l->with_wait, r->n_steps ?
 		 lg_text(c, ", in %zu of %zu steps", l->episodes, r->n_steps) : "");
 	for (size_t i = 0; g->critical && i < LG_COUNT(own); i++) {
-		double ns = 0;
+		double ns = more_of(l, own[i].mask);
 
-		for (uint32_t k = 0; k < LG_GPU_BY_MAX; k++)
-			ns += own[i].mask >> k & 1 && l->more[k] > 0 ? l->more[k] : 0;
 		if (ns * 10 < l->ns)
 			continue;
 		lg_evidence(c, f, "its device %s %.1f ms longer than the others'%s", own[i].does, ns / 1e6,

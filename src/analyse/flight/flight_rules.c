@@ -12,12 +12,9 @@ enum { TOLD_MAX = 8, HELD_MAX = 64, RANKS_SAID = 16 };
 
 struct lg_finding *lg_flight_finding(struct lg_case *c, enum lg_rule_id rule, double confidence, int32_t rank)
 {
-	struct lg_finding *f = lg_finding_or_scrap(c, rule);
+	/* What a hang costs is not in the dumps. */
+	struct lg_finding *f = lg_finding_about(c, rule, LG_STAGE_GRAD_SYNC, LG_RELATION_RANK, confidence);
 
-	lg_grade_unpriced(f); /* what a hang costs is not in the dumps */
-	f->confidence = confidence;
-	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
-	f->culprit.relation = LG_RELATION_RANK;
 	f->culprit.rank = rank;
 	return f;
 }

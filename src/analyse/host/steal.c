@@ -148,12 +148,10 @@ static void tell(struct lg_case *c, const struct lg_cpu_taken *k, const struct l
 	lg_limit(c, lg_arena_printf(a, "%s took %.1f %% of the CPU time that the steps seemed to have (up to %.0f %% of "
 				       "one CPU in a second): when is not known, so that much of what is said to have "
 				       "run did not", who, 100 * share, 100 * x->most));
-	if (x->ns < LG_N_HOST_STEAL_FLOOR * k->wall || !(f = lg_finding_add(c, LG_R_HOST_STEAL)))
+	if (x->ns < LG_N_HOST_STEAL_FLOOR * k->wall)
 		return;
-	lg_grade_unpriced(f);
-	f->confidence = 0.9;
+	f = lg_finding_about(c, LG_R_HOST_STEAL, LG_STAGE_NONE, LG_RELATION_HARDWARE, 0.9);
 	f->detail = detail;
-	f->culprit.relation = LG_RELATION_HARDWARE;
 	f->title = lg_arena_printf(a, "%s took %.0f %% of the CPU time that the steps seemed to have", who, 100 * share);
 	lg_evidence_add(c, f, INT64_MIN, 0, "at least %.0f ms of the %.0f ms in which the ranks' threads seemed to run",
 			x->ns / 1e6, k->running / 1e6);

@@ -111,6 +111,13 @@ static bool is_of_this_host(struct lg_case *c, const struct lg_links *l, size_t 
 	return any;
 }
 
+static void set(struct lg_link_sample *s, enum lg_link_kind kind, uint64_t key, double value)
+{
+	s->kind = (uint8_t)kind;
+	s->key = key;
+	s->value = value;
+}
+
 /* A fact of a process: nccl.KEY. */
 static void fact(struct lg_case *c, struct lg_links *l, size_t row, const char *key)
 {
@@ -121,53 +128,37 @@ static void fact(struct lg_case *c, struct lg_links *l, size_t row, const char *
 				    .a = t->meta.value[row] };
 
 	if (!strcmp(key, "link")) {
-		s.kind = LG_LINK_TRANSPORT;
-		s.key = mix(word(v, "from"), word(v, "to"));
-		s.value = lg_link_is(v, "by", "direct") ? LG_WAY_DIRECT : lg_link_is(v, "by", "indirect") ? LG_WAY_INDIRECT
-			  : lg_link_is(v, "by", "shm") ? LG_WAY_SHM : LG_WAY_NET;
+		set(&s, LG_LINK_TRANSPORT, mix(word(v, "from"), word(v, "to")),
+		    lg_link_is(v, "by", "direct") ? LG_WAY_DIRECT : lg_link_is(v, "by", "indirect") ? LG_WAY_INDIRECT
+		    : lg_link_is(v, "by", "shm") ? LG_WAY_SHM : LG_WAY_NET);
 		l->n_pairs[(int)s.value]++;
 	} else if (!strcmp(key, "near")) {
 		if (!is_of_this_host(c, l, row))
 			return;
-		s.kind = LG_LINK_TRANSPORT;
-		s.key = mix(word(v, "from"), word(v, "to"));
-		s.value = LG_WAY_NET;
+		set(&s, LG_LINK_TRANSPORT, mix(word(v, "from"), word(v, "to")), LG_WAY_NET);
 		l->n_pairs[LG_WAY_NET] += lg_link_is(v, "way", "send");
 	} else if (!strcmp(key, "net")) {
-		s.kind = LG_LINK_NETWORK;
-		s.value = strcmp(v, "Socket") != 0;
+		set(&s, LG_LINK_NETWORK, 0, strcmp(v, "Socket") != 0);
 	} else if (!strcmp(key, "provider")) {
 		/* libfabric falls back to sockets, too; "tcp;ofi_rxm" */
-		s.kind = LG_LINK_NETWORK;
-		s.value = strncmp(v, "tcp", 3) && strncmp(v, "sockets", 7) && strncmp(v, "udp", 3);
+		set(&s, LG_LINK_NETWORK, 0,
+		    strncmp(v, "tcp", 3) && strncmp(v, "sockets", 7) && strncmp(v, "udp", 3));
 	} else if (!strcmp(key, "nic")) {
-		size_t n;
-		const char *net = lg_arg(v, "net", &n);
-
-		s.kind = LG_LINK_NETWORK;
-		s.value = !lg_link_is(v, "net", "Socket");
-		if (!net)
+		if (!lg_arg(v, "net", &(size_t){ 0 }))
 			return;
+		set(&s, LG_LINK_NETWORK, 0, !lg_link_is(v, "net", "Socket"));
 		add(c, l, &s);
 		if (!(s.value > 0))
 			return;
-		s.kind = LG_LINK_GDR;
-		s.key = mix(word(v, "dev"), word(v, "way"));
-		s.value = number(v, "gdr", 0);
+		set(&s, LG_LINK_GDR, mix(word(v, "dev"), word(v, "way")), number(v, "gdr", 0));
 	} else if (!strcmp(key, "hca_gdr")) {
-		s.kind = LG_LINK_GDR;
-		s.key = mix(word(v, "name"), 77);
-		s.value = number(v, "gdr", 0);
+		set(&s, LG_LINK_GDR, mix(word(v, "name"), 77), number(v, "gdr", 0));
 	} else if (!strcmp(key, "hcas")) {
-		s.kind = LG_LINK_ADAPTERS;
-		s.value = strtod(v, NULL);
+		set(&s, LG_LINK_ADAPTERS, 0, strtod(v, NULL));
 	} else if (!strcmp(key, "hca_speed")) {
-		s.kind = LG_LINK_SPEED;
-		s.key = word(v, "name");
-		s.value = number(v, "speed", 0);
+		set(&s, LG_LINK_SPEED, word(v, "name"), number(v, "speed", 0));
 	} else if (!strcmp(key, "nvls")) {
-		s.kind = LG_LINK_NVLS;
-		s.value = !strcmp(v, "on");
+		set(&s, LG_LINK_NVLS, 0, !strcmp(v, "on"));
 	} else {
 		return;
 	}
@@ -233,30 +224,23 @@ static void shapes(struct lg_case *c, struct lg_links *l)
 		if (m->again)
 			continue;
 		if (m->bw > 0) {
-			s.kind = LG_LINK_TOPOLOGY;
-			s.value = m->bw;
-			s.key = mix(mix(shape, m->dev), 1);
+			set(&s, LG_LINK_TOPOLOGY, mix(mix(shape, m->dev), 1), m->bw);
 			add(c, l, &s);
 		}
 		if (m->total > 0) {
-			s.kind = LG_LINK_TOPOLOGY;
-			s.value = m->total;
-			s.key = mix(mix(shape, m->dev), 2);
+			set(&s, LG_LINK_TOPOLOGY, mix(mix(shape, m->dev), 2), m->total);
 			add(c, l, &s);
 		}
 		if (m->nvls >= 0 && m->nodes == 1) {
-			s.kind = LG_LINK_NVLS;
-			s.value = m->nvls > 0;
-			s.key = mix(mix(shape, m->dev), (uint64_t)m->rank + 4);
+			set(&s, LG_LINK_NVLS, mix(mix(shape, m->dev), (uint64_t)m->rank + 4), m->nvls > 0);
 			add(c, l, &s);
 		}
 		if (m->coll < 0)
 			continue;
-		s.kind = LG_LINK_CHANNELS;
-		s.value = m->coll;
 		s.strict = across;
 		s.unit = m->id ? m->id : across ? m->dev : (uint64_t)m->host;
-		s.key = across ? mix(shape, 3) : mix(mix(shape, m->dev), (uint64_t)m->rank + 4);
+		set(&s, LG_LINK_CHANNELS,
+		    across ? mix(shape, 3) : mix(mix(shape, m->dev), (uint64_t)m->rank + 4), m->coll);
 		add(c, l, &s);
 	}
 }

@@ -35,13 +35,10 @@ static const struct {
 
 struct lg_finding *lg_link_finding(struct lg_case *c, const char *what, double confidence)
 {
-	struct lg_finding *f = lg_finding_or_scrap(c, LG_R_COMMS_DEGRADED_LINK);
+	struct lg_finding *f = lg_finding_about(c, LG_R_COMMS_DEGRADED_LINK, LG_STAGE_GRAD_SYNC,
+						LG_RELATION_HARDWARE, confidence);
 
-	lg_grade_unpriced(f);
-	f->confidence = confidence;
 	f->detail = what;
-	f->culprit.relation = LG_RELATION_HARDWARE;
-	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 	return f;
 }
 

@@ -103,21 +103,17 @@ static int weigh_slow(struct told *d)
 static void tell(struct lg_case *c, const struct told *d, double share)
 {
 	struct lg_verdict *v = c->v;
-	struct lg_finding *f = lg_finding_add(c, LG_R_DATA_LOADER_WAIT);
+	struct lg_finding *f =
+		lg_finding_about(c, LG_R_DATA_LOADER_WAIT, LG_STAGE_BATCH_WAIT, LG_RELATION_SELF, 0.85);
 	const struct line *worst = d->v;
 	char step[LG_MS_TEXT], wait[LG_MS_TEXT];
 
-	if (!f)
-		return;
 	for (size_t i = 0; i < d->n; i++)
 		worst = d->v[i].data > worst->data ? &d->v[i] : worst;
 	f->lost_ms = d->n_epochs ? d->epoch_data : d->data * lg_steps_per_line(c->t, d->prc);
 	f->lost_share = share;
 	f->excess_share = d->excess > 0 ? d->late / d->excess : (double)NAN;
 	lg_grade_steady(f);
-	f->confidence = 0.85;
-	f->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
-	f->culprit.relation = LG_RELATION_SELF;
 	f->culprit.rank = c->t->process.rank[d->prc];
 	f->title = lg_arena_printf(&v->arena, "the step waits for the next batch for %.0f %% of its time, as the job's own "
 				   "log tells", share * 100);

@@ -112,19 +112,15 @@ static double chance(const struct joined *j)
 static void tell(struct lg_case *c, const struct joined *j, double per_line, double p, const char *line)
 {
 	struct lg_verdict *v = c->v;
-	struct lg_finding *f = lg_finding_add(c, LG_R_SIDE_CHECKPOINT);
+	struct lg_finding *f =
+		lg_finding_about(c, LG_R_SIDE_CHECKPOINT, LG_STAGE_SIDE, LG_RELATION_SELF, 0.85);
 	char text[LG_MS_TEXT];
 
-	if (!f)
-		return;
 	f->lost_ms = j->lost * per_line;
 	f->lost_share = j->lost / j->all;
 	f->excess_share = j->lost / j->excess;
-	f->confidence = 0.85;
 	lg_grade_steady(f);
 	lg_grade_part(f, lg_proven(j->hits), 0);
-	f->stage = lg_stage_name(LG_STAGE_SIDE);
-	f->culprit.relation = LG_RELATION_SELF;
 	f->title = lg_arena_printf(&v->arena, "the loop saves a checkpoint while the step waits: %zu of the %zu slow "
 				   "steps are those in which the log tells of a save, %s longer than the others",
 				   j->hits, j->slow,

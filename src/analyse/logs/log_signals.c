@@ -124,15 +124,9 @@ static struct lg_finding *tell(struct lg_case *c, const struct signal *s, const 
 	n = h->by[most];
 	if (!n || n < s->at_least || lg_told(c, s->rule))
 		return NULL;
-	f = lg_finding_add(c, s->rule);
-	if (!f)
-		return NULL;
-	lg_grade_unpriced(f);
+	f = lg_finding_about(c, s->rule, s->stage, LG_RELATION_SELF, 0.95);
 	if (s->price == PRICE_FLAG)
 		lg_cap(f, LG_CAP_UNMEASURED);
-	f->confidence = 0.95;
-	f->culprit.relation = LG_RELATION_SELF;
-	f->stage = lg_stage_name(s->stage);
 	f->detail = s->detail;
 	f->title = lg_arena_printf(&c->v->arena, "%s (%zu time%s in the log)", title, n, lg_s(n));
 	for (size_t k = 0; k < h->n_rows[most]; k++) {
@@ -219,13 +213,8 @@ int lg_find_failure(struct lg_case *c)
 	if (k == FAILURES || lg_told(c, LG_R_COMMS_MISSING_RANK) || lg_told(c, LG_R_COMMS_MISMATCH) ||
 	    lg_told(c, LG_R_MEM_OOM))
 		return 0;
-	f = lg_finding_add(c, LG_R_JOB_FAILED);
-	if (!f)
-		return c->failed;
-	lg_grade_unpriced(f);
-	f->confidence = 0.9;
+	f = lg_finding_about(c, LG_R_JOB_FAILED, LG_STAGE_NONE, LG_RELATION_RANK, 0.9);
 	f->detail = failures[k].detail;
-	f->culprit.relation = LG_RELATION_RANK;
 	f->culprit.rank = lg_rank_of_mark(t, first[k]);
 	f->title = f->culprit.rank >= 0 ? lg_arena_printf(&c->v->arena, "%s (rank %d)", failures[k].title, f->culprit.rank)
 					: failures[k].title;

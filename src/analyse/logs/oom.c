@@ -171,26 +171,24 @@ static void say(struct lg_case *c, size_t first, size_t lines, size_t last)
 	const char *text = lg_string(t, t->mark.text[first]);
 	struct oom m = read_oom(text);
 	size_t steps = lg_step_lines_after(t, last, true);
-	struct lg_finding *f = lg_finding_add(c, LG_R_MEM_OOM);
+	const char *cause = cause_of(&m);
+	bool shared = cause && !strcmp(cause, "co_tenant");
+	struct lg_finding *f = lg_finding_about(c, LG_R_MEM_OOM, LG_STAGE_NONE,
+						shared ? LG_RELATION_OTHER_PROCESS : LG_RELATION_SELF,
+						cause ? 0.9 : 0.75);
 
-	if (!f)
-		return;
-	lg_grade_unpriced(f);
 	if (steps >= LG_N_MEM_OOM_STEPS)
 		lg_cap(f, LG_CAP_UNMEASURED);
-	f->detail = cause_of(&m);
-	f->confidence = f->detail ? 0.9 : 0.75;
-	f->culprit.relation = f->detail && !strcmp(f->detail, "co_tenant") ? LG_RELATION_OTHER_PROCESS
-										 : LG_RELATION_SELF;
+	f->detail = cause;
 	f->culprit.rank = lg_rank_of_mark(t, first);
-	f->title = title_of(c, &m, f->detail);
+	f->title = title_of(c, &m, cause);
 	lg_evidence_add(c, f, t->mark.ts[first], 0, "%s", text);
 	if (lines > 1)
 		lg_evidence_add(c, f, INT64_MIN, 0, "%zu such lines in the log; the first is told", lines);
-	if (f->detail && !strcmp(f->detail, "co_tenant") && !strstr(text, "this process has "))
+	if (shared && !strstr(text, "this process has "))
 		lg_evidence_against(c, f, "the message does not say which of its processes is this one: it is taken for "
 				    "the one nearest to what the allocator has");
-	if (f->detail && !strcmp(f->detail, "fragmentation") && others_are_many(&m)) {
+	if (cause && !strcmp(cause, "fragmentation") && others_are_many(&m)) {
 		char others[SIZE_TEXT];
 
 		f->confidence = 0.75;

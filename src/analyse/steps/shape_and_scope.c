@@ -159,13 +159,8 @@ static void tell_warmup(struct lg_case *c, const struct lg_tally *y)
 	}
 	if (!n || n == r->n_steps || !(warm > LG_N_WARMUP_DOMINATES_FLOOR * wall))
 		return;
-	f = lg_finding_add(c, LG_R_WARMUP_DOMINATES);
-	if (!f)
-		return;
+	f = lg_finding_about(c, LG_R_WARMUP_DOMINATES, LG_STAGE_OTHER, LG_RELATION_SELF, 0.8);
 	f->detail = "recording";
-	f->confidence = 0.8;
-	f->stage = lg_stage_name(LG_STAGE_OTHER);
-	f->culprit.relation = LG_RELATION_SELF;
 	f->culprit.pid = c->t->process.pid[r->prc];
 	f->culprit.rank = r->rank;
 	f->title = lg_arena_printf(&c->v->arena, "%.0f %% of the time from the first step on is warm-up or set-up in the "

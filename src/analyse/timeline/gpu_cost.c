@@ -67,9 +67,7 @@ int lg_gpu_iv_add(struct lg_gpu_ivs *a, int64_t ts, int64_t end, uint32_t row)
 		ts = a->v[a->n - 1].end;
 	if (end <= ts)
 		return 0;
-	if (LG_APPEND(a->v, a->n, a->cap, (struct lg_gpu_iv){ ts, end, row }))
-		return LG_E_NOMEM;
-	return 0;
+	return LG_APPEND(a->v, a->n, a->cap, (struct lg_gpu_iv){ ts, end, row });
 }
 
 LG_ORDER_BY(by_start, struct lg_gpu_iv, LG_CMP(x->ts, y->ts))
@@ -80,9 +78,7 @@ int lg_gpu_iv_put(struct lg_gpu_ivs *a, size_t own, int64_t ts, int64_t end)
 		a->v[a->n - 1].end = end;
 		return 0;
 	}
-	if (LG_APPEND(a->v, a->n, a->cap, (struct lg_gpu_iv){ ts, end, LG_NO_ROW }))
-		return LG_E_NOMEM;
-	return 0;
+	return LG_APPEND(a->v, a->n, a->cap, (struct lg_gpu_iv){ ts, end, LG_NO_ROW });
 }
 
 int lg_gpu_iv_join(struct lg_gpu_ivs *a)

@@ -45,11 +45,7 @@ struct bounds {
 
 static int push(struct bounds *b, int64_t ts)
 {
-	if (b->n && ts <= b->v[b->n - 1])
-		return 0;
-	if (LG_APPEND(b->v, b->n, b->cap, ts))
-		return LG_E_NOMEM;
-	return 0;
+	return b->n && ts <= b->v[b->n - 1] ? 0 : LG_APPEND(b->v, b->n, b->cap, ts);
 }
 
 static bool is_mark(struct lg_case *c, struct lg_gpu *g, uint32_t row)
@@ -457,6 +453,17 @@ static int64_t first_kept(const struct lg_trace *t, const struct lg_gpu_run *r, 
 	return from;
 }
 
+/* of: by step, two numbers each, of which the first is counted. */
+static void count_in_steps(const struct lg_gpu_run *r, const int64_t *ts, size_t n, size_t *of)
+{
+	for (size_t i = 0; i < n; i++) {
+		size_t step = lg_gpu_step_of(r, ts[i]);
+
+		if (step < r->n_steps)
+			of[2 * step]++;
+	}
+}
+
 /*
  * The profiler's buffers may miss the kernels of the first launches (pytorch #192021, kineto #996), or of
  * the last. Such steps look as if the device had waited: they are left out where that leaves some.
@@ -470,17 +477,9 @@ static int drop_unrun_steps(const struct lg_trace *t, struct lg_gpu_run *r)
 		return 0;
 	if (n && !of)
 		return LG_E_NOMEM;
-	for (size_t i = 0; n && i < r->n_launched; i++) {
-		size_t step = lg_gpu_step_of(r, r->launched[i]);
-
-		if (step < n)
-			of[2 * step]++;
-	}
-	for (size_t i = 0; n && i < r->n_unrun; i++) {
-		size_t step = lg_gpu_step_of(r, r->unrun[i]);
-
-		if (step < n)
-			of[2 * step + 1]++;
+	if (n) {
+		count_in_steps(r, r->launched, r->n_launched, of);
+		count_in_steps(r, r->unrun, r->n_unrun, of + 1);
 	}
 	while (head < n && lacks_kernels(of[2 * head + 1], of[2 * head]))
 		head++;

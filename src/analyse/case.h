@@ -132,6 +132,16 @@ struct lg_case {
 	int failed;
 };
 
+/* For each row of v[0..n), by value, as long as cond holds. */
+#define LG_EACH_ROW(row, v, n) LG_EACH_ROW_WHILE(1, row, v, n)
+#define LG_EACH_ROW_WHILE(cond, row, v, n)                                                              \
+	for (uint32_t row##_at = 0, row; (cond) && row##_at < (n) && (row = (v)[row##_at], true); row##_at++)
+/* The same of a list of the index: the rows of one thread or process, LG_LISTED(row, c->idx->span, thr). */
+#define LG_LISTED(row, list, of) LG_LISTED_WHILE(1, row, list, of)
+#define LG_LISTED_WHILE(cond, row, list, of)                                                             \
+	for (uint32_t row##_at = list##_off[of], row;                                                     \
+	     (cond) && row##_at < list##_off[(of) + 1] && (row = (list)[row##_at], true); row##_at++)
+
 /* Rows of a list of the index, by time, each cut to [a, b). */
 struct lg_rows {
 	const int64_t *ts, *dur;

@@ -288,8 +288,7 @@ static bool say_no_repetition(struct lg_case *c)
 	r = &c->ranks[0];
 	if (!r->inferred || !lg_was_named(c, r->prc))
 		return false;
-	for (size_t i = 0; i < r->n_states; i++) {
-		uint32_t row = r->states[i];
+	LG_EACH_ROW(row, r->states, r->n_states) {
 		int64_t dur = lg_row_end(c->t, s->ts[row], s->dur[row]) - s->ts[row];
 
 		ran += s->kind[row] == LG_RUNNING ? dur : 0;

@@ -10,4 +10,14 @@
 	for (__typeof__(&*(v)) one = (v), one##_end = (n) ? one + (n) : one; (cond) && one != one##_end; \
 	     one++)
 
+/* Leaves in v[0..n) only those of which cond holds, in their order. */
+#define LG_KEEP(one, v, n, cond)                          \
+	do {                                              \
+		size_t kept_ = 0;                         \
+		LG_EACH(one, v, n)                        \
+			if (cond)                         \
+				(v)[kept_++] = *one;      \
+		(n) = kept_;                              \
+	} while (0)
+
 #endif /* LG_BASE_EACH_H */

@@ -204,12 +204,7 @@ size_t lg_join_occasions(struct lg_stretches *b, int64_t period)
 
 int64_t lg_keep_long(struct lg_stretches *b, int64_t period)
 {
-	size_t n = 0;
-
-	for (size_t i = 0; i < b->n; i++)
-		if (b->v[i].end - b->v[i].ts >= BURST_PERIODS * period)
-			b->v[n++] = b->v[i];
-	b->n = n;
+	LG_KEEP(x, b->v, b->n, x->end - x->ts >= BURST_PERIODS * period);
 	return lg_stretches_time(b);
 }
 

@@ -77,8 +77,7 @@ static int find_in(struct lg_case *c, const uint8_t *of_stack, const struct lg_r
 	int64_t period = lg_sampling_period(c, r->thr);
 	bool forked = false;
 
-	for (uint32_t i = c->idx->sample_off[r->thr]; period > 0 && i < c->idx->sample_off[r->thr + 1]; i++) {
-		uint32_t row = c->idx->sample[i];
+	LG_LISTED_WHILE(period > 0, row, c->idx->sample, r->thr) {
 		int64_t from = s->ts[row] - period / 2, end = from + period;
 		uint8_t kind = of_stack[s->stack[row]];
 		struct lg_chore *last = l->n ? &l->v[l->n - 1] : NULL;

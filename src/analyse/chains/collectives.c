@@ -101,8 +101,7 @@ static int collect(struct lg_case *c, struct lg_rank *r)
 	r->arrivals = lg_arena_alloc(&c->v->arena, r->n_spans, sizeof *r->arrivals);
 	if (!r->arrivals)
 		return LG_E_NOMEM;
-	for (size_t i = 0; i < r->n_spans; i++) {
-		uint32_t row = r->spans[i];
+	LG_EACH_ROW(row, r->spans, r->n_spans) {
 		struct lg_arrival a = { .span = row, .late_rank = UINT32_MAX };
 
 		bool waits = s->kind[row] == LG_SPAN_WAIT && s->group[row];

@@ -116,6 +116,7 @@ static void count_samples(const struct lg_case *c, const struct lg_gil_wait *w, 
 
 struct ran {
 	size_t all, python; /* CPU samples */
+	bool proves;
 };
 
 /* Keep the waits for threads that ran Python meanwhile. */
@@ -123,7 +124,7 @@ static int keep_proven(const struct lg_case *c, struct waits *w)
 {
 	LG_AUTOFREE struct ran *ran = lg_calloc(w->n, sizeof *ran);
 	struct lg_map by_thr = { 0 };
-	size_t n = 0, kept = 0;
+	size_t n = 0;
 	int rc = ran ? 0 : LG_E_NOMEM;
 
 	for (size_t i = 0; i < w->n && !rc; i++) {
@@ -135,13 +136,9 @@ static int keep_proven(const struct lg_case *c, struct waits *w)
 		}
 		count_samples(c, &w->v[i], &ran[at - 1].all, &ran[at - 1].python);
 	}
-	for (size_t i = 0; i < w->n && !rc; i++) {
-		const struct ran *of = &ran[lg_map_get(&by_thr, w->v[i].holder) - 1];
-
-		if (of->all >= SAMPLES_MIN && of->python * 2 > of->all)
-			w->v[kept++] = w->v[i];
-	}
-	w->n = kept;
+	for (size_t i = 0; i < n; i++)
+		ran[i].proves = ran[i].all >= SAMPLES_MIN && ran[i].python * 2 > ran[i].all;
+	LG_KEEP(x, w->v, w->n, !rc && ran[lg_map_get(&by_thr, x->holder) - 1].proves);
 	lg_map_done(&by_thr);
 	return rc;
 }

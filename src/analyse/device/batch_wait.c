@@ -158,8 +158,7 @@ static bool in_next(struct lg_case *c, const struct lg_gpu_run *r, const struct 
 
 	if (r->has_frames)
 		(void)lg_failed(c, lg_span_pick(c, LG_LIST_NEXT, &picked));
-	for (uint32_t p = c->idx->span_off[r->main]; picked && p < c->idx->span_off[r->main + 1]; p++) {
-		uint32_t row = c->idx->span[p];
+	LG_LISTED_WHILE(picked, row, c->idx->span, r->main) {
 		int64_t from = LG_MAX(t->span.ts[row], until), end = lg_span_end(t, row);
 
 		if (t->span.kind[row] != LG_SPAN_PYTHON || !picked[t->span.name[row]] || end <= from)

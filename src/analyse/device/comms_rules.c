@@ -171,7 +171,6 @@ static void tell_kinds(struct lg_case *c, struct lg_finding *f, const struct lg_
 static void name_long_stage(struct lg_case *c, struct lg_finding *f, const struct lg_gpu *g, double share)
 {
 	struct lg_long_stage s;
-	size_t n = 0;
 
 	if (!f->detail || strcmp(f->detail, "send_recv") || f->n_loss_parts || !lg_long_stage(g, &s))
 		return;
@@ -180,10 +179,7 @@ static void name_long_stage(struct lg_case *c, struct lg_finding *f, const struc
 	f->culprit.rank = s.run->rank;
 	f->culprit.pid = c->t->process.pid[s.run->prc];
 	f->culprit.function = NULL;
-	for (size_t i = 0; i < f->n_victims; i++)
-		if (f->victims[i].rank != s.run->rank)
-			f->victims[n++] = f->victims[i];
-	f->n_victims = n;
+	LG_KEEP(x, f->victims, f->n_victims, x->rank != s.run->rank);
 	lg_title(c, f, "the ranks stand in sends and receives for %.0f %% of the devices' time: a step of "
 		 "rank %d has %.1f ms of work, of the others %.1f", share * 100, s.run->rank, s.own_ms,
 		 s.others_ms);

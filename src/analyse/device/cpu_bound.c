@@ -48,12 +48,8 @@ static int add_collectives(const struct lg_case *c, const struct lg_gpu_run *r, 
 {
 	const struct lg_span_tab *s = &c->t->span;
 
-	for (uint32_t k = c->idx->thread_off[r->prc]; k < c->idx->thread_off[r->prc + 1]; k++) {
-		lg_thr thr = c->idx->thread[k];
-
-		for (uint32_t p = c->idx->span_off[thr]; p < c->idx->span_off[thr + 1]; p++) {
-			uint32_t row = c->idx->span[p];
-
+	LG_LISTED(thr, c->idx->thread, r->prc) {
+		LG_LISTED(row, c->idx->span, thr) {
 			if (s->kind[row] == LG_SPAN_COLLECTIVE && s->dur[row] > 0 && s->ts[row] < r->to &&
 			    lg_gpu_iv_put(all, all->n, s->ts[row], s->ts[row] + s->dur[row]))
 				return LG_E_NOMEM;

@@ -46,12 +46,8 @@ static int collect(const struct lg_case *c, struct rank *k)
 	const struct lg_span_tab *s = &c->t->span;
 	const struct lg_gpu_run *r = k->run;
 
-	for (uint32_t i = c->idx->thread_off[r->prc]; i < c->idx->thread_off[r->prc + 1]; i++) {
-		lg_thr thr = c->idx->thread[i];
-
-		for (uint32_t p = c->idx->span_off[thr]; p < c->idx->span_off[thr + 1]; p++) {
-			uint32_t row = c->idx->span[p];
-
+	LG_LISTED(thr, c->idx->thread, r->prc) {
+		LG_LISTED(row, c->idx->span, thr) {
 			if (s->kind[row] != LG_SPAN_COLLECTIVE || s->dur[row] < 0 || s->ts[row] < r->from ||
 			    s->ts[row] >= r->to || lg_span_p2p(c->t, row))
 				continue;

@@ -50,8 +50,7 @@ static int count_operators(const struct lg_case *c, const struct lg_gpu_run *r, 
 
 	if (!n)
 		return LG_E_NOMEM;
-	for (uint32_t p = c->idx->span_off[r->main]; p < c->idx->span_off[r->main + 1]; p++) {
-		uint32_t row = c->idx->span[p];
+	LG_LISTED(row, c->idx->span, r->main) {
 		size_t s = sp->kind[row] == LG_SPAN_OP ? lg_gpu_step_of(r, sp->ts[row]) : r->n_steps;
 
 		if (s < r->n_steps)

@@ -203,8 +203,7 @@ static int tuned_of(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr 
 	uint32_t op = LG_NO_ROW;
 	int rc = 0;
 
-	for (uint32_t k = c->idx->span_off[thr]; !rc && k < c->idx->span_off[thr + 1]; k++) {
-		uint32_t row = c->idx->span[k];
+	LG_LISTED_WHILE(!rc, row, c->idx->span, thr) {
 		int64_t ts = t->span.ts[row], end = lg_span_end(t, row);
 
 		if (end > to && end > r->from && ts < r->to && conv[t->span.name[row]]) {

@@ -84,8 +84,7 @@ static const char *around(struct lg_case *c, const struct lg_gpu_run *r, const s
 	const struct lg_trace *t = c->t;
 	uint32_t best = LG_NO_ROW;
 
-	for (uint32_t k = c->idx->span_off[r->main]; k < c->idx->span_off[r->main + 1]; k++) {
-		uint32_t row = c->idx->span[k];
+	LG_LISTED(row, c->idx->span, r->main) {
 		int64_t ts = t->span.ts[row], end = lg_row_end(t, ts, t->span.dur[row]);
 		int64_t from = LG_MAX(ts, p->at);
 		int64_t to = end < p->at + p->longest ? end : p->at + p->longest;

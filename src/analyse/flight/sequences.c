@@ -217,9 +217,7 @@ static bool never_called(struct sequences *s, const struct lg_rank *r, uint32_t 
 
 	if (*of && !member)
 		return false;
-	for (size_t k = 0; k < r->n_spans; k++) {
-		uint32_t own = r->spans[k];
-
+	LG_EACH_ROW(own, r->spans, r->n_spans) {
 		if (!is_call(t, own) || !one_group(s, own, row))
 			continue;
 		if (t->span.seq[own] >= t->span.seq[row])
@@ -234,8 +232,7 @@ static uint32_t hangs_in(const struct lg_trace *t, const struct lg_rank *r, int6
 {
 	int64_t usual = 0;
 
-	for (size_t k = 0; k < r->n_spans; k++) {
-		uint32_t row = r->spans[k];
+	LG_EACH_ROW(row, r->spans, r->n_spans) {
 		bool waits = t->span.kind[row] == LG_SPAN_WAIT && t->span.group[row] && t->span.seq[row] >= 0;
 
 		if (!waits && !is_call(t, row))

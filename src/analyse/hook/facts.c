@@ -11,9 +11,7 @@ const char *lg_fact_of(const struct lg_case *c, lg_prc prc, const char *key)
 	const struct lg_meta_tab *m = &c->t->meta;
 	const char *value = NULL;
 
-	for (uint32_t p = c->idx->meta_off[prc]; p < c->idx->meta_off[prc + 1]; p++) {
-		uint32_t i = c->idx->meta[p];
-
+	LG_LISTED(i, c->idx->meta, prc) {
 		if (!strcmp(lg_string(c->t, m->key[i]), key))
 			value = lg_string(c->t, m->value[i]);
 	}
@@ -26,8 +24,7 @@ double lg_fact_share(const struct lg_case *c, lg_prc prc, const char *key, int64
 	int64_t on = 0, since = from;
 	bool is_on = false;
 
-	for (uint32_t p = c->idx->meta_off[prc]; p < c->idx->meta_off[prc + 1]; p++) {
-		uint32_t i = c->idx->meta[p];
+	LG_LISTED(i, c->idx->meta, prc) {
 		int64_t ts;
 
 		if (strcmp(lg_string(c->t, m->key[i]), key))

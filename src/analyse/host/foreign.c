@@ -250,6 +250,14 @@ static size_t keep_telling(const struct lg_case *c, const struct lg_victim *v, s
 	return n;
 }
 
+static int copy_of(const struct lg_stretches *a, struct lg_stretches *ret)
+{
+	*ret = (struct lg_stretches){ .v = lg_calloc(a->n, sizeof *a->v), .n = a->n, .cap = a->n };
+	if (ret->v && a->n)
+		memcpy(ret->v, a->v, a->n * sizeof *a->v);
+	return ret->v ? 0 : LG_E_NOMEM;
+}
+
 /* Its long bursts: for its rhythm, and to be judged. */
 static int find_candidate(struct lg_candidate *k, const struct lg_seen *seen, int64_t period,
 			  struct lg_stretch life, int64_t *ret_busy)
@@ -258,14 +266,7 @@ static int find_candidate(struct lg_candidate *k, const struct lg_seen *seen, in
 
 	*ret_busy = rc ? 0 : lg_keep_long(&k->all, period);
 	lg_mark_beats(&k->all);
-	if (!rc && k->all.n) {
-		k->bursts.v = lg_calloc(k->all.n, sizeof *k->bursts.v);
-		if (!k->bursts.v)
-			return LG_E_NOMEM;
-		memcpy(k->bursts.v, k->all.v, k->all.n * sizeof *k->all.v);
-		k->bursts.n = k->bursts.cap = k->all.n;
-	}
-	return rc;
+	return !rc && k->all.n ? copy_of(&k->all, &k->bursts) : rc;
 }
 
 /* How well do the bursts and the thread's standing still agree, in k->hits bursts? False: not even at first
@@ -333,10 +334,8 @@ static int judge_candidate(const struct lg_case *c, const struct lg_victim *v, c
 		k->maybe = chance(v, &k->bursts, still, MAY_BE_CHANCE, true);
 		return 0;
 	}
-	all = (struct lg_stretches){ .v = lg_calloc(k->bursts.n, sizeof *all.v), .n = k->bursts.n };
-	if (!all.v)
+	if (copy_of(&k->bursts, &all))
 		return LG_E_NOMEM;
-	memcpy(all.v, k->bursts.v, all.n * sizeof *all.v);
 	n_all = all.n;
 	n = keep_telling(c, v, k);
 	if (n < all.n && !k->clouded)

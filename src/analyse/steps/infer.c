@@ -264,8 +264,7 @@ static int sort_waits(const struct lg_case *c, const struct lg_rank *r, struct g
 	const struct lg_state_tab *s = &c->t->state;
 	int rc = 0;
 
-	for (size_t i = 0; !rc && i < r->n_states; i++) {
-		uint32_t row = r->states[i];
+	LG_EACH_ROW_WHILE(!rc, row, r->states, r->n_states) {
 		lg_thr waker = s->waker_ctx[row] <= LG_CTX_TASK ? s->waker[row] : 0;
 		uint64_t kind = lg_mix64((uint64_t)s->stack[row] << 8 | s->reason[row]);
 

@@ -280,16 +280,12 @@ static bool drop_nameless(struct lg_case *c)
 {
 	const struct lg_process_tab *p = &c->t->process;
 	bool recorded = false;
-	size_t n = 0, all = c->n_ranks;
+	size_t all = c->n_ranks;
 
 	for (size_t i = 0; i < all; i++)
 		recorded |= p->pid[c->ranks[i].prc] >= 0 && c->ranks[i].n_states;
-	LG_EACH(r, c->ranks, all) {
-		if (!recorded || p->pid[r->prc] >= 0 || r->rank >= 0 || r->n_states)
-			c->ranks[n++] = *r;
-	}
-	c->n_ranks = n;
-	return n < all;
+	LG_KEEP(r, c->ranks, c->n_ranks, !recorded || p->pid[r->prc] >= 0 || r->rank >= 0 || r->n_states);
+	return c->n_ranks < all;
 }
 
 int lg_choose_job(struct lg_case *c, const struct lg_step *steps, bool *ret_chosen)
@@ -298,7 +294,6 @@ int lg_choose_job(struct lg_case *c, const struct lg_step *steps, bool *ret_chos
 	uint32_t chosen = 0;
 	bool nameless, several = false;
 	int64_t most = -1;
-	size_t n = 0;
 	int rc = 0;
 
 	*ret_chosen = false;
@@ -320,10 +315,7 @@ int lg_choose_job(struct lg_case *c, const struct lg_step *steps, bool *ret_chos
 		       "excess is judged (%s), not %s: --victim PID judges another",
 		       pids_text(c, job, chosen, true), pids_text(c, job, chosen, false));
 		rc = mark_others(c, job, chosen);
-		for (size_t i = 0; i < c->n_ranks; i++)
-			if (job[i] == chosen)
-				c->ranks[n++] = c->ranks[i];
-		c->n_ranks = n;
+		LG_KEEP(r, c->ranks, c->n_ranks, job[r - c->ranks] == chosen);
 	}
 	*ret_chosen = several || nameless;
 	return rc;

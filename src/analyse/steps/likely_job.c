@@ -52,9 +52,7 @@ static bool runs_framework(const struct lg_case *c, lg_prc p, uint8_t *known)
 	const struct lg_trace *t = c->t;
 	size_t seen = 0, hits = 0;
 
-	for (uint32_t k = x->thread_off[p]; k < x->thread_off[p + 1]; k++) {
-		lg_thr thr = x->thread[k];
-
+	LG_LISTED(thr, x->thread, p) {
 		for (uint32_t i = x->sample_off[thr]; i < x->sample_off[thr + 1]; i++) {
 			hits += is_in_framework(t, t->sample.stack[x->sample[i]], known);
 			if (hits >= HITS || ++seen == SAMPLES_MAX)
@@ -71,8 +69,7 @@ static void count_waits(struct lg_case *c, const struct lg_rank *a, lg_prc b, si
 	const struct lg_state_tab *s = &c->t->state;
 
 	*all = *by_b = *by_timer = 0;
-	for (size_t i = 0; i < a->n_states; i++) {
-		uint32_t row = a->states[i];
+	LG_EACH_ROW(row, a->states, a->n_states) {
 		lg_thr waker;
 
 		if (s->kind[row] != LG_BLOCKED || s->dur[row] <= 0)
@@ -179,11 +176,7 @@ static bool drop_unlikely(struct lg_case *c)
 		n += c->likely_job[c->ranks[i].prc];
 	if (!n || n == all)
 		return false;
-	n = 0;
-	for (size_t i = 0; i < all; i++)
-		if (c->likely_job[c->ranks[i].prc])
-			c->ranks[n++] = c->ranks[i];
-	c->n_ranks = n;
+	LG_KEEP(r, c->ranks, c->n_ranks, c->likely_job[r->prc]);
 	return true;
 }
 

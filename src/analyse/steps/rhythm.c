@@ -93,7 +93,7 @@ static double refine(const double *t, const double *d, size_t n_d, double period
 static size_t join(struct lg_burst *b, size_t n, int64_t gap)
 {
 	int64_t most = 0;
-	size_t k = 0, kept = 0;
+	size_t k = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		if (k && (b[i].ts <= b[k - 1].end ||
@@ -105,10 +105,8 @@ static size_t join(struct lg_burst *b, size_t n, int64_t gap)
 		}
 		most = b[k - 1].weight > most ? b[k - 1].weight : most;
 	}
-	for (size_t i = 0; i < k; i++)
-		if (b[i].weight >= most / 20)
-			b[kept++] = b[i];
-	return kept;
+	LG_KEEP(x, b, k, x->weight >= most / 20);
+	return k;
 }
 
 /* The period of these bursts, NAN when chance explains it. ret_score only with a period. */

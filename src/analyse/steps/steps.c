@@ -41,9 +41,7 @@ static bool named_steps(const struct lg_case *c, const struct lg_rank *r, bool b
 	const struct lg_span_tab *s = &c->t->span;
 	double covered[2] = { 0 };
 
-	for (size_t i = 0; i < r->n_spans; i++) {
-		uint32_t row = r->spans[i];
-
+	LG_EACH_ROW(row, r->spans, r->n_spans) {
 		if (s->kind[row] == LG_SPAN_STEP && s->dur[row] > 0 &&
 		    !!(s->flags[row] & LG_SPAN_HAND) == by_hand)
 			covered[s->name[row] != 0] += (double)s->dur[row];
@@ -59,9 +57,7 @@ static int from_step_spans(const struct lg_case *c, const struct lg_rank *r, boo
 	bool named = named_steps(c, r, by_hand);
 	int64_t end = INT64_MIN;
 
-	for (size_t i = 0; i < r->n_spans; i++) {
-		uint32_t row = r->spans[i];
-
+	LG_EACH_ROW(row, r->spans, r->n_spans) {
 		if (s->kind[row] != LG_SPAN_STEP || !!(s->flags[row] & LG_SPAN_HAND) != by_hand ||
 		    (s->name[row] != 0) != named)
 			continue;
@@ -80,9 +76,7 @@ static int from_stage(const struct lg_case *c, const struct lg_rank *r, uint8_t 
 	const struct lg_span_tab *s = &c->t->span;
 	int64_t covered = INT64_MIN; /* skip spans nested in one of the same stage */
 
-	for (size_t i = 0; i < r->n_spans; i++) {
-		uint32_t row = r->spans[i];
-
+	LG_EACH_ROW(row, r->spans, r->n_spans) {
 		if (s->kind[row] != LG_SPAN_STAGE || s->stage[row] != stage || s->dur[row] < 0 ||
 		    s->ts[row] < covered)
 			continue;
@@ -264,9 +258,7 @@ int lg_rank_spans(struct lg_case *c, struct lg_rank *r)
 	uint32_t *v = NULL;
 	size_t n = 0, cap = 0;
 
-	for (uint32_t p = c->idx->span_off[r->thr]; p < c->idx->span_off[r->thr + 1]; p++) {
-		uint32_t row = c->idx->span[p];
-
+	LG_LISTED(row, c->idx->span, r->thr) {
 		if (kind[row] != LG_SPAN_STEP && kind[row] != LG_SPAN_STAGE &&
 		    kind[row] != LG_SPAN_COLLECTIVE && kind[row] != LG_SPAN_WAIT)
 			continue;

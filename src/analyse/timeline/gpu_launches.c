@@ -58,11 +58,8 @@ static int list_calls(struct lg_case *c, struct lg_gpu *g, lg_prc prc, struct ca
 	const struct lg_trace *t = c->t;
 	size_t cap = 0;
 
-	for (uint32_t q = c->idx->thread_off[prc]; q < c->idx->thread_off[prc + 1]; q++) {
-		lg_thr k = c->idx->thread[q];
-
-		for (uint32_t p = c->idx->span_off[k]; p < c->idx->span_off[k + 1]; p++) {
-			uint32_t row = c->idx->span[p];
+	LG_LISTED(k, c->idx->thread, prc) {
+		LG_LISTED(row, c->idx->span, k) {
 			enum lg_name_class name;
 
 			if (t->span.kind[row] == LG_SPAN_STEP || t->span.seq[row] <= 0)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pairs: a job before and after one change, or none. What the change costs is the wall time of the job after it less
-that of the same job, with the same noise, without it; before has noise of its own, as another day has.
+that of the same job, with the same noise, without it; before has noise of its own, as another day has. Each
+nanosecond is one finding's (doc/contract.md#lost_ms): a change of all kernels is told of the largest, one by one, and
+of the rest as a stage, so that what it costs is to be held against all that it goes by.
 """
 import dataclasses
 import pathlib
@@ -68,6 +70,7 @@ def ask(laggard, family, number, seed):
     found = said["findings"] if said else []
     if ids:  # one change may go by several names: the first that is told, else the best
         answer.causes = {next((f["id"] for f in found if f["id"] in ids), ids[0]): cost}
+        answer.told_ms = sum(f["lost_ms"] or 0 for f in found if f["id"] in ids) or None
     for f in found:
         truth = cost if ids else 0.0
         right = f["id"] in ids and (f["lost_ms"] is None or truth >= 0.5 * f["lost_ms"])

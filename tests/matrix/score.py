@@ -27,6 +27,7 @@ class Answer:
     scope: str = ""
     touched: int = 0  # steps that the cause made longer
     error: str = ""
+    told_ms: float | None = None  # pairs: of all findings that are the cause's
     others_cpus: float = 0.0  # live: CPUs that strangers to the draw had
 
 

@@ -100,15 +100,18 @@ struct drawer {
 	double *scratch;
 };
 
+size_t lg_bootstrap_block(size_t n)
+{
+	size_t block = n / 20 > (size_t)cbrt((double)n) ? n / 20 : (size_t)cbrt((double)n);
+
+	return block ? block : 1;
+}
+
 static bool drawer_init(struct drawer *d, const double *v, size_t n)
 {
 	d->v = v;
 	d->n = n;
-	d->block = n / 20;
-	if (d->block < (size_t)cbrt((double)n))
-		d->block = (size_t)cbrt((double)n);
-	if (d->block < 1)
-		d->block = 1;
+	d->block = lg_bootstrap_block(n);
 	d->stride = n / MEDIAN_MAX + 1;
 	d->sum = lg_calloc(2 * n + 1, sizeof *d->sum);
 	d->scratch = lg_calloc(n + 1, sizeof *d->scratch);

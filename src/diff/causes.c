@@ -308,21 +308,23 @@ static void measured(struct lg_causes *c, const struct lg_side_finding *s, struc
 {
 	const struct lg_finding *g = &c->after->findings[s->row];
 	const struct lg_holder_change *h = holder_of(c, g->culprit.pid);
-	double before = before_ms(c, s);
+	double before = before_ms(c, s), lo;
 	struct lg_finding *f;
 
 	if (in_host(s->id)) {
 		p.ms = s->ms - before;
-		p.half = hypot(half_of(s), half_of(same_before(c, s)));
-	} else {
-		p.half = fmin(p.half, own_half(c, s)); /* of two intervals; NAN is none */
+		lo = p.ms - hypot(half_of(s), half_of(same_before(c, s)));
+	} else { /* the higher of two lower ends; what is not told is none */
+		double own = s->ms - before - own_half(c, s);
+
+		lo = fmax(p.ms - p.half, isnan(own) ? own : fmin(p.ms, own));
 	}
 	if (!(p.ms >= worth_telling(c)))
 		return;
 	f = finding_copy(c, g);
 	if (!f)
 		return;
-	lg_cause_price(c, f, p.ms, p.ms - p.half);
+	lg_cause_price(c, f, p.ms, lo);
 	lg_cap_as(f, g); /* too few episodes stay too few */
 	f->confidence = g->confidence * (c->d->before->has_states || !in_host(s->id) ? 1 : 0.8);
 	f->title = before > 0
@@ -395,15 +397,16 @@ static void more_work(struct lg_causes *c)
 /* What the stages of the set grew by (net), in ms per step, and half of its interval. */
 static double growth(const struct lg_causes *c, uint32_t set, double *ret_half)
 {
-	double ms = 0, var = 0;
+	double ms = 0, var = 0, sum = 0;
 
 	for (uint32_t g = 1; g < LG_STAGE_MAX; g++) {
 		if (!(set & 1u << g) || c->pool[g] == 0)
 			continue;
 		ms += c->pool[g];
+		sum += c->pool[g] - c->lo[g];
 		var += (c->pool[g] - c->lo[g]) * (c->pool[g] - c->lo[g]);
 	}
-	*ret_half = sqrt(var);
+	*ret_half = c->together ? sum : sqrt(var);
 	return ms;
 }
 
@@ -632,6 +635,52 @@ static int cmp_share(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
+/*
+ * A host that runs ahead of its device waits for it sooner or later: what it does longer in one stage it
+ * waits less in another. Only by what is left of all together is the step longer, and that is as sure as the
+ * sum is: where in its step a host waits may be anywhere, the step as long as ever.
+ */
+static int settle_stages(struct lg_causes *c)
+{
+	const struct lg_series *b = &c->d->before->s, *a = &c->d->after->s;
+	double more = 0, less = 0, left, half;
+	struct lg_bootstrap r;
+
+	if (!lg_bootstrap(b->clean[0], b->n, a->clean[0], a->n, &r))
+		return LG_E_NOMEM;
+	for (uint32_t g = 1; g < LG_STAGE_MAX; g++)
+		*(c->pool[g] > 0 ? &more : &less) += fabs(c->pool[g]);
+	left = fabs(more - less);
+	half = (more - less) - r.delta_lo;
+	for (uint32_t g = 1; g < LG_STAGE_MAX; g++) {
+		double of = c->pool[g] > 0 ? more : less;
+		double rest = of > 0 ? fmax(0, 2 * of - more - less) / of : 0;
+		double own = (c->pool[g] - c->lo[g]) * rest;
+
+		c->pool[g] *= rest;
+		c->half[g] = left > 0 ? fmin(own, half * fabs(c->pool[g]) / left) : 0;
+		c->lo[g] = c->pool[g] - c->half[g];
+	}
+	c->together = true;
+	return 0;
+}
+
+/* By how much each stage's own time grew. */
+static int fill_pools(struct lg_causes *c)
+{
+	const struct lg_diff *d = c->d;
+
+	for (size_t i = 0; i < d->n_stages; i++) {
+		uint32_t g = lg_cause_stage(d->stages[i].name);
+
+		c->pool[g] = d->stages[i].delta;
+		c->lo[g] = d->stages[i].lo;
+		c->half[g] = d->stages[i].delta - d->stages[i].lo;
+		c->before[g] = d->stages[i].before;
+	}
+	return d->n_stages && d->after->has_device ? settle_stages(c) : 0;
+}
+
 int lg_diff_causes(struct lg_diff *d, const struct lg_verdict *after_v)
 {
 	struct lg_causes c = { .d = d, .after = after_v };
@@ -643,14 +692,8 @@ int lg_diff_causes(struct lg_diff *d, const struct lg_verdict *after_v)
 	if (!d->v.findings || !d->shares || !portion)
 		return LG_E_NOMEM;
 	d->v.n_findings = 0;
-	for (size_t i = 0; i < d->n_stages; i++) {
-		uint32_t g = lg_cause_stage(d->stages[i].name);
-
-		c.pool[g] = d->stages[i].delta;
-		c.lo[g] = d->stages[i].lo;
-		c.half[g] = d->stages[i].delta - d->stages[i].lo;
-		c.before[g] = d->stages[i].before;
-	}
+	if (fill_pools(&c))
+		return LG_E_NOMEM;
 	/* Unmeasured and compiled first: they explain whole stages; then the verdict's own causes. */
 	for (size_t i = 0; after_v && i < a->n_findings; i++)
 		if (in_host(a->findings[i].id) && !isnan(a->findings[i].ms))

@@ -9,6 +9,7 @@ struct lg_causes {
 	const struct lg_verdict *after;
 	double pool[LG_STAGE_MAX], lo[LG_STAGE_MAX]; /* ms per step; lower bound of the interval */
 	double half[LG_STAGE_MAX], before[LG_STAGE_MAX]; /* half of it; the stage's time before */
+	bool together;  /* the intervals are parts of one: settle_stages() */
 	double told;    /* ms per step that findings account for */
 	bool compile_told;
 };

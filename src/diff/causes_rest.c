@@ -43,25 +43,6 @@ static double left_over(const struct lg_causes *c)
 	return sum;
 }
 
-/*
- * A host that runs ahead of its device waits for it sooner or later: what it does longer in one stage it
- * waits less in another. Only by what is left of all together is the step longer.
- */
-static void settle_stages(struct lg_causes *c)
-{
-	double more = 0, less = 0;
-
-	for (uint32_t g = 1; g < LG_STAGE_MAX; g++)
-		*(c->pool[g] > 0 ? &more : &less) += fabs(c->pool[g]);
-	for (uint32_t g = 1; g < LG_STAGE_MAX; g++) {
-		double of = c->pool[g] > 0 ? more : less;
-		double rest = of > 0 ? fmax(0, 2 * of - more - less) / of : 0;
-
-		c->pool[g] *= rest;
-		c->lo[g] *= rest;
-	}
-}
-
 static void take_evenly(struct lg_causes *c, double ms)
 {
 	double sum = left_over(c);
@@ -388,8 +369,6 @@ void lg_causes_rest(struct lg_causes *c)
 	double unexplained = 0;
 
 	stolen(c);
-	if (c->d->after->has_device)
-		settle_stages(c);
 	for (uint32_t g = 1; g < LG_STAGE_MAX; g++)
 		unexplained += beyond(c, g) > 0 ? beyond(c, g) : 0;
 	operators(c, false);

@@ -149,6 +149,8 @@ bool lg_bootstrap(const double *before, size_t n_before, const double *after, si
  * the machine's drift. NAN for fewer than three values. False when out of memory.
  */
 bool lg_bootstrap_lower(const double *v, size_t n, double *ret) LG_MUST_CHECK;
+/* So many steps in a row may belong together. */
+size_t lg_bootstrap_block(size_t n);
 double lg_student95(double df);
 double lg_mean_of(const double *v, size_t n);       /* NAN for n 0 */
 /* q in [0, 1]; v is reordered. NAN for n 0. */

@@ -260,11 +260,36 @@ static int facts(struct lg_side *s, const struct lg_trace *t, lg_prc prc)
 }
 
 /*
+ * What is seen n times in a window comes at least this part of that in the mean of such windows, with
+ * 95 %: the rate of a Poisson process (chi-squared of 2 n degrees of freedom, by Wilson and Hilferty). What
+ * lies close together is seen once; of bursts of many sizes n is how many of one size would vary as they do.
+ */
+static double sure_part(const double *by_step, size_t n)
+{
+	double sum = 0, squares = 0, seen, root;
+	size_t block = lg_bootstrap_block(n);
+
+	for (size_t i = 0; i < n; i += block) {
+		double one = 0;
+
+		for (size_t k = i; k < n && k < i + block; k++)
+			one += by_step[k];
+		sum += one;
+		squares += one * one;
+	}
+	seen = squares > 0 ? sum * sum / squares : 0;
+	root = 1 - 1 / (9 * seen) - 1.645 / (3 * sqrt(seen));
+	return seen >= 1 && root > 0 ? root * root * root : 0;
+}
+
+/*
  * Half of the 95 % interval of what f lost per step, as its own moments tell it: what comes in a rhythm is
- * surer than what came in one burst.
+ * surer than what came in one burst. The bootstrap says so of many steps; of few it may draw none that has
+ * any, and says nothing. What the device lost lies where its steps do.
  */
 static int half_of(const struct lg_finding *f, double ms, const struct lg_side_window *w, double *ret)
 {
+	const struct lg_step *steps = f->device_causes && w->device ? w->device : w->steps;
 	double *by_step, lo, sum = 0;
 	bool ok;
 
@@ -277,19 +302,19 @@ static int half_of(const struct lg_finding *f, double ms, const struct lg_side_w
 	for (size_t i = 0; i < f->n_moments; i++) {
 		size_t at = 0, end = w->n;
 
-		if (f->moments[i].ts < w->steps[0].ts)
+		if (f->moments[i].ts < steps[0].ts)
 			continue;
 		while (end - at > 1) {
 			size_t mid = (at + end) / 2;
 
-			*(w->steps[mid].ts <= f->moments[i].ts ? &at : &end) = mid;
+			*(steps[mid].ts <= f->moments[i].ts ? &at : &end) = mid;
 		}
 		by_step[at] += (double)f->moments[i].dur;
 		sum += (double)f->moments[i].dur;
 	}
 	ok = lg_bootstrap_lower(by_step, w->n, &lo);
-	if (ok && sum > 0)
-		*ret = ms * (1 - lo * (double)w->n / sum);
+	if (ok && sum > 0 && !isnan(lo))
+		*ret = ms * (1 - fmax(lo * (double)w->n / sum, sure_part(by_step, w->n)));
 	lg_free(by_step);
 	return ok ? 0 : LG_E_NOMEM;
 }

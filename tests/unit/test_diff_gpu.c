@@ -443,6 +443,85 @@ static void a_wait_in_few_steps_is_not_sure(void **state)
 	checked(&p);
 }
 
+/* Of few steps the bootstrap often draws none that has any of it. What came three times, and is a third of
+ * the run, was no accident whatever it draws. */
+static void a_long_wait_in_few_of_few_steps_is_told(void **state)
+{
+	struct gpu_plan before = free_loop(), after;
+	const struct lg_finding *f;
+	struct pair p;
+
+	(void)state;
+	before.sync_every = before.n_kernels;
+	after = before;
+	after.loader_ns = before.kernel_ns * before.n_kernels * 3;
+	after.loader_every = 4;
+	p = compare(&before, &after);
+	f = find(&p, "data.loader_wait");
+	assert_non_null(f);
+	assert_true(p.d->mean.lo < 1);
+	assert_int_equal(f->severity, LG_SEVERITY_MEDIUM);
+	checked(&p);
+}
+
+/*
+ * A host that reads no number before the end does as much of its work in one stage as in another: where it
+ * waits says nothing of how long its steps are, and no doubt of that is one of them.
+ */
+static void where_the_host_waits_is_no_doubt_of_what_the_device_does(void **state)
+{
+	struct gpu_plan before = free_loop(), after;
+	struct pair p;
+
+	(void)state;
+	before.n_steps = 16;
+	before.kernel_ns *= 4;
+	before.loader_ns = before.kernel_ns * before.n_kernels / 3;
+	before.sync_at_end = true;
+	after = before;
+	after.kernel_ns = before.kernel_ns * 14 / 10;
+	p = compare(&before, &after);
+	assert_string_equal(p.d->v.findings[0].id, "regress.op");
+	assert_int_equal(p.d->v.findings[0].severity, LG_SEVERITY_HIGH);
+	assert_null(find(&p, "regress.step"));
+	checked(&p);
+	p = compare(&before, &before);
+	assert_int_equal(p.d->v.n_findings, 0);
+	checked(&p);
+}
+
+/* Batches differ by so much that two runs of eight steps prove nothing; for whom ranks wait does not. */
+static void a_late_rank_is_judged_by_the_waits(void **state)
+{
+	struct gpu_plan before = gpu_healthy, after;
+	const struct lg_finding *f;
+	struct pair p;
+
+	(void)state;
+	before.n_ranks = 4;
+	before.n_steps = 10;
+	before.n_comm = 4;
+	before.comm_ns = 100 * US;
+	before.heavy_every = 4;
+	before.heavy_ns = before.kernel_ns * before.n_kernels * 2;
+	before.late_rank = -1;
+	after = before;
+	after.late_rank = 2;
+	after.late_ns = before.kernel_ns * before.n_kernels / 4;
+	p = compare(&before, &after);
+	f = find(&p, "comms.straggler");
+	assert_non_null(f);
+	assert_true(p.d->mean.lo < 1);
+	assert_true(f->severity >= LG_SEVERITY_MEDIUM);
+	checked(&p);
+	p = compare(&after, &after);
+	assert_int_equal(p.d->v.n_findings, 0);
+	checked(&p);
+	p = compare(&before, &before);
+	assert_int_equal(p.d->v.n_findings, 0);
+	checked(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -461,6 +540,9 @@ int main(void)
 		cmocka_unit_test(a_stage_that_the_queue_hides_costs_nothing),
 		cmocka_unit_test(a_wait_is_judged_by_its_own_measure),
 		cmocka_unit_test(a_wait_in_few_steps_is_not_sure),
+		cmocka_unit_test(a_long_wait_in_few_of_few_steps_is_told),
+		cmocka_unit_test(where_the_host_waits_is_no_doubt_of_what_the_device_does),
+		cmocka_unit_test(a_late_rank_is_judged_by_the_waits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,6 +38,9 @@ void lg_gpu_cap_rare(struct lg_case *c, struct lg_finding *f, const struct lg_gp
 /* The same of what is told by step; r has two and more. */
 void lg_gpu_cap_steps(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r,
 		      const int64_t *by_step);
+/* When it was, by step, in f->moments; no more. */
+void lg_gpu_keep_steps(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r,
+		       const int64_t *by_step);
 /* Add the n longest pieces of cause as evidence, merged by place. */
 void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask,
 		    size_t n, const char *what);

@@ -264,15 +264,22 @@ void lg_gpu_cap_rare(struct lg_case *c, struct lg_finding *f, const struct lg_gp
 	lg_grade_part(f, proof.part, proof.seen);
 }
 
-void lg_gpu_cap_steps(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r,
-		      const int64_t *by_step)
+void lg_gpu_keep_steps(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r,
+		       const int64_t *by_step)
 {
 	struct lg_time_lost *kept = room_for_moments(c, f, r);
-	struct lg_gpu_proof proof = lg_gpu_proof_of(r, by_step, r->n_steps);
 
 	for (size_t i = 0; kept && i < r->n_steps; i++)
 		if (by_step[i] > 0)
 			kept[f->n_moments++] = (struct lg_time_lost){ r->step[i], by_step[i] };
+}
+
+void lg_gpu_cap_steps(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r,
+		      const int64_t *by_step)
+{
+	struct lg_gpu_proof proof = lg_gpu_proof_of(r, by_step, r->n_steps);
+
+	lg_gpu_keep_steps(c, f, r, by_step);
 	lg_grade_part(f, proof.part, proof.seen);
 }
 

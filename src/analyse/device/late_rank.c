@@ -204,16 +204,16 @@ static void add_ranks(const struct lg_gpu *g, struct lg_gpu_late *l, const struc
 }
 
 /* In how many steps ranks wait, for the one where it is one. */
-static int count_steps(const struct lg_gpu *g, struct lg_gpu_late *l, const struct colls *all)
+static int count_steps(struct lg_case *c, const struct lg_gpu *g, struct lg_gpu_late *l,
+		       const struct colls *all)
 {
 	size_t n_steps = 1;
-	LG_AUTOFREE int64_t *by_step = NULL;
-	int64_t most = 0;
+	int64_t most = 0, *by_step;
 	double sum = 0, squares = 0;
 
 	for (size_t i = 0; i < g->n; i++)
 		n_steps = LG_MAX(g->run[i].n_steps, n_steps);
-	by_step = lg_calloc(n_steps, sizeof *by_step);
+	l->by_step = by_step = lg_arena_alloc(&c->v->arena, n_steps, sizeof *by_step);
 	if (!by_step)
 		return LG_E_NOMEM;
 	for (struct sides x = { 0 }; next_sides(all, g->n, &x);) {
@@ -364,7 +364,7 @@ static int judge(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_late *l)
 
 	if (!rc) {
 		add_ranks(g, l, &all);
-		rc = count_steps(g, l, &all);
+		rc = count_steps(c, g, l, &all);
 	}
 	l->numbered = all.numbered * 2 > all.n;
 	if (!rc && l->one)
@@ -566,6 +566,7 @@ int lg_find_late(struct lg_case *c, struct lg_gpu *g)
 	f = lg_gpu_finding(c, g, LG_R_COMMS_STRAGGLER, ns / 1e6, ns / wall,
 			   (l->one ? 0.85 : 0.7) * (l->numbered ? 1 : 0.85), r);
 	f->device_causes = BIT(LG_GPU_BY_COMM);
+	lg_gpu_keep_steps(c, f, r, l->by_step);
 	lg_grade_part(f, l->proof.part, l->proof.seen);
 	for (size_t i = 0; i < g->n; i++)
 		lg_evidence(c, f, "%s: last in %zu, made the others wait %.1f ms, waited %.1f ms itself",

@@ -204,6 +204,7 @@ struct lg_gpu_late {
 	bool one, numbered;         /* it is one rank; collectives are matched by number */
 	size_t matched, with_wait;  /* collectives */
 	size_t episodes;            /* steps in which ranks wait */
+	int64_t *by_step;           /* ns that they wait, of all; as many as the longest run has steps */
 	double in_step;             /* how much of a step, where most of it lies; NAN: no steps */
 	struct lg_gpu_proof {
 		double part;        /* of a loss: what is beyond chance, by how often it was seen */

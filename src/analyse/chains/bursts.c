@@ -21,9 +21,20 @@ int64_t lg_stretches_time(const struct lg_stretches *l)
 {
 	int64_t sum = 0;
 
-	for (size_t i = 0; i < l->n; i++)
-		sum += l->v[i].end - l->v[i].ts;
+	LG_EACH(x, l->v, l->n)
+		sum += x->end - x->ts;
 	return sum;
+}
+
+double lg_stretches_typical(const struct lg_stretches *l)
+{
+	double sum = 0, squares = 0;
+
+	LG_EACH(x, l->v, l->n) {
+		sum += (double)(x->end - x->ts);
+		squares += (double)(x->end - x->ts) * (double)(x->end - x->ts);
+	}
+	return sum > 0 ? squares / sum : 0;
 }
 
 int lg_stretches_index(struct lg_stretches *l)
@@ -141,19 +152,18 @@ int lg_find_seen(const struct lg_case *c, lg_prc prc, struct lg_seen *ret)
 {
 	const struct lg_index *x = c->idx;
 	const struct lg_sample_tab *s = &c->t->sample;
-	uint32_t from = x->thread_off[prc], to = x->thread_off[prc + 1];
 	size_t cap = 0;
 
 	*ret = (struct lg_seen){ 0 };
-	for (uint32_t k = from; k < to; k++)
-		cap += x->sample_off[x->thread[k] + 1] - x->sample_off[x->thread[k]];
+	LG_LISTED(thr, x->thread, prc)
+		cap += x->sample_off[thr + 1] - x->sample_off[thr];
 	ret->v = lg_calloc(cap, sizeof *ret->v);
 	if (!ret->v)
 		return LG_E_NOMEM;
-	for (uint32_t k = from; k < to; k++) {
-		if (c->always_ready && c->always_ready[x->thread[k]])
+	LG_LISTED(thr, x->thread, prc) {
+		if (c->always_ready && c->always_ready[thr])
 			continue;
-		for (uint32_t p = x->sample_off[x->thread[k]]; p < x->sample_off[x->thread[k] + 1]; p++) {
+		for (uint32_t p = x->sample_off[thr]; p < x->sample_off[thr + 1]; p++) {
 			uint32_t row = x->sample[p];
 
 			fetch(c, p);
@@ -162,7 +172,7 @@ int lg_find_seen(const struct lg_case *c, lg_prc prc, struct lg_seen *ret)
 		}
 	}
 	/* Of one thread they are in order; lg_cmp_i64() compares by what comes first. */
-	if (to > from + 1)
+	if (x->thread_off[prc + 1] > x->thread_off[prc] + 1)
 		qsort(ret->v, ret->n, sizeof *ret->v, lg_cmp_i64);
 	return 0;
 }

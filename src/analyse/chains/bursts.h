@@ -34,6 +34,8 @@ int lg_stretches_index(struct lg_stretches *l) LG_MUST_CHECK;
 void lg_stretches_done(struct lg_stretches *l);
 /* Time of all of them. */
 int64_t lg_stretches_time(const struct lg_stretches *l);
+/* Of a moment in one of them: how long that one is, in the mean; ns. */
+double lg_stretches_typical(const struct lg_stretches *l);
 /* Time of [a, b) inside the stretches. (Here, because it is asked some million times.) */
 static inline int64_t lg_covered(const struct lg_stretches *l, int64_t a, int64_t b)
 {

@@ -142,22 +142,13 @@ static bool is_job(const struct lg_case *c, const struct lg_rank *victim, lg_prc
 /* Of the stalls that are about as long as those in the bursts: how much of their time the bursts cover. */
 static double own_share(const struct lg_stretches *gaps, const struct lg_stretches *bursts)
 {
-	double sum = 0, squares = 0, all = 0, own = 0, typical;
+	double all = 0, own = 0, typical = lg_stretches_typical(bursts);
 
-	for (size_t i = 0; i < bursts->n; i++) {
-		double len = (double)(bursts->v[i].end - bursts->v[i].ts);
-
-		sum += len;
-		squares += len * len;
-	}
-	typical = sum > 0 ? squares / sum : 0; /* of a moment in a burst: how long that burst is */
-	for (size_t i = 0; i < gaps->n; i++) {
-		double len = (double)(gaps->v[i].end - gaps->v[i].ts);
-
-		if (len < typical / 2)
+	LG_EACH(x, gaps->v, gaps->n) {
+		if ((double)(x->end - x->ts) < typical / 2)
 			continue;
-		all += len;
-		own += (double)lg_covered(bursts, gaps->v[i].ts, gaps->v[i].end);
+		all += (double)(x->end - x->ts);
+		own += (double)lg_covered(bursts, x->ts, x->end);
 	}
 	return all > 0 ? own / all : 0;
 }

@@ -119,14 +119,10 @@ static int row_kind(const struct lg_trace *t, lg_str event)
 	return !strcmp(s, "samples") ? 1 : !strcmp(s, "py-spy") ? 2 : !strcmp(s, "py-spy dump") ? 3 : 0;
 }
 
-static int read_stacks(struct stacks *s)
+static void read_stacks(struct stacks *s)
 {
 	const struct lg_trace *t = s->c->t;
 
-	s->is = lg_calloc(t->stack.n + 1, sizeof *s->is);
-	s->side = lg_calloc(t->process.n + 1, sizeof *s->side);
-	if (!s->is || !s->side)
-		return LG_E_NOMEM;
 	for (lg_stk k = 1; k < t->stack.n; k++) /* a parent is older than its child */
 		s->is[k] = (uint16_t)(s->is[t->stack.parent[k]] |
 				      what_is(t, t->stack.frame[k]));
@@ -135,7 +131,6 @@ static int read_stacks(struct stacks *s)
 	for (size_t i = 0; i < t->sample.n; i++)
 		if (row_kind(t, t->sample.event[i]) && (s->is[t->sample.stack[i]] & IN_WORKER))
 			s->side[t->thread.prc[t->sample.thr[i]]].worker = true;
-	return 0;
 }
 
 /* Is it a sample of the thread that trains? */
@@ -290,6 +285,19 @@ static const char *main_of(struct stacks *s, lg_prc prc)
 	return lg_arena_printf(&s->c->v->arena, "the main thread of %s", who(s, prc));
 }
 
+/* Of the main thread that spends ns, such a share of its time, in that. */
+static struct lg_finding *finding_of(struct lg_case *c, const struct side *p, enum lg_rule_id rule,
+				     uint32_t stage, uint64_t ns, double share, double confidence)
+{
+	struct lg_finding *f = lg_finding_about(c, rule, stage, LG_RELATION_SELF, confidence);
+
+	lg_culprit_identify(c, f, p->main, p->main);
+	f->lost_ms = p->timed ? (double)ns / 1e6 : (double)NAN;
+	f->lost_share = share;
+	lg_grade(f, 0, 0);
+	return f;
+}
+
 /* p: the main thread that waits most. */
 static void loader(struct stacks *s, lg_prc prc)
 {
@@ -303,20 +311,11 @@ static void loader(struct stacks *s, lg_prc prc)
 			       : p->all >= SAMPLES_MIN && !(starts && share < ONE_START);
 	struct lg_finding *f;
 
-	if (share < LG_N_DATA_LOADER_WAIT_STACKS)
+	if (share < LG_N_DATA_LOADER_WAIT_STACKS || lg_told(c, LG_R_DATA_LOADER_WAIT))
 		return;
-	f = lg_finding_add(c, LG_R_DATA_LOADER_WAIT);
-	if (!f)
-		return;
-	lg_culprit_identify(c, f, p->main, p->main);
-	f->stage = lg_stage_name(LG_STAGE_BATCH_WAIT);
-	f->lost_ms = p->timed ? (double)p->loader / 1e6 : (double)NAN;
-	f->lost_share = share;
+	f = finding_of(c, p, LG_R_DATA_LOADER_WAIT, LG_STAGE_BATCH_WAIT, p->loader, share, 0.8);
 	if (steady)
 		lg_grade_steady(f);
-	else
-		lg_grade(f, 0, 0);
-	f->confidence = 0.8;
 	for (lg_prc k = 1; k < c->t->process.n; k++) {
 		const struct side *o = &s->side[k];
 
@@ -365,15 +364,7 @@ static void save(struct stacks *s, lg_prc prc)
 	/* Without times one save at the end is as good as one in every tenth step. */
 	if (!p->timed || share < LG_N_SIDE_CHECKPOINT_STACKS)
 		return;
-	f = lg_finding_add(c, LG_R_SIDE_CHECKPOINT);
-	if (!f)
-		return;
-	lg_culprit_identify(c, f, p->main, p->main);
-	f->stage = lg_stage_name(LG_STAGE_SIDE);
-	f->lost_ms = (double)p->save / 1e6;
-	f->lost_share = share;
-	lg_grade(f, 0, 0);
-	f->confidence = 0.75;
+	f = finding_of(c, p, LG_R_SIDE_CHECKPOINT, LG_STAGE_SIDE, p->save, share, 0.75);
 	lg_title(c, f, "%s spends %.0f %% of its time in torch.save", main_of(s, prc), share * 100);
 	lg_evidence(c, f, "%.1f ms of %.1f ms of its samples", (double)p->save / 1e6, whole(p) / 1e6);
 }
@@ -459,10 +450,11 @@ static void say_dumps(struct stacks *s)
 int lg_find_python_stacks(struct lg_case *c)
 {
 	struct stacks s = { .c = c };
+	LG_AUTOFREE uint16_t *is = NULL;
+	LG_AUTOFREE struct side *side = NULL;
 	lg_prc waits = 0, saves = 0;
 	lg_str last = 0;
 	bool any = false;
-	int rc;
 
 	if (c->has_states) /* wait chains tell more */
 		return 0;
@@ -473,30 +465,27 @@ int lg_find_python_stacks(struct lg_case *c)
 		}
 	if (!any)
 		return 0;
-	rc = read_stacks(&s);
-	if (!rc) {
-		add_up(&s);
-		for (lg_prc p = 1; p < c->t->process.n; p++) {
-			const struct side *x = &s.side[p];
+	s.is = is = lg_calloc(c->t->stack.n + 1, sizeof *is);
+	s.side = side = lg_calloc(c->t->process.n + 1, sizeof *side);
+	if (!is || !side)
+		return LG_E_NOMEM;
+	read_stacks(&s);
+	add_up(&s);
+	for (lg_prc p = 1; p < c->t->process.n; p++) {
+		const struct side *x = &side[p], *w = &side[waits], *v = &side[saves];
 
-			if (!x->n || (x->dump && x->n < DUMP_IS_PROFILE))
-				continue;
-			if (!waits || (double)x->loader * whole(&s.side[waits]) >
-					      (double)s.side[waits].loader * whole(x))
-				waits = p;
-			if (!saves || (double)x->save * whole(&s.side[saves]) >
-					      (double)s.side[saves].save * whole(x))
-				saves = p;
-		}
-		if (waits)
-			loader(&s, waits);
-		if (saves)
-			save(&s, saves);
-		say_unseen(&s);
-		say_dumps(&s);
-		rc = c->failed;
+		if (!x->n || (x->dump && x->n < DUMP_IS_PROFILE))
+			continue;
+		if (!waits || (double)x->loader * whole(w) > (double)w->loader * whole(x))
+			waits = p;
+		if (!saves || (double)x->save * whole(v) > (double)v->save * whole(x))
+			saves = p;
 	}
-	lg_free(s.is);
-	lg_free(s.side);
-	return rc;
+	if (waits)
+		loader(&s, waits);
+	if (saves)
+		save(&s, saves);
+	say_unseen(&s);
+	say_dumps(&s);
+	return c->failed;
 }

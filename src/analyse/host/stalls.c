@@ -24,19 +24,12 @@ enum { OTHERS = 2 };     /* who had its CPU, by name */
  * step are many and short: they must not hide the few that make it late.) */
 static int find_long(const struct lg_stretches *gaps, struct lg_stretches *out, int64_t *ret_least)
 {
-	double sum = 0, squares = 0;
 	int rc = 0;
 
-	for (size_t i = 0; i < gaps->n; i++) {
-		double len = (double)(gaps->v[i].end - gaps->v[i].ts);
-
-		sum += len;
-		squares += len * len;
-	}
-	*ret_least = sum > 0 ? (int64_t)(squares / sum / 2) : 0;
-	for (size_t i = 0; !rc && i < gaps->n; i++)
-		if (gaps->v[i].end - gaps->v[i].ts >= *ret_least)
-			rc = lg_stretch_add(out, gaps->v[i].ts, gaps->v[i].end);
+	*ret_least = (int64_t)(lg_stretches_typical(gaps) / 2);
+	LG_EACH_WHILE(!rc, x, gaps->v, gaps->n)
+		if (x->end - x->ts >= *ret_least)
+			rc = lg_stretch_add(out, x->ts, x->end);
 	return rc;
 }
 

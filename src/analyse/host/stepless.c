@@ -206,15 +206,12 @@ static int judge_pieces(struct lg_case *c, const struct lg_rank *r, const struct
 /* What the rank's main thread waited for, all the time that it was seen. */
 static int64_t follow(struct lg_case *c, const struct lg_rank *r, struct lg_pieces *out)
 {
-	const struct lg_state_tab *t = &c->t->state;
 	int64_t from, to;
-	uint32_t last;
 
 	if (!r->n_states || lg_is_polled(c))
 		return 0;
-	last = r->states[r->n_states - 1];
-	from = t->ts[r->states[0]];
-	to = lg_row_end(c->t, t->ts[last], t->dur[last]);
+	from = c->t->state.ts[r->states[0]];
+	to = lg_seen_until(c, r);
 	lg_follow(c, r->thr, from, to, 0, out);
 	return to - from;
 }

@@ -97,5 +97,7 @@ int lg_steps_of_log(struct lg_case *c) LG_MUST_CHECK;
 /* ---- still.c ---- */
 /* CPU time of all its threads in [from, to), by states; ns. */
 int64_t lg_process_ran(const struct lg_case *c, lg_prc p, int64_t from, int64_t to);
+/* The end of r's last state; it has some. */
+int64_t lg_seen_until(const struct lg_case *c, const struct lg_rank *r);
 
 #endif /* LG_ANALYSE_STEPS_STEPS_H */

@@ -18,8 +18,8 @@ int64_t lg_process_ran(const struct lg_case *c, lg_prc p, int64_t from, int64_t 
 {
 	int64_t ran = 0;
 
-	for (uint32_t k = c->idx->thread_off[p]; k < c->idx->thread_off[p + 1]; k++) {
-		struct lg_rows states = lg_states_in(c, c->idx->thread[k], from, to);
+	LG_LISTED(thr, c->idx->thread, p) {
+		struct lg_rows states = lg_states_in(c, thr, from, to);
 
 		while (lg_next_row(c, &states))
 			ran += c->t->state.kind[states.row] == LG_RUNNING ? states.to - states.from : 0;
@@ -27,8 +27,7 @@ int64_t lg_process_ran(const struct lg_case *c, lg_prc p, int64_t from, int64_t 
 	return ran;
 }
 
-/* Its last states: until when it was seen. */
-static int64_t seen_until(const struct lg_case *c, const struct lg_rank *r)
+int64_t lg_seen_until(const struct lg_case *c, const struct lg_rank *r)
 {
 	uint32_t last = r->states[r->n_states - 1];
 
@@ -45,9 +44,9 @@ static void judge_rank(struct lg_case *c, const struct lg_rank *r)
 	if (!r->n_states || (!r->n_steps && r->inferred && !lg_was_named(c, r->prc)))
 		return;
 	from = r->n_steps ? s[r->n_steps - 1].ts + s[r->n_steps - 1].dur : c->t->state.ts[r->states[0]];
-	to = seen_until(c, r);
+	to = lg_seen_until(c, r);
 	for (size_t i = 0; i < r->n_steps; i++)
-		longest = s[i].dur > longest ? s[i].dur : longest;
+		longest = LG_MAX(s[i].dur, longest);
 	if (to - from < LONG_NS || to - from < LG_N_COMMS_MISSING_RANK_LONGER * longest)
 		return;
 	share = (double)lg_process_ran(c, r->prc, from, to) / (double)(to - from);

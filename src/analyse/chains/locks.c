@@ -65,14 +65,10 @@ int lg_locks_new(struct lg_case *c)
 		l->hold_off[i] += l->hold_off[i - 1];
 	memcpy(fill, l->hold_off, (l->n_objects + 2) * sizeof *fill);
 	for (size_t k = 0; k < n_hold; k++) {
-		size_t i = row[k];
-		uint32_t o, p;
-		int64_t end;
+		uint32_t i = row[k], o = lg_map_get(&l->object_i, s->object[i]), p = fill[o]++;
+		int64_t end = lg_row_end(c->t, s->ts[i], s->dur[i]);
 
-		o = lg_map_get(&l->object_i, s->object[i]);
-		p = fill[o]++;
-		end = lg_row_end(c->t, s->ts[i], s->dur[i]);
-		l->hold[p] = (uint32_t)i;
+		l->hold[p] = i;
 		l->reach[p] = p > l->hold_off[o] && l->reach[p - 1] > end ? l->reach[p - 1] : end;
 	}
 	return 0;

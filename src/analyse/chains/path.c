@@ -13,11 +13,10 @@
 
 static void reverse(struct lg_piece *v, size_t n)
 {
-	for (size_t i = 0; i < n / 2; i++) {
-		struct lg_piece tmp = v[i];
-
-		v[i] = v[n - 1 - i];
-		v[n - 1 - i] = tmp;
+	for (struct lg_piece *z = v + n, tmp; n && v < --z; v++) {
+		tmp = *v;
+		*v = *z;
+		*z = tmp;
 	}
 }
 
@@ -72,14 +71,10 @@ int lg_critical_path(struct lg_case *c, uint32_t ref, struct lg_pieces *out)
 				    lg_lock_wait_in(c, r->thr, t - 1, t) == UINT32_MAX) {
 					int64_t cut = arr->late_ts < t ? arr->late_ts : t;
 
-					lg_piece_add(c, out,
-						     &(struct lg_piece){
-							     .ts = cut, .dur = t - cut,
-							     .of = r->thr, .end = LG_END_COMM,
-							     .proof = LG_PROOF_SCHED,
-							     .kind = LG_PART_BLOCKED, .hops = 1,
-							     .row = arr->span,
-							     .hold = UINT32_MAX });
+					lg_piece_add(c, out, &(struct lg_piece){
+						.ts = cut, .dur = t - cut, .of = r->thr, .end = LG_END_COMM,
+						.proof = LG_PROOF_SCHED, .kind = LG_PART_BLOCKED, .hops = 1,
+						.row = arr->span, .hold = UINT32_MAX });
 					jumps = cut < t ? 0 : jumps + 1;
 					t = cut;
 					r = &c->ranks[arr->late_rank];

@@ -31,9 +31,9 @@ int64_t lg_slow_in(struct lg_slow_clock *k, int64_t a, int64_t b)
 	return sum;
 }
 
+/* UINT32_MAX: none. */
 static uint32_t rank_index_of(const struct lg_case *c, lg_thr thr)
 {
-	/* 0 - 1: none */
 	return c->rank_of_prc[c->t->thread.prc[thr]] - 1;
 }
 
@@ -60,12 +60,8 @@ static lg_prc patron_of(struct lg_case *c, const struct lg_tally *y, lg_prc p)
 	lg_prc q = p;
 
 	for (int i = 0; i < MAX_ANCESTORS && q && t->ppid[q] > 2; i++) {
-		int64_t a, b;
-
 		q = lg_parent_of(c, q);
-		a = q && t->start[q] > from ? t->start[q] : from;
-		b = q && t->end[q] < to ? t->end[q] : to;
-		if (q && b - a >= y->wall / 2)
+		if (q && LG_MIN(t->end[q], to) - LG_MAX(t->start[q], from) >= y->wall / 2)
 			return t->role[q] == LG_ROLE_OTHER ? q : p;
 	}
 	return p;
@@ -111,8 +107,7 @@ static int sort_into_causes(struct lg_case *c, const struct lg_tally *y, struct 
 	struct lg_slow_clock clock = { .s = &c->v->steps[c->ranks[y->ref].step_first],
 				    .n = c->ranks[y->ref].n_steps };
 
-	for (size_t i = 0; i < y->n_path; i++) {
-		const struct lg_piece *p = &y->path[i];
+	LG_EACH(p, y->path, y->n_path) {
 		lg_prc prc = c->t->thread.prc[p->thr];
 		struct lg_cause_sum *s;
 		enum lg_end_charged to = lg_end(p->end)->charged;
@@ -146,7 +141,7 @@ static int sort_into_causes(struct lg_case *c, const struct lg_tally *y, struct 
 				return LG_E_NOMEM;
 		}
 		s = &b->v[at - 1];
-		b->of_piece[i] = at;
+		b->of_piece[p - y->path] = at;
 		s->lost += p->dur;
 		s->slow_lost += lg_slow_in(&clock, p->ts, p->ts + p->dur);
 		s->by_proof[p->proof] += p->dur;
@@ -164,9 +159,7 @@ static struct lg_rhythm events_of(struct lg_case *c, const struct lg_cause_sum *
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < s->n_pieces; i++) {
-		const struct lg_piece *p = s->pieces[i];
-
+	LG_EACH_PIECE(p, s) {
 		if (p->dur < least)
 			continue;
 		b[n] = (struct lg_burst){ p->ts, p->ts + p->dur, p->dur };
@@ -200,8 +193,7 @@ static int find_majorities(struct lg_case *c, struct lg_cause_sum *s)
 	int64_t stage_ns[LG_STAGE_MAX] = { 0 };
 	int rc = 0;
 
-	for (size_t i = 0; !rc && i < s->n_pieces; i++) {
-		const struct lg_piece *p = s->pieces[i];
+	LG_EACH_PIECE_WHILE(!rc, p, s) {
 		uint32_t us = (uint32_t)(p->dur / 1000 + 1), r = rank_index_of(c, p->of);
 		uint32_t a = lg_map_get(&thr_ns, p->thr) + us, b = lg_map_get(&of_ns, p->of) + us;
 
@@ -259,8 +251,7 @@ static int count_hits(struct lg_case *c, const struct lg_tally *y, struct lg_cau
 
 	if (!took)
 		return LG_E_NOMEM;
-	for (size_t i = 0; i < s->n_pieces; i++) {
-		const struct lg_piece *p = s->pieces[i];
+	LG_EACH_PIECE(p, s) {
 		lg_prc q = c->t->thread.prc[p->thr];
 
 		s->n_members += !took[q];
@@ -277,8 +268,7 @@ static int count_hits(struct lg_case *c, const struct lg_tally *y, struct lg_cau
 		lg_prc best = 0;
 
 		for (lg_prc q = 1; q < c->t->process.n; q++)
-			if (took[q] > took[best])
-				best = q;
+			best = took[q] > took[best] ? q : best;
 		s->member[m] = took[best] ? best : 0;
 		took[best] = 0;
 	}
@@ -313,8 +303,7 @@ static int find_causes(struct lg_case *c, struct lg_tally *y)
 	for (size_t i = 0; !rc && i < b.n; i++) {
 		b.v[i].pieces = lg_arena_alloc(&c->v->arena, b.v[i].n_pieces, sizeof *b.v[i].pieces);
 		b.v[i].n_pieces = 0;
-		if (!b.v[i].pieces)
-			rc = LG_E_NOMEM;
+		rc = b.v[i].pieces ? 0 : LG_E_NOMEM;
 	}
 	for (size_t i = 0; i < y->n_path; i++)
 		left_out += y->path[i].end == LG_END_QUOTA ? y->path[i].dur : 0;

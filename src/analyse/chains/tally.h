@@ -31,6 +31,12 @@ struct lg_cause_sum {
 	uint8_t *of_rank;    /* by rank index: was hit */
 };
 
+/* For each piece of a cause, in order of time. */
+#define LG_EACH_PIECE(p, sum) LG_EACH_PIECE_WHILE(1, p, sum)
+#define LG_EACH_PIECE_WHILE(cond, p, sum)                                                          \
+	for (const struct lg_piece *const *p##_at = (sum)->pieces, *p;                              \
+	     (cond) && p##_at != (sum)->pieces + (sum)->n_pieces && (p = *p##_at, true); p##_at++)
+
 /* What a rank's own process did, ns: it computed, it slept, it was held up by what something caused. */
 struct lg_own_time {
 	int64_t ran, slept, stalled;

@@ -719,11 +719,10 @@ static void say_doubts(struct lg_case *c, const struct lg_gpu *g)
 	double queued = lg_gpu_share(g, LG_GPU_BIT(LG_GPU_BY_QUEUED));
 	double unknown = lg_gpu_share(g, LG_GPU_BIT(LG_GPU_BY_UNKNOWN));
 
-	for (size_t i = 0; i < g->n; i++)
-		if (lg_gpu_judged(&g->run[i]))
-			say_unrun(c, &g->run[i]);
+	LG_EACH(r, g->run, g->n)
+		if (lg_gpu_judged(r))
+			say_unrun(c, r);
 	say_not_whole(c, g);
-
 	if (queued > 0.15)
 		lg_say(c, "the device idled for %.0f %% of the window although work was queued: "
 		       "streams wait for each other, or device rows are missing from the trace "

@@ -98,8 +98,8 @@ int lg_find_saves(struct lg_case *c)
 		v->saves.bytes_per_s = bytes / ((double)all / 1e9);
 		v->saves.bytes_per_hour = bytes / ((double)(to - from) / 3600e9);
 	}
-	for (size_t i = 0; i < v->n_findings; i++)
-		if (v->findings[i].rule == LG_R_SIDE_CHECKPOINT)
-			tell(c, &v->findings[i]);
+	LG_EACH(f, v->findings, v->n_findings)
+		if (f->rule == LG_R_SIDE_CHECKPOINT)
+			tell(c, f);
 	return 0;
 }

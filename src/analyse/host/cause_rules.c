@@ -162,8 +162,7 @@ static void say_save(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 	int64_t inside = 0, beside = 0;
 	size_t n = 0;
 
-	for (size_t i = 0; i < s->n_pieces; i++) {
-		const struct lg_piece *p = s->pieces[i];
+	LG_EACH_PIECE(p, s) {
 		uint32_t r = c->rank_of_prc[c->t->thread.prc[p->of]];
 		size_t k = 0;
 
@@ -195,8 +194,7 @@ static void say_on_write(struct lg_case *c, struct lg_finding *f, const struct l
 {
 	int64_t later = 0;
 
-	for (size_t i = 0; i < s->n_pieces; i++) {
-		const struct lg_piece *p = s->pieces[i];
+	LG_EACH_PIECE(p, s) {
 		const struct lg_chore *chore = lg_chore_in(c, p->thr, p->ts, p->ts + p->dur);
 
 		later += chore && chore->on_write ? p->dur : 0;

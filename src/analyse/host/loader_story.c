@@ -123,8 +123,7 @@ static bool is_turnover(const struct lg_case *c, const struct maker *m, const st
 static void take_pieces(struct lg_case *c, struct story *y, const struct lg_cause_sum *s,
 			const struct spawn *spawn, size_t n_spawns)
 {
-	for (size_t i = 0; i < s->n_pieces && !y->failed; i++) {
-		const struct lg_piece *p = s->pieces[i];
+	LG_EACH_PIECE_WHILE(!y->failed, p, s) {
 		lg_prc prc = c->t->thread.prc[p->of];
 		struct maker *m = maker_of(y, prc);
 
@@ -164,8 +163,7 @@ static const struct maker *slow_one(struct story *y, int64_t *ret_usual)
 		y->failed = LG_E_NOMEM;
 		return NULL;
 	}
-	if (y->n)
-		qsort(y->maker, y->n, sizeof *y->maker, cmp_lost);
+	LG_SORT(y->maker, y->n, cmp_lost);
 	worst = y->maker;
 	for (size_t i = 1; i < y->n; i++)
 		if (y->maker[i].fetch)

@@ -73,8 +73,8 @@ static int count_members(struct lg_case *c, struct lg_cause_sum *s)
 
 	if (!seen)
 		return LG_E_NOMEM;
-	for (size_t i = 0; i < s->n_pieces; i++) {
-		lg_prc p = c->t->thread.prc[s->pieces[i]->thr];
+	LG_EACH_PIECE(piece, s) {
+		lg_prc p = c->t->thread.prc[piece->thr];
 
 		if (!seen[p] && s->n_members < 3)
 			s->member[s->n_members] = p;

@@ -84,10 +84,9 @@ static struct busy *busiest(const struct lg_case *c, size_t *ret_n)
 		lg_free(v);
 		return NULL;
 	}
-	if (t->state.n)
-		for (size_t i = 0; i < t->state.n; i++)
-			if (t->state.kind[i] == LG_RUNNING && t->state.dur[i] > 0)
-				thr_ns[t->state.thr[i]] += t->state.dur[i];
+	for (size_t i = 0; i < t->state.n; i++)
+		if (t->state.kind[i] == LG_RUNNING && t->state.dur[i] > 0)
+			thr_ns[t->state.thr[i]] += t->state.dur[i];
 	if (!t->state.n)
 		share_samples(c, thr_ns);
 	for (lg_thr i = 1; i < t->thread.n; i++) {

@@ -23,8 +23,7 @@ void lg_piece_add(struct lg_case *c, struct lg_pieces *p, const struct lg_piece 
 {
 	if (piece->dur <= 0)
 		return;
-	if (LG_APPEND(p->v, p->n, p->cap, *piece))
-		c->failed = LG_E_NOMEM;
+	(void)lg_failed(c, LG_APPEND(p->v, p->n, p->cap, *piece));
 }
 
 /* What is followed, one after the other: a thread's state, and how many hops away from whom it began. */

@@ -109,13 +109,11 @@ static const char *say_hole(struct lg_case *c, const struct excess *e)
 {
 	const char *after = last_before(c, e->run, e->hole.ts);
 	const char *in = lg_cpu_python(c, e->run, e->hole.ts, e->hole.end);
-	struct lg_arena *a = &c->v->arena;
 
-	return lg_arena_printf(a, "; the longest such time is %.1f ms%s%s%s%s%s",
-			       lg_ms(e->hole.end - e->hole.ts),
-			       e->run->rank >= 0 ? lg_arena_printf(a, " on rank %d", e->run->rank) : "",
-			       in ? ", of that " : "", in ? in : "", after && !in ? " and follows " : "",
-			       after && !in ? after : "");
+	return lg_text(c, "; the longest such time is %.1f ms%s%s%s%s%s", lg_ms(e->hole.end - e->hole.ts),
+		       e->run->rank >= 0 ? lg_text(c, " on rank %d", e->run->rank) : "",
+		       in ? ", of that " : "", in ? in : "", after && !in ? " and follows " : "",
+		       after && !in ? after : "");
 }
 
 static void say_where(struct lg_case *c, const struct excess *e)

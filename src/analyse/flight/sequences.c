@@ -50,8 +50,7 @@ static lg_str members(struct sequences *s, lg_prc p, lg_str group)
 		    !strcmp(key + 6 + n, ".ranks"))
 			found = t->meta.value[i];
 	}
-	if (lg_map_set(&s->members, id, found + 1))
-		s->c->failed = LG_E_NOMEM;
+	(void)lg_failed(s->c, lg_map_set(&s->members, id, found + 1));
 	return found;
 }
 

@@ -35,7 +35,7 @@ static double confidence_of(const struct lg_case *c, const struct lg_tally *y, c
 					   [LG_PROOF_HOLD] = 0.98, [LG_PROOF_SCHED] = 0.96 };
 	double sum = 0, total = 0;
 
-	for (size_t i = 0; i < sizeof by_proof / sizeof *by_proof; i++) {
+	for (size_t i = 0; i < LG_COUNT(by_proof); i++) {
 		sum += by_proof[i] * (double)s->by_proof[i];
 		total += (double)s->by_proof[i];
 	}
@@ -182,8 +182,7 @@ static void say_save(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 		n += k == n;
 	}
 	for (size_t k = 0; k < n; k++)
-		waits = lg_arena_printf(&c->v->arena, "%s, %.0f ms for the disk in %s", waits, (double)v[k].ns / 1e6,
-					v[k].name);
+		waits = lg_text(c, "%s, %.0f ms for the disk in %s", waits, (double)v[k].ns / 1e6, v[k].name);
 	if (n || beside)
 		lg_evidence_add(c, f, INT64_MIN, 0, "%.0f ms in %s itself%s, %.0f ms beside it (opening, writing out, closing)",
 				(double)inside / 1e6, lg_side_name(c, s), waits, (double)beside / 1e6);
@@ -210,22 +209,20 @@ static void say_how_often(struct lg_case *c, struct lg_finding *f, const struct 
 			  const struct lg_cause_sum *s, size_t samples)
 {
 	if (!isnan(s->rhythm.period_s))
-		lg_evidence_add(c, f, INT64_MIN, 0,
-				"%zu times, %.3f s apart; chance would do as well with p %s %.4f",
-				s->rhythm.n_events, s->rhythm.period_s, s->rhythm.at_most ? "<=" : "=", s->rhythm.p);
+		lg_evidence(c, f, "%zu times, %.3f s apart; chance would do as well with p %s %.4f",
+			    s->rhythm.n_events, s->rhythm.period_s, s->rhythm.at_most ? "<=" : "=", s->rhythm.p);
 	else if (s->steady)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu wait%s in %zu step%s", s->n_pieces,
-				lg_s(s->n_pieces), s->n_steps_hit, lg_s(s->n_steps_hit));
+		lg_evidence(c, f, "%zu wait%s in %zu step%s", s->n_pieces, lg_s(s->n_pieces), s->n_steps_hit,
+			    lg_s(s->n_steps_hit));
 	else
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu separate time%s, %zu wait%s, in %zu step%s",
-				s->rhythm.n_events, lg_s(s->rhythm.n_events), s->n_pieces, lg_s(s->n_pieces),
-				s->n_steps_hit, lg_s(s->n_steps_hit));
+		lg_evidence(c, f, "%zu separate time%s, %zu wait%s, in %zu step%s", s->rhythm.n_events,
+			    lg_s(s->rhythm.n_events), s->n_pieces, lg_s(s->n_pieces), s->n_steps_hit,
+			    lg_s(s->n_steps_hit));
 	if (!isnan(f->excess_share))
-		lg_evidence_add(c, f, INT64_MIN, 0, "%.0f %% of the excess of %zu slow step%s ends here",
-				f->excess_share * 100, y->n_slow, lg_s(y->n_slow));
+		lg_evidence(c, f, "%.0f %% of the excess of %zu slow step%s ends here", f->excess_share * 100,
+			    y->n_slow, lg_s(y->n_slow));
 	if (samples && f->culprit.function)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu CPU sample%s of the culprit in those moments",
-				samples, lg_s(samples));
+		lg_evidence(c, f, "%zu CPU sample%s of the culprit in those moments", samples, lg_s(samples));
 }
 
 static void say_against(struct lg_case *c, struct lg_finding *f, const struct lg_tally *y,
@@ -384,8 +381,7 @@ static const char *slept_text(struct lg_case *c, const struct lg_rank *r, const 
 
 	if (prc == r->prc)
 		return "slept of its own will";
-	return lg_arena_printf(&c->v->arena, "waited for %s, which it started and which slept",
-			       lg_thread_text(c, g->sleeper));
+	return lg_text(c, "waited for %s, which it started and which slept", lg_thread_text(c, g->sleeper));
 }
 
 /* Who was late, for its part, where several were. */

@@ -44,8 +44,8 @@ const char *lg_period_text(struct lg_case *c, const struct lg_rhythm *r)
 {
 	if (isnan(r->period_s))
 		return "";
-	return r->period_s < 0.1 ? lg_arena_printf(&c->v->arena, " every %.1f ms", 1e3 * r->period_s)
-				 : lg_arena_printf(&c->v->arena, " every %.2f s", r->period_s);
+	return r->period_s < 0.1 ? lg_text(c, " every %.1f ms", 1e3 * r->period_s)
+				 : lg_text(c, " every %.2f s", r->period_s);
 }
 
 const char *lg_side_name(struct lg_case *c, const struct lg_cause_sum *s)
@@ -70,7 +70,6 @@ bool lg_is_guess(const struct lg_cause_sum *s)
 /* What a title is made of. */
 struct title {
 	struct lg_case *c;
-	struct lg_arena *a;
 	struct lg_finding *f;
 	const struct lg_cause_sum *s;
 	const char *who, *in; /* the culprit; " in FUNCTION" */
@@ -92,18 +91,18 @@ static const char *title_quota(const struct title *t)
 	const char *quota = lg_quota_text(t->c);
 
 	if (lg_is_guess(t->s))
-		return lg_arena_printf(t->a, "%s had to wait beside idle CPUs%s: its cgroup's CPU quota was used up, "
-				       "probably", t->ranks, t->every);
-	return lg_arena_printf(t->a, "%s had used up the CPU quota of the cgroup (%s) and had to wait beside idle CPUs%s",
-			       t->ranks, quota ? quota : "size unknown", t->every);
+		return lg_text(t->c, "%s had to wait beside idle CPUs%s: its cgroup's CPU quota was used up, "
+			       "probably", t->ranks, t->every);
+	return lg_text(t->c, "%s had used up the CPU quota of the cgroup (%s) and had to wait beside idle CPUs%s",
+		       t->ranks, quota ? quota : "size unknown", t->every);
 }
 
 static const char *title_peer(const struct title *t)
 {
 	const char *lock = t->f->culprit.lock;
 
-	return lg_arena_printf(t->a, "%s waited for %s%s %s (%s)%s", t->ranks, t->who, t->in,
-			       lg_peer_words(lock, &t->f->detail), lock ? lock : "asleep", t->every);
+	return lg_text(t->c, "%s waited for %s%s %s (%s)%s", t->ranks, t->who, t->in,
+		       lg_peer_words(lock, &t->f->detail), lock ? lock : "asleep", t->every);
 }
 
 static const char *title_loader(const struct title *t)
@@ -123,7 +122,7 @@ static const char *wait_place(struct lg_case *c, const struct lg_piece *p)
 		const char *name = lg_string(t, t->frame.name[t->stack.frame[s]]);
 
 		if (*name && !lg_is_plumbing(name, LG_PLUMBING_PLACE))
-			return lg_arena_printf(&c->v->arena, " in %s", name);
+			return lg_text(c, " in %s", name);
 	}
 	return "";
 }
@@ -134,8 +133,8 @@ static const char *victim_text(struct lg_case *c, lg_thr of)
 	char pid[LG_PID_TEXT];
 
 	if (c->t->process.rank[p] >= 0)
-		return lg_arena_printf(&c->v->arena, "rank %d (%s)", c->t->process.rank[p],
-				       lg_pid_text(c->t->process.pid[p], pid));
+		return lg_text(c, "rank %d (%s)", c->t->process.rank[p],
+			       lg_pid_text(c->t->process.pid[p], pid));
 	return lg_thread_text(c, of);
 }
 
@@ -212,26 +211,25 @@ static const char *fill(struct lg_case *c, const char *text, const struct word *
 void lg_cause_title(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
 		    const struct lg_io_story *io)
 {
-	struct lg_arena *a = &c->v->arena;
 	/* Whose batch or checkpoint it is goes without saying. */
 	bool by_way = !c->rank_of_prc[c->t->thread.prc[s->victim]] && s->end != LG_END_LOADER &&
 		      s->end != LG_END_SIDE;
-	struct title p = { .c = c, .a = a, .f = f, .s = s, .by_way = by_way, .io = io,
+	struct title p = { .c = c, .f = f, .s = s, .by_way = by_way, .io = io,
 			   .every = lg_period_text(c, &s->rhythm) };
 
-	p.who = f->culprit.comm ? lg_arena_printf(a, "%s (pid %d)", f->culprit.comm, f->culprit.pid) : "nobody known";
+	p.who = f->culprit.comm ? lg_text(c, "%s (pid %d)", f->culprit.comm, f->culprit.pid) : "nobody known";
 	p.job = lg_ranks_text(c, f, 0);
 	p.ranks = lg_ranks_text(c, f, by_way ? s->victim : 0);
 	p.held_up = by_way ? lg_thread_text(c, s->victim) : p.job;
-	p.in = f->culprit.function ? lg_arena_printf(a, " in %s", f->culprit.function) : "";
+	p.in = f->culprit.function ? lg_text(c, " in %s", f->culprit.function) : "";
 	/* The process is the same: it is the thread that tells them apart. */
 	if (f->culprit.relation == LG_RELATION_SAME_PROCESS)
 		p.who = lg_thread_text(c, s->thr);
 	if (s->n_members > 1 && !s->own_job)
-		p.who = lg_arena_printf(a, "%zu processes started by %s (%s%s%s%s%s)", s->n_members, p.who,
-					lg_string(c->t, c->t->process.comm[s->member[0]]), s->member[1] ? ", " : "",
-					lg_string(c->t, c->t->process.comm[s->member[1]]), s->member[2] ? ", " : "",
-					lg_string(c->t, c->t->process.comm[s->member[2]]));
+		p.who = lg_text(c, "%zu processes started by %s (%s%s%s%s%s)", s->n_members, p.who,
+				lg_string(c->t, c->t->process.comm[s->member[0]]), s->member[1] ? ", " : "",
+				lg_string(c->t, c->t->process.comm[s->member[1]]), s->member[2] ? ", " : "",
+				lg_string(c->t, c->t->process.comm[s->member[2]]));
 	f->title = words[s->end].title.by ? words[s->end].title.by(&p) : FILL(c, words[s->end].title.text,
 		{ "who", p.who }, { "in", p.in }, { "job", p.job }, { "ranks", p.ranks }, { "every", p.every },
 		{ "held up", p.held_up }, { "lock", f->culprit.lock }, { "side", lg_side_name(c, s) },

@@ -86,8 +86,7 @@ static void add_up(struct lg_case *c, const struct lg_cause_sum *s, struct load 
 
 static const char *bytes_text(struct lg_case *c, double n)
 {
-	return n >= 1e9 ? lg_arena_printf(&c->v->arena, "%.1f GB", n / 1e9)
-			: lg_arena_printf(&c->v->arena, "%.0f MB", n / 1e6);
+	return n >= 1e9 ? lg_text(c, "%.1f GB", n / 1e9) : lg_text(c, "%.0f MB", n / 1e6);
 }
 
 /* The disk with nearly all of the work in those seconds; DISKS_MAX: several, or none was seen. */
@@ -170,18 +169,13 @@ const char *lg_io_title(struct lg_case *c, const struct lg_finding *f, const str
 {
 	static const char *const whats[] = { [LG_IO_READ] = "what it read", [LG_IO_WRITE] = "its own writes",
 					     [LG_IO_SYNC] = "its own writes to reach the disk" };
-	struct lg_arena *a = &c->v->arena;
-	const char *disk = st->disk ? lg_arena_printf(a, ", disk %s", st->disk) : "";
-	const char *who = f->culprit.comm
-				  ? lg_arena_printf(a, "%s (pid %d)", f->culprit.comm, f->culprit.pid) : "";
+	const char *disk = st->disk ? lg_text(c, ", disk %s", st->disk) : "";
+	const char *who = f->culprit.comm ? lg_text(c, "%s (pid %d)", f->culprit.comm, f->culprit.pid) : "";
 
 	if (st->other)
-		return lg_arena_printf(a, "%s waited for the disk %s, which %s kept busy%s", ranks, st->disk, who,
-				       every);
+		return lg_text(c, "%s waited for the disk %s, which %s kept busy%s", ranks, st->disk, who, every);
 	if (!st->kind)
-		return lg_arena_printf(a, "%s waited for a block device%s%s", ranks, disk, every);
-	if (!st->by_job)
-		return lg_arena_printf(a, "%s waited for %s, which waited for %s (%s%s)%s", ranks, who,
-				       whats[st->kind], st->call, disk, every);
-	return lg_arena_printf(a, "%s waited for %s (%s%s)%s", ranks, whats[st->kind], st->call, disk, every);
+		return lg_text(c, "%s waited for a block device%s%s", ranks, disk, every);
+	return lg_text(c, "%s waited for %s%s%s (%s%s)%s", ranks, st->by_job ? "" : who,
+		       st->by_job ? "" : ", which waited for ", whats[st->kind], st->call, disk, every);
 }

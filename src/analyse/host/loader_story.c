@@ -249,17 +249,13 @@ const char *lg_loader_title(struct lg_case *c, const struct lg_finding *f, const
 		{ "workers_zero", ": the loader has no workers (num_workers=0) and works on the training thread" },
 		{ "io", ": the loader waits for disk or network" },
 	};
-	struct lg_arena *a = &c->v->arena;
-	const char *end = "";
+	const char *detail = f->detail ? f->detail : "", *end = "", *in = f->culprit.function;
 
-	for (size_t i = 0; f->detail && i < sizeof ends / sizeof *ends; i++)
-		if (!strcmp(ends[i].detail, f->detail))
-			end = ends[i].words;
-	if (f->detail && !strcmp(f->detail, "slow_worker"))
-		end = lg_arena_printf(a, ": worker pid %d is slower than the others", f->culprit.pid);
-	if (f->detail && !strcmp(f->detail, "transform"))
-		end = lg_arena_printf(a, ": the loader's workers are busy with it%s%s",
-				      f->culprit.function ? " in " : "",
-				      f->culprit.function ? f->culprit.function : "");
-	return lg_arena_printf(a, "the step of %s waited for its next batch%s%s", ranks, every, end);
+	LG_EACH(x, ends, LG_COUNT(ends))
+		end = strcmp(x->detail, detail) ? end : x->words;
+	if (!strcmp(detail, "slow_worker"))
+		end = lg_text(c, ": worker pid %d is slower than the others", f->culprit.pid);
+	if (!strcmp(detail, "transform"))
+		end = lg_text(c, ": the loader's workers are busy with it%s%s", in ? " in " : "", in ? in : "");
+	return lg_text(c, "the step of %s waited for its next batch%s%s", ranks, every, end);
 }

@@ -213,12 +213,10 @@ static const char *hottest(const struct stacks *s, lg_prc of, bool workers, uint
 		best = by_frame[f] > by_frame[best] ? f : best;
 	}
 	lg_map_done(&first);
-	if (best)
-		*ret_share = (double)by_frame[best] / (double)all;
 	if (!best)
 		return NULL;
-	return lg_arena_printf(&s->c->v->arena, "%s (%s)", lg_string(t, t->frame.name[best]),
-			       lg_string(t, t->frame.file[best]));
+	*ret_share = (double)by_frame[best] / (double)all;
+	return lg_text(s->c, "%s (%s)", lg_string(t, t->frame.name[best]), lg_string(t, t->frame.file[best]));
 }
 
 /* Wall time of the profile that the side was seen in, as weight. */

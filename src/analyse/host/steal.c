@@ -139,20 +139,19 @@ int lg_cpu_taken(const struct lg_verdict *v, struct lg_cpu_taken *ret)
 static void tell(struct lg_case *c, const struct lg_cpu_taken *k, const struct lg_taken *x, const char *who,
 		 const char *detail)
 {
-	struct lg_arena *a = &c->v->arena;
 	double share = k->running > 0 ? x->ns / k->running : 0;
 	struct lg_finding *f;
 
 	if (!(x->ns > 0 && x->ns >= LG_N_HOST_STEAL_SAID * k->wall))
 		return;
-	lg_limit(c, lg_arena_printf(a, "%s took %.1f %% of the CPU time that the steps seemed to have (up to %.0f %% of "
-				       "one CPU in a second): when is not known, so that much of what is said to have "
-				       "run did not", who, 100 * share, 100 * x->most));
+	lg_say(c, "%s took %.1f %% of the CPU time that the steps seemed to have (up to %.0f %% of one CPU in a "
+	       "second): when is not known, so that much of what is said to have run did not", who, 100 * share,
+	       100 * x->most);
 	if (x->ns < LG_N_HOST_STEAL_FLOOR * k->wall)
 		return;
 	f = lg_finding_about(c, LG_R_HOST_STEAL, LG_STAGE_NONE, LG_RELATION_HARDWARE, 0.9);
 	f->detail = detail;
-	f->title = lg_arena_printf(a, "%s took %.0f %% of the CPU time that the steps seemed to have", who, 100 * share);
+	lg_title(c, f, "%s took %.0f %% of the CPU time that the steps seemed to have", who, 100 * share);
 	lg_evidence_add(c, f, INT64_MIN, 0, "at least %.0f ms of the %.0f ms in which the ranks' threads seemed to run",
 			x->ns / 1e6, k->running / 1e6);
 	lg_evidence_add(c, f, INT64_MIN, 0, "in the worst second %.0f %% of one CPU", 100 * x->most);

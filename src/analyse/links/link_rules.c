@@ -94,8 +94,7 @@ static void excuse_company(struct lg_case *c, struct lg_links *l)
 			if (s->kind != LG_LINK_CHANNELS || h == UINT32_MAX || s->unit == s->host)
 				continue;
 			if (!pass && l->host[h].kinds & ((1u << LG_LINK_CHANNELS) - 1)) {
-				if (lg_map_set(&guilty, s->unit, 1))
-					c->failed = LG_E_NOMEM;
+				(void)lg_failed(c, lg_map_set(&guilty, s->unit, 1));
 			} else if (pass && l->host[h].kinds == 1u << LG_LINK_CHANNELS &&
 				   lg_map_get(&guilty, s->unit)) {
 				l->host[h].kinds = 0;

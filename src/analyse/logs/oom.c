@@ -139,30 +139,24 @@ static const char *cause_of(const struct oom *m)
 
 static const char *title_of(struct lg_case *c, const struct oom *m, const char *cause)
 {
-	char tried[SIZE_TEXT], unused[SIZE_TEXT], room[SIZE_TEXT], others[SIZE_TEXT];
-	struct lg_arena *a = &c->v->arena;
+	char size[SIZE_TEXT];
+	const char *asked;
 
-	size_text(m->tried, tried);
-	size_text(m->unallocated, unused);
-	size_text(m->free, room);
-	size_text(m->others, others);
 	if (isnan(m->tried))
 		return "out of device memory";
+	asked = lg_text(c, "out of device memory: %s were asked for", size_text(m->tried, size));
 	if (!cause)
-		return lg_arena_printf(a, "out of device memory: %s were asked for", tried);
+		return asked;
 	if (!strcmp(cause, "fragmentation"))
-		return lg_arena_printf(a, "out of device memory: %s were asked for; the allocator holds %s that are "
-				       "unused, but not in one piece", tried, unused);
+		return lg_text(c, "%s; the allocator holds %s that are unused, but not in one piece", asked,
+			       size_text(m->unallocated, size));
 	if (!strcmp(cause, "co_tenant"))
-		return lg_arena_printf(a, "out of device memory: %s were asked for; other processes hold %s of the "
-				       "device", tried, others);
+		return lg_text(c, "%s; other processes hold %s of the device", asked, size_text(m->others, size));
 	if (!strcmp(cause, "limit"))
-		return lg_arena_printf(a, "out of device memory: %s were asked for, and the device had %s free: "
-				       "something else limits the process", tried, room);
-	return m->tried > m->total ? lg_arena_printf(a, "out of device memory: %s were asked for at once, more than "
-						     "the device has", tried)
-				   : lg_arena_printf(a, "out of device memory: %s were asked for, and what is in use "
-						     "leaves no room", tried);
+		return lg_text(c, "%s, and the device had %s free: something else limits the process", asked,
+			       size_text(m->free, size));
+	return lg_text(c, "%s%s", asked, m->tried > m->total ? " at once, more than the device has"
+							     : ", and what is in use leaves no room");
 }
 
 static void say(struct lg_case *c, size_t first, size_t lines, size_t last)

@@ -303,10 +303,13 @@ int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **re
 	double best_score = told ? 0.5 : 0.3;
 	int64_t window = c->t->first <= c->t->last ? c->t->last - c->t->first : 0; /* no rows: no extent */
 	struct group *best = NULL;
-	int rc = g ? sort_waits(c, r, g) : LG_E_NOMEM;
+	int rc;
 
 	*ret = NULL;
 	*ret_n = 0;
+	if (!g)
+		return LG_E_NOMEM;
+	rc = sort_waits(c, r, g);
 	LG_EACH_WHILE(!rc, x, g->v, g->n) {
 		double cover;
 
@@ -337,9 +340,8 @@ int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **re
 		*ret_n = best->n;
 		best->ts = NULL;
 	}
-	for (size_t i = 0; g && i < g->n; i++)
-		lg_free(g->v[i].ts);
-	if (g)
-		lg_map_done(&g->by_key);
+	LG_EACH(x, g->v, g->n)
+		lg_free(x->ts);
+	lg_map_done(&g->by_key);
 	return rc;
 }

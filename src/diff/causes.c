@@ -150,6 +150,7 @@ static const struct lg_process_change *new_process(const struct lg_causes *c, in
 struct portion {
 	double ms, half;
 	double from[LG_STAGE_MAX];
+	bool unsure; /* none of it made steps longer than they were in the mean */
 };
 
 /* No more than the stage grew by. */
@@ -246,6 +247,58 @@ static void draw_all(struct lg_causes *c, struct portion *portion)
 		}
 }
 
+/* Where it is not told (an older baseline), there may be none of it, or twice as much. */
+static double half_of(const struct lg_side_finding *s)
+{
+	if (!s || isnan(s->ms))
+		return 0;
+	return isnan(s->half) ? s->ms : s->half;
+}
+
+/*
+ * A cause that says in which steps it took how much is as sure as that, however much all the rest of a step
+ * differs from one to the next. What BEFORE has no finding of may have been there below what rules ask for,
+ * and no longer than the stage was. NAN = not told.
+ */
+static double own_half(const struct lg_causes *c, const struct lg_side_finding *s)
+{
+	const struct lg_side_finding *was = same_before(c, s);
+	uint32_t own = lg_cause_stage(c->after->findings[s->row].stage);
+	double below = UNTOLD_MAX * c->d->mean_ms[0];
+
+	if (isnan(s->half) || (was && isnan(was->half)) || c->d->other_tool ||
+	    has_device(c->d->before) != has_device(c->d->after))
+		return (double)NAN;
+	return hypot(s->half, was ? was->half : marked(c, own) ? fmin(below, c->before[own]) : below);
+}
+
+/*
+ * Where it is not sure that steps are longer, their change is noise, and bounds a cause that is measured for
+ * itself by no more than its upper end. What got no part of the mean's change is told for that, and no louder
+ * than what has no price at all.
+ */
+static void draw_slack(struct lg_causes *c, struct portion *portion)
+{
+	const struct lg_side *a = c->d->after;
+
+	for (size_t i = 0; i < a->n_findings; i++) {
+		const struct lg_side_finding *s = &a->findings[i];
+		double more = fmin(s->ms - before_ms(c, s), c->slack);
+
+		if (in_host(s->id) || isnan(s->ms) || isnan(own_half(c, s)) || portion[i].ms > 0 ||
+		    !(more >= worth_telling(c)))
+			continue;
+		c->slack -= more;
+		portion[i] = (struct portion){ .ms = more, .half = more, .unsure = true };
+	}
+}
+
+static void draw_measured(struct lg_causes *c, struct portion *portion)
+{
+	draw_all(c, portion);
+	draw_slack(c, portion);
+}
+
 /*
  * A wait for batches, a save, a line in a log: measured, and no computation. What slows all operators (a
  * debugging aid, code that is no longer compiled) made it longer at most as many times as what computes; what
@@ -278,31 +331,6 @@ static void draw_beside(struct lg_causes *c, struct portion *portion)
 	}
 }
 
-/* Where it is not told (an older baseline), there may be none of it, or twice as much. */
-static double half_of(const struct lg_side_finding *s)
-{
-	if (!s || isnan(s->ms))
-		return 0;
-	return isnan(s->half) ? s->ms : s->half;
-}
-
-/*
- * A cause that says in which steps it took how much is as sure as that, however much all the rest of a step
- * differs from one to the next. What BEFORE has no finding of may have been there below what rules ask for,
- * and no longer than the stage was. NAN = not told.
- */
-static double own_half(const struct lg_causes *c, const struct lg_side_finding *s)
-{
-	const struct lg_side_finding *was = same_before(c, s);
-	uint32_t own = lg_cause_stage(c->after->findings[s->row].stage);
-	double below = UNTOLD_MAX * c->d->mean_ms[0];
-
-	if (isnan(s->half) || (was && isnan(was->half)) || c->d->other_tool ||
-	    has_device(c->d->before) != has_device(c->d->after))
-		return (double)NAN;
-	return hypot(s->half, was ? was->half : marked(c, own) ? fmin(below, c->before[own]) : below);
-}
-
 /* A measured cause that AFTER has and BEFORE has not, or has less of. */
 static void measured(struct lg_causes *c, const struct lg_side_finding *s, struct portion p)
 {
@@ -326,6 +354,10 @@ static void measured(struct lg_causes *c, const struct lg_side_finding *s, struc
 		return;
 	lg_cause_price(c, f, p.ms, lo);
 	lg_cap_as(f, g); /* too few episodes stay too few */
+	if (p.unsure) {
+		lg_cap(f, LG_CAP_GUESS);
+		lg_cause_say(c, f, "in the mean steps are no longer than they were: by chance, or because other work got less");
+	}
 	f->confidence = g->confidence * (c->d->before->has_states || !in_host(s->id) ? 1 : 0.8);
 	f->title = before > 0
 		? lg_arena_printf(&c->d->v.arena, "%s (%.2f ms per step, %.2f before)", g->title, s->ms, before)
@@ -662,6 +694,8 @@ static int settle_stages(struct lg_causes *c)
 		c->lo[g] = c->pool[g] - c->half[g];
 	}
 	c->together = true;
+	if (!(c->d->mean.lo > 1) && r.delta_hi > more - less)
+		c->slack = fmax(0, r.delta_hi) - fmax(0, more - less);
 	return 0;
 }
 
@@ -707,7 +741,7 @@ int lg_diff_causes(struct lg_diff *d, const struct lg_verdict *after_v)
 	debug_left_on(&c);
 	lg_causes_memory(&c);
 	if (after_v)
-		draw_all(&c, portion);
+		draw_measured(&c, portion);
 	for (size_t i = 0; after_v && i < a->n_findings; i++)
 		if (!in_host(a->findings[i].id))
 			measured(&c, &a->findings[i], portion[i]);

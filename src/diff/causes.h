@@ -10,6 +10,7 @@ struct lg_causes {
 	double pool[LG_STAGE_MAX], lo[LG_STAGE_MAX]; /* ms per step; lower bound of the interval */
 	double half[LG_STAGE_MAX], before[LG_STAGE_MAX]; /* half of it; the stage's time before */
 	bool together;  /* the intervals are parts of one: settle_stages() */
+	double slack;   /* ms per step that steps may be longer by, beyond what they were in the mean */
 	double told;    /* ms per step that findings account for */
 	bool compile_told;
 };

@@ -13,10 +13,20 @@
 
 enum { PROCESSES_TOLD = 5, FACTS_TOLD = 8 };
 
-/* What of a stage's growth is more than two runs of one program may differ by. */
+/*
+ * What of a growth is more than two runs of one program may differ by. half: of its own interval. Two errors
+ * that have nothing to do with each other add up in quadrature; more load goes one way.
+ */
+static double beyond_noise(const struct lg_causes *c, double ms, double half, double before)
+{
+	const struct lg_diff *d = c->d;
+
+	return ms - hypot(half, (d->between - d->load) * before) - d->load * before;
+}
+
 static double beyond(const struct lg_causes *c, uint32_t g)
 {
-	return c->lo[g] - c->d->between * c->before[g];
+	return beyond_noise(c, c->pool[g], c->pool[g] - c->lo[g], c->before[g]);
 }
 
 static void say_between(struct lg_causes *c, struct lg_finding *f)
@@ -169,7 +179,8 @@ static void operators(struct lg_causes *c, bool waits)
 		f->culprit.relation = LG_RELATION_SELF;
 		f->culprit.function = x.name;
 		f->title = operator_title(c, &x);
-		lg_cause_price(c, f, ms, fmin(ms, x.lo - expected - c->d->between * (x.before + expected)));
+		lg_cause_price(c, f, ms, fmin(ms, beyond_noise(c, x.delta - expected, x.delta - x.lo,
+						   x.before + expected)));
 		lg_cause_say(c, f, "calls per step: %.2f before, %.2f after%s%s", x.count_before, x.count_after,
 		    !*x.shape ? "" : other_shapes && x.before > 0 ? "; in other shapes than before, as " : "; shape ",
 		    x.shape);
@@ -321,7 +332,7 @@ static void workload(struct lg_causes *c)
 static void rest(struct lg_causes *c)
 {
 	struct lg_diff *d = c->d;
-	double sum = 0, left, between = isnan(d->noise) ? d->between : d->load;
+	double sum = 0, left, between = isnan(d->noise) ? d->between - d->load : 0;
 	struct lg_finding *f;
 
 	for (size_t i = 0; i < d->n_shares; i++)
@@ -334,7 +345,8 @@ static void rest(struct lg_causes *c)
 		f->title = lg_arena_printf(&d->v.arena, "steps take %.2f ms longer and these inputs do not show why",
 					   left);
 		/* The spread of a baseline's runs is in the interval already. */
-		lg_cause_price(c, f, left, fmin(left, (d->mean.lo - 1 - between) * d->mean_ms[0]));
+		lg_cause_price(c, f, left, fmin(left, d->mean_ms[0] * (d->mean.value - 1 - d->load -
+							       hypot(d->mean.value - d->mean.lo, between))));
 		lg_cause_say(c, f, "mean step: %.3f ms before, %.3f after; median %.3f and %.3f", d->mean_ms[0],
 		    d->mean_ms[1], d->median_ms[0], d->median_ms[1]);
 		say_between(c, f);

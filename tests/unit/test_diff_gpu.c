@@ -522,6 +522,39 @@ static void a_late_rank_is_judged_by_the_waits(void **state)
 	checked(&p);
 }
 
+/* The steps are no longer, for there is less other work in them: what ranks wait for the late one is lost. */
+static void a_late_rank_is_told_where_other_work_got_less(void **state)
+{
+	struct gpu_plan before = gpu_healthy, after;
+	const struct lg_finding *f;
+	struct pair p;
+
+	(void)state;
+	before.n_ranks = 4;
+	before.n_steps = 10;
+	before.n_comm = 4;
+	before.comm_ns = 100 * US;
+	before.heavy_every = 4;
+	before.heavy_ns = before.kernel_ns * before.n_kernels * 2;
+	before.late_rank = -1;
+	after = before;
+	after.late_rank = 2;
+	after.late_ns = before.kernel_ns * before.n_kernels / 4;
+	after.heavy_ns = before.heavy_ns / 3;
+	p = compare(&before, &after);
+	assert_true(p.d->delta_ms < 0 && p.d->mean.hi > 1);
+	f = find(&p, "comms.straggler");
+	assert_non_null(f);
+	assert_int_equal(f->severity, LG_SEVERITY_LOW);
+	checked(&p);
+	/* So sure of a gain, there is no loss to tell. */
+	before.heavy_every = after.heavy_every = 1;
+	p = compare(&before, &after);
+	assert_true(p.d->mean.hi < 1);
+	assert_null(find(&p, "comms.straggler"));
+	checked(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -543,6 +576,7 @@ int main(void)
 		cmocka_unit_test(a_long_wait_in_few_of_few_steps_is_told),
 		cmocka_unit_test(where_the_host_waits_is_no_doubt_of_what_the_device_does),
 		cmocka_unit_test(a_late_rank_is_judged_by_the_waits),
+		cmocka_unit_test(a_late_rank_is_told_where_other_work_got_less),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,6 +18,7 @@
 
 struct plan {
 	double step_ms;
+	double noise;        /* of a step, up and down; 0 = 1 % */
 	bool shifting;       /* a step is a forward and a backward pass; what each has of it changes */
 	double new_op_ms;    /* more, in an operator */
 	double newcomer_cpu; /* of one CPU; 0 = it is not there */
@@ -64,8 +65,9 @@ static struct lg_trace *made(const struct plan *p)
 	if (p->newcomer_cpu > 0)
 		newcomer = process(b, NEWCOMER_PID, "newcomer", p->of_job ? LG_ROLE_JOB : LG_ROLE_OTHER);
 	for (int k = 0; k < STEPS; k++) {
-		/* +-1 %: steps differ by themselves, the same way in every run */
-		double noise = 0.99 + 0.02 * (double)(lg_mix64((uint64_t)k) % 1000) / 1000;
+		/* steps differ by themselves, the same way in every run */
+		double wide = p->noise > 0 ? p->noise : 0.01;
+		double noise = 1 - wide + 2 * wide * (double)(lg_mix64((uint64_t)k) % 1000) / 1000;
 		int64_t dur = (int64_t)(p->step_ms * noise * 1e6);
 		int64_t op = (int64_t)(p->new_op_ms * noise * 1e6);
 
@@ -218,6 +220,28 @@ static void time_that_is_accounted_for_and_small_changes_are_no_riddle(void **st
 	done(&p);
 }
 
+/* What the steps may be wrong by, and what lies between two runs, have nothing to do with each other. */
+static void two_doubts_are_no_sum(void **state)
+{
+	struct plan before = { .step_ms = 10, .noise = 0.5 }, after = before;
+	const struct lg_finding *f;
+	struct pair p;
+
+	(void)state;
+	after.step_ms = 11.2;
+	p = compare(&before, &after);
+	f = find(&p, "regress.stage");
+	assert_non_null(f);
+	assert_true(f->lost_ms / (double)p.s[1]->s.n < p.d->delta_ms - p.d->stages[0].lo + p.d->between * 10);
+	assert_true(f->severity > LG_SEVERITY_INFO);
+	assert_int_equal(loud(&p), 0);
+	done(&p);
+	after.step_ms = 10.6;
+	p = compare(&before, &after);
+	assert_true(!find(&p, "regress.stage") || find(&p, "regress.stage")->severity == LG_SEVERITY_INFO);
+	done(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -226,6 +250,7 @@ int main(void)
 		cmocka_unit_test(time_that_no_stage_accounts_for_is_told_as_that),
 		cmocka_unit_test(a_small_part_of_the_change_is_no_riddle),
 		cmocka_unit_test(time_that_is_accounted_for_and_small_changes_are_no_riddle),
+		cmocka_unit_test(two_doubts_are_no_sum),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

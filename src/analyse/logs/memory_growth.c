@@ -27,7 +27,7 @@ static bool is_memory(const char *name)
 	return false;
 }
 
-/* Medians of the quarters of n values in the order of time. v is sorted piece by piece. */
+/* Medians of the quarters of n values in the order of time. v is reordered. */
 static bool grows(double *v, size_t n, double *ret_first, double *ret_last)
 {
 	double m[QUARTERS], most = 0;
@@ -37,8 +37,7 @@ static bool grows(double *v, size_t n, double *ret_first, double *ret_last)
 	for (size_t q = 0; q < QUARTERS; q++) {
 		size_t from = n * q / QUARTERS, to = n * (q + 1) / QUARTERS;
 
-		qsort(v + from, to - from, sizeof *v, lg_cmp_f64);
-		m[q] = lg_quantile_f64(v + from, to - from, 0.5);
+		m[q] = lg_select_f64(v + from, to - from, (to - from) / 2);
 		if (q && m[q] <= m[q - 1])
 			return false;
 		most = q && m[q] - m[q - 1] > most ? m[q] - m[q - 1] : most;

@@ -10,6 +10,8 @@
 int lg_find_foreign(struct lg_case *c) LG_MUST_CHECK;
 /* python_stacks.c: profiles and dumps of Python stacks, where there are no scheduler states. */
 int lg_find_python_stacks(struct lg_case *c) LG_MUST_CHECK;
+/* standing.c: where the ranks of a job sleep in which nothing moves. */
+int lg_find_standing(struct lg_case *c) LG_MUST_CHECK;
 /* steal.c: how much the hypervisor took, where that is worth saying. */
 int lg_say_steal(struct lg_case *c) LG_MUST_CHECK;
 

@@ -48,6 +48,7 @@ static const struct lg_finder finders[] = {
 	{ .of_run = lg_find_failure },
 	{ .of_run = lg_say_memory_growth },
 	{ .of_run = lg_say_counters },
+	{ .of_run = lg_find_standing },
 	{ .of_run = lg_say_still },
 	{ .of_run = lg_say_pending },
 	{ .of_run = lg_say_steal },

@@ -602,6 +602,11 @@ size_t lg_session_take_python(struct lg_session *s, int32_t tid, int64_t ts, uin
 	return lg_pythons_take(lg_session_addrs(s)->pythons, tid, ts, frames);
 }
 
+size_t lg_session_python_asleep(struct lg_session *s, int32_t pid, int32_t tid, uint64_t *frames)
+{
+	return lg_pythons_asleep(lg_session_addrs(s)->pythons, pid, tid, frames);
+}
+
 /* -- names -- */
 
 static int resolve_all(struct lg_addrs *a, struct lg_symbolizer_stats *st, struct lg_error *err)

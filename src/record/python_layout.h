@@ -16,7 +16,9 @@
 enum { LG_PYTHON_FIRST = 8, LG_PYTHON_LAST = 14 };
 
 struct lg_python_layout {
-	uint16_t tls_key; /* in _PyRuntime: the pthread key of a thread's state */
+	uint16_t tls_key;      /* in _PyRuntime: the pthread key of a thread's state */
+	uint16_t interpreter;  /* in _PyRuntime: the first interpreter */
+	uint16_t first_thread; /* in an interpreter: the state of its latest thread */
 	struct lg_bpf_python_layout walk; /* .tls is the process's own */
 	struct {
 		uint16_t line, file, name, table, units; /* name: the qualified one since 3.11 */

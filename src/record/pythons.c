@@ -35,6 +35,10 @@
 /* nptl/descr.h of glibc: the first block of keys lies in the thread's descriptor, 16 bytes each. */
 #define GLIBC_KEYS_AT 0x310
 #define GLIBC_FIRST_KEYS 32
+#define GLIBC_TID_AT 0x2d0    /* in the same: the kernel's number of the thread */
+#define THREAD_NEXT 8         /* in a thread's state: that of the one made before */
+#define THREADS_MAX 1024      /* of a process that are looked for */
+#define ASLEEP_READS_MAX 20000 /* 0.5 s in all */
 /* pycore_debug_offsets.h: "xdebugpy", version, free_threaded. */
 #define DEBUG_COOKIE "xdebugpy"
 
@@ -42,6 +46,7 @@ struct process {
 	int32_t pid;
 	uint32_t life;   /* no other process has it, nor this pid before */
 	uint32_t parent; /* the life that it was forked from; 0 = none */
+	uint64_t runtime; /* _PyRuntime */
 	int64_t found; /* when it was looked at, or forked */
 	const struct lg_python_layout *of;
 	unsigned minor;
@@ -69,6 +74,11 @@ struct dump { /* copies of one user's */
 	int64_t since;
 };
 
+struct asleep {
+	int32_t tid;
+	uint64_t frame; /* the innermost */
+};
+
 struct sampled {
 	int64_t ts;
 	size_t n;
@@ -90,6 +100,10 @@ struct lg_pythons {
 	struct sampled *sampled; /* by thread; one that died leaves its place to be used by its number */
 	size_t n_sampled, cap_sampled;
 	struct lg_map by_tid;
+	struct asleep *asleep; /* the threads of process asleep_of */
+	size_t n_asleep, cap_asleep;
+	uint32_t asleep_of;    /* a life */
+	unsigned asleep_reads;
 	int64_t swept;
 	uint64_t unread, over, held_back, untold;
 	bool said_version;
@@ -122,6 +136,7 @@ void lg_pythons_free(struct lg_pythons *p)
 	lg_free(p->process);
 	lg_free(p->code);
 	lg_free(p->sampled);
+	lg_free(p->asleep);
 	lg_map_done(&p->by_tid);
 	lg_map_done(&p->by_pid);
 	lg_map_done(&p->by_address);
@@ -254,7 +269,8 @@ bool lg_pythons_add(struct lg_pythons *p, int32_t pid, const char *name, uint64_
 		    const struct lg_say_exports *e, uid_t owner)
 {
 	uint64_t runtime = base + e->at[LG_EXPORT_RUNTIME];
-	struct process q = { .pid = pid, .dump = dump_of(p, owner), .found = lg_monotonic_ns() };
+	struct process q = { .pid = pid, .dump = dump_of(p, owner), .found = lg_monotonic_ns(),
+			     .runtime = runtime };
 	int32_t key[2];
 
 	if (!q.dump) {
@@ -526,6 +542,58 @@ size_t lg_pythons_take(struct lg_pythons *p, int32_t tid, int64_t ts, uint64_t *
 	n = s->n;
 	memcpy(told, s->told, n * sizeof *told);
 	s->n = 0;
+	return n;
+}
+
+/* -- threads that nobody saw go to sleep -- */
+
+static bool read_asleep(struct lg_pythons *p, const struct process *q, uint64_t at, void *to, size_t n)
+{
+	return p->asleep_reads++ < ASLEEP_READS_MAX && read_all(p, q, at, to, n);
+}
+
+/* The list that the interpreter keeps. It may change meanwhile: what is read then is no code. */
+static void list_threads(struct lg_pythons *p, const struct process *q)
+{
+	const struct lg_bpf_python_layout *l = &q->walk;
+	uint64_t at, word[24]; /* of a thread's state */
+	struct asleep a;
+
+	p->asleep_of = q->life;
+	p->n_asleep = 0;
+	if (!read_asleep(p, q, q->runtime + q->of->interpreter, &at, sizeof at) || !at ||
+	    !read_asleep(p, q, at + q->of->first_thread, &at, sizeof at))
+		return;
+	for (size_t n = 0; at && n < THREADS_MAX && read_asleep(p, q, at, word, sizeof word); n++) {
+		a.frame = word[l->state_frame / 8];
+		if (l->frame_behind != LG_BPF_PYTHON_DIRECT && a.frame &&
+		    !read_asleep(p, q, a.frame + l->frame_behind, &a.frame, sizeof a.frame))
+			a.frame = 0;
+		if (a.frame &&
+		    read_asleep(p, q, word[l->state_pthread / 8] + GLIBC_TID_AT, &a.tid, sizeof a.tid) &&
+		    LG_APPEND(p->asleep, p->n_asleep, p->cap_asleep, a))
+			return;
+		at = word[THREAD_NEXT / 8];
+	}
+}
+
+size_t lg_pythons_asleep(struct lg_pythons *p, int32_t pid, int32_t tid, uint64_t *told)
+{
+	const struct process *q = process_of(p, pid);
+	__u64 word[16];
+	uint64_t frame = 0;
+	size_t n = 0;
+
+	if (!q)
+		return 0;
+	if (p->asleep_of != q->life)
+		list_threads(p, q);
+	for (size_t i = 0; i < p->n_asleep && !frame; i++)
+		frame = p->asleep[i].tid == tid ? p->asleep[i].frame : 0;
+	while (frame && n < LG_BPF_PYTHON_FRAMES && read_asleep(p, q, frame, word, q->walk.frame_bytes)) {
+		told[n++] = lg_bpf_python_told(&q->walk, word);
+		frame = word[q->walk.frame_previous];
+	}
 	return n;
 }
 

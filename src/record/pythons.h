@@ -42,6 +42,12 @@ lg_frm lg_pythons_frame(struct lg_pythons *p, int32_t pid, uint64_t told, int64_
 /* Frames told for a thread's next CPU sample, at most LG_BPF_PYTHON_FRAMES; taken by it, if it is the one. */
 void lg_pythons_sample(struct lg_pythons *p, int32_t tid, int64_t ts, const uint64_t *told, size_t n);
 size_t lg_pythons_take(struct lg_pythons *p, int32_t tid, int64_t ts, uint64_t *told);
+/*
+ * Where a thread that has not run since pid was found sleeps: no program saw it there. Asked at the end, of
+ * one process's threads one after the other; at most LG_BPF_PYTHON_FRAMES. 0: it runs no Python, or is not
+ * known.
+ */
+size_t lg_pythons_asleep(struct lg_pythons *p, int32_t pid, int32_t tid, uint64_t *told);
 /* Hand the copies over; says what was not read. */
 int lg_pythons_resolve(struct lg_pythons *p, struct lg_symbolizer *s) LG_MUST_CHECK;
 

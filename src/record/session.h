@@ -161,6 +161,8 @@ enum { LG_SESSION_PYTHON = 24 };
 void lg_session_python_sample(struct lg_session *s, int32_t tid, int64_t ts, const uint64_t *frames,
 			      size_t n);
 size_t lg_session_take_python(struct lg_session *s, int32_t tid, int64_t ts, uint64_t *frames);
+/* Python's frames of a thread that has not run since the recording began; at its end, process by process. */
+size_t lg_session_python_asleep(struct lg_session *s, int32_t pid, int32_t tid, uint64_t *frames);
 /* The program that tells them, to be run at each sample; -1 = there is none. Valid while its source lives. */
 void lg_session_set_sampler(struct lg_session *s, int prog_fd);
 int lg_session_sampler(const struct lg_session *s);

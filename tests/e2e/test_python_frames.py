@@ -292,3 +292,52 @@ def test_an_interpreter_that_was_looked_at_before_it_was_one(laggard, laggard_pa
         pytest.skip("tier bpf does not work here: " + done.stderr.split("\n")[0])
     frames = table(laggard, tmp_path / "run.lag", "SELECT name FROM frame WHERE kind = 2")
     assert "late" in [f["name"] for f in frames], frames
+
+
+STANDS = """
+import threading, sys
+held = threading.Lock()
+held.acquire()
+
+
+def waits(depth):
+    if depth:
+        waits(depth - 1)
+    else:
+        held.acquire()
+
+
+for n in range(3):
+    threading.Thread(target=waits, args=(n,), daemon=True).start()
+print("ready", flush=True)
+waits(3)
+"""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("version,python", interpreters())
+def test_threads_that_do_not_run_at_all(laggard, tmp_path, version, python):
+    """Nobody sees them go to sleep: what they sleep in is read at the end."""
+    script = tmp_path / "stands.py"
+    script.write_text(STANDS)
+    with subprocess.Popen([python, script], stdout=subprocess.PIPE, text=True) as job:
+        try:
+            assert job.stdout.readline() == "ready\n"
+            done = laggard("record", "-p", job.pid, "--for", "1.5", "-o", tmp_path / "run.lag")
+        finally:
+            job.kill()
+    assert done.returncode == 0, done.stderr
+    if "tier bpf" not in done.stderr:
+        pytest.skip("tier bpf does not work here: " + done.stderr.split("\n")[0])
+    stacks = Stacks(laggard, tmp_path / "run.lag")
+    rows = table(laggard, tmp_path / "run.lag", "SELECT thread.tid AS tid, state.stack AS stack FROM state JOIN thread "
+                 f"ON thread.id = state.thr JOIN process ON process.id = thread.prc WHERE process.pid = {job.pid} "
+                 "AND state.kind = 3 AND state.dur < 0")
+    found = [stacks.python(int(row["stack"])) for row in rows]
+    depths = sorted(sum(name == "waits" for name, _, _ in f) for f in found)
+    assert depths == [1, 2, 3, 4], found
+    for frames in found:
+        assert frames[0] == ["waits", "stands.py", 11], frames
+        assert {line for name, _, line in frames[1:] if name == "waits"} <= {9}, frames
+    main, = [stacks.python(int(row["stack"])) for row in rows if row["tid"] == str(job.pid)]
+    assert main[-1] == ["<module>", "stands.py", 17]

@@ -61,6 +61,15 @@ const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32
 	return s->python == pid ? &s->layout : NULL;
 }
 
+size_t lg_session_python_asleep(struct lg_session *s, int32_t pid, int32_t tid, uint64_t *frames)
+{
+	(void)s;
+	(void)pid;
+	(void)tid;
+	(void)frames;
+	return 0;
+}
+
 void lg_session_python_sample(struct lg_session *s, int32_t tid, int64_t ts, const uint64_t *frames, size_t n)
 {
 	s->sampled_tid = tid;

@@ -864,15 +864,17 @@ static void feed_open(struct lg_bpf_feed *f, const struct lg_bpf_open *r, int64_
 		add_sum(f, tgid, tid, (int64_t)r->sum_since,
 			r->off_ts ? (int64_t)r->off_ts : stopped, (int64_t)r->sum_run);
 	if (r->off_ts && r->off_why && r->off_why != LG_WHY_DEAD) {
-		uint64_t frames[LG_BPF_KERNEL_FRAMES + LG_BPF_USER_FRAMES];
-		size_t k = r->h.n_kernel, u = r->h.n_user;
+		uint64_t frames[LG_BPF_KERNEL_FRAMES + LG_BPF_USER_FRAMES], python[LG_BPF_PYTHON_FRAMES];
+		size_t k = r->h.n_kernel, u = r->h.n_user, n = r->h.n_python;
 
 		memcpy(frames, r->kernel, 8 * k);
 		memcpy(frames + k, r->user, 8 * u);
-		if (!r->running && (k || u || r->h.n_python)) {
+		memcpy(python, r->python, 8 * n);
+		if (!r->running && !n && r->h.flags & LG_BPF_EDGE)
+			n = lg_session_python_asleep(f->s, (int32_t)tgid, (int32_t)tid, python);
+		if (!r->running && (k || u || n)) {
 			t->sleep_begin = (int64_t)r->off_ts;
-			t->sleep_stack = mixed_stack(f, tgid, frames, k, u, (const uint64_t *)r->python,
-						     r->h.n_python);
+			t->sleep_stack = mixed_stack(f, tgid, frames, k, u, python, n);
 		}
 		add_off(f, t, thr, &(struct off){
 			.off = (int64_t)r->off_ts, .wake = (int64_t)r->wake_ts,

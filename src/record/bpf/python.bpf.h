@@ -61,9 +61,8 @@ struct {
 } python_frame SEC(".maps");
 
 /*
- * The number of frames from `frame` on, `most` or fewer. One read a frame, and without branches but the
- * loop's own: the verifier would follow each way through all rounds. Not static: it then looks at this once,
- * not at calls.
+ * The number of frames from `frame` on, `most` or fewer. One read a frame. Not static: the verifier then
+ * looks at this once, not at calls.
  */
 __noinline int lg_python_walk(struct lg_bpf_python_layout *l, __u64 frame, __u32 most,
 			       struct python_frames *ret)
@@ -74,22 +73,9 @@ __noinline int lg_python_walk(struct lg_bpf_python_layout *l, __u64 frame, __u32
 	if (!l || !ret || !f)
 		return 0;
 	for (i = 0; i < LG_BPF_PYTHON_FRAMES; i++) {
-		__u64 code, units, far, entry, mark;
-
-		/* far, entry: 1 or 0 */
-
 		if (i >= most || !frame || bpf_probe_read_user(f, l->frame_bytes & 127, (void *)frame))
 			break;
-		code = f->word[l->frame_code & 15] & LG_BPF_PYTHON_CODE & ~3ull;
-		mark = f->word[l->frame_entry & 15] >> (l->entry_shift & 63) & 0xff;
-		units = ((f->word[l->frame_position & 15] & l->position_mask) - (code & l->code_mask)) >>
-			(l->position_shift & 1);
-		far = units >> 16;
-		far = (far | -far) >> 63;
-		entry = (mark - l->entry_least) >> 63 ^ 1;
-		code &= ~(-entry & l->shim_mask);
-		units = (units | -far) & LG_BPF_PYTHON_FAR;
-		ret->v[i] = code | entry * LG_BPF_PYTHON_ENTRY | units << LG_BPF_PYTHON_UNITS;
+		ret->v[i] = lg_bpf_python_told(l, f->word);
 		frame = f->word[l->frame_previous & 15];
 	}
 	return (int)i;

@@ -161,6 +161,26 @@ struct lg_bpf_python_layout {
 	__u8 entry_shift, entry_least;  /* the byte there is that or more: an entry */
 };
 #define LG_BPF_PYTHON_DIRECT 0xffffu
+
+/*
+ * What is told of a frame, of its words: LG_BPF_PYTHON_*. Without branches: the verifier would follow each
+ * way through all rounds of a walk.
+ */
+static inline __attribute__((always_inline)) __u64 lg_bpf_python_told(const struct lg_bpf_python_layout *l,
+								      const __u64 word[16])
+{
+	__u64 code = word[l->frame_code & 15] & LG_BPF_PYTHON_CODE & ~3ull;
+	__u64 mark = word[l->frame_entry & 15] >> (l->entry_shift & 63) & 0xff;
+	__u64 units = ((word[l->frame_position & 15] & l->position_mask) - (code & l->code_mask)) >>
+		      (l->position_shift & 1);
+	__u64 far = units >> 16, entry; /* 1 or 0 */
+
+	far = (far | -far) >> 63;
+	entry = (mark - l->entry_least) >> 63 ^ 1;
+	code &= ~(-entry & l->shim_mask);
+	units = (units | -far) & LG_BPF_PYTHON_FAR;
+	return code | entry * LG_BPF_PYTHON_ENTRY | units << LG_BPF_PYTHON_UNITS;
+}
 #define LG_BPF_PYTHON_LAYOUTS 64 /* builds of Python in one recording, and one more; at most 256 */
 
 struct lg_bpf_open { /* fixed size, as the iterator writes it */

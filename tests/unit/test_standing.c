@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Jobs in which nothing moves: where the ranks sleep tells who is waited for. And jobs that only wait. */
+#include "outcome.h"
+#include "store/builder.h"
+
+enum { PID = 900, RANKS = 3 };
+
+static const char collectives[] = "/usr/lib/python3/dist-packages/torch/distributed/distributed_c10d.py";
+
+struct job {
+	const char *op[RANKS]; /* the collective that it waits in; NULL = it is elsewhere */
+	int64_t seconds;
+	double rank_1_runs, worker_runs; /* ms of every 100 */
+};
+
+static lg_stk frame(struct lg_builder *b, lg_stk caller, const char *name, const char *file, uint32_t line)
+{
+	struct lg_frame_row row = { .name = lg_intern(b, name), .file = lg_intern(b, file), .line = line,
+				    .kind = LG_FRAME_PYTHON };
+
+	return lg_intern_stack(b, caller, lg_intern_frame(b, &row));
+}
+
+static lg_thr process(struct lg_builder *b, int32_t pid, int32_t rank, uint8_t role)
+{
+	lg_thr thr = lg_thread_get(b, pid, pid);
+	lg_prc p = lg_thread_process(b, thr);
+	struct lg_process_row row = lg_process_read(b, p);
+
+	lg_thread_name(b, thr, lg_intern(b, "python3"));
+	row.role = role;
+	row.rank = rank;
+	lg_process_write(b, p, &row);
+	return thr;
+}
+
+static void runs(struct lg_builder *b, lg_thr thr, double ms, int64_t seconds)
+{
+	for (int64_t at = 0; at < seconds * 1000; at += 100) {
+		lg_add_state(b, &(struct lg_state_row){ .ts = at * MS, .dur = (int64_t)(ms * MS), .thr = thr,
+							.kind = LG_RUNNING });
+		lg_add_state(b, &(struct lg_state_row){
+			.ts = at * MS + (int64_t)(ms * MS), .dur = (int64_t)((100 - ms) * MS), .thr = thr,
+			.cpu = -1, .kind = LG_BLOCKED, .reason = LG_WHY_SLEEP });
+	}
+}
+
+static struct outcome of(const struct job *j)
+{
+	struct lg_builder *b;
+	struct lg_trace *t;
+
+	assert_int_equal(lg_builder_new(&b, NULL), 0);
+	for (int32_t r = 0; r < RANKS; r++) {
+		lg_thr thr = process(b, PID + r, r, LG_ROLE_RANK);
+		lg_stk at = frame(b, 0, "<module>", "/home/me/train.py", 11);
+
+		at = j->op[r] ? frame(b, at, j->op[r], collectives, 1541)
+			      : frame(b, at, "waits_for_nobody", "/home/me/train.py", 6);
+		if (r == 1 && j->rank_1_runs > 0)
+			runs(b, thr, j->rank_1_runs, j->seconds);
+		else
+			lg_add_state(b, &(struct lg_state_row){
+				.ts = 0, .dur = -1, .thr = thr, .kind = LG_BLOCKED, .cpu = -1,
+				.reason = LG_WHY_SLEEP, .flags = LG_STATE_EDGE, .stack = at });
+		runs(b, lg_thread_get(b, PID + r, PID + 100 + r), 0.2, j->seconds); /* gloo's, which polls */
+	}
+	runs(b, process(b, PID + 50, -1, LG_ROLE_JOB), j->worker_runs, j->seconds);
+	assert_int_equal(lg_builder_seal(b, &t, NULL), 0);
+	return judge(t);
+}
+
+#define ELSEWHERE { "all_reduce", NULL, "all_reduce" }
+
+static void who_sleeps_elsewhere_is_missing(void **state)
+{
+	struct job j = { .op = ELSEWHERE, .seconds = 40 };
+	struct outcome o = of(&j);
+	const struct lg_finding *f = find(o.v, "comms.missing_rank");
+
+	(void)state;
+	assert_non_null(f);
+	assert_int_equal(f->severity, LG_SEVERITY_HIGH);
+	assert_int_equal(f->culprit.rank, 1);
+	assert_string_equal(f->title, "rank 1 sleeps in waits_for_nobody (train.py:6), ranks 0, 2 wait in all_reduce at "
+				      "<module> (train.py:11), for 40 s at least");
+	assert_int_equal(f->n_evidence, RANKS);
+	assert_non_null(strstr(f->evidence[1].text, "sleeps in waits_for_nobody (train.py:6) < <module> (train.py:11)"));
+	done(&o);
+	j.seconds = 5; /* a healthy pause is as long */
+	o = of(&j);
+	assert_int_equal(loud(o.v), 0);
+	assert_non_null(o.v->still);
+	assert_non_null(strstr(o.v->still, "rank 1 sleeps in waits_for_nobody (train.py:6), ranks 0, 2 wait in"));
+	assert_true(has_limit(o.v, "nothing in it ran for the last 5.0 s"));
+	done(&o);
+}
+
+static void where_all_wait_nobody_is_accused(void **state)
+{
+	struct job same = { .op = { "all_reduce", "all_reduce", "all_reduce" }, .seconds = 40 };
+	struct job parted = { .op = { "all_reduce", "broadcast", "all_reduce" }, .seconds = 40 };
+	struct outcome o = of(&same);
+	const struct lg_finding *f = find(o.v, "comms.missing_rank");
+
+	(void)state;
+	assert_non_null(f);
+	assert_int_equal(f->culprit.rank, -1);
+	assert_int_equal(f->n_against, 1);
+	done(&o);
+	o = of(&parted);
+	f = find(o.v, "comms.mismatch");
+	assert_non_null(f);
+	assert_non_null(strstr(f->title, "ranks 0, 2 wait in all_reduce at <module> (train.py:11), rank 1 waits in broadcast"));
+	done(&o);
+}
+
+static void what_may_still_come_is_no_standstill(void **state)
+{
+	static const struct job rows[] = {
+		{ .op = ELSEWHERE, .seconds = 40, .rank_1_runs = 50 }, /* an evaluation on one rank */
+		{ .op = ELSEWHERE, .seconds = 40, .rank_1_runs = 0.1 }, /* it polls for something */
+		{ .op = ELSEWHERE, .seconds = 40, .worker_runs = 50 }, /* a compiler's worker */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct outcome o = of(&rows[i]);
+
+		if (loud(o.v) || (o.v->still && strstr(o.v->still, "waits_for_nobody")))
+			fail_msg("row %zu: %s", i, o.v->still ? o.v->still : o.v->findings[0].title);
+		done(&o);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_sleeps_elsewhere_is_missing),
+		cmocka_unit_test(where_all_wait_nobody_is_accused),
+		cmocka_unit_test(what_may_still_come_is_no_standstill),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

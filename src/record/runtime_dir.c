@@ -164,6 +164,22 @@ static int open_base(const char *path)
 	return fd;
 }
 
+/* The same; what others put there before is left to them. path, of a folder that all may write to, gets a
+ * name then that they cannot know. It stays, empty: whoever made it anew could lie in wait for what is left
+ * in environments. */
+static int open_base_or_beside(char *path, size_t size)
+{
+	int fd = open_base(path);
+	size_t n = strlen(path);
+	uint64_t random;
+
+	if (fd >= 0 || (errno != EPERM && errno != ENOTDIR && errno != ELOOP) || (strncmp(path, "/dev/shm/", 9) && strncmp(path, "/tmp/", 5)) ||
+	    getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+		return fd;
+	snprintf(path + n, size - n, "-%016" PRIx64, random);
+	return open_base(path);
+}
+
 static bool is_roomy_memory(int dir)
 {
 	struct statfs s;
@@ -217,14 +233,21 @@ static void list_bases(char bases[BASES][256], bool rings, char **env)
 int lg_runtime_dir_make(struct lg_runtime_dir *ret, bool rings, char **env, struct lg_error *err)
 {
 	char bases[BASES][256];
+	const char *home = lg_env_value(env, "HOME");
+	char cache[256];
 	int rc = LG_E_IO;
 
 	*ret = (struct lg_runtime_dir){ .fd = -1, .lock = -1 };
 	list_bases(bases, rings, env);
+	/* A service's account may have none yet. Whether it is safe there is looked at below. */
+	if (geteuid() && home && *home == '/' && strlen(home) < 200) {
+		snprintf(cache, sizeof cache, "%s/.cache", home);
+		(void)!mkdir(cache, 0700);
+	}
 	/* For rings first only memory will do. */
 	for (int pass = !rings; pass < 2; pass++)
 		for (int i = 0; i < BASES; i++) {
-			int base = *bases[i] ? open_base(bases[i]) : -1;
+			int base = *bases[i] ? open_base_or_beside(bases[i], sizeof bases[i]) : -1;
 
 			if (base < 0) {
 				if (*bases[i])

@@ -16,7 +16,8 @@
  *		BASE is never removed. Where something else empties the folder (a cleaner of /tmp, a logout
  *		with RemoveIPC=), whoever makes BASE anew has still to guess NAME, which cannot be listed.
  *
- * and refused unless it is a folder of this user that no other may write to.
+ * and refused unless it is a folder of this user that no other may write to. Where somebody else has put
+ * something at one of the last two, /dev/shm/laggard-UID-RANDOM is made.
  */
 #ifndef LG_RECORD_RUNTIME_DIR_H
 #define LG_RECORD_RUNTIME_DIR_H

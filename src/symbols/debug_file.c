@@ -145,6 +145,7 @@ int lg_debug_candidate(const struct lg_debug_names *d, int fd, const char *debug
 {
 	static const char *const below[] = { "", "/.debug", "" };
 	char folder[2048], path[4608];
+	struct stat st;
 
 	if (which == LG_DEBUG_BY_SERVER)
 		return lg_debuginfod_open(d->build_id, false);
@@ -163,7 +164,10 @@ int lg_debug_candidate(const struct lg_debug_names *d, int fd, const char *debug
 		return -1;
 	snprintf(path, sizeof path, "%s%s%s/%s", which == LG_DEBUG_IN_TREE ? debug_dir : "", folder,
 		 below[which - LG_DEBUG_BESIDE], d->link);
-	return lg_foreign_open_path(path, 0);
+	if (which == LG_DEBUG_IN_TREE)
+		return lg_foreign_open_path(path, 0);
+	/* Whoever can write there chose what it is called. */
+	return fstat(fd, &st) ? -1 : lg_foreign_open_plain(path, st.st_uid);
 }
 
 lg_debug_open_fn *lg_debug_opener = lg_debug_candidate;

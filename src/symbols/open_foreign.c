@@ -42,7 +42,7 @@ static int regular(int fd, struct stat *ret)
 /* Linux before 5.6: component by component, no links at all. Mapped files are named without any. */
 static int walk(int root, const char *path)
 {
-	int at = openat(root, ".", LOOK | O_DIRECTORY);
+	int at = openat(root, root == AT_FDCWD && *path == '/' ? "/" : ".", LOOK | O_DIRECTORY);
 
 	while (at >= 0 && *path) {
 		char name[256];
@@ -69,8 +69,9 @@ static int walk(int root, const char *path)
 
 static int look_in(int root, const char *path, unsigned flags)
 {
-	struct open_how how = { .flags = LOOK | (flags & LG_FOREIGN_NO_LINK ? O_NOFOLLOW : 0),
-				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+	struct open_how how = { .flags = LOOK | (flags ? O_NOFOLLOW : 0),
+				.resolve = (root == AT_FDCWD ? 0 : RESOLVE_IN_ROOT) | RESOLVE_NO_MAGICLINKS |
+					   (flags & LG_FOREIGN_NO_LINKS ? RESOLVE_NO_SYMLINKS : 0) };
 	/* EAGAIN: something was renamed meanwhile (openat2(2)); who never stops is not waited for. */
 	int fd = -1;
 
@@ -85,8 +86,9 @@ static int look_in(int root, const char *path, unsigned flags)
 
 int lg_foreign_look(int root, const char *path, unsigned flags, struct stat *ret)
 {
-	int fd = root == AT_FDCWD ? open(path, LOOK | (flags & LG_FOREIGN_NO_LINK ? O_NOFOLLOW : 0))
-				  : look_in(root, path, flags);
+	int fd = root == AT_FDCWD && !(flags & LG_FOREIGN_NO_LINKS)
+			 ? open(path, LOOK | (flags & LG_FOREIGN_NO_LINK ? O_NOFOLLOW : 0))
+			 : look_in(root, path, flags);
 
 	return regular(fd, ret);
 }
@@ -121,6 +123,20 @@ int lg_foreign_open_path(const char *path, unsigned flags)
 	struct stat st;
 
 	return lg_foreign_open(lg_foreign_look(AT_FDCWD, path, flags, &st));
+}
+
+int lg_foreign_open_plain(const char *path, uid_t owner)
+{
+	struct stat st;
+	int fd = lg_foreign_look(AT_FDCWD, path, LG_FOREIGN_NO_LINKS, &st);
+
+	if (fd >= 0 && !geteuid() && st.st_uid != owner &&
+	    (!(st.st_mode & S_IROTH) || (st.st_uid && owner != (uid_t)-1))) {
+		close(fd);
+		errno = EACCES;
+		return -1;
+	}
+	return lg_foreign_open(fd);
 }
 
 int lg_foreign_open_at(int folder, const char *name)

@@ -13,8 +13,8 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-/* The last component must not be a link. */
-enum { LG_FOREIGN_NO_LINK = 1 };
+/* The last component must not be a link; no component may be one. */
+enum { LG_FOREIGN_NO_LINK = 1, LG_FOREIGN_NO_LINKS = 2 };
 
 /*
  * A descriptor that only stands for the regular file at path (O_PATH), and its status. root: AT_FDCWD, or the
@@ -29,6 +29,12 @@ int lg_foreign_open(int looked);
 /* Both at once, in our own namespace, and in a folder. -1 with errno, EINVAL for what is no regular file. */
 int lg_foreign_open_path(const char *path, unsigned flags);
 int lg_foreign_open_at(int folder, const char *name);
+/*
+ * The same by a path that others named and that nobody looked at while they used it, for what they run: no
+ * link leads there, and it is theirs, or root's and readable by everybody. owner: (uid_t)-1 = not known, then
+ * readable by everybody. Who is not root reads what he may.
+ */
+int lg_foreign_open_plain(const char *path, uid_t owner);
 /* The root folder of a process, for lg_foreign_look(); -1 when it is gone. */
 int lg_foreign_root(int32_t pid);
 

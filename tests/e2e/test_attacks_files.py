@@ -352,8 +352,42 @@ def test_a_forged_folder_is_passed_over(laggard_path, run):
         pytest.skip("/ is no mount point here (a chroot): no mounts can be hidden from others (mount --bind ROOT ROOT)")
     assert done.returncode == 0, done.stderr
     path, there, loaded = done.stdout.split()
-    assert path.startswith("/run/laggard/" if run == "writable" else "/tmp/laggard-0/")
+    assert path.startswith("/run/laggard/" if run == "writable" else "/dev/shm/laggard-0-")
     assert (there, loaded) == ("True", "True")
+
+
+@pytest.mark.parametrize("home", ["without a cache", "none"])
+def test_who_is_first_at_a_users_names_takes_no_marks(laggard_path, home):
+    """A service's account: everybody may write where its folder would be made, and somebody did."""
+    uid, names = 54321, [pathlib.Path(f"/dev/shm/laggard-{54321}"), pathlib.Path(f"/tmp/laggard-{54321}")]
+
+    def squat():
+        names[0].symlink_to("/etc")
+        names[1].mkdir(mode=0o777)
+    attacker(squat)
+    store = pathlib.Path(tempfile.mkdtemp(prefix="laggard-attack-", dir="/var/tmp"))
+    try:
+        copy, own = shutil.copy(laggard_path, store), store / "home"
+        own.mkdir()
+        for path in (store, own):
+            os.chown(path, uid, uid)
+        env = {k: v for k, v in os.environ.items() if k != "XDG_RUNTIME_DIR"}
+        env["HOME"] = str(own if home == "without a cache" else store / "missing")
+        where = "import os, sys; p = os.environ['PYTHONPATH']; print(p, os.path.exists(p), 'laggard' in sys.modules)"
+        done = subprocess.run(["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups", copy, "record",
+                               *NO_CAUSE, "-o", store / "run.lag", "--", PYTHON, "-c", where], check=False, timeout=60,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+        assert done.returncode == 0, done.stderr
+        path, there, loaded = done.stdout.split()
+        assert path.startswith(f"{own}/.cache/laggard/" if home == "without a cache" else f"{names[0]}-")
+        assert (there, loaded) == ("True", "True")
+        assert "without the Python hook" not in done.stderr
+    finally:
+        shutil.rmtree(store)
+        names[0].unlink()
+        names[1].rmdir()
+        for left in pathlib.Path("/dev/shm").glob(f"laggard-{uid}-*"):
+            shutil.rmtree(left)
 
 
 def test_doctor_runs_nothing_from_the_folder_it_stands_in(laggard, theirs, field):

@@ -43,25 +43,26 @@ def doublings(n):
     return "_Z1f1A1PIS_S_E" + "".join(f"S0_I{ref(i)}{ref(i)}E" for i in range(1, n))
 
 
-def elf(symbols, size=0, symbol=b"of_the_file"):
-    """A shared object: headers, code in its second page, a symbol table of that many entries. size: sparse."""
+def elf(symbols, size=0, symbol=b"of_the_file", base=0):
+    """A shared object: headers, code in its second page, a symbol table of that many entries. size: sparse. base: what
+    is said to lie there lies at base + PAGE, in the file, too."""
     names = b"\0" + symbol + b"\0"
     text, strings = PAGE, 2 * PAGE
     table = max(3 * PAGE, strings + len(names))
     count = max(symbols, 2)
     head = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 3, EM, 1, 0, 64, 120, 0, 64, 56, 1, 64, 4, 0)
-    load = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 2 * PAGE, 2 * PAGE, PAGE)
+    load = struct.pack("<IIQQQQQQ", 1, 5, base, base, base, 2 * PAGE, 2 * PAGE, PAGE)
 
     def section(kind, flags, at, n, link=0, entry=0):
         return struct.pack("<IIQQQQIIQQ", 0, kind, flags, at, at, n, link, 0, 1, entry)
     head += load + section(0, 0, 0, 0) + section(1, 6, text, PAGE) + section(3, 0, strings, len(names))
     head += section(2, 0, table, 24 * count, 2, 24)
-    first = struct.pack("<IBBHQQ", 1, 0x12, 0, 1, text, PAGE)
+    first = struct.pack("<IBBHQQ", 1, 0x12, 0, 1, base + text, PAGE)
     body = bytearray(table + 48)
     body[:len(head)], body[text:text + len(CODE)] = head, CODE
     body[strings:strings + len(names)] = names
     body[table + 24:table + 48] = first
-    return bytes(body), max(size, table + 24 * count)
+    return bytes(body), max(size, table + 24 * count, base + 2 * PAGE if base else 0)
 
 
 # What every process of these tests does: become somebody, make code, say that it is there, run it.
@@ -385,22 +386,90 @@ def test_a_pipe_in_place_of_a_perf_map(laggard, stage, record):
     holds(laggard, record())
 
 
-def test_another_users_perf_map_names_nothing(laggard, stage, record):
-    """/tmp is everybody's: who knows the pid of a process could name its code."""
+@pytest.mark.parametrize("what", ["text", "ELF", "link to an ELF"])
+def test_another_users_perf_map_names_nothing(laggard, stage, record, what):
+    """/tmp is everybody's: who knows the pid of a process could name its code. Nor is the file taken for what was
+    mapped."""
+    base, image = 0x10000000, stage.folder / "image"
     victim = stage.start("""
-        at = anonymous()
+        at = libc.mmap(int(sys.argv[4]), page, 7, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x10, -1, 0)
+        ctypes.memmove(at, code, len(code))
         go(); run(at)
-    """, uid=0)
+    """, base + PAGE, uid=0)
+    content, size = elf(2, symbol=b"made_by_another", base=base)
+    text = b"0 7fffffffffff made_by_another\n"
+    with open(image, "wb") as f:
+        f.write(text if what == "text" else content)
+        f.truncate(len(text) if what == "text" else size)
     stage.start("""
         leave_root()
-        with open(sys.argv[4], "w") as f:
-            f.write("0 7fffffffffff made_by_another\\n")
+        if sys.argv[6] == "link to an ELF":
+            os.symlink(sys.argv[5], sys.argv[4])
+        else:
+            with open(sys.argv[4], "wb") as f, open(sys.argv[5], "rb") as image:
+                f.write(image.read(1 << 20))
+                f.truncate(os.path.getsize(sys.argv[5]))
         go(); time.sleep(1000)
-    """, f"/tmp/perf-{victim.pid}.map")
+    """, f"/tmp/perf-{victim.pid}.map", image, what)
     stage.honest()
     r = record()
     holds(laggard, r)
     assert query(laggard, r.path, "select count(*) n from frame where name = 'made_by_another'")[0]["n"] == 0
+
+
+def secret(stage):
+    """A file of root's that nobody else may read."""
+    path = stage.folder / "secret"
+    path.write_bytes(elf(2)[0])
+    path.chmod(0o600)
+    return path
+
+
+def test_a_link_in_place_of_a_perf_map_opens_nothing(laggard, stage, record):
+    stage.honest()
+    stage.start("""
+        leave_root()
+        os.symlink(sys.argv[4], my_map)
+        at = anonymous()
+        go(); run(at)
+    """, secret(stage))
+    opens = Opens(stage.folder / "secret")
+    holds(laggard, record())
+    assert opens.count() == 0, "root opened the file that the attacker chose"
+
+
+@pytest.mark.parametrize("where", ["a link", "a link on the way"])
+def test_a_debug_file_that_leads_elsewhere(laggard, stage, record, where):
+    """A file names its debug file, which is looked for beside it and in .debug."""
+    if not shutil.which("cc") or not shutil.which("objcopy"):
+        pytest.skip("cc or objcopy is missing: run tools/install-deps build")
+    folder, evil = stage.folder / "theirs", stage.folder / "theirs/evil"
+    folder.mkdir()
+    target = secret(stage)
+    (folder / "secret").write_bytes(target.read_bytes())
+    subprocess.run(["cc", "-s", "-xc", "-", "-o", evil], check=True, text=True,
+                   input="int main(void) { for (volatile int i = 0;; i++) ; }")
+    subprocess.run(["objcopy", f"--add-gnu-debuglink={folder / 'secret'}", evil], check=True)
+    (folder / "secret").unlink()
+    if where == "a link":
+        (folder / "secret").symlink_to(target)
+    else:
+        (folder / ".debug").symlink_to(stage.folder)
+    for path in (folder, evil):
+        os.chown(path, NOBODY, NOBODY)
+    stage.honest()
+    stage.start("""
+        leave_root()
+        if not os.fork():
+            os.execv(sys.argv[4], [sys.argv[4]])
+        go(); time.sleep(1000)
+    """, evil)
+    opens = Opens(target)
+    try:
+        holds(laggard, record())
+        assert opens.count() == 0, "root opened the file that the attacker chose"
+    finally:
+        subprocess.run(["pkill", "-9", "-f", str(evil)], check=False)
 
 
 class Opens:

@@ -156,7 +156,7 @@ static void polled_states_give_no_steps(void **state)
 	p.tier = "own";
 	o = explain(&p);
 	assert_int_equal(o.v->n_judged, 0);
-	assert_true(has_limit(o.v, "read from /proc"));
+	assert_true(has_limit(o.v, "looked at in /proc every 20 ms"));
 	done(&o);
 }
 

@@ -99,8 +99,8 @@ static int find_boundaries(struct lg_case *c, const struct lg_rank *r, struct bo
 	int rc = 0;
 
 	if (r->inferred && lg_is_polled(c)) {
-		lg_limit(c, "steps cannot be inferred from states that were read from /proc every 20 ms: let the "
-			 "hook mark them (laggard record -- COMMAND), or record as root");
+		lg_limit(c, "steps are not inferred here, for threads of others were only looked at in /proc every 20 ms: "
+			 "let the hook mark them (laggard record -- COMMAND), or record as root");
 		return 0;
 	}
 	if (r->inferred) {

@@ -27,33 +27,48 @@ void lg_verdict_free(struct lg_verdict *v)
 	lg_free(v);
 }
 
-/* One line for each kind of gap, with the count and the first details. */
+/* The details of one kind of gap: the first different ones, and how many rows say something else. */
+struct details {
+	lg_str text[4];
+	size_t n, rows, left_out;
+	uint64_t count;
+};
+
+static void add_details(struct details *d, lg_str text, uint64_t count)
+{
+	bool known = !text;
+
+	d->rows++;
+	d->count = lg_count_sum(d->count, count);
+	for (size_t i = 0; i < d->n && !known; i++)
+		known = d->text[i] == text;
+	if (!known && d->n < sizeof d->text / sizeof *d->text)
+		d->text[d->n++] = text;
+	else if (!known)
+		d->left_out++;
+}
+
+/* One line for each kind of gap, with the count. */
 static void limits_from_diag(struct lg_case *c)
 {
-	const struct lg_diag_tab *d = &c->t->diag;
+	enum { STRANGE = 63 }; /* and all above: of a later version */
+	const struct lg_diag_tab *t = &c->t->diag;
 
-	for (uint32_t id = 1; id < 64; id++) {
-		uint64_t count = 0;
-		size_t rows = 0;
-		lg_str text = 0, other = 0;
+	for (uint32_t id = 1; id <= STRANGE; id++) {
+		struct details d = { 0 };
+		const char *line;
 		char number[32];
 
-		for (size_t i = 0; i < d->n; i++) {
-			if (d->id[i] != id)
-				continue;
-			rows++;
-			count = lg_count_sum(count, d->count[i]);
-			if (!text)
-				text = d->text[i];
-			else if (!other && d->text[i] != text)
-				other = d->text[i];
-		}
-		if (!rows)
+		for (size_t i = 0; i < t->n; i++)
+			if (LG_MIN(t->id[i], STRANGE) == id)
+				add_details(&d, t->text[i], t->count[i]);
+		if (!d.rows)
 			continue;
-		lg_count_text(count, number, sizeof number);
-		lg_say(c, "%s%s%s%s%s%s", lg_diag_sentence(id), count > 1 ? lg_text(c, " (%s)", number) : "",
-		       text ? ": " : "", text ? lg_string(c->t, text) : "",
-		       other ? "; " : "", other ? lg_string(c->t, other) : "");
+		lg_count_text(d.count, number, sizeof number);
+		line = lg_text(c, "%s%s", lg_diag_sentence(id), d.count > 1 ? lg_text(c, " (%s)", number) : "");
+		for (size_t i = 0; i < d.n; i++)
+			line = lg_text(c, "%s%s%s", line, i ? "; " : ": ", lg_string(c->t, d.text[i]));
+		lg_limit(c, d.left_out ? lg_text(c, "%s; and %zu more like these", line, d.left_out) : line);
 	}
 }
 
@@ -519,6 +534,7 @@ int lg_explain(const struct lg_trace *t, const struct lg_explain_options *opt,
 	v->min_ms = v->median_ms = v->p99_ms = v->max_ms = v->slow_threshold_ms = NAN;
 	v->period_s = v->period_p = v->shift_s = NAN;
 	v->unexplained_share = NAN;
+	v->hang.since_s = NAN;
 	v->bound_confidence = NAN;
 	v->findings = lg_arena_alloc(&v->arena, LG_FINDINGS_MAX, sizeof *v->findings);
 	c.has_states = t->state.n > 0;

@@ -104,6 +104,16 @@ struct lg_input {
 	uint64_t lost_events, rows_sample, rows_state, rows_span, rows_counter;
 };
 
+/* Does the run move (host/standing.c)? */
+enum lg_hang_state { LG_HANG_UNKNOWN, LG_HANG_RUNNING, LG_HANG_WAITING, LG_HANG_HUNG, LG_HANG_FINISHED };
+struct lg_hang_rank {
+	int32_t rank, pid;      /* rank -1 = null */
+	enum lg_hang_state state;
+	const char *op;         /* the collective that it waits in; NULL = none */
+	const char **stack;     /* Python frames of its main thread, innermost first */
+	size_t n_stack;
+};
+
 struct lg_verdict {
 	struct lg_arena arena;
 	const struct lg_trace *trace;
@@ -160,6 +170,12 @@ struct lg_verdict {
 		double lost_share;        /* of it, by all measured findings; each moment once */
 		double per_training_hour; /* what an hour of training done costs */
 	} cost;
+	struct {
+		enum lg_hang_state state;
+		double since_s;         /* stood for so long at least; NAN = it moves */
+		struct lg_hang_rank *ranks;
+		size_t n;
+	} hang;
 	const char *still;           /* the run stands still: who, since when; NULL */
 	const char *not_judged;      /* what the input tells of and no rule judges: the first of n; NULL */
 	size_t n_not_judged;

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "cli/command.h"
+#include "cli/pids.h"
 #include "record/session.h"
 #include "store/trace.h"
 
@@ -83,49 +83,12 @@ static int64_t parse_size(const char *s)
 	return *end || v < 1 || v > 64e9 ? -1 : (int64_t)v;
 }
 
-static bool parse_number(const char *s, long min, long max, long *ret)
-{
-	char *end;
-
-	errno = 0;
-	*ret = strtol(s, &end, 10);
-	return end != s && !*end && !errno && *ret >= min && *ret <= max;
-}
-
 struct parsed {
 	struct lg_record_options o;
 	struct lg_user user;
 	const char *user_name; /* --user */
-	size_t pids_cap;
+	struct lg_pids pids;
 };
-
-static int add_pids(struct parsed *p, const char *text)
-{
-	char *copy = lg_strdup(text), *save = NULL;
-	int rc = LG_EXIT_OK;
-
-	if (!copy)
-		return lg_usage(&lg_cmd_record, "out of memory");
-	for (char *w = strtok_r(copy, ",", &save); w && !rc; w = strtok_r(NULL, ",", &save)) {
-		long v;
-		char path[64];
-
-		if (!parse_number(w, 1, 1 << 30, &v)) {
-			rc = lg_usage(&lg_cmd_record, "-p %s: not a process id", w);
-			break;
-		}
-		snprintf(path, sizeof path, "/proc/%ld", v);
-		if (access(path, F_OK)) {
-			rc = lg_usage(&lg_cmd_record, "-p %ld: there is no such process", v);
-		} else if (lg_grow(&p->o.pids, &p->pids_cap, p->o.n_pids + 1, sizeof *p->o.pids)) {
-			rc = lg_usage(&lg_cmd_record, "out of memory");
-		} else {
-			p->o.pids[p->o.n_pids++] = (pid_t)v;
-		}
-	}
-	lg_free(copy);
-	return rc;
-}
 
 static int bad(const char *name, const char *value, const char *want)
 {
@@ -148,9 +111,9 @@ static int set_option(struct parsed *p, const char *name, const char *v)
 		return 0;
 	}
 	if (!strcmp(name, "-p") || !strcmp(name, "--pid"))
-		return add_pids(p, v);
+		return lg_pids_option(&lg_cmd_record, v, &p->pids);
 	if (!strcmp(name, "-F") || !strcmp(name, "--freq")) {
-		if (!parse_number(v, 0, 20000, &n))
+		if (!lg_parse_number(v, 0, 20000, &n))
 			return bad(name, v, "a number of samples a second, 0 to 20000");
 		p->o.freq_hz = (unsigned)n;
 		return 0;
@@ -263,7 +226,7 @@ static int choose_user(struct parsed *p)
 		return 0;
 	if (!p->user_name)
 		pw = getpwuid(uid);
-	else if (parse_number(p->user_name, 0, INT_MAX, &n))
+	else if (lg_parse_number(p->user_name, 0, INT_MAX, &n))
 		pw = getpwuid((uid_t)n);
 	else
 		pw = getpwnam(p->user_name);
@@ -329,6 +292,8 @@ static int run(int argc, char **argv)
 		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
 			return lg_help(&lg_cmd_record);
 	status = parse(&p, argc, argv);
+	p.o.pids = p.pids.v;
+	p.o.n_pids = p.pids.n;
 	if (!status)
 		status = choose_user(&p);
 	if (status)
@@ -352,7 +317,7 @@ static int run(int argc, char **argv)
 		lg_complain(&err);
 	}
 out:
-	lg_free(p.o.pids);
+	lg_free(p.pids.v);
 	return status;
 }
 

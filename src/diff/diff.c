@@ -7,8 +7,6 @@
 
 #include "base/alloc.h"
 
-enum { LIMITS_MAX = 96 };
-
 void lg_diff_free(struct lg_diff *d)
 {
 	if (!d)
@@ -23,10 +21,10 @@ static void limits(struct lg_diff *d)
 	const struct lg_side *side[] = { d->before, d->after };
 	struct lg_verdict *v = &d->v;
 
-	v->limits = lg_arena_alloc(&v->arena, LIMITS_MAX, sizeof *v->limits);
+	v->limits = lg_arena_alloc(&v->arena, side[0]->n_limits + side[1]->n_limits + 1, sizeof *v->limits);
 	v->n_limits = 0;
 	for (int i = 0; v->limits && i < 2; i++)
-		for (size_t k = 0; k < side[i]->n_limits && v->n_limits < LIMITS_MAX - 2; k++)
+		for (size_t k = 0; k < side[i]->n_limits; k++)
 			v->limits[v->n_limits++] = lg_arena_printf(&v->arena, "%s: %s", names[i],
 								   side[i]->limits[k]);
 	if (v->limits && !d->after->n_findings && d->after->stored)

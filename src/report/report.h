@@ -29,6 +29,10 @@ const char *lg_steps_line(const struct lg_verdict *v, char *buf, size_t size);
 /* Seconds from the start of the trace. */
 double lg_report_seconds(const struct lg_verdict *v, int64_t ts);
 
+/* laggard hang: the verdict, and where each rank stands. */
+void lg_hang_json(const struct lg_verdict *v, struct lg_out *o);
+void lg_hang_term(const struct lg_verdict *v, const struct lg_term_options *opt, struct lg_out *o);
+
 /* laggard steps. */
 void lg_steps_table(const struct lg_verdict *v, struct lg_out *o);
 void lg_steps_csv(const struct lg_verdict *v, struct lg_out *o);

@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import subprocess
+import time
 
 import pytest
 
@@ -47,7 +48,8 @@ step()
 
 @pytest.fixture
 def verdict(laggard, torch_python, can_record, tmp_path):
-    def call(what):
+    """What explain says of four seconds of it, or what `look` makes of the ranks' pids."""
+    def call(what, look=None):
         script = tmp_path / "train.py"
         script.write_text(JOB)
         with socket.socket() as s:
@@ -61,6 +63,8 @@ def verdict(laggard, torch_python, can_record, tmp_path):
                 jobs.append(subprocess.Popen([torch_python, script, what], env=env, stdin=subprocess.PIPE,
                                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
             assert all(job.stdout.readline() == "ready\n" for job in jobs)
+            if look:
+                return look([job.pid for job in jobs])
             done = laggard("record", *(w for job in jobs for w in ("-p", job.pid)), "--for", "4", "-o", tmp_path / "run.lag")
         finally:
             for job in jobs:
@@ -88,6 +92,47 @@ def test_ranks_that_part(verdict):
     headline, _ = verdict("parts")
     assert "ranks 0, 2 wait in all_reduce at step (train.py:25)" in headline
     assert "rank 1 waits in broadcast at <module> (train.py:34)" in headline
+
+
+@pytest.mark.live
+def test_hang_shows_where_each_rank_stands(laggard, verdict):
+    def look(pids):
+        time.sleep(3)
+        begin = time.monotonic()
+        done = laggard("hang", "--json", "-p", ",".join(map(str, pids)))
+        assert time.monotonic() - begin < 10 and not done.returncode, done.stderr
+        return pids, json.loads(done.stdout), laggard("hang", "-p", ",".join(map(str, pids)), "--for", "2500ms").stdout
+    pids, found, text = verdict("lost", look)
+    hang = found["hang"]
+    if not hang["ranks"] or not hang["ranks"][0]["stack"]:
+        pytest.skip("tier bpf does not work here: " + " ".join(found["limits"])[:200])
+    assert hang["state"] == "waiting" and 4 <= hang["since_s"] <= 20
+    assert [(r["rank"], r["pid"], r["state"]) for r in hang["ranks"]] == [(i, p, "waiting") for i, p in enumerate(pids)]
+    assert [r["last_collective"] and r["last_collective"]["op"] for r in hang["ranks"]] == ["all_reduce", None, "all_reduce"]
+    assert [s["ranks"] for s in hang["stacks"]] == [[0, 2], [1]]
+    assert hang["ranks"][1]["stack"] == ["lost (train.py:12)", "<module> (train.py:32)"]
+    assert text.startswith("waiting, for ")
+    assert f"rank 0 (pid {pids[0]}), rank 2 (pid {pids[2]})  waiting\n    all_reduce (distributed_c10d.py:" in text
+    assert "The run stands still: rank 1 sleeps in lost (train.py:12), ranks 0, 2 wait in" in " ".join(text.split())
+
+
+@pytest.mark.live
+@pytest.mark.healthy
+def test_hang_of_a_job_that_moves(laggard, verdict):
+    found = verdict("evaluates", lambda pids: json.loads(laggard("hang", "--json", "-p", ",".join(map(str, pids))).stdout))
+    assert found["hang"]["state"] == "running" and found["hang"]["since_s"] is None
+    assert not [f for f in found["findings"] if f["severity"] in ("medium", "high")]
+
+
+def test_hang_of_files_and_of_nothing(laggard, root):
+    dumps = root / "tests/data/cases/NVIDIA+nvidia-resiliency-ext/fr_traces/lock_gil_1st"
+    found = json.loads(laggard("hang", "--json", dumps).stdout)
+    assert [f["id"] for f in found["findings"]][:1] == ["comms.missing_rank"]
+    assert found["hang"] == {"state": "hung", "since_s": None, "ranks": [], "stacks": []}
+    done = laggard("hang")
+    assert done.returncode == 2 and "neither -p PID nor a FILE" in done.stderr
+    assert laggard("hang", "-p", "1", dumps).returncode == 2
+    assert laggard("hang", "-p", "2147483646").returncode == 2
 
 
 @pytest.mark.live

@@ -50,7 +50,7 @@ static void look(void *arg, int cpu, const struct perf_event_header *h)
 		s->bad++;
 		return;
 	}
-	/* A record's time is taken before its room in the ring: an interrupt in between writes its own first. */
+	/* A record's time is taken before its room in the ring: an interrupt in between writes first. */
 	if (head.ts < s->last[cpu] - 1000000)
 		s->disorder++;
 	s->last[cpu] = head.ts > s->last[cpu] ? head.ts : s->last[cpu];

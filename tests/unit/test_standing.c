@@ -5,6 +5,7 @@
 
 enum { PID = 900, RANKS = 3 };
 
+static const char *const backward = "_engine_run_backward", *const device = "read_loss";
 static const char collectives[] = "/usr/lib/python3/dist-packages/torch/distributed/distributed_c10d.py";
 
 struct job {
@@ -55,8 +56,10 @@ static struct outcome of(const struct job *j)
 		lg_thr thr = process(b, PID + r, r, LG_ROLE_RANK);
 		lg_stk at = frame(b, 0, "<module>", "/home/me/train.py", 11);
 
-		at = j->op[r] ? frame(b, at, j->op[r], collectives, 1541)
-			      : frame(b, at, "waits_for_nobody", "/home/me/train.py", 6);
+		at = !j->op[r]		 ? frame(b, at, "waits_for_nobody", "/home/me/train.py", 6)
+		     : j->op[r] == device ? frame(b, at, device, "/home/me/train.py", 20)
+					  : frame(b, at, j->op[r], j->op[r] == backward ?
+						  "/usr/lib/python3/dist-packages/torch/autograd/graph.py" : collectives, 1541);
 		if (r == 1 && j->rank_1_runs > 0)
 			runs(b, thr, j->rank_1_runs, j->seconds);
 		else
@@ -92,7 +95,32 @@ static void who_sleeps_elsewhere_is_missing(void **state)
 	assert_int_equal(loud(o.v), 0);
 	assert_non_null(o.v->still);
 	assert_non_null(strstr(o.v->still, "rank 1 sleeps in waits_for_nobody (train.py:6), ranks 0, 2 wait in"));
-	assert_true(has_limit(o.v, "nothing in it ran for the last 5.0 s"));
+	assert_true(has_limit(o.v, "nothing in it ran for the last 5.0 s; a pause may be"));
+	done(&o);
+}
+
+static void collectives_that_no_frame_shows(void **state)
+{
+	struct job ddp = { .op = { backward, NULL, backward }, .seconds = 40 };
+	struct job reads = { .op = { device, NULL, device }, .seconds = 40 };
+	struct outcome o = of(&ddp);
+	const struct lg_finding *f = find(o.v, "comms.missing_rank");
+
+	(void)state;
+	assert_non_null(f);
+	assert_int_equal(f->culprit.rank, 1);
+	assert_int_equal(f->n_against, 0);
+	done(&o);
+	o = of(&reads);
+	f = find(o.v, "comms.missing_rank");
+	assert_non_null(f);
+	assert_int_equal(f->culprit.rank, 1);
+	assert_int_equal(f->n_against, 1);
+	done(&o);
+	reads.op[0] = NULL; /* two stand elsewhere: who of them is the odd one? */
+	o = of(&reads);
+	f = find(o.v, "comms.missing_rank");
+	assert_true(!f || f->culprit.rank == 2);
 	done(&o);
 }
 
@@ -137,6 +165,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_sleeps_elsewhere_is_missing),
+		cmocka_unit_test(collectives_that_no_frame_shows),
 		cmocka_unit_test(where_all_wait_nobody_is_accused),
 		cmocka_unit_test(what_may_still_come_is_no_standstill),
 	};

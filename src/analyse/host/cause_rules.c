@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cause_rules.c - add up the critical path by the end of its chains and keep what is worth a
- * sentence.
+ * cause_rules.c - of the causes that chains/tally.c added up keep what is worth a sentence.
  *
  * A cause is (kind of end, culprit process, lock). Its lost time is its share of the critical
  * path, so each nanosecond of the run is given once. What slow steps lost beyond that, by running

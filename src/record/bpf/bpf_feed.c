@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "record/asleep.h"
 #include "record/bpf/bpf_feed.h"
 #include "record/bpf/kernel_data.h"
 #include "record/session.h"
@@ -826,6 +827,20 @@ void lg_bpf_feed_start(struct lg_bpf_feed *f, const void *list, size_t n)
 		feed_task(f, r);
 }
 
+/* A thread that has not run since the recording began: where it sleeps, and for how long. */
+static size_t add_asleep(struct lg_bpf_feed *f, lg_thr thr, const struct lg_bpf_open *r,
+			 uint64_t python[LG_BPF_PYTHON_FRAMES], int64_t stopped)
+{
+	int32_t pid = (int32_t)r->h.tgid, tid = (int32_t)r->h.tid;
+	size_t n = lg_session_python_asleep(f->s, pid, tid, python);
+	int64_t ns = n ? lg_asleep_ns(pid, tid) : 0;
+
+	if (ns > 0)
+		lg_add_mark(f->b, &(struct lg_mark_row){ .ts = stopped, .thr = thr, .value = ns,
+							 .name = lg_intern(f->b, "asleep") });
+	return n;
+}
+
 static void feed_open(struct lg_bpf_feed *f, const struct lg_bpf_open *r, int64_t stopped)
 {
 	uint32_t tid = r->h.tid, tgid = r->h.tgid;
@@ -871,7 +886,7 @@ static void feed_open(struct lg_bpf_feed *f, const struct lg_bpf_open *r, int64_
 		memcpy(frames + k, r->user, 8 * u);
 		memcpy(python, r->python, 8 * n);
 		if (!r->running && !n && r->h.flags & LG_BPF_EDGE)
-			n = lg_session_python_asleep(f->s, (int32_t)tgid, (int32_t)tid, python);
+			n = add_asleep(f, thr, r, python, stopped);
 		if (!r->running && (k || u || n)) {
 			t->sleep_begin = (int64_t)r->off_ts;
 			t->sleep_stack = mixed_stack(f, tgid, frames, k, u, python, n);

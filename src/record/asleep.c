@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "record/asleep.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/order.h"
+#include "record/procfs.h"
+
+int64_t lg_exec_start(const char *sched)
+{
+	const char *at = NULL;
+	double ms;
+	char *end;
+
+	/* The first line holds the name that the thread gave itself: the last such line is the kernel's. */
+	for (const char *s = sched; (s = strstr(s, "\nse.exec_start")); s++)
+		at = s;
+	at = at ? strchr(at, ':') : NULL;
+	if (!at)
+		return -1;
+	ms = strtod(at + 1, &end);
+	return end == at + 1 || !(ms >= 0 && ms < 9e12) ? -1 : (int64_t)(ms * 1e6);
+}
+
+int64_t lg_rq_clock_skew(const char *stat, int64_t ns_per_tick)
+{
+	int64_t least = INT64_MAX, most = 0;
+
+	for (const char *s = stat; (s = strstr(s, "\ncpu")); s++) {
+		long long user, nice, system, idle, iowait, irq, soft, steal;
+		int64_t away;
+
+		if (sscanf(s, "\ncpu%*d %lld %lld %lld %lld %lld %lld %lld %lld", &user, &nice, &system, &idle,
+			   &iowait, &irq, &soft, &steal) < 8 || irq < 0 || soft < 0 || steal < 0 ||
+		    __builtin_add_overflow(irq, soft, &away) || __builtin_add_overflow(away, steal, &away) ||
+		    __builtin_mul_overflow(away, ns_per_tick, &away))
+			continue;
+		least = LG_MIN(least, away);
+		most = LG_MAX(most, away);
+	}
+	return most > least ? most - least : 0;
+}
+
+int64_t lg_asleep_ns(int32_t pid, int32_t tid)
+{
+	enum { TICKS_A_SECOND = 100 }; /* USER_HZ, which /proc is written in */
+	char path[64], text[65536];
+	int64_t then, now, skew;
+
+	snprintf(path, sizeof path, "/proc/%d/task/%d/sched", pid, tid);
+	then = lg_proc_read(path, text, sizeof text) > 0 ? lg_exec_start(text) : -1;
+	if (then < 0 || lg_proc_read("/proc/self/sched", text, sizeof text) <= 0)
+		return 0;
+	now = lg_exec_start(text); /* we run: the clock of this CPU, a tick ago at most */
+	skew = lg_proc_read("/proc/stat", text, sizeof text) > 0
+		       ? lg_rq_clock_skew(text, INT64_C(1000000000) / TICKS_A_SECOND) : INT64_MAX;
+	return now < then || now - then < skew ? 0 : now - then - skew;
+}

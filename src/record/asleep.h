@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* asleep.h - for how long a thread has slept that has not run since the recording began. */
+#ifndef LG_RECORD_ASLEEP_H
+#define LG_RECORD_ASLEEP_H
+#include <stdint.h>
+
+/* ns of se.exec_start in the text of /proc/PID/task/TID/sched (kernel/sched/debug.c); -1 = not there. */
+int64_t lg_exec_start(const char *sched);
+/*
+ * By how much the clocks of two CPUs by which it is told may differ: a run queue's stands still while
+ * interrupts or the hypervisor have the CPU (kernel/sched/core.c, update_rq_clock_task()), which /proc/stat
+ * counts. ns.
+ */
+int64_t lg_rq_clock_skew(const char *stat, int64_t ns_per_tick);
+/* At least so many ns; 0 = not known: the kernel was built without CONFIG_SCHED_DEBUG, or the thread is
+ * gone. */
+int64_t lg_asleep_ns(int32_t pid, int32_t tid);
+
+#endif /* LG_RECORD_ASLEEP_H */

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the kernel tells of a sleep that began before anybody looked. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "record/asleep.h"
+
+static void the_kernels_line_counts(void **state)
+{
+	(void)state;
+	assert_int_equal(lg_exec_start("python3 (23940, #threads: 6)\n---\n"
+				       "se.exec_start                                :       2617084.843242\n"
+				       "se.vruntime                                  :            12.5\n"), 2617084843242);
+	/* A thread may be called so. */
+	assert_int_equal(lg_exec_start("x\nse.exec_start:9 (1, #threads: 1)\nse.exec_start : 5.5\n"), 5500000);
+	assert_int_equal(lg_exec_start("x\nse.exec_start: (1, #threads: 1)\n"), -1);
+	assert_int_equal(lg_exec_start("python3 (1, #threads: 1)\nse.exec_start : -5\n"), -1);
+	assert_int_equal(lg_exec_start("python3 (1, #threads: 1)\nse.exec_start : nan\n"), -1);
+	assert_int_equal(lg_exec_start("python3 (1, #threads: 1)\nse.exec_start : 1e300\n"), -1);
+	assert_int_equal(lg_exec_start(""), -1);
+}
+
+static void clocks_differ_by_what_others_took(void **state)
+{
+	(void)state;
+	assert_int_equal(lg_rq_clock_skew("cpu  9 9 9 9 9 99 99 99 0 0\ncpu0 1 1 1 1 1 2 3 4 0 0\n"
+					  "cpu1 1 1 1 1 1 2 3 24 0 0\nintr 5\n", 10), 200);
+	assert_int_equal(lg_rq_clock_skew("cpu  9 9 9 9 9 99 99 99 0 0\ncpu0 1 1 1 1 1 2 3 4 0 0\n", 10), 0);
+	assert_int_equal(lg_rq_clock_skew("cpu0 1 1 1 1 1 9223372036854775807 9 9\ncpu1 1\n", 10), 0);
+	assert_int_equal(lg_rq_clock_skew("", 10), 0);
+}
+
+static void who_runs_has_not_slept(void **state)
+{
+	(void)state;
+	assert_true(lg_asleep_ns(getpid(), getpid()) < 1000000000);
+	assert_int_equal(lg_asleep_ns(1 << 30, 1 << 30), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_kernels_line_counts),
+		cmocka_unit_test(clocks_differ_by_what_others_took),
+		cmocka_unit_test(who_runs_has_not_slept),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -6,7 +6,8 @@
 @pytest.mark.healthy  a live test of a run in which nobody is to blame: its first failure is final.
 Accused               raised where somebody innocent is named, in whichever test: final as well.
 Disturbed             raised where the kernel's own account shows that somebody else really had the CPUs: that
-                      was no attempt. A test is begun anew twice for that; then this machine cannot judge it,
+                      was no attempt. Nor is one of a test that is not healthy and accuses nobody, if it went wrong while
+                      the hypervisor took a twentieth of the CPUs. A test is begun anew twice for that; then this machine cannot judge it,
                       which is a skip with that reason, unless an attempt was wrong.
 
 Every attempt is told to tools/run-tests, as properties of the test's JUnit entry.
@@ -20,6 +21,7 @@ from _pytest.runner import runtestprotocol
 DISTURBED_MAX = 2
 QUIET_S = 0.3          # as long as this
 QUIET_SHARE = 0.10     # less than this of all CPUs is used
+TAKEN_SHARE = 0.05     # of all CPUs, by the hypervisor
 QUIET_LIMIT_S = 30     # after this the test runs anyway: what others take meanwhile is measured by those who mind
 
 
@@ -41,6 +43,11 @@ def cpu_ticks():
     """(used, all) ticks of all CPUs so far."""
     ticks = list(map(int, pathlib.Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]))
     return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
+
+
+def steal_ticks():
+    """What the hypervisor took of all CPUs so far (proc_stat(5), steal)."""
+    return int(pathlib.Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[8])
 
 
 def wait_for_quiet():
@@ -70,17 +77,20 @@ class Attempts:
     def __init__(self, healthy):
         self.healthy, self.right, self.wrong, self.disturbed, self.said = healthy, 0, 0, 0, []
 
-    def add(self, bad):
-        """bad: the report that failed, or None. Whether the test is decided."""
+    def add(self, bad, taken=0.0):
+        """bad: the report that failed, or None; taken: by the hypervisor meanwhile, of all CPUs. Whether the test is
+        decided."""
         if bad is None:
             self.right += 1
             return self.right > min(self.wrong, 1)
-        self.said.append(first_line(bad))
-        if bad.raised and issubclass(bad.raised, Disturbed):
+        accused = bool(bad.raised and issubclass(bad.raised, Accused))
+        stolen = taken > TAKEN_SHARE and not self.healthy and not accused
+        self.said.append(f"the hypervisor took {100 * taken:.0f} %: " * stolen + first_line(bad))
+        if stolen or (bad.raised and issubclass(bad.raised, Disturbed)):
             self.disturbed += 1
             return self.disturbed > DISTURBED_MAX
         self.wrong += 1
-        return self.healthy or self.wrong == 2 or bool(bad.raised and issubclass(bad.raised, Accused))
+        return self.healthy or self.wrong == 2 or accused
 
     def properties(self):
         return [("live", f"{self.right} of {self.right + self.wrong}"), ("disturbed", str(self.disturbed)),
@@ -97,6 +107,7 @@ def pytest_runtest_protocol(item, nextitem):
     while True:
         if healthy or attempts.said:
             wait_for_quiet()
+        steal, (_, begin) = steal_ticks(), cpu_ticks()
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
         skipped = any(r.skipped for r in reports)
         bad = next((r for r in reports if r.failed), None)
@@ -104,12 +115,13 @@ def pytest_runtest_protocol(item, nextitem):
             reports = failed  # a skip does not take back what went wrong
             break
         failed = reports if bad else failed
-        if skipped and bad is None or attempts.add(bad):
+        taken = (steal_ticks() - steal) / max(cpu_ticks()[1] - begin, 1)
+        if skipped and bad is None or attempts.add(bad, taken):
             break
     if attempts.disturbed > DISTURBED_MAX and not attempts.wrong:
         for report in (r for r in reports if r.failed):
             report.outcome = "skipped"
-            report.longrepr = (str(item.path), 0, f"Skipped: disturbed {attempts.disturbed} times: {first_line(report)}")
+            report.longrepr = (str(item.path), 0, f"Skipped: disturbed {attempts.disturbed} times: {attempts.said[-1]}")
     if attempts.right or attempts.said:
         reports[-1].user_properties.extend(attempts.properties())
     for report in reports:

@@ -9,7 +9,9 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 
+import live
 import pytest
 from conftest import ROOT
 
@@ -256,7 +258,7 @@ def test_who_may_run_again_and_how_often(tmp_path):
     tests = tmp_path / "tests"
     tests.mkdir()
     (tests / "test_x.py").write_text(LIVE)
-    (tests / "conftest.py").write_text("import live\nfrom live import *\nlive.QUIET_LIMIT_S = live.QUIET_S = 0\n")
+    (tests / "conftest.py").write_text("import live\nfrom live import *\nlive.QUIET_LIMIT_S = live.QUIET_S = 0\nlive.TAKEN_SHARE = 2\n")
     module, log, total = load_run_tests(), tmp_path / "x.xml", load_run_tests().Sum()
     module.ROOT = tmp_path
     _, out = module.call([module.PYTHON, "-m", "pytest", "-q", "--strict-markers", "-p", "no:cacheprovider",
@@ -275,6 +277,18 @@ def test_who_may_run_again_and_how_often(tmp_path):
     assert lines[-1] == "14 live tests: right in 7 of 19 attempts, 9 more disturbed; 14 were repeats"
     repeated, = (line for line in lines if "[wrong right right]" in line)
     assert "right in 2 of 3" in repeated and "hiccup 0" in repeated
+
+
+@pytest.mark.parametrize("healthy, raised, taken, counts", [
+    (False, AssertionError, 0.3, False), (False, AssertionError, 0.01, True), (True, AssertionError, 0.3, True),
+    (False, live.Accused, 0.3, True)])
+def test_what_went_wrong_while_the_hypervisor_had_the_cpus(healthy, raised, taken, counts):
+    report = types.SimpleNamespace(raised=raised, longrepr="it went wrong")
+    attempts = live.Attempts(healthy)
+    decided = attempts.add(report, taken)
+    assert (attempts.wrong, attempts.disturbed) == ((1, 0) if counts else (0, 1))
+    assert decided == (counts and (healthy or raised is live.Accused))
+    assert attempts.said[0].startswith("the hypervisor took 30 %") == (not counts)
 
 
 # -- the judge: a verdict that is right, and every way in which it may be wrong ------------------

@@ -59,7 +59,7 @@ def verdict(laggard, torch_python, can_record, tmp_path):
         try:
             for rank in range(3):
                 env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "3",
-                       "RANK": str(rank), "LOCAL_RANK": str(rank)}
+                       "RANK": str(rank), "LOCAL_RANK": str(rank), "USE_LIBUV": "0"}
                 jobs.append(subprocess.Popen([torch_python, script, what], env=env, stdin=subprocess.PIPE,
                                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
             assert all(job.stdout.readline() == "ready\n" for job in jobs)

@@ -7,7 +7,7 @@
 Accused               raised where somebody innocent is named, in whichever test: final as well.
 Disturbed             raised where the kernel's own account shows that somebody else really had the CPUs: that
                       was no attempt. Nor is one of a test that is not healthy and accuses nobody, if it went wrong while
-                      the hypervisor took a twentieth of the CPUs. A test is begun anew twice for that; then this machine cannot judge it,
+                      the hypervisor took a fiftieth of the CPUs. A test is begun anew twice for that; then this machine cannot judge it,
                       which is a skip with that reason, unless an attempt was wrong.
 
 Every attempt is told to tools/run-tests, as properties of the test's JUnit entry.
@@ -21,7 +21,7 @@ from _pytest.runner import runtestprotocol
 DISTURBED_MAX = 2
 QUIET_S = 0.3          # as long as this
 QUIET_SHARE = 0.10     # less than this of all CPUs is used
-TAKEN_SHARE = 0.05     # of all CPUs, by the hypervisor
+TAKEN_SHARE = 0.02     # of all CPUs, by the hypervisor
 QUIET_LIMIT_S = 30     # after this the test runs anyway: what others take meanwhile is measured by those who mind
 
 

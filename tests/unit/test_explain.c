@@ -630,6 +630,31 @@ static void stolen_time_is_told_and_never_loud(void **state)
 	done(&o);
 }
 
+/* A rank that it stopped came late, too. */
+static void a_late_rank_may_be_a_stopped_one(void **state)
+{
+	struct run_plan p = base;
+	struct outcome o;
+
+	(void)state;
+	p.n_ranks = 4;
+	p.steady_late_rank = 2;
+	p.steady_late_ns = 4 * MS;
+	o = explain(&p);
+	assert_true(is_loud(find(o.v, "comms.straggler")));
+	assert_int_equal(find(o.v, "comms.straggler")->n_against, 0);
+	done(&o);
+	p.steal = 0.01; /* too little for that */
+	o = explain(&p);
+	assert_true(is_loud(find(o.v, "comms.straggler")));
+	done(&o);
+	p.steal = 0.5;
+	o = explain(&p);
+	assert_int_equal(find(o.v, "comms.straggler")->severity, LG_SEVERITY_LOW);
+	assert_non_null(strstr(find(o.v, "comms.straggler")->against[0].text, "the hypervisor took at least"));
+	done(&o);
+}
+
 static void survives_the_failure_of_any_allocation(void **state)
 {
 	(void)state;
@@ -866,6 +891,7 @@ int main(void)
 		cmocka_unit_test(names_who_kept_the_file_lock),
 		cmocka_unit_test(names_the_program_that_had_to_answer),
 		cmocka_unit_test(stolen_time_is_told_and_never_loud),
+		cmocka_unit_test(a_late_rank_may_be_a_stopped_one),
 		cmocka_unit_test(a_used_up_quota_is_told_from_mere_latency),
 		cmocka_unit_test(servants_of_one_master_are_one_cause),
 		cmocka_unit_test(polled_states_give_no_steps),

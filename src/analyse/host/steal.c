@@ -10,6 +10,7 @@
 #include "analyse/host/steal.h"
 
 #include "analyse/finders.h"
+#include "analyse/grade.h"
 #include <math.h>
 #include <string.h>
 
@@ -160,6 +161,21 @@ static void tell(struct lg_case *c, const struct lg_cpu_taken *k, const struct l
 		lg_evidence_against(c, f, "what the job's own network traffic costs the kernel is among it");
 }
 
+/* A rank that the hypervisor stopped seems to work longer than its peers. Which one it was is not known:
+ * where they are late in turn it may be each, else a rank's part of what was taken counts. */
+static void doubt_late_ranks(struct lg_case *c, const struct lg_cpu_taken *k)
+{
+	struct lg_finding *f = c->has_states ? lg_told(c, LG_R_COMMS_STRAGGLER) : NULL;
+
+	double ns = f && f->n_culprit_ranks > 1 ? k->steal.ns : k->steal.ns / (double)LG_MAX(c->n_ranks, 1);
+
+	if (!f || !(f->lost_ms > 0) || ns < 0.5 * f->lost_ms * 1e6)
+		return;
+	lg_cap(f, LG_CAP_GUESS);
+	lg_evidence_against(c, f, "the hypervisor took at least %.0f ms of what the ranks' threads seemed to run: "
+				  "it may be this that made a rank late", k->steal.ns / 1e6);
+}
+
 int lg_say_steal(struct lg_case *c)
 {
 	struct lg_cpu_taken k;
@@ -167,6 +183,7 @@ int lg_say_steal(struct lg_case *c)
 
 	if (rc)
 		return rc;
+	doubt_late_ranks(c, &k);
 	tell(c, &k, &k.steal, "the hypervisor", "hypervisor");
 	tell(c, &k, &k.interrupts, "interrupts", "interrupts");
 	return c->failed;

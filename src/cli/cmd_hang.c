@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
 #include "cli/bounds.h"
 #include "cli/load.h"
 #include "cli/pids.h"
@@ -23,13 +22,19 @@ struct options {
 	int64_t for_ns;
 };
 
+static bool living(const struct options *opt)
+{
+	return opt->pids.n || opt->pids.job;
+}
+
 /* *ret_exit >= 0: leave with that status. */
 static int parse(int argc, char **argv, struct options *opt)
 {
-	enum { JSON = 256, FOR, STEP_REGEX };
+	enum { JSON = 256, FOR, STEP_REGEX, JOB };
 	static const struct option longs[] = {
 		{ "json", no_argument, NULL, JSON },
 		{ "pid", required_argument, NULL, 'p' },
+		{ "job", required_argument, NULL, JOB },
 		{ "for", required_argument, NULL, FOR },
 		{ "step-regex", required_argument, NULL, STEP_REGEX },
 		LG_MAX_MEMORY_OPTION,
@@ -48,6 +53,11 @@ static int parse(int argc, char **argv, struct options *opt)
 			break;
 		case 'p':
 			c = lg_pids_option(cmd, optarg, &opt->pids);
+			if (c)
+				return c;
+			break;
+		case JOB:
+			c = lg_job_option(cmd, optarg, &opt->pids);
 			if (c)
 				return c;
 			break;
@@ -70,10 +80,11 @@ static int parse(int argc, char **argv, struct options *opt)
 			return lg_option_rest(cmd, c, argv[optind - 1]);
 		}
 	}
-	if (!opt->pids.n && optind >= argc)
-		return lg_usage(cmd, "neither -p PID nor a FILE given");
-	if (opt->pids.n && optind < argc)
-		return lg_usage(cmd, "-p looks at living processes, FILE at what is known of them: give one of them");
+	if (!living(opt) && optind >= argc)
+		return lg_usage(cmd, "neither -p PID nor --job nor a FILE given");
+	if (living(opt) && optind < argc)
+		return lg_usage(cmd, "-p and --job look at living processes, FILE at what is known of them: give one "
+				"of them");
 	return -1;
 }
 
@@ -110,7 +121,7 @@ static int look(const struct options *opt)
 {
 	struct lg_record_options r = { .freq_hz = 99, .profile = LG_PROFILE_DEFAULT, .confine = true,
 				       .quiet = true, .pids = opt->pids.v, .n_pids = opt->pids.n,
-				       .env = environ, .for_ns = opt->for_ns, .cmdline = "laggard hang",
+				       .job = opt->pids.job, .env = environ, .for_ns = opt->for_ns, .cmdline = "laggard hang",
 				       .say = say };
 	struct lg_error err = { .offset = LG_NO_OFFSET };
 	struct lg_runtime_dir d;
@@ -141,15 +152,19 @@ static int run(int argc, char **argv)
 	struct options opt = { .for_ns = LOOK_NS };
 	int rc = parse(argc, argv, &opt);
 
-	if (rc < 0)
-		rc = opt.pids.n ? look(&opt) : judge_and_print(argv + optind, (size_t)(argc - optind), &opt);
-	lg_free(opt.pids.v);
+	if (rc < 0 && !living(&opt)) {
+		rc = judge_and_print(argv + optind, (size_t)(argc - optind), &opt);
+	} else if (rc < 0) {
+		rc = lg_job_pids(&opt.pids, true);
+		rc = rc ? rc : look(&opt);
+	}
+	lg_pids_free(&opt.pids);
 	return rc;
 }
 
 const struct lg_command lg_cmd_hang = {
 	.name = "hang",
-	.args = "-p PID,... | FILE... [OPTION]...",
+	.args = "-p PID,... | --job JOB | FILE... [OPTION]...",
 	.summary = "a run that does not move: where each rank stands, and whom the others wait for",
 	.help =
 	"Looks at living processes for four seconds, without stopping them, or reads what is there: Flight Recorder\n"
@@ -157,6 +172,7 @@ const struct lg_command lg_cmd_hang = {
 	"look like this; hung: for half a minute and more) or has ended (finished), the Python stack of each rank's\n"
 	"main thread, equal ones together, and then the verdict.\n\n"
 	"  -p PID,...           the ranks' processes (repeatable)\n"
+	"  --job JOB            slurm:ID, ray:NAME, container:ID, cgroup:PATH or match:REGEX (laggard-record(1))\n"
 	"  --for DUR            look for so long (default 4s)\n"
 	"  --json               as explain --json, and an object \"hang\" (laggard-hang(1))\n"
 	"  --step-regex RE      what a step's line looks like in a job's log (laggard-explain(1))\n"

@@ -112,6 +112,8 @@ static int set_option(struct parsed *p, const char *name, const char *v)
 	}
 	if (!strcmp(name, "-p") || !strcmp(name, "--pid"))
 		return lg_pids_option(&lg_cmd_record, v, &p->pids);
+	if (!strcmp(name, "--job"))
+		return lg_job_option(&lg_cmd_record, v, &p->pids);
 	if (!strcmp(name, "-F") || !strcmp(name, "--freq")) {
 		if (!lg_parse_number(v, 0, 20000, &n))
 			return bad(name, v, "a number of samples a second, 0 to 20000");
@@ -155,7 +157,7 @@ static int set_option(struct parsed *p, const char *name, const char *v)
 static int parse(struct parsed *p, int argc, char **argv)
 {
 	static const char *const with_value[] = {
-		"-o", "--output", "-p", "--pid", "-F", "--freq", "--for", "--ring", "--ring-bytes",
+		"-o", "--output", "-p", "--pid", "--job", "-F", "--freq", "--for", "--ring", "--ring-bytes",
 		"--profile", "--tier", "--user",
 	};
 	int i;
@@ -292,8 +294,11 @@ static int run(int argc, char **argv)
 		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
 			return lg_help(&lg_cmd_record);
 	status = parse(&p, argc, argv);
+	if (!status)
+		status = lg_job_pids(&p.pids, p.o.quiet);
 	p.o.pids = p.pids.v;
 	p.o.n_pids = p.pids.n;
+	p.o.job = p.pids.job;
 	if (!status)
 		status = choose_user(&p);
 	if (status)
@@ -317,7 +322,7 @@ static int run(int argc, char **argv)
 		lg_complain(&err);
 	}
 out:
-	lg_free(p.pids.v);
+	lg_pids_free(&p.pids);
 	return status;
 }
 
@@ -328,6 +333,8 @@ const struct lg_command lg_cmd_record = {
 	.help =
 		"  -o FILE              write FILE (default laggard-DATE-N.lag)\n"
 		"  -p PID,...           these processes are the job (repeatable)\n"
+		"  --job JOB            this job, which runs already: slurm:ID, ray:NAME, container:ID,\n"
+		"                       cgroup:PATH or match:REGEX (of command lines)\n"
 		"  -a                   the whole machine (always so)\n"
 		"  --user NAME          start CMD as NAME (default: who ran sudo, else as laggard)\n"
 		"  --for DUR            stop after 30s, 500ms, 2m; CMD goes on\n"
@@ -342,6 +349,7 @@ const struct lg_command lg_cmd_record = {
 		"The exit status is CMD's, 128+N when signal N ended it.\n\n"
 		"Example:\n"
 		"  laggard record -o run.lag -- torchrun --nproc-per-node 2 train.py\n"
-		"  laggard explain run.lag\n",
+		"  laggard explain run.lag\n"
+		"  laggard record --job slurm:4711 --for 60s\n",
 	.run = run,
 };

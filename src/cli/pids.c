@@ -43,3 +43,41 @@ int lg_pids_option(const struct lg_command *cmd, const char *text, struct lg_pid
 	lg_free(copy);
 	return rc;
 }
+
+int lg_job_option(const struct lg_command *cmd, const char *text, struct lg_pids *pids)
+{
+	struct lg_error err = { .offset = LG_NO_OFFSET };
+
+	if (pids->job)
+		return lg_usage(cmd, "--job %s: one job at a time", text);
+	return lg_job_spec_new(&pids->job, text, "/proc", getpid(), &err) ? lg_usage(cmd, "--job %s", err.message)
+									  : LG_EXIT_OK;
+}
+
+int lg_job_pids(struct lg_pids *pids, bool quiet)
+{
+	struct lg_error err = { .offset = LG_NO_OFFSET };
+	struct lg_job_found found = { 0 };
+	char text[512];
+	int rc = 0;
+
+	if (!pids->job)
+		return LG_EXIT_OK;
+	rc = lg_job_find(pids->job, &found, &err);
+	for (size_t i = 0; !rc && i < found.n; i++)
+		rc = LG_APPEND(pids->v, pids->n, pids->cap, found.v[i].pid);
+	if (rc && !err.code)
+		err.code = rc;
+	if (rc)
+		lg_complain(&err);
+	else if (!quiet)
+		lg_say("the job: %s", lg_job_found_text(&found, text, sizeof text));
+	lg_free(found.v);
+	return rc ? LG_EXIT_FAILED : LG_EXIT_OK;
+}
+
+void lg_pids_free(struct lg_pids *pids)
+{
+	lg_free(pids->v);
+	lg_job_spec_free(pids->job);
+}

@@ -41,7 +41,7 @@ struct lg_lives {
 	uint32_t *unused, *job_queue, *other_queue;
 	size_t n_unused, unused_cap, n_job, job_cap, n_other, other_cap;
 	struct lg_map by_pid;
-	bool explicit_job; /* a command or -p: ranks of other jobs are none of ours */
+	bool explicit_job; /* a command, -p or --job: ranks of other jobs are none of ours */
 	uint64_t not_read;
 	int64_t scanned;    /* when the last scan began */
 	lg_thr scan_rows;   /* rows below it were there at the first scan */
@@ -55,6 +55,7 @@ enum {
 	OTHERS_QUEUED = 4096,
 	JOB_READS = 400,  /* a call, ten calls a second: a job starts with a burst */
 	OTHER_READS = 10,
+	SOUGHT_READS = 40, /* where one of them may be of the job */
 	TICK_NS = 10 * 1000 * 1000, /* the grain of start times in /proc */
 	SAME_FORK_NS = 50 * 1000 * 1000 /* two tellers of one fork differ by less; no pid comes
 					 * round again that soon (kernel/pid.c allocates in a
@@ -76,7 +77,7 @@ int lg_lives_new(struct lg_lives **ret, struct lg_builder *b, const struct lg_li
 	}
 	l->b = b;
 	l->opt = *opt;
-	l->explicit_job = opt->child || opt->n_pids;
+	l->explicit_job = opt->child || opt->n_pids || opt->job;
 	l->scanned = INT64_MIN;
 	if (lg_proc_read("/proc/sys/kernel/hostname", host, sizeof host) > 0)
 		host[strcspn(host, "\n")] = 0;
@@ -239,6 +240,14 @@ static void keep_variable(void *arg, const char *key, const char *value)
 	lg_meta_set(l->b, l->keep_prc, full, value);
 }
 
+/* Came later and is of the job that was asked for, or was forked before its creator was known to be. */
+static bool joins(const struct lg_lives *l, const struct life *p)
+{
+	const struct life *c = p->creator ? &l->all[p->creator - 1] : NULL;
+
+	return l->opt.job && ((c && c->prc == p->creator_prc && c->job) || lg_job_takes(l->opt.job, p->pid));
+}
+
 /* Read one life's facts. False when the process is gone or is another one by now. */
 static bool read_life(struct lg_lives *l, struct life *p)
 {
@@ -281,6 +290,8 @@ static bool read_life(struct lg_lives *l, struct life *p)
 		}
 	}
 	lg_process_write(l->b, p->prc, &r);
+	if (!p->kernel && !p->job && joins(l, p))
+		p->job = true;
 	/* With an explicit job only its own members' environments are anybody's business, and a
 	 * fork without exec has its creator's (mm is copied, so is the environment). */
 	if (!p->kernel && (!l->explicit_job || p->job || l->opt.token)) {
@@ -582,7 +593,8 @@ void lg_lives_work(struct lg_lives *l, int64_t now)
 	if (l->n_job)
 		l->n_job = read_some(l, l->job_queue, l->n_job, JOB_READS);
 	if (l->n_other)
-		l->n_other = read_some(l, l->other_queue, l->n_other, OTHER_READS);
+		l->n_other = read_some(l, l->other_queue, l->n_other,
+				       l->opt.job ? SOUGHT_READS : OTHER_READS);
 }
 
 /* A source told that another process has this rank: the environment was a wrapper's. */

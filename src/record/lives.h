@@ -8,7 +8,7 @@
  */
 #ifndef LG_RECORD_LIVES_H
 #define LG_RECORD_LIVES_H
-#include "record/procfs.h"
+#include "record/job_spec.h"
 #include "store/builder.h"
 
 struct lg_lives;
@@ -17,6 +17,7 @@ struct lg_lives_options {
 	int32_t self, child;    /* own pid; the command's, 0 = none */
 	const pid_t *pids;      /* -p */
 	size_t n_pids;
+	struct lg_job_spec *job; /* who is of it joins when it is read (job_spec.h); NULL = nobody */
 	const char *token;      /* "KEY=VALUE" in the environment of whoever descends from cmd, or NULL */
 };
 

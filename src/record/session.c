@@ -409,12 +409,24 @@ static void dump_ring(struct lg_session *s)
 
 /* Rounds ------------------------------------------------------------------------------------- */
 
-static bool any_alive(const struct lg_record_options *opt)
+static void note_alive(void *arg, int32_t pid)
 {
+	(void)pid;
+	*(bool *)arg = true;
+}
+
+/* A job that was asked for by name lives as long as anybody of it, whoever was there when it was. */
+static bool any_alive(const struct lg_session *s)
+{
+	const struct lg_record_options *opt = s->opt;
+	bool alive = false;
+
 	for (size_t i = 0; i < opt->n_pids; i++)
 		if (!kill(opt->pids[i], 0) || errno == EPERM)
 			return true;
-	return false;
+	if (opt->job)
+		lg_lives_each_job(s->lives, note_alive, &alive);
+	return alive;
 }
 
 /*
@@ -483,7 +495,7 @@ static int one_round(struct lg_session *s, struct lg_error *err)
 	}
 	if (now >= s->next_check) {
 		s->next_check = now + 1000 * MS;
-		if (s->opt->n_pids && !s->child && !any_alive(s->opt))
+		if (s->opt->n_pids && !s->child && !any_alive(s))
 			s->stop = true;
 		if (s->opt->report)
 			s->opt->report(s->opt->say_arg, (double)(now - s->began) * 1e-9,
@@ -653,7 +665,8 @@ static size_t queue_bytes(const struct lg_record_options *opt)
 static int begin(struct lg_session *s, struct lg_error *err)
 {
 	const struct lg_record_options *opt = s->opt;
-	struct lg_lives_options lo = { .self = getpid(), .pids = opt->pids, .n_pids = opt->n_pids };
+	struct lg_lives_options lo = { .self = getpid(), .pids = opt->pids, .n_pids = opt->n_pids,
+				       .job = opt->job };
 	struct lg_cost began;
 	int rc;
 

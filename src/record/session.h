@@ -33,6 +33,7 @@ struct lg_record_options {
 	const struct lg_user *user; /* whom cmd runs as; NULL = as laggard itself */
 	pid_t *pids;          /* -p */
 	size_t n_pids;
+	struct lg_job_spec *job; /* --job: who joins pids later (job_spec.h); NULL = nobody */
 	int64_t for_ns;       /* 0 = until the command ends or a signal */
 	int64_t ring_ns;      /* 0 = keep everything */
 	unsigned freq_hz;     /* CPU samples */

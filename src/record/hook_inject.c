@@ -10,12 +10,20 @@
  * and removes them. The lock and not a pid decides, so pid namespaces that share a folder are safe from
  * each other. The hook asks the same lock whether its recorder lives (laggard/_leave.py).
  */
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "base/alloc.h"
 #include "record/hook_inject.h"
@@ -157,4 +165,123 @@ void lg_hook_free(struct lg_hook *h)
 	lg_free(h->path);
 	lg_free(h->where);
 	lg_free(h);
+}
+
+/* Kept ------------------------------------------------------------------------------------------- */
+
+/* Can nobody but root and us put anything at path, which is resolved? */
+static int nobody_else_writes(const char *path, struct lg_error *err)
+{
+	char part[PATH_MAX];
+	size_t n = strlen(path);
+	struct stat st;
+
+	for (size_t i = 0; i <= n; i++) {
+		if (i && i < n && path[i] != '/')
+			continue;
+		snprintf(part, sizeof part, "%.*s", i ? (int)i : 1, path);
+		if (lstat(part, &st))
+			return lg_fail_errno(err, errno, "%.200s", part);
+		if (!S_ISDIR(st.st_mode) || (st.st_uid && st.st_uid != geteuid()) || st.st_mode & 022)
+			return lg_fail(err, LG_E_PERM, LG_NO_OFFSET, "%.150s: others may write to %.150s, and "
+				       "the hook runs in every Python of the job; --dir names another folder",
+				       path, part);
+	}
+	return 0;
+}
+
+/* Where it is to be kept, made where it is missing; ret has PATH_MAX bytes. */
+static int kept_base(char *ret, const char *dir, char **env, struct lg_error *err)
+{
+	const char *home = lg_env_value(env, "HOME");
+	mode_t mode = geteuid() ? 0700 : 0711; /* root's is passed through by whoever the job runs as */
+	char path[512];
+
+	if (dir) {
+		snprintf(path, sizeof path, "%s", dir);
+	} else if (!geteuid()) {
+		snprintf(path, sizeof path, "/run/laggard");
+	} else if (home && *home == '/' && strlen(home) < 400) {
+		snprintf(path, sizeof path, "%s/.cache", home);
+		(void)!mkdir(path, 0700);
+		snprintf(path, sizeof path, "%s/.cache/laggard", home);
+	} else {
+		return lg_fail(err, LG_E_USAGE, LG_NO_OFFSET, "HOME is not set: --dir names a folder for the hook");
+	}
+	if (!mkdir(path, mode))
+		(void)!chmod(path, mode); /* whatever the umask */
+	else if (errno != EEXIST)
+		return lg_fail_errno(err, errno, "cannot make %.200s", path);
+	if (!realpath(path, ret))
+		return lg_fail_errno(err, errno, "%.200s", path);
+	/* It becomes a part of PYTHONPATH, and of what a shell, JSON and YAML read. */
+	for (const char *p = ret; *p; p++)
+		if (!isalnum((unsigned char)*p) && !strchr("/._-+@=,", *p))
+			return lg_fail(err, LG_E_USAGE, LG_NO_OFFSET, "%.200s: the folder's path has a character that "
+				       "is not safe in PYTHONPATH; --dir names another", ret);
+	return nobody_else_writes(ret, err);
+}
+
+static bool is_whole(int dir)
+{
+	struct stat st;
+	bool whole = true;
+
+	for (size_t i = 0; i < lg_hook_n_files; i++)
+		whole &= !fstatat(dir, lg_hook_files[i].path, &st, AT_SYMLINK_NOFOLLOW) &&
+			 S_ISREG(st.st_mode) && (size_t)st.st_size == lg_hook_files[i].size;
+	return whole;
+}
+
+/* Under another name first: whoever finds NAME finds all of it. */
+static int unpack_kept(int base, const char *name, struct lg_error *err)
+{
+	char fresh[48];
+	uint64_t random;
+	int fd, rc;
+
+	if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+		return lg_fail_errno(err, errno, "getrandom");
+	snprintf(fresh, sizeof fresh, ".env-%016" PRIx64, random);
+	rc = make_dir(base, fresh, 0755, err);
+	if (rc)
+		return rc;
+	fd = openat(base, fresh, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return lg_fail_errno(err, errno, "cannot write the Python hook");
+	rc = make_dir(fd, "laggard", 0755, err);
+	for (size_t i = 0; !rc && i < lg_hook_n_files; i++)
+		rc = write_file(fd, lg_hook_files[i].path, lg_hook_files[i].data, lg_hook_files[i].size, err);
+	close(fd);
+	if (!rc && renameat(base, fresh, base, name) && errno != EEXIST && errno != ENOTEMPTY)
+		rc = lg_fail_errno(err, errno, "cannot write the Python hook");
+	lg_runtime_dir_discard(base, fresh); /* there still where it failed, or somebody was faster */
+	return rc;
+}
+
+int lg_hook_keep(char *ret, size_t size, const char *dir, char **env, struct lg_error *err)
+{
+	char path[PATH_MAX], name[32];
+	uint64_t hash = XXH3_64bits(LG_VERSION, sizeof LG_VERSION);
+	int base, fd, rc = kept_base(path, dir, env, err);
+
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < lg_hook_n_files; i++)
+		hash = XXH3_64bits_withSeed(lg_hook_files[i].data, lg_hook_files[i].size, hash);
+	snprintf(name, sizeof name, "env-%016" PRIx64, hash);
+	if ((size_t)snprintf(ret, size, "%s/%s", path, name) >= size)
+		return lg_fail(err, LG_E_LIMIT, LG_NO_OFFSET, "%.200s: too long a path", path);
+	base = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (base < 0)
+		return lg_fail_errno(err, errno, "%.200s", path);
+	if (faccessat(base, name, F_OK, AT_SYMLINK_NOFOLLOW))
+		rc = unpack_kept(base, name, err);
+	fd = rc ? -1 : openat(base, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (!rc && (fd < 0 || !is_whole(fd)))
+		rc = lg_fail(err, LG_E_IO, LG_NO_OFFSET, "%.300s is not whole: remove it, and ask again", ret);
+	if (fd >= 0)
+		close(fd);
+	close(base);
+	return rc;
 }

@@ -30,6 +30,7 @@ struct life {
 	lg_prc creator_prc; /* tells whether that slot is still the creator's */
 	struct lg_proc_rank env;       /* its own environment's */
 	struct lg_proc_rank inherited; /* its creator's at the fork */
+	uint32_t marks;     /* number in the name of the folder that it was told to mark in, + 1 */
 	bool alive, job, execd, queued, kernel, read, topmost, told, orphan;
 };
 
@@ -303,6 +304,7 @@ static bool read_life(struct lg_lives *l, struct life *p)
 			/* A daemon of the job that no fork event tied to it. */
 			if (l->opt.token && lg_environ_has(l->buf, (size_t)n, l->opt.token))
 				p->job = true;
+			p->marks = !l->explicit_job || p->job ? lg_proc_kept_marks(l->buf, (size_t)n) : 0;
 			if (was.kind != LG_RANK_TOLD && (!l->explicit_job || p->job))
 				lg_proc_parse_environ(l->buf, (size_t)n, &p->env, NULL, NULL);
 			inherited_late(l, p);
@@ -676,4 +678,11 @@ void lg_lives_each_job(struct lg_lives *l, void (*f)(void *arg, int32_t pid), vo
 	for (size_t i = 0; i < l->n; i++)
 		if (l->all[i].alive && l->all[i].job && !l->all[i].kernel)
 			f(arg, l->all[i].pid);
+}
+
+void lg_lives_each_marking(struct lg_lives *l, void (*f)(void *arg, int32_t pid, uint32_t uid), void *arg)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (l->all[i].alive && l->all[i].marks && l->all[i].job)
+			f(arg, l->all[i].pid, l->all[i].marks - 1);
 }

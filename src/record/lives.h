@@ -39,5 +39,8 @@ void lg_lives_work(struct lg_lives *l, int64_t now);
 void lg_lives_finish(struct lg_lives *l, unsigned *ret_ranks);
 /* Call f for each living process of the job. */
 void lg_lives_each_job(struct lg_lives *l, void (*f)(void *arg, int32_t pid), void *arg);
+/* Call f for each living process of the job that was told to mark in a folder that is kept (laggard env), and
+ * with the number in that folder's name: /dev/shm/laggard-UID/kept. */
+void lg_lives_each_marking(struct lg_lives *l, void (*f)(void *arg, int32_t pid, uint32_t uid), void *arg);
 
 #endif /* LG_RECORD_LIVES_H */

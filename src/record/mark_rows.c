@@ -45,6 +45,7 @@ struct lg_mark_rows {
 	lg_thr step_thr;
 	enum opened { BY_STAGE, BY_END, BY_START, BY_HAND } step_by;
 	int64_t step_seq;
+	bool joined;       /* in the middle of a step: only a mark opens one */
 	bool hand;         /* the program marks its own steps: others count no more */
 	size_t charged;    /* bytes of open spans, to account (store/budget.h) */
 	uint32_t account;
@@ -100,6 +101,11 @@ void lg_mark_rows_set_tids(struct lg_mark_rows *m, lg_mark_tid_fn *f, void *arg)
 {
 	m->tid_of = f;
 	m->tid_arg = arg;
+}
+
+void lg_mark_rows_joined(struct lg_mark_rows *m)
+{
+	m->joined = true;
 }
 
 static void drop(struct lg_mark_rows *m, int64_t ts)
@@ -198,7 +204,7 @@ static void begin(struct lg_mark_rows *m, struct thread *t, const struct lg_mark
 	if (t->depth && s->ts < t->open[t->depth - 1].ts)
 		return; /* a clock that runs backwards is no clock */
 	t->open[t->depth++] = (struct open_span){ s->head, s->ts, *s };
-	if (m->step_ts == INT64_MIN && (uint8_t)(s->what >> 40) == LAG_MARK_K_STAGE) {
+	if (m->step_ts == INT64_MIN && !m->joined && (uint8_t)(s->what >> 40) == LAG_MARK_K_STAGE) {
 		m->step_ts = s->ts;
 		m->step_thr = t->thr;
 		m->step_by = BY_STAGE;

@@ -2,10 +2,14 @@
 /*
  * marks.c - the source that reads the mark rings of the training processes.
  *
- * Every drain looks for new files in the hook's directory, copies new slots out of each ring and
+ * Every drain looks for new files in the hook's folder, copies new slots out of each ring and
  * pushes them with their own time; feed() gives them to mark_rows.c. A ring is done when its
  * process is gone and nothing is left in it: then the file is removed, because a job that spawns
  * loader workers anew each epoch would otherwise fill /dev/shm.
+ *
+ * A job that runs already may have the hook too (`laggard env`). Its rings are in folders of its own user,
+ * which its processes' environments name (lives.h); there they are opened as those processes see them. What
+ * such a ring had before the recording began is left out but for facts.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -21,11 +25,13 @@
 
 #include "base/alloc.h"
 #include "record/hook_inject.h"
+#include "record/lives.h"
 #include "record/marks.h"
 #include "record/session.h"
 #include "record/unreached.h"
 
 #define MAX_NAMES 16384             /* of the folder in one look */
+#define MAX_FOLDERS 64             /* of jobs that ran before: one a user and a container */
 #define MAX_RINGS 4096             /* open at once: a hostile job must not eat our descriptors */
 #define ALIVE_EVERY 1000000000LL   /* ns between looks at whether a process lives */
 #define BATCH 256
@@ -43,21 +49,31 @@ struct ring {
 	struct lg_mark_ring r;
 	struct lg_mark_rows *rows;
 	char name[64];
+	unsigned folder;
+	int64_t since;         /* it was written before that; INT64_MIN = the recorder was first */
 	int32_t pid;           /* in our namespace; 0 = free entry */
 	bool foreign;          /* pid namespace is not ours */
 	bool drained;          /* END pushed: reading is over, feed() frees the entry */
 	int64_t alive_at;
 };
 
+struct folder {
+	int fd;
+	uid_t owner;
+	dev_t dev;
+	ino_t ino;
+	struct timespec mtime;
+	int64_t looked_at;
+	bool kept;             /* it was there before the recorder, and stays */
+};
+
 struct marks {
 	struct lg_session *s;
 	unsigned src_i;
-	const char *dir;
-	int dir_fd;
-	uid_t owner;
+	struct folder folder[MAX_FOLDERS];
+	unsigned n_folders;
 	uint64_t own_ns;
-	struct timespec dir_mtime;
-	int64_t looked_at, previous_drain, this_drain;
+	int64_t began, asked_at, previous_drain, this_drain;
 	struct ring **ring;
 	size_t n_rings, cap_rings, n_open;
 	size_t n_seen, n_bad, n_turned_away;
@@ -77,25 +93,27 @@ static void marks_free(void *self);
 static int start(struct lg_session *s, void **ret_self, struct lg_error *err)
 {
 	struct marks *m = lg_calloc(1, sizeof *m);
+	const char *dir = lg_hook_current_dir();
 	struct stat st;
 
 	if (!m)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	m->s = s;
 	m->src_i = lg_session_source_index(s);
-	m->dir = lg_hook_current_dir();
-	m->dir_fd = -1;
+	m->began = lg_monotonic_ns();
 	if (stat("/proc/self/ns/pid", &st) == 0)
 		m->own_ns = st.st_ino;
-	if (m->dir) {
-		m->dir_fd = open(m->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (m->dir_fd < 0) {
+	if (dir) {
+		struct folder f = { .fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
+
+		if (f.fd < 0) {
 			int e = errno;
 
 			marks_free(m);
 			return lg_fail_errno(err, e, "cannot open the directory of mark rings");
 		}
-		m->owner = fstat(m->dir_fd, &st) ? (uid_t)-1 : st.st_uid;
+		f.owner = fstat(f.fd, &st) ? (uid_t)-1 : st.st_uid;
+		m->folder[m->n_folders++] = f;
 	}
 	*ret_self = m;
 	return 0;
@@ -222,15 +240,15 @@ static void refuse(struct marks *m, uint64_t inode, const char *name, const char
  * FIFO, nothing is read that is another's (a hard link), and no file system is entered that its owner has
  * mounted there and that could keep us waiting. -1: not to be had.
  */
-static int open_file(const struct marks *m, const char *name, struct stat *ret_st)
+static int open_file(const struct folder *f, const char *name, struct stat *ret_st)
 {
 	struct open_how how = { .flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
 				.resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS };
-	int fd = (int)syscall(SYS_openat2, m->dir_fd, name, &how, sizeof how);
+	int fd = (int)syscall(SYS_openat2, f->fd, name, &how, sizeof how);
 
 	if (fd < 0 && (errno == ENOSYS || errno == EPERM)) /* before Linux 5.6; a container's filter */
-		fd = openat(m->dir_fd, name, (int)how.flags);
-	if (fd >= 0 && (fstat(fd, ret_st) || !S_ISREG(ret_st->st_mode) || ret_st->st_uid != m->owner)) {
+		fd = openat(f->fd, name, (int)how.flags);
+	if (fd >= 0 && (fstat(fd, ret_st) || !S_ISREG(ret_st->st_mode) || ret_st->st_uid != f->owner)) {
 		close(fd);
 		fd = -1;
 	}
@@ -263,8 +281,9 @@ static size_t free_entry(struct marks *m)
 	return m->n_rings++;
 }
 
-static void open_ring(struct marks *m, const char *name)
+static void open_ring(struct marks *m, unsigned folder, const char *name)
 {
+	const struct folder *f = &m->folder[folder];
 	struct lg_error err = { 0 };
 	struct lg_mark_ring r;
 	struct stat st;
@@ -273,11 +292,11 @@ static void open_ring(struct marks *m, const char *name)
 	int fd;
 
 	for (i = 0; i < m->n_rings; i++)
-		if (m->ring[i] && !strcmp(m->ring[i]->name, name))
+		if (m->ring[i] && m->ring[i]->folder == folder && !strcmp(m->ring[i]->name, name))
 			return;
 	if (strlen(name) >= sizeof m->ring[0]->name)
 		return;
-	fd = open_file(m, name, &st);
+	fd = open_file(f, name, &st);
 	if (fd < 0)
 		return;
 	if (lg_map_get(&m->seen, st.st_ino)) {
@@ -308,6 +327,11 @@ static void open_ring(struct marks *m, const char *name)
 		close(fd);
 		return;
 	}
+	/* Rings of other jobs lie there too, and what processes left that nobody watched. */
+	if (f->kept && !lg_session_is_job(m->s, pid)) {
+		close(fd);
+		return;
+	}
 	i = free_entry(m);
 	if (i == SIZE_MAX || !(m->ring[i] = lg_calloc(1, sizeof **m->ring))) {
 		close(fd);
@@ -315,6 +339,8 @@ static void open_ring(struct marks *m, const char *name)
 	}
 	m->ring[i]->r = r;
 	m->ring[i]->pid = pid;
+	m->ring[i]->folder = folder;
+	m->ring[i]->since = f->kept && r.header[LAG_MARK_H_CREATED] < m->began ? m->began : INT64_MIN;
 	m->ring[i]->foreign = (uint64_t)r.header[LAG_MARK_H_PID_NS] != m->own_ns;
 	memcpy(m->ring[i]->name, name, strlen(name) + 1); /* fits: checked above */
 	m->n_open++;
@@ -326,11 +352,11 @@ static void open_ring(struct marks *m, const char *name)
 }
 
 /* A hook that failed before it had a ring left a note. */
-static void read_note(struct marks *m, const char *name)
+static void read_note(struct marks *m, const struct folder *f, const char *name)
 {
 	char buf[400];
 	struct stat st;
-	int fd = open_file(m, name, &st);
+	int fd = open_file(f, name, &st);
 	ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof buf - 1);
 
 	if (fd >= 0)
@@ -343,26 +369,27 @@ static void read_note(struct marks *m, const char *name)
 			*p = ' ';
 	lg_add_diag_now(lg_session_builder(m->s), LG_DIAG_MARKS_OFF, m->this_drain, 1, "pid %s: %s",
 			name + 4, buf);
-	unlinkat(m->dir_fd, name, 0);
+	unlinkat(f->fd, name, 0);
 	m->n_seen++; /* said already why there are no marks */
 }
 
 /* Look through the directory when it changed; its time has the kernel's tick as resolution. */
-static void look(struct marks *m, bool force)
+static void look(struct marks *m, unsigned folder, bool force)
 {
+	struct folder *f = &m->folder[folder];
 	struct dirent *e;
 	struct stat st;
 	DIR *d;
 	int fd;
 
-	if (fstat(m->dir_fd, &st))
+	if (fstat(f->fd, &st))
 		return;
-	if (!force && st.st_mtim.tv_sec == m->dir_mtime.tv_sec &&
-	    st.st_mtim.tv_nsec == m->dir_mtime.tv_nsec && m->this_drain - m->looked_at < ALIVE_EVERY)
+	if (!force && st.st_mtim.tv_sec == f->mtime.tv_sec && st.st_mtim.tv_nsec == f->mtime.tv_nsec &&
+	    m->this_drain - f->looked_at < ALIVE_EVERY)
 		return;
-	m->dir_mtime = st.st_mtim;
-	m->looked_at = m->this_drain;
-	fd = openat(m->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	f->mtime = st.st_mtim;
+	f->looked_at = m->this_drain;
+	fd = openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	d = fd < 0 ? NULL : fdopendir(fd);
 	if (!d) {
 		if (fd >= 0)
@@ -371,13 +398,22 @@ static void look(struct marks *m, bool force)
 	}
 	for (size_t names = 0; (e = readdir(d)) && names < MAX_NAMES; names++) {
 		if (!strncmp(e->d_name, "mark.", 5))
-			open_ring(m, e->d_name);
-		else if (!strncmp(e->d_name, "off.", 4))
-			read_note(m, e->d_name);
+			open_ring(m, folder, e->d_name);
+		else if (!f->kept && !strncmp(e->d_name, "off.", 4))
+			read_note(m, f, e->d_name);
 	}
 	if (e && !m->n_turned_away)
 		m->n_turned_away = 1; /* at least */
 	closedir(d);
+}
+
+/* What was written before the recording is no part of it; what is true of the process is true still. */
+static bool is_wanted(const struct ring *r, struct lg_mark_slot *slot)
+{
+	if (slot->ts >= r->since)
+		return true;
+	slot->ts = r->since;
+	return (uint8_t)(slot->what >> 32) == LAG_MARK_META;
 }
 
 static void drain_ring(struct marks *m, size_t i)
@@ -385,30 +421,69 @@ static void drain_ring(struct marks *m, size_t i)
 	struct ring *r = m->ring[i];
 	struct lg_mark_slot slot[BATCH];
 	uint64_t lost;
-	bool gone = m->stopped;
+	bool gone = m->stopped, over = false, first = !r->alive_at && r->since != INT64_MIN;
 	size_t n, found = 0, batches = 0;
 
 	if (!gone && m->this_drain - r->alive_at >= ALIVE_EVERY) {
 		r->alive_at = m->this_drain;
-		gone = !alive(r); /* before the last read, so nothing can come after it */
+		over = !alive(r); /* before the last read, so nothing can come after it */
+		gone |= over;
 	}
 	if (lg_mark_ring_header(&r->r))
 		push(m, i, REC_HEADER, m->this_drain, NULL, 0);
 	do {
 		n = lg_mark_ring_read(&r->r, slot, BATCH, gone, &lost);
-		if (lost)
+		if (lost && !first)
 			push(m, i, REC_LOST, m->previous_drain, NULL,
 			     lost > INT64_MAX ? INT64_MAX : (int64_t)lost);
 		for (size_t k = 0; k < n; k++)
-			push(m, i, REC_SLOT, slot[k].ts, &slot[k], 0);
+			if (is_wanted(r, &slot[k]))
+				push(m, i, REC_SLOT, slot[k].ts, &slot[k], 0);
 		found += n + lost;
 	} while ((n || lost) && ++batches < MAX_BATCHES);
-	lg_session_filled(m->s, found, r->r.slots);
+	if (!first)
+		lg_session_filled(m->s, found, r->r.slots);
 	if (gone) {
 		push(m, i, REC_END, m->this_drain, NULL, 0);
 		r->drained = true;
-		unlinkat(m->dir_fd, r->name, 0);
+		if (over || !m->folder[r->folder].kept)
+			unlinkat(m->folder[r->folder].fd, r->name, 0);
 	}
+}
+
+/* The folder that a process of the job was told to mark in, as it sees it (hook/laggard/_kept.py). */
+static void open_kept(void *arg, int32_t pid, uint32_t told_uid)
+{
+	struct open_how how = { .flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC,
+				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS };
+	struct marks *m = arg;
+	struct folder f = { .kept = true };
+	struct stat st;
+	char path[64];
+	int root;
+
+	snprintf(path, sizeof path, "/proc/%d/root", (int)pid);
+	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return;
+	snprintf(path, sizeof path, "dev/shm/laggard-%u/kept", told_uid);
+	f.fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+	close(root);
+	if (f.fd < 0)
+		return; /* not made yet; or before Linux 5.6 */
+	for (unsigned i = 0; !fstat(f.fd, &st) && i < m->n_folders; i++)
+		if (m->folder[i].dev == st.st_dev && m->folder[i].ino == st.st_ino && m->folder[i].kept) {
+			close(f.fd);
+			return;
+		}
+	f.owner = st.st_uid;
+	f.dev = st.st_dev;
+	f.ino = st.st_ino;
+	/* Whose it is may speak for its own processes only, and nobody else can have put something there. */
+	if (m->n_folders == MAX_FOLDERS || st.st_mode & 022 || !may_speak_for(st.st_uid, pid))
+		close(f.fd);
+	else
+		m->folder[m->n_folders++] = f;
 }
 
 static int drain(void *self, struct lg_error *err)
@@ -416,13 +491,16 @@ static int drain(void *self, struct lg_error *err)
 	struct marks *m = self;
 
 	(void)err;
-	if (m->dir_fd < 0)
-		return 0;
 	m->previous_drain = m->this_drain;
 	m->this_drain = lg_monotonic_ns();
 	if (!m->previous_drain)
 		m->previous_drain = m->this_drain;
-	look(m, m->stopped);
+	if (m->this_drain - m->asked_at >= ALIVE_EVERY) {
+		m->asked_at = m->this_drain;
+		lg_lives_each_marking(lg_session_lives(m->s), open_kept, m);
+	}
+	for (unsigned i = 0; i < m->n_folders; i++)
+		look(m, i, m->stopped && !m->folder[i].kept);
 	for (size_t i = 0; i < m->n_rings; i++)
 		if (m->ring[i] && !m->ring[i]->drained)
 			drain_ring(m, i);
@@ -493,6 +571,8 @@ static void feed(void *self, int64_t ts, const void *rec, size_t n)
 			return;
 		if (r->foreign)
 			lg_mark_rows_set_tids(r->rows, map_tid, r);
+		if (r->since != INT64_MIN)
+			lg_mark_rows_joined(r->rows);
 	}
 	switch (p->kind) {
 	case REC_SLOT:
@@ -525,16 +605,14 @@ static int finish(void *self, struct lg_error *err)
 	struct lg_builder *b = lg_session_builder(m->s);
 
 	(void)err;
-	if (m->dir_fd < 0)
-		return 0;
 	for (size_t i = 0; i < m->n_rings; i++)
 		if (m->ring[i])
 			end_ring(m, i);
 	if (m->n_turned_away)
 		lg_add_diag_now(b, LG_DIAG_MARKS_LOST, lg_monotonic_ns(), m->n_turned_away,
 				"more than %d mark rings at once", MAX_RINGS);
-	if (!m->n_seen) {
-		bool reached = !faccessat(m->dir_fd, "reached", F_OK, 0);
+	if (!m->n_seen && m->n_folders && !m->folder[0].kept) {
+		bool reached = !faccessat(m->folder[0].fd, "reached", F_OK, 0);
 		char line[400];
 
 		if (lg_unreached_python(lg_builder_trace(b), reached, line, sizeof line))
@@ -562,8 +640,8 @@ static void marks_free(void *self)
 		}
 	lg_free(m->ring);
 	lg_map_done(&m->seen);
-	if (m->dir_fd >= 0)
-		close(m->dir_fd);
+	for (unsigned i = 0; i < m->n_folders; i++)
+		close(m->folder[i].fd);
 	lg_free(m);
 }
 

@@ -22,6 +22,8 @@ void lg_mark_rows_lost(struct lg_mark_rows *m, int64_t ts, uint64_t count);
 /* The last slot was added. end: when the process ended, INT64_MAX = it runs on.
  * clean: it said goodbye, so what is open is no evidence of anything. */
 void lg_mark_rows_end(struct lg_mark_rows *m, int64_t end, bool clean);
+/* The ring was written long before: its first stage does not begin its first step. */
+void lg_mark_rows_joined(struct lg_mark_rows *m);
 /* The life this ring belongs to. */
 lg_prc lg_mark_rows_process(const struct lg_mark_rows *m);
 /* How thread ids of the ring map to the recorder's; NULL = they are the same. */

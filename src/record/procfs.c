@@ -240,6 +240,26 @@ bool lg_environ_has(const char *text, size_t n, const char *key_value)
 	return false;
 }
 
+uint32_t lg_proc_kept_marks(const char *text, size_t n)
+{
+	static const char head[] = "LAGGARD_MARKS=/dev/shm/laggard-", tail[] = "/kept";
+
+	for (size_t i = 0; i < n;) {
+		size_t len = strnlen(text + i, n - i);
+		const char *p = text + i + sizeof head - 1;
+		unsigned long v;
+		char *end;
+
+		if (len > sizeof head - 1 && len < n - i && !memcmp(text + i, head, sizeof head - 1) &&
+		    *p >= '0' && *p <= '9') {
+			v = strtoul(p, &end, 10);
+			return v < UINT32_MAX && !strcmp(end, tail) ? (uint32_t)v + 1 : 0;
+		}
+		i += len + 1;
+	}
+	return 0;
+}
+
 static size_t hex_run(const char *p)
 {
 	return strspn(p, "0123456789abcdef");

@@ -54,6 +54,8 @@ size_t lg_proc_join_cmdline(char *buf, size_t n);
 void lg_proc_parse_environ(const char *text, size_t n, struct lg_proc_rank *ret,
 			   void (*keep)(void *arg, const char *key, const char *value), void *arg);
 bool lg_environ_has(const char *text, size_t n, const char *key_value);
+/* UID + 1 where LAGGARD_MARKS is /dev/shm/laggard-UID/kept, as `laggard env` says it; 0 = it is not. */
+uint32_t lg_proc_kept_marks(const char *text, size_t n);
 /* Short identity of the container, pod or batch step in the text of /proc/PID/cgroup; "" = none. */
 void lg_proc_container(const char *text, char *buf, size_t size);
 /* Path of the group in controller (v1) or in the unified hierarchy (NULL): "" = none. */

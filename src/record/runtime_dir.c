@@ -66,7 +66,7 @@ static void empty_dir(int fd, int depth, int64_t until)
 	closedir(d);
 }
 
-static void remove_dir(int at, const char *name)
+void lg_runtime_dir_discard(int at, const char *name)
 {
 	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
@@ -96,7 +96,7 @@ static void remove_stale(int base)
 		if (lock < 0)
 			continue;
 		if (!fstat(lock, &st) && S_ISREG(st.st_mode) && !flock(lock, LOCK_EX | LOCK_NB))
-			remove_dir(base, e->d_name);
+			lg_runtime_dir_discard(base, e->d_name);
 		close(lock);
 	}
 	if (d)
@@ -112,7 +112,7 @@ void lg_runtime_dir_remove(struct lg_runtime_dir *d)
 		return;
 	base = openat(d->fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (base >= 0 && name)
-		remove_dir(base, name + 1);
+		lg_runtime_dir_discard(base, name + 1);
 	if (base >= 0)
 		close(base);
 	if (d->lock >= 0)

@@ -39,6 +39,8 @@ int lg_runtime_dir_make(struct lg_runtime_dir *ret, bool rings, char **env,
 			struct lg_error *err) LG_MUST_CHECK;
 /* Remove it with all that lies in it; what takes longer than a second is left to the next recorder. */
 void lg_runtime_dir_remove(struct lg_runtime_dir *d);
+/* Remove a folder of ours with all that lies in it, within a second. */
+void lg_runtime_dir_discard(int at, const char *name);
 
 const char *lg_env_value(char **env, const char *name); /* NULL: not there */
 

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "record/hook_inject.h"
+#include "record/runtime_dir.h"
 #include "record/session.h"
 #include "record/unreached.h"
 
@@ -135,6 +136,89 @@ static void removes_what_dead_recorders_left(void **state)
 	lg_hook_free(living);
 }
 
+/* A folder of ours that nobody else can write to, nor to any above it; a skip where there is none. */
+static void own_folder(char *path, size_t size)
+{
+	const char *home = getenv("HOME");
+	struct stat st;
+	char above[256];
+
+	snprintf(above, sizeof above, "%s", home && *home == '/' ? home : "/nowhere");
+	for (char *slash; *above; *slash = 0) {
+		if (lstat(above, &st) || (st.st_uid && st.st_uid != geteuid()) || st.st_mode & 022 ||
+		    S_ISLNK(st.st_mode))
+			skip();
+		slash = strrchr(above, '/');
+	}
+	snprintf(path, size, "%s/.laggard-test-XXXXXX", home);
+	if (!mkdtemp(path))
+		skip();
+}
+
+static void remove_folder(const char *path)
+{
+	char command[300];
+
+	snprintf(command, sizeof command, "rm -r '%s'", path);
+	assert_int_equal(system(command), 0);
+}
+
+static void keeps_the_hook_for_those_that_others_start(void **state)
+{
+	char dir[256], first[512], second[512], path[640], *env[] = { NULL };
+	struct lg_runtime_dir d;
+	struct lg_error err = { 0 };
+	struct stat st;
+
+	(void)state;
+	own_folder(dir, sizeof dir);
+	assert_int_equal(lg_hook_keep(first, sizeof first, dir, env, &err), 0);
+	nobody_else_can_write(first);
+	for (size_t i = 0; i < lg_hook_n_files; i++) {
+		snprintf(path, sizeof path, "%s/%s", first, lg_hook_files[i].path);
+		assert_int_equal(stat(path, &st), 0);
+		assert_int_equal((size_t)st.st_size, lg_hook_files[i].size);
+		assert_int_equal(st.st_mode & 0777, 0644);
+	}
+	/* The same again, and nothing beside it. */
+	assert_int_equal(lg_hook_keep(second, sizeof second, dir, env, &err), 0);
+	assert_string_equal(first, second);
+	assert_int_equal(stat(dir, &st), 0);
+	assert_int_equal(st.st_nlink, 3);
+	/* One that is damaged is not given to anybody. */
+	assert_int_equal(truncate(path, 3), 0);
+	assert_int_equal(lg_hook_keep(second, sizeof second, dir, env, &err), LG_E_IO);
+	/* A recorder that clears up what dead ones left leaves it alone. */
+	snprintf(path, sizeof path, "HOME=%s", dir);
+	assert_int_equal(lg_runtime_dir_make(&d, false, (char *[]){ path, NULL }, &err), 0);
+	lg_runtime_dir_remove(&d);
+	assert_int_equal(stat(first, &st), 0);
+	remove_folder(dir);
+}
+
+static void keeps_no_hook_where_others_can_write(void **state)
+{
+	char dir[256], sub[300], ret[512], *env[] = { NULL };
+	struct lg_error err = { 0 };
+
+	(void)state;
+	/* A sticky folder keeps others' hands off only as long as nothing clears it. */
+	assert_int_equal(lg_hook_keep(ret, sizeof ret, "/tmp", env, &err), LG_E_PERM);
+	own_folder(dir, sizeof dir);
+	snprintf(sub, sizeof sub, "%s/hook", dir);
+	assert_int_equal(chmod(dir, 0770), 0);
+	assert_int_equal(lg_hook_keep(ret, sizeof ret, sub, env, &err), LG_E_PERM);
+	assert_non_null(strstr(err.message, "--dir"));
+	assert_int_equal(chmod(dir, 0700), 0);
+	assert_int_equal(lg_hook_keep(ret, sizeof ret, sub, env, &err), 0);
+	/* What would be read as more than a path. */
+	snprintf(sub, sizeof sub, "%s/a:b", dir);
+	assert_int_equal(lg_hook_keep(ret, sizeof ret, sub, env, &err), LG_E_USAGE);
+	snprintf(sub, sizeof sub, "%s/a\"; $(b)", dir);
+	assert_int_equal(lg_hook_keep(ret, sizeof ret, sub, env, &err), LG_E_USAGE);
+	remove_folder(dir);
+}
+
 static void tells_the_option_that_keeps_it_out(void **state)
 {
 	static const struct { const char *cmdline; bool python; char option; } lines[] = {
@@ -170,6 +254,8 @@ int main(void)
 		cmocka_unit_test(unpacks_and_removes),
 		cmocka_unit_test(leaves_no_empty_entry_on_the_path),
 		cmocka_unit_test(removes_what_dead_recorders_left),
+		cmocka_unit_test(keeps_the_hook_for_those_that_others_start),
+		cmocka_unit_test(keeps_no_hook_where_others_can_write),
 		cmocka_unit_test(tells_the_option_that_keeps_it_out),
 	};
 

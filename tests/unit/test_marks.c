@@ -191,6 +191,24 @@ static void closes_inner_spans_whose_end_was_lost(void **state)
 	assert_true(spans(f)->ts[1] <= spans(f)->ts[0]);
 }
 
+/* Of a job that ran before: its first stage may be a step's last, and what began earlier has no length. */
+static void a_ring_joined_in_the_middle_begins_with_a_mark(void **state)
+{
+	struct fixture *f = *state;
+
+	lg_mark_rows_joined(f->rows);
+	stage_end(f, 4711);
+	stage_end(f, stage_begin(f, LAG_STAGE_OPTIMIZER));
+	write_mark(f, (struct mark){ .what = LAG_MARK_STEP, .seq = 100 });
+	stage_end(f, stage_begin(f, LAG_STAGE_FORWARD));
+	write_mark(f, (struct mark){ .what = LAG_MARK_STEP, .seq = 101 });
+	take(f, false, NULL);
+	assert_int_equal(spans(f)->n, 3); /* two stages, one step */
+	assert_int_equal(spans(f)->kind[2], LG_SPAN_STEP);
+	assert_int_equal(spans(f)->seq[2], 101);
+	assert_int_equal(spans(f)->dur[2], 30);
+}
+
 static void a_copy_counts_as_the_stage_it_takes(void **state)
 {
 	struct fixture *f = *state;
@@ -465,6 +483,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(pairs_beginnings_with_ends_on_each_thread),
 		T(closes_inner_spans_whose_end_was_lost),
+		T(a_ring_joined_in_the_middle_begins_with_a_mark),
 		T(a_copy_counts_as_the_stage_it_takes),
 		T(steps_run_from_mark_to_mark),
 		T(marks_by_hand_win_and_the_gap_is_no_step),

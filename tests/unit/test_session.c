@@ -300,6 +300,35 @@ static void reads_the_pid_inside_a_container(void **state)
 	assert_int_equal(s.ns_pid, 0);
 }
 
+static void knows_the_folder_that_is_kept_by_its_form_alone(void **state)
+{
+	static const struct { const char *env; uint32_t want; } rows[] = {
+		{ "LAGGARD_MARKS=/dev/shm/laggard-1000/kept", 1001 },
+		{ "LAGGARD_MARKS=/dev/shm/laggard-0/kept", 1 },
+		{ "LAGGARD_MARKS=/dev/shm/laggard-0/kept/x", 0 },
+		{ "LAGGARD_MARKS=/dev/shm/laggard-0/../kept", 0 },
+		{ "LAGGARD_MARKS=/dev/shm/laggard-/kept", 0 },
+		{ "LAGGARD_MARKS=/dev/shm/laggard- 1/kept", 0 },
+		{ "LAGGARD_MARKS=/dev/shm/laggard--1/kept", 0 },
+		{ "LAGGARD_MARKS=/dev/shm/laggard-4294967295/kept", 0 },
+		{ "LAGGARD_MARKS=/dev/shm/laggard-99999999999999999999999/kept", 0 },
+		{ "XLAGGARD_MARKS=/dev/shm/laggard-1/kept", 0 },
+		{ "LAGGARD_MARKS=/run/laggard/0123456789abcdef/marks", 0 },
+		{ "", 0 },
+	};
+	char text[256];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		size_t n = (size_t)snprintf(text, sizeof text, "A=1%c%s%cB=2", 0, rows[i].env, 0);
+
+		assert_int_equal(lg_proc_kept_marks(text, n + 1), rows[i].want);
+		/* cut off in it: nothing is known of its end */
+		if (*rows[i].env)
+			assert_int_equal(lg_proc_kept_marks(text, n - 4), 0);
+	}
+}
+
 /* Process tree -------------------------------------------------------------------------------- */
 
 struct tree {
@@ -592,6 +621,7 @@ int main(void)
 {
 #define TREE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(knows_the_folder_that_is_kept_by_its_form_alone),
 		cmocka_unit_test(hands_out_sorted_runs_in_time_order),
 		cmocka_unit_test(keeps_what_is_newer_than_the_cutoff),
 		cmocka_unit_test(counts_what_is_over_the_bound),

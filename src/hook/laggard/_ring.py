@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 
-from laggard import _leave
+from laggard import _kept, _leave
 
 MAGIC = 0x314B52414D47414C  # "LAGMARK1"
 VERSION = 1
@@ -208,6 +208,7 @@ def open_ring(role=ROLE_UNKNOWN, slots=16384, names=1 << 18):
     pid = os.getpid()
     temporary = None
     try:
+        _kept.prepare(where, (H_PID, H_START, H_PID_NS, H_NAMES_LOST + 1))
         size = HEADER + slots * 64 + names
         temporary = "%s/.new.%d.%x" % (where, pid, _now())
         fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

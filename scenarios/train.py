@@ -12,7 +12,8 @@ What makes it a good victim, and why:
 
 Nothing here is slow on purpose; causes are separate programs (agents/), except the modes named in
 --also.  When a rank is past its warm-up it writes OUT/ready.RANK (its pid); at the end
-OUT/steps.RANK holds the start and length of each step in ns of CLOCK_MONOTONIC: the truth that a
+OUT/steps.RANK holds the start and length of each step in ns of CLOCK_MONOTONIC (OUT/own.RANK: of each pause that
+the job made itself, on purpose): the truth that a
 verdict is compared with.
 """
 import argparse
@@ -164,7 +165,7 @@ class Garbage:
 
     def __init__(self, period_s, pause_s):
         self.period, self.next = period_s, time.monotonic() + period_s
-        self.heap = []
+        self.heap, self.ran = [], []
         gc.disable()
         while self.heap == [] or self.measure() < pause_s:
             self.heap += [[i, [i]] for i in range(200_000)]
@@ -178,7 +179,9 @@ class Garbage:
     def __call__(self):
         if time.monotonic() >= self.next:
             self.next += self.period
+            start = time.monotonic_ns()
             gc.collect()
+            self.ran.append((start, time.monotonic_ns() - start))
 
 
 class LateInTurn:
@@ -259,6 +262,9 @@ def train(args, out, rank):
                 break
     with open(out / f"steps.{rank}", "w", encoding="ascii") as f:
         f.writelines(f"{ts} {dur}\n" for ts, dur in steps[args.warmup + 1:])
+    if garbage:
+        with open(out / f"own.{rank}", "w", encoding="ascii") as f:
+            f.writelines(f"{ts} {dur}\n" for ts, dur in garbage.ran)
     del table
 
 

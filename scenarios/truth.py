@@ -35,6 +35,15 @@ def read_rows(path):
         return []
 
 
+def covered(rows, begin, end):
+    """How much of [begin, end) the rows, of several ranks, cover together."""
+    total, last = 0, begin
+    for ts, dur in sorted(rows):
+        total += max(min(ts + dur, end) - max(ts, last), 0)
+        last = max(last, ts + dur)
+    return total
+
+
 @dataclasses.dataclass
 class Truth:
     pids: list       # of the ranks
@@ -44,6 +53,7 @@ class Truth:
     cause_pids: dict
     foreign: float   # share of the machine's CPU time used by nobody of this scenario
     cpu_ms: dict = dataclasses.field(default_factory=dict)  # pid -> CPU time it had meanwhile, of everybody
+    own: list = dataclasses.field(default_factory=list)  # [(start, length)] of pauses that ranks made on purpose
 
     @classmethod
     def read(cls, work, pids, causes, logs, foreign, cpu_ms):
@@ -54,16 +64,25 @@ class Truth:
             slow.append([(ts, dur, dur - median) for (ts, dur), median in zip(rows, medians)
                          if dur > 2 * median and dur - median > 1_000_000])
         return cls(pids, steps, slow, {key: read_rows(log) for key, log in logs.items()},
-                   {key: process.pid for key, process in causes.items()}, foreign, cpu_ms)
+                   {key: process.pid for key, process in causes.items()}, foreign, cpu_ms,
+                   [row for rank in range(len(pids)) for row in read_rows(work / f"own.{rank}")])
 
     def median_ms(self):
         return statistics.median(dur for _, dur in self.steps[0]) / 1e6
 
     def excess_ms(self, cause=None):
-        """Excess of rank 0's slow steps that overlap an act of the cause (None: of all)."""
+        """Excess of rank 0's slow steps that overlap an act of the cause (None: of all).
+
+        What a rank paused for on purpose in such a step is not the cause's: others wait for it as long.
+        """
         acts = self.acts.get(cause, [])
-        return sum(excess for ts, dur, excess in self.slow[0]
+        return sum(excess if cause is None else max(excess - covered(self.own, ts, ts + dur), 0)
+                   for ts, dur, excess in self.slow[0]
                    if cause is None or any(a < ts + dur and ts < a + d for a, d, _ in acts)) / 1e6
+
+    def own_ms(self):
+        """What the pauses made on purpose cost rank 0's slow steps."""
+        return sum(min(excess, covered(self.own, ts, ts + dur)) for ts, dur, excess in self.slow[0]) / 1e6
 
     def bites(self, cause):
         """How many of the cause's acts overlap a slow step of some rank."""

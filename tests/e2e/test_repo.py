@@ -397,6 +397,17 @@ def test_a_red_herring_may_not_come_first():
     verdict["findings"].reverse()
     verdict["findings"][0]["lost_ms"] = 600.0
     assert judge.judge(case, facts, verdict) == ["python.gc_pause is told before host.lock_held"]
+    facts.own = [(ts, 25_000_000) for ts, _, _ in facts.slow[0]]  # unless it did cost more
+    assert not any("told before" in fault for fault in judge.judge(case, facts, verdict))
+
+
+def test_what_a_rank_paused_for_itself_is_not_the_causes():
+    _, facts = case_and_truth()
+    whole, (ts, dur, excess) = facts.excess_ms("agent"), facts.slow[0][0]
+    facts.own = [(ts + 10_000_000, 20_000_000), (ts + 15_000_000, 20_000_000)]  # of two ranks
+    assert facts.excess_ms("agent") == whole - 25 and facts.own_ms() == 25
+    facts.own = [(ts - dur, 3 * dur)]
+    assert facts.excess_ms("agent") == whole - excess / 1e6
 
 
 def test_two_causes_come_in_the_order_of_their_cost():

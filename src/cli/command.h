@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/duration.h"
 #include "base/error.h"
 
 enum { LG_EXIT_OK = 0, LG_EXIT_FAILED = 1, LG_EXIT_USAGE = 2, LG_EXIT_FINDING = 3 };
@@ -30,7 +31,5 @@ int lg_help(const struct lg_command *cmd);
 int lg_option_rest(const struct lg_command *cmd, int c, const char *word);
 /* On whose behalf root runs (sudo): SUDO_UID, SUDO_GID; false when there is nobody but root. */
 bool lg_invoker(uid_t *ret_uid, gid_t *ret_gid);
-/* "2.5s" "500ms" "1m" "3" (seconds) to ns; <0 when it is none of these. */
-int64_t lg_parse_duration(const char *s);
 
 #endif /* LG_CLI_COMMAND_H */

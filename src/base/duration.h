@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* duration.h - lengths of time as people write them. */
+#ifndef LG_BASE_DURATION_H
+#define LG_BASE_DURATION_H
+#include <stdint.h>
+
+/* "2.5s" "500ms" "1m" "3" (seconds) to ns; <0 when it is none of these. */
+int64_t lg_parse_duration(const char *s);
+
+#endif /* LG_BASE_DURATION_H */

@@ -4,6 +4,7 @@
 
 #include "analyse/chains/chains.h"
 #include "analyse/finders.h"
+#include "analyse/fired.h"
 #include "analyse/steps/steps.h"
 #include <math.h>
 #include <stdlib.h>
@@ -451,6 +452,7 @@ static int judge(struct lg_case *c)
 			: y.wall > 0 ? (double)y.unknown / (double)y.wall
 				     : (double)NAN;
 		say_open_ends(c, &y);
+		lg_judge_fired(c, &y);
 		say_own_doing(c, &y);
 		if (!c->has_states)
 			lg_limit(c, are_of_log(c) ? "the step times are those that the log states, one a line: what "
@@ -492,6 +494,7 @@ static void conclude(struct lg_case *c)
 		lg_say(c, "%zu more findings than can be told were left out", c->n_findings_left_out);
 	lg_findings_calibrate(v);
 	lg_findings_rank(v);
+	lg_fired_findings(c);
 	limits_from_diag(c);
 }
 
@@ -499,8 +502,8 @@ static void conclude(struct lg_case *c)
 static int explain(struct lg_case *c)
 {
 	static int (*const questions[])(struct lg_case *c) = {
-		lg_waits_new, lg_find_steps, lg_locks_new, lg_match_collectives, lg_find_gil_waits,
-		lg_find_chores, lg_account, judge_what_there_is, lg_ask_finders,
+		lg_note_fired, lg_waits_new, lg_find_steps, lg_locks_new, lg_match_collectives,
+		lg_find_gil_waits, lg_find_chores, lg_account, judge_what_there_is, lg_ask_finders,
 	};
 	int rc = 0;
 

@@ -104,6 +104,16 @@ struct lg_input {
 	uint64_t lost_events, rows_sample, rows_state, rows_span, rows_counter;
 };
 
+/* What fired the trigger that wrote an input (fired.c). */
+struct lg_fired {
+	const char *what, *why; /* the expression, or the signal; a sentence of the recorder */
+	int64_t ts, dur;        /* of the moment; dur 0 = it is none that lasts */
+	int32_t pid, rank;      /* -1 = null */
+	int64_t step;           /* -1 = null */
+	size_t finding;         /* the one that is about most of it; SIZE_MAX = none */
+	const char *answer;     /* what took its time; NULL = not known */
+};
+
 /* Does the run move (host/standing.c)? */
 enum lg_hang_state { LG_HANG_UNKNOWN, LG_HANG_RUNNING, LG_HANG_WAITING, LG_HANG_HUNG, LG_HANG_FINISHED };
 struct lg_hang_rank {
@@ -176,6 +186,8 @@ struct lg_verdict {
 		struct lg_hang_rank *ranks;
 		size_t n;
 	} hang;
+	struct lg_fired *fired;
+	size_t n_fired;
 	const char *still;           /* the run stands still: who, since when; NULL */
 	const char *not_judged;      /* what the input tells of and no rule judges: the first of n; NULL */
 	size_t n_not_judged;

@@ -267,8 +267,8 @@ static const char *who(const struct loop *l, char *buf, size_t size)
 }
 
 /* Said of a step, ended or not. net: without its side work. */
-static void say_step(const struct loop *l, const struct lg_trigger *t, int64_t net, int64_t usual, int64_t side,
-		     bool open, struct lg_moment *ret)
+static void say_step(const struct loop *l, const struct lg_trigger *t, int64_t net, int64_t usual,
+		     int64_t side, bool open, struct lg_moment *ret)
 {
 	char took[LG_MS_TEXT], than[LG_MS_TEXT], also[LG_MS_TEXT], name[32], compared[96] = "", saving[64] = "";
 
@@ -429,7 +429,8 @@ static bool anyone_saves(const struct lg_moments *m, int64_t now)
 }
 
 /* Those that stand, of those that train. ret_first: which has stood longest. */
-static unsigned standing(const struct lg_moments *m, int64_t now, int64_t since, uint32_t *ret_first, bool *ret_told)
+static unsigned standing(const struct lg_moments *m, int64_t now, int64_t since, uint32_t *ret_first,
+			 bool *ret_told)
 {
 	int64_t first = INT64_MAX;
 	unsigned n = 0;

@@ -2,10 +2,10 @@
 /*
  * moment.h - when is the ring to be written? From the step marks of the job's processes, as they come.
  *
- * A step is compared with its own loop's usual ones: the last 64 that were not long, at least 16 of them, the
- * first 10 never. Time in the stage "side" (a checkpoint, a log) is no part of it. Long steps that come at a
- * fixed number of steps for the fourth time are the loop's own (an evaluation, a save that nobody marked), and
- * are compared with each other. 16 long ones in a row are the new usual.
+ * A step is compared with its own loop's usual ones: the last 64 that were not long, at least 16 of them,
+ * and never the first 10. Time in the stage "side" (a checkpoint, a log) is no part of it. Long steps that
+ * come at a fixed number of steps for the fourth time are the loop's own (an evaluation, a save that nobody
+ * marked), and are compared with each other. 16 long ones in a row are the new usual.
  *
  * One event is one moment: all ranks that are late together, and the steps that follow while they stay long.
  * After a moment there is a pause of 20 usual steps, at least 10 s, at most what the ring holds.
@@ -23,7 +23,7 @@ struct lg_moment {
 	enum lg_trigger_kind kind;
 	const char *what;    /* the expression; its owner is the trigger */
 	int64_t ts, dur;     /* of what fired it */
-	int64_t need_ns;     /* how much of what was before it the file is to hold; INT64_MAX = all there is */
+	int64_t need_ns;     /* of what was before it, the file is to hold so much; INT64_MAX = all */
 	int32_t pid, rank;   /* -1 = none */
 	int64_t step;        /* -1 = none */
 	char why[256];       /* one sentence, without its full stop */

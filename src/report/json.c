@@ -68,6 +68,31 @@ static void inputs(const struct lg_verdict *v, struct lg_json *j)
 	lg_json_close(j, ']');
 }
 
+/* There only where a trigger wrote one of the inputs. */
+static void fired(const struct lg_verdict *v, struct lg_json *j)
+{
+	if (!v->n_fired)
+		return;
+	lg_json_key(j, "fired");
+	lg_json_open(j, '[');
+	for (size_t i = 0; i < v->n_fired; i++) {
+		const struct lg_fired *f = &v->fired[i];
+
+		lg_json_open_flat(j, '{');
+		key_str(j, "trigger", f->what);
+		key_str(j, "why", f->why);
+		key_num(j, "t_s", lg_report_seconds(v, f->ts), 6);
+		key_num(j, "dur_ms", (double)f->dur / 1e6, 3);
+		key_id(j, "rank", f->rank);
+		key_id(j, "pid", f->pid);
+		key_id(j, "step", f->step);
+		key_str(j, "finding", f->finding < v->n_findings ? v->findings[f->finding].id : NULL);
+		key_str(j, "answer", f->answer);
+		lg_json_close(j, '}');
+	}
+	lg_json_close(j, ']');
+}
+
 static void steps(const struct lg_verdict *v, struct lg_json *j)
 {
 	lg_json_key(j, "steps");
@@ -220,6 +245,7 @@ void lg_json_verdict(const struct lg_verdict *v, struct lg_json *to)
 	lg_json_int(&j, 1);
 	key_str(&j, "laggard", LG_VERSION);
 	inputs(v, &j);
+	fired(v, &j);
 	steps(v, &j);
 	lg_json_key(&j, "stages");
 	lg_json_open(&j, '[');

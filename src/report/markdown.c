@@ -104,6 +104,10 @@ void lg_report_markdown(const struct lg_verdict *v, struct lg_out *o)
 {
 	char buf[4096], a[32], b[32], c[32];
 
+	for (size_t i = 0; i < v->n_fired; i++) {
+		md(o, lg_text_fired(&v->fired[i], buf, sizeof buf));
+		lg_out_puts(o, "\n\n");
+	}
 	lg_out_puts(o, "## ");
 	md(o, lg_headline(v, buf, sizeof buf));
 	lg_out_puts(o, "\n\n");

@@ -26,6 +26,8 @@ const struct lg_finding *lg_lead(const struct lg_verdict *v);
 const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size);
 /* "5210 steps, median 5.1 ms ..." shared by the text reports. */
 const char *lg_steps_line(const struct lg_verdict *v, char *buf, size_t size);
+/* What fired the trigger that wrote an input, and what took that moment's time. */
+const char *lg_text_fired(const struct lg_fired *f, char *buf, size_t size);
 /* Seconds from the start of the trace. */
 double lg_report_seconds(const struct lg_verdict *v, int64_t ts);
 

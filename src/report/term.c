@@ -219,6 +219,8 @@ void lg_report_term(const struct lg_verdict *v, const struct lg_term_options *op
 
 	if (t.width < MIN_WIDTH)
 		t.width = MIN_WIDTH;
+	for (size_t i = 0; i < v->n_fired; i++)
+		lg_text_wrap(o, lg_text_fired(&v->fired[i], buf, sizeof buf), 0, 2, t.width);
 	style(&t, "1");
 	lg_text_wrap(o, lg_headline(v, buf, sizeof buf), 0, 0, t.width);
 	style(&t, "0");

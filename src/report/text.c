@@ -264,6 +264,18 @@ static bool is_sentence(const struct sbuf *b)
 	return b->n && b->p[b->n - 1] == '.';
 }
 
+const char *lg_text_fired(const struct lg_fired *f, char *buf, size_t size)
+{
+	struct sbuf b = start(buf, size);
+
+	add(&b, "fired: %s: %s", f->what, f->why);
+	if (f->answer)
+		add(&b, "; %s", f->answer);
+	if (!is_sentence(&b))
+		add(&b, ".");
+	return buf;
+}
+
 const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 {
 	struct sbuf b = start(buf, size);

@@ -373,6 +373,21 @@ static void counter(struct maker *m, const char *name, lg_thr of, int64_t ts, do
 				.prc = of ? lg_thread_process(m->b, of) : 0 }) });
 }
 
+/* As record/session_dump.c writes it. */
+static void add_fired(struct maker *m, const struct run_plan *p)
+{
+	lg_prc prc = lg_thread_process(m->b, m->thr[p->fired_rank]);
+	char dur[32];
+	const char *const rows[][2] = { { "record.trigger", p->fired }, { "record.trigger.why", "step 42 took long" },
+					{ "record.trigger.dur_ns", dur }, { "record.trigger.step", "42" } };
+
+	snprintf(dur, sizeof dur, "%lld", (long long)p->fired_ns);
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		lg_add_meta(m->b, &(struct lg_meta_row){ .ts = 1000 * MS + p->fired_at_ns, .prc = prc,
+							 .key = lg_intern(m->b, rows[i][0]),
+							 .value = lg_intern(m->b, rows[i][1]) });
+}
+
 struct lg_trace *synthetic_run(const struct run_plan *p)
 {
 	static const char *const hold[] = { "entry_SYSCALL_64", "ksys_read", "vfs_read",
@@ -463,6 +478,8 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 		row.end = m.t[0] - 1;
 		lg_process_write(m.b, lg_thread_process(m.b, m.culprit), &row);
 	}
+	if (p->fired)
+		add_fired(&m, p);
 	if (p->recorded_by)
 		lg_meta_set(m.b, 0, "record.cmdline", p->recorded_by);
 	if (p->scope)

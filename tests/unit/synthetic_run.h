@@ -74,6 +74,9 @@ struct run_plan {
 	int64_t open_ns, sync_ns; /* waits for the disk, at once before and behind the save's mark */
 	bool save_unmarked;    /* there is no mark: the same without a save */
 	const char *save_as;   /* NULL = torch.save */
+	const char *fired;     /* the trigger that wrote it; NULL = none */
+	int64_t fired_at_ns, fired_ns; /* since the run began; how long that took */
+	int fired_rank;
 };
 
 enum { RELAY_PID = 5100, CULPRIT_PID = 4711, RANK_PID = 900 };

@@ -242,7 +242,7 @@ static void side_work_is_no_moment(void **state)
 	for (unsigned i = 0; i < 40; i++) {
 		steps(&r, 49);
 		lg_moments_side(r.m, 0, r.now + 5 * MS, true);
-		lg_moments_side(r.m, 0, r.now + 6 * MS, true); /* torch.save within the callback of a trainer */
+		lg_moments_side(r.m, 0, r.now + 6 * MS, true); /* torch.save in a callback */
 		lg_moments_side(r.m, 0, r.now + 1400 * MS, false);
 		lg_moments_side(r.m, 0, r.now + 1405 * MS, false);
 		step(&r, 1420 * MS);

@@ -18,64 +18,66 @@
 #include "base/median.h"
 #include "import/source/source.h"
 #include "import/source/stamp.h"
+#include "store/device_counters.h"
 
 #define SECOND INT64_C(1000000000)
 
-enum { COLS_MAX = 64, GPUS_MAX = 64, NAME_BYTES = 64, HEAD_BYTES = 65536 };
+enum { COLS_MAX = 64, GPUS_MAX = LG_DEVICES_MAX, NAME_BYTES = 64, HEAD_BYTES = 65536 };
 enum { SWEEPS_MIN = 4, GAP_LEAST = 200000, ASKING_MOST = 250000000 }; /* ns */
 
 enum role { SKIP, METRIC, INDEX, TIME, DATE, CLOCK, NAME, UUID };
 
 struct metric {
-	const char *column, *name, *unit;
+	const char *column;
+	enum lg_device_counter what;
 	double scale;
 };
 
 /* Longest names first where one starts with another is not needed: names are compared whole. */
 static const struct metric metrics[] = {
-	{ "utilization.gpu", "gpu.util", "%", 1 },
-	{ "utilization_gpu_percent", "gpu.util", "%", 1 },
-	{ "gpu_util", "gpu.util", "%", 1 },
-	{ "sm", "gpu.util", "%", 1 },
-	{ "utilization.memory", "gpu.mem_util", "%", 1 },
-	{ "mem", "gpu.mem_util", "%", 1 },
-	{ "power.draw", "gpu.power", "W", 1 },
-	{ "power.draw.average", "gpu.power", "W", 1 },
-	{ "power.draw.instant", "gpu.power", "W", 1 },
-	{ "power_w", "gpu.power", "W", 1 },
-	{ "pwr", "gpu.power", "W", 1 },
-	{ "temperature.gpu", "gpu.temp", "C", 1 },
-	{ "temperature_c", "gpu.temp", "C", 1 },
-	{ "gtemp", "gpu.temp", "C", 1 },
-	{ "temp", "gpu.temp", "C", 1 },
-	{ "temperature.memory", "gpu.mem_temp", "C", 1 },
-	{ "mtemp", "gpu.mem_temp", "C", 1 },
-	{ "clocks.sm", "gpu.clock_sm", "MHz", 1 },
-	{ "clocks.current.sm", "gpu.clock_sm", "MHz", 1 },
-	{ "pclk", "gpu.clock_sm", "MHz", 1 },
-	{ "clocks.mem", "gpu.clock_mem", "MHz", 1 },
-	{ "clocks.current.memory", "gpu.clock_mem", "MHz", 1 },
-	{ "mclk", "gpu.clock_mem", "MHz", 1 },
-	{ "memory.used", "gpu.mem_used", "bytes", 1048576 },
-	{ "fb", "gpu.mem_used", "bytes", 1048576 },
-	{ "memory.total", "gpu.mem_total", "bytes", 1048576 },
-	{ "bar1", "gpu.bar1_used", "bytes", 1048576 },
-	{ "rxpci", "gpu.pcie_rx", "bytes/s", 1e6 },
-	{ "txpci", "gpu.pcie_tx", "bytes/s", 1e6 },
-	{ "power.limit", "gpu.power_limit", "W", 1 },
-	{ "enforced.power.limit", "gpu.power_limit", "W", 1 },
-	{ "pviol", "gpu.power_violation", "%", 1 },
-	{ "tviol", "gpu.thermal_violation", "bool", 1 },
-	{ "clocks_throttle_reasons.active", "gpu.throttle", "bits", 1 },
-	{ "clocks_event_reasons.active", "gpu.throttle", "bits", 1 },
-	{ "sbecc", "gpu.ecc_sbe", "count", 1 },
-	{ "dbecc", "gpu.ecc_dbe", "count", 1 },
-	{ "enc", "gpu.enc", "%", 1 },
-	{ "dec", "gpu.dec", "%", 1 },
-	{ "jpg", "gpu.jpg", "%", 1 },
-	{ "ofa", "gpu.ofa", "%", 1 },
-	{ "fan.speed", "gpu.fan", "%", 1 },
-	{ "pstate", "gpu.pstate", "", 1 },
+	{ "utilization.gpu", LG_DC_UTIL, 1 },
+	{ "utilization_gpu_percent", LG_DC_UTIL, 1 },
+	{ "gpu_util", LG_DC_UTIL, 1 },
+	{ "sm", LG_DC_UTIL, 1 },
+	{ "utilization.memory", LG_DC_MEM_UTIL, 1 },
+	{ "mem", LG_DC_MEM_UTIL, 1 },
+	{ "power.draw", LG_DC_POWER, 1 },
+	{ "power.draw.average", LG_DC_POWER, 1 },
+	{ "power.draw.instant", LG_DC_POWER, 1 },
+	{ "power_w", LG_DC_POWER, 1 },
+	{ "pwr", LG_DC_POWER, 1 },
+	{ "temperature.gpu", LG_DC_TEMP, 1 },
+	{ "temperature_c", LG_DC_TEMP, 1 },
+	{ "gtemp", LG_DC_TEMP, 1 },
+	{ "temp", LG_DC_TEMP, 1 },
+	{ "temperature.memory", LG_DC_MEM_TEMP, 1 },
+	{ "mtemp", LG_DC_MEM_TEMP, 1 },
+	{ "clocks.sm", LG_DC_CLOCK_SM, 1 },
+	{ "clocks.current.sm", LG_DC_CLOCK_SM, 1 },
+	{ "pclk", LG_DC_CLOCK_SM, 1 },
+	{ "clocks.mem", LG_DC_CLOCK_MEM, 1 },
+	{ "clocks.current.memory", LG_DC_CLOCK_MEM, 1 },
+	{ "mclk", LG_DC_CLOCK_MEM, 1 },
+	{ "memory.used", LG_DC_MEM_USED, 1048576 },
+	{ "fb", LG_DC_MEM_USED, 1048576 },
+	{ "memory.total", LG_DC_MEM_TOTAL, 1048576 },
+	{ "bar1", LG_DC_BAR1_USED, 1048576 },
+	{ "rxpci", LG_DC_PCIE_RX, 1e6 },
+	{ "txpci", LG_DC_PCIE_TX, 1e6 },
+	{ "power.limit", LG_DC_POWER_LIMIT, 1 },
+	{ "enforced.power.limit", LG_DC_POWER_LIMIT, 1 },
+	{ "pviol", LG_DC_POWER_VIOLATION, 1 },
+	{ "tviol", LG_DC_THERMAL_VIOLATION, 1 },
+	{ "clocks_throttle_reasons.active", LG_DC_THROTTLE, 1 },
+	{ "clocks_event_reasons.active", LG_DC_THROTTLE, 1 },
+	{ "sbecc", LG_DC_ECC_SBE, 1 },
+	{ "dbecc", LG_DC_ECC_DBE, 1 },
+	{ "enc", LG_DC_ENC, 1 },
+	{ "dec", LG_DC_DEC, 1 },
+	{ "jpg", LG_DC_JPG, 1 },
+	{ "ofa", LG_DC_OFA, 1 },
+	{ "fan.speed", LG_DC_FAN, 1 },
+	{ "pstate", LG_DC_PSTATE, 1 },
 };
 
 struct column {
@@ -170,8 +172,8 @@ static int name_column(struct column *c, const char *p, size_t n)
 		}
 	for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++)
 		if (!strcmp(text, metrics[i].column)) {
-			snprintf(c->name, sizeof c->name, "%s", metrics[i].name);
-			snprintf(c->unit, sizeof c->unit, "%s", metrics[i].unit);
+			snprintf(c->name, sizeof c->name, "%s", lg_device_counters[metrics[i].what].name);
+			snprintf(c->unit, sizeof c->unit, "%s", lg_device_counters[metrics[i].what].unit);
 			c->scale = metrics[i].scale;
 			return 2;
 		}
@@ -641,7 +643,8 @@ static int sniff(const uint8_t *head, size_t n)
 		cols = k && k < 4096 ? header(col, q, k, memchr(q, ',', k) != NULL) : 0;
 		for (size_t i = 0; i < cols; i++)
 			for (size_t m = 0; m < sizeof metrics / sizeof *metrics; m++)
-				gpu += col[i].role == METRIC && !strcmp(col[i].name, metrics[m].name);
+				gpu += col[i].role == METRIC &&
+				       !strcmp(col[i].name, lg_device_counters[metrics[m].what].name);
 		if (gpu)
 			return cols ? 80 : 0;
 		nameless += k && is_nameless(q, k);

@@ -120,6 +120,12 @@ static int set_option(struct parsed *p, const char *name, const char *v)
 		p->o.freq_hz = (unsigned)n;
 		return 0;
 	}
+	if (!strcmp(name, "--device-rate")) {
+		if (!lg_parse_number(v, 0, 10, &n))
+			return bad(name, v, "a number of readings a second, 0 to 10");
+		p->o.device_hz = (unsigned)n;
+		return 0;
+	}
 	if (!strcmp(name, "--for") || !strcmp(name, "--ring")) {
 		d = lg_parse_duration(v);
 		if (d <= 0)
@@ -158,7 +164,7 @@ static int parse(struct parsed *p, int argc, char **argv)
 {
 	static const char *const with_value[] = {
 		"-o", "--output", "-p", "--pid", "--job", "-F", "--freq", "--for", "--ring", "--ring-bytes",
-		"--profile", "--tier", "--user",
+		"--profile", "--tier", "--user", "--device-rate",
 	};
 	int i;
 
@@ -340,6 +346,7 @@ const struct lg_command lg_cmd_record = {
 		"  --for DUR            stop after 30s, 500ms, 2m; CMD goes on\n"
 		"  --ring DUR           keep only the last DUR; SIGUSR1 writes it to FILE-N\n"
 		"  -F HZ                CPU samples a second and CPU (default 99; 0 = none)\n"
+		"  --device-rate HZ     readings of GPUs a second, 1 to 10 (default 0 = none)\n"
 		"  --profile P          light, default or deep: how much detail\n"
 		"  --tier T             bpf, perf, own or procfs instead of the best that works\n"
 		"  --ring-bytes SIZE    of each CPU's buffer, such as 4M\n"

@@ -2,7 +2,6 @@
 /* probe.c - the checks behind laggard doctor, one function each. */
 #include "record/probe.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
@@ -336,37 +335,18 @@ static void check_marks(struct probing *p)
 	lg_runtime_dir_remove(&d);
 }
 
-static bool loads(const char *const *names, size_t n, const char **ret)
-{
-	for (size_t i = 0; i < n; i++) {
-		void *h = dlopen(names[i], RTLD_LAZY | RTLD_LOCAL);
-
-		if (!h)
-			continue;
-		dlclose(h);
-		*ret = names[i];
-		return true;
-	}
-	return false;
-}
-
+/* In a process of its own: none of a maker's code runs in this one. */
 static void check_gpu(struct probing *p)
 {
-	static const char *const nvml[] = { "libnvidia-ml.so.1" };
-	static const char *const cupti[] = { "libcupti.so.13", "libcupti.so.12", "libcupti.so.11",
-					     "libcupti.so" };
-	const char *a = NULL, *b = NULL;
-	bool has_nvml = loads(nvml, 1, &a), has_cupti = loads(cupti, 4, &b);
+	struct lg_probe r;
 
-	if (has_nvml && has_cupti) {
-		found(p, LG_GRADE_LIMITED, "%s and %s load; this version does not use them yet", a, b);
-		lost(p, "kernels and counters of the GPU; import a torch.profiler trace beside it");
-		return;
+	lg_probe_source(&lg_source_devices, "devices", &r);
+	if (r.works) {
+		found(p, *r.why ? LG_GRADE_LIMITED : LG_GRADE_OK, "%.120s%s%.120s", r.found, *r.why ? "; " : "", r.why);
+	} else {
+		found(p, LG_GRADE_MISSING, "%s", r.why);
 	}
-	found(p, has_nvml ? LG_GRADE_LIMITED : LG_GRADE_MISSING, "%s%s",
-	      has_nvml ? "NVML loads, CUPTI does not" : "no NVIDIA driver library",
-	      !has_nvml && has_cupti ? " (CUPTI alone)" : "");
-	lost(p, "nothing on a machine without a GPU; else kernels and counters of the GPU");
+	lost(p, "nothing on a machine without a GPU; else its clocks, power, heat, memory and errors");
 }
 
 static void check_psi(struct probing *p)

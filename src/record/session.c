@@ -2,7 +2,7 @@
 /*
  * session.c - one recording from the first probe to the last chunk.
  *
- *   fork cmd (it waits) -> scan /proc -> start sources -> scan again -> let cmd exec
+ *   fork who asks devices -> fork cmd (it waits) -> scan /proc -> start sources -> scan again -> let cmd exec
  *   -> rounds until the end -> stop, last drain, finish, names, flush, close -> wait for cmd
  *
  * I1  A record that is 100 ms old when a drain begins, or older than the drain before, has been pushed:
@@ -30,6 +30,7 @@
 #include "base/alloc.h"
 #include "base/confine.h"
 #include "base/place.h"
+#include "record/device/devices.h"
 #include "record/facts.h"
 #include "record/launch.h"
 #include "record/lives.h"
@@ -74,6 +75,7 @@ struct lg_session {
 	struct lg_lives *lives;
 	struct lg_addrs *addrs;
 	struct lg_launch *child;
+	struct lg_devices *devices;
 	struct lg_hook *hook;
 	char **env, token[64];
 	struct lg_writer *writer;
@@ -106,6 +108,7 @@ struct lg_addrs *lg_session_addrs(struct lg_session *s) { return s->addrs; }
 void lg_session_set_sampler(struct lg_session *s, int prog_fd) { s->sampler = prog_fd; }
 int lg_session_sampler(const struct lg_session *s) { return s->sampler; }
 struct lg_lives *lg_session_lives(struct lg_session *s) { return s->lives; }
+struct lg_devices *lg_session_devices(struct lg_session *s) { return s->devices; }
 
 pid_t lg_session_self(const struct lg_session *s)
 {
@@ -270,6 +273,8 @@ static int start_sources(struct lg_session *s, struct lg_error *err)
 #endif
 	if (s->tier != LG_TIER_PROCFS)
 		start_side_source(s, &lg_source_procfs);
+	if (s->devices)
+		start_side_source(s, &lg_source_devices);
 	return 0;
 }
 
@@ -670,6 +675,8 @@ static int begin(struct lg_session *s, struct lg_error *err)
 	struct lg_cost began;
 	int rc;
 
+	/* While there is nothing to hide from a maker's library. */
+	s->devices = lg_devices_usual(opt->device_hz);
 	if ((rc = lg_builder_new(&s->b, err)) ||
 	    (rc = lg_queue_new(&s->q, queue_bytes(opt), err)) ||
 	    (rc = open_output(s, err)) || /* a FIFO may wait for its reader: Ctrl-C must end that */
@@ -807,6 +814,7 @@ static void session_free(struct lg_session *s)
 {
 	for (unsigned i = s->n_run; i-- > 0;)
 		s->run[i].src->free(s->run[i].self);
+	lg_devices_free(s->devices);
 	ADDRS(lg_addrs_free(s->addrs));
 	lg_lives_free(s->lives);
 	lg_queue_free(s->q);

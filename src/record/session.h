@@ -37,6 +37,7 @@ struct lg_record_options {
 	int64_t for_ns;       /* 0 = until the command ends or a signal */
 	int64_t ring_ns;      /* 0 = keep everything */
 	unsigned freq_hz;     /* CPU samples */
+	unsigned device_hz;   /* readings of devices a second; 0 = none */
 	enum lg_profile profile;
 	enum lg_tier tier;    /* AUTO = best that probes well */
 	size_t ring_bytes;    /* per CPU; 0 = default */
@@ -55,6 +56,7 @@ struct lg_record_options {
 /* What probing found, for doctor and for the line that record prints. */
 struct lg_probe {
 	bool works;
+	char found[256]; /* what is there, where that is not clear */
 	char lost[256]; /* what is not seen without it */
 	char why[256];  /* why it does not work */
 	char fix[256];  /* command or setting that would make it work */
@@ -82,6 +84,7 @@ extern const struct lg_source lg_source_tracepoints; /* tier perf: the same from
 extern const struct lg_source lg_source_perf;        /* bpf, perf, own: samples, mmap, fork ... */
 extern const struct lg_source lg_source_marks;       /* all tiers: rings of the training program */
 extern const struct lg_source lg_source_procfs;      /* all tiers: counters; tier procfs: states */
+extern const struct lg_source lg_source_devices;     /* all tiers: counters of devices */
 
 /* For sources. */
 struct lg_builder *lg_session_builder(struct lg_session *s);
@@ -137,6 +140,8 @@ void lg_addrs_resolve(struct lg_addrs *a, bool all, int64_t little_ns);
 struct lg_addrs *lg_session_addrs(struct lg_session *s);
 struct lg_lives;
 struct lg_lives *lg_session_lives(struct lg_session *s);
+struct lg_devices;
+struct lg_devices *lg_session_devices(struct lg_session *s); /* NULL = none are asked */
 
 /* What a stack is made of, innermost first. Python's frames are as in bpf/records.h; they take the place of
  * the interpreter's own function among the user's, or stand behind those. */

@@ -24,6 +24,7 @@ enum { HZ = 200, OFTEN_US = 5000, PATIENCE_S = 60, SOME = 90, FEW = 20 };
 
 static char folder[] = "/tmp/laggard-devices-XXXXXX"; /* the process that asks may not read ours */
 static char said[1024];
+static int as_rank = -1; /* what this process is in the next recordings */
 
 static void copy(const char *from, const char *name)
 {
@@ -119,6 +120,14 @@ static struct lg_trace *record_from(const struct lg_device_reader *r, const stru
 	d = lg_devices_new(readers, 1, HZ);
 	assert_non_null(d);
 	assert_true(lg_thread_start(b, 1, getpid(), getpid(), lg_monotonic_ns()));
+	if (as_rank >= 0) {
+		lg_prc p = lg_process_get(b, getpid());
+		struct lg_process_row row = lg_process_read(b, p);
+
+		row.role = LG_ROLE_RANK;
+		row.rank = as_rank;
+		lg_process_write(b, p, &row);
+	}
 	lg_devices_begin(d, b, keep_line, NULL);
 	do {
 		usleep(OFTEN_US);
@@ -172,6 +181,14 @@ static size_t values(const struct lg_trace *t, const char *name, int gpu, double
 		n++;
 	}
 	return n;
+}
+
+static bool has_evidence(const struct lg_finding *f, const char *words)
+{
+	for (size_t i = 0; f && i < f->n_evidence; i++)
+		if (strstr(f->evidence[i].text, words))
+			return true;
+	return false;
 }
 
 static bool has_diag(const struct lg_trace *t, enum lg_diag_id id, const char *words)
@@ -295,6 +312,7 @@ static void errors_of_memory_and_of_the_driver_are_told(void **state)
 static void the_processes_that_hold_memory_are_known(void **state)
 {
 	char pid[16];
+	struct outcome o;
 	struct lg_trace *t;
 	double last;
 
@@ -314,6 +332,17 @@ static void the_processes_that_hold_memory_are_known(void **state)
 	assert_int_equal(values(t, "gpu.process_mem", 1, &last), 0);
 	assert_true(has_diag(t, LG_DIAG_PARTIAL, "memory of devices"));
 	lg_trace_free(t);
+	/* Whose device is slow: the rank's, whatever else holds of it. */
+	snprintf(pid, sizeof pid, "%d", (int)getpid());
+	assert_int_equal(setenv("NVML_PID", pid, 1), 0);
+	o = record("hot");
+	assert_true(has_evidence(find(o.v, "gpu.throttled"), "device 1 is used by pid "));
+	done(&o);
+	as_rank = 5;
+	o = record("hot");
+	assert_true(has_evidence(find(o.v, "gpu.throttled"), "device 1 is rank 5's (pid "));
+	done(&o);
+	as_rank = -1;
 	assert_int_equal(unsetenv("NVML_PID"), 0);
 }
 

@@ -265,6 +265,36 @@ static const char *who_is(struct lg_case *c, const struct devices *d, size_t wor
 		     : lg_text(c, "%s is", name_of(c, &d->v[worst]));
 }
 
+/* Who has memory of it, where the recorder asked: a rank before all others, else who has most. */
+static void say_user(struct lg_case *c, struct lg_finding *f, const struct device *g)
+{
+	const struct lg_trace *t = c->t;
+	LG_AUTOFREE double *most = lg_calloc(t->track.n + 1, sizeof *most);
+	lg_trk best = 0;
+
+	for (size_t i = 0; most && i < t->counter.n; i++)
+		most[t->counter.track[i]] = fmax(most[t->counter.track[i]], t->counter.value[i]);
+	for (lg_trk k = 1; most && k < t->track.n; k++) {
+		lg_prc p = t->track.prc[k], b = t->track.prc[best];
+		bool rank = p && t->process.role[p] == LG_ROLE_RANK;
+		bool before = best && t->process.role[b] == LG_ROLE_RANK;
+
+		if (t->track.parent[k] == g->track && p &&
+		    !strcmp(lg_string(t, t->track.name[k]), "gpu.process_mem") &&
+		    (!best || rank > before || (rank == before && most[k] > most[best])))
+			best = k;
+	}
+	if (!best)
+		return;
+	if (t->process.role[t->track.prc[best]] == LG_ROLE_RANK && t->process.rank[t->track.prc[best]] >= 0)
+		lg_evidence(c, f, "%s is rank %d's (pid %d), who holds %.1f GB of it", name_of(c, g),
+			    t->process.rank[t->track.prc[best]], t->process.pid[t->track.prc[best]],
+			    most[best] / 1e9);
+	else
+		lg_evidence(c, f, "%s is used by pid %d, which holds %.1f GB of it", name_of(c, g),
+			    t->process.pid[t->track.prc[best]], most[best] / 1e9);
+}
+
 static const char *who_waits(const struct devices *d)
 {
 	return d->n_used > 1 ? "; ranks that work together wait for the slowest" : "";
@@ -450,6 +480,8 @@ static bool power_capped(struct lg_case *c, struct devices *d)
 		 "without drawing more%s", who_is(c, d, worst, bad), share * 100, 100 * (1 - low / full),
 		 who_waits(d));
 	lg_evidence(c, f, "clock %.0f MHz under the cap, %.0f MHz without it", low, full);
+	if (like_the_worst(bad, d->n) == 1)
+		say_user(c, f, &d->v[worst]);
 	lg_evidence_against(c, f, "heavier kernels at the same power would look the same: compare "
 			    "power.limit with that of the peers, and the throughput before and after");
 	return true;
@@ -497,6 +529,8 @@ static bool hot(struct lg_case *c, struct devices *d)
 	else
 		lg_evidence_against(c, f, "clocks are not in this input: a tenth of that time is taken as "
 				    "lost");
+	if (like_the_worst(bad, d->n) == 1)
+		say_user(c, f, &d->v[worst]);
 	return true;
 }
 
@@ -527,6 +561,7 @@ static void slower_than_peers(struct lg_case *c, struct devices *d)
 		 * 100);
 	lg_evidence(c, f, "median clock while busy %.0f MHz, of all devices %.0f MHz", peers * (1 - most),
 		    peers);
+	say_user(c, f, &d->v[worst]);
 	lg_evidence_against(c, f, d->has_reasons ? "no clocks event reason names heat or power: its clocks "
 			    "may be set lower (nvidia-smi -q -d CLOCK), or it is another model" : "the "
 			    "reasons are not in this input: add clocks_event_reasons.active to "

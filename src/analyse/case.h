@@ -5,6 +5,7 @@
  * Filled in this order: ranks and steps (steps.c), collectives (collectives.c), locks (locks.c);
  * then chains are followed (chain.c), the critical path is walked (path.c), findings made.
  * All memory is the verdict's arena or freed by lg_explain(). Times: ns on the trace's clock.
+ * What nearly every question calls comes with it: <string.h>, memory, walks, order, the index.
  */
 #ifndef LG_ANALYSE_CASE_H
 #define LG_ANALYSE_CASE_H

@@ -2,21 +2,17 @@
 /* explain.c - the analyses in order, and what is said about the run as a whole. */
 #include "analyse/explain.h"
 
-#include "analyse/chains/chains.h"
-#include "analyse/finders.h"
-#include "analyse/fired.h"
-#include "analyse/steps/steps.h"
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "analyse/timeline/timeline_gpu.h"
+#include "analyse/chains/chains.h"
 #include "analyse/chains/culprit.h"
 #include "analyse/chains/tally.h"
+#include "analyse/finders.h"
+#include "analyse/fired.h"
 #include "analyse/registry.h"
-#include "base/alloc.h"
+#include "analyse/steps/steps.h"
+#include "analyse/timeline/timeline_gpu.h"
 #include "base/median.h"
-#include "store/merge.h"
 #include "base/words.h"
 
 void lg_verdict_free(struct lg_verdict *v)

@@ -6,11 +6,8 @@
  *     duration to the nanosecond, `unexplained` included.
  * I2  a part's kind is the main thread's own state in that time; its cause is where the chain ends.
  */
-#include <string.h>
-
 #include "analyse/chains/chains.h"
 #include "analyse/steps/steps.h"
-#include "base/alloc.h"
 #include "base/map.h"
 
 struct account {

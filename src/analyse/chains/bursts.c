@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 
-#include "base/alloc.h"
 #include "base/median.h"
 #include "base/upper_bound.h"
 

@@ -7,11 +7,8 @@
  * has to be explained and asks what the next thread did in exactly that time. Hops and pieces
  * are bounded, so a pair of threads that wake each other cannot run away.
  */
-#include <string.h>
-
 #include "analyse/chains/chains.h"
 #include "analyse/steps/steps.h"
-#include "base/alloc.h"
 
 enum {
 	MAX_HOPS = 8,

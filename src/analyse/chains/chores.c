@@ -10,11 +10,8 @@
  *    cgroup at its limit try_to_free_mem_cgroup_pages(); mm/compaction.c). Mostly that is computing, not
  *    waiting.
  */
-#include <string.h>
-
 #include "analyse/chains/chains.h"
 #include "analyse/chains/bursts.h"
-#include "base/alloc.h"
 #include "base/upper_bound.h"
 #include "rules/names.h"
 

@@ -14,13 +14,10 @@
  * the same group and number.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "analyse/chains/chains.h"
-#include "base/alloc.h"
 #include "base/map.h"
 #include "base/median.h"
-#include "base/order.h"
 #include "base/upper_bound.h"
 
 /* Own running time allowed after the arrival: copying buckets back. */

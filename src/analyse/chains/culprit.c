@@ -3,9 +3,7 @@
 
 #include "analyse/chains/chains.h"
 #include <stdio.h>
-#include <string.h>
 
-#include "base/alloc.h"
 #include "base/map.h"
 #include "store/kernel_names.h"
 

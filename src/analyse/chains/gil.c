@@ -10,10 +10,7 @@
  * something else that is polled, is told by what the other thread did meanwhile: it ran the
  * interpreter's code (CPU samples), which only the holder may. All three, or nothing is said.
  */
-#include <string.h>
-
 #include "analyse/chains/chains.h"
-#include "base/alloc.h"
 #include "base/map.h"
 #include "base/upper_bound.h"
 

@@ -8,12 +8,8 @@
  * others have done before. So the whole way since the ranks were last together is compared with that of the
  * rank that came before it: a rank is late by what it does longer than that one.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "analyse/chains/chains.h"
 #include "analyse/chains/tally.h"
-#include "base/alloc.h"
 #include "base/median.h"
 
 #define ONE_RANK 0.8   /* of all lateness: then the others' is noise */

@@ -13,10 +13,7 @@
  * behind the writer, contract.md#mmap_lock): the wait is tiled by all holds that overlap it. A gap
  * right after a hold is the hand-over and belongs to that hold.
  */
-#include <string.h>
-
 #include "analyse/chains/chains.h"
-#include "base/alloc.h"
 #include "base/map.h"
 #include "base/upper_bound.h"
 

@@ -9,7 +9,6 @@
  * last arrival and the release is the transfer itself.
  */
 #include "analyse/chains/chains.h"
-#include "base/alloc.h"
 
 static void reverse(struct lg_piece *v, size_t n)
 {

@@ -7,10 +7,8 @@
  * that growth once a second, and a row only when the value changed (record/counters.c).
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "analyse/chains/chains.h"
-#include "base/alloc.h"
 #include "store/merge.h"
 #include "base/upper_bound.h"
 

@@ -10,8 +10,6 @@
  * an interrupt lies in between, or ksoftirqd, or another device's poll instead of the backlog, who ran is
  * a bystander.
  */
-#include <string.h>
-
 #include "analyse/chains/chains.h"
 #include "rules/names.h"
 

@@ -6,12 +6,8 @@
 #include "analyse/steps/steps.h"
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/alloc.h"
 #include "base/map.h"
-#include "base/median.h"
-#include "base/order.h"
 
 /* ---- slow time of the reference rank ---- */
 

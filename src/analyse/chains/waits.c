@@ -6,11 +6,7 @@
  * /proc/PID/wchan; nothing here looks at a program's name. The innermost frame that matches wins,
  * so folio_wait_bit below filemap_fault is a disk wait and not just a page fault.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "analyse/chains/chains.h"
-#include "base/alloc.h"
 
 struct lg_wait_cache {
 	uint8_t *frame_class; /* by frame row: enum + 1; 0 = not looked at */

@@ -20,8 +20,6 @@
  * Types are known with record_shapes=True, else from the names of newer copy kernels; without either
  * nothing is said.
  */
-#include <string.h>
-
 #include "analyse/device/device_rules.h"
 #include "rules/device_names.h"
 #include "store/args.h"

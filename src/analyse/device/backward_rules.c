@@ -13,7 +13,6 @@
  * a NaN, by aten::isnan behind the node's row; nodes that gather gradients have no output.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "analyse/device/device_rules.h"
 #include "rules/device_names.h"

@@ -16,8 +16,6 @@
  * and it costs only what the device idles in it for want of launches. Most steps must have one; or
  * three and more, each as long as a step (a loader that delivers in bursts): one alone may be anything.
  */
-#include <string.h>
-
 #include "analyse/device/device_rules.h"
 #include "base/median.h"
 #include "base/upper_bound.h"

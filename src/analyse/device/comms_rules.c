@@ -4,7 +4,6 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "analyse/device/device_rules.h"
 #include "analyse/flight/flight.h"

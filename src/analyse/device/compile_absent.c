@@ -6,8 +6,6 @@
  * kernels have names of their own. Where a log shows that the compiler worked and a profile of whole steps
  * has none of these, the steps run eagerly: a dispatch mode, a wrapper around the module, another code path.
  */
-#include <string.h>
-
 #include "analyse/device/device_rules.h"
 #include "base/words.h"
 

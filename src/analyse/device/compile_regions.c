@@ -13,7 +13,6 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "analyse/device/device_rules.h"
 

@@ -5,8 +5,6 @@
  * "... (dynamo_timed)" spans are compilation itself; what runs compiled: compile_regions.c. What a lost or broken
  * compilation costs cannot be measured without a run that has it: the finding says so and stays at medium.
  */
-#include <string.h>
-
 #include "analyse/device/device_rules.h"
 #include "analyse/timeline/cpu_time.h"
 

@@ -7,9 +7,8 @@
  * time says anything.
  */
 #include <math.h>
-#include <string.h>
 
-#include "analyse/device/device_rules.h"
+#include "analyse/device/finders.h"
 #include "analyse/hook/facts.h"
 #include "analyse/timeline/cpu_time.h"
 

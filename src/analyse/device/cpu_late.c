@@ -9,8 +9,6 @@
  * that share CPUs any is late now and then.
  */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "analyse/device/device_rules.h"
 #include "analyse/timeline/cpu_time.h"

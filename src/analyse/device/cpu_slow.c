@@ -8,7 +8,7 @@
  */
 #include <math.h>
 
-#include "analyse/device/device_rules.h"
+#include "analyse/device/finders.h"
 #include "analyse/timeline/cpu_time.h"
 #include "base/median.h"
 #include "base/upper_bound.h"

@@ -5,7 +5,6 @@
  * Only idle device time counts: a loader that works while kernels run costs nothing.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "analyse/device/device_rules.h"
 #include "analyse/timeline/cpu_time.h"

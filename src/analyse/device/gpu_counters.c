@@ -11,7 +11,6 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "analyse/device/device_rules.h"
 #include "analyse/device/finders.h"

@@ -4,8 +4,6 @@
  * order, and who bounds the run. Also what the rules share.
  */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "analyse/chains/chains.h"
 #include "analyse/device/device_rules.h"

@@ -9,7 +9,6 @@
  * time for them goes, too, and with it idle time and kernel alike.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "analyse/device/device_rules.h"
 #include "rules/device_names.h"

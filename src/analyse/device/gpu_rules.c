@@ -5,8 +5,6 @@
  * All by exposed time: idle nanoseconds of the device, each given to one cause by gpu_idle.c. The
  * raw length of a call (a 50 ms cudaMemcpyAsync while kernels run) is never a loss by itself.
  */
-#include <string.h>
-
 #include "analyse/device/device_rules.h"
 #include "base/words.h"
 

@@ -9,7 +9,6 @@
  * not tell how long a sequence is, or how many rows an expert gets.
  */
 #include <math.h>
-#include <string.h>
 
 #include "analyse/device/device_rules.h"
 #include "base/map.h"

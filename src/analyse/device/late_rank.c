@@ -14,7 +14,6 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "analyse/device/device_rules.h"
 #include "analyse/timeline/cpu_time.h"

@@ -12,8 +12,6 @@
  * ..._prefetch annotations, others when their layer is reached; rate_limiter is the wait of
  * limit_all_gathers. A gather is late only if the device computes nothing meanwhile.
  */
-#include <string.h>
-
 #include "analyse/device/device_rules.h"
 #include "base/words.h"
 

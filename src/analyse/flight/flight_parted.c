@@ -3,8 +3,6 @@
  * flight_parted.c - ranks that entered different collectives under one number of a group, from dumps of the
  * Flight Recorder. What has to agree: torch's own analyser, tools/flight_recorder/components/types.py.
  */
-#include <string.h>
-
 #include "analyse/flight/flight.h"
 #include "store/args.h"
 

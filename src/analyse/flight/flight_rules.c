@@ -3,7 +3,6 @@
  * flight_rules.c - the rank that the others wait for in a run that hangs, from dumps of the Flight Recorder.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "analyse/flight/flight.h"
 #include "store/args.h"

@@ -4,8 +4,6 @@
  * complete, and of which there is nothing. A fact for whoever looks into a hang, no verdict: a healthy run
  * that is dumped has collectives under way, too.
  */
-#include <string.h>
-
 #include "analyse/finders.h"
 #include "base/words.h"
 

@@ -8,7 +8,6 @@
  * half a minute, and ten times as long as ever before: what is under way when a recording ends is no hang.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "analyse/flight/flight.h"
 #include "base/map.h"

@@ -11,16 +11,9 @@
  * the mode stack (torch/_dynamo/convert_frame.py: "skipping: non-infra torch dispatch mode
  * present"); it warns at best.
  */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "analyse/finders.h"
 #include "analyse/hook/facts.h"
-#include "analyse/chains/culprit.h"
-#include "analyse/chains/tally.h"
 #include "base/words.h"
-
 
 /* What one process told about a name: number of samples, value and text of the last. */
 struct told {

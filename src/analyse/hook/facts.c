@@ -2,8 +2,6 @@
 /* facts.c - see facts.h. */
 #include "analyse/hook/facts.h"
 
-#include <string.h>
-
 #include "analyse/chains/culprit.h"
 
 const char *lg_fact_of(const struct lg_case *c, lg_prc prc, const char *key)

@@ -7,10 +7,8 @@
  * where the hook saw the file grow (mark "side.saved"); a save into memory writes nothing to storage.
  */
 #include <math.h>
-#include <string.h>
 
 #include "analyse/finders.h"
-#include "base/alloc.h"
 
 /* The hook's stage, or the call itself where the profiler took Python stacks. known: by string, what
  * was found out about a Python call's name: 0 nothing, 1 no save, 2 a save. */

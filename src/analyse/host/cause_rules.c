@@ -7,18 +7,12 @@
  * longer than usual, belongs to the rank that ran (comms.straggler or its own business).
  */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "analyse/chains/chains.h"
 #include "analyse/steps/steps.h"
 #include "analyse/chains/culprit.h"
-#include "analyse/chains/ends.h"
 #include "analyse/host/cause_words.h"
 #include "analyse/host/loader_story.h"
-#include "base/alloc.h"
-#include "store/merge.h"
 #include "base/words.h"
 
 /* How often it was seen: in separate episodes, or, where it is always there, in so many steps. */

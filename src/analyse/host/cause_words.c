@@ -6,14 +6,10 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "analyse/chains/culprit.h"
 #include "analyse/host/loader_story.h"
-#include "base/alloc.h"
-#include "base/order.h"
 #include "store/kernel_names.h"
-#include "store/merge.h"
 
 const char *lg_ranks_text(struct lg_case *c, const struct lg_finding *f, lg_thr by_way)
 {

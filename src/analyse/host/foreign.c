@@ -25,18 +25,13 @@
  *    that very CPU, it must account for most of the stalls of that length.
  */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "analyse/finders.h"
 #include "analyse/steps/steps.h"
 #include "analyse/host/foreign.h"
-#include "analyse/chains/culprit.h"
 #include "analyse/chains/tally.h"
-#include "base/alloc.h"
 #include "base/side_thread.h"
 #include "base/map.h"
-#include "base/order.h"
 
 enum { FEW_RUNS = 32, MANY_GROUPS = 16, ENOUGH = 40, SOME = 10 };
 enum { CANDIDATES_MAX = 512 };

@@ -5,9 +5,7 @@
 #include <math.h>
 
 #include "analyse/chains/culprit.h"
-#include "analyse/finders.h"
 #include "analyse/steps/steps.h"
-#include "base/alloc.h"
 #include "base/words.h"
 
 /* Innermost frame that most samples share, outside lock and page-walk plumbing. */

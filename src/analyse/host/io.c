@@ -10,11 +10,8 @@
  */
 #include "analyse/host/io.h"
 
-#include "analyse/steps/steps.h"
-#include <string.h>
-
 #include "analyse/chains/culprit.h"
-#include "base/alloc.h"
+#include "analyse/steps/steps.h"
 #include "base/upper_bound.h"
 
 #define ROW_COVERS_NS INT64_C(1200000000) /* a second, and a late drain */

@@ -9,14 +9,10 @@
 #include "analyse/host/loader_story.h"
 
 #include "analyse/chains/chains.h"
-#include <stdlib.h>
-#include <string.h>
 
 #include "analyse/hook/facts.h"
 #include "analyse/chains/culprit.h"
-#include "base/alloc.h"
 #include "base/median.h"
-#include "base/order.h"
 #include "base/words.h"
 
 enum { FETCHES_MIN = 3, SLOWER = 2 };

@@ -3,12 +3,9 @@
  * others.c - the job's threads push each other aside: because the job has more of them than there are CPUs,
  * or because strangers have the rest?
  */
-#include <string.h>
-
 #include "analyse/steps/steps.h"
 #include "analyse/chains/culprit.h"
 #include "analyse/chains/tally.h"
-#include "base/alloc.h"
 #include "store/merge.h"
 
 enum { PIECES_MAX = 1000 }; /* looked at */

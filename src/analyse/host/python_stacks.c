@@ -12,13 +12,9 @@
  */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "analyse/finders.h"
-#include "analyse/timeline/timeline_gpu.h"
 #include "analyse/chains/culprit.h"
-#include "analyse/chains/tally.h"
-#include "base/alloc.h"
 #include "base/map.h"
 
 /* What stands anywhere in a stack. */

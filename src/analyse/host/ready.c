@@ -12,7 +12,6 @@
  * CPU shows no sample (of hardware cycles an idle CPU gives none).
  */
 #include "analyse/host/foreign.h"
-#include "base/alloc.h"
 
 enum { CPUS_MAX = 4096, STILL_PERIODS = 3 };
 enum { SLOT_PERIODS = 20, SLOTS_MIN = 20 }; /* who has a twentieth of a CPU is expected in most slots */

@@ -6,14 +6,11 @@
  * verdict has to learn that there were stalls, how long, and what the thread's CPU did meanwhile.
  */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "analyse/chains/chains.h"
 #include "analyse/steps/steps.h"
 #include "analyse/host/foreign.h"
 #include "analyse/chains/culprit.h"
-#include "base/alloc.h"
 #include "store/merge.h"
 #include "base/words.h"
 

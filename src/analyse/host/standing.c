@@ -11,11 +11,9 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "analyse/finders.h"
 #include "analyse/chains/culprit.h"
-#include "analyse/grade.h"
 #include "analyse/steps/steps.h"
 #include "analyse/timeline/timeline_gpu.h"
 #include "base/median.h"

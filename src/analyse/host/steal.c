@@ -10,12 +10,9 @@
 #include "analyse/host/steal.h"
 
 #include "analyse/finders.h"
-#include "analyse/grade.h"
 #include <math.h>
-#include <string.h>
 
 #include "analyse/chains/tally.h"
-#include "base/alloc.h"
 #include "base/upper_bound.h"
 
 #define SECOND_NS INT64_C(1000000000) /* what a row is about: the second that ends at its ts */

@@ -7,16 +7,12 @@
  * all the same. For how long it stood still is its price, of the time that was seen; what a wait for a lock
  * costs is not known, as it may have had to wait anyway.
  */
-#include <stdlib.h>
-
 #include "analyse/chains/chains.h"
 #include "analyse/steps/steps.h"
 #include "analyse/chains/culprit.h"
 #include "analyse/chains/tally.h"
 #include "analyse/host/cause_words.h"
-#include "base/alloc.h"
 #include "base/map.h"
-#include "base/order.h"
 
 enum { CAUSES_MAX = 16, LIMITS_OF_OTHERS = 2 /* of each that nobody named */ };
 #define TOLD_SHARE 0.01   /* of the time that was seen of the thread */

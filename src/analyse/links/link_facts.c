@@ -7,7 +7,6 @@
  * (its devices are numbered in another order), and is left alone.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "analyse/links/links.h"
 #include "base/median.h"

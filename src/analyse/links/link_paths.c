@@ -5,10 +5,8 @@
  * shows it.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "analyse/links/links.h"
-#include "store/args.h"
 
 enum { PAIRS_MAX = 64 }; /* each is looked for among all */
 

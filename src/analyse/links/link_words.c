@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* link_words.c - hosts, ranks and ways in words, and the settings that explain a worse way. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "analyse/links/links.h"
 #include "base/median.h"

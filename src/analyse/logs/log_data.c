@@ -7,14 +7,10 @@
  * where lines tell the mean of the epoch so far, that is what counts, and else what was printed.
  */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "analyse/finders.h"
 #include "analyse/steps/judge.h"
 #include "analyse/steps/log_steps.h"
-#include "base/alloc.h"
-#include "base/median.h"
 #include "base/words.h"
 
 enum { MIN_LINES = 8 };

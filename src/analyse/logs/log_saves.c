@@ -7,15 +7,11 @@
  * steps drawn blindly hit as many of them (the hypergeometric distribution's tail).
  */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "analyse/finders.h"
 #include "analyse/steps/judge.h"
 #include "analyse/steps/log_steps.h"
-#include "base/alloc.h"
 #include "base/chance.h"
-#include "base/median.h"
 #include "base/words.h"
 
 enum { MIN_STEPS = 8 };

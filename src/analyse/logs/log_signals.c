@@ -6,11 +6,9 @@
  * One mark is a message, its text "what, file:line". What it costs no log tells.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "analyse/finders.h"
 #include "analyse/steps/log_steps.h"
-#include "base/alloc.h"
 #include "base/map.h"
 #include "base/words.h"
 

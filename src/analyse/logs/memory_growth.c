@@ -4,12 +4,7 @@
  * what grows, or when it will be too much: that it grows is told, and keeps a verdict from being an
  * all-clear.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "analyse/finders.h"
-#include "base/alloc.h"
 #include "base/median.h"
 
 enum { QUARTERS = 4, MIN_OF_EACH = 8 };

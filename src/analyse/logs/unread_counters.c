@@ -5,10 +5,8 @@
  * at.
  */
 #include <math.h>
-#include <string.h>
 
 #include "analyse/finders.h"
-#include "base/alloc.h"
 
 enum kind { READ_ELSEWHERE, FAULTS_AT_ALL, FAULTS_MORE };
 

@@ -14,15 +14,12 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "analyse/steps/steps.h"
 #include "analyse/chains/culprit.h"
-#include "base/alloc.h"
 #include "base/side_thread.h"
 #include "base/map.h"
 #include "base/median.h"
-#include "base/order.h"
 #include "base/words.h"
 
 enum { MIN_EVENTS = 12, MIN_EVENTS_UNTOLD = 20, MAX_RANKS = 16, GROUPS_MAX = 256 };

@@ -4,10 +4,7 @@
  * one of them does for another is the job's own business, what any other does is
  * somebody's.
  */
-#include <string.h>
-
 #include "analyse/steps/steps.h"
-#include "base/alloc.h"
 #include "base/map.h"
 
 enum { DEPTH_MAX = 16 };

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/alloc.h"
 #include "base/median.h"
 
 enum {

@@ -10,13 +10,11 @@
  *    samples alone: both compute most of the time, and stand still together.
  */
 #include <math.h>
-#include <string.h>
 
 #include "analyse/chains/chains.h"
 #include "analyse/steps/steps.h"
 #include "analyse/chains/bursts.h"
 #include "analyse/chains/culprit.h"
-#include "base/alloc.h"
 #include "rules/names.h"
 
 enum { SAMPLES_MAX = 4096, HITS = 2, STEPS_LEAST = 12, WAITS_LEAST = 12 };

@@ -7,15 +7,11 @@
  */
 #include "analyse/steps/log_steps.h"
 
-#include "analyse/steps/steps.h"
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "analyse/steps/judge.h"
+#include "analyse/steps/steps.h"
 #include "analyse/timeline/timeline_gpu.h"
-#include "base/alloc.h"
-#include "base/median.h"
 #include "base/words.h"
 
 enum { MIN_LINES = 3 };

@@ -16,10 +16,8 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "analyse/steps/steps.h"
-#include "base/alloc.h"
 #include "base/map.h"
 #include "base/median.h"
 

@@ -8,13 +8,10 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "analyse/chains/chains.h"
 #include "analyse/steps/steps.h"
 #include "analyse/chains/tally.h"
 #include "analyse/steps/judge.h"
-#include "base/alloc.h"
 #include "base/median.h"
 
 /* Slow steps of all ranks, in order: those that touch or overlap are an episode. */

@@ -7,14 +7,10 @@
  * falls. Boundaries, best first: steps marked by hand, steps marked by the hook, ends of the
  * optimizer stage, starts of the forward stage (inference).
  */
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "analyse/steps/steps.h"
 #include "analyse/steps/judge.h"
-#include "base/alloc.h"
-#include "base/order.h"
 #include "base/upper_bound.h"
 #include "store/merge.h"
 

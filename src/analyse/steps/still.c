@@ -4,8 +4,6 @@
  * and its process hardly ran meanwhile. Why it stands is for the rules to say; that it stands is no healthy
  * run.
  */
-#include <stdlib.h>
-
 #include "analyse/chains/culprit.h"
 #include "analyse/finders.h"
 #include "analyse/steps/steps.h"

@@ -9,7 +9,6 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "analyse/timeline/cost.h"
 #include "analyse/timeline/traffic.h"

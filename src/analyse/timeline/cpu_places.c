@@ -5,9 +5,6 @@
  *
  * A place is the innermost function of the program's own and what it calls in a library or the interpreter.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "analyse/device/device_rules.h"
 #include "analyse/timeline/cpu_time.h"
 #include "base/map.h"

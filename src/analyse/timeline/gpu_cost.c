@@ -3,8 +3,6 @@
  * gpu_cost.c - what work on the device costs that need not be there: the part of kernels that other
  * work waited for, and the idle time before them for want of launches.
  */
-#include <string.h>
-
 #include "analyse/device/device_rules.h"
 #include "base/upper_bound.h"
 

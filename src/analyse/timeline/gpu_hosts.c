@@ -6,8 +6,6 @@
  * where there are two. The thread that lies in the middle is cut at a moment when nothing of it is open:
  * what comes then is the same as if it were a thread of its own.
  */
-#include <string.h>
-
 #include "analyse/timeline/window.h"
 #include "base/side_thread.h"
 #include "base/upper_bound.h"

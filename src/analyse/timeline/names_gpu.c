@@ -8,7 +8,6 @@
  * (cudaLaunchKernel_v7000): prefixes are compared.
  */
 #include <ctype.h>
-#include <string.h>
 
 #include "analyse/timeline/timeline_gpu.h"
 #include "rules/device_names.h"

@@ -8,7 +8,6 @@
  * which it does not stand in a collective alone, whatever it does then: a slow host counts, too.
  */
 #include "analyse/timeline/traffic.h"
-#include "analyse/timeline/window.h"
 
 enum { STEPS_MIN = 3 };
 #define SAME 0.95   /* of the longest: a replica of the same stage */

@@ -8,7 +8,6 @@
  * as well, are no steps of the process.
  */
 #include <ctype.h>
-#include <string.h>
 
 #include "analyse/timeline/cost.h"
 

@@ -6,9 +6,6 @@
  * They overlap, so they are no steps of the process: nothing divides its time into them, and its window is
  * judged as one piece. How many there were and how long each took is told.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "analyse/timeline/cost.h"
 #include "base/map.h"
 #include "base/upper_bound.h"

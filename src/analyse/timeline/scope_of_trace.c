@@ -11,8 +11,6 @@
  * about steady state (kineto: schedule(wait, warmup, active) exists for that), so it is named and
  * not diagnosed.
  */
-#include <string.h>
-
 #include "analyse/hook/facts.h"
 #include "analyse/timeline/cost.h"
 #include "base/median.h"

@@ -6,7 +6,6 @@
  * one of them idles.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "analyse/device/finders.h"
 #include "base/side_thread.h"

@@ -32,6 +32,8 @@ struct lg_rank {
 	size_t step_first, n_steps; /* in verdict->steps */
 	struct lg_stage_seg *segs;  /* which stage the thread is in, by time; disjoint */
 	size_t n_segs;
+	struct lg_meeting *met; /* inferred steps: what ends each of them, by time */
+	size_t n_met;
 	struct lg_arrival *arrivals; /* its collectives, by arrival */
 	size_t n_arrivals;
 	size_t gil_first, n_gil; /* its waits in ctx->gil, by time */
@@ -43,11 +45,16 @@ struct lg_stage_seg {
 	uint32_t span; /* row */
 };
 
+/* Where a step ends that was inferred: the thread handed work over, and went on. */
+struct lg_meeting {
+	int64_t came, end; /* equal: it did not wait */
+};
+
 /* One rank's side of one collective. */
 struct lg_arrival {
 	int64_t ts, end;     /* began to wait; was let go (equal: an asynchronous call) */
 	int64_t came;        /* made its call; INT64_MIN = told by another row (Work.wait) */
-	uint32_t span;       /* row */
+	uint32_t span;       /* row; UINT32_MAX: inferred */
 	uint32_t late_rank;  /* index into ctx->ranks of who came last; UINT32_MAX = unmatched */
 	int64_t late_ts;     /* when the last one came */
 	int64_t second_ts;   /* when the last but one came */

@@ -323,6 +323,8 @@ static void joins_later(void **state)
 	assert_true(lg_lives_is_job(l, early));
 	late = start(name);
 	other = start("hay");
+	clock_gettime(CLOCK_MONOTONIC, &ts); /* not before /proc says that they began */
+	now = (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 	for (int i = 0; i < 2; i++) {
 		pid_t pid = i ? other : late;
 

@@ -130,6 +130,117 @@ static uint64_t key_of(const struct lg_case *c, uint32_t row)
 	       1;
 }
 
+struct side {
+	int64_t end;
+	uint32_t rank, i; /* in c->ranks, in its met */
+};
+
+LG_ORDER_BY(cmp_side, struct side, LG_CMP(x->end, y->end))
+
+/* The sides that end within `apart` of v[0], each of another rank; how many there are. */
+static size_t together(const struct side *v, size_t n, int64_t apart)
+{
+	size_t k = 1;
+
+	for (; k < n && v[k].end - v[0].end <= apart; k++)
+		for (size_t j = 0; j < k; j++)
+			if (v[j].rank == v[k].rank)
+				return k;
+	return k;
+}
+
+/* When the last of n sides came, and who: the others have gone on when it has, or soon after. */
+static struct match last_of(const struct lg_case *c, const struct side *v, size_t n)
+{
+	struct match m = { .late_ts = INT64_MIN, .second_ts = INT64_MIN, .first_ts = INT64_MAX };
+
+	LG_EACH(x, v, n) {
+		int64_t came = c->ranks[x->rank].met[x->i].came;
+
+		m.first_ts = LG_MIN(came, m.first_ts);
+		if (came > m.late_ts) {
+			m.second_ts = m.late_ts;
+			m.second_rank = m.late_rank;
+			m.late_ts = came;
+			m.late_rank = x->rank;
+		} else if (came > m.second_ts) {
+			m.second_ts = came;
+			m.second_rank = x->rank;
+		}
+	}
+	m.n = (uint32_t)n;
+	return m;
+}
+
+static int64_t usual_step(struct lg_case *c, const struct lg_rank *r)
+{
+	LG_AUTOFREE int64_t *d = lg_calloc(r->n_met, sizeof *d);
+
+	for (size_t i = 0; d && i + 1 < r->n_met; i++)
+		d[i] = r->met[i + 1].end - r->met[i].end;
+	c->failed = d ? c->failed : LG_E_NOMEM;
+	return d && r->n_met > 1 ? lg_median_i64(d, r->n_met - 1) : 0;
+}
+
+/*
+ * Ranks whose steps were inferred: where most steps of all of them end together, soon after the last one has
+ * come, they wait for each other there, as if a collective were marked.
+ */
+static int match_met(struct lg_case *c)
+{
+	LG_AUTOFREE struct side *v = NULL;
+	size_t n = 0, n_ranks = 0, most = 0, met = 0;
+	int64_t apart = 1000000;
+
+	for (uint32_t i = 0; i < c->n_ranks; i++) {
+		const struct lg_rank *r = &c->ranks[i];
+
+		if (!r->inferred || r->rank < 0 || !r->n_met || r->n_spans)
+			return 0;
+		n += r->n_met;
+		most = LG_MAX(r->n_met, most);
+		n_ranks++;
+		apart = LG_MAX(usual_step(c, r) / 10, apart);
+	}
+	v = n_ranks > 1 ? lg_calloc(n, sizeof *v) : NULL;
+	if (!v)
+		return n_ranks > 1 ? LG_E_NOMEM : 0;
+	n = 0;
+	for (uint32_t i = 0; i < c->n_ranks; i++)
+		for (uint32_t k = 0; k < c->ranks[i].n_met; k++)
+			v[n++] = (struct side){ c->ranks[i].met[k].end, i, k };
+	qsort(v, n, sizeof *v, cmp_side);
+	for (size_t at = 0, k; at < n; at += k) {
+		k = together(v + at, n - at, apart);
+		met += k == n_ranks && v[at + k - 1].end - last_of(c, v + at, k).late_ts <= 2 * apart;
+	}
+	if (4 * met < 3 * most) /* by chance: a fifth */
+		return 0;
+	LG_EACH(r, c->ranks, c->n_ranks) {
+		r->arrivals = lg_arena_alloc(&c->v->arena, r->n_met, sizeof *r->arrivals);
+		if (!r->arrivals)
+			return LG_E_NOMEM;
+	}
+	for (size_t at = 0, k; at < n; at += k) {
+		struct match m;
+
+		k = together(v + at, n - at, apart);
+		if (k != n_ranks)
+			continue;
+		m = last_of(c, v + at, k);
+		LG_EACH(x, v + at, k) {
+			struct lg_rank *r = &c->ranks[x->rank];
+
+			r->arrivals[r->n_arrivals++] = (struct lg_arrival){
+				.ts = r->met[x->i].came, .end = r->met[x->i].end, .came = r->met[x->i].came,
+				.span = UINT32_MAX, .late_rank = m.late_rank, .late_ts = m.late_ts,
+				.second_ts = m.second_ts, .first_ts = m.first_ts,
+				.second_rank = m.second_rank, .n_seen = m.n };
+		}
+	}
+	return 0;
+}
+
 int lg_match_collectives(struct lg_case *c)
 {
 	struct lg_map by_key = { 0 };
@@ -185,7 +296,7 @@ int lg_match_collectives(struct lg_case *c)
 		}
 	}
 	lg_map_done(&by_key);
-	return rc;
+	return rc ?: match_met(c);
 }
 
 const struct lg_arrival *lg_arrival_at(const struct lg_rank *r, int64_t ts)

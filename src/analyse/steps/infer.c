@@ -7,7 +7,12 @@
  * they happen (blocked stack, and who ended them); for each group the spacing of its ends is
  * looked at, and the group whose spacing is most regular cuts the time into steps. Stalls do not
  * hurt: regularity is judged by the spread around the median, in which a stalled step is one
- * outlier.
+ * outlier. Whom of its own process the thread wakes is grouped in the same way.
+ *
+ * Ranks of one job go on together when the last of them has come, and who comes last does not wait: of one
+ * rank alone such waits have holes, of all of them hardly any. So the same groups are made of all ranks
+ * together, too. Where a rhythm still has holes (the thread ran in one distance as long as in several
+ * others), there are no steps: two that look like one are no better than a wrong accusation.
  *
  * The thread: the one that is busiest in the busiest processes. Everything here is called inferred
  * in the report.
@@ -16,17 +21,24 @@
 #include <stdlib.h>
 
 #include "analyse/steps/steps.h"
+#include "analyse/chains/chains.h"
 #include "analyse/chains/culprit.h"
 #include "base/side_thread.h"
 #include "base/map.h"
 #include "base/median.h"
+#include "base/upper_bound.h"
 #include "base/words.h"
 
-enum { MIN_EVENTS = 12, MIN_EVENTS_UNTOLD = 20, MAX_RANKS = 16, GROUPS_MAX = 256 };
+enum { MIN_EVENTS = 12, MIN_EVENTS_UNTOLD = 20, MAX_RANKS = 16, GROUPS_MAX = 1024 };
 #define MIN_STEP_NS 1000000ll
 #define MAX_STEP_NS 60000000000ll
 #define SAME_SPREAD 0.05
 #define POLL_SHARE 0.01
+#define CLOCK_SHARE 0.8 /* of the time, asleep until a timer says so: not the work sets this pace */
+#define CLOCK_JITTER_NS 100000
+#define CLOCK_LATE_NS 300000
+#define HOLE 1.6          /* times the median: two steps less what one may be shorter than the median */
+#define HOLES_MOST 0.1
 
 struct busy {
 	lg_prc prc;
@@ -253,45 +265,308 @@ static int add_to(struct groups *g, uint64_t key, int64_t ts)
 /*
  * Each wait is of two groups: its kind with whoever ended it, which tells waits apart where there are no
  * stacks, and its kind alone. Whom an interrupt struck is chance, and so is who runs on the CPU to which a
- * remote wake-up was sent (sched_wakeup is hit there): with the waker such a rhythm has holes.
+ * remote wake-up was sent (sched_wakeup is hit there): with the waker such a rhythm has holes. salt keeps
+ * groups of one rank and of all apart.
  */
-static int sort_waits(const struct lg_case *c, const struct lg_rank *r, struct groups *g)
+static int sort_waits(const struct lg_case *c, const struct lg_rank *r, uint64_t salt, struct groups *g)
 {
 	const struct lg_state_tab *s = &c->t->state;
 	int rc = 0;
 
 	LG_EACH_ROW_WHILE(!rc, row, r->states, r->n_states) {
 		lg_thr waker = s->waker_ctx[row] <= LG_CTX_TASK ? s->waker[row] : 0;
-		uint64_t kind = lg_mix64((uint64_t)s->stack[row] << 8 | s->reason[row]);
+		uint64_t kind = lg_mix64((uint64_t)s->stack[row] << 8 | s->reason[row]) ^ salt;
+		int64_t end = s->ts[row] + s->dur[row];
 
 		if (s->kind[row] != LG_BLOCKED || s->dur[row] <= 0)
 			continue;
-		rc = add_to(g, kind, s->ts[row] + s->dur[row]);
-		if (!rc && waker)
-			rc = add_to(g, kind ^ waker, s->ts[row] + s->dur[row]);
+		rc = add_to(g, kind, end);
+		if (!rc && waker && !salt)
+			rc = add_to(g, kind ^ waker, end);
 	}
 	return rc;
 }
 
+LG_ORDER_BY(cmp_ts, int64_t, LG_CMP(*x, *y))
+
+/*
+ * Who hands work over and then sleeps, having run for no more than a millisecond, waits for it: that is one
+ * event, and it is over when the sleep is. Ranks that come early sleep long, the last one hardly, and all go
+ * on at about the same time.
+ */
+static int64_t end_of_hand_over(struct lg_case *c, const struct lg_rank *r, int64_t ts)
+{
+	const struct lg_state_tab *s = &c->t->state;
+	int64_t end = ts, ran = 0;
+	size_t lo = 0, hi = r->n_states;
+
+	LG_BISECT(lo, hi, mid, s->ts[r->states[mid]] < ts);
+	ran = lo < r->n_states ? s->ts[r->states[lo]] - ts : 0; /* of the state in which it handed over */
+	for (; lo < r->n_states && ran < MIN_STEP_NS; lo++) {
+		uint32_t row = r->states[lo];
+
+		if (s->kind[row] == LG_RUNNING)
+			ran += s->dur[row];
+		else if (s->kind[row] == LG_BLOCKED && s->reason[row] == LG_WHY_SLEEP && s->dur[row] > 0 &&
+			 lg_wait_class_of(c, row) != LG_WAIT_SLEEP)
+			end = s->ts[row] + s->dur[row];
+	}
+	return end;
+}
+
+/*
+ * Whom of its own process it wakes, and when: a queue filled, a collective handed to its worker. That does
+ * not depend on who comes first. Workers of one pool take turns: one group of all, one by name and place.
+ */
+static int sort_wakes(struct lg_case *c, const struct lg_rank *r, struct groups *g)
+{
+	const struct lg_state_tab *s = &c->t->state;
+	const uint64_t any = lg_mix64(UINT64_MAX - 1);
+	size_t first = g->n;
+	int rc = 0;
+
+	LG_LISTED(thr, c->idx->thread, r->prc)
+		LG_LISTED_WHILE(!rc, row, c->idx->state, thr) {
+			int64_t end = s->ts[row] + s->dur[row];
+
+			if (thr == r->thr || s->kind[row] != LG_BLOCKED || s->dur[row] <= 0 ||
+			    s->waker[row] != r->thr || s->waker_ctx[row] > LG_CTX_TASK)
+				continue;
+			end = end_of_hand_over(c, r, end);
+			rc = add_to(g, any, end);
+			if (!rc)
+				rc = add_to(g, any ^ lg_mix64((uint64_t)s->stack[row] << 32 |
+							      c->t->thread.comm[thr]), end);
+		}
+	for (size_t i = first; i < g->n; i++)
+		LG_SORT(g->v[i].ts, g->v[i].n, cmp_ts);
+	return rc;
+}
+
+/* Ranks of one job on one machine, as their environments or the hook say. */
+static bool is_beside(const struct lg_case *c, const struct lg_rank *a, const struct lg_rank *b)
+{
+	const struct lg_process_tab *p = &c->t->process;
+
+	return a->rank >= 0 && b->rank >= 0 && a->rank != b->rank && p->world[a->prc] > 1 &&
+	       p->world[a->prc] == p->world[b->prc] && p->comm[a->prc] == p->comm[b->prc] &&
+	       p->host[a->prc] == p->host[b->prc];
+}
+
+/* The groups of all ranks of r's job together, where what ended for several at once is one event. */
+static int sort_waits_together(const struct lg_case *c, const struct lg_rank *r, struct groups *g)
+{
+	const uint64_t salt = 0x9e3779b97f4a7c15u;
+	size_t first = g->n;
+	bool any = false;
+	int rc = 0;
+
+	LG_EACH_WHILE(!rc, q, c->ranks, c->n_ranks) {
+		if (q != r && !is_beside(c, r, q))
+			continue;
+		any |= q != r;
+		rc = sort_waits(c, q, salt, g);
+	}
+	for (size_t i = first; i < g->n; i++) {
+		struct group *x = &g->v[i];
+		size_t k = 1;
+
+		LG_SORT(x->ts, x->n, cmp_ts);
+		for (size_t j = 1; j < x->n; j++)
+			if (x->ts[j] - x->ts[k - 1] >= MIN_STEP_NS)
+				x->ts[k++] = x->ts[j];
+		x->n = any ? k : 0;
+	}
+	return rc;
+}
+
+/* What comes this soon behind an event of a rhythm belongs to the same step: several waits end together. */
+static void merge_close(struct lg_case *c, struct group *g)
+{
+	int64_t apart = g->median / 3, ignored;
+	size_t k = 1;
+
+	for (size_t i = 1; i < g->n; i++)
+		if (g->ts[i] - g->ts[k - 1] >= apart)
+			g->ts[k++] = g->ts[i];
+	g->n = k;
+	g->spread = irregularity(c, g->ts, g->n, &ignored);
+	g->median = ignored;
+}
+
+/* Before and behind the loop the thread waits as well (imports, a rendezvous): steps begin with the first few
+ * distances in a row that are like the others, and end with the last. */
+static void trim(struct group *g)
+{
+	enum { IN_A_ROW = 5 };
+	size_t first = 0, last = g->n - 1;
+
+	for (size_t alike = 0; first + 1 < g->n && alike < IN_A_ROW; first++) {
+		int64_t d = g->ts[first + 1] - g->ts[first];
+
+		alike = 2 * d > g->median && d < 2 * g->median ? alike + 1 : 0;
+	}
+	first -= LG_MIN(first, (size_t)IN_A_ROW);
+	for (size_t alike = 0; last > first && alike < IN_A_ROW; last--) {
+		int64_t d = g->ts[last] - g->ts[last - 1];
+
+		alike = 2 * d > g->median && d < 2 * g->median ? alike + 1 : 0;
+	}
+	last = LG_MIN(last + IN_A_ROW, g->n - 1);
+	if (last < first + MIN_EVENTS)
+		return;
+	memmove(g->ts, g->ts + first, (last - first + 1) * sizeof *g->ts);
+	g->n = last - first + 1;
+}
+
+/* How long the thread ran in each distance between events; out has n - 1 of them. */
+static void runs_between(const struct lg_case *c, const struct lg_rank *r, const int64_t *ts, size_t n,
+			 int64_t *out)
+{
+	const struct lg_state_tab *s = &c->t->state;
+	size_t k = 0;
+
+	memset(out, 0, (n - 1) * sizeof *out);
+	LG_EACH_ROW(row, r->states, r->n_states) {
+		int64_t from = s->ts[row], to = from + (s->dur[row] > 0 ? s->dur[row] : 0);
+
+		if (s->kind[row] != LG_RUNNING)
+			continue;
+		while (k + 1 < n && ts[k + 1] <= from)
+			k++;
+		for (size_t i = k; i + 1 < n && ts[i] < to; i++) {
+			int64_t a = LG_MAX(from, ts[i]), z = LG_MIN(to, ts[i + 1]);
+
+			out[i] += z > a ? z - a : 0;
+		}
+	}
+}
+
+/* In how many of its distances the thread did the work of several. */
+static size_t count_holes(struct lg_case *c, const struct lg_rank *r, const struct group *g)
+{
+	LG_AUTOFREE int64_t *ran = lg_scratch(c, g->n, sizeof *ran);
+	LG_AUTOFREE int64_t *sorted = lg_scratch(c, g->n, sizeof *sorted);
+	size_t holes = 0;
+	double usual;
+
+	if (!ran || !sorted)
+		return 0;
+	runs_between(c, r, g->ts, g->n, ran);
+	memcpy(sorted, ran, (g->n - 1) * sizeof *ran);
+	usual = (double)lg_median_i64(sorted, g->n - 1);
+	for (size_t i = 0; usual > 0 && i + 1 < g->n; i++)
+		holes += (double)ran[i] > HOLE * usual &&
+			 (double)(g->ts[i + 1] - g->ts[i]) > HOLE * (double)g->median;
+	return holes;
+}
+
+static bool has_holes(struct lg_case *c, const struct lg_rank *r, const struct group *g)
+{
+	size_t holes = count_holes(c, r, g);
+
+	if ((double)holes <= HOLES_MOST * (double)(g->n - 1))
+		return false;
+	lg_limit(c, lg_arena_printf(&c->v->arena, "%s does not wait in each of its steps: in %zu of %zu distances between "
+				    "its waits it ran for as long as in several others, so steps are not inferred; let "
+				    "the hook mark them (laggard record -- COMMAND, or laggard env)",
+				    lg_thread_text(c, r->thr), holes, g->n - 1));
+	return true;
+}
+
+/* May a timer have ended it: a sleep, or a wait for events or a condition that an interrupt ended? */
+static bool may_be_timed(struct lg_case *c, uint32_t row)
+{
+	enum lg_wait_class class = lg_wait_class_of(c, row);
+
+	return class == LG_WAIT_SLEEP || (c->t->state.waker_ctx[row] == LG_CTX_HARDIRQ &&
+					  (class == LG_WAIT_POLL || class == LG_WAIT_FUTEX));
+}
+
+/*
+ * How long, as a share of the time, r sleeps until a timer ends it: for the same time each, which is a whole
+ * number of milliseconds and what a timer is late. (A device that is waited for takes about as long each
+ * time, not as long to a tenth of a millisecond, and seldom such a number.)
+ */
+static double paced_by_clock(struct lg_case *c, const struct lg_rank *r, const struct group *g)
+{
+	const struct lg_state_tab *s = &c->t->state;
+	LG_AUTOFREE int64_t *d = lg_scratch(c, g->n, sizeof *d);
+	int64_t from = g->ts[0], to = g->ts[g->n - 1], median, slept = 0;
+	size_t n = 0, k = 0;
+
+	if (!d || to <= from)
+		return 0;
+	LG_EACH_ROW(row, r->states, r->n_states) {
+		int64_t end = s->ts[row] + s->dur[row];
+
+		while (k < g->n && g->ts[k] < end)
+			k++;
+		if (s->kind[row] != LG_BLOCKED || k == g->n || n == g->n || g->ts[k] != end ||
+		    !may_be_timed(c, row))
+			continue;
+		d[n++] = s->dur[row];
+		slept += s->dur[row];
+	}
+	if (2 * n < g->n)
+		return 0;
+	median = lg_median_i64(d, n);
+	for (size_t i = 0; i < n; i++)
+		d[i] = llabs(d[i] - median);
+	return lg_median_i64(d, n) <= CLOCK_JITTER_NS && median % 1000000 <= CLOCK_LATE_NS
+		       ? (double)slept / (double)(to - from) : 0;
+}
+
 /*
  * A thread that wakes again and again, and whose process does nothing meanwhile, polls (gloo's loop does
- * with a limit of 10 ms while a collective hangs): a rhythm, but no steps.
+ * with a limit of 10 ms while a collective hangs): a rhythm, but no steps. So does one that sleeps most of
+ * the time, always until the same limit of time, whatever it does in between (a server's loop).
  */
 static bool is_poll(struct lg_case *c, const struct lg_rank *r, const struct group *g)
 {
 	int64_t from = g->ts[0], to = g->ts[g->n - 1];
 	double share = to > from ? (double)lg_process_ran(c, r->prc, from, to) / (double)(to - from) : 1;
+	double slept = paced_by_clock(c, r, g);
 	char every[LG_MS_TEXT];
 
-	if (share >= POLL_SHARE)
-		return false;
-	lg_limit(c, lg_arena_printf(&c->v->arena, "%s wakes every %s, and its process runs for %.2f %% of the time: it "
-				    "polls, these are no steps", lg_thread_text(c, r->thr),
-				    lg_ms_text((double)g->median / 1e6, every), 100 * share));
-	return true;
+	lg_ms_text((double)g->median / 1e6, every);
+	if (share < POLL_SHARE)
+		lg_limit(c, lg_arena_printf(&c->v->arena, "%s wakes every %s, and its process runs for %.2f %% of the "
+					    "time: it polls, these are no steps", lg_thread_text(c, r->thr), every,
+					    100 * share));
+	else if (slept >= CLOCK_SHARE)
+		lg_limit(c, lg_arena_printf(&c->v->arena, "%s wakes every %s because a timer says so, after %.0f %% of the "
+					    "time asleep: it polls, these are no steps", lg_thread_text(c, r->thr), every,
+					    100 * slept));
+	return share < POLL_SHARE || slept >= CLOCK_SHARE;
 }
 
-int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **ret, size_t *ret_n)
+/* Where the thread itself waited for an event, since when. */
+static int meetings(struct lg_case *c, struct lg_rank *r, const struct group *g)
+{
+	const struct lg_state_tab *s = &c->t->state;
+	size_t k = 0;
+
+	r->met = lg_arena_alloc(&c->v->arena, g->n, sizeof *r->met);
+	if (!r->met)
+		return LG_E_NOMEM;
+	r->n_met = g->n;
+	for (size_t i = 0; i < g->n; i++)
+		r->met[i] = (struct lg_meeting){ g->ts[i], g->ts[i] };
+	LG_EACH_ROW(row, r->states, r->n_states) {
+		int64_t end = s->ts[row] + s->dur[row];
+
+		while (k < g->n && g->ts[k] < end)
+			k++;
+		if (k == g->n)
+			break;
+		if (s->kind[row] == LG_BLOCKED && g->ts[k] == end)
+			r->met[k].came = s->ts[row];
+	}
+	return 0;
+}
+
+int lg_infer_boundaries(struct lg_case *c, struct lg_rank *r, int64_t **ret, size_t *ret_n)
 {
 	LG_AUTOFREE struct groups *g = lg_calloc(1, sizeof *g);
 	/* Thinned, even waits at random come near 0.4: where nobody said that this is the job, more is
@@ -306,7 +581,7 @@ int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **re
 	*ret_n = 0;
 	if (!g)
 		return LG_E_NOMEM;
-	rc = sort_waits(c, r, g);
+	rc = sort_waits(c, r, 0, g) ?: sort_wakes(c, r, g) ?: sort_waits_together(c, r, g);
 	LG_EACH_WHILE(!rc, x, g->v, g->n) {
 		double cover;
 
@@ -315,7 +590,8 @@ int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **re
 		x->n = thin(c, x->ts, x->n);
 		if (x->n < (told ? MIN_EVENTS : MIN_EVENTS_UNTOLD))
 			continue;
-		x->spread = irregularity(c, x->ts, x->n, &x->median);
+		(void)irregularity(c, x->ts, x->n, &x->median);
+		merge_close(c, x);
 		/* It must go on over most of the recording, not in one corner. */
 		cover = (double)x->median * (double)x->n / (double)(window ? window : 1);
 		if (cover < 0.5)
@@ -330,9 +606,12 @@ int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **re
 		if (g->v[i].n > best->n && g->v[i].spread < best_score + SAME_SPREAD &&
 		    llabs(g->v[i].median - best->median) * 10 < best->median)
 			best = &g->v[i];
-	if (best && is_poll(c, r, best))
+	if (best)
+		trim(best);
+	if (best && (is_poll(c, r, best) || has_holes(c, r, best)))
 		best = NULL;
 	if (best) {
+		rc = meetings(c, r, best);
 		*ret = best->ts;
 		*ret_n = best->n;
 		best->ts = NULL;

@@ -90,7 +90,7 @@ bool lg_is_polled(const struct lg_case *c)
 	return !strcmp(tier, "own") || !strcmp(tier, "procfs");
 }
 
-static int find_boundaries(struct lg_case *c, const struct lg_rank *r, struct boundaries *b)
+static int find_boundaries(struct lg_case *c, struct lg_rank *r, struct boundaries *b)
 {
 	int rc = 0;
 

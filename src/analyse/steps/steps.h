@@ -40,8 +40,8 @@ bool lg_are_of_one_job(const struct lg_case *c, lg_prc a, lg_prc b);
 void lg_doubt_job(struct lg_case *c, struct lg_finding *f, lg_prc p);
 /* Fill c->ranks with the processes that look like the job (victim_pid: that one). */
 int lg_infer_ranks(struct lg_case *c, int32_t victim_pid) LG_MUST_CHECK;
-/* Step boundaries from the repetition of the thread's waits; *ret is freed by the caller. */
-int lg_infer_boundaries(struct lg_case *c, const struct lg_rank *r, int64_t **ret, size_t *ret_n)
+/* Step boundaries from the repetition of the thread's waits; *ret is freed by the caller. Fills r->met. */
+int lg_infer_boundaries(struct lg_case *c, struct lg_rank *r, int64_t **ret, size_t *ret_n)
 	LG_MUST_CHECK;
 
 /* ---- job.c ---- */

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps of programs that mark nothing: told where they are, and not told where they cannot be. */
+#include "outcome.h"
+#include "store/builder.h"
+
+enum { PID = 900, HELPER = 50, RANKS = 2, STEPS = 400, STEP_US = 20000 };
+
+struct plan {
+	int ranks;
+	bool helpers;      /* the main thread hands each collective to a thread of its own */
+	int more_every;    /* then one rank, in turn, computes 60 ms longer; 0 = never */
+	bool alone;        /* one rank: whether it waits is chance */
+	int asleep_us;     /* one thread that sleeps so long each time, */
+	int jitter_us;     /* give or take, */
+	int works_us;      /* and then works */
+};
+
+static lg_stk stack(struct lg_builder *b, const char *name, uint32_t kind)
+{
+	struct lg_frame_row row = { .kind = kind, .name = lg_intern(b, name) };
+
+	return lg_intern_stack(b, 0, lg_intern_frame(b, &row));
+}
+
+static void state(struct lg_builder *b, lg_thr thr, int64_t from, int64_t to, struct lg_state_row row)
+{
+	row.ts = from * US;
+	row.dur = (to - from) * US;
+	row.thr = thr;
+	row.kind = row.reason ? LG_BLOCKED : LG_RUNNING;
+	row.cpu = row.reason ? -1 : 0;
+	if (to > from)
+		lg_add_state(b, &row);
+}
+
+static uint32_t chance(uint32_t *seed)
+{
+	return (*seed = *seed * 1664525 + 1013904223) >> 16;
+}
+
+static lg_thr rank_of(struct lg_builder *b, int r, int world)
+{
+	lg_thr thr = lg_thread_get(b, PID + 100 * r, PID + 100 * r);
+	lg_prc p = lg_thread_process(b, thr);
+	struct lg_process_row row = lg_process_read(b, p);
+
+	lg_thread_name(b, thr, lg_intern(b, "python3"));
+	row.comm = lg_intern(b, "python3");
+	row.host = lg_intern(b, "h1");
+	row.role = world > 1 ? LG_ROLE_RANK : LG_ROLE_JOB;
+	row.rank = world > 1 ? r : -1;
+	row.world = world > 1 ? (int32_t)world : 0;
+	lg_process_write(b, p, &row);
+	return thr;
+}
+
+/* Two ranks that wait for each other at the end of each step; who comes first is chance. */
+static void together(struct lg_builder *b, const struct plan *p)
+{
+	lg_thr main[RANKS], helper[RANKS];
+	lg_stk wait = stack(b, "futex_wait_queue", LG_FRAME_KERNEL);
+	int64_t at = 0, slept[RANKS] = { 0 };
+	uint32_t seed = 7;
+
+	for (int r = 0; r < RANKS; r++) {
+		main[r] = rank_of(b, r, RANKS);
+		helper[r] = lg_thread_get(b, PID + 100 * r, PID + 100 * r + HELPER);
+		lg_thread_name(b, helper[r], lg_intern(b, "python3"));
+	}
+	for (int k = 0; k < STEPS; k++) {
+		int64_t came[RANKS], end = 0;
+
+		for (int r = 0; r < RANKS; r++) {
+			came[r] = at + STEP_US - 3000 + (int64_t)(chance(&seed) % 3000);
+			if (p->more_every && k % p->more_every == p->more_every - 1 &&
+			    k / p->more_every % RANKS == r)
+				came[r] += 60000;
+			end = came[r] + 200 > end ? came[r] + 200 : end;
+		}
+		for (int r = 0; r < RANKS; r++) {
+			/* The exchange takes a moment: who hands it over waits for that, too. */
+			bool waits = p->helpers || came[r] + 200 < end;
+
+			state(b, main[r], at, waits ? came[r] : end, (struct lg_state_row){ 0 });
+			if (waits)
+				state(b, main[r], came[r], end, (struct lg_state_row){
+					.reason = LG_WHY_SLEEP, .stack = wait,
+					.waker = p->helpers ? helper[r] : 0,
+					.waker_ctx = p->helpers ? LG_CTX_TASK : LG_CTX_SOFTIRQ });
+			if (!p->helpers)
+				continue;
+			state(b, helper[r], slept[r], came[r], (struct lg_state_row){
+				.reason = LG_WHY_SLEEP, .stack = wait, .waker = main[r],
+				.waker_ctx = LG_CTX_TASK });
+			state(b, helper[r], came[r], came[r] + 50, (struct lg_state_row){ 0 });
+			slept[r] = came[r] + 50;
+		}
+		at = end;
+	}
+}
+
+static void alone(struct lg_builder *b, const struct plan *p)
+{
+	lg_thr main = rank_of(b, 0, 1);
+	lg_stk wait = stack(b, p->asleep_us ? "do_epoll_wait" : "futex_wait_queue", LG_FRAME_KERNEL);
+	uint32_t seed = 7;
+	int64_t at = 0;
+
+	for (int k = 0; k < STEPS; k++) {
+		int64_t run = p->asleep_us ? p->works_us : STEP_US - 2000, sleep = p->asleep_us;
+
+		if (p->alone)
+			sleep = chance(&seed) % 3 ? 2000 : 0;
+		else if (p->jitter_us)
+			sleep += (int64_t)(chance(&seed) % (uint32_t)(2 * p->jitter_us)) - p->jitter_us;
+		state(b, main, at, at + run, (struct lg_state_row){ 0 });
+		state(b, main, at + run, at + run + sleep, (struct lg_state_row){
+			.reason = LG_WHY_SLEEP, .stack = wait,
+			.waker_ctx = p->asleep_us ? LG_CTX_HARDIRQ : LG_CTX_SOFTIRQ });
+		at += run + sleep;
+	}
+}
+
+static struct outcome run(const struct plan *p)
+{
+	struct lg_builder *b;
+	struct lg_trace *t;
+
+	assert_int_equal(lg_builder_new(&b, NULL), 0);
+	if (p->ranks == RANKS)
+		together(b, p);
+	else
+		alone(b, p);
+	assert_int_equal(lg_builder_seal(b, &t, NULL), 0);
+	return judge(t);
+}
+
+/* Within 2 % of what was planned, for each rank. */
+static void assert_steps(const struct outcome *o, double median_ms)
+{
+	assert_true(o->v->n_steps > RANKS * STEPS * 0.98 && o->v->n_steps < RANKS * STEPS * 1.02);
+	assert_true(fabs(o->v->median_ms - median_ms) < 0.02 * median_ms);
+}
+
+static void a_collective_ends_a_step_whoever_comes_first(void **state)
+{
+	struct plan p = { .ranks = RANKS, .helpers = true };
+	struct outcome o = run(&p);
+
+	(void)state;
+	assert_steps(&o, 19.2);
+	assert_int_equal(loud(o.v), 0);
+	done(&o);
+	p.helpers = false; /* nobody is woken: of both ranks together the waits have no holes */
+	o = run(&p);
+	assert_steps(&o, 19.2);
+	assert_int_equal(loud(o.v), 0);
+	done(&o);
+}
+
+static void the_late_rank_is_known_without_marks(void **state)
+{
+	struct plan p = { .ranks = RANKS, .helpers = true, .more_every = 25 };
+	struct outcome o = run(&p);
+	const struct lg_finding *f = find(o.v, "comms.straggler");
+
+	(void)state;
+	assert_steps(&o, 19.2);
+	assert_non_null(f);
+	assert_int_equal(o.v->scope, LG_SCOPE_ROTATING);
+	assert_true(fabs(o.v->period_s - 25 * 0.0192 - 0.060) < 0.02);
+	judged_without_memory(&o);
+	done(&o);
+}
+
+static void waits_that_are_not_in_each_step_are_none(void **state)
+{
+	struct plan p = { .alone = true };
+	struct outcome o = run(&p);
+
+	(void)state;
+	assert_int_equal(o.v->n_steps, 0);
+	assert_true(has_limit(o.v, "does not wait in each of its steps"));
+	assert_int_equal(loud(o.v), 0);
+	done(&o);
+}
+
+static void a_servers_poll_loop_has_no_steps(void **state)
+{
+	struct plan p = { .asleep_us = 10080, .jitter_us = 20, .works_us = 1000 };
+	struct outcome o = run(&p);
+
+	(void)state;
+	assert_int_equal(o.v->n_steps, 0);
+	assert_true(has_limit(o.v, "because a timer says so"));
+	done(&o);
+	p.works_us = 4000; /* its work sets the pace as well */
+	o = run(&p);
+	assert_true(o.v->n_steps > STEPS * 0.98);
+	done(&o);
+	/* a device, which is no timer */
+	p = (struct plan){ .asleep_us = 10080, .jitter_us = 300, .works_us = 1000 };
+	o = run(&p);
+	assert_true(o.v->n_steps > STEPS * 0.98);
+	done(&o);
+	p = (struct plan){ .asleep_us = 10600, .jitter_us = 20, .works_us = 1000 };
+	o = run(&p);
+	assert_true(o.v->n_steps > STEPS * 0.98);
+	done(&o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_collective_ends_a_step_whoever_comes_first),
+		cmocka_unit_test(the_late_rank_is_known_without_marks),
+		cmocka_unit_test(waits_that_are_not_in_each_step_are_none),
+		cmocka_unit_test(a_servers_poll_loop_has_no_steps),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -168,14 +168,12 @@ static int series(struct lg_side *s, const struct lg_verdict *v, struct lg_side_
  * A job's log tells how long its steps took, and nothing of what was in them: the values of
  * the track that is most surely the training's (torchlog). The first tells of the start-up.
  */
-static int logged_steps(struct lg_side *s, const struct lg_trace *t, struct lg_side_window *w)
+static int logged_steps(struct lg_side *s, const struct lg_index *x, struct lg_side_window *w)
 {
+	const struct lg_trace *t = x->t;
 	const struct lg_counter_tab *c = &t->counter;
-	struct lg_stated of;
-	int rc = lg_stated_steps(t, 4, &of);
+	struct lg_stated of = lg_stated_steps(x, 4);
 
-	if (rc)
-		return rc;
 	if (of.track) {
 		bool first = true;
 
@@ -404,7 +402,7 @@ int lg_side_new(const struct lg_verdict *v, struct lg_side **ret, struct lg_erro
 	s->compile.regions = NAN;
 	rc = series(s, v, &w);
 	if (!rc && !w.n)
-		rc = logged_steps(s, v->trace, &w);
+		rc = logged_steps(s, v->index, &w);
 	if (!rc)
 		rc = facts(s, v->trace, w.prc);
 	if (!rc)

@@ -209,6 +209,9 @@ int lg_index_new(struct lg_index **ret, const struct lg_trace *t, struct lg_erro
 	k.ids = t->meta.prc;
 	if (lists(k, t->meta.n, t->process.n, &x->meta_off, &x->meta))
 		goto fail;
+	k.ids = t->counter.track;
+	if (lists(k, t->counter.n, t->track.n, &x->counter_off, &x->counter))
+		goto fail;
 	k.ids = NULL;
 	if (lists(k, t->state.n, (size_t)x->n_host * x->n_cpu, &x->cpu_off, &x->cpu))
 		goto fail;
@@ -240,6 +243,8 @@ void lg_index_free(struct lg_index *x)
 	lg_free(x->thread);
 	lg_free(x->meta_off);
 	lg_free(x->meta);
+	lg_free(x->counter_off);
+	lg_free(x->counter);
 	lg_free(x->cpu_off);
 	lg_free(x->cpu);
 	lg_free(x->host_of);

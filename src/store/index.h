@@ -32,6 +32,7 @@ struct lg_index {
 	uint32_t *main_of;                 /* by process: its main thread's row, 0 = not seen */
 	uint32_t *thread_off, *thread;     /* by process: its thread rows, in row order */
 	uint32_t *meta_off, *meta;         /* by process: its facts, in row order */
+	uint32_t *counter_off, *counter;   /* by track */
 
 	/* Running rows by CPU. CPUs of different hosts (merged recordings) are different lists:
 	 * list number = host_i * n_cpu + cpu, host_i from host_of[process]. SUMMED rows are left

@@ -29,7 +29,6 @@ struct rows {
 struct taken {
 	struct rows (*cpu)[KINDS];
 	size_t n_cpus;
-	uint32_t *row;
 };
 
 static int kind_of(const struct lg_trace *t, lg_trk k)
@@ -42,31 +41,19 @@ static int kind_of(const struct lg_trace *t, lg_trk k)
 	return KINDS;
 }
 
-static int gather(const struct lg_trace *t, struct taken *ret)
+static int gather(const struct lg_index *x, struct taken *ret)
 {
-	const struct lg_counter_tab *k = &t->counter;
-	LG_AUTOFREE uint32_t *first = lg_calloc(t->track.n + 1, sizeof *first);
+	const struct lg_trace *t = x->t;
 
-	ret->row = lg_calloc(k->n + 1, sizeof *ret->row);
 	for (lg_trk i = 0; i < t->track.n; i++)
 		if (kind_of(t, i) < KINDS && (size_t)t->track.index[i] >= ret->n_cpus)
 			ret->n_cpus = (size_t)t->track.index[i] + 1;
 	ret->cpu = lg_calloc(ret->n_cpus + 1, sizeof *ret->cpu);
-	if (!first || !ret->row || !ret->cpu)
-		return LG_E_NOMEM;
-	for (size_t i = 0; i < k->n; i++)
-		first[k->track[i] + 1]++;
-	for (lg_trk i = 0; i < t->track.n; i++) {
-		int kind = kind_of(t, i);
-
-		if (kind < KINDS)
-			ret->cpu[t->track.index[i]][kind] =
-				(struct rows){ ret->row + first[i], first[i + 1] };
-		first[i + 1] += first[i];
-	}
-	for (size_t i = 0; i < k->n; i++)
-		ret->row[first[k->track[i]]++] = (uint32_t)i;
-	return 0;
+	for (lg_trk i = 0; ret->cpu && i < t->track.n; i++)
+		if (kind_of(t, i) < KINDS)
+			ret->cpu[t->track.index[i]][kind_of(t, i)] = (struct rows){
+				x->counter + x->counter_off[i], x->counter_off[i + 1] - x->counter_off[i] };
+	return ret->cpu ? 0 : LG_E_NOMEM;
 }
 
 /* What was taken of [from, to). */
@@ -121,7 +108,7 @@ static void add_part(const struct lg_trace *t, const struct taken *s, const stru
 int lg_cpu_taken(const struct lg_verdict *v, struct lg_cpu_taken *ret)
 {
 	struct taken s = { 0 };
-	int rc = gather(v->trace, &s);
+	int rc = gather(v->index, &s);
 
 	*ret = (struct lg_cpu_taken){ .told = !rc && s.n_cpus && one_host(v) };
 	LG_EACH_WHILE(ret->told, step, v->steps, v->n_steps) {
@@ -130,7 +117,6 @@ int lg_cpu_taken(const struct lg_verdict *v, struct lg_cpu_taken *ret)
 			add_part(v->trace, &s, &v->parts[step->part_first + p], ret);
 	}
 	lg_free(s.cpu);
-	lg_free(s.row);
 	return rc;
 }
 

@@ -144,9 +144,8 @@ static int judge(struct lg_case *c, const struct lg_stated *of, lg_str save, con
 	for (size_t i = 0; !step && i < t->mark.n; i++)
 		if (lg_is_mark(t, i, "log.step"))
 			step = t->mark.name[i];
-	for (size_t i = 0; i < t->counter.n && s.n < of->n; i++)
-		if (t->counter.track[i] == of->track)
-			s.v[s.n++] = (struct stated){ .ts = t->counter.ts[i], .ms = t->counter.value[i] };
+	LG_LISTED(i, c->idx->counter, of->track)
+		s.v[s.n++] = (struct stated){ .ts = t->counter.ts[i], .ms = t->counter.value[i] };
 	place_saves(t, t->track.prc[of->track], save, step, &s);
 	if (join(&s, &j))
 		return LG_E_NOMEM;
@@ -170,8 +169,7 @@ int lg_join_saves(struct lg_case *c)
 		i++;
 	if (i == t->mark.n)
 		return 0;
-	if (lg_stated_steps(t, MIN_STEPS, &of))
-		return c->failed = LG_E_NOMEM;
+	of = lg_stated_steps(c->idx, MIN_STEPS);
 	if (of.track && of.kind != LG_STATED_OTHER_WORK && judge(c, &of, t->mark.name[i],
 							     lg_string(t, t->mark.text[i])))
 		c->failed = LG_E_NOMEM;

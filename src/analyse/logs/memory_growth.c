@@ -22,11 +22,14 @@ static bool is_memory(const char *name)
 	return false;
 }
 
-/* Medians of the quarters of n values in the order of time. v is reordered. */
-static bool grows(double *v, size_t n, double *ret_first, double *ret_last)
+/* Medians of the quarters of the track's values in the order of time. v: room for them. */
+static bool grows(const struct lg_case *c, lg_trk k, double *v, double *ret_first, double *ret_last)
 {
 	double m[QUARTERS], most = 0;
+	size_t n = 0;
 
+	LG_LISTED(row, c->idx->counter, k)
+		v[n++] = c->t->counter.value[row];
 	if (n < QUARTERS * MIN_OF_EACH)
 		return false;
 	for (size_t q = 0; q < QUARTERS; q++) {
@@ -50,27 +53,6 @@ static const char *whose(struct lg_case *c, lg_trk k)
 	return t->track.index[of] >= 0 ? lg_arena_printf(&c->v->arena, " of device %d", t->track.index[of]) : "";
 }
 
-/* The values of each track together, in the order of time: *ret_off[k] is where those of track k begin. */
-static double *by_track(const struct lg_trace *t, size_t **ret_off)
-{
-	size_t *off = lg_calloc(t->track.n + 2, sizeof *off);
-	double *v = lg_calloc(t->counter.n + 1, sizeof *v);
-
-	*ret_off = off;
-	if (!off || !v) {
-		lg_free(v);
-		return NULL;
-	}
-	for (size_t i = 0; i < t->counter.n; i++)
-		off[t->counter.track[i] + 2]++;
-	for (size_t k = 2; k < t->track.n + 2; k++)
-		off[k] += off[k - 1];
-	/* off[k + 1] runs through track k, and ends where the next one begins. */
-	for (size_t i = 0; i < t->counter.n; i++)
-		v[off[t->counter.track[i] + 1]++] = t->counter.value[i];
-	return v;
-}
-
 static void say_growth(struct lg_case *c, lg_trk k, double first, double last)
 {
 	const char *text = lg_arena_printf(
@@ -84,7 +66,6 @@ static void say_growth(struct lg_case *c, lg_trk k, double first, double last)
 int lg_say_memory_growth(struct lg_case *c)
 {
 	const struct lg_trace *t = c->t;
-	LG_AUTOFREE size_t *off = NULL;
 	LG_AUTOFREE double *v = NULL;
 	double first, last;
 
@@ -92,12 +73,10 @@ int lg_say_memory_growth(struct lg_case *c)
 	if (t->last < t->first ||
 	    (c->v->n_judged < LG_N_ANY_REPEATS && (uint64_t)t->last - (uint64_t)t->first < LONG_NS))
 		return 0;
-	v = by_track(t, &off);
-	if (!v)
-		c->failed = LG_E_NOMEM;
+	v = lg_scratch(c, t->counter.n, sizeof *v);
 	for (lg_trk k = 1; v && k < t->track.n; k++) {
 		if (t->track.kind[k] != LG_TRACK_COUNTER || !is_memory(lg_string(t, t->track.name[k])) ||
-		    !grows(v + off[k], off[k + 1] - off[k], &first, &last))
+		    !grows(c, k, v, &first, &last))
 			continue;
 		say_growth(c, k, first, last);
 		break; /* one is enough to look */

@@ -27,22 +27,18 @@ static enum lg_stated_kind kind_of(const struct lg_trace *t, lg_trk k)
 	       !strcmp(name, "log.aside_ms") ? LG_STATED_OTHER_WORK : LG_STATED_NONE;
 }
 
-int lg_stated_steps(const struct lg_trace *t, size_t min, struct lg_stated *ret)
+struct lg_stated lg_stated_steps(const struct lg_index *x, size_t min)
 {
-	LG_AUTOFREE size_t *n = lg_calloc(t->track.n + 1, sizeof *n);
+	struct lg_stated best = { 0 };
 
-	*ret = (struct lg_stated){ 0 };
-	if (!n)
-		return LG_E_NOMEM;
-	for (size_t i = 0; i < t->counter.n; i++)
-		n[t->counter.track[i]]++;
-	for (lg_trk k = 1; k < t->track.n; k++) {
-		enum lg_stated_kind kind = n[k] && n[k] >= min ? kind_of(t, k) : LG_STATED_NONE;
+	for (lg_trk k = 1; k < x->t->track.n; k++) {
+		size_t n = x->counter_off[k + 1] - x->counter_off[k];
+		enum lg_stated_kind kind = n && n >= min ? kind_of(x->t, k) : LG_STATED_NONE;
 
-		if (kind > ret->kind || (kind && kind == ret->kind && n[k] > ret->n))
-			*ret = (struct lg_stated){ .track = k, .n = n[k], .kind = kind };
+		if (kind > best.kind || (kind && kind == best.kind && n > best.n))
+			best = (struct lg_stated){ .track = k, .n = n, .kind = kind };
 	}
-	return 0;
+	return best;
 }
 
 double lg_steps_per_line(const struct lg_trace *t, lg_prc p)
@@ -90,16 +86,15 @@ struct told {
 	bool has_times;     /* lines have times of their own; else a step begins where the one before ends */
 };
 
-static void read_lines(const struct lg_trace *t, lg_trk track, size_t n, struct told *l)
+static void read_lines(const struct lg_case *c, lg_trk track, struct told *l)
 {
+	const struct lg_counter_tab *t = &c->t->counter;
 	int64_t first = INT64_MAX, last = INT64_MIN;
 
-	for (size_t i = 0; i < t->counter.n && l->n < n; i++) {
-		double ns = t->counter.value[i] * 1e6;
+	LG_LISTED(i, c->idx->counter, track) {
+		double ns = t->value[i] * 1e6;
 
-		if (t->counter.track[i] != track)
-			continue;
-		l->step[l->n] = (struct lg_step){ .ts = t->counter.ts[i],
+		l->step[l->n] = (struct lg_step){ .ts = t->ts[i],
 						  .dur = ns > 0 && ns < 1e18 ? (int64_t)ns : 0 };
 		if (__builtin_add_overflow(l->total, l->step[l->n].dur, &l->total))
 			l->total = INT64_MAX;
@@ -185,12 +180,10 @@ int lg_steps_of_log(struct lg_case *c)
 	struct lg_verdict *v = c->v;
 	struct told l = { 0 };
 	double excess = 0, noise = 0;
-	struct lg_stated of;
+	struct lg_stated of = lg_stated_steps(c->idx, MIN_LINES);
 	LG_AUTOFREE double *ms = NULL;
-	int rc = lg_stated_steps(c->t, MIN_LINES, &of);
+	int rc;
 
-	if (rc)
-		return c->failed = rc;
 	if (!of.track)
 		return 0;
 	if (of.kind == LG_STATED_OTHER_WORK)
@@ -200,7 +193,7 @@ int lg_steps_of_log(struct lg_case *c)
 	l.step = lg_arena_alloc(&v->arena, of.n, sizeof *l.step);
 	if (!ms || !l.step)
 		return c->failed = LG_E_NOMEM;
-	read_lines(c->t, of.track, of.n, &l);
+	read_lines(c, of.track, &l);
 	rc = lg_judge_steps(l.step, l.n, LG_STEPS_OF_RUN, of.kind != LG_STATED_LINES ? BAR_GRAIN_NS : 0,
 			    &noise);
 	for (size_t i = 0; !rc && i < l.n; i++) {

@@ -20,7 +20,7 @@ struct lg_stated {
 };
 
 /* The surest track of at least min step times, of those the one with most. */
-int lg_stated_steps(const struct lg_trace *t, size_t min, struct lg_stated *ret) LG_MUST_CHECK;
+struct lg_stated lg_stated_steps(const struct lg_index *x, size_t min);
 /* How many steps a line of p stands for: a loop may print every tenth. */
 double lg_steps_per_line(const struct lg_trace *t, lg_prc p);
 

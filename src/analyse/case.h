@@ -134,7 +134,6 @@ struct lg_case {
 	 * they have made. */
 	const enum lg_rule_id *yields; /* NULL = none */
 	size_t told_before;
-	size_t limits_cap;           /* of v->limits */
 	size_t n_findings_left_out;  /* LG_FINDINGS_MAX was reached */
 	struct lg_finding scrap;     /* see lg_finding_or_scrap() */
 	int failed;
@@ -316,19 +315,20 @@ struct lg_finding *lg_finding_about(struct lg_case *c, enum lg_rule_id rule, uin
 				    enum lg_relation culprit, double confidence);
 /* Was it told before? The first one; NULL. */
 struct lg_finding *lg_told(const struct lg_case *c, enum lg_rule_id rule);
-void lg_evidence_add(struct lg_case *c, struct lg_finding *f, int64_t ts, int64_t dur,
-		     const char *fmt, ...) LG_PRINTF(5, 6);
+/* A line of evidence, written as printf() does; ts INT64_MIN: of no moment. against: what speaks against the
+ * finding, or what it cannot tell. */
+void lg_evidence_put(struct lg_case *c, struct lg_finding *f, bool against, int64_t ts, int64_t dur,
+		     const char *fmt, ...) LG_PRINTF(6, 7);
+#define lg_evidence_add(c, f, ts, dur, ...) lg_evidence_put((c), (f), false, (ts), (dur), __VA_ARGS__)
+#define lg_evidence(c, f, ...) lg_evidence_put((c), (f), false, INT64_MIN, 0, __VA_ARGS__)
+#define lg_evidence_against(c, f, ...) lg_evidence_put((c), (f), true, INT64_MIN, 0, __VA_ARGS__)
 /* One more of those that it held up; room for at most so many is made at the first. */
 void lg_victim_add(struct lg_case *c, struct lg_finding *f, size_t at_most, int32_t rank, lg_prc p,
 		   lg_thr thr);
 /* One of several ranks that f accuses together. */
 void lg_culprit_rank_add(struct lg_case *c, struct lg_finding *f, int32_t rank);
-/* The same of what is no moment. */
-#define lg_evidence(c, f, ...) lg_evidence_add((c), (f), INT64_MIN, 0, __VA_ARGS__)
 #define lg_text(c, ...) lg_arena_printf(&(c)->v->arena, __VA_ARGS__)
 #define lg_title(c, f, ...) ((f)->title = lg_text(c, __VA_ARGS__))
-/* What speaks against the finding, or what it cannot tell. */
-void lg_evidence_against(struct lg_case *c, struct lg_finding *f, const char *fmt, ...) LG_PRINTF(3, 4);
 
 /* "0-8, 10" of n numbers in order, which may repeat: so many ranges at most, then " ...". *ret_n: distinct
  * ones. */

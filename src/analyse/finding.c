@@ -79,71 +79,44 @@ struct lg_finding *lg_finding_about(struct lg_case *c, enum lg_rule_id rule, uin
 	return f;
 }
 
-static void say(struct lg_case *c, struct lg_evidence *list, size_t *n, size_t *left_out, int64_t ts,
-		int64_t dur, const char *text)
+void lg_evidence_put(struct lg_case *c, struct lg_finding *f, bool against, int64_t ts, int64_t dur,
+		     const char *fmt, ...)
 {
-	if (*n == LG_EVIDENCE_MAX)
-		(*left_out)++;
-	else if (list) /* of c->scrap there is none */
+	struct lg_evidence *list = against ? f->against : f->evidence;
+	size_t *n = against ? &f->n_against : &f->n_evidence;
+	char text[1024];
+	va_list ap;
+
+	if (*n == LG_EVIDENCE_MAX) {
+		(*(against ? &f->against_left_out : &f->evidence_left_out))++;
+		return;
+	}
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	if (list) /* of c->scrap there is none */
 		list[(*n)++] = (struct lg_evidence){
 			.text = lg_arena_strdup(&c->v->arena, text), .ts = ts, .dur = dur };
 }
 
-void lg_evidence_add(struct lg_case *c, struct lg_finding *f, int64_t ts, int64_t dur,
-		     const char *fmt, ...)
-{
-	char text[1024];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
-	va_end(ap);
-	say(c, f->evidence, &f->n_evidence, &f->evidence_left_out, ts, dur, text);
-}
-
-void lg_evidence_against(struct lg_case *c, struct lg_finding *f, const char *fmt, ...)
-{
-	char text[1024];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
-	va_end(ap);
-	say(c, f->against, &f->n_against, &f->against_left_out, INT64_MIN, 0, text);
-}
-
 void lg_culprit_rank_add(struct lg_case *c, struct lg_finding *f, int32_t rank)
 {
-	size_t n = f->n_culprit_ranks;
+	int32_t *v = lg_arena_room(&c->v->arena, f->culprit_ranks, f->n_culprit_ranks, sizeof *v);
 
-	if (!(n & (n - 1))) { /* 0, or a power of two: full */
-		int32_t *more = lg_arena_alloc(&c->v->arena, n ? 2 * n : 1, sizeof *more);
-
-		if (!more)
-			return;
-		if (n)
-			memcpy(more, f->culprit_ranks, n * sizeof *more);
-		f->culprit_ranks = more;
-	}
-	f->culprit_ranks[f->n_culprit_ranks++] = rank;
+	if (!v)
+		return;
+	f->culprit_ranks = v;
+	v[f->n_culprit_ranks++] = rank;
 }
 
 void lg_limit(struct lg_case *c, const char *text)
 {
-	struct lg_verdict *v = c->v;
+	const char **v = lg_arena_room(&c->v->arena, c->v->limits, c->v->n_limits, sizeof *v);
 
-	if (v->n_limits == c->limits_cap) {
-		size_t cap = c->limits_cap ? 2 * c->limits_cap : 16;
-		const char **more = lg_arena_alloc(&v->arena, cap, sizeof *more);
-
-		if (!more)
-			return;
-		if (v->n_limits)
-			memcpy(more, v->limits, v->n_limits * sizeof *more);
-		v->limits = more;
-		c->limits_cap = cap;
-	}
-	v->limits[v->n_limits++] = text;
+	if (!v)
+		return;
+	c->v->limits = v;
+	v[c->v->n_limits++] = text;
 }
 
 void lg_not_judged(struct lg_case *c, const char *what, const char *example)

@@ -42,6 +42,18 @@ fail:
 	return NULL;
 }
 
+void *lg_arena_room(struct lg_arena *a, void *v, size_t n, size_t size)
+{
+	void *more;
+
+	if (n & (n - 1)) /* neither 0 nor a power of two: not full */
+		return v;
+	more = lg_arena_alloc(a, n ? 2 * n : 1, size);
+	if (more && n)
+		memcpy(more, v, n * size);
+	return more;
+}
+
 void *lg_arena_adopt(struct lg_arena *a, void *p)
 {
 	struct lg_arena_block *b = p ? lg_calloc(1, sizeof *b) : NULL;

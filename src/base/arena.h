@@ -23,6 +23,9 @@ void *lg_arena_adopt(struct lg_arena *a, void *p);
 /* The same for p, in the place of old, which the arena had adopted and which is freed; as lg_arena_adopt()
  * where it had not. */
 void *lg_arena_readopt(struct lg_arena *a, void *old, void *p);
+/* Room for one more element of size bytes behind the n of v, which begins as NULL and grows by this alone: v,
+ * or a copy of twice the size where it is full. NULL as lg_arena_alloc(); v stays as it was. */
+void *lg_arena_room(struct lg_arena *a, void *v, size_t n, size_t size);
 void lg_arena_done(struct lg_arena *a);
 
 #endif /* LG_BASE_ARENA_H */

@@ -153,12 +153,15 @@ static size_t nest_in(struct lg_case *c, struct lg_gpu *g, struct nest *stack, s
 	return depth + 1;
 }
 
+/* What rows are counted as: a row may be several. */
+enum { OPS, OTHER_ROWS, STEPS, LOOPS, BACKWARD, FRAMES, SIDE, COMPILE, COMPILED, LAUNCHES, GRAPHS_LAUNCHED,
+       GRAPHS_BUILT, COUNTS };
+
 /* Rows [from, to) of a thread's list in the index, and what came of them. */
 struct part {
 	lg_thr thr;
 	uint32_t from, to;
-	size_t ops, rows, n_graph_launches, n_graph_built, n_launches;
-	bool step, loop, backward, frames, side, compile, compiled;
+	size_t count[COUNTS];
 	int64_t first, last;             /* of its operators and annotations */
 	uint32_t *mark;                  /* see struct lg_gpu_host */
 	size_t n_marks, cap_marks;
@@ -170,25 +173,26 @@ struct part {
 static int look(struct lg_case *c, struct lg_gpu *g, struct part *h)
 {
 	const struct lg_trace *t = c->t;
+	size_t *n = h->count;
 
 	for (uint32_t p = h->from; p < h->to; p++) {
 		uint32_t row = c->idx->span[p];
 		enum lg_name_class name = lg_gpu_name(c, g, t->span.name[row]);
 		uint8_t kind = t->span.kind[row], stage = t->span.stage[row];
 
-		h->ops += kind == LG_SPAN_OP;
-		h->rows += kind == LG_SPAN_STAGE || kind == LG_SPAN_NOTE || kind == LG_SPAN_RUNTIME;
-		h->step |= kind == LG_SPAN_STEP || name == LG_NAME_STEP;
-		h->loop |= name == LG_NAME_OPTIMIZER || name == LG_NAME_LOADER;
-		h->backward |= name == LG_NAME_BACKWARD || name == LG_NAME_OPTIMIZER ||
+		n[OPS] += kind == LG_SPAN_OP;
+		n[OTHER_ROWS] += kind == LG_SPAN_STAGE || kind == LG_SPAN_NOTE || kind == LG_SPAN_RUNTIME;
+		n[STEPS] += kind == LG_SPAN_STEP || name == LG_NAME_STEP;
+		n[LOOPS] += name == LG_NAME_OPTIMIZER || name == LG_NAME_LOADER;
+		n[BACKWARD] += name == LG_NAME_BACKWARD || name == LG_NAME_OPTIMIZER ||
 			       stage == LG_STAGE_BACKWARD || stage == LG_STAGE_OPTIMIZER;
-		h->frames |= kind == LG_SPAN_PYTHON;
-		h->side |= name == LG_NAME_SIDE || name == LG_NAME_LOG || stage == LG_STAGE_SIDE;
-		h->compile |= name == LG_NAME_COMPILE ||
+		n[FRAMES] += kind == LG_SPAN_PYTHON;
+		n[SIDE] += name == LG_NAME_SIDE || name == LG_NAME_LOG || stage == LG_STAGE_SIDE;
+		n[COMPILE] += name == LG_NAME_COMPILE ||
 			      (kind == LG_SPAN_COMPILE && name != LG_NAME_COMPILED_REGION);
-		h->compiled |= name == LG_NAME_COMPILED_REGION;
-		h->n_graph_launches += name == LG_NAME_GRAPH_LAUNCH;
-		h->n_graph_built += name == LG_NAME_GRAPH_BUILD;
+		n[COMPILED] += name == LG_NAME_COMPILED_REGION;
+		n[GRAPHS_LAUNCHED] += name == LG_NAME_GRAPH_LAUNCH;
+		n[GRAPHS_BUILT] += name == LG_NAME_GRAPH_BUILD;
 		if (kind == LG_SPAN_OP || kind == LG_SPAN_NOTE || kind == LG_SPAN_STAGE) {
 			int64_t end = lg_row_end(t, t->span.ts[row], t->span.dur[row]);
 
@@ -254,7 +258,7 @@ static int segments(struct lg_case *c, struct lg_gpu *g, const uint8_t *copies, 
 		now = LG_MAX(now, ts);
 		depth = nest_in(c, g, stack, depth, row, copies);
 		name = lg_gpu_name(c, g, t->span.name[row]);
-		h->n_launches += name == LG_NAME_LAUNCH || name == LG_NAME_GRAPH_LAUNCH;
+		h->count[LAUNCHES] += name == LG_NAME_LAUNCH || name == LG_NAME_GRAPH_LAUNCH;
 	}
 	h->seg = seg;
 	h->n = n;
@@ -309,7 +313,7 @@ struct lane {
 
 static bool wanted(const struct part *h)
 {
-	return h->ops || h->rows || h->step;
+	return h->count[OPS] || h->count[OTHER_ROWS] || h->count[STEPS];
 }
 
 static void work_off(void *arg)
@@ -378,18 +382,8 @@ static size_t deal(const struct lg_case *c, lg_prc prc, struct part *part, size_
 /* What b, the rest of a's thread, has becomes a's. */
 static int join(struct part *a, const struct part *b)
 {
-	a->ops += b->ops;
-	a->rows += b->rows;
-	a->n_graph_launches += b->n_graph_launches;
-	a->n_graph_built += b->n_graph_built;
-	a->n_launches += b->n_launches;
-	a->step |= b->step;
-	a->loop |= b->loop;
-	a->backward |= b->backward;
-	a->frames |= b->frames;
-	a->side |= b->side;
-	a->compile |= b->compile;
-	a->compiled |= b->compiled;
+	for (size_t k = 0; k < COUNTS; k++)
+		a->count[k] += b->count[k];
 	a->first = LG_MIN(b->first, a->first);
 	a->last = LG_MAX(b->last, a->last);
 	if (b->n_marks && lg_grow(&a->mark, &a->cap_marks, a->n_marks + b->n_marks, sizeof *a->mark))
@@ -410,7 +404,7 @@ static int add_host(struct lg_case *c, struct lg_gpu_run *r, struct part *h)
 {
 	struct lg_gpu_host *o = &r->host[r->n_host];
 
-	*o = (struct lg_gpu_host){ .thr = h->thr, .n_launches = h->n_launches, .first = h->first,
+	*o = (struct lg_gpu_host){ .thr = h->thr, .n_launches = h->count[LAUNCHES], .first = h->first,
 				   .last = h->last };
 	o->seg = lg_arena_adopt(&c->v->arena, h->seg);
 	h->seg = NULL;
@@ -419,7 +413,7 @@ static int add_host(struct lg_case *c, struct lg_gpu_run *r, struct part *h)
 	h->mark = NULL;
 	o->n_marks = o->mark ? h->n_marks : 0;
 	o->near = lg_arena_alloc(&c->v->arena, 1, sizeof *o->near);
-	r->n_ops += h->ops;
+	r->n_ops += h->count[OPS];
 	r->n_host++;
 	return c->v->arena.failed ? LG_E_NOMEM : 0;
 }
@@ -460,22 +454,22 @@ int lg_gpu_hosts(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r, cons
 
 		if (i + 1 < n && part[i + 1].thr == h->thr)
 			rc = join(h, &part[++i]);
-		r->has_backward |= h->backward;
-		r->has_frames |= h->frames;
-		r->has_side |= h->side;
-		r->has_compile |= h->compile;
-		r->compiled |= h->compiled;
-		r->n_graph_launches += h->n_graph_launches;
-		r->n_graph_built += h->n_graph_built;
+		r->has_backward |= h->count[BACKWARD] > 0;
+		r->has_frames |= h->count[FRAMES] > 0;
+		r->has_side |= h->count[SIDE] > 0;
+		r->has_compile |= h->count[COMPILE] > 0;
+		r->compiled |= h->count[COMPILED] > 0;
+		r->n_graph_launches += h->count[GRAPHS_LAUNCHED];
+		r->n_graph_built += h->count[GRAPHS_BUILT];
 		if (rc || !wanted(h))
 			continue;
 		/* Main: carries the steps; else the loader or the optimizer (an autograd thread may launch
 		 * more than it does); else launches most; else came first. */
-		marks = h->step ? 2 : h->loop;
-		if (marks > by_marks || (marks == by_marks && h->n_launches > most) ||
-		    (!most && !by_marks && !h->n_launches && h->n && h->seg[0].ts < first)) {
+		marks = h->count[STEPS] ? 2 : h->count[LOOPS] > 0;
+		if (marks > by_marks || (marks == by_marks && h->count[LAUNCHES] > most) ||
+		    (!most && !by_marks && !h->count[LAUNCHES] && h->n && h->seg[0].ts < first)) {
 			by_marks = marks;
-			most = h->n_launches;
+			most = h->count[LAUNCHES];
 			first = h->n ? h->seg[0].ts : first;
 			r->main = h->thr;
 		}

@@ -89,36 +89,31 @@ static int stages(struct lg_case *c, uint32_t ref)
 {
 	struct lg_verdict *v = c->v;
 	const struct lg_rank *r = &c->ranks[ref];
-	LG_AUTOFREE double *ordinary = lg_calloc(r->n_steps * LG_STAGE_MAX, sizeof *ordinary);
-	LG_AUTOFREE double *slow = lg_calloc(r->n_steps * LG_STAGE_MAX, sizeof *slow);
+	/* By stage: those of ordinary steps, and behind them those of slow ones, from the end on. */
+	LG_AUTOFREE double *of = lg_calloc(r->n_steps * LG_STAGE_MAX, sizeof *of);
 	double sum[LG_STAGE_MAX] = { 0 }, total = 0;
 	size_t n = 0, n_slow = 0;
 
 	v->stages = lg_arena_alloc(&v->arena, LG_STAGE_MAX, sizeof *v->stages);
-	if (!ordinary || !slow || !v->stages)
+	if (!of || !v->stages)
 		return LG_E_NOMEM;
 	LG_EACH(s, &v->steps[r->step_first], r->n_steps) {
 		double ms[LG_STAGE_MAX];
+		size_t at = s->slow ? r->n_steps - n_slow - 1 : n;
 
 		if (s->warmup)
 			continue;
 		stage_times(r, s, ms);
-		for (int g = 0; g < LG_STAGE_MAX; g++) {
+		for (size_t g = 0; g < LG_STAGE_MAX; g++) {
 			sum[g] += ms[g];
 			total += ms[g];
-			if (s->slow)
-				slow[(size_t)g * r->n_steps + n_slow] = ms[g];
-			else
-				ordinary[(size_t)g * r->n_steps + n] = ms[g];
+			of[g * r->n_steps + at] = ms[g];
 		}
-		if (s->slow)
-			n_slow++;
-		else
-			n++;
+		*(s->slow ? &n_slow : &n) += 1;
 	}
 	for (uint32_t g = LG_STAGE_BATCH_WAIT; g < LG_STAGE_MAX; g++) {
-		double m = n ? lg_median_f64(ordinary + (size_t)g * r->n_steps, n) : 0;
-		double x = lg_median_f64(slow + (size_t)g * r->n_steps, n_slow);
+		double m = n ? lg_median_f64(of + g * r->n_steps, n) : 0;
+		double x = lg_median_f64(of + (g + 1) * r->n_steps - n_slow, n_slow);
 
 		v->stages[v->n_stages++] = (struct lg_stage_sum){
 			.stage = lg_stage_name(g),

@@ -491,8 +491,7 @@ static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, stru
 		rc = find_stalls(c, &v);
 		k.usual = v.usual;
 		rc = rc ? rc : judge_candidate(c, &v, &seen, &k);
-		for (size_t j = 0; !rc && k.odds.p < LG_N_HOST_FOREIGN_ACTIVITY_P && j < k.bursts.n; j++) {
-			const struct lg_stretch *b = &k.bursts.v[j];
+		LG_EACH_WHILE(!rc && k.odds.p < LG_N_HOST_FOREIGN_ACTIVITY_P, b, k.bursts.v, k.bursts.n) {
 			bool known = false;
 
 			for (size_t m = 0; m < best->bursts.n; m++)

@@ -82,16 +82,6 @@ static bool comparable(const struct ranks *a)
 	return a->n >= 2 && a->v[0].n >= LG_N_COMMS_STRAGGLER_MATCHED;
 }
 
-/* That one of n ranks comes last in `last` and more of `of` by chance. */
-static double by_chance(size_t last, size_t of, size_t n)
-{
-	double p = 1 / (double)n, sum = 0;
-
-	for (size_t k = last; k <= of; k++)
-		sum += exp(lg_ln_choose(of, k) + (double)k * log(p) + (double)(of - k) * log1p(-p));
-	return sum;
-}
-
 /* The one that is late: most of the waiting, and last more often than chance makes it; NULL = none. */
 static struct rank *late_one(struct ranks *a)
 {
@@ -119,7 +109,7 @@ static struct rank *late_one(struct ranks *a)
 	for (size_t i = 1; i < a->n; i++)
 		late = a->v[i].caused > late->caused ? &a->v[i] : late;
 	return late->caused * 5 > all * 3 && late->last * a->n * 2 > a->with_wait * 3 &&
-	       by_chance(late->last, a->with_wait, a->n) < CHANCE_MAX ? late : NULL;
+	       lg_binomial_tail(a->with_wait, late->last, 1 / (double)a->n) < CHANCE_MAX ? late : NULL;
 }
 
 /* Is it late for its batches, or for what it does on the side, which another rule told? more: what the late

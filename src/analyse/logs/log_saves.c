@@ -93,18 +93,6 @@ static int join(const struct steps *s, struct joined *j)
 	return 0;
 }
 
-/* That so many of the saves hit slow steps by chance. */
-static double chance(const struct joined *j)
-{
-	double p = 0;
-
-	for (size_t k = j->hits; k <= j->saves && k <= j->slow; k++)
-		if (j->saves - k <= j->n - j->slow)
-			p += exp(lg_ln_choose(j->slow, k) + lg_ln_choose(j->n - j->slow, j->saves - k) -
-				 lg_ln_choose(j->n, j->saves));
-	return fmin(p, 1);
-}
-
 static void tell(struct lg_case *c, const struct joined *j, double per_line, double p, const char *line)
 {
 	struct lg_verdict *v = c->v;
@@ -149,7 +137,7 @@ static int judge(struct lg_case *c, const struct lg_stated *of, lg_str save, con
 	place_saves(t, t->track.prc[of->track], save, step, &s);
 	if (join(&s, &j))
 		return LG_E_NOMEM;
-	p = chance(&j);
+	p = lg_hypergeometric_tail(j.n, j.slow, j.saves, j.hits);
 	/* Most of each hold the other: saves at every third of the slow steps follow another thing's beat. */
 	if (j.hits >= LG_N_SIDE_CHECKPOINT_HITS && p < LG_N_SIDE_CHECKPOINT_P &&
 	    3 * j.hits >= 2 * j.saves && 3 * j.hits >= 2 * j.slow)

@@ -285,6 +285,20 @@ static void busy_cards_that_draw_nothing_spin(void **state)
 	done(&o);
 }
 
+/* Silence is no all-clear where nothing was judged. */
+static void few_readings_are_said_to_be_too_few(void **state)
+{
+	struct outcome o = judge(record_some("hot", "current", "gpu.power", 8));
+
+	(void)state;
+	assert_null(find(o.v, "gpu.throttled"));
+	assert_true(has_limit(o.v, "too few to judge clocks and utilisation, which takes 30"));
+	done(&o);
+	o = record("healthy");
+	assert_false(has_limit(o.v, "too few"));
+	done(&o);
+}
+
 static void errors_of_memory_and_of_the_driver_are_told(void **state)
 {
 	struct lg_trace *t = record_some("errors", "current", "gpu.ecc_dbe", 3);
@@ -774,6 +788,7 @@ int main(void)
 		cmocka_unit_test(a_hot_card_is_throttled),
 		cmocka_unit_test(a_power_limit_that_came_down_is_a_throttle),
 		cmocka_unit_test(busy_cards_that_draw_nothing_spin),
+		cmocka_unit_test(few_readings_are_said_to_be_too_few),
 		cmocka_unit_test(errors_of_memory_and_of_the_driver_are_told),
 		cmocka_unit_test(the_processes_that_hold_memory_are_known),
 		cmocka_unit_test(what_a_card_has_not_is_not_made_up),

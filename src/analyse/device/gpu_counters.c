@@ -629,6 +629,10 @@ static void say_other(struct lg_case *c, const struct devices *d)
 		lg_say(c, "the devices were read %zu times while the steps ran and %zu times "
 		       "before or after: too few to judge clocks and utilisation (explain the readings "
 		       "alone to judge all of them)", n, d->n_other);
+	else if (n && n < LG_N_GPU_THROTTLED_READINGS && d->has_util && (d->has_power || d->has_clock))
+		lg_say(c, "the devices were read %zu times: too few to judge clocks and utilisation, which takes "
+		       "%d (record for longer, or with a higher --device-rate)", n,
+		       (int)LG_N_GPU_THROTTLED_READINGS);
 }
 
 int lg_find_gpu_counters(struct lg_case *c, struct lg_gpu *g)

@@ -286,6 +286,7 @@ static int run(int argc, char **argv)
 {
 	struct talk talk = { .tty = isatty(STDERR_FILENO) };
 	struct parsed p = { .o = { .freq_hz = 99,
+				   .device_hz = 1,
 				   .profile = LG_PROFILE_DEFAULT,
 				   .hook = true,
 				   .confine = true,
@@ -346,7 +347,7 @@ const struct lg_command lg_cmd_record = {
 		"  --for DUR            stop after 30s, 500ms, 2m; CMD goes on\n"
 		"  --ring DUR           keep only the last DUR; SIGUSR1 writes it to FILE-N\n"
 		"  -F HZ                CPU samples a second and CPU (default 99; 0 = none)\n"
-		"  --device-rate HZ     readings of GPUs a second, 1 to 10 (default 0 = none)\n"
+		"  --device-rate HZ     readings of GPUs a second, 1 to 10 (default 1; 0 = none)\n"
 		"  --profile P          light, default or deep: how much detail\n"
 		"  --tier T             bpf, perf, own or procfs instead of the best that works\n"
 		"  --ring-bytes SIZE    of each CPU's buffer, such as 4M\n"

@@ -32,14 +32,14 @@
 #define ARCH 0
 #endif
 
-enum { PROGRAM_MAX = 640, PER_RULE = 7, HEAD = 4 };
+enum { RULES_MAX = 120, PROGRAM_MAX = 12 * RULES_MAX };
 
-/* Unknown ones end the loop; without CAP_SETPCAP the set stays, and no_new_privs makes it moot. */
+/* The first unknown one ends the loop; without CAP_SETPCAP the set stays, and no_new_privs makes it moot. */
 static void drop_bounds(uint64_t keep)
 {
-	for (int cap = 0; cap < 64 && prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
-		if (!(keep >> cap & 1))
-			(void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+	for (int cap = 0; cap < 64; cap++)
+		if (!(keep >> cap & 1) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0))
+			break;
 }
 
 int lg_confine_capabilities(uint64_t keep, struct lg_error *err)
@@ -80,19 +80,22 @@ int lg_confine_to_own_user(struct lg_error *err)
 	return lg_confine_capabilities(0, err);
 }
 
+/* Written from its end: how far a jump goes is known when it is put down. */
 struct program {
 	struct sock_filter in[PROGRAM_MAX];
-	unsigned short n;
+	unsigned at; /* of the first instruction there is */
 };
 
-static void put(struct program *p, uint16_t code, uint32_t k, uint8_t yes)
+static void put(struct program *p, uint16_t code, uint32_t k, unsigned yes, unsigned no)
 {
-	p->in[p->n++] = (struct sock_filter){ code, yes, 0, k };
+	p->in[--p->at] = (struct sock_filter){ code, (uint8_t)yes, (uint8_t)no, k };
 }
 
 #define LOAD (BPF_LD | BPF_W | BPF_ABS)
 #define EQUAL (BPF_JMP | BPF_JEQ | BPF_K)
+#define AT_LEAST (BPF_JMP | BPF_JGE | BPF_K)
 #define ANY_BIT (BPF_JMP | BPF_JSET | BPF_K)
+#define ALWAYS (BPF_JMP | BPF_JA)
 #define RETURN (BPF_RET | BPF_K)
 
 /* Little-endian: the low half of an argument comes first. */
@@ -101,50 +104,153 @@ static uint32_t argument(unsigned i)
 	return (uint32_t)offsetof(struct seccomp_data, args) + 8 * i;
 }
 
-/* What does not fit a rule goes on to the next. */
-static void put_rule(struct program *p, const struct lg_syscall_rule *r, uint32_t action)
-{
-	struct sock_filter *fails[3];
-	unsigned n = 0;
+/* A rule, and what it does with a call that it fits. */
+struct ruled {
+	const struct lg_syscall_rule *rule;
+	uint32_t action;
+};
 
-	put(p, LOAD, offsetof(struct seccomp_data, nr), 0);
-	fails[n++] = &p->in[p->n];
-	put(p, EQUAL, r->nr, 0);
-	for (unsigned i = 0; i < 2; i++) {
-		const struct lg_syscall_arg *a = &r->when[i];
+static bool has_arguments(const struct lg_syscall_rule *r)
+{
+	return r->when[0].used || r->when[1].used;
+}
+
+/* What does not fit a rule goes on to what is there already. */
+static void put_rule(struct program *p, const struct ruled *r)
+{
+	unsigned next = p->at;
+
+	put(p, RETURN, r->action, 0, 0);
+	for (unsigned i = 2; i--;) {
+		const struct lg_syscall_arg *a = &r->rule->when[i];
 
 		if (!a->used)
 			continue;
-		put(p, LOAD, argument(a->arg), 0);
-		fails[n++] = &p->in[p->n];
-		put(p, a->equal ? EQUAL : ANY_BIT, a->value, 0);
-	}
-	put(p, RETURN, action, 0);
-	for (unsigned i = 0; i < n; i++) {
-		uint8_t over = (uint8_t)(&p->in[p->n] - fails[i] - 1);
-
-		if (fails[i]->code == ANY_BIT)
-			fails[i]->jt = over;
+		if (a->equal)
+			put(p, EQUAL, a->value, 0, next - p->at);
 		else
-			fails[i]->jf = over;
+			put(p, ANY_BIT, a->value, next - p->at, 0);
+		put(p, LOAD, argument(a->arg), 0, 0);
+	}
+}
+
+/* Numbers of calls up to where the next stretch begins, which all meet the same rules: n from rule on. */
+struct stretch {
+	uint32_t from;
+	const struct ruled *rule;
+	unsigned n;
+};
+
+static bool alike(const struct stretch *a, const struct stretch *b)
+{
+	if (!a->n || !b->n)
+		return a->n == b->n;
+	return !has_arguments(a->rule->rule) && !has_arguments(b->rule->rule) &&
+	       a->rule->action == b->rule->action;
+}
+
+static unsigned add_stretch(struct stretch *s, unsigned n, struct stretch more)
+{
+	if (n && s[n - 1].from == more.from) /* nothing lies between the last rule's number and this one */
+		n--;
+	if (n && alike(&s[n - 1], &more))
+		return n;
+	s[n++] = more;
+	return n;
+}
+
+static unsigned stretches(const struct ruled *r, unsigned n_rules, struct stretch *s)
+{
+	unsigned n = add_stretch(s, 0, (struct stretch){ 0 });
+
+	for (unsigned i = 0, k; i < n_rules; i = k) {
+		for (k = i + 1; k < n_rules && r[k].rule->nr == r[i].rule->nr;)
+			k++;
+		n = add_stretch(s, n, (struct stretch){ r[i].rule->nr, &r[i], k - i });
+		n = add_stretch(s, n, (struct stretch){ .from = r[i].rule->nr + 1 });
+	}
+	return n;
+}
+
+/* An instruction that a condition put down next, or one later, can jump to: `to`, or one that leads there. */
+static unsigned within_reach(struct program *p, unsigned to)
+{
+	if (to - p->at >= UINT8_MAX)
+		put(p, ALWAYS, to - p->at, 0, 0);
+	else
+		return to;
+	return p->at;
+}
+
+static unsigned put_return(struct program *p, uint32_t action)
+{
+	for (unsigned i = p->at; i < PROGRAM_MAX && i - p->at < UINT8_MAX / 2; i++)
+		if (p->in[i].code == RETURN && p->in[i].k == action)
+			return i;
+	put(p, RETURN, action, 0, 0);
+	return p->at;
+}
+
+/*
+ * Where a call goes whose number is in one of these stretches. By halves: the kernel tries a new filter with
+ * every number there is, to learn which calls it need not ask about (seccomp_cache_prepare() in
+ * kernel/seccomp.c), and translates all of it; with rules in a row that took as long as a small file.
+ */
+static unsigned put_search(struct program *p, const struct stretch *s, unsigned n, uint32_t otherwise)
+{
+	unsigned from, below;
+
+	if (n > 1) {
+		from = put_search(p, s + n / 2, n - n / 2, otherwise);
+		below = put_search(p, s, n / 2, otherwise);
+		from = within_reach(p, from);
+		below = within_reach(p, below);
+		put(p, AT_LEAST, s[n / 2].from, from - p->at, below - p->at);
+		return p->at;
+	}
+	if (!s->n || !has_arguments(s->rule->rule))
+		return put_return(p, s->n ? s->rule->action : otherwise);
+	put(p, RETURN, otherwise, 0, 0);
+	for (unsigned i = s->n; i--;)
+		put_rule(p, &s->rule[i]);
+	return p->at;
+}
+
+/* By number; rules of one number stay in their order. */
+static void sort_rules(struct ruled *r, size_t n)
+{
+	for (size_t i = 1; i < n; i++) {
+		struct ruled x = r[i];
+		size_t k = i;
+
+		for (; k && r[k - 1].rule->nr > x.rule->nr; k--)
+			r[k] = r[k - 1];
+		r[k] = x;
 	}
 }
 
 #define UNKNOWN_CALL (SECCOMP_RET_ERRNO | ENOSYS)
 
-static void begin(struct program *p)
+/* r: at most RULES_MAX. */
+static int install(struct ruled *r, size_t n, uint32_t otherwise, struct lg_error *err)
 {
-	put(p, LOAD, offsetof(struct seccomp_data, arch), 0);
-	put(p, EQUAL, ARCH, 1);
-	put(p, RETURN, SECCOMP_RET_KILL_PROCESS, 0);
-}
+	struct stretch s[2 * RULES_MAX + 1];
+	struct program p;
+	struct sock_fprog prog;
 
-static int install(struct program *p, uint32_t otherwise, struct lg_error *err)
-{
-	struct sock_fprog prog = { .filter = p->in };
-
-	put(p, RETURN, otherwise, 0);
-	prog.len = p->n;
+	p.at = PROGRAM_MAX;
+	sort_rules(r, n);
+	(void)put_search(&p, s, stretches(r, (unsigned)n, s), otherwise);
+#if defined(__x86_64__)
+	/* x32's numbers (arch/x86/include/uapi/asm/unistd.h): the same calls once more. */
+	put(&p, RETURN, UNKNOWN_CALL, 0, 0);
+	put(&p, ANY_BIT, 0x40000000, 0, 1);
+#endif
+	put(&p, LOAD, offsetof(struct seccomp_data, nr), 0, 0);
+	put(&p, RETURN, SECCOMP_RET_KILL_PROCESS, 0, 0);
+	put(&p, EQUAL, ARCH, 1, 0);
+	put(&p, LOAD, offsetof(struct seccomp_data, arch), 0, 0);
+	prog = (struct sock_fprog){ .len = (unsigned short)(PROGRAM_MAX - p.at), .filter = p.in + p.at };
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
 	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0))
 		return lg_fail(err, LG_E_UNSUPPORTED, LG_NO_OFFSET,
@@ -154,18 +260,16 @@ static int install(struct program *p, uint32_t otherwise, struct lg_error *err)
 
 int lg_confine_syscalls(const struct lg_syscall_rule *rule, size_t n, struct lg_error *err)
 {
-	struct program p = { .n = 0 };
+	struct ruled r[RULES_MAX];
 
 	if (LG_CONFINE_SANITIZER)
 		return 0;
-	if (!ARCH || n > (PROGRAM_MAX - HEAD - 1) / PER_RULE)
+	if (!ARCH || n > RULES_MAX)
 		return lg_fail(err, LG_E_UNSUPPORTED, LG_NO_OFFSET,
 			       "no filter of system calls for this processor");
-	begin(&p);
-	/* x32's numbers (arch/x86/include/uapi/asm/unistd.h) are in no rule. */
 	for (size_t i = 0; i < n; i++)
-		put_rule(&p, &rule[i], SECCOMP_RET_ALLOW);
-	return install(&p, UNKNOWN_CALL, err);
+		r[i] = (struct ruled){ &rule[i], SECCOMP_RET_ALLOW };
+	return install(r, n, UNKNOWN_CALL, err);
 }
 
 /* Of no use to who reads files. tgkill() of the process itself (abort()) is let through before. */
@@ -209,27 +313,19 @@ int lg_confine_to_files(bool network, struct lg_error *err)
 	const struct lg_syscall_rule itself = {
 		.nr = SYS_tgkill, .when = { { .arg = 0, .used = 1, .equal = 1, .value = (uint32_t)getpid() } }
 	};
-	struct program p = { .n = 0 };
+	struct ruled r[sizeof other_than_files / sizeof *other_than_files + 1] = {
+		{ &itself, SECCOMP_RET_ALLOW }
+	};
 
-	_Static_assert(sizeof other_than_files / sizeof *other_than_files + 2 <=
-			       (PROGRAM_MAX - HEAD - 3) / PER_RULE,
-		       "the program is too small");
+	_Static_assert(sizeof r / sizeof *r <= RULES_MAX, "the program is too small");
 	if (LG_CONFINE_SANITIZER)
 		return 0;
 	if (!ARCH)
 		return lg_fail(err, LG_E_UNSUPPORTED, LG_NO_OFFSET,
 			       "no filter of system calls for this processor");
-	begin(&p);
-#if defined(__x86_64__)
-	/* x32's numbers (arch/x86/include/uapi/asm/unistd.h): the same calls once more. */
-	put(&p, LOAD, offsetof(struct seccomp_data, nr), 0);
-	p.in[p.n++] = (struct sock_filter){ ANY_BIT, 0, 1, 0x40000000 };
-	put(&p, RETURN, UNKNOWN_CALL, 0);
-#endif
-	put_rule(&p, &itself, SECCOMP_RET_ALLOW);
 	for (size_t i = 0; i < n; i++)
-		put_rule(&p, &other_than_files[i], UNKNOWN_CALL);
-	return install(&p, SECCOMP_RET_ALLOW, err);
+		r[i + 1] = (struct ruled){ &other_than_files[i], UNKNOWN_CALL };
+	return install(r, n + 1, SECCOMP_RET_ALLOW, err);
 }
 
 void lg_confine_to_socket(int sock, int at)

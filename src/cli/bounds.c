@@ -89,11 +89,13 @@ static uint64_t free_in(const char *path, const char *max, const char *now)
 
 	snprintf(file, sizeof file, "%s/%s", path, max);
 	limit = number_in(file, "");
+	if (limit > INT64_MAX / 2) /* none; of v1 it is the largest multiple of a page */
+		return UINT64_MAX;
 	snprintf(file, sizeof file, "%s/%s", path, now);
 	used = number_in(file, "");
 	snprintf(file, sizeof file, "%s/memory.stat", path);
 	cache = number_in(file, "inactive_file ");
-	if (limit == UINT64_MAX || used == UINT64_MAX)
+	if (used == UINT64_MAX)
 		return UINT64_MAX;
 	if (cache != UINT64_MAX)
 		used = used > cache ? used - cache : 0;

@@ -128,7 +128,7 @@ static void drop_left_out(struct lg_loaded *l)
  * still run, and addresses in /proc/kallsyms. System calls that reading files takes no part in go, too.
  * Where that cannot be done, reading goes on as before.
  */
-static void give_up_privileges(void)
+static void give_up_privileges(const struct lg_paths *p)
 {
 	static const uint8_t kept[] = { CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE, CAP_CHOWN, CAP_FOWNER,
 					CAP_SYS_PTRACE, CAP_SYSLOG };
@@ -137,7 +137,7 @@ static void give_up_privileges(void)
 
 	for (size_t i = 0; i < sizeof kept; i++)
 		keep |= UINT64_C(1) << kept[i];
-	lg_import_before_confined();
+	lg_import_before_confined((const char *const *)p->path, p->n);
 	(void)!lg_confine_capabilities(keep, &ignored);
 	(void)!lg_confine_to_files(lg_symbol_options.debuginfod, &ignored);
 }
@@ -156,7 +156,7 @@ int lg_load(char **paths, size_t n, struct lg_loaded *ret, struct lg_error *err)
 	if (!rc) {
 		lg_bounds_set(l.paths.path, l.paths.n);
 		symbol_sources();
-		give_up_privileges();
+		give_up_privileges(&l.paths);
 		scratch_folder();
 		lg_progress_start("reading ...");
 		rc = lg_import_found((const char *const *)l.paths.path, l.n, l.paths.perhaps, &l.trace,

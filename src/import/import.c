@@ -280,6 +280,35 @@ static int input_unpack(struct input *in, struct lg_error *err)
 	return read_head(in, fd, true, err);
 }
 
+/* A perf.data, or what one may come out of. */
+static bool can_be_perfdata(const char *path)
+{
+	uint8_t head[8];
+	struct stat st;
+	ssize_t n;
+	int fd;
+
+	/* Opening a pipe to look at it would let its writer through, and closing it end it. */
+	if (!strcmp(path, "-") || stat(path, &st) || !S_ISREG(st.st_mode))
+		return true;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	n = fd < 0 ? -1 : pread(fd, head, sizeof head, 0);
+	if (fd >= 0)
+		close(fd);
+	return n > 0 && (lg_import_perfdata.sniff(head, (size_t)n) || lg_is_packed(head, (size_t)n));
+}
+
+void lg_import_before_confined(const char *const *paths, size_t n)
+{
+	enum { LOOKED_AT = 8 }; /* more would take longer than the clock */
+	size_t i = 0;
+
+	while (i < n && i < LOOKED_AT && !can_be_perfdata(paths[i]))
+		i++;
+	if (i < n)
+		lg_perfdata_clock();
+}
+
 bool lg_import_is_folder(const char *path)
 {
 	char data[4096];

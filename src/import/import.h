@@ -68,9 +68,9 @@ enum lg_import_known lg_import_knows(const char *path);
 
 /*
  * Reads what a later lg_import() may ask the kernel for and a confined process is refused: perf's own clock
- * (perf_event_open), by which a perf.data without a clock id is told from one of another boot. Tens of
- * microseconds; once a process, later calls do nothing.
+ * (perf_event_open), by which a perf.data without a clock id is told from one of another boot. Takes a tenth
+ * of a millisecond or so, and is left out where none of the files can be one, by their first bytes.
  */
-void lg_import_before_confined(void);
+void lg_import_before_confined(const char *const *paths, size_t n);
 
 #endif /* LG_IMPORT_IMPORT_H */

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "import/import.h"
+#include "import/perfdata/perfdata.h"
 #include "symbols/open_foreign.h"
 
 #define NS INT64_C(1000000000)
@@ -129,7 +129,7 @@ static bool perf_now(int64_t *ret)
 /* How far perf's own clock is ahead of CLOCK_MONOTONIC, once for the process. */
 static struct { bool tried, known; int64_t ahead; } perf_clock;
 
-void lg_import_before_confined(void)
+void lg_perfdata_clock(void)
 {
 	int64_t t;
 
@@ -153,7 +153,7 @@ static void read_clocks(struct lg_pd_here *h)
 		h->slept = now(CLOCK_BOOTTIME) - now(CLOCK_MONOTONIC);
 	switch (h->clockid) {
 	case -1:
-		lg_import_before_confined();
+		lg_perfdata_clock();
 		h->clock_known = perf_clock.known;
 		h->clock_now = now(CLOCK_MONOTONIC) + perf_clock.ahead;
 		break;

@@ -10,6 +10,9 @@ extern const struct lg_importer lg_import_perfdata;
  * be read in its place. */
 bool lg_perfdata_is_folder(const char *folder, char *ret, size_t size);
 
+/* Finds out how far perf's own clock is ahead of CLOCK_MONOTONIC: see lg_import_before_confined(). */
+void lg_perfdata_clock(void);
+
 /* A whole file in memory, for tests and fuzzing: nothing else of the machine is looked at. */
 int lg_perfdata_read_memory(const uint8_t *p, size_t n, struct lg_builder *b,
 			    struct lg_error *err) LG_MUST_CHECK;

@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/alloc.h"
+
 /* Key and value side by side: a look-up in a big map is one cache miss. 12 bytes, not 16: maps are
  * a good part of what an import holds. */
 struct __attribute__((packed, aligned(4))) lg_map_slot {
@@ -71,5 +73,18 @@ static inline uint32_t lg_map_get(const struct lg_map *m, uint64_t key)
 {
 	return m->cap ? m->slot[lg_map_slot_of(m, key)].value : 0;
 }
+
+/*
+ * Where the element with that key is in v, which grows as by LG_APPEND(): its index + 1. Where there is none
+ * yet, the one given is put behind the others; 0 = without memory.
+ */
+#define LG_MAP_APPEND(m, key, v, n, cap, ...)                                                             \
+	({                                                                                                \
+		uint64_t key_ = (key);                                                                    \
+		uint32_t at_ = lg_map_get((m), key_);                                                     \
+		if (!at_ && !lg_map_set((m), key_, (uint32_t)(n) + 1))                                    \
+			at_ = LG_APPEND((v), (n), (cap), __VA_ARGS__) ? 0 : (uint32_t)(n);                \
+		at_;                                                                                      \
+	})
 
 #endif /* LG_BASE_MAP_H */

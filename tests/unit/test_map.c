@@ -87,6 +87,35 @@ static void test_no_memory(void **state)
 	assert_int_equal(rc, 0);
 }
 
+/* Each key has one element, in the order in which they first came; without memory nothing is made. */
+static void test_append(void **state)
+{
+	enum { KEYS = 100, ROUNDS = 1000 };
+	struct lg_map m = { 0 };
+	uint64_t *v = NULL;
+	size_t n = 0, cap = 0;
+
+	(void)state;
+	for (uint64_t i = 0; i < ROUNDS; i++) {
+		uint64_t key = i * 7 % KEYS;
+
+		assert_int_equal(LG_MAP_APPEND(&m, key, v, n, cap, key), i < KEYS ? i + 1 : i % KEYS + 1);
+	}
+	assert_int_equal(n, KEYS);
+	for (size_t i = 0; i < KEYS; i++)
+		assert_int_equal(v[i], i * 7 % KEYS);
+	for (uint64_t key = KEYS; n < KEYS + 2; key++) {
+		size_t before = n;
+
+		lg_alloc_fail_at(1);
+		if (!LG_MAP_APPEND(&m, key, v, n, cap, key))
+			assert_int_equal(n, before);
+		lg_alloc_fail_at(0);
+	}
+	lg_free(v);
+	lg_map_done(&m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -94,6 +123,7 @@ int main(void)
 		cmocka_unit_test(test_against_array),
 		cmocka_unit_test(test_zero_value),
 		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_append),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,16 +34,12 @@ static int cause_of(struct lg_case *c, struct account *acc, const struct lg_piec
 	*ret = 0;
 	if (kind == LG_CAUSE_NONE)
 		return 0;
-	at = lg_map_get(&acc->by_key, key);
-	if (!at) {
-		at = (uint32_t)acc->n_causes;
-		if (lg_map_set(&acc->by_key, key, at) ||
-		    LG_APPEND(acc->causes, acc->n_causes, acc->causes_cap,
-			      (struct lg_cause){ .kind = kind, .thr = p->thr, .prc = prc, .lock = p->lock }))
-			return LG_E_NOMEM;
-	}
-	acc->causes[at].lost += p->dur;
-	*ret = at;
+	at = LG_MAP_APPEND(&acc->by_key, key, acc->causes, acc->n_causes, acc->causes_cap,
+			   (struct lg_cause){ .kind = kind, .thr = p->thr, .prc = prc, .lock = p->lock });
+	if (!at)
+		return LG_E_NOMEM;
+	*ret = at - 1;
+	acc->causes[*ret].lost += p->dur;
 	return 0;
 }
 

@@ -245,43 +245,38 @@ int lg_match_collectives(struct lg_case *c)
 {
 	struct lg_map by_key = { 0 };
 	LG_AUTOFREE struct match *m = NULL;
-	size_t n = 1, cap = 0;
+	size_t n = 0, cap = 0;
 	int rc = 0;
 
 	for (size_t i = 0; !rc && i < c->n_ranks; i++)
 		rc = collect(c, &c->ranks[i]);
 	for (uint32_t i = 0; !rc && i < c->n_ranks; i++) {
 		LG_EACH_WHILE(!rc, a, c->ranks[i].arrivals, c->ranks[i].n_arrivals) {
-			uint64_t key = key_of(c, a->span);
-			uint32_t at = lg_map_get(&by_key, key);
+			uint32_t at = LG_MAP_APPEND(&by_key, key_of(c, a->span), m, n, cap,
+						    (struct match){ .late_ts = INT64_MIN,
+								    .second_ts = INT64_MIN,
+								    .first_ts = INT64_MAX });
+			struct match *x = at ? &m[at - 1] : NULL;
 
-			if (!at) {
-				at = (uint32_t)n;
-				rc = lg_map_set(&by_key, key, at) ?:
-				     LG_APPEND(m, n, cap, (struct match){ .late_ts = INT64_MIN,
-									  .second_ts = INT64_MIN,
-									  .first_ts = INT64_MAX });
-				if (rc)
-					break;
-			}
-			if (a->came == INT64_MIN)
+			rc = x ? 0 : LG_E_NOMEM;
+			if (rc || a->came == INT64_MIN)
 				continue;
-			m[at].n++;
-			m[at].first_ts = a->came < m[at].first_ts ? a->came : m[at].first_ts;
-			if (a->came > m[at].late_ts) {
-				m[at].second_ts = m[at].late_ts;
-				m[at].second_rank = m[at].late_rank;
-				m[at].late_ts = a->came;
-				m[at].late_rank = i;
-			} else if (a->came > m[at].second_ts) {
-				m[at].second_ts = a->came;
-				m[at].second_rank = i;
+			x->n++;
+			x->first_ts = LG_MIN(a->came, x->first_ts);
+			if (a->came > x->late_ts) {
+				x->second_ts = x->late_ts;
+				x->second_rank = x->late_rank;
+				x->late_ts = a->came;
+				x->late_rank = i;
+			} else if (a->came > x->second_ts) {
+				x->second_ts = a->came;
+				x->second_rank = i;
 			}
 		}
 	}
 	for (uint32_t i = 0; !rc && i < c->n_ranks; i++) {
 		LG_EACH(a, c->ranks[i].arrivals, c->ranks[i].n_arrivals) {
-			const struct match *at = &m[lg_map_get(&by_key, key_of(c, a->span))];
+			const struct match *at = &m[lg_map_get(&by_key, key_of(c, a->span)) - 1];
 
 			if (at->n < 2)
 				continue;

@@ -119,19 +119,17 @@ struct ran {
 /* Keep the waits for threads that ran Python meanwhile. */
 static int keep_proven(const struct lg_case *c, struct waits *w)
 {
-	LG_AUTOFREE struct ran *ran = lg_calloc(w->n, sizeof *ran);
+	LG_AUTOFREE struct ran *ran = NULL;
 	struct lg_map by_thr = { 0 };
-	size_t n = 0;
-	int rc = ran ? 0 : LG_E_NOMEM;
+	size_t n = 0, cap = 0;
+	int rc = 0;
 
-	for (size_t i = 0; i < w->n && !rc; i++) {
-		uint32_t at = lg_map_get(&by_thr, w->v[i].holder);
+	LG_EACH_WHILE(!rc, x, w->v, w->n) {
+		uint32_t at = LG_MAP_APPEND(&by_thr, x->holder, ran, n, cap, (struct ran){ 0 });
 
-		if (!at) {
-			rc = lg_map_set(&by_thr, w->v[i].holder, (uint32_t)++n);
-			at = (uint32_t)n;
-		}
-		count_samples(c, &w->v[i], &ran[at - 1].all, &ran[at - 1].python);
+		rc = at ? 0 : LG_E_NOMEM;
+		if (at)
+			count_samples(c, x, &ran[at - 1].all, &ran[at - 1].python);
 	}
 	for (size_t i = 0; i < n; i++)
 		ran[i].proves = ran[i].all >= SAMPLES_MIN && ran[i].python * 2 > ran[i].all;

@@ -125,17 +125,12 @@ static int sort_into_causes(struct lg_case *c, const struct lg_tally *y, struct 
 		if (to == LG_CHARGED_JOB)
 			prc = 0;
 		key = lg_mix64((uint64_t)prc << 32 | p->lock) ^ lg_mix64(p->end | io << 8);
-		at = lg_map_get(&b->by_key, key);
-		if (!at) {
-			uint8_t *of_rank = lg_arena_alloc(&c->v->arena, c->n_ranks, 1);
-
-			at = (uint32_t)b->n + 1;
-			if (!of_rank || lg_map_set(&b->by_key, key, at) ||
-			    LG_APPEND(b->v, b->n, b->cap, (struct lg_cause_sum){
-				.end = p->end, .prc = prc, .thr = p->thr, .victim = p->of, .lock = p->lock,
-				.of_rank = of_rank, .own_job = of_job(c, c->t->thread.prc[p->thr], p->of) }))
-				return LG_E_NOMEM;
-		}
+		at = LG_MAP_APPEND(&b->by_key, key, b->v, b->n, b->cap, (struct lg_cause_sum){
+			.end = p->end, .prc = prc, .thr = p->thr, .victim = p->of, .lock = p->lock,
+			.of_rank = lg_arena_alloc(&c->v->arena, c->n_ranks, 1),
+			.own_job = of_job(c, c->t->thread.prc[p->thr], p->of) });
+		if (!at || c->v->arena.failed)
+			return LG_E_NOMEM;
 		s = &b->v[at - 1];
 		b->of_piece[p - y->path] = at;
 		s->lost += p->dur;

@@ -135,7 +135,6 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct lg_cau
 struct cause {
 	uint64_t key;
 	int64_t lost;
-	size_t n;
 };
 
 struct causes {
@@ -150,27 +149,19 @@ LG_ORDER_BY(cmp_cause, struct cause, LG_CMP(y->lost, x->lost) ?: LG_CMP(x->key, 
 static int find_causes(struct lg_case *c, const struct lg_rank *r, const struct lg_pieces *all,
 		       struct causes *ret)
 {
-	int rc = 0;
-
-	for (size_t i = 0; !rc && i < all->n; i++) {
-		uint64_t key = cause_key(c, &all->v[i]);
+	LG_EACH(p, all->v, all->n) {
+		uint64_t key = cause_key(c, p);
 		uint32_t k;
 
-		if (!is_proven(c, r, &all->v[i]))
+		if (!is_proven(c, r, p))
 			continue;
-		k = lg_map_get(&ret->at, key);
-		if (!k) {
-			k = (uint32_t)ret->n + 1;
-			rc = lg_map_set(&ret->at, key, k) ?:
-			     LG_APPEND(ret->v, ret->n, ret->cap, (struct cause){ .key = key });
-			if (rc)
-				break;
-		}
-		ret->v[k - 1].lost += all->v[i].dur;
-		ret->v[k - 1].n++;
+		k = LG_MAP_APPEND(&ret->at, key, ret->v, ret->n, ret->cap, (struct cause){ .key = key });
+		if (!k)
+			return LG_E_NOMEM;
+		ret->v[k - 1].lost += p->dur;
 	}
 	LG_SORT(ret->v, ret->n, cmp_cause);
-	return rc;
+	return 0;
 }
 
 /* left_out: of all ranks, which share their cgroups as a rule. */

@@ -31,17 +31,12 @@ static lg_str name_of(const struct lg_trace *t, uint32_t row)
 static int charge(const struct lg_trace *t, struct places *l, const struct lg_host_seg *s, int64_t ns)
 {
 	uint64_t key = ((uint64_t)name_of(t, s->site) << 32 | name_of(t, call_of(t, s))) + 1;
-	uint32_t at = lg_map_get(&l->by_key, key);
-	struct lg_cpu_place *p;
+	uint32_t at = LG_MAP_APPEND(&l->by_key, key, l->v, l->n, l->cap,
+				    (struct lg_cpu_place){ .site = s->site, .call = call_of(t, s) });
+	struct lg_cpu_place *p = at ? &l->v[at - 1] : NULL;
 
-	if (!at) {
-		at = (uint32_t)l->n + 1;
-		if (lg_map_set(&l->by_key, key, at) ||
-		    LG_APPEND(l->v, l->n, l->cap,
-			      (struct lg_cpu_place){ .site = s->site, .call = call_of(t, s) }))
-			return LG_E_NOMEM;
-	}
-	p = &l->v[at - 1];
+	if (!p)
+		return LG_E_NOMEM;
 	p->ns += ns;
 	lg_keep_longest(&p->longest, &p->at, ns, s->ts);
 	return 0;

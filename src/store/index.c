@@ -103,6 +103,11 @@ static int lists(struct keys k, size_t n_rows, size_t n_lists, uint32_t **ret_of
 	return *ret_row ? 0 : LG_E_NOMEM;
 }
 
+int lg_index_lists(const uint32_t *ids, size_t n_rows, size_t n_lists, uint32_t **ret_off, uint32_t **ret_row)
+{
+	return lists((struct keys){ .ids = ids }, n_rows, n_lists, ret_off, ret_row);
+}
+
 static int number_hosts(struct lg_index *x)
 {
 	const struct lg_process_tab *p = &x->t->process;

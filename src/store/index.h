@@ -45,6 +45,11 @@ struct lg_index {
 int lg_index_new(struct lg_index **ret, const struct lg_trace *t, struct lg_error *err) LG_MUST_CHECK;
 void lg_index_free(struct lg_index *x);
 
+/* Rows 0 .. n_rows - 1 by the number below n_lists that ids has for each, as above. Both are the caller's,
+ * also after a failure; NULL before. */
+int lg_index_lists(const uint32_t *ids, size_t n_rows, size_t n_lists, uint32_t **ret_off,
+		   uint32_t **ret_row) LG_MUST_CHECK;
+
 /* State row of thr that covers ts (start <= ts < end; a cut-off row covers all that follows).
  * LG_NO_ROW when nothing is known about that moment. */
 uint32_t lg_index_state_at(const struct lg_index *x, lg_thr thr, int64_t ts);

@@ -35,39 +35,35 @@ int lg_locks_new(struct lg_case *c)
 {
 	const struct lg_span_tab *s = &c->t->span;
 	struct lg_lock_table *l = lg_calloc(1, sizeof *l);
-	size_t n_hold = 0, cap = 0;
-	LG_AUTOFREE uint32_t *fill = NULL, *row = NULL;
+	size_t n_hold = 0, cap = 0, cap_object = 0;
+	LG_AUTOFREE uint32_t *object = NULL, *row = NULL; /* of each hold */
 
 	if (!l)
 		return LG_E_NOMEM;
 	c->locks = l;
 	for (size_t i = 0; i < s->n; i++) {
+		uint32_t o;
+
 		if (!is_hold(s, i))
 			continue;
-		if (LG_APPEND(row, n_hold, cap, (uint32_t)i))
+		o = lg_map_get(&l->object_i, s->object[i]);
+		if (!o && lg_map_set(&l->object_i, s->object[i], o = (uint32_t)++l->n_objects))
 			return LG_E_NOMEM;
-		if (!lg_map_get(&l->object_i, s->object[i]) &&
-		    lg_map_set(&l->object_i, s->object[i], (uint32_t)++l->n_objects))
+		if (lg_grow(&object, &cap_object, n_hold + 1, sizeof *object) ||
+		    LG_APPEND(row, n_hold, cap, (uint32_t)i))
 			return LG_E_NOMEM;
+		object[n_hold - 1] = o;
 	}
-	l->hold_off = lg_calloc(l->n_objects + 2, sizeof *l->hold_off);
-	l->hold = lg_calloc(n_hold, sizeof *l->hold);
 	l->reach = lg_calloc(n_hold, sizeof *l->reach);
-	fill = lg_calloc(l->n_objects + 2, sizeof *fill);
-	if (!l->hold_off || !l->hold || !l->reach || !fill)
+	if (!l->reach || lg_index_lists(object, n_hold, l->n_objects + 1, &l->hold_off, &l->hold))
 		return LG_E_NOMEM;
-	for (size_t k = 0; k < n_hold; k++)
-		l->hold_off[lg_map_get(&l->object_i, s->object[row[k]]) + 1]++;
-	for (size_t i = 1; i < l->n_objects + 2; i++)
-		l->hold_off[i] += l->hold_off[i - 1];
-	memcpy(fill, l->hold_off, (l->n_objects + 2) * sizeof *fill);
-	for (size_t k = 0; k < n_hold; k++) {
-		uint32_t i = row[k], o = lg_map_get(&l->object_i, s->object[i]), p = fill[o]++;
-		int64_t end = lg_row_end(c->t, s->ts[i], s->dur[i]);
+	for (size_t o = 0; o <= l->n_objects; o++)
+		for (uint32_t p = l->hold_off[o]; p < l->hold_off[o + 1]; p++) {
+			uint32_t i = l->hold[p] = row[l->hold[p]];
+			int64_t end = lg_row_end(c->t, s->ts[i], s->dur[i]);
 
-		l->hold[p] = i;
-		l->reach[p] = p > l->hold_off[o] && l->reach[p - 1] > end ? l->reach[p - 1] : end;
-	}
+			l->reach[p] = p > l->hold_off[o] && l->reach[p - 1] > end ? l->reach[p - 1] : end;
+		}
 	return 0;
 }
 

@@ -129,19 +129,14 @@ struct owned {
 static int sort_by_owner(const struct lg_trace *t, const lg_prc *owner, const struct device_rows *all,
 			 struct owned *ret)
 {
-	uint32_t *off = lg_calloc(t->process.n + 2, sizeof *off), *row;
+	LG_AUTOFREE lg_prc *of = lg_calloc(all->n, sizeof *of);
 
-	ret->off = off;
-	ret->row = row = lg_calloc(all->n, sizeof *row);
-	if (!off || !row)
+	for (size_t i = 0; of && i < all->n; i++)
+		of[i] = owner[t->span.track[all->row[i]]];
+	if (!of || lg_index_lists(of, all->n, t->process.n, &ret->off, &ret->row))
 		return LG_E_NOMEM;
-	/* off[prc + 1] is the fill mark of prc and ends up as its end. */
 	for (size_t i = 0; i < all->n; i++)
-		off[owner[t->span.track[all->row[i]]] + 2]++;
-	for (size_t i = 1; i < t->process.n + 2; i++)
-		off[i] += off[i - 1];
-	for (size_t i = 0; i < all->n; i++)
-		row[off[owner[t->span.track[all->row[i]]] + 1]++] = all->row[i];
+		ret->row[i] = all->row[ret->row[i]];
 	return 0;
 }
 

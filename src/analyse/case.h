@@ -266,6 +266,14 @@ static inline bool lg_is_mark(const struct lg_trace *t, size_t i, const char *na
 	return !strcmp(lg_string(t, t->mark.name[i]), name);
 }
 
+/* For each mark i of that name; and of process p alone. */
+#define LG_EACH_MARK(i, t, name) \
+	for (size_t i = 0; i < (t)->mark.n; i++) \
+		if (!lg_is_mark((t), i, (name))) { } else
+#define LG_EACH_MARK_OF(i, t, p, name) \
+	for (size_t i = 0; i < (t)->mark.n; i++) \
+		if ((t)->thread.prc[(t)->mark.thr[i]] != (p) || !lg_is_mark((t), i, (name))) { } else
+
 /* -1 = of none. */
 static inline int32_t lg_rank_of_mark(const struct lg_trace *t, size_t i)
 {

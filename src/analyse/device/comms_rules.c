@@ -421,11 +421,9 @@ static enum place place_of(const struct lg_trace *t)
 {
 	size_t first = t->mark.n;
 
-	for (size_t i = 0; i < t->mark.n; i++) {
+	LG_EACH_MARK(i, t, "log.watchdog_timeout") {
 		const char *a, *b;
 
-		if (!lg_is_mark(t, i, "log.watchdog_timeout"))
-			continue;
 		first = first < t->mark.n ? first : i;
 		a = lg_string(t, t->mark.text[first]);
 		b = lg_string(t, t->mark.text[i]);

@@ -27,9 +27,8 @@ int lg_compile_absent(struct lg_case *c, struct lg_gpu *g)
 	size_t n = 0, first = 0;
 	struct lg_finding *f;
 
-	for (size_t i = 0; i < m->n; i++)
-		if (!strcmp(lg_string(c->t, m->name[i]), "log.compile_start") && !n++)
-			first = i;
+	LG_EACH_MARK(i, c->t, "log.compile_start")
+		first = n++ ? first : i;
 	if (!n || lg_told(c, LG_R_COMPILE_SKIPPED))
 		return 0;
 	LG_EACH(x, g->run, g->n) {

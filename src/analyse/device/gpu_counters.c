@@ -31,7 +31,6 @@ struct reading {
 struct device {
 	lg_trk track;
 	int32_t index;
-	lg_str host;
 	struct reading *v;
 	size_t n, cap;
 	double limit, line; /* W; busy and below the line, it does not work */

@@ -51,12 +51,10 @@ int lg_say_pending(struct lg_case *c)
 		world = rank >= world ? rank + 1 : world;
 	}
 	world = LG_MIN(world, RANKS_MAX);
-	for (size_t i = 0; world && i < t->mark.n; i++) {
-		int32_t rank = t->process.rank[t->thread.prc[t->mark.thr[i]]];
+	LG_EACH_MARK(i, t, "flight.pending") {
+		int32_t rank = lg_rank_of_mark(t, i);
 
-		if (strcmp(lg_string(t, t->mark.name[i]), "flight.pending"))
-			continue;
-		pending++;
+		pending += world > 0;
 		if (rank >= 0 && rank < world)
 			is[rank] |= PENDING;
 	}

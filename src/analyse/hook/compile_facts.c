@@ -27,9 +27,8 @@ static struct told marks_of(const struct lg_case *c, lg_prc prc, const char *nam
 	const struct lg_mark_tab *m = &c->t->mark;
 	struct told r = { 0 };
 
-	for (size_t i = 0; i < m->n; i++) {
-		if (m->ts[i] < since || c->t->thread.prc[m->thr[i]] != prc ||
-		    strcmp(lg_string(c->t, m->name[i]), name))
+	LG_EACH_MARK_OF(i, c->t, prc, name) {
+		if (m->ts[i] < since)
 			continue;
 		r.n++;
 		r.ts = m->ts[i];
@@ -124,9 +123,7 @@ static int64_t growth(const struct lg_case *c, lg_prc prc, const char *name, int
 	int64_t before = 0, last = 0;
 
 	*ret_times = 0;
-	for (size_t i = 0; i < m->n; i++) {
-		if (c->t->thread.prc[m->thr[i]] != prc || strcmp(lg_string(c->t, m->name[i]), name))
-			continue;
+	LG_EACH_MARK_OF(i, c->t, prc, name) {
 		*ret_times += m->ts[i] >= since && m->value[i] > last;
 		last = m->value[i];
 		before = m->ts[i] < since ? last : before;

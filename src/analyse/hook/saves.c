@@ -81,9 +81,8 @@ int lg_find_saves(struct lg_case *c)
 		most = *sum > most ? *sum : most;
 		v->saves.n++;
 	}
-	for (size_t i = 0; i < t->mark.n; i++)
-		if (t->mark.ts[i] >= from && t->mark.ts[i] <= to && t->mark.value[i] > 0 &&
-		    !strcmp(lg_string(t, t->mark.name[i]), "side.saved")) {
+	LG_EACH_MARK(i, t, "side.saved")
+		if (t->mark.ts[i] >= from && t->mark.ts[i] <= to && t->mark.value[i] > 0) {
 			bytes += (double)t->mark.value[i];
 			known = true;
 		}

@@ -73,7 +73,6 @@ struct title {
 	const char *ranks;    /* the same, and by way of whom */
 	const char *held_up;  /* whose lock it was, or who was stopped: the one on the way, and not the job */
 	const char *every;
-	bool by_way;
 	const struct lg_io_story *io;
 };
 
@@ -210,7 +209,7 @@ void lg_cause_title(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 	/* Whose batch or checkpoint it is goes without saying. */
 	bool by_way = !c->rank_of_prc[c->t->thread.prc[s->victim]] && s->end != LG_END_LOADER &&
 		      s->end != LG_END_SIDE;
-	struct title p = { .c = c, .f = f, .s = s, .by_way = by_way, .io = io,
+	struct title p = { .c = c, .f = f, .s = s, .io = io,
 			   .every = lg_period_text(c, &s->rhythm) };
 
 	p.who = f->culprit.comm ? lg_text(c, "%s (pid %d)", f->culprit.comm, f->culprit.pid) : "nobody known";

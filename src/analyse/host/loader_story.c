@@ -63,13 +63,10 @@ static size_t spawns_of(const struct lg_case *c, const struct lg_rank *r, struct
 	struct spawn *v = NULL;
 	size_t n = 0, cap = 0;
 
-	for (size_t i = 0; i < m->n; i++) {
+	LG_EACH_MARK_OF(i, c->t, r->prc, "loader.spawn") {
 		struct spawn x = { m->ts[i], m->ts[i] };
 		size_t k = 0;
 
-		if (c->t->thread.prc[m->thr[i]] != r->prc ||
-		    strcmp(lg_string(c->t, m->name[i]), "loader.spawn"))
-			continue;
 		while (k < r->n_spans && (c->t->span.ts[r->spans[k]] < x.from ||
 					  !is_span(c, r->spans[k], "DataLoader.__next__")))
 			k++;

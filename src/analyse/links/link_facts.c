@@ -65,14 +65,10 @@ uint32_t lg_link_host_of(const struct lg_links *l, lg_str name)
 
 static struct lg_link_host *host_at(struct lg_case *c, struct lg_links *l, lg_str name)
 {
-	uint32_t at = lg_map_get(&l->by_host, name);
+	uint32_t at = LG_MAP_APPEND(&l->by_host, name, l->host, l->n_host, l->cap_host,
+				    (struct lg_link_host){ .name = name });
 
-	if (at)
-		return &l->host[at - 1];
-	if (lg_failed(c, lg_map_set(&l->by_host, name, (uint32_t)l->n_host + 1)) ||
-	    lg_failed(c, LG_APPEND(l->host, l->n_host, l->cap_host, (struct lg_link_host){ .name = name })))
-		return NULL;
-	return &l->host[l->n_host - 1];
+	return lg_failed(c, at ? 0 : LG_E_NOMEM) ? NULL : &l->host[at - 1];
 }
 
 static void add(struct lg_case *c, struct lg_links *l, const struct lg_link_sample *s)
@@ -345,13 +341,10 @@ int lg_links_read(struct lg_case *c, struct lg_links *l)
 {
 	const struct lg_trace *t = c->t;
 
-	for (size_t i = 0; i < t->mark.n && !c->failed; i++) {
-		const char *name = lg_string(t, t->mark.name[i]);
-
-		if (!strcmp(name, "nccl.comm"))
-			communicator(c, l, i);
-		l->n_tests += !strcmp(name, "nccl.bandwidth");
-	}
+	LG_EACH_MARK(i, t, "nccl.comm")
+		communicator(c, l, i);
+	LG_EACH_MARK(i, t, "nccl.bandwidth")
+		l->n_tests++;
 	for (size_t i = 0; i < t->meta.n && !c->failed; i++) {
 		const char *key = lg_string(t, t->meta.key[i]);
 		lg_prc p = t->meta.prc[i];

@@ -45,12 +45,12 @@ static int collect(struct lg_case *c, struct result **ret, size_t *ret_n)
 	const struct lg_trace *t = c->t;
 	size_t cap = 0, k;
 
-	for (size_t i = 0; i < t->mark.n; i++) {
+	LG_EACH_MARK(i, t, "nccl.bandwidth") {
 		const char *text = lg_string(t, t->mark.text[i]), *bus, *count;
 		struct result r = { .size = t->mark.value[i], .ts = t->mark.ts[i], .mark = (uint32_t)i,
 				    .prc = t->thread.prc[t->mark.thr[i]] };
 
-		if (r.size < LARGE || strcmp(lg_string(t, t->mark.name[i]), "nccl.bandwidth"))
+		if (r.size < LARGE)
 			continue;
 		bus = lg_arg(text, "bus", &k);
 		r.bus = bus ? strtod(bus, NULL) : 0;
@@ -285,13 +285,10 @@ struct field {
 
 static int runs_in(struct field *f, const struct result *v, size_t n)
 {
-	LG_EACH(x, v, n) {
-		if (!x->prc || lg_map_get(&f->index, x->prc))
-			continue;
-		if (lg_map_set(&f->index, x->prc, (uint32_t)f->n + 1) ||
-		    LG_APPEND(f->run, f->n, f->cap, (struct run){ .prc = x->prc }))
+	LG_EACH(x, v, n)
+		if (x->prc && !LG_MAP_APPEND(&f->index, x->prc, f->run, f->n, f->cap,
+					     (struct run){ .prc = x->prc }))
 			return LG_E_NOMEM;
-	}
 	return 0;
 }
 

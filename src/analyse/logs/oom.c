@@ -196,11 +196,10 @@ int lg_find_oom(struct lg_case *c)
 {
 	size_t first = c->t->mark.n, last = 0, lines = 0;
 
-	for (size_t i = 0; i < c->t->mark.n; i++)
-		if (lg_is_mark(c->t, i, "log.oom")) {
-			first = lines++ ? first : i;
-			last = i;
-		}
+	LG_EACH_MARK(i, c->t, "log.oom") {
+		first = lines++ ? first : i;
+		last = i;
+	}
 	if (lines)
 		say(c, first, lines, last);
 	return c->failed;

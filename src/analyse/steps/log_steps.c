@@ -47,10 +47,10 @@ double lg_steps_per_line(const struct lg_trace *t, lg_prc p)
 	double steps = 0;
 	size_t n = 0;
 
-	for (size_t i = 0; i < t->mark.n; i++) {
+	LG_EACH_MARK_OF(i, t, p, "log.step") {
 		int64_t at = t->mark.value[i];
 
-		if (t->thread.prc[t->mark.thr[i]] != p || at < 0 || strcmp(lg_string(t, t->mark.name[i]), "log.step"))
+		if (at < 0)
 			continue;
 		/* A smaller number begins the next epoch. */
 		if (last >= 0 && at > last) {
@@ -71,8 +71,8 @@ size_t lg_step_lines_after(const struct lg_trace *t, size_t mark, bool of_rank)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < t->mark.n; i++)
-		n += t->mark.ts[i] > t->mark.ts[mark] && lg_is_mark(t, i, "log.step") &&
+	LG_EACH_MARK(i, t, "log.step")
+		n += t->mark.ts[i] > t->mark.ts[mark] &&
 		     (!of_rank || lg_rank_of_mark(t, i) == lg_rank_of_mark(t, mark));
 	return n;
 }

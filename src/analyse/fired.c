@@ -128,6 +128,8 @@ static void judge_one(struct lg_case *c, const struct lg_tally *y, struct lg_fir
 			cause = s;
 		}
 	}
+	if (seen < f->dur / MOST)
+		return; /* it is not on the way of any step: a run that stands, which others judge */
 	by_end[LG_END_UNKNOWN] += f->dur - LG_MIN(seen, f->dur);
 	for (int i = 0; i < LG_END_MAX; i++) {
 		if (lg_is_cause((enum lg_end_kind)i) || by_end[i] <= most)
@@ -177,5 +179,7 @@ void lg_fired_findings(struct lg_case *c)
 		}
 		if (f->finding != SIZE_MAX)
 			f->answer = lg_text(c, "%s: %s", part(c, most, f->dur), v->findings[f->finding].title);
+		else if (!f->answer && f->dur)
+			f->answer = v->still;
 	}
 }

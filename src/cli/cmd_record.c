@@ -18,6 +18,12 @@
 
 extern char **environ;
 
+#define BEFORE_HANG INT64_C(10000000000)
+#define LEAST_AT INT64_C(1000000000)
+#define MOST_AT INT64_C(86400000000000)
+
+enum { DUMPS = 10 }; /* that triggers write; a ring is tens of megabytes */
+
 /* Progress is one line that is written over; a message ends it. */
 struct talk {
 	bool tty, line_open;
@@ -88,11 +94,38 @@ struct parsed {
 	struct lg_user user;
 	const char *user_name; /* --user */
 	struct lg_pids pids;
+	struct lg_trigger triggers[LG_TRIGGERS_MAX];
 };
 
 static int bad(const char *name, const char *value, const char *want)
 {
 	return lg_usage(&lg_cmd_record, "%s %s: %s", name, value, want);
+}
+
+/* --trigger, --max-dumps and --at. */
+static int set_moment(struct parsed *p, const char *name, const char *v)
+{
+	struct lg_error err = { 0 };
+	long n;
+
+	if (!strcmp(name, "--max-dumps")) {
+		if (!lg_parse_number(v, 1, 100000, &n))
+			return bad(name, v, "a number of files, 1 to 100000");
+		p->o.max_dumps = (unsigned)n;
+		return 0;
+	}
+	if (!strcmp(name, "--at")) {
+		p->o.at_ns = *v == '/' ? lg_parse_duration(v + 1) : -1;
+		if (p->o.at_ns < LEAST_AT || p->o.at_ns > MOST_AT)
+			return bad(name, v, "/ and a duration from a second to a day: /10s begins at a full ten seconds");
+		return 0;
+	}
+	if (p->o.n_triggers == LG_TRIGGERS_MAX)
+		return bad(name, v, "there may be 8 at most");
+	if (lg_trigger_parse(v, &p->triggers[p->o.n_triggers], &err))
+		return lg_usage(&lg_cmd_record, "--trigger %s", err.message);
+	p->o.n_triggers++;
+	return 0;
 }
 
 /* One option with its value. */
@@ -156,7 +189,9 @@ static int set_option(struct parsed *p, const char *name, const char *v)
 			}
 		return bad(name, v, "auto, bpf, perf, own or procfs");
 	}
-	p->user_name = v; /* --user: the only one left */
+	if (strcmp(name, "--user"))
+		return set_moment(p, name, v);
+	p->user_name = v;
 	return 0;
 }
 
@@ -164,7 +199,7 @@ static int parse(struct parsed *p, int argc, char **argv)
 {
 	static const char *const with_value[] = {
 		"-o", "--output", "-p", "--pid", "--job", "-F", "--freq", "--for", "--ring", "--ring-bytes",
-		"--profile", "--tier", "--user", "--device-rate",
+		"--profile", "--tier", "--user", "--device-rate", "--trigger", "--max-dumps", "--at",
 	};
 	int i;
 
@@ -217,6 +252,29 @@ static int parse(struct parsed *p, int argc, char **argv)
 	else if (i > 1 && !strcmp(argv[i - 1], "--"))
 		return lg_usage(&lg_cmd_record, "-- needs a command");
 	return LG_EXIT_OK;
+}
+
+/* What would never write a file is refused before anything runs. */
+static int check_triggers(struct parsed *p)
+{
+	p->o.triggers = p->triggers;
+	if (p->o.n_triggers && !p->o.ring_ns)
+		return lg_usage(&lg_cmd_record, "--trigger writes what a ring holds: add --ring DUR, such as --ring 60s");
+	for (size_t i = 0; i < p->o.n_triggers; i++) {
+		const struct lg_trigger *t = &p->triggers[i];
+
+		if (lg_trigger_wants_marks(t) && (p->o.cmd ? !p->o.hook : !p->o.n_pids && !p->o.job))
+			return lg_usage(&lg_cmd_record, "--trigger '%s' needs the steps that the hook marks: -- CMD "
+					"without --no-hook, or the -p or --job of one that was started with what "
+					"laggard env prints", t->text);
+		if (t->kind != LG_TRIGGER_HANG || p->o.ring_ns >= t->ns + BEFORE_HANG)
+			continue;
+		p->o.ring_ns = t->ns + BEFORE_HANG;
+		if (!p->o.quiet)
+			lg_say("'%s': the ring keeps %.3g s, so that it holds what was before", t->text,
+			       (double)p->o.ring_ns * 1e-9);
+	}
+	return 0;
 }
 
 /* Whom CMD runs as: --user, or who ran sudo. What sudo would set in its environment is set in ours, of
@@ -287,6 +345,7 @@ static int run(int argc, char **argv)
 	struct talk talk = { .tty = isatty(STDERR_FILENO) };
 	struct parsed p = { .o = { .freq_hz = 99,
 				   .device_hz = 1,
+				   .max_dumps = DUMPS,
 				   .profile = LG_PROFILE_DEFAULT,
 				   .hook = true,
 				   .confine = true,
@@ -306,6 +365,7 @@ static int run(int argc, char **argv)
 	p.o.pids = p.pids.v;
 	p.o.n_pids = p.pids.n;
 	p.o.job = p.pids.job;
+	status = status ? status : check_triggers(&p);
 	if (!status)
 		status = choose_user(&p);
 	if (status)
@@ -345,7 +405,11 @@ const struct lg_command lg_cmd_record = {
 		"  -a                   the whole machine (always so)\n"
 		"  --user NAME          start CMD as NAME (default: who ran sudo, else as laggard)\n"
 		"  --for DUR            stop after 30s, 500ms, 2m; CMD goes on\n"
-		"  --ring DUR           keep only the last DUR; SIGUSR1 writes it to FILE-N\n"
+		"  --ring DUR           keep only the last DUR; laggard trigger writes it to FILE-N\n"
+		"  --trigger EXPR       with --ring: write a file of the moment when 'step > 3x' (its usual),\n"
+		"                       'step > 200ms', 'hang > 60s' or 'rss > 90%' (repeatable)\n"
+		"  --max-dumps N        so many files of triggers at most (default 10)\n"
+		"  --at /DUR            begin at the next multiple of DUR on the wall clock: /10s\n"
 		"  -F HZ                CPU samples a second and CPU (default 99; 0 = none)\n"
 		"  --device-rate HZ     readings of GPUs a second, 1 to 10 (default 1; 0 = none)\n"
 		"  --profile P          light, default or deep: how much detail\n"

@@ -68,6 +68,7 @@ struct lg_addrs {
 	size_t n_dso, dso_cap, n_fd, n_jit_fd;
 	struct lg_pythons *pythons;
 	struct lg_symbol_child *child; /* NULL: it could not be confined, so there is none */
+	struct lg_symbol_child *spare; /* for a fork of the recorder; NULL = it will not be forked */
 	struct lg_map dso_by_key; /* hash of name and file identity */
 	struct lg_map kframe;     /* kernel address -> frame */
 	struct lg_map seen;
@@ -77,6 +78,7 @@ struct lg_addrs {
 int lg_addrs_new(struct lg_addrs **ret, struct lg_session *s, struct lg_error *err)
 {
 	struct lg_addrs *a = lg_calloc(1, sizeof *a);
+	bool forks = lg_session_options(s)->ring_ns > 0;
 	struct lg_error why;
 
 	if (!a)
@@ -89,9 +91,11 @@ int lg_addrs_new(struct lg_addrs **ret, struct lg_session *s, struct lg_error *e
 				why.message);
 		lg_session_say(s, "without names of user functions: %s", why.message);
 	}
+	if (a->child && forks && lg_symbol_child_new(&a->spare, &why))
+		lg_session_say(s, "without names of user functions in what triggers write: %s", why.message);
 	a->s_kernel = lg_intern(a->b, "[kernel.kallsyms]");
 	a->s_unknown = lg_intern(a->b, "[unknown]");
-	a->pythons = lg_pythons_new(a->b);
+	a->pythons = lg_pythons_new(a->b, forks);
 	if (!a->pythons) {
 		lg_addrs_free(a);
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
@@ -107,6 +111,7 @@ void lg_addrs_free(struct lg_addrs *a)
 	lg_spaces_done(&a->spaces);
 	lg_pythons_free(a->pythons);
 	lg_symbol_child_free(a->child);
+	lg_symbol_child_free(a->spare);
 	for (size_t i = 0; i < a->n_dso; i++)
 		if (a->dso[i].fd >= 0)
 			close(a->dso[i].fd);
@@ -608,6 +613,19 @@ size_t lg_session_python_asleep(struct lg_session *s, int32_t pid, int32_t tid, 
 }
 
 /* -- names -- */
+
+void lg_addrs_lend(struct lg_addrs *a)
+{
+	if (a->spare)
+		lg_symbol_child_lend(a->spare);
+	lg_pythons_lend(a->pythons);
+}
+
+void lg_addrs_apart(struct lg_addrs *a)
+{
+	a->child = a->spare;
+	lg_pythons_apart(a->pythons);
+}
 
 static int resolve_all(struct lg_addrs *a, struct lg_symbolizer_stats *st, struct lg_error *err)
 {

@@ -33,6 +33,8 @@ struct lg_far_range {
  */
 struct lg_far *lg_far_new(void);
 void lg_far_free(struct lg_far *f); /* NULL is fine */
+/* Before a fork of the recorder that will ask instead of it. */
+void lg_far_lend(struct lg_far *f);
 /* False, and nothing is read: pid gives no memory, or so many gave none that nobody is asked any more. */
 bool lg_far_read(struct lg_far *f, int32_t pid, struct lg_far_range *range, size_t n);
 /* Reads so far that got no answer. */

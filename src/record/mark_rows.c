@@ -38,6 +38,8 @@ struct lg_mark_rows {
 	lg_prc prc;
 	lg_mark_tid_fn *tid_of;
 	void *tid_arg;
+	lg_mark_saw_fn *saw; /* NULL = nobody watches */
+	void *saw_arg;
 	struct lg_map thread_of, string_of; /* tid -> thread + 1; name id -> lg_str */
 	struct thread *thread;
 	size_t n_threads, cap_threads;
@@ -106,6 +108,27 @@ void lg_mark_rows_set_tids(struct lg_mark_rows *m, lg_mark_tid_fn *f, void *arg)
 void lg_mark_rows_joined(struct lg_mark_rows *m)
 {
 	m->joined = true;
+}
+
+void lg_mark_rows_watch(struct lg_mark_rows *m, lg_mark_saw_fn *f, void *arg)
+{
+	m->saw = f;
+	m->saw_arg = arg;
+}
+
+static void tell(struct lg_mark_rows *m, enum lg_mark_saw what, int64_t number, int64_t ts, int64_t dur)
+{
+	if (m->saw)
+		m->saw(m->saw_arg, what, number, ts, dur);
+}
+
+/* Only the steps' own thread: what another one saves meanwhile takes nothing out of the step. */
+static void tell_side(struct lg_mark_rows *m, enum lg_mark_saw what, lg_thr thr, const struct lg_mark_slot *s,
+		      int64_t ts)
+{
+	if ((uint8_t)(s->what >> 40) == LAG_MARK_K_STAGE && (uint8_t)(s->what >> 48) == LAG_STAGE_SIDE &&
+	    !(s->what >> 56 & LAG_MARK_ASYNC) && m->step_ts != INT64_MIN && thr == m->step_thr)
+		tell(m, what, 0, ts, 0);
 }
 
 static void drop(struct lg_mark_rows *m, int64_t ts)
@@ -209,6 +232,7 @@ static void begin(struct lg_mark_rows *m, struct thread *t, const struct lg_mark
 		m->step_thr = t->thr;
 		m->step_by = BY_STAGE;
 	}
+	tell_side(m, LG_MARK_SAW_SIDE, t->thr, s, s->ts);
 }
 
 static void finish(struct lg_mark_rows *m, struct thread *t, const struct lg_mark_slot *s)
@@ -223,6 +247,7 @@ static void finish(struct lg_mark_rows *m, struct thread *t, const struct lg_mar
 		const struct open_span *o = &t->open[--t->depth];
 
 		add_span(m, t->thr, &o->slot, s->ts - o->ts);
+		tell_side(m, LG_MARK_SAW_SIDE_END, t->thr, &o->slot, s->ts);
 		if (!t->depth)
 			break;
 	}
@@ -241,12 +266,15 @@ static void step(struct lg_mark_rows *m, struct thread *t, const struct lg_mark_
 	 * first one, which began with the first stage. What lies between two kinds (before the first
 	 * forward of an inference loop, before the first mark by hand) is no step. */
 	if (m->step_ts != INT64_MIN && s->ts > m->step_ts && m->step_thr == t->thr &&
-	    (m->step_by == by || (m->step_by == BY_STAGE && by != BY_START)))
+	    (m->step_by == by || (m->step_by == BY_STAGE && by != BY_START))) {
+		int64_t number = by == BY_START ? m->step_seq : s->seq;
+
 		lg_add_span(m->b, &(struct lg_span_row){
 					  .ts = m->step_ts, .dur = s->ts - m->step_ts,
 					  .thr = t->thr, .kind = LG_SPAN_STEP,
-					  .seq = by == BY_START ? m->step_seq : s->seq,
-					  .flags = flags_of(s->what) });
+					  .seq = number, .flags = flags_of(s->what) });
+		tell(m, LG_MARK_SAW_STEP, number, m->step_ts, s->ts - m->step_ts);
+	}
 	m->step_ts = s->ts;
 	m->step_thr = t->thr;
 	m->step_by = by;
@@ -266,6 +294,7 @@ void lg_mark_rows_add(struct lg_mark_rows *m, const struct lg_mark_slot *s)
 		drop(m, s->ts);
 		return;
 	}
+	tell(m, LG_MARK_SAW_ANY, 0, s->ts, 0);
 	switch ((uint8_t)(s->what >> 32)) {
 	case LAG_MARK_BEGIN:
 		begin(m, t, s);
@@ -276,7 +305,9 @@ void lg_mark_rows_add(struct lg_mark_rows *m, const struct lg_mark_slot *s)
 	case LAG_MARK_SPAN:
 		dur = s->token <= INT64_MAX && (int64_t)s->token <= INT64_MAX - s->ts
 			      ? (int64_t)s->token : 0;
+		tell_side(m, LG_MARK_SAW_SIDE, t->thr, s, s->ts);
 		add_span(m, t->thr, s, dur);
+		tell_side(m, LG_MARK_SAW_SIDE_END, t->thr, s, s->ts + dur);
 		break;
 	case LAG_MARK_MARK:
 		lg_add_mark(m->b, &(struct lg_mark_row){
@@ -314,6 +345,7 @@ void lg_mark_rows_lost(struct lg_mark_rows *m, int64_t ts, uint64_t count)
 	for (size_t i = 0; i < m->n_threads; i++)
 		m->thread[i].depth = 0;
 	m->step_ts = INT64_MIN; /* a step with a hole in it has no known length */
+	tell(m, LG_MARK_SAW_LOSS, 0, ts, 0);
 }
 
 void lg_mark_rows_end(struct lg_mark_rows *m, int64_t end, bool clean)

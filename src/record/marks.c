@@ -27,6 +27,7 @@
 #include "record/hook_inject.h"
 #include "record/lives.h"
 #include "record/marks.h"
+#include "record/moment.h"
 #include "record/session.h"
 #include "record/unreached.h"
 
@@ -53,6 +54,8 @@ struct ring {
 	int64_t since;         /* it was written before that; INT64_MIN = the recorder was first */
 	int32_t pid;           /* in our namespace; 0 = free entry */
 	bool foreign;          /* pid namespace is not ours */
+	struct marks *of;
+	uint32_t i;            /* its entry, by which moment.h knows it */
 	bool drained;          /* END pushed: reading is over, feed() frees the entry */
 	int64_t alive_at;
 };
@@ -343,6 +346,8 @@ static void open_ring(struct marks *m, unsigned folder, const char *name)
 	m->ring[i]->since = f->kept && r.header[LAG_MARK_H_CREATED] < m->began ? m->began : INT64_MIN;
 	m->ring[i]->foreign = (uint64_t)r.header[LAG_MARK_H_PID_NS] != m->own_ns;
 	memcpy(m->ring[i]->name, name, strlen(name) + 1); /* fits: checked above */
+	m->ring[i]->of = m;
+	m->ring[i]->i = (uint32_t)i;
 	m->n_open++;
 	m->n_seen++;
 	if (r.delayed)
@@ -528,6 +533,8 @@ static void apply_header(struct marks *m, const struct ring *r)
 	if (r->foreign)
 		row.ns_pid = (int32_t)r->r.header[LAG_MARK_H_PID];
 	lg_process_write(b, prc, &row);
+	if (lg_session_moments(m->s) && row.role != LG_ROLE_LOADER)
+		lg_moments_who(lg_session_moments(m->s), r->i, r->pid, row.rank);
 }
 
 static void end_ring(struct marks *m, size_t i)
@@ -551,11 +558,35 @@ static void end_ring(struct marks *m, size_t i)
 					"pid %d: names that found no room", (int)r->pid);
 		apply_header(m, r);
 	}
+	if (lg_session_moments(m->s))
+		lg_moments_gone(lg_session_moments(m->s), r->i);
 	lg_mark_rows_free(r->rows);
 	close(r->r.fd);
 	lg_free(r);
 	m->ring[i] = NULL;
 	m->n_open--;
+}
+
+static void saw(void *arg, enum lg_mark_saw what, int64_t number, int64_t ts, int64_t dur)
+{
+	const struct ring *r = arg;
+	struct lg_moments *to = lg_session_moments(r->of->s);
+
+	switch (what) {
+	case LG_MARK_SAW_STEP:
+		lg_moments_step(to, r->i, number, ts, dur);
+		break;
+	case LG_MARK_SAW_SIDE:
+	case LG_MARK_SAW_SIDE_END:
+		lg_moments_side(to, r->i, ts, what == LG_MARK_SAW_SIDE);
+		break;
+	case LG_MARK_SAW_LOSS:
+		lg_moments_lost(to, r->i, ts);
+		break;
+	case LG_MARK_SAW_ANY:
+		lg_moments_mark(to, r->i, ts);
+		break;
+	}
 }
 
 static void feed(void *self, int64_t ts, const void *rec, size_t n)
@@ -573,6 +604,8 @@ static void feed(void *self, int64_t ts, const void *rec, size_t n)
 			lg_mark_rows_set_tids(r->rows, map_tid, r);
 		if (r->since != INT64_MIN)
 			lg_mark_rows_joined(r->rows);
+		if (lg_session_moments(m->s))
+			lg_mark_rows_watch(r->rows, saw, r);
 	}
 	switch (p->kind) {
 	case REC_SLOT:

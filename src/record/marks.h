@@ -26,6 +26,13 @@ void lg_mark_rows_end(struct lg_mark_rows *m, int64_t end, bool clean);
 void lg_mark_rows_joined(struct lg_mark_rows *m);
 /* The life this ring belongs to. */
 lg_prc lg_mark_rows_process(const struct lg_mark_rows *m);
+/* What is seen while rows are made, for who watches the steps (moment.h). */
+enum lg_mark_saw {
+	LG_MARK_SAW_STEP, LG_MARK_SAW_SIDE, LG_MARK_SAW_SIDE_END, LG_MARK_SAW_LOSS, LG_MARK_SAW_ANY
+};
+/* STEP: number, ts and dur of one that has ended. SIDE: the steps' thread begins or ends side work at ts. */
+typedef void lg_mark_saw_fn(void *arg, enum lg_mark_saw what, int64_t number, int64_t ts, int64_t dur);
+void lg_mark_rows_watch(struct lg_mark_rows *m, lg_mark_saw_fn *f, void *arg);
 /* How thread ids of the ring map to the recorder's; NULL = they are the same. */
 typedef int32_t lg_mark_tid_fn(void *arg, int32_t pid, int32_t ns_tid);
 void lg_mark_rows_set_tids(struct lg_mark_rows *m, lg_mark_tid_fn *f, void *arg);

@@ -364,6 +364,7 @@ const struct lg_source lg_source_procfs = {
 	.drain = drain,
 	.feed = feed,
 	.stop = stop,
+	.look = stop,
 	.finish = finish,
 	.free = procfs_free,
 };

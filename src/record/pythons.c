@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/map.h"
+#include "base/order.h"
 #include "record/far_memory.h"
 #include "record/python_layout.h"
 #include "record/session.h"
@@ -87,7 +88,7 @@ struct sampled {
 
 struct lg_pythons {
 	struct lg_builder *b;
-	struct lg_far *far;
+	struct lg_far *far, *spare; /* spare: for a fork of the recorder; NULL = it will not be forked */
 	struct process *process;
 	size_t n, cap;
 	struct lg_map by_pid;
@@ -110,7 +111,7 @@ struct lg_pythons {
 	uint8_t record[sizeof(struct lg_python_object) + 2 * LG_PYTHON_STRING_MAX + LG_PYTHON_TABLE_MAX + 8];
 };
 
-struct lg_pythons *lg_pythons_new(struct lg_builder *b)
+struct lg_pythons *lg_pythons_new(struct lg_builder *b, bool forks)
 {
 	struct lg_pythons *p = lg_calloc(1, sizeof *p);
 
@@ -118,11 +119,46 @@ struct lg_pythons *lg_pythons_new(struct lg_builder *b)
 		return NULL;
 	p->b = b;
 	p->far = lg_far_new();
-	if (!p->far) {
+	p->spare = forks ? lg_far_new() : NULL;
+	if (!p->far || (forks && !p->spare)) {
+		lg_far_free(p->far);
 		lg_free(p);
 		return NULL;
 	}
 	return p;
+}
+
+void lg_pythons_lend(struct lg_pythons *p)
+{
+	lg_far_lend(p->spare);
+}
+
+/* The copies so far, in a file of its own: the parent goes on writing to the other one. */
+static int copy_dump(const struct dump *d)
+{
+	int fd = memfd_create("laggard-python", MFD_CLOEXEC);
+	char buf[1 << 14];
+
+	for (size_t at = 0; fd >= 0 && at < d->bytes;) {
+		ssize_t n = pread(d->fd, buf, LG_MIN(sizeof buf, d->bytes - at), (off_t)at);
+
+		if (n <= 0 || write(fd, buf, (size_t)n) != n) {
+			close(fd);
+			return -1;
+		}
+		at += (size_t)n;
+	}
+	return fd;
+}
+
+void lg_pythons_apart(struct lg_pythons *p)
+{
+	struct lg_far *parents = p->far;
+
+	p->far = p->spare;
+	p->spare = parents;
+	for (size_t i = 0; i < p->n_dump; i++)
+		p->dump[i].fd = copy_dump(&p->dump[i]); /* -1: its functions have no names */
 }
 
 void lg_pythons_free(struct lg_pythons *p)
@@ -133,6 +169,7 @@ void lg_pythons_free(struct lg_pythons *p)
 		if (p->dump[i].fd >= 0)
 			close(p->dump[i].fd);
 	lg_far_free(p->far);
+	lg_far_free(p->spare);
 	lg_free(p->process);
 	lg_free(p->code);
 	lg_free(p->sampled);
@@ -618,6 +655,8 @@ int lg_pythons_resolve(struct lg_pythons *p, struct lg_symbolizer *s)
 		if (lost[i].n)
 			lg_add_diag_now(p->b, lost[i].id, lg_monotonic_ns(), lost[i].n, "%s", lost[i].what);
 	for (size_t i = 0; i < p->n_dump && !rc; i++) {
+		if (p->dump[i].fd < 0)
+			continue;
 		rc = lg_symbolizer_python(s, p->dump[i].dso, p->dump[i].fd, p->dump[i].owner);
 		p->dump[i].fd = -1; /* the symbolizer's now */
 	}

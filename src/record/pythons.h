@@ -23,7 +23,14 @@ struct lg_python_range {
 	uint64_t lo, hi; /* of the function that runs Python; both 0: not known */
 };
 
-struct lg_pythons *lg_pythons_new(struct lg_builder *b); /* NULL without memory */
+/* forks: the recorder will be forked while it records, see below. NULL without memory. */
+struct lg_pythons *lg_pythons_new(struct lg_builder *b, bool forks);
+/*
+ * Around a fork whose child writes what there is (session.c): lend in the parent before it; apart in the
+ * child, which from then on shares with the parent neither a reader of memory nor a file.
+ */
+void lg_pythons_lend(struct lg_pythons *p);
+void lg_pythons_apart(struct lg_pythons *p);
 void lg_pythons_free(struct lg_pythons *p);
 /*
  * pid has mapped an interpreter: name of the file, base (its mapping's start less its offset in the file),

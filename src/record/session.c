@@ -17,30 +17,25 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/capability.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/confine.h"
+#include "base/order.h"
 #include "base/place.h"
 #include "record/device/devices.h"
-#include "record/facts.h"
 #include "record/launch.h"
 #include "record/lives.h"
-#include "record/record_queue.h"
-#include "record/tier.h"
+#include "record/session_internal.h"
 #include "store/budget.h"
-#include "store/lag_ring.h"
-#include "store/lag_write.h"
 
-#define MS INT64_C(1000000)
 #define DRAIN_EVERY (100 * MS)
 #define DRAIN_SELDOM (400 * MS) /* where full rings call: a round costs more than its records */
 #define DRAIN_OFTEN (25 * MS)
@@ -55,50 +50,7 @@
 #define QUEUE_MOST (256u << 20)
 static const struct lg_budget_limits budgets = { .job = 80u << 20, .user = 20u << 20, .users = 40u << 20 };
 #define SHORT_RUN (2000 * MS)
-
-#ifdef LG_HAVE_ADDRS
-#define ADDRS(call) (call)
-#else
-#define ADDRS(call) ((void)0)
-#endif
-
-struct running {
-	const struct lg_source *src;
-	void *self;
-	bool failed;
-};
-
-struct lg_session {
-	const struct lg_record_options *opt;
-	struct lg_builder *b;
-	struct lg_queue *q;
-	struct lg_lives *lives;
-	struct lg_addrs *addrs;
-	struct lg_launch *child;
-	struct lg_devices *devices;
-	struct lg_hook *hook;
-	char **env, token[64];
-	struct lg_writer *writer;
-	struct lg_ring *ring;
-	struct running run[LG_QUEUE_SOURCES];
-	unsigned n_run, starting;
-	enum lg_tier tier;
-	int epoll, signals;
-	sigset_t old_mask;
-	struct sigaction old_pipe;
-	struct rlimit old_files;
-	struct lg_clock_watch clocks;
-	struct lg_cost cost;
-	int64_t began, drain_began, last_drain, flushed;
-	int64_t drain_every;
-	unsigned fullest; /* permille of the fullest ring that cannot call, in this drain */
-	uint64_t events, lost;
-	unsigned dumps, interrupts;
-	int sampler;      /* a program for each CPU sample; -1 = none */
-	bool stop, hurry, dump, woken, held_back, output_failed;
-	char refused[640], refused_tiers[48]; /* tiers that do not work here */
-	int64_t next_check;
-};
+#define READY_BEFORE (2000 * MS) /* of sources, before the moment of --at: loading them takes time */
 
 struct lg_builder *lg_session_builder(struct lg_session *s) { return s->b; }
 const struct lg_record_options *lg_session_options(const struct lg_session *s) { return s->opt; }
@@ -109,6 +61,7 @@ void lg_session_set_sampler(struct lg_session *s, int prog_fd) { s->sampler = pr
 int lg_session_sampler(const struct lg_session *s) { return s->sampler; }
 struct lg_lives *lg_session_lives(struct lg_session *s) { return s->lives; }
 struct lg_devices *lg_session_devices(struct lg_session *s) { return s->devices; }
+struct lg_moments *lg_session_moments(struct lg_session *s) { return s->moments; }
 
 pid_t lg_session_self(const struct lg_session *s)
 {
@@ -164,7 +117,7 @@ void lg_session_say(struct lg_session *s, const char *fmt, ...)
 	char line[1024];
 	va_list ap;
 
-	if (!s->opt->say || s->opt->quiet)
+	if (!s->opt->say || s->opt->quiet || s->silent)
 		return;
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof line, fmt, ap);
@@ -278,7 +231,7 @@ static int start_sources(struct lg_session *s, struct lg_error *err)
 	return 0;
 }
 
-static void source_failed(struct lg_session *s, struct running *r, const struct lg_error *err)
+void lg_session_source_failed(struct lg_session *s, struct running *r, const struct lg_error *err)
 {
 	r->failed = true;
 	lg_add_diag_now(s->b, LG_DIAG_PARTIAL, lg_monotonic_ns(), 1, "%s ended early: %s",
@@ -339,7 +292,7 @@ static void drain(struct lg_session *s, int64_t now)
 		struct lg_error err = { 0 };
 
 		if (!s->run[i].failed && s->run[i].src->drain(s->run[i].self, &err))
-			source_failed(s, &s->run[i], &err);
+			lg_session_source_failed(s, &s->run[i], &err);
 	}
 	note_losses(s);
 	if (!s->held_back && now - SETTLED > settled)
@@ -372,7 +325,7 @@ static void count_rows(struct lg_session *s)
 		}
 }
 
-static int flush(struct lg_session *s, struct lg_error *err)
+int lg_session_flush(struct lg_session *s, struct lg_error *err)
 {
 	int rc;
 
@@ -391,25 +344,51 @@ static uint64_t output_bytes(const struct lg_session *s)
 	return s->ring ? lg_ring_bytes(s->ring) : lg_writer_bytes(s->writer);
 }
 
-/* run.lag -> run-1.lag, run-2.lag ...: what a signal dumps never replaces the final file. */
-static void dump_ring(struct lg_session *s)
+/* A share means nothing where the last drain and the names outweigh the rounds. */
+static const char *cost_text(const struct lg_cost *c, char *buf, size_t size)
 {
-	struct lg_error err = { 0 };
-	const char *out = s->opt->out, *dot = strrchr(out, '.');
-	char path[4096];
-
-	if (!s->ring) {
-		lg_session_say(s, "SIGUSR1 dumps the ring of --ring DUR; there is none");
-		return;
-	}
-	if (!dot || strchr(dot, '/'))
-		dot = out + strlen(out);
-	snprintf(path, sizeof path, "%.*s-%u%s", (int)(dot - out), out, ++s->dumps, dot);
-	if (flush(s, &err) || lg_ring_dump(s->ring, path, &err))
-		lg_session_say(s, "%s", err.message);
+	if (c->wall_ns < SHORT_RUN)
+		snprintf(buf, size, "%.0f ms of CPU time", (double)c->cpu_ns * 1e-6);
 	else
-		lg_session_say(s, "dumped the last %.0f s -> %s", (double)s->opt->ring_ns * 1e-9,
-			       path);
+		snprintf(buf, size, "%.1f %% of one CPU",
+			 100 * (double)c->cpu_ns / (double)c->wall_ns);
+	return buf;
+}
+
+static void note_cost(struct lg_session *s)
+{
+	struct lg_cost c = lg_facts_cost(&s->cost);
+	char text[48], lost[32];
+
+	lg_meta_setf(s->b, 0, "record.cost.cpu_ns", "%" PRId64, c.cpu_ns);
+	lg_meta_setf(s->b, 0, "record.cost.wall_ns", "%" PRId64, c.wall_ns);
+	lg_meta_setf(s->b, 0, "record.cost.rss_bytes", "%" PRId64, c.rss_bytes);
+	lg_meta_setf(s->b, 0, "record.events", "%" PRIu64, s->events);
+	lg_meta_setf(s->b, 0, "record.lost", "%" PRIu64, s->lost);
+	lg_meta_setf(s->b, 0, "record.bytes", "%" PRIu64, output_bytes(s));
+	lg_add_diag_now(s->b, LG_DIAG_OWN_COST, lg_monotonic_ns(), 1,
+			"recorder: %s, %.1f MB of memory, %" PRIu64 " events, %.1f MB written, %s lost",
+			cost_text(&c, text, sizeof text), (double)c.rss_bytes * 1e-6, s->events,
+			(double)output_bytes(s) * 1e-6, lg_count_text(s->lost, lost, sizeof lost));
+	s->cost = c;
+}
+
+int lg_session_last_rows(struct lg_session *s, unsigned *ret_ranks, struct lg_error *err)
+{
+	struct lg_error later = { 0 };
+	int rc;
+
+	lg_queue_round(s->q, INT64_MAX, feed, s);
+	note_losses(s);
+	for (unsigned i = 0; i < s->n_run; i++)
+		if (s->run[i].src->finish && s->run[i].src->finish(s->run[i].self, &later))
+			lg_session_source_failed(s, &s->run[i], &later);
+	lg_lives_finish(s->lives, ret_ranks);
+	lg_facts_clocks(s->b, &s->clocks, lg_monotonic_ns(), true);
+	rc = lg_session_flush(s, err);
+	note_cost(s);
+	ADDRS(lg_addrs_resolve(s->addrs, !s->hurry, 200 * MS));
+	return rc ? rc : lg_session_flush(s, err);
 }
 
 /* Rounds ------------------------------------------------------------------------------------- */
@@ -446,6 +425,8 @@ static void take_signals(struct lg_session *s)
 		switch (si.ssi_signo) {
 		case SIGUSR1:
 			s->dump = true;
+			s->asked_by = (pid_t)si.ssi_pid;
+			s->asked_by_user = si.ssi_uid;
 			break;
 		case SIGCHLD:
 			if (s->child && lg_launch_ended(s->child, false))
@@ -491,13 +472,10 @@ static int one_round(struct lg_session *s, struct lg_error *err)
 	lg_facts_clocks(s->b, &s->clocks, now, false);
 	if (now - s->flushed >= FLUSH_EVERY || lg_builder_pending(s->b) > FLUSH_PENDING) {
 		ADDRS(lg_addrs_resolve(s->addrs, false, 2 * MS));
-		if (flush(s, err))
+		if (lg_session_flush(s, err))
 			return err->code;
 	}
-	if (s->dump) {
-		s->dump = false;
-		dump_ring(s);
-	}
+	lg_session_dumps(s, now, now >= s->next_check);
 	if (now >= s->next_check) {
 		s->next_check = now + 1000 * MS;
 		if (s->opt->n_pids && !s->child && !any_alive(s))
@@ -516,13 +494,15 @@ static int rounds(struct lg_session *s, struct lg_error *err)
 {
 	while (!s->stop) {
 		int64_t now;
+		bool asked;
 		int rc;
 
 		wait_for_work(s);
 		now = lg_monotonic_ns();
-		if (!s->stop && !s->dump && now - s->last_drain < DRAIN_GAP)
+		asked = s->dump && !s->aside.pid; /* else it has to wait anyway */
+		if (!s->stop && !asked && now - s->last_drain < DRAIN_GAP)
 			continue;
-		if (!s->stop && !s->dump && !s->woken && now - s->last_drain < s->drain_every &&
+		if (!s->stop && !asked && !s->woken && now - s->last_drain < s->drain_every &&
 		    !(s->opt->for_ns && now - s->began >= s->opt->for_ns))
 			continue;
 		rc = one_round(s, err);
@@ -656,7 +636,8 @@ static int open_output(struct lg_session *s, struct lg_error *err)
 	if (rc)
 		return rc;
 	lg_place_free(tried);
-	return lg_ring_new(&s->ring, s->opt->ring_ns, 0, err);
+	rc = lg_session_watch_moments(s, err);
+	return rc ? rc : lg_ring_new(&s->ring, s->opt->ring_ns, 0, err);
 }
 
 static size_t queue_bytes(const struct lg_record_options *opt)
@@ -665,6 +646,57 @@ static size_t queue_bytes(const struct lg_record_options *opt)
 	size_t n = QUEUE_DEFAULT + (size_t)(cpus > 0 ? cpus : 1) * QUEUE_A_CPU;
 
 	return opt->queue_bytes ? opt->queue_bytes : n < QUEUE_MOST ? n : QUEUE_MOST;
+}
+
+/* --at: sources that run already are drained meanwhile. */
+static int wait_until(struct lg_session *s, int64_t then, struct lg_error *err)
+{
+	int64_t now;
+	int rc = 0;
+
+	while (!rc && !s->stop && (now = lg_monotonic_ns()) < then) {
+		int64_t left = LG_MIN(then - now, DRAIN_EVERY);
+		struct epoll_event ev;
+
+		if (epoll_wait(s->epoll, &ev, 1, (int)((left + MS - 1) / MS)) == 1 &&
+		    ev.data.fd == s->signals)
+			take_signals(s);
+		if (s->interrupts) /* cmd has not begun: there is nothing to wait for */
+			s->stop = true;
+		if (s->n_run)
+			rc = one_round(s, err);
+	}
+	if (!rc && s->stop)
+		rc = lg_fail(err, LG_E_IO, LG_NO_OFFSET, "ended before the recording began");
+	return rc;
+}
+
+static int wait_for_sources_time(struct lg_session *s, struct lg_error *err)
+{
+	int64_t every = s->opt->at_ns, wall;
+	struct timespec t;
+
+	if (!every)
+		return 0;
+	clock_gettime(CLOCK_REALTIME, &t);
+	wall = t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+	s->begins = lg_monotonic_ns() + every - wall % every;
+	lg_meta_setf(s->b, 0, "record.at_ns", "%" PRId64, wall + every - wall % every);
+	lg_session_say(s, "beginning in %.1f s, when the wall clock is a multiple of %.3g s",
+		       (double)(every - wall % every) * 1e-9, (double)every * 1e-9);
+	return wait_until(s, s->begins - READY_BEFORE, err);
+}
+
+static int wait_for_time(struct lg_session *s, struct lg_error *err)
+{
+	int64_t late = lg_monotonic_ns() - s->begins;
+
+	if (!s->begins)
+		return 0;
+	if (late > 100 * MS)
+		lg_session_say(s, "ready %.1f s after that moment", (double)late * 1e-9);
+	s->began = s->begins; /* --for counts from there */
+	return wait_until(s, s->begins, err);
 }
 
 static int begin(struct lg_session *s, struct lg_error *err)
@@ -698,6 +730,8 @@ static int begin(struct lg_session *s, struct lg_error *err)
 		return rc;
 #endif
 	lg_lives_scan(s->lives, lg_monotonic_ns());
+	if ((rc = wait_for_sources_time(s, err)))
+		return rc;
 	s->cost = lg_facts_cost(NULL);
 	s->began = s->drain_began = s->last_drain = s->flushed = lg_monotonic_ns();
 	if ((rc = start_sources(s, err)))
@@ -713,6 +747,8 @@ static int begin(struct lg_session *s, struct lg_error *err)
 			       opt->for_ns ? "" : "; Ctrl-C ends it");
 	lg_builder_limit(s->b, &budgets);
 	s->began = lg_monotonic_ns();
+	if ((rc = wait_for_time(s, err)))
+		return rc;
 	began = lg_facts_cost(&s->cost);
 	lg_meta_setf(s->b, 0, "record.cost.start_cpu_ns", "%" PRId64, began.cpu_ns);
 	s->cost = lg_facts_cost(NULL); /* loading programs is paid once, before cmd runs */
@@ -723,35 +759,6 @@ static int begin(struct lg_session *s, struct lg_error *err)
 	if (!rc)
 		(void)lg_lives_exec(s->lives, lg_monotonic_ns(), lg_launch_pid(s->child), NULL);
 	return rc;
-}
-
-/* A share means nothing where the last drain and the names outweigh the rounds. */
-static const char *cost_text(const struct lg_cost *c, char *buf, size_t size)
-{
-	if (c->wall_ns < SHORT_RUN)
-		snprintf(buf, size, "%.0f ms of CPU time", (double)c->cpu_ns * 1e-6);
-	else
-		snprintf(buf, size, "%.1f %% of one CPU",
-			 100 * (double)c->cpu_ns / (double)c->wall_ns);
-	return buf;
-}
-
-static void note_cost(struct lg_session *s)
-{
-	struct lg_cost c = lg_facts_cost(&s->cost);
-	char text[48], lost[32];
-
-	lg_meta_setf(s->b, 0, "record.cost.cpu_ns", "%" PRId64, c.cpu_ns);
-	lg_meta_setf(s->b, 0, "record.cost.wall_ns", "%" PRId64, c.wall_ns);
-	lg_meta_setf(s->b, 0, "record.cost.rss_bytes", "%" PRId64, c.rss_bytes);
-	lg_meta_setf(s->b, 0, "record.events", "%" PRIu64, s->events);
-	lg_meta_setf(s->b, 0, "record.lost", "%" PRIu64, s->lost);
-	lg_meta_setf(s->b, 0, "record.bytes", "%" PRIu64, output_bytes(s));
-	lg_add_diag_now(s->b, LG_DIAG_OWN_COST, lg_monotonic_ns(), 1,
-			"recorder: %s, %.1f MB of memory, %" PRIu64 " events, %.1f MB written, %s lost",
-			cost_text(&c, text, sizeof text), (double)c.rss_bytes * 1e-6, s->events,
-			(double)output_bytes(s) * 1e-6, lg_count_text(s->lost, lost, sizeof lost));
-	s->cost = c;
 }
 
 static void say_summary(struct lg_session *s, unsigned ranks, uint64_t bytes)
@@ -775,28 +782,18 @@ static int end(struct lg_session *s, struct lg_error *err)
 	struct lg_error later = { 0 };
 	unsigned ranks = 0;
 	uint64_t bytes;
-	int rc = 0;
+	int rc;
 
 	for (unsigned i = 0; i < s->n_run; i++)
 		if (!s->run[i].failed && s->run[i].src->stop(s->run[i].self, &later))
-			source_failed(s, &s->run[i], &later);
+			lg_session_source_failed(s, &s->run[i], &later);
 	drain(s, INT64_MAX);
-	lg_queue_round(s->q, INT64_MAX, feed, s);
-	note_losses(s);
-	for (unsigned i = 0; i < s->n_run; i++)
-		if (s->run[i].src->finish && s->run[i].src->finish(s->run[i].self, &later))
-			source_failed(s, &s->run[i], &later);
-	lg_lives_finish(s->lives, &ranks);
-	lg_facts_clocks(s->b, &s->clocks, lg_monotonic_ns(), true);
-	rc = flush(s, err);
-	note_cost(s);
-	ADDRS(lg_addrs_resolve(s->addrs, !s->hurry, 200 * MS));
-	if (!rc)
-		rc = flush(s, err);
+	lg_session_dumps_end(s);
+	rc = lg_session_last_rows(s, &ranks, err);
 	if (s->ring) {
 		bytes = lg_ring_bytes(s->ring);
 		if (!rc)
-			rc = lg_ring_dump(s->ring, s->opt->out, err);
+			rc = lg_ring_dump(s->ring, s->opt->out, INT64_MIN, err);
 	} else {
 		int closed;
 
@@ -816,6 +813,8 @@ static void session_free(struct lg_session *s)
 		s->run[i].src->free(s->run[i].self);
 	lg_devices_free(s->devices);
 	ADDRS(lg_addrs_free(s->addrs));
+	lg_moments_free(s->moments);
+	lg_memory_watch_free(s->memory);
 	lg_lives_free(s->lives);
 	lg_queue_free(s->q);
 	lg_builder_free(s->b);

@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/map.h"
 #include "record/launch.h"
+#include "record/trigger.h"
 #include "store/builder.h"
 
 struct lg_session;
@@ -35,7 +36,11 @@ struct lg_record_options {
 	size_t n_pids;
 	struct lg_job_spec *job; /* --job: who joins pids later (job_spec.h); NULL = nobody */
 	int64_t for_ns;       /* 0 = until the command ends or a signal */
+	int64_t at_ns;        /* begin when the wall clock is a multiple of it; 0 = at once */
 	int64_t ring_ns;      /* 0 = keep everything */
+	const struct lg_trigger *triggers; /* when to write what the ring holds; at most LG_TRIGGERS_MAX */
+	size_t n_triggers;
+	unsigned max_dumps;   /* that triggers write; those that a signal asks for do not count */
 	unsigned freq_hz;     /* CPU samples */
 	unsigned device_hz;   /* readings of devices a second; 0 = none */
 	enum lg_profile profile;
@@ -72,6 +77,9 @@ struct lg_source {
 	int (*stop)(void *self, struct lg_error *err);  /* stop producing; a last drain follows */
 	int (*finish)(void *self, struct lg_error *err); /* last rows (open states, costs) */
 	void (*free)(void *self);
+	/* In place of stop, in a forked copy of the session that writes what there is so far: look at what is
+	 * under way, change nothing that the original shares. NULL = nothing to do. */
+	int (*look)(void *self, struct lg_error *err);
 	bool late_ok; /* feed takes records older than some that it has been fed */
 };
 
@@ -121,6 +129,10 @@ void lg_session_fork(struct lg_session *s, int64_t ts, int32_t ppid, int32_t pid
 void lg_session_exec(struct lg_session *s, int64_t ts, int32_t pid, const char *comm);
 void lg_session_exit(struct lg_session *s, int64_t ts, int32_t pid, int32_t tid);
 
+/* Whom marks are told to that may be a moment to write the ring; NULL = nobody asked. */
+struct lg_moments;
+struct lg_moments *lg_session_moments(struct lg_session *s);
+
 /* A source knows a process's rank better than its environment does (get_rank()). */
 void lg_session_rank(struct lg_session *s, int32_t pid, int32_t rank, int32_t world, int32_t local);
 
@@ -137,6 +149,10 @@ void lg_addrs_exit(struct lg_addrs *a, int64_t ts, int32_t pid);
 /* Give names to frames that have none yet. Called before flushes with little_ns of time to
  * spend, and once at the end with all = true. */
 void lg_addrs_resolve(struct lg_addrs *a, bool all, int64_t little_ns);
+/* Around a fork whose child resolves what there is so far: before it in the parent, after it in the child,
+ * which then shares no reader with the parent. Only in a session with a ring. */
+void lg_addrs_lend(struct lg_addrs *a);
+void lg_addrs_apart(struct lg_addrs *a);
 struct lg_addrs *lg_session_addrs(struct lg_session *s);
 struct lg_lives;
 struct lg_lives *lg_session_lives(struct lg_session *s);

@@ -224,8 +224,8 @@ struct dump {
 	int fd;
 	const char *path;
 	uint64_t at, written;      /* written: what the disk has taken of at bytes */
-	size_t from;               /* first of slide[] that goes into the file */
-	uint64_t left_out;         /* rows before it */
+	size_t wanted, from;       /* first of slide[] that is asked for, and that goes into the file */
+	uint64_t too_old, left_out; /* rows before the one; between the two */
 	struct lg_dir_entry *dir;
 	size_t n_dir, dir_cap;
 };
@@ -273,6 +273,18 @@ static int dump_list(struct dump *d, const struct list *l, size_t from, struct l
 	return rc;
 }
 
+/* Rows of [first, end) of slide[] are not in the file. */
+static void note_left_out(struct lg_ring *r, struct lg_builder *b, size_t first, size_t end, uint64_t rows,
+			  size_t text)
+{
+	int64_t from = r->slide.v[first].header.ts_min, hole;
+
+	if (__builtin_sub_overflow(r->slide.v[end - 1].until, from, &hole) || hole < 0)
+		hole = 0;
+	lg_add_diag(b, &(struct lg_diag_row){ .ts = from, .dur = hole, .id = LG_DIAG_RING_DROPPED, .cpu = -1,
+					      .count = rows, .text = (lg_str)(r->n_str + text) });
+}
+
 /* What the ring left out, as diag rows of this dump alone: their text takes pool numbers that the
  * recording has not given out yet. */
 static int dump_notes(struct lg_ring *r, struct dump *d, struct lg_error *err)
@@ -280,12 +292,12 @@ static int dump_notes(struct lg_ring *r, struct dump *d, struct lg_error *err)
 	struct lg_builder *b;
 	struct lg_trace *t;
 	struct lg_chunk_view v;
-	char text[3][160] = { "" };
+	char text[4][160] = { "" };
 	size_t last, n = 0;
 	int64_t hole;
 	int rc;
 
-	if (!r->dropped && !r->refused && !d->left_out)
+	if (!r->dropped && !r->refused && !d->left_out && !d->too_old)
 		return 0;
 	rc = lg_builder_new(&b, err);
 	if (rc)
@@ -308,19 +320,16 @@ static int dump_notes(struct lg_ring *r, struct dump *d, struct lg_error *err)
 				       .text = (lg_str)(r->n_str + n) });
 		n++;
 	}
+	if (d->too_old) {
+		snprintf(text[n], sizeof text[n], "%llu rows from before what this file is about",
+			 (unsigned long long)d->too_old);
+		note_left_out(r, b, r->slide.first, d->wanted, d->too_old, n++);
+	}
 	if (d->left_out) {
-		const struct held *first = &r->slide.v[r->slide.first];
-		int64_t until = r->slide.v[d->from - 1].until;
-
-		if (__builtin_sub_overflow(until, first->header.ts_min, &hole) || hole < 0)
-			hole = 0;
 		snprintf(text[n], sizeof text[n],
 			 "the disk is full: the oldest %llu rows are not in this file",
 			 (unsigned long long)d->left_out);
-		lg_add_diag(b, &(struct lg_diag_row){
-				       .ts = first->header.ts_min, .dur = hole, .id = LG_DIAG_RING_DROPPED,
-				       .cpu = -1, .count = d->left_out, .text = (lg_str)(r->n_str + n) });
-		n++;
+		note_left_out(r, b, d->wanted, d->from, d->left_out, n++);
 	}
 	if (r->refused) {
 		snprintf(text[n], sizeof text[n], "names and stacks alone fill the ring's %zu MiB; "
@@ -398,14 +407,17 @@ static bool lighten(const struct lg_ring *r, struct dump *d)
 	return !ftruncate(d->fd, 0) && lseek(d->fd, 0, SEEK_SET) == 0;
 }
 
-int lg_ring_dump(struct lg_ring *r, const char *path, struct lg_error *err)
+int lg_ring_dump(struct lg_ring *r, const char *path, int64_t since, struct lg_error *err)
 {
-	struct dump d = { .path = path, .from = r->slide.first };
+	struct dump d = { .path = path, .wanted = r->slide.first };
 	struct lg_place *place;
 	struct lg_error ignored;
 	int rc;
 
 	err = err ? err : &ignored;
+	while (d.wanted < r->slide.end && r->slide.v[d.wanted].until < since)
+		d.too_old += r->slide.v[d.wanted++].header.rows;
+	d.from = d.wanted;
 	rc = lg_place_open(&place, path, err);
 	if (rc)
 		return rc;

@@ -22,8 +22,10 @@ extern const struct lg_sink lg_ring_sink; /* self = struct lg_ring * */
  * As base/place.h says: a failed dump leaves an older one untouched. On a full disk the oldest rows
  * are left out until the rest fits: the file is whole, says so in a RING_DROPPED row, and LG_E_IO
  * comes back with a line that says it too. The ring keeps everything, so a later dump may do better.
+ *
+ * since: what ended before is not needed, and left out; INT64_MIN = everything that is held.
  */
-int lg_ring_dump(struct lg_ring *r, const char *path, struct lg_error *err) LG_MUST_CHECK;
+int lg_ring_dump(struct lg_ring *r, const char *path, int64_t since, struct lg_error *err) LG_MUST_CHECK;
 size_t lg_ring_bytes(const struct lg_ring *r);     /* held now */
 uint64_t lg_ring_dropped(const struct lg_ring *r); /* rows dropped so far */
 void lg_ring_free(struct lg_ring *r);

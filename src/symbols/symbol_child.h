@@ -49,6 +49,11 @@ struct lg_symbol_end {
 int lg_symbol_child_new(struct lg_symbol_child **ret, struct lg_error *err) LG_MUST_CHECK;
 /* The child is gone when it returns. NULL is fine. */
 void lg_symbol_child_free(struct lg_symbol_child *c);
+/*
+ * Before a fork of the recorder that will ask instead of it: what that leaves behind, whole or half asked, is
+ * nobody's answer later, and its reader is not the next one's.
+ */
+void lg_symbol_child_lend(struct lg_symbol_child *c);
 /* The GNU build id of an ELF file; false: it has none, or could not be read in time. */
 bool lg_symbol_child_build_id(struct lg_symbol_child *c, int fd, uid_t owner, char ret_hex[LG_BUILD_ID_HEX]);
 /* What LG_EXPORT_NAMES are in an ELF file; false: it could not be read in time. */

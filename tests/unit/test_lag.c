@@ -507,12 +507,12 @@ static void test_ring(void **state)
 		if (k != 30)
 			continue;
 		/* A dump in the middle, as on SIGUSR1. */
-		assert_int_equal(lg_ring_dump(r, path, NULL), 0);
+		assert_int_equal(lg_ring_dump(r, path, INT64_MIN, NULL), 0);
 		assert_int_equal(lg_lag_open(path, &t, NULL), 0);
 		assert_true(t->mark.n >= 100 && t->mark.n <= 120);
 		lg_trace_free(t);
 	}
-	assert_int_equal(lg_ring_dump(r, path, NULL), 0);
+	assert_int_equal(lg_ring_dump(r, path, INT64_MIN, NULL), 0);
 	assert_int_equal(lg_lag_open(path, &t, NULL), 0);
 	assert_int_equal(n_diag(t, LG_DIAG_LOST_EVENTS), 100);
 	assert_int_equal(n_diag(t, LG_DIAG_RING_DROPPED), 1);
@@ -528,6 +528,43 @@ static void test_ring(void **state)
 			assert_int_equal(t->diag.ts[i], 100);
 		}
 	assert_string_equal(lg_string(t, t->mark.name[t->mark.n - 1]), "frame 99");
+	lg_trace_free(t);
+	lg_ring_free(r);
+	lg_builder_free(b);
+}
+
+/* A trigger's file holds what is around the moment, and says that there was more. */
+static void test_ring_since(void **state)
+{
+	struct lg_builder *b;
+	struct lg_ring *r;
+	struct lg_trace *t;
+
+	(void)state;
+	assert_int_equal(lg_builder_new(&b, NULL), 0);
+	assert_int_equal(lg_ring_new(&r, 100000, 0, NULL), 0);
+	for (int64_t k = 1; k <= 10; k++) {
+		lg_add_mark(b, &(struct lg_mark_row){ .ts = k * 1000 });
+		assert_int_equal(lg_builder_flush(b, &lg_ring_sink, r, NULL), 0);
+	}
+	assert_int_equal(lg_ring_dump(r, path, 6500, NULL), 0);
+	assert_int_equal(lg_lag_open(path, &t, NULL), 0);
+	assert_int_equal(t->mark.n, 4);
+	assert_int_equal(t->mark.ts[0], 7000);
+	assert_int_equal(t->diag.n, 1);
+	assert_int_equal(t->diag.id[0], LG_DIAG_RING_DROPPED);
+	assert_int_equal(t->diag.count[0], 6);
+	assert_int_equal(t->diag.ts[0], 1000);
+	assert_non_null(strstr(lg_string(t, t->diag.text[0]), "before what this file is about"));
+	lg_trace_free(t);
+	/* The ring has them still; and of nothing that is young enough there is a file all the same. */
+	assert_int_equal(lg_ring_dump(r, path, INT64_MIN, NULL), 0);
+	assert_int_equal(lg_lag_open(path, &t, NULL), 0);
+	assert_int_equal(t->mark.n, 10);
+	lg_trace_free(t);
+	assert_int_equal(lg_ring_dump(r, path, INT64_MAX, NULL), 0);
+	assert_int_equal(lg_lag_open(path, &t, NULL), 0);
+	assert_int_equal(t->mark.n, 0);
 	lg_trace_free(t);
 	lg_ring_free(r);
 	lg_builder_free(b);
@@ -554,7 +591,7 @@ static void test_ring_cuts_states(void **state)
 		}
 		assert_int_equal(lg_builder_flush(b, &lg_ring_sink, r, NULL), 0);
 	}
-	assert_int_equal(lg_ring_dump(r, path, NULL), 0);
+	assert_int_equal(lg_ring_dump(r, path, INT64_MIN, NULL), 0);
 	assert_int_equal(lg_lag_open(path, &t, NULL), 0);
 	/* Chunks that end at 7000 or later are kept: the hole ends at 6000. */
 	assert_int_equal(t->first, 6000);
@@ -587,7 +624,7 @@ static void test_ring_bytes(void **state)
 		assert_int_equal(lg_builder_flush(b, &lg_ring_sink, r, NULL), 0);
 		assert_true(lg_ring_bytes(r) <= 100000);
 	}
-	assert_int_equal(lg_ring_dump(r, path, NULL), 0);
+	assert_int_equal(lg_ring_dump(r, path, INT64_MIN, NULL), 0);
 	assert_int_equal(lg_lag_open(path, &t, NULL), 0);
 	assert_true(t->state.n > 0 && t->state.n < 30 * 300);
 	assert_int_equal(n_diag(t, LG_DIAG_RING_DROPPED), 1);
@@ -616,13 +653,13 @@ static void test_ring_on_a_full_disk(void **state)
 		random_trace(b, 300, i);
 		assert_int_equal(lg_builder_flush(b, &lg_ring_sink, r, NULL), 0);
 	}
-	assert_int_equal(lg_ring_dump(r, path, NULL), 0);
+	assert_int_equal(lg_ring_dump(r, path, INT64_MIN, NULL), 0);
 	assert_int_equal(lg_lag_open(path, &t, NULL), 0);
 	all = before = t->state.n;
 	lg_trace_free(t);
 	for (small.rlim_cur = lg_ring_bytes(r); before > all / 4; small.rlim_cur -= lg_ring_bytes(r) / 10) {
 		assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-		assert_int_equal(lg_ring_dump(r, path, &err), LG_E_IO);
+		assert_int_equal(lg_ring_dump(r, path, INT64_MIN, &err), LG_E_IO);
 		assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
 		assert_non_null(strstr(err.message, path));
 		assert_non_null(strstr(err.message, "only the newest"));
@@ -636,13 +673,13 @@ static void test_ring_on_a_full_disk(void **state)
 	/* Names alone are no recording: the file before stays as it is. */
 	small.rlim_cur = 3000;
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-	assert_int_equal(lg_ring_dump(r, path, &err), LG_E_IO);
+	assert_int_equal(lg_ring_dump(r, path, INT64_MIN, &err), LG_E_IO);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
 	assert_int_equal(lg_lag_open(path, &t, NULL), 0);
 	assert_int_equal(t->state.n, before);
 	lg_trace_free(t);
 	/* Nothing was taken from the ring: where there is room again, all of it is written. */
-	assert_int_equal(lg_ring_dump(r, path, NULL), 0);
+	assert_int_equal(lg_ring_dump(r, path, INT64_MIN, NULL), 0);
 	assert_int_equal(lg_lag_open(path, &t, NULL), 0);
 	assert_int_equal(t->state.n, all);
 	lg_trace_free(t);
@@ -676,7 +713,7 @@ static int whole_life(void)
 		rc = lg_builder_flush(b, &lg_ring_sink, r, &err);
 	}
 	if (!rc)
-		rc = lg_ring_dump(r, path, &err);
+		rc = lg_ring_dump(r, path, INT64_MIN, &err);
 	lg_ring_free(r);
 	if (!rc)
 		rc = lg_writer_close(w, &err);
@@ -759,6 +796,7 @@ int main(void)
 		cmocka_unit_test(test_resync),		cmocka_unit_test(test_other_schemas),
 		cmocka_unit_test(test_newer_versions),	cmocka_unit_test(test_bomb),
 		cmocka_unit_test(test_disk_full),	cmocka_unit_test(test_ring),
+		cmocka_unit_test(test_ring_since), cmocka_unit_test(test_ring_bytes),
 		cmocka_unit_test(test_ring_cuts_states), cmocka_unit_test(test_ring_bytes),
 		cmocka_unit_test(test_ring_on_a_full_disk),
 		cmocka_unit_test(test_no_memory),

@@ -256,6 +256,55 @@ static void steps_run_from_mark_to_mark(void **state)
 	assert_int_equal(spans(f)->seq[4], 3);
 }
 
+/* What a watcher was told: a letter each, and the lengths of steps. */
+struct told {
+	char what[128];
+	int64_t steps[8];
+	size_t n, n_steps;
+};
+
+static void saw(void *arg, enum lg_mark_saw what, int64_t number, int64_t ts, int64_t dur)
+{
+	static const char letter[] = { [LG_MARK_SAW_STEP] = 's', [LG_MARK_SAW_SIDE] = '(',
+				       [LG_MARK_SAW_SIDE_END] = ')', [LG_MARK_SAW_LOSS] = 'x',
+				       [LG_MARK_SAW_ANY] = '.' };
+	struct told *t = arg;
+
+	(void)ts;
+	assert_true(t->n + 1 < sizeof t->what);
+	if (what != LG_MARK_SAW_ANY)
+		t->what[t->n++] = letter[what];
+	if (what != LG_MARK_SAW_STEP)
+		return;
+	assert_int_equal(number, t->n_steps + 1);
+	t->steps[t->n_steps++] = dur;
+}
+
+/* Side work counts where the steps are: what another thread saves meanwhile is not in them. */
+static void a_watcher_is_told_of_steps_and_of_their_side_work(void **state)
+{
+	struct fixture *f = *state;
+	struct told t = { .n = 0 };
+	uint64_t side, other;
+
+	lg_mark_rows_watch(f->rows, saw, &t);
+	stage_end(f, stage_begin(f, LAG_STAGE_FORWARD));
+	step(f, 1, 0);
+	side = stage_begin(f, LAG_STAGE_SIDE);
+	other = write_mark(f, (struct mark){ .what = LAG_MARK_BEGIN, .kind = LAG_MARK_K_STAGE,
+					     .stage = LAG_STAGE_SIDE, .tid = PID + 1 });
+	stage_end(f, side);
+	write_mark(f, (struct mark){ .what = LAG_MARK_END, .token = other, .tid = PID + 1 });
+	step(f, 2, 0);
+	write_mark(f, (struct mark){ .what = LAG_MARK_SPAN, .kind = LAG_MARK_K_STAGE, .stage = LAG_STAGE_SIDE,
+				     .token = 5 });
+	take(f, true, NULL);
+	lg_mark_rows_lost(f->rows, f->now, 3);
+	assert_string_equal(t.what, "s()s()x");
+	assert_int_equal(t.steps[0], 20);
+	assert_int_equal(t.steps[1], 50);
+}
+
 static void marks_by_hand_win_and_the_gap_is_no_step(void **state)
 {
 	struct fixture *f = *state;
@@ -486,6 +535,7 @@ int main(void)
 		T(a_ring_joined_in_the_middle_begins_with_a_mark),
 		T(a_copy_counts_as_the_stage_it_takes),
 		T(steps_run_from_mark_to_mark),
+		T(a_watcher_is_told_of_steps_and_of_their_side_work),
 		T(marks_by_hand_win_and_the_gap_is_no_step),
 		T(inference_steps_carry_the_number_they_began_with),
 		T(a_process_that_ended_closes_what_it_left_open),

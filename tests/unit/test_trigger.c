@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/order.h"
+#include "record/memory_watch.h"
 #include "record/moment.h"
 
 #define MS INT64_C(1000000)
@@ -411,6 +412,17 @@ static void memory_is_told_when_it_comes_over(void **state)
 	assert_int_equal(end(&r), 2);
 }
 
+/* What files are read into can be dropped: it is no reason to fire. */
+static void what_can_be_taken_back_does_not_count(void **state)
+{
+	(void)state;
+	assert_true(lg_memory_stat_used("anon 1000\nfile 90000\nkernel_stack 20\nshmem 300\nfile_mapped 7\n"
+					"inactive_anon 5\nslab_unreclaimable 4\npagetables 1\n", true) == 1325);
+	assert_true(lg_memory_stat_used("cache 5\nrss 7\ntotal_cache 90000\ntotal_rss 1000\ntotal_shmem 200", false) ==
+		    1200);
+	assert_true(lg_memory_stat_used("", true) == 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -431,6 +443,7 @@ int main(void)
 		cmocka_unit_test(a_hang_is_told_once),
 		cmocka_unit_test(who_moves_or_saves_does_not_hang),
 		cmocka_unit_test(memory_is_told_when_it_comes_over),
+		cmocka_unit_test(what_can_be_taken_back_does_not_count),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

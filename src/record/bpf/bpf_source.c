@@ -599,6 +599,19 @@ static int source_stop(void *self, struct lg_error *err)
 	return r;
 }
 
+/* Once more what is under way, for a copy of the session; the programs go on. */
+static int source_look(void *self, struct lg_error *err)
+{
+	struct bpf_source *b = self;
+	int r;
+
+	b->stopped = lg_monotonic_ns();
+	b->skel->bss->at_end = 1; /* only the iterator reads it */
+	r = iterate(b, &b->open_list, &b->n_open, err);
+	b->skel->bss->at_end = 0;
+	return r;
+}
+
 /* What the programs cost, by the kernel's own account. */
 static void report_costs(struct bpf_source *b)
 {
@@ -686,6 +699,7 @@ const struct lg_source lg_source_bpf = {
 	.drain = source_drain,
 	.feed = source_feed,
 	.stop = source_stop,
+	.look = source_look,
 	.finish = source_finish,
 	.free = source_free,
 };

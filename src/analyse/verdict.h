@@ -117,9 +117,11 @@ struct lg_fired {
 /* Does the run move (host/standing.c)? */
 enum lg_hang_state { LG_HANG_UNKNOWN, LG_HANG_RUNNING, LG_HANG_WAITING, LG_HANG_HUNG, LG_HANG_FINISHED };
 struct lg_hang_rank {
-	int32_t rank, pid;      /* rank -1 = null */
+	int32_t rank, pid;      /* -1 = null */
 	enum lg_hang_state state;
-	const char *op;         /* the collective that it waits in; NULL = none */
+	const char *op, *group; /* last collective, or function of one that it sleeps in; NULL = not known */
+	int64_t seq, bytes;     /* -1 = not known */
+	bool left;              /* it came out of it */
 	const char **stack;     /* Python frames of its main thread, innermost first */
 	size_t n_stack;
 };

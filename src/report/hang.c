@@ -63,11 +63,11 @@ static void rank_json(const struct lg_verdict *v, const struct lg_hang_rank *r, 
 	lg_json_key(j, "last_collective");
 	if (r->op) {
 		lg_json_open(j, '{');
-		word(j, "group", NULL);
-		id(j, "seq", -1);
+		word(j, "group", r->group);
+		id(j, "seq", r->seq);
 		word(j, "op", r->op);
-		id(j, "bytes", -1);
-		word(j, "state", "waiting");
+		id(j, "bytes", r->bytes);
+		word(j, "state", r->left ? "completed" : "waiting");
 		lg_json_close(j, '}');
 	} else {
 		lg_json_null(j);
@@ -115,10 +115,10 @@ void lg_hang_json(const struct lg_verdict *v, struct lg_out *o)
 
 static void name(const struct lg_hang_rank *r, struct lg_out *o)
 {
-	if (r->rank >= 0)
+	if (r->rank >= 0 && r->pid >= 0)
 		lg_out_printf(o, "rank %d (pid %d)", r->rank, r->pid);
 	else
-		lg_out_printf(o, "pid %d", r->pid);
+		lg_out_printf(o, "%s %d", r->rank >= 0 ? "rank" : "pid", r->rank >= 0 ? r->rank : r->pid);
 }
 
 void lg_hang_term(const struct lg_verdict *v, const struct lg_term_options *opt, struct lg_out *o)
@@ -139,6 +139,9 @@ void lg_hang_term(const struct lg_verdict *v, const struct lg_term_options *opt,
 				name(&v->hang.ranks[k], o);
 			}
 		lg_out_printf(o, "  %s\n", states[r->state]);
+		if (r->seq >= 0)
+			lg_out_printf(o, "    %s %s number %lld%s%s\n", r->left ? "came out of" : "in", r->op,
+				      (long long)r->seq, r->group ? " of group " : "", r->group ? r->group : "");
 		for (size_t k = 0; k < r->n_stack; k++)
 			lg_out_printf(o, "    %s\n", r->stack[k]);
 	}

@@ -128,9 +128,13 @@ def test_hang_of_files_and_of_nothing(laggard, root):
     dumps = root / "tests/data/cases/NVIDIA+nvidia-resiliency-ext/fr_traces/lock_gil_1st"
     found = json.loads(laggard("hang", "--json", dumps).stdout)
     assert [f["id"] for f in found["findings"]][:1] == ["comms.missing_rank"]
-    assert found["hang"] == {"state": "hung", "since_s": None, "ranks": [], "stacks": []}
+    hang = found["hang"]
+    assert hang["state"] == "hung" and hang["since_s"] is None and not hang["stacks"]
+    assert [r["rank"] for r in hang["ranks"]] == list(range(16)) and {r["state"] for r in hang["ranks"]} == {"hung"}
+    waits = hang["ranks"][8]["last_collective"]
+    assert (waits["op"], waits["seq"], waits["state"]) == ("nccl:all_to_all", 45265, "waiting"), hang["ranks"][8]
     done = laggard("hang")
-    assert done.returncode == 2 and "neither -p PID nor a FILE" in done.stderr
+    assert done.returncode == 2 and "nor a FILE given" in done.stderr
     assert laggard("hang", "-p", "1", dumps).returncode == 2
     assert laggard("hang", "-p", "2147483646").returncode == 2
 

@@ -161,6 +161,88 @@ static void what_may_still_come_is_no_standstill(void **state)
 	}
 }
 
+struct told {
+	int32_t world;
+	const char *port[RANKS];
+	bool spins; /* ranks 0 and 2, in a driver; else they sleep in all_reduce */
+	const char *dso;
+};
+
+/* Forty seconds in which rank 1 sleeps elsewhere, or, where ports are told, all meet. */
+static struct outcome told(const struct told *j)
+{
+	struct lg_builder *b;
+	struct lg_trace *t;
+
+	assert_int_equal(lg_builder_new(&b, NULL), 0);
+	for (int32_t r = 0; r < RANKS; r++) {
+		lg_thr thr = process(b, PID + r, r, LG_ROLE_RANK);
+		bool spins = j->spins && r != 1;
+		lg_stk at = frame(b, 0, "<module>", "/home/me/train.py", 11), leaf;
+		struct lg_process_row row = lg_process_read(b, lg_thread_process(b, thr));
+
+		row.world = j->world;
+		lg_process_write(b, lg_thread_process(b, thr), &row);
+		if (j->port[r])
+			lg_meta_set(b, lg_thread_process(b, thr), "env.MASTER_PORT", j->port[r]);
+		at = spins ? frame(b, at, "reads_loss", "/home/me/train.py", 20)
+		     : r == 1 && !j->port[r] ? frame(b, at, "waits_for_nobody", "/home/me/train.py", 6)
+					     : frame(b, at, "init_process_group", collectives, 754);
+		lg_add_state(b, &(struct lg_state_row){
+			.ts = 0, .dur = -1, .thr = thr, .cpu = spins ? r : -1, .stack = spins ? 0 : at,
+			.kind = spins ? LG_RUNNING : LG_BLOCKED, .reason = LG_WHY_SLEEP,
+			.flags = LG_STATE_EDGE });
+		leaf = spins ? lg_intern_stack(b, at, lg_intern_frame(b, &(struct lg_frame_row){
+					.pc = 64, .dso = lg_intern(b, j->dso), .kind = LG_FRAME_USER })) : 0;
+		for (int64_t at_ms = 0; spins && at_ms < 40000; at_ms += 10)
+			lg_add_sample(b, &(struct lg_sample_row){
+				.ts = at_ms * MS, .weight = 10 * MS, .thr = thr, .cpu = r, .stack = leaf,
+				.event = lg_intern(b, "cpu-clock") });
+		runs(b, lg_thread_get(b, PID + r, PID + 100 + r), 0.2, 40);
+	}
+	assert_int_equal(lg_builder_seal(b, &t, NULL), 0);
+	return judge(t);
+}
+
+static void what_ranks_were_told_differently(void **state)
+{
+	struct outcome o = told(&(struct told){ .world = 3, .port = { "29500", "29501", "29500" } });
+	const struct lg_finding *f = find(o.v, "comms.missing_rank");
+
+	(void)state;
+	assert_non_null(f);
+	assert_int_equal(f->culprit.rank, 1);
+	assert_non_null(strstr(f->title, "ranks 0, 2 were given MASTER_PORT 29500, rank 1 29501: they never meet; "));
+	done(&o);
+	o = told(&(struct told){ .world = 4, .port = { "29500", "29500", "29500" } });
+	f = find(o.v, "comms.missing_rank");
+	assert_non_null(f);
+	assert_int_equal(f->culprit.rank, -1); /* it may be on another host */
+	assert_non_null(strstr(f->title, "rank 3 of 4 is not here; ranks 0-2 wait in init_process_group"));
+	done(&o);
+	o = told(&(struct told){ .world = 3, .port = { "29500", "29500", "29500" } });
+	f = find(o.v, "comms.missing_rank");
+	assert_non_null(f);
+	assert_null(strstr(f->title, "given"));
+	done(&o);
+}
+
+static void who_spins_in_a_driver_waits(void **state)
+{
+	struct outcome o = told(&(struct told){ .world = 3, .spins = true, .dso = "/usr/lib/libcuda.so.535.1" });
+	const struct lg_finding *f = find(o.v, "comms.missing_rank");
+
+	(void)state;
+	assert_non_null(f);
+	assert_int_equal(f->culprit.rank, 1);
+	assert_non_null(strstr(f->title, "ranks 0, 2 wait in reads_loss (train.py:20)"));
+	done(&o);
+	o = told(&(struct told){ .world = 3, .spins = true, .dso = "/usr/lib/libtorch_cpu.so" }); /* it computes */
+	assert_null(find(o.v, "comms.missing_rank"));
+	assert_true(!o.v->still || !strstr(o.v->still, "waits_for_nobody"));
+	done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -168,6 +250,8 @@ int main(void)
 		cmocka_unit_test(collectives_that_no_frame_shows),
 		cmocka_unit_test(where_all_wait_nobody_is_accused),
 		cmocka_unit_test(what_may_still_come_is_no_standstill),
+		cmocka_unit_test(what_ranks_were_told_differently),
+		cmocka_unit_test(who_spins_in_a_driver_waits),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

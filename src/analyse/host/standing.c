@@ -2,45 +2,29 @@
 /*
  * standing.c - a job in which nothing moves: where its ranks sleep, by their Python frames.
  *
- * A rank stands if its main thread slept, in one go, to the end of the recording, from its start or from then
- * on where the rank last ran, and the threads of its process hardly ran meanwhile. Only where all of them
- * stand is anything said: a rank that still runs (a compilation, an evaluation, a save) may come. Those who
- * sleep in a collective, or in the backward pass, wait; whoever sleeps elsewhere is who they wait for. Where
- * nobody does, and more than half sleep at one line, these are taken to wait. How long a healthy pause takes
- * nobody knows: below half a minute it is a fact in the headline, from then on a finding.
+ * A rank stands if its main thread slept to the end of the recording, from its start or from then on where
+ * the rank last ran: in one go, or waking now and then at the same line; or if it was stopped. Only where
+ * all ranks stand, and no process of the job runs, is anything said: a rank that still runs (a compilation,
+ * an evaluation, a save) may come. Those who sleep in a collective, or in the backward pass, wait, and may
+ * spin there; whoever sleeps elsewhere is who they wait for. Where nobody does, and more than half sleep at
+ * one line, these are taken to wait. How long a healthy pause takes nobody knows: below half a minute it is
+ * a fact in the headline, from then on a finding.
  */
 #include <math.h>
 #include <stdlib.h>
 
 #include "analyse/finders.h"
 #include "analyse/chains/culprit.h"
+#include "analyse/host/standing.h"
 #include "analyse/steps/steps.h"
 #include "analyse/timeline/timeline_gpu.h"
-#include "base/median.h"
-#include "base/words.h"
+#include "rules/device_names.h"
 
 #define IDLE_SHARE 0.02 /* of one CPU */
 #define SEEN_NS 2000000000ll
+#define SPIN_SHARE 0.9
 #define LONG_NS (LG_N_COMMS_MISSING_RANK_LONG_S * INT64_C(1000000000))
-enum { RANGES_MAX = 8, STACK_MAX = 6 };
-
-struct stand {
-	const struct lg_rank *r;
-	lg_thr thr;
-	int64_t from; /* it slept since then, or longer */
-	lg_stk in;   /* innermost Python frame */
-	lg_stk user; /* innermost one of the program's own; else `in` */
-	bool waits;  /* in a collective, or what may hold one */
-	bool told;
-};
-
-struct stands {
-	struct stand *v;
-	size_t n, n_waits;
-	int64_t from, to; /* all of them stood */
-	bool whole;       /* nobody runs */
-	bool guessed;     /* who waits, by their number */
-};
+enum { SPINS_MIN = 20 };
 
 static lg_thr main_thread(const struct lg_case *c, lg_prc p)
 {
@@ -50,18 +34,17 @@ static lg_thr main_thread(const struct lg_case *c, lg_prc p)
 	return 0;
 }
 
-static const char *file_of(const struct lg_case *c, lg_stk s)
+const char *lg_frame_file(const struct lg_case *c, lg_stk s)
 {
 	return lg_string(c->t, c->t->frame.file[c->t->stack.frame[s]]);
 }
 
-static const char *function_of(const struct lg_case *c, lg_stk s)
+const char *lg_frame_function(const struct lg_case *c, lg_stk s)
 {
 	return lg_string(c->t, c->t->frame.name[c->t->stack.frame[s]]);
 }
 
-/* The same line of the same function, in whatever process. */
-static bool same(const struct lg_case *c, lg_stk a, lg_stk b)
+bool lg_same_place(const struct lg_case *c, lg_stk a, lg_stk b)
 {
 	const struct lg_frame_tab *f = &c->t->frame;
 	lg_frm x = c->t->stack.frame[a], y = c->t->stack.frame[b];
@@ -69,13 +52,22 @@ static bool same(const struct lg_case *c, lg_stk a, lg_stk b)
 	return f->name[x] == f->name[y] && f->file[x] == f->file[y] && f->line[x] == f->line[y];
 }
 
-/* "waits_for_nobody (train.py:6)" */
-static const char *place(struct lg_case *c, lg_stk s)
+bool lg_stand_alike(const struct lg_case *c, const struct stand *a, const struct stand *b)
 {
-	const char *file = file_of(c, s), *slash = strrchr(file, '/');
+	return a->waits == b->waits && a->stopped == b->stopped && a->child == b->child &&
+	       lg_same_place(c, a->in, b->in) && lg_same_place(c, a->user, b->user);
+}
 
-	return lg_text(c, "%s (%s:%u)", function_of(c, s), slash ? slash + 1 : file,
-		       c->t->frame.line[c->t->stack.frame[s]]);
+static bool is_python(const struct lg_case *c, lg_stk s)
+{
+	return c->t->frame.kind[c->t->stack.frame[s]] == LG_FRAME_PYTHON;
+}
+
+static lg_stk innermost(const struct lg_case *c, lg_stk s)
+{
+	while (s && !is_python(c, s))
+		s = c->t->stack.parent[s];
+	return s;
 }
 
 /* The recorder was told by the kernel of sleeps that began before the recording. */
@@ -90,57 +82,209 @@ static int64_t asleep_since(const struct lg_case *c, lg_thr thr, int64_t seen)
 	return seen;
 }
 
-/* False: it runs, or it is not known where it sleeps. */
-static bool stands(const struct lg_case *c, const struct lg_rank *r, struct stand *ret)
+/* When it came to where it is, by its sleeps; one whose Python is not known is taken to be there, too. */
+static void look_back(const struct lg_case *c, struct stand *s)
 {
-	lg_thr thr = main_thread(c, r->prc);
+	struct lg_rows states = lg_states_in(c, s->thr, c->t->first, INT64_MAX);
+	struct lg_cpu_samples ran = lg_cpu_samples(c, s->thr, c->t->first, INT64_MAX);
+	bool here = false;
+	uint32_t row;
+
+	while (lg_next_row(c, &states)) {
+		lg_stk in = innermost(c, c->t->state.stack[states.row]);
+
+		if (c->t->state.kind[states.row] != LG_BLOCKED)
+			continue;
+		s->polls |= here;
+		if (in && !lg_same_place(c, in, s->in)) {
+			here = s->polls = false;
+		} else if (!here) {
+			s->from = LG_MIN(s->from, c->t->state.ts[states.row]);
+			here = true;
+		}
+	}
+	while (lg_next_cpu_sample(c, &ran, &row)) {
+		lg_stk in = innermost(c, c->t->sample.stack[row]);
+
+		if (in && !lg_same_place(c, in, s->in))
+			s->from = LG_MAX(s->from, c->t->sample.ts[row]);
+	}
+}
+
+/* Does s lie in the code of the program, or of a library that it calls, and not where a worker of
+ * multiprocessing's or a loader's waits to be given something? */
+static lg_stk own_code(const struct lg_case *c, lg_stk s)
+{
+	for (; s; s = c->t->stack.parent[s]) {
+		if (!is_python(c, s))
+			continue;
+		if (!lg_is_library_path(lg_frame_file(c, s)))
+			return s;
+		if (strstr(lg_frame_file(c, s), "multiprocessing/") ||
+		    strstr(lg_frame_file(c, s), "_utils/worker.py"))
+			return 0;
+	}
+	return 0;
+}
+
+/* The row in which it is at the end of the recording; LG_NO_ROW = it is not blocked then. */
+static uint32_t last_sleep(const struct lg_case *c, lg_thr thr)
+{
 	struct lg_rows states = lg_states_in(c, thr, c->t->first, INT64_MAX);
 	uint32_t last = LG_NO_ROW;
 
-	*ret = (struct stand){ .r = r, .thr = thr };
 	while (thr && lg_next_row(c, &states))
 		last = states.row;
-	if (last == LG_NO_ROW || c->t->state.kind[last] != LG_BLOCKED || c->t->state.dur[last] >= 0)
-		return false;
-	ret->from = asleep_since(c, thr, c->t->state.ts[last]);
-	for (lg_stk s = c->t->state.stack[last]; s; s = c->t->stack.parent[s]) {
-		if (c->t->frame.kind[c->t->stack.frame[s]] != LG_FRAME_PYTHON)
-			continue;
-		ret->in = ret->in ? ret->in : s;
-		/* DDP reduces in the backward pass, and in its own forward. */
-		ret->waits |= strstr(file_of(c, s), "torch/distributed/") || strstr(file_of(c, s), "torch/autograd/") ||
-			      strstr(file_of(c, s), "torch/nn/parallel/distributed.py");
-		if (!ret->user && !lg_is_library_path(file_of(c, s)))
-			ret->user = s;
-	}
-	ret->user = ret->user ? ret->user : ret->in;
-	return ret->in;
+	if (last != LG_NO_ROW && (c->t->state.kind[last] != LG_BLOCKED || c->t->state.dur[last] >= 0))
+		last = LG_NO_ROW;
+	return last;
 }
 
-/* Those that stand, and whether that is all there is. */
+static bool is_alive(const struct lg_case *c, lg_prc p)
+{
+	return c->t->process.end[p] >= c->t->last;
+}
+
+/* A process that it started and that sleeps in the program's own code: it may be waited for. */
+static void find_child(struct lg_case *c, struct stand *s)
+{
+	for (lg_prc p = 1; p < c->t->process.n && !s->child; p++) {
+		bool its = is_alive(c, p) && lg_descends(c, p, s->prc);
+		uint32_t row = its ? last_sleep(c, main_thread(c, p)) : LG_NO_ROW;
+		lg_stk own = row == LG_NO_ROW ? 0 : own_code(c, c->t->state.stack[row]);
+
+		if (own) {
+			s->child = p;
+			s->child_user = own;
+		}
+	}
+}
+
+static const char *dso_of(const struct lg_case *c, lg_stk s)
+{
+	const char *path = lg_string(c->t, c->t->frame.dso[c->t->stack.frame[s]]);
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* It runs all the time, at one line of Python, in the driver of a device or a library that moves data between
+ * ranks: this is how these wait. */
+static void find_spin(const struct lg_case *c, struct stand *s)
+{
+	struct lg_cpu_samples ran = lg_cpu_samples(c, s->thr, c->t->first, INT64_MAX);
+	size_t n = 0, spins = 0;
+	int64_t from = c->t->last, to = c->t->first;
+	uint32_t row;
+
+	while (lg_next_cpu_sample(c, &ran, &row)) {
+		lg_stk leaf = c->t->sample.stack[row], in = innermost(c, leaf);
+
+		from = LG_MIN(from, c->t->sample.ts[row]);
+		to = LG_MAX(to, c->t->sample.ts[row]);
+		n++;
+		spins += leaf && lg_on_list(LG_LIST_SPINS, dso_of(c, leaf));
+		if (in && s->in && !lg_same_place(c, in, s->in))
+			return;
+		s->in = in ? in : s->in;
+	}
+	if (n < SPINS_MIN || (double)spins < SPIN_SHARE * (double)n || !s->in)
+		return;
+	s->user = own_code(c, s->in) ? own_code(c, s->in) : s->in;
+	s->from = from;
+	s->waits = s->polls = s->stands = c->t->last - to < SEEN_NS && to - from >= SEEN_NS;
+}
+
+static void find_place(struct lg_case *c, struct stand *s)
+{
+	uint32_t last = last_sleep(c, s->thr);
+
+	if (last == LG_NO_ROW) {
+		find_spin(c, s);
+		return;
+	}
+	s->from = asleep_since(c, s->thr, c->t->state.ts[last]);
+	s->stopped = c->t->state.reason[last] == LG_WHY_STOPPED || c->t->state.reason[last] == LG_WHY_TRACED;
+	s->in = innermost(c, c->t->state.stack[last]);
+	for (lg_stk k = s->in; k; k = c->t->stack.parent[k]) {
+		if (!is_python(c, k))
+			continue;
+		/* DDP reduces in the backward pass, and in its own forward. */
+		s->waits |= strstr(lg_frame_file(c, k), "torch/distributed/") ||
+			    strstr(lg_frame_file(c, k), "torch/autograd/") ||
+			    strstr(lg_frame_file(c, k), "torch/nn/parallel/distributed.py");
+		if (!s->user && !lg_is_library_path(lg_frame_file(c, k)))
+			s->user = k;
+	}
+	s->user = s->user ? s->user : s->in;
+	s->waits &= !s->stopped;
+	s->stands = s->in || s->stopped;
+	if (s->in && !s->stopped)
+		look_back(c, s);
+	if (s->in && !s->waits && s->in != s->user)
+		find_child(c, s);
+}
+
+/* Is p a rank, by its own word or because it was asked for? */
+static bool is_asked_for(struct lg_case *c, lg_prc p)
+{
+	bool judged = false;
+
+	LG_EACH(r, c->ranks, c->n_ranks)
+		judged |= r->prc == p;
+	return judged || (c->t->process.role[p] == LG_ROLE_RANK && !lg_in_other_job(c, p));
+}
+
+/* Those that wait spin where they are; a compiler's workers are the job's, too. */
+static bool runs(struct lg_case *c, const struct stands *all, lg_prc p, int64_t seen)
+{
+	LG_EACH(s, all->v, all->n)
+		if (s->prc == p && s->waits)
+			return false;
+	return lg_in_job(c, p) &&
+	       (double)lg_process_ran(c, p, seen, all->to) > IDLE_SHARE * (double)(all->to - seen);
+}
+
+/* All of them stand there since. Who polls was there already when it was first seen, and nobody knows since
+ * when: the others tell. */
+static void find_begin(const struct lg_case *c, struct stands *all)
+{
+	bool known = false;
+
+	LG_EACH(s, all->v, all->n)
+		known |= s->stands && !s->polls;
+	LG_EACH(s, all->v, all->n)
+		if (s->stands && !(known && s->polls && s->from <= c->t->first + SEEN_NS / 2))
+			all->from = LG_MAX(all->from, s->from);
+}
+
 static int find_stands(struct lg_case *c, struct stands *ret)
 {
+	size_t n_stand = 0;
 	int64_t seen;
 
-	*ret = (struct stands){ .v = lg_arena_alloc(&c->v->arena, c->n_ranks + 1, sizeof *ret->v),
+	*ret = (struct stands){ .v = lg_arena_alloc(&c->v->arena, c->t->process.n, sizeof *ret->v),
 				.from = INT64_MIN, .to = c->t->last };
 	if (!ret->v)
 		return LG_E_NOMEM;
-	LG_EACH(r, c->ranks, c->n_ranks) {
+	for (lg_prc p = 1; p < c->t->process.n; p++) {
 		struct stand *s = &ret->v[ret->n];
 
-		if (!stands(c, r, s))
+		if (!is_asked_for(c, p))
 			continue;
-		ret->n++;
-		ret->from = LG_MAX(ret->from, s->from);
+		*s = (struct stand){ .prc = p, .thr = main_thread(c, p), .rank = c->t->process.rank[p],
+				     .ended = !is_alive(c, p) };
+		if (!s->ended)
+			find_place(c, s);
+		n_stand += s->stands;
 		ret->n_waits += s->waits;
+		ret->n++;
 	}
+	find_begin(c, ret);
 	seen = LG_MAX(ret->from, c->t->first);
-	ret->whole = ret->n && ret->n == c->n_ranks && ret->to - seen >= SEEN_NS;
-	/* A compiler's workers are the job's, too. */
+	ret->whole = ret->n && n_stand == ret->n && ret->to - seen >= SEEN_NS;
 	for (lg_prc p = 1; ret->whole && p < c->t->process.n; p++)
-		ret->whole = !lg_in_job(c, p) || (double)lg_process_ran(c, p, seen, ret->to) <=
-							 IDLE_SHARE * (double)(ret->to - seen);
+		ret->whole = !runs(c, ret, p, seen);
 	return 0;
 }
 
@@ -151,11 +295,15 @@ static void guess_waits(const struct lg_case *c, struct stands *all)
 		size_t n = 0;
 
 		LG_EACH(s, all->v, all->n)
-			n += same(c, s->in, like->in) && same(c, s->user, like->user);
-		if (2 * n <= all->n || n == all->n)
+			n += lg_stand_alike(c, s, like);
+		if (like->stopped || 2 * n <= all->n || n == all->n)
 			continue;
 		LG_EACH(s, all->v, all->n)
-			s->waits = same(c, s->in, like->in) && same(c, s->user, like->user);
+			s->told = lg_stand_alike(c, s, like);
+		LG_EACH(s, all->v, all->n) {
+			s->waits = s->told;
+			s->told = false;
+		}
 		all->n_waits = n;
 		all->guessed = true;
 	}
@@ -167,132 +315,143 @@ static const char **frames_of(struct lg_case *c, lg_stk s, size_t *ret_n)
 	size_t n = 0;
 
 	for (; v && s; s = c->t->stack.parent[s])
-		if (c->t->frame.kind[c->t->stack.frame[s]] == LG_FRAME_PYTHON)
-			v[n++] = place(c, s);
+		if (is_python(c, s))
+			v[n++] = lg_place_text(c, s);
 	*ret_n = n;
 	return v;
+}
+
+/* The first collective that one of its threads has not come out of, else the last one; LG_NO_ROW. */
+static uint32_t last_collective(const struct lg_case *c, lg_prc p)
+{
+	const struct lg_span_tab *s = &c->t->span;
+	uint32_t open = LG_NO_ROW, last = LG_NO_ROW;
+
+	LG_LISTED(thr, c->idx->thread, p) {
+		struct lg_rows spans = lg_spans_in(c, thr, c->t->first, INT64_MAX);
+
+		while (lg_next_row(c, &spans)) {
+			if (s->kind[spans.row] != LG_SPAN_COLLECTIVE || s->seq[spans.row] < 0)
+				continue;
+			if (s->dur[spans.row] < 0)
+				open = open == LG_NO_ROW || s->ts[spans.row] < s->ts[open] ? spans.row : open;
+			last = last == LG_NO_ROW || s->ts[spans.row] >= s->ts[last] ? spans.row : last;
+		}
+	}
+	return open != LG_NO_ROW ? open : last;
+}
+
+static struct lg_hang_rank rank_of(struct lg_case *c, const struct stand *s, enum lg_hang_state still)
+{
+	struct lg_hang_rank h = { .rank = s->rank, .pid = c->t->process.pid[s->prc], .seq = -1, .bytes = -1,
+				  .state = s->ended ? LG_HANG_FINISHED
+					   : s->stands ? still
+					   : c->has_states ? LG_HANG_RUNNING : c->v->hang.state };
+	uint32_t row = last_collective(c, s->prc);
+
+	if (row != LG_NO_ROW) {
+		h.op = lg_span_name(c->t, row);
+		h.group = c->t->span.group[row] ? lg_string(c->t, c->t->span.group[row]) : NULL;
+		h.seq = c->t->span.seq[row];
+		h.bytes = c->t->span.bytes[row] ? (int64_t)c->t->span.bytes[row] : -1;
+		h.left = c->t->span.dur[row] >= 0;
+	} else if (s->waits && s->in) {
+		h.op = lg_frame_function(c, s->in);
+	}
+	if (s->stands)
+		h.stack = frames_of(c, s->in, &h.n_stack);
+	return h;
+}
+
+static int by_rank(const void *a, const void *b)
+{
+	const struct lg_hang_rank *x = a, *y = b;
+
+	return x->rank != y->rank ? LG_CMP(x->rank, y->rank) : LG_CMP(x->pid, y->pid);
 }
 
 /* What `laggard hang` says of each rank. */
 static int note_ranks(struct lg_case *c, const struct stands *all)
 {
-	enum lg_hang_state still =
-		all->whole && all->to - all->from >= LONG_NS ? LG_HANG_HUNG : LG_HANG_WAITING;
-	bool over = c->n_ranks > 0;
+	bool hangs = c->v->hang.state == LG_HANG_HUNG || (all->whole && all->to - all->from >= LONG_NS);
+	enum lg_hang_state still = hangs ? LG_HANG_HUNG : LG_HANG_WAITING;
+	bool over = all->n > 0;
 
-	c->v->hang.ranks = lg_arena_alloc(&c->v->arena, c->n_ranks + 1, sizeof *c->v->hang.ranks);
+	c->v->hang.ranks = lg_arena_alloc(&c->v->arena, all->n + 1, sizeof *c->v->hang.ranks);
 	if (!c->v->hang.ranks)
 		return LG_E_NOMEM;
-	LG_EACH(r, c->ranks, c->n_ranks) {
-		struct lg_hang_rank *h = &c->v->hang.ranks[c->v->hang.n++];
-		bool ended = c->t->process.end[r->prc] < c->t->last;
-
-		*h = (struct lg_hang_rank){ .rank = r->rank, .pid = c->t->process.pid[r->prc],
-					    .state = ended ? LG_HANG_FINISHED : LG_HANG_RUNNING };
-		over &= ended;
-		LG_EACH(s, all->v, all->n)
-			if (s->r == r && !ended) {
-				h->state = still;
-				h->op = s->waits ? function_of(c, s->in) : NULL;
-				h->stack = frames_of(c, s->in, &h->n_stack);
-			}
+	LG_EACH(s, all->v, all->n) {
+		c->v->hang.ranks[c->v->hang.n++] = rank_of(c, s, still);
+		over &= s->ended;
 	}
+	qsort(c->v->hang.ranks, c->v->hang.n, sizeof *c->v->hang.ranks, by_rank);
 	c->v->hang.since_s = all->whole ? (double)(all->to - all->from) / 1e9 : (double)NAN;
-	c->v->hang.state = over ? LG_HANG_FINISHED
-			   : all->whole ? still
-			   : c->n_ranks ? LG_HANG_RUNNING : LG_HANG_UNKNOWN;
+	if (c->v->hang.state != LG_HANG_HUNG)
+		c->v->hang.state = over ? LG_HANG_FINISHED : all->whole ? still
+				   : all->n ? LG_HANG_RUNNING : LG_HANG_UNKNOWN;
 	return 0;
 }
 
-/* "rank 1", "ranks 0, 2-7"; by their pids where no rank is known: those that wait as `like` does, or where it
- * sleeps. */
-static const char *who(struct lg_case *c, const struct stands *all, const struct stand *like, size_t *ret_n)
-{
-	int64_t *v = lg_arena_alloc(&c->v->arena, all->n, sizeof *v);
-	bool ranks = true;
-	size_t n = 0;
-
-	if (!v)
-		return "";
-	LG_EACH(s, all->v, all->n)
-		ranks &= s->r->rank >= 0;
-	LG_EACH(s, all->v, all->n)
-		if (s->waits == like->waits && same(c, s->in, like->in) && same(c, s->user, like->user)) {
-			v[n++] = ranks ? s->r->rank : c->t->process.pid[s->r->prc];
-			s->told = true;
-		}
-	*ret_n = n;
-	qsort(v, n, sizeof *v, lg_cmp_i64);
-	return lg_text(c, "%s%s %s", ranks ? "rank" : "pid", lg_s(n), lg_ranges_text(c, v, n, RANGES_MAX, &n));
-}
-
-/* "ranks 0, 2 wait in all_reduce at step (train.py:11)", one such part for each place, those who wait last. */
-static const char *text_of(struct lg_case *c, struct stands *all)
-{
-	const char *text = "";
-
-	for (int waits = 0; waits <= 1; waits++)
-		LG_EACH(s, all->v, all->n) {
-			const char *ranks;
-			size_t n = 0;
-
-			if (s->told || s->waits != waits)
-				continue;
-			ranks = who(c, all, s, &n);
-			text = lg_text(c, "%s%s%s %s%s in %s", text, *text ? ", " : "", ranks,
-				       waits ? "wait" : "sleep", n == 1 ? "s" : "",
-				       s->in == s->user ? place(c, s->in)
-							: lg_text(c, "%s at %s", function_of(c, s->in), place(c, s->user)));
-		}
-	return text;
-}
-
-static const char *stack_text(struct lg_case *c, lg_stk s)
-{
-	const char *text = "";
-
-	for (int n = 0; s && n < STACK_MAX; s = c->t->stack.parent[s])
-		if (c->t->frame.kind[c->t->stack.frame[s]] == LG_FRAME_PYTHON) {
-			text = lg_text(c, "%s%s%s", text, n ? " < " : "", place(c, s));
-			n++;
-		}
-	return text;
-}
-
-/* Do all who wait do so in one operation? */
+/* Do all who wait do so in one call? Who sends to another, or receives, waits elsewhere than that one. */
 static bool agree(const struct lg_case *c, const struct stands *all)
 {
 	const struct stand *first = NULL;
+	bool alike = true;
 
 	LG_EACH(s, all->v, all->n) {
-		if (s->waits && first && strcmp(function_of(c, s->in), function_of(c, first->in)))
-			return false;
-		first = s->waits && !first ? s : first;
+		if (!s->waits)
+			continue;
+		if (strstr(lg_frame_function(c, s->in), "send") || strstr(lg_frame_function(c, s->in), "recv"))
+			return true;
+		alike &= !first || (!strcmp(lg_frame_function(c, s->in), lg_frame_function(c, first->in)) &&
+				    lg_same_place(c, s->user, first->user));
+		first = first ? first : s;
 	}
-	return true;
+	return alike;
 }
 
-static void tell(struct lg_case *c, const struct stands *all)
+static void say_places(struct lg_case *c, struct lg_finding *f, const struct stands *all)
 {
-	bool parted = !agree(c, all);
+	LG_EACH(s, all->v, all->n) {
+		if (s->stands)
+			lg_evidence_add(c, f, s->from, all->to - s->from, "%s %s%s%s", lg_thread_text(c, s->thr),
+					s->stopped ? "is stopped" : "sleeps", s->in ? " in " : "",
+					s->in ? lg_python_stack_text(c, s->in) : "");
+		if (s->child)
+			lg_evidence_add(c, f, s->from, all->to - s->from, "pid %d, which it started, sleeps in %s",
+					c->t->process.pid[s->child], lg_python_stack_text(c, s->child_user));
+	}
+}
+
+static void tell(struct lg_case *c, const struct stands *all, const char *text)
+{
+	const struct stand *odd;
+	int32_t absent;
+	const char *world = lg_world_text(c, all, &odd, &absent);
+	bool everyone = all->n_waits == all->n, parted = everyone && !world && !agree(c, all);
 	struct lg_finding *f = lg_finding_or_scrap(c, parted ? LG_R_COMMS_MISMATCH : LG_R_COMMS_MISSING_RANK);
 
 	lg_grade_unpriced(f);
-	f->confidence = all->guessed ? 0.6 : !parted && all->n_waits < all->n ? 0.9 : 0.7;
+	f->confidence = all->guessed ? 0.6 : !everyone || odd ? 0.9 : 0.7;
 	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 	f->culprit.relation = LG_RELATION_RANK;
-	lg_title(c, f, "%s, for %.0f s at least", c->v->still, (double)(all->to - all->from) / 1e9);
+	lg_title(c, f, "%s, for %.0f s at least", text, (double)(all->to - all->from) / 1e9);
 	LG_EACH(s, all->v, all->n) {
 		if (!s->waits && all->n_waits + 1 == all->n)
-			lg_culprit_identify(c, f, s->thr, 0);
+			odd = s;
 		if (!s->waits && all->n_waits)
-			lg_culprit_rank_add(c, f, s->r->rank);
-		lg_evidence_add(c, f, s->from, all->to - s->from, "%s sleeps in %s", lg_thread_text(c, s->thr),
-				stack_text(c, s->in));
+			lg_culprit_rank_add(c, f, s->rank);
 	}
+	if (odd)
+		lg_culprit_identify(c, f, odd->thr, 0);
+	if (odd && everyone)
+		lg_culprit_rank_add(c, f, odd->rank);
+	if (absent >= 0)
+		lg_culprit_rank_add(c, f, absent);
+	say_places(c, f, all);
 	if (all->guessed)
 		lg_evidence_against(c, f, "that most ranks sleep at one line is all that says that they wait");
-	if (all->n_waits == all->n && !parted)
+	if (everyone && !parted && !world)
 		lg_evidence_against(c, f, "all of them wait for the same: the network, a device, or a rank that is not in "
 					  "this recording");
 }
@@ -300,19 +459,20 @@ static void tell(struct lg_case *c, const struct stands *all)
 int lg_find_standing(struct lg_case *c)
 {
 	struct stands all;
+	const struct stand *odd;
+	const char *world;
+	int32_t absent;
 
-	if (lg_told(c, LG_R_COMMS_MISSING_RANK) || lg_told(c, LG_R_COMMS_MISMATCH)) {
+	if (lg_told(c, LG_R_COMMS_MISSING_RANK) || lg_told(c, LG_R_COMMS_MISMATCH))
 		c->v->hang.state = LG_HANG_HUNG;
-		return 0;
-	}
-	if (!c->has_states)
-		return 0;
-	if (lg_failed(c, find_stands(c, &all)) || lg_failed(c, note_ranks(c, &all)) || !all.whole)
+	if (lg_failed(c, find_stands(c, &all)) || lg_failed(c, note_ranks(c, &all)) || !all.whole ||
+	    lg_told(c, LG_R_COMMS_MISSING_RANK) || lg_told(c, LG_R_COMMS_MISMATCH))
 		return c->failed;
 	guess_waits(c, &all);
-	c->v->still = text_of(c, &all);
+	world = lg_world_text(c, &all, &odd, &absent);
+	c->v->still = lg_text(c, "%s%s%s", world ? world : "", world ? "; " : "", lg_stands_text(c, &all));
 	if (all.n_waits && all.n > 1 && all.to - all.from >= LONG_NS)
-		tell(c, &all);
+		tell(c, &all, c->v->still);
 	else
 		lg_say(c, "the run stands still: nothing in it ran for the last %.1f s; a pause may be as long, from %d s "
 			  "on it is judged", (double)(all.to - all.from) / 1e9, LG_N_COMMS_MISSING_RANK_LONG_S);

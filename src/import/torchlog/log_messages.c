@@ -83,6 +83,29 @@ static int64_t value_of(const char *name, const char *m)
 	return 0;
 }
 
+/* Which byte follows which in a text, as to their lowest six bits. */
+struct pairs {
+	uint64_t follows[64];
+};
+
+static struct pairs pairs_of(const char *text)
+{
+	struct pairs p = { 0 };
+
+	for (; text[0] && text[1]; text++)
+		p.follows[text[0] & 63] |= UINT64_C(1) << (text[1] & 63);
+	return p;
+}
+
+/* False: the text surely has not these words, and need not be searched. That is so of nearly all. */
+static bool can_have(const struct pairs *p, const char *words)
+{
+	for (; words[1]; words++)
+		if (!(p->follows[words[0] & 63] >> (words[1] & 63) & 1))
+			return false;
+	return true;
+}
+
 static int sentence(struct lg_torchlog *l, const struct lg_log_line *line)
 {
 	static const struct {
@@ -139,9 +162,10 @@ static int sentence(struct lg_torchlog *l, const struct lg_log_line *line)
 		{ "Torch was not compiled with flash attention", "log.sdpa_fallback" },
 		{ "'train_runtime': ", "log.train_summary" },
 	};
+	const struct pairs pairs = pairs_of(line->msg);
 
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-		if (strstr(line->msg, known[i].words)) {
+		if (can_have(&pairs, known[i].words) && strstr(line->msg, known[i].words)) {
 			/* libkineto prints each of its stages; a trace is done once. */
 			if (!strcmp(known[i].name, "log.profiled") &&
 			    !strstr(line->msg, "Completed Stage: Collection"))

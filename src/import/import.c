@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/map.h"
 #include "import/chromejson/chromejson.h"
 #include "import/flightrec/flightrec.h"
 #include "import/folded/folded.h"
@@ -584,13 +585,18 @@ static int import_or_leave(const char *path, bool may_leave, struct lg_trace **r
 	return rc;
 }
 
-static int same_file(const struct input *in, size_t i, const char *const *paths, struct lg_error *err)
+/* seen: the files before, their places in paths counted from 1. */
+static int same_file(struct lg_map *seen, const struct input *in, size_t i, const char *const *paths,
+		     struct lg_error *err)
 {
-	for (size_t k = 0; k < i; k++)
-		if (in[i].ino && in[k].ino == in[i].ino && in[k].dev == in[i].dev)
-			return lg_fail(err, LG_E_USAGE, LG_NO_OFFSET,
-				       "%s and %s are one file: its rows would count twice", paths[k],
-				       paths[i]);
+	uint64_t key = lg_mix64(in->dev) ^ in->ino;
+	uint32_t k = in->ino ? lg_map_get(seen, key) : 0;
+
+	if (k)
+		return lg_fail(err, LG_E_USAGE, LG_NO_OFFSET,
+			       "%s and %s are one file: its rows would count twice", paths[k - 1], paths[i]);
+	if (in->ino && lg_map_set(seen, key, (uint32_t)i + 1))
+		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	return 0;
 }
 
@@ -599,7 +605,7 @@ static bool is_copy(struct lg_builder *b, const struct lg_rows_seen *rows, size_
 		    const char *const *paths, struct lg_import_info *info)
 {
 	for (size_t k = 0; i != ref && (k < i || k <= ref); k++) {
-		if ((k >= i && k != ref) || *info[k].left_out || !lg_same_rows(&rows[i], &rows[k]))
+		if ((k >= i && k != ref) || !lg_same_rows(&rows[i], &rows[k]) || *info[k].left_out)
 			continue;
 		snprintf(info[i].left_out, sizeof info[i].left_out, "it has the same rows as %.180s", paths[k]);
 		lg_add_diag_now(b, LG_DIAG_TWICE, INT64_MIN, 1, "%s is left out: %s", paths[i],
@@ -621,7 +627,8 @@ static bool is_empty(const char *path)
 static int import_many(const char *const *paths, size_t n, const bool *may_leave_out, struct lg_trace **ret,
 		       struct lg_import_info *info, struct lg_error *err)
 {
-	struct input *in = lg_calloc(n, sizeof *in);
+	struct input *in = lg_calloc(1, sizeof *in);
+	struct lg_map seen = { 0 };
 	struct lg_trace **t = lg_calloc(n, sizeof *t), *ref = NULL;
 	struct lg_rows_seen *rows = lg_calloc(n, sizeof *rows);
 	struct lg_builder *b = NULL;
@@ -634,12 +641,12 @@ static int import_many(const char *const *paths, size_t n, const bool *may_leave
 	for (size_t i = 0; i < n && !rc; i++) {
 		bool unnamed = may_leave_out && may_leave_out[i], empty = !unnamed && is_empty(paths[i]);
 
-		rc = import_or_leave(paths[i], unnamed || empty, &t[i], &info[i], &in[i], err);
+		rc = import_or_leave(paths[i], unnamed || empty, &t[i], &info[i], in, err);
 		if (!rc && empty)
 			lg_add_diag_now(b, LG_DIAG_FILE_TRUNCATED, INT64_MIN, 1, "%s is empty", paths[i]);
 		n_empty += !rc && empty;
 		if (!rc)
-			rc = same_file(in, i, paths, err);
+			rc = same_file(&seen, in, i, paths, err);
 		n_read += t[i] != NULL;
 		if (t[i])
 			rows[i] = lg_rows_of(t[i]);
@@ -674,6 +681,7 @@ static int import_many(const char *const *paths, size_t n, const bool *may_leave
 		lg_trace_free(t[i]);
 	lg_free(t);
 	lg_free(in);
+	lg_map_done(&seen);
 	lg_free(rows);
 	if (!rc && n_read + n_empty > 1)
 		return lg_builder_seal(b, ret, err);

@@ -338,6 +338,31 @@ int lg_builder_put_string(struct lg_builder *b, const char *s, size_t n)
 }
 
 /* Content maps key on the hash; different content with one hash probes hash+1, hash+2 ... */
+/* 0 = not there; *ret_hash is free for it then. Inlined by force: gcc 12 would inline lg_intern_n() instead,
+ * and then warns of its limit in callers whose text is shorter. */
+static inline __attribute__((always_inline)) lg_str find_string(const struct lg_builder *b, const char *s,
+								 size_t n, uint64_t *ret_hash)
+{
+	uint64_t h;
+	uint32_t id;
+
+	for (h = XXH3_64bits_withSeed(s, n, lg_map_secret); (id = lg_map_get(&b->strings, h)); h++) {
+		uint64_t off = b->t->str_off[id];
+
+		if (b->t->str_off[id + 1] - off == n + 1 && !memcmp(b->t->str_bytes + off, s, n))
+			break;
+	}
+	*ret_hash = h;
+	return id;
+}
+
+lg_str lg_interned(const struct lg_builder *b, const char *s)
+{
+	uint64_t h;
+
+	return *s ? find_string(b, s, strlen(s), &h) : 0;
+}
+
 lg_str lg_intern_n(struct lg_builder *b, const char *s, size_t n)
 {
 	const char *nul = s && n ? memchr(s, 0, n) : NULL;
@@ -353,12 +378,9 @@ lg_str lg_intern_n(struct lg_builder *b, const char *s, size_t n)
 		for (n = STRING_MAX; n > STRING_MAX - 4 && (s[n] & 0xc0) == 0x80; n--)
 			;
 	}
-	for (h = XXH3_64bits_withSeed(s, n, lg_map_secret); (id = lg_map_get(&b->strings, h)); h++) {
-		uint64_t off = b->t->str_off[id];
-
-		if (b->t->str_off[id + 1] - off == n + 1 && !memcmp(b->t->str_bytes + off, s, n))
-			return id;
-	}
+	id = find_string(b, s, n, &h);
+	if (id)
+		return id;
 	if (!affords(b, n + STRING_COST))
 		return b->s_over;
 	id = (uint32_t)b->t->n_str;

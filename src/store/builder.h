@@ -45,6 +45,8 @@ struct lg_trace *lg_builder_trace(struct lg_builder *b);
 /* Strings: interned, NUL-terminated. n bytes may not contain NUL (cut there). 0 for "". */
 lg_str lg_intern(struct lg_builder *b, const char *s);
 lg_str lg_intern_n(struct lg_builder *b, const char *s, size_t n);
+/* The string where it is interned already, else 0. */
+lg_str lg_interned(const struct lg_builder *b, const char *s);
 /* Frames are interned over (kind, dso, pc, name, line); build_id and file of the first win. */
 lg_frm lg_intern_frame(struct lg_builder *b, const struct lg_frame_row *f);
 /* One more callee below parent (0 = outermost frame). */

@@ -32,6 +32,7 @@ struct merge {
 	struct lg_map by_pid, by_tid;
 	uint32_t *older_prc, *older_thr;
 	size_t n_prc, n_thr;
+	size_t batch; /* rows of a table that are rewritten at once */
 };
 
 const char *lg_meta_get(const struct lg_trace *t, const char *key)
@@ -119,12 +120,23 @@ static int nomem(struct lg_error *err)
 	return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 }
 
-static int chain(struct lg_map *map, uint32_t **ret_older, const int32_t *key, size_t n)
+/*
+ * The rows that have one of the keys of the source's, and some others: of many small sources each would else
+ * have all that came before it put into a map.
+ */
+static int chain(struct lg_map *map, uint32_t **ret_older, const int32_t *key, size_t n, const int32_t *of,
+		 size_t n_of)
 {
+	uint64_t wanted = 0; /* by their lowest six bits */
+
 	*ret_older = lg_calloc(n, sizeof **ret_older);
 	if (!*ret_older)
 		return LG_E_NOMEM;
-	for (size_t i = 1; i < n; i++) {
+	for (size_t i = 1; i < n_of; i++)
+		wanted |= of[i] < 0 ? 0 : UINT64_C(1) << (of[i] & 63);
+	for (size_t i = 1; i < n && wanted; i++) {
+		if (key[i] < 0 || !(wanted >> (key[i] & 63) & 1))
+			continue;
 		(*ret_older)[i] = lg_map_get(map, (uint32_t)key[i]);
 		if (lg_map_set(map, (uint32_t)key[i], (uint32_t)i))
 			return LG_E_NOMEM;
@@ -142,6 +154,15 @@ static int is_bare_gpu(const struct lg_trace *t, lg_trk k)
 {
 	return k && t->track.kind[k] == LG_TRACK_GPU && !t->track.prc[k] && !t->track.thr[k] &&
 	       !t->track.parent[k];
+}
+
+/* Only those tracks take another name where devices are others: see track_name(). */
+static bool has_bare_gpu(const struct lg_trace *t)
+{
+	for (lg_trk k = 1; k < t->track.n; k++)
+		if (is_bare_gpu(t, k))
+			return true;
+	return false;
 }
 
 struct extent {
@@ -178,8 +199,11 @@ static int find_other_gpus(struct merge *m)
 {
 	const struct lg_trace *s = m->src, *t = lg_builder_trace(m->b);
 	struct extent *es = NULL, *et = NULL;
-	int rc = counter_extents(s, &es), known = 0;
+	int rc = 0, known = 0;
 
+	if (!has_bare_gpu(s))
+		return 0;
+	rc = counter_extents(s, &es);
 	if (!rc)
 		rc = counter_extents(t, &et);
 	for (size_t i = 0; i < s->meta.n && !rc; i++) {
@@ -219,12 +243,24 @@ static int find_other_gpus(struct merge *m)
 	return rc;
 }
 
+/* As lg_meta_get(), of what was merged so far: that grows with each file, and is asked for each. */
+static const char *told(struct lg_builder *b, const char *key)
+{
+	const struct lg_trace *t = lg_builder_trace(b);
+	lg_str k = lg_interned(b, key);
+
+	for (size_t i = 0; k && i < t->meta.n; i++)
+		if (t->meta.key[i] == k && !t->meta.prc[i])
+			return lg_string(t, t->meta.value[i]);
+	return "";
+}
+
 static int prepare(struct merge *m)
 {
 	const struct lg_trace *s = m->src, *t = lg_builder_trace(m->b);
 	const char *host = lg_meta_get(s, "host.name"), *boot = lg_meta_get(s, "record.boot_id");
-	const char *first = lg_meta_get(t, "host.name");
-	const char *first_boot = lg_meta_get(t, "record.boot_id");
+	const char *first = told(m->b, "host.name");
+	const char *first_boot = told(m->b, "record.boot_id");
 	/* Containers of one machine have host names of their own, but one boot id. */
 	int same_boot = *boot && !strcmp(boot, first_boot);
 
@@ -240,8 +276,8 @@ static int prepare(struct merge *m)
 	m->stk = lg_calloc(s->stack.n, sizeof *m->stk);
 	m->trk = lg_calloc(s->track.n, sizeof *m->trk);
 	if (!m->str || !m->prc || !m->thr || !m->frm || !m->stk || !m->trk ||
-	    chain(&m->by_pid, &m->older_prc, t->process.pid, m->n_prc) ||
-	    chain(&m->by_tid, &m->older_thr, t->thread.tid, m->n_thr) ||
+	    chain(&m->by_pid, &m->older_prc, t->process.pid, m->n_prc, s->process.pid, s->process.n) ||
+	    chain(&m->by_tid, &m->older_thr, t->thread.tid, m->n_thr, s->thread.tid, s->thread.n) ||
 	    (m->label && !m->other_host && find_other_gpus(m)))
 		return LG_E_NOMEM;
 	return lg_builder_failed(m->b);
@@ -279,10 +315,15 @@ static int same_process(const struct lg_process_row *a, const struct lg_process_
  */
 static lg_prc process_of_rank(const struct merge *m, const struct lg_process_row *r)
 {
-	for (size_t p = 1; p < m->n_prc && r->rank >= 0; p++) {
-		struct lg_process_row old = lg_process_read(m->b, (lg_prc)p);
+	const int32_t *rank = lg_builder_trace(m->b)->process.rank;
 
-		if (old.rank != r->rank || (old.host && r->host && old.host != r->host) ||
+	for (size_t p = 1; p < m->n_prc && r->rank >= 0; p++) {
+		struct lg_process_row old;
+
+		if (rank[p] != r->rank)
+			continue;
+		old = lg_process_read(m->b, (lg_prc)p);
+		if ((old.host && r->host && old.host != r->host) ||
 		    !overlap(old.start, old.end, r->start, r->end))
 			continue;
 		if (r->pid < 0 || old.pid < 0 || (old.ns_pid && old.ns_pid == r->pid) ||
@@ -295,10 +336,10 @@ static lg_prc process_of_rank(const struct merge *m, const struct lg_process_row
 /* The main thread of p among the rows that were there; 0 = none. */
 static lg_thr main_thread(const struct merge *m, lg_prc p)
 {
-	for (size_t i = 1; i < m->n_thr; i++) {
-		struct lg_thread_row old = lg_thread_read(m->b, (lg_thr)i);
+	const struct lg_thread_tab *t = &lg_builder_trace(m->b)->thread;
 
-		if (old.prc == p && old.flags & LG_THREAD_MAIN)
+	for (size_t i = 1; i < m->n_thr; i++) {
+		if (t->prc[i] == p && t->flags[i] & LG_THREAD_MAIN)
 			return (lg_thr)i;
 	}
 	return 0;
@@ -505,9 +546,9 @@ static int merge_rows(struct merge *m, const struct lg_table_desc *d, size_t fir
 		const char *at = (const char *)tab->col[c] + first * d->cols[c].size;
 		const uint32_t *map = map_of(m, d->cols[c].type), *id = (const void *)at;
 		const int64_t *ts = (const void *)at;
-		uint32_t *id_to = (uint32_t *)(mem + c * BATCH_ROWS);
-		int64_t *ts_to = (int64_t *)(mem + c * BATCH_ROWS);
-		uint64_t *u_to = mem + c * BATCH_ROWS;
+		uint32_t *id_to = (uint32_t *)(mem + c * m->batch);
+		int64_t *ts_to = (int64_t *)(mem + c * m->batch);
+		uint64_t *u_to = mem + c * m->batch;
 		const uint64_t *u = (const void *)at;
 
 		cols[c] = at;
@@ -550,7 +591,7 @@ static int merge_meta(struct merge *m)
 				 lg_string(t, r.key));
 			r.key = lg_intern(m->b, text);
 		}
-		while (k < had && (t->meta.prc[k] != r.prc || t->meta.key[k] != r.key ||
+		while (k < had && (t->meta.key[k] != r.key || t->meta.prc[k] != r.prc ||
 				   t->meta.value[k] != r.value))
 			k++;
 		if (k == had)
@@ -567,9 +608,14 @@ static int merge_times(struct merge *m)
 	LG_AUTOFREE const void **cols = NULL;
 	int rc = 0;
 
-	for (size_t i = 0; i < n_tab; i++)
+	for (size_t i = 0; i < n_tab; i++) {
+		size_t n = lg_trace_table_const(m->src, &d[i])->n;
+
 		n_cols = d[i].n_cols > n_cols ? d[i].n_cols : n_cols;
-	mem = lg_calloc(n_cols * BATCH_ROWS, sizeof *mem);
+		m->batch = n > m->batch ? n : m->batch;
+	}
+	m->batch = m->batch < BATCH_ROWS ? m->batch : BATCH_ROWS;
+	mem = lg_calloc(n_cols * m->batch + 1, sizeof *mem);
 	cols = lg_calloc(n_cols, sizeof *cols);
 	if (!mem || !cols)
 		return LG_E_NOMEM;
@@ -578,9 +624,9 @@ static int merge_times(struct merge *m)
 
 		if (d[i].is_dict || d[i].id == LG_TABLE_meta)
 			continue;
-		for (size_t first = 0; first < n && !rc; first += BATCH_ROWS)
-			rc = merge_rows(m, &d[i], first,
-					n - first < BATCH_ROWS ? n - first : BATCH_ROWS, mem, cols);
+		for (size_t first = 0; first < n && !rc; first += m->batch)
+			rc = merge_rows(m, &d[i], first, n - first < m->batch ? n - first : m->batch, mem,
+					cols);
 	}
 	return rc ? rc : merge_meta(m);
 }

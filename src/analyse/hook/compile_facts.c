@@ -22,13 +22,47 @@ struct told {
 	lg_str text;
 };
 
-static struct told marks_of(const struct lg_case *c, lg_prc prc, const char *name, int64_t since)
+/* The marks that tell of what is asked here, in time order: those of steps are many, as ranks can be. */
+struct facts {
+	const size_t *mark;
+	size_t n;
+};
+
+static bool is_fact(const char *name)
+{
+	return !strcmp(name, "compile.requested") || !strcmp(name, "dispatch_mode") ||
+	       !strncmp(name, "dynamo.", strlen("dynamo."));
+}
+
+static struct facts facts_of(struct lg_case *c)
+{
+	const struct lg_mark_tab *m = &c->t->mark;
+	struct facts all = { 0 };
+	size_t n = 0, *mark;
+
+	for (size_t i = 0; i < m->n; i++)
+		n += is_fact(lg_string(c->t, m->name[i]));
+	mark = n ? lg_arena_alloc(&c->v->arena, n, sizeof *mark) : NULL;
+	if (!mark)
+		return all;
+	all.mark = mark;
+	for (size_t i = 0; i < m->n; i++)
+		if (is_fact(lg_string(c->t, m->name[i])))
+			mark[all.n++] = i;
+	return all;
+}
+
+static struct told marks_of(const struct lg_case *c, const struct facts *all, lg_prc prc, const char *name,
+			    int64_t since)
 {
 	const struct lg_mark_tab *m = &c->t->mark;
 	struct told r = { 0 };
 
-	LG_EACH_MARK_OF(i, c->t, prc, name) {
-		if (m->ts[i] < since)
+	for (size_t k = 0; k < all->n; k++) {
+		size_t i = all->mark[k];
+
+		if (m->ts[i] < since || c->t->thread.prc[m->thr[i]] != prc ||
+		    strcmp(lg_string(c->t, m->name[i]), name))
 			continue;
 		r.n++;
 		r.ts = m->ts[i];
@@ -46,12 +80,12 @@ static const char *mode_name(struct lg_case *c, const char *text)
 	return space ? lg_arena_printf(&c->v->arena, "%.*s", (int)(space - text), text) : text;
 }
 
-static void compile_skipped(struct lg_case *c, const struct lg_rank *r, const struct lg_fact_span *j,
-			    struct lg_finding **f)
+static void compile_skipped(struct lg_case *c, const struct facts *all, const struct lg_rank *r,
+			    const struct lg_fact_span *j, struct lg_finding **f)
 {
-	struct told asked = marks_of(c, r->prc, "compile.requested", INT64_MIN);
-	struct told mode = marks_of(c, r->prc, "dispatch_mode", j->from);
-	struct told ok = marks_of(c, r->prc, "dynamo.frames.ok", INT64_MIN);
+	struct told asked = marks_of(c, all, r->prc, "compile.requested", INT64_MIN);
+	struct told mode = marks_of(c, all, r->prc, "dispatch_mode", j->from);
+	struct told ok = marks_of(c, all, r->prc, "dynamo.frames.ok", INT64_MIN);
 	const char *backend = lg_fact_of(c, r->prc, "compile.requested");
 	const char *text = lg_string(c->t, mode.text), *name = mode_name(c, text);
 	/* The hook reads the counters at every fifth forward that it samples: enough must have passed
@@ -80,10 +114,10 @@ static void compile_skipped(struct lg_case *c, const struct lg_rank *r, const st
 			"(laggard diff)");
 }
 
-static void debug_left_on(struct lg_case *c, const struct lg_rank *r, const struct lg_fact_span *j,
-			  bool compile_told, struct lg_finding **f)
+static void debug_left_on(struct lg_case *c, const struct facts *all, const struct lg_rank *r,
+			  const struct lg_fact_span *j, bool compile_told, struct lg_finding **f)
 {
-	struct told mode = marks_of(c, r->prc, "dispatch_mode", j->from);
+	struct told mode = marks_of(c, all, r->prc, "dispatch_mode", j->from);
 	const char *detail = lg_fact_of(c, r->prc, "env.TORCH_DISTRIBUTED_DEBUG");
 	const char *blocking = lg_fact_of(c, r->prc, "env.CUDA_LAUNCH_BLOCKING");
 	const char *what[6], *list = "";
@@ -117,13 +151,18 @@ static void debug_left_on(struct lg_case *c, const struct lg_rank *r, const stru
 }
 
 /* By how much a count of torch._dynamo's grew since then, and in how many of the samples. */
-static int64_t growth(const struct lg_case *c, lg_prc prc, const char *name, int64_t since, size_t *ret_times)
+static int64_t growth(const struct lg_case *c, const struct facts *all, lg_prc prc, const char *name,
+		      int64_t since, size_t *ret_times)
 {
 	const struct lg_mark_tab *m = &c->t->mark;
 	int64_t before = 0, last = 0;
 
 	*ret_times = 0;
-	LG_EACH_MARK_OF(i, c->t, prc, name) {
+	for (size_t k = 0; k < all->n; k++) {
+		size_t i = all->mark[k];
+
+		if (c->t->thread.prc[m->thr[i]] != prc || strcmp(lg_string(c->t, m->name[i]), name))
+			continue;
 		*ret_times += m->ts[i] >= since && m->value[i] > last;
 		last = m->value[i];
 		before = m->ts[i] < since ? last : before;
@@ -158,13 +197,13 @@ static void reasons(struct lg_case *c, struct lg_finding *f, lg_prc prc, const c
 }
 
 /* Compiled again while steps were judged; or in pieces, which is told once, when it is compiled. */
-static void compiled_badly(struct lg_case *c, const struct lg_rank *r, const struct lg_fact_span *j,
-			   bool again, struct lg_finding **f)
+static void compiled_badly(struct lg_case *c, const struct facts *all, const struct lg_rank *r,
+			   const struct lg_fact_span *j, bool again, struct lg_finding **f)
 {
 	const char *count = again ? "dynamo.recompiles" : "dynamo.graph_breaks";
 	struct lg_finding *x;
 	size_t times;
-	int64_t n = growth(c, r->prc, count, again ? j->from : INT64_MIN, &times);
+	int64_t n = growth(c, all, r->prc, count, again ? j->from : INT64_MIN, &times);
 
 	/* All frames once, as for the first evaluation, is no habit. */
 	if (n < 1 || (again && times < LG_N_COMPILE_RECOMPILES_TIMES))
@@ -186,16 +225,17 @@ static void compiled_badly(struct lg_case *c, const struct lg_rank *r, const str
 int lg_find_compile(struct lg_case *c)
 {
 	struct lg_finding *skipped = NULL, *debug = NULL, *again = NULL, *broken = NULL;
+	const struct facts all = facts_of(c);
 
 	LG_EACH(r, c->ranks, c->n_ranks) {
 		struct lg_fact_span j = lg_fact_window(c, r);
 
 		if (!j.n)
 			continue;
-		compile_skipped(c, r, &j, &skipped);
-		debug_left_on(c, r, &j, skipped != NULL, &debug);
-		compiled_badly(c, r, &j, true, &again);
-		compiled_badly(c, r, &j, false, &broken);
+		compile_skipped(c, &all, r, &j, &skipped);
+		debug_left_on(c, &all, r, &j, skipped != NULL, &debug);
+		compiled_badly(c, &all, r, &j, true, &again);
+		compiled_badly(c, &all, r, &j, false, &broken);
 	}
 	return c->failed;
 }

@@ -43,8 +43,10 @@ static struct facts facts_of(struct lg_case *c)
 	for (size_t i = 0; i < m->n; i++)
 		n += is_fact(lg_string(c->t, m->name[i]));
 	mark = n ? lg_arena_alloc(&c->v->arena, n, sizeof *mark) : NULL;
-	if (!mark)
+	if (!mark) {
+		c->failed = n ? LG_E_NOMEM : c->failed;
 		return all;
+	}
 	all.mark = mark;
 	for (size_t i = 0; i < m->n; i++)
 		if (is_fact(lg_string(c->t, m->name[i])))

@@ -7,6 +7,7 @@ enum { PID = 900, HELPER = 50, RANKS = 2, STEPS = 400, STEP_US = 20000 };
 
 struct plan {
 	int ranks;
+	void (*made)(struct lg_builder *b); /* by this, and nothing below counts */
 	bool helpers;      /* the main thread hands each collective to a thread of its own */
 	int more_every;    /* then one rank, in turn, computes 60 ms longer; 0 = never */
 	bool alone;        /* one rank: whether it waits is chance */
@@ -121,13 +122,103 @@ static void alone(struct lg_builder *b, const struct plan *p)
 	}
 }
 
+/*
+ * Two steps and one in which somebody else has the CPU for as long as they take: the thread hands work over
+ * in each, and waits in the second and the third. Its waits are more regular than its steps.
+ */
+static void beside_a_neighbour(struct lg_builder *b)
+{
+	lg_thr main = rank_of(b, 0, 1), helper = lg_thread_get(b, PID, PID + HELPER);
+	lg_stk wait = stack(b, "futex_wait_queue", LG_FRAME_KERNEL);
+	const struct lg_state_row without_cpu = { .kind = LG_RUNNABLE };
+	int64_t at = 0, slept = 0;
+	uint32_t seed = 7;
+
+	for (int k = 0; k < STEPS / 3; k++) {
+		int64_t more = (int64_t)(chance(&seed) % 4000);
+
+		for (int i = 0; i < 3; i++) {
+			int64_t run = i ? i == 1 ? 18000 - more : 16000 : 14000 + more;
+			struct lg_state_row row = without_cpu;
+
+			state(b, main, at, at + run, (struct lg_state_row){ 0 });
+			at += run;
+			if (i == 2) {
+				row.ts = at * US;
+				row.dur = 16000 * US;
+				row.thr = main;
+				lg_add_state(b, &row);
+				at += 16000;
+			}
+			state(b, helper, slept, at, (struct lg_state_row){
+				.reason = LG_WHY_SLEEP, .stack = wait, .waker = main,
+				.waker_ctx = LG_CTX_TASK });
+			state(b, helper, at, at + 50, (struct lg_state_row){ 0 });
+			slept = at + 50;
+			if (i)
+				state(b, main, at, at + 500, (struct lg_state_row){
+					.reason = LG_WHY_SLEEP, .stack = wait, .waker = helper,
+					.waker_ctx = LG_CTX_TASK });
+			at += i ? 500 : 0;
+		}
+	}
+}
+
+/* A worker that one step in thirty finds awake; in each step the thread waits for a socket, here or there. */
+static void busy_worker(struct lg_builder *b)
+{
+	lg_thr main = rank_of(b, 0, 1), helper = lg_thread_get(b, PID, PID + HELPER);
+	lg_stk wait = stack(b, "futex_wait_queue", LG_FRAME_KERNEL), receive = stack(b, "tcp_recvmsg", LG_FRAME_KERNEL);
+	int64_t slept = 0;
+	uint32_t seed = 7;
+
+	for (int k = 0; k < STEPS; k++) {
+		int64_t at = (int64_t)k * STEP_US, asks = at + 6000 + (int64_t)(chance(&seed) % 6000);
+
+		state(b, main, at, asks, (struct lg_state_row){ 0 });
+		state(b, main, asks, asks + 1000, (struct lg_state_row){
+			.reason = LG_WHY_SLEEP, .stack = receive, .waker_ctx = LG_CTX_SOFTIRQ });
+		state(b, main, asks + 1000, at + STEP_US, (struct lg_state_row){ 0 });
+		if (k % 30 == 17)
+			continue;
+		state(b, helper, slept, at + STEP_US, (struct lg_state_row){
+			.reason = LG_WHY_SLEEP, .stack = wait, .waker = main, .waker_ctx = LG_CTX_TASK });
+		state(b, helper, at + STEP_US, at + STEP_US + 50, (struct lg_state_row){ 0 });
+		slept = at + STEP_US + 50;
+	}
+}
+
+/* Two ranks of one job, as alike and as late as those together, that do not wait for each other. */
+static void side_by_side(struct lg_builder *b)
+{
+	lg_stk wait = stack(b, "futex_wait_queue", LG_FRAME_KERNEL);
+
+	for (int r = 0; r < RANKS; r++) {
+		lg_thr main = rank_of(b, r, RANKS);
+		uint32_t seed = 7 + (uint32_t)r;
+		int64_t at = 3000 * r;
+
+		for (int k = 0; k < STEPS; k++) {
+			int64_t run = STEP_US - 3000 + (int64_t)(chance(&seed) % 3000);
+
+			run += k % 25 == 24 && r ? 60000 : 0;
+			state(b, main, at, at + run, (struct lg_state_row){ 0 });
+			state(b, main, at + run, at + run + 300, (struct lg_state_row){
+				.reason = LG_WHY_SLEEP, .stack = wait, .waker_ctx = LG_CTX_SOFTIRQ });
+			at += run + 300;
+		}
+	}
+}
+
 static struct outcome run(const struct plan *p)
 {
 	struct lg_builder *b;
 	struct lg_trace *t;
 
 	assert_int_equal(lg_builder_new(&b, NULL), 0);
-	if (p->ranks == RANKS)
+	if (p->made)
+		p->made(b);
+	else if (p->ranks == RANKS)
 		together(b, p);
 	else
 		alone(b, p);
@@ -173,6 +264,40 @@ static void the_late_rank_is_known_without_marks(void **state)
 	done(&o);
 }
 
+static void the_more_regular_waits_lack_steps(void **state)
+{
+	struct plan p = { .made = beside_a_neighbour };
+	struct outcome o = run(&p);
+
+	(void)state;
+	assert_true(o.v->n_steps > STEPS * 0.97 && o.v->n_steps < STEPS * 1.02);
+	assert_true(o.v->median_ms > 15 && o.v->median_ms < 19);
+	done(&o);
+}
+
+static void what_a_worker_missed_is_filled_in(void **state)
+{
+	struct plan p = { .made = busy_worker };
+	struct outcome o = run(&p);
+
+	(void)state;
+	assert_true(o.v->n_steps > STEPS * 0.985 && o.v->n_steps <= STEPS);
+	assert_int_equal(o.v->n_slow, 0);
+	assert_true(fabs(o.v->median_ms - 20) < 0.2);
+	done(&o);
+}
+
+static void ranks_that_do_not_wait_for_each_other_are_late_alone(void **state)
+{
+	struct plan p = { .made = side_by_side };
+	struct outcome o = run(&p);
+
+	(void)state;
+	assert_true(o.v->n_steps > RANKS * STEPS * 0.97);
+	assert_null(find(o.v, "comms.straggler"));
+	done(&o);
+}
+
 static void waits_that_are_not_in_each_step_are_none(void **state)
 {
 	struct plan p = { .alone = true };
@@ -214,6 +339,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_collective_ends_a_step_whoever_comes_first),
 		cmocka_unit_test(the_late_rank_is_known_without_marks),
+		cmocka_unit_test(the_more_regular_waits_lack_steps),
+		cmocka_unit_test(what_a_worker_missed_is_filled_in),
+		cmocka_unit_test(ranks_that_do_not_wait_for_each_other_are_late_alone),
 		cmocka_unit_test(waits_that_are_not_in_each_step_are_none),
 		cmocka_unit_test(a_servers_poll_loop_has_no_steps),
 	};

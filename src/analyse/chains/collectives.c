@@ -149,7 +149,7 @@ static size_t together(const struct side *v, size_t n, int64_t apart)
 	return k;
 }
 
-/* When the last of n sides came, and who: the others have gone on when it has, or soon after. */
+/* When the last of n sides came, and who. */
 static struct match last_of(const struct lg_case *c, const struct side *v, size_t n)
 {
 	struct match m = { .late_ts = INT64_MIN, .second_ts = INT64_MIN, .first_ts = INT64_MAX };
@@ -172,6 +172,12 @@ static struct match last_of(const struct lg_case *c, const struct side *v, size_
 	return m;
 }
 
+/* Nobody goes on before the last one has come. */
+static bool waits_for_all(const struct lg_case *c, const struct side *v, size_t n)
+{
+	return v[0].end >= last_of(c, v, n).late_ts;
+}
+
 static int64_t usual_step(struct lg_case *c, const struct lg_rank *r)
 {
 	LG_AUTOFREE int64_t *d = lg_calloc(r->n_met, sizeof *d);
@@ -183,14 +189,15 @@ static int64_t usual_step(struct lg_case *c, const struct lg_rank *r)
 }
 
 /*
- * Ranks whose steps were inferred: where most steps of all of them end together, soon after the last one has
- * come, they wait for each other there, as if a collective were marked.
+ * Ranks whose steps were inferred: where steps of all of them end together (none later than a third of a
+ * step, which a busy CPU may cost) and hardly ever one before the last has come, they wait for each other
+ * there, as if a collective were marked.
  */
 static int match_met(struct lg_case *c)
 {
 	LG_AUTOFREE struct side *v = NULL;
 	size_t n = 0, n_ranks = 0, most = 0, met = 0;
-	int64_t apart = 1000000;
+	int64_t apart = INT64_MAX;
 
 	for (uint32_t i = 0; i < c->n_ranks; i++) {
 		const struct lg_rank *r = &c->ranks[i];
@@ -200,7 +207,7 @@ static int match_met(struct lg_case *c)
 		n += r->n_met;
 		most = LG_MAX(r->n_met, most);
 		n_ranks++;
-		apart = LG_MAX(usual_step(c, r) / 10, apart);
+		apart = LG_MIN(usual_step(c, r) / 3, apart);
 	}
 	v = n_ranks > 1 ? lg_calloc(n, sizeof *v) : NULL;
 	if (!v)
@@ -212,9 +219,9 @@ static int match_met(struct lg_case *c)
 	qsort(v, n, sizeof *v, cmp_side);
 	for (size_t at = 0, k; at < n; at += k) {
 		k = together(v + at, n - at, apart);
-		met += k == n_ranks && v[at + k - 1].end - last_of(c, v + at, k).late_ts <= 2 * apart;
+		met += k == n_ranks && waits_for_all(c, v + at, k);
 	}
-	if (4 * met < 3 * most) /* by chance: a fifth */
+	if (10 * met < 9 * most)
 		return 0;
 	LG_EACH(r, c->ranks, c->n_ranks) {
 		r->arrivals = lg_arena_alloc(&c->v->arena, r->n_met, sizeof *r->arrivals);
@@ -225,7 +232,7 @@ static int match_met(struct lg_case *c)
 		struct match m;
 
 		k = together(v + at, n - at, apart);
-		if (k != n_ranks)
+		if (k != n_ranks || !waits_for_all(c, v + at, k))
 			continue;
 		m = last_of(c, v + at, k);
 		LG_EACH(x, v + at, k) {

@@ -192,6 +192,7 @@ void lg_say_candidates(struct lg_case *c, lg_thr chosen, const char *why)
 
 struct group {
 	int64_t *ts, median; /* of the distances */
+	int64_t delay; /* behind the group that was chosen; -1: it tells nothing of that */
 	size_t n, cap;
 	double spread;
 };
@@ -442,6 +443,102 @@ static void runs_between(const struct lg_case *c, const struct lg_rank *r, const
 	}
 }
 
+/*
+ * Does g, though more regular, lack events that x has? Where x has one between two of g the thread has worked
+ * for longer than elsewhere: for a step and a half at least. (An event in the middle of each step, or of
+ * some, does not make them longer.)
+ */
+static bool has_what_misses(struct lg_case *c, const struct lg_rank *r, const struct group *g,
+			    const struct group *x)
+{
+	LG_AUTOFREE int64_t *ran = lg_scratch(c, g->n, sizeof *ran);
+	LG_AUTOFREE int64_t *v = lg_scratch(c, 2 * g->n, sizeof *v);
+	int64_t *with = v, *bare = v + g->n;
+	size_t n_with = 0, n_bare = 0, k = 0;
+
+	if (!ran || !v)
+		return false;
+	runs_between(c, r, g->ts, g->n, ran);
+	for (size_t i = 0; i + 1 < g->n; i++) {
+		int64_t from = g->ts[i] + x->median / 3, to = g->ts[i + 1] - x->median / 3;
+
+		while (k < x->n && x->ts[k] < from)
+			k++;
+		if (k < x->n && x->ts[k] < to)
+			with[n_with++] = ran[i];
+		else
+			bare[n_bare++] = ran[i];
+	}
+	return n_with >= MIN_EVENTS / 2 && n_bare >= MIN_EVENTS / 2 &&
+	       2 * lg_median_i64(with, n_with) > 3 * lg_median_i64(bare, n_bare);
+}
+
+/* How long behind an event of g the next one of x usually comes, within a step; -1: seldom one. */
+static int64_t usual_delay(struct lg_case *c, const struct group *g, const struct group *x)
+{
+	LG_AUTOFREE int64_t *d = lg_scratch(c, g->n, sizeof *d);
+	size_t n = 0, k = 0;
+
+	for (size_t i = 0; d && i + 1 < g->n; i++) {
+		while (k < x->n && x->ts[k] < g->ts[i])
+			k++;
+		if (k < x->n && x->ts[k] < g->ts[i + 1])
+			d[n++] = x->ts[k] - g->ts[i];
+	}
+	return d && 2 * n > g->n ? lg_median_i64(d, n) : -1;
+}
+
+/* The first event of x that stands for one of g within (from, to), `apart` from both; 0: there is none. */
+static int64_t stand_in(const struct group *x, int64_t from, int64_t to, int64_t apart)
+{
+	size_t lo = 0, hi = x->n;
+
+	LG_BISECT(lo, hi, mid, x->ts[mid] < from + apart + x->delay);
+	return lo < x->n && x->ts[lo] - x->delay <= to - apart ? x->ts[lo] - x->delay : 0;
+}
+
+/*
+ * A worker that is awake is not woken, a queue that is not empty is not waited for: where the thread did the
+ * work of several steps between two events, and something else that it does in each step came more than once,
+ * that says how many there were. They are taken for equally long.
+ */
+static int fill_holes(struct lg_case *c, const struct lg_rank *r, const struct groups *all,
+		      struct group *g)
+{
+	LG_AUTOFREE int64_t *ran = lg_scratch(c, g->n, sizeof *ran);
+	LG_AUTOFREE int64_t *sorted = lg_scratch(c, g->n, sizeof *sorted);
+	struct group full = { 0 };
+	double usual;
+	int rc = 0;
+
+	if (!ran || !sorted)
+		return LG_E_NOMEM;
+	runs_between(c, r, g->ts, g->n, ran);
+	memcpy(sorted, ran, (g->n - 1) * sizeof *ran);
+	usual = (double)lg_median_i64(sorted, g->n - 1);
+	for (size_t i = 0; !rc && i < g->n; i++) {
+		bool hole = i + 1 < g->n && usual > 0 && (double)ran[i] > HOLE * usual &&
+			    (double)(g->ts[i + 1] - g->ts[i]) > HOLE * (double)g->median;
+
+		rc = LG_APPEND(full.ts, full.n, full.cap, g->ts[i]);
+		for (const struct group *x = all->v; hole && !rc && x < all->v + all->n; x++) {
+			int64_t ts = g->ts[i], more = 0;
+
+			while (x->delay >= 0 && (ts = stand_in(x, ts, g->ts[i + 1], g->median / 3)))
+				more++;
+			for (int64_t k = 1; !rc && k <= more; k++)
+				rc = LG_APPEND(full.ts, full.n, full.cap,
+					       g->ts[i] + (g->ts[i + 1] - g->ts[i]) / (more + 1) * k);
+			hole = !more;
+		}
+	}
+	lg_free(g->ts);
+	g->ts = full.ts;
+	g->n = full.n;
+	g->cap = full.cap;
+	return rc;
+}
+
 /* In how many of its distances the thread did the work of several. */
 static size_t count_holes(struct lg_case *c, const struct lg_rank *r, const struct group *g)
 {
@@ -572,7 +669,8 @@ int lg_infer_boundaries(struct lg_case *c, struct lg_rank *r, int64_t **ret, siz
 	/* Thinned, even waits at random come near 0.4: where nobody said that this is the job, more is
 	 * asked. */
 	bool told = lg_was_named(c, r->prc);
-	double best_score = told ? 0.5 : 0.3;
+	const double most = told ? 0.5 : 0.3;
+	double best_score = most;
 	int64_t window = c->t->first <= c->t->last ? c->t->last - c->t->first : 0; /* no rows: no extent */
 	struct group *best = NULL;
 	int rc;
@@ -603,15 +701,22 @@ int lg_infer_boundaries(struct lg_case *c, struct lg_rank *r, int64_t **ret, siz
 	}
 	/* Of the same rhythm the one that misses least of it. */
 	for (size_t i = 0; !rc && best && i < g->n; i++)
-		if (g->v[i].n > best->n && g->v[i].spread < best_score + SAME_SPREAD &&
-		    llabs(g->v[i].median - best->median) * 10 < best->median)
+		if (g->v[i].n > best->n && ((g->v[i].spread < best_score + SAME_SPREAD &&
+					     llabs(g->v[i].median - best->median) * 10 < best->median) ||
+					    (g->v[i].spread < most && has_what_misses(c, r, best, &g->v[i]))))
 			best = &g->v[i];
 	if (best)
 		trim(best);
-	if (best && (is_poll(c, r, best) || has_holes(c, r, best)))
+	for (size_t i = 0; !rc && best && i < g->n; i++)
+		g->v[i].delay = &g->v[i] != best && 2 * g->v[i].n > best->n ? usual_delay(c, best, &g->v[i])
+									    : -1;
+	if (!rc && best)
+		rc = fill_holes(c, r, g, best);
+	if (!rc && best && (is_poll(c, r, best) || has_holes(c, r, best)))
 		best = NULL;
-	if (best) {
+	if (!rc && best)
 		rc = meetings(c, r, best);
+	if (!rc && best) {
 		*ret = best->ts;
 		*ret_n = best->n;
 		best->ts = NULL;

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run.py NAME [--record OUT] [--no-laggard]: one scenario, live, and whether the verdict is true.
+"""run.py NAME [--record OUT] [--attach | --no-laggard]: one scenario, live, and whether the verdict is true.
 
 Starts the training under `laggard record`, its causes when every rank is past the warm-up, then
 `laggard explain --json`, and compares with cases.py and with what really happened: the ranks' own
 step times and the agents' own logs.  A scenario whose cause did not bite proves nothing and fails.
+With --attach the training runs by itself, and is recorded by `record -p` from then on: no marks.
 
 Exit: 0 as expected, 1 not, 3 somebody innocent was accused, 75 somebody else had the CPUs (the run says
 nothing), 77 cannot run here (the reason is the last line).
@@ -73,8 +74,9 @@ def busy_ticks():
 
 
 class Run:
-    def __init__(self, case, work, recording, laggard):
+    def __init__(self, case, work, recording, laggard, attach=False):
         self.case, self.work, self.recording, self.laggard = case, work, recording, laggard
+        self.attach, self.recorder = attach, None
         self.causes, self.log, self.tenant = {}, {}, None
         self.own_cpu_s = 0.0
 
@@ -88,7 +90,7 @@ class Run:
         train = [str(here / "train.py"), "--out", str(self.work), "--seconds", str(case.seconds),
                  "--gb", f"{gb:.2f}", *case.train]
         command = [*python, str(here / "launch.py"), "--nproc", str(case.nproc), "--pin", *train]
-        if self.laggard:
+        if self.laggard and not self.attach:
             # Under sudo the job stays root's: some scenarios enter another root, and all write to self.work.
             as_root = ["--user", "root"] if os.geteuid() == 0 else []
             command = [self.laggard, "record", *as_root, "-o", str(self.recording), "--", *command]
@@ -114,6 +116,16 @@ class Run:
             time.sleep(0.05)
         return [int(path.read_text()) for path in ready]
 
+    def start_recorder(self, pids):
+        """Returns once it records."""
+        self.recorder = subprocess.Popen([self.laggard, "record", "-p", ",".join(map(str, pids)), "-o", str(self.recording)],
+                                         stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for line in self.recorder.stderr:
+            sys.stderr.write(line)
+            if "recording with tier" in line:
+                return
+        raise RuntimeError("laggard record -p did not start")
+
     def start_causes(self, pids):
         words = {"{pids}": [str(pid) for pid in pids],
                  "{tenant}": [str(self.tenant.pid)] if self.tenant else [],
@@ -131,7 +143,7 @@ class Run:
         self.own_cpu_s += usage.ru_utime + usage.ru_stime
 
     def stop(self, job):
-        for process in [*self.causes.values(), self.tenant, job]:
+        for process in [*self.causes.values(), self.tenant, job, self.recorder]:
             if process and process.returncode is None:
                 os.kill(process.pid, signal.SIGTERM)  # not reaped yet, so the pid is its own
                 self.reap(process)
@@ -146,6 +158,8 @@ class Run:
                                    stdout=sys.stderr, stderr=sys.stderr)
             progress("ranks fill their memory")
             pids = self.wait_ready(job)
+            if self.attach:
+                self.start_recorder(pids)
             self.start_causes(pids)
             end = time.monotonic() + self.case.seconds
             while os.waitid(os.P_PID, job.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
@@ -155,6 +169,10 @@ class Run:
             self.reap(job)
             if job.returncode != 0:
                 raise RuntimeError(f"the training under record ended with status {job.returncode}")
+            if self.recorder:
+                self.reap(self.recorder)  # the job has ended
+                if self.recorder.returncode != 0:
+                    raise RuntimeError(f"laggard record -p ended with status {self.recorder.returncode}")
         finally:
             self.stop(job)
             progress(None)
@@ -173,12 +191,12 @@ def show_progress(text):
     sys.stderr.flush()
 
 
-def run(name, recording=None, laggard=None, progress=show_progress):
+def run(name, recording=None, laggard=None, progress=show_progress, attach=False):
     """One scenario. Returns (truth, verdict or None)."""
     case = CASES[name]
     with tempfile.TemporaryDirectory(prefix="scenario-") as work:
         recording = recording or pathlib.Path(work) / "run.lag"
-        truth = Run(case, pathlib.Path(work), recording, laggard)(progress)
+        truth = Run(case, pathlib.Path(work), recording, laggard, attach)(progress)
         if not laggard:
             return truth, None
         done = subprocess.run([laggard, "explain", "--json", str(recording)], check=False,
@@ -190,7 +208,7 @@ def run(name, recording=None, laggard=None, progress=show_progress):
 
 def attempt(name, args):
     """(faults of one run, truth)"""
-    truth, verdict = run(name, args.record, args.laggard)
+    truth, verdict = run(name, args.record, args.laggard, attach=args.attach)
     print(truth.summary())
     if verdict is None:
         return truth.faults(CASES[name]), truth
@@ -211,6 +229,7 @@ def main():
     parser.add_argument("--record", type=pathlib.Path, help="keep the recording here")
     parser.add_argument("--verdict", type=pathlib.Path, help="keep explain --json here")
     parser.add_argument("--laggard", default=os.environ.get("LAGGARD", str(ROOT / "build/laggard")))
+    parser.add_argument("--attach", action="store_true", help="record the ranks once they run, without marks")
     parser.add_argument("--no-laggard", dest="laggard", action="store_const", const=None,
                         help="only show that the cause is real")
     args = parser.parse_args()

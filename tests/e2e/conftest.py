@@ -103,3 +103,24 @@ def can_record():
     """Recording the whole machine needs root here; skips with the reason otherwise."""
     if os.geteuid() != 0:
         pytest.skip("recording the whole machine needs root")
+
+
+@pytest.fixture
+def own_folder():
+    """A folder that nobody else can write to on the way down: pytest's own lie in /tmp."""
+    home = pathlib.Path.home()
+    for part in (home, *home.parents):
+        st = part.stat()
+        if st.st_uid not in (0, os.geteuid()) or st.st_mode & 0o022:
+            pytest.skip(f"others may write to {part}")
+    folder = home / f".laggard-test-{os.getpid()}"
+    folder.mkdir(mode=0o700)
+    yield folder
+    subprocess.run(["rm", "-r", folder], check=True)
+
+
+@pytest.fixture
+def job_env(laggard, own_folder):
+    done = laggard("env", "--json", "--dir", own_folder)
+    assert done.returncode == 0, done.stderr
+    return {**os.environ, **json.loads(done.stdout)["env_vars"]}

@@ -26,27 +26,6 @@ while time.monotonic() < until:
 """
 
 
-@pytest.fixture
-def own_folder():
-    """A folder that nobody else can write to on the way down: pytest's own lie in /tmp."""
-    home = pathlib.Path.home()
-    for part in (home, *home.parents):
-        st = part.stat()
-        if st.st_uid not in (0, os.geteuid()) or st.st_mode & 0o022:
-            pytest.skip(f"others may write to {part}")
-    folder = home / f".laggard-test-{os.getpid()}"
-    folder.mkdir(mode=0o700)
-    yield folder
-    subprocess.run(["rm", "-r", folder], check=True)
-
-
-@pytest.fixture
-def job_env(laggard, own_folder):
-    done = laggard("env", "--json", "--dir", own_folder)
-    assert done.returncode == 0, done.stderr
-    return {**os.environ, **json.loads(done.stdout)["env_vars"]}
-
-
 def test_the_three_forms_say_the_same(laggard, own_folder):
     ray = json.loads(laggard("env", "--json", "--dir", own_folder).stdout)
     assert set(ray) == {"env_vars"} and set(ray["env_vars"]) == {"PYTHONPATH", "LAGGARD_MARKS"}

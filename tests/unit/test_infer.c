@@ -229,7 +229,8 @@ static struct outcome run(const struct plan *p)
 /* Within 2 % of what was planned, for each rank. */
 static void assert_steps(const struct outcome *o, double median_ms)
 {
-	assert_true(o->v->n_steps > RANKS * STEPS * 0.98 && o->v->n_steps < RANKS * STEPS * 1.02);
+	assert_true((double)o->v->n_steps > RANKS * STEPS * 0.98);
+	assert_true((double)o->v->n_steps < RANKS * STEPS * 1.02);
 	assert_true(fabs(o->v->median_ms - median_ms) < 0.02 * median_ms);
 }
 
@@ -270,7 +271,7 @@ static void the_more_regular_waits_lack_steps(void **state)
 	struct outcome o = run(&p);
 
 	(void)state;
-	assert_true(o.v->n_steps > STEPS * 0.97 && o.v->n_steps < STEPS * 1.02);
+	assert_true((double)o.v->n_steps > STEPS * 0.97 && (double)o.v->n_steps < STEPS * 1.02);
 	assert_true(o.v->median_ms > 15 && o.v->median_ms < 19);
 	done(&o);
 }
@@ -281,7 +282,7 @@ static void what_a_worker_missed_is_filled_in(void **state)
 	struct outcome o = run(&p);
 
 	(void)state;
-	assert_true(o.v->n_steps > STEPS * 0.985 && o.v->n_steps <= STEPS);
+	assert_true((double)o.v->n_steps > STEPS * 0.985 && (double)o.v->n_steps <= STEPS);
 	assert_int_equal(o.v->n_slow, 0);
 	assert_true(fabs(o.v->median_ms - 20) < 0.2);
 	done(&o);
@@ -293,7 +294,7 @@ static void ranks_that_do_not_wait_for_each_other_are_late_alone(void **state)
 	struct outcome o = run(&p);
 
 	(void)state;
-	assert_true(o.v->n_steps > RANKS * STEPS * 0.97);
+	assert_true((double)o.v->n_steps > RANKS * STEPS * 0.97);
 	assert_null(find(o.v, "comms.straggler"));
 	done(&o);
 }
@@ -321,16 +322,16 @@ static void a_servers_poll_loop_has_no_steps(void **state)
 	done(&o);
 	p.works_us = 4000; /* its work sets the pace as well */
 	o = run(&p);
-	assert_true(o.v->n_steps > STEPS * 0.98);
+	assert_true((double)o.v->n_steps > STEPS * 0.98);
 	done(&o);
 	/* a device, which is no timer */
 	p = (struct plan){ .asleep_us = 10080, .jitter_us = 300, .works_us = 1000 };
 	o = run(&p);
-	assert_true(o.v->n_steps > STEPS * 0.98);
+	assert_true((double)o.v->n_steps > STEPS * 0.98);
 	done(&o);
 	p = (struct plan){ .asleep_us = 10600, .jitter_us = 20, .works_us = 1000 };
 	o = run(&p);
-	assert_true(o.v->n_steps > STEPS * 0.98);
+	assert_true((double)o.v->n_steps > STEPS * 0.98);
 	done(&o);
 }
 

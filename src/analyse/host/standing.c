@@ -226,13 +226,9 @@ static void find_place(struct lg_case *c, struct stand *s)
 }
 
 /* Is p a rank, by its own word or because it was asked for? */
-static bool is_asked_for(struct lg_case *c, lg_prc p)
+static bool is_asked_for(const struct lg_case *c, lg_prc p)
 {
-	bool judged = false;
-
-	LG_EACH(r, c->ranks, c->n_ranks)
-		judged |= r->prc == p;
-	return judged || (c->t->process.role[p] == LG_ROLE_RANK && !lg_in_other_job(c, p));
+	return c->rank_of_prc[p] || (c->t->process.role[p] == LG_ROLE_RANK && !lg_in_other_job(c, p));
 }
 
 /* Those that wait spin where they are; a compiler's workers are the job's, too. */

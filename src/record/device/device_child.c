@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "record/session.h"
 
 #define MS INT64_C(1000000)
 #define SECOND (1000 * MS)
@@ -157,12 +158,19 @@ static void silent_text(const struct lg_device_child *c, int64_t now, char *why,
 		 doing_text(c, doing, sizeof doing), (double)(now - c->heard) / 1e9);
 }
 
+/* What is said is of now or before; who hears it may have been held up since he looked at the clock. */
+static bool is_past(int64_t ts, int64_t now)
+{
+	return ts <= now + AHEAD || ts <= lg_monotonic_ns();
+}
+
 /* Not more often than it was asked for; a sweep that was held up may be close to the next. */
 static bool is_due(struct lg_device_child *c, const struct lg_device_packet *p, int64_t now)
 {
 	bool users = p->kind == LG_DEVICE_USERS;
 
-	if (!c->ready || p->ts < c->began || p->ts > now + AHEAD || p->ts <= c->said[p->device][users].last ||
+	if (!c->ready || p->ts < c->began || !is_past(p->ts, now) ||
+	    p->ts <= c->said[p->device][users].last ||
 	    c->said[p->device][users].n > SLACK + 2 * ((now - c->began) / c->period))
 		return false;
 	c->said[p->device][users].last = p->ts;
@@ -176,7 +184,7 @@ static bool may_be(struct lg_device_child *c, const struct lg_device_packet *p, 
 	case LG_DEVICE_NOTE:
 		return c->notes++ < NOTES_MOST;
 	case LG_DEVICE_XID:
-		return c->ready && p->ts >= c->began && p->ts <= now + AHEAD && c->xids++ < REFUSED_MOST;
+		return c->ready && p->ts >= c->began && is_past(p->ts, now) && c->xids++ < REFUSED_MOST;
 	case LG_DEVICE_SAMPLE:
 	case LG_DEVICE_USERS:
 		return is_due(c, p, now);

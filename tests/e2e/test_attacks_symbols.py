@@ -612,7 +612,7 @@ def test_a_mapped_file_that_shrinks(laggard, stage, record):
 def test_roots_large_files_that_others_run(laggard, stage, record):
     """What root owns may take its time, but not for whoever maps it: there may be thousands of libraries."""
     body, size = elf(symbols=40_000_000)
-    images = [stage.folder / f"large{i}.so" for i in range(240)]
+    images = [stage.folder / f"large{i}.so" for i in range(360)]
     images[0].write_bytes(body)
     os.truncate(images[0], size)
     for link in images[1:]:
@@ -631,13 +631,12 @@ def test_roots_large_files_that_others_run(laggard, stage, record):
         while True:
             below(1 << 22, begin)
     """
-    for mine in images[:120], images[120:]:
+    for mine in images[:120], images[120:240], images[240:]:
         stage.start(attack, BELOW.hex(), *mine, env={**os.environ, "RANK": "0", "WORLD_SIZE": "2"})
     r = record()
     holds(laggard, r)
     assert query(laggard, r.path, "select count(*) n from frame where dso like '%/large%'")[0]["n"] > 0
-    # What was not reached in time is said; a machine may be fast enough to lose nothing.
-    assert all("took too long" in text for text in lost(laggard, r.path)), lost(laggard, r.path)
+    assert any("took too long" in text for text in lost(laggard, r.path)), lost(laggard, r.path)
 
 
 @pytest.mark.parametrize("where", ["perf map", "ELF"])

@@ -419,12 +419,10 @@ static void say_places(struct lg_case *c, struct lg_finding *f, const struct sta
 	}
 }
 
-static void tell(struct lg_case *c, const struct stands *all, const char *text)
+static void tell(struct lg_case *c, const struct stands *all, const struct lg_world *world, const char *text)
 {
-	const struct stand *odd;
-	int32_t absent;
-	const char *world = lg_world_text(c, all, &odd, &absent);
-	bool everyone = all->n_waits == all->n, parted = everyone && !world && !agree(c, all);
+	const struct stand *odd = world->odd;
+	bool everyone = all->n_waits == all->n, parted = everyone && !world->text && !agree(c, all);
 	struct lg_finding *f = lg_finding_or_scrap(c, parted ? LG_R_COMMS_MISMATCH : LG_R_COMMS_MISSING_RANK);
 
 	lg_grade_unpriced(f);
@@ -442,12 +440,12 @@ static void tell(struct lg_case *c, const struct stands *all, const char *text)
 		lg_culprit_identify(c, f, odd->thr, 0);
 	if (odd && everyone)
 		lg_culprit_rank_add(c, f, odd->rank);
-	if (absent >= 0)
-		lg_culprit_rank_add(c, f, absent);
+	if (world->absent >= 0)
+		lg_culprit_rank_add(c, f, world->absent);
 	say_places(c, f, all);
 	if (all->guessed)
 		lg_evidence_against(c, f, "that most ranks sleep at one line is all that says that they wait");
-	if (everyone && !parted && !world)
+	if (everyone && !parted && !world->text)
 		lg_evidence_against(c, f, "all of them wait for the same: the network, a device, or a rank that is not in "
 					  "this recording");
 }
@@ -455,20 +453,19 @@ static void tell(struct lg_case *c, const struct stands *all, const char *text)
 int lg_find_standing(struct lg_case *c)
 {
 	struct stands all;
-	const struct stand *odd;
-	const char *world;
-	int32_t absent;
+	struct lg_world world;
+	bool told = lg_told(c, LG_R_COMMS_MISSING_RANK) || lg_told(c, LG_R_COMMS_MISMATCH);
 
-	if (lg_told(c, LG_R_COMMS_MISSING_RANK) || lg_told(c, LG_R_COMMS_MISMATCH))
+	if (told)
 		c->v->hang.state = LG_HANG_HUNG;
-	if (lg_failed(c, find_stands(c, &all)) || lg_failed(c, note_ranks(c, &all)) || !all.whole ||
-	    lg_told(c, LG_R_COMMS_MISSING_RANK) || lg_told(c, LG_R_COMMS_MISMATCH))
+	if (lg_failed(c, find_stands(c, &all)) || lg_failed(c, note_ranks(c, &all)) || !all.whole || told)
 		return c->failed;
 	guess_waits(c, &all);
-	world = lg_world_text(c, &all, &odd, &absent);
-	c->v->still = lg_text(c, "%s%s%s", world ? world : "", world ? "; " : "", lg_stands_text(c, &all));
+	world = lg_world_of(c, &all);
+	c->v->still = lg_text(c, "%s%s%s", world.text ? world.text : "", world.text ? "; " : "",
+			      lg_stands_text(c, &all));
 	if (all.n_waits && all.n > 1 && all.to - all.from >= LONG_NS)
-		tell(c, &all, c->v->still);
+		tell(c, &all, &world, c->v->still);
 	else
 		lg_say(c, "the run stands still: nothing in it ran for the last %.1f s; a pause may be as long, from %d s "
 			  "on it is judged", (double)(all.to - all.from) / 1e9, LG_N_COMMS_MISSING_RANK_LONG_S);

@@ -43,13 +43,14 @@ const char *lg_stands_text(struct lg_case *c, struct stands *all);
 /* "place < caller < ...", a few of them. */
 const char *lg_python_stack_text(struct lg_case *c, lg_stk s);
 
-/*
- * What the ranks were told of their job, where it does not agree: "ranks 0, 2 were given MASTER_PORT 29500,
- * rank 1 29501: they never meet"; or which of them are not there. NULL = it does and all are, or it was not
- * seen. *ret_odd: the one that differs from all others; NULL = there is none. *ret_absent: the one that is
- * not there and cannot be on another host; -1 = none, or several.
- */
-const char *lg_world_text(struct lg_case *c, const struct stands *all, const struct stand **ret_odd,
-			  int32_t *ret_absent);
+/* What the ranks were told of their job. */
+struct lg_world {
+	/* Where it does not agree, "ranks 0, 2 were given MASTER_PORT 29500, rank 1 29501: they never meet"; or
+	 * which of them are not there. NULL = it does and all are, or it was not seen. */
+	const char *text;
+	const struct stand *odd; /* the one that differs from all others; NULL = there is none */
+	int32_t absent;          /* is not there, and cannot be on another host; -1 = none, or several */
+};
+struct lg_world lg_world_of(struct lg_case *c, const struct stands *all);
 
 #endif /* LG_ANALYSE_HOST_STANDING_H */

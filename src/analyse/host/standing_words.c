@@ -2,6 +2,7 @@
 /* standing_words.c - where the ranks of a job stand, and what they were told of it, in words. */
 #include <stdlib.h>
 
+#include "analyse/hook/facts.h"
 #include "analyse/host/standing.h"
 #include "base/median.h"
 #include "base/words.h"
@@ -86,14 +87,6 @@ const char *lg_python_stack_text(struct lg_case *c, lg_stk s)
 
 /* ---- what they were told ---- */
 
-static const char *variable(const struct lg_case *c, lg_prc p, const char *key)
-{
-	for (size_t i = 0; i < c->t->meta.n; i++)
-		if (c->t->meta.prc[i] == p && !strcmp(lg_string(c->t, c->t->meta.key[i]), key))
-			return lg_string(c->t, c->t->meta.value[i]);
-	return NULL;
-}
-
 /* "ranks 0, 2 were given WORLD_SIZE 3, rank 1 4"; NULL = all have the same, or one does not tell. */
 static const char *parted(struct lg_case *c, const struct stands *all, const char *key,
 			  const struct stand **ret_odd)
@@ -102,7 +95,7 @@ static const char *parted(struct lg_case *c, const struct stands *all, const cha
 	uint8_t *is = lg_arena_alloc(&c->v->arena, all->n, 1);
 
 	for (size_t i = 0; value && is && i < all->n; i++) {
-		value[i] = variable(c, all->v[i].prc, key);
+		value[i] = lg_fact_of(c, all->v[i].prc, key);
 		if (!value[i])
 			return NULL;
 	}
@@ -130,43 +123,46 @@ static const char *parted(struct lg_case *c, const struct stands *all, const cha
 	return text;
 }
 
-const char *lg_world_text(struct lg_case *c, const struct stands *all, const struct stand **ret_odd,
-			  int32_t *ret_absent)
+struct lg_world lg_world_of(struct lg_case *c, const struct stands *all)
 {
 	static const char *const keys[] = { "env.MASTER_ADDR", "env.MASTER_PORT", "env.WORLD_SIZE" };
 	const struct lg_process_tab *p = &c->t->process;
 	int32_t world = all->n ? p->world[all->v[0].prc] : 0;
 	uint8_t here[WORLD_MAX] = { 0 };
 	int64_t absent[WORLD_MAX];
+	struct lg_world told = { .absent = -1 };
 	const char *local;
 	size_t n = 0;
 
-	*ret_odd = NULL;
-	*ret_absent = -1;
 	for (size_t i = 0; i < LG_COUNT(keys); i++) {
-		const char *text = parted(c, all, keys[i], ret_odd);
+		const char *text = parted(c, all, keys[i], &told.odd);
 
-		if (text)
-			return lg_text(c, "%s: they never meet", text);
+		if (text) {
+			told.text = lg_text(c, "%s: they never meet", text);
+			return told;
+		}
 	}
 	LG_EACH(s, all->v, all->n) {
 		if (s->rank < 0 || s->rank >= WORLD_MAX || p->world[s->prc] != world)
-			return NULL;
+			return told;
 		LG_EACH(k, all->v, s - all->v)
 			if (k->rank == s->rank && p->host[k->prc] == p->host[s->prc] && !k->ended &&
-			    !s->ended)
-				return lg_text(c, "pids %d and %d were both given RANK %d",
-					       p->pid[k->prc], p->pid[s->prc], s->rank);
+			    !s->ended) {
+				told.text = lg_text(c, "pids %d and %d were both given RANK %d",
+						    p->pid[k->prc], p->pid[s->prc], s->rank);
+				return told;
+			}
 		here[s->rank] |= !s->ended;
 	}
 	for (int32_t r = 0; r < world && r < WORLD_MAX; r++)
 		if (!here[r])
 			absent[n++] = r;
 	if (!n || world > WORLD_MAX)
-		return NULL;
+		return told;
 	/* Those of other hosts are seen there. */
-	local = variable(c, all->v[0].prc, "env.LOCAL_WORLD_SIZE");
-	*ret_absent = n == 1 && local && !strcmp(local, lg_text(c, "%d", world)) ? (int32_t)absent[0] : -1;
-	return lg_text(c, "rank%s %s of %d %s not here", lg_s(n), lg_ranges_text(c, absent, n, RANGES_MAX, &n),
-		       world, n == 1 ? "is" : "are");
+	local = lg_fact_of(c, all->v[0].prc, "env.LOCAL_WORLD_SIZE");
+	told.absent = n == 1 && local && !strcmp(local, lg_text(c, "%d", world)) ? (int32_t)absent[0] : -1;
+	told.text = lg_text(c, "rank%s %s of %d %s not here", lg_s(n),
+			    lg_ranges_text(c, absent, n, RANGES_MAX, &n), world, n == 1 ? "is" : "are");
+	return told;
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/order.h"
 #include "record/session.h"
 
 #define MS INT64_C(1000000)
@@ -62,7 +63,7 @@ struct lg_device_child *lg_device_child_new(const struct lg_device_reader *r, un
 	}
 	c->doing->device = -1;
 	c->sock = pair[0];
-	c->began = c->heard = c->asked = lg_device_now();
+	c->began = c->heard = c->asked = lg_monotonic_ns();
 	c->pid = fork();
 	if (!c->pid)
 		lg_device_worker(r, pair[1], recorder, c->doing, hz);
@@ -158,18 +159,12 @@ static void silent_text(const struct lg_device_child *c, int64_t now, char *why,
 		 doing_text(c, doing, sizeof doing), (double)(now - c->heard) / 1e9);
 }
 
-/* What is said is of now or before; who hears it may have been held up since he looked at the clock. */
-static bool is_past(int64_t ts, int64_t now)
-{
-	return ts <= now + AHEAD || ts <= lg_monotonic_ns();
-}
-
 /* Not more often than it was asked for; a sweep that was held up may be close to the next. */
 static bool is_due(struct lg_device_child *c, const struct lg_device_packet *p, int64_t now)
 {
 	bool users = p->kind == LG_DEVICE_USERS;
 
-	if (!c->ready || p->ts < c->began || !is_past(p->ts, now) ||
+	if (!c->ready || p->ts < c->began || p->ts > now + AHEAD ||
 	    p->ts <= c->said[p->device][users].last ||
 	    c->said[p->device][users].n > SLACK + 2 * ((now - c->began) / c->period))
 		return false;
@@ -184,7 +179,7 @@ static bool may_be(struct lg_device_child *c, const struct lg_device_packet *p, 
 	case LG_DEVICE_NOTE:
 		return c->notes++ < NOTES_MOST;
 	case LG_DEVICE_XID:
-		return c->ready && p->ts >= c->began && is_past(p->ts, now) && c->xids++ < REFUSED_MOST;
+		return c->ready && p->ts >= c->began && p->ts <= now + AHEAD && c->xids++ < REFUSED_MOST;
 	case LG_DEVICE_SAMPLE:
 	case LG_DEVICE_USERS:
 		return is_due(c, p, now);
@@ -237,6 +232,8 @@ enum lg_device_heard lg_device_child_hear(struct lg_device_child *c, int64_t now
 			break;
 		if (n <= 0)
 			return ended(c, false, why, size);
+		/* It may have been said since the caller looked at the clock. */
+		now = LG_MAX(now, lg_monotonic_ns());
 		if (!lg_device_packet_take(&raw, (size_t)n, ret, &refused) || !may_be(c, ret, now)) {
 			if (++c->refused < REFUSED_MOST)
 				continue;

@@ -21,20 +21,13 @@
 #include <unistd.h>
 
 #include "base/confine.h"
+#include "record/session.h"
 
 #define SECOND INT64_C(1000000000)
 #define REST_MOST (2 * SECOND) /* who is silent for longer is taken for hung */
 /* What it maps of the driver is not counted. */
 #define DATA_BYTES ((rlim_t)512 << 20)
 enum { SOCK = 3, FILES = 1024, PART = 4 /* it takes at most one in so many of a CPU */ };
-
-int64_t lg_device_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * SECOND + t.tv_nsec;
-}
 
 /* -- confinement -- */
 
@@ -105,7 +98,7 @@ void lg_device_send(struct lg_device_out *o, const struct lg_device_packet *p)
 void lg_device_say(struct lg_device_out *o, enum lg_device_say kind, int32_t device, uint32_t n,
 		   const char *fmt, ...)
 {
-	struct lg_device_packet p = { .kind = kind, .device = device, .n = n, .ts = lg_device_now() };
+	struct lg_device_packet p = { .kind = kind, .device = device, .n = n, .ts = lg_monotonic_ns() };
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -119,7 +112,7 @@ void lg_device_begin(struct lg_device_out *o, int32_t device)
 	o->p.kind = LG_DEVICE_SAMPLE;
 	o->p.device = device;
 	o->p.n = 0;
-	o->p.ts = lg_device_now();
+	o->p.ts = lg_monotonic_ns();
 }
 
 void lg_device_put(struct lg_device_out *o, enum lg_device_counter what, double value)
@@ -155,12 +148,12 @@ static void rounds(const struct lg_device_reader *r, void *self, struct lg_devic
 	__attribute__((noreturn));
 static void rounds(const struct lg_device_reader *r, void *self, struct lg_device_out *o)
 {
-	int64_t next = lg_device_now(), rare = next;
+	int64_t next = lg_monotonic_ns(), rare = next;
 	uint64_t told_dropped = 0;
 	bool told_dear = false;
 
 	for (;;) {
-		int64_t began = lg_device_now(), spent = cpu_time(), rest;
+		int64_t began = lg_monotonic_ns(), spent = cpu_time(), rest;
 		bool seldom = began >= rare;
 
 		r->sweep(self, o, seldom);
@@ -169,8 +162,8 @@ static void rounds(const struct lg_device_reader *r, void *self, struct lg_devic
 		spent = cpu_time() - spent;
 		rest = (PART - 1) * spent < REST_MOST ? (PART - 1) * spent : REST_MOST;
 		next += o->period;
-		if (next < lg_device_now() + rest)
-			next = lg_device_now() + rest;
+		if (next < lg_monotonic_ns() + rest)
+			next = lg_monotonic_ns() + rest;
 		if (next < began + o->period / 2)
 			next = began + o->period / 2;
 		/* Once a second it may take longer: what is rare is asked then. */

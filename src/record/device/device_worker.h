@@ -50,7 +50,6 @@ void lg_device_begin(struct lg_device_out *o, int32_t device); /* a SAMPLE, of n
 void lg_device_put(struct lg_device_out *o, enum lg_device_counter what, double value);
 void lg_device_end(struct lg_device_out *o);
 void lg_device_send(struct lg_device_out *o, const struct lg_device_packet *p);
-int64_t lg_device_now(void);
 static inline void lg_device_doing(struct lg_device_out *o, uint32_t call, int32_t device)
 {
 	o->doing->call = call;

@@ -17,6 +17,7 @@
 
 #include "base/alloc.h"
 #include "record/device/nvml_api.h"
+#include "record/session.h"
 
 #define SECOND INT64_C(1000000000)
 
@@ -286,7 +287,7 @@ static void say_users(struct nvml *n, struct device *d)
 	struct lg_nvml_process_v1 old[LG_DEVICE_USERS_MAX];
 	unsigned k = LG_DEVICE_USERS_MAX;
 
-	p.ts = lg_device_now();
+	p.ts = lg_monotonic_ns();
 	memset(n->processes, 0, sizeof n->processes);
 	if (n->f_PROCESSES) {
 		if (!ASK(n, d, PROCESSES, &k, n->processes))
@@ -313,7 +314,7 @@ static void put_pcie(struct nvml *n, struct device *d)
 {
 	unsigned kb;
 
-	d->pcie = lg_device_now();
+	d->pcie = lg_monotonic_ns();
 	if (ASK(n, d, PCIE, LG_NVML_PCIE_RX, &kb))
 		lg_device_put(n->o, LG_DC_PCIE_RX, kb * 1e3);
 	if (ASK(n, d, PCIE, LG_NVML_PCIE_TX, &kb))
@@ -323,7 +324,7 @@ static void put_pcie(struct nvml *n, struct device *d)
 static void say_events(struct nvml *n)
 {
 	for (int i = 0; n->events && i < EVENTS_AT_ONCE; i++) {
-		struct lg_device_packet p = { .kind = LG_DEVICE_XID, .ts = lg_device_now() };
+		struct lg_device_packet p = { .kind = LG_DEVICE_XID, .ts = lg_monotonic_ns() };
 		struct lg_nvml_event e = { .device = NULL };
 		int rc = CALL_IT(n, WAIT, n->events, &e, 0);
 
@@ -351,11 +352,11 @@ static void sweep_one(struct nvml *n, struct device *d, bool seldom, int64_t *pc
 	put_often(n, d);
 	if (seldom)
 		put_seldom(n, d);
-	if (*pcie_left > 0 && lg_device_now() - d->pcie >= SECOND) {
-		int64_t began = lg_device_now();
+	if (*pcie_left > 0 && lg_monotonic_ns() - d->pcie >= SECOND) {
+		int64_t began = lg_monotonic_ns();
 
 		put_pcie(n, d);
-		*pcie_left -= lg_device_now() - began;
+		*pcie_left -= lg_monotonic_ns() - began;
 	}
 	lg_device_end(n->o);
 	if (seldom && !d->lost)

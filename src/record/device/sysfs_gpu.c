@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/order.h"
 #include "record/procfs.h"
+#include "record/session.h"
 
 enum { AMD = 0x1002, INTEL = 0x8086, NVIDIA = 0x10de, CARDS_MOST = 256, HWMONS_MOST = 16, PATH_BYTES = 256 };
 enum call { NO_CALL, LIST, READ };
@@ -351,7 +352,7 @@ static void put_highest_level(const struct card *c, struct lg_device_out *o)
 static void put_power(struct card *c, struct lg_device_out *o)
 {
 	double uj;
-	int64_t now = lg_device_now();
+	int64_t now = lg_monotonic_ns();
 
 	if (!read_number(c->energy, &uj))
 		return;

@@ -384,15 +384,14 @@ static int sort_waits_together(const struct lg_case *c, const struct lg_rank *r,
 /* What comes this soon behind an event of a rhythm belongs to the same step: several waits end together. */
 static void merge_close(struct lg_case *c, struct group *g)
 {
-	int64_t apart = g->median / 3, ignored;
+	int64_t apart = g->median / 3;
 	size_t k = 1;
 
 	for (size_t i = 1; i < g->n; i++)
 		if (g->ts[i] - g->ts[k - 1] >= apart)
 			g->ts[k++] = g->ts[i];
 	g->n = k;
-	g->spread = irregularity(c, g->ts, g->n, &ignored);
-	g->median = ignored;
+	g->spread = irregularity(c, g->ts, g->n, &g->median);
 }
 
 /* Before and behind the loop the thread waits as well (imports, a rendezvous): steps begin with the first few
@@ -497,6 +496,29 @@ static int64_t stand_in(const struct group *x, int64_t from, int64_t to, int64_t
 	return lo < x->n && x->ts[lo] - x->delay <= to - apart ? x->ts[lo] - x->delay : 0;
 }
 
+/* The same of g, the caller's to free, and what is usual of it. NULL: without memory. */
+static int64_t *runs_of(struct lg_case *c, const struct lg_rank *r, const struct group *g, double *ret_usual)
+{
+	int64_t *ran = lg_scratch(c, g->n, sizeof *ran);
+	LG_AUTOFREE int64_t *sorted = lg_scratch(c, g->n, sizeof *sorted);
+
+	if (!ran || !sorted) {
+		lg_free(ran);
+		return NULL;
+	}
+	runs_between(c, r, g->ts, g->n, ran);
+	memcpy(sorted, ran, (g->n - 1) * sizeof *ran);
+	*ret_usual = (double)lg_median_i64(sorted, g->n - 1);
+	return ran;
+}
+
+/* Did the thread do the work of several steps in distance i? */
+static bool is_hole(const struct group *g, const int64_t *ran, double usual, size_t i)
+{
+	return usual > 0 && (double)ran[i] > HOLE * usual &&
+	       (double)(g->ts[i + 1] - g->ts[i]) > HOLE * (double)g->median;
+}
+
 /*
  * A worker that is awake is not woken, a queue that is not empty is not waited for: where the thread did the
  * work of several steps between two events, and something else that it does in each step came more than once,
@@ -505,20 +527,15 @@ static int64_t stand_in(const struct group *x, int64_t from, int64_t to, int64_t
 static int fill_holes(struct lg_case *c, const struct lg_rank *r, const struct groups *all,
 		      struct group *g)
 {
-	LG_AUTOFREE int64_t *ran = lg_scratch(c, g->n, sizeof *ran);
-	LG_AUTOFREE int64_t *sorted = lg_scratch(c, g->n, sizeof *sorted);
+	double usual = 0;
+	LG_AUTOFREE int64_t *ran = runs_of(c, r, g, &usual);
 	struct group full = { 0 };
-	double usual;
 	int rc = 0;
 
-	if (!ran || !sorted)
+	if (!ran)
 		return LG_E_NOMEM;
-	runs_between(c, r, g->ts, g->n, ran);
-	memcpy(sorted, ran, (g->n - 1) * sizeof *ran);
-	usual = (double)lg_median_i64(sorted, g->n - 1);
 	for (size_t i = 0; !rc && i < g->n; i++) {
-		bool hole = i + 1 < g->n && usual > 0 && (double)ran[i] > HOLE * usual &&
-			    (double)(g->ts[i + 1] - g->ts[i]) > HOLE * (double)g->median;
+		bool hole = i + 1 < g->n && is_hole(g, ran, usual, i);
 
 		rc = LG_APPEND(full.ts, full.n, full.cap, g->ts[i]);
 		for (const struct group *x = all->v; hole && !rc && x < all->v + all->n; x++) {
@@ -542,19 +559,12 @@ static int fill_holes(struct lg_case *c, const struct lg_rank *r, const struct g
 /* In how many of its distances the thread did the work of several. */
 static size_t count_holes(struct lg_case *c, const struct lg_rank *r, const struct group *g)
 {
-	LG_AUTOFREE int64_t *ran = lg_scratch(c, g->n, sizeof *ran);
-	LG_AUTOFREE int64_t *sorted = lg_scratch(c, g->n, sizeof *sorted);
+	double usual = 0;
+	LG_AUTOFREE int64_t *ran = runs_of(c, r, g, &usual);
 	size_t holes = 0;
-	double usual;
 
-	if (!ran || !sorted)
-		return 0;
-	runs_between(c, r, g->ts, g->n, ran);
-	memcpy(sorted, ran, (g->n - 1) * sizeof *ran);
-	usual = (double)lg_median_i64(sorted, g->n - 1);
-	for (size_t i = 0; usual > 0 && i + 1 < g->n; i++)
-		holes += (double)ran[i] > HOLE * usual &&
-			 (double)(g->ts[i + 1] - g->ts[i]) > HOLE * (double)g->median;
+	for (size_t i = 0; ran && i + 1 < g->n; i++)
+		holes += is_hole(g, ran, usual, i);
 	return holes;
 }
 

@@ -130,6 +130,24 @@ static uint64_t key_of(const struct lg_case *c, uint32_t row)
 	       1;
 }
 
+static const struct match nobody_came = { .late_ts = INT64_MIN, .second_ts = INT64_MIN,
+					  .first_ts = INT64_MAX };
+
+static void comes(struct match *m, int64_t ts, uint32_t rank)
+{
+	m->n++;
+	m->first_ts = LG_MIN(ts, m->first_ts);
+	if (ts > m->late_ts) {
+		m->second_ts = m->late_ts;
+		m->second_rank = m->late_rank;
+		m->late_ts = ts;
+		m->late_rank = rank;
+	} else if (ts > m->second_ts) {
+		m->second_ts = ts;
+		m->second_rank = rank;
+	}
+}
+
 struct side {
 	int64_t end;
 	uint32_t rank, i; /* in c->ranks, in its met */
@@ -152,23 +170,10 @@ static size_t together(const struct side *v, size_t n, int64_t apart)
 /* When the last of n sides came, and who. */
 static struct match last_of(const struct lg_case *c, const struct side *v, size_t n)
 {
-	struct match m = { .late_ts = INT64_MIN, .second_ts = INT64_MIN, .first_ts = INT64_MAX };
+	struct match m = nobody_came;
 
-	LG_EACH(x, v, n) {
-		int64_t came = c->ranks[x->rank].met[x->i].came;
-
-		m.first_ts = LG_MIN(came, m.first_ts);
-		if (came > m.late_ts) {
-			m.second_ts = m.late_ts;
-			m.second_rank = m.late_rank;
-			m.late_ts = came;
-			m.late_rank = x->rank;
-		} else if (came > m.second_ts) {
-			m.second_ts = came;
-			m.second_rank = x->rank;
-		}
-	}
-	m.n = (uint32_t)n;
+	LG_EACH(x, v, n)
+		comes(&m, c->ranks[x->rank].met[x->i].came, x->rank);
 	return m;
 }
 
@@ -259,26 +264,11 @@ int lg_match_collectives(struct lg_case *c)
 		rc = collect(c, &c->ranks[i]);
 	for (uint32_t i = 0; !rc && i < c->n_ranks; i++) {
 		LG_EACH_WHILE(!rc, a, c->ranks[i].arrivals, c->ranks[i].n_arrivals) {
-			uint32_t at = LG_MAP_APPEND(&by_key, key_of(c, a->span), m, n, cap,
-						    (struct match){ .late_ts = INT64_MIN,
-								    .second_ts = INT64_MIN,
-								    .first_ts = INT64_MAX });
-			struct match *x = at ? &m[at - 1] : NULL;
+			uint32_t at = LG_MAP_APPEND(&by_key, key_of(c, a->span), m, n, cap, nobody_came);
 
-			rc = x ? 0 : LG_E_NOMEM;
-			if (rc || a->came == INT64_MIN)
-				continue;
-			x->n++;
-			x->first_ts = LG_MIN(a->came, x->first_ts);
-			if (a->came > x->late_ts) {
-				x->second_ts = x->late_ts;
-				x->second_rank = x->late_rank;
-				x->late_ts = a->came;
-				x->late_rank = i;
-			} else if (a->came > x->second_ts) {
-				x->second_ts = a->came;
-				x->second_rank = i;
-			}
+			rc = at ? 0 : LG_E_NOMEM;
+			if (!rc && a->came != INT64_MIN)
+				comes(&m[at - 1], a->came, i);
 		}
 	}
 	for (uint32_t i = 0; !rc && i < c->n_ranks; i++) {

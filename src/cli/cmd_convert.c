@@ -9,6 +9,7 @@
 #include "cli/load.h"
 #include "report/convert.h"
 #include "store/lag_write.h"
+#include "store/redact.h"
 #include "symbols/options.h"
 
 enum format { CHROME, CHROME_GZ, PFTRACE, FOLDED, SPEEDSCOPE, PPROF, LAG, UNKNOWN };
@@ -65,7 +66,7 @@ struct options {
 	const char *out;
 	enum format format;
 	int64_t from, to; /* from the start of the trace; -1 = not given */
-	bool verdict;
+	bool verdict, redact;
 };
 
 /* As parse(): is it told what to write, and does that do no harm? */
@@ -91,13 +92,14 @@ static int check_output(char **files, int n, struct options *opt)
 	return -1;
 }
 
-enum { FORMAT = 256, FROM, TO, NO_VERDICT, INLINE, LINES, STEP_REGEX };
+enum { FORMAT = 256, FROM, TO, NO_VERDICT, REDACT, INLINE, LINES, STEP_REGEX };
 static const struct option longs[] = {
 	{ "output", required_argument, NULL, 'o' },
 	{ "format", required_argument, NULL, FORMAT },
 	{ "from", required_argument, NULL, FROM },
 	{ "to", required_argument, NULL, TO },
 	{ "no-verdict", no_argument, NULL, NO_VERDICT },
+	{ "redact", no_argument, NULL, REDACT },
 	{ "inline", no_argument, NULL, INLINE },
 	{ "lines", no_argument, NULL, LINES },
 	{ "step-regex", required_argument, NULL, STEP_REGEX },
@@ -136,6 +138,9 @@ static int parse(int argc, char **argv, struct options *opt)
 			break;
 		case NO_VERDICT:
 			opt->verdict = false;
+			break;
+		case REDACT:
+			opt->redact = true;
 			break;
 		case INLINE:
 			lg_symbol_options.inlines = true;
@@ -254,6 +259,8 @@ static int run(int argc, char **argv)
 	}
 	if (!rc)
 		rc = check_window(l.trace, &opt, &err);
+	if (!rc && opt.redact)
+		rc = lg_redact(l.trace, &err);
 	/* The drawing is worth having without the steps: a failing analysis is said, not fatal. */
 	opt.verdict = opt.verdict && (opt.format == CHROME || opt.format == CHROME_GZ ||
 				      opt.format == PFTRACE);
@@ -290,6 +297,7 @@ const struct lg_command lg_cmd_convert = {
 	"  --format F        json json.gz pftrace folded speedscope pprof lag, whatever OUT is called\n"
 	"  --from T, --to T  only what lies between, as time from the start: 2.5 2.5s 500ms 1m\n"
 	"  --no-verdict      do not analyse; leave the lane of judged steps out\n"
+	"  --redact          leave out arguments, folders, environment, hosts: to be shared\n"
 	"  --inline          frames of inlined functions, from debug information (perf.data)\n"
 	"  --lines           source file and line of each frame (perf.data)\n"
 	"  --step-regex RE   what a step's line looks like in a job's log (laggard-explain(1))\n"

@@ -222,6 +222,10 @@ static int parse(struct parsed *p, int argc, char **argv)
 			p->o.hook = false;
 			continue;
 		}
+		if (!strcmp(a, "--redact")) {
+			p->o.redact = true;
+			continue;
+		}
 		if (!strcmp(a, "-q") || !strcmp(a, "--quiet")) {
 			p->o.quiet = true;
 			continue;
@@ -416,6 +420,7 @@ const struct lg_command lg_cmd_record = {
 		"  --tier T             bpf, perf, own or procfs instead of the best that works\n"
 		"  --ring-bytes SIZE    of each CPU's buffer, such as 4M\n"
 		"  --no-hook            do not mark the steps of Python programs\n"
+		"  --redact             write no arguments, folders, environment, hosts: to be shared\n"
 		"  -q                   no lines on stderr but errors\n\n"
 		"Ctrl-C ends the recording (with CMD: when CMD has ended; a second one at once).\n"
 		"The exit status is CMD's, 128+N when signal N ended it.\n\n"

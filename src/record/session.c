@@ -35,6 +35,7 @@
 #include "record/lives.h"
 #include "record/session_internal.h"
 #include "store/budget.h"
+#include "store/redact.h"
 
 #define DRAIN_EVERY (100 * MS)
 #define DRAIN_SELDOM (400 * MS) /* where full rings call: a round costs more than its records */
@@ -777,6 +778,16 @@ static void say_summary(struct lg_session *s, unsigned ranks, uint64_t bytes)
 }
 
 /* Everything after the last round. The file is closed whatever fails on the way. */
+/* What cannot be redacted is not left to be shared. */
+int lg_session_redact(const struct lg_session *s, const char *path, struct lg_error *err)
+{
+	int rc = s->opt->redact ? lg_redact_file(path, err) : 0;
+
+	if (rc && unlink(path))
+		lg_session_say(s, "%s: could not be redacted, nor removed", path);
+	return rc;
+}
+
 static int end(struct lg_session *s, struct lg_error *err)
 {
 	struct lg_error later = { 0 };
@@ -802,6 +813,8 @@ static int end(struct lg_session *s, struct lg_error *err)
 		s->writer = NULL;
 		rc = rc ? rc : closed;
 	}
+	if (!rc)
+		rc = lg_session_redact(s, s->opt->out, err);
 	if (!rc)
 		say_summary(s, ranks, bytes);
 	return rc;

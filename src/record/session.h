@@ -46,6 +46,7 @@ struct lg_record_options {
 	enum lg_profile profile;
 	enum lg_tier tier;    /* AUTO = best that probes well */
 	size_t ring_bytes;    /* per CPU; 0 = default */
+	bool redact;          /* what tells of its owner goes from what is written (store/redact.h) */
 	bool hook, quiet;     /* hook: inject the Python hook into cmd */
 	bool confine;         /* give up for good what the calling process needs no more once sources run */
 	char **env;           /* environment of cmd (libraries never read environ); NULL = empty */

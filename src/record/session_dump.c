@@ -42,7 +42,7 @@ static int write_dump(struct lg_session *s, struct lg_error *err)
 
 	if (__builtin_sub_overflow(s->dumped.ts, s->dumped.need_ns, &since))
 		since = INT64_MIN;
-	return lg_ring_dump(s->ring, s->dump_path, since, err);
+	return lg_ring_dump(s->ring, s->dump_path, since, err) ?: lg_session_redact(s, s->dump_path, err);
 }
 
 /* In a copy of this process: as if the recording ended here. */

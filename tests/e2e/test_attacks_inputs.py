@@ -9,6 +9,7 @@ import pickle
 import re
 import resource
 import shutil
+import sqlite3
 import struct
 import subprocess
 import time
@@ -164,6 +165,48 @@ def test_a_bomb_is_bounded_and_said(measured, tmp_path, name):
     assert re.search(r"times its size|may take|larger than|unpacks to more|without a table", re.sub(r"\s+", " ", said)), said
     assert status == 0 or err.count("\n") == 1
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted((name, "out", "err")), "nothing is left behind"
+
+
+PAGE = 4096
+
+
+def many_parents(path, sql, depth=6):
+    """A database whose first table is one leaf of pages that are each 501 times the next one's: 501^depth rows."""
+    db = sqlite3.connect(path)
+    db.executescript(f"PRAGMA page_size={PAGE};{sql}")
+    db.close()
+    data = bytearray(path.read_bytes())
+    root, n = PAGE, len(data) // PAGE  # the first table's page is the second
+    assert data[root] == 13, "a leaf of a table (sqlite.org/fileformat2.html)"
+
+    def parent_of(child):
+        page, at, count = bytearray(PAGE), PAGE, 500
+        for i in range(count):
+            at -= 5
+            page[at:at + 5] = struct.pack(">IB", child, i % 127)
+            page[12 + 2 * i:14 + 2 * i] = struct.pack(">H", at)
+        page[:12] = struct.pack(">BHHHBI", 5, 0, count, at, 0, child)
+        return page
+    pages = [data[root:root + PAGE]]
+    for _ in range(depth - 1):
+        pages.append(parent_of(n + len(pages)))
+    data[root:root + PAGE] = parent_of(n + len(pages))
+    data[28:32] = struct.pack(">I", n + len(pages))
+    path.write_bytes(b"".join([data, *pages]))
+    return path
+
+
+STRINGS = "CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT); INSERT INTO StringIds VALUES (1, 'x');"
+SORTED = "CREATE TABLE SCHED_EVENTS (start INT, cpu INT, isSchedIn INT, globalTid INT);" \
+         "INSERT INTO SCHED_EVENTS VALUES (1, 1, 1, 1);"
+
+
+@pytest.mark.parametrize("sql", [STRINGS, SORTED])
+def test_pages_that_hold_one_another_end(measured, tmp_path, sql):
+    """40 KB of a database in which a page is the child of many: 10^16 rows, which SQLite reads without a complaint."""
+    status, _, err, mib, seconds = measured("explain", many_parents(tmp_path / "report.sqlite", sql))
+    assert status == 1 and "its pages hold one another" in err, err
+    assert seconds < 5 and mib < 300, (seconds, mib)
 
 
 def test_a_bomb_of_disk_is_bounded(measured, tmp_path):

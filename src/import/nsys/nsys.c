@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "import/source/frame.h"
@@ -20,6 +21,12 @@
 
 #define SIZE_LIMIT ((size_t)4 << 30) /* of a packed file's contents: they are unpacked into memory */
 enum { PID_BITS = 24 };
+/*
+ * A page of a table may be the child of many, and a long value's pages a circle: what a few pages hold is
+ * then without end. Of a sound file each column of a row takes a byte or more and an instruction or two, and
+ * a text is read a few times; beyond that it is called damaged.
+ */
+enum { STEPS = 1000, STEPS_A_BYTE = 16, STEPS_LEAST = 4 << 20, TEXT_A_BYTE = 8 };
 
 /* Not a view, not virtual (those have no pages of their own), without computed columns. table is one of
  * our own names. */
@@ -68,9 +75,17 @@ int lg_nsys_open(struct lg_nsys *n, struct lg_nsys_cursor *c, const char *table,
 	return 1;
 }
 
+static int is_without_end(const struct lg_nsys *n)
+{
+	return n->steps * STEPS / STEPS_A_BYTE > n->bytes + STEPS_LEAST / STEPS_A_BYTE ||
+	       n->text / TEXT_A_BYTE > n->bytes;
+}
+
 int lg_nsys_next(struct lg_nsys *n, struct lg_nsys_cursor *c)
 {
-	int rc = lg_builder_failed(n->b) ? SQLITE_DONE : sqlite3_step(c->stmt);
+	int rc = lg_builder_failed(n->b) ? SQLITE_DONE
+		 : is_without_end(n)     ? SQLITE_CORRUPT
+					 : sqlite3_step(c->stmt);
 
 	if (rc == SQLITE_ROW)
 		return 1;
@@ -95,10 +110,11 @@ double lg_nsys_real(const struct lg_nsys_cursor *c, int col)
 	return lg_nsys_is_null(c, col) ? 0 : sqlite3_column_double(c->stmt, c->col[col]);
 }
 
-const char *lg_nsys_text(const struct lg_nsys_cursor *c, int col)
+const char *lg_nsys_text(struct lg_nsys *n, const struct lg_nsys_cursor *c, int col)
 {
 	const unsigned char *p = c->col[col] < 0 ? NULL : sqlite3_column_text(c->stmt, c->col[col]);
 
+	n->text += p ? (uint64_t)sqlite3_column_bytes(c->stmt, c->col[col]) : 0;
 	return p ? (const char *)p : "";
 }
 
@@ -165,9 +181,20 @@ static int authorize(void *self, int action, const char *a, const char *b, const
 	return (action == SQLITE_SELECT || action == SQLITE_READ) && !trigger ? SQLITE_OK : SQLITE_DENY;
 }
 
-static int secure(sqlite3 *db)
+static int is_too_much(void *arg)
 {
+	struct lg_nsys *n = arg;
+
+	n->steps++;
+	return is_without_end(n);
+}
+
+static int secure(struct lg_nsys *n)
+{
+	sqlite3 *db = n->db;
 	int off = 0;
+
+	sqlite3_progress_handler(db, STEPS, is_too_much, n);
 
 	sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, &off);
 	sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, &off);
@@ -209,13 +236,14 @@ static char *uri_of(const char *path)
 	return uri;
 }
 
-/* *ret_mem: the contents of a packed file, to be freed after the database. */
-static int open_db(const char *path, sqlite3 **ret, char **ret_mem, struct lg_error *err)
+/* *ret_mem: the contents of a packed file, to be freed after the database. *ret_bytes: its size. */
+static int open_db(const char *path, sqlite3 **ret, char **ret_mem, uint64_t *ret_bytes, struct lg_error *err)
 {
 	const int flags = SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX;
 	LG_AUTOFREE char *uri = NULL;
 	struct lg_source *in;
 	const char *damage;
+	struct stat st;
 	char magic[16] = "";
 	size_t n = 0;
 	int rc = lg_source_open(&in, path, err), plain;
@@ -236,6 +264,7 @@ static int open_db(const char *path, sqlite3 **ret, char **ret_mem, struct lg_er
 
 		/* SQLite resolves the link of a pipe's copy to a name that cannot be opened. */
 		plain = strncmp(path, "/proc/self/fd/", 14) && f && fread(raw, 1, sizeof raw, f) == sizeof raw && !memcmp(raw, magic, sizeof raw);
+		*ret_bytes = f && !fstat(fileno(f), &st) && st.st_size > 0 ? (uint64_t)st.st_size : 0;
 		if (f)
 			fclose(f);
 	}
@@ -246,6 +275,7 @@ static int open_db(const char *path, sqlite3 **ret, char **ret_mem, struct lg_er
 		rc = lg_source_all(path, SIZE_LIMIT, ret_mem, &n, &damage, err);
 		if (rc)
 			return rc;
+		*ret_bytes = n;
 		if (sqlite3_open_v2(":memory:", ret, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) ==
 			    SQLITE_OK &&
 		    sqlite3_deserialize(*ret, "main", (unsigned char *)*ret_mem, (sqlite3_int64)n,
@@ -267,7 +297,7 @@ static void read_strings(struct lg_nsys *n)
 		return;
 	while (lg_nsys_next(n, &c)) {
 		int64_t id = lg_nsys_int(&c, 0, -1);
-		lg_str s = lg_intern(n->b, lg_nsys_text(&c, 1));
+		lg_str s = lg_intern(n->b, lg_nsys_text(n, &c, 1));
 
 		if (id >= 0 && s)
 			(void)!lg_map_set(&n->string, (uint64_t)id + 1, s);
@@ -298,7 +328,7 @@ static void read_exporter(struct lg_nsys *n)
 		if (!lg_nsys_open(n, &c, tables[i], cols, 2, NULL))
 			continue;
 		while (lg_nsys_next(n, &c)) {
-			const char *name = lg_nsys_text(&c, 0), *value = lg_nsys_text(&c, 1);
+			const char *name = lg_nsys_text(n, &c, 0), *value = lg_nsys_text(n, &c, 1);
 
 			if (!strcmp(name, "EXPORT_SCHEMA_VERSION")) {
 				lg_meta_set(n->b, 0, "nsys.schema", value);
@@ -323,8 +353,8 @@ static void read_machine(struct lg_nsys *n)
 
 	if (lg_nsys_open(n, &c, "TARGET_INFO_SYSTEM_ENV", env, 2, NULL))
 		while (lg_nsys_next(n, &c))
-			if (!strcmp(lg_nsys_text(&c, 0), "Hostname") && *lg_nsys_text(&c, 1))
-				lg_meta_set(n->b, 0, "host.name", lg_nsys_text(&c, 1));
+			if (!strcmp(lg_nsys_text(n, &c, 0), "Hostname") && *lg_nsys_text(n, &c, 1))
+				lg_meta_set(n->b, 0, "host.name", lg_nsys_text(n, &c, 1));
 	if (!lg_nsys_open(n, &c, "TARGET_INFO_GPU", gpu, 7, NULL))
 		return;
 	while (lg_nsys_next(n, &c)) {
@@ -333,13 +363,13 @@ static void read_machine(struct lg_nsys *n)
 		if (id < 0 || id > 1023)
 			continue;
 		snprintf(key, sizeof key, "gpu.%d.name", id);
-		lg_meta_set(n->b, 0, key, lg_nsys_text(&c, 2));
+		lg_meta_set(n->b, 0, key, lg_nsys_text(n, &c, 2));
 		snprintf(key, sizeof key, "gpu.%d.memory", id);
 		if (lg_nsys_int(&c, 3, 0) > 0)
-			lg_meta_set(n->b, 0, key, lg_nsys_text(&c, 3));
+			lg_meta_set(n->b, 0, key, lg_nsys_text(n, &c, 3));
 		snprintf(key, sizeof key, "gpu.%d.sms", id);
 		if (lg_nsys_int(&c, 4, 0) > 0)
-			lg_meta_set(n->b, 0, key, lg_nsys_text(&c, 4));
+			lg_meta_set(n->b, 0, key, lg_nsys_text(n, &c, 4));
 		snprintf(key, sizeof key, "gpu.%d.compute", id);
 		if (lg_nsys_int(&c, 5, 0) > 0)
 			lg_meta_setf(n->b, 0, key, "%d.%d", (int)lg_nsys_int(&c, 5, 0),
@@ -357,6 +387,7 @@ static int finish(struct lg_nsys *n, struct lg_error *err)
 		return lg_fail(err, LG_E_FORMAT, 0, n->damaged
 			       ? "an export of Nsight Systems whose tables cannot be read: %s"
 			       : "an SQLite database without a table of Nsight Systems that has rows",
+			       is_without_end(n) ? "its pages hold one another" :
 			       n->damaged ? sqlite3_errmsg(n->db) : "");
 	/* The start is read when the session begins: a few milliseconds beside the first event. */
 	lg_time_base(n->b, relative ? LG_TIME_RELATIVE : LG_TIME_REALTIME, n->first, 10000000, "nsys");
@@ -377,10 +408,10 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 {
 	struct lg_nsys n = { .b = b };
 	char *mem = NULL;
-	int rc = open_db(path, &n.db, &mem, err);
+	int rc = open_db(path, &n.db, &mem, &n.bytes, err);
 
 	if (!rc) {
-		if (secure(n.db) != SQLITE_OK) {
+		if (secure(&n) != SQLITE_OK) {
 			rc = lg_fail(err, LG_E_UNSUPPORTED, LG_NO_OFFSET, "SQLite cannot be secured");
 		} else {
 			read_strings(&n);

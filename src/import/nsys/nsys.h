@@ -49,6 +49,7 @@ struct lg_nsys {
 	uint64_t rows, odd, orphans, gpu_rows;
 	int64_t first, last;
 	int damaged; /* a table could not be read to its end */
+	uint64_t bytes, steps, text; /* the database's; of SQLite's machine, / 1000; of text handed out */
 };
 
 /* 1 = open; 0 = the export has no such table. cols: names, at most LG_NSYS_COLS. order may be NULL. */
@@ -58,7 +59,7 @@ int lg_nsys_open(struct lg_nsys *n, struct lg_nsys_cursor *c, const char *table,
 int lg_nsys_next(struct lg_nsys *n, struct lg_nsys_cursor *c);
 int64_t lg_nsys_int(const struct lg_nsys_cursor *c, int col, int64_t otherwise);
 double lg_nsys_real(const struct lg_nsys_cursor *c, int col);
-const char *lg_nsys_text(const struct lg_nsys_cursor *c, int col); /* "" for null */
+const char *lg_nsys_text(struct lg_nsys *n, const struct lg_nsys_cursor *c, int col); /* "" for null */
 lg_str lg_nsys_string(struct lg_nsys *n, int64_t id);
 int lg_nsys_is_null(const struct lg_nsys_cursor *c, int col);
 lg_thr lg_nsys_thread(struct lg_nsys *n, int64_t global_tid);

@@ -36,7 +36,7 @@ static void read_names(struct lg_nsys *n)
 			if (t->process.pid[p] == pid) {
 				struct lg_process_row row = lg_process_read(n->b, (lg_prc)p);
 
-				row.comm = lg_intern(n->b, lg_nsys_text(&c, 2));
+				row.comm = lg_intern(n->b, lg_nsys_text(n, &c, 2));
 				lg_process_write(n->b, (lg_prc)p, &row);
 				break;
 			}
@@ -238,7 +238,7 @@ static void read_nvtx(struct lg_nsys *n)
 		int64_t type = lg_nsys_int(&c, TYPE, 0);
 		struct lg_span_row row = { 0 };
 		LG_AUTOFREE char *copy = NULL;
-		const char *text = lg_nsys_text(&c, TEXT);
+		const char *text = lg_nsys_text(n, &c, TEXT);
 
 		if (type != NVTX_MARK && type != NVTX_PUSHPOP && type != NVTX_STARTEND &&
 		    type != NVTX_PUSHPOP_T && type != NVTX_STARTEND_T)
@@ -396,7 +396,7 @@ static void read_metrics(struct lg_nsys *n)
 			/* the low byte of typeId is the GPU (nsys documentation, "GPU metrics") */
 			int64_t type = lg_nsys_int(&c, 0, 0), metric = lg_nsys_int(&c, 1, 0);
 			int32_t gpu = (int32_t)(type & 0xff);
-			const char *name = lg_nsys_text(&c, 2), *unit = strrchr(name, '[');
+			const char *name = lg_nsys_text(n, &c, 2), *unit = strrchr(name, '[');
 			char label[16], text[128];
 			lg_trk parent, trk;
 
@@ -446,7 +446,7 @@ static void read_diagnostics(struct lg_nsys *n)
 			lg_add_mark(n->b, &(struct lg_mark_row){ .ts = n->base + at, .name = name,
 								 .value = lg_nsys_int(&c, 1, 0),
 								 .text = lg_intern(n->b,
-									       lg_nsys_text(&c, 2)) });
+									       lg_nsys_text(n, &c, 2)) });
 	}
 }
 

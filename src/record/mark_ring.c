@@ -92,34 +92,33 @@ static size_t load(const struct lg_mark_ring *r, uint64_t pos, struct lg_mark_sl
 	return read_at(r->fd, buf, want * sizeof *buf, r->slots_off + at * sizeof *buf) / sizeof *buf;
 }
 
-/* Highest index that stands complete in its own slot and is above pos; 0 = none. */
-static uint64_t newest(const struct lg_mark_ring *r)
+/* Is the slot of index i taken by it, and by no earlier or later one? */
+static bool holds(const struct lg_mark_ring *r, uint64_t i)
 {
-	struct lg_mark_slot buf[CHUNK];
-	uint64_t best = 0;
+	struct lg_mark_slot slot;
 
-	for (uint64_t at = 0; at < r->slots;) {
-		size_t n = load(r, at, buf, CHUNK);
-
-		for (size_t k = 0; k < n; k++)
-			if (buf[k].tail == buf[k].head && buf[k].tail < MAX_INDEX &&
-			    (buf[k].tail & (r->slots - 1)) == at + k && buf[k].tail > r->pos &&
-			    buf[k].tail > best)
-				best = buf[k].tail;
-		if (n == 0)
-			break;
-		at += n;
-	}
-	return best;
+	return load(r, i, &slot, 1) == 1 && slot.head == i;
 }
 
-/* The writer has come round: go on with the oldest slots it will not reach soon. */
-static uint64_t skip_overwritten(struct lg_mark_ring *r)
+/*
+ * The writer has come round, and left `head` where we are: go on with the oldest slots it will not reach soon.
+ * Behind that slot stand the indexes that follow, up to the newest one: it is searched for by halves, because
+ * who has thousands of large rings must not have each read whole, over and over.
+ */
+static uint64_t skip_overwritten(struct lg_mark_ring *r, uint64_t head)
 {
-	uint64_t last = newest(r), oldest, lost;
+	uint64_t below = r->slots, last = head, oldest, lost;
 
-	if (last < r->slots)
+	if (head <= r->pos || head >= MAX_INDEX || (head - r->pos) & (r->slots - 1))
 		return 0;
+	while (below - (last - head) > 1) {
+		uint64_t middle = (last - head) + (below - (last - head)) / 2;
+
+		if (holds(r, head + middle))
+			last = head + middle;
+		else
+			below = middle;
+	}
 	oldest = last - r->slots + 1 + r->slots / 8;
 	if (oldest > last)
 		oldest = last;
@@ -201,10 +200,8 @@ size_t lg_mark_ring_read(struct lg_mark_ring *r, struct lg_mark_slot *ret, size_
 		if (done || m == 0 || r->pos >= limit)
 			break; /* trouble at pos is the next call's: lost slots come first */
 		{
-			uint64_t lost = 0;
+			uint64_t lost = skip_overwritten(r, again[k].head);
 
-			if (again[k].head > r->pos && again[k].head < MAX_INDEX)
-				lost = skip_overwritten(r);
 			if (!lost) {
 				n = load(r, r->pos, buf, CHUNK);
 				if (n < CHUNK) /* the end of the ring: go on at its start */

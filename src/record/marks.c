@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/order.h"
 #include "record/hook_inject.h"
 #include "record/lives.h"
 #include "record/marks.h"
@@ -37,6 +38,11 @@
 #define ALIVE_EVERY 1000000000LL   /* ns between looks at whether a process lives */
 #define BATCH 256
 #define MAX_BATCHES 512            /* of one ring in one drain: the rest waits for the next */
+/* ns that all folders may take of a drain, of the last one, and each at least: one is one user's. */
+#define DRAIN_NS 200000000LL
+#define LAST_DRAIN_NS 1000000000LL
+#define FOLDER_NS 10000000LL
+#define MAP_NS 500000000LL         /* of a folder in all: finding processes and threads of other namespaces */
 
 /* Beside slots a ring sends these, in order with them. */
 enum { REC_SLOT, REC_HEADER, REC_LOST, REC_END };
@@ -68,6 +74,8 @@ struct folder {
 	struct timespec mtime;
 	int64_t looked_at;
 	bool kept;             /* it was there before the recorder, and stays */
+	size_t next;           /* the ring with which the next drain begins */
+	int64_t mapped_ns;     /* spent on ids of other namespaces */
 };
 
 struct marks {
@@ -79,7 +87,7 @@ struct marks {
 	int64_t began, asked_at, previous_drain, this_drain;
 	struct ring **ring;
 	size_t n_rings, cap_rings, n_open;
-	size_t n_seen, n_bad, n_turned_away;
+	size_t n_seen, n_bad, n_turned_away, n_unread;
 	bool stopped;
 	struct lg_map seen; /* inodes of files looked at and refused */
 };
@@ -191,6 +199,16 @@ static int32_t map_id(const char *dir, int32_t ns_id, uint64_t pid_ns, uint64_t 
 	return found;
 }
 
+/* The same for what a file of folder says, as long as that folder's user has not used up the time for it. */
+static int32_t map_for(struct folder *f, const char *dir, int32_t ns_id, uint64_t pid_ns, uint64_t started)
+{
+	int64_t began = lg_monotonic_ns();
+	int32_t id = f->mapped_ns < MAP_NS ? map_id(dir, ns_id, pid_ns, started) : 0;
+
+	f->mapped_ns += lg_monotonic_ns() - began;
+	return id;
+}
+
 static int32_t map_tid(void *arg, int32_t pid, int32_t ns_tid)
 {
 	const struct ring *r = arg;
@@ -198,7 +216,7 @@ static int32_t map_tid(void *arg, int32_t pid, int32_t ns_tid)
 	int32_t tid;
 
 	snprintf(dir, sizeof dir, "/proc/%d/task", (int)pid);
-	tid = map_id(dir, ns_tid, (uint64_t)r->r.header[LAG_MARK_H_PID_NS], 0);
+	tid = map_for(&r->of->folder[r->folder], dir, ns_tid, (uint64_t)r->r.header[LAG_MARK_H_PID_NS], 0);
 	/* Gone already: the main thread is known all the same, another one is not. */
 	return tid || ns_tid != r->r.header[LAG_MARK_H_PID] ? tid : pid;
 }
@@ -286,7 +304,7 @@ static size_t free_entry(struct marks *m)
 
 static void open_ring(struct marks *m, unsigned folder, const char *name)
 {
-	const struct folder *f = &m->folder[folder];
+	struct folder *f = &m->folder[folder];
 	struct lg_error err = { 0 };
 	struct lg_mark_ring r;
 	struct stat st;
@@ -318,8 +336,8 @@ static void open_ring(struct marks *m, unsigned folder, const char *name)
 	}
 	pid = (int32_t)r.header[LAG_MARK_H_PID];
 	if ((uint64_t)r.header[LAG_MARK_H_PID_NS] != m->own_ns)
-		pid = map_id("/proc", pid, (uint64_t)r.header[LAG_MARK_H_PID_NS],
-			     (uint64_t)r.header[LAG_MARK_H_START]);
+		pid = map_for(f, "/proc", pid, (uint64_t)r.header[LAG_MARK_H_PID_NS],
+			      (uint64_t)r.header[LAG_MARK_H_START]);
 	if (pid <= 0) {
 		refuse(m, st.st_ino, name, "its process is in another pid namespace and cannot be found");
 		close(fd);
@@ -379,8 +397,9 @@ static void read_note(struct marks *m, const struct folder *f, const char *name)
 }
 
 /* Look through the directory when it changed; its time has the kernel's tick as resolution. */
-static void look(struct marks *m, unsigned folder, bool force)
+static void look(struct marks *m, unsigned folder, bool force, int64_t most_ns)
 {
+	int64_t until = lg_monotonic_ns() + most_ns;
 	struct folder *f = &m->folder[folder];
 	struct dirent *e;
 	struct stat st;
@@ -401,7 +420,7 @@ static void look(struct marks *m, unsigned folder, bool force)
 			close(fd);
 		return;
 	}
-	for (size_t names = 0; (e = readdir(d)) && names < MAX_NAMES; names++) {
+	for (size_t names = 0; (e = readdir(d)) && names < MAX_NAMES && lg_monotonic_ns() < until; names++) {
 		if (!strncmp(e->d_name, "mark.", 5))
 			open_ring(m, folder, e->d_name);
 		else if (!f->kept && !strncmp(e->d_name, "off.", 4))
@@ -456,6 +475,27 @@ static void drain_ring(struct marks *m, size_t i)
 	}
 }
 
+/* Its rings in turn, until then. */
+static void drain_folder(struct marks *m, unsigned folder, int64_t most_ns)
+{
+	int64_t until = lg_monotonic_ns() + most_ns;
+	struct folder *f = &m->folder[folder];
+	size_t i = 0;
+
+	for (size_t k = 0; k < m->n_rings; k++) {
+		i = (f->next + k) % m->n_rings;
+		if (!m->ring[i] || m->ring[i]->folder != folder || m->ring[i]->drained)
+			continue;
+		if (lg_monotonic_ns() >= until) {
+			f->next = i;
+			break;
+		}
+		drain_ring(m, i);
+	}
+	for (i = 0; m->stopped && i < m->n_rings; i++)
+		m->n_unread += m->ring[i] && m->ring[i]->folder == folder && !m->ring[i]->drained;
+}
+
 /* The folder that a process of the job was told to mark in, as it sees it (hook/laggard/_kept.py). */
 static void open_kept(void *arg, int32_t pid, uint32_t told_uid)
 {
@@ -494,6 +534,7 @@ static void open_kept(void *arg, int32_t pid, uint32_t told_uid)
 static int drain(void *self, struct lg_error *err)
 {
 	struct marks *m = self;
+	int64_t most_ns;
 
 	(void)err;
 	m->previous_drain = m->this_drain;
@@ -504,11 +545,11 @@ static int drain(void *self, struct lg_error *err)
 		m->asked_at = m->this_drain;
 		lg_lives_each_marking(lg_session_lives(m->s), open_kept, m);
 	}
-	for (unsigned i = 0; i < m->n_folders; i++)
-		look(m, i, m->stopped && !m->folder[i].kept);
-	for (size_t i = 0; i < m->n_rings; i++)
-		if (m->ring[i] && !m->ring[i]->drained)
-			drain_ring(m, i);
+	most_ns = (m->stopped ? LAST_DRAIN_NS : DRAIN_NS) / LG_MAX(m->n_folders, 1u);
+	for (unsigned i = 0; i < m->n_folders; i++) {
+		look(m, i, m->stopped && !m->folder[i].kept, LG_MAX(most_ns / 2, FOLDER_NS));
+		drain_folder(m, i, LG_MAX(most_ns / 2, FOLDER_NS));
+	}
 	return 0;
 }
 
@@ -644,6 +685,9 @@ static int finish(void *self, struct lg_error *err)
 	if (m->n_turned_away)
 		lg_add_diag_now(b, LG_DIAG_MARKS_LOST, lg_monotonic_ns(), m->n_turned_away,
 				"more than %d mark rings at once", MAX_RINGS);
+	if (m->n_unread)
+		lg_add_diag_now(b, LG_DIAG_MARKS_LOST, lg_monotonic_ns(), m->n_unread,
+				"mark rings that there was no time to read to their end");
 	if (!m->n_seen && m->n_folders && !m->folder[0].kept) {
 		bool reached = !faccessat(m->folder[0].fd, "reached", F_OK, 0);
 		char line[400];

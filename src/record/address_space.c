@@ -13,8 +13,10 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/patient.h"
 
 #define READS_MAX 4          /* of one process's maps: lost mmap records may need another look */
+#define TEXT_MAX (8u << 20)  /* bytes: a process has 65530 mappings at most (vm.max_map_count) */
 #define MAPS_FREE 512        /* executable mappings of one process that count as nothing */
 #define MAPS_MAX 16384       /* ... that are kept: a large training program has 2000 */
 #define EXITED_MAX 512       /* address spaces of dead processes kept ... */
@@ -169,37 +171,20 @@ static void read_line(struct lg_spaces *a, struct lg_space *p, char *line)
 
 bool lg_space_read(struct lg_spaces *a, struct lg_space *p)
 {
-	char path[64], buf[65536];
-	size_t have = 0;
-	ssize_t got;
-	int fd;
+	LG_AUTOFREE char *text = NULL;
+	char path[64], *line, *nl;
 
 	if (p->reads >= READS_MAX)
 		return false;
-	snprintf(path, sizeof path, "/proc/%d/maps", p->pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
 	p->reads++;
-	if (fd < 0)
+	text = lg_calloc(1, TEXT_MAX);
+	snprintf(path, sizeof path, "/proc/%d/maps", p->pid);
+	if (!text || lg_patient_read(p->pid, path, text, TEXT_MAX) <= 0)
 		return false;
-	while ((got = read(fd, buf + have, sizeof buf - 1 - have)) > 0 ||
-	       (got < 0 && errno == EINTR)) {
-		char *line = buf, *nl;
-
-		if (got < 0)
-			continue;
-		have += (size_t)got;
-		buf[have] = 0;
-		while ((nl = memchr(line, '\n', have - (size_t)(line - buf)))) {
-			*nl = 0;
-			read_line(a, p, line);
-			line = nl + 1;
-		}
-		have -= (size_t)(line - buf);
-		if (have == sizeof buf - 1)
-			have = 0; /* no line is that long */
-		memmove(buf, line, have);
+	for (line = text; (nl = strchr(line, '\n')); line = nl + 1) {
+		*nl = 0;
+		read_line(a, p, line);
 	}
-	close(fd);
 	return p->n > 0;
 }
 

@@ -101,7 +101,8 @@ static bool holds(const struct lg_mark_ring *r, uint64_t i)
 }
 
 /*
- * The writer has come round, and left `head` where we are: go on with the oldest slots it will not reach soon.
+ * The writer has come round, and left `head` where we are: go on with the oldest slots it will not reach
+ * soon.
  * Behind that slot stand the indexes that follow, up to the newest one: it is searched for by halves, because
  * who has thousands of large rings must not have each read whole, over and over.
  */

@@ -11,10 +11,26 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/patient.h"
+
+/* Does the kernel take the mmap_lock of the process for it (fs/proc/base.c)? */
+static int32_t locked_for(const char *path)
+{
+	const char *name = strrchr(path, '/');
+	long pid = strncmp(path, "/proc/", 6) ? 0 : strtol(path + 6, NULL, 10);
+
+	return name && (!strcmp(name, "/cmdline") || !strcmp(name, "/environ")) ? (int32_t)pid : 0;
+}
+
 ssize_t lg_proc_read(const char *path, char *buf, size_t size)
 {
+	int32_t pid = locked_for(path);
 	size_t n = 0;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	int fd;
+
+	if (pid > 0)
+		return lg_patient_read(pid, path, buf, size);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
 	if (fd < 0)
 		return -errno;

@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "record/procfs.h"
 #include "record/perf_intake.h"
 #include "record/session.h"
 #include "store/sched_feed.h"
@@ -213,21 +214,17 @@ static int probe(struct lg_probe *ret, struct lg_error *err)
 
 static void ask_mm(struct source *p, int32_t pid)
 {
-	char path[64], byte;
+	char path[64], byte[2];
 	struct ask a = { .pid = pid };
-	int fd;
 
 	if (lg_map_get(&p->asked, (uint32_t)pid) || lg_map_set(&p->asked, (uint32_t)pid, 1) ||
 	    lg_grow(&p->ask, &p->ask_cap, p->n_ask + 1, sizeof *p->ask))
 		return;
 	snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return;
 	a.from = lg_monotonic_ns();
-	(void)!read(fd, &byte, 1);
+	if (lg_proc_read(path, byte, sizeof byte) < 0)
+		return;
 	a.to = lg_monotonic_ns();
-	close(fd);
 	p->ask[p->n_ask++] = a;
 }
 

@@ -12,6 +12,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/patient.h"
+
 #define LOOK (O_PATH | O_CLOEXEC)
 
 /*
@@ -99,7 +101,7 @@ int lg_foreign_look_mapped(int32_t pid, uint64_t start, uint64_t end, struct sta
 
 	snprintf(path, sizeof path, "/proc/%d/map_files/%llx-%llx", (int)pid, (unsigned long long)start,
 		 (unsigned long long)end);
-	return regular(open(path, LOOK), ret);
+	return regular(lg_patient_open(pid, path, LOOK), ret);
 }
 
 int lg_foreign_open(int looked)

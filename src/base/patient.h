@@ -2,10 +2,11 @@
 /*
  * patient.h - files of /proc/PID for which the kernel takes that process's mmap_lock.
  *
- * Whose page a file server withholds may hold that lock for ever (fuse_vma_close() of a mapping that is mapped
- * over writes it back), and with it whoever asks for cmdline, environ, maps or map_files, as it holds ps(1).
- * So a thread of its own asks; it is left behind after half a second, and ends with this process: that wait ends
- * with a fatal signal (mmap_read_lock_killable()). After two of one user nothing is asked of that user any more.
+ * Who serves a FUSE file may hold that lock for ever (fuse_vma_close() of a mapping that is mapped over
+ * writes it back), and with it whoever asks for cmdline, environ, maps or map_files, as it holds ps(1). So a
+ * thread of its own asks; it is left behind after half a second, and ends with this process: that wait ends
+ * with a fatal signal (mmap_read_lock_killable()). After two of one user nothing is asked of that user any
+ * more.
  */
 #ifndef LG_BASE_PATIENT_H
 #define LG_BASE_PATIENT_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * attack_lock.c - holds the mmap_lock of a process of one's own for ever: a page of a FUSE file that was written
- * to is mapped over, which writes it back first (fuse_vma_close() in fs/fuse/file.c), and the server does not
- * answer. As uid 65534, in a user namespace of its own.
+ * attack_lock.c - holds the mmap_lock of a process of one's own for ever: a page of a FUSE file that was
+ * written to is mapped over, which writes it back first (fuse_vma_close() in fs/fuse/file.c), and the server
+ * does not answer. As uid 65534, in a user namespace of its own.
  *
  *   attack_lock FOLDER DEVICE READY
  *

@@ -63,6 +63,7 @@ struct lg_addrs {
 	struct lg_builder *b;
 	struct lg_kallsyms *kallsyms;
 	bool kallsyms_tried;
+	uint64_t not_looked; /* files of others' mount namespaces */
 	struct lg_spaces spaces;
 	struct dso *dso;
 	size_t n_dso, dso_cap, n_fd, n_jit_fd;
@@ -177,10 +178,47 @@ static uid_t owner_of(int32_t pid)
 	return stat(path, &st) ? (uid_t)-1 : st.st_uid;
 }
 
-/* Anyone may write a file of that name for any process: only its own user and root are believed. */
-static int open_perf_map(const struct dso *d)
+/* Who changes the user without another program is taken for who it was. Where no job is named, anybody
+ * says of himself that he trains (RANK in the environment). */
+static bool is_trusted(struct lg_addrs *a, struct lg_space *p)
 {
-	int root = lg_foreign_root(d->pid), fd = -1;
+	bool named = lg_session_child(a->s) || lg_session_options(a->s)->n_pids;
+	char path[32], text[4096];
+	struct lg_proc_status st;
+
+	if (named && lg_session_is_job(a->s, p->pid))
+		return true;
+	if (!p->user_known) {
+		p->user_known = true;
+		p->uid = (uid_t)-1;
+		snprintf(path, sizeof path, "/proc/%d/status", p->pid);
+		if (lg_proc_read(path, text, sizeof text) > 0) {
+			lg_proc_parse_status(text, &st);
+			p->uid = st.uid;
+		}
+	}
+	return !p->uid || p->uid == geteuid();
+}
+
+/*
+ * In a mount namespace of his own a user mounts what he serves himself, and to look up a name, to ask for its
+ * size or to close a file are questions to that server, which need not answer and end with no signal. So no
+ * file there is looked at, but for the job: it holds nobody up but itself.
+ */
+static bool may_look(struct lg_addrs *a, int32_t pid)
+{
+	struct lg_space *p = lg_foreign_mounts(pid) ? lg_space_get(&a->spaces, pid) : NULL;
+
+	if (!p || is_trusted(a, p))
+		return true;
+	a->not_looked++;
+	return false;
+}
+
+/* Anyone may write a file of that name for any process: only its own user and root are believed. */
+static int open_perf_map(struct lg_addrs *a, const struct dso *d)
+{
+	int root = may_look(a, d->pid) ? lg_foreign_root(d->pid) : -1, fd = -1;
 	char path[48];
 	struct stat st;
 
@@ -217,7 +255,7 @@ void lg_addrs_exit(struct lg_addrs *a, int64_t ts, int32_t pid)
 	for (size_t k = 0; k < a->n_dso; k++)
 		if (a->dso[k].kind == DSO_JIT && a->dso[k].pid == pid && a->dso[k].fd < 0 &&
 		    a->n_jit_fd < KEPT_FDS) {
-			a->dso[k].fd = open_perf_map(&a->dso[k]);
+			a->dso[k].fd = open_perf_map(a, &a->dso[k]);
 			a->n_jit_fd += a->dso[k].fd >= 0;
 		}
 	lg_space_exit(&a->spaces, ts, pid);
@@ -299,8 +337,18 @@ static uint32_t dso_of_file(struct lg_addrs *a, int32_t pid, const struct lg_map
 	/* key: name, device, inode. The same path in two containers is two files. */
 	uint64_t key[3] = { m->name, 0, 0 }, h;
 	struct stat st;
-	int looked = look_at_mapped(pid, m, lg_string(lg_builder_trace(a->b), m->name), &st);
+	const char *name = lg_string(lg_builder_trace(a->b), m->name);
+	char other[4200];
+	int looked = -1;
 	uint32_t i;
+
+	if (may_look(a, pid)) {
+		looked = look_at_mapped(pid, m, name, &st);
+	} else {
+		/* Not the file that we have of this name. */
+		snprintf(other, sizeof other, "%s#unseen", name);
+		key[0] = lg_intern(a->b, other);
+	}
 
 	if (looked >= 0) {
 		key[1] = st.st_dev;
@@ -309,7 +357,7 @@ static uint32_t dso_of_file(struct lg_addrs *a, int32_t pid, const struct lg_map
 	h = XXH3_64bits(key, sizeof key);
 	i = lg_map_get(&a->dso_by_key, h);
 	if (!i)
-		return new_dso(a, h, looked, &st, m->name);
+		return new_dso(a, h, looked, &st, (lg_str)key[0]);
 	if (looked >= 0)
 		close(looked);
 	return i;
@@ -383,28 +431,6 @@ void lg_addrs_ksymbol(struct lg_addrs *a, uint64_t addr, uint64_t len, const cha
 	/* Frames interned before keep their name; addresses may be used again from here on. */
 	lg_map_done(&a->kframe);
 	lg_map_done(&a->seen);
-}
-
-/* Who changes the user without another program is taken for who it was. Where no job is named, anybody
- * says of himself that he trains (RANK in the environment). */
-static bool is_trusted(struct lg_addrs *a, struct lg_space *p)
-{
-	bool named = lg_session_child(a->s) || lg_session_options(a->s)->n_pids;
-	char path[32], text[4096];
-	struct lg_proc_status st;
-
-	if (named && lg_session_is_job(a->s, p->pid))
-		return true;
-	if (!p->user_known) {
-		p->user_known = true;
-		p->uid = (uid_t)-1;
-		snprintf(path, sizeof path, "/proc/%d/status", p->pid);
-		if (lg_proc_read(path, text, sizeof text) > 0) {
-			lg_proc_parse_status(text, &st);
-			p->uid = st.uid;
-		}
-	}
-	return !p->uid || p->uid == geteuid();
 }
 
 /* 0 when no mapping covers addr. */
@@ -584,7 +610,7 @@ const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32
 		struct stat st;
 		int fd;
 
-		if (name[0] != '/' || !lg_is_python_file(name))
+		if (name[0] != '/' || !lg_is_python_file(name) || !may_look(a, pid))
 			continue; /* not each library is asked what it exports */
 		fd = lg_foreign_open(look_at_mapped(pid, m, name, &st));
 		if (fd < 0)
@@ -639,7 +665,7 @@ static int resolve_all(struct lg_addrs *a, struct lg_symbolizer_stats *st, struc
 			break;
 		if (d->kind == DSO_JIT) {
 			if (d->fd < 0)
-				d->fd = open_perf_map(d);
+				d->fd = open_perf_map(a, d);
 			rc = d->fd < 0 ? 0 : lg_symbolizer_perf_map(sym, d->name, d->fd);
 		} else if (d->fd >= 0) {
 			rc = lg_symbolizer_file(sym, d->name, d->fd);
@@ -679,6 +705,10 @@ void lg_addrs_resolve(struct lg_addrs *a, bool all, int64_t little_ns)
 				"table (%zu files, %zu not there, %zu replaced since)",
 				st.frames - st.named, st.frames, st.dsos, st.no_file,
 				st.other_build);
+	if (a->not_looked)
+		lg_add_diag_now(a->b, LG_DIAG_UNRESOLVED, lg_monotonic_ns(), a->not_looked,
+				"%llu files were not looked at: who runs those processes decides what is mounted there",
+				(unsigned long long)a->not_looked);
 	if (a->spaces.failed)
 		lg_add_diag_now(a->b, LG_DIAG_UNRESOLVED, lg_monotonic_ns(), a->spaces.failed,
 				"the mappings of %llu processes could not be read",

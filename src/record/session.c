@@ -779,7 +779,7 @@ static void say_summary(struct lg_session *s, unsigned ranks, uint64_t bytes)
 
 /* Everything after the last round. The file is closed whatever fails on the way. */
 /* What cannot be redacted is not left to be shared. */
-int lg_session_redact(const struct lg_session *s, const char *path, struct lg_error *err)
+int lg_session_redact(struct lg_session *s, const char *path, struct lg_error *err)
 {
 	int rc = s->opt->redact ? lg_redact_file(path, err) : 0;
 

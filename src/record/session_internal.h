@@ -77,7 +77,7 @@ void lg_session_source_failed(struct lg_session *s, struct running *r, const str
 int lg_session_flush(struct lg_session *s, struct lg_error *err) LG_MUST_CHECK;
 /* What is under way, names, costs: the rows after which nothing comes. */
 /* A file that was written, as --redact wants it. */
-int lg_session_redact(const struct lg_session *s, const char *path, struct lg_error *err) LG_MUST_CHECK;
+int lg_session_redact(struct lg_session *s, const char *path, struct lg_error *err) LG_MUST_CHECK;
 int lg_session_last_rows(struct lg_session *s, unsigned *ret_ranks, struct lg_error *err) LG_MUST_CHECK;
 
 /* session_dump.c. What triggers need, when the ring is made. */

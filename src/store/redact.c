@@ -80,7 +80,7 @@ static void put_path(struct redaction *r, const char *s, size_t n)
 	const char *from = NULL;
 
 	for (size_t i = 0; i < LG_COUNT(public_folders); i++)
-		if (n > strlen(public_folders[i]) && !memcmp(s, public_folders[i], strlen(public_folders[i]))) {
+		if (!strncmp(s, public_folders[i], strlen(public_folders[i]))) {
 			put(r, s, n);
 			return;
 		}
@@ -104,7 +104,9 @@ static void put_sentence(struct redaction *r, const char *s)
 	for (const char *p = s; *p;) {
 		const char *end = p;
 
-		if (*p == '/' && p[1] && !ends_path(p[1]) && p[1] != '/' && (p == s || ends_path(p[-1]) || p[-1] == ':')) {
+		bool begins = p == s || ends_path(p[-1]) || p[-1] == ':';
+
+		if (*p == '/' && begins && !ends_path(p[1]) && p[1] != '/') {
 			while (!ends_path(*end) && *end != ':')
 				end++;
 			put_path(r, p, (size_t)(end - p));
@@ -120,12 +122,19 @@ static void put_sentence(struct redaction *r, const char *s)
 	}
 }
 
+static bool ends_in(const char *s, size_t n, const char *end)
+{
+	size_t k = strlen(end);
+
+	return n > k && !memcmp(s + n - k, end, k);
+}
+
 static size_t word(const char *s)
 {
 	return strcspn(s, " ");
 }
 
-/* The program, its module or script: "python3 -u /home/x/train.py --token=y" -> "python3 train.py [redacted]". */
+/* The program, its module or script: "python3 -u /x/train.py --token=y" -> "python3 train.py [redacted]". */
 static void put_args(struct redaction *r, const char *s)
 {
 	static const char *const scripts[] = { ".py", ".sh", ".pl", ".rb", ".js", ".jar" };
@@ -141,7 +150,7 @@ static void put_args(struct redaction *r, const char *s)
 		if (!n)
 			break;
 		for (size_t i = 0; i < LG_COUNT(scripts); i++)
-			script |= n > strlen(scripts[i]) && !memcmp(p + n - strlen(scripts[i]), scripts[i], strlen(scripts[i]));
+			script |= ends_in(p, n, scripts[i]);
 		if (*p == '-' && !(n == 2 && (p[1] == 'm' || p[1] == 'c'))) {
 			left_out = true;
 			continue;
@@ -243,10 +252,12 @@ static void redact_tables(struct redaction *r)
 {
 	size_t n_tab;
 	const struct lg_table_desc *d = lg_schema(&n_tab);
+	lg_str *value = r->t->meta.value;
+	size_t facts_n = r->t->meta.n;
 
 	/* Before their keys become new ids. */
-	for (size_t i = 0; i < r->t->meta.n; i++)
-		r->t->meta.value[i] = redacted(r, r->t->meta.value[i], what_of_fact(lg_string(r->t, r->t->meta.key[i])));
+	for (size_t i = 0; i < facts_n; i++)
+		value[i] = redacted(r, value[i], what_of_fact(lg_string(r->t, r->t->meta.key[i])));
 	for (size_t i = 0; i < n_tab; i++) {
 		struct lg_tab *tab = lg_trace_table(r->t, &d[i]);
 

@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <linux/nsfs.h>
 #include <linux/openat2.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -146,6 +148,24 @@ int lg_foreign_open_at(int folder, const char *name)
 	struct stat st;
 
 	return lg_foreign_open(regular(openat(folder, name, LOOK), &st));
+}
+
+bool lg_foreign_mounts(int32_t pid)
+{
+	char path[48];
+	struct stat ours, its;
+	int mounts, owner;
+	bool known;
+
+	snprintf(path, sizeof path, "/proc/%d/ns/mnt", (int)pid);
+	mounts = open(path, O_RDONLY | O_CLOEXEC);
+	owner = mounts < 0 ? -1 : ioctl(mounts, NS_GET_USERNS);
+	known = owner >= 0 && !fstat(owner, &its) && !stat("/proc/self/ns/user", &ours);
+	if (mounts >= 0)
+		close(mounts);
+	if (owner >= 0)
+		close(owner);
+	return known && its.st_ino != ours.st_ino;
 }
 
 int lg_foreign_root(int32_t pid)

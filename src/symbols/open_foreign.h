@@ -35,6 +35,9 @@ int lg_foreign_open_at(int folder, const char *name);
  * readable by everybody. Who is not root reads what he may.
  */
 int lg_foreign_open_plain(const char *path, uid_t owner);
+/* Does who runs pid decide what is mounted where it looks: a mount namespace of a user namespace that is not
+ * ours? False where that is not known. */
+bool lg_foreign_mounts(int32_t pid);
 /* The root folder of a process, for lg_foreign_look(); -1 when it is gone. */
 int lg_foreign_root(int32_t pid);
 

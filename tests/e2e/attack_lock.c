@@ -4,9 +4,12 @@
  * written to is mapped over, which writes it back first (fuse_vma_close() in fs/fuse/file.c), and the server
  * does not answer. As uid 65534, in a user namespace of its own.
  *
- *   attack_lock FOLDER DEVICE READY
+ *   attack_lock FOLDER DEVICE READY [overlay]
  *
- * The server is what is started and ended: with it ends the lock. READY is made when it is held. Exits with 4
+ * overlay: holds no lock, but runs code of a file of an overlay upon that FUSE mount; who looks at the file
+ * asks the server in the attacker's name, and it does not answer either.
+ *
+ * The server is what is started and ended: with it ends the wait. READY is made when it is on. Exits with 4
  * where there is no such namespace or file system.
  */
 #include <errno.h>
@@ -15,6 +18,7 @@
 #include <linux/fuse.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +28,17 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* Counts its argument down to zero. */
+#ifdef __x86_64__
+static const unsigned char loop[] = { 0x48, 0xff, 0xcf, 0x75, 0xfb, 0xc3 };
+#else
+static const unsigned char loop[] = { 0x00, 0x04, 0x00, 0xf1, 0xe1, 0xff,
+				      0xff, 0x54, 0xc0, 0x03, 0x5f, 0xd6 };
+#endif
+
+/* Shared with the server: from now on it answers nothing. */
+static volatile int *silent;
 
 static void answer(int fd, uint64_t unique, int error, const void *p, size_t n)
 {
@@ -36,42 +51,59 @@ static void answer(int fd, uint64_t unique, int error, const void *p, size_t n)
 		_exit(3);
 }
 
-static void serve(int fd, const char *ready)
+static void serve(int fd, const char *ready, uint64_t valid)
 {
-	static char buf[1 << 18], nothing[4096];
+	static char buf[1 << 18], page[4096];
 	struct fuse_in_header in;
 
+	memcpy(page, loop, sizeof loop);
 	while (read(fd, buf, sizeof buf) > 0) {
 		struct fuse_attr file = { .ino = 2, .size = 4096, .blocks = 8,
 					  .mode = S_IFREG | 0666, .nlink = 1 };
 		struct fuse_init_out init = { .major = 7, .minor = 31, .max_readahead = 65536,
 					      .max_write = 65536 };
-		struct fuse_entry_out entry = { .nodeid = 2, .entry_valid = 1000,
-						.attr_valid = 1000, .attr = file };
-		struct fuse_attr_out got = { .attr_valid = 1000, .attr = file };
+		/* Of a lock: for long. Of an overlay: each look asks again. */
+		struct fuse_entry_out entry = { .nodeid = 2, .entry_valid = valid,
+						.attr_valid = valid, .attr = file };
+		struct fuse_attr_out got = { .attr_valid = valid, .attr = file };
 		struct fuse_open_out opened = { .fh = 1 };
+		struct fuse_statfs_out space = { { .blocks = 100, .bsize = 4096, .namelen = 255,
+						   .frsize = 4096 } };
 
 		memcpy(&in, buf, sizeof in);
 		if (in.nodeid == 1) {
 			got.attr.ino = 1;
 			got.attr.mode = S_IFDIR | 0777;
 		}
+		if (*silent)
+			continue;
 		if (in.opcode == FUSE_INIT)
 			answer(fd, in.unique, 0, &init, sizeof init);
-		else if (in.opcode == FUSE_LOOKUP)
+		else if (in.opcode == FUSE_LOOKUP && !strcmp(buf + sizeof in, "file"))
 			answer(fd, in.unique, 0, &entry, sizeof entry);
+		else if (in.opcode == FUSE_LOOKUP)
+			answer(fd, in.unique, -ENOENT, "", 0);
 		else if (in.opcode == FUSE_GETATTR)
 			answer(fd, in.unique, 0, &got, sizeof got);
-		else if (in.opcode == FUSE_OPEN)
+		else if (in.opcode == FUSE_STATFS)
+			answer(fd, in.unique, 0, &space, sizeof space);
+		else if (in.opcode == FUSE_OPEN || in.opcode == FUSE_OPENDIR)
 			answer(fd, in.unique, 0, &opened, sizeof opened);
 		else if (in.opcode == FUSE_READ)
-			answer(fd, in.unique, 0, nothing, sizeof nothing);
+			answer(fd, in.unique, 0, page, sizeof page);
 		else if (in.opcode == FUSE_WRITE)
 			close(open(ready, O_WRONLY | O_CREAT, 0644)); /* and no answer */
 		else if (in.opcode != FUSE_FORGET && in.opcode != FUSE_BATCH_FORGET)
 			answer(fd, in.unique, -ENOSYS, "", 0);
 	}
 	_exit(0);
+}
+
+/* The child waits for ever, unless this machine does not let it. */
+static void ended(int sig)
+{
+	(void)sig;
+	_exit(4);
 }
 
 static void put(const char *path, const char *text)
@@ -101,13 +133,43 @@ static void hold(const char *folder)
 		pause();
 }
 
+static void run_overlay(const char *folder, const char *ready)
+{
+	char path[4096], how[8400];
+	int file;
+	void *at;
+
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	snprintf(path, sizeof path, "%s/none", folder);
+	(void)mkdir(path, 0755);
+	snprintf(how, sizeof how, "lowerdir=%s/fuse:%s/none", folder, folder);
+	snprintf(path, sizeof path, "%s/merged", folder);
+	if (mkdir(path, 0755) || mount("overlay", path, "overlay", 0, how))
+		_exit(4);
+	snprintf(path, sizeof path, "%s/merged/file", folder);
+	file = open(path, O_RDONLY);
+	at = file < 0 ? MAP_FAILED : mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
+	if (at == MAP_FAILED)
+		_exit(4);
+	((void (*)(uint64_t))at)(1); /* its page is there */
+	*silent = 1;
+	close(open(ready, O_WRONLY | O_CREAT, 0644));
+	for (;;)
+		((void (*)(uint64_t))at)(1000000000);
+}
+
 int main(int argc, char **argv)
 {
-	char how[128];
+	bool overlay = argc > 4;
+	char how[128], path[4096];
+	pid_t child;
 	int fd;
 
 	if (argc < 4)
 		return 2;
+	silent = mmap(NULL, sizeof *silent, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (silent == MAP_FAILED)
+		return 3;
 	if (!geteuid() && (setgroups(0, NULL) || setgid(65534) || setuid(65534)))
 		return 3;
 	(void)prctl(PR_SET_DUMPABLE, 1);
@@ -120,11 +182,18 @@ int main(int argc, char **argv)
 	put("/proc/self/gid_map", "0 65534 1");
 	fd = open(argv[2], O_RDWR | O_CLOEXEC);
 	snprintf(how, sizeof how, "fd=%d,rootmode=40000,user_id=0,group_id=0", fd);
-	if (fd < 0 || mount("withheld", argv[1], "fuse", MS_NOSUID | MS_NODEV, how))
+	snprintf(path, sizeof path, "%s%s", argv[1], overlay ? "/fuse" : "");
+	if (overlay && (mount("tmpfs", argv[1], "tmpfs", 0, NULL) || mkdir(path, 0755)))
 		return 4;
-	if (!fork()) {
+	if (fd < 0 || mount("withheld", path, "fuse", MS_NOSUID | MS_NODEV, how))
+		return 4;
+	(void)signal(SIGCHLD, ended);
+	child = fork();
+	if (!child && overlay)
+		run_overlay(argv[1], argv[3]);
+	if (!child) {
 		close(fd);
 		hold(argv[1]);
 	}
-	serve(fd, argv[3]);
+	serve(fd, argv[3], overlay ? 0 : 1000);
 }

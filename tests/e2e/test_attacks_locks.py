@@ -17,9 +17,8 @@ pytestmark = [pytest.mark.live,
               pytest.mark.skipif(os.geteuid() != 0, reason="attacks by another user need root to record")]
 
 
-@pytest.fixture
-def withheld(laggard_path, stage):  # noqa: F811
-    """Processes whose lock is held; the server, which alone can let it go, is ended with the stage."""
+def start(laggard_path, stage, *mode):  # noqa: F811
+    """Three of them; the server, which alone can let a waiting process go, is ended with the stage."""
     if not pathlib.Path("/dev/fuse").exists():
         pytest.skip("no FUSE here")
     tool = pathlib.Path(laggard_path).parent / "tests/e2e/attack_lock"
@@ -29,7 +28,7 @@ def withheld(laggard_path, stage):  # noqa: F811
     for i in range(3):
         folder, ready = stage.folder / f"mount{i}", stage.folder / f"held{i}"
         folder.mkdir(mode=0o777)
-        proc = subprocess.Popen([tool, folder, stage.folder / "fuse", ready])
+        proc = subprocess.Popen([tool, folder, stage.folder / "fuse", ready, *mode])
         stage.running.append(proc)
         end = time.monotonic() + 20
         while not ready.exists():
@@ -39,6 +38,16 @@ def withheld(laggard_path, stage):  # noqa: F811
             time.sleep(0.01)
 
 
-def test_a_lock_that_is_withheld(laggard, stage, withheld, record):  # noqa: F811
+def test_a_lock_that_is_withheld(laggard, laggard_path, stage, record):  # noqa: F811
+    start(laggard_path, stage)
     stage.honest()
     holds(laggard, record())
+
+
+def test_code_of_an_overlay_whose_server_is_silent(laggard, laggard_path, stage, record):  # noqa: F811
+    start(laggard_path, stage, "overlay")
+    stage.honest()
+    r = record()
+    holds(laggard, r)
+    said = laggard("query", r.path, "select text from diag").stdout
+    assert "were not looked at: who runs those processes decides what is mounted there" in said

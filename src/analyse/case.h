@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/each.h"
 #include "base/order.h"
+#include "rules/says.h"
 #include "store/index.h"
 
 /* The main thread of one training process: whose lateness is the question. */

@@ -346,7 +346,7 @@ static struct lg_finding *cost_of(struct lg_case *c, const struct lg_gpu *g, con
 			   confidence, r);
 	lg_grade_worth_a_line(f);
 	if (s.n)
-		lg_evidence_add(c, f, s.at, s.longest, "%zu kernels that only convert, %.1f ms in all", s.n,
+		lg_evidence_add(c, f, s.at, s.longest, LG_SAYS_GPU_AMP_MISUSE_CONVERT, s.n,
 				lg_ms(s.ns));
 	return f;
 }
@@ -358,17 +358,14 @@ static void tell_by_hand(struct lg_case *c, const struct lg_gpu *g, const struct
 
 	f->detail = "manual_casts";
 	f->stage = lg_stage_name(LG_STAGE_FORWARD);
-	lg_title(c, f, "tensors are cast by hand before %zu of %zu matrix operators (%zu casts a %s) where "
-		 "autocast would cast, and keep the weights' casts", a->n_hand, a->n_matrix, a->n_casts /
+	lg_title(c, f, LG_SAYS_GPU_AMP_MISUSE_BY_HAND, a->n_hand, a->n_matrix, a->n_casts /
 		 (r->n_steps ? r->n_steps : 1), lg_gpu_a_step(r));
 	f->culprit.function = lg_gpu_place(c, a->row, LG_NO_ROW);
-	lg_evidence_add(c, f, c->t->span.ts[a->row], c->t->span.dur[a->row], "the first: %s, without "
-			"autocast's pair", lg_span_name(c->t, a->row));
+	lg_evidence_add(c, f, c->t->span.ts[a->row], c->t->span.dur[a->row],
+			LG_SAYS_GPU_AMP_MISUSE_FIRST_CAST, lg_span_name(c->t, a->row));
 	if (!a->n_finite && a->n_half)
-		lg_evidence(c, f, "float16, and nothing in the window looks for infinities: the loss seems "
-			    "not to be scaled");
-	lg_evidence_against(c, f, "the cost is that of the casts themselves; autocast needs some of them, "
-			    "too");
+		lg_evidence(c, f, LG_SAYS_GPU_AMP_MISUSE_UNSCALED_TOO);
+	lg_evidence_against(c, f, LG_SAYS_GPU_AMP_MISUSE_SOME_NEEDED);
 }
 
 static void tell_backward(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
@@ -378,10 +375,9 @@ static void tell_backward(struct lg_case *c, const struct lg_gpu *g, const struc
 
 	f->detail = "backward_under_autocast";
 	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
-	lg_title(c, f, "backward() runs inside the autocast region: %zu of %zu matrix operators of "
-		 "autograd's nodes are dispatched through autocast again", a->n_back_pairs, a->n_back);
-	lg_evidence_add(c, f, c->t->span.ts[a->row], c->t->span.dur[a->row], "the first: %s holds an "
-			"operator of the same name, which only autocast does", lg_span_name(c->t, a->row));
+	lg_title(c, f, LG_SAYS_GPU_AMP_MISUSE_BACKWARD, a->n_back_pairs, a->n_back);
+	lg_evidence_add(c, f, c->t->span.ts[a->row], c->t->span.dur[a->row],
+			LG_SAYS_GPU_AMP_MISUSE_FIRST_PAIR, lg_span_name(c->t, a->row));
 }
 
 static void tell_unscaled(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
@@ -397,11 +393,9 @@ static void tell_unscaled(struct lg_case *c, const struct lg_gpu *g, const struc
 	f->detail = "no_loss_scaling";
 	lg_cap(f, LG_CAP_UNMEASURED);
 	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
-	f->title = "training in float16, and nothing looks for infinities in the gradients: the loss seems not to be "
-		   "scaled";
-	lg_evidence(c, f, "%zu of %zu matrix operators of known types take float16", a->n_half, a->n_typed);
-	lg_evidence_against(c, f, "a loss that is scaled by a constant, or by a framework of its own, "
-			    "looks the same");
+	f->title = LG_SAYS_GPU_AMP_MISUSE_UNSCALED;
+	lg_evidence(c, f, LG_SAYS_GPU_AMP_MISUSE_HALF, a->n_half, a->n_typed);
+	lg_evidence_against(c, f, LG_SAYS_GPU_AMP_MISUSE_SCALED_OTHERWISE);
 }
 
 int lg_find_amp(struct lg_case *c, struct lg_gpu *g)

@@ -179,8 +179,7 @@ static void recompute(struct lg_case *c, const struct lg_gpu *g, const struct lg
 		if (!strcmp(lg_string(t, t->meta.key[i]), "gpu.0.memory"))
 			total = strtod(lg_string(t, t->meta.value[i]), NULL);
 	if (!(peak > 0) || !(total > 0)) {
-		lg_say(c, "activations are recomputed (checkpointing); whether memory forces that is "
-		       "not in this trace: profile with profile_memory=True (a few percent)");
+		lg_say(c, LG_SAYS_GPU_RECOMPUTE_MEMORY_UNKNOWN);
 		return;
 	}
 	if (peak >= LG_N_GPU_RECOMPUTE_PEAK * total)
@@ -189,13 +188,12 @@ static void recompute(struct lg_case *c, const struct lg_gpu *g, const struct lg
 			 LG_N_GPU_RECOMPUTE_FLOOR);
 	if (!f)
 		return;
-	lg_title(c, f, "activations are recomputed in the backward pass although memory peaks at %.0f %% "
-		 "of the device's", 100 * peak / total);
+	lg_title(c, f, LG_SAYS_GPU_RECOMPUTE_TITLE, 100 * peak / total);
 	lg_evidence(c, f, "peak reserved %.1f GB of %.1f GB", peak / 1e9, total / 1e9);
 	if (seen)
-		lg_evidence_add(c, f, l->row != LG_NO_ROW ? t->span.ts[l->row] : INT64_MIN, 0, "forward "
-				"code runs in %zu nodes of the backward pass, first %s", l->regions, l->row
-				!= LG_NO_ROW ? lg_span_name(t, l->row) : "");
+		lg_evidence_add(c, f, l->row != LG_NO_ROW ? t->span.ts[l->row] : INT64_MIN, 0,
+				LG_SAYS_GPU_RECOMPUTE_NODES, l->regions, l->row != LG_NO_ROW ?
+				lg_span_name(t, l->row) : "");
 }
 
 static void anomaly(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
@@ -208,13 +206,11 @@ static void anomaly(struct lg_case *c, const struct lg_gpu *g, const struct lg_g
 		return;
 	f = lg_gpu_unpriced(c, g, LG_R_DEBUG_LEFT_ON, 0.9, r);
 	f->stage = lg_stage_name(LG_STAGE_BACKWARD);
-	f->title = "autograd anomaly detection is active in the profiled steps: every result of the backward pass is "
-		   "searched for NaN, and the host waits for the answer";
+	f->title = LG_SAYS_DEBUG_LEFT_ON_ANOMALY;
 	f->culprit.function = LG_ANOMALY_DETECTION;
-	lg_evidence_add(c, f, l->checked_at, 0, "aten::isnan on the results of %zu of %zu nodes of the "
-			"backward pass", l->checked, l->nodes);
-	lg_evidence(c, f, "what it costs is not in this trace: run 50 steps without it and compare "
-		    "(laggard diff)");
+	lg_evidence_add(c, f, l->checked_at, 0, LG_SAYS_DEBUG_LEFT_ON_CHECKED_NODES, l->checked,
+			l->nodes);
+	lg_evidence(c, f, LG_SAYS_DEBUG_LEFT_ON_UNPRICED);
 }
 
 int lg_find_backward(struct lg_case *c, struct lg_gpu *g)

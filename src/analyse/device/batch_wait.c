@@ -175,23 +175,19 @@ static void tell(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_ru
 
 	f->detail = "inferred";
 	f->confidence *= known ? 0.85 : 0.65;
-	lg_title(c, f, "%s %.0f %% of the time at the start of the step, before the host orders its first "
-		 "work: inferred to be the wait for the next batch", what, 100 * f->lost_share);
+	lg_title(c, f, LG_SAYS_DATA_LOADER_WAIT_AT_STEP_START, what, 100 * f->lost_share);
 	for (size_t i = 1; i < a->n; i++)
 		if (a->v[i].end - a->v[i].ts > a->v[longest].end - a->v[longest].ts)
 			longest = i;
 	if (a->n)
-		lg_evidence_add(c, f, a->v[longest].ts, a->v[longest].end - a->v[longest].ts, "%zu of %zu "
-				"steps begin with a hole of a millisecond or more, three times as long as "
-				"any other of the step; the longest", a->n, r->n_steps);
+		lg_evidence_add(c, f, a->v[longest].ts, a->v[longest].end - a->v[longest].ts,
+				LG_SAYS_DATA_LOADER_WAIT_HOLES, a->n, r->n_steps);
 	if (known)
-		lg_evidence(c, f, "Python is in an iterator's __next__ for most of it");
+		lg_evidence(c, f, LG_SAYS_DATA_LOADER_WAIT_IN_NEXT);
 	else
-		lg_evidence_against(c, f, "no loader marks itself in this trace: what stands there may be "
-				    "other Python of the program (logging, bookkeeping)");
+		lg_evidence_against(c, f, LG_SAYS_DATA_LOADER_WAIT_OTHER_PYTHON);
 	if (f != &c->scrap) /* the loader's own wait was told */
-		lg_say(c, "the wait for batches is inferred from holes at the starts of steps: this loader "
-		       "leaves no event (torch's DataLoader does)");
+		lg_say(c, LG_SAYS_DATA_LOADER_WAIT_IS_INFERRED);
 }
 
 /* Training on the CPU: the hole is exposed as it is. */

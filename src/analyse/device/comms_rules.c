@@ -124,17 +124,15 @@ static bool are_small(const struct lg_gpu_run *r, const struct comm_counts *n)
 static void exposed_evidence(struct lg_case *c, struct lg_finding *f, const struct lg_gpu *g,
 			     const struct lg_gpu_run *r, const struct comm_counts *n)
 {
-	lg_evidence(c, f, "%zu collective kernels, %.1f ms in all, %.0f %% of it with nothing else running",
-		    r->n_comm, lg_ms(n->kernel_ns), 100 * (double)r->by[LG_GPU_BY_COMM] /
-		    (double)(n->kernel_ns ? n->kernel_ns : 1));
+	lg_evidence(c, f, LG_SAYS_COMMS_EXPOSED_KERNELS, r->n_comm, lg_ms(n->kernel_ns), 100 *
+		    (double)r->by[LG_GPU_BY_COMM] / (double)(n->kernel_ns ? n->kernel_ns : 1));
 	if (n->n_known)
-		lg_evidence(c, f, "%.1f MB a collective in the mean (%zu with a size in the trace)",
-			    lg_ms(n->bytes) / (double)n->n_known, n->n_known);
-	lg_evidence(c, f, "%zu of %zu start while kernels run", n->shared, n->n);
+		lg_evidence(c, f, LG_SAYS_COMMS_EXPOSED_SIZE, lg_ms(n->bytes) / (double)n->n_known,
+			    n->n_known);
+	lg_evidence(c, f, LG_SAYS_COMMS_EXPOSED_UNDER_KERNELS, n->shared, n->n);
 	lg_gpu_moments(c, f, r, LG_GPU_BIT(LG_GPU_BY_COMM), 3, "collective alone");
 	if (g->n == 1)
-		lg_evidence_against(c, f, "one rank only: waiting for a late rank looks like transfer "
-				    "here; give the traces of two or more ranks to tell them apart");
+		lg_evidence_against(c, f, LG_SAYS_COMMS_EXPOSED_ONE_RANK);
 }
 
 /* What is exposed, by kinds that each want advice of their own. */
@@ -162,8 +160,8 @@ static void tell_kinds(struct lg_case *c, struct lg_finding *f, const struct lg_
 		f->n_loss_parts = 0;
 	if (n < 2)
 		list = kind[0].share > 0.5 ? lg_text(c, "most of it in %s", kind[0].op) : "";
-	lg_title(c, f, "collectives that no computation hides take %.0f %% of the device's time%s%s%s",
-		 share * 100, *list ? ", " : "", n > 1 ? "of it in " : "", list);
+	lg_title(c, f, LG_SAYS_COMMS_EXPOSED_TITLE, share * 100, *list ? ", " : "", n > 1 ?
+		 "of it in " : "", list);
 }
 
 /* Whose work the stages of a pipeline wait for. Transfers take as long on all ranks; this is no transfer. */
@@ -179,19 +177,17 @@ static void name_long_stage(struct lg_case *c, struct lg_finding *f, const struc
 	f->culprit.pid = c->t->process.pid[s.run->prc];
 	f->culprit.function = NULL;
 	LG_KEEP(x, f->victims, f->n_victims, x->rank != s.run->rank);
-	lg_title(c, f, "the ranks stand in sends and receives for %.0f %% of the devices' time: a step of "
-		 "rank %d has %.1f ms of work, of the others %.1f", share * 100, s.run->rank, s.own_ms,
+	lg_title(c, f, LG_SAYS_COMMS_EXPOSED_LONG_STAGE, share * 100, s.run->rank, s.own_ms,
 		 s.others_ms);
 	if (s.replicas)
-		lg_evidence(c, f, "%zu further rank%s as much work as rank %d (within 5 %%)", s.replicas,
-			    s.replicas == 1 ? " has" : "s have", s.run->rank);
+		lg_evidence(c, f, LG_SAYS_COMMS_EXPOSED_LONG_STAGES, s.replicas, s.replicas == 1 ?
+			    " has" : "s have", s.run->rank);
 	for (size_t i = 0; i < g->n && i < 16; i++) {
 		const struct lg_gpu_run *r = &g->run[i];
 		double step = lg_ms(r->to - r->from) / (double)r->n_steps;
 		double stands = lg_ms(r->by[LG_GPU_BY_COMM]) / (double)r->n_steps;
 
-		lg_evidence(c, f, "rank %d: %.1f ms a step of its own, %.1f ms in collectives alone",
-			    r->rank, step - stands, stands);
+		lg_evidence(c, f, LG_SAYS_COMMS_EXPOSED_STAGE_OF, r->rank, step - stands, stands);
 	}
 }
 
@@ -218,17 +214,16 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g)
 	if (l.share < LG_N_COMMS_EXPOSED_TAIL &&
 	    (double)r->by[LG_GPU_BY_COMM] < LG_N_COMMS_EXPOSED_HIDDEN * (double)r->comm_ns) {
 		lg_cap(f, LG_CAP_ORDINARY);
-		lg_evidence_against(c, f, "%.0f %% of the collectives' time is under compute already: what "
-				    "is left may be the last one of each step", 100 - 100 *
+		lg_evidence_against(c, f, LG_SAYS_COMMS_EXPOSED_LAST_ONE, 100 - 100 *
 				    (double)r->by[LG_GPU_BY_COMM] / (double)r->comm_ns);
 	}
 	if (!small) {
 		tell_kinds(c, f, r, l.share);
 		name_long_stage(c, f, g, l.share);
 	} else {
-		lg_title(c, f, "%zu collectives a %s of %.0f us each are not under compute: %.0f %% of the "
-			 "device's time", n.ordered / (r->n_steps ? r->n_steps : 1), lg_gpu_a_step(r),
-			 (double)r->comm_ns / (double)r->n_comm / 1e3, l.share * 100);
+		lg_title(c, f, LG_SAYS_COMMS_SMALL_MESSAGES_TITLE, n.ordered / (r->n_steps ?
+			 r->n_steps : 1), lg_gpu_a_step(r), (double)r->comm_ns / (double)r->n_comm /
+			 1e3, l.share * 100);
 		if (by_ddp(c, r))
 			f->detail = "ddp_buckets";
 	}
@@ -353,11 +348,10 @@ static void name_odd(struct lg_case *c, struct lg_finding *f, const uint32_t *v,
 	if (n_b != 1 || n_a < 3)
 		return;
 	f->culprit.rank = lg_rank_of_mark(t, other);
-	lg_title(c, f, "rank %d calls %s where the %zu other ranks that report call %s: their sequences "
-		 "part, and all of them hang", f->culprit.rank, op_type(c, lg_string(t,
-		 t->mark.text[other])), n_a, op_type(c, lg_string(t, t->mark.text[one])));
-	lg_evidence_against(c, f, "who is alone is not always who is wrong: the code that rank %d was in "
-			    "decides", f->culprit.rank);
+	lg_title(c, f, LG_SAYS_COMMS_MISMATCH_ONE_RANK_CALLS, f->culprit.rank, op_type(c,
+		 lg_string(t, t->mark.text[other])), n_a, op_type(c, lg_string(t,
+		 t->mark.text[one])));
+	lg_evidence_against(c, f, LG_SAYS_COMMS_MISMATCH_WHO_IS_ALONE, f->culprit.rank);
 }
 
 /* The sequences part: torch's own check says so, or the watchdogs of two ranks waited in different
@@ -386,7 +380,7 @@ static void mismatch(struct lg_case *c)
 			continue;
 		}
 		f = f ? f : lg_flight_finding(c, LG_R_COMMS_MISMATCH, 0.95, -1);
-		f->title = "ranks call different collectives at the same place: their sequences part, and all of them hang";
+		f->title = LG_SAYS_COMMS_MISMATCH_TITLE;
 		(void)group_of(lg_string(t, t->mark.text[i]), &told[0]);
 		(void)group_of(lg_string(t, t->mark.text[other < t->mark.n ? other : i]), &told[1]);
 		sure += other == t->mark.n || (told[0] && told[1]);
@@ -408,9 +402,7 @@ static void mismatch(struct lg_case *c)
 		name_odd(c, f, timeout, n_timeouts, parted[0], parted[1]);
 	if (f && !sure) {
 		f->confidence = 0.75;
-		lg_evidence_against(c, f, "these lines do not say of which process group they are: two "
-				    "groups that wait under the same number look alike; torch 2.2 and "
-				    "later say it, and so do Flight Recorder dumps");
+		lg_evidence_against(c, f, LG_SAYS_COMMS_MISMATCH_NO_GROUP);
 	}
 }
 
@@ -485,30 +477,27 @@ static void say_hang(struct lg_case *c, struct lg_finding *f, const struct timeo
 	struct lg_arena *a = &c->v->arena;
 	const char *silent = few_silent(c, w);
 
-	f->title = "a collective timed out: a rank never arrived, or the network or a device hangs";
+	f->title = LG_SAYS_COMMS_MISSING_RANK_TITLE;
 	if (place == PLACE_MANY) {
-		f->title = "ranks wait in different collectives until they time out: which one holds up the others is "
-			   "not told";
+		f->title = LG_SAYS_COMMS_MISSING_RANK_DIFFERENT_PLACES;
 	} else if (place == PLACE_ONE && w->complain > 1) {
 		bool all = w->whole && !w->silent;
 
 		f->detail = "hang";
 		if (silent)
-			lg_evidence(c, f, "%zu ranks complain, %s do not: look at these first", w->complain,
+			lg_evidence(c, f, LG_SAYS_COMMS_MISSING_RANK_SILENT_RANKS, w->complain,
 				    silent);
-		lg_title(c, f, "%s%zu ranks%s wait in the same collective until it times out: the network "
-			 "or a device hangs%s", all ? "all " : "", w->complain, all ? " of the job" : ", "
-			 "all that report,", all ? "" : silent ? lg_arena_printf(a, ", or %s, which do not "
-			 "report, never arrived", silent) : ", or a rank is missing whose log is not here");
+		lg_title(c, f, LG_SAYS_COMMS_MISSING_RANK_SAME_PLACE, all ? "all " : "",
+			 w->complain, all ? " of the job" : ", all that report,", all ? "" : silent
+			 ? lg_arena_printf(a, LG_SAYS_COMMS_MISSING_RANK_OR_SILENT, silent) :
+			 LG_SAYS_COMMS_MISSING_RANK_OR_NO_LOG);
 		f->culprit.relation = all ? LG_RELATION_HARDWARE : LG_RELATION_RANK;
 		if (all)
 			return;
 	} else if (w->complain == 1) {
-		lg_title(c, f, "a collective timed out on rank %d: another never arrived, or the network "
-			 "or a device hangs", w->first);
+		lg_title(c, f, LG_SAYS_COMMS_MISSING_RANK_ONE_COMPLAINS, w->first);
 	}
-	lg_evidence_against(c, f, "whether a rank is missing, and which, cannot be told from these lines: "
-			    "give the logs of all ranks, or Flight Recorder dumps (always-on, cheap)");
+	lg_evidence_against(c, f, LG_SAYS_COMMS_MISSING_RANK_NOT_TOLD);
 }
 
 /* Somebody waited until a timeout. Whoever does not complain is the one to look at. */
@@ -546,9 +535,10 @@ static void missing(struct lg_case *c)
 	/* One silent rank is an accusation; many only mean that their logs are not here. */
 	if (w.named >= 0 && (w.silent <= 1 || f->confidence > 0.8)) {
 		f->culprit.rank = w.named;
-		lg_title(c, f, "a collective timed out: rank %d never arrived", w.named);
+		lg_title(c, f, LG_SAYS_COMMS_MISSING_RANK_NEVER_ARRIVED, w.named);
 		if (w.silent)
-			lg_evidence(c, f, "%zu ranks complain, rank %d does not", w.complain, w.named);
+			lg_evidence(c, f, LG_SAYS_COMMS_MISSING_RANK_ONE_SILENT, w.complain,
+				    w.named);
 	} else {
 		say_hang(c, f, &w);
 	}

@@ -39,14 +39,12 @@ int lg_compile_absent(struct lg_case *c, struct lg_gpu *g)
 	if (!r || has_compiled(c))
 		return c->failed;
 	f = lg_gpu_unpriced(c, g, LG_R_COMPILE_SKIPPED, 0.8, r);
-	lg_title(c, f, "the log shows that torch.compile worked, and no compiled region runs in the %zu "
-		 "profiled steps: they run eagerly", r->n_steps);
-	lg_evidence_add(c, f, m->ts[first], 0, "%zu compilation%s in the log, first %s", n, lg_s(n),
-			*lg_string(c->t, m->text[first]) ? lg_string(c->t, m->text[first]) : "here");
-	lg_evidence(c, f, "Torch-Compiled Region, CompiledFunction, triton kernels in the trace: none "
-		    "among %zu operators", r->n_ops);
-	lg_evidence(c, f, "what it costs is not in these files: compare the step time with a run in which "
-		    "they are there (laggard diff)");
-	lg_evidence_against(c, f, "the log may be of code that these steps do not call");
+	lg_title(c, f, LG_SAYS_COMPILE_SKIPPED_RUNS_EAGERLY, r->n_steps);
+	lg_evidence_add(c, f, m->ts[first], 0, LG_SAYS_COMPILE_SKIPPED_LOGGED, n, lg_s(n),
+			*lg_string(c->t, m->text[first]) ? lg_string(c->t, m->text[first]) :
+			"here");
+	lg_evidence(c, f, LG_SAYS_COMPILE_SKIPPED_NONE_IN_TRACE, r->n_ops);
+	lg_evidence(c, f, LG_SAYS_COMPILE_SKIPPED_UNPRICED);
+	lg_evidence_against(c, f, LG_SAYS_COMPILE_SKIPPED_OTHER_CODE);
 	return c->failed;
 }

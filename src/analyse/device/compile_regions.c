@@ -214,22 +214,18 @@ static void recompiles(struct lg_case *c, const struct lg_gpu *g, const struct l
 {
 	struct lg_finding *f = lg_gpu_unpriced(c, g, LG_R_COMPILE_RECOMPILES, 0.85, r);
 
-	lg_title(c, f, "one frame runs in %ld compiled versions within this window: it is compiled again "
-		 "and again", x->highest - x->lowest + 1);
+	lg_title(c, f, LG_SAYS_COMPILE_RECOMPILES_VERSIONS, x->highest - x->lowest + 1);
 	/* Versions that come back were kept: one for each of a few shapes, compiled once. */
 	if (x->back && !lg_gpu_does(r, LG_HOST_COMPILE)) {
 		lg_cap(f, LG_CAP_EXPLAINED);
 		f->confidence = 0.5;
-		lg_title(c, f, "one frame runs in %ld compiled versions in turn, none of them compiled in "
-			 "this window", x->highest - x->lowest + 1);
+		lg_title(c, f, LG_SAYS_COMPILE_RECOMPILES_IN_TURN, x->highest - x->lowest + 1);
 	}
 	if (!lg_gpu_does(r, LG_HOST_COMPILE))
-		lg_evidence_against(c, f, "the compiler is not seen at work in this window: versions "
-				    "compiled before it, for shapes that come in order, look the same");
-	lg_evidence_add(c, f, x->first, 0, "Torch-Compiled Region %ld/%ld to %ld/%ld", x->frame, x->lowest,
+		lg_evidence_against(c, f, LG_SAYS_COMPILE_RECOMPILES_COMPILED_BEFORE);
+	lg_evidence_add(c, f, x->first, 0, LG_SAYS_COMPILE_RECOMPILES_REGIONS, x->frame, x->lowest,
 			x->frame, x->highest);
-	lg_evidence(c, f, "which guard fails is not in the trace: TORCH_LOGS=recompiles (log volume only) "
-		    "names it");
+	lg_evidence(c, f, LG_SAYS_COMPILE_RECOMPILES_WHICH_GUARD);
 }
 
 /* Regions inside of regions. With a device its idle time is told by the launches that come late; what part
@@ -248,13 +244,13 @@ static void nested(struct lg_case *c, const struct lg_gpu *g, const struct lg_gp
 		lg_cap(f, LG_CAP_UNMEASURED); /* what part of the wait would go is not known */
 	else if (r->n_steps >= 2)
 		lg_gpu_cap_steps(c, f, r, b->by_step);
-	lg_title(c, f, "compiled code is left in the middle %.1f times a %s: the graph breaks there", n /
-		 lg_gpu_steps(r), lg_gpu_a_step(r));
+	lg_title(c, f, LG_SAYS_COMPILE_GRAPH_BREAKS_IN_THE_MIDDLE, n / lg_gpu_steps(r),
+		 lg_gpu_a_step(r));
 	if (b->inner != LG_NO_ROW)
 		lg_evidence_add(c, f, t->span.ts[b->inner], t->span.dur[b->inner], "inside of %s runs %s",
 				lg_span_name(t, b->outer), lg_span_name(t, b->inner));
 	if (b->lookups > b->regions)
-		lg_evidence(c, f, "%zu of %zu times what follows the break is not compiled", b->lookups -
+		lg_evidence(c, f, LG_SAYS_COMPILE_GRAPH_BREAKS_GOES_ON_EAGERLY, b->lookups -
 			    b->regions, b->lookups);
 	for (size_t i = 0; i < b->n_resumes; i++) {
 		const char *name = lg_string(t, b->resume[i]);
@@ -264,15 +260,12 @@ static void nested(struct lg_case *c, const struct lg_gpu *g, const struct lg_gp
 		lg_evidence(c, f, "goes on behind a break: %s", name);
 	}
 	if (device)
-		lg_evidence(c, f, "%.1f ms of Python between the pieces, %.1f ms of it with an idle "
-			    "device; what the lost fusion costs is not in it", lg_ms(b->ns),
+		lg_evidence(c, f, LG_SAYS_COMPILE_GRAPH_BREAKS_PYTHON_IDLE, lg_ms(b->ns),
 			    lg_ms(b->late));
 	else
-		lg_evidence(c, f, "%.1f ms of Python between the pieces: at least that is lost; what the "
-			    "lost fusion costs is not in it", lg_ms(b->ns));
+		lg_evidence(c, f, LG_SAYS_COMPILE_GRAPH_BREAKS_PYTHON, lg_ms(b->ns));
 	if (!b->n_resumes)
-		lg_evidence(c, f, "where each break is: TORCH_LOGS=graph_breaks (log volume only), or a "
-			    "trace with_stack=True");
+		lg_evidence(c, f, LG_SAYS_COMPILE_GRAPH_BREAKS_WHERE);
 }
 
 /* Many frames one behind the other are graph breaks only if they leave the device waiting. */
@@ -285,11 +278,10 @@ static void many_frames(struct lg_case *c, const struct lg_gpu *g, const struct 
 	    lg_gpu_part(r, (double)r->by[LG_GPU_BY_LAUNCH]) < LG_N_COMPILE_GRAPH_BREAKS_WAIT)
 		return;
 	f = lg_gpu_unpriced(c, g, LG_R_COMPILE_GRAPH_BREAKS, 0.6, r);
-	lg_title(c, f, "%zu separate compiled regions run, and the device waits for launches: the graph is "
-		 "broken into pieces", x->n);
+	lg_title(c, f, LG_SAYS_COMPILE_GRAPH_BREAKS_PIECES, x->n);
 	lg_cap(f, LG_CAP_UNMEASURED); /* what part of the wait is theirs is not known */
-	lg_evidence_add(c, f, x->frame[0].first, 0, "first region %ld; where each break is: "
-			"TORCH_LOGS=graph_breaks (log volume only)", x->frame[0].frame);
+	lg_evidence_add(c, f, x->frame[0].first, 0, LG_SAYS_COMPILE_GRAPH_BREAKS_FIRST_REGION,
+			x->frame[0].frame);
 }
 
 /* Of the first rank that can be looked at: all run the same program. */

@@ -15,11 +15,10 @@ static void in_step(struct lg_case *c, const struct lg_gpu *g)
 
 	if (!f)
 		return;
-	lg_title(c, f, "torch.compile works inside the profiled steps: the device idles %.0f %% of the "
-		 "time for it", l.share * 100);
+	lg_title(c, f, LG_SAYS_COMPILE_IN_STEP_TITLE, l.share * 100);
 	lg_gpu_moments(c, f, l.worst, l.mask, 4, "device idle");
 	if (l.worst->n_steps < 3)
-		lg_evidence_against(c, f, "in the first steps this is normal; it must not be there later");
+		lg_evidence_against(c, f, LG_SAYS_COMPILE_IN_STEP_FIRST_STEPS);
 }
 
 /* Training on the CPU: the thread that compiles does nothing else, and nobody else does its work. */
@@ -33,8 +32,7 @@ static void in_step_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		return;
 	f = lg_gpu_finding(c, g, LG_R_COMPILE_IN_STEP, lg_ms(t.sum), lg_cpu_share(&t), 0.9, t.r);
 	lg_gpu_cap_steps(c, f, t.r, t.by_step);
-	lg_title(c, f, "torch.compile works inside the profiled steps: %.0f %% of their time",
-		 lg_cpu_share(&t) * 100);
+	lg_title(c, f, LG_SAYS_COMPILE_IN_STEP_ON_CPU, lg_cpu_share(&t) * 100);
 	lg_evidence_add(c, f, t.at, t.longest, "%.1f ms in all; longest%s%s", lg_ms(t.sum), t.row !=
 			LG_NO_ROW ? ": " : "", t.row != LG_NO_ROW ? lg_span_name(c->t, t.row)
 			: "");
@@ -64,11 +62,10 @@ static void launch_blocking(struct lg_case *c, const struct lg_gpu *g)
 			continue;
 		f = lg_gpu_unpriced(c, g, LG_R_DEBUG_LEFT_ON, 0.9, r);
 		f->stage = lg_stage_name(LG_STAGE_FORWARD);
-		f->title = "every kernel launch waits for its kernel: CUDA_LAUNCH_BLOCKING=1 (or "
-			   "HIP_LAUNCH_BLOCKING, AMD_SERIALIZE_KERNEL) is left on";
+		f->title = LG_SAYS_DEBUG_LEFT_ON_EVERY_LAUNCH;
 		f->culprit.function = "CUDA_LAUNCH_BLOCKING";
-		lg_evidence_add(c, f, r->from, r->to - r->from, "%zu of %zu launches of kernels over 20 us "
-				"return after the kernel's end", blocked, n);
+		lg_evidence_add(c, f, r->from, r->to - r->from, LG_SAYS_DEBUG_LEFT_ON_BLOCKING,
+				blocked, n);
 		return;
 	}
 }
@@ -128,13 +125,12 @@ static void tell_debug(struct lg_case *c, const struct lg_gpu *g, const struct l
 	if (!f)
 		return;
 	f->stage = lg_stage_name(LG_STAGE_FORWARD);
-	lg_title(c, f, "%s is active in the profiled steps%s", what, call != DEBUG_FLOPS || r->compiled ? ""
-		 : ", and no compiled region runs: torch.compile is skipped under such a mode");
+	lg_title(c, f, LG_SAYS_DEBUG_LEFT_ON_ACTIVE, what, call != DEBUG_FLOPS || r->compiled ? "" :
+		 LG_SAYS_DEBUG_LEFT_ON_SKIPS_COMPILE);
 	f->culprit.function = what;
 	lg_evidence_add(c, f, at, 0, "%zu calls of %s in %s", n, debug_calls[call].function,
 			debug_calls[call].file);
-	lg_evidence(c, f, "the trace was slowed by its stacks, so the loss is not measured: run 50 steps "
-		    "without it and compare (laggard diff)");
+	lg_evidence(c, f, LG_SAYS_DEBUG_LEFT_ON_SLOWED);
 }
 
 /* Their frames in the main thread; ranks run the same program. */

@@ -150,9 +150,9 @@ static void tell_python(struct lg_case *c, const struct lg_gpu_run *most, int64_
 	if (!in)
 		return;
 	c->v->untraced_in = in;
-	lg_say(c, "between operators nothing runs but Python for %.1f ms%s%s; of that %s%s",
-	       lg_ms(longest), most->rank >= 0 ? " on " : "", most->rank >= 0 ? lg_cpu_who(c,
-	       most) : "", in, most->has_frames ? "" : " (with_stack=True tells the lines)");
+	lg_say(c, LG_SAYS_CPU_BETWEEN_OPERATORS, lg_ms(longest), most->rank >= 0 ? " on " : "",
+	       most->rank >= 0 ? lg_cpu_who(c, most) : "", in, most->has_frames ? "" :
+	       " (with_stack=True tells the lines)");
 }
 
 int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
@@ -194,14 +194,12 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 	comm /= wall;
 	unknown = fmax(0, 1 - data - side - compute - comm);
 	if (device && data < 0.3) {
-		v->bound_why = "not judged: operators on the CPU only, and the machine's device was not traced";
+		v->bound_why = LG_SAYS_CPU_DEVICE_UNTRACED;
 		return 0;
 	}
-	v->bound_why = lg_arena_printf(&v->arena, "%s, operators on the CPU; of the steps' time %.0f %% in "
-				       "operators%s, %.0f %% waiting for data, %.0f %% collectives not under "
-				       "operators, %s%.0f %% between them, not explained",
-				       lg_scope_name(training ? LG_SHOWS_TRAINING : LG_SHOWS_INFERENCE),
-				       compute * 100, compiling(c), data * 100, comm * 100, saving(c, side),
+	v->bound_why = lg_arena_printf(&v->arena, LG_SAYS_CPU_BOUND, lg_scope_name(training ?
+				       LG_SHOWS_TRAINING : LG_SHOWS_INFERENCE), compute * 100,
+				       compiling(c), data * 100, comm * 100, saving(c, side),
 				       unknown * 100);
 	v->untraced_share = unknown;
 	if (unknown >= PYTHON_MIN)

@@ -122,10 +122,10 @@ static bool is_told(struct lg_case *c, const struct rank *late, const double *mo
 		if (p == LG_CPU_PARTS || more[p] * 2 < lost)
 			continue;
 		if (strstr(f->title, "; only on "))
-			lg_title(c, f, "%s, and the other ranks wait for it", f->title);
+			lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_WAIT_TOO, f->title);
 		else
-			lg_title(c, f, "%s; only on %s, and the other ranks wait for it", f->title,
-				 lg_cpu_who(c, late->run));
+			lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_ONLY_ON, f->title, lg_cpu_who(c,
+				 late->run));
 		f->culprit.rank = late->run->rank;
 		return true;
 	}
@@ -138,8 +138,7 @@ static void tell_python(struct lg_case *c, struct lg_finding *f, const struct lg
 	const char *in = lg_cpu_python(c, r, r->from, r->to);
 
 	if (in)
-		lg_evidence(c, f, "of what the late rank does beside operators, Python's stacks tell %s",
-			    in);
+		lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_PYTHON_DOES, in);
 }
 
 static void tell(struct lg_case *c, const struct lg_gpu *g, const struct ranks *a, const struct rank *late)
@@ -175,18 +174,15 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, const struct ranks *
 	}
 	if (by_step)
 		lg_gpu_cap_steps(c, f, r, by_step);
-	lg_title(c, f, "%s arrives last in %zu of the %zu collectives in which ranks wait for each other",
-		 lg_cpu_who(c, r), late->last, a->with_wait);
+	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_LAST, lg_cpu_who(c, r), late->last, a->with_wait);
 	for (size_t i = 0; i < a->n && i < 8; i++)
-		lg_evidence(c, f, "%s: last in %zu, made the others wait %.1f ms; %.0f %% of its time in "
-			    "collectives alone", lg_cpu_who(c, a->v[i].run), a->v[i].last, a->v[i].caused /
-			    1e6, 100 * a->v[i].by[LG_CPU_COMM]);
-	lg_evidence(c, f, "of its time the late rank has %+.0f %% in operators, %+.0f %% waiting for data, "
-		    "%+.0f %% in nothing that was traced (Python, a sleep, a save), against the others", 100
-		    * more[LG_CPU_OPERATORS], 100 * more[LG_CPU_DATA], 100 * more[LG_CPU_BETWEEN]);
+		lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_RANK_ALONE, lg_cpu_who(c, a->v[i].run),
+			    a->v[i].last, a->v[i].caused / 1e6, 100 * a->v[i].by[LG_CPU_COMM]);
+	lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_BEYOND_OTHERS, 100 * more[LG_CPU_OPERATORS], 100 *
+		    more[LG_CPU_DATA], 100 * more[LG_CPU_BETWEEN]);
 	if (more[LG_CPU_BETWEEN] * 4 > lost)
 		tell_python(c, f, r);
-	lg_evidence_against(c, f, "collectives are matched by their order, not by a number");
+	lg_evidence_against(c, f, LG_SAYS_COMMS_STRAGGLER_BY_ORDER);
 }
 
 /* Nobody in particular is late, and the ranks wait all the same. */
@@ -202,10 +198,7 @@ static void say_in_turn(struct lg_case *c, const struct ranks *a)
 	for (size_t i = 0; i < a->n && i < 8; i++)
 		who = lg_text(c, "%s%s%s in %zu", who, i ? ", " : "", lg_cpu_who(c, a->v[i].run),
 			      a->v[i].last);
-	lg_say(c, "for %.0f %% of the steps' time ranks are in collectives that no operator covers, "
-	       "and who comes last changes (%s of %zu): ranks that share CPUs, work that differs "
-	       "from step to step, or the collectives themselves; laggard record tells which", 100 *
-	       comm, who, a->with_wait);
+	lg_say(c, LG_SAYS_CPU_LATE_IN_TURN, 100 * comm, who, a->with_wait);
 }
 
 int lg_find_late_on_cpu(struct lg_case *c, struct lg_gpu *g)

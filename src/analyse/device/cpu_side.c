@@ -91,10 +91,8 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule
 		return;
 	f = lg_gpu_finding(c, g, rule, lg_ms(t.sum), lg_cpu_share(&t), 0.85, t.r);
 	lg_gpu_cap_steps(c, f, t.r, t.by_step);
-	lg_title(c, f, "the loop %s: %.0f %% of the steps' time%s", what, 100 * f->lost_share,
-		 lg_cpu_only_on(c, f, &t));
-	lg_evidence_add(c, f, t.at, t.longest, "%zu time%s, %.1f ms in all; longest", t.n, lg_s(t.n),
-			lg_ms(t.sum));
+	lg_title(c, f, LG_SAYS_SIDE_ON_CPU, what, 100 * f->lost_share, lg_cpu_only_on(c, f, &t));
+	lg_evidence_add(c, f, t.at, t.longest, LG_SAYS_ANY_TIMES, t.n, lg_s(t.n), lg_ms(t.sum));
 	n = lg_cpu_places(c, t.r, &(struct lg_cpu_time_of){ class, t.r->from, t.r->to, NULL }, at, 3);
 	for (size_t i = 0; i < n && at[i].ns * 10 >= at[0].ns; i++) {
 		const char *where = lg_cpu_where(c, &at[i]);
@@ -104,8 +102,7 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule
 		lg_evidence(c, f, "%.1f ms of it at %s", lg_ms(at[i].ns), where);
 	}
 	if (t.r->has_frames)
-		lg_evidence_against(c, f, "the trace was taken with Python stacks, which make Python "
-				    "itself slower");
+		lg_evidence_against(c, f, LG_SAYS_ANY_PYTHON_SLOWER);
 }
 
 int lg_find_side_on_cpu(struct lg_case *c, struct lg_gpu *g)

@@ -123,18 +123,15 @@ static void say_where(struct lg_case *c, const struct excess *e)
 	if (e->of[LG_CPU_BETWEEN] * 2 > e->all && e->run)
 		more = say_hole(c, e);
 	else if (e->of[LG_CPU_OPERATORS] * 2 > e->all)
-		more = lg_text(c, "; a slow step has %lld operators on its thread, another %lld: %s",
-			       (long long)e->ops_slow, (long long)e->ops_normal,
-			       e->ops_slow * 4 > e->ops_normal * 5 ? "more work, as of an evaluation" :
-			       "the same work took longer, as where others use the CPUs");
+		more = lg_text(c, LG_SAYS_CPU_SLOW_OPERATORS, (long long)e->ops_slow, (long
+			       long)e->ops_normal, e->ops_slow * 4 > e->ops_normal * 5 ?
+			       "more work, as of an evaluation" : "the same work took longer, as "
+			       "where others use the CPUs");
 	if (e->of[LG_CPU_COMPILE] > 0.005 * e->all)
 		compiling = lg_text(c, "%.0f %% compiling, ", 100 * e->of[LG_CPU_COMPILE] / e->all);
-	lg_say(c, "slow steps took %.1f ms more than the median; of that %s%.0f %% in operators, "
-	       "%.0f %% waiting for data, %.0f %% in collectives, and for %.0f %% nothing that was "
-	       "traced ran (Python, a save, a collection, a sleep: %slaggard record tells)%s", e->all
-	       / 1e6, compiling, 100 * e->of[LG_CPU_OPERATORS] / e->all, 100 * e->of[LG_CPU_DATA] /
-	       e->all, 100 * e->of[LG_CPU_COMM] / e->all, 100 * e->of[LG_CPU_BETWEEN] / e->all,
-	       e->frames ? "" : "with_stack=True or ", more);
+	lg_say(c, LG_SAYS_CPU_SLOW_STEPS, e->all / 1e6, compiling, 100 * e->of[LG_CPU_OPERATORS] /
+	       e->all, 100 * e->of[LG_CPU_DATA] / e->all, 100 * e->of[LG_CPU_COMM] / e->all, 100 *
+	       e->of[LG_CPU_BETWEEN] / e->all, e->frames ? "" : "with_stack=True or ", more);
 }
 
 int lg_cpu_slow_steps(struct lg_case *c, const struct lg_gpu *g)

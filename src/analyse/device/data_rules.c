@@ -72,17 +72,14 @@ static void tell_loader(struct lg_case *c, const struct lg_gpu *g, const struct 
 
 	f->detail = way_of(w, LG_MAX(r->n_steps, w->n));
 	respawn = f->detail && !strcmp(f->detail, "respawn");
-	lg_title(c, f, "the device idles %.0f %% of the time waiting for the next batch%s", l->share * 100,
-		 w->single ? ": the loader has no workers (num_workers=0) and works on the training thread"
-		 : respawn ? ", nearly all of it in one wait, as where workers are started anew" : f->detail
-		 ? ", in some steps only: the workers deliver in bursts" : "");
+	lg_title(c, f, LG_SAYS_DATA_LOADER_WAIT_TITLE, l->share * 100, w->single ?
+		 LG_SAYS_DATA_LOADER_WAIT_NO_WORKERS : respawn ? LG_SAYS_DATA_LOADER_WAIT_RESPAWN :
+		 f->detail ? LG_SAYS_DATA_LOADER_WAIT_BURST : "");
 	if (w->n)
-		lg_evidence_add(c, f, w->at, w->longest, "%zu waits of the loader with an idle device, "
-				"%.1f ms in the median, %.1f ms at most", w->n, (double)w->v[(w->n - 1) / 2]
-				/ 1e6, lg_ms(w->v[w->n - 1]));
+		lg_evidence_add(c, f, w->at, w->longest, LG_SAYS_DATA_LOADER_WAIT_WAITS, w->n,
+				(double)w->v[(w->n - 1) / 2] / 1e6, lg_ms(w->v[w->n - 1]));
 	if (respawn)
-		lg_evidence_against(c, f, "one batch that was late for another reason (storage, a large "
-				    "sample) looks the same");
+		lg_evidence_against(c, f, LG_SAYS_DATA_LOADER_WAIT_LATE_BATCH);
 	lg_gpu_moments(c, f, r, l->mask, 3, "device idle");
 }
 
@@ -140,11 +137,10 @@ static void tell_weights(struct lg_case *c, struct lg_finding *f, const struct l
 	    l.n_sizes * 8 > l.n || (double)l.n < 8 * parts)
 		return;
 	f->detail = "weights";
-	lg_title(c, f, "weights are streamed from the host: %.0f copies a %s, %.2f GB at %.1f GB/s, for "
-		 "which the device idles %.0f %% of the time", (double)l.n / parts, lg_gpu_a_step(r),
+	lg_title(c, f, LG_SAYS_DATA_SERIAL_COPY_STREAMED, (double)l.n / parts, lg_gpu_a_step(r),
 		 (double)l.bytes / parts / 1e9, (double)l.bytes / (double)l.ns, share * 100);
-	lg_evidence(c, f, "%zu copies of %zu size%s, %.1f MB in the mean: batches are one or two a step",
-		    l.n, l.n_sizes, lg_s(l.n_sizes), (double)l.bytes / (double)l.n / 1e6);
+	lg_evidence(c, f, LG_SAYS_DATA_SERIAL_COPY_FEW_SIZES, l.n, l.n_sizes, lg_s(l.n_sizes),
+		    (double)l.bytes / (double)l.n / 1e6);
 }
 
 static void pageable(struct lg_case *c, const struct lg_gpu *g)
@@ -167,14 +163,12 @@ static void pageable(struct lg_case *c, const struct lg_gpu *g)
 	if (!f)
 		return;
 	lg_gpu_moments(c, f, r, l.mask, 4, "device idle");
-	lg_title(c, f, "host to device copies that make the host wait (%s) cost %.0f %% of the device's "
-		 "time: the copy itself, and the lead that the host loses", r->amd ? "synchronous copy "
-		 "calls" : "pageable memory", l.share * 100);
+	lg_title(c, f, LG_SAYS_DATA_PAGEABLE_COPY_TITLE, r->amd ? "synchronous copy calls" :
+		 "pageable memory", l.share * 100);
 	tell_weights(c, f, r, l.share);
 	lg_evidence(c, f, "%zu such copies, %.1f MB", n, lg_ms(bytes));
 	if (r->amd)
-		lg_evidence_against(c, f, "ROCm's trace does not say whether the memory was pinned: the "
-				    "calls waited, that is measured");
+		lg_evidence_against(c, f, LG_SAYS_DATA_PAGEABLE_COPY_ROCM);
 }
 
 /* How long copies to the device take that an optimizer's step orders: parameters, and no batch. */
@@ -239,14 +233,12 @@ static void serial(struct lg_case *c, struct lg_gpu *g)
 	    : lg_gpu_idles(c, g, LG_R_DATA_SERIAL_COPY, &l, 0, same * 2 > all ? 0.88 : 0.7);
 	if (!f)
 		return;
-	lg_title(c, f, "host to device copies run alone for %.0f %% of the device's time: %s", l.share *
-		 100, same * 2 > all ? "they are on the compute stream, so nothing can overlap them" : "no "
-		 "kernel is ready while they run");
+	lg_title(c, f, LG_SAYS_DATA_SERIAL_COPY_TITLE, l.share * 100, same * 2 > all ?
+		 LG_SAYS_DATA_SERIAL_COPY_SAME_STREAM : "no kernel is ready while they run");
 	if (optimizers_copies(c, g, r) * 2 > all) {
 		f->detail = "optimizer";
 		f->stage = lg_stage_name(LG_STAGE_OPTIMIZER);
-		lg_title(c, f, "copies to the device run alone for %.0f %% of its time: the optimizer's "
-			 "step orders them, as where it works on the host", l.share * 100);
+		lg_title(c, f, LG_SAYS_DATA_SERIAL_COPY_OPTIMIZER, l.share * 100);
 	} else {
 		tell_weights(c, f, r, l.share);
 	}
@@ -280,13 +272,11 @@ static void loader_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		lg_cap(f, LG_CAP_ORDINARY);
 	f->detail = in_process(c->t, &l) ? "workers_zero" : NULL;
 	because = f->detail ? ": the loader has no workers (num_workers=0)" : "";
-	lg_title(c, f, little ? "the loader takes %.1f %% of the step's time%s%s" : "the step waits %.0f "
-		 "%% of its time for the next batch%s%s", 100 * f->lost_share, because, little ? "" :
-		 lg_cpu_only_on(c, f, &l));
+	lg_title(c, f, little ? LG_SAYS_DATA_LOADER_WAIT_CPU_LITTLE : LG_SAYS_DATA_LOADER_WAIT_CPU,
+		 100 * f->lost_share, because, little ? "" : lg_cpu_only_on(c, f, &l));
 	if (little && !f->detail)
-		lg_evidence_against(c, f, "to take a batch that is ready has its cost, too: not all of "
-				    "this is a wait");
-	lg_evidence_add(c, f, l.at, l.longest, "%zu stretches in the loader, %.1f ms in all; longest", l.n,
+		lg_evidence_against(c, f, LG_SAYS_DATA_LOADER_WAIT_TAKING_ONE);
+	lg_evidence_add(c, f, l.at, l.longest, LG_SAYS_DATA_LOADER_WAIT_STRETCHES, l.n,
 			lg_ms(l.sum));
 }
 

@@ -285,11 +285,11 @@ static void say_user(struct lg_case *c, struct lg_finding *f, const struct devic
 	if (!best)
 		return;
 	if (t->process.role[t->track.prc[best]] == LG_ROLE_RANK && t->process.rank[t->track.prc[best]] >= 0)
-		lg_evidence(c, f, "%s is rank %d's (pid %d), who holds %.1f GB of it", name_of(c, g),
+		lg_evidence(c, f, LG_SAYS_GPU_THROTTLED_RANKS, name_of(c, g),
 			    t->process.rank[t->track.prc[best]], t->process.pid[t->track.prc[best]],
 			    most[best] / 1e9);
 	else
-		lg_evidence(c, f, "%s is used by pid %d, which holds %.1f GB of it", name_of(c, g),
+		lg_evidence(c, f, LG_SAYS_GPU_THROTTLED_USED_BY, name_of(c, g),
 			    t->process.pid[t->track.prc[best]], most[best] / 1e9);
 }
 
@@ -321,20 +321,17 @@ static void name_devices(struct lg_case *c, const struct devices *d, struct lg_f
 			n_lazy++;
 		}
 	if (n_lazy == 1)
-		lg_evidence(c, f, "%s is idle (below 10 %%) in %.0f %% of its readings: the others may "
-			    "wait for what its rank does on the host (checkpoint, evaluation, logging)",
-			    name_of(c, lazy), 100 * (double)lazy->n_idle / (double)lazy->n);
+		lg_evidence(c, f, LG_SAYS_GPU_UTIL_LIES_LAZY, name_of(c, lazy), 100 *
+			    (double)lazy->n_idle / (double)lazy->n);
 	for (size_t i = 0; i < d->n && i < 8; i++) {
 		const struct device *g = &d->v[i];
 		double n = fmax(1, (double)g->n);
 
-		lg_evidence(c, f, "%s: busy in %.0f %% of %zu readings, %.0f %% of all at low power",
-			    name_of(c, g), 100 * (double)g->n_busy / n, g->n, 100 * (double)g->n_spin / n);
+		lg_evidence(c, f, LG_SAYS_GPU_UTIL_LIES_DEVICE, name_of(c, g), 100 *
+			    (double)g->n_busy / n, g->n, 100 * (double)g->n_spin / n);
 	}
-	lg_evidence(c, f, "%s", n_lazy == 1 ? "to find what they wait for: laggard record on the host of "
-		    "the idle device for a minute (about one percent of a CPU), or torch.profiler on two "
-		    "ranks" : "which kernels those are, and for what they wait: torch.profiler for five "
-		    "steps");
+	lg_evidence(c, f, "%s", n_lazy == 1 ? LG_SAYS_GPU_UTIL_LIES_RECORD_HOST :
+		    LG_SAYS_GPU_UTIL_LIES_PROFILE);
 }
 
 /* Power of g at rest, W: its own readings, else all devices'. A device whose clock is up is not at rest,
@@ -370,8 +367,8 @@ static const char *line_of(struct lg_case *c, const struct devices *d, struct de
 	g->line = rest + part * (most - rest);
 	return known ? lg_text(c, "their limit is %.0f W", most)
 	       : most <= seen ? lg_text(c, "they reach %.0f W", seen)
-			      : lg_text(c, "at rest they draw %.0f W, and cards may draw %.1f "
-					"times that and more", rest, LG_N_GPU_UTIL_LIES_FULL);
+			      : lg_text(c, LG_SAYS_GPU_UTIL_LIES_REST, rest,
+					LG_N_GPU_UTIL_LIES_FULL);
 }
 
 /* Busy, at little power, with a clock that would take more and a memory that is not the reason. */
@@ -411,10 +408,9 @@ static void util_lies(struct lg_case *c, struct devices *d)
 	/* Now and then is how runs are: checkpoints, the end of an epoch. */
 	if (share < LG_N_GPU_UTIL_LIES_OFTEN)
 		lg_cap(f, LG_CAP_ORDINARY);
-	lg_title(c, f, "%zu of %zu devices show %.0f-100 %% utilisation for %.0f %% of the time at under "
-		 "%.0f W (%s): kernels run that hardly compute%s", with, d->n, LG_N_GPU_UTIL_LIES_BUSY,
-		 share * 100, line, against, d->n_used > 1 ? ", as those that wait in a collective do" :
-		 "; no other device works that it could wait for");
+	lg_title(c, f, LG_SAYS_GPU_UTIL_LIES_TITLE, with, d->n, LG_N_GPU_UTIL_LIES_BUSY, share *
+		 100, line, against, d->n_used > 1 ? LG_SAYS_GPU_UTIL_LIES_AS_WAITING :
+		 LG_SAYS_GPU_UTIL_LIES_ALONE);
 	name_devices(c, d, f);
 }
 
@@ -474,14 +470,12 @@ static bool power_capped(struct lg_case *c, struct devices *d)
 		return false;
 	f = add(c, d, LG_R_GPU_THROTTLED, lost, 0.8);
 	f->detail = "power";
-	lg_title(c, f, "%s held down by the power limit in %.0f %% of the busy time: %.0f %% lower clock "
-		 "without drawing more%s", who_is(c, d, worst, bad), share * 100, 100 * (1 - low / full),
-		 who_waits(d));
-	lg_evidence(c, f, "clock %.0f MHz under the cap, %.0f MHz without it", low, full);
+	lg_title(c, f, LG_SAYS_GPU_THROTTLED_POWER_LIMIT, who_is(c, d, worst, bad), share * 100, 100
+		 * (1 - low / full), who_waits(d));
+	lg_evidence(c, f, LG_SAYS_GPU_THROTTLED_CLOCK_CAPPED, low, full);
 	if (like_the_worst(bad, d->n) == 1)
 		say_user(c, f, &d->v[worst]);
-	lg_evidence_against(c, f, "heavier kernels at the same power would look the same: compare "
-			    "power.limit with that of the peers, and the throughput before and after");
+	lg_evidence_against(c, f, LG_SAYS_GPU_THROTTLED_HEAVIER);
 	return true;
 }
 
@@ -520,13 +514,12 @@ static bool hot(struct lg_case *c, struct devices *d)
 	if (n && full > 0)
 		slow = fmax(0, 1 - low / (double)n / full);
 	f = add(c, d, LG_R_GPU_THROTTLED, slow * (double)n_hot / (double)d->v[worst].n, 0.9);
-	lg_title(c, f, "%s throttled (%s) in %.0f %% of the busy time%s", who_is(c, d, worst, bad),
-		 reason_text(all), most * 100, who_waits(d));
+	lg_title(c, f, LG_SAYS_GPU_THROTTLED_TITLE, who_is(c, d, worst, bad), reason_text(all), most
+		 * 100, who_waits(d));
 	if (n)
-		lg_evidence(c, f, "clock %.0f MHz then, %.0f MHz otherwise", low / (double)n, full);
+		lg_evidence(c, f, LG_SAYS_GPU_THROTTLED_CLOCK_THEN, low / (double)n, full);
 	else
-		lg_evidence_against(c, f, "clocks are not in this input: a tenth of that time is taken as "
-				    "lost");
+		lg_evidence_against(c, f, LG_SAYS_GPU_THROTTLED_NO_CLOCKS);
 	if (like_the_worst(bad, d->n) == 1)
 		say_user(c, f, &d->v[worst]);
 	return true;
@@ -555,15 +548,11 @@ static void slower_than_peers(struct lg_case *c, struct devices *d)
 	if (worst == d->n)
 		return;
 	f = add(c, d, LG_R_GPU_THROTTLED, most, 0.65);
-	lg_title(c, f, "%s clocked %.0f %% lower than its peers under load", who_is(c, d, worst, bad), most
-		 * 100);
-	lg_evidence(c, f, "median clock while busy %.0f MHz, of all devices %.0f MHz", peers * (1 - most),
-		    peers);
+	lg_title(c, f, LG_SAYS_GPU_THROTTLED_BELOW_PEERS, who_is(c, d, worst, bad), most * 100);
+	lg_evidence(c, f, LG_SAYS_GPU_THROTTLED_CLOCK_BUSY, peers * (1 - most), peers);
 	say_user(c, f, &d->v[worst]);
-	lg_evidence_against(c, f, d->has_reasons ? "no clocks event reason names heat or power: its clocks "
-			    "may be set lower (nvidia-smi -q -d CLOCK), or it is another model" : "the "
-			    "reasons are not in this input: add clocks_event_reasons.active to "
-			    "--query-gpu");
+	lg_evidence_against(c, f, d->has_reasons ? LG_SAYS_GPU_THROTTLED_NO_REASON :
+			    LG_SAYS_GPU_THROTTLED_REASONS_UNREAD);
 }
 
 static void throttled(struct lg_case *c, struct devices *d)
@@ -610,9 +599,9 @@ static void say_set(struct lg_case *c, const struct devices *d)
 		if (set < LG_N_GPU_THROTTLED_READINGS ||
 		    (double)set < LG_N_GPU_THROTTLED_REASON * (double)busy)
 			continue;
-		lg_not_judged(c, "clocks that a setting holds down", lg_text(c, "%s in %.0f %% of its "
-			      "busy readings (application clocks or sync boost; nvidia-smi -q -d CLOCK)",
-			      name_of(c, g), 100 * (double)set / (double)busy));
+		lg_not_judged(c, "clocks that a setting holds down", lg_text(c,
+			      LG_SAYS_READINGS_CLOCKS_SET, name_of(c, g), 100 * (double)set /
+			      (double)busy));
 		return; /* one is enough to look */
 	}
 }
@@ -625,13 +614,9 @@ static void say_other(struct lg_case *c, const struct devices *d)
 	for (size_t i = 0; i < d->n; i++)
 		n = LG_MAX(d->v[i].n, n);
 	if (d->n_other && n < LG_N_GPU_THROTTLED_READINGS)
-		lg_say(c, "the devices were read %zu times while the steps ran and %zu times "
-		       "before or after: too few to judge clocks and utilisation (explain the readings "
-		       "alone to judge all of them)", n, d->n_other);
+		lg_say(c, LG_SAYS_READINGS_FEW_IN_STEPS, n, d->n_other);
 	else if (n && n < LG_N_GPU_THROTTLED_READINGS && d->has_util && (d->has_power || d->has_clock))
-		lg_say(c, "the devices were read %zu times: too few to judge clocks and utilisation, which takes "
-		       "%d (record for longer, or with a higher --device-rate)", n,
-		       (int)LG_N_GPU_THROTTLED_READINGS);
+		lg_say(c, LG_SAYS_READINGS_FEW, n, (int)LG_N_GPU_THROTTLED_READINGS);
 }
 
 int lg_find_gpu_counters(struct lg_case *c, struct lg_gpu *g)

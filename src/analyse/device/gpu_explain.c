@@ -492,10 +492,7 @@ static void say_device_slower(struct lg_case *c, const struct lg_gpu_run *r, int
 	longer = (double)(r->step[r->n_steps] - r->step[at]) / (double)n[1] -
 		 (double)(r->step[at] - r->step[0]) / (double)n[0];
 	if (longer > 0 && computes > 0.5 * longer)
-		lg_say(c, "from then on a step takes %.1f ms longer, and the device computes %.1f ms "
-		       "longer: a lower clock (nvidia-smi "
-		       "--query-gpu=clocks.sm,clocks_event_reasons.active beside the run tells), or "
-		       "more work a step", longer / 1e6, computes / 1e6);
+		lg_say(c, LG_SAYS_TRACE_DEVICE_SLOWER, longer / 1e6, computes / 1e6);
 }
 
 /* Of the run with most steps: the others go the same way. */
@@ -603,9 +600,8 @@ static const char *who_is(struct lg_case *c, const struct lg_gpu_run *r)
 
 static void say_requests(struct lg_case *c, const struct lg_gpu_run *r, const char *who)
 {
-	lg_say(c, "%s%zu requests, told from %s: %zu threads serve them, %.1f at once in the mean; "
-	       "they overlap, so each is counted as a step and nothing is told by step", who,
-	       r->n_requests, r->requests_from, r->n_request_threads, r->requests_at_once);
+	lg_say(c, LG_SAYS_TRACE_REQUESTS, who, r->n_requests, r->requests_from,
+	       r->n_request_threads, r->requests_at_once);
 }
 
 static size_t launches_of(const struct lg_gpu_run *r)
@@ -625,49 +621,36 @@ static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)
 		say_requests(c, r, who);
 	switch (r->scope) {
 	case LG_SHOWS_CAPTURE:
-		lg_say(c, "%sthis trace shows CUDA/HIP graphs being captured (%zu built, %zu launched): "
-		       "most launches are recorded, not run, so nothing is diagnosed; profile the steps "
-		       "after the capture", who, r->n_graph_built, r->n_graph_launches);
+		lg_say(c, LG_SAYS_TRACE_CAPTURE, who, r->n_graph_built, r->n_graph_launches);
 		break;
 	case LG_SHOWS_EMPTY:
-		lg_say(c, "%san almost empty window (%zu pieces of device work, %zu operators): "
-		       "nothing is diagnosed; capture 5 to 10 active steps (10-100 MB a rank, no "
-		       "stacks)", who, r->n_work, r->n_ops);
+		lg_say(c, LG_SAYS_TRACE_EMPTY, who, r->n_work, r->n_ops);
 		break;
 	case LG_SHOWS_COLD:
-		lg_say(c, "%sone cold start, no steady state: not diagnosed; capture after a few steps "
-		       "with schedule(wait=5, warmup=2, active=5), which costs nothing but the wait", who);
+		lg_say(c, LG_SAYS_TRACE_COLD, who);
 		break;
 	case LG_SHOWS_LOST:
-		lg_say(c, "%s%s, of %zu kernel launches: a device that idles and one whose rows are "
-		       "missing look alike, so nothing is said of it; %s", who, r->n_work ?
-		       lg_text(c, "%zu kernels are missing from the trace",
-		       r->n_unrun) : "no row of the device is in the trace", launches_of(r), c->v->cut
-		       ? "the file is cut: copy it again, or let the profiler write all of it" :
-		       "profile again (kineto loses what its buffers have no room for: fewer steps)");
+		lg_say(c, LG_SAYS_TRACE_LOST, who, r->n_work ? lg_text(c, "%zu kernels are missing "
+		       "from the trace", r->n_unrun) : "no row of the device is in the trace",
+		       launches_of(r), c->v->cut ? LG_SAYS_TRACE_CUT : LG_SAYS_TRACE_PROFILE_AGAIN);
 		break;
 	case LG_SHOWS_CPU:
-		lg_say(c, "%sno device activity in this trace (CPU only, or the profiler ran without "
-		       "ProfilerActivity.CUDA): nothing is said about a GPU", who);
+		lg_say(c, LG_SAYS_TRACE_CPU, who);
 		break;
 	case LG_SHOWS_RANGES:
 		if (r->n_steps)
-			lg_say(c, "%ssteps told from %s; nothing but ranges was traced: they tell "
-			       "where a step's time goes, and not why (nsys profile -t "
-			       "cuda,nvtx,osrt, or laggard record, does)", who, r->steps_from);
+			lg_say(c, LG_SAYS_TRACE_RANGES, who, r->steps_from);
 		else if (!r->n_requests)
-			lg_say(c, "%sno repeating steps were found: no range comes back that covers "
-			       "half of the window", who);
+			lg_say(c, LG_SAYS_TRACE_NO_STEPS, who);
 		break;
 	case LG_SHOWS_TRAINING:
 	case LG_SHOWS_INFERENCE:
 		if (!r->n_steps && r->n_requests)
-			lg_say(c, "%s%s: the window of %.1f ms is judged as one piece", who,
-			       lg_scope_name(r->scope), lg_ms(r->to - r->from));
+			lg_say(c, LG_SAYS_TRACE_ONE_PIECE, who, lg_scope_name(r->scope), lg_ms(r->to
+			       - r->from));
 		else if (!r->n_steps)
-			lg_say(c, "%s%s without marked steps: the window of %.1f ms is judged as one "
-			       "piece; call prof.step() once a step to compare steps", who,
-			       lg_scope_name(r->scope), lg_ms(r->to - r->from));
+			lg_say(c, LG_SAYS_TRACE_UNMARKED, who, lg_scope_name(r->scope), lg_ms(r->to
+			       - r->from));
 		else if (r->scope == LG_SHOWS_INFERENCE || !r->steps_marked)
 			lg_say(c, "%s%s, steps told from %s", who, lg_scope_name(r->scope), r->steps_from);
 		break;
@@ -682,14 +665,11 @@ static void say_unrun(struct lg_case *c, const struct lg_gpu_run *r)
 	const char *who = who_is(c, r);
 
 	if (r->cut_head || r->cut_tail)
-		lg_say(c, "%s%zu of %zu kernel launches have no kernel in the trace (the profiler "
-		       "lost them, or they went into a graph): %zu step%s at the beginning and %zu "
-		       "at the end are left out", who, r->n_unrun, r->n_launched, r->cut_head,
+		lg_say(c, LG_SAYS_TRACE_UNRUN_STEPS, who, r->n_unrun, r->n_launched, r->cut_head,
 		       lg_s(r->cut_head), r->cut_tail);
 	if (r->unrun_share > 0.05)
-		lg_say(c, "%s%.0f %% of the kernel launches %shave no kernel in the trace: the "
-		       "device looks idle where they ran", who, r->unrun_share * 100, r->cut_head ||
-		       r->cut_tail ? "that are left " : "");
+		lg_say(c, LG_SAYS_TRACE_UNRUN, who, r->unrun_share * 100, r->cut_head || r->cut_tail
+		       ? "that are left " : "");
 }
 
 /*
@@ -708,8 +688,7 @@ static void say_not_whole(struct lg_case *c, const struct lg_gpu *g)
 			share = lost;
 	}
 	if (share > whole)
-		lg_not_judged(c, lg_text(c, "the device where its rows are missing (the trace is not "
-						 "whole: %.0f %% of the kernels are not in it)", share * 100), NULL);
+		lg_not_judged(c, lg_text(c, LG_SAYS_TRACE_NOT_WHOLE, share * 100), NULL);
 }
 
 static void say_doubts(struct lg_case *c, const struct lg_gpu *g)
@@ -722,13 +701,9 @@ static void say_doubts(struct lg_case *c, const struct lg_gpu *g)
 			say_unrun(c, r);
 	say_not_whole(c, g);
 	if (queued > 0.15)
-		lg_say(c, "the device idled for %.0f %% of the window although work was queued: "
-		       "streams wait for each other, or device rows are missing from the trace "
-		       "(dropped or sampled)", queued * 100);
+		lg_say(c, LG_SAYS_TRACE_QUEUED, queued * 100);
 	if (unknown > 0.15)
-		lg_say(c, "for %.0f %% of the window the call that launched the next work is not in "
-		       "the trace: who was late cannot be told; record with ProfilerActivity.CPU as "
-		       "well", unknown * 100);
+		lg_say(c, LG_SAYS_TRACE_NO_LAUNCH, unknown * 100);
 }
 
 /* Nothing is judged of a device: what else tells of the run? */
@@ -773,13 +748,10 @@ static int bound(struct lg_case *c, const struct lg_gpu *g)
 	unknown = 1 - gpu - data - comms - host - other;
 	all = data + comms + host;
 	most = fmax(data, fmax(comms, host));
-	v->bound_why = lg_arena_printf(&v->arena,
-				       "%s; of the device's time %.0f %% computing, %.0f %% collectives not "
-				       "under compute, %.0f %% waiting for data and copies, %.0f %% waiting "
-				       "for the host, %s%.0f %% not explained", kind, gpu * 100, comms * 100,
-				       data * 100, host * 100, other < 0.005 ? "" : lg_arena_printf(&v->arena,
-				       "%.0f %% standing still while another one of the process works, ",
-				       other * 100), unknown > 0 ? unknown * 100 : 0);
+	v->bound_why = lg_arena_printf(&v->arena, LG_SAYS_TRACE_BOUND, kind, gpu * 100, comms * 100,
+				       data * 100, host * 100, other < 0.005 ? "" :
+				       lg_arena_printf(&v->arena, LG_SAYS_TRACE_BOUND_OTHER, other *
+				       100), unknown > 0 ? unknown * 100 : 0);
 	v->bound_confidence = unknown > 0.5 ? 0.2 : 0.95 - unknown;
 	if (unknown > 0.5)
 		v->bound = LG_BOUND_UNKNOWN;

@@ -31,7 +31,7 @@ static struct lg_finding *fp32_finding(struct lg_case *c, const struct lg_gpu *g
 	struct lg_finding *f = lg_gpu_unpriced(c, g, LG_R_GPU_NO_TENSOR_CORE, confidence, r);
 
 	lg_cap(f, LG_CAP_UNMEASURED);
-	lg_evidence(c, f, "%.1f ms of them with work waiting behind them", lg_ms(fp32->savable));
+	lg_evidence(c, f, LG_SAYS_GPU_NO_TENSOR_CORE_WAITED_FOR, lg_ms(fp32->savable));
 	return f;
 }
 
@@ -50,10 +50,9 @@ static void half_only(struct lg_case *c, const struct lg_gpu *g, const struct lg
 		return;
 	f = fp32_finding(c, g, r, fp32, 0.6);
 	f->detail = "half_only";
-	lg_title(c, f, "%zu matrix and convolution kernels (%.1f ms) run in fp32 on %s, whose tensor cores "
-		 "take float16", fp32->n, lg_ms(fp32->ns), device_of(r));
-	lg_evidence_against(c, f, "not priced: what float16 gains depends on the model, and it changes the "
-			    "numbers");
+	lg_title(c, f, LG_SAYS_GPU_NO_TENSOR_CORE_HALF_ONLY, fp32->n, lg_ms(fp32->ns),
+		 device_of(r));
+	lg_evidence_against(c, f, LG_SAYS_GPU_NO_TENSOR_CORE_UNPRICED);
 }
 
 /* What nothing waits for today is next when the larger cause is gone. */
@@ -64,9 +63,8 @@ static void hidden_fp32(struct lg_case *c, const struct lg_gpu *g, const struct 
 				       ? NULL : fp32_finding(c, g, r, fp32, 0.8);
 
 	if (f)
-		lg_title(c, f, "%zu matrix and convolution kernels (%.1f ms) run in plain fp32 on %s, "
-			 "which has tensor cores: little waits for them now, more will once the larger "
-			 "cause is gone", fp32->n, lg_ms(fp32->ns), device_of(r));
+		lg_title(c, f, LG_SAYS_GPU_NO_TENSOR_CORE_HIDDEN, fp32->n, lg_ms(fp32->ns),
+			 device_of(r));
 }
 
 static void tensor_cores(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
@@ -86,12 +84,9 @@ static void tensor_cores(struct lg_case *c, const struct lg_gpu *g, const struct
 		hidden_fp32(c, g, r, fp32);
 		return;
 	}
-	lg_title(c, f, "%zu matrix and convolution kernels run in plain fp32 on %s, which has tensor "
-		 "cores: TF32 or autocast would at least halve their %.1f ms", fp32->n, device_of(r),
-		 lg_ms(fp32->ns));
-	lg_evidence(c, f, "matrix kernels on tensor cores: %zu, %.1f ms", tensor->n, lg_ms(tensor->ns));
-	lg_evidence_against(c, f, "the gain is an estimate (half of the time that other work waited for): "
-			    "small matrices gain less, large ones more");
+	lg_title(c, f, LG_SAYS_GPU_NO_TENSOR_CORE_TITLE, fp32->n, device_of(r), lg_ms(fp32->ns));
+	lg_evidence(c, f, LG_SAYS_GPU_NO_TENSOR_CORE_ON_THEM, tensor->n, lg_ms(tensor->ns));
+	lg_evidence_against(c, f, LG_SAYS_GPU_NO_TENSOR_CORE_ESTIMATE);
 }
 
 static void attention(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
@@ -104,9 +99,8 @@ static void attention(struct lg_case *c, const struct lg_gpu *g, const struct lg
 	f = lg_gpu_costs(c, g, LG_R_GPU_MATH_ATTENTION, r, &s, 0.5, 0.8, LG_N_GPU_MATH_ATTENTION_FLOOR);
 	if (!f)
 		return;
-	lg_title(c, f, "attention falls back to the math path: %zu calls, %zu kernels, instead of one "
-		 "fused kernel each", s.spans, s.n);
-	lg_evidence_against(c, f, "the gain is an estimate (half); its backward pass is not counted");
+	lg_title(c, f, LG_SAYS_GPU_MATH_ATTENTION_TITLE, s.spans, s.n);
+	lg_evidence_against(c, f, LG_SAYS_GPU_MATH_ATTENTION_ESTIMATE);
 }
 
 enum { GRID_NEW, GRID_UNKNOWN, GRID_SMALL, GRID_LARGE };
@@ -167,11 +161,8 @@ static void small_batch(struct lg_case *c, const struct lg_gpu *g, const struct 
 	/* Requests make the batches of a server, and it may have to answer each at once. */
 	if (r->scope == LG_SHOWS_INFERENCE)
 		lg_cap(f, LG_CAP_ORDINARY);
-	lg_title(c, f, "%.0f %% of the kernel time runs on less than half of the device's %ld "
-		 "multiprocessors: the work at a time is too small", 100 * (double)small / (double)known,
-		 sms);
-	lg_evidence(c, f, "%zu kernels with fewer than %ld blocks, %.1f ms; double the batch and see "
-		    "whether the step takes less than twice as long", n, sms / 2, lg_ms(small));
+	lg_title(c, f, LG_SAYS_GPU_SMALL_BATCH_TITLE, 100 * (double)small / (double)known, sms);
+	lg_evidence(c, f, LG_SAYS_GPU_SMALL_BATCH_BLOCKS, n, sms / 2, lg_ms(small));
 }
 
 /* Idle time for want of launches while the thread was in a picked span goes to its own cause, so that
@@ -350,9 +341,8 @@ static void optimizer(struct lg_case *c, const struct lg_gpu *g)
 
 	if (!f)
 		return;
-	lg_title(c, f, "the optimizer launches %zu kernels a step, one parameter at a time", x->kernels);
-	lg_evidence(c, f, "idle for want of its launches and in its kernels: %.0f %% of the device's time",
-		    l.share * 100);
+	lg_title(c, f, LG_SAYS_GPU_UNFUSED_OPTIMIZER_TITLE, x->kernels);
+	lg_evidence(c, f, LG_SAYS_GPU_UNFUSED_OPTIMIZER_SHARE, l.share * 100);
 	lg_gpu_moments(c, f, l.worst, l.mask, 3, "no kernel queued for");
 }
 
@@ -365,8 +355,7 @@ static void zero_grad(struct lg_case *c, const struct lg_gpu *g)
 
 	if (!f)
 		return;
-	lg_title(c, f, "zero_grad() fills gradients with zeros (%zu kernels) instead of dropping them",
-		 x->kernels);
+	lg_title(c, f, LG_SAYS_GPU_ZERO_GRAD_FILL_TITLE, x->kernels);
 	lg_gpu_moments(c, f, l.worst, l.mask, 2, "no kernel queued for");
 }
 
@@ -380,11 +369,10 @@ static void autotune(struct lg_case *c, const struct lg_gpu *g)
 
 	if (!f)
 		return;
-	lg_title(c, f, "convolution algorithms are measured inside steps (%.0f %% of the device's time): "
-		 "shapes change under cudnn.benchmark, or it is the first time", l.share * 100);
+	lg_title(c, f, LG_SAYS_GPU_CONV_AUTOTUNE_TITLE, l.share * 100);
 	if (x->kernels)
-		lg_evidence(c, f, "%zu kernels of candidates, %.1f ms of them with work waiting behind "
-			    "them", x->kernels, lg_ms(x->savable));
+		lg_evidence(c, f, LG_SAYS_GPU_CONV_AUTOTUNE_CANDIDATES, x->kernels,
+			    lg_ms(x->savable));
 	lg_gpu_moments(c, f, l.worst, l.mask, 3, "autotuning");
 }
 
@@ -462,10 +450,8 @@ static void autotune_off(struct lg_case *c, const struct lg_gpu *g, const struct
 	f = lg_gpu_unpriced(c, g, LG_R_GPU_CONV_AUTOTUNE, 0.7, r);
 	f->detail = "off";
 	lg_cap(f, LG_CAP_UNMEASURED); /* the default, and the choice without measuring is often a good one */
-	lg_title(c, f, "%zu convolutions a step on shapes that never change, and cudnn.benchmark is off: "
-		 "the fastest algorithm was never looked for", x->convs / steps);
-	lg_evidence(c, f, "%.1f ms of the window in convolutions; %zu of %zu calls on shapes of every "
-		    "step, all with benchmark=False", lg_ms(s.ns), again, x->convs);
+	lg_title(c, f, LG_SAYS_GPU_CONV_AUTOTUNE_IS_OFF, x->convs / steps);
+	lg_evidence(c, f, LG_SAYS_GPU_CONV_AUTOTUNE_SAME_SHAPES, lg_ms(s.ns), again, x->convs);
 }
 
 int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g)
@@ -499,13 +485,11 @@ int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g)
 	tensor_cores(c, g, r, &by[K_FP32], &by[K_TENSOR]);
 	f = layout->n ? lg_gpu_costs(c, g, LG_R_GPU_LAYOUT, r, layout, 1, 0.9, LG_N_GPU_LAYOUT_FLOOR) : NULL;
 	if (f) {
-		lg_title(c, f, "tensors are turned between NCHW and NHWC around convolutions: %zu kernels, "
-			 "%.1f ms", layout->n, lg_ms(layout->ns));
+		lg_title(c, f, LG_SAYS_GPU_LAYOUT_TITLE, layout->n, lg_ms(layout->ns));
 		/* Once on the way in and once on the way out is what channels_last itself takes. */
 		if (r->n_steps && layout->n <= 2 * r->n_steps) {
 			lg_cap(f, LG_CAP_ORDINARY);
-			lg_evidence_against(c, f, "two a step at most: the model's input and output, once "
-					    "each");
+			lg_evidence_against(c, f, LG_SAYS_GPU_LAYOUT_IN_AND_OUT);
 		}
 	}
 	attention(c, g, r);

@@ -20,15 +20,13 @@ static void cold(struct lg_case *c, const struct lg_gpu *g)
 			continue;
 		f = lg_gpu_finding(c, g, LG_R_WARMUP_DOMINATES, lg_ms(r->cold), share, 0.9, NULL);
 		f->culprit.pid = c->t->process.pid[r->prc];
-		lg_title(c, f, "%.0f %% of this window is cold start (context, modules, autotuning, first "
-			 "step), not steady state", 100 * share);
+		lg_title(c, f, LG_SAYS_WARMUP_DOMINATES_TITLE, 100 * share);
 		if (r->scope == LG_SHOWS_COLD)
-			lg_evidence_add(c, f, r->from, r->to - r->from, "%.1f ms in calls that only queue "
-					"work or create objects, each over 1 ms while the device idled: "
-					"first-time initialisation", lg_ms(r->cold));
+			lg_evidence_add(c, f, r->from, r->to - r->from,
+					LG_SAYS_WARMUP_DOMINATES_CALLS, lg_ms(r->cold));
 		else
-			lg_evidence_add(c, f, r->from, 0, "the steps before this moment took %.1f ms more "
-					"than as many of the %zu that follow", lg_ms(r->cold), r->n_steps);
+			lg_evidence_add(c, f, r->from, 0, LG_SAYS_WARMUP_DOMINATES_STEPS,
+					lg_ms(r->cold), r->n_steps);
 		return;
 	}
 }
@@ -102,15 +100,14 @@ static void tell_pauses(struct lg_case *c, struct lg_finding *f, const struct lg
 	struct pauses p = pauses_of(r);
 	const char *where = r->main ? around(c, r, &p) : NULL;
 
-	lg_title(c, f, "the device waits %.0f %% of %s for the host to launch the next kernel, most of it "
-		 "in %s%s%s", share * 100, f->seen ? "this window" : "the time", f->seen || p.n_long < 5 ?
-		 "a few pauses" : lg_text(c, "%zu pauses of %.1f ms", p.n_long,
-		 (double)p.long_ns / (double)p.n_long / 1e6), where ? ", the longest in " : "", where ?
-		 where : "");
+	lg_title(c, f, LG_SAYS_GPU_LAUNCH_BOUND_IN_PAUSES, share * 100, f->seen ? "this window" :
+		 "the time", f->seen || p.n_long < 5 ? "a few pauses" : lg_text(c,
+		 "%zu pauses of %.1f ms", p.n_long, (double)p.long_ns / (double)p.n_long / 1e6),
+		 where ? ", the longest in " : "", where ? where : "");
 	f->detail = "pauses";
 	f->culprit.function = where;
-	lg_evidence_add(c, f, p.at, p.longest, "longest pause %.1f ms, of %.1f ms in all%s%s",
-			lg_ms(p.longest), lg_ms(p.all), where ? ": in " : "", where ? where : "");
+	lg_evidence_add(c, f, p.at, p.longest, LG_SAYS_GPU_LAUNCH_BOUND_LONGEST, lg_ms(p.longest),
+			lg_ms(p.all), where ? ": in " : "", where ? where : "");
 }
 
 static bool mostly_pauses(const struct lg_gpu_run *r)
@@ -127,15 +124,12 @@ static bool may_miss_rows(struct lg_case *c, const struct lg_gpu *g, const struc
 	double queued = lg_gpu_share(g, BIT(LG_GPU_BY_QUEUED));
 
 	if (queued > LG_N_GPU_LAUNCH_BOUND_MISSING && queued > 0.5 * share) {
-		lg_say(c, "whether the host launches too slowly cannot be told: %.0f %% of the "
-		       "window looks like it, but device rows seem to be missing; capture again "
-		       "unsampled", share * 100);
+		lg_say(c, LG_SAYS_GPU_LAUNCH_BOUND_ROWS_MISSING, share * 100);
 		return true;
 	}
 	if (r->unrun_share > 0.5 * share) {
-		lg_say(c, "whether the host launches too slowly cannot be told: %.0f %% of the "
-		       "window looks like it, but %.0f %% of the launches have no kernel in the "
-		       "trace", share * 100, r->unrun_share * 100);
+		lg_say(c, LG_SAYS_GPU_LAUNCH_BOUND_KERNELS_MISSING, share * 100, r->unrun_share *
+		       100);
 		return true;
 	}
 	return false;
@@ -152,39 +146,35 @@ static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
 	if (!r || l.share < LG_N_GPU_LAUNCH_BOUND_FLOOR || may_miss_rows(c, g, r, l.share))
 		return;
 	f = lg_gpu_idles(c, g, LG_R_GPU_LAUNCH_BOUND, &l, 0, l.share > 0.2 ? 0.92 : 0.85);
-	lg_title(c, f, "the device waits %.0f %% of the time for the host to launch the next kernel: %.0f "
-		 "kernels a %s, half of them shorter than %.0f us", l.share * 100, (double)r->n_kernels /
+	lg_title(c, f, LG_SAYS_GPU_LAUNCH_BOUND_TITLE, l.share * 100, (double)r->n_kernels /
 		 lg_gpu_steps(r), lg_gpu_a_step(r), (double)r->median_kernel / 1e3);
 	pauses = mostly_pauses(r) || f->seen;
 	if (pauses)
 		tell_pauses(c, f, r, l.share);
 	if (pauses && !f->culprit.function && r->scope == LG_SHOWS_INFERENCE && !r->steps_marked) {
 		f->confidence *= 0.6;
-		lg_evidence_against(c, f, "nothing of the program is open in the pauses: a server to which "
-				    "nobody sends requests looks like this");
+		lg_evidence_against(c, f, LG_SAYS_GPU_LAUNCH_BOUND_NO_REQUESTS);
 	} else if (!pauses)
 		f->advice = launch_advice(r);
 	f->culprit.tid = r->main ? c->t->thread.tid[r->main] : -1;
 	/* Nsight and traces without operators cannot show a compiled region. */
 	if (!pauses && f->severity != LG_SEVERITY_LOW && !r->compiled && !r->n_graph_launches && r->n_ops) {
 		f->detail = "not_compiled";
-		lg_evidence(c, f, "no compiled region and no graph in this window: every operator is "
-			    "launched by itself");
+		lg_evidence(c, f, LG_SAYS_GPU_LAUNCH_BOUND_EAGER);
 	}
-	lg_evidence(c, f, "device computing %.0f %%; %zu kernels in %.1f ms, %zu launch calls%s%s",
-		    lg_gpu_share(g, BIT(LG_GPU_BY_COMPUTE)) * 100, r->n_kernels, (double)(r->to - r->from) /
-		    1e6, r->n_launch_calls, r->compiled ? ", compiled regions in use" : "",
-		    r->n_graph_launches ? ", graphs replayed" : "");
+	lg_evidence(c, f, LG_SAYS_GPU_LAUNCH_BOUND_COUNTS, lg_gpu_share(g, BIT(LG_GPU_BY_COMPUTE)) *
+		    100, r->n_kernels, (double)(r->to - r->from) / 1e6, r->n_launch_calls,
+		    r->compiled ? ", compiled regions in use" : "", r->n_graph_launches ?
+		    ", graphs replayed" : "");
 	lg_gpu_moments(c, f, r, l.mask, 4, "no kernel queued for");
 	/* The recorder of Python calls runs on the host's thread: it alone takes a device from well fed to
 	 * somewhat starved. */
 	if (r->has_frames && l.share < LG_N_GPU_LAUNCH_BOUND_STACKS)
 		lg_cap(f, LG_CAP_ORDINARY);
 	if (r->has_frames)
-		lg_evidence_against(c, f, "the trace was taken with Python stacks, which slow the host by "
-				    "themselves: without them the share is smaller");
+		lg_evidence_against(c, f, LG_SAYS_GPU_LAUNCH_BOUND_WITH_STACKS);
 	if (r->n_steps < 3)
-		lg_evidence_against(c, f, "%s: an unusual one cannot be told from the others", r->n_steps ?
+		lg_evidence_against(c, f, LG_SAYS_GPU_LAUNCH_BOUND_UNUSUAL, r->n_steps ?
 				    "fewer than three steps in the window" : "no marked steps");
 }
 
@@ -197,16 +187,14 @@ static void tell_work(struct lg_case *c, struct lg_finding *f, const struct lg_a
 					      (double)a->where_ns / (double)a->n / 1e6, a->where)
 				    : lg_text(c, "is away for %.1f ms", each);
 
-	lg_title(c, f, "the host waits for the device%s%s and then %s before it launches again: the device "
-		 "idles %.0f %% of the time", waited ? " in " : "", waited ? waited : "", does, share *
-		 100);
+	lg_title(c, f, LG_SAYS_GPU_HOST_SYNC_WORKS_AFTER, waited ? " in " : "", waited ? waited :
+		 "", does, share * 100);
 	f->detail = "work_after_sync";
 	if (a->where)
 		f->culprit.function = a->where;
-	lg_evidence_add(c, f, a->at, a->longest, "%zu stretches of %.1f ms in the mean between the wait "
-			"and the next launch: %s", a->n, each, a->where ? lg_text(c,
-			"%.0f %% in %s", 100 * (double)a->where_ns / (double)a->ns, a->where) : "between "
-			"operators, in code that the trace does not show, or in many places");
+	lg_evidence_add(c, f, a->at, a->longest, LG_SAYS_GPU_HOST_SYNC_STRETCHES, a->n, each,
+			a->where ? lg_text(c, "%.0f %% in %s", 100 * (double)a->where_ns /
+			(double)a->ns, a->where) : LG_SAYS_GPU_HOST_SYNC_NOWHERE);
 }
 
 static void host_sync(struct lg_case *c, const struct lg_gpu *g)
@@ -221,22 +209,19 @@ static void host_sync(struct lg_case *c, const struct lg_gpu *g)
 		return;
 	lg_gpu_moments(c, f, l.worst, l.mask, 5, "device idle");
 	where = f->culprit.function;
-	lg_title(c, f, "the host waits for the device and loses its lead%s%s: the device then idles %.0f "
-		 "%% of the time", where ? " in " : "", where ? where : "", l.share * 100);
+	lg_title(c, f, LG_SAYS_GPU_HOST_SYNC_TITLE, where ? " in " : "", where ? where : "", l.share
+		 * 100);
 	if (copies * 2 > l.share) {
 		f->detail = "copies_to_host";
 		where = where && strncmp(where, "Memcpy", 6) ? where : NULL;
-		lg_title(c, f, "copies from the device to the host run alone for %.0f %% of the device's "
-			 "time%s%s", copies * 100, where ? ", in " : "", where ? where : "");
+		lg_title(c, f, LG_SAYS_GPU_HOST_SYNC_COPIES, copies * 100, where ? ", in " : "",
+			 where ? where : "");
 	} else if (lg_gpu_after_sync(c, l.worst, &after)) {
 		tell_work(c, f, &after, l.share);
 	}
 	if (!l.worst->has_frames)
-		lg_evidence(c, f, "no Python stacks in this trace: the line is not known; one step with "
-			    "with_stack=True names it (5-10 times the size)");
-	lg_evidence_against(c, f, "charged: idle time up to what the host was blocked before it, and "
-			    "stretches of up to twice that as a whole; an explicit synchronisation made "
-			    "for timing is part of it");
+		lg_evidence(c, f, LG_SAYS_GPU_HOST_SYNC_NO_STACKS);
+	lg_evidence_against(c, f, LG_SAYS_GPU_HOST_SYNC_CHARGED);
 }
 
 /* Calls in the window that take memory from the driver. */
@@ -263,18 +248,16 @@ static void allocator(struct lg_case *c, const struct lg_gpu *g)
 	if (!f)
 		return;
 	lg_gpu_moments(c, f, l.worst, l.mask, 4, "device idle");
-	lg_title(c, f, "device memory is taken from or given back to the driver inside steps: the device "
-		 "idles %.0f %% of the time for it", l.share * 100);
+	lg_title(c, f, LG_SAYS_GPU_ALLOCATOR_SYNC_TITLE, l.share * 100);
 	n = mallocs_of(c, l.worst);
 	if ((double)n >= LG_N_GPU_ALLOCATOR_SYNC_UNCACHED * (double)l.worst->n_kernels) {
 		f->detail = "uncached";
-		lg_title(c, f, "nearly every tensor takes its memory from the driver (%zu calls for %zu "
-			 "kernels), as where the allocator's cache is switched off: the device idles %.0f "
-			 "%% of the time for it", n, l.worst->n_kernels, l.share * 100);
+		lg_title(c, f, LG_SAYS_GPU_ALLOCATOR_SYNC_UNCACHED_TITLE, n, l.worst->n_kernels,
+			 l.share * 100);
 	}
 	if (l.worst->n_steps < 3) {
 		f->confidence *= 0.7;
-		lg_evidence_against(c, f, "in the first steps this is normal: the caching allocator fills");
+		lg_evidence_against(c, f, LG_SAYS_GPU_ALLOCATOR_SYNC_FIRST_STEPS);
 	}
 }
 
@@ -283,15 +266,12 @@ static void tell_unnamed(struct lg_case *c, struct lg_finding *f, const struct l
 {
 	double each = (double)r->save_copies / (double)r->n_saves;
 
-	lg_title(c, f, "the loop fetches %.0f tensors (%.1f MB) from the device and launches nothing "
-		 "meanwhile, as a save does: the device idles %.0f %% of the window for it", each,
-		 (double)r->save_bytes / (double)r->n_saves / 1e6, share * 100);
+	lg_title(c, f, LG_SAYS_SIDE_CHECKPOINT_UNNAMED, each, (double)r->save_bytes /
+		 (double)r->n_saves / 1e6, share * 100);
 	f->confidence *= 0.9;
-	lg_evidence(c, f, "%zu time%s in this window, %.1f MB in all", r->n_saves, lg_s(r->n_saves),
+	lg_evidence(c, f, LG_SAYS_SIDE_CHECKPOINT_TIMES, r->n_saves, lg_s(r->n_saves),
 		    lg_ms(r->save_bytes));
-	lg_evidence_against(c, f, "no call in this trace is named a save: whatever takes the whole state "
-			    "to the host (an average of the weights kept there) looks the same; "
-			    "with_stack=True names it");
+	lg_evidence_against(c, f, LG_SAYS_SIDE_CHECKPOINT_NO_NAME);
 }
 
 /* What a step does on the side, synchronously. */
@@ -304,13 +284,11 @@ static void on_the_side(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_
 	if (!f)
 		return;
 	lg_gpu_moments(c, f, l.worst, mask, 4, "device idle");
-	lg_title(c, f, "the loop %s: the device idles %.0f %% of the window meanwhile", what, l.share *
-		 100);
+	lg_title(c, f, LG_SAYS_SIDE_ON_DEVICE, what, l.share * 100);
 	if (rule == LG_R_SIDE_CHECKPOINT && l.worst->n_saves)
 		tell_unnamed(c, f, l.worst, l.share);
 	if (l.worst->has_frames)
-		lg_evidence_against(c, f, "the trace was taken with Python stacks, which make Python "
-				    "itself slower");
+		lg_evidence_against(c, f, LG_SAYS_ANY_PYTHON_SLOWER);
 }
 
 /* A model split over devices of one process, a layer here and the next one there. */
@@ -322,12 +300,10 @@ static void in_turn(struct lg_case *c, const struct lg_gpu *g)
 
 	if (!f)
 		return;
-	lg_title(c, f, "the %zu devices of one process work in turn: the busiest stands still %.0f %% of "
-		 "the time while another works", l.worst->n_others + 1, l.share * 100);
+	lg_title(c, f, LG_SAYS_GPU_DEVICES_IN_TURN_TITLE, l.worst->n_others + 1, l.share * 100);
 	lg_gpu_moments(c, f, l.worst, l.mask, 2, "another device works for");
 	f->culprit.function = NULL; /* each kernel there is as good as any */
-	lg_evidence(c, f, "%zu rows of other devices, %zu of the one that is judged", l.worst->n_elsewhere,
-		    l.worst->n_work);
+	lg_evidence(c, f, LG_SAYS_GPU_DEVICES_IN_TURN_ROWS, l.worst->n_elsewhere, l.worst->n_work);
 }
 
 /* Time in which the device copies from its own memory to its own memory, as a share of the window. */
@@ -358,16 +334,14 @@ static void gpu_bound(struct lg_case *c, const struct lg_gpu *g)
 	if (!f)
 		return;
 	/* Where a tenth and more is lost, the rest does not keep up. */
-	lg_title(c, f, "the device computes %.0f %% of the time: %s", l.share * 100, l.share <
-		 LG_N_GPU_BOUND_DENSE ? "beside what it waits for, only faster kernels help" : "kernels "
-		 "are densely packed, the rest of the pipeline keeps up");
+	lg_title(c, f, LG_SAYS_GPU_BOUND_TITLE, l.share * 100, l.share < LG_N_GPU_BOUND_DENSE ?
+		 LG_SAYS_GPU_BOUND_BESIDE : LG_SAYS_GPU_BOUND_PACKED);
 	copies = copies_inside(c, r, &n_copies);
 	if (copies >= LG_N_GPU_BOUND_COPIES) {
-		lg_title(c, f, "the device is busy %.0f %% of the time: %.0f %% with copies inside its own "
-			 "memory, the rest with kernels", l.share * 100, copies * 100);
+		lg_title(c, f, LG_SAYS_GPU_BOUND_WITH_COPIES, l.share * 100, copies * 100);
 		f->detail = "copies";
-		lg_evidence(c, f, "%zu copies from device to device (%.1f a step)", n_copies,
-			    (double)n_copies / lg_gpu_steps(r));
+		lg_evidence(c, f, LG_SAYS_GPU_BOUND_COPIES_INSIDE, n_copies, (double)n_copies /
+			    lg_gpu_steps(r));
 	}
 	lg_evidence_add(c, f, r->from, r->to - r->from, "%zu kernels, median %.0f us", r->n_kernels,
 			(double)r->median_kernel / 1e3);

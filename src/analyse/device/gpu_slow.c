@@ -118,13 +118,10 @@ static void say_where(struct lg_case *c, const struct excess *e)
 {
 	const uint32_t copies = LG_GPU_BIT(LG_GPU_BY_D2H);
 
-	lg_say(c, "slow steps took %.1f ms more than the median; of that the device computed longer "
-	       "for %.0f %% (longer inputs, a lower clock, other work), was in collectives alone for "
-	       "%.0f %%, waited for data and copies for %.0f %% and for the host for %.0f %%, and "
-	       "worked off what earlier steps had ordered for %.0f %%; the rest is not told", e->all /
-	       1e6, 100 * share_of(e, LG_GPU_BIT(LG_GPU_BY_COMPUTE)), 100 * share_of(e,
-	       LG_GPU_BIT(LG_GPU_BY_COMM)), 100 * share_of(e, LG_GPU_DATA | copies), 100 * share_of(e,
-	       LG_GPU_HOST & ~copies), 100 * e->behind / e->all);
+	lg_say(c, LG_SAYS_TRACE_SLOW_STEPS, e->all / 1e6, 100 * share_of(e,
+	       LG_GPU_BIT(LG_GPU_BY_COMPUTE)), 100 * share_of(e, LG_GPU_BIT(LG_GPU_BY_COMM)), 100 *
+	       share_of(e, LG_GPU_DATA | copies), 100 * share_of(e, LG_GPU_HOST & ~copies), 100 *
+	       e->behind / e->all);
 }
 
 int lg_gpu_slow_steps(struct lg_case *c, struct lg_gpu *g)

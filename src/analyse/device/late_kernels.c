@@ -128,14 +128,11 @@ static void say_device(struct lg_case *c, struct lg_finding *f, const struct bey
 {
 	double times = b->same / b->same_rest;
 
-	lg_title(c, f, "%s: its device takes %.2f times as long for the same kernels", f->title, times);
-	lg_evidence(c, f, "the same kernels%s, as many of them: %.2f ms a step there, %.2f ms on the "
-		    "others; %.0f %% of that time is in kinds of kernels that take longer: a lower clock, "
-		    "a power or heat limit, or another user of that device", shaped ? ", with the same "
-		    "grids" : "", b->same / 1e6, b->same_rest / 1e6, 100 * b->slower / b->same);
+	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_SLOWER_DEVICE, f->title, times);
+	lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_SAME_KERNELS, shaped ? ", with the same grids" :
+		    "", b->same / 1e6, b->same_rest / 1e6, 100 * b->slower / b->same);
 	if (!shaped)
-		lg_evidence_against(c, f, "the trace does not tell the kernels' grids: larger tensors look "
-				    "the same");
+		lg_evidence_against(c, f, LG_SAYS_COMMS_STRAGGLER_NO_GRIDS);
 	f->advice = "slower_device";
 }
 
@@ -143,26 +140,20 @@ static void say_few_kinds(struct lg_case *c, struct lg_finding *f, const struct 
 {
 	const struct lg_trace *t = c->t;
 
-	lg_title(c, f, "%s: it has as many kernels as the others, and some of them take longer there",
-		 f->title);
-	lg_evidence(c, f, "the same number of kernels, %.2f ms a step there and %.2f ms on the others; "
-		    "%.0f %% of that time is in kinds that take longer, most in %s (%.1f us each, %.1f us "
-		    "on the others): other data for the same grid (lengths, rows of an expert), or a "
-		    "device that is slower at this", b->same / 1e6, b->same_rest / 1e6, 100 * b->slower /
-		    b->same, lg_string(t, b->longest->name), b->longest->late.ns / b->longest->late.n / 1e3,
-		    b->longest->rest.ns / b->longest->rest.n / 1e3);
+	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_SOME_LONGER, f->title);
+	lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_KINDS_LONGER, b->same / 1e6, b->same_rest / 1e6,
+		    100 * b->slower / b->same, lg_string(t, b->longest->name), b->longest->late.ns /
+		    b->longest->late.n / 1e3, b->longest->rest.ns / b->longest->rest.n / 1e3);
 }
 
 static void say_work(struct lg_case *c, struct lg_finding *f, const struct beyond *b)
 {
 	const struct kind *x = b->most;
 
-	lg_title(c, f, "%s: it has more or other kernels to run", f->title);
-	lg_evidence(c, f, "%.2f ms a step in kernels that the others do not have, or have fewer of, most "
-		    "in %s%s%.*s (%.1f a step there, %.1f on the others); those that all have take %+.1f "
-		    "%%: the work is shared out unevenly", b->more / 1e6, lg_string(c->t, x->name), x->len ?
-		    " with grid " : "", (int)x->len, x->shape, x->late.n, x->rest.n, b->same_rest > 0 ? 100
-		    * (b->same / b->same_rest - 1) : 0);
+	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_MORE_KERNELS, f->title);
+	lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_KERNELS_OF_ITS_OWN, b->more / 1e6, lg_string(c->t,
+		    x->name), x->len ? " with grid " : "", (int)x->len, x->shape, x->late.n,
+		    x->rest.n, b->same_rest > 0 ? 100 * (b->same / b->same_rest - 1) : 0);
 }
 
 static void say(struct lg_case *c, struct lg_finding *f, const struct kinds *k)
@@ -180,9 +171,8 @@ static void say(struct lg_case *c, struct lg_finding *f, const struct kinds *k)
 	else if (b.more >= most * all && b.most)
 		say_work(c, f, &b);
 	else
-		lg_evidence(c, f, "of the %.2f ms a step that it computes longer %.2f are kernels that all "
-			    "have and that take longer there, %.2f kernels that it has more of", all / 1e6,
-			    b.longer / 1e6, b.more / 1e6);
+		lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_BOTH, all / 1e6, b.longer / 1e6, b.more /
+			    1e6);
 }
 
 static bool is_other(const struct lg_gpu_run *r, const struct lg_gpu_run *late)

@@ -400,16 +400,14 @@ int lg_gpu_late(struct lg_case *c, struct lg_gpu *g)
 static void all_wait_in_turn(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_late *l, double own,
 			     double ns, double wall)
 {
-	lg_title(c, f, "%s; on the ranks in turn, and the others wait", f->title);
-	lg_evidence(c, f, "ranks wait for each other in %zu of %zu collectives: the late one has %.1f ms "
-		    "of this more than the others, who are in collectives meanwhile", l->with_wait,
-		    l->matched, ns / 1e6);
+	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_CAUSE_IN_TURN, f->title);
+	lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_TURNS, l->with_wait, l->matched, ns / 1e6);
 	if (own / 1e6 <= f->lost_ms)
 		return;
 	f->lost_ms = own / 1e6;
 	f->lost_share = own / wall;
 	/* The title's share is the mean over the ranks. */
-	lg_title(c, f, "%s, which costs %.0f %% of the run", f->title, f->lost_share * 100);
+	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_COSTS, f->title, f->lost_share * 100);
 	lg_grade_anew(f);
 }
 
@@ -447,12 +445,10 @@ static double ends_elsewhere(struct lg_case *c, const struct lg_gpu *g, double w
 			all_wait_in_turn(c, f, l, own, ns, wall);
 			continue;
 		}
-		lg_title(c, f, "%s; %s%s, and the other ranks wait for it", f->title, ns * 10 >= own * 9 ?
+		lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_MOST_ON, f->title, ns * 10 >= own * 9 ?
 			 "only on " : "most on ", lg_cpu_who(c, r));
-		lg_evidence(c, f, "%s arrives last in %zu of the %zu collectives in which ranks wait (%zu "
-			    "matched): %.1f ms of this more than the others have, who are in collectives "
-			    "meanwhile", lg_cpu_who(c, r), l->rank[l->run].last, l->with_wait, l->matched,
-			    ns / 1e6);
+		lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_CAUSE_OF_LAST, lg_cpu_who(c, r),
+			    l->rank[l->run].last, l->with_wait, l->matched, ns / 1e6);
 	}
 	return fmin(sum, l->ns);
 }
@@ -475,15 +471,15 @@ static void one_rank(struct lg_case *c, const struct lg_gpu *g, struct lg_findin
 	f->culprit.rank = r->rank;
 	if (!r->n_steps || l->episodes * 2 >= r->n_steps)
 		f->detail = "persistent";
-	lg_title(c, f, "%s arrives last in %zu of the %zu collectives in which ranks wait for each other%s",
-		 lg_cpu_who(c, r), l->rank[l->run].last, l->with_wait, r->n_steps ?
-		 lg_text(c, ", in %zu of %zu steps", l->episodes, r->n_steps) : "");
+	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_LAST_IN_STEPS, lg_cpu_who(c, r),
+		 l->rank[l->run].last, l->with_wait, r->n_steps ? lg_text(c,
+		 ", in %zu of %zu steps", l->episodes, r->n_steps) : "");
 	for (size_t i = 0; g->critical && i < LG_COUNT(own); i++) {
 		double ns = more_of(l, own[i].mask);
 
 		if (ns * 10 < l->ns)
 			continue;
-		lg_evidence(c, f, "its device %s %.1f ms longer than the others'%s", own[i].does, ns / 1e6,
+		lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_ITS_DEVICE, own[i].does, ns / 1e6,
 			    own[i].what);
 		if (own[i].mask & BIT(LG_GPU_BY_LAUNCH))
 			lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_LAUNCH), 2, "no kernel queued for");
@@ -511,17 +507,15 @@ static void in_turn(struct lg_case *c, const struct lg_gpu *g, struct lg_finding
 		/* Of ranks whose time varies by s, n wait for the last one of them: 1.8 s of 16 ranks. */
 		f->ordinary = true;
 		lg_cap(f, LG_CAP_ORDINARY);
-		lg_evidence_against(c, f, "it is %.1f %% of a step, and no step has much more of it: so long "
-				    "do ranks wait whose steps differ by chance alone", 100 * l->in_step);
+		lg_evidence_against(c, f, LG_SAYS_COMMS_STRAGGLER_BY_CHANCE, 100 * l->in_step);
 	}
-	lg_title(c, f, "ranks wait for each other in turn (the last one changes over %zu collectives): %s",
-		 l->with_wait, compute ? "the late one computes longer, so work is shared out unevenly" :
-		 l->ns > 0 ? "a cause on the hosts, not one rank" : "not one rank, rather what the hosts "
+	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_IN_TURN, l->with_wait, compute ?
+		 LG_SAYS_COMMS_STRAGGLER_UNEVEN_WORK : l->ns > 0 ?
+		 "a cause on the hosts, not one rank" : "not one rank, rather what the hosts "
 		 "share");
 	if (!compute)
 		return;
-	lg_evidence(c, f, "the device of the late one computes %.1f ms longer than the others', in all",
-		    l->more[LG_GPU_BY_COMPUTE] / 1e6);
+	lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_COMPUTES, l->more[LG_GPU_BY_COMPUTE] / 1e6);
 	f->device_causes |= BIT(LG_GPU_BY_COMPUTE);
 }
 
@@ -568,15 +562,13 @@ int lg_find_late(struct lg_case *c, struct lg_gpu *g)
 	lg_gpu_keep_steps(c, f, r, l->by_step);
 	lg_grade_part(f, l->proof.part, l->proof.seen);
 	for (size_t i = 0; i < g->n; i++)
-		lg_evidence(c, f, "%s: last in %zu, made the others wait %.1f ms, waited %.1f ms itself",
-			    lg_cpu_who(c, &g->run[i]), l->rank[i].last, lg_ms(l->rank[i].caused),
-			    lg_ms(l->rank[i].waited));
+		lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_RANK, lg_cpu_who(c, &g->run[i]),
+			    l->rank[i].last, lg_ms(l->rank[i].caused), lg_ms(l->rank[i].waited));
 	if (l->one)
 		one_rank(c, g, f);
 	else
 		in_turn(c, g, f);
 	if (!l->numbered)
-		lg_evidence_against(c, f, "collectives are matched by their order, not by a number: an "
-				    "older trace format");
+		lg_evidence_against(c, f, LG_SAYS_COMMS_STRAGGLER_OLD_FORMAT);
 	return c->failed;
 }

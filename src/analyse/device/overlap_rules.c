@@ -48,10 +48,10 @@ static void ddp_words(struct lg_case *c, struct lg_finding *f, bool copies, doub
 {
 	f->stage = lg_stage_name(copies ? LG_STAGE_GRAD_SYNC : LG_STAGE_FORWARD);
 	f->detail = copies ? "gradient_as_bucket_view" : "find_unused_parameters";
-	lg_title(c, f, "%s: %s %.0f %% of the %s%s", copies ? "DDP copies every gradient out of its bucket "
-		 "after the reduction" : "DDP looks for unused parameters before every backward pass",
-		 copies || !device ? "it takes" : "the device idles", share * 100, copies && device ?
-		 "device's time" : device ? "time" : "step's time", copies || !device ? "" : " for it");
+	lg_title(c, f, "%s: %s %.0f %% of the %s%s", copies ? LG_SAYS_COMMS_DDP_FLAGS_COPIES :
+		 LG_SAYS_COMMS_DDP_FLAGS_SEARCHES, copies || !device ? "it takes" :
+		 "the device idles", share * 100, copies && device ? "device's time" : device ?
+		 "time" : "step's time", copies || !device ? "" : " for it");
 }
 
 static void ddp(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
@@ -74,9 +74,9 @@ static void ddp(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_r
 		if (!s->n)
 			lg_gpu_cap_rare(c, f, r, LG_GPU_BIT(LG_GPU_BY_WRAPPER));
 		ddp_words(c, f, k, share, true);
-		lg_evidence_add(c, f, s->at ? s->at : INT64_MIN, s->longest, "%zu time%s, %zu kernel%s of "
-				"%.1f ms; %.1f ms idle for want of launches meanwhile", s->spans,
-				lg_s(s->spans), s->n, lg_s(s->n), lg_ms(s->ns), lg_ms(idle[k]));
+		lg_evidence_add(c, f, s->at ? s->at : INT64_MIN, s->longest,
+				LG_SAYS_COMMS_DDP_FLAGS_KERNELS, s->spans, lg_s(s->spans), s->n,
+				lg_s(s->n), lg_ms(s->ns), lg_ms(idle[k]));
 	}
 }
 
@@ -104,8 +104,8 @@ static void ddp_on_cpu(struct lg_case *c, const struct lg_gpu *g, const struct l
 				   0.9, r);
 		lg_gpu_cap_steps(c, f, r, by_step);
 		ddp_words(c, f, k, lg_gpu_part(r, (double)ns), false);
-		lg_evidence_add(c, f, longest.ts, longest.end - longest.ts, "%zu time%s, %.1f ms in all; "
-				"longest", a.n, lg_s(a.n), lg_ms(ns));
+		lg_evidence_add(c, f, longest.ts, longest.end - longest.ts, LG_SAYS_ANY_TIMES, a.n,
+				lg_s(a.n), lg_ms(ns));
 	}
 }
 
@@ -203,9 +203,8 @@ static void fsdp(struct lg_case *c, const struct lg_gpu_run *r)
 		return; /* the exposed ones are others */
 	advise_gathers(f, s.backward > s.forward && s.backward * 2 > s.prefetched ? "fsdp_backward_prefetch"
 			  : s.forward * 2 > s.prefetched ? "fsdp_forward_prefetch" : "fsdp_gathers");
-	lg_evidence_add(c, f, s.at, s.longest, "FSDP's gathers alone on the device: %.1f ms ordered when "
-			"forward reached the layer, %.1f ms when backward did, %.1f ms by prefetch",
-			lg_ms(s.forward), lg_ms(s.backward), lg_ms(s.prefetched));
+	lg_evidence_add(c, f, s.at, s.longest, LG_SAYS_COMMS_EXPOSED_FSDP_GATHERS, lg_ms(s.forward),
+			lg_ms(s.backward), lg_ms(s.prefetched));
 }
 
 /* limit_all_gathers makes the host wait: that shows as a synchronisation. */
@@ -228,7 +227,7 @@ static void rate_limiter(struct lg_case *c, const struct lg_gpu_run *r)
 	if (!f || !waited || waited * 2 < r->by[LG_GPU_BY_SYNC])
 		return;
 	f->detail = "fsdp_limit_all_gathers";
-	lg_evidence(c, f, "%.1f ms of it in FSDP's rate limiter", lg_ms(waited));
+	lg_evidence(c, f, LG_SAYS_GPU_HOST_SYNC_RATE_LIMITER, lg_ms(waited));
 }
 
 int lg_find_overlap(struct lg_case *c, struct lg_gpu *g)

@@ -102,8 +102,8 @@ static int say_slow(struct lg_case *c, const struct lg_gpu_run *r, const struct 
 				all += s->by[i][k] - usual[k];
 			}
 	if (n_slow && all > 0)
-		lg_say(c, "%zu slow step%s took longer by %.1f ms: %s", n_slow, lg_s(n_slow),
-		       lg_ms(all), shares(c, s, more, all));
+		lg_say(c, LG_SAYS_TRACE_SLOW_IN_RANGES, n_slow, lg_s(n_slow), lg_ms(all), shares(c,
+		       s, more, all));
 	return 0;
 }
 
@@ -125,8 +125,8 @@ int lg_range_times(struct lg_case *c, const struct lg_gpu *g)
 			for (size_t n = 0; n <= NAMES_MAX; n++)
 				sum[n] += s.by[k][n];
 		if (!rc && !at)
-			v->bound_why = lg_arena_printf(&v->arena, "not judged: only ranges were traced; of the "
-						       "steps' time %s", shares(c, &s, sum, r->to - r->from));
+			v->bound_why = lg_arena_printf(&v->arena, LG_SAYS_TRACE_BOUND_RANGES,
+						       shares(c, &s, sum, r->to - r->from));
 		if (!rc)
 			rc = say_slow(c, r, v->steps + at, &s);
 		lg_free(s.by);

@@ -85,17 +85,16 @@ static void tell(struct lg_flight *d, size_t from, size_t to)
 			lg_culprit_rank_add(c, f, t->process.rank[v[i].prc]);
 	f->detail = unlike(t, v[best].row, v[odd].row);
 	if (strcmp(f->detail, "operation") && f->culprit.rank >= 0)
-		lg_title(c, f, "rank %d brings another %s to %s number %lld of group %s than "
-			 "the others", f->culprit.rank, f->detail, op, (long long)v[from].seq, name);
+		lg_title(c, f, LG_SAYS_COMMS_MISMATCH_RANK_BRINGS, f->culprit.rank, f->detail, op,
+			 (long long)v[from].seq, name);
 	else if (strcmp(f->detail, "operation"))
-		lg_title(c, f, "ranks bring different %ss to %s number %lld of group %s",
-			 f->detail, op, (long long)v[from].seq, name);
+		lg_title(c, f, LG_SAYS_COMMS_MISMATCH_BRING, f->detail, op, (long long)v[from].seq,
+			 name);
 	else if (f->culprit.rank >= 0)
-		lg_title(c, f, "rank %d enters another collective than the others at number %lld of group "
-			 "%s: their sequences part there", f->culprit.rank, (long long)v[from].seq, name);
+		lg_title(c, f, LG_SAYS_COMMS_MISMATCH_RANK_ENTERS, f->culprit.rank, (long
+			 long)v[from].seq, name);
 	else
-		lg_title(c, f, "ranks enter different collectives at number %lld of group %s: "
-			 "their sequences part there", (long long)v[from].seq, name);
+		lg_title(c, f, LG_SAYS_COMMS_MISMATCH_ENTER, (long long)v[from].seq, name);
 	for (size_t i = from, n = 0; i < to && n < SIDES_MAX; i++) {
 		size_t n_in, n_type;
 		const char *in = lg_span_arg(t, v[i].row, "in", &n_in);

@@ -50,13 +50,13 @@ static const char *collective_text(struct lg_case *c, const struct lg_flight_sid
 	size_t n_in = 0, n_type = 0;
 
 	if (s->row == LG_NO_ROW)
-		return lg_text(c, "number %lld of group %s (%.*s), which is not in the ring",
-			       (long long)s->oldest, s->name, n_fact, s->fact);
+		return lg_text(c, LG_SAYS_FLIGHT_NOT_IN_RING, (long long)s->oldest, s->name, n_fact,
+			       s->fact);
 	in = lg_span_arg(c->t, s->row, "in", &n_in);
 	type = lg_span_arg(c->t, s->row, "dtype", &n_type);
-	return lg_text(c, "%s number %lld of group %s (%.*s), inputs %.*s %.*s%s", op_of(c, s),
-		       (long long)s->oldest, s->name, n_fact, s->fact, (int)n_in, in ? in : "",
-		       (int)n_type, type ? type : "", lg_flight_place(c, s->row));
+	return lg_text(c, LG_SAYS_FLIGHT_COLLECTIVE, op_of(c, s), (long long)s->oldest, s->name,
+		       n_fact, s->fact, (int)n_in, in ? in : "", (int)n_type, type ? type : "",
+		       lg_flight_place(c, s->row));
 }
 
 static int64_t since(const struct lg_case *c, const struct lg_flight_side *s)
@@ -160,8 +160,8 @@ static void never_entered(struct lg_flight *d, lg_prc late)
 
 		if (!f) {
 			f = lg_flight_finding(c, LG_R_COMMS_MISSING_RANK, 0.9, c->t->process.rank[late]);
-			lg_title(c, f, "rank %d never entered %s, in which %s for it",
-				 f->culprit.rank, op_of(c, h->s), waits);
+			lg_title(c, f, LG_SAYS_COMMS_MISSING_RANK_NEVER_ENTERED, f->culprit.rank,
+				 op_of(c, h->s), waits);
 		}
 		lg_evidence_add(c, f, since(c, h->s), 0, "%s in %s; rank %d entered %s", waits,
 				collective_text(c, h->s), f->culprit.rank, own && own->enqueued >= 0 ?
@@ -171,8 +171,7 @@ static void never_entered(struct lg_flight *d, lg_prc late)
 	if (f && d->empty[late])
 		lg_evidence(c, f, "the ring of rank %d is empty", f->culprit.rank);
 	if (f)
-		lg_evidence_against(c, f, "for some milliseconds a run that moves may look like this: a second dump, or the "
-				    "watchdog's timeout in the logs, tells them apart");
+		lg_evidence_against(c, f, LG_SAYS_COMMS_MISSING_RANK_MAY_MOVE);
 }
 
 /* Others have completed what this rank has entered and not completed: its device, or its watchdog, stands.
@@ -183,10 +182,9 @@ static void stands_still(struct lg_flight *d, const struct lg_flight_side *s, in
 	struct lg_case *c = d->c;
 	struct lg_finding *f = lg_flight_finding(c, LG_R_COMMS_MISSING_RANK, 0.7, c->t->process.rank[s->prc]);
 
-	lg_title(c, f, "rank %d does not complete collectives that its peers have completed: "
-		 "its device stands", f->culprit.rank);
-	lg_evidence_add(c, f, since(c, s), 0, "its oldest that has not completed is %s; another rank of the group has "
-			"completed number %lld", collective_text(c, s), (long long)most);
+	lg_title(c, f, LG_SAYS_COMMS_MISSING_RANK_STANDS, f->culprit.rank);
+	lg_evidence_add(c, f, since(c, s), 0, LG_SAYS_COMMS_MISSING_RANK_OLDEST, collective_text(c,
+			s), (long long)most);
 }
 
 /* Members of which there is no dump, where all others wait in what they have entered. */
@@ -206,12 +204,12 @@ static void nothing_known(struct lg_flight *d)
 			continue;
 		f = lg_flight_finding(c, LG_R_COMMS_MISSING_RANK, 0.6, l.absent == 1 ? l.first_absent : -1);
 		f->title = f->culprit.rank >= 0
-				   ? lg_text(c, "all ranks but rank %d wait in %s, and of that one there is "
-					     "no dump", f->culprit.rank, op_of(c, s))
-				   : lg_text(c, "all ranks but %zu wait in %s, and of these there is no "
-					     "dump", l.absent, op_of(c, s));
+				   ? lg_text(c, LG_SAYS_COMMS_MISSING_RANK_ALL_BUT_RANK,
+					     f->culprit.rank, op_of(c, s)) : lg_text(c,
+					     LG_SAYS_COMMS_MISSING_RANK_ALL_BUT, l.absent, op_of(c,
+					     s));
 		lg_evidence_add(c, f, since(c, s), 0, "%zu ranks have entered %s", l.here, collective_text(c, s));
-		lg_evidence_against(c, f, "a dump that was not given looks the same: give those of all ranks");
+		lg_evidence_against(c, f, LG_SAYS_COMMS_MISSING_RANK_NO_DUMP);
 		return;
 	}
 }
@@ -247,8 +245,7 @@ static int missing_ranks(struct lg_flight *d)
 		told++;
 	}
 	if (told > TOLD_MAX)
-		lg_say(d->c, "Flight Recorder: %zu ranks never entered what others wait in; the "
-		       "first %d of them are findings", told, TOLD_MAX);
+		lg_say(d->c, LG_SAYS_FLIGHT_MORE_MISSING, told, TOLD_MAX);
 	LG_EACH_WHILE(told && told < TOLD_MAX, s, d->side, d->n) {
 		int64_t most;
 
@@ -277,8 +274,7 @@ int lg_find_flight(struct lg_case *c)
 	if (!rc && d.n_dumped && !lg_told(c, LG_R_COMMS_MISMATCH))
 		rc = missing_ranks(&d);
 	if (!rc && d.two_runs)
-		lg_limit(c, "Flight Recorder: dumps of one rank are of two runs, whose numbers do not belong together: give those "
-			    "of one run");
+		lg_limit(c, LG_SAYS_FLIGHT_TWO_RUNS);
 	lg_flight_done(&d);
 	return rc ? rc : c->failed;
 }

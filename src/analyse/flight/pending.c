@@ -63,11 +63,10 @@ int lg_say_pending(struct lg_case *c)
 	absent = ranks_text(c, is, world, DUMPED, 0);
 	judged = lg_told(c, LG_R_COMMS_MISSING_RANK) || lg_told(c, LG_R_COMMS_MISMATCH);
 	if (pending || empty)
-		lg_say(c, "Flight Recorder: %zu collective%s had not completed%s%s%s%s%s%s%s%s", pending,
-		       pending == 1 ? "" : "s", waits ? " on " : "", waits ? waits : "", empty ? "; "
-		       "nothing is in the dump of " : "", empty ? empty : "", absent ? "; there is no "
-		       "dump of " : "", absent ? absent : "", judged ? "" : "; that a rank holds the "
-		       "others up does not follow from it", !judged && (empty || absent) ? ": begin with "
-		       "those of which there is nothing" : "");
+		lg_say(c, LG_SAYS_FLIGHT_PENDING, pending, pending == 1 ? "" : "s", waits ? " on " :
+		       "", waits ? waits : "", empty ? "; nothing is in the dump of " : "", empty ?
+		       empty : "", absent ? "; there is no dump of " : "", absent ? absent : "",
+		       judged ? "" : LG_SAYS_FLIGHT_DOES_NOT_FOLLOW, !judged && (empty || absent) ?
+		       LG_SAYS_FLIGHT_BEGIN_WITH : "");
 	return c->failed;
 }

@@ -137,8 +137,7 @@ static void tell_parted(struct sequences *s, uint32_t row)
 		       ? t->process.rank[t->thread.prc[t->span.thr[odd]]] : -1;
 	f = odd != LG_NO_ROW ? lg_flight_finding(c, LG_R_COMMS_MISMATCH, 0.9, rank) : NULL;
 	if (f) {
-		lg_title(c, f, "ranks call different collectives at number %lld of group %s: "
-			 "their sequences part there", (long long)t->span.seq[row], group);
+		lg_title(c, f, LG_SAYS_COMMS_MISMATCH_CALL, (long long)t->span.seq[row], group);
 		for (size_t i = 0; i < c->n_ranks; i++) {
 			if (side[i] == LG_NO_ROW)
 				continue;
@@ -269,11 +268,12 @@ static void tell_missing(struct sequences *s, const struct lg_rank *r, const uin
 		if (!f) {
 			f = lg_flight_finding(c, LG_R_COMMS_MISSING_RANK, 0.85, r->rank);
 			f->culprit.pid = t->process.pid[r->prc];
-			lg_title(c, f, "rank %d never called %s, in which rank %d waits for %.0f s",
-				 r->rank, op, w->rank, (double)ns[k] / 1e9);
+			lg_title(c, f, LG_SAYS_COMMS_MISSING_RANK_NEVER_CALLED, r->rank, op,
+				 w->rank, (double)ns[k] / 1e9);
 		}
-		lg_evidence_add(c, f, t->span.ts[in[k]], ns[k], "rank %d waits in %s number %lld of group %s", w->rank, op,
-				(long long)t->span.seq[in[k]], lg_string(t, t->span.group[in[k]]));
+		lg_evidence_add(c, f, t->span.ts[in[k]], ns[k], LG_SAYS_COMMS_MISSING_RANK_WAITS_IN,
+				w->rank, op, (long long)t->span.seq[in[k]], lg_string(t,
+				t->span.group[in[k]]));
 	}
 }
 

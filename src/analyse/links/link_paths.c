@@ -65,8 +65,8 @@ static const char *title_of(struct lg_case *c, const struct path *x, const struc
 {
 	const char *host = lg_string(c->t, c->t->process.host[x->prc]);
 
-	return lg_text(c, "on %s the path from %s to %s has %.4g GB/s, and %.4g back: a link between them "
-		       "lost a part", *host ? host : "this host", x->from, x->to, x->gbps, back->gbps);
+	return lg_text(c, LG_SAYS_COMMS_DEGRADED_LINK_ONE_WAY_TITLE, *host ? host : "this host",
+		       x->from, x->to, x->gbps, back->gbps);
 }
 
 void lg_find_link_paths(struct lg_case *c)
@@ -87,8 +87,8 @@ void lg_find_link_paths(struct lg_case *c)
 			f = lg_link_finding(c, "one_way", 0.9);
 			f->title = title_of(c, x, back);
 		}
-		lg_evidence(c, f, "NCCL's topology: %s to %s %.4g GB/s (%s), back %.4g GB/s (%s)",
-			    x->from, x->to, x->gbps, x->class, back->gbps, back->class);
+		lg_evidence(c, f, LG_SAYS_COMMS_DEGRADED_LINK_PATHS, x->from, x->to, x->gbps,
+			    x->class, back->gbps, back->class);
 	}
 	if (f && pairs > 1)
 		lg_title(c, f, "%s; %zu such pairs%s", f->title, pairs,

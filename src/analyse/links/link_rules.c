@@ -134,8 +134,7 @@ static void grade(struct lg_case *c, struct lg_finding *f, uint32_t n_peers, boo
 	if (n_peers >= 2 || proven)
 		return;
 	lg_cap(f, LG_CAP_UNEQUAL);
-	lg_evidence_against(c, f, "only one peer to compare with: it may be the better machine, and the other one as it "
-			    "should be; give the logs of more hosts");
+	lg_evidence_against(c, f, LG_SAYS_COMMS_DEGRADED_LINK_ONE_PEER);
 }
 
 static void say_setting(struct lg_case *c, struct lg_finding *f, const char *setting, const char *key,
@@ -145,15 +144,13 @@ static void say_setting(struct lg_case *c, struct lg_finding *f, const char *set
 
 	f->culprit.relation = LG_RELATION_SELF;
 	lg_title(c, f, "%s: %s is set there", f->title, setting);
-	lg_evidence(c, f, "%s in the environment of %s, %s on the others", setting, where,
-		    peers ? peers : "unset");
-	f->fix = lg_text(c, "On %s %s before the job starts (it is %s there, %s on the others): look at "
-			 "the image, the launcher's environment and /etc/nccl.conf or ~/.nccl.conf of "
-			 "that host.", where, peers ? lg_text(c, "run `export %s=%s`", key, peers) :
-			 lg_text(c, "run `unset %s`", key), value, peers ? peers : "unset");
-	f->tradeoff = "None where the setting was forgotten; where it was made to get around a fault of that host, the "
-		      "fault comes back and has to be repaired.";
-	f->confirm = "Start the job once without it: the same lines of NCCL's log then read as on the others.";
+	lg_evidence(c, f, LG_SAYS_COMMS_DEGRADED_LINK_SETTING, setting, where, peers ? peers :
+		    "unset");
+	f->fix = lg_text(c, LG_SAYS_COMMS_DEGRADED_LINK_SETTING_FIX, where, peers ? lg_text(c,
+			 "run `export %s=%s`", key, peers) : lg_text(c, "run `unset %s`", key),
+			 value, peers ? peers : "unset");
+	f->tradeoff = LG_SAYS_COMMS_DEGRADED_LINK_SETTING_TRADEOFF;
+	f->confirm = LG_SAYS_COMMS_DEGRADED_LINK_SETTING_CONFIRM;
 }
 
 /* What a host lacks, kind by kind, the first one first. */
@@ -235,8 +232,8 @@ static void finding_of(struct lg_case *c, struct lg_links *l, uint32_t host, con
 	for (uint32_t h = 0; h < l->n_host; h++)
 		if (!g->is[h] && l->host[h].local && l->host[host].local &&
 		    l->host[h].local != l->host[host].local) {
-			lg_evidence_against(c, f, "the hosts do not have the same number of ranks (%d and %d): they may not be "
-					    "of one kind", l->host[host].local, l->host[h].local);
+			lg_evidence_against(c, f, LG_SAYS_COMMS_DEGRADED_LINK_UNEQUAL,
+					    l->host[host].local, l->host[h].local);
 			lg_cap(f, LG_CAP_UNEQUAL);
 			f->confidence *= 0.8;
 			break;
@@ -296,16 +293,14 @@ static void siblings(struct lg_case *c, struct lg_links *l)
 		of = lg_link_of_text(c, l, &x->sample, 1);
 		if (!f) {
 			f = lg_link_finding(c, link_kinds[LG_LINK_CHANNELS].detail, 0.7);
-			lg_title(c, f, "the communicator that has one rank a host%s%s has %s, %u of "
-				 "its %u siblings have %s", *of ? ", on " : "", of, has, x->n_usual,
-				 x->n_units - 1, usual);
+			lg_title(c, f, LG_SAYS_COMMS_DEGRADED_LINK_SIBLING, *of ? ", on " : "", of,
+				 has, x->n_usual, x->n_units - 1, usual);
 			if (s->value > x->usual * LG_N_COMMS_DEGRADED_LINK_LITTLE)
 				lg_cap(f, LG_CAP_UNMEASURED);
-			lg_evidence_against(c, f, "devices of a host need not be alike: one far from the network may have fewer "
-					    "channels by design");
+			lg_evidence_against(c, f, LG_SAYS_COMMS_DEGRADED_LINK_BY_DESIGN);
 		}
-		lg_evidence(c, f, "a communicator with one rank a host%s%s: %s; %u of %u: %s",
-			    *of ? ", on " : "", of, has, x->n_usual, x->n_units, usual);
+		lg_evidence(c, f, LG_SAYS_COMMS_DEGRADED_LINK_SIBLINGS, *of ? ", on " : "", of, has,
+			    x->n_usual, x->n_units, usual);
 	}
 }
 
@@ -380,12 +375,13 @@ static void past_of(struct lg_case *c, struct lg_links *l, enum lg_link_kind kin
 			flag[x->prc] = 2;
 		if (!f) {
 			f = lg_link_finding(c, link_kinds[kind].detail, 0.75);
-			lg_title(c, f, "a communicator of %d ranks was set up again with %s, it had "
-				 "%s before", y->nranks, past_text(c, kind, y), past_text(c, kind, x));
+			lg_title(c, f, LG_SAYS_COMMS_DEGRADED_LINK_SET_UP_AGAIN, y->nranks,
+				 past_text(c, kind, y), past_text(c, kind, x));
 		}
 		if (n <= PAST_SAID)
-			lg_evidence_add(c, f, c->t->mark.ts[y->mark], 0, "rank %d of %d on %s: %s, before %s", y->rank,
-					y->nranks, lg_string(c->t, y->host), past_text(c, kind, y),
+			lg_evidence_add(c, f, c->t->mark.ts[y->mark], 0,
+					LG_SAYS_COMMS_DEGRADED_LINK_BEFORE, y->rank, y->nranks,
+					lg_string(c->t, y->host), past_text(c, kind, y),
 					past_text(c, kind, x));
 	}
 	if (!f)
@@ -440,10 +436,8 @@ static void say_compared(struct lg_case *c, const struct lg_links *l)
 				     : "nothing stands out";
 	else
 		end = "nothing to compare it with: give the logs of all hosts, or of an earlier run, together";
-	lg_say(c, "NCCL's logs: %zu host%s, %d rank%s, network %s%s; pairs of devices: %zu "
-	       "P2P, %zu shared memory, %zu network; communicators set up by a rank: %zu; results of "
-	       "nccl-tests: %zu; %zu things compared: %s", l->n_host, l->n_host == 1 ? "" : "s", world,
-	       world == 1 ? "" : "s", net ? net : "not told", mixed, direct, l->n_pairs[LG_WAY_SHM],
+	lg_say(c, LG_SAYS_NCCL_COMPARED, l->n_host, l->n_host == 1 ? "" : "s", world, world == 1 ?
+	       "" : "s", net ? net : "not told", mixed, direct, l->n_pairs[LG_WAY_SHM],
 	       l->n_pairs[LG_WAY_NET], l->n_comm, l->n_tests, l->n_compared, end);
 }
 

@@ -121,7 +121,7 @@ static void say_changes(struct lg_case *c, struct lg_finding *f, const struct re
 	if (f->n_evidence == before)
 		return;
 	lg_cap(f, LG_CAP_UNEQUAL);
-	lg_evidence_against(c, f, "the runs after the drop were not set up as those before it: that may be all there is to it");
+	lg_evidence_against(c, f, LG_SAYS_COMMS_DEGRADED_LINK_RUNS_CHANGED);
 }
 
 static void own_past(struct lg_case *c, struct lg_links *l, struct result *v, size_t n, double *x)
@@ -158,18 +158,16 @@ static void own_past(struct lg_case *c, struct lg_links *l, struct result *v, si
 	if (!all || (best * (double)sizes > 0.01 && (all < 2 || all * 2 < sizes)))
 		return;
 	f = lg_link_finding(c, "own_bandwidth", all > 1 ? 0.85 : 0.75);
-	lg_title(c, f, "nccl-tests measures %.1f GB/s where it measured %.1f GB/s before, on the "
-		 "same devices: the bandwidth fell by %.0f %% and stayed there", hit[0].after,
-		 hit[0].before, 100 * (1 - hit[0].after / hit[0].before));
+	lg_title(c, f, LG_SAYS_COMMS_DEGRADED_LINK_FELL, hit[0].after, hit[0].before, 100 * (1 -
+		 hit[0].after / hit[0].before));
 	for (size_t i = 0; i < hits; i++)
 		lg_evidence_add(c, f, v[hit[i].first + hit[i].at].ts, 0,
-				"%lld bytes: %zu time%s before the drop (median %.2f GB/s), %zu time%s after it (median %.2f "
-				"GB/s), all of these below all of those; by chance %s",
-				(long long)v[hit[i].first].size, hit[i].at, lg_s(hit[i].at), hit[i].before,
-				hit[i].n - hit[i].at, lg_s(hit[i].n - hit[i].at), hit[i].after,
-				hit[i].p < 1e-6 ? "less than once in a million"
-						: lg_text(c, "once in %.0f", 1 / hit[i].p));
-	lg_evidence(c, f, "%zu of the %zu sizes that were measured often enough show it", all, sizes);
+				LG_SAYS_COMMS_DEGRADED_LINK_SIZES, (long long)v[hit[i].first].size,
+				hit[i].at, lg_s(hit[i].at), hit[i].before, hit[i].n - hit[i].at,
+				lg_s(hit[i].n - hit[i].at), hit[i].after, hit[i].p < 1e-6 ?
+				"less than once in a million" : lg_text(c, "once in %.0f", 1 /
+				hit[i].p));
+	lg_evidence(c, f, LG_SAYS_COMMS_DEGRADED_LINK_SHOWN_BY, all, sizes);
 	say_changes(c, f, v + hit[0].first, hit[0].at, hit[0].n);
 }
 
@@ -210,11 +208,11 @@ static void below_class(struct lg_case *c, struct lg_links *l, const struct resu
 			continue;
 		if (!f) {
 			f = lg_link_finding(c, "below_class", 0.8);
-			lg_title(c, f, "nccl-tests on %s reaches %.4g GB/s at best, over links of %.4g "
-				 "GB/s by NCCL's own topology", name, best->bus, class);
+			lg_title(c, f, LG_SAYS_COMMS_DEGRADED_LINK_BELOW_CLASS, name, best->bus,
+				 class);
 		}
-		lg_evidence_add(c, f, best->ts, 0, "%s: %lld bytes at %.4g GB/s, %.0f %% of its links' %.4g GB/s", name,
-				(long long)best->size, best->bus, 100 * best->bus / class, class);
+		lg_evidence_add(c, f, best->ts, 0, LG_SAYS_COMMS_DEGRADED_LINK_SWEEP, name, (long
+				long)best->size, best->bus, 100 * best->bus / class, class);
 	}
 }
 
@@ -255,22 +253,21 @@ static void say_run(struct lg_case *c, const struct lg_links *l, const struct ru
 	}
 	f = lg_link_finding(c, "run_bandwidth", n > 3 ? 0.85 : n == 3 ? 0.75 : 0.5);
 	f->culprit.pid = c->t->process.pid[low->prc];
-	lg_title(c, f, "%s measures %.0f %% less bandwidth than %s", run_text(c, low->prc),
-		 100 * (1 - (n == 2 ? low->ratio / run[1].ratio : low->ratio)), n == 2 ? run_text(c,
-		 run[1].prc) : lg_text(c, "the middle of %zu runs of the same test", n));
-	lg_evidence(c, f, "%zu sizes of the same test; %lld bytes: %.2f GB/s, the others %.2f GB/s", sizes,
-		    (long long)size, example, usual);
+	lg_title(c, f, LG_SAYS_COMMS_DEGRADED_LINK_RUN, run_text(c, low->prc), 100 * (1 - (n == 2 ?
+		 low->ratio / run[1].ratio : low->ratio)), n == 2 ? run_text(c, run[1].prc) :
+		 lg_text(c, "the middle of %zu runs of the same test", n));
+	lg_evidence(c, f, LG_SAYS_COMMS_DEGRADED_LINK_SAME_TEST, sizes, (long long)size, example,
+		    usual);
 	if (n > 2) {
-		lg_evidence(c, f, "the other runs agree within %.1f %%", 100 * spread);
+		lg_evidence(c, f, LG_SAYS_COMMS_DEGRADED_LINK_OTHERS_AGREE, 100 * spread);
 	} else {
 		lg_cap(f, LG_CAP_UNEQUAL);
-		lg_evidence_against(c, f, "two runs only: which of them is odd, and how much runs differ as a rule, cannot be "
-				    "told; give three or more");
+		lg_evidence_against(c, f, LG_SAYS_COMMS_DEGRADED_LINK_TWO_RUNS);
 	}
 	setting = lg_link_setting(c, l, flag, LG_LINK_CHANNELS, &key, &peers);
 	if (setting)
-		lg_evidence(c, f, "that run has %s, the others have it %s%s", setting,
-			    peers ? "at " : "unset", peers ? peers : "");
+		lg_evidence(c, f, LG_SAYS_COMMS_DEGRADED_LINK_RUN_SETTING, setting, peers ? "at " :
+			    "unset", peers ? peers : "");
 }
 
 struct field {
@@ -434,8 +431,8 @@ static void port(struct lg_case *c, const struct event *v, size_t n)
 		end = back ? " and came back" : up ? ", and after the last time no line says that it came back"
 						   : ", and no line says that it came back";
 	lg_title(c, f, "%s lost %s link %s%s", name, named ? "its" : "their", times, end);
-	lg_evidence_add(c, f, t->mark.ts[first->mark], 0, "%s: \"port error\" %s, \"port active\" %zu time%s", name, times,
-			up, up == 1 ? "" : "s");
+	lg_evidence_add(c, f, t->mark.ts[first->mark], 0, LG_SAYS_COMMS_DEGRADED_LINK_EVENTS, name,
+			times, up, up == 1 ? "" : "s");
 }
 
 int lg_find_link_events(struct lg_case *c)
@@ -474,8 +471,6 @@ int lg_find_link_events(struct lg_case *c)
 		port(c, v + i, j - i);
 	}
 	if (fatal || failed || ras)
-		lg_say(c, "NCCL's logs: %zu transfers ended with an error, %zu fatal events of adapters, %zu "
-		       "reports of its RAS about processes that do not answer: failures, no slow link; the "
-		       "first of them in time is the one to look at", failed, fatal, ras);
+		lg_say(c, LG_SAYS_NCCL_FAILURES, failed, fatal, ras);
 	return c->failed;
 }

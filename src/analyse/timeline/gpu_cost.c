@@ -382,7 +382,6 @@ struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, enum 
 	if (s->longest)
 		lg_evidence_add(c, f, s->at, s->longest, "longest: %s",
 				s->row != LG_NO_ROW ? lg_span_name(c->t, s->row) : "");
-	lg_evidence(c, f, "%zu kernels, %.1f ms in all, %.1f ms of it with work waiting "
-		    "behind them", s->n, lg_ms(s->ns), lg_ms(s->savable));
+	lg_evidence(c, f, LG_SAYS_ANY_KERNELS, s->n, lg_ms(s->ns), lg_ms(s->savable));
 	return f;
 }

@@ -45,6 +45,7 @@ struct lg_amp {
 	size_t n_neutral, n_neutral_pairs; /* operators that autocast leaves alone */
 	size_t n_cast_pairs;          /* pairs of forward with a cast inside */
 	uint32_t row;                 /* the first matrix operator with a cast, or the first pair */
+	uint8_t *float_copies;        /* names of kernels that convert; NULL = there are none */
 	int rc;                       /* of the look */
 };
 
@@ -233,6 +234,7 @@ int lg_amp_begin(struct lg_case *c, struct lg_gpu_run *r)
 
 	if (a) {
 		a->row = LG_NO_ROW;
+		a->float_copies = lg_arena_adopt(arena, lg_span_pick(c, LG_LIST_FLOAT_COPIES));
 		a->hand = lg_arena_alloc(arena, r->n_host + 1, sizeof *a->hand);
 		a->again = lg_arena_alloc(arena, r->n_host + 1, sizeof *a->again);
 	}
@@ -245,7 +247,7 @@ int lg_amp_begin(struct lg_case *c, struct lg_gpu_run *r)
 void lg_amp_walk(struct lg_case *c, struct lg_gpu_run *r)
 {
 	const struct lg_trace *t = c->t;
-	LG_AUTOFREE uint8_t *class = lg_calloc(t->n_str + 1, 1), *picked = NULL;
+	LG_AUTOFREE uint8_t *class = lg_calloc(t->n_str + 1, 1);
 	LG_AUTOFREE uint8_t *copies = lg_calloc(t->span.n + 1, 1);
 	int rc = class && copies ? 0 : LG_E_NOMEM;
 
@@ -256,10 +258,8 @@ void lg_amp_walk(struct lg_case *c, struct lg_gpu_run *r)
 			(uint8_t)((lg_name_means(amp_rows, LG_COUNT(amp_rows), name) + 1) |
 				  (strncmp(name, "aten::", 6) ? 0 : ATEN));
 	}
-	if (!rc)
-		rc = lg_span_pick(c, LG_LIST_FLOAT_COPIES, &picked);
-	LG_EACH_WHILE(picked, w, r->work, r->n_work)
-		if (w->call != LG_NO_ROW && picked[t->span.name[w->span]])
+	LG_EACH_WHILE(!rc && r->amp->float_copies, w, r->work, r->n_work)
+		if (w->call != LG_NO_ROW && r->amp->float_copies[t->span.name[w->span]])
 			copies[w->call] = 1;
 	for (size_t h = 0; !rc && h < r->n_host; h++)
 		rc = walk_host(c, r, h, class, copies, r->amp);

@@ -164,8 +164,7 @@ static void recompute(struct lg_case *c, const struct lg_gpu *g, const struct lg
 	if (r->scope != LG_SHOWS_TRAINING)
 		return;
 	if (!seen) {
-		if (lg_failed(c, lg_gpu_sum_under(c, r, LG_LIST_CHECKPOINT_NODES, &s)))
-			return;
+		s = lg_gpu_sum_under(c, r, LG_LIST_CHECKPOINT_NODES);
 		/* Of forward again plus backward (twice forward), a third is the recomputation. */
 		part = 1.0 / 3;
 	}

@@ -152,10 +152,8 @@ static bool in_next(struct lg_case *c, const struct lg_gpu_run *r, const struct 
 	const struct lg_trace *t = c->t;
 	int64_t inside = 0, until = INT64_MIN; /* one may call another: up to there it is counted */
 	size_t at = 0;
-	LG_AUTOFREE uint8_t *picked = NULL;
+	LG_AUTOFREE uint8_t *picked = r->has_frames ? lg_span_pick(c, LG_LIST_NEXT) : NULL;
 
-	if (r->has_frames)
-		(void)lg_failed(c, lg_span_pick(c, LG_LIST_NEXT, &picked));
 	LG_LISTED_WHILE(picked, row, c->idx->span, r->main) {
 		int64_t from = LG_MAX(t->span.ts[row], until), end = lg_span_end(t, row);
 

@@ -183,8 +183,8 @@ static int add_thread(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
 /* g->frame has room for FRAMES_MAX. */
 static int regions_of(struct lg_case *c, const struct lg_gpu_run *r, struct regions *g)
 {
-	LG_AUTOFREE uint8_t *picked = NULL;
-	int rc = lg_span_pick(c, LG_LIST_REGIONS, &picked);
+	LG_AUTOFREE uint8_t *picked = lg_span_pick(c, LG_LIST_REGIONS);
+	int rc = c->failed;
 	long frame, compile;
 
 	for (size_t i = 0; picked && i < c->n_span_names; i++) {

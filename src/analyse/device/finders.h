@@ -43,7 +43,7 @@ int lg_amp_end(struct lg_case *c, struct lg_gpu_run *r) LG_MUST_CHECK;
 bool lg_batch_may_infer(const struct lg_gpu_run *r);                          /* batch_wait.c */
 int lg_batch_busy(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_gpu_ivs *ret) LG_MUST_CHECK;
 
-int lg_compile_absent(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;     /* compile_absent.c */
+int lg_compile_absent(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;     /* compile_trace.c */
 void lg_compile_regions(struct lg_case *c, const struct lg_gpu *g);           /* compile_regions.c */
 /* v->bound where nothing but operators on the CPU was traced. */
 int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g) LG_MUST_CHECK; /* cpu_bound.c */

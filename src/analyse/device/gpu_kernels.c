@@ -91,12 +91,10 @@ static void tensor_cores(struct lg_case *c, const struct lg_gpu *g, const struct
 
 static void attention(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
 {
-	struct lg_gpu_sums s;
-	struct lg_finding *f;
+	struct lg_gpu_sums s = lg_gpu_sum_under(c, r, LG_LIST_MATH_ATTENTION);
+	struct lg_finding *f = !s.n ? NULL : lg_gpu_costs(c, g, LG_R_GPU_MATH_ATTENTION, r, &s, 0.5, 0.8,
+							  LG_N_GPU_MATH_ATTENTION_FLOOR);
 
-	if (lg_failed(c, lg_gpu_sum_under(c, r, LG_LIST_MATH_ATTENTION, &s)) || !s.n)
-		return;
-	f = lg_gpu_costs(c, g, LG_R_GPU_MATH_ATTENTION, r, &s, 0.5, 0.8, LG_N_GPU_MATH_ATTENTION_FLOOR);
 	if (!f)
 		return;
 	lg_title(c, f, LG_SAYS_GPU_MATH_ATTENTION_TITLE, s.spans, s.n);
@@ -167,10 +165,9 @@ static void small_batch(struct lg_case *c, const struct lg_gpu *g, const struct 
 
 /* Idle time for want of launches while the thread was in a picked span goes to its own cause, so that
  * it is not counted twice. */
-static int move_idle(struct lg_case *c, struct lg_gpu_run *r, enum lg_name_list list, uint8_t into)
+static void move_idle(struct lg_case *c, struct lg_gpu_run *r, enum lg_name_list list, uint8_t into)
 {
-	LG_AUTOFREE uint8_t *picked = NULL;
-	int rc = lg_span_pick(c, list, &picked);
+	LG_AUTOFREE uint8_t *picked = lg_span_pick(c, list);
 
 	LG_EACH_WHILE(picked, p, r->piece, r->n_pieces) {
 		uint32_t rows[3] = { p->site, p->op, p->span };
@@ -181,19 +178,17 @@ static int move_idle(struct lg_case *c, struct lg_gpu_run *r, enum lg_name_list 
 		if (inside)
 			lg_gpu_charge(r, p, into);
 	}
-	return rc;
 }
 
 /* Of one thread: convolutions that wait for events, and each up to its last such wait. */
-static int tuned_of(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const uint8_t *conv,
-		    const uint8_t *wait, struct lg_gpu_ivs *ret_op, struct lg_gpu_ivs *ret_test)
+static void tuned_of(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const uint8_t *conv,
+		     const uint8_t *wait, struct lg_gpu_ivs *ret_op, struct lg_gpu_ivs *ret_test)
 {
 	const struct lg_trace *t = c->t;
 	int64_t from = INT64_MIN, to = INT64_MIN;
 	uint32_t op = LG_NO_ROW;
-	int rc = 0;
 
-	LG_LISTED_WHILE(!rc, row, c->idx->span, thr) {
+	LG_LISTED_WHILE(!c->failed, row, c->idx->span, thr) {
 		int64_t ts = t->span.ts[row], end = lg_span_end(t, row);
 
 		if (end > to && end > r->from && ts < r->to && conv[t->span.name[row]]) {
@@ -201,12 +196,12 @@ static int tuned_of(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr 
 			to = end;
 			op = row;
 		} else if (ts < to && wait[t->span.name[row]]) {
-			rc = lg_gpu_iv_add(ret_op, from, to, op); /* again: nothing is left of it */
-			if (!rc)
-				rc = lg_gpu_iv_add(ret_test, from, LG_MIN(end, to), op);
+			/* again: nothing is left of it */
+			if (lg_gpu_iv_add(ret_op, from, to, op) ||
+			    lg_gpu_iv_add(ret_test, from, LG_MIN(end, to), op))
+				c->failed = LG_E_NOMEM;
 		}
 	}
-	return rc;
 }
 
 /* The allocator is emptied behind the measurement, in the same operator: that belongs to it, too. */
@@ -230,28 +225,23 @@ static void move_tuned(const struct lg_case *c, struct lg_gpu_run *r, lg_thr thr
  * convolution is autotuning. It costs the device's idle time, and what the candidates compute, which
  * no one needs: with many candidates and large shapes the device is never idle meanwhile.
  */
-static int move_autotune(struct lg_case *c, struct lg_gpu_run *r)
+static void move_autotune(struct lg_case *c, struct lg_gpu_run *r)
 {
 	struct lg_gpu_sums s = { .row = LG_NO_ROW };
-	LG_AUTOFREE uint8_t *conv = NULL, *wait = NULL;
-	int rc = lg_span_pick(c, LG_LIST_CONVOLUTIONS, &conv);
+	LG_AUTOFREE uint8_t *conv = lg_span_pick(c, LG_LIST_CONVOLUTIONS);
+	LG_AUTOFREE uint8_t *wait = conv ? lg_span_pick(c, LG_LIST_EVENT_WAITS) : NULL;
 
-	if (!rc && conv)
-		rc = lg_span_pick(c, LG_LIST_EVENT_WAITS, &wait);
-	for (size_t h = 0; !rc && conv && wait && h < r->n_host; h++) {
+	LG_EACH_WHILE(wait, h, r->host, r->n_host) {
 		LG_AUTO_IVS op = { 0 }, test = { 0 };
 
-		rc = tuned_of(c, r, r->host[h].thr, conv, wait, &op, &test);
-		if (rc)
-			break;
-		move_tuned(c, r, r->host[h].thr, &op);
-		lg_gpu_sum_within(c, r, r->host[h].thr, &test, &s);
+		tuned_of(c, r, h->thr, conv, wait, &op, &test);
+		move_tuned(c, r, h->thr, &op);
+		lg_gpu_sum_within(c, r, h->thr, &test, &s);
 	}
 	r->autotune = (struct lg_gpu_extra){ s.n, s.savable, s.by_step };
 	for (size_t k = 0; s.by_step && k < r->n_pieces; k++)
 		if (r->piece[k].cause == LG_GPU_BY_AUTOTUNE)
 			s.by_step[lg_gpu_step_of(r, r->piece[k].ts)] += r->piece[k].dur;
-	return rc;
 }
 
 /*
@@ -259,58 +249,49 @@ static int move_autotune(struct lg_case *c, struct lg_gpu_run *r)
  * takes hundreds, too (torch/.../MultiTensorApply.cuh: 320 blocks of 65536 elements a launch), but they
  * are as large as kernels get; so are those that inductor or Triton made.
  */
-static int sum_single_tensor(struct lg_case *c, const struct lg_gpu_run *r, struct lg_gpu_sums *ret)
+static struct lg_gpu_sums sum_single_tensor(struct lg_case *c, const struct lg_gpu_run *r)
 {
-	const struct lg_trace *t = c->t;
-	int rc = 0;
+	struct lg_gpu_sums s = { .row = LG_NO_ROW };
 
-	*ret = (struct lg_gpu_sums){ .row = LG_NO_ROW };
-	for (size_t h = 0; !rc && h < r->n_host; h++) {
-		LG_AUTO_IVS a = { 0 };
+	LG_EACH(h, r->host, r->n_host) {
+		LG_AUTO_IVS a = lg_gpu_spans(c, r, h->thr, LG_LIST_OPTIMIZER_STEPS);
 
-		rc = lg_gpu_spans(c, r, r->host[h].thr, LG_LIST_OPTIMIZER_STEPS, &a);
-		for (size_t i = 0; a.n && !rc && i < r->n_work; i++) {
-			const char *name = lg_span_name(t, r->work[i].span);
-			uint32_t call = r->work[i].call;
+		for (size_t i = 0; a.n && i < r->n_work; i++) {
+			const struct lg_gpu_work *w = &r->work[i];
+			const char *name = lg_span_name(c->t, w->span);
 
-			if (call != LG_NO_ROW && t->span.thr[call] == r->host[h].thr &&
-			    r->work[i].ts >= r->from && r->work[i].end <= r->to &&
-			    lg_gpu_within(&a, t->span.ts[call]) && !strstr(name, "multi_tensor") &&
-			    strncmp(name, "triton_", 7))
-				lg_gpu_sum_in(c, r, i, ret);
+			if (lg_gpu_called_within(c->t, w, h->thr, &a) && lg_gpu_in_window(r, w) &&
+			    !strstr(name, "multi_tensor") && strncmp(name, "triton_", 7))
+				lg_gpu_sum_in(c, r, i, &s);
 		}
 	}
-	return rc;
+	return s;
 }
 
-static int refine(struct lg_case *c, struct lg_gpu_run *r)
+static void refine(struct lg_case *c, struct lg_gpu_run *r)
 {
 	enum { MANY = 200 };
-	struct lg_gpu_sums s;
+	struct lg_gpu_sums s = sum_single_tensor(c, r);
 	size_t steps = r->n_steps ? r->n_steps : 1;
-	int rc = move_autotune(c, r);
 
-	if (!rc)
-		rc = sum_single_tensor(c, r, &s);
-	if (!rc && s.n / steps >= MANY) {
+	move_autotune(c, r);
+	if (s.n / steps >= MANY) {
 		r->optimizer = (struct lg_gpu_extra){ s.n / steps, s.ns, NULL };
-		rc = move_idle(c, r, LG_LIST_OPTIMIZER_STEPS, LG_GPU_BY_OPTIMIZER);
+		move_idle(c, r, LG_LIST_OPTIMIZER_STEPS, LG_GPU_BY_OPTIMIZER);
 	}
-	if (!rc)
-		rc = lg_gpu_sum_under(c, r, LG_LIST_ZERO_GRAD, &s);
-	if (!rc && s.n) {
+	s = lg_gpu_sum_under(c, r, LG_LIST_ZERO_GRAD);
+	if (s.n) {
 		r->zero_grad = (struct lg_gpu_extra){ s.n, s.savable, NULL };
-		rc = move_idle(c, r, LG_LIST_ZERO_GRAD, LG_GPU_BY_ZERO);
+		move_idle(c, r, LG_LIST_ZERO_GRAD, LG_GPU_BY_ZERO);
 	}
-	return rc;
 }
 
 int lg_gpu_refine(struct lg_case *c, struct lg_gpu *g)
 {
-	for (size_t i = 0; i < g->n; i++)
-		if (lg_gpu_judged(&g->run[i]) && lg_failed(c, refine(c, &g->run[i])))
-			return c->failed;
-	return 0;
+	LG_EACH_WHILE(!c->failed, r, g->run, g->n)
+		if (lg_gpu_judged(r))
+			refine(c, r);
+	return c->failed;
 }
 
 /* Idle time that was moved to a cause of its own, and what its kernels cost besides; NULL below floor. *l:
@@ -443,9 +424,10 @@ static void autotune_off(struct lg_case *c, const struct lg_gpu *g, const struct
 	for (size_t k = 0; k < x->n; k++)
 		again += 10 * x->v[k].steps >= 9 * (steps - 1) ? x->v[k].n : 0;
 	/* Convolutions that matter, nearly all of them on shapes that every step has. */
-	if (x->convs < 2 * steps || again * 10 < x->convs * 9 ||
-	    lg_failed(c, lg_gpu_sum_under(c, r, LG_LIST_CONVOLUTIONS, &s)) ||
-	    lg_gpu_part(r, (double)s.ns) < LG_N_GPU_CONV_AUTOTUNE_OFF)
+	if (x->convs < 2 * steps || again * 10 < x->convs * 9)
+		return;
+	s = lg_gpu_sum_under(c, r, LG_LIST_CONVOLUTIONS);
+	if (lg_gpu_part(r, (double)s.ns) < LG_N_GPU_CONV_AUTOTUNE_OFF)
 		return;
 	f = lg_gpu_unpriced(c, g, LG_R_GPU_CONV_AUTOTUNE, 0.7, r);
 	f->detail = "off";

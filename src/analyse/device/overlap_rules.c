@@ -22,11 +22,9 @@ static int carve(struct lg_case *c, struct lg_gpu_run *r, enum lg_name_list list
 	int rc = 0;
 
 	for (size_t h = 0; h < r->n_host && !rc; h++) {
-		LG_AUTO_IVS a = { 0 };
+		LG_AUTO_IVS a = lg_gpu_spans(c, r, r->host[h].thr, list);
 
-		rc = lg_gpu_spans(c, r, r->host[h].thr, list, &a);
-		if (!rc && a.n)
-			rc = lg_gpu_carve(c, r, &a, LG_GPU_BY_WRAPPER);
+		rc = lg_gpu_carve(c, r, &a, LG_GPU_BY_WRAPPER);
 	}
 	*ret = r->by[LG_GPU_BY_WRAPPER] - before;
 	return rc;
@@ -56,13 +54,12 @@ static void ddp_words(struct lg_case *c, struct lg_finding *f, bool copies, doub
 
 static void ddp(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r)
 {
-	struct lg_gpu_sums sums[2];
+	const struct lg_gpu_sums sums[2] = { lg_gpu_sum_under(c, r, LG_LIST_DDP_SEARCH),
+					     lg_gpu_sum_under(c, r, LG_LIST_DDP_COPY) };
 	const int64_t idle[2] = { r->ddp_search, r->ddp_copy };
 	struct lg_finding *f;
 
-	if (lg_told(c, LG_R_COMMS_DDP_FLAGS) ||
-	    lg_failed(c, lg_gpu_sum_under(c, r, LG_LIST_DDP_SEARCH, &sums[0])) ||
-	    lg_failed(c, lg_gpu_sum_under(c, r, LG_LIST_DDP_COPY, &sums[1])))
+	if (lg_told(c, LG_R_COMMS_DDP_FLAGS))
 		return;
 	for (size_t k = 0; k < 2; k++) {
 		const struct lg_gpu_sums *s = &sums[k];
@@ -86,11 +83,11 @@ static void ddp_on_cpu(struct lg_case *c, const struct lg_gpu *g, const struct l
 	for (size_t k = 0; k < 2; k++) {
 		enum lg_name_list list = k ? LG_LIST_DDP_COPY : LG_LIST_DDP_SEARCH;
 		int64_t *by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *by_step), ns;
+		LG_AUTO_IVS a = lg_gpu_spans(c, r, r->main, list);
 		struct lg_gpu_iv longest = { 0 };
-		LG_AUTO_IVS a = { 0 };
 		struct lg_finding *f;
 
-		if (lg_failed(c, !by_step ? LG_E_NOMEM : lg_gpu_spans(c, r, r->main, list, &a)))
+		if (lg_failed(c, by_step ? c->failed : LG_E_NOMEM))
 			return;
 		for (size_t i = 0; i < a.n; i++) {
 			by_step[lg_gpu_step_of(r, a.v[i].ts)] += a.v[i].end - a.v[i].ts;
@@ -129,12 +126,10 @@ static int gathers_of(struct lg_case *c, const struct lg_gpu_run *r, struct gath
 			call[w->span] = w->call + 1;
 	for (size_t h = 0; h < r->n_host; h++) {
 		lg_thr thr = r->host[h].thr;
-		LG_AUTO_IVS pre = { 0 }, forward = { 0 }, backward = { 0 };
+		LG_AUTO_IVS pre = lg_gpu_spans(c, r, thr, LG_LIST_FSDP_PREFETCH);
+		LG_AUTO_IVS forward = lg_gpu_spans(c, r, thr, LG_LIST_FSDP_FORWARD);
+		LG_AUTO_IVS backward = lg_gpu_spans(c, r, thr, LG_LIST_FSDP_BACKWARD);
 
-		if (lg_gpu_spans(c, r, thr, LG_LIST_FSDP_PREFETCH, &pre) ||
-		    lg_gpu_spans(c, r, thr, LG_LIST_FSDP_FORWARD, &forward) ||
-		    lg_gpu_spans(c, r, thr, LG_LIST_FSDP_BACKWARD, &backward))
-			c->failed = LG_E_NOMEM;
 		LG_EACH_WHILE(!c->failed, p, r->piece, r->n_pieces) {
 			uint32_t row = p->cause == LG_GPU_BY_COMM && p->span != LG_NO_ROW ? call[p->span] : 0;
 			int64_t at;
@@ -214,10 +209,8 @@ static void rate_limiter(struct lg_case *c, const struct lg_gpu_run *r)
 	int64_t waited = 0;
 
 	for (size_t h = 0; f && h < r->n_host; h++) {
-		LG_AUTO_IVS a = { 0 };
+		LG_AUTO_IVS a = lg_gpu_spans(c, r, r->host[h].thr, LG_LIST_FSDP_LIMITER);
 
-		if (lg_failed(c, lg_gpu_spans(c, r, r->host[h].thr, LG_LIST_FSDP_LIMITER, &a)))
-			return;
 		LG_EACH(p, r->piece, r->n_pieces)
 			if ((p->cause == LG_GPU_BY_SYNC) && p->span != LG_NO_ROW &&
 			    c->t->span.thr[p->span] == r->host[h].thr &&

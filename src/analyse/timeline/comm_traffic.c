@@ -99,25 +99,19 @@ static size_t move_of(const struct lg_case *c, const uint8_t *ranges, uint32_t r
 }
 
 /* The exposed time by what moves; by[MOVES]: nothing tells. */
-static int sum_exposed(struct lg_case *c, const struct lg_gpu_run *r, int64_t *by)
+static void sum_exposed(struct lg_case *c, const struct lg_gpu_run *r, int64_t *by)
 {
-	LG_AUTOFREE uint8_t *ranges = NULL, *is = lg_calloc(r->n_work + 1, 1);
-	LG_AUTOFREE uint32_t *work = lg_calloc(c->t->span.n + 1, sizeof *work);
-	int rc = is && work ? lg_span_pick(c, LG_LIST_COMM_RANGES, &ranges) : LG_E_NOMEM;
+	LG_AUTOFREE uint8_t *ranges = lg_span_pick(c, LG_LIST_COMM_RANGES);
+	LG_AUTOFREE uint8_t *is = lg_scratch(c, c->t->span.n + 1, 1); /* by row: 1 + which of moves[] */
 
-	if (!rc) {
-		for (size_t i = 0; i < r->n_work; i++)
-			if (r->work[i].class == LG_GPU_COMM) {
-				work[r->work[i].span] = (uint32_t)i + 1;
-				is[i] = (uint8_t)move_of(c, ranges, r->work[i].span, r->work[i].call);
-			}
-		LG_EACH(p, r->piece, r->n_pieces) {
-			if (p->cause != LG_GPU_BY_COMM || p->span == LG_NO_ROW)
-				continue;
-			by[work[p->span] ? is[work[p->span] - 1] : MOVES] += p->dur;
-		}
-	}
-	return rc;
+	if (!is)
+		return;
+	LG_EACH(w, r->work, r->n_work)
+		if (w->class == LG_GPU_COMM)
+			is[w->span] = (uint8_t)(1 + move_of(c, ranges, w->span, w->call));
+	LG_EACH(p, r->piece, r->n_pieces)
+		if (p->cause == LG_GPU_BY_COMM && p->span != LG_NO_ROW)
+			by[is[p->span] ? is[p->span] - 1 : MOVES] += p->dur;
 }
 
 /* The ones that make up most of a kind, by name: one, or two where the second is a quarter of it. */
@@ -151,7 +145,7 @@ size_t lg_exposed_kinds(struct lg_case *c, const struct lg_gpu_run *r, struct lg
 	int64_t by[MOVES + 1] = { 0 }, kind[LG_TRAFFIC_MAX] = { 0 }, all;
 	size_t n = 0;
 
-	(void)lg_failed(c, sum_exposed(c, r, by));
+	sum_exposed(c, r, by);
 	all = by[MOVES];
 	for (size_t i = 0; i < MOVES; i++) {
 		kind[moves[i].is] += by[i];

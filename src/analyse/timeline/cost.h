@@ -10,8 +10,8 @@
 /* Collect the names that spans have, once; before the next one. */
 int lg_span_names(struct lg_case *c) LG_MUST_CHECK;
 /* The span names that are on a list: a byte for each string, freed by the caller; NULL = none does, so
- * that there is nothing to look for. */
-int lg_span_pick(const struct lg_case *c, enum lg_name_list list, uint8_t **ret) LG_MUST_CHECK;
+ * that there is nothing to look for, or no memory is left, which the case remembers. */
+uint8_t *lg_span_pick(struct lg_case *c, enum lg_name_list list) LG_MUST_CHECK;
 
 /* Text k of a list of arguments, ["", "[1, 1]", "False"], which may be NULL; NULL = there are fewer. */
 const char *lg_gpu_listed(const char *list, size_t n, size_t k, size_t *ret_n);
@@ -73,17 +73,23 @@ static inline bool lg_gpu_next_row(struct lg_gpu_rows *w, uint32_t *ret)
 	}
 	return false;
 }
-/* Those of thr whose name is on the list as stretches, the outermost whole. */
-int lg_gpu_spans(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, enum lg_name_list list,
-		 struct lg_gpu_ivs *ret) LG_MUST_CHECK;
+/* Those of thr whose name is on the list as stretches, the outermost whole; freed by the caller. */
+struct lg_gpu_ivs lg_gpu_spans(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
+			       enum lg_name_list list) LG_MUST_CHECK;
+/* Did thr launch it within a? */
+static inline bool lg_gpu_called_within(const struct lg_trace *t, const struct lg_gpu_work *w, lg_thr thr,
+					const struct lg_gpu_ivs *a)
+{
+	return w->call != LG_NO_ROW && t->span.thr[w->call] == thr && lg_gpu_within(a, t->span.ts[w->call]);
+}
 /* Add work i of r to s. */
 void lg_gpu_sum_in(struct lg_case *c, const struct lg_gpu_run *r, size_t i, struct lg_gpu_sums *s);
 /* Add the work that thr launched within a. */
 void lg_gpu_sum_within(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const struct lg_gpu_ivs *a,
 		       struct lg_gpu_sums *s);
 /* Work launched inside the outermost spans of r's threads whose name is on the list. */
-int lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r, enum lg_name_list list,
-		     struct lg_gpu_sums *ret) LG_MUST_CHECK;
+struct lg_gpu_sums lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r,
+				    enum lg_name_list list) LG_MUST_CHECK;
 /* Adds what [from, to) of r's window is, by cause; *at: a piece that does not end before from, afterwards one
  * that does not end before to. */
 void lg_gpu_add_pieces(const struct lg_gpu_run *r, size_t *at, int64_t from, int64_t to, int64_t *by);

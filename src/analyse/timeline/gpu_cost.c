@@ -27,19 +27,20 @@ int lg_span_names(struct lg_case *c)
 	return c->span_names ? 0 : LG_E_NOMEM;
 }
 
-int lg_span_pick(const struct lg_case *c, enum lg_name_list list, uint8_t **ret)
+uint8_t *lg_span_pick(struct lg_case *c, enum lg_name_list list)
 {
-	*ret = NULL;
+	uint8_t *picked = NULL;
+
 	for (size_t i = 0; i < c->n_span_names; i++) {
 		if (!lg_on_list(list, lg_string(c->t, c->span_names[i])))
 			continue;
-		if (!*ret)
-			*ret = lg_calloc(c->t->n_str, 1);
-		if (!*ret)
-			return LG_E_NOMEM;
-		(*ret)[c->span_names[i]] = 1;
+		if (!picked)
+			picked = lg_scratch(c, c->t->n_str, 1);
+		if (!picked)
+			break;
+		picked[c->span_names[i]] = 1;
 	}
-	return 0;
+	return picked;
 }
 
 const char *lg_gpu_listed(const char *list, size_t n, size_t k, size_t *ret_n)
@@ -165,53 +166,44 @@ void lg_gpu_sum_in(struct lg_case *c, const struct lg_gpu_run *r, size_t i, stru
 void lg_gpu_sum_within(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const struct lg_gpu_ivs *a,
 		       struct lg_gpu_sums *s)
 {
-	const struct lg_trace *t = c->t;
-
-	for (size_t i = 0; a->n && i < r->n_work; i++) {
-		uint32_t call = r->work[i].call;
-
-		if (call != LG_NO_ROW && t->span.thr[call] == thr && lg_gpu_within(a, t->span.ts[call]))
+	for (size_t i = 0; a->n && i < r->n_work; i++)
+		if (lg_gpu_called_within(c->t, &r->work[i], thr, a))
 			lg_gpu_sum_in(c, r, i, s);
-	}
 }
 
-int lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r, enum lg_name_list list,
-		     struct lg_gpu_sums *ret)
+/* Those of the rows whose names are picked. */
+static struct lg_gpu_ivs spans_of(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
+				  const uint8_t *picked)
 {
-	LG_AUTOFREE uint8_t *picked = NULL;
-	int rc = lg_span_pick(c, list, &picked);
-
-	*ret = (struct lg_gpu_sums){ .row = LG_NO_ROW };
-	for (size_t h = 0; picked && !rc && h < r->n_host; h++) {
-		struct lg_gpu_rows w = lg_gpu_rows(c, r, r->host[h].thr, picked);
-		LG_AUTO_IVS a = { 0 };
-		int64_t covered = INT64_MIN;
-		uint32_t row;
-
-		while (!rc && lg_gpu_next_row(&w, &row)) {
-			if (c->t->span.ts[row] < covered)
-				continue;
-			covered = lg_span_end(c->t, row);
-			rc = lg_gpu_iv_add(&a, c->t->span.ts[row], covered, row);
-			ret->spans++;
-		}
-		if (!rc)
-			lg_gpu_sum_within(c, r, r->host[h].thr, &a, ret);
-	}
-	return rc;
-}
-
-int lg_gpu_spans(const struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, enum lg_name_list list,
-		 struct lg_gpu_ivs *ret)
-{
-	LG_AUTOFREE uint8_t *picked = NULL;
-	int rc = lg_span_pick(c, list, &picked);
 	struct lg_gpu_rows w = lg_gpu_rows(c, r, thr, picked);
+	struct lg_gpu_ivs a = { 0 };
 	uint32_t row;
 
-	while (picked && !rc && lg_gpu_next_row(&w, &row))
-		rc = lg_gpu_iv_add(ret, c->t->span.ts[row], lg_span_end(c->t, row), row);
-	return rc;
+	while (picked && !c->failed && lg_gpu_next_row(&w, &row))
+		(void)lg_failed(c, lg_gpu_iv_add(&a, c->t->span.ts[row], lg_span_end(c->t, row), row));
+	return a;
+}
+
+struct lg_gpu_ivs lg_gpu_spans(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
+			       enum lg_name_list list)
+{
+	LG_AUTOFREE uint8_t *picked = lg_span_pick(c, list);
+
+	return spans_of(c, r, thr, picked);
+}
+
+struct lg_gpu_sums lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r, enum lg_name_list list)
+{
+	LG_AUTOFREE uint8_t *picked = lg_span_pick(c, list);
+	struct lg_gpu_sums s = { .row = LG_NO_ROW };
+
+	LG_EACH_WHILE(picked, h, r->host, r->n_host) {
+		LG_AUTO_IVS a = spans_of(c, r, h->thr, picked);
+
+		s.spans += a.n;
+		lg_gpu_sum_within(c, r, h->thr, &a, &s);
+	}
+	return s;
 }
 
 /* A part of a piece that lies in a stretch, both by number. */

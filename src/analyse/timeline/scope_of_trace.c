@@ -380,10 +380,11 @@ static int judge_cold(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 static int count(struct lg_case *c, struct lg_gpu_run *r)
 {
 	LG_AUTOFREE int64_t *v = lg_calloc(r->n_work, sizeof *v);
-	LG_AUTOFREE uint8_t *training = NULL;
-
 	/* Names are looked through, not millions of rows. */
-	if (!v || (!r->has_backward && !r->n_ops && lg_span_pick(c, LG_LIST_TRAINING_KERNELS, &training)))
+	LG_AUTOFREE uint8_t *training =
+		r->has_backward || r->n_ops ? NULL : lg_span_pick(c, LG_LIST_TRAINING_KERNELS);
+
+	if (!v || c->failed)
 		return LG_E_NOMEM;
 	LG_EACH(w, r->work, r->n_work) {
 		if (w->end <= r->from || w->ts >= r->to)

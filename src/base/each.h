@@ -9,6 +9,10 @@
 #define LG_EACH_WHILE(cond, one, v, n)                                                           \
 	for (__typeof__(&*(v)) one = (v), one##_end = (n) ? one + (n) : one; (cond) && one != one##_end; \
 	     one++)
+/* Those of which cond holds. */
+#define LG_EACH_WHERE(cond, one, v, n) \
+	LG_EACH(one, v, n)             \
+		if (!(cond)) { } else
 
 /* Leaves in v[0..n) only those of which cond holds, in their order. */
 #define LG_KEEP(one, v, n, cond)                          \

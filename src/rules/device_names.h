@@ -28,4 +28,22 @@ enum lg_name_list {
 };
 bool lg_on_list(enum lg_name_list list, const char *name);
 
+/* ---- name_class.c ---- */
+/* What a span's name says it is. Names are API of torch, CUDA and HIP, cited in name_class.c. */
+enum lg_name_class {
+	LG_NAME_OTHER, LG_NAME_LAUNCH, LG_NAME_GRAPH_LAUNCH, LG_NAME_GRAPH_BUILD, LG_NAME_SYNC,
+	LG_NAME_COPY_CALL, LG_NAME_BLOCKING_COPY, LG_NAME_ALLOC, LG_NAME_FREE, LG_NAME_RUNTIME,
+	LG_NAME_LOADER,
+	LG_NAME_COMPILE, LG_NAME_SIDE, LG_NAME_LOG, LG_NAME_OPTIMIZER, LG_NAME_BACKWARD, LG_NAME_STEP,
+	LG_NAME_COMPILED_REGION, LG_NAME_FRAME, LG_NAME_TORCH_FRAME, LG_NAME_MODULE, LG_NAME_COMM
+};
+enum lg_name_class lg_name_class_of(const char *name);
+/* Is this source file torch's or the interpreter's, not the program's? */
+bool lg_is_library_path(const char *file);
+/* Is it a call of the device's runtime library? */
+static inline bool lg_is_runtime_name(enum lg_name_class k)
+{
+	return k >= LG_NAME_LAUNCH && k <= LG_NAME_RUNTIME;
+}
+
 #endif /* LG_RULES_DEVICE_NAMES_H */

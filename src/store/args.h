@@ -42,4 +42,22 @@ static inline bool lg_span_p2p(const struct lg_trace *t, size_t row)
 	return is && n == 4 && (!memcmp(is, "send", 4) || !memcmp(is, "recv", 4));
 }
 
+/* Text k of a list of arguments, ["", "[1, 1]", "False"], which may be NULL; NULL = there are fewer. */
+static inline const char *lg_arg_listed(const char *list, size_t n, size_t k, size_t *ret_n)
+{
+	const char *end = list + n, *close;
+
+	for (size_t i = 0; list && list < end; i++, list = close + 1) {
+		const char *open = memchr(list, '"', (size_t)(end - list));
+
+		close = open ? memchr(open + 1, '"', (size_t)(end - open - 1)) : NULL;
+		if (!close)
+			break;
+		*ret_n = (size_t)(close - open - 1);
+		if (i == k)
+			return open + 1;
+	}
+	return NULL;
+}
+
 #endif /* LG_STORE_ARGS_H */

@@ -43,13 +43,13 @@ static void tile(struct lg_case *c, struct lg_gpu_run *r, uint32_t most, uint32_
 	r->cap_pieces = r->n_pieces;
 }
 
-static void stretches(struct lg_gpu_ivs *a, uint32_t most, uint32_t *x)
+static void stretches(struct lg_ivs *a, uint32_t most, uint32_t *x)
 {
-	*a = (struct lg_gpu_ivs){ 0 };
+	*a = (struct lg_ivs){ 0 };
 	for (int64_t at = rnd(x) % most; at < WINDOW + 10;) {
 		int64_t end = at + 1 + rnd(x) % most;
 
-		assert_int_equal(lg_gpu_iv_add(a, at, end, LG_NO_ROW), 0);
+		assert_int_equal(lg_iv_add(a, at, end, LG_NO_ROW), 0);
 		at = end + (rnd(x) & 32 ? 0 : rnd(x) % most); /* some touch */
 	}
 }
@@ -64,14 +64,14 @@ static void each_moment_has_its_cause(void **state)
 		struct lg_verdict v = { 0 };
 		struct lg_case c = { .v = &v };
 		struct lg_gpu_run r;
-		struct lg_gpu_ivs a;
+		struct lg_ivs a;
 		int64_t late = 0, by[LG_GPU_BY_MAX] = { 0 }, at = 0;
 
 		tile(&c, &r, 1u << (round % 9), &x);
 		stretches(&a, 1u << (round % 7 + 1), &x);
 		for (size_t i = 0; i < r.n_pieces; i++)
 			for (int64_t t = r.piece[i].ts; t < r.piece[i].ts + r.piece[i].dur; t++) {
-				bool moved = r.piece[i].cause == LG_GPU_BY_LAUNCH && lg_gpu_within(&a, t);
+				bool moved = r.piece[i].cause == LG_GPU_BY_LAUNCH && lg_iv_within(&a, t);
 
 				want[t].cause = moved ? LG_GPU_BY_BATCH : r.piece[i].cause;
 				want[t].span = r.piece[i].span;

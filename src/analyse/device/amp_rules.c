@@ -34,8 +34,8 @@ static const struct lg_name_row amp_rows[] = {
 
 /* What one run's operators say. */
 struct lg_amp {
-	struct lg_gpu_ivs *hand;      /* by host: casts before matrix operators */
-	struct lg_gpu_ivs *again;     /* by host: casts inside pairs of the backward pass */
+	struct lg_ivs *hand;      /* by host: casts before matrix operators */
+	struct lg_ivs *again;     /* by host: casts inside pairs of the backward pass */
 	size_t n_matrix, n_pairs;     /* in forward: all, and dispatched twice */
 	size_t n_hand;                /* matrix operators with a cast by hand before them */
 	size_t n_casts;               /* such casts */
@@ -68,7 +68,7 @@ struct walk {
 	struct level up[DEPTH_MAX];
 	size_t depth;
 	/* Casts by hand since the last outermost operator that is none and no view. */
-	struct lg_gpu_iv pending[4];
+	struct lg_iv pending[4];
 	size_t n_pending, host;
 	int failed;
 };
@@ -88,7 +88,7 @@ static enum type type_of(const char *p, size_t n)
 static enum type input_type(const struct lg_trace *t, uint32_t row, size_t k)
 {
 	size_t n;
-	const char *list = lg_span_arg(t, row, "types", &n), *type = lg_gpu_listed(list, n, k, &n);
+	const char *list = lg_span_arg(t, row, "types", &n), *type = lg_arg_listed(list, n, k, &n);
 
 	return type ? type_of(type, n) : T_UNKNOWN;
 }
@@ -109,7 +109,7 @@ static bool converts(const struct lg_trace *t, uint32_t row)
 static void hand_cast(struct walk *w, const struct level *l)
 {
 	if (w->n_pending < sizeof w->pending / sizeof *w->pending)
-		w->pending[w->n_pending++] = (struct lg_gpu_iv){ l->ts, l->end, l->row };
+		w->pending[w->n_pending++] = (struct lg_iv){ l->ts, l->end, l->row };
 }
 
 static void hand_matrix(struct walk *w, uint32_t row)
@@ -122,7 +122,7 @@ static void hand_matrix(struct walk *w, uint32_t row)
 		a->row = row;
 	a->n_casts += w->n_pending;
 	for (size_t i = 0; i < w->n_pending && !w->failed; i++)
-		w->failed = lg_gpu_iv_add(&a->hand[w->host], w->pending[i].ts, w->pending[i].end,
+		w->failed = lg_iv_add(&a->hand[w->host], w->pending[i].ts, w->pending[i].end,
 					  w->pending[i].row);
 }
 
@@ -153,7 +153,7 @@ static void leave(struct walk *w)
 			if (l->pair && a->n_back_pairs == 1 && !a->n_hand)
 				a->row = l->row;
 			if (l->pair && l->casts && !w->failed)
-				w->failed = lg_gpu_iv_add(&a->again[w->host], l->cast_ts, l->cast_end,
+				w->failed = lg_iv_add(&a->again[w->host], l->cast_ts, l->cast_end,
 							  l->row);
 		}
 		if (outer && !back) {
@@ -331,7 +331,7 @@ int lg_gpu_refine_amp(struct lg_case *c, struct lg_gpu *g)
 /* Time that goes with the casts: kernels that others waited for, and launches that the device waited for. On
  * a CPU the casts' own time. */
 static struct lg_finding *cost_of(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *r,
-				  const struct lg_gpu_ivs *ivs, double confidence)
+				  const struct lg_ivs *ivs, double confidence)
 {
 	struct lg_gpu_sums s = { .row = LG_NO_ROW };
 	int64_t lost = r->scope == LG_SHOWS_CPU ? 0 : r->by[LG_GPU_BY_CAST];
@@ -339,7 +339,7 @@ static struct lg_finding *cost_of(struct lg_case *c, const struct lg_gpu *g, con
 
 	for (size_t h = 0; h < r->n_host; h++) {
 		lg_gpu_sum_within(c, r, r->host[h].thr, &ivs[h], &s);
-		lost += r->scope == LG_SHOWS_CPU ? lg_gpu_iv_sum(&ivs[h]) : 0;
+		lost += r->scope == LG_SHOWS_CPU ? lg_iv_sum(&ivs[h]) : 0;
 	}
 	lost += s.savable;
 	f = lg_gpu_finding(c, g, LG_R_GPU_AMP_MISUSE, lg_ms(lost), lg_gpu_part(r, (double)lost),
@@ -402,9 +402,7 @@ int lg_find_amp(struct lg_case *c, struct lg_gpu *g)
 {
 	bool said[3] = { false };
 
-	LG_EACH(r, g->run, g->n) {
-		if (!lg_gpu_traced(r) || !r->n_ops)
-			continue;
+	LG_EACH_WHERE(lg_gpu_traced(r) && r->n_ops, r, g->run, g->n) {
 		if (look(c, r))
 			return c->failed = LG_E_NOMEM;
 		/* Ranks run the same program: the first that shows it speaks for all. */

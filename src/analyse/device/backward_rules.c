@@ -52,12 +52,12 @@ struct look {
 	struct lg_gpu_sums again; /* work launched by forward code */
 };
 
-static int close_region(struct look *l, struct node *n, struct lg_gpu_ivs *a)
+static int close_region(struct look *l, struct node *n, struct lg_ivs *a)
 {
 	int rc = 0;
 
 	if (n->to > n->from) {
-		rc = lg_gpu_iv_add(a, n->from, n->to, n->row);
+		rc = lg_iv_add(a, n->from, n->to, n->row);
 		l->regions++;
 		l->forward += n->forward;
 		if (l->row == LG_NO_ROW)
@@ -68,7 +68,7 @@ static int close_region(struct look *l, struct node *n, struct lg_gpu_ivs *a)
 	return rc;
 }
 
-static int close_node(struct look *l, struct node *n, struct lg_gpu_ivs *a)
+static int close_node(struct look *l, struct node *n, struct lg_ivs *a)
 {
 	l->nodes += !n->gathers;
 	l->checked += !n->gathers && n->checked;

@@ -28,11 +28,11 @@ enum { MIN_STEPS = 3, MIN_HOLES = 3 };
  * When the host was at the step's work: calls of the runtime, operators that order work, annotations. An
  * operator on tensors that orders nothing (stacking samples into a batch) is part of getting the batch.
  */
-int lg_batch_busy(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_gpu_ivs *ret)
+int lg_batch_busy(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_ivs *ret)
 {
 	int rc = 0;
 
-	*ret = (struct lg_gpu_ivs){ 0 };
+	*ret = (struct lg_ivs){ 0 };
 	LG_EACH(o, r->host, r->n_host) {
 		size_t own = ret->n; /* this thread's begin here */
 
@@ -44,21 +44,21 @@ int lg_batch_busy(const struct lg_case *c, const struct lg_gpu_run *r, struct lg
 				orders |= o->seg[j].class >= LG_HOST_LAUNCH;
 			for (size_t k = i; orders && k < j && !rc; k++)
 				if (o->seg[k].class != LG_HOST_NONE && lg_host_in_window(r, &o->seg[k]))
-					rc = lg_gpu_iv_put(ret, own, o->seg[k].ts, o->seg[k].end);
+					rc = lg_iv_put(ret, own, o->seg[k].ts, o->seg[k].end);
 		}
 	}
-	rc = rc ? rc : lg_gpu_iv_join(ret);
+	rc = rc ? rc : lg_iv_join(ret);
 	if (rc) {
 		lg_free(ret->v);
-		*ret = (struct lg_gpu_ivs){ 0 };
+		*ret = (struct lg_ivs){ 0 };
 	}
 	return rc;
 }
 
 /* The hole around ts: from the end of what came before it, at most from `since`, to what comes next. */
-static struct lg_gpu_iv hole_at(const struct lg_gpu_ivs *a, int64_t ts, int64_t since, int64_t until)
+static struct lg_iv hole_at(const struct lg_ivs *a, int64_t ts, int64_t since, int64_t until)
 {
-	struct lg_gpu_iv hole = { since, until, LG_NO_ROW };
+	struct lg_iv hole = { since, until, LG_NO_ROW };
 	size_t k = LG_UPPER_BOUND(a->v, a->n, end, ts);
 
 	if (k && a->v[k - 1].end > since)
@@ -69,7 +69,7 @@ static struct lg_gpu_iv hole_at(const struct lg_gpu_ivs *a, int64_t ts, int64_t 
 }
 
 /* In [from, to], from the first stretch on that ends in it. *at: one that is not behind that one. */
-static int64_t longest_hole(const struct lg_gpu_ivs *a, int64_t from, int64_t to, size_t *at)
+static int64_t longest_hole(const struct lg_ivs *a, int64_t from, int64_t to, size_t *at)
 {
 	int64_t longest = 0;
 
@@ -81,27 +81,27 @@ static int64_t longest_hole(const struct lg_gpu_ivs *a, int64_t from, int64_t to
 }
 
 /* Holes at the starts of r's steps that look like waits for a batch. */
-static int find_holes(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_gpu_ivs *ret)
+static int find_holes(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_ivs *ret)
 {
 	LG_AUTO_IVS own = { 0 };
 	int rc = r->busy ? 0 : lg_batch_busy(c, r, &own);
-	const struct lg_gpu_ivs *a = r->busy ? r->busy : &own;
+	const struct lg_ivs *a = r->busy ? r->busy : &own;
 
-	*ret = (struct lg_gpu_ivs){ 0 };
+	*ret = (struct lg_ivs){ 0 };
 	for (size_t k = 0, at = 0; !rc && k < r->n_steps; k++) {
 		int64_t start = r->step[k], end = r->step[k + 1];
-		struct lg_gpu_iv hole = hole_at(a, start, k ? r->step[k - 1] : start, end);
+		struct lg_iv hole = hole_at(a, start, k ? r->step[k - 1] : start, end);
 
 		if (hole.end - hole.ts < HOLE_NS || hole.end - start <= start - hole.ts || hole.end >= end ||
 		    hole.end - hole.ts < 3 * longest_hole(a, hole.end, end, &at))
 			continue;
-		rc = lg_gpu_iv_add(ret, hole.ts, hole.end, LG_NO_ROW);
+		rc = lg_iv_add(ret, hole.ts, hole.end, LG_NO_ROW);
 	}
 	return rc;
 }
 
 /* Are there enough of them to be a habit? */
-static bool is_habit(const struct lg_gpu_run *r, const struct lg_gpu_ivs *holes)
+static bool is_habit(const struct lg_gpu_run *r, const struct lg_ivs *holes)
 {
 	LG_AUTOFREE int64_t *v = NULL;
 	int64_t hole, step;
@@ -147,7 +147,7 @@ int lg_gpu_refine_batch(struct lg_case *c, struct lg_gpu *g)
 }
 
 /* Is Python in an iterator's __next__ for most of these moments? Stacks tell what a hole cannot. */
-static bool in_next(struct lg_case *c, const struct lg_gpu_run *r, const struct lg_gpu_ivs *a)
+static bool in_next(struct lg_case *c, const struct lg_gpu_run *r, const struct lg_ivs *a)
 {
 	const struct lg_trace *t = c->t;
 	int64_t inside = 0, until = INT64_MIN; /* one may call another: up to there it is counted */
@@ -160,13 +160,13 @@ static bool in_next(struct lg_case *c, const struct lg_gpu_run *r, const struct 
 		if (t->span.kind[row] != LG_SPAN_PYTHON || !picked[t->span.name[row]] || end <= from)
 			continue;
 		until = end;
-		inside += lg_gpu_iv_shared(a, &at, from, end);
+		inside += lg_iv_shared(a, &at, from, end);
 	}
-	return inside * 2 > lg_gpu_iv_sum(a);
+	return inside * 2 > lg_iv_sum(a);
 }
 
 static void tell(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r,
-		 const struct lg_gpu_ivs *a, const char *what)
+		 const struct lg_ivs *a, const char *what)
 {
 	bool known = in_next(c, r, a);
 	size_t longest = 0;
@@ -200,7 +200,7 @@ static void on_cpu(struct lg_case *c, const struct lg_gpu *g)
 			continue;
 		if (lg_failed(c, find_holes(c, r, &holes)))
 			return;
-		sum = (double)lg_gpu_iv_sum(&holes);
+		sum = (double)lg_iv_sum(&holes);
 		if (!is_habit(r, &holes) ||
 		    sum < LG_N_DATA_LOADER_WAIT_INFERRED_CPU * (double)(r->to - r->from))
 			continue;

@@ -26,7 +26,7 @@ struct frame {
 
 /* Where regions are left in the middle. */
 struct breaks {
-	struct lg_gpu_ivs gaps;      /* of one thread after another */
+	struct lg_ivs gaps;      /* of one thread after another */
 	size_t regions, lookups;     /* inside of regions */
 	int64_t *by_step, ns;        /* of the gaps */
 	int64_t late;                /* while the device idled for want of launches */
@@ -106,7 +106,7 @@ static int add_gap(const struct lg_gpu_run *r, struct nest *o, int64_t to, uint3
 	b->ns += to - from;
 	if (b->by_step && s < r->n_steps)
 		b->by_step[s] += to - from;
-	return lg_gpu_iv_add(&b->gaps, from, to, row);
+	return lg_iv_add(&b->gaps, from, to, row);
 }
 
 static void keep_resume(struct breaks *b, lg_str name)

@@ -43,14 +43,14 @@ enum lg_cpu_part lg_cpu_part_of(const struct lg_finding *f)
 }
 
 /* Collectives are rows of threads that run no operators. */
-static int add_collectives(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_gpu_ivs *all)
+static int add_collectives(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_ivs *all)
 {
 	const struct lg_span_tab *s = &c->t->span;
 
 	LG_LISTED(thr, c->idx->thread, r->prc) {
 		LG_LISTED(row, c->idx->span, thr) {
 			if (s->kind[row] == LG_SPAN_COLLECTIVE && s->dur[row] > 0 && s->ts[row] < r->to &&
-			    lg_gpu_iv_put(all, all->n, s->ts[row], s->ts[row] + s->dur[row]))
+			    lg_iv_put(all, all->n, s->ts[row], s->ts[row] + s->dur[row]))
 				return LG_E_NOMEM;
 		}
 	}
@@ -60,7 +60,7 @@ static int add_collectives(const struct lg_case *c, const struct lg_gpu_run *r, 
 /* When a thread of r's process does that or an earlier part: disjoint, in order; ret->v is the caller's, also
  * without memory. */
 static int busy(const struct lg_case *c, const struct lg_gpu_run *r, enum lg_cpu_part part,
-		struct lg_gpu_ivs *ret)
+		struct lg_ivs *ret)
 {
 	int rc = 0;
 
@@ -71,11 +71,11 @@ static int busy(const struct lg_case *c, const struct lg_gpu_run *r, enum lg_cpu
 		for (size_t i = 0; i < o->n && !rc; i++)
 			if (lg_host_in_window(r, &o->seg[i]) &&
 			    part_of(c, &o->seg[i], o->thr == r->main) <= part)
-				rc = lg_gpu_iv_put(ret, own, o->seg[i].ts, o->seg[i].end);
+				rc = lg_iv_put(ret, own, o->seg[i].ts, o->seg[i].end);
 	}
 	if (!rc && part == LG_CPU_COMM)
 		rc = add_collectives(c, r, ret);
-	return rc ? rc : lg_gpu_iv_join(ret);
+	return rc ? rc : lg_iv_join(ret);
 }
 
 /* Else it is what it was without. */
@@ -91,9 +91,9 @@ static bool has_part(const struct lg_case *c, const struct lg_gpu_run *r, enum l
 }
 
 int lg_cpu_parts(const struct lg_case *c, const struct lg_gpu_run *r, const int64_t *at, size_t n,
-		 int64_t (*by)[LG_CPU_PARTS], struct lg_gpu_ivs *ret_any)
+		 int64_t (*by)[LG_CPU_PARTS], struct lg_ivs *ret_any)
 {
-	struct lg_gpu_ivs v = { 0 };
+	struct lg_ivs v = { 0 };
 
 	for (enum lg_cpu_part k = LG_CPU_DATA; k < LG_CPU_BETWEEN; k++) {
 		size_t i = 0;
@@ -103,7 +103,7 @@ int lg_cpu_parts(const struct lg_case *c, const struct lg_gpu_run *r, const int6
 			return LG_E_NOMEM;
 		}
 		for (size_t s = 0; s < n; s++)
-			by[s][k] = lg_gpu_iv_shared(&v, &i, at[s], at[s + 1]);
+			by[s][k] = lg_iv_shared(&v, &i, at[s], at[s + 1]);
 	}
 	for (size_t s = 0; s < n; s++) {
 		by[s][LG_CPU_BETWEEN] = at[s + 1] - at[s] - by[s][LG_CPU_COMM];

@@ -149,12 +149,9 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, const struct ranks *
 	struct lg_finding *f;
 	int64_t *by_step;
 
-	LG_EACH(x, a->v, a->n) {
-		if (x == late)
-			continue;
+	LG_EACH_WHERE(x != late, x, a->v, a->n)
 		for (int p = 0; p < LG_CPU_PARTS; p++)
 			more[p] += (late->by[p] - x->by[p]) / others;
-	}
 	lost = fmin(-more[LG_CPU_COMM], late->caused / wall);
 	if (lost < LG_N_COMMS_STRAGGLER_CPU)
 		return;

@@ -21,9 +21,7 @@ static int time_of(struct lg_case *c, const struct lg_gpu_run *r, enum lg_host_c
 	ret->by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *ret->by_step);
 	if (!ret->by_step)
 		return LG_E_NOMEM;
-	LG_EACH(s, h->seg, h->n) {
-		if (s->class != class || s->ts < r->from || s->end > r->to)
-			continue;
+	LG_EACH_WHERE(s->class == class && s->ts >= r->from && s->end <= r->to, s, h->seg, h->n) {
 		ret->sum += s->end - s->ts;
 		ret->by_step[lg_gpu_step_of(r, s->ts)] += s->end - s->ts;
 		/* Calls in calls: one stretch. */

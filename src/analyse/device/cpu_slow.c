@@ -15,13 +15,13 @@
 
 struct excess {
 	double of[LG_CPU_PARTS], all; /* ns, of the slow steps */
-	struct lg_gpu_iv hole; /* the longest of them in which nothing is traced */
+	struct lg_iv hole; /* the longest of them in which nothing is traced */
 	const struct lg_gpu_run *run; /* whose */
 	bool frames; /* Python stacks are in the trace */
 	int64_t ops_slow, ops_normal; /* operators a step, of the last run that had slow ones */
 };
 
-static void longest_hole(const struct lg_gpu_run *r, const struct lg_gpu_ivs *v, size_t *at, int64_t from,
+static void longest_hole(const struct lg_gpu_run *r, const struct lg_ivs *v, size_t *at, int64_t from,
 			 int64_t to, struct excess *e)
 {
 	int64_t until = from;
@@ -32,7 +32,7 @@ static void longest_hole(const struct lg_gpu_run *r, const struct lg_gpu_ivs *v,
 		int64_t next = i < v->n && v->v[i].ts < to ? v->v[i].ts : to;
 
 		if (next - until > e->hole.end - e->hole.ts) {
-			e->hole = (struct lg_gpu_iv){ until, next, LG_NO_ROW };
+			e->hole = (struct lg_iv){ until, next, LG_NO_ROW };
 			e->run = r;
 		}
 		until = i < v->n && v->v[i].ts < to ? v->v[i].end : to;

@@ -25,9 +25,8 @@ static int waits_of(const struct lg_case *c, const struct lg_gpu_run *r, struct 
 	size_t cap = 0;
 
 	*w = (struct waits){ 0 };
-	LG_EACH(p, r->piece, r->n_pieces) {
-		if (p->cause != LG_GPU_BY_LOADER || p->span == LG_NO_ROW)
-			continue;
+	LG_EACH_WHERE(p->cause == LG_GPU_BY_LOADER && p->span != LG_NO_ROW, p, r->piece,
+		      r->n_pieces) {
 		if (p->span != last) {
 			if (LG_APPEND(w->v, w->n, cap, 0))
 				return LG_E_NOMEM;
@@ -183,12 +182,12 @@ static int64_t optimizers_copies(struct lg_case *c, struct lg_gpu *g, const stru
 			uint32_t row = r->host[h].mark[p];
 
 			if (lg_gpu_name(c, g, t->span.name[row]) == LG_NAME_OPTIMIZER)
-				(void)lg_failed(c, lg_gpu_iv_add(&steps, t->span.ts[row],
+				(void)lg_failed(c, lg_iv_add(&steps, t->span.ts[row],
 								 lg_span_end(t, row), row));
 		}
 	LG_EACH_WHILE(steps.n, w, r->work, r->n_work)
 		if (w->class == LG_GPU_H2D && w->call != LG_NO_ROW &&
-		    lg_gpu_within(&steps, t->span.ts[w->call]))
+		    lg_iv_within(&steps, t->span.ts[w->call]))
 			sum += w->end - w->ts;
 	return sum;
 }

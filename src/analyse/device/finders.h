@@ -41,7 +41,7 @@ void lg_amp_walk(struct lg_case *c, struct lg_gpu_run *r);
 int lg_amp_end(struct lg_case *c, struct lg_gpu_run *r) LG_MUST_CHECK;
 /* May a wait for batches be inferred? Then r->busy will be asked for. */
 bool lg_batch_may_infer(const struct lg_gpu_run *r);                          /* batch_wait.c */
-int lg_batch_busy(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_gpu_ivs *ret) LG_MUST_CHECK;
+int lg_batch_busy(const struct lg_case *c, const struct lg_gpu_run *r, struct lg_ivs *ret) LG_MUST_CHECK;
 
 int lg_compile_absent(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;     /* compile_trace.c */
 void lg_compile_regions(struct lg_case *c, const struct lg_gpu *g);           /* compile_regions.c */

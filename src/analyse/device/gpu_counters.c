@@ -502,9 +502,7 @@ static bool hot(struct lg_case *c, struct devices *d)
 	if (worst == d->n || most < LG_N_GPU_THROTTLED_REASON)
 		return false;
 	full = quantile(d, NULL, 0.95, VERY_BUSY, CLOCK);
-	LG_EACH(r, d->v[worst].v, d->v[worst].n) {
-		if (!is_in(r, HOT))
-			continue;
+	LG_EACH_WHERE(is_in(r, HOT), r, d->v[worst].v, d->v[worst].n) {
 		all |= r->reasons;
 		if (!isnan(r->clock)) {
 			low += r->clock;

@@ -182,7 +182,7 @@ static void move_idle(struct lg_case *c, struct lg_gpu_run *r, enum lg_name_list
 
 /* Of one thread: convolutions that wait for events, and each up to its last such wait. */
 static void tuned_of(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const uint8_t *conv,
-		     const uint8_t *wait, struct lg_gpu_ivs *ret_op, struct lg_gpu_ivs *ret_test)
+		     const uint8_t *wait, struct lg_ivs *ret_op, struct lg_ivs *ret_test)
 {
 	const struct lg_trace *t = c->t;
 	int64_t from = INT64_MIN, to = INT64_MIN;
@@ -197,15 +197,15 @@ static void tuned_of(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, 
 			op = row;
 		} else if (ts < to && wait[t->span.name[row]]) {
 			/* again: nothing is left of it */
-			if (lg_gpu_iv_add(ret_op, from, to, op) ||
-			    lg_gpu_iv_add(ret_test, from, LG_MIN(end, to), op))
+			if (lg_iv_add(ret_op, from, to, op) ||
+			    lg_iv_add(ret_test, from, LG_MIN(end, to), op))
 				c->failed = LG_E_NOMEM;
 		}
 	}
 }
 
 /* The allocator is emptied behind the measurement, in the same operator: that belongs to it, too. */
-static void move_tuned(const struct lg_case *c, struct lg_gpu_run *r, lg_thr thr, const struct lg_gpu_ivs *op)
+static void move_tuned(const struct lg_case *c, struct lg_gpu_run *r, lg_thr thr, const struct lg_ivs *op)
 {
 	const struct lg_trace *t = c->t;
 
@@ -214,7 +214,7 @@ static void move_tuned(const struct lg_case *c, struct lg_gpu_run *r, lg_thr thr
 
 		if ((p->cause != LG_GPU_BY_SYNC && p->cause != LG_GPU_BY_LAUNCH &&
 		     p->cause != LG_GPU_BY_ALLOC) ||
-		    row == LG_NO_ROW || t->span.thr[row] != thr || !lg_gpu_within(op, t->span.ts[row]))
+		    row == LG_NO_ROW || t->span.thr[row] != thr || !lg_iv_within(op, t->span.ts[row]))
 			continue;
 		lg_gpu_charge(r, p, LG_GPU_BY_AUTOTUNE);
 	}
@@ -391,7 +391,7 @@ static bool look_at_convs(const struct lg_case *c, const struct lg_gpu_run *r, s
 			if (t->span.name[row] != conv)
 				continue;
 			list = lg_span_arg(t, row, "inputs", &len);
-			off = lg_gpu_listed(list, len, BENCHMARK, &len);
+			off = lg_arg_listed(list, len, BENCHMARK, &len);
 			if (!off || len != strlen("False") || strncmp(off, "False", len))
 				return false;
 			x->convs++;

@@ -312,10 +312,8 @@ static double copies_inside(const struct lg_case *c, const struct lg_gpu_run *r,
 	int64_t ns = 0;
 
 	*ret_n = 0;
-	LG_EACH(w, r->work, r->n_work) {
-		if (w->class != LG_GPU_COMPUTE || c->t->span.kind[w->span] != LG_SPAN_COPY ||
-		    !lg_gpu_in_window(r, w))
-			continue;
+	LG_EACH_WHERE(w->class == LG_GPU_COMPUTE && c->t->span.kind[w->span] == LG_SPAN_COPY &&
+		      lg_gpu_in_window(r, w), w, r->work, r->n_work) {
 		ns += w->end - w->ts;
 		++*ret_n;
 	}

@@ -139,9 +139,7 @@ int lg_gpu_slow_steps(struct lg_case *c, struct lg_gpu *g)
 	}
 	if (e.all <= 0)
 		return lg_cpu_slow_steps(c, g);
-	LG_EACH(f, v->findings, v->n_findings) {
-		if (!f->device_causes)
-			continue;
+	LG_EACH_WHERE(f->device_causes, f, v->findings, v->n_findings) {
 		f->excess_share = share_of(&e, f->device_causes);
 		told |= f->device_causes;
 	}

@@ -32,13 +32,10 @@ static int carve(struct lg_case *c, struct lg_gpu_run *r, enum lg_name_list list
 
 int lg_gpu_refine_overlap(struct lg_case *c, struct lg_gpu *g)
 {
-	LG_EACH(r, g->run, g->n) {
-		if (!lg_gpu_judged(r))
-			continue;
+	LG_EACH_WHERE(lg_gpu_judged(r), r, g->run, g->n)
 		if (carve(c, r, LG_LIST_DDP_SEARCH, &r->ddp_search) ||
 		    carve(c, r, LG_LIST_DDP_COPY, &r->ddp_copy))
 			return c->failed = LG_E_NOMEM;
-	}
 	return 0;
 }
 
@@ -84,7 +81,7 @@ static void ddp_on_cpu(struct lg_case *c, const struct lg_gpu *g, const struct l
 		enum lg_name_list list = k ? LG_LIST_DDP_COPY : LG_LIST_DDP_SEARCH;
 		int64_t *by_step = lg_arena_alloc(&c->v->arena, r->n_steps + 1, sizeof *by_step), ns;
 		LG_AUTO_IVS a = lg_gpu_spans(c, r, r->main, list);
-		struct lg_gpu_iv longest = { 0 };
+		struct lg_iv longest = { 0 };
 		struct lg_finding *f;
 
 		if (lg_failed(c, by_step ? c->failed : LG_E_NOMEM))
@@ -94,7 +91,7 @@ static void ddp_on_cpu(struct lg_case *c, const struct lg_gpu *g, const struct l
 			if (a.v[i].end - a.v[i].ts > longest.end - longest.ts)
 				longest = a.v[i];
 		}
-		ns = lg_gpu_iv_sum(&a);
+		ns = lg_iv_sum(&a);
 		if (!a.n || lg_gpu_part(r, (double)ns) < LG_N_COMMS_DDP_FLAGS_FLOOR)
 			continue;
 		f = lg_gpu_finding(c, g, LG_R_COMMS_DDP_FLAGS, lg_ms(ns), lg_gpu_part(r, (double)ns),
@@ -138,11 +135,11 @@ static int gathers_of(struct lg_case *c, const struct lg_gpu_run *r, struct gath
 			    !lg_on_list(LG_LIST_GATHERS, lg_span_name(t, p->span)))
 				continue;
 			at = t->span.ts[row - 1];
-			if (lg_gpu_within(&pre, at))
+			if (lg_iv_within(&pre, at))
 				ret->prefetched += p->dur;
-			else if (lg_gpu_within(&backward, at))
+			else if (lg_iv_within(&backward, at))
 				ret->backward += p->dur;
-			else if (lg_gpu_within(&forward, at))
+			else if (lg_iv_within(&forward, at))
 				ret->forward += p->dur;
 			else
 				continue;
@@ -214,7 +211,7 @@ static void rate_limiter(struct lg_case *c, const struct lg_gpu_run *r)
 		LG_EACH(p, r->piece, r->n_pieces)
 			if ((p->cause == LG_GPU_BY_SYNC) && p->span != LG_NO_ROW &&
 			    c->t->span.thr[p->span] == r->host[h].thr &&
-			    lg_gpu_within(&a, c->t->span.ts[p->span]))
+			    lg_iv_within(&a, c->t->span.ts[p->span]))
 				waited += p->dur;
 	}
 	if (!f || !waited || waited * 2 < r->by[LG_GPU_BY_SYNC])

@@ -3,7 +3,7 @@
 #ifndef LG_ANALYSE_TIMELINE_COST_H
 #define LG_ANALYSE_TIMELINE_COST_H
 #include "analyse/timeline/window.h"
-#include "base/alloc.h"
+#include "base/intervals.h"
 #include "rules/device_names.h"
 
 /* ---- gpu_cost.c: names that are looked for ---- */
@@ -13,9 +13,6 @@ int lg_span_names(struct lg_case *c) LG_MUST_CHECK;
  * that there is nothing to look for, or no memory is left, which the case remembers. */
 uint8_t *lg_span_pick(struct lg_case *c, enum lg_name_list list) LG_MUST_CHECK;
 
-/* Text k of a list of arguments, ["", "[1, 1]", "False"], which may be NULL; NULL = there are fewer. */
-const char *lg_gpu_listed(const char *list, size_t n, size_t k, size_t *ret_n);
-
 /* ---- gpu_cost.c: places on the host, and what the work launched there costs ---- */
 struct lg_gpu_sums {
 	int64_t ns, savable, longest, at;
@@ -23,31 +20,6 @@ struct lg_gpu_sums {
 	uint32_t row;  /* of the longest */
 	int64_t *by_step; /* savable, where there are steps to tell apart; of the arena */
 };
-/* Stretches of one host thread: by start, disjoint. */
-struct lg_gpu_ivs {
-	struct lg_gpu_iv {
-		int64_t ts, end;
-		uint32_t row;
-	} *v;
-	size_t n, cap;
-};
-static inline void lg_gpu_ivs_done(struct lg_gpu_ivs *a)
-{
-	lg_free(a->v);
-}
-#define LG_AUTO_IVS __attribute__((cleanup(lg_gpu_ivs_done))) struct lg_gpu_ivs
-/* Must come in order; what overlaps the last one is cut. LG_E_NOMEM. */
-int lg_gpu_iv_add(struct lg_gpu_ivs *a, int64_t ts, int64_t end, uint32_t row) LG_MUST_CHECK;
-/* In any order, before lg_gpu_iv_join(); what touches the last one put in, from a->v[own] on, becomes one
- * with it: each thread's stretches are in order, and nearly every one begins where the last one ends. */
-int lg_gpu_iv_put(struct lg_gpu_ivs *a, size_t own, int64_t ts, int64_t end) LG_MUST_CHECK;
-/* Of stretches put in in any order, their union. */
-int lg_gpu_iv_join(struct lg_gpu_ivs *a) LG_MUST_CHECK;
-int64_t lg_gpu_iv_sum(const struct lg_gpu_ivs *a);
-/* ns of [from, to) in a; *at: 0 at first, from never goes back. */
-int64_t lg_gpu_iv_shared(const struct lg_gpu_ivs *a, size_t *at, int64_t from, int64_t to);
-bool lg_gpu_within(const struct lg_gpu_ivs *a, int64_t ts);
-
 /* The rows of a thread that the host began for r's window, by time. */
 struct lg_gpu_rows {
 	const struct lg_case *c;
@@ -74,18 +46,18 @@ static inline bool lg_gpu_next_row(struct lg_gpu_rows *w, uint32_t *ret)
 	return false;
 }
 /* Those of thr whose name is on the list as stretches, the outermost whole; freed by the caller. */
-struct lg_gpu_ivs lg_gpu_spans(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
+struct lg_ivs lg_gpu_spans(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
 			       enum lg_name_list list) LG_MUST_CHECK;
 /* Did thr launch it within a? */
 static inline bool lg_gpu_called_within(const struct lg_trace *t, const struct lg_gpu_work *w, lg_thr thr,
-					const struct lg_gpu_ivs *a)
+					const struct lg_ivs *a)
 {
-	return w->call != LG_NO_ROW && t->span.thr[w->call] == thr && lg_gpu_within(a, t->span.ts[w->call]);
+	return w->call != LG_NO_ROW && t->span.thr[w->call] == thr && lg_iv_within(a, t->span.ts[w->call]);
 }
 /* Add work i of r to s. */
 void lg_gpu_sum_in(struct lg_case *c, const struct lg_gpu_run *r, size_t i, struct lg_gpu_sums *s);
 /* Add the work that thr launched within a. */
-void lg_gpu_sum_within(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const struct lg_gpu_ivs *a,
+void lg_gpu_sum_within(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const struct lg_ivs *a,
 		       struct lg_gpu_sums *s);
 /* Work launched inside the outermost spans of r's threads whose name is on the list. */
 struct lg_gpu_sums lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *r,
@@ -94,7 +66,7 @@ struct lg_gpu_sums lg_gpu_sum_under(struct lg_case *c, const struct lg_gpu_run *
  * that does not end before to. */
 void lg_gpu_add_pieces(const struct lg_gpu_run *r, size_t *at, int64_t from, int64_t to, int64_t *by);
 /* Idle time for want of launches that lies within a. */
-int64_t lg_gpu_late_within(const struct lg_gpu_run *r, const struct lg_gpu_ivs *a);
+int64_t lg_gpu_late_within(const struct lg_gpu_run *r, const struct lg_ivs *a);
 /* A piece gets another cause. */
 static inline void lg_gpu_charge(struct lg_gpu_run *r, struct lg_gpu_piece *p, uint8_t cause)
 {
@@ -103,7 +75,7 @@ static inline void lg_gpu_charge(struct lg_gpu_run *r, struct lg_gpu_piece *p, u
 	r->by[cause] += p->dur;
 }
 /* Give that time to another cause, so that it is not counted twice. */
-int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_gpu_ivs *a,
+int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_ivs *a,
 		 uint8_t into) LG_MUST_CHECK;
 /* A finding of estimated cost: `part` of the savable time; NULL below floor. */
 struct lg_finding *lg_gpu_costs(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,

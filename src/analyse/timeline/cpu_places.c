@@ -57,7 +57,7 @@ size_t lg_cpu_places(struct lg_case *c, const struct lg_gpu_run *r, const struct
 		    s->ts >= what->from && s->end <= what->to &&
 		    (s->site != LG_NO_ROW || call_of(c->t, s) != LG_NO_ROW))
 			rc = charge(c->t, &l, s, s->end - s->ts -
-				    (what->busy ? lg_gpu_iv_shared(what->busy, &at, s->ts, s->end) : 0));
+				    (what->busy ? lg_iv_shared(what->busy, &at, s->ts, s->end) : 0));
 	(void)lg_failed(c, rc);
 	LG_SORT(l.v, l.n, cmp_place);
 	n = rc ? 0 : LG_MIN(n, l.n);
@@ -84,7 +84,7 @@ const char *lg_cpu_python(struct lg_case *c, const struct lg_gpu_run *r, int64_t
 	int64_t by[1][LG_CPU_PARTS], told = 0;
 	struct lg_cpu_time_of what = { LG_HOST_NONE, from, to, NULL };
 	struct lg_cpu_place p[3];
-	struct lg_gpu_ivs busy;
+	struct lg_ivs busy;
 	const char *text = NULL;
 	size_t n;
 

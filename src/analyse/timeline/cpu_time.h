@@ -18,7 +18,7 @@ enum lg_cpu_part {
 /* by: a row for each of the n stretches from at[i] to at[i + 1]: ns. *ret_any, which may be NULL: when
  * anything ran, disjoint, in order; ret_any->v is the caller's. */
 int lg_cpu_parts(const struct lg_case *c, const struct lg_gpu_run *r, const int64_t *at, size_t n,
-		 int64_t (*by)[LG_CPU_PARTS], struct lg_gpu_ivs *ret_any) LG_MUST_CHECK;
+		 int64_t (*by)[LG_CPU_PARTS], struct lg_ivs *ret_any) LG_MUST_CHECK;
 /* What part of a step a finding is about; LG_CPU_PARTS = of another kind. */
 enum lg_cpu_part lg_cpu_part_of(const struct lg_finding *f);
 /* What r's main thread spends in stretches of one class: without a device, all of it is exposed. */
@@ -49,7 +49,7 @@ struct lg_cpu_place {
 struct lg_cpu_time_of {
 	enum lg_host_class class;
 	int64_t from, to;
-	const struct lg_gpu_ivs *busy;
+	const struct lg_ivs *busy;
 };
 /* Where r's main thread spends that time, the most first, at most n. */
 size_t lg_cpu_places(struct lg_case *c, const struct lg_gpu_run *r, const struct lg_cpu_time_of *what,

@@ -43,85 +43,6 @@ uint8_t *lg_span_pick(struct lg_case *c, enum lg_name_list list)
 	return picked;
 }
 
-const char *lg_gpu_listed(const char *list, size_t n, size_t k, size_t *ret_n)
-{
-	const char *end = list + n, *close;
-
-	for (size_t i = 0; list && list < end; i++, list = close + 1) {
-		const char *open = memchr(list, '"', (size_t)(end - list));
-
-		close = open ? memchr(open + 1, '"', (size_t)(end - open - 1)) : NULL;
-		if (!close)
-			break;
-		*ret_n = (size_t)(close - open - 1);
-		if (i == k)
-			return open + 1;
-	}
-	return NULL;
-}
-
-int lg_gpu_iv_add(struct lg_gpu_ivs *a, int64_t ts, int64_t end, uint32_t row)
-{
-	if (a->n && ts < a->v[a->n - 1].end)
-		ts = a->v[a->n - 1].end;
-	if (end <= ts)
-		return 0;
-	return LG_APPEND(a->v, a->n, a->cap, (struct lg_gpu_iv){ ts, end, row });
-}
-
-LG_ORDER_BY(by_start, struct lg_gpu_iv, LG_CMP(x->ts, y->ts))
-
-int lg_gpu_iv_put(struct lg_gpu_ivs *a, size_t own, int64_t ts, int64_t end)
-{
-	if (a->n > own && ts <= a->v[a->n - 1].end) {
-		a->v[a->n - 1].end = end;
-		return 0;
-	}
-	return LG_APPEND(a->v, a->n, a->cap, (struct lg_gpu_iv){ ts, end, LG_NO_ROW });
-}
-
-int lg_gpu_iv_join(struct lg_gpu_ivs *a)
-{
-	size_t n = 0;
-
-	if (lg_order(a->v, a->n, sizeof *a->v, by_start))
-		return LG_E_NOMEM;
-	for (size_t i = 0; i < a->n; i++)
-		if (!n || a->v[i].ts > a->v[n - 1].end)
-			a->v[n++] = a->v[i];
-		else if (a->v[i].end > a->v[n - 1].end)
-			a->v[n - 1].end = a->v[i].end;
-	a->n = n;
-	return 0;
-}
-
-int64_t lg_gpu_iv_sum(const struct lg_gpu_ivs *a)
-{
-	int64_t sum = 0;
-
-	LG_EACH(x, a->v, a->n)
-		sum += x->end - x->ts;
-	return sum;
-}
-
-int64_t lg_gpu_iv_shared(const struct lg_gpu_ivs *a, size_t *at, int64_t from, int64_t to)
-{
-	int64_t sum = 0;
-
-	while (*at < a->n && a->v[*at].end <= from)
-		++*at;
-	for (size_t i = *at; i < a->n && a->v[i].ts < to; i++)
-		sum += LG_MIN(a->v[i].end, to) - LG_MAX(a->v[i].ts, from);
-	return sum;
-}
-
-bool lg_gpu_within(const struct lg_gpu_ivs *a, int64_t ts)
-{
-	size_t k = LG_UPPER_BOUND(a->v, a->n, ts, ts);
-
-	return k && ts < a->v[k - 1].end;
-}
-
 /* What making work i infinitely fast would save: from when the next work was waiting for it. */
 static int64_t savable(const struct lg_trace *t, const struct lg_gpu_run *r, size_t i)
 {
@@ -163,7 +84,7 @@ void lg_gpu_sum_in(struct lg_case *c, const struct lg_gpu_run *r, size_t i, stru
 	}
 }
 
-void lg_gpu_sum_within(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const struct lg_gpu_ivs *a,
+void lg_gpu_sum_within(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr, const struct lg_ivs *a,
 		       struct lg_gpu_sums *s)
 {
 	for (size_t i = 0; a->n && i < r->n_work; i++)
@@ -172,19 +93,19 @@ void lg_gpu_sum_within(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr
 }
 
 /* Those of the rows whose names are picked. */
-static struct lg_gpu_ivs spans_of(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
+static struct lg_ivs spans_of(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
 				  const uint8_t *picked)
 {
 	struct lg_gpu_rows w = lg_gpu_rows(c, r, thr, picked);
-	struct lg_gpu_ivs a = { 0 };
+	struct lg_ivs a = { 0 };
 	uint32_t row;
 
 	while (picked && !c->failed && lg_gpu_next_row(&w, &row))
-		(void)lg_failed(c, lg_gpu_iv_add(&a, c->t->span.ts[row], lg_span_end(c->t, row), row));
+		(void)lg_failed(c, lg_iv_add(&a, c->t->span.ts[row], lg_span_end(c->t, row), row));
 	return a;
 }
 
-struct lg_gpu_ivs lg_gpu_spans(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
+struct lg_ivs lg_gpu_spans(struct lg_case *c, const struct lg_gpu_run *r, lg_thr thr,
 			       enum lg_name_list list)
 {
 	LG_AUTOFREE uint8_t *picked = lg_span_pick(c, list);
@@ -240,10 +161,10 @@ static size_t piece_after(const struct lg_gpu_piece *v, size_t n, size_t i, int6
 }
 
 /* From *p (all zero but .to = INT64_MIN at first) on to the next part of a piece for want of launches. */
-static bool next_part(const struct lg_gpu_piece *v, size_t n, const struct lg_gpu_ivs *a, struct part *p)
+static bool next_part(const struct lg_gpu_piece *v, size_t n, const struct lg_ivs *a, struct part *p)
 {
 	for (; p->stretch < a->n; p->stretch++) {
-		const struct lg_gpu_iv *s = &a->v[p->stretch];
+		const struct lg_iv *s = &a->v[p->stretch];
 		int64_t from = LG_MAX(s->ts, p->to);
 
 		if (from >= s->end)
@@ -263,7 +184,7 @@ static bool next_part(const struct lg_gpu_piece *v, size_t n, const struct lg_gp
 	return false;
 }
 
-int64_t lg_gpu_late_within(const struct lg_gpu_run *r, const struct lg_gpu_ivs *a)
+int64_t lg_gpu_late_within(const struct lg_gpu_run *r, const struct lg_ivs *a)
 {
 	struct part p = { .to = INT64_MIN };
 	int64_t sum = 0;
@@ -335,7 +256,7 @@ static void cut_out(struct lg_gpu_run *r, const struct part *part, size_t n_part
 	}
 }
 
-int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_gpu_ivs *a, uint8_t into)
+int lg_gpu_carve(struct lg_case *c, struct lg_gpu_run *r, const struct lg_ivs *a, uint8_t into)
 {
 	struct part p = { .to = INT64_MIN }, *part = NULL;
 	size_t n = 0, cap = 0, more = 0;

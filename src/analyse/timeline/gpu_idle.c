@@ -278,7 +278,7 @@ static void idle(struct walk *w, int64_t a, int64_t b, const struct lg_gpu_work 
 	}
 
 	for (; w->other < r->n_other && a < b; w->other++) {
-		const struct lg_gpu_iv *o = &r->other[w->other];
+		const struct lg_iv *o = &r->other[w->other];
 
 		if (o->end <= a)
 			continue;

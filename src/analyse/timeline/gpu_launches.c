@@ -161,9 +161,7 @@ static int list_unrun(struct lg_launches *l)
 		l->launched = lg_calloc(kernels, sizeof *l->launched);
 		if (!l->unrun || !l->launched)
 			return LG_E_NOMEM;
-		LG_EACH(v, l->listed.v, l->listed.n) {
-			if (!v->kernel)
-				continue;
+		LG_EACH_WHERE(v->kernel, v, l->listed.v, l->listed.n) {
 			l->launched[r->n_launched++] = v->ts;
 			if (!ran[v->row])
 				l->unrun[r->n_unrun++] = v->ts;

@@ -164,11 +164,11 @@ static int served(const struct lg_gpu_run *r, int64_t *ret, int64_t *ret_sum)
 
 	*ret_sum = 0;
 	for (size_t i = 0; i < r->n_requests && !rc; i++) {
-		rc = lg_gpu_iv_put(&a, a.n, r->request[i].ts, r->request[i].end);
+		rc = lg_iv_put(&a, a.n, r->request[i].ts, r->request[i].end);
 		*ret_sum += r->request[i].end - r->request[i].ts;
 	}
-	rc = rc ? rc : lg_gpu_iv_join(&a);
-	*ret = lg_gpu_iv_sum(&a);
+	rc = rc ? rc : lg_iv_join(&a);
+	*ret = lg_iv_sum(&a);
 	return rc;
 }
 

@@ -386,9 +386,7 @@ static int count(struct lg_case *c, struct lg_gpu_run *r)
 
 	if (!v || c->failed)
 		return LG_E_NOMEM;
-	LG_EACH(w, r->work, r->n_work) {
-		if (w->end <= r->from || w->ts >= r->to)
-			continue;
+	LG_EACH_WHERE(w->end > r->from && w->ts < r->to, w, r->work, r->n_work) {
 		r->n_unlaunched += w->call == LG_NO_ROW;
 		if (w->class == LG_GPU_COMM) {
 			r->n_comm++;

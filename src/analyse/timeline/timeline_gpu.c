@@ -144,11 +144,11 @@ static int sort_by_owner(const struct lg_trace *t, const lg_prc *owner, const st
 static void works_elsewhere(const struct lg_trace *t, struct lg_gpu_run *r, uint32_t row)
 {
 	int64_t ts = t->span.ts[row], end = ts + t->span.dur[row];
-	struct lg_gpu_iv *last = r->n_other ? &r->other[r->n_other - 1] : NULL;
+	struct lg_iv *last = r->n_other ? &r->other[r->n_other - 1] : NULL;
 
 	r->n_elsewhere++;
 	if (!last || ts > last->end)
-		r->other[r->n_other++] = (struct lg_gpu_iv){ ts, end, row };
+		r->other[r->n_other++] = (struct lg_iv){ ts, end, row };
 	else if (end > last->end)
 		last->end = end;
 }
@@ -268,7 +268,7 @@ struct beside {
 	struct lg_gpu *g;
 	struct lg_gpu_run *r;
 	bool amp, batch;
-	struct lg_gpu_ivs busy;
+	struct lg_ivs busy;
 	int rc;
 };
 
@@ -303,7 +303,7 @@ static int account(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_run *r)
 {
 	enum { WORTH_A_THREAD = 1 << 15 };
 	struct beside b = { .c = c, .g = g, .r = r, .amp = r->n_ops > 0 };
-	struct lg_gpu_ivs *busy = lg_arena_alloc(&c->v->arena, 1, sizeof *busy);
+	struct lg_ivs *busy = lg_arena_alloc(&c->v->arena, 1, sizeof *busy);
 	struct lg_side_thread beside;
 	int rc = busy ? 0 : LG_E_NOMEM;
 

@@ -11,6 +11,8 @@
 #ifndef LG_ANALYSE_TIMELINE_TIMELINE_GPU_H
 #define LG_ANALYSE_TIMELINE_TIMELINE_GPU_H
 #include "analyse/case.h"
+#include "base/intervals.h"
+#include "rules/device_names.h"
 
 enum lg_gpu_class {
 	LG_GPU_COMPUTE, /* kernels, memset, copies inside the device */
@@ -163,7 +165,7 @@ struct lg_gpu_run {
 	double unrun_share;     /* of the launches in the window */
 	size_t n_elsewhere;     /* rows of the process's other devices, */
 	size_t n_others;        /* so many; */
-	struct lg_gpu_iv *other; /* when any of them works: disjoint, by time */
+	struct lg_iv *other; /* when any of them works: disjoint, by time */
 	size_t n_other;
 	/* Counted inside the window. */
 	size_t n_kernels, n_comm, n_launch_calls, n_unlaunched, n_graph_launches, n_graph_built;
@@ -178,7 +180,7 @@ struct lg_gpu_run {
 	int64_t save_bytes;
 	struct lg_amp *amp;     /* amp_rules.c: what its operators say, when it was looked at */
 	bool batch_known, batch; /* batch_wait.c: may a wait for batches be inferred, if that was asked; */
-	struct lg_gpu_ivs *busy; /* if so, when the host was at work */
+	struct lg_ivs *busy; /* if so, when the host was at work */
 	bool has_backward, has_frames, has_side, has_compile, compiled;
 	int cc_major;           /* compute capability; 0 = unknown */
 	bool amd;
@@ -226,18 +228,6 @@ struct lg_gpu {
 	lg_trk *device;      /* by track: the device it belongs to */
 };
 
-/* What a span's name says it is. Names are API of torch, CUDA and HIP, cited in names_gpu.c. */
-enum lg_name_class {
-	LG_NAME_OTHER, LG_NAME_LAUNCH, LG_NAME_GRAPH_LAUNCH, LG_NAME_GRAPH_BUILD, LG_NAME_SYNC,
-	LG_NAME_COPY_CALL, LG_NAME_BLOCKING_COPY, LG_NAME_ALLOC, LG_NAME_FREE, LG_NAME_RUNTIME,
-	LG_NAME_LOADER,
-	LG_NAME_COMPILE, LG_NAME_SIDE, LG_NAME_LOG, LG_NAME_OPTIMIZER, LG_NAME_BACKWARD, LG_NAME_STEP,
-	LG_NAME_COMPILED_REGION, LG_NAME_FRAME, LG_NAME_TORCH_FRAME, LG_NAME_MODULE, LG_NAME_COMM
-};
-enum lg_name_class lg_name_class_of(const char *name);
-/* Is this source file torch's or the interpreter's, not the program's? */
-bool lg_is_library_path(const char *file);
-
 /* Runs of all processes, windows and causes; everything lives in the verdict's arena. */
 int lg_gpu_new(struct lg_case *c, struct lg_gpu *ret, struct lg_error *err) LG_MUST_CHECK;
 /* Class of a string id, remembered: every row is asked for it several times. */
@@ -246,12 +236,6 @@ static inline enum lg_name_class lg_gpu_name(const struct lg_case *c, struct lg_
 	if (!g->name_class[s])
 		g->name_class[s] = (uint8_t)(lg_name_class_of(lg_string(c->t, s)) + 1);
 	return (enum lg_name_class)(g->name_class[s] - 1);
-}
-
-/* Is it a call of the device's runtime library? */
-static inline bool lg_is_runtime_name(enum lg_name_class k)
-{
-	return k >= LG_NAME_LAUNCH && k <= LG_NAME_RUNTIME;
 }
 
 /* Is this a trace of operators and devices only, without scheduler states or CPU samples? */

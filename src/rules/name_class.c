@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names_gpu.c - what the name of a span says it is.
+ * name_class.c - what the name of a span says it is.
  *
  * Sources: torch/utils/data/dataloader.py and torch/optim/optimizer.py (record_function names),
  * torch/csrc/autograd/engine.cpp (evaluate_function), torch/_dynamo (dynamo_timed, Torch-Compiled
@@ -8,8 +8,8 @@
  * (cudaLaunchKernel_v7000): prefixes are compared.
  */
 #include <ctype.h>
+#include <string.h>
 
-#include "analyse/timeline/timeline_gpu.h"
 #include "rules/device_names.h"
 
 static bool starts(const char *s, const char *prefix)
@@ -52,7 +52,7 @@ static enum lg_name_class runtime_class(const char *a)
 	if (starts(a, "Memcpy"))
 		return async ? LG_NAME_COPY_CALL : LG_NAME_BLOCKING_COPY;
 	k = starts(a, "Malloc") && !starts(a, "MallocHost") && async
-		    ? 0 : lg_name_means(runtime_rows, LG_COUNT(runtime_rows), a);
+		    ? 0 : lg_name_means(runtime_rows, sizeof runtime_rows / sizeof *runtime_rows, a);
 	return k ? (enum lg_name_class)k : LG_NAME_RUNTIME;
 }
 
@@ -100,7 +100,7 @@ enum lg_name_class lg_name_class_of(const char *s)
 
 	if (a && !strchr(s, ' ') && !strchr(s, '(') && !strchr(s, ':'))
 		return runtime_class(a);
-	k = lg_name_means(span_rows, LG_COUNT(span_rows), s);
+	k = lg_name_means(span_rows, sizeof span_rows / sizeof *span_rows, s);
 	if (k)
 		return (enum lg_name_class)k;
 	py = strstr(s, ".py(");

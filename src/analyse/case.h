@@ -339,6 +339,12 @@ void lg_culprit_rank_add(struct lg_case *c, struct lg_finding *f, int32_t rank);
 #define lg_text(c, ...) lg_arena_printf(&(c)->v->arena, __VA_ARGS__)
 #define lg_title(c, f, ...) ((f)->title = lg_text(c, __VA_ARGS__))
 
+/* before and what, where there is anything to say. */
+static inline const char *lg_with(struct lg_case *c, const char *before, const char *what)
+{
+	return what && *what ? lg_text(c, "%s%s", before, what) : "";
+}
+
 /* "0-8, 10" of n numbers in order, which may repeat: so many ranges at most, then " ...". *ret_n: distinct
  * ones. */
 const char *lg_ranges_text(struct lg_case *c, const int64_t *v, size_t n, size_t at_most, size_t *ret_n);

@@ -177,8 +177,8 @@ int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g)
 }
 
 /*
- * Compiled code that a log tells of and a trace of the steps does not have. torch marks every call of compiled
- * code ("Torch-Compiled Region", "CompiledFunction"), and Inductor's kernels have names of their own. Where a
+ * Compiled code that a log tells of and a trace of the steps does not have. torch marks every call of
+ * compiled code ("Torch-Compiled Region", "CompiledFunction"), and Inductor's kernels have names of their own. Where a
  * log shows that the compiler worked and a profile of whole steps has none of these, the steps run eagerly: a
  * dispatch mode, a wrapper around the module, another code path.
  */

@@ -598,12 +598,6 @@ static const char *who_is(struct lg_case *c, const struct lg_gpu_run *r)
 	return r->rank >= 0 ? lg_text(c, "rank %d: ", r->rank) : "";
 }
 
-static void say_requests(struct lg_case *c, const struct lg_gpu_run *r, const char *who)
-{
-	lg_say(c, LG_SAYS_TRACE_REQUESTS, who, r->n_requests, r->requests_from,
-	       r->n_request_threads, r->requests_at_once);
-}
-
 static size_t launches_of(const struct lg_gpu_run *r)
 {
 	size_t n = 0;
@@ -615,10 +609,11 @@ static size_t launches_of(const struct lg_gpu_run *r)
 
 static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)
 {
-	const char *who = who_is(c, r);
+	const char *who = who_is(c, r), *is = lg_scope_name(r->scope);
 
 	if (r->n_requests)
-		say_requests(c, r, who);
+		lg_say(c, LG_SAYS_TRACE_REQUESTS, who, r->n_requests, r->requests_from,
+		       r->n_request_threads, r->requests_at_once);
 	switch (r->scope) {
 	case LG_SHOWS_CAPTURE:
 		lg_say(c, LG_SAYS_TRACE_CAPTURE, who, r->n_graph_built, r->n_graph_launches);
@@ -646,13 +641,11 @@ static void say_scope(struct lg_case *c, const struct lg_gpu_run *r)
 	case LG_SHOWS_TRAINING:
 	case LG_SHOWS_INFERENCE:
 		if (!r->n_steps && r->n_requests)
-			lg_say(c, LG_SAYS_TRACE_ONE_PIECE, who, lg_scope_name(r->scope), lg_ms(r->to
-			       - r->from));
+			lg_say(c, LG_SAYS_TRACE_ONE_PIECE, who, is, lg_ms(r->to - r->from));
 		else if (!r->n_steps)
-			lg_say(c, LG_SAYS_TRACE_UNMARKED, who, lg_scope_name(r->scope), lg_ms(r->to
-			       - r->from));
+			lg_say(c, LG_SAYS_TRACE_UNMARKED, who, is, lg_ms(r->to - r->from));
 		else if (r->scope == LG_SHOWS_INFERENCE || !r->steps_marked)
-			lg_say(c, "%s%s, steps told from %s", who, lg_scope_name(r->scope), r->steps_from);
+			lg_say(c, "%s%s, steps told from %s", who, is, r->steps_from);
 		break;
 	default:
 		break;

@@ -238,7 +238,7 @@ static void move_autotune(struct lg_case *c, struct lg_gpu_run *r)
 		move_tuned(c, r, h->thr, &op);
 		lg_gpu_sum_within(c, r, h->thr, &test, &s);
 	}
-	r->autotune = (struct lg_gpu_extra){ s.n, s.savable, s.by_step };
+	r->extra[LG_GPU_AUTOTUNE] = (struct lg_gpu_extra){ s.n, s.savable, s.by_step };
 	for (size_t k = 0; s.by_step && k < r->n_pieces; k++)
 		if (r->piece[k].cause == LG_GPU_BY_AUTOTUNE)
 			s.by_step[lg_gpu_step_of(r, r->piece[k].ts)] += r->piece[k].dur;
@@ -276,12 +276,12 @@ static void refine(struct lg_case *c, struct lg_gpu_run *r)
 
 	move_autotune(c, r);
 	if (s.n / steps >= MANY) {
-		r->optimizer = (struct lg_gpu_extra){ s.n / steps, s.ns, NULL };
+		r->extra[LG_GPU_OPTIMIZER] = (struct lg_gpu_extra){ s.n / steps, s.ns, NULL };
 		move_idle(c, r, LG_LIST_OPTIMIZER_STEPS, LG_GPU_BY_OPTIMIZER);
 	}
 	s = lg_gpu_sum_under(c, r, LG_LIST_ZERO_GRAD);
 	if (s.n) {
-		r->zero_grad = (struct lg_gpu_extra){ s.n, s.savable, NULL };
+		r->extra[LG_GPU_ZERO_GRAD] = (struct lg_gpu_extra){ s.n, s.savable, NULL };
 		move_idle(c, r, LG_LIST_ZERO_GRAD, LG_GPU_BY_ZERO);
 	}
 }
@@ -294,67 +294,49 @@ int lg_gpu_refine(struct lg_case *c, struct lg_gpu *g)
 	return c->failed;
 }
 
-/* Idle time that was moved to a cause of its own, and what its kernels cost besides; NULL below floor. *l:
- * both. */
-static struct lg_finding *with_kernels(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
-				       const struct lg_gpu_extra *x, struct lg_gpu_loss *l, double confidence)
+static const struct {
+	enum lg_rule_id rule;
+	enum lg_gpu_cause cause;
+	size_t n_moments;
+	const char *moment;
+} extras[LG_GPU_EXTRAS] = {
+	[LG_GPU_OPTIMIZER] = { LG_R_GPU_UNFUSED_OPTIMIZER, LG_GPU_BY_OPTIMIZER, 3, "no kernel queued for" },
+	[LG_GPU_ZERO_GRAD] = { LG_R_GPU_ZERO_GRAD_FILL, LG_GPU_BY_ZERO, 2, "no kernel queued for" },
+	[LG_GPU_AUTOTUNE] = { LG_R_GPU_CONV_AUTOTUNE, LG_GPU_BY_AUTOTUNE, 3, "autotuning" },
+};
+
+/* Idle time that was moved to a cause of its own, and what its kernels cost besides. */
+static void with_kernels(struct lg_case *c, const struct lg_gpu *g, enum lg_gpu_with_kernels k)
 {
+	struct lg_gpu_loss l = lg_gpu_lost(g, LG_GPU_BIT(extras[k].cause));
+	const struct lg_gpu_extra *x = l.worst ? &l.worst->extra[k] : NULL;
+	bool tuned = k == LG_GPU_AUTOTUNE;
 	struct lg_finding *f;
 
-	l->ms += lg_ms(x->savable);
-	l->share += lg_gpu_part(l->worst, (double)x->savable);
-	if (l->share < lg_rule_floor(rule))
-		return NULL;
-	f = lg_gpu_finding(c, g, rule, l->ms, l->share, confidence, l->worst);
-	if (f && x->by_step)
-		lg_gpu_cap_steps(c, f, l->worst, x->by_step);
-	else if (f && (!x->savable || rule == LG_R_GPU_CONV_AUTOTUNE))
-		lg_gpu_cap_rare(c, f, l->worst, l->mask);
-	return f;
-}
-
-static void optimizer(struct lg_case *c, const struct lg_gpu *g)
-{
-	struct lg_gpu_loss l = lg_gpu_lost(g, LG_GPU_BIT(LG_GPU_BY_OPTIMIZER));
-	const struct lg_gpu_extra *x = l.worst ? &l.worst->optimizer : NULL;
-	struct lg_finding *f =
-		x && x->kernels ? with_kernels(c, g, LG_R_GPU_UNFUSED_OPTIMIZER, x, &l, 0.9) : NULL;
-
-	if (!f)
+	if (!x || (!tuned && !x->kernels))
 		return;
-	lg_title(c, f, LG_SAYS_GPU_UNFUSED_OPTIMIZER_TITLE, x->kernels);
-	lg_evidence(c, f, LG_SAYS_GPU_UNFUSED_OPTIMIZER_SHARE, l.share * 100);
-	lg_gpu_moments(c, f, l.worst, l.mask, 3, "no kernel queued for");
-}
-
-static void zero_grad(struct lg_case *c, const struct lg_gpu *g)
-{
-	struct lg_gpu_loss l = lg_gpu_lost(g, LG_GPU_BIT(LG_GPU_BY_ZERO));
-	const struct lg_gpu_extra *x = l.worst ? &l.worst->zero_grad : NULL;
-	struct lg_finding *f =
-		x && x->kernels ? with_kernels(c, g, LG_R_GPU_ZERO_GRAD_FILL, x, &l, 0.9) : NULL;
-
-	if (!f)
+	l.ms += lg_ms(x->savable);
+	l.share += lg_gpu_part(l.worst, (double)x->savable);
+	if (l.share < lg_rule_floor(extras[k].rule))
 		return;
-	lg_title(c, f, LG_SAYS_GPU_ZERO_GRAD_FILL_TITLE, x->kernels);
-	lg_gpu_moments(c, f, l.worst, l.mask, 2, "no kernel queued for");
-}
-
-static void autotune(struct lg_case *c, const struct lg_gpu *g)
-{
-	struct lg_gpu_loss l = lg_gpu_lost(g, LG_GPU_BIT(LG_GPU_BY_AUTOTUNE));
-	const struct lg_gpu_extra *x = l.worst ? &l.worst->autotune : NULL;
-	struct lg_finding *f =
-		x ? with_kernels(c, g, LG_R_GPU_CONV_AUTOTUNE, x, &l, l.worst->n_steps < 3 ? 0.6 : 0.85)
-		  : NULL;
-
-	if (!f)
-		return;
-	lg_title(c, f, LG_SAYS_GPU_CONV_AUTOTUNE_TITLE, l.share * 100);
-	if (x->kernels)
-		lg_evidence(c, f, LG_SAYS_GPU_CONV_AUTOTUNE_CANDIDATES, x->kernels,
-			    lg_ms(x->savable));
-	lg_gpu_moments(c, f, l.worst, l.mask, 3, "autotuning");
+	f = lg_gpu_finding(c, g, extras[k].rule, l.ms, l.share,
+			   !tuned ? 0.9 : l.worst->n_steps < 3 ? 0.6 : 0.85, l.worst);
+	if (x->by_step)
+		lg_gpu_cap_steps(c, f, l.worst, x->by_step);
+	else if (!x->savable || tuned)
+		lg_gpu_cap_rare(c, f, l.worst, l.mask);
+	if (k == LG_GPU_OPTIMIZER) {
+		lg_title(c, f, LG_SAYS_GPU_UNFUSED_OPTIMIZER_TITLE, x->kernels);
+		lg_evidence(c, f, LG_SAYS_GPU_UNFUSED_OPTIMIZER_SHARE, l.share * 100);
+	} else if (k == LG_GPU_ZERO_GRAD) {
+		lg_title(c, f, LG_SAYS_GPU_ZERO_GRAD_FILL_TITLE, x->kernels);
+	} else {
+		lg_title(c, f, LG_SAYS_GPU_CONV_AUTOTUNE_TITLE, l.share * 100);
+		if (x->kernels)
+			lg_evidence(c, f, LG_SAYS_GPU_CONV_AUTOTUNE_CANDIDATES, x->kernels,
+				    lg_ms(x->savable));
+	}
+	lg_gpu_moments(c, f, l.worst, l.mask, extras[k].n_moments, extras[k].moment);
 }
 
 /*
@@ -446,9 +428,8 @@ int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g)
 
 	if (!kind)
 		return c->failed = LG_E_NOMEM;
-	optimizer(c, g);
-	zero_grad(c, g);
-	autotune(c, g);
+	for (enum lg_gpu_with_kernels k = 0; k < LG_GPU_EXTRAS; k++)
+		with_kernels(c, g, k);
 	for (size_t i = 0; r && i < r->n_work; i++) {
 		lg_str name = c->t->span.name[r->work[i].span];
 

@@ -103,11 +103,11 @@ static void tell_pauses(struct lg_case *c, struct lg_finding *f, const struct lg
 	lg_title(c, f, LG_SAYS_GPU_LAUNCH_BOUND_IN_PAUSES, share * 100, f->seen ? "this window" :
 		 "the time", f->seen || p.n_long < 5 ? "a few pauses" : lg_text(c,
 		 "%zu pauses of %.1f ms", p.n_long, (double)p.long_ns / (double)p.n_long / 1e6),
-		 where ? ", the longest in " : "", where ? where : "");
+		 lg_with(c, ", the longest in ", where));
 	f->detail = "pauses";
 	f->culprit.function = where;
 	lg_evidence_add(c, f, p.at, p.longest, LG_SAYS_GPU_LAUNCH_BOUND_LONGEST, lg_ms(p.longest),
-			lg_ms(p.all), where ? ": in " : "", where ? where : "");
+			lg_ms(p.all), lg_with(c, ": in ", where));
 }
 
 static bool mostly_pauses(const struct lg_gpu_run *r)
@@ -187,8 +187,7 @@ static void tell_work(struct lg_case *c, struct lg_finding *f, const struct lg_a
 					      (double)a->where_ns / (double)a->n / 1e6, a->where)
 				    : lg_text(c, "is away for %.1f ms", each);
 
-	lg_title(c, f, LG_SAYS_GPU_HOST_SYNC_WORKS_AFTER, waited ? " in " : "", waited ? waited :
-		 "", does, share * 100);
+	lg_title(c, f, LG_SAYS_GPU_HOST_SYNC_WORKS_AFTER, lg_with(c, " in ", waited), does, share * 100);
 	f->detail = "work_after_sync";
 	if (a->where)
 		f->culprit.function = a->where;
@@ -209,13 +208,11 @@ static void host_sync(struct lg_case *c, const struct lg_gpu *g)
 		return;
 	lg_gpu_moments(c, f, l.worst, l.mask, 5, "device idle");
 	where = f->culprit.function;
-	lg_title(c, f, LG_SAYS_GPU_HOST_SYNC_TITLE, where ? " in " : "", where ? where : "", l.share
-		 * 100);
+	lg_title(c, f, LG_SAYS_GPU_HOST_SYNC_TITLE, lg_with(c, " in ", where), l.share * 100);
 	if (copies * 2 > l.share) {
 		f->detail = "copies_to_host";
 		where = where && strncmp(where, "Memcpy", 6) ? where : NULL;
-		lg_title(c, f, LG_SAYS_GPU_HOST_SYNC_COPIES, copies * 100, where ? ", in " : "",
-			 where ? where : "");
+		lg_title(c, f, LG_SAYS_GPU_HOST_SYNC_COPIES, copies * 100, lg_with(c, ", in ", where));
 	} else if (lg_gpu_after_sync(c, l.worst, &after)) {
 		tell_work(c, f, &after, l.share);
 	}

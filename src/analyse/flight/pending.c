@@ -63,10 +63,10 @@ int lg_say_pending(struct lg_case *c)
 	absent = ranks_text(c, is, world, DUMPED, 0);
 	judged = lg_told(c, LG_R_COMMS_MISSING_RANK) || lg_told(c, LG_R_COMMS_MISMATCH);
 	if (pending || empty)
-		lg_say(c, LG_SAYS_FLIGHT_PENDING, pending, pending == 1 ? "" : "s", waits ? " on " :
-		       "", waits ? waits : "", empty ? "; nothing is in the dump of " : "", empty ?
-		       empty : "", absent ? "; there is no dump of " : "", absent ? absent : "",
-		       judged ? "" : LG_SAYS_FLIGHT_DOES_NOT_FOLLOW, !judged && (empty || absent) ?
-		       LG_SAYS_FLIGHT_BEGIN_WITH : "");
+		lg_say(c, LG_SAYS_FLIGHT_PENDING, pending, lg_s(pending), lg_with(c, " on ", waits),
+		       lg_with(c, "; nothing is in the dump of ", empty),
+		       lg_with(c, "; there is no dump of ", absent),
+		       judged ? "" : LG_SAYS_FLIGHT_DOES_NOT_FOLLOW,
+		       !judged && (empty || absent) ? LG_SAYS_FLIGHT_BEGIN_WITH : "");
 	return c->failed;
 }

@@ -20,16 +20,14 @@ static uint64_t mix(uint64_t a, uint64_t b)
 	return lg_mix64(a ^ lg_mix64(b + 1));
 }
 
-static uint64_t hash(const char *s, size_t n)
+uint64_t lg_link_hash(uint64_t h, const char *s, size_t n)
 {
-	uint64_t h = n;
-
 	for (size_t i = 0; i < n; i++)
 		h = lg_mix64(h ^ (unsigned char)s[i]);
-	return n ? h | 1 : 0;
+	return h;
 }
 
-static double number(const char *args, const char *key, double otherwise)
+double lg_link_number(const char *args, const char *key, double otherwise)
 {
 	size_t n;
 	const char *v = lg_arg(args, key, &n);
@@ -47,7 +45,7 @@ static uint64_t word(const char *args, const char *key)
 	size_t n;
 	const char *v = lg_arg(args, key, &n);
 
-	return v ? hash(v, n) : 0;
+	return v && n ? lg_link_hash(n, v, n) | 1 : 0;
 }
 
 bool lg_link_is(const char *args, const char *key, const char *value)
@@ -83,13 +81,12 @@ static uint64_t place_of(const struct lg_link_comm *m, int32_t rank)
 	return mix(m->id ? m->id : (uint64_t)m->nranks, (uint64_t)rank) | 1;
 }
 
-/* A connection over the network: are both ends of one host? In every communicator that it may be of,
-	the peer's
- * rank must be there. */
+/* A connection over the network: are both ends of one host? In every communicator that it may be of, the
+ * peer's rank must be there. */
 static bool is_of_this_host(struct lg_case *c, const struct lg_links *l, size_t row)
 {
 	const char *v = lg_string(c->t, c->t->meta.value[row]);
-	int32_t rank = (int32_t)number(v, "rank", -1), peer = (int32_t)number(v, "peer", -1);
+	int32_t rank = (int32_t)lg_link_number(v, "rank", -1), peer = (int32_t)lg_link_number(v, "peer", -1);
 	uint64_t dev = word(v, lg_link_is(v, "way", "send") ? "from" : "to");
 	lg_prc p = c->t->meta.prc[row];
 	bool any = false;
@@ -145,13 +142,13 @@ static void fact(struct lg_case *c, struct lg_links *l, size_t row, const char *
 		add(c, l, &s);
 		if (!(s.value > 0))
 			return;
-		set(&s, LG_LINK_GDR, mix(word(v, "dev"), word(v, "way")), number(v, "gdr", 0));
+		set(&s, LG_LINK_GDR, mix(word(v, "dev"), word(v, "way")), lg_link_number(v, "gdr", 0));
 	} else if (!strcmp(key, "hca_gdr")) {
-		set(&s, LG_LINK_GDR, mix(word(v, "name"), 77), number(v, "gdr", 0));
+		set(&s, LG_LINK_GDR, mix(word(v, "name"), 77), lg_link_number(v, "gdr", 0));
 	} else if (!strcmp(key, "hcas")) {
 		set(&s, LG_LINK_ADAPTERS, 0, strtod(v, NULL));
 	} else if (!strcmp(key, "hca_speed")) {
-		set(&s, LG_LINK_SPEED, word(v, "name"), number(v, "speed", 0));
+		set(&s, LG_LINK_SPEED, word(v, "name"), lg_link_number(v, "speed", 0));
 	} else if (!strcmp(key, "nvls")) {
 		set(&s, LG_LINK_NVLS, 0, !strcmp(v, "on"));
 	} else {
@@ -172,16 +169,16 @@ static void communicator(struct lg_case *c, struct lg_links *l, size_t i)
 	if (!p || !m.host || t->mark.value[i] <= 0 || t->mark.value[i] > INT32_MAX)
 		return;
 	m.nranks = (int32_t)t->mark.value[i];
-	m.rank = (int32_t)number(v, "rank", -1);
-	m.nodes = (int32_t)number(v, "nodes", 0);
-	m.local = (int32_t)number(v, "local", 0);
-	m.coll = (int32_t)number(v, "coll", -1);
-	m.nvls = (int32_t)number(v, "nvls", -1);
-	m.nth = (int32_t)number(v, "nth", 0);
-	m.again = (int32_t)number(v, "again", 0);
-	m.life = (int32_t)number(v, "life", 0);
-	m.bw = number(v, "bw", 0);
-	m.total = number(v, "total", 0);
+	m.rank = (int32_t)lg_link_number(v, "rank", -1);
+	m.nodes = (int32_t)lg_link_number(v, "nodes", 0);
+	m.local = (int32_t)lg_link_number(v, "local", 0);
+	m.coll = (int32_t)lg_link_number(v, "coll", -1);
+	m.nvls = (int32_t)lg_link_number(v, "nvls", -1);
+	m.nth = (int32_t)lg_link_number(v, "nth", 0);
+	m.again = (int32_t)lg_link_number(v, "again", 0);
+	m.life = (int32_t)lg_link_number(v, "life", 0);
+	m.bw = lg_link_number(v, "bw", 0);
+	m.total = lg_link_number(v, "total", 0);
 	m.dev = word(v, "dev");
 	m.id = word(v, "id");
 	m.has_net = word(v, "net") != 0;

@@ -286,21 +286,21 @@ static void siblings(struct lg_case *c, struct lg_links *l)
 	LG_EACH(x, l->less, l->n_less) {
 		const struct lg_link_sample *s = &l->sample[x->sample];
 		const char *has = lg_link_value_text(c, l, x->sample);
-		const char *usual = lg_link_value_text(c, l, x->usual_sample), *of;
+		const char *usual = lg_link_value_text(c, l, x->usual_sample), *on;
 
 		if (!s->strict)
 			continue;
-		of = lg_link_of_text(c, l, &x->sample, 1);
+		on = lg_with(c, ", on ", lg_link_of_text(c, l, &x->sample, 1));
 		if (!f) {
 			f = lg_link_finding(c, link_kinds[LG_LINK_CHANNELS].detail, 0.7);
-			lg_title(c, f, LG_SAYS_COMMS_DEGRADED_LINK_SIBLING, *of ? ", on " : "", of,
-				 has, x->n_usual, x->n_units - 1, usual);
+			lg_title(c, f, LG_SAYS_COMMS_DEGRADED_LINK_SIBLING, on, has, x->n_usual,
+				 x->n_units - 1, usual);
 			if (s->value > x->usual * LG_N_COMMS_DEGRADED_LINK_LITTLE)
 				lg_cap(f, LG_CAP_UNMEASURED);
 			lg_evidence_against(c, f, LG_SAYS_COMMS_DEGRADED_LINK_BY_DESIGN);
 		}
-		lg_evidence(c, f, LG_SAYS_COMMS_DEGRADED_LINK_SIBLINGS, *of ? ", on " : "", of, has,
-			    x->n_usual, x->n_units, usual);
+		lg_evidence(c, f, LG_SAYS_COMMS_DEGRADED_LINK_SIBLINGS, on, has, x->n_usual, x->n_units,
+			    usual);
 	}
 }
 

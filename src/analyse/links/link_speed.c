@@ -27,9 +27,7 @@ struct result {
 
 static uint64_t hash(uint64_t h, const char *s, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
-		h = lg_mix64(h ^ (unsigned char)s[i]);
-	return lg_mix64(h + n);
+	return lg_mix64(lg_link_hash(h, s, n) + n);
 }
 
 static uint64_t arg(uint64_t h, const char *text, const char *key)
@@ -43,25 +41,20 @@ static uint64_t arg(uint64_t h, const char *text, const char *key)
 static int collect(struct lg_case *c, struct result **ret, size_t *ret_n)
 {
 	const struct lg_trace *t = c->t;
-	size_t cap = 0, k;
+	size_t cap = 0;
 
 	LG_EACH_MARK(i, t, "nccl.bandwidth") {
-		const char *text = lg_string(t, t->mark.text[i]), *bus, *count;
+		const char *text = lg_string(t, t->mark.text[i]);
+		double count = lg_link_number(text, "count", 0);
 		struct result r = { .size = t->mark.value[i], .ts = t->mark.ts[i], .mark = (uint32_t)i,
-				    .prc = t->thread.prc[t->mark.thr[i]] };
+				    .prc = t->thread.prc[t->mark.thr[i]],
+				    .bus = lg_link_number(text, "bus", 0) };
 
-		if (r.size < LARGE)
-			continue;
-		bus = lg_arg(text, "bus", &k);
-		r.bus = bus ? strtod(bus, NULL) : 0;
-		if (!(r.bus > 0.01 && r.bus < 1e6))
+		if (r.size < LARGE || !(r.bus > 0.01 && r.bus < 1e6))
 			continue;
 		r.test = arg(arg(hash(1, text, strcspn(text, ":")), text, "test"), text, "ranks");
 		/* Without a name: tests differ in how many bytes an element of the count stands for. */
-		count = lg_arg(text, "count", &k);
-		r.test = lg_mix64(r.test + (uint64_t)(count && strtod(count, NULL) >= 1
-							      ? (double)r.size / strtod(count, NULL) + 0.5
-							      : 0));
+		r.test = lg_mix64(r.test + (uint64_t)(count >= 1 ? (double)r.size / count + 0.5 : 0));
 		r.where = arg(2, text, "where");
 		if (LG_APPEND(*ret, *ret_n, cap, r))
 			return LG_E_NOMEM;
@@ -192,15 +185,14 @@ static void below_class(struct lg_case *c, struct lg_links *l, const struct resu
 	for (size_t i = 0, j; i < n; i = j) {
 		const struct result *best = NULL;
 		lg_str host = t->process.host[v[i].prc];
-		const char *ranks, *name = lg_string(t, host);
+		const char *name = lg_string(t, host);
 		double class;
-		size_t k;
 
 		for (j = i; j < n && v[j].where == v[i].where && v[j].test == v[i].test; j++)
 			if (v[j].size >= FULL && (!best || v[j].bus > best->bus))
 				best = &v[j];
-		ranks = best ? lg_arg(lg_string(t, t->mark.text[best->mark]), "ranks", &k) : NULL;
-		class = ranks ? class_of(l, host, strtol(ranks, NULL, 10)) : 0;
+		class = !best ? 0 : class_of(l, host, (int64_t)lg_link_number(
+				lg_string(t, t->mark.text[best->mark]), "ranks", 0));
 		if (!(class > 0))
 			continue;
 		l->n_compared++;

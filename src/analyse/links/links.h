@@ -80,6 +80,8 @@ struct lg_links {
 
 /* ---- arguments of a line ---- */
 bool lg_link_is(const char *args, const char *key, const char *value); /* link_facts.c */
+double lg_link_number(const char *args, const char *key, double otherwise);
+uint64_t lg_link_hash(uint64_t h, const char *s, size_t n);
 /* Its text; "" = not there. */
 const char *lg_link_arg(struct lg_case *c, const char *args, const char *key); /* link_words.c */
 

@@ -130,6 +130,8 @@ enum lg_trace_shows {
 	LG_SHOWS_RANGES    /* ranges that the program marks, nothing else */
 };
 
+enum lg_gpu_with_kernels { LG_GPU_OPTIMIZER, LG_GPU_ZERO_GRAD, LG_GPU_AUTOTUNE, LG_GPU_EXTRAS };
+
 struct lg_gpu_run {
 	lg_prc prc;
 	lg_thr main;
@@ -172,9 +174,9 @@ struct lg_gpu_run {
 	size_t n_ops;
 	int64_t kernel_ns, comm_ns, median_kernel;
 	struct lg_gpu_extra {   /* gpu_kernels.c: what has a cause of its own costs by its kernels, too */
-		size_t kernels;
+		size_t kernels; /* of an optimizer a step, where there are too many; all; of candidates */
 		int64_t savable, *by_step; /* ns; NULL = not told */
-	} optimizer, zero_grad, autotune; /* kernels a step where there are too many; all; of candidates */
+	} extra[LG_GPU_EXTRAS];
 	int64_t ddp_search, ddp_copy; /* overlap_rules.c: idle time in DDP's own work */
 	size_t n_saves, save_copies; /* unnamed_saves.c: what looks like a save, and the tensors in them */
 	int64_t save_bytes;

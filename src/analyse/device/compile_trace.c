@@ -26,13 +26,11 @@ static void in_step(struct lg_case *c, const struct lg_gpu *g)
 static void in_step_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 {
 	struct lg_cpu_time t;
-	struct lg_finding *f;
+	struct lg_finding *f = lg_cpu_exposed(c, g, LG_R_COMPILE_IN_STEP, LG_HOST_COMPILE,
+					      LG_N_COMPILE_IN_STEP_FLOOR, 0.9, &t);
 
-	if (lg_failed(c, lg_cpu_time_most(c, g, LG_HOST_COMPILE, &t)) || !t.r ||
-	    lg_cpu_share(&t) < LG_N_COMPILE_IN_STEP_FLOOR)
+	if (!f)
 		return;
-	f = lg_gpu_finding(c, g, LG_R_COMPILE_IN_STEP, lg_ms(t.sum), lg_cpu_share(&t), 0.9, t.r);
-	lg_gpu_cap_steps(c, f, t.r, t.by_step);
 	lg_title(c, f, LG_SAYS_COMPILE_IN_STEP_ON_CPU, lg_cpu_share(&t) * 100);
 	lg_evidence_add(c, f, t.at, t.longest, "%.1f ms in all; longest%s%s", lg_ms(t.sum), t.row !=
 			LG_NO_ROW ? ": " : "", t.row != LG_NO_ROW ? lg_span_name(c->t, t.row)

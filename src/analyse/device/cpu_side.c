@@ -37,8 +37,9 @@ static int time_of(struct lg_case *c, const struct lg_gpu_run *r, enum lg_host_c
 	return 0;
 }
 
-int lg_cpu_time_most(struct lg_case *c, const struct lg_gpu *g, enum lg_host_class class,
-		     struct lg_cpu_time *ret)
+/* Of all runs without a device, the one that has most of it; ret->r NULL: none has. */
+static int most_of(struct lg_case *c, const struct lg_gpu *g, enum lg_host_class class,
+		   struct lg_cpu_time *ret)
 {
 	double all = 0;
 	size_t n = 0;
@@ -58,6 +59,19 @@ int lg_cpu_time_most(struct lg_case *c, const struct lg_gpu *g, enum lg_host_cla
 	}
 	ret->others = n > 1 ? (all - lg_cpu_share(ret)) / (double)(n - 1) : (double)NAN;
 	return 0;
+}
+
+struct lg_finding *lg_cpu_exposed(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
+				  enum lg_host_class class, double floor, double confidence,
+				  struct lg_cpu_time *ret)
+{
+	struct lg_finding *f;
+
+	if (lg_failed(c, most_of(c, g, class, ret)) || !ret->r || lg_cpu_share(ret) < floor)
+		return NULL;
+	f = lg_gpu_finding(c, g, rule, lg_ms(ret->sum), lg_cpu_share(ret), confidence, ret->r);
+	lg_gpu_cap_steps(c, f, ret->r, ret->by_step);
+	return f;
 }
 
 const char *lg_cpu_who(struct lg_case *c, const struct lg_gpu_run *r)
@@ -82,13 +96,11 @@ static void tell(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule
 {
 	struct lg_cpu_place at[3];
 	struct lg_cpu_time t;
-	struct lg_finding *f;
+	struct lg_finding *f = lg_cpu_exposed(c, g, rule, class, lg_rule_floor(rule), 0.85, &t);
 	size_t n;
 
-	if (lg_failed(c, lg_cpu_time_most(c, g, class, &t)) || !t.r || lg_cpu_share(&t) < lg_rule_floor(rule))
+	if (!f)
 		return;
-	f = lg_gpu_finding(c, g, rule, lg_ms(t.sum), lg_cpu_share(&t), 0.85, t.r);
-	lg_gpu_cap_steps(c, f, t.r, t.by_step);
 	lg_title(c, f, LG_SAYS_SIDE_ON_CPU, what, 100 * f->lost_share, lg_cpu_only_on(c, f, &t));
 	lg_evidence_add(c, f, t.at, t.longest, LG_SAYS_ANY_TIMES, t.n, lg_s(t.n), lg_ms(t.sum));
 	n = lg_cpu_places(c, t.r, &(struct lg_cpu_time_of){ class, t.r->from, t.r->to, NULL }, at, 3);

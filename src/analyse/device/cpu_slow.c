@@ -123,8 +123,9 @@ static void say_where(struct lg_case *c, const struct excess *e)
 	if (e->of[LG_CPU_BETWEEN] * 2 > e->all && e->run)
 		more = say_hole(c, e);
 	else if (e->of[LG_CPU_OPERATORS] * 2 > e->all)
-		more = lg_text(c, LG_SAYS_CPU_SLOW_OPERATORS, (long long)e->ops_slow, (long
-			       long)e->ops_normal, e->ops_slow * 4 > e->ops_normal * 5 ?
+		more = lg_text(c, LG_SAYS_CPU_SLOW_OPERATORS,
+			       (long long)e->ops_slow, (long long)e->ops_normal,
+			       e->ops_slow * 4 > e->ops_normal * 5 ?
 			       "more work, as of an evaluation" : "the same work took longer, as "
 			       "where others use the CPUs");
 	if (e->of[LG_CPU_COMPILE] > 0.005 * e->all)

@@ -255,16 +255,14 @@ static bool in_process(const struct lg_trace *t, const struct lg_cpu_time *l)
 static void loader_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 {
 	struct lg_cpu_time l;
-	struct lg_finding *f;
+	struct lg_finding *f = lg_cpu_exposed(c, g, LG_R_DATA_LOADER_WAIT, LG_HOST_LOADER,
+					      LG_N_DATA_LOADER_WAIT_CPU, 0.85, &l);
 	const char *because;
 	bool little;
 
-	if (lg_failed(c, lg_cpu_time_most(c, g, LG_HOST_LOADER, &l)) || !l.r ||
-	    lg_cpu_share(&l) < LG_N_DATA_LOADER_WAIT_CPU)
+	if (!f)
 		return;
 	little = lg_cpu_share(&l) < LG_N_DATA_LOADER_WAIT_CPU_LITTLE;
-	f = lg_gpu_finding(c, g, LG_R_DATA_LOADER_WAIT, lg_ms(l.sum), lg_cpu_share(&l), 0.85, l.r);
-	lg_gpu_cap_steps(c, f, l.r, l.by_step);
 	/* To take a batch that is ready has its cost, too: little of it is no trouble. */
 	f->ordinary = little;
 	if (little)

@@ -270,15 +270,20 @@ static void settle(struct lg_flight *d)
 	}
 }
 
+bool lg_flight_any(const struct lg_trace *t)
+{
+	for (size_t i = 0; i < t->meta.n; i++)
+		if (t->meta.prc[i] && is_key(lg_string(t, t->meta.key[i]), "flight.", 7))
+			return true;
+	return false;
+}
+
 int lg_flight_read(struct lg_flight *d)
 {
 	const struct lg_trace *t = d->c->t;
-	bool any = false;
 	int rc;
 
-	for (size_t i = 0; i < t->meta.n && !any; i++)
-		any = t->meta.prc[i] && is_key(lg_string(t, t->meta.key[i]), "flight.", 7);
-	if (!any)
+	if (!lg_flight_any(t))
 		return 0;
 	d->of_rank = lg_calloc(LG_FLIGHT_RANKS, sizeof *d->of_rank);
 	d->dumped = lg_calloc(t->process.n, 1);

@@ -68,6 +68,8 @@ struct lg_flight_look {
 	void *arg;
 };
 
+/* Are there dumps? */
+bool lg_flight_any(const struct lg_trace *t);
 /* d: zeroed but for c. */
 int lg_flight_read(struct lg_flight *d) LG_MUST_CHECK;
 void lg_flight_done(struct lg_flight *d);
@@ -90,6 +92,8 @@ int lg_find_sequences(struct lg_case *c) LG_MUST_CHECK; /* sequences.c */
 /* A finding about a hang. */
 struct lg_finding *lg_flight_finding(struct lg_case *c, enum lg_rule_id rule, double confidence,
 				     int32_t rank);
+/* "inputs [2,8] BFloat16 at train.py:12 step" */
+const char *lg_flight_inputs(struct lg_case *c, uint32_t row);
 /* " at train.py:12 step": where a row was called, the innermost frame that is no library's; or "". */
 const char *lg_flight_place(struct lg_case *c, uint32_t row);
 

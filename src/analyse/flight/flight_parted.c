@@ -70,6 +70,7 @@ static void tell(struct lg_flight *d, size_t from, size_t to)
 	const struct lg_trace *t = c->t;
 	size_t most, best = majority(t, v, from, to, &most), odd = to;
 	const char *name = lg_string(t, t->span.group[v[from].row]);
+	long long number = v[from].seq;
 	const char *op = lg_span_name(t, v[best].row);
 	struct lg_finding *f;
 
@@ -86,27 +87,22 @@ static void tell(struct lg_flight *d, size_t from, size_t to)
 	f->detail = unlike(t, v[best].row, v[odd].row);
 	if (strcmp(f->detail, "operation") && f->culprit.rank >= 0)
 		lg_title(c, f, LG_SAYS_COMMS_MISMATCH_RANK_BRINGS, f->culprit.rank, f->detail, op,
-			 (long long)v[from].seq, name);
+			 number, name);
 	else if (strcmp(f->detail, "operation"))
-		lg_title(c, f, LG_SAYS_COMMS_MISMATCH_BRING, f->detail, op, (long long)v[from].seq,
-			 name);
+		lg_title(c, f, LG_SAYS_COMMS_MISMATCH_BRING, f->detail, op, number, name);
 	else if (f->culprit.rank >= 0)
-		lg_title(c, f, LG_SAYS_COMMS_MISMATCH_RANK_ENTERS, f->culprit.rank, (long
-			 long)v[from].seq, name);
+		lg_title(c, f, LG_SAYS_COMMS_MISMATCH_RANK_ENTERS, f->culprit.rank, number, name);
 	else
-		lg_title(c, f, LG_SAYS_COMMS_MISMATCH_ENTER, (long long)v[from].seq, name);
+		lg_title(c, f, LG_SAYS_COMMS_MISMATCH_ENTER, number, name);
 	for (size_t i = from, n = 0; i < to && n < SIDES_MAX; i++) {
-		size_t n_in, n_type;
-		const char *in = lg_span_arg(t, v[i].row, "in", &n_in);
-		const char *type = lg_span_arg(t, v[i].row, "dtype", &n_type);
+		const char *more = i == best && most > 1 ? lg_text(c, " and %zu more", most - 1) : "";
 
 		if (i != best && alike(t, v[best].row, v[i].row))
 			continue; /* one for all of them */
 		n++;
-		lg_evidence_add(c, f, t->span.ts[v[i].row], 0, "rank %d%s: %s, inputs %.*s %.*s%s",
-				t->process.rank[v[i].prc], i == best && most > 1 ? lg_text(c, " and %zu "
-				"more", most - 1) : "", lg_span_name(t, v[i].row), (int)n_in, in ? in : "",
-				(int)n_type, type ? type : "", lg_flight_place(c, v[i].row));
+		lg_evidence_add(c, f, t->span.ts[v[i].row], 0, "rank %d%s: %s, %s",
+				t->process.rank[v[i].prc], more, lg_span_name(t, v[i].row),
+				lg_flight_inputs(c, v[i].row));
 	}
 }
 

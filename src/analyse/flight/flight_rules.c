@@ -42,21 +42,25 @@ static const char *op_of(const struct lg_case *c, const struct lg_flight_side *s
 	return s->row != LG_NO_ROW ? lg_span_name(c->t, s->row) : "a collective";
 }
 
+const char *lg_flight_inputs(struct lg_case *c, uint32_t row)
+{
+	size_t n_in, n_type;
+	const char *in = lg_span_arg(c->t, row, "in", &n_in), *type = lg_span_arg(c->t, row, "dtype", &n_type);
+
+	return lg_text(c, "inputs %.*s %.*s%s", (int)n_in, in ? in : "", (int)n_type, type ? type : "",
+		       lg_flight_place(c, row));
+}
+
 /* "nccl:all_to_all number 20537 of group 74 (EXPERT ...), inputs [2,8] BFloat16 at train.py:30 step" */
 static const char *collective_text(struct lg_case *c, const struct lg_flight_side *s)
 {
-	const char *ranks = strrchr(s->fact, '['), *in = NULL, *type = NULL;
+	const char *ranks = strrchr(s->fact, '[');
 	int n_fact = ranks > s->fact ? (int)(ranks - s->fact - 1) : (int)strlen(s->fact);
-	size_t n_in = 0, n_type = 0;
 
 	if (s->row == LG_NO_ROW)
-		return lg_text(c, LG_SAYS_FLIGHT_NOT_IN_RING, (long long)s->oldest, s->name, n_fact,
-			       s->fact);
-	in = lg_span_arg(c->t, s->row, "in", &n_in);
-	type = lg_span_arg(c->t, s->row, "dtype", &n_type);
-	return lg_text(c, LG_SAYS_FLIGHT_COLLECTIVE, op_of(c, s), (long long)s->oldest, s->name,
-		       n_fact, s->fact, (int)n_in, in ? in : "", (int)n_type, type ? type : "",
-		       lg_flight_place(c, s->row));
+		return lg_text(c, LG_SAYS_FLIGHT_NOT_IN_RING, (long long)s->oldest, s->name, n_fact, s->fact);
+	return lg_text(c, LG_SAYS_FLIGHT_COLLECTIVE, op_of(c, s), (long long)s->oldest, s->name, n_fact,
+		       s->fact, lg_flight_inputs(c, s->row));
 }
 
 static int64_t since(const struct lg_case *c, const struct lg_flight_side *s)

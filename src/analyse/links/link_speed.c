@@ -203,8 +203,8 @@ static void below_class(struct lg_case *c, struct lg_links *l, const struct resu
 			lg_title(c, f, LG_SAYS_COMMS_DEGRADED_LINK_BELOW_CLASS, name, best->bus,
 				 class);
 		}
-		lg_evidence_add(c, f, best->ts, 0, LG_SAYS_COMMS_DEGRADED_LINK_SWEEP, name, (long
-				long)best->size, best->bus, 100 * best->bus / class, class);
+		lg_evidence_add(c, f, best->ts, 0, LG_SAYS_COMMS_DEGRADED_LINK_SWEEP, name,
+				(long long)best->size, best->bus, 100 * best->bus / class, class);
 	}
 }
 

@@ -30,9 +30,11 @@ struct lg_cpu_time {
 	double others;            /* share of it in the other runs, in the mean; NAN = there are none */
 	uint32_t row;             /* in the longest: what gives it its class */
 };
-/* cpu_side.c: of all runs without a device, the one that has most of it; ret->r NULL: none has. */
-int lg_cpu_time_most(struct lg_case *c, const struct lg_gpu *g, enum lg_host_class class,
-		     struct lg_cpu_time *ret) LG_MUST_CHECK;
+/* cpu_side.c: what the run without a device spends that has most of it, as a finding, graded by how often it
+ * came; NULL: less than floor of its time. */
+struct lg_finding *lg_cpu_exposed(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
+				  enum lg_host_class class, double floor, double confidence,
+				  struct lg_cpu_time *ret);
 /* "; only on rank 0", where it is: of t->r's rank f tells. "" else. */
 const char *lg_cpu_only_on(struct lg_case *c, struct lg_finding *f, const struct lg_cpu_time *t);
 const char *lg_cpu_who(struct lg_case *c, const struct lg_gpu_run *r); /* "rank 0" */

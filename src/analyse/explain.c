@@ -135,17 +135,11 @@ static void say_open_ends(struct lg_case *c, const struct lg_tally *y)
 	double net = (double)y->by_end[LG_END_NET] / wall;
 
 	if (net >= OPEN_SHARE)
-		lg_say(c, "%.0f %% of the critical path waited for the network: packets come in "
-		       "interrupts, so who sent them is not known; of a program of this host only where "
-		       "the waking's stack shows it sending (tier bpf, or tier perf with --profile "
-		       "deep)", net * 100);
+		lg_say(c, LG_SAYS_PATH_NETWORK, net * 100);
 	if (unknown >= UNSEEN_SHARE && c->has_states)
-		lg_not_judged(c, lg_arena_printf(&c->v->arena, "%.0f %% of the critical path, which nothing explains",
-						 unknown * 100), NULL);
+		lg_not_judged(c, lg_text(c, LG_SAYS_PATH_UNSEEN, unknown * 100), NULL);
 	if (unknown >= OPEN_SHARE && c->has_states)
-		lg_say(c, "%.0f %% of the critical path is unexplained: waits that nobody in the "
-		       "recording ended (a timer, as in Python's wait for the GIL, or an interrupt), or "
-		       "time that was not seen; py-spy dump --pid tells of the GIL", unknown * 100);
+		lg_say(c, LG_SAYS_PATH_UNEXPLAINED, unknown * 100);
 }
 
 /* Are stages known, and none of them a backward pass, an optimizer or a reduction of gradients? */
@@ -187,12 +181,10 @@ static void bound(struct lg_case *c, const struct lg_tally *y)
 		v->bound_why = "most of the critical path was not seen";
 		return;
 	}
-	v->bound_why = lg_arena_printf(&v->arena,
-				       "%scritical path: %.0f %% computing on the CPU, %.0f %% stalled by the "
-				       "host, %.0f %% waiting for data, %.0f %% communicating, %.0f %% asleep "
-				       "by its own will or waking up, %.0f %% unexplained",
-				       v->inference ? "inference or evaluation; " : "", of[LG_PLACE_RUN] * 100, stall * 100, data * 100,
-				       comms * 100, of[LG_PLACE_ASLEEP] * 100, unknown * 100);
+	v->bound_why = lg_text(c, LG_SAYS_PATH_BOUND,
+			       v->inference ? "inference or evaluation; " : "",
+			       of[LG_PLACE_RUN] * 100, stall * 100, data * 100, comms * 100,
+			       of[LG_PLACE_ASLEEP] * 100, unknown * 100);
 	v->bound_confidence = 0.95 - unknown;
 	if (data >= 0.3 && data > comms && data > stall)
 		v->bound = LG_BOUND_DATA;
@@ -273,10 +265,9 @@ static void say_short(struct lg_case *c, const struct lg_tally *y)
 
 	if (lg_gradable(c->v->n_judged, y->wall))
 		return;
-	lg_say(c, "too short to tell what the loop loses as a rule: %zu judged step%s in %s, at least "
-	       "%d steps and %.2g s are needed: no finding counts as more than low; record longer",
-	       c->v->n_judged, lg_s(c->v->n_judged), lg_ms_text((double)y->wall / 1e6, wall),
-	       LG_N_ANY_REPEATS, (double)LG_N_ANY_GRADED / 1e9);
+	lg_say(c, LG_SAYS_STEPS_TOO_SHORT, c->v->n_judged, lg_s(c->v->n_judged),
+	       lg_ms_text((double)y->wall / 1e6, wall), LG_N_ANY_REPEATS,
+	       (double)LG_N_ANY_GRADED / 1e9);
 }
 
 enum { FEW_WAITS = 12 }; /* of which infer.c could make steps */
@@ -305,13 +296,10 @@ static bool say_no_repetition(struct lg_case *c)
 	}
 	if (all <= 0)
 		return false;
-	lg_say(c, "no repeating steps were found: %s ran for %.0f %% of %.1f s, was ready without a CPU for "
-	       "%.0f %%, and waited %zu time%s: %s, so no repetition can be seen from outside; let the hook mark "
-	       "its steps (laggard record -- COMMAND), or call laggard.step() (in C: laggard/mark.h) at the end "
-	       "of each", lg_thread_text(c, r->thr), 100 * (double)ran / (double)all, (double)all / 1e9,
+	lg_say(c, LG_SAYS_STEPS_NO_REPETITION, lg_thread_text(c, r->thr),
+	       100 * (double)ran / (double)all, (double)all / 1e9,
 	       100 * (double)queued / (double)all, waits, lg_s(waits),
-	       waits < FEW_WAITS ? "a loop that hardly ever waits looks the same all the time"
-				 : "those have no rhythm");
+	       waits < FEW_WAITS ? LG_SAYS_STEPS_HARDLY_WAITS : "those have no rhythm");
 	return true;
 }
 
@@ -387,10 +375,8 @@ static void say_own_doing(struct lg_case *c, const struct lg_tally *y)
 	who = who_ran(c, y);
 	if (told)
 		own -= (double)y->straggler.slow_lost / (double)y->excess;
-	lg_say(c, "%.0f %% of the slow steps' excess is the job's own doing: its threads, or programs that it "
-	       "started, computed or slept, and the training thread did so itself or waited for them%s%s%s; a chain "
-	       "of waits leads no further, a profiler of the job does", 100 * own,
-	       who ? ", most of it for what " : "", who ? lg_thread_text(c, who) : "", who ? " computed" : "");
+	lg_say(c, LG_SAYS_PATH_OWN_DOING, 100 * own, who ? ", most of it for what " : "",
+	       who ? lg_thread_text(c, who) : "", who ? " computed" : "");
 }
 
 static int judge(struct lg_case *c)
@@ -403,23 +389,19 @@ static int judge(struct lg_case *c)
 	if (ref == UINT32_MAX && !c->t->sample.n) {
 		rc = lg_steps_of_log(c);
 		if (rc > 0)
-			lg_limit(c, "the step times are those that the log states, one a line: what the steps waited "
-				 "for it does not tell");
+			lg_limit(c, LG_SAYS_STEPS_OF_LOG);
 		if (rc)
 			return rc > 0 ? 0 : rc;
 	}
 	if (is_empty(c->t))
 		c->v->unjudged = "The recording holds no samples";
 	if (ref == UINT32_MAX && !c->v->unjudged && !say_no_repetition(c))
-		lg_limit(c, c->has_states && !c->victim_pid
-				    ? "no repeating steps were found: no marks of a training loop in this input; "
-				      "--victim PID names the process to judge"
-				    : "no repeating steps were found: no marks of a training loop in this input");
+		lg_limit(c, c->has_states && !c->victim_pid ? LG_SAYS_STEPS_NONE_OF_NAMED
+			 : LG_SAYS_STEPS_NONE);
 	if (ref == UINT32_MAX)
 		return judge_without_steps(c);
 	if (c->ranks[ref].inferred)
-		lg_limit(c, "steps are inferred from the repetition of the main thread's waits: no marks in "
-			 "this input");
+		lg_limit(c, LG_SAYS_STEPS_INFERRED);
 	if (c->ranks[ref].inferred)
 		lg_say_candidates(c, c->ranks[ref].thr, "the one whose slow steps lose the most");
 	ref = drop_stepless(c, ref);
@@ -427,8 +409,7 @@ static int judge(struct lg_case *c)
 		if (c->ranks[i].rank >= 0 && c->ranks[i].rank == c->ranks[i + 1].rank) {
 			char one[LG_PID_TEXT], other[LG_PID_TEXT];
 
-			lg_say(c, "rank %d is two processes (%s and %s): do these files belong to one "
-			       "run?", c->ranks[i].rank,
+			lg_say(c, LG_SAYS_STEPS_RANK_TWICE, c->ranks[i].rank,
 			       lg_pid_text(c->t->process.pid[c->ranks[i].prc], one),
 			       lg_pid_text(c->t->process.pid[c->ranks[i + 1].prc], other));
 			break;
@@ -446,9 +427,7 @@ static int judge(struct lg_case *c)
 		lg_judge_fired(c, &y);
 		say_own_doing(c, &y);
 		if (!c->has_states)
-			lg_limit(c, are_of_log(c) ? "the step times are those that the log states, one a line: what "
-						    "the steps waited for it does not tell"
-						  : "no scheduler states in this input: waits could not be followed");
+			lg_limit(c, are_of_log(c) ? LG_SAYS_STEPS_OF_LOG : LG_SAYS_STEPS_NO_STATES);
 	}
 	lg_free(path.v);
 	return rc;
@@ -478,11 +457,11 @@ static void conclude(struct lg_case *c)
 	struct lg_verdict *v = c->v;
 
 	if (lg_has_diag(c->t, LG_DIAG_OTHER_TIME))
-		lg_not_judged(c, "what changed from one run to the other (laggard diff BEFORE AFTER)", NULL);
+		lg_not_judged(c, LG_SAYS_RUN_CHANGED, NULL);
 	if (v->n_judged && !c->has_states && v->bound <= LG_BOUND_UNKNOWN)
-		lg_not_judged(c, "what the steps waited for, which this input does not tell", NULL);
+		lg_not_judged(c, LG_SAYS_RUN_WAITS_UNTOLD, NULL);
 	if (c->n_findings_left_out)
-		lg_say(c, "%zu more findings than can be told were left out", c->n_findings_left_out);
+		lg_say(c, LG_SAYS_RUN_LEFT_OUT, c->n_findings_left_out);
 	lg_findings_calibrate(v);
 	lg_findings_rank(v);
 	lg_fired_findings(c);

@@ -125,9 +125,9 @@ void lg_not_judged(struct lg_case *c, const char *what, const char *example)
 	struct lg_verdict *v = c->v;
 
 	if (v->n_not_judged++ < IN_HEADLINE)
-		v->not_judged = !v->not_judged ? what : lg_arena_printf(&v->arena, "%s, %s", v->not_judged, what);
+		v->not_judged = !v->not_judged ? what : lg_text(c, "%s, %s", v->not_judged, what);
 	if (example)
-		lg_limit(c, lg_arena_printf(&v->arena, "no rule judges %s%s%s", what, *example ? ": " : "", example));
+		lg_say(c, "no rule judges %s%s%s", what, *example ? ": " : "", example);
 }
 
 void lg_explains_excess(struct lg_verdict *v, const struct lg_finding *f)
@@ -166,10 +166,10 @@ const char *lg_ranges_text(struct lg_case *c, const int64_t *v, size_t n, size_t
 			j++;
 		*ret_n += (size_t)(v[j - 1] - v[i]) + 1;
 		if (ranges++ < at_most)
-			text = v[j - 1] > v[i] ? lg_arena_printf(&c->v->arena, "%s%s%lld-%lld", text, *text ? ", " : "",
-								 (long long)v[i], (long long)v[j - 1])
-					       : lg_arena_printf(&c->v->arena, "%s%s%lld", text, *text ? ", " : "",
-								 (long long)v[i]);
+			text = v[j - 1] > v[i] ? lg_text(c, "%s%s%lld-%lld", text,
+							 *text ? ", " : "", (long long)v[i],
+							 (long long)v[j - 1])
+				: lg_text(c, "%s%s%lld", text, *text ? ", " : "", (long long)v[i]);
 	}
-	return ranges > at_most ? lg_arena_printf(&c->v->arena, "%s ...", text) : text;
+	return ranges > at_most ? lg_text(c, "%s ...", text) : text;
 }

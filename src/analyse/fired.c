@@ -90,14 +90,13 @@ static const char *no_cause(struct lg_case *c, enum lg_end_kind end, lg_thr thr,
 
 	switch (lg_end(end)->place) {
 	case LG_PLACE_RUN:
-		return lg_text(c, "%s: %s computed; a chain of waits leads no further, a profiler of the job does",
-			       much, who);
+		return lg_text(c, LG_SAYS_FIRED_COMPUTED, much, who);
 	case LG_PLACE_ASLEEP:
-		return lg_text(c, "%s: %s slept of its own will, or nobody was seen to end its wait", much, who);
+		return lg_text(c, LG_SAYS_FIRED_SLEPT, much, who);
 	case LG_PLACE_COMMS:
-		return lg_text(c, "%s: waited for the network, or for a rank that is not in this file", much);
+		return lg_text(c, LG_SAYS_FIRED_NETWORK, much);
 	default:
-		return lg_text(c, "%s: nothing in this file explains it", much);
+		return lg_text(c, LG_SAYS_FIRED_NOTHING, much);
 	}
 }
 

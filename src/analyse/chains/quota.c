@@ -88,5 +88,5 @@ const char *lg_quota_text(struct lg_case *c)
 		}
 	if (!text || sscanf(text, "%lf %lf", &limit, &period) < 1 || !(limit > 0) || !(period > 0))
 		return NULL;
-	return lg_arena_printf(&c->v->arena, "%s: %.4g CPUs", group, limit / period);
+	return lg_text(c, "%s: %.4g CPUs", group, limit / period);
 }

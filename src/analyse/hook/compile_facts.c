@@ -79,7 +79,7 @@ static const char *mode_name(struct lg_case *c, const char *text)
 {
 	const char *space = strchr(text, ' ');
 
-	return space ? lg_arena_printf(&c->v->arena, "%.*s", (int)(space - text), text) : text;
+	return space ? lg_text(c, "%.*s", (int)(space - text), text) : text;
 }
 
 static void compile_skipped(struct lg_case *c, const struct facts *all, const struct lg_rank *r,
@@ -102,18 +102,15 @@ static void compile_skipped(struct lg_case *c, const struct facts *all, const st
 		return;
 	x->title = "torch.compile was asked for, but no frame was compiled: the module runs eagerly";
 	if (mode.n) {
-		x->title = lg_arena_printf(&c->v->arena, "torch.compile was asked for, but the dispatch mode %s is active in "
-					   "the training step: compiled code is skipped and the module runs eagerly", name);
+		lg_title(c, x, LG_SAYS_COMPILE_SKIPPED_MODE, name);
 		x->culprit.function = name;
-		lg_evidence_add(c, x, mode.ts, 0, "dispatch mode on the stack at the start of forward in %zu samples: %s",
-				mode.n, text);
+		lg_evidence_add(c, x, mode.ts, 0, LG_SAYS_COMPILE_SKIPPED_MODE_SEEN, mode.n, text);
 	}
 	if (backend)
-		lg_evidence_add(c, x, INT64_MIN, 0, "torch.compile(backend=%s) was called", backend);
-	lg_evidence_add(c, x, ok.n ? ok.ts : INT64_MIN, 0, "torch._dynamo: %lld frames compiled after %zu steps",
+		lg_evidence(c, x, LG_SAYS_COMPILE_SKIPPED_ASKED, backend);
+	lg_evidence_add(c, x, ok.n ? ok.ts : INT64_MIN, 0, LG_SAYS_COMPILE_SKIPPED_FRAMES,
 			(long long)ok.value, j->n);
-	lg_evidence_add(c, x, INT64_MIN, 0, "this recording cannot measure the loss: run 50 steps without it and compare "
-			"(laggard diff)");
+	lg_evidence(c, x, LG_SAYS_COMPILE_SKIPPED_NOT_MEASURED);
 }
 
 static void debug_left_on(struct lg_case *c, const struct facts *all, const struct lg_rank *r,
@@ -143,13 +140,13 @@ static void debug_left_on(struct lg_case *c, const struct facts *all, const stru
 	if (!x)
 		return;
 	for (size_t i = 0; i < n; i++)
-		list = lg_arena_printf(&c->v->arena, "%s%s%s", list, i ? ", " : "", what[i]);
-	x->title = lg_arena_printf(&c->v->arena, "left on during training: %s", list);
+		list = lg_text(c, "%s%s%s", list, i ? ", " : "", what[i]);
+	lg_title(c, x, "left on during training: %s", list);
 	x->culprit.function = what[0];
 	if (mode.n)
-		lg_evidence_add(c, x, mode.ts, 0, "on the dispatch mode stack in %zu samples: %s", mode.n,
+		lg_evidence_add(c, x, mode.ts, 0, LG_SAYS_DEBUG_LEFT_ON_MODE, mode.n,
 				lg_string(c->t, mode.text));
-	lg_evidence_add(c, x, j->from, j->to - j->from, "active while %zu steps were judged", j->n);
+	lg_evidence_add(c, x, j->from, j->to - j->from, LG_SAYS_DEBUG_LEFT_ON_STEPS, j->n);
 }
 
 /* By how much a count of torch._dynamo's grew since then, and in how many of the samples. */
@@ -215,13 +212,11 @@ static void compiled_badly(struct lg_case *c, const struct facts *all, const str
 		return;
 	if (!again)
 		lg_cap(x, LG_CAP_UNMEASURED); /* one in code that is not of the step does no harm */
-	x->title = again ? lg_arena_printf(&c->v->arena, "compiled code was compiled again %lld time%s while %zu steps were "
-					   "judged: a guard fails", (long long)n, lg_s((uint64_t)n), j->n)
-			 : lg_arena_printf(&c->v->arena, "the compiled graph breaks in %lld place%s", (long long)n,
-					   lg_s((uint64_t)n));
+	x->title = again ? lg_text(c, LG_SAYS_COMPILE_RECOMPILES_TITLE, (long long)n,
+				   lg_s((uint64_t)n), j->n)
+		: lg_text(c, LG_SAYS_COMPILE_GRAPH_BREAKS_TITLE, (long long)n, lg_s((uint64_t)n));
 	reasons(c, x, r->prc, again ? "dynamo.recompile" : "dynamo.graph_break", again ? j->from : INT64_MIN);
-	lg_evidence_add(c, x, INT64_MIN, 0, "this recording cannot measure the loss: mend it and compare 50 steps (laggard "
-			"diff)");
+	lg_evidence(c, x, LG_SAYS_COMPILE_RECOMPILES_UNPRICED);
 }
 
 int lg_find_compile(struct lg_case *c)

@@ -87,8 +87,7 @@ static bool backward_under_autocast(struct look *k)
 	double share = lg_fact_share(k->c, k->r->prc, "torch.autocast_backward", k->j.from, k->j.to);
 
 	k->title = "backward() runs inside the autocast region: its operators are cast a second time";
-	k->evidence = lg_text(k->c, "autocast was on at the start of backward() in %.0f %% of the time of %zu judged "
-			      "steps", share * 100, k->j.n);
+	k->evidence = lg_text(k->c, LG_SAYS_GPU_AMP_MISUSE_AUTOCAST_ON, share * 100, k->j.n);
 	return share > LG_N_GPU_AMP_MISUSE_PASSES; /* one of several passes of a step is enough */
 }
 
@@ -109,10 +108,8 @@ static bool manual_half(struct look *k)
 	if (!list || !lg_fact_of(k->c, k->r->prc, "torch.autocast_backward") || scales_by_itself(k->c, k->r))
 		return false;
 	half = elements(list, "float16", &all);
-	k->title = lg_text(k->c, "%.0f %% of the trained parameters are float16 themselves (model.half()), and nothing "
-			   "scales the loss: small gradients become zero, and updates are rounded away",
-			   100 * half / all);
-	k->evidence = lg_text(k->c, "parameters that require gradients, by type: %s; GradScaler %s", list,
+	k->title = lg_text(k->c, LG_SAYS_GPU_AMP_MISUSE_HALF_MODEL, 100 * half / all);
+	k->evidence = lg_text(k->c, LG_SAYS_GPU_AMP_MISUSE_TYPES, list,
 			      scaler ? "disabled" : "never used");
 	return !(half < LG_N_GPU_AMP_MISUSE_HALF * all || is_fact(scaler, "1"));
 }
@@ -132,8 +129,8 @@ static bool ddp(struct look *k)
 		/* A few megabytes and many buckets of them: each pays the latency of a collective. */
 		if (cap && strtol(cap, NULL, 10) < LG_N_COMMS_DDP_FLAGS_BUCKET_MB &&
 		    k->size * 4 > (double)LG_N_COMMS_DDP_FLAGS_BUCKET_MB * 10e6) {
-			k->title = lg_text(k->c, "DDP reduces %.0f MB of gradients in buckets of %s MB: many small "
-					   "collectives", k->size * 4 / 1e6, cap);
+			k->title = lg_text(k->c, LG_SAYS_COMMS_DDP_FLAGS_BUCKETS, k->size * 4 / 1e6,
+					   cap);
 			k->detail = "bucket_cap_mb";
 			k->confidence = 0.7;
 			return true;
@@ -161,9 +158,8 @@ static bool conv_autotune_off(struct look *k)
 	    strtol(shapes, NULL, 10) > FEW_SHAPES || !convs || strtol(convs, NULL, 10) < 1 ||
 	    !is_fact(fact(k, "model", k->model, "device"), "cuda") || k->j.n < MANY_STEPS)
 		return false;
-	k->title = lg_text(k->c, "%s convolutions on inputs of one shape, and cudnn.benchmark is off: the fastest "
-			   "algorithm was never looked for", convs);
-	k->evidence = lg_text(k->c, "%s shape%s of the model's inputs in %zu judged steps", shapes,
+	k->title = lg_text(k->c, LG_SAYS_GPU_CONV_AUTOTUNE_OFF, convs);
+	k->evidence = lg_text(k->c, LG_SAYS_GPU_CONV_AUTOTUNE_SHAPES, shapes,
 			      strcmp(shapes, "1") ? "s" : "", k->j.n);
 	return true;
 }
@@ -176,9 +172,9 @@ static bool workers_oversubscribed(struct look *k)
 	const char *may = lg_fact_of(k->c, k->r->prc, "cpu.affinity");
 	long n = workers ? strtol(workers, NULL, 10) : 0, cpus = may ? strtol(may, NULL, 10) : 0;
 
-	k->title = lg_text(k->c, "the loader has %ld workers, and its process may use %ld CPU%s", n, cpus,
+	k->title = lg_text(k->c, LG_SAYS_DATA_WORKERS_OVERSUBSCRIBED_TITLE, n, cpus,
 			   cpus > 1 ? "s" : "");
-	k->evidence = lg_text(k->c, "num_workers=%ld; the process's affinity has %ld CPU%s", n, cpus,
+	k->evidence = lg_text(k->c, LG_SAYS_DATA_WORKERS_OVERSUBSCRIBED_AFFINITY, n, cpus,
 			      cpus > 1 ? "s" : "");
 	return cpus >= 1 && n > cpus;
 }

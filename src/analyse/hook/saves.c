@@ -50,10 +50,9 @@ static void tell(struct lg_case *c, struct lg_finding *f)
 	const struct lg_verdict *v = c->v;
 
 	if (isfinite(v->saves.bytes) && v->saves.n)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu saves of %.1f MB each reach %.0f MB/s while the step "
-				"waits; at this pace they are %.1f GB an hour of the storage's bandwidth",
-				v->saves.n, v->saves.bytes / 1e6 / (double)v->saves.n,
-				v->saves.bytes_per_s / 1e6, v->saves.bytes_per_hour / 1e9);
+		lg_evidence(c, f, LG_SAYS_SIDE_CHECKPOINT_BANDWIDTH, v->saves.n,
+			    v->saves.bytes / 1e6 / (double)v->saves.n, v->saves.bytes_per_s / 1e6,
+			    v->saves.bytes_per_hour / 1e9);
 }
 
 int lg_find_saves(struct lg_case *c)

@@ -71,13 +71,11 @@ static void doubt_quota(struct lg_case *c, struct lg_finding *f, const struct lg
 {
 	if (lg_is_guess(s)) {
 		lg_cap(f, LG_CAP_GUESS);
-		lg_evidence_against(c, f, "no quota was seen, only that it was ready while its CPU was idle: that "
-				    "nr_throttled in the cgroup's cpu.stat grows would prove it");
+		lg_evidence_against(c, f, LG_SAYS_HOST_CPU_THROTTLED_UNSEEN);
 	} else if (s->end == LG_END_CPU && s->left_out * 4 >= s->lost) {
 		lg_cap(f, LG_CAP_GUESS);
 		f->confidence *= 0.5;
-		lg_evidence_against(c, f, "it was ready beside an idle CPU as well, for %.0f ms: a used-up CPU quota "
-				    "(nr_throttled in the cgroup's cpu.stat grows) would explain both",
+		lg_evidence_against(c, f, LG_SAYS_HOST_CPU_THROTTLED_BOTH,
 				    (double)s->left_out / 1e6);
 	}
 }
@@ -177,8 +175,8 @@ static void say_save(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 	for (size_t k = 0; k < n; k++)
 		waits = lg_text(c, "%s, %.0f ms for the disk in %s", waits, (double)v[k].ns / 1e6, v[k].name);
 	if (n || beside)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%.0f ms in %s itself%s, %.0f ms beside it (opening, writing out, closing)",
-				(double)inside / 1e6, lg_side_name(c, s), waits, (double)beside / 1e6);
+		lg_evidence(c, f, LG_SAYS_SIDE_CHECKPOINT_PARTS, (double)inside / 1e6,
+			    lg_side_name(c, s), waits, (double)beside / 1e6);
 }
 
 /* A fork is paid for once more by each page that is written to afterwards. */
@@ -192,9 +190,8 @@ static void say_on_write(struct lg_case *c, struct lg_finding *f, const struct l
 		later += chore && chore->on_write ? p->dur : 0;
 	}
 	if (later)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%.0f ms in the forks, %.0f ms after them, in pages that it wrote to and "
-				"shared with the copy (copy on write)", (double)(s->lost - later) / 1e6,
-				(double)later / 1e6);
+		lg_evidence(c, f, LG_SAYS_HOST_SELF_FORK_LATER, (double)(s->lost - later) / 1e6,
+			    (double)later / 1e6);
 }
 
 /* How often, and how much of what is slow ends here. */
@@ -202,38 +199,36 @@ static void say_how_often(struct lg_case *c, struct lg_finding *f, const struct 
 			  const struct lg_cause_sum *s, size_t samples)
 {
 	if (!isnan(s->rhythm.period_s))
-		lg_evidence(c, f, "%zu times, %.3f s apart; chance would do as well with p %s %.4f",
-			    s->rhythm.n_events, s->rhythm.period_s, s->rhythm.at_most ? "<=" : "=", s->rhythm.p);
+		lg_evidence(c, f, LG_SAYS_CHAIN_PERIOD, s->rhythm.n_events, s->rhythm.period_s,
+			    s->rhythm.at_most ? "<=" : "=", s->rhythm.p);
 	else if (s->steady)
 		lg_evidence(c, f, "%zu wait%s in %zu step%s", s->n_pieces, lg_s(s->n_pieces), s->n_steps_hit,
 			    lg_s(s->n_steps_hit));
 	else
-		lg_evidence(c, f, "%zu separate time%s, %zu wait%s, in %zu step%s", s->rhythm.n_events,
-			    lg_s(s->rhythm.n_events), s->n_pieces, lg_s(s->n_pieces), s->n_steps_hit,
-			    lg_s(s->n_steps_hit));
+		lg_evidence(c, f, LG_SAYS_CHAIN_SEPARATE, s->rhythm.n_events,
+			    lg_s(s->rhythm.n_events), s->n_pieces, lg_s(s->n_pieces),
+			    s->n_steps_hit, lg_s(s->n_steps_hit));
 	if (!isnan(f->excess_share))
-		lg_evidence(c, f, "%.0f %% of the excess of %zu slow step%s ends here", f->excess_share * 100,
-			    y->n_slow, lg_s(y->n_slow));
+		lg_evidence(c, f, LG_SAYS_CHAIN_EXCESS, f->excess_share * 100, y->n_slow,
+			    lg_s(y->n_slow));
 	if (samples && f->culprit.function)
-		lg_evidence(c, f, "%zu CPU sample%s of the culprit in those moments", samples, lg_s(samples));
+		lg_evidence(c, f, LG_SAYS_CHAIN_SAMPLES, samples, lg_s(samples));
 }
 
 static void say_against(struct lg_case *c, struct lg_finding *f, const struct lg_tally *y,
 			const struct lg_cause_sum *s, double excess)
 {
 	if (s->end == LG_END_LOCK && s->other_holds > s->n_pieces)
-		lg_evidence_against(c, f, "it held the lock %zu more times without making a step slow",
-			s->other_holds - s->n_pieces);
+		lg_evidence_against(c, f, LG_SAYS_HOST_LOCK_HELD_HARMLESS,
+				    s->other_holds - s->n_pieces);
 	if (!isnan(f->excess_share) && excess < 0.5)
-		lg_evidence_against(c, f, "%.0f %% of the excess of slow steps has other causes",
-			(1 - excess) * 100);
+		lg_evidence_against(c, f, LG_SAYS_CHAIN_OTHER_CAUSES, (1 - excess) * 100);
 	if (f->rule == LG_R_HOST_OVERSUBSCRIBED)
 		lg_doubt_oversubscribed(c, f, s);
 	doubt_quota(c, f, s);
 	doubt_job(c, f, s, y->ref);
 	if (lg_loss_share(c) > 0)
-		lg_evidence_against(c, f, "%.1f %% of the events were lost: more may be hidden there",
-			lg_loss_share(c) * 100);
+		lg_evidence_against(c, f, LG_SAYS_CHAIN_EVENTS_LOST, lg_loss_share(c) * 100);
 }
 
 /*
@@ -243,8 +238,7 @@ static void say_against(struct lg_case *c, struct lg_finding *f, const struct lg
  */
 static void count_a_part(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
 {
-	lg_evidence_add(c, f, INT64_MIN, 0, "%.0f ms of waits in all; a third counts as lost, the "
-			"rest is work that has to be done anyway", (double)s->lost / 1e6);
+	lg_evidence(c, f, LG_SAYS_HOST_OVERSUBSCRIBED_A_THIRD, (double)s->lost / 1e6);
 	f->lost_ms /= LG_N_HOST_OVERSUBSCRIBED_PART;
 	f->lost_share /= LG_N_HOST_OVERSUBSCRIBED_PART;
 }
@@ -278,8 +272,8 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	size_t samples;
 
 	if (price)
-		lg_say(c, "recording itself cost %.0f ms of %.1f s (%.1f %%): the job %s",
-		       (double)s->lost / 1e6, (double)y->wall / 1e9, 100 * share, lg_cause_fact(c, s));
+		lg_say(c, LG_SAYS_CHAIN_RECORDER, (double)s->lost / 1e6, (double)y->wall / 1e9,
+		       100 * share, lg_cause_fact(c, s));
 	if (!f)
 		return;
 	add_victims(c, f, s->of_rank);
@@ -326,24 +320,23 @@ bool lg_finding_of_waits(struct lg_case *c, const struct lg_rank *r, const struc
 	lg_grade_unpriced(f);
 	f->confidence = confidence_of(c, &y, s);
 	f->stage = lg_stage_name(LG_STAGE_OTHER);
-	lg_evidence_add(c, f, INT64_MIN, 0, "%zu separate times, %.0f ms of %.1f s (%.1f %%)", s->rhythm.n_events,
-			(double)s->lost / 1e6, (double)wall / 1e9, 100 * share);
+	lg_evidence(c, f, LG_SAYS_CHAIN_TIMES_MS, s->rhythm.n_events, (double)s->lost / 1e6,
+		    (double)wall / 1e9, 100 * share);
 	if (s->end == LG_END_LOCK) {
-		lg_title(c, f, "%s (pid %d) held the %s of %s%s%s%s; it waited",
+		lg_title(c, f, LG_SAYS_HOST_LOCK_HELD_STEPLESS,
 			 f->culprit.comm ? f->culprit.comm : "?", f->culprit.pid, f->culprit.lock,
 			 lg_ranks_text(c, f, 0), f->culprit.function ? " in " : "",
-			 f->culprit.function ? f->culprit.function : "", lg_period_text(c, &s->rhythm));
-		lg_evidence_against(c, f, "no steps were seen, so what they lose by it is not known: marks would "
-				    "measure it (laggard record -- COMMAND, or laggard.step() at the end of each)");
+			 f->culprit.function ? f->culprit.function : "",
+			 lg_period_text(c, &s->rhythm));
+		lg_evidence_against(c, f, LG_SAYS_HOST_LOCK_HELD_UNPRICED);
 	} else {
 		lg_cause_title(c, f, s, NULL);
 		f->lost_ms = (double)s->lost / 1e6;
 		f->lost_share = share;
 		lg_grade(f, s->rhythm.n_events, wall);
 		if (samples && f->culprit.function)
-			lg_evidence(c, f, "%zu CPU samples of the culprit in those moments", samples);
-		lg_evidence_against(c, f, "no steps were seen: the price is the time that the thread stood still, "
-				    "of all that was seen of it");
+			lg_evidence(c, f, LG_SAYS_CHAIN_SAMPLES, samples, lg_s(samples));
+		lg_evidence_against(c, f, LG_SAYS_CHAIN_STEPLESS_PRICE);
 		doubt_quota(c, f, s);
 	}
 	lg_cause_moments(c, f, s);
@@ -357,9 +350,8 @@ void lg_finding_of_waits_too(struct lg_finding *f, struct lg_case *c, const stru
 	double share = (double)s->lost / (double)wall;
 
 	add_victim(c, f, r);
-	lg_evidence_add(c, f, INT64_MIN, 0, "%s as well: %zu separate times, %.0f ms of %.1f s (%.1f %%)",
-			lg_thread_text(c, r->thr), s->rhythm.n_events, (double)s->lost / 1e6,
-			(double)wall / 1e9, 100 * share);
+	lg_evidence(c, f, LG_SAYS_CHAIN_ANOTHER, lg_thread_text(c, r->thr), s->rhythm.n_events,
+		    (double)s->lost / 1e6, (double)wall / 1e9, 100 * share);
 	if (!(share > f->lost_share)) /* of locks nothing is lost that is known */
 		return;
 	f->lost_ms = (double)s->lost / 1e6;
@@ -374,7 +366,7 @@ static const char *slept_text(struct lg_case *c, const struct lg_rank *r, const 
 
 	if (prc == r->prc)
 		return "slept of its own will";
-	return lg_text(c, "waited for %s, which it started and which slept", lg_thread_text(c, g->sleeper));
+	return lg_text(c, LG_SAYS_COMMS_STRAGGLER_SLEEPER, lg_thread_text(c, g->sleeper));
 }
 
 /* Who was late, for its part, where several were. */
@@ -383,10 +375,10 @@ static void tell_each(struct lg_case *c, struct lg_finding *f, const struct lg_s
 	for (uint32_t i = 0; i < c->n_ranks; i++)
 		if (g->of_rank[i].lost) {
 			lg_culprit_rank_add(c, f, c->ranks[i].rank);
-			lg_evidence_add(c, f, INT64_MIN, 0, "rank %d: %.0f ms, in %zu slow step%s in which it %s longer than "
-					"usual; last in %zu of %zu matched collectives", c->ranks[i].rank,
-					(double)g->of_rank[i].lost / 1e6, g->of_rank[i].n_events,
-					g->of_rank[i].n_events == 1 ? "" : "s", how, g->of_rank[i].n_last, g->n_matched);
+			lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_EACH, c->ranks[i].rank,
+				    (double)g->of_rank[i].lost / 1e6, g->of_rank[i].n_events,
+				    g->of_rank[i].n_events == 1 ? "" : "s", how,
+				    g->of_rank[i].n_last, g->n_matched);
 		}
 }
 
@@ -399,14 +391,13 @@ static const char *late_title(struct lg_case *c, const struct lg_finding *f,
 	char pid[LG_PID_TEXT];
 
 	if (g->n_late < 2)
-		return lg_arena_printf(&c->v->arena, "rank %d (%s) arrives last in the collective%s: it %s while the others "
-				       "waited", r->rank, lg_pid_text(f->culprit.pid, pid),
-				       g->steady ? " in most steps" : "", did);
+		return lg_text(c, LG_SAYS_COMMS_STRAGGLER_TITLE, r->rank,
+			       lg_pid_text(f->culprit.pid, pid), g->steady ? " in most steps" : "",
+			       did);
 	for (size_t i = 0; i < c->n_ranks; i++)
 		if (g->of_rank[i].lost)
 			add_victim(c, &late, &c->ranks[i]);
-	return lg_arena_printf(&c->v->arena, "%s arrive last in the collective in turn: each %s while the others waited",
-			       lg_ranks_text(c, &late, 0), did);
+	return lg_text(c, LG_SAYS_COMMS_STRAGGLER_TITLE_IN_TURN, lg_ranks_text(c, &late, 0), did);
 }
 
 static void straggler(struct lg_case *c, const struct lg_tally *y)
@@ -445,11 +436,11 @@ static void straggler(struct lg_case *c, const struct lg_tally *y)
 		tell_each(c, f, g, g->slept ? "stood still" : "ran");
 		return;
 	}
-	lg_evidence_add(c, f, INT64_MIN, 0, "last in %zu of %zu matched collectives, by %.1f ms in the "
-			"median", g->n_last, g->n_matched, (double)g->median_late / 1e6);
+	lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_LAST_OF, g->n_last, g->n_matched,
+		    (double)g->median_late / 1e6);
 	if (!g->steady)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu slow steps in which it %s longer than usual",
-				g->n_events, g->slept ? "stood still" : "ran");
+		lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_SLOW_STEPS, g->n_events,
+			    g->slept ? "stood still" : "ran");
 }
 
 int lg_find_causes(struct lg_case *c, const struct lg_tally *y)

@@ -32,8 +32,8 @@ const char *lg_ranks_text(struct lg_case *c, const struct lg_finding *f, lg_thr 
 			      : (size_t)snprintf(buf + n, sizeof buf - n, "%s%s", comma,
 						 lg_pid_text(f->victims[i].pid, pid));
 	}
-	return by_way ? lg_arena_printf(&c->v->arena, "%s (by way of %s)", buf, lg_thread_text(c, by_way))
-		      : lg_arena_strdup(&c->v->arena, buf);
+	return by_way ? lg_text(c, "%s (by way of %s)", buf, lg_thread_text(c, by_way))
+		: lg_arena_strdup(&c->v->arena, buf);
 }
 
 const char *lg_period_text(struct lg_case *c, const struct lg_rhythm *r)
@@ -86,10 +86,9 @@ static const char *title_quota(const struct title *t)
 	const char *quota = lg_quota_text(t->c);
 
 	if (lg_is_guess(t->s))
-		return lg_text(t->c, "%s had to wait beside idle CPUs%s: its cgroup's CPU quota was used up, "
-			       "probably", t->ranks, t->every);
-	return lg_text(t->c, "%s had used up the CPU quota of the cgroup (%s) and had to wait beside idle CPUs%s",
-		       t->ranks, quota ? quota : "size unknown", t->every);
+		return lg_text(t->c, LG_SAYS_HOST_CPU_THROTTLED_PROBABLY, t->ranks, t->every);
+	return lg_text(t->c, LG_SAYS_HOST_CPU_THROTTLED_TITLE, t->ranks,
+		       quota ? quota : "size unknown", t->every);
 }
 
 static const char *title_peer(const struct title *t)
@@ -148,8 +147,8 @@ static const char *cpu_text(struct lg_case *c, const struct lg_piece *p)
 {
 	uint32_t row = lg_index_state_at(c->idx, p->thr, p->ts);
 
-	return row == LG_NO_ROW || c->t->state.cpu[row] < 0
-		       ? "its CPU" : lg_arena_printf(&c->v->arena, "CPU %d", c->t->state.cpu[row]);
+	return row == LG_NO_ROW || c->t->state.cpu[row] < 0 ? "its CPU"
+		: lg_text(c, "CPU %d", c->t->state.cpu[row]);
 }
 
 /* What shows that it held the lock. */
@@ -221,9 +220,11 @@ void lg_cause_title(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 	if (f->culprit.relation == LG_RELATION_SAME_PROCESS)
 		p.who = lg_thread_text(c, s->thr);
 	if (s->n_members > 1 && !s->own_job)
-		p.who = lg_text(c, "%zu processes started by %s (%s%s%s%s%s)", s->n_members, p.who,
-				lg_string(c->t, c->t->process.comm[s->member[0]]), s->member[1] ? ", " : "",
-				lg_string(c->t, c->t->process.comm[s->member[1]]), s->member[2] ? ", " : "",
+		p.who = lg_text(c, LG_SAYS_CHAIN_MEMBERS, s->n_members, p.who,
+				lg_string(c->t, c->t->process.comm[s->member[0]]),
+				s->member[1] ? ", " : "",
+				lg_string(c->t, c->t->process.comm[s->member[1]]),
+				s->member[2] ? ", " : "",
 				lg_string(c->t, c->t->process.comm[s->member[2]]));
 	f->title = words[s->end].title.by ? words[s->end].title.by(&p) : FILL(c, words[s->end].title.text,
 		{ "who", p.who }, { "in", p.in }, { "job", p.job }, { "ranks", p.ranks }, { "every", p.every },
@@ -273,7 +274,7 @@ const char *lg_cause_fact(struct lg_case *c, const struct lg_cause_sum *s)
 	const char *name = s->thr ? lg_thread_text(c, s->thr) : "a signal or a tracer";
 
 	if (s->n_members > 1 && s->prc)
-		name = lg_arena_printf(&c->v->arena, "%zu processes started by %s", s->n_members,
-				       lg_thread_text(c, c->idx->main_of[s->prc]));
+		name = lg_text(c, "%zu processes started by %s", s->n_members,
+			       lg_thread_text(c, c->idx->main_of[s->prc]));
 	return FILL(c, words[s->end].fact, { "name", name }, { "lock", lg_lock_text(c, s->lock) });
 }

@@ -41,14 +41,13 @@ static void name_function(struct lg_case *c, struct lg_finding *f, lg_prc prc,
 static const char *odds_text(struct lg_case *c, const struct lg_odds *o)
 {
 	if (o->as_good)
-		return lg_arena_printf(&c->v->arena, "p = %.2g (%zu of %zu random placements did as well", o->p,
-				       o->as_good, o->placed);
+		return lg_text(c, LG_SAYS_HOST_FOREIGN_ACTIVITY_SOME_AS_GOOD, o->p, o->as_good,
+			       o->placed);
 	/* is_out_of_reach() */
 	if (o->placed < LG_RUNS)
-		return lg_arena_printf(&c->v->arena, "p <= %.2g (none of %zu random placements did as well, which lie "
-				       "over %d standard deviations below", o->p, o->placed,
-				       o->placed < LG_FIRST_RUNS ? LG_FEW_RUNS_OFF : LG_RUNS_OFF);
-	return lg_arena_printf(&c->v->arena, "p <= %.2g (none of %zu random placements did as well", o->p, o->placed);
+		return lg_text(c, LG_SAYS_HOST_FOREIGN_ACTIVITY_FAR_BELOW, o->p, o->placed,
+			       o->placed < LG_FIRST_RUNS ? LG_FEW_RUNS_OFF : LG_RUNS_OFF);
+	return lg_text(c, LG_SAYS_HOST_FOREIGN_ACTIVITY_NONE_AS_GOOD, o->p, o->placed);
 }
 
 /* What the correlation rests on, and what speaks against it. */
@@ -61,13 +60,12 @@ static void tell_proof(struct lg_case *c, struct lg_finding *f, const struct lg_
 	int64_t burst_ns = lg_stretches_time(bursts);
 	size_t told = 0;
 
-	lg_evidence(c, f, "stood still during %zu of its %zu bursts (%.0f %% of their time; %.0f %% is "
-		    "usual); by chance with %s; corrected for the number of processes)", k->hits,
-		    k->n_long, 100 * (double)k->covered / (double)burst_ns, 100 * k->usual,
+	lg_evidence(c, f, LG_SAYS_HOST_FOREIGN_ACTIVITY_STOOD_STILL, k->hits, k->n_long,
+		    100 * (double)k->covered / (double)burst_ns, 100 * k->usual,
 		    odds_text(c, &k->odds));
 	if (!isnan(rhythm->period_s)) {
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu bursts, %.3f s apart (chance: p %s %.2g)", n_beats,
-				rhythm->period_s, rhythm->at_most ? "<=" : "=", rhythm->p);
+		lg_evidence(c, f, LG_SAYS_HOST_FOREIGN_ACTIVITY_RHYTHM, n_beats, rhythm->period_s,
+			    rhythm->at_most ? "<=" : "=", rhythm->p);
 		if (isnan(c->v->period_s)) {
 			c->v->period_s = rhythm->period_s;
 			c->v->period_p = rhythm->p;
@@ -77,25 +75,22 @@ static void tell_proof(struct lg_case *c, struct lg_finding *f, const struct lg_
 	}
 	if (k->rival.prc && k->rival.p < LG_N_HOST_FOREIGN_ACTIVITY_P && k->rival.covered * 2 >= k->covered) {
 		f->confidence *= 0.7;
-		lg_evidence_against(c, f, "%s coincides with them as well (p %s %.2g, %.0f ms of the stalls; this one: %.0f "
-				    "ms): "
-				    "one of the two may only follow the other, or both a third",
-				    lg_thread_text(c, c->idx->main_of[k->rival.prc]), k->rival.at_most ? "<=" : "=",
-				    k->rival.p,
+		lg_evidence_against(c, f, LG_SAYS_HOST_FOREIGN_ACTIVITY_RIVAL,
+				    lg_thread_text(c, c->idx->main_of[k->rival.prc]),
+				    k->rival.at_most ? "<=" : "=", k->rival.p,
 				    (double)k->rival.covered / 1e6, (double)k->covered / 1e6);
 	}
 	if (k->all.n > k->n_judged)
-		lg_evidence_add(c, f, INT64_MIN, 0, "left out: %zu bursts while a third party had the CPU of %s, or "
-				"a rank ran in turns with it", k->all.n - k->n_judged,
-				lg_thread_text(c, r->thr));
+		lg_evidence(c, f, LG_SAYS_HOST_FOREIGN_ACTIVITY_LEFT_OUT, k->all.n - k->n_judged,
+			    lg_thread_text(c, r->thr));
 	if (samples)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu CPU samples of it inside the stalls", samples);
+		lg_evidence(c, f, LG_SAYS_HOST_FOREIGN_ACTIVITY_SAMPLES, samples);
 	if (others)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%s: of them, the stalls of %s are covered longest; --victim PID "
-				"names another", others, lg_thread_text(c, r->thr));
+		lg_evidence(c, f, LG_SAYS_HOST_FOREIGN_ACTIVITY_CANDIDATES, others,
+			    lg_thread_text(c, r->thr));
 	for (size_t i = 0; i < bursts->n && told < 4; i++, told++)
-		lg_evidence_add(c, f, bursts->v[i].ts, bursts->v[i].end - bursts->v[i].ts, "%s stood "
-				"still for most of the %.1f ms while it ran", lg_thread_text(c, r->thr),
+		lg_evidence_add(c, f, bursts->v[i].ts, bursts->v[i].end - bursts->v[i].ts,
+				LG_SAYS_HOST_FOREIGN_ACTIVITY_MOMENT, lg_thread_text(c, r->thr),
 				(double)(bursts->v[i].end - bursts->v[i].ts) / 1e6);
 }
 
@@ -137,31 +132,26 @@ void lg_tell_foreign(struct lg_case *c, const struct lg_rank *r, const struct lg
 	lg_grade(f, k->hits, wall);
 	if (c->rank_of_prc[prc]) { /* who of the two is held up, and whether that is a job, is a guess */
 		lg_cap(f, LG_CAP_GUESS);
-		lg_evidence_against(c, f, "it is one of the busiest itself: nobody said which of them is the job; "
-				    "--victim PID does");
+		lg_evidence_against(c, f, LG_SAYS_HOST_FOREIGN_ACTIVITY_IS_BUSY);
 	}
 	if (!lg_is_likely_job(c, r->prc))
 		lg_doubt_job(c, f, r->prc);
 	if (!isnan(rhythm.period_s))
-		every = lg_arena_printf(&c->v->arena, " every %.2f s", rhythm.period_s);
+		every = lg_text(c, " every %.2f s", rhythm.period_s);
 	else if (n_at == 2 || n_at == 3)
 		every = lg_text(c, ", %.2f s apart", (double)(last - first) / 1e9 / (double)(n_at - 1));
-	lg_title(c, f, "bursts of %s (pid %d)%s%s%s coincide with stalls of %s: a correlation, no wait "
-		 "chain was recorded", f->culprit.comm ? f->culprit.comm : "?", f->culprit.pid,
-		 f->culprit.function ? " in " : "", f->culprit.function ? f->culprit.function : "",
-		 every, lg_thread_text(c, r->thr));
+	lg_title(c, f, LG_SAYS_HOST_FOREIGN_ACTIVITY_TITLE, f->culprit.comm ? f->culprit.comm : "?",
+		 f->culprit.pid, f->culprit.function ? " in " : "",
+		 f->culprit.function ? f->culprit.function : "", every, lg_thread_text(c, r->thr));
 	tell_proof(c, f, r, k, &rhythm, n_at, samples);
 }
 
 /* The thread had no CPU free: who ran while it did not is no proof of anything. */
 void lg_tell_cpu_taken(struct lg_case *c, const struct lg_rank *r)
 {
-	lg_say(c, "others had the CPU of %s while it stood still: %s", lg_thread_text(c, r->thr),
-	       c->t->state.n ? "its samples cannot tell whom it waited for from who had that CPU meanwhile, and "
-			       "without steps its states prove no more than these limits say; mark its steps, or "
-			       "use laggard record"
-			     : "samples alone cannot tell whom it waited for from who had that CPU meanwhile; record "
-			       "with -e sched:sched_switch as well, or with laggard record");
+	lg_say(c, LG_SAYS_HOST_FOREIGN_ACTIVITY_CPU_TAKEN, lg_thread_text(c, r->thr),
+	       c->t->state.n ? LG_SAYS_HOST_FOREIGN_ACTIVITY_MARK_STEPS
+	       : LG_SAYS_HOST_FOREIGN_ACTIVITY_RECORD_STATES);
 }
 
 /* Too few times to tell: how long it takes to see it often enough. */
@@ -172,10 +162,9 @@ void lg_tell_how_long(struct lg_case *c, const struct lg_victim *v, const struct
 	double enough = ceil(log(LG_N_HOST_FOREIGN_ACTIVITY_P / rivals) / log(pow(h->p, 1 / times)));
 
 	enough = fmax(enough, times + LG_N_HOST_FOREIGN_ACTIVITY_HITS);
-	lg_say(c, "%s was busy in %zu stall%s of %s, which chance does as well with p = %.2g (of %.0f "
-	       "processes): too few times to name it in %.1f s; if it goes on like that, %.0f s would "
-	       "show it (perf record -a -g -- sleep %.0f)", lg_thread_text(c, c->idx->main_of[h->prc]),
-	       h->hits, lg_s(h->hits), lg_thread_text(c, v->rank->thr), h->p, rivals, seen_s,
+	lg_say(c, LG_SAYS_HOST_FOREIGN_ACTIVITY_HOW_LONG,
+	       lg_thread_text(c, c->idx->main_of[h->prc]), h->hits, lg_s(h->hits),
+	       lg_thread_text(c, v->rank->thr), h->p, rivals, seen_s,
 	       5 * ceil(1.25 * enough * seen_s / times / 5),
 	       5 * ceil(1.25 * enough * seen_s / times / 5));
 }

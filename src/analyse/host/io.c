@@ -118,16 +118,15 @@ static void tell(struct lg_case *c, struct lg_finding *f, const struct lg_cause_
 		return;
 	st->disk = lg_arena_strdup(&c->v->arena, names[at]);
 	share = l->busy_ns[at] / 1e9 / l->seconds;
-	lg_evidence_add(c, f, INT64_MIN, 0, "in those %.0f s %s moved %s and was busy for %.0f %% of the time; the "
-			"job itself asked for %s", l->seconds, st->disk, bytes_text(c, l->bytes[at]),
-			100 * (share > 1 ? 1 : share), bytes_text(c, own));
+	lg_evidence(c, f, LG_SAYS_HOST_IO_WAIT_DISK, l->seconds, st->disk,
+		    bytes_text(c, l->bytes[at]), 100 * (share > 1 ? 1 : share), bytes_text(c, own));
 	rest = l->bytes[at] - own;
 	if (!top || rest < WORTH_BYTES || l->of_prc[top] < rest / 2 || rest < own * FOREIGN_TIMES ||
 	    share < BUSY_SHARE || !c->idx->main_of[top])
 		return;
 	st->other = c->idx->main_of[top];
-	lg_evidence_add(c, f, INT64_MIN, 0, "%s read or wrote %s meanwhile, of %s that were not the job's",
-			lg_thread_text(c, st->other), bytes_text(c, l->of_prc[top]), bytes_text(c, rest));
+	lg_evidence(c, f, LG_SAYS_HOST_IO_WAIT_OTHER, lg_thread_text(c, st->other),
+		    bytes_text(c, l->of_prc[top]), bytes_text(c, rest));
 }
 
 void lg_io_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s, struct lg_io_story *st)
@@ -170,7 +169,7 @@ const char *lg_io_title(struct lg_case *c, const struct lg_finding *f, const str
 	const char *who = f->culprit.comm ? lg_text(c, "%s (pid %d)", f->culprit.comm, f->culprit.pid) : "";
 
 	if (st->other)
-		return lg_text(c, "%s waited for the disk %s, which %s kept busy%s", ranks, st->disk, who, every);
+		return lg_text(c, LG_SAYS_HOST_IO_WAIT_KEPT_BUSY, ranks, st->disk, who, every);
 	if (!st->kind)
 		return lg_text(c, "%s waited for a block device%s%s", ranks, disk, every);
 	return lg_text(c, "%s waited for %s%s%s (%s%s)%s", ranks, st->by_job ? "" : who,

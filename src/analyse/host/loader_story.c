@@ -171,9 +171,9 @@ static void say_settings(struct lg_case *c, struct lg_finding *f, const struct s
 	const char *keep = lg_fact_of(c, y->own, "loader.persistent_workers");
 	const char *ahead = lg_fact_of(c, y->own, "loader.prefetch_factor");
 
-	lg_evidence_add(c, f, INT64_MIN, 0, "the loader's settings: num_workers=%s%s%s%s%s", workers,
-			keep ? ", persistent_workers=" : "", keep ? keep : "",
-			ahead ? ", prefetch_factor=" : "", ahead ? ahead : "");
+	lg_evidence(c, f, LG_SAYS_DATA_LOADER_WAIT_SETTINGS, workers,
+		    keep ? ", persistent_workers=" : "", keep ? keep : "",
+		    ahead ? ", prefetch_factor=" : "", ahead ? ahead : "");
 }
 
 void lg_loader_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
@@ -200,18 +200,16 @@ void lg_loader_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 		c->failed = y.failed;
 	} else if (y.spawned * 2 > y.all) {
 		f->detail = "respawn";
-		lg_evidence_add(c, f, INT64_MIN, 0, "%.0f %% of the wait lies between the start of workers and their "
-				"first batch, or behind their last; they were started %zu time%s", 100 * (double)y.spawned / (double)y.all,
-				y.n_spawns, lg_s(y.n_spawns));
+		lg_evidence(c, f, LG_SAYS_DATA_LOADER_WAIT_SPAWNED,
+			    100 * (double)y.spawned / (double)y.all, y.n_spawns, lg_s(y.n_spawns));
 	} else if (workers ? !strcmp(workers, "0") : y.by_own * 2 > y.all) {
 		f->detail = "workers_zero";
 	} else if (slow) {
 		f->detail = "slow_worker";
 		lg_culprit_identify(c, f, slow->thr, r->thr);
-		lg_evidence_add(c, f, INT64_MIN, 0, "worker pid %d takes %.1f ms a batch, the others %.1f ms in the "
-				"median; batches are handed over in turn, and %.0f %% of the wait was for it",
-				c->t->process.pid[slow->prc], (double)slow->fetch / 1e6, (double)usual / 1e6,
-				100 * (double)slow->lost / (double)y.all);
+		lg_evidence(c, f, LG_SAYS_DATA_LOADER_WAIT_SLOW_WORKER,
+			    c->t->process.pid[slow->prc], (double)slow->fetch / 1e6,
+			    (double)usual / 1e6, 100 * (double)slow->lost / (double)y.all);
 	} else if (y.stored * 2 > y.all) {
 		f->detail = "io";
 	} else if ((y.ran + y.slept) * 2 > y.all) {
@@ -219,11 +217,11 @@ void lg_loader_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 	}
 	if (!c->failed && y.all > 0) {
 		lg_culprit_of_time(c, f, s->pieces, s->n_pieces, &samples);
-		lg_evidence_add(c, f, INT64_MIN, 0, "while the step waited %s computed for %.0f %% of the time, waited "
-				"for disk or network for %.0f %% and slept for %.0f %%",
-				y.by_own * 2 > y.all ? "the training process itself" : "the loader's workers",
-				100 * (double)y.ran / (double)y.all, 100 * (double)y.stored / (double)y.all,
-				100 * (double)y.slept / (double)y.all);
+		lg_evidence(c, f, LG_SAYS_DATA_LOADER_WAIT_MEANWHILE,
+			    y.by_own * 2 > y.all ? "the training process itself"
+			    : "the loader's workers", 100 * (double)y.ran / (double)y.all,
+			    100 * (double)y.stored / (double)y.all,
+			    100 * (double)y.slept / (double)y.all);
 		if (workers)
 			say_settings(c, f, &y, workers);
 	}
@@ -247,8 +245,8 @@ const char *lg_loader_title(struct lg_case *c, const struct lg_finding *f, const
 	LG_EACH(x, ends, LG_COUNT(ends))
 		end = strcmp(x->detail, detail) ? end : x->words;
 	if (!strcmp(detail, "slow_worker"))
-		end = lg_text(c, ": worker pid %d is slower than the others", f->culprit.pid);
+		end = lg_text(c, LG_SAYS_DATA_LOADER_WAIT_END_SLOW, f->culprit.pid);
 	if (!strcmp(detail, "transform"))
-		end = lg_text(c, ": the loader's workers are busy with it%s%s", in ? " in " : "", in ? in : "");
-	return lg_text(c, "the step of %s waited for its next batch%s%s", ranks, every, end);
+		end = lg_text(c, LG_SAYS_DATA_LOADER_WAIT_END_BUSY, in ? " in " : "", in ? in : "");
+	return lg_text(c, LG_SAYS_DATA_LOADER_WAIT_CHAIN, ranks, every, end);
 }

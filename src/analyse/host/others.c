@@ -47,8 +47,7 @@ void lg_doubt_oversubscribed(struct lg_case *c, struct lg_finding *f, const stru
 
 	if (!strcmp(lg_meta_get(c->t, "record.scope"), "processes")) {
 		lg_cap(f, LG_CAP_GUESS);
-		lg_evidence_against(c, f, "nothing but these processes was recorded: others may have had the other "
-				    "CPUs; record the whole machine (-a)");
+		lg_evidence_against(c, f, LG_SAYS_HOST_OVERSUBSCRIBED_ONLY_THESE);
 		return;
 	}
 	ns = lg_scratch(c, c->t->process.n, sizeof *ns);
@@ -66,8 +65,7 @@ void lg_doubt_oversubscribed(struct lg_case *c, struct lg_finding *f, const stru
 	if (cpus > 1 && waited > 0 && (double)taken >= MOST * (double)waited * (double)(cpus - 1)) {
 		lg_cap(f, LG_CAP_GUESS);
 		f->confidence *= 0.5;
-		lg_evidence_against(c, f, "strangers had the other CPUs for %.0f %% of that time, most of it %s: without "
-				    "them the job might have had enough",
+		lg_evidence_against(c, f, LG_SAYS_HOST_OVERSUBSCRIBED_STRANGERS,
 				    100 * (double)taken / ((double)waited * (double)(cpus - 1)),
 				    lg_thread_text(c, c->idx->main_of[most]));
 	}

@@ -241,20 +241,19 @@ static void tell_workers(struct stacks *s, struct lg_finding *f)
 	const char *hot;
 
 	if (!s->worker_all) {
-		lg_evidence_add(c, f, INT64_MIN, 0, "the profile has no stacks of the loader's workers: py-spy record "
-				"--subprocesses shows what they do meanwhile");
+		lg_evidence(c, f, LG_SAYS_DATA_LOADER_WAIT_NO_WORKERS_SEEN);
 		return;
 	}
 	busy = (double)s->worker_fetch / (double)s->worker_all;
 	hot = hottest(s, 0, true, IN_FETCH, &of);
-	lg_evidence_add(c, f, INT64_MIN, 0, "%.0f %% of the workers' samples are in the dataset's own code%s%s%s",
-			busy * 100, hot ? ", most of them in " : "", hot ? hot : "",
-			hot ? lg_arena_printf(&c->v->arena, " (%.0f %% of those)", of * 100) : "");
+	lg_evidence(c, f, LG_SAYS_DATA_LOADER_WAIT_IN_DATASET, busy * 100,
+		    hot ? ", most of them in " : "", hot ? hot : "",
+		    hot ? lg_text(c, " (%.0f %% of those)", of * 100) : "");
 	if (busy < 0.5 || !hot)
 		return;
 	f->detail = reads(hot) ? "io" : "transform";
 	f->culprit.function = hot;
-	f->title = lg_arena_printf(&c->v->arena, "%s: the workers are busy in %s", f->title, hot);
+	lg_title(c, f, "%s: the workers are busy in %s", f->title, hot);
 }
 
 static const char *who(struct stacks *s, lg_prc p)
@@ -262,8 +261,8 @@ static const char *who(struct stacks *s, lg_prc p)
 	const struct lg_trace *t = s->c->t;
 
 	if (t->process.rank[p] >= 0)
-		return lg_arena_printf(&s->c->v->arena, "rank %d", t->process.rank[p]);
-	return lg_arena_printf(&s->c->v->arena, "pid %d", t->process.pid[p]);
+		return lg_text(s->c, "rank %d", t->process.rank[p]);
+	return lg_text(s->c, "pid %d", t->process.pid[p]);
 }
 
 /* Its main thread; with a name where there are several. */
@@ -276,7 +275,7 @@ static const char *main_of(struct stacks *s, lg_prc prc)
 		n += s->side[k].n > 0;
 	if (n < 2 || (p->rank[prc] < 0 && p->pid[prc] <= 0))
 		return "the main thread";
-	return lg_arena_printf(&s->c->v->arena, "the main thread of %s", who(s, prc));
+	return lg_text(s->c, "the main thread of %s", who(s, prc));
 }
 
 /* Of the main thread that spends ns, such a share of its time, in that. */
@@ -316,36 +315,33 @@ static void loader(struct stacks *s, lg_prc prc)
 		if (o->n && (double)o->loader >= LG_N_DATA_LOADER_WAIT_STACKS * whole(o))
 			lg_victim_add(c, f, c->t->process.n, c->t->process.rank[k], k, o->main);
 	}
-	f->title = lg_arena_printf(&c->v->arena, "%s spends %.0f %% of its %s on getting the next batch",
-				   main_of(s, prc), share * 100, p->timed ? "time" : "samples");
-	lg_evidence_add(c, f, INT64_MIN, 0, "%.0f %% of its samples are in the loader (%.0f %% waiting for a worker's "
-			"batch, %.0f %% working on one itself), %.0f %% in collectives; %llu of %llu%s",
-			100 * (double)p->loader / (double)p->all, 100 * (double)p->queue / (double)p->all,
-			100 * (double)p->fetch / (double)p->all, 100 * (double)p->comm / (double)p->all,
-			(unsigned long long)(p->timed ? p->loader / 1000000 : p->loader),
-			(unsigned long long)(p->timed ? p->all / 1000000 : p->all),
-			p->timed ? " ms" : " samples");
+	lg_title(c, f, LG_SAYS_DATA_LOADER_WAIT_OF_STACKS, main_of(s, prc), share * 100,
+		 p->timed ? "time" : "samples");
+	lg_evidence(c, f, LG_SAYS_DATA_LOADER_WAIT_IN_LOADER,
+		    100 * (double)p->loader / (double)p->all,
+		    100 * (double)p->queue / (double)p->all,
+		    100 * (double)p->fetch / (double)p->all, 100 * (double)p->comm / (double)p->all,
+		    (unsigned long long)(p->timed ? p->loader / 1000000 : p->loader),
+		    (unsigned long long)(p->timed ? p->all / 1000000 : p->all),
+		    p->timed ? " ms" : " samples");
 	if (single) {
 		f->detail = "workers_zero";
 		f->culprit.function = hottest(s, prc, false, IN_LOADER | IN_FETCH, &of);
-		lg_title(c, f, "%s: the loader has no workers (num_workers=0) and works on the training "
-			 "thread%s%s", f->title, f->culprit.function ? ", in " : "",
+		lg_title(c, f, LG_SAYS_DATA_LOADER_WAIT_SINGLE, f->title,
+			 f->culprit.function ? ", in " : "",
 			 f->culprit.function ? f->culprit.function : "");
 	} else if (starts) {
 		f->detail = "respawn";
-		f->title = lg_arena_printf(&c->v->arena, "%s: %.0f %% of that starts workers", f->title,
-					   100 * (double)p->start / (double)p->loader);
+		lg_title(c, f, LG_SAYS_DATA_LOADER_WAIT_STARTS, f->title,
+			 100 * (double)p->start / (double)p->loader);
 	} else {
 		tell_workers(s, f);
 	}
-	lg_evidence_against(c, f, "Python's stacks do not tell whether a device was busy meanwhile: time in which it "
-			     "worked off what was queued costs nothing");
+	lg_evidence_against(c, f, LG_SAYS_DATA_LOADER_WAIT_DEVICE_UNSEEN);
 	if (!p->timed)
-		lg_evidence_against(c, f, "folded stacks have no times: one long wait looks like many short ones, and "
-				     "whether idle threads were left out does not show (py-spy record --idle --format "
-				     "chrometrace tells both)");
-	lg_bound_by_data(c, share, lg_arena_printf(&c->v->arena, "%.0f %% of the main thread's samples are in the loader",
-						   share * 100));
+		lg_evidence_against(c, f, LG_SAYS_DATA_LOADER_WAIT_UNTIMED);
+	lg_bound_by_data(c, share, lg_text(c, LG_SAYS_DATA_LOADER_WAIT_BOUND_BY_STACKS,
+			 share * 100));
 }
 
 static void save(struct stacks *s, lg_prc prc)
@@ -359,7 +355,7 @@ static void save(struct stacks *s, lg_prc prc)
 	if (!p->timed || share < LG_N_SIDE_CHECKPOINT_STACKS)
 		return;
 	f = finding_of(c, p, LG_R_SIDE_CHECKPOINT, LG_STAGE_SIDE, p->save, share, 0.75);
-	lg_title(c, f, "%s spends %.0f %% of its time in torch.save", main_of(s, prc), share * 100);
+	lg_title(c, f, LG_SAYS_SIDE_CHECKPOINT_OF_STACKS, main_of(s, prc), share * 100);
 	lg_evidence(c, f, "%.1f ms of %.1f ms of its samples", (double)p->save / 1e6, whole(p) / 1e6);
 }
 
@@ -392,9 +388,7 @@ static void say_unseen(struct stacks *s)
 	for (lg_prc p = 1; p < s->c->t->process.n; p++)
 		n += s->side[p].dump ? 0 : s->side[p].n;
 	if (n && !s->waits)
-		lg_limit(s->c, "no thread of this profile is seen waiting: without --idle py-spy leaves out threads "
-			       "that wait, so waits (for data, for other ranks) are missing, or counted to what came "
-			       "before them");
+		lg_limit(s->c, LG_SAYS_PROFILE_NO_WAITS);
 }
 
 enum { NAMED_MAX = 4 };
@@ -419,26 +413,23 @@ static void say_dumps(struct stacks *s)
 		} else if (named++ < NAMED_MAX) {
 			const uint16_t of = is & IN_LOADER ? IN_LOADER : is & IN_SAVE;
 
-			list = lg_arena_printf(&c->v->arena, "%s%s%s %s %s", list, *list ? ", " : "", who(s, p),
-					       of == IN_LOADER ? "waits for its next batch in"
-					       : of ? "saves in" : "is in", stands_in(s, x, of));
+			list = lg_text(c, "%s%s%s %s %s", list, *list ? ", " : "", who(s, p),
+				       of == IN_LOADER ? "waits for its next batch in" : of
+				       ? "saves in" : "is in", stands_in(s, x, of));
 		}
 	}
 	if (!n)
 		return;
 	if (named > NAMED_MAX)
-		list = lg_arena_printf(&c->v->arena, "%s and %zu more", list, named - NAMED_MAX);
+		list = lg_text(c, "%s and %zu more", list, named - NAMED_MAX);
 	if (in_comm && named)
-		lg_say(c, "a dump is one moment, nothing of it can be measured: %zu of %zu main threads "
-		       "are in a collective (%s), and %s; where dumps a while later show the same, that "
-		       "is who the others wait for", in_comm, n, comm, list);
+		lg_say(c, LG_SAYS_PROFILE_DUMP_OF_SOME, in_comm, n, comm, list);
 	else if (in_comm)
-		lg_say(c, "a dump is one moment, nothing of it can be measured: %s in a collective (%s): who they "
-		       "wait for is not among the dumps, or it is the network",
-		       n > 1 ? lg_text(c, "all %zu main threads are", n) : "the main thread is", comm);
+		lg_say(c, LG_SAYS_PROFILE_DUMP_OF_ALL,
+		       n > 1 ? lg_text(c, "all %zu main threads are", n) : "the main thread is",
+		       comm);
 	else
-		lg_say(c, "a dump is one moment, nothing of it can be measured: %s; py-spy record "
-		       "--idle --format chrometrace tells how much of the time that is", list);
+		lg_say(c, LG_SAYS_PROFILE_DUMP, list);
 }
 
 int lg_find_python_stacks(struct lg_case *c)

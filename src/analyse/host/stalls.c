@@ -54,10 +54,10 @@ static const char *cpu_text(struct lg_case *c, const struct lg_rank *r, const st
 			}
 	}
 	*ret_idle = fmax(0, 1 - (double)busy * (double)period / (double)all);
-	text = lg_arena_printf(&c->v->arena, "its CPU was idle for %.0f %% of that", 100 * *ret_idle);
+	text = lg_text(c, LG_SAYS_STALLS_CPU_IDLE, 100 * *ret_idle);
 	if ((double)n[r->prc] * (double)period >= TOLD_SHARE * (double)all)
-		text = lg_arena_printf(&c->v->arena, "%s, its own other threads had it for %.0f %%", text,
-				       100 * fmin(1, (double)n[r->prc] * (double)period / (double)all));
+		text = lg_text(c, LG_SAYS_STALLS_OWN_THREADS, text,
+			       100 * fmin(1, (double)n[r->prc] * (double)period / (double)all));
 	n[r->prc] = 0;
 	n[0] = 0; /* of nobody known */
 	for (int k = 0; k < OTHERS; k++) {
@@ -69,8 +69,8 @@ static const char *cpu_text(struct lg_case *c, const struct lg_rank *r, const st
 		share = (double)n[most] * (double)period / (double)all;
 		if (share < TOLD_SHARE)
 			break;
-		text = lg_arena_printf(&c->v->arena, "%s, %s had it for %.0f %%", text,
-				       lg_thread_text(c, c->idx->main_of[most]), 100 * fmin(1, share));
+		text = lg_text(c, "%s, %s had it for %.0f %%", text,
+			       lg_thread_text(c, c->idx->main_of[most]), 100 * fmin(1, share));
 		n[most] = 0;
 	}
 	return text;
@@ -100,10 +100,9 @@ static const char *state_text(struct lg_case *c, const struct lg_rank *r, const 
 	}
 	if (blocked + ready <= 0)
 		return NULL;
-	return lg_arena_printf(&c->v->arena, "it waited for %.0f %% of that%s%s%s, and was ready without a CPU for "
-			       "%.0f %%", 100 * (double)blocked / (double)all, where ? " (the longest time in " : "",
-			       where ? lg_string(c->t, where) : "", where ? ")" : "",
-			       100 * (double)ready / (double)all);
+	return lg_text(c, LG_SAYS_STALLS_STATES, 100 * (double)blocked / (double)all,
+		       where ? " (the longest time in " : "", where ? lg_string(c->t, where) : "",
+		       where ? ")" : "", 100 * (double)ready / (double)all);
 }
 
 static const char *every_text(struct lg_case *c, const struct lg_stretches *stalls, double *ret_period_s)
@@ -118,9 +117,8 @@ static const char *every_text(struct lg_case *c, const struct lg_stretches *stal
 					  stalls->v[i].end - stalls->v[i].ts };
 	rhythm = lg_rhythm_of(b, stalls->n, 0);
 	*ret_period_s = rhythm.period_s;
-	return isnan(rhythm.period_s) ? ""
-	       : lg_arena_printf(&c->v->arena, ", every %.2f s (chance: p %s %.2g)", rhythm.period_s,
-				 rhythm.at_most ? "<=" : "=", rhythm.p);
+	return isnan(rhythm.period_s) ? "" : lg_text(c, LG_SAYS_STALLS_EVERY, rhythm.period_s,
+						     rhythm.at_most ? "<=" : "=", rhythm.p);
 }
 
 /* Where nobody has the CPU in stalls that come as often as the kernel refills quotas (sched_cfs_period_us and
@@ -149,14 +147,11 @@ int lg_say_stalls(struct lg_case *c, const struct lg_rank *r, const struct lg_st
 		by_states = c->has_states ? state_text(c, r, &stalls, all) : NULL;
 		every = every_text(c, &stalls, &period_s);
 		meanwhile = by_states ? by_states : cpu_text(c, r, &stalls, period, all, ret_idle);
-		lg_say(c, "stalls without a proven cause: %s stood still %zu time%s for %s or longer, %.2f s of "
-		       "%.1f s in all%s: %s%s; waiting as usual (for data, for other ranks) looks the same%s",
-		       lg_thread_text(c, r->thr), stalls.n, lg_s(stalls.n),
-		       lg_ms_text((double)least / 1e6, at_least), (double)all / 1e9,
-		       (double)(life.end - life.ts) / 1e9, every, meanwhile, quota_text(*ret_idle, period_s),
-		       by_states ? "; steps that are marked tell them apart"
-				 : "; scheduler states tell them apart: record with -e sched:sched_switch as well, "
-				   "or with laggard record");
+		lg_say(c, LG_SAYS_STALLS_NO_CAUSE, lg_thread_text(c, r->thr), stalls.n,
+		       lg_s(stalls.n), lg_ms_text((double)least / 1e6, at_least), (double)all / 1e9,
+		       (double)(life.end - life.ts) / 1e9, every, meanwhile,
+		       quota_text(*ret_idle, period_s),
+		       by_states ? LG_SAYS_STALLS_MARKED : LG_SAYS_STALLS_RECORD);
 	}
 	lg_free(stalls.v);
 	return rc ? rc : c->failed;

@@ -414,8 +414,10 @@ static void say_places(struct lg_case *c, struct lg_finding *f, const struct sta
 					s->stopped ? "is stopped" : "sleeps", s->in ? " in " : "",
 					s->in ? lg_python_stack_text(c, s->in) : "");
 		if (s->child)
-			lg_evidence_add(c, f, s->from, all->to - s->from, "pid %d, which it started, sleeps in %s",
-					c->t->process.pid[s->child], lg_python_stack_text(c, s->child_user));
+			lg_evidence_add(c, f, s->from, all->to - s->from,
+					LG_SAYS_COMMS_MISSING_RANK_CHILD,
+					c->t->process.pid[s->child],
+					lg_python_stack_text(c, s->child_user));
 	}
 }
 
@@ -444,10 +446,9 @@ static void tell(struct lg_case *c, const struct stands *all, const struct lg_wo
 		lg_culprit_rank_add(c, f, world->absent);
 	say_places(c, f, all);
 	if (all->guessed)
-		lg_evidence_against(c, f, "that most ranks sleep at one line is all that says that they wait");
+		lg_evidence_against(c, f, LG_SAYS_COMMS_MISSING_RANK_GUESSED);
 	if (everyone && !parted && !world->text)
-		lg_evidence_against(c, f, "all of them wait for the same: the network, a device, or a rank that is not in "
-					  "this recording");
+		lg_evidence_against(c, f, LG_SAYS_COMMS_MISSING_RANK_ALL_WAIT);
 }
 
 int lg_find_standing(struct lg_case *c)
@@ -467,7 +468,7 @@ int lg_find_standing(struct lg_case *c)
 	if (all.n_waits && all.n > 1 && all.to - all.from >= LONG_NS)
 		tell(c, &all, &world, c->v->still);
 	else
-		lg_say(c, "the run stands still: nothing in it ran for the last %.1f s; a pause may be as long, from %d s "
-			  "on it is judged", (double)(all.to - all.from) / 1e9, LG_N_COMMS_MISSING_RANK_LONG_S);
+		lg_say(c, LG_SAYS_STILL_NOT_LONG, (double)(all.to - all.from) / 1e9,
+		       LG_N_COMMS_MISSING_RANK_LONG_S);
 	return c->failed;
 }

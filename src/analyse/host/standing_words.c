@@ -46,7 +46,7 @@ static const char *doing(struct lg_case *c, const struct stand *s, size_t n)
 	if (s->stopped)
 		return lg_text(c, "%s stopped%s%s", n == 1 ? "is" : "are", at ? " in " : "", at ? at : "");
 	if (s->child)
-		return lg_text(c, "wait%s for pid %d, which sleeps in %s", end, c->t->process.pid[s->child],
+		return lg_text(c, LG_SAYS_STILL_FOR_CHILD, end, c->t->process.pid[s->child],
 			       lg_place_text(c, s->child_user));
 	return lg_text(c, "%s%s in %s", s->waits ? "wait" : "sleep", end, at);
 }
@@ -148,8 +148,8 @@ struct lg_world lg_world_of(struct lg_case *c, const struct stands *all)
 		LG_EACH(k, all->v, s - all->v)
 			if (k->rank == s->rank && p->host[k->prc] == p->host[s->prc] && !k->ended &&
 			    !s->ended) {
-				told.text = lg_text(c, "pids %d and %d were both given RANK %d",
-						    p->pid[k->prc], p->pid[s->prc], s->rank);
+				told.text = lg_text(c, LG_SAYS_STILL_RANK_TWICE, p->pid[k->prc],
+						    p->pid[s->prc], s->rank);
 				return told;
 			}
 		here[s->rank] |= !s->ended;

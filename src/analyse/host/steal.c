@@ -128,20 +128,17 @@ static void tell(struct lg_case *c, const struct lg_cpu_taken *k, const struct l
 
 	if (!(x->ns > 0 && x->ns >= LG_N_HOST_STEAL_SAID * k->wall))
 		return;
-	lg_say(c, "%s took %.1f %% of the CPU time that the steps seemed to have (up to %.0f %% of one CPU in a "
-	       "second): when is not known, so that much of what is said to have run did not", who, 100 * share,
-	       100 * x->most);
+	lg_say(c, LG_SAYS_HOST_STEAL_LIMIT, who, 100 * share, 100 * x->most);
 	if (x->ns < LG_N_HOST_STEAL_FLOOR * k->wall)
 		return;
 	f = lg_finding_about(c, LG_R_HOST_STEAL, LG_STAGE_NONE, LG_RELATION_HARDWARE, 0.9);
 	f->detail = detail;
-	lg_title(c, f, "%s took %.0f %% of the CPU time that the steps seemed to have", who, 100 * share);
-	lg_evidence_add(c, f, INT64_MIN, 0, "at least %.0f ms of the %.0f ms in which the ranks' threads seemed to run",
-			x->ns / 1e6, k->running / 1e6);
-	lg_evidence_add(c, f, INT64_MIN, 0, "in the worst second %.0f %% of one CPU", 100 * x->most);
-	lg_evidence_against(c, f, "only sums per CPU and second are known: which steps it hit is not");
+	lg_title(c, f, LG_SAYS_HOST_STEAL_TITLE, who, 100 * share);
+	lg_evidence(c, f, LG_SAYS_HOST_STEAL_AT_LEAST, x->ns / 1e6, k->running / 1e6);
+	lg_evidence(c, f, LG_SAYS_HOST_STEAL_WORST, 100 * x->most);
+	lg_evidence_against(c, f, LG_SAYS_HOST_STEAL_ONLY_SUMS);
 	if (x == &k->interrupts)
-		lg_evidence_against(c, f, "what the job's own network traffic costs the kernel is among it");
+		lg_evidence_against(c, f, LG_SAYS_HOST_STEAL_OWN_TRAFFIC);
 }
 
 /* A rank that the hypervisor stopped seems to work longer than its peers. Which one it was is not known:
@@ -155,8 +152,7 @@ static void doubt_late_ranks(struct lg_case *c, const struct lg_cpu_taken *k)
 	if (!f || !(f->lost_ms > 0) || ns < 0.5 * f->lost_ms * 1e6)
 		return;
 	lg_cap(f, LG_CAP_GUESS);
-	lg_evidence_against(c, f, "the hypervisor took at least %.0f ms of what the ranks' threads seemed to run: "
-				  "it may be this that made a rank late", k->steal.ns / 1e6);
+	lg_evidence_against(c, f, LG_SAYS_HOST_STEAL_LATE_RANK, k->steal.ns / 1e6);
 }
 
 int lg_say_steal(struct lg_case *c)

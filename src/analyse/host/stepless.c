@@ -127,8 +127,7 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct lg_cau
 			c->failed = LG_E_NOMEM;
 		return;
 	}
-	lg_say(c, "%s %s: %zu time%s, %.0f ms of %.1f s in all: proven, but no steps were seen that it "
-	       "made late", lg_thread_text(c, r->thr), lg_cause_fact(c, s), s->n_pieces,
+	lg_say(c, LG_SAYS_CHAIN_PROVEN, lg_thread_text(c, r->thr), lg_cause_fact(c, s), s->n_pieces,
 	       s->n_pieces == 1 ? "" : "s", (double)s->lost / 1e6, (double)wall / 1e9);
 }
 

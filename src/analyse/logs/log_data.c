@@ -111,29 +111,25 @@ static void tell(struct lg_case *c, const struct told *d, double share)
 	f->excess_share = d->excess > 0 ? d->late / d->excess : (double)NAN;
 	lg_grade_steady(f);
 	f->culprit.rank = c->t->process.rank[d->prc];
-	f->title = lg_arena_printf(&v->arena, "the step waits for the next batch for %.0f %% of its time, as the job's own "
-				   "log tells", share * 100);
-	lg_evidence_add(c, f, INT64_MIN, 0, "%zu lines tell both: %s a step in the mean, %s of it for data", d->n,
-			lg_ms_text(d->sum / (double)d->n, step), lg_ms_text(d->data / (double)d->n, wait));
+	lg_title(c, f, LG_SAYS_DATA_LOADER_WAIT_LOG_TITLE, share * 100);
+	lg_evidence(c, f, LG_SAYS_DATA_LOADER_WAIT_LOG_LINES, d->n,
+		    lg_ms_text(d->sum / (double)d->n, step),
+		    lg_ms_text(d->data / (double)d->n, wait));
 	if (d->n_epochs)
-		lg_evidence_add(c, f, INT64_MIN, 0, "the means that they tell add up to %s, %s of it for data",
-				lg_ms_text(d->epoch, step), lg_ms_text(d->epoch_data, wait));
+		lg_evidence(c, f, LG_SAYS_DATA_LOADER_WAIT_LOG_MEANS, lg_ms_text(d->epoch, step),
+			    lg_ms_text(d->epoch_data, wait));
 	if (d->n_epochs > 1 && d->first >= AT_START * d->epoch_data) {
 		f->detail = "respawn";
-		lg_evidence_add(c, f, INT64_MIN, 0, "%.0f %% of it in the first step of each of %zu epochs, as when "
-				"workers start anew", fmin(100 * d->first / d->epoch_data, 100), d->n_epochs);
-		f->title = lg_arena_printf(&v->arena, "the step waits for the next batch for %.0f %% of its time, as the "
-					   "job's own log tells, most of it in the first step of each epoch",
-					   share * 100);
+		lg_evidence(c, f, LG_SAYS_DATA_LOADER_WAIT_LOG_FIRST,
+			    fmin(100 * d->first / d->epoch_data, 100), d->n_epochs);
+		lg_title(c, f, LG_SAYS_DATA_LOADER_WAIT_LOG_TITLE_FIRST, share * 100);
 	}
-	lg_evidence_add(c, f, worst->ts, 0, "the longest wait that is told: %s of a step of %s",
+	lg_evidence_add(c, f, worst->ts, 0, LG_SAYS_DATA_LOADER_WAIT_LOG_LONGEST,
 			lg_ms_text(worst->data, wait), lg_ms_text(worst->ms, step));
-	lg_evidence_against(c, f, "what the loop counts as data may hold more than the wait for its loader (a copy to "
-			    "the device, preparation on the training thread)%s", d->n_epochs ? "" :
-			    "; lines at every n-th step may show always the same worker's batches");
+	lg_evidence_against(c, f, LG_SAYS_DATA_LOADER_WAIT_LOG_DATA,
+			    d->n_epochs ? "" : LG_SAYS_DATA_LOADER_WAIT_LOG_SAME_WORKER);
 	lg_explains_excess(v, f);
-	lg_bound_by_data(c, share, lg_arena_printf(&v->arena, "of a step's time the log states %.0f %% as the wait for data",
-						   share * 100));
+	lg_bound_by_data(c, share, lg_text(c, LG_SAYS_DATA_LOADER_WAIT_BOUND_BY_LOG, share * 100));
 }
 
 int lg_find_data_in_log(struct lg_case *c)

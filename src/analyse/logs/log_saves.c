@@ -105,17 +105,14 @@ static void tell(struct lg_case *c, const struct joined *j, double per_line, dou
 	f->excess_share = j->lost / j->excess;
 	lg_grade_steady(f);
 	lg_grade_part(f, lg_proven(j->hits), 0);
-	f->title = lg_arena_printf(&v->arena, "the loop saves a checkpoint while the step waits: %zu of the %zu slow "
-				   "steps are those in which the log tells of a save, %s longer than the others",
-				   j->hits, j->slow,
-				   lg_ms_text(j->lost * per_line / (double)j->hits, text));
-	lg_evidence_add(c, f, j->at, j->dur, "the longest step that holds a save; the median is %s",
+	lg_title(c, f, LG_SAYS_SIDE_CHECKPOINT_LOG_TITLE, j->hits, j->slow,
+		 lg_ms_text(j->lost * per_line / (double)j->hits, text));
+	lg_evidence_add(c, f, j->at, j->dur, LG_SAYS_SIDE_CHECKPOINT_LOG_LONGEST,
 			lg_ms_text(j->median, text));
-	lg_evidence_add(c, f, INT64_MIN, 0, "%zu of %zu steps hold a save, %zu of them are slow; of the %zu others %zu "
-			"are (by chance: p = %.2g)", j->saves, j->n, j->hits, j->n - j->saves, j->slow - j->hits, p);
-	lg_evidence_add(c, f, INT64_MIN, 0, "%s", line);
-	lg_evidence_against(c, f, "the log tells the order of its lines, not what a step waits for: what the loop does "
-			    "beside each save (evaluation, logging) takes part of that time");
+	lg_evidence(c, f, LG_SAYS_SIDE_CHECKPOINT_LOG_CHANCE, j->saves, j->n, j->hits,
+		    j->n - j->saves, j->slow - j->hits, p);
+	lg_evidence(c, f, "%s", line);
+	lg_evidence_against(c, f, LG_SAYS_SIDE_CHECKPOINT_LOG_ORDER);
 	lg_explains_excess(v, f);
 }
 

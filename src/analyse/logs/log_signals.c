@@ -126,7 +126,7 @@ static struct lg_finding *tell(struct lg_case *c, const struct signal *s, const 
 	if (s->price == PRICE_FLAG)
 		lg_cap(f, LG_CAP_UNMEASURED);
 	f->detail = s->detail;
-	f->title = lg_arena_printf(&c->v->arena, "%s (%zu time%s in the log)", title, n, lg_s(n));
+	lg_title(c, f, "%s (%zu time%s in the log)", title, n, lg_s(n));
 	for (size_t k = 0; k < h->n_rows[most]; k++) {
 		const char *text = lg_string(c->t, m->text[h->row[most][k]]);
 
@@ -136,8 +136,7 @@ static struct lg_finding *tell(struct lg_case *c, const struct signal *s, const 
 	}
 	if (s->function)
 		f->culprit.function = s->function;
-	lg_evidence_add(c, f, INT64_MIN, 0, "a log does not tell what it costs: compare the step time with "
-			"and without (laggard diff)");
+	lg_evidence(c, f, LG_SAYS_LOG_UNPRICED);
 	return f;
 }
 
@@ -161,7 +160,7 @@ static void recompile_limit(struct lg_case *c, const struct heard *heard)
 
 static void not_judged(struct lg_case *c, const struct heard *h, const char *what)
 {
-	lg_not_judged(c, lg_arena_printf(&c->v->arena, "%s (%zu line%s)", what, h->n, lg_s(h->n)),
+	lg_not_judged(c, lg_text(c, "%s (%zu line%s)", what, h->n, lg_s(h->n)),
 		      lg_string(c->t, c->t->mark.text[h->first]));
 }
 
@@ -214,17 +213,18 @@ int lg_find_failure(struct lg_case *c)
 	f = lg_finding_about(c, LG_R_JOB_FAILED, LG_STAGE_NONE, LG_RELATION_RANK, 0.9);
 	f->detail = failures[k].detail;
 	f->culprit.rank = lg_rank_of_mark(t, first[k]);
-	f->title = f->culprit.rank >= 0 ? lg_arena_printf(&c->v->arena, "%s (rank %d)", failures[k].title, f->culprit.rank)
-					: failures[k].title;
+	f->title = f->culprit.rank >= 0 ? lg_text(c, "%s (rank %d)", failures[k].title,
+						  f->culprit.rank) : failures[k].title;
 	for (size_t s = k; s < FAILURES; s++)
 		if (n[s])
-			lg_evidence_add(c, f, t->mark.ts[first[s]], 0, "%s%s", lg_string(t, t->mark.text[first[s]]),
-					n[s] > 1 ? lg_arena_printf(&c->v->arena, " (the first of %zu such lines)", n[s])
-						 : "");
+			lg_evidence_add(c, f, t->mark.ts[first[s]], 0, "%s%s",
+					lg_string(t, t->mark.text[first[s]]),
+					n[s] > 1 ? lg_text(c, " (the first of %zu such lines)",
+					n[s]) : "");
 	steps = lg_step_lines_after(t, last, false);
 	if (steps >= LG_N_JOB_FAILED_STEPS) {
 		lg_cap(f, LG_CAP_UNMEASURED);
-		lg_evidence_against(c, f, "%zu step lines follow: the job was started anew", steps);
+		lg_evidence_against(c, f, LG_SAYS_LOG_STARTED_ANEW, steps);
 	}
 	return c->failed;
 }

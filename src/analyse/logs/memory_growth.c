@@ -50,15 +50,14 @@ static const char *whose(struct lg_case *c, lg_trk k)
 	const struct lg_trace *t = c->t;
 	lg_trk of = t->track.parent[k] ? t->track.parent[k] : k;
 
-	return t->track.index[of] >= 0 ? lg_arena_printf(&c->v->arena, " of device %d", t->track.index[of]) : "";
+	return t->track.index[of] >= 0 ? lg_text(c, " of device %d", t->track.index[of]) : "";
 }
 
 static void say_growth(struct lg_case *c, lg_trk k, double first, double last)
 {
-	const char *text = lg_arena_printf(
-		&c->v->arena, "%s%s, %.1f MB in the first quarter of the input and %.1f MB in the last (medians); "
-		"what is kept is told by torch.cuda.memory._snapshot()",
-		lg_string(c->t, c->t->track.name[k]), whose(c, k), first / 1e6, last / 1e6);
+	const char *text = lg_arena_printf( &c->v->arena, LG_SAYS_MEMORY_GROWS,
+					   lg_string(c->t, c->t->track.name[k]), whose(c, k),
+					   first / 1e6, last / 1e6);
 
 	lg_not_judged(c, "memory that grows to the end", text);
 }

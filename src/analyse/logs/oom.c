@@ -143,19 +143,18 @@ static const char *title_of(struct lg_case *c, const struct oom *m, const char *
 
 	if (isnan(m->tried))
 		return "out of device memory";
-	asked = lg_text(c, "out of device memory: %s were asked for", size_text(m->tried, size));
+	asked = lg_text(c, LG_SAYS_MEM_OOM_ASKED, size_text(m->tried, size));
 	if (!cause)
 		return asked;
 	if (!strcmp(cause, "fragmentation"))
-		return lg_text(c, "%s; the allocator holds %s that are unused, but not in one piece", asked,
+		return lg_text(c, LG_SAYS_MEM_OOM_IN_PIECES, asked,
 			       size_text(m->unallocated, size));
 	if (!strcmp(cause, "co_tenant"))
-		return lg_text(c, "%s; other processes hold %s of the device", asked, size_text(m->others, size));
+		return lg_text(c, LG_SAYS_MEM_OOM_OTHERS, asked, size_text(m->others, size));
 	if (!strcmp(cause, "limit"))
-		return lg_text(c, "%s, and the device had %s free: something else limits the process", asked,
-			       size_text(m->free, size));
-	return lg_text(c, "%s%s", asked, m->tried > m->total ? " at once, more than the device has"
-							     : ", and what is in use leaves no room");
+		return lg_text(c, LG_SAYS_MEM_OOM_LIMITED, asked, size_text(m->free, size));
+	return lg_text(c, "%s%s", asked, m->tried > m->total ? LG_SAYS_MEM_OOM_TOO_LARGE
+		       : LG_SAYS_MEM_OOM_NO_ROOM);
 }
 
 static void say(struct lg_case *c, size_t first, size_t lines, size_t last)
@@ -177,19 +176,17 @@ static void say(struct lg_case *c, size_t first, size_t lines, size_t last)
 	f->title = title_of(c, &m, cause);
 	lg_evidence_add(c, f, t->mark.ts[first], 0, "%s", text);
 	if (lines > 1)
-		lg_evidence_add(c, f, INT64_MIN, 0, "%zu such lines in the log; the first is told", lines);
+		lg_evidence(c, f, LG_SAYS_MEM_OOM_LINES, lines);
 	if (shared && !strstr(text, "this process has "))
-		lg_evidence_against(c, f, "the message does not say which of its processes is this one: it is taken for "
-				    "the one nearest to what the allocator has");
+		lg_evidence_against(c, f, LG_SAYS_MEM_OOM_WHICH_PROCESS);
 	if (cause && !strcmp(cause, "fragmentation") && others_are_many(&m)) {
 		char others[SIZE_TEXT];
 
 		f->confidence = 0.75;
-		lg_evidence_against(c, f, "other processes hold %s of the device: without them there is room as well",
-				    size_text(m.others, others));
+		lg_evidence_against(c, f, LG_SAYS_MEM_OOM_OTHERS_TOO, size_text(m.others, others));
 	}
 	if (steps >= LG_N_MEM_OOM_STEPS)
-		lg_evidence_against(c, f, "%zu step lines follow: it was caught, or the job was started anew", steps);
+		lg_evidence_against(c, f, LG_SAYS_MEM_OOM_CAUGHT, steps);
 }
 
 int lg_find_oom(struct lg_case *c)

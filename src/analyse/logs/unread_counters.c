@@ -70,10 +70,9 @@ static void say_faults(struct lg_case *c, const struct series *of, const size_t 
 		    (!worst || of[k].rose > of[worst].rose))
 			worst = k;
 	if (worst)
-		lg_not_judged(c, rows[i].what,
-			      lg_arena_printf(&c->v->arena, "%s of device %d is at %.0f, %.0f more than when the input "
-					      "began", lg_string(t, t->track.name[worst]), t->track.index[worst],
-					      of[worst].last, of[worst].rose));
+		lg_not_judged(c, rows[i].what, lg_text(c, LG_SAYS_COUNTERS_FAULT, lg_string(t,
+			      t->track.name[worst]), t->track.index[worst], of[worst].last,
+			      of[worst].rose));
 }
 
 /* Which names nobody knows; each once. */
@@ -94,13 +93,13 @@ static void say_unknown(struct lg_case *c, const struct series *of, const size_t
 			continue;
 		if (n < NAMED) {
 			told[n] = t->track.name[k];
-			names = names ? lg_arena_printf(&c->v->arena, "%s, %s", names, lg_string(t, told[n]))
-				      : lg_string(t, told[n]);
+			names = names ? lg_text(c, "%s, %s", names, lg_string(t, told[n]))
+				: lg_string(t, told[n]);
 		}
 		n++;
 	}
 	if (n > NAMED)
-		names = lg_arena_printf(&c->v->arena, "%s, and %zu more series", names, n - NAMED);
+		names = lg_text(c, "%s, and %zu more series", names, n - NAMED);
 	if (n)
 		lg_not_judged(c, "what some counters say", names);
 }

@@ -176,9 +176,9 @@ const char *lg_candidates_text(struct lg_case *c)
 		if (!r->inferred || r->rank >= 0 || lg_was_named(c, r->prc))
 			return NULL;
 		if (i < TOLD)
-			text = lg_arena_printf(&c->v->arena, "%s%s %s", text, i ? "," : "", lg_thread_text(c, r->thr));
+			text = lg_text(c, "%s%s %s", text, i ? "," : "", lg_thread_text(c, r->thr));
 	}
-	return c->n_ranks > TOLD ? lg_arena_printf(&c->v->arena, "%s and %zu more", text, c->n_ranks - TOLD) : text;
+	return c->n_ranks > TOLD ? lg_text(c, "%s and %zu more", text, c->n_ranks - TOLD) : text;
 }
 
 void lg_say_candidates(struct lg_case *c, lg_thr chosen, const char *why)
@@ -186,8 +186,7 @@ void lg_say_candidates(struct lg_case *c, lg_thr chosen, const char *why)
 	const char *text = lg_candidates_text(c);
 
 	if (text)
-		lg_limit(c, lg_arena_printf(&c->v->arena, "%s: %s was judged, %s; --victim PID names another", text,
-					    lg_thread_text(c, chosen), why));
+		lg_say(c, LG_SAYS_STEPS_CHOSEN, text, lg_thread_text(c, chosen), why);
 }
 
 struct group {
@@ -574,10 +573,7 @@ static bool has_holes(struct lg_case *c, const struct lg_rank *r, const struct g
 
 	if ((double)holes <= HOLES_MOST * (double)(g->n - 1))
 		return false;
-	lg_limit(c, lg_arena_printf(&c->v->arena, "%s does not wait in each of its steps: in %zu of %zu distances between "
-				    "its waits it ran for as long as in several others, so steps are not inferred; let "
-				    "the hook mark them (laggard record -- COMMAND, or laggard env)",
-				    lg_thread_text(c, r->thr), holes, g->n - 1));
+	lg_say(c, LG_SAYS_STEPS_HOLES, lg_thread_text(c, r->thr), holes, g->n - 1);
 	return true;
 }
 
@@ -638,13 +634,10 @@ static bool is_poll(struct lg_case *c, const struct lg_rank *r, const struct gro
 
 	lg_ms_text((double)g->median / 1e6, every);
 	if (share < POLL_SHARE)
-		lg_limit(c, lg_arena_printf(&c->v->arena, "%s wakes every %s, and its process runs for %.2f %% of the "
-					    "time: it polls, these are no steps", lg_thread_text(c, r->thr), every,
-					    100 * share));
+		lg_say(c, LG_SAYS_STEPS_POLLS, lg_thread_text(c, r->thr), every, 100 * share);
 	else if (slept >= CLOCK_SHARE)
-		lg_limit(c, lg_arena_printf(&c->v->arena, "%s wakes every %s because a timer says so, after %.0f %% of the "
-					    "time asleep: it polls, these are no steps", lg_thread_text(c, r->thr), every,
-					    100 * slept));
+		lg_say(c, LG_SAYS_STEPS_POLLS_BY_TIMER, lg_thread_text(c, r->thr), every,
+		       100 * slept);
 	return share < POLL_SHARE || slept >= CLOCK_SHARE;
 }
 

@@ -258,15 +258,15 @@ static const char *pids_text(struct lg_case *c, const uint32_t *job, uint32_t ch
 		    n++ >= 8)
 			continue;
 		if (pid >= 0)
-			text = lg_arena_printf(&c->v->arena, "%s%s%d", text,
-					       n > 1 ? ", " : numbered > 1 ? "pids " : "pid ", pid);
+			text = lg_text(c, "%s%s%d", text,
+				       n > 1 ? ", " : numbered > 1 ? "pids " : "pid ", pid);
 		else if (r->rank >= 0)
-			text = lg_arena_printf(&c->v->arena, "%s%srank %d, whose pid is unknown", text,
-					       n > 1 ? ", " : "", r->rank);
+			text = lg_text(c, "%s%srank %d, whose pid is unknown", text,
+				       n > 1 ? ", " : "", r->rank);
 		else
-			text = lg_text(c, "%s%sa process whose pid is unknown", text, n > 1 ? ", " : "");
+			text = lg_text(c, LG_SAYS_STEPS_NO_PID, text, n > 1 ? ", " : "");
 	}
-	return all > 8 ? lg_arena_printf(&c->v->arena, "%s and %zu more", text, all - 8) : text;
+	return all > 8 ? lg_text(c, "%s and %zu more", text, all - 8) : text;
 }
 
 /*
@@ -308,9 +308,8 @@ int lg_choose_job(struct lg_case *c, const struct lg_step *steps, bool *ret_chos
 		}
 	}
 	if (several) {
-		lg_say(c, "several jobs mark their steps in this recording: the one with the most "
-		       "excess is judged (%s), not %s: --victim PID judges another",
-		       pids_text(c, job, chosen, true), pids_text(c, job, chosen, false));
+		lg_say(c, LG_SAYS_STEPS_JOBS, pids_text(c, job, chosen, true),
+		       pids_text(c, job, chosen, false));
 		rc = mark_others(c, job, chosen);
 		LG_KEEP(r, c->ranks, c->n_ranks, job[r - c->ranks] == chosen);
 	}

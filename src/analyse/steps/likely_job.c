@@ -219,7 +219,5 @@ void lg_doubt_job(struct lg_case *c, struct lg_finding *f, lg_prc p)
 {
 	f->doubted = true;
 	lg_cap(f, LG_CAP_GUESS);
-	lg_evidence_against(c, f, "nobody said that %s trains, and nothing shows it (no code of a framework or of "
-			    "collectives in its stacks, no equal process in step with it), so this counts as low at "
-			    "most; --victim PID says so", lg_thread_text(c, c->idx->main_of[p]));
+	lg_evidence_against(c, f, LG_SAYS_STEPS_NOT_A_JOB, lg_thread_text(c, c->idx->main_of[p]));
 }

@@ -135,8 +135,7 @@ static void say_shift(struct lg_case *c, const struct told *l, const struct lg_t
 
 	if (l->has_times)
 		c->v->shift_s = trend->shift_s;
-	lg_say(c, "the level changes at the %zu. of the %zu stated times, from %s to %s: what the log, "
-	       "and the host's, say there comes first", l->warm + trend->at + 1, l->n,
+	lg_say(c, LG_SAYS_STEPS_LEVEL, l->warm + trend->at + 1, l->n,
 	       lg_ms_text(trend->before_ms, before), lg_ms_text(trend->after_ms, after));
 }
 
@@ -170,8 +169,7 @@ static int shape_of(struct lg_case *c, struct told *l)
 	}
 	/* A loop that does something every so many steps (evaluation, checkpoint) slows those. */
 	if (!isnan(in_lines.period_s))
-		lg_say(c, "%zu of the %zu stated times are slow, every %.3gth line: what the loop "
-		       "itself does that often comes first", slow, l->n, in_lines.period_s);
+		lg_say(c, LG_SAYS_STEPS_LINES_SLOW, slow, l->n, in_lines.period_s);
 	return 0;
 }
 
@@ -187,8 +185,7 @@ int lg_steps_of_log(struct lg_case *c)
 	if (!of.track)
 		return 0;
 	if (of.kind == LG_STATED_OTHER_WORK)
-		lg_limit(c, "no line of the log tells of training: these steps are those of a progress bar that "
-			 "evaluates, or whose words name other work");
+		lg_limit(c, LG_SAYS_STEPS_OTHER_WORK);
 	ms = lg_calloc(of.n, sizeof *ms);
 	l.step = lg_arena_alloc(&v->arena, of.n, sizeof *l.step);
 	if (!ms || !l.step)
@@ -205,8 +202,7 @@ int lg_steps_of_log(struct lg_case *c)
 	v->n_judged = l.n - l.warm;
 	lg_sum_up_steps(v, ms + l.warm, l.n - l.warm, noise);
 	if (of.kind != LG_STATED_LINES && v->median_ms < 10000)
-		lg_limit(c, "the step times are a progress bar's: its rate is smoothed over several lines and its "
-			 "clock has whole seconds, so a step that was late by less than a second may not show");
+		lg_limit(c, LG_SAYS_STEPS_OF_BAR);
 	v->slow_excess_ms = excess;
 	/* Nothing but lines: nothing of it can be explained. */
 	if (excess > 0)

@@ -160,11 +160,9 @@ static void tell_warmup(struct lg_case *c, const struct lg_tally *y)
 	f->detail = "recording";
 	f->culprit.pid = c->t->process.pid[r->prc];
 	f->culprit.rank = r->rank;
-	f->title = lg_arena_printf(&c->v->arena, "%.0f %% of the time from the first step on is warm-up or set-up in the "
-				   "first %zu of %zu steps, not steady state: they are left out", 100 * warm / wall, n,
-				   r->n_steps);
-	lg_evidence_add(c, f, s[0].ts, s[n - 1].ts + s[n - 1].dur - s[0].ts, "these steps take %.1f s more than as many "
-			"of the others, of %.1f s in all", warm / 1e9, wall / 1e9);
+	lg_title(c, f, LG_SAYS_WARMUP_DOMINATES_SET_UP, 100 * warm / wall, n, r->n_steps);
+	lg_evidence_add(c, f, s[0].ts, s[n - 1].ts + s[n - 1].dur - s[0].ts,
+			LG_SAYS_WARMUP_DOMINATES_MORE, warm / 1e9, wall / 1e9);
 }
 
 int lg_judge_run(struct lg_case *c, const struct lg_tally *y)

@@ -95,8 +95,7 @@ static int find_boundaries(struct lg_case *c, struct lg_rank *r, struct boundari
 	int rc = 0;
 
 	if (r->inferred && lg_is_polled(c)) {
-		lg_limit(c, "steps are not inferred here, for threads of others were only looked at in /proc every 20 ms: "
-			 "let the hook mark them (laggard record -- COMMAND), or record as root");
+		lg_limit(c, LG_SAYS_STEPS_ONLY_ONE);
 		return 0;
 	}
 	if (r->inferred) {

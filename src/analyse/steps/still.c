@@ -50,11 +50,10 @@ static void judge_rank(struct lg_case *c, const struct lg_rank *r)
 	share = (double)lg_process_ran(c, r->prc, from, to) / (double)(to - from);
 	if (share > IDLE_SHARE)
 		return;
-	c->v->still = lg_arena_printf(&c->v->arena, "%s %s in the last %s, in which it ran for %.1f %% of the time",
-				      lg_thread_text(c, r->thr), r->n_steps ? "began no step" : "did next to nothing",
-				      lg_ms_text((double)(to - from) / 1e6, gone), 100 * share);
-	lg_limit(c, lg_arena_printf(&c->v->arena, "the run stands still: %s; what every thread of it waits in says why "
-				    "(py-spy dump --pid on each rank)", c->v->still));
+	c->v->still = lg_text(c, LG_SAYS_STILL_RANK, lg_thread_text(c, r->thr),
+			      r->n_steps ? "began no step" : "did next to nothing",
+			      lg_ms_text((double)(to - from) / 1e6, gone), 100 * share);
+	lg_say(c, LG_SAYS_STILL_LIMIT, c->v->still);
 }
 
 int lg_say_still(struct lg_case *c)

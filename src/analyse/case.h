@@ -252,6 +252,8 @@ static inline const char *lg_span_name(const struct lg_trace *t, size_t row)
 }
 
 #define lg_ms(ns) ((double)(ns) / 1e6)
+#define lg_seconds(ns) ((double)(ns) / 1e9)
+#define lg_percent(part, of) (100 * (double)(part) / (double)(of))
 
 /* The longest of what comes, the first of equal ones, and when it began. */
 static inline void lg_keep_longest(int64_t *longest, int64_t *at, int64_t dur, int64_t ts)

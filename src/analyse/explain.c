@@ -79,7 +79,7 @@ static void stage_times(const struct lg_rank *r, const struct lg_step *s, double
 		uint8_t stage = lg_stage_at(r, a);
 
 		next = LG_MIN(next, end);
-		ms[stage ? stage : LG_STAGE_OTHER] += (double)(next - a) / 1e6;
+		ms[stage ? stage : LG_STAGE_OTHER] += lg_ms(next - a);
 		a = next;
 	}
 }
@@ -266,8 +266,7 @@ static void say_short(struct lg_case *c, const struct lg_tally *y)
 	if (lg_gradable(c->v->n_judged, y->wall))
 		return;
 	lg_say(c, LG_SAYS_STEPS_TOO_SHORT, c->v->n_judged, lg_s(c->v->n_judged),
-	       lg_ms_text((double)y->wall / 1e6, wall), LG_N_ANY_REPEATS,
-	       (double)LG_N_ANY_GRADED / 1e9);
+	       lg_ms_text(lg_ms(y->wall), wall), LG_N_ANY_REPEATS, lg_seconds(LG_N_ANY_GRADED));
 }
 
 enum { FEW_WAITS = 12 }; /* of which infer.c could make steps */
@@ -296,9 +295,8 @@ static bool say_no_repetition(struct lg_case *c)
 	}
 	if (all <= 0)
 		return false;
-	lg_say(c, LG_SAYS_STEPS_NO_REPETITION, lg_thread_text(c, r->thr),
-	       100 * (double)ran / (double)all, (double)all / 1e9,
-	       100 * (double)queued / (double)all, waits, lg_s(waits),
+	lg_say(c, LG_SAYS_STEPS_NO_REPETITION, lg_thread_text(c, r->thr), lg_percent(ran, all),
+	       lg_seconds(all), lg_percent(queued, all), waits, lg_s(waits),
 	       waits < FEW_WAITS ? LG_SAYS_STEPS_HARDLY_WAITS : "those have no rhythm");
 	return true;
 }
@@ -481,7 +479,7 @@ static int explain(struct lg_case *c)
 		rc = questions[i](c);
 	if (!rc)
 		conclude(c);
-	return rc ? rc : c->v->arena.failed || c->failed ? LG_E_NOMEM : 0;
+	return rc ?: c->v->arena.failed || c->failed ? LG_E_NOMEM : 0;
 }
 
 static bool is_there(const struct lg_trace *t, int32_t pid)

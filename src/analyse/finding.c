@@ -64,7 +64,7 @@ struct lg_finding *lg_finding_or_scrap(struct lg_case *c, enum lg_rule_id rule)
 	struct lg_finding *f = lg_finding_add(c, rule);
 
 	c->scrap = lg_finding_blank(rule);
-	return f ? f : &c->scrap;
+	return f ?: &c->scrap;
 }
 
 struct lg_finding *lg_finding_about(struct lg_case *c, enum lg_rule_id rule, uint32_t stage,

@@ -80,7 +80,7 @@ static const char *part(struct lg_case *c, int64_t ns, int64_t of)
 {
 	char some[LG_MS_TEXT], all[LG_MS_TEXT];
 
-	return lg_text(c, "%s of %s", lg_ms_text((double)ns / 1e6, some), lg_ms_text((double)of / 1e6, all));
+	return lg_text(c, "%s of %s", lg_ms_text(lg_ms(ns), some), lg_ms_text(lg_ms(of), all));
 }
 
 /* Nobody else's doing, or nobody knows. thr: of whoever did most of it. */
@@ -114,7 +114,7 @@ static void judge_one(struct lg_case *c, const struct lg_tally *y, struct lg_fir
 		seen += ns;
 		if (ns > longest[p->end]) {
 			longest[p->end] = ns;
-			who[p->end] = p->thr ? p->thr : p->of;
+			who[p->end] = p->thr ?: p->of;
 		}
 	}
 	LG_EACH(s, y->causes, y->n_causes) {

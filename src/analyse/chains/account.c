@@ -161,5 +161,5 @@ int lg_account_stages(struct lg_case *c)
 	}
 	v->parts = lg_arena_adopt(&v->arena, acc.parts);
 	v->n_parts = v->parts ? acc.n : 0;
-	return rc ? rc : v->arena.failed ? LG_E_NOMEM : 0;
+	return rc ?: v->arena.failed ? LG_E_NOMEM : 0;
 }

@@ -325,7 +325,7 @@ static void follow_sleep(const struct way *w, int64_t a, int64_t b)
 		add(w, a, b, LG_END_IO, 0, LG_PROOF_SCHED, 1);
 	} else if (class == LG_WAIT_STOP) {
 		by = stopper_of(c, w->thr, s->ts[w->row]);
-		by = by ? by : resumed_by(c, w->thr, w->row, &proof);
+		by = by ?: resumed_by(c, w->thr, w->row, &proof);
 		add(w, a, b, LG_END_STOP, by, proof, 1);
 	} else if (class == LG_WAIT_SLEEP) {
 		add(w, a, b, LG_END_SLEEP, w->thr, LG_PROOF_SCHED, 0);
@@ -406,7 +406,7 @@ static bool is_of_save(const struct lg_case *c, const struct lg_rank *r, const s
 static void side(struct lg_piece *p)
 {
 	p->end = LG_END_SIDE;
-	p->thr = p->thr ? p->thr : p->of; /* who waits for its own writes */
+	p->thr = p->thr ?: p->of; /* who waits for its own writes */
 }
 
 /* Everything inside a checkpoint or log call, or while waiting for a batch, is that stage's

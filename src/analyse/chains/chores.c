@@ -127,14 +127,14 @@ const char *lg_fork_text(struct lg_case *c, const struct lg_piece *p)
 	const char *copy = "";
 
 	if (f && f->on_write)
-		return lg_text(c, LG_SAYS_HOST_SELF_FORK_ON_WRITE, (double)p->dur / 1e6);
+		return lg_text(c, LG_SAYS_HOST_SELF_FORK_ON_WRITE, lg_ms(p->dur));
 	/* It starts when all is copied. */
 	for (lg_prc i = 1; f && i < t->n && !*copy; i++)
 		if (t->ppid[i] == t->pid[parent] && t->start[i] > f->from &&
 		    t->start[i] < f->end + (f->end - f->from))
 			copy = lg_text(c, "; the copy was pid %d (%s)", t->pid[i],
 				       lg_string(c->t, t->comm[i]));
-	return lg_text(c, LG_SAYS_HOST_SELF_FORK_COPIED, (double)p->dur / 1e6, copy);
+	return lg_text(c, LG_SAYS_HOST_SELF_FORK_COPIED, lg_ms(p->dur), copy);
 }
 
 const struct lg_chore *lg_chore_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b)

@@ -188,7 +188,7 @@ int lg_find_gil_waits(struct lg_case *c)
 		}
 	}
 	c->gil = lg_arena_adopt(&c->v->arena, w.v);
-	return rc ? rc : w.v && !c->gil ? LG_E_NOMEM : 0;
+	return rc ?: w.v && !c->gil ? LG_E_NOMEM : 0;
 }
 
 const struct lg_gil_wait *lg_gil_wait_in(const struct lg_case *c, lg_thr thr, int64_t a, int64_t b)

@@ -61,8 +61,7 @@ static struct lg_own_time late_by(struct lg_case *c, const struct lg_arrival *a,
 	own.slept -= other.slept;
 	/* No more than the others saw of it: the rest was made up for elsewhere. */
 	if (own.ran + own.slept > most) {
-		own.ran = own.ran >= most || own.slept <= 0 ? most
-			  : own.slept >= most || own.ran <= 0 ? 0 : own.ran;
+		own.ran = own.ran >= most ? most : own.slept >= most ? 0 : own.ran;
 		own.slept = most - own.ran;
 	}
 	return own;
@@ -156,7 +155,7 @@ static int usual_sum(const struct lg_step *s, const struct step_sum *sum, size_t
 			slept[n++] = sum[k].slept;
 		}
 	*ret = (struct step_sum){ .own = lg_median_i64(own, n), .slept = lg_median_i64(slept, n) };
-	return rc ? rc : n ? 1 : 0;
+	return rc ?: n ? 1 : 0;
 }
 
 /* What slow steps took beyond the usual by their ranks' own doing, and whom of them the others waited for. */
@@ -169,7 +168,7 @@ static int late_in_slow_steps(struct lg_case *c, struct lg_tally *y, struct lg_l
 	int rc = sum ? sum_steps(c, y, sum) : LG_E_NOMEM;
 	bool any;
 
-	rc = rc ? rc : usual_sum(s, sum, r->n_steps, &usual);
+	rc = rc ?: usual_sum(s, sum, r->n_steps, &usual);
 	any = rc > 0;
 	for (size_t k = 0; any && k < r->n_steps; k++) {
 		int64_t excess = s[k].dur - s[k].median, extra = sum[k].own - usual.own;

@@ -206,7 +206,7 @@ static void tell(struct look *k, size_t i, struct lg_finding **told)
 
 	if (!f)
 		return;
-	f->detail = k->detail ? k->detail : flags[i].detail;
+	f->detail = k->detail ?: flags[i].detail;
 	f->stage = lg_stage_name(flags[i].stage);
 	f->title = k->title;
 	if (flags[i].unmeasured)

@@ -91,7 +91,7 @@ int lg_find_saves(struct lg_case *c)
 	v->saves.stall_share = fmin((double)most / (double)(to - from), 1);
 	if (known) {
 		v->saves.bytes = bytes;
-		v->saves.bytes_per_s = bytes / ((double)all / 1e9);
+		v->saves.bytes_per_s = bytes / (lg_seconds(all));
 		v->saves.bytes_per_hour = bytes / ((double)(to - from) / 3600e9);
 	}
 	LG_EACH(f, v->findings, v->n_findings)

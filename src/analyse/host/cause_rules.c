@@ -75,8 +75,7 @@ static void doubt_quota(struct lg_case *c, struct lg_finding *f, const struct lg
 	} else if (s->end == LG_END_CPU && s->left_out * 4 >= s->lost) {
 		lg_cap(f, LG_CAP_GUESS);
 		f->confidence *= 0.5;
-		lg_evidence_against(c, f, LG_SAYS_HOST_CPU_THROTTLED_BOTH,
-				    (double)s->left_out / 1e6);
+		lg_evidence_against(c, f, LG_SAYS_HOST_CPU_THROTTLED_BOTH, lg_ms(s->left_out));
 	}
 }
 
@@ -173,10 +172,11 @@ static void say_save(struct lg_case *c, struct lg_finding *f, const struct lg_ca
 		n += k == n;
 	}
 	for (size_t k = 0; k < n; k++)
-		waits = lg_text(c, "%s, %.0f ms for the disk in %s", waits, (double)v[k].ns / 1e6, v[k].name);
+		waits = lg_text(c, "%s, %.0f ms for the disk in %s", waits, lg_ms(v[k].ns),
+				v[k].name);
 	if (n || beside)
-		lg_evidence(c, f, LG_SAYS_SIDE_CHECKPOINT_PARTS, (double)inside / 1e6,
-			    lg_side_name(c, s), waits, (double)beside / 1e6);
+		lg_evidence(c, f, LG_SAYS_SIDE_CHECKPOINT_PARTS, lg_ms(inside), lg_side_name(c, s),
+			    waits, lg_ms(beside));
 }
 
 /* A fork is paid for once more by each page that is written to afterwards. */
@@ -190,8 +190,8 @@ static void say_on_write(struct lg_case *c, struct lg_finding *f, const struct l
 		later += chore && chore->on_write ? p->dur : 0;
 	}
 	if (later)
-		lg_evidence(c, f, LG_SAYS_HOST_SELF_FORK_LATER, (double)(s->lost - later) / 1e6,
-			    (double)later / 1e6);
+		lg_evidence(c, f, LG_SAYS_HOST_SELF_FORK_LATER, lg_ms(s->lost - later),
+			    lg_ms(later));
 }
 
 /* How often, and how much of what is slow ends here. */
@@ -238,7 +238,7 @@ static void say_against(struct lg_case *c, struct lg_finding *f, const struct lg
  */
 static void count_a_part(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
 {
-	lg_evidence(c, f, LG_SAYS_HOST_OVERSUBSCRIBED_A_THIRD, (double)s->lost / 1e6);
+	lg_evidence(c, f, LG_SAYS_HOST_OVERSUBSCRIBED_A_THIRD, lg_ms(s->lost));
 	f->lost_ms /= LG_N_HOST_OVERSUBSCRIBED_PART;
 	f->lost_share /= LG_N_HOST_OVERSUBSCRIBED_PART;
 }
@@ -249,7 +249,7 @@ static size_t who_held_up(struct lg_case *c, struct lg_finding *f, const struct 
 {
 	lg_thr master = s->n_members > 1 && s->prc && !s->own_job ? c->idx->main_of[s->prc] : 0;
 
-	lg_culprit_identify(c, f, master ? master : s->thr, s->victim);
+	lg_culprit_identify(c, f, master ?: s->thr, s->victim);
 	if (s->lock)
 		f->culprit.lock = lg_lock_text(c, s->lock);
 	return what_it_did(c, f, s, io);
@@ -272,8 +272,8 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 	size_t samples;
 
 	if (price)
-		lg_say(c, LG_SAYS_CHAIN_RECORDER, (double)s->lost / 1e6, (double)y->wall / 1e9,
-		       100 * share, lg_cause_fact(c, s));
+		lg_say(c, LG_SAYS_CHAIN_RECORDER, lg_ms(s->lost), lg_seconds(y->wall), 100 * share,
+		       lg_cause_fact(c, s));
 	if (!f)
 		return;
 	add_victims(c, f, s->of_rank);
@@ -282,7 +282,7 @@ static void finding_of(struct lg_case *c, const struct lg_tally *y, struct lg_ca
 		add_victims(c, f, s->of_rank);
 	}
 	samples = who_held_up(c, f, s, &io);
-	f->lost_ms = (double)(in_slow ? s->slow_lost : s->lost) / 1e6;
+	f->lost_ms = lg_ms(in_slow ? s->slow_lost : s->lost);
 	f->lost_share = share;
 	f->excess_share = steady ? (double)NAN : fmin(1, of.excess);
 	if (rule == LG_R_HOST_OVERSUBSCRIBED)
@@ -320,8 +320,8 @@ bool lg_finding_of_waits(struct lg_case *c, const struct lg_rank *r, const struc
 	lg_grade_unpriced(f);
 	f->confidence = confidence_of(c, &y, s);
 	f->stage = lg_stage_name(LG_STAGE_OTHER);
-	lg_evidence(c, f, LG_SAYS_CHAIN_TIMES_MS, s->rhythm.n_events, (double)s->lost / 1e6,
-		    (double)wall / 1e9, 100 * share);
+	lg_evidence(c, f, LG_SAYS_CHAIN_TIMES_MS, s->rhythm.n_events, lg_ms(s->lost),
+		    lg_seconds(wall), 100 * share);
 	if (s->end == LG_END_LOCK) {
 		lg_title(c, f, LG_SAYS_HOST_LOCK_HELD_STEPLESS,
 			 f->culprit.comm ? f->culprit.comm : "?", f->culprit.pid, f->culprit.lock,
@@ -331,7 +331,7 @@ bool lg_finding_of_waits(struct lg_case *c, const struct lg_rank *r, const struc
 		lg_evidence_against(c, f, LG_SAYS_HOST_LOCK_HELD_UNPRICED);
 	} else {
 		lg_cause_title(c, f, s, NULL);
-		f->lost_ms = (double)s->lost / 1e6;
+		f->lost_ms = lg_ms(s->lost);
 		f->lost_share = share;
 		lg_grade(f, s->rhythm.n_events, wall);
 		if (samples && f->culprit.function)
@@ -351,10 +351,10 @@ void lg_finding_of_waits_too(struct lg_finding *f, struct lg_case *c, const stru
 
 	add_victim(c, f, r);
 	lg_evidence(c, f, LG_SAYS_CHAIN_ANOTHER, lg_thread_text(c, r->thr), s->rhythm.n_events,
-		    (double)s->lost / 1e6, (double)wall / 1e9, 100 * share);
+		    lg_ms(s->lost), lg_seconds(wall), 100 * share);
 	if (!(share > f->lost_share)) /* of locks nothing is lost that is known */
 		return;
-	f->lost_ms = (double)s->lost / 1e6;
+	f->lost_ms = lg_ms(s->lost);
 	f->lost_share = share;
 	if (!lg_is_guess(s) && s->left_out * 4 < s->lost)
 		lg_grade_more(f, s->rhythm.n_events, wall);
@@ -376,7 +376,7 @@ static void tell_each(struct lg_case *c, struct lg_finding *f, const struct lg_s
 		if (g->of_rank[i].lost) {
 			lg_culprit_rank_add(c, f, c->ranks[i].rank);
 			lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_EACH, c->ranks[i].rank,
-				    (double)g->of_rank[i].lost / 1e6, g->of_rank[i].n_events,
+				    lg_ms(g->of_rank[i].lost), g->of_rank[i].n_events,
 				    g->of_rank[i].n_events == 1 ? "" : "s", how,
 				    g->of_rank[i].n_last, g->n_matched);
 		}
@@ -423,7 +423,7 @@ static void straggler(struct lg_case *c, const struct lg_tally *y)
 	add_victims(c, f, others);
 	if (!g->slept) /* what it computes besides has made nobody wait */
 		lg_culprit_of_samples(c, f, g->pieces, g->n_pieces, &(size_t){ 0 });
-	f->lost_ms = (double)g->lost / 1e6;
+	f->lost_ms = lg_ms(g->lost);
 	f->lost_share = share;
 	f->excess_share = g->steady || y->excess <= 0 ? (double)NAN : fmin(1, (double)g->slow_lost /
 								      (double)y->excess);
@@ -437,7 +437,7 @@ static void straggler(struct lg_case *c, const struct lg_tally *y)
 		return;
 	}
 	lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_LAST_OF, g->n_last, g->n_matched,
-		    (double)g->median_late / 1e6);
+		    lg_ms(g->median_late));
 	if (!g->steady)
 		lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_SLOW_STEPS, g->n_events,
 			    g->slept ? "stood still" : "ran");

@@ -96,7 +96,7 @@ static const char *title_peer(const struct title *t)
 	const char *lock = t->f->culprit.lock;
 
 	return lg_text(t->c, "%s waited for %s%s %s (%s)%s", t->ranks, t->who, t->in,
-		       lg_peer_words(lock, &t->f->detail), lock ? lock : "asleep", t->every);
+		       lg_peer_words(lock, &t->f->detail), lock ?: "asleep", t->every);
 }
 
 static const char *title_loader(const struct title *t)
@@ -155,7 +155,7 @@ static const char *cpu_text(struct lg_case *c, const struct lg_piece *p)
 static const char *holder_words(struct lg_case *c, const struct lg_piece *p)
 {
 	if (p->end == LG_END_LOCK && p->hold != UINT32_MAX)
-		return lg_text(c, "held for %.1f ms", (double)c->t->span.dur[p->hold] / 1e6);
+		return lg_text(c, "held for %.1f ms", lg_ms(c->t->span.dur[p->hold]));
 	return p->proof == LG_PROOF_OWNER_READER ? "last reader stored in the lock: probable"
 	       : p->proof == LG_PROOF_WAKER ? "it ended the wait: probable" : "it held the lock";
 }
@@ -260,7 +260,7 @@ void lg_cause_moments(struct lg_case *c, struct lg_finding *f, const struct lg_c
 		bool runs = p->end == LG_END_PEER && c->t->state.kind[p->row] == LG_RUNNING;
 
 		lg_evidence_add(c, f, p->ts, p->dur, "%s", FILL(c, words[p->end].moment,
-			{ "who", victim_text(c, p->of) }, { "ms", lg_text(c, "%.1f", (double)p->dur / 1e6) },
+			{ "who", victim_text(c, p->of) }, { "ms", lg_text(c, "%.1f", lg_ms(p->dur)) },
 			{ "by", by }, { "lock", lg_lock_text(c, p->lock) }, { "place", wait_place(c, p) },
 			{ "held", holder_words(c, p) }, { "in", p->lock ? lg_string(c->t, p->lock) : "the kernel" },
 			{ "did", runs ? "ran meanwhile" : "slept meanwhile" }, { "cpu", cpu_text(c, p) },

@@ -490,7 +490,7 @@ static int add_other_ranks(struct lg_case *c, const struct lg_rank *victim, stru
 			continue;
 		rc = find_stalls(c, &v);
 		k.usual = v.usual;
-		rc = rc ? rc : judge_candidate(c, &v, &seen, &k);
+		rc = rc ?: judge_candidate(c, &v, &seen, &k);
 		LG_EACH_WHILE(!rc && k.odds.p < LG_N_HOST_FOREIGN_ACTIVITY_P, b, k.bursts.v, k.bursts.n) {
 			bool known = false;
 
@@ -572,7 +572,7 @@ static int find_victims(struct lg_case *c, struct lg_victim *v, size_t *ret_n)
 	for (size_t i = 0; !rc && i < n; i++)
 		rc = find_stalls(c, &v[i]);
 	lg_side_thread_wait(&beside);
-	return rc ? rc : ready.rc;
+	return rc ?: ready.rc;
 }
 
 /* Of whom to tell that nobody was found: not who mostly sleeps; who stood still for long, not who has what
@@ -651,5 +651,5 @@ int lg_find_foreign(struct lg_case *c)
 		lg_stretches_done(&v[i].gaps);
 		done(&k[i]);
 	}
-	return rc ? rc : c->failed;
+	return rc ?: c->failed;
 }

@@ -61,8 +61,7 @@ static void tell_proof(struct lg_case *c, struct lg_finding *f, const struct lg_
 	size_t told = 0;
 
 	lg_evidence(c, f, LG_SAYS_HOST_FOREIGN_ACTIVITY_STOOD_STILL, k->hits, k->n_long,
-		    100 * (double)k->covered / (double)burst_ns, 100 * k->usual,
-		    odds_text(c, &k->odds));
+		    lg_percent(k->covered, burst_ns), 100 * k->usual, odds_text(c, &k->odds));
 	if (!isnan(rhythm->period_s)) {
 		lg_evidence(c, f, LG_SAYS_HOST_FOREIGN_ACTIVITY_RHYTHM, n_beats, rhythm->period_s,
 			    rhythm->at_most ? "<=" : "=", rhythm->p);
@@ -78,7 +77,7 @@ static void tell_proof(struct lg_case *c, struct lg_finding *f, const struct lg_
 		lg_evidence_against(c, f, LG_SAYS_HOST_FOREIGN_ACTIVITY_RIVAL,
 				    lg_thread_text(c, c->idx->main_of[k->rival.prc]),
 				    k->rival.at_most ? "<=" : "=", k->rival.p,
-				    (double)k->rival.covered / 1e6, (double)k->covered / 1e6);
+				    lg_ms(k->rival.covered), lg_ms(k->covered));
 	}
 	if (k->all.n > k->n_judged)
 		lg_evidence(c, f, LG_SAYS_HOST_FOREIGN_ACTIVITY_LEFT_OUT, k->all.n - k->n_judged,
@@ -91,7 +90,7 @@ static void tell_proof(struct lg_case *c, struct lg_finding *f, const struct lg_
 	for (size_t i = 0; i < bursts->n && told < 4; i++, told++)
 		lg_evidence_add(c, f, bursts->v[i].ts, bursts->v[i].end - bursts->v[i].ts,
 				LG_SAYS_HOST_FOREIGN_ACTIVITY_MOMENT, lg_thread_text(c, r->thr),
-				(double)(bursts->v[i].end - bursts->v[i].ts) / 1e6);
+				lg_ms(bursts->v[i].end - bursts->v[i].ts));
 }
 
 void lg_tell_foreign(struct lg_case *c, const struct lg_rank *r, const struct lg_candidate *k)
@@ -125,7 +124,7 @@ void lg_tell_foreign(struct lg_case *c, const struct lg_rank *r, const struct lg
 	lg_culprit_identify(c, f, c->idx->main_of[prc], r->thr);
 	lg_victim_add(c, f, 1, r->rank, r->prc, r->thr);
 	f->stage = "other";
-	f->lost_ms = (double)covered / 1e6;
+	f->lost_ms = lg_ms(covered);
 	f->lost_share = (double)covered / (double)wall;
 	f->confidence = fmin(0.8, 0.45 + 0.35 * (double)covered / (double)burst_ns) *
 			(p < 0.001 ? 1 : 0.9);
@@ -139,10 +138,10 @@ void lg_tell_foreign(struct lg_case *c, const struct lg_rank *r, const struct lg
 	if (!isnan(rhythm.period_s))
 		every = lg_text(c, " every %.2f s", rhythm.period_s);
 	else if (n_at == 2 || n_at == 3)
-		every = lg_text(c, ", %.2f s apart", (double)(last - first) / 1e9 / (double)(n_at - 1));
-	lg_title(c, f, LG_SAYS_HOST_FOREIGN_ACTIVITY_TITLE, f->culprit.comm ? f->culprit.comm : "?",
-		 f->culprit.pid, f->culprit.function ? " in " : "",
-		 f->culprit.function ? f->culprit.function : "", every, lg_thread_text(c, r->thr));
+		every = lg_text(c, ", %.2f s apart", lg_seconds(last - first) / (double)(n_at - 1));
+	lg_title(c, f, LG_SAYS_HOST_FOREIGN_ACTIVITY_TITLE, f->culprit.comm ?: "?", f->culprit.pid,
+		 f->culprit.function ? " in " : "", f->culprit.function ? f->culprit.function : "",
+		 every, lg_thread_text(c, r->thr));
 	tell_proof(c, f, r, k, &rhythm, n_at, samples);
 }
 
@@ -157,7 +156,7 @@ void lg_tell_cpu_taken(struct lg_case *c, const struct lg_rank *r)
 /* Too few times to tell: how long it takes to see it often enough. */
 void lg_tell_how_long(struct lg_case *c, const struct lg_victim *v, const struct lg_hint *h)
 {
-	double seen_s = (double)(v->life.end - v->life.ts) / 1e9, times = (double)h->hits;
+	double seen_s = lg_seconds(v->life.end - v->life.ts), times = (double)h->hits;
 	double rivals = (double)(h->rivals > 1 ? h->rivals : 1);
 	double enough = ceil(log(LG_N_HOST_FOREIGN_ACTIVITY_P / rivals) / log(pow(h->p, 1 / times)));
 

@@ -68,7 +68,7 @@ static void add_up(struct lg_case *c, const struct lg_cause_sum *s, struct load 
 		}
 		busy = !strncmp(name, "disk.busy ", 10);
 		disk = busy ? name + 10 : text_after(name, "disk.read ");
-		disk = disk ? disk : text_after(name, "disk.written ");
+		disk = disk ?: text_after(name, "disk.written ");
 		if (!disk)
 			continue;
 		while (at < l->n_disks && strcmp(names[at], disk))

@@ -123,7 +123,7 @@ static void take_pieces(struct lg_case *c, struct story *y, const struct lg_caus
 		y->all += p->dur;
 		if (m) {
 			m->lost += p->dur;
-			m->thr = m->thr ? m->thr : p->of;
+			m->thr = m->thr ?: p->of;
 		}
 		if (prc == y->own)
 			y->by_own += p->dur;
@@ -172,8 +172,8 @@ static void say_settings(struct lg_case *c, struct lg_finding *f, const struct s
 	const char *ahead = lg_fact_of(c, y->own, "loader.prefetch_factor");
 
 	lg_evidence(c, f, LG_SAYS_DATA_LOADER_WAIT_SETTINGS, workers,
-		    keep ? ", persistent_workers=" : "", keep ? keep : "",
-		    ahead ? ", prefetch_factor=" : "", ahead ? ahead : "");
+		    keep ? ", persistent_workers=" : "", keep ?: "",
+		    ahead ? ", prefetch_factor=" : "", ahead ?: "");
 }
 
 void lg_loader_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s)
@@ -200,16 +200,16 @@ void lg_loader_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 		c->failed = y.failed;
 	} else if (y.spawned * 2 > y.all) {
 		f->detail = "respawn";
-		lg_evidence(c, f, LG_SAYS_DATA_LOADER_WAIT_SPAWNED,
-			    100 * (double)y.spawned / (double)y.all, y.n_spawns, lg_s(y.n_spawns));
+		lg_evidence(c, f, LG_SAYS_DATA_LOADER_WAIT_SPAWNED, lg_percent(y.spawned, y.all),
+			    y.n_spawns, lg_s(y.n_spawns));
 	} else if (workers ? !strcmp(workers, "0") : y.by_own * 2 > y.all) {
 		f->detail = "workers_zero";
 	} else if (slow) {
 		f->detail = "slow_worker";
 		lg_culprit_identify(c, f, slow->thr, r->thr);
 		lg_evidence(c, f, LG_SAYS_DATA_LOADER_WAIT_SLOW_WORKER,
-			    c->t->process.pid[slow->prc], (double)slow->fetch / 1e6,
-			    (double)usual / 1e6, 100 * (double)slow->lost / (double)y.all);
+			    c->t->process.pid[slow->prc], lg_ms(slow->fetch), lg_ms(usual),
+			    lg_percent(slow->lost, y.all));
 	} else if (y.stored * 2 > y.all) {
 		f->detail = "io";
 	} else if ((y.ran + y.slept) * 2 > y.all) {
@@ -219,9 +219,8 @@ void lg_loader_tell(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 		lg_culprit_of_time(c, f, s->pieces, s->n_pieces, &samples);
 		lg_evidence(c, f, LG_SAYS_DATA_LOADER_WAIT_MEANWHILE,
 			    y.by_own * 2 > y.all ? "the training process itself"
-			    : "the loader's workers", 100 * (double)y.ran / (double)y.all,
-			    100 * (double)y.stored / (double)y.all,
-			    100 * (double)y.slept / (double)y.all);
+			    : "the loader's workers", lg_percent(y.ran, y.all),
+			    lg_percent(y.stored, y.all), lg_percent(y.slept, y.all));
 		if (workers)
 			say_settings(c, f, &y, workers);
 	}
@@ -240,13 +239,13 @@ const char *lg_loader_title(struct lg_case *c, const struct lg_finding *f, const
 		{ "workers_zero", ": the loader has no workers (num_workers=0) and works on the training thread" },
 		{ "io", ": the loader waits for disk or network" },
 	};
-	const char *detail = f->detail ? f->detail : "", *end = "", *in = f->culprit.function;
+	const char *detail = f->detail ?: "", *end = "", *in = f->culprit.function;
 
 	LG_EACH(x, ends, LG_COUNT(ends))
 		end = strcmp(x->detail, detail) ? end : x->words;
 	if (!strcmp(detail, "slow_worker"))
 		end = lg_text(c, LG_SAYS_DATA_LOADER_WAIT_END_SLOW, f->culprit.pid);
 	if (!strcmp(detail, "transform"))
-		end = lg_text(c, LG_SAYS_DATA_LOADER_WAIT_END_BUSY, in ? " in " : "", in ? in : "");
+		end = lg_text(c, LG_SAYS_DATA_LOADER_WAIT_END_BUSY, in ? " in " : "", in ?: "");
 	return lg_text(c, LG_SAYS_DATA_LOADER_WAIT_CHAIN, ranks, every, end);
 }

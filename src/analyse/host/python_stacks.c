@@ -247,7 +247,7 @@ static void tell_workers(struct stacks *s, struct lg_finding *f)
 	busy = (double)s->worker_fetch / (double)s->worker_all;
 	hot = hottest(s, 0, true, IN_FETCH, &of);
 	lg_evidence(c, f, LG_SAYS_DATA_LOADER_WAIT_IN_DATASET, busy * 100,
-		    hot ? ", most of them in " : "", hot ? hot : "",
+		    hot ? ", most of them in " : "", hot ?: "",
 		    hot ? lg_text(c, " (%.0f %% of those)", of * 100) : "");
 	if (busy < 0.5 || !hot)
 		return;
@@ -285,7 +285,7 @@ static struct lg_finding *finding_of(struct lg_case *c, const struct side *p, en
 	struct lg_finding *f = lg_finding_about(c, rule, stage, LG_RELATION_SELF, confidence);
 
 	lg_culprit_identify(c, f, p->main, p->main);
-	f->lost_ms = p->timed ? (double)ns / 1e6 : (double)NAN;
+	f->lost_ms = p->timed ? lg_ms(ns) : (double)NAN;
 	f->lost_share = share;
 	lg_grade(f, 0, 0);
 	return f;
@@ -317,10 +317,9 @@ static void loader(struct stacks *s, lg_prc prc)
 	}
 	lg_title(c, f, LG_SAYS_DATA_LOADER_WAIT_OF_STACKS, main_of(s, prc), share * 100,
 		 p->timed ? "time" : "samples");
-	lg_evidence(c, f, LG_SAYS_DATA_LOADER_WAIT_IN_LOADER,
-		    100 * (double)p->loader / (double)p->all,
-		    100 * (double)p->queue / (double)p->all,
-		    100 * (double)p->fetch / (double)p->all, 100 * (double)p->comm / (double)p->all,
+	lg_evidence(c, f, LG_SAYS_DATA_LOADER_WAIT_IN_LOADER, lg_percent(p->loader, p->all),
+		    lg_percent(p->queue, p->all), lg_percent(p->fetch, p->all),
+		    lg_percent(p->comm, p->all),
 		    (unsigned long long)(p->timed ? p->loader / 1000000 : p->loader),
 		    (unsigned long long)(p->timed ? p->all / 1000000 : p->all),
 		    p->timed ? " ms" : " samples");
@@ -333,7 +332,7 @@ static void loader(struct stacks *s, lg_prc prc)
 	} else if (starts) {
 		f->detail = "respawn";
 		lg_title(c, f, LG_SAYS_DATA_LOADER_WAIT_STARTS, f->title,
-			 100 * (double)p->start / (double)p->loader);
+			 lg_percent(p->start, p->loader));
 	} else {
 		tell_workers(s, f);
 	}
@@ -356,7 +355,7 @@ static void save(struct stacks *s, lg_prc prc)
 		return;
 	f = finding_of(c, p, LG_R_SIDE_CHECKPOINT, LG_STAGE_SIDE, p->save, share, 0.75);
 	lg_title(c, f, LG_SAYS_SIDE_CHECKPOINT_OF_STACKS, main_of(s, prc), share * 100);
-	lg_evidence(c, f, "%.1f ms of %.1f ms of its samples", (double)p->save / 1e6, whole(p) / 1e6);
+	lg_evidence(c, f, "%.1f ms of %.1f ms of its samples", lg_ms(p->save), whole(p) / 1e6);
 }
 
 /* Torch's function of that kind, else the innermost one, of a dumped main thread. */
@@ -367,7 +366,7 @@ static const char *stands_in(struct stacks *s, const struct side *p, uint16_t of
 	lg_frm f = 0;
 
 	for (lg_stk k = p->dumped; k && !f; k = t->stack.parent[k])
-		if (what_is(t, t->stack.frame[k]) & (of ? of : IS_PYTHON))
+		if (what_is(t, t->stack.frame[k]) & (of ?: IS_PYTHON))
 			f = t->stack.frame[k];
 	if (f && of)
 		snprintf(text, sizeof text, "%s", lg_string(t, t->frame.name[f]));
@@ -409,7 +408,7 @@ static void say_dumps(struct stacks *s)
 		n++;
 		if ((is & IN_COMM) && !(is & IN_LOADER)) {
 			in_comm++;
-			comm = comm ? comm : stands_in(s, x, IN_COMM);
+			comm = comm ?: stands_in(s, x, IN_COMM);
 		} else if (named++ < NAMED_MAX) {
 			const uint16_t of = is & IN_LOADER ? IN_LOADER : is & IN_SAVE;
 

@@ -100,9 +100,9 @@ static const char *state_text(struct lg_case *c, const struct lg_rank *r, const 
 	}
 	if (blocked + ready <= 0)
 		return NULL;
-	return lg_text(c, LG_SAYS_STALLS_STATES, 100 * (double)blocked / (double)all,
+	return lg_text(c, LG_SAYS_STALLS_STATES, lg_percent(blocked, all),
 		       where ? " (the longest time in " : "", where ? lg_string(c->t, where) : "",
-		       where ? ")" : "", 100 * (double)ready / (double)all);
+		       where ? ")" : "", lg_percent(ready, all));
 }
 
 static const char *every_text(struct lg_case *c, const struct lg_stretches *stalls, double *ret_period_s)
@@ -146,13 +146,13 @@ int lg_say_stalls(struct lg_case *c, const struct lg_rank *r, const struct lg_st
 	if (!rc && (double)all >= TOLD_SHARE * (double)(life.end - life.ts)) {
 		by_states = c->has_states ? state_text(c, r, &stalls, all) : NULL;
 		every = every_text(c, &stalls, &period_s);
-		meanwhile = by_states ? by_states : cpu_text(c, r, &stalls, period, all, ret_idle);
+		meanwhile = by_states ?: cpu_text(c, r, &stalls, period, all, ret_idle);
 		lg_say(c, LG_SAYS_STALLS_NO_CAUSE, lg_thread_text(c, r->thr), stalls.n,
-		       lg_s(stalls.n), lg_ms_text((double)least / 1e6, at_least), (double)all / 1e9,
-		       (double)(life.end - life.ts) / 1e9, every, meanwhile,
+		       lg_s(stalls.n), lg_ms_text(lg_ms(least), at_least), lg_seconds(all),
+		       lg_seconds(life.end - life.ts), every, meanwhile,
 		       quota_text(*ret_idle, period_s),
 		       by_states ? LG_SAYS_STALLS_MARKED : LG_SAYS_STALLS_RECORD);
 	}
 	lg_free(stalls.v);
-	return rc ? rc : c->failed;
+	return rc ?: c->failed;
 }

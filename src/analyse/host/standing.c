@@ -186,7 +186,7 @@ static void find_spin(const struct lg_case *c, struct stand *s)
 		spins += leaf && lg_on_list(LG_LIST_SPINS, dso_of(c, leaf));
 		if (in && s->in && !lg_same_place(c, in, s->in))
 			return;
-		s->in = in ? in : s->in;
+		s->in = in ?: s->in;
 	}
 	if (n < SPINS_MIN || (double)spins < SPIN_SHARE * (double)n || !s->in)
 		return;
@@ -216,7 +216,7 @@ static void find_place(struct lg_case *c, struct stand *s)
 		if (!s->user && !lg_is_library_path(lg_frame_file(c, k)))
 			s->user = k;
 	}
-	s->user = s->user ? s->user : s->in;
+	s->user = s->user ?: s->in;
 	s->waits &= !s->stopped;
 	s->stands = s->in || s->stopped;
 	if (s->in && !s->stopped)
@@ -381,7 +381,7 @@ static int note_ranks(struct lg_case *c, const struct stands *all)
 		over &= s->ended;
 	}
 	qsort(c->v->hang.ranks, c->v->hang.n, sizeof *c->v->hang.ranks, by_rank);
-	c->v->hang.since_s = all->whole ? (double)(all->to - all->from) / 1e9 : (double)NAN;
+	c->v->hang.since_s = all->whole ? lg_seconds(all->to - all->from) : (double)NAN;
 	if (c->v->hang.state != LG_HANG_HUNG)
 		c->v->hang.state = over ? LG_HANG_FINISHED : all->whole ? still
 				   : all->n ? LG_HANG_RUNNING : LG_HANG_UNKNOWN;
@@ -401,7 +401,7 @@ static bool agree(const struct lg_case *c, const struct stands *all)
 			return true;
 		alike &= !first || (!strcmp(lg_frame_function(c, s->in), lg_frame_function(c, first->in)) &&
 				    lg_same_place(c, s->user, first->user));
-		first = first ? first : s;
+		first = first ?: s;
 	}
 	return alike;
 }
@@ -431,7 +431,7 @@ static void tell(struct lg_case *c, const struct stands *all, const struct lg_wo
 	f->confidence = all->guessed ? 0.6 : !everyone || odd ? 0.9 : 0.7;
 	f->stage = lg_stage_name(LG_STAGE_GRAD_SYNC);
 	f->culprit.relation = LG_RELATION_RANK;
-	lg_title(c, f, "%s, for %.0f s at least", text, (double)(all->to - all->from) / 1e9);
+	lg_title(c, f, "%s, for %.0f s at least", text, lg_seconds(all->to - all->from));
 	LG_EACH(s, all->v, all->n) {
 		if (!s->waits && all->n_waits + 1 == all->n)
 			odd = s;
@@ -463,12 +463,12 @@ int lg_find_standing(struct lg_case *c)
 		return c->failed;
 	guess_waits(c, &all);
 	world = lg_world_of(c, &all);
-	c->v->still = lg_text(c, "%s%s%s", world.text ? world.text : "", world.text ? "; " : "",
+	c->v->still = lg_text(c, "%s%s%s", world.text ?: "", world.text ? "; " : "",
 			      lg_stands_text(c, &all));
 	if (all.n_waits && all.n > 1 && all.to - all.from >= LONG_NS)
 		tell(c, &all, &world, c->v->still);
 	else
-		lg_say(c, LG_SAYS_STILL_NOT_LONG, (double)(all.to - all.from) / 1e9,
+		lg_say(c, LG_SAYS_STILL_NOT_LONG, lg_seconds(all.to - all.from),
 		       LG_N_COMMS_MISSING_RANK_LONG_S);
 	return c->failed;
 }

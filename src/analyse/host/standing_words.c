@@ -44,7 +44,8 @@ static const char *doing(struct lg_case *c, const struct stand *s, size_t n)
 		   *end = n == 1 ? "s" : "";
 
 	if (s->stopped)
-		return lg_text(c, "%s stopped%s%s", n == 1 ? "is" : "are", at ? " in " : "", at ? at : "");
+		return lg_text(c, "%s stopped%s%s", n == 1 ? "is" : "are", at ? " in " : "",
+			       at ?: "");
 	if (s->child)
 		return lg_text(c, LG_SAYS_STILL_FOR_CHILD, end, c->t->process.pid[s->child],
 			       lg_place_text(c, s->child_user));

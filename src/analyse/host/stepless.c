@@ -128,7 +128,7 @@ static void tell(struct lg_case *c, const struct lg_rank *r, const struct lg_cau
 		return;
 	}
 	lg_say(c, LG_SAYS_CHAIN_PROVEN, lg_thread_text(c, r->thr), lg_cause_fact(c, s), s->n_pieces,
-	       s->n_pieces == 1 ? "" : "s", (double)s->lost / 1e6, (double)wall / 1e9);
+	       s->n_pieces == 1 ? "" : "s", lg_ms(s->lost), lg_seconds(wall));
 }
 
 struct cause {
@@ -222,5 +222,5 @@ int lg_judge_stepless(struct lg_case *c, bool *ret_found)
 		lg_free(of[i].v);
 	*ret_found = told.found;
 	lg_map_done(&told.of_key);
-	return rc ? rc : c->failed;
+	return rc ?: c->failed;
 }

@@ -150,7 +150,7 @@ int lg_infer_ranks(struct lg_case *c, int32_t victim_pid)
 			/* Launchers and shells of the job hardly run. */
 			if (most && 4 * (double)v[i].run < (double)most)
 				break;
-			most = most ? most : v[i].run;
+			most = most ?: v[i].run;
 		} else if (4 * (double)v[i].run < (double)v[0].run ||
 			   4 * (double)v[i].run < (double)(t->state.n ? t->last - t->first : 0)) {
 			break; /* a fourth of a CPU, and of what the busiest takes */
@@ -632,7 +632,7 @@ static bool is_poll(struct lg_case *c, const struct lg_rank *r, const struct gro
 	double slept = paced_by_clock(c, r, g);
 	char every[LG_MS_TEXT];
 
-	lg_ms_text((double)g->median / 1e6, every);
+	lg_ms_text(lg_ms(g->median), every);
 	if (share < POLL_SHARE)
 		lg_say(c, LG_SAYS_STEPS_POLLS, lg_thread_text(c, r->thr), every, 100 * share);
 	else if (slept >= CLOCK_SHARE)
@@ -694,7 +694,7 @@ int lg_infer_boundaries(struct lg_case *c, struct lg_rank *r, int64_t **ret, siz
 		(void)irregularity(c, x->ts, x->n, &x->median);
 		merge_close(c, x);
 		/* It must go on over most of the recording, not in one corner. */
-		cover = (double)x->median * (double)x->n / (double)(window ? window : 1);
+		cover = (double)x->median * (double)x->n / (double)(window ?: 1);
 		if (cover < 0.5)
 			x->spread = INFINITY;
 		if (x->spread < best_score) {

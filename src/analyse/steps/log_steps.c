@@ -195,9 +195,9 @@ int lg_steps_of_log(struct lg_case *c)
 			    &noise);
 	for (size_t i = 0; !rc && i < l.n; i++) {
 		l.warm += l.step[i].warmup;
-		ms[i] = (double)l.step[i].dur / 1e6;
+		ms[i] = lg_ms(l.step[i].dur);
 		v->n_slow += l.step[i].slow;
-		excess += l.step[i].slow ? (double)(l.step[i].dur - l.step[i].median) / 1e6 : 0;
+		excess += l.step[i].slow ? lg_ms(l.step[i].dur - l.step[i].median) : 0;
 	}
 	v->n_judged = l.n - l.warm;
 	lg_sum_up_steps(v, ms + l.warm, l.n - l.warm, noise);
@@ -207,6 +207,6 @@ int lg_steps_of_log(struct lg_case *c)
 	/* Nothing but lines: nothing of it can be explained. */
 	if (excess > 0)
 		v->unexplained_share = 1;
-	rc = rc ? rc : shape_of(c, &l);
+	rc = rc ?: shape_of(c, &l);
 	return rc ? c->failed = rc : 1;
 }

@@ -194,7 +194,7 @@ static int block_medians(const struct lg_step *s, size_t n, double *level, size_
 		size_t a = n * b / blocks, z = n * (b + 1) / blocks;
 
 		for (size_t i = a; i < z; i++)
-			w[i - a] = (double)s[i].dur / 1e6;
+			w[i - a] = lg_ms(s[i].dur);
 		level[b] = lg_median_f64(w, z - a);
 	}
 	return 0;
@@ -267,7 +267,7 @@ static void trend_of_few(const struct lg_step *s, size_t n, struct lg_trend *t)
 	bool up;
 
 	for (size_t i = 0; i < n; i++)
-		v[i] = (double)s[i].dur / 1e6;
+		v[i] = lg_ms(s[i].dur);
 	(void)spread(v, n, &median);
 	most = 3 * median;
 	for (size_t i = 0; i < n; i++)
@@ -285,7 +285,7 @@ static void trend_of_few(const struct lg_step *s, size_t n, struct lg_trend *t)
 	*t = found;
 	t->shape = LG_SHAPE_SHIFT;
 	t->at = at;
-	t->shift_s = (double)(s[at].ts - s[0].ts) / 1e9;
+	t->shift_s = lg_seconds(s[at].ts - s[0].ts);
 	t->slower = t->after_ms / t->before_ms - 1;
 }
 
@@ -297,7 +297,7 @@ static size_t step_of_shift(const struct lg_step *s, size_t from, size_t to, con
 	int best = 0, sum = 0;
 
 	for (size_t i = from; i < to; i++) {
-		sum += ((double)s[i].dur / 1e6 < mid) == (t->before_ms < mid) ? 1 : -1;
+		sum += (lg_ms(s[i].dur) < mid) == (t->before_ms < mid) ? 1 : -1;
 		if (sum > best) {
 			best = sum;
 			at = i + 1;
@@ -323,7 +323,7 @@ int lg_trend_of(const struct lg_step *s, size_t n, struct lg_trend *t)
 	all = spread(level, blocks, &median);
 	at = best_split(level, blocks, 2, t, &best);
 	t->at = step_of_shift(s, n * (at - 1) / blocks, n * (at + 1) / blocks, t);
-	t->shift_s = (double)(s[t->at].ts - s[0].ts) / 1e9;
+	t->shift_s = lg_seconds(s[t->at].ts - s[0].ts);
 	t->slope = slope_of(level, blocks) * (double)blocks / median;
 	/* A step in the level explains most of its spread; a ramp leaves half of it. */
 	if (fabs(t->after_ms - t->before_ms) > 0.2 * t->before_ms && best < 0.35 * all)

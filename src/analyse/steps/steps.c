@@ -354,7 +354,7 @@ static int summarise(struct lg_case *c, double noise)
 			if (s->warmup)
 				continue;
 			judged++;
-			d[n++] = (double)s->dur / 1e6;
+			d[n++] = lg_ms(s->dur);
 			slow[k] |= s->slow;
 		}
 		v->n_judged = LG_MAX(judged, v->n_judged);

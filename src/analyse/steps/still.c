@@ -52,7 +52,7 @@ static void judge_rank(struct lg_case *c, const struct lg_rank *r)
 		return;
 	c->v->still = lg_text(c, LG_SAYS_STILL_RANK, lg_thread_text(c, r->thr),
 			      r->n_steps ? "began no step" : "did next to nothing",
-			      lg_ms_text((double)(to - from) / 1e6, gone), 100 * share);
+			      lg_ms_text(lg_ms(to - from), gone), 100 * share);
 	lg_say(c, LG_SAYS_STILL_LIMIT, c->v->still);
 }
 

@@ -239,7 +239,7 @@ def test_every_id_that_the_analyses_emit_has_a_rule(laggard, root):
         added |= {of[name] for name in re.findall(r"_(?:add|finding|idles|lost)\(c, (?:g, )?LG_R_([A-Z_]+)", text)}
         named |= {of[name] for name in re.findall(r"\bLG_R_([A-Z_]+)", text) if name in of}
     # What the end of a chain is told by stands in the table of ends.
-    ends = (root / "src/analyse/chains/ends.def").read_text(encoding="utf-8")
+    ends = (root / "src/rules/ends.def").read_text(encoding="utf-8")
     named |= {of[name] for name in re.findall(r"\b[A-Z_]{6,}\b", ends) if name in of}
     assert {"comms.straggler", "gpu.launch_bound", "comms.missing_rank", "regress.stage"} <= added <= ids
     assert ids <= named

@@ -9,7 +9,7 @@ static const struct lg_end ends[] = {
 			    .rule = LG_R_##accused, .own_rule = LG_R_##own, .charged = LG_CHARGED_##sum,     \
 			    .did = LG_DID_##how, .pool = LG_POOL_##share, .in_side = LG_RESTAGED_##side,     \
 			    .in_batch = LG_RESTAGED_##batch, .stepless = LG_STEPLESS_##sure },
-#include "analyse/chains/ends.def"
+#include "rules/ends.def"
 };
 
 const struct lg_end *lg_end(enum lg_end_kind end)

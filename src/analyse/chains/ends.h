@@ -8,7 +8,7 @@
 
 enum lg_end_kind {
 #define X(name, ...) LG_END_##name,
-#include "analyse/chains/ends.def"
+#include "rules/ends.def"
 #undef X
 	LG_END_MAX
 };

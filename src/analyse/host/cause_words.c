@@ -174,7 +174,7 @@ static const struct {
 #define X(name, cause, place, part, rule, own_rule, charged, did, pool, side, batch, stepless, title, \
 	  moment, fact) \
 	[LG_END_##name] = { title, moment, fact },
-#include "analyse/chains/ends.def"
+#include "rules/ends.def"
 #undef X
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cause_words.h - what is said of the end of a chain: title, moments, as a mere fact (chains/ends.def). */
+/* cause_words.h - what is said of the end of a chain: title, moments, as a mere fact (rules/ends.def). */
 #ifndef LG_ANALYSE_HOST_CAUSE_WORDS_H
 #define LG_ANALYSE_HOST_CAUSE_WORDS_H
 #include "analyse/steps/steps.h"

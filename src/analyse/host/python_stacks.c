@@ -4,9 +4,7 @@
  *
  * Such a profile samples wall time, so the share of a main thread's samples inside the loader is the share
  * of its time that it waited for data. It has no steps and, folded, no times. Frames are told by torch's own
- * files, never by a program's: torch/utils/data/dataloader.py hands out batches, _utils/worker.py is a
- * worker's loop, _utils/fetch.py calls the dataset, distributed_c10d.py waits for other ranks,
- * serialization.py saves.
+ * files (FRAME rows of rules/names.def), never by a program's.
  *
  * A dump is one moment: it says where everybody stood, and no more.
  */
@@ -16,6 +14,7 @@
 #include "analyse/finders.h"
 #include "analyse/chains/culprit.h"
 #include "base/map.h"
+#include "rules/device_names.h"
 
 /* What stands anywhere in a stack. */
 enum {
@@ -62,49 +61,30 @@ static bool ends(const char *s, const char *with)
 
 static uint16_t what_is(const struct lg_trace *t, lg_frm f)
 {
-	static const char *const start[] = { "__init__", "__iter__", "_get_iterator", "_reset" };
+	static const struct {
+		const char *file, *function;
+		uint16_t is;
+	} rows[] = {
+#define FRAME(file, function, is) { file, function, is },
+#include "rules/names.def"
+	};
 	const char *name = lg_string(t, t->frame.name[f]), *file = lg_string(t, t->frame.file[f]), *dot;
-	uint16_t is = IS_PYTHON;
 
 	if (t->frame.kind[f] != LG_FRAME_PYTHON)
 		return 0;
 	dot = strrchr(name, '.'); /* with the class before it where a profiler prints qualified names */
 	name = dot ? dot + 1 : name;
 	if (!strcmp(name, "<module>"))
-		return is; /* the file is imported: what it is for does not happen yet */
-	/* torchdata's is a copy of torch's with a state. */
-	if (ends(file, "torch/utils/data/dataloader.py") ||
-	    ends(file, "torchdata/stateful_dataloader/stateful_dataloader.py")) {
-		is |= strcmp(name, "__len__") ? IN_LOADER : 0;
-		is |= !strcmp(name, "_get_data") || !strcmp(name, "_try_get_data") ? IN_QUEUE : 0;
-		for (size_t i = 0; i < sizeof start / sizeof *start; i++)
-			is |= !strcmp(name, start[i]) ? IN_START : 0;
-	} else if (ends(file, "torch/utils/data/_utils/fetch.py")) {
-		is |= IN_FETCH;
-	} else if (ends(file, "torch/utils/data/_utils/worker.py") ||
-		   ends(file, "torchdata/stateful_dataloader/worker.py")) {
-		is |= !strcmp(name, "_worker_loop") ? IN_WORKER : 0;
-	} else if (ends(file, "torch/distributed/distributed_c10d.py")) {
-		is |= IN_COMM;
-	} else if (ends(file, "torch/serialization.py")) {
-		is |= !strcmp(name, "save") ? IN_SAVE : 0;
-	} else if (ends(file, "threading.py") && !strncmp(name, "_bootstrap", 10)) {
-		is |= BESIDE;
-	}
-	return is;
+		return IS_PYTHON; /* the file is imported: what it is for does not happen yet */
+	LG_EACH(x, rows, LG_COUNT(rows))
+		if (ends(file, x->file) && (!x->function || !strcmp(name, x->function)))
+			return IS_PYTHON | x->is;
+	return IS_PYTHON;
 }
 
-/* Python's own modules in which a thread waits. */
 static bool is_wait(const struct lg_trace *t, lg_stk k)
 {
-	static const char *const files[] = { "selectors.py", "threading.py", "multiprocessing/connection.py",
-					     "multiprocessing/popen_fork.py", "subprocess.py", "queue.py" };
-	const char *file = lg_string(t, t->frame.file[t->stack.frame[k]]);
-
-	for (size_t i = 0; k && i < sizeof files / sizeof *files; i++)
-		if (ends(file, files[i]))
-			return true;
-	return false;
+	return k && lg_on_list(LG_LIST_PYTHON_WAITS, lg_string(t, t->frame.file[t->stack.frame[k]]));
 }
 
 /* Rows of profilers of Python: 0, 1 = a profile without times, 2 = with, 3 = a dump. */
@@ -223,17 +203,6 @@ static double whole(const struct side *p)
 	return p->timed && span > all ? span : all;
 }
 
-/* Names under which Python's own modules, and most others, read from a file or a socket. */
-static bool reads(const char *function)
-{
-	static const char *const names[] = { "read (", "readinto (", "recv (", "recv_into (", "open (", "pread (" };
-
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (!strncmp(function, names[i], strlen(names[i])))
-			return true;
-	return false;
-}
-
 static void tell_workers(struct stacks *s, struct lg_finding *f)
 {
 	struct lg_case *c = s->c;
@@ -251,7 +220,7 @@ static void tell_workers(struct stacks *s, struct lg_finding *f)
 		    hot ? lg_text(c, " (%.0f %% of those)", of * 100) : "");
 	if (busy < 0.5 || !hot)
 		return;
-	f->detail = reads(hot) ? "io" : "transform";
+	f->detail = lg_on_list(LG_LIST_PYTHON_READS, hot) ? "io" : "transform";
 	f->culprit.function = hot;
 	lg_title(c, f, "%s: the workers are busy in %s", f->title, hot);
 }

@@ -6,21 +6,12 @@
  */
 #include "analyse/finders.h"
 #include "base/median.h"
+#include "rules/device_names.h"
 
 enum { QUARTERS = 4, MIN_OF_EACH = 8 };
 #define LONG_NS (30 * INT64_C(1000000000))
 #define MIN_GROWTH 0.10  /* over all quarters */
 #define GOES_ON 0.25     /* the last quarter's growth, of the largest: what warms up stands at the end */
-
-static bool is_memory(const char *name)
-{
-	static const char *const names[] = { "memory allocated", "memory reserved", "gpu.mem_used" };
-
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (!strcmp(name, names[i]))
-			return true;
-	return false;
-}
 
 /* Medians of the quarters of the track's values in the order of time. v: room for them. */
 static bool grows(const struct lg_case *c, lg_trk k, double *v, double *ret_first, double *ret_last)
@@ -74,7 +65,8 @@ int lg_say_memory_growth(struct lg_case *c)
 		return 0;
 	v = lg_scratch(c, t->counter.n, sizeof *v);
 	for (lg_trk k = 1; v && k < t->track.n; k++) {
-		if (t->track.kind[k] != LG_TRACK_COUNTER || !is_memory(lg_string(t, t->track.name[k])) ||
+		if (t->track.kind[k] != LG_TRACK_COUNTER ||
+		    !lg_on_list(LG_LIST_MEMORY, lg_string(t, t->track.name[k])) ||
 		    !grows(c, k, v, &first, &last))
 			continue;
 		say_growth(c, k, first, last);

@@ -15,17 +15,19 @@
 #include "analyse/hook/facts.h"
 #include "base/words.h"
 
-/* What one process told about a name: number of samples, value and text of the last. */
+/* The marks that tell of what is asked here, in time order: those of steps are many, as ranks can be. */
+struct facts {
+	uint32_t *mark;
+	size_t n, cap;
+};
+
+/* What one process told about a name since some time: number of samples, value and text of the last. */
 struct told {
 	size_t n;
 	int64_t ts, value;
 	lg_str text;
-};
-
-/* The marks that tell of what is asked here, in time order: those of steps are many, as ranks can be. */
-struct facts {
-	const size_t *mark;
-	size_t n;
+	int64_t grew;   /* since then */
+	size_t n_grew;  /* in so many of the samples */
 };
 
 static bool is_fact(const char *name)
@@ -36,21 +38,11 @@ static bool is_fact(const char *name)
 
 static struct facts facts_of(struct lg_case *c)
 {
-	const struct lg_mark_tab *m = &c->t->mark;
 	struct facts all = { 0 };
-	size_t n = 0, *mark;
 
-	for (size_t i = 0; i < m->n; i++)
-		n += is_fact(lg_string(c->t, m->name[i]));
-	mark = n ? lg_arena_alloc(&c->v->arena, n, sizeof *mark) : NULL;
-	if (!mark) {
-		c->failed = n ? LG_E_NOMEM : c->failed;
-		return all;
-	}
-	all.mark = mark;
-	for (size_t i = 0; i < m->n; i++)
-		if (is_fact(lg_string(c->t, m->name[i])))
-			mark[all.n++] = i;
+	for (size_t i = 0; i < c->t->mark.n && !c->failed; i++)
+		if (is_fact(lg_string(c->t, c->t->mark.name[i])))
+			(void)lg_failed(c, LG_APPEND(all.mark, all.n, all.cap, (uint32_t)i));
 	return all;
 }
 
@@ -58,19 +50,23 @@ static struct told marks_of(const struct lg_case *c, const struct facts *all, lg
 			    int64_t since)
 {
 	const struct lg_mark_tab *m = &c->t->mark;
+	int64_t before = 0, last = 0;
 	struct told r = { 0 };
 
-	for (size_t k = 0; k < all->n; k++) {
-		size_t i = all->mark[k];
-
-		if (m->ts[i] < since || c->t->thread.prc[m->thr[i]] != prc ||
-		    strcmp(lg_string(c->t, m->name[i]), name))
+	LG_EACH_ROW(i, all->mark, all->n) {
+		if (c->t->thread.prc[m->thr[i]] != prc || !lg_is_mark(c->t, i, name))
 			continue;
-		r.n++;
-		r.ts = m->ts[i];
-		r.value = m->value[i];
-		r.text = m->text[i];
+		if (m->ts[i] >= since) {
+			r.n_grew += m->value[i] > last;
+			r.n++;
+			r.ts = m->ts[i];
+			r.value = m->value[i];
+			r.text = m->text[i];
+		}
+		last = m->value[i];
+		before = m->ts[i] < since ? last : before;
 	}
+	r.grew = last - before;
 	return r;
 }
 
@@ -149,26 +145,6 @@ static void debug_left_on(struct lg_case *c, const struct facts *all, const stru
 	lg_evidence_add(c, x, j->from, j->to - j->from, LG_SAYS_DEBUG_LEFT_ON_STEPS, j->n);
 }
 
-/* By how much a count of torch._dynamo's grew since then, and in how many of the samples. */
-static int64_t growth(const struct lg_case *c, const struct facts *all, lg_prc prc, const char *name,
-		      int64_t since, size_t *ret_times)
-{
-	const struct lg_mark_tab *m = &c->t->mark;
-	int64_t before = 0, last = 0;
-
-	*ret_times = 0;
-	for (size_t k = 0; k < all->n; k++) {
-		size_t i = all->mark[k];
-
-		if (c->t->thread.prc[m->thr[i]] != prc || strcmp(lg_string(c->t, m->name[i]), name))
-			continue;
-		*ret_times += m->ts[i] >= since && m->value[i] > last;
-		last = m->value[i];
-		before = m->ts[i] < since ? last : before;
-	}
-	return last - before;
-}
-
 /* The last word on each text of such marks since then: "forward net.py:7: size mismatch at index 0". */
 static void reasons(struct lg_case *c, struct lg_finding *f, lg_prc prc, const char *name, int64_t since)
 {
@@ -180,8 +156,8 @@ static void reasons(struct lg_case *c, struct lg_finding *f, lg_prc prc, const c
 		const char *text = lg_string(c->t, m->text[i]);
 		bool again = false;
 
-		if (m->ts[i] < since || c->t->thread.prc[m->thr[i]] != prc ||
-		    strcmp(lg_string(c->t, m->name[i]), name) || !*text)
+		if (m->ts[i] < since || c->t->thread.prc[m->thr[i]] != prc || !*text ||
+		    !lg_is_mark(c->t, i, name))
 			continue;
 		for (size_t k = i + 1; k < m->n && !again; k++)
 			again = m->text[k] == m->text[i] && m->name[k] == m->name[i] &&
@@ -201,11 +177,11 @@ static void compiled_badly(struct lg_case *c, const struct facts *all, const str
 {
 	const char *count = again ? "dynamo.recompiles" : "dynamo.graph_breaks";
 	struct lg_finding *x;
-	size_t times;
-	int64_t n = growth(c, all, r->prc, count, again ? j->from : INT64_MIN, &times);
+	struct told grew = marks_of(c, all, r->prc, count, again ? j->from : INT64_MIN);
+	int64_t n = grew.grew;
 
 	/* All frames once, as for the first evaluation, is no habit. */
-	if (n < 1 || (again && times < LG_N_COMPILE_RECOMPILES_TIMES))
+	if (n < 1 || (again && grew.n_grew < LG_N_COMPILE_RECOMPILES_TIMES))
 		return;
 	x = lg_fact_finding(c, f, r, again ? LG_R_COMPILE_RECOMPILES : LG_R_COMPILE_GRAPH_BREAKS, 0.9);
 	if (!x)
@@ -222,7 +198,7 @@ static void compiled_badly(struct lg_case *c, const struct facts *all, const str
 int lg_find_compile(struct lg_case *c)
 {
 	struct lg_finding *skipped = NULL, *debug = NULL, *again = NULL, *broken = NULL;
-	const struct facts all = facts_of(c);
+	struct facts all = facts_of(c);
 
 	LG_EACH(r, c->ranks, c->n_ranks) {
 		struct lg_fact_span j = lg_fact_window(c, r);
@@ -234,5 +210,6 @@ int lg_find_compile(struct lg_case *c)
 		compiled_badly(c, &all, r, &j, true, &again);
 		compiled_badly(c, &all, r, &j, false, &broken);
 	}
+	lg_free(all.mark);
 	return c->failed;
 }

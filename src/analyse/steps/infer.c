@@ -218,24 +218,27 @@ static double irregularity(struct lg_case *c, const int64_t *ts, size_t n, int64
 	return spread;
 }
 
+/* Of events less than `apart` behind the one before only that one is left; how many are. */
+static size_t keep_apart(int64_t *ts, size_t n, int64_t apart)
+{
+	size_t k = n > 0;
+
+	for (size_t i = 1; i < n; i++)
+		if (ts[i] - ts[k - 1] >= apart)
+			ts[k++] = ts[i];
+	return k;
+}
+
 /* Several waits of one group in one step: keep the first of each burst. */
 static size_t thin(struct lg_case *c, int64_t *ts, size_t n)
 {
 	int64_t median;
-	size_t k = 0;
 
-	for (int pass = 0; pass < 3 && n > MIN_EVENTS; pass++) {
-		double spread = irregularity(c, ts, n, &median);
-
-		if (spread < 0.35)
+	for (size_t pass = 0, before = 0; pass < 3 && n > MIN_EVENTS && n != before; pass++) {
+		if (irregularity(c, ts, n, &median) < 0.35)
 			break;
-		k = 1;
-		for (size_t i = 1; i < n; i++)
-			if (ts[i] - ts[k - 1] > (median > MIN_STEP_NS ? median / 2 : MIN_STEP_NS))
-				ts[k++] = ts[i];
-		if (k == n)
-			break;
-		n = k;
+		before = n;
+		n = keep_apart(ts, n, LG_MAX(median / 2, MIN_STEP_NS) + 1);
 	}
 	return n;
 }
@@ -369,13 +372,9 @@ static int sort_waits_together(const struct lg_case *c, const struct lg_rank *r,
 	}
 	for (size_t i = first; i < g->n; i++) {
 		struct group *x = &g->v[i];
-		size_t k = 1;
 
 		LG_SORT(x->ts, x->n, cmp_ts);
-		for (size_t j = 1; j < x->n; j++)
-			if (x->ts[j] - x->ts[k - 1] >= MIN_STEP_NS)
-				x->ts[k++] = x->ts[j];
-		x->n = any ? k : 0;
+		x->n = any ? keep_apart(x->ts, x->n, MIN_STEP_NS) : 0;
 	}
 	return rc;
 }
@@ -383,14 +382,16 @@ static int sort_waits_together(const struct lg_case *c, const struct lg_rank *r,
 /* What comes this soon behind an event of a rhythm belongs to the same step: several waits end together. */
 static void merge_close(struct lg_case *c, struct group *g)
 {
-	int64_t apart = g->median / 3;
-	size_t k = 1;
-
-	for (size_t i = 1; i < g->n; i++)
-		if (g->ts[i] - g->ts[k - 1] >= apart)
-			g->ts[k++] = g->ts[i];
-	g->n = k;
+	g->n = keep_apart(g->ts, g->n, g->median / 3);
 	g->spread = irregularity(c, g->ts, g->n, &g->median);
+}
+
+/* Is the distance behind event i like the others? */
+static bool is_usual(const struct group *g, size_t i)
+{
+	int64_t d = g->ts[i + 1] - g->ts[i];
+
+	return 2 * d > g->median && d < 2 * g->median;
 }
 
 /* Before and behind the loop the thread waits as well (imports, a rendezvous): steps begin with the first few
@@ -400,17 +401,11 @@ static void trim(struct group *g)
 	enum { IN_A_ROW = 5 };
 	size_t first = 0, last = g->n - 1;
 
-	for (size_t alike = 0; first + 1 < g->n && alike < IN_A_ROW; first++) {
-		int64_t d = g->ts[first + 1] - g->ts[first];
-
-		alike = 2 * d > g->median && d < 2 * g->median ? alike + 1 : 0;
-	}
+	for (size_t alike = 0; first + 1 < g->n && alike < IN_A_ROW; first++)
+		alike = is_usual(g, first) ? alike + 1 : 0;
 	first -= LG_MIN(first, (size_t)IN_A_ROW);
-	for (size_t alike = 0; last > first && alike < IN_A_ROW; last--) {
-		int64_t d = g->ts[last] - g->ts[last - 1];
-
-		alike = 2 * d > g->median && d < 2 * g->median ? alike + 1 : 0;
-	}
+	for (size_t alike = 0; last > first && alike < IN_A_ROW; last--)
+		alike = is_usual(g, last - 1) ? alike + 1 : 0;
 	last = LG_MIN(last + IN_A_ROW, g->n - 1);
 	if (last < first + MIN_EVENTS)
 		return;

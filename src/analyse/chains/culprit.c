@@ -273,34 +273,48 @@ static lg_stk own_frame(const struct lg_case *c, lg_stk stack)
 	return interpreted(c, own);
 }
 
-static struct lg_cpu_samples samples_of(const struct lg_case *c, const struct lg_piece *p)
+/* The culprit's samples in its pieces, one after the other. */
+struct piece_samples {
+	const struct lg_piece *const *p, *const *end; /* the piece of the last one; behind the pieces */
+	struct lg_cpu_samples in;
+	bool began;
+	lg_stk stack; /* the sample's */
+};
+
+static bool next_sample(const struct lg_case *c, struct piece_samples *w)
 {
-	return lg_cpu_samples(c, p->thr, p->ts, p->ts + p->dur);
+	uint32_t row;
+
+	for (; w->p < w->end; w->p++, w->began = false) {
+		if (!w->began)
+			w->in = lg_cpu_samples(c, (*w->p)->thr, (*w->p)->ts, (*w->p)->ts + (*w->p)->dur);
+		w->began = true;
+		if (lg_next_cpu_sample(c, &w->in, &row)) {
+			w->stack = c->t->sample.stack[row];
+			return true;
+		}
+	}
+	return false;
 }
 
 void lg_culprit_of_samples(struct lg_case *c, struct lg_finding *f, const struct lg_piece *const *p,
 			   size_t n, size_t *ret_samples)
 {
-	const struct lg_sample_tab *sm = &c->t->sample;
+	struct piece_samples samples = { .p = p, .end = p + n };
 	struct votes leaves = { 0 };
 	const struct vote *w;
 
-	for (size_t i = 0; i < n && leaves.total < SAMPLES_MAX; i++) {
-		struct lg_cpu_samples samples = samples_of(c, p[i]);
-		uint32_t row;
+	while (leaves.total < SAMPLES_MAX && next_sample(c, &samples)) {
+		lg_stk at = own_frame(c, samples.stack);
 
-		while (lg_next_cpu_sample(c, &samples, &row)) {
-			lg_stk at = own_frame(c, sm->stack[row]);
-
-			/* One sample stands for the time around it, in which others saw something else. */
-			if (p[i]->end == LG_END_FORK && !lg_is_chore(c->t, at))
-				continue;
-			while (at && !name_of(c, at) && !file_of(c, at))
-				at = c->t->stack.parent[at];
-			/* Of a file without symbols the file is known; its callers are not where it is. */
-			if (at)
-				vote(&leaves, name_of(c, at) ? name_of(c, at) : file_of(c, at), at, 1);
-		}
+		/* One sample stands for the time around it, in which others saw something else. */
+		if ((*samples.p)->end == LG_END_FORK && !lg_is_chore(c->t, at))
+			continue;
+		while (at && !name_of(c, at) && !file_of(c, at))
+			at = c->t->stack.parent[at];
+		/* Of a file without symbols the file is known; its callers are not where it is. */
+		if (at)
+			vote(&leaves, name_of(c, at) ?: file_of(c, at), at, 1);
 	}
 	*ret_samples = leaves.total;
 	w = winner(&leaves);
@@ -358,56 +372,39 @@ static size_t path_inwards(const struct lg_case *c, lg_stk s, lg_stk *v, size_t 
 void lg_culprit_shared_function(struct lg_case *c, struct lg_finding *f,
 				const struct lg_piece *const *p, size_t n, size_t *ret_samples)
 {
-	const struct lg_sample_tab *sm = &c->t->sample;
+	struct piece_samples first = { .p = p, .end = p + n }, again = first;
 	struct lg_map votes = { 0 };
 	lg_stk path[STACK_MAX], example = 0;
 	size_t total = 0, deepest = 0;
 
-	for (size_t i = 0; i < n && total < SAMPLES_MAX; i++) {
-		struct lg_cpu_samples samples = samples_of(c, p[i]);
-		uint32_t row;
+	for (; total < SAMPLES_MAX && next_sample(c, &first); total++) {
+		size_t depth = path_inwards(c, first.stack, path, STACK_MAX);
 
-		while (lg_next_cpu_sample(c, &samples, &row)) {
-			size_t depth = path_inwards(c, sm->stack[row], path, STACK_MAX);
+		for (size_t d = 0; d < depth; d++) {
+			lg_str name = name_of(c, path[d]);
+			bool seen = false;
 
-			total++;
-			for (size_t d = 0; d < depth; d++) {
-				lg_str name = c->t->frame.name[c->t->stack.frame[path[d]]];
-				bool seen = false;
-
-				for (size_t e = 0; e < d && !seen; e++)
-					seen = c->t->frame.name[c->t->stack.frame[path[e]]] == name;
-				if (name && !seen &&
-				    lg_map_set(&votes, name, lg_map_get(&votes, name) + 1))
-					c->failed = LG_E_NOMEM;
-			}
-			if (!example)
-				example = sm->stack[row];
+			for (size_t e = 0; e < d && !seen; e++)
+				seen = name_of(c, path[e]) == name;
+			if (name && !seen && lg_map_set(&votes, name, lg_map_get(&votes, name) + 1))
+				c->failed = LG_E_NOMEM;
 		}
+		example = example ?: first.stack;
 	}
 	*ret_samples = total;
 	/* Among the samples that go through it, whichever: one that ended elsewhere is no example. */
-	for (size_t i = 0, left = total; i < n && left; i++) {
-		struct lg_cpu_samples samples = samples_of(c, p[i]);
-		uint32_t row;
+	for (size_t left = total; left && next_sample(c, &again); left--)
+		for (size_t depth = path_inwards(c, again.stack, path, STACK_MAX); depth-- > deepest;) {
+			lg_str name = name_of(c, path[depth]);
 
-		while (left && lg_next_cpu_sample(c, &samples, &row)) {
-			size_t depth = path_inwards(c, sm->stack[row], path, STACK_MAX);
-
-			left--;
-			while (depth-- > deepest) {
-				lg_str name = c->t->frame.name[c->t->stack.frame[path[depth]]];
-
-				if (!name || is_plumbing(lg_string(c->t, name)) ||
-				    lg_map_get(&votes, name) * 5 < total * 4)
-					continue;
-				f->culprit.function = lg_string(c->t, name);
-				example = sm->stack[row];
-				deepest = depth;
-				break;
-			}
+			if (!name || is_plumbing(lg_string(c->t, name)) ||
+			    lg_map_get(&votes, name) * 5 < total * 4)
+				continue;
+			f->culprit.function = lg_string(c->t, name);
+			example = again.stack;
+			deepest = depth;
+			break;
 		}
-	}
 	if (example)
 		lg_culprit_set_stack(c, f, example);
 	lg_map_done(&votes);

@@ -8,7 +8,6 @@
 #include "analyse/chains/culprit.h"
 #include "analyse/chains/tally.h"
 #include "analyse/finders.h"
-#include "analyse/fired.h"
 #include "analyse/registry.h"
 #include "analyse/steps/steps.h"
 #include "analyse/timeline/timeline_gpu.h"

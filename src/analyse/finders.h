@@ -30,9 +30,18 @@ int lg_join_saves(struct lg_case *c) LG_MUST_CHECK; /* log_saves.c: checkpoints 
 int lg_find_oom(struct lg_case *c) LG_MUST_CHECK; /* oom.c */
 
 /* ---- what the verdict has to say although no rule judges it ---- */
-int lg_say_memory_growth(struct lg_case *c) LG_MUST_CHECK; /* logs/memory_growth.c */
 int lg_say_counters(struct lg_case *c) LG_MUST_CHECK; /* logs/unread_counters.c, by rules/counters.def */
+int lg_say_memory_growth(struct lg_case *c) LG_MUST_CHECK; /* the same file */
 int lg_say_still(struct lg_case *c) LG_MUST_CHECK; /* steps/still.c */
 int lg_say_pending(struct lg_case *c) LG_MUST_CHECK; /* flight/pending.c: what dumps leave open */
+
+/* ---- fired.c: of a file that a trigger wrote: what fired it, and what took the time of that moment ---- */
+struct lg_tally;
+/* Before anything is judged: the rows of the recorder (record/session_dump.c). */
+int lg_note_fired(struct lg_case *c) LG_MUST_CHECK;
+/* What the chains say of those moments, however little of the run they are. */
+void lg_judge_fired(struct lg_case *c, const struct lg_tally *y);
+/* Findings are told and in their order: which of them is about those moments. */
+void lg_fired_findings(struct lg_case *c);
 
 #endif /* LG_ANALYSE_FINDERS_H */

@@ -6,13 +6,13 @@
  * itself is added up from the critical path, by cause and by kind of end: the largest part is what it was.
  * Where a finding covers most of the moment, its title says the same better.
  */
-#include "analyse/fired.h"
+#include "analyse/finders.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "analyse/chains/culprit.h"
-#include "analyse/host/cause_words.h"
+#include "analyse/host/causes.h"
 #include "base/words.h"
 
 enum { FIRED_MAX = 8, MOST = 2 /* a half of it */, DECIMAL = 10 };

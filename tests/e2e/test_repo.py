@@ -42,7 +42,7 @@ def copy(tmp_path):
 @pytest.mark.parametrize("path, line", [
     ("src/base/map.c", '#include "store/trace.h"'),
     ("src/analyse/steps/steps.c", '#include "record/session.h"'),
-    ("src/analyse/chains/chain.c", '#include "analyse/host/io.h"'),
+    ("src/analyse/chains/chain.c", '#include "analyse/host/causes.h"'),
     ("src/report/json.c", '#include "import/import.h"'),
     ("src/store/trace.c", '#include "nowhere/x.h"'),
 ])

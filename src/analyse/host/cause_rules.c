@@ -8,11 +8,8 @@
  */
 #include <math.h>
 
-#include "analyse/chains/chains.h"
-#include "analyse/steps/steps.h"
 #include "analyse/chains/culprit.h"
-#include "analyse/host/cause_words.h"
-#include "analyse/host/loader_story.h"
+#include "analyse/host/causes.h"
 #include "base/words.h"
 
 /* How often it was seen: in separate episodes, or, where it is always there, in so many steps. */

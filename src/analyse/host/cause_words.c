@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "analyse/host/cause_words.h"
+#include "analyse/host/causes.h"
 
-#include "analyse/chains/chains.h"
-#include "analyse/steps/steps.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "analyse/chains/culprit.h"
-#include "analyse/host/loader_story.h"
 #include "store/kernel_names.h"
 
 const char *lg_ranks_text(struct lg_case *c, const struct lg_finding *f, lg_thr by_way)

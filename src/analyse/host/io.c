@@ -8,10 +8,9 @@
  * and one process that had at least half of those read or written. Bytes that stayed in the page cache are
  * nobody's fault: only what the device moved counts (record/disks.c).
  */
-#include "analyse/host/io.h"
+#include "analyse/host/causes.h"
 
 #include "analyse/chains/culprit.h"
-#include "analyse/steps/steps.h"
 #include "base/upper_bound.h"
 
 #define ROW_COVERS_NS INT64_C(1200000000) /* a second, and a late drain */

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * loader_story.c - see loader_story.h.
+ * loader_story.c - see causes.h.
  *
  * The chain of a wait for a batch ends in whoever was to make it: a worker of torch.utils.data, which
  * delivers in turn (torch/utils/data/dataloader.py: batches come back in the order of their numbers, so
  * that one late worker holds up what the others have ready), or the training process itself.
  */
-#include "analyse/host/loader_story.h"
+#include "analyse/host/causes.h"
 
-#include "analyse/chains/chains.h"
 
 #include "analyse/hook/facts.h"
 #include "analyse/chains/culprit.h"

@@ -7,11 +7,8 @@
  * all the same. For how long it stood still is its price, of the time that was seen; what a wait for a lock
  * costs is not known, as it may have had to wait anyway.
  */
-#include "analyse/chains/chains.h"
-#include "analyse/steps/steps.h"
 #include "analyse/chains/culprit.h"
-#include "analyse/chains/tally.h"
-#include "analyse/host/cause_words.h"
+#include "analyse/host/causes.h"
 #include "base/map.h"
 
 enum { CAUSES_MAX = 16, LIMITS_OF_OTHERS = 2 /* of each that nobody named */ };

@@ -397,10 +397,10 @@ static int judge(struct lg_case *c)
 			 : LG_SAYS_STEPS_NONE);
 	if (ref == UINT32_MAX)
 		return judge_without_steps(c);
-	if (c->ranks[ref].inferred)
+	if (c->ranks[ref].inferred) {
 		lg_limit(c, LG_SAYS_STEPS_INFERRED);
-	if (c->ranks[ref].inferred)
 		lg_say_candidates(c, c->ranks[ref].thr, "the one whose slow steps lose the most");
+	}
 	ref = drop_stepless(c, ref);
 	for (size_t i = 0; i + 1 < c->n_ranks; i++)
 		if (c->ranks[i].rank >= 0 && c->ranks[i].rank == c->ranks[i + 1].rank) {

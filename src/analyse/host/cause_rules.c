@@ -304,16 +304,14 @@ bool lg_finding_of_waits(struct lg_case *c, const struct lg_rank *r, const struc
 			 int64_t wall)
 {
 	const struct lg_tally y = { .wall = wall };
-	uint8_t *hit = lg_arena_alloc(&c->v->arena, c->n_ranks, 1);
-	struct lg_finding *f = hit ? lg_finding_add(c, lg_end(s->end)->rule) : NULL;
+	struct lg_finding *f = lg_finding_add(c, lg_end(s->end)->rule);
 	double share = (double)s->lost / (double)wall;
 	size_t samples;
 
 	if (!f)
 		return false;
-	hit[r - c->ranks] = 1;
 	samples = who_held_up(c, f, s, &(struct lg_io_story){ 0 });
-	add_victims(c, f, hit);
+	add_victim(c, f, r);
 	lg_grade_unpriced(f);
 	f->confidence = confidence_of(c, &y, s);
 	f->stage = lg_stage_name(LG_STAGE_OTHER);
@@ -321,10 +319,8 @@ bool lg_finding_of_waits(struct lg_case *c, const struct lg_rank *r, const struc
 		    lg_seconds(wall), 100 * share);
 	if (s->end == LG_END_LOCK) {
 		lg_title(c, f, LG_SAYS_HOST_LOCK_HELD_STEPLESS,
-			 f->culprit.comm ? f->culprit.comm : "?", f->culprit.pid, f->culprit.lock,
-			 lg_ranks_text(c, f, 0), f->culprit.function ? " in " : "",
-			 f->culprit.function ? f->culprit.function : "",
-			 lg_period_text(c, &s->rhythm));
+			 f->culprit.comm ?: "?", f->culprit.pid, f->culprit.lock,
+			 lg_ranks_text(c, f, 0), lg_in_text(c, f), lg_period_text(c, &s->rhythm));
 		lg_evidence_against(c, f, LG_SAYS_HOST_LOCK_HELD_UNPRICED);
 	} else {
 		lg_cause_title(c, f, s, NULL);

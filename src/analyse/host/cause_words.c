@@ -41,6 +41,11 @@ const char *lg_period_text(struct lg_case *c, const struct lg_rhythm *r)
 				 : lg_text(c, " every %.2f s", r->period_s);
 }
 
+const char *lg_in_text(struct lg_case *c, const struct lg_finding *f)
+{
+	return f->culprit.function ? lg_text(c, " in %s", f->culprit.function) : "";
+}
+
 const char *lg_side_name(struct lg_case *c, const struct lg_cause_sum *s)
 {
 	const struct lg_piece *longest = lg_longest_piece(s);
@@ -212,7 +217,7 @@ void lg_cause_title(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 	p.job = lg_ranks_text(c, f, 0);
 	p.ranks = lg_ranks_text(c, f, by_way ? s->victim : 0);
 	p.held_up = by_way ? lg_thread_text(c, s->victim) : p.job;
-	p.in = f->culprit.function ? lg_text(c, " in %s", f->culprit.function) : "";
+	p.in = lg_in_text(c, f);
 	/* The process is the same: it is the thread that tells them apart. */
 	if (f->culprit.relation == LG_RELATION_SAME_PROCESS)
 		p.who = lg_thread_text(c, s->thr);

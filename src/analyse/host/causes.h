@@ -47,6 +47,8 @@ const char *lg_cause_fact(struct lg_case *c, const struct lg_cause_sum *s);
 const char *lg_ranks_text(struct lg_case *c, const struct lg_finding *f, lg_thr by_way);
 /* " every 2.50 s"; "" without a period. */
 const char *lg_period_text(struct lg_case *c, const struct lg_rhythm *r);
+/* " in FUNCTION", of the culprit; "" where it is not known. */
+const char *lg_in_text(struct lg_case *c, const struct lg_finding *f);
 /* What the side stage was marked as, where most of its time went: torch.save, add_scalar ... */
 const char *lg_side_name(struct lg_case *c, const struct lg_cause_sum *s);
 /* Nothing told of a quota: that the thread was left out beside an idle CPU is all. */

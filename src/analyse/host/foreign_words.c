@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "analyse/chains/culprit.h"
+#include "analyse/host/causes.h"
 #include "analyse/steps/steps.h"
 #include "base/words.h"
 
@@ -140,8 +141,7 @@ void lg_tell_foreign(struct lg_case *c, const struct lg_rank *r, const struct lg
 	else if (n_at == 2 || n_at == 3)
 		every = lg_text(c, ", %.2f s apart", lg_seconds(last - first) / (double)(n_at - 1));
 	lg_title(c, f, LG_SAYS_HOST_FOREIGN_ACTIVITY_TITLE, f->culprit.comm ?: "?", f->culprit.pid,
-		 f->culprit.function ? " in " : "", f->culprit.function ? f->culprit.function : "",
-		 every, lg_thread_text(c, r->thr));
+		 lg_in_text(c, f), every, lg_thread_text(c, r->thr));
 	tell_proof(c, f, r, k, &rhythm, n_at, samples);
 }
 

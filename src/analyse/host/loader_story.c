@@ -238,13 +238,13 @@ const char *lg_loader_title(struct lg_case *c, const struct lg_finding *f, const
 		{ "workers_zero", ": the loader has no workers (num_workers=0) and works on the training thread" },
 		{ "io", ": the loader waits for disk or network" },
 	};
-	const char *detail = f->detail ?: "", *end = "", *in = f->culprit.function;
+	const char *detail = f->detail ?: "", *end = "";
 
 	LG_EACH(x, ends, LG_COUNT(ends))
 		end = strcmp(x->detail, detail) ? end : x->words;
 	if (!strcmp(detail, "slow_worker"))
 		end = lg_text(c, LG_SAYS_DATA_LOADER_WAIT_END_SLOW, f->culprit.pid);
 	if (!strcmp(detail, "transform"))
-		end = lg_text(c, LG_SAYS_DATA_LOADER_WAIT_END_BUSY, in ? " in " : "", in ?: "");
+		end = lg_text(c, LG_SAYS_DATA_LOADER_WAIT_END_BUSY, lg_in_text(c, f));
 	return lg_text(c, LG_SAYS_DATA_LOADER_WAIT_CHAIN, ranks, every, end);
 }

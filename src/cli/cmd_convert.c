@@ -7,6 +7,7 @@
 
 #include "cli/bounds.h"
 #include "cli/load.h"
+#include "import/import.h"
 #include "report/convert.h"
 #include "store/lag_write.h"
 #include "store/redact.h"
@@ -250,6 +251,7 @@ static int run(int argc, char **argv)
 
 	if (rc >= 0)
 		return rc;
+	lg_import_keeps_all = true;
 	rc = lg_load(argv + optind, (size_t)(argc - optind), &l, &err);
 	/* Once more: OUT may lie in a folder that was named. */
 	if (!rc && !to_stdout(opt.out) && lg_paths_find(&l.paths, opt.out)) {

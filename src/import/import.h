@@ -59,6 +59,10 @@ extern const char *lg_import_scratch;
 /* The most bytes of one input that are kept in memory as a file: of a pipe, or unpacked. As above. */
 extern uint64_t lg_import_room;
 
+/* For a drawing: arguments that no analysis reads are kept, and so are arrows from operator to operator.
+ * Set before the first import. */
+extern bool lg_import_keeps_all;
+
 /* Is this a folder that is one input, not one of inputs? perf record --threads writes such. */
 bool lg_import_is_folder(const char *path);
 /* Is this a regular file, or such a folder, of a kind that can be read? By its first bytes, which of a text

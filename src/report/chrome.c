@@ -39,6 +39,7 @@ struct open {
 };
 
 struct chrome {
+	const struct lg_trace *t;
 	struct lg_out *o;
 	int64_t start;
 	uint64_t n_async, n_unbound; /* arrows that are left out */
@@ -241,6 +242,17 @@ static void meta(struct chrome *c, const char *what, int64_t pid, int64_t tid, c
 	lg_out_puts(c->o, "}}");
 }
 
+/* What a process was started as: viewers show labels beside its name. */
+static void labels(struct chrome *c, const struct lg_tl_track *t)
+{
+	if (!t->prc || !c->t->process.cmdline[t->prc])
+		return;
+	head(c, "M", t->pid, t->pid);
+	lg_out_puts(c->o, ",\"name\":\"process_labels\",\"args\":{\"labels\":");
+	put_str(c->o, lg_string(c->t, c->t->process.cmdline[t->prc]));
+	lg_out_puts(c->o, "}}");
+}
+
 static void track(void *self, const struct lg_tl_track *t)
 {
 	struct chrome *c = self;
@@ -251,6 +263,7 @@ static void track(void *self, const struct lg_tl_track *t)
 	case LG_TL_PROCESS:
 		meta(c, "process_name", t->pid, t->pid, t->name, 0);
 		meta(c, "process_sort_index", t->pid, t->pid, NULL, t->order);
+		labels(c, t);
 		break;
 	case LG_TL_THREAD:
 		meta(c, "thread_name", t->pid, tid, t->name, 0);
@@ -405,9 +418,10 @@ static void async(struct chrome *c, const struct lg_tl_event *e)
 
 		if (!at)
 			return;
-		at = PUT(at, ",\"id\":\"a");
+		/* Of this process alone: files that are joined keep theirs apart. */
+		at = PUT(at, ",\"id2\":{\"local\":\"a");
 		at = lg_put_u64(at, c->n_async);
-		lg_out_commit(c->o, PUT(at, "\""));
+		lg_out_commit(c->o, PUT(at, "\"}"));
 		name_cat(c, e->name, e->cat, NULL);
 		if (!end)
 			put_args(c, e);
@@ -530,7 +544,7 @@ int lg_chrome_write(const struct lg_trace *t, const struct lg_verdict *v, const 
 	static const struct lg_tl_sink sink = { .track = track, .slice = slice, .track_end = track_end,
 						.out = out, .know = know, .turn = turn,
 						.instant = instant, .counter = counter, .flow = flow };
-	struct chrome c = { .o = o, .start = t->first <= t->last ? t->first : 0 };
+	struct chrome c = { .t = t, .o = o, .start = t->first <= t->last ? t->first : 0 };
 	int rc = lg_out_memory(&c.kept, err);
 
 	if (rc)

@@ -62,7 +62,8 @@ bool tl_clip(const struct lg_timeline *c, int64_t *ts, int64_t *end)
 static int64_t shown(struct lg_timeline *c, struct lg_map *taken, int32_t id, uint32_t row,
 		     int64_t later)
 {
-	if (row && id >= 0 && !lg_map_get(taken, (uint64_t)(uint32_t)id)) {
+	/* A file that we wrote may hold numbers of later lives. */
+	if (row && id >= 0 && id < later && !lg_map_get(taken, (uint64_t)(uint32_t)id)) {
 		if (lg_map_set(taken, (uint64_t)(uint32_t)id, row))
 			c->failed = LG_E_NOMEM;
 		return id;

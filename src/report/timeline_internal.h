@@ -7,7 +7,7 @@
 #include "report/timeline.h"
 #include "store/index.h"
 
-enum { TL_ARGS = 16, TL_TEXT = 2048, TL_FRAME = 512, TL_KEY = 128, TL_NUMBER = 24 };
+enum { TL_ARGS = 40, TL_TEXT = 2048, TL_FRAME = 512, TL_KEY = 128, TL_NUMBER = 24 };
 
 /*
  * How deep slices of a track nest. Perfetto's reader drops what is deeper than 512 (SliceTracker::kMaxDepth),

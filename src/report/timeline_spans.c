@@ -238,9 +238,10 @@ static void launch(struct lg_timeline *c, const struct lg_tl_track *track, uint3
 	const struct lg_span_tab *s = &c->t->span;
 	const struct lg_flow_tab *f = &c->t->flow;
 	uint64_t id = (uint64_t)s->seq[row];
-	uint32_t at = s->peer[row] ? lg_map_get(&c->launch, launch_key(s->ts[row], id)) : 0;
+	uint32_t at = lg_map_get(&c->launch, launch_key(s->ts[row], id));
 
-	if (at-- && f->ts_to[at] == s->ts[row] && f->id[at] == id && f->thr[at] == s->peer[row])
+	if (at-- && f->ts_to[at] == s->ts[row] && f->id[at] == id &&
+	    (!s->peer[row] || f->thr[at] == s->peer[row]))
 		tl_flow_onto(c, "launch", at, track);
 }
 

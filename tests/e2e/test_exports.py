@@ -593,3 +593,47 @@ def test_speedscope_adds_samples_up_as_the_tables(tables, convert, speedscope, s
         whole = [p["total"] for p in profiles if p["name"].startswith("all processes")]
         assert sorted(whole) == sorted(total.values())
         assert sum(p["total"] for p in profiles) == 2 * sum(total.values())
+
+
+@pytest.mark.parametrize("name", (HTA + "critical_path/simple_add_trace.json.zst", "kineto/rank0.json.gz",
+                                  "cases/pytorch+kineto/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.zst"))
+def test_what_a_profiler_told_survives_a_second_import(laggard, root, tmp_path, name):
+    """Slices, arrows, counters and arguments of what was written, read and written again are the same."""
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    for path, out in ((root / "tests/data" / name, first), (first, second)):
+        done = laggard("convert", path, "-o", out, "--no-verdict")
+        assert done.returncode == 0, done.stderr
+
+    def held(path):
+        chrome = Chrome(path)
+        def place(e):
+            return chrome.start + chrome.ns(e["ts"]) - zero
+        losses = {pid for pid, name in chrome.process_names.items() if name.startswith("laggard: ")}
+        zero = min(chrome.start + chrome.ns(e["ts"]) for e in chrome.of("B"))
+        begun = [e for e in chrome.of("B", "b") if e["pid"] not in losses]
+        slices = collections.Counter((place(e), e["name"]) for e in begun)
+        arguments = collections.Counter((e["name"], key, str(value)) for e in begun
+                                        for key, value in e.get("args", {}).items() if key != "cat")
+        arrows = collections.Counter(place(e) for e in chrome.of("s", "f"))
+        return slices, arguments, arrows, len(chrome.of("C"))
+    one, two = held(first), held(second)
+    for mine, again in zip(one, two):
+        assert mine == again
+    assert one[0] and one[1]
+
+
+def test_a_drawing_keeps_the_arguments_and_arrows_that_no_analysis_reads(laggard, tmp_path):
+    event = {"ph": "X", "pid": 7, "tid": 7, "dur": 50, "cat": "cpu_op"}
+    path = tmp_path / "in.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [
+        {**event, "name": "aten::add", "ts": 1000, "args": {"External id": 3, "Ev Idx": 0, "a=b\tc": "x\ty", "on": "0042"}},
+        {**event, "name": "AddBackward0", "ts": 2000, "tid": 8},
+        {"ph": "s", "id": 5, "cat": "fwdbwd", "name": "fwdbwd", "pid": 7, "tid": 7, "ts": 1010},
+        {"ph": "f", "id": 5, "cat": "fwdbwd", "name": "fwdbwd", "pid": 7, "tid": 8, "ts": 2010, "bp": "e"}]}))
+    out = tmp_path / "out.json"
+    assert laggard("convert", path, "-o", out).returncode == 0
+    chrome = Chrome(out)
+    add, = (e for e in chrome.nested() if e["name"] == "aten::add")
+    assert add["args"] == {"External id": 3, "Ev Idx": 0, "a_b c": "x y", "on": "0042"}
+    (start,), (end,) = chrome.of("s"), chrome.of("f")
+    assert (start["tid"], end["tid"]) == (7, 8) and chrome.ns(end["ts"]) - chrome.ns(start["ts"]) == 1000000

@@ -97,10 +97,10 @@ class Chrome:
             track = (e["pid"], e["tid"])
             ts = self.start + self.ns(e["ts"])
             if e["ph"] == "b":
-                assert e["id"] not in begun
-                begun[e["id"]] = (track, ts, e["name"], e["cat"])
+                assert e["id2"]["local"] not in begun
+                begun[e["id2"]["local"]] = (track, ts, e["name"], e["cat"])
             else:
-                track, start, name, cat = begun.pop(e["id"])
+                track, start, name, cat = begun.pop(e["id2"]["local"])
                 assert (name, cat) == (e["name"], e["cat"])
                 out.append(Slice(track, start, ts, name, cat))
         assert not begun

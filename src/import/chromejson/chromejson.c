@@ -31,14 +31,18 @@ static int sniff(const uint8_t *head, size_t n)
 	return memmem(p, (size_t)(end - p), "\"ph\"", 4) ? 50 : 1;
 }
 
-/* "cat=..." */
-static lg_str category(struct kineto *k, const struct lg_slice *cat)
+/* "cat=...", and for a drawing whatever else is told of it. */
+static lg_str arguments(struct kineto *k, const struct lg_event *e)
 {
 	enum { CAT_MAX = 120 };
+	const struct lg_slice *cat = &e->cat;
 	uint32_t n = cat->n < CAT_MAX ? cat->n : CAT_MAX;
 
-	if (!cat->p || !n)
-		return 0;
+	k->buf_n = 0;
+	if (!cat->p || !n) {
+		kin_all_args(k, e);
+		return k->buf_n ? lg_intern_n(k->b, k->buf, k->buf_n) : 0;
+	}
 	if (lg_grow(&k->buf, &k->buf_cap, CAT_MAX + 8, 1)) {
 		k->failed = LG_E_NOMEM;
 		return 0;
@@ -48,7 +52,9 @@ static lg_str category(struct kineto *k, const struct lg_slice *cat)
 	for (uint32_t i = 4; i < n + 4; i++)
 		if ((unsigned char)k->buf[i] < 0x20)
 			k->buf[i] = ' ';
-	return lg_intern_n(k->b, k->buf, n + 4);
+	k->buf_n = n + 4;
+	kin_all_args(k, e);
+	return lg_intern_n(k->b, k->buf, k->buf_n);
 }
 
 static uint64_t hash(uint64_t h, const struct lg_slice *s)
@@ -84,7 +90,7 @@ static void half(struct chrome *c, const struct lg_event *e)
 		return;
 	h.thr = t->id;
 	h.name = kin_text(k, &e->name);
-	h.args = category(k, &e->cat);
+	h.args = arguments(k, e);
 	if (e->ph == 'B' || e->ph == 'E') {
 		h.key = h.thr; /* below 2^32; hashes are made larger */
 	} else {
@@ -119,7 +125,7 @@ static void complete(struct chrome *c, const struct lg_event *e)
 	t = kin_thread(k, e, KIN_UNKNOWN);
 	r.thr = t ? t->id : 0;
 	r.name = kin_text(k, &e->name);
-	r.args = category(k, &e->cat);
+	r.args = arguments(k, e);
 	lg_add_span(k->b, &r);
 }
 

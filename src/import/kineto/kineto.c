@@ -3,6 +3,7 @@
 #include "import/kineto/kineto.h"
 
 #include "base/alloc.h"
+#include "import/import.h"
 #include "import/kineto/kineto_import.h"
 
 static bool holds(const char *p, size_t n, const char *word)
@@ -29,6 +30,9 @@ int lg_kineto_sniff_text(const char *p, size_t n)
 	p = lg_json_skip(p, end);
 	if (p >= end || (*p != '{' && *p != '['))
 		return 0;
+	/* What convert wrote keeps the words, but its events begin and end: they are chromejson's. */
+	if (holds(p, (size_t)(end - p), "\"otherData\":{\"laggard\":"))
+		return 0;
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
 		if (holds(p, (size_t)(end - p), words[i]))
 			return 90;
@@ -52,6 +56,7 @@ void kin_done(struct kineto *k)
 	lg_free(k->tracks);
 	lg_free(k->names);
 	lg_free(k->facts);
+	lg_free(k->arrows);
 	lg_free(k->buf);
 	for (size_t i = 0; k->stacks && i < KIN_STACKS; i++)
 		lg_free(k->stacks[i].text);
@@ -67,7 +72,7 @@ int lg_kineto_read(struct lg_events *r, struct lg_builder *b, struct lg_error *e
 	const struct lg_event *e;
 	int rc;
 
-	r->no_arrows = true; /* correlation ids say the same */
+	r->no_arrows = !lg_import_keeps_all; /* of launches, correlation ids say the same */
 	k.str_step = lg_intern(b, "ProfilerStep");
 	k.str_alloc = lg_intern(b, "memory allocated");
 	k.str_reserved = lg_intern(b, "memory reserved");

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kineto_args.c - the arguments that analyses need, as "key=value" text; the rest is passed over. */
+/* kineto_args.c - the arguments that analyses need, as "key=value" text; the rest is for drawings. */
 #include "base/alloc.h"
+#include "import/import.h"
 #include "import/kineto/kineto_import.h"
 
 /* The longest value kept: Module Hierarchy and shapes of big tensor lists are cut. */
-enum { VALUE_MAX = 2048 };
+enum { VALUE_MAX = 2048, KEY_MAX = 64 };
 
 static void put(struct kineto *k, const char *key, const struct lg_slice *v, bool bare)
 {
@@ -35,6 +36,27 @@ static void put(struct kineto *k, const char *key, const struct lg_slice *v, boo
 		o += len;
 	}
 	k->buf_n = (size_t)(o - k->buf);
+}
+
+bool lg_import_keeps_all;
+
+/* As put(), under the name that the file gives it; what would part pairs becomes a space. */
+static void put_own(struct kineto *k, const struct lg_slice *key, const struct lg_slice *v)
+{
+	char name[KEY_MAX + 2];
+	size_t from = k->buf_n, n = key->n;
+
+	if (!n || n > KEY_MAX)
+		return;
+	n = lg_json_decode(key, name);
+	for (size_t i = 0; i < n; i++)
+		if ((unsigned char)name[i] < 0x20 || name[i] == '=')
+			name[i] = '_';
+	memcpy(name + n, "=", 2);
+	put(k, name, v, false);
+	for (size_t i = from ? from + 1 : 0; i < k->buf_n; i++)
+		if ((unsigned char)k->buf[i] < 0x20)
+			k->buf[i] = ' ';
 }
 
 static uint32_t dtype_bytes(const struct lg_slice *s)
@@ -235,6 +257,34 @@ static void take(struct kineto *k, uint8_t what, const struct lg_slice *v, struc
 	put(k, args[what].key, v, what == ARG_GRID || what == ARG_BLOCK);
 }
 
+/* What take() was not asked for, or did not keep. */
+static void rest(struct kineto *k, const struct lg_event *e, enum kin_cat cat, struct kin_class c, uint8_t of)
+{
+	const char *p = e->args.p + 1, *end = e->args.p + e->args.n;
+	struct lg_slice key, v;
+
+	while (lg_json_member(&p, end, &key, &v)) {
+		uint8_t what = arg_of(&key);
+		bool looked_at = what < ARG_OTHER && args[what].of & of && cat != KIN_RUNTIME;
+
+		if (looked_at && (args[what].key ? what != ARG_INPUTS || c.flags & KIN_INPUTS :
+						   what == ARG_CALL_STACK || what == ARG_BYTES))
+			continue;
+		put_own(k, &key, &v);
+	}
+}
+
+void kin_all_args(struct kineto *k, const struct lg_event *e)
+{
+	const char *p = e->args.p + 1, *end = e->args.p + e->args.n;
+	struct lg_slice key, v;
+
+	if (!lg_import_keeps_all || e->args.kind != '{')
+		return;
+	while (lg_json_member(&p, end, &key, &v))
+		put_own(k, &key, &v);
+}
+
 lg_str kin_args(struct kineto *k, const struct lg_event *e, enum kin_cat cat, struct kin_class c,
 		struct kin_args *a)
 {
@@ -261,6 +311,8 @@ lg_str kin_args(struct kineto *k, const struct lg_event *e, enum kin_cat cat, st
 		if (args[what].of & of)
 			take(k, what, &v, c, a);
 	}
+	if (lg_import_keeps_all)
+		rest(k, e, cat, c, of);
 	if (!a->has_bytes && a->elem_bytes && (a->has_in || a->has_out)) {
 		int64_t n = a->nelems_in > a->nelems_out ? a->nelems_in : a->nelems_out;
 

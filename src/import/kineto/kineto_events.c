@@ -268,6 +268,9 @@ void kin_event(struct kineto *k, const struct lg_event *e)
 	case 'C':
 		kin_counters(k, e);
 		break;
+	case 's': case 't': case 'f':
+		kin_arrow(k, e);
+		break;
 	case 'M':
 		kin_metadata(k, e);
 		break;

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "import/import.h"
 #include "import/kineto/kineto_import.h"
 #include "import/source/file_rank.h"
 
@@ -34,6 +35,8 @@ void kin_clocks(struct kineto *k)
 		shift(t->span.ts, t->span.n, by);
 		shift(t->mark.ts, t->mark.n, by);
 		shift(t->counter.ts, t->counter.n, by);
+		shift(t->flow.ts, t->flow.n, by);
+		shift(t->flow.ts_to, t->flow.n, by);
 		k->last_ts += by;
 		k->applied = k->base;
 	}
@@ -240,13 +243,16 @@ static int launches(struct kineto *k)
 	for (size_t i = 0; !rc && i < s->n; i++) {
 		uint32_t call;
 
+		/* Of a stream: it gets an arrow, and nothing else. */
+		bool waits = s->kind[i] == LG_SPAN_WAIT && lg_import_keeps_all;
+
 		if (!s->track[i] || s->seq[i] <= 0 ||
 		    (s->kind[i] != LG_SPAN_KERNEL && s->kind[i] != LG_SPAN_COPY &&
-		     s->kind[i] != LG_SPAN_COLLECTIVE))
+		     s->kind[i] != LG_SPAN_COLLECTIVE && !waits))
 			continue;
 		call = launcher(&c, s, s->seq[i], s->ts[i]);
 		if (call == UINT32_MAX) {
-			k->n_unlinked++;
+			k->n_unlinked += !waits;
 			continue;
 		}
 		s->peer[i] = s->thr[call];
@@ -300,6 +306,7 @@ int kin_finish(struct kineto *k, struct lg_error *err)
 	kin_clocks(k);
 	prc = processes(k);
 	kin_names(k);
+	kin_arrows_pair(k);
 	if (launches(k) || k->failed || lg_builder_failed(k->b))
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	owners(k, prc);

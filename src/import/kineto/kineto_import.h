@@ -76,6 +76,15 @@ struct kin_fact {
 	lg_str key, value;
 };
 
+/* One end of an arrow. */
+struct kin_arrow {
+	uint64_t key; /* what category, name and id hash to */
+	int64_t ts;   /* without what rows have had added */
+	uint32_t order;
+	lg_thr thr;
+	char ph;
+};
+
 /* What the arguments of one event told. */
 struct kin_args {
 	int64_t correlation, sequence, stream, seq, nelems_in, nelems_out, bytes;
@@ -126,6 +135,8 @@ struct kineto {
 	struct kin_stack *stacks;         /* KIN_STACKS by hash of the text; NULL = none yet */
 	struct kin_name *names;
 	size_t n_names, names_cap;
+	struct kin_arrow *arrows;
+	size_t n_arrows, arrows_cap;
 	struct kin_fact *facts;
 	size_t n_facts, facts_cap;
 	int64_t rank, world;               /* -1, 0 = not told */
@@ -163,12 +174,18 @@ lg_stk kin_call_stack(struct kineto *k, const struct lg_slice *s);
 /* kineto_args.c */
 lg_str kin_args(struct kineto *k, const struct lg_event *e, enum kin_cat cat,
 		struct kin_class class, struct kin_args *ret);
+/* All of them, behind what is in k->buf. */
+void kin_all_args(struct kineto *k, const struct lg_event *e);
 void kin_memory_args(struct kineto *k, const struct lg_event *e, struct kin_memory *ret);
 
 /* kineto_events.c */
 void kin_event(struct kineto *k, const struct lg_event *e);
 bool kin_times(struct kineto *k, const struct lg_event *e, int64_t *ret_ts, int64_t *ret_dur);
 void kin_counters(struct kineto *k, const struct lg_event *e);
+
+/* kineto_arrows.c: from operator to operator, as of the forward to the backward pass */
+void kin_arrow(struct kineto *k, const struct lg_event *e);
+void kin_arrows_pair(struct kineto *k);
 
 /* kineto_facts.c */
 void kin_field(struct kineto *k, const struct lg_slice *key, const struct lg_slice *value);

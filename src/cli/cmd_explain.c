@@ -12,7 +12,7 @@
 #include "cli/load.h"
 #include "report/report.h"
 
-enum { AS_TERM, AS_JSON, AS_MARKDOWN };
+enum { AS_SCREEN, AS_JSON, AS_MARKDOWN, AS_TERM, AS_BRIEF };
 
 struct options {
 	int as;
@@ -38,11 +38,13 @@ static bool fails(const struct lg_verdict *v, const char *on)
 /* *ret_exit >= 0: leave with that status. */
 static int parse(int argc, char **argv, struct options *opt)
 {
-	enum { JSON = 256, MARKDOWN, VICTIM, COST, FAIL_ON,
+	enum { JSON = 256, MARKDOWN, BRIEF, VICTIM, COST, FAIL_ON,
 	       STEP_REGEX, GPUS };
 	static const struct option longs[] = {
 		{ "json", no_argument, NULL, JSON },
 		{ "markdown", no_argument, NULL, MARKDOWN },
+		{ "brief", no_argument, NULL, BRIEF },
+		{ "verbose", no_argument, NULL, 'v' },
 		{ "victim", required_argument, NULL, VICTIM },
 		{ "cost-per-hour", required_argument, NULL, COST },
 		{ "gpus", required_argument, NULL, GPUS },
@@ -59,13 +61,20 @@ static int parse(int argc, char **argv, struct options *opt)
 
 	opterr = 0;
 	optind = 0; /* glibc: start anew */
-	while ((c = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, ":hv", longs, NULL)) != -1) {
 		switch (c) {
 		case JSON:
 		case MARKDOWN:
 			if (opt->as && opt->as != (c == JSON ? AS_JSON : AS_MARKDOWN))
 				return lg_usage(cmd, "--json and --markdown both want the output: give one of them");
 			opt->as = c == JSON ? AS_JSON : AS_MARKDOWN;
+			break;
+		case BRIEF:
+		case 'v':
+			if (opt->as && opt->as != (c == BRIEF ? AS_BRIEF : AS_TERM))
+				return lg_usage(cmd, "-v, --brief, --json and --markdown each want the output: give "
+						     "one of them");
+			opt->as = c == BRIEF ? AS_BRIEF : AS_TERM;
 			break;
 		case VICTIM:
 			errno = 0;
@@ -127,8 +136,12 @@ static int print(const struct lg_verdict *v, const struct options *opt)
 		lg_report_json(v, o);
 	else if (opt->as == AS_MARKDOWN)
 		lg_report_markdown(v, o);
-	else
+	else if (opt->as == AS_TERM)
 		lg_report_term(v, &t, o);
+	else if (opt->as == AS_BRIEF)
+		lg_report_brief(v, o);
+	else
+		lg_report_screen(v, &t, o);
 	return lg_finish(o);
 }
 
@@ -161,6 +174,8 @@ const struct lg_command lg_cmd_explain = {
 	.help =
 	"FILE is a recording or any file laggard can import; several files are several ranks, hosts\n"
 	"or sources of one run.\n\n"
+	"  -v, --verbose        all of it: evidence, stages, every finding and limit\n"
+	"  --brief              one line a finding\n"
 	"  --json               the verdict as JSON, schema 1 (laggard-explain(1))\n"
 	"  --markdown           for an issue or a chat\n"
 	"  --victim PID         judge this process, marked or not\n"

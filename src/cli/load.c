@@ -323,9 +323,23 @@ void lg_loaded_done(struct lg_loaded *l)
 	*l = (struct lg_loaded){ 0 };
 }
 
+/* By the first of these that says anything, as setlocale() takes them. */
+static bool is_utf8(void)
+{
+	static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		const char *v = getenv(names[i]);
+
+		if (v && *v)
+			return strcasestr(v, "utf-8") || strcasestr(v, "utf8");
+	}
+	return false;
+}
+
 struct lg_term_options lg_terminal(void)
 {
-	struct lg_term_options t = { 0 };
+	struct lg_term_options t = { .utf8 = is_utf8() };
 	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
 	struct winsize w;
 

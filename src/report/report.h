@@ -12,13 +12,18 @@
 
 struct lg_term_options {
 	bool colour;
-	unsigned width; /* columns; 0 = 96 */
+	unsigned width; /* columns; 0 = the report's own */
+	bool utf8;      /* blocks and lines can be shown */
 };
 
 void lg_report_json(const struct lg_verdict *v, struct lg_out *o);     /* schema 1 */
 void lg_report_markdown(const struct lg_verdict *v, struct lg_out *o); /* for an issue or a chat */
 void lg_report_term(const struct lg_verdict *v, const struct lg_term_options *opt,
 		    struct lg_out *o);
+
+/* On one screen, with a picture of the steps (screen.c); one line a finding. */
+void lg_report_screen(const struct lg_verdict *v, const struct lg_term_options *opt, struct lg_out *o);
+void lg_report_brief(const struct lg_verdict *v, struct lg_out *o);
 
 /* The finding that the sentence is about; NULL = none at medium or above, or a large one goes before it. */
 const struct lg_finding *lg_lead(const struct lg_verdict *v);

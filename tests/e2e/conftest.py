@@ -46,7 +46,7 @@ def log_findings(text):
 
 @pytest.fixture
 def laggard(laggard_path):
-    """laggard("explain", ...) -> CompletedProcess with text stdout and stderr."""
+    """laggard("explain", "-v", ...) -> CompletedProcess with text stdout and stderr."""
     def call(*args, timeout=120, env=None, text=True, **more):
         done = subprocess.run([laggard_path, *map(str, args)], check=False, timeout=timeout,
                               stdin=more.pop("stdin", subprocess.DEVNULL),

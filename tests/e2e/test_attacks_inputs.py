@@ -79,7 +79,7 @@ def test_names_of_files_are_one_line_on_stderr(laggard, tmp_path):
         assert done.stderr.count("\n") == 1 and harmless(done.stderr), (args, done.stderr)
     name.write_text("{}", encoding="utf-8")
     (tmp_path / "::error::x\n").write_bytes(b"\0" * 100)
-    done = laggard("explain", tmp_path)
+    done = laggard("explain", "-v", tmp_path)
     assert harmless(done.stderr) and done.stderr.count("\n") >= 2, done.stderr
 
 
@@ -261,7 +261,7 @@ def test_a_folder_leads_to_no_device_and_no_file_of_the_kernel(laggard, tmp_path
     for name, target in (("kmsg.json", "/proc/kmsg"), ("zero.json", "/dev/zero"), ("all", "/"), ("here", tmp_path),
                          ("mem.json", "/proc/self/mem")):
         (tmp_path / name).symlink_to(target)
-    done = laggard("explain", tmp_path, timeout=10)
+    done = laggard("explain", "-v", tmp_path, timeout=10)
     assert done.returncode == 1 and "holds no trace\n" in done.stderr
     (tmp_path / "linked").symlink_to(DATA / "perf/tiny.data")
     done = laggard("explain", "--json", tmp_path, timeout=20)
@@ -270,7 +270,7 @@ def test_a_folder_leads_to_no_device_and_no_file_of_the_kernel(laggard, tmp_path
 
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/full", "/dev/null"])
 def test_a_device_is_no_file(laggard, device):
-    done = laggard("explain", device, timeout=5)
+    done = laggard("explain", "-v", device, timeout=5)
     assert done.returncode == 1
     assert done.stderr == f"laggard: {device} is a device: name a file\n"
 
@@ -290,9 +290,9 @@ def test_the_memory_is_what_the_option_says(measured, wide, command):
 
 def test_sizes_of_memory(laggard, chrome):
     for good in ("64M", "1g", "2GiB", "100000000", "1.5G"):
-        assert laggard("explain", chrome, "--max-memory", good).returncode == 0
+        assert laggard("explain", "-v", chrome, "--max-memory", good).returncode == 0
     for bad in ("", "1", "63M", "-1G", "G", "1X", "nan", "1e30"):
-        done = laggard("explain", chrome, "--max-memory", bad)
+        done = laggard("explain", "-v", chrome, "--max-memory", bad)
         assert done.returncode == 2 and done.stderr.count("\n") == 1, bad
 
 
@@ -303,7 +303,7 @@ def test_forged_counts_are_told_in_words(laggard, tmp_path):
     head = struct.pack("<8s7Q", b"PERFILE2", 104, 128, 104, 128, 104 + 128, len(body), 0).ljust(104, b"\0")
     path = tmp_path / "perf.data"
     path.write_bytes(head + attr + body)
-    done = laggard("explain", path)
+    done = laggard("explain", "-v", path)
     assert done.returncode == 0, done.stderr
     assert "(an implausible number)" in re.sub(r"\s+", " ", done.stdout)
     assert not re.search(r"\d{12}", done.stdout), done.stdout

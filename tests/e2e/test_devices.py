@@ -58,7 +58,7 @@ def explain(laggard, path):
 
 def limits(laggard, path):
     """What explain prints, without its line breaks."""
-    return " ".join(laggard("explain", path).stdout.split())
+    return " ".join(laggard("explain", "-v", path).stdout.split())
 
 
 def said(verdict):
@@ -126,7 +126,7 @@ def test_a_library_that_crashes_ends_no_recording(laggard, record, devices, dump
     path, lines = record(devices("crashes"), "--device-rate", "10")
     assert "devices are not asked any more" in lines
     assert any("ended the process that asks, in nvmlDeviceGetClockInfo" in t for t in diags(dump, path, PARTIAL))
-    assert dump(path, "state") and laggard("explain", path).returncode == 0
+    assert dump(path, "state") and laggard("explain", "-v", path).returncode == 0
 
 
 @pytest.mark.live

@@ -125,7 +125,7 @@ def test_a_baseline_stands_for_its_recording(laggard, trace, tmp_path):
 def test_a_baseline_is_no_trace_and_said_to_be_one(laggard, trace, tmp_path):
     base = tmp_path / "b"
     laggard("diff", trace("healthy"), "--save-baseline", base)
-    done = laggard("explain", base)
+    done = laggard("explain", "-v", base)
     assert done.returncode == 1 and "is a baseline, which laggard diff" in done.stderr
     assert done.stderr.count("\n") == 1
 

@@ -87,7 +87,7 @@ def test_a_stall_is_named_with_proof_fix_and_cost(laggard, trace):
     assert f["cost_per_hour"] == pytest.approx(100 * f["lost_share"], abs=0.01)
     moments = [e for e in f["evidence"] if e["t_s"] is not None]
     assert moments and all(0 <= e["t_s"] < 60 for e in moments)
-    text = laggard("explain", trace("stall")).stdout
+    text = laggard("explain", "-v", trace("stall")).stdout
     first = text.split("\n\n")[0].replace("\n", " ")
     assert "4711" in first and "mmap_lock" in first
     for word in ("victims", "evidence", "fix", "trade-off", "to confirm", "confidence"):
@@ -99,10 +99,10 @@ def test_a_stall_is_named_with_proof_fix_and_cost(laggard, trace):
 
 
 def test_a_healthy_run_is_said_to_be_healthy(laggard, trace):
-    done = laggard("explain", trace("healthy"), "--fail-on", "medium")
+    done = laggard("explain", "-v", trace("healthy"), "--fail-on", "medium")
     assert done.returncode == 0
     assert done.stdout.startswith("Nothing is wrong")
-    done = laggard("explain", trace("empty"), "--fail-on", "info")
+    done = laggard("explain", "-v", trace("empty"), "--fail-on", "info")
     assert done.returncode == 0
     assert done.stdout.startswith("No repeating training steps")
 
@@ -114,7 +114,7 @@ def test_a_recording_of_nothing_is_said_to_be_one(laggard, tmp_path):
     head = struct.pack("<8s7Q", b"PERFILE2", 104, 128, 104, 128, 104 + 128, len(comm), 0).ljust(104, b"\0")
     path = tmp_path / "perf.data"
     path.write_bytes(head + attr + comm)
-    done = laggard("explain", path)
+    done = laggard("explain", "-v", path)
     assert done.returncode == 0
     assert done.stdout.startswith("The recording holds no samples") and "over at once" in done.stdout
     assert "no repeating steps" not in done.stdout
@@ -146,7 +146,7 @@ def test_unreadable_input_is_one_line_with_the_reason(laggard, tmp_path):
     junk = tmp_path / "junk.lag"
     junk.write_bytes(os.urandom(5000))
     for path in (tmp_path / "absent.lag", junk, tmp_path):
-        done = laggard("explain", path)
+        done = laggard("explain", "-v", path)
         assert done.returncode == 1 and not done.stdout
         assert done.stderr.count("\n") == 1 and str(path) in done.stderr, done.stderr
 
@@ -243,3 +243,46 @@ def test_every_id_that_the_analyses_emit_has_a_rule(laggard, root):
     named |= {of[name] for name in re.findall(r"\b[A-Z_]{6,}\b", ends) if name in of}
     assert {"comms.straggler", "gpu.launch_bound", "comms.missing_rank", "regress.stage"} <= added <= ids
     assert ids <= named
+
+
+@pytest.fixture(scope="module")
+def stall(laggard_path, tmp_path_factory):
+    """A made-up trace in which somebody holds a lock of two ranks in turn, periodically."""
+    tool = next((p / "tests/e2e/make_trace" for p in pathlib.Path(laggard_path).parents
+                 if (p / "tests/e2e/make_trace").exists()), None)
+    assert tool, "tests/e2e/make_trace is not built"
+    path = tmp_path_factory.mktemp("screen") / "stall.lag"
+    subprocess.run([tool, "stall", path], check=True)
+    return path
+
+
+@pytest.mark.parametrize("locale, drawn", (("C", "#"), ("C.UTF-8", "\u2588")))
+def test_one_screen_says_who_and_what_to_do(laggard_path, stall, locale, drawn):
+    done = subprocess.run([laggard_path, "explain", stall], capture_output=True, check=True,
+                          env={**os.environ, "LC_ALL": locale})
+    text = done.stdout.decode("utf-8")
+    lines = text.splitlines()
+    assert len(lines) <= 24 and all(len(line) <= 80 for line in lines)
+    assert locale == "C.UTF-8" or text.isascii()
+    assert "\x1b" not in text, "standard output is no terminal"
+    strip, = (line for line in lines if line.startswith("steps  "))
+    marks = lines[lines.index(strip) + 1]
+    assert [i for i, c in enumerate(strip) if c == drawn] == [i for i, c in enumerate(marks) if c == "^"]
+    assert marks.count("^") == 12, "as many as there are slow steps"
+    tree = [re.sub(r"^\W+", "", line) for line in lines[lines.index(next(x for x in lines if x.startswith("waits"))):]]
+    assert tree[1:3] == ["for mmap_lock", "held by pid 4711 (watcher) in gather_stats"]
+    assert any(line.startswith("fix") for line in lines) and lines[-1].startswith("-v ")
+
+
+def test_brief_is_a_line_a_finding(laggard, stall):
+    findings = json.loads(laggard("explain", "--json", stall).stdout)["findings"]
+    lines = laggard("explain", "--brief", stall).stdout.splitlines()
+    assert [line.split(":")[0] for line in lines] == [f"{f['severity']} {f['id']}" for f in findings] != []
+    for both in (("-v", "--brief"), ("--json", "-v"), ("--brief", "--markdown")):
+        assert laggard("explain", stall, *both).returncode == 2
+
+
+def test_nothing_found_is_a_screen_as_well(laggard, root):
+    done = laggard("explain", root / "tests/data/perf/burn.data")
+    assert done.returncode == 0 and "nothing is judged" in done.stdout and "limits" in done.stdout
+    assert len(done.stdout.splitlines()) <= 24

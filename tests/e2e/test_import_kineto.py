@@ -179,7 +179,7 @@ def test_a_trace_that_is_cut_before_its_kernels_is_not_judged(laggard, tmp_path,
     path = tmp_path / "rank0.json"
     path.write_text(text[:int(len(text) * share)])
     verdict = json.loads(laggard("explain", "--json", path).stdout)
-    said = " ".join(laggard("explain", path).stdout.split())
+    said = " ".join(laggard("explain", "-v", path).stdout.split())
     assert ("file is cut" in said) == (share < 1)
     if judged:
         assert verdict["bound"]["verdict"] == {"loader": "data", "healthy": "gpu"}[family]
@@ -322,7 +322,7 @@ def test_a_trace_of_the_cpu_says_what_bounds_it(laggard, tmp_path, waits, bound)
                                                 (0, "Nothing is wrong that this input can show")))
 def test_a_pause_in_every_step_is_not_nothing(laggard, tmp_path, pause_us, headline):
     """A callback or a sleep leaves no event: that it is not known does not make it healthy."""
-    text = laggard("explain", cpu_trace(tmp_path / "t.json", pause_us=pause_us)).stdout
+    text = laggard("explain", "-v", cpu_trace(tmp_path / "t.json", pause_us=pause_us)).stdout
     assert " ".join(text.split()).startswith(headline), text
 
 
@@ -453,7 +453,7 @@ def test_slow_steps_on_the_cpu_say_where_their_time_is(laggard, tmp_path, ops, u
     assert says in said[0] if says else not said
     assert verdict["unexplained_share"] == (1 if says else None)
     assert ("follows Optimizer.step" in "".join(said)) == bool(pause)
-    assert ("No cause proven" in laggard("explain", path).stdout) == bool(says)
+    assert ("No cause proven" in laggard("explain", "-v", path).stdout) == bool(says)
 
 
 def gloo_ranks(folder, work, loader=lambda rank, step: 200, pause=lambda rank, step: 0, legacy=False):

@@ -152,7 +152,7 @@ def test_a_packed_file_that_is_cut_is_read_as_far_as_it_goes(laggard, burn, pack
     assert verdict["inputs"][0]["rows"]["sample"] == perf_count(burn / "perf.data")
     assert any("data ends early" in limit for limit in verdict["limits"]), verdict["limits"]
     path.write_bytes(packed[:40])
-    done = laggard("explain", path)
+    done = laggard("explain", "-v", path)
     assert done.returncode == 1 and done.stderr.count("\n") == 1
 
 
@@ -176,7 +176,7 @@ def test_a_cut_file_is_read_and_said_to_be_cut(laggard, burn, tmp_path):
     assert 0 < verdict["inputs"][0]["rows"]["sample"] < perf_count(burn / "perf.data")
     assert any("ends" in limit for limit in verdict["limits"]), verdict["limits"]
     path.write_bytes(whole[:50])
-    done = laggard("explain", path)
+    done = laggard("explain", "-v", path)
     assert done.returncode == 1
     assert re.search(r"byte \d+", done.stderr) and done.stderr.count("\n") == 1
 
@@ -194,7 +194,7 @@ def folder(request, burn, tmp_path_factory):
 
 def test_every_sample_of_a_folder_is_a_row(laggard, folder, tmp_path):
     assert rows(laggard, folder) == rows(laggard, folder / "data") == perf_count(folder) > 200
-    done = laggard("explain", folder / "data.0")
+    done = laggard("explain", "-v", folder / "data.0")
     assert done.returncode == 1 and str(folder) in done.stderr and done.stderr.count("\n") == 1
     out = tmp_path / "folder.folded"
     assert laggard("convert", folder, "-o", out).returncode == 0

@@ -208,14 +208,14 @@ def test_a_folder_is_the_files_in_it(laggard, tmp_path):
     (one / "env.yaml").write_text("a: 1\n")
     assert laggard("explain", one, "--json").stdout == alone.stdout
     # A file that is named must be one; so must what is a trace for certain and damaged.
-    assert laggard("explain", one / "rank0.json.gz", one / "env.yaml").returncode == 1
+    assert laggard("explain", "-v", one / "rank0.json.gz", one / "env.yaml").returncode == 1
     (one / "bad.perf.data").write_bytes(b"PERFILE2" + bytes(100))
-    assert laggard("explain", one).returncode == 1
+    assert laggard("explain", "-v", one).returncode == 1
     none = tmp_path / "none"
     none.mkdir()
     for name in ("a.yaml", "b.yaml"):
         (none / name).write_text("a: 1\n")
-        done = laggard("explain", none)
+        done = laggard("explain", "-v", none)
         assert done.returncode == 1 and "not a trace" in done.stderr and done.stderr.count("\n") == 1
     # A log is still read.
     (none / "job.log").write_text("".join(f"[{i}] iteration {i}/ 99 | elapsed time per iteration (ms): 10{i % 10}.0 |\n"
@@ -224,7 +224,7 @@ def test_a_folder_is_the_files_in_it(laggard, tmp_path):
     assert done.returncode == 0 and json.loads(done.stdout)["inputs"][0]["path"].endswith("job.log")
     empty = tmp_path / "empty"
     empty.mkdir()
-    done = laggard("explain", empty)
+    done = laggard("explain", "-v", empty)
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "holds no trace" in done.stderr
 
 
@@ -344,7 +344,7 @@ def test_an_empty_log_hides_nothing(laggard, tmp_path):
     assert any(f"{log} is empty" in line for line in both["limits"])
     for files in ((log,), (log, tmp_path / "second.log")):
         files[-1].write_text("")
-        done = laggard("explain", *files)
+        done = laggard("explain", "-v", *files)
         assert done.returncode == 1 and len(done.stderr.strip().splitlines()) == 1 and "is empty" in done.stderr
 
 

@@ -175,7 +175,7 @@ def convert(laggard, data, where):
     done = laggard("convert", where / "cut.data", "-o", out, env={"PERF_BUILDID_DIR": str(where / "none")})
     assert done.returncode == 0, done.stderr
     names = {f for stack in folded(out) for f in stack}
-    done = laggard("explain", where / "cut.data", env={"PERF_BUILDID_DIR": str(where / "none")})
+    done = laggard("explain", "-v", where / "cut.data", env={"PERF_BUILDID_DIR": str(where / "none")})
     kernel = set(re.findall(r";([A-Za-z_][\w.]*)_\[k\]", out.read_text()))
     return names, kernel, " ".join(done.stdout[done.stdout.index("\nlimits"):].split())
 

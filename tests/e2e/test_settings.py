@@ -37,7 +37,7 @@ def test_the_user_says_what_a_step_line_is(laggard, tmp_path):
     log = tmp_path / "job.log"
     log.write_text("".join(f"2025-10-03 18:37:{s:02d},000 worker | i={100 + s} loss 1.0 took 990.0 ms\n"
                            for s in range(40)))
-    assert laggard("explain", log).returncode == 1
+    assert laggard("explain", "-v", log).returncode == 1
     found, v = explain(laggard, log, "--step-regex", STEP_RE)
     assert v["steps"]["count"] >= 30 and v["steps"]["median_ms"] == pytest.approx(990, abs=15)
     rows = laggard("steps", log, "--csv", "--step-regex", STEP_RE).stdout.splitlines()
@@ -76,14 +76,14 @@ ANYHOW = [2000 if CHANCE.random() < 0.1 else 100 + i % 3 for i in range(300)]
 def test_slow_steps_that_a_log_only_states_are_no_clean_bill(laggard, tmp_path, ms, shape):
     log = log_of(tmp_path / "job.log", ms)
     _, v = explain(laggard, log, "--step-regex", r"it ([0-9]+) took ([0-9.]+) ms")
-    text = laggard("explain", log, "--step-regex", r"it ([0-9]+) took ([0-9.]+) ms").stdout
+    text = laggard("explain", "-v", log, "--step-regex", r"it ([0-9]+) took ([0-9.]+) ms").stdout
     assert v["steps"]["shape"] == shape and not v["findings"]
     if shape == "shift":  # the level changed: the median is of either half, and no step stands out
         assert text.startswith(f"Steps got {max(ms) // 10 * 10 - 100} % slower"), text
         at = max(i for i, x in enumerate(ms) if x < 150) + 2
         assert any(f"changes at the {at}. of the {len(ms)} stated times" in x for x in v["limits"]), v["limits"]
         back = log_of(tmp_path / "back.log", ms[::-1])  # faster is nothing wrong
-        text = laggard("explain", back, "--step-regex", r"it ([0-9]+) took ([0-9.]+) ms").stdout
+        text = laggard("explain", "-v", back, "--step-regex", r"it ([0-9]+) took ([0-9.]+) ms").stdout
         assert text.startswith("Nothing was found in what could be judged"), text
         return
     slow = sum(x > 1000 for x in ms)
@@ -107,7 +107,7 @@ def test_a_log_with_times_tells_the_period(laggard, tmp_path):
                                 [900 if i == 70 else 100 for i in range(300)]))
 def test_a_log_of_steady_steps_accuses_nobody_and_clears_nobody(laggard, tmp_path, ms):
     log = log_of(tmp_path / "job.log", ms)
-    done = laggard("explain", log, "--step-regex", r"it ([0-9]+) took ([0-9.]+) ms")
+    done = laggard("explain", "-v", log, "--step-regex", r"it ([0-9]+) took ([0-9.]+) ms")
     assert done.stdout.startswith("Nothing was found in what could be judged"), done.stdout
     assert "Not judged: what the steps waited for" in " ".join(done.stdout.split())
 
@@ -127,8 +127,8 @@ def test_money(laggard, root):
     assert v["cost"]["per_hour"] == 40 and v["cost"]["lost_share"] == pytest.approx(share, abs=1e-4)
     assert v["cost"]["lost_per_hour"] == pytest.approx(40 * share, abs=0.01)
     assert v["cost"]["per_training_hour"] == pytest.approx(40 / (1 - share), rel=1e-3)
-    text = laggard("explain", path, "--cost-per-hour", "40").stdout
+    text = laggard("explain", "-v", path, "--cost-per-hour", "40").stdout
     assert "an hour of training done costs" in text
     assert "cost" not in explain(laggard, path)[1]
-    done = laggard("explain", path, "--gpus", "8")
+    done = laggard("explain", "-v", path, "--gpus", "8")
     assert done.returncode == 2 and "--cost-per-hour" in done.stderr

@@ -73,7 +73,7 @@ def verdict(laggard, torch_python, can_record, tmp_path):
         assert done.returncode == 0, done.stderr
         if "tier bpf" not in done.stderr:
             pytest.skip("tier bpf does not work here: " + done.stderr.split("\n")[0])
-        said = laggard("explain", tmp_path / "run.lag")
+        said = laggard("explain", "-v", tmp_path / "run.lag")
         print(said.stdout)
         return " ".join(said.stdout.split("\n\n")[0].split()), json.loads(laggard("explain", "--json", tmp_path / "run.lag").stdout)
     return call

@@ -154,7 +154,7 @@ def test_each_stall_is_written_once_and_explained(laggard, laggard_path, tmp_pat
     assert len(files) == 3, job.said
     for number, path in enumerate(files, 1):
         found = explain(laggard, path)
-        text = laggard("explain", path).stdout
+        text = laggard("explain", "-v", path).stdout
         assert written_at(path)[0] == number
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert found["fired"][0]["trigger"] == "step > 10x"
@@ -330,7 +330,7 @@ def test_a_full_disk_keeps_what_was_whole(laggard, laggard_path, tmp_path, can_r
         assert (disk / "old").stat().st_size == 300_000
         assert set(kept) <= {"old", "run-1.lag"}, kept # nothing half written
         if "run-1.lag" in kept:
-            assert laggard("explain", disk / "run-1.lag").returncode == 0
+            assert laggard("explain", "-v", disk / "run-1.lag").returncode == 0
         assert "run-1.lag" in said
     finally:
         if child and child.poll() is None:

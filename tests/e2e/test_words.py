@@ -22,7 +22,7 @@ def steps(n=60, ms=500, slow=()):
 
 
 def explain(laggard, *paths):
-    done = laggard("explain", *paths)
+    done = laggard("explain", "-v", *paths)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -30,7 +30,7 @@ def explain(laggard, *paths):
 def test_one_output_at_a_time(laggard, tmp_path):
     path = write(tmp_path / "job.log", steps())
     for both in (["--json", "--markdown"], ["--markdown", "--json"]):
-        done = laggard("explain", path, *both)
+        done = laggard("explain", "-v", path, *both)
         assert done.returncode == 2 and "one of them" in done.stderr and not done.stdout
     assert laggard("explain", path, "--json", "--json").returncode == 0
     assert laggard("diff", path, path, "--json", "--markdown").returncode == 2
@@ -46,7 +46,7 @@ def test_folders_are_read_with_those_in_them(laggard, tmp_path):
     assert [i["path"] for i in verdict["inputs"]] == [str(tmp_path / "run/host1/deep/rank0.log")]
     assert verdict["steps"]["count"] > 50
     (tmp_path / "empty/within").mkdir(parents=True)
-    done = laggard("explain", tmp_path / "empty")
+    done = laggard("explain", "-v", tmp_path / "empty")
     assert done.returncode == 1 and "holds no trace" in done.stderr
 
 
@@ -54,7 +54,7 @@ def test_folders_are_read_with_those_in_them(laggard, tmp_path):
 def test_what_is_refused_from_its_first_byte_on_says_so(laggard, tmp_path, text):
     path = tmp_path / "odd.json"
     path.write_text(text)
-    done = laggard("explain", path)
+    done = laggard("explain", "-v", path)
     assert done.returncode == 1 and "byte 0" not in done.stderr and done.stderr.count("\n") == 1
 
 

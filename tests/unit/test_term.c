@@ -39,7 +39,7 @@ static struct lg_verdict sample(struct lg_finding *f)
 
 static char *printed(const struct lg_verdict *v, bool colour, unsigned width, int markdown)
 {
-	struct lg_term_options opt = { colour, width };
+	struct lg_term_options opt = { .colour = colour, .width = width };
 	struct lg_error err;
 	struct lg_out *o;
 	size_t n;

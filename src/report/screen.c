@@ -2,8 +2,8 @@
 /*
  * screen.c - the verdict on one screen: the sentence, a picture of the steps, who waits for whom, what to do.
  *
- * All that is known is in term.c's report. A picture is drawn of characters: eight heights, of blocks where the
- * terminal shows them and of ASCII elsewhere; what is slow is marked below, so that no colour is needed.
+ * All that is known is in term.c's report. A picture is drawn of characters: eight heights, of blocks where
+ * the terminal shows them and of ASCII elsewhere; what is slow is marked below, so that no colour is needed.
  */
 #include <math.h>
 #include <stdio.h>

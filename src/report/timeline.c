@@ -552,12 +552,100 @@ nomem:
 
 /* ---- what belongs to no thread ---- */
 
+enum own { OWN_LOSSES = 1, OWN_FINDINGS };
+
+/* A lane of the process that shows what we say ourselves. */
+static struct lg_tl_track own_lane(struct lg_timeline *c, const char *what, enum own own, uint32_t overlap)
+{
+	struct lg_tl_track process = { .id = track_id(c, ID_OWN, 0, 0, 0), .kind = LG_TL_PROCESS,
+				       .pid = PID_OWN, .tid = PID_OWN, .order = -1,
+				       .name = "laggard: findings and losses" };
+	struct lg_tl_track lane = { .id = track_id(c, ID_OWN, 0, own, overlap), .parent = process.id,
+				    .kind = LG_TL_LANE, .pid = PID_OWN, .tid = PID_OWN,
+				    .lane = LG_LANE_MAIN, .overlap = overlap, .order = own == OWN_LOSSES };
+	char name[48];
+
+	if (!c->own_known)
+		c->sink->track(c->self, &process);
+	c->own_known = true;
+	snprintf(name, sizeof name, overlap ? "%s (%u)" : "%s", what, overlap + 1);
+	lane.name = name;
+	c->sink->track(c->self, &lane);
+	lane.name = NULL;
+	return lane;
+}
+
+/* What a finding rests on, moment by moment: those that its loss was added up from, else its evidence. */
+struct rests_on {
+	const struct lg_finding *f;
+	const char *text; /* NULL = a part of the loss */
+};
+
+static bool rest(struct lg_timeline *c, struct rests_on **list, size_t *n, size_t *cap, struct rests_on on,
+		 int64_t ts, int64_t dur)
+{
+	int64_t end;
+
+	if (ts == INT64_MIN || dur < 0 || __builtin_add_overflow(ts, dur, &end))
+		return true;
+	if (lg_grow(list, cap, *n + 1, sizeof **list)) {
+		c->failed = LG_E_NOMEM;
+		return false;
+	}
+	(*list)[*n] = on;
+	return !tl_item_add(c, ts, end, (uint32_t)(*n)++, on.text != NULL);
+}
+
+static void emit_finding(struct lg_timeline *c, const struct lg_tl_track *lane, const struct tl_item *it,
+			 const struct rests_on *on)
+{
+	const struct lg_finding *f = on->f;
+
+	tl_args_reset(c);
+	tl_arg_str(c, "id", f->id);
+	tl_arg_static(c, "severity", lg_severity_text(f->severity));
+	if (f->lost_ms - f->lost_ms == 0)
+		tl_arg_num(c, "lost_ms_in_all", f->lost_ms);
+	if (on->text)
+		tl_arg_str(c, "evidence", on->text);
+	tl_slice(c, lane, it->ts, it->end, f->title, 0, "finding", "bad");
+}
+
+static void findings(struct lg_timeline *c)
+{
+	struct rests_on *list = NULL;
+	struct lg_tl_track lane = { 0 };
+	size_t n = 0, cap = 0;
+	bool go_on = true;
+
+	c->n_items = 0;
+	for (size_t i = 0; c->v && i < c->v->n_findings && go_on; i++) {
+		const struct lg_finding *f = &c->v->findings[i];
+
+		for (size_t k = 0; k < f->n_moments && go_on; k++)
+			go_on = rest(c, &list, &n, &cap, (struct rests_on){ f, NULL }, f->moments[k].ts,
+				     f->moments[k].dur);
+		for (size_t k = 0; k < f->n_evidence && go_on; k++)
+			go_on = rest(c, &list, &n, &cap, (struct rests_on){ f, f->evidence[k].text },
+				     f->evidence[k].ts, f->evidence[k].dur);
+	}
+	if (go_on && c->n_items && !tl_deal(c)) {
+		for (size_t i = 0; i < c->n_items && !c->failed; i++) {
+			if (!i || c->items[i].overlap != lane.overlap) {
+				if (i)
+					c->sink->track_end(c->self, &lane);
+				lane = own_lane(c, "findings", OWN_FINDINGS, c->items[i].overlap);
+			}
+			emit_finding(c, &lane, &c->items[i], &list[c->items[i].row]);
+		}
+		c->sink->track_end(c->self, &lane);
+	}
+	lg_free(list);
+}
+
 static void losses(struct lg_timeline *c)
 {
 	const struct lg_diag_tab *d = &c->t->diag;
-	struct lg_tl_track process = { .id = track_id(c, ID_OWN, 0, 0, 0), .kind = LG_TL_PROCESS,
-				       .pid = PID_OWN, .tid = PID_OWN, .order = -1,
-				       .name = "laggard: losses" };
 	struct lg_tl_track lane = { 0 };
 
 	c->n_items = 0;
@@ -576,25 +664,14 @@ static void losses(struct lg_timeline *c)
 	}
 	if (!c->n_items || tl_deal(c))
 		return;
-	c->sink->track(c->self, &process);
 	for (size_t i = 0; i < c->n_items && !c->failed; i++) {
 		const struct tl_item *it = &c->items[i];
 		uint32_t row = it->row;
 
 		if (!i || it->overlap != lane.overlap) {
-			char name[32] = "losses";
-
-			if (it->overlap)
-				snprintf(name, sizeof name, "losses (%u)", it->overlap + 1);
 			if (i)
 				c->sink->track_end(c->self, &lane);
-			lane = (struct lg_tl_track){
-				.id = track_id(c, ID_OWN, 0, 1, it->overlap), .parent = process.id,
-				.kind = LG_TL_LANE, .pid = PID_OWN, .tid = PID_OWN,
-				.lane = LG_LANE_MAIN, .overlap = it->overlap,
-				.name = name };
-			c->sink->track(c->self, &lane);
-			lane.name = NULL;
+			lane = own_lane(c, "losses", OWN_LOSSES, it->overlap);
 		}
 		tl_args_reset(c);
 		tl_arg_int(c, "count", (int64_t)(d->count[row] > INT64_MAX ? INT64_MAX : d->count[row]));
@@ -793,6 +870,7 @@ int lg_timeline(const struct lg_trace *t, const struct lg_verdict *v, const stru
 	rc = init(c, err);
 	if (!rc) {
 		c->period = tl_sample_period(c);
+		findings(c);
 		losses(c);
 		verdict_lanes(c);
 		for (lg_thr thr = 1; thr < t->thread.n && !c->failed; thr++) {

@@ -74,6 +74,7 @@ struct lg_timeline {
 	struct lg_arena texts;
 	size_t texts_bytes;
 	const char **frame_text, **source_text, **stack_text, **thread_text;
+	bool own_known;                /* the process of what we say ourselves */
 	bool many_hosts;               /* processes of more than one named host */
 	int failed;
 

@@ -374,3 +374,18 @@ def test_never_replaces_what_it_reads(laggard, convert, make_trace, tmp_path):
         assert (folder / "in.lag").read_bytes() == before
     # Beside what is read there is room.
     assert laggard("convert", folder, "-o", folder / "out.pftrace").returncode == 0
+
+
+@pytest.mark.parametrize("suffix", (".json", ".pftrace"))
+def test_findings_have_a_lane_of_their_own(convert, laggard, make_trace, suffix):
+    """Each of its slices is a moment of the loss or of the evidence that --json tells; a healthy trace has none."""
+    told = json.loads(laggard("explain", make_trace("stall"), "--json").stdout)["findings"]
+    path = convert("stall", suffix)
+    drawn = [s for s in (Chrome(path) if suffix == ".json" else Perfetto(path)).slices() if s.cat == "finding"]
+    assert {s.name for s in drawn} == {f["title"] for f in told} and len(told) == 1
+    start = Chrome(convert("stall", ".json")).start
+    at = {round((s.start - start) / 1e6) for s in drawn}
+    moments = {round(e["t_s"] * 1e3) for e in told[0]["evidence"] if e["t_s"] is not None and e["dur_ms"]}
+    assert moments and moments <= at
+    for kind in ("nasty", "empty"):
+        assert not [s for s in Chrome(convert(kind, ".json")).slices() if s.cat == "finding"]

@@ -7,7 +7,8 @@
  *  - thread states are slices on a child track "state": every viewer draws them;
  *  - CPU samples are the same flame chart as in Chrome JSON, and StackSample packets besides:
  *    v58 and later make flame graphs of a selection from these, older ones skip the field;
- *  - flows hang on instants at the exact moment, inside the slices they connect;
+ *  - flows are LegacyEvents of phase s and f, which tie the slices that are open at their moments, as
+ *    in Chrome JSON, and draw nothing themselves; where none is open, they hang on an instant;
  *  - times stay on the trace's clock: CLOCK_MONOTONIC is the sequence's default, and clock
  *    snapshots tie it to BOOTTIME and REALTIME.
  *
@@ -29,7 +30,9 @@ enum { /* Trace, TracePacket */
 	PKT_TRACK_EVENT = 11, PKT_INTERNED = 12, PKT_FLAGS = 13, PKT_CLOCK_ID = 58,
 	PKT_DEFAULTS = 59, PKT_TRACK_DESCRIPTOR = 60, PKT_FIRST = 87, PKT_STACK_SAMPLE = 135
 };
-enum { EVENT_TYPE = 9, EVENT_TRACK = 11, EVENT_FLOWS = 47, EVENT_FLOWS_ENDING = 48 }; /* TrackEvent */
+enum { /* TrackEvent */
+	EVENT_LEGACY = 6, EVENT_TYPE = 9, EVENT_TRACK = 11, EVENT_FLOWS = 47, EVENT_FLOWS_ENDING = 48
+};
 enum { FLAG_CLEARED = 1, FLAG_NEEDS_STATE = 2, SEQUENCE = 1 };
 enum { CLOCK_ID_REALTIME = 1, CLOCK_ID_MONOTONIC = 3, CLOCK_ID_BOOTTIME = 6 };
 enum { TYPE_BEGIN = 1, TYPE_END = 2, TYPE_INSTANT = 3, TYPE_COUNTER = 4 };
@@ -575,10 +578,36 @@ static void flush_arrows(struct perfetto *p)
 	p->n_arrows = 0;
 }
 
+/* One end of an arrow between open slices. */
+static void tied_end(struct perfetto *p, const struct lg_tl_flow *f, bool end)
+{
+	enum { PHASE = 2, UNSCOPED_ID = 6, BIND_TO_ENCLOSING = 12 }; /* LegacyEvent */
+	size_t msg, legacy;
+
+	begin(p);
+	lg_pb_varint(&p->pkt, PKT_TIMESTAMP, stamp(p, end ? f->ts_to : f->ts));
+	msg = lg_pb_open(&p->pkt, PKT_TRACK_EVENT);
+	lg_pb_varint(&p->pkt, EVENT_TRACK, end ? f->to->id : f->from->id);
+	lg_pb_varint(&p->pkt, 10, intern_static(p, IN_NAME, f->name));
+	lg_pb_varint(&p->pkt, 3, intern_static(p, IN_CATEGORY, "flow"));
+	legacy = lg_pb_open(&p->pkt, EVENT_LEGACY);
+	lg_pb_varint(&p->pkt, PHASE, end ? 'f' : 's');
+	lg_pb_varint(&p->pkt, UNSCOPED_ID, f->id);
+	if (end)
+		lg_pb_varint(&p->pkt, BIND_TO_ENCLOSING, 1);
+	lg_pb_close(&p->pkt, legacy);
+	event_end(p, msg);
+}
+
 static void flow(void *self, const struct lg_tl_flow *f)
 {
 	struct perfetto *p = self;
 
+	if (f->bound) {
+		tied_end(p, f, false);
+		tied_end(p, f, true);
+		return;
+	}
 	if (f->from->id != p->arrows_track || f->ts != p->arrows_ts || f->name != p->arrows_name)
 		flush_arrows(p);
 	if (lg_grow(&p->arrows, &p->arrows_cap, p->n_arrows + 1, sizeof *p->arrows)) {

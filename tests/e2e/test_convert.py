@@ -6,11 +6,12 @@ import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 
 import pytest
 
-from trace_files import Chrome, Perfetto, check_nesting
+from trace_files import Chrome, Perfetto, check_nesting, fields
 
 KINDS = ("stall", "nasty", "random", "threads", "stacks", "empty")
 
@@ -106,6 +107,17 @@ def test_perfetto_holds_the_same_events(convert, kind):
     assert len(c.of("s")) == len(c.of("f"))
     assert len(c.of("s")) + c.doc["arrows_left_out"] == len(p.flows())
     assert kind == "empty" or count
+
+
+@pytest.mark.parametrize("kind", ("nasty", "random"))
+def test_arrows_between_open_slices_draw_no_instants(convert, kind):
+    """They would be a second row of slices without length below each lane."""
+    c = Chrome(convert(kind, ".json"))
+    p = Perfetto(convert(kind, ".pftrace"))
+    tied = {fields(raw)[6][0] for _, e in p.events for raw in e[6]}
+    assert tied == {e["id"] for e in c.of("s")} != set()
+    hung = {struct.unpack("<Q", raw)[0] for _, e in p.of_type(3) for raw in e[47]}
+    assert len(hung) == c.doc["arrows_left_out"] and not hung & tied
 
 
 def is_open(slices, ts):

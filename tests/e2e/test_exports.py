@@ -420,7 +420,7 @@ def test_perfetto_files_are_no_deeper_than_their_reader_takes(inputs, laggard, t
         track = e[11][0]
         if e[9] == [3]:
             instants[track, ts] += 1
-        else:
+        elif e[9]:
             depth[track] += 1 if e[9] == [1] else -1
         deepest = max(deepest, depth[track] + instants[track, ts])
     assert DEPTH <= deepest <= 512

@@ -264,4 +264,12 @@ class Perfetto:
                     assert out[flow][end] is None
                     assert not end or out[flow][0], "readers take the first for where it begins"
                     out[flow][end] = (ts, e[11][0])
+        for ts, e in self.events:
+            for raw in e[6]:
+                legacy = fields(raw)
+                end = "sf".index(chr(legacy[2][0]))
+                flow, = legacy[6]
+                assert not e[9] and out[flow][end] is None and legacy[12] == [1] * end
+                assert not end or out[flow][0], "readers take the first for where it begins"
+                out[flow][end] = (ts, e[11][0])
         return out

@@ -251,7 +251,7 @@ static int run(int argc, char **argv)
 
 	if (rc >= 0)
 		return rc;
-	lg_import_keeps_all = true;
+	lg_import_keeps_all = !opt.redact; /* what no analysis reads is what nobody knows to be harmless */
 	rc = lg_load(argv + optind, (size_t)(argc - optind), &l, &err);
 	/* Once more: OUT may lie in a folder that was named. */
 	if (!rc && !to_stdout(opt.out) && lg_paths_find(&l.paths, opt.out)) {

@@ -637,3 +637,13 @@ def test_a_drawing_keeps_the_arguments_and_arrows_that_no_analysis_reads(laggard
     assert add["args"] == {"External id": 3, "Ev Idx": 0, "a_b c": "x y", "on": "0042"}
     (start,), (end,) = chrome.of("s"), chrome.of("f")
     assert (start["tid"], end["tid"]) == (7, 8) and chrome.ns(end["ts"]) - chrome.ns(start["ts"]) == 1000000
+
+
+def test_a_redacted_drawing_keeps_only_what_analyses_read(laggard, tmp_path):
+    path, out = tmp_path / "in.json", tmp_path / "out.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [
+        {"ph": "X", "pid": 7, "tid": 7, "ts": 1, "dur": 50, "cat": "cpu_op", "name": "aten::add",
+         "args": {"token": "secret", "Input Dims": [[2, 3]]}}]}))
+    for more, is_there in (((), True), (("--redact",), False)):
+        assert laggard("convert", path, "-o", out, *more).returncode == 0
+        assert ("secret" in out.read_text()) == is_there and "[2, 3]" in out.read_text().replace("],[", "], [")

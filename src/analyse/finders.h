@@ -29,6 +29,9 @@ int lg_find_data_in_log(struct lg_case *c) LG_MUST_CHECK; /* log_data.c: waits f
 int lg_join_saves(struct lg_case *c) LG_MUST_CHECK; /* log_saves.c: checkpoints that a log tells of */
 int lg_find_oom(struct lg_case *c) LG_MUST_CHECK; /* oom.c */
 
+/* device/memory_rules.c: what snapshots of a device's memory show. */
+int lg_find_memory(struct lg_case *c) LG_MUST_CHECK;
+
 /* ---- what the verdict has to say although no rule judges it ---- */
 int lg_say_counters(struct lg_case *c) LG_MUST_CHECK; /* logs/unread_counters.c, by rules/counters.def */
 int lg_say_memory_growth(struct lg_case *c) LG_MUST_CHECK; /* the same file */

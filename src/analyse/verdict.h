@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "base/arena.h"
+#include "memory/memory.h"
 #include "rules/rules.h"
 #include "store/trace.h"
 
@@ -190,6 +191,7 @@ struct lg_verdict {
 	} hang;
 	struct lg_fired *fired;
 	size_t n_fired;
+	const struct lg_memory *memory; /* of devices; NULL = the input tells nothing of it */
 	const char *still;           /* the run stands still: who, since when; NULL */
 	const char *not_judged;      /* what the input tells of and no rule judges: the first of n; NULL */
 	size_t n_not_judged;

@@ -32,3 +32,15 @@ const char *lg_ms_text(double ms, char buf[LG_MS_TEXT])
 	snprintf(buf + strlen(buf), LG_MS_TEXT - strlen(buf), " %s", units[u].name);
 	return buf;
 }
+
+const char *lg_bytes_text(double bytes, char buf[LG_BYTES_TEXT])
+{
+	static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
+	unsigned u = 0;
+	double v = bytes < 0 ? -bytes : bytes;
+
+	for (; v >= 1024 && u < 4; u++)
+		v /= 1024;
+	snprintf(buf, LG_BYTES_TEXT, u ? "%s%.2f %s" : "%s%.0f %s", bytes < 0 ? "-" : "", v, units[u]);
+	return buf;
+}

@@ -24,6 +24,7 @@
 #include "import/kineto/kineto.h"
 #include "import/join.h"
 #include "import/lag/lag.h"
+#include "import/memsnap/memsnap.h"
 #include "import/nccllog/nccllog.h"
 #include "import/nsys/nsys.h"
 #include "import/perfdata/perfdata.h"
@@ -50,6 +51,7 @@ static const struct lg_importer *const importers[] = {
 	&lg_import_nsys,
 	&lg_import_smi,
 	&lg_import_flightrec,
+	&lg_import_memsnap,
 	&lg_import_pyspy_dump,
 	&lg_import_pyspy_trace,
 	&lg_import_speedscope,

@@ -40,6 +40,14 @@ double lg_report_seconds(const struct lg_verdict *v, int64_t ts);
 void lg_hang_json(const struct lg_verdict *v, struct lg_out *o);
 void lg_hang_term(const struct lg_verdict *v, const struct lg_term_options *opt, struct lg_out *o);
 
+/* laggard memory: the verdict and the account of memory; the largest n stacks, 0 = all. */
+void lg_memory_json(const struct lg_verdict *v, size_t n, struct lg_out *o);
+void lg_memory_markdown(const struct lg_verdict *v, size_t n, struct lg_out *o);
+void lg_memory_term(const struct lg_verdict *v, size_t n, const struct lg_term_options *opt,
+		    struct lg_out *o);
+/* What is held at the snapshot, or at the peak, as collapsed stacks of bytes. */
+void lg_memory_folded(const struct lg_verdict *v, bool at_peak, struct lg_out *o);
+
 /* laggard steps. */
 void lg_steps_table(const struct lg_verdict *v, struct lg_out *o);
 void lg_steps_csv(const struct lg_verdict *v, struct lg_out *o);

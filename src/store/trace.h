@@ -94,7 +94,8 @@ const struct lg_table_desc *lg_schema_table(uint32_t id);
 
 enum lg_role { LG_ROLE_OTHER, LG_ROLE_RANK, LG_ROLE_JOB, LG_ROLE_LOADER, LG_ROLE_KERNEL, LG_ROLE_RECORDER };
 enum { LG_THREAD_MAIN = 1, LG_THREAD_KERNEL = 2, LG_THREAD_IDLE = 4 };
-enum lg_track_kind { LG_TRACK_OTHER, LG_TRACK_CPU, LG_TRACK_COUNTER, LG_TRACK_GPU, LG_TRACK_STREAM };
+enum lg_track_kind { LG_TRACK_OTHER, LG_TRACK_CPU, LG_TRACK_COUNTER, LG_TRACK_GPU, LG_TRACK_STREAM,
+		     LG_TRACK_MEMORY /* a device's allocator: lives of allocations, which overlap */ };
 enum lg_frame_kind { LG_FRAME_USER, LG_FRAME_KERNEL, LG_FRAME_PYTHON, LG_FRAME_INLINED };
 enum lg_state_kind { LG_STATE_NONE, LG_RUNNING, LG_RUNNABLE, LG_BLOCKED };
 enum lg_state_reason {

@@ -15,15 +15,13 @@ DATA = HERE.parent / "data"
 IMPORTED = (
     "GindaChen+nsys-ai/*.sqlite", "extra-p+extrap/*.sqlite", "laggard/*.csv", "laggard/*.log",
     "pytorch+tlparse/inputs/*.log", "pytorch+tlparse/inputs/*.txt", "pytorch+tlparse/inputs/*/*.log", "jlfwong+speedscope/speedscope/*/*.json",
-    "Timez-zx+nccl-tests/*.log", "NVIDIA+nvidia-resiliency-ext/fr_traces/*/_dump_*")
+    "Timez-zx+nccl-tests/*.log", "*/*memory_snapshot.pickle", "NVIDIA+nvidia-resiliency-ext/fr_traces/*/_dump_*")
 REFUSED = {
     "NVIDIA+nvidia-resiliency-ext/fr_traces/*/fault_injection.log": "not a trace",
-    "*/*memory_snapshot.pickle": "snapshot of CUDA memory",
 }
 if case_files.SWEEP:
     IMPORTED += ("grantwilkins+training_profile/*/*", "karpathy+nanoGPT/gpu_metrics*", "text-excerpts+from-index/*",
-                 "AmZu1212*/*.speedscope.json", "brendangregg+FlameGraph/ref/*")
-    REFUSED["*/memory_*.pickle"] = "snapshot of CUDA memory"
+                 "AmZu1212*/*.speedscope.json", "brendangregg+FlameGraph/ref/*", "*/memory_*.pickle", "*/*_snapshot.*.pickle")
 
 
 TABLES = ("process", "sample", "span", "counter", "mark", "state", "diag")

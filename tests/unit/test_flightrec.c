@@ -48,12 +48,10 @@ static void a_pickle_that_would_run_code_is_refused(void **state)
 
 static void another_pickle_is_told_what_it_is(void **state)
 {
-	static const char snapshot[] = "\x80\x04}\x94\x8c\x08segments\x94]\x94K\x01" "as.";
 	static const char number[] = "\x80\x02K\x05.";
 
 	(void)state;
-	assert_non_null(strstr(feed_refused(snapshot, sizeof snapshot - 1), "snapshot of CUDA memory"));
-	assert_non_null(strstr(feed_refused(number, sizeof number - 1), "no Flight Recorder dump"));
+	assert_non_null(strstr(feed_refused(number, sizeof number - 1), "neither a Flight Recorder dump"));
 }
 
 static void every_cut_of_a_dump_is_read_or_refused(void **state)

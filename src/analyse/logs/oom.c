@@ -14,9 +14,9 @@
 
 #include "analyse/finders.h"
 #include "analyse/steps/log_steps.h"
+#include "base/words.h"
 
 #define KIB 1024.0
-enum { SIZE_TEXT = 24 };
 
 /* Bytes; NaN = the message does not say. */
 struct oom {
@@ -104,17 +104,6 @@ static struct oom read_oom(const char *text)
 	return m;
 }
 
-static const char *size_text(double bytes, char *ret)
-{
-	static const char *const units[] = { "bytes", "KiB", "MiB", "GiB" };
-	size_t u = 0;
-
-	for (; bytes >= KIB && u < 3; u++)
-		bytes /= KIB;
-	snprintf(ret, SIZE_TEXT, u ? "%.2f %s" : "%.0f %s", bytes, units[u]);
-	return ret;
-}
-
 /* Is what others have a good part of the device, and enough for the request? */
 static bool others_are_many(const struct oom *m)
 {
@@ -138,21 +127,21 @@ static const char *cause_of(const struct oom *m)
 
 static const char *title_of(struct lg_case *c, const struct oom *m, const char *cause)
 {
-	char size[SIZE_TEXT];
+	char size[LG_BYTES_TEXT];
 	const char *asked;
 
 	if (isnan(m->tried))
 		return "out of device memory";
-	asked = lg_text(c, LG_SAYS_MEM_OOM_ASKED, size_text(m->tried, size));
+	asked = lg_text(c, LG_SAYS_MEM_OOM_ASKED, lg_bytes_text(m->tried, size));
 	if (!cause)
 		return asked;
 	if (!strcmp(cause, "fragmentation"))
 		return lg_text(c, LG_SAYS_MEM_OOM_IN_PIECES, asked,
-			       size_text(m->unallocated, size));
+			       lg_bytes_text(m->unallocated, size));
 	if (!strcmp(cause, "co_tenant"))
-		return lg_text(c, LG_SAYS_MEM_OOM_OTHERS, asked, size_text(m->others, size));
+		return lg_text(c, LG_SAYS_MEM_OOM_OTHERS, asked, lg_bytes_text(m->others, size));
 	if (!strcmp(cause, "limit"))
-		return lg_text(c, LG_SAYS_MEM_OOM_LIMITED, asked, size_text(m->free, size));
+		return lg_text(c, LG_SAYS_MEM_OOM_LIMITED, asked, lg_bytes_text(m->free, size));
 	return lg_text(c, "%s%s", asked, m->tried > m->total ? LG_SAYS_MEM_OOM_TOO_LARGE
 		       : LG_SAYS_MEM_OOM_NO_ROOM);
 }
@@ -180,10 +169,10 @@ static void say(struct lg_case *c, size_t first, size_t lines, size_t last)
 	if (shared && !strstr(text, "this process has "))
 		lg_evidence_against(c, f, LG_SAYS_MEM_OOM_WHICH_PROCESS);
 	if (cause && !strcmp(cause, "fragmentation") && others_are_many(&m)) {
-		char others[SIZE_TEXT];
+		char others[LG_BYTES_TEXT];
 
 		f->confidence = 0.75;
-		lg_evidence_against(c, f, LG_SAYS_MEM_OOM_OTHERS_TOO, size_text(m.others, others));
+		lg_evidence_against(c, f, LG_SAYS_MEM_OOM_OTHERS_TOO, lg_bytes_text(m.others, others));
 	}
 	if (steps >= LG_N_MEM_OOM_STEPS)
 		lg_evidence_against(c, f, LG_SAYS_MEM_OOM_CAUGHT, steps);

@@ -377,11 +377,9 @@ static int read_dump(struct dump *f, const char *path, struct lg_error *err)
 	int64_t rank;
 
 	if (!lg_value_count(d, entries) && !lg_value_count(d, lg_value_get(d, d->root, "pg_config"))) {
-		if (lg_value_count(d, lg_value_get(d, d->root, "segments")))
-			return lg_fail(err, LG_E_UNSUPPORTED, 0,
-				       "this pickle is a snapshot of CUDA memory, which laggard does not read");
 		return lg_fail(err, LG_E_FORMAT, 0,
-			       "this holds no Flight Recorder dump (no entries, no process groups)");
+			       "this holds neither a Flight Recorder dump (no entries, no process groups) nor a "
+			       "snapshot of memory");
 	}
 	rank = whose(f, path, &world);
 	f->prc = lg_process_unnumbered(f->b, "", (int32_t)rank, world);

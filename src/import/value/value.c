@@ -32,17 +32,71 @@ void lg_doc_done(struct lg_doc *d)
 			lg_free(d->v[i].items);
 	lg_free(d->v);
 	lg_free(d->small_int);
-	lg_free(d->own_text);
+	lg_arena_done(&d->text);
 	lg_map_done(&d->large);
 	*d = (struct lg_doc){ 0 };
 }
 
 uint32_t lg_value_new(struct lg_doc *d, enum lg_value_kind kind)
 {
+	uint32_t v = d->free;
+
+	if (v) {
+		d->free = d->v[v].n;
+		d->v[v] = (struct lg_value){ .kind = (uint16_t)kind };
+		return v;
+	}
 	if (d->n >= VALUES_MAX || lg_grow(&d->v, &d->cap, d->n + 1, sizeof *d->v))
 		return 0;
-	d->v[d->n] = (struct lg_value){ .kind = kind };
+	d->v[d->n] = (struct lg_value){ .kind = (uint16_t)kind };
 	return (uint32_t)d->n++;
+}
+
+enum { GIVE_BACK_DEPTH = 4 }; /* what lies deeper stays until the document goes */
+
+static bool is_container(const struct lg_value *x)
+{
+	return x->kind == LG_LIST || x->kind == LG_DICT;
+}
+
+static void give_back(struct lg_doc *d, uint32_t v, unsigned depth);
+
+static void empty(struct lg_doc *d, uint32_t v, unsigned depth)
+{
+	uint32_t n = d->v[v].kind == LG_DICT ? d->v[v].n * 2 : d->v[v].n;
+	uint32_t *items = d->v[v].items;
+
+	d->v[v].items = NULL;
+	d->v[v].n = 0;
+	for (uint32_t i = 0; depth && i < n; i++)
+		give_back(d, items[i], depth - 1);
+	lg_free(items);
+}
+
+static void give_back(struct lg_doc *d, uint32_t v, unsigned depth)
+{
+	const struct lg_value *x = &d->v[v];
+
+	if (!v || x->kept || (x->kind == LG_INT && x->i >= 0 && x->i < SMALL_INTS))
+		return;
+	if (is_container(x))
+		empty(d, v, depth);
+	d->v[v] = (struct lg_value){ .kind = LG_NULL, .kept = 1, .n = d->free };
+	d->free = v;
+}
+
+void lg_value_give_back(struct lg_doc *d, uint32_t v)
+{
+	give_back(d, v, GIVE_BACK_DEPTH);
+}
+
+void lg_value_take(struct lg_doc *d, uint32_t v, int64_t made)
+{
+	if (!is_container(&d->v[v]))
+		return;
+	empty(d, v, GIVE_BACK_DEPTH);
+	d->v[v].kind = LG_TAKEN;
+	d->v[v].i = made;
 }
 
 uint32_t lg_value_new_int(struct lg_doc *d, int64_t i)

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* account.c - see memory.h: which devices there are, and what they hold. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "memory/parts.h"
+
+enum lg_memory_row lg_memory_row(struct lg_memory_work *w, uint32_t row)
+{
+	static const struct {
+		const char *name;
+		uint8_t row;
+	} names[] = {
+		{ "alloc", LG_MEM_ALLOC },
+		{ "segment", LG_MEM_SEGMENT },
+		{ "block.inactive", LG_MEM_IDLE },
+		{ "block.active_allocated", LG_MEM_HELD },
+		{ "block.active_pending_free", LG_MEM_PENDING },
+		{ "segment_alloc", LG_MEM_SEGMENT_ALLOC },
+		{ "segment_free", LG_MEM_SEGMENT_FREE },
+		{ "segment_map", LG_MEM_SEGMENT_MAP },
+		{ "segment_unmap", LG_MEM_SEGMENT_UNMAP },
+		{ "oom", LG_MEM_OOM },
+	};
+	const struct lg_trace *t = w->t;
+	lg_str name = t->span.name[row];
+
+	if (t->track.kind[t->span.track[row]] != LG_TRACK_MEMORY)
+		return LG_MEM_NONE;
+	if (!w->row_of_name[name]) {
+		w->row_of_name[name] = 1;
+		for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+			if (!strcmp(lg_string(t, name), names[i].name))
+				w->row_of_name[name] = names[i].row + 1;
+	}
+	return w->row_of_name[name] - 1;
+}
+
+static int find_devices(struct lg_memory_work *w, struct lg_memory *m)
+{
+	const struct lg_trace *t = w->t;
+	LG_AUTOFREE uint32_t *of_track = lg_calloc(t->track.n + 1, sizeof *of_track);
+	LG_AUTOFREE size_t *n = lg_calloc(t->track.n + 1, sizeof *n);
+
+	if (!of_track || !n)
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < t->span.n; i++)
+		n[t->span.track[i]]++;
+	for (lg_trk k = 1; k < t->track.n; k++) {
+		struct lg_memory_device *d;
+
+		if (t->track.kind[k] != LG_TRACK_MEMORY)
+			continue;
+		m->device = lg_arena_room(w->a, m->device, m->n_devices, sizeof *m->device);
+		if (!m->device)
+			return LG_E_NOMEM;
+		d = &m->device[m->n_devices++];
+		*d = (struct lg_memory_device){ .track = k,
+						.index = t->track.index[k],
+						.rank = t->process.rank[t->track.prc[k]] };
+		d->rows = lg_arena_alloc(w->a, n[k] + 1, sizeof *d->rows);
+		if (!d->rows)
+			return LG_E_NOMEM;
+		of_track[k] = (uint32_t)m->n_devices;
+	}
+	for (uint32_t i = 0; m->n_devices && i < t->span.n; i++) {
+		uint32_t at = of_track[t->span.track[i]];
+
+		if (at)
+			m->device[at - 1].rows[m->device[at - 1].n_rows++] = i;
+	}
+	return 0;
+}
+
+static void count_idle(struct lg_memory_device *d, uint64_t bytes)
+{
+	d->free += bytes;
+	d->largest_free = bytes > d->largest_free ? bytes : d->largest_free;
+}
+
+static void add_up(struct lg_memory_work *w, struct lg_memory_device *d)
+{
+	const struct lg_span_tab *s = &w->t->span;
+
+	d->first = INT64_MAX;
+	d->last = INT64_MIN;
+	for (size_t i = 0; i < d->n_rows; i++) {
+		uint32_t row = d->rows[i];
+		uint64_t bytes = s->bytes[row];
+
+		d->first = s->ts[row] < d->first ? s->ts[row] : d->first;
+		d->last = s->ts[row] > d->last ? s->ts[row] : d->last;
+		switch (lg_memory_row(w, row)) {
+		case LG_MEM_SEGMENT:
+			d->segments++;
+			d->reserved += bytes;
+			break;
+		case LG_MEM_HELD:
+			d->allocated += bytes;
+			d->active += bytes;
+			d->requested += s->seq[row] > 0 ? (uint64_t)s->seq[row] : 0;
+			d->has_blocks = true;
+			break;
+		case LG_MEM_PENDING:
+			d->active += bytes;
+			d->has_blocks = true;
+			break;
+		case LG_MEM_IDLE:
+			count_idle(d, bytes);
+			d->has_blocks = true;
+			break;
+		case LG_MEM_ALLOC:
+			d->has_history |= !s->args[row] || s->dur[row] >= 0;
+			break;
+		default:
+			break;
+		}
+	}
+}
+
+/* The counters of the device, whose values are in the order of the file. */
+static void find_peaks(const struct lg_memory_work *w, struct lg_memory_device *d)
+{
+	const struct lg_trace *t = w->t;
+	lg_trk gpu = t->track.parent[d->track];
+
+	for (size_t i = 0; i < t->counter.n; i++) {
+		lg_trk k = t->counter.track[i];
+		double v = t->counter.value[i];
+
+		if (t->track.parent[k] != gpu || !(v > 0))
+			continue;
+		if (!strcmp(lg_string(t, t->track.name[k]), "memory reserved")) {
+			d->peak_reserved =
+				(uint64_t)v > d->peak_reserved ? (uint64_t)v : d->peak_reserved;
+		} else if (!strcmp(lg_string(t, t->track.name[k]), "memory allocated") &&
+			   (uint64_t)v > d->peak.bytes) {
+			d->peak.bytes = (uint64_t)v;
+			d->peak.ts = t->counter.ts[i];
+		}
+	}
+}
+
+static int account(struct lg_memory_work *w, struct lg_memory_device *d)
+{
+	int rc;
+
+	add_up(w, d);
+	find_peaks(w, d);
+	rc = lg_memory_held_at(w, d, d->peak.ts, &d->peak);
+	return rc ? rc : lg_memory_held_now(w, d, &d->now);
+}
+
+int lg_memory_account(const struct lg_trace *t, struct lg_arena *a, const struct lg_memory **ret)
+{
+	LG_AUTOFREE uint8_t *row_of_name = lg_calloc(t->n_str + 1, 1);
+	struct lg_memory_work w = { .t = t, .a = a, .row_of_name = row_of_name };
+	struct lg_memory *m = lg_arena_alloc(a, 1, sizeof *m);
+	int rc = m && row_of_name ? find_devices(&w, m) : LG_E_NOMEM;
+
+	*ret = NULL;
+	if (!rc && m->n_devices)
+		rc = lg_memory_places(&w);
+	for (size_t i = 0; !rc && i < m->n_devices; i++)
+		rc = account(&w, &m->device[i]);
+	if (!rc && (m->n_devices || m->n_series))
+		*ret = m;
+	return rc;
+}

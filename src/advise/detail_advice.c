@@ -350,6 +350,16 @@ static const struct {
 		   "request had failed.",
 	    .tradeoff = "None.",
 	    .confirm = "torch.empty(bytes, dtype=torch.uint8, device='cuda') of that size in a new process." } },
+	{ "mem.leak", "graph",
+	  { .fix = "Something keeps the result of the forward pass, and with it the graph and all activations of each "
+		   "step: losses that are added up or put into a list (take loss.item() or loss.detach()), outputs that "
+		   "are kept for a metric, retain_graph=True. Evaluate under torch.no_grad().",
+	    .confirm = "The named tensors have a grad_fn; with .detach() at the place that keeps them the growth stops." } },
+	{ "mem.churn", "empty_cache",
+	  { .fix = "Leave torch.cuda.empty_cache() out of the loop: it gives back what the next step asks for again, and "
+		   "each cudaFree waits for the device. Where another process needs the memory, call it once.",
+	    .tradeoff = "The process keeps what it once needed, also while it needs less.",
+	    .confirm = "Without the call reserved memory stays level, and steps are shorter." } },
 	{ "gpu.amp_misuse", "backward_under_autocast",
 	  { .fix = "End the autocast block after the loss: with torch.autocast(device): loss = "
 		   "criterion(model(x), y); then, outside of it, loss.backward() "

@@ -45,7 +45,7 @@ static const struct lg_finder finders[] = {
 	{ .of_run = lg_find_saves },
 	{ .of_run = lg_find_python_stacks, .yields = { LG_R_DATA_LOADER_WAIT, LG_R_SIDE_CHECKPOINT } },
 	{ .of_run = lg_find_memory },
-	{ .of_run = lg_find_oom },
+	{ .of_run = lg_find_oom, .yields = { LG_R_MEM_OOM } },
 	{ .of_run = lg_find_failure },
 	{ .of_run = lg_say_memory_growth },
 	{ .of_run = lg_say_counters },

@@ -5,6 +5,8 @@
 #include "base/alloc.h"
 #include "memory/parts.h"
 
+#define BYTES_MAX 9e18 /* of a counter that can be one of bytes */
+
 enum lg_memory_row lg_memory_row(struct lg_memory_work *w, uint32_t row)
 {
 	static const struct {
@@ -126,16 +128,18 @@ static void find_peaks(const struct lg_memory_work *w, struct lg_memory_device *
 
 	for (size_t i = 0; i < t->counter.n; i++) {
 		lg_trk k = t->counter.track[i];
-		double v = t->counter.value[i];
+		const char *name = lg_string(t, t->track.name[k]);
+		uint64_t v;
 
-		if (t->track.parent[k] != gpu || !(v > 0))
+		if (t->track.parent[k] != gpu ||
+		    !(t->counter.value[i] > 0 && t->counter.value[i] < BYTES_MAX))
 			continue;
-		if (!strcmp(lg_string(t, t->track.name[k]), "memory reserved")) {
-			d->peak_reserved =
-				(uint64_t)v > d->peak_reserved ? (uint64_t)v : d->peak_reserved;
-		} else if (!strcmp(lg_string(t, t->track.name[k]), "memory allocated") &&
-			   (uint64_t)v > d->peak.bytes) {
-			d->peak.bytes = (uint64_t)v;
+		v = (uint64_t)t->counter.value[i];
+		if (!strcmp(name, "memory reserved") && v > d->peak_reserved) {
+			d->peak_reserved = v;
+			d->peak_reserved_ts = t->counter.ts[i];
+		} else if (!strcmp(name, "memory allocated") && v > d->peak.bytes) {
+			d->peak.bytes = v;
 			d->peak.ts = t->counter.ts[i];
 		}
 	}
@@ -143,12 +147,19 @@ static void find_peaks(const struct lg_memory_work *w, struct lg_memory_device *
 
 static int account(struct lg_memory_work *w, struct lg_memory_device *d)
 {
+	int64_t later;
 	int rc;
 
 	add_up(w, d);
 	find_peaks(w, d);
-	rc = lg_memory_held_at(w, d, d->peak.ts, &d->peak);
-	return rc ? rc : lg_memory_held_now(w, d, &d->now);
+	later = d->peak_reserved_ts > d->peak.ts ? d->peak_reserved_ts : d->peak.ts;
+	rc = lg_memory_held_at(w, d, d->peak.ts, &d->peak) ?: lg_memory_held_now(w, d, &d->now) ?:
+	     lg_memory_pieces_at(w, d, INT64_MAX, 0, &d->pieces) ?:
+	     lg_memory_pieces_at(w, d, later, 0, &d->at_most) ?: lg_memory_find_points(w, d) ?:
+	     lg_memory_find_leak(w, d) ?: lg_memory_find_ooms(w, d);
+	if (!rc)
+		lg_memory_find_churn(w, d);
+	return rc;
 }
 
 int lg_memory_account(const struct lg_trace *t, struct lg_arena *a, const struct lg_memory **ret)

@@ -60,8 +60,7 @@ int lg_memory_held_at(struct lg_memory_work *w, const struct lg_memory_device *d
 	for (size_t i = 0; i < d->n_rows && s->ts[d->rows[i]] <= ts; i++) {
 		uint32_t row = d->rows[i];
 
-		if (lg_memory_row(w, row) != LG_MEM_ALLOC ||
-		    (s->dur[row] >= 0 && s->ts[row] + s->dur[row] <= ts))
+		if (lg_memory_row(w, row) != LG_MEM_ALLOC || !lg_lives_at(s, row, ts))
 			continue;
 		ret->bytes += s->bytes[row];
 		ret->by_kind[lg_memory_kind(w, row)] += s->bytes[row];

@@ -74,6 +74,26 @@ static uint8_t place_of_frame(const struct lg_trace *t, lg_frm f)
 	return at;
 }
 
+bool lg_memory_is_library(const struct lg_trace *t, lg_frm f)
+{
+	return t->frame.kind[f] != LG_FRAME_PYTHON || strstr(lg_string(t, t->frame.file[f]), "/torch/");
+}
+
+lg_stk lg_memory_program_frame(const struct lg_trace *t, lg_stk stack)
+{
+	lg_stk python = 0;
+
+	for (lg_stk k = stack; k; k = t->stack.parent[k]) {
+		lg_frm f = t->stack.frame[k];
+
+		if (!lg_memory_is_library(t, f))
+			return k;
+		if (!python && t->frame.kind[f] == LG_FRAME_PYTHON)
+			python = k;
+	}
+	return python ? python : stack;
+}
+
 /* Where C++ frames are recorded, autograd's thread has a stack, and none means that none was taken. */
 static void what_has_stacks(struct lg_memory_work *w)
 {

@@ -34,44 +34,59 @@ struct lg_memory_held {
 	uint64_t by_kind[LG_MEMORY_KINDS];
 };
 
-/* A segment that a few live bytes keep from being given back. */
-struct lg_memory_pinned {
-	size_t segments;
-	uint64_t bytes, live;             /* of these segments; live in them */
-	struct lg_memory_stack *by_stack; /* of what lives there */
-	size_t n_stacks;
+/*
+ * How the segments are cut at one moment: by the lives of allocations and the coming and going of segments,
+ * so that it can be told of any moment of the history.
+ */
+struct lg_memory_pieces {
+	int64_t ts;
+	uint64_t reserved, idle;    /* idle: in no allocation */
+	uint64_t idle_in_used;      /* of that in segments that hold one: it cannot be given back */
+	uint64_t largest;           /* of the idle ones */
+	/* Segments of which less than a twentieth lives, and so cannot be given back. */
+	size_t pinned;
+	uint64_t pinned_bytes, pinned_live;
+	struct lg_memory_stack *pins; /* what lives there, by the stack that asked for it */
+	size_t n_pins;
+};
+
+/* Moments between steps. */
+struct lg_memory_points {
+	int64_t *ts;
+	size_t n;
+	const char *told; /* how they were told, half a sentence; NULL: there are none */
 };
 
 /* What grows from step to step, by stack. */
 struct lg_memory_leak {
-	size_t points;        /* moments at which it was looked at; 0 = too few to tell */
-	bool by_step;         /* they are ends of steps; else equal parts of the history */
-	int64_t from, to;
-	double per_point;     /* bytes, all stacks together that grow */
-	double allocated_per_point; /* of all that is allocated */
-	struct lg_memory_growing { lg_stk stack; double per_point, r2; uint64_t bytes, count; } *v;
-	size_t n;             /* the fastest first */
-	uint64_t graph_bytes; /* of what grows: what forward code asked for, under autograd */
+	size_t steps;               /* that were looked at, the first ones left out; 0 = too few */
+	double per_step;            /* bytes, all stacks together that grow */
+	double allocated_per_step;  /* of all that is allocated */
+	struct lg_memory_growing {
+		lg_stk stack;
+		double per_step, r2;
+		uint64_t bytes;     /* at the end */
+	} *v;
+	size_t n;                   /* the fastest first */
+	double graph_per_step;      /* of that: what forward code asked for, and autograd keeps */
 };
 
 /* Segments that are given back and asked for again. */
 struct lg_memory_churn {
-	size_t freed, again;      /* segments given back, and asked for after one was */
-	uint64_t freed_bytes, again_bytes; /* again: of what was given back before */
-	size_t points;            /* in so many steps, or equal parts of the history, both came */
-	size_t of;                /* of so many */
-	bool by_step;
-	lg_stk freed_by, asked_by; /* where most of it came from; 0 = not told */
-	bool empty_cache;         /* the program asked for it */
+	size_t freed, again;  /* segments given back; asked for after that, up to what was given back */
+	uint64_t again_bytes;
+	size_t episodes;      /* how often: each begins with a segment that is given back */
+	int64_t took;         /* at most: from the event before each of them to it */
+	lg_stk freed_by;      /* of most of them; 0 = not told */
+	bool empty_cache;     /* the program asked for it */
 	int64_t first;
 };
 
 struct lg_memory_oom {
 	int64_t ts;
-	uint64_t asked, device_free; /* device_free 0: none, or not told */
-	uint64_t idle, largest_idle; /* held unused then, as far as it is told; and its largest piece */
-	uint64_t allocated;
-	bool exact;                  /* idle is of that moment: nothing happened since */
+	uint64_t asked, device_free, allocated; /* device_free 0: none, or not told */
+	uint64_t activations, temporaries;      /* of what is allocated */
+	struct lg_memory_pieces pieces;
 	lg_stk stack;
 };
 
@@ -83,17 +98,21 @@ struct lg_memory_device {
 	bool has_history, has_blocks;
 	int64_t first, last;
 	/* At the snapshot; sizes as the allocator rounds them. */
-	uint64_t reserved, allocated, active, requested, free, largest_free, free_in_used;
+	uint64_t reserved, allocated, active, requested, free, largest_free;
 	size_t segments;
 	struct lg_memory_held now;
 	/* Over the history; sizes as requested. */
 	struct lg_memory_held peak;
 	uint64_t peak_reserved;
-	struct lg_memory_pinned pinned;
+	int64_t peak_reserved_ts; /* when it was reached first */
+	struct lg_memory_pieces pieces; /* at the end */
+	/* When most was needed: at the peak, or when most was reserved, whichever came later. */
+	struct lg_memory_pieces at_most;
+	struct lg_memory_points points;
 	struct lg_memory_leak leak;
 	struct lg_memory_churn churn;
-	struct lg_memory_oom *oom;
-	size_t n_oom;
+	struct lg_memory_oom *oom; /* the first ones */
+	size_t n_oom, n_oom_all;
 };
 
 /* Memory of something else that was only watched: a counter of bytes. */
@@ -110,6 +129,14 @@ struct lg_memory {
 	struct lg_memory_series *series;
 	size_t n_series;
 };
+
+/* The innermost function of a stack that is the program's own, not a framework's; where none is, Python's
+ * innermost, else the innermost. */
+lg_stk lg_memory_program_frame(const struct lg_trace *t, lg_stk stack);
+/* What the allocator asks the device for where no segment has room for so many bytes. */
+uint64_t lg_memory_segment_for(uint64_t bytes);
+/* Is it a framework's own function? */
+bool lg_memory_is_library(const struct lg_trace *t, lg_frm f);
 
 /* All of it lies in the arena. NULL in *ret: the trace tells nothing of memory. */
 int lg_memory_account(const struct lg_trace *t, struct lg_arena *a, const struct lg_memory **ret)

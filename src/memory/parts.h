@@ -35,6 +35,20 @@ int lg_memory_held_at(struct lg_memory_work *w, const struct lg_memory_device *d
 int lg_memory_held_now(struct lg_memory_work *w, const struct lg_memory_device *d, struct lg_memory_held *ret)
 	LG_MUST_CHECK;
 
+/* How the segments are cut at ts. asked: a request that it is for, which small segments cannot hold; 0 =
+ * any. */
+int lg_memory_pieces_at(struct lg_memory_work *w, const struct lg_memory_device *d, int64_t ts,
+			uint64_t asked, struct lg_memory_pieces *ret) LG_MUST_CHECK;
+int lg_memory_find_points(struct lg_memory_work *w, struct lg_memory_device *d) LG_MUST_CHECK; /* points.c */
+int lg_memory_find_leak(struct lg_memory_work *w, struct lg_memory_device *d) LG_MUST_CHECK; /* growth.c */
+void lg_memory_find_churn(struct lg_memory_work *w, struct lg_memory_device *d);             /* churn.c */
+int lg_memory_find_ooms(struct lg_memory_work *w, struct lg_memory_device *d) LG_MUST_CHECK; /* ooms.c */
+/* Is it alive at ts? */
+static inline bool lg_lives_at(const struct lg_span_tab *s, uint32_t row, int64_t ts)
+{
+	return s->ts[row] <= ts && (s->dur[row] < 0 || s->ts[row] + s->dur[row] > ts);
+}
+
 /* Bytes by stack, while they are added up. */
 struct lg_by_stack {
 	struct lg_memory_stack *v; /* by stack row */

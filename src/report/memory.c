@@ -128,12 +128,6 @@ void lg_memory_json(const struct lg_verdict *v, size_t n, struct lg_out *o)
 	lg_out_puts(o, "\n");
 }
 
-/* A framework's own function: whoever reads this wrote what called it. */
-static bool is_library(const struct lg_trace *t, lg_frm f)
-{
-	return t->frame.kind[f] != LG_FRAME_PYTHON || strstr(lg_string(t, t->frame.file[f]), "/torch/");
-}
-
 /* The innermost functions of the program, else whatever there is. */
 static const char *stack_line(const struct lg_trace *t, lg_stk stack, char *buf, size_t size)
 {
@@ -143,9 +137,9 @@ static const char *stack_line(const struct lg_trace *t, lg_stk stack, char *buf,
 
 	snprintf(buf, size, "%s", "no stack was recorded");
 	for (lg_stk k = stack; k && !any; k = t->stack.parent[k])
-		any = !is_library(t, t->stack.frame[k]);
+		any = !lg_memory_is_library(t, t->stack.frame[k]);
 	for (lg_stk k = stack; k && shown < FRAMES_OF_LINE && len < size; k = t->stack.parent[k]) {
-		if (any && is_library(t, t->stack.frame[k]))
+		if (any && lg_memory_is_library(t, t->stack.frame[k]))
 			continue;
 		len += (size_t)snprintf(buf + len, size - len, "%s%s", shown++ ? " < " : "",
 					frame_text(t, t->stack.frame[k], false, frame, sizeof frame));

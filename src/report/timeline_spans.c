@@ -292,6 +292,9 @@ void tl_track_spans(struct lg_timeline *c)
 		/* A span without thread and track has no place but the machine's. */
 		if (!s->track[i] && s->thr[i])
 			continue;
+		/* Lives of allocations overlap by the thousand: the device's counters draw them. */
+		if (c->t->track.kind[s->track[i]] == LG_TRACK_MEMORY && s->kind[i] == LG_SPAN_MEMORY)
+			continue;
 		if (lg_grow(&rows, &cap, n + 1, sizeof *rows)) {
 			c->failed = LG_E_NOMEM;
 			break;

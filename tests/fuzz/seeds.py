@@ -15,7 +15,7 @@ LARGEST = 200_000  # bytes: a mutation of more tells little for its time
 EVENTS = ("kineto", "chromejson")
 # fuzz_NAME -> what it reads of tests/data
 FILES = {"perfdata": "perf/*.data", "kineto": "kineto/**/*.json.gz", "chromejson": "kineto/**/*.json.gz",
-         "flightrec": "flightrec/*[0-9n].*", "folded": "folded/*", "nccllog": "nccllog/*", "pyspy": "pyspy/*",
+         "flightrec": "flightrec/*[0-9n].*", "folded": "folded/*", "memsnap": "memsnap/*", "nccllog": "nccllog/*", "pyspy": "pyspy/*",
          "smi": "smi/*", "torchlog": "torchlog/*"}
 
 

@@ -18,7 +18,7 @@
 #include "import/value/value.h"
 
 enum { HEAD_BYTES = 65536, FRAMES_MAX = 512, NOTES_MAX = 1 << 20 };
-enum { WORDS_CACHED = 1 << 16 };
+enum { WORDS_CACHED = 1 << 12 };
 
 /* Keys of the dictionaries, and the words that are values of "action" and "state". */
 #define KEYS(K) \
@@ -48,43 +48,50 @@ struct snap {
 	struct lg_snap_rows rows;
 	struct lg_doc *d;
 	/* What a text means, by its value: a file says the same few words all the time. */
-	uint8_t key_of[WORDS_CACHED], action_of[WORDS_CACHED];
+	struct word {
+		uint32_t v;
+		uint8_t key, action; /* UNKNOWN: not looked up */
+	} words[WORDS_CACHED];
 	struct note *note;
 	size_t n_note, cap_note;
 	uint64_t n_segments, n_events, odd, deep;
 	bool is_list; /* the oldest: segments only */
 };
 
+/* The place of a text that stays; scrap for one that does not. */
+static struct word *word_of(struct snap *s, uint32_t v, struct word *scrap)
+{
+	struct word *w = s->d->v[v].kept ? &s->words[v % WORDS_CACHED] : scrap;
+
+	if (w == scrap || w->v != v)
+		*w = (struct word){ .v = v, .key = UNKNOWN, .action = UNKNOWN };
+	return w;
+}
+
+static uint8_t look_up(const char *text, const char *const *list, uint8_t n)
+{
+	for (uint8_t i = 1; i < n; i++)
+		if (!strcmp(text, list[i]))
+			return i;
+	return 0;
+}
+
 static enum key key_of(struct snap *s, uint32_t v)
 {
-	bool cached = v < WORDS_CACHED && s->d->v[v].kept;
-	const char *text;
-	uint8_t k = 0;
+	struct word scrap, *w = word_of(s, v, &scrap);
 
-	if (cached && s->key_of[v])
-		return s->key_of[v] == UNKNOWN ? KEY_none : s->key_of[v];
-	text = lg_value_text(s->d, v);
-	for (uint8_t i = 1; i < N_KEYS; i++)
-		k = strcmp(text, keys[i]) ? k : i;
-	if (cached)
-		s->key_of[v] = k ? k : UNKNOWN;
-	return k;
+	if (w->key == UNKNOWN)
+		w->key = look_up(lg_value_text(s->d, v), keys, N_KEYS);
+	return w->key;
 }
 
 static enum lg_snap_action action_of(struct snap *s, uint32_t v)
 {
-	bool cached = v < WORDS_CACHED && s->d->v[v].kept;
-	const char *text;
-	uint8_t k = 0;
+	struct word scrap, *w = word_of(s, v, &scrap);
 
-	if (cached && s->action_of[v])
-		return s->action_of[v] == UNKNOWN ? LG_SNAP_NONE : s->action_of[v];
-	text = lg_value_text(s->d, v);
-	for (uint8_t i = 1; i < sizeof actions / sizeof *actions; i++)
-		k = strcmp(text, actions[i]) ? k : i;
-	if (cached)
-		s->action_of[v] = k ? k : UNKNOWN;
-	return k;
+	if (w->action == UNKNOWN)
+		w->action = look_up(lg_value_text(s->d, v), actions, sizeof actions / sizeof *actions);
+	return w->action;
 }
 
 /* The values of a dictionary by key; 0 where one is missing. */

@@ -135,7 +135,7 @@ static void close_open(struct lg_snap_rows *r, struct lg_snap_device *d, const s
 		add_alloc(r, d, &o, ts - o.ts, e->stack, false);
 	} else if (e->action == LG_SNAP_FREE_REQUESTED) {
 		o = (struct open){
-			.ts = d->first, .addr = e->addr, .size = e->size, .stream = e->stream
+			.ts = d->first - 1, .addr = e->addr, .size = e->size, .stream = e->stream
 		};
 		add_alloc(r, d, &o, ts - o.ts, e->stack, true);
 	} else {
@@ -267,7 +267,7 @@ static void add_blocks(struct lg_snap_rows *r, const struct lg_snap_device *d, u
 {
 	static const char *const name[] = { "block.inactive", "block.active_allocated",
 					    "block.active_pending_free" };
-	int64_t first = d->first <= d->last ? d->first : r->last;
+	int64_t first = d->first <= d->last ? d->first - 1 : r->last;
 
 	for (size_t i = 0; i < d->n_block; i++) {
 		const struct lg_snap_block *k = &d->block[i];

@@ -20,7 +20,7 @@ enum { WINDOW_BYTES = 1 << 18, MEMO_AHEAD = 1 << 16 };
 enum { OPCODES_A_BYTE = 64, OPCODES_FREE = 1 << 24, VALUES_A_BYTE = 2, VALUES_FREE = 1 << 21,
        TEXT_A_BYTE = 16, TEXT_FREE = 1 << 25 };
 
-/* An item that is to be left out of its list: what its taker made of other values is told by numbers above. */
+/* An item to be left out of its list; what a taker made of other values is told by larger numbers. */
 #define DROPPED INT64_MIN
 
 struct pickle {
@@ -416,7 +416,7 @@ static int end_early(struct pickle *k)
 }
 
 /* Are n more bytes there? The window grows by what was read, never by what a length says. */
-static int need(struct pickle *k, uint64_t n, bool *ret)
+static int fill(struct pickle *k, uint64_t n, bool *ret)
 {
 	while (k->s && (uint64_t)(k->end - k->p) < n) {
 		size_t have = (size_t)(k->end - k->p), got;
@@ -439,6 +439,12 @@ static int too_much(uint64_t at, struct lg_error *err)
 {
 	return lg_fail(err, LG_E_LIMIT, at, "byte %llu of the pickle: it holds more than a file of its size may hold",
 		       (unsigned long long)at);
+}
+
+static inline int need(struct pickle *k, uint64_t n, bool *ret)
+{
+	*ret = true;
+	return (uint64_t)(k->end - k->p) >= n ? 0 : fill(k, n, ret);
 }
 
 /* The opcode at the window's begin, with its argument. 1: go on; 0: it is the end. */

@@ -40,15 +40,21 @@ def saves(every, length):
 
 
 def snapshot():
-    """What torch.cuda.memory._dump_snapshot() writes: the keys, and one segment."""
-    block = {"size": 1 << 20, "requested_size": 1000000, "address": 0x7f0000000000, "state": "active_allocated",
-             "frames": [{"filename": "train.py", "line": 10, "name": "forward"}]}
-    segment = {"device": 0, "address": 0x7f0000000000, "total_size": 2 << 20, "allocated_size": 1 << 20,
-               "active_size": 1 << 20, "stream": 0, "segment_type": "large", "blocks": [block]}
-    trace = {"action": "alloc", "addr": 0x7f0000000000, "size": 1 << 20, "stream": 0, "time_us": 1772359200000000,
-             "frames": block["frames"]}
+    """What torch.cuda.memory._dump_snapshot() writes: the keys, and four segments."""
+    frames = [{"filename": "train.py", "line": 10, "name": "forward"}]
+    segments, events = [], []
+    for i in range(4):
+        at = 0x7f0000000000 + (i << 30)
+        segments.append({"device": 0, "address": at, "total_size": 2 << 20, "allocated_size": 1 << 20,
+                         "active_size": 1 << 20, "stream": 0, "segment_type": "large", "blocks": [
+                             {"size": 1 << 20, "requested_size": 1000000, "address": at, "state": "active_allocated",
+                              "frames": frames},
+                             {"size": 1 << 20, "requested_size": 0, "address": at + (1 << 20), "state": "inactive",
+                              "frames": []}]})
+        events.append({"action": "alloc", "addr": at, "size": 1000000, "stream": 0,
+                       "time_us": 1772359200000000 + i, "frames": frames})
     with open(HERE / "memory_snapshot.pickle", "wb") as out:
-        pickle.dump({"segments": [segment] * 4, "device_traces": [[trace] * 4], "allocator_settings": {}}, out, 4)
+        pickle.dump({"segments": segments, "device_traces": [events], "allocator_settings": {}}, out, 4)
 
 
 if __name__ == "__main__":

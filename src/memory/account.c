@@ -162,6 +162,60 @@ static int account(struct lg_memory_work *w, struct lg_memory_device *d)
 	return rc;
 }
 
+static bool is_watched(const struct lg_memory *m, const struct lg_trace *t, lg_trk k)
+{
+	static const char *const names[] = { "gpu.mem_used", "memory allocated", "memory reserved",
+					     "mem.available" };
+	bool is = false;
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		is |= !strcmp(lg_string(t, t->track.name[k]), names[i]);
+	for (size_t i = 0; i < m->n_devices && is; i++)
+		is = t->track.parent[m->device[i].track] != t->track.parent[k];
+	return is && t->track.kind[k] == LG_TRACK_COUNTER;
+}
+
+static void watch(struct lg_memory_series *s, int64_t ts, double v)
+{
+	if (!s->n) {
+		s->first = s->peak_ts = s->least_ts = ts;
+		s->first_bytes = s->peak_bytes = s->least_bytes = v;
+	}
+	if (v > s->peak_bytes) {
+		s->peak_bytes = v;
+		s->peak_ts = ts;
+	}
+	if (v < s->least_bytes) {
+		s->least_bytes = v;
+		s->least_ts = ts;
+	}
+	s->last = ts;
+	s->last_bytes = v;
+	s->n++;
+}
+
+static int find_series(const struct lg_memory_work *w, struct lg_memory *m)
+{
+	const struct lg_trace *t = w->t;
+	LG_AUTOFREE uint32_t *of_track = lg_calloc(t->track.n + 1, sizeof *of_track);
+
+	for (lg_trk k = 1; of_track && k < t->track.n; k++) {
+		if (!is_watched(m, t, k))
+			continue;
+		m->series = lg_arena_room(w->a, m->series, m->n_series, sizeof *m->series);
+		if (!m->series)
+			return LG_E_NOMEM;
+		m->series[m->n_series++] = (struct lg_memory_series){ .track = k };
+		of_track[k] = (uint32_t)m->n_series;
+	}
+	for (size_t i = 0; of_track && m->n_series && i < t->counter.n; i++)
+		if (of_track[t->counter.track[i]] && t->counter.value[i] >= 0 &&
+		    t->counter.value[i] < BYTES_MAX)
+			watch(&m->series[of_track[t->counter.track[i]] - 1], t->counter.ts[i],
+			      t->counter.value[i]);
+	return of_track ? 0 : LG_E_NOMEM;
+}
+
 int lg_memory_account(const struct lg_trace *t, struct lg_arena *a, const struct lg_memory **ret)
 {
 	LG_AUTOFREE uint8_t *row_of_name = lg_calloc(t->n_str + 1, 1);
@@ -174,6 +228,8 @@ int lg_memory_account(const struct lg_trace *t, struct lg_arena *a, const struct
 		rc = lg_memory_places(&w);
 	for (size_t i = 0; !rc && i < m->n_devices; i++)
 		rc = account(&w, &m->device[i]);
+	if (!rc)
+		rc = find_series(&w, m);
 	if (!rc && (m->n_devices || m->n_series))
 		*ret = m;
 	return rc;

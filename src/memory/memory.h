@@ -115,12 +115,12 @@ struct lg_memory_device {
 	size_t n_oom, n_oom_all;
 };
 
-/* Memory of something else that was only watched: a counter of bytes. */
+/* Memory that was only watched: a counter of bytes that no allocator's history stands behind. */
 struct lg_memory_series {
 	lg_trk track;
 	size_t n;
-	int64_t first, last, peak_ts;
-	double first_bytes, last_bytes, peak_bytes;
+	int64_t first, last, peak_ts, least_ts;
+	double first_bytes, last_bytes, peak_bytes, least_bytes;
 };
 
 struct lg_memory {

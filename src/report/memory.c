@@ -113,21 +113,6 @@ static void device_json(const struct lg_verdict *v, const struct lg_memory_devic
 	lg_json_close(j, '}');
 }
 
-void lg_memory_json(const struct lg_verdict *v, size_t n, struct lg_out *o)
-{
-	struct lg_json j = { .o = o };
-
-	lg_json_open(&j, '{');
-	lg_json_verdict(v, &j);
-	lg_json_key(&j, "memory");
-	lg_json_open(&j, '[');
-	for (size_t i = 0; v->memory && i < v->memory->n_devices; i++)
-		device_json(v, &v->memory->device[i], n, &j);
-	lg_json_close(&j, ']');
-	lg_json_close(&j, '}');
-	lg_out_puts(o, "\n");
-}
-
 /* The innermost functions of the program, else whatever there is. */
 static const char *stack_line(const struct lg_trace *t, lg_stk stack, char *buf, size_t size)
 {
@@ -210,28 +195,97 @@ static void device_text(const struct lg_verdict *v, const struct lg_memory_devic
 		stacks_text(v, "held at the peak", &d->peak, n, o);
 }
 
+/* "GPU 3: gpu.mem_used" */
+static const char *series_name(const struct lg_trace *t, lg_trk k, char *buf, size_t size)
+{
+	lg_trk parent = t->track.parent[k];
+
+	snprintf(buf, size, "%s%s%s", parent ? lg_string(t, t->track.name[parent]) : "",
+		 parent ? ": " : "", lg_string(t, t->track.name[k]));
+	return buf;
+}
+
+static void series_text(const struct lg_verdict *v, const struct lg_memory_series *s, struct lg_out *o)
+{
+	char name[FRAME_TEXT], a[LG_BYTES_TEXT], b[LG_BYTES_TEXT], c[LG_BYTES_TEXT], d[LG_BYTES_TEXT];
+
+	lg_text_safe(o, series_name(v->trace, s->track, name, sizeof name));
+	lg_out_printf(
+		o,
+		": %s at first, %s at the end; most %s at %.3f s, least %s at %.3f s (%zu readings)\n",
+		lg_bytes_text(s->first_bytes, a), lg_bytes_text(s->last_bytes, b),
+		lg_bytes_text(s->peak_bytes, c), lg_report_seconds(v, s->peak_ts),
+		lg_bytes_text(s->least_bytes, d), lg_report_seconds(v, s->least_ts), s->n);
+}
+
+static void all_text(const struct lg_verdict *v, size_t n, struct lg_out *o)
+{
+	const struct lg_memory *m = v->memory;
+	bool told = m != NULL;
+
+	for (size_t i = 0; i < v->n_findings; i++)
+		told |= !strncmp(v->findings[i].id, "mem.", 4);
+	if (!told)
+		lg_out_puts(o, "This input tells nothing of the memory of a device.\n");
+	for (size_t i = 0; m && i < m->n_devices; i++) {
+		if (i)
+			lg_out_puts(o, "\n");
+		device_text(v, &m->device[i], n, o);
+	}
+	for (size_t i = 0; m && i < m->n_series; i++)
+		if (m->series[i].n)
+			series_text(v, &m->series[i], o);
+}
+
+static void series_json(const struct lg_verdict *v, const struct lg_memory_series *s, struct lg_json *j)
+{
+	char name[FRAME_TEXT];
+
+	lg_json_open_flat(j, '{');
+	word(j, "name", series_name(v->trace, s->track, name, sizeof name));
+	bytes(j, "first_bytes", (uint64_t)s->first_bytes);
+	bytes(j, "last_bytes", (uint64_t)s->last_bytes);
+	bytes(j, "peak_bytes", (uint64_t)s->peak_bytes);
+	real(j, "peak_t_s", lg_report_seconds(v, s->peak_ts), 6);
+	bytes(j, "least_bytes", (uint64_t)s->least_bytes);
+	real(j, "least_t_s", lg_report_seconds(v, s->least_ts), 6);
+	bytes(j, "readings", s->n);
+	lg_json_close(j, '}');
+}
+
+void lg_memory_json(const struct lg_verdict *v, size_t n, struct lg_out *o)
+{
+	struct lg_json j = { .o = o };
+
+	lg_json_open(&j, '{');
+	lg_json_verdict(v, &j);
+	lg_json_key(&j, "memory");
+	lg_json_open(&j, '[');
+	for (size_t i = 0; v->memory && i < v->memory->n_devices; i++)
+		device_json(v, &v->memory->device[i], n, &j);
+	lg_json_close(&j, ']');
+	lg_json_key(&j, "memory_series");
+	lg_json_open(&j, '[');
+	for (size_t i = 0; v->memory && i < v->memory->n_series; i++)
+		if (v->memory->series[i].n)
+			series_json(v, &v->memory->series[i], &j);
+	lg_json_close(&j, ']');
+	lg_json_close(&j, '}');
+	lg_out_puts(o, "\n");
+}
+
 void lg_memory_term(const struct lg_verdict *v, size_t n, const struct lg_term_options *opt,
 		    struct lg_out *o)
 {
-	if (!v->memory)
-		lg_out_puts(o, "This input tells nothing of the memory of a device.\n");
-	for (size_t i = 0; v->memory && i < v->memory->n_devices; i++) {
-		if (i)
-			lg_out_puts(o, "\n");
-		device_text(v, &v->memory->device[i], n, o);
-	}
+	all_text(v, n, o);
 	lg_term_findings(v, opt, o);
 }
 
 void lg_memory_markdown(const struct lg_verdict *v, size_t n, struct lg_out *o)
 {
-	if (!v->memory)
-		lg_out_puts(o, "This input tells nothing of the memory of a device.\n");
-	for (size_t i = 0; v->memory && i < v->memory->n_devices; i++) {
-		lg_out_puts(o, "```text\n");
-		device_text(v, &v->memory->device[i], n, o);
-		lg_out_puts(o, "```\n\n");
-	}
+	lg_out_puts(o, "```text\n");
+	all_text(v, n, o);
+	lg_out_puts(o, "```\n\n");
 	lg_markdown_findings(v, o);
 }
 

@@ -132,17 +132,19 @@ static const char *stack_line(const struct lg_trace *t, lg_stk stack, char *buf,
 	return buf;
 }
 
-static void kinds_text(const struct lg_memory_device *d, const char *bullet, struct lg_out *o)
+static void kinds_text(const struct lg_memory_device *d, struct lg_out *o)
 {
-	char now[LG_BYTES_TEXT], peak[LG_BYTES_TEXT];
+	char size[LG_BYTES_TEXT];
 
-	for (enum lg_memory_kind k = 0; k < LG_MEMORY_KINDS; k++)
-		if (d->now.by_kind[k] || d->peak.by_kind[k])
-			lg_out_printf(o, "%s%-16s %12s now  %12s at the peak  (%s)\n", bullet,
-				      lg_memory_kind_name(k),
-				      lg_bytes_text((double)d->now.by_kind[k], now),
-				      lg_bytes_text((double)d->peak.by_kind[k], peak),
-				      lg_memory_kind_told(k));
+	for (enum lg_memory_kind k = 0; k < LG_MEMORY_KINDS; k++) {
+		if (!d->now.by_kind[k] && !d->peak.by_kind[k])
+			continue;
+		lg_out_printf(o, " %-16s %12s now", lg_memory_kind_name(k),
+			      lg_bytes_text((double)d->now.by_kind[k], size));
+		if (d->has_history)
+			lg_out_printf(o, "  %12s at the peak", lg_bytes_text((double)d->peak.by_kind[k], size));
+		lg_out_printf(o, "  (%s)\n", lg_memory_kind_told(k));
+	}
 }
 
 static void stacks_text(const struct lg_verdict *v, const char *title, const struct lg_memory_held *h,
@@ -189,7 +191,7 @@ static void device_text(const struct lg_verdict *v, const struct lg_memory_devic
 	else
 		lg_out_puts(o, "no history: when it was allocated, and what came and went before, is "
 			       "not in the file\n");
-	kinds_text(d, " ", o);
+	kinds_text(d, o);
 	stacks_text(v, "held now", &d->now, n, o);
 	if (d->has_history)
 		stacks_text(v, "held at the peak", &d->peak, n, o);

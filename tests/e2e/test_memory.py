@@ -258,3 +258,20 @@ def test_every_cut_is_read_as_far_as_it_goes(laggard, tmp_path):
         done = laggard("memory", "--json", path)
         assert done.returncode == 0, (cut, done.stderr)
         assert any("ends before" in line or "ends early" in line for line in json.loads(done.stdout)["limits"])
+
+
+def test_memory_that_was_only_watched_and_a_log(laggard, tmp_path):
+    table = tmp_path / "smi.csv"
+    table.write_text("timestamp, index, memory.used [MiB], utilization.gpu [%]\n" + "".join(
+        f"2025/10/03 18:37:{i:02d}.000, 0, {used} MiB, 90 %\n" for i, used in enumerate((100, 300, 50, 200))))
+    series = ask(laggard, table)["memory_series"]
+    assert [s["name"] for s in series] == ["GPU 0: gpu.mem_used"]
+    assert [series[0][k] // MIB for k in ("first_bytes", "last_bytes", "peak_bytes", "least_bytes")] == [100, 200, 300, 50]
+    assert (series[0]["peak_t_s"], series[0]["least_t_s"], series[0]["readings"]) == (1, 2, 4)
+    log = tmp_path / "job.log"
+    log.write_text("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
+                   "47.53 GiB of which 1.09 GiB is free. Of the allocated memory 40.00 GiB is allocated by PyTorch, and "
+                   "5.00 GiB is reserved by PyTorch but unallocated.\n")
+    told_of = ask(laggard, log)
+    assert told_of["memory"] == [] and [f["detail"] for f in told_of["findings"]] == ["fragmentation"]
+    assert "nothing of the memory" not in laggard("memory", log).stdout

@@ -51,7 +51,9 @@ int lg_report_html(const struct lg_verdict *v, struct lg_out *o, struct lg_error
 		       "<code>laggard rules ID</code>.</p></footer>\n");
 	lg_out_puts(o, "<script>");
 	lg_out_puts(o, lg_page_script);
-	lg_out_puts(o, "</script>\n</body>\n</html>\n");
+	lg_out_puts(o, "</script>\n");
+	rc = lg_html_data(v, &a, o, err);
+	lg_out_puts(o, "</body>\n</html>\n");
 	lg_accounts_done(&a);
-	return 0;
+	return rc;
 }

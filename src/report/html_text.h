@@ -30,6 +30,10 @@ void lg_html_steps(const struct lg_verdict *v, const struct lg_accounts *a, stru
 void lg_html_ranks(const struct lg_verdict *v, const struct lg_accounts *a, struct lg_out *o);
 void lg_html_account(const struct lg_accounts *a, struct lg_out *o);
 
+/* html_data.c: what the page's script draws. */
+int lg_html_data(const struct lg_verdict *v, const struct lg_accounts *a, struct lg_out *o,
+		 struct lg_error *err) LG_MUST_CHECK;
+
 /* Made from web/dist/ by tools/embed. */
 extern const char lg_page_script[], lg_page_style[], lg_page_script_digest[], lg_page_style_digest[];
 

@@ -18,7 +18,8 @@ static uint8_t kind_of(const struct lg_part *p)
 }
 
 /* Only those time can belong to: a verdict of a test may hold more parts than steps name. */
-static const struct lg_part *parts_of(const struct lg_verdict *v, const struct lg_step *s, size_t *ret_n)
+static const struct lg_part *parts_of(const struct lg_verdict *v, const struct lg_step *s,
+				      size_t *ret_n)
 {
 	size_t first = s->part_first < v->n_parts ? s->part_first : v->n_parts;
 
@@ -28,22 +29,28 @@ static const struct lg_part *parts_of(const struct lg_verdict *v, const struct l
 
 static void cause_name(char *to, size_t size, const struct lg_verdict *v, uint32_t i)
 {
-	static const char *const how[] = { "", "lock", "CPU taken by", "waited for", "disk, by", "stopped by", "waited for" };
+	static const char *const how[] = { "",	       "lock",	     "CPU taken by", "waited for",
+					   "disk, by", "stopped by", "waited for" };
 	const struct lg_cause *c = &v->causes[i];
 	const struct lg_trace *t = v->trace;
 	lg_prc prc = c->prc ? c->prc : t && c->thr ? t->thread.prc[c->thr] : 0;
 	char text[2 * LG_ACCOUNT_NAME], who[96] = "", pid[LG_PID_TEXT];
-	const char *comm = t ? lg_string(t, c->thr && t->thread.comm[c->thr] ? t->thread.comm[c->thr]
-									     : t->process.comm[prc]) : "";
+	const char *comm = t ? lg_string(t, c->thr && t->thread.comm[c->thr]
+						? t->thread.comm[c->thr]
+						: t->process.comm[prc])
+			     : "";
 
 	if (t && prc)
-		snprintf(who, sizeof who, "%.60s%s%s", comm, *comm ? ", " : "", lg_pid_text(t->process.pid[prc], pid));
+		snprintf(who, sizeof who, "%.60s%s%s", comm, *comm ? ", " : "",
+			 lg_pid_text(t->process.pid[prc], pid));
 	else
 		snprintf(who, sizeof who, "somebody unknown");
 	if (c->kind == LG_CAUSE_LOCK)
-		snprintf(text, sizeof text, "%.60s held by %s", t && c->lock ? lg_string(t, c->lock) : "a lock", who);
+		snprintf(text, sizeof text, "%.60s held by %s",
+			 t && c->lock ? lg_string(t, c->lock) : "a lock", who);
 	else
-		snprintf(text, sizeof text, "%s %s", how[c->kind < LG_COUNT(how) ? c->kind : LG_CAUSE_OTHER], who);
+		snprintf(text, sizeof text, "%s %s",
+			 how[c->kind < LG_COUNT(how) ? c->kind : LG_CAUSE_OTHER], who);
 	lg_show(to, size, text, false);
 }
 
@@ -53,10 +60,12 @@ struct weight {
 };
 LG_ORDER_BY(heavier, struct weight, LG_CMP(y->ns, x->ns) ?: LG_CMP(x->cause, y->cause))
 
-/* The causes that slow steps lost most to (all steps, where none is slow) get slots of their own. */
+/* The causes that slow steps lost most to (all steps, where none is slow) get slots of their own.
+ */
 static int choose_slots(struct lg_accounts *a, const struct lg_verdict *v, uint8_t *slot_of)
 {
-	static const char *const rest[] = { "running", "ready, no CPU", "blocked, otherwise", "unexplained" };
+	static const char *const rest[] = { "running", "ready, no CPU", "blocked, otherwise",
+					    "unexplained" };
 	struct weight *w LG_AUTOFREE = lg_calloc(v->n_causes + 1, sizeof *w);
 	struct lg_account_slot *s;
 	size_t n = 0;
@@ -71,7 +80,8 @@ static int choose_slots(struct lg_accounts *a, const struct lg_verdict *v, uint8
 		if (a->n_slow ? !v->steps[i].slow : v->steps[i].warmup)
 			continue;
 		for (size_t k = 0; k < n; k++)
-			if (p[k].cause && p[k].cause < v->n_causes && kind_of(&p[k]) != LG_PART_RUNNING)
+			if (p[k].cause && p[k].cause < v->n_causes &&
+			    kind_of(&p[k]) != LG_PART_RUNNING)
 				w[p[k].cause].ns += p[k].dur;
 	}
 	LG_SORT(w, v->n_causes, heavier);
@@ -117,10 +127,12 @@ static int64_t in_collectives(const struct lg_verdict *v, lg_thr thr, int64_t a,
 	return sum;
 }
 
-static void add_step(struct lg_accounts *a, const struct lg_verdict *v, size_t i, const uint8_t *slot_of)
+static void add_step(struct lg_accounts *a, const struct lg_verdict *v, size_t i,
+		     const uint8_t *slot_of)
 {
 	const struct lg_step *s = &v->steps[i];
-	int64_t *ns = a->ns + i * a->n_slots, *stage = a->stage_ns + i * LG_STAGE_MAX, left = s->dur;
+	int64_t *ns = a->ns + i * a->n_slots, *stage = a->stage_ns + i * LG_STAGE_MAX,
+		left = s->dur;
 	size_t n;
 	const struct lg_part *p = parts_of(v, s, &n);
 
@@ -155,7 +167,8 @@ static int lateness(struct lg_accounts *a, const struct lg_verdict *v)
 		size_t n = 0;
 
 		for (end = i; end < v->n_steps && v->steps[end].rank == v->steps[i].rank &&
-			      v->steps[end].prc == v->steps[i].prc; end++)
+			      v->steps[end].prc == v->steps[i].prc;
+		     end++)
 			if (!v->steps[end].warmup)
 				own[n++] = a->own_ns[end];
 		median = lg_median_i64(own, n);

@@ -63,7 +63,8 @@ static void add(struct work *w, struct lg_lane *lane, struct lg_mark m)
 	w->rc = LG_APPEND(lane->v, lane->n, lane->cap, m);
 }
 
-/* Deals marks to depths, the enclosing one above; what finds no depth is dropped. An empty lane is none. */
+/* Deals marks to depths, the enclosing one above; what finds no depth is dropped. An empty lane is
+ * none. */
 static void lane_end(struct work *w, struct lg_lane *lane)
 {
 	int64_t end[LG_DEPTHS];
@@ -111,9 +112,15 @@ static struct lg_mark span_mark(const struct lg_trace *t, uint32_t row)
 	uint8_t kind = t->span.kind[row];
 	bool device = kind == LG_SPAN_KERNEL || kind == LG_SPAN_COPY || kind == LG_SPAN_RUNTIME;
 
-	return (struct lg_mark){ .ts = t->span.ts[row], .dur = lg_span_end(t, row) - t->span.ts[row], .kind = kind,
-				 .tone = t->span.stage[row], .name = t->span.name[row], .stack = t->span.stack[row],
-				 .a = !device ? t->span.peer[row] : t->span.seq[row] > 0 ? (uint64_t)t->span.seq[row] : 0 };
+	return (struct lg_mark){ .ts = t->span.ts[row],
+				 .dur = lg_span_end(t, row) - t->span.ts[row],
+				 .kind = kind,
+				 .tone = t->span.stage[row],
+				 .name = t->span.name[row],
+				 .stack = t->span.stack[row],
+				 .a = !device		     ? t->span.peer[row]
+				      : t->span.seq[row] > 0 ? (uint64_t)t->span.seq[row]
+							     : 0 };
 }
 
 static void spans(struct work *w, lg_thr thr, const char *who, bool locks)
@@ -140,9 +147,13 @@ static void states(struct work *w, lg_thr thr, const char *who)
 	for (uint32_t p = w->x->state_off[thr]; lane && p < w->x->state_off[thr + 1]; p++) {
 		uint32_t row = w->x->state[p];
 		lg_stk stack = t->state.stack[row];
-		struct lg_mark m = { .ts = t->state.ts[row], .kind = t->state.kind[row], .tone = t->state.reason[row] & 127,
-				     .dur = lg_row_end(t, t->state.ts[row], t->state.dur[row]) - t->state.ts[row],
-				     .name = stack ? t->frame.name[t->stack.frame[stack]] : 0, .stack = stack,
+		struct lg_mark m = { .ts = t->state.ts[row],
+				     .kind = t->state.kind[row],
+				     .tone = t->state.reason[row] & 127,
+				     .dur = lg_row_end(t, t->state.ts[row], t->state.dur[row]) -
+					    t->state.ts[row],
+				     .name = stack ? t->frame.name[t->stack.frame[stack]] : 0,
+				     .stack = stack,
 				     .a = t->state.blocker[row] };
 
 		if (m.a)
@@ -150,7 +161,8 @@ static void states(struct work *w, lg_thr thr, const char *who)
 		else
 			m.a = t->state.waker[row];
 		if (t->state.flags[row] & LG_STATE_SUMMED && m.dur > 0) {
-			uint64_t run = (uint64_t)LG_MIN(t->state.run[row], m.dur) * 255 / (uint64_t)m.dur;
+			uint64_t run = (uint64_t)LG_MIN(t->state.run[row], m.dur) * 255 /
+				       (uint64_t)m.dur;
 
 			m.kind = LG_MARK_MIXED;
 			m.a = run | (uint64_t)(255 - run) << 16;
@@ -177,21 +189,109 @@ static void account(struct work *w, lg_thr thr)
 	for (size_t i = 0; lane && i < w->v->n_steps; i++) {
 		const struct lg_step *s = &w->v->steps[i];
 
-		for (uint32_t k = 0; s->thr == thr && k < s->n_parts && s->part_first + k < w->v->n_parts; k++) {
+		for (uint32_t k = 0;
+		     s->thr == thr && k < s->n_parts && s->part_first + k < w->v->n_parts; k++) {
 			const struct lg_part *p = &w->v->parts[s->part_first + k];
 			uint32_t row = p->state;
 
-			add(w, lane, (struct lg_mark){ .ts = p->ts, .dur = p->dur, .kind = p->kind, .a = p->by,
-						       .tone = slot_of(w->a, p),
-						       .stack = row < w->t->state.n ? w->t->state.stack[row] : 0 });
+			add(w, lane,
+			    (struct lg_mark){ .ts = p->ts,
+					      .dur = p->dur,
+					      .kind = p->kind,
+					      .a = p->by,
+					      .tone = slot_of(w->a, p),
+					      .stack = row < w->t->state.n ? w->t->state.stack[row]
+									   : 0 });
 		}
 	}
 	lane_end(w, lane);
 }
 
+/* The stack of a sample, outermost first. */
+static size_t frames_of(const struct lg_trace *t, lg_stk s, lg_frm *to)
+{
+	size_t n = 0;
+
+	while (s && t->stack.depth[s] > LG_DEPTHS)
+		s = t->stack.parent[s];
+	for (lg_stk p = s; p && n < LG_DEPTHS; p = t->stack.parent[p])
+		n++;
+	for (size_t i = n; i-- > 0; s = t->stack.parent[s])
+		to[i] = t->stack.frame[s];
+	return n;
+}
+
+struct chart {
+	lg_frm frame[LG_DEPTHS];
+	int64_t since[LG_DEPTHS];
+	size_t n;
+	int64_t end; /* of the last sample */
+};
+
+/* Frames from depth `from` on end. Outermost first: of equal times the first one is above. */
+static void chart_end(struct work *w, struct lg_lane *lane, struct chart *c, size_t from)
+{
+	const struct lg_trace *t = w->t;
+
+	for (size_t d = from; d < c->n; d++) {
+		lg_frm f = c->frame[d];
+
+		add(w, lane,
+		    (struct lg_mark){ .ts = c->since[d],
+				      .dur = c->end - c->since[d],
+				      .kind = t->frame.kind[f] & 127,
+				      .name = t->frame.name[f] ? t->frame.name[f]
+							       : t->frame.dso[f] });
+	}
+	c->n = LG_MIN(c->n, from);
+}
+
+/* CPU samples as a chart: what neighbours share is one mark. A sample stands for no longer than two
+ * of its kind. */
+static void samples(struct work *w, lg_thr thr, const char *who)
+{
+	const struct lg_trace *t = w->t;
+	struct chart c = { .end = INT64_MIN };
+	char name[96];
+	struct lg_lane *lane;
+
+	if (w->x->sample_off[thr] == w->x->sample_off[thr + 1])
+		return;
+	shown(name, sizeof name, "%s samples", who);
+	lane = lane_new(w, LG_ROW_SAMPLES, thr, name);
+	for (uint32_t p = w->x->sample_off[thr]; lane && p < w->x->sample_off[thr + 1]; p++) {
+		uint32_t row = w->x->sample[p];
+		int64_t ts = t->sample.ts[row],
+			last = (int64_t)LG_MIN(t->sample.weight[row], UINT64_C(20000000));
+		lg_frm frame[LG_DEPTHS];
+		size_t n = frames_of(t, t->sample.stack[row], frame), same = 0;
+
+		if (t->sample.flags[row] & (LG_SAMPLE_NO_CPU | LG_SAMPLE_IDLE))
+			continue;
+		last = LG_MAX(last, 10000);
+		if (c.end != INT64_MIN && ts <= c.end + last) {
+			c.end = ts;
+			while (same < n && same < c.n && frame[same] == c.frame[same])
+				same++;
+		}
+		chart_end(w, lane, &c, same);
+		for (size_t d = same; d < n; d++) {
+			c.frame[d] = frame[d];
+			c.since[d] = ts;
+		}
+		c.n = n;
+		c.end = ts + last;
+	}
+	if (lane)
+		chart_end(w, lane, &c, 0);
+	lane_end(w, lane);
+}
+
 static size_t rows_of(const struct lg_index *x, lg_thr thr)
 {
-	return x->state_off[thr + 1] - x->state_off[thr] + (x->span_off[thr + 1] - x->span_off[thr]);
+	return x->state_off[thr + 1] - x->state_off[thr] +
+	       (x->span_off[thr + 1] - x->span_off[thr]) +
+	       (x->sample_off[thr + 1] - x->sample_off[thr]);
 }
 
 static void thread(struct work *w, lg_thr thr, bool main)
@@ -204,12 +304,16 @@ static void thread(struct work *w, lg_thr thr, bool main)
 	if (main)
 		snprintf(who, sizeof who, "main");
 	else
-		shown(who, sizeof who, "%.40s %d", lg_string(w->t, w->t->thread.comm[thr]), w->t->thread.tid[thr]);
+		shown(who, sizeof who, "%.40s %d", lg_string(w->t, w->t->thread.comm[thr]),
+		      w->t->thread.tid[thr]);
 	if (main)
 		account(w, thr);
 	spans(w, thr, who, false);
 	spans(w, thr, who, true);
 	states(w, thr, who);
+	/* Charts are tall: beside states only the main thread has one. */
+	if (main || w->x->state_off[thr] == w->x->state_off[thr + 1])
+		samples(w, thr, who);
 }
 
 struct busy {
@@ -231,8 +335,8 @@ static void process(struct work *w, lg_prc prc, lg_thr main, size_t threads, con
 		w->rc = LG_E_NOMEM;
 		return;
 	}
-	shown(w->group, sizeof w->group, "%s%s%.60s (%s)", as, *as ? ": " : "", lg_string(w->t, w->t->process.comm[prc]),
-	      lg_pid_text(w->t->process.pid[prc], pid));
+	shown(w->group, sizeof w->group, "%s%s%.60s (%s)", as, *as ? ": " : "",
+	      lg_string(w->t, w->t->process.comm[prc]), lg_pid_text(w->t->process.pid[prc], pid));
 	for (size_t i = 0; i < n; i++) {
 		b[i].row = x->thread[x->thread_off[prc] + i];
 		b[i].n = (int64_t)rows_of(x, b[i].row);
@@ -267,7 +371,9 @@ static void culprits(struct work *w)
 	for (size_t i = 0; i < w->v->n_findings; i++) {
 		const struct lg_finding *f = &w->v->findings[i];
 
-		for (lg_prc p = 1; f->culprit.pid >= 0 && f->severity > LG_SEVERITY_INFO && p < w->t->process.n; p++)
+		for (lg_prc p = 1;
+		     f->culprit.pid >= 0 && f->severity > LG_SEVERITY_INFO && p < w->t->process.n;
+		     p++)
 			if (w->t->process.pid[p] == f->culprit.pid && !w->done[w->x->main_of[p]])
 				process(w, p, 0, 4, "culprit");
 	}
@@ -323,7 +429,8 @@ static void cpus(struct work *w)
 
 		if (x->cpu_off[c] == x->cpu_off[c + 1])
 			continue;
-		shown(w->group, sizeof w->group, x->n_host > 1 ? "CPUs of host %u" : "CPUs", c / x->n_cpu);
+		shown(w->group, sizeof w->group, x->n_host > 1 ? "CPUs of host %u" : "CPUs",
+		      c / x->n_cpu);
 		snprintf(name, sizeof name, "CPU %u", c % x->n_cpu);
 		lane = lane_new(w, LG_ROW_CPU, 0, name);
 		for (uint32_t p = x->cpu_off[c]; lane && p < x->cpu_off[c + 1]; p++) {
@@ -331,10 +438,14 @@ static void cpus(struct work *w)
 			lg_thr thr = t->state.thr[row];
 
 			if (!(t->thread.flags[thr] & LG_THREAD_IDLE))
-				add(w, lane, (struct lg_mark){ .ts = t->state.ts[row], .kind = LG_RUNNING, .a = thr,
-							       .name = t->thread.comm[thr],
-							       .dur = lg_row_end(t, t->state.ts[row], t->state.dur[row]) -
-								      t->state.ts[row] });
+				add(w, lane,
+				    (struct lg_mark){
+					.ts = t->state.ts[row],
+					.kind = LG_RUNNING,
+					.a = thr,
+					.name = t->thread.comm[thr],
+					.dur = lg_row_end(t, t->state.ts[row], t->state.dur[row]) -
+					       t->state.ts[row] });
 		}
 		lane_end(w, lane);
 	}
@@ -352,14 +463,16 @@ int lg_running_ns(const struct lg_verdict *v, int64_t **ret, struct lg_error *er
 		bool summed = t->state.flags[i] & LG_STATE_SUMMED;
 		int64_t dur = lg_row_end(t, t->state.ts[i], t->state.dur[i]) - t->state.ts[i];
 
-		if ((t->state.kind[i] != LG_RUNNING && !summed) || t->thread.flags[thr] & LG_THREAD_IDLE)
+		if ((t->state.kind[i] != LG_RUNNING && !summed) ||
+		    t->thread.flags[thr] & LG_THREAD_IDLE)
 			continue;
 		ns[t->thread.prc[thr]] += summed ? t->state.run[i] : dur;
 		sum += dur;
 	}
 	for (size_t i = 0; !sum && i < t->sample.n; i++)
 		if (!(t->sample.flags[i] & (LG_SAMPLE_NO_CPU | LG_SAMPLE_IDLE)))
-			ns[t->thread.prc[t->sample.thr[i]]] += (int64_t)(t->sample.weight[i] & INT32_MAX);
+			ns[t->thread.prc[t->sample.thr[i]]] += (int64_t)(t->sample.weight[i] &
+									 INT32_MAX);
 	*ret = ns;
 	return 0;
 }

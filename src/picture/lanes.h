@@ -1,36 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lanes.h - a trace as rows of marks, in the order in which a page shows them: ranks, culprits, devices, CPUs,
- * other processes. The marks of one depth of a lane never overlap and are in order of time.
+ * lanes.h - a trace as rows of marks, in the order in which a page shows them: ranks, culprits,
+ * devices, CPUs, other processes. The marks of one depth of a lane never overlap and are in order
+ * of time.
  */
 #ifndef LG_PICTURE_LANES_H
 #define LG_PICTURE_LANES_H
 #include "picture/accounts.h"
 
-enum lg_row_kind { LG_ROW_ACCOUNT, LG_ROW_SPANS, LG_ROW_LOCKS, LG_ROW_STATES, LG_ROW_DEVICE, LG_ROW_CPU };
+enum lg_row_kind {
+	LG_ROW_ACCOUNT,
+	LG_ROW_SPANS,
+	LG_ROW_LOCKS,
+	LG_ROW_STATES,
+	LG_ROW_DEVICE,
+	LG_ROW_CPU,
+	LG_ROW_SAMPLES
+};
 /* Beside enum lg_state_kind: a time in which a thread did several things; `a` has their shares. */
 enum { LG_MARK_MIXED = 4 };
 
 struct lg_mark {
 	int64_t ts, dur;
-	uint64_t a;      /* states: who ended or held it (thread); kernels and calls: correlation; locks: peer;
-			  * CPUs: thread; account: by whom; MIXED: shares of 255, running | ready << 8 | blocked << 16 */
+	uint64_t a; /* states: who ended or held it (thread); kernels and calls: correlation; locks:
+		     * peer; CPUs: thread; account: by whom; MIXED: shares of 255, running | ready
+		     * << 8 | blocked << 16 */
 	lg_str name;
 	lg_stk stack;
-	uint32_t n;      /* how many it stands for */
-	uint8_t kind;    /* of span, state or part, by the lane's kind */
-	uint8_t tone;    /* spans: stage; states: reason, HELD where `a` is the holder; account: slot */
+	uint32_t n;   /* how many it stands for */
+	uint8_t kind; /* of span, state or part, by the lane's kind */
+	uint8_t
+	    tone; /* spans: stage; states: reason, HELD where `a` is the holder; account: slot */
 	uint8_t depth;
 };
-enum { LG_TONE_HELD = 128, LG_DEPTHS = 24 };
+enum { LG_TONE_HELD = 128, LG_DEPTHS = 48 };
 
 struct lg_lane {
 	char name[96], group[128]; /* as they may be shown */
 	enum lg_row_kind kind;
 	lg_thr thr;
-	bool folded;               /* not shown before somebody asks */
-	uint32_t depth;            /* deepest + 1 */
-	struct lg_mark *v;         /* by depth, then time */
+	bool folded;	   /* not shown before somebody asks */
+	uint32_t depth;	   /* deepest + 1 */
+	struct lg_mark *v; /* by depth, then time */
 	size_t n, cap;
 };
 
@@ -42,7 +53,8 @@ struct lg_lanes {
 int lg_lanes_make(struct lg_lanes *ret, const struct lg_verdict *v, const struct lg_accounts *a,
 		  struct lg_error *err) LG_MUST_CHECK;
 void lg_lanes_done(struct lg_lanes *l);
-/* Running time of each process row in [first, last), by states or, where there are none, by CPU samples. */
+/* Running time of each process row in [first, last), by states or, where there are none, by CPU
+ * samples. */
 int lg_running_ns(const struct lg_verdict *v, int64_t **ret, struct lg_error *err) LG_MUST_CHECK;
 
 #endif /* LG_PICTURE_LANES_H */

@@ -25,7 +25,8 @@ uint32_t lg_used_number(struct lg_used *u, uint32_t row, int *failed)
 
 static int used_new(struct lg_used *u, size_t n_rows)
 {
-	*u = (struct lg_used){ .n_rows = n_rows, .number = lg_calloc(n_rows + 1, sizeof *u->number) };
+	*u = (struct lg_used){ .n_rows = n_rows,
+			       .number = lg_calloc(n_rows + 1, sizeof *u->number) };
 	return u->number ? 0 : LG_E_NOMEM;
 }
 
@@ -80,8 +81,8 @@ int lg_level_of(const struct lg_lane *lane, unsigned k, struct lg_mark **ret, si
 
 		end = i + 1;
 		if (m->dur >> k == 0)
-			while (end < lane->n && lane->v[end].depth == m->depth && lane->v[end].dur >> k == 0 &&
-			       lane->v[end].ts >> k == m->ts >> k)
+			while (end < lane->n && lane->v[end].depth == m->depth &&
+			       lane->v[end].dur >> k == 0 && lane->v[end].ts >> k == m->ts >> k)
 				end++;
 		v[n++] = together(m, end - i, lane->kind == LG_ROW_STATES, INT64_C(1) << k);
 	}
@@ -110,14 +111,19 @@ static int level_make(struct level *l, const struct lg_lanes *lanes, unsigned k)
 {
 	int rc;
 
-	*l = (struct level){ .k = k, .n_lanes = lanes->n, .borrowed = !k, .v = lg_calloc(lanes->n + 1, sizeof *l->v),
+	*l = (struct level){ .k = k,
+			     .n_lanes = lanes->n,
+			     .borrowed = !k,
+			     .v = lg_calloc(lanes->n + 1, sizeof *l->v),
 			     .n = lg_calloc(lanes->n + 1, sizeof *l->n) };
 	rc = l->v && l->n ? 0 : LG_E_NOMEM;
 	for (size_t i = 0; i < lanes->n && !rc; i++) {
-		l->v[i] = lanes->v[i].v;
-		l->n[i] = lanes->v[i].n;
-		if (k)
+		if (k) {
 			rc = lg_level_of(&lanes->v[i], k, &l->v[i], &l->n[i]);
+		} else {
+			l->v[i] = lanes->v[i].v;
+			l->n[i] = lanes->v[i].n;
+		}
 		l->total += rc ? 0 : l->n[i];
 	}
 	if (rc)
@@ -138,7 +144,8 @@ struct writer {
 /* Is `a` of such a mark a row of the thread table? */
 static bool names_thread(const struct lg_lane *lane, const struct lg_mark *m)
 {
-	bool device = m->kind == LG_SPAN_KERNEL || m->kind == LG_SPAN_COPY || m->kind == LG_SPAN_RUNTIME;
+	bool device = m->kind == LG_SPAN_KERNEL || m->kind == LG_SPAN_COPY ||
+		      m->kind == LG_SPAN_RUNTIME;
 
 	if (lane->kind == LG_ROW_SPANS || lane->kind == LG_ROW_DEVICE)
 		return !device;
@@ -146,7 +153,8 @@ static bool names_thread(const struct lg_lane *lane, const struct lg_mark *m)
 }
 
 /* Positions [*a, *b) of v, of one depth, whose marks touch [from, to). */
-static void touching(const struct lg_mark *v, size_t n, int64_t from, int64_t to, size_t *a, size_t *b)
+static void touching(const struct lg_mark *v, size_t n, int64_t from, int64_t to, size_t *a,
+		     size_t *b)
 {
 	size_t lo = 0, hi = n;
 
@@ -170,7 +178,8 @@ static void touching(const struct lg_mark *v, size_t n, int64_t from, int64_t to
 	*b = lo;
 }
 
-static void put(struct writer *w, const struct lg_lane *lane, const struct lg_mark *m, int64_t *last)
+static void put(struct writer *w, const struct lg_lane *lane, const struct lg_mark *m,
+		int64_t *last)
 {
 	struct lg_column *c = w->col;
 
@@ -180,12 +189,15 @@ static void put(struct writer *w, const struct lg_lane *lane, const struct lg_ma
 	lg_column_add(&c[3], lg_used_number(&w->l->name, m->name, &w->failed));
 	lg_column_add(&c[4], m->kind);
 	lg_column_add(&c[5], m->tone);
-	lg_column_add(&c[6], names_thread(lane, m) ? lg_used_number(&w->l->thread, (uint32_t)m->a, &w->failed) : m->a);
+	lg_column_add(&c[6], names_thread(lane, m)
+				 ? lg_used_number(&w->l->thread, (uint32_t)m->a, &w->failed)
+				 : m->a);
 	lg_column_add(&c[7], lg_used_number(&w->l->stack, m->stack, &w->failed));
 	lg_column_add(&c[8], m->n);
 }
 
-/* Of [from, to), ns since the first row. A mark that reaches into several blocks is in each of them. */
+/* Of [from, to), ns since the first row. A mark that reaches into several blocks is in each of
+ * them. */
 static int block(struct writer *w, const struct level *l, int64_t from, int64_t to)
 {
 	struct lg_block b = { .from = from, .to = to, .k = l->k, .id = w->l->next_id };
@@ -249,7 +261,8 @@ struct window {
 LG_ORDER_BY(earlier, struct window, LG_CMP(x->from, y->from))
 LG_ORDER_BY(weightier, struct window, LG_CMP(y->weight, x->weight) ?: LG_CMP(x->from, y->from))
 
-/* Around slow steps and around what is evidence; those that touch are one, unless that gets long. */
+/* Around slow steps and around what is evidence; those that touch are one, unless that gets long.
+ */
 static int windows_of(const struct writer *w, int64_t len, struct window **ret, size_t *ret_n)
 {
 	const struct lg_verdict *v = w->v;
@@ -263,8 +276,10 @@ static int windows_of(const struct writer *w, int64_t len, struct window **ret, 
 		int64_t edge = s->dur / 10 + 1000000, from = s->ts - w->t0 - edge;
 
 		if (s->slow)
-			rc = LG_APPEND(p, n, cap, (struct window){ from, from + LG_MIN(s->dur + 2 * edge, most),
-								   s->dur - s->median });
+			rc = LG_APPEND(p, n, cap,
+				       (struct window){ from,
+							from + LG_MIN(s->dur + 2 * edge, most),
+							s->dur - s->median });
 	}
 	for (size_t i = 0; i < v->n_findings && !rc; i++)
 		for (size_t k = 0; k < v->findings[i].n_evidence && k < 8 && !rc; k++) {
@@ -272,14 +287,17 @@ static int windows_of(const struct writer *w, int64_t len, struct window **ret, 
 			int64_t dur = e->dur > 0 ? e->dur : 1000000, from = e->ts - w->t0 - dur / 4;
 
 			if (e->ts != INT64_MIN && from < len && from + dur > 0)
-				rc = LG_APPEND(p, n, cap, (struct window){ from, from + LG_MIN(dur + dur / 2, most),
-									   dur + (INT64_C(1) << 40) });
+				rc = LG_APPEND(p, n, cap,
+					       (struct window){ from,
+								from + LG_MIN(dur + dur / 2, most),
+								dur + (INT64_C(1) << 40) });
 		}
 	LG_SORT(p, n, earlier);
 	for (size_t i = 0; i < n; i++) {
 		struct window *last = kept ? &p[kept - 1] : NULL;
 
-		if (last && p[i].from <= last->to && LG_MAX(p[i].to, last->to) - last->from <= 2 * most) {
+		if (last && p[i].from <= last->to &&
+		    LG_MAX(p[i].to, last->to) - last->from <= 2 * most) {
 			last->to = LG_MAX(last->to, p[i].to);
 			last->weight += p[i].weight;
 		} else {
@@ -308,7 +326,8 @@ static int write_all(struct writer *w, int64_t len, size_t budget)
 		rc = level_make(&l, w->lanes, k);
 		if (rc)
 			break;
-		/* The full one is no larger than twice this, or this one takes too much of what is left. */
+		/* The full one is no larger than twice this, or this one takes too much of what is
+		 * left. */
 		if (l.total * 2 > full.total || w->l->bytes + l.total * per_mark > budget / 2) {
 			level_done(&l);
 			break;
@@ -336,7 +355,8 @@ int lg_levels_write(struct lg_levels *ret, const struct lg_lanes *lanes, const s
 	const struct lg_trace *t = v->trace;
 	struct lg_levels l = { .next_id = ret->next_id };
 	struct writer w = { .l = &l, .lanes = lanes, .v = v, .o = o, .t0 = t->first };
-	int rc = used_new(&l.name, t->n_str) ?: used_new(&l.stack, t->stack.n) ?: used_new(&l.thread, t->thread.n);
+	int rc = used_new(&l.name, t->n_str) ?: used_new(&l.stack, t->stack.n) ?:
+		 used_new(&l.thread, t->thread.n);
 
 	if (!rc && lanes->n_marks && t->last >= t->first)
 		rc = write_all(&w, t->last - t->first, budget);

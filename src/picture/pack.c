@@ -30,12 +30,14 @@ void lg_columns_done(struct lg_column *c, size_t n)
 
 static void base64(struct lg_out *o, const uint8_t *p, size_t n)
 {
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	static const char digits[] =
+	    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	char line[4 * 256];
 	size_t at = 0;
 
 	for (size_t i = 0; i < n; i += 3) {
-		uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0);
+		uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) |
+			     (i + 2 < n ? p[i + 2] : 0);
 
 		line[at++] = digits[v >> 18];
 		line[at++] = digits[v >> 12 & 63];
@@ -55,8 +57,10 @@ int lg_block_write(struct lg_out *o, uint32_t id, const void *p, size_t n, size_
 	uint8_t *packed LG_AUTOFREE = NULL;
 	size_t room;
 
-	/* 15 + 16: the largest window, in gzip's frame, whose header zlib fills with zeros: no time, no name. */
-	if (n > UINT32_MAX / 2 || deflateInit2(&z, 7, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) != Z_OK)
+	/* 15 + 16: the largest window, in gzip's frame, whose header zlib fills with zeros: no
+	 * time, no name. */
+	if (n > UINT32_MAX / 2 ||
+	    deflateInit2(&z, 7, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) != Z_OK)
 		return LG_E_NOMEM;
 	room = deflateBound(&z, n);
 	packed = lg_calloc(room, 1);
@@ -78,7 +82,8 @@ int lg_block_write(struct lg_out *o, uint32_t id, const void *p, size_t n, size_
 	return 0;
 }
 
-int lg_columns_write(struct lg_out *o, uint32_t id, const struct lg_column *c, size_t n, size_t *ret_bytes)
+int lg_columns_write(struct lg_out *o, uint32_t id, const struct lg_column *c, size_t n,
+		     size_t *ret_bytes)
 {
 	size_t bytes = 4 * (n + 1), at = bytes;
 	uint8_t *all LG_AUTOFREE = NULL;

@@ -15,8 +15,8 @@ static bool is_cpu_sample(const struct lg_trace *t, size_t i)
 	return !(t->sample.flags[i] & (LG_SAMPLE_NO_CPU | LG_SAMPLE_IDLE)) && t->sample.stack[i];
 }
 
-int lg_samples_write(struct lg_levels *used, const struct lg_verdict *v, struct lg_out *o, size_t *ret_n,
-		     size_t *ret_every)
+int lg_samples_write(struct lg_levels *used, const struct lg_verdict *v, struct lg_out *o,
+		     size_t *ret_n, size_t *ret_every)
 {
 	const struct lg_trace *t = v->trace;
 	struct lg_column c[4] = { 0 };
@@ -46,17 +46,19 @@ int lg_samples_write(struct lg_levels *used, const struct lg_verdict *v, struct 
 
 static int64_t wait_ns(const struct lg_trace *t, size_t i)
 {
-	bool blocked = t->state.kind[i] == LG_BLOCKED && t->state.stack[i] && !(t->state.flags[i] & LG_STATE_SUMMED);
+	bool blocked = t->state.kind[i] == LG_BLOCKED && t->state.stack[i] &&
+		       !(t->state.flags[i] & LG_STATE_SUMMED);
 
 	return blocked ? lg_row_end(t, t->state.ts[i], t->state.dur[i]) - t->state.ts[i] : 0;
 }
 
-int lg_waits_write(struct lg_levels *used, const struct lg_verdict *v, struct lg_out *o, size_t *ret_n,
-		   int64_t *ret_left_ns)
+int lg_waits_write(struct lg_levels *used, const struct lg_verdict *v, struct lg_out *o,
+		   size_t *ret_n, int64_t *ret_left_ns)
 {
 	const struct lg_trace *t = v->trace;
 	struct lg_column c[4] = { 0 };
-	int64_t *length LG_AUTOFREE = lg_calloc(t->state.n + 1, sizeof *length), least = 1, last = t->first;
+	int64_t *length LG_AUTOFREE = lg_calloc(t->state.n + 1, sizeof *length), least = 1,
+			last = t->first;
 	size_t n = 0;
 	int failed = 0, rc;
 
@@ -92,7 +94,9 @@ static void choose_active(struct lg_active *a, const struct lg_verdict *v, const
 	const struct lg_trace *t = v->trace;
 
 	for (size_t i = 0; i < v->n_findings && a->n < LG_ACTIVE / 2; i++)
-		for (lg_prc p = 1; v->findings[i].culprit.pid >= 0 && p < t->process.n && a->n < LG_ACTIVE / 2; p++) {
+		for (lg_prc p = 1;
+		     v->findings[i].culprit.pid >= 0 && p < t->process.n && a->n < LG_ACTIVE / 2;
+		     p++) {
 			bool there = t->process.pid[p] != v->findings[i].culprit.pid ||
 				     v->findings[i].severity == LG_SEVERITY_INFO;
 
@@ -130,12 +134,14 @@ static void spread(int64_t *bucket, const struct lg_active *a, int64_t ts, int64
 
 		if (b >= a->n_buckets)
 			return;
-		bucket[b] += run == len ? to - at : (int64_t)((double)run * (double)(to - at) / (double)len);
+		bucket[b] += run == len ? to - at
+					: (int64_t)((double)run * (double)(to - at) / (double)len);
 		at = to;
 	}
 }
 
-int lg_active_write(struct lg_levels *used, const struct lg_verdict *v, struct lg_out *o, struct lg_active *ret)
+int lg_active_write(struct lg_levels *used, const struct lg_verdict *v, struct lg_out *o,
+		    struct lg_active *ret)
 {
 	const struct lg_trace *t = v->trace;
 	struct lg_active a = { .bucket_ns = 1 };
@@ -158,21 +164,24 @@ int lg_active_write(struct lg_levels *used, const struct lg_verdict *v, struct l
 		place[a.prc[k]] = (uint8_t)(k + 1);
 	for (size_t i = 0; i < t->state.n; i++) {
 		uint8_t k = place[t->thread.prc[t->state.thr[i]]];
-		int64_t ts = t->state.ts[i] - t->first, end = lg_row_end(t, t->state.ts[i], t->state.dur[i]) - t->first;
+		int64_t ts = t->state.ts[i] - t->first,
+			end = lg_row_end(t, t->state.ts[i], t->state.dur[i]) - t->first;
 		bool summed = t->state.flags[i] & LG_STATE_SUMMED;
 
 		if (t->state.kind[i] != LG_RUNNING && !summed)
 			continue;
 		states = true;
 		if (k && end > ts)
-			spread(ns + (k - 1) * a.n_buckets, &a, ts, end, summed ? t->state.run[i] : end - ts);
+			spread(ns + (k - 1) * a.n_buckets, &a, ts, end,
+			       summed ? t->state.run[i] : end - ts);
 	}
 	for (size_t i = 0; !states && i < t->sample.n; i++) {
 		uint8_t k = place[t->thread.prc[t->sample.thr[i]]];
 		size_t b = (size_t)((t->sample.ts[i] - t->first) / a.bucket_ns);
 
 		if (k && is_cpu_sample(t, i) && b < a.n_buckets)
-			ns[(k - 1) * a.n_buckets + b] += (int64_t)LG_MIN(t->sample.weight[i], UINT64_C(1) << 44);
+			ns[(k - 1) * a.n_buckets + b] += (int64_t)LG_MIN(t->sample.weight[i],
+									 UINT64_C(1) << 44);
 	}
 	for (size_t k = 0; k < a.n; k++)
 		for (size_t b = 0; b < a.n_buckets; b++)
@@ -183,7 +192,8 @@ int lg_active_write(struct lg_levels *used, const struct lg_verdict *v, struct l
 	return rc;
 }
 
-int lg_steps_write(struct lg_levels *used, const struct lg_verdict *v, const struct lg_accounts *a, struct lg_out *o)
+int lg_steps_write(struct lg_levels *used, const struct lg_verdict *v, const struct lg_accounts *a,
+		   struct lg_out *o)
 {
 	struct lg_column c[STEP_COLUMNS + LG_ACCOUNT_SLOTS + LG_STAGE_MAX] = { 0 };
 	size_t n = STEP_COLUMNS + a->n_slots + LG_STAGE_MAX;
@@ -205,7 +215,8 @@ int lg_steps_write(struct lg_levels *used, const struct lg_verdict *v, const str
 		for (size_t k = 0; k < a->n_slots; k++)
 			lg_column_add_signed(&c[STEP_COLUMNS + k], a->ns[i * a->n_slots + k]);
 		for (size_t k = 0; k < LG_STAGE_MAX; k++)
-			lg_column_add_signed(&c[STEP_COLUMNS + a->n_slots + k], a->stage_ns[i * LG_STAGE_MAX + k]);
+			lg_column_add_signed(&c[STEP_COLUMNS + a->n_slots + k],
+					     a->stage_ns[i * LG_STAGE_MAX + k]);
 	}
 	rc = lg_columns_write(o, used->next_id++, c, n, NULL);
 	lg_columns_done(c, LG_COUNT(c));

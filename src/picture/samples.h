@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* samples.h - what flame graphs and the folded run are drawn from: CPU samples, waits, and who ran when. */
+/* samples.h - what flame graphs and the folded run are drawn from: CPU samples, waits, and who ran
+ * when. */
 #ifndef LG_PICTURE_SAMPLES_H
 #define LG_PICTURE_SAMPLES_H
 #include "picture/levels.h"
@@ -13,17 +14,19 @@ struct lg_active {
 	size_t n_buckets;
 };
 
-/* CPU samples: time, thread, stack, weight in ns; every *ret_every-th. Numbers go through `used`. */
-int lg_samples_write(struct lg_levels *used, const struct lg_verdict *v, struct lg_out *o, size_t *ret_n,
-		     size_t *ret_every) LG_MUST_CHECK;
-/* Waits with a stack, the longest first to be kept: time, length, thread, stack; *ret_left_ns: of the others. */
-int lg_waits_write(struct lg_levels *used, const struct lg_verdict *v, struct lg_out *o, size_t *ret_n,
-		   int64_t *ret_left_ns) LG_MUST_CHECK;
+/* CPU samples: time, thread, stack, weight in ns; every *ret_every-th. Numbers go through `used`.
+ */
+int lg_samples_write(struct lg_levels *used, const struct lg_verdict *v, struct lg_out *o,
+		     size_t *ret_n, size_t *ret_every) LG_MUST_CHECK;
+/* Waits with a stack, the longest first to be kept: time, length, thread, stack; *ret_left_ns: of
+ * the others. */
+int lg_waits_write(struct lg_levels *used, const struct lg_verdict *v, struct lg_out *o,
+		   size_t *ret_n, int64_t *ret_left_ns) LG_MUST_CHECK;
 /* A column for each process: ns of each bucket in which it ran. */
 int lg_active_write(struct lg_levels *used, const struct lg_verdict *v, struct lg_out *o,
 		    struct lg_active *ret) LG_MUST_CHECK;
-/* Number, rank, start, duration, median, flags (1 slow, 2 warm-up), own, late; then a column for each slot of the
- * account and for each stage. */
+/* Number, rank, start, duration, median, flags (1 slow, 2 warm-up), own, late; then a column for
+ * each slot of the account and for each stage. */
 int lg_steps_write(struct lg_levels *used, const struct lg_verdict *v, const struct lg_accounts *a,
 		   struct lg_out *o) LG_MUST_CHECK;
 

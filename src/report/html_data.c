@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * html_data.c - what the page's script draws, behind all that is read without it (web/README.md has the layout).
- * Block 0, the last one in the page, says what is in the others.
+ * html_data.c - what the page's script draws, behind all that is read without it (web/README.md has
+ * the layout). Block 0, the last one in the page, says what is in the others.
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,8 @@
 
 enum { NAME = 200, LOSSES = 2000 };
 
-/* Bytes in the page of all levels of detail: 60 s of eight ranks stay below 5 MB, an hour below 30. */
+/* Bytes in the page of all levels of detail: 60 s of eight ranks stay below 5 MB, an hour below 30.
+ */
 static size_t budget_of(const struct lg_trace *t)
 {
 	double s = (double)(t->last - t->first) / 1e9;
@@ -107,8 +108,10 @@ static void names(struct lg_json *j, const struct lg_trace *t, const struct lg_u
 	lg_json_close(j, ']');
 }
 
-/* [texts of frames, kinds of frames, [parent, frame] of each stack]. Callers get numbers here, too. */
-static void stacks(struct lg_json *j, const struct lg_trace *t, struct lg_used *u, struct lg_used *frame, int *failed)
+/* [texts of frames, kinds of frames, [parent, frame] of each stack]. Callers get numbers here, too.
+ */
+static void stacks(struct lg_json *j, const struct lg_trace *t, struct lg_used *u,
+		   struct lg_used *frame, int *failed)
 {
 	char buf[2 * NAME];
 
@@ -168,7 +171,8 @@ static int flush(struct lg_out *memory, struct lg_out *o, uint32_t id)
 {
 	int rc = lg_out_failed(memory);
 
-	rc = rc ? rc : lg_block_write(o, id, lg_out_view(memory), (size_t)lg_out_bytes(memory), NULL);
+	rc = rc ? rc
+		: lg_block_write(o, id, lg_out_view(memory), (size_t)lg_out_bytes(memory), NULL);
 	lg_out_clear(memory);
 	return rc;
 }
@@ -189,7 +193,9 @@ struct data {
 static void meta(struct data *d, struct lg_json *j)
 {
 	const struct lg_trace *t = d->v->trace;
-	static const char *const keys[] = { "samples", "waits", "active", "steps", "stacks", "names" };
+	static const char *const keys[] = {
+		"samples", "waits", "active", "steps", "stacks", "names"
+	};
 
 	lg_json_open(j, '{');
 	key_int(j, "layout", 1);
@@ -211,7 +217,8 @@ static void meta(struct data *d, struct lg_json *j)
 	for (size_t k = 0; k < d->active.n; k++) {
 		char buf[NAME], pid[LG_PID_TEXT];
 
-		snprintf(buf, sizeof buf, "%.100s (%s)", lg_string(t, t->process.comm[d->active.prc[k]]),
+		snprintf(buf, sizeof buf, "%.100s (%s)",
+			 lg_string(t, t->process.comm[d->active.prc[k]]),
 			 lg_pid_text(t->process.pid[d->active.prc[k]], pid));
 		text(j, buf);
 	}
@@ -228,7 +235,8 @@ static void meta(struct data *d, struct lg_json *j)
 	lg_json_close(j, '}');
 }
 
-static int write_blocks(struct data *d, struct lg_out *o, struct lg_out *memory, struct lg_error *err)
+static int write_blocks(struct data *d, struct lg_out *o, struct lg_out *memory,
+			struct lg_error *err)
 {
 	const struct lg_verdict *v = d->v;
 	int rc = lg_levels_write(&d->l, &d->lanes, v, budget_of(v->trace), o, err);
@@ -257,7 +265,8 @@ static int write_blocks(struct data *d, struct lg_out *o, struct lg_out *memory,
 	return rc ? rc : d->failed;
 }
 
-int lg_html_data(const struct lg_verdict *v, const struct lg_accounts *a, struct lg_out *o, struct lg_error *err)
+int lg_html_data(const struct lg_verdict *v, const struct lg_accounts *a, struct lg_out *o,
+		 struct lg_error *err)
 {
 	struct data d = { .v = v, .a = a, .l.next_id = 1 };
 	struct lg_out *memory;

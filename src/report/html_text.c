@@ -59,5 +59,6 @@ void lg_html_exact_ms(struct lg_out *o, int64_t ns)
 {
 	int64_t a = ns < 0 ? -ns : ns;
 
-	lg_out_printf(o, "%s%lld.%06lld", ns < 0 ? "-" : "", (long long)(a / 1000000), (long long)(a % 1000000));
+	lg_out_printf(o, "%s%lld.%06lld", ns < 0 ? "-" : "", (long long)(a / 1000000),
+		      (long long)(a % 1000000));
 }

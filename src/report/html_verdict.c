@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* html_verdict.c - the verdict as plain HTML: what is read where no script runs, in print and by a screen reader. */
+/* html_verdict.c - the verdict as plain HTML: what is read where no script runs, in print and by a
+ * screen reader. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +31,8 @@ static void facts(const struct lg_verdict *v, struct lg_out *o)
 		fact(o, "lost", buf);
 	}
 	if (f && isfinite(f->lost_share)) {
-		snprintf(buf, sizeof buf, "%s %%", lg_text_num(num, sizeof num, f->lost_share * 100, 1));
+		snprintf(buf, sizeof buf, "%s %%",
+			 lg_text_num(num, sizeof num, f->lost_share * 100, 1));
 		fact(o, "of the run", buf);
 	}
 	if (f) {
@@ -46,7 +48,8 @@ static void facts(const struct lg_verdict *v, struct lg_out *o)
 		fact(o, "slow steps", buf);
 	}
 	if (isfinite(v->median_ms)) {
-		snprintf(buf, sizeof buf, "%s / %s ms", lg_text_num(num, sizeof num, v->median_ms, 2),
+		snprintf(buf, sizeof buf, "%s / %s ms",
+			 lg_text_num(num, sizeof num, v->median_ms, 2),
 			 lg_text_num(more, sizeof more, v->p99_ms, 2));
 		fact(o, "step median / p99", buf);
 	}
@@ -59,7 +62,8 @@ static void facts(const struct lg_verdict *v, struct lg_out *o)
 	fact(o, "scope", v->scope ? lg_scope_text(v->scope) : "");
 	fact(o, "bound", v->bound ? lg_bound_text(v->bound) : "");
 	if (isfinite(v->unexplained_share)) {
-		snprintf(buf, sizeof buf, "%s %%", lg_text_num(num, sizeof num, v->unexplained_share * 100, 1));
+		snprintf(buf, sizeof buf, "%s %%",
+			 lg_text_num(num, sizeof num, v->unexplained_share * 100, 1));
 		fact(o, "unexplained", buf);
 	}
 	lg_out_puts(o, "</dl>\n");
@@ -88,8 +92,8 @@ void lg_html_verdict(const struct lg_verdict *v, struct lg_out *o)
 	if (v->n_judged)
 		paragraph(o, "steps-line", lg_steps_line(v, buf, sizeof buf));
 	if (v->bound && v->bound_why) {
-		snprintf(buf, sizeof buf, "bound: %s (confidence %.2f): %s", lg_bound_text(v->bound),
-			 v->bound_confidence, v->bound_why);
+		snprintf(buf, sizeof buf, "bound: %s (confidence %.2f): %s",
+			 lg_bound_text(v->bound), v->bound_confidence, v->bound_why);
 		paragraph(o, "bound", buf);
 	}
 	paragraph(o, "money", lg_text_money(v, buf, sizeof buf));
@@ -129,7 +133,9 @@ static void finding(const struct lg_verdict *v, size_t i, struct lg_out *o)
 	const struct lg_finding *f = &v->findings[i];
 	char buf[4096];
 
-	lg_out_printf(o, "<article class=\"finding %s\" id=\"finding-%zu\">\n<h3><span class=\"severity\">%s</span> ",
+	lg_out_printf(o,
+		      "<article class=\"finding %s\" id=\"finding-%zu\">\n<h3><span "
+		      "class=\"severity\">%s</span> ",
 		      lg_severity_text(f->severity), i + 1, lg_severity_text(f->severity));
 	lg_html_text(o, f->title);
 	lg_out_printf(o, "</h3>\n<p class=\"price\"><code>%s</code> ", f->id);
@@ -156,17 +162,22 @@ void lg_html_findings(const struct lg_verdict *v, struct lg_out *o)
 {
 	size_t minor = 0;
 
-	lg_out_puts(o, "<section id=\"findings\" aria-labelledby=\"findings-h\">\n<h2 id=\"findings-h\">Findings</h2>\n");
+	lg_out_puts(o, "<section id=\"findings\" aria-labelledby=\"findings-h\">\n<h2 "
+		       "id=\"findings-h\">Findings</h2>\n");
 	for (size_t i = 0; i < v->n_findings; i++) {
 		minor += v->findings[i].severity == LG_SEVERITY_INFO;
 		if (v->findings[i].severity != LG_SEVERITY_INFO)
 			finding(v, i, o);
 	}
 	if (minor == v->n_findings)
-		lg_out_puts(o, minor ? "<p>None of low severity or above.</p>\n" : "<p>None.</p>\n");
+		lg_out_puts(o,
+			    minor ? "<p>None of low severity or above.</p>\n" : "<p>None.</p>\n");
 	if (minor) {
-		lg_out_printf(o, "<details class=\"minor\"><summary>%zu minor, below 1 %% of the run or for information"
-				 "</summary>\n", minor);
+		lg_out_printf(o,
+			      "<details class=\"minor\"><summary>%zu minor, below 1 %% of the run "
+			      "or for information"
+			      "</summary>\n",
+			      minor);
 		for (size_t i = 0; i < v->n_findings; i++)
 			if (v->findings[i].severity == LG_SEVERITY_INFO)
 				finding(v, i, o);
@@ -181,9 +192,12 @@ void lg_html_stages(const struct lg_verdict *v, struct lg_out *o)
 
 	if (!v->n_stages)
 		return;
-	lg_out_puts(o, "<section id=\"stages\" aria-labelledby=\"stages-h\"><h2 id=\"stages-h\">Stages</h2>\n"
-		       "<table><thead><tr><th scope=\"col\">stage</th><th scope=\"col\">median, ms</th>"
-		       "<th scope=\"col\">share, %</th><th scope=\"col\">excess in slow steps, ms</th></tr></thead><tbody>\n");
+	lg_out_puts(
+	    o,
+	    "<section id=\"stages\" aria-labelledby=\"stages-h\"><h2 id=\"stages-h\">Stages</h2>\n"
+	    "<table><thead><tr><th scope=\"col\">stage</th><th scope=\"col\">median, ms</th>"
+	    "<th scope=\"col\">share, %</th><th scope=\"col\">excess in slow steps, "
+	    "ms</th></tr></thead><tbody>\n");
 	for (size_t i = 0; i < v->n_stages; i++) {
 		const struct lg_stage_sum *s = &v->stages[i];
 
@@ -192,14 +206,16 @@ void lg_html_stages(const struct lg_verdict *v, struct lg_out *o)
 		lg_out_printf(o, "<tr><th scope=\"row\">%s</th>", s->stage);
 		lg_out_printf(o, "<td>%s</td>", lg_text_num(buf, sizeof buf, s->median_ms, 4));
 		lg_out_printf(o, "<td>%s</td>", lg_text_num(buf, sizeof buf, s->share * 100, 2));
-		lg_out_printf(o, "<td>%s</td></tr>\n", lg_text_num(buf, sizeof buf, s->slow_excess_ms, 3));
+		lg_out_printf(o, "<td>%s</td></tr>\n",
+			      lg_text_num(buf, sizeof buf, s->slow_excess_ms, 3));
 	}
 	lg_out_puts(o, "</tbody></table></section>\n");
 }
 
 void lg_html_limits(const struct lg_verdict *v, struct lg_out *o)
 {
-	lg_out_puts(o, "<section id=\"limits\" aria-labelledby=\"limits-h\"><h2 id=\"limits-h\">What could not be seen</h2>\n");
+	lg_out_puts(o, "<section id=\"limits\" aria-labelledby=\"limits-h\"><h2 "
+		       "id=\"limits-h\">What could not be seen</h2>\n");
 	if (!v->n_limits)
 		lg_out_puts(o, "<p>Nothing is known to be missing.</p>\n");
 	else
@@ -216,11 +232,15 @@ void lg_html_inputs(const struct lg_verdict *v, struct lg_out *o)
 {
 	char num[32];
 
-	lg_out_puts(o, "<section id=\"inputs\" aria-labelledby=\"inputs-h\"><h2 id=\"inputs-h\">Inputs</h2>\n"
-		       "<div class=\"wide\"><table><thead><tr><th scope=\"col\">file</th><th scope=\"col\">format</th>"
-		       "<th scope=\"col\">host</th><th scope=\"col\">s</th><th scope=\"col\">samples</th>"
-		       "<th scope=\"col\">states</th><th scope=\"col\">spans</th><th scope=\"col\">counters</th>"
-		       "<th scope=\"col\">lost</th></tr></thead><tbody>\n");
+	lg_out_puts(
+	    o,
+	    "<section id=\"inputs\" aria-labelledby=\"inputs-h\"><h2 id=\"inputs-h\">Inputs</h2>\n"
+	    "<div class=\"wide\"><table><thead><tr><th scope=\"col\">file</th><th "
+	    "scope=\"col\">format</th>"
+	    "<th scope=\"col\">host</th><th scope=\"col\">s</th><th scope=\"col\">samples</th>"
+	    "<th scope=\"col\">states</th><th scope=\"col\">spans</th><th "
+	    "scope=\"col\">counters</th>"
+	    "<th scope=\"col\">lost</th></tr></thead><tbody>\n");
 	for (size_t i = 0; i < v->n_inputs; i++) {
 		const struct lg_input *in = &v->inputs[i];
 
@@ -230,10 +250,14 @@ void lg_html_inputs(const struct lg_verdict *v, struct lg_out *o)
 		lg_html_text(o, in->format);
 		lg_out_puts(o, "</td><td>");
 		lg_html_text(o, in->host);
-		lg_out_printf(o, "</td><td>%s</td><td>%llu</td><td>%llu</td><td>%llu</td><td>%llu</td><td>%llu</td></tr>\n",
-			      lg_text_num(num, sizeof num, in->duration_s, 3), (unsigned long long)in->rows_sample,
+		lg_out_printf(o,
+			      "</td><td>%s</td><td>%llu</td><td>%llu</td><td>%llu</td><td>%llu</"
+			      "td><td>%llu</td></tr>\n",
+			      lg_text_num(num, sizeof num, in->duration_s, 3),
+			      (unsigned long long)in->rows_sample,
 			      (unsigned long long)in->rows_state, (unsigned long long)in->rows_span,
-			      (unsigned long long)in->rows_counter, (unsigned long long)in->lost_events);
+			      (unsigned long long)in->rows_counter,
+			      (unsigned long long)in->lost_events);
 	}
 	lg_out_puts(o, "</tbody></table></div></section>\n");
 }

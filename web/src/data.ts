@@ -13,7 +13,7 @@ export interface Meta {
 	threads: [number, number, string, string, number][];             // tid, pid, name, process, rank
 }
 
-export const enum Row { Account, Spans, Locks, States, Device, Cpu }
+export const enum Row { Account, Spans, Locks, States, Device, Cpu, Samples }
 
 export interface Seg { lane: number; depth: number; from: number; to: number }
 

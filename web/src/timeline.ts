@@ -50,7 +50,7 @@ export class Timeline {
 
 	private depths(lane: number) {
 		const l = this.s.meta.lanes[lane];
-		return Math.max(1, this.open.has(lane) ? l[4] : Math.min(l[4], l[2] === Row.Spans || l[2] === Row.Device ? 6 : 3));
+		return Math.max(1, this.open.has(lane) ? l[4] : Math.min(l[4], l[2] === Row.Spans || l[2] === Row.Device ? 6 : l[2] === Row.Samples ? 8 : 3));
 	}
 
 	layout() {
@@ -95,6 +95,8 @@ export class Timeline {
 			if (kind === 2 || (kind === 0 && tone))
 				return p.stage[tone] ?? p.stage[0];
 		}
+		if (row === Row.Samples)
+			return kind === 1 ? "#d9a0a0" : kind === 2 ? "#b9c9a5" : p.cpu[name % p.cpu.length];
 		const c = p.kind[kind];
 		return c ?? p.cpu[name % p.cpu.length];
 	}
@@ -421,7 +423,8 @@ export class Timeline {
 			out.push(this.s.thread(m.a) || this.s.name(m.name));
 		} else {
 			out.push(this.s.name(m.name) || KINDS[m.kind] || "?");
-			out.push((KINDS[m.kind] ?? "") + (m.tone && row === Row.Spans ? `, ${this.s.meta.stages[m.tone] ?? ""}` : ""));
+			if (row !== Row.Samples)
+				out.push((KINDS[m.kind] ?? "") + (m.tone && row === Row.Spans ? `, ${this.s.meta.stages[m.tone] ?? ""}` : ""));
 			if (row === Row.Locks && m.a)
 				out.push((m.kind === 8 ? "memory of " : "held by ") + this.s.thread(m.a));
 		}

@@ -437,7 +437,7 @@ static void cpus(struct work *w)
 			uint32_t row = x->cpu[p];
 			lg_thr thr = t->state.thr[row];
 
-			if (!(t->thread.flags[thr] & LG_THREAD_IDLE))
+			if (lg_ran_for_sure(t, row))
 				add(w, lane,
 				    (struct lg_mark){
 					.ts = t->state.ts[row],
@@ -449,6 +449,14 @@ static void cpus(struct work *w)
 		}
 		lane_end(w, lane);
 	}
+}
+
+bool lg_ran_for_sure(const struct lg_trace *t, size_t i)
+{
+	if (t->thread.flags[t->state.thr[i]] & LG_THREAD_IDLE)
+		return false;
+	return t->state.flags[i] & LG_STATE_SUMMED ||
+	       (t->state.kind[i] == LG_RUNNING && !(t->state.flags[i] & LG_STATE_EDGE));
 }
 
 int lg_running_ns(const struct lg_verdict *v, int64_t **ret, struct lg_error *err)
@@ -463,8 +471,7 @@ int lg_running_ns(const struct lg_verdict *v, int64_t **ret, struct lg_error *er
 		bool summed = t->state.flags[i] & LG_STATE_SUMMED;
 		int64_t dur = lg_row_end(t, t->state.ts[i], t->state.dur[i]) - t->state.ts[i];
 
-		if ((t->state.kind[i] != LG_RUNNING && !summed) ||
-		    t->thread.flags[thr] & LG_THREAD_IDLE)
+		if (!lg_ran_for_sure(t, i))
 			continue;
 		ns[t->thread.prc[thr]] += summed ? t->state.run[i] : dur;
 		sum += dur;

@@ -148,7 +148,7 @@ int lg_active_write(struct lg_levels *used, const struct lg_verdict *v, struct l
 	struct lg_column c[LG_ACTIVE] = { 0 };
 	int64_t *ran LG_AUTOFREE = NULL, *ns LG_AUTOFREE = NULL;
 	uint8_t *place LG_AUTOFREE = lg_calloc(t->process.n + 1, 1);
-	bool states = false;
+	bool told[LG_ACTIVE + 1] = { false }; /* by states, of that place */
 	int rc = 0;
 
 	if (!place || lg_running_ns(v, &ran, NULL))
@@ -168,18 +168,18 @@ int lg_active_write(struct lg_levels *used, const struct lg_verdict *v, struct l
 			end = lg_row_end(t, t->state.ts[i], t->state.dur[i]) - t->first;
 		bool summed = t->state.flags[i] & LG_STATE_SUMMED;
 
-		if (t->state.kind[i] != LG_RUNNING && !summed)
+		if (!lg_ran_for_sure(t, i))
 			continue;
-		states = true;
+		told[k] = true;
 		if (k && end > ts)
 			spread(ns + (k - 1) * a.n_buckets, &a, ts, end,
 			       summed ? t->state.run[i] : end - ts);
 	}
-	for (size_t i = 0; !states && i < t->sample.n; i++) {
+	for (size_t i = 0; i < t->sample.n; i++) {
 		uint8_t k = place[t->thread.prc[t->sample.thr[i]]];
 		size_t b = (size_t)((t->sample.ts[i] - t->first) / a.bucket_ns);
 
-		if (k && is_cpu_sample(t, i) && b < a.n_buckets)
+		if (k && !told[k] && is_cpu_sample(t, i) && b < a.n_buckets)
 			ns[(k - 1) * a.n_buckets + b] += (int64_t)LG_MIN(t->sample.weight[i],
 									 UINT64_C(1) << 44);
 	}

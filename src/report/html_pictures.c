@@ -226,7 +226,7 @@ void lg_html_steps(const struct lg_verdict *v, const struct lg_accounts *a, stru
 	    o,
 	    "<section id=\"steps\" aria-labelledby=\"steps-h\"><h2 id=\"steps-h\">Steps</h2>\n"
 	    "<div class=\"picture\" id=\"strip\"><svg viewBox=\"0 0 %d %d\" width=\"%d\" "
-	    "role=\"img\" "
+	    "role=\"group\" "
 	    "aria-label=\"Step times over the run: %zu steps, %zu of them slow\">\n",
 	    WIDTH, STRIP + 24, WIDTH, v->n_steps, v->n_slow);
 	strip_warmup(&s, o);

@@ -27,11 +27,12 @@ function add(root: Node, names: string[], a: number, b: number) {
 
 export class Flame {
 	readonly root = el("div", { class: "flame" });
-	private canvas = el("canvas", { role: "img" });
+	private canvas = el("canvas", { role: "img", "aria-label": "Flame graph" });
 	private note = el("p", { class: "note" });
 	private twin = el("div", { class: "wide" });
 	private boxes: { x: number; y: number; w: number; n: Node }[] = [];
 	private made = "";
+	private others = false; // there is nothing of the job
 	private top: Node | null = null;
 	private zoomed: Node | null = null;
 	kind: Kind = "on";
@@ -74,20 +75,23 @@ export class Flame {
 		const stacks = await this.s.stacks(), from = this.kind === "off" ? await this.s.waits() : await this.s.samples();
 		if (key !== this.made)
 			return;
-		this.top = this.sum(from, stacks, range);
+		this.top = this.sum(from, stacks, range, this.job);
+		this.others = this.job && !this.top.a && !this.top.b;
+		if (this.others)
+			this.top = this.sum(from, stacks, range, false);
 		this.zoomed = null;
 		this.draw();
 		this.lists();
 	}
 
-	private sum(v: Samples, stacks: Stacks, range: [number, number] | null): Node {
+	private sum(v: Samples, stacks: Stacks, range: [number, number] | null, job: boolean): Node {
 		const root: Node = { name: "all", a: 0, b: 0, kids: new Map() }, [from, to] = range ?? [0, this.s.meta.length];
 		const cache = new Map<number, string[]>(), slow = this.s.steps.filter(s => s.slow).length;
 		const typical = this.s.steps.filter(s => !s.slow && !s.warmup).length;
 		const side = this.kind === "slow" ? this.sides() : null;
 		for (let i = 0; i < v.ts.length; i++) {
 			const t = this.s.meta.threads[v.thr[i] - 1];
-			if (!t || (this.job && t[4] < 0 && this.s.meta.threads.some(x => x[4] >= 0)))
+			if (!t || (job && t[4] < 0 && this.s.meta.threads.some(x => x[4] >= 0)))
 				continue;
 			let w = v.weight[i], other = 0;
 			if (side) {
@@ -162,7 +166,7 @@ export class Flame {
 		const every = this.s.meta.every > 1 && this.kind !== "off" ? ` Every ${this.s.meta.every}th sample, weighted.` : "";
 		const left = this.kind === "off" && this.s.meta.waits_left ? ` Shorter waits, ${time(this.s.meta.waits_left)} of all threads together, are left out.` : "";
 		this.note.textContent = (this.kind === "slow" ? "Widths are slow and typical steps together; orange: more in slow steps, blue: less." :
-			"Outermost function above; click to zoom.") + every + left;
+			"Outermost function above; click to zoom.") + every + left + (this.others ? " Nothing of the job: all processes." : "");
 	}
 
 	private fill(n: Node, depth: number): string {

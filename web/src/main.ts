@@ -106,7 +106,7 @@ class Page {
 		});
 		this.line.canvas.setAttribute("aria-label", `Timeline of ${m.lanes.length} rows over ${time(m.length)}; arrow keys move, w and s zoom, ` +
 			"left and right bracket go to slow steps; the table button lists all steps");
-		this.help.append(el("h4", {}, "Keys"), table(["key", "does"], KEYS.map(k => [k[0], k[1]])), button("close", "close", () => this.keys()));
+		this.help.append(el("h2", {}, "Keys"), table(["key", "does"], KEYS.map(k => [k[0], k[1]])), button("close", "close", () => this.keys()));
 		this.section.append(tools, el("p", { id: "keys-short", class: "note" }, "Drag to select, Ctrl-wheel to zoom, [ and ] for slow steps, ? for all keys."),
 			this.line.frame, this.status, this.picked, this.twin);
 		for (const [kind, text] of [["on", "on the CPU"], ["off", "off the CPU"], ["slow", "slow steps beside typical"]] as [Kind, string][]) {
@@ -229,7 +229,7 @@ class Page {
 		if (this.twin.hidden)
 			return;
 		const inView = s.steps.filter(x => x.ts < s.view[1] && x.ts + x.dur > s.view[0]), all = inView.length > 400 ? inView.filter(x => x.slow) : inView;
-		this.twin.append(table(["step", "rank", "at, s", "ms", "beyond median, ms", "own lateness, ms", ""], all.slice(0, 400).map(x => {
+		this.twin.append(table(["step", "rank", "at, s", "ms", "beyond median, ms", "own lateness, ms", "judged"], all.slice(0, 400).map(x => {
 			const a = el("a", { href: `#t=${(x.ts / 1e9).toFixed(6)}-${((x.ts + x.dur) / 1e9).toFixed(6)}` }, String(x.number));
 			return [a, x.rank >= 0 ? x.rank : "", (x.ts / 1e9).toFixed(6), (x.dur / 1e6).toFixed(3), ((x.dur - x.median) / 1e6).toFixed(3),
 				(x.late / 1e6).toFixed(3), x.slow ? "slow" : x.warmup ? "warm-up" : ""];

@@ -58,7 +58,7 @@ export class Account {
 		const t = table(["of the main threads' time", "ms", "%"], rows, ["all", exactMs(total), "100"]);
 		t.dataset.sum = String(sum.reduce((u, v) => u + v, 0));
 		t.dataset.total = String(total);
-		this.root.append(el("h4", {}, title), c, el("div", { class: "wide" }, t));
+		this.root.append(el("h3", {}, title), c, el("div", { class: "wide" }, t));
 	}
 }
 
@@ -82,8 +82,8 @@ export class Processes {
 			return [s.meta.active_names[k], ns, k < s.meta.n_accused] as [string, number, boolean];
 		}).filter(x => x[1] > 0).sort((x, y) => y[1] - x[1]);
 		if (sums.length)
-			this.root.append(el("div", { class: "wide" }, table(["who ran", "CPU time", "CPUs", ""],
-				sums.map(([name, ns, accused]) => [name, time(ns), (ns / Math.max(b - a, 1)).toFixed(2), accused ? "accused" : ""]))),
+			this.root.append(el("div", { class: "wide" }, table(["who ran", "CPU time", "CPUs", "accused"],
+				sums.map(([name, ns, accused]) => [name, time(ns), (ns / Math.max(b - a, 1)).toFixed(2), accused ? "yes" : ""]))),
 			el("p", { class: "note" }, `To within ${time(w)} at the edges.`));
 		else
 			this.root.append(el("p", { class: "note" }, "This input does not tell who ran."));
@@ -93,7 +93,7 @@ export class Processes {
 // The run cut into pieces of the found period, one below the other: what comes with it stands in a column.
 export class Fold {
 	readonly root = el("div", { class: "fold" });
-	private canvas = el("canvas", { role: "img" });
+	private canvas = el("canvas", { role: "img", "aria-label": "The run folded by its period" });
 	constructor(private s: Store) {
 		this.root.append(this.canvas);
 		this.canvas.addEventListener("click", e => {
@@ -116,7 +116,9 @@ export class Fold {
 		const judged = s.steps.filter(x => !x.warmup);
 		if (!period || !judged.length)
 			return;
-		const v = await s.active(), from = judged[0].ts, rows = Math.min(Math.ceil((s.meta.length - from) / period), 60);
+		const v = await s.active(), first = judged.find(x => x.slow) ?? judged[0],
+			// The first slow step stands at a third: what belongs to it is seen before and after.
+			from = first.ts - period * (Math.max(Math.floor((first.ts - judged[0].ts) / period), 0) + 0.35), rows = Math.min(Math.ceil((s.meta.length - from) / period), 60);
 		const row = rows > 24 ? 6 : 11, width = Math.max(this.root.clientWidth, 300), left = 150, plot = width - left, tracks = Math.min(v.length, s.meta.n_accused + 3);
 		const height = 40 + rows * row + tracks * 34 + 20, g = fit(this.canvas, width, height);
 		this.geometry = { width, rows, row, from };

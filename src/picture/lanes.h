@@ -53,8 +53,8 @@ struct lg_lanes {
 int lg_lanes_make(struct lg_lanes *ret, const struct lg_verdict *v, const struct lg_accounts *a,
 		  struct lg_error *err) LG_MUST_CHECK;
 void lg_lanes_done(struct lg_lanes *l);
-/* Does state row i tell of running whose length was seen? Of what began before the trace or outlasts it nobody
- * saw a switch: such rows may be far too long. */
+/* Does state row i tell of running whose length was seen? Of what began before the trace or
+ * outlasts it nobody saw a switch: such rows may be far too long. */
 bool lg_ran_for_sure(const struct lg_trace *t, size_t i);
 /* Running time of each process row in [first, last), by states or, where there are none, by CPU
  * samples. */

@@ -310,6 +310,32 @@ static int windows_of(const struct writer *w, int64_t len, struct window **ret, 
 	return rc;
 }
 
+/* All of the trace, where that turns out to fit. Numbers that names got meanwhile stay. */
+static int try_whole(struct writer *w, const struct level *full, int64_t len, size_t budget)
+{
+	struct lg_out *o = w->o, *memory;
+	size_t n = w->l->n, bytes = w->l->bytes;
+	uint32_t id = w->l->next_id;
+	int rc = lg_out_memory(&memory, NULL);
+
+	if (rc)
+		return rc;
+	w->o = memory;
+	rc = whole_level(w, full, len);
+	w->o = o;
+	rc = rc ? rc : lg_out_failed(memory);
+	w->l->whole = !rc && w->l->bytes <= budget;
+	if (w->l->whole) {
+		lg_out_write(o, lg_out_view(memory), (size_t)lg_out_bytes(memory));
+	} else {
+		w->l->n = n;
+		w->l->bytes = bytes;
+		w->l->next_id = id;
+	}
+	lg_out_abort(memory);
+	return rc;
+}
+
 static int write_all(struct writer *w, int64_t len, size_t budget)
 {
 	struct level full, l;
@@ -337,10 +363,9 @@ static int write_all(struct writer *w, int64_t len, size_t budget)
 		per_mark = marks > 5000 ? w->l->bytes / marks + 1 : per_mark;
 		level_done(&l);
 	}
-	w->l->whole = w->l->bytes + full.total * per_mark <= budget || full.total < BLOCK_MARKS;
-	if (!rc && w->l->whole)
-		rc = whole_level(w, &full, len);
-	else if (!rc)
+	if (!rc && (w->l->bytes + full.total * per_mark <= 2 * budget || full.total < BLOCK_MARKS))
+		rc = try_whole(w, &full, len, full.total < BLOCK_MARKS ? SIZE_MAX : budget);
+	if (!rc && !w->l->whole)
 		rc = windows_of(w, len, &win, &n_win);
 	for (size_t i = 0; i < n_win && !rc && w->l->bytes < budget; i++)
 		rc = block(w, &full, LG_MAX(win[i].from, 0), LG_MIN(win[i].to, len + 1));

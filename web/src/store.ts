@@ -110,12 +110,13 @@ export class Store {
 	}
 	get busy() { return this.running > 0 || this.waiting.length > 0; }
 
-	// What covers [a, b) at that many ns a pixel: the level whose buckets are no wider, where it is there; else a coarser one.
+	// What covers [a, b) at that many ns a pixel: the level whose buckets are two pixels at most, where it is there; else a
+	// coarser one.
 	pieces(a: number, b: number, nsPerPixel: number): Piece[] {
 		const levels = [...new Set(this.meta.blocks.map(x => x[1]))].sort((x, y) => x - y);
 		let ideal = levels.length ? levels[0] : 0;
 		for (const k of levels)
-			if (2 ** k <= nsPerPixel)
+			if (2 ** k <= 2 * nsPerPixel)
 				ideal = k;
 		let open: [number, number][] = [[a, b]];
 		const out: Piece[] = [];

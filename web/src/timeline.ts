@@ -105,7 +105,7 @@ export class Timeline {
 	private seg(p: Palette, m: Marks, seg: { lane: number; from: number; to: number }, piece: Piece,
 		y: number, h: number, batch: Map<string, number[]>, labels: [number, number, number, string, string][]) {
 		const row = this.s.meta.lanes[seg.lane][2] as Row, find = this.s.find;
-		let reached = -1;
+		let reached = -1, run: number[] | null = null, runColour = ""; // narrow neighbours of one colour become one mark
 		for (let i = firstAfter(m, { ...seg, depth: 0 }, piece.from); i < seg.to && m.ts[i] < piece.to; i++) {
 			const x0 = Math.max(this.x(Math.max(m.ts[i], piece.from)), GUTTER);
 			const x1 = Math.min(Math.max(this.x(Math.min(m.ts[i] + m.dur[i], piece.to)), x0 + 0.7), this.width);
@@ -128,8 +128,22 @@ export class Timeline {
 			if (row === Row.States && m.kind[i] === 3) {
 				push(batch, c, x0, y + h * 0.55, x1 - x0, h * 0.45); // low: a wait is seen without its colour, too
 			} else {
-				push(batch, c, x0, y, x1 - x0 > 3 ? x1 - x0 - 0.6 : x1 - x0, h);
+				if (run && runColour === c && x1 - x0 < 3 && x0 - run[2] < 0.8) {
+					run[2] = x1;
+				} else {
+					if (run)
+						push(batch, runColour, run[0], y, run[2] - run[0], h);
+					run = null;
+					if (x1 - x0 < 3) {
+						run = [x0, y, x1];
+						runColour = c;
+					} else {
+						push(batch, c, x0, y, x1 - x0 - 0.6, h);
+					}
+				}
 			}
+			if (x1 - x0 <= 36 && !find)
+				continue;
 			const label = row === Row.Account ? this.s.meta.slots[m.tone[i]]?.[0] ?? "" :
 				row === Row.States ? (m.kind[i] === 3 ? this.s.name(m.name[i]) : "") : this.s.name(m.name[i]);
 			if (x1 - x0 > 36 && label)
@@ -137,6 +151,8 @@ export class Timeline {
 			if (find && label.toLowerCase().includes(find))
 				push(batch, "#ff00aa", x0, y, Math.max(x1 - x0, 2), 2);
 		}
+		if (run)
+			push(batch, runColour, run[0], y, run[2] - run[0], h);
 	}
 
 	draw() {
@@ -159,9 +175,10 @@ export class Timeline {
 		for (const piece of this.pieces)
 			for (const seg of piece.marks.segs) {
 				const l = byLane.get(seg.lane);
-				if (!l || seg.depth >= this.depths(seg.lane))
+				const y = l ? l.y - top + seg.depth * LINE + 1 : 0;
+				if (!l || seg.depth >= this.depths(seg.lane) || y > this.height || y + LINE < TOP)
 					continue;
-				this.seg(p, piece.marks, seg, piece, l.y - top + seg.depth * LINE + 1, LINE - 2, batch, labels);
+				this.seg(p, piece.marks, seg, piece, y, LINE - 2, batch, labels);
 			}
 		flush(g, batch);
 		g.font = "11px system-ui, sans-serif";

@@ -5,7 +5,15 @@ import { clear, el, exactMs, fit, table, time } from "./dom";
 import type { Step } from "./data";
 import type { Store } from "./store";
 
+let last: { range: [number, number] | null; steps: Step[] } = { range: null, steps: [] };
+
 export function stepsIn(s: Store): Step[] {
+	if (last.range !== s.range)
+		last = { range: s.range, steps: within(s) };
+	return last.steps;
+}
+
+function within(s: Store): Step[] {
 	if (!s.range)
 		return [];
 	const [a, b] = s.range, whole = s.steps.filter(x => x.ts >= a && x.ts + x.dur <= b);

@@ -30,6 +30,7 @@ export class Timeline {
 	private full = 400;
 	private stacks: Stacks | null = null;
 	private pieces: Piece[] = [];
+	private bars = { width: -1, slow: new Float32Array(0), rest: new Float32Array(0) };
 	private drag: { x: number; y: number; strip: boolean; moved: boolean; pan: boolean; view: [number, number] } | null = null;
 	measure: number | null = null;
 	cursor = 0;
@@ -371,21 +372,36 @@ export class Timeline {
 		g.fillText("one view: " + time(b - a), 8, y + 14);
 	}
 
-	// All of the run: the longest step of each place, slow ones dark, and where the view is.
-	private strip(g: CanvasRenderingContext2D, p: Palette) {
+	// For each pixel of the overview the longest step in it; many steps are looked at once, not each frame.
+	private stripBars(width: number) {
+		const slow = new Float32Array(width), rest = new Float32Array(width);
 		let most = 1;
 		for (const s of this.s.steps)
 			if (!s.warmup && s.dur > most)
 				most = s.dur;
+		for (const s of this.s.steps) {
+			const v = s.slow ? slow : rest, h = Math.min(s.dur / most, 1) * (STRIP - 4);
+			const from = Math.max(Math.floor(this.stripX(s.ts) - GUTTER), 0), to = Math.min(Math.ceil(this.stripX(s.ts + s.dur) - GUTTER), width);
+			for (let x = from; x < to; x++)
+				if (h > v[x])
+					v[x] = h;
+		}
+		return { width, slow, rest };
+	}
+
+	// All of the run: the longest step of each place, slow ones dark, and where the view is.
+	private strip(g: CanvasRenderingContext2D, p: Palette) {
+		const wide = Math.ceil(this.width - GUTTER);
+		if (this.bars.width !== wide)
+			this.bars = this.stripBars(wide);
 		g.fillStyle = p.band;
 		g.fillRect(GUTTER, 0, this.width - GUTTER, STRIP);
 		for (const slow of [false, true]) {
+			const v = slow ? this.bars.slow : this.bars.rest;
 			g.fillStyle = slow ? p.ink : "#7fa7c9";
-			for (const s of this.s.steps)
-				if (s.slow === slow) {
-					const h = Math.min(s.dur / most, 1) * (STRIP - 4);
-					g.fillRect(this.stripX(s.ts), STRIP - h, Math.max(this.stripX(s.ts + s.dur) - this.stripX(s.ts) - 0.3, 0.8), h);
-				}
+			for (let x = 0; x < wide; x++)
+				if (v[x] > 0)
+					g.fillRect(GUTTER + x, STRIP - v[x], 1, v[x]);
 		}
 		const x0 = this.stripX(Math.max(this.s.view[0], 0)), x1 = this.stripX(Math.min(this.s.view[1], this.s.meta.length));
 		g.fillStyle = p.select;

@@ -243,8 +243,11 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	if (!strcmp(argv[1], "ranks")) {
-		plan = (struct run_plan){ .n_ranks = 8, .n_steps = 6000, .only_rank = -1, .steady_late_rank = -1,
-					  .stall = STALL_LOCK, .period_ns = 2500000000, .stall_ns = 80000000 };
+		plan.n_ranks = 8;
+		plan.n_steps = 6000;
+		plan.stall = STALL_LOCK;
+		plan.period_ns = 2500000000;
+		plan.stall_ns = 80000000;
 		t = synthetic_run(&plan);
 	} else if (!strcmp(argv[1], "stall") || !strcmp(argv[1], "healthy")) {
 		if (!strcmp(argv[1], "stall")) {

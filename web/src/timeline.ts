@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The canvas: an overview of all steps on top, lanes below. Drawn anew only when something changed.
-import { firstAfter, frames, Row, type Marks, type Stacks } from "./data";
+import { firstAfter, frames, Row, type Marks, type Seg, type Stacks } from "./data";
 import { inkOn, palette, type Palette } from "./colours";
 import { el, fit, time } from "./dom";
 import type { Picked, Piece, Store } from "./store";
@@ -107,12 +107,25 @@ export class Timeline {
 		y: number, h: number, batch: Map<string, number[]>, labels: [number, number, number, string, string][]) {
 		const row = this.s.meta.lanes[seg.lane][2] as Row, find = this.s.find;
 		let reached = -1, run: number[] | null = null, runColour = ""; // narrow neighbours of one colour become one mark
-		for (let i = firstAfter(m, { ...seg, depth: 0 }, piece.from); i < seg.to && m.ts[i] < piece.to; i++) {
-			const x0 = Math.max(this.x(Math.max(m.ts[i], piece.from)), GUTTER);
-			const x1 = Math.min(Math.max(this.x(Math.min(m.ts[i] + m.dur[i], piece.to)), x0 + 0.7), this.width);
+		const [a, b] = this.s.view, scale = (this.width - GUTTER) / (b - a), x = (t: number) => GUTTER + (t - a) * scale;
+		const until = Math.min(piece.to, b), rest: Seg = { lane: seg.lane, depth: 0, from: seg.from, to: seg.to };
+		let seen = a, skipped = 0;
+		for (let i = firstAfter(m, rest, piece.from); i < seg.to && m.ts[i] < until; i++) {
+			if (m.ts[i] + m.dur[i] <= seen) {
+				if (++skipped > 6) { // many share a pixel: on to the first that does not
+					rest.from = i;
+					i = Math.max(i, firstAfter(m, rest, seen) - 1);
+					skipped = 0;
+				}
+				continue;
+			}
+			skipped = 0;
+			const x0 = Math.max(x(Math.max(m.ts[i], piece.from)), GUTTER);
+			const x1 = Math.min(Math.max(x(Math.min(m.ts[i] + m.dur[i], piece.to)), x0 + 0.7), this.width);
 			if (x1 <= reached)
 				continue;
 			reached = Math.max(x1, Math.floor(x0) + 1);
+			seen = a + (reached - GUTTER) / scale;
 			this.drawn++;
 			if (row === Row.States && m.kind[i] === MIXED) {
 				const v = m.a[i], shares = [v & 255, v >> 8 & 255, v >> 16 & 255];

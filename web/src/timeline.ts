@@ -202,8 +202,10 @@ export class Timeline {
 			g.fillStyle = ink;
 			g.fillText(text.length > fits ? text.slice(0, Math.max(fits - 1, 1)) + "\u2026" : text, x0 + 3, y + LINE / 2 - 0.5);
 		}
-		this.overlay(g, p, top);
+		this.overlay(g, p);
 		this.gutter(g, p, top);
+		if (this.s.picked)
+			this.arrows(g, p, top, this.s.picked);
 		this.ruler(g, p);
 		this.strip(g, p);
 		const levels = [...new Set(this.pieces.map(x => x.level))];
@@ -216,7 +218,7 @@ export class Timeline {
 
 	get coarse() { return this.pieces.some(p => p.level > 0) && 2 ** Math.min(...this.pieces.map(p => p.level)) > (this.s.view[1] - this.s.view[0]) / 500; }
 
-	private overlay(g: CanvasRenderingContext2D, p: Palette, top: number) {
+	private overlay(g: CanvasRenderingContext2D, p: Palette) {
 		const h = this.height;
 		for (const [ts, dur] of this.s.meta.losses) {
 			const x0 = Math.max(this.x(ts), GUTTER), x1 = this.x(ts + dur);
@@ -256,13 +258,11 @@ export class Timeline {
 			g.fillStyle = p.ink;
 			g.fillText(time(this.cursor - this.measure), this.x(this.cursor) + 4, TOP + 8);
 		}
-		if (this.s.picked)
-			this.arrows(g, p, top, this.s.picked);
 	}
 
 	// Where a lane of that thread is drawn: its states, else whatever it has; a folded group's heading else.
 	private yOf(thread: number, top: number, prefer: Row): number | null {
-		let found: number | null = null;
+		let found: number | null = null, head: number | null = null;
 		for (const l of this.lines) {
 			const lane = this.s.meta.lanes[l.lane];
 			if (lane[3] !== thread || !thread)
@@ -270,9 +270,19 @@ export class Timeline {
 			const y = l.y - top + l.h / 2;
 			if (l.head === undefined && lane[2] === prefer)
 				return y;
-			found = found ?? y;
+			if (l.head === undefined)
+				found = found ?? y;
+			else
+				head = head ?? y;
 		}
-		return found;
+		// Of a folded group only the heading is there.
+		return found ?? head ?? this.yOfGroup(thread, top);
+	}
+
+	private yOfGroup(thread: number, top: number): number | null {
+		const lane = thread ? this.s.meta.lanes.find(l => l[3] === thread) : undefined;
+		const line = lane && this.lines.find(l => l.head === lane[0]);
+		return line ? line.y - top + line.h / 2 : null;
 	}
 
 	private arrow(g: CanvasRenderingContext2D, x0: number, y0: number, x1: number, y1: number, dashed: boolean, colour: string) {
@@ -336,6 +346,11 @@ export class Timeline {
 	private gutter(g: CanvasRenderingContext2D, p: Palette, top: number) {
 		g.fillStyle = p.ground;
 		g.fillRect(0, TOP, GUTTER - 1, this.height);
+		g.strokeStyle = p.rule;
+		g.beginPath();
+		g.moveTo(GUTTER - 0.5, 0);
+		g.lineTo(GUTTER - 0.5, this.height);
+		g.stroke();
 		g.font = "12px system-ui, sans-serif";
 		for (const l of this.lines) {
 			const y = l.y - top;
@@ -354,11 +369,6 @@ export class Timeline {
 			g.fillText(text.length > most ? text.slice(0, most - 1) + "\u2026" : text, l.head !== undefined ? 6 : 16,
 				y + (l.head !== undefined ? HEAD / 2 : LINE / 2 + 1));
 		}
-		g.strokeStyle = p.rule;
-		g.beginPath();
-		g.moveTo(GUTTER - 0.5, 0);
-		g.lineTo(GUTTER - 0.5, this.height);
-		g.stroke();
 	}
 
 	private ruler(g: CanvasRenderingContext2D, p: Palette) {

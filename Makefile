@@ -31,6 +31,10 @@ bench: deps
 	@$(MAKE) --no-print-directory all
 	@bench/run $(T)
 
+# The page's script and style, which are committed: only who changes web/src needs npm.
+web:
+	cd web && npm ci --no-audit --no-fund && npm run -s check && npm run -s build
+
 matrix: all
 	@LAGGARD=$(B)/laggard tests/matrix/run --write doc/calibration.md $(T) # docs: elsewhere, it is made here
 
@@ -47,4 +51,4 @@ install: all
 clean:
 	find $(B) -mindepth 1 -maxdepth 1 ! -name trixie -exec rm -rf {} +
 
-.PHONY: all deps try test check asan fuzz bench matrix mutants cases install clean
+.PHONY: all deps try test check asan fuzz bench web matrix mutants cases install clean

@@ -19,6 +19,7 @@ struct options {
 	int32_t victim;
 	double cost, gpus;
 	const char *fail_on;
+	const char *html; /* where the page goes, besides what is printed; NULL */
 };
 
 static bool fails(const struct lg_verdict *v, const char *on)
@@ -39,12 +40,13 @@ static bool fails(const struct lg_verdict *v, const char *on)
 static int parse(int argc, char **argv, struct options *opt)
 {
 	enum { JSON = 256, MARKDOWN, BRIEF, VICTIM, COST, FAIL_ON,
-	       STEP_REGEX, GPUS };
+	       STEP_REGEX, GPUS, HTML };
 	static const struct option longs[] = {
 		{ "json", no_argument, NULL, JSON },
 		{ "markdown", no_argument, NULL, MARKDOWN },
 		{ "brief", no_argument, NULL, BRIEF },
 		{ "verbose", no_argument, NULL, 'v' },
+		{ "html", required_argument, NULL, HTML },
 		{ "victim", required_argument, NULL, VICTIM },
 		{ "cost-per-hour", required_argument, NULL, COST },
 		{ "gpus", required_argument, NULL, GPUS },
@@ -75,6 +77,9 @@ static int parse(int argc, char **argv, struct options *opt)
 				return lg_usage(cmd, "-v, --brief, --json and --markdown each want the output: give "
 						     "one of them");
 			opt->as = c == BRIEF ? AS_BRIEF : AS_TERM;
+			break;
+		case HTML:
+			opt->html = optarg;
 			break;
 		case VICTIM:
 			errno = 0;
@@ -145,6 +150,26 @@ static int print(const struct lg_verdict *v, const struct options *opt)
 	return lg_finish(o);
 }
 
+static int write_page(const struct lg_verdict *v, const char *path)
+{
+	struct lg_error err = { 0 };
+	struct lg_out *o;
+	int rc;
+
+	if (lg_out_open(&o, path, LG_OUT_PLAIN, &err)) {
+		lg_complain(&err);
+		return LG_EXIT_FAILED;
+	}
+	lg_progress_start("drawing ...");
+	rc = lg_report_html(v, o, &err);
+	lg_progress_stop();
+	if (!rc)
+		return lg_finish(o);
+	lg_out_abort(o);
+	lg_complain(&err);
+	return LG_EXIT_FAILED;
+}
+
 static int run(int argc, char **argv)
 {
 	struct options opt = { .cost = (double)NAN };
@@ -159,7 +184,9 @@ static int run(int argc, char **argv)
 		lg_complain(&err);
 		rc = LG_EXIT_FAILED;
 	} else {
-		rc = print(l.verdict, &opt);
+		rc = opt.html ? write_page(l.verdict, opt.html) : LG_EXIT_OK;
+		if (!rc && !(opt.html && !strcmp(opt.html, "-")))
+			rc = print(l.verdict, &opt);
 		if (!rc && opt.fail_on && fails(l.verdict, opt.fail_on))
 			rc = LG_EXIT_FINDING;
 	}
@@ -178,6 +205,8 @@ const struct lg_command lg_cmd_explain = {
 	"  --brief              one line a finding\n"
 	"  --json               the verdict as JSON, schema 1 (laggard-explain(1))\n"
 	"  --markdown           for an issue or a chat\n"
+	"  --html OUT           besides, one page with pictures that opens in any browser, without a network;\n"
+	"                       - = to standard output, instead of the verdict\n"
 	"  --victim PID         judge this process, marked or not\n"
 	"  --cost-per-hour N    what the run costs an hour: findings say their part of it, and the\n"
 	"                       verdict what an hour of training done costs\n"

@@ -5,6 +5,7 @@
  *   make_trace KIND OUT
  *
  * stall    two ranks, a foreign lock holder every 400 ms (see tests/unit/synthetic_run.h)
+ * ranks    eight ranks for a minute, of which another is held up every 2.5 s
  * healthy  the same without it
  * nasty    what a drawing program trips over: see nasty() below
  * random   every table and column at random (tests/unit/random_trace.h)
@@ -238,10 +239,17 @@ int main(int argc, char **argv)
 	struct run_plan plan = { .n_ranks = 2, .n_steps = 400, .only_rank = -1, .steady_late_rank = -1 };
 
 	if (argc != 3) {
-		fprintf(stderr, "usage: make_trace stall|healthy|nasty|random|threads|stacks|summed|empty OUT\n");
+		fprintf(stderr, "usage: make_trace stall|ranks|healthy|nasty|random|threads|stacks|summed|empty OUT\n");
 		return 2;
 	}
-	if (!strcmp(argv[1], "stall") || !strcmp(argv[1], "healthy")) {
+	if (!strcmp(argv[1], "ranks")) {
+		plan.n_ranks = 8;
+		plan.n_steps = 6000;
+		plan.stall = STALL_LOCK;
+		plan.period_ns = 2500000000;
+		plan.stall_ns = 80000000;
+		t = synthetic_run(&plan);
+	} else if (!strcmp(argv[1], "stall") || !strcmp(argv[1], "healthy")) {
 		if (!strcmp(argv[1], "stall")) {
 			plan.stall = STALL_LOCK;
 			plan.period_ns = 400000000;

@@ -151,6 +151,21 @@ static const char *text_fault(const char *text, size_t n)
 		? "a word of C's for no number" : NULL;
 }
 
+/* As text; and no number of a picture is a word of C's. */
+static const char *page_fault(const char *text, size_t n)
+{
+	static const char *const words[] = { "Mnan", "hnan", "vnan", "\"nan", "\"-nan", "\"inf", "Minf", "-nan" };
+	const char *script = memmem(text, n, "<script>", 8);
+
+	for (size_t i = 0; script && i < sizeof words / sizeof *words; i++)
+		if (memmem(text, (size_t)(script - text), words[i], strlen(words[i])))
+			return words[i];
+	for (size_t i = 0; script && i < (size_t)(script - text); i++)
+		if ((unsigned char)text[i] < 0x20 && text[i] != '\n')
+			return "control character";
+	return script ? NULL : "no script";
+}
+
 static void check_reports(const struct lg_verdict *v)
 {
 	static const struct {
@@ -169,6 +184,9 @@ static void check_reports(const struct lg_verdict *v)
 
 	lg_report_term(v, &narrow, o);
 	check_out(o, "explain", text_fault);
+	o = memory();
+	must(!lg_report_html(v, o, NULL), "the page could not be written");
+	check_out(o, "explain --html", page_fault);
 	for (size_t i = 0; i < sizeof reports / sizeof *reports; i++) {
 		o = memory();
 		reports[i].write(v, o);

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// page.js MODULES PAGE: opens the page that explain --html wrote in a headless Chromium and prints, as JSON, what it
+// found. What is judged is judged by test_html.py. Also `page.js MODULES PAGE --speed` for bench/run.
+"use strict";
+const path = require("path");
+const [modules, page, mode] = process.argv.slice(2);
+const { chromium } = require(path.join(modules, "playwright-core"));
+const axe = require.resolve(path.join(modules, "axe-core/axe.min.js"));
+const SHOTS = process.env.LG_SHOTS; // a folder: screenshots are left there
+
+async function open(browser, options, seen, where = "") {
+	const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+	const p = await context.newPage();
+	p.on("request", r => { if (!r.url().startsWith("file:")) seen.requests.push(r.url()); });
+	p.on("pageerror", e => seen.errors.push(String(e.message)));
+	p.on("dialog", d => { seen.errors.push("dialog " + d.message()); d.dismiss(); });
+	p.on("console", m => { if (m.type() === "error") seen.errors.push(m.text()); });
+	if (options.javaScriptEnabled !== false)
+		await p.addInitScript(() => {
+			window.violations = [];
+			document.addEventListener("securitypolicyviolation", e => window.violations.push(e.violatedDirective + " " + e.blockedURI));
+		});
+	await p.goto("file://" + page + where);
+	if (options.javaScriptEnabled !== false)
+		await p.waitForSelector("html[data-ready]", { state: "attached", timeout: 60000 });
+	return p;
+}
+
+const canvas = p => p.evaluate(() => ({ ...document.querySelector(".lanes canvas")?.dataset }));
+const state = async p => ({ ...await canvas(p), hash: await p.evaluate(() => location.hash) });
+
+async function settled(p) {
+	await p.waitForFunction(() => document.querySelector(".lanes canvas")?.dataset.busy === "0", null, { timeout: 30000 });
+	await p.waitForTimeout(450); // the address is written a little later
+}
+
+async function press(p, key) {
+	await p.keyboard.press(key);
+	await settled(p);
+	return state(p);
+}
+
+async function violations(p) {
+	// The policy of the page forbids foreign scripts: axe comes in through the debugger, not as an element.
+	await p.evaluate(require("fs").readFileSync(axe, "utf8"));
+	const got = await p.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
+	return got.violations.map(v => ({ id: v.id, impact: v.impact, nodes: v.nodes.slice(0, 3).map(n => n.html.slice(0, 120)) }));
+}
+
+async function check() {
+	const browser = await chromium.launch({ executablePath: process.env.LG_CHROMIUM, args: ["--no-sandbox", "--font-render-hinting=none"] });
+	const seen = { requests: [], errors: [] }, out = { seen };
+	const p = await open(browser, {}, seen);
+	out.ready = await p.evaluate(() => document.documentElement.dataset.ready);
+	out.paint_ms = await p.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime);
+	out.headline = await p.textContent("h1");
+	out.facts = await p.$$eval(".facts div", els => els.map(e => [e.querySelector("dt").textContent, e.querySelector("dd").textContent]));
+	out.findings = await p.$$eval(".finding", els => els.map(e => ({ title: e.querySelector("h3").textContent, price: e.querySelector(".price").textContent })));
+	out.has_timeline = await p.evaluate(() => !!document.querySelector(".lanes canvas"));
+	out.pwned = await p.evaluate(() => window.pwned);
+	if (out.has_timeline) {
+		await settled(p);
+		out.start = await state(p);
+		out.selection = await p.$$eval(".account table", ts => ts.map(t => ({ ...t.dataset })));
+		out.keys = {};
+		for (const key of ["f", "w", "d", "a", "s", "]", "[", "f", "f"])
+			out.keys[key] = await press(p, key);
+		await press(p, "t");
+		out.table_rows = await p.locator(".twin tbody tr").count();
+		await press(p, "t");
+		await p.keyboard.press("?");
+		out.help = await p.isVisible(".help");
+		await p.keyboard.press("Escape");
+		out.help_after = await p.isVisible(".help");
+		const link = p.locator("a.at").first();
+		if (await link.count()) {
+			out.link = await link.getAttribute("href");
+			await link.click();
+			await settled(p);
+			out.after_link = await state(p);
+		}
+		const box = await p.locator(".lanes canvas").boundingBox();
+		await p.locator(".lanes").scrollIntoViewIfNeeded();
+		const at = await p.locator(".lanes canvas").boundingBox() ?? box;
+		await p.mouse.move(at.x + 400, at.y + 130);
+		await p.mouse.down();
+		await p.mouse.move(at.x + 700, at.y + 130, { steps: 5 });
+		await p.mouse.up();
+		await settled(p);
+		out.dragged = await state(p);
+		// Over marks: a tip comes.
+		out.tip = "";
+		for (let y = 90; y < Math.min(at.height, 420) && !out.tip; y += 7) {
+			await p.mouse.move(at.x + 520, at.y + y);
+			if (await p.isVisible(".tip"))
+				out.tip = await p.textContent(".tip");
+		}
+		await p.mouse.wheel(0, 0);
+		await p.keyboard.down("Control");
+		await p.mouse.move(at.x + 600, at.y + 120);
+		await p.mouse.wheel(0, -400);
+		await p.keyboard.up("Control");
+		await settled(p);
+		out.wheeled = await state(p);
+		if (process.env.LG_FIND) {
+			await p.keyboard.press("/");
+			await p.keyboard.type(process.env.LG_FIND);
+			await p.keyboard.press("Enter");
+			await settled(p);
+			out.found = await p.textContent(".status");
+			await p.keyboard.press("Escape");
+		}
+		// The address brings the same state back.
+		const hash = (await state(p)).hash, q = await open(browser, {}, seen, hash);
+		await settled(q);
+		out.again = { ...await state(q), wanted: hash };
+		await q.close();
+		out.flames = {};
+		for (const b of await p.locator(".tabs button").all()) {
+			if (!await b.isVisible())
+				continue; // there are no samples and no waits
+			await b.scrollIntoViewIfNeeded();
+			await b.click();
+			await p.waitForTimeout(300);
+			out.flames[await b.textContent()] = await p.locator(".flame tbody tr").count();
+		}
+	}
+	out.violations = await p.evaluate(() => window.violations);
+	out.axe = { light: await violations(p) };
+	if (SHOTS)
+		await p.screenshot({ path: path.join(SHOTS, "light.png"), fullPage: true });
+	const d = await open(browser, { colorScheme: "dark", viewport: { width: 800, height: 900 } }, seen);
+	if (out.has_timeline)
+		await settled(d);
+	out.axe.dark = await violations(d);
+	out.wide = await d.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+	if (SHOTS)
+		await d.screenshot({ path: path.join(SHOTS, "dark.png"), fullPage: true });
+	const plain = await open(browser, { javaScriptEnabled: false }, { requests: [], errors: [] });
+	out.plain = await plain.locator("main").innerText();
+	out.plain_svg = await plain.locator("svg[role=img]").count();
+	const pdf = await p.pdf({ format: "A4" });
+	out.pdf_bytes = pdf.length;
+	await browser.close();
+	console.log(JSON.stringify(out));
+}
+
+// Pans and zooms for some seconds, one step a frame, and tells how long frames and drawing took.
+async function speed() {
+	const browser = await chromium.launch({ executablePath: process.env.LG_CHROMIUM, args: ["--no-sandbox"] });
+	const seen = { requests: [], errors: [] }, began = Date.now(), p = await open(browser, {}, seen), ready = Date.now() - began;
+	await p.locator(".lanes").scrollIntoViewIfNeeded();
+	await p.locator(".lanes canvas").focus();
+	await p.keyboard.press("f");
+	await p.keyboard.press("f");
+	await settled(p);
+	const got = await p.evaluate(async () => {
+		const c = document.querySelector(".lanes canvas"), at = [], draw = [], marks = [];
+		const key = k => document.dispatchEvent(new KeyboardEvent("keydown", { key: k, bubbles: true }));
+		const script = ["w", "w", "w", "d", "d", "d", "d", "a", "a", "w", "w", "w", "w", "d", "d", "a", "s", "s", "d", "d", "s", "s", "s", "s", "s", "w"];
+		await new Promise(done => {
+			let i = 0;
+			const frame = t => {
+				at.push(t);
+				draw.push(Number(c.dataset.ms));
+				marks.push(Number(c.dataset.marks));
+				if (++i > 400)
+					return done();
+				key(script[i % script.length]);
+				requestAnimationFrame(frame);
+			};
+			requestAnimationFrame(frame);
+		});
+		const gaps = at.slice(1).map((t, i) => t - at[i]).sort((a, b) => a - b);
+		draw.sort((a, b) => a - b);
+		return { fps: 1000 * gaps.length / (at[at.length - 1] - at[0]), p95_frame_ms: gaps[Math.floor(gaps.length * 0.95)],
+			p50_draw_ms: draw[draw.length >> 1], p95_draw_ms: draw[Math.floor(draw.length * 0.95)], most_marks: Math.max(...marks),
+			paint_ms: performance.getEntriesByName("first-contentful-paint")[0]?.startTime,
+			heap_mb: performance.memory ? performance.memory.usedJSHeapSize / 1e6 : null };
+	});
+	await browser.close();
+	console.log(JSON.stringify({ ready_ms: ready, ...got, seen }));
+}
+
+(mode === "--speed" ? speed() : check()).catch(e => { console.error(e); process.exit(1); });

@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""explain --html: one page that needs nothing else. What stands in the file is looked at here; what a browser makes of
+it, by page.js in Debian's Chromium, where that and npm are there."""
+import base64
+import gzip
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DATA = ROOT / "tests/data"
+WEB = ROOT / "web"
+LIMIT_CODE = 150_000
+BAD_NAMES = ["</script><script>window.pwned=1</script>", "<img src=x onerror=\"window.pwned=1\">", "\"><svg onload=window.pwned=1>",
+             "<!--", "\x1b]0;x\x07\x1b[2J", "a\u202eb\u2066c", "\x00nul", "__proto__", "constructor", "x" * 1_000_000,
+             "javascript:window.pwned=1", "${window.pwned=1}", "\u009b31m", "\ud800", "&lt;b&gt;", "'", "]]>"]
+
+
+@pytest.fixture
+def page(laggard, tmp_path):
+    """page(FILE..., OPTION...) -> path of the page."""
+    def call(*args, name="page.html"):
+        out = tmp_path / name
+        done = laggard("explain", *args, "--html", out, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return out
+    return call
+
+
+@pytest.fixture
+def stall(laggard_path, tmp_path):
+    """A made-up recording of two ranks that one process holds up every 400 ms."""
+    tool = next((p / "tests/e2e/make_trace" for p in pathlib.Path(laggard_path).parents
+                 if (p / "tests/e2e/make_trace").exists()), None)
+    assert tool, "tests/e2e/make_trace is not built"
+
+    def call(kind="stall"):
+        out = tmp_path / f"{kind}.lag"
+        subprocess.run([tool, kind, out], check=True, timeout=60)
+        return out
+    return call
+
+
+def blocks(path):
+    text = path.read_text(encoding="utf-8")
+    return {int(n): gzip.decompress(base64.b64decode(data)) for n, data in re.findall(r' id="b(\d+)">([^<]*)</script>', text)}
+
+
+def numbers(column):
+    out, v, by = [], 0, 0
+    for byte in column:
+        v |= (byte & 127) << by
+        by += 7
+        if not byte & 128:
+            out.append(v)
+            v = by = 0
+    return out
+
+
+def columns(block):
+    n = int.from_bytes(block[:4], "little")
+    at, out = 4 * (n + 1), []
+    for i in range(n):
+        length = int.from_bytes(block[4 * (i + 1):4 * (i + 2)], "little")
+        out.append(numbers(block[at:at + length]))
+        at += length
+    assert at == len(block)
+    return out
+
+
+def signed(values):
+    return [v // 2 if v % 2 == 0 else -(v + 1) // 2 for v in values]
+
+
+def hostile_trace(path):
+    events = []
+    for i, bad in enumerate(BAD_NAMES):
+        events += [{"ph": "M", "name": "process_name", "pid": 100 + i, "args": {"name": bad}},
+                   {"ph": "M", "name": "thread_name", "pid": 100 + i, "tid": 100 + i, "args": {"name": bad}}]
+        events += [{"ph": "X", "cat": "cpu_op", "name": bad, "pid": 100 + i, "tid": 100 + i, "ts": 1000 * k, "dur": 900,
+                    "args": {bad[:50]: bad[:50]}} for k in range(5)]
+        events += [{"ph": "X", "cat": "cpu_op", "name": f"ProfilerStep#{k}", "pid": 100 + i, "tid": 100 + i, "ts": 1000 * k,
+                    "dur": 1000} for k in range(5)]
+    path.write_text(json.dumps({"traceEvents": events, "schemaVersion": 1}), encoding="utf-8")
+    return path
+
+
+def test_the_page_holds_all_and_asks_for_nothing(page, stall):
+    text = page(stall()).read_text(encoding="utf-8")
+    assert not re.search(r'(?:src|href)="(?!#)', text)  # every address is a moment of this page
+    assert "<link" not in text and "@import" not in text and "url(" not in text
+    assert " style=" not in text and not re.search(r"<[^>]* on\w+=", text)
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
+    assert policy.startswith("default-src 'none';") and "unsafe" not in policy
+    for tag in ("script", "style"):
+        body = re.search(rf"<{tag}>(.*?)</{tag}>", text, re.S)[1]
+        digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+        assert len(body) <= LIMIT_CODE
+
+
+def test_the_page_says_what_the_verdict_says(page, stall, laggard):
+    trace = stall()
+    verdict = json.loads(laggard("explain", trace, "--json", "--cost-per-hour", 98).stdout)
+    text = page(trace, "--cost-per-hour", 98).read_text(encoding="utf-8")
+    lead = verdict["findings"][0]
+    assert lead["id"] == "host.lock_held"
+    for said in (f"<dd>{lead['lost_ms']:.1f} ms</dd>", f"<dd>{lead['lost_share'] * 100:.1f} %</dd>", f"<dd>{lead['confidence']:.2f}</dd>",
+                 f"<dd>{verdict['steps']['slow']} of {verdict['steps']['count']}</dd>", f"<dd>{lead['cost_per_hour']:.2f}</dd>",
+                 f"<code>{lead['id']}</code>"):
+        assert said in text, said
+    for e in lead["evidence"]:
+        if e["t_s"] is not None:
+            assert f'href="#t={e["t_s"]:.6f}-' in text
+    for row in verdict["stages"]:
+        if row["share"]:
+            assert f'<th scope="row">{row["stage"]}</th>' in text
+
+
+def test_parts_of_each_step_sum_to_it(page, stall):
+    got = blocks(page(stall()))
+    meta = json.loads(got[0])
+    steps = columns(got[meta["steps"]])
+    n = len(meta["slots"])
+    assert len(steps) == 8 + n + len(meta["stages"]) and len(steps[3]) == meta["n_steps"] > 700
+    slots, stages = [signed(c) for c in steps[8:8 + n]], [signed(c) for c in steps[8 + n:]]
+    for i, dur in enumerate(steps[3]):
+        assert sum(c[i] for c in slots) == dur == sum(c[i] for c in stages)
+    text = page(stall(), name="again.html").read_text(encoding="utf-8")
+    parts = [int(v) for v in re.findall(r'data-ns="(-?\d+)"', text)]
+    assert sum(parts) == int(re.search(r'data-sum-ns="(\d+)"', text)[1]) > 0
+    assert sum(parts) == sum(d for d, flags in zip(steps[3], steps[5]) if flags & 1)
+
+
+def test_all_levels_stand_for_the_same_marks(page):
+    """Short marks are put together, never dropped: counts of a level sum to those of all."""
+    got = blocks(page(DATA / "kineto/train.json.gz"))
+    meta = json.loads(got[0])
+    assert meta["whole"] and meta["lanes"]
+    whole = {}
+    for number, level, _, _, n in meta["blocks"]:
+        cols = columns(got[number])
+        assert len(cols) == 9 and len(cols[2]) == n
+        assert all(1 <= s <= len(meta["threads"]) or s == 0 for s in [lane[3] for lane in meta["lanes"]])
+        whole.setdefault(level, []).append(sum(cols[8]))
+    assert sum(whole[0]) == sum(lane[6] for lane in meta["lanes"])
+
+
+def test_the_same_input_gives_the_same_bytes(page, stall):
+    trace = stall()
+    assert page(trace, name="a.html").read_bytes() == page(trace, name="b.html").read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["nasty", "random", "stacks", "threads", "empty"])
+def test_any_trace_has_a_page(page, stall, kind):
+    out = page(stall(kind))
+    text = out.read_text(encoding="utf-8")
+    assert "</html>" in text and "nan" not in re.findall(r' d="([^"]*)"', text)
+    assert re.search(r"<h1[^>]*>[^<]+</h1>", text)
+
+
+@pytest.mark.parametrize("path", ["perf/burn.data", "torchlog/steps.log", "kineto/rank0.json.gz"])
+def test_where_there_is_no_verdict_the_page_says_what_the_file_holds(page, path):
+    text = page(DATA / path).read_text(encoding="utf-8")
+    assert 'id="contents"' in text and 'id="inputs"' in text
+    if "perf" in path:
+        assert re.search(r"Functions, by samples \(\d+\)", text) and "burn" in text
+
+
+def test_names_of_others_begin_nothing(page, tmp_path):
+    out = page(hostile_trace(tmp_path / "bad.json"))
+    text = out.read_text(encoding="utf-8")
+    outside = re.sub(r"<script>.*?</script>", "", text, flags=re.S)
+    assert "<script>window" not in outside and "<img" not in outside and "onload=w" not in re.sub(r"&[^;]*;[^<]*", "", outside)
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", outside)
+    assert len(re.findall(r"<script>", text)) == 1
+    assert out.stat().st_size < 400_000  # names are cut
+    for block in blocks(out).values():
+        assert b"</script" not in base64.b64encode(block)
+
+
+def test_the_page_goes_to_standard_output_alone(laggard, stall):
+    done = laggard("explain", stall(), "--html", "-")
+    assert done.returncode == 0 and done.stdout.startswith("<!DOCTYPE html>") and done.stdout.endswith("</html>\n")
+
+
+def test_a_page_that_cannot_be_written_is_an_error(laggard, stall, tmp_path):
+    done = laggard("explain", stall(), "--html", tmp_path / "no/such/page.html")
+    assert done.returncode == 1 and len(done.stderr.strip().splitlines()) == 1
+    assert laggard("explain", stall(), "--html").returncode == 2
+
+
+# ---- with npm
+
+@pytest.fixture(scope="session")
+def modules(laggard_path):
+    """The page's development tools, installed once by the lock file beside the program under test."""
+    if not shutil.which("node") or not shutil.which("npm"):
+        pytest.skip("the page's tools need node and npm: run tools/install-deps test")
+    lock = WEB / "package-lock.json"
+    home = pathlib.Path(laggard_path).parent / ("web-tools-" + hashlib.sha256(lock.read_bytes()).hexdigest()[:12])
+    if not (home / "node_modules/playwright-core").exists():
+        home.mkdir(exist_ok=True)
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(WEB / name, home / name)
+        done = subprocess.run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=home, check=False, capture_output=True,
+                              text=True, timeout=180, stdin=subprocess.DEVNULL,
+                              env={**os.environ, "PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD": "1"})
+        if done.returncode:
+            pytest.skip(f"npm cannot install the page's tools: {done.stderr.strip().splitlines()[:1]}")
+    return home / "node_modules"
+
+
+def test_what_is_built_in_is_what_web_makes(modules, tmp_path):
+    home = tmp_path / "web"
+    home.mkdir()
+    for name in ("package.json", "package-lock.json", "tsconfig.json"):
+        shutil.copy(WEB / name, home / name)
+    shutil.copytree(WEB / "src", home / "src")
+    (home / "node_modules").symlink_to(modules)
+    for script in ("check", "build"):
+        done = subprocess.run(["npm", "run", "-s", script], cwd=home, check=False, capture_output=True, text=True, timeout=180,
+                              stdin=subprocess.DEVNULL)
+        assert done.returncode == 0, done.stdout + done.stderr
+    for name in ("page.js", "page.css"):
+        assert (home / "dist" / name).read_bytes() == (WEB / "dist" / name).read_bytes(), f"run make web: {name} is not what it makes"
+
+
+# What writes markup from text, or runs text.
+MARKUP = r"\.(innerHTML|outerHTML|insertAdjacentHTML|cssText)\b|document\.write|\beval\(|new Function|DOMParser|setAttribute\(\"style"
+
+
+def test_text_never_becomes_markup():
+    sources = sorted((WEB / "src").glob("*.ts"))
+    assert len(sources) >= 6
+    for path in sources:
+        assert not re.findall(MARKUP, path.read_text(encoding="utf-8")), path.name
+
+
+# ---- in a browser
+
+@pytest.fixture(scope="session")
+def browse(modules):
+    """browse(page, **environment) -> what page.js saw."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if not chromium:
+        pytest.skip("there is no Chromium: run tools/install-deps test")
+
+    def call(path, *args, **env):
+        done = subprocess.run(["node", pathlib.Path(__file__).with_name("page.js"), modules, path, *args], check=False,
+                              capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL,
+                              env={**os.environ, "LG_CHROMIUM": chromium, **env})
+        assert done.returncode == 0, done.stderr[-2000:]
+        return json.loads(done.stdout)
+    return call
+
+
+def is_quiet(got):
+    assert got["seen"] == {"requests": [], "errors": []}
+    assert got["violations"] == []
+    assert got.get("pwned") is None
+    for scheme, found in got["axe"].items():
+        assert [v for v in found if v["impact"] in ("serious", "critical")] == [], scheme
+    assert got["wide"] <= 0, "the page is wider than a narrow window"
+
+
+def view(state):
+    a, b = re.fullmatch(r"(-?\d+)-(-?\d+)", state["view"]).groups()
+    return int(a), int(b)
+
+
+def test_the_page_in_a_browser(page, stall, browse, laggard):
+    trace = stall()
+    verdict = json.loads(laggard("explain", trace, "--json").stdout)
+    out = page(trace)
+    got = browse(out, LG_FIND="all_reduce")
+    is_quiet(got)
+    assert got["ready"] == "1" and got["paint_ms"] < 1000
+    facts = dict(got["facts"])
+    assert facts["slow steps"] == f"{verdict['steps']['slow']} of {verdict['steps']['count']}"
+    assert facts["lost"] == f"{verdict['findings'][0]['lost_ms']:.1f} ms"
+    assert len(got["findings"]) == len(verdict["findings"])
+    # It opens on a slow step, whose account sums to it.
+    assert got["selection"] and all(t["sum"] == t["total"] for t in got["selection"])
+    start = view(got["start"])
+    assert int(got["start"]["marks"]) > 50
+    keys = got["keys"]
+    width = {k: view(v)[1] - view(v)[0] for k, v in keys.items()}
+    assert width["w"] < width["s"] and view(keys["d"])[0] > view(keys["w"])[0] and view(keys["]"])[0] > start[0]
+    assert width["f"] >= 4_900_000_000  # all of the run
+    assert got["table_rows"] > 0 and got["help"] and not got["help_after"]
+    t = [float(x) * 1e9 for x in re.fullmatch(r"#t=([\d.]+)-([\d.]+)", got["link"]).groups()]
+    a, b = view(got["after_link"])
+    assert a < t[0] and t[1] < b
+    assert got["dragged"]["hash"] != got["after_link"]["hash"]
+    assert got["tip"]
+    assert view(got["wheeled"])[1] - view(got["wheeled"])[0] < b - a
+    assert re.search(r"match 1 of \d+", got["found"])
+    assert got["again"]["hash"] == got["again"]["wanted"]
+    assert got["flames"]["off the CPU"] > 0
+    # Without scripts: all of the verdict, and its pictures.
+    for said in (verdict["findings"][0]["title"], verdict["findings"][0]["fix"][:40], "Where a step's time goes"):
+        assert said in got["plain"]
+    assert got["plain_svg"] >= 2 and got["pdf_bytes"] > 20_000
+
+
+@pytest.mark.parametrize("path", ["kineto/train.json.gz", "perf/burn.data", "torchlog/steps.log"])
+def test_pages_of_other_inputs_in_a_browser(page, browse, path):
+    got = browse(page(DATA / path))
+    is_quiet(got)
+    assert got["ready"] == "1"
+    if "kineto" in path:
+        assert int(got["start"]["marks"]) > 0 and got["tip"]
+
+
+def test_hostile_names_run_nothing_in_a_browser(page, browse, tmp_path):
+    out = page(hostile_trace(tmp_path / "bad.json"))
+    got = browse(out, LG_FIND="<img")
+    is_quiet(got)
+    assert int(got["start"]["marks"]) > 0
+
+
+def test_a_damaged_block_leaves_the_rest(page, stall, browse):
+    out = page(stall())
+    text = out.read_text(encoding="utf-8")
+    first = re.search(r' id="b1">([^<]{40})', text)
+    out.write_text(text.replace(first[1], "A" * 40, 1), encoding="utf-8")
+    got = browse(out)
+    assert got["seen"] == {"requests": [], "errors": []} and got["headline"] and got["ready"] == "1"

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the selection holds: its steps and their exact account, who ran, flame graphs; and the run folded.
+import { palette } from "./colours";
+import { clear, el, exactMs, fit, table, time } from "./dom";
+import type { Step } from "./data";
+import type { Store } from "./store";
+
+let last: { range: [number, number] | null; steps: Step[] } = { range: null, steps: [] };
+
+export function stepsIn(s: Store): Step[] {
+	if (last.range !== s.range)
+		last = { range: s.range, steps: within(s) };
+	return last.steps;
+}
+
+function within(s: Store): Step[] {
+	if (!s.range)
+		return [];
+	const [a, b] = s.range, whole = s.steps.filter(x => x.ts >= a && x.ts + x.dur <= b);
+	return whole.length ? whole : s.steps.filter(x => x.ts <= (a + b) / 2 && x.ts + x.dur > (a + b) / 2);
+}
+
+// The account of whole steps: its parts sum to their duration, to the nanosecond.
+export class Account {
+	readonly root = el("div", { class: "account" });
+	private made = "";
+	constructor(private s: Store) {}
+
+	update(force = false) {
+		const s = this.s, key = s.range ? s.range.join("-") : "";
+		if (key === this.made && !force)
+			return;
+		this.made = key;
+		clear(this.root);
+		const chosen = stepsIn(s);
+		if (!chosen.length) {
+			if (s.range)
+				this.root.append(el("p", { class: "note" }, "No step is in the selection."));
+			return;
+		}
+		const p = palette(), n = s.meta.slots.length, sum = new Array<number>(n).fill(0);
+		let total = 0;
+		for (const st of chosen) {
+			total += st.dur;
+			for (let k = 0; k < n; k++)
+				sum[k] += st.slots[k];
+		}
+		const c = el("canvas", { role: "img", "aria-label": "The account of the selected steps; the table has its numbers" });
+		const width = Math.max(this.root.clientWidth, 300), g = fit(c, width, 30);
+		let x = 0;
+		g.strokeStyle = p.ink;
+		g.lineWidth = 0.5;
+		for (let k = 0; k < n; k++) {
+			const w = sum[k] / Math.max(total, 1) * (width - 2);
+			g.fillStyle = p.slot[k];
+			g.fillRect(x, 1, w, 28);
+			if (w > 1)
+				g.strokeRect(x + 0.5, 1.5, w, 27);
+			x += w;
+		}
+		const title = chosen.length === 1 ? `step ${chosen[0].number}, ${chosen[0].rank >= 0 ? "rank " + chosen[0].rank + ", " : ""}${chosen[0].slow ? "slow" :
+			chosen[0].warmup ? "warm-up" : "not slow"}; rolling median ${time(chosen[0].median)}, own lateness ${time(chosen[0].late)}` :
+			`${chosen.length} whole steps, ${chosen.filter(q => q.slow).length} slow`;
+		const rows = s.meta.slots.map((slot, k) => [slot[0], exactMs(sum[k]), (100 * sum[k] / Math.max(total, 1)).toFixed(2)])
+			.filter((_, k) => sum[k] !== 0);
+		const t = table(["of the main threads' time", "ms", "%"], rows, ["all", exactMs(total), "100"]);
+		t.dataset.sum = String(sum.reduce((u, v) => u + v, 0));
+		t.dataset.total = String(total);
+		this.root.append(el("h3", {}, title), c, el("div", { class: "wide" }, t));
+	}
+}
+
+// Who ran, by the buckets of src/picture/samples.c.
+export class Processes {
+	readonly root = el("div", { class: "processes" });
+	private made = "";
+	constructor(private s: Store) {}
+
+	async update() {
+		const s = this.s, [a, b] = s.range ?? [0, s.meta.length], key = a + "-" + b;
+		if (key === this.made)
+			return;
+		this.made = key;
+		const v = await s.active(), w = s.meta.bucket;
+		clear(this.root);
+		const sums = v.map((col, k) => {
+			let ns = 0;
+			for (let i = Math.floor(a / w); i < col.length && i * w < b; i++)
+				ns += col[i] * (Math.min((i + 1) * w, b) - Math.max(i * w, a)) / w;
+			return [s.meta.active_names[k], ns, k < s.meta.n_accused] as [string, number, boolean];
+		}).filter(x => x[1] > 0).sort((x, y) => y[1] - x[1]);
+		if (sums.length)
+			this.root.append(el("div", { class: "wide" }, table(["who ran", "CPU time", "CPUs", "accused"],
+				sums.map(([name, ns, accused]) => [name, time(ns), (ns / Math.max(b - a, 1)).toFixed(2), accused ? "yes" : ""]))),
+			el("p", { class: "note" }, `To within ${time(w)} at the edges.`));
+		else
+			this.root.append(el("p", { class: "note" }, "This input does not tell who ran."));
+	}
+}
+
+// The run cut into pieces of the found period, one below the other: what comes with it stands in a column.
+export class Fold {
+	readonly root = el("div", { class: "fold" });
+	private canvas = el("canvas", { role: "img", "aria-label": "The run folded by its period" });
+	constructor(private s: Store) {
+		this.root.append(this.canvas);
+		this.canvas.addEventListener("click", e => {
+			const r = this.canvas.getBoundingClientRect(), t = this.timeAt(e.clientX - r.left, e.clientY - r.top);
+			if (t === null)
+				return;
+			const half = s.meta.period! * 1e9 / 20;
+			s.select(t - half, t + half);
+			s.setView(t - half * 3, t + half * 3);
+		});
+	}
+	private geometry = { width: 0, rows: 0, row: 0, from: 0 };
+	private timeAt(x: number, y: number): number | null {
+		const q = this.geometry, r = Math.floor((y - 40) / q.row);
+		return r < 0 || r >= q.rows || x < 150 ? null : q.from + (r + (x - 150) / (q.width - 150)) * this.s.meta.period! * 1e9;
+	}
+
+	async draw() {
+		const s = this.s, period = (s.meta.period ?? 0) * 1e9, p = palette();
+		const judged = s.steps.filter(x => !x.warmup);
+		if (!period || !judged.length)
+			return;
+		const v = await s.active(), first = judged.find(x => x.slow) ?? judged[0],
+			// The first slow step stands at a third: what belongs to it is seen before and after.
+			from = first.ts - period * (Math.max(Math.floor((first.ts - judged[0].ts) / period), 0) + 0.35), rows = Math.min(Math.ceil((s.meta.length - from) / period), 60);
+		const row = rows > 24 ? 6 : 11, width = Math.max(this.root.clientWidth, 300), left = 150, plot = width - left, tracks = Math.min(v.length, s.meta.n_accused + 3);
+		const height = 40 + rows * row + tracks * 34 + 20, g = fit(this.canvas, width, height);
+		this.geometry = { width, rows, row, from };
+		g.fillStyle = p.ground;
+		g.fillRect(0, 0, width, height);
+		g.font = "11px system-ui, sans-serif";
+		g.textBaseline = "middle";
+		const excess = new Float64Array(plot), medians = judged.map(x => x.median).sort((x, y) => x - y), median = medians[medians.length >> 1] || 1;
+		for (const st of judged) {
+			const r = Math.floor((st.ts - from) / period), phase = (st.ts - from) / period - r;
+			if (r >= rows)
+				continue;
+			const x = left + phase * plot, w = Math.max(st.dur / period * plot, 1), over = Math.max((st.dur - st.median) / median, 0);
+			g.fillStyle = over > 1.2 ? "#7f3600" : over > 0.6 ? "#b85a10" : over > 0.3 ? "#d98036" : over > 0.15 ? "#e9a86e" : p.band;
+			g.fillRect(x, 40 + r * row, Math.min(w, width - x), row - 1);
+			for (let i = Math.max(Math.floor(x - left), 0); i < Math.min(x - left + w, plot); i++)
+				excess[i] += over / rows;
+		}
+		const most = Math.max(...excess, 1e-9);
+		g.fillStyle = "#b85a10";
+		for (let i = 0; i < plot; i++)
+			g.fillRect(left + i, 36 - 32 * excess[i] / most, 1, 32 * excess[i] / most);
+		g.fillStyle = p.soft;
+		g.fillText("mean excess", 4, 20);
+		g.fillText(`${rows} repeats of ${s.meta.period!.toFixed(3)} s`, 4, 48);
+		for (let k = 0; k < tracks; k++) {
+			const band = new Float64Array(plot), y = 40 + rows * row + k * 34 + 34;
+			for (let i = 0; i < v[k].length; i++) {
+				const phase = ((i * s.meta.bucket - from) % period + period) % period, at = Math.floor(phase / period * plot);
+				if (i * s.meta.bucket >= from)
+					band[Math.min(at, plot - 1)] += v[k][i];
+			}
+			const wide = Math.max(1, Math.round(s.meta.bucket / period * plot)), top = Math.max(...band, 1);
+			g.fillStyle = k < s.meta.n_accused ? "#d55e00" : "#7fa7c9";
+			for (let i = 0; i < plot; i++)
+				if (band[i])
+					g.fillRect(left + i, y - 26 * band[i] / top, wide, 26 * band[i] / top);
+			g.strokeStyle = p.rule;
+			g.strokeRect(left, y + 0.5, plot, 0);
+			g.fillStyle = p.ink;
+			const name = s.meta.active_names[k];
+			g.fillText(name.length > 24 ? name.slice(0, 23) + "\u2026" : name, 4, y - 10);
+		}
+		g.fillStyle = p.soft;
+		g.fillText("0", left, height - 8);
+		g.textAlign = "end";
+		g.fillText(`${s.meta.period!.toFixed(2)} s`, width - 2, height - 8);
+		g.textAlign = "start";
+		this.canvas.setAttribute("aria-label", `The run folded by its period of ${s.meta.period} s: ${rows} repeats, below them when ` +
+			s.meta.active_names.slice(0, tracks).join(", ") + " ran");
+	}
+}

@@ -94,7 +94,7 @@ static void samples_this_process_on_the_monotonic_clock(void **state)
 	pid_t child;
 
 	(void)state;
-	assert_int_equal(lg_perf_set_new(&s.set, 64 << 10, -1, &err), 0);
+	assert_int_equal(lg_perf_set_new(&s.set, 1 << 20, -1, &err), 0);
 	if (lg_perf_set_add(s.set, &sample, NULL, "cpu-clock", &s.ev_sample, &err) ||
 	    lg_perf_set_add(s.set, &side, NULL, "dummy", &ev, &err)) {
 		print_message("skipped: %s\n", err.message);

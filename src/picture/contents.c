@@ -5,6 +5,7 @@
 #include "base/each.h"
 #include "base/order.h"
 #include "picture/lanes.h"
+#include "picture/sum.h"
 
 LG_ORDER_BY(larger, struct lg_content_row, LG_CMP(y->ns, x->ns) ?: LG_CMP(x->id, y->id))
 
@@ -17,7 +18,7 @@ static void top_of(struct lg_contents *c, enum lg_content kind, struct lg_conten
 	LG_SORT(row, n, larger);
 	c->of[kind].names = n;
 	LG_EACH (one, row, n)
-		c->of[kind].ns += one->ns;
+		c->of[kind].ns = lg_sum_ns(c->of[kind].ns, one->ns);
 	for (size_t i = 0; i < n && i < LG_CONTENT_TOP; i++)
 		c->of[kind].top[c->of[kind].n++] = row[i];
 }
@@ -31,8 +32,10 @@ static int spans(struct lg_contents *c, const struct lg_trace *t, enum lg_conten
 		return LG_E_NOMEM;
 	for (size_t i = 0; i < t->span.n; i++)
 		if (t->span.kind[i] == span_kind) {
-			row[t->span.name[i]].ns += lg_span_end(t, (uint32_t)i) - t->span.ts[i];
-			row[t->span.name[i]].count++;
+			struct lg_content_row *r = &row[t->span.name[i]];
+
+			r->ns = lg_sum_ns(r->ns, lg_span_end(t, (uint32_t)i) - t->span.ts[i]);
+			r->count++;
 		}
 	top_of(c, kind, row, t->n_str);
 	return 0;
@@ -49,7 +52,7 @@ static int functions(struct lg_contents *c, const struct lg_trace *t)
 
 		if (t->sample.flags[i] & (LG_SAMPLE_NO_CPU | LG_SAMPLE_IDLE))
 			continue;
-		row[f].ns += (int64_t)LG_MIN(t->sample.weight[i], UINT64_C(1) << 40);
+		row[f].ns = lg_sum_ns(row[f].ns, (int64_t)LG_MIN(t->sample.weight[i], UINT64_C(1) << 40));
 		row[f].count++;
 	}
 	top_of(c, LG_CONTENT_FUNCTION, row, t->frame.n);

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/order.h"
 #include "base/printable.h"
+#include "picture/sum.h"
 #include "store/index.h"
 
 enum { MOST_MARKS = 6000000, THREADS_EACH = 8, OTHERS = 12, PROCESSES = 16, MOST_LANES = 400 };
@@ -161,8 +162,7 @@ static void states(struct work *w, lg_thr thr, const char *who)
 		else
 			m.a = t->state.waker[row];
 		if (t->state.flags[row] & LG_STATE_SUMMED && m.dur > 0) {
-			uint64_t run = (uint64_t)LG_MIN(t->state.run[row], m.dur) * 255 /
-				       (uint64_t)m.dur;
+			uint64_t run = lg_share_255(t->state.run[row], m.dur);
 
 			m.kind = LG_MARK_MIXED;
 			m.a = run | (uint64_t)(255 - run) << 16;
@@ -468,18 +468,20 @@ int lg_running_ns(const struct lg_verdict *v, int64_t **ret, struct lg_error *er
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
 	for (size_t i = 0; i < t->state.n; i++) {
 		lg_thr thr = t->state.thr[i];
+		lg_prc prc;
 		bool summed = t->state.flags[i] & LG_STATE_SUMMED;
 		int64_t dur = lg_row_end(t, t->state.ts[i], t->state.dur[i]) - t->state.ts[i];
 
 		if (!lg_ran_for_sure(t, i))
 			continue;
-		ns[t->thread.prc[thr]] += summed ? t->state.run[i] : dur;
-		sum += dur;
+		prc = t->thread.prc[thr];
+		ns[prc] = lg_sum_ns(ns[prc], summed ? t->state.run[i] : dur);
+		sum = lg_sum_ns(sum, dur);
 	}
 	for (size_t i = 0; !sum && i < t->sample.n; i++)
 		if (!(t->sample.flags[i] & (LG_SAMPLE_NO_CPU | LG_SAMPLE_IDLE)))
-			ns[t->thread.prc[t->sample.thr[i]]] += (int64_t)(t->sample.weight[i] &
-									 INT32_MAX);
+			ns[t->thread.prc[t->sample.thr[i]]] +=
+				(int64_t)(t->sample.weight[i] & INT32_MAX);
 	*ret = ns;
 	return 0;
 }
@@ -499,7 +501,7 @@ static void others(struct work *w, bool stepless)
 		b[i].row = (uint32_t)i;
 		b[i].n = ran[i];
 		for (uint32_t p = w->x->thread_off[i]; stepless && p < w->x->thread_off[i + 1]; p++)
-			b[i].n += (int64_t)rows_of(w->x, w->x->thread[p]) * 1000;
+			b[i].n = lg_sum_ns(b[i].n, (int64_t)rows_of(w->x, w->x->thread[p]) * 1000);
 	}
 	LG_SORT(b, n, busier);
 	for (size_t i = 0; i < n && i < (stepless ? PROCESSES : OTHERS) && b[i].n > 0; i++) {

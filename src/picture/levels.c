@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/order.h"
+#include "picture/sum.h"
 
 enum { BLOCK_MARKS = 20000, COARSEST = 512, STEP = 2, WINDOWS = 600, COLUMNS = 9 };
 
@@ -53,7 +54,7 @@ static struct lg_mark together(const struct lg_mark *m, size_t n, bool states, i
 			sum.n = was;
 		}
 		for (unsigned s = 1; s <= 3; s++)
-			ns[s - 1] += ns_in(&m[i], s);
+			ns[s - 1] = lg_sum_ns(ns[s - 1], ns_in(&m[i], s));
 		sum.n += i ? m[i].n : 0;
 	}
 	sum.ts = m[0].ts;
@@ -64,7 +65,7 @@ static struct lg_mark together(const struct lg_mark *m, size_t n, bool states, i
 		sum.kind = LG_MARK_MIXED;
 		sum.a = 0;
 		for (unsigned s = 0; s < 3; s++)
-			sum.a |= (uint64_t)LG_MIN(ns[s] * 255 / of, 255) << (8 * s);
+			sum.a |= lg_share_255(ns[s], of) << (8 * s);
 	}
 	return sum;
 }
@@ -284,7 +285,8 @@ static int windows_of(const struct writer *w, int64_t len, struct window **ret, 
 	for (size_t i = 0; i < v->n_findings && !rc; i++)
 		for (size_t k = 0; k < v->findings[i].n_evidence && k < 8 && !rc; k++) {
 			const struct lg_evidence *e = &v->findings[i].evidence[k];
-			int64_t dur = e->dur > 0 ? e->dur : 1000000, from = e->ts - w->t0 - dur / 4;
+			int64_t dur = e->dur > 0 ? LG_MIN(e->dur, LG_MOST_NS) : 1000000;
+			int64_t from = e->ts - w->t0 - dur / 4;
 
 			if (e->ts != INT64_MIN && from < len && from + dur > 0)
 				rc = LG_APPEND(p, n, cap,
@@ -299,7 +301,7 @@ static int windows_of(const struct writer *w, int64_t len, struct window **ret, 
 		if (last && p[i].from <= last->to &&
 		    LG_MAX(p[i].to, last->to) - last->from <= 2 * most) {
 			last->to = LG_MAX(last->to, p[i].to);
-			last->weight += p[i].weight;
+			last->weight = lg_sum_ns(last->weight, p[i].weight);
 		} else {
 			p[kept++] = p[i];
 		}

@@ -4,7 +4,7 @@ import * as data from "./data";
 import type { Marks, Meta, Samples, Stacks, Step } from "./data";
 
 export interface Piece { marks: Marks; from: number; to: number; level: number }
-export interface Picked { lane: number; ts: number; dur: number; name: number; kind: number; tone: number; a: number;
+export interface Picked { lane: number; depth: number; ts: number; dur: number; name: number; kind: number; tone: number; a: number;
 	stack: number; n: number }
 
 export class Store {

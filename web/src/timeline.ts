@@ -309,10 +309,13 @@ export class Timeline {
 		const line = this.lines.find(l => l.head === undefined && l.lane === m.lane), row = this.s.meta.lanes[m.lane][2] as Row;
 		if (!line)
 			return;
-		const y = line.y - top + line.h / 2, end = this.x(m.ts + m.dur), mid = this.x(m.ts + m.dur / 2);
+		// Of what lies deeper than the rows that are shown, the lowest of these stands.
+		const rowOf = (l: Line, depth: number) => l.y - top + Math.min(depth, this.depths(l.lane) - 1) * LINE + LINE / 2;
+		const y = rowOf(line, m.depth), end = this.x(m.ts + m.dur), mid = this.x(m.ts + m.dur / 2);
 		g.strokeStyle = p.ink;
 		g.lineWidth = 2;
-		g.strokeRect(Math.max(this.x(m.ts), GUTTER), line.y - top, Math.max(end - this.x(m.ts), 1), line.h - GAP);
+		const from = Math.max(this.x(m.ts), GUTTER);
+		g.strokeRect(from, y - LINE / 2, Math.max(Math.min(end, this.width) - from, 1), LINE);
 		g.lineWidth = 1;
 		if (row === Row.States || row === Row.Account || row === Row.Locks) {
 			const held = row !== Row.States || (m.tone & HELD) > 0, to = this.yOf(m.a, top, held ? Row.Locks : Row.States);
@@ -334,7 +337,7 @@ export class Timeline {
 					const q = piece.marks;
 					if (q.a[i] !== m.a || q.n[i] !== 1 || Math.abs(q.ts[i] - m.ts) > 5e9)
 						continue;
-					const oy = other.y - top + seg.depth * LINE + LINE / 2;
+					const oy = rowOf(other, seg.depth);
 					if (row === Row.Device)
 						this.arrow(g, this.x(q.ts[i]), oy, this.x(m.ts), y, false, p.ink);
 					else
@@ -454,7 +457,7 @@ export class Timeline {
 					continue;
 				const i = firstAfter(m, seg, t - slack);
 				if (i < seg.to && m.ts[i] <= t + slack)
-					return { lane: seg.lane, ts: m.ts[i], dur: m.dur[i], name: m.name[i], kind: m.kind[i], tone: m.tone[i], a: m.a[i],
+					return { lane: seg.lane, depth, ts: m.ts[i], dur: m.dur[i], name: m.name[i], kind: m.kind[i], tone: m.tone[i], a: m.a[i],
 						stack: m.stack[i], n: m.n[i] };
 			}
 		}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_events.h - readers of Chrome traces. The first byte chooses the window's block size, so that
- * events are cut everywhere. Property: whatever could be read can be sealed and judged (judge.h), and a
+ * events are cut everywhere, and whether all is kept that a drawing shows. Property: whatever could be read can be sealed and judged (judge.h), and a
  * second reading in one block gives as many rows of each kind.
  */
 #ifndef LG_TESTS_FUZZ_EVENTS_H
@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "import/import.h"
 #include "import/json/json_events.h"
 #include "judge.h"
 
@@ -59,6 +60,7 @@ static int fuzz_events(fuzz_reader *read, const uint8_t *p, size_t n)
 
 	if (n < 2)
 		return 0;
+	lg_import_keeps_all = p[0] & 1;
 	cut = fuzz_read(read, p + 1, n - 1, (size_t)p[0] + 1, false);
 	whole = fuzz_read(read, p + 1, n - 1, 1 << 16, true);
 	if (!cut.faulty && !whole.faulty && memcmp(cut.n, whole.n, sizeof cut.n))

@@ -189,10 +189,10 @@ int main(int argc, char **argv)
 		return 4;
 	(void)signal(SIGCHLD, ended);
 	child = fork();
-	if (!child && overlay)
-		run_overlay(argv[1], argv[3]);
 	if (!child) {
-		close(fd);
+		close(fd); /* the connection ends with the server's alone */
+		if (overlay)
+			run_overlay(argv[1], argv[3]);
 		hold(argv[1]);
 	}
 	serve(fd, argv[3], overlay ? 0 : 1000);

@@ -45,8 +45,8 @@ struct bpf_source {
 	int n_cpus;
 	int64_t drained, jobs_asked, stopped;
 	uint64_t lost[LG_BPF_KINDS], n_bad;
-	uint64_t *lost_now;       /* n_cpus values of one kind */
-	uint64_t *lost_before;    /* LG_BPF_KINDS * n_cpus */
+	uint64_t *lost_now;       /* LG_BPF_KINDS of each CPU */
+	uint64_t *lost_before;
 	char *open_list;
 	size_t n_open;
 	bool failed_jobs, failed_layouts;
@@ -478,7 +478,7 @@ static int source_start(struct lg_session *s, void **ret_self, struct lg_error *
 		r = fail_bpf(err, b->n_cpus, "count the CPUs");
 		goto fail;
 	}
-	b->lost_now = lg_calloc((size_t)b->n_cpus, sizeof *b->lost_now);
+	b->lost_now = lg_calloc((size_t)b->n_cpus * LG_BPF_KINDS, sizeof *b->lost_now);
 	b->lost_before = lg_calloc((size_t)b->n_cpus * LG_BPF_KINDS, sizeof *b->lost_before);
 	if (!b->lost_now || !b->lost_before) {
 		r = lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
@@ -528,31 +528,29 @@ fail:
 static void report_lost(struct bpf_source *b, int64_t now)
 {
 	struct lg_builder *builder = lg_session_builder(b->s);
-	uint32_t kind;
+	size_t size = (size_t)b->n_cpus * LG_BPF_KINDS * sizeof *b->lost_now;
+	uint32_t zero = 0;
 	char text[96];
-	int cpu;
 
-	for (kind = LG_BPF_NONE; kind < LG_BPF_KINDS; kind++) {
-		if (bpf_map__lookup_elem(b->skel->maps.lost, &kind, sizeof kind, b->lost_now,
-					 (size_t)b->n_cpus * sizeof *b->lost_now, 0))
+	if (bpf_map__lookup_elem(b->skel->maps.lost, &zero, sizeof zero, b->lost_now, size, 0))
+		return;
+	for (size_t i = 0; i < (size_t)b->n_cpus * LG_BPF_KINDS; i++) {
+		size_t kind = i % LG_BPF_KINDS;
+		int cpu = (int)(i / LG_BPF_KINDS);
+		uint64_t n = b->lost_now[i] - b->lost_before[i];
+
+		if (!n)
 			continue;
-		for (cpu = 0; cpu < b->n_cpus; cpu++) {
-			uint64_t *before = &b->lost_before[kind * (unsigned)b->n_cpus + (unsigned)cpu];
-			uint64_t n = b->lost_now[cpu] - *before;
-
-			if (!n)
-				continue;
-			*before = b->lost_now[cpu];
-			b->lost[kind] += n;
-			if (kind == LG_BPF_NONE)
-				continue; /* no ring was full: one row at the end, see report_costs() */
-			snprintf(text, sizeof text, "bpf: %s, ring of CPU %d full", kind_names[kind], cpu);
-			lg_add_diag(builder, &(struct lg_diag_row){
-				.ts = b->drained, .dur = now - b->drained,
-				.id = LG_DIAG_LOST_EVENTS, .cpu = cpu, .count = n,
-				.text = lg_intern(builder, text),
-			});
-		}
+		b->lost_before[i] = b->lost_now[i];
+		b->lost[kind] += n;
+		if (kind == LG_BPF_NONE)
+			continue; /* no ring was full: one row at the end, see report_costs() */
+		snprintf(text, sizeof text, "bpf: %s, ring of CPU %d full", kind_names[kind], cpu);
+		lg_add_diag(builder, &(struct lg_diag_row){
+			.ts = b->drained, .dur = now - b->drained,
+			.id = LG_DIAG_LOST_EVENTS, .cpu = cpu, .count = n,
+			.text = lg_intern(builder, text),
+		});
 	}
 }
 

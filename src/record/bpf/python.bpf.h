@@ -24,7 +24,7 @@ static __always_inline __u64 thread_base(struct task_struct *t)
 {
 	struct task_struct___x86 *x86 = (void *)t;
 
-	return bpf_core_field_exists(x86->thread.fsbase) ? BPF_CORE_READ(x86, thread.fsbase) : 0;
+	return bpf_core_field_exists(x86->thread.fsbase) ? x86->thread.fsbase : 0;
 }
 
 /* The innermost frame of the current thread; 0 = it runs no Python. */
@@ -60,11 +60,17 @@ struct {
 	__type(value, struct python_frame);
 } python_frame SEC(".maps");
 
+/* Of the line in the innermost frame. */
+static __always_inline __u32 nap_place(__u64 told)
+{
+	return (told * 0x9e3779b97f4a7c15ull >> 32) % PYTHON_PLACES;
+}
+
 /*
- * The number of frames from `frame` on, `most` or fewer. One read a frame. Not static: the verifier then
- * looks at this once, not at calls.
+ * The number of frames from `frame` on: one only at a line whose last sleeps were all naps (which may be
+ * NULL). One read a frame. Not static: the verifier then looks at this once, not at calls.
  */
-__noinline int lg_python_walk(struct lg_bpf_python_layout *l, __u64 frame, __u32 most,
+__noinline int lg_python_walk(struct lg_bpf_python_layout *l, __u64 frame, const struct naps *naps,
 			       struct python_frames *ret)
 {
 	__u32 zero = 0, i;
@@ -73,7 +79,9 @@ __noinline int lg_python_walk(struct lg_bpf_python_layout *l, __u64 frame, __u32
 	if (!l || !ret || !f)
 		return 0;
 	for (i = 0; i < LG_BPF_PYTHON_FRAMES; i++) {
-		if (i >= most || !frame || bpf_probe_read_user(f, l->frame_bytes & 127, (void *)frame))
+		if (!frame || bpf_probe_read_user(f, l->frame_bytes & 127, (void *)frame))
+			break;
+		if (i == 1 && naps && naps->n[nap_place(ret->v[0])] >= PYTHON_NAPS)
 			break;
 		ret->v[i] = lg_bpf_python_told(l, f->word);
 		frame = f->word[l->frame_previous & 15];
@@ -84,12 +92,6 @@ __noinline int lg_python_walk(struct lg_bpf_python_layout *l, __u64 frame, __u32
 static __always_inline struct lg_bpf_python_layout *python_layout(__u32 i)
 {
 	return i ? bpf_map_lookup_elem(&python_layouts, &i) : 0;
-}
-
-/* Of the line in the innermost of its frames. */
-static __always_inline __u8 *naps_here(struct thread *th)
-{
-	return &th->naps[(th->python_frames[0] * 0x9e3779b97f4a7c15ull >> 32) % PYTHON_PLACES];
 }
 
 /*
@@ -104,28 +106,26 @@ static __always_inline void python_sleeps(struct thread *th, struct task_struct 
 	__u64 frame;
 	__u32 n;
 
-	th->n_python = 0;
 	/* Most threads of a training process never run Python: they are asked now and then. */
 	if (th->stateless >= STATELESS_ENOUGH && ++th->stateless % STATELESS_ENOUGH)
 		return;
 	l = python_layout(th->python);
 	frame = l ? python_innermost(l, t) : 0;
-	n = frame ? lg_python_walk(l, frame, 1, frames) : 0;
+	n = frame ? (__u32)lg_python_walk(l, frame, &th->naps, frames) : 0;
 	if (!n) {
 		if (th->stateless < STATELESS_ENOUGH)
 			th->stateless++;
-	} else {
-		th->stateless = 0;
-		if (*naps_here(th) < PYTHON_NAPS)
-			n = lg_python_walk(l, frame, LG_BPF_PYTHON_FRAMES, frames);
+		return;
 	}
+	th->stateless = 0;
 	th->n_python = (__u8)n;
+	th->nap = (__u8)nap_place(frames->v[0]);
 }
 
 /* It is over: was it one that a step can feel? */
 static __always_inline void python_wakes(struct thread *th, __u64 slept)
 {
-	__u8 *naps = naps_here(th);
+	__u8 *naps = &th->naps.n[th->nap % PYTHON_PLACES];
 
 	if (slept >= JOB_NAP_NS)
 		*naps = 0;
@@ -155,7 +155,7 @@ int lg_sample(void *ctx)
 	if (!r)
 		return 1;
 	fill(&r->h, bpf_ktime_get_ns() - BEFORE_SAMPLE_NS, tid_of(t), tgid, LG_BPF_PYTHON);
-	r->h.n_python = (__u8)lg_python_walk(l, frame, LG_BPF_PYTHON_FRAMES, (struct python_frames *)(r + 1));
+	r->h.n_python = (__u8)lg_python_walk(l, frame, 0, (struct python_frames *)(r + 1));
 	output(r, sizeof(*r) + ((r->h.n_python * 8u) & 0xf8), LG_BPF_PYTHON);
 	return 1;
 }

@@ -77,8 +77,8 @@ static __always_inline __u64 user_ip(struct task_struct *t)
 	struct pt_regs___arm64 *arm = (void *)regs;
 
 	if (bpf_core_field_exists(regs->ip))
-		return BPF_CORE_READ(regs, ip);
-	return bpf_core_field_exists(arm->pc) ? BPF_CORE_READ(arm, pc) : 0;
+		return regs->ip;
+	return bpf_core_field_exists(arm->pc) ? arm->pc : 0;
 }
 
 /*
@@ -169,10 +169,9 @@ static __always_inline void leave(void *ctx, struct thread *th, struct task_stru
 	th->waker_tid = 0;
 	th->waker_ctx = 0;
 	th->n_user = 0;
-	if (why < WHY_SLEEP) {
-		th->n_python = 0;
+	th->n_python = 0;
+	if (why < WHY_SLEEP)
 		return;
-	}
 	if (th->tent_ts && now - th->tent_ts < 100000) {
 		/*
 		 * Woken between setting its state and getting here: the waker saw the state, and
@@ -236,9 +235,8 @@ int BPF_PROG(lg_switch, bool preempt, struct task_struct *prev, struct task_stru
 static __always_inline bool read_raw_stack(struct task_struct *p, __u64 *raw)
 {
 	struct task_struct___arm64 *arm = (void *)p;
-	__u64 sp = bpf_core_field_exists(arm->thread.cpu_context.sp)
-			   ? BPF_CORE_READ(arm, thread.cpu_context.sp)
-			   : BPF_CORE_READ(p, thread.sp);
+	__u64 sp = bpf_core_field_exists(arm->thread.cpu_context.sp) ? arm->thread.cpu_context.sp
+								      : p->thread.sp;
 
 	return sp && !bpf_probe_read_kernel(raw, 8 * RAW_STACK_WORDS, (void *)sp);
 }
@@ -251,9 +249,9 @@ static __always_inline __u64 stack_mark(struct task_struct *p, const __u64 *raw,
 	__u32 i;
 
 	if (bpf_core_field_exists(regs->orig_ax))
-		mark ^= BPF_CORE_READ(regs, orig_ax);
+		mark ^= regs->orig_ax;
 	else if (bpf_core_field_exists(arm->syscallno))
-		mark ^= (__u32)BPF_CORE_READ(arm, syscallno);
+		mark ^= (__u32)arm->syscallno;
 	/* Without branches: the verifier would follow each way through them. */
 	for (i = 0; i < RAW_STACK_WORDS; i++)
 		mark = (mark ^ (raw[i] & -(places >> i & 1))) * 0x9e3779b97f4a7c15ull;

@@ -70,11 +70,16 @@ struct {
 	});
 } rings SEC(".maps");
 
+/* By kind; in one value, so that the reader asks for all of them at once. */
+struct lost_counts {
+	__u64 n[LG_BPF_KINDS];
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, LG_BPF_KINDS);
+	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct lost_counts);
 } lost SEC(".maps");
 
 /* Processes of the training job: never thresholded. */
@@ -129,8 +134,17 @@ struct hold {
 	__u32 flags, tgid;
 };
 
+/* Sleeps in a row that no step can feel, at lines of Python with that hash. */
+struct naps {
+	__u8 n[PYTHON_PLACES];
+};
+
+/*
+ * In the order in which it is touched: how many cache lines of a thread a switch brings in is half of what
+ * the switch costs. (The kernel puts eight bytes of its own before it.)
+ */
 struct thread {
-	/* one cache line that every switch and waking touches */
+	/* every switch and waking */
 	__u64 in_ts, off_ts, wake_ts;
 	__u64 tent_ts;     /* woken while (still) on the CPU, see invariant 2 */
 	__u32 tid, tgid;
@@ -142,21 +156,24 @@ struct thread {
 	__u8 gap;          /* its coming was not reported */
 	__u8 shallow;      /* user stacks of one frame in a row, see user_stack() */
 	__u64 exec;        /* se.sum_exec_runtime when it left last */
-	__u64 moved_ts;    /* put from one CPU's queue into another's, in the newest wait or before */
-	/* below: rarely touched */
-	__u64 stack_ts;    /* of the newest stack of a sleep */
-	__u64 walked_ts;   /* of the newest that was walked, see read_raw_stack() */
-	__u64 stack_places, stack_mark; /* of that one; places 0 = none */
-	__u64 sum_since, sum_run;
 	__u32 sum_n;
-	__u32 lcb;
-	__u64 lock, lock_begin;
-	__u32 owner_tid, owner_tgid, owner_flags;
-	__u8 n_peer, n_user, hold_kernel, hold_user;
+	__u8 n_user;
 	__u8 python, n_python; /* which layout, 0 = no Python; frames below, where it left the CPU */
 	__u8 stateless;        /* sleeps in a row in which it had no frame of Python */
-	__u8 naps[PYTHON_PLACES]; /* sleeps in a row that no step can feel, at lines with that hash */
-	struct hold hold[2]; /* foreign, own */
+	struct hold hold[2];   /* foreign, own: the job takes its own ten thousand times a second */
+	/* sleeps */
+	struct naps naps;
+	__u64 stack_ts;     /* of the newest stack of a sleep */
+	__u64 walked_ts;    /* of the newest that was walked, see read_raw_stack() */
+	__u64 stack_places, stack_mark; /* of that one; places 0 = none */
+	__u64 moved_ts;     /* put from one CPU's queue into another's, in the newest wait or before */
+	__u64 lock, lock_begin;
+	__u32 lcb;
+	__u32 owner_tid, owner_tgid, owner_flags;
+	/* below: rarely touched */
+	__u64 sum_since, sum_run;
+	__u8 n_peer, hold_kernel, hold_user;
+	__u8 nap; /* which of `naps` the newest sleep counts in */
 	__u64 memory_begin[2];
 	__u64 peer[LG_BPF_PEER_FRAMES];
 	__u64 user[LG_BPF_USER_FRAMES];
@@ -262,10 +279,11 @@ static __always_inline void *scratch_of(__u32 i)
 
 static __always_inline void count_lost(__u32 kind)
 {
-	__u64 *n = bpf_map_lookup_elem(&lost, &kind);
+	__u32 zero = 0;
+	struct lost_counts *counts = bpf_map_lookup_elem(&lost, &zero);
 
-	if (n)
-		(*n)++;
+	if (counts && kind < LG_BPF_KINDS)
+		counts->n[kind]++;
 }
 
 static __always_inline void *ring_of(__u32 cpu)

@@ -140,8 +140,8 @@ struct naps {
 };
 
 /*
- * In the order in which it is touched: how many cache lines of a thread a switch brings in is half of what
- * the switch costs. (The kernel puts eight bytes of its own before it.)
+ * In the order in which it is touched, so that a switch brings in few cache lines. (The kernel puts eight
+ * bytes of its own before it.)
  */
 struct thread {
 	/* every switch and waking */

@@ -23,9 +23,6 @@ enum {
 };
 
 struct errand {
-	pthread_mutex_t lock;
-	pthread_cond_t ended;
-	bool done, left;
 	char path[96];
 	int flags, error;
 	int fd;            /* of lg_patient_open() */
@@ -34,19 +31,27 @@ struct errand {
 	char buf[];
 };
 
-/* Users who withheld a lock, and how often. The recorder's own thread alone asks. */
+/* The thread that asks: one for all errands, until it is left behind with one. */
+struct asker {
+	pthread_mutex_t lock;
+	pthread_cond_t sent, ended;
+	struct errand *errand; /* NULL = done */
+	bool left;
+};
+
+/* Users who withheld a lock, and how often. The recorder's own thread alone sends. */
 static struct {
 	uint32_t uid;
 	unsigned n;
 } withheld[USERS];
 static unsigned n_users, n_left;
+static struct asker *asker;
+static pid_t asker_of; /* a forked copy has no such thread */
 
 static void end(struct errand *e)
 {
 	if (e->fd >= 0)
 		close(e->fd);
-	pthread_cond_destroy(&e->ended);
-	pthread_mutex_destroy(&e->lock);
 	lg_free(e);
 }
 
@@ -71,17 +76,30 @@ static void ask(struct errand *e)
 
 static void *run(void *arg)
 {
-	struct errand *e = arg;
-	bool left;
+	struct asker *a = arg;
 
-	ask(e);
-	pthread_mutex_lock(&e->lock);
-	e->done = true;
-	left = e->left;
-	pthread_cond_signal(&e->ended);
-	pthread_mutex_unlock(&e->lock);
-	if (left)
-		end(e);
+	pthread_mutex_lock(&a->lock);
+	while (!a->left) {
+		struct errand *e = a->errand;
+
+		if (!e) {
+			pthread_cond_wait(&a->sent, &a->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&a->lock);
+		ask(e);
+		pthread_mutex_lock(&a->lock);
+		a->errand = NULL;
+		if (a->left)
+			end(e);
+		else
+			pthread_cond_signal(&a->ended);
+	}
+	pthread_mutex_unlock(&a->lock);
+	pthread_cond_destroy(&a->sent);
+	pthread_cond_destroy(&a->ended);
+	pthread_mutex_destroy(&a->lock);
+	lg_free(a);
 	return NULL;
 }
 
@@ -127,35 +145,79 @@ static void note(int32_t pid)
 	withheld[i].n++;
 }
 
-/* Is it done in time? Otherwise it is the thread's. */
-static bool waited(struct errand *e)
+/* NULL: there can be none. */
+static struct asker *asker_here(void)
+{
+	struct asker *a = asker;
+	pthread_t thread;
+	sigset_t all, old;
+	bool threaded;
+
+	if (a && asker_of == getpid())
+		return a;
+	a = asker = lg_calloc(1, sizeof *a);
+	if (!a)
+		return NULL;
+	asker_of = getpid();
+	pthread_mutex_init(&a->lock, NULL);
+	pthread_cond_init(&a->sent, NULL);
+	pthread_cond_init(&a->ended, NULL);
+	sigfillset(&all); /* signals are the caller's business */
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	threaded = !pthread_create(&thread, NULL, run, a);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (threaded) {
+		pthread_detach(thread);
+		return a;
+	}
+	lg_free(a);
+	asker = NULL;
+	return NULL;
+}
+
+void lg_patient_anew(void)
+{
+	struct asker *a = asker_of == getpid() ? asker : NULL;
+
+	asker = NULL;
+	if (!a)
+		return;
+	pthread_mutex_lock(&a->lock);
+	a->left = true;
+	pthread_cond_signal(&a->sent);
+	pthread_mutex_unlock(&a->lock);
+}
+
+/* Does a do it in time? Otherwise the errand is its own. */
+static bool done(struct asker *a, struct errand *e)
 {
 	struct timespec until;
-	bool done;
+	bool left;
 	int rc = 0;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_nsec += (n_left < IN_ALL ? PATIENCE_MS : IMPATIENCE_MS) * 1000000l;
 	until.tv_sec += until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
-	pthread_mutex_lock(&e->lock);
-	while (!e->done && !rc)
-		rc = pthread_cond_clockwait(&e->ended, &e->lock, CLOCK_MONOTONIC, &until);
-	done = e->done;
-	e->left = !done;
-	pthread_mutex_unlock(&e->lock);
-	return done;
+	pthread_mutex_lock(&a->lock);
+	a->errand = e;
+	pthread_cond_signal(&a->sent);
+	while (a->errand && !rc)
+		rc = pthread_cond_clockwait(&a->ended, &a->lock, CLOCK_MONOTONIC, &until);
+	left = a->left = a->errand != NULL;
+	pthread_mutex_unlock(&a->lock);
+	if (left)
+		asker = NULL; /* which ends itself */
+	return !left;
 }
 
 /* NULL with errno. */
 static struct errand *sent(int32_t pid, const char *path, int flags, size_t size)
 {
 	struct errand *e;
-	pthread_t thread;
-	sigset_t all, old;
-	bool threaded;
+	struct asker *a;
 
-	if (is_withheld(pid)) {
+	if (is_withheld(pid) || !(a = asker_here())) {
 		errno = EAGAIN;
 		return NULL;
 	}
@@ -164,23 +226,11 @@ static struct errand *sent(int32_t pid, const char *path, int flags, size_t size
 		errno = ENOMEM;
 		return NULL;
 	}
-	pthread_mutex_init(&e->lock, NULL);
-	pthread_cond_init(&e->ended, NULL);
 	e->fd = -1;
 	e->flags = flags;
 	e->size = size;
 	snprintf(e->path, sizeof e->path, "%s", path);
-	sigfillset(&all); /* signals are the caller's business */
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	threaded = !pthread_create(&thread, NULL, run, e);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (!threaded) {
-		end(e);
-		errno = EAGAIN;
-		return NULL;
-	}
-	pthread_detach(thread);
-	if (!waited(e)) {
+	if (!done(a, e)) {
 		note(pid);
 		errno = EAGAIN;
 		return NULL;

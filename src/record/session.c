@@ -29,6 +29,7 @@
 #include "base/alloc.h"
 #include "base/confine.h"
 #include "base/order.h"
+#include "base/patient.h"
 #include "base/place.h"
 #include "record/device/devices.h"
 #include "record/launch.h"
@@ -623,6 +624,7 @@ static void confine(struct lg_session *s)
 				"the recorder keeps all its capabilities: %s", err.message);
 		lg_session_say(s, "keeping all capabilities: %s", err.message);
 	}
+	lg_patient_anew();
 }
 
 /* What a ring holds is written at the end: whether it can be is tried before the command starts. */

@@ -141,9 +141,9 @@ def stage():
     shutil.rmtree(folder)
 
 
-def status_of(pid):
+def status_of(pid, tid=None):
     try:
-        text = pathlib.Path(f"/proc/{pid}/status").read_text()
+        text = pathlib.Path(f"/proc/{pid}/task/{tid or pid}/status").read_text()
     except OSError:
         return {}
     return dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
@@ -160,13 +160,20 @@ def family(pid):
     return found
 
 
+def threads_of(pid):
+    try:
+        return os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+
+
 class Watch(threading.Thread):
     """What the recorder and its children have, looked at all the time."""
 
     def __init__(self, pid):
         super().__init__(daemon=True)
         self.pid, self.stop, self.peak, self.children, self.sum = pid, False, {}, {}, 0
-        self.recorder = {}
+        self.recorder, self.threads = {}, []
 
     def run(self):
         while not self.stop:
@@ -179,6 +186,7 @@ class Watch(threading.Thread):
                 self.peak[pid] = max(self.peak.get(pid, 0), int(s["VmHWM"].split()[0]) << 10)
                 if pid == self.pid:
                     self.recorder = s
+                    self.threads = [status_of(pid, t) for t in threads_of(pid)]
                 elif s["Name"] == "laggard-names":
                     self.children[pid] = s
             self.sum = max(self.sum, now)
@@ -276,6 +284,8 @@ def test_the_process_that_reads_symbols_may_do_nothing(laggard, stage, record):
     assert r.watch.children, "no process of its own reads symbols"
     assert not int(r.watch.recorder["CapEff"], 16) & (1 << 21 | 1 << 12 | 1 << 16 | 1 << 17), "SYS_ADMIN, NET_ADMIN ..."
     assert r.watch.recorder["CapBnd"] == r.watch.recorder["CapEff"] and r.watch.recorder["NoNewPrivs"] == "1"
+    for s in filter(None, r.watch.threads):
+        assert s["CapEff"] == r.watch.recorder["CapEff"] and s["CapPrm"] == r.watch.recorder["CapPrm"], s
     for s in r.watch.children.values():
         assert (s["CapEff"], s["CapPrm"], s["CapInh"], s["CapAmb"], s["CapBnd"]) == ("0" * 16,) * 5, s
         assert (s["Seccomp"], s["NoNewPrivs"]) == ("2", "1")

@@ -19,7 +19,7 @@
 
 struct lg_far;
 
-enum { LG_FAR_RANGES = 3, LG_FAR_BYTES = 72 << 10 }; /* of one read: ranges, bytes in all */
+enum { LG_FAR_RANGES = 32, LG_FAR_BYTES = 72 << 10 }; /* of one read: ranges, bytes in all */
 
 struct lg_far_range {
 	uint64_t at;

@@ -31,6 +31,7 @@
 /* From the program at a sampling event to the time that the kernel writes into its sample. */
 #define SAMPLE_NS 200000
 #define SAMPLED_MAX 65536
+#define NEAR 256              /* addresses among which others are sought that are due, too */
 #define OBJECT_TYPE 8         /* in any object, behind its count of references */
 #define HEAD_BYTES 216        /* of a code object: all that python_layout.c points at */
 /* nptl/descr.h of glibc: the first block of keys lies in the thread's descriptor, 16 bytes each. */
@@ -60,8 +61,10 @@ struct process {
 
 struct code { /* what was seen at an address */
 	uint32_t object; /* number + 1; 0 = could not be read */
+	uint32_t life;   /* whose address */
 	int64_t looked;
 	uint64_t head; /* hash of what must not change */
+	uint64_t address : LG_BPF_PYTHON_UNITS, used : 1; /* since it was looked at */
 };
 
 struct dump { /* copies of one user's */
@@ -491,6 +494,8 @@ static struct code *code_at(struct lg_pythons *p, const struct process *q, uint6
 	    lg_map_set(&p->by_address, key, (uint32_t)p->n_code + 1))
 		return NULL;
 	p->code[p->n_code] = old ? p->code[old - 1] : (struct code){ .looked = INT64_MIN };
+	p->code[p->n_code].life = q->life;
+	p->code[p->n_code].address = address & LG_BPF_PYTHON_CODE;
 	return &p->code[p->n_code++];
 }
 
@@ -509,19 +514,51 @@ static bool may_look(struct lg_pythons *p, const struct process *q, int64_t now)
 	return false;
 }
 
-static void look_again(struct lg_pythons *p, const struct process *q, uint64_t address, struct code *c)
+static bool is_due(const struct code *c, int64_t now)
 {
-	uint8_t head[HEAD_BYTES];
-	uint64_t id;
+	return c->looked == INT64_MIN || now - c->looked > TRUST_NS;
+}
 
-	if (!read_all(p, q, address, head, sizeof head))
-		return; /* the process is gone: what was known of it stays true */
-	id = identity(q, head);
+static void judge(struct lg_pythons *p, const struct process *q, const uint8_t *head, struct code *c)
+{
+	uint64_t id = identity(q, head);
+
 	if (c->object && id == c->head)
 		return;
 	c->head = id;
 	/* What a module ran once is freed behind it, and another object may lie there by now. */
 	c->object = q->code_type && word_at(head, OBJECT_TYPE) != q->code_type ? 0 : copy_object(p, q, head);
+}
+
+/* A question to the reader costs far more than what is asked: others that are due are asked with it. */
+static void look(struct lg_pythons *p, const struct process *q, struct code *first, int64_t now)
+{
+	uint8_t head[LG_FAR_RANGES][HEAD_BYTES];
+	struct lg_far_range r[LG_FAR_RANGES];
+	struct code *of[LG_FAR_RANGES];
+	size_t n = 0, at = (size_t)(first - p->code);
+	bool told;
+
+	for (size_t i = 0; i < NEAR && i < p->n_code && n < LG_FAR_RANGES; i++) {
+		struct code *c = &p->code[(at + i) % p->n_code];
+
+		if (i && (c->life != q->life || !c->used || !is_due(c, now)))
+			continue;
+		r[n] = (struct lg_far_range){ .at = c->address, .to = head[n], .n = HEAD_BYTES };
+		of[n++] = c;
+	}
+	p->dump[q->dump - 1].looks += (unsigned)n - 1;
+	told = read_ranges(p, q, r, n);
+	for (size_t i = 0; i < n; i++) {
+		bool whole = told && r[i].got == HEAD_BYTES;
+
+		of[i]->used = 0;
+		if (whole) /* or it is gone: what was known of it stays true */
+			judge(p, q, head[i], of[i]);
+		/* Of others only what was found is believed: the rest may be there when it is met next. */
+		if (!i || (whole && of[i]->object))
+			of[i]->looked = now;
+	}
 }
 
 lg_frm lg_pythons_frame(struct lg_pythons *p, int32_t pid, uint64_t told, int64_t now)
@@ -532,13 +569,13 @@ lg_frm lg_pythons_frame(struct lg_pythons *p, int32_t pid, uint64_t told, int64_
 
 	if (!c)
 		return 0;
-	if ((c->looked == INT64_MIN || now - c->looked > TRUST_NS) && may_look(p, q, now)) {
+	if (is_due(c, now) && may_look(p, q, now)) {
 		unsigned withheld = lg_far_withheld(p->far);
 
-		look_again(p, q, address, c);
-		c->looked = now;
+		look(p, q, c, now);
 		q->gone = lg_far_withheld(p->far) != withheld;
 	}
+	c->used = 1;
 	p->unread += !c->object;
 	if (!c->object)
 		return 0;

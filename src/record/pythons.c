@@ -27,7 +27,8 @@
 #define OBJECTS_MAX (1u << 20)            /* the wider part of a frame's pc would hold more */
 #define PROCESSES_MAX 16384
 #define CODES_MAX (1u << 18)  /* addresses remembered; beyond it each is looked up anew */
-#define TRUST_NS 2000000000   /* an address whose object was looked at is believed for so long */
+#define TRUST_NS INT64_C(2000000000) /* an address whose object was looked at is believed for so long, */
+#define TRUST_DOUBLINGS 2     /* ... and for twice as long each time that the same one lay there still */
 /* From the program at a sampling event to the time that the kernel writes into its sample. */
 #define SAMPLE_NS 200000
 #define SAMPLED_MAX 65536
@@ -64,7 +65,9 @@ struct code { /* what was seen at an address */
 	uint32_t life;   /* whose address */
 	int64_t looked;
 	uint64_t head; /* hash of what must not change */
-	uint64_t address : LG_BPF_PYTHON_UNITS, used : 1; /* since it was looked at */
+	/* used: since it was looked at; same: how often in a row the same object lay there, at most so often
+	 * as doubles the trust */
+	uint64_t address : LG_BPF_PYTHON_UNITS, used : 1, same : 2;
 };
 
 struct dump { /* copies of one user's */
@@ -516,15 +519,19 @@ static bool may_look(struct lg_pythons *p, const struct process *q, int64_t now)
 
 static bool is_due(const struct code *c, int64_t now)
 {
-	return c->looked == INT64_MIN || now - c->looked > TRUST_NS;
+	return c->looked == INT64_MIN || now - c->looked > TRUST_NS << c->same;
 }
 
 static void judge(struct lg_pythons *p, const struct process *q, const uint8_t *head, struct code *c)
 {
 	uint64_t id = identity(q, head);
 
-	if (c->object && id == c->head)
+	if (c->object && id == c->head) {
+		if (c->same < TRUST_DOUBLINGS)
+			c->same++;
 		return;
+	}
+	c->same = 0;
 	c->head = id;
 	/* What a module ran once is freed behind it, and another object may lie there by now. */
 	c->object = q->code_type && word_at(head, OBJECT_TYPE) != q->code_type ? 0 : copy_object(p, q, head);

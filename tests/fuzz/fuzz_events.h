@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_events.h - readers of Chrome traces. The first byte chooses the window's block size, so that
- * events are cut everywhere, and whether all is kept that a drawing shows. Property: whatever could be read can be sealed and judged (judge.h), and a
- * second reading in one block gives as many rows of each kind.
+ * events are cut everywhere, and whether all is kept that a drawing shows. Property: whatever could be read
+ * can be sealed and judged (judge.h), and a second reading in one block gives as many rows of each kind.
  */
 #ifndef LG_TESTS_FUZZ_EVENTS_H
 #define LG_TESTS_FUZZ_EVENTS_H

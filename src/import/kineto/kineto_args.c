@@ -276,11 +276,13 @@ static void rest(struct kineto *k, const struct lg_event *e, enum kin_cat cat, s
 
 void kin_all_args(struct kineto *k, const struct lg_event *e)
 {
-	const char *p = e->args.p + 1, *end = e->args.p + e->args.n;
+	const char *p, *end;
 	struct lg_slice key, v;
 
 	if (!lg_import_keeps_all || e->args.kind != '{')
 		return;
+	p = e->args.p + 1;
+	end = e->args.p + e->args.n;
 	while (lg_json_member(&p, end, &key, &v))
 		put_own(k, &key, &v);
 }

@@ -157,7 +157,7 @@ BOMBS = {
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_is_bounded_and_said(measured, tmp_path, name):
     bomb = BOMBS[name](tmp_path / name)
-    status, out, err, mib, seconds = measured("explain", bomb)
+    status, out, err, mib, seconds = measured("explain", "-v", bomb)
     print(f"{name}: {bomb.stat().st_size / MIB:.1f} MiB packed, status {status}, {mib:.0f} MiB, {seconds:.1f} s")
     assert status in (0, 1), err
     assert mib < 1300 and seconds < 30

@@ -132,7 +132,7 @@ def test_fail_on_exits_3_and_still_prints(laggard, trace, on, status):
     (("explain",), "no FILE"), (("explain", "x", "--nonsense"), "--nonsense"),
     (("explain", "x", "--fail-on", "bogus"), "bogus"), (("explain", "x", "--fail-on"), "--fail-on"),
     (("explain", "x", "--victim", "-3"), "-3"), (("explain", "x", "--cost-per-hour", "nan"), "nan"),
-    (("explain", "x", "--html", "o.html"), "--html"), (("explain", "x", "--baseline", "b"), "--baseline"),
+    (("explain", "x", "--html"), "--html"), (("explain", "x", "--baseline", "b"), "--baseline"),
     (("steps",), "no FILE"), (("rules", "no.such"), "no.such"), (("explian", "x"), "explain"),
     (("frobnicate",), "--help"),
 ))

@@ -22,7 +22,7 @@ static void fact(struct lg_out *o, const char *label, const char *text)
 
 static void facts(const struct lg_verdict *v, struct lg_out *o)
 {
-	const struct lg_finding *f = lg_lead(v);
+	const struct lg_finding *f = lg_named(v);
 	char buf[4096], num[32], more[32];
 
 	lg_out_puts(o, "<dl class=\"facts\">\n");
@@ -80,7 +80,7 @@ static void paragraph(struct lg_out *o, const char *class, const char *text)
 
 void lg_html_verdict(const struct lg_verdict *v, struct lg_out *o)
 {
-	const struct lg_finding *f = lg_lead(v);
+	const struct lg_finding *f = lg_named(v);
 	char buf[4096];
 
 	for (size_t i = 0; i < v->n_fired; i++)

@@ -203,7 +203,7 @@ static void also(const struct screen *s, const struct lg_verdict *v, const struc
 void lg_report_screen(const struct lg_verdict *v, const struct lg_term_options *opt, struct lg_out *o)
 {
 	struct screen s = { o, opt->width ? opt->width : DEFAULT_WIDTH, opt->colour, opt->utf8 };
-	const struct lg_finding *lead = lg_lead(v);
+	const struct lg_finding *lead = lg_named(v);
 	char buf[4096];
 
 	s.width = s.width < MIN_WIDTH ? MIN_WIDTH : s.width > MAX_WIDTH ? MAX_WIDTH : s.width;

@@ -240,6 +240,21 @@ const struct lg_finding *lg_lead(const struct lg_verdict *v)
 	return NULL;
 }
 
+/* Small beside the whole run, but it is why slow steps are slow. */
+static bool is_why_slow(const struct lg_verdict *v)
+{
+	return v->n_judged && v->n_findings && v->findings[0].excess_share >= 0.3 && v->n_slow >= 5;
+}
+
+const struct lg_finding *lg_named(const struct lg_verdict *v)
+{
+	const struct lg_finding *lead = lg_lead(v);
+
+	if (lead || !v->n_findings)
+		return lead;
+	return !v->n_judged || is_large(&v->findings[0]) || is_why_slow(v) ? &v->findings[0] : NULL;
+}
+
 static void add_more(struct sbuf *b, size_t n)
 {
 	if (n)
@@ -308,8 +323,7 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 		    v->n_steps == 1 ? "" : "s");
 	} else if (!v->n_judged) {
 		add(&b, "No repeating training steps found in this input: nothing is judged.");
-	} else if (v->n_findings && v->findings[0].excess_share >= 0.3 && v->n_slow >= 5) {
-		/* Small beside the whole run, but it is why slow steps are slow. */
+	} else if (is_why_slow(v)) {
 		add(&b, "%s (%.0f %% of the slow steps' excess, %.1f %% of the run)",
 		    v->findings[0].title, v->findings[0].excess_share * 100,
 		    v->findings[0].lost_share * 100);

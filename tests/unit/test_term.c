@@ -117,6 +117,36 @@ static void lines_keep_within_the_width(void **state)
 	}
 }
 
+/* Whoever the sentence names has a chain and a fix on the screen, and whom it does not name stands below. */
+static void the_screen_says_what_to_do_of_whom_it_names(void **state)
+{
+	struct lg_finding f;
+	struct lg_verdict v = sample(&f);
+	struct lg_term_options opt = { .width = 80 };
+	struct lg_error err;
+
+	(void)state;
+	f.severity = LG_SEVERITY_LOW;
+	f.lost_share = 0.02;
+	v.n_slow = 12;
+	for (int named = 1; named >= 0; named--) {
+		struct lg_out *o;
+		size_t n;
+		char *s;
+
+		f.excess_share = named ? 0.8 : 0.1;
+		assert_ptr_equal(lg_named(&v), named ? &f : NULL);
+		assert_int_equal(lg_out_memory(&o, &err), 0);
+		lg_report_screen(&v, &opt, o);
+		s = lg_out_take(o, &n);
+		assert_int_equal(lg_out_close(o, &err), 0);
+		assert_int_equal(strstr(s, "fix       stop it") != NULL, named);
+		assert_int_equal(strstr(s, "held by pid 4711") != NULL, named);
+		assert_int_equal(strstr(s, "also      low: pid 4711") != NULL, !named);
+		lg_free(s);
+	}
+}
+
 static void it_says_so_when_nothing_is_wrong(void **state)
 {
 	struct lg_finding f;
@@ -257,6 +287,7 @@ int main(void)
 		cmocka_unit_test(the_sentence_comes_first_and_all_parts_follow),
 		cmocka_unit_test(nothing_from_outside_steers_the_terminal),
 		cmocka_unit_test(lines_keep_within_the_width),
+		cmocka_unit_test(the_screen_says_what_to_do_of_whom_it_names),
 		cmocka_unit_test(it_says_so_when_nothing_is_wrong),
 		cmocka_unit_test(what_cannot_be_measured_is_told_first_where_the_measured_is_little),
 		cmocka_unit_test(findings_are_counted_as_they_are_shown),

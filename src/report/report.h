@@ -29,7 +29,7 @@ void lg_report_brief(const struct lg_verdict *v, struct lg_out *o);
 
 /* The finding that the sentence is about; NULL = none at medium or above, or a large one goes before it. */
 const struct lg_finding *lg_lead(const struct lg_verdict *v);
-/* What the one sentence is about: that one, or the first where it is named for all that it is little; NULL. */
+/* What the one sentence is about: that one, or the first where it is named although it is little; or NULL. */
 const struct lg_finding *lg_named(const struct lg_verdict *v);
 /* The one sentence: what an on-call engineer reads first. Written into buf, returned. */
 const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size);

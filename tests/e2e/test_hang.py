@@ -193,3 +193,9 @@ def test_a_rank_that_still_works_is_waited_for(laggard, jobs, what):
         os.killpg(pid, signal.SIGSTOP)
     assert found["hang"]["state"] == "running"
     assert not [f for f in found["findings"] if f["id"].startswith("comms.") and f["severity"] in ("medium", "high")]
+
+
+def test_a_dump_alone_does_not_say_that_a_job_runs(laggard, root):
+    """One moment of one process, which looks at the clock or waits: nobody knows."""
+    hang = json.loads(laggard("hang", "--json", root / "tests/data/pyspy/dump.txt").stdout)["hang"]
+    assert [r["state"] for r in hang["ranks"]] == ["unknown"] and hang["state"] == "unknown"

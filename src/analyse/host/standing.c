@@ -371,7 +371,7 @@ static int note_ranks(struct lg_case *c, const struct stands *all)
 {
 	bool hangs = c->v->hang.state == LG_HANG_HUNG || (all->whole && all->to - all->from >= LONG_NS);
 	enum lg_hang_state still = hangs ? LG_HANG_HUNG : LG_HANG_WAITING;
-	bool over = all->n > 0;
+	bool over = all->n > 0, known = false;
 
 	c->v->hang.ranks = lg_arena_alloc(&c->v->arena, all->n + 1, sizeof *c->v->hang.ranks);
 	if (!c->v->hang.ranks)
@@ -379,12 +379,13 @@ static int note_ranks(struct lg_case *c, const struct stands *all)
 	LG_EACH(s, all->v, all->n) {
 		c->v->hang.ranks[c->v->hang.n++] = rank_of(c, s, still);
 		over &= s->ended;
+		known |= c->v->hang.ranks[c->v->hang.n - 1].state != LG_HANG_UNKNOWN;
 	}
 	qsort(c->v->hang.ranks, c->v->hang.n, sizeof *c->v->hang.ranks, by_rank);
 	c->v->hang.since_s = all->whole ? lg_seconds(all->to - all->from) : (double)NAN;
 	if (c->v->hang.state != LG_HANG_HUNG)
 		c->v->hang.state = over ? LG_HANG_FINISHED : all->whole ? still
-				   : all->n ? LG_HANG_RUNNING : LG_HANG_UNKNOWN;
+				   : known ? LG_HANG_RUNNING : LG_HANG_UNKNOWN;
 	return 0;
 }
 

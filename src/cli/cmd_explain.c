@@ -179,8 +179,17 @@ static int run(int argc, char **argv)
 
 	if (rc >= 0)
 		return rc;
-	if (lg_load(argv + optind, (size_t)(argc - optind), &l, &err) ||
-	    lg_judge(&l, opt.victim, opt.cost, &err)) {
+	for (int i = optind; opt.html && i < argc; i++)
+		if (lg_same_file(argv[i], opt.html))
+			return lg_usage(&lg_cmd_explain, "--html %s would replace what is to be read", opt.html);
+	rc = lg_load(argv + optind, (size_t)(argc - optind), &l, &err);
+	/* Once more: OUT may lie in a folder that was named. */
+	if (!rc && opt.html && lg_paths_find(&l.paths, opt.html)) {
+		rc = lg_usage(&lg_cmd_explain, "--html %s would replace what is to be read", opt.html);
+		lg_loaded_done(&l);
+		return rc;
+	}
+	if (rc || lg_judge(&l, opt.victim, opt.cost, &err)) {
 		lg_complain(&err);
 		rc = LG_EXIT_FAILED;
 	} else {

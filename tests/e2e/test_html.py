@@ -91,6 +91,16 @@ def hostile_trace(path):
     return path
 
 
+def test_a_page_replaces_nothing_that_is_read(laggard, root, tmp_path):
+    trace = tmp_path / "folder" / "train.json.gz"
+    trace.parent.mkdir()
+    whole = (root / "tests/data/kineto/train.json.gz").read_bytes()
+    trace.write_bytes(whole)
+    for read in (trace, trace.parent):
+        done = laggard("explain", read, "--html", trace)
+        assert done.returncode == 2 and "would replace what is to be read" in done.stderr and trace.read_bytes() == whole
+
+
 def test_the_page_holds_all_and_asks_for_nothing(page, stall):
     text = page(stall()).read_text(encoding="utf-8")
     assert not re.search(r'(?:src|href)="(?!#)', text)  # every address is a moment of this page

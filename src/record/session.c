@@ -779,17 +779,18 @@ static void say_summary(struct lg_session *s, unsigned ranks, uint64_t bytes)
 	lg_session_say(s, "next: laggard explain %s", s->opt->out);
 }
 
-/* Everything after the last round. The file is closed whatever fails on the way. */
 /* What cannot be redacted is not left to be shared. */
 int lg_session_redact(struct lg_session *s, const char *path, struct lg_error *err)
 {
 	int rc = s->opt->redact ? lg_redact_file(path, err) : 0;
 
-	if (rc && unlink(path))
-		lg_session_say(s, "%s: could not be redacted, nor removed", path);
+	if (rc)
+		lg_session_say(s, unlink(path) ? "%s: could not be redacted, nor removed" : "%s: could not be redacted: removed",
+			       path);
 	return rc;
 }
 
+/* Everything after the last round. The file is closed whatever fails on the way. */
 static int end(struct lg_session *s, struct lg_error *err)
 {
 	struct lg_error later = { 0 };

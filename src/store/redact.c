@@ -13,7 +13,7 @@
 #include "store/lag_write.h"
 
 /* What a column's strings are; TEXT where nothing is said. */
-enum what { TEXT, PATH, ARGS, NAME, VALUE, N_WHAT };
+enum what { TEXT, PATH, ARGS, COMM, NAME, PAIRS, VALUE, N_WHAT };
 
 static const struct {
 	uint32_t table;
@@ -23,6 +23,7 @@ static const struct {
 	{ LG_TABLE_process, "cmdline", ARGS }, { LG_TABLE_process, "container", NAME },
 	{ LG_TABLE_process, "host", NAME },    { LG_TABLE_frame, "dso", PATH },
 	{ LG_TABLE_frame, "file", PATH },      { LG_TABLE_meta, "value", VALUE },
+	{ LG_TABLE_process, "comm", COMM },    { LG_TABLE_span, "args", PAIRS },
 };
 
 /* Facts by the start of their key; other facts are TEXT. */
@@ -36,8 +37,14 @@ static const struct {
 
 /* Folders that a distribution or the kernel fills: they say nothing of who recorded. */
 static const char *const public_folders[] = {
-	"/usr/lib", "/usr/bin/", "/usr/sbin/", "/usr/libexec/", "/usr/local/lib", "/usr/local/cuda",
-	"/lib", "/bin/", "/sbin/", "/proc/", "/sys/",
+	"/usr/lib/", "/usr/lib64/", "/usr/lib32/", "/usr/bin/", "/usr/sbin/", "/usr/libexec/",
+	"/usr/local/lib/", "/usr/local/cuda/", "/usr/local/cuda-", "/lib/", "/lib64/", "/lib32/", "/bin/",
+	"/sbin/", "/proc/", "/sys/",
+};
+
+/* What analyses read of span.args: of others nobody knows what they say, but for numbers. */
+static const char *const known_args[] = {
+	"coll", "dims", "dtype", "types", "in", "net", "hca", "p2p", "kind", "module",
 };
 
 struct redaction {
@@ -79,11 +86,14 @@ static void put_path(struct redaction *r, const char *s, size_t n)
 {
 	const char *from = NULL;
 
-	for (size_t i = 0; i < LG_COUNT(public_folders); i++)
-		if (!strncmp(s, public_folders[i], strlen(public_folders[i]))) {
+	for (size_t i = 0; i < LG_COUNT(public_folders); i++) {
+		size_t k = strlen(public_folders[i]);
+
+		if (n > k && !memcmp(s, public_folders[i], k) && !memmem(s, n, "/../", 4)) {
 			put(r, s, n);
 			return;
 		}
+	}
 	from = last_of(s, n, "/site-packages/") ?: last_of(s, n, "/dist-packages/") ?: memrchr(s, '/', n);
 	if (!from) {
 		put(r, s, n);
@@ -104,7 +114,9 @@ static void put_sentence(struct redaction *r, const char *s)
 	for (const char *p = s; *p;) {
 		const char *end = p;
 
-		bool begins = p == s || ends_path(p[-1]) || p[-1] == ':';
+		/* Also behind ~ and -I. */
+		bool begins = p == s || ends_path(p[-1]) || p[-1] == ':' || p[-1] == '~' ||
+			      (p - s > 1 && p[-2] == '-');
 
 		if (*p == '/' && begins && !ends_path(p[1]) && p[1] != '/') {
 			while (!ends_path(*end) && *end != ':')
@@ -203,6 +215,32 @@ static void put_name(struct redaction *r, const char *s)
 	put_text(r, name);
 }
 
+/* Numbers and shapes: [2, 3], (1,1,1), 0.5. */
+static bool is_shape(const char *s, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strchr("0123456789[](){}, x.-+e", s[i]))
+			return false;
+	return true;
+}
+
+static void put_pairs(struct redaction *r, const char *s)
+{
+	for (const char *end; *s; s = *end ? end + 1 : end) {
+		const char *eq = memchr(s, '=', (size_t)((end = strchrnul(s, '\t')) - s));
+		bool kept = eq && is_shape(eq + 1, (size_t)(end - eq - 1));
+
+		for (size_t i = 0; eq && i < LG_COUNT(known_args); i++)
+			kept |= strlen(known_args[i]) == (size_t)(eq - s) &&
+				!strncmp(s, known_args[i], (size_t)(eq - s));
+		if (!kept)
+			continue;
+		if (r->n)
+			put_text(r, "\t");
+		put(r, s, (size_t)(end - s));
+	}
+}
+
 /* The new id of an old string. */
 static lg_str redacted(struct redaction *r, lg_str id, enum what what)
 {
@@ -220,8 +258,17 @@ static lg_str redacted(struct redaction *r, lg_str id, enum what what)
 	case ARGS:
 		put_args(r, s);
 		break;
+	case COMM: /* a profiler writes the whole command line there */
+		if (strchr(s, ' '))
+			put_args(r, s);
+		else
+			put_sentence(r, s);
+		break;
 	case NAME:
 		put_name(r, s);
+		break;
+	case PAIRS:
+		put_pairs(r, s);
 		break;
 	default:
 		put_sentence(r, s);

@@ -48,6 +48,8 @@ static const char *const facts[][3] = {
 	{ "python.executable", "/srv/bob/venv/bin/python3", ".../python3" },
 	{ "loader.worker", "at /srv/bob/data.py:88, see https://wiki.acme.example/x",
 	  "at .../data.py:88, see https://[redacted]" },
+	{ "compiler", "-I/srv/bob/q ~/bob/x /libacme/y /usr/lib/../../srv/bob/z /usr/lib/gcc",
+	  "-I.../q ~.../x .../y .../z /usr/lib/gcc" },
 	{ "torch.version", "2.6.0 and/or 1/2", "2.6.0 and/or 1/2" },
 };
 
@@ -92,12 +94,14 @@ static void command_lines_keep_their_program(void **state)
 		struct lg_process_row r = lg_process_read(b, p);
 		struct lg_trace *t;
 
-		r.cmdline = lg_intern(b, lines[i][0]);
-		r.comm = r.cmdline; /* a name is no command line: it stays what it was, but for paths */
+		r.cmdline = r.comm = lg_intern(b, lines[i][0]);
 		lg_process_write(b, p, &r);
 		t = seal(b);
 		assert_int_equal(lg_redact(t, NULL), 0);
 		assert_string_equal(lg_string(t, t->process.cmdline[p]), lines[i][1]);
+		/* A name that is a command line is one. */
+		assert_string_equal(lg_string(t, t->process.comm[p]),
+				    lines[i][strchr(lines[i][0], ' ') != NULL]);
 		lg_trace_free(t);
 	}
 }
@@ -126,6 +130,21 @@ static void files_lose_their_folders(void **state)
 		assert_string_equal(lg_string(t, t->frame.file[f[i]]), files[i][1]);
 		assert_string_equal(lg_string(t, t->frame.name[f[i]]), "forward");
 	}
+	lg_trace_free(t);
+}
+
+static void arguments_are_those_that_are_known(void **state)
+{
+	static const char args[] = "token=hf_abc\tgrid=1,2\tdims=[[2, 3]]\tcmd=train.py --x\tcoll=send\tplain";
+	struct lg_builder *b = fresh();
+	struct lg_trace *t;
+
+	(void)state;
+	lg_add_span(b, &(struct lg_span_row){ .dur = 1, .name = lg_intern(b, "x"),
+					      .args = lg_intern(b, args) });
+	t = seal(b);
+	assert_int_equal(lg_redact(t, NULL), 0);
+	assert_string_equal(lg_string(t, t->span.args[0]), "grid=1,2\tdims=[[2, 3]]\tcoll=send");
 	lg_trace_free(t);
 }
 
@@ -180,6 +199,7 @@ int main(void)
 		cmocka_unit_test(facts_lose_what_tells_of_their_owner),
 		cmocka_unit_test(command_lines_keep_their_program),
 		cmocka_unit_test(files_lose_their_folders),
+		cmocka_unit_test(arguments_are_those_that_are_known),
 		cmocka_unit_test(random_traces_stay_whole),
 		cmocka_unit_test(memory_may_run_out),
 	};

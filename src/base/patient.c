@@ -41,7 +41,7 @@ struct asker {
 
 /* Users who withheld a lock, and how often. The recorder's own thread alone sends. */
 static struct {
-	uint32_t uid;
+	uint64_t who;
 	unsigned n;
 } withheld[USERS];
 static unsigned n_users, n_left;
@@ -103,10 +103,15 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* The user of a process; status takes no such lock. */
-static uint32_t user_of(int32_t pid)
+/*
+ * Whom a lock that is withheld is held against: the process's user, status takes no such lock. But of root
+ * and of who runs this the one process alone: they attack nobody, and whoever walks a large process of theirs
+ * holds its lock for long, which may be what is to be explained.
+ */
+static uint64_t who_is(int32_t pid)
 {
 	char path[48], text[4096], *p;
+	uint32_t uid;
 	int fd;
 	ssize_t n;
 
@@ -117,31 +122,32 @@ static uint32_t user_of(int32_t pid)
 		close(fd);
 	text[n > 0 ? n : 0] = 0;
 	p = strstr(text, "\nUid:");
-	return p ? (uint32_t)strtoul(p + 5, NULL, 10) : UINT32_MAX;
+	uid = p ? (uint32_t)strtoul(p + 5, NULL, 10) : UINT32_MAX;
+	return uid && uid != geteuid() ? uid : UINT64_C(1) << 32 | (uint32_t)pid;
 }
 
 static bool is_withheld(int32_t pid)
 {
-	uint32_t uid = n_users ? user_of(pid) : 0;
+	uint64_t who = n_users ? who_is(pid) : 0;
 
 	for (unsigned i = 0; i < n_users; i++)
-		if (withheld[i].uid == uid)
+		if (withheld[i].who == who)
 			return withheld[i].n >= OF_A_USER;
 	return false;
 }
 
 static void note(int32_t pid)
 {
-	uint32_t uid = user_of(pid);
+	uint64_t who = who_is(pid);
 	unsigned i = 0;
 
 	n_left++;
-	while (i < n_users && withheld[i].uid != uid)
+	while (i < n_users && withheld[i].who != who)
 		i++;
 	if (i == USERS)
 		return;
 	n_users += i == n_users;
-	withheld[i].uid = uid;
+	withheld[i].who = who;
 	withheld[i].n++;
 }
 

@@ -6,7 +6,7 @@
  * writes it back), and with it whoever asks for cmdline, environ, maps or map_files, as it holds ps(1). So a
  * thread asks, one for all of them; after half a second it is left behind, and ends with this process: that
  * wait ends with a fatal signal (mmap_read_lock_killable()). After two of one user nothing is asked of that
- * user any more.
+ * user any more (of root's and of one's own processes: of that process).
  */
 #ifndef LG_BASE_PATIENT_H
 #define LG_BASE_PATIENT_H

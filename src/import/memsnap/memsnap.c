@@ -17,7 +17,7 @@
 #include "import/source/stamp.h"
 #include "import/value/value.h"
 
-enum { HEAD_BYTES = 65536, FRAMES_MAX = 512, NOTES_MAX = 1 << 20 };
+enum { HEAD_BYTES = 65536, FRAMES_MAX = 512, NOTES_MAX = 1 << 20, NESTED_MAX = 256 };
 enum { WORDS_CACHED = 1 << 12 };
 
 /* Keys of the dictionaries, and the words that are values of "action" and "state". */
@@ -331,9 +331,10 @@ static void add_notes(struct snap *s, lg_thr thr)
 				lg_builder_fail(s->b);
 			continue;
 		}
-		while (at && stack[at - 1].name != k->name)
+		/* Not far: of ends without a begin each would walk all that is open. */
+		while (at && n - at < NESTED_MAX && stack[at - 1].name != k->name)
 			at--;
-		if (!at || k->ts < stack[at - 1].ts)
+		if (!at || stack[at - 1].name != k->name || k->ts < stack[at - 1].ts)
 			continue;
 		lg_add_span(s->b, &(struct lg_span_row){ .ts = stack[at - 1].ts,
 							 .dur = k->ts - stack[at - 1].ts,

@@ -181,21 +181,27 @@ static void chain(const struct screen *s, const struct lg_finding *f)
 
 static void also(const struct screen *s, const struct lg_verdict *v, const struct lg_finding *lead)
 {
-	size_t n = 0;
+	size_t n = 0, low = 0;
 
 	for (size_t i = 0; i < v->n_findings; i++) {
 		const struct lg_finding *f = &v->findings[i];
 		char text[1024];
 
-		if (f == lead || f->severity == LG_SEVERITY_INFO || n++ >= ALSO_SHOWN)
+		if (f == lead || f->severity == LG_SEVERITY_INFO)
 			continue;
+		if (n++ >= ALSO_SHOWN) {
+			low += f->severity == LG_SEVERITY_LOW;
+			continue;
+		}
 		snprintf(text, sizeof text, "%s: %s", lg_severity_text(f->severity), f->title);
 		field(s, n == 1 ? "also" : "", text, 2);
 	}
 	if (n > ALSO_SHOWN) {
 		char more[64];
 
-		snprintf(more, sizeof more, "... and %zu more", n - ALSO_SHOWN);
+		/* The sentence counts medium and high ones alone. */
+		snprintf(more, sizeof more, low ? "... and %zu more, %zu of them low" : "... and %zu more",
+			 n - ALSO_SHOWN, low);
 		field(s, "", more, 1);
 	}
 }

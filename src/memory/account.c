@@ -126,6 +126,7 @@ static void find_peaks(const struct lg_memory_work *w, struct lg_memory_device *
 	const struct lg_trace *t = w->t;
 	lg_trk gpu = t->track.parent[d->track];
 
+	d->peak.ts = d->peak_reserved_ts = d->first; /* where no counter is above 0 */
 	for (size_t i = 0; i < t->counter.n; i++) {
 		lg_trk k = t->counter.track[i];
 		const char *name = lg_string(t, t->track.name[k]);

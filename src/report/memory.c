@@ -85,6 +85,12 @@ static void held_json(const struct lg_verdict *v, const struct lg_memory_held *h
 	bytes(j, "stacks", h->n_stacks);
 }
 
+/* Of a file without a history, or in whose history nothing is held, nobody knows what was most. */
+static bool has_peak(const struct lg_memory_device *d)
+{
+	return d->has_history && d->peak.bytes;
+}
+
 static void device_json(const struct lg_verdict *v, const struct lg_memory_device *d, size_t n,
 			struct lg_json *j)
 {
@@ -99,8 +105,15 @@ static void device_json(const struct lg_verdict *v, const struct lg_memory_devic
 	bytes(j, "allocated_bytes", d->allocated);
 	bytes(j, "active_bytes", d->active);
 	bytes(j, "requested_bytes", d->requested);
-	bytes(j, "peak_allocated_bytes", d->peak.bytes);
-	real(j, "peak_t_s", lg_report_seconds(v, d->peak.ts), 6);
+	if (has_peak(d)) {
+		bytes(j, "peak_allocated_bytes", d->peak.bytes);
+		real(j, "peak_t_s", lg_report_seconds(v, d->peak.ts), 6);
+	} else {
+		lg_json_key(j, "peak_allocated_bytes");
+		lg_json_null(j);
+		lg_json_key(j, "peak_t_s");
+		lg_json_null(j);
+	}
 	bytes(j, "peak_reserved_bytes", d->peak_reserved);
 	bytes(j, "segments", d->segments);
 	bytes(j, "free_bytes", d->free);
@@ -181,14 +194,14 @@ static void device_text(const struct lg_verdict *v, const struct lg_memory_devic
 	if (d->free)
 		lg_out_printf(o, ", in one piece %s", lg_bytes_text((double)d->largest_free, a));
 	lg_out_puts(o, "\n");
-	if (d->has_history)
+	if (has_peak(d))
 		lg_out_printf(o,
 			      "peak: %s were asked for and not given back, %.3f s into the history of "
 			      "%.3f s\n",
 			      lg_bytes_text((double)d->peak.bytes, a),
 			      (double)(d->peak.ts - d->first) / 1e9,
 			      (double)(d->last - d->first) / 1e9);
-	else
+	else if (!d->has_history)
 		lg_out_puts(o, "no history: when it was allocated, and what came and went before, is "
 			       "not in the file\n");
 	kinds_text(d, o);

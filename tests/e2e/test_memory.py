@@ -53,7 +53,7 @@ def reference(path):
             "active": sum(b["size"] for b in blocks if b["state"] != "inactive"), "segments": len(segments),
             "free": sum(b["size"] for b in blocks if b["state"] == "inactive"),
             "largest": max([b["size"] for b in blocks if b["state"] == "inactive"], default=0),
-            "peak": peak, "stacks": stacks}
+            "peak": peak if events else None, "stacks": stacks}  # without a history nobody knows
 
 
 def ask(laggard, *words):

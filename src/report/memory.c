@@ -120,9 +120,13 @@ static void device_json(const struct lg_verdict *v, const struct lg_memory_devic
 	bytes(j, "largest_free_bytes", d->largest_free);
 	held_json(v, &d->now, n, j);
 	lg_json_key(j, "at_peak");
-	lg_json_open(j, '{');
-	held_json(v, &d->peak, n, j);
-	lg_json_close(j, '}');
+	if (has_peak(d)) {
+		lg_json_open(j, '{');
+		held_json(v, &d->peak, n, j);
+		lg_json_close(j, '}');
+	} else {
+		lg_json_null(j);
+	}
 	lg_json_close(j, '}');
 }
 

@@ -141,7 +141,8 @@ static void losses(struct lg_json *j, const struct lg_trace *t)
 
 	list(j, "losses");
 	for (size_t i = 0; i < t->diag.n && n < LOSSES; i++) {
-		if (lg_diag_severity(t->diag.id[i]) == LG_DIAG_INFO)
+		/* What has no moment is drawn at none: the page's list of losses says it in words. */
+		if (lg_diag_severity(t->diag.id[i]) == LG_DIAG_INFO || t->diag.ts[i] == INT64_MIN)
 			continue;
 		n++;
 		lg_json_open(j, '[');

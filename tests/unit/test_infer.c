@@ -10,6 +10,7 @@ struct plan {
 	void (*made)(struct lg_builder *b); /* by this, and nothing below counts */
 	bool helpers;      /* the main thread hands each collective to a thread of its own */
 	int more_every;    /* then one rank, in turn, computes 60 ms longer; 0 = never */
+	int ahead_us;      /* in each third step the others go on so long before the last waits */
 	bool alone;        /* one rank: whether it waits is chance */
 	int asleep_us;     /* one thread that sleeps so long each time, */
 	int jitter_us;     /* give or take, */
@@ -60,7 +61,7 @@ static void together(struct lg_builder *b, const struct plan *p)
 {
 	lg_thr main[RANKS], helper[RANKS];
 	lg_stk wait = stack(b, "futex_wait_queue", LG_FRAME_KERNEL);
-	int64_t at = 0, slept[RANKS] = { 0 };
+	int64_t at[RANKS] = { 0 }, slept[RANKS] = { 0 }, last = 0;
 	uint32_t seed = 7;
 
 	for (int r = 0; r < RANKS; r++) {
@@ -72,7 +73,7 @@ static void together(struct lg_builder *b, const struct plan *p)
 		int64_t came[RANKS], end = 0;
 
 		for (int r = 0; r < RANKS; r++) {
-			came[r] = at + STEP_US - 3000 + (int64_t)(chance(&seed) % 3000);
+			came[r] = last + STEP_US - 3000 + (int64_t)(chance(&seed) % 3000);
 			if (p->more_every && k % p->more_every == p->more_every - 1 &&
 			    k / p->more_every % RANKS == r)
 				came[r] += 60000;
@@ -81,10 +82,13 @@ static void together(struct lg_builder *b, const struct plan *p)
 		for (int r = 0; r < RANKS; r++) {
 			/* The exchange takes a moment: who hands it over waits for that, too. */
 			bool waits = p->helpers || came[r] + 200 < end;
+			bool ahead = p->ahead_us && k % 3 == 0 && came[r] + 200 + p->ahead_us < end;
+			int64_t until = ahead ? end - 200 - p->ahead_us : end;
 
-			state(b, main[r], at, waits ? came[r] : end, (struct lg_state_row){ 0 });
+			state(b, main[r], at[r], waits ? came[r] : end, (struct lg_state_row){ 0 });
+			at[r] = until;
 			if (waits)
-				state(b, main[r], came[r], end, (struct lg_state_row){
+				state(b, main[r], came[r], until, (struct lg_state_row){
 					.reason = LG_WHY_SLEEP, .stack = wait,
 					.waker = p->helpers ? helper[r] : 0,
 					.waker_ctx = p->helpers ? LG_CTX_TASK : LG_CTX_SOFTIRQ });
@@ -96,7 +100,7 @@ static void together(struct lg_builder *b, const struct plan *p)
 			state(b, helper[r], came[r], came[r] + 50, (struct lg_state_row){ 0 });
 			slept[r] = came[r] + 50;
 		}
-		at = end;
+		last = end;
 	}
 }
 
@@ -265,6 +269,24 @@ static void the_late_rank_is_known_without_marks(void **state)
 	done(&o);
 }
 
+/* What the last one sends another thread of it may send before it comes to wait itself. Ranks that go on long
+ * before it do not wait for it. */
+static void the_late_rank_may_send_before_it_waits(void **state)
+{
+	struct plan p = { .ranks = RANKS, .helpers = true, .more_every = 25, .ahead_us = 600 };
+	struct outcome o = run(&p);
+
+	(void)state;
+	assert_steps(&o, 19.2);
+	assert_non_null(find(o.v, "comms.straggler"));
+	assert_int_equal(o.v->scope, LG_SCOPE_ROTATING);
+	done(&o);
+	p.ahead_us = 1400;
+	o = run(&p);
+	assert_null(find(o.v, "comms.straggler"));
+	done(&o);
+}
+
 static void the_more_regular_waits_lack_steps(void **state)
 {
 	struct plan p = { .made = beside_a_neighbour };
@@ -340,6 +362,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_collective_ends_a_step_whoever_comes_first),
 		cmocka_unit_test(the_late_rank_is_known_without_marks),
+		cmocka_unit_test(the_late_rank_may_send_before_it_waits),
 		cmocka_unit_test(the_more_regular_waits_lack_steps),
 		cmocka_unit_test(what_a_worker_missed_is_filled_in),
 		cmocka_unit_test(ranks_that_do_not_wait_for_each_other_are_late_alone),

@@ -167,20 +167,27 @@ static size_t together(const struct side *v, size_t n, int64_t apart)
 	return k;
 }
 
-/* When the last of n sides came, and who. */
+/* When the last of n sides came, and who: not after the first of them went on. */
 static struct match last_of(const struct lg_case *c, const struct side *v, size_t n)
 {
 	struct match m = nobody_came;
 
 	LG_EACH(x, v, n)
 		comes(&m, c->ranks[x->rank].met[x->i].came, x->rank);
+	m.late_ts = LG_MIN(m.late_ts, v[0].end);
+	m.second_ts = LG_MIN(m.second_ts, v[0].end);
 	return m;
 }
 
-/* Nobody goes on before the last one has come. */
-static bool waits_for_all(const struct lg_case *c, const struct side *v, size_t n)
+/* Nobody goes on before the last one has come. (What that one has to send, another thread of it sends, and
+ * the answer may be elsewhere while it itself is on its way to wait: that is `early`.) */
+static bool waits_for_all(const struct lg_case *c, const struct side *v, size_t n, int64_t early)
 {
-	return v[0].end >= last_of(c, v, n).late_ts;
+	bool all = true;
+
+	LG_EACH(x, v, n)
+		all &= c->ranks[x->rank].met[x->i].came - v[0].end <= early;
+	return all;
 }
 
 static int64_t usual_step(struct lg_case *c, const struct lg_rank *r)
@@ -195,14 +202,14 @@ static int64_t usual_step(struct lg_case *c, const struct lg_rank *r)
 
 /*
  * Ranks whose steps were inferred: where steps of all of them end together (none later than a third of a
- * step, which a busy CPU may cost) and hardly ever one before the last has come, they wait for each other
- * there, as if a collective were marked.
+ * step, which a busy CPU may cost) and hardly ever one a twentieth of a step before the last has come, they
+ * wait for each other there, as if a collective were marked.
  */
 static int match_met(struct lg_case *c)
 {
 	LG_AUTOFREE struct side *v = NULL;
 	size_t n = 0, n_ranks = 0, most = 0, met = 0;
-	int64_t apart = INT64_MAX;
+	int64_t apart = INT64_MAX, early;
 
 	for (uint32_t i = 0; i < c->n_ranks; i++) {
 		const struct lg_rank *r = &c->ranks[i];
@@ -214,6 +221,7 @@ static int match_met(struct lg_case *c)
 		n_ranks++;
 		apart = LG_MIN(usual_step(c, r) / 3, apart);
 	}
+	early = apart * 3 / 20;
 	v = n_ranks > 1 ? lg_calloc(n, sizeof *v) : NULL;
 	if (!v)
 		return n_ranks > 1 ? LG_E_NOMEM : 0;
@@ -224,7 +232,7 @@ static int match_met(struct lg_case *c)
 	qsort(v, n, sizeof *v, cmp_side);
 	for (size_t at = 0, k; at < n; at += k) {
 		k = together(v + at, n - at, apart);
-		met += k == n_ranks && waits_for_all(c, v + at, k);
+		met += k == n_ranks && waits_for_all(c, v + at, k, early);
 	}
 	if (10 * met < 9 * most)
 		return 0;
@@ -237,7 +245,7 @@ static int match_met(struct lg_case *c)
 		struct match m;
 
 		k = together(v + at, n - at, apart);
-		if (k != n_ranks || !waits_for_all(c, v + at, k))
+		if (k != n_ranks || !waits_for_all(c, v + at, k, early))
 			continue;
 		m = last_of(c, v + at, k);
 		LG_EACH(x, v + at, k) {

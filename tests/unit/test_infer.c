@@ -192,6 +192,30 @@ static void busy_worker(struct lg_builder *b)
 	}
 }
 
+/* Steps of chance's length, and every 25th waits for a disk as well. */
+static void saves_now_and_then(struct lg_builder *b)
+{
+	lg_thr main = rank_of(b, 0, 1);
+	lg_stk wait = stack(b, "futex_wait_queue", LG_FRAME_KERNEL), disk = stack(b, "folio_wait_bit", LG_FRAME_KERNEL);
+	uint32_t seed = 7;
+	int64_t at = 0;
+
+	for (int k = 0; k < STEPS; k++) {
+		int64_t run = STEP_US - 6000 + (int64_t)(chance(&seed) % 8000);
+
+		state(b, main, at, at + run, (struct lg_state_row){ 0 });
+		state(b, main, at + run, at + run + 2000, (struct lg_state_row){
+			.reason = LG_WHY_SLEEP, .stack = wait, .waker_ctx = LG_CTX_SOFTIRQ });
+		at += run + 2000;
+		if (k % 25 != 24)
+			continue;
+		state(b, main, at, at + 300, (struct lg_state_row){ 0 });
+		state(b, main, at + 300, at + 3000, (struct lg_state_row){
+			.reason = LG_WHY_IOWAIT, .stack = disk, .waker_ctx = LG_CTX_SOFTIRQ });
+		at += 3000;
+	}
+}
+
 /* Two ranks of one job, as alike and as late as those together, that do not wait for each other. */
 static void side_by_side(struct lg_builder *b)
 {
@@ -287,6 +311,17 @@ static void the_late_rank_may_send_before_it_waits(void **state)
 	done(&o);
 }
 
+static void what_comes_every_25_steps_is_no_step(void **state)
+{
+	struct plan p = { .made = saves_now_and_then };
+	struct outcome o = run(&p);
+
+	(void)state;
+	assert_true((double)o.v->n_steps > STEPS * 0.97 && (double)o.v->n_steps < STEPS * 1.03);
+	assert_true(o.v->median_ms > 19 && o.v->median_ms < 21);
+	done(&o);
+}
+
 static void the_more_regular_waits_lack_steps(void **state)
 {
 	struct plan p = { .made = beside_a_neighbour };
@@ -363,6 +398,7 @@ int main(void)
 		cmocka_unit_test(a_collective_ends_a_step_whoever_comes_first),
 		cmocka_unit_test(the_late_rank_is_known_without_marks),
 		cmocka_unit_test(the_late_rank_may_send_before_it_waits),
+		cmocka_unit_test(what_comes_every_25_steps_is_no_step),
 		cmocka_unit_test(the_more_regular_waits_lack_steps),
 		cmocka_unit_test(what_a_worker_missed_is_filled_in),
 		cmocka_unit_test(ranks_that_do_not_wait_for_each_other_are_late_alone),

@@ -661,6 +661,17 @@ static int meetings(struct lg_case *c, struct lg_rank *r, const struct group *g)
 	return 0;
 }
 
+/*
+ * How uneven, less is better. Of few events: what so many hardly exceed (two standard errors of a median
+ * absolute deviation, each 1.17 / sqrt(n) of it), for of a dozen chance alone makes some more even than any
+ * step is. And k steps of independent lengths are sqrt(k) times as even as one (what comes every 25th): that
+ * proves no longer step; 0.6 prefers the shorter one where both would do.
+ */
+static double unevenness(const struct group *g)
+{
+	return g->spread * (1 + 2.3 / sqrt((double)g->n)) * pow((double)g->median, 0.6);
+}
+
 int lg_infer_boundaries(struct lg_case *c, struct lg_rank *r, int64_t **ret, size_t *ret_n)
 {
 	LG_AUTOFREE struct groups *g = lg_calloc(1, sizeof *g);
@@ -668,7 +679,7 @@ int lg_infer_boundaries(struct lg_case *c, struct lg_rank *r, int64_t **ret, siz
 	 * asked. */
 	bool told = lg_was_named(c, r->prc);
 	const double most = told ? 0.5 : 0.3;
-	double best_score = most;
+	double best_score = INFINITY, spread = most;
 	int64_t window = c->t->first <= c->t->last ? c->t->last - c->t->first : 0; /* no rows: no extent */
 	struct group *best = NULL;
 	int rc;
@@ -692,14 +703,15 @@ int lg_infer_boundaries(struct lg_case *c, struct lg_rank *r, int64_t **ret, siz
 		cover = (double)x->median * (double)x->n / (double)(window ?: 1);
 		if (cover < 0.5)
 			x->spread = INFINITY;
-		if (x->spread < best_score) {
-			best_score = x->spread;
+		if (x->spread < most && unevenness(x) < best_score) {
+			best_score = unevenness(x);
+			spread = x->spread;
 			best = x;
 		}
 	}
 	/* Of the same rhythm the one that misses least of it. */
 	for (size_t i = 0; !rc && best && i < g->n; i++)
-		if (g->v[i].n > best->n && ((g->v[i].spread < best_score + SAME_SPREAD &&
+		if (g->v[i].n > best->n && ((g->v[i].spread < spread + SAME_SPREAD &&
 					     llabs(g->v[i].median - best->median) * 10 < best->median) ||
 					    (g->v[i].spread < most && has_what_misses(c, r, best, &g->v[i]))))
 			best = &g->v[i];

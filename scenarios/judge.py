@@ -189,7 +189,8 @@ def judge(case, truth, verdict):
         if i not in used and at_least(finding, "medium") and finding["id"] not in case.may:
             out.append(unexpected(finding, truth))
     for given in verdict["inputs"]:
-        if given.get("lost_events"):
+        # One of 100,000 is no full buffer: a program that an interrupt found in the middle of itself.
+        if given.get("lost_events", 0) * 100000 > sum((given.get("rows") or {}).values()):
             out.append(Wrong(f"{given['lost_events']} events were lost"))
     return out
 

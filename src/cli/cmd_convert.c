@@ -71,7 +71,7 @@ struct options {
 };
 
 /* As parse(): is it told what to write, and does that do no harm? */
-static int check_output(char **files, int n, struct options *opt)
+static int check_output(struct options *opt)
 {
 	const struct lg_command *cmd = &lg_cmd_convert;
 
@@ -87,9 +87,6 @@ static int check_output(char **files, int n, struct options *opt)
 	if (to_stdout(opt->out) && isatty(STDOUT_FILENO) && opt->format != CHROME && opt->format != FOLDED &&
 	    opt->format != SPEEDSCOPE)
 		return lg_usage(cmd, "this format is no text: it is not written to a terminal");
-	for (int i = 0; i < n && !to_stdout(opt->out); i++)
-		if (lg_same_file(files[i], opt->out))
-			return lg_usage(cmd, "-o %s would replace what is to be read", opt->out);
 	return -1;
 }
 
@@ -169,7 +166,7 @@ static int parse(int argc, char **argv, struct options *opt)
 		return lg_usage(cmd, "no output given (-o OUT)");
 	if (opt->from >= 0 && opt->to >= 0 && opt->to <= opt->from)
 		return lg_usage(cmd, "--to is not after --from");
-	return check_output(argv + optind, argc - optind, opt);
+	return check_output(opt);
 }
 
 static struct lg_window window(const struct lg_trace *t, const struct options *opt)
@@ -247,17 +244,16 @@ static int run(int argc, char **argv)
 	struct options opt = { .format = UNKNOWN, .from = -1, .to = -1, .verdict = true };
 	struct lg_loaded l = { 0 };
 	struct lg_error err = { 0 };
-	int rc = parse(argc, argv, &opt);
+	int rc = parse(argc, argv, &opt), refused;
 
 	if (rc >= 0)
 		return rc;
 	lg_import_keeps_all = !opt.redact; /* what no analysis reads is what nobody knows to be harmless */
 	rc = lg_load(argv + optind, (size_t)(argc - optind), &l, &err);
-	/* Once more: OUT may lie in a folder that was named. */
-	if (!rc && !to_stdout(opt.out) && lg_paths_find(&l.paths, opt.out)) {
-		rc = lg_usage(&lg_cmd_convert, "-o %s would replace what is to be read", opt.out);
+	refused = !rc && !to_stdout(opt.out) ? lg_paths_refuse(&l.paths, &lg_cmd_convert, "-o", opt.out) : -1;
+	if (refused >= 0) {
 		lg_loaded_done(&l);
-		return rc;
+		return refused;
 	}
 	if (!rc)
 		rc = check_window(l.trace, &opt, &err);

@@ -175,21 +175,15 @@ static int run(int argc, char **argv)
 	struct options opt = { .cost = (double)NAN };
 	struct lg_loaded l = { 0 };
 	struct lg_error err = { 0 };
-	int rc = parse(argc, argv, &opt);
+	int rc = parse(argc, argv, &opt), refused;
 
 	if (rc >= 0)
 		return rc;
-	for (int i = optind; opt.html && i < argc; i++)
-		if (lg_same_file(argv[i], opt.html))
-			return lg_usage(&lg_cmd_explain, "--html %s would replace what is to be read", opt.html);
 	rc = lg_load(argv + optind, (size_t)(argc - optind), &l, &err);
-	/* Once more: OUT may lie in a folder that was named. */
-	if (!rc && opt.html && lg_paths_find(&l.paths, opt.html)) {
-		rc = lg_usage(&lg_cmd_explain, "--html %s would replace what is to be read", opt.html);
-		lg_loaded_done(&l);
-		return rc;
-	}
-	if (rc || lg_judge(&l, opt.victim, opt.cost, &err)) {
+	refused = !rc && opt.html ? lg_paths_refuse(&l.paths, &lg_cmd_explain, "--html", opt.html) : -1;
+	if (refused >= 0) {
+		rc = refused;
+	} else if (rc || lg_judge(&l, opt.victim, opt.cost, &err)) {
 		lg_complain(&err);
 		rc = LG_EXIT_FAILED;
 	} else {

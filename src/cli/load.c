@@ -105,7 +105,8 @@ int lg_step_regex_option(const struct lg_command *cmd, const char *re)
 	return lg_step_regex_set(re, &err) ? lg_usage(cmd, "--step-regex: %s", err.message) : -1;
 }
 
-/* Files of a folder that turned out to be no traces: named, and gone from then on. */
+/* Files of a folder that turned out to be no traces: named, and no inputs from then on. (Their paths stay:
+ * what somebody named is not written over.) */
 static void drop_left_out(struct lg_loaded *l)
 {
 	size_t k = 0;
@@ -113,13 +114,11 @@ static void drop_left_out(struct lg_loaded *l)
 	for (size_t i = 0; i < l->n; i++) {
 		if (*l->info[i].left_out) {
 			lg_say("%s is left out: %s", l->paths.path[i], l->info[i].left_out);
-			lg_free(l->paths.path[i]);
 			continue;
 		}
-		l->paths.path[k] = l->paths.path[i];
 		l->info[k++] = l->info[i];
 	}
-	l->n = l->paths.n = k;
+	l->n = k;
 }
 
 /*

@@ -184,6 +184,12 @@ const char *lg_paths_find(const struct lg_paths *p, const char *out)
 	return NULL;
 }
 
+int lg_paths_refuse(const struct lg_paths *p, const struct lg_command *cmd, const char *option,
+		    const char *out)
+{
+	return lg_paths_find(p, out) ? lg_usage(cmd, "%s %s would replace what is to be read", option, out) : -1;
+}
+
 void lg_paths_done(struct lg_paths *p)
 {
 	for (size_t i = 0; i < p->n; i++)

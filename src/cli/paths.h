@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 
+struct lg_command;
+
 struct lg_paths {
 	char **path;
 	bool *perhaps; /* from a folder, and its first bytes leave open whether it is a trace */
@@ -21,8 +23,11 @@ struct lg_paths {
 int lg_paths_add(struct lg_paths *p, const char *path, struct lg_error *err) LG_MUST_CHECK;
 /* Are these one file: by any name, or, where it is still to be written, one name in one folder? */
 bool lg_same_file(const char *a, const char *b);
-/* The first of p that writing to out would replace; NULL = none. */
+/* The first of p, which was read, that writing to out would replace; NULL = none. */
 const char *lg_paths_find(const struct lg_paths *p, const char *out);
+/* -1, or the exit status of a usage error: nothing that was read is written over by `option` out. */
+int lg_paths_refuse(const struct lg_paths *p, const struct lg_command *cmd, const char *option,
+		    const char *out);
 void lg_paths_done(struct lg_paths *p);
 
 #endif /* LG_CLI_PATHS_H */

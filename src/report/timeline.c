@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/order.h"
 #include "report/timeline_internal.h"
 #include "store/kernel_names.h"
 
@@ -303,21 +304,33 @@ void tl_arg_fmt(struct lg_timeline *c, const char *key, const char *fmt, ...)
 	a->s = text;
 }
 
+/* The n bytes of s, or as many of them as fit into `most` and are whole characters. */
+static int cut(const char *s, size_t n, size_t most)
+{
+	size_t k = LG_MIN(n, most);
+
+	while (k && k < n && (s[k] & 0xc0) == 0x80)
+		k--;
+	return (int)k;
+}
+
 static void arg_pair(struct lg_timeline *c, const char *pair, size_t n)
 {
-	const char *eq = memchr(pair, '=', n);
-	int n_key = eq ? (int)(eq - pair) : 0, n_value = (int)n - (eq ? n_key + 1 : 0);
+	enum { VALUE = TL_TEXT - TL_KEY - TL_NUMBER - 2 - sizeof " ..." };
+	const char *eq = memchr(pair, '=', n), *text = eq ? eq + 1 : pair;
+	int n_key = eq ? cut(pair, (size_t)(eq - pair), TL_KEY) : 0;
+	size_t n_text = n - (size_t)(text - pair);
 	char *key = c->text[c->n_args], *value, *end;
 	struct lg_tl_arg *a;
+	int n_value;
 
-	if (n_key > TL_KEY || n_value >= TL_TEXT - TL_KEY - TL_NUMBER - 2)
-		return;
 	snprintf(key, TL_KEY + 1, "%.*s", n_key ? n_key : 4, n_key ? pair : "args");
 	for (size_t i = 0; i < c->n_args; i++) /* strict readers refuse a repeated key */
 		if (!strcmp(c->args[i].key, key))
 			return;
 	value = key + strlen(key) + 1;
-	snprintf(value, TL_TEXT - TL_KEY - TL_NUMBER - 2, "%.*s", n_value, eq ? eq + 1 : pair);
+	n_value = snprintf(value, VALUE + sizeof " ...", "%.*s%s", cut(text, n_text, VALUE), text,
+			   n_text > VALUE ? " ..." : "");
 	a = arg(c, key);
 	a->read = true;
 	a->i = strtoll(value, &end, 10);
@@ -331,13 +344,15 @@ void tl_arg_pairs(struct lg_timeline *c, lg_str pairs)
 {
 	const char *at = lg_string(c->t, pairs);
 
-	while (*at && c->n_args < TL_ARGS) {
+	while (*at && c->n_args < TL_ARGS - 1) {
 		size_t n = strcspn(at, "\t");
 
 		if (n)
 			arg_pair(c, at, n);
 		at += n + (at[n] != 0);
 	}
+	if (*at)
+		tl_arg_static(c, "more", "...");
 }
 
 void tl_arg_thread(struct lg_timeline *c, const char *key, lg_thr thr)

@@ -635,6 +635,15 @@ def test_a_drawing_keeps_the_arguments_and_arrows_that_no_analysis_reads(laggard
     chrome = Chrome(out)
     add, = (e for e in chrome.nested() if e["name"] == "aten::add")
     assert add["args"] == {"External id": 3, "Ev Idx": 0, "a_b c": "x y", "on": "0042"}
+    long, many = "\u00e4" * 4000, {f"key {i}": i for i in range(60)}
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [
+        {**event, "name": "aten::add", "ts": 1000, "args": {"Input": long, "k" * 300: 1}},
+        {**event, "name": "aten::mul", "ts": 2000, "args": many}]}))
+    cut = tmp_path / "cut.json"
+    assert laggard("convert", path, "-o", cut).returncode == 0
+    add, mul = sorted((e for e in Chrome(cut).nested() if e["name"].startswith("aten::")), key=lambda e: e["name"])
+    assert add["args"]["Input"].endswith("\u00e4 ...") and len(add["args"]["Input"]) > 300 and add["args"]["k" * 64] == 1
+    assert mul["args"]["key 37"] == 37 and mul["args"]["more"] == "..." and "key 59" not in mul["args"]
     (start,), (end,) = chrome.of("s"), chrome.of("f")
     assert (start["tid"], end["tid"]) == (7, 8) and chrome.ns(end["ts"]) - chrome.ns(start["ts"]) == 1000000
 

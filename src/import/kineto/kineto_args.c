@@ -7,16 +7,36 @@
 /* The longest value kept: Module Hierarchy and shapes of big tensor lists are cut. */
 enum { VALUE_MAX = 2048, KEY_MAX = 64 };
 
+#define MORE " ..." /* of what is cut */
+
+/* v, or as many of its first bytes as `most` holds that are whole characters and whole escapes. */
+static struct lg_slice cut_to(const struct lg_slice *v, size_t most)
+{
+	struct lg_slice cut = *v;
+	size_t n = 0;
+
+	if (v->n <= most)
+		return cut;
+	for (size_t i = 0; i <= most;) {
+		n = i;
+		i += v->esc && v->p[i] == '\\' ? v->p[i + 1] == 'u' ? 6 : 2 : 1;
+		while (i < v->n && ((unsigned char)v->p[i] & 0xc0) == 0x80)
+			i++;
+	}
+	cut.n = (uint32_t)n;
+	return cut;
+}
+
 static void put(struct kineto *k, const char *key, const struct lg_slice *v, bool bare)
 {
-	size_t n = strlen(key), len = v->n < VALUE_MAX ? v->n : VALUE_MAX;
-	struct lg_slice cut = { .p = v->p, .n = (uint32_t)len };
+	struct lg_slice cut = cut_to(v, VALUE_MAX);
+	size_t n = strlen(key), len = cut.n;
 	char *o;
 
 	if (!v->n || (v->kind == 'n' && LG_SLICE_IS(v, "null")) ||
 	    (v->n == 2 && v->kind == '[')) /* [] */
 		return;
-	if (lg_grow(&k->buf, &k->buf_cap, k->buf_n + n + len + 2, 1)) {
+	if (lg_grow(&k->buf, &k->buf_cap, k->buf_n + n + len + 2 + sizeof MORE, 1)) {
 		k->failed = LG_E_NOMEM;
 		return;
 	}
@@ -35,6 +55,8 @@ static void put(struct kineto *k, const char *key, const struct lg_slice *v, boo
 		memcpy(o, v->p, len);
 		o += len;
 	}
+	if (len < v->n && !bare)
+		o = stpcpy(o, MORE);
 	k->buf_n = (size_t)(o - k->buf);
 }
 
@@ -43,12 +65,13 @@ bool lg_import_keeps_all;
 /* As put(), under the name that the file gives it; what would part pairs becomes a space. */
 static void put_own(struct kineto *k, const struct lg_slice *key, const struct lg_slice *v)
 {
+	struct lg_slice cut = cut_to(key, KEY_MAX);
 	char name[KEY_MAX + 2];
-	size_t from = k->buf_n, n = key->n;
+	size_t from = k->buf_n, n = cut.n;
 
-	if (!n || n > KEY_MAX)
+	if (!n)
 		return;
-	n = lg_json_decode(key, name);
+	n = lg_json_decode(&cut, name);
 	for (size_t i = 0; i < n; i++)
 		if ((unsigned char)name[i] < 0x20 || name[i] == '=')
 			name[i] = '_';

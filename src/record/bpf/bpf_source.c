@@ -615,6 +615,7 @@ static void report_costs(struct bpf_source *b)
 {
 	struct lg_builder *builder = lg_session_builder(b->s);
 	unsigned long long ns = 0, runs = 0, missed = 0;
+	const char *which = ""; /* the last of those that were */
 	struct bpf_program *prog;
 
 	bpf_object__for_each_program(prog, b->skel->obj) {
@@ -626,6 +627,7 @@ static void report_costs(struct bpf_source *b)
 		    bpf_obj_get_info_by_fd(bpf_program__fd(prog), &info, &len))
 			continue;
 		missed += info.recursion_misses;
+		which = info.recursion_misses ? bpf_program__name(prog) : which;
 		ns += info.run_time_ns;
 		runs += info.run_cnt;
 		snprintf(key, sizeof key, "record.cost.bpf.%s", bpf_program__name(prog) + 3);
@@ -635,7 +637,7 @@ static void report_costs(struct bpf_source *b)
 	lg_meta_setf(builder, 0, "record.cost.bpf", "%llu runs %llu ns", runs, ns);
 	if (missed)
 		lg_add_diag_now(builder, LG_DIAG_LOST_EVENTS, b->stopped, missed,
-				"bpf: programs that were interrupted by themselves");
+				"bpf: programs that were interrupted by themselves (%s)", which);
 	if (b->lost[LG_BPF_NONE])
 		lg_add_diag_now(builder, LG_DIAG_PARTIAL, b->stopped, b->lost[LG_BPF_NONE],
 				"bpf: switches that the kernel did not report; run time from its counters");

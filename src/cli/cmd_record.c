@@ -222,6 +222,10 @@ static int parse(struct parsed *p, int argc, char **argv)
 			p->o.hook = false;
 			continue;
 		}
+		if (!strcmp(a, "--no-python")) {
+			p->o.python = false;
+			continue;
+		}
 		if (!strcmp(a, "--redact")) {
 			p->o.redact = true;
 			continue;
@@ -351,7 +355,7 @@ static int run(int argc, char **argv)
 				   .device_hz = 1,
 				   .max_dumps = DUMPS,
 				   .profile = LG_PROFILE_DEFAULT,
-				   .hook = true,
+				   .hook = true, .python = true,
 				   .confine = true,
 				   .env = environ,
 				   .say = say,
@@ -420,6 +424,7 @@ const struct lg_command lg_cmd_record = {
 		"  --tier T             bpf, perf, own or procfs instead of the best that works\n"
 		"  --ring-bytes SIZE    of each CPU's buffer, such as 4M\n"
 		"  --no-hook            do not mark the steps of Python programs\n"
+		"  --no-python          read no frames of Python's interpreters\n"
 		"  --redact             write no arguments, folders, environment, hosts: to be shared\n"
 		"  -q                   no lines on stderr but errors\n\n"
 		"Ctrl-C ends the recording (with CMD: when CMD has ended; a second one at once).\n"

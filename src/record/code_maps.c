@@ -599,7 +599,8 @@ const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32
 {
 	struct lg_addrs *a = lg_session_addrs(s);
 	const struct lg_bpf_python_layout *found = lg_pythons_layout(a->pythons, pid);
-	struct lg_space *p = found || !a->child ? NULL : lg_space_get(&a->spaces, pid);
+	bool look = !found && a->child && lg_session_options(s)->python;
+	struct lg_space *p = look ? lg_space_get(&a->spaces, pid) : NULL;
 
 	if (p)
 		lg_space_fill(&a->spaces, p);

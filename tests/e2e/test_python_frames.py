@@ -267,6 +267,9 @@ def test_a_long_sleep_where_all_others_are_short(laggard, tmp_path):
             assert [f[0] for f in found[1:]] in ([], caller + ["<module>"]), (found, caller)
     print(f"{len(told['log'])} long sleeps, {n} with frames")
     assert n >= 0.6 * len(told["log"])
+    done = laggard("record", "--no-hook", "--no-python", "-o", tmp_path / "none.lag", "--", PYTHON, script, out)
+    assert done.returncode == 0, done.stderr
+    assert rows and not table(laggard, tmp_path / "none.lag", "SELECT id FROM frame WHERE kind = 2")
 
 
 LATE = """

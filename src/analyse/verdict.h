@@ -164,6 +164,7 @@ struct lg_verdict {
 	double unexplained_share;    /* NAN = null */
 	double slower;               /* shift, drift: how much longer steps are at the end, a share; or 0 */
 	double untraced_share;       /* of all steps' time: nothing that the input shows ran; 0 = little */
+	double alone_share;          /* the same in collectives, of a rank whose peers are not in the input */
 	const char *untraced_in;     /* where Python's stacks say it went; NULL */
 	bool inference;              /* what repeats trains nothing */
 	double own_share;            /* of the slow steps' excess: the job computed or slept; 0 = little */

@@ -16,7 +16,7 @@
 #include "base/patient.h"
 
 #define READS_MAX 4          /* of one process's maps: lost mmap records may need another look */
-#define TEXT_MAX (8u << 20)  /* bytes: a process has 65530 mappings at most (vm.max_map_count) */
+#define TEXT_MAX (8u << 20)  /* bytes: the 65530 mappings of vm.max_map_count; more of it is said */
 #define MAPS_FREE 512        /* executable mappings of one process that count as nothing */
 #define MAPS_MAX 16384       /* ... that are kept: a large training program has 2000 */
 #define EXITED_MAX 512       /* address spaces of dead processes kept ... */
@@ -173,14 +173,20 @@ bool lg_space_read(struct lg_spaces *a, struct lg_space *p)
 {
 	LG_AUTOFREE char *text = NULL;
 	char path[64], *line, *nl;
+	ssize_t n;
 
 	if (p->reads >= READS_MAX)
 		return false;
 	p->reads++;
 	text = lg_calloc(1, TEXT_MAX);
 	snprintf(path, sizeof path, "/proc/%d/maps", p->pid);
-	if (!text || lg_patient_read(p->pid, path, text, TEXT_MAX) <= 0)
+	n = text ? lg_patient_read(p->pid, path, text, TEXT_MAX) : 0;
+	if (n <= 0)
 		return false;
+	if ((size_t)n + 1 >= TEXT_MAX)
+		lg_add_diag_now(a->b, LG_DIAG_UNRESOLVED, INT64_MIN, 1,
+				"process %d has more mappings than are read (%u MiB of its maps): code behind "
+				"them has no names", p->pid, TEXT_MAX >> 20);
 	for (line = text; (nl = strchr(line, '\n')); line = nl + 1) {
 		*nl = 0;
 		read_line(a, p, line);

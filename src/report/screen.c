@@ -33,28 +33,36 @@ static void style(const struct screen *s, const char *sgr)
 		lg_out_printf(s->o, "\033[%sm", sgr);
 }
 
-/* Text in at most `lines` lines behind a label; what is cut ends in dots. */
-static void field(const struct screen *s, const char *label, const char *text, unsigned lines)
+/* Text in at most `lines` lines from column `indent` on, where the cursor is; what is cut ends in dots. */
+static void fit(const struct screen *s, const char *text, unsigned indent, unsigned lines)
 {
-	size_t room = (size_t)(s->width - LABEL) * lines, n = text ? strlen(text) : 0;
+	size_t room = (size_t)(s->width - indent) * lines, n = strlen(text), word;
 	char cut[MAX_WIDTH * 8];
 
-	if (!n)
-		return;
-	style(s, "2");
-	lg_out_printf(s->o, "%-*s", LABEL, label);
-	style(s, "0");
 	/* Lines end at words: some of each is not used. */
 	room -= room / 8;
 	room = room < sizeof cut - 8 ? room : sizeof cut - 8;
 	if (n <= room) {
-		lg_text_wrap(s->o, text, LABEL, LABEL, s->width);
+		lg_text_wrap(s->o, text, indent, indent, s->width);
 		return;
 	}
-	while (room && text[room] != ' ')
-		room--;
-	snprintf(cut, sizeof cut, "%.*s ...", (int)room, text);
-	lg_text_wrap(s->o, cut, LABEL, LABEL, s->width);
+	for (word = room; word && text[word] != ' '; word--)
+		;
+	if (!word) /* it has none: at a character */
+		for (word = room; word && ((unsigned char)text[word] & 0xc0) == 0x80; word--)
+			;
+	snprintf(cut, sizeof cut, "%.*s ...", (int)word, text);
+	lg_text_wrap(s->o, cut, indent, indent, s->width);
+}
+
+static void field(const struct screen *s, const char *label, const char *text, unsigned lines)
+{
+	if (!text || !*text)
+		return;
+	style(s, "2");
+	lg_out_printf(s->o, "%-*s", LABEL, label);
+	style(s, "0");
+	fit(s, text, LABEL, lines);
 }
 
 static void draw(const struct screen *s, const char *label, const struct column *c, size_t n)
@@ -100,6 +108,21 @@ static void draw(const struct screen *s, const char *label, const struct column 
 	lg_out_write(s->o, "\n", 1);
 }
 
+/* The column in which step k begins, and those up to its end in which none does. */
+static void cover(struct column *c, size_t n, double from, double to, const struct lg_step *k, bool begins)
+{
+	size_t i = from < (double)n ? (size_t)from : n - 1;
+
+	if (begins) {
+		c[i].longest = (double)k->dur > c[i].longest ? (double)k->dur : c[i].longest;
+		c[i].slow = c[i].slow || k->slow;
+		return;
+	}
+	while (++i < n && (double)i < to)
+		if (!(c[i].longest > 0))
+			c[i] = (struct column){ (double)k->dur, k->slow };
+}
+
 /* Each column is a part of the run, or of the period that it is folded by; the longest step counts. */
 static void steps(const struct screen *s, const struct lg_verdict *v, const char *label, double fold)
 {
@@ -121,17 +144,14 @@ static void steps(const struct screen *s, const struct lg_verdict *v, const char
 		return;
 	n = shown < n && !(fold > 0) ? shown : n;
 	span = fold > 0 ? fold : (double)last - (double)first + 1;
-	for (size_t i = 0; i < v->n_steps; i++) {
-		const struct lg_step *k = &v->steps[i];
-		double at = (double)k->ts - (double)first;
-		struct column *to;
+	for (size_t i = 0; i < 2 * v->n_steps; i++) {
+		const struct lg_step *k = &v->steps[i % v->n_steps];
+		double at = (double)k->ts - (double)first, column = span / (double)n;
 
 		if (k->warmup)
 			continue;
 		at = fold > 0 ? fmod(at, fold) : at;
-		to = &c[at / span < 1 ? (size_t)(at / span * (double)n) : n - 1];
-		to->longest = (double)k->dur > to->longest ? (double)k->dur : to->longest;
-		to->slow = to->slow || k->slow;
+		cover(c, n, at / column, (at + (double)k->dur) / column, k, i < v->n_steps);
 	}
 	draw(s, label, c, n);
 }
@@ -139,7 +159,6 @@ static void steps(const struct screen *s, const struct lg_verdict *v, const char
 /* One link of the chain, below what waits for it. */
 static void link(const struct screen *s, const char *label, unsigned depth, const char *text)
 {
-	char line[1024];
 	unsigned indent = LABEL + (depth ? depth * 3 : 0);
 
 	lg_out_printf(s->o, "%-*s", LABEL, label);
@@ -147,8 +166,7 @@ static void link(const struct screen *s, const char *label, unsigned depth, cons
 		lg_out_printf(s->o, "%*s", (int)(depth - 1) * 3, "");
 		lg_out_puts(s->o, s->utf8 ? "\xe2\x94\x94\xe2\x94\x80 " : "`- ");
 	}
-	snprintf(line, sizeof line, "%.*s", (int)(2 * (s->width - indent)), text);
-	lg_text_wrap(s->o, line, indent, indent, s->width);
+	fit(s, text, indent, 2);
 }
 
 static void chain(const struct screen *s, const struct lg_finding *f)

@@ -187,8 +187,14 @@ void lg_steps_json(const struct lg_verdict *v, struct lg_out *o)
 void lg_steps_table(const struct lg_verdict *v, struct lg_out *o)
 {
 	int64_t total[LG_STAGE_MAX] = { 0 };
+	char why[4096];
 	struct row r;
 
+	if (!v->n_steps) {
+		lg_text_safe(o, lg_headline(v, why, sizeof why));
+		lg_out_puts(o, "\n");
+		return;
+	}
 	/* Columns of stages that never occur are left out. */
 	for (size_t i = 0; i < v->n_steps; i++) {
 		fill(v, &v->steps[i], &r);

@@ -240,10 +240,15 @@ const struct lg_finding *lg_lead(const struct lg_verdict *v)
 	return NULL;
 }
 
-/* Small beside the whole run, but it is why slow steps are slow. */
-static bool is_why_slow(const struct lg_verdict *v)
+/* Small beside the whole run, but it is why slow steps are slow; NULL = none is. */
+static const struct lg_finding *why_slow(const struct lg_verdict *v)
 {
-	return v->n_judged && v->n_findings && v->findings[0].excess_share >= 0.3 && v->n_slow >= 5;
+	const struct lg_finding *most = NULL;
+
+	for (size_t i = 0; v->n_judged && v->n_slow >= 5 && i < v->n_findings; i++)
+		if (v->findings[i].excess_share >= (most ? most->excess_share : 0.3))
+			most = &v->findings[i];
+	return most;
 }
 
 const struct lg_finding *lg_named(const struct lg_verdict *v)
@@ -252,7 +257,7 @@ const struct lg_finding *lg_named(const struct lg_verdict *v)
 
 	if (lead || !v->n_findings)
 		return lead;
-	return !v->n_judged || is_large(&v->findings[0]) || is_why_slow(v) ? &v->findings[0] : NULL;
+	return !v->n_judged || is_large(&v->findings[0]) ? &v->findings[0] : why_slow(v);
 }
 
 static void add_more(struct sbuf *b, size_t n)
@@ -323,10 +328,9 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 		    v->n_steps == 1 ? "" : "s");
 	} else if (!v->n_judged) {
 		add(&b, "No repeating training steps found in this input: nothing is judged.");
-	} else if (is_why_slow(v)) {
-		add(&b, "%s (%.0f %% of the slow steps' excess, %.1f %% of the run)",
-		    v->findings[0].title, v->findings[0].excess_share * 100,
-		    v->findings[0].lost_share * 100);
+	} else if ((lead = why_slow(v))) {
+		add(&b, "%s (%.0f %% of the slow steps' excess, %.1f %% of the run)", lead->title,
+		    lead->excess_share * 100, lead->lost_share * 100);
 	} else if (v->n_slow >= 3 && v->own_share >= 0.5 && slow_share(v) >= 0.03) {
 		add_slow_steps(&b, v, "Mostly the job's own doing", v->own_share, "its own threads computed or slept");
 		if (v->n_limits)
@@ -341,6 +345,9 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 		    100 * v->slower, lg_shape_text(v->shape));
 		if (v->n_limits)
 			add(&b, " Mind the limits below.");
+	} else if (v->alone_share >= 0.25) {
+		add(&b, "No cause proven: for %.0f %% of the steps' time this rank is in collectives, and its file alone "
+			"does not show whom it waits for; give the files of all ranks.", v->alone_share * 100);
 	} else if (v->untraced_share >= 0.25) {
 		add_untraced(&b, v);
 	} else {

@@ -2,8 +2,11 @@
 """What is said in so many words: headlines that promise no more than was judged, numbers, folders, outputs."""
 import datetime
 import json
+import pathlib
 
 import pytest
+
+DATA = pathlib.Path(__file__).resolve().parents[1] / "data"
 
 
 def write(path, lines):
@@ -126,3 +129,17 @@ def test_shares_of_a_change_are_shares(laggard, tmp_path):
     assert all(x["share"] is None or 0 <= x["share"] <= 1 for x in told["explained"]), told["explained"]
     head = " ".join(laggard("diff", before, after).stdout.split())
     assert "faster: mean step" in head and "Most of it: " in head and "-44." in head.split("What is worse")[0]
+
+
+def test_one_rank_of_many_does_not_say_whom_it_waits_for(laggard):
+    ranks = [DATA / f"kineto/rank{i}.json.gz" for i in range(2)]
+    alone, both = (" ".join(explain(laggard, *files).split()) for files in (ranks[:1], ranks))
+    assert alone.startswith("No cause proven: for 93 %") and "give the files of all ranks" in alone
+    assert "give the files of all ranks" not in both
+
+
+def test_a_table_of_no_steps_says_why(laggard):
+    done = laggard("steps", DATA / "flightrec/dump.json")
+    assert done.returncode == 0, done.stderr
+    headline = laggard("explain", "-v", DATA / "flightrec/dump.json").stdout.split("\n\n")[0]
+    assert done.stdout.split() == headline.split()

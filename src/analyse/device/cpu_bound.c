@@ -162,6 +162,8 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 	const struct lg_finding *told = told_wait(v);
 	const struct lg_gpu_run *most = NULL; /* of what has steps: the one with most between operators */
 	int64_t longest = 0;
+	size_t n_ranks = 0;
+	bool has_peers = false;
 	double wall = 0, data = 0, side = 0, compute = 0, comm = 0, unknown;
 
 	LG_EACH(r, g->run, g->n) {
@@ -174,6 +176,8 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 		if (lg_cpu_parts(c, r, window, 1, by, NULL))
 			return LG_E_NOMEM;
 		training |= r->has_backward;
+		n_ranks++;
+		has_peers |= c->t->process.world[r->prc] != 1;
 		device |= lg_fact_of(c, r->prc, "gpu.0.name") != NULL;
 		wall += (double)(r->to - r->from);
 		data += (double)by[0][LG_CPU_DATA];
@@ -202,6 +206,7 @@ int lg_bound_on_cpu(struct lg_case *c, const struct lg_gpu *g)
 				       compiling(c), data * 100, comm * 100, saving(c, side),
 				       unknown * 100);
 	v->untraced_share = unknown;
+	v->alone_share = n_ranks == 1 && has_peers ? comm : 0;
 	if (unknown >= PYTHON_MIN)
 		tell_python(c, most, longest);
 	if (c->failed)

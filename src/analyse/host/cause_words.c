@@ -204,6 +204,23 @@ static const char *fill(struct lg_case *c, const char *text, const struct word *
 	fill((c), (text), (const struct word[]){ __VA_ARGS__ }, \
 	     sizeof((const struct word[]){ __VA_ARGS__ }) / sizeof(struct word))
 
+/* What the first of them are called, each name once. */
+static const char *member_names(struct lg_case *c, const struct lg_cause_sum *s)
+{
+	const lg_str *comm = c->t->process.comm;
+	const char *text = "";
+
+	for (size_t i = 0; i < LG_COUNT(s->member) && s->member[i]; i++) {
+		bool told = false;
+
+		for (size_t k = 0; k < i; k++)
+			told |= comm[s->member[k]] == comm[s->member[i]];
+		if (!told)
+			text = lg_text(c, "%s%s%s", text, i ? ", " : "", lg_string(c->t, comm[s->member[i]]));
+	}
+	return text;
+}
+
 void lg_cause_title(struct lg_case *c, struct lg_finding *f, const struct lg_cause_sum *s,
 		    const struct lg_io_story *io)
 {
@@ -222,12 +239,7 @@ void lg_cause_title(struct lg_case *c, struct lg_finding *f, const struct lg_cau
 	if (f->culprit.relation == LG_RELATION_SAME_PROCESS)
 		p.who = lg_thread_text(c, s->thr);
 	if (s->n_members > 1 && !s->own_job)
-		p.who = lg_text(c, LG_SAYS_CHAIN_MEMBERS, s->n_members, p.who,
-				lg_string(c->t, c->t->process.comm[s->member[0]]),
-				s->member[1] ? ", " : "",
-				lg_string(c->t, c->t->process.comm[s->member[1]]),
-				s->member[2] ? ", " : "",
-				lg_string(c->t, c->t->process.comm[s->member[2]]));
+		p.who = lg_text(c, LG_SAYS_CHAIN_MEMBERS, s->n_members, p.who, member_names(c, s));
 	f->title = words[s->end].title.by ? words[s->end].title.by(&p) : FILL(c, words[s->end].title.text,
 		{ "who", p.who }, { "in", p.in }, { "job", p.job }, { "ranks", p.ranks }, { "every", p.every },
 		{ "held up", p.held_up }, { "lock", f->culprit.lock }, { "side", lg_side_name(c, s) },

@@ -64,8 +64,8 @@ static void add(struct work *w, struct lg_lane *lane, struct lg_mark m)
 	w->rc = LG_APPEND(lane->v, lane->n, lane->cap, m);
 }
 
-/* Deals marks to depths, the enclosing one above; what finds no depth is dropped. An empty lane is
- * none. */
+/* Deals marks to depths, the enclosing one above; what finds no depth is dropped, and counted. An empty
+ * lane is none. */
 static void lane_end(struct work *w, struct lg_lane *lane)
 {
 	int64_t end[LG_DEPTHS];
@@ -89,8 +89,10 @@ static void lane_end(struct work *w, struct lg_lane *lane)
 
 		while (d < LG_DEPTHS && end[d] > m.ts)
 			d++;
-		if (d == LG_DEPTHS)
+		if (d == LG_DEPTHS) {
+			w->l->marks_left_out++;
 			continue;
+		}
 		end[d] = m.ts + m.dur;
 		m.depth = (uint8_t)d;
 		deepest = LG_MAX(deepest, d);

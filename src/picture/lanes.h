@@ -48,6 +48,7 @@ struct lg_lane {
 struct lg_lanes {
 	struct lg_lane *v;
 	size_t n, cap, n_marks, left_out; /* left_out: lanes for which there was no room */
+	size_t marks_left_out; /* of lanes that are drawn: too deep */
 };
 
 int lg_lanes_make(struct lg_lanes *ret, const struct lg_verdict *v, const struct lg_accounts *a,

@@ -210,6 +210,7 @@ static void meta(struct data *d, struct lg_json *j)
 	key_int(j, "n_waits", (int64_t)d->n_waits);
 	key_int(j, "waits_left", d->waits_left_ns);
 	key_int(j, "lanes_left", (int64_t)d->lanes.left_out);
+	key_int(j, "marks_left", (int64_t)d->lanes.marks_left_out);
 	lg_json_key(j, "period");
 	lg_json_num(j, d->v->period_s, 6);
 	key_int(j, "bucket", d->active.bucket_ns);

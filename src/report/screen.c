@@ -187,12 +187,15 @@ static void chain(const struct screen *s, const struct lg_finding *f)
 		depth++;
 	}
 	if (f->culprit.pid >= 0 || f->culprit.comm || f->culprit.function) {
-		char pid[LG_PID_TEXT];
+		char pid[LG_PID_TEXT], rank[32] = "";
+		const typeof(f->culprit) *by = &f->culprit;
 
-		snprintf(text, sizeof text, "%s%s%s%s%s%s%s", f->culprit.lock ? "held by " : depth ? "<- " : "",
-			 f->culprit.pid >= 0 ? lg_pid_text(f->culprit.pid, pid) : "", f->culprit.comm ? " (" : "",
-			 f->culprit.comm ? f->culprit.comm : "", f->culprit.comm ? ")" : "",
-			 f->culprit.function ? " in " : "", f->culprit.function ? f->culprit.function : "");
+		if (by->rank >= 0)
+			snprintf(rank, sizeof rank, "rank %d%s", by->rank, by->pid >= 0 ? ", " : "");
+		snprintf(text, sizeof text, "%s%s%s%s%s%s%s%s", by->lock ? "held by " : depth ? "<- " : "", rank,
+			 by->pid >= 0 ? lg_pid_text(by->pid, pid) : "", by->comm ? " (" : "",
+			 by->comm ? by->comm : "", by->comm ? ")" : "", by->function ? " in " : "",
+			 by->function ? by->function : "");
 		link(s, depth ? "" : "who", depth, text);
 	}
 }
@@ -246,7 +249,8 @@ void lg_report_screen(const struct lg_verdict *v, const struct lg_term_options *
 		if (v->shape == LG_SHAPE_PERIODIC && v->period_s > 0) {
 			char label[32];
 
-			snprintf(label, sizeof label, "in %.3g s", v->period_s);
+			snprintf(label, sizeof label, v->period_s < 1 ? "in %.0f ms" : "in %.3g s",
+				 v->period_s < 1 ? v->period_s * 1e3 : v->period_s);
 			steps(&s, v, label, v->period_s * 1e9);
 		}
 	}

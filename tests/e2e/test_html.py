@@ -162,6 +162,14 @@ def test_all_levels_stand_for_the_same_marks(page):
     assert sum(whole[0]) == sum(lane[6] for lane in meta["lanes"])
 
 
+def test_what_lies_too_deep_to_be_drawn_is_counted(page, tmp_path):
+    path = tmp_path / "deep.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [
+        {"ph": "X", "pid": 7, "tid": 7, "cat": "cpu_op", "name": f"aten::op{i}", "ts": 1000 + i, "dur": 1000 - 2 * i} for i in range(60)]}))
+    head = json.loads(blocks(page(path))[0])
+    assert head["marks_left"] > 0 and head["marks_left"] + sum(lane[-1] for lane in head["lanes"]) == 60
+
+
 def test_the_same_input_gives_the_same_bytes(page, stall):
     trace = stall()
     assert page(trace, name="a.html").read_bytes() == page(trace, name="b.html").read_bytes()

@@ -4,7 +4,7 @@
 export interface Meta {
 	layout: number; length: number; whole: number; period: number | null; bucket: number;
 	samples: number; waits: number; active: number; steps: number; stacks: number; names: number;
-	n_steps: number; n_samples: number; every: number; n_waits: number; waits_left: number; lanes_left: number;
+	n_steps: number; n_samples: number; every: number; n_waits: number; waits_left: number; lanes_left: number; marks_left: number;
 	n_accused: number; active_names: string[]; stages: string[];
 	slots: [string, number, number][];                               // name, kind of part, is it a cause
 	lanes: [string, string, number, number, number, number, number][]; // group, name, kind, thread, depths, folded, marks

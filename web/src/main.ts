@@ -151,6 +151,8 @@ class Page {
 			parts.push("overview only here: short marks are put together");
 		if (s.meta.lanes_left)
 			parts.push(`${s.meta.lanes_left} rows had no room`);
+		if (s.meta.marks_left)
+			parts.push(`${s.meta.marks_left} slices lie deeper than is drawn`);
 		if (this.found.length)
 			parts.push(`match ${this.at + 1} of ${this.found.length}`);
 		if (s.failed)

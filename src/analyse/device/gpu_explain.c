@@ -55,6 +55,14 @@ static const uint8_t stage_of[LG_R_MAX] = {
 #include "rules/rules.def"
 };
 
+/* Is r of those that the finding's worst is one of? */
+static bool is_alike(const struct lg_gpu_run *r, const struct lg_gpu_run *worst)
+{
+	if (worst && worst->scope == LG_SHOWS_CPU)
+		return r->scope == LG_SHOWS_CPU && r->main && r->n_steps;
+	return lg_gpu_judged(r);
+}
+
 struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, enum lg_rule_id rule,
 				  double lost_ms, double share, double confidence,
 				  const struct lg_gpu_run *worst)
@@ -75,7 +83,7 @@ struct lg_finding *lg_gpu_finding(struct lg_case *c, const struct lg_gpu *g, enu
 	f->confidence = confidence;
 	f->victims = lg_arena_alloc(&c->v->arena, g->n + 1, sizeof *f->victims);
 	LG_EACH_WHILE(f->victims, r, g->run, g->n) {
-		if (!lg_gpu_judged(r))
+		if (!is_alike(r, worst))
 			continue;
 		judged++;
 		f->victims[f->n_victims++] = (typeof(*f->victims)){

@@ -45,7 +45,7 @@ static inline bool lg_span_p2p(const struct lg_trace *t, size_t row)
 /* Text k of a list of arguments, ["", "[1, 1]", "False"], which may be NULL; NULL = there are fewer. */
 static inline const char *lg_arg_listed(const char *list, size_t n, size_t k, size_t *ret_n)
 {
-	const char *end = list + n, *close;
+	const char *end = list ? list + n : NULL, *close;
 
 	for (size_t i = 0; list && list < end; i++, list = close + 1) {
 		const char *open = memchr(list, '"', (size_t)(end - list));

@@ -355,6 +355,19 @@ static uint64_t check_dur(const int64_t *ts, int64_t *dur, size_t n)
 	return bad;
 }
 
+/* Stages index arrays. */
+static uint64_t check_stages(uint8_t *stage, size_t n)
+{
+	uint64_t bad = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (stage[i] >= LG_STAGE_MAX) {
+			stage[i] = LG_STAGE_OTHER;
+			bad++;
+		}
+	return bad;
+}
+
 static void extent_of(struct lg_trace *t, const int64_t *ts, const int64_t *dur, size_t n)
 {
 	int64_t first = t->first, last = t->last;
@@ -451,6 +464,7 @@ int lg_seal(struct lg_trace *t, struct lg_error *err)
 	bad += check_dur(t->state.ts, t->state.dur, t->state.n);
 	bad += check_dur(t->span.ts, t->span.dur, t->span.n);
 	bad += check_dur(t->diag.ts, t->diag.dur, t->diag.n);
+	bad += check_stages(t->span.stage, t->span.n);
 	check_counts(&t->diag);
 	/* Facts (meta) and notes (diag, clock) do not widen the recording. */
 	t->first = INT64_MAX;

@@ -221,7 +221,7 @@ static int match_met(struct lg_case *c)
 		n_ranks++;
 		apart = LG_MIN(usual_step(c, r) / 3, apart);
 	}
-	early = apart * 3 / 20;
+	early = apart / 20 * 3;
 	v = n_ranks > 1 ? lg_calloc(n, sizeof *v) : NULL;
 	if (!v)
 		return n_ranks > 1 ? LG_E_NOMEM : 0;

@@ -43,7 +43,7 @@ static void fill(const struct lg_verdict *v, const struct lg_step *s, struct row
 			cause = c;
 		}
 	}
-	if (r->kind[LG_PART_UNEXPLAINED] > best && r->kind[LG_PART_UNEXPLAINED] * 20 > s->dur) {
+	if (r->kind[LG_PART_UNEXPLAINED] > best && r->kind[LG_PART_UNEXPLAINED] > s->dur / 20) {
 		snprintf(r->cause, sizeof r->cause, "unexplained, %.1f ms",
 			 (double)r->kind[LG_PART_UNEXPLAINED] / 1e6);
 	} else if (cause) {

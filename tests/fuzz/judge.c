@@ -151,19 +151,41 @@ static const char *text_fault(const char *text, size_t n)
 		? "a word of C's for no number" : NULL;
 }
 
-/* As text; and no number of a picture is a word of C's. */
+/* Does an attribute that holds numbers alone (a path, a place, a size) hold a word of C's? */
+static bool is_odd_picture(const char *at, const char *end)
+{
+	static const char *const attributes[] = { " d=\"", " x=\"", " y=\"", " x1=\"", " y1=\"", " x2=\"",
+						  " y2=\"", " r=\"", " width=\"", " height=\"",
+						  " viewBox=\"", " points=\"" };
+
+	for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++) {
+		size_t n = strlen(attributes[i]);
+
+		for (const char *p = at; (p = memmem(p, (size_t)(end - p), attributes[i], n));) {
+			const char *close;
+
+			p += n;
+			close = memchr(p, '"', (size_t)(end - p));
+			if (!close)
+				return true;
+			if (memmem(p, (size_t)(close - p), "nan", 3) || memmem(p, (size_t)(close - p), "inf", 3))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* As text; and no number of a picture is a word of C's. (Names may be; their quotes are &quot; there.) */
 static const char *page_fault(const char *text, size_t n)
 {
-	static const char *const words[] = { "Mnan", "hnan", "vnan", "\"nan", "\"-nan", "\"inf", "Minf", "-nan" };
 	const char *script = memmem(text, n, "<script>", 8);
 
-	for (size_t i = 0; script && i < sizeof words / sizeof *words; i++)
-		if (memmem(text, (size_t)(script - text), words[i], strlen(words[i])))
-			return words[i];
-	for (size_t i = 0; script && i < (size_t)(script - text); i++)
-		if ((unsigned char)text[i] < 0x20 && text[i] != '\n')
+	if (!script)
+		return "no script";
+	for (const char *p = text; p < script; p++)
+		if ((unsigned char)*p < 0x20 && *p != '\n')
 			return "control character";
-	return script ? NULL : "no script";
+	return is_odd_picture(text, script) ? "a word of C's in a picture" : NULL;
 }
 
 static void check_reports(const struct lg_verdict *v)

@@ -223,7 +223,7 @@ static int parse(struct parsed *p, int argc, char **argv)
 			continue;
 		}
 		if (!strcmp(a, "--no-python")) {
-			p->o.python = false;
+			p->o.no_python = true;
 			continue;
 		}
 		if (!strcmp(a, "--redact")) {
@@ -355,7 +355,7 @@ static int run(int argc, char **argv)
 				   .device_hz = 1,
 				   .max_dumps = DUMPS,
 				   .profile = LG_PROFILE_DEFAULT,
-				   .hook = true, .python = true,
+				   .hook = true,
 				   .confine = true,
 				   .env = environ,
 				   .say = say,

@@ -12,8 +12,9 @@ int64_t lg_exec_start(const char *sched);
  * counts. ns.
  */
 int64_t lg_rq_clock_skew(const char *stat, int64_t ns_per_tick);
-/* At least so many ns; 0 = not known: the kernel was built without CONFIG_SCHED_DEBUG, or the thread is
- * gone. */
+/* At least so many ns, told by the clock of the CPU on which it ran last where the clocks are far apart (the
+ * caller runs there for a moment); 0 = not known: the kernel was built without CONFIG_SCHED_DEBUG, or the
+ * thread is gone. */
 int64_t lg_asleep_ns(int32_t pid, int32_t tid);
 
 #endif /* LG_RECORD_ASLEEP_H */

@@ -599,7 +599,7 @@ const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32
 {
 	struct lg_addrs *a = lg_session_addrs(s);
 	const struct lg_bpf_python_layout *found = lg_pythons_layout(a->pythons, pid);
-	bool look = !found && a->child && lg_session_options(s)->python;
+	bool look = !found && a->child && !lg_session_options(s)->no_python;
 	struct lg_space *p = look ? lg_space_get(&a->spaces, pid) : NULL;
 
 	if (p)

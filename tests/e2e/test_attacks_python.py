@@ -49,6 +49,8 @@ def attackers(laggard_path, stage, monkeypatch):  # noqa: F811
 
 def holds(laggard, r, stage):  # noqa: F811
     ended = [p.returncode for p in stage.running if p.poll() is not None]
+    if ended and set(ended) == {4}:
+        pytest.skip("this machine does not let the attack begin (its root is no mount point: a chroot, say)")
     assert not ended, f"attackers ended: {ended}"
     assert all(pathlib.Path(f"/proc/{p.pid}").stat().st_uid == NOBODY for p in stage.running[1:])
     assert r.beyond_s < BEYOND_S, f"{r.beyond_s:.2f} s beyond --for\n{r.text}"

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the kernel tells of a sleep that began before anybody looked. */
+#include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -34,6 +37,39 @@ static void clocks_differ_by_what_others_took(void **state)
 	assert_int_equal(lg_rq_clock_skew("", 10), 0);
 }
 
+/* Whatever the clocks of two CPUs differ by: this machine's may be seconds apart, or not. */
+static void who_sleeps_on_another_cpu_has_slept_so_long(void **state)
+{
+	cpu_set_t all, one;
+	int64_t ns = 0;
+	pid_t child;
+
+	(void)state;
+	assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, &all))
+			continue;
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		child = fork();
+		if (!child) {
+			(void)sched_setaffinity(0, sizeof one, &one);
+			for (;;)
+				pause();
+		}
+		assert_true(child > 0);
+		(void)sleep(2);
+		ns = lg_asleep_ns(child, child);
+		(void)kill(child, SIGKILL);
+		(void)waitpid(child, NULL, 0);
+		if (!ns)
+			skip(); /* the kernel does not tell */
+		assert_true(ns > 900000000 && ns < 60000000000);
+	}
+	assert_int_equal(sched_getaffinity(0, sizeof one, &one), 0);
+	assert_true(CPU_EQUAL(&one, &all));
+}
+
 static void who_runs_has_not_slept(void **state)
 {
 	(void)state;
@@ -46,6 +82,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_kernels_line_counts),
 		cmocka_unit_test(clocks_differ_by_what_others_took),
+		cmocka_unit_test(who_sleeps_on_another_cpu_has_slept_so_long),
 		cmocka_unit_test(who_runs_has_not_slept),
 	};
 

@@ -46,9 +46,10 @@ static void who_sleeps_on_another_cpu_has_slept_so_long(void **state)
 
 	(void)state;
 	assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
-	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+	for (int cpu = 0, n = 0; cpu < CPU_SETSIZE && n < 3; cpu++) {
 		if (!CPU_ISSET(cpu, &all))
 			continue;
+		n++;
 		CPU_ZERO(&one);
 		CPU_SET(cpu, &one);
 		child = fork();

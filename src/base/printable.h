@@ -20,6 +20,15 @@ size_t lg_printable(const unsigned char *s);
  * bytes and a terminating zero: what does not fit is cut, "..." at its end. Returns to.
  */
 const char *lg_show(char *to, size_t size, const char *text, bool starts_line);
+/* How many of n bytes fit into `most` without a part of a UTF-8 sequence behind them. */
+static inline size_t lg_whole_chars(const char *s, size_t n, size_t most)
+{
+	size_t k = n < most ? n : most;
+
+	for (int back = 0; back < 3 && k && k < n && ((unsigned char)s[k] & 0xc0) == 0x80; back++)
+		k--;
+	return k;
+}
 /* Would a CI runner take a line that begins with text for a command? */
 bool lg_is_command(const char *text);
 

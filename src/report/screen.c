@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/printable.h"
 #include "report/json_write.h"
 #include "report/report.h"
 #include "report/text.h"
@@ -24,6 +25,7 @@ struct screen {
 /* What a column of the picture stands for. */
 struct column {
 	double longest; /* ns; 0 = no step */
+	double end;     /* of that one, in columns */
 	bool slow;
 };
 
@@ -48,9 +50,7 @@ static void fit(const struct screen *s, const char *text, unsigned indent, unsig
 	}
 	for (word = room; word && text[word] != ' '; word--)
 		;
-	if (!word) /* it has none: at a character */
-		for (word = room; word && ((unsigned char)text[word] & 0xc0) == 0x80; word--)
-			;
+	word = word ? word : lg_whole_chars(text, n, room);
 	snprintf(cut, sizeof cut, "%.*s ...", (int)word, text);
 	lg_text_wrap(s->o, cut, indent, indent, s->width);
 }
@@ -108,21 +108,6 @@ static void draw(const struct screen *s, const char *label, const struct column 
 	lg_out_write(s->o, "\n", 1);
 }
 
-/* The column in which step k begins, and those up to its end in which none does. */
-static void cover(struct column *c, size_t n, double from, double to, const struct lg_step *k, bool begins)
-{
-	size_t i = from < (double)n ? (size_t)from : n - 1;
-
-	if (begins) {
-		c[i].longest = (double)k->dur > c[i].longest ? (double)k->dur : c[i].longest;
-		c[i].slow = c[i].slow || k->slow;
-		return;
-	}
-	while (++i < n && (double)i < to)
-		if (!(c[i].longest > 0))
-			c[i] = (struct column){ (double)k->dur, k->slow };
-}
-
 /* Each column is a part of the run, or of the period that it is folded by; the longest step counts. */
 static void steps(const struct screen *s, const struct lg_verdict *v, const char *label, double fold)
 {
@@ -144,15 +129,25 @@ static void steps(const struct screen *s, const struct lg_verdict *v, const char
 		return;
 	n = shown < n && !(fold > 0) ? shown : n;
 	span = fold > 0 ? fold : (double)last - (double)first + 1;
-	for (size_t i = 0; i < 2 * v->n_steps; i++) {
-		const struct lg_step *k = &v->steps[i % v->n_steps];
-		double at = (double)k->ts - (double)first, column = span / (double)n;
+	for (size_t i = 0; i < v->n_steps; i++) {
+		const struct lg_step *k = &v->steps[i];
+		double at = (double)k->ts - (double)first;
+		struct column *to;
 
 		if (k->warmup)
 			continue;
-		at = fold > 0 ? fmod(at, fold) : at;
-		cover(c, n, at / column, (at + (double)k->dur) / column, k, i < v->n_steps);
+		at = (fold > 0 ? fmod(at, fold) : at) / span * (double)n;
+		to = &c[at < (double)n ? (size_t)at : n - 1];
+		if ((double)k->dur > to->longest) {
+			to->longest = (double)k->dur;
+			to->end = at + to->longest / span * (double)n;
+		}
+		to->slow = to->slow || k->slow;
 	}
+	/* A step goes on over the columns up to its end in which none begins. */
+	for (size_t i = 1; i < n; i++)
+		if (!(c[i].longest > 0) && c[i - 1].end > (double)i)
+			c[i] = c[i - 1];
 	draw(s, label, c, n);
 }
 

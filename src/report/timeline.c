@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/order.h"
+#include "base/printable.h"
 #include "report/timeline_internal.h"
 #include "store/kernel_names.h"
 
@@ -304,21 +304,11 @@ void tl_arg_fmt(struct lg_timeline *c, const char *key, const char *fmt, ...)
 	a->s = text;
 }
 
-/* The n bytes of s, or as many of them as fit into `most` and are whole characters. */
-static int cut(const char *s, size_t n, size_t most)
-{
-	size_t k = LG_MIN(n, most);
-
-	while (k && k < n && (s[k] & 0xc0) == 0x80)
-		k--;
-	return (int)k;
-}
-
 static void arg_pair(struct lg_timeline *c, const char *pair, size_t n)
 {
 	enum { VALUE = TL_TEXT - TL_KEY - TL_NUMBER - 2 - sizeof " ..." };
 	const char *eq = memchr(pair, '=', n), *text = eq ? eq + 1 : pair;
-	int n_key = eq ? cut(pair, (size_t)(eq - pair), TL_KEY) : 0;
+	int n_key = eq ? (int)lg_whole_chars(pair, (size_t)(eq - pair), TL_KEY) : 0;
 	size_t n_text = n - (size_t)(text - pair);
 	char *key = c->text[c->n_args], *value, *end;
 	struct lg_tl_arg *a;
@@ -329,7 +319,7 @@ static void arg_pair(struct lg_timeline *c, const char *pair, size_t n)
 		if (!strcmp(c->args[i].key, key))
 			return;
 	value = key + strlen(key) + 1;
-	n_value = snprintf(value, VALUE + sizeof " ...", "%.*s%s", cut(text, n_text, VALUE), text,
+	n_value = snprintf(value, VALUE + sizeof " ...", "%.*s%s", (int)lg_whole_chars(text, n_text, VALUE), text,
 			   n_text > VALUE ? " ..." : "");
 	a = arg(c, key);
 	a->read = true;

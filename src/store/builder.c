@@ -20,6 +20,7 @@
 
 #include "base/alloc.h"
 #include "base/map.h"
+#include "base/printable.h"
 #include "store/budget.h"
 #include "store/seal.h"
 
@@ -373,11 +374,7 @@ lg_str lg_intern_n(struct lg_builder *b, const char *s, size_t n)
 		n = (size_t)(nul - s);
 	if (!s || !n || b->failed)
 		return 0;
-	if (n > STRING_MAX) {
-		/* Cut before a UTF-8 sequence, not inside it. */
-		for (n = STRING_MAX; n > STRING_MAX - 4 && (s[n] & 0xc0) == 0x80; n--)
-			;
-	}
+	n = lg_whole_chars(s, n, STRING_MAX);
 	id = find_string(b, s, n, &h);
 	if (id)
 		return id;

@@ -311,26 +311,28 @@ static void the_late_rank_may_send_before_it_waits(void **state)
 	done(&o);
 }
 
-static void what_comes_every_25_steps_is_no_step(void **state)
+/* As many steps as were made, give or take such shares, of a median between two. */
+static void assert_rhythm(void (*made)(struct lg_builder *b), double least, double most, double from_ms,
+			  double to_ms)
 {
-	struct plan p = { .made = saves_now_and_then };
+	struct plan p = { .made = made };
 	struct outcome o = run(&p);
 
-	(void)state;
-	assert_true((double)o.v->n_steps > STEPS * 0.97 && (double)o.v->n_steps < STEPS * 1.03);
-	assert_true(o.v->median_ms > 19 && o.v->median_ms < 21);
+	assert_true((double)o.v->n_steps > STEPS * least && (double)o.v->n_steps < STEPS * most);
+	assert_true(o.v->median_ms > from_ms && o.v->median_ms < to_ms);
 	done(&o);
+}
+
+static void what_comes_every_25_steps_is_no_step(void **state)
+{
+	(void)state;
+	assert_rhythm(saves_now_and_then, 0.97, 1.03, 19, 21);
 }
 
 static void the_more_regular_waits_lack_steps(void **state)
 {
-	struct plan p = { .made = beside_a_neighbour };
-	struct outcome o = run(&p);
-
 	(void)state;
-	assert_true((double)o.v->n_steps > STEPS * 0.97 && (double)o.v->n_steps < STEPS * 1.02);
-	assert_true(o.v->median_ms > 15 && o.v->median_ms < 19);
-	done(&o);
+	assert_rhythm(beside_a_neighbour, 0.97, 1.02, 15, 19);
 }
 
 static void what_a_worker_missed_is_filled_in(void **state)

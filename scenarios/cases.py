@@ -74,7 +74,7 @@ CASES = {
         seconds=20, periods=(1.6,)),
     "slow_service": Case(
         what="each step asks a service that now and then does not answer for a while",
-        train=("--ask",),
+        train=("--ask", "--step-ms", "28"),
         causes={"registry": ("registry.py", "--socket", "{work}/registry", "--period", "1.4")},
         expect=(Expect("host.waited_for", "registry", "other_process", severity="medium"),),
         seconds=20, periods=(1.4,), may=("host.cpu_contention",)),
@@ -113,7 +113,7 @@ CASES = {
         seconds=20),
     "healthy_service": Case(
         what="journal and service are used in each step, but nobody keeps them long",
-        train=("--journal", "--ask"),
+        train=("--journal", "--ask", "--step-ms", "28"),  # of shorter ones, gloo needs a tenth on the same CPU
         causes={"registry": ("registry.py", "--socket", "{work}/registry", "--period", "1.4",
                              "--busy", "0"),
                 "archiver": ("archiver.py", "--file", "{work}/other", "--period", "1.6")},

@@ -10,6 +10,7 @@ LOST_BOUNDS = 0.7, 1.2
 SHARED_LOW = 0.5      # where two causes are at work: a step that both touched is in the truth of each (0.65, 0.74)
 LOST_SLACK_MS = 30      # what an act leaves behind in the next steps
 FOREIGN_LIMIT = 0.10  # share of the machine that others may use before a wrong verdict means little
+OWN_PART = 0.4        # of their waits, what host.oversubscribed may count as lost: a third, by its own words
 UNSEEN_MS = 250       # CPU time that neighbours.py may miss of a process: a tick a thread, its last second
 
 
@@ -116,16 +117,31 @@ def judge_steps(case, truth, verdict):
     return out
 
 
-def unexpected(finding, truth):
-    """What a finding that is no part of the scenario is: a disturbance where the accused had that CPU time."""
+def by_the_kernel(finding, truth):
+    """What the kernel's own count says for a finding that is no part of the scenario; "" = nothing.
+
+    A rank is pinned to one CPU, where gloo's thread needs more of it on some days, and one CPU may be slower than
+    the other (its sibling belongs to somebody else): both are true of this machine, and no fault of the verdict.
+    """
     culprit = finding.get("culprit") or {}
-    ours = {None, *truth.pids, *truth.cause_pids.values()}
-    text = f"unexpected {finding['severity']} {finding['id']}: {finding['title']}"
+    lost = finding["lost_ms"] or math.inf
     had = truth.cpu_ms.get(culprit.get("pid"), 0)
+    ours = {None, *truth.pids, *truth.cause_pids.values()}
     if finding["id"] == "host.cpu_contention" and culprit.get("relation") == "other_process" and \
-       culprit["pid"] not in ours and finding["lost_ms"] <= had + UNSEEN_MS:
-        return Disturbance(f"{text} (it had {had:.0f} ms)")
-    return Accusation(text)
+       culprit["pid"] not in ours and lost <= had + UNSEEN_MS:
+        return f"it had {had:.0f} ms"
+    if finding["id"] == "host.oversubscribed" and culprit.get("pid") in truth.pids and lost <= OWN_PART * truth.waited_ms():
+        return f"they waited {truth.waited_ms():.0f} ms for a CPU"
+    if finding["id"] == "comms.straggler" and lost <= LOST_BOUNDS[1] * truth.more_ms(culprit.get("rank")):
+        return f"it needed {truth.more_ms(culprit.get('rank')):.0f} ms more of CPU time"
+    return ""
+
+
+def unexpected(finding, truth):
+    """What a finding that is no part of the scenario is: a disturbance where the kernel says the same."""
+    text = f"unexpected {finding['severity']} {finding['id']}: {finding['title']}"
+    kernel = by_the_kernel(finding, truth)
+    return Disturbance(f"{text} ({kernel})") if kernel else Accusation(text)
 
 
 def innocent(case, truth, finding):

@@ -13,8 +13,8 @@ What makes it a good victim, and why:
 Nothing here is slow on purpose; causes are separate programs (agents/), except the modes named in
 --also.  When a rank is past its warm-up it writes OUT/ready.RANK (its pid); at the end
 OUT/steps.RANK holds the start and length of each step in ns of CLOCK_MONOTONIC (OUT/own.RANK: of each pause that
-the job made itself, on purpose): the truth that a
-verdict is compared with.
+the job made itself, on purpose), and OUT/kernel.RANK the CPU time that the rank's main thread had meanwhile and
+how long it waited for a CPU, in ns, as the kernel counted them: the truth that a verdict is compared with.
 """
 import argparse
 import contextlib
@@ -53,6 +53,12 @@ class Workspace(nn.Module):
     def forward(self, x):
         workspace(1 << 20)
         return x
+
+
+def on_cpu():
+    """(CPU time, time spent waiting for a CPU) of this thread in ns: Documentation/scheduler/sched-stats.rst."""
+    with open("/proc/thread-self/schedstat", encoding="ascii") as f:
+        return tuple(map(int, f.read().split()[:2]))
 
 
 class RandomBatches(Dataset):
@@ -252,6 +258,7 @@ def train(args, out, rank):
             (out / f"ready.tmp.{rank}").write_text(f"{os.getpid()}\n")
             (out / f"ready.tmp.{rank}").rename(out / f"ready.{rank}")
             end = now + int(args.seconds * 1e9)
+            had = on_cpu()
             last = time.monotonic_ns()
         # All ranks leave after the same step: rank 0 decides, each 32 steps.
         if i % 32 == 31 and end is not None:
@@ -260,6 +267,8 @@ def train(args, out, rank):
                 dist.broadcast(stop, 0)
             if stop.item():
                 break
+    with open(out / f"kernel.{rank}", "w", encoding="ascii") as f:
+        f.write("{} {}\n".format(*(now - then for now, then in zip(on_cpu(), had))))
     with open(out / f"steps.{rank}", "w", encoding="ascii") as f:
         f.writelines(f"{ts} {dur}\n" for ts, dur in steps[args.warmup + 1:])
     if garbage:

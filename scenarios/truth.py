@@ -54,6 +54,7 @@ class Truth:
     foreign: float   # share of the machine's CPU time used by nobody of this scenario
     cpu_ms: dict = dataclasses.field(default_factory=dict)  # pid -> CPU time it had meanwhile, of everybody
     own: list = dataclasses.field(default_factory=list)  # [(start, length)] of pauses that ranks made on purpose
+    kernel: list = dataclasses.field(default_factory=list)  # per rank: (CPU time, wait for a CPU) of its main thread, ns
 
     @classmethod
     def read(cls, work, pids, causes, logs, foreign, cpu_ms):
@@ -65,7 +66,8 @@ class Truth:
                          if dur > 2 * median and dur - median > 1_000_000])
         return cls(pids, steps, slow, {key: read_rows(log) for key, log in logs.items()},
                    {key: process.pid for key, process in causes.items()}, foreign, cpu_ms,
-                   [row for rank in range(len(pids)) for row in read_rows(work / f"own.{rank}")])
+                   [row for rank in range(len(pids)) for row in read_rows(work / f"own.{rank}")],
+                   [row for rank in range(len(pids)) for row in read_rows(work / f"kernel.{rank}")])
 
     def median_ms(self):
         return statistics.median(dur for _, dur in self.steps[0]) / 1e6
@@ -83,6 +85,16 @@ class Truth:
     def own_ms(self):
         """What the pauses made on purpose cost rank 0's slow steps."""
         return sum(min(excess, covered(self.own, ts, ts + dur)) for ts, dur, excess in self.slow[0]) / 1e6
+
+    def waited_ms(self):
+        """How long the ranks' main threads waited for a CPU, by the kernel's count."""
+        return sum(wait for _, wait in self.kernel) / 1e6
+
+    def more_ms(self, rank):
+        """CPU time that a rank needed beyond what another did for the same work: its CPU is slower."""
+        if rank is None or rank >= len(self.kernel):
+            return 0
+        return (self.kernel[rank][0] - min(cpu for cpu, _ in self.kernel)) / 1e6
 
     def bites(self, cause):
         """How many of the cause's acts overlap a slow step of some rank."""
@@ -107,7 +119,9 @@ class Truth:
         lines = [f"truth: {len(self.steps[0])} steps, median {self.median_ms():.1f} ms, slow "
                  + " ".join(f"rank{r}:{len(s)}" for r, s in enumerate(self.slow))
                  + f", excess {self.excess_ms():.0f} ms of {self.wall_ms():.0f} ms"
-                 + f", others used {self.foreign:.0%} of the machine"]
+                 + f", others used {self.foreign:.0%} of the machine",
+                 "truth: by the kernel, ranks' main threads had " + ", ".join(
+                     f"{cpu / 1e6:.0f} ms of CPU and waited {wait / 1e6:.0f} ms for one" for cpu, wait in self.kernel)]
         for key, acts in self.acts.items():
             if acts:
                 lines.append(f"truth: {key} (pid {self.cause_pids[key]}) acted {len(acts)} times, "

@@ -92,23 +92,7 @@ static int fail_bpf(struct lg_error *err, int r, const char *what)
 static bool is_core(const char *name)
 {
 	return !strcmp(name, "lg_fork") || !strcmp(name, "lg_switch") || !strcmp(name, "lg_iterate") ||
-	       !strncmp(name, "lg_waking", 9);
-}
-
-/* Are per-CPU variables named? libbpf would find them in BTF and the kernel then refuse them. */
-static bool kallsyms_has(const char *const names[2])
-{
-	char line[512], name[256];
-	bool found = false;
-	FILE *in = fopen("/proc/kallsyms", "re");
-
-	if (!in)
-		return false;
-	while (!found && fgets(line, sizeof line, in))
-		if (sscanf(line, "%*s %*c %255s", name) == 1)
-			found = !strcmp(name, names[0]) || !strcmp(name, names[1]);
-	fclose(in);
-	return found;
+	       !strcmp(name, "lg_waking");
 }
 
 static uint32_t pidns_level(void)
@@ -157,8 +141,40 @@ static int count_arguments(const struct btf *btf, const char *tracepoint)
 	return t && btf_is_func_proto(t) ? btf_vlen(t) - 1 : -1;
 }
 
+/* Offset of a per-CPU variable among them; -1 = BTF has none of that name. */
+static int64_t per_cpu_offset(const struct btf *btf, const char *name)
+{
+	int id = btf__find_by_name_kind(btf, ".data..percpu", BTF_KIND_DATASEC);
+	const struct btf_type *section = id > 0 ? btf__type_by_id(btf, (uint32_t)id) : NULL;
+	const struct btf_var_secinfo *var = section ? btf_var_secinfos(section) : NULL;
+
+	for (uint16_t i = 0; section && i < btf_vlen(section); i++) {
+		const struct btf_type *type = btf__type_by_id(btf, var[i].type);
+		const char *its = type ? btf__name_by_offset(btf, type->name_off) : NULL;
+
+		if (its && !strcmp(its, name))
+			return var[i].offset;
+	}
+	return -1;
+}
+
+/*
+ * From a CPU's run queue to what holds its preempt_count, bytes; 0 = not known. That is a variable until 6.1 and
+ * from 6.15 on, a member of pcpu_hot between (arch/x86/include/asm/preempt.h).
+ */
+static int32_t preempt_at(const struct btf *btf)
+{
+	int64_t queue = btf ? per_cpu_offset(btf, "runqueues") : -1, count = -1;
+
+	if (queue >= 0)
+		count = per_cpu_offset(btf, "__preempt_count");
+	if (queue >= 0 && count < 0)
+		count = per_cpu_offset(btf, "pcpu_hot");
+	return count < 0 ? 0 : (int32_t)(count - queue);
+}
+
 /* Turn off what the kernel does not have; names of it go to missing. */
-static void choose_programs(struct laggard_bpf *skel, bool all, bool counted, char *missing, size_t size)
+static void choose_programs(struct laggard_bpf *skel, bool all, char *missing, size_t size)
 {
 	struct btf *btf = btf__load_vmlinux_btf();
 	struct bpf_program *prog;
@@ -167,20 +183,11 @@ static void choose_programs(struct laggard_bpf *skel, bool all, bool counted, ch
 	missing[0] = 0;
 	bpf_object__for_each_program(prog, skel->obj) {
 		const char *section = bpf_program__section_name(prog), *name = bpf_program__name(prog);
-		bool irq = !strncmp(section, "tp_btf/", 7) &&
-			   (strstr(section, "irq") || strstr(section, "local_timer"));
-		bool have = all || is_core(name) || irq;
+		bool have = all || is_core(name);
 
-		if (!strcmp(name, "lg_waking_counted"))
-			have = counted;
-		else if (!strcmp(name, "lg_waking_flagged"))
-			have = !counted;
-		else if (irq)
-			have = !counted;
 		if (have && btf && !strncmp(section, "tp_btf/", 7)) {
 			have = count_arguments(btf, section + 7) >= 0;
-			/* Only x86 has a tracepoint for its timer; others see it as irq_handler. */
-			if (!have && !irq && used < size)
+			if (!have && used < size)
 				used += (size_t)snprintf(missing + used, size - used, "%s%s",
 							 used ? ", " : "", section + 7);
 		}
@@ -188,6 +195,7 @@ static void choose_programs(struct laggard_bpf *skel, bool all, bool counted, ch
 	}
 	skel->rodata->cfg_task_from_pid =
 		btf && btf__find_by_name_kind(btf, "bpf_task_from_pid", BTF_KIND_FUNC) > 0;
+	skel->rodata->cfg_preempt_at = preempt_at(btf);
 	skel->rodata->cfg_mmap_path = count_arguments(btf, "mmap_lock_acquire_returned") == 4;
 	btf__free(btf);
 }
@@ -224,12 +232,10 @@ static unsigned ring_bytes(const struct lg_record_options *opt, unsigned n_rings
 	return size;
 }
 
-/* Open and load; the second try does not name per-CPU variables, the third has only the scheduler. */
+/* Open and load; the second try has only the scheduler. */
 static int load(struct laggard_bpf **ret, const struct lg_record_options *opt, int n_cpus, pid_t self,
 		unsigned *ret_rings, char *missing, size_t size, struct lg_error *err)
 {
-	static const char *const counts[] = {"__preempt_count", "pcpu_hot"};
-	bool counted = kallsyms_has(counts);
 	struct laggard_bpf *skel;
 	unsigned shift = 0;
 	char why[sizeof libbpf_says] = "";
@@ -239,12 +245,12 @@ static int load(struct laggard_bpf **ret, const struct lg_record_options *opt, i
 	while ((unsigned)n_cpus >> shift > MAX_RINGS)
 		shift++;
 	*ret_rings = (((unsigned)n_cpus - 1) >> shift) + 1;
-	for (attempt = counted ? 0 : 1; attempt < 3; attempt++) {
+	for (attempt = 0; attempt < 2; attempt++) {
 		libbpf_says[0] = 0;
 		skel = laggard_bpf__open();
 		if (!skel)
 			return fail_bpf(err, errno, "open the programs");
-		choose_programs(skel, attempt < 2, attempt == 0, missing, size);
+		choose_programs(skel, attempt == 0, missing, size);
 		set_options(skel, opt, n_cpus, self);
 		skel->rodata->cfg_ring_shift = shift;
 		skel->rodata->cfg_ring_half = ring_bytes(opt, *ret_rings) / 2;
@@ -252,7 +258,7 @@ static int load(struct laggard_bpf **ret, const struct lg_record_options *opt, i
 		if (!r)
 			r = laggard_bpf__load(skel);
 		if (!r) {
-			if (attempt == 2)
+			if (attempt)
 				snprintf(missing, size, "locks, memory and signals (%.150s)", why);
 			libbpf_says[0] = 0;
 			*ret = skel;
@@ -507,7 +513,7 @@ static int source_start(struct lg_session *s, void **ret_self, struct lg_error *
 		goto fail;
 	lg_bpf_feed_start(b->feed, list, n_list);
 	lg_free(list);
-	if (bpf_program__autoload(b->skel->progs.lg_sample))
+	if (bpf_program__autoload(b->skel->progs.lg_sample) && !(opt && opt->no_python))
 		lg_session_set_sampler(s, bpf_program__fd(b->skel->progs.lg_sample));
 	b->drained = lg_monotonic_ns();
 	if (missing[0])

@@ -201,15 +201,17 @@ static __always_inline void list_open(struct seq_file *seq, struct task_struct *
 		}
 	}
 	/* The begin of an own hold stays when it ends with nobody waiting. */
-	if (LOCK_WORD && th->hold[1].ts && !holds_own(t))
-		th->hold[1].ts = 0;
+	if (LOCK_WORD && th->own.ts && !holds_own(t))
+		th->own.ts = 0;
 	for (i = 0; i < 2; i++) {
-		r->hold_begin[i] = th->hold[i].ts;
-		r->hold_mm[i] = th->hold[i].mm;
-		r->hold_tgid[i] = i ? th->tgid : th->hold[i].tgid;
-		r->hold_flags[i] = th->hold[i].flags;
+		const struct hold *hold = i ? &th->own : &th->foreign;
+
+		r->hold_begin[i] = hold->ts;
+		r->hold_mm[i] = hold->mm;
+		r->hold_tgid[i] = i ? th->tgid : hold->tgid;
+		r->hold_flags[i] = hold->flags;
 	}
-	if (th->hold[0].ts) {
+	if (th->foreign.ts) {
 		r->hold_kernel = th->hold_kernel;
 		r->hold_user = th->hold_user;
 		bpf_probe_read_kernel(r->hold_frames, sizeof(r->hold_frames), th->hold_frames);

@@ -236,7 +236,7 @@ int BPF_PROG(lg_mmap_acquired, struct mm_struct *mm)
 	th = thread_of(cur);
 	if (!th)
 		return 0;
-	hold = &th->hold[own];
+	hold = own ? &th->own : &th->foreign;
 	if (hold->ts && hold->mm == (__u64)mm && !(own && LOCK_WORD)) {
 		hold->flags |= LG_BPF_HOLD_READ; /* mmap_write_downgrade() */
 		return 0;
@@ -288,7 +288,7 @@ int BPF_PROG(lg_mmap_released, struct mm_struct *mm)
 	th = thread_of(cur);
 	if (!th)
 		return 0;
-	hold = &th->hold[own];
+	hold = own ? &th->own : &th->foreign;
 	if (!hold->ts || hold->mm != (__u64)mm)
 		return 0;
 	now = bpf_ktime_get_ns();

@@ -357,16 +357,17 @@ static __always_inline void sleeper_stack(void *ctx, struct thread *th, struct t
 		th->stack_places = 0; /* user space does not have it */
 }
 
-static __always_inline int waking(void *ctx, struct task_struct *p, __u8 ctx_now)
+static __always_inline int waking(void *ctx, struct task_struct *p)
 {
-	struct thread *th;
+	struct thread *th = thread_of(p);
 	__u64 now, least; /* ns */
 	__u32 waker = 0;
+	__u8 ctx_now;
 
-	th = thread_of(p);
 	if (!th)
 		return 0;
 	now = bpf_ktime_get_ns();
+	ctx_now = context_now();
 	if (ctx_now == CTX_TASK) {
 		/* In an interrupt the current thread is only a bystander. */
 		if (cfg_pidns_level)
@@ -408,45 +409,11 @@ static __always_inline int waking(void *ctx, struct task_struct *p, __u8 ctx_now
 	return 0;
 }
 
-/* Of the next two one is loaded: without CONFIG_KALLSYMS_ALL no per-CPU variable can be named. */
 SEC("tp_btf/sched_waking")
-int BPF_PROG(lg_waking_counted, struct task_struct *p)
+int BPF_PROG(lg_waking, struct task_struct *p)
 {
-	return enabled ? waking(ctx, p, counted_context()) : 0;
+	return enabled ? waking(ctx, p) : 0;
 }
-
-SEC("tp_btf/sched_waking")
-int BPF_PROG(lg_waking_flagged, struct task_struct *p)
-{
-	return enabled ? waking(ctx, p, flagged_context()) : 0;
-}
-
-/*
- * Only the interrupts in which something is woken: timers, devices, irq_work; cross-CPU calls
- * come 100,000 times a second and wake next to nothing (remote wake-ups are sched_wakeup).
- */
-#define IRQ_PROGRAMS(name, bit)                                                                    \
-	SEC("tp_btf/" #name "_entry")                                                              \
-	int lg_##name##_entry(void *ctx)                                                           \
-	{                                                                                          \
-		__u32 *flags = irq_flags_here();                                                   \
-		if (flags)                                                                         \
-			*flags |= (bit);                                                           \
-		return 0;                                                                          \
-	}                                                                                          \
-	SEC("tp_btf/" #name "_exit")                                                               \
-	int lg_##name##_exit(void *ctx)                                                            \
-	{                                                                                          \
-		__u32 *flags = irq_flags_here();                                                   \
-		if (flags)                                                                         \
-			*flags &= ~(__u32)(bit);                                                   \
-		return 0;                                                                          \
-	}
-
-IRQ_PROGRAMS(irq_handler, IN_HARDIRQ)
-IRQ_PROGRAMS(local_timer, IN_HARDIRQ)
-IRQ_PROGRAMS(irq_work, IN_HARDIRQ)
-IRQ_PROGRAMS(softirq, IN_SOFTIRQ)
 
 /* The CPU in whose queue it is. */
 static __always_inline __u32 queue_of(struct task_struct *p, const struct thread *th)

@@ -52,6 +52,7 @@ const volatile bool cfg_own_holds = true;
 const volatile bool cfg_user_stacks = true;
 const volatile bool cfg_task_from_pid = false; /* the kernel has that kfunc (6.2) */
 const volatile bool cfg_mmap_path = false;     /* mmap_lock tracepoints carry a cgroup path (until 6.12) */
+const volatile __s32 cfg_preempt_at = 0;       /* from this CPU's run queue to its preempt_count; 0 = not known */
 const volatile __u32 cfg_pidns_level = 0;      /* depth of the recorder's pid namespace */
 
 /* Changed while running. */
@@ -160,7 +161,7 @@ struct thread {
 	__u8 n_user;
 	__u8 python, n_python; /* which layout, 0 = no Python; frames below, where it left the CPU */
 	__u8 stateless;        /* sleeps in a row in which it had no frame of Python */
-	struct hold hold[2];   /* foreign, own: the job takes its own ten thousand times a second */
+	struct hold own, foreign; /* the job takes its own ten thousand times a second */
 	/* sleeps */
 	struct naps naps;
 	__u64 stack_ts;     /* of the newest stack of a sleep */
@@ -190,9 +191,6 @@ struct {
 
 struct task_struct *bpf_task_from_pid(__s32 pid) __ksym __weak;
 void bpf_task_release(struct task_struct *p) __ksym __weak;
-
-extern const int __preempt_count __ksym __weak;
-extern const struct pcpu_hot pcpu_hot __ksym __weak;
 
 /* ---- small things ---------------------------------------------------------------------- */
 
@@ -226,50 +224,34 @@ static __always_inline struct thread *thread_of(struct task_struct *t)
 	return bpf_task_storage_get(&threads, t, 0, 0);
 }
 
-static __always_inline __u8 counted_context(void)
+/*
+ * What this CPU is at. x86 keeps its preempt_count in a per-CPU variable, which programs can name only under
+ * CONFIG_KALLSYMS_ALL; but the queue that the current thread is in is this CPU's, is a per-CPU variable as well,
+ * and BTF has how far apart the two are.
+ */
+static __always_inline __u8 context_now(void)
 {
-	__u32 count;
+	struct task_struct *cur = bpf_get_current_task_btf();
+	struct thread_info___preempt *info = (void *)&cur->thread_info;
+	__s64 at = cfg_preempt_at;
+	__u32 count = 0;
 
-	if (&__preempt_count)
-		count = *(const __u32 *)bpf_this_cpu_ptr(&__preempt_count);
-	else if (&pcpu_hot)
-		count = ((const struct pcpu_hot *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count;
-	else
-		return CTX_UNKNOWN;
+	if (bpf_core_field_exists(info->preempt_count)) {
+		count = (__u32)BPF_CORE_READ(info, preempt_count);
+	} else {
+		if (!at || !bpf_core_field_exists(cur->se.cfs_rq) || !bpf_core_field_exists(cur->se.cfs_rq->rq))
+			return CTX_UNKNOWN;
+		if (bpf_core_field_exists(struct pcpu_hot, preempt_count))
+			at += bpf_core_field_offset(struct pcpu_hot, preempt_count);
+		if (bpf_probe_read_kernel(&count, sizeof(count), (void *)cur->se.cfs_rq->rq + at))
+			return CTX_UNKNOWN;
+	}
 	/* include/linux/preempt.h: 0x100 is "serving", 0x200 and up "disabled" softirqs. */
 	if (count & 0xf00000)
 		return CTX_NMI;
 	if (count & 0xf0000)
 		return CTX_HARDIRQ;
 	return count & 0x100 ? CTX_SOFTIRQ : CTX_TASK;
-}
-
-enum { IN_SOFTIRQ = 1, IN_HARDIRQ = 2 };
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} irq_flags SEC(".maps");
-
-static __always_inline __u32 *irq_flags_here(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&irq_flags, &zero);
-}
-
-/* What the irq tracepoints left for us. */
-static __always_inline __u8 flagged_context(void)
-{
-	__u32 *flags = irq_flags_here();
-
-	if (!flags)
-		return CTX_UNKNOWN;
-	if (*flags & IN_HARDIRQ)
-		return CTX_HARDIRQ;
-	return *flags & IN_SOFTIRQ ? CTX_SOFTIRQ : CTX_TASK;
 }
 
 static __always_inline void *scratch_of(__u32 i)

@@ -74,8 +74,15 @@ struct signal_struct {
 	} live;
 };
 
+struct rq;
+
+struct cfs_rq {
+	struct rq *rq; /* CONFIG_FAIR_GROUP_SCHED */
+};
+
 struct sched_entity {
 	unsigned long long sum_exec_runtime;
+	struct cfs_rq *cfs_rq;
 };
 
 /* Where a sleeping thread's kernel stack ends: x86, arm64. */
@@ -116,6 +123,10 @@ struct thread_info {
 	unsigned int cpu; /* x86: since 5.16 */
 };
 
+struct thread_info___preempt { /* arm64 */
+	unsigned long long preempt_count;
+};
+
 struct task_struct___cpu {
 	unsigned int cpu;
 };
@@ -149,7 +160,7 @@ struct bpf_iter__task {
 };
 
 /* x86 6.2 to 6.13 kept the preemption count in here. */
-struct pcpu_hot {
+struct pcpu_hot { /* 6.2 to 6.14 */
 	int preempt_count;
 };
 

@@ -19,6 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/patient.h"
 #include "cli/pids.h"
 #include "record/procfs.h"
 
@@ -27,27 +28,39 @@ enum { CMDLINE_BYTES = 64 << 10, LISTED_MAX = 8 };
 /* What a process is. */
 struct recorder {
 	pid_t pid, parent;
+	uid_t user;
 	char out[128]; /* as its -o says; "" = it chose a name itself */
 	char *cmdline;
 	size_t n;
 };
 
-static bool is_laggard(pid_t pid)
+/* An errand: does it run our program, or another build of it, or one that was replaced since it began? */
+static int run_ours(const void *told, size_t told_n, void *answer, size_t room, size_t *ret_n, int *ret_fd)
 {
 	char path[64], to[PATH_MAX], *name;
 	struct stat self, that;
 	ssize_t n;
 
-	snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
+	(void)told_n;
+	(void)answer;
+	(void)room;
+	(void)ret_n;
+	(void)ret_fd;
+	snprintf(path, sizeof path, "/proc/%d/exe", (int)*(const pid_t *)told);
 	if (!stat(path, &that) && !stat("/proc/self/exe", &self) && that.st_dev == self.st_dev &&
 	    that.st_ino == self.st_ino)
-		return true;
-	n = readlink(path, to, sizeof to - 1); /* another build, or replaced since it began */
+		return 0;
+	n = readlink(path, to, sizeof to - 1);
 	if (n <= 0)
-		return false;
+		return ENOENT;
 	to[n] = 0;
 	name = strrchr(to, '/');
-	return name && (!strcmp(name, "/laggard") || !strcmp(name, "/laggard (deleted)"));
+	return name && (!strcmp(name, "/laggard") || !strcmp(name, "/laggard (deleted)")) ? 0 : ENOEXEC;
+}
+
+static bool is_laggard(pid_t pid)
+{
+	return !lg_patient_send(pid, run_ours, &pid, sizeof pid, NULL, 0, NULL, NULL);
 }
 
 /* Effective user, parent, and whether it has SIGUSR1 blocked, as a recorder has, who reads it from a
@@ -108,13 +121,12 @@ static const char *no_recorder(pid_t pid, struct recorder *ret)
 	static char text[CMDLINE_BYTES];
 	char path[64];
 	bool blocked;
-	uid_t user;
 	ssize_t n;
 
 	*ret = (struct recorder){ .pid = pid };
-	if (!read_status(pid, &user, &ret->parent, &blocked))
+	if (!read_status(pid, &ret->user, &ret->parent, &blocked))
 		return "is not there";
-	if (geteuid() && user != geteuid())
+	if (geteuid() && ret->user != geteuid())
 		return "is another user's";
 	snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
 	n = lg_proc_read(path, text, sizeof text);
@@ -144,14 +156,18 @@ static int look(pid_t pid, struct recorder *ret, const char **ret_why)
 
 static int ask(int fd, const struct recorder *r)
 {
+	char whose[48] = "";
+
+	if (r->user != geteuid())
+		snprintf(whose, sizeof whose, " of user %u", (unsigned)r->user);
 	if (syscall(SYS_pidfd_send_signal, fd, SIGUSR1, NULL, 0)) {
 		lg_say("cannot signal process %d: %s", (int)r->pid, strerror(errno));
 		return LG_EXIT_FAILED;
 	}
 	if (*r->out)
-		lg_say("asked recorder %d to write what it holds, beside %s", (int)r->pid, r->out);
+		lg_say("asked recorder %d%s to write what it holds, beside %s", (int)r->pid, whose, r->out);
 	else
-		lg_say("asked recorder %d to write what it holds", (int)r->pid);
+		lg_say("asked recorder %d%s to write what it holds", (int)r->pid, whose);
 	return LG_EXIT_OK;
 }
 
@@ -170,34 +186,47 @@ static int ask_one(pid_t pid)
 	return rc;
 }
 
+struct found {
+	struct lg_pids pids;
+	bool ours; /* of this very user: what others call a recorder is asked only where there is none */
+};
+
 static void found(void *arg, int32_t pid)
 {
-	struct lg_pids *all = arg;
+	struct found *all = arg;
 	struct recorder r;
+	bool ours;
 
-	if (all->n < all->cap && !no_recorder(pid, &r))
-		all->v[all->n++] = pid;
+	if ((all->ours && all->pids.n == all->pids.cap) || no_recorder(pid, &r))
+		return;
+	ours = r.user == geteuid();
+	if (ours && !all->ours)
+		all->pids.n = 0;
+	all->ours |= ours;
+	if (ours == all->ours && all->pids.n < all->pids.cap)
+		all->pids.v[all->pids.n++] = pid;
 }
 
 static int ask_the_only_one(void)
 {
 	pid_t v[LISTED_MAX];
-	struct lg_pids all = { .v = v, .cap = LISTED_MAX };
+	struct found look_for = { .pids = { .v = v, .cap = LISTED_MAX } };
+	const struct lg_pids *all = &look_for.pids;
 	char list[16 * LISTED_MAX] = "";
 
-	if (lg_proc_each("/proc", found, &all)) {
+	if (lg_proc_each("/proc", found, &look_for)) {
 		lg_say("cannot read /proc");
 		return LG_EXIT_FAILED;
 	}
-	if (!all.n) {
+	if (!all->n) {
 		lg_say("no recorder with --ring runs here%s", geteuid() ? " that is yours" : "");
 		return LG_EXIT_FAILED;
 	}
-	if (all.n == 1)
+	if (all->n == 1)
 		return ask_one(v[0]);
-	for (size_t i = 0; i < all.n; i++)
+	for (size_t i = 0; i < all->n; i++)
 		snprintf(list + strlen(list), sizeof list - strlen(list), "%s%d", i ? ", " : "", (int)v[i]);
-	lg_say("several recorders run (%s%s): -p PID names one", list, all.n == LISTED_MAX ? ", ..." : "");
+	lg_say("several recorders run (%s%s): -p PID names one", list, all->n == LISTED_MAX ? ", ..." : "");
 	return LG_EXIT_FAILED;
 }
 

@@ -33,6 +33,7 @@
 #include "base/alloc.h"
 #include "base/map.h"
 #include "record/address_space.h"
+#include "record/job_spec.h"
 #include "record/procfs.h"
 #include "record/pythons.h"
 #include "store/kernel_names.h"
@@ -63,7 +64,7 @@ struct lg_addrs {
 	struct lg_builder *b;
 	struct lg_kallsyms *kallsyms;
 	bool kallsyms_tried;
-	uint64_t not_looked; /* files of others' mount namespaces */
+	uint64_t not_looked; /* files that others mounted, or that they keep from being looked at */
 	struct lg_spaces spaces;
 	struct dso *dso;
 	size_t n_dso, dso_cap, n_fd, n_jit_fd;
@@ -179,10 +180,11 @@ static uid_t owner_of(int32_t pid)
 }
 
 /* Who changes the user without another program is taken for who it was. Where no job is named, anybody
- * says of himself that he trains (RANK in the environment). */
+ * says of himself that he trains (RANK in the environment), and where one is described, that he is of it. */
 static bool is_trusted(struct lg_addrs *a, struct lg_space *p)
 {
-	bool named = lg_session_child(a->s) || lg_session_options(a->s)->n_pids;
+	const struct lg_record_options *o = lg_session_options(a->s);
+	bool named = lg_session_child(a->s) || (o->n_pids && !(o->job && lg_job_is_joined(o->job)));
 	char path[32], text[4096];
 	struct lg_proc_status st;
 
@@ -200,33 +202,22 @@ static bool is_trusted(struct lg_addrs *a, struct lg_space *p)
 	return !p->uid || p->uid == geteuid();
 }
 
-/*
- * In a mount namespace of his own a user mounts what he serves himself, and to look up a name, to ask for its
- * size or to close a file are questions to that server, which need not answer and end with no signal. So no
- * file there is looked at, but for the job: it holds nobody up but itself.
- */
-static bool may_look(struct lg_addrs *a, int32_t pid)
+/* The descriptor of a look; one that told nothing for what others mounted is counted. */
+static int looked_at(struct lg_addrs *a, int fd)
 {
-	struct lg_space *p = lg_foreign_mounts(pid) ? lg_space_get(&a->spaces, pid) : NULL;
-
-	if (!p || is_trusted(a, p))
-		return true;
-	a->not_looked++;
-	return false;
+	a->not_looked += fd < 0 && (errno == EXDEV || errno == EAGAIN);
+	return fd;
 }
 
 /* Anyone may write a file of that name for any process: only its own user and root are believed. */
 static int open_perf_map(struct lg_addrs *a, const struct dso *d)
 {
-	int root = may_look(a, d->pid) ? lg_foreign_root(d->pid) : -1, fd = -1;
 	char path[48];
 	struct stat st;
+	int fd;
 
-	if (root >= 0) {
-		snprintf(path, sizeof path, MAP_FILE, pid_of_itself(d->pid));
-		fd = lg_foreign_look(root, path, LG_FOREIGN_NO_LINK, &st);
-		close(root);
-	}
+	snprintf(path, sizeof path, MAP_FILE, pid_of_itself(d->pid));
+	fd = looked_at(a, lg_foreign_look_seen(d->pid, path, LG_FOREIGN_NO_LINK, d->trusted, &st));
 	if (fd < 0) {
 		snprintf(path, sizeof path, MAP_FILE, d->pid);
 		fd = lg_foreign_look(AT_FDCWD, path, LG_FOREIGN_NO_LINK, &st);
@@ -270,18 +261,16 @@ _Static_assert(LG_SESSION_PYTHON == LG_BPF_PYTHON_FRAMES, "room for what a recor
  * target's mmap_lock for a moment, so the path comes first; where the kernel does not tell the mapped
  * inode, what stands at the path is taken for it.
  */
-static int look_at_mapped(int32_t pid, const struct lg_mapping *m, const char *name, struct stat *ret)
+static int look_at_mapped(struct lg_addrs *a, struct lg_space *p, const struct lg_mapping *m,
+			  const char *name, struct stat *ret)
 {
-	int root = lg_foreign_root(pid), fd = -1, own;
+	bool trusted = is_trusted(a, p);
+	int fd = looked_at(a, lg_foreign_look_seen(p->pid, name, 0, trusted, ret)), own;
 	struct stat st;
 
-	if (root >= 0) {
-		fd = lg_foreign_look(root, name, 0, ret);
-		close(root);
-	}
-	if (fd >= 0 && (!m->inode || m->inode == ret->st_ino))
+	if (fd >= 0 ? !m->inode || m->inode == ret->st_ino : errno == EXDEV || errno == EAGAIN)
 		return fd;
-	own = lg_foreign_look_mapped(pid, m->start, m->end, &st);
+	own = looked_at(a, lg_foreign_look_mapped(p->pid, m->start, m->end, trusted, &st));
 	if (own < 0)
 		return fd; /* numbers of inodes differ between the two views of an overlay, as well */
 	if (fd >= 0)
@@ -332,19 +321,17 @@ static uint32_t new_dso(struct lg_addrs *a, uint64_t key, int looked, const stru
 	return i;
 }
 
-static uint32_t dso_of_file(struct lg_addrs *a, int32_t pid, const struct lg_mapping *m)
+static uint32_t dso_of_file(struct lg_addrs *a, struct lg_space *p, const struct lg_mapping *m)
 {
 	/* key: name, device, inode. The same path in two containers is two files. */
 	uint64_t key[3] = { m->name, 0, 0 }, h;
 	struct stat st;
 	const char *name = lg_string(lg_builder_trace(a->b), m->name);
 	char other[4200];
-	int looked = -1;
+	int looked = look_at_mapped(a, p, m, name, &st);
 	uint32_t i;
 
-	if (may_look(a, pid)) {
-		looked = look_at_mapped(pid, m, name, &st);
-	} else {
+	if (looked < 0 && (errno == EXDEV || errno == EAGAIN)) {
 		/* Not the file that we have of this name. */
 		snprintf(other, sizeof other, "%s#unseen", name);
 		key[0] = lg_intern(a->b, other);
@@ -363,10 +350,10 @@ static uint32_t dso_of_file(struct lg_addrs *a, int32_t pid, const struct lg_map
 	return i;
 }
 
-static uint32_t dso_of(struct lg_addrs *a, int32_t pid, const struct lg_mapping *m)
+static uint32_t dso_of(struct lg_addrs *a, struct lg_space *p, const struct lg_mapping *m)
 {
 	const char *name = lg_string(lg_builder_trace(a->b), m->name);
-	struct dso d = { .name = m->name, .kind = DSO_OTHER, .fd = -1, .pid = pid };
+	struct dso d = { .name = m->name, .kind = DSO_OTHER, .fd = -1, .pid = p->pid };
 	bool jit = !strncmp(name, "//anon", 6) || !strncmp(name, "[anon", 5) ||
 		   !strncmp(name, "/memfd:", 7) || !strncmp(name, "/dev/zero", 9) ||
 		   !strcmp(name, "[heap]") || !strncmp(name, "[stack", 6);
@@ -375,16 +362,16 @@ static uint32_t dso_of(struct lg_addrs *a, int32_t pid, const struct lg_mapping 
 	uint32_t i;
 
 	if (name[0] == '/' && !jit)
-		return dso_of_file(a, pid, m);
+		return dso_of_file(a, p, m);
 	if (jit) {
-		snprintf(path, sizeof path, MAP_FILE, pid);
+		snprintf(path, sizeof path, MAP_FILE, p->pid);
 		d.name = lg_intern(a->b, path);
 		d.kind = DSO_JIT;
 	}
 	h = XXH3_64bits(&d.name, sizeof d.name) + 1;
 	i = lg_map_get(&a->dso_by_key, h);
 	if (!i && jit)
-		d.owner = owner_of(pid);
+		d.owner = owner_of(p->pid);
 	return i ? i : dso_add(a, h, &d);
 }
 
@@ -442,7 +429,7 @@ static lg_frm user_frame(struct lg_addrs *a, struct lg_space *p, uint64_t addr)
 	if (!m)
 		return 0;
 	if (!m->dso)
-		m->dso = dso_of(a, p->pid, m);
+		m->dso = dso_of(a, p, m);
 	if (!m->dso)
 		return 0;
 	if (!a->dso[m->dso - 1].trusted)
@@ -611,9 +598,9 @@ const struct lg_bpf_python_layout *lg_session_python(struct lg_session *s, int32
 		struct stat st;
 		int fd;
 
-		if (name[0] != '/' || !lg_is_python_file(name) || !may_look(a, pid))
+		if (name[0] != '/' || !lg_is_python_file(name))
 			continue; /* not each library is asked what it exports */
-		fd = lg_foreign_open(look_at_mapped(pid, m, name, &st));
+		fd = lg_foreign_open(look_at_mapped(a, p, m, name, &st));
 		if (fd < 0)
 			continue;
 		if (lg_symbol_child_exports(a->child, fd, st.st_uid, &e) && e.at[LG_EXPORT_RUNTIME] &&
@@ -708,7 +695,8 @@ void lg_addrs_resolve(struct lg_addrs *a, bool all, int64_t little_ns)
 				st.other_build);
 	if (a->not_looked)
 		lg_add_diag_now(a->b, LG_DIAG_UNRESOLVED, lg_monotonic_ns(), a->not_looked,
-				"%llu files were not looked at: who runs those processes decides what is mounted there",
+				"%llu files were not looked at: who runs those processes decides what is mounted there, or "
+				"keeps the answer back",
 				(unsigned long long)a->not_looked);
 	if (a->spaces.failed)
 		lg_add_diag_now(a->b, LG_DIAG_UNRESOLVED, lg_monotonic_ns(), a->spaces.failed,

@@ -11,6 +11,7 @@
 #include "record/disks.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 
 #include "base/alloc.h"
 #include "base/map.h"
+#include "base/patient.h"
 #include "record/procfs.h"
 
 enum { BUF = 64 << 10, SECTOR = 512, DISKS_MAX = 256, NAME_MAX_BYTES = 32 };
@@ -184,17 +186,55 @@ bool lg_disks_parse_io(const char *text, uint64_t *ret_read, uint64_t *ret_writt
 	return true;
 }
 
-static void read_process(void *arg, int32_t pid)
-{
-	struct lg_disks *d = arg;
-	uint32_t at = lg_map_get(&d->by_pid, (uint32_t)pid);
-	char path[32], text[512];
+struct sums {
+	int32_t pid;
 	uint64_t rd, wr;
+};
+
+struct sums_of_all {
+	struct sums *v;
+	size_t n, cap;
+};
+
+static void read_sums(void *arg, int32_t pid)
+{
+	struct sums_of_all *all = arg;
+	char path[32], text[512];
+	struct sums *s = &all->v[all->n];
+	ssize_t n = -1;
+	int fd;
+
+	if (all->n == all->cap || !lg_patient_about(pid))
+		return;
+	snprintf(path, sizeof path, "/proc/%d/io", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		n = read(fd, text, sizeof text - 1);
+		close(fd);
+	}
+	text[n > 0 ? n : 0] = 0;
+	s->pid = pid;
+	all->n += n > 0 && lg_disks_parse_io(text, &s->rd, &s->wr); /* else gone, or not ours to see */
+}
+
+/* An errand: of all processes. */
+static int read_all_sums(const void *told, size_t n, void *answer, size_t room, size_t *ret_n, int *ret_fd)
+{
+	struct sums_of_all all = { .v = answer, .cap = room / sizeof *all.v };
+
+	(void)told;
+	(void)n;
+	(void)ret_fd;
+	(void)lg_proc_each("/proc", read_sums, &all);
+	*ret_n = all.n * sizeof *all.v;
+	return 0;
+}
+
+static void add_sums(struct lg_disks *d, int32_t pid, uint64_t rd, uint64_t wr)
+{
+	uint32_t at = lg_map_get(&d->by_pid, (uint32_t)pid);
 	struct process *p;
 
-	snprintf(path, sizeof path, "/proc/%d/io", pid);
-	if (lg_proc_read(path, text, sizeof text) <= 0 || !lg_disks_parse_io(text, &rd, &wr))
-		return; /* gone, or not ours to see */
 	if (!at) {
 		if (lg_grow(&d->processes, &d->cap, d->n + 1, sizeof *d->processes) ||
 		    lg_map_set(&d->by_pid, (uint32_t)pid, (uint32_t)d->n + 1))
@@ -250,9 +290,27 @@ static void bury(struct lg_disks *d)
 	}
 }
 
+static void count_one(void *arg, int32_t pid)
+{
+	(void)pid;
+	++*(size_t *)arg;
+}
+
 static void list_processes(struct lg_disks *d)
 {
-	(void)lg_proc_each("/proc", read_process, d);
+	size_t n = 64, got; /* some that come meanwhile */
+	struct sums *v;
+
+	(void)lg_proc_each("/proc", count_one, &n);
+	v = lg_calloc(n, sizeof *v);
+	/* Who withholds an answer makes this listing miss; of the next his processes are left out. */
+	if (v && lg_patient_send(0, read_all_sums, "", 0, v, n * sizeof *v, &got, NULL))
+		v = (lg_free(v), NULL);
+	if (!v)
+		return;
+	for (size_t i = 0; i < got / sizeof *v; i++)
+		add_sums(d, v[i].pid, v[i].rd, v[i].wr);
+	lg_free(v);
 	d->listing++;
 	bury(d);
 	/* Little by little is told, too, when it has become enough. */

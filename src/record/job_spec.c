@@ -403,6 +403,11 @@ void lg_job_spec_free(struct lg_job_spec *s)
 	lg_free(s);
 }
 
+bool lg_job_is_joined(const struct lg_job_spec *s)
+{
+	return s->kind != CGROUP && s->kind != CONTAINER;
+}
+
 /* Finding ------------------------------------------------------------------------------------------ */
 
 struct search {

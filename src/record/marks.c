@@ -14,6 +14,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,19 +22,23 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/order.h"
+#include "base/patient.h"
 #include "record/hook_inject.h"
 #include "record/lives.h"
 #include "record/marks.h"
 #include "record/moment.h"
+#include "record/procfs.h"
 #include "record/session.h"
 #include "record/unreached.h"
 
 #define MAX_NAMES 16384             /* of the folder in one look */
 #define MAX_FOLDERS 64             /* of jobs that ran before: one a user and a container */
+#define MAX_OF_A_USER 16           /* who makes containers of his own may not take the others' places */
 #define MAX_RINGS 4096             /* open at once: a hostile job must not eat our descriptors */
 #define ALIVE_EVERY 1000000000LL   /* ns between looks at whether a process lives */
 #define BATCH 256
@@ -88,6 +93,7 @@ struct marks {
 	struct ring **ring;
 	size_t n_rings, cap_rings, n_open;
 	size_t n_seen, n_bad, n_turned_away, n_unread;
+	bool full;
 	bool stopped;
 	struct lg_map seen; /* inodes of files looked at and refused */
 };
@@ -141,17 +147,12 @@ static bool read_text(const char *path, char *buf, size_t size)
 	return n > 0;
 }
 
-/* Start time in clock ticks, field 22 of /proc/pid/stat; 0 when the process is gone. */
+/* In clock ticks; 0 when the process is gone. */
 static uint64_t start_time(int32_t pid)
 {
-	char path[64], buf[1024], *p;
+	struct lg_proc_stat st;
 
-	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-	if (!read_text(path, buf, sizeof buf) || !(p = strrchr(buf, ')')))
-		return 0;
-	for (int field = 2; p && field < 22; field++)
-		p = strchr(p + 1, ' ');
-	return p ? strtoull(p, NULL, 10) : 0;
+	return lg_proc_stat(pid, 0, &st) ? 0 : st.start;
 }
 
 /* The last number of the NSpid line: the id in the innermost namespace. */
@@ -183,6 +184,7 @@ static int32_t map_id(const char *dir, int32_t ns_id, uint64_t pid_ns, uint64_t 
 		char path[128];
 		struct stat st;
 		int32_t id = (int32_t)strtol(e->d_name, NULL, 10);
+		int ns;
 
 		if (id <= 0)
 			continue;
@@ -190,9 +192,12 @@ static int32_t map_id(const char *dir, int32_t ns_id, uint64_t pid_ns, uint64_t 
 		if (innermost(path) != ns_id)
 			continue;
 		snprintf(path, sizeof path, "%s/%d/ns/pid", dir, (int)id);
-		if (stat(path, &st) == 0 && (uint64_t)st.st_ino == pid_ns &&
+		ns = lg_patient_open(id, path, O_RDONLY);
+		if (ns >= 0 && !fstat(ns, &st) && (uint64_t)st.st_ino == pid_ns &&
 		    (!started || start_time(id) == started))
 			found = id;
+		if (ns >= 0)
+			close(ns);
 	}
 	if (d)
 		closedir(d);
@@ -496,26 +501,71 @@ static void drain_folder(struct marks *m, unsigned folder, int64_t most_ns)
 		m->n_unread += m->ring[i] && m->ring[i]->folder == folder && !m->ring[i]->drained;
 }
 
-/* The folder that a process of the job was told to mark in, as it sees it (hook/laggard/_kept.py). */
-static void open_kept(void *arg, int32_t pid, uint32_t told_uid)
+struct kept {
+	int32_t pid;
+	uint32_t uid;
+};
+
+/*
+ * An errand: the folder, as its process sees it. In a tmpfs, which is a file system of the kernel's own: who
+ * has a mount namespace can put one there that he serves himself.
+ */
+static int open_as_seen(const void *told, size_t n, void *answer, size_t room, size_t *ret_n, int *ret_fd)
 {
 	struct open_how how = { .flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC,
 				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS };
-	struct marks *m = arg;
-	struct folder f = { .kept = true };
-	struct stat st;
+	const struct kept *kept = told;
+	struct statfs fs;
 	char path[64];
 	int root;
 
-	snprintf(path, sizeof path, "/proc/%d/root", (int)pid);
+	(void)n;
+	(void)answer;
+	(void)room;
+	(void)ret_n;
+	snprintf(path, sizeof path, "/proc/%d/root", (int)kept->pid);
 	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
-		return;
-	snprintf(path, sizeof path, "dev/shm/laggard-%u/kept", told_uid);
-	f.fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+		return errno;
+	snprintf(path, sizeof path, "dev/shm/laggard-%u/kept", kept->uid);
+	*ret_fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
 	close(root);
-	if (f.fd < 0)
-		return; /* not made yet; or before Linux 5.6 */
+	if (*ret_fd < 0)
+		return errno; /* not made yet; or before Linux 5.6 */
+	if (!fstatfs(*ret_fd, &fs) && fs.f_type == TMPFS_MAGIC)
+		return 0;
+	close(*ret_fd);
+	*ret_fd = -1;
+	return EXDEV;
+}
+
+/* Is there one more place for a folder of that user? Said once, where there is none. */
+static bool has_place(struct marks *m, uid_t owner)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < m->n_folders; i++)
+		n += m->folder[i].owner == owner;
+	if (m->n_folders < MAX_FOLDERS && n < MAX_OF_A_USER)
+		return true;
+	if (!m->full)
+		lg_add_diag_now(lg_session_builder(m->s), LG_DIAG_MARKS_LOST, lg_monotonic_ns(), 1,
+				"more folders of marks than are read (%d, and %d of one user): those of user %u "
+				"and maybe of others are left out", MAX_FOLDERS, MAX_OF_A_USER, (unsigned)owner);
+	m->full = true;
+	return false;
+}
+
+/* The folder that a process of the job was told to mark in (hook/laggard/_kept.py). */
+static void open_kept(void *arg, int32_t pid, uint32_t told_uid)
+{
+	struct kept kept = { pid, told_uid };
+	struct marks *m = arg;
+	struct folder f = { .kept = true };
+	struct stat st;
+
+	if (lg_patient_send(pid, open_as_seen, &kept, sizeof kept, NULL, 0, NULL, &f.fd))
+		return;
 	for (unsigned i = 0; !fstat(f.fd, &st) && i < m->n_folders; i++)
 		if (m->folder[i].dev == st.st_dev && m->folder[i].ino == st.st_ino && m->folder[i].kept) {
 			close(f.fd);
@@ -525,7 +575,7 @@ static void open_kept(void *arg, int32_t pid, uint32_t told_uid)
 	f.dev = st.st_dev;
 	f.ino = st.st_ino;
 	/* Whose it is may speak for its own processes only, and nobody else can have put something there. */
-	if (m->n_folders == MAX_FOLDERS || st.st_mode & 022 || !may_speak_for(st.st_uid, pid))
+	if (st.st_mode & 022 || !may_speak_for(st.st_uid, pid) || !has_place(m, st.st_uid))
 		close(f.fd);
 	else
 		m->folder[m->n_folders++] = f;

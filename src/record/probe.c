@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/patient.h"
 #include "record/procfs.h"
 #include "record/runtime_dir.h"
 #include "record/tier.h"
@@ -241,7 +242,7 @@ static void try_environ(void *arg, int32_t pid)
 	if (r->yes + r->no >= 2000)
 		return;
 	snprintf(path, sizeof path, "/proc/%d/environ", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = lg_patient_open(pid, path, O_RDONLY);
 	if (fd >= 0) {
 		close(fd);
 		r->yes++;

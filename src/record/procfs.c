@@ -13,13 +13,17 @@
 
 #include "base/patient.h"
 
-/* Does the kernel take the mmap_lock of the process for it (fs/proc/base.c)? */
+/* Whose lock the kernel takes for it, which may be withheld (base/patient.h); 0 = nobody's. */
 static int32_t locked_for(const char *path)
 {
+	static const char *const free_of[] = { "/status", "/comm", "/cgroup", "/sched", "/schedstat" };
 	const char *name = strrchr(path, '/');
 	long pid = strncmp(path, "/proc/", 6) ? 0 : strtol(path + 6, NULL, 10);
 
-	return name && (!strcmp(name, "/cmdline") || !strcmp(name, "/environ")) ? (int32_t)pid : 0;
+	for (size_t i = 0; pid && i < sizeof free_of / sizeof *free_of; i++)
+		if (!strcmp(name, free_of[i]))
+			return 0;
+	return pid == getpid() ? 0 : (int32_t)pid;
 }
 
 ssize_t lg_proc_read(const char *path, char *buf, size_t size)

@@ -7,7 +7,9 @@
 #include <linux/nsfs.h>
 #include <linux/openat2.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -97,15 +99,6 @@ int lg_foreign_look(int root, const char *path, unsigned flags, struct stat *ret
 	return regular(fd, ret);
 }
 
-int lg_foreign_look_mapped(int32_t pid, uint64_t start, uint64_t end, struct stat *ret)
-{
-	char path[96];
-
-	snprintf(path, sizeof path, "/proc/%d/map_files/%llx-%llx", (int)pid, (unsigned long long)start,
-		 (unsigned long long)end);
-	return regular(lg_patient_open(pid, path, LOOK), ret);
-}
-
 int lg_foreign_open(int looked)
 {
 	char path[48];
@@ -150,7 +143,36 @@ int lg_foreign_open_at(int folder, const char *name)
 	return lg_foreign_open(regular(openat(folder, name, LOOK), &st));
 }
 
-bool lg_foreign_mounts(int32_t pid)
+/* -- what a process sees -- */
+
+struct seen {
+	int32_t pid;
+	unsigned flags;
+	bool trusted;
+	uint64_t start, end; /* a mapping; 0: path in the process's root folder */
+	char path[4200];
+};
+
+/* Does /proc/OF/mountinfo have that mount? */
+static bool has_mount(const char *of, long id)
+{
+	char path[48], *line = NULL;
+	size_t cap = 0;
+	bool found = false;
+	FILE *in;
+
+	snprintf(path, sizeof path, "/proc/%s/mountinfo", of);
+	in = fopen(path, "re");
+	while (in && !found && getline(&line, &cap, in) > 0)
+		found = strtol(line, NULL, 10) == id;
+	free(line);
+	if (in)
+		fclose(in);
+	return found;
+}
+
+/* Does a mount namespace of a user namespace that is not ours decide what pid sees? False where not known. */
+static bool mounts_by_himself(int32_t pid)
 {
 	char path[48];
 	struct stat ours, its;
@@ -168,10 +190,86 @@ bool lg_foreign_mounts(int32_t pid)
 	return known && its.st_ino != ours.st_ino;
 }
 
-int lg_foreign_root(int32_t pid)
+/*
+ * Who mounts in a user namespace of his own serves himself what is there: to close such a file asks his
+ * server, which need not answer. It reaches others by a descriptor that is passed on and by chroot(2), so what
+ * counts is the mount of the very file: it is to be of our mount namespace, or of that of a container. A user
+ * may mount FUSE in ours as well (fusermount3(1)).
+ */
+static bool is_mounted_by_root(int fd, int32_t pid)
 {
-	char path[48];
+	char path[48], line[256];
+	struct statfs fs;
+	long id = -1;
+	FILE *in;
 
-	snprintf(path, sizeof path, "/proc/%d/root", (int)pid);
-	return open(path, LOOK | O_DIRECTORY);
+	snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+	in = fopen(path, "re");
+	while (in && id < 0 && fgets(line, sizeof line, in))
+		(void)sscanf(line, "mnt_id: %ld", &id);
+	if (in)
+		fclose(in);
+	if (id < 0 || fstatfs(fd, &fs) || fs.f_type == FUSE_SUPER_MAGIC)
+		return false;
+	snprintf(path, sizeof path, "%d", (int)pid);
+	return has_mount("self", id) || (!mounts_by_himself(pid) && has_mount(path, id));
+}
+
+/* An errand. */
+static int look(const void *told, size_t n, void *answer, size_t room, size_t *ret_n, int *ret_fd)
+{
+	const struct seen *s = told;
+	char path[96];
+	int root;
+
+	(void)n;
+	(void)room;
+	if (s->end) {
+		snprintf(path, sizeof path, "/proc/%d/map_files/%llx-%llx", (int)s->pid,
+			 (unsigned long long)s->start, (unsigned long long)s->end);
+		*ret_fd = regular(open(path, LOOK), answer);
+	} else {
+		snprintf(path, sizeof path, "/proc/%d/root", (int)s->pid);
+		root = open(path, LOOK | O_DIRECTORY);
+		*ret_fd = root < 0 ? -1 : lg_foreign_look(root, s->path, s->flags, answer);
+		if (root >= 0)
+			close(root);
+	}
+	if (*ret_fd < 0)
+		return ENOENT;
+	if (!s->trusted && !is_mounted_by_root(*ret_fd, s->pid)) {
+		close(*ret_fd);
+		*ret_fd = -1;
+		return EXDEV;
+	}
+	*ret_n = sizeof(struct stat);
+	return 0;
+}
+
+static int ask(const struct seen *s, size_t n, struct stat *ret)
+{
+	int fd, rc = lg_patient_send(s->pid, look, s, n, ret, sizeof *ret, NULL, &fd);
+
+	errno = rc;
+	return rc ? -1 : fd;
+}
+
+int lg_foreign_look_seen(int32_t pid, const char *path, unsigned flags, bool trusted, struct stat *ret)
+{
+	struct seen s = { .pid = pid, .flags = flags, .trusted = trusted };
+	size_t n = strlen(path) + 1;
+
+	if (n > sizeof s.path) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	memcpy(s.path, path, n);
+	return ask(&s, offsetof(struct seen, path) + n, ret);
+}
+
+int lg_foreign_look_mapped(int32_t pid, uint64_t start, uint64_t end, bool trusted, struct stat *ret)
+{
+	struct seen s = { .pid = pid, .trusted = trusted, .start = start, .end = end };
+
+	return ask(&s, offsetof(struct seen, path), ret);
 }

@@ -22,8 +22,13 @@ enum { LG_FOREIGN_NO_LINK = 1, LG_FOREIGN_NO_LINKS = 2 };
  * file.
  */
 int lg_foreign_look(int root, const char *path, unsigned flags, struct stat *ret);
-/* The same for what pid has mapped from start to end, whatever stands at its path now. */
-int lg_foreign_look_mapped(int32_t pid, uint64_t start, uint64_t end, struct stat *ret);
+/*
+ * The same at a path as pid sees it, in its root folder, and for what it has mapped from start to end,
+ * whatever stands at its path now. errno EAGAIN: no answer came in time (base/patient.h); EXDEV: who runs that process
+ * may have mounted it, and is not trusted: nothing of it is opened.
+ */
+int lg_foreign_look_seen(int32_t pid, const char *path, unsigned flags, bool trusted, struct stat *ret);
+int lg_foreign_look_mapped(int32_t pid, uint64_t start, uint64_t end, bool trusted, struct stat *ret);
 /* Read that file: closes looked, which may be -1. -1 when it may not be read. */
 int lg_foreign_open(int looked);
 /* Both at once, in our own namespace, and in a folder. -1 with errno, EINVAL for what is no regular file. */
@@ -35,10 +40,5 @@ int lg_foreign_open_at(int folder, const char *name);
  * readable by everybody. Who is not root reads what he may.
  */
 int lg_foreign_open_plain(const char *path, uid_t owner);
-/* Does who runs pid decide what is mounted where it looks: a mount namespace of a user namespace that is not
- * ours? False where that is not known. */
-bool lg_foreign_mounts(int32_t pid);
-/* The root folder of a process, for lg_foreign_look(); -1 when it is gone. */
-int lg_foreign_root(int32_t pid);
 
 #endif /* LG_SYMBOLS_OPEN_FOREIGN_H */

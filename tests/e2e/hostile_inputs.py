@@ -489,6 +489,13 @@ def flight_one_dict_as_all_entries(n):
     return pickle.dumps(flight([{f"k{i}": i for i in range(n)} | entry(1)] * n, {"0": [0, 1]}), protocol=2)
 
 
+@shape("pickle")
+def flight_one_list_as_all_sizes(n):
+    """Each means n * n numbers, and costs two bytes."""
+    e = entry(1, input_sizes=[[1] * n] * n, frames=[{"name": "f", "filename": "a.py", "line": 1}] * n)
+    return pickle.dumps(flight([e] * n, {"0": [0, 1]}), protocol=2)
+
+
 @shape("folded")
 def folded_colliding_names(n):
     """XXH3 multiplies what stands here with what comes next, minus a published constant: 0 for all of these."""

@@ -44,10 +44,111 @@ def test_a_lock_that_is_withheld(laggard, laggard_path, stage, record):  # noqa:
     holds(laggard, record())
 
 
-def test_code_of_an_overlay_whose_server_is_silent(laggard, laggard_path, stage, record):  # noqa: F811
-    start(laggard_path, stage, "overlay")
+@pytest.mark.parametrize("mode", ["overlay", "passed", "chroot"])
+def test_code_where_a_silent_server_is_asked(laggard, laggard_path, stage, record, mode):  # noqa: F811
+    start(laggard_path, stage, mode)
     stage.honest()
     r = record()
     holds(laggard, r)
     said = laggard("query", r.path, "select text from diag").stdout
     assert "were not looked at: who runs those processes decides what is mounted there" in said
+
+
+@pytest.mark.parametrize("mode", ["exec", "kept"])
+def test_what_else_is_withheld(laggard, laggard_path, stage, record, mode):  # noqa: F811
+    start(laggard_path, stage, mode)
+    stage.honest()
+    holds(laggard, record())
+
+
+def ends(laggard_path, *args, limit_s=4):
+    """Its output, where it ends by itself in time."""
+    began = time.monotonic()
+    with subprocess.Popen([laggard_path, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True) as proc:
+        try:
+            text, _ = proc.communicate(timeout=limit_s + 30)
+        except subprocess.TimeoutExpired:
+            proc.kill()
+            raise
+    assert time.monotonic() - began < limit_s, text
+    return proc.returncode, text
+
+
+@pytest.mark.parametrize("args", [
+    ["doctor"], ["trigger"], ["hang", "-p", "PID", "--for", "1s"], ["record", "--job", "match:no[.]such", "--for", "1s"],
+    ["record", "--tier", "procfs", "--for", "1s"], ["record", "--tier", "perf", "--for", "1s"]], ids=" ".join)
+def test_every_command_that_asks_others(laggard_path, stage, tmp_path, args):  # noqa: F811
+    start(laggard_path, stage, "exec")
+    honest = stage.honest()
+    args = [str(honest.pid) if arg == "PID" else arg for arg in args]
+    # The attacker's three processes cost one second, whoever asks; the rest is the command's own.
+    status, text = ends(laggard_path, *args, *(["-o", tmp_path / "run.lag"] if args[0] == "record" else []),
+                        limit_s=10)
+    assert status in (0, 1), text
+
+
+def test_who_calls_himself_of_the_job_is_not_trusted(laggard, laggard_path, stage, tmp_path):  # noqa: F811
+    start(laggard_path, stage, "overlay", "my_training_job")
+    out = tmp_path / "run.lag"
+    status, text = ends(laggard_path, "record", "--job", "match:my_training_job", "--for", "2s", "-o", out, limit_s=10)
+    assert status == 0, text
+    assert "were not looked at" in laggard("query", out, "select text from diag").stdout
+
+
+NAMESPACES = """
+import ctypes, os, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+def put(path, text):
+    with open(path, "w") as f:
+        f.write(text)
+for i in range(int(sys.argv[1])):
+    if os.fork():
+        continue
+    libc.prctl(1, 9)  # PR_SET_PDEATHSIG: to go with who started it
+    if libc.unshare(0x10000000 | 0x20000):  # CLONE_NEWUSER, CLONE_NEWNS
+        os._exit(4)
+    put("/proc/self/setgroups", "deny")
+    put("/proc/self/uid_map", "0 65534 1")
+    put("/proc/self/gid_map", "0 65534 1")
+    if libc.mount(b"t", b"/dev/shm", b"tmpfs", 0, None):
+        os._exit(4)
+    os.makedirs("/dev/shm/laggard-65534/kept", 0o755)
+    open(f"{sys.argv[2]}/up{i}", "w").close()
+    os.execve("/bin/sleep", ["sleep", "60"],
+              {"RANK": "0", "WORLD_SIZE": "1", "LAGGARD_MARKS": "/dev/shm/laggard-65534/kept"})
+time.sleep(60)
+"""
+
+JOB = """
+import os, time
+import laggard
+end = time.monotonic() + 20
+while time.monotonic() < end:
+    with laggard.stage("forward"):
+        time.sleep(.01)
+    laggard.step()
+"""
+
+
+def test_others_folders_of_marks_take_no_places(laggard, laggard_path, stage, tmp_path):  # noqa: F811
+    """Seventy of one user, in namespaces of his own; the marks of an honest job, in the one that `laggard env`
+    makes, are read all the same."""
+    n = 70
+    proc = subprocess.Popen([sys.executable, "-c", NAMESPACES, str(n), stage.folder], user=65534, group=65534, extra_groups=[])
+    stage.running.append(proc)
+    end = time.monotonic() + 20
+    while len(list(stage.folder.glob("up*"))) < n:
+        if time.monotonic() > end:
+            pytest.skip("no user namespaces here")
+        time.sleep(0.05)
+    stage.running.append(subprocess.Popen(
+        ["sh", "-c", 'eval "$("$0" env)" && exec "$@"', laggard_path, sys.executable, "-c", JOB],
+        env={**os.environ, "RANK": "0", "WORLD_SIZE": "1"}, stderr=subprocess.DEVNULL))
+    time.sleep(2)
+    out = tmp_path / "run.lag"
+    status, text = ends(laggard_path, "record", "--for", "3s", "-o", out, limit_s=15)
+    assert status == 0, text
+    spans = laggard("query", out, "select count(*) n from span where name = 'forward'").stdout.split()
+    assert int(spans[-1]) > 100, (spans, text)
+    assert "more folders of marks than are read" in laggard("query", out, "select text from diag").stdout

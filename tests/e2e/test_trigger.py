@@ -303,6 +303,41 @@ def test_another_users_recorder_is_left_alone(laggard_path, tmp_path, can_record
         child.communicate(timeout=30)
 
 
+FAKE = """
+import os, signal, time
+os.setgid(65534), os.setuid(65534)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+print(1, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.live
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user needs root to be made")
+def test_what_others_call_a_recorder_is_in_nobodys_way(laggard_path, tmp_path, can_record):
+    fake = tmp_path / "fake" / "laggard"
+    fake.parent.mkdir()
+    shutil.copy(os.path.realpath(PYTHON), fake)
+    (fake.parent / "record").write_text(FAKE, encoding="ascii")
+    other = subprocess.Popen([fake, "record", "--ring", "5s"], cwd=fake.parent, stdout=subprocess.PIPE)
+    child = start(laggard_path, "-o", tmp_path / "run.lag", "--ring", "5s", "--tier", "procfs", "-p", os.getpid())
+    try:
+        assert other.stdout.readline() == b"1\n"
+        while "recording" not in child.stderr.readline():
+            pass
+        done = subprocess.run([laggard_path, "trigger"], check=False, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 0 and f"asked recorder {child.pid} to" in done.stderr, done.stderr
+        wait_for(tmp_path / "run-1.lag")
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=30)
+        done = subprocess.run([laggard_path, "trigger"], check=False, stderr=subprocess.PIPE, text=True)
+        assert f"asked recorder {other.pid} of user 65534" in done.stderr, done.stderr
+    finally:
+        for proc in (other, child):
+            proc.kill()
+            proc.communicate()
+
+
 # ---- what can go wrong -----------------------------------------------------------------------
 
 @pytest.mark.live

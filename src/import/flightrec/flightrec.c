@@ -27,7 +27,20 @@ struct dump {
 	int64_t first, last;
 	uint64_t rows, odd, no_ranks;
 	size_t text; /* bytes that groups may still take */
+	/* Sizes and frames that may still be read: what a pickle says once it can mean a million times. */
+	size_t visits;
+	uint64_t left_out;
 };
+
+static bool may_visit(struct dump *f)
+{
+	if (f->visits) {
+		f->visits--;
+		return true;
+	}
+	f->left_out++;
+	return false;
+}
 
 /* The number at p, where one is that a rank may have; else -1. */
 static int64_t number_at(const char *p)
@@ -181,14 +194,15 @@ static uint64_t dtype_bytes(const char *t)
 }
 
 /* Bytes of the inputs; their sizes as text into out. */
-static uint64_t input_bytes(const struct lg_doc *d, uint32_t e, char *out, size_t size)
+static uint64_t input_bytes(struct dump *f, uint32_t e, char *out, size_t size)
 {
+	const struct lg_doc *d = f->d;
 	uint32_t sizes = lg_value_get(d, e, "input_sizes"), types = lg_value_get(d, e, "input_dtypes");
 	uint64_t total = 0;
 	size_t at = 0, cut = 0;
 
 	out[0] = 0;
-	for (uint32_t i = 0; i < lg_value_count(d, sizes); i++) {
+	for (uint32_t i = 0; i < lg_value_count(d, sizes) && may_visit(f); i++) {
 		uint32_t one = lg_value_at(d, sizes, i);
 		uint64_t elements = 1;
 		bool said = at + 64 < size; /* of hundreds of inputs the first */
@@ -197,7 +211,7 @@ static uint64_t input_bytes(const struct lg_doc *d, uint32_t e, char *out, size_
 			at += (size_t)snprintf(out + at, size - at, "%s[", i ? "," : "");
 		else if (!cut++)
 			at += (size_t)snprintf(out + at, size - at, ",...");
-		for (uint32_t k = 0; k < lg_value_count(d, one); k++) {
+		for (uint32_t k = 0; k < lg_value_count(d, one) && may_visit(f); k++) {
 			int64_t dim = lg_value_int(d, lg_value_at(d, one, k), 0);
 
 			if (dim < 0 || __builtin_mul_overflow(elements, (uint64_t)dim, &elements))
@@ -220,7 +234,7 @@ static lg_stk stack_of(struct dump *f, uint32_t frames)
 	uint32_t n = lg_value_count(f->d, frames);
 
 	for (uint32_t i = n < FRAMES_MAX ? n : FRAMES_MAX; i-- > 0;) { /* innermost first */
-		uint32_t v = lg_value_at(f->d, frames, i);
+		uint32_t v = may_visit(f) ? lg_value_at(f->d, frames, i) : 0;
 		int64_t line = lg_value_int(f->d, lg_value_get(f->d, v, "line"), 0);
 
 		stk = lg_intern_stack(f->b, stk,
@@ -263,7 +277,7 @@ static void entry(struct dump *f, uint32_t e, uint32_t status)
 	       (!p2p && seq >= 0 && seq <= lg_value_int(d, lg_value_get(d, pgs, "last_completed_collective"),
 							-1));
 	row.group = lg_intern(f->b, pg);
-	row.bytes = input_bytes(d, e, sizes, sizeof sizes);
+	row.bytes = input_bytes(f, e, sizes, sizeof sizes);
 	row.stack = stack_of(f, lg_value_get(d, e, "frames"));
 	if (!done)
 		row.dur = -1;
@@ -399,6 +413,9 @@ static int read_dump(struct dump *f, const char *path, struct lg_error *err)
 	if (f->odd)
 		lg_add_diag_now(f->b, LG_DIAG_FILE_DAMAGED, f->last, f->odd,
 				"entries without a name or a time");
+	if (f->left_out)
+		lg_add_diag_now(f->b, LG_DIAG_PARTIAL, f->last, f->left_out,
+				"sizes and frames are left out: there are more of them than bytes in the file");
 	if (f->no_ranks)
 		lg_add_diag_now(f->b, LG_DIAG_PARTIAL, f->last, f->no_ranks,
 				"the ranks of some groups are left out: more than 64 MiB of text");
@@ -420,6 +437,7 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 
 	if (rc)
 		return rc;
+	f.visits = 4 * n + (1 << 20);
 	rc = n && (uint8_t)*p == 0x80 ? lg_doc_pickle(&d, p, n, err) : lg_doc_json(&d, p, n, err);
 	if (!rc) {
 		rc = read_dump(&f, path, err);

@@ -159,8 +159,8 @@ static int64_t per_cpu_offset(const struct btf *btf, const char *name)
 }
 
 /*
- * From a CPU's run queue to what holds its preempt_count, bytes; 0 = not known. That is a variable until 6.1 and
- * from 6.15 on, a member of pcpu_hot between (arch/x86/include/asm/preempt.h).
+ * From a CPU's run queue to what holds its preempt_count, bytes; 0 = not known. That is a variable until 6.1
+ * and from 6.15 on, a member of pcpu_hot between (arch/x86/include/asm/preempt.h).
  */
 static int32_t preempt_at(const struct btf *btf)
 {

@@ -52,7 +52,7 @@ const volatile bool cfg_own_holds = true;
 const volatile bool cfg_user_stacks = true;
 const volatile bool cfg_task_from_pid = false; /* the kernel has that kfunc (6.2) */
 const volatile bool cfg_mmap_path = false;     /* mmap_lock tracepoints carry a cgroup path (until 6.12) */
-const volatile __s32 cfg_preempt_at = 0;       /* from this CPU's run queue to its preempt_count; 0 = not known */
+const volatile __s32 cfg_preempt_at = 0;       /* from a CPU's run queue to its preempt_count; 0 = unknown */
 const volatile __u32 cfg_pidns_level = 0;      /* depth of the recorder's pid namespace */
 
 /* Changed while running. */
@@ -226,8 +226,8 @@ static __always_inline struct thread *thread_of(struct task_struct *t)
 
 /*
  * What this CPU is at. x86 keeps its preempt_count in a per-CPU variable, which programs can name only under
- * CONFIG_KALLSYMS_ALL; but the queue that the current thread is in is this CPU's, is a per-CPU variable as well,
- * and BTF has how far apart the two are.
+ * CONFIG_KALLSYMS_ALL; but the queue that the current thread is in is this CPU's, is a per-CPU variable as
+ * well, and BTF has how far apart the two are.
  */
 static __always_inline __u8 context_now(void)
 {
@@ -239,7 +239,8 @@ static __always_inline __u8 context_now(void)
 	if (bpf_core_field_exists(info->preempt_count)) {
 		count = (__u32)BPF_CORE_READ(info, preempt_count);
 	} else {
-		if (!at || !bpf_core_field_exists(cur->se.cfs_rq) || !bpf_core_field_exists(cur->se.cfs_rq->rq))
+		if (!at || !bpf_core_field_exists(cur->se.cfs_rq) ||
+		    !bpf_core_field_exists(cur->se.cfs_rq->rq))
 			return CTX_UNKNOWN;
 		if (bpf_core_field_exists(struct pcpu_hot, preempt_count))
 			at += bpf_core_field_offset(struct pcpu_hot, preempt_count);

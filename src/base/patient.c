@@ -63,15 +63,15 @@ static struct {
 	pid_t keeper, asker;
 	int sock;
 	uint32_t seq;
-	volatile int32_t *about; /* shared with those who ask: whom the question is about */
+	volatile int32_t *about; /* shared with who asks: whom the question is about */
 	unsigned n_left, n_users;
 	struct withheld withheld[USERS];
 } p = { .sock = -1 };
 
 /*
- * Whom it is held against: the process's user, status takes no such lock. But of root and of who runs this the
- * one process alone: they attack nobody, and whoever walks a large process of theirs holds its lock for long,
- * which may be what is to be explained.
+ * Whom it is held against: the process's user, status takes no such lock. But of root and of who runs this
+ * the one process alone: they attack nobody, and whoever walks a large process of theirs holds its lock for
+ * long, which may be what is to be explained.
  */
 static uint64_t who_is(int32_t pid)
 {

@@ -30,7 +30,7 @@ struct lg_job_spec;
 int lg_job_spec_new(struct lg_job_spec **ret, const char *text, const char *root, pid_t self,
 		    struct lg_error *err) LG_MUST_CHECK;
 void lg_job_spec_free(struct lg_job_spec *s);
-/* Does a process itself say that it is of the job, by a name, a title, a variable? Then it may be anybody's. */
+/* Does a process say so itself, by a name, a title, a variable? Then one of the job may be anybody's. */
 bool lg_job_is_joined(const struct lg_job_spec *s);
 /* Is pid of the job now? Reads one to three files of it. */
 bool lg_job_takes(struct lg_job_spec *s, pid_t pid);

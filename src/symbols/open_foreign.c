@@ -192,9 +192,9 @@ static bool mounts_by_himself(int32_t pid)
 
 /*
  * Who mounts in a user namespace of his own serves himself what is there: to close such a file asks his
- * server, which need not answer. It reaches others by a descriptor that is passed on and by chroot(2), so what
- * counts is the mount of the very file: it is to be of our mount namespace, or of that of a container. A user
- * may mount FUSE in ours as well (fusermount3(1)).
+ * server, which need not answer. It reaches others by a descriptor that is passed on and by chroot(2), so
+ * what counts is the mount of the very file: it is to be of our mount namespace, or of that of a container. A
+ * user may mount FUSE in ours as well (fusermount3(1)).
  */
 static bool is_mounted_by_root(int fd, int32_t pid)
 {

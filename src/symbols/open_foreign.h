@@ -24,7 +24,7 @@ enum { LG_FOREIGN_NO_LINK = 1, LG_FOREIGN_NO_LINKS = 2 };
 int lg_foreign_look(int root, const char *path, unsigned flags, struct stat *ret);
 /*
  * The same at a path as pid sees it, in its root folder, and for what it has mapped from start to end,
- * whatever stands at its path now. errno EAGAIN: no answer came in time (base/patient.h); EXDEV: who runs that
+ * whatever stands at its path now. errno EAGAIN: no answer in time (base/patient.h); EXDEV: who runs that
  * process may have mounted it, and is not trusted: nothing of it is opened.
  */
 int lg_foreign_look_seen(int32_t pid, const char *path, unsigned flags, bool trusted, struct stat *ret);

@@ -29,6 +29,8 @@ enum {
 	IMPATIENCE_MS = 20,
 	OF_A_USER = 2,
 	USERS = 64,
+	FORGIVEN_MS = 60000, /* to be asked once more */
+	END_MS = 50,
 	PACKET = 32 << 10,
 };
 
@@ -36,6 +38,7 @@ enum {
 struct withheld {
 	uint64_t who;
 	unsigned n;
+	int64_t ms; /* when last, CLOCK_MONOTONIC */
 };
 
 struct question {
@@ -65,8 +68,17 @@ static struct {
 	uint32_t seq;
 	volatile int32_t *about; /* shared with who asks: whom the question is about */
 	unsigned n_left, n_users;
+	int64_t left_ms;
 	struct withheld withheld[USERS];
 } p = { .sock = -1 };
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
 
 /*
  * Whom it is held against: the process's user, status takes no such lock. But of root and of who runs this
@@ -97,16 +109,18 @@ static bool is_withheld(const struct withheld *users, unsigned n, int32_t pid)
 
 	for (unsigned i = 0; i < n; i++)
 		if (users[i].who == who)
-			return users[i].n >= OF_A_USER;
+			return users[i].n >= OF_A_USER && now_ms() - users[i].ms < FORGIVEN_MS;
 	return false;
 }
 
 static void note(int32_t pid)
 {
+	int64_t now = now_ms();
 	uint64_t who = who_is(pid);
 	unsigned i = 0;
 
-	p.n_left++;
+	p.n_left = now - p.left_ms < FORGIVEN_MS ? p.n_left + 1 : 1;
+	p.left_ms = now;
 	while (i < p.n_users && p.withheld[i].who != who)
 		i++;
 	if (i == USERS)
@@ -114,6 +128,7 @@ static void note(int32_t pid)
 	p.n_users += i == p.n_users;
 	p.withheld[i].who = who;
 	p.withheld[i].n++;
+	p.withheld[i].ms = now;
 }
 
 /* -- keeper and asker -- */
@@ -212,8 +227,11 @@ static void keep(int sock, pid_t parent)
 		if (!asker)
 			ask_for_others();
 		do {
-			if (asker < 0 || sigwait(&those, &sig) || waitpid(asker, NULL, WNOHANG) == asker)
+			if (asker < 0 || sigwait(&those, &sig) || waitpid(asker, NULL, WNOHANG) == asker) {
+				while (waitpid(-1, NULL, WNOHANG) > 0)
+					;
 				_exit(0);
+			}
 		} while (sig != SIGTERM);
 		(void)kill(asker, SIGKILL);
 		while (waitpid(-1, NULL, WNOHANG) > 0)
@@ -222,14 +240,6 @@ static void keep(int sock, pid_t parent)
 }
 
 /* -- who has the question -- */
-
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static bool wants_a_cpu(pid_t pid)
 {
@@ -274,8 +284,11 @@ static bool hear(struct packet *k, size_t *ret_n, int *ret_fd, int patience_ms)
 		n = recvmsg(p.sock, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
-		if (n < (ssize_t)offsetof(struct packet, bytes))
+		if (n < (ssize_t)offsetof(struct packet, bytes)) {
+			close(p.sock); /* nobody is there any more */
+			p.sock = -1;
 			return false;
+		}
 		c = CMSG_FIRSTHDR(&m);
 		if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
 		    c->cmsg_len == CMSG_LEN(sizeof fd))
@@ -293,20 +306,27 @@ static bool hear(struct packet *k, size_t *ret_n, int *ret_fd, int patience_ms)
 
 void lg_patient_anew(void)
 {
+	int64_t began = now_ms();
+
 	if (p.sock >= 0)
 		close(p.sock);
 	p.sock = -1;
 	if (p.of != getpid() || p.keeper <= 0)
 		return;
-	/* Who asks goes with it, as soon as it can. The keeper itself waits for nothing. */
-	(void)kill(p.keeper, SIGKILL);
-	while (waitpid(p.keeper, NULL, 0) < 0 && errno == EINTR)
-		;
+	/* Who asks ends where nobody is there to hear it, unless it waits itself; and its keeper then. */
+	while (!waitpid(p.keeper, NULL, WNOHANG)) {
+		if (now_ms() - began > 2 * END_MS)
+			break;
+		if (now_ms() - began > END_MS)
+			(void)kill(p.keeper, SIGKILL);
+		usleep(200);
+	}
 	p.keeper = 0;
 }
 
 static bool started(struct packet *k)
 {
+	static bool ends;
 	sigset_t all, old;
 	int pair[2], fd;
 	pid_t me = getpid();
@@ -315,9 +335,9 @@ static bool started(struct packet *k)
 	if (p.sock >= 0 && p.of == me)
 		return true;
 	lg_patient_anew();
-	if (!p.about)
-		p.about = mmap(NULL, sizeof *p.about, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-			       -1, 0);
+	if (p.about)
+		(void)munmap((void *)(uintptr_t)p.about, sizeof *p.about);
+	p.about = mmap(NULL, sizeof *p.about, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (p.about == MAP_FAILED) {
 		p.about = NULL;
 		return false;
@@ -336,6 +356,8 @@ static bool started(struct packet *k)
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	close(pair[1]);
 	p.sock = pair[0];
+	if (!ends)
+		ends = !atexit(lg_patient_anew);
 	if (p.keeper > 0 && hear(k, &n, &fd, START_MS))
 		return true;
 	lg_patient_anew();
@@ -362,7 +384,7 @@ static int answer_of(struct packet *k, void *answer, size_t room, size_t *ret_n,
 		got += n;
 	} while (got < k->all && got < room && n);
 	*ret_n = got;
-	return k->error;
+	return !k->error && k->has_fd && *ret_fd < 0 ? EMFILE : k->error; /* our table is full */
 }
 
 int lg_patient_send(int32_t pid, lg_errand *errand, const void *told, size_t n, void *answer, size_t room,
@@ -372,6 +394,7 @@ int lg_patient_send(int32_t pid, lg_errand *errand, const void *told, size_t n, 
 	static struct question ask;
 	int fd = -1, rc;
 	size_t got = 0;
+	bool sent;
 
 	if (ret_n)
 		*ret_n = 0;
@@ -389,14 +412,14 @@ int lg_patient_send(int32_t pid, lg_errand *errand, const void *told, size_t n, 
 	memcpy(ask.withheld, p.withheld, sizeof ask.withheld);
 	memcpy(ask.told, told, n);
 	*p.about = pid;
-	rc = send(p.sock, &ask, offsetof(struct question, told) + n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0
-		     ? EPIPE : answer_of(&k, answer, room, &got, &fd);
-	if (rc == EPIPE || (rc == EAGAIN && waitpid(p.keeper, NULL, WNOHANG) == p.keeper)) {
-		/* There is nobody any more who asks: no fault of who was asked. */
-		p.keeper = 0;
-		lg_patient_anew();
-		rc = EAGAIN;
-	} else if (rc == EAGAIN && k.seq != p.seq) {
+	k.seq = p.seq - 1;
+	sent = send(p.sock, &ask, offsetof(struct question, told) + n, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+	rc = sent ? answer_of(&k, answer, room, &got, &fd) : EAGAIN;
+	if (k.seq == p.seq) {
+		; /* answered: any errno is the errand's */
+	} else if (!sent || p.sock < 0) {
+		lg_patient_anew(); /* nobody asks any more: no fault of who was asked */
+	} else {
 		note(*p.about);
 		(void)kill(p.keeper, SIGTERM);
 		p.asker = p.keeper;

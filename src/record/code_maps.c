@@ -220,7 +220,7 @@ static int open_perf_map(struct lg_addrs *a, const struct dso *d)
 	fd = looked_at(a, lg_foreign_look_seen(d->pid, path, LG_FOREIGN_NO_LINK, d->trusted, &st));
 	if (fd < 0) {
 		snprintf(path, sizeof path, MAP_FILE, d->pid);
-		fd = lg_foreign_look(AT_FDCWD, path, LG_FOREIGN_NO_LINK, &st);
+		fd = lg_foreign_look_seen(getpid(), path, LG_FOREIGN_NO_LINK, false, &st);
 	}
 	if (fd >= 0 && st.st_uid && st.st_uid != d->owner && st.st_uid != geteuid()) {
 		close(fd);
@@ -331,7 +331,7 @@ static uint32_t dso_of_file(struct lg_addrs *a, struct lg_space *p, const struct
 	int looked = look_at_mapped(a, p, m, name, &st);
 	uint32_t i;
 
-	if (looked < 0 && (errno == EXDEV || errno == EAGAIN)) {
+	if (looked < 0 && (errno == EXDEV || (errno == EAGAIN && !is_trusted(a, p)))) {
 		/* Not the file that we have of this name. */
 		snprintf(other, sizeof other, "%s#unseen", name);
 		key[0] = lg_intern(a->b, other);

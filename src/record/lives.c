@@ -257,20 +257,21 @@ static bool read_life(struct lg_lives *l, struct life *p)
 	struct lg_process_row r;
 	char path[64], container[128];
 	ssize_t n;
+	int rc = lg_proc_stat(p->pid, 0, &st);
 
-	if (lg_proc_stat(p->pid, 0, &st))
+	if (rc && rc != LG_E_IO)
 		return false;
 	/* A start time has the grain of a clock tick, 10 ms. */
-	if (p->since != INT64_MIN &&
+	if (!rc && p->since != INT64_MIN &&
 	    lg_proc_ticks_to_monotonic(st.start) > p->since + SAME_FORK_NS)
 		return false;
-	p->kernel = st.flags & LG_PF_KTHREAD;
 	lg_builder_for(l->b, p->pid);
 	r = lg_process_read(l->b, p->prc);
-	if (!r.ppid)
-		r.ppid = st.ppid;
-	if (!r.comm)
-		r.comm = lg_intern(l->b, st.comm);
+	if (!rc) {
+		p->kernel = st.flags & LG_PF_KTHREAD;
+		r.ppid = r.ppid ?: st.ppid;
+		r.comm = r.comm ?: lg_intern(l->b, st.comm);
+	}
 	r.host = l->host;
 	snprintf(path, sizeof path, "/proc/%d/status", p->pid);
 	if (lg_proc_read(path, l->buf, READ_BUF) > 0) {

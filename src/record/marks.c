@@ -147,12 +147,13 @@ static bool read_text(const char *path, char *buf, size_t size)
 	return n > 0;
 }
 
-/* In clock ticks; 0 when the process is gone. */
-static uint64_t start_time(int32_t pid)
+/* Is pid the one that began then, in clock ticks? Who keeps the answer back is there, at least. */
+static bool began_at(int32_t pid, uint64_t started)
 {
 	struct lg_proc_stat st;
+	int rc = lg_proc_stat(pid, 0, &st);
 
-	return lg_proc_stat(pid, 0, &st) ? 0 : st.start;
+	return rc ? rc == LG_E_IO && (!kill(pid, 0) || errno == EPERM) : st.start == started;
 }
 
 /* The last number of the NSpid line: the id in the innermost namespace. */
@@ -194,7 +195,7 @@ static int32_t map_id(const char *dir, int32_t ns_id, uint64_t pid_ns, uint64_t 
 		snprintf(path, sizeof path, "%s/%d/ns/pid", dir, (int)id);
 		ns = lg_patient_open(id, path, O_RDONLY);
 		if (ns >= 0 && !fstat(ns, &st) && (uint64_t)st.st_ino == pid_ns &&
-		    (!started || start_time(id) == started))
+		    (!started || began_at(id, started)))
 			found = id;
 		if (ns >= 0)
 			close(ns);
@@ -228,7 +229,7 @@ static int32_t map_tid(void *arg, int32_t pid, int32_t ns_tid)
 
 static bool alive(const struct ring *r)
 {
-	return start_time(r->pid) == (uint64_t)r->r.header[LAG_MARK_H_START];
+	return began_at(r->pid, (uint64_t)r->r.header[LAG_MARK_H_START]);
 }
 
 static void push(struct marks *m, size_t ring_i, unsigned kind, int64_t ts,
@@ -566,7 +567,11 @@ static void open_kept(void *arg, int32_t pid, uint32_t told_uid)
 
 	if (lg_patient_send(pid, open_as_seen, &kept, sizeof kept, NULL, 0, NULL, &f.fd))
 		return;
-	for (unsigned i = 0; !fstat(f.fd, &st) && i < m->n_folders; i++)
+	if (fstat(f.fd, &st)) {
+		close(f.fd);
+		return;
+	}
+	for (unsigned i = 0; i < m->n_folders; i++)
 		if (m->folder[i].dev == st.st_dev && m->folder[i].ino == st.st_ino && m->folder[i].kept) {
 			close(f.fd);
 			return;

@@ -246,7 +246,7 @@ static void try_environ(void *arg, int32_t pid)
 	if (fd >= 0) {
 		close(fd);
 		r->yes++;
-	} else if (errno == EACCES || errno == EPERM) {
+	} else if (errno == EACCES || errno == EPERM || errno == EAGAIN) {
 		r->no++;
 	}
 }

@@ -107,6 +107,8 @@ int lg_proc_stat(int32_t pid, int32_t tid, struct lg_proc_stat *ret)
 	else
 		snprintf(path, sizeof path, "/proc/%d/stat", pid);
 	n = lg_proc_read(path, buf, sizeof buf);
+	if (n == -EAGAIN)
+		return LG_E_IO;
 	return n < 0 ? LG_E_NOTFOUND : lg_proc_parse_stat(buf, (size_t)n, ret);
 }
 

@@ -41,7 +41,7 @@ struct lg_proc_status {
 
 /* The whole of a small file, NUL-terminated; bytes read, or -errno. Longer files are cut. */
 ssize_t lg_proc_read(const char *path, char *buf, size_t size);
-/* tid 0 = the process. 0, or LG_E_NOTFOUND (gone) / LG_E_FORMAT. */
+/* tid 0 = the process. 0, or LG_E_NOTFOUND (gone) / LG_E_FORMAT / LG_E_IO (no answer: base/patient.h). */
 int lg_proc_stat(int32_t pid, int32_t tid, struct lg_proc_stat *ret);
 int lg_proc_parse_stat(const char *text, size_t n, struct lg_proc_stat *ret);
 void lg_proc_parse_status(const char *text, struct lg_proc_status *ret);

@@ -212,7 +212,8 @@ static bool is_mounted_by_root(int fd, int32_t pid)
 	if (id < 0 || fstatfs(fd, &fs) || fs.f_type == FUSE_SUPER_MAGIC)
 		return false;
 	snprintf(path, sizeof path, "%d", (int)pid);
-	return has_mount("self", id) || (!mounts_by_himself(pid) && has_mount(path, id));
+	/* In this order: nobody gets back from a namespace of his own into ours. */
+	return has_mount("self", id) || (has_mount(path, id) && !mounts_by_himself(pid));
 }
 
 /* An errand. */

@@ -233,8 +233,8 @@ static lg_stk stack_of(struct dump *f, uint32_t frames)
 	lg_stk stk = 0;
 	uint32_t n = lg_value_count(f->d, frames);
 
-	for (uint32_t i = n < FRAMES_MAX ? n : FRAMES_MAX; i-- > 0;) { /* innermost first */
-		uint32_t v = may_visit(f) ? lg_value_at(f->d, frames, i) : 0;
+	for (uint32_t i = n < FRAMES_MAX ? n : FRAMES_MAX; i > 0 && may_visit(f);) { /* innermost first */
+		uint32_t v = lg_value_at(f->d, frames, --i);
 		int64_t line = lg_value_int(f->d, lg_value_get(f->d, v, "line"), 0);
 
 		stk = lg_intern_stack(f->b, stk,
@@ -415,7 +415,7 @@ static int read_dump(struct dump *f, const char *path, struct lg_error *err)
 				"entries without a name or a time");
 	if (f->left_out)
 		lg_add_diag_now(f->b, LG_DIAG_PARTIAL, f->last, f->left_out,
-				"sizes and frames are left out: there are more of them than bytes in the file");
+				"sizes and stacks are cut: what the file says once it means more often than is read");
 	if (f->no_ranks)
 		lg_add_diag_now(f->b, LG_DIAG_PARTIAL, f->last, f->no_ranks,
 				"the ranks of some groups are left out: more than 64 MiB of text");

@@ -153,6 +153,33 @@ struct seen {
 	char path[4200];
 };
 
+/* The number of the mount that a file of ours is in; -1 = not known. */
+static long mount_of(int fd)
+{
+	char path[48], line[256];
+	long id = -1;
+	FILE *in;
+
+	snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+	in = fopen(path, "re");
+	while (in && id < 0 && fgets(line, sizeof line, in))
+		(void)sscanf(line, "mnt_id: %ld", &id);
+	if (in)
+		fclose(in);
+	return id;
+}
+
+/* The mount of our own root folder, which mountinfo does not have where that is no mount's (chroot(2)). */
+static long mount_of_root(void)
+{
+	int fd = open("/", LOOK | O_DIRECTORY);
+	long id = fd < 0 ? -1 : mount_of(fd);
+
+	if (fd >= 0)
+		close(fd);
+	return id;
+}
+
 /* Does /proc/OF/mountinfo have that mount? */
 static bool has_mount(const char *of, long id)
 {
@@ -198,22 +225,15 @@ static bool mounts_by_himself(int32_t pid)
  */
 static bool is_mounted_by_root(int fd, int32_t pid)
 {
-	char path[48], line[256];
+	long id = mount_of(fd);
 	struct statfs fs;
-	long id = -1;
-	FILE *in;
+	char path[48];
 
-	snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
-	in = fopen(path, "re");
-	while (in && id < 0 && fgets(line, sizeof line, in))
-		(void)sscanf(line, "mnt_id: %ld", &id);
-	if (in)
-		fclose(in);
 	if (id < 0 || fstatfs(fd, &fs) || fs.f_type == FUSE_SUPER_MAGIC)
 		return false;
 	snprintf(path, sizeof path, "%d", (int)pid);
 	/* In this order: nobody gets back from a namespace of his own into ours. */
-	return has_mount("self", id) || (has_mount(path, id) && !mounts_by_himself(pid));
+	return id == mount_of_root() || has_mount("self", id) || (has_mount(path, id) && !mounts_by_himself(pid));
 }
 
 /* An errand. */

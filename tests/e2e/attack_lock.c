@@ -190,10 +190,12 @@ static int passed(void)
 /* In no namespace of its own, but for what chroot(2) asks. */
 static void run_outside(void)
 {
-	int fd = passed(), flags = MAP_PRIVATE | (is("chroot") ? MAP_ANONYMOUS : 0);
+	int fd, flags = MAP_PRIVATE | (is("chroot") ? MAP_ANONYMOUS : 0);
 	void *at;
 
+	alarm(60);
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	fd = passed();
 	if (is("chroot") && (unshare(CLONE_NEWUSER) || fchdir(fd) || chroot(".")))
 		_exit(4);
 	at = mmap(NULL, 4096, PROT_READ | PROT_EXEC | (is("chroot") ? PROT_WRITE : 0), flags,

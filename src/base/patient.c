@@ -80,6 +80,29 @@ static int64_t now_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+ssize_t lg_read_now(const char *path, char *buf, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), e = 0;
+	ssize_t got = 1;
+	size_t n = 0;
+
+	if (fd < 0)
+		return -errno;
+	while (got > 0 && n + 1 < size) {
+		got = read(fd, buf + n, size - 1 - n);
+		if (got < 0 && errno == EINTR) {
+			got = 1;
+			continue;
+		}
+		if (got < 0 && !n)
+			e = errno;
+		n += got > 0 ? (size_t)got : 0;
+	}
+	close(fd);
+	buf[n] = 0;
+	return e ? -e : (ssize_t)n;
+}
+
 /*
  * Whom it is held against: the process's user, status takes no such lock. But of root and of who runs this
  * the one process alone: they attack nobody, and whoever walks a large process of theirs holds its lock for
@@ -89,16 +112,9 @@ static uint64_t who_is(int32_t pid)
 {
 	char path[48], text[4096], *uid_at;
 	uint32_t uid;
-	int fd;
-	ssize_t n;
 
 	snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-	if (fd >= 0)
-		close(fd);
-	text[n > 0 ? n : 0] = 0;
-	uid_at = strstr(text, "\nUid:");
+	uid_at = lg_read_now(path, text, sizeof text) > 0 ? strstr(text, "\nUid:") : NULL;
 	uid = uid_at ? (uint32_t)strtoul(uid_at + 5, NULL, 10) : UINT32_MAX;
 	return uid && uid != geteuid() ? uid : UINT64_C(1) << 32 | (uint32_t)pid;
 }
@@ -244,16 +260,9 @@ static void keep(int sock, pid_t parent)
 static bool wants_a_cpu(pid_t pid)
 {
 	char path[48], text[512], *end;
-	ssize_t n;
-	int fd;
 
 	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-	if (fd >= 0)
-		close(fd);
-	text[n > 0 ? n : 0] = 0;
-	end = strrchr(text, ')');
+	end = lg_read_now(path, text, sizeof text) > 0 ? strrchr(text, ')') : NULL;
 	return end && end[1] && end[2] == 'R';
 }
 
@@ -454,19 +463,13 @@ static int open_one(const void *told, size_t n, void *answer, size_t room, size_
 
 static int read_one(const void *told, size_t n, void *answer, size_t room, size_t *ret_n, int *ret_fd)
 {
-	int rc = open_one(told, n, NULL, 0, NULL, ret_fd);
-	ssize_t got = 1;
+	const struct file *f = told;
+	ssize_t got = lg_read_now(f->path, answer, room);
 
-	while (!rc && got > 0 && *ret_n < room) {
-		got = read(*ret_fd, (char *)answer + *ret_n, room - *ret_n);
-		if (got < 0 && !*ret_n)
-			rc = errno;
-		*ret_n += got > 0 ? (size_t)got : 0;
-	}
-	if (*ret_fd >= 0)
-		close(*ret_fd);
-	*ret_fd = -1;
-	return rc;
+	(void)n;
+	(void)ret_fd;
+	*ret_n = got > 0 ? (size_t)got : 0;
+	return got < 0 ? (int)-got : 0;
 }
 
 static int send_file(int32_t pid, lg_errand *errand, const char *path, int flags, void *answer, size_t room,
@@ -488,7 +491,7 @@ static int send_file(int32_t pid, lg_errand *errand, const char *path, int flags
 ssize_t lg_patient_read(int32_t pid, const char *path, char *buf, size_t size)
 {
 	size_t n = 0;
-	int rc = send_file(pid, read_one, path, O_RDONLY | O_NOFOLLOW, buf, size - 1, &n, NULL);
+	int rc = send_file(pid, read_one, path, 0, buf, size, &n, NULL);
 
 	buf[n] = 0;
 	return rc ? -rc : (ssize_t)n;

@@ -11,7 +11,6 @@
 #include "record/disks.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,20 +200,13 @@ static void read_sums(void *arg, int32_t pid)
 	struct sums_of_all *all = arg;
 	char path[32], text[512];
 	struct sums *s = &all->v[all->n];
-	ssize_t n = -1;
-	int fd;
 
 	if (all->n == all->cap || !lg_patient_about(pid))
 		return;
 	snprintf(path, sizeof path, "/proc/%d/io", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		n = read(fd, text, sizeof text - 1);
-		close(fd);
-	}
-	text[n > 0 ? n : 0] = 0;
 	s->pid = pid;
-	all->n += n > 0 && lg_disks_parse_io(text, &s->rd, &s->wr); /* else gone, or not ours to see */
+	/* Else gone, or not ours to see. */
+	all->n += lg_read_now(path, text, sizeof text) > 0 && lg_disks_parse_io(text, &s->rd, &s->wr);
 }
 
 /* An errand: of all processes. */

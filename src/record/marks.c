@@ -136,17 +136,6 @@ static int start(struct lg_session *s, void **ret_self, struct lg_error *err)
 	return 0;
 }
 
-static bool read_text(const char *path, char *buf, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, buf, size - 1);
-
-	if (fd >= 0)
-		close(fd);
-	buf[n > 0 ? n : 0] = 0;
-	return n > 0;
-}
-
 /* Is pid the one that began then, in clock ticks? Who keeps the answer back is there, at least. */
 static bool began_at(int32_t pid, uint64_t started)
 {
@@ -162,7 +151,7 @@ static int32_t innermost(const char *status_path)
 	char buf[4096], *p, *end;
 	long last = 0;
 
-	if (!read_text(status_path, buf, sizeof buf) || !(p = strstr(buf, "\nNSpid:")))
+	if (lg_proc_read(status_path, buf, sizeof buf) <= 0 || !(p = strstr(buf, "\nNSpid:")))
 		return 0;
 	for (p += 7; *p && *p != '\n'; p = end) {
 		long v = strtol(p, &end, 10);
@@ -290,7 +279,7 @@ static bool may_speak_for(uid_t uid, int32_t pid)
 	char *p;
 
 	snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-	if (!uid || !read_text(path, buf, sizeof buf) || !(p = strstr(buf, "\nUid:")))
+	if (!uid || lg_proc_read(path, buf, sizeof buf) <= 0 || !(p = strstr(buf, "\nUid:")))
 		return true;
 	if (sscanf(p + 5, "%u %u %u %u", &id[0], &id[1], &id[2], &id[3]) != 4)
 		return false;

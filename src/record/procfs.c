@@ -4,7 +4,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,33 +28,8 @@ static int32_t locked_for(const char *path)
 ssize_t lg_proc_read(const char *path, char *buf, size_t size)
 {
 	int32_t pid = locked_for(path);
-	size_t n = 0;
-	int fd;
 
-	if (pid > 0)
-		return lg_patient_read(pid, path, buf, size);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-
-	if (fd < 0)
-		return -errno;
-	while (n + 1 < size) {
-		ssize_t got = read(fd, buf + n, size - 1 - n);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0 && !n) {
-			int e = errno;
-
-			close(fd);
-			return -e;
-		}
-		if (got <= 0)
-			break;
-		n += (size_t)got;
-	}
-	close(fd);
-	buf[n] = 0;
-	return (ssize_t)n;
+	return pid > 0 ? lg_patient_read(pid, path, buf, size) : lg_read_now(path, buf, size);
 }
 
 /* comm may hold spaces and parentheses: it ends at the last ')'. Fields count from 1 as in proc(5). */

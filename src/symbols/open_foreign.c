@@ -233,7 +233,7 @@ static bool is_mounted_by_root(int fd, int32_t pid)
 		return false;
 	snprintf(path, sizeof path, "%d", (int)pid);
 	/* In this order: nobody gets back from a namespace of his own into ours. */
-	return id == mount_of_root() || has_mount("self", id) || (has_mount(path, id) && !mounts_by_himself(pid));
+	return has_mount("self", id) || id == mount_of_root() || (has_mount(path, id) && !mounts_by_himself(pid));
 }
 
 /* An errand. */

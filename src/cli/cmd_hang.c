@@ -14,7 +14,8 @@
 
 extern char **environ;
 
-#define LOOK_NS 4000000000ll
+/* Long enough to see one who asks every 5 s ask again: torch.utils.data's MP_STATUS_CHECK_INTERVAL. */
+#define LOOK_NS 6000000000ll
 
 struct options {
 	bool json;
@@ -167,13 +168,13 @@ const struct lg_command lg_cmd_hang = {
 	.args = "-p PID,... | --job JOB | FILE... [OPTION]...",
 	.summary = "a run that does not move: where each rank stands, and whom the others wait for",
 	.help =
-	"Looks at living processes for four seconds, without stopping them, or reads what is there: Flight Recorder\n"
+	"Looks at living processes for six seconds, without stopping them, or reads what is there: Flight Recorder\n"
 	"dumps, py-spy dumps, logs, recordings. Says whether the run moves (running), stands (waiting: a pause may\n"
 	"look like this; hung: for half a minute and more) or has ended (finished), the Python stack of each rank's\n"
 	"main thread, equal ones together, and then the verdict.\n\n"
 	"  -p PID,...           the ranks' processes (repeatable)\n"
 	"  --job JOB            slurm:ID, ray:NAME, container:ID, cgroup:PATH or match:REGEX (laggard-record(1))\n"
-	"  --for DUR            look for so long (default 4s)\n"
+	"  --for DUR            look for so long (default 6s)\n"
 	"  --json               as explain --json, and an object \"hang\" (laggard-hang(1))\n"
 	"  --step-regex RE      what a step's line looks like in a job's log (laggard-explain(1))\n"
 	LG_MAX_MEMORY_HELP

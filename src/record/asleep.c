@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/order.h"
@@ -101,4 +102,54 @@ int64_t lg_asleep_ns(int32_t pid, int32_t tid)
 		return now < then ? 0 : now - then;
 	now = clock_here();
 	return now < then || now - then < skew ? 0 : now - then - skew;
+}
+
+/* Calls that a time limit ends, and where it is given: as milliseconds, or where it lies. */
+static const struct {
+	long nr;
+	int arg; /* from 0 */
+	bool ms;
+} timed[] = {
+#ifdef SYS_poll
+	{ SYS_poll, 2, true },
+#endif
+#ifdef SYS_select
+	{ SYS_select, 4, false },
+#endif
+#ifdef SYS_epoll_wait
+	{ SYS_epoll_wait, 3, true },
+#endif
+	{ SYS_ppoll, 2, false },
+	{ SYS_pselect6, 4, false },
+	{ SYS_epoll_pwait, 3, true },
+	{ SYS_futex, 3, false },
+	{ SYS_rt_sigtimedwait, 2, false },
+	{ SYS_semtimedop, 3, false },
+	{ SYS_io_getevents, 4, false },
+	{ SYS_nanosleep, 0, false },
+	{ SYS_clock_nanosleep, 2, false },
+	{ SYS_restart_syscall, -1, false }, /* one of these after a signal */
+};
+
+bool lg_sleep_is_timed(const char *syscall)
+{
+	unsigned long long arg[6];
+	long nr;
+
+	if (sscanf(syscall, "%ld %llx %llx %llx %llx %llx %llx", &nr, arg, arg + 1, arg + 2, arg + 3, arg + 4,
+		   arg + 5) < 7)
+		return false; /* it runs, or sleeps in no call */
+	for (size_t i = 0; i < sizeof timed / sizeof *timed; i++)
+		if (timed[i].nr == nr)
+			return timed[i].arg < 0 ||
+			       (timed[i].ms ? (int32_t)arg[timed[i].arg] >= 0 : arg[timed[i].arg] != 0);
+	return false;
+}
+
+bool lg_asleep_timed(int32_t pid, int32_t tid)
+{
+	char path[64], text[512];
+
+	snprintf(path, sizeof path, "/proc/%d/task/%d/syscall", pid, tid);
+	return lg_proc_read(path, text, sizeof text) > 0 && lg_sleep_is_timed(text);
 }

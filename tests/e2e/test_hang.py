@@ -61,6 +61,11 @@ def parts():
         dist.broadcast(torch.ones(8), 0)
 
 
+def retries():
+    while rank == 1:
+        time.sleep(20)
+
+
 def evaluates():
     while rank == 0:
         torch.randn(256, 256) @ torch.randn(256, 256)
@@ -107,6 +112,7 @@ HANGS = {
     "reads": f"rank 1 sleeps in reads (train.py:{line_of('open(sys.argv[2])')})",
     "stops": f"rank 1 is stopped in stops (train.py:{line_of('SIGSTOP')})",
     "parts": f"rank 1 waits in broadcast at parts (train.py:{line_of('dist.broadcast')})",
+    "retries": f"rank 1 sleeps in retries (train.py:{line_of('time.sleep(20)')})",
     "comes": f"rank 1 sleeps in comes (train.py:{line_of('time.sleep(10000)', 1)})",
     "meets": "were given MASTER_PORT",
 }

@@ -6,6 +6,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -78,6 +80,46 @@ static void who_runs_has_not_slept(void **state)
 	assert_int_equal(lg_asleep_ns(1 << 30, 1 << 30), 0);
 }
 
+static void a_call_with_a_limit_ends_by_itself(void **state)
+{
+	char text[128];
+	(void)state;
+	assert_true(lg_asleep_timed(getpid(), getpid()) == false); /* it runs */
+	for (int limit = 0; limit < 2; limit++) {
+		snprintf(text, sizeof text, "%ld 0x7ffe86959f80 0x0 0x0 0x%x 0x0 0x0 0x7ffe86959ec8 0x7ffaf3be172e\n",
+			 (long)SYS_futex, limit ? 0x1000U : 0);
+		assert_int_equal(lg_sleep_is_timed(text), limit);
+		snprintf(text, sizeof text, "%ld 0x4 0x7ffe86959f80 0x1 0x%x 0x0 0x8 0x7ffe86959ec8 0x7ffaf3be172e\n",
+			 (long)SYS_epoll_pwait, limit ? 5000U : 0xffffffffU);
+		assert_int_equal(lg_sleep_is_timed(text), limit);
+	}
+	assert_false(lg_sleep_is_timed("running\n"));
+	assert_false(lg_sleep_is_timed("-1 0x7ffe86959ec8 0x7ffaf3be172e\n"));
+	assert_false(lg_sleep_is_timed("0 0x3 0x7ffe86959f80 0x2000 0x1 0x1 0x1 0x7ffe86959ec8 0x7ffaf3be172e\n"));
+	assert_false(lg_sleep_is_timed(""));
+}
+
+static void a_sleeper_s_call_is_asked_for(void **state)
+{
+	pid_t child[2];
+
+	(void)state;
+	for (int timed = 0; timed < 2; timed++) {
+		child[timed] = fork();
+		if (!child[timed])
+			for (;;)
+				(void)(timed ? (int)sleep(60) : pause());
+		assert_true(child[timed] > 0);
+	}
+	(void)usleep(300000);
+	assert_false(lg_asleep_timed(child[0], child[0]));
+	assert_true(lg_asleep_timed(child[1], child[1]));
+	for (int timed = 0; timed < 2; timed++) {
+		(void)kill(child[timed], SIGKILL);
+		(void)waitpid(child[timed], NULL, 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -85,6 +127,8 @@ int main(void)
 		cmocka_unit_test(clocks_differ_by_what_others_took),
 		cmocka_unit_test(who_sleeps_on_another_cpu_has_slept_so_long),
 		cmocka_unit_test(who_runs_has_not_slept),
+		cmocka_unit_test(a_call_with_a_limit_ends_by_itself),
+		cmocka_unit_test(a_sleeper_s_call_is_asked_for),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

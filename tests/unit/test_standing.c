@@ -12,6 +12,8 @@ struct job {
 	const char *op[RANKS]; /* the collective that it waits in; NULL = it is elsewhere */
 	int64_t seconds;
 	double rank_1_runs, worker_runs; /* ms of every 100 */
+	int64_t asleep_s[RANKS]; /* at its end, in one go; 0 = nobody knows */
+	bool timed[RANKS];       /* that sleep ends by itself */
 };
 
 static lg_stk frame(struct lg_builder *b, lg_stk caller, const char *name, const char *file, uint32_t line)
@@ -66,6 +68,11 @@ static struct outcome of(const struct job *j)
 			lg_add_state(b, &(struct lg_state_row){
 				.ts = 0, .dur = -1, .thr = thr, .kind = LG_BLOCKED, .cpu = -1,
 				.reason = LG_WHY_SLEEP, .flags = LG_STATE_EDGE, .stack = at });
+		if (j->asleep_s[r])
+			lg_add_mark(b, &(struct lg_mark_row){
+				.ts = j->seconds * 1000 * MS, .thr = thr, .name = lg_intern(b, "asleep"),
+				.value = j->asleep_s[r] * 1000 * MS,
+				.text = j->timed[r] ? lg_intern(b, "timed") : 0 });
 		runs(b, lg_thread_get(b, PID + r, PID + 100 + r), 0.2, j->seconds); /* gloo's, which polls */
 	}
 	runs(b, process(b, PID + 50, -1, LG_ROLE_JOB), j->worker_runs, j->seconds);
@@ -97,6 +104,30 @@ static void who_sleeps_elsewhere_is_missing(void **state)
 	assert_non_null(strstr(o.v->still, "rank 1 sleeps in waits_for_nobody (train.py:6), ranks 0, 2 wait in"));
 	assert_true(has_limit(o.v, "nothing in it ran for the last 5.0 s; a pause may be"));
 	done(&o);
+}
+
+/* Who tries again now and then may have been there for longer than it sleeps now: the others tell. */
+static void a_sleep_that_ends_by_itself_is_not_the_begin(void **state)
+{
+	static const struct {
+		struct job job;
+		const char *hung; /* for so long; NULL = no */
+	} rows[] = {
+		{ { .op = ELSEWHERE, .seconds = 6, .asleep_s = { 42, 8, 43 }, .timed = { false, true, true } }, "42 s" },
+		{ { .op = ELSEWHERE, .seconds = 6, .asleep_s = { 42, 8, 43 } }, NULL }, /* it came 8 s ago */
+		{ { .op = ELSEWHERE, .seconds = 6, .asleep_s = { 9, 35, 9 }, .timed = { true, true, true } }, "35 s" },
+		{ { .op = ELSEWHERE, .seconds = 6, .asleep_s = { 9, 8, 9 }, .timed = { true, true, true } }, NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct outcome o = of(&rows[i].job);
+		const struct lg_finding *f = find(o.v, "comms.missing_rank");
+
+		if (!f != !rows[i].hung || (f && !strstr(f->title, rows[i].hung)))
+			fail_msg("row %zu: %s", i, f ? f->title : "nothing");
+		done(&o);
+	}
 }
 
 static void collectives_that_no_frame_shows(void **state)
@@ -247,6 +278,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_sleeps_elsewhere_is_missing),
+		cmocka_unit_test(a_sleep_that_ends_by_itself_is_not_the_begin),
 		cmocka_unit_test(collectives_that_no_frame_shows),
 		cmocka_unit_test(where_all_wait_nobody_is_accused),
 		cmocka_unit_test(what_may_still_come_is_no_standstill),

@@ -70,16 +70,22 @@ static lg_stk innermost(const struct lg_case *c, lg_stk s)
 	return s;
 }
 
-/* The recorder was told by the kernel of sleeps that began before the recording. */
-static int64_t asleep_since(const struct lg_case *c, lg_thr thr, int64_t seen)
+/*
+ * The recorder was told by the kernel of sleeps that began before the recording. One that ends by itself may be
+ * the newest of many; if it lasts for long already, it does not matter.
+ */
+static void asleep_since(const struct lg_case *c, struct stand *s)
 {
 	int64_t since;
 
-	for (size_t i = 0; i < c->t->mark.n; i++)
-		if (c->t->mark.thr[i] == thr && lg_is_mark(c->t, i, "asleep") && c->t->mark.value[i] > 0 &&
-		    !__builtin_sub_overflow(c->t->mark.ts[i], c->t->mark.value[i], &since))
-			seen = LG_MIN(seen, since);
-	return seen;
+	for (size_t i = 0; i < c->t->mark.n; i++) {
+		if (c->t->mark.thr[i] != s->thr || !lg_is_mark(c->t, i, "asleep") || c->t->mark.value[i] <= 0 ||
+		    __builtin_sub_overflow(c->t->mark.ts[i], c->t->mark.value[i], &since))
+			continue;
+		s->from = LG_MIN(s->from, since);
+		s->polls = c->t->mark.value[i] < LONG_NS &&
+			   !strcmp(lg_string(c->t, c->t->mark.text[i]), "timed");
+	}
 }
 
 /* When it came to where it is, by its sleeps; one whose Python is not known is taken to be there, too. */
@@ -203,7 +209,8 @@ static void find_place(struct lg_case *c, struct stand *s)
 		find_spin(c, s);
 		return;
 	}
-	s->from = asleep_since(c, s->thr, c->t->state.ts[last]);
+	s->from = c->t->state.ts[last];
+	asleep_since(c, s);
 	s->stopped = c->t->state.reason[last] == LG_WHY_STOPPED || c->t->state.reason[last] == LG_WHY_TRACED;
 	s->in = innermost(c, c->t->state.stack[last]);
 	for (lg_stk k = s->in; k; k = c->t->stack.parent[k]) {

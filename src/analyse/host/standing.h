@@ -15,7 +15,7 @@ struct stand {
 	lg_stk user;         /* innermost one of the program's own; else `in` */
 	bool waits;          /* in a collective, or what may hold one */
 	bool stopped;        /* by a signal, or a tracer */
-	bool polls;          /* it woke now and then, and went to sleep again at the same place */
+	bool polls;          /* it wakes now and then, and goes to sleep again at the same place */
 	lg_prc child;        /* its own process that sleeps in code of the program's; 0 = none */
 	lg_stk child_user;
 	bool told;

@@ -836,8 +836,9 @@ static size_t add_asleep(struct lg_bpf_feed *f, lg_thr thr, const struct lg_bpf_
 	int64_t ns = n ? lg_asleep_ns(pid, tid) : 0;
 
 	if (ns > 0)
-		lg_add_mark(f->b, &(struct lg_mark_row){ .ts = stopped, .thr = thr, .value = ns,
-							 .name = lg_intern(f->b, "asleep") });
+		lg_add_mark(f->b, &(struct lg_mark_row){
+			.ts = stopped, .thr = thr, .value = ns, .name = lg_intern(f->b, "asleep"),
+			.text = lg_asleep_timed(pid, tid) ? lg_intern(f->b, "timed") : 0 });
 	return n;
 }
 

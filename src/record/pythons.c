@@ -28,7 +28,7 @@
 #define PROCESSES_MAX 16384
 #define CODES_MAX (1u << 18)  /* addresses remembered; beyond it each is looked up anew */
 #define TRUST_NS INT64_C(2000000000) /* an address whose object was looked at is believed for so long, */
-#define TRUST_DOUBLINGS 2     /* ... and for twice as long each time that the same one lay there still */
+#define TRUST_DOUBLINGS 5     /* ... and for twice as long each time that the same one lay there still */
 /* From the program at a sampling event to the time that the kernel writes into its sample. */
 #define SAMPLE_NS 200000
 #define SAMPLED_MAX 65536
@@ -67,7 +67,7 @@ struct code { /* what was seen at an address */
 	uint64_t head; /* hash of what must not change */
 	/* used: since it was looked at; same: how often in a row the same object lay there, at most so often
 	 * as doubles the trust */
-	uint64_t address : LG_BPF_PYTHON_UNITS, used : 1, same : 2;
+	uint64_t address : LG_BPF_PYTHON_UNITS, used : 1, same : 3;
 };
 
 struct dump { /* copies of one user's */
@@ -522,6 +522,12 @@ static bool is_due(const struct code *c, int64_t now)
 	return c->looked == INT64_MIN || now - c->looked > TRUST_NS << c->same;
 }
 
+/* Not yet, but so soon that a question of its own would cost more. */
+static bool is_nearly_due(const struct code *c, int64_t now)
+{
+	return c->looked == INT64_MIN || now - c->looked > TRUST_NS << c->same >> 1;
+}
+
 static void judge(struct lg_pythons *p, const struct process *q, const uint8_t *head, struct code *c)
 {
 	uint64_t id = identity(q, head);
@@ -537,7 +543,7 @@ static void judge(struct lg_pythons *p, const struct process *q, const uint8_t *
 	c->object = q->code_type && word_at(head, OBJECT_TYPE) != q->code_type ? 0 : copy_object(p, q, head);
 }
 
-/* A question to the reader costs far more than what is asked: others that are due are asked with it. */
+/* A question to the reader costs far more than what is asked: others that will be due soon are asked with it. */
 static void look(struct lg_pythons *p, const struct process *q, struct code *first, int64_t now)
 {
 	uint8_t head[LG_FAR_RANGES][HEAD_BYTES];
@@ -549,7 +555,7 @@ static void look(struct lg_pythons *p, const struct process *q, struct code *fir
 	for (size_t i = 0; i < NEAR && i < p->n_code && n < LG_FAR_RANGES; i++) {
 		struct code *c = &p->code[(at + i) % p->n_code];
 
-		if (i && (c->life != q->life || !c->used || !is_due(c, now)))
+		if (i && (c->life != q->life || !c->used || !is_nearly_due(c, now)))
 			continue;
 		r[n] = (struct lg_far_range){ .at = c->address, .to = head[n], .n = HEAD_BYTES };
 		of[n++] = c;

@@ -27,17 +27,24 @@ static __always_inline __u64 thread_base(struct task_struct *t)
 	return bpf_core_field_exists(x86->thread.fsbase) ? x86->thread.fsbase : 0;
 }
 
-/* The innermost frame of the current thread; 0 = it runs no Python. */
-static __always_inline __u64 python_innermost(const struct lg_bpf_python_layout *l, struct task_struct *t)
+/* The innermost frame of the current thread; 0 = it runs no Python. *known: the state that was its own before. */
+static __always_inline __u64 python_innermost(const struct lg_bpf_python_layout *l, struct task_struct *t,
+					      __u64 *known)
 {
 	__u64 base = thread_base(t), state, frame;
 
 	if (!base)
 		return 0;
 	state = user_word(base + (__s64)l->tls);
-	/* A state that says it is another thread's is none, or the layout is not this build's. */
-	if (!state || user_word(state + l->state_pthread) != base)
+	if (!state)
 		return 0;
+	/* A state that says it is another thread's is none, or the layout is not this build's. */
+	if (!known || *known != state) {
+		if (user_word(state + l->state_pthread) != base)
+			return 0;
+		if (known)
+			*known = state;
+	}
 	frame = user_word(state + l->state_frame);
 	if (l->frame_behind != LG_BPF_PYTHON_DIRECT && frame)
 		frame = user_word(frame + l->frame_behind);
@@ -110,7 +117,7 @@ static __always_inline void python_sleeps(struct thread *th, struct task_struct 
 	if (th->stateless >= STATELESS_ENOUGH && ++th->stateless % STATELESS_ENOUGH)
 		return;
 	l = python_layout(th->python);
-	frame = l ? python_innermost(l, t) : 0;
+	frame = l ? python_innermost(l, t, &th->python_state) : 0;
 	n = frame ? (__u32)lg_python_walk(l, frame, &th->naps, frames) : 0;
 	if (!n) {
 		if (th->stateless < STATELESS_ENOUGH)
@@ -150,7 +157,7 @@ int lg_sample(void *ctx)
 	tgid = tgid_of(t);
 	layout = bpf_map_lookup_elem(&pythons, &tgid);
 	l = layout ? python_layout(*layout) : 0;
-	frame = l ? python_innermost(l, t) : 0;
+	frame = l ? python_innermost(l, t, 0) : 0;
 	r = frame ? scratch_of(SCRATCH_SAMPLE) : 0;
 	if (!r)
 		return 1;

@@ -164,6 +164,7 @@ struct thread {
 	struct hold own, foreign; /* the job takes its own ten thousand times a second */
 	/* sleeps */
 	struct naps naps;
+	__u64 python_state; /* that was found to be its own */
 	__u64 stack_ts;     /* of the newest stack of a sleep */
 	__u64 walked_ts;    /* of the newest that was walked, see read_raw_stack() */
 	__u64 stack_places, stack_mark; /* of that one; places 0 = none */
@@ -462,6 +463,7 @@ int BPF_PROG(lg_exec, struct task_struct *p)
 	if (!th)
 		return 0;
 	th->tid = tid_of(p); /* a thread that is not the leader becomes it */
+	th->python_state = 0;
 	report_task(p, 0, th, bpf_ktime_get_ns(), LG_BPF_EXEC);
 	return 0;
 }

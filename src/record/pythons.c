@@ -543,7 +543,7 @@ static void judge(struct lg_pythons *p, const struct process *q, const uint8_t *
 	c->object = q->code_type && word_at(head, OBJECT_TYPE) != q->code_type ? 0 : copy_object(p, q, head);
 }
 
-/* A question to the reader costs far more than what is asked: others that will be due soon are asked with it. */
+/* A question to the reader costs far more than what is asked: with it go others that will be due soon. */
 static void look(struct lg_pythons *p, const struct process *q, struct code *first, int64_t now)
 {
 	uint8_t head[LG_FAR_RANGES][HEAD_BYTES];

@@ -113,7 +113,8 @@ static void a_sleep_that_ends_by_itself_is_not_the_begin(void **state)
 		struct job job;
 		const char *hung; /* for so long; NULL = no */
 	} rows[] = {
-		{ { .op = ELSEWHERE, .seconds = 6, .asleep_s = { 42, 8, 43 }, .timed = { false, true, true } }, "42 s" },
+		{ { .op = ELSEWHERE, .seconds = 6, .asleep_s = { 42, 8, 43 }, .timed = { false, true, true } },
+		  "42 s" },
 		{ { .op = ELSEWHERE, .seconds = 6, .asleep_s = { 42, 8, 43 } }, NULL }, /* it came 8 s ago */
 		{ { .op = ELSEWHERE, .seconds = 6, .asleep_s = { 9, 35, 9 }, .timed = { true, true, true } }, "35 s" },
 		{ { .op = ELSEWHERE, .seconds = 6, .asleep_s = { 9, 8, 9 }, .timed = { true, true, true } }, NULL },

@@ -27,7 +27,7 @@ static __always_inline __u64 thread_base(struct task_struct *t)
 	return bpf_core_field_exists(x86->thread.fsbase) ? x86->thread.fsbase : 0;
 }
 
-/* The innermost frame of the current thread; 0 = it runs no Python. *known: the state that was its own before. */
+/* The innermost frame of the current thread; 0 = it runs no Python. *known: its state, as it was before. */
 static __always_inline __u64 python_innermost(const struct lg_bpf_python_layout *l, struct task_struct *t,
 					      __u64 *known)
 {

@@ -18,8 +18,8 @@ int64_t lg_rq_clock_skew(const char *stat, int64_t ns_per_tick);
  * thread is gone. */
 int64_t lg_asleep_ns(int32_t pid, int32_t tid);
 /*
- * Does it sleep in a system call that ends by itself, by the text of /proc/PID/task/TID/syscall (proc(5))? Who
- * asks or tries again now and then sleeps like this. How long it lasts may lie in its memory: not read.
+ * Does it sleep in a system call that ends by itself, by the text of /proc/PID/task/TID/syscall (proc(5))?
+ * Who asks or tries again now and then sleeps like this. How long it lasts may lie in its memory: not read.
  */
 bool lg_sleep_is_timed(const char *syscall);
 bool lg_asleep_timed(int32_t pid, int32_t tid);

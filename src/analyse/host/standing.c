@@ -71,8 +71,8 @@ static lg_stk innermost(const struct lg_case *c, lg_stk s)
 }
 
 /*
- * The recorder was told by the kernel of sleeps that began before the recording. One that ends by itself may be
- * the newest of many; if it lasts for long already, it does not matter.
+ * The recorder was told by the kernel of sleeps that began before the recording. One that ends by itself may
+ * be the newest of many; if it lasts for long already, it does not matter.
  */
 static void asleep_since(const struct lg_case *c, struct stand *s)
 {

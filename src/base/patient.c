@@ -183,16 +183,22 @@ static void ask_for_others(void) __attribute__((noreturn));
 static void ask_for_others(void)
 {
 	static struct packet k;
+	unsigned char *answer = NULL;
+	size_t cap = 0;
 
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	k.asker = getpid();
 	for (;;) {
-		unsigned char *answer = q.errand && q.room ? lg_calloc(1, q.room) : NULL;
 		size_t n = 0, sent = 0, part;
 		int fd = -1;
 
+		if (q.errand && q.room > cap) {
+			lg_free(answer);
+			answer = lg_calloc(1, q.room);
+			cap = answer ? q.room : 0;
+		}
 		k.seq = q.seq;
-		k.error = q.room && !answer ? ENOMEM : 0;
+		k.error = q.errand && q.room > cap ? ENOMEM : 0;
 		if (q.errand && !k.error)
 			k.error = q.errand(q.told, q.n, answer, q.room, &n, &fd);
 		k.has_fd = fd >= 0;
@@ -207,7 +213,6 @@ static void ask_for_others(void)
 		} while (sent < n);
 		if (fd >= 0)
 			close(fd);
-		lg_free(answer);
 		if (recv(SOCK, &q, sizeof q, 0) < (ssize_t)offsetof(struct question, told))
 			_exit(0);
 	}

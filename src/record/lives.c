@@ -249,16 +249,43 @@ static bool joins(const struct lg_lives *l, const struct life *p)
 	return l->opt.job && ((c && c->prc == p->creator_prc && c->job) || lg_job_takes(l->opt.job, p->pid));
 }
 
+/* What is never kept back (base/patient.h). */
+static void read_plain(struct lg_lives *l, const struct life *p, struct lg_process_row *r)
+{
+	char path[64], text[16384], container[128] = "";
+	struct lg_proc_status status;
+
+	snprintf(path, sizeof path, "/proc/%d/status", p->pid);
+	if (lg_proc_read(path, text, sizeof text) > 0) {
+		lg_proc_parse_status(text, &status);
+		r->uid = status.uid;
+		r->ns_pid = status.ns_pid;
+	}
+	snprintf(path, sizeof path, "/proc/%d/cgroup", p->pid);
+	if (!p->kernel && lg_proc_read(path, text, sizeof text) > 0) {
+		lg_proc_container(text, container, sizeof container);
+		r->container = lg_intern(l->b, container);
+	}
+}
+
 /* Read one life's facts. False when the process is gone or is another one by now. */
 static bool read_life(struct lg_lives *l, struct life *p)
 {
+	enum { STAT, CMDLINE, ENVIRON };
+	struct lg_proc_text text[] = { { .name = "stat", .size = 1024 }, { .name = "cmdline", .size = 4096 },
+				       { .name = "environ", .size = READ_BUF - 8192 } };
+	/* With an explicit job only its own members' environments are anybody's business. */
+	bool its_own = !l->explicit_job || p->job || l->opt.token;
+	struct lg_proc_text *c = &text[CMDLINE], *e = &text[ENVIRON];
 	struct lg_proc_stat st;
-	struct lg_proc_status status;
 	struct lg_process_row r;
-	char path[64], container[128];
-	ssize_t n;
-	int rc = lg_proc_stat(p->pid, 0, &st);
+	int rc;
 
+	lg_proc_texts(p->pid, text, p->kernel ? 1 : its_own ? 3 : 2, l->buf, READ_BUF);
+	rc = text[STAT].n < 0 ? LG_E_NOTFOUND
+			      : lg_proc_parse_stat(text[STAT].text, (size_t)text[STAT].n, &st);
+	if (text[STAT].n == -EAGAIN) /* another of them may be what is kept back */
+		rc = lg_proc_stat(p->pid, 0, &st);
 	if (rc && rc != LG_E_IO)
 		return false;
 	/* A start time has the grain of a clock tick, 10 ms. */
@@ -273,45 +300,31 @@ static bool read_life(struct lg_lives *l, struct life *p)
 		r.comm = r.comm ?: lg_intern(l->b, st.comm);
 	}
 	r.host = l->host;
-	snprintf(path, sizeof path, "/proc/%d/status", p->pid);
-	if (lg_proc_read(path, l->buf, READ_BUF) > 0) {
-		lg_proc_parse_status(l->buf, &status);
-		r.uid = status.uid;
-		r.ns_pid = status.ns_pid;
-	}
-	if (!p->kernel) {
-		snprintf(path, sizeof path, "/proc/%d/cmdline", p->pid);
-		n = lg_proc_read(path, l->buf, 4096);
-		if (n > 0)
-			r.cmdline = lg_intern_n(l->b, l->buf,
-						lg_proc_join_cmdline(l->buf, (size_t)n));
-		snprintf(path, sizeof path, "/proc/%d/cgroup", p->pid);
-		if (lg_proc_read(path, l->buf, READ_BUF) > 0) {
-			lg_proc_container(l->buf, container, sizeof container);
-			r.container = lg_intern(l->b, container);
-		}
-	}
+	read_plain(l, p, &r);
+	if (!p->kernel && c->n > 0)
+		r.cmdline = lg_intern_n(l->b, c->text, lg_proc_join_cmdline(c->text, (size_t)c->n));
 	lg_process_write(l->b, p->prc, &r);
 	if (!p->kernel && !p->job && joins(l, p))
 		p->job = true;
-	/* With an explicit job only its own members' environments are anybody's business, and a
-	 * fork without exec has its creator's (mm is copied, so is the environment). */
-	if (!p->kernel && (!l->explicit_job || p->job || l->opt.token)) {
+	/* A fork without exec has its creator's (mm is copied, so is the environment). */
+	if (!p->kernel && (its_own || p->job)) {
 		struct lg_proc_rank was = p->env;
 
-		snprintf(path, sizeof path, "/proc/%d/environ", p->pid);
-		n = lg_proc_read(path, l->buf, READ_BUF);
-		if (n > 0) {
+		if (!its_own)
+			lg_proc_texts(p->pid, e, 1, l->buf, READ_BUF);
+		if (e->n > 0) {
+			size_t n = (size_t)e->n;
+
 			/* A daemon of the job that no fork event tied to it. */
-			if (l->opt.token && lg_environ_has(l->buf, (size_t)n, l->opt.token))
+			if (l->opt.token && lg_environ_has(e->text, n, l->opt.token))
 				p->job = true;
-			p->marks = !l->explicit_job || p->job ? lg_proc_kept_marks(l->buf, (size_t)n) : 0;
+			p->marks = !l->explicit_job || p->job ? lg_proc_kept_marks(e->text, n) : 0;
 			if (was.kind != LG_RANK_TOLD && (!l->explicit_job || p->job))
-				lg_proc_parse_environ(l->buf, (size_t)n, &p->env, NULL, NULL);
+				lg_proc_parse_environ(e->text, n, &p->env, NULL, NULL);
 			inherited_late(l, p);
 			if (p->env.kind && !same_rank(&p->env, &p->inherited)) {
 				l->keep_prc = p->prc;
-				lg_proc_parse_environ(l->buf, (size_t)n, &was, keep_variable, l);
+				lg_proc_parse_environ(e->text, n, &was, keep_variable, l);
 			}
 		} else if (!p->env.kind) {
 			/* A zombie has no memory left to read it from. What its creator has is the
@@ -330,6 +343,8 @@ struct scan {
 	int64_t now;
 	int32_t pid;
 	bool kernel;
+	int32_t next[LG_PROC_STATS];
+	size_t n_next;
 };
 
 static void scan_thread(void *arg, int32_t tid)
@@ -356,26 +371,22 @@ static void scan_thread(void *arg, int32_t tid)
 	}
 }
 
-static void scan_process(void *arg, int32_t pid)
+static void scan_process(struct scan *s, int32_t pid, const struct lg_proc_stat *st)
 {
-	struct scan *s = arg;
 	struct lg_lives *l = s->l;
 	struct life *p = find(l, pid);
-	struct lg_proc_stat st;
 	char path[64];
 
-	if (lg_proc_stat(pid, 0, &st))
-		return;
 	if (!p) {
 		/* First scan: it ran before. Later ones: it was missed, and /proc knows since when. */
 		int64_t since = l->scanned == INT64_MIN ? INT64_MIN
-							: lg_proc_ticks_to_monotonic(st.start);
+							: lg_proc_ticks_to_monotonic(st->start);
 
-		p = add(l, pid, st.ppid, INT64_MIN, s->now);
+		p = add(l, pid, st->ppid, INT64_MIN, s->now);
 		if (!p)
 			return;
-		p->kernel = st.flags & LG_PF_KTHREAD;
-		p->orphan = st.ppid <= 1 || !find(l, st.ppid);
+		p->kernel = st->flags & LG_PF_KTHREAD;
+		p->orphan = st->ppid <= 1 || !find(l, st->ppid);
 		if (l->scanned != INT64_MIN) {
 			struct lg_process_row r = lg_process_read(l->b, p->prc);
 
@@ -391,16 +402,37 @@ static void scan_process(void *arg, int32_t pid)
 		/* No source told of its exec: its name did. */
 		struct lg_process_row r = lg_process_read(l->b, p->prc);
 
-		if (r.comm && strcmp(lg_string(lg_builder_trace(l->b), r.comm), st.comm))
-			(void)lg_lives_exec(l, s->now, pid, st.comm);
+		if (r.comm && strcmp(lg_string(lg_builder_trace(l->b), r.comm), st->comm))
+			(void)lg_lives_exec(l, s->now, pid, st->comm);
 	}
 	s->pid = pid;
 	s->kernel = p->kernel;
 	snprintf(path, sizeof path, "/proc/%d/task", pid);
-	if (st.n_threads > 1)
+	if (st->n_threads > 1)
 		(void)lg_proc_each(path, scan_thread, s);
 	else
 		scan_thread(s, pid);
+}
+
+static void scan_some(struct scan *s)
+{
+	struct lg_proc_stat st[LG_PROC_STATS];
+	int rc[LG_PROC_STATS];
+
+	lg_proc_stats(s->next, s->n_next, st, rc);
+	for (size_t i = 0; i < s->n_next; i++)
+		if (!rc[i])
+			scan_process(s, s->next[i], &st[i]);
+	s->n_next = 0;
+}
+
+static void scan_next(void *arg, int32_t pid)
+{
+	struct scan *s = arg;
+
+	s->next[s->n_next++] = pid;
+	if (s->n_next == LG_PROC_STATS)
+		scan_some(s);
 }
 
 void lg_lives_scan(struct lg_lives *l, int64_t now)
@@ -408,7 +440,8 @@ void lg_lives_scan(struct lg_lives *l, int64_t now)
 	struct scan s = { .l = l, .now = now };
 	bool first = l->scanned == INT64_MIN;
 
-	(void)lg_proc_each("/proc", scan_process, &s);
+	(void)lg_proc_each("/proc", scan_next, &s);
+	scan_some(&s);
 	if (first) {
 		/* Everybody is known: whoever was met before its parent learns of it now. Parents
 		 * have smaller pids except where pids went round, so look until nothing changes. */

@@ -86,6 +86,110 @@ int lg_proc_stat(int32_t pid, int32_t tid, struct lg_proc_stat *ret)
 	return n < 0 ? LG_E_NOTFOUND : lg_proc_parse_stat(buf, (size_t)n, ret);
 }
 
+struct seen_stat {
+	int rc;
+	struct lg_proc_stat stat;
+};
+
+static int read_stats(const void *told, size_t n, void *answer, size_t room, size_t *ret_n, int *ret_fd)
+{
+	const int32_t *pid = told;
+	struct seen_stat *seen = answer;
+	char path[64], text[1024];
+
+	(void)room;
+	(void)ret_fd;
+	n /= sizeof *pid;
+	for (size_t i = 0; i < n; i++) {
+		ssize_t got;
+
+		seen[i] = (struct seen_stat){ .rc = LG_E_IO };
+		if (!lg_patient_about(pid[i]))
+			continue;
+		snprintf(path, sizeof path, "/proc/%d/stat", pid[i]);
+		got = lg_read_now(path, text, sizeof text);
+		seen[i].rc = got < 0 ? LG_E_NOTFOUND : lg_proc_parse_stat(text, (size_t)got, &seen[i].stat);
+	}
+	*ret_n = n * sizeof *seen;
+	return 0;
+}
+
+void lg_proc_stats(const int32_t *pid, size_t n, struct lg_proc_stat *ret, int *rc)
+{
+	struct seen_stat seen[LG_PROC_STATS];
+	size_t got = 0;
+	int failed = lg_patient_send(0, read_stats, pid, n * sizeof *pid, seen, sizeof seen, &got, NULL);
+
+	for (size_t i = 0; i < n; i++) {
+		if (failed) { /* one of them keeps it back: the others are asked without it */
+			rc[i] = lg_proc_stat(pid[i], 0, &ret[i]);
+		} else {
+			rc[i] = seen[i].rc;
+			ret[i] = seen[i].stat;
+		}
+	}
+}
+
+struct asked_texts {
+	int32_t pid;
+	uint32_t n;
+	struct {
+		uint32_t size;
+		char name[12];
+	} of[LG_PROC_TEXTS];
+};
+
+/* One behind the other: how long it is, itself, its zero. */
+static int read_texts(const void *told, size_t n, void *answer, size_t room, size_t *ret_n, int *ret_fd)
+{
+	const struct asked_texts *a = told;
+	char path[64], *at = answer;
+
+	(void)n;
+	(void)room;
+	(void)ret_fd;
+	for (uint32_t i = 0; i < a->n; i++) {
+		int64_t got;
+
+		snprintf(path, sizeof path, "/proc/%d/%s", a->pid, a->of[i].name);
+		got = lg_read_now(path, at + sizeof got, a->of[i].size);
+		memcpy(at, &got, sizeof got);
+		at += sizeof got;
+		if (got >= 0)
+			at += got + 1;
+	}
+	*ret_n = (size_t)(at - (char *)answer);
+	return 0;
+}
+
+void lg_proc_texts(int32_t pid, struct lg_proc_text *v, size_t n_v, char *buf, size_t room)
+{
+	struct asked_texts ask = { .pid = pid, .n = (uint32_t)n_v };
+	size_t got = 0, need = 0, at = 0;
+	int rc;
+
+	for (size_t i = 0; i < n_v; i++) {
+		ask.of[i].size = (uint32_t)v[i].size;
+		snprintf(ask.of[i].name, sizeof ask.of[i].name, "%s", v[i].name);
+		need += v[i].size + 16;
+	}
+	rc = need > room ? E2BIG : lg_patient_send(pid, read_texts, &ask, sizeof ask, buf, need, &got, NULL);
+	for (size_t i = 0; i < n_v; i++) {
+		int64_t n = -EIO;
+
+		v[i].n = rc ? -rc : -EIO;
+		if (rc || got - at < sizeof n)
+			continue;
+		memcpy(&n, buf + at, sizeof n);
+		at += sizeof n;
+		if (n >= 0 && (size_t)n >= got - at)
+			continue;
+		v[i].n = (ssize_t)n;
+		v[i].text = buf + at;
+		at += n < 0 ? 0 : (size_t)n + 1;
+	}
+}
+
 static const char *status_field(const char *text, const char *key)
 {
 	size_t n = strlen(key);

@@ -41,8 +41,23 @@ struct lg_proc_status {
 
 /* The whole of a small file, NUL-terminated; bytes read, or -errno. Longer files are cut. */
 ssize_t lg_proc_read(const char *path, char *buf, size_t size);
+/*
+ * Several files of a process in one question, which costs more than what is read. Each text, with a zero
+ * behind it, lies in buf; n: its bytes, or -errno.
+ */
+struct lg_proc_text {
+	const char *name;
+	size_t size; /* of it with its zero, at most; room for all, and 16 bytes for each, is in buf */
+	char *text;
+	ssize_t n;
+};
+enum { LG_PROC_TEXTS = 4 };
+void lg_proc_texts(int32_t pid, struct lg_proc_text *v, size_t n_v, char *buf, size_t room);
 /* tid 0 = the process. 0, or LG_E_NOTFOUND (gone) / LG_E_FORMAT / LG_E_IO (no answer: base/patient.h). */
 int lg_proc_stat(int32_t pid, int32_t tid, struct lg_proc_stat *ret);
+/* The same of many processes, asked together; rc[i] is of pid[i]. */
+enum { LG_PROC_STATS = 64 }; /* at most */
+void lg_proc_stats(const int32_t *pid, size_t n, struct lg_proc_stat *ret, int *rc);
 int lg_proc_parse_stat(const char *text, size_t n, struct lg_proc_stat *ret);
 void lg_proc_parse_status(const char *text, struct lg_proc_status *ret);
 /* Arguments joined by spaces, control characters as '?'. buf is changed in place; returns n. */

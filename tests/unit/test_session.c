@@ -207,6 +207,45 @@ static void reads_a_name_with_parentheses_and_spaces(void **state)
 	}
 }
 
+static void asks_many_processes_and_many_files_at_once(void **state)
+{
+	struct lg_proc_text v[] = { { .name = "stat", .size = 512 }, { .name = "none", .size = 64 },
+				    { .name = "cmdline", .size = 8 }, { .name = "environ", .size = 4096 } };
+	struct lg_proc_stat st[3];
+	char buf[8192];
+	pid_t child = fork();
+	int32_t pid[] = { getpid(), 1 << 30, child };
+	int rc[3];
+
+	(void)state;
+	if (!child) {
+		(void)execle("/bin/sleep", "sleep", "60", NULL, (char *[]){ "WORLD_SIZE=2", "RANK=1", NULL });
+		_exit(1);
+	}
+	assert_true(child > 0);
+	(void)usleep(200000);
+	lg_proc_stats(pid, 3, st, rc);
+	assert_int_equal(rc[0], 0);
+	assert_int_equal(st[0].ppid, getppid());
+	assert_int_equal(rc[1], LG_E_NOTFOUND);
+	assert_int_equal(rc[2], 0);
+	assert_string_equal(st[2].comm, "sleep");
+	lg_proc_texts(child, v, 4, buf, sizeof buf);
+	assert_int_equal(lg_proc_parse_stat(v[0].text, (size_t)v[0].n, &st[0]), 0);
+	assert_int_equal(st[0].pid, child);
+	assert_int_equal(v[1].n, -ENOENT);
+	assert_int_equal(v[2].n, 7); /* cut */
+	assert_memory_equal(v[2].text, "sleep\0006", 8);
+	assert_true(lg_environ_has(v[3].text, (size_t)v[3].n, "RANK=1"));
+	lg_proc_texts(child, v, 4, buf, 4096); /* has not the room */
+	for (size_t i = 0; i < 4; i++)
+		assert_true(v[i].n < 0);
+	(void)kill(child, SIGKILL);
+	(void)waitpid(child, NULL, 0);
+	lg_proc_texts(child, v, 1, buf, sizeof buf);
+	assert_int_equal(v[0].n, -ENOENT);
+}
+
 static struct lg_proc_rank rank_of(const char *text, size_t n)
 {
 	struct lg_proc_rank r;
@@ -628,6 +667,7 @@ int main(void)
 		cmocka_unit_test(drops_late_records_unless_their_source_takes_them),
 		cmocka_unit_test(reports_records_lost_for_want_of_memory),
 		cmocka_unit_test(reads_a_name_with_parentheses_and_spaces),
+		cmocka_unit_test(asks_many_processes_and_many_files_at_once),
 		cmocka_unit_test(torchrun_wins_over_slurm_and_mpi),
 		cmocka_unit_test(keeps_only_listed_variables),
 		cmocka_unit_test(names_containers_pods_and_batch_steps),

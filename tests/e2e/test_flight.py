@@ -62,6 +62,9 @@ def test_the_rank_that_did_not_enter_is_named(laggard, tmp_path, status, as_json
     assert "ranks 0, 1, 3 wait" in finding["title"] and "all_reduce" in finding["title"]
     assert "number 6 of group 0" in finding["evidence"][0]["text"]
     assert "train.py:36" in finding["evidence"][0]["text"]
+    ranks = json.loads(laggard("hang", "--json", tmp_path).stdout)["hang"]["ranks"]
+    assert [(r["last_collective"]["seq"], r["last_collective"]["state"]) for r in ranks] == [
+        (5, "completed") if rank == 2 else (6, "waiting") for rank in range(4)]
 
 
 def test_a_dump_without_entries_is_the_one(laggard, tmp_path):
@@ -80,6 +83,24 @@ def test_the_end_of_a_chain_is_accused_and_not_who_waits_himself(laggard, tmp_pa
     dump(tmp_path, 3, ring(5, 1), groups=groups[2])
     (finding,) = explain(laggard, tmp_path)
     assert finding["culprit"]["rank"] == 0
+
+
+@pytest.mark.parametrize("healthy", [False, True])
+def test_ranks_that_wait_for_each_other_in_two_groups(laggard, tmp_path, healthy):
+    """0 is in group 1 and 1 in group 2, of which both are; 2 and 3 wait for them in group 0. Or all have entered both."""
+    groups = {"0": WORLD[0], "1": [0, 1], "2": [0, 1]}
+    for rank in (0, 1):
+        dump(tmp_path, rank, ring(5, 0) + ring(3, healthy or rank == 0, group="1") + ring(3, healthy or rank == 1, group="2"),
+             groups=groups)
+    for rank in (2, 3):
+        dump(tmp_path, rank, ring(5, 0 if healthy else 1), groups={"0": WORLD[0]})
+    findings = explain(laggard, tmp_path)
+    assert len(findings) == (0 if healthy else 1)
+    for finding in findings:
+        assert finding["id"] == "comms.mismatch" and finding["severity"] == "high" and finding["culprit_ranks"] == [0, 1]
+        assert finding["title"].startswith("ranks 0, 1 wait for each other in a circle")
+        assert finding["evidence"][0]["text"].startswith("rank 0 waits in nccl:all_reduce number 4 of group 1")
+        assert finding["evidence"][0]["text"].endswith("which rank 1 has not entered")
 
 
 def test_a_rank_whose_device_stands_is_told_beside_it(laggard, tmp_path):

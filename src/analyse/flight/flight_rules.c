@@ -218,6 +218,63 @@ static void nothing_known(struct lg_flight *d)
 	}
 }
 
+/* Who waits, in what, and the first of those whom it waits for. */
+struct waiter {
+	const struct lg_flight_side *s;
+	lg_prc for_whom;   /* 0 = nobody */
+	uint32_t visited;  /* in the walk along these, from 1 */
+};
+
+static void note_first(struct lg_flight_look *l, lg_prc p)
+{
+	struct waiter *w = l->arg;
+
+	if (!w->for_whom || l->d->c->t->process.rank[p] < l->d->c->t->process.rank[w->for_whom]) {
+		w->for_whom = p;
+		w->s = l->s;
+	}
+}
+
+/* Everybody who is waited for waits himself: following any of them ends where the circle closes. */
+static void wait_in_circle(struct lg_flight *d)
+{
+	struct lg_case *c = d->c;
+	LG_AUTOFREE struct waiter *w = lg_scratch(c, c->t->process.n, sizeof *w);
+	struct lg_finding *f;
+	const char *who = "";
+	uint32_t n = 0, said = 0;
+	lg_prc p = 0, first;
+
+	if (!w)
+		return;
+	LG_EACH(s, d->side, d->n)
+		if (lg_flight_waits(d, s) && d->waits[s->prc]) {
+			(void)lg_flight_look(d, s, note_first, &w[s->prc]);
+			p = w[s->prc].for_whom ? s->prc : p;
+		}
+	for (; p && !w[p].visited; p = w[p].for_whom)
+		w[p].visited = ++n;
+	if (!p)
+		return;
+	first = p;
+	for (lg_prc q = w[p].for_whom; q != p; q = w[q].for_whom)
+		if (c->t->process.rank[q] < c->t->process.rank[first])
+			first = q;
+	p = first;
+	f = lg_flight_finding(c, LG_R_COMMS_MISMATCH, 0.8, -1);
+	do {
+		lg_culprit_rank_add(c, f, c->t->process.rank[p]);
+		if (said++ < RANKS_SAID)
+			who = lg_text(c, "%s%s%d", who, *who ? ", " : "", c->t->process.rank[p]);
+		lg_evidence_add(c, f, since(c, w[p].s), 0, LG_SAYS_COMMS_MISMATCH_WAITS_FOR,
+				c->t->process.rank[p], collective_text(c, w[p].s),
+				c->t->process.rank[w[p].for_whom]);
+		p = w[p].for_whom;
+	} while (p != first);
+	lg_title(c, f, LG_SAYS_COMMS_MISMATCH_CIRCLE, who);
+	lg_evidence_against(c, f, LG_SAYS_COMMS_MISSING_RANK_MAY_MOVE);
+}
+
 static void note_late(struct lg_flight_look *l, lg_prc p)
 {
 	uint8_t *late = l->arg;
@@ -264,6 +321,8 @@ static int missing_ranks(struct lg_flight *d)
 	}
 	if (!any)
 		nothing_known(d);
+	else if (!told)
+		wait_in_circle(d);
 	return d->c->failed;
 }
 

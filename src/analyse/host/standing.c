@@ -331,14 +331,13 @@ static uint32_t last_collective(const struct lg_case *c, lg_prc p)
 	uint32_t open = LG_NO_ROW, last = LG_NO_ROW;
 
 	LG_LISTED(thr, c->idx->thread, p) {
-		struct lg_rows spans = lg_spans_in(c, thr, c->t->first, INT64_MAX);
-
-		while (lg_next_row(c, &spans)) {
-			if (s->kind[spans.row] != LG_SPAN_COLLECTIVE || s->seq[spans.row] < 0)
+		/* Also one that was entered in the last moment and has no length. */
+		LG_LISTED(row, c->idx->span, thr) {
+			if (s->kind[row] != LG_SPAN_COLLECTIVE || s->seq[row] < 0)
 				continue;
-			if (s->dur[spans.row] < 0)
-				open = open == LG_NO_ROW || s->ts[spans.row] < s->ts[open] ? spans.row : open;
-			last = last == LG_NO_ROW || s->ts[spans.row] >= s->ts[last] ? spans.row : last;
+			if (s->dur[row] < 0)
+				open = open == LG_NO_ROW || s->ts[row] < s->ts[open] ? row : open;
+			last = last == LG_NO_ROW || s->ts[row] >= s->ts[last] ? row : last;
 		}
 	}
 	return open != LG_NO_ROW ? open : last;

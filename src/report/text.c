@@ -190,12 +190,18 @@ static bool got_slower(const struct lg_verdict *v)
 	return v->slower > 0 && v->shape && (v->shape == LG_SHAPE_SHIFT || v->shape == LG_SHAPE_DRIFT);
 }
 
+/* One or two may be anything, unless the run is short beside them. */
+static bool slow_steps_matter(const struct lg_verdict *v)
+{
+	return slow_share(v) >= (v->n_slow >= 3 ? 0.03 : 0.1);
+}
+
 /* That slow steps are much of the time, and what is known of it. */
 static void add_slow_steps(struct sbuf *b, const struct lg_verdict *v, const char *lead, double share,
 			   const char *what)
 {
-	add(b, "%s: %zu of %zu steps were slow, which took %.0f %% of the time; %.0f %% of that %s.", lead, v->n_slow,
-	    v->n_judged, slow_share(v) * 100, share * 100, what);
+	add(b, "%s: %zu of %zu steps %s slow, which took %.0f %% of the time; %.0f %% of that %s.", lead, v->n_slow,
+	    v->n_judged, v->n_slow == 1 ? "was" : "were", slow_share(v) * 100, share * 100, what);
 }
 
 /* Where the trace shows nothing. A loop that trains nothing is called what it is. */
@@ -331,11 +337,11 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 	} else if ((lead = why_slow(v))) {
 		add(&b, "%s (%.0f %% of the slow steps' excess, %.1f %% of the run)", lead->title,
 		    lead->excess_share * 100, lead->lost_share * 100);
-	} else if (v->n_slow >= 3 && v->own_share >= 0.5 && slow_share(v) >= 0.03) {
+	} else if (v->own_share >= 0.5 && slow_steps_matter(v)) {
 		add_slow_steps(&b, v, "Mostly the job's own doing", v->own_share, "its own threads computed or slept");
 		if (v->n_limits)
 			add(&b, " The limits below say more.");
-	} else if (v->n_slow >= 3 && v->unexplained_share >= 0.5 && slow_share(v) >= 0.03) {
+	} else if (v->unexplained_share >= 0.5 && slow_steps_matter(v)) {
 		add_slow_steps(&b, v, v->inference ? "Inference or evaluation, no cause proven" : "No cause proven",
 			       v->unexplained_share, "is unexplained");
 		if (v->n_limits)

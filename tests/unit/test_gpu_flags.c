@@ -233,6 +233,23 @@ static void gathers_that_nobody_prefetched(void **state)
 	quiet(&p);
 }
 
+/* However long it is recorded: such a share is the work's own. */
+static void the_last_bucket_is_ordinary(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.n_comm = 10;
+	p.comm_ns = MS;
+	p.comm_tail_ns = 600 * US;
+	p.comm_overlaps = true;
+	o = explain(&p);
+	assert_int_equal(find(o.v, "comms.exposed")->severity, LG_SEVERITY_LOW);
+	assert_true(find(o.v, "comms.exposed")->ordinary);
+	done(&o);
+}
+
 /* What is exposed decides the advice: who waits for a stage of a pipeline has no buckets to set. */
 static void advice_by_what_moves(void **state)
 {
@@ -485,6 +502,7 @@ int main(void)
 		cmocka_unit_test(what_ddp_need_not_do),
 		cmocka_unit_test(unused_parameters_are_looked_for_on_cpus_too),
 		cmocka_unit_test(gathers_that_nobody_prefetched),
+		cmocka_unit_test(the_last_bucket_is_ordinary),
 		cmocka_unit_test(convolutions_never_tuned),
 		cmocka_unit_test(advice_by_what_moves),
 		cmocka_unit_test(advice_for_each_kind_that_matters),

@@ -111,6 +111,10 @@ static void a_loss_in_few_steps_counts_as_far_as_they_prove_it(void **state)
 	seen(&o, "gpu.launch_bound", "(seen 4 times)", LG_SEVERITY_HIGH);
 	assert_true(find(o.v, "gpu.launch_bound")->confidence > sure);
 	done(&o);
+	p.n_steps = 25; /* five alike: four of them have four fifths, but are not most */
+	o = explain(&p);
+	seen(&o, "gpu.launch_bound", NULL, LG_SEVERITY_HIGH);
+	done(&o);
 	p.pause_ns = 30 * MS; /* 37 %, and 7 % */
 	p.n_steps = 10;
 	o = explain(&p);

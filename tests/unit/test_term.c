@@ -171,6 +171,15 @@ static void it_says_so_when_nothing_is_wrong(void **state)
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is wrong"));
 	v.n_findings = 0;
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Nothing is wrong"));
+	v.n_slow = 1; /* one may be anything, unless it is much of the run */
+	v.unexplained_share = 0.8;
+	for (int much = 0; much < 2; much++) {
+		v.slow_excess_ms = v.median_ms * (double)v.n_judged * (much ? 0.2 : 0.05);
+		assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), much ? " steps was slow, which took" :
+				       ", 1 of them slow, no finding"));
+	}
+	v.n_slow = 12;
+	v.slow_excess_ms = v.unexplained_share = 0;
 	v.shape = LG_SHAPE_SHIFT; /* for good, whether a finding explains it or not */
 	v.slower = 0.4;
 	assert_non_null(strstr(lg_headline(&v, buf, sizeof buf), "Steps got 40 % slower"));

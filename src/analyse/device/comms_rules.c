@@ -213,6 +213,7 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g)
 	/* The last bucket has nothing left to hide under: a job that hides all others is a good one. */
 	if (l.share < LG_N_COMMS_EXPOSED_TAIL &&
 	    (double)r->by[LG_GPU_BY_COMM] < LG_N_COMMS_EXPOSED_HIDDEN * (double)r->comm_ns) {
+		f->ordinary = true;
 		lg_cap(f, LG_CAP_ORDINARY);
 		lg_evidence_against(c, f, LG_SAYS_COMMS_EXPOSED_LAST_ONE, 100 - 100 *
 				    (double)r->by[LG_GPU_BY_COMM] / (double)r->comm_ns);

@@ -211,7 +211,8 @@ static void add_episode(struct longest *l, int64_t one)
 }
 
 /* A loss is made of layers: what the k-th longest episode has above the next one came k times. Each counts as
- * far as that many prove it. Few episodes are most of it that have four fifths. */
+ * far as that many prove it. Few episodes are most of it that have four fifths, and behind which no other comes
+ * that is half as long as they. */
 static struct lg_gpu_proof proof_of(const struct lg_gpu_run *r, const struct longest *l, int64_t all)
 {
 	size_t enough = lg_gpu_enough(r);
@@ -224,7 +225,7 @@ static struct lg_gpu_proof proof_of(const struct lg_gpu_run *r, const struct lon
 
 		proven -= layer * (1 - lg_proven(k));
 		top += l->v[k - 1];
-		if (!p.seen && 5 * top >= 4 * all)
+		if (!p.seen && 5 * top >= 4 * all && 2 * l->v[k] < l->v[k - 1])
 			p.seen = k;
 	}
 	p.part = all > 0 ? proven / (double)all : 0;

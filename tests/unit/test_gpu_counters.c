@@ -328,6 +328,63 @@ static struct smi slower(int gpu, int i)
 	return x;
 }
 
+/* From then on a third slower, at a third less power: nobody cools it. */
+static struct smi overheats(int gpu, int i)
+{
+	struct smi x = { 98, 640 + i % 20, 1755, 0 };
+
+	if (gpu == 1 && i >= 120)
+		x = (struct smi){ 98, 430 + i % 20, 1170, 0 };
+	return x;
+}
+
+static struct smi all_overheat(int gpu, int i)
+{
+	(void)gpu;
+	return overheats(1, i);
+}
+
+/* Heavy kernels slow the clock down, and take what power there is. */
+static struct smi heavier_at_times(int gpu, int i)
+{
+	(void)gpu;
+	return i % 100 < 50 ? (struct smi){ 98, 690, 1170, 0 } : (struct smi){ 98, 640, 1755, 0 };
+}
+
+/* A burst's last reading: its load is told for the second past, its clock for now. */
+static struct smi bursts(int gpu, int i)
+{
+	(void)gpu;
+	return i % 10 < 7 ? (struct smi){ 98, 640, 1755, 0 } : i % 10 < 9 ? (struct smi){ 92, 90, 345, 0 }
+							      : (struct smi){ 0, 70, 345, 0 };
+}
+
+/* By its own clock before, where no reason tells; the price is of the readings that are slow. */
+static void a_clock_that_comes_down_at_less_power(void **state)
+{
+	static const struct {
+		struct smi (*of)(int gpu, int i);
+		const char *said; /* NULL = healthy */
+	} rows[] = {
+		{ overheats, "device 1 is clocked 33 % lower than its peers in" },
+		{ all_overheat, "4 of 4 devices are clocked 33 % lower than at other times in" },
+		{ heavier_at_times, NULL },
+		{ bursts, NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct outcome o = smi(rows[i].of);
+		const struct lg_finding *f = find(o.v, "gpu.throttled");
+
+		if (!f != !rows[i].said || (f && !strstr(f->title, rows[i].said)))
+			fail_msg("row %zu: %s", i, f ? f->title : "nothing");
+		if (f)
+			assert_true(fabs(f->lost_share - 480.0 / 600 / 3) < 0.02);
+		done(&o);
+	}
+}
+
 static void counters_tell_spinning_and_throttled_devices(void **state)
 {
 	struct outcome o = smi(working);
@@ -471,6 +528,7 @@ int main(void)
 		cmocka_unit_test(cards_of_all_makes_spin_at_little_power),
 		cmocka_unit_test(one_device_is_named_only_where_it_stands_apart),
 		cmocka_unit_test(counters_tell_spinning_and_throttled_devices),
+		cmocka_unit_test(a_clock_that_comes_down_at_less_power),
 		cmocka_unit_test(a_device_alone_waits_for_no_other),
 		cmocka_unit_test(no_device_is_left_out),
 		cmocka_unit_test(counters_that_no_rule_reads_are_told),

@@ -523,32 +523,97 @@ static bool hot(struct lg_case *c, struct devices *d)
 	return true;
 }
 
-/* No reason says so: a device that runs slower than its peers under the same load. */
-static void slower_than_peers(struct lg_case *c, struct devices *d)
+/* Readings of a device under load with a clock below `full`: at no less power only where it is so always. */
+struct slowed {
+	double full, usual; /* MHz; W at that clock, NAN = not known */
+	double low, watts;  /* means while it is slowed */
+	double lost;        /* parts of readings */
+	size_t n, busy;
+	bool always;
+};
+
+static bool is_slow(const struct slowed *s, const struct reading *r)
+{
+	return is_in(r, VERY_BUSY) && r->clock <= (1 - LG_N_GPU_THROTTLED_CLOCK) * s->full &&
+	       (s->always || r->power <= (1 - LG_N_GPU_THROTTLED_CLOCK) * s->usual);
+}
+
+/* Median power under load at a clock that is not low. */
+static double usual_power(const struct device *g, double full)
+{
+	LG_AUTOFREE double *v = lg_calloc(g->n + 1, sizeof *v);
+	double low = (1 - LG_N_GPU_THROTTLED_CLOCK) * full;
+	size_t n = 0;
+
+	LG_EACH_WHILE(v, r, g->v, g->n)
+		if (is_in(r, VERY_BUSY) && !isnan(r->power) && r->clock > low)
+			v[n++] = r->power;
+	return n >= LG_N_GPU_THROTTLED_READINGS ? lg_median_f64(v, n) : (double)NAN;
+}
+
+/*
+ * A clock that gives way to heavy kernels comes with all the power that there is; one that is held down,
+ * with less. A burst's last reading may show its load and a clock that is down already: what lasts counts.
+ */
+static struct slowed slowed_of(const struct devices *d, const struct device *g, double peers)
+{
+	double own = quantile(d, g, 0.5, VERY_BUSY, CLOCK);
+	struct slowed s = { .full = fmax(quantile(d, g, 0.95, VERY_BUSY, CLOCK), peers) };
+	size_t run = 0, told;
+
+	s.always = d->n > 1 && own <= (1 - LG_N_GPU_THROTTLED_CLOCK) * peers;
+	s.usual = usual_power(g, s.full);
+	for (size_t i = 0; i < g->n; i++) {
+		s.busy += is_in(&g->v[i], VERY_BUSY);
+		run = is_slow(&s, &g->v[i]) ? run + 1 : 0;
+		told = run == LG_N_GPU_THROTTLED_LASTS ? run : run > LG_N_GPU_THROTTLED_LASTS;
+		for (const struct reading *r = &g->v[i + 1] - told; r <= &g->v[i]; r++) {
+			s.n++;
+			s.low += r->clock;
+			s.watts += r->power;
+			s.lost += 1 - r->clock / s.full;
+		}
+	}
+	s.low /= (double)LG_MAX(s.n, 1);
+	s.watts /= (double)LG_MAX(s.n, 1);
+	return s;
+}
+
+/* No reason says so: a device that runs slower under load than its peers, or than at other times. */
+static void slower_than_usual(struct lg_case *c, struct devices *d)
 {
 	LG_AUTOFREE double *bad = lg_calloc(d->n, sizeof *bad);
-	size_t worst = d->n;
-	double most = 0, peers;
+	struct slowed worst = { 0 };
+	const struct device *who = NULL;
+	double peers;
 	struct lg_finding *f;
 
-	if (!bad || !d->has_clock || d->n < 2)
+	if (!bad || !d->has_clock)
 		return;
 	peers = quantile(d, NULL, 0.5, VERY_BUSY, CLOCK);
 	for (size_t i = 0; i < d->n; i++) {
-		double own = quantile(d, &d->v[i], 0.5, VERY_BUSY, CLOCK);
+		struct slowed s = slowed_of(d, &d->v[i], peers);
 
-		bad[i] = 1 - own / peers;
-		if (!(own <= (1 - LG_N_GPU_THROTTLED_CLOCK) * peers) || bad[i] < most)
+		if (s.n < LG_N_GPU_THROTTLED_READINGS ||
+		    (double)s.n < LG_N_GPU_THROTTLED_REASON * (double)s.busy)
 			continue;
-		most = bad[i];
-		worst = i;
+		bad[i] = s.lost / (double)s.busy;
+		if (who && s.lost <= worst.lost)
+			continue;
+		worst = s;
+		who = &d->v[i];
 	}
-	if (worst == d->n)
+	if (!who)
 		return;
-	f = add(c, d, LG_R_GPU_THROTTLED, most, 0.65);
-	lg_title(c, f, LG_SAYS_GPU_THROTTLED_BELOW_PEERS, who_is(c, d, worst, bad), most * 100);
-	lg_evidence(c, f, LG_SAYS_GPU_THROTTLED_CLOCK_BUSY, peers * (1 - most), peers);
-	say_user(c, f, &d->v[worst]);
+	f = add(c, d, LG_R_GPU_THROTTLED, worst.lost / (double)who->n, 0.65);
+	lg_title(c, f, LG_SAYS_GPU_THROTTLED_SLOWER, who_is(c, d, (size_t)(who - d->v), bad),
+		 100 * (1 - worst.low / worst.full),
+		 d->n > 1 && like_the_worst(bad, d->n) == 1 ? "its peers" : "at other times",
+		 100 * (double)worst.n / (double)worst.busy);
+	lg_evidence(c, f, LG_SAYS_GPU_THROTTLED_CLOCK_THEN, worst.low, worst.full);
+	if (!isnan(worst.watts) && !isnan(worst.usual))
+		lg_evidence(c, f, LG_SAYS_GPU_THROTTLED_POWER_THEN, worst.watts, worst.usual);
+	say_user(c, f, who);
 	lg_evidence_against(c, f, d->has_reasons ? LG_SAYS_GPU_THROTTLED_NO_REASON :
 			    LG_SAYS_GPU_THROTTLED_REASONS_UNREAD);
 }
@@ -556,7 +621,7 @@ static void slower_than_peers(struct lg_case *c, struct devices *d)
 static void throttled(struct lg_case *c, struct devices *d)
 {
 	if (!hot(c, d) && !power_capped(c, d))
-		slower_than_peers(c, d);
+		slower_than_usual(c, d);
 }
 
 /*

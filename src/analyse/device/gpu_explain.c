@@ -211,8 +211,8 @@ static void add_episode(struct longest *l, int64_t one)
 }
 
 /* A loss is made of layers: what the k-th longest episode has above the next one came k times. Each counts as
- * far as that many prove it. Few episodes are most of it that have four fifths, and behind which no other comes
- * that is half as long as they. */
+ * far as that many prove it. Few episodes are most of it that have four fifths, and behind which none comes
+ * that is half as long. */
 static struct lg_gpu_proof proof_of(const struct lg_gpu_run *r, const struct longest *l, int64_t all)
 {
 	size_t enough = lg_gpu_enough(r);

@@ -85,6 +85,12 @@ static const struct {
 	    .confirm = "One step without optimizer.step(): the copies are gone." } },
 	{ "data.serial_copy", "weights", STREAMED_WEIGHTS },
 	{ "data.pageable_copy", "weights", STREAMED_WEIGHTS },
+	{ "gpu.allocator_sync", "pinned",
+	  { .fix = "Pin once and use it again: DataLoader(pin_memory=True), whose buffers are kept, or one buffer "
+		   "made outside the loop (torch.empty(..., pin_memory=True)) that each batch is copied into. "
+		   "tensor.pin_memory() and cudaHostRegister in a step take longer than the copy that they speed up.",
+	    .tradeoff = "Pinned memory stays taken and cannot be swapped out.",
+	    .confirm = "Take pin_memory() out of the loop for 50 steps: cudaHostAlloc and cudaFreeHost are gone." } },
 	{ "gpu.allocator_sync", "uncached",
 	  { .fix = "Switch the cache on again: unset PYTORCH_NO_CUDA_MEMORY_CACHING (PYTORCH_NO_HIP_MEMORY_CACHING), "
 		   "which is for compute-sanitizer and memcheck; or look at what replaced the allocator "

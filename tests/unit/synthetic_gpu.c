@@ -492,7 +492,7 @@ static void step(struct sim *s, int k)
 	}
 	for (int i = 0; now && i < p->n_alloc; i++) {
 		drain(s, "cudaStreamSynchronize");
-		call(s, "cudaMalloc", p->alloc_ns);
+		call(s, p->alloc_call ? p->alloc_call : "cudaMalloc", p->alloc_ns);
 		launch(s, STREAM_COMPUTE, "void fill", 10 * US, "aten::empty");
 	}
 	for (int i = 0; i < p->autotune && (!p->autotune_once || k == 3); i++) {

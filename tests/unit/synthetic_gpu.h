@@ -34,6 +34,7 @@ struct gpu_plan {
 	uint64_t copy_bytes;    /* of each; 0 = 8 MB */
 	bool copy_in_optimizer; /* the optimizer's step orders it */
 	int n_alloc;            /* cudaMalloc calls a step, each of alloc_ns, after a drain */
+	const char *alloc_call; /* instead of it */
 	int64_t alloc_ns;
 	int n_comm;
 	int64_t comm_ns;

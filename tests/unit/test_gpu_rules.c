@@ -825,6 +825,13 @@ static void an_allocator_without_its_cache_is_not_fragmented(void **state)
 	assert_non_null(strstr(o.v->findings[0].fix, "PYTORCH_NO_CUDA_MEMORY_CACHING"));
 	assert_non_null(strstr(o.v->findings[0].fix, "no fragmentation"));
 	done(&o);
+	p.alloc_call = "cudaHostAlloc"; /* memory of the host: no allocator of the device's */
+	o = first(&p, "gpu.allocator_sync");
+	assert_string_equal(o.v->findings[0].detail, "pinned");
+	assert_non_null(strstr(o.v->findings[0].title, "pinned memory of the host is taken"));
+	assert_null(strstr(o.v->findings[0].fix, "expandable_segments"));
+	done(&o);
+	p.alloc_call = NULL;
 	p.n_alloc = 10;
 	p.alloc_ns = MS;
 	o = first(&p, "gpu.allocator_sync");

@@ -221,18 +221,29 @@ static void host_sync(struct lg_case *c, const struct lg_gpu *g)
 	lg_evidence_against(c, f, LG_SAYS_GPU_HOST_SYNC_CHARGED);
 }
 
-/* Calls in the window that take memory from the driver. */
-static size_t mallocs_of(const struct lg_case *c, const struct lg_gpu_run *r)
+/* Calls in the window that take memory from the driver or give it back. */
+struct driver_memory {
+	size_t taken;
+	int64_t ns, pinned_ns; /* all; of the host's memory */
+};
+
+static struct driver_memory driver_memory(const struct lg_case *c, const struct lg_gpu_run *r)
 {
 	const struct lg_span_tab *s = &c->t->span;
-	size_t n = 0;
+	struct driver_memory m = { 0 };
 
 	for (size_t h = 0; h < r->n_host; h++)
-		LG_EACH(x, r->host[h].seg, r->host[h].n)
-			if (x->class == LG_HOST_ALLOC && x->ts == s->ts[x->span] && x->ts >= r->from &&
-			    x->ts < r->to)
-				n += lg_name_class_of(lg_string(c->t, s->name[x->span])) == LG_NAME_ALLOC;
-	return n;
+		LG_EACH(x, r->host[h].seg, r->host[h].n) {
+			const char *name = lg_string(c->t, s->name[x->span]);
+
+			if (x->class != LG_HOST_ALLOC || x->ts != s->ts[x->span] || x->ts < r->from ||
+			    x->ts >= r->to)
+				continue;
+			m.taken += lg_name_class_of(name) == LG_NAME_ALLOC;
+			m.ns += s->dur[x->span];
+			m.pinned_ns += lg_on_list(LG_LIST_PINS, name) ? s->dur[x->span] : 0;
+		}
+	return m;
 }
 
 static void allocator(struct lg_case *c, const struct lg_gpu *g)
@@ -240,16 +251,19 @@ static void allocator(struct lg_case *c, const struct lg_gpu *g)
 	struct lg_gpu_loss l = lg_gpu_lost(g, BIT(LG_GPU_BY_ALLOC));
 	struct lg_finding *f =
 		lg_gpu_idles(c, g, LG_R_GPU_ALLOCATOR_SYNC, &l, LG_N_GPU_ALLOCATOR_SYNC_FLOOR, 0.9);
-	size_t n;
+	struct driver_memory m;
 
 	if (!f)
 		return;
 	lg_gpu_moments(c, f, l.worst, l.mask, 4, "device idle");
 	lg_title(c, f, LG_SAYS_GPU_ALLOCATOR_SYNC_TITLE, l.share * 100);
-	n = mallocs_of(c, l.worst);
-	if ((double)n >= LG_N_GPU_ALLOCATOR_SYNC_UNCACHED * (double)l.worst->n_kernels) {
+	m = driver_memory(c, l.worst);
+	if (2 * m.pinned_ns > m.ns) {
+		f->detail = "pinned";
+		lg_title(c, f, LG_SAYS_GPU_ALLOCATOR_SYNC_PINNED_TITLE, l.share * 100);
+	} else if ((double)m.taken >= LG_N_GPU_ALLOCATOR_SYNC_UNCACHED * (double)l.worst->n_kernels) {
 		f->detail = "uncached";
-		lg_title(c, f, LG_SAYS_GPU_ALLOCATOR_SYNC_UNCACHED_TITLE, n, l.worst->n_kernels,
+		lg_title(c, f, LG_SAYS_GPU_ALLOCATOR_SYNC_UNCACHED_TITLE, m.taken, l.worst->n_kernels,
 			 l.share * 100);
 	}
 	if (l.worst->n_steps < 3) {

@@ -162,8 +162,8 @@ static double step_ms(enum run run, size_t i, size_t n, size_t at, uint64_t *x)
 	return (100 + 4 * e) * (i < at ? 1 : 1.4);
 }
 
-/* How many of `rounds` runs of n steps are called a shift; ret_off: of them, more than a step off `at`. */
-static int shifts_seen(enum run run, size_t n, size_t at, int rounds, int *ret_off)
+/* How many of `rounds` runs of n steps are called that; ret_off: of shifts, more than a step off `at`. */
+static int shapes_seen(enum lg_shape shape, enum run run, size_t n, size_t at, int rounds, int *ret_off)
 {
 	uint64_t x = 88172645463325252 + n;
 	int seen = 0;
@@ -180,11 +180,16 @@ static int shifts_seen(enum run run, size_t n, size_t at, int rounds, int *ret_o
 			ts += s[i].dur;
 		}
 		assert_int_equal(lg_trend_of(s, n, &t), 0);
-		seen += t.shape == LG_SHAPE_SHIFT;
-		if (t.shape)
+		seen += t.shape == shape;
+		if (t.shape == LG_SHAPE_SHIFT)
 			*ret_off += fabs(t.shift_s * 1e9 - (double)(s[at].ts - s[0].ts)) > 150 * (double)MS;
 	}
 	return seen;
+}
+
+static int shifts_seen(enum run run, size_t n, size_t at, int rounds, int *ret_off)
+{
+	return shapes_seen(LG_SHAPE_SHIFT, run, n, at, rounds, ret_off);
 }
 
 /* A profiler's window or a short log has this many steps. */
@@ -214,6 +219,19 @@ static void chance_and_ramps_of_few_steps_are_no_shift(void **state)
 			assert_in_range(shifts_seen(run, n, 0, 1000, &off), 0, 3);
 }
 
+static void a_drift_of_few_steps_is_found(void **state)
+{
+	int off;
+
+	(void)state;
+	for (size_t n = 16; n < 48; n += 7) {
+		assert_in_range(shapes_seen(LG_SHAPE_DRIFT, RAMP, n, 0, 300, &off), 285, 300);
+		assert_in_range(shapes_seen(LG_SHAPE_DRIFT, LEVELS, n, n / 2, 300, &off), 0, 3);
+		for (enum run run = EVEN; run < RAMP; run++)
+			assert_in_range(shapes_seen(LG_SHAPE_DRIFT, run, n, 0, 1000, &off), 0, 3);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -223,6 +241,7 @@ int main(void)
 		cmocka_unit_test(few_or_absurd_moments_are_nothing),
 		cmocka_unit_test(a_shift_of_few_steps_is_found),
 		cmocka_unit_test(chance_and_ramps_of_few_steps_are_no_shift),
+		cmocka_unit_test(a_drift_of_few_steps_is_found),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -314,7 +314,7 @@ static const struct floor floors[] = {
 	  .others = true },
 	{ "gpu.throttled", 1.09, 1.101, { .made = drawing_more }, 1500, .told = 900, .truth = per_mille, .says = "power",
 	  .others = true },
-	{ "gpu.throttled", 0.0999, 0.102, { .made = slower }, 5, .told = 500 },
+	{ "gpu.throttled", 0.0999, 0.102, { .made = slower }, 5, .told = 500, .truth = per_mille },
 	{ "gpu.util_lies", 0.03, 0.031, { .made = spinning }, 5, .told = 500 },
 	{ "gpu.util_lies", 0.10, 0.102, { .made = spinning }, 5, .told = 500, .loudly = true },
 	{ "gpu.util_lies", 30, 30, { .made = few_spinning }, 5, .told = 60, .truth = of_two },

@@ -895,7 +895,7 @@ static void names_are_what_they_are(void **state)
 		{ "Torch-Compiled Region: 0/1", LG_NAME_COMPILED_REGION },
 		{ "_compile.compile_inner (dynamo_timed)", LG_NAME_COMPILE },
 		{ "torch/_dynamo/convert_frame.py(520): _compile", LG_NAME_COMPILE },
-		{ "torch/_dynamo/eval_frame.py(406): _fn", LG_NAME_OTHER },
+		{ "torch/_dynamo/eval_frame.py(406): _fn", LG_NAME_TORCH_FRAME },
 		{ "aten::cudnn_convolution", LG_NAME_OTHER }, { "cumsum", LG_NAME_OTHER },
 		{ "ProfilerStep#3", LG_NAME_STEP }, { "", LG_NAME_OTHER },
 		{ "urEnqueueKernelLaunch", LG_NAME_LAUNCH }, { "urEventWait", LG_NAME_SYNC },

@@ -254,11 +254,11 @@ static bool touches(const double *v, size_t n, double level, bool above)
 }
 
 /*
- * A shift or a drift in FEW_MIN to STEPS_MIN steps. Steps, not medians, so one that is an outlier counts as three times
- * the usual at most; the levels are three times as far apart as the steps of a side are from theirs; a line
- * does not explain it nearly as well. A drift: the line explains half of what they are apart, and over all
- * of them it rises by three times as much as they are from it. (1000 random runs each, normal, log-normal,
- * of two modes, with outliers: at most three were called either.)
+ * A shift or a drift in FEW_MIN to STEPS_MIN steps. Steps, not medians, so one that is an outlier counts as
+ * three times the usual at most; the levels are three times as far apart as the steps of a side are from
+ * theirs; a line does not explain it nearly as well. A drift: the line explains half of what they are apart,
+ * and over all of them it rises by three times as much as they are from it. (1000 random runs each, normal,
+ * log-normal, of two modes, with outliers: at most three were called either.)
  */
 static void trend_of_few(const struct lg_step *s, size_t n, struct lg_trend *t)
 {

@@ -9,6 +9,7 @@
 #include "analyse/chains/tally.h"
 #include "analyse/finders.h"
 #include "analyse/registry.h"
+#include "analyse/steps/log_steps.h"
 #include "analyse/steps/steps.h"
 #include "analyse/timeline/timeline_gpu.h"
 #include "base/median.h"
@@ -386,7 +387,7 @@ static int judge(struct lg_case *c)
 	if (ref == UINT32_MAX && !c->t->sample.n) {
 		rc = lg_steps_of_log(c);
 		if (rc > 0)
-			lg_limit(c, LG_SAYS_STEPS_OF_LOG);
+			lg_say_log_steps(c);
 		if (rc)
 			return rc > 0 ? 0 : rc;
 	}
@@ -423,8 +424,10 @@ static int judge(struct lg_case *c)
 		say_open_ends(c, &y);
 		lg_judge_fired(c, &y);
 		say_own_doing(c, &y);
-		if (!c->has_states)
-			lg_limit(c, are_of_log(c) ? LG_SAYS_STEPS_OF_LOG : LG_SAYS_STEPS_NO_STATES);
+		if (!c->has_states && are_of_log(c))
+			lg_say_log_steps(c);
+		else if (!c->has_states)
+			lg_limit(c, LG_SAYS_STEPS_NO_STATES);
 	}
 	lg_free(path.v);
 	return rc;

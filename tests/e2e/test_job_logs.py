@@ -278,6 +278,80 @@ def test_a_coarse_clock_keeps_all_steps(laggard, tmp_path, ms, slow, shape):
     assert steps["median_ms"] == pytest.approx(sorted(map(ms, range(60)))[30], rel=0.03)
 
 
+def seconds_log(path, steps, start=0.12, number=lambda i: i):
+    """Lines that begin with whole seconds and state no time; steps: seconds of each."""
+    at = start
+    with path.open("w") as log:
+        for i, s in enumerate(steps):
+            at += s
+            t = int(at)
+            print(f"2026-03-14 {9 + t // 3600:02d}:{t // 60 % 60:02d}:{t % 60:02d} step {number(i)} loss {9 - i / 1000:.4f}",
+                  file=log)
+    return path
+
+
+def judged(laggard, path):
+    done = laggard("explain", path, "--json")
+    assert done.returncode == 0, done.stderr
+    verdict = json.loads(done.stdout)
+    return verdict["steps"], " ".join(verdict["limits"])
+
+
+def wobble(i):
+    """Within a hundredth, and without a rhythm."""
+    return 1 + ((i * i * 7919 + i * 31) % 101 - 50) / 5000
+
+
+@pytest.mark.parametrize("s", [0.05, 0.35, 0.8, 1.0, 1.3, 2.1, 2.5, 2.9, 4.55, 7.3])
+def test_whole_seconds_make_no_step_slow(laggard, tmp_path, s):
+    """What differs by the clock alone does not differ; the median is of many steps."""
+    steps, limits = judged(laggard, seconds_log(tmp_path / "job.log", [s * wobble(i) for i in range(300)]))
+    assert steps["slow"] == 0 and steps["shape"] == "steady"
+    assert steps["median_ms"] == pytest.approx(1000 * s, rel=0.02) and steps["count"] >= 290
+    assert "the distances in time of the log's lines" in limits and "ticks of 1 s" in limits
+
+
+@pytest.mark.parametrize("s, by", [(0.35, 1.5), (2.1, 1.3), (2.1, 1.41), (4.55, 1.3)])
+def test_whole_seconds_hide_no_shift(laggard, tmp_path, s, by):
+    steps, _ = judged(laggard, seconds_log(tmp_path / "job.log",
+                                           [s * wobble(i) * (by if i >= 150 else 1) for i in range(300)]))
+    assert (steps["shape"], steps["slow"]) == ("shift", 0)
+
+
+@pytest.mark.parametrize("s, late", [(0.35, 6), (2.1, 6), (4.55, 9)])
+def test_whole_seconds_hide_no_stall(laggard, tmp_path, s, late):
+    steps, _ = judged(laggard, seconds_log(tmp_path / "job.log",
+                                           [s * wobble(i) + late * (i % 40 == 39) for i in range(400)]))
+    assert (steps["shape"], steps["slow"]) == ("periodic", 10)
+    assert steps["period_s"] == pytest.approx(40 * s + late, rel=0.02)
+    assert steps["median_ms"] == pytest.approx(1000 * s, rel=0.05)
+
+
+def test_a_fine_clock_is_taken_as_it_is(laggard, tmp_path):
+    at, path = 0, tmp_path / "job.log"
+    with path.open("w") as log:
+        for i in range(100):
+            at += 700 if i % 2 else 500
+            print(f"2026-03-14 09:{at // 60000:02d}:{at // 1000 % 60:02d},{at % 1000:03d} step {i} loss 2.0", file=log)
+    steps, limits = judged(laggard, path)
+    assert (steps["min_ms"], steps["max_ms"]) == (500, 700) and "ticks" not in limits
+
+
+@pytest.mark.parametrize("gap, slow", [(0, 0), (25, 5)])
+@pytest.mark.parametrize("ms", [True, False])
+def test_an_epoch_begins_with_a_step(laggard, tmp_path, gap, slow, ms):
+    """Numbers that begin anew make no step longer; what lies between two epochs does (a first one may be set-up)."""
+    at, path = 0.12, tmp_path / "job.log"
+    with path.open("w") as log:
+        for i in range(420):
+            at += 0.5 * wobble(i) + gap * (i % 60 == 0 and i > 0)
+            part = f",{int(at * 1000) % 1000:03d}" if ms else ""
+            print(f"2026-03-14 09:{int(at) // 60:02d}:{int(at) % 60:02d}{part} Epoch {i // 60} step {i % 60}/60 loss 2.5",
+                  file=log)
+    steps, _ = judged(laggard, path)
+    assert (steps["slow"], steps["shape"]) == (slow, "periodic" if slow else "steady")
+
+
 @pytest.mark.parametrize("other, told", ((30.1, True), (0.5, False)))
 def test_memory_in_pieces_beside_another_process(explain, other, told):
     """What is unused would do in one piece, and so would what the other process holds: both are said."""

@@ -79,6 +79,23 @@ static int rolling_median(struct lg_step *s, size_t n)
 	return 0;
 }
 
+/*
+ * Slow ones that follow each other took so much more together as the clock can show. What it cannot may be
+ * that of its ticks.
+ */
+static void drop_below_grain(struct lg_step *s, size_t n, int64_t grain)
+{
+	for (size_t i = 0, end; i < n; i = end) {
+		double excess = 0;
+
+		for (end = i; end < n && s[end].slow; end++)
+			excess += (double)(s[end].dur - s[end].median);
+		for (size_t k = i; k < end && excess < (double)grain; k++)
+			s[k].slow = false;
+		end += end == i;
+	}
+}
+
 int lg_judge_steps(struct lg_step *s, size_t n, enum lg_steps_of from, int64_t grain, double *noise)
 {
 	LG_AUTOFREE int64_t *d = lg_calloc(n, sizeof *d);
@@ -106,8 +123,9 @@ int lg_judge_steps(struct lg_step *s, size_t n, enum lg_steps_of from, int64_t g
 	own = lg_noise_of(ratio + warm, n - warm);
 	*noise = fmax(*noise, own);
 	for (size_t i = 0; i < n; i++)
-		s[i].slow = (double)s[i].dur > lg_slow_beyond((double)s[i].median, own, MS_NS) &&
-			    s[i].dur - s[i].median >= grain;
+		s[i].slow = (double)s[i].dur > lg_slow_beyond((double)s[i].median, own, MS_NS);
+	if (grain)
+		drop_below_grain(s, n, grain);
 	return rc;
 }
 

@@ -8,6 +8,7 @@
 #include "analyse/steps/log_steps.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "analyse/steps/judge.h"
 #include "analyse/steps/steps.h"
@@ -60,6 +61,32 @@ double lg_steps_per_line(const struct lg_trace *t, lg_prc p)
 		last = at;
 	}
 	return n ? fmax(1, steps / (double)n) : 1;
+}
+
+/* p: 0 = any. */
+static const char *setting_of(const struct lg_trace *t, lg_prc p, const char *key)
+{
+	for (size_t i = 0; i < t->meta.n; i++)
+		if ((!p || t->meta.prc[i] == p) && !strcmp(lg_string(t, t->meta.key[i]), key))
+			return lg_string(t, t->meta.value[i]);
+	return "";
+}
+
+int64_t lg_log_tick(const struct lg_trace *t, lg_prc p)
+{
+	int64_t tick = strtoll(setting_of(t, p, "log.tick_ns"), NULL, 10);
+
+	return tick > 0 ? tick : 0;
+}
+
+void lg_say_log_steps(struct lg_case *c)
+{
+	int64_t tick = lg_log_tick(c->t, 0);
+	char text[LG_MS_TEXT];
+
+	lg_limit(c, *setting_of(c->t, 0, "log.step_times") ? LG_SAYS_STEPS_OF_STAMPS : LG_SAYS_STEPS_OF_LOG);
+	if (tick)
+		lg_say(c, LG_SAYS_STEPS_OF_TICKS, lg_ms_text(lg_ms(tick), text));
 }
 
 bool lg_is_log_alone(const struct lg_case *c)
@@ -191,8 +218,9 @@ int lg_steps_of_log(struct lg_case *c)
 	if (!ms || !l.step)
 		return c->failed = LG_E_NOMEM;
 	read_lines(c, of.track, &l);
-	rc = lg_judge_steps(l.step, l.n, LG_STEPS_OF_RUN, of.kind != LG_STATED_LINES ? BAR_GRAIN_NS : 0,
-			    &noise);
+	rc = lg_judge_steps(l.step, l.n, LG_STEPS_OF_RUN,
+			    of.kind != LG_STATED_LINES ? BAR_GRAIN_NS
+			    : lg_log_tick(c->t, c->t->track.prc[of.track]), &noise);
 	for (size_t i = 0; !rc && i < l.n; i++) {
 		l.warm += l.step[i].warmup;
 		ms[i] = lg_ms(l.step[i].dur);

@@ -24,6 +24,11 @@ struct lg_stated lg_stated_steps(const struct lg_index *x, size_t min);
 /* How many steps a line of p stands for: a loop may print every tenth. */
 double lg_steps_per_line(const struct lg_trace *t, lg_prc p);
 
+/* The ticks of the clock that timed p's steps, ns; 0 = finer than matters, or they are of no log. */
+int64_t lg_log_tick(const struct lg_trace *t, lg_prc p);
+/* Limits: whence a log's step times are, and how fine. */
+void lg_say_log_steps(struct lg_case *c);
+
 /* Is a job's log all that was read? Where there is more, that says more. */
 bool lg_is_log_alone(const struct lg_case *c);
 /* Step lines behind a mark: it was caught, or the job was started anew. of_rank: the same rank's only. */

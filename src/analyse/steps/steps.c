@@ -11,6 +11,7 @@
 
 #include "analyse/steps/steps.h"
 #include "analyse/steps/judge.h"
+#include "analyse/steps/log_steps.h"
 #include "base/upper_bound.h"
 #include "store/merge.h"
 
@@ -390,7 +391,8 @@ static int steps_of_ranks(struct lg_case *c, struct lg_step **ret, size_t *ret_n
 		}
 		r->n_steps = n - r->step_first;
 		if (!rc && r->n_steps)
-			rc = lg_judge_steps(steps + r->step_first, r->n_steps, LG_STEPS_OF_RUN, 0, ret_noise);
+			rc = lg_judge_steps(steps + r->step_first, r->n_steps, LG_STEPS_OF_RUN,
+					    lg_log_tick(c->t, r->prc), ret_noise);
 	}
 	lg_free(b.ts);
 	*ret = steps;

@@ -298,14 +298,27 @@ struct lg_log_step *lg_torchlog_last_step(struct lg_torchlog *l, lg_thr thr, int
 			lg_builder_fail(l->b);
 			return NULL;
 		}
-		l->step[l->n_step++] = (struct lg_log_step){ .step = otherwise, .ts = INT64_MIN };
+		l->step[l->n_step++] = (struct lg_log_step){ .step = otherwise, .first = otherwise + 1,
+							   .ts = INT64_MIN };
 	}
 	return &l->step[at - 1];
 }
 
+/*
+ * How many steps the line tells of; 0 = unknown. A smaller number begins another epoch: where each step so
+ * far had a line, and this is the number that the one before began with, one step.
+ */
+static int64_t steps_since(const struct lg_log_step *s, int64_t number)
+{
+	if (number > s->step)
+		return number - s->step;
+	return number < s->step && number == s->first && !s->skips;
+}
+
 void lg_torchlog_step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, double ms)
 {
-	int64_t now = lg_torchlog_now(l, line), dur = 0;
+	int64_t now = lg_torchlog_now(l, line), steps;
+	bool stamped = line->ts != INT64_MIN;
 	struct lg_log_step *s;
 
 	if (number < 0 || number > LG_LOG_STEPS_MAX)
@@ -314,20 +327,21 @@ void lg_torchlog_step(struct lg_torchlog *l, const struct lg_log_line *line, int
 	s = lg_torchlog_last_step(l, lg_torchlog_thread(l, line), number - 1);
 	if (!s)
 		return;
-	/* Several steps in one tick of a coarse clock: the next tick divides by all of them. */
-	if (!isfinite(ms) && s->stamped && line->ts != INT64_MIN && number > s->step && now == s->ts)
-		return;
-	if (!isfinite(ms) && s->stamped && line->ts != INT64_MIN && number > s->step && now > s->ts)
-		ms = (double)(now - s->ts) / 1e6 / (double)(number - s->step);
+	steps = steps_since(s, number);
 	if (isfinite(ms) && ms > 0 && ms < 1e9) {
-		dur = (int64_t)(ms * 1e6);
 		counter(l, line, "log.step_ms", "ms", ms);
+		s->n_stated++;
+		if (steps == 1)
+			lg_torchlog_span(l, line, number, (int64_t)(ms * 1e6),
+					 s->stamped ? s->ts : INT64_MIN);
+	} else if (!isfinite(ms) && stamped) {
+		lg_torchlog_stamped_step(l, line, number, s->stamped && now >= s->ts ? steps : 0);
 	}
-	if (number == s->step + 1)
-		lg_torchlog_span(l, line, number, dur, s->stamped ? s->ts : INT64_MIN);
+	s->skips |= steps > 1;
+	s->first = number < s->step ? number : s->first;
 	s->step = number;
 	s->ts = now;
-	s->stamped = line->ts != INT64_MIN;
+	s->stamped = stamped;
 }
 
 /* "512ms", "1.5s", "2.5 min" behind word, in ms; NaN without a unit. */

@@ -1,85 +1,180 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * log_spans.c - steps of a log as spans, where its clock is finer than they are.
+ * log_spans.c - steps of a log by their lines' stamps, and steps as spans, where the clock is finer than they
+ * are.
  *
  * Whether it is, the steps of a thread tell together, when all are known: taking each by itself would keep
  * the slow ones of a log with whole seconds and drop the others.
  */
+#include <stdlib.h>
+
 #include "base/alloc.h"
+#include "base/order.h"
 #include "import/torchlog/torchlog.h"
 
-/* A step that the clock tells nothing of is no longer than two of its ticks. */
-enum { TICKS = 2 };
+enum {
+	TICKS = 2,   /* a step that the clock tells nothing of is no longer than so many of its ticks */
+	COARSE = 50, /* of fewer ticks, steps seem to differ by several percent that do not */
+};
+#define LONGEST_NS 1000000000000000 /* eleven days */
 
-void lg_torchlog_span(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, int64_t dur,
-		      int64_t before)
+static void add(struct lg_torchlog *l, const struct lg_log_line *line, struct lg_log_span *span)
 {
-	if (line->ts == INT64_MIN || dur <= 0)
-		return;
 	if (lg_grow(&l->span, &l->cap_span, l->n_span + 1, sizeof *l->span)) {
 		lg_builder_fail(l->b);
 		return;
 	}
-	l->span[l->n_span++] = (struct lg_log_span){ .ts = line->ts, .dur = dur, .before = before,
-						     .tick = l->resolution, .number = number,
-						     .thr = lg_torchlog_thread(l, line) };
+	span->ts = line->ts;
+	span->tick = l->resolution;
+	span->thr = lg_torchlog_thread(l, line);
+	span->order = l->n_span;
+	l->span[l->n_span++] = *span;
 }
 
-/* What is known of a thread's steps. */
-struct of_thread {
-	size_t n, coarse;
-	int64_t line, end; /* of its last span: when its line says that it ended, and when it did */
-};
+void lg_torchlog_span(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, int64_t dur,
+		      int64_t before)
+{
+	if (line->ts != INT64_MIN && dur > 0)
+		add(l, line, &(struct lg_log_span){ .dur = dur, .before = before, .number = number,
+						    .steps = 1, .stated = true });
+}
+
+void lg_torchlog_stamped_step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number,
+			      int64_t steps)
+{
+	add(l, line, &(struct lg_log_span){ .number = number, .steps = steps });
+}
+
+/* How long is it from a to the later b? */
+static uint64_t between(int64_t a, int64_t b)
+{
+	return (uint64_t)b - (uint64_t)a;
+}
+
+static void add_time(struct lg_torchlog *l, const struct lg_log_span *s)
+{
+	struct lg_track_row track = { .kind = LG_TRACK_COUNTER, .name = lg_intern(l->b, "log.step_ms"),
+				      .prc = lg_thread_process(l->b, s->thr), .index = -1,
+				      .unit = lg_intern(l->b, "ms") };
+
+	lg_add_counter(l->b, &(struct lg_counter_row){ .ts = s->ts, .value = (double)s->dur / 1e6,
+						       .track = lg_track_get(l->b, &track) });
+}
+
+/*
+ * Of lines that tell by their stamps, the first of which only says since when: dur and, moved, ts. A counter
+ * keeps the stamp, by which it is found to be its line's.
+ */
+static bool time_run(struct lg_torchlog *l, struct lg_log_span *s, size_t n, int64_t *ret_tick)
+{
+	LG_AUTOFREE struct lg_log_point *p = lg_calloc(n, sizeof *p);
+	int64_t tick = 0;
+	bool coarse;
+
+	if (!p)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		p[i] = (struct lg_log_point){ .stamp = s[i].ts, .at = (double)between(s[0].ts, s[i].ts),
+					      .step = i ? p[i - 1].step + s[i].steps : 0 };
+		tick = s[i].tick > tick ? s[i].tick : tick;
+	}
+	coarse = p[n - 1].at < COARSE * (double)tick * (double)p[n - 1].step;
+	if (coarse && !lg_torchlog_pull_taut(p, n, tick))
+		return false;
+	if (coarse && tick > *ret_tick)
+		*ret_tick = tick;
+	for (size_t i = 0; i < n; i++) {
+		double late = p[i].at - (double)between(p[0].stamp, p[i].stamp);
+		double dur = i ? (p[i].at - p[i - 1].at) / (double)s[i].steps : 0;
+
+		s[i].before = i ? s[i - 1].ts : INT64_MIN;
+		s[i].dur = dur > 0 && dur < LONGEST_NS ? (int64_t)dur : 0;
+		if (s[i].dur)
+			add_time(l, &s[i]);
+		s[i].ts += coarse && late > 0 ? (int64_t)(late < (double)tick ? late : (double)tick) : 0;
+	}
+	return true;
+}
+
+/* The runs of one thread's lines that tell by their stamps. */
+static bool time_runs(struct lg_torchlog *l, struct lg_log_span *s, size_t n)
+{
+	lg_prc p = lg_thread_process(l->b, s->thr);
+	struct lg_log_step *of = lg_torchlog_last_step(l, s->thr, 0);
+	size_t stamped = 0;
+	int64_t tick = 0;
+
+	for (size_t i = 0, end; i < n; i = end) {
+		end = i + 1;
+		if (s[i].stated)
+			continue;
+		while (end < n && !s[end].stated && s[end].steps &&
+		       between(s[i].ts, s[end].ts) < INT64_MAX / 2)
+			end++;
+		s[i].steps = 0;
+		if (!time_run(l, s + i, end - i, &tick))
+			return false;
+		stamped += end - i - 1;
+	}
+	if (of && stamped > of->n_stated)
+		lg_meta_set(l->b, p, "log.step_times", "stamps");
+	if (tick)
+		lg_meta_setf(l->b, p, "log.tick_ns", "%lld", (long long)tick);
+	return true;
+}
 
 /*
  * A line's time is cut down to the clock's tick. A step that seems to begin before the one before has ended
- * did so later, by less than a tick; what is then still too much is cut off.
+ * did so later, by less than a tick; what is then still too much is cut off. line, end: of the one before.
  */
-static void place(const struct lg_log_span *s, struct of_thread *of, int64_t *ret_from, int64_t *ret_to)
+static void place(const struct lg_log_span *s, int64_t *line, int64_t *end, int64_t *ret_from)
 {
-	int64_t before = of->line == s->before && of->end > s->before ? of->end : s->before;
+	int64_t before = *line == s->before && *end > s->before ? *end : s->before;
 	int64_t from = s->ts - s->dur, late = 0;
 
-	if (before != INT64_MIN && before > from)
+	if (s->stated && before != INT64_MIN && before > from)
 		late = before - from < s->tick ? before - from : s->tick - 1;
-	*ret_to = s->ts + late;
+	*line = s->ts;
+	*end = s->ts + late;
 	*ret_from = from + late;
-	if (before != INT64_MIN && before > *ret_from)
-		*ret_from = before < *ret_to ? before : *ret_to;
-	of->line = s->ts;
-	of->end = *ret_to;
+	if (s->stated && before != INT64_MIN && before > *ret_from)
+		*ret_from = before < *end ? before : *end;
 }
+
+static void add_spans(struct lg_torchlog *l, const struct lg_log_span *s, size_t n)
+{
+	size_t coarse = 0, all = 0;
+	int64_t line = INT64_MIN, end = INT64_MIN, from;
+
+	for (size_t i = 0; i < n; i++) {
+		all += s[i].steps == 1 && s[i].dur;
+		coarse += s[i].steps == 1 && s[i].dur && s[i].dur <= TICKS * s[i].tick;
+	}
+	for (size_t i = 0; i < n && 2 * coarse <= all; i++) {
+		if (s[i].steps != 1 || !s[i].dur)
+			continue;
+		place(&s[i], &line, &end, &from);
+		lg_add_span(l->b, &(struct lg_span_row){ .ts = from, .dur = end - from, .thr = s[i].thr,
+							 .kind = LG_SPAN_STEP, .seq = s[i].number,
+							 .name = lg_intern(l->b, "log step") });
+	}
+}
+
+LG_ORDER_BY(cmp_thread, struct lg_log_span, LG_CMP(x->thr, y->thr) ?: LG_CMP(x->order, y->order))
 
 void lg_torchlog_add_spans(struct lg_torchlog *l)
 {
-	struct of_thread *of;
-	lg_thr last = 0;
+	bool ok = true;
 
-	for (size_t i = 0; i < l->n_span; i++)
-		last = l->span[i].thr > last ? l->span[i].thr : last;
-	of = lg_calloc((size_t)last + 1, sizeof *of);
-	if (!of) {
+	if (l->n_span)
+		qsort(l->span, l->n_span, sizeof *l->span, cmp_thread);
+	for (size_t i = 0, end; ok && i < l->n_span; i = end) {
+		end = i + 1;
+		while (end < l->n_span && l->span[end].thr == l->span[i].thr)
+			end++;
+		ok = time_runs(l, l->span + i, end - i);
+		add_spans(l, l->span + i, end - i);
+	}
+	if (!ok)
 		lg_builder_fail(l->b);
-		return;
-	}
-	for (size_t i = 0; i < l->n_span; i++) {
-		struct of_thread *o = &of[l->span[i].thr];
-
-		o->line = INT64_MIN;
-		o->n++;
-		o->coarse += l->span[i].dur <= TICKS * l->span[i].tick;
-	}
-	for (size_t i = 0; i < l->n_span; i++) {
-		const struct lg_log_span *s = &l->span[i];
-		struct of_thread *o = &of[s->thr];
-		int64_t from, to;
-
-		if (2 * o->coarse > o->n)
-			continue;
-		place(s, o, &from, &to);
-		lg_add_span(l->b, &(struct lg_span_row){ .ts = from, .dur = to - from, .thr = s->thr,
-							 .kind = LG_SPAN_STEP, .seq = s->number,
-							 .name = lg_intern(l->b, "log step") });
-	}
-	lg_free(of);
 }

@@ -42,6 +42,8 @@
  * Spans: STEP between two lines of consecutive steps, or of the length that the line states, where times
  * are finer than most of them; COMPILE from TORCH_TRACE's compilation_metrics.
  * Lines that match the user's expression (step_regex.h) are steps before anything else is.
+ * A process's settings: log.step_times, "stamps" where those tell most of its log.step_ms and no line does;
+ * log.tick_ns, where its stamps count in ticks about as long as its steps (log_clock.c).
  * Times: lines have neither zone nor (torch's own) year. The year is the file's, the zone is unknown unless
  * a TORCH_TRACE tells both clocks.
  */
@@ -118,7 +120,9 @@ struct lg_torchlog {
 	struct lg_map step_of; /* thr -> index + 1 */
 	struct lg_log_step {
 		int64_t step, ts;
-		int stamped, has_total;
+		int64_t first; /* the number that the run or its last epoch began with */
+		int stamped, has_total, skips; /* skips: not every step has a line */
+		size_t n_stated; /* lines that say themselves how long a step took */
 		double total_ms; /* of all steps up to total_at */
 		int64_t total_at;
 		/* plain_steps.c */
@@ -130,9 +134,12 @@ struct lg_torchlog {
 		lg_thr thr;
 	} *step;
 	size_t n_step, cap_step;
-	struct lg_log_span { /* a step; the spans are added when all are known */
+	struct lg_log_span { /* a step's line; spans are added when all are known */
 		int64_t ts, dur, before, tick, number;
+		int64_t steps; /* since the line before, which tell how long by stamps; 0 = not so */
+		bool stated;   /* the line itself says how long: dur */
 		lg_thr thr;
+		size_t order;
 	} *span;
 	size_t n_span, cap_span;
 	/* TORCH_TRACE */
@@ -160,7 +167,7 @@ int lg_torchlog_message(struct lg_torchlog *l, const struct lg_log_line *line);
 void lg_torchlog_mark_step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number);
 /*
  * One step line. ms: length of a step as the line says it, NaN when it does not; then the distance of two
- * lines tells it. A span only for the step after the last one that was seen.
+ * lines tells it. A span only for the step after the last one that was seen, or the first of another epoch.
  */
 void lg_torchlog_step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, double ms);
 /*
@@ -184,8 +191,19 @@ void lg_torchlog_counter(struct lg_torchlog *l, const struct lg_log_line *line, 
 /* log_spans.c: a step that ended with the line; before: when the one before ended, INT64_MIN = unknown. */
 void lg_torchlog_span(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, int64_t dur,
 		      int64_t before);
-/* After the last line: those of threads most of whose steps are longer than what the clock tells apart. */
+/* A line that has a stamp and states no time; steps: since the line before, 0 = its stamp tells nothing. */
+void lg_torchlog_stamped_step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number,
+			      int64_t steps);
+/* After the last line: log.step_ms by stamps, and the spans of threads most of whose steps are longer than
+ * what the clock tells apart. */
 void lg_torchlog_add_spans(struct lg_torchlog *l);
+/* log_clock.c: lines of a run, and when they were printed by a clock of such ticks. */
+struct lg_log_point {
+	int64_t stamp, step; /* step: steps since the first line, rising */
+	double at;           /* found: ns since the first stamp */
+};
+/* False: out of memory. */
+bool lg_torchlog_pull_taut(struct lg_log_point *p, size_t n, int64_t tick);
 /* log_bars.c: NONE = the line is no progress bar. */
 enum lg_log_bar_kind lg_torchlog_bar(struct lg_torchlog *l, const struct lg_log_line *line);
 bool lg_torchlog_bar_counts(const struct lg_torchlog *l, int64_t step); /* a bar of steps is at it */

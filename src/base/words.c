@@ -44,3 +44,12 @@ const char *lg_bytes_text(double bytes, char buf[LG_BYTES_TEXT])
 	snprintf(buf, LG_BYTES_TEXT, u ? "%s%.2f %s" : "%s%.0f %s", bytes < 0 ? "-" : "", v, units[u]);
 	return buf;
 }
+
+const char *lg_ordinal_text(uint64_t n, char buf[LG_ORDINAL_TEXT])
+{
+	static const char *const ends[] = { "th", "st", "nd", "rd" };
+	uint64_t last = n / 10 % 10 == 1 ? 0 : n % 10;
+
+	snprintf(buf, LG_ORDINAL_TEXT, "%llu%s", (unsigned long long)n, ends[last < 4 ? last : 0]);
+	return buf;
+}

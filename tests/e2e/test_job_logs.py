@@ -162,9 +162,9 @@ def test_another_progress_bar_is_no_slow_step(laggard, tmp_path, train, other):
         path = tmp_path / f"{slow}.log"
         path.write_text("\r".join(lines) + "\n")
         verdict = json.loads(laggard("explain", path, "--json").stdout)
-        said.append([x for x in verdict["limits"] if "stated times are slow" in x])
+        said.append([x for x in verdict["limits"] if "step times are slow" in x])
     assert not said[0]
-    assert said[1] and said[1][0].startswith("120 of the 600 stated times")  # steps themselves that are
+    assert said[1] and said[1][0].startswith("120 of the 600 step times")  # steps themselves that are
 
 
 def steps_of(laggard, path, lines):
@@ -219,6 +219,23 @@ def test_the_clock_of_a_bar_shows_one_slow_step(laggard, tmp_path, step, late, j
     assert any("whole seconds" in x for x in verdict["limits"]) == (step < 10)
 
 
+@pytest.mark.parametrize("every, slow", [(60, 10), (0, 0)])
+@pytest.mark.parametrize("evaluates", [True, False])
+def test_a_stall_of_a_bar_comes_every_so_many_steps(laggard, tmp_path, every, slow, evaluates):
+    """All steps count, also those whose lines its clock does not tell apart, and no other bar's."""
+    steps = [0.5 + 9 * bool(every and i % every == every - 1) for i in range(600)]
+    lines = bars("", steps)
+    if evaluates:
+        other = bars("", [0.1] * 20)
+        for i in range(550, 0, -50):
+            lines[i:i] = other
+    path = tmp_path / "a.log"
+    path.write_text("\r".join(lines) + "\n")
+    got, limits = judged(laggard, path)
+    assert (got["count"], got["slow"]) == (600, slow)
+    assert ("one every 60 steps" in limits) == bool(slow)
+
+
 def test_steps_of_changing_length_keep_their_rate(laggard, tmp_path):
     """A fifth longer and shorter by turns: the rate lags behind, and whole seconds would be no better."""
     steps = [2.8 * (1 + 0.2 * math.sin(i / 7)) for i in range(300)]
@@ -248,7 +265,7 @@ def test_a_running_total_shows_its_slow_steps(laggard, tmp_path, slow):
         lines.append(f"step:{i}/200 train_loss:5.0 train_time:{total}ms step_avg:{total / (i + 1):.2f}ms")
     n, median, limits = steps_of(laggard, tmp_path / "a.log", lines)
     assert (n, median) == (199 if slow else 200, 250)  # a slow first step is warm-up
-    assert ("every 10th line" in limits) == bool(slow)
+    assert ("one every 10 steps" in limits) == bool(slow)
 
 
 def test_numbers_beyond_any_loop_are_no_steps(laggard, tmp_path):
@@ -378,7 +395,7 @@ def test_nemo_states_its_steps(laggard, tmp_path, line, late):
     lines = [line.format(i=i, s=late if i % 10 == 9 else 2) for i in range(100) for _ in range(2)]
     n, median, limits = steps_of(laggard, tmp_path / "a.log", lines)
     assert (n, median) == (100, 2000)
-    assert ("every 10th line" in limits) == (late > 2)
+    assert ("one every 10 steps" in limits) == (late > 2)
 
 
 def deepspeed(late, stride=1):

@@ -80,18 +80,21 @@ static int rolling_median(struct lg_step *s, size_t n)
 }
 
 /*
- * Slow ones that follow each other took so much more together as the clock can show. What it cannot may be
- * that of its ticks.
+ * A slow one took so much more as the clock can show, else those that follow each other did so together. What
+ * it cannot show may be that of its ticks.
  */
 static void drop_below_grain(struct lg_step *s, size_t n, int64_t grain)
 {
 	for (size_t i = 0, end; i < n; i = end) {
-		double excess = 0;
+		double sum = 0;
+		int64_t most = 0;
 
-		for (end = i; end < n && s[end].slow; end++)
-			excess += (double)(s[end].dur - s[end].median);
-		for (size_t k = i; k < end && excess < (double)grain; k++)
-			s[k].slow = false;
+		for (end = i; end < n && s[end].slow; end++) {
+			sum += (double)(s[end].dur - s[end].median);
+			most = LG_MAX(s[end].dur - s[end].median, most);
+		}
+		for (size_t k = i; k < end; k++)
+			s[k].slow = most < grain ? sum >= (double)grain : s[k].dur - s[k].median >= grain;
 		end += end == i;
 	}
 }

@@ -13,6 +13,7 @@
 #include "analyse/steps/judge.h"
 #include "analyse/steps/steps.h"
 #include "analyse/timeline/timeline_gpu.h"
+#include "base/median.h"
 #include "base/words.h"
 
 enum { MIN_LINES = 3 };
@@ -44,23 +45,29 @@ struct lg_stated lg_stated_steps(const struct lg_index *x, size_t min)
 
 double lg_steps_per_line(const struct lg_trace *t, lg_prc p)
 {
+	LG_AUTOFREE double *apart = lg_calloc(t->mark.n + 1, sizeof *apart);
 	int64_t last = -1;
-	double steps = 0;
-	size_t n = 0;
+	double steps = 0, usual;
+	size_t n = 0, usually = 0;
 
 	LG_EACH_MARK_OF(i, t, p, "log.step") {
 		int64_t at = t->mark.value[i];
 
-		if (at < 0)
-			continue;
 		/* A smaller number begins the next epoch. */
-		if (last >= 0 && at > last) {
-			steps += (double)(at - last);
-			n++;
-		}
-		last = at;
+		if (apart && last >= 0 && at > last)
+			apart[n++] = (double)(at - last);
+		last = at >= 0 ? at : last;
 	}
-	return n ? fmax(1, steps / (double)n) : 1;
+	if (!n)
+		return 1;
+	usual = lg_median_f64(apart, n);
+	/* Further apart: another loop, an evaluation's, was counted between them. */
+	for (size_t i = 0; i < n; i++)
+		if (apart[i] <= 4 * usual) {
+			steps += apart[i];
+			usually++;
+		}
+	return fmax(1, steps / (double)usually);
 }
 
 /* p: 0 = any. */
@@ -158,16 +165,16 @@ static size_t slow_ones(const struct told *l, bool lines, struct lg_burst *ret)
 /* Since when: in time where lines carry it, and always as who reads the log finds it. */
 static void say_shift(struct lg_case *c, const struct told *l, const struct lg_trend *trend)
 {
-	char before[LG_MS_TEXT], after[LG_MS_TEXT];
+	char before[LG_MS_TEXT], after[LG_MS_TEXT], at[LG_ORDINAL_TEXT];
 
 	if (l->has_times)
 		c->v->shift_s = trend->shift_s;
-	lg_say(c, LG_SAYS_STEPS_LEVEL, l->warm + trend->at + 1, l->n,
+	lg_say(c, LG_SAYS_STEPS_LEVEL, lg_ordinal_text(l->warm + trend->at + 1, at), l->n,
 	       lg_ms_text(trend->before_ms, before), lg_ms_text(trend->after_ms, after));
 }
 
 /* How the slow ones lie: in a rhythm of time or of lines, in one change of the level, or anyhow. */
-static int shape_of(struct lg_case *c, struct told *l)
+static int shape_of(struct lg_case *c, struct told *l, double per_line)
 {
 	struct lg_verdict *v = c->v;
 	LG_AUTOFREE struct lg_burst *b = lg_calloc(l->n + 1, sizeof *b);
@@ -196,7 +203,7 @@ static int shape_of(struct lg_case *c, struct told *l)
 	}
 	/* A loop that does something every so many steps (evaluation, checkpoint) slows those. */
 	if (!isnan(in_lines.period_s))
-		lg_say(c, LG_SAYS_STEPS_LINES_SLOW, slow, l->n, in_lines.period_s);
+		lg_say(c, LG_SAYS_STEPS_LINES_SLOW, slow, l->n, in_lines.period_s * per_line);
 	return 0;
 }
 
@@ -235,6 +242,6 @@ int lg_steps_of_log(struct lg_case *c)
 	/* Nothing but lines: nothing of it can be explained. */
 	if (excess > 0)
 		v->unexplained_share = 1;
-	rc = rc ?: shape_of(c, &l);
+	rc = rc ?: shape_of(c, &l, lg_steps_per_line(c->t, c->t->track.prc[of.track]));
 	return rc ? c->failed = rc : 1;
 }

@@ -20,6 +20,7 @@ enum {
 	INDEX_MAX = 64,
 	WINDOW_S = 10,
 	BLURRED_MAX = 40,
+	HELD_MAX = 40,
 };
 #define SMOOTHING 0.3 /* tqdm's */
 
@@ -33,6 +34,8 @@ struct lg_log_bar {
 	double said;  /* that sum, in s */
 	double usual; /* the last rate that agreed, in s */
 	int blurred;  /* so many lines until the rate is believed again */
+	int64_t held[HELD_MAX]; /* lines at which the clock has not moved since */
+	size_t n_held;
 };
 
 /*
@@ -191,6 +194,20 @@ static double seconds_of(struct lg_log_bar *bar, const struct numbers *of)
 	return s;
 }
 
+/* s for each step: also for those whose lines the clock did not tell apart. */
+static void tell(struct lg_torchlog *l, const struct lg_log_line *line, struct lg_log_bar *bar, const char *name,
+		 double s)
+{
+	struct lg_log_line one = *line;
+
+	for (size_t i = 0; i < bar->n_held; i++) {
+		one.ts = bar->held[i];
+		lg_torchlog_counter(l, &one, name, "ms", bar->index, s * 1000);
+	}
+	lg_torchlog_counter(l, line, name, "ms", bar->index, s * 1000);
+	bar->n_held = 0;
+}
+
 /* The same number again is the bar drawn anew; a smaller one, or an earlier time, is its next round. */
 static void step_of(struct lg_torchlog *l, const struct lg_log_line *line, struct lg_log_bar *bar,
 		    const struct numbers *of)
@@ -213,13 +230,16 @@ static void step_of(struct lg_torchlog *l, const struct lg_log_line *line, struc
 	if (anew) {
 		bar->base = of->elapsed;
 		bar->said = bar->blurred = 0;
+		bar->n_held = 0;
 	}
 	s = of->done == 0 ? 0 : anew ? of->ms / 1000 : seconds_of(bar, of);
 	if (s > 0 && s < 1e6) {
-		lg_torchlog_counter(l, line, names[bar->kind], "ms", bar->index, s * 1000);
+		tell(l, line, bar, names[bar->kind], s);
 		if (bar->kind >= LG_LOG_BAR_UNNAMED && of->done == bar->done + 1)
 			lg_torchlog_span(l, line, of->done, (int64_t)(s * 1e9), bar->ts);
 	}
+	if (!anew && !(s > 0) && bar->n_held < HELD_MAX)
+		bar->held[bar->n_held++] = lg_torchlog_now(l, line);
 	if (s > 0 || anew) {
 		bar->told = of->done;
 		bar->told_at = of->elapsed;

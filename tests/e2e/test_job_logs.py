@@ -369,6 +369,38 @@ def test_an_epoch_begins_with_a_step(laggard, tmp_path, gap, slow, ms):
     assert (steps["slow"], steps["shape"]) == (slow, "periodic" if slow else "steady")
 
 
+def megatron(path, outside, said):
+    """Lines of ten iterations each, which state their time; `outside` seconds and `said` behind each fifth."""
+    at = 0.3
+    with path.open("w") as log:
+        for i in range(10, 610, 10):
+            ms = 2300 * wobble(i)
+            at += ms / 100 + outside * (i % 50 == 10 and i > 10)
+            t = int(at)
+            print(f" [2026-03-14 {9 + t // 3600:02d}:{t // 60 % 60:02d}:{t % 60:02d}] iteration {i:8d}/   20000 | consumed "
+                  f"samples: {256 * i:12d} | elapsed time per iteration (ms): {ms:.1f} | lm loss: 2.0E+00 |", file=log)
+            if i % 50 == 0 and said:
+                print(said.format(i), file=log)
+    return path
+
+
+SAVE, EVAL = "saving checkpoint at iteration {:7d} to /ckpt", " validation loss at iteration {} | lm loss value: 1.1E+01 |"
+
+
+@pytest.mark.parametrize("outside, said, slow, found", [(40, SAVE, 11, ["side.checkpoint"]), (60, EVAL, 11, []),
+                                                        (0, SAVE, 0, []), (0, EVAL, 0, [])])
+def test_what_megatrons_times_leave_out(laggard, tmp_path, outside, said, slow, found):
+    """It stops its own clock for saves and evaluations: the stamps of its lines have them."""
+    done = laggard("explain", megatron(tmp_path / "a.log", outside, said), "--json")
+    verdict = json.loads(done.stdout)
+    assert verdict["steps"]["slow"] == slow and [f["id"] for f in verdict["findings"]] == found
+    assert any("beyond the steps that they state" in x for x in verdict["limits"]) == bool(slow)
+    if found:
+        assert verdict["findings"][0]["lost_ms"] == pytest.approx(11 * outside * 1000, rel=0.1)
+        before = megatron(tmp_path / "before.log", 0, said)
+        assert "slower" in laggard("diff", before, tmp_path / "a.log").stdout.splitlines()[0]
+
+
 @pytest.mark.parametrize("other, told", ((30.1, True), (0.5, False)))
 def test_memory_in_pieces_beside_another_process(explain, other, told):
     """What is unused would do in one piece, and so would what the other process holds: both are said."""

@@ -89,9 +89,12 @@ int64_t lg_log_tick(const struct lg_trace *t, lg_prc p)
 void lg_say_log_steps(struct lg_case *c)
 {
 	int64_t tick = lg_log_tick(c->t, 0);
+	double outside = strtod(setting_of(c->t, 0, "log.outside_ms"), NULL);
 	char text[LG_MS_TEXT];
 
 	lg_limit(c, *setting_of(c->t, 0, "log.step_times") ? LG_SAYS_STEPS_OF_STAMPS : LG_SAYS_STEPS_OF_LOG);
+	if (outside > 0)
+		lg_say(c, LG_SAYS_STEPS_OF_OUTSIDE, lg_ms_text(outside, text));
 	if (tick)
 		lg_say(c, LG_SAYS_STEPS_OF_TICKS, lg_ms_text(lg_ms(tick), text));
 }

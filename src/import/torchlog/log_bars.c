@@ -195,8 +195,8 @@ static double seconds_of(struct lg_log_bar *bar, const struct numbers *of)
 }
 
 /* s for each step: also for those whose lines the clock did not tell apart. */
-static void tell(struct lg_torchlog *l, const struct lg_log_line *line, struct lg_log_bar *bar, const char *name,
-		 double s)
+static void tell(struct lg_torchlog *l, const struct lg_log_line *line, struct lg_log_bar *bar,
+		 const char *name, double s)
 {
 	struct lg_log_line one = *line;
 

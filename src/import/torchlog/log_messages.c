@@ -328,15 +328,12 @@ void lg_torchlog_step(struct lg_torchlog *l, const struct lg_log_line *line, int
 	if (!s)
 		return;
 	steps = steps_since(s, number);
-	if (isfinite(ms) && ms > 0 && ms < 1e9) {
-		counter(l, line, "log.step_ms", "ms", ms);
-		s->n_stated++;
-		if (steps == 1)
-			lg_torchlog_span(l, line, number, (int64_t)(ms * 1e6),
+	s->n_stated += ms > 0;
+	if (stamped && (!isfinite(ms) || (ms > 0 && ms < 1e9)))
+		lg_torchlog_stamped_step(l, line, number, !s->stamped || now >= s->ts ? steps : 0, ms,
 					 s->stamped ? s->ts : INT64_MIN);
-	} else if (!isfinite(ms) && stamped) {
-		lg_torchlog_stamped_step(l, line, number, s->stamped && now >= s->ts ? steps : 0);
-	}
+	else if (isfinite(ms) && ms > 0 && ms < 1e9)
+		counter(l, line, "log.step_ms", "ms", ms);
 	s->skips |= steps > 1;
 	s->first = number < s->step ? number : s->first;
 	s->step = number;

@@ -6,9 +6,11 @@
  * Whether it is, the steps of a thread tell together, when all are known: taking each by itself would keep
  * the slow ones of a log with whole seconds and drop the others.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/median.h"
 #include "base/order.h"
 #include "import/torchlog/torchlog.h"
 
@@ -16,6 +18,7 @@ enum {
 	TICKS = 2,   /* a step that the clock tells nothing of is no longer than so many of its ticks */
 	COARSE = 50, /* of fewer ticks, steps seem to differ by several percent that do not */
 };
+#define OUTSIDE 0.1 /* of the stated time: more is no jitter of a loop */
 #define LONGEST_NS 1000000000000000 /* eleven days */
 
 static void add(struct lg_torchlog *l, const struct lg_log_line *line, struct lg_log_span *span)
@@ -36,13 +39,16 @@ void lg_torchlog_span(struct lg_torchlog *l, const struct lg_log_line *line, int
 {
 	if (line->ts != INT64_MIN && dur > 0)
 		add(l, line, &(struct lg_log_span){ .dur = dur, .before = before, .number = number,
-						    .steps = 1, .stated = true });
+						    .steps = 1, .stated = true, .bar = true });
 }
 
 void lg_torchlog_stamped_step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number,
-			      int64_t steps)
+			      int64_t steps, double ms, int64_t before)
 {
-	add(l, line, &(struct lg_log_span){ .number = number, .steps = steps });
+	bool stated = isfinite(ms);
+
+	add(l, line, &(struct lg_log_span){ .number = number, .steps = steps, .before = before,
+					    .stated = stated, .dur = stated ? (int64_t)(ms * 1e6) : 0 });
 }
 
 /* How long is it from a to the later b? */
@@ -51,76 +57,115 @@ static uint64_t between(int64_t a, int64_t b)
 	return (uint64_t)b - (uint64_t)a;
 }
 
-static void add_time(struct lg_torchlog *l, const struct lg_log_span *s)
+static void add_time(struct lg_torchlog *l, const struct lg_log_span *s, double ms)
 {
 	struct lg_track_row track = { .kind = LG_TRACK_COUNTER, .name = lg_intern(l->b, "log.step_ms"),
 				      .prc = lg_thread_process(l->b, s->thr), .index = -1,
 				      .unit = lg_intern(l->b, "ms") };
 
-	lg_add_counter(l->b, &(struct lg_counter_row){ .ts = s->ts, .value = (double)s->dur / 1e6,
+	lg_add_counter(l->b, &(struct lg_counter_row){ .ts = s->ts, .value = ms,
 						       .track = lg_track_get(l->b, &track) });
+}
+
+/* When the lines of a run were printed. False: out of memory. *ret_tick: of a coarse clock, else 0. */
+static bool place_lines(const struct lg_log_span *s, size_t n, struct lg_log_point *p, int64_t *ret_tick)
+{
+	int64_t tick = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		p[i] = (struct lg_log_point){ .stamp = s[i].ts, .at = (double)between(s[0].ts, s[i].ts),
+					      .step = i ? p[i - 1].step + s[i].steps : 0 };
+		tick = s[i].tick > tick ? s[i].tick : tick;
+	}
+	*ret_tick = p[n - 1].at < COARSE * (double)tick * (double)p[n - 1].step ? tick : 0;
+	return !*ret_tick || lg_torchlog_pull_taut(p, n, tick);
 }
 
 /*
  * Of lines that tell by their stamps, the first of which only says since when: dur and, moved, ts. A counter
  * keeps the stamp, by which it is found to be its line's.
  */
-static bool time_run(struct lg_torchlog *l, struct lg_log_span *s, size_t n, int64_t *ret_tick)
+static void time_lines(struct lg_torchlog *l, struct lg_log_span *s, size_t n, const struct lg_log_point *p,
+		       int64_t tick)
 {
-	LG_AUTOFREE struct lg_log_point *p = lg_calloc(n, sizeof *p);
-	int64_t tick = 0;
-	bool coarse;
-
-	if (!p)
-		return false;
-	for (size_t i = 0; i < n; i++) {
-		p[i] = (struct lg_log_point){ .stamp = s[i].ts, .at = (double)between(s[0].ts, s[i].ts),
-					      .step = i ? p[i - 1].step + s[i].steps : 0 };
-		tick = s[i].tick > tick ? s[i].tick : tick;
-	}
-	coarse = p[n - 1].at < COARSE * (double)tick * (double)p[n - 1].step;
-	if (coarse && !lg_torchlog_pull_taut(p, n, tick))
-		return false;
-	if (coarse && tick > *ret_tick)
-		*ret_tick = tick;
 	for (size_t i = 0; i < n; i++) {
 		double late = p[i].at - (double)between(p[0].stamp, p[i].stamp);
 		double dur = i ? (p[i].at - p[i - 1].at) / (double)s[i].steps : 0;
 
-		s[i].before = i ? s[i - 1].ts : INT64_MIN;
+		s[i].steps = i ? s[i].steps : 0;
 		s[i].dur = dur > 0 && dur < LONGEST_NS ? (int64_t)dur : 0;
 		if (s[i].dur)
-			add_time(l, &s[i]);
-		s[i].ts += coarse && late > 0 ? (int64_t)(late < (double)tick ? late : (double)tick) : 0;
+			add_time(l, &s[i], (double)s[i].dur / 1e6);
+		s[i].ts += tick && late > 0 ? (int64_t)(late < (double)tick ? late : (double)tick) : 0;
 	}
-	return true;
 }
 
-/* The runs of one thread's lines that tell by their stamps. */
+/*
+ * Of lines that state how long a step took. Megatron's leaves out what the loop does between them, a save or
+ * an evaluation: steps tile the time, so what passed beyond the stated times, and beyond what does so as a
+ * rule, counts with the step behind. Returns how many ms.
+ */
+static double state_lines(struct lg_torchlog *l, const struct lg_log_span *s, size_t n,
+			  const struct lg_log_point *p)
+{
+	LG_AUTOFREE double *beyond = lg_calloc(n + 1, sizeof *beyond);
+	double usual = 0, sum = 0;
+
+	for (size_t i = 1; beyond && i < n; i++)
+		beyond[i - 1] = p[i].at - p[i - 1].at - (double)s[i].dur * (double)s[i].steps;
+	if (beyond && n > 1)
+		usual = fmax(0, lg_median_f64(beyond, n - 1));
+	for (size_t i = 0; i < n; i++) {
+		double stated = (double)s[i].dur * (double)(s[i].steps ? s[i].steps : 1);
+		double more = i ? p[i].at - p[i - 1].at - stated - usual : 0;
+
+		more = more > fmax(2 * (double)s[i].tick, OUTSIDE * stated) ? more / 1e6 : 0;
+		sum += more;
+		add_time(l, &s[i], (double)s[i].dur / 1e6 + (i ? more / (double)s[i].steps : 0));
+	}
+	return sum;
+}
+
+/* Do lines a and the later b lie in one run: do they tell alike, and is it known how far apart they are? */
+static bool run_on(const struct lg_log_span *a, const struct lg_log_span *b)
+{
+	return !b->bar && b->steps && a->stated == b->stated && between(a->ts, b->ts) < INT64_MAX / 2;
+}
+
+/* The runs of one thread's lines. */
 static bool time_runs(struct lg_torchlog *l, struct lg_log_span *s, size_t n)
 {
-	lg_prc p = lg_thread_process(l->b, s->thr);
+	lg_prc prc = lg_thread_process(l->b, s->thr);
 	struct lg_log_step *of = lg_torchlog_last_step(l, s->thr, 0);
+	LG_AUTOFREE struct lg_log_point *p = lg_calloc(n, sizeof *p);
+	double outside = 0;
 	size_t stamped = 0;
-	int64_t tick = 0;
+	int64_t tick = 0, one;
 
-	for (size_t i = 0, end; i < n; i = end) {
+	for (size_t i = 0, end; p && i < n; i = end) {
 		end = i + 1;
-		if (s[i].stated)
-			continue;
-		while (end < n && !s[end].stated && s[end].steps &&
+		while (!s[i].bar && end < n && run_on(&s[end - 1], &s[end]) &&
 		       between(s[i].ts, s[end].ts) < INT64_MAX / 2)
 			end++;
-		s[i].steps = 0;
-		if (!time_run(l, s + i, end - i, &tick))
+		if (s[i].bar)
+			continue;
+		if (!place_lines(s + i, end - i, p, &one))
 			return false;
+		if (s[i].stated) {
+			outside += state_lines(l, s + i, end - i, p);
+			continue;
+		}
+		time_lines(l, s + i, end - i, p, one);
 		stamped += end - i - 1;
+		tick = one > tick ? one : tick;
 	}
 	if (of && stamped > of->n_stated)
-		lg_meta_set(l->b, p, "log.step_times", "stamps");
+		lg_meta_set(l->b, prc, "log.step_times", "stamps");
 	if (tick)
-		lg_meta_setf(l->b, p, "log.tick_ns", "%lld", (long long)tick);
-	return true;
+		lg_meta_setf(l->b, prc, "log.tick_ns", "%lld", (long long)tick);
+	if (outside > 0)
+		lg_meta_setf(l->b, prc, "log.outside_ms", "%.3f", outside);
+	return p;
 }
 
 /*

@@ -43,6 +43,7 @@
  * are finer than most of them; COMPILE from TORCH_TRACE's compilation_metrics.
  * Lines that match the user's expression (step_regex.h) are steps before anything else is.
  * A process's settings: log.step_times, "stamps" where those tell most of its log.step_ms and no line does;
+ * log.outside_ms, what passed between its lines beyond the steps that they state, which counts with those;
  * log.tick_ns, where its stamps count in ticks about as long as its steps (log_clock.c).
  * Times: lines have neither zone nor (torch's own) year. The year is the file's, the zone is unknown unless
  * a TORCH_TRACE tells both clocks.
@@ -138,6 +139,7 @@ struct lg_torchlog {
 		int64_t ts, dur, before, tick, number;
 		int64_t steps; /* since the line before, which tell how long by stamps; 0 = not so */
 		bool stated;   /* the line itself says how long: dur */
+		bool bar;      /* a progress bar's */
 		lg_thr thr;
 		size_t order;
 	} *span;
@@ -191,9 +193,12 @@ void lg_torchlog_counter(struct lg_torchlog *l, const struct lg_log_line *line, 
 /* log_spans.c: a step that ended with the line; before: when the one before ended, INT64_MIN = unknown. */
 void lg_torchlog_span(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, int64_t dur,
 		      int64_t before);
-/* A line that has a stamp and states no time; steps: since the line before, 0 = its stamp tells nothing. */
+/*
+ * A line that has a stamp, and states that a step took ms, or nothing: NaN. steps: since the line before, the
+ * stamp of which was `before`; 0 = its stamp tells nothing.
+ */
 void lg_torchlog_stamped_step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number,
-			      int64_t steps);
+			      int64_t steps, double ms, int64_t before);
 /* After the last line: log.step_ms by stamps, and the spans of threads most of whose steps are longer than
  * what the clock tells apart. */
 void lg_torchlog_add_spans(struct lg_torchlog *l);

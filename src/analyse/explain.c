@@ -388,6 +388,8 @@ static int judge(struct lg_case *c)
 		rc = lg_steps_of_log(c);
 		if (rc > 0)
 			lg_say_log_steps(c);
+		if (rc > 0 && lg_compare_log_ranks(c))
+			rc = LG_E_NOMEM;
 		if (rc)
 			return rc > 0 ? 0 : rc;
 	}
@@ -424,10 +426,12 @@ static int judge(struct lg_case *c)
 		say_open_ends(c, &y);
 		lg_judge_fired(c, &y);
 		say_own_doing(c, &y);
-		if (!c->has_states && are_of_log(c))
+		if (!c->has_states && are_of_log(c)) {
+			rc = lg_compare_log_ranks(c);
 			lg_say_log_steps(c);
-		else if (!c->has_states)
+		} else if (!c->has_states) {
 			lg_limit(c, LG_SAYS_STEPS_NO_STATES);
+		}
 	}
 	lg_free(path.v);
 	return rc;

@@ -351,6 +351,9 @@ const char *lg_headline(const struct lg_verdict *v, char *buf, size_t size)
 		    100 * v->slower, lg_shape_text(v->shape));
 		if (v->n_limits)
 			add(&b, " Mind the limits below.");
+	} else if (v->rank_apart > 0) {
+		add(&b, "The steps of rank %d take %.0f %% longer than those of any other rank, and nothing in this input "
+			"says why. Mind the limits below.", v->rank_longer, 100 * v->rank_apart);
 	} else if (v->alone_share >= 0.25) {
 		add(&b, "No cause proven: for %.0f %% of the steps' time this rank is in collectives, and its file alone "
 			"does not show whom it waits for; give the files of all ranks.", v->alone_share * 100);

@@ -369,6 +369,33 @@ def test_an_epoch_begins_with_a_step(laggard, tmp_path, gap, slow, ms):
     assert (steps["slow"], steps["shape"]) == (slow, "periodic" if slow else "steady")
 
 
+@pytest.mark.parametrize("name", ["job.log", "rank_{}.log", "attempt_0/{}/stdout.log"])
+@pytest.mark.parametrize("stated", [True, False])
+@pytest.mark.parametrize("slow, by", [(1, 1.5), (3, 1.2), (None, 1)])
+def test_a_rank_whose_steps_take_longer_is_named(laggard, tmp_path, name, stated, slow, by):
+    """Ranks that do not wait for each other: each has its own steps, told by prefix, file or folder."""
+    lines = []
+    for rank in range(4):
+        at = 0.0
+        for i in range(150):
+            s = 0.4 * wobble(i + rank) * (by if rank == slow else 1)
+            at += s
+            lines.append((at, rank, f"2026-03-14 09:{int(at) // 60:02d}:{int(at) % 60:02d},{int(at * 1000) % 1000:03d} step {i} "
+                          f"loss 2.5" + f" step_time {s:.3f}s" * stated))
+    for _, rank, line in sorted(lines):
+        path = tmp_path / name.format(rank)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as log:
+            print(line if "{}" in name else f"[rank{rank}]:{line}", file=log)
+    done = laggard("explain", tmp_path, "--json")
+    verdict = json.loads(done.stdout)
+    said = [x for x in verdict["limits"] if x.startswith("the median step of rank")]
+    assert [x.split()[5] for x in said] == ([] if slow is None else [str(slow)])
+    assert verdict["steps"]["scope"] == ("global" if slow is None else "rank_local")
+    first = " ".join(laggard("explain", tmp_path).stdout.split())
+    assert first.startswith("Nothing was found" if slow is None else f"The steps of rank {slow} take {100 * by - 100:.0f}"[:-1])
+
+
 def megatron(path, outside, said):
     """Lines of ten iterations each, which state their time; `outside` seconds and `said` behind each fifth."""
     at = 0.3

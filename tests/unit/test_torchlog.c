@@ -4,6 +4,7 @@
 #include <zstd.h>
 
 #include "feed_trace.h"
+#include "import/source/file_rank.h"
 #include "import/torchlog/step_regex.h"
 
 static void records_of_several_lines_become_one_mark(void **state)
@@ -91,6 +92,30 @@ static void a_log_may_begin_with_its_steps(void **state)
 	assert_int_equal(feed_marks(t, "log.step"), 5);
 	assert_true(fabs(feed_counter(t, "log.step_ms", -1, &n) - 2000) < 50 && n == 4);
 	lg_trace_free(t);
+}
+
+static void torchrun_keeps_each_ranks_log_in_a_folder(void **state)
+{
+	static const struct {
+		const char *path;
+		int32_t rank;
+	} names[] = {
+		{ "logs/none_x/attempt_0/3/stdout.log", 3 },
+		{ "attempt_1/12/stderr.log", 12 },
+		{ "/a/attempt_7/attempt_0/0/stdout.log", 0 },
+		{ "rank_2.log", 2 },
+		{ "attempt_0/3/job.log", -1 },
+		{ "attempt_0/stdout.log", -1 },
+		{ "attempt_0/99999999999999/stdout.log", -1 },
+		{ "my_attempt_0/3/stdout.log", -1 },
+		{ "attempt_", -1 },
+		{ "stdout.log", -1 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (lg_log_file_rank(names[i].path) != names[i].rank)
+			fail_msg("%s: %d", names[i].path, lg_log_file_rank(names[i].path));
 }
 
 /* Epochs of four lines, 100 ms apart, of each step and of every other. */
@@ -357,6 +382,7 @@ int main(void)
 		cmocka_unit_test(torch_trace_gives_compilations_and_the_zone),
 		cmocka_unit_test(a_log_may_begin_with_its_steps),
 		cmocka_unit_test(another_epoch_begins_with_a_step),
+		cmocka_unit_test(torchrun_keeps_each_ranks_log_in_a_folder),
 		cmocka_unit_test(steps_are_the_differences_of_a_running_total),
 		cmocka_unit_test(a_packed_file_is_known_by_what_is_inside),
 		cmocka_unit_test(to_begin_anew_is_no_graph_break),

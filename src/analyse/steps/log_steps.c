@@ -16,7 +16,7 @@
 #include "base/median.h"
 #include "base/words.h"
 
-enum { MIN_LINES = 3 };
+enum { MIN_LINES = 3, RANK_LINES = 8 };
 static const int64_t BAR_GRAIN_NS = 1000000000; /* a progress bar tells whole seconds */
 
 static enum lg_stated_kind kind_of(const struct lg_trace *t, lg_trk k)
@@ -97,6 +97,50 @@ void lg_say_log_steps(struct lg_case *c)
 		lg_say(c, LG_SAYS_STEPS_OF_OUTSIDE, lg_ms_text(outside, text));
 	if (tick)
 		lg_say(c, LG_SAYS_STEPS_OF_TICKS, lg_ms_text(lg_ms(tick), text));
+}
+
+/*
+ * Ranks that wait for each other in each step take equally long. Where they do not (local SGD, evaluation, no
+ * collectives yet) each says its own.
+ */
+int lg_compare_log_ranks(struct lg_case *c)
+{
+	const struct lg_trace *t = c->t;
+	double longest = 0, next = 0, least = INFINITY;
+	char one[LG_MS_TEXT], other[LG_MS_TEXT], most[LG_MS_TEXT];
+	int32_t rank = -1;
+	size_t n_ranks = 0;
+
+	for (lg_trk k = 1; k < t->track.n; k++) {
+		size_t n = c->idx->counter_off[k + 1] - c->idx->counter_off[k], i = 0;
+		lg_prc p = t->track.prc[k];
+		LG_AUTOFREE double *ms = NULL;
+		double median;
+
+		if (n < RANK_LINES || kind_of(t, k) != LG_STATED_LINES || !p || t->process.rank[p] < 0)
+			continue;
+		ms = lg_calloc(n, sizeof *ms);
+		if (!ms)
+			return LG_E_NOMEM;
+		LG_LISTED(row, c->idx->counter, k)
+			ms[i++] = t->counter.value[row];
+		median = lg_median_f64(ms, n);
+		n_ranks++;
+		least = fmin(least, median);
+		next = fmax(next, fmin(median, longest));
+		rank = median > longest ? t->process.rank[p] : rank;
+		longest = fmax(longest, median);
+	}
+	/* Further above the next one than all others are apart, and than noise reaches. */
+	if (n_ranks < 2 || longest <= lg_slow_beyond(next, LG_N_ANY_SLOW, 1) ||
+	    longest - next <= 2 * (next - least))
+		return 0;
+	c->v->rank_longer = rank;
+	c->v->rank_apart = longest / next - 1;
+	c->v->scope = LG_SCOPE_RANK_LOCAL;
+	lg_say(c, LG_SAYS_STEPS_RANK_APART, rank, lg_ms_text(longest, one), n_ranks - 1, lg_s(n_ranks - 1),
+	       lg_ms_text(least, other), lg_ms_text(next, most));
+	return 0;
 }
 
 bool lg_is_log_alone(const struct lg_case *c)

@@ -29,6 +29,9 @@ int64_t lg_log_tick(const struct lg_trace *t, lg_prc p);
 /* Limits: whence a log's step times are, and how fine. */
 void lg_say_log_steps(struct lg_case *c);
 
+/* Is one rank slower than all others, whose steps do not wait for it? Says so, and sets the scope. */
+int lg_compare_log_ranks(struct lg_case *c) LG_MUST_CHECK;
+
 /* Is a job's log all that was read? Where there is more, that says more. */
 bool lg_is_log_alone(const struct lg_case *c);
 /* Step lines behind a mark: it was caught, or the job was started anew. of_rank: the same rank's only. */

@@ -52,3 +52,21 @@ int32_t lg_file_rank(const char *path)
 	}
 	return found;
 }
+
+int32_t lg_log_file_rank(const char *path)
+{
+	int32_t v = lg_file_rank(path);
+	const char *in = strstr(path, "/attempt_"), *next;
+
+	if (v >= 0 || (!in && !starts(path, "attempt_")))
+		return v;
+	for (in = in ? in + 1 : path; (next = strstr(in, "/attempt_")); in = next + 1)
+		;
+	in += strlen("attempt_");
+	in += strspn(in, "0123456789");
+	if (*in != '/' || !starts(in + 1 + strspn(in + 1, "0123456789"), "/std"))
+		return -1;
+	for (in++; isdigit((unsigned char)*in) && v < RANK_MAX; in++)
+		v = (v < 0 ? 0 : v) * 10 + (*in - '0');
+	return *in == '/' && v < RANK_MAX ? v : -1;
+}

@@ -11,5 +11,7 @@
  * "worker-3" is no rank, and a local rank is one of its host only.
  */
 int32_t lg_file_rank(const char *path);
+/* That of a log: also by the folders of torchrun --log-dir, "attempt_0/3/stdout.log". */
+int32_t lg_log_file_rank(const char *path);
 
 #endif /* LG_IMPORT_SOURCE_FILE_RANK_H */

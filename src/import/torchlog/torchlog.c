@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "import/source/file_rank.h"
 #include "import/source/frame.h"
 #include "import/source/source.h"
 #include "import/source/stamp.h"
@@ -371,6 +372,7 @@ static void take_line(struct lg_torchlog *l, char *text)
 	if (line.is_glog && line.ts > l->written + 86400 * SECOND)
 		lg_log_line_parse(text, l->year - 1, &line);
 	rank_of_local(l, &line);
+	l->ranks_told |= line.rank >= 0;
 	time_of(l, &line);
 	o = open_by(l, &line);
 	l->key = key_of(l, &line);
@@ -439,6 +441,26 @@ static void date_of(struct lg_torchlog *l, const char *path)
 	l->written = st.st_mtime * SECOND;
 }
 
+/* Whose lines are those of a file in which none says so, by the file's name. */
+static void rank_of_name(struct lg_torchlog *l, const char *path)
+{
+	int32_t rank = lg_log_file_rank(path);
+	lg_thr thr = l->nobody ? l->nobody : l->only;
+	struct lg_process_row row;
+	lg_prc p;
+
+	/* Lines of a rank beside them: then these are the launcher's, or anybody's. */
+	if (rank < 0 || !thr || l->ranks_told || (l->nobody && l->n_pids))
+		return;
+	p = lg_thread_process(l->b, thr);
+	row = lg_process_read(l->b, p);
+	if (row.rank < 0) {
+		row.rank = rank;
+		row.role = LG_ROLE_RANK;
+		lg_process_write(l->b, p, &row);
+	}
+}
+
 static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 {
 	struct lg_torchlog *l = lg_calloc(1, sizeof *l);
@@ -455,6 +477,7 @@ static int run(const char *path, struct lg_builder *b, struct lg_error *err)
 			take_line(l, line);
 		for (size_t i = 0; i < LG_LOG_OPEN; i++)
 			flush(l, &l->open[i]);
+		rank_of_name(l, path);
 		lg_torchlog_end_epochs(l);
 		lg_torchlog_add_spans(l);
 		lg_nccl_finish(&l->nccl);

@@ -103,6 +103,7 @@ struct lg_torchlog {
 	struct lg_map of_local; /* local rank + 1 -> rank + 1; UINT32_MAX = several hosts */
 	lg_thr nobody, only; /* only: of the one pid that was seen so far */
 	unsigned n_pids;
+	bool ranks_told; /* a line says whose it is */
 	int year;
 	int64_t written; /* the file, ns since 1970 */
 	int64_t now, first, last, resolution; /* time of the last stamped line */

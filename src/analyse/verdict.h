@@ -162,7 +162,7 @@ struct lg_verdict {
 	struct lg_finding *findings; /* ranked */
 	size_t n_findings;
 	double unexplained_share;    /* NAN = null */
-	double rank_apart;           /* how much longer steps of rank_longer are than all others', a share; or 0 */
+	double rank_apart;           /* how much longer rank_longer's steps are than all others', or 0 */
 	int32_t rank_longer;
 	double slower;               /* shift, drift: how much longer steps are at the end, a share; or 0 */
 	double untraced_share;       /* of all steps' time: nothing that the input shows ran; 0 = little */

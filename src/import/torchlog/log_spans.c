@@ -19,6 +19,7 @@ enum {
 	COARSE = 50, /* of fewer ticks, steps seem to differ by several percent that do not */
 };
 #define OUTSIDE 0.1 /* of the stated time: more is no jitter of a loop */
+#define WORTH_A_WORD 0.01 /* of the run */
 #define LONGEST_NS 1000000000000000 /* eleven days */
 
 static void add(struct lg_torchlog *l, const struct lg_log_line *line, struct lg_log_span *span)
@@ -138,7 +139,7 @@ static bool time_runs(struct lg_torchlog *l, struct lg_log_span *s, size_t n)
 	lg_prc prc = lg_thread_process(l->b, s->thr);
 	struct lg_log_step *of = lg_torchlog_last_step(l, s->thr, 0);
 	LG_AUTOFREE struct lg_log_point *p = lg_calloc(n, sizeof *p);
-	double outside = 0;
+	double outside = 0, all = 0;
 	size_t stamped = 0;
 	int64_t tick = 0, one;
 
@@ -153,6 +154,7 @@ static bool time_runs(struct lg_torchlog *l, struct lg_log_span *s, size_t n)
 			return false;
 		if (s[i].stated) {
 			outside += state_lines(l, s + i, end - i, p);
+			all += p[end - i - 1].at / 1e6;
 			continue;
 		}
 		time_lines(l, s + i, end - i, p, one);
@@ -163,7 +165,7 @@ static bool time_runs(struct lg_torchlog *l, struct lg_log_span *s, size_t n)
 		lg_meta_set(l->b, prc, "log.step_times", "stamps");
 	if (tick)
 		lg_meta_setf(l->b, prc, "log.tick_ns", "%lld", (long long)tick);
-	if (outside > 0)
+	if (outside > WORTH_A_WORD * all)
 		lg_meta_setf(l->b, prc, "log.outside_ms", "%.3f", outside);
 	return p;
 }

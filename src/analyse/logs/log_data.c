@@ -59,14 +59,21 @@ static int read_lines(const struct lg_trace *t, lg_trk data, struct told *ret)
 			ret->data += last.data;
 			ret->first += ret->n == 1 ? last.data : 0;
 		} else if (!strcmp(name, "log.epoch_ms")) {
-			/* It is told with the first line of the next one. */
-			if (ret->n && ret->v[ret->n - 1].ts == t->counter.ts[i])
-				ret->first += ret->v[ret->n - 1].data;
 			ret->epoch += t->counter.value[i];
 			ret->n_epochs++;
 		} else if (!strcmp(name, "log.epoch_data_ms")) {
 			ret->epoch_data += t->counter.value[i];
 		}
+	}
+	/* An epoch is told with the first line of the next one. */
+	for (size_t i = 0, at = 0; ret->n && i < t->counter.n; i++) {
+		lg_trk k = t->counter.track[i];
+
+		if (t->track.prc[k] != prc || strcmp(lg_string(t, t->track.name[k]), "log.epoch_ms"))
+			continue;
+		while (at + 1 < ret->n && ret->v[at].ts < t->counter.ts[i])
+			at++;
+		ret->first += ret->v[at].ts == t->counter.ts[i] ? ret->v[at].data : 0;
 	}
 	return 0;
 }

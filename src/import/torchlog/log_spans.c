@@ -32,6 +32,8 @@ static void add(struct lg_torchlog *l, const struct lg_log_line *line, struct lg
 	span->tick = l->resolution;
 	span->thr = lg_torchlog_thread(l, line);
 	span->order = l->n_span;
+	span->line = l->lines;
+	span->data_ms = (double)NAN;
 	l->span[l->n_span++] = *span;
 }
 
@@ -52,20 +54,37 @@ void lg_torchlog_stamped_step(struct lg_torchlog *l, const struct lg_log_line *l
 					    .stated = stated, .dur = stated ? (int64_t)(ms * 1e6) : 0 });
 }
 
+void lg_torchlog_waited(struct lg_torchlog *l, const struct lg_log_line *line, double ms)
+{
+	/* Its row follows that of the step, which is added when all are known. */
+	if (l->n_span && l->span[l->n_span - 1].line == l->lines)
+		l->span[l->n_span - 1].data_ms = ms;
+	else
+		lg_torchlog_counter(l, line, "log.data_ms", "ms", -1, ms);
+}
+
 /* How long is it from a to the later b? */
 static uint64_t between(int64_t a, int64_t b)
 {
 	return (uint64_t)b - (uint64_t)a;
 }
 
-static void add_time(struct lg_torchlog *l, const struct lg_log_span *s, double ms)
+static void add_value(struct lg_torchlog *l, const struct lg_log_span *s, const char *name, double ms)
 {
-	struct lg_track_row track = { .kind = LG_TRACK_COUNTER, .name = lg_intern(l->b, "log.step_ms"),
+	struct lg_track_row track = { .kind = LG_TRACK_COUNTER, .name = lg_intern(l->b, name),
 				      .prc = lg_thread_process(l->b, s->thr), .index = -1,
 				      .unit = lg_intern(l->b, "ms") };
 
 	lg_add_counter(l->b, &(struct lg_counter_row){ .ts = s->ts, .value = ms,
 						       .track = lg_track_get(l->b, &track) });
+}
+
+static void add_time(struct lg_torchlog *l, const struct lg_log_span *s, double ms)
+{
+	if (ms > 0)
+		add_value(l, s, "log.step_ms", ms);
+	if (isfinite(s->data_ms))
+		add_value(l, s, "log.data_ms", s->data_ms);
 }
 
 /* When the lines of a run were printed. False: out of memory. *ret_tick: of a coarse clock, else 0. */
@@ -95,7 +114,7 @@ static void time_lines(struct lg_torchlog *l, struct lg_log_span *s, size_t n, c
 
 		s[i].steps = i ? s[i].steps : 0;
 		s[i].dur = dur > 0 && dur < LONGEST_NS ? (int64_t)dur : 0;
-		if (s[i].dur)
+		if (s[i].dur || isfinite(s[i].data_ms))
 			add_time(l, &s[i], (double)s[i].dur / 1e6);
 		s[i].ts += tick && late > 0 ? (int64_t)(late < (double)tick ? late : (double)tick) : 0;
 	}

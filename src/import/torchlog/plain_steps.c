@@ -64,7 +64,7 @@ static void put(struct lg_torchlog *l, const struct lg_log_line *line, int64_t n
 		put_doubtful(l, line, number, t->ms, s);
 	else
 		lg_torchlog_step(l, line, number, t->ms);
-	lg_torchlog_counter(l, line, "log.data_ms", "ms", -1, t->data_ms);
+	lg_torchlog_waited(l, line, t->data_ms);
 }
 
 int lg_torchlog_plain_step(struct lg_torchlog *l, const struct lg_log_line *line)

@@ -141,6 +141,8 @@ struct lg_torchlog {
 		int64_t steps; /* since the line before, which tell how long by stamps; 0 = not so */
 		bool stated;   /* the line itself says how long: dur */
 		bool bar;      /* a progress bar's */
+		double data_ms; /* of it, waited for its data; NaN = not told */
+		uint64_t line;
 		lg_thr thr;
 		size_t order;
 	} *span;
@@ -194,6 +196,8 @@ void lg_torchlog_counter(struct lg_torchlog *l, const struct lg_log_line *line, 
 /* log_spans.c: a step that ended with the line; before: when the one before ended, INT64_MIN = unknown. */
 void lg_torchlog_span(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number, int64_t dur,
 		      int64_t before);
+/* How long the step of this line, which was told, waited for its data: NaN = not told. */
+void lg_torchlog_waited(struct lg_torchlog *l, const struct lg_log_line *line, double ms);
 /*
  * A line that has a stamp, and states that a step took ms, or nothing: NaN. steps: since the line before, the
  * stamp of which was `before`; 0 = its stamp tells nothing.

@@ -396,6 +396,16 @@ def test_a_rank_whose_steps_take_longer_is_named(laggard, tmp_path, name, stated
     assert first.startswith("Nothing was found" if slow is None else f"The steps of rank {slow} take {100 * by - 100:.0f}"[:-1])
 
 
+@pytest.mark.parametrize("data, found", [(0.2, ["data.loader_wait"]), (0.0, [])])
+def test_waits_for_data_of_lines_with_stamps(explain, data, found):
+    at, lines = 0.0, []
+    for i in range(200):
+        at += 0.4 * wobble(i)
+        lines.append(f"2026-03-14 09:{int(at) // 60:02d}:{int(at) % 60:02d},{int(at * 1000) % 1000:03d} step {i} loss: 2.5 "
+                     f"time: {0.4 * wobble(i):.4f} data_time: {data * wobble(i):.4f}")
+    assert [f["id"] for f in explain(lines)] == found
+
+
 def megatron(path, outside, said):
     """Lines of ten iterations each, which state their time; `outside` seconds and `said` behind each fifth."""
     at = 0.3

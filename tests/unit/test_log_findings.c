@@ -120,6 +120,9 @@ static void a_failed_request_tells_why(void **state)
 #define SUMMARY(ooms, retries) "|                  PyTorch CUDA memory summary, device ID 0                 |\n" \
 	"|            CUDA OOMs: " ooms "            |        cudaMalloc retries: " retries "         |\n"
 
+#define TRACEBACK "Traceback (most recent call last):\n  File \"/app/train.py\", line 210, in <module>\n    main()\n" \
+		  "  File \"/usr/lib/python3/dist-packages/x.py\", line 3, in f\n    y()\n    ^^^\n"
+
 /* Each is a finding, or the verdict says that nobody judges it; and a log without them has neither. */
 static void no_line_that_is_kept_goes_by_unjudged(void **state)
 {
@@ -131,6 +134,15 @@ static void no_line_that_is_kept_goes_by_unjudged(void **state)
 		{ "RuntimeError: DataLoader worker (pid 4242) is killed by signal: Killed.\n", "job.failed", "high", NULL },
 		{ "[rank3]: torch.distributed.DistBackendError: NCCL error in: x.cpp:93, ncclSystemError: System call failed\n",
 		  "job.failed", "high", NULL },
+		{ TRACEBACK "KeyError: 'input_ids'\n", "job.failed", "high", NULL },
+		{ "slurmstepd: error: *** JOB 8 ON n1 CANCELLED AT 2026-03-14T12:00:01 DUE TO TIME LIMIT ***\n", "job.failed",
+		  "high", NULL },
+		{ "srun: error: n1: task 3: Out Of Memory\n", "job.failed", "high", NULL },
+		{ "run.sh: line 12: 20331 Segmentation fault      (core dumped) python train.py\n", "job.failed", "high", NULL },
+		{ "[Sat Mar 14 09:28:01 2026] NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.\n", "job.failed",
+		  "high", NULL },
+		{ "ERROR: Unexpected bus error encountered in worker.\n", "job.failed", "high", NULL },
+		{ "OSError: [Errno 28] No space left on device\n", "job.failed", "high", NULL },
 		{ "skipping cudagraphs due to mutated inputs (1 instances)\n", "gpu.launch_bound", "low", NULL },
 		{ "x.py:3: UserWarning: Memory efficient kernel not used because: (Triggered internally at sdp_utils.h)\n",
 		  "gpu.math_attention", "low", NULL },
@@ -143,6 +155,12 @@ static void no_line_that_is_kept_goes_by_unjudged(void **state)
 		/* healthy: what a log never tells is all that is left */
 		{ SUMMARY("0", "0"), NULL, NULL, NULL },
 		{ "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 32768.0\n", NULL, NULL, NULL },
+		{ TRACEBACK "KeyboardInterrupt\n", NULL, NULL, NULL },
+		{ TRACEBACK "OSError: x\n2025-10-03 18:37:01,832 uploading failed, and we go on\n", NULL, NULL, NULL },
+		{ "Exception in thread Thread-5:\n" TRACEBACK "OSError: x\n", NULL, NULL, NULL },
+		{ "slurmstepd: error: *** JOB 8 ON n1 CANCELLED AT 2026-03-14T12:00:01 ***\n", NULL, NULL, NULL },
+		{ "script.sh: line 12: Killed is a word\nXid 79 is dear\nError: is it\n", NULL, NULL, NULL },
+		{ "wandb: WARNING ConnectionResetError(104, 'Connection reset by peer'), retrying\n", NULL, NULL, NULL },
 		{ "Using FallbackKernel: aten.sort\nwe are skipping cudagraphs in this talk\n", NULL, NULL, NULL },
 	};
 
@@ -178,6 +196,28 @@ static void a_failure_is_told_where_nothing_says_why(void **state)
 	o = judge(feed_text(STEPS KILLED OOM "2.00 GiB." HAS "0 bytes is free. " HELD("38.00 GiB", "1.00 MiB"), "log"));
 	assert_null(find(o.v, "job.failed"));
 	assert_non_null(find(o.v, "mem.oom"));
+	done(&o);
+}
+
+/* What was raised before steps go on was caught; of chained exceptions the last is told. */
+static void the_last_exception_is_told_where_nothing_follows(void **state)
+{
+	struct outcome o = judge(feed_text(STEPS "[rank1]: Traceback (most recent call last):\n"
+		"[rank1]:   File \"/app/a.py\", line 7, in f\n[rank1]:     g()\n[rank1]: ValueError: 1\n[rank1]: \n"
+		"[rank1]: During handling of the above exception, another exception occurred:\n[rank1]: \n"
+		"[rank1]: Traceback (most recent call last):\n[rank1]:   File \"/app/b.py\", line 8, in f\n"
+		"[rank0]: Traceback (most recent call last):\n[rank0]:   File \"/app/a.py\", line 1, in f\n"
+		"[rank1]:     h()\n[rank1]: KeyError: 2\n"
+		"[rank0]: RuntimeError: [gloo/pair.cc:553] Connection closed by peer [10.0.0.1]:34181\n", "log"));
+	const struct lg_finding *f = find(o.v, "job.failed");
+
+	(void)state;
+	assert_non_null(f);
+	assert_int_equal(f->culprit.rank, 1);
+	assert_non_null(strstr(f->title, "(rank 1): KeyError: 2 (/app/b.py:8)"));
+	done(&o);
+	o = judge(feed_text(STEPS TRACEBACK "KeyError: 1\n" STEPS, "log"));
+	assert_null(find(o.v, "job.failed"));
 	done(&o);
 }
 
@@ -370,6 +410,7 @@ int main(void)
 		cmocka_unit_test(a_failed_request_tells_why),
 		cmocka_unit_test(no_line_that_is_kept_goes_by_unjudged),
 		cmocka_unit_test(a_failure_is_told_where_nothing_says_why),
+		cmocka_unit_test(the_last_exception_is_told_where_nothing_follows),
 		cmocka_unit_test(a_failed_request_that_was_caught_is_low),
 		cmocka_unit_test(a_function_at_its_recompile_limit_runs_eagerly_or_fails),
 		cmocka_unit_test(debugging_aids_speak_up_in_the_log),

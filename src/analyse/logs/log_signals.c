@@ -192,36 +192,98 @@ static const struct {
 };
 enum { FAILURES = sizeof failures / sizeof *failures };
 
-int lg_find_failure(struct lg_case *c)
+/* Rows of marks; an exception counts where its process, and then the job, printed no more of its work. */
+struct ends {
+	size_t n[FAILURES], first[FAILURES], last;
+};
+
+/* Steps go on up to here: what was raised before was caught, or the job began anew. 0 = too few are there. */
+static int64_t goes_on_until(const struct lg_trace *t)
 {
-	const struct lg_trace *t = c->t;
-	size_t n[FAILURES] = { 0 }, first[FAILURES] = { 0 }, last = 0, k = 0, steps;
-	struct lg_finding *f;
+	size_t steps = 0;
+
+	for (size_t i = t->mark.n; i-- > 0;)
+		if (lg_is_mark(t, i, "log.step") && ++steps == LG_N_JOB_FAILED_STEPS)
+			return t->mark.ts[i];
+	return INT64_MIN;
+}
+
+static bool counts(const struct lg_trace *t, size_t i, int64_t until)
+{
+	return !lg_is_mark(t, i, "log.traceback") || (!t->mark.value[i] && t->mark.ts[i] >= until);
+}
+
+static struct ends ends_of(const struct lg_trace *t, int64_t until)
+{
+	struct ends e = { 0 };
 
 	for (size_t i = 0; i < t->mark.n; i++)
 		for (size_t s = 0; s < FAILURES; s++)
-			if (lg_is_mark(t, i, failures[s].mark)) {
-				first[s] = n[s]++ ? first[s] : i;
-				last = i;
+			if (lg_is_mark(t, i, failures[s].mark) && counts(t, i, until)) {
+				e.first[s] = e.n[s]++ ? e.first[s] : i;
+				e.last = i;
 			}
-	while (k < FAILURES && !n[k])
+	return e;
+}
+
+/* The last exception of a rank: those before it led there. */
+static size_t last_exception(const struct lg_trace *t, int32_t rank, size_t otherwise, int64_t until)
+{
+	LG_EACH_MARK(i, t, "log.traceback")
+		if (lg_rank_of_mark(t, i) == rank && counts(t, i, until))
+			otherwise = i;
+	return otherwise;
+}
+
+/* Which kind says most: a process that Python ended with an error has said why. */
+static size_t best(const struct lg_trace *t, struct ends *e, int64_t until)
+{
+	size_t k = 0, raised = 0;
+	int32_t rank;
+
+	while (k < FAILURES && !e->n[k])
 		k++;
+	while (strcmp(failures[raised].mark, "log.traceback"))
+		raised++;
+	if (k < FAILURES && !strcmp(failures[k].mark, "log.worker_failed") && t->mark.value[e->first[k]] > 0 &&
+	    e->n[raised]) {
+		rank = lg_rank_of_mark(t, e->first[k]);
+		if (rank >= 0)
+			e->first[raised] = last_exception(t, rank, e->first[raised], until);
+		k = raised;
+	}
+	if (k == raised)
+		e->first[k] = last_exception(t, lg_rank_of_mark(t, e->first[k]), e->first[k], until);
+	return k;
+}
+
+int lg_find_failure(struct lg_case *c)
+{
+	const struct lg_trace *t = c->t;
+	int64_t until = goes_on_until(t);
+	struct ends e = ends_of(t, until);
+	size_t k = best(t, &e, until), steps;
+	struct lg_finding *f;
+
 	/* Those say why it ended. */
 	if (k == FAILURES || lg_told(c, LG_R_COMMS_MISSING_RANK) || lg_told(c, LG_R_COMMS_MISMATCH) ||
 	    lg_told(c, LG_R_MEM_OOM))
 		return 0;
 	f = lg_finding_about(c, LG_R_JOB_FAILED, LG_STAGE_NONE, LG_RELATION_RANK, 0.9);
 	f->detail = failures[k].detail;
-	f->culprit.rank = lg_rank_of_mark(t, first[k]);
+	f->culprit.rank = lg_rank_of_mark(t, e.first[k]);
 	f->title = f->culprit.rank >= 0 ? lg_text(c, "%s (rank %d)", failures[k].title,
 						  f->culprit.rank) : failures[k].title;
-	for (size_t s = k; s < FAILURES; s++)
-		if (n[s])
-			lg_evidence_add(c, f, t->mark.ts[first[s]], 0, "%s%s",
-					lg_string(t, t->mark.text[first[s]]),
-					n[s] > 1 ? lg_text(c, " (the first of %zu such lines)",
-					n[s]) : "");
-	steps = lg_step_lines_after(t, last, false);
+	f->title = lg_text(c, "%s: %.200s", f->title, lg_string(t, t->mark.text[e.first[k]]));
+	for (size_t j = 0; j < FAILURES; j++) {
+		size_t s = j ? j - (j <= k) : k; /* the one that is told first */
+
+		if (e.n[s])
+			lg_evidence_add(c, f, t->mark.ts[e.first[s]], 0, "%s%s",
+					lg_string(t, t->mark.text[e.first[s]]),
+					e.n[s] > 1 ? lg_text(c, " (one of %zu such lines)", e.n[s]) : "");
+	}
+	steps = lg_step_lines_after(t, e.last, false);
 	if (steps >= LG_N_JOB_FAILED_STEPS) {
 		lg_cap(f, LG_CAP_UNMEASURED);
 		lg_evidence_against(c, f, LG_SAYS_LOG_STARTED_ANEW, steps);

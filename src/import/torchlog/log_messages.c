@@ -106,7 +106,18 @@ static bool can_have(const struct pairs *p, const char *words)
 	return true;
 }
 
-static int sentence(struct lg_torchlog *l, const struct lg_log_line *line)
+/* Is it a job's process that lost its peer? Any library has connections. */
+static bool is_of_job(const char *m)
+{
+	static const char *const words[] = { "gloo", "c10d", "NCCL", "nccl", "TCPStore", "ProcessGroup" };
+
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (strstr(m, words[i]))
+			return true;
+	return false;
+}
+
+int lg_torchlog_sentence(struct lg_torchlog *l, const struct lg_log_line *line, bool of_distributed)
 {
 	static const struct {
 		const char *words, *name;
@@ -126,6 +137,8 @@ static int sentence(struct lg_torchlog *l, const struct lg_log_line *line)
 		{ "skipping cudagraphs due to", "log.cudagraph_skipped" },
 		{ "Watchdog caught collective operation timeout", "log.watchdog_timeout" },
 		{ "detected by watchdog at work", "log.watchdog_exception" },
+		{ "watchdog thread terminated with exception", "log.watchdog_exception" },
+		{ "due to ProcessGroupNCCL watchdog hang", "log.watchdog_exception" },
 		{ "Detected mismatch between collectives on ranks", "log.collective_mismatch" },
 		{ "failed to pass monitoredBarrier", "log.barrier_timeout" },
 		{ "ms for recv operation to complete", "log.gloo_timeout" },
@@ -169,6 +182,8 @@ static int sentence(struct lg_torchlog *l, const struct lg_log_line *line)
 			/* libkineto prints each of its stages; a trace is done once. */
 			if (!strcmp(known[i].name, "log.profiled") &&
 			    !strstr(line->msg, "Completed Stage: Collection"))
+				return 0;
+			if (!strcmp(known[i].name, "log.peer_lost") && !of_distributed && !is_of_job(line->msg))
 				return 0;
 			lg_torchlog_mark(l, line, known[i].name, value_of(known[i].name, line->msg), NULL);
 			return 1;
@@ -529,6 +544,6 @@ static int user_step(struct lg_torchlog *l, const struct lg_log_line *line)
 
 int lg_torchlog_message(struct lg_torchlog *l, const struct lg_log_line *line)
 {
-	return user_step(l, line) || memory_summary(l, line) || sentence(l, line) ||
-	       checkpoint(l, line) || step_line(l, line);
+	return user_step(l, line) || memory_summary(l, line) || lg_torchlog_sentence(l, line, false) ||
+	       lg_torchlog_end_of_process(l, line) || checkpoint(l, line) || step_line(l, line);
 }

@@ -383,9 +383,15 @@ static void take_line(struct lg_torchlog *l, char *text)
 		lg_torchlog_record(l, &line, text + (line.msg - text));
 		return;
 	}
+	if (o && o->kind == LG_LOG_TRACEBACK && line.ts != INT64_MIN && !line.is_glog) {
+		o->mark.value = 1; /* a logger goes on */
+		flush(l, o);
+		o = NULL;
+	}
 	if (o && continues(o, &line))
 		return;
-	if (compile_record(l, &line) || lg_torchlog_message(l, &line))
+	if (compile_record(l, &line) || lg_torchlog_failure(l, &line, l->key) ||
+	    lg_torchlog_message(l, &line))
 		return;
 	if (line.is_glog)
 		flush(l, open_by(l, &line));

@@ -22,6 +22,9 @@
  *   log.peer_lost            -; line
  *   log.nccl_error           -; line
  *   log.worker_failed        exit code; line
+ *   log.traceback            1 = its process logged on; exception and message (file:line of the program)
+ *   log.process_died         -; line            by a shell, a scheduler, Python or C++
+ *   log.xid                  its number; line   an error of a device, by its driver
  *   log.oom                  bytes asked for; line
  *   log.alloc_ooms .alloc_retries  their number; line  as memory_summary() counts them, if any
  *   log.sdpa_fallback        -; line            why an attention kernel is not used
@@ -75,7 +78,8 @@ void lg_log_line_parse(char *text, int year, struct lg_log_line *ret);
 
 enum { LG_LOG_TEXT = 1400, LG_LOG_OPEN = 256 };
 enum lg_log_kind {
-	LG_LOG_NOTHING, LG_LOG_GRAPH_BREAK, LG_LOG_RECOMPILE, LG_LOG_LIMIT, LG_LOG_FAILED, LG_LOG_PAYLOAD
+	LG_LOG_NOTHING, LG_LOG_GRAPH_BREAK, LG_LOG_RECOMPILE, LG_LOG_LIMIT, LG_LOG_FAILED, LG_LOG_PAYLOAD,
+	LG_LOG_TRACEBACK
 };
 
 #define LG_LOG_STEPS_MAX (INT64_C(1) << 53) /* no loop counts further */
@@ -94,6 +98,17 @@ struct lg_log_open {
 	uint64_t key; /* whose */
 	enum lg_log_kind kind;
 	char text[LG_LOG_TEXT];
+};
+
+/* A traceback that is being printed. */
+enum { LG_LOG_TRACES = 64 };
+struct lg_log_trace {
+	uint64_t key; /* whose */
+	/* IGNORED: of one that ends no process */
+	enum { LG_TRACE_NONE, LG_TRACE_IGNORED, LG_TRACE_FRAMES } state;
+	bool ignored, of_distributed;
+	int frames; /* how far frames are indented; -1 = none yet */
+	char place[320];
 };
 
 struct lg_torchlog {
@@ -117,6 +132,7 @@ struct lg_torchlog {
 	struct lg_log_open open[LG_LOG_OPEN], *payload; /* payload: of the record before this line */
 	struct lg_map open_of; /* key -> of open + 1 */
 	unsigned next_open;
+	struct lg_log_trace trace[LG_LOG_TRACES];
 	uint64_t key; /* of the last line that told */
 	/* steps, by thread of the last one */
 	struct lg_map step_of; /* thr -> index + 1 */
@@ -169,6 +185,11 @@ void lg_torchlog_open(struct lg_torchlog *l, const struct lg_log_line *line, enu
 		      const char *name, int64_t value, const char *text);
 /* log_messages.c: one known sentence or step in the message. 1 = known. */
 int lg_torchlog_message(struct lg_torchlog *l, const struct lg_log_line *line);
+/* The same of a sentence alone; of_distributed: in a traceback through torch.distributed. */
+int lg_torchlog_sentence(struct lg_torchlog *l, const struct lg_log_line *line, bool of_distributed);
+/* log_failures.c: a line of a traceback of that key's process; one that says how a process ended. 1 = was one. */
+int lg_torchlog_failure(struct lg_torchlog *l, const struct lg_log_line *line, uint64_t key);
+int lg_torchlog_end_of_process(struct lg_torchlog *l, const struct lg_log_line *line);
 void lg_torchlog_mark_step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number);
 /*
  * One step line. ms: length of a step as the line says it, NaN when it does not; then the distance of two

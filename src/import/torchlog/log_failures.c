@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * log_failures.c - how a process ended: Python's tracebacks, what launchers, schedulers, shells and the driver say.
+ *
+ * A traceback is kept until another line of the same process comes: a logger's line behind it says that the
+ * exception was caught. Those of threads, destructors and loggers end no process.
+ */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "import/torchlog/torchlog.h"
+
+/* How far a line is indented behind what launchers and loggers put before it. */
+static int indent_of(const struct lg_log_line *line)
+{
+	size_t n = strspn(line->msg, " ");
+
+	for (const char *p = line->msg; p > line->text && p[-1] == ' '; p--)
+		n++;
+	return n < 1000 ? (int)n : 1000;
+}
+
+/* "KeyError", "torch.cuda.OutOfMemoryError": as Python names an exception; 0 = is none. */
+static size_t exception_name(const char *m)
+{
+	size_t n = strspn(m, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_."), last = n;
+
+	while (last && m[last - 1] != '.')
+		last--;
+	if (n - last < 5 || !isupper((unsigned char)m[last]) || (m[n] && m[n] != ':'))
+		return 0;
+	return n;
+}
+
+/* "XError: ...", without a traceback: no word that a program may begin a sentence with. */
+static bool is_bare_exception(const struct lg_log_line *line)
+{
+	const char *m = line->msg;
+	size_t n = exception_name(m);
+
+	return n > 5 && line->ts == INT64_MIN && !strncmp(m + n, ": ", 2) &&
+	       (!strncmp(m + n - 5, "Error", 5) || !strncmp(m + n - 5, "ption", 5));
+}
+
+/* A library's frame, not one of the program. */
+static bool is_of_library(const char *file, size_t n)
+{
+	static const char *const parts[] = { "site-packages/", "dist-packages/", "/lib/python", "<" };
+
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+		if (memmem(file, n, parts[i], strlen(parts[i])))
+			return true;
+	return false;
+}
+
+static void frame(struct lg_log_trace *t, const char *m)
+{
+	size_t n = strncmp(m, "File \"", 6) ? 0 : strcspn(m + 6, "\"");
+	int at;
+
+	if (!n || n > 300 || sscanf(m + 6 + n, "\", line %d", &at) != 1)
+		return;
+	t->of_distributed |= memmem(m + 6, n, "torch/distributed/", 18) != NULL;
+	if (!is_of_library(m + 6, n))
+		snprintf(t->place, sizeof t->place, " (%.*s:%d)", (int)n, m + 6, at);
+}
+
+/* Behind these words a traceback is of something that goes on. */
+static bool goes_on(const char *m)
+{
+	return !strncmp(m, "Exception in thread", 19) || !strncmp(m, "Exception ignored", 17) ||
+	       !strncmp(m, "--- Logging error ---", 21);
+}
+
+static void open_exception(struct lg_torchlog *l, const struct lg_log_line *line, const char *place)
+{
+	char text[LG_LOG_TEXT];
+
+	snprintf(text, sizeof text, "%.1000s%s", line->msg + strspn(line->msg, " "), place);
+	lg_torchlog_open(l, line, LG_LOG_TRACEBACK, "log.traceback", 0, text);
+	l->known++;
+}
+
+/* The slot of a process: of so many that print at once, the oldest gives its own up. */
+static struct lg_log_trace *trace_of(struct lg_torchlog *l, uint64_t key, bool make)
+{
+	struct lg_log_trace *t = &l->trace[key % LG_LOG_TRACES];
+
+	if (t->key == key && t->state != LG_TRACE_NONE)
+		return t;
+	if (make)
+		*t = (struct lg_log_trace){ .key = key };
+	return make ? t : NULL;
+}
+
+int lg_torchlog_failure(struct lg_torchlog *l, const struct lg_log_line *line, uint64_t key)
+{
+	struct lg_log_trace *t = trace_of(l, key, false);
+	const char *m = line->msg + strspn(line->msg, " ");
+	bool ignored = t && t->state == LG_TRACE_IGNORED;
+
+	if (strstr(m, "Traceback (most recent call last):")) {
+		t = trace_of(l, key, true);
+		t->state = LG_TRACE_FRAMES;
+		t->ignored = ignored;
+		t->frames = -1;
+		return 1;
+	}
+	if (goes_on(m)) {
+		trace_of(l, key, true)->state = LG_TRACE_IGNORED;
+		return 1;
+	}
+	if (!t || t->state == LG_TRACE_IGNORED) {
+		if (t)
+			t->state = LG_TRACE_NONE;
+		if (!is_bare_exception(line) || lg_torchlog_sentence(l, line, false))
+			return 0;
+		open_exception(l, line, "");
+		return 1;
+	}
+	if (t->frames < 0 && strncmp(m, "File \"", 6)) {
+		t->state = LG_TRACE_NONE;
+		return 0;
+	}
+	if (t->frames < 0 || indent_of(line) >= t->frames) {
+		t->frames = t->frames < 0 ? indent_of(line) : t->frames;
+		frame(t, m);
+		return 1;
+	}
+	t->state = LG_TRACE_NONE;
+	/* What has a name of its own tells more: memory, a peer that is gone. */
+	if (lg_torchlog_sentence(l, line, t->of_distributed))
+		return 1;
+	/* Somebody stopped it. */
+	if (t->ignored || !exception_name(m) || !strncmp(m, "KeyboardInterrupt", 17) || !strncmp(m, "SystemExit", 10))
+		return t->ignored;
+	open_exception(l, line, t->place);
+	return 1;
+}
+
+/* The error of a driver, "NVRM: Xid (PCI:0000:5d:00): 79, ..."; -1 = none. */
+static int64_t xid(const char *m)
+{
+	const char *p = strstr(m, "NVRM: Xid (");
+
+	p = p ? strstr(p, "): ") : NULL;
+	return p && isdigit((unsigned char)p[3]) ? strtoll(p + 3, NULL, 10) : -1;
+}
+
+/* "line 12: 20331 Segmentation fault      (core dumped) python train.py", as a shell says it. */
+static bool shell_says(const char *m)
+{
+	static const char *const how[] = { "Segmentation fault", "Killed", "Bus error", "Aborted", "Illegal instruction",
+					   "Floating point exception" };
+	const char *p = strstr(m, ": line ");
+	int used = 0;
+
+	if (!p || (sscanf(p, ": line %*d: %*d %n", &used), !used))
+		return false;
+	for (size_t i = 0; i < sizeof how / sizeof *how; i++)
+		if (!strncmp(p + used, how[i], strlen(how[i])))
+			return true;
+	return false;
+}
+
+/* Slurm ends a job, or a step of it, and says why. */
+static bool slurm_says(const char *m)
+{
+	if (strstr(m, "slurmstepd: error: "))
+		return strstr(m, "oom_kill event") || strstr(m, "oom-kill event") ||
+		       (strstr(m, " CANCELLED AT ") && strstr(m, " DUE TO "));
+	return strstr(m, "srun: error: ") && strstr(m, ": task") &&
+	       (strstr(m, ": Out Of Memory") || strstr(m, ": Killed") || strstr(m, ": Segmentation fault") ||
+		strstr(m, ": Bus error") || strstr(m, ": Aborted"));
+}
+
+int lg_torchlog_end_of_process(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	static const char *const died[] = { "Fatal Python error: ", "terminate called after throwing an instance of",
+					    "Unexpected bus error encountered in worker" };
+	const char *m = line->msg;
+	int64_t number = xid(m);
+	bool is = shell_says(line->text) || slurm_says(line->text);
+
+	if (number >= 0) {
+		lg_torchlog_mark(l, line, "log.xid", number, NULL);
+		return 1;
+	}
+	for (size_t i = 0; !is && i < sizeof died / sizeof *died; i++)
+		is = strstr(m, died[i]) != NULL;
+	if (is)
+		lg_torchlog_mark(l, line, "log.process_died", 0, NULL);
+	return is;
+}

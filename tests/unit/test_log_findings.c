@@ -221,6 +221,30 @@ static void the_last_exception_is_told_where_nothing_follows(void **state)
 	done(&o);
 }
 
+#define TABLE(cause) "Failures:\n[1]:\n  rank      : 9 (local_rank: 1)\n  traceback : x\n" cause \
+		     "\n[0]:\n  time      : 2026-03-14_09:29:33\n  host      : gpu-b17\n  rank      : 11 (local_rank: 3)\n" \
+		     "  exitcode  : -9 (pid: 803)\n  error_file: <N/A>\n  traceback : Signal 9 (SIGKILL) received by PID 803\n"
+
+/* Its word on the root cause, and only that. */
+static void the_table_of_torchrun_names_the_rank(void **state)
+{
+	struct outcome o = judge(feed_text(STEPS "failed (exitcode: -9) local_rank: 3 (pid: 803) of binary: python\n"
+					   TABLE("Root Cause (first observed failure):"), "log"));
+	const struct lg_finding *f = find(o.v, "job.failed");
+
+	(void)state;
+	assert_non_null(f);
+	assert_int_equal(f->culprit.rank, 11);
+	assert_non_null(strstr(f->title, "(rank 11): exit code -9, local rank 3, on gpu-b17: Signal 9 (SIGKILL)"));
+	done(&o);
+	o = judge(feed_text(STEPS TABLE("Settings:"), "log"));
+	assert_null(find(o.v, "job.failed"));
+	done(&o);
+	o = judge(feed_text(STEPS "[rank5]: " OOM "2.00 GiB." HAS "0 bytes is free.\n", "log"));
+	assert_non_null(strstr(find(o.v, "mem.oom")->title, "(rank 5)"));
+	done(&o);
+}
+
 /* A search for the batch size runs into it on purpose. */
 static void a_failed_request_that_was_caught_is_low(void **state)
 {
@@ -410,6 +434,7 @@ int main(void)
 		cmocka_unit_test(a_failed_request_tells_why),
 		cmocka_unit_test(no_line_that_is_kept_goes_by_unjudged),
 		cmocka_unit_test(a_failure_is_told_where_nothing_says_why),
+		cmocka_unit_test(the_table_of_torchrun_names_the_rank),
 		cmocka_unit_test(the_last_exception_is_told_where_nothing_follows),
 		cmocka_unit_test(a_failed_request_that_was_caught_is_low),
 		cmocka_unit_test(a_function_at_its_recompile_limit_runs_eagerly_or_fails),

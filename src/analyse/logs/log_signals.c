@@ -213,6 +213,12 @@ static bool counts(const struct lg_trace *t, size_t i, int64_t until)
 	return !lg_is_mark(t, i, "log.traceback") || (!t->mark.value[i] && t->mark.ts[i] >= until);
 }
 
+/* torchrun tells of a worker twice, and names its rank the second time. */
+static int worth(const struct lg_trace *t, size_t i)
+{
+	return lg_is_mark(t, i, "log.worker_failed") && lg_rank_of_mark(t, i) >= 0;
+}
+
 static struct ends ends_of(const struct lg_trace *t, int64_t until)
 {
 	struct ends e = { 0 };
@@ -220,7 +226,7 @@ static struct ends ends_of(const struct lg_trace *t, int64_t until)
 	for (size_t i = 0; i < t->mark.n; i++)
 		for (size_t s = 0; s < FAILURES; s++)
 			if (lg_is_mark(t, i, failures[s].mark) && counts(t, i, until)) {
-				e.first[s] = e.n[s]++ ? e.first[s] : i;
+				e.first[s] = !e.n[s]++ || worth(t, i) > worth(t, e.first[s]) ? i : e.first[s];
 				e.last = i;
 			}
 	return e;

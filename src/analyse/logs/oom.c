@@ -163,6 +163,8 @@ static void say(struct lg_case *c, size_t first, size_t lines, size_t last)
 	f->detail = cause;
 	f->culprit.rank = lg_rank_of_mark(t, first);
 	f->title = title_of(c, &m, cause);
+	if (f->culprit.rank >= 0)
+		f->title = lg_text(c, "%s (rank %d)", f->title, f->culprit.rank);
 	lg_evidence_add(c, f, t->mark.ts[first], 0, "%s", text);
 	if (lines > 1)
 		lg_evidence(c, f, LG_SAYS_MEM_OOM_LINES, lines);

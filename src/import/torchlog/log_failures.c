@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * log_failures.c - how a process ended: Python's tracebacks, what launchers, schedulers, shells and the driver say.
+ * log_failures.c - how a process ended: Python's tracebacks, what launchers, schedulers, shells and drivers say.
  *
  * A traceback is kept until another line of the same process comes: a logger's line behind it says that the
  * exception was caught. Those of threads, destructors and loggers end no process.
@@ -176,6 +176,83 @@ static bool slurm_says(const char *m)
 		strstr(m, ": Bus error") || strstr(m, ": Aborted"));
 }
 
+/* What stands behind "name :" at the start of the message; NULL. */
+static const char *field(const char *m, const char *name)
+{
+	size_t n = strlen(name);
+
+	m += strspn(m, " ");
+	if (strncmp(m, name, n))
+		return NULL;
+	m += n + strspn(m + n, " ");
+	return *m == ':' ? m + 1 + strspn(m + 1, " ") : NULL;
+}
+
+/* A mark of the rank of the table; its line is the agent's. */
+static void mark_worker(struct lg_torchlog *l, const struct lg_log_line *line, int32_t rank, int64_t code,
+			const char *text)
+{
+	struct lg_log_line of = *line;
+
+	of.rank = rank;
+	of.pid = of.rank >= 0 ? -1 : of.pid;
+	lg_torchlog_mark(l, &of, "log.worker_failed", code, text);
+}
+
+/*
+ * torch/distributed/elastic/multiprocessing/errors/__init__.py: below "Root Cause (first observed failure):" the lines
+ * time, host, rank, exitcode, error_file and traceback of one process.
+ */
+static int table_line(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	struct lg_log_table *t = &l->table;
+	const char *m = line->msg, *v;
+	char text[512], *end;
+	int local = -1;
+	long rank;
+
+	if (strstr(m, "Root Cause (first observed failure):")) {
+		*t = (struct lg_log_table){ .open = true, .rank = -1, .local = -1 };
+		return 1;
+	}
+	if (!t->open)
+		return 0;
+	if ((v = field(m, "host"))) {
+		snprintf(t->host, sizeof t->host, "%s", v);
+	} else if ((v = field(m, "rank"))) {
+		rank = strtol(v, &end, 10);
+		t->rank = end > v && rank >= 0 && rank < 1 << 20 ? (int32_t)rank : -1;
+		if (sscanf(end, " (local_rank: %7d", &local) == 1)
+			t->local = local;
+	} else if ((v = field(m, "exitcode"))) {
+		t->exit_code = strtol(v, NULL, 10);
+	} else if ((v = field(m, "traceback"))) {
+		t->open = false;
+		if (t->rank < 0)
+			return 0;
+		snprintf(text, sizeof text, "exit code %lld, local rank %d, on %s: %s", (long long)t->exit_code, t->local,
+			 *t->host ? t->host : "a host", *v ? v : "no traceback");
+		mark_worker(l, line, t->rank, t->exit_code, text);
+	} else if (strstr(m, "=====")) {
+		t->open = false;
+	}
+	return 0;
+}
+
+/* "failed (exitcode: 1) local_rank: 3 (pid: 4103)": the job's rank, where other lines tell it of that one. */
+static int worker_line(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	const char *p = strstr(line->msg, "failed (exitcode: "), *q = p ? strstr(p, "local_rank: ") : NULL;
+	long local = q ? strtol(q + 12, NULL, 10) : -1;
+	uint32_t known = local >= 0 ? lg_map_get(&l->of_local, (uint64_t)local + 1) : 0;
+
+	if (!p)
+		return 0;
+	mark_worker(l, line, line->rank >= 0 || !known || known == UINT32_MAX ? line->rank : (int32_t)known - 1,
+		    strtol(p + 18, NULL, 10), NULL);
+	return 1;
+}
+
 int lg_torchlog_end_of_process(struct lg_torchlog *l, const struct lg_log_line *line)
 {
 	static const char *const died[] = { "Fatal Python error: ", "terminate called after throwing an instance of",
@@ -184,6 +261,8 @@ int lg_torchlog_end_of_process(struct lg_torchlog *l, const struct lg_log_line *
 	int64_t number = xid(m);
 	bool is = shell_says(line->text) || slurm_says(line->text);
 
+	if (table_line(l, line) || worker_line(l, line))
+		return 1;
 	if (number >= 0) {
 		lg_torchlog_mark(l, line, "log.xid", number, NULL);
 		return 1;

@@ -78,8 +78,6 @@ static int64_t value_of(const char *name, const char *m)
 		return bytes_after(m, "Tried to allocate ");
 	if (!strcmp(name, "log.loader_workers"))
 		return int_after(m, "will create ", 0);
-	if (!strcmp(name, "log.worker_failed"))
-		return int_after(m, "exitcode: ", int_after(m, "exitcode  : ", 0));
 	return 0;
 }
 
@@ -167,7 +165,6 @@ int lg_torchlog_sentence(struct lg_torchlog *l, const struct lg_log_line *line, 
 		{ "Anomaly Detection has been enabled. This mode will increase the runtime", "log.anomaly" },
 		{ "Traceback of forward call that caused the error", "log.anomaly" },
 		{ "ActivityProfilerController.cpp:", "log.profiled" },
-		{ "failed (exitcode: ", "log.worker_failed" },
 		{ ") is killed by signal: ", "log.worker_failed" }, /* torch/utils/data/_utils/signal_handling.py */
 		/* aten/src/ATen/native/transformers/cuda/sdp_utils.cpp */
 		{ "attention kernel not used because", "log.sdpa_fallback" },

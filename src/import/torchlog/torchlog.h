@@ -111,6 +111,14 @@ struct lg_log_trace {
 	char place[320];
 };
 
+/* torchrun's table of the failure that it saw first. */
+struct lg_log_table {
+	bool open;
+	int32_t rank, local; /* -1 = not told yet */
+	int64_t exit_code;
+	char host[80];
+};
+
 struct lg_torchlog {
 	struct lg_builder *b;
 	struct lg_nccl_log nccl;
@@ -133,6 +141,7 @@ struct lg_torchlog {
 	struct lg_map open_of; /* key -> of open + 1 */
 	unsigned next_open;
 	struct lg_log_trace trace[LG_LOG_TRACES];
+	struct lg_log_table table;
 	uint64_t key; /* of the last line that told */
 	/* steps, by thread of the last one */
 	struct lg_map step_of; /* thr -> index + 1 */
@@ -187,7 +196,7 @@ void lg_torchlog_open(struct lg_torchlog *l, const struct lg_log_line *line, enu
 int lg_torchlog_message(struct lg_torchlog *l, const struct lg_log_line *line);
 /* The same of a sentence alone; of_distributed: in a traceback through torch.distributed. */
 int lg_torchlog_sentence(struct lg_torchlog *l, const struct lg_log_line *line, bool of_distributed);
-/* log_failures.c: a line of a traceback of that key's process; one that says how a process ended. 1 = was one. */
+/* log_failures.c: a line of a traceback of that key's process; one that says how a process ended. */
 int lg_torchlog_failure(struct lg_torchlog *l, const struct lg_log_line *line, uint64_t key);
 int lg_torchlog_end_of_process(struct lg_torchlog *l, const struct lg_log_line *line);
 void lg_torchlog_mark_step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number);

@@ -120,6 +120,8 @@ static void a_failed_request_tells_why(void **state)
 #define SUMMARY(ooms, retries) "|                  PyTorch CUDA memory summary, device ID 0                 |\n" \
 	"|            CUDA OOMs: " ooms "            |        cudaMalloc retries: " retries "         |\n"
 
+#define OVERFLOWED "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempting loss scale: 65536, reducing to 32768\n"
+#define OVERFLOWS OVERFLOWED OVERFLOWED OVERFLOWED OVERFLOWED OVERFLOWED
 #define TRACEBACK "Traceback (most recent call last):\n  File \"/app/train.py\", line 210, in <module>\n    main()\n" \
 		  "  File \"/usr/lib/python3/dist-packages/x.py\", line 3, in f\n    y()\n    ^^^\n"
 
@@ -150,11 +152,21 @@ static void no_line_that_is_kept_goes_by_unjudged(void **state)
 		{ SUMMARY("2", "0"), NULL, NULL, "requests for device memory that failed" },
 		{ "x.py:3: UserWarning: cumsum_cuda_kernel does not have a deterministic implementation, but you set\n", NULL,
 		  NULL, "without a deterministic implementation (1 line)" },
+		{ "2025-10-03 18:37:01,832 - root - WARNING - 5 CUDA memory allocation retries.\n", "gpu.allocator_sync", "low",
+		  NULL },
+		{ OVERFLOWS OVERFLOWS, NULL, NULL, "gradients overflowed (10 lines)" },
+		{ "iteration 12/ 100 | elapsed time per iteration (ms): 512.3 | number of nan iterations:   1 |\n", NULL, NULL,
+		  "loss is no finite number (1 line)" },
+		{ "iteration 12/ 100 | elapsed time per iteration (ms): 512.3 | lm loss: nan |\n", NULL, NULL,
+		  "loss is no finite number (1 line)" },
 		{ "host1:77:78 [0] misc/socket.cc:484 NCCL WARN socketStartConnect: connect to 10.0.0.1<53> failed\n", NULL,
 		  NULL, "what NCCL warns of" },
 		/* healthy: what a log never tells is all that is left */
 		{ SUMMARY("0", "0"), NULL, NULL, NULL },
 		{ "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 32768.0\n", NULL, NULL, NULL },
+		{ OVERFLOWS, NULL, NULL, NULL },
+		{ "iteration 12/ 100 | elapsed time per iteration (ms): 512.3 | lm loss: 2.1 | number of skipped iterations:   0 "
+		  "| number of nan iterations:   0 |\nlm loss: information\n", NULL, NULL, NULL },
 		{ TRACEBACK "KeyboardInterrupt\n", NULL, NULL, NULL },
 		{ TRACEBACK "OSError: x\n2025-10-03 18:37:01,832 uploading failed, and we go on\n", NULL, NULL, NULL },
 		{ "Exception in thread Thread-5:\n" TRACEBACK "OSError: x\n", NULL, NULL, NULL },

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * log_failures.c - how a process ended: Python's tracebacks, what launchers, schedulers, shells and drivers say.
+ * log_failures.c - how a process ended: Python's tracebacks, what launchers, schedulers and shells say.
  *
  * A traceback is kept until another line of the same process comes: a logger's line behind it says that the
  * exception was caught. Those of threads, destructors and loggers end no process.
@@ -200,8 +200,8 @@ static void mark_worker(struct lg_torchlog *l, const struct lg_log_line *line, i
 }
 
 /*
- * torch/distributed/elastic/multiprocessing/errors/__init__.py: below "Root Cause (first observed failure):" the lines
- * time, host, rank, exitcode, error_file and traceback of one process.
+ * torch/distributed/elastic/multiprocessing/errors/__init__.py: below "Root Cause (first observed failure):" are
+ * the lines time, host, rank, exitcode, error_file and traceback of one process.
  */
 static int table_line(struct lg_torchlog *l, const struct lg_log_line *line)
 {
@@ -230,8 +230,8 @@ static int table_line(struct lg_torchlog *l, const struct lg_log_line *line)
 		t->open = false;
 		if (t->rank < 0)
 			return 0;
-		snprintf(text, sizeof text, "exit code %lld, local rank %d, on %s: %s", (long long)t->exit_code, t->local,
-			 *t->host ? t->host : "a host", *v ? v : "no traceback");
+		snprintf(text, sizeof text, "exit code %lld, local rank %d, on %s: %s",
+			 (long long)t->exit_code, t->local, *t->host ? t->host : "a host", *v ? v : "no traceback");
 		mark_worker(l, line, t->rank, t->exit_code, text);
 	} else if (strstr(m, "=====")) {
 		t->open = false;

@@ -161,6 +161,9 @@ int lg_torchlog_sentence(struct lg_torchlog *l, const struct lg_log_line *line, 
 		{ "Grad strides do not match bucket view strides", "log.ddp_grad_strides" },
 		{ "This DataLoader will create ", "log.loader_workers" },
 		{ "Gradient overflow.  Skipping step", "log.grad_overflow" },
+		{ "OVERFLOW! Rank ", "log.grad_overflow" }, /* DeepSpeed; its rank skips the step */
+		{ " CUDA memory allocation retries.", "log.alloc_retries" }, /* torchtitan */
+		{ " CUDA OOM errors thrown.", "log.alloc_ooms" },
 		/* torch/autograd/anomaly_mode.py; torch/csrc/autograd/python_anomaly_mode.cpp, at a NaN */
 		{ "Anomaly Detection has been enabled. This mode will increase the runtime", "log.anomaly" },
 		{ "Traceback of forward call that caused the error", "log.anomaly" },
@@ -511,17 +514,47 @@ static int framework_step(struct lg_torchlog *l, const struct lg_log_line *line)
 	return trainer_dict(l, line);
 }
 
+/* "loss nan", "lm loss: inf", "'loss': nan": the number behind the word. */
+static bool loss_is_no_number(const char *m)
+{
+	for (const char *p = m; (p = strcasestr(p, "loss")); p += 4) {
+		const char *v = p + 4 + strspn(p + 4, " \t='\":");
+		bool is;
+
+		v += *v == '-';
+		is = !strncasecmp(v, "nan", 3) || !strncasecmp(v, "inf", 3);
+		if (v > p + 4 && is && !isalnum((unsigned char)v[3]))
+			return true;
+	}
+	return false;
+}
+
+/* A step that trained nothing: of a loss that is no number, or, as Megatron says it, skipped. */
+static void useless_step(struct lg_torchlog *l, const struct lg_log_line *line)
+{
+	if (int_after(line->msg, "number of nan iterations:", 0) > 0 || loss_is_no_number(line->msg))
+		lg_torchlog_mark(l, line, "log.nan_loss", 0, NULL);
+	else if (int_after(line->msg, "number of skipped iterations:", 0) > 0)
+		lg_torchlog_mark(l, line, "log.grad_overflow", 0, NULL);
+}
+
 static int step_line(struct lg_torchlog *l, const struct lg_log_line *line)
 {
 	int bar = 0;
 
 	if (!framework_step(l, line)) {
 		bar = lg_torchlog_bar(l, line);
-		if (!bar)
-			return lg_torchlog_plain_step(l, line);
+		if (!bar) {
+			if (!lg_torchlog_plain_step(l, line))
+				return 0;
+			useless_step(l, line);
+			return 1;
+		}
 	}
 	l->bars_of_steps |= bar > LG_LOG_BAR_ASIDE;
 	/* A bar that loads or evaluates says nothing of how the loop prints its steps. */
+	if (!bar)
+		useless_step(l, line);
 	l->by_framework |= bar != LG_LOG_BAR_SETUP && bar != LG_LOG_BAR_ASIDE;
 	return 1;
 }

@@ -33,6 +33,7 @@
  *   log.profiled             -; line            torch.profiler finished a trace
  *   log.tf32_off .max_autotune_off .flex_eager .fallback_kernel .nondeterministic .grad_overflow
  *   log.ddp_find_unused .ddp_grad_strides       -; line
+ *   log.nan_loss             -; line            a step's loss is no finite number
  *   log.loader_workers       workers asked for; line
  *   log.step                 step; line
  *   log.checkpoint           -; line            a checkpoint is being saved, or was just now

@@ -248,7 +248,8 @@ static int worker_line(struct lg_torchlog *l, const struct lg_log_line *line)
 
 	if (!p)
 		return 0;
-	mark_worker(l, line, line->rank >= 0 || !known || known == UINT32_MAX ? line->rank : (int32_t)known - 1,
+	known = line->rank >= 0 || known == UINT32_MAX ? 0 : known;
+	mark_worker(l, line, known ? (int32_t)known - 1 : line->rank,
 		    strtol(p + 18, NULL, 10), NULL);
 	return 1;
 }

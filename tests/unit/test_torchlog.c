@@ -278,6 +278,33 @@ static void to_begin_anew_is_no_graph_break(void **state)
 	}
 }
 
+static void times_of_other_forms_are_read(void **state)
+{
+	static const char *const rows[] = {
+		"03/14/2026 09:26:53 step 1 loss 2\n03/14/2026 09:26:55 step 2 loss 2\n",
+		"14/03/2026 09:26:53 step 1 loss 2\n14/03/2026 09:26:55 step 2 loss 2\n",
+		"14.03.2026 09:26:53,123 step 1 loss 2\n14.03.2026 09:26:55,123 step 2 loss 2\n",
+		"1773480413.405 step 1 loss 2\n1773480415.405 step 2 loss 2\n",
+		"[1773480413.4] step 1 loss 2\n[1773480415.4] step 2 loss 2\n",
+		/* no times */
+		"1773480413 step 1 loss 2\n1773480415 step 2 loss 2\n",
+		"1773480413.405,1 step 1 loss 2\n1773480415.405,1 step 2 loss 2\n",
+		"33/14/2026 09:26:53 step 1 loss 2\n33/14/2026 09:26:55 step 2 loss 2\n",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct lg_trace *t = feed_text(rows[i], "log");
+		size_t n;
+		double ms = feed_counter(t, "log.step_ms", -1, &n);
+
+		if (i < 5 ? n != 1 || ms != 2000 : n != 0)
+			fail_msg("row %zu: %zu of %.3f ms", i, n, ms);
+		assert_int_equal(feed_diags(t, LG_DIAG_NO_TIMES), i < 5 ? 0 : 1);
+		lg_trace_free(t);
+	}
+}
+
 static void the_user_says_what_a_step_line_is(void **state)
 {
 	static const char log[] = "hello\n"
@@ -386,6 +413,7 @@ int main(void)
 		cmocka_unit_test(steps_are_the_differences_of_a_running_total),
 		cmocka_unit_test(a_packed_file_is_known_by_what_is_inside),
 		cmocka_unit_test(to_begin_anew_is_no_graph_break),
+		cmocka_unit_test(times_of_other_forms_are_read),
 		cmocka_unit_test(the_user_says_what_a_step_line_is),
 		cmocka_unit_test(an_expression_that_cannot_be_used_is_refused_in_one_line),
 		cmocka_unit_test(no_line_takes_long),

@@ -7,6 +7,7 @@
  *   [default0]: [2024-01-01 12:00:00] iteration 10/ 1000 | ...
  *   2025-10-03 18:37:01,832 - root - INFO - step: 10 ...
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,6 +130,46 @@ static int glog(const char **p, int year, struct lg_log_line *l)
 	return 1;
 }
 
+/*
+ * "03/14/2026 09:26:53", the month first unless it cannot be, "14.03.2026 09:26:53,123", the day first, and
+ * seconds since 1970 with a fraction. Bytes used, 0 = none.
+ */
+static size_t other_date(const char *s, struct lg_stamp *t)
+{
+	size_t n = strnlen(s, 40), k;
+	char text[48];
+	int a, b, year = 0;
+	int64_t seconds;
+
+	if (n > 12 && s[10] == '.' && lg_digits(s, 5) >= 10000 && lg_digits(s + 5, 5) >= 0) {
+		seconds = (int64_t)lg_digits(s, 5) * 100000 + lg_digits(s + 5, 5);
+		k = strspn(s + 11, "0123456789");
+		if (k < 1 || k > 9 || (s[11 + k] != ' ' && s[11 + k] != ']'))
+			return 0;
+		*t = (struct lg_stamp){ .has_date = 1, .has_zone = 1, .digits = (int)k };
+		t->ns = lg_digits(s + 11, (int)k);
+		for (size_t i = k; i < 9; i++)
+			t->ns *= 10;
+		t->ns += seconds * SECOND;
+		return 11 + k;
+	}
+	if (n < 19 || (s[2] != '/' && s[2] != '.') || s[5] != s[2] || s[10] != ' ')
+		return 0;
+	a = lg_digits(s, 2);
+	b = lg_digits(s + 3, 2);
+	year = lg_digits(s + 6, 4);
+	if (a < 1 || b < 1 || year < 0)
+		return 0;
+	if (s[2] == '.' ? b <= 12 : a > 12) {
+		int day = a;
+
+		a = b;
+		b = day;
+	}
+	snprintf(text, sizeof text, "%04d-%02d-%02d%.*s", year, a, b, (int)(n - 10), s + 10);
+	return lg_stamp_read(text, strlen(text), t);
+}
+
 /* A date and time, bare or in brackets, with the usual separators behind it. */
 static int stamp(const char **p, struct lg_log_line *l)
 {
@@ -136,7 +177,9 @@ static int stamp(const char **p, struct lg_log_line *l)
 	struct lg_stamp t;
 	size_t k = lg_stamp_read(q, strlen(q), &t);
 
-	if (!k || !t.has_date)
+	if (!k && !(k = other_date(q, &t)))
+		return 0;
+	if (!t.has_date)
 		return 0;
 	l->ts = t.ns;
 	l->has_zone = t.has_zone;

@@ -433,6 +433,10 @@ static void step(struct sim *s, int k)
 		late = !s->rank;
 		late_ns /= 10;
 	}
+	if (p->late_every && k % p->late_every != p->late_every - 1) {
+		late = k % p->n_ranks == s->rank;
+		late_ns = p->late_jitter_ns;
+	}
 	if (p->warm_ns && !k) {
 		anybody = true;
 		late = !s->rank;

@@ -47,6 +47,8 @@ struct gpu_plan {
 	int late_slower_every;  /* only every n-th of them; 0 = all */
 	int late_once;          /* in step late_once - 1 only; 0 = in all */
 	int late_first;         /* in so many steps; behind them rank 0, by a tenth; 0 = in all */
+	int late_every;         /* in every n-th step only; in the others all are in turn, */
+	int64_t late_jitter_ns; /* by so much */
 	int64_t warm_ns;        /* rank 0 alone is so late in the first step, which all wait for */
 	const char *coll;       /* "Collective name" of device rows, numbered; NULL = no arguments */
 	const char *coll_other; /* of every second one */

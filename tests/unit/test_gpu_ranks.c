@@ -263,6 +263,35 @@ static void steps_are_counted_of_the_rank_that_is_named(void **state)
 	}
 }
 
+/* One rank stops for long in every seventh step; in the others the ranks differ by chance. */
+static void jitter_of_ordinary_steps_hides_no_late_rank(void **state)
+{
+	struct gpu_plan p = four_ranks();
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	p.n_steps = 42;
+	p.n_comm = 1;
+	p.late_rank = 2;
+	p.late_every = 7;
+	p.late_jitter_ns = p.late_ns = 200 * US;
+	quiet(&p); /* the twin: nobody is late for longer than by chance */
+	p.late_ns = 100 * MS;
+	o = first(&p, "comms.straggler");
+	f = &o.v->findings[0];
+	assert_int_equal(f->culprit.rank, 2);
+	assert_int_equal(o.v->scope, LG_SCOPE_RANK_LOCAL);
+	assert_non_null(strstr(f->title, "rank 2 arrives last in 6 of the 6 collectives"));
+	assert_true(fabs(f->lost_ms - 6 * 100) < 20);
+	done(&o);
+	p.late_rank = -2; /* its twin: the long ones are dealt out, too */
+	o = first(&p, "comms.straggler");
+	assert_string_equal(o.v->findings[0].detail, "rotating");
+	assert_int_equal(o.v->scope, LG_SCOPE_ROTATING);
+	done(&o);
+}
+
 static bool says(const struct lg_finding *f, const char *what)
 {
 	bool said = false;
@@ -323,6 +352,7 @@ int main(void)
 		cmocka_unit_test(lateness_is_told_as_what_it_ends_in),
 		cmocka_unit_test(steps_that_are_left_out_say_nothing_of_who_is_late),
 		cmocka_unit_test(steps_are_counted_of_the_rank_that_is_named),
+		cmocka_unit_test(jitter_of_ordinary_steps_hides_no_late_rank),
 		cmocka_unit_test(transfers_between_two_ranks_are_no_collectives),
 		cmocka_unit_test(the_longest_stage_of_a_pipeline_is_named),
 		cmocka_unit_test(the_late_rank_has_a_slow_device_or_more_work),

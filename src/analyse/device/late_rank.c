@@ -177,9 +177,17 @@ static bool next_sides(const struct colls *all, size_t n_runs, struct sides *x)
 	return false;
 }
 
+/* Where most of the waiting lies, a wait takes so long: the mean over each nanosecond of them. Less than a
+ * twentieth of that is the jitter of ordinary steps, and does not say who is late. */
+static double jitter_of(double squares, double sum)
+{
+	return sum > 0 ? squares / sum / 20 : 0;
+}
+
 static void add_ranks(const struct lg_gpu *g, struct lg_gpu_late *l, const struct colls *all)
 {
 	const struct coll *v = all->v;
+	double sum = 0, squares = 0, jitter;
 
 	for (struct sides x = { 0 }; next_sides(all, g->n, &x);) {
 		uint32_t run = v[x.best].run;
@@ -188,10 +196,17 @@ static void add_ranks(const struct lg_gpu *g, struct lg_gpu_late *l, const struc
 		l->matched++;
 		for (size_t k = x.from; k < x.to; k++)
 			l->rank[v[k].run].waited += v[k].dur - v[x.best].dur;
-		l->with_wait += x.waited > 0;
-		l->rank[run].last += x.waited > 0;
 		l->rank[run].caused += mean;
 		l->caused += mean;
+		sum += (double)mean;
+		squares += (double)mean * (double)mean;
+	}
+	jitter = jitter_of(squares, sum);
+	for (struct sides x = { 0 }; next_sides(all, g->n, &x);) {
+		bool counts = x.waited && (double)x.waited >= jitter * (double)(x.to - x.from);
+
+		l->with_wait += counts;
+		l->rank[v[x.best].run].last += counts;
 	}
 	for (uint32_t i = 0; i < g->n; i++)
 		if (l->rank[i].caused > l->rank[l->run].caused)
@@ -229,9 +244,8 @@ static int count_steps(struct lg_case *c, const struct lg_gpu *g, struct lg_gpu_
 	}
 	l->in_step = most ? squares / sum / (double)g->n * (double)n_steps /
 			    (double)(g->run[0].to - g->run[0].from) : (double)NAN;
-	/* Under a twentieth of the worst step is noise beside it. */
 	for (size_t s = 0; s < n_steps; s++)
-		l->episodes += by_step[s] && by_step[s] * 20 >= most;
+		l->episodes += by_step[s] && (double)by_step[s] >= jitter_of(squares, sum);
 	l->proof = lg_gpu_proof_of(&g->run[l->run], by_step, n_steps);
 	if (!most) { /* no steps are known */
 		l->episodes = l->with_wait;

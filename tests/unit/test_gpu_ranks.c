@@ -343,6 +343,31 @@ static void the_late_rank_has_a_slow_device_or_more_work(void **state)
 	done(&o);
 }
 
+/* Rank 2 stops before the window begins, while the others' hosts go on: their windows begin earlier. */
+static void windows_of_different_lengths_are_compared_between_the_same_collectives(void **state)
+{
+	struct gpu_plan p = four_ranks();
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	p.n_steps = 72;
+	p.unseen_steps = 9;
+	p.sync_at_end = true;
+	p.late_rank = 2;
+	p.late_every = 9;
+	quiet(&p);
+	p.late_ns = 10 * MS;
+	for (int i = 0; i < 2; i++) {
+		p.late_compute = i;
+		o = first(&p, "comms.straggler");
+		f = &o.v->findings[0];
+		assert_true(says(f, "its device computes") == !!i);
+		assert_true(fabs(f->lost_ms - 7 * 10) < 4);
+		done(&o);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -356,6 +381,7 @@ int main(void)
 		cmocka_unit_test(transfers_between_two_ranks_are_no_collectives),
 		cmocka_unit_test(the_longest_stage_of_a_pipeline_is_named),
 		cmocka_unit_test(the_late_rank_has_a_slow_device_or_more_work),
+		cmocka_unit_test(windows_of_different_lengths_are_compared_between_the_same_collectives),
 		cmocka_unit_test(uneven_work_is_no_cause_on_the_hosts),
 	};
 

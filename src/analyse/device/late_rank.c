@@ -257,31 +257,6 @@ static int count_steps(struct lg_case *c, const struct lg_gpu *g, struct lg_gpu_
 	return 0;
 }
 
-static void compare(struct lg_gpu *g, struct lg_gpu_late *l)
-{
-	const struct lg_gpu_run *r = &g->run[l->run];
-	double wall = (double)(r->to - r->from), others[LG_GPU_BY_MAX] = { 0 };
-	size_t n = 0;
-
-	for (size_t i = 0; i < g->n; i++) {
-		const struct lg_gpu_run *o = &g->run[i];
-
-		if (i == l->run || !lg_gpu_judged(o) || o->to <= o->from)
-			continue;
-		n++;
-		for (size_t k = 0; k < LG_GPU_BY_MAX; k++)
-			others[k] += (double)o->by[k] / (double)(o->to - o->from);
-	}
-	l->ns = (double)l->rank[l->run].caused;
-	if (!n || !lg_gpu_judged(r) || wall <= 0)
-		return; /* only lengths of collectives are known */
-	for (size_t k = 0; k < LG_GPU_BY_MAX; k++)
-		l->more[k] = (double)r->by[k] - others[k] / (double)n * wall;
-	/* Waits that computation hides cost nothing. */
-	l->ns = fmax(0, -l->more[LG_GPU_BY_COMM]);
-	g->critical = l->ns * 100 >= wall ? r : NULL;
-}
-
 /*
  * cut[run * n_steps + k]: the end of the last collective of all ranks in step k of the first run; they leave
  * it together, so that what lies between two of these has one length on all. Returns how many there are.
@@ -314,6 +289,112 @@ static size_t cuts(const struct lg_trace *t, const struct lg_gpu *g, const struc
 		kept += after;
 	}
 	return kept;
+}
+
+/* Do the windows of all judged runs have one length, but for a hundredth? Of hosts that begin the first step
+ * while their devices are behind they do not. */
+static bool windows_agree(const struct lg_gpu *g)
+{
+	int64_t least = INT64_MAX, most = 0;
+
+	LG_EACH(r, g->run, g->n) {
+		if (!lg_gpu_judged(r))
+			continue;
+		least = LG_MIN(least, r->to - r->from);
+		most = LG_MAX(most, r->to - r->from);
+	}
+	return (most - least) * 100 <= most;
+}
+
+/* Of r, which came last: what the others waited for it in all, by what they did so between from and to. */
+static double times_between(const struct lg_gpu *g, const struct colls *all, const struct lg_gpu_run *r,
+			   int64_t from, int64_t to)
+{
+	double sum = 0, inside = 0;
+
+	for (struct sides x = { 0 }; next_sides(all, g->n, &x);) {
+		const struct coll *best = &all->v[x.best];
+		int64_t end = r->work[best->work].end;
+
+		if (&g->run[best->run] != r)
+			continue;
+		sum += (double)x.waited;
+		inside += end > from && end <= to ? (double)x.waited : 0;
+	}
+	return inside > 0 ? sum / inside : 1;
+}
+
+/*
+ * share[run][k]: what part of a run's time goes to cause k; from the first cut that lies in all windows to the
+ * last one, if the windows have not one length and these do. Runs that are not judged have nothing. *ret_ns:
+ * what of the late one's time that stands for.
+ */
+static int shares(const struct lg_trace *t, const struct lg_gpu *g, const struct lg_gpu_run *late,
+		  const struct colls *all, double (*share)[LG_GPU_BY_MAX], double *ret_ns)
+{
+	size_t n_steps = g->run[0].n_steps, n_cuts = 0, first = 0, last;
+	LG_AUTOFREE int64_t *cut = lg_calloc(g->n * n_steps + 1, sizeof *cut);
+
+	if (!cut)
+		return LG_E_NOMEM;
+	if (n_steps && !windows_agree(g))
+		n_cuts = cuts(t, g, all->v, all->n, cut);
+	last = n_cuts;
+	for (size_t i = 0; i < g->n; i++) {
+		while (first < last && cut[i * n_steps + first] < g->run[i].from)
+			first++;
+		while (last > first && cut[i * n_steps + last - 1] > g->run[i].to)
+			last--;
+	}
+	for (size_t i = 0; i < g->n; i++) {
+		const struct lg_gpu_run *r = &g->run[i];
+		int64_t from = r->from, to = r->to, by[LG_GPU_BY_MAX];
+		size_t at = 0;
+
+		if (!lg_gpu_judged(r) || to <= from)
+			continue;
+		memcpy(by, r->by, sizeof by);
+		if ((last - first) * 2 > n_steps) {
+			memset(by, 0, sizeof by);
+			from = cut[i * n_steps + first];
+			to = cut[i * n_steps + last - 1];
+			lg_gpu_add_pieces(r, &at, from, to, by);
+		}
+		if (r == late)
+			*ret_ns = (double)(to - from) * (from == r->from ? 1 : times_between(g, all, r, from, to));
+		for (size_t k = 0; k < LG_GPU_BY_MAX; k++)
+			share[i][k] = (double)by[k] / (double)(to - from);
+	}
+	return 0;
+}
+
+static int compare(const struct lg_trace *t, struct lg_gpu *g, struct lg_gpu_late *l, const struct colls *all)
+{
+	const struct lg_gpu_run *r = &g->run[l->run];
+	double wall = (double)(r->to - r->from), ns = 0, others[LG_GPU_BY_MAX] = { 0 };
+	LG_AUTOFREE double (*share)[LG_GPU_BY_MAX] = lg_calloc(g->n, sizeof *share);
+	size_t n = 0;
+
+	if (!share || shares(t, g, r, all, share, &ns))
+		return LG_E_NOMEM;
+	for (size_t i = 0; i < g->n; i++) {
+		const struct lg_gpu_run *o = &g->run[i];
+
+		if (i == l->run || !lg_gpu_judged(o) || o->to <= o->from)
+			continue;
+		n++;
+		for (size_t k = 0; k < LG_GPU_BY_MAX; k++)
+			others[k] += share[i][k];
+	}
+	l->ns = (double)l->rank[l->run].caused;
+	if (!n || !lg_gpu_judged(r) || wall <= 0)
+		return 0; /* only lengths of collectives are known */
+	for (size_t k = 0; k < LG_GPU_BY_MAX; k++)
+		l->more[k] = (share[l->run][k] - others[k] / (double)n) * ns;
+	/* Waits that computation hides cost nothing. */
+	l->ns = fmax(0, -l->more[LG_GPU_BY_COMM]);
+	g->critical = l->ns * 100 >= wall ? r : NULL;
+	return 0;
 }
 
 /* Ranks late in turn: between two cuts it is the one that is in collectives for the shortest time. */
@@ -381,7 +462,7 @@ static int judge(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_late *l)
 	}
 	l->numbered = all.numbered * 2 > all.n;
 	if (!rc && l->one)
-		compare(g, l);
+		rc = compare(c->t, g, l, &all);
 	else if (!rc && l->with_wait)
 		rc = compare_in_turn(c->t, g, l, all.v, all.n);
 	lg_free(all.v);

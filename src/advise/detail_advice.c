@@ -226,6 +226,31 @@ static const struct {
 	    .tradeoff = "A host that is drained computes nothing while it is looked at.",
 	    .confirm = "Let the rank and a peer change devices (CUDA_VISIBLE_DEVICES, another order of hosts): the "
 		       "lateness stays with the device." } },
+	{ "comms.straggler", "late_host_pauses",
+	  { .fix = "See what this host does in these moments and the others do not: the evidence names the calls. "
+		   "What only one rank does (a save, images, logs, evaluation) belongs into the background, or dealt "
+		   "out. In a call that only queues work, or in nothing that was traced, the thread had no CPU or the "
+		   "interpreter collected garbage: \"laggard record\" beside the run shows who had the CPU and what it "
+		   "waited for; gc.freeze() behind the set-up, or gc.disable() and gc.collect() on all ranks in the same "
+		   "step. Balanced batches do not help.",
+	    .tradeoff = "Work in the background shares the GIL and the CPUs; without the collector cycles of objects "
+			"stay until it is called.",
+	    .confirm = "Leave the named call out for a few steps, or call gc.disable(): the pauses go with it." } },
+	{ "comms.straggler", "late_host_slow",
+	  { .fix = "The device is fed too slowly, batches are not uneven. Compare the CPUs of this host with a peer's: "
+		   "frequency and governor (cpupower frequency-info, turbostat), which CPUs and which NUMA node the rank "
+		   "may use (taskset -pc, numactl --show; near its GPU: nvidia-smi topo -m), OMP_NUM_THREADS and loader "
+		   "workers on the same CPUs, a debugger or profiler that is on there only. \"laggard record\" on that "
+		   "host shows who else has its CPUs.",
+	    .tradeoff = "CPUs that one rank has for itself are missing elsewhere.",
+	    .confirm = "Let the rank and one on another host change places: the lateness stays with the host." } },
+	{ "comms.straggler", "device_held",
+	  { .fix = "Look who else is on that device: nvidia-smi --query-compute-apps=pid,used_memory --format=csv, "
+		   "nvidia-smi pmon -c 5 (processes of other users or containers take turns with the rank's kernels), MPS "
+		   "and MIG shares; end them, or move the rank. If nobody is: dmesg for Xid, and whether only this "
+		   "rank's streams wait for each other, or its trace lacks rows.",
+	    .tradeoff = "The other program has to run elsewhere.",
+	    .confirm = "Let the rank and a peer change devices: the lateness stays with the device." } },
 	FSDP_ADVICE("comms.exposed"),
 	FSDP_ADVICE("comms.small_messages"),
 	{ "comms.exposed", "send_recv",

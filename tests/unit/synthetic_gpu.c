@@ -87,23 +87,25 @@ static int64_t device(struct sim *s, int stream, int64_t at, int64_t ns, int kin
 static void launch(struct sim *s, int stream, const char *name, int64_t ns, const char *op)
 {
 	int64_t begin = s->now += s->p->python_ns, start;
-	int64_t cost = s->p->launch_ns;
+	bool late = s->rank == s->p->late_rank;
+	int64_t full = 0; /* so long the call waits for room */
+	int64_t cost = late && s->p->late_launch_ns ? s->p->late_launch_ns : s->p->launch_ns;
 
 	s->corr++;
 	s->now += cost / 2; /* Python, dispatcher */
 	if (s->n_done >= QUEUE && s->done[s->n_done % QUEUE] > s->now)
-		s->now = s->done[s->n_done % QUEUE];
+		full = s->done[s->n_done % QUEUE] - s->now;
 	if (s->p->cold_ns && s->corr == 1) {
 		if (!s->p->no_launches)
 			call(s, "cudaLaunchKernel", s->p->cold_ns);
 		start = device(s, stream, s->now, ns, LG_SPAN_KERNEL, name, 0);
 	} else {
-		int64_t at = s->now, latency = s->p->latency_ns ? s->p->latency_ns : 4 * US;
+		int64_t at = s->now + full, latency = s->p->latency_ns ? s->p->latency_ns : 4 * US;
 
-		if (s->p->unseen_ns && s->corr % 20 == 0)
+		if (s->p->unseen_ns && (late || !s->p->late_unseen) && s->corr % 20 == 0)
 			s->free[stream] = (s->free[stream] > at ? s->free[stream] : at) + s->p->unseen_ns;
 		start = device(s, stream, at + latency, ns, LG_SPAN_KERNEL, name, 0);
-		cost = s->p->blocking ? start + ns + 3 * US - at : cost - cost / 2;
+		cost = full + (s->p->blocking ? start + ns + 3 * US - at : cost - cost / 2);
 		if (s->p->no_launches)
 			s->now += cost;
 		else
@@ -326,7 +328,7 @@ static void be_late(struct sim *s, int64_t ns)
 {
 	int64_t begin = s->now;
 
-	if (s->p->late_slower)
+	if (s->p->late_slower || s->p->late_launch_ns || s->p->late_unseen)
 		return;
 	if (s->p->late_compute) {
 		launch(s, STREAM_COMPUTE, "void longer", ns, "aten::mm");

@@ -45,6 +45,8 @@ struct gpu_plan {
 	bool late_compute;      /* because of a longer kernel */
 	int late_slower;        /* no: its kernels take so many percent longer; late_ns has to be that */
 	int late_slower_every;  /* only every n-th of them; 0 = all */
+	int64_t late_launch_ns; /* no: each of its launches takes so long; late_ns has to be that */
+	bool late_unseen;       /* no: unseen_ns is its alone; likewise */
 	int late_once;          /* in step late_once - 1 only; 0 = in all */
 	int late_first;         /* in so many steps; behind them rank 0, by a tenth; 0 = in all */
 	int late_every;         /* in every n-th step only; in the others all are in turn, */

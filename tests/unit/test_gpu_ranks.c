@@ -343,6 +343,45 @@ static void the_late_rank_has_a_slow_device_or_more_work(void **state)
 	done(&o);
 }
 
+/* Not its work: then it is not told to balance batches. */
+static void the_late_rank_has_a_host_that_stops_or_is_slow_or_a_device_that_is_held(void **state)
+{
+	struct gpu_plan p = four_ranks();
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	p.grid = 216;
+	quiet(&p);
+	p.late_rank = 2;
+	p.late_ns = 4 * MS;
+	o = first(&p, "comms.straggler");
+	f = &o.v->findings[0];
+	assert_non_null(strstr(f->title, "its host pauses, in code that the trace does not show"));
+	assert_true(strstr(f->fix, "laggard record") && !says(f, "its device computes"));
+	done(&o);
+	p.late_launch_ns = 70 * US; /* 20 us more than each of 200 kernels */
+	o = first(&p, "comms.straggler");
+	f = &o.v->findings[0];
+	assert_non_null(strstr(f->title, "its host takes 8.8 times as long between two launches"));
+	assert_true(says(f, "35.0 us in the median, the others' hosts 4.0 us"));
+	assert_non_null(strstr(f->fix, "NUMA"));
+	done(&o);
+	p.late_launch_ns = 0;
+	p.unseen_ns = 400 * US;
+	p.late_unseen = true;
+	o = first(&p, "comms.straggler");
+	f = &o.v->findings[0];
+	assert_non_null(strstr(f->title, "its device stands still while work is queued"));
+	assert_non_null(strstr(f->fix, "query-compute-apps"));
+	done(&o);
+	p.late_unseen = false; /* the twin: it does not differ from the others' */
+	o = explain(&p);
+	f = find(o.v, "comms.straggler");
+	assert_true(!f || !strstr(f->title, "stands still"));
+	done(&o);
+}
+
 /* Rank 2 stops before the window begins, while the others' hosts go on: their windows begin earlier. */
 static void windows_of_different_lengths_are_compared_between_the_same_collectives(void **state)
 {
@@ -381,6 +420,7 @@ int main(void)
 		cmocka_unit_test(transfers_between_two_ranks_are_no_collectives),
 		cmocka_unit_test(the_longest_stage_of_a_pipeline_is_named),
 		cmocka_unit_test(the_late_rank_has_a_slow_device_or_more_work),
+		cmocka_unit_test(the_late_rank_has_a_host_that_stops_or_is_slow_or_a_device_that_is_held),
 		cmocka_unit_test(windows_of_different_lengths_are_compared_between_the_same_collectives),
 		cmocka_unit_test(uneven_work_is_no_cause_on_the_hosts),
 	};

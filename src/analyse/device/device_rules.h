@@ -44,6 +44,9 @@ void lg_gpu_keep_steps(struct lg_case *c, struct lg_finding *f, const struct lg_
 /* Add the n longest pieces of cause as evidence, merged by place. */
 void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask,
 		    size_t n, const char *what);
+/* Does r's device wait for launches in a few long pauses, mostly? *ret_where: what the host is in for nearly
+ * all of the longest; NULL = not told. */
+bool lg_gpu_pauses(struct lg_case *c, const struct lg_gpu_run *r, const char **ret_where); /* gpu_rules.c */
 /* "train.py:42 step" or a module or an operator: where in the user's code. NULL = not in the trace. */
 const char *lg_gpu_place(struct lg_case *c, uint32_t op, uint32_t site);
 /* The GPU that a counter's track belongs to; 0 = none. */

@@ -13,6 +13,9 @@ int lg_find_late(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;
 /* What a rank computes longer than the others: the same kernels, or more of them? f tells that it does. */
 int lg_late_kernels(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *late,
 		    struct lg_finding *f) LG_MUST_CHECK; /* late_kernels.c */
+/* Its device waits for its host: f's title says what that host does, and whose it is. */
+void lg_late_host(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *late,
+		  struct lg_finding *f, const char *whose); /* late_host.c */
 /* The same of ranks without a device; after lg_find_data(). */
 int lg_find_late_on_cpu(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* cpu_late.c */
 

@@ -95,26 +95,32 @@ static const char *around(struct lg_case *c, const struct lg_gpu_run *r, const s
 }
 
 /* A few long pauses are no slow launches: neither compilation nor graphs help. */
-static void tell_pauses(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, double share)
+static void tell_pauses(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r,
+			const struct pauses *p, double share)
 {
-	struct pauses p = pauses_of(r);
-	const char *where = r->main ? around(c, r, &p) : NULL;
+	const char *where = r->main ? around(c, r, p) : NULL;
 
 	lg_title(c, f, LG_SAYS_GPU_LAUNCH_BOUND_IN_PAUSES, share * 100, f->seen ? "this window" :
-		 "the time", f->seen || p.n_long < 5 ? "a few pauses" : lg_text(c,
-		 "%zu pauses of %.1f ms", p.n_long, (double)p.long_ns / (double)p.n_long / 1e6),
+		 "the time", f->seen || p->n_long < 5 ? "a few pauses" : lg_text(c,
+		 "%zu pauses of %.1f ms", p->n_long, (double)p->long_ns / (double)p->n_long / 1e6),
 		 lg_with(c, ", the longest in ", where));
 	f->detail = "pauses";
 	f->culprit.function = where;
-	lg_evidence_add(c, f, p.at, p.longest, LG_SAYS_GPU_LAUNCH_BOUND_LONGEST, lg_ms(p.longest),
-			lg_ms(p.all), lg_with(c, ": in ", where));
+	lg_evidence_add(c, f, p->at, p->longest, LG_SAYS_GPU_LAUNCH_BOUND_LONGEST,
+			lg_ms(p->longest), lg_ms(p->all), lg_with(c, ": in ", where));
 }
 
-static bool mostly_pauses(const struct lg_gpu_run *r)
+static bool mostly_pauses(const struct pauses *p)
+{
+	return (double)p->long_ns > LG_N_GPU_LAUNCH_BOUND_PAUSES * (double)p->all;
+}
+
+bool lg_gpu_pauses(struct lg_case *c, const struct lg_gpu_run *r, const char **ret_where)
 {
 	struct pauses p = pauses_of(r);
 
-	return (double)p.long_ns > LG_N_GPU_LAUNCH_BOUND_PAUSES * (double)p.all;
+	*ret_where = r->main ? around(c, r, &p) : NULL;
+	return mostly_pauses(&p);
 }
 
 /* Rows are missing (dropped, sampled): a gap may be a kernel that is not in the trace. The same holes that
@@ -140,6 +146,7 @@ static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
 	struct lg_gpu_loss l = lg_gpu_lost(g, BIT(LG_GPU_BY_LAUNCH));
 	const struct lg_gpu_run *r = l.worst;
 	struct lg_finding *f;
+	struct pauses p;
 	bool pauses;
 
 	/* Below the floor the device is fed well enough that other levers come first. */
@@ -148,9 +155,10 @@ static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
 	f = lg_gpu_idles(c, g, LG_R_GPU_LAUNCH_BOUND, &l, 0, l.share > 0.2 ? 0.92 : 0.85);
 	lg_title(c, f, LG_SAYS_GPU_LAUNCH_BOUND_TITLE, l.share * 100, (double)r->n_kernels /
 		 lg_gpu_steps(r), lg_gpu_a_step(r), (double)r->median_kernel / 1e3);
-	pauses = mostly_pauses(r) || f->seen;
+	p = pauses_of(r);
+	pauses = mostly_pauses(&p) || f->seen;
 	if (pauses)
-		tell_pauses(c, f, r, l.share);
+		tell_pauses(c, f, r, &p, l.share);
 	if (pauses && !f->culprit.function && r->scope == LG_SHOWS_INFERENCE && !r->steps_marked) {
 		f->confidence *= 0.6;
 		lg_evidence_against(c, f, LG_SAYS_GPU_LAUNCH_BOUND_NO_REQUESTS);

@@ -361,14 +361,16 @@ static int shares(const struct lg_trace *t, const struct lg_gpu *g, const struct
 			lg_gpu_add_pieces(r, &at, from, to, by);
 		}
 		if (r == late)
-			*ret_ns = (double)(to - from) * (from == r->from ? 1 : times_between(g, all, r, from, to));
+			*ret_ns = (double)(to - from) *
+				  (from == r->from ? 1 : times_between(g, all, r, from, to));
 		for (size_t k = 0; k < LG_GPU_BY_MAX; k++)
 			share[i][k] = (double)by[k] / (double)(to - from);
 	}
 	return 0;
 }
 
-static int compare(const struct lg_trace *t, struct lg_gpu *g, struct lg_gpu_late *l, const struct colls *all)
+static int compare(const struct lg_trace *t, struct lg_gpu *g, struct lg_gpu_late *l,
+		   const struct colls *all)
 {
 	const struct lg_gpu_run *r = &g->run[l->run];
 	double wall = (double)(r->to - r->from), ns = 0, others[LG_GPU_BY_MAX] = { 0 };
@@ -548,6 +550,19 @@ static double ends_elsewhere(struct lg_case *c, const struct lg_gpu *g, double w
 	return fmin(sum, l->ns);
 }
 
+/* What of its own the late rank has most of beyond the others gives the title, if that is most of it. */
+static void say_own(struct lg_case *c, const struct lg_gpu *g, struct lg_finding *f, uint32_t mask)
+{
+	const struct lg_gpu_late *l = g->late;
+
+	if (mask & BIT(LG_GPU_BY_LAUNCH)) {
+		lg_late_host(c, g, &g->run[l->run], f, "its host");
+	} else if (!(mask & BIT(LG_GPU_BY_COMPUTE)) && l->more[LG_GPU_BY_QUEUED] * 2 > l->ns) {
+		lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_DEVICE_HELD, f->title);
+		f->advice = "device_held";
+	}
+}
+
 static void one_rank(struct lg_case *c, const struct lg_gpu *g, struct lg_finding *f)
 {
 	static const struct {
@@ -561,6 +576,8 @@ static void one_rank(struct lg_case *c, const struct lg_gpu *g, struct lg_findin
 	};
 	const struct lg_gpu_late *l = g->late;
 	const struct lg_gpu_run *r = &g->run[l->run];
+	const char *title;
+	uint32_t top = 0;
 
 	f->culprit.relation = LG_RELATION_RANK;
 	f->culprit.rank = r->rank;
@@ -569,9 +586,12 @@ static void one_rank(struct lg_case *c, const struct lg_gpu *g, struct lg_findin
 	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_LAST_IN_STEPS, lg_cpu_who(c, r),
 		 l->rank[l->run].last, l->with_wait, r->n_steps ? lg_text(c,
 		 ", in %zu of %zu steps", l->episodes, r->n_steps) : "");
+	title = f->title;
 	for (size_t i = 0; g->critical && i < LG_COUNT(own); i++) {
 		double ns = more_of(l, own[i].mask);
 
+		if (ns * 2 > l->ns)
+			top = own[i].mask;
 		if (ns * 10 < l->ns)
 			continue;
 		lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_ITS_DEVICE, own[i].does, ns / 1e6,
@@ -582,6 +602,11 @@ static void one_rank(struct lg_case *c, const struct lg_gpu *g, struct lg_findin
 			return;
 		f->device_causes |= own[i].mask;
 	}
+	if (!top || top & BIT(LG_GPU_BY_COMPUTE))
+		return;
+	f->title = title;
+	f->advice = NULL;
+	say_own(c, g, f, top);
 }
 
 /* What the late ones have more of says whether it is the work or the hosts that differ. */

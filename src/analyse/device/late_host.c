@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * late_host.c - what the host of a late rank does while its device has nothing queued.
+ *
+ * It pauses a few times, for long: then the place tells (a save, images that are written, a call of the
+ * runtime in which the thread lost its CPU, the garbage collector where nothing was traced). Or it is slow all
+ * the time: then it takes longer between two launches than the others' hosts do.
+ */
+#include "analyse/device/device_rules.h"
+#include "base/median.h"
+
+#define SLOWER 1.2 /* hosts of one program differ by less, in the median over a window */
+
+/* Median ns from the end of a launch to the next one, on any thread; 0: too few of them. A launch itself waits
+ * for room where the host is far ahead. */
+static int64_t pace_of(struct lg_case *c, const struct lg_gpu_run *r)
+{
+	LG_AUTOFREE int64_t *apart = NULL;
+	size_t all = 0, n = 0;
+
+	LG_EACH(h, r->host, r->n_host)
+		all += h->n;
+	apart = lg_calloc(all + 1, sizeof *apart);
+	if (!apart) {
+		c->failed = LG_E_NOMEM;
+		return 0;
+	}
+	LG_EACH(h, r->host, r->n_host) {
+		const struct lg_host_seg *last = NULL;
+
+		LG_EACH(s, h->seg, h->n) {
+			if (s->class != LG_HOST_LAUNCH || !lg_host_in_window(r, s))
+				continue;
+			if (last && last->span != s->span) /* one call may be in pieces */
+				apart[n++] = s->ts - last->end;
+			last = s;
+		}
+	}
+	return n < LG_N_ANY_REPEATS ? 0 : lg_median_i64(apart, n);
+}
+
+/* Of the others' hosts, in the mean; 0: not told. */
+static double pace_of_others(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *late)
+{
+	double sum = 0;
+	size_t n = 0;
+
+	LG_EACH(r, g->run, g->n) {
+		double pace = r == late || !lg_gpu_judged(r) ? 0 : (double)pace_of(c, r);
+
+		sum += pace;
+		n += pace > 0;
+	}
+	return n ? sum / (double)n : 0;
+}
+
+void lg_late_host(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *late,
+		  struct lg_finding *f, const char *whose)
+{
+	const char *where;
+	double here, there;
+
+	if (lg_gpu_pauses(c, late, &where)) {
+		if (where)
+			f->culprit.function = where;
+		lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_HOST_PAUSES, f->title, whose, where ?
+			 lg_text(c, "is in %s", where) : "pauses, in code that the trace does not show");
+		f->advice = "late_host_pauses";
+		return;
+	}
+	here = (double)pace_of(c, late);
+	there = pace_of_others(c, g, late);
+	f->advice = "late_host_slow";
+	if (here <= 0 || there <= 0 || here < SLOWER * there) {
+		lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_HOST_LATE, f->title, whose);
+		return;
+	}
+	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_HOST_SLOW, f->title, whose, here / there);
+	lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_HOST_PACE, here / 1e3, there / 1e3);
+}

@@ -234,7 +234,7 @@ static void uneven_work_is_no_cause_on_the_hosts(void **state)
 		p.late_compute = i;
 		o = explain(&p);
 		assert_non_null(find(o.v, "comms.straggler"));
-		assert_true(!strstr(find(o.v, "comms.straggler")->title, "on the hosts") == !!i);
+		assert_true(!strstr(find(o.v, "comms.straggler")->title, "the late one's host") == !!i);
 		assert_true(!strstr(find(o.v, "comms.straggler")->title, "computes longer") == !i);
 		done(&o);
 	}
@@ -382,6 +382,34 @@ static void the_late_rank_has_a_host_that_stops_or_is_slow_or_a_device_that_is_h
 	done(&o);
 }
 
+/* What stops one stops all, and is told once. Of uneven work an even share is still to be done. */
+static void pauses_in_turn_cost_all_that_the_late_one_loses(void **state)
+{
+	struct gpu_plan p = four_ranks();
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	p.n_ranks = 2;
+	quiet(&p);
+	p.late_rank = -2;
+	p.late_ns = 8 * MS;
+	o = first(&p, "comms.straggler");
+	f = &o.v->findings[0];
+	assert_true(fabs(f->lost_ms - 20 * 8) < 20);
+	assert_non_null(strstr(f->title, "the late one's host pauses"));
+	assert_non_null(strstr(f->fix, "laggard record"));
+	assert_true(says(f, "rank 0: last in 9, made the others wait 72.0 ms, waited 80.0 ms itself"));
+	assert_null(find(o.v, "gpu.launch_bound"));
+	done(&o);
+	p.late_compute = true;
+	o = first(&p, "comms.straggler");
+	f = &o.v->findings[0];
+	assert_true(fabs(f->lost_ms - 20 * 8 / 2.) < 20);
+	assert_non_null(strstr(f->fix, "balance batches"));
+	done(&o);
+}
+
 /* Rank 2 stops before the window begins, while the others' hosts go on: their windows begin earlier. */
 static void windows_of_different_lengths_are_compared_between_the_same_collectives(void **state)
 {
@@ -421,6 +449,7 @@ int main(void)
 		cmocka_unit_test(the_longest_stage_of_a_pipeline_is_named),
 		cmocka_unit_test(the_late_rank_has_a_slow_device_or_more_work),
 		cmocka_unit_test(the_late_rank_has_a_host_that_stops_or_is_slow_or_a_device_that_is_held),
+		cmocka_unit_test(pauses_in_turn_cost_all_that_the_late_one_loses),
 		cmocka_unit_test(windows_of_different_lengths_are_compared_between_the_same_collectives),
 		cmocka_unit_test(uneven_work_is_no_cause_on_the_hosts),
 	};

@@ -13,7 +13,8 @@ struct lg_gpu_loss {
 };
 /* Sum over judged runs of their causes in mask, each divided by the number of runs: wall time of the run,
  * each nanosecond once. Where all wait for one rank (g->critical) its account is the run's, but for the
- * launches by which it is later than the others: these are comms.straggler's. */
+ * launches by which it is later than the others: these are comms.straggler's. So are those of ranks that are
+ * late in turn. */
 struct lg_gpu_loss lg_gpu_lost(const struct lg_gpu *g, uint32_t mask);
 static inline double lg_gpu_share(const struct lg_gpu *g, uint32_t mask)
 {

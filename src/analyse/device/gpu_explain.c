@@ -13,12 +13,14 @@
 #include "base/side_thread.h"
 #include "base/words.h"
 
-/* Of what lost() counts: launches by which the one late rank is later than the others. */
+/* Of what lost() counts of each run: launches by which late ranks are later than the others. In turn: one of
+ * n at a time. */
 static double later_launches(const struct lg_gpu *g, uint32_t mask)
 {
-	bool asked = g->critical && mask >> LG_GPU_BY_LAUNCH & 1;
+	bool asked = (g->critical || (g->late && g->late->hosts)) && mask >> LG_GPU_BY_LAUNCH & 1;
 
-	return asked && g->late->more[LG_GPU_BY_LAUNCH] > 0 ? g->late->more[LG_GPU_BY_LAUNCH] : 0;
+	return !asked || g->late->more[LG_GPU_BY_LAUNCH] <= 0 ? 0
+	       : g->late->more[LG_GPU_BY_LAUNCH] / (g->critical ? 1 : (double)g->n);
 }
 
 struct lg_gpu_loss lg_gpu_lost(const struct lg_gpu *g, uint32_t mask)
@@ -745,8 +747,11 @@ static int bound(struct lg_case *c, const struct lg_gpu *g)
 	v->inference = judged && inferring == judged;
 	if (!judged)
 		return bound_without(c, g);
-	if (g->critical)
-		host += later_launches(g, LG_GPU_HOST) / (double)(g->critical->to - g->critical->from);
+	if (g->late) {
+		const struct lg_gpu_run *r = &g->run[g->late->run];
+
+		host += later_launches(g, LG_GPU_HOST) / (double)(r->to - r->from);
+	}
 	unknown = 1 - gpu - data - comms - host - other;
 	all = data + comms + host;
 	most = fmax(data, fmax(comms, host));

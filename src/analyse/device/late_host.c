@@ -2,17 +2,17 @@
 /*
  * late_host.c - what the host of a late rank does while its device has nothing queued.
  *
- * It pauses a few times, for long: then the place tells (a save, images that are written, a call of the
- * runtime in which the thread lost its CPU, the garbage collector where nothing was traced). Or it is slow all
- * the time: then it takes longer between two launches than the others' hosts do.
+ * It pauses a few times, for long: then the place tells (a save, images that are written, a call of
+ * the runtime in which the thread lost its CPU, the garbage collector where nothing was traced). Or it
+ * is slow all the time: then it takes longer between two launches than the others' hosts do.
  */
 #include "analyse/device/device_rules.h"
 #include "base/median.h"
 
 #define SLOWER 1.2 /* hosts of one program differ by less, in the median over a window */
 
-/* Median ns from the end of a launch to the next one, on any thread; 0: too few of them. A launch itself waits
- * for room where the host is far ahead. */
+/* Median ns from the end of a launch to the next one, on any thread; 0: too few of them. A launch itself
+ * waits for room where the host is far ahead. */
 static int64_t pace_of(struct lg_case *c, const struct lg_gpu_run *r)
 {
 	LG_AUTOFREE int64_t *apart = NULL;

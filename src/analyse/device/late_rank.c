@@ -188,15 +188,17 @@ static void add_ranks(const struct lg_gpu *g, struct lg_gpu_late *l, const struc
 {
 	const struct coll *v = all->v;
 	double sum = 0, squares = 0, jitter;
+	int64_t caused = 0;
 
 	for (struct sides x = { 0 }; next_sides(all, g->n, &x);) {
 		uint32_t run = v[x.best].run;
-		int64_t mean = x.waited / (int64_t)(x.to - x.from);
+		int64_t n = (int64_t)(x.to - x.from), mean = x.waited / n, others = x.waited / (n - 1);
 
 		l->matched++;
 		for (size_t k = x.from; k < x.to; k++)
 			l->rank[v[k].run].waited += v[k].dur - v[x.best].dur;
-		l->rank[run].caused += mean;
+		l->rank[run].caused += others;
+		caused += others;
 		l->caused += mean;
 		sum += (double)mean;
 		squares += (double)mean * (double)mean;
@@ -213,7 +215,7 @@ static void add_ranks(const struct lg_gpu *g, struct lg_gpu_late *l, const struc
 			l->run = i;
 	/* One rank: most of the waiting, and last more often than its turn. Where the first collective of a
 	 * step takes all the lateness, nobody waits in the others: they say nothing about who is late. */
-	l->one = l->rank[l->run].caused * 5 > l->caused * 3 &&
+	l->one = l->rank[l->run].caused * 5 > caused * 3 &&
 		 l->rank[l->run].last * g->n * 2 > l->with_wait * 3;
 }
 
@@ -325,9 +327,9 @@ static double times_between(const struct lg_gpu *g, const struct colls *all, con
 }
 
 /*
- * share[run][k]: what part of a run's time goes to cause k; from the first cut that lies in all windows to the
- * last one, if the windows have not one length and these do. Runs that are not judged have nothing. *ret_ns:
- * what of the late one's time that stands for.
+ * share[run][k]: what part of a run's time goes to cause k; from the first cut that lies in all windows to
+ * the last one, if the windows have not one length and these do. Runs that are not judged have nothing.
+ * *ret_ns: what of the late one's time that stands for.
  */
 static int shares(const struct lg_trace *t, const struct lg_gpu *g, const struct lg_gpu_run *late,
 		  const struct colls *all, double (*share)[LG_GPU_BY_MAX], double *ret_ns)
@@ -486,6 +488,9 @@ int lg_gpu_late(struct lg_case *c, struct lg_gpu *g)
 	l->rank = lg_arena_alloc(&c->v->arena, g->n, sizeof *l->rank);
 	if (!l->rank || judge(c, g, l))
 		return LG_E_NOMEM;
+	l->hosts = !l->one && l->ns > 0 && l->more[LG_GPU_BY_LAUNCH] * 2 > l->ns &&
+		   l->in_step >= LG_N_COMMS_STRAGGLER_JITTER &&
+		   l->ns >= LG_N_COMMS_STRAGGLER_FLOOR * (double)(g->run[l->run].to - g->run[l->run].from);
 	if (l->matched >= LG_N_COMMS_STRAGGLER_MATCHED && l->with_wait)
 		g->late = l;
 	else
@@ -609,11 +614,17 @@ static void one_rank(struct lg_case *c, const struct lg_gpu *g, struct lg_findin
 	say_own(c, g, f, top);
 }
 
+/* In turn: is it the work that the late ones have more of? */
+static bool uneven(const struct lg_gpu_late *l)
+{
+	return l->ns > 0 && l->more[LG_GPU_BY_COMPUTE] * 2 > l->ns;
+}
+
 /* What the late ones have more of says whether it is the work or the hosts that differ. */
 static void in_turn(struct lg_case *c, const struct lg_gpu *g, struct lg_finding *f)
 {
 	const struct lg_gpu_late *l = g->late;
-	bool compute = l->ns > 0 && l->more[LG_GPU_BY_COMPUTE] * 2 > l->ns;
+	const struct lg_gpu_run *r = &g->run[l->run];
 
 	if (!c->v->scope)
 		c->v->scope = LG_SCOPE_ROTATING;
@@ -629,11 +640,19 @@ static void in_turn(struct lg_case *c, const struct lg_gpu *g, struct lg_finding
 		lg_cap(f, LG_CAP_ORDINARY);
 		lg_evidence_against(c, f, LG_SAYS_COMMS_STRAGGLER_BY_CHANCE, 100 * l->in_step);
 	}
-	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_IN_TURN, l->with_wait, compute ?
+	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_IN_TURN, l->with_wait);
+	if (l->hosts) {
+		lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_NOT_QUEUED, l->more[LG_GPU_BY_LAUNCH] / 1e6);
+		lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_LAUNCH), 2, lg_text(c, "%s: no kernel queued for",
+			       lg_cpu_who(c, r)));
+		lg_late_host(c, g, r, f, "the late one's host");
+		return;
+	}
+	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_IN_TURN_BY, f->title, uneven(l) ?
 		 LG_SAYS_COMMS_STRAGGLER_UNEVEN_WORK : l->ns > 0 ?
 		 "a cause on the hosts, not one rank" : "not one rank, rather what the hosts "
 		 "share");
-	if (!compute)
+	if (!uneven(l))
 		return;
 	lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_COMPUTES, l->more[LG_GPU_BY_COMPUTE] / 1e6);
 	f->device_causes |= BIT(LG_GPU_BY_COMPUTE);
@@ -657,6 +676,9 @@ static double left_to_tell(struct lg_case *c, const struct lg_gpu *g, double wal
 		c->v->scope = LG_SCOPE_ROTATING;
 	if (elsewhere > l->ns * 0.8)
 		return -1;
+	/* What stops one stops all; work that is shared out evenly is still to be done by somebody. */
+	if (l->ns > 0 && !uneven(l) && l->in_step >= LG_N_COMMS_STRAGGLER_JITTER)
+		return l->ns - elsewhere;
 	ns = lg_gpu_lost(g, BIT(LG_GPU_BY_COMM)).ms * 1e6;
 	ns = fmin((double)l->caused, ns > 0 ? ns : (double)l->caused);
 	return elsewhere > 0 ? fmin(ns, l->ns - elsewhere) : ns;

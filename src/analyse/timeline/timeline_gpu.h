@@ -202,7 +202,7 @@ static inline const struct lg_gpu_host *lg_gpu_main_host(const struct lg_gpu_run
 struct lg_gpu_late {
 	struct {
 		size_t last;            /* collectives in which it came last */
-		int64_t caused, waited; /* ns: of the others, in the mean; of its own */
+		int64_t caused, waited; /* ns: of the others, in the mean over these; of its own */
 	} *rank;                    /* by run */
 	uint32_t run;               /* that caused most */
 	bool one, numbered;         /* it is one rank; collectives are matched by number */
@@ -214,7 +214,8 @@ struct lg_gpu_late {
 		double part;        /* of a loss: what is beyond chance, by how often it was seen */
 		size_t seen;        /* most of it came in so few episodes; 0 = in enough */
 	} proof;
-	int64_t caused;
+	bool hosts;                 /* in turn: it is launches that come late, beyond chance */
+	int64_t caused;             /* ns that ranks wait, in the mean over all */
 	double ns;                  /* what the others wait for the late ones and no computation hides */
 	double more[LG_GPU_BY_MAX]; /* ns that the late ones have of a cause beyond the others */
 	double late_by[LG_GPU_BY_MAX]; /* in turn: all that they have of it while they are late */

@@ -242,12 +242,18 @@ static void node(struct sim *s, const char *kernel, int k)
 	span(s, begin, s->now - begin, LG_SPAN_OP, 0, "autograd::engine::evaluate_function: MmBackward0", -1);
 }
 
+static bool is_one_of_few(const struct sim *s)
+{
+	return s->rank >= s->p->late_rank && s->rank < s->p->late_rank + s->p->late_ranks;
+}
+
 /* Of a step's k-th kernel. */
 static int64_t kernel_ns(const struct sim *s, int step, int k)
 {
 	const struct gpu_plan *p = s->p;
 	int64_t ns = p->slower_from && step >= p->slower_from ? p->kernel_ns * 17 / 10 : p->kernel_ns;
-	bool slower = s->rank == p->late_rank && !(p->late_slower_every && k % p->late_slower_every);
+	bool late = s->rank == p->late_rank || is_one_of_few(s);
+	bool slower = late && !(p->late_slower_every && k % p->late_slower_every);
 
 	return slower ? ns * (100 + p->late_slower) / 100 : ns;
 }
@@ -434,6 +440,10 @@ static void step(struct sim *s, int k)
 	if (p->late_first && k >= p->late_first) {
 		late = !s->rank;
 		late_ns /= 10;
+	}
+	if (is_one_of_few(s)) {
+		late = k % p->late_ranks == s->rank - p->late_rank;
+		late_ns = late ? late_ns : 100 * US;
 	}
 	if (p->late_every && k % p->late_every != p->late_every - 1) {
 		late = k % p->n_ranks == s->rank;

@@ -49,6 +49,7 @@ struct gpu_plan {
 	bool late_unseen;       /* no: unseen_ns is its alone; likewise */
 	int late_once;          /* in step late_once - 1 only; 0 = in all */
 	int late_first;         /* in so many steps; behind them rank 0, by a tenth; 0 = in all */
+	int late_ranks;         /* so many from late_rank on have slower kernels; 0 = that one */
 	int late_every;         /* in every n-th step only; in the others all are in turn, */
 	int64_t late_jitter_ns; /* by so much */
 	int64_t warm_ns;        /* rank 0 alone is so late in the first step, which all wait for */

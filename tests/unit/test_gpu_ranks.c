@@ -410,6 +410,37 @@ static void pauses_in_turn_cost_all_that_the_late_one_loses(void **state)
 	done(&o);
 }
 
+/* Two of four, on one host: the last one changes, and they are the same two. */
+static void devices_of_a_few_ranks_may_be_slow(void **state)
+{
+	struct gpu_plan p = four_ranks();
+	const struct lg_finding *f;
+	struct outcome o;
+
+	(void)state;
+	p.grid = 216;
+	p.late_rank = 2;
+	p.late_ranks = 2;
+	p.late_slower = 30;
+	p.late_ns = 3 * MS;
+	o = first(&p, "comms.straggler");
+	f = &o.v->findings[0];
+	assert_non_null(strstr(f->title, "rank 2 and rank 3 arrive last in 20 of the 20 collectives"));
+	assert_non_null(strstr(f->title, "their devices take 1.30 times as long for the same kernels"));
+	assert_non_null(strstr(f->fix, "nvidia-smi"));
+	assert_true(f->n_culprit_ranks == 2 && f->culprit_ranks[0] == 2 && f->culprit_ranks[1] == 3);
+	done(&o);
+	p.late_slower = 0; /* the twin: all four in turn, by more work */
+	p.late_ranks = 0;
+	p.late_rank = -2;
+	p.late_compute = true;
+	o = first(&p, "comms.straggler");
+	f = &o.v->findings[0];
+	assert_true(strstr(f->title, "in turn") && !strstr(f->title, "their devices"));
+	assert_int_equal(f->n_culprit_ranks, 4);
+	done(&o);
+}
+
 /* Rank 2 stops before the window begins, while the others' hosts go on: their windows begin earlier. */
 static void windows_of_different_lengths_are_compared_between_the_same_collectives(void **state)
 {
@@ -450,6 +481,7 @@ int main(void)
 		cmocka_unit_test(the_late_rank_has_a_slow_device_or_more_work),
 		cmocka_unit_test(the_late_rank_has_a_host_that_stops_or_is_slow_or_a_device_that_is_held),
 		cmocka_unit_test(pauses_in_turn_cost_all_that_the_late_one_loses),
+		cmocka_unit_test(devices_of_a_few_ranks_may_be_slow),
 		cmocka_unit_test(windows_of_different_lengths_are_compared_between_the_same_collectives),
 		cmocka_unit_test(uneven_work_is_no_cause_on_the_hosts),
 	};

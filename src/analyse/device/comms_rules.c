@@ -57,8 +57,9 @@ static double waits_of(const struct lg_gpu *g)
 		return g->late->ns;
 	if (g->late->ns <= 0)
 		return (double)g->late->caused;
-	/* In turn: the late one of n does not wait. */
-	return fmin((double)g->late->caused, g->late->ns * (double)(g->n - 1) / (double)g->n);
+	/* The few, or in turn the one, of n that are late do not wait. */
+	return fmin((double)g->late->caused, g->late->ns *
+		    (double)(g->n - LG_MAX(g->late->n_late, 1)) / (double)g->n);
 }
 
 /* The advice of an exposed collective: that of DDP's gradients is the rule's own. */

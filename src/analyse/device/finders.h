@@ -10,8 +10,9 @@ int lg_gpu_late(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;
 /* comms.straggler, for what no other rule told of the late rank; after all of them. */
 int lg_find_late(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;
 
-/* What a rank computes longer than the others: the same kernels, or more of them? f tells that it does. */
-int lg_late_kernels(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *late,
+/* What the late rank, or the few, computes longer than the others: the same kernels, or more of them? f tells
+ * that it does. */
+int lg_late_kernels(struct lg_case *c, const struct lg_gpu *g,
 		    struct lg_finding *f) LG_MUST_CHECK; /* late_kernels.c */
 /* Its device waits for its host: f's title says what that host does, and whose it is. */
 void lg_late_host(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *late,

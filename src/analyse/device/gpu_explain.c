@@ -20,7 +20,8 @@ static double later_launches(const struct lg_gpu *g, uint32_t mask)
 	bool asked = (g->critical || (g->late && g->late->hosts)) && mask >> LG_GPU_BY_LAUNCH & 1;
 
 	return !asked || g->late->more[LG_GPU_BY_LAUNCH] <= 0 ? 0
-	       : g->late->more[LG_GPU_BY_LAUNCH] / (g->critical ? 1 : (double)g->n);
+	       : g->late->more[LG_GPU_BY_LAUNCH] / (g->critical ? 1 : (double)g->n) *
+		 (double)LG_MAX(g->late->n_late, 1);
 }
 
 struct lg_gpu_loss lg_gpu_lost(const struct lg_gpu *g, uint32_t mask)

@@ -46,7 +46,8 @@ static double pace_of_others(struct lg_case *c, const struct lg_gpu *g, const st
 	size_t n = 0;
 
 	LG_EACH(r, g->run, g->n) {
-		double pace = r == late || !lg_gpu_judged(r) ? 0 : (double)pace_of(c, r);
+		bool other = r != late && !g->late->rank[r - g->run].late && lg_gpu_judged(r);
+		double pace = other ? (double)pace_of(c, r) : 0;
 
 		sum += pace;
 		n += pace > 0;

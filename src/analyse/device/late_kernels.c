@@ -22,7 +22,7 @@ struct kind {
 	size_t len;
 	uint64_t bytes;
 	struct {
-		double n, ns; /* a step; of the others: the mean over them */
+		double n, ns; /* a step, in the mean over them */
 	} late, rest;
 };
 
@@ -66,7 +66,7 @@ static struct kind *kind_of(const struct lg_trace *t, struct kinds *k, uint32_t 
 	return &k->v[k->n++];
 }
 
-/* What r computes in its window, a step: as the late one, or as one of n others. */
+/* What r computes in its window, a step: as one of n late ones, or of n others. */
 static int add_run(const struct lg_trace *t, const struct lg_gpu_run *r, size_t n, bool late, struct kinds *k)
 {
 	double part = 1 / (double)n / lg_gpu_steps(r);
@@ -90,6 +90,7 @@ static int add_run(const struct lg_trace *t, const struct lg_gpu_run *r, size_t 
 struct beyond {
 	double longer, more;        /* kinds that all have; those it has more of */
 	double same, same_rest;     /* what the former take, there and elsewhere */
+	double n, n_rest;           /* kernels a step, there and elsewhere */
 	double slower;              /* of same: in kinds that take longer */
 	const struct kind *longest, *most; /* that take most of longer, of more */
 };
@@ -102,6 +103,8 @@ static struct beyond sum_up(const struct kinds *k)
 	LG_EACH(x, k->v, k->n) {
 		double both = fmin(x->late.n, x->rest.n), more = x->late.ns - x->rest.ns;
 
+		b.n += x->late.n;
+		b.n_rest += x->rest.n;
 		if (both > 0) {
 			double here = both * x->late.ns / x->late.n, there = both * x->rest.ns / x->rest.n;
 
@@ -124,11 +127,13 @@ static struct beyond sum_up(const struct kinds *k)
 	return b;
 }
 
-static void say_device(struct lg_case *c, struct lg_finding *f, const struct beyond *b, bool shaped)
+static void say_device(struct lg_case *c, struct lg_finding *f, const struct beyond *b, bool shaped,
+		       bool several)
 {
 	double times = b->same / b->same_rest;
 
-	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_SLOWER_DEVICE, f->title, times);
+	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_SLOWER_DEVICE, f->title, several ?
+		 "their devices take" : "its device takes", times);
 	lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_SAME_KERNELS, shaped ? ", with the same grids" :
 		    "", b->same / 1e6, b->same_rest / 1e6, 100 * b->slower / b->same);
 	if (!shaped)
@@ -136,27 +141,30 @@ static void say_device(struct lg_case *c, struct lg_finding *f, const struct bey
 	f->advice = "slower_device";
 }
 
-static void say_few_kinds(struct lg_case *c, struct lg_finding *f, const struct beyond *b)
+static void say_few_kinds(struct lg_case *c, struct lg_finding *f, const struct beyond *b, bool several)
 {
 	const struct lg_trace *t = c->t;
 
-	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_SOME_LONGER, f->title);
+	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_SOME_LONGER, f->title, several ? "they have" : "it has");
 	lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_KINDS_LONGER, b->same / 1e6, b->same_rest / 1e6,
 		    100 * b->slower / b->same, lg_string(t, b->longest->name), b->longest->late.ns /
 		    b->longest->late.n / 1e3, b->longest->rest.ns / b->longest->rest.n / 1e3);
 }
 
-static void say_work(struct lg_case *c, struct lg_finding *f, const struct beyond *b)
+static void say_work(struct lg_case *c, struct lg_finding *f, const struct beyond *b, bool several)
 {
 	const struct kind *x = b->most;
 
-	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_MORE_KERNELS, f->title);
+	bool as_many = fabs(b->n - b->n_rest) < 0.5;
+
+	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_MORE_KERNELS, f->title, several ? "they have" : "it has", as_many ?
+		 "as many kernels as the others, and other or larger ones" : "more or other kernels to run");
 	lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_KERNELS_OF_ITS_OWN, b->more / 1e6, lg_string(c->t,
 		    x->name), x->len ? " with grid " : "", (int)x->len, x->shape, x->late.n,
 		    x->rest.n, b->same_rest > 0 ? 100 * (b->same / b->same_rest - 1) : 0);
 }
 
-static void say(struct lg_case *c, struct lg_finding *f, const struct kinds *k)
+static void say(struct lg_case *c, struct lg_finding *f, const struct kinds *k, bool several)
 {
 	const double most = 0.8; /* of it: the rest is no second cause */
 	struct beyond b = sum_up(k);
@@ -165,35 +173,41 @@ static void say(struct lg_case *c, struct lg_finding *f, const struct kinds *k)
 	if (all <= 0 || all < (SLOWER - 1) * b.same_rest)
 		return;
 	if (b.longer >= most * all && b.slower >= most * b.same)
-		say_device(c, f, &b, k->shaped);
+		say_device(c, f, &b, k->shaped, several);
 	else if (b.longer >= most * all && b.longest)
-		say_few_kinds(c, f, &b);
+		say_few_kinds(c, f, &b, several);
 	else if (b.more >= most * all && b.most)
-		say_work(c, f, &b);
+		say_work(c, f, &b, several);
 	else
 		lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_BOTH, all / 1e6, b.longer / 1e6, b.more /
 			    1e6);
 }
 
-static bool is_other(const struct lg_gpu_run *r, const struct lg_gpu_run *late)
+/* Is r's window comparable, of a late one or of the others? */
+static bool is_of(const struct lg_gpu *g, size_t i, bool late)
 {
-	return r != late && lg_gpu_judged(r) && !r->n_steps == !late->n_steps;
+	const struct lg_gpu_run *r = &g->run[i];
+
+	return g->late->rank[i].late == late && lg_gpu_judged(r) &&
+	       !r->n_steps == !g->run[g->late->run].n_steps;
 }
 
-int lg_late_kernels(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *late,
-		    struct lg_finding *f)
+int lg_late_kernels(struct lg_case *c, const struct lg_gpu *g, struct lg_finding *f)
 {
 	struct kinds k = { 0 };
-	size_t n = 0;
-	int rc = add_run(c->t, late, 1, true, &k);
+	size_t n[2] = { 0 };
+	int rc = 0;
 
-	for (size_t i = 0; i < g->n; i++)
-		n += is_other(&g->run[i], late);
-	for (size_t i = 0; n && !rc && i < g->n; i++)
-		if (is_other(&g->run[i], late))
-			rc = add_run(c->t, &g->run[i], n, false, &k);
-	if (n && !rc)
-		say(c, f, &k);
+	for (size_t i = 0; i < g->n; i++) {
+		n[0] += is_of(g, i, false);
+		n[1] += is_of(g, i, true);
+	}
+	for (size_t i = 0; n[0] && n[1] && !rc && i < g->n; i++)
+		for (int late = 0; late < 2 && !rc; late++)
+			if (is_of(g, i, late))
+				rc = add_run(c->t, &g->run[i], n[late], late, &k);
+	if (n[0] && n[1] && !rc)
+		say(c, f, &k, n[1] > 1);
 	lg_free(k.v);
 	lg_map_done(&k.by_key);
 	return rc ? c->failed = LG_E_NOMEM : 0;

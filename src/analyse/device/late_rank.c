@@ -184,6 +184,40 @@ static double jitter_of(double squares, double sum)
 	return sum > 0 ? squares / sum / 20 : 0;
 }
 
+static void none_late(const struct lg_gpu *g, struct lg_gpu_late *l)
+{
+	l->n_late = 0;
+	l->ns = 0;
+	for (size_t i = 0; i < g->n; i++)
+		l->rank[i].late = false;
+	memset(l->more, 0, sizeof l->more);
+	memset(l->late_by, 0, sizeof l->late_by);
+}
+
+/* Are they always the same few? Half of the ranks at most, which cause nearly all of the waiting and hardly
+ * wait, for longer than chance would have only them come last. */
+static void mark_few(const struct lg_gpu *g, struct lg_gpu_late *l, int64_t caused)
+{
+	int64_t top = l->rank[l->run].caused, sum = 0, longest = 0, shortest = INT64_MAX;
+	size_t n = 0;
+
+	for (size_t i = 0; i < g->n; i++) {
+		l->rank[i].late = l->one ? i == l->run : l->rank[i].caused * 4 >= top;
+		n += l->rank[i].late;
+		if (l->rank[i].late) {
+			sum += l->rank[i].caused;
+			longest = LG_MAX(l->rank[i].waited, longest);
+		} else {
+			shortest = LG_MIN(l->rank[i].waited, shortest);
+		}
+	}
+	l->n_late = n;
+	if (l->one || (n * 2 <= g->n && sum * 10 >= caused * 9 && longest < shortest / 4 &&
+		       l->with_wait >= 3 * g->n))
+		return;
+	none_late(g, l);
+}
+
 static void add_ranks(const struct lg_gpu *g, struct lg_gpu_late *l, const struct colls *all)
 {
 	const struct coll *v = all->v;
@@ -217,6 +251,7 @@ static void add_ranks(const struct lg_gpu *g, struct lg_gpu_late *l, const struc
 	 * step takes all the lateness, nobody waits in the others: they say nothing about who is late. */
 	l->one = l->rank[l->run].caused * 5 > caused * 3 &&
 		 l->rank[l->run].last * g->n * 2 > l->with_wait * 3;
+	mark_few(g, l, caused);
 }
 
 /* In how many steps ranks wait, for the one where it is one. */
@@ -371,33 +406,36 @@ static int shares(const struct lg_trace *t, const struct lg_gpu *g, const struct
 	return 0;
 }
 
+/* The one late rank, or the few, against the others. */
 static int compare(const struct lg_trace *t, struct lg_gpu *g, struct lg_gpu_late *l,
 		   const struct colls *all)
 {
 	const struct lg_gpu_run *r = &g->run[l->run];
-	double wall = (double)(r->to - r->from), ns = 0, others[LG_GPU_BY_MAX] = { 0 };
+	double wall = (double)(r->to - r->from), ns = 0, mean[2][LG_GPU_BY_MAX] = { { 0 } };
 	LG_AUTOFREE double (*share)[LG_GPU_BY_MAX] = lg_calloc(g->n, sizeof *share);
-	size_t n = 0;
+	size_t n[2] = { 0 };
 
 	if (!share || shares(t, g, r, all, share, &ns))
 		return LG_E_NOMEM;
 	for (size_t i = 0; i < g->n; i++) {
 		const struct lg_gpu_run *o = &g->run[i];
 
-		if (i == l->run || !lg_gpu_judged(o) || o->to <= o->from)
+		if (!lg_gpu_judged(o) || o->to <= o->from)
 			continue;
-		n++;
+		n[l->rank[i].late]++;
 		for (size_t k = 0; k < LG_GPU_BY_MAX; k++)
-			others[k] += share[i][k];
+			mean[l->rank[i].late][k] += share[i][k];
 	}
-	l->ns = (double)l->rank[l->run].caused;
-	if (!n || !lg_gpu_judged(r) || wall <= 0)
+	l->ns = l->one ? (double)l->rank[l->run].caused : 0;
+	if (!n[0] || !n[1] || !lg_gpu_judged(r) || wall <= 0)
 		return 0; /* only lengths of collectives are known */
-	for (size_t k = 0; k < LG_GPU_BY_MAX; k++)
-		l->more[k] = (share[l->run][k] - others[k] / (double)n) * ns;
+	for (size_t k = 0; k < LG_GPU_BY_MAX; k++) {
+		l->late_by[k] = mean[1][k] / (double)n[1] * ns;
+		l->more[k] = l->late_by[k] - mean[0][k] / (double)n[0] * ns;
+	}
 	/* Waits that computation hides cost nothing. */
 	l->ns = fmax(0, -l->more[LG_GPU_BY_COMM]);
-	g->critical = l->ns * 100 >= wall ? r : NULL;
+	g->critical = l->one && l->ns * 100 >= wall ? r : NULL;
 	return 0;
 }
 
@@ -465,9 +503,12 @@ static int judge(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_late *l)
 		rc = count_steps(c, g, l, &all);
 	}
 	l->numbered = all.numbered * 2 > all.n;
-	if (!rc && l->one)
+	if (!rc && l->n_late)
 		rc = compare(c->t, g, l, &all);
-	else if (!rc && l->with_wait)
+	/* The few may be in a group of their own, which is slow: then it is not their time that differs. */
+	if (!l->one && l->ns * 4 < (double)l->caused)
+		none_late(g, l);
+	if (!rc && !l->n_late && l->with_wait)
 		rc = compare_in_turn(c->t, g, l, all.v, all.n);
 	lg_free(all.v);
 	return rc;
@@ -603,7 +644,7 @@ static void one_rank(struct lg_case *c, const struct lg_gpu *g, struct lg_findin
 			    own[i].what);
 		if (own[i].mask & BIT(LG_GPU_BY_LAUNCH))
 			lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_LAUNCH), 2, "no kernel queued for");
-		if (own[i].mask & BIT(LG_GPU_BY_COMPUTE) && lg_late_kernels(c, g, r, f))
+		if (own[i].mask & BIT(LG_GPU_BY_COMPUTE) && lg_late_kernels(c, g, f))
 			return;
 		f->device_causes |= own[i].mask;
 	}
@@ -620,11 +661,48 @@ static bool uneven(const struct lg_gpu_late *l)
 	return l->ns > 0 && l->more[LG_GPU_BY_COMPUTE] * 2 > l->ns;
 }
 
+static void say_hosts(struct lg_case *c, const struct lg_gpu *g, struct lg_finding *f, const char *whose)
+{
+	const struct lg_gpu_late *l = g->late;
+	const struct lg_gpu_run *r = &g->run[l->run];
+
+	lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_NOT_QUEUED, l->more[LG_GPU_BY_LAUNCH] / 1e6);
+	lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_LAUNCH), 2, lg_text(c, "%s: no kernel queued for",
+		       lg_cpu_who(c, r)));
+	lg_late_host(c, g, r, f, whose);
+}
+
+/* Always the same few: what do they have in common? */
+static void several(struct lg_case *c, const struct lg_gpu *g, struct lg_finding *f)
+{
+	const struct lg_gpu_late *l = g->late;
+	const struct lg_gpu_run *r = &g->run[l->run];
+	const char *who = "";
+	size_t last = 0, n = 0;
+
+	for (size_t i = 0; i < g->n; i++) {
+		if (!l->rank[i].late)
+			continue;
+		last += l->rank[i].last;
+		who = lg_text(c, "%s%s%s", who, !n ? "" : n + 1 < l->n_late ? ", " : " and ",
+			      lg_cpu_who(c, &g->run[i]));
+		n++;
+	}
+	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_SEVERAL, who, last, l->with_wait);
+	f->detail = !r->n_steps || l->episodes * 2 >= r->n_steps ? "persistent" : NULL;
+	if (l->hosts) {
+		say_hosts(c, g, f, lg_text(c, "the host of %s", lg_cpu_who(c, r)));
+	} else if (uneven(l)) {
+		lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_COMPUTE, l->more[LG_GPU_BY_COMPUTE] / 1e6);
+		f->device_causes |= BIT(LG_GPU_BY_COMPUTE);
+		(void)lg_failed(c, lg_late_kernels(c, g, f));
+	}
+}
+
 /* What the late ones have more of says whether it is the work or the hosts that differ. */
 static void in_turn(struct lg_case *c, const struct lg_gpu *g, struct lg_finding *f)
 {
 	const struct lg_gpu_late *l = g->late;
-	const struct lg_gpu_run *r = &g->run[l->run];
 
 	if (!c->v->scope)
 		c->v->scope = LG_SCOPE_ROTATING;
@@ -640,12 +718,13 @@ static void in_turn(struct lg_case *c, const struct lg_gpu *g, struct lg_finding
 		lg_cap(f, LG_CAP_ORDINARY);
 		lg_evidence_against(c, f, LG_SAYS_COMMS_STRAGGLER_BY_CHANCE, 100 * l->in_step);
 	}
+	if (l->n_late && l->ns > 0) {
+		several(c, g, f);
+		return;
+	}
 	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_IN_TURN, l->with_wait);
 	if (l->hosts) {
-		lg_evidence(c, f, LG_SAYS_COMMS_STRAGGLER_NOT_QUEUED, l->more[LG_GPU_BY_LAUNCH] / 1e6);
-		lg_gpu_moments(c, f, r, BIT(LG_GPU_BY_LAUNCH), 2, lg_text(c, "%s: no kernel queued for",
-			       lg_cpu_who(c, r)));
-		lg_late_host(c, g, r, f, "the late one's host");
+		say_hosts(c, g, f, "the late one's host");
 		return;
 	}
 	lg_title(c, f, LG_SAYS_COMMS_STRAGGLER_IN_TURN_BY, f->title, uneven(l) ?
@@ -677,7 +756,7 @@ static double left_to_tell(struct lg_case *c, const struct lg_gpu *g, double wal
 	if (elsewhere > l->ns * 0.8)
 		return -1;
 	/* What stops one stops all; work that is shared out evenly is still to be done by somebody. */
-	if (l->ns > 0 && !uneven(l) && l->in_step >= LG_N_COMMS_STRAGGLER_JITTER)
+	if (l->ns > 0 && (l->n_late || !uneven(l)) && l->in_step >= LG_N_COMMS_STRAGGLER_JITTER)
 		return l->ns - elsewhere;
 	ns = lg_gpu_lost(g, BIT(LG_GPU_BY_COMM)).ms * 1e6;
 	ns = fmin((double)l->caused, ns > 0 ? ns : (double)l->caused);

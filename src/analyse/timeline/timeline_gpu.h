@@ -203,9 +203,11 @@ struct lg_gpu_late {
 	struct {
 		size_t last;            /* collectives in which it came last */
 		int64_t caused, waited; /* ns: of the others, in the mean over these; of its own */
+		bool late;              /* it is the one, or one of the few, that the others wait for */
 	} *rank;                    /* by run */
 	uint32_t run;               /* that caused most */
 	bool one, numbered;         /* it is one rank; collectives are matched by number */
+	size_t n_late;              /* ranks that are always among the late ones; 0 = in turn */
 	size_t matched, with_wait;  /* collectives */
 	size_t episodes;            /* steps in which ranks wait */
 	int64_t *by_step;           /* ns that they wait, of all; as many as the longest run has steps */

@@ -233,6 +233,33 @@ static void the_last_exception_is_told_where_nothing_follows(void **state)
 	done(&o);
 }
 
+#define TEN(line) line line line line line line line line line line
+
+static void what_prints_on_or_says_that_it_has_finished_has_not_failed(void **state)
+{
+	static const struct {
+		const char *text;
+		bool failed;
+	} rows[] = {
+		{ STEPS TRACEBACK "KeyError: 1\nwandb: run offline\nwandb: find logs at ./wandb\n", true },
+		{ STEPS TRACEBACK "KeyError: 1\nwandb: run offline\nTraining finished.\n", false },
+		{ TRACEBACK "ModuleNotFoundError: No module named 'triton'\n" TEN("a shard is read\n" "and one more\n")
+			  "and the last\n", false },
+		{ STEPS "RuntimeError: CUDA error: uncorrectable ECC error encountered\nCUDA kernel errors might be\n"
+			"For debugging consider\nCompile with `TORCH_USE_CUDA_DSA`\n", true },
+		{ STEPS "ImportError: no wandb here\n" "a\nb\nc\nd\n", false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct outcome o = judge(feed_text(rows[i].text, "log"));
+
+		if (!find(o.v, "job.failed") == rows[i].failed)
+			fail_msg("row %zu", i);
+		done(&o);
+	}
+}
+
 #define TABLE(cause) "Failures:\n[1]:\n  rank      : 9 (local_rank: 1)\n  traceback : x\n" cause \
 		     "\n[0]:\n  time      : 2026-03-14_09:29:33\n  host      : gpu-b17\n  rank      : 11 (local_rank: 3)\n" \
 		     "  exitcode  : -9 (pid: 803)\n  error_file: <N/A>\n  traceback : Signal 9 (SIGKILL) received by PID 803\n"
@@ -448,6 +475,7 @@ int main(void)
 		cmocka_unit_test(a_failure_is_told_where_nothing_says_why),
 		cmocka_unit_test(the_table_of_torchrun_names_the_rank),
 		cmocka_unit_test(the_last_exception_is_told_where_nothing_follows),
+		cmocka_unit_test(what_prints_on_or_says_that_it_has_finished_has_not_failed),
 		cmocka_unit_test(a_failed_request_that_was_caught_is_low),
 		cmocka_unit_test(a_function_at_its_recompile_limit_runs_eagerly_or_fails),
 		cmocka_unit_test(debugging_aids_speak_up_in_the_log),

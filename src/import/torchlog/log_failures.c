@@ -12,6 +12,8 @@
 
 #include "import/torchlog/torchlog.h"
 
+enum { LINES_BEHIND = 20, OF_MESSAGE = 3 }; /* CUDA's errors have three more lines */
+
 /* How far a line is indented behind what launchers and loggers put before it. */
 static int indent_of(const struct lg_log_line *line)
 {
@@ -74,12 +76,14 @@ static bool goes_on(const char *m)
 	       !strncmp(m, "--- Logging error ---", 21);
 }
 
-static void open_exception(struct lg_torchlog *l, const struct lg_log_line *line, const char *place)
+/* may_follow: see struct lg_log_open. */
+static void open_exception(struct lg_torchlog *l, const struct lg_log_line *line, const char *place,
+			   unsigned may_follow)
 {
 	char text[LG_LOG_TEXT];
 
 	snprintf(text, sizeof text, "%.1000s%s", line->msg + strspn(line->msg, " "), place);
-	lg_torchlog_open(l, line, LG_LOG_TRACEBACK, "log.traceback", 0, text);
+	lg_torchlog_open(l, line, LG_LOG_TRACEBACK, "log.traceback", 0, text)->may_follow = may_follow;
 	l->known++;
 }
 
@@ -117,7 +121,7 @@ int lg_torchlog_failure(struct lg_torchlog *l, const struct lg_log_line *line, u
 			t->state = LG_TRACE_NONE;
 		if (!is_bare_exception(line) || lg_torchlog_sentence(l, line, false))
 			return 0;
-		open_exception(l, line, "");
+		open_exception(l, line, "", OF_MESSAGE); /* without a traceback: perhaps no more than a word */
 		return 1;
 	}
 	if (t->frames < 0 && strncmp(m, "File \"", 6)) {
@@ -136,7 +140,7 @@ int lg_torchlog_failure(struct lg_torchlog *l, const struct lg_log_line *line, u
 	/* Somebody stopped it. */
 	if (t->ignored || !exception_name(m) || !strncmp(m, "KeyboardInterrupt", 17) || !strncmp(m, "SystemExit", 10))
 		return t->ignored;
-	open_exception(l, line, t->place);
+	open_exception(l, line, t->place, LINES_BEHIND);
 	return 1;
 }
 

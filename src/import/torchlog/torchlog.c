@@ -149,8 +149,8 @@ void lg_torchlog_mark(struct lg_torchlog *l, const struct lg_log_line *line, con
 	l->known++;
 }
 
-void lg_torchlog_open(struct lg_torchlog *l, const struct lg_log_line *line, enum lg_log_kind kind,
-		      const char *name, int64_t value, const char *text)
+struct lg_log_open *lg_torchlog_open(struct lg_torchlog *l, const struct lg_log_line *line,
+				     enum lg_log_kind kind, const char *name, int64_t value, const char *text)
 {
 	struct lg_log_open *o = &l->open[l->next_open++ % LG_LOG_OPEN];
 
@@ -160,16 +160,18 @@ void lg_torchlog_open(struct lg_torchlog *l, const struct lg_log_line *line, enu
 					.name = lg_intern(l->b, name), .value = value };
 	o->key = key_of(l, line);
 	o->kind = kind;
+	o->may_follow = 0;
 	snprintf(o->text, sizeof o->text, "%s", text);
 	if (lg_map_set(&l->open_of, o->key, (uint32_t)(o - l->open) + 1))
 		lg_builder_fail(l->b);
 	l->payload = kind == LG_LOG_PAYLOAD ? o : NULL;
+	return o;
 }
 
 static void open_mark(struct lg_torchlog *l, const struct lg_log_line *line, enum lg_log_kind kind,
 		      const char *name, int64_t value, const char *text)
 {
-	lg_torchlog_open(l, line, kind, name, value, text);
+	(void)lg_torchlog_open(l, line, kind, name, value, text);
 	l->known++;
 }
 
@@ -349,6 +351,23 @@ static void time_of(struct lg_torchlog *l, const struct lg_log_line *line)
 	l->timed++;
 }
 
+/*
+ * Does the process print on, by a line that says nothing known? Then what was raised was caught. Behind an
+ * exception that ends it trackers of runs, launchers and shells print some lines; not that it has finished.
+ */
+static bool goes_on(struct lg_log_open *o, const struct lg_log_line *line)
+{
+	static const char *const over[] = { "finished", "complete", "done", "succe" };
+
+	if (!o || o->kind != LG_LOG_TRACEBACK || !line->msg[strspn(line->msg, " -=*~^")])
+		return false;
+	o->mark.value = !o->may_follow;
+	for (size_t i = 0; i < sizeof over / sizeof *over; i++)
+		o->mark.value |= strcasestr(line->msg, over[i]) != NULL;
+	o->may_follow -= o->may_follow > 0;
+	return o->mark.value;
+}
+
 static void take_line(struct lg_torchlog *l, char *text)
 {
 	struct lg_log_line line;
@@ -393,8 +412,9 @@ static void take_line(struct lg_torchlog *l, char *text)
 	if (compile_record(l, &line) || lg_torchlog_failure(l, &line, l->key) ||
 	    lg_torchlog_message(l, &line))
 		return;
-	if (line.is_glog)
-		flush(l, open_by(l, &line));
+	o = open_by(l, &line);
+	if (line.is_glog || goes_on(o, &line))
+		flush(l, o);
 }
 
 static void notes(struct lg_torchlog *l, const struct lg_source *in)

@@ -98,6 +98,7 @@ struct lg_log_open {
 	struct lg_mark_row mark;
 	uint64_t key; /* whose */
 	enum lg_log_kind kind;
+	unsigned may_follow; /* lines that say nothing known, of a process that an exception ended */
 	char text[LG_LOG_TEXT];
 };
 
@@ -191,8 +192,9 @@ void lg_torchlog_mark(struct lg_torchlog *l, const struct lg_log_line *line, con
 		      const char *text);
 int64_t lg_torchlog_now(struct lg_torchlog *l, const struct lg_log_line *line);
 /* A mark whose text is not complete. */
-void lg_torchlog_open(struct lg_torchlog *l, const struct lg_log_line *line, enum lg_log_kind kind,
-		      const char *name, int64_t value, const char *text);
+struct lg_log_open *lg_torchlog_open(struct lg_torchlog *l, const struct lg_log_line *line,
+				     enum lg_log_kind kind, const char *name, int64_t value,
+				     const char *text);
 /* log_messages.c: one known sentence or step in the message. 1 = known. */
 int lg_torchlog_message(struct lg_torchlog *l, const struct lg_log_line *line);
 /* The same of a sentence alone; of_distributed: in a traceback through torch.distributed. */

@@ -119,8 +119,10 @@ int lg_torchlog_failure(struct lg_torchlog *l, const struct lg_log_line *line, u
 	if (!t || t->state == LG_TRACE_IGNORED) {
 		if (t)
 			t->state = LG_TRACE_NONE;
-		if (!is_bare_exception(line) || lg_torchlog_sentence(l, line, false))
+		if (!is_bare_exception(line))
 			return 0;
+		if (lg_torchlog_sentence(l, line, false))
+			return 1;
 		open_exception(l, line, "", OF_MESSAGE); /* without a traceback: perhaps no more than a word */
 		return 1;
 	}

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "analyse/flight/flight.h"
+#include "base/words.h"
 #include "store/args.h"
 
 enum { TOLD_MAX = 8, HELD_MAX = 64, RANKS_SAID = 16 };
@@ -118,19 +119,22 @@ static void add_held(struct lg_flight_look *l, lg_prc p)
 	h->rank[at] = rank;
 }
 
+/* "rank 3", "ranks 3, 4 and 9 more": of n, the first RANKS_SAID of which are known. */
+static const char *ranks_text(struct lg_case *c, const int32_t rank[RANKS_SAID], size_t n)
+{
+	char text[RANKS_SAID * 13 + 1] = "";
+	size_t len = 0, said = LG_MIN(n, RANKS_SAID);
+
+	for (size_t i = 0; i < said; i++)
+		len += (size_t)snprintf(text + len, sizeof text - len, "%s%d", i ? ", " : "", rank[i]);
+	return n > said ? lg_text(c, "ranks %s and %zu more", text, n - said)
+			: lg_text(c, "rank%s %s", lg_s(n), text);
+}
+
 /* "rank 3 waits", "ranks 3, 4 and 9 more wait" */
 static const char *held_text(struct lg_case *c, const struct held *h)
 {
-	char text[RANKS_SAID * 13 + 1] = "";
-	size_t len = 0, n = LG_MIN(h->n, RANKS_SAID);
-
-	for (size_t i = 0; i < n; i++)
-		len += (size_t)snprintf(text + len, sizeof text - len, "%s%d", i ? ", " : "", h->rank[i]);
-	if (h->n == 1)
-		return lg_text(c, "rank %s waits", text);
-	if (h->n > n)
-		return lg_text(c, "ranks %s and %zu more wait", text, h->n - n);
-	return lg_text(c, "ranks %s wait", text);
+	return lg_text(c, "%s wait%s", ranks_text(c, h->rank, h->n), h->n == 1 ? "s" : "");
 }
 
 /* The wait that began first: the others are behind it. */
@@ -241,8 +245,8 @@ static void wait_in_circle(struct lg_flight *d)
 	struct lg_case *c = d->c;
 	LG_AUTOFREE struct waiter *w = lg_scratch(c, c->t->process.n, sizeof *w);
 	struct lg_finding *f;
-	const char *who = "";
-	uint32_t n = 0, said = 0;
+	int32_t rank[RANKS_SAID];
+	uint32_t n = 0, in = 0;
 	lg_prc p = 0, first;
 
 	if (!w)
@@ -264,14 +268,15 @@ static void wait_in_circle(struct lg_flight *d)
 	f = lg_flight_finding(c, LG_R_COMMS_MISMATCH, 0.8, -1);
 	do {
 		lg_culprit_rank_add(c, f, c->t->process.rank[p]);
-		if (said++ < RANKS_SAID)
-			who = lg_text(c, "%s%s%d", who, *who ? ", " : "", c->t->process.rank[p]);
+		if (in < RANKS_SAID)
+			rank[in] = c->t->process.rank[p];
+		in++;
 		lg_evidence_add(c, f, since(c, w[p].s), 0, LG_SAYS_COMMS_MISMATCH_WAITS_FOR,
 				c->t->process.rank[p], collective_text(c, w[p].s),
 				c->t->process.rank[w[p].for_whom]);
 		p = w[p].for_whom;
 	} while (p != first);
-	lg_title(c, f, LG_SAYS_COMMS_MISMATCH_CIRCLE, who);
+	lg_title(c, f, LG_SAYS_COMMS_MISMATCH_CIRCLE, ranks_text(c, rank, in));
 	lg_evidence_against(c, f, LG_SAYS_COMMS_MISSING_RANK_MAY_MOVE);
 }
 

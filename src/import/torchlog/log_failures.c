@@ -36,14 +36,18 @@ static size_t exception_name(const char *m)
 	return n;
 }
 
+bool lg_log_error_name(const char *m, size_t n)
+{
+	return n > 5 && (!strncmp(m + n - 5, "Error", 5) || !strncmp(m + n - 5, "ption", 5));
+}
+
 /* "XError: ...", without a traceback: no word that a program may begin a sentence with. */
 static bool is_bare_exception(const struct lg_log_line *line)
 {
 	const char *m = line->msg;
 	size_t n = exception_name(m);
 
-	return n > 5 && line->ts == INT64_MIN && !strncmp(m + n, ": ", 2) &&
-	       (!strncmp(m + n - 5, "Error", 5) || !strncmp(m + n - 5, "ption", 5));
+	return n > 5 && line->ts == INT64_MIN && !strncmp(m + n, ": ", 2) && lg_log_error_name(m, n);
 }
 
 /* A library's frame, not one of the program. */

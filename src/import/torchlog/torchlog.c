@@ -187,8 +187,7 @@ static bool is_exception(const char *m)
 {
 	size_t n = strspn(m, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.");
 
-	return n > 5 && !strncmp(m + n, ": ", 2) &&
-	       (!strncmp(m, "torch.", 6) || !strncmp(m + n - 5, "Error", 5) || !strncmp(m + n - 5, "ption", 5));
+	return n > 5 && !strncmp(m + n, ": ", 2) && (!strncmp(m, "torch.", 6) || lg_log_error_name(m, n));
 }
 
 /* The traceback of a compilation that failed; torch's other warnings are not of it. */

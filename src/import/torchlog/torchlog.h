@@ -199,7 +199,9 @@ struct lg_log_open *lg_torchlog_open(struct lg_torchlog *l, const struct lg_log_
 int lg_torchlog_message(struct lg_torchlog *l, const struct lg_log_line *line);
 /* The same of a sentence alone; of_distributed: in a traceback through torch.distributed. */
 int lg_torchlog_sentence(struct lg_torchlog *l, const struct lg_log_line *line, bool of_distributed);
-/* log_failures.c: a line of a traceback of that key's process; one that says how a process ended. */
+/* log_failures.c: do n characters end as most names of Python's errors, "KeyError", "SomeException"? */
+bool lg_log_error_name(const char *m, size_t n);
+/* A line of a traceback of that key's process; one that says how a process ended. */
 int lg_torchlog_failure(struct lg_torchlog *l, const struct lg_log_line *line, uint64_t key);
 int lg_torchlog_end_of_process(struct lg_torchlog *l, const struct lg_log_line *line);
 void lg_torchlog_mark_step(struct lg_torchlog *l, const struct lg_log_line *line, int64_t number);

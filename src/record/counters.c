@@ -177,28 +177,28 @@ static void read_cpus(struct lg_counters *c, int64_t now, double seconds)
 
 static void read_psi(struct lg_counters *c, int64_t now, double seconds)
 {
-	static const struct { const char *file, *line, *name; } what[6] = {
-		{ "/proc/pressure/cpu", "some", "psi.cpu.some" },
-		{ "/proc/pressure/cpu", "full", "psi.cpu.full" },
-		{ "/proc/pressure/memory", "some", "psi.memory.some" },
-		{ "/proc/pressure/memory", "full", "psi.memory.full" },
-		{ "/proc/pressure/io", "some", "psi.io.some" },
-		{ "/proc/pressure/io", "full", "psi.io.full" },
+	static const struct { const char *file, *name[2]; } what[3] = {
+		{ "/proc/pressure/cpu", { "psi.cpu.some", "psi.cpu.full" } },
+		{ "/proc/pressure/memory", { "psi.memory.some", "psi.memory.full" } },
+		{ "/proc/pressure/io", { "psi.io.some", "psi.io.full" } },
 	};
+	static const char *const line[2] = { "some", "full" };
+
+	char text[512];
 
 	for (size_t i = 0; i < 6; i++) {
-		char text[512], *p;
 		uint64_t total;
+		char *p;
 
-		if (lg_proc_read(what[i].file, text, sizeof text) <= 0)
-			continue;
-		p = strstr(text, what[i].line);
+		if (i % 2 == 0 && lg_proc_read(what[i / 2].file, text, sizeof text) <= 0)
+			text[0] = 0;
+		p = strstr(text, line[i % 2]);
 		p = p ? strstr(p, "total=") : NULL;
 		if (!p)
 			continue;
 		total = strtoull(p + 6, NULL, 10); /* us */
 		if (c->psi[i].known && seconds > 0 && total >= c->psi[i].total)
-			put(c, &c->psi[i].out, what[i].name, "ratio", -1, now,
+			put(c, &c->psi[i].out, what[i / 2].name[i % 2], "ratio", -1, now,
 			    (double)(total - c->psi[i].total) * 1e-6 / seconds);
 		c->psi[i].total = total;
 		c->psi[i].known = true;

@@ -150,16 +150,24 @@ static uint64_t skip_abandoned(struct lg_mark_ring *r, const struct lg_mark_slot
 	return 0;
 }
 
+/* How many slots from pos on show their index at both ends, those from limit on not counted. */
+static size_t whole_slots(const struct lg_mark_slot *slots, size_t n, uint64_t pos, uint64_t limit)
+{
+	size_t k;
+
+	for (k = 0; k < n && pos + k < limit && slots[k].tail == pos + k && slots[k].head == pos + k; k++)
+		;
+	return k;
+}
+
 static uint64_t settled_end(const struct lg_mark_ring *r)
 {
 	struct lg_mark_slot buf[CHUNK];
 	uint64_t pos = r->settled > r->pos ? r->settled : r->pos, end = pos + r->slots;
 
 	while (pos < end) {
-		size_t n = load(r, pos, buf, CHUNK), k;
+		size_t n = load(r, pos, buf, CHUNK), k = whole_slots(buf, n, pos, UINT64_MAX);
 
-		for (k = 0; k < n && buf[k].tail == pos + k && buf[k].head == pos + k; k++)
-			;
 		pos += k;
 		if (k == 0 || k < n)
 			break;
@@ -180,28 +188,26 @@ size_t lg_mark_ring_read(struct lg_mark_ring *r, struct lg_mark_slot *ret, size_
 		r->settled = settled_end(r);
 	}
 	while (done < max && r->pos < limit) {
-		size_t n, m, k;
+		size_t n, m, k, whole;
 
 		if (want > max - done)
 			want = max - done;
 		n = load(r, r->pos, buf, want);
-		m = load(r, r->pos, again, n);
-		for (k = 0; k < m && r->pos < limit; k++) {
-			if (buf[k].tail != r->pos || buf[k].head != r->pos ||
-			    again[k].head != r->pos)
-				break;
+		whole = whole_slots(buf, n, r->pos, limit);
+		m = whole ? load(r, r->pos, again, whole) : 0;
+		for (k = 0; k < m && again[k].head == r->pos; k++) {
 			ret[done++] = buf[k];
 			r->pos++;
 		}
 		if (k)
 			r->stuck = 0;
 		want = CHUNK;
-		if (k == m && m)
+		if (k == n && n)
 			continue; /* wrapped, or simply more to come */
-		if (done || m == 0 || r->pos >= limit)
+		if (done || n == 0 || r->pos >= limit)
 			break; /* trouble at pos is the next call's: lost slots come first */
 		{
-			uint64_t lost = skip_overwritten(r, again[k].head);
+			uint64_t lost = skip_overwritten(r, k < m ? again[k].head : buf[k].head);
 
 			if (!lost) {
 				n = load(r, r->pos, buf, CHUNK);

@@ -319,6 +319,7 @@ static void time_column(struct lg_coder *c, const struct lg_table_desc *d, const
 			int *ret_ends)
 {
 	const int64_t *dur = has_dur(d) ? tab->col[1] : NULL;
+	enum { TELLING = 1024 }; /* rows that tell which is smaller */
 	size_t as_ts = 0, as_end = 0;
 	int64_t was_ts = 0, was_end = 0;
 
@@ -332,6 +333,8 @@ static void time_column(struct lg_coder *c, const struct lg_table_desc *d, const
 			h->ts_min = ts;
 		if (end > h->ts_max)
 			h->ts_max = end;
+		if (i >= TELLING)
+			continue;
 		as_ts += varint_size(lg_zigzag(minus(ts, was_ts)));
 		as_end += varint_size(lg_zigzag(minus(end, was_end)));
 		was_ts = ts;

@@ -42,6 +42,8 @@ F_ASYNC, F_HAND, F_IMPLICIT, F_START = (n << 56 for n in (1, 2, 4, 8))
 
 _now = time.monotonic_ns
 _pack = struct.Struct("<QqQQqQQQ").pack_into
+_pack_begin = struct.Struct("<QqQQ24xQ").pack_into  # the same, where what is left out is 0
+_pack_end = struct.Struct("<QqQ24xQQ").pack_into
 _pack_word = struct.Struct("<q").pack_into
 _I64 = 1 << 63
 
@@ -75,8 +77,11 @@ def begin(word, name=0, group=0, seq=0, nbytes=0):
         if _wanted:
             open_ring()
         i = _next()
-        _pack(_buf, (i & _mask) << 6, i, _now(), word | _local.tid, name | group << 32, seq,
-              nbytes, 0, i)
+        if group or seq or nbytes:
+            _pack(_buf, (i & _mask) << 6, i, _now(), word | _local.tid, name | group << 32, seq,
+                  nbytes, 0, i)
+        else:
+            _pack_begin(_buf, (i & _mask) << 6, i, _now(), word | _local.tid, name, i)
         return i
     except Exception as e:
         _fail(e)
@@ -86,7 +91,7 @@ def begin(word, name=0, group=0, seq=0, nbytes=0):
 def end(token):
     try:
         i = _next()
-        _pack(_buf, (i & _mask) << 6, i, _now(), END | _local.tid, 0, 0, 0, token, i)
+        _pack_end(_buf, (i & _mask) << 6, i, _now(), END | _local.tid, token, i)
     except Exception as e:
         _fail(e)
 

@@ -40,6 +40,8 @@ _trains = False
 _steps = 0
 _forwards = _backwards = 0
 _sampled = _samples = 0  # when a forward was sampled last, and how many were
+_sampled_backward = 0
+_names = {}        # interned names of the classes of modules and optimizers that were marked
 _SAMPLE_NS = 200_000_000
 _first_opt = None  # weak reference: its step() ends the training step
 _opt_made = False
@@ -154,6 +156,13 @@ def _patch_module(torch):
     torch.nn.Module.__call__ = dress(__call__, original)
 
 
+def _name(cls, of):
+    if len(_names) > 256:
+        _names.clear()  # who makes classes without end shall get rid of them
+    _names[cls] = intern(cls.__name__ + of)
+    return _names[cls]
+
+
 def _enter(module, args):
     global _busy, _forwards, _root, _sampled, _samples, _steps
     _busy = True
@@ -174,7 +183,7 @@ def _enter(module, args):
                 _ring.step(_steps, STEP | F_START)
         if "forward" in _by_hand:
             return 0
-        return begin(_FORWARD, intern(type(module).__name__))
+        return begin(_FORWARD, _names.get(type(module)) or _name(type(module), ""))
     except Exception as e:
         _ring.disable("forward: %s: %s" % (type(e).__name__, e))
         return 0
@@ -195,7 +204,7 @@ def _patch_backward(torch):
 
     @functools.wraps(original)
     def backward(*args, **kwargs):
-        global _busy, _backward, _backwards
+        global _busy, _backward, _backwards, _sampled_backward
         if compiling() or _backward:
             return original(*args, **kwargs)
         was, _busy, _backward = _busy, True, True
@@ -204,7 +213,9 @@ def _patch_backward(torch):
             if not _trains:
                 trains()
             _backwards += 1
-            if _backwards <= 3 or _backwards % 7 == 0:  # odd: a step may have two
+            if _backwards <= 3 or _backwards % 7 == 0 and (  # odd: a step may have two
+                    _backwards <= 200 or _now() - _sampled_backward > _SAMPLE_NS):
+                _sampled_backward = _now()
                 _facts.during_backward()
             if "backward" not in _by_hand:
                 token = begin(_BACKWARD, nid)
@@ -258,7 +269,7 @@ def _step_begin(opt, name=0):
         _dist.after_backward = False
         if "optimizer" in _by_hand:
             return 0
-        return begin(_OPTIMIZER, name or intern(type(opt).__name__ + ".step"))
+        return begin(_OPTIMIZER, name or _names.get(type(opt)) or _name(type(opt), ".step"))
     except Exception as e:
         _ring.disable("optimizer: %s: %s" % (type(e).__name__, e))
         return 0
@@ -539,6 +550,7 @@ def _after_fork():
     global _busy, _backward, _stepping, _trains, _root, _gc_start
     _busy = _backward = _stepping = _trains = False
     _root, _gc_start = None, 0
+    _names.clear()
 
 
 def patch(torch):

@@ -519,25 +519,23 @@ static void add_sum(struct lg_bpf_feed *f, uint32_t tgid, uint32_t tid, int64_t 
 static lg_stk mixed_stack(struct lg_bpf_feed *f, uint32_t tgid, const uint64_t *frames, size_t n_kernel,
 			  size_t n_user, const uint64_t *python, size_t n_python)
 {
-	size_t i, skip = 0;
-
 	if (!n_kernel && !n_user && !n_python)
 		return 0;
-	/* Stacks taken in the thread's own context begin inside the BPF program. */
-	for (i = 0; f->data && i < n_kernel && i < 6; i++)
-		if (lg_kernel_data_is_tracing(f->data, frames[i]))
-			skip = i + 1;
-	frames += skip;
-	n_kernel -= skip;
 	return lg_session_stack(f->s, &(struct lg_addresses){
 		.pid = (int32_t)tgid, .kernel = frames, .n_kernel = n_kernel, .user = frames + n_kernel,
 		.n_user = n_user, .python = python, .n_python = n_python });
 }
 
+/* Of a stack that was taken in the thread's own context: it begins inside the BPF program. */
 static lg_stk stack_of(struct lg_bpf_feed *f, uint32_t tgid, const uint64_t *frames, size_t n_kernel,
 		       size_t n_user)
 {
-	return mixed_stack(f, tgid, frames, n_kernel, n_user, NULL, 0);
+	size_t i, skip = 0;
+
+	for (i = 0; f->data && i < n_kernel && i < 6; i++)
+		if (lg_kernel_data_is_tracing(f->data, frames[i]))
+			skip = i + 1;
+	return mixed_stack(f, tgid, frames + skip, n_kernel - skip, n_user, NULL, 0);
 }
 
 static void feed_sleep(struct lg_bpf_feed *f, const struct lg_bpf_sleep *r)

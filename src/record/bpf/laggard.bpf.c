@@ -200,8 +200,11 @@ static __always_inline void list_open(struct seq_file *seq, struct task_struct *
 			r->lock_mm_tgid = th->tgid;
 		}
 	}
-	/* The begin of an own hold stays when it ends with nobody waiting. */
-	if (LOCK_WORD && th->own.ts && !holds_own(t))
+	/*
+	 * The begin of an own hold stays when it ends with nobody waiting; and while the thread runs, that of
+	 * its newest is with its CPU.
+	 */
+	if (LOCK_WORD && th->own.ts && (th->running || !holds_own(t)))
 		th->own.ts = 0;
 	for (i = 0; i < 2; i++) {
 		const struct hold *hold = i ? &th->own : &th->foreign;

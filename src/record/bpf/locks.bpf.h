@@ -233,11 +233,22 @@ int BPF_PROG(lg_mmap_acquired, struct mm_struct *mm)
 		return 0; /* exit_mmap(): its own once, but exit_mm() has cleared ->mm */
 	if (own && LOCK_WORD && !write && is_write_locked(mm))
 		return 0; /* mmap_write_downgrade(): the release sees that it happened */
+	if (own && LOCK_WORD) {
+		struct this_cpu *here = this_cpu();
+
+		if (here) {
+			here->task = (__u64)cur;
+			here->hold.ts = bpf_ktime_get_ns();
+			here->hold.mm = (__u64)mm;
+			here->hold.flags = write ? LG_BPF_HOLD_WRITE : LG_BPF_HOLD_READ;
+		}
+		return 0;
+	}
 	th = thread_of(cur);
 	if (!th)
 		return 0;
 	hold = own ? &th->own : &th->foreign;
-	if (hold->ts && hold->mm == (__u64)mm && !(own && LOCK_WORD)) {
+	if (hold->ts && hold->mm == (__u64)mm) {
 		hold->flags |= LG_BPF_HOLD_READ; /* mmap_write_downgrade() */
 		return 0;
 	}
@@ -288,6 +299,8 @@ int BPF_PROG(lg_mmap_released, struct mm_struct *mm)
 	th = thread_of(cur);
 	if (!th)
 		return 0;
+	if (own && LOCK_WORD)
+		hold_leaves(th, cur);
 	hold = own ? &th->own : &th->foreign;
 	if (!hold->ts || hold->mm != (__u64)mm)
 		return 0;

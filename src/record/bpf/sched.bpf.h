@@ -100,6 +100,21 @@ static __always_inline void user_stack(void *ctx, struct thread *th, struct task
 	th->shallow = n > 1 ? 0 : th->shallow + 1;
 }
 
+/*
+ * A hold of its own mmap_lock that began since it came onto this CPU goes with the thread. (One that is older
+ * was left here by a switch that the kernel did not report.)
+ */
+static __always_inline void hold_leaves(struct thread *th, struct task_struct *t)
+{
+	struct this_cpu *here = this_cpu();
+
+	if (!here || here->task != (__u64)t)
+		return;
+	here->task = 0;
+	if (here->hold.ts >= th->in_ts)
+		th->own = here->hold;
+}
+
 static __always_inline void leave(void *ctx, struct thread *th, struct task_struct *t, __u64 now,
 				  bool preempt, unsigned int state)
 {
@@ -132,6 +147,7 @@ static __always_inline void leave(void *ctx, struct thread *th, struct task_stru
 		}
 	}
 	th->exec = t->se.sum_exec_runtime;
+	hold_leaves(th, t);
 	if (is_worth(th, now, why)) {
 		if (th->sum_n)
 			flush_sum(th, ring, th->off_ts ? th->off_ts : th->in_ts);
@@ -232,34 +248,48 @@ int BPF_PROG(lg_switch, bool preempt, struct task_struct *prev, struct task_stru
  * the kernel, are the same stack. (Not the same depth: CONFIG_RANDOMIZE_KSTACK_OFFSET throws dice
  * at every system call.)
  */
-static __always_inline bool read_raw_stack(struct task_struct *p, __u64 *raw)
+static __always_inline bool read_raw_stack(struct task_struct *p, __u64 *raw, __u32 words)
 {
 	struct task_struct___arm64 *arm = (void *)p;
 	__u64 sp = bpf_core_field_exists(arm->thread.cpu_context.sp) ? arm->thread.cpu_context.sp
 								      : p->thread.sp;
 
-	return sp && !bpf_probe_read_kernel(raw, 8 * RAW_STACK_WORDS, (void *)sp);
+	if (words > RAW_STACK_WORDS)
+		words = RAW_STACK_WORDS;
+	return sp && !bpf_probe_read_kernel(raw, 8 * words, (void *)sp);
 }
 
 static __always_inline __u64 stack_mark(struct task_struct *p, const __u64 *raw, __u64 places)
 {
 	struct pt_regs___x86 *regs = (void *)bpf_task_pt_regs(p);
 	struct pt_regs___arm64 *arm = (void *)regs;
-	__u64 mark = user_ip(p) << 16;
+	const __u64 odd = 0x9e3779b97f4a7c15ull;
+	__u64 mark = user_ip(p) << 16, other = 0;
 	__u32 i;
 
 	if (bpf_core_field_exists(regs->orig_ax))
 		mark ^= regs->orig_ax;
 	else if (bpf_core_field_exists(arm->syscallno))
 		mark ^= (__u32)arm->syscallno;
-	/* Without branches: the verifier would follow each way through them. */
-	for (i = 0; i < RAW_STACK_WORDS; i++)
-		mark = (mark ^ (raw[i] & -(places >> i & 1))) * 0x9e3779b97f4a7c15ull;
-	return mark;
+	/*
+	 * Without branches: the verifier would follow each way through them. Two at a time: each product
+	 * waits for the one before.
+	 */
+	for (i = 0; i < RAW_STACK_WORDS; i += 2) {
+		mark = (mark ^ (raw[i] & -(places >> i & 1))) * odd;
+		other = (other ^ (raw[i + 1] & -(places >> i >> 1 & 1))) * odd;
+	}
+	return (mark ^ other >> 32) * odd ^ other;
 }
 
-/* Where the first of the frames are in the raw stack, as bits. */
-static __always_inline __u64 return_places(const __u64 *raw, __u64 *frames, __u32 n)
+/* One more than the highest bit that is set, rounded up. */
+static __always_inline __u8 words_of(__u64 places)
+{
+	return places >> 32 ? (places >> 48 ? 64 : 48) : (places >> 16 ? 32 : 16);
+}
+
+/* Where the first of the frames are in the raw stack, as bits, and how many words of it that takes. */
+static __always_inline __u64 return_places(const __u64 *raw, __u64 *frames, __u32 n, __u8 *ret_words)
 {
 	__u64 places = 0, k = 0, hit, negative;
 	__u32 i;
@@ -275,6 +305,7 @@ static __always_inline __u64 return_places(const __u64 *raw, __u64 *frames, __u3
 		places |= hit << i;
 		k += hit;
 	}
+	*ret_words = words_of(places);
 	return k >= 2 ? places : 0;
 }
 
@@ -318,27 +349,31 @@ static __always_inline void sleeper_stack(void *ctx, struct thread *th, struct t
 	r->off_ts = th->off_ts;
 	r->sender_tid = 0;
 	r->zero = 0;
-	readable = read_raw_stack(p, raw);
-	if (readable && th->stack_places && now - th->walked_ts < WALK_AGAIN_NS &&
+	/* Another CPU's cache has it: no more of it than is looked at. */
+	if (th->stack_places && now - th->walked_ts < WALK_AGAIN_NS &&
+	    read_raw_stack(p, raw, th->stack_words) &&
 	    stack_mark(p, raw, th->stack_places) == th->stack_mark) {
 		r->h.flags = LG_BPF_SAME;
 	} else {
+		readable = read_raw_stack(p, raw, RAW_STACK_WORDS);
 		/* Straight into the ring is refused together with a task reference (libbpf 1.1). */
 		k = frame_bytes(bpf_get_task_stack(p, frames, 8 * LG_BPF_KERNEL_FRAMES, 0),
 				8 * LG_BPF_KERNEL_FRAMES);
 		r->h.n_kernel = (__u8)(k / 8);
 		if (k == 8 * LG_BPF_KERNEL_FRAMES)
 			r->h.flags = LG_BPF_MANY_KERNEL;
-		th->stack_places = readable ? return_places(raw, frames, k / 8) : 0;
+		th->stack_places = readable ? return_places(raw, frames, k / 8, &th->stack_words) : 0;
 		if (th->stack_places)
 			th->stack_mark = stack_mark(p, raw, th->stack_places);
 		th->walked_ts = now;
 	}
 	size += k;
 	if (th->n_user) {
-		r->h.n_user = th->n_user;
-		bpf_probe_read_kernel((void *)r + size, sizeof(th->user), th->user);
-		size += (th->n_user * 8u) & 0xf8;
+		k = (th->n_user * 8u) & 0xf8;
+		r->h.n_user = (__u8)(k / 8);
+		bpf_probe_read_kernel((void *)r + size, k <= sizeof(th->user) ? k : sizeof(th->user),
+				      th->user);
+		size += k;
 	}
 	if (sent) {
 		r->sender_tid = tid_of(bpf_get_current_task_btf());
@@ -349,9 +384,12 @@ static __always_inline void sleeper_stack(void *ctx, struct thread *th, struct t
 		size += k;
 	}
 	if (th->n_python) {
-		r->h.n_python = th->n_python;
-		bpf_probe_read_kernel((void *)r + size, sizeof(th->python_frames), th->python_frames);
-		size += (th->n_python * 8u) & 0xf8;
+		k = (th->n_python * 8u) & 0xf8;
+		r->h.n_python = (__u8)(k / 8);
+		bpf_probe_read_kernel((void *)r + size,
+				      k <= sizeof(th->python_frames) ? k : sizeof(th->python_frames),
+				      th->python_frames);
+		size += k;
 	}
 	if (!output(r, size, LG_BPF_SLEEP))
 		th->stack_places = 0; /* user space does not have it */

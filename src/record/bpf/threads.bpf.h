@@ -114,6 +114,7 @@ struct scratch {
 	__u8 bytes[2048];
 };
 
+#define WAKE_RECORDS 128
 #define JOB_NAP_NS 1000000 /* shorter sleeps of the job no step can feel */
 #define PYTHON_PLACES 8
 #define STATELESS_ENOUGH 16 /* of 256: the counter wraps, then it is asked 16 times */
@@ -134,6 +135,23 @@ struct hold {
 	__u64 ts, mm;
 	__u32 flags, tgid;
 };
+
+struct this_cpu {
+	/*
+	 * The newest hold of its own mmap_lock that `task` began while it ran here: taken ten thousand times
+	 * a second, and seldom asked for. It is moved to the thread when that leaves (hold_leaves()).
+	 */
+	__u64 task;
+	struct hold hold;
+	__u32 records; /* written, see wake_flag() */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct this_cpu);
+} cpus SEC(".maps");
 
 /* Sleeps in a row that no step can feel, at lines of Python with that hash. */
 struct naps {
@@ -161,7 +179,7 @@ struct thread {
 	__u8 n_user;
 	__u8 python, n_python; /* which layout, 0 = no Python; frames below, where it left the CPU */
 	__u8 stateless;        /* sleeps in a row in which it had no frame of Python */
-	struct hold own, foreign; /* the job takes its own ten thousand times a second */
+	struct hold own, foreign; /* own: see struct this_cpu */
 	/* sleeps */
 	struct naps naps;
 	__u64 python_state; /* that was found to be its own */
@@ -176,6 +194,7 @@ struct thread {
 	__u64 sum_since, sum_run;
 	__u8 n_peer, hold_kernel, hold_user;
 	__u8 nap; /* which of `naps` the newest sleep counts in */
+	__u8 stack_words;  /* of the raw stack, that stack_places takes */
 	__u64 memory_begin[2];
 	__u64 peer[LG_BPF_PEER_FRAMES];
 	__u64 user[LG_BPF_USER_FRAMES];
@@ -261,6 +280,13 @@ static __always_inline void *scratch_of(__u32 i)
 	return bpf_map_lookup_elem(&scratches, &i);
 }
 
+static __always_inline struct this_cpu *this_cpu(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&cpus, &zero);
+}
+
 static __always_inline void count_lost(__u32 kind)
 {
 	__u32 zero = 0;
@@ -278,15 +304,17 @@ static __always_inline void *ring_of(__u32 cpu)
 }
 
 /*
- * The reader comes by a timer; only a ring that fills faster than expected calls it, and only
- * once every 16 KB: a call is an interrupt to oneself.
+ * The reader comes by a timer; only a ring that fills faster than expected calls it, and only once every
+ * WAKE_RECORDS of a CPU: looking costs, and a call is an interrupt to oneself.
  */
 static __always_inline __u64 wake_flag(void *ring)
 {
-	if (bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) < cfg_ring_half)
+	struct this_cpu *here = this_cpu();
+
+	if (!here || ++here->records % WAKE_RECORDS)
 		return BPF_RB_NO_WAKEUP;
-	return bpf_ringbuf_query(ring, BPF_RB_PROD_POS) & 0x3f80 ? BPF_RB_NO_WAKEUP
-								 : BPF_RB_FORCE_WAKEUP;
+	return bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) < cfg_ring_half ? BPF_RB_NO_WAKEUP
+									   : BPF_RB_FORCE_WAKEUP;
 }
 
 static __always_inline void fill(struct lg_bpf_hdr *h, __u64 ts, __u32 tid, __u32 tgid, __u8 kind)

@@ -66,6 +66,11 @@ void lg_grade_unpriced(struct lg_finding *f)
 	set(f, lg_policy(f->rule)->basis == LG_BASIS_HANG ? LG_SEVERITY_HIGH : LG_SEVERITY_MEDIUM);
 }
 
+void lg_grade_fatal(struct lg_finding *f)
+{
+	set(f, LG_SEVERITY_HIGH);
+}
+
 void lg_grade_more(struct lg_finding *f, size_t repeats, int64_t wall_ns)
 {
 	enum lg_severity before = f->severity;
@@ -130,6 +135,17 @@ void lg_findings_calibrate(struct lg_verdict *v)
 	}
 }
 
+/* A process that has no memory left ends, and is missed by the others: never the other way round. */
+static int tells_first(const struct lg_finding *f)
+{
+	return f->rule == LG_R_MEM_LEAK ? 2 : f->rule == LG_R_MEM_OOM;
+}
+
+static int cmp_unpriced(const struct lg_finding *x, const struct lg_finding *y)
+{
+	return LG_CMP(y->severity, x->severity) ?: tells_first(y) - tells_first(x);
+}
+
 static int cmp_finding(const void *a, const void *b)
 {
 	const struct lg_finding *x = a, *y = b;
@@ -138,6 +154,8 @@ static int cmp_finding(const void *a, const void *b)
 		return isnan(x->lost_ms) ? 1 : -1;
 	if (!isnan(x->lost_ms) && x->lost_ms != y->lost_ms)
 		return x->lost_ms < y->lost_ms ? 1 : -1;
+	if (isnan(x->lost_ms) && cmp_unpriced(x, y))
+		return cmp_unpriced(x, y);
 	if (strcmp(x->id, y->id))
 		return strcmp(x->id, y->id);
 	return LG_CMP(y->confidence, x->confidence) ?: LG_CMP(x->culprit.rank, y->culprit.rank);

@@ -33,8 +33,10 @@ void lg_grade(struct lg_finding *f, size_t repeats, int64_t wall_ns);
 void lg_grade_steady(struct lg_finding *f);
 /* By a share that is not f's own: the surer part of it. */
 void lg_grade_share(struct lg_finding *f, double share);
-/* One recording cannot measure what it costs: medium, but a run that hangs is high. */
+/* One recording cannot measure what it costs: medium, but what halts or ends the run is high. */
 void lg_grade_unpriced(struct lg_finding *f);
+/* What ended the run is high, whatever its rule is about otherwise. */
+void lg_grade_fatal(struct lg_finding *f);
 /* Its price has grown, or was seen on another victim as well: never lower than before. */
 void lg_grade_more(struct lg_finding *f, size_t repeats, int64_t wall_ns);
 /* Its price is another one now. What had too few repetitions, or is no loss, stays that. */
@@ -53,7 +55,7 @@ void lg_cap_as(struct lg_finding *f, const struct lg_finding *g);
 /* From the strength of evidence, which the rules stated, to what it is worth; the strength is kept, and what
  * has one already stays as it is. */
 void lg_findings_calibrate(struct lg_verdict *v);
-/* By lost time; the unmeasured ones come last. */
+/* By lost time; the unmeasured ones come last, by severity. */
 void lg_findings_rank(struct lg_verdict *v);
 
 #endif /* LG_ANALYSE_GRADE_H */

@@ -110,7 +110,7 @@ static void a_failed_request_tells_why(void **state)
 		if (!rows[i].title != !f || (f && !strstr(f->title, rows[i].title)))
 			fail_msg("log %zu: %s", i, f ? f->title : "nothing");
 		if (f && (!rows[i].detail != !f->detail || (f->detail && strcmp(f->detail, rows[i].detail)) ||
-			  f->severity != LG_SEVERITY_MEDIUM))
+			  f->severity != LG_SEVERITY_HIGH))
 			fail_msg("log %zu: %s, %s", i, f->detail ? f->detail : "-",
 				 lg_severity_text(f->severity));
 		done(&o);
@@ -295,7 +295,23 @@ static void a_failed_request_that_was_caught_is_low(void **state)
 	assert_int_equal(f->severity, LG_SEVERITY_LOW);
 	done(&o);
 	o = judge(feed_text(STEPS OOM "2.00 GiB." HAS "0 bytes is free. " HELD("38.00 GiB", "1.00 MiB"), "log"));
-	assert_int_equal(find(o.v, "mem.oom")->severity, LG_SEVERITY_MEDIUM);
+	assert_int_equal(find(o.v, "mem.oom")->severity, LG_SEVERITY_HIGH);
+	done(&o);
+}
+
+/* Who ran out of memory is missed by the others, minutes later. */
+static void a_failed_request_is_told_before_what_it_led_to(void **state)
+{
+	struct outcome o = judge(feed_text(
+		STEPS "[rank1]: " OOM "2.00 GiB." HAS "0 bytes is free.\n"
+		"[rank0]:[E1120 23:52:27.869 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation "
+		"timeout: WorkNCCL(SeqNum=42, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for "
+		"600056 milliseconds before timing out.\n", "log"));
+
+	(void)state;
+	assert_true(o.v->n_findings >= 2);
+	assert_string_equal(o.v->findings[0].id, "mem.oom");
+	assert_non_null(find(o.v, "comms.missing_rank"));
 	done(&o);
 }
 
@@ -477,6 +493,7 @@ int main(void)
 		cmocka_unit_test(the_last_exception_is_told_where_nothing_follows),
 		cmocka_unit_test(what_prints_on_or_says_that_it_has_finished_has_not_failed),
 		cmocka_unit_test(a_failed_request_that_was_caught_is_low),
+		cmocka_unit_test(a_failed_request_is_told_before_what_it_led_to),
 		cmocka_unit_test(a_function_at_its_recompile_limit_runs_eagerly_or_fails),
 		cmocka_unit_test(debugging_aids_speak_up_in_the_log),
 		cmocka_unit_test(recompiles_of_a_structured_trace_name_their_function),

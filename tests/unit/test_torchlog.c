@@ -286,11 +286,23 @@ static void times_of_other_forms_are_read(void **state)
 		"14.03.2026 09:26:53,123 step 1 loss 2\n14.03.2026 09:26:55,123 step 2 loss 2\n",
 		"1773480413.405 step 1 loss 2\n1773480415.405 step 2 loss 2\n",
 		"[1773480413.4] step 1 loss 2\n[1773480415.4] step 2 loss 2\n",
+		"Mar  4 09:26:53 step 1 loss 2\nMar  4 09:26:55 step 2 loss 2\n",
+		"Mar 14 09:26:53 gpu-7 python3[812]: step 1 loss 2\n"
+		"Mar 14 09:26:55 gpu-7 python3[812]: step 2 loss 2\n",
+		"2026-03-14T09:26:53.5+00:00 gpu-7 run.sh[812]: step 1 loss 2\n"
+		"2026-03-14T09:26:55.5+00:00 gpu-7 run.sh[812]: step 2 loss 2\n",
+		"[23:59:59] INFO step 1 loss 2\n[00:00:01] INFO step 2 loss 2\n",
+		"09:26:53 | step 1 loss 2\n09:26:55 | step 2 loss 2\n",
+		"2026-03-14 23:59:59 begin\n[00:00:01.25] step 1 loss 2\n[00:00:03.25] step 2 loss 2\n",
 		/* no times */
 		"1773480413 step 1 loss 2\n1773480415 step 2 loss 2\n",
 		"1773480413.405,1 step 1 loss 2\n1773480415.405,1 step 2 loss 2\n",
 		"33/14/2026 09:26:53 step 1 loss 2\n33/14/2026 09:26:55 step 2 loss 2\n",
+		"Mai  4 09:26:53 step 1 loss 2\nMai  4 09:26:55 step 2 loss 2\n",
+		"25:26:53 step 1 loss 2\n25:26:55 step 2 loss 2\n",
+		"[09:26:53<01:10] step 1 loss 2\n[09:26:55<01:08] step 2 loss 2\n",
 	};
+	enum { WITH = 11 };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -298,11 +310,21 @@ static void times_of_other_forms_are_read(void **state)
 		size_t n;
 		double ms = feed_counter(t, "log.step_ms", -1, &n);
 
-		if (i < 5 ? n != 1 || ms != 2000 : n != 0)
+		if (i < WITH ? n != 1 || ms != 2000 : n != 0)
 			fail_msg("row %zu: %zu of %.3f ms", i, n, ms);
-		assert_int_equal(feed_diags(t, LG_DIAG_NO_TIMES), i < 5 ? 0 : 1);
+		assert_int_equal(feed_diags(t, LG_DIAG_NO_TIMES), i < WITH ? 0 : 1);
 		lg_trace_free(t);
 	}
+}
+
+static void who_printed_is_in_the_tag_of_syslog(void **state)
+{
+	struct lg_trace *t = feed_text("Mar 14 09:26:53 gpu-7 python3[812]: step 1 loss 2\n"
+				       "Mar 14 09:26:53 gpu-7 python3[813]: step 1 loss 2\n", "log");
+
+	(void)state;
+	assert_int_equal(t->process.n, 2 + 1); /* [0] is none */
+	lg_trace_free(t);
 }
 
 static void the_user_says_what_a_step_line_is(void **state)
@@ -414,6 +436,7 @@ int main(void)
 		cmocka_unit_test(a_packed_file_is_known_by_what_is_inside),
 		cmocka_unit_test(to_begin_anew_is_no_graph_break),
 		cmocka_unit_test(times_of_other_forms_are_read),
+		cmocka_unit_test(who_printed_is_in_the_tag_of_syslog),
 		cmocka_unit_test(the_user_says_what_a_step_line_is),
 		cmocka_unit_test(an_expression_that_cannot_be_used_is_refused_in_one_line),
 		cmocka_unit_test(no_line_takes_long),

@@ -104,16 +104,24 @@ static void say_ways_out(struct lg_case *c, struct lg_finding *f, const struct l
 			    lg_bytes_text((double)o->activations, a));
 }
 
+/* Steps that follow the first request that failed: then it was caught. */
+static size_t steps_after_oom(const struct lg_memory_device *d)
+{
+	size_t steps = 0;
+
+	for (size_t i = 0; i < d->points.n; i++)
+		steps += d->points.ts[i] > d->oom[0].ts;
+	return steps;
+}
+
 static void say_oom(struct lg_case *c, const struct lg_memory_device *d)
 {
 	const struct lg_memory_oom *o = &d->oom[0];
 	const char *cause = cause_of(o);
 	struct lg_finding *f = about(c, d, LG_R_MEM_OOM, o->stack, 0.95);
 	char asked[LG_BYTES_TEXT], a[LG_BYTES_TEXT], b[LG_BYTES_TEXT], buf[WHERE_BYTES];
-	size_t steps = 0;
+	size_t steps = steps_after_oom(d);
 
-	for (size_t i = 0; i < d->points.n; i++)
-		steps += d->points.ts[i] > o->ts;
 	if (steps >= LG_N_MEM_OOM_STEPS)
 		lg_cap(f, LG_CAP_UNMEASURED);
 	f->detail = cause;
@@ -198,6 +206,8 @@ static void judge_growth(struct lg_case *c, const struct lg_memory_device *d)
 	    k->allocated_per_step < LG_N_MEM_LEAK_OF_ALL * k->per_step)
 		return;
 	f = about(c, d, LG_R_MEM_LEAK, k->v[0].stack, 0.9);
+	if (d->n_oom && steps_after_oom(d) < LG_N_MEM_OOM_STEPS)
+		lg_grade_fatal(f);
 	if (k->n > 1 && k->graph_per_step > k->per_step / 2)
 		f->detail = "graph";
 	where(c, k->v[0].stack, buf);

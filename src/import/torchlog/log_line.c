@@ -87,6 +87,11 @@ static int rank_prefix(const char **p, struct lg_log_line *l)
 	return 0;
 }
 
+static int64_t resolution_of(const struct lg_stamp *t)
+{
+	return t->digits >= 9 ? 1 : t->digits >= 6 ? 1000 : t->digits >= 3 ? 1000000 : SECOND;
+}
+
 /* "V1120 23:42:27.869000 28211 torch/x.py:435]" and, in brackets, "E810 03:04:11.061 File.cpp:683]". */
 static int glog(const char **p, int year, struct lg_log_line *l)
 {
@@ -124,8 +129,8 @@ static int glog(const char **p, int year, struct lg_log_line *l)
 	if (!bracket || bracket - q > 512 || !memchr(q, ':', (size_t)(bracket - q)))
 		return 0;
 	l->ts = lg_days(year, month, day) * 86400 * SECOND + t.ns;
-	l->resolution = t.digits >= 9 ? 1 : t.digits >= 6 ? 1000 : t.digits >= 3 ? 1000000 : SECOND;
-	l->is_glog = 1;
+	l->resolution = resolution_of(&t);
+	l->is_glog = l->has_day = 1;
 	*p = bracket + 1 + (bracket[1] == ' '); /* further spaces are the record's indentation */
 	return 1;
 }
@@ -183,8 +188,8 @@ static int stamp(const char **p, struct lg_log_line *l)
 		return 0;
 	l->ts = t.ns;
 	l->has_zone = t.has_zone;
-	l->has_year = 1;
-	l->resolution = t.digits >= 9 ? 1 : t.digits >= 6 ? 1000 : t.digits >= 3 ? 1000000 : SECOND;
+	l->has_year = l->has_day = 1;
+	l->resolution = resolution_of(&t);
 	q += k;
 	if (**p == '[' || **p == '(') {
 		const char *close = strchr(q, **p == '[' ? ']' : ')');
@@ -192,6 +197,60 @@ static int stamp(const char **p, struct lg_log_line *l)
 		if (close && close - q < 32)
 			q = close + 1;
 	}
+	*p = q + strspn(q, " ,:-|");
+	return 1;
+}
+
+/* "Nov 20 09:26:53 ", the day with a space or a zero before it: RFC 3164, section 4.1.2, which has no year. */
+static int syslog_stamp(const char **p, int year, struct lg_log_line *l)
+{
+	static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+	const char *q = *p, *month = strnlen(q, 16) < 16 ? NULL : memmem(months, sizeof months - 1, q, 3);
+	struct lg_stamp t;
+	int day;
+	size_t k;
+
+	if (!month || (month - months) % 3 || q[3] != ' ' || q[6] != ' ')
+		return 0;
+	day = q[4] == ' ' ? lg_digits(q + 5, 1) : lg_digits(q + 4, 2);
+	k = lg_stamp_read(q + 7, strlen(q + 7), &t);
+	if (day < 1 || day > 31 || !k || t.has_date || q[7 + k] != ' ')
+		return 0;
+	l->ts = lg_days(year, (int)(month - months) / 3 + 1, day) * 86400 * SECOND + t.ns;
+	l->resolution = resolution_of(&t);
+	l->has_day = 1;
+	*p = q + 7 + k + 1;
+	return 1;
+}
+
+/* "host program[1234]: ", which loggers of the system put between the time and what was printed. */
+static void syslog_tag(const char **p, struct lg_log_line *l)
+{
+	const char *host_end = *p + strcspn(*p, " "), *tag = host_end + (*host_end == ' '), *q;
+	int64_t pid;
+
+	q = tag + strcspn(tag, " [:");
+	if (host_end == *p || q == tag || *q != '[' || q - *p > 128)
+		return;
+	q++;
+	if (!number_then(&q, ']', PID_MAX, &pid) || pid < 1 || q[0] != ':' || q[1] != ' ')
+		return;
+	l->pid = (int32_t)pid;
+	*p = q + 2;
+}
+
+/* "[09:26:53]", "09:26:53.123 ", "09:26:53 | ": a time without a date begins the line. */
+static int time_of_day(const char **p, struct lg_log_line *l)
+{
+	const char *q = *p + (**p == '[');
+	struct lg_stamp t;
+	size_t k = lg_stamp_read(q, strlen(q), &t);
+
+	if (!k || t.has_date || (**p == '[' ? q[k] != ']' : q[k] != ' '))
+		return 0;
+	l->ts = t.ns;
+	l->resolution = resolution_of(&t);
+	q += k + 1;
 	*p = q + strspn(q, " ,:-|");
 	return 1;
 }
@@ -275,7 +334,12 @@ void lg_log_line_parse(char *text, int year, struct lg_log_line *ret)
 			brackets(&p, ret);
 			break;
 		}
-		if (ret->ts == INT64_MIN && (stamp(&p, ret) || name_before_stamp(&p, ret)))
+		if (ret->ts == INT64_MIN &&
+		    (stamp(&p, ret) || name_before_stamp(&p, ret) || syslog_stamp(&p, year, ret))) {
+			syslog_tag(&p, ret);
+			continue;
+		}
+		if (ret->ts == INT64_MIN && time_of_day(&p, ret))
 			continue;
 		if (ret->rank >= 0 || !rank_prefix(&p, ret))
 			break;

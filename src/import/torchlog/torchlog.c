@@ -347,6 +347,7 @@ static void time_of(struct lg_torchlog *l, const struct lg_log_line *line)
 	l->has_time = 1;
 	l->has_zone |= line->has_zone;
 	l->has_year |= line->has_year;
+	l->has_day |= line->has_day;
 	l->timed++;
 }
 
@@ -365,6 +366,24 @@ static bool goes_on(struct lg_log_open *o, const struct lg_log_line *line)
 		o->mark.value |= strcasestr(line->msg, over[i]) != NULL;
 	o->may_follow -= o->may_follow > 0;
 	return o->mark.value;
+}
+
+/* A time of day is that of the line before or the day after, the first that of the day on which the file was
+ * last written to. */
+static void day_of(struct lg_torchlog *l, struct lg_log_line *line)
+{
+	const int64_t day = 86400 * SECOND;
+	int64_t near = l->has_time ? l->now : l->written;
+
+	if (line->ts == INT64_MIN || line->has_day)
+		return;
+	if (!l->has_time && l->written >= INT64_MAX - day)
+		near = lg_days(l->year, 1, 1) * day;
+	line->ts += near / day * day;
+	if (l->has_time && line->ts < near - day / 2)
+		line->ts += day;
+	else if (line->ts > near + day / 2)
+		line->ts -= day;
 }
 
 static void take_line(struct lg_torchlog *l, char *text)
@@ -387,8 +406,9 @@ static void take_line(struct lg_torchlog *l, char *text)
 	}
 	lg_log_line_parse(text, l->year, &line);
 	/* Without a year: no line is younger than the file. A day for the zone. */
-	if (line.is_glog && line.ts > l->written + 86400 * SECOND)
+	if (line.has_day && !line.has_year && line.ts > l->written + 86400 * SECOND)
 		lg_log_line_parse(text, l->year - 1, &line);
+	day_of(l, &line);
 	rank_of_local(l, &line);
 	l->ranks_told |= line.rank >= 0;
 	time_of(l, &line);
@@ -429,11 +449,11 @@ static void notes(struct lg_torchlog *l, const struct lg_source *in)
 							   .clock = CLOCK_REALTIME, .error = SECOND / 100,
 							   .source = lg_intern(l->b, "TORCH_TRACE") });
 	} else {
-		if (l->has_time && !l->has_year)
+		if (l->has_day && !l->has_year)
 			lg_meta_set(l->b, 0, "import.year", "guessed");
 		lg_time_base(l->b,
-			       !l->has_time ? LG_TIME_NONE : l->has_zone ? LG_TIME_REALTIME : LG_TIME_LOCAL,
-			     l->first, SECOND, "log");
+			     !l->has_time ? LG_TIME_NONE : !l->has_day ? LG_TIME_RELATIVE
+			     : l->has_zone ? LG_TIME_REALTIME : LG_TIME_LOCAL, l->first, SECOND, "log");
 	}
 	if (!l->has_time)
 		lg_add_diag_now(l->b, LG_DIAG_NO_TIMES, 0, l->known,
@@ -603,7 +623,7 @@ static int sniff(const uint8_t *head, size_t n)
 	for (; (nl = strchr(p, '\n')); p = nl + 1) {
 		*nl = 0;
 		lg_log_line_parse(p, 2000, &line);
-		if (line.is_glog || line.ts != INT64_MIN)
+		if (line.has_day)
 			return 45;
 	}
 	return 3;

@@ -67,6 +67,7 @@ struct lg_log_line {
 	int64_t resolution;   /* of ts in ns */
 	int32_t rank, local, pid; /* -1 = not told; local: among those of its host */
 	int has_zone, has_year;
+	int has_day;          /* else ts is since midnight */
 	int is_glog;          /* torch's own header: level, time, file:line */
 	char level;           /* of it: V I W E C, or 0 */
 	int32_t frame, compile; /* [frame/compile]; -1 */
@@ -132,7 +133,7 @@ struct lg_torchlog {
 	int year;
 	int64_t written; /* the file, ns since 1970 */
 	int64_t now, first, last, resolution; /* time of the last stamped line */
-	int has_time, has_zone, has_year;
+	int has_time, has_zone, has_year, has_day;
 	int by_framework; /* a step line of a known framework was there */
 	int bars_of_steps; /* a bar that may count a training's steps was there */
 	uint64_t by_trainer; /* lines of transformers' Trainer that were counted as steps */

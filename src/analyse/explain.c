@@ -456,6 +456,36 @@ static uint8_t samples_without_activity(const struct lg_trace *t)
 	return LG_SAMPLE_OFFCPU;
 }
 
+/* Of other hosts, or their files were not given. */
+static void say_absent_ranks(struct lg_case *c)
+{
+	enum { WORLD_MAX = 1 << 24 };
+	const struct lg_trace *t = c->t;
+	LG_AUTOFREE uint8_t *seen = NULL;
+	long long world = 0, n;
+	size_t here = 0;
+
+	for (size_t i = 0; i < t->meta.n; i++) {
+		const char *key = lg_string(t, t->meta.key[i]);
+
+		n = strcmp(key, "dist.world") && strcmp(key, "distributed.world")
+			    ? 0 : strtoll(lg_string(t, t->meta.value[i]), NULL, 10);
+		world = LG_MAX(world, n);
+	}
+	if (world < 2 || world > WORLD_MAX || !(seen = lg_scratch(c, (size_t)world, 1)))
+		return;
+	for (lg_prc p = 1; p < t->process.n; p++) {
+		int32_t rank = t->process.rank[p];
+
+		if (rank < 0 || rank >= world || seen[rank])
+			continue;
+		seen[rank] = 1;
+		here++;
+	}
+	if (here && (long long)here < world)
+		lg_say(c, LG_SAYS_RUN_ABSENT_RANKS, here, world, here == 1 ? "is" : "are");
+}
+
 static void conclude(struct lg_case *c)
 {
 	struct lg_verdict *v = c->v;
@@ -464,6 +494,7 @@ static void conclude(struct lg_case *c)
 		lg_not_judged(c, LG_SAYS_RUN_CHANGED, NULL);
 	if (v->n_judged && !c->has_states && v->bound <= LG_BOUND_UNKNOWN)
 		lg_not_judged(c, LG_SAYS_RUN_WAITS_UNTOLD, NULL);
+	say_absent_ranks(c);
 	if (c->n_findings_left_out)
 		lg_say(c, LG_SAYS_RUN_LEFT_OUT, c->n_findings_left_out);
 	lg_findings_calibrate(v);

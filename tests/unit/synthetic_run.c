@@ -486,6 +486,8 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 		lg_meta_set(m.b, 0, "record.scope", p->scope);
 	if (p->tier)
 		lg_meta_set(m.b, 0, "record.tier", p->tier);
+	if (p->world)
+		lg_meta_set(m.b, 0, "distributed.world", p->world);
 	for (int64_t ts = 2000 * MS; p->disk_busy > 0 && ts < m.t[0] + 1000 * MS; ts += 1000 * MS) {
 		counter(&m, "disk.written vda", 0, ts, p->disk_bytes);
 		counter(&m, "disk.busy vda", 0, ts, p->disk_busy * 1e9);

@@ -32,6 +32,7 @@ struct run_plan {
 	bool samples_only;     /* CPU samples each ms instead of states and lock rows */
 	bool servants;         /* each stall is another short-lived child of the culprit's */
 	const char *tier;      /* that recorded it; NULL = not told */
+	const char *world;     /* how many ranks the job says it has; NULL = does not say */
 	const char *recorded_by; /* record.cmdline; NULL = not told */
 	bool culprit_passes;   /* it was started after the recording, and ends before it */
 	const char *scope;     /* record.scope; NULL = not told */

@@ -145,6 +145,26 @@ static void servants_of_one_master_are_one_cause(void **state)
 	done(&o);
 }
 
+static void ranks_that_are_not_in_the_input_are_a_limit(void **state)
+{
+	struct run_plan p = base;
+	struct outcome o;
+
+	(void)state;
+	p.world = "16";
+	o = explain(&p);
+	assert_true(has_limit(o.v, "2 of the job's 16 ranks are in this input"));
+	done(&o);
+	p.world = "2";
+	o = explain(&p);
+	assert_false(has_limit(o.v, "of the job's"));
+	done(&o);
+	p.world = "99999999999999999999";
+	o = explain(&p);
+	assert_false(has_limit(o.v, "of the job's"));
+	done(&o);
+}
+
 /* The spacing of polls is no repetition of the program's. */
 static void polled_states_give_no_steps(void **state)
 {
@@ -895,6 +915,7 @@ int main(void)
 		cmocka_unit_test(a_used_up_quota_is_told_from_mere_latency),
 		cmocka_unit_test(servants_of_one_master_are_one_cause),
 		cmocka_unit_test(polled_states_give_no_steps),
+		cmocka_unit_test(ranks_that_are_not_in_the_input_are_a_limit),
 		cmocka_unit_test(a_rank_that_computes_longer_now_and_then_is_the_straggler),
 		cmocka_unit_test(ranks_that_are_late_in_turn_are_named_together),
 		cmocka_unit_test(work_of_the_kernel_in_the_main_thread_is_told),

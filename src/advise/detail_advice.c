@@ -13,6 +13,16 @@
 	    .tradeoff = "Fewer bits change the numbers; larger batches take memory for activations.", \
 	    .confirm = "Double the batch: the step takes hardly longer." }
 
+#define OFFLOADED                                                                                           \
+	{ .fix = "Activations (or gradients) are kept on the host until they are needed, and the link is too slow for " \
+		   "it, or they are fetched too late. Fetch those of the layer before while this one's backward " \
+		   "pass runs, from pinned memory on a stream of its own; put away fewer of them (those of a few " \
+		   "layers, of the largest kind); or compute them again instead " \
+		   "(torch.utils.checkpoint.checkpoint).", \
+	    .tradeoff = "Fetching ahead and putting away less take device memory; checkpointing computes the forward " \
+		   "pass of those layers twice.", \
+	    .confirm = "Without offloading, with a smaller batch: the copies and the idle time are gone." }
+
 /* FSDP's gathers, by where those were ordered that nothing hides. */
 #define FSDP_ADVICE(id)                                                                                      \
 	{ id, "fsdp_backward_prefetch",                                                                      \
@@ -83,6 +93,8 @@ static const struct {
 		   "ratio below 1), and accumulate gradients, so that there are fewer of them.",
 	    .tradeoff = "State on the device takes 8 to 12 bytes a parameter; more accumulation is a larger batch.",
 	    .confirm = "One step without optimizer.step(): the copies are gone." } },
+	{ "data.serial_copy", "offloaded", OFFLOADED },
+	{ "data.pageable_copy", "offloaded", OFFLOADED },
 	{ "data.serial_copy", "weights", STREAMED_WEIGHTS },
 	{ "data.pageable_copy", "weights", STREAMED_WEIGHTS },
 	{ "gpu.allocator_sync", "pinned",
@@ -244,6 +256,14 @@ static const struct {
 		   "host shows who else has its CPUs.",
 	    .tradeoff = "CPUs that one rank has for itself are missing elsewhere.",
 	    .confirm = "Let the rank and one on another host change places: the lateness stays with the host." } },
+	{ "gpu.launch_bound", "host_slower",
+	  { .fix = "The same work is launched now faster, now slower, so it is the host's CPUs and not the program: who "
+		   "else runs on them (\"laggard record\" beside the run names him), a CPU quota "
+		   "(/sys/fs/cgroup/.../cpu.stat, nr_throttled), their clock (turbostat, cpupower frequency-info), "
+		   "loader workers and OMP_NUM_THREADS beside the main thread, swapping or a collection in between. "
+		   "Then pin the process to CPUs of its own, near its device.",
+	    .tradeoff = "CPUs that one process has for itself are missing elsewhere.",
+	    .confirm = "Run it alone on the machine, or with chrt -f 1: the slow steps are gone." } },
 	{ "comms.straggler", "device_held",
 	  { .fix = "Look who else is on that device: nvidia-smi --query-compute-apps=pid,used_memory --format=csv, "
 		   "nvidia-smi pmon -c 5 (processes of other users or containers take turns with the rank's kernels), MPS "

@@ -28,6 +28,7 @@ static const struct lg_finder finders[] = {
 	  .yields = { LG_R_SIDE_CHECKPOINT, LG_R_SIDE_LOGGING } },
 	{ .of_device = lg_find_batch_wait, .yields = { LG_R_DATA_LOADER_WAIT } },
 	{ .of_device = lg_find_amp },
+	{ .of_device = lg_find_slow_links, .needs = LG_NEEDS_RUNS },
 	{ .of_device = lg_find_comms },
 	{ .of_device = lg_find_overlap },
 	{ .of_device = lg_find_compile_trace },

@@ -56,11 +56,16 @@ static const char *coll_name(const struct sim *s)
 	return s->p->coll_other && s->n_coll % 2 ? s->p->coll_other : s->p->coll;
 }
 
+static int group_of(const struct sim *s)
+{
+	return s->p->groups ? s->rank / (s->p->n_ranks / s->p->groups) : 0;
+}
+
 static int64_t device(struct sim *s, int stream, int64_t at, int64_t ns, int kind, const char *name,
 		      uint64_t bytes)
 {
 	int64_t start = s->free[stream] > at ? s->free[stream] : at;
-	char args[96] = "";
+	char args[96] = "", group[16] = "";
 
 	s->free[stream] = start + ns;
 	s->n_rows++;
@@ -75,10 +80,16 @@ static int64_t device(struct sim *s, int stream, int64_t at, int64_t ns, int kin
 	if (s->grid)
 		snprintf(args, sizeof args, "grid=%d,1,1", s->grid);
 	if (s->p->coll && !strncmp(name, "nccl", 4))
-		snprintf(args, sizeof args, "coll=%s\tseq=%d", coll_name(s), s->n_coll++);
+		snprintf(args, sizeof args, s->p->groups ? "coll=%s\tseq=%d\tsize=%d" : "coll=%s\tseq=%d",
+			 coll_name(s), s->n_coll++, s->p->groups ? s->p->n_ranks / s->p->groups : 0);
+	if (s->p->groups && !strncmp(name, "nccl", 4)) {
+		snprintf(group, sizeof group, "pg%d", group_of(s));
+		bytes = s->p->coll_bytes;
+	}
 	lg_add_span(s->b, &(struct lg_span_row){ .ts = start, .dur = ns, .track = s->stream[stream],
 						 .kind = (uint8_t)kind, .seq = s->corr, .bytes = bytes,
 						 .name = lg_intern(s->b, name),
+						 .group = lg_intern(s->b, group),
 						 .args = lg_intern(s->b, args) });
 	return start;
 }
@@ -91,6 +102,8 @@ static void launch(struct sim *s, int stream, const char *name, int64_t ns, cons
 	int64_t full = 0; /* so long the call waits for room */
 	int64_t cost = late && s->p->late_launch_ns ? s->p->late_launch_ns : s->p->launch_ns;
 
+	if (s->step % 3 == 2)
+		cost = cost * (100 + s->p->slow_launches) / 100;
 	s->corr++;
 	s->now += cost / 2; /* Python, dispatcher */
 	if (s->n_done >= QUEUE && s->done[s->n_done % QUEUE] > s->now)
@@ -153,6 +166,8 @@ static void collective(struct sim *s, int64_t ns)
 
 	int64_t begin = s->now;
 
+	if (s->step >= s->p->link_from && (s->p->link_group < 0 || s->p->link_group == group_of(s)))
+		ns += s->p->link_ns;
 	launch(s, stream,
 	       s->p->comm_kernel ? s->p->comm_kernel
 				 : "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", ns,
@@ -476,6 +491,12 @@ static void step(struct sim *s, int k)
 	if (p->hole_op_ns) {
 		span(s, s->now, p->hole_op_ns, LG_SPAN_OP, 0, "aten::stack", -1);
 		s->now += p->hole_op_ns;
+	}
+	for (int i = 0; p->copies_back && i < p->copies; i++) {
+		s->corr++;
+		(void)device(s, STREAM_COPY, s->now + 5 * US, p->copy_ns, LG_SPAN_COPY,
+			     "Memcpy DtoH (Device -> Pinned)", 8000000);
+		call(s, "cudaMemcpyAsync", 6 * US);
 	}
 	for (int i = 0; p->copy && i < (p->copies ? p->copies : 1); i++)
 		copy_in(s);

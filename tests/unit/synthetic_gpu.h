@@ -14,6 +14,7 @@ enum gpu_stream { STREAM_COMPUTE = 7, STREAM_COPY = 13, STREAM_COMM = 20 };
 struct gpu_plan {
 	int n_ranks, n_steps, n_kernels;
 	int64_t kernel_ns, launch_ns;
+	int slow_launches;      /* in every third step they take so many percent longer */
 	int64_t latency_ns;     /* from the launch call to the idle device; 0 = 4 us */
 	const char *kernel;     /* name; NULL = an ordinary one */
 	const char *op;         /* operator around each launch; NULL = aten::linear */
@@ -32,6 +33,7 @@ struct gpu_plan {
 	enum { COPY_PAGEABLE = 1, COPY_PINNED_SAME, COPY_PINNED_SIDE, COPY_INSIDE } copy;
 	int copies;             /* so many of them; 0 = 1 */
 	uint64_t copy_bytes;    /* of each; 0 = 8 MB */
+	bool copies_back;       /* the step has put them on the host itself */
 	bool copy_in_optimizer; /* the optimizer's step orders it */
 	int n_alloc;            /* cudaMalloc calls a step, each of alloc_ns, after a drain */
 	const char *alloc_call; /* instead of it */
@@ -55,6 +57,11 @@ struct gpu_plan {
 	int64_t warm_ns;        /* rank 0 alone is so late in the first step, which all wait for */
 	const char *coll;       /* "Collective name" of device rows, numbered; NULL = no arguments */
 	const char *coll_other; /* of every second one */
+	uint64_t coll_bytes;    /* of each, where they are numbered */
+	int groups;             /* of as many ranks each; 0 = one, of which nothing is told */
+	int64_t link_ns;        /* longer takes each collective, */
+	int link_from;          /* from that step on, */
+	int link_group;         /* in that group; -1 = in all */
 	int optimizer_kernels, zero_kernels;
 	int64_t compile_ns;     /* inside every step */
 	int n_layout;           /* nchwToNhwc kernels a step */

@@ -460,7 +460,53 @@ static void late_in_turn(struct gpu_plan *p, int64_t x)
 	p->late_ns = x;
 }
 
+/* Eight ranks, reductions of 2 ms among each four of them; x: so much longer in one of the groups. */
+static void slow_group(struct gpu_plan *p, int64_t x)
+{
+	p->n_ranks = 8;
+	p->n_steps = 20;
+	p->n_comm = 2;
+	p->comm_ns = 2 * MS;
+	p->coll = "all_reduce";
+	p->coll_bytes = 100000000;
+	p->groups = 2;
+	p->link_group = 1;
+	p->link_ns = x;
+}
+
+static double of_two_ms(int64_t x)
+{
+	return (double)x / (2 * MS);
+}
+
+/* All of them from the middle on. */
+static void slow_since(struct gpu_plan *p, int64_t x)
+{
+	slow_group(p, x);
+	p->link_group = -1;
+	p->link_from = 10;
+}
+
+/* Two collectives a step, in so many steps after the change. */
+static void slow_at_the_end(struct gpu_plan *p, int64_t x)
+{
+	slow_since(p, 4 * MS);
+	p->link_from = 20 - (int)x;
+}
+
+/* A smaller part of steps of 14 ms. */
+static void slow_short_ones(struct gpu_plan *p, int64_t x)
+{
+	slow_group(p, x);
+	p->n_comm = 1;
+	p->comm_ns = 200 * US;
+}
+
 static const struct floor floors[] = {
+	{ "comms.degraded_link", 0.5, 0.51, { slow_group }, 100 * US, .told = 4 * MS, .truth = of_two_ms, .others = true },
+	{ "comms.degraded_link", 0.3, 0.31, { slow_since }, 100 * US, .told = 4 * MS, .truth = of_two_ms, .others = true },
+	{ "comms.degraded_link", 3, 3, { slow_at_the_end }, 1, .told = 8, .truth = as_it_is, .others = true },
+	{ "comms.degraded_link", 0.03, 0.031, { slow_short_ones }, 10 * US, .told = 4 * MS, .others = true },
 	{ "data.loader_wait", 0.01, 0.02, { loader }, MS, .told = 12 * MS },
 	{ "data.loader_wait", 0.03, 0.031, { hole }, 1100 * US, .told = 12 * MS, .says = "inferred" },
 	{ "data.loader_wait", 0.10, 0.105, { hole_on_cpu }, 1100 * US, .told = 5 * MS, .says = "inferred" },

@@ -57,6 +57,63 @@ static void one_late_rank_and_ranks_late_in_turn(void **state)
 	done(&o);
 }
 
+/* Eight ranks in pairs, with two reductions of 100 MB a step. */
+static struct gpu_plan four_pairs(void)
+{
+	struct gpu_plan p = gpu_healthy;
+
+	p.n_ranks = 8;
+	p.n_steps = 20;
+	p.n_comm = 2;
+	p.comm_ns = MS;
+	p.coll = "all_reduce";
+	p.coll_bytes = 100000000;
+	p.groups = 4;
+	return p;
+}
+
+static void a_group_whose_equal_transfers_take_longer_has_a_slow_link(void **state)
+{
+	struct gpu_plan p = four_pairs();
+	struct outcome o;
+
+	(void)state;
+	o = explain(&p);
+	assert_null(find(o.v, "comms.degraded_link"));
+	done(&o);
+	p.link_group = 2;
+	p.link_ns = 2 * MS;
+	o = first(&p, "comms.degraded_link");
+	assert_non_null(strstr(o.v->findings[0].title, "takes 3.0 ms in group pg2 (ranks 4, 5), and 1.0 ms in 3 other groups"));
+	assert_int_equal(o.v->findings[0].n_culprit_ranks, 2);
+	assert_true(fabs(o.v->findings[0].lost_ms - 20 * 4) < 4);
+	assert_null(find(o.v, "comms.straggler"));
+	done(&o);
+	p.coll_bytes = 0; /* of what size they are is not known: they need not be equal */
+	o = explain(&p);
+	assert_null(find(o.v, "comms.degraded_link"));
+	done(&o);
+}
+
+static void a_link_that_becomes_slower_is_told_from_slower_devices(void **state)
+{
+	struct gpu_plan p = four_pairs();
+	struct outcome o;
+
+	(void)state;
+	p.link_group = -1;
+	p.link_from = 10;
+	p.link_ns = 4 * MS;
+	o = first(&p, "comms.degraded_link");
+	assert_non_null(strstr(o.v->findings[0].title, "from step 11 of 20 on AllReduce of 95.37 MiB takes 5.0 ms, before"));
+	assert_true(fabs(o.v->findings[0].lost_ms - 10 * 8) < 8);
+	done(&o);
+	p.slower_from = 10;
+	o = explain(&p);
+	assert_null(find(o.v, "comms.degraded_link"));
+	done(&o);
+}
+
 /* Who comes last in four collectives may do so by chance. */
 static void a_few_collectives_accuse_nobody(void **state)
 {
@@ -470,6 +527,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_late_rank_and_ranks_late_in_turn),
+		cmocka_unit_test(a_group_whose_equal_transfers_take_longer_has_a_slow_link),
+		cmocka_unit_test(a_link_that_becomes_slower_is_told_from_slower_devices),
 		cmocka_unit_test(a_few_collectives_accuse_nobody),
 		cmocka_unit_test(the_first_of_many_collectives_may_take_all_the_lateness),
 		cmocka_unit_test(lateness_is_told_as_what_it_ends_in),

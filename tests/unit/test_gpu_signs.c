@@ -497,6 +497,61 @@ static void a_copy_to_the_host_leads_with_the_range_it_is_in(void **state)
 	done(&o);
 }
 
+/* The same launches take longer in some steps: no compiler helps a host that somebody else has. */
+static void a_host_that_is_slower_at_times_needs_no_compiler(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.n_steps = 24;
+	p.launch_ns = 80 * US;
+	o = first(&p, "gpu.launch_bound");
+	assert_string_not_equal(o.v->findings[0].detail, "host_slower");
+	done(&o);
+	p.slow_launches = 40;
+	o = first(&p, "gpu.launch_bound");
+	assert_string_not_equal(o.v->findings[0].detail, "host_slower");
+	done(&o);
+	p.slow_launches = 60;
+	o = first(&p, "gpu.launch_bound");
+	assert_string_equal(o.v->findings[0].detail, "host_slower");
+	assert_non_null(strstr(o.v->findings[0].title, "64 us from one launch to the next and 40 us in other steps"));
+	assert_null(strstr(o.v->findings[0].fix, "torch.compile"));
+	done(&o);
+	p.n_kernels = 15; /* fewer launches than tell a pace */
+	o = explain(&p);
+	assert_true(!find(o.v, "gpu.launch_bound") || !find(o.v, "gpu.launch_bound")->detail ||
+		    strcmp(find(o.v, "gpu.launch_bound")->detail, "host_slower"));
+	done(&o);
+}
+
+/* Activations that the step has put on the host itself are no batches, either. */
+static void what_a_step_has_put_on_the_host_is_no_batch(void **state)
+{
+	struct gpu_plan p = gpu_healthy;
+	struct outcome o;
+
+	(void)state;
+	p.copy = COPY_PINNED_SAME;
+	p.copy_ns = 500 * US;
+	p.copies = 5;
+	o = first(&p, "data.serial_copy");
+	assert_null(o.v->findings[0].detail);
+	done(&o);
+	p.copies_back = true;
+	o = first(&p, "data.serial_copy");
+	assert_string_equal(o.v->findings[0].detail, "offloaded");
+	assert_non_null(strstr(o.v->findings[0].title, "5 copies a step, 0.04 GB at 16.0 GB/s"));
+	assert_non_null(strstr(o.v->findings[0].fix, "checkpoint"));
+	done(&o);
+	p.n_steps = 4; /* too few to tell */
+	p.copies = 3;
+	o = explain(&p);
+	assert_true(!find(o.v, "data.serial_copy") || !find(o.v, "data.serial_copy")->detail);
+	done(&o);
+}
+
 /* Without Python's stacks nothing is called a save: that all the state leaves the device is what tells it. */
 static void a_save_that_nothing_names_is_known_by_what_it_fetches(void **state)
 {
@@ -556,6 +611,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_copy_to_the_host_leads_with_the_range_it_is_in),
+		cmocka_unit_test(a_host_that_is_slower_at_times_needs_no_compiler),
+		cmocka_unit_test(what_a_step_has_put_on_the_host_is_no_batch),
 		cmocka_unit_test(a_save_that_nothing_names_is_known_by_what_it_fetches),
 		cmocka_unit_test(calls_that_write_metrics_are_logging),
 		cmocka_unit_test(calls_that_save_are_checkpoints),

@@ -7,30 +7,10 @@
 
 #include "analyse/device/device_rules.h"
 #include "analyse/flight/flight.h"
+#include "analyse/timeline/comm_match.h"
 #include "analyse/timeline/traffic.h"
-#include "store/args.h"
 
 #define SMALL_BYTES 1000000u
-
-/* Bytes of one device collective: its row's, else its arguments'; 0 = unknown. */
-static uint64_t bytes_of(const struct lg_trace *t, uint32_t row)
-{
-	size_t n, k;
-	const char *in = lg_span_arg(t, row, "in", &n), *type = lg_span_arg(t, row, "dtype", &k);
-	uint64_t elems = in ? strtoull(in, NULL, 10) : 0, size = 4;
-
-	if (t->span.bytes[row])
-		return t->span.bytes[row];
-	if (type && (strstr(type, "BFloat16") == type || strstr(type, "Half") == type ||
-		     strstr(type, "Short") == type))
-		size = 2;
-	else if (type && (strstr(type, "Byte") == type || strstr(type, "Char") == type ||
-			  strstr(type, "Bool") == type || strstr(type, "Float8") == type))
-		size = 1;
-	else if (type && (strstr(type, "Double") == type || strstr(type, "Long") == type))
-		size = 8;
-	return elems * size;
-}
 
 /* Are most collectives DDP's? Its reducer orders them from the threads of autograd, not the main one. */
 static bool by_ddp(const struct lg_case *c, const struct lg_gpu_run *r)
@@ -105,7 +85,7 @@ static struct comm_counts count_comms(const struct lg_trace *t, const struct lg_
 			continue;
 		}
 		n.shared += w->ts < last_compute;
-		bytes = bytes_of(t, w->span);
+		bytes = lg_coll_bytes(t, w->span);
 		n.n_known += bytes > 0;
 		n.bytes += bytes;
 		n.n_small += bytes && bytes < SMALL_BYTES;
@@ -203,6 +183,8 @@ static void exposed(struct lg_case *c, const struct lg_gpu *g)
 
 	if (!r || !r->n_comm)
 		return;
+	if (l.ms > 0)
+		wait = fmin(wait + g->slow_link.mean / 1e6 / l.ms, 1);
 	l.ms *= 1 - wait;
 	l.share *= 1 - wait;
 	n = count_comms(c->t, r);

@@ -42,6 +42,9 @@ void lg_gpu_cap_steps(struct lg_case *c, struct lg_finding *f, const struct lg_g
 /* When it was, by step, in f->moments; no more. */
 void lg_gpu_keep_steps(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r,
 		       const int64_t *by_step);
+/* Is r's host slower in some steps than in others that launch as much? us from a launch to the next. */
+bool lg_host_varies(struct lg_case *c, const struct lg_gpu_run *r, double *ret_fast_us,
+		    double *ret_slow_us); /* late_host.c */
 /* Add the n longest pieces of cause as evidence, merged by place. */
 void lg_gpu_moments(struct lg_case *c, struct lg_finding *f, const struct lg_gpu_run *r, uint32_t mask,
 		    size_t n, const char *what);

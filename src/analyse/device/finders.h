@@ -27,6 +27,8 @@ int lg_gpu_refine(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;       /* g
 int lg_find_gpu_kernels(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* gpu_kernels.c */
 int lg_find_backward(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;    /* backward_rules.c */
 int lg_find_data(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;        /* data_rules.c */
+/* Before lg_find_comms() and lg_find_late(), which do not tell it again. */
+int lg_find_slow_links(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;  /* slow_links.c */
 int lg_find_comms(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK;       /* comms_rules.c */
 
 int lg_find_compile_trace(struct lg_case *c, struct lg_gpu *g) LG_MUST_CHECK; /* compile_trace.c */

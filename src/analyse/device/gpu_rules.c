@@ -147,7 +147,8 @@ static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
 	const struct lg_gpu_run *r = l.worst;
 	struct lg_finding *f;
 	struct pauses p;
-	bool pauses;
+	bool pauses, slower;
+	double fast, slow;
 
 	/* Below the floor the device is fed well enough that other levers come first. */
 	if (!r || l.share < LG_N_GPU_LAUNCH_BOUND_FLOOR || may_miss_rows(c, g, r, l.share))
@@ -165,8 +166,15 @@ static void launch_bound(struct lg_case *c, const struct lg_gpu *g)
 	} else if (!pauses)
 		f->advice = launch_advice(r);
 	f->culprit.tid = r->main ? c->t->thread.tid[r->main] : -1;
+	slower = !pauses && lg_host_varies(c, r, &fast, &slow);
+	if (slower) {
+		f->detail = "host_slower";
+		f->advice = NULL;
+		lg_title(c, f, LG_SAYS_GPU_LAUNCH_BOUND_HOST_SLOWER, l.share * 100, slow, fast);
+	}
 	/* Nsight and traces without operators cannot show a compiled region. */
-	if (!pauses && f->severity != LG_SEVERITY_LOW && !r->compiled && !r->n_graph_launches && r->n_ops) {
+	if (!pauses && !slower && f->severity != LG_SEVERITY_LOW && !r->compiled && !r->n_graph_launches &&
+	    r->n_ops) {
 		f->detail = "not_compiled";
 		lg_evidence(c, f, LG_SAYS_GPU_LAUNCH_BOUND_EAGER);
 	}

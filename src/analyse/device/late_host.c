@@ -39,6 +39,62 @@ static int64_t pace_of(struct lg_case *c, const struct lg_gpu_run *r)
 	return n < LG_N_ANY_REPEATS ? 0 : lg_median_i64(apart, n);
 }
 
+struct gap {
+	size_t step;
+	int64_t ns;
+};
+
+LG_ORDER_BY(cmp_gap, struct gap, LG_CMP(x->step, y->step) ?: LG_CMP(x->ns, y->ns))
+
+/* What lies between the launches of the thread that makes most of them, by step; freed by the caller. */
+static struct gap *gaps_of(struct lg_case *c, const struct lg_gpu_run *r, size_t *ret_n)
+{
+	const struct lg_gpu_host *most = NULL;
+	const struct lg_host_seg *last = NULL;
+	struct gap *v;
+
+	*ret_n = 0;
+	LG_EACH(h, r->host, r->n_host)
+		most = !most || h->n > most->n ? h : most;
+	v = most ? lg_scratch(c, most->n + 1, sizeof *v) : NULL;
+	LG_EACH_WHILE(v, s, most->seg, most->n) {
+		if (s->class != LG_HOST_LAUNCH || !lg_host_in_window(r, s))
+			continue;
+		if (last && last->span != s->span)
+			v[(*ret_n)++] = (struct gap){ lg_gpu_asked_in(r, s->ts), s->ts - last->end };
+		last = s;
+	}
+	LG_SORT(v, *ret_n, cmp_gap);
+	return v;
+}
+
+LG_ORDER_BY(cmp_pace, int64_t, LG_CMP(*x, *y))
+
+bool lg_host_varies(struct lg_case *c, const struct lg_gpu_run *r, double *ret_fast_us, double *ret_slow_us)
+{
+	size_t n, steps = 0, least = SIZE_MAX, most = 0, third;
+	LG_AUTOFREE struct gap *v = gaps_of(c, r, &n);
+	LG_AUTOFREE int64_t *pace = lg_scratch(c, r->n_steps + 1, sizeof *pace);
+
+	for (size_t i = 0, j; v && pace && i < n; i = j) {
+		for (j = i + 1; j < n && v[j].step == v[i].step; j++)
+			;
+		if (v[i].step >= r->n_steps)
+			continue;
+		pace[steps++] = v[i + (j - i) / 2].ns;
+		least = LG_MIN(j - i, least);
+		most = LG_MAX(j - i, most);
+	}
+	third = steps / 3;
+	/* Steps that launch more are other work. */
+	if (third < 3 || least < LG_N_GPU_LAUNCH_BOUND_LAUNCHES || (most - least) * 10 > most)
+		return false;
+	LG_SORT(pace, steps, cmp_pace);
+	*ret_fast_us = (double)pace[third / 2] / 1e3;
+	*ret_slow_us = (double)pace[steps - 1 - third / 2] / 1e3;
+	return *ret_slow_us >= (1 + LG_N_GPU_LAUNCH_BOUND_SLOWER) * *ret_fast_us;
+}
+
 /* Of the others' hosts, in the mean; 0: not told. */
 static double pace_of_others(struct lg_case *c, const struct lg_gpu *g, const struct lg_gpu_run *late)
 {

@@ -2,11 +2,6 @@
 /*
  * late_rank.c - the rank that the others wait for in collectives, and what it was late for.
  *
- * Across rank files a collective is the same one when group and number in the group agree
- * (kineto: the argument "seq"); older traces have no number, then the n-th call of this kind in
- * this group. All ranks leave a collective together, so whoever is in it for the shortest time
- * came last: that needs no common clock.
- *
  * Ranks that leave every collective together have windows of one length. So what the others spend in
  * collectives beyond the late rank is what the late rank spends in other causes beyond the others, to
  * the nanosecond: that difference is the lateness, and says what it ends in. The way through the run
@@ -16,113 +11,13 @@
 #include <stdlib.h>
 
 #include "analyse/device/device_rules.h"
+#include "analyse/timeline/comm_match.h"
 #include "analyse/timeline/cpu_time.h"
-#include "store/args.h"
 
 #define BIT LG_GPU_BIT
-#define NOISE_NS 100000
 /* What no rule tells by itself: the late rank's own running. */
 #define OWN (BIT(LG_GPU_BY_COMPUTE) | BIT(LG_GPU_BY_LAUNCH) | BIT(LG_GPU_BY_QUEUED) | \
 	     BIT(LG_GPU_BY_UNKNOWN) | BIT(LG_GPU_BY_COLD))
-
-struct coll {
-	lg_str group;
-	int64_t seq;   /* in the group, or n-th of its kind */
-	uint32_t run, work;
-	int64_t dur;
-	bool before;   /* the window: in steps that were left out */
-	const char *op; /* see op_of() */
-};
-
-/* "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)" -> "AllReduce". */
-static const char *op_of(const char *name)
-{
-	static const char *const ops[] = { "AllReduce", "ReduceScatter", "AllGather", "Broadcast",
-					   "SendRecv", "AllToAll", "Reduce", "all_reduce" };
-
-	for (size_t i = 0; i < LG_COUNT(ops); i++)
-		if (strcasestr(name, ops[i]))
-			return ops[i];
-	return "collective";
-}
-
-LG_ORDER_BY(cmp_coll, struct coll, LG_CMP(x->group, y->group) ?: strcmp(x->op, y->op) ?:
-	    LG_CMP(x->seq, y->seq) ?: LG_CMP(x->run, y->run))
-
-static bool same_coll(const struct coll *a, const struct coll *b)
-{
-	return a->group == b->group && a->seq == b->seq && a->op == b->op;
-}
-
-/* How many of one kind a run had, for those without a number. */
-struct key_count {
-	lg_str group;
-	const char *op; /* see op_of() */
-	int64_t n;
-};
-
-struct counts {
-	struct key_count *v;
-	size_t n, cap;
-};
-
-/* The number of x among those of its kind; -1 without memory. */
-static int64_t nth(struct counts *k, const struct coll *x)
-{
-	size_t i = 0;
-
-	while (i < k->n && !(k->v[i].group == x->group && k->v[i].op == x->op))
-		i++;
-	if (i == k->n && LG_APPEND(k->v, k->n, k->cap, (struct key_count){ .group = x->group, .op = x->op }))
-		return -1;
-	return k->v[i].n++;
-}
-
-struct colls {
-	struct coll *v;
-	size_t n, cap, numbered;
-};
-
-static int collect_run(const struct lg_trace *t, const struct lg_gpu_run *r, uint32_t run, struct counts *k,
-		       struct colls *ret)
-{
-	for (uint32_t j = 0; j < r->n_work; j++) {
-		const struct lg_gpu_work *w = &r->work[j];
-		struct coll x = { .group = t->span.group[w->span],
-				  .run = run,
-				  .work = j,
-				  .dur = w->end - w->ts,
-				  .before = lg_gpu_ordered_at(t, w) < lg_gpu_asked_from(r) };
-		const char *seq;
-		size_t len;
-
-		/* A pipeline's ranks wait for each other's results; that is no lateness. */
-		if (w->class != LG_GPU_COMM || lg_span_p2p(t, w->span))
-			continue;
-		x.op = op_of(lg_span_name(t, w->span));
-		seq = lg_span_arg(t, w->span, "seq", &len);
-		x.seq = seq ? strtoll(seq, NULL, 10) : nth(k, &x);
-		if ((!seq && x.seq < 0) || LG_APPEND(ret->v, ret->n, ret->cap, x))
-			return LG_E_NOMEM;
-		ret->numbered += seq != NULL;
-	}
-	return 0;
-}
-
-/* All that any rank is in, by collective. ret->v is the caller's, also without memory. */
-static int collect(const struct lg_trace *t, const struct lg_gpu *g, struct colls *ret)
-{
-	struct counts k = { 0 };
-	int rc = 0;
-
-	for (uint32_t i = 0; i < g->n && !rc; i++) {
-		k.n = 0;
-		rc = collect_run(t, &g->run[i], i, &k, ret);
-	}
-	lg_free(k.v);
-	LG_SORT(ret->v, ret->n, cmp_coll);
-	return rc;
-}
 
 /* The step of r that ts is in; what lies outside belongs to the next one inside. r has steps. */
 static size_t step_at(const struct lg_gpu_run *r, int64_t ts)
@@ -141,40 +36,6 @@ static size_t ordered_in(const struct lg_trace *t, const struct lg_gpu_run *r, c
 	if (w->call == LG_NO_ROW)
 		return step_at(r, at);
 	return s < r->n_steps ? s : at < lg_gpu_asked_from(r) ? 0 : r->n_steps - 1;
-}
-
-/* The sides of one collective. */
-struct sides {
-	size_t from, to, best; /* best: the shortest */
-	int64_t waited;        /* by the others, in all; 0 = noise */
-};
-
-/* The next one behind *x (all zero at first) that is matched; those of steps that were left out are not. */
-static bool next_sides(const struct colls *all, size_t n_runs, struct sides *x)
-{
-	const struct coll *v = all->v;
-
-	while (x->to < all->n) {
-		bool before = false;
-		size_t n;
-
-		x->from = x->best = x->to;
-		for (; x->to < all->n && same_coll(&v[x->to], &v[x->from]); x->to++) {
-			before |= v[x->to].before;
-			x->best = v[x->to].dur < v[x->best].dur ? x->to : x->best;
-		}
-		n = x->to - x->from;
-		if (before || n < 2 || n > n_runs) /* nobody else's, or several with one number */
-			continue;
-		x->waited = 0;
-		for (size_t k = x->from; k < x->to; k++)
-			x->waited += v[k].dur - v[x->best].dur;
-		/* A mean wait below a tenth of a millisecond is noise of the clocks. */
-		if (x->waited < NOISE_NS * (int64_t)(n - 1))
-			x->waited = 0;
-		return true;
-	}
-	return false;
 }
 
 /* Where most of the waiting lies, a wait takes so long: the mean over each nanosecond of them. Less than a
@@ -218,13 +79,13 @@ static void mark_few(const struct lg_gpu *g, struct lg_gpu_late *l, int64_t caus
 	none_late(g, l);
 }
 
-static void add_ranks(const struct lg_gpu *g, struct lg_gpu_late *l, const struct colls *all)
+static void add_ranks(const struct lg_gpu *g, struct lg_gpu_late *l, const struct lg_colls *all)
 {
-	const struct coll *v = all->v;
+	const struct lg_coll *v = all->v;
 	double sum = 0, squares = 0, jitter;
 	int64_t caused = 0;
 
-	for (struct sides x = { 0 }; next_sides(all, g->n, &x);) {
+	for (struct lg_coll_sides x = { 0 }; lg_coll_next_sides(all, g->n, &x);) {
 		uint32_t run = v[x.best].run;
 		int64_t n = (int64_t)(x.to - x.from), mean = x.waited / n, others = x.waited / (n - 1);
 
@@ -238,7 +99,7 @@ static void add_ranks(const struct lg_gpu *g, struct lg_gpu_late *l, const struc
 		squares += (double)mean * (double)mean;
 	}
 	jitter = jitter_of(squares, sum);
-	for (struct sides x = { 0 }; next_sides(all, g->n, &x);) {
+	for (struct lg_coll_sides x = { 0 }; lg_coll_next_sides(all, g->n, &x);) {
 		bool counts = x.waited && (double)x.waited >= jitter * (double)(x.to - x.from);
 
 		l->with_wait += counts;
@@ -256,7 +117,7 @@ static void add_ranks(const struct lg_gpu *g, struct lg_gpu_late *l, const struc
 
 /* In how many steps ranks wait, for the one where it is one. */
 static int count_steps(struct lg_case *c, const struct lg_gpu *g, struct lg_gpu_late *l,
-		       const struct colls *all)
+		       const struct lg_colls *all)
 {
 	size_t n_steps = 1;
 	int64_t most = 0, *by_step;
@@ -267,8 +128,8 @@ static int count_steps(struct lg_case *c, const struct lg_gpu *g, struct lg_gpu_
 	l->by_step = by_step = lg_arena_alloc(&c->v->arena, n_steps, sizeof *by_step);
 	if (!by_step)
 		return LG_E_NOMEM;
-	for (struct sides x = { 0 }; next_sides(all, g->n, &x);) {
-		const struct coll *late = &all->v[x.best];
+	for (struct lg_coll_sides x = { 0 }; lg_coll_next_sides(all, g->n, &x);) {
+		const struct lg_coll *late = &all->v[x.best];
 		const struct lg_gpu_run *r = &g->run[late->run];
 
 		if (r->n_steps && (!l->one || late->run == l->run))
@@ -298,7 +159,7 @@ static int count_steps(struct lg_case *c, const struct lg_gpu *g, struct lg_gpu_
  * cut[run * n_steps + k]: the end of the last collective of all ranks in step k of the first run; they leave
  * it together, so that what lies between two of these has one length on all. Returns how many there are.
  */
-static size_t cuts(const struct lg_trace *t, const struct lg_gpu *g, const struct coll *v, size_t n,
+static size_t cuts(const struct lg_trace *t, const struct lg_gpu *g, const struct lg_coll *v, size_t n,
 		   int64_t *cut)
 {
 	const struct lg_gpu_run *first = &g->run[0];
@@ -307,7 +168,7 @@ static size_t cuts(const struct lg_trace *t, const struct lg_gpu *g, const struc
 	for (size_t i = 0, j; i < n; i = j) {
 		size_t s;
 
-		for (j = i + 1; j < n && same_coll(&v[j], &v[i]) && v[j].run == v[j - 1].run + 1; j++)
+		for (j = i + 1; j < n && lg_coll_same(&v[j], &v[i]) && v[j].run == v[j - 1].run + 1; j++)
 			;
 		if (j - i != g->n)
 			continue;
@@ -344,13 +205,13 @@ static bool windows_agree(const struct lg_gpu *g)
 }
 
 /* Of r, which came last: what the others waited for it in all, by what they did so between from and to. */
-static double times_between(const struct lg_gpu *g, const struct colls *all, const struct lg_gpu_run *r,
+static double times_between(const struct lg_gpu *g, const struct lg_colls *all, const struct lg_gpu_run *r,
 			   int64_t from, int64_t to)
 {
 	double sum = 0, inside = 0;
 
-	for (struct sides x = { 0 }; next_sides(all, g->n, &x);) {
-		const struct coll *best = &all->v[x.best];
+	for (struct lg_coll_sides x = { 0 }; lg_coll_next_sides(all, g->n, &x);) {
+		const struct lg_coll *best = &all->v[x.best];
 		int64_t end = r->work[best->work].end;
 
 		if (&g->run[best->run] != r)
@@ -367,7 +228,7 @@ static double times_between(const struct lg_gpu *g, const struct colls *all, con
  * *ret_ns: what of the late one's time that stands for.
  */
 static int shares(const struct lg_trace *t, const struct lg_gpu *g, const struct lg_gpu_run *late,
-		  const struct colls *all, double (*share)[LG_GPU_BY_MAX], double *ret_ns)
+		  const struct lg_colls *all, double (*share)[LG_GPU_BY_MAX], double *ret_ns)
 {
 	size_t n_steps = g->run[0].n_steps, n_cuts = 0, first = 0, last;
 	LG_AUTOFREE int64_t *cut = lg_calloc(g->n * n_steps + 1, sizeof *cut);
@@ -408,7 +269,7 @@ static int shares(const struct lg_trace *t, const struct lg_gpu *g, const struct
 
 /* The one late rank, or the few, against the others. */
 static int compare(const struct lg_trace *t, struct lg_gpu *g, struct lg_gpu_late *l,
-		   const struct colls *all)
+		   const struct lg_colls *all)
 {
 	const struct lg_gpu_run *r = &g->run[l->run];
 	double wall = (double)(r->to - r->from), ns = 0, mean[2][LG_GPU_BY_MAX] = { { 0 } };
@@ -441,7 +302,7 @@ static int compare(const struct lg_trace *t, struct lg_gpu *g, struct lg_gpu_lat
 
 /* Ranks late in turn: between two cuts it is the one that is in collectives for the shortest time. */
 static int compare_in_turn(const struct lg_trace *t, const struct lg_gpu *g, struct lg_gpu_late *l,
-			   const struct coll *v, size_t n)
+			   const struct lg_coll *v, size_t n)
 {
 	size_t n_steps = g->run[0].n_steps, n_cuts;
 	LG_AUTOFREE int64_t *cut = lg_calloc(g->n * n_steps, sizeof *cut);
@@ -495,8 +356,8 @@ static int compare_in_turn(const struct lg_trace *t, const struct lg_gpu *g, str
 
 static int judge(struct lg_case *c, struct lg_gpu *g, struct lg_gpu_late *l)
 {
-	struct colls all = { 0 };
-	int rc = collect(c->t, g, &all);
+	struct lg_colls all = { 0 };
+	int rc = lg_colls_find(c->t, g, &all);
 
 	if (!rc) {
 		add_ranks(g, l, &all);
@@ -741,7 +602,7 @@ static void in_turn(struct lg_case *c, const struct lg_gpu *g, struct lg_finding
 static double left_to_tell(struct lg_case *c, const struct lg_gpu *g, double wall)
 {
 	const struct lg_gpu_late *l = g->late;
-	double ns, elsewhere;
+	double ns, elsewhere, slow;
 
 	if (l->one) {
 		if (l->ns >= LG_N_COMMS_STRAGGLER_FLOOR * wall && !c->v->scope)
@@ -756,10 +617,15 @@ static double left_to_tell(struct lg_case *c, const struct lg_gpu *g, double wal
 	if (elsewhere > l->ns * 0.8)
 		return -1;
 	/* What stops one stops all; work that is shared out evenly is still to be done by somebody. */
+	/* Ranks that a slow link holds up are late for the others. */
+	slow = g->slow_link.runs < g->n ? g->slow_link.most : 0;
 	if (l->ns > 0 && (l->n_late || !uneven(l)) && l->in_step >= LG_N_COMMS_STRAGGLER_JITTER)
-		return l->ns - elsewhere;
+		return l->ns - slow < l->ns / 5 ? -1 : fmin(l->ns - slow, l->ns - elsewhere);
 	ns = lg_gpu_lost(g, BIT(LG_GPU_BY_COMM)).ms * 1e6;
 	ns = fmin((double)l->caused, ns > 0 ? ns : (double)l->caused);
+	if (ns - slow < ns / 5)
+		return -1;
+	ns -= slow;
 	return elsewhere > 0 ? fmin(ns, l->ns - elsewhere) : ns;
 }
 

@@ -223,11 +223,19 @@ struct lg_gpu_late {
 	double late_by[LG_GPU_BY_MAX]; /* in turn: all that they have of it while they are late */
 };
 
+/* What comms.degraded_link told: exposed ns, in the mean over all runs and of the run that loses most, and
+ * how many runs are in such collectives. */
+struct lg_gpu_slow_link {
+	double mean, most;
+	size_t runs;
+};
+
 struct lg_gpu {
 	struct lg_gpu_run *run;
 	size_t n;
 	const struct lg_gpu_late *late;    /* NULL = nobody waits, or one rank only */
 	const struct lg_gpu_run *critical; /* the one late rank: the others wait for all that it does; NULL */
+	struct lg_gpu_slow_link slow_link; /* all 0: none was told */
 	uint8_t *name_class; /* by string: enum lg_name_class + 1, filled on first use */
 	uint8_t *file_class; /* by string: a file of the program or of a library, filled on first use */
 	lg_trk *device;      /* by track: the device it belongs to */

@@ -6,6 +6,7 @@
  * all of its ranks are here. Equal are those of one operation, one size and as many ranks. Where the devices
  * compute longer from that moment on as well, it is not the link (gpu.throttled).
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,29 +122,40 @@ static bool is_longer(int64_t low, int64_t median, int64_t usual, double by)
 	return (double)median >= (double)usual * (1 + by) && (double)low >= (double)usual * (1 + by / 2);
 }
 
+/* The median of sorted v[0..n) without one that is x. */
+static int64_t median_of_others(const int64_t *v, size_t n, int64_t x)
+{
+	size_t at = (n - 2) / 2, lo = 0, hi = n;
+
+	LG_BISECT(lo, hi, mid, v[mid] < x);
+	return v[at + (at >= lo)];
+}
+
 /* Of the equal ones v[a..b): groups that take longer than most of the others. */
 static void compare_groups(struct links *l, size_t a, size_t b)
 {
 	LG_AUTOFREE int64_t *medians = lg_scratch(l->c, b - a + 1, sizeof *medians);
+	size_t n = 0;
 
 	for (size_t i = a, j; medians && i < b; i = j) {
-		size_t n = 0;
-		int64_t usual;
+		j = end_of(l, i, true);
+		if (j - i >= LG_N_COMMS_DEGRADED_LINK_TRANSFERS)
+			medians[n++] = tenth(l, i, j, 5);
+	}
+	LG_SORT(medians, n, cmp_ns);
+	for (size_t i = a, j; n > 1 && i < b; i = j) {
+		int64_t median, usual;
 
 		j = end_of(l, i, true);
-		for (size_t k = a, e; k < b; k = e) {
-			e = end_of(l, k, true);
-			if (k != i && e - k >= LG_N_COMMS_DEGRADED_LINK_TRANSFERS)
-				medians[n++] = tenth(l, k, e, 5);
-		}
-		if (!n || j - i < LG_N_COMMS_DEGRADED_LINK_TRANSFERS)
+		if (j - i < LG_N_COMMS_DEGRADED_LINK_TRANSFERS)
 			continue;
-		usual = lg_median_i64(medians, n);
+		median = tenth(l, i, j, 5);
+		usual = median_of_others(medians, n, median);
 		if (usual < LATENCY_NS ||
-		    !is_longer(tenth(l, i, j, 1), tenth(l, i, j, 5), usual, LG_N_COMMS_DEGRADED_LINK_GROUP))
+		    !is_longer(tenth(l, i, j, 1), median, usual, LG_N_COMMS_DEGRADED_LINK_GROUP))
 			continue;
 		take(l, i, j, usual);
-		l->others = LG_MAX(n, l->others);
+		l->others = LG_MAX(n - 1, l->others);
 	}
 }
 
@@ -199,30 +211,31 @@ static bool changes_at(const struct links *l, size_t i, size_t k, size_t j)
 /* From one moment on all that parts there takes longer. */
 static void compare_in_time(struct links *l)
 {
-	int64_t most = 0;
+	double most = 0;
 
 	for (size_t i = 0, j; i < l->n; i = j) {
+		double more;
 		size_t k;
-		int64_t more;
 
 		j = end_of(l, i, true);
 		k = j - i > 1 ? parts_at(l, i, j) : i;
 		if (!changes_at(l, i, k, j) || !computes_alike(&l->g->run[l->v[k].run], l->v[k].ts))
 			continue;
-		more = (tenth(l, k, j, 5) - tenth(l, i, k, 5)) * (int64_t)(j - k);
+		more = (double)(tenth(l, k, j, 5) - tenth(l, i, k, 5)) * (double)(j - k);
 		if (more > most) {
 			most = more;
 			l->since = l->v[k].ts;
 		}
 	}
-	for (size_t i = 0, j; most && i < l->n; i = j) {
+	for (size_t i = 0, j; most > 0 && i < l->n; i = j) {
 		const struct lg_gpu_run *r = &l->g->run[l->v[i].run];
+		double two_steps = 2 * (double)(r->to - r->from) / (double)LG_MAX(r->n_steps, 1u);
 		size_t k;
 
 		j = end_of(l, i, true);
 		k = j - i > 1 ? parts_at(l, i, j) : i;
 		if (changes_at(l, i, k, j) &&
-		    llabs(l->v[k].ts - l->since) * (int64_t)r->n_steps <= 2 * (r->to - r->from))
+		    fabs((double)(l->v[k].ts - l->since)) <= two_steps)
 			take(l, k, j, tenth(l, i, k, 5));
 	}
 }
@@ -243,7 +256,7 @@ static int64_t exposed_in(const struct lg_gpu_run *r, int64_t from, int64_t to)
 	return sum;
 }
 
-/* Against the steps before: what was partly hidden then is not now. At most what transfers take longer. */
+/* Against the steps before: what was partly hidden then is not now. At most what they take longer. */
 static int64_t lost_since(const struct links *l, uint32_t run, int64_t *by_step)
 {
 	const struct lg_gpu_run *r = &l->g->run[run];
@@ -270,36 +283,30 @@ static int64_t lost_since(const struct links *l, uint32_t run, int64_t *by_step)
 
 		ns = LG_MAX(ns, 0);
 		sum += ns;
-		if (by_step)
-			by_step[s] = ns;
+		by_step[s] = ns;
 	}
 	return sum;
 }
 
-/* What of it nothing hides, of one run in all; by its steps where by_step is not NULL. */
-static int64_t lost_of(const struct links *l, uint32_t run, int64_t *by_step)
+/* What of it nothing hides, by run: sums[]; or by the steps of one run, where by_step is not NULL. */
+static void add_lost(const struct links *l, int64_t *sums, uint32_t run, int64_t *by_step)
 {
-	const struct lg_gpu_run *r = &l->g->run[run];
-	int64_t sum = 0;
-
-	if (!l->others)
-		return lost_since(l, run, by_step);
 	LG_EACH(x, l->v, l->n)
 		for (size_t k = x->from; x->over && k < x->to; k++) {
 			const struct lg_coll *side = &l->all.v[k];
+			const struct lg_gpu_run *r = &l->g->run[side->run];
 			const struct lg_gpu_work *w = &r->work[side->work];
 			size_t step;
 			int64_t ns;
 
-			if (side->run != run)
+			if (by_step && side->run != run)
 				continue;
 			ns = LG_MIN(exposed_in(r, w->ts, w->end), x->over);
-			sum += ns;
-			step = by_step ? lg_gpu_step_of(r, w->ts) : r->n_steps;
-			if (step < r->n_steps)
+			if (!by_step)
+				sums[side->run] += ns;
+			else if ((step = lg_gpu_step_of(r, w->ts)) < r->n_steps)
 				by_step[step] += ns;
 		}
-	return sum;
 }
 
 /* "ranks 1, 3" */
@@ -350,12 +357,40 @@ static void say(struct links *l, const struct lg_gpu_run *r, int64_t ns, int64_t
 			(double)w->bytes / (double)l->median : 0, (double)w->bytes / (double)l->usual);
 }
 
+/* The run that loses most by it, and by its steps; what the others are to know of it. */
+static int price(struct links *l, uint32_t *ret_run, int64_t **ret_by_step)
+{
+	LG_AUTOFREE int64_t *sums = lg_scratch(l->c, l->g->n, sizeof *sums);
+	struct lg_gpu_slow_link *told = &l->g->slow_link;
+	uint32_t run = l->worst->run;
+
+	if (!sums)
+		return LG_E_NOMEM;
+	add_lost(l, sums, 0, NULL);
+	for (uint32_t i = 0; i < l->g->n; i++) {
+		told->runs += sums[i] > 0;
+		told->mean += (double)sums[i] / (double)l->g->n;
+		run = l->others && sums[i] > sums[run] ? i : run;
+	}
+	*ret_run = run;
+	*ret_by_step = lg_arena_alloc(&l->c->v->arena, l->g->run[run].n_steps + 1, sizeof **ret_by_step);
+	if (!*ret_by_step)
+		return LG_E_NOMEM;
+	if (l->others) {
+		add_lost(l, NULL, run, *ret_by_step);
+		told->most = (double)sums[run];
+	} else {
+		told->most = (double)lost_since(l, run, *ret_by_step);
+		told->mean = told->most * (double)told->runs / (double)l->g->n;
+	}
+	return 0;
+}
+
 static int judge(struct links *l)
 {
-	int64_t *by_step, most = 0, sum = 0;
-	uint32_t run = 0;
-	size_t here = 0;
-	double wall;
+	const struct lg_gpu_run *r;
+	int64_t *by_step;
+	uint32_t run;
 
 	for (size_t i = 0, j; i < l->n; i = j) {
 		j = end_of(l, i, false);
@@ -365,23 +400,14 @@ static int judge(struct links *l)
 		compare_in_time(l);
 	if (!l->worst)
 		return 0;
-	for (uint32_t i = 0; i < l->g->n; i++) {
-		int64_t ns = lost_of(l, i, NULL);
-
-		sum += ns;
-		here += ns > 0;
-		run = ns > most ? i : run;
-		most = LG_MAX(ns, most);
-	}
-	by_step = lg_arena_alloc(&l->c->v->arena, l->g->run[run].n_steps + 1, sizeof *by_step);
-	if (!by_step)
+	if (price(l, &run, &by_step))
 		return LG_E_NOMEM;
-	wall = (double)(l->g->run[run].to - l->g->run[run].from);
-	if (l->g->run[run].n_steps < 2 || (double)most < LG_N_COMMS_DEGRADED_LINK_FLOOR * wall)
-		return 0;
-	(void)lost_of(l, run, by_step);
-	say(l, &l->g->run[run], most, by_step);
-	l->g->slow_link = (struct lg_gpu_slow_link){ (double)sum / (double)l->g->n, (double)most, here };
+	r = &l->g->run[run];
+	if (r->n_steps < 2 ||
+	    l->g->slow_link.most < LG_N_COMMS_DEGRADED_LINK_FLOOR * (double)(r->to - r->from))
+		l->g->slow_link = (struct lg_gpu_slow_link){ 0 };
+	else
+		say(l, r, (int64_t)l->g->slow_link.most, by_step);
 	return l->c->failed;
 }
 

@@ -556,6 +556,12 @@ static size_t arrow_end(struct perfetto *p, uint64_t track, int64_t ts)
 }
 
 /*
+ * Perfetto's reader numbers the arrows of LegacyEvents itself, in 32 bits from 0 on, and takes these numbers
+ * and ids of other arrows for the same ones (FlowTracker::GetFlowIdForV1Event()).
+ */
+#define FLOWS_AT (UINT64_C(1) << 32)
+
+/*
  * To Perfetto's reader instants of one moment lie within each other, and a graph may launch more than it
  * takes (TL_DEPTH in timeline_internal.h): arrows that come of one moment in a row begin at one instant. It
  * is written before their ends, which may have the same time.
@@ -568,11 +574,11 @@ static void flush_arrows(struct perfetto *p)
 		return;
 	msg = arrow_end(p, p->arrows_track, p->arrows_ts);
 	for (size_t i = 0; i < p->n_arrows; i++)
-		lg_pb_fixed64(&p->pkt, EVENT_FLOWS, p->arrows[i].id); /* global to the trace */
+		lg_pb_fixed64(&p->pkt, EVENT_FLOWS, FLOWS_AT + p->arrows[i].id); /* global to the trace */
 	event_end(p, msg);
 	for (size_t i = 0; i < p->n_arrows; i++) {
 		msg = arrow_end(p, p->arrows[i].track, p->arrows[i].ts);
-		lg_pb_fixed64(&p->pkt, EVENT_FLOWS_ENDING, p->arrows[i].id);
+		lg_pb_fixed64(&p->pkt, EVENT_FLOWS_ENDING, FLOWS_AT + p->arrows[i].id);
 		event_end(p, msg);
 	}
 	p->n_arrows = 0;

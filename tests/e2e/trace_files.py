@@ -261,6 +261,7 @@ class Perfetto:
             for end, field in ((0, 47), (1, 48)):
                 for raw in e[field]:
                     flow = struct.unpack("<Q", raw)[0]
+                    assert flow >= 1 << 32, "readers number the arrows of LegacyEvents from 0 on"
                     assert out[flow][end] is None
                     assert not end or out[flow][0], "readers take the first for where it begins"
                     out[flow][end] = (ts, e[11][0])

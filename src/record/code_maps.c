@@ -554,13 +554,8 @@ lg_stk lg_addrs_stack(struct lg_addrs *a, const struct lg_addresses *told)
 		h = XXH3_64bits_withSeed(of.user, of.n_user * sizeof *of.user, h ^ (p ? p->version : 0));
 	}
 	if (m.n_python) {
-		int64_t now = lg_monotonic_ns();
-
 		/* By what they are, not by where: another function may lie there by now. */
-		for (size_t i = 0; i < m.n_python; i++)
-			python[i] = of.python[i] & LG_BPF_PYTHON_CODE
-					    ? lg_pythons_frame(a->pythons, of.pid, of.python[i], now)
-					    : 0;
+		lg_pythons_frames(a->pythons, of.pid, of.python, m.n_python, lg_monotonic_ns(), python);
 		m.eval = lg_pythons_eval(a->pythons, of.pid);
 		h = XXH3_64bits_withSeed(python, m.n_python * sizeof *python, h ^ m.eval.lo);
 	}

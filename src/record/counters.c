@@ -183,7 +183,6 @@ static void read_psi(struct lg_counters *c, int64_t now, double seconds)
 		{ "/proc/pressure/io", { "psi.io.some", "psi.io.full" } },
 	};
 	static const char *const line[2] = { "some", "full" };
-
 	char text[512];
 
 	for (size_t i = 0; i < 6; i++) {

@@ -16,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "base/confine.h"
+#include "base/order.h"
 #include "record/procfs.h"
 
 enum {
@@ -65,6 +66,27 @@ static size_t read_range(int32_t pid, uint64_t at, void *buf, size_t n)
 	return got > 0 ? (size_t)got : 0;
 }
 
+/* Sets what each got; where all are there, with one call. */
+static void read_whole(int32_t pid, struct lg_far_range *r, size_t n)
+{
+	struct iovec to[LG_FAR_RANGES] = { { NULL, 0 } }, from[LG_FAR_RANGES] = { { NULL, 0 } };
+	ssize_t all;
+	size_t i = 0;
+
+	for (size_t k = 0; k < n; k++) {
+		to[k] = (struct iovec){ r[k].to, r[k].n };
+		from[k] = (struct iovec){ (void *)(uintptr_t)r[k].at, r[k].n };
+	}
+	all = process_vm_readv(pid, to, n, from, n, 0);
+	/* It stops at the first that is not whole, having read those before. */
+	for (; i < n && all > 0 && (size_t)all >= r[i].n; i++) {
+		r[i].got = r[i].n;
+		all -= (ssize_t)r[i].n;
+	}
+	for (; i < n; i++)
+		r[i].got = read_range(pid, r[i].at, r[i].to, r[i].n);
+}
+
 /* -- keeper and reader -- */
 
 static void read_for_others(void) __attribute__((noreturn));
@@ -75,14 +97,20 @@ static void read_for_others(void)
 
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	for (;;) {
-		size_t used = 0;
+		struct lg_far_range r[LG_FAR_RANGES];
+		size_t used = 0, n = LG_MIN(ask.n, LG_FAR_RANGES);
 
-		for (size_t i = 0; i < ask.n && i < LG_FAR_RANGES; i++) {
-			size_t n = ask.range[i].n < sizeof a.bytes - used ? (size_t)ask.range[i].n
-									 : sizeof a.bytes - used;
-
-			a.got[i] = read_range(ask.pid, ask.range[i].at, a.bytes + used, n);
-			used += (size_t)a.got[i];
+		for (size_t i = 0; i < n; i++) {
+			r[i] = (struct lg_far_range){ .at = ask.range[i].at, .to = a.bytes + used,
+				.n = LG_MIN((size_t)ask.range[i].n, sizeof a.bytes - used) };
+			used += r[i].n;
+		}
+		read_whole(ask.pid, r, n);
+		used = 0;
+		for (size_t i = 0; i < n; i++) {
+			memmove(a.bytes + used, r[i].to, r[i].got);
+			a.got[i] = r[i].got;
+			used += r[i].got;
 		}
 		a.seq = ask.seq;
 		a.reader = getpid();
@@ -199,9 +227,8 @@ bool lg_far_read(struct lg_far *f, int32_t pid, struct lg_far_range *range, size
 {
 	for (size_t i = 0; i < n; i++)
 		range[i].got = 0;
-	if (f->sock < 0 && !f->withheld) {
-		for (size_t i = 0; i < n; i++)
-			range[i].got = read_range(pid, range[i].at, range[i].to, range[i].n);
+	if (f->sock < 0 && !f->withheld && n <= LG_FAR_RANGES) {
+		read_whole(pid, range, n);
 		return true;
 	}
 	if (f->withheld >= WITHHELD_MAX || n > LG_FAR_RANGES)

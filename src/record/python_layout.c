@@ -7,14 +7,15 @@
 /*
  * kind: a frame's position is a number of bytes, of units, or an address. how: the interpreter calls itself
  * for EACH frame; a frame that it was entered for is MARKED; a SHIM without code lies below it, whose owner
- * is 3 or, since 3.14, more (FRAME_OWNED_BY_CSTACK).
+ * is 3 or, since 3.14, more (FRAME_OWNED_BY_CSTACK). Since 3.11 frames are STACKED, one above the other.
  */
 #define BYTE .position_mask = UINT32_MAX, .position_shift = 1
 #define UNIT .position_mask = UINT32_MAX
 #define ADDRESS .position_mask = UINT64_MAX, .code_mask = UINT64_MAX, .position_shift = 1
 #define EACH .entry_least = 0
-#define MARKED .entry_least = 1
-#define SHIM .entry_least = 3, .shim_mask = UINT64_MAX
+#define MARKED .entry_least = 1, STACKED
+#define SHIM .entry_least = 3, .shim_mask = UINT64_MAX, STACKED
+#define STACKED .window = 896 /* a few frames of ordinary size; with one more, less than 1024 */
 #define WALK(frame, behind, pthread, previous, of_code, at, kind, mark, how)                               \
 	.walk = { .state_frame = (frame), .frame_behind = (behind), .state_pthread = (pthread),            \
 		  .frame_bytes = (((mark) > (at) ? (mark) : (at)) & ~7) + 8,                               \

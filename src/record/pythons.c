@@ -32,6 +32,7 @@
 /* From the program at a sampling event to the time that the kernel writes into its sample. */
 #define SAMPLE_NS 200000
 #define SAMPLED_MAX 65536
+#define KNOWN 256             /* stacks */
 #define NEAR 256              /* addresses among which others are sought that are due, too */
 #define OBJECT_TYPE 8         /* in any object, behind its count of references */
 #define HEAD_BYTES 216        /* of a code object: all that python_layout.c points at */
@@ -44,6 +45,9 @@
 #define ASLEEP_READS_MAX 20000 /* 0.5 s in all */
 /* pycore_debug_offsets.h: "xdebugpy", version, free_threaded. */
 #define DEBUG_COOKIE "xdebugpy"
+
+/* Of a str: refcount, type, length; of a PyBytes: these, hash, then the bytes. */
+enum { STR = 24, BYTES = 32, PARTS = 3 };
 
 struct process {
 	int32_t pid;
@@ -65,9 +69,15 @@ struct code { /* what was seen at an address */
 	uint32_t life;   /* whose address */
 	int64_t looked;
 	uint64_t head; /* hash of what must not change */
-	/* used: since it was looked at; same: how often in a row the same object lay there, at most so often
-	 * as doubles the trust */
-	uint64_t address : LG_BPF_PYTHON_UNITS, used : 1, same : 3;
+	/* same: how often in a row the same object lay there, at most so often as doubles the trust */
+	uint64_t address : LG_BPF_PYTHON_UNITS, asked : 1, same : 3;
+};
+
+struct known { /* a stack that was told lately */
+	uint64_t hash;
+	int64_t until;
+	unsigned unread;
+	lg_frm frame[LG_BPF_PYTHON_FRAMES];
 };
 
 struct dump { /* copies of one user's */
@@ -102,6 +112,7 @@ struct lg_pythons {
 	struct code *code;
 	size_t n_code, cap_code;
 	struct lg_map by_address, by_content;
+	struct known known[KNOWN];
 	struct dump dump[16];
 	size_t n_dump, bytes;
 	struct sampled *sampled; /* by thread; one that died leaves its place to be used by its number */
@@ -114,7 +125,8 @@ struct lg_pythons {
 	int64_t swept;
 	uint64_t unread, over, held_back, untold;
 	bool said_version;
-	uint8_t record[sizeof(struct lg_python_object) + 2 * LG_PYTHON_STRING_MAX + LG_PYTHON_TABLE_MAX + 8];
+	uint8_t record[sizeof(struct lg_python_object) + 2 * LG_PYTHON_STRING_MAX + BYTES +
+		       LG_PYTHON_TABLE_MAX + 8];
 };
 
 struct lg_pythons *lg_pythons_new(struct lg_builder *b, bool forks)
@@ -401,42 +413,51 @@ static uint64_t identity(const struct process *q, const uint8_t *head)
 	return XXH3_64bits(v, sizeof v);
 }
 
-/*
- * The two strings and the table, one behind the other at `at`; the strings as they lie there: the
- * process that reads symbols makes text of them. First what tells how long they say they are.
- */
-static bool read_parts(struct lg_pythons *p, const struct process *q, const uint8_t *head, uint8_t *at,
-		       struct lg_python_object *ret)
+/* As much as most have of name, file and table is read together with what they say of their length. */
+enum { NAME = 256, FILE_NAME = 640, TABLE = BYTES + 2048, GUESS = NAME + FILE_NAME + TABLE };
+
+static void guess_parts(const struct process *q, const uint8_t *head, uint8_t *to, struct lg_far_range *r)
 {
-	/* Of a str: refcount, type, length; of a PyBytes: these, hash, then the bytes. */
-	uint64_t says[3][4] = { { 0 } };
-	uint16_t offset[3] = { q->of->code.name, q->of->code.file, q->of->code.table };
-	struct lg_far_range r[3];
+	r[0] = (struct lg_far_range){ word_at(head, q->of->code.name), to, NAME, 0 };
+	r[1] = (struct lg_far_range){ word_at(head, q->of->code.file), to + NAME, FILE_NAME, 0 };
+	r[2] = (struct lg_far_range){ word_at(head, q->of->code.table), to + NAME + FILE_NAME, TABLE, 0 };
+}
+
+/*
+ * The two strings and the table, one behind the other at `at`, of what was read by a guess; the strings as
+ * they lie there: the process that reads symbols makes text of them. A second question only where the guess
+ * was too low.
+ */
+static bool put_parts(struct lg_pythons *p, const struct process *q, struct lg_far_range *r, uint8_t *at,
+		      struct lg_python_object *ret)
+{
+	bool whole = true;
 	size_t used = 0;
 
-	for (size_t i = 0; i < 3; i++)
-		r[i] = (struct lg_far_range){ word_at(head, offset[i]), says[i], i < 2 ? 24 : 32, 0 };
-	if (!read_ranges(p, q, r, 3) || r[0].got < 24 || r[1].got < 24)
+	if (r[0].got < STR || r[1].got < STR)
 		return false;
-	for (size_t i = 0; i < 2; i++) {
+	for (size_t i = 0; i < PARTS; i++) {
+		uint64_t says = i < 2 || r[i].got >= BYTES ? word_at(r[i].to, 16) : 0;
+		size_t guess = r[i].n;
+
 		/* The head, and as many characters of the widest kind; behind its end is what it may not
 		 * read. */
-		r[i].n = says[i][2] < 255 ? 72 + 4 * (size_t)says[i][2] : LG_PYTHON_STRING_MAX;
-		r[i].n = r[i].n < LG_PYTHON_STRING_MAX ? r[i].n : LG_PYTHON_STRING_MAX;
+		if (i == 2)
+			r[i].n = says ? BYTES + LG_MIN((size_t)says, LG_PYTHON_TABLE_MAX) : 0;
+		else
+			r[i].n = LG_MIN(says < 255 ? 72 + 4 * (size_t)says : SIZE_MAX, LG_PYTHON_STRING_MAX);
+		whole = whole && (r[i].n <= guess || r[i].got < guess);
 	}
-	r[2].at += 32;
-	r[2].n = says[2][2] < LG_PYTHON_TABLE_MAX ? (size_t)says[2][2] : LG_PYTHON_TABLE_MAX;
-	if (r[2].got < 32)
-		r[2].n = 0;
-	for (size_t i = 0; i < 3; used += r[i++].n)
+	for (size_t i = 0; i < PARTS && !whole; used += r[i++].n)
 		r[i].to = at + used;
-	if (!read_ranges(p, q, r, 3) || !r[0].got || !r[1].got)
+	if (!whole && (!read_ranges(p, q, r, PARTS) || r[0].got < STR || r[1].got < STR))
 		return false;
-	memmove(at + r[0].got, r[1].to, r[1].got);
-	memmove(at + r[0].got + r[1].got, r[2].to, r[2].got);
-	ret->n_name = (uint32_t)r[0].got;
-	ret->n_file = (uint32_t)r[1].got;
-	ret->n_table = (uint32_t)r[2].got;
+	ret->n_name = (uint32_t)LG_MIN(r[0].got, r[0].n);
+	ret->n_file = (uint32_t)LG_MIN(r[1].got, r[1].n);
+	ret->n_table = r[2].got > BYTES && r[2].n ? (uint32_t)(LG_MIN(r[2].got, r[2].n) - BYTES) : 0;
+	memmove(at, r[0].to, ret->n_name);
+	memmove(at + ret->n_name, r[1].to, ret->n_file);
+	memmove(at + ret->n_name + ret->n_file, (uint8_t *)r[2].to + BYTES, ret->n_table);
 	return true;
 }
 
@@ -466,12 +487,26 @@ static uint32_t keep(struct lg_pythons *p, struct dump *d, struct lg_python_obje
 	return lg_map_set(&p->by_content, h, i) ? 0 : i;
 }
 
-static uint32_t copy_object(struct lg_pythons *p, const struct process *q, const uint8_t *head)
-{
-	struct lg_python_object o = { .minor = q->minor, .code_units = q->of->code.units };
+/* What lies at those addresses, and is not what lay there: as many as one question goes for. */
+enum { COPIES = LG_FAR_RANGES / PARTS };
 
-	memcpy(&o.first_line, head + q->of->code.line, sizeof o.first_line);
-	return read_parts(p, q, head, p->record + sizeof o, &o) ? keep(p, &p->dump[q->dump - 1], &o) : 0;
+static void copy_objects(struct lg_pythons *p, const struct process *q, struct code **of,
+			 const uint8_t **head, size_t n)
+{
+	struct lg_far_range r[COPIES * PARTS];
+	uint8_t guess[COPIES][GUESS];
+
+	for (size_t i = 0; i < n; i++)
+		guess_parts(q, head[i], guess[i], r + i * PARTS);
+	if (!read_ranges(p, q, r, n * PARTS))
+		return;
+	for (size_t i = 0; i < n; i++) {
+		struct lg_python_object o = { .minor = q->minor, .code_units = q->of->code.units };
+
+		memcpy(&o.first_line, head[i] + q->of->code.line, sizeof o.first_line);
+		if (put_parts(p, q, r + i * PARTS, p->record + sizeof o, &o))
+			of[i]->object = keep(p, &p->dump[q->dump - 1], &o);
+	}
 }
 
 static uint64_t place(uint32_t life, uint64_t address)
@@ -479,27 +514,26 @@ static uint64_t place(uint32_t life, uint64_t address)
 	return lg_mix64(address) ^ lg_mix64(life);
 }
 
-/* What a fork has from its parent is known at once: many a child is gone before it could be read. */
-static struct code *code_at(struct lg_pythons *p, const struct process *q, uint64_t address)
+/*
+ * Number + 1; 0 = no memory. What a fork has from its parent is known at once: many a child is gone before it
+ * could be read.
+ */
+static uint32_t code_at(struct lg_pythons *p, const struct process *q, uint64_t told)
 {
-	uint64_t key = place(q->life, address);
+	uint64_t address = told & LG_BPF_PYTHON_CODE, key = place(q->life, address);
 	uint32_t i = lg_map_get(&p->by_address, key), old = 0;
 
 	if (i)
-		return &p->code[i - 1];
+		return i;
 	if (q->parent)
 		old = lg_map_get(&p->by_address, place(q->parent, address));
-	if (p->n_code >= CODES_MAX) {
-		lg_map_done(&p->by_address);
-		p->n_code = 0;
-	}
 	if (lg_grow(&p->code, &p->cap_code, p->n_code + 1, sizeof *p->code) ||
 	    lg_map_set(&p->by_address, key, (uint32_t)p->n_code + 1))
-		return NULL;
+		return 0;
 	p->code[p->n_code] = old ? p->code[old - 1] : (struct code){ .looked = INT64_MIN };
 	p->code[p->n_code].life = q->life;
 	p->code[p->n_code].address = address & LG_BPF_PYTHON_CODE;
-	return &p->code[p->n_code++];
+	return (uint32_t)++p->n_code;
 }
 
 /* Who makes objects faster than they can be read waits for his own names. */
@@ -528,73 +562,128 @@ static bool is_nearly_due(const struct code *c, int64_t now)
 	return c->looked == INT64_MIN || now - c->looked > TRUST_NS << c->same >> 1;
 }
 
-static void judge(struct lg_pythons *p, const struct process *q, const uint8_t *head, struct code *c)
+/* Does another object lie there than the one that is known, if any? */
+static bool is_new(const struct process *q, const uint8_t *head, struct code *c)
 {
 	uint64_t id = identity(q, head);
 
 	if (c->object && id == c->head) {
 		if (c->same < TRUST_DOUBLINGS)
 			c->same++;
-		return;
+		return false;
 	}
 	c->same = 0;
 	c->head = id;
-	/* What a module ran once is freed behind it, and another object may lie there by now. */
-	c->object = q->code_type && word_at(head, OBJECT_TYPE) != q->code_type ? 0 : copy_object(p, q, head);
+	c->object = 0;
+	/* What a module ran once is freed behind it, and anything may lie there by now. */
+	return !q->code_type || word_at(head, OBJECT_TYPE) == q->code_type;
 }
 
-/* A question to the reader costs far more than what is asked: with it go others that will be due soon. */
-static void look(struct lg_pythons *p, const struct process *q, struct code *first, int64_t now)
+static void judge(struct lg_pythons *p, const struct process *q, struct lg_far_range *r, struct code **of,
+		  size_t n)
+{
+	const uint8_t *head[COPIES];
+	struct code *copy[COPIES];
+	size_t n_copies = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		/* Else it is gone: what was known of it stays true. */
+		if (r[i].got == HEAD_BYTES && is_new(q, r[i].to, of[i])) {
+			head[n_copies] = r[i].to;
+			copy[n_copies++] = of[i];
+		}
+		if (n_copies == COPIES || (n_copies && i + 1 == n)) {
+			copy_objects(p, q, copy, head, n_copies);
+			n_copies = 0;
+		}
+	}
+}
+
+static void ask_too(struct code *c, struct code **of, size_t *n)
+{
+	c->asked = 1;
+	of[(*n)++] = c;
+}
+
+/*
+ * A question to the reader costs far more than what is asked: one for all of a stack that are due, and with
+ * them go others that will be soon.
+ */
+static void look(struct lg_pythons *p, struct process *q, const uint32_t *code, size_t n_code, int64_t now)
 {
 	uint8_t head[LG_FAR_RANGES][HEAD_BYTES];
 	struct lg_far_range r[LG_FAR_RANGES];
 	struct code *of[LG_FAR_RANGES];
-	size_t n = 0, at = (size_t)(first - p->code);
-	bool told;
+	unsigned withheld = lg_far_withheld(p->far);
+	size_t n = 0, n_due;
 
-	for (size_t i = 0; i < NEAR && i < p->n_code && n < LG_FAR_RANGES; i++) {
-		struct code *c = &p->code[(at + i) % p->n_code];
+	for (size_t i = 0; i < n_code; i++)
+		if (code[i] && is_due(&p->code[code[i] - 1], now) && !p->code[code[i] - 1].asked)
+			ask_too(&p->code[code[i] - 1], of, &n);
+	n_due = n;
+	for (size_t i = 1; n_due && i < NEAR && i < p->n_code && n < LG_FAR_RANGES; i++) {
+		struct code *c = &p->code[((size_t)(of[0] - p->code) + i) % p->n_code];
 
-		if (i && (c->life != q->life || !c->used || !is_nearly_due(c, now)))
-			continue;
-		r[n] = (struct lg_far_range){ .at = c->address, .to = head[n], .n = HEAD_BYTES };
-		of[n++] = c;
+		if (c->life == q->life && is_nearly_due(c, now) && !c->asked)
+			ask_too(c, of, &n);
 	}
-	p->dump[q->dump - 1].looks += (unsigned)n - 1;
-	told = read_ranges(p, q, r, n);
 	for (size_t i = 0; i < n; i++) {
-		bool whole = told && r[i].got == HEAD_BYTES;
-
-		of[i]->used = 0;
-		if (whole) /* or it is gone: what was known of it stays true */
-			judge(p, q, head[i], of[i]);
-		/* Of others only what was found is believed: the rest may be there when it is met next. */
-		if (!i || (whole && of[i]->object))
-			of[i]->looked = now;
+		r[i] = (struct lg_far_range){ .at = of[i]->address, .to = head[i], .n = HEAD_BYTES };
+		of[i]->asked = 0;
 	}
+	if (!n || !may_look(p, q, now))
+		return;
+	p->dump[q->dump - 1].looks += (unsigned)n - 1;
+	(void)read_ranges(p, q, r, n); /* false: nothing got */
+	judge(p, q, r, of, n);
+	for (size_t i = 0; i < n; i++)
+		/* Of others only what was found is believed: the rest may be there when it is met next. */
+		if (i < n_due || (r[i].got == HEAD_BYTES && of[i]->object))
+			of[i]->looked = now;
+	q->gone = lg_far_withheld(p->far) != withheld;
 }
 
-lg_frm lg_pythons_frame(struct lg_pythons *p, int32_t pid, uint64_t told, int64_t now)
+void lg_pythons_frames(struct lg_pythons *p, int32_t pid, const uint64_t *told, size_t n, int64_t now,
+		       lg_frm *ret)
 {
-	uint64_t address = told & LG_BPF_PYTHON_CODE, units = told >> LG_BPF_PYTHON_UNITS;
 	struct process *q = process_of(p, pid);
-	struct code *c = q ? code_at(p, q, address) : NULL;
+	uint32_t code[LG_BPF_PYTHON_FRAMES] = { 0 };
+	uint64_t hash;
+	struct known *k;
 
-	if (!c)
-		return 0;
-	if (is_due(c, now) && may_look(p, q, now)) {
-		unsigned withheld = lg_far_withheld(p->far);
-
-		look(p, q, c, now);
-		q->gone = lg_far_withheld(p->far) != withheld;
+	_Static_assert(LG_BPF_PYTHON_FRAMES <= LG_FAR_RANGES, "one question for a stack");
+	memset(ret, 0, n * sizeof *ret);
+	if (!q)
+		return;
+	hash = XXH3_64bits_withSeed(told, n * sizeof *told, lg_map_secret ^ q->life);
+	k = &p->known[hash % KNOWN];
+	if (k->hash == hash && now < k->until) {
+		p->unread += k->unread;
+		memcpy(ret, k->frame, n * sizeof *ret);
+		return;
 	}
-	c->used = 1;
-	p->unread += !c->object;
-	if (!c->object)
-		return 0;
-	return lg_intern_frame(p->b, &(struct lg_frame_row){
-		.pc = (uint64_t)(c->object - 1) << 16 | units, .dso = p->dump[q->dump - 1].dso,
-		.kind = LG_FRAME_PYTHON });
+	if (p->n_code + n > CODES_MAX) {
+		lg_map_done(&p->by_address);
+		p->n_code = 0;
+	}
+	for (size_t i = 0; i < n; i++)
+		code[i] = told[i] & LG_BPF_PYTHON_CODE ? code_at(p, q, told[i]) : 0;
+	look(p, q, code, n, now);
+	*k = (struct known){ .hash = hash, .until = INT64_MAX };
+	for (size_t i = 0; i < n; i++) {
+		const struct code *c = code[i] ? &p->code[code[i] - 1] : NULL;
+
+		if (!c)
+			continue;
+		k->until = LG_MIN(k->until, c->looked == INT64_MIN ? now : c->looked + (TRUST_NS << c->same));
+		k->unread += !c->object;
+		if (c->object)
+			ret[i] = lg_intern_frame(p->b, &(struct lg_frame_row){
+				.pc = (uint64_t)(c->object - 1) << 16 | told[i] >> LG_BPF_PYTHON_UNITS,
+				.dso = p->dump[q->dump - 1].dso, .kind = LG_FRAME_PYTHON });
+	}
+	p->unread += k->unread;
+	memcpy(k->frame, ret, n * sizeof *ret);
 }
 
 void lg_pythons_sample(struct lg_pythons *p, int32_t tid, int64_t ts, const uint64_t *told, size_t n)

@@ -44,8 +44,12 @@ void lg_pythons_exec(struct lg_pythons *p, int64_t ts, int32_t pid);
 /* NULL = pid is none that is known. */
 const struct lg_bpf_python_layout *lg_pythons_layout(struct lg_pythons *p, int32_t pid);
 struct lg_python_range lg_pythons_eval(struct lg_pythons *p, int32_t pid);
-/* A frame as the programs tell it (LG_BPF_PYTHON_*); 0 = its code object could not be read any more. */
-lg_frm lg_pythons_frame(struct lg_pythons *p, int32_t pid, uint64_t told, int64_t now);
+/*
+ * Frames as the programs tell them (LG_BPF_PYTHON_*), at most LG_BPF_PYTHON_FRAMES, of one stack; 0 = its
+ * code object could not be read any more, or it is a mark and no frame.
+ */
+void lg_pythons_frames(struct lg_pythons *p, int32_t pid, const uint64_t *told, size_t n, int64_t now,
+		       lg_frm *ret);
 /* Frames told for a thread's next CPU sample, at most LG_BPF_PYTHON_FRAMES; taken by it, if it is the one. */
 void lg_pythons_sample(struct lg_pythons *p, int32_t tid, int64_t ts, const uint64_t *told, size_t n);
 size_t lg_pythons_take(struct lg_pythons *p, int32_t tid, int64_t ts, uint64_t *told);

@@ -137,6 +137,45 @@ while time.time() < end:
         assert b["reason"] == DISK and b["blocker"]["pid"] == reader.pid, b
 
 
+# A thread that works on the memory of its own process, now and then; the other wants the lock all the time.
+PROTECT = r"""
+import threading
+def protect():
+    while True:
+        for what in (1, 3):  # PROT_READ, and PROT_WRITE
+            began = time.monotonic_ns()
+            assert libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(n), what) == 0
+            print(began, time.monotonic_ns(), threading.get_native_id(), flush=True)
+        time.sleep(0.1)
+threading.Thread(target=protect, daemon=True).start()
+"""
+
+
+def test_a_hold_of_ones_own_is_told_from_when_another_waits(dump):
+    ready = 'print("ready", flush=True)\n'
+    child = subprocess.Popen([sys.executable, "-c", VICTIM.replace(ready, ready + PROTECT), "700"],
+                             stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "ready\n"
+    rec = Recording(dump, 2.5, "-j", child.pid, "-f", child.pid)
+    rec.rows()
+    child.kill()
+    calls = [tuple(map(int, line.split())) for line in child.communicate()[0].splitlines()]
+    spans = [s for s in rec.of("span") if s["thr"]["pid"] == child.pid]
+    protects = calls[0][2]
+    waits = [s for s in spans if s["kind"] == LOCK_WAIT and s["thr"]["tid"] == child.pid and s["flags"] & MMAP_LOCK
+             and s["dur"] > 1_000_000]
+    holds = [s for s in spans if s["kind"] == LOCK_HOLD and not s["flags"] & FOREIGN]
+    assert len(waits) >= 4
+    for hold in holds:
+        # Nobody is said to hold it for longer than he did, and only while somebody waits for it.
+        if hold["thr"]["tid"] == protects and hold["dur"] > 1_000_000:
+            assert any(began <= hold["ts"] and hold["ts"] + hold["dur"] <= end for began, end, _ in calls), hold
+            assert any("mprotect" in frame for frame in hold["stack"]), hold["stack"]
+        assert hold["dur"] < 1_000_000 or hold["thr"]["tid"] == protects, hold
+    explained = [max((overlap(w, h) for h in holds), default=0) / w["dur"] for w in waits]
+    assert sum(share > 0.8 for share in explained) > 0.7 * len(waits), explained
+
+
 def test_states_of_a_thread_join_without_overlap(dump, victim):
     rec = Recording(dump, 1.5, "-j", victim.pid, "-f", victim.pid)
     rec.rows()

@@ -195,6 +195,7 @@ static void choose_programs(struct laggard_bpf *skel, bool all, char *missing, s
 	}
 	skel->rodata->cfg_task_from_pid =
 		btf && btf__find_by_name_kind(btf, "bpf_task_from_pid", BTF_KIND_FUNC) > 0;
+	skel->rodata->cfg_rdonly_cast = btf && btf__find_by_name_kind(btf, "bpf_rdonly_cast", BTF_KIND_FUNC) > 0;
 	skel->rodata->cfg_preempt_at = preempt_at(btf);
 	skel->rodata->cfg_mmap_path = count_arguments(btf, "mmap_lock_acquire_returned") == 4;
 	btf__free(btf);

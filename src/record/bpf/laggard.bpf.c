@@ -149,17 +149,18 @@ static __always_inline void list_task(struct seq_file *seq, struct task_struct *
 }
 
 /* For writing; of readers a lock knows the last only, so an open hold of theirs is not told. */
-static __always_inline bool holds_own(struct task_struct *t)
+static __always_inline __u64 holds_own_since(struct thread *th, struct task_struct *t)
 {
-	return t->mm && is_write_locked(t->mm) &&
-	       (t->mm->mmap_lock.owner.counter & ~OWNER_FLAGS) == (__u64)t;
+	if (!LOCK_LINE || !t->mm || !is_write_locked(t->mm) ||
+	    (t->mm->mmap_lock.owner.counter & ~OWNER_FLAGS) != (__u64)t)
+		return 0;
+	return own_hold_since(th, t->mm);
 }
 
 static __always_inline void list_open(struct seq_file *seq, struct task_struct *t, __u64 now)
 {
 	struct lg_bpf_open *r;
 	struct thread *th;
-	__u32 i;
 
 	r = scratch_of(SCRATCH_ITER);
 	th = thread_of(t);
@@ -200,20 +201,14 @@ static __always_inline void list_open(struct seq_file *seq, struct task_struct *
 			r->lock_mm_tgid = th->tgid;
 		}
 	}
-	/*
-	 * The begin of an own hold stays when it ends with nobody waiting; and while the thread runs, that of
-	 * its newest is with its CPU.
-	 */
-	if (LOCK_WORD && th->own.ts && (th->running || !holds_own(t)))
-		th->own.ts = 0;
-	for (i = 0; i < 2; i++) {
-		const struct hold *hold = i ? &th->own : &th->foreign;
-
-		r->hold_begin[i] = hold->ts;
-		r->hold_mm[i] = hold->mm;
-		r->hold_tgid[i] = i ? th->tgid : hold->tgid;
-		r->hold_flags[i] = hold->flags;
-	}
+	r->hold_begin[0] = th->foreign.ts;
+	r->hold_mm[0] = th->foreign.mm;
+	r->hold_tgid[0] = th->foreign.tgid;
+	r->hold_flags[0] = th->foreign.flags;
+	r->hold_begin[1] = holds_own_since(th, t);
+	r->hold_mm[1] = (__u64)t->mm;
+	r->hold_tgid[1] = th->tgid;
+	r->hold_flags[1] = LG_BPF_HOLD_WRITE;
 	if (th->foreign.ts) {
 		r->hold_kernel = th->hold_kernel;
 		r->hold_user = th->hold_user;

@@ -107,15 +107,35 @@ static __always_inline void see_owner(struct thread *th, __u64 lock, __u32 lcb)
 	th->owner_flags = flags;
 }
 
+/* Waits for a rwsem, by the address of the waiting task: who lets it go finds that in the lock's line. */
+struct rwsem_wait {
+	__u64 lock, begin;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, struct rwsem_wait);
+} rwsem_waits SEC(".maps");
+
+static __always_inline bool is_rwsem(__u32 lcb)
+{
+	return (lcb & (LCB_F_READ | LCB_F_WRITE)) &&
+	       !(lcb & (LCB_F_SPIN | LCB_F_RT | LCB_F_PERCPU | LCB_F_MUTEX));
+}
+
 SEC("tp_btf/contention_begin")
 int BPF_PROG(lg_contention_begin, void *lock, unsigned int lcb)
 {
+	struct task_struct *cur;
 	struct thread *th;
 
 	/* Spinning on a mutex is the first half of waiting for it; other spinning is not ours. */
 	if (!enabled || (lcb & (LCB_F_SPIN | LCB_F_MUTEX)) == LCB_F_SPIN)
 		return 0;
-	th = thread_of(bpf_get_current_task_btf());
+	cur = bpf_get_current_task_btf();
+	th = thread_of(cur);
 	if (!th)
 		return 0;
 	if (th->lock != (__u64)lock) {
@@ -126,6 +146,16 @@ int BPF_PROG(lg_contention_begin, void *lock, unsigned int lcb)
 		th->owner_tgid = 0;
 		th->owner_flags = 0;
 		th->n_peer = 0;
+		if (is_rwsem(lcb)) {
+			struct rwsem_wait wait = { (__u64)lock, th->lock_begin };
+			__u64 me = (__u64)cur;
+
+			/* One whose end was not seen has its place still, and is counted. */
+			if (!bpf_map_update_elem(&rwsem_waits, &me, &wait, BPF_NOEXIST))
+				__sync_fetch_and_add(&rwsem_waiters, 1);
+			else
+				bpf_map_update_elem(&rwsem_waits, &me, &wait, BPF_ANY);
+		}
 	} else if (th->n_peer) {
 		return 0;
 	}
@@ -137,6 +167,7 @@ int BPF_PROG(lg_contention_begin, void *lock, unsigned int lcb)
 SEC("tp_btf/contention_end")
 int BPF_PROG(lg_contention_end, void *lock, int ret)
 {
+	struct task_struct *cur;
 	struct lg_bpf_lock *r;
 	struct thread *th;
 	__u32 size = sizeof(*r);
@@ -144,9 +175,16 @@ int BPF_PROG(lg_contention_end, void *lock, int ret)
 
 	if (!enabled)
 		return 0;
-	th = thread_of(bpf_get_current_task_btf());
+	cur = bpf_get_current_task_btf();
+	th = thread_of(cur);
 	if (!th || !th->lock || th->lock != (__u64)lock)
 		return 0;
+	if (is_rwsem(th->lcb)) {
+		__u64 me = (__u64)cur;
+
+		if (!bpf_map_delete_elem(&rwsem_waits, &me))
+			__sync_fetch_and_add(&rwsem_waiters, -1);
+	}
 	now = bpf_ktime_get_ns();
 	dur = now - th->lock_begin;
 	th->lock = 0;
@@ -165,8 +203,7 @@ int BPF_PROG(lg_contention_end, void *lock, int ret)
 	r->owner_tgid = th->owner_tgid;
 	r->owner_flags = th->owner_flags;
 	r->zero = 0;
-	if ((th->lcb & (LCB_F_READ | LCB_F_WRITE)) &&
-	    !(th->lcb & (LCB_F_SPIN | LCB_F_RT | LCB_F_PERCPU | LCB_F_MUTEX)))
+	if (is_rwsem(th->lcb))
 		r->mm_tgid = mm_of_lock((__u64)lock, &r->mm);
 	/* Still inside the slow path: the same frames as while it waited. */
 	if (dur >= cfg_lock_stack_ns)
@@ -195,16 +232,42 @@ static __always_inline __u32 tgid_of_mm(struct mm_struct *mm)
 }
 
 /*
- * A training process takes its own mmap_lock some ten thousand times a second and is seldom waited for
- * in it. So of its own holds only those are told that have somebody waiting at their end: one bit
- * of the lock's word, and for the others neither the clock nor the thread's storage.
+ * A training process takes its own mmap_lock some ten thousand times a second and is seldom waited for in it.
+ * So of its holds only those are told that somebody waits for at their end, which is one bit of the lock's
+ * word, and from when the first in line began to wait. When it was taken is noted only while anybody waits
+ * for any rwsem: one that was taken while nobody did is older than the wait. (kernel/locking/rwsem.c)
  */
-#define LOCK_WORD (bpf_core_field_exists(struct rw_semaphore, count))
+#define LOCK_LINE                                                                                          \
+	(bpf_core_field_exists(struct rw_semaphore, count) &&                                               \
+	 bpf_core_field_exists(struct rw_semaphore, wait_list) &&                                           \
+	 bpf_core_field_exists(struct rwsem_waiter, task))
 
 /* Between acquire and release: is it held for writing? (The tracepoints come while it is held.) */
 static __always_inline bool is_write_locked(struct mm_struct *mm)
 {
 	return mm->mmap_lock.count.counter & RWSEM_WRITER_LOCKED;
+}
+
+/*
+ * 0: nobody is in line, or his wait was not seen. Who is may leave while this looks, and what is read on his
+ * stack be anything: it has to be a task that waits for this very lock.
+ */
+static __always_inline __u64 waited_for_since(struct mm_struct *mm)
+{
+	__u64 first = (__u64)mm->mmap_lock.wait_list.next, task = 0;
+	struct rwsem_wait *wait;
+
+	if (bpf_probe_read_kernel(&task, sizeof(task), &((struct rwsem_waiter *)first)->task))
+		return 0;
+	wait = bpf_map_lookup_elem(&rwsem_waits, &task);
+	return wait && wait->lock == (__u64)&mm->mmap_lock ? wait->begin : 0;
+}
+
+static __always_inline __u64 own_hold_since(const struct thread *th, struct mm_struct *mm)
+{
+	__u64 since = waited_for_since(mm);
+
+	return since && th->own.mm == (__u64)mm && th->own.ts > since ? th->own.ts : since;
 }
 
 SEC("tp_btf/mmap_lock_acquire_returned")
@@ -229,26 +292,15 @@ int BPF_PROG(lg_mmap_acquired, struct mm_struct *mm)
 		return 0;
 	cur = bpf_get_current_task_btf();
 	own = mm == cur->mm;
-	if (own ? !cfg_own_holds : (cur->flags & PF_EXITING))
+	if (own ? !cfg_own_holds || (LOCK_LINE && !rwsem_waiters) : (cur->flags & PF_EXITING))
 		return 0; /* exit_mmap(): its own once, but exit_mm() has cleared ->mm */
-	if (own && LOCK_WORD && !write && is_write_locked(mm))
+	if (own && LOCK_LINE && !write && is_write_locked(mm))
 		return 0; /* mmap_write_downgrade(): the release sees that it happened */
-	if (own && LOCK_WORD) {
-		struct this_cpu *here = this_cpu();
-
-		if (here) {
-			here->task = (__u64)cur;
-			here->hold.ts = bpf_ktime_get_ns();
-			here->hold.mm = (__u64)mm;
-			here->hold.flags = write ? LG_BPF_HOLD_WRITE : LG_BPF_HOLD_READ;
-		}
-		return 0;
-	}
 	th = thread_of(cur);
 	if (!th)
 		return 0;
 	hold = own ? &th->own : &th->foreign;
-	if (hold->ts && hold->mm == (__u64)mm) {
+	if (hold->ts && hold->mm == (__u64)mm && !(own && LOCK_LINE)) {
 		hold->flags |= LG_BPF_HOLD_READ; /* mmap_write_downgrade() */
 		return 0;
 	}
@@ -286,41 +338,40 @@ int BPF_PROG(lg_mmap_released, struct mm_struct *mm)
 	struct thread *th;
 	struct hold *hold;
 	__u32 size = sizeof(*r);
-	__u64 now;
+	__u64 now, since;
 	bool own;
 
 	if (!enabled)
 		return 0;
 	cur = bpf_get_current_task_btf();
 	own = mm == cur->mm;
-	if (own && (!cfg_own_holds ||
-		    (LOCK_WORD && !(mm->mmap_lock.count.counter & RWSEM_FLAG_WAITERS))))
+	if (own && (!cfg_own_holds || (LOCK_LINE && !(mm->mmap_lock.count.counter & RWSEM_FLAG_WAITERS))))
 		return 0;
 	th = thread_of(cur);
 	if (!th)
 		return 0;
-	if (own && LOCK_WORD)
-		hold_leaves(th, cur);
 	hold = own ? &th->own : &th->foreign;
-	if (!hold->ts || hold->mm != (__u64)mm)
-		return 0;
-	now = bpf_ktime_get_ns();
-	if (now - hold->ts < (own || !(hold->flags & LG_BPF_HOLD_FOREIGN) ? cfg_own_hold_ns : cfg_hold_ns)) {
-		hold->ts = 0;
-		return 0;
+	if (own && LOCK_LINE) {
+		since = own_hold_since(th, mm);
+		hold->flags = is_write_locked(mm) ? LG_BPF_HOLD_WRITE : LG_BPF_HOLD_READ;
+	} else {
+		since = hold->mm == (__u64)mm ? hold->ts : 0;
 	}
+	if (!since)
+		return 0;
+	hold->ts = 0;
+	now = bpf_ktime_get_ns();
+	if (now - since < (own || !(hold->flags & LG_BPF_HOLD_FOREIGN) ? cfg_own_hold_ns : cfg_hold_ns))
+		return 0;
 	r = scratch_of(SCRATCH_RELEASE);
 	if (!r)
 		return 0;
 	fill(&r->h, now, th->tid, th->tgid, LG_BPF_HOLD);
-	r->begin = hold->ts;
-	r->mm = hold->mm;
+	r->begin = since;
+	r->mm = (__u64)mm;
 	r->mm_tgid = own ? th->tgid : hold->tgid;
 	r->hold_flags = hold->flags;
-	hold->ts = 0;
 	if (own) {
-		if (LOCK_WORD && !is_write_locked(mm))
-			r->hold_flags |= LG_BPF_HOLD_READ; /* downgraded, if it was for writing */
 		size = own_stack(ctx, r, size, false);
 	} else {
 		r->h.n_kernel = th->hold_kernel;

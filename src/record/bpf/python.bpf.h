@@ -27,24 +27,33 @@ static __always_inline __u64 thread_base(struct task_struct *t)
 	return bpf_core_field_exists(x86->thread.fsbase) ? x86->thread.fsbase : 0;
 }
 
-/* The innermost frame of the current thread; 0 = it runs no Python. *known: its state, as it was before. */
-static __always_inline __u64 python_innermost(const struct lg_bpf_python_layout *l, struct task_struct *t,
-					      __u64 *known)
+/* Of the current thread; 0 = it has none. */
+static __always_inline __u64 python_state(const struct lg_bpf_python_layout *l, struct task_struct *t,
+					  struct thread *th)
 {
-	__u64 base = thread_base(t), state, frame;
+	__u64 base, state;
 
-	if (!base)
+	/* A main thread's is there for as long as its program. */
+	if (th->python_state && th->tid == th->tgid)
+		return th->python_state;
+	base = thread_base(t);
+	state = base ? user_word(base + (__s64)l->tls) : 0;
+	if (!state || state == th->python_state)
+		return state;
+	/* A state that says it is another thread's is none, or the layout is not this build's. */
+	if (user_word(state + l->state_pthread) != base)
 		return 0;
-	state = user_word(base + (__s64)l->tls);
+	return th->python_state = state;
+}
+
+/* The innermost frame of the current thread; 0 = it runs no Python. */
+static __always_inline __u64 python_innermost(const struct lg_bpf_python_layout *l, struct task_struct *t,
+					      struct thread *th)
+{
+	__u64 state = python_state(l, t, th), frame;
+
 	if (!state)
 		return 0;
-	/* A state that says it is another thread's is none, or the layout is not this build's. */
-	if (!known || *known != state) {
-		if (user_word(state + l->state_pthread) != base)
-			return 0;
-		if (known)
-			*known = state;
-	}
 	frame = user_word(state + l->state_frame);
 	if (l->frame_behind != LG_BPF_PYTHON_DIRECT && frame)
 		frame = user_word(frame + l->frame_behind);
@@ -55,17 +64,21 @@ struct python_frames {
 	__u64 v[LG_BPF_PYTHON_FRAMES];
 };
 
-/* What a frame holds. One on each CPU: switches and samples do not interrupt each other. */
-struct python_frame {
-	__u64 word[16];
+/*
+ * What was read of the thread's frames. One on each CPU: switches and samples do not interrupt each other.
+ * A frame may begin at the last of WINDOW_WORDS.
+ */
+#define WINDOW_WORDS 128
+struct python_window {
+	__u64 word[WINDOW_WORDS + 16];
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct python_frame);
-} python_frame SEC(".maps");
+	__type(value, struct python_window);
+} python_window SEC(".maps");
 
 /* Of the line in the innermost frame. */
 static __always_inline __u32 nap_place(__u64 told)
@@ -75,23 +88,36 @@ static __always_inline __u32 nap_place(__u64 told)
 
 /*
  * The number of frames from `frame` on: one only at a line whose last sleeps were all naps (which may be
- * NULL). One read a frame. Not static: the verifier then looks at this once, not at calls.
+ * NULL). Not static: the verifier then looks at this once, not at calls.
+ *
+ * Since 3.11 frames lie one above the other in a thread's chunk of stack, so that one read brings several of
+ * them: what is below this one in its page, which is there as the frame is.
  */
 __noinline int lg_python_walk(struct lg_bpf_python_layout *l, __u64 frame, const struct naps *naps,
 			       struct python_frames *ret)
 {
-	__u32 zero = 0, i;
-	struct python_frame *f = bpf_map_lookup_elem(&python_frame, &zero);
+	__u32 zero = 0, i, below = 0;
+	__u64 from = 0, at, page;
+	struct python_window *w = bpf_map_lookup_elem(&python_window, &zero);
 
-	if (!l || !ret || !f)
+	if (!l || !ret || !w)
 		return 0;
-	for (i = 0; i < LG_BPF_PYTHON_FRAMES; i++) {
-		if (!frame || bpf_probe_read_user(f, l->frame_bytes & 127, (void *)frame))
-			break;
+	for (i = 0; i < LG_BPF_PYTHON_FRAMES && frame; i++) {
+		at = frame - from;
+		if (at > below) {
+			page = frame & 4095;
+			below = i || !naps ? l->window : 0;
+			if (below > page)
+				below = (__u32)page;
+			from = frame - below;
+			if (bpf_probe_read_user(w, (below + l->frame_bytes) & 1023, (void *)from))
+				break;
+			at = below;
+		}
 		if (i == 1 && naps && naps->n[nap_place(ret->v[0])] >= PYTHON_NAPS)
 			break;
-		ret->v[i] = lg_bpf_python_told(l, f->word);
-		frame = f->word[l->frame_previous & 15];
+		ret->v[i] = lg_bpf_python_told(l, w->word + (at >> 3 & (WINDOW_WORDS - 1)));
+		frame = w->word[(at >> 3 & (WINDOW_WORDS - 1)) + (l->frame_previous & 15)];
 	}
 	return (int)i;
 }
@@ -117,7 +143,7 @@ static __always_inline void python_sleeps(struct thread *th, struct task_struct 
 	if (th->stateless >= STATELESS_ENOUGH && ++th->stateless % STATELESS_ENOUGH)
 		return;
 	l = python_layout(th->python);
-	frame = l ? python_innermost(l, t, &th->python_state) : 0;
+	frame = l ? python_innermost(l, t, th) : 0;
 	n = frame ? (__u32)lg_python_walk(l, frame, &th->naps, frames) : 0;
 	if (!n) {
 		if (th->stateless < STATELESS_ENOUGH)
@@ -140,30 +166,42 @@ static __always_inline void python_wakes(struct thread *th, __u64 slept)
 		(*naps)++;
 }
 
-/* On the sampling event of perf_source.c, before its sample is written. */
+/*
+ * On the sampling event of perf_source.c, before its sample is written. An interrupt finds all of this in no
+ * cache: what it touches costs, not what it does.
+ */
 SEC("perf_event")
 int lg_sample(void *ctx)
 {
 	struct lg_bpf_python_layout *l;
 	struct task_struct *t;
 	struct lg_bpf_python *r;
-	__u32 tgid, *layout;
+	struct thread *th;
 	__u64 frame;
+	void *ring;
 
 	(void)ctx;
 	if (!enabled || !cfg_user_stacks)
 		return 1;
 	t = bpf_get_current_task_btf();
-	tgid = tgid_of(t);
-	layout = bpf_map_lookup_elem(&pythons, &tgid);
-	l = layout ? python_layout(*layout) : 0;
-	frame = l ? python_innermost(l, t, 0) : 0;
-	r = frame ? scratch_of(SCRATCH_SAMPLE) : 0;
-	if (!r)
+	th = t->pid ? thread_of(t) : 0;
+	if (!th)
 		return 1;
-	fill(&r->h, bpf_ktime_get_ns() - BEFORE_SAMPLE_NS, tid_of(t), tgid, LG_BPF_PYTHON);
+	if (th->job_version != job_version)
+		is_job_now(th);
+	l = python_layout(th->python);
+	frame = l ? python_innermost(l, t, th) : 0;
+	ring = frame ? ring_of(bpf_get_smp_processor_id()) : 0;
+	if (!ring)
+		return 1;
+	r = bpf_ringbuf_reserve(ring, sizeof(*r) + sizeof(struct python_frames), 0);
+	if (!r) {
+		count_lost(LG_BPF_PYTHON);
+		return 1;
+	}
+	fill(&r->h, bpf_ktime_get_ns() - BEFORE_SAMPLE_NS, th->tid, th->tgid, LG_BPF_PYTHON);
 	r->h.n_python = (__u8)lg_python_walk(l, frame, 0, (struct python_frames *)(r + 1));
-	output(r, sizeof(*r) + ((r->h.n_python * 8u) & 0xf8), LG_BPF_PYTHON);
+	bpf_ringbuf_submit(r, wake_flag(ring));
 	return 1;
 }
 

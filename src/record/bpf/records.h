@@ -155,6 +155,7 @@ struct lg_bpf_python_layout {
 	__u16 state_frame;              /* in the state: the innermost frame ... */
 	__u16 frame_behind;             /* ... or what points to it here; LG_BPF_PYTHON_DIRECT: itself */
 	__u16 state_pthread;
+	__u16 window;                   /* bytes below a frame that are read with it, for its callers */
 	__u8 frame_bytes;               /* of a frame that are read; below: words of 8 bytes in them */
 	__u8 frame_previous, frame_code, frame_position, frame_entry;
 	__u8 position_shift;            /* ... >> that is in units of two bytes */

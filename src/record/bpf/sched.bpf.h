@@ -100,21 +100,6 @@ static __always_inline void user_stack(void *ctx, struct thread *th, struct task
 	th->shallow = n > 1 ? 0 : th->shallow + 1;
 }
 
-/*
- * A hold of its own mmap_lock that began since it came onto this CPU goes with the thread. (One that is older
- * was left here by a switch that the kernel did not report.)
- */
-static __always_inline void hold_leaves(struct thread *th, struct task_struct *t)
-{
-	struct this_cpu *here = this_cpu();
-
-	if (!here || here->task != (__u64)t)
-		return;
-	here->task = 0;
-	if (here->hold.ts >= th->in_ts)
-		th->own = here->hold;
-}
-
 static __always_inline void leave(void *ctx, struct thread *th, struct task_struct *t, __u64 now,
 				  bool preempt, unsigned int state)
 {
@@ -147,7 +132,6 @@ static __always_inline void leave(void *ctx, struct thread *th, struct task_stru
 		}
 	}
 	th->exec = t->se.sum_exec_runtime;
-	hold_leaves(th, t);
 	if (is_worth(th, now, why)) {
 		if (th->sum_n)
 			flush_sum(th, ring, th->off_ts ? th->off_ts : th->in_ts);
@@ -282,14 +266,14 @@ static __always_inline __u64 stack_mark(struct task_struct *p, const __u64 *raw,
 	return (mark ^ other >> 32) * odd ^ other;
 }
 
-/* One more than the highest bit that is set, rounded up. */
-static __always_inline __u8 words_of(__u64 places)
+/* How many words of a raw stack those are: rounded up, for the verifier's sake. */
+static __always_inline __u32 words_of(__u64 places)
 {
 	return places >> 32 ? (places >> 48 ? 64 : 48) : (places >> 16 ? 32 : 16);
 }
 
-/* Where the first of the frames are in the raw stack, as bits, and how many words of it that takes. */
-static __always_inline __u64 return_places(const __u64 *raw, __u64 *frames, __u32 n, __u8 *ret_words)
+/* Where the first of the frames are in the raw stack, as bits. */
+static __always_inline __u64 return_places(const __u64 *raw, __u64 *frames, __u32 n)
 {
 	__u64 places = 0, k = 0, hit, negative;
 	__u32 i;
@@ -305,7 +289,6 @@ static __always_inline __u64 return_places(const __u64 *raw, __u64 *frames, __u3
 		places |= hit << i;
 		k += hit;
 	}
-	*ret_words = words_of(places);
 	return k >= 2 ? places : 0;
 }
 
@@ -333,6 +316,19 @@ static __always_inline bool may_be_sent(const struct thread *th, struct task_str
 	return !bpf_core_field_exists(arm->syscallno) || BPF_CORE_READ(arm, syscallno) >= 0;
 }
 
+/* Frames of a sleeper behind its record's fixed part; their bytes. Often it is one: a helper costs more. */
+static __always_inline __u32 append(struct lg_bpf_sleep *r, __u32 at, const __u64 *frames, __u8 n,
+				    __u32 max)
+{
+	__u32 k = (n * 8u) & 0xf8;
+
+	if (k == 8)
+		*(__u64 *)((void *)r + at) = *frames;
+	else
+		bpf_probe_read_kernel((void *)r + at, k <= max ? k : max, frames);
+	return k;
+}
+
 static __always_inline void sleeper_stack(void *ctx, struct thread *th, struct task_struct *p, __u64 now,
 					  bool sent)
 {
@@ -351,7 +347,7 @@ static __always_inline void sleeper_stack(void *ctx, struct thread *th, struct t
 	r->zero = 0;
 	/* Another CPU's cache has it: no more of it than is looked at. */
 	if (th->stack_places && now - th->walked_ts < WALK_AGAIN_NS &&
-	    read_raw_stack(p, raw, th->stack_words) &&
+	    read_raw_stack(p, raw, words_of(th->stack_places)) &&
 	    stack_mark(p, raw, th->stack_places) == th->stack_mark) {
 		r->h.flags = LG_BPF_SAME;
 	} else {
@@ -362,18 +358,15 @@ static __always_inline void sleeper_stack(void *ctx, struct thread *th, struct t
 		r->h.n_kernel = (__u8)(k / 8);
 		if (k == 8 * LG_BPF_KERNEL_FRAMES)
 			r->h.flags = LG_BPF_MANY_KERNEL;
-		th->stack_places = readable ? return_places(raw, frames, k / 8, &th->stack_words) : 0;
+		th->stack_places = readable ? return_places(raw, frames, k / 8) : 0;
 		if (th->stack_places)
 			th->stack_mark = stack_mark(p, raw, th->stack_places);
 		th->walked_ts = now;
 	}
 	size += k;
 	if (th->n_user) {
-		k = (th->n_user * 8u) & 0xf8;
-		r->h.n_user = (__u8)(k / 8);
-		bpf_probe_read_kernel((void *)r + size, k <= sizeof(th->user) ? k : sizeof(th->user),
-				      th->user);
-		size += k;
+		r->h.n_user = th->n_user;
+		size += append(r, size, th->user, th->n_user, sizeof(th->user));
 	}
 	if (sent) {
 		r->sender_tid = tid_of(bpf_get_current_task_btf());
@@ -384,12 +377,8 @@ static __always_inline void sleeper_stack(void *ctx, struct thread *th, struct t
 		size += k;
 	}
 	if (th->n_python) {
-		k = (th->n_python * 8u) & 0xf8;
-		r->h.n_python = (__u8)(k / 8);
-		bpf_probe_read_kernel((void *)r + size,
-				      k <= sizeof(th->python_frames) ? k : sizeof(th->python_frames),
-				      th->python_frames);
-		size += k;
+		r->h.n_python = th->n_python;
+		size += append(r, size, th->python_frames, th->n_python, sizeof(th->python_frames));
 	}
 	if (!output(r, size, LG_BPF_SLEEP))
 		th->stack_places = 0; /* user space does not have it */

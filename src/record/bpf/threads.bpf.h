@@ -51,6 +51,7 @@ const volatile __u64 cfg_memory_ns = 10000;
 const volatile bool cfg_own_holds = true;
 const volatile bool cfg_user_stacks = true;
 const volatile bool cfg_task_from_pid = false; /* the kernel has that kfunc (6.2) */
+const volatile bool cfg_rdonly_cast = false;   /* as well */
 const volatile bool cfg_mmap_path = false;     /* mmap_lock tracepoints carry a cgroup path (until 6.12) */
 const volatile __s32 cfg_preempt_at = 0;       /* from a CPU's run queue to its preempt_count; 0 = unknown */
 const volatile __u32 cfg_pidns_level = 0;      /* depth of the recorder's pid namespace */
@@ -59,6 +60,7 @@ const volatile __u32 cfg_pidns_level = 0;      /* depth of the recorder's pid na
 bool enabled = false;
 __u64 exec_woke = 0;     /* when an exec called the reader last */
 bool at_end = false;    /* the iterator reports open states instead of tasks */
+__u32 rwsem_waiters = 0; /* threads in the map `rwsem_waits` */
 __u32 job_version = 0;  /* counts changes of the map `jobs` */
 
 struct {
@@ -108,7 +110,7 @@ struct {
 } pythons SEC(".maps");
 
 enum { SCRATCH_WAKING, SCRATCH_LOCK, SCRATCH_RELEASE, SCRATCH_MEMORY, SCRATCH_COMPACT, SCRATCH_ITER,
-       SCRATCH_SAMPLE, SCRATCH_MAX };
+       SCRATCH_MAX };
 
 struct scratch {
 	__u8 bytes[2048];
@@ -137,12 +139,6 @@ struct hold {
 };
 
 struct this_cpu {
-	/*
-	 * The newest hold of its own mmap_lock that `task` began while it ran here: taken ten thousand times
-	 * a second, and seldom asked for. It is moved to the thread when that leaves (hold_leaves()).
-	 */
-	__u64 task;
-	struct hold hold;
 	__u32 records; /* written, see wake_flag() */
 };
 
@@ -179,7 +175,7 @@ struct thread {
 	__u8 n_user;
 	__u8 python, n_python; /* which layout, 0 = no Python; frames below, where it left the CPU */
 	__u8 stateless;        /* sleeps in a row in which it had no frame of Python */
-	struct hold own, foreign; /* own: see struct this_cpu */
+	struct hold own, foreign;
 	/* sleeps */
 	struct naps naps;
 	__u64 python_state; /* that was found to be its own */
@@ -194,7 +190,6 @@ struct thread {
 	__u64 sum_since, sum_run;
 	__u8 n_peer, hold_kernel, hold_user;
 	__u8 nap; /* which of `naps` the newest sleep counts in */
-	__u8 stack_words;  /* of the raw stack, that stack_places takes */
 	__u64 memory_begin[2];
 	__u64 peer[LG_BPF_PEER_FRAMES];
 	__u64 user[LG_BPF_USER_FRAMES];
@@ -211,6 +206,7 @@ struct {
 
 struct task_struct *bpf_task_from_pid(__s32 pid) __ksym __weak;
 void bpf_task_release(struct task_struct *p) __ksym __weak;
+void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 
 /* ---- small things ---------------------------------------------------------------------- */
 
@@ -264,8 +260,15 @@ static __always_inline __u8 context_now(void)
 			return CTX_UNKNOWN;
 		if (bpf_core_field_exists(struct pcpu_hot, preempt_count))
 			at += bpf_core_field_offset(struct pcpu_hot, preempt_count);
-		if (bpf_probe_read_kernel(&count, sizeof(count), (void *)cur->se.cfs_rq->rq + at))
+		/* A load costs a nanosecond, a helper forty; any struct that starts with a number will do. */
+		if (cfg_rdonly_cast) {
+			struct upid *word = bpf_rdonly_cast((void *)((__u64)cur->se.cfs_rq->rq + at),
+							    bpf_core_type_id_kernel(struct upid));
+
+			count = (__u32)word->nr;
+		} else if (bpf_probe_read_kernel(&count, sizeof(count), (void *)cur->se.cfs_rq->rq + at)) {
 			return CTX_UNKNOWN;
+		}
 	}
 	/* include/linux/preempt.h: 0x100 is "serving", 0x200 and up "disabled" softirqs. */
 	if (count & 0xf00000)

@@ -32,7 +32,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29
 };
-enum { BPF_ANY = 0, BPF_F_NO_PREALLOC = 1, BPF_F_USER_STACK = 256 };
+enum { BPF_ANY = 0, BPF_NOEXIST = 1, BPF_F_NO_PREALLOC = 1, BPF_F_USER_STACK = 256 };
 enum { BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
 enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2, BPF_RB_AVAIL_DATA = 0,
        BPF_RB_PROD_POS = 3 };
@@ -43,16 +43,25 @@ typedef struct {
 	long counter;
 } atomic_long_t;
 
-struct rw_semaphore {
-	atomic_long_t count; /* not with PREEMPT_RT */
-	atomic_long_t owner;
+struct list_head {
+	struct list_head *next;
+};
+
+struct rw_semaphore { /* with PREEMPT_RT another one, without count and wait_list */
+	atomic_long_t count, owner;
+	struct list_head wait_list;
+};
+
+struct task_struct;
+
+struct rwsem_waiter { /* on the stack of who waits */
+	struct list_head list;
+	struct task_struct *task;
 };
 
 struct mutex {
 	atomic_long_t owner;
 };
-
-struct task_struct;
 
 struct mm_struct {
 	struct rw_semaphore mmap_lock;
@@ -60,7 +69,7 @@ struct mm_struct {
 };
 
 struct upid {
-	int nr;
+	int nr; /* first of all: see context_now() */
 };
 
 struct pid {

@@ -49,18 +49,23 @@ static __always_inline void see_owner(struct thread *th, __u64 lock, __u32 lcb)
 	__u32 tid = 0, nr, tgid = 0, flags = 0;
 	int on_cpu = 0;
 
-	if (lcb & LCB_F_MUTEX)
+	if (lcb & (LCB_F_SPIN | LCB_F_PERCPU))
+		return; /* no owner one could read; of semaphores neither */
+	if ((lcb & LCB_F_RT) && bpf_core_field_exists(struct rt_mutex_base, owner))
+		at = bpf_core_field_offset(struct rt_mutex_base, owner);
+	else if ((lcb & LCB_F_MUTEX) && bpf_core_field_exists(struct mutex, owner))
 		at = bpf_core_field_offset(struct mutex, owner);
-	else if ((lcb & (LCB_F_READ | LCB_F_WRITE)) && !(lcb & (LCB_F_SPIN | LCB_F_RT | LCB_F_PERCPU)))
+	else if ((lcb & (LCB_F_READ | LCB_F_WRITE)) && bpf_core_field_exists(struct rw_semaphore, owner))
 		at = bpf_core_field_offset(struct rw_semaphore, owner);
 	else
-		return; /* per-CPU rwsems, semaphores and rt mutexes: no owner one could read */
+		return;
 	if (bpf_probe_read_kernel(&word, sizeof(word), (void *)(lock + at)))
 		return;
 	owner = (struct task_struct *)(word & ~OWNER_FLAGS);
 	if (!owner)
 		return;
-	if (!(lcb & LCB_F_MUTEX) && (word & RWSEM_READER_OWNED))
+	/* The same bit of a rt_mutex says that somebody waits. */
+	if (!(lcb & (LCB_F_MUTEX | LCB_F_RT)) && (word & RWSEM_READER_OWNED))
 		flags |= LG_BPF_OWNER_READER; /* the last reader that came, perhaps gone by now */
 	if (bpf_probe_read_kernel(&tid, sizeof(tid), &owner->pid) ||
 	    bpf_probe_read_kernel(&tgid, sizeof(tgid), &owner->tgid))
@@ -122,7 +127,7 @@ struct {
 static __always_inline bool is_rwsem(__u32 lcb)
 {
 	return (lcb & (LCB_F_READ | LCB_F_WRITE)) &&
-	       !(lcb & (LCB_F_SPIN | LCB_F_RT | LCB_F_PERCPU | LCB_F_MUTEX));
+	       !(lcb & (LCB_F_SPIN | LCB_F_PERCPU | LCB_F_MUTEX));
 }
 
 SEC("tp_btf/contention_begin")

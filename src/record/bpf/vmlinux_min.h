@@ -59,8 +59,12 @@ struct rwsem_waiter { /* on the stack of who waits */
 	struct task_struct *task;
 };
 
-struct mutex {
+struct mutex { /* with PREEMPT_RT it starts with a rt_mutex_base */
 	atomic_long_t owner;
+};
+
+struct rt_mutex_base { /* include/linux/rwbase_rt.h: with PREEMPT_RT a rw_semaphore starts with one, too */
+	struct task_struct *owner;
 };
 
 struct mm_struct {

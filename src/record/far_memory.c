@@ -227,11 +227,13 @@ bool lg_far_read(struct lg_far *f, int32_t pid, struct lg_far_range *range, size
 {
 	for (size_t i = 0; i < n; i++)
 		range[i].got = 0;
-	if (f->sock < 0 && !f->withheld && n <= LG_FAR_RANGES) {
+	if (n > LG_FAR_RANGES)
+		return false;
+	if (f->sock < 0 && !f->withheld) {
 		read_whole(pid, range, n);
 		return true;
 	}
-	if (f->withheld >= WITHHELD_MAX || n > LG_FAR_RANGES)
+	if (f->withheld >= WITHHELD_MAX)
 		return false;
 	if (ask(f, pid, range, n))
 		return true;

@@ -617,9 +617,12 @@ static void look(struct lg_pythons *p, struct process *q, const uint32_t *code, 
 	unsigned withheld = lg_far_withheld(p->far);
 	size_t n = 0, n_due;
 
-	for (size_t i = 0; i < n_code; i++)
-		if (code[i] && is_due(&p->code[code[i] - 1], now) && !p->code[code[i] - 1].asked)
-			ask_too(&p->code[code[i] - 1], of, &n);
+	for (size_t i = 0; i < n_code; i++) {
+		struct code *c = code[i] ? &p->code[code[i] - 1] : NULL;
+
+		if (c && is_due(c, now) && !c->asked)
+			ask_too(c, of, &n);
+	}
 	n_due = n;
 	for (size_t i = 1; n_due && i < NEAR && i < p->n_code && n < LG_FAR_RANGES; i++) {
 		struct code *c = &p->code[((size_t)(of[0] - p->code) + i) % p->n_code];

@@ -16,12 +16,11 @@ GUEST = HERE.parents[1] / "tools/guest"
 SKIP = 77
 LOCK_WAIT, LOCK_HOLD, FOREIGN, MMAP_LOCK = 7, 8, 64, 128
 CTX_SOFTIRQ, CTX_HARDIRQ = 2, 3
-WOKEN = 2  # state.reason
 
 SCRIPT = r"""
 laggard doctor
 laggard record -o /tmp/run.lag -- python3 /guest_cause.py
-ask() { echo "@$1"; laggard query --json /tmp/run.lag "$2"; }
+ask() { echo "@ask $1"; laggard query --json /tmp/run.lag "$2"; }
 ask lacks "SELECT text FROM diag WHERE text LIKE '%kernel lacks%'"
 ask spans "SELECT span.kind, span.flags, span.dur, process.pid FROM span JOIN thread ON thread.id = span.thr
            JOIN process ON process.id = thread.prc WHERE span.kind IN (7, 8)"
@@ -44,10 +43,9 @@ def kernels():
 
 
 def answers(said):
-    """{what was asked: rows} of what the script printed, and the text before the first."""
-    head, *parts = said.split("\n@")
-    named = (part.partition("\n") for part in parts)
-    return {name: json.loads(rows) for name, _, rows in named if rows.lstrip().startswith("[")}, head + "\n" + said
+    """{what was asked: rows} of what the script printed."""
+    named = (part.partition("\n") for part in said.partition("\n@end")[0].split("\n@ask ")[1:])
+    return {name: json.loads(rows) for name, _, rows in named}
 
 
 @pytest.mark.parametrize("kernel", kernels())
@@ -59,7 +57,7 @@ def test_records_under_a_distribution_s_kernel(kernel, tmp_path):
     if done.returncode == SKIP:
         pytest.skip(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stdout + done.stderr
-    rows, said = answers(done.stdout)
+    said, rows = done.stdout, answers(done.stdout)
     assert "record would use tier bpf" in said and "recording with tier bpf" in said, said
     assert not rows["lacks"] and " 0 lost " in said, said
     job, reader = map(int, said.split("@pids")[1].split()[:2])

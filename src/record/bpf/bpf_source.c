@@ -173,6 +173,11 @@ static int32_t preempt_at(const struct btf *btf)
 	return count < 0 ? 0 : (int32_t)(count - queue);
 }
 
+static bool has_kfunc(const struct btf *btf, const char *name)
+{
+	return btf && btf__find_by_name_kind(btf, name, BTF_KIND_FUNC) > 0;
+}
+
 /* Turn off what the kernel does not have; names of it go to missing. */
 static void choose_programs(struct laggard_bpf *skel, bool all, char *missing, size_t size)
 {
@@ -193,9 +198,8 @@ static void choose_programs(struct laggard_bpf *skel, bool all, char *missing, s
 		}
 		bpf_program__set_autoload(prog, have);
 	}
-	skel->rodata->cfg_task_from_pid =
-		btf && btf__find_by_name_kind(btf, "bpf_task_from_pid", BTF_KIND_FUNC) > 0;
-	skel->rodata->cfg_rdonly_cast = btf && btf__find_by_name_kind(btf, "bpf_rdonly_cast", BTF_KIND_FUNC) > 0;
+	skel->rodata->cfg_task_from_pid = has_kfunc(btf, "bpf_task_from_pid");
+	skel->rodata->cfg_rdonly_cast = has_kfunc(btf, "bpf_rdonly_cast");
 	skel->rodata->cfg_preempt_at = preempt_at(btf);
 	skel->rodata->cfg_mmap_path = count_arguments(btf, "mmap_lock_acquire_returned") == 4;
 	btf__free(btf);

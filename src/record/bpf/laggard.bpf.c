@@ -151,9 +151,12 @@ static __always_inline void list_task(struct seq_file *seq, struct task_struct *
 /* For writing; of readers a lock knows the last only, so an open hold of theirs is not told. */
 static __always_inline __u64 holds_own_since(struct thread *th, struct task_struct *t)
 {
-	if (!LOCK_LINE || !t->mm || !is_write_locked(t->mm) ||
+	if (!LOCK_LINE)
+		return th->own.ts;
+	if (!t->mm || !is_write_locked(t->mm) ||
 	    (t->mm->mmap_lock.owner.counter & ~OWNER_FLAGS) != (__u64)t)
 		return 0;
+	th->own.flags = LG_BPF_HOLD_WRITE;
 	return own_hold_since(th, t->mm);
 }
 
@@ -208,7 +211,7 @@ static __always_inline void list_open(struct seq_file *seq, struct task_struct *
 	r->hold_begin[1] = holds_own_since(th, t);
 	r->hold_mm[1] = (__u64)t->mm;
 	r->hold_tgid[1] = th->tgid;
-	r->hold_flags[1] = LG_BPF_HOLD_WRITE;
+	r->hold_flags[1] = th->own.flags;
 	if (th->foreign.ts) {
 		r->hold_kernel = th->hold_kernel;
 		r->hold_user = th->hold_user;

@@ -112,6 +112,12 @@ static __always_inline void see_owner(struct thread *th, __u64 lock, __u32 lcb)
 	th->owner_flags = flags;
 }
 
+/* The holder of a rwsem can be asked who waits first: not with PREEMPT_RT. */
+#define LOCK_LINE                                                                                          \
+	(bpf_core_field_exists(struct rw_semaphore, count) &&                                               \
+	 bpf_core_field_exists(struct rw_semaphore, wait_list) &&                                           \
+	 bpf_core_field_exists(struct rwsem_waiter, task))
+
 /* Waits for a rwsem, by the address of the waiting task: who lets it go finds that in the lock's line. */
 struct rwsem_wait {
 	__u64 lock, begin;
@@ -151,7 +157,7 @@ int BPF_PROG(lg_contention_begin, void *lock, unsigned int lcb)
 		th->owner_tgid = 0;
 		th->owner_flags = 0;
 		th->n_peer = 0;
-		if (is_rwsem(lcb)) {
+		if (LOCK_LINE && is_rwsem(lcb)) {
 			struct rwsem_wait wait = { (__u64)lock, th->lock_begin };
 			__u64 me = (__u64)cur;
 
@@ -184,7 +190,7 @@ int BPF_PROG(lg_contention_end, void *lock, int ret)
 	th = thread_of(cur);
 	if (!th || !th->lock || th->lock != (__u64)lock)
 		return 0;
-	if (is_rwsem(th->lcb)) {
+	if (LOCK_LINE && is_rwsem(th->lcb)) {
 		__u64 me = (__u64)cur;
 
 		if (!bpf_map_delete_elem(&rwsem_waits, &me))
@@ -241,11 +247,8 @@ static __always_inline __u32 tgid_of_mm(struct mm_struct *mm)
  * So of its holds only those are told that somebody waits for at their end, which is one bit of the lock's
  * word, and from when the first in line began to wait. When it was taken is noted only while anybody waits
  * for any rwsem: one that was taken while nobody did is older than the wait. (kernel/locking/rwsem.c)
+ * Without LOCK_LINE each hold is timed, and the long ones are told.
  */
-#define LOCK_LINE                                                                                          \
-	(bpf_core_field_exists(struct rw_semaphore, count) &&                                               \
-	 bpf_core_field_exists(struct rw_semaphore, wait_list) &&                                           \
-	 bpf_core_field_exists(struct rwsem_waiter, task))
 
 /* Between acquire and release: is it held for writing? (The tracepoints come while it is held.) */
 static __always_inline bool is_write_locked(struct mm_struct *mm)

@@ -177,8 +177,9 @@ def look(laggard, pids):
 @pytest.mark.parametrize("what", HANGS)
 def test_the_right_rank_for_the_right_reason(laggard, jobs, what):
     found = look(laggard, jobs[what])
-    hang, finding = found["hang"], found["findings"][0]
-    assert hang["state"] == "hung" and hang["since_s"] >= HUNG_AFTER
+    hang = found["hang"]
+    assert hang["state"] == "hung" and hang["since_s"] >= HUNG_AFTER, (hang, found["limits"])
+    finding = found["findings"][0]
     assert [(r["rank"], r["pid"], r["state"]) for r in hang["ranks"]] == \
         [(rank, pid, "hung") for rank, pid in enumerate(jobs[what])]
     assert finding["id"] == ("comms.mismatch" if what == "parts" else "comms.missing_rank")

@@ -15,7 +15,7 @@
 
 enum { CPUS_MAX = 4096, STILL_PERIODS = 3 };
 enum { SLOT_PERIODS = 40, SLOTS_MIN = 10 };
-#define SLOT_NS 100000000ll /* several steps of a job that leaves little: in 50 ms a spinner is missed in a third */
+#define SLOT_NS 100000000ll /* a job that leaves little shows a spinner in two thirds of 50 ms */
 #define SLOTS_SHARE 0.75 /* in how many it must be seen */
 #define RUN_SHARE 0.03   /* of the recording, on a CPU */
 #define IDLE_SHARE 0.2   /* of the time that it ran: so long its CPU may have been idle without it */

@@ -41,7 +41,7 @@ int lg_html_data(const struct lg_verdict *v, const struct lg_accounts *a, struct
 		 struct lg_error *err) LG_MUST_CHECK;
 
 /* Made from web/dist/ by tools/embed. */
-extern const char lg_page_script[], lg_page_style[], lg_page_script_digest[],
-    lg_page_style_digest[];
+extern const char lg_page_script[], lg_page_style[], lg_page_script_digest[], lg_page_style_digest[],
+	lg_handoff_script[], lg_handoff_script_digest[];
 
 #endif /* LG_REPORT_HTML_TEXT_H */

@@ -246,7 +246,7 @@ def test_what_is_built_in_is_what_web_makes(modules, tmp_path):
         done = subprocess.run(["npm", "run", "-s", script], cwd=home, check=False, capture_output=True, text=True, timeout=180,
                               stdin=subprocess.DEVNULL)
         assert done.returncode == 0, done.stdout + done.stderr
-    for name in ("page.js", "page.css"):
+    for name in ("handoff.js", "page.js", "page.css"):
         assert (home / "dist" / name).read_bytes() == (WEB / "dist" / name).read_bytes(), f"run make web: {name} is not what it makes"
 
 

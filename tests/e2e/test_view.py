@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """laggard view: what is served, to whom, by whom, and how it ends; handing a trace to another page, in Chromium."""
+import contextlib
 import http.client
 import http.server
 import json
@@ -109,10 +110,12 @@ def test_who_has_not_the_word_gets_nothing(view):
     for method in ("POST", "PUT", "DELETE", "OPTIONS"):
         assert v.get(v.folder, method=method)[0].status == 405
     # The machine's other addresses are not listened at.
-    for address in {a[4][0] for a in socket.getaddrinfo(socket.gethostname(), v.port, socket.AF_INET)} | {"127.0.0.2"}:
-        if address != "127.0.0.1":
-            with socket.socket() as s:
-                assert s.connect_ex((address, v.port)) != 0, address
+    others = {"127.0.0.2"}
+    with contextlib.suppress(OSError):  # no name of the machine leads anywhere in a chroot
+        others |= {a[4][0] for a in socket.getaddrinfo(socket.gethostname(), v.port, socket.AF_INET)} - {"127.0.0.1"}
+    for address in others:
+        with socket.socket() as s:
+            assert s.connect_ex((address, v.port)) != 0, address
     assert v.get(v.folder)[0].status == 200
 
 

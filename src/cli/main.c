@@ -22,6 +22,7 @@ static const struct lg_command *const commands[] = {
 	&lg_cmd_record, &lg_cmd_hang, &lg_cmd_env, &lg_cmd_trigger, &lg_cmd_view,
 #endif
 	&lg_cmd_explain, &lg_cmd_convert, &lg_cmd_steps, &lg_cmd_memory, &lg_cmd_diff, &lg_cmd_query,
+	&lg_cmd_mcp,
 #ifdef LG_HAVE_DOCTOR
 	&lg_cmd_doctor,
 #endif

@@ -17,7 +17,7 @@
 #include "cli/command.h"
 #include "cli/load.h"
 
-static const struct lg_command *const commands[] = {
+const struct lg_command *const lg_commands[] = {
 #ifdef LG_HAVE_RECORD
 	&lg_cmd_record, &lg_cmd_hang, &lg_cmd_env, &lg_cmd_trigger, &lg_cmd_view,
 #endif
@@ -26,9 +26,10 @@ static const struct lg_command *const commands[] = {
 #ifdef LG_HAVE_DOCTOR
 	&lg_cmd_doctor,
 #endif
-	&lg_cmd_rules,
+	&lg_cmd_rules, &lg_cmd_completions,
 };
-enum { N_COMMANDS = sizeof commands / sizeof *commands };
+enum { N_COMMANDS = sizeof lg_commands / sizeof *lg_commands };
+const size_t lg_n_commands = N_COMMANDS;
 
 /* 4 KiB of a path, and what is said of it. */
 enum { LINE_MAX_BYTES = 6 << 10 };
@@ -139,11 +140,11 @@ static int unknown(const char *name)
 	unsigned best = 3;
 
 	for (size_t i = 0; i < N_COMMANDS; i++) {
-		unsigned x = distance(name, commands[i]->name);
+		unsigned x = distance(name, lg_commands[i]->name);
 
 		if (x < best) {
 			best = x;
-			near = commands[i]->name;
+			near = lg_commands[i]->name;
 		}
 	}
 	if (near)
@@ -167,12 +168,12 @@ static int help_all(void)
 		     "usage: laggard COMMAND [OPTION]... [FILE]...\n\n";
 	for (size_t i = 0; i < N_COMMANDS; i++) {
 		static const char pad[] = "          ";
-		size_t len = strlen(commands[i]->name);
+		size_t len = strlen(lg_commands[i]->name);
 
 		parts[n++] = "  ";
-		parts[n++] = commands[i]->name;
+		parts[n++] = lg_commands[i]->name;
 		parts[n++] = pad + (len < sizeof pad - 1 ? len : sizeof pad - 2);
-		parts[n++] = commands[i]->summary;
+		parts[n++] = lg_commands[i]->summary;
 		parts[n++] = "\n";
 		if (n + 6 > sizeof parts / sizeof *parts) {
 			parts[n] = NULL;
@@ -242,12 +243,12 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
 		for (size_t i = 0; argc > 2 && i < N_COMMANDS; i++)
-			if (!strcmp(argv[2], commands[i]->name))
-				return lg_help(commands[i]);
+			if (!strcmp(argv[2], lg_commands[i]->name))
+				return lg_help(lg_commands[i]);
 		return argc > 2 && argv[1][0] == 'h' ? unknown(argv[2]) : help_all();
 	}
 	for (size_t i = 0; i < N_COMMANDS; i++)
-		if (!strcmp(argv[1], commands[i]->name))
-			return commands[i]->run(argc - 1, argv + 1);
+		if (!strcmp(argv[1], lg_commands[i]->name))
+			return lg_commands[i]->run(argc - 1, argv + 1);
 	return unknown(argv[1]);
 }

@@ -48,7 +48,12 @@ install: all
 	meson configure $(B) -Dprefix=$(prefix)
 	DESTDIR=$(DESTDIR) meson install -C $(B) --quiet
 
+# What the last make install put there, by its own list.
+uninstall:
+	@test -e $(B)/meson-logs/install-log.txt || { echo "nothing was installed from $(B)"; exit 1; }
+	@grep -v '^#' $(B)/meson-logs/install-log.txt | xargs -d '\n' rm -df --
+
 clean:
 	find $(B) -mindepth 1 -maxdepth 1 ! -name trixie -exec rm -rf {} +
 
-.PHONY: all deps try test check asan fuzz bench web matrix mutants cases install clean
+.PHONY: all deps try test check asan fuzz bench web matrix mutants cases install uninstall clean

@@ -466,6 +466,10 @@ def test_install_follows_destdir_and_prefix(laggard_path, tmp_path):
         env={"PYTHONPATH": str(module.parent.parent), "PYTHONDONTWRITEBYTECODE": "1"}, check=False,
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert done.stdout.split() == ["False", str(module)]
+    for name in ("bash-completion/completions/laggard", "zsh/site-functions/_laggard", "fish/vendor_completions.d/laggard.fish"):
+        assert len(list(tmp_path.rglob(name))) == 1
+    subprocess.run(["make", "-s", "uninstall", f"B={build}"], check=True, cwd=ROOT, stdin=subprocess.DEVNULL)
+    assert not list(tmp_path.rglob("*"))
 
 
 def archive_of_libelf_is_whole(tmp_path):

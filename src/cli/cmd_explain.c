@@ -12,7 +12,7 @@
 #include "cli/load.h"
 #include "report/report.h"
 
-enum { AS_SCREEN, AS_JSON, AS_MARKDOWN, AS_TERM, AS_BRIEF };
+enum { AS_SCREEN, AS_JSON, AS_MARKDOWN, AS_SARIF, AS_TERM, AS_BRIEF };
 
 struct options {
 	int as;
@@ -40,10 +40,11 @@ static bool fails(const struct lg_verdict *v, const char *on)
 static int parse(int argc, char **argv, struct options *opt)
 {
 	enum { JSON = 256, MARKDOWN, BRIEF, VICTIM, COST, FAIL_ON,
-	       STEP_REGEX, GPUS, HTML };
+	       STEP_REGEX, GPUS, HTML, SARIF };
 	static const struct option longs[] = {
 		{ "json", no_argument, NULL, JSON },
 		{ "markdown", no_argument, NULL, MARKDOWN },
+		{ "sarif", no_argument, NULL, SARIF },
 		{ "brief", no_argument, NULL, BRIEF },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "html", required_argument, NULL, HTML },
@@ -59,7 +60,7 @@ static int parse(int argc, char **argv, struct options *opt)
 	const struct lg_command *cmd = &lg_cmd_explain;
 	char *end;
 	long pid;
-	int c;
+	int c, as;
 
 	opterr = 0;
 	optind = 0; /* glibc: start anew */
@@ -67,16 +68,15 @@ static int parse(int argc, char **argv, struct options *opt)
 		switch (c) {
 		case JSON:
 		case MARKDOWN:
-			if (opt->as && opt->as != (c == JSON ? AS_JSON : AS_MARKDOWN))
-				return lg_usage(cmd, "--json and --markdown both want the output: give one of them");
-			opt->as = c == JSON ? AS_JSON : AS_MARKDOWN;
-			break;
+		case SARIF:
 		case BRIEF:
 		case 'v':
-			if (opt->as && opt->as != (c == BRIEF ? AS_BRIEF : AS_TERM))
-				return lg_usage(cmd, "-v, --brief, --json and --markdown each want the output: give "
-						     "one of them");
-			opt->as = c == BRIEF ? AS_BRIEF : AS_TERM;
+			as = c == JSON ? AS_JSON : c == MARKDOWN ? AS_MARKDOWN : c == SARIF ? AS_SARIF
+			     : c == BRIEF ? AS_BRIEF : AS_TERM;
+			if (opt->as && opt->as != as)
+				return lg_usage(cmd, "-v, --brief, --json, --markdown and --sarif each want the output: "
+						     "give one of them");
+			opt->as = as;
 			break;
 		case HTML:
 			opt->html = optarg;
@@ -141,6 +141,8 @@ static int print(const struct lg_verdict *v, const struct options *opt)
 		lg_report_json(v, o);
 	else if (opt->as == AS_MARKDOWN)
 		lg_report_markdown(v, o);
+	else if (opt->as == AS_SARIF)
+		lg_report_sarif(v, o);
 	else if (opt->as == AS_TERM)
 		lg_report_term(v, &t, o);
 	else if (opt->as == AS_BRIEF)
@@ -208,6 +210,7 @@ const struct lg_command lg_cmd_explain = {
 	"  --brief              one line a finding\n"
 	"  --json               the verdict as JSON, schema 1 (laggard-explain(1))\n"
 	"  --markdown           for an issue or a chat\n"
+	"  --sarif              for a code host, SARIF 2.1.0\n"
 	"  --html OUT           besides, one page with pictures that opens in any browser, without a network;\n"
 	"                       - = to standard output, instead of the verdict\n"
 	"  --victim PID         judge this process, marked or not\n"

@@ -17,6 +17,7 @@ struct lg_term_options {
 };
 
 void lg_report_json(const struct lg_verdict *v, struct lg_out *o);     /* schema 1 */
+void lg_report_sarif(const struct lg_verdict *v, struct lg_out *o);    /* for a code host */
 void lg_report_markdown(const struct lg_verdict *v, struct lg_out *o); /* for an issue or a chat */
 /* One page, with pictures (html.c). Unlike the others it adds up, and can run out of memory. */
 int lg_report_html(const struct lg_verdict *v, struct lg_out *o, struct lg_error *err) LG_MUST_CHECK;

@@ -16,6 +16,7 @@
 #include "cli/bounds.h"
 #include "cli/command.h"
 #include "cli/load.h"
+#include "symbols/options.h"
 
 const struct lg_command *const lg_commands[] = {
 #ifdef LG_HAVE_RECORD
@@ -221,8 +222,10 @@ int main(int argc, char **argv)
 	uid_t uid;
 	gid_t gid;
 
-	if (lg_invoker(&uid, &gid))
+	if (lg_invoker(&uid, &gid)) {
 		lg_place_owner(uid, gid);
+		lg_symbol_options.caller = uid;
+	}
 
 	/* Left alone, glibc learns from the first big block that is freed to keep such blocks in its heap,
 	 * where what an import needs for a while only stays resident until the end. */

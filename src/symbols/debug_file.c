@@ -17,11 +17,12 @@
 
 #include "base/alloc.h"
 #include "symbols/elf_symbols.h"
+#include "symbols/file_budget.h"
 #include "symbols/open_foreign.h"
 #include "symbols/options.h"
 
 #define UNPACKED_MAX ((size_t)256 << 20)
-#define SUMMED_MAX ((off_t)4 << 30) /* no debug file is larger; a file without bytes can be */
+#define DECODER_MAX ((uint64_t)80 << 20) /* what "xz -9" takes */
 
 struct lg_symbol_options lg_symbol_options;
 
@@ -105,14 +106,16 @@ int lg_build_id_open(const char *build_id)
 }
 
 /* CRC-32 of IEEE 802.3, zlib's, over the whole file (GDB manual, "Separate Debug Files"). */
-static bool same_crc(int fd, GElf_Word want)
+static bool same_crc(int fd, GElf_Word want, uid_t owner)
 {
 	uint8_t buf[65536];
 	uLong crc = crc32(0, NULL, 0);
 	off_t at = 0;
 	ssize_t n = 1;
 
-	while (at < SUMMED_MAX && (n = pread(fd, buf, sizeof buf, at)) > 0) {
+	while ((n = pread(fd, buf, sizeof buf, at)) > 0) {
+		if (!lg_file_spend(LG_COST_SUMMED, owner, (uint64_t)n))
+			return false;
 		crc = crc32(crc, buf, (uInt)n);
 		at += n;
 	}
@@ -172,23 +175,18 @@ int lg_debug_candidate(const struct lg_debug_names *d, int fd, const char *debug
 
 lg_debug_open_fn *lg_debug_opener = lg_debug_candidate;
 
-/* The link of a file may name the file itself (eu-strip -f without a new name). */
-static bool same_file(int fd, int found)
+static bool belongs(const struct lg_debug_names *d, int fd, int found, unsigned which)
 {
 	struct stat a, b;
 
-	return !fstat(fd, &a) && !fstat(found, &b) && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
-}
-
-static bool belongs(const struct lg_debug_names *d, int fd, int found, unsigned which)
-{
 	if (which == LG_DEBUG_BY_SERVER)
 		return true; /* asked for by its id; an executable's debug file need not repeat it */
 	if (which == LG_DEBUG_BY_ID)
 		return same_id(found, d->build_id);
-	if (same_file(fd, found))
+	/* The link of a file may name the file itself (eu-strip -f without a new name). */
+	if (fstat(fd, &a) || fstat(found, &b) || (a.st_ino == b.st_ino && a.st_dev == b.st_dev))
 		return false;
-	return *d->build_id ? same_id(found, d->build_id) : same_crc(found, d->crc);
+	return *d->build_id ? same_id(found, d->build_id) : same_crc(found, d->crc, a.st_uid);
 }
 
 int lg_debug_file_open(Elf *elf, int fd, const char *build_id, const char *debug_dir)
@@ -219,33 +217,35 @@ int lg_debug_file_open(Elf *elf, int fd, const char *build_id, const char *debug
 
 /* -- mini debug info -- */
 
-static char *unpack_xz(const void *in, size_t n, size_t *ret_n)
+static char *unpack_xz(const void *in, size_t n, uid_t owner, size_t *ret_n)
 {
+	lzma_stream xz = { .next_in = in, .avail_in = n };
+	lzma_ret rc = lzma_stream_decoder(&xz, DECODER_MAX, 0);
+	size_t size = 0;
 	char *out = NULL;
 
-	for (size_t size = 4 * n + 65536; size <= UNPACKED_MAX; size *= 2) {
-		uint64_t limit = UNPACKED_MAX;
-		size_t in_pos = 0, out_pos = 0;
-		char *bigger = lg_realloc(out, size, 1);
-		lzma_ret rc;
+	while (rc == LZMA_OK && !xz.avail_out) {
+		size_t more = size ? size : 4 * n + 65536;
+		char *bigger = more <= UNPACKED_MAX && lg_file_spend(LG_COST_UNPACKED, owner, more)
+				       ? lg_realloc(out, size + more, 1) : NULL;
 
 		if (!bigger)
 			break;
 		out = bigger;
-		rc = lzma_stream_buffer_decode(&limit, 0, NULL, in, &in_pos, n, (uint8_t *)out, &out_pos,
-					       size);
-		if (rc == LZMA_OK) {
-			*ret_n = out_pos;
-			return out;
-		}
-		if (rc != LZMA_BUF_ERROR) /* the output is too small */
-			break;
+		xz.next_out = (uint8_t *)out + size;
+		xz.avail_out = more;
+		size += more;
+		rc = lzma_code(&xz, LZMA_FINISH);
 	}
+	*ret_n = (size_t)xz.total_out;
+	lzma_end(&xz);
+	if (rc == LZMA_STREAM_END)
+		return out;
 	lg_free(out);
 	return NULL;
 }
 
-char *lg_mini_debug(Elf *elf, size_t *ret_n)
+char *lg_mini_debug(Elf *elf, uid_t owner, size_t *ret_n)
 {
 	Elf_Scn *scn = NULL;
 	size_t names;
@@ -259,7 +259,7 @@ char *lg_mini_debug(Elf *elf, size_t *ret_n)
 					 ? elf_rawdata(scn, NULL) : NULL;
 
 		if (data && data->d_size && data->d_buf)
-			return unpack_xz(data->d_buf, data->d_size, ret_n);
+			return unpack_xz(data->d_buf, data->d_size, owner, ret_n);
 	}
 	return NULL;
 }

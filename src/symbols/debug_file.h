@@ -45,7 +45,8 @@ int lg_debuginfod_open(const char *build_id, bool executable);
 int lg_build_id_open(const char *build_id);
 /* perf's copy of a kernel's /proc/kallsyms, of the first boot that perf recorded; -1 = there is none. */
 int lg_build_id_kallsyms_open(const char *build_id);
-/* .gnu_debugdata ("mini debug info") unpacked, lg_free() it; NULL when there is none. */
-char *lg_mini_debug(Elf *elf, size_t *ret_n);
+/* .gnu_debugdata ("mini debug info") unpacked, lg_free() it; NULL when there is none, or it is too much for a
+ * file of that owner (file_budget.h). */
+char *lg_mini_debug(Elf *elf, uid_t owner, size_t *ret_n);
 
 #endif /* LG_SYMBOLS_DEBUG_FILE_H */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "symbols/elf_internal.h"
+#include "symbols/file_budget.h"
 
 enum { UNPACKED_MAX = 1 << 28 }; /* .debug_frame of the largest programs has 50 MB */
 
@@ -85,8 +86,9 @@ static void eh_frame(struct lg_elf *e, struct lg_cfi *c)
 }
 
 /* .debug_frame of one part of the file, unpacked. */
-static void debug_frame(const struct lg_elf_part *part, struct lg_cfi *c)
+static void debug_frame(const struct lg_elf *e, unsigned which, struct lg_cfi *c)
 {
+	const struct lg_elf_part *part = &e->part[which];
 	GElf_Shdr sh;
 	GElf_Chdr packed;
 	Elf_Scn *scn = part->elf ? section_of_name(part->elf, ".debug_frame", &sh) : NULL;
@@ -96,7 +98,8 @@ static void debug_frame(const struct lg_elf_part *part, struct lg_cfi *c)
 		return;
 	/* libdw may have unpacked it already: then it no longer says that it is packed. */
 	if (sh.sh_flags & SHF_COMPRESSED &&
-	    (!gelf_getchdr(scn, &packed) || packed.ch_size > UNPACKED_MAX || elf_compress(scn, 0, 0) < 0))
+	    (!gelf_getchdr(scn, &packed) || packed.ch_size > UNPACKED_MAX ||
+	     !lg_file_spend(LG_COST_UNPACKED, e->owner, packed.ch_size) || elf_compress(scn, 0, 0) < 0))
 		return;
 	data = elf_getdata(scn, NULL);
 	if (!data || !data->d_buf)
@@ -122,10 +125,10 @@ static void find_sections(struct lg_elf *e)
 	for (unsigned i = 0; i < LG_ELF_CFI; i++)
 		e->cfi[i].word = eh.e_ident[EI_CLASS] == ELFCLASS64 ? 8 : 4;
 	eh_frame(e, &e->cfi[0]);
-	debug_frame(&e->part[LG_ELF_MAIN], &e->cfi[1]);
+	debug_frame(e, LG_ELF_MAIN, &e->cfi[1]);
 	/* A debug file is worth opening for it only if the file itself says nothing. */
 	if (!e->cfi[0].p && !e->cfi[1].p && lg_elf_need_debug(e))
-		debug_frame(&e->part[LG_ELF_DEBUG], &e->cfi[1]);
+		debug_frame(e, LG_ELF_DEBUG, &e->cfi[1]);
 }
 
 struct lg_cfi *lg_elf_cfi(struct lg_elf *e, unsigned which, enum lg_machine machine)

@@ -4,6 +4,7 @@
 #define LG_SYMBOLS_ELF_INTERNAL_H
 #include <elfutils/libdw.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "symbols/cfi.h"
 #include "symbols/elf_cfi.h"
@@ -33,6 +34,7 @@ struct lg_elf {
 	} load[32];
 	size_t n_load;
 	char build_id[LG_BUILD_ID_HEX];
+	uid_t owner; /* who pays for it: file_budget.h */
 	char *debug_dir;
 	bool debug_tried, dwarf_tried, cfi_tried;
 	Dwarf *dwarf, *main_dwarf;

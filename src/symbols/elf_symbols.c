@@ -21,11 +21,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "symbols/debug_file.h"
 #include "symbols/elf_internal.h"
+#include "symbols/file_budget.h"
 #include "symbols/shrunk.h"
 
 #define NAME_PART 0x80000000u
@@ -34,6 +36,7 @@
 /* libtorch_cuda.so, the largest known, has less than half a million symbols and 0.3 GB of names. */
 #define SYMBOLS_MAX (2u << 20)
 #define FORGET_AFTER 65536u /* symbols read: the pages of their names are not needed yet */
+#define SECTION_BYTES 320u   /* of libelf's, for each section */
 #define SIZELESS_MAX 65536 /* an assembler function is not longer */
 #define LOOK_BACK 16       /* nested or overlapping symbols before the nearest one */
 
@@ -113,18 +116,25 @@ static void forget_pages(Elf *elf)
 static int add_table(struct lg_elf *e, unsigned part_i, Elf_Scn *scn, const GElf_Shdr *sh)
 {
 	struct lg_elf_part *p = &e->part[part_i];
-	Elf_Data *data = elf_getdata(scn, NULL);
 	Elf_Scn *str_scn = elf_getscn(p->elf, sh->sh_link);
-	Elf_Data *str = str_scn ? elf_getdata(str_scn, NULL) : NULL;
 	size_t n = sh->sh_entsize ? sh->sh_size / sh->sh_entsize : 0;
+	const char *id = elf_getident(p->elf, NULL);
+	/* libelf copies a whole table that does not lie as the processor wants it. */
+	bool copied = sh->sh_offset % 8 || !id || id[EI_DATA] != ELFDATA2LSB;
+	Elf_Data *data, *str;
 
+	n = n < SYMBOLS_MAX ? n : SYMBOLS_MAX;
+	if (!lg_file_spend(LG_COST_KEPT, e->owner, n * sizeof *e->sym + (copied ? sh->sh_size : 0)))
+		return 0;
+	data = elf_getdata(scn, NULL);
+	str = str_scn ? elf_getdata(str_scn, NULL) : NULL;
 	/* A section without bytes in the file (SHT_NOBITS) has a size all the same. */
 	if (!data || !data->d_buf || !str || !str->d_buf || !str->d_size ||
 	    ((const char *)str->d_buf)[str->d_size - 1])
 		return 0;
 	p->str = str->d_buf;
 	p->n_str = str->d_size;
-	for (size_t i = 0; i < n && i < SYMBOLS_MAX; i++) {
+	for (size_t i = 0; i < n; i++) {
 		GElf_Sym s;
 		unsigned type;
 
@@ -153,7 +163,16 @@ static int add_table(struct lg_elf *e, unsigned part_i, Elf_Scn *scn, const GElf
 	return 0;
 }
 
-static Elf *begin(int fd)
+/* libelf has allocated what it keeps of each section already; a file has up to 2^32. */
+static bool paid(const struct lg_elf *e, Elf *elf)
+{
+	size_t n = 0;
+
+	return !elf || elf_kind(elf) != ELF_K_ELF ||
+	       (!elf_getshdrnum(elf, &n) && lg_file_spend(LG_COST_KEPT, e->owner, n * SECTION_BYTES));
+}
+
+static Elf *begin(const struct lg_elf *e, int fd)
 {
 	static char *const anywhere = (char *)1; /* libelf tells where only after it has read there */
 	size_t n = 0;
@@ -166,6 +185,11 @@ static Elf *begin(int fd)
 	if (p)
 		lg_shrunk_watch(p, n);
 	lg_shrunk_let_go(anywhere);
+	if (!paid(e, elf)) {
+		lg_shrunk_let_go(p);
+		elf_end(elf);
+		elf = NULL;
+	}
 	return elf;
 }
 
@@ -181,7 +205,7 @@ bool lg_elf_need_debug(struct lg_elf *e)
 	p->fd = lg_debug_file_open(e->part[LG_ELF_MAIN].elf, e->part[LG_ELF_MAIN].fd, e->build_id,
 				   e->debug_dir);
 	if (p->fd >= 0)
-		p->elf = begin(p->fd);
+		p->elf = begin(e, p->fd);
 	return p->elf != NULL;
 }
 
@@ -195,9 +219,13 @@ static int add_stripped(struct lg_elf *e)
 	size_t n;
 
 	if (!lg_elf_need_debug(e)) {
-		p->image = lg_mini_debug(e->part[LG_ELF_MAIN].elf, &n);
+		p->image = lg_mini_debug(e->part[LG_ELF_MAIN].elf, e->owner, &n);
 		if (p->image)
 			p->elf = elf_memory(p->image, n);
+		if (!paid(e, p->elf)) {
+			elf_end(p->elf);
+			p->elf = NULL;
+		}
 		i = LG_ELF_MINI;
 	}
 	scn = e->part[i].elf ? section_of_type(e->part[i].elf, SHT_SYMTAB, &sh) : NULL;
@@ -290,6 +318,7 @@ static struct lg_elf *blank(void)
 int lg_elf_open(struct lg_elf **ret, int fd, const char *debug_dir, struct lg_error *err)
 {
 	struct lg_elf *e = blank();
+	struct stat st;
 
 	if (!e)
 		return lg_fail(err, LG_E_NOMEM, LG_NO_OFFSET, "out of memory");
@@ -300,7 +329,8 @@ int lg_elf_open(struct lg_elf **ret, int fd, const char *debug_dir, struct lg_er
 		lg_elf_free(e);
 		return lg_fail_errno(err, os_errno, "ELF file");
 	}
-	e->part[0].elf = begin(e->part[0].fd);
+	e->owner = fstat(fd, &st) ? (uid_t)-1 : st.st_uid;
+	e->part[0].elf = begin(e, e->part[0].fd);
 	return opened(ret, e, debug_dir, err);
 }
 

@@ -6,16 +6,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "symbols/file_budget.h"
 
 enum {
 	MAGIC = 0x4a695444, HEAD_BYTES = 40, RECORD_BYTES = 16,
 	CODE_LOAD = 0, CODE_MOVE = 1, CODE_CLOSE = 3,
 	LOAD_BYTES = 40, MOVE_BYTES = 48,
 	NAME_MAX_BYTES = 4096, CODES_MAX = 1 << 22,
-	LOOK_BACK = 4096
+	LOOK_BACK = 4096,
+	MOVES_LOOK_MAX = 1 << 30 /* codes that are passed by in search of those that were moved */
 };
 
 struct code {
@@ -31,6 +34,8 @@ struct lg_jitdump {
 	uint64_t longest;
 	uint64_t *reuse; /* sorted moments */
 	size_t n_reuse, reuse_cap;
+	size_t moves_looked;
+	uid_t owner;
 };
 
 static uint32_t u32(const uint8_t *p)
@@ -53,6 +58,8 @@ static int add(struct lg_jitdump *j, uint64_t start, uint64_t size, uint64_t ts,
 {
 	if (!size || start > UINT64_MAX - size || j->n >= CODES_MAX)
 		return 0;
+	if (!lg_file_spend(LG_COST_KEPT, j->owner, sizeof *j->code + 2 * sizeof *j->reuse))
+		return LG_E_LIMIT;
 	if (lg_grow(&j->code, &j->cap, j->n + 1, sizeof *j->code))
 		return LG_E_NOMEM;
 	j->code[j->n++] = (struct code){ start, start + size, ts, name };
@@ -73,6 +80,8 @@ static int load(struct lg_jitdump *j, FILE *f, uint32_t left, uint64_t ts)
 	len = strnlen(name, n); /* the code follows the name */
 	if (j->n_names > UINT32_MAX - NAME_MAX_BYTES - 1)
 		return 0;
+	if (!lg_file_spend(LG_COST_KEPT, j->owner, len + 1))
+		return LG_E_LIMIT;
 	if (lg_grow(&j->names, &j->names_cap, j->n_names + len + 1, 1))
 		return LG_E_NOMEM;
 	memcpy(j->names + j->n_names, name, len);
@@ -88,7 +97,7 @@ static int moved(struct lg_jitdump *j, FILE *f, uint32_t left, uint64_t ts)
 
 	if (left < MOVE_BYTES || fread(b, MOVE_BYTES, 1, f) != 1)
 		return 0;
-	for (size_t i = j->n; i-- > 0;)
+	for (size_t i = j->n; i-- > 0 && j->moves_looked++ < MOVES_LOOK_MAX;)
 		if (j->code[i].start == u64(b + 16))
 			return add(j, u64(b + 24), u64(b + 32), ts, j->code[i].name);
 	return 0;
@@ -165,6 +174,7 @@ int lg_jitdump_open(struct lg_jitdump **ret, int fd, struct lg_error *err)
 	FILE *f = own < 0 ? NULL : fdopen(own, "re");
 	struct lg_jitdump *j;
 	uint8_t head[HEAD_BYTES];
+	struct stat st;
 
 	if (!f) {
 		rc = lg_fail_errno(err, errno, "jitdump");
@@ -178,11 +188,13 @@ int lg_jitdump_open(struct lg_jitdump **ret, int fd, struct lg_error *err)
 		return lg_fail(err, LG_E_FORMAT, 0, "not a jitdump of a machine of this byte order");
 	}
 	j = lg_calloc(1, sizeof *j);
+	if (j)
+		j->owner = fstat(fd, &st) ? (uid_t)-1 : st.st_uid;
 	rc = j ? read_records(j, f) : LG_E_NOMEM;
 	fclose(f);
 	if (rc) {
 		lg_jitdump_free(j);
-		return lg_fail(err, rc, LG_NO_OFFSET, "out of memory");
+		return lg_fail(err, rc, LG_NO_OFFSET, "%s", lg_error_text(rc));
 	}
 	*ret = j;
 	return 0;

@@ -8,11 +8,13 @@
 #ifndef LG_SYMBOLS_OPTIONS_H
 #define LG_SYMBOLS_OPTIONS_H
 #include <stdbool.h>
+#include <sys/types.h>
 
 struct lg_symbol_options {
 	bool inlines;    /* frames of inlined functions */
 	bool lines;      /* source file and line of each frame */
 	bool debuginfod; /* the user's environment names servers: ask them */
+	uid_t caller;    /* who called sudo; 0 = nobody: files of that user are believed as one's own */
 	char cache[4096]; /* perf's copies of what it recorded ("~/.debug"); "" = do not look */
 };
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "symbols/file_budget.h"
 
 /* Ten times what the largest known JITs write. More is refused whole: what stands at its end may have taken
  * the place of what stands before it. */
@@ -78,6 +79,8 @@ int lg_perf_map_open(struct lg_perf_map **ret, int fd, struct lg_error *err)
 		return lg_fail_errno(err, errno, "perf map");
 	if (!S_ISREG(st.st_mode) || st.st_size > FILE_MAX_BYTES)
 		return lg_fail(err, LG_E_LIMIT, LG_NO_OFFSET, "perf map: too large or no file");
+	if (!lg_file_spend(LG_COST_KEPT, st.st_uid, (uint64_t)st.st_size))
+		return lg_fail(err, LG_E_LIMIT, LG_NO_OFFSET, "perf map: too large beside others");
 	m = lg_calloc(1, sizeof *m);
 	if (m)
 		m->text = lg_calloc((size_t)st.st_size + 1, 1);
@@ -95,6 +98,8 @@ int lg_perf_map_open(struct lg_perf_map **ret, int fd, struct lg_error *err)
 		n += (size_t)got;
 	}
 	rc = parse(m, n);
+	if (!rc && !lg_file_spend(LG_COST_KEPT, st.st_uid, m->cap * sizeof *m->code))
+		rc = LG_E_LIMIT;
 	if (rc) {
 		lg_perf_map_free(m);
 		return lg_fail(err, rc, LG_NO_OFFSET, "%s", lg_error_text(rc));

@@ -26,6 +26,7 @@
 #include "base/confine.h"
 #include "symbols/demangle.h"
 #include "symbols/elf_exports.h"
+#include "symbols/file_budget.h"
 #include "symbols/perf_map.h"
 #include "symbols/python_code.h"
 #include "symbols/symbol_child.h"
@@ -339,10 +340,13 @@ static void name_job(const struct lg_ask *a, int fd)
 	struct lg_perf_map *map = NULL;
 	struct lg_elf *elf = NULL;
 	struct lg_error err;
-	int rc = !pcs ? LG_E_NOMEM
-		 : a->kind == LG_ASK_PERF_MAP ? lg_perf_map_open(&map, fd, &err)
-		 : a->kind == LG_ASK_PYTHON   ? lg_python_dump_open(&dump, fd)
-					      : lg_elf_open(&elf, fd, "", &err);
+	int rc;
+
+	lg_file_budget_begin(); /* one file at a time, within this process's own limits */
+	rc = !pcs ? LG_E_NOMEM
+	     : a->kind == LG_ASK_PERF_MAP ? lg_perf_map_open(&map, fd, &err)
+	     : a->kind == LG_ASK_PYTHON   ? lg_python_dump_open(&dump, fd)
+					  : lg_elf_open(&elf, fd, "", &err);
 
 	opened(rc, elf ? lg_elf_build_id(elf) : "");
 	if (dump)

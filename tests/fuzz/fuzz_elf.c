@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "symbols/elf_symbols.h"
+#include "symbols/file_budget.h"
 #include "symbols/inlines.h"
 #include "symbols/unwind.h"
 
@@ -61,6 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 
 	if (n > 1 << 20)
 		return 0;
+	lg_file_budget_begin();
 	if (lg_elf_open_memory(&e, p, n, &err)) {
 		check(err.message[0] != 0);
 		return 0;

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "symbols/file_budget.h"
 #include "symbols/jitdump.h"
 #include "symbols/perf_map.h"
 
@@ -26,6 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	uint64_t addr = 0x1000, ts = 0, start;
 	int fd = memfd_create("jit", MFD_CLOEXEC);
 
+	lg_file_budget_begin();
 	check(fd >= 0 && write(fd, p, n) == (ssize_t)n && lseek(fd, 0, SEEK_SET) == 0);
 	if (n >= 16) {
 		memcpy(&addr, p + n - 8, 8);

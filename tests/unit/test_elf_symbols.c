@@ -19,6 +19,7 @@
 #include "base/alloc.h"
 #include "symbols/demangle.h"
 #include "symbols/elf_symbols.h"
+#include "symbols/file_budget.h"
 #include "symbols/resolve.h"
 #include "symbols/symbol_child.h"
 
@@ -237,6 +238,37 @@ static void name_in(const char *dir, const char *debug_dir, char name[64])
 
 #define STRIPPED "objcopy --only-keep-debug prog full.debug; strip prog; "
 
+/* Of what is unpacked, until no more is to be had for files of that user. */
+static void spend_all(uid_t owner)
+{
+	uint64_t n = 0;
+
+	while (lg_file_spend(LG_COST_UNPACKED, owner, 4096))
+		n += 4096;
+	assert_true(n >= 127u << 20);
+}
+
+static void strangers_have_a_quarter(void **state)
+{
+	uid_t stranger = geteuid() + 1;
+
+	(void)state;
+	lg_file_budget_begin();
+	assert_true(lg_file_spend(LG_COST_SUMMED, stranger, 2ull << 30));
+	assert_false(lg_file_spend(LG_COST_SUMMED, stranger, 1));
+	assert_false(lg_file_spend(LG_COST_SUMMED, stranger + 1, 1));
+	assert_true(lg_file_spend(LG_COST_KEPT, stranger, 1));
+	assert_false(lg_file_spend(LG_COST_SUMMED, 0, UINT64_MAX));
+	assert_true(lg_file_spend(LG_COST_SUMMED, 0, 6ull << 30));
+	assert_false(lg_file_spend(LG_COST_SUMMED, geteuid(), 1));
+	assert_int_equal(lg_file_over_budget(LG_COST_SUMMED), 4);
+	/* Nor do they come to their quarter where one's own have taken it all. */
+	lg_file_budget_begin();
+	assert_true(lg_file_spend(LG_COST_SUMMED, 0, 8ull << 30));
+	assert_false(lg_file_spend(LG_COST_SUMMED, stranger, 1));
+	lg_file_budget_begin();
+}
+
 static void reads_mini_debug_info(void **state)
 {
 	char dir[64], name[64];
@@ -253,6 +285,19 @@ static void reads_mini_debug_info(void **state)
 	}
 	name_in(dir, NULL, name);
 	assert_string_equal(name, "lg_test_function_to_find");
+	/* Strangers have spent what is theirs: one's own is read. */
+	lg_file_budget_begin();
+	spend_all(geteuid() + 1);
+	name_in(dir, NULL, name);
+	assert_string_equal(name, "lg_test_function_to_find");
+	assert_int_equal(lg_file_over_budget(LG_COST_UNPACKED), 1);
+	/* All is spent: this file has no names, and that is counted. */
+	spend_all(geteuid());
+	name_in(dir, NULL, name);
+	assert_string_equal(name, "");
+	assert_int_equal(lg_file_over_budget(LG_COST_UNPACKED), 3);
+	lg_file_budget_begin();
+	assert_int_equal(lg_file_over_budget(LG_COST_UNPACKED), 0);
 	/* A damaged one is as good as none. */
 	assert_true(run(dir, "dd if=/dev/zero of=mini.xz bs=1 seek=200 count=64 conv=notrunc; "
 			     "objcopy --update-section .gnu_debugdata=mini.xz prog"));
@@ -324,6 +369,7 @@ int main(void)
 		cmocka_unit_test(damaged_files_are_refused_or_read_in_bounds),
 		cmocka_unit_test(names_all_frames_of_a_builder),
 		cmocka_unit_test(demangles_and_cuts_long_names),
+		cmocka_unit_test(strangers_have_a_quarter),
 		cmocka_unit_test(reads_mini_debug_info),
 		cmocka_unit_test(follows_debug_links),
 		cmocka_unit_test(finds_debug_files_by_build_id),

@@ -15,6 +15,7 @@
 #include "symbols/debug_file.h"
 #include "symbols/demangle.h"
 #include "symbols/elf_symbols.h"
+#include "symbols/file_budget.h"
 #include "symbols/inlines.h"
 #include "symbols/jitdump.h"
 #include "symbols/kallsyms.h"
@@ -49,6 +50,7 @@ int lg_pd_code_init(struct lg_pd_code *c, struct lg_builder *b, const struct lg_
 	*c = (struct lg_pd_code){ .b = b, .h = h, .reuse_at = UINT64_MAX };
 	c->home.trace = lg_builder_trace(b);
 	lg_shrunk_guard();
+	lg_file_budget_begin();
 	c->s_kernel = lg_intern(b, "[kernel.kallsyms]");
 	c->s_guest = lg_intern(b, "[guest.kernel.kallsyms]");
 	c->s_hypervisor = lg_intern(b, "[hypervisor]");
@@ -467,11 +469,45 @@ static void open_vdso(struct lg_pd_dso *d)
 		d->elf = NULL;
 }
 
+/*
+ * Anyone may write a file of that name for any process. So only those of whom it concerns are believed: of
+ * root, of who asks, and, while it runs, of the process's own user.
+ */
+static int open_made(struct lg_pd_code *c, const struct lg_pd_dso *d)
+{
+	int fd = lg_foreign_open_path(lg_string(lg_builder_trace(c->b), d->name), LG_FOREIGN_NO_LINK);
+	struct stat st, process;
+	char path[32];
+
+	snprintf(path, sizeof path, "/proc/%d", d->pid);
+	if (fd < 0 || (!fstat(fd, &st) &&
+		       (lg_is_own(st.st_uid) || (!stat(path, &process) && process.st_uid == st.st_uid))))
+		return fd;
+	close(fd);
+	c->strange_maps++;
+	return -1;
+}
+
+static void open_jit(struct lg_pd_code *c, struct lg_pd_dso *d)
+{
+	int fd = open_made(c, d);
+	struct lg_error why;
+
+	if (fd < 0)
+		return;
+	if (!lg_jitdump_open(&d->dump, fd, &why)) {
+		uint64_t next = lg_jitdump_next_reuse(d->dump, c->now);
+
+		d->looked = c->now;
+		c->reuse_at = next < c->reuse_at ? next : c->reuse_at;
+	} else if (why.code == LG_E_FORMAT && lg_perf_map_open(&d->jit, fd, &why)) {
+		d->jit = NULL;
+	}
+	close(fd);
+}
+
 static void open_dso(struct lg_pd_code *c, struct lg_pd_dso *d)
 {
-	struct lg_error why;
-	int fd;
-
 	if (c->closed) {
 		d->tried = true;
 		return;
@@ -488,17 +524,7 @@ static void open_dso(struct lg_pd_code *c, struct lg_pd_dso *d)
 	} else if (d->kind == DSO_JIT &&
 		   (c->same_host || c->home.proof > LG_PD_BY_KERNEL)) {
 		/* (a process number alone is worth nothing in another boot) */
-		fd = lg_foreign_open_path(lg_string(lg_builder_trace(c->b), d->name), LG_FOREIGN_NO_LINK);
-		if (fd >= 0 && !lg_jitdump_open(&d->dump, fd, &why)) {
-			uint64_t next = lg_jitdump_next_reuse(d->dump, c->now);
-
-			d->looked = c->now;
-			c->reuse_at = next < c->reuse_at ? next : c->reuse_at;
-		} else if (fd >= 0 && lg_perf_map_open(&d->jit, fd, &why)) {
-			d->jit = NULL;
-		}
-		if (fd >= 0)
-			close(fd);
+		open_jit(c, d);
 	}
 }
 

@@ -46,6 +46,7 @@ struct lg_pd_code {
 	lg_frm unknown;              /* what lies in no mapping: a broken chain's garbage, mostly */
 	lg_str s_kernel, s_guest, s_hypervisor, s_unknown, kernel_build_id;
 	size_t frames, unnamed;
+	size_t strange_maps;         /* files of JITs that somebody else wrote */
 	/* --inline and --lines (symbols/options.h): frames of code inlined at an address. */
 	lg_frm *inlined;             /* outermost first, lists one after the other */
 	size_t n_inlined, inlined_cap;

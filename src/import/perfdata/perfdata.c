@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "import/perfdata/perf_import.h"
 #include "import/source/stamp.h"
+#include "symbols/file_budget.h"
 #include "symbols/inlines.h"
 #include "symbols/shrunk.h"
 
@@ -639,6 +640,17 @@ static void note_no_samples(struct lg_pd *p)
 	     : p->aux ? "only a processor's trace" : "its command was over at once, or nothing of it ran");
 }
 
+/* Of the files that the recording names, or a link of theirs. */
+static void note_over_budget(struct lg_pd *p)
+{
+	note(p, LG_DIAG_NAMES_LOST, lg_file_over_budget(LG_COST_UNPACKED), "packed sections of files were left out: "
+	     "unpacked they are more than is kept for all files together; functions there have no names");
+	note(p, LG_DIAG_NAMES_LOST, lg_file_over_budget(LG_COST_KEPT), "tables of files were left out: they are "
+	     "more than is kept for all files together; functions there have no names");
+	note(p, LG_DIAG_NAMES_LOST, lg_file_over_budget(LG_COST_SUMMED), "debug files were left out: to sum them up "
+	     "is more than is read for all files together; functions there have no names");
+}
+
 static void notes(struct lg_pd *p)
 {
 	for (size_t i = 0; i < p->n_files; i++)
@@ -682,6 +694,9 @@ static void notes(struct lg_pd *p)
 	     "functions there have no names");
 	note(p, LG_DIAG_NAMES_LOST, lg_inlines_cut(), "files have more debug information than is looked through: "
 	     "not all functions inlined there are told");
+	note(p, LG_DIAG_NAMES_LOST, p->code.strange_maps, "perf maps or jitdumps are neither root's nor of the "
+	     "process's own user or who reads them, and were not believed");
+	note_over_budget(p);
 	note(p, LG_DIAG_UNRESOLVED, p->kcore.why[0] != 0, "kcore_dir/kallsyms, of perf record --kcore, %s",
 	     p->kcore.why);
 	note_proof(p, &p->code);

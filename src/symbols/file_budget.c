@@ -6,10 +6,10 @@
 #include "symbols/options.h"
 
 /* What strangers may have of the first two, 256 MiB, leaves room for the rest of an import in the smallest
- * --max-memory that is the default (1 GiB). No debug file without a build id has 2 GiB. */
+ * --max-memory that is the default (1 GiB). Hardly a debug file without a build id has 1 GiB. */
 enum { STRANGERS = 4 }; /* have one part in so many */
 static const uint64_t most[LG_FILE_COSTS] = {
-	[LG_COST_UNPACKED] = 512ull << 20, [LG_COST_KEPT] = 512ull << 20, [LG_COST_SUMMED] = 8ull << 30
+	[LG_COST_UNPACKED] = 512ull << 20, [LG_COST_KEPT] = 512ull << 20, [LG_COST_SUMMED] = 4ull << 30
 };
 
 static _Atomic uint64_t spent[LG_FILE_COSTS][2]; /* by one's own files, by those of strangers */

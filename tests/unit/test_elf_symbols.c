@@ -254,17 +254,17 @@ static void strangers_have_a_quarter(void **state)
 
 	(void)state;
 	lg_file_budget_begin();
-	assert_true(lg_file_spend(LG_COST_SUMMED, stranger, 2ull << 30));
+	assert_true(lg_file_spend(LG_COST_SUMMED, stranger, 1ull << 30));
 	assert_false(lg_file_spend(LG_COST_SUMMED, stranger, 1));
 	assert_false(lg_file_spend(LG_COST_SUMMED, stranger + 1, 1));
 	assert_true(lg_file_spend(LG_COST_KEPT, stranger, 1));
 	assert_false(lg_file_spend(LG_COST_SUMMED, 0, UINT64_MAX));
-	assert_true(lg_file_spend(LG_COST_SUMMED, 0, 6ull << 30));
+	assert_true(lg_file_spend(LG_COST_SUMMED, 0, 3ull << 30));
 	assert_false(lg_file_spend(LG_COST_SUMMED, geteuid(), 1));
 	assert_int_equal(lg_file_over_budget(LG_COST_SUMMED), 4);
 	/* Nor do they come to their quarter where one's own have taken it all. */
 	lg_file_budget_begin();
-	assert_true(lg_file_spend(LG_COST_SUMMED, 0, 8ull << 30));
+	assert_true(lg_file_spend(LG_COST_SUMMED, 0, 4ull << 30));
 	assert_false(lg_file_spend(LG_COST_SUMMED, stranger, 1));
 	lg_file_budget_begin();
 }

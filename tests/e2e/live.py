@@ -5,8 +5,10 @@
                       must then be right in 2 of 3 attempts.
 @pytest.mark.healthy  a live test of a run in which nobody is to blame: its first failure is final.
 Accused               raised where somebody innocent is named, in whichever test: final as well.
+Broken                raised where what no load of a machine excuses went wrong (memory, a file that is not to be
+                      opened, a crash): final as well.
 Disturbed             raised where the kernel's own account shows that somebody else really had the CPUs: that
-                      was no attempt. Nor is one of a test that is not healthy and accuses nobody, if it went wrong while
+                      was no attempt. Nor is one of a test that is not healthy, neither Accused nor Broken, if it went wrong while
                       the hypervisor took a fiftieth of the CPUs. A test is begun anew twice for that; then this machine cannot judge it,
                       which is a skip with that reason, unless an attempt was wrong.
 
@@ -27,6 +29,16 @@ QUIET_LIMIT_S = 30     # after this the test runs anyway: what others take meanw
 
 class Accused(AssertionError):
     """Somebody is named who did nothing."""
+
+
+class Broken(AssertionError):
+    """What is no matter of time, and of nobody else's CPU time."""
+
+
+def unbroken(holds, said):
+    """An assertion that no load of this machine excuses."""
+    if not holds:
+        raise Broken(said)
 
 
 class Disturbed(Exception):
@@ -83,14 +95,14 @@ class Attempts:
         if bad is None:
             self.right += 1
             return self.right > min(self.wrong, 1)
-        accused = bool(bad.raised and issubclass(bad.raised, Accused))
-        stolen = taken > TAKEN_SHARE and not self.healthy and not accused
+        final = bool(bad.raised and issubclass(bad.raised, (Accused, Broken)))
+        stolen = taken > TAKEN_SHARE and not self.healthy and not final
         self.said.append(f"the hypervisor took {100 * taken:.0f} %: " * stolen + first_line(bad))
         if stolen or (bad.raised and issubclass(bad.raised, Disturbed)):
             self.disturbed += 1
             return self.disturbed > DISTURBED_MAX
         self.wrong += 1
-        return self.healthy or self.wrong == 2 or accused
+        return self.healthy or self.wrong == 2 or final
 
     def properties(self):
         return [("live", f"{self.right} of {self.right + self.wrong}"), ("disturbed", str(self.disturbed)),

@@ -218,7 +218,7 @@ def test_the_sum_counts_failures_errors_and_skips_with_reasons(tmp_path):
 
 LIVE = """
 import pathlib, pytest
-from live import Accused, Disturbed
+from live import Accused, Broken, Disturbed
 
 def script(words):
     # Does these things in turn, one an attempt; how many it did is counted in a file.
@@ -230,6 +230,8 @@ def script(words):
         assert False, f"hiccup {n}"
     if word == "accused":
         raise Accused("who did nothing")
+    if word == "broken":
+        raise Broken("too much memory")
     if word == "disturbed":
         raise Disturbed("by make")
     if word == "skip":
@@ -237,7 +239,7 @@ def script(words):
 
 @pytest.mark.live
 @pytest.mark.parametrize("words", ["right", "wrong right right", "wrong right wrong", "wrong wrong", "accused",
-                                   "wrong accused", "disturbed right", "disturbed disturbed disturbed",
+                                   "wrong accused", "wrong broken", "disturbed right", "disturbed disturbed disturbed",
                                    "wrong disturbed disturbed disturbed", "skip", "wrong skip"])
 def test_live(words):
     script(words)
@@ -264,30 +266,30 @@ def test_who_may_run_again_and_how_often(tmp_path):
     _, out = module.call([module.PYTHON, "-m", "pytest", "-q", "--strict-markers", "-p", "no:cacheprovider",
                           f"--junitxml={log}", "tests"],
                          {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(ROOT / "tests/e2e")}, quiet=True)
-    assert total.add_junit(log, "s") == 16, out
+    assert total.add_junit(log, "s") == 17, out
     for said in tests.glob("said.*"):
         assert len(said.read_text()) == len(said.name.removeprefix("said.").strip("-").split("-")), said.name
     failed = {re.search(r"\[(.*)\]|(test_other)", name)[0] for name, _ in total.failed}
-    assert failed == {"[wrong right wrong]", "[wrong wrong]", "[accused]", "[wrong accused]", "[wrong skip]",
-                      "[wrong disturbed disturbed disturbed]", "[wrong ]", "[disturbed wrong ]", "test_other"}
+    assert failed == {"[wrong right wrong]", "[wrong wrong]", "[accused]", "[wrong accused]", "[wrong broken]",
+                      "[wrong skip]", "[wrong disturbed disturbed disturbed]", "[wrong ]", "[disturbed wrong ]", "test_other"}
     assert (total.passed, len(total.skipped)) == (5, 2)
     unjudged, = (why for name, why in total.skipped if "[disturbed disturbed disturbed]" in name)
     assert "disturbed 3 times" in unjudged and "by make" in unjudged
     lines = list(total.live_lines())
-    assert lines[-1] == "14 live tests: right in 7 of 19 attempts, 9 more disturbed; 14 were repeats"
+    assert lines[-1] == "15 live tests: right in 7 of 21 attempts, 9 more disturbed; 15 were repeats"
     repeated, = (line for line in lines if "[wrong right right]" in line)
     assert "right in 2 of 3" in repeated and "hiccup 0" in repeated
 
 
 @pytest.mark.parametrize("healthy, raised, taken, counts", [
     (False, AssertionError, 0.3, False), (False, AssertionError, 0.01, True), (True, AssertionError, 0.3, True),
-    (False, live.Accused, 0.3, True)])
+    (False, live.Accused, 0.3, True), (False, live.Broken, 0.3, True)])
 def test_what_went_wrong_while_the_hypervisor_had_the_cpus(healthy, raised, taken, counts):
     report = types.SimpleNamespace(raised=raised, longrepr="it went wrong")
     attempts = live.Attempts(healthy)
     decided = attempts.add(report, taken)
     assert (attempts.wrong, attempts.disturbed) == ((1, 0) if counts else (0, 1))
-    assert decided == (counts and (healthy or raised is live.Accused))
+    assert decided == (counts and (healthy or raised in (live.Accused, live.Broken)))
     assert attempts.said[0].startswith("the hypervisor took 30 %") == (not counts)
 
 

@@ -479,6 +479,7 @@ static void work_of_the_kernel_in_the_main_thread_is_told(void **state)
 	p.run_stacks = (const char *const *const[]){ write, write, NULL };
 	o = explain(&p);
 	assert_null(find(o.v, "host.self_fork"));
+	assert_null(find(o.v, "host.memory_pressure"));
 	done(&o);
 	p.run_stacks = NULL;
 	p.run_stack = reclaim;
@@ -489,6 +490,7 @@ static void work_of_the_kernel_in_the_main_thread_is_told(void **state)
 	p.run_stack = thread;
 	o = explain(&p);
 	assert_null(find(o.v, "host.self_fork"));
+	assert_null(find(o.v, "host.memory_pressure"));
 	assert_non_null(find(o.v, "comms.straggler"));
 	done(&o);
 }

@@ -9,8 +9,8 @@
  *   attack stacks            CPU time and waits in call chains of random addresses in code of its own
  *   attack ring FILE         a mark ring, all of whose names are large and different, filled as it is read
  *
- * As uid 65534 where it can, but for the ring, which is the job's own; until it is killed, or for
- * ATTACK_SECONDS.
+ * As uid 65534 where it can, but for the ring, which is of whoever the job is (laggard record --user);
+ * until it is killed, or for ATTACK_SECONDS.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from live import unbroken
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import test_attacks_symbols  # noqa: E402
@@ -53,10 +54,10 @@ def holds(laggard, r, stage):  # noqa: F811
         pytest.skip("this machine does not let the attack begin (its root is no mount point: a chroot, say)")
     assert not ended, f"attackers ended: {ended}"
     assert all(pathlib.Path(f"/proc/{p.pid}").stat().st_uid == NOBODY for p in stage.running[1:])
-    assert r.beyond_s < BEYOND_S, f"{r.beyond_s:.2f} s beyond --for\n{r.text}"
-    assert r.watch.sum <= MEMORY, r.watch.peak
+    unbroken(r.watch.sum <= MEMORY, r.watch.peak)
     done = laggard("explain", "--json", r.path)
-    assert done.returncode == 0, done.stderr
+    unbroken(done.returncode == 0, done.stderr)
+    assert r.beyond_s < BEYOND_S, f"{r.beyond_s:.2f} s beyond --for\n{r.text}"
     assert query(laggard, r.path, "SELECT count(*) n FROM frame WHERE name = 'honest_function' AND kind = 2")[0]["n"] > 0, \
         f"the honest function lost its name\n{r.text}"
 

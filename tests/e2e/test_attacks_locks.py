@@ -11,7 +11,7 @@ import time
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from test_attacks_symbols import holds, record, recorded, stage  # noqa: E402, F401
+from test_attacks_symbols import BEYOND_S, holds, record, recorded, stage  # noqa: E402, F401
 
 pytestmark = [pytest.mark.live,
               pytest.mark.skipif(os.geteuid() != 0, reason="attacks by another user need root to record")]
@@ -61,37 +61,51 @@ def test_what_else_is_withheld(laggard, laggard_path, stage, record, mode):  # n
     holds(laggard, record())
 
 
-def ends(laggard_path, *args, limit_s=4):
-    """Its output, where it ends by itself in time."""
+def ends(laggard_path, *args):
+    """Its status and output, and after how long it ended by itself."""
     began = time.monotonic()
     with subprocess.Popen([laggard_path, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True) as proc:
         try:
-            text, _ = proc.communicate(timeout=limit_s + 30)
+            text, _ = proc.communicate(timeout=60)
         except subprocess.TimeoutExpired:
             proc.kill()
             raise
-    assert time.monotonic() - began < limit_s, text
-    return proc.returncode, text
+    return proc.returncode, text, time.monotonic() - began
+
+
+def ends_in_time(laggard_path, stage, attack, *args):  # noqa: F811
+    """Its status and output while attack() attacks: BEYOND_S later at most than without. Where it is later, the
+    machine may have become slower, too: the attack is ended, and it runs once more."""
+    alone, honest = ends(laggard_path, *args)[2], len(stage.running)
+    attack()
+    status, text, seconds = ends(laggard_path, *args)
+    print(f"{seconds:.1f} s, without the attack {alone:.1f} s")
+    if seconds > alone + BEYOND_S:
+        for proc in stage.running[honest:]:
+            proc.kill()
+            proc.wait()
+        again = ends(laggard_path, *args)[2]
+        assert seconds <= max(alone, again) + BEYOND_S, f"{seconds:.1f} s, not {alone:.1f} or {again:.1f} s\n{text}"
+    return status, text
 
 
 @pytest.mark.parametrize("args", [
     ["doctor"], ["trigger"], ["hang", "-p", "PID", "--for", "1s"], ["record", "--job", "match:no[.]such", "--for", "1s"],
     ["record", "--tier", "procfs", "--for", "1s"], ["record", "--tier", "perf", "--for", "1s"]], ids=" ".join)
 def test_every_command_that_asks_others(laggard_path, stage, tmp_path, args):  # noqa: F811
-    start(laggard_path, stage, "exec")
     honest = stage.honest()
     args = [str(honest.pid) if arg == "PID" else arg for arg in args]
-    # The attacker's three processes cost one second, whoever asks; the rest is the command's own.
-    status, text = ends(laggard_path, *args, *(["-o", tmp_path / "run.lag"] if args[0] == "record" else []),
-                        limit_s=10)
+    status, text = ends_in_time(laggard_path, stage, lambda: start(laggard_path, stage, "exec"), *args,
+                                *(["-o", tmp_path / "run.lag"] if args[0] == "record" else []))
     assert status in (0, 1), text
 
 
 def test_who_calls_himself_of_the_job_is_not_trusted(laggard, laggard_path, stage, tmp_path):  # noqa: F811
-    start(laggard_path, stage, "overlay", "my_training_job")
     out = tmp_path / "run.lag"
-    status, text = ends(laggard_path, "record", "--job", "match:my_training_job", "--for", "2s", "-o", out, limit_s=10)
+    stage.start("go(); time.sleep(1000)", "my_training_job", uid=0)  # whom the command finds without the attack
+    status, text = ends_in_time(laggard_path, stage, lambda: start(laggard_path, stage, "overlay", "my_training_job"),
+                                "record", "--job", "match:my_training_job", "--for", "2s", "-o", out)
     assert status == 0, text
     assert "were not looked at" in laggard("query", out, "select text from diag").stdout
 
@@ -135,19 +149,22 @@ def test_others_folders_of_marks_take_no_places(laggard, laggard_path, stage, tm
     """Seventy of one user, in namespaces of his own; the marks of an honest job, in the one that `laggard env`
     makes, are read all the same."""
     n = 70
-    proc = subprocess.Popen([sys.executable, "-c", NAMESPACES, str(n), stage.folder], user=65534, group=65534, extra_groups=[])
-    stage.running.append(proc)
-    end = time.monotonic() + 20
-    while len(list(stage.folder.glob("up*"))) < n:
-        if time.monotonic() > end:
-            pytest.skip("no user namespaces here")
-        time.sleep(0.05)
+
+    def attack():
+        proc = subprocess.Popen([sys.executable, "-c", NAMESPACES, str(n), stage.folder], user=65534, group=65534,
+                                extra_groups=[])
+        stage.running.append(proc)
+        end = time.monotonic() + 20
+        while len(list(stage.folder.glob("up*"))) < n:
+            if time.monotonic() > end:
+                pytest.skip("no user namespaces here")
+            time.sleep(0.05)
     stage.running.append(subprocess.Popen(
         ["sh", "-c", 'eval "$("$0" env)" && exec "$@"', laggard_path, sys.executable, "-c", JOB],
         env={**os.environ, "RANK": "0", "WORLD_SIZE": "1"}, stderr=subprocess.DEVNULL))
     time.sleep(2)
     out = tmp_path / "run.lag"
-    status, text = ends(laggard_path, "record", "--for", "3s", "-o", out, limit_s=15)
+    status, text = ends_in_time(laggard_path, stage, attack, "record", "--for", "3s", "-o", out)
     assert status == 0, text
     spans = laggard("query", out, "select count(*) n from span where name = 'forward'").stdout.split()
     assert int(spans[-1]) > 100, (spans, text)

@@ -156,9 +156,10 @@ class Others:
         spent = resource.getrusage(resource.RUSAGE_CHILDREN)
         return used / HZ - spent.ru_utime - spent.ru_stime, total / HZ
 
-    def share(self, job_s):
+    def share(self, left_s):
+        """left_s: CPU time of processes that nobody here waits for."""
         now = self.so_far()
-        return (now[0] - self.begin[0] - job_s) / (now[1] - self.begin[1])
+        return (now[0] - self.begin[0] - left_s) / (now[1] - self.begin[1])
 
 
 @contextlib.contextmanager
@@ -194,12 +195,13 @@ def undisturbed(laggard, laggard_path, can_record, tmp_path):
 
 
 def unharmed(laggard, laggard_path, folder, undisturbed, attack, beside_it=("host.cpu_contention",), **more):
-    """The job is recorded during an attack, a context manager: in time, and with the verdict that it has without.
-    beside_it: what else may be told. (verdict, last words)"""
+    """The job is recorded during an attack: in time, and with the verdict that it has without. attack: a context; its
+    value, if any, is a list of CPU times, at its end, of what its processes left behind. beside_it: what else may be
+    told. (verdict, last words)"""
     others = Others()
-    with attack:
+    with attack as left_s:
         v, mib, seconds, said = honest(laggard, laggard_path, folder, **more)
-    share = others.share(v["job_s"])
+    share = others.share(v["job_s"] + sum(left_s or ()))
     print(f"{mib:.0f} MiB, {seconds:.1f} s, lost {v['lost_ms']:.0f} of {v['stopped_ms']:.0f} ms (without it "
           f"{undisturbed['lost_ms']:.0f}), {v['steps']['count']} steps of {v['made']} and more; others had "
           f"{100 * share:.0f} % of the CPUs: {said.splitlines()[-2]}")

@@ -239,7 +239,7 @@ int main(int argc, char **argv)
 	struct run_plan plan = { .n_ranks = 2, .n_steps = 400, .only_rank = -1, .steady_late_rank = -1 };
 
 	if (argc != 3) {
-		fprintf(stderr, "usage: make_trace stall|ranks|healthy|nasty|random|threads|stacks|summed|empty OUT\n");
+		fprintf(stderr, "usage: make_trace stall|ranks|healthy|nasty|random|threads|stacks|summed|hostile|empty OUT\n");
 		return 2;
 	}
 	if (!strcmp(argv[1], "ranks")) {
@@ -249,9 +249,10 @@ int main(int argc, char **argv)
 		plan.period_ns = 2500000000;
 		plan.stall_ns = 80000000;
 		t = synthetic_run(&plan);
-	} else if (!strcmp(argv[1], "stall") || !strcmp(argv[1], "healthy")) {
-		if (!strcmp(argv[1], "stall")) {
+	} else if (!strcmp(argv[1], "stall") || !strcmp(argv[1], "hostile") || !strcmp(argv[1], "healthy")) {
+		if (strcmp(argv[1], "healthy")) {
 			plan.stall = STALL_LOCK;
+			plan.culprit = argv[1][0] == 'h' ? "\"=x\x1b[2J\n::error" : NULL;
 			plan.period_ns = 400000000;
 			plan.stall_ns = 80000000;
 		}

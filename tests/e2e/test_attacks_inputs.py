@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files made to do harm: names that steer terminals and CI runners, forged counts, bombs, work without end."""
+import contextlib
 import csv
 import io
 import json
@@ -17,6 +18,7 @@ import zlib
 
 import pytest
 
+NOBODY = 65534
 DATA = pathlib.Path(__file__).parents[1] / "data"
 HOSTILE = "::error file=x::owned\n::warning::two\x1b]0;title\x07\x9b31m\u202edrow\r##[stop-commands]x"
 # What no line of a terminal or of a CI log may hold: control characters but the line's end, marks that turn text.
@@ -58,6 +60,21 @@ def test_csv_holds_text_and_nothing_that_acts(laggard, chrome):
     done = laggard("query", chrome, sql, "--csv")
     assert harmless(done.stdout.replace("\r\n", "\n"))
     assert list(csv.reader(io.StringIO(done.stdout, newline="")))[1] == ["\\x1b[2J\\n::error::owned\\r\"", "::notice::"]
+
+
+@pytest.mark.parametrize("command", (("steps", "--csv"), ("steps",), ("explain",), ("explain", "--markdown")))
+def test_who_is_to_blame_is_named_with_nothing_that_acts(laggard, laggard_path, tmp_path, command):
+    """A process calls itself what it likes: the cause of a step is all that steps tells of anybody's choice."""
+    tool, path = pathlib.Path(laggard_path).parent / "tests/e2e/make_trace", tmp_path / "run.lag"
+    assert tool.exists(), "tests/e2e/make_trace is not built"
+    subprocess.run([tool, "hostile", path], check=True)
+    done = laggard(command[0], path, *command[1:])
+    assert done.returncode == 0 and harmless(done.stdout.replace("\r\n", "\n")), done.stderr
+    assert "::error" in done.stdout, "it is named"
+    if "--csv" in command:
+        rows = list(csv.DictReader(io.StringIO(done.stdout, newline="")))
+        assert len(rows) == done.stdout.count("\n") - 1, "a newline in a name makes no row"
+        assert any("\"=x\\x1b[2J\\n::error" in row["top_cause"] for row in rows)
 
 
 @pytest.mark.parametrize("command", (("query", "SELECT name, name FROM span"), ("query", "SELECT comm FROM thread"),
@@ -255,17 +272,46 @@ def wide(tmp_path_factory):
     return path
 
 
+def in_folder_as_nobody(folder, function):
+    """function() there, by a user without rights where this one is root; what it raises is raised here."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        with contextlib.suppress(BaseException):
+            os.chdir(folder)  # before: the way there may be closed for him
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(NOBODY)
+                os.setuid(NOBODY)
+            function()
+            status = 0
+        os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0, "the attack itself could not be laid out"
+
+
 def test_a_folder_leads_to_no_device_and_no_file_of_the_kernel(laggard, tmp_path):
     """Who reads /proc/kmsg takes the log's messages, and waits for the next one."""
-    os.mkfifo(tmp_path / "pipe.json")
-    for name, target in (("kmsg.json", "/proc/kmsg"), ("zero.json", "/dev/zero"), ("all", "/"), ("here", tmp_path),
-                         ("mem.json", "/proc/self/mem")):
-        (tmp_path / name).symlink_to(target)
+    tmp_path.chmod(0o777)
+    targets = {"kmsg.json": "/proc/kmsg", "zero.json": "/dev/zero", "all": "/", "here": tmp_path,
+               "mem.json": "/proc/self/mem"}
+
+    def attack():
+        os.mkfifo("pipe.json")
+        for name, target in targets.items():
+            os.symlink(target, name)
+    in_folder_as_nobody(tmp_path, attack)
     done = laggard("explain", "-v", tmp_path, timeout=10)
     assert done.returncode == 1 and "holds no trace\n" in done.stderr
-    (tmp_path / "linked").symlink_to(DATA / "perf/tiny.data")
-    done = laggard("explain", "--json", tmp_path, timeout=20)
-    assert done.returncode == 0 and "linked" in done.stdout, done.stderr
+
+    for name in ("kmsg.json", "zero.json", "mem.json", "pipe.json"):
+        def link():
+            os.unlink(name)
+            os.symlink(DATA / "perf/tiny.data", name)
+        in_folder_as_nobody(tmp_path, link)
+        done = laggard("explain", "--json", tmp_path, timeout=20)
+        assert done.returncode == 0, done.stderr
+        assert [os.path.basename(i["path"]) for i in json.loads(done.stdout)["inputs"]] == [name], "it is looked at"
+        in_folder_as_nobody(tmp_path, lambda: os.unlink(name))
 
 
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/full", "/dev/null"])

@@ -434,7 +434,7 @@ struct lg_trace *synthetic_run(const struct run_plan *p)
 	m.open_stack = stack_of(m.b, open);
 	m.nap_stack = stack_of(m.b, nap);
 	m.culprit = lg_thread_get(m.b, CULPRIT_PID, CULPRIT_PID);
-	lg_thread_name(m.b, m.culprit, lg_intern(m.b, "watcher"));
+	lg_thread_name(m.b, m.culprit, lg_intern(m.b, p->culprit ? p->culprit : "watcher"));
 	if (p->by_way) {
 		m.relay = lg_thread_get(m.b, RELAY_PID, RELAY_PID);
 		lg_thread_name(m.b, m.relay, lg_intern(m.b, "relay"));

@@ -34,6 +34,7 @@ struct run_plan {
 	const char *tier;      /* that recorded it; NULL = not told */
 	const char *world;     /* how many ranks the job says it has; NULL = does not say */
 	const char *recorded_by; /* record.cmdline; NULL = not told */
+	const char *culprit;   /* its name; NULL = watcher */
 	bool culprit_passes;   /* it was started after the recording, and ends before it */
 	const char *scope;     /* record.scope; NULL = not told */
 	const char *const *waker_stack; /* STALL_TCP: of the soft interrupt's waking, outermost first */

@@ -32,10 +32,10 @@ def open_to_all(folder):
 
 @contextlib.contextmanager
 def attacked(attack, what, folder):
-    """Two attackers as uid 65534 for as long."""
+    """Two attackers as uid 65534 for as long, in folders of their own: they give their files the same names."""
     open_to_all(folder)
-    attackers = [subprocess.Popen([attack, what, folder], env={**os.environ, "ATTACK_SECONDS": "30"})
-                 for _ in range(2)]
+    attackers = [subprocess.Popen([attack, what, open_to_all(folder / name)],
+                                  env={**os.environ, "ATTACK_SECONDS": "30"}) for name in "ab"]
     try:
         yield
         assert all(a.poll() is None for a in attackers), "the attack ended before the recording did"

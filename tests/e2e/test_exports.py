@@ -2,9 +2,9 @@
 """What other programs read out of `laggard convert`'s files is what `laggard query` counts in the tables.
 
 The programs are the real ones: speedscope's importer from its npm package, run by node, and Perfetto's
-trace_processor_shell, where LG_TRACE_PROCESSOR or PATH has one of v58 or later; LG_PERFETTO_PROTOS may name a
-source tree of Perfetto, whose definitions protoc reads .pftrace files by. What they should find is worked out here
-from the tables alone, to the nanosecond, by the rules that laggard-convert(1) states.
+trace_processor_shell, where LG_TRACE_PROCESSOR or PATH has one of v58 or later; and protoc, by Perfetto's definitions
+(tests/data/perfetto; LG_PERFETTO_PROTOS may name a source tree of Perfetto, to compare with). What they should find is
+worked out here from the tables alone, to the nanosecond, by the rules that laggard-convert(1) states.
 """
 import collections
 import csv
@@ -437,25 +437,35 @@ def test_a_recording_has_samples_on_several_cpus(inputs, laggard):
     assert any(len(rows) > 20 for rows in tables.ticks.values())
 
 
-def test_perfettos_definitions_know_every_field(inputs, laggard, tmp_path):
-    """protoc, by the public definitions, finds the samples' CPUs and modes and nothing without a name."""
+def decoded(path, folder, definitions):
+    """What protoc reads in a .pftrace file, as text."""
+    assert shutil.which("protoc"), "protoc is missing: run tools/install-deps test"
+    done = subprocess.run(["protoc", "--decode=perfetto.protos.Trace", f"-I{folder}", definitions], stdin=path.open("rb"),
+                          check=False, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode("utf-8")
+
+
+def test_perfettos_definitions_know_every_field(inputs, laggard, root, tmp_path):
+    """protoc, by the public definitions, finds each field that laggard has a use for and nothing without a name, and the
+    samples' CPUs and modes. The definitions are cut to those fields: another number is not that of some other field."""
     protos = os.environ.get("LG_PERFETTO_PROTOS")
-    if not protos or not shutil.which("protoc"):
-        pytest.skip("LG_PERFETTO_PROTOS names no source tree of Perfetto (for its protos), or there is no protoc")
+    names = set()
     for name in INPUTS:
         tables = Tables(laggard, inputs(name))
         path = converted(laggard, tables.path, tmp_path / "out.pftrace")
-        done = subprocess.run(["protoc", "--decode=perfetto.protos.Trace", f"-I{protos}",
-                               "protos/perfetto/trace/perfetto_trace.proto"], stdin=path.open("rb"), check=False,
-                              capture_output=True, timeout=120)
-        assert done.returncode == 0, done.stderr
-        text = done.stdout.decode("utf-8")
+        text = decoded(path, root / "tests/data/perfetto", "trace.proto")
+        if protos:  # the whole, of this or another version: no field has another name or type there
+            assert decoded(path, protos, "protos/perfetto/trace/perfetto_trace.proto") == text
         assert not re.search(r"^ *\d+(:| \{)", text, re.M), "a field that the definitions do not have"
+        names |= set(re.findall(r"^ *([a-z]\w*)(?::| \{)", text, re.M))
         contexts = collections.Counter(
             (int(cpu or -1), mode) for cpu, mode in
             re.findall(r"execution_context \{\s+(?:cpu: (\d+)\s+)?mode: MODE_(\w+)\s+\}", text))
         assert contexts == collections.Counter(
             (s["cpu"], "KERNEL" if s["flags"] & KERNEL else "USER") for rows in tables.ticks.values() for s in rows)
+    definitions = (root / "tests/data/perfetto/trace.proto").read_text(encoding="utf-8")
+    assert names == set(re.findall(r"([a-z]\w*) = \d+;", definitions))
 
 
 def samples_are_counted(trace_processor, tables, convert, _):
